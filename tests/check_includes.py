@@ -11,6 +11,7 @@ import re
 import sys
 
 API = "lib/ibvcap/include"
+CLIENT_TEXTS = "lib/ibvcap/client_explain.c"
 CORE = "lib/ibvcap"  # the library's own core; the daemon links it too
 # The daemon as a whole, for its upper rooms: its state, the steps of a service, what can be asked of the loop.
 STATE = ["daemon/state.h", "daemon/service.h", "daemon/schedule.h"]
@@ -47,10 +48,11 @@ MAY_INCLUDE = {
                        "daemon/backend/backend.h", "daemon/worker", "daemon/control/control.h", "daemon/port", CORE],
     "daemon/reload": [*STATE, "daemon/base", "daemon/config", "daemon/flow", "daemon/process", "daemon/stream",
                       "daemon/channel"],
-    "tools/ibvcap": [API, "daemon/base/standard_files.h", "daemon/base/time.h"],
+    "tools/groups": [],
+    "tools/ibvcap": [API, "tools/groups", "daemon/base/standard_files.h", "daemon/base/time.h"],
     # It asks the daemon's own code: is the configuration right, what does it take, does the device take a queue?
     "tools/doctor": ["daemon/base", "daemon/config", "daemon/flow", "daemon/stream/geometry.h",
-                     "daemon/backend/backend.h"],
+                     "daemon/backend/backend.h", "tools/groups", API],
 }
 # The one place where the backends are known by name.
 EXCEPTIONS = {("daemon/backend/backend.c", "daemon/backend/verbs/verbs.h")}
@@ -76,8 +78,9 @@ FOREIGN = {
     "sys/capability.h": ["daemon/priv", "daemon/process", "daemon/backend/verbs", "tools/doctor"],
     "sys/inotify.h": ["daemon/control"],
     "sys/sdt.h": ["daemon/base", "lib/ibvcap/probes.h"],
-    "pwd.h": ["daemon/config", "daemon/priv", "tools/doctor"],  # they may ask a directory service, and wait for it
-    "grp.h": ["daemon/config", "daemon/priv", "tools/doctor"],
+    # These may ask a directory service, and wait for it.
+    "pwd.h": ["daemon/config", "daemon/priv", "tools/doctor", "tools/ibvcap/user_name.c", CLIENT_TEXTS],
+    "grp.h": ["daemon/config", "daemon/priv", "tools/doctor", CLIENT_TEXTS],
     "dlfcn.h": ["lib/softhca/preload"],
 }
 C_LIBRARY = set(

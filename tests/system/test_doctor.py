@@ -43,7 +43,7 @@ def diagnosis(net, *options, **keywords):
     return report
 
 
-# A process table of its own, lest a daemon of somebody else be the one whose powers count.
+# A process table of its own, lest a daemon of somebody else has a device open.
 ALONE = ("unshare", "--pid", "--fork", "--mount-proc")
 
 
@@ -163,6 +163,25 @@ def test_a_running_daemon_has_what_the_doctor_says_it_takes(net, wire, daemon, h
     with open(f"/proc/{pid}/smaps_rollup", encoding="ascii") as rollup:
         held_kib = sum(map(int, re.findall(r"_Hugetlb:\s+(\d+)", rollup.read())))
     assert pages.endswith(f"needs {held_kib // 2048}")
+    # From outside of its network namespace, and without its device.
+    outside = subprocess.run([DOCTOR, "doctor", "--json", "--config", one.config], capture_output=True, text=True,
+                             check=False, timeout=30)
+    report = json.loads(outside.stdout)
+    assert of(report, "socket")[0]["found"] == f"ibvcapd (pid {pid}) listens"
+    assert of(report, "network")[0]["found"].startswith(f"that of ibvcapd (pid {pid}); /sys is of another one")
+    assert of(report, "mtu")[0]["found"].startswith("MTU 9000,") and not {"config", "device"} & faults(report).keys()
+    assert of(report, "multicast")[0]["found"] == "1 of 1 groups are joined"
+
+
+def test_a_namespace_whose_sysfs_is_not_mounted_is_judged_by_the_kernels_answers(net, wire, tmp):
+    """nsenter does not mount /sys anew, as ip netns exec does."""
+    config = write_config(tmp, stream(wire, flows=[flow(7502, "10.250.251.252")]))
+    command = ["nsenter", f"--net=/run/netns/{net.rx}", DOCTOR, "doctor", "--json", "--config", config]
+    report = json.loads(subprocess.run(command, capture_output=True, text=True, check=False, timeout=30).stdout)
+    assert "/sys is of another one" in of(report, "network")[0]["found"]
+    assert of(report, "mtu")[0]["found"].startswith("MTU 9000,")
+    assert wire.address in faults(report)["destination"]["found"]
+    assert "/sys" not in of(diagnosis(net, "--config", config), "network")[0]["found"]
 
 
 def test_a_process_that_keeps_memory_of_a_ring_that_has_ended_is_named(net, wire, daemon, consumer):

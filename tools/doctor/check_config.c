@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include <arpa/inet.h>
+
 #define IPV4_UDP_BYTES 28
 #define IPV6_UDP_BYTES 48
 
@@ -52,6 +54,7 @@ static void check_config_file(const struct doctor_facts *facts, struct findings 
 		             "without it the needs of streams and channels cannot be checked");
 		finding_write(finding->fix, "editor %s   # ibvcapd.conf(5); another file: ibvcap doctor --config FILE",
 		              facts->config_file);
+		finding->fix_is_edit = true;
 		return;
 	}
 	finding_fail(finding, FINDING_ERROR, "a file that ibvcapd --check-config accepts",
@@ -95,13 +98,17 @@ static void check_config_interface(const struct doctor_facts *facts, const struc
 		              *interface->kind ? ": a " : "", interface->kind);
 		finding_fail(finding, FINDING_ERROR, "the interface of a port",
 		             "ibvcapd does not start: a device gives what comes in at a port, with VLAN tags");
-		finding_write(finding->fix, "editor +%d %s   # interface: one of %s; for a VLAN, set vlan in the flows",
-		              service->line, service->file, interface->lower);
-		finding->fix_survives_reboot = true;
+		finding_fix_by_edit(finding, service->file, service->line,
+		                    "interface: one of %s; for a VLAN, set vlan in the flows", interface->lower);
 		return;
 	}
 	if (facts_find_device(facts, service->interface)) {
 		finding_write(finding->found, "%s is behind it", facts_find_device(facts, service->interface)->name);
+		return;
+	}
+	if (interface && !facts->n_devices && facts->process.has_config) {
+		finding_write(finding->found, "ibvcapd (pid %d) has its device, which this process does not see",
+		              (int)facts->process.pid);
 		return;
 	}
 	finding->level = FINDING_ERROR;
@@ -112,8 +119,7 @@ static void check_config_interface(const struct doctor_facts *facts, const struc
 	list_port_netdevs(facts, ports);
 	finding_write(finding->wanted, "%s%s", *ports ? "one that has: " : "an interface with an RDMA device", ports);
 	finding_write(finding->why, "ibvcapd does not start: it has no device for the queue");
-	finding_write(finding->fix, "editor +%d %s   # interface", service->line, service->file);
-	finding->fix_survives_reboot = true;
+	finding_fix_by_edit(finding, service->file, service->line, "interface");
 }
 
 static void check_config_mtu(const struct doctor_facts *facts, const struct configured_service *service,
@@ -148,9 +154,7 @@ static void check_config_slots(const struct configured_service *service, struct 
 	finding->level = FINDING_ERROR;
 	finding_write(finding->wanted, "at most %u", service->slots_max);
 	finding_write(finding->why, "ibvcapd refuses it: the device has no deeper queue");
-	finding_write(finding->fix, "editor +%d %s   # %s = %u", service->line, service->file, service->slots_key,
-	              service->slots_max);
-	finding->fix_survives_reboot = true;
+	finding_fix_by_edit(finding, service->file, service->line, "%s = %u", service->slots_key, service->slots_max);
 }
 
 static void check_config_service(const struct doctor_facts *facts, const struct configured_service *service,
@@ -159,6 +163,64 @@ static void check_config_service(const struct doctor_facts *facts, const struct 
 	check_config_interface(facts, service, findings);
 	check_config_mtu(facts, service, findings);
 	check_config_slots(service, findings);
+}
+
+static bool is_address_here(const struct doctor_facts *facts, const struct config_address *address)
+{
+	for (unsigned int i = 0; i < facts->n_addresses; i++)
+		if (config_is_same_address(&facts->addresses[i].address, address))
+			return true;
+	return false;
+}
+
+static void list_addresses(const struct doctor_facts *facts, const char *interface, sa_family_t family,
+                           char text[FINDING_TEXT_BYTES])
+{
+	char address[INET6_ADDRSTRLEN];
+
+	finding_write(text, "%s", "");
+	for (unsigned int i = 0; i < facts->n_addresses; i++) {
+		const struct doctor_address *at = &facts->addresses[i];
+
+		if (at->address.family != family || strcmp(at->interface, interface) != 0)
+			continue;
+		inet_ntop(family, at->address.address, address, sizeof(address));
+		finding_append(text, "%s%s", *text ? ", " : "", address);
+	}
+}
+
+/*
+ * By default the kernel answers for the addresses of all interfaces at each of them, so any address of this machine
+ * will do.
+ */
+static void check_config_destination(const struct doctor_facts *facts, const struct config_stream *stream,
+                                     const struct config_flow *flow, struct findings *findings)
+{
+	char address[INET6_ADDRSTRLEN], own[FINDING_TEXT_BYTES];
+	struct finding *finding;
+
+	if (config_is_multicast(&flow->destination) || is_address_here(facts, &flow->destination))
+		return;
+	inet_ntop(flow->destination.family, flow->destination.address, address, sizeof(address));
+	list_addresses(facts, stream->interface, flow->destination.family, own);
+	finding = finding_add(findings, "destination", "stream '%s' on %s", stream->name, stream->interface);
+	finding_write(finding->found, "%s is not an address of %s%s%s%s, nor of another interface", address,
+	              stream->interface, *own ? " (" : "", own, *own ? ")" : "");
+	finding_fail(finding, FINDING_WARNING, "an address of the interface, or a multicast group",
+	             "senders ask the network for the MAC of this address, and this machine does not answer: no packet "
+	             "to it comes here, unless a sender or switch is set to send them all the same");
+	finding_fix_by_edit(finding, flow->file, flow->line, "destination%s%s", *own ? ": " : "", own);
+}
+
+static void check_config_destinations(const struct doctor_facts *facts, const struct config_stream *stream,
+                                      struct findings *findings)
+{
+	const struct doctor_interface *interface = facts_find_interface(facts, stream->interface);
+
+	if (!interface || !facts->n_addresses || facts->network == DOCTOR_NETWORK_HIDDEN)
+		return;
+	for (uint32_t i = 0; i < stream->n_flows; i++)
+		check_config_destination(facts, stream, &stream->flows[i], findings);
 }
 
 static uint32_t ip_udp_header_bytes(sa_family_t family)
@@ -183,6 +245,7 @@ static void check_config_stream(const struct doctor_facts *facts, const struct c
 	};
 
 	check_config_service(facts, &service, findings);
+	check_config_destinations(facts, stream, findings);
 }
 
 static void check_config_channel(const struct doctor_facts *facts, const struct config_channel *channel,

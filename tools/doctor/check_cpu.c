@@ -8,6 +8,9 @@
 /* A queue of 4096 slots, with packets of 64 bytes at 100 Gb/s, is full after 42 us. */
 #define IDLE_EXIT_MAX_US 40
 
+/* The kernel starts on this CPU and keeps timers and interrupts there: it cannot be in nohz_full=. */
+#define KERNELS_CPU 0
+
 static void check_cpu_governor(const struct doctor_cpus *cpus, struct findings *findings)
 {
 	struct finding *finding = finding_add(findings, "governor", "CPU frequency");
@@ -25,6 +28,7 @@ static void check_cpu_governor(const struct doctor_cpus *cpus, struct findings *
 	finding_fail(finding, FINDING_WARNING, "performance",
 	             "after a worker slept, it is slow until its CPU has raised its frequency again");
 	finding_write(finding->fix, "echo performance | tee /sys/devices/system/cpu/cpu*/cpufreq/scaling_governor");
+	finding->fix_is_host = true;
 }
 
 static bool has_sleeping_worker(const struct config *config)
@@ -64,6 +68,7 @@ static void check_cpu_idle(const struct doctor_facts *facts, struct findings *fi
 	              "for state in /sys/devices/system/cpu/cpu*/cpuidle/state*; do "
 	              "[ $(cat $state/latency) -le %u ] || echo 1 > $state/disable; done",
 	              IDLE_EXIT_MAX_US);
+	finding->fix_is_host = true;
 }
 
 /* ---- a worker's own -------------------------------------------------------------------------------- */
@@ -87,8 +92,7 @@ static void report_missing_cpu(const struct doctor_facts *facts, const struct pi
 	finding_write(finding->found, "there is no such CPU for it");
 	finding_write(finding->wanted, "one of %s", finding_format_cpus(&facts->cpus.online, list));
 	finding_write(finding->why, "ibvcapd cannot bind the worker to it");
-	finding_write(finding->fix, "editor +%d %s   # cpu", worker->line, worker->file);
-	finding->fix_survives_reboot = true;
+	finding_fix_by_edit(finding, worker->file, worker->line, "cpu");
 }
 
 static void add_busy_cpu(int cpu, enum config_poll poll, cpu_set_t *cpus)
@@ -108,6 +112,7 @@ static cpu_set_t cpus_to_isolate(const struct doctor_facts *facts)
 		add_busy_cpu(facts->config->channels[i].cpu, facts->config->channels[i].poll, &cpus);
 	if (CPU_COUNT(&facts->cpus.online))
 		CPU_AND(&cpus, &cpus, &facts->cpus.online);
+	CPU_CLR(KERNELS_CPU, &cpus);
 	return cpus;
 }
 
@@ -132,12 +137,17 @@ static void check_cpu_isolation(const struct doctor_facts *facts, const struct p
 	finding_fail(finding, FINDING_WARNING,
 	             "isolated, because a worker that never sleeps shares the CPU with other programs",
 	             "while another program has the CPU, for some ms each time, the worker does not poll");
-	finding_write(
-		finding->fix,
-		"sed -i 's/^GRUB_CMDLINE_LINUX=\"/&isolcpus=%s nohz_full=%s /' /etc/default/grub && update-grub && "
-		"reboot",
-		finding_format_cpus(&cpus, list), list);
-	finding->fix_survives_reboot = true;
+	if (worker->cpu == KERNELS_CPU) {
+		finding_write(finding->wanted, "another CPU than %d, isolated", KERNELS_CPU);
+		finding_append(finding->why, "; the kernel's own work stays on CPU %d", KERNELS_CPU);
+		finding_fix_by_edit(finding, worker->file, worker->line, "cpu: another one than %d", KERNELS_CPU);
+		return;
+	}
+	finding_write(finding->fix,
+	              "sed -i 's/^GRUB_CMDLINE_LINUX=\"/&isolcpus=%s nohz_full=%s /' /etc/default/grub && "
+	              "update-grub   # then reboot",
+	              finding_format_cpus(&cpus, list), list);
+	finding->fix_survives_reboot = finding->fix_is_host = true;
 }
 
 static void check_cpu_irqs(const struct doctor_facts *facts, const struct pinned_worker *worker,
@@ -161,6 +171,7 @@ static void check_cpu_irqs(const struct doctor_facts *facts, const struct pinned
 		"systemctl disable --now irqbalance; for i in $(ls /sys/bus/pci/devices/%s/msi_irqs); do echo %d > "
 		"/proc/irq/$i/smp_affinity_list; done",
 		device->pci.address, CPU_ISSET(0, &facts->cpus.online) && worker->cpu != 0 ? 0 : 1);
+	finding->fix_is_host = true;
 }
 
 static void check_cpu_node(const struct doctor_facts *facts, const struct pinned_worker *worker,
@@ -179,8 +190,7 @@ static void check_cpu_node(const struct doctor_facts *facts, const struct pinned
 	if (CPU_ISSET((unsigned int)worker->cpu, &facts->cpus.nodes[node]))
 		return;
 	finding_fail(finding, FINDING_WARNING, "one of those", "each completion crosses the link between the nodes");
-	finding_write(finding->fix, "editor +%d %s   # cpu", worker->line, worker->file);
-	finding->fix_survives_reboot = true;
+	finding_fix_by_edit(finding, worker->file, worker->line, "cpu");
 }
 
 static void check_cpu_worker(const struct doctor_facts *facts, const struct pinned_worker *worker,

@@ -10,13 +10,20 @@ static void report_no_device(const struct doctor_facts *facts, struct findings *
 {
 	struct finding *finding = finding_add(findings, "device", "RDMA devices");
 
+	if (facts->process.kind == DOCTOR_DAEMON) {
+		finding_write(finding->found,
+		              "none that this process sees, but ibvcapd (pid %d) has one: softhca's, or in another "
+		              "container",
+		              (int)facts->process.pid);
+		return;
+	}
 	finding_fail(finding, FINDING_ERROR, "one, with an Ethernet port",
 	             "the verbs backend takes packets from an RDMA device");
 	if (facts->mellanox_pci) {
 		finding_write(finding->found, "none, but there is a ConnectX on the PCI bus");
 		finding_write(finding->fix,
 		              "echo mlx5_ib > /etc/modules-load.d/ibvcap-mlx5_ib.conf && modprobe mlx5_ib");
-		finding->fix_survives_reboot = true;
+		finding->fix_survives_reboot = finding->fix_is_host = true;
 	} else {
 		finding_write(finding->found, "none, and no ConnectX on the PCI bus");
 		finding_write(finding->fix, "softhca -i NETDEV -- ibvcapd --config FILE   # to try it without one");
@@ -75,9 +82,9 @@ static void check_device_port(const struct doctor_facts *facts, const struct doc
 	if (strcmp(port->link_layer, "Ethernet") != 0) {
 		finding_fail(finding, FINDING_WARNING, "link layer Ethernet",
 		             "RAW_PACKET queue pairs take Ethernet frames");
-		finding_write(finding->fix, "mlxconfig -d %s set LINK_TYPE_P%u=2 && reboot",
+		finding_write(finding->fix, "mlxconfig -d %s set LINK_TYPE_P%u=2   # then reboot",
 		              *device->pci.address ? device->pci.address : device->name, port->number);
-		finding->fix_survives_reboot = true;
+		finding->fix_survives_reboot = finding->fix_is_host = true;
 	} else if (!strstr(port->state, "ACTIVE") && (!interface || interface->running)) {
 		finding_fail(finding, FINDING_WARNING, "ACTIVE", "no packets arrive at a port that is not active");
 		finding_write(finding->fix,
@@ -138,13 +145,13 @@ static void check_device(const struct doctor_facts *facts, const struct doctor_d
 		finding_write(finding->found, "cannot be opened: %s", strerror(device->open_error));
 		finding_fail(finding, FINDING_ERROR, "open for reading and writing",
 		             "every verbs call goes through it");
+		finding->fix_is_host = true;
 		if (device->open_error == ENOENT)
 			finding_write(
 				finding->fix,
 				"echo ib_uverbs > /etc/modules-load.d/ibvcap-ib_uverbs.conf && modprobe ib_uverbs");
 		else if (device->open_error == EPERM && *facts->limits.container)
-			finding_write(finding->fix,
-			              "# outside the container: give it /dev/infiniband/%s (DeviceAllow=, --device)",
+			finding_write(finding->fix, "give the container /dev/infiniband/%s (DeviceAllow=, --device)",
 			              device->uverbs);
 		else
 			finding_write(

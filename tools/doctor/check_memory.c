@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Hugepages: those that the machine has, by size and node, and those that the configuration needs. */
+/* Memory and hugepages: those that the machine has, by size and node, and those that the configuration needs. */
 #include "tools/doctor/checks.h"
 
 #include "daemon/stream/geometry.h"
@@ -10,8 +10,111 @@
 #define SMALL_KIB      4
 #define SMALL_HUGE_KIB 2048
 #define KIB            1024
+#define KIB_PER_MIB    1024
+#define KIB_PER_GIB    (1024 * 1024)
 #define PAGES_TO_START 512
 #define NODES_AT_ONCE  4 /* the commands for so many nodes fit into a text; the next run names the others */
+
+/* ---- all memory ------------------------------------------------------------------------------------- */
+
+/* Rings and arenas may take so much of the machine's memory: the kernel and programs need the rest. */
+#define SHARE_MAX_PERCENT 70
+
+static uint64_t arenas_kib(const struct config_channel *channel)
+{
+	return channel->max_senders * geometry_arena_bytes(channel) / KIB;
+}
+
+static uint64_t count_configured_kib(const struct config *config)
+{
+	uint64_t kib = 0;
+
+	for (uint32_t i = 0; i < config->n_streams; i++)
+		kib += geometry_ring_bytes(&config->streams[i]) / KIB;
+	for (uint32_t i = 0; i < config->n_channels; i++)
+		kib += arenas_kib(&config->channels[i]);
+	return kib;
+}
+
+/* Is there room for so many times what the configuration needs? */
+static bool has_memory_for(const struct doctor_facts *facts, unsigned int times)
+{
+	return !facts->config || !facts->memory_kib ||
+	       times * count_configured_kib(facts->config) <= facts->memory_kib / 100 * SHARE_MAX_PERCENT;
+}
+
+static void append_kib(char text[FINDING_TEXT_BYTES], uint64_t kib)
+{
+	if (kib >= 10 * KIB_PER_GIB)
+		finding_append(text, "%" PRIu64 " GiB", kib / KIB_PER_GIB);
+	else
+		finding_append(text, "%" PRIu64 " MiB", kib / KIB_PER_MIB);
+}
+
+/* The key that makes the ring of a stream so large. */
+static void fix_stream_memory(const struct config_stream *stream, struct finding *finding)
+{
+	if (stream->history_blocks >= (uint64_t)stream->max_consumers * stream->lease_blocks)
+		finding_fix_by_edit(finding, stream->file, stream->line,
+		                    "history_blocks = %u makes the ring of stream '%s' take ", stream->history_blocks,
+		                    stream->name);
+	else
+		finding_fix_by_edit(finding, stream->file, stream->line,
+		                    "max_consumers = %u and lease_blocks = %u make the ring of stream '%s' take ",
+		                    stream->max_consumers, stream->lease_blocks, stream->name);
+	append_kib(finding->fix, geometry_ring_bytes(stream) / KIB);
+	finding_append(finding->fix, ": lower %s",
+	               stream->history_blocks >= (uint64_t)stream->max_consumers * stream->lease_blocks ? "it"
+	                                                                                                : "them");
+}
+
+static void fix_channel_memory(const struct config_channel *channel, struct finding *finding)
+{
+	finding_fix_by_edit(finding, channel->file, channel->line,
+	                    "max_senders = %u and arena_slots = %u make the arenas of channel '%s' take ",
+	                    channel->max_senders, channel->arena_slots, channel->name);
+	append_kib(finding->fix, arenas_kib(channel));
+	finding_append(finding->fix, ": lower them");
+}
+
+/* The fix is to lower the keys of the largest stream or channel. */
+static void write_lower_fix(const struct config *config, struct finding *finding)
+{
+	uint64_t most = 0, kib;
+
+	for (uint32_t i = 0; i < config->n_streams; i++) {
+		kib = geometry_ring_bytes(&config->streams[i]) / KIB;
+		if (kib > most)
+			fix_stream_memory(&config->streams[i], finding);
+		most = kib > most ? kib : most;
+	}
+	for (uint32_t i = 0; i < config->n_channels; i++) {
+		kib = arenas_kib(&config->channels[i]);
+		if (kib > most)
+			fix_channel_memory(&config->channels[i], finding);
+		most = kib > most ? kib : most;
+	}
+}
+
+void check_memory(const struct doctor_facts *facts, struct findings *findings)
+{
+	struct finding *finding;
+
+	if (!facts->config || !facts->memory_kib)
+		return;
+	finding = finding_add(findings, "memory", "rings and arenas of %s", facts->config_file);
+	append_kib(finding->found, count_configured_kib(facts->config));
+	finding_append(finding->found, " of the machine's ");
+	append_kib(finding->found, facts->memory_kib);
+	if (has_memory_for(facts, 1))
+		return;
+	finding->level = FINDING_ERROR;
+	finding_write(finding->wanted, "at most %u %% of it", SHARE_MAX_PERCENT);
+	finding_write(finding->why, "all of it is locked, and the kernel and other programs need the rest");
+	write_lower_fix(facts->config, finding);
+}
+
+/* ---- hugepages ------------------------------------------------------------------------------------- */
 
 /* The pages of one size on all nodes. */
 struct pool_sum {
@@ -122,7 +225,7 @@ static void append_boot_fix(uint64_t page_kib, const uint64_t pages[DOCTOR_NODES
 			finding_append(finding->fix, "%s%u:%" PRIu64, before, node, pages[node]);
 			before = ",";
 		}
-	finding_append(finding->fix, " /' /etc/default/grub && update-grub && reboot");
+	finding_append(finding->fix, " /' /etc/default/grub && update-grub   # then reboot");
 }
 
 /*
@@ -147,17 +250,25 @@ static void write_pages_fix(const struct doctor_facts *facts, uint64_t page_kib,
 	}
 	if (page_kib != SMALL_HUGE_KIB)
 		append_boot_fix(page_kib, pages, finding);
-	finding->fix_survives_reboot = true;
+	finding->fix_survives_reboot = finding->fix_is_host = true;
 }
 
-/* Twice the pages that the configuration needs, for the old and the new rings over a restart. */
-static void write_planned_fix(const struct doctor_facts *facts, uint64_t page_kib, struct finding *finding)
+/*
+ * Twice the pages that the configuration needs, for the old and the new rings over a restart; once, if the machine has
+ * no memory for that. Never more than the machine has: the kernel would give all free memory away, at each boot.
+ */
+static void write_planned_fix(const struct doctor_facts *facts, uint64_t page_kib, unsigned int times,
+                              struct finding *finding)
 {
 	uint64_t pages[DOCTOR_NODES_MAX];
 
+	if (!has_memory_for(facts, times)) {
+		write_lower_fix(facts->config, finding);
+		return;
+	}
 	plan_pages(facts, page_kib, pages);
 	for (unsigned int node = 0; node < DOCTOR_NODES_MAX; node++)
-		pages[node] *= 2;
+		pages[node] *= times;
 	write_pages_fix(facts, page_kib, pages, finding);
 }
 
@@ -180,7 +291,7 @@ static void check_wanted_hugepages(const struct doctor_facts *facts, const struc
 	else
 		finding_write(finding->why,
 		              "over a restart consumers keep the old rings while the new ones are created");
-	write_planned_fix(facts, sum->page_kib, finding);
+	write_planned_fix(facts, sum->page_kib, usable >= sum->wanted || has_memory_for(facts, 2) ? 2 : 1, finding);
 }
 
 /* Without a configuration any pool with free pages is enough. */
@@ -248,7 +359,7 @@ static void check_ring_node(const struct doctor_facts *facts, const struct confi
 	finding_write(finding->wanted, "%" PRIu64 " on that node", wanted);
 	finding_write(finding->why,
 	              "each packet crosses the link between the nodes if its ring lies on the other node");
-	write_planned_fix(facts, page_kib, finding);
+	write_planned_fix(facts, page_kib, has_memory_for(facts, 2) ? 2 : 1, finding);
 }
 
 void check_hugepages(const struct doctor_facts *facts, struct findings *findings)

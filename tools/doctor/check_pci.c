@@ -25,7 +25,7 @@ static void check_pci_link(const struct doctor_device *device, struct findings *
 	              "lspci -s %s -vv | grep -E 'LnkCap|LnkSta'   # then use another slot, or change its setting in "
 	              "the BIOS",
 	              pci->address);
-	finding->fix_survives_reboot = true;
+	finding->fix_survives_reboot = finding->fix_is_host = true;
 }
 
 static void check_pci_read_request(const struct doctor_device *device, struct findings *findings)
@@ -44,6 +44,7 @@ static void check_pci_read_request(const struct doctor_device *device, struct fi
 	finding_write(finding->why, "the card reads payloads and descriptors of free rows in many small requests");
 	/* 5 in bits 12 to 14 of Device Control stands for 4096 bytes. */
 	finding_write(finding->fix, "setpci -s %s CAP_EXP+8.w=5000:7000", pci->address);
+	finding->fix_is_host = true;
 }
 
 /* An IOMMU costs time only if it translates addresses: type DMA or DMA-FQ, not identity. */
@@ -61,8 +62,8 @@ static void check_pci_iommu(const struct doctor_device *device, struct findings 
 	finding_fail(finding, FINDING_WARNING, "identity",
 	             "the IOMMU translates each address that the card writes to, and caches only a few of them");
 	finding_write(finding->fix,
-	              "sed -i 's/^GRUB_CMDLINE_LINUX=\"/&iommu=pt /' /etc/default/grub && update-grub && reboot");
-	finding->fix_survives_reboot = true;
+	              "sed -i 's/^GRUB_CMDLINE_LINUX=\"/&iommu=pt /' /etc/default/grub && update-grub   # then reboot");
+	finding->fix_survives_reboot = finding->fix_is_host = true;
 }
 
 void check_pci(const struct doctor_facts *facts, struct findings *findings)

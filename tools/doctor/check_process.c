@@ -1,9 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The rights of the daemon, as it runs or as it would be started: capabilities and locked memory. */
+/*
+ * The daemon, found at its control socket: its namespaces, and its rights as it runs or as it would be started
+ * (capabilities and locked memory).
+ */
 #include "tools/doctor/checks.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <linux/capability.h>
+#include <string.h>
 
 static bool process_has(const struct doctor_process *process, unsigned int capability)
 {
@@ -21,7 +26,7 @@ static struct finding *add_process_finding(const struct doctor_process *process,
 	case DOCTOR_SELF:
 		break;
 	}
-	return finding_add(findings, check, "this process (no ibvcapd is running)");
+	return finding_add(findings, check, "this process (no ibvcapd was found)");
 }
 
 static void check_process_memlock(const struct doctor_process *process, struct findings *findings)
@@ -72,8 +77,74 @@ static void check_process_capabilities(const struct doctor_process *process, str
 	finding->level = process->kind != DOCTOR_SELF ? FINDING_ERROR : FINDING_WARNING;
 }
 
+/* ---- the socket ------------------------------------------------------------------------------------ */
+
+static bool is_below_tmp(const char *path)
+{
+	return strncmp(path, "/tmp/", 5) == 0 || strncmp(path, "/var/tmp/", 9) == 0;
+}
+
+static void check_private_tmp(const struct doctor_facts *facts, struct finding *finding)
+{
+	finding_append(finding->found, "; the service has a /tmp and /var/tmp of its own, where no client finds it");
+	finding_fail(finding, FINDING_ERROR, "a path below /run/ibvcapd",
+	             "ibvcapd.service has PrivateTmp=yes: it starts, and no program can connect to it");
+	finding_write(finding->fix, "editor %s   # control: socket = \"/run/ibvcapd/control.sock\"",
+	              facts->config_file);
+	finding->fix_survives_reboot = finding->fix_is_edit = true;
+}
+
+static void describe_listener(const struct doctor_facts *facts, struct finding *finding)
+{
+	const struct doctor_socket *control = &facts->control;
+
+	if (facts->process.kind == DOCTOR_DAEMON)
+		finding_write(finding->found, "ibvcapd (pid %d) listens", (int)control->pid);
+	else if (control->pid)
+		finding_write(finding->found, "process %d of user %u listens, which is no ibvcapd of the system",
+		              (int)control->pid, (unsigned)control->uid);
+	else if (control->error == EACCES || control->error == EPERM)
+		finding_write(finding->found, "this user may not connect: run the doctor as root to see the daemon");
+	else if (control->error == ENOENT || control->error == ECONNREFUSED)
+		finding_write(finding->found, "no process listens");
+	else
+		finding_write(finding->found, "no ibvcapd was found: %s", strerror(control->error));
+}
+
+static void check_socket(const struct doctor_facts *facts, struct findings *findings)
+{
+	struct finding *finding = finding_add(findings, "socket", "control socket %s", facts->control.path);
+
+	describe_listener(facts, finding);
+	if (facts->process.kind == DOCTOR_SERVICE && facts->process.has_private_tmp &&
+	    is_below_tmp(facts->control.path))
+		check_private_tmp(facts, finding);
+}
+
+static void check_network(const struct doctor_facts *facts, struct findings *findings)
+{
+	struct finding *finding = finding_add(findings, "network", "network namespace");
+
+	if (facts->network == DOCTOR_NETWORK_ENTERED)
+		finding_write(finding->found, "that of ibvcapd (pid %d)", (int)facts->process.pid);
+	else if (facts->network == DOCTOR_NETWORK_HIDDEN)
+		finding_write(
+			finding->found,
+			"another one than that of ibvcapd (pid %d), whose interfaces are not shown: run the doctor "
+			"there",
+			(int)facts->process.pid);
+	else
+		finding_write(finding->found, "its own");
+	if (facts->sysfs_is_foreign)
+		finding_append(finding->found,
+		               "; /sys is of another one, so what only /sys says of interfaces is not known: lower "
+		               "interfaces, virtual functions, precision clocks");
+}
+
 void check_process(const struct doctor_facts *facts, struct findings *findings)
 {
+	check_socket(facts, findings);
+	check_network(facts, findings);
 	check_process_capabilities(&facts->process, findings);
 	check_process_memlock(&facts->process, findings);
 }

@@ -43,15 +43,13 @@ static void check_cgroup_limit(const struct doctor_limits *limits, const char *f
 	finding_write(finding->wanted, "%" PRIu64 " or more", wanted);
 	finding_write(finding->why, "%s", why);
 	if (strncmp(file, "hugetlb", 7) == 0)
-		finding_write(
-			finding->fix,
-			"echo max > /sys/fs/cgroup%s/%s   # and in the cgroups above it; for a container: outside",
-			limits->cgroup, file);
+		finding_write(finding->fix, "echo max > /sys/fs/cgroup%s/%s   # and in the cgroups above it",
+		              limits->cgroup, file);
 	else
-		finding_write(finding->fix,
-		              "systemctl set-property ibvcapd.service %s=infinity   # for a container: outside",
+		finding_write(finding->fix, "systemctl set-property ibvcapd.service %s=infinity",
 		              strcmp(file, "pids.max") == 0 ? "TasksMax" : "MemoryMax");
 	finding->fix_survives_reboot = strncmp(file, "hugetlb", 7) != 0;
+	finding->fix_is_host = true;
 }
 
 static void check_rdma_limit(const struct doctor_limits *limits, struct findings *findings)
@@ -69,6 +67,7 @@ static void check_rdma_limit(const struct doctor_limits *limits, struct findings
 		"queues, memory and flows count against it; above it the kernel refuses them with ENOSPC or EAGAIN");
 	finding_write(finding->fix, "echo '%.*s hca_handle=max hca_object=max' > /sys/fs/cgroup%s/rdma.max",
 	              (int)strcspn(limits->rdma, " "), limits->rdma, limits->cgroup);
+	finding->fix_is_host = true;
 }
 
 void check_limits(const struct doctor_facts *facts, struct findings *findings)
@@ -117,6 +116,6 @@ void check_kernel(const struct doctor_facts *facts, struct findings *findings)
 		return;
 	finding_fail(finding, FINDING_WARNING, "CONFIG_XDP_SOCKETS",
 	             "without an RDMA device this is the only way around the kernel's network stack");
-	finding_write(finding->fix, "apt install linux-image-amd64 && reboot   # Debian's kernel has it");
-	finding->fix_survives_reboot = true;
+	finding_write(finding->fix, "apt install linux-image-amd64   # Debian's kernel has it; then reboot");
+	finding->fix_survives_reboot = finding->fix_is_host = true;
 }

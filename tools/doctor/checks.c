@@ -9,6 +9,7 @@ void doctor_check(const struct doctor_facts *facts, struct findings *findings)
 	check_config(facts, findings);
 	check_process(facts, findings);
 	check_limits(facts, findings);
+	check_memory(facts, findings);
 	check_hugepages(facts, findings);
 	check_holders(facts, findings);
 	check_pci(facts, findings);
@@ -16,4 +17,6 @@ void doctor_check(const struct doctor_facts *facts, struct findings *findings)
 	check_cpus(facts, findings);
 	check_clocks(facts, findings);
 	check_kernel(facts, findings);
+	if (*facts->limits.container)
+		findings_name_host(findings);
 }

@@ -12,6 +12,7 @@ void doctor_check(const struct doctor_facts *facts, struct findings *findings);
 void check_config(const struct doctor_facts *facts, struct findings *findings);
 void check_devices(const struct doctor_facts *facts, struct findings *findings);
 void check_process(const struct doctor_facts *facts, struct findings *findings);
+void check_memory(const struct doctor_facts *facts, struct findings *findings);
 void check_hugepages(const struct doctor_facts *facts, struct findings *findings);
 void check_holders(const struct doctor_facts *facts, struct findings *findings);
 void check_pci(const struct doctor_facts *facts, struct findings *findings);

@@ -74,6 +74,7 @@ static int parse_doctor_arguments(int argc, char **argv, struct arguments *argum
 static int run_doctor(const struct arguments *arguments, struct doctor_facts *facts, struct findings *findings)
 {
 	doctor_read_config(arguments->config, facts);
+	doctor_find_daemon(facts);
 	doctor_read("", facts);
 	doctor_ask(facts);
 	doctor_probe_queues(facts);

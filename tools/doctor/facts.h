@@ -25,6 +25,7 @@
 #define DOCTOR_GROUPS_MAX     512
 #define DOCTOR_USERS_MAX      8
 #define DOCTOR_HOLDERS_MAX    64
+#define DOCTOR_ADDRESSES_MAX  256
 
 struct doctor_pool {
 	unsigned int node;
@@ -95,6 +96,7 @@ struct doctor_device {
 	struct doctor_probe probe;
 };
 
+/* What sysfs says of it stays zero if /sys is of another network namespace. */
 struct doctor_interface {
 	char name[IFNAMSIZ];
 	bool exists;
@@ -121,6 +123,19 @@ struct doctor_group {
 	struct config_address group;
 };
 
+struct doctor_address {
+	char interface[IFNAMSIZ];
+	struct config_address address;
+};
+
+/* The control socket of the configuration, and the process that listens there. */
+struct doctor_socket {
+	char path[108];
+	int error; /* errno of connecting */
+	pid_t pid; /* 0: none, or it is in another PID namespace */
+	uid_t uid; /* of that process when it began to listen */
+};
+
 /* The process whose rights count: a running ibvcapd, or the service as systemd would start it, or this process. */
 struct doctor_process {
 	enum { DOCTOR_SELF, DOCTOR_SERVICE, DOCTOR_DAEMON } kind;
@@ -128,6 +143,7 @@ struct doctor_process {
 	bool has_config; /* a daemon that runs with the configuration file that is checked */
 	uint64_t effective_capabilities;
 	uint64_t memlock_bytes; /* UINT64_MAX = unlimited */
+	bool has_private_tmp;   /* of the service: nobody else sees its /tmp */
 	/* The service's user, if that user may not read the configuration; "": it may, or not known. */
 	char cannot_read[DOCTOR_NAME_BYTES];
 };
@@ -182,13 +198,20 @@ struct doctor_holder {
 struct doctor_facts {
 	struct doctor_pool pools[DOCTOR_POOLS_MAX];
 	unsigned int n_pools;
+	uint64_t memory_kib; /* of the machine, MemTotal of /proc/meminfo */
 	struct doctor_device devices[DOCTOR_DEVICES_MAX];
 	unsigned int n_devices;
 	struct doctor_interface interfaces[DOCTOR_INTERFACES_MAX];
 	unsigned int n_interfaces;
 	struct doctor_group groups[DOCTOR_GROUPS_MAX]; /* joined by any process */
 	unsigned int n_groups;
-	bool mellanox_pci; /* there is a ConnectX on the PCI bus, with or without a driver */
+	struct doctor_address addresses[DOCTOR_ADDRESSES_MAX]; /* of all interfaces */
+	unsigned int n_addresses;
+	struct doctor_socket control;
+	/* Whose network namespace the facts of interfaces are of. HIDDEN: the daemon has another one. */
+	enum { DOCTOR_NETWORK_OWN, DOCTOR_NETWORK_ENTERED, DOCTOR_NETWORK_HIDDEN } network;
+	bool sysfs_is_foreign; /* /sys shows the interfaces of another network namespace than this one */
+	bool mellanox_pci;     /* there is a ConnectX on the PCI bus, with or without a driver */
 	struct doctor_holder holders[DOCTOR_HOLDERS_MAX];
 	unsigned int n_holders;
 	bool sees_all_processes; /* only root with CAP_SYS_PTRACE reads those of other users */

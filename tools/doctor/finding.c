@@ -43,6 +43,33 @@ void finding_fail(struct finding *finding, enum finding_level level, const char 
 	finding_write(finding->why, "%s", why);
 }
 
+void finding_fix_by_edit(struct finding *finding, const char *file, int line, const char *format, ...)
+{
+	va_list arguments;
+	size_t n;
+
+	finding_write(finding->fix, "editor +%d %s   # ", line, file);
+	n = strlen(finding->fix);
+	va_start(arguments, format);
+	write_text(finding->fix + n, sizeof(finding->fix) - n, format, arguments);
+	va_end(arguments);
+	finding->fix_survives_reboot = finding->fix_is_edit = true;
+}
+
+void findings_name_host(struct findings *findings)
+{
+	char fix[FINDING_TEXT_BYTES];
+
+	for (unsigned int i = 0; i < findings->n; i++) {
+		struct finding *finding = &findings->entries[i];
+
+		if (!finding->fix_is_host)
+			continue;
+		memcpy(fix, finding->fix, sizeof(fix));
+		finding_write(finding->fix, "# on the host: %s", fix);
+	}
+}
+
 void finding_write(char text[FINDING_TEXT_BYTES], const char *format, ...)
 {
 	va_list arguments;

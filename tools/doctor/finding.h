@@ -22,6 +22,8 @@ struct finding {
 	char why[FINDING_TEXT_BYTES];
 	char fix[FINDING_TEXT_BYTES]; /* a shell command */
 	bool fix_survives_reboot;
+	bool fix_is_edit; /* of the configuration: nobody expects that a reboot undoes it */
+	bool fix_is_host; /* a container shares what it changes with the host, and only the host can change it */
 };
 
 struct findings {
@@ -35,6 +37,13 @@ struct finding *finding_add(struct findings *findings, const char *check, const 
 
 /** Raise the level of a finding, and set the constant texts of what is wanted and why. */
 void finding_fail(struct finding *finding, enum finding_level level, const char *wanted, const char *why);
+
+/** The fix is an edit of the configuration at that line; the format names the key and what to write. */
+void finding_fix_by_edit(struct finding *finding, const char *file, int line, const char *format, ...)
+	__attribute__((format(printf, 4, 5)));
+
+/** In a container: make each fix that belongs to the host a comment that says so. */
+void findings_name_host(struct findings *findings);
 
 /** Format one text of a finding. Control characters become blanks, because file names can contain them. */
 void finding_write(char text[FINDING_TEXT_BYTES], const char *format, ...) __attribute__((format(printf, 2, 3)));

@@ -114,7 +114,9 @@ static void print_finding(const struct finding *finding)
 	printf("         wanted: %s\n", finding->wanted);
 	printf("         why:    %s\n", finding->why);
 	printf("         fix:    %s\n", finding->fix);
-	printf("                 (%s a reboot)\n", finding->fix_survives_reboot ? "survives" : "does not survive");
+	if (!finding->fix_is_edit)
+		printf("                 (%s a reboot)\n",
+		       finding->fix_survives_reboot ? "survives" : "does not survive");
 }
 
 void doctor_print_text(const struct doctor_facts *facts, const struct findings *findings)

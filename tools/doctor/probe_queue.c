@@ -151,7 +151,8 @@ void doctor_probe_queues(struct doctor_facts *facts)
 {
 	bool may = has_net_raw();
 	/* Only root sees whether processes of other users have a device open. */
-	bool is_hidden = facts->process.kind == DOCTOR_DAEMON && geteuid() != 0;
+	bool may_run = facts->process.kind == DOCTOR_DAEMON || facts->control.error == EACCES;
+	bool is_hidden = may_run && geteuid() != 0;
 
 	for (unsigned int i = 0; i < facts->n_devices; i++) {
 		struct doctor_device *device = &facts->devices[i];

@@ -60,6 +60,15 @@ static void read_numa_node(const char *directory, const char *name, void *contex
 		files_read_cpus(&facts->cpus.nodes[node], "%s/%s/cpulist", directory, name);
 }
 
+static uint64_t read_memory_kib(const char *root)
+{
+	char path[PATH_MAX], text[DOCTOR_NAME_BYTES];
+
+	files_join(path, "%s/proc/meminfo", root);
+	files_read_labelled(path, "MemTotal:", text, sizeof(text));
+	return strtoull(text, NULL, 10);
+}
+
 static int compare_pools(const void *a, const void *b)
 {
 	const struct doctor_pool *left = a, *right = b;
@@ -97,6 +106,7 @@ void doctor_read(const char *root, struct doctor_facts *facts)
 	files_join(path, "%s/sys/devices/system/node", root);
 	files_for_each(path, read_numa_node, facts);
 	qsort(facts->pools, facts->n_pools, sizeof(facts->pools[0]), compare_pools);
+	facts->memory_kib = read_memory_kib(root);
 	read_process(root, facts->config_file, &facts->process);
 	read_limits(root, &facts->process, &facts->limits);
 	read_holders(root, facts);
@@ -139,6 +149,7 @@ void doctor_ask(struct doctor_facts *facts)
 		read_limits("", &facts->process, &facts->limits);
 	ask_system_clock(&facts->clock);
 	ask_kernel_version(&facts->kernel);
+	ask_addresses(facts);
 	for (unsigned int i = 0; i < facts->n_interfaces; i++)
 		ask_interface(&facts->interfaces[i]);
 }

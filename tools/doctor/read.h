@@ -12,7 +12,13 @@
 void doctor_read_config(const char *file, struct doctor_facts *facts);
 
 /**
- * Read the machine's files, after doctor_read_config(). root stands before every path: "" for this machine, a directory
+ * Find the daemon at the control socket of the configuration, after doctor_read_config(), and enter its network
+ * namespace.
+ */
+void doctor_find_daemon(struct doctor_facts *facts);
+
+/**
+ * Read the machine's files, after doctor_find_daemon(). root stands before every path: "" for this machine, a directory
  * for a test. What cannot be read stays zero.
  */
 void doctor_read(const char *root, struct doctor_facts *facts);
@@ -29,13 +35,15 @@ void read_interfaces(const char *root, struct doctor_facts *facts);
 
 void read_cpus(const char *root, struct doctor_cpus *cpus);
 
-/** The process whose rights count; a daemon that runs with config_file is preferred to other daemons. */
+/** The rights of the process that counts: the daemon, if it was found, or this one. */
 void read_process(const char *root, const char *config_file, struct doctor_process *process);
 void read_limits(const char *root, const struct doctor_process *process, struct doctor_limits *limits);
 
 /** The processes that hold ring memory. Sees those of other users only as root with CAP_SYS_PTRACE. */
 void read_holders(const char *root, struct doctor_facts *facts);
 
+/** The addresses of all interfaces of this network namespace. */
+void ask_addresses(struct doctor_facts *facts);
 void ask_interface(struct doctor_interface *interface);
 void ask_service(const char *config_file, struct doctor_process *process);
 

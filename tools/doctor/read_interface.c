@@ -3,9 +3,11 @@
 #include "tools/doctor/read.h"
 
 #include "tools/doctor/files.h"
+#include "tools/groups/joined_groups.h"
 
 #include <arpa/inet.h>
 #include <fcntl.h>
+#include <ifaddrs.h>
 #include <linux/ethtool.h>
 #include <linux/sockios.h>
 #include <stdio.h>
@@ -51,24 +53,22 @@ static void read_lower(const char *directory, const char *name, void *context)
 		interface->n_lower_foreign += strcmp(driver, "mlx5_core") != 0;
 }
 
-static void read_netdev(const char *root, struct doctor_interface *interface)
+static void read_netdev(const char *root, bool sysfs_is_foreign, struct doctor_interface *interface)
 {
 	int all = read_ipv4_setting(root, "all", "rp_filter"),
 	    own = read_ipv4_setting(root, interface->name, "rp_filter");
 	char path[PATH_MAX], uevent[PATH_MAX];
 
+	/* The kernel uses the larger one: Documentation/networking/ip-sysctl.rst. */
+	interface->rp_filter = all > own ? all : own;
+	if (sysfs_is_foreign)
+		return;
 	files_join(path, "%s/sys/class/net/%s", root, interface->name);
-	interface->exists = files_exist("%s", path);
-	interface->up = files_read_number(path, "flags") & IFF_UP;
-	interface->running = interface->up && files_read_number(path, "carrier") == 1;
-	interface->mtu = (unsigned int)files_read_number(path, "mtu");
 	interface->is_virtual_function = files_exist("%s/device/physfn", path);
 	files_for_each(path, read_lower, interface);
 	files_join(uevent, "%s/uevent", path);
 	files_read_labelled(uevent, "DEVTYPE=", interface->kind, sizeof(interface->kind));
 	interface->kind[strcspn(interface->kind, "\n")] = '\0';
-	/* The kernel uses the larger one: Documentation/networking/ip-sysctl.rst. */
-	interface->rp_filter = all > own ? all : own;
 	files_join(path, "%s/sys/class/net/%s/device/ptp", root, interface->name);
 	files_for_each(path, copy_entry_name, interface->ptp);
 }
@@ -81,82 +81,33 @@ static void add_netdev(const char *root, struct doctor_facts *facts, const char 
 	if (!*name || facts->n_interfaces == DOCTOR_INTERFACES_MAX)
 		return;
 	files_copy_name(facts->interfaces[facts->n_interfaces].name, IFNAMSIZ, name);
-	read_netdev(root, &facts->interfaces[facts->n_interfaces++]);
+	read_netdev(root, facts->sysfs_is_foreign, &facts->interfaces[facts->n_interfaces++]);
 }
 
 /* ---- groups ---------------------------------------------------------------------------------------- */
 
-static void add_joined_group(struct doctor_facts *facts, const char *interface, sa_family_t family, const void *address)
+static void add_joined_group(const struct joined_group *joined, void *context)
 {
+	struct doctor_facts *facts = context;
 	struct doctor_group *group = &facts->groups[facts->n_groups];
 
+	for (unsigned int i = 0; joined->igmp_version && i < facts->n_interfaces; i++)
+		if (strcmp(facts->interfaces[i].name, joined->interface) == 0)
+			facts->interfaces[i].igmp_version = joined->igmp_version;
 	if (facts->n_groups == DOCTOR_GROUPS_MAX)
 		return;
 	facts->n_groups++;
-	files_copy_name(group->interface, sizeof(group->interface), interface);
-	group->group.family = family;
-	memcpy(group->group.address, address, family == AF_INET ? 4 : 16);
-}
-
-static void set_igmp_version(struct doctor_facts *facts, const char *name, unsigned int version)
-{
-	for (unsigned int i = 0; i < facts->n_interfaces; i++)
-		if (strcmp(facts->interfaces[i].name, name) == 0)
-			facts->interfaces[i].igmp_version = version;
-}
-
-/* A line an interface, "2\teth0      :     1      V3", and below it one a group: its address as the kernel's integer.
- */
-static void read_igmp(FILE *file, struct doctor_facts *facts)
-{
-	char line[256], interface[DOCTOR_NAME_BYTES] = "", name[DOCTOR_NAME_BYTES];
-	unsigned int version, address;
-
-	while (fgets(line, sizeof(line), file)) {
-		if (sscanf(line, "%*u %63[^ :]%*[ :]%*u V%u", name, &version) == 2) {
-			files_copy_name(interface, sizeof(interface), name);
-			set_igmp_version(facts, interface, version);
-		} else if (line[0] == '\t' && sscanf(line, "%x", &address) == 1) {
-			add_joined_group(facts, interface, AF_INET, &address);
-		}
-	}
-}
-
-/* "2    eth0            ff0200000000000000000000000000fb     1 …" */
-static void read_igmp6(FILE *file, struct doctor_facts *facts)
-{
-	char line[256], interface[DOCTOR_NAME_BYTES], digits[33];
-	uint8_t address[16];
-
-	while (fgets(line, sizeof(line), file)) {
-		if (sscanf(line, "%*u %63s %32[0-9a-f]", interface, digits) != 2 || strlen(digits) != 32)
-			continue;
-		for (unsigned int i = 0; i < 16; i++)
-			sscanf(digits + 2 * i, "%2hhx", &address[i]);
-		add_joined_group(facts, interface, AF_INET6, address);
-	}
+	files_copy_name(group->interface, sizeof(group->interface), joined->interface);
+	group->group.family = joined->family;
+	memcpy(group->group.address, joined->address, sizeof(joined->address));
 }
 
 /* The groups of the daemon's network namespace, which may differ from that of this process. */
 static void read_joined_groups(const char *root, struct doctor_facts *facts)
 {
-	static const struct {
-		const char *file;
-		void (*read)(FILE *file, struct doctor_facts *facts);
-	} kinds[] = {{"igmp", read_igmp}, {"igmp6", read_igmp6}};
-	char path[PATH_MAX], pid[DOCTOR_NAME_BYTES] = "self";
-	FILE *file;
+	pid_t pid = facts->process.kind == DOCTOR_DAEMON ? facts->process.pid : 0;
 
-	if (facts->process.kind == DOCTOR_DAEMON)
-		snprintf(pid, sizeof(pid), "%d", (int)facts->process.pid);
-	for (unsigned int i = 0; i < 2; i++) {
-		files_join(path, "%s/proc/%s/net/%s", root, pid, kinds[i].file);
-		file = fopen(path, "re");
-		if (!file)
-			continue;
-		kinds[i].read(file, facts);
-		fclose(file);
-	}
+	(void)joined_groups_for_each(root, pid, add_joined_group, facts);
 }
 
 void read_interfaces(const char *root, struct doctor_facts *facts)
@@ -169,6 +120,45 @@ void read_interfaces(const char *root, struct doctor_facts *facts)
 	for (unsigned int i = 0; facts->config && i < facts->config->n_channels; i++)
 		add_netdev(root, facts, facts->config->channels[i].interface);
 	read_joined_groups(root, facts);
+}
+
+/* ---- the kernel ------------------------------------------------------------------------------------- */
+
+/* Not from sysfs, which may be of another network namespace. */
+static void ask_link(int fd, struct doctor_interface *interface)
+{
+	struct ifreq request = {0};
+
+	files_copy_name(request.ifr_name, sizeof(request.ifr_name), interface->name);
+	interface->exists = ioctl(fd, SIOCGIFFLAGS, &request) == 0;
+	if (!interface->exists)
+		return;
+	interface->up = request.ifr_flags & IFF_UP;
+	interface->running = interface->up && request.ifr_flags & IFF_RUNNING;
+	if (ioctl(fd, SIOCGIFMTU, &request) == 0)
+		interface->mtu = (unsigned int)request.ifr_mtu;
+}
+
+void ask_addresses(struct doctor_facts *facts)
+{
+	struct ifaddrs *all = NULL;
+
+	if (getifaddrs(&all) < 0)
+		return;
+	for (const struct ifaddrs *at = all; at && facts->n_addresses < DOCTOR_ADDRESSES_MAX; at = at->ifa_next) {
+		struct doctor_address *address = &facts->addresses[facts->n_addresses];
+
+		if (!at->ifa_addr || (at->ifa_addr->sa_family != AF_INET && at->ifa_addr->sa_family != AF_INET6))
+			continue;
+		facts->n_addresses++;
+		files_copy_name(address->interface, sizeof(address->interface), at->ifa_name);
+		address->address.family = at->ifa_addr->sa_family;
+		if (at->ifa_addr->sa_family == AF_INET)
+			memcpy(address->address.address, &((struct sockaddr_in *)(void *)at->ifa_addr)->sin_addr, 4);
+		else
+			memcpy(address->address.address, &((struct sockaddr_in6 *)(void *)at->ifa_addr)->sin6_addr, 16);
+	}
+	freeifaddrs(all);
 }
 
 /* ---- drivers --------------------------------------------------------------------------------------- */
@@ -278,6 +268,7 @@ void ask_interface(struct doctor_interface *interface)
 	ask_ptp(interface);
 	if (fd < 0)
 		return;
+	ask_link(fd, interface);
 	if (ask_driver(fd, interface->name, &ring)) {
 		interface->rx_ring = ring.rx_pending;
 		interface->rx_ring_max = ring.rx_max_pending;

@@ -17,22 +17,16 @@
 
 #define DEFAULT_CONFIG  "/etc/ibvcapd.conf"
 #define SERVICES_CGROUP "/system.slice"
-#define SYSTEM_UID_MAX  999 /* the last uid of system accounts, as systemd defines it */
-
-struct search {
-	const char *config_file;
-	struct doctor_process *process;
-};
 
 /* Does its command line name this configuration file? */
-static bool runs_with_config(const char *directory, const char *name, const char *config_file)
+static bool runs_with_config(const char *root, pid_t pid, const char *config_file)
 {
 	char path[PATH_MAX], words[DOCTOR_TEXT_BYTES * 2] = "";
 	const char *file = DEFAULT_CONFIG;
 	size_t n = 0;
 	FILE *line;
 
-	files_join(path, "%s/%s/cmdline", directory, name);
+	files_join(path, "%s/proc/%d/cmdline", root, (int)pid);
 	line = fopen(path, "re");
 	if (line) {
 		n = fread(words, 1, sizeof(words) - 2, line); /* two zero bytes follow the last word */
@@ -47,33 +41,6 @@ static bool runs_with_config(const char *directory, const char *name, const char
 	return config_file && strcmp(file, config_file) == 0;
 }
 
-/* Is it an ibvcapd of root, a system account or this user? Programs of others can fake the name. */
-static bool is_trusted_daemon(const char *directory, const char *pid)
-{
-	char path[PATH_MAX], text[DOCTOR_NAME_BYTES];
-	unsigned long uid;
-
-	files_read_line(text, sizeof(text), "%s/%s/comm", directory, pid);
-	if (strcmp(text, "ibvcapd") != 0)
-		return false;
-	files_join(path, "%s/%s/status", directory, pid);
-	files_read_labelled(path, "Uid:", text, sizeof(text));
-	uid = strtoul(text, NULL, 10);
-	return *text && (uid <= SYSTEM_UID_MAX || uid == geteuid());
-}
-
-static void find_daemon_process(const char *directory, const char *name, void *context)
-{
-	const struct search *search = context;
-	struct doctor_process *process = search->process;
-
-	if (process->has_config || name[strspn(name, "0123456789")] || !is_trusted_daemon(directory, name))
-		return;
-	process->pid = (pid_t)strtol(name, NULL, 10);
-	process->kind = DOCTOR_DAEMON;
-	process->has_config = runs_with_config(directory, name, search->config_file);
-}
-
 static void join_process_path(char path[PATH_MAX], const char *root, const struct doctor_process *process,
                               const char *file)
 {
@@ -85,12 +52,11 @@ static void join_process_path(char path[PATH_MAX], const char *root, const struc
 
 void read_process(const char *root, const char *config_file, struct doctor_process *process)
 {
-	struct search search = {config_file, process};
 	char path[PATH_MAX], text[DOCTOR_NAME_BYTES];
 
-	files_join(path, "%s/proc", root);
-	files_for_each(path, find_daemon_process, &search);
-	if (process->kind != DOCTOR_DAEMON)
+	if (process->kind == DOCTOR_DAEMON)
+		process->has_config = runs_with_config(root, process->pid, config_file);
+	else
 		process->pid = getpid();
 	join_process_path(path, root, process, "status");
 	files_read_labelled(path, "CapEff:", text, sizeof(text));
@@ -144,6 +110,8 @@ void parse_service(const char *properties, struct doctor_process *process)
 	process->kind = DOCTOR_SERVICE;
 	find_unit_property(properties, "LimitMEMLOCK", value, sizeof(value));
 	process->memlock_bytes = strcmp(value, "infinity") == 0 ? UINT64_MAX : strtoull(value, NULL, 10);
+	find_unit_property(properties, "PrivateTmp", value, sizeof(value));
+	process->has_private_tmp = strcmp(value, "yes") == 0;
 	find_unit_property(properties, "User", value, sizeof(value));
 	as_root = !*value || strcmp(value, "root") == 0 || strcmp(value, "0") == 0;
 	find_unit_property(properties, "CapabilityBoundingSet", value, sizeof(value));
@@ -192,7 +160,7 @@ void ask_service(const char *config_file, struct doctor_process *process)
 	if (process->kind == DOCTOR_DAEMON)
 		return;
 	output = popen("systemctl show ibvcapd.service -p LoadState -p User -p LimitMEMLOCK -p CapabilityBoundingSet "
-	               "-p AmbientCapabilities 2>/dev/null",
+	               "-p AmbientCapabilities -p PrivateTmp 2>/dev/null",
 	               "re");
 	if (!output)
 		return;

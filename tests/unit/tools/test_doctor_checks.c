@@ -87,6 +87,7 @@ static void make_ready(void)
 	make_cpus();
 	facts.pools[0] = (struct doctor_pool){.node = 0, .page_kib = 2048, .total_pages = 400, .free_pages = 320};
 	facts.n_pools = 1;
+	facts.memory_kib = 64 << 20;
 	*interface = (struct doctor_interface){.name = "eth0",
 	                                       .exists = true,
 	                                       .up = true,
@@ -106,6 +107,8 @@ static void make_ready(void)
 	                                      .cgroup = "/system.slice/ibvcapd.service"};
 	facts.clock = (struct doctor_clock){.is_known = true, .is_synchronised = true, .max_error_us = 90};
 	facts.kernel = (struct doctor_kernel){.major = 6, .minor = 6, .knows_jit = true, .has_jit = true};
+	strcpy(facts.control.path, "/run/ibvcapd/control.sock");
+	facts.control.error = ENOENT;
 	facts.config_file = "test.conf";
 	configure("poll = \"busy\";", "", "");
 }
@@ -194,10 +197,11 @@ TestSuite(doctor_checks, .init = make_ready, .fini = free_config);
 Test(doctor_checks, a_ready_machine_has_nothing_to_mend_and_is_told_of_each_check)
 {
 	static const char *const checks[] = {
-		"device",       "port",      "interface",    "probe",     "config",    "mtu",       "ring_size",
-		"capabilities", "memlock",   "container",    "hugepages", "numa",      "pcie_link", "pcie_read_request",
-		"iommu",        "pause",     "loopback",     "multicast", "igmp",      "rp_filter", "governor",
-		"c_states",     "isolation", "irq_affinity", "clock",     "nic_clock", "xdp",       "ring_memory"};
+		"device",    "port",      "interface",         "probe",    "config",    "mtu",          "ring_size",
+		"socket",    "network",   "capabilities",      "memlock",  "container", "memory",       "hugepages",
+		"numa",      "pcie_link", "pcie_read_request", "iommu",    "pause",     "loopback",     "multicast",
+		"igmp",      "rp_filter", "governor",          "c_states", "isolation", "irq_affinity", "clock",
+		"nic_clock", "xdp",       "ring_memory"};
 	unsigned int n;
 
 	expect_ready();
@@ -227,6 +231,32 @@ Test(doctor_checks, no_device_and_no_card_is_an_error_that_points_to_softhca)
 	cr_assert_eq(findings.entries[0].level, FINDING_ERROR);
 	cr_assert_not_null(strstr(findings.entries[0].fix, "softhca -i"));
 	cr_assert_not(findings.entries[0].fix_survives_reboot);
+}
+
+Test(doctor_checks, a_fix_that_a_container_shares_with_the_host_is_for_the_host)
+{
+	strcpy(facts.limits.container, "systemd-nspawn");
+	facts.pools[0].total_pages = facts.pools[0].free_pages = 0;
+	cr_expect_eq(strstr(only_failure()->fix, "# on the host: echo 'w "), only_failure()->fix);
+	make_ready();
+	strcpy(facts.limits.container, "docker");
+	interface->up = interface->running = false;
+	cr_expect_str_eq(only_failure()->fix, "ip link set eth0 up", "the container's own");
+}
+
+Test(doctor_checks, no_fix_reboots_the_machine)
+{
+	strcpy(device->pci.iommu, "DMA-FQ");
+	strcpy(port->link_layer, "InfiniBand");
+	CPU_ZERO(&facts.cpus.isolated);
+	device->probe.clock_raw = NOW_S << 32;
+	facts.pools[0].total_pages = 0;
+	configure("page_size = \"1G\"; poll = \"busy\";", "", "");
+	doctor_check(&facts, &findings);
+	for (unsigned int i = 0; i < findings.n; i++) {
+		cr_expect_null(strstr(findings.entries[i].fix, "&& reboot"), "%s", findings.entries[i].fix);
+		cr_expect_null(strstr(findings.entries[i].fix, "systemctl reboot"), "%s", findings.entries[i].fix);
+	}
 }
 
 /* Each module has a file of its own, so one fix does not overwrite the other. */
@@ -336,6 +366,65 @@ FAULT(a_send_queue_deeper_than_the_devices_is_an_error, ERROR, "ring_size", "sen
                 "destinations = ( { address = \"239.0.0.1\"; port = 2; } ); } );"))
 TOLD(the_kernels_own_ring_is_told_of, "ring_size", "256 of 8192", )
 
+static void put_address(const char *on, sa_family_t family, const char *text)
+{
+	struct doctor_address *address = &facts.addresses[facts.n_addresses++];
+
+	strcpy(address->interface, on);
+	address->address.family = family;
+	cr_assert_eq(inet_pton(family, text, address->address.address), 1);
+}
+
+/* A second flow. The interface has 10.9.0.1, and another one has 10.9.0.2. */
+static void capture_unicast(const char *destination)
+{
+	char flow[128];
+
+	put_address("eth0", AF_INET, "10.9.0.1");
+	put_address("eth0", AF_INET6, "fe80::1");
+	put_address("br0", AF_INET, "10.9.0.2");
+	snprintf(flow, sizeof(flow), "}, { destination = \"%s\"; port = 2;", destination);
+	configure("", flow, "");
+}
+
+FAULT(a_destination_that_is_no_address_of_this_machine_is_a_warning, WARNING, "destination",
+      "10.9.0.77 is not an address of eth0 (10.9.0.1), nor of another interface",
+      "editor +4 test.conf   # destination: 10.9.0.1", true, capture_unicast("10.9.0.77"))
+TOLD(a_destination_of_the_interface_is_fine, "config", "valid", capture_unicast("10.9.0.1"))
+TOLD(a_destination_of_another_interface_is_answered_for, "config", "valid", capture_unicast("10.9.0.2"))
+TOLD(the_addresses_of_a_hidden_network_are_not_judged, "network", "another one than that of ibvcapd",
+     capture_unicast("10.9.0.77");
+     facts.network = DOCTOR_NETWORK_HIDDEN)
+
+/* ---- the daemon ------------------------------------------------------------------------------------ */
+
+#define PRIVATE_SERVICE                                                                          \
+	((struct doctor_process){.kind = DOCTOR_SERVICE,                                         \
+	                         .memlock_bytes = UINT64_MAX,                                    \
+	                         .effective_capabilities = BIT(CAP_NET_RAW) | BIT(CAP_IPC_LOCK), \
+	                         .has_private_tmp = true})
+
+FAULT(a_socket_in_a_tmp_that_is_the_services_own_is_an_error, ERROR, "socket", "a /tmp and /var/tmp of its own",
+      "socket = \"/run/ibvcapd/control.sock\"", true, facts.process = PRIVATE_SERVICE;
+      strcpy(facts.control.path, "/tmp/x.sock"))
+TOLD(a_socket_elsewhere_is_fine_for_a_service, "socket", "no process listens", facts.process = PRIVATE_SERVICE)
+TOLD(a_listener_that_is_no_daemon_is_told, "socket", "process 7 of user 1000 listens", facts.control.pid = 7;
+     facts.control.uid = 1000)
+TOLD(a_socket_that_this_user_may_not_use_is_told, "socket", "this user may not connect", facts.control.error = EACCES)
+TOLD(a_sysfs_of_another_network_namespace_is_told, "network", "/sys is of another one", facts.sysfs_is_foreign = true)
+
+/* It captures, on softhca or in a container: its device is not missed. */
+Test(doctor_checks, a_daemon_that_runs_has_its_device_even_if_the_doctor_does_not_see_it)
+{
+	facts.n_devices = 0;
+	facts.process.kind = DOCTOR_DAEMON;
+	facts.process.pid = 7;
+	facts.process.has_config = true;
+	configure("join = false; page_size = \"4K\";", "", "");
+	expect_told("device", "none that this process sees, but ibvcapd (pid 7) has one");
+	expect_told("config", "ibvcapd (pid 7) has its device");
+}
+
 /* ---- rights ---------------------------------------------------------------------------------------- */
 
 FAULT(a_process_without_net_raw_is_a_warning, WARNING, "capabilities", "no CAP_NET_RAW", "ibv_launch", false,
@@ -388,6 +477,30 @@ FAULT(senders_arenas_are_counted, WARNING, "hugepages", "reserved", "- - - - ", 
                 "channels = ( { name = \"o\"; interface = \"eth0\"; source_port = 1; payload_size = 8192; arena_slots "
                 "= 8192;\n"
                 "destinations = ( { address = \"239.0.0.1\"; port = 2; } ); } );"))
+FAULT(rings_that_the_machine_has_no_memory_for_are_an_error_that_names_the_key, ERROR, "memory",
+      "30 MiB of the machine's 40 MiB", "history_blocks = 64 makes the ring of stream 'a' take 30 MiB: lower it", true,
+      facts.memory_kib = 40 << 10)
+FAULT(many_leases_that_the_machine_has_no_memory_for_are_named, ERROR, "memory", "of the machine's 40 MiB",
+      "lease_blocks = 8 make the ring", true, facts.memory_kib = 40 << 10;
+      configure("max_consumers = 16; lease_blocks = 8; page_size = \"4K\";", "", ""))
+FAULT(pages_for_a_restart_that_the_machine_has_no_memory_for_are_not_advised, WARNING, "hugepages", "20 free",
+      "editor +2 test.conf   # history_blocks = 64", true, facts.memory_kib = 60 << 10;
+      POOL(20, 20))
+FAULT(pages_for_one_run_are_advised_if_there_is_memory_for_no_more, ERROR, "hugepages", "0 free", "- - - - 15'", true,
+      facts.memory_kib = 60 << 10;
+      POOL(0, 0))
+
+/* A typing error: the command would give all free memory away, at each boot. */
+Test(doctor_checks, no_command_takes_more_memory_than_the_machine_has)
+{
+	facts.memory_kib = 40 << 10;
+	POOL(0, 0);
+	doctor_check(&facts, &findings);
+	cr_expect_eq(findings_worst_level(&findings), FINDING_ERROR);
+	for (unsigned int i = 0; i < findings.n; i++)
+		cr_expect_null(strstr(findings.entries[i].fix, "nr_hugepages"), "%s", findings.entries[i].fix);
+}
+
 TOLD(rings_in_small_pages_want_none, "config", "valid", configure("page_size = \"4K\";", "", ""); POOL(0, 0))
 FAULT(pages_on_another_node_than_the_device_are_a_warning, WARNING, "numa", "on node 0, which has 0 pages",
       "/node0/hugepages/hugepages-2048kB/nr_hugepages - - - - 30'", true, facts.pools[0].node = 1)
@@ -556,6 +669,9 @@ FAULT(a_worker_on_another_node_than_the_device_is_a_warning, WARNING, "numa", "o
 
 FAULT(the_worker_of_channels_is_told_of_once, WARNING, "isolation", "not isolated", "isolcpus=2-3 nohz_full=2-3 ", true,
       CHANNELS("cpu = 3; poll = \"busy\";"))
+FAULT(cpu_0_is_not_advised_for_isolation, WARNING, "isolation", "not isolated", "# cpu: another one than 0", true,
+      CHANNELS("cpu = 0; poll = \"busy\";");
+      CPU_CLR(0, &device->pci.irq_cpus); CPU_SET(1, &device->pci.irq_cpus))
 FAULT(a_deep_sleep_is_a_warning_for_channels_too, WARNING, "c_states", "133 us", "cpuidle/state*", false, CHANNELS("");
       facts.cpus.idle_exit_us = 133)
 

@@ -12,10 +12,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <signal.h>
 #include <sys/ioctl.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/sysmacros.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 /* A device node that every machine has, and its number. */
@@ -101,9 +105,6 @@ static void put_pci(void)
 
 static void put_interface(void)
 {
-	put("/sys/class/net/eth7/flags", "0x1003\n");
-	put("/sys/class/net/eth7/carrier", "1\n");
-	put("/sys/class/net/eth7/mtu", "4200\n");
 	put("/sys/class/net/eth7/device/ptp/ptp4/clock_name", "mlx5_ptp\n");
 	put("/sys/class/net/eth7/device/physfn/vendor", "0x15b3\n");
 	put("/sys/class/net/eth7/uevent", "DEVTYPE=bond\nINTERFACE=eth7\n");
@@ -255,7 +256,10 @@ static void make_tree(void)
 	put_limits();
 	put("/proc/sys/net/core/bpf_jit_enable", "1\n");
 	put("/sys/kernel/btf/vmlinux", "");
+	put("/proc/meminfo", "MemTotal:       24576000 kB\nMemFree:          123456 kB\n");
 	facts.config_file = "/etc/ibvcapd.conf";
+	facts.process.kind = DOCTOR_DAEMON;
+	facts.process.pid = 421;
 	doctor_read(root, &facts);
 }
 
@@ -465,8 +469,6 @@ Test(machine, interfaces_and_their_groups)
 	struct in6_addr address;
 
 	cr_assert_eq(facts.n_interfaces, 1);
-	cr_expect(interface->exists && interface->up && interface->running);
-	cr_expect_eq(interface->mtu, 4200);
 	cr_expect_str_eq(interface->ptp, "ptp4");
 	cr_expect_eq(interface->rp_filter, 2);
 	cr_expect(interface->is_virtual_function);
@@ -495,6 +497,7 @@ Test(machine, hugepages_by_size_and_node)
 	cr_assert_eq(facts.pools[1].page_kib, 1048576);
 	cr_assert_eq(facts.pools[1].node, 1);
 	cr_assert_eq(facts.pools[1].free_pages, 1);
+	cr_assert_eq(facts.memory_kib, 24576000);
 }
 
 Test(machine, cpus_as_they_are_awake_and_asleep)
@@ -523,7 +526,7 @@ Test(machine, the_daemons_powers_count_where_it_runs)
 	cr_expect_eq(facts.process.memlock_bytes, 8388608);
 }
 
-Test(machine, the_daemon_with_the_configuration_counts_before_others)
+Test(machine, a_daemon_has_the_configuration_that_its_command_line_names)
 {
 	static const char short_line[] = "ibvcapd\0-c\0/etc/y.conf", long_line[] = "ibvcapd\0--config=/etc/z.conf",
 			  no_line[] = "ibvcapd";
@@ -533,27 +536,94 @@ Test(machine, the_daemon_with_the_configuration_counts_before_others)
 	put_daemon("700", long_line, sizeof(long_line));
 	put_daemon("800", no_line, sizeof(no_line));
 	for (unsigned int i = 0; i < 4; i++) {
-		memset(&facts, 0, sizeof(facts));
-		facts.config_file = files[i];
-		doctor_read(root, &facts);
-		cr_expect(facts.process.has_config);
-		cr_expect_eq(facts.process.pid, ((pid_t[]){421, 300, 700, 800})[i]);
+		for (unsigned int j = 0; j < 4; j++) {
+			memset(&facts, 0, sizeof(facts));
+			facts.config_file = files[i];
+			facts.process.kind = DOCTOR_DAEMON;
+			facts.process.pid = ((pid_t[]){421, 300, 700, 800})[j];
+			doctor_read(root, &facts);
+			cr_expect_eq(facts.process.has_config, i == j);
+		}
 	}
 }
 
-Test(machine, a_program_of_any_users_is_no_daemon_whatever_its_name)
-{
-	static const char line[] = "ibvcapd\0--config\0/etc/ibvcapd.conf";
+/* ---- which process is the daemon --------------------------------------------------------------------- */
 
-	put_daemon_of(geteuid() + 1000, "300", line, sizeof(line));
-	memset(&facts, 0, sizeof(facts));
-	facts.config_file = "/etc/ibvcapd.conf";
-	doctor_read(root, &facts);
-	cr_expect_eq(facts.process.pid, 421);
-	put_daemon_of(geteuid(), "301", line, sizeof(line));
-	doctor_read(root, &facts);
-	cr_expect_eq(facts.process.pid, 301);
+/* A process of that user, called so, listens at the path; it ends with this one. */
+static pid_t listen_as(const char *path, uid_t uid, const char *name)
+{
+	struct sockaddr_un address = {.sun_family = AF_UNIX};
+	pid_t pid, parent = getpid();
+	int ready[2];
+	char byte;
+
+	cr_assert_eq(pipe(ready), 0);
+	pid = fork();
+	if (pid == 0) {
+		int fd = socket(AF_UNIX, SOCK_SEQPACKET, 0);
+
+		snprintf(address.sun_path, sizeof(address.sun_path), "%s", path);
+		unlink(path);
+		if (prctl(PR_SET_NAME, name) < 0 || bind(fd, (struct sockaddr *)&address, sizeof(address)) < 0 ||
+		    (uid != geteuid() && setresuid(uid, uid, uid) < 0) || prctl(PR_SET_PDEATHSIG, SIGKILL) < 0 ||
+		    getppid() != parent || listen(fd, 8) < 0 || write(ready[1], "", 1) != 1)
+			_exit(1);
+		pause();
+		_exit(0);
+	}
+	close(ready[1]);
+	cr_assert_eq(read(ready[0], &byte, 1), 1, "it does not listen");
+	close(ready[0]);
+	return pid;
 }
+
+static void find_daemon_at(const char *path)
+{
+	struct config config = {0};
+
+	snprintf(config.socket_path, sizeof(config.socket_path), "%s", path);
+	memset(&facts, 0, sizeof(facts));
+	facts.config = &config;
+	doctor_find_daemon(&facts);
+	facts.config = NULL;
+}
+
+Test(machine, the_daemon_is_the_process_that_listens_at_the_control_socket)
+{
+	char path[512];
+	pid_t pid;
+
+	make_parents("/control.sock", path);
+	find_daemon_at(path);
+	cr_expect_eq(facts.control.error, ENOENT);
+	cr_expect_eq(facts.process.kind, DOCTOR_SELF, "whichever process is called ibvcapd");
+	pid = listen_as(path, geteuid(), "ibvcapd");
+	find_daemon_at(path);
+	cr_expect_eq(facts.process.kind, DOCTOR_DAEMON);
+	cr_expect_eq(facts.process.pid, pid);
+	cr_expect_eq(facts.network, DOCTOR_NETWORK_OWN);
+	pid = listen_as(path, geteuid(), "systemd");
+	find_daemon_at(path);
+	cr_expect_eq(facts.control.pid, pid);
+	cr_expect_eq(facts.process.kind, DOCTOR_SELF, "the socket unit's");
+}
+
+Test(machine, a_process_of_any_user_that_listens_is_no_daemon)
+{
+	char path[512];
+	pid_t pid;
+
+	if (geteuid() != 0)
+		cr_skip_test("needs root");
+	make_parents("/control.sock", path);
+	pid = listen_as(path, 4000000001, "ibvcapd");
+	find_daemon_at(path);
+	cr_expect_eq(facts.control.pid, pid);
+	cr_expect_eq(facts.control.uid, 4000000001);
+	cr_expect_eq(facts.process.kind, DOCTOR_SELF);
+}
+
+/* ---- limits ------------------------------------------------------------------------------------------ */
 
 Test(machine, the_strictest_limit_on_the_way_up_counts)
 {
@@ -622,6 +692,8 @@ Test(kernel, is_asked_for_what_files_do_not_say)
 	doctor_ask(&facts);
 	/* The kernel says so of lo, and it cannot be switched off. */
 	cr_expect(facts.interfaces[0].loopback);
+	cr_expect(facts.interfaces[0].exists && facts.interfaces[0].mtu >= 1500);
+	cr_expect_not(facts.interfaces[1].exists);
 	cr_expect_not(facts.interfaces[1].loopback || facts.interfaces[1].has_pause || facts.interfaces[1].rx_ring_max);
 	cr_expect_geq(facts.kernel.major, 5);
 	cr_expect(facts.clock.is_known);
@@ -679,8 +751,10 @@ Test(service, as_root_it_has_all_within_its_bounds)
 {
 	struct doctor_process process = {0};
 
-	parse_service("LimitMEMLOCK=65536\nCapabilityBoundingSet=cap_net_raw cap_ipc_lock\nUser=\nLoadState=loaded\n",
+	parse_service("LimitMEMLOCK=65536\nCapabilityBoundingSet=cap_net_raw cap_ipc_lock\nUser=\nLoadState=loaded\n"
+	              "PrivateTmp=yes\n",
 	              &process);
+	cr_expect(process.has_private_tmp);
 	cr_expect_eq(process.effective_capabilities, 0x6000);
 	cr_expect_eq(process.memlock_bytes, 65536);
 }

@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Which process is the daemon: the one that listens at the control socket of the configuration, and no other that has
+ * its name. The facts of interfaces are those of its network namespace, which the doctor enters if it may.
+ */
+#include "tools/doctor/read.h"
+
+#include "tools/doctor/files.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <ibvcap/ibvcap.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#define SYSTEM_UID_MAX 999 /* the last uid of system accounts, as systemd defines it */
+
+/* ---- the socket ------------------------------------------------------------------------------------ */
+
+/* The kernel keeps the credentials of the process that called listen() last. It never waits: EAGAIN, a full backlog. */
+static void ask_listener(struct doctor_socket *control)
+{
+	struct sockaddr_un address = {.sun_family = AF_UNIX};
+	struct ucred peer;
+	socklen_t bytes = sizeof(peer);
+	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+
+	files_copy_name(address.sun_path, sizeof(address.sun_path), control->path);
+	if (fd < 0 || connect(fd, (const struct sockaddr *)&address, sizeof(address)) < 0) {
+		control->error = errno;
+	} else if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &bytes) == 0) {
+		control->pid = peer.pid;
+		control->uid = peer.uid;
+	}
+	if (fd >= 0)
+		close(fd);
+}
+
+/* Until the service starts, its socket unit makes systemd listen. Any user can listen at a path in /tmp. */
+static bool is_daemon(const struct doctor_socket *control)
+{
+	char path[PATH_MAX], name[DOCTOR_NAME_BYTES];
+
+	if (control->pid <= 0 || (control->uid > SYSTEM_UID_MAX && control->uid != geteuid()))
+		return false;
+	files_join(path, "/proc/%d/comm", (int)control->pid);
+	files_read_line(name, sizeof(name), "%s", path);
+	return strcmp(name, "systemd") != 0;
+}
+
+/* ---- the network namespace ------------------------------------------------------------------------- */
+
+static void enter_network(struct doctor_facts *facts)
+{
+	struct stat own, daemons;
+	char path[PATH_MAX];
+	int fd;
+
+	files_join(path, "/proc/%d/ns/net", (int)facts->process.pid);
+	if (stat("/proc/self/ns/net", &own) < 0 || stat(path, &daemons) < 0 || own.st_ino == daemons.st_ino)
+		return;
+	facts->network = DOCTOR_NETWORK_HIDDEN;
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd >= 0 && setns(fd, CLONE_NEWNET) == 0)
+		facts->network = DOCTOR_NETWORK_ENTERED;
+	if (fd >= 0)
+		close(fd);
+}
+
+/* Has /sys this interface, with the same number and address? */
+static bool is_in_sysfs(int fd, const struct if_nameindex *interface)
+{
+	struct ifreq request = {0};
+	char path[PATH_MAX], here[DOCTOR_NAME_BYTES], there[DOCTOR_NAME_BYTES];
+	const unsigned char *mac = (const unsigned char *)request.ifr_hwaddr.sa_data;
+
+	files_join(path, "/sys/class/net/%s", interface->if_name);
+	files_copy_name(request.ifr_name, sizeof(request.ifr_name), interface->if_name);
+	if (files_read_number(path, "ifindex") != interface->if_index || ioctl(fd, SIOCGIFHWADDR, &request) < 0)
+		return false;
+	snprintf(here, sizeof(here), "%02x:%02x:%02x:%02x:%02x:%02x", mac[0], mac[1], mac[2], mac[3], mac[4], mac[5]);
+	files_read_line(there, sizeof(there), "%s/address", path);
+	/* Only Ethernet has addresses of this length, and other interfaces have no RDMA device. */
+	return strlen(here) != strlen(there) || strcmp(here, there) == 0;
+}
+
+static void count_interface(const char *directory, const char *name, void *context)
+{
+	*(unsigned int *)context += files_exist("%s/%s/ifindex", directory, name);
+}
+
+/* A mounted sysfs shows the interfaces of the network namespace in which it was mounted, whoever reads it. */
+static bool is_sysfs_foreign(void)
+{
+	struct if_nameindex *interfaces = if_nameindex();
+	unsigned int n = 0, n_there = 0;
+	int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	bool is_foreign = false;
+
+	for (; interfaces && fd >= 0 && interfaces[n].if_index && !is_foreign; n++)
+		is_foreign = !is_in_sysfs(fd, &interfaces[n]);
+	if (fd >= 0 && files_for_each("/sys/class/net", count_interface, &n_there) && !is_foreign)
+		is_foreign = interfaces && n != n_there;
+	if (interfaces)
+		if_freenameindex(interfaces);
+	if (fd >= 0)
+		close(fd);
+	return is_foreign;
+}
+
+void doctor_find_daemon(struct doctor_facts *facts)
+{
+	struct doctor_socket *control = &facts->control;
+
+	files_copy_name(control->path, sizeof(control->path),
+	                facts->config ? facts->config->socket_path : IBVCAP_CONTROL_SOCKET);
+	ask_listener(control);
+	if (is_daemon(control)) {
+		facts->process.kind = DOCTOR_DAEMON;
+		facts->process.pid = control->pid;
+		enter_network(facts);
+	}
+	facts->sysfs_is_foreign = is_sysfs_foreign();
+}
