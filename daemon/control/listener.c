@@ -190,6 +190,9 @@ int listener_adopt(struct listener *listener, int fd, const char *path, mode_t m
 		r = failure_set(failure, EX_OSERR, errno, "control socket '%s': %s", path, strerror(errno));
 	else if (is_our_path(listener))
 		r = set_rights(listener, mode, group, failure);
+	/* Again, so that SO_PEERCRED names this process to clients, and not the one that listened before. */
+	if (r == 0 && listen(fd, BACKLOG) < 0)
+		r = failure_set(failure, EX_OSERR, errno, "control socket '%s': %s", path, strerror(errno));
 	if (r < 0)
 		listener_close(listener);
 	return r;

@@ -2,6 +2,7 @@
 /* Connects to the daemon's control socket, sends requests and receives answers, within one deadline. */
 #include "lib/ibvcap/client.h"
 
+#include "lib/ibvcap/client_explain.h"
 #include "lib/ibvcap/error.h"
 #include "lib/ibvcap/min.h"
 
@@ -32,33 +33,6 @@ static const char *client_socket_path(const char *path)
 	if (!path)
 		path = secure_getenv("IBVCAP_SOCKET");
 	return path && path[0] ? path : IBVCAP_CONTROL_SOCKET;
-}
-
-static int client_explain_connect(const char *path, int error)
-{
-	switch (error) {
-	case -ENOENT:
-		return error_set(error,
-		                 "control socket '%s': does not exist; start the daemon (systemctl start ibvcapd) or "
-		                 "name its socket",
-		                 path);
-	case -ECONNREFUSED:
-		return error_set(error,
-		                 "control socket '%s': no process listens; start the daemon (systemctl start ibvcapd)",
-		                 path);
-	case -EACCES:
-	case -EPERM:
-		return error_set(-EACCES,
-		                 "control socket '%s': not for user %u; the daemon's configuration (control) says "
-		                 "which group may connect",
-		                 path, (unsigned)geteuid());
-	case -EAGAIN:
-		return error_set(-ETIMEDOUT, "control socket '%s': the daemon does not accept connections in time",
-		                 path);
-	case -EPROTOTYPE:
-		return error_set(-EPROTO, "control socket '%s': the socket is of another type than ibvcapd's", path);
-	}
-	return error_set(error, "control socket '%s': cannot connect: %s", path, strerror(-error));
 }
 
 /* 1 to max ms until the deadline, rounded up; 0: it has passed. */
@@ -121,27 +95,6 @@ int client_connect(struct client *client, const char *path, uint32_t timeout_ms)
 	return 0;
 }
 
-static int client_explain_lost(const struct client *client, int error)
-{
-	switch (error) {
-	case -ETIMEDOUT:
-		return error_set(error, "control socket '%s': no answer in time; is the daemon stopped?", client->path);
-	case -EPROTO:
-		return error_set(error,
-		                 "control socket '%s': the answer is not of this protocol; library and daemon are of "
-		                 "different versions",
-		                 client->path);
-	case 0:
-	case -EPIPE:
-	case -ECONNRESET:
-		return error_set(
-			-ECONNREFUSED,
-			"control socket '%s': the daemon closed the connection without an answer; its log says why",
-			client->path);
-	}
-	return error_set(error, "control socket '%s': %s", client->path, strerror(-error));
-}
-
 int client_send(struct client *client, const struct protocol_header *request)
 {
 	int r = protocol_send(client->socket, request, NULL, 0);
@@ -149,7 +102,7 @@ int client_send(struct client *client, const struct protocol_header *request)
 	/* The daemon may have refused this connection and hung up: its reason waits in the socket. */
 	if (r == -EPIPE || r == -ECONNRESET)
 		return 0;
-	return r < 0 ? client_explain_lost(client, r == -EAGAIN ? -ETIMEDOUT : r) : 0;
+	return r < 0 ? client_explain_lost(client->socket, client->path, r == -EAGAIN ? -ETIMEDOUT : r) : 0;
 }
 
 static int client_wait_readable(const struct client *client)
@@ -181,7 +134,7 @@ int client_receive(struct client *client, union protocol_message *message, int *
 		r = protocol_recv(client->socket, message, fds, n_fds);
 	}
 	if (r <= 0)
-		return client_explain_lost(client, r == -EAGAIN ? -ETIMEDOUT : r);
+		return client_explain_lost(client->socket, client->path, r == -EAGAIN ? -ETIMEDOUT : r);
 	if (message->header.type != PROTOCOL_ERROR)
 		return 0;
 	while (n_fds && *n_fds > 0)

@@ -12,6 +12,7 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 static char directory[] = "/tmp/ibvcap-listener-XXXXXX";
@@ -217,6 +218,29 @@ Test(listener, a_socket_from_an_earlier_run_is_taken_over_and_its_path_stays)
 	cr_expect(exists());
 	close(managers);
 	close(client);
+}
+
+/* The doctor asks for it; without another listen() it would be the process of the last run. */
+Test(listener, clients_see_the_process_that_took_the_socket_over)
+{
+	struct sockaddr_un address = {.sun_family = AF_UNIX};
+	int client = socket(AF_UNIX, SOCK_SEQPACKET, 0);
+	struct listener first, second;
+	socklen_t bytes = sizeof(struct ucred);
+	struct ucred peer;
+	pid_t pid;
+
+	cr_assert(eq(int, listener_open(&first, path, 0600, (gid_t)-1, NULL), 0));
+	pid = fork();
+	if (pid == 0)
+		_exit(-listener_adopt(&second, first.fd, path, 0600, (gid_t)-1, NULL));
+	cr_assert(eq(int, waitpid(pid, NULL, 0), pid));
+	strcpy(address.sun_path, path);
+	cr_assert(eq(int, connect(client, (struct sockaddr *)&address, sizeof(address)), 0));
+	cr_assert(eq(int, getsockopt(client, SOL_SOCKET, SO_PEERCRED, &peer, &bytes), 0));
+	cr_expect(eq(int, peer.pid, pid));
+	close(client);
+	listener_close(&first);
 }
 
 Test(listener, a_path_that_was_to_be_kept_and_that_nobody_keeps_does_not_stay)
