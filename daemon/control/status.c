@@ -11,6 +11,7 @@
 #include "daemon/control/server.h"
 #include "lib/ibvcap/ring.h"
 
+#include <arpa/inet.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -101,6 +102,38 @@ static int append_stream(struct reply *reply, struct rx_endpoint *endpoint)
 	return reply_append(reply, &message.header);
 }
 
+/* An address that is not set leaves the text empty. */
+static void put_address(const struct config_address *address, char *text, size_t bytes)
+{
+	if (address->family != AF_UNSPEC)
+		inet_ntop(address->family, address->address, text, (socklen_t)bytes);
+}
+
+static int append_flow(struct reply *reply, const struct control_stream *stream, const struct config_flow *flow)
+{
+	struct protocol_flow message = {
+		.queue = stream->queue,
+		.vlan = flow->vlan,
+		.destination_port = flow->destination_port,
+		.source_port = flow->source_port,
+	};
+
+	protocol_init(&message.header, PROTOCOL_FLOW, sizeof(message));
+	reply_copy_text(message.stream, sizeof(message.stream), stream->config->name);
+	put_address(&flow->destination, message.destination, sizeof(message.destination));
+	put_address(&flow->source, message.source, sizeof(message.source));
+	return reply_append(reply, &message.header);
+}
+
+static int append_flows(struct reply *reply, const struct control_stream *stream)
+{
+	int r = 0;
+
+	for (uint32_t i = 0; i < stream->config->n_flows && r == 0; i++)
+		r = append_flow(reply, stream, &stream->config->flows[i]);
+	return r;
+}
+
 void status_count_consumer(uint64_t published, uint64_t delivered, uint64_t skipped,
                            uint64_t counters[CONSUMER_COUNTER_N])
 {
@@ -173,7 +206,7 @@ static int append_consumers(struct reply *reply, const struct rx_endpoint *endpo
 	return r;
 }
 
-/* Consumers follow their stream, and senders follow their channel: send_seen() relies on it. */
+/* Flows and consumers follow their stream, and senders follow their channel: send_seen() relies on it. */
 static int build_status(const struct control *control, struct reply *reply)
 {
 	const struct control_interface *interface;
@@ -185,6 +218,8 @@ static int build_status(const struct control *control, struct reply *reply)
 	TAILQ_FOREACH (endpoint, &control->rx_endpoints, link) {
 		if (r == 0)
 			r = append_stream(reply, endpoint);
+		if (r == 0)
+			r = append_flows(reply, endpoint->stream);
 		if (r == 0)
 			r = append_consumers(reply, endpoint);
 	}
@@ -258,7 +293,7 @@ static int send_seen(struct session *session, const struct reply *reply)
 		} else if (message.header.type == PROTOCOL_CHANNEL) {
 			may_see = may_see_channel(session, channel);
 			channel = TAILQ_NEXT(channel, link);
-		} else if (message.header.type != PROTOCOL_CONSUMER &&
+		} else if (message.header.type != PROTOCOL_FLOW && message.header.type != PROTOCOL_CONSUMER &&
 		           message.header.type != PROTOCOL_SENDER) { /* these are seen with their stream or channel */
 			may_see = message.header.type != PROTOCOL_INTERFACE ||
 			          may_see_interface(session, message.interface.interface);

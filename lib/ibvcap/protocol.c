@@ -52,6 +52,8 @@ static size_t protocol_message_bytes(uint16_t type)
 		return sizeof(struct protocol_daemon);
 	case PROTOCOL_STREAM:
 		return sizeof(struct protocol_stream);
+	case PROTOCOL_FLOW:
+		return sizeof(struct protocol_flow);
 	case PROTOCOL_CONSUMER:
 		return sizeof(struct protocol_consumer);
 	case PROTOCOL_CHANNEL:
@@ -99,6 +101,9 @@ static bool protocol_is_body_sound(const union protocol_message *message)
 		return IS_STRING(message->daemon.version);
 	case PROTOCOL_STREAM:
 		return protocol_is_stream_sound(&message->stream);
+	case PROTOCOL_FLOW:
+		return IS_STRING(message->flow.stream) && IS_STRING(message->flow.destination) &&
+		       IS_STRING(message->flow.source);
 	case PROTOCOL_CONSUMER:
 		return IS_STRING(message->consumer.stream) && message->consumer.n_counters <= PROTOCOL_COUNTERS_MAX;
 	case PROTOCOL_CHANNEL:

@@ -4,8 +4,8 @@
  * PROTOCOL_FDS_MAX descriptors. A client sends a request and the daemon answers, or answers PROTOCOL_ERROR instead:
  *
  *   PROTOCOL_ATTACH         → PROTOCOL_ATTACHED with the ring's descriptors
- *   PROTOCOL_STATUS         → PROTOCOL_DAEMON; any number of PROTOCOL_STREAM, _CONSUMER, _CHANNEL, _SENDER and
- *                             _INTERFACE; PROTOCOL_END
+ *   PROTOCOL_STATUS         → PROTOCOL_DAEMON; any number of PROTOCOL_STREAM, _FLOW, _CONSUMER, _CHANNEL, _SENDER
+ *                             and _INTERFACE; PROTOCOL_END
  *   PROTOCOL_RECONFIGURE    → PROTOCOL_DONE
  *   PROTOCOL_OPEN_CHANNEL   → PROTOCOL_OPENED with the sender's descriptors; the client maps arena and page writable
  *   PROTOCOL_MAPPED         → PROTOCOL_READY, after the daemon has sealed the memory and its worker has the sender
@@ -48,6 +48,7 @@ enum protocol_type {
 	PROTOCOL_READY = 73,
 	PROTOCOL_CHANNEL = 74,
 	PROTOCOL_SENDER = 75,
+	PROTOCOL_FLOW = 76,
 };
 
 struct protocol_header {
@@ -186,6 +187,19 @@ struct protocol_stream {
 	uint64_t loss_to_ns;
 };
 
+/* Packets that a stream captures. */
+struct protocol_flow {
+	struct protocol_header header;
+	char stream[IBVCAP_STREAM_NAME_MAX];
+	uint32_t queue;
+	int32_t vlan;         /* -1: untagged */
+	char destination[48]; /* an address as text */
+	char source[48];      /* empty: any */
+	uint16_t destination_port;
+	uint16_t source_port; /* 0: any */
+	uint32_t reserved;
+};
+
 struct protocol_consumer {
 	struct protocol_header header;
 	char stream[IBVCAP_STREAM_NAME_MAX];
@@ -253,6 +267,7 @@ union protocol_message {
 	struct protocol_done done;
 	struct protocol_daemon daemon;
 	struct protocol_stream stream;
+	struct protocol_flow flow;
 	struct protocol_consumer consumer;
 	struct protocol_channel channel;
 	struct protocol_sender sender;

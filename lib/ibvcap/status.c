@@ -22,6 +22,7 @@ struct status_list {
 struct ibvcap_status {
 	struct ibvcap_status_daemon daemon;
 	struct status_list streams;
+	struct status_list flows;
 	struct status_list consumers;
 	struct status_list channels;
 	struct status_list senders;
@@ -111,6 +112,25 @@ static int status_add_stream(struct ibvcap_status *status, const struct protocol
 	memcpy(stream->state, message->state, sizeof(stream->state));
 	stream->counters = status_label(status, &labels, message->counters, &stream->n_counters);
 	return stream->counters ? 0 : -ENOMEM;
+}
+
+static int status_add_flow(struct ibvcap_status *status, const struct protocol_flow *message)
+{
+	struct ibvcap_status_flow *flow = status_append(&status->flows, sizeof(*flow));
+
+	if (!flow)
+		return -ENOMEM;
+	*flow = (struct ibvcap_status_flow){
+		.size = sizeof(*flow),
+		.queue = message->queue,
+		.vlan = message->vlan,
+		.destination_port = message->destination_port,
+		.source_port = message->source_port,
+	};
+	memcpy(flow->stream, message->stream, sizeof(flow->stream));
+	memcpy(flow->destination, message->destination, sizeof(flow->destination));
+	memcpy(flow->source, message->source, sizeof(flow->source));
+	return 0;
 }
 
 static int status_add_consumer(struct ibvcap_status *status, const struct protocol_consumer *message)
@@ -210,6 +230,8 @@ static int status_add(struct ibvcap_status *status, const union protocol_message
 		return 0;
 	case PROTOCOL_STREAM:
 		return status_add_stream(status, &message->stream);
+	case PROTOCOL_FLOW:
+		return status_add_flow(status, &message->flow);
 	case PROTOCOL_CONSUMER:
 		return status_add_consumer(status, &message->consumer);
 	case PROTOCOL_CHANNEL:
@@ -268,6 +290,7 @@ void ibvcap_status_free(struct ibvcap_status *status)
 		free(((struct ibvcap_counter **)status->counters.items)[i]);
 	free(status->counters.items);
 	free(status->streams.items);
+	free(status->flows.items);
 	free(status->consumers.items);
 	free(status->channels.items);
 	free(status->senders.items);
@@ -297,12 +320,18 @@ int ibvcap_status_daemon(const struct ibvcap_status *status, struct ibvcap_statu
 	ours.n_channels = status->channels.n;
 	ours.n_senders = status->senders.n;
 	ours.n_interfaces = status->interfaces.n;
+	ours.n_flows = status->flows.n;
 	return sized_struct_write(daemon, &ours, sizeof(ours), "ibvcap_status_daemon");
 }
 
 int ibvcap_status_stream(const struct ibvcap_status *status, uint32_t index, struct ibvcap_status_stream *stream)
 {
 	return status_copy(&status->streams, index, stream, sizeof(*stream), "ibvcap_status_stream");
+}
+
+int ibvcap_status_flow(const struct ibvcap_status *status, uint32_t index, struct ibvcap_status_flow *flow)
+{
+	return status_copy(&status->flows, index, flow, sizeof(*flow), "ibvcap_status_flow");
 }
 
 int ibvcap_status_consumer(const struct ibvcap_status *status, uint32_t index, struct ibvcap_status_consumer *consumer)

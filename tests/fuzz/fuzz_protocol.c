@@ -82,6 +82,7 @@ static void use(const struct ibvcap_status *status)
 {
 	struct ibvcap_status_daemon daemon = IBVCAP_INIT(struct ibvcap_status_daemon);
 	struct ibvcap_status_stream stream = IBVCAP_INIT(struct ibvcap_status_stream);
+	struct ibvcap_status_flow flow = IBVCAP_INIT(struct ibvcap_status_flow);
 	struct ibvcap_status_consumer consumer = IBVCAP_INIT(struct ibvcap_status_consumer);
 	struct ibvcap_status_interface interface = IBVCAP_INIT(struct ibvcap_status_interface);
 	size_t n;
@@ -92,6 +93,8 @@ static void use(const struct ibvcap_status *status)
 		n += strlen(stream.name) + strlen(stream.interface) + strlen(stream.device);
 		n += strlen(stream.backend) + strlen(stream.state) + length_of(stream.counters, stream.n_counters);
 	}
+	for (uint32_t i = 0; ibvcap_status_flow(status, i, &flow) > 0; i++)
+		n += strlen(flow.stream) + strlen(flow.destination) + strlen(flow.source);
 	for (uint32_t i = 0; ibvcap_status_consumer(status, i, &consumer) > 0; i++)
 		n += strlen(consumer.stream) + length_of(consumer.counters, consumer.n_counters);
 	for (uint32_t i = 0; ibvcap_status_interface(status, i, &interface) > 0; i++)

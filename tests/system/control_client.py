@@ -11,7 +11,7 @@ ATTACH, STATUS, CHANGE, OPEN_CHANNEL, MAPPED = range(1, 6)
 RELOAD, ADD_STREAM, REMOVE_STREAM = 1, 2, 3  # of CHANGE
 LOSSY, LOSSLESS, TAP = range(3)
 ATTACHED, ERROR, DAEMON, STREAM, CONSUMER, INTERFACE, END = range(64, 71)
-DONE, OPENED, READY, CHANNEL, SENDER = range(71, 76)
+DONE, OPENED, READY, CHANNEL, SENDER, FLOW = range(71, 77)
 
 RING_COUNTERS = ["matched", "published", "no_buffer", "errored", "published_bytes", "truncated", "short", "irregular",
                  "bad_checksum", "batches", "empty_polls", "spares_used", "posted", "queue_resets", "wakes",
@@ -27,6 +27,7 @@ INTERFACE_COUNTERS = ["out_of_buffer", "port_discards"]
 
 HEADER = struct.Struct("=IHHII")
 STREAM_BODY = struct.Struct("=64s16s64s16s16sQQ10I64Q3Q")
+FLOW_BODY = struct.Struct("=64sIi48s48sHHI")
 CONSUMER_BODY = struct.Struct("=64sIIiIII64Q")
 CHANNEL_BODY = struct.Struct("=64s16s64s16s16sQQ10I64Q")
 SENDER_BODY = struct.Struct("=64siIII64Q")
@@ -58,6 +59,10 @@ def decode(kind, body):
     if kind == DAEMON:
         pid, _, version = DAEMON_BODY.unpack(body)
         return {"pid": pid, "version": text(version)}
+    if kind == FLOW:
+        stream, queue, vlan, destination, source, port, source_port, _ = FLOW_BODY.unpack(body)
+        return {"stream": text(stream), "queue": queue, "vlan": vlan, "destination": text(destination), "port": port,
+                "source": text(source), "source_port": source_port}
     if kind == STREAM:
         f = STREAM_BODY.unpack(body)
         return {"name": text(f[0]), "interface": text(f[1]), "device": text(f[2]), "backend": text(f[3]),
@@ -152,8 +157,9 @@ class Client:
         return text(body)
 
     def status(self):
-        """{"daemon": …, "streams": {name: …}, "consumers": […], "channels": {…}, "senders": […], "interfaces": {…}}"""
-        status = {"streams": {}, "consumers": [], "channels": {}, "senders": [], "interfaces": {}}
+        """{"daemon": …, "streams": {name: …}, "flows": […], "consumers": […], "channels": {…}, "senders": […],
+        "interfaces": {…}}"""
+        status = {"streams": {}, "flows": [], "consumers": [], "channels": {}, "senders": [], "interfaces": {}}
         self.send(STATUS)
         while True:
             kind, body, _ = self.receive()
@@ -162,6 +168,8 @@ class Client:
                 status["daemon"] = message
             elif kind == STREAM:
                 status["streams"][message["name"]] = message
+            elif kind == FLOW:
+                status["flows"].append(message)
             elif kind == CONSUMER:
                 status["consumers"].append(message)
             elif kind == CHANNEL:

@@ -282,7 +282,7 @@ def test_a_status_shows_channels_and_senders(daemon, wire, sender):
     text = run(*command).stdout
     assert "channel out: sending on rx0" in text and "100 Mb/s at most" in text
     assert text.count("submitted 3 = completed 2 + errored 1 + flushed 0 + late_dropped 0 + pending 0") == 2
-    assert f"sender on out: process {os.getpid()} of user 0" in text
+    assert f"sender on out: process {os.getpid()} of user root (0)" in text
 
 
 # ---- who may -------------------------------------------------------------------------------------------------------

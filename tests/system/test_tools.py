@@ -82,8 +82,8 @@ def test_status_in_json_is_what_the_daemon_says(daemon, wire, recv):
     assert {"interface": wire.interface, "out_of_buffer": 0}.items() <= interface.items()
 
 
-def test_status_for_people_shows_both_sums(daemon, wire, recv):
-    one = daemon([conftest.stream(wire)])
+def test_status_for_people_shows_both_sums_flows_and_groups(daemon, wire, recv):
+    one = daemon([conftest.stream(wire, flows=[conftest.flow(7502, wire.address), conftest.flow(7503, "239.1.7.8")])])
     recv(one)
     wire.send(*[wire.frame(b"x" * 64, 7502) for _ in range(7)])
     conftest.wait_until(lambda: one.stream()["published"] == 7 and one.status()["consumers"][0]["delivered"] == 7, 30,
@@ -91,7 +91,11 @@ def test_status_for_people_shows_both_sums(daemon, wire, recv):
     out = ibvcap("status", env={**os.environ, "IBVCAP_SOCKET": str(one.socket_path)}).stdout
     assert "matched 7 = published 7 + no_buffer 0 + errored 0 + in_flight 0" in out
     assert "published 7 = delivered 7 + skipped 0 + lag 0" in out
-    assert f"user {conftest.NOBODY.pw_uid}" in out and wire.interface in out
+    assert f"user {conftest.NOBODY.pw_name} ({conftest.NOBODY.pw_uid})" in out and wire.interface in out
+    assert f"  flow {wire.address}:7502\n  flow 239.1.7.8:7503, joined\n" in out
+    (stream,) = json.loads(ibvcap("status", "--json", "--socket", one.socket_path).stdout)["streams"]
+    assert stream["flows"] == [{"destination": wire.address, "port": 7502},
+                               {"destination": "239.1.7.8", "port": 7503, "joined": True}]
 
 
 def test_recv_verifies_the_pattern_and_counts_what_the_sender_sent(build, daemon, net, wire, recv):

@@ -108,10 +108,11 @@ def test_it_shows_rates_fill_and_losses_of_streams_and_channels(daemon, net, wir
 
         text = ibvcap("top", "--once", "--interval", "0.2", "--socket", one.socket_path).stdout
         assert re.search(r"^lidar 0 +capturing +[1-9]\d* +0\.\d+ +\d+ +\d+% +100% +\d+$", text, re.M), text
-        assert re.search(rf"^  {reader.process.pid} user \d+ +lossy +\d+ +\d+ +\d+% +\d+$", text, re.M), text
+        name = f"{reader.process.pid} {conftest.NOBODY.pw_name}"
+        assert re.search(rf"^  {name} +lossy +\d+ +\d+ +\d+% +\d+$", text, re.M), text
         assert re.search(r"^    [1-9]\d* skipped$", text, re.M), text
         assert re.search(r"^out +sending +[1-9]\d* +[\d.]+ +\d+ +[\d.]+ +[\d.]+ +0$", text, re.M), text
-        assert f"  {sending.pid} user 0 " in text
+        assert f"  {sending.pid} root " in text
     finally:
         for process in (sending, sender):
             process.kill()

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /* ibvcap status: prints streams, channels, clients and interfaces, and the sums that account for every packet. */
+#include "tools/ibvcap/flow_view.h"
 #include "tools/ibvcap/ibvcap.h"
 #include "tools/ibvcap/options.h"
 #include "tools/ibvcap/report.h"
 #include "tools/ibvcap/status_view.h"
+#include "tools/ibvcap/user_name.h"
 
 #include <getopt.h>
 #include <ibvcap/ibvcap.h>
@@ -61,7 +63,7 @@ static void print_age(const char *what, const char *device, uint32_t age_ms)
 		printf("  %s are %u s old: device %s does not answer\n", what, age_ms / 1000, device);
 }
 
-static void print_stream_status(const struct ibvcap_status_stream *stream)
+static void print_stream_status(const struct status_view *view, const struct ibvcap_status_stream *stream)
 {
 	printf("stream %s, queue %u: %s on %s%s%s, %s; %u B a payload, %u blocks of %u slots, pages of %u KiB; clock: "
 	       "%s",
@@ -71,14 +73,17 @@ static void print_stream_status(const struct ibvcap_status_stream *stream)
 	if (stream->clock_source != IBVCAP_CLOCK_SOURCE_NONE)
 		printf(" (within %" PRIu64 " ns)", stream->clock_error_ns);
 	putchar('\n');
+	flow_view_print(view, stream);
 	print_all_counters(COUNTERS_OF(stream), stream_sum, N(stream_sum));
 	print_age("matched and no_buffer", stream->device, stream->reading_age_ms);
 }
 
 static void print_consumer_status(const struct ibvcap_status_consumer *consumer)
 {
-	printf("consumer of %s, queue %u: process %d of user %u, %s, %" PRIu64 " blocks under lease\n",
-	       consumer->stream, consumer->queue, (int)consumer->pid, (unsigned)consumer->uid,
+	char user[USER_NAME_BYTES];
+
+	printf("consumer of %s, queue %u: process %d of user %s, %s, %" PRIu64 " blocks under lease\n",
+	       consumer->stream, consumer->queue, (int)consumer->pid, user_name_and_number(consumer->uid, user),
 	       status_view_policy_name(consumer->policy), counters_value(COUNTERS_OF(consumer), "leased_blocks"));
 	print_sum_line(COUNTERS_OF(consumer), consumer_sum, N(consumer_sum));
 }
@@ -99,7 +104,10 @@ static void print_channel_status(const struct ibvcap_status_channel *channel)
 
 static void print_sender_status(const struct ibvcap_status_sender *sender)
 {
-	printf("sender on %s: process %d of user %u\n", sender->channel, (int)sender->pid, (unsigned)sender->uid);
+	char user[USER_NAME_BYTES];
+
+	printf("sender on %s: process %d of user %s\n", sender->channel, (int)sender->pid,
+	       user_name_and_number(sender->uid, user));
 	print_all_counters(COUNTERS_OF(sender), channel_sum, N(channel_sum));
 }
 
@@ -116,7 +124,7 @@ static void print_status(const struct status_view *view)
 {
 	printf("ibvcapd %s, process %d\n", view->version, (int)view->pid);
 	for (int i = 0; i < view->n_streams; i++)
-		print_stream_status(&view->streams[i]);
+		print_stream_status(view, &view->streams[i]);
 	for (int i = 0; i < view->n_consumers; i++)
 		print_consumer_status(&view->consumers[i]);
 	for (int i = 0; i < view->n_channels; i++)

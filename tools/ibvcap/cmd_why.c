@@ -2,10 +2,12 @@
 /* ibvcap why: print what why_explain() makes of a stream's counters. */
 #include "tools/ibvcap/why.h"
 
+#include "tools/ibvcap/flow_view.h"
 #include "tools/ibvcap/ibvcap.h"
 #include "tools/ibvcap/options.h"
 #include "tools/ibvcap/report.h"
 #include "tools/ibvcap/status_view.h"
+#include "tools/ibvcap/user_name.h"
 
 #include <getopt.h>
 #include <inttypes.h>
@@ -59,12 +61,13 @@ static json_t *why_report_to_json(const struct why_facts *facts, const struct wh
 
 /* ---- for people ---------------------------------------------------------------------------------- */
 
-static void print_stream_sum(const struct why_facts *facts)
+static void print_stream_sum(const struct status_view *view, const struct why_facts *facts)
 {
 	static const char *const terms[] = {"matched", "published", "no_buffer", "errored", "in_flight"};
 
 	printf("stream %s, queue %u: %s on %s\n", facts->stream->name, facts->stream->queue, facts->stream->state,
 	       facts->stream->interface);
+	flow_view_print(view, facts->stream);
 	counters_print_sum(COUNTERS_OF(facts->stream), terms, sizeof(terms) / sizeof(terms[0]));
 	putchar('\n');
 }
@@ -72,8 +75,9 @@ static void print_stream_sum(const struct why_facts *facts)
 static void print_consumer_sum(const struct ibvcap_status_consumer *consumer)
 {
 	static const char *const terms[] = {"published", "delivered", "skipped", "lag"};
+	char user[USER_NAME_BYTES];
 
-	printf("consumer process %d of user %u\n", (int)consumer->pid, (unsigned)consumer->uid);
+	printf("consumer process %d of user %s\n", (int)consumer->pid, user_name_and_number(consumer->uid, user));
 	counters_print_sum(COUNTERS_OF(consumer), terms, sizeof(terms) / sizeof(terms[0]));
 	puts(" since it attached");
 }
@@ -117,9 +121,9 @@ static void print_why_lines(const struct why_report *report, const struct ibvcap
 	}
 }
 
-static void print_why(const struct why_facts *facts, const struct why_report *report)
+static void print_why(const struct status_view *view, const struct why_facts *facts, const struct why_report *report)
 {
-	print_stream_sum(facts);
+	print_stream_sum(view, facts);
 	print_why_lines(report, NULL);
 	for (uint32_t i = 0; i < facts->n_consumers; i++) {
 		const struct ibvcap_status_consumer *consumer = &facts->consumers[i];
@@ -153,11 +157,12 @@ static int explain_queues(const struct status_view *view, const char *stream, bo
 			continue;
 		facts.stream = &view->streams[i];
 		facts.interface = find_why_interface(view, view->streams[i].interface);
+		facts.lacks_group = flow_view_lacks_group(view, facts.stream);
 		why_explain(&facts, report);
 		if (as_json)
 			json_array_append_new(queues, why_report_to_json(&facts, report));
 		else
-			print_why(&facts, report);
+			print_why(view, &facts, report);
 		n_found++;
 	}
 	if (as_json && n_found)

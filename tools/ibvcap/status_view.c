@@ -2,6 +2,8 @@
 /* A status as arrays, as names and as JSON. */
 #include "tools/ibvcap/status_view.h"
 
+#include "tools/ibvcap/flow_view.h"
+
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -44,6 +46,9 @@ int status_view_ask(struct status_view *view, const char *socket_path, uint32_t 
 	memcpy(view->version, daemon.version, sizeof(view->version));
 	view->pid = daemon.pid;
 	COPY_PARTS(view, stream, daemon.n_streams);
+	COPY_PARTS(view, flow, daemon.n_flows);
+	view->groups = new_parts(daemon.n_flows, sizeof(*view->groups));
+	flow_view_find_groups(view);
 	COPY_PARTS(view, consumer, daemon.n_consumers);
 	COPY_PARTS(view, channel, daemon.n_channels);
 	COPY_PARTS(view, sender, daemon.n_senders);
@@ -54,6 +59,8 @@ int status_view_ask(struct status_view *view, const char *socket_path, uint32_t 
 void status_view_deinit(struct status_view *view)
 {
 	free(view->streams);
+	free(view->flows);
+	free(view->groups);
 	free(view->consumers);
 	free(view->channels);
 	free(view->senders);
@@ -132,13 +139,40 @@ static void add_epoch_to_json(json_t *object, uint64_t epoch)
 	json_object_set_new(object, "epoch", json_string(text));
 }
 
-static json_t *stream_to_json(const struct ibvcap_status_stream *stream)
+static json_t *flow_to_json(const struct ibvcap_status_flow *flow, enum flow_group group)
+{
+	json_t *object =
+		json_pack("{s:s, s:I}", "destination", flow->destination, "port", (json_int_t)flow->destination_port);
+
+	if (flow->source[0])
+		json_object_set_new(object, "source", json_string(flow->source));
+	if (flow->source_port)
+		json_object_set_new(object, "source_port", json_integer(flow->source_port));
+	if (flow->vlan >= 0)
+		json_object_set_new(object, "vlan", json_integer(flow->vlan));
+	if (group == FLOW_GROUP_JOINED || group == FLOW_GROUP_NOT_JOINED)
+		json_object_set_new(object, "joined", json_boolean(group == FLOW_GROUP_JOINED));
+	return object;
+}
+
+static json_t *flows_to_json(const struct status_view *view, const struct ibvcap_status_stream *stream)
+{
+	json_t *flows = json_array();
+
+	for (int i = 0; i < view->n_flows; i++)
+		if (flow_view_is_of(&view->flows[i], stream))
+			json_array_append_new(flows, flow_to_json(&view->flows[i], view->groups[i]));
+	return flows;
+}
+
+static json_t *stream_to_json(const struct status_view *view, const struct ibvcap_status_stream *stream)
 {
 	json_t *object = json_pack("{s:s, s:s, s:s, s:s, s:s}", "name", stream->name, "interface", stream->interface,
 	                           "device", stream->device, "backend", stream->backend, "state", stream->state);
 
 	add_epoch_to_json(object, stream->epoch);
 	json_object_set_new(object, "queue", json_integer(stream->queue));
+	json_object_set_new(object, "flows", flows_to_json(view, stream));
 	json_object_set_new(object, "slot_bytes", json_integer(stream->slot_bytes));
 	json_object_set_new(object, "slots_per_block", json_integer(stream->slots_per_block));
 	json_object_set_new(object, "n_blocks", json_integer(stream->n_blocks));
@@ -203,7 +237,7 @@ json_t *status_view_to_json(const struct status_view *view)
 	json_t *senders = json_array(), *interfaces = json_array();
 
 	for (int i = 0; i < view->n_streams; i++)
-		json_array_append_new(streams, stream_to_json(&view->streams[i]));
+		json_array_append_new(streams, stream_to_json(view, &view->streams[i]));
 	for (int i = 0; i < view->n_consumers; i++)
 		json_array_append_new(consumers, consumer_to_json(&view->consumers[i]));
 	for (int i = 0; i < view->n_channels; i++)

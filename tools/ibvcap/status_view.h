@@ -7,14 +7,25 @@
 #include <jansson.h>
 #include <stdbool.h>
 
+/* Does the kernel get the packets of a flow's multicast group from the network? */
+enum flow_group {
+	FLOW_GROUP_NONE, /* the destination is no group */
+	FLOW_GROUP_JOINED,
+	FLOW_GROUP_NOT_JOINED,
+	FLOW_GROUP_UNKNOWN, /* the daemon is in another PID namespace */
+};
+
 /* All zero: none. */
 struct status_view {
 	struct ibvcap_status_stream *streams;
+	struct ibvcap_status_flow *flows;
+	enum flow_group *groups; /* of the flows */
 	struct ibvcap_status_consumer *consumers;
 	struct ibvcap_status_channel *channels;
 	struct ibvcap_status_sender *senders;
 	struct ibvcap_status_interface *interfaces;
 	int n_streams;
+	int n_flows;
 	int n_consumers;
 	int n_channels;
 	int n_senders;

@@ -2,6 +2,8 @@
 /* The view of `ibvcap top` as lines of text, at most 79 columns wide. */
 #include "tools/ibvcap/top.h"
 
+#include "tools/ibvcap/user_name.h"
+
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -99,6 +101,7 @@ static void print_causes(const struct printer *printer, struct counters now, str
 
 /* ---- streams and their consumers ------------------------------------------------------------------- */
 
+#define NAME_BYTES  21 /* of the first column, which cuts longer names of users off */
 #define STREAM_LINE "%-20s %-10s %10s %7s %9s %5s %5s %6s"
 
 static const char *const stream_loss[] = {"no_buffer", "errored", NULL};
@@ -111,9 +114,9 @@ static void print_consumer_row(const struct printer *printer, const struct ibvca
 	struct counters now = COUNTERS_OF(consumer), before = top_consumer_before(printer->view, consumer);
 	double skips = top_rate(printer->view, now, before, consumer_loss);
 	uint64_t lag = counters_value(now, "lag");
-	char name[64];
+	char name[NAME_BYTES], user[USER_NAME_BYTES];
 
-	snprintf(name, sizeof(name), "  %d user %u", (int)consumer->pid, (unsigned)consumer->uid);
+	snprintf(name, sizeof(name), "  %d %s", (int)consumer->pid, user_name_or_number(consumer->uid, user));
 	print_line(printer, skips > 0 ? TOP_TROUBLE : TOP_PLAIN, STREAM_LINE, name,
 	           status_view_policy_name(consumer->policy),
 	           number_cell(label_rate(printer, now, before, "delivered"), 0).text, "",
@@ -182,11 +185,11 @@ static void print_channel_row(const struct printer *printer, const struct ibvcap
 		           channel->n_destinations);
 	for (int i = 0; i < status->n_senders; i++) {
 		const struct ibvcap_status_sender *sender = &status->senders[i];
-		char name[64];
+		char name[NAME_BYTES], user[USER_NAME_BYTES];
 
 		if (strcmp(sender->channel, channel->name) != 0)
 			continue;
-		snprintf(name, sizeof(name), "  %d user %u", (int)sender->pid, (unsigned)sender->uid);
+		snprintf(name, sizeof(name), "  %d %s", (int)sender->pid, user_name_or_number(sender->uid, user));
 		print_tx_row(printer, name, "", COUNTERS_OF(sender), top_sender_before(printer->view, sender));
 	}
 }

@@ -7,6 +7,7 @@
 #define TOOLS_IBVCAP_WHY_H
 
 #include <ibvcap/ibvcap.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 
@@ -42,6 +43,7 @@ struct why_facts {
 	const struct ibvcap_status_interface *interface; /* NULL: this user may not see it */
 	const struct ibvcap_status_consumer *consumers;  /* of all streams */
 	uint32_t n_consumers;
+	bool lacks_group; /* a multicast group of its flows is not joined */
 };
 
 /** Explain one queue of a stream. Pure. */

@@ -110,6 +110,12 @@ static void explain_matched(const struct why_facts *facts, struct why_report *re
 		line.remedy = "compare the flows in the configuration (destination, port, source, vlan) with what the "
 			      "sender sends; a multicast group needs join = true, and an IGMP querier in the network";
 	}
+	if (line.value == 0 && facts->lacks_group) {
+		line.cause = "no packet has matched a flow of this stream yet, and the kernel has not joined each of "
+			     "its groups: a switch sends the packets of a group only to ports that have joined it";
+		line.remedy = "set join = true in the stream's configuration; if it is, reload (systemctl reload "
+			      "ibvcapd) and read the daemon's log";
+	}
 	why_add_line(report, &line);
 }
 

@@ -7,14 +7,17 @@
 #include <criterion/criterion.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <grp.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/time.h>
 #include <sys/un.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 static char directory[64], path[96];
@@ -130,6 +133,52 @@ Test(client, silence_times_out)
 
 	cr_expect_eq(attach_to(say_nothing, 150), -ETIMEDOUT);
 	cr_expect_geq(client_now_ns() - start, 150000000);
+}
+
+Test(client, a_daemon_that_does_not_answer_yet_is_starting_or_hangs)
+{
+	cr_expect_eq(attach_to(say_nothing, 50), -ETIMEDOUT);
+	cr_expect_not_null(strstr(ibvcap_error_text(), "the daemon is starting, or hangs"), "%s", ibvcap_error_text());
+}
+
+Test(client, a_daemon_that_is_stopped_is_named)
+{
+	char expected[64];
+	pid_t pid = fork();
+
+	if (pid == 0) {
+		listen(listener, 1); /* the kernel names the process that did this last */
+		raise(SIGSTOP);
+		_exit(0);
+	}
+	cr_assert_eq(waitpid(pid, NULL, WUNTRACED), pid);
+	cr_expect_eq(ibvcap_status(path, 50, &status), -ETIMEDOUT);
+	snprintf(expected, sizeof(expected), "process %d is stopped (kill -CONT %d ", (int)pid, (int)pid);
+	cr_expect_not_null(strstr(ibvcap_error_text(), expected), "%s", ibvcap_error_text());
+	kill(pid, SIGKILL);
+	waitpid(pid, NULL, 0);
+}
+
+Test(client, a_user_who_is_not_in_the_sockets_group_is_told_how_to_become_a_member)
+{
+	if (geteuid() != 0)
+		cr_skip_test("becoming another user needs root");
+	cr_assert_eq(chmod(directory, 0755), 0);
+	cr_assert_eq(chown(path, 0, 1), 0); /* on every Debian system 1 is daemon, and 65534 is nobody */
+	cr_assert_eq(chmod(path, 0660), 0);
+	cr_assert_eq(setgroups(0, NULL), 0);
+	cr_assert_eq(seteuid(65534), 0);
+	cr_expect_eq(ibvcap_status(path, 50, &status), -EACCES);
+	cr_expect_not_null(strstr(ibvcap_error_text(), "nobody is not in group daemon: sudo usermod -aG daemon nobody, "
+	                                               "then log in again"),
+	                   "%s", ibvcap_error_text());
+	cr_assert_eq(seteuid(0), 0);
+	cr_assert_eq(chmod(path, 0600), 0);
+	cr_assert_eq(seteuid(65534), 0);
+	cr_expect_eq(ibvcap_status(path, 50, &status), -EACCES);
+	cr_expect_not_null(strstr(ibvcap_error_text(), "not for nobody; the daemon's configuration (control)"), "%s",
+	                   ibvcap_error_text());
+	cr_assert_eq(seteuid(0), 0);
 }
 
 static void on_timer(int number)
@@ -292,6 +341,10 @@ static int say_status(int socket, const union protocol_message *request)
 			stream.counters[c] = 100 * i + c;
 		protocol_send(socket, &stream.header, NULL, 0);
 	}
+	struct protocol_flow flow = {.stream = "s0", .destination = "239.1.2.3", .destination_port = 7502, .vlan = -1};
+
+	protocol_init(&flow.header, PROTOCOL_FLOW, sizeof(flow));
+	protocol_send(socket, &flow.header, NULL, 0);
 	struct protocol_consumer consumer = {
 		.stream = "s0", .pid = 12, .uid = 1000, .n_counters = PROTOCOL_COUNTERS_MAX};
 
@@ -332,6 +385,7 @@ Test(client, a_status_has_all_parts_with_their_labels)
 {
 	struct ibvcap_status_daemon daemon = IBVCAP_INIT(struct ibvcap_status_daemon);
 	struct ibvcap_status_stream stream = IBVCAP_INIT(struct ibvcap_status_stream);
+	struct ibvcap_status_flow flow = IBVCAP_INIT(struct ibvcap_status_flow);
 	struct ibvcap_status_consumer consumer = IBVCAP_INIT(struct ibvcap_status_consumer);
 	struct ibvcap_status_channel channel = IBVCAP_INIT(struct ibvcap_status_channel);
 	struct ibvcap_status_sender sender = IBVCAP_INIT(struct ibvcap_status_sender);
@@ -352,6 +406,12 @@ Test(client, a_status_has_all_parts_with_their_labels)
 		cr_expect_eq(stream.counters[IBVCAP_RX_COUNTER_N].value, 100 * i + IBVCAP_RX_COUNTER_N);
 	}
 	cr_expect_eq(ibvcap_status_stream(status, N_STREAMS, &stream), 0, "there are no more");
+	cr_expect_eq(daemon.n_flows, 1);
+	cr_assert_eq(ibvcap_status_flow(status, 0, &flow), 1);
+	cr_expect_str_eq(flow.stream, "s0");
+	cr_expect_str_eq(flow.destination, "239.1.2.3");
+	cr_expect_str_eq(flow.source, "");
+	cr_expect(flow.destination_port == 7502 && flow.source_port == 0 && flow.vlan == -1);
 	cr_assert_eq(ibvcap_status_consumer(status, 0, &consumer), 1);
 	cr_expect_eq(consumer.uid, 1000);
 	cr_assert_eq(consumer.n_counters, CONSUMER_COUNTER_N, "what has no label here is left out");

@@ -47,6 +47,7 @@ static void send_status(int fd)
 	send_message(fd, PROTOCOL_DAEMON, sizeof(struct protocol_daemon));
 	for (int i = 0; i < 2; i++) {
 		send_message(fd, PROTOCOL_STREAM, sizeof(struct protocol_stream));
+		send_message(fd, PROTOCOL_FLOW, sizeof(struct protocol_flow));
 		send_message(fd, PROTOCOL_CONSUMER, sizeof(struct protocol_consumer));
 		send_message(fd, PROTOCOL_CHANNEL, sizeof(struct protocol_channel));
 		send_message(fd, PROTOCOL_SENDER, sizeof(struct protocol_sender));

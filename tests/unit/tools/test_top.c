@@ -72,7 +72,7 @@ static void fill(struct status_view *part, int at)
 	for (int i = 0; i < 2; i++)
 		consumers[at][i] = (struct ibvcap_status_consumer){.stream = "lidar",
 		                                                   .pid = 11 + i,
-		                                                   .uid = 1000,
+		                                                   .uid = 4000000001,
 		                                                   .counters = consumer_counters[at][i],
 		                                                   .n_counters = 4};
 	channels[at][0] = (struct ibvcap_status_channel){
@@ -81,8 +81,18 @@ static void fill(struct status_view *part, int at)
 		.channel = "out", .pid = 13, .counters = channel_counters[at], .n_counters = 9};
 	ports[at][0] =
 		(struct ibvcap_status_interface){.interface = "eth0", .counters = port_counters[at], .n_counters = 1};
-	*part = (struct status_view){
-		streams[at], consumers[at], channels[at], senders[at], ports[at], 1, 2, 1, 1, 1, "0.1.0", 7, NULL};
+	*part = (struct status_view){.streams = streams[at],
+	                             .consumers = consumers[at],
+	                             .channels = channels[at],
+	                             .senders = senders[at],
+	                             .interfaces = ports[at],
+	                             .n_streams = 1,
+	                             .n_consumers = 2,
+	                             .n_channels = 1,
+	                             .n_senders = 1,
+	                             .n_interfaces = 1,
+	                             .version = "0.1.0",
+	                             .pid = 7};
 }
 
 static void begin(void)
@@ -181,8 +191,8 @@ Test(top, a_view_fits_80_columns_and_what_is_lost_now_stands_out)
 	expect_line("0|ibvcapd 0.1.0, process 7, over 2.0 s\n");
 	expect_line("2|lidar 0              capturing         100   0.001       160   25%   50%      2\n");
 	expect_line("2|  7 no_buffer (+2.0/s), 1 errored\n");
-	expect_line("0|  11 user 1000       lossy             100                10    1%            0\n");
-	expect_line("2|  12 user 1000       lossy               5               160   25%           35\n");
+	expect_line("0|  11 user 4000000001 lossy             100                10    1%            0\n");
+	expect_line("2|  12 user 4000000001 lossy               5               160   25%           35\n");
 	expect_line("2|    70 skipped\n");
 	expect_line("2|out                  sending           10  0.000       0     4.0     9.0      1\n");
 	expect_line("2|  2 flushed (+1.0/s)\n");

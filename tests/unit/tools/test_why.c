@@ -66,6 +66,19 @@ Test(why, counters_that_the_device_does_not_have_are_notes)
 	cr_expect(eq(ptr, (void *)judge("out_of_buffer"), NULL));
 }
 
+Test(why, a_group_that_is_not_joined_is_a_cause_of_no_packets)
+{
+	struct ibvcap_counter none = {.label = "matched"};
+	const struct ibvcap_status_stream silent = {
+		.name = "lidar", .state = "capturing", .counters = &none, .n_counters = 1};
+	const struct why_facts facts = {.stream = &silent, .lacks_group = true};
+
+	why_explain(&facts, &report);
+	for (uint32_t i = 0; i < report.n_lines; i++)
+		if (strcmp(report.lines[i].term, "matched") == 0)
+			cr_expect(ne(ptr, (void *)strstr(report.lines[i].cause, "not joined"), NULL));
+}
+
 Test(why, readings_that_are_old_are_a_note)
 {
 	cr_expect(eq(ptr, (void *)judge("reading_age_ms"), NULL));

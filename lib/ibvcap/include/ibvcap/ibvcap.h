@@ -413,6 +413,7 @@ struct ibvcap_status_daemon {
 	uint32_t n_channels;
 	uint32_t n_senders;
 	uint32_t n_interfaces;
+	uint32_t n_flows; /* of all streams */
 };
 
 struct ibvcap_status_stream {
@@ -438,6 +439,19 @@ struct ibvcap_status_stream {
 	const struct ibvcap_counter *counters;
 	uint32_t n_counters;
 	uint32_t reading_age_ms; /* since the device was asked for matched; if more than some 100, it does not answer */
+};
+
+/* Packets that a stream captures. */
+struct ibvcap_status_flow {
+	size_t size;
+	char stream[IBVCAP_STREAM_NAME_MAX];
+	uint32_t queue;
+	int32_t vlan;         /* -1: untagged */
+	char destination[48]; /* an address as text */
+	char source[48];      /* empty: any */
+	uint16_t destination_port;
+	uint16_t source_port; /* 0: any */
+	uint32_t reserved;
 };
 
 struct ibvcap_status_consumer {
@@ -507,6 +521,8 @@ void ibvcap_status_free(struct ibvcap_status *status);
 int ibvcap_status_daemon(const struct ibvcap_status *status, struct ibvcap_status_daemon *daemon);
 /** Copy the part of that index, from 0. 1; 0: the snapshot has no such part; -EINVAL: the size is not set. */
 int ibvcap_status_stream(const struct ibvcap_status *status, uint32_t index, struct ibvcap_status_stream *stream);
+/** As ibvcap_status_stream(). -EINVAL: the size is not set. */
+int ibvcap_status_flow(const struct ibvcap_status *status, uint32_t index, struct ibvcap_status_flow *flow);
 /** As ibvcap_status_stream(). -EINVAL: the size is not set. */
 int ibvcap_status_consumer(const struct ibvcap_status *status, uint32_t index, struct ibvcap_status_consumer *consumer);
 /** As ibvcap_status_stream(). -EINVAL: the size is not set. */
