@@ -283,6 +283,7 @@ def test_quickstart_makes_wire_rows_and_memory_as_large_as_the_longest_datagram(
 @pytest.mark.parametrize("skipped,not_sent,code,said", [
     ({"not_udp": 0, "too_long": 0}, {"link_down": 0}, 0, ""), ({"not_udp": 2}, {}, 0, "not_udp 2"),
     ({"not_udp": 2, "fragment": 21}, {}, 1, "23 of 74 packets were not sent: not_udp 2, fragment 21"),
+    ({"too_long": 4}, {"too_long": 0}, 1, "4 of 74 packets were not sent: too_long 4"),
     ({}, {"link_down": 5}, 1, "5 of 74 packets were not sent: link_down 5"),
 ])
 def test_quickstart_says_last_what_of_a_capture_was_not_sent(tmp_path, skipped, not_sent, code, said):
@@ -293,6 +294,9 @@ def test_quickstart_says_last_what_of_a_capture_was_not_sent(tmp_path, skipped, 
     assert result.returncode == code and said in result.stdout
     assert result.stdout == "" or result.stdout.startswith("/other: ")
     assert (ROOT / "scripts/quickstart").read_text().endswith("\nnot_sent\n")
+    (tmp_path / "lidar.0.error").write_text("ibvcap replay: /one: damaged\n")
+    result = quickstart_functions(["/one", "/other"], f"work={tmp_path}; not_sent")
+    assert result.returncode == 1 and result.stdout.startswith("ibvcap replay: /one: damaged\n")
 
 
 # ---- the loss sum of the quickstart --------------------------------------------------------------------------------
