@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The scripts: what they say when there is nothing to do, and that they fail when they should."""
+import contextlib
 import json
 import os
 import pathlib
@@ -161,7 +162,10 @@ def two_lanes_fixture(tmp_path):
 
     yield start
     for process in started:
-        process.kill()
+        children = run("pgrep", "--parent", process.pid).stdout.split()
+        for group in [process.pid, *map(int, children)]:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(group, signal.SIGKILL)
         process.communicate()
 
 
@@ -188,13 +192,16 @@ def has_ended(pid):
         return True
 
 
-def test_a_test_that_is_ended_ends_what_is_behind(two_lanes, tmp_path):
-    process = two_lanes(f"echo $$ >pid\n{TICK}", "until [ -s ticks ]; do sleep 0.01; done\nquietly sleep 100")
-    conftest.wait_until(lambda: (tmp_path / "ticks").exists(), 20, "what is behind")
-    behind = int((tmp_path / "pid").read_text())
-    os.killpg(process.pid, signal.SIGTERM)
+@pytest.mark.parametrize("kill", [os.killpg, os.kill])
+def test_a_test_that_is_ended_ends_both_lanes(two_lanes, tmp_path, kill):
+    """The step in front may miss the signal, so that the shell has to end it."""
+    process = two_lanes(f"echo $$ >pid\n{TICK}", "until [ -s ticks ]; do sleep 0.01; done\n"
+                        "quietly bash -c 'echo $$ >step; exec sleep 100'")
+    conftest.wait_until(lambda: (tmp_path / "step").exists() and (tmp_path / "step").read_text(), 20, "the step")
+    behind, step = (int((tmp_path / name).read_text()) for name in ("pid", "step"))
+    kill(process.pid, signal.SIGTERM)
     process.communicate(timeout=20)
-    conftest.wait_until(lambda: has_ended(behind), 20, "its end")
+    conftest.wait_until(lambda: has_ended(behind) and has_ended(step), 20, "the end of both lanes")
 
 
 def test_pattern_send_sends_what_it_says(tmp_path):
