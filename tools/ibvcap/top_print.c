@@ -127,6 +127,16 @@ static void print_consumer_row(const struct printer *printer, const struct ibvca
 		           counters_value(now, "skipped"));
 }
 
+/* For how long a consumer may pause before packets are gone: until new ones have taken the history's place. */
+static void print_history(const struct printer *printer, const struct ibvcap_status_stream *stream, double per_s)
+{
+	double rows = (double)stream->history_blocks * stream->slots_per_block;
+
+	if (per_s > 0)
+		print_line(printer, TOP_PLAIN, "  history: %s s at this rate",
+		           number_cell(rows / per_s, rows / per_s < 10 ? 2 : 0).text);
+}
+
 static void print_stream_row(const struct printer *printer, const struct ibvcap_status_stream *stream)
 {
 	const struct status_view *status = &printer->view->now;
@@ -134,14 +144,16 @@ static void print_stream_row(const struct printer *printer, const struct ibvcap_
 	uint64_t lag = top_stream_lag(status, stream);
 	uint64_t most = counters_value(now, "fill_max");
 	double losses = top_rate(printer->view, now, before, stream_loss);
+	double published = label_rate(printer, now, before, "published");
 	char name[IBVCAP_STREAM_NAME_MAX + 16];
 
 	snprintf(name, sizeof(name), "%s %u", stream->name, stream->queue);
 	print_line(printer, losses > 0 ? TOP_TROUBLE : TOP_PLAIN, STREAM_LINE, name, stream->state,
-	           number_cell(label_rate(printer, now, before, "published"), 0).text,
+	           number_cell(published, 0).text,
 	           gigabits_cell(label_rate(printer, now, before, "published_bytes")).text,
 	           number_cell((double)lag, 0).text, percent_cell(top_fill_percent(stream, lag)).text,
 	           percent_cell(top_fill_percent(stream, lag > most ? lag : most)).text, number_cell(losses, 0).text);
+	print_history(printer, stream, published);
 	print_causes(printer, now, before, stream_causes);
 	for (int i = 0; i < status->n_consumers; i++)
 		if (strcmp(status->consumers[i].stream, stream->name) == 0 &&

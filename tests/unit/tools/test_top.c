@@ -190,6 +190,7 @@ Test(top, a_view_fits_80_columns_and_what_is_lost_now_stands_out)
 	top_print(&view, put, NULL);
 	expect_line("0|ibvcapd 0.1.0, process 7, over 2.0 s\n");
 	expect_line("2|lidar 0              capturing         100   0.001       160   25%   50%      2\n");
+	expect_line("0|  history: 6.40 s at this rate\n");
 	expect_line("2|  7 no_buffer (+2.0/s), 1 errored\n");
 	expect_line("0|  11 user 4000000001 lossy             100                10    1%            0\n");
 	expect_line("2|  12 user 4000000001 lossy               5               160   25%           35\n");
