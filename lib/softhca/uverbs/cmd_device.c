@@ -19,6 +19,14 @@
 #define PORT_CAP_CM                 (1 << 16)
 #define LINK_LAYER_ETHERNET         2
 
+/* Of enum ib_uverbs_device_cap_flags and enum ib_uverbs_raw_packet_cap_flags, which headers before Linux 5.19 lack. */
+#define DEVICE_PORT_ACTIVE_EVENT       (1u << 10)
+#define DEVICE_SYS_IMAGE_GUID          (1u << 11)
+#define DEVICE_RAW_IP_CSUM             (1u << 26)
+#define DEVICE_MANAGED_FLOW_STEERING   (1u << 29)
+#define RAW_PACKET_CAP_CVLAN_STRIPPING (1u << 0)
+#define RAW_PACKET_CAP_IP_CSUM         (1u << 2)
+
 static void *context_map_page(const struct uverbs_file *f, off_t offset)
 {
 	void *page = mmap(NULL, PAGE_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, f->memfd, offset);
@@ -164,9 +172,8 @@ static void query_fill_device(const struct device *d, struct ib_uverbs_query_dev
 		.vendor_part_id = p->pci_device,
 		.max_qp = p->max_qp,
 		.max_qp_wr = p->max_qp_wr,
-		.device_cap_flags = IB_UVERBS_DEVICE_PORT_ACTIVE_EVENT | IB_UVERBS_DEVICE_SYS_IMAGE_GUID |
-	                            IB_UVERBS_DEVICE_MANAGED_FLOW_STEERING |
-	                            (p->ip_csum ? IB_UVERBS_DEVICE_RAW_IP_CSUM : 0),
+		.device_cap_flags = DEVICE_PORT_ACTIVE_EVENT | DEVICE_SYS_IMAGE_GUID | DEVICE_MANAGED_FLOW_STEERING |
+	                            (p->ip_csum ? DEVICE_RAW_IP_CSUM : 0),
 		.max_sge = p->max_sge,
 		.max_sge_rd = p->max_sge,
 		.max_cq = p->max_cq,
@@ -201,9 +208,9 @@ static void query_fill_extended(const struct profile *p, struct ib_uverbs_ex_que
 	r->hca_core_clock = p->core_clock_khz;
 	r->device_cap_flags_ex = r->base.device_cap_flags;
 	if (p->ip_csum)
-		r->raw_packet_caps |= IB_UVERBS_RAW_PACKET_CAP_IP_CSUM;
+		r->raw_packet_caps |= RAW_PACKET_CAP_IP_CSUM;
 	if (p->cvlan_stripping)
-		r->raw_packet_caps |= IB_UVERBS_RAW_PACKET_CAP_CVLAN_STRIPPING;
+		r->raw_packet_caps |= RAW_PACKET_CAP_CVLAN_STRIPPING;
 	r->max_wq_type_rq = p->max_wq;
 	if (p->log_max_rss_table) {
 		r->rss_caps.supported_qpts = SUPPORT_RAW_PACKET;
