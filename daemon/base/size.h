@@ -1,16 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Arithmetic on sizes and counts. Pure. */
+/* Arithmetic on sizes and counts. Pure, but for the size of the kernel's pages, which does not change. */
 #ifndef DAEMON_BASE_SIZE_H
 #define DAEMON_BASE_SIZE_H
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <unistd.h>
 
-#define SMALL_PAGE_BYTES 4096u /* the kernel's ordinary pages, as opposed to hugepages */
+#define SMALL_PAGE_BYTES 4096u /* stands for the kernel's ordinary pages, as opposed to hugepages */
 
 static inline uint64_t round_up(uint64_t value, uint64_t multiple)
 {
 	return (value + multiple - 1) / multiple * multiple;
+}
+
+/** The memory that a segment in pages of page_bytes takes. Ordinary pages have 64 KiB on some arm64 kernels. */
+static inline uint64_t round_up_to_pages(uint64_t bytes, uint32_t page_bytes)
+{
+	uint64_t ordinary = (uint64_t)sysconf(_SC_PAGESIZE);
+
+	return round_up(bytes, page_bytes > ordinary ? page_bytes : ordinary);
 }
 
 /** value is not 0. */

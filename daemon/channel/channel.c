@@ -42,9 +42,9 @@ uint64_t channel_pinned_bytes(const struct channel *channel)
 	const struct config_channel *config = channel->config;
 	uint64_t slots = round_up_to_power_of_two(config->send_queue_slots);
 
-	return round_up(slots * TX_QUEUE_HEADER_BYTES, SMALL_PAGE_BYTES) +
+	return round_up_to_pages(slots * TX_QUEUE_HEADER_BYTES, SMALL_PAGE_BYTES) +
 	       (channel->checksums == PACKET_CHECKSUMS_SOFTWARE
-	                ? round_up(slots * config->payload_size, SMALL_PAGE_BYTES)
+	                ? round_up_to_pages(slots * config->payload_size, SMALL_PAGE_BYTES)
 	                : 0);
 }
 

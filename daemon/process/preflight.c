@@ -18,16 +18,25 @@
 
 static int preflight_test_seal(uint32_t page_bytes, struct failure *failure)
 {
-	int r = shm_self_test(page_bytes);
+	const char *call;
+	int r = shm_self_test(page_bytes, &call);
 
 	/* Without a free hugepage the test is not possible; making the ring will fail with a better text. */
 	if (r == 0 || (r == -ENOMEM && page_bytes != SMALL_PAGE_BYTES))
 		return 0;
-	return failure_set(
-		failure, EX_OSERR, -r,
-		"sealed memory of %u kB pages does not hold on this kernel (%s): a consumer could write the ring; "
-		"Linux 5.1 or later is needed",
-		page_bytes / 1024, strerror(-r));
+	if (r == -ENODEV)
+		return failure_set(failure, EX_CONFIG, ENODEV,
+		                   "page_size: this machine has no pages of %u kB, because its processor or kernel "
+		                   "lacks them; set page_size to a size that /sys/kernel/mm/hugepages lists",
+		                   page_bytes / 1024);
+	if (r == -ENOTSUP)
+		return failure_set(failure, EX_OSERR, ENOTSUP,
+		                   "this kernel lets a consumer write sealed memory in pages of %u kB; " SHM_LINUX_MIN
+		                   " or later is needed",
+		                   page_bytes / 1024);
+	return failure_set(failure, EX_OSERR, -r, "%s fails on memory in pages of %u kB: %s; %s", call,
+	                   page_bytes / 1024, strerror(-r),
+	                   r == -EINVAL ? SHM_LINUX_MIN " or later is needed" : "the daemon needs such memory");
 }
 
 int preflight_test_seals(const struct config *config, struct failure *failure)

@@ -49,11 +49,11 @@ void rx_ring_size(const struct rx_ring_options *options, uint64_t *payload, uint
 	uint64_t n_blocks = (uint64_t)window_blocks(options) + options->spare_blocks;
 	uint64_t n_slots = n_blocks * options->slots_per_block;
 
-	*payload = round_up(n_blocks * block_bytes(options), options->page_bytes);
-	*headers = round_up(n_slots * header_stride(options), options->page_bytes);
-	*ring = round_up(meta_offset(round_up_to_power_of_two(window_blocks(options)), n_blocks) +
-	                         n_slots * sizeof(struct ibvcap_meta),
-	                 SMALL_PAGE_BYTES);
+	*payload = round_up_to_pages(n_blocks * block_bytes(options), options->page_bytes);
+	*headers = round_up_to_pages(n_slots * header_stride(options), options->page_bytes);
+	*ring = round_up_to_pages(meta_offset(round_up_to_power_of_two(window_blocks(options)), n_blocks) +
+	                                  n_slots * sizeof(struct ibvcap_meta),
+	                          SMALL_PAGE_BYTES);
 }
 
 /* ---- set-up -------------------------------------------------------------------------------------- */

@@ -16,9 +16,10 @@ void sender_size(const struct sender_options *options, uint64_t *arena, uint64_t
 {
 	uint64_t n = options->n_slots;
 
-	*arena = round_up(n * options->slot_bytes, options->page_bytes);
-	*page = round_up(sizeof(struct ibvcap_sender_page) + n * sizeof(struct ibvcap_tx_descriptor), SMALL_PAGE_BYTES);
-	*state = round_up(sizeof(struct ibvcap_sender_state) + n * sizeof(int32_t), SMALL_PAGE_BYTES);
+	*arena = round_up_to_pages(n * options->slot_bytes, options->page_bytes);
+	*page = round_up_to_pages(sizeof(struct ibvcap_sender_page) + n * sizeof(struct ibvcap_tx_descriptor),
+	                          SMALL_PAGE_BYTES);
+	*state = round_up_to_pages(sizeof(struct ibvcap_sender_state) + n * sizeof(int32_t), SMALL_PAGE_BYTES);
 }
 
 static int sender_create_segment(struct shm *shm, const char *name, uint64_t bytes, uint32_t page_bytes,

@@ -47,6 +47,7 @@ static int create_memfd(const char *name, uint32_t page_bytes)
  */
 static int shm_populate(void *address, size_t bytes, uint32_t page_bytes)
 {
+	/* Linux 5.14; before, EINVAL. */
 	if (madvise(address, bytes, MADV_POPULATE_WRITE) < 0)
 		return errno == EFAULT || errno == ENOSPC ? -ENOMEM : -errno;
 	/* Reading a page back from swap would stall the worker. If RLIMIT_MEMLOCK forbids the lock, that may happen. */
@@ -61,23 +62,33 @@ static void shm_exclude_from_dump(void *address, size_t bytes)
 	(void)madvise(address, bytes, MADV_DONTDUMP);
 }
 
-int shm_create(struct shm *shm, const char *name, size_t bytes, uint32_t page_bytes)
+/* The kernel maps whole pages, and its ordinary pages are larger than 4096 bytes on some machines. */
+static size_t shm_whole_pages(size_t bytes, uint32_t page_bytes)
+{
+	size_t ordinary = (size_t)sysconf(_SC_PAGESIZE), page = page_bytes > ordinary ? page_bytes : ordinary;
+
+	return (bytes + page - 1) & ~(page - 1);
+}
+
+/* shm_create(); *call names the call that failed. */
+static int shm_make(struct shm *shm, const char *name, size_t bytes, uint32_t page_bytes, const char **call)
 {
 	struct shm new = SHM_INIT;
 	void *address;
 	int r;
 
-	if (bytes == 0 || page_bytes < SMALL_PAGE || (page_bytes & (page_bytes - 1)) || bytes > SIZE_MAX / 2)
-		return -EINVAL;
 	new.page_bytes = page_bytes;
-	new.bytes = (bytes + page_bytes - 1) & ~((size_t)page_bytes - 1);
+	new.bytes = shm_whole_pages(bytes, page_bytes);
+	*call = "memfd_create";
 	new.fd = create_memfd(name, page_bytes);
 	if (new.fd < 0)
 		return new.fd;
+	*call = "ftruncate";
 	if (ftruncate(new.fd, (off_t) new.bytes) < 0) {
 		r = -errno;
 		goto fail;
 	}
+	*call = "mmap";
 	address = mmap(NULL, new.bytes, PROT_READ | PROT_WRITE, MAP_SHARED, new.fd, 0);
 	if (address == MAP_FAILED) {
 		r = -errno;
@@ -85,6 +96,7 @@ int shm_create(struct shm *shm, const char *name, size_t bytes, uint32_t page_by
 	}
 	new.address = address;
 	shm_exclude_from_dump(new.address, new.bytes);
+	*call = "madvise(MADV_POPULATE_WRITE)";
 	r = shm_populate(new.address, new.bytes, page_bytes);
 	if (r < 0)
 		goto fail;
@@ -94,6 +106,15 @@ int shm_create(struct shm *shm, const char *name, size_t bytes, uint32_t page_by
 fail:
 	shm_deinit(&new);
 	return r;
+}
+
+int shm_create(struct shm *shm, const char *name, size_t bytes, uint32_t page_bytes)
+{
+	const char *call;
+
+	if (bytes == 0 || page_bytes < SMALL_PAGE || (page_bytes & (page_bytes - 1)) || bytes > SIZE_MAX / 2)
+		return -EINVAL;
+	return shm_make(shm, name, bytes, page_bytes, &call);
 }
 
 int shm_seal_readonly(struct shm *shm)
@@ -204,21 +225,24 @@ static int try_to_share(const struct shm *shm, int readonly_fd)
 	return seen ? 0 : -ENOTSUP;
 }
 
-int shm_self_test(uint32_t page_bytes)
+int shm_self_test(uint32_t page_bytes, const char **call)
 {
 	struct shm shm = SHM_INIT;
 	int readonly_fd = -1;
 	int r;
 
-	r = shm_create(&shm, "ibvcap-self-test", page_bytes, page_bytes);
+	r = shm_make(&shm, "ibvcap-self-test", page_bytes, page_bytes, call);
 	if (r < 0)
 		return r;
+	*call = "fcntl(F_SEAL_FUTURE_WRITE)";
 	r = shm_seal_readonly(&shm);
 	if (r < 0)
 		goto out;
+	*call = "open(O_RDONLY) of a memfd in /proc/self/fd";
 	r = readonly_fd = shm_reopen_readonly(&shm);
 	if (r < 0)
 		goto out;
+	*call = "mmap of sealed memory";
 	r = try_to_write(&shm, readonly_fd);
 	if (r == 0)
 		r = try_to_share(&shm, readonly_fd);

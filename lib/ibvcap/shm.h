@@ -10,7 +10,7 @@
 /** One memfd and its mapping in this process. Initialise it with SHM_INIT. */
 struct shm {
 	void *address;       /* NULL = not mapped */
-	size_t bytes;        /* a multiple of page_bytes */
+	size_t bytes;        /* a multiple of page_bytes and of the kernel's ordinary pages */
 	int fd;              /* -1 = closed */
 	uint32_t page_bytes; /* 4096, 2 MiB or 1 GiB */
 };
@@ -47,11 +47,15 @@ int shm_seal_mapped(struct shm *shm);
 /** A new O_RDONLY descriptor of a sealed segment, for the caller to send and close. Returns fd or -errno. */
 int shm_reopen_readonly(const struct shm *shm);
 
+/** The first kernel that has all calls of this header: MADV_POPULATE_WRITE is the newest. */
+#define SHM_LINUX_MIN "Linux 5.14"
+
 /**
  * Does this kernel enforce what shm_seal_readonly() promises, for that page size? 0 yes; -ENOTSUP: a writable mapping
- * was possible; another -errno: the test could not be made.
+ * was possible; -ENODEV: the machine has no pages of that size; -ENOMEM: no page is free; another -errno: *call failed,
+ * so the test could not be made. *call is a constant text.
  */
-int shm_self_test(uint32_t page_bytes);
+int shm_self_test(uint32_t page_bytes, const char **call);
 
 /** Map a received descriptor. expected_bytes 0 = any size. Takes fd over, also on failure. -EPROTO: wrong size. */
 int shm_map(struct shm *shm, int fd, bool writable, size_t expected_bytes);

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The limits of cgroups, and whether the kernel has AF_XDP. */
+/* The limits of cgroups, whether sealed memory holds, and whether the kernel has AF_XDP. */
 #include "tools/doctor/checks.h"
 
 #include "daemon/stream/geometry.h"
+#include "lib/ibvcap/shm.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -92,11 +93,47 @@ void check_limits(const struct doctor_facts *facts, struct findings *findings)
 	check_rdma_limit(limits, findings);
 }
 
+/* Debian's name of the machine, which ends the name of its kernel's package. */
+static const char *kernel_architecture(const char *machine)
+{
+	return strcmp(machine, "x86_64") == 0 ? "amd64" : strcmp(machine, "aarch64") == 0 ? "arm64" : machine;
+}
+
+static void check_page_test(const struct doctor_facts *facts, const struct doctor_page_test *test,
+                            struct findings *findings)
+{
+	struct finding *finding =
+		finding_add(findings, "sealed_memory", "sealed memory in pages of %u kB", test->page_bytes / 1024);
+
+	/* Another finding says that hugepages are missing. */
+	if (test->error == 0 || test->error == ENOMEM) {
+		finding_write(finding->found, test->error ? "not tested: no page is free" : "clients cannot write it");
+		return;
+	}
+	finding->level = FINDING_ERROR;
+	if (test->error == ENODEV) {
+		finding_write(finding->found, "the processor or the kernel has no pages of this size");
+		finding_write(finding->wanted, "a page_size that /sys/kernel/mm/hugepages lists");
+		finding_write(finding->why, "ibvcapd does not start without pages for its rings");
+		finding_write(finding->fix, "editor %s   # page_size", facts->config_file);
+		return;
+	}
+	finding_write(finding->found, "%s: %s", test->call, strerror(test->error));
+	finding_write(finding->why, "ibvcapd does not start, because a consumer could write what others read");
+	finding_write(finding->wanted, SHM_LINUX_MIN " or later; this is %u.%u", facts->kernel.major,
+	              facts->kernel.minor);
+	finding_write(finding->fix, "apt install linux-image-%s   # then reboot",
+	              kernel_architecture(facts->kernel.machine));
+	finding->fix_survives_reboot = finding->fix_is_host = true;
+}
+
 void check_kernel(const struct doctor_facts *facts, struct findings *findings)
 {
 	const struct doctor_kernel *kernel = &facts->kernel;
 	struct finding *finding;
 
+	for (unsigned int i = 0; i < kernel->n_page_tests; i++)
+		check_page_test(facts, &kernel->page_tests[i], findings);
 	if (!kernel->major)
 		return;
 	finding = finding_add(findings, "xdp", "AF_XDP in Linux %u.%u", kernel->major, kernel->minor);
@@ -116,6 +153,7 @@ void check_kernel(const struct doctor_facts *facts, struct findings *findings)
 		return;
 	finding_fail(finding, FINDING_WARNING, "CONFIG_XDP_SOCKETS",
 	             "without an RDMA device this is the only way around the kernel's network stack");
-	finding_write(finding->fix, "apt install linux-image-amd64   # Debian's kernel has it; then reboot");
+	finding_write(finding->fix, "apt install linux-image-%s   # Debian's kernel has it; then reboot",
+	              kernel_architecture(kernel->machine));
 	finding->fix_survives_reboot = finding->fix_is_host = true;
 }

@@ -2,7 +2,9 @@
 /* Collects all facts: reads hugepages, PCI vendors and kernel features itself, and calls the read_*.c for the rest. */
 #include "tools/doctor/read.h"
 
+#include "daemon/base/size.h"
 #include "daemon/flow/flow.h"
+#include "lib/ibvcap/shm.h"
 #include "tools/doctor/files.h"
 
 #include <errno.h>
@@ -138,8 +140,34 @@ static void ask_kernel_version(struct doctor_kernel *kernel)
 	kernel->af_xdp_error = fd < 0 ? errno : 0;
 	if (fd >= 0)
 		close(fd);
-	if (uname(&name) == 0)
-		sscanf(name.release, "%u.%u", &kernel->major, &kernel->minor);
+	if (uname(&name) < 0)
+		return;
+	sscanf(name.release, "%u.%u", &kernel->major, &kernel->minor);
+	snprintf(kernel->machine, sizeof(kernel->machine), "%s", name.machine);
+}
+
+static void test_pages(uint32_t page_bytes, struct doctor_kernel *kernel)
+{
+	struct doctor_page_test *test = &kernel->page_tests[kernel->n_page_tests];
+
+	for (unsigned int i = 0; i < kernel->n_page_tests; i++)
+		if (kernel->page_tests[i].page_bytes == page_bytes)
+			return;
+	if (kernel->n_page_tests == DOCTOR_PAGE_SIZES_MAX)
+		return;
+	test->page_bytes = page_bytes;
+	test->error = -shm_self_test(page_bytes, &test->call);
+	kernel->n_page_tests++;
+}
+
+/* As preflight_test_seals() does when the daemon starts. */
+static void test_all_pages(const struct config *config, struct doctor_kernel *kernel)
+{
+	test_pages(SMALL_PAGE_BYTES, kernel);
+	for (uint32_t i = 0; config && i < config->n_streams; i++)
+		test_pages(config->streams[i].page_bytes, kernel);
+	for (uint32_t i = 0; config && i < config->n_channels; i++)
+		test_pages(config->channels[i].page_bytes, kernel);
 }
 
 void doctor_ask(struct doctor_facts *facts)
@@ -150,6 +178,7 @@ void doctor_ask(struct doctor_facts *facts)
 	ask_system_clock(&facts->clock);
 	ask_kernel_version(&facts->kernel);
 	ask_addresses(facts);
+	test_all_pages(facts->config, &facts->kernel);
 	for (unsigned int i = 0; i < facts->n_interfaces; i++)
 		ask_interface(&facts->interfaces[i]);
 }
