@@ -304,8 +304,15 @@ static const char *setting_misspelt(void)
 bool settings_read(struct settings *s, char *message, size_t size)
 {
 	const char *misspelt = setting_misspelt();
+	long page = sysconf(_SC_PAGESIZE);
 
 	memset(s, 0, sizeof(*s));
+	/* The offsets of libmlx5's mappings count pages. */
+	if (page != 4096) {
+		snprintf(message, size, "this kernel's pages have %ld bytes; softhca needs a kernel with pages of 4096",
+		         page);
+		return false;
+	}
 	if (misspelt) {
 		snprintf(message, size, "%.*s: there is no such setting; see: softhca --settings",
 		         (int)strcspn(misspelt, "="), misspelt);
