@@ -16,7 +16,7 @@ import sys
 
 INCLUDE = "/usr/include/"
 HEADERS = ("rdma/ib_user_verbs.h", "rdma/ib_user_ioctl_cmds.h", "rdma/ib_user_ioctl_verbs.h", "rdma/mlx5-abi.h",
-           "rdma/mlx5_user_ioctl_cmds.h", "infiniband/verbs.h")
+           "rdma/mlx5_user_ioctl_cmds.h", "rdma/mlx5_user_ioctl_verbs.h", "infiniband/verbs.h")
 EXTENDED = 1 << 31
 RDMA_VERBS_IOCTL = 0xC0181B01
 MLX5 = 1  # enum rdma_driver_id
