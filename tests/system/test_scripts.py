@@ -5,6 +5,7 @@ import json
 import os
 import pathlib
 import re
+import shlex
 import shutil
 import signal
 import struct
@@ -73,6 +74,37 @@ def test_setup_as_a_user_says_what_to_run(tmp_path):
         copy.unlink()
     assert result.returncode == 77
     assert result.stderr.count("\n") == 1 and "run sudo scripts/setup" in result.stderr
+
+
+# ---- test-on -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="must be root")
+@pytest.mark.parametrize("said, status", [
+    ("Err:1 http://deb.debian.org/debian trixie InRelease\n  Temporary failure resolving 'deb.debian.org'", 77),
+    ("W: Failed to fetch http://a/  Could not connect to a:80 (10.0.0.1). - connect (111: Connection refused)", 77),
+    ("E: Failed to fetch http://a/  404  Not Found [IP: 10.0.0.1 80]", 1),
+    ("E: Failed to fetch http://a/  Hash Sum mismatch", 1),
+    ("W: GPG error: http://a trixie InRelease: NO_PUBKEY 6ED0E7B82643E131", 1)])
+def test_only_a_missing_network_is_a_reason_to_skip_another_system(tmp_path, said, status):
+    environment = fake_commands(tmp_path, mmdebstrap=f"echo {shlex.quote(said)} >&2; exit 25")
+    environment["IBVCAP_CONTAINER_CACHE"] = str(tmp_path / "cache")
+    result = run(ROOT / "scripts/test-on", "debian13", env=environment)
+    assert result.returncode == status, result.stderr
+    assert said.splitlines()[-1] in result.stderr
+
+
+def test_another_system_is_made_of_the_build_dependencies_and_kept(tmp_path):
+    if os.geteuid() != 0:
+        pytest.skip("must be root")
+    environment = fake_commands(tmp_path, mmdebstrap=f"echo \"$@\" >> {tmp_path}/called; mkdir \"${{@: -2:1}}\"")
+    environment["IBVCAP_CONTAINER_CACHE"] = str(tmp_path / "cache")
+    trees = {run(ROOT / "scripts/test-on", "--tree", "debian12", env=environment).stdout for _ in range(2)}
+    (called,) = (tmp_path / "called").read_text().splitlines()
+    assert len(trees) == 1 and pathlib.Path(trees.pop().strip()).is_dir()
+    (packages,) = [word.partition("=")[2].split(",") for word in called.split() if word.startswith("--include=")]
+    assert {"build-essential", "valgrind", "libibverbs-dev", "debhelper-compat"} <= set(packages)
+    assert "bookworm" in called.split()
 
 
 # ---- bench ---------------------------------------------------------------------------------------------------------

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""softhca as built here, below the rdma-core, perftest and pyverbs of Debian trixie, which are unpacked in a
-directory. That libibverbs (56) knows more ioctl methods than bookworm's, and asks for them first."""
+"""softhca as built here, below the rdma-core, perftest and pyverbs of Debian trixie, in the tree of that system which
+scripts/test-on makes. That libibverbs (56) knows more ioctl methods than bookworm's, and asks for them first."""
 import json
 import pathlib
 import re
@@ -12,77 +12,40 @@ import pytest
 
 from clients import (SERVER_PORT, CLIENT_PORT, PYVERBS, finish, numbered_frames, perftest, pyverbs, wait_ready,
                      wait_receiving)
-from wires import BUILD, Tap
+from wires import BUILD, ROOT, Tap
 from softhca import LIBRARY, RULES, SOFTHCA, keep_rule, needs_softhca, output
 
-SUITE = "trixie"
-PACKAGES = "ibverbs-utils,ibverbs-providers,perftest,python3-pyverbs"
 NEEDS_MORE = {"send-inline-with-checksums"}  # needs a frame that test_softhca.py makes
-# apt's messages if no server answers. Any other answer of an archive (404, another hash, an unknown key) is a
-# failure.
-NO_NETWORK = ("Temporary failure resolving|Could not (resolve|connect)|Cannot initiate the connection|"
-              "Connection (failed|timed out|refused)|Unable to connect")
 
 pytestmark = needs_softhca
 
 
-def mirror():
-    """The archive from which this machine installs; it has both suites."""
-    listed = subprocess.run(["apt-get", "indextargets", "--format", "$(SITE) $(REPO_URI)", "Created-By: Packages"],
-                            capture_output=True, text=True, check=False).stdout
-    sites = [uri.rstrip("/") for uri in re.findall(r"\S+$", listed,
-                                                   re.MULTILINE) if uri.rstrip("/").endswith("/debian")]
-    return sites[0] if sites else "http://deb.debian.org/debian"
-
-
-def proxies():
-    """The proxies of this machine's apt, since mmdebstrap does not read that configuration."""
-    dump = subprocess.run(["apt-config", "dump"], capture_output=True, text=True, check=False).stdout
-    return [f"--aptopt={line}" for line in dump.splitlines() if re.match(r'Acquire::https?::Proxy(::\S+)? "', line,
-                                                                         re.IGNORECASE)]
-
-
-def unpack(directory):
-    """Unpack the packages and what they depend on, without setting them up: programs without a service need no
-    more."""
-    done = subprocess.run(["mmdebstrap", "--quiet", "--variant=extract", f"--include={PACKAGES}",
-                           *proxies(), "--dpkgopt=path-exclude=/usr/share/doc/*",
-                           "--dpkgopt=path-exclude=/usr/share/locale/*",
-                           SUITE, directory, mirror()], capture_output=True, text=True, check=False, timeout=600)
-    if done.returncode != 0 and re.search(NO_NETWORK, done.stderr):
-        pytest.skip(f"no {SUITE} from {mirror()}: {done.stderr.strip().splitlines()[-1]}")
+def tree():
+    done = subprocess.run([ROOT / "scripts/test-on", "--tree", "debian13"], capture_output=True, text=True, check=False)
+    if done.returncode == 77:
+        pytest.skip(done.stderr.strip().splitlines()[-1])
     assert done.returncode == 0, done.stderr
-    # base-files and dpkg do this when they are set up.
-    for name in ("bin", "lib", "lib64", "sbin"):
-        if not (directory / name).exists():
-            (directory / name).symlink_to(f"usr/{name}")
-    for name in ("dev", "proc", "sys", "tmp", "softhca"):
-        (directory / name).mkdir(exist_ok=True)
-    for path in (SOFTHCA, LIBRARY, RULES, PYVERBS):
-        shutil.copy2(path, directory / "softhca")
-
-
-@pytest.mark.parametrize("said, is_network", [
-    ("Err:1 http://deb.debian.org/debian trixie InRelease\n  Temporary failure resolving 'deb.debian.org'", True),
-    ("W: Failed to fetch http://a/  Could not connect to a:80 (10.0.0.1). - connect (111: Connection refused)", True),
-    ("E: Failed to fetch http://a/  404  Not Found [IP: 10.0.0.1 80]", False),
-    ("E: Failed to fetch http://a/  Hash Sum mismatch", False),
-    ("W: GPG error: http://a trixie InRelease: NO_PUBKEY 6ED0E7B82643E131", False)])
-def test_only_a_missing_network_is_a_reason_to_skip(said, is_network):
-    assert bool(re.search(NO_NETWORK, said)) == is_network
+    return done.stdout.strip()
 
 
 @pytest.fixture(scope="module")
 def root():
-    if not shutil.which("mmdebstrap"):
-        pytest.skip("mmdebstrap is not installed")
+    """An overlay over the tree, with softhca in /softhca."""
     if not (BUILD / "CMakeCache.txt").exists() or "SANITIZE:STRING=\n" not in (BUILD / "CMakeCache.txt").read_text():
-        pytest.skip(f"built with a sanitizer, whose library {SUITE} does not have")
+        pytest.skip("built with a sanitizer, whose library the tree does not have")
     directory = pathlib.Path(tempfile.mkdtemp(prefix="ibvcap-trixie-"))
+    merged, upper, work = (directory / name for name in ("root", "upper", "work"))
     try:
-        unpack(directory / SUITE)
-        yield directory / SUITE
+        for path in (merged, upper, work):
+            path.mkdir()
+        (upper / "softhca").mkdir()
+        for path in (SOFTHCA, LIBRARY, RULES, PYVERBS):
+            shutil.copy2(path, upper / "softhca")
+        subprocess.run(["mount", "-t", "overlay", "overlay", "-o", f"lowerdir={tree()},upperdir={upper},workdir={work}",
+                        merged], check=True)
+        yield merged
     finally:
+        subprocess.run(["umount", merged], check=False)
         shutil.rmtree(directory)
 
 
