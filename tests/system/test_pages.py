@@ -34,6 +34,10 @@ def test_the_daemons_options_are_on_its_page():
     expect_same_options(printed(conftest.BUILD / "daemon/ibvcapd", "--help"), page("ibvcapd.8"))
 
 
+def test_the_options_of_ibv_launch_are_on_its_page():
+    expect_same_options(printed(conftest.BUILD / "contrib/bin/ibv_launch", "--help"), page("ibv_launch.1"))
+
+
 def test_each_command_of_ibvcap_has_its_options_on_the_page():
     program = conftest.BUILD / "tools/ibvcap"
     text = page("ibvcap.1")
