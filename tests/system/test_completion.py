@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What bash and zsh complete on ibvcap's command line. The shells' own part, showing it, is put in for here."""
+"""What bash and zsh complete on command lines. The shells' own part, showing it, is put in for here."""
 import os
+import pathlib
 import shlex
 import shutil
 import subprocess
@@ -9,12 +10,16 @@ import pytest
 
 import conftest
 
+PROGRAMS = [pathlib.Path(path) for path in ("tools/ibvcap", "daemon/ibvcapd", "lib/softhca/softhca",
+                                            "contrib/bin/ibv_launch")]
 BASH = """source {file}
-COMP_LINE={line} COMP_POINT=${{#COMP_LINE}}
-_ibvcap
+_command_offset() {{ COMPREPLY=("@command ${{COMP_WORDS[*]:$1}}"); }}
+COMP_LINE={line} COMP_POINT=${{#COMP_LINE}} COMP_WORDS=({words}) COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1))
+_{program}
 printf '%s\\n' "${{COMPREPLY[@]}}" """
 ZSH = """compadd() {{ print -r -- "${{@[-1]}}" }}
 _files() {{ print -r -- @files }}
+_normal() {{ print -r -- "@command ${{(@)words[1,CURRENT]}}" }}
 words=({words}) CURRENT={n}
 source {file}"""
 
@@ -24,17 +29,16 @@ def complete(request, tmp):
     """complete(word…): what is offered in the last one's place."""
     if not shutil.which(request.param):
         pytest.skip(f"there is no {request.param}")
-    file = conftest.BUILD / "contrib/completion/ibvcap"
-    (tmp / "ibvcap").symlink_to(conftest.BUILD / "tools/ibvcap")
+    for program in PROGRAMS:
+        (tmp / program.name).symlink_to(conftest.BUILD / program)
     (tmp / "a file.pcap").touch()
     environment = {**os.environ, "PATH": f"{tmp}:{os.environ['PATH']}"}
 
-    def run(*words, socket=None):
-        words = ["ibvcap", *words]
-        if request.param == "bash":
-            script = BASH.format(file=file, line=shlex.quote(" ".join(words)))
-        else:
-            script = ZSH.format(file=file, words=" ".join(map(shlex.quote, words)), n=len(words))
+    def run(*words, socket=None, program="ibvcap"):
+        words = [program, *words]
+        script = (BASH if request.param == "bash" else ZSH).format(
+            file=conftest.BUILD / "contrib/completion" / program, program=program, line=shlex.quote(" ".join(words)),
+            words=" ".join(map(shlex.quote, words)), n=len(words))
         done = subprocess.run([request.param, "-c", script] if request.param == "bash" else ["zsh", "-f", "-c", script],
                               text=True, capture_output=True, check=False, cwd=tmp, timeout=30,
                               env={**environment, **({"IBVCAP_SOCKET": str(socket)} if socket else {})})
@@ -42,17 +46,18 @@ def complete(request, tmp):
         offered = {line for line in done.stdout.splitlines() if line}
         # zsh itself takes what begins as the word does, and bash gives what follows the '='.
         if request.param == "zsh":
-            return {word for word in offered if word.startswith(words[-1]) or word == "@files"}
+            return {word for word in offered if word.startswith((words[-1], "@"))}
+        names = {program.name for program in PROGRAMS}
         before = words[-1][:words[-1].rfind("=") + 1]
-        return {"@files" if word == "a file.pcap" else before + word for word in offered if word != "ibvcap"}
+        return {"@files" if word == "a file.pcap" else before + word for word in offered if word not in names}
 
     return run
 
 
-def options(command):
-    text = subprocess.run([conftest.BUILD / "tools/ibvcap", command, "--help"], capture_output=True, text=True,
+def options(*command):
+    text = subprocess.run([conftest.BUILD / command[0], *command[1:], "--help"], capture_output=True, text=True,
                           check=True).stdout
-    return {word for line in text.splitlines() if line.startswith("  -")
+    return {word.split("=")[0] for line in text.splitlines() if line.startswith("  -")
             for word in line.split()[:2] if word.startswith("--")}
 
 
@@ -60,7 +65,7 @@ def test_commands_and_options_are_those_of_help(complete):
     assert {"doctor", "recv", "stream", "--version"} <= complete("")
     assert complete("do") == {"doctor"}
     for command in ("recv", "replay", "stream"):
-        assert complete(command, "--") == options(command) 
+        assert complete(command, "--") == options("tools/ibvcap", command)
     assert complete("recv", "--policy", "l") == {"lossy", "lossless"}
     assert complete("recv", "-c", "") == set() and "@files" in complete("send", "--file", "")
 
@@ -73,6 +78,20 @@ def test_keys_of_a_stream_are_those_of_the_table(complete):
     assert complete("stream", "add", "poll=") == {"poll=busy", "poll=adaptive", "poll=event"}
     assert complete("stream", "add", "name=x", "join=f") == {"join=false"}
     assert "interface=lo" in complete("stream", "add", "interface=")
+
+
+def test_the_other_programs_complete_options_values_and_the_command_that_they_run(complete):
+    for program in PROGRAMS[1:]:
+        assert complete("--", program=program.name) == options(program)
+    assert "@files" in complete("--config", "", program="ibvcapd") and "root" in complete("-u", "", program="ibvcapd")
+    assert complete("", program="ibvcapd") == complete("-t", "", program="ibvcapd") == set()
+    assert "lo" in complete("-i", "", program="softhca")
+    assert complete("--profile", "mi", program="softhca") == {"minimal"}
+    assert complete("-i", "lo", "-e", "afpacket-", program="softhca") == {"afpacket-throughput"}
+    assert complete("-i", "lo", "--", "ls", "-", program="softhca") == {"@command ls -"}
+    assert complete("-i", "lo", "ib", program="softhca") == {"@command ib"}
+    assert complete("l", program="ibv_launch") == {"@command l"}
+    assert complete("--", "ls", "", program="ibv_launch") == {"@command ls "}
 
 
 def test_a_word_that_is_no_key_runs_nothing(complete, tmp):
