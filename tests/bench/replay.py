@@ -129,7 +129,7 @@ def main():
     parser.add_argument("--packets", type=int, default=300_000, help="of each round and program")
     options = parser.parse_args()
     if not shutil.which("tcpreplay"):
-        raise SystemExit("bench replay: tcpreplay is not installed: sudo scripts/setup")
+        raise SystemExit("bench replay: tcpreplay is not installed: sudo scripts/setup --test")
     with running("replay", options.build) as bench:
         bench.ratio("lidar", payloads_of(LIDAR), options)
         for size in (64, 1472):

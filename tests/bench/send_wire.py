@@ -68,7 +68,7 @@ class Contest:
 def run(build, rounds, packets):
     """Prints results; also a part of scripts/bench send."""
     if not shutil.which("trafgen"):
-        raise SystemExit("bench send: trafgen is not installed: sudo scripts/setup")
+        raise SystemExit("bench send: trafgen is not installed: sudo scripts/setup --test")
     with running("send", build) as bench:
         contest = Contest(bench, build, packets)
         for size in SIZES:

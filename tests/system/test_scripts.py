@@ -40,9 +40,10 @@ def fake_commands(directory, **scripts):
 
 def test_setup_with_everything_there_says_so_and_installs_nothing(tmp_path):
     environment = fake_commands(tmp_path, apt_get=f"touch {tmp_path}/called")
-    result = run(ROOT / "scripts/setup", env=environment)
-    assert result.returncode == 0, result.stderr
-    assert re.fullmatch(r"setup: all \d+ packages are installed\n", result.stdout)
+    for arguments in ([], ["--test"]):
+        result = run(ROOT / "scripts/setup", *arguments, env=environment)
+        assert result.returncode == 0, result.stderr
+        assert re.fullmatch(r"setup: all \d+ packages are installed\n", result.stdout)
     assert not (tmp_path / "called").exists()
 
 
@@ -52,13 +53,31 @@ def test_setup_asks_for_what_is_missing_only_and_updates_first(tmp_path):
         dpkg_query="/usr/bin/dpkg-query \"$@\" | grep -v -e ' ninja-build$' -e ' clang$'")
     if os.geteuid() != 0:
         pytest.skip("must be root")
-    assert run(ROOT / "scripts/setup", env=environment).returncode == 0
-    update, install = (tmp_path / "called").read_text().splitlines()
-    assert update.split()[:2] == ["noninteractive", "update"]
-    assert "--no-install-recommends" in install and [word for word in install.split() if word in ("clang",
-                                                                                                  "ninja-build",
-                                                                                                  "git")] == [
-        "ninja-build", "clang"]
+    for arguments, missing in ([], ["ninja-build"]), (["--test"], ["ninja-build", "clang"]):
+        assert run(ROOT / "scripts/setup", *arguments, env=environment).returncode == 0
+        update, install = (tmp_path / "called").read_text().splitlines()
+        assert update.split()[:2] == ["noninteractive", "update"]
+        assert "--no-install-recommends" in install
+        assert [word for word in install.split() if word in ("clang", "ninja-build", "git")] == missing
+        (tmp_path / "called").unlink()
+
+
+def test_setup_refuses_what_it_does_not_know():
+    result = run(ROOT / "scripts/setup", "--tests")
+    assert (result.returncode, result.stderr) == (64, "usage: scripts/setup [--test]\n")
+
+
+def test_quickstart_and_packages_need_no_package_of_the_tests():
+    """Both come after 'scripts/setup' alone: it has Build-Depends, and the preset of quickstart has no tests."""
+    words = re.search(r"^packages=\((.*?)^\)", (ROOT / "scripts/setup").read_text(), re.M | re.S)[1]
+    packages = set(re.sub(r"#.*", "", words).split())
+    control = (ROOT / "debian/control").read_text()
+    depends = re.search(r"^Build-Depends:\n((?: .*\n)+)", control, re.M)[1].splitlines()
+    needed = {line.split()[0].strip(",") for line in depends if "<!nocheck>" not in line}
+    assert needed - {"debhelper-compat", "dh-sequence-installsysusers"} <= packages
+    presets = json.loads((ROOT / "CMakePresets.json").read_text())["configurePresets"]
+    release = next(preset for preset in presets if preset["name"] == "release")
+    assert release["cacheVariables"]["BUILD_TESTING"] == "OFF"
 
 
 def test_setup_as_a_user_says_what_to_run(tmp_path):
@@ -146,7 +165,7 @@ def test_replayed_frames_have_new_addresses_and_the_old_payload(name, packets, p
 def test_the_sum_of_test_counts_failures_skips_and_runners_that_ran_nothing(tmp_path):
     """scripts/test on a copy of itself whose steps are made up."""
     script = (ROOT / "scripts/test").read_text()
-    functions = script[:script.index("scripts/setup || exit")]
+    functions = script[:script.index("scripts/setup --test || exit")]
     junit = "<testsuite>{}</testsuite>"
     (tmp_path / "scripts").mkdir()
     (tmp_path / "build/test-logs").mkdir(parents=True)
@@ -179,7 +198,7 @@ def two_lanes_fixture(tmp_path):
 
     def start(behind, front):
         script = (ROOT / "scripts/test").read_text()
-        functions, rest = script[:script.index("scripts/setup || exit")].split('if [ "${1:-}" = --behind ]')
+        functions, rest = script[:script.index("scripts/setup --test || exit")].split('if [ "${1:-}" = --behind ]')
         lanes = script[script.index("setsid scripts/test --behind &"):script.index("unit_tests dev\n")]
         end = script[script.index('if ! wait "$behind"'):]
         (tmp_path / "scripts").mkdir()
