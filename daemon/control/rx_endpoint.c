@@ -130,8 +130,8 @@ int rx_endpoint_attach(struct session *session, const struct protocol_attach *re
 		return session_send_error(session, -ESRCH, "no stream '%s'; 'ibvcap status' lists those there are",
 		                          request->stream);
 	if (!rx_endpoint)
-		return session_send_error(session, -EINVAL, "stream '%s' has no queue %u", request->stream,
-		                          request->queue);
+		return session_send_error(session, -EINVAL, "stream '%s' has no queue %u; it has one, 0",
+		                          request->stream, request->queue);
 	if (endpoint_refuses_rights(session, &rx_endpoint->endpoint,
 	                            rights_to_receive(stream, &session->peer, geteuid(), &account), stream->file,
 	                            stream->line, &sent))

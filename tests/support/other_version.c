@@ -49,6 +49,11 @@ static void receive(const char *socket)
 	struct ibvcap_rx *rx;
 
 	REFUSES_LATER(options, ibvcap_rx_open(socket, "lidar", &options, &rx));
+#ifdef TODAY
+	options.queue = 1;
+	REQUIRE(ibvcap_rx_open(socket, "lidar", &options, &rx) == -EINVAL && strstr(ibvcap_error_text(), "one, 0"));
+	options.queue = 0;
+#endif
 	options.start = IBVCAP_START_OLDEST;
 	REQUIRE(ibvcap_rx_open(socket, "lidar", &options, &rx) == 0);
 	REQUIRE(ibvcap_rx_acquire(rx, &batch.it, 3, 3, 10000) == 3);
@@ -57,6 +62,9 @@ static void receive(const char *socket)
 	REQUIRE(ibvcap_rx_block_losses(rx, &batch.it, &losses.it) >= 0 && losses.it.before == 0);
 	REQUIRE(ibvcap_rx_release(rx, &batch.it) == 0);
 	REQUIRE(ibvcap_rx_info(rx, &info.it) == 0 && !strcmp(info.it.stream, "lidar"));
+#ifdef TODAY
+	REQUIRE(info.it.queue == 0 && info.it.n_queues == 1);
+#endif
 	REQUIRE(ibvcap_rx_counts(rx, &counts.it) == 0 && counts.it.published == 3);
 	ibvcap_rx_close(rx);
 	CHECK_GUARD(batch);

@@ -4,6 +4,7 @@ import errno
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 
@@ -57,8 +58,8 @@ int main(void)
 """
 
 
-@pytest.mark.parametrize("compiler,suffix", [(("cc", "-std=c11"), "c"), (("c++", "-std=c++17"), "cc")])
-def test_a_program_is_built_against_the_installed_library(tmp, compiler, suffix):
+def install(tmp):
+    """(flags, environment) for a program that is built against the library as it is installed."""
     installed = tmp / "installed"
     subprocess.run(["cmake", "--install", conftest.BUILD / "lib/ibvcap", "--prefix", installed], check=True,
                    capture_output=True)
@@ -68,16 +69,52 @@ def test_a_program_is_built_against_the_installed_library(tmp, compiler, suffix)
     environment = {**os.environ, "PKG_CONFIG_PATH": str(pc.parent), "LD_LIBRARY_PATH": str(pc.parent.parent)}
     flags = subprocess.run(["pkg-config", "--cflags", "--libs", "libibvcap"], capture_output=True, text=True,
                            check=True, env=environment).stdout.split()
+    sanitizer = re.search(r"IBVCAP_SANITIZE:STRING=(.+)", (conftest.BUILD / "CMakeCache.txt").read_text())
+    return flags + ([f"-fsanitize={sanitizer[1]}"] if sanitizer else []), environment
+
+
+@pytest.mark.parametrize("compiler,suffix", [(("cc", "-std=c11"), "c"), (("c++", "-std=c++17"), "cc")])
+def test_a_program_is_built_against_the_installed_library(tmp, compiler, suffix):
+    flags, environment = install(tmp)
     source = tmp / f"program.{suffix}"
     source.write_text(PROGRAM)
-    sanitizer = re.search(r"IBVCAP_SANITIZE:STRING=(.+)", (conftest.BUILD / "CMakeCache.txt").read_text())
-    extra = [f"-fsanitize={sanitizer[1]}"] if sanitizer else []
     if not shutil.which(compiler[0]):
         pytest.skip(f"there is no {compiler[0]}")
-    subprocess.run([*compiler, "-Wall", "-Wextra", "-Werror", "-o", tmp / "program", source, *flags, *extra],
+    subprocess.run([*compiler, "-Wall", "-Wextra", "-Werror", "-o", tmp / "program", source, *flags],
                    check=True)
     done = subprocess.run([tmp / "program"], capture_output=True, text=True, check=True, env=environment)
     assert done.stdout.startswith("0.2 -2 control socket '/nonexistent/control.sock'")
+
+
+def test_the_examples_are_short_and_do_what_they_say(daemon, net, wire, tmp):
+    flags, environment = install(tmp)
+    sources = sorted((conftest.ROOT / "doc/examples").glob("*.c"))
+    for source in sources:
+        assert len(source.read_text().splitlines()) < 100
+        assert f"cc -o {source.stem} {source.name} $(pkg-config --cflags --libs libibvcap)\n" in source.read_text()
+        subprocess.run(["cc", "-Wall", "-Wextra", "-Werror", "-o", tmp / source.stem, source, *flags], check=True)
+    assert [source.stem for source in sources] == ["receive", "receive_epoll", "send"]
+    one = daemon([conftest.stream(wire)], channels=[conftest.channel(wire)])
+    environment["IBVCAP_SOCKET"] = str(one.socket_path)
+
+    def start(*command):
+        return subprocess.Popen([tmp / command[0], *command[1:]], env=environment, text=True, stdin=subprocess.PIPE,
+                                stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+
+    readers = start("receive", "lidar", "60"), start("receive_epoll", "lidar")
+    conftest.wait_until(lambda: len(one.status()["consumers"]) == 2, 20, "two consumers")
+    wire.send(*[wire.frame(b"example", 7502) for _ in range(5)])
+    conftest.wait_until(lambda: all(consumer["delivered"] == 5 for consumer in one.status()["consumers"]), 20,
+                        "5 packets each")
+    readers[0].send_signal(signal.SIGINT)
+    said = [reader.communicate(timeout=20) for reader in readers]  # the end of its standard input ends the second
+    assert said[1] == ("lidar: 5 packets, 0 skipped\n", "")
+    assert said[0][0].startswith("received               5 packets, 35 bytes\n") and said[0][1] == ""
+    assert re.findall(r"^(\w+) +0 ", said[0][0], re.M) == ["truncated", "errored", "skipped", "no_buffer", "restarts"]
+    out = start("send", "out", "100", "10000").communicate(timeout=20)
+    assert out[0].startswith("sent 100 of 100 packets, errored 0, flushed 0, ") and out[1] == ""
+    out = start("receive", "nosuch").communicate(timeout=20)
+    assert out[1] == "receive: no stream 'nosuch'; 'ibvcap status' lists those there are\n"
 
 
 # The last field that an older version of each struct has.

@@ -97,6 +97,8 @@ def test_each_function_of_the_library_is_on_the_page_as_it_is_declared():
     exported = set(re.findall(r"^\t(ibvcap_\w+);$", (conftest.ROOT / "lib/ibvcap/libibvcap.map").read_text(), re.M))
     assert exported == set(declared) - {"ibvcap_rx_payload", "ibvcap_rx_headers"}
     assert set(re.findall(r"^\.Nm (\w+)", text, re.M)) == set(declared)
+    aliases = {path.stem for path in (conftest.BUILD / "doc").glob("ibvcap_*.3")}
+    assert aliases == set(declared), "man FUNCTION finds each"
 
 
 def test_each_error_of_a_function_is_on_the_page():

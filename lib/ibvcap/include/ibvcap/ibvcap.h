@@ -74,7 +74,7 @@ const char *ibvcap_error_text(void);
 
 /* ---- receive ------------------------------------------------------------------------------------- */
 
-/** A receiver of one ring, the memory of one queue of a stream. */
+/** A receiver of one ring, the memory of a stream. */
 struct ibvcap_rx;
 
 enum ibvcap_start {
@@ -93,7 +93,7 @@ struct ibvcap_rx_options {
 	enum ibvcap_policy
 		policy;        /* a tap can use ibvcap_rx_recv() only, and takes no consumer's place in the daemon */
 	uint64_t back;         /* for PACKETS_BACK and NS_BACK; a ring with less history gives all that it has */
-	uint32_t queue;        /* of the stream, 0-based */
+	uint32_t queue;        /* 0: a stream has one queue in this version */
 	uint32_t lease_blocks; /* blocks that the caller may hold at once; 0 = the stream's default */
 	uint32_t timeout_ms;   /* for the daemon's answer; 0 = 5000 */
 	uint32_t reattach_ms;  /* to search for the next daemon after one ends; 0 = 30000, or IBVCAP_NO_REATTACH */
@@ -130,8 +130,8 @@ struct ibvcap_rx_info {
 	size_t size;
 	char stream[IBVCAP_STREAM_NAME_MAX];
 	uint64_t epoch;
-	uint32_t queue;
-	uint32_t n_queues;
+	uint32_t queue;    /* 0 and */
+	uint32_t n_queues; /* 1: a stream has one queue in this version */
 	uint32_t slot_bytes;
 	uint32_t slots_per_block;
 	uint32_t history_blocks;
@@ -424,7 +424,7 @@ struct ibvcap_status_stream {
 	char backend[16];
 	char state[16]; /* "capturing", "link_down" */
 	uint64_t epoch;
-	uint32_t queue;
+	uint32_t queue; /* 0: a stream has one queue in this version */
 	uint32_t slot_bytes;
 	uint32_t slots_per_block;
 	uint32_t n_blocks;
@@ -457,7 +457,7 @@ struct ibvcap_status_flow {
 struct ibvcap_status_consumer {
 	size_t size;
 	char stream[IBVCAP_STREAM_NAME_MAX];
-	uint32_t queue;
+	uint32_t queue; /* 0 */
 	enum ibvcap_policy policy;
 	pid_t pid;
 	uid_t uid;

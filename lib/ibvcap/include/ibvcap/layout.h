@@ -164,8 +164,8 @@ struct ibvcap_ring {
 	uint64_t table_offset;  /* in this segment: table_entries × _Atomic uint32_t physical block */
 	uint64_t meta_offset;   /* in this segment: n_blocks × N × struct ibvcap_meta */
 	uint64_t blocks_offset; /* in this segment: n_blocks × struct ibvcap_block */
-	uint32_t queue_index;   /* of the stream, 0-based */
-	uint32_t n_queues;      /* the stream has */
+	uint32_t queue_index;   /* 0 and */
+	uint32_t n_queues;      /* 1: a stream has one queue in this version */
 	uint32_t page_bytes;    /* of the payload and headers segments */
 	uint32_t counters_n;    /* entries of counters[] in use by the writer */
 	char stream[IBVCAP_STREAM_NAME_MAX];

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * receive STREAM [SECONDS]: receive a stream for some seconds, or until it ends or ^C, and print a table of what was
+ * received and what was lost, and where. Build it with
+ *
+ *     cc -o receive receive.c $(pkg-config --cflags --libs libibvcap)
+ */
+#include <ibvcap/ibvcap.h>
+
+#include <errno.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+struct table {
+	uint64_t packets, bytes, errored, truncated; /* rows of the batches */
+	uint64_t skipped;                            /* this program was too slow */
+	uint64_t no_buffer;                          /* the card had no free row */
+	uint64_t restarts;                           /* of the daemon: what came in between is not counted */
+	uint64_t epoch, seen;                        /* the daemon's run, and the card's losses seen so far in it */
+};
+
+static volatile sig_atomic_t stopped;
+
+static void stop(int number)
+{
+	(void)number;
+	stopped = 1;
+}
+
+/* The card counts losses from the stream's start. Those before this program's first block are not in the table. */
+static void count_card_losses(struct table *table, const struct ibvcap_rx *rx, const struct ibvcap_rx_batch *batch)
+{
+	struct ibvcap_rx_losses losses = IBVCAP_INIT(struct ibvcap_rx_losses);
+
+	if (ibvcap_rx_block_losses(rx, batch, &losses) < 0)
+		return;
+	if (table->epoch != batch->epoch)
+		table->seen = losses.before;
+	table->epoch = batch->epoch;
+	if (losses.after > table->seen) {
+		table->no_buffer += losses.after - table->seen;
+		table->seen = losses.after;
+	}
+}
+
+static void count_batch(struct table *table, const struct ibvcap_rx *rx, const struct ibvcap_rx_batch *batch)
+{
+	for (uint32_t i = 0; i < batch->n; i++) {
+		const struct ibvcap_meta *meta = &batch->meta[i];
+
+		if (meta->flags & (IBVCAP_PACKET_FLAG_ERROR | IBVCAP_PACKET_FLAG_UNUSABLE)) {
+			table->errored++; /* the row has no payload */
+			continue;
+		}
+		/* The payload is ibvcap_rx_payload(batch, i), meta->length bytes, until ibvcap_rx_release(). */
+		table->packets++;
+		table->bytes += meta->length;
+		table->truncated += (meta->flags & IBVCAP_PACKET_FLAG_TRUNCATED) != 0;
+	}
+	table->skipped += batch->gap;
+	table->restarts += (batch->flags & IBVCAP_RX_BATCH_FLAG_GAP_UNKNOWN) != 0;
+	count_card_losses(table, rx, batch);
+}
+
+int main(int argc, char **argv)
+{
+	time_t end = argc > 2 ? time(NULL) + atoi(argv[2]) : 0;
+	struct ibvcap_rx_batch batch = IBVCAP_INIT(struct ibvcap_rx_batch);
+	struct table table = {0};
+	struct ibvcap_rx *rx;
+	int r;
+
+	if (argc < 2 || ibvcap_rx_open(NULL, argv[1], NULL, &rx) < 0) {
+		fprintf(stderr, "receive: %s\n", argc < 2 ? "usage: receive STREAM [SECONDS]" : ibvcap_error_text());
+		return 1;
+	}
+	signal(SIGINT, stop);
+	do {
+		r = ibvcap_rx_acquire(rx, &batch, UINT32_MAX, 1, 100);
+		if (r > 0) {
+			count_batch(&table, rx, &batch);
+			r = ibvcap_rx_release(rx, &batch);
+		}
+	} while (!stopped && (r >= 0 || r == -EINTR) && (!end || time(NULL) < end));
+	ibvcap_rx_close(rx);
+	printf("received    %12" PRIu64 " packets, %" PRIu64 " bytes\n", table.packets, table.bytes);
+	printf("truncated   %12" PRIu64 " of these were longer than a row (payload_size)\n", table.truncated);
+	printf("errored     %12" PRIu64 " rows without a packet: the card reported an error\n", table.errored);
+	printf("skipped     %12" PRIu64 " lost here: this program was too slow for the ring\n", table.skipped);
+	printf("no_buffer   %12" PRIu64 " lost in the card: it had no free row\n", table.no_buffer);
+	printf("restarts    %12" PRIu64 " of the daemon; packets between two runs are not counted\n", table.restarts);
+	if (r < 0 && r != -EINTR)
+		printf("The stream ended: %s\n", strerror(-r));
+	return 0;
+}
