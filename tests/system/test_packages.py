@@ -45,9 +45,33 @@ def test_what_is_installed_is_in_one_package():
     for package in packages.files().values():
         lines = conftest.run("dpkg-deb", "-c", package).stdout.splitlines()
         files = [re.sub(r" (->|link to) .*", "", line).split()[-1] for line in lines]
-        names += [pathlib.Path(file).name.removesuffix(".gz") for file in files
-                  if not file.endswith("/") and not file.startswith("./usr/share/doc/")]
+        files = [file for file in files if not re.search(r"/$|^./usr/share/doc/[^/]+/(changelog.gz|copyright)$", file)]
+        names += [pathlib.Path(file).name.removesuffix(".gz") for file in files]
     assert sorted(names) == sorted(installed_files())
+
+
+def test_what_a_new_user_reads_is_in_them():
+    """Uncompressed, where README.md says that it is."""
+    for package, paths in {"ibvcapd": ["ibvcapd/README.md", "ibvcapd/doc/architecture.md"],
+                           "libibvcap-dev": [f"libibvcap-dev/examples/{name}.c" for name in
+                                             ("receive", "receive_epoll", "send")]}.items():
+        listed = conftest.run("dpkg-deb", "-c", packages.files()[package]).stdout
+        assert all(f" ./usr/share/doc/{path}\n" in listed for path in paths)
+
+
+def test_the_command_of_readme_installs_one_version_of_each(tmp):
+    """Also where packages of an older build lie beside them."""
+    line = re.search(r"^ +sudo (apt install \.\./.*\.deb)$", (conftest.ROOT / "README.md").read_text(), re.M)[1]
+    (tmp / "apt").write_text('#!/bin/sh\nprintf "%s\\n" "$@"\n')
+    (tmp / "apt").chmod(0o755)
+    (tmp / "tree/debian").mkdir(parents=True)
+    shutil.copy(conftest.ROOT / "debian/changelog", tmp / "tree/debian")
+    version = re.search(r"\((.*?)\)", (conftest.ROOT / "debian/changelog").read_text())[1]
+    wanted = [f"../{name}_{version}_amd64.deb" for name in packages.NAMES]
+    for path in [*wanted, *(path.replace(version, "0.0.9") for path in wanted)]:
+        (tmp / "tree" / path).touch()
+    said = conftest.run("bash", "-c", line, cwd=tmp / "tree", env={**os.environ, "PATH": f"{tmp}:{os.environ['PATH']}"})
+    assert said.stdout.split() == ["install", *wanted]
 
 
 @pytest.fixture(scope="module")
@@ -72,8 +96,34 @@ def everything(root):
     return found
 
 
+def first_walk():
+    """The commands of README.md, from the packages to the first packet."""
+    text = (conftest.ROOT / "README.md").read_text()
+    block = re.search(r"^    sudo apt install .*?\n\n", text, re.M | re.S)[0]
+    return [re.sub(r" +#.*", "", line).strip() for line in block.strip().splitlines()]
+
+
 def states(machine):
     return machine.call("systemctl", "is-active", "ibvcapd.service", "ibvcapd.socket").stdout.split()
+
+
+def walk_to_the_first_packet(machine):
+    """The first walk to the letter, but for the terminal's part: one user's shell, and ^C."""
+    commands = first_walk()
+    assert len(commands) <= 10
+    assert (commands[0][:17], commands[7]) == ("sudo apt install ", "newgrp ibvcap")
+    drop_in = machine.root / "etc/systemd/system/ibvcapd.service.d/softhca.conf"
+    machine.must("/usr/share/ibvcapd/use-softhca", "--off")
+    assert not os.path.lexists(drop_in)
+    for command in commands[1:7]:
+        machine.must("env", "USER=administrator", "bash", "-c", command)
+    assert drop_in.is_symlink()
+    machine.must("ibvcapd", "--check-config")
+    member = ["setpriv", "--reuid=administrator", "--regid=administrator", "--init-groups"]
+    send, receive = commands[8:]
+    said = machine.must(*member, "bash", "-c", f"{send} {receive} --count 500 --json; kill %1; wait")
+    # Both write JSON, the receiver first.
+    assert json.JSONDecoder().raw_decode(said)[0]["pattern"]["received"] == 500
 
 
 def test_they_install_run_and_leave_nothing_when_purged(clean):
@@ -87,15 +137,12 @@ def test_they_install_run_and_leave_nothing_when_purged(clean):
         assert clean.must(program, "--version").split()[:2] == [program, version]
     clean.must("ibvcapd", "--check-config")
     assert json.loads(clean.call("ibvcap", "doctor", "--json").stdout)["checks"], "from libexec"
-    clean.configure([conftest.stream(clean.net.wires[0], history_blocks=8, receive_queue_slots=256)])
-    clean.must("systemctl", "daemon-reload")
-    clean.must("systemctl", "enable", "--now", "ibvcapd")
+    walk_to_the_first_packet(clean)
+    (clean.root / "etc/tmpfiles.d/ibvcap-hugepages-node0.conf").touch()  # as the doctor advises
+    clean.must("systemctl", "enable", "ibvcapd")
     pid = clean.property("MainPID")
     clean.install()  # again, as an upgrade does
     assert states(clean)[0] == "active" and clean.property("MainPID") != pid
-    # What the administrator has made is not the packages' to take away.
-    shutil.rmtree(clean.root / "etc/systemd/system/ibvcapd.service.d")
-    (clean.root / "etc/default/softhca").unlink()
     clean.must("dpkg", "--purge", *packages.NAMES)
     assert clean.call("pgrep", "-x", "ibvcapd").stdout == ""
     assert everything(clean.root) ^ before == set()
