@@ -58,6 +58,12 @@ static uint64_t clock_ticks_to_ns(const struct clock_fit *fit, uint64_t ticks)
 	return (uint64_t)((unsigned __int128)ticks * fit->mult >> fit->shift);
 }
 
+/* Readings are whole ticks. */
+static uint64_t clock_tick_ns(const struct clock_fit *fit)
+{
+	return fit->hz ? NS_PER_S / fit->hz + 1 : 0;
+}
+
 static void clock_set_rate(struct clock_fit *fit, uint64_t ns, uint64_t ticks, uint64_t error_ppb)
 {
 	fit->mult = (uint64_t)((((unsigned __int128)ns << fit->shift) + ticks / 2) / ticks);
@@ -119,14 +125,17 @@ static void clock_fit_extend(struct clock_fit *fit, const struct clock_pair *pai
 	fit->middle = fit->last;
 }
 
+static uint64_t clock_base_age_ticks(const struct clock_fit *fit)
+{
+	uint64_t ticks = fit->mult ? (uint64_t)(((unsigned __int128)BASE_AGE_NS << fit->shift) / fit->mult) : 0;
+
+	return ticks < fit->mask / 2 ? ticks : fit->mask / 2;
+}
+
 static void clock_fill_line(const struct clock_fit *fit, uint64_t residual_ns, struct clock_line *line)
 {
-	uint64_t age_ticks = 0;
+	uint64_t age_ticks = clock_base_age_ticks(fit);
 
-	if (fit->mult)
-		age_ticks = (uint64_t)(((unsigned __int128)BASE_AGE_NS << fit->shift) / fit->mult);
-	if (age_ticks > fit->mask / 2)
-		age_ticks = fit->mask / 2;
 	*line = (struct clock_line){
 		.base_raw = (fit->last.raw - age_ticks) & fit->mask,
 		.base_utc_ns = clock_middle_ns(&fit->last) - clock_ticks_to_ns(fit, age_ticks),
@@ -134,9 +143,19 @@ static void clock_fill_line(const struct clock_fit *fit, uint64_t residual_ns, s
 		.shift = fit->shift,
 		.mask = fit->mask,
 		.reach = fit->can_step ? 2 * age_ticks : 0,
-		.error_ns = clock_half_bracket_ns(&fit->last) + residual_ns +
+		.error_ns = clock_half_bracket_ns(&fit->last) + residual_ns + clock_tick_ns(fit) +
 	                    fit->rate_error_ppb * CLOCK_RENEWAL_NS / NS_PER_S,
 	};
+}
+
+/* The same line, with a base that serves for the readings around this pair. */
+static void clock_extend_line(const struct clock_fit *fit, const struct clock_pair *pair, struct clock_line *line)
+{
+	uint64_t base_raw = (pair->raw - clock_base_age_ticks(fit)) & fit->mask;
+
+	line->base_utc_ns = clock_utc_ns(line, base_raw);
+	line->base_raw = base_raw;
+	clock_fit_miss(fit, line);
 }
 
 static bool clock_is_step(const struct clock_fit *fit, const struct clock_pair *pair, uint64_t elapsed_ns,
@@ -161,6 +180,10 @@ void clock_fit_add(struct clock_fit *fit, const struct clock_pair *pair, struct 
 		residual_ns = clock_difference(clock_middle_ns(&fit->last) + elapsed_ns, clock_middle_ns(pair));
 		continues = !clock_is_step(fit, pair, elapsed_ns, residual_ns);
 	}
+	if (continues && clock_half_bracket_ns(pair) > line->error_ns) {
+		clock_extend_line(fit, pair, line);
+		return;
+	}
 	if (continues) {
 		clock_fit_extend(fit, pair);
 	} else {
@@ -169,4 +192,9 @@ void clock_fit_add(struct clock_fit *fit, const struct clock_pair *pair, struct 
 		clock_fit_restart(fit, pair);
 	}
 	clock_fill_line(fit, residual_ns, line);
+}
+
+void clock_fit_miss(const struct clock_fit *fit, struct clock_line *line)
+{
+	line->error_ns += fit->rate_error_ppb; /* in a second */
 }

@@ -12,8 +12,11 @@
 /* The base of a line is so long before the newest pair. Older readings are mapped wrongly. */
 #define CLOCK_BASE_AGE_NS UINT64_C(4000000000)
 
-/* The error bound of a line assumes that a new pair comes this often. */
-#define CLOCK_RENEWAL_NS UINT64_C(1000000000)
+/*
+ * A new pair comes once a second. The error bound of a line holds twice as long, so that it also covers the rows that
+ * are stamped before the worker has the next line.
+ */
+#define CLOCK_RENEWAL_NS UINT64_C(2000000000)
 
 /*
  * utc = base_utc_ns + (((raw - base_raw) & mask) * mult >> shift). The base is before every reading
@@ -54,11 +57,15 @@ struct clock_fit {
 void clock_fit_init(struct clock_fit *fit, uint64_t hz, uint64_t mask);
 
 /**
- * Add a pair and fill in the line, which is exact at the middle of the pair. Half of the pair's bracket goes into the
- * error, so the caller should pass the tightest of a few pairs. The rate is the nominal one until the window is long
+ * Add a pair and renew the line, which is the one of the call before. The line is exact at the middle of the pair, and
+ * half of the pair's bracket goes into the error, so the caller should pass the tightest of a few pairs. A pair that is
+ * less exact than the line leaves it as it is. The rate is the nominal one until the window is long
  * enough for a better measurement. A step of either clock restarts the window and keeps the rate.
  */
 void clock_fit_add(struct clock_fit *fit, const struct clock_pair *pair, struct clock_line *line);
+
+/** There was no pair to add this time: the line's error bound holds for another second. */
+void clock_fit_miss(const struct clock_fit *fit, struct clock_line *line);
 
 /**
  * Does the line serve for this reading? After a step of the device's clock by seconds it does not, until the next pair.

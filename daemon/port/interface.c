@@ -4,12 +4,16 @@
 
 #include "daemon/base/log.h"
 #include "daemon/base/time.h"
+#include "daemon/clock/clock_reader.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
-#define CLOCK_TRIES 8
+/* The control thread waits so long for a clock that is a page in memory (clock_reader.h), at most 128 times as long. */
+#define CLOCK_PATIENCE_NS      UINT64_C(2000000)
+#define CLOCK_MISSES_MAX       7
+#define CLOCK_OPEN_PATIENCE_NS UINT64_C(500000000)
 
 int interface_init(struct interface *interface, const char *name, const char *backend, struct failure *failure)
 {
@@ -23,38 +27,46 @@ int interface_init(struct interface *interface, const char *name, const char *ba
 
 /* ---- clock --------------------------------------------------------------------------------------- */
 
-/*
- * A reading of the device's clock lies between two readings of the system clock. Of a few such brackets the narrowest
- * is the best: in the others the thread was interrupted.
- */
-static int interface_read_clock_pair(struct interface *interface, struct clock_pair *best)
+static int interface_read_raw_clock(void *context, uint64_t *raw)
 {
-	*best = (struct clock_pair){.after_ns = UINT64_MAX};
-	for (int i = 0; i < CLOCK_TRIES; i++) {
-		struct clock_pair pair = {.before_ns = time_utc_ns()};
-		int r = interface->ops->read_clock(interface->backend, &pair.raw);
+	const struct interface *interface = context;
 
-		if (r < 0)
-			return r;
-		pair.after_ns = time_utc_ns();
-		if (pair.after_ns >= pair.before_ns &&
-		    pair.after_ns - pair.before_ns < best->after_ns - best->before_ns)
-			*best = pair;
-	}
-	return best->after_ns == UINT64_MAX ? -EAGAIN : 0;
+	return interface->ops->read_clock(interface->backend, raw);
 }
 
-bool interface_renew_clock(struct interface *interface)
+static uint64_t interface_read_utc(void *context)
 {
+	(void)context;
+	return time_utc_ns();
+}
+
+static int interface_take_clock_pair(struct interface *interface, uint64_t patience_ns)
+{
+	const struct clock_reader reader = {interface_read_raw_clock, interface_read_utc, interface};
 	struct clock_pair pair;
+	int r;
 
 	if (!interface->capabilities.timestamps || !interface->capabilities.clock_hz)
-		return false;
-	if (interface_read_clock_pair(interface, &pair) < 0)
-		return false;
+		return -ENOTSUP;
+	r = clock_read_pair(&reader, patience_ns, &pair);
+	if (r < 0)
+		return r;
 	clock_fit_add(&interface->fit, &pair, &interface->line);
 	interface->has_clock = true;
-	return true;
+	return 0;
+}
+
+/* The patience grows while a page is written too seldom, so that the line is renewed before it is too old. */
+void interface_renew_clock(struct interface *interface)
+{
+	if (!interface->has_clock)
+		return;
+	if (interface_take_clock_pair(interface, CLOCK_PATIENCE_NS << interface->n_clock_misses) == 0) {
+		interface->n_clock_misses = 0;
+		return;
+	}
+	clock_fit_miss(&interface->fit, &interface->line);
+	interface->n_clock_misses += interface->n_clock_misses < CLOCK_MISSES_MAX;
 }
 
 /* ---- life ---------------------------------------------------------------------------------------- */
@@ -69,7 +81,7 @@ int interface_open(struct interface *interface, struct failure *failure)
 	clock_fit_init(&interface->fit, interface->capabilities.clock_hz, interface->capabilities.clock_mask);
 	interface->fit.can_step = interface->capabilities.clock_can_step;
 	/* A line needs two readings, and the first packets need a line. */
-	if (interface_renew_clock(interface))
+	if (interface_take_clock_pair(interface, CLOCK_OPEN_PATIENCE_NS) == 0)
 		interface_renew_clock(interface);
 	r = interface_init_readings(interface);
 	if (r < 0)

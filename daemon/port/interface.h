@@ -66,6 +66,7 @@ struct interface {
 	bool has_clock; /* line is valid */
 	struct clock_fit fit;
 	struct clock_line line;
+	uint32_t n_clock_misses;       /* the last readings of the clock gave no pair */
 	struct control_interface port; /* as control sees it */
 	bool in_control;
 	struct interface_notices notices;
@@ -102,7 +103,10 @@ void interface_abandon(struct interface *interface);
 /** The daemon ends: wait for the readings of the device that are on their way, and abandon it if they take longer. */
 void interface_end_readings(struct interface *interface, uint64_t wait_us);
 
-/** Read the clock again and renew line. False: the device has no clock, or it cannot be read. Not a command. */
-bool interface_renew_clock(struct interface *interface);
+/**
+ * Read the clock again and renew line; its error bound grows if it cannot be read. No effect without has_clock. Not a
+ * command.
+ */
+void interface_renew_clock(struct interface *interface);
 
 #endif

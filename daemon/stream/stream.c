@@ -197,17 +197,19 @@ int stream_prepare(struct stream *stream, uint64_t epoch, struct failure *failur
 void stream_set_clock(struct stream *stream)
 {
 	struct mail mail = {.type = MAIL_CLOCK, .clock = stream->interface->line};
+	uint64_t error_ns = mail.clock.error_ns, before_ns = stream->clock_error_ns;
 
 	if (!stream->device_timestamps) {
 		daemon_store_clock(stream->ring.ring, IBVCAP_CLOCK_SOURCE_SOFTWARE, 0);
 		return;
 	}
 	/*
-	 * If the mailbox is full, the worker gets the next renewal; until then readers see the error of the clock in
-	 * use.
+	 * The worker takes the line up a little later, and not before the next renewal if the mailbox is full: a bound
+	 * that is smaller is published one renewal later.
 	 */
 	if (mailbox_send(rx_worker_inbox(stream->worker), &mail) == 0)
-		daemon_store_clock(stream->ring.ring, IBVCAP_CLOCK_SOURCE_DEVICE, stream->interface->line.error_ns);
+		stream->clock_error_ns = error_ns;
+	daemon_store_clock(stream->ring.ring, IBVCAP_CLOCK_SOURCE_DEVICE, error_ns > before_ns ? error_ns : before_ns);
 }
 
 int stream_start(struct stream *stream, struct failure *failure)

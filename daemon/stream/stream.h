@@ -57,8 +57,9 @@ struct stream {
 	struct stream_flow *flows;
 	uint32_t n_flows;
 	struct membership *membership;
-	uint64_t kept_as; /* part of the name under which the service manager keeps the groups' sockets (fdstore.h) */
+	uint64_t kept_as;   /* part of the name under which the service manager keeps the groups' sockets (fdstore.h) */
 	bool device_timestamps;
+	uint64_t clock_error_ns; /* bound of the line that was mailed last */
 	bool oversize_sink;
 	struct reading matched;        /* the flow counter */
 	struct control_stream control; /* as control sees it */

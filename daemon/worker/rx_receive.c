@@ -103,16 +103,6 @@ static __attribute__((noinline, cold)) void describe_unusual(const struct rx_rec
 	tally->bad_checksum += !!(meta->flags & IBVCAP_PACKET_FLAG_BAD_CHECKSUM);
 }
 
-/*
- * A completion in error has no time. Its row gets that of the row before, so that the rows of a ring stay in the order
- * of time: a start by time searches them.
- */
-static __attribute__((noinline, cold)) void
-give_time_of_row_before(const struct rx_receive *receive, const struct rx_span *span, struct ibvcap_meta *meta)
-{
-	meta->timestamp_ns = meta == span->meta ? receive->newest_ns : meta[-1].timestamp_ns;
-}
-
 /* ---- one span: rows of one block ----------------------------------------------------------------- */
 
 /* Errors have no time. */
@@ -125,14 +115,34 @@ static bool clock_reaches_all(const struct clock_line *clock, const struct backe
 }
 
 /*
+ * No timestamp of a queue is before that of the row before it, which a renewed line would give it if it corrects the
+ * old one. But when UTC itself was set back, the rows follow it: then the newest timestamp lies in the future.
+ */
+static void receive_follow_utc(struct rx_receive *receive, uint64_t now_ns)
+{
+	if (receive->newest_ns > now_ns + receive->clock.error_ns)
+		receive->newest_ns = now_ns;
+}
+
+void rx_receive_set_clock(struct rx_receive *receive, const struct clock_line *clock)
+{
+	receive->clock = *clock;
+	receive_follow_utc(receive, time_utc_ns());
+}
+
+/*
  * Without device timestamps, or after a step of the device's clock, every row of a span gets the present time: a line
  * of slope 0 through now.
  */
-static struct clock_line span_clock(const struct rx_receive *receive, const struct backend_event *event, uint32_t n)
+static struct clock_line span_clock(struct rx_receive *receive, const struct backend_event *event, uint32_t n)
 {
+	uint64_t now_ns;
+
 	if (receive->device_timestamps && (!receive->clock.reach || clock_reaches_all(&receive->clock, event, n)))
 		return receive->clock;
-	return (struct clock_line){.base_utc_ns = time_utc_ns()};
+	now_ns = time_utc_ns();
+	receive_follow_utc(receive, now_ns);
+	return (struct clock_line){.base_utc_ns = now_ns};
 }
 
 /*
@@ -142,8 +152,8 @@ static struct clock_line span_clock(const struct rx_receive *receive, const stru
  * includes the padding (doc/verbs-rules.md, posting and polling). bytes is 0 in an event with an error, so one
  * comparison with it finds errors, cut frames and wrong lengths.
  */
-static uint32_t describe_rows(const struct rx_receive *receive, const struct rx_span *span,
-                              const struct backend_event *event, struct tally *tally)
+static uint32_t describe_rows(struct rx_receive *receive, const struct rx_span *span, const struct backend_event *event,
+                              struct tally *tally)
 {
 	const struct packet_plain plain = receive->plain;
 	const struct clock_line clock = span_clock(receive, event, span->n);
@@ -152,25 +162,28 @@ static uint32_t describe_rows(const struct rx_receive *receive, const struct rx_
 	const uint8_t *headers = span->headers;
 	struct ibvcap_meta *meta = span->meta;
 	const struct ibvcap_meta *end = meta + span->n;
-	uint64_t bytes = 0;
+	uint64_t bytes = 0, newest_ns = receive->newest_ns;
 	uint32_t shorts = 0;
 
 	for (; meta != end; event++, meta++, headers += header_stride) {
 		uint64_t length = (uint64_t)packet_udp_length(&plain, headers) - PACKET_UDP_BYTES; /* below 8: huge */
+		uint64_t utc_ns = clock_utc_ns(&clock, event->timestamp_raw);
 
-		meta->timestamp_ns = clock_utc_ns(&clock, event->timestamp_raw);
+		meta->timestamp_ns = utc_ns > newest_ns ? utc_ns : newest_ns;
 		if (__builtin_expect(length > slot_bytes || (uint32_t)length + plain.header_bytes > event->bytes ||
 		                             (event->flags & BACKEND_EVENT_CHECKSUM_BAD) ||
 		                             !packet_is_plain(&plain, headers),
 		                     0)) {
 			if (event->status == BACKEND_FLUSHED)
 				break;
-			if (event->status != BACKEND_OK)
-				give_time_of_row_before(receive, span, meta);
+			if (event->status != BACKEND_OK) /* it has no time */
+				meta->timestamp_ns = newest_ns;
+			newest_ns = meta->timestamp_ns;
 			describe_unusual(receive, event, headers, span->payload + (meta - span->meta) * slot_bytes,
 			                 meta, tally);
 			continue;
 		}
+		newest_ns = meta->timestamp_ns;
 		meta->length = (uint16_t)length;
 		meta->flags = 0;
 		meta->header_length = (uint8_t)plain.header_bytes;
@@ -182,6 +195,7 @@ static uint32_t describe_rows(const struct rx_receive *receive, const struct rx_
 			shorts++;
 		}
 	}
+	receive->newest_ns = newest_ns;
 	tally->bytes += bytes;
 	tally->shorts += shorts;
 	return (uint32_t)(meta - span->meta);
@@ -232,8 +246,6 @@ static int publish_events(struct rx_receive *receive, uint32_t n)
 		uint32_t done = describe_rows(receive, &span, events, &tally);
 
 		rx_ring_publish(receive->ring, done);
-		if (done > 0)
-			receive->newest_ns = span.meta[done - 1].timestamp_ns;
 		tally.rows += done;
 		if (done < span.n) {
 			r = -EIO;

@@ -22,7 +22,7 @@ struct rx_receive {
 	struct clock_line clock;   /* all zero until the first MAIL_CLOCK: rows have no time until then */
 	uint64_t published;        /* rows with a packet; this and errored are the worker's copies of the counters */
 	uint64_t errored;
-	uint64_t newest_ns; /* the timestamp of the row that was published last; 0 if none was */
+	uint64_t newest_ns; /* no timestamp is before this; that of the last row, or 0 if there was none */
 	struct backend_event events[RX_RECEIVE_BATCH];
 };
 
@@ -31,6 +31,9 @@ struct rx_receive {
  * RX_RECEIVE_BATCH: the device had no more), or -errno: the queue failed and needs rx_receive_restart().
  */
 int rx_receive_batch(struct rx_receive *receive);
+
+/** Rows get their timestamps by this line from now on. */
+void rx_receive_set_clock(struct rx_receive *receive, const struct clock_line *clock);
 
 /** Post until the queue is full. 0 or -errno. */
 int rx_receive_refill(struct rx_receive *receive);

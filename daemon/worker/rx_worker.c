@@ -135,7 +135,7 @@ static void rx_worker_take_mail(struct rx_worker *worker, const struct mail *mai
 		rx_worker_take_matched(worker, mail->matched, mail->at_ns);
 		break;
 	case MAIL_CLOCK:
-		worker->receive.clock = mail->clock;
+		rx_receive_set_clock(&worker->receive, &mail->clock);
 		break;
 	case MAIL_STOP:
 		worker->stopping = true;

@@ -10,6 +10,7 @@ TAP = 2  # enum ibvcap_policy
 PAYLOAD, RING = 0, 2  # enum protocol_attached_fd
 # struct ibvcap_ring in layout.h.
 EPOCH_AT, BLOCK_BYTES_AT, TABLE_OFFSET_AT, HEAD_AT, FLOOR_AT, COUNTERS_AT = 24, 64, 88, 256, 384, 640
+SLOTS_PER_BLOCK_AT, TABLE_ENTRIES_AT, META_OFFSET_AT, CLOCK_ERROR_AT, META_BYTES = 32, 56, 96, 200, 16
 
 
 class RingView:
@@ -34,6 +35,17 @@ class RingView:
 
     def counter(self, label):
         return self.word(COUNTERS_AT + 8 * control_client.RING_COUNTERS.index(label))
+
+    def clock_error_ns(self):
+        return self.word(CLOCK_ERROR_AT)
+
+    def timestamp_ns(self, packet):
+        """Of a packet that is not recycled yet."""
+        slots, = struct.unpack_from("=I", self.ring, SLOTS_PER_BLOCK_AT)
+        entries, = struct.unpack_from("=I", self.ring, TABLE_ENTRIES_AT)
+        block, slot = divmod(packet, slots)
+        physical, = struct.unpack_from("=I", self.ring, self.word(TABLE_OFFSET_AT) + 4 * (block % entries))
+        return self.word(self.word(META_OFFSET_AT) + META_BYTES * (physical * slots + slot))
 
     def first_row(self):
         """The payload of packet 0, copied; not recycled yet."""

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """From the wire to an unprivileged process: every byte, in order, and every packet accounted for."""
 import json
+import os
 import pathlib
 import shutil
 import socket
@@ -10,6 +11,7 @@ import time
 import pytest
 
 import conftest
+import ring_view
 
 SHORT, TRUNCATED, IRREGULAR, FRAGMENT, BAD_CHECKSUM, ERROR, UNUSABLE = (1 << bit for bit in range(7))
 SHARED = pathlib.Path(__file__).resolve().parents[3] / "shared/data"
@@ -143,6 +145,38 @@ def test_timestamps_are_the_time_of_day(daemon, wire, consumer):
     margin = one.stream()["clock_error_ns"] + 1_000_000
     assert before - margin <= first <= time.time_ns()
     assert 40_000_000 < second - first < took + margin
+
+
+@pytest.fixture
+def load():
+    """More threads than cores that never sleep."""
+    spinners = [subprocess.Popen(["sh", "-c", "while :; do :; done"]) for _ in range(os.cpu_count() + 1)]
+    yield
+    for spinner in spinners:
+        spinner.kill()
+        spinner.wait()
+
+
+def test_no_timestamp_is_later_than_its_packet_was_seen_and_none_goes_back(net, build, daemon, wire, load):
+    """By more than the bound that was published: the packet was stamped before anybody could see it."""
+    one = daemon([conftest.stream(wire)])
+    view = ring_view.RingView(one)
+    sender = net.sender(build, wire, 7502, size=100, rate=2000, duration=5)
+    late, widest, newest, n = [], 0, 0, 0
+    while sender.poll() is None or n < view.head():
+        bound, head, seen = view.clock_error_ns(), view.head(), time.time_ns()
+        widest = max(widest, bound)
+        for packet in range(n, head):
+            stamp = view.timestamp_ns(packet)
+            assert stamp >= newest, f"packet {packet} goes back {newest - stamp} ns"
+            newest = stamp
+            if stamp > seen + bound:
+                late.append(stamp - seen - bound)
+        n = head
+    assert n == conftest.finish(sender) > 5000
+    assert not late, f"{len(late)} of {n} by up to {max(late)} ns, with a bound of at most {widest} ns"
+    assert 0 < widest < 5_000_000
+    view.close()
 
 
 # ---- what is not as expected -------------------------------------------------------------------------

@@ -18,6 +18,10 @@
 #define INFO_PERIOD_NS  (NS_PER_S / 10)
 #define WATCH_PERIOD_NS 50000000ull
 #define INFO_SHIFT      20
+/* The thread writes the counter so often in a row, so far apart. See clock.h. */
+#define WRITES          4
+#define WRITES_APART_NS 300
+#define OFFSET_TRIES    4
 
 uint64_t clock_raw_ns(void)
 {
@@ -34,11 +38,21 @@ uint64_t clock_real_time_stamp(uint64_t realtime_ns)
 	return realtime_ns / NS_PER_S << 32 | realtime_ns % NS_PER_S;
 }
 
+/* The tightest of a few: in the others the thread may have been interrupted. */
 int64_t clock_realtime_offset_ns(void)
 {
-	uint64_t before = clock_raw_ns(), real = clock_now_ns(CLOCK_REALTIME), after = clock_raw_ns();
+	uint64_t tightest = UINT64_MAX;
+	int64_t offset = 0;
 
-	return (int64_t)(real - before - (after - before) / 2);
+	for (int i = 0; i < OFFSET_TRIES; i++) {
+		uint64_t before = clock_raw_ns(), real = clock_now_ns(CLOCK_REALTIME), after = clock_raw_ns();
+
+		if (after - before >= tightest)
+			continue;
+		tightest = after - before;
+		offset = (int64_t)(real - before - tightest / 2);
+	}
+	return offset;
 }
 
 static void clock_write_counter(const struct clock_pages *p, uint64_t cycles)
@@ -67,24 +81,44 @@ static void clock_write_info(const struct clock_pages *p)
 	__atomic_store_n(&info->sign, (sign & ~1u) + 2, __ATOMIC_RELEASE);
 }
 
-static void clock_write(struct clock *c, uint64_t raw_ns, bool with_info)
+/* With the lock held: a value is taken from the clock after the value before it was written. */
+static uint64_t clock_write(struct clock *c)
+{
+	uint64_t raw_ns = clock_raw_ns();
+	struct clock_pages *p;
+
+	LIST_FOREACH (p, &c->pages, link)
+		if (p->khz)
+			clock_write_counter(p, clock_cycles(raw_ns, p->khz));
+	return raw_ns;
+}
+
+static uint64_t clock_write_in_a_row(struct clock *c)
+{
+	uint64_t written_ns = clock_write(c);
+
+	for (int i = 1; i < WRITES; i++) {
+		while (clock_raw_ns() < written_ns + WRITES_APART_NS)
+			;
+		written_ns = clock_write(c);
+	}
+	return written_ns;
+}
+
+static void clock_write_infos(struct clock *c)
 {
 	struct clock_pages *p;
 
-	LIST_FOREACH (p, &c->pages, link) {
-		if (!p->khz)
-			continue;
-		clock_write_counter(p, clock_cycles(raw_ns, p->khz));
-		if (with_info)
+	LIST_FOREACH (p, &c->pages, link)
+		if (p->khz)
 			clock_write_info(p);
-	}
 }
 
 void clock_tick(struct clock *clock)
 {
 	if (pthread_mutex_trylock(&clock->lock))
 		return;
-	clock_write(clock, clock_raw_ns(), false);
+	clock_write(clock);
 	pthread_mutex_unlock(&clock->lock);
 }
 
@@ -98,11 +132,12 @@ static void *clock_thread(void *arg)
 	prctl(PR_SET_NAME, "softhca-clock");
 	pthread_mutex_lock(&c->lock);
 	while (!c->stop) {
-		uint64_t raw = clock_raw_ns();
+		uint64_t raw = clock_write_in_a_row(c);
 
-		clock_write(c, raw, raw >= next_info);
-		if (raw >= next_info)
+		if (raw >= next_info) {
+			clock_write_infos(c);
 			next_info = raw + INFO_PERIOD_NS;
+		}
 		pthread_mutex_unlock(&c->lock);
 		if (c->watch && raw >= next_watch) {
 			c->watch(c->watch_arg);

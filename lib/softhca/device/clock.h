@@ -3,6 +3,10 @@
  * The device's clock: it runs freely and counts CLOCK_MONOTONIC_RAW in the frequency of the profile. libmlx5 reads
  * the clock as plain memory, so a thread has to write it there. A reader sees a value that is stale by at most the
  * thread's period plus the delay of the scheduler; by less while frames flow.
+ *
+ * A reader can find out how stale: each value is taken from the clock after the value before it was written. So a value
+ * that the reader sees for the first time was taken after its last reading of the value before the previous one. For
+ * that the thread writes a few values close together.
  */
 #ifndef SOFTHCA_DEVICE_CLOCK_H
 #define SOFTHCA_DEVICE_CLOCK_H

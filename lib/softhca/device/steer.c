@@ -16,7 +16,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define CLOCK_SKEW_NS     1000000ull /* the offset to CLOCK_REALTIME is measured this often */
 #define MAX_RING_DELAY_NS 1000000000ull
 #define MAX_SENT_BYTES    65536
 #define HEADROOM_BYTES    16 /* of struct wire_frame */
@@ -76,14 +75,15 @@ static void steer_deliver(struct rq *rq, const struct wire_frame *f, const struc
 	rq_receive(rq, f->unwritten ? NULL : f->data, f->len, info, times);
 }
 
-/* The arrival time on the device's clock. A step of CLOCK_REALTIME must not show in it. */
+/* The arrival time on the device's clock, never later than now. A step of CLOCK_REALTIME must not show in it. now_ns
+ * is the begin of the turn, since when the frame may have come. */
 static uint64_t steer_arrival_ns(const struct device *d, const struct wire_frame *f, uint64_t now_ns)
 {
 	uint64_t raw = f->realtime_ns - (uint64_t)d->realtime_offset_ns;
 
-	if (raw > now_ns + CLOCK_SKEW_NS || raw + MAX_RING_DELAY_NS < now_ns)
-		return now_ns;
-	return raw;
+	if (raw > now_ns)
+		now_ns = clock_raw_ns();
+	return raw > now_ns || raw + MAX_RING_DELAY_NS < now_ns ? now_ns : raw;
 }
 
 /* Would the kernel's own steering rules take the frame for the netdev? */

@@ -327,9 +327,30 @@ Test(clock, a_wide_bracket_is_no_step)
 	clock_fit_init(&fit, m.hz, m.mask);
 	run(&m, &fit, &line, 1, 3);
 	clock_fit_add(&fit, &wide, &line);
-	cr_expect(eq(u32, fit.n_pairs, 4));
-	cr_expect(ge(u64, line.error_ns, 4000000));
+	cr_expect(eq(u32, fit.n_pairs, 3), "nor of any use, since the line is more exact");
+	cr_expect(lt(u64, line.error_ns, 10000));
 	cr_expect(le(u64, error_at(&m, &line, 4 * NS_PER_S), line.error_ns));
+}
+
+Test(clock, a_line_serves_on_through_wide_brackets_and_takes_one_when_it_is_no_better)
+{
+	const struct machine m = {.hz = 10000000000, .off_ppb = 90000, .mask = UINT64_MAX};
+	struct clock_fit fit;
+	struct clock_line line;
+
+	clock_fit_init(&fit, m.hz, m.mask);
+	run(&m, &fit, &line, 1, 1);
+	for (uint64_t s = 2; s < 100; s++) {
+		struct clock_pair wide = pair_at(&m, s * NS_PER_S + s * 3000, 4000000);
+
+		clock_fit_add(&fit, &wide, &line);
+		cr_assert(le(u64, error_at(&m, &line, s * NS_PER_S), line.error_ns), "second %llu",
+		          (unsigned long long)s);
+		cr_assert(le(u64, error_at(&m, &line, (s + 2) * NS_PER_S), line.error_ns), "second %llu",
+		          (unsigned long long)s);
+		cr_assert(le(u64, line.error_ns, 8000000));
+	}
+	cr_expect(gt(u32, fit.n_pairs, 1));
 }
 
 /* One reading through two lines that follow each other differs by no more than both bounds. */

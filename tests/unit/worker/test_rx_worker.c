@@ -604,12 +604,12 @@ Test(worker, device_time_becomes_utc_and_software_time_is_now)
 
 	mailbox_send(rx_worker_inbox(bench.worker), &mail);
 	work(&bench);
-	scripted_set_clock(bench.queue, 1100, 1);
-	meta = meta_of(&bench, &(struct frame_options){.payload_bytes = S}, &payload);
-	cr_expect(eq(u64, meta.timestamp_ns, 5000200));
 	scripted_set_clock(bench.queue, 900, 1);
 	meta = meta_of(&bench, &(struct frame_options){.payload_bytes = S}, &payload);
 	cr_expect(eq(u64, meta.timestamp_ns, 4999800), "before the line's base");
+	scripted_set_clock(bench.queue, 1100, 1);
+	meta = meta_of(&bench, &(struct frame_options){.payload_bytes = S}, &payload);
+	cr_expect(eq(u64, meta.timestamp_ns, 5000200));
 	tear_down(&bench);
 
 	set_up(&bench, &(struct setting){.software_clock = true});
@@ -618,6 +618,38 @@ Test(worker, device_time_becomes_utc_and_software_time_is_now)
 	meta = meta_of(&bench, &(struct frame_options){.payload_bytes = S}, &payload);
 	cr_expect(ge(u64, meta.timestamp_ns / 1000000000, before));
 	cr_expect(le(u64, meta.timestamp_ns / 1000000000, (uint64_t)time(NULL)));
+	tear_down(&bench);
+}
+
+static uint64_t time_of_next(struct bench *bench, const struct clock_line *line, uint64_t raw)
+{
+	const struct mail mail = {.type = MAIL_CLOCK, .clock = *line};
+	const uint8_t *payload;
+
+	mailbox_send(rx_worker_inbox(bench->worker), &mail);
+	work(bench);
+	scripted_set_clock(bench->queue, raw, 1);
+	return meta_of(bench, &(struct frame_options){.payload_bytes = S}, &payload).timestamp_ns;
+}
+
+Test(worker, no_row_is_before_the_row_before_it_unless_utc_was_set_back)
+{
+	uint64_t now = (uint64_t)time(NULL) * 1000000000;
+	struct clock_line line = {.base_utc_ns = now, .mult = 1, .mask = UINT64_MAX, .error_ns = 400};
+	struct bench bench;
+
+	set_up(&bench, &(struct setting){0});
+	cr_expect(eq(u64, time_of_next(&bench, &line, 1000), now + 1000));
+	line.base_utc_ns -= 300; /* a renewal corrects the line */
+	cr_expect(eq(u64, time_of_next(&bench, &line, 1100), now + 1000));
+	cr_expect(eq(u64, time_of_next(&bench, &line, 1200), now + 1000));
+	cr_expect(eq(u64, time_of_next(&bench, &line, 1400), now + 1100));
+	cr_expect(eq(u64, time_of_next(&bench, &line, 1350), now + 1100), "nor in the middle of a line");
+	line.base_utc_ns += UINT64_C(3600000000000); /* UTC was wrong by an hour, and is set back */
+	cr_expect(eq(u64, time_of_next(&bench, &line, 2000), line.base_utc_ns + 2000));
+	line.base_utc_ns -= UINT64_C(3600000000000);
+	now = time_of_next(&bench, &line, 2100);
+	cr_expect(le(u64, now / 1000000000, (uint64_t)time(NULL)));
 	tear_down(&bench);
 }
 
@@ -630,15 +662,15 @@ Test(worker, after_a_step_of_a_card_that_has_real_time_only_rows_get_the_time_of
 	const uint8_t *payload;
 	struct bench bench;
 
-	set_up(&bench, &(struct setting){0});
 	clock_fit_init(&fit, ns_per_s, UINT64_MAX);
 	fit.can_step = true;
 	clock_fit_add(&fit, &(struct clock_pair){now, now, now}, &mail.clock);
-	mailbox_send(rx_worker_inbox(bench.worker), &mail);
-	work(&bench);
 	for (size_t i = 0; i < 2; i++) {
 		uint64_t before = (uint64_t)time(NULL);
 
+		set_up(&bench, &(struct setting){0});
+		mailbox_send(rx_worker_inbox(bench.worker), &mail);
+		work(&bench);
 		scripted_set_clock(bench.queue, now + 1000, 1);
 		struct ibvcap_meta meta = meta_of(&bench, &(struct frame_options){.payload_bytes = S}, &payload);
 
@@ -647,8 +679,8 @@ Test(worker, after_a_step_of_a_card_that_has_real_time_only_rows_get_the_time_of
 		meta = meta_of(&bench, &(struct frame_options){.payload_bytes = S}, &payload);
 		cr_expect(ge(u64, meta.timestamp_ns / ns_per_s, before));
 		cr_expect(le(u64, meta.timestamp_ns / ns_per_s, (uint64_t)time(NULL)));
+		tear_down(&bench);
 	}
-	tear_down(&bench);
 }
 
 static struct mail expect_answer(struct bench *bench, enum mail_type type)

@@ -173,7 +173,8 @@ struct ibvcap_ring {
 	/* The clock of the timestamps; renewed about once a second. */
 	IBVCAP_ATOMIC(uint32_t) clock_source; /* enum ibvcap_clock_source */
 	uint32_t reserved0;
-	IBVCAP_ATOMIC(uint64_t) clock_error_ns; /* bound on |timestamp − UTC of this host's CLOCK_REALTIME| */
+	/* Bound on |timestamp − UTC of this host's CLOCK_REALTIME| of the newest rows, while that is not being set. */
+	IBVCAP_ATOMIC(uint64_t) clock_error_ns;
 
 	/* Packets published. The worker stores it with release once per batch; readers load it with acquire. */
 	alignas(IBVCAP_CURSOR_ALIGN) IBVCAP_ATOMIC(uint64_t) head;

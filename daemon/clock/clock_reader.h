@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Reads a device's clock and CLOCK_REALTIME as a pair whose bracket is true, however old the reading is.
+ *
+ * A reading of hardware is made between the two readings of CLOCK_REALTIME around it. The clock of a device in software
+ * (softhca) is a page that a thread writes from time to time: what is read there was taken from the clock at an unknown
+ * time before. It stands still between two readings that follow each other, and hardware does not: its clock ticks in
+ * less time than a reading takes.
+ */
+#ifndef DAEMON_CLOCK_CLOCK_READER_H
+#define DAEMON_CLOCK_CLOCK_READER_H
+
+#include "daemon/clock/clock.h"
+
+struct clock_reader {
+	/** The device's clock. 0 or -errno. */
+	int (*read)(void *context, uint64_t *raw);
+	/** CLOCK_REALTIME. */
+	uint64_t (*utc_ns)(void *context);
+	void *context;
+};
+
+/**
+ * Read the tightest pair of a few. A page is watched up to patience_ns for values that follow each other closely: so
+ * long this call may take. -EAGAIN: the page was not written often enough meanwhile, or CLOCK_REALTIME was set.
+ */
+int clock_read_pair(const struct clock_reader *reader, uint64_t patience_ns, struct clock_pair *pair);
+
+#endif
