@@ -167,7 +167,9 @@ static int watch_events(struct daemon *daemon, struct failure *failure)
 
 	if (r == 0)
 		r = watchdog_add(daemon);
-	return r == 0 ? 0 : failure_set(failure, EX_OSERR, -r, "cannot watch signals and timers: %s", strerror(-r));
+	return r == 0 ? 0
+	              : failure_set(failure, EX_OSERR, -r, "cannot watch signals, timers and interfaces: %s",
+	                            strerror(-r));
 }
 
 /*

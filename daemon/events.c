@@ -6,6 +6,7 @@
 #include "daemon/events.h"
 
 #include "daemon/base/log.h"
+#include "daemon/net/link_watch.h"
 #include "daemon/reload/reload.h"
 #include "daemon/schedule.h"
 #include "daemon/stream/stream.h"
@@ -117,6 +118,33 @@ static int on_mail_again(sd_event_source *source, uint64_t time_us, void *contex
 	return 0;
 }
 
+static void on_link_change(void *context, const struct link_change *change)
+{
+	struct daemon *daemon = context;
+	struct interface *interface;
+	struct service *service;
+
+	if (daemon->stopping)
+		return;
+	TAILQ_FOREACH (interface, &daemon->interfaces, link)
+		interface_take_link_change(interface, change);
+	TAILQ_FOREACH (service, &daemon->services, link)
+		if (service->ops->take_link_change && !service->removed)
+			service->ops->take_link_change(daemon, service, change);
+}
+
+/* Its device is opened by the next run, as after a failure of the device: the service manager starts it at once. */
+static void events_end_if_replaced(struct daemon *daemon, const struct interface *interface)
+{
+	if (!interface_is_replaced(interface) || daemon->stopping)
+		return;
+	events_fail(daemon, failure_set(daemon->failure, EX_UNAVAILABLE, ENODEV,
+	                                "interface %s was deleted and is back (index %u, before %u): the device that "
+	                                "is open went with the old one; the daemon ends, and opens the new one when it "
+	                                "is started again",
+	                                interface->name, interface->net.index, interface->opened_index));
+}
+
 static int on_second(sd_event_source *source, uint64_t time_us, void *context)
 {
 	struct daemon *daemon = context;
@@ -127,6 +155,7 @@ static int on_second(sd_event_source *source, uint64_t time_us, void *context)
 		interface_watch_link(interface);
 		interface_watch_silence(interface);
 		interface_renew_clock(interface);
+		events_end_if_replaced(daemon, interface);
 	}
 	service_refresh_all(daemon);
 	schedule_reap(daemon); /* what waited for a reading */
@@ -144,6 +173,8 @@ void events_take_notice(struct daemon *daemon, struct interface *interface, cons
 		interface_watch_link(interface);
 		break;
 	case BACKEND_NOTICE_DEVICE_FAILED:
+		if (interface_is_gone(interface)) /* with its card: the other interfaces go on until it is back */
+			break;
 		events_fail(daemon, failure_set(daemon->result ? NULL : daemon->failure, EX_UNAVAILABLE, EIO,
 		                                "device %s failed: %s", device, notice->text));
 		break;
@@ -175,6 +206,8 @@ int events_add(struct daemon *daemon)
 		r = sd_event_add_defer(daemon->event, &daemon->reaper, on_reap, daemon);
 	if (r >= 0)
 		r = sd_event_source_set_enabled(daemon->reaper, SD_EVENT_OFF);
+	if (r >= 0)
+		r = link_watch_new(&daemon->links, daemon->event, on_link_change, daemon);
 	return r < 0 ? r : 0;
 }
 
@@ -186,6 +219,7 @@ void events_drop(struct daemon *daemon)
 	sd_event_source_disable_unref(daemon->interrupt);
 	sd_event_source_disable_unref(daemon->hang_up);
 	sd_event_source_disable_unref(daemon->second);
+	link_watch_free(daemon->links);
 	daemon->reaper = sd_event_source_disable_unref(daemon->reaper);
 	daemon->mailer = sd_event_source_disable_unref(daemon->mailer);
 	TAILQ_FOREACH (interface, &daemon->interfaces, link)

@@ -27,6 +27,7 @@
 #include <sys/queue.h>
 
 struct daemon;
+struct link_change;
 struct service;
 
 TAILQ_HEAD(service_list, service);
@@ -69,6 +70,9 @@ struct service_ops {
 	int (*settle)(struct daemon *daemon, struct service *service);
 	/** Take it out while the daemon runs: it drains. */
 	void (*remove)(struct daemon *daemon, struct service *service);
+
+	/** An interface came, changed or went. May be NULL. */
+	void (*take_link_change)(struct daemon *daemon, struct service *service, const struct link_change *change);
 
 	/** Bring its state, its worker and the log up to date. Once a second, and when something has changed. */
 	void (*refresh)(struct daemon *daemon, struct service *service);

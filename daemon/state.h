@@ -44,6 +44,7 @@ struct daemon {
 	sd_event_source *second;
 	sd_event_source *reaper; /* frees removed services that have ended (schedule.h) */
 	sd_event_source *mailer; /* mails again what found a worker's mailbox full (schedule.h) */
+	struct link_watch *links;
 	sd_event_source *watchdog;
 	uint64_t watchdog_us;
 	struct heartbeats heartbeats; /* of all threads that the watchdog looks at */

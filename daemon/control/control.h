@@ -34,7 +34,7 @@ struct control_stream {
 	struct mailbox *outbox; /* of the worker; only control receives from it */
 	const char *device;
 	const char *backend;
-	const char *state;       /* "capturing", "link_down", "ending"; written on the control thread */
+	const char *state; /* "capturing", "link_down", "interface_gone", "ending"; written on the control thread */
 	struct reading *matched; /* packets that the flows gave to the queue so far; control has its taken */
 	void *context;
 };

@@ -26,6 +26,8 @@ struct membership_socket {
 struct membership {
 	struct membership_socket *sockets;
 	uint32_t n_sockets;
+	unsigned *indexes; /* of the interfaces that groups were joined on */
+	uint32_t n_indexes;
 };
 
 int membership_new(struct membership **membership)
@@ -41,12 +43,35 @@ void membership_free(struct membership *membership)
 	for (uint32_t i = 0; i < membership->n_sockets; i++)
 		close(membership->sockets[i].fd);
 	free(membership->sockets);
+	free(membership->indexes);
 	free(membership);
 }
 
 int membership_fd(const struct membership *membership, uint32_t i)
 {
 	return i < membership->n_sockets ? membership->sockets[i].fd : -1;
+}
+
+bool membership_uses(const struct membership *membership, unsigned interface_index)
+{
+	for (uint32_t i = 0; i < membership->n_indexes; i++)
+		if (membership->indexes[i] == interface_index)
+			return true;
+	return false;
+}
+
+static int membership_note_interface(struct membership *membership, unsigned interface_index)
+{
+	unsigned *indexes;
+
+	if (membership_uses(membership, interface_index))
+		return 0;
+	indexes = reallocarray(membership->indexes, membership->n_indexes + 1, sizeof(*indexes));
+	if (!indexes)
+		return -ENOMEM;
+	membership->indexes = indexes;
+	indexes[membership->n_indexes++] = interface_index;
+	return 0;
 }
 
 static void membership_set_address(struct sockaddr_storage *storage, sa_family_t family, const uint8_t address[16])
@@ -168,6 +193,8 @@ int membership_join(struct membership *membership, unsigned interface_index, con
 	r = membership_join_on_open_socket(membership, interface_index, rule);
 	if (membership_is_full(r))
 		r = membership_join_on_new_socket(membership, interface_index, rule);
+	if (r == 0)
+		r = membership_note_interface(membership, interface_index);
 	if (r == 0)
 		return found;
 	if (!if_indextoname(interface_index, interface))

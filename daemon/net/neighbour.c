@@ -313,10 +313,12 @@ static int on_neighbours_event(sd_event_source *source, int fd, uint32_t events,
 
 static int neighbours_open(struct neighbours *neighbours)
 {
+	static const int groups[] = {RTNLGRP_LINK,        RTNLGRP_NEIGH,      RTNLGRP_IPV4_IFADDR,
+	                             RTNLGRP_IPV6_IFADDR, RTNLGRP_IPV4_ROUTE, RTNLGRP_IPV6_ROUTE};
 	int r = rtnl_open(&neighbours->requests);
 
 	if (r == 0)
-		r = rtnl_open_events(&neighbours->groups);
+		r = rtnl_open_events(&neighbours->groups, groups, sizeof(groups) / sizeof(groups[0]));
 	if (r == 0)
 		r = neighbour_probe_open(&neighbours->probe);
 	if (r == 0)

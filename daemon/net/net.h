@@ -61,6 +61,8 @@ int membership_new(struct membership **membership);
  */
 int membership_join(struct membership *membership, unsigned interface_index, const struct flow_rule *rule,
                     struct failure *failure);
+/** Was a group joined on this interface? If it is deleted, the kernel leaves the group. */
+bool membership_uses(const struct membership *membership, unsigned interface_index);
 /** Its socket i, from 0; the membership keeps owning it. -1: it has fewer sockets. */
 int membership_fd(const struct membership *membership, uint32_t i);
 /** Leaves every group. */

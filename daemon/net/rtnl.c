@@ -44,13 +44,11 @@ int rtnl_open(struct mnl_socket **socket)
 	return r;
 }
 
-int rtnl_open_events(struct mnl_socket **socket)
+int rtnl_open_events(struct mnl_socket **socket, const int *groups, size_t n_groups)
 {
-	static const int groups[] = {RTNLGRP_LINK,        RTNLGRP_NEIGH,      RTNLGRP_IPV4_IFADDR,
-	                             RTNLGRP_IPV6_IFADDR, RTNLGRP_IPV4_ROUTE, RTNLGRP_IPV6_ROUTE};
 	int r = rtnl_open_socket(socket, SOCK_NONBLOCK);
 
-	for (size_t i = 0; i < sizeof(groups) / sizeof(groups[0]) && r == 0; i++)
+	for (size_t i = 0; i < n_groups && r == 0; i++)
 		if (mnl_socket_setsockopt(*socket, NETLINK_ADD_MEMBERSHIP, (void *)&groups[i], sizeof(groups[i])) < 0) {
 			r = -errno;
 			mnl_socket_close(*socket);
@@ -165,41 +163,58 @@ static const struct nlattr *rtnl_find_nested(const struct nlattr *list, uint16_t
 	return NULL;
 }
 
-static bool rtnl_is_vlan(const struct nlattr *link_info, int vlan)
+/* -1: it is no VLAN (802.1Q). */
+static int rtnl_read_vlan(const struct nlattr *link_info)
 {
 	const struct nlattr *kind = rtnl_find_nested(link_info, IFLA_INFO_KIND, sizeof("vlan"));
 	const struct nlattr *data = rtnl_find_nested(link_info, IFLA_INFO_DATA, 0);
 	const struct nlattr *id = data ? rtnl_find_nested(data, IFLA_VLAN_ID, 2) : NULL;
 	const struct nlattr *protocol = data ? rtnl_find_nested(data, IFLA_VLAN_PROTOCOL, 2) : NULL;
+	bool is_vlan = kind && strcmp(mnl_attr_get_payload(kind), "vlan") == 0 && id && protocol &&
+	               mnl_attr_get_u16(protocol) == htons(ETH_P_8021Q);
 
-	return kind && strcmp(mnl_attr_get_payload(kind), "vlan") == 0 && id && mnl_attr_get_u16(id) == vlan &&
-	       protocol && mnl_attr_get_u16(protocol) == htons(ETH_P_8021Q);
+	return is_vlan ? mnl_attr_get_u16(id) : -1;
+}
+
+bool rtnl_read_link_change(const struct nlmsghdr *message, struct link_change *change)
+{
+	const struct ifinfomsg *info = mnl_nlmsg_get_payload(message);
+	const struct nlattr *attribute;
+	bool is_lower_elsewhere = false;
+
+	*change = (struct link_change){.vlan = -1};
+	if (mnl_nlmsg_get_payload_len(message) < sizeof(*info) || info->ifi_family != AF_UNSPEC)
+		return false;
+	change->index = (unsigned)info->ifi_index;
+	change->is_gone = message->nlmsg_type == RTM_DELLINK;
+	mnl_attr_for_each(attribute, message, sizeof(*info))
+	{
+		switch (mnl_attr_get_type(attribute)) {
+		case IFLA_LINK:
+			change->lower_index = mnl_attr_get_u32(attribute);
+			break;
+		case IFLA_LINK_NETNSID: /* the index belongs to another network namespace */
+			is_lower_elsewhere = true;
+			break;
+		case IFLA_LINKINFO:
+			change->vlan = rtnl_read_vlan(attribute);
+			break;
+		}
+	}
+	if (is_lower_elsewhere)
+		change->lower_index = 0;
+	return true;
 }
 
 /* Reads the list to its end, because only the end tells whether it changed while it was read. */
 static int rtnl_on_listed_link(const struct nlmsghdr *message, void *into)
 {
-	const struct ifinfomsg *info = mnl_nlmsg_get_payload(message);
-	const struct nlattr *attribute;
 	struct vlan_search *search = into;
-	bool is_on_it = false, is_its_vlan = false, is_from_elsewhere = false;
+	struct link_change link;
 
-	mnl_attr_for_each(attribute, message, sizeof(*info))
-	{
-		switch (mnl_attr_get_type(attribute)) {
-		case IFLA_LINK:
-			is_on_it = mnl_attr_get_u32(attribute) == search->interface_index;
-			break;
-		case IFLA_LINK_NETNSID: /* the index belongs to another network namespace */
-			is_from_elsewhere = true;
-			break;
-		case IFLA_LINKINFO:
-			is_its_vlan = rtnl_is_vlan(attribute, search->vlan);
-			break;
-		}
-	}
-	if (is_on_it && is_its_vlan && !is_from_elsewhere)
-		search->found = (unsigned)info->ifi_index;
+	if (rtnl_read_link_change(message, &link) && link.lower_index == search->interface_index &&
+	    link.vlan == search->vlan)
+		search->found = link.index;
 	return MNL_CB_OK;
 }
 

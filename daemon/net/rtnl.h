@@ -4,6 +4,7 @@
 #define DAEMON_NET_RTNL_H
 
 #include "daemon/config/config.h"
+#include "daemon/net/link_watch.h"
 
 #include <libmnl/libmnl.h>
 
@@ -29,8 +30,8 @@ struct rtnl_neighbour {
 
 /** A socket for requests. They block until the kernel has answered, at most a second (-EAGAIN). */
 int rtnl_open(struct mnl_socket **socket);
-/** A nonblocking socket that gets events of links, addresses, routes and neighbours. */
-int rtnl_open_events(struct mnl_socket **socket);
+/** A nonblocking socket that gets the events of these groups (RTNLGRP_). */
+int rtnl_open_events(struct mnl_socket **socket, const int *groups, size_t n_groups);
 
 int rtnl_get_link(struct mnl_socket *socket, unsigned interface_index, struct rtnl_link *link);
 /** Find the interface of a VLAN (802.1Q) on an interface. -ENOENT: this network namespace has none. */
@@ -41,6 +42,9 @@ int rtnl_get_route(struct mnl_socket *socket, unsigned interface_index, const st
 /** -ENOENT: the neighbour table has no such entry. */
 int rtnl_get_neighbour(struct mnl_socket *socket, unsigned interface_index, const struct config_address *address,
                        struct rtnl_neighbour *neighbour);
+
+/** Parse RTM_NEWLINK or RTM_DELLINK. False: it is not about an interface, but about a bridge's port. */
+bool rtnl_read_link_change(const struct nlmsghdr *message, struct link_change *change);
 
 /** Parse RTM_NEWNEIGH or RTM_DELNEIGH. False: it is not about an IP address. */
 bool rtnl_read_neighbour(const struct nlmsghdr *message, struct rtnl_neighbour *neighbour);

@@ -77,6 +77,7 @@ int interface_open(struct interface *interface, struct failure *failure)
 
 	if (r < 0)
 		return r;
+	interface->opened_index = interface->net.index;
 	interface->ops->capabilities(interface->backend, &interface->capabilities);
 	clock_fit_init(&interface->fit, interface->capabilities.clock_hz, interface->capabilities.clock_mask);
 	interface->fit.can_step = interface->capabilities.clock_can_step;

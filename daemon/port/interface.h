@@ -16,6 +16,7 @@
 #include "daemon/base/reading.h"
 #include "daemon/clock/clock.h"
 #include "daemon/control/control.h"
+#include "daemon/net/link_watch.h"
 #include "daemon/net/net.h"
 #include "lib/ibvcap/counters.h"
 
@@ -61,6 +62,9 @@ struct interface {
 	uint64_t silent_ns; /* how long the device has not answered, if that is too long; 0: it answers */
 	bool is_abandoned;  /* the daemon ends without it: its memory and its device are left to the kernel */
 	bool link_up;
+	unsigned opened_index; /* of the interface whose device is open: a new one of this name has another device */
+	uint64_t deleted_ns;   /* when that was deleted, CLOCK_MONOTONIC; 0: it was not */
+	bool is_missing;       /* there is no interface of this name now */
 	void (*link_changed)(void *context); /* called from the event loop */
 	void *link_changed_context;
 	bool has_clock; /* line is valid */
@@ -91,6 +95,21 @@ int interface_start_readings(struct interface *interface, sd_event *event, struc
 
 /** Ask for new readings; link_up follows them, and a change is logged. */
 void interface_watch_link(struct interface *interface);
+
+/** Interfaces came, changed or went: ask for new readings, if this one may be among them. */
+void interface_take_link_change(struct interface *interface, const struct link_change *change);
+
+/** There is none of this name, or it is not the one whose device is open. */
+static inline bool interface_is_gone(const struct interface *interface)
+{
+	return interface->is_missing || interface->deleted_ns;
+}
+
+/** It was deleted, and another one has its name now, with another device than the one that is open. */
+static inline bool interface_is_replaced(const struct interface *interface)
+{
+	return interface->deleted_ns && !interface->is_missing;
+}
 
 /** Renew silent_ns, and log once that the device does not answer, and that it does again. Every second. */
 void interface_watch_silence(struct interface *interface);

@@ -19,7 +19,8 @@
 
 static void interface_renew_link(struct interface *interface)
 {
-	bool up = interface->net.up && interface->net.running && interface->port_active;
+	bool up =
+		interface->net.up && interface->net.running && interface->port_active && !interface_is_gone(interface);
 
 	if (up == interface->link_up)
 		return;
@@ -29,7 +30,7 @@ static void interface_renew_link(struct interface *interface)
 	if (up)
 		log_message(LOG_INFO, &(struct log_about){.event = LOG_EVENT_LINK_UP, .interface = interface->name},
 		            "interface %s: link is up, its streams capture and its channels send", interface->name);
-	else
+	else if (!interface_is_gone(interface))
 		log_message(LOG_WARNING,
 		            &(struct log_about){.event = LOG_EVENT_LINK_DOWN, .interface = interface->name},
 		            "interface %s: link went down, its streams and channels wait for it", interface->name);
@@ -40,6 +41,38 @@ void interface_watch_link(struct interface *interface)
 {
 	reading_ask(&interface->kernel->discards);
 	reading_ask(&interface->out_of_buffer);
+}
+
+/* ---- an interface that goes and comes back ----------------------------------------------------------- */
+
+static void interface_note_deleted(struct interface *interface)
+{
+	if (!interface->deleted_ns)
+		interface->deleted_ns = time_monotonic_ns();
+}
+
+static void interface_set_missing(struct interface *interface, bool is_missing)
+{
+	if (is_missing && !interface->is_missing)
+		log_message(LOG_WARNING,
+		            &(struct log_about){.event = LOG_EVENT_LINK_DOWN, .interface = interface->name},
+		            "interface %s is not there any more: its card was unplugged, or it was deleted or renamed; "
+		            "its streams and channels are down until it is back",
+		            interface->name);
+	interface->is_missing = is_missing;
+}
+
+void interface_take_link_change(struct interface *interface, const struct link_change *change)
+{
+	if (!interface->kernel)
+		return;
+	if (change->is_gone && change->index == interface->opened_index) {
+		interface_note_deleted(interface);
+		interface_set_missing(interface, true);
+		interface_renew_link(interface);
+	}
+	if (change->index == 0 || change->index == interface->opened_index || interface->is_missing)
+		reading_renew(&interface->kernel->discards);
 }
 
 /* ---- the device's thread --------------------------------------------------------------------------- */
@@ -82,10 +115,15 @@ static void interface_take_kernel(void *context)
 	struct interface_kernel *kernel = context;
 	struct interface *interface = kernel->interface;
 
+	if (kernel->discards.tried_ns < interface->deleted_ns) /* another reading follows */
+		return;
+	interface_set_missing(interface, kernel->net_result == -ENODEV);
 	if (kernel->net_result == 0)
 		interface->net = kernel->net;
 	else
 		interface->net.running = false;
+	if (interface->net.index != interface->opened_index)
+		interface_note_deleted(interface);
 	interface_renew_link(interface);
 }
 

@@ -57,6 +57,8 @@ struct stream {
 	struct stream_flow *flows;
 	uint32_t n_flows;
 	struct membership *membership;
+	bool rejoin_due;    /* an interface came or went that groups are joined on, or should be */
+	bool rejoin_failed; /* the log has said why */
 	uint64_t kept_as;   /* part of the name under which the service manager keeps the groups' sockets (fdstore.h) */
 	bool device_timestamps;
 	uint64_t clock_error_ns; /* bound of the line that was mailed last */
@@ -113,6 +115,13 @@ int stream_add_changed(struct stream *stream, struct failure *failure);
 void stream_undo_change(struct stream *stream);
 /** Remove the flows that the configuration to be has not, leave their groups, and take it up. True: flows differed. */
 bool stream_settle_change(struct stream *stream);
+
+/** An interface came, changed or went: rejoin_due, if groups have to be joined elsewhere, or again. */
+void stream_note_link_change(struct stream *stream, const struct link_change *change);
+/**
+ * Join all groups again, on the interfaces that there are now, and close the old sockets. On failure nothing changes.
+ */
+int stream_rejoin(struct stream *stream, struct failure *failure);
 
 /** Leave the groups and remove the flows: no new packet comes. Any state. No effect if the interface is abandoned. */
 void stream_leave(struct stream *stream);

@@ -71,7 +71,7 @@ static void stream_warn_untagged(const struct config_stream *config, int vlan)
 		LOG_WARNING, &(struct log_about){.stream = config->name, .interface = interface},
 		"stream '%s': its group in VLAN %d is joined on %s without a tag: no interface has that VLAN; where "
 		"its switch wants to hear of the group: ip link add link %s name %s type vlan id %d && ip link set "
-		"%s up, then restart the daemon (systemctl restart ibvcapd)",
+		"%s up; the daemon then joins the group there",
 		config->name, vlan, interface, interface, name, vlan, name);
 }
 
@@ -107,12 +107,50 @@ int stream_capture(struct stream *stream, struct failure *failure)
 	return r;
 }
 
+/* ---- interfaces that come and go ------------------------------------------------------------------- */
+
+static bool stream_has_vlan(const struct stream *stream, int vlan)
+{
+	for (uint32_t i = 0; i < stream->config->n_flows; i++)
+		if (stream->config->flows[i].vlan == vlan)
+			return true;
+	return false;
+}
+
+void stream_note_link_change(struct stream *stream, const struct link_change *change)
+{
+	bool is_used;
+
+	if (!stream->membership)
+		return;
+	is_used = membership_uses(stream->membership, change->index);
+	if (change->index == 0 || (change->is_gone && is_used))
+		stream->rejoin_due = true;
+	if (!change->is_gone && !is_used && change->vlan >= 0 && change->lower_index == stream->interface->net.index &&
+	    stream_has_vlan(stream, change->vlan))
+		stream->rejoin_due = true;
+}
+
+int stream_rejoin(struct stream *stream, struct failure *failure)
+{
+	struct membership *membership;
+	int r = stream_join_groups(stream, stream->config, &membership, failure);
+
+	if (r < 0)
+		return r;
+	membership_free(stream->membership);
+	stream->membership = membership;
+	stream->rejoin_due = stream->rejoin_failed = false;
+	return 0;
+}
+
 void stream_leave(struct stream *stream)
 {
 	if (!stream->interface || stream->interface->is_abandoned) /* NULL: not even stream_init() was called */
 		return;
 	membership_free(stream->membership);
 	stream->membership = NULL;
+	stream->rejoin_due = false;
 	while (stream->n_flows > 0)
 		stream_remove_flow(stream, stream->n_flows - 1);
 	free(stream->flows);
@@ -187,6 +225,7 @@ bool stream_settle_change(struct stream *stream)
 	if (change.has_changed) {
 		membership_free(stream->membership);
 		stream->membership = change.membership;
+		stream->rejoin_due = false;
 	}
 	stream->config = stream->control.config = change.config;
 	stream->service.name = change.config->name;

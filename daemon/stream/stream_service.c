@@ -5,6 +5,7 @@
  */
 #include "daemon/stream/stream_service.h"
 
+#include "daemon/base/log.h"
 #include "daemon/base/size.h"
 #include "daemon/base/time.h"
 #include "daemon/port/interface_set.h"
@@ -131,14 +132,53 @@ static int stream_service_settle(struct daemon *daemon, struct service *service)
 
 /* ---- running ------------------------------------------------------------------------------------- */
 
+static void stream_service_rejoin(struct daemon *daemon, struct stream *stream)
+{
+	const struct log_about about = {.stream = stream->service.name, .interface = stream->interface->name};
+	struct failure failure;
+
+	if (!stream->rejoin_due || interface_is_gone(stream->interface))
+		return;
+	if (stream_rejoin(stream, &failure) == 0) {
+		log_message(LOG_INFO, &about,
+		            "stream '%s': joined its groups again, because the interface of a VLAN came or went",
+		            stream->service.name);
+		fdstore_keep_groups(&daemon->fdstore, stream->service.name, stream->membership, &stream->kept_as);
+	} else if (!stream->rejoin_failed) {
+		stream->rejoin_failed = true;
+		log_message(LOG_WARNING, &about,
+		            "stream '%s': the interface of a VLAN came or went, and its groups cannot be joined again: "
+		            "%s; the daemon tries again every second",
+		            stream->service.name, failure.text);
+	}
+}
+
+/* One that goes often comes back at once, so the groups that were joined there wait for the next refresh. */
+static void stream_service_take_link_change(struct daemon *daemon, struct service *service,
+                                            const struct link_change *change)
+{
+	stream_note_link_change(stream_of(service), change);
+	if (!change->is_gone)
+		stream_service_rejoin(daemon, stream_of(service));
+}
+
+static const char *stream_service_state(const struct stream *stream)
+{
+	return stream->service.removed                ? "ending"
+	       : interface_is_gone(stream->interface) ? "interface_gone"
+	       : stream->service.link_down            ? "link_down"
+	                                              : "capturing";
+}
+
 static void stream_service_refresh(struct daemon *daemon, struct service *service)
 {
 	struct stream *stream = stream_of(service);
 
 	service->link_down = !stream->interface->link_up;
-	stream->control.state = service->removed ? "ending" : service->link_down ? "link_down" : "capturing";
+	stream->control.state = stream_service_state(stream);
 	if (daemon->stopping || service->removed)
 		return;
+	stream_service_rejoin(daemon, stream);
 	stream_set_clock(stream);
 	stream_tell_resets(stream, time_monotonic_ns());
 	stream_tell_losses(stream, time_monotonic_ns());
@@ -204,6 +244,7 @@ static const struct service_ops stream_service_ops = {
 	.undo = stream_service_undo,
 	.can_remove = stream_service_can_remove,
 	.settle = stream_service_settle,
+	.take_link_change = stream_service_take_link_change,
 	.refresh = stream_service_refresh,
 	.stop = stream_service_stop,
 	.remove = stream_service_remove,

@@ -80,9 +80,13 @@ class Wire:
     """A veth pair: rxN is in the receiver's namespace, txN in the sender's."""
 
     def __init__(self, net, number):
-        self.net = net
+        self.net, self.number = net, number
         self.interface, self.tx = f"rx{number}", f"tx{number}"
         self.address, self.tx_address = f"10.{77 + number}.0.1", f"10.{77 + number}.0.2"
+        self.make()
+
+    def make(self):
+        net = self.net
         run("ip", "link", "add", self.interface, "netns", net.rx, "type", "veth", "peer", "name", self.tx, "netns",
             net.tx)
         # The sender's kernel sends nothing by itself: every frame that arrives was sent by a test.
@@ -100,8 +104,13 @@ class Wire:
             "permanent")
         run("ip", "-n", net.rx, "neigh", "replace", self.tx_address, "lladdr", tx_mac, "dev", self.interface, "nud",
             "permanent")
-        run("ip", "-n", net.tx, "route", "add", "239.0.0.0/8", "dev", self.tx, "metric", number + 1)
+        run("ip", "-n", net.tx, "route", "add", "239.0.0.0/8", "dev", self.tx, "metric", self.number + 1)
         self.socket = in_namespace(net.tx, self.open_socket)
+
+    def delete(self):
+        """As if the card was unplugged; make() makes new interfaces with the same names."""
+        self.socket.close()
+        run("ip", "-n", self.net.rx, "link", "delete", self.interface)
 
     def open_socket(self):
         packet = socket.socket(socket.AF_PACKET, socket.SOCK_RAW)

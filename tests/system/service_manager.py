@@ -99,5 +99,9 @@ class Manager:
 
 def joined(net, wire):
     """Groups that the receiver's interface is in."""
-    lines = conftest.run("ip", "-n", net.rx, "maddress", "show", "dev", wire.interface).stdout.splitlines()
+    return joined_on(net, wire.interface)
+
+
+def joined_on(net, interface):
+    lines = conftest.run("ip", "-n", net.rx, "maddress", "show", "dev", interface).stdout.splitlines()
     return {line.split()[1] for line in lines if line.split()[0] == "inet"}

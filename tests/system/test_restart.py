@@ -87,6 +87,55 @@ def test_between_two_runs_clients_wait_and_groups_stay(manager, net, wire, how):
     assert len(manager.names()) == 2, manager.names()
 
 
+def test_an_interface_that_is_deleted_and_made_again_is_opened_again(manager, net, wire, tmp):
+    streams = with_groups(wire, "239.1.1.1")
+    fatal = tmp / "faults" / "fatal"
+    fatal.parent.mkdir()
+    one = manager.start(streams, environment={"SOFTHCA_FAULTS": str(fatal.parent)}).wait_ready()
+    wire.delete()
+    conftest.wait_until(lambda: one.stream()["state"] == "interface_gone", 10, one.stream)
+    assert f"interface {wire.interface} is not there any more" in one.text()
+    command = [conftest.BUILD / "tools/ibvcap", "why", "--socket", one.socket_path, "lidar"]
+    why = subprocess.run(command, capture_output=True, text=True, check=False).stdout
+    assert "interface_gone" in why and "bring it back" in why, why
+    fatal.touch()  # a card fails when it is unplugged
+    time.sleep(1.5)
+    assert one.process.poll() is None, "other interfaces may still capture"
+    wire.make()
+    assert one.process.wait(30) == 69, one.text()
+    assert f"interface {wire.interface} was deleted and is back" in one.text()
+    again = manager.restart(streams, signal.SIGTERM).wait_ready()
+    assert "239.1.1.1" in service_manager.joined(net, wire)
+    wire.send(*[wire.frame(b"x" * 100, 7502, "239.1.1.1")] * 10)
+    conftest.wait_until(lambda: again.stream()["matched"] == 10, 10, again.stream)
+
+
+def make_vlan(net, wire):
+    conftest.run("ip", "-n", net.rx, "link", "add", "link", wire.interface, "name", "test.5", "type", "vlan", "id", "5")
+    conftest.run("ip", "-n", net.rx, "link", "set", "test.5", "up")
+
+
+def test_groups_follow_the_interface_of_their_vlan(start_daemon, net, wire):
+    def groups(interface):
+        return service_manager.joined_on(net, interface)
+
+    try:
+        make_vlan(net, wire)
+    except subprocess.CalledProcessError:
+        pytest.skip("this kernel has no VLANs (8021q)")
+    one = start_daemon([conftest.stream(wire, flows=[conftest.flow(7502, "239.1.1.1", vlan=5)])]).wait_ready()
+    assert "239.1.1.1" in groups("test.5") and "239.1.1.1" not in groups(wire.interface)
+    for pause in (0, 0, 3):  # deleted and made again at once, as network managers do, and later
+        conftest.run("ip", "-n", net.rx, "link", "delete", "test.5")
+        time.sleep(pause)
+        assert not pause or "239.1.1.1" in groups(wire.interface)
+        make_vlan(net, wire)
+        conftest.wait_until(lambda: "239.1.1.1" in groups("test.5"), 10, one.text)
+    assert "239.1.1.1" not in groups(wire.interface)
+    assert "joined its groups again" in one.text()
+    one.stop_clean()
+
+
 def test_a_socket_path_that_has_changed_is_made_anew(manager, wire, tmp):
     manager.start([conftest.stream(wire)]).wait_ready()
     manager.restart([conftest.stream(wire)], signal.SIGTERM, name="elsewhere").wait_ready()

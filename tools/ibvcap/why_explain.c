@@ -98,6 +98,21 @@ static void explain_link(const struct why_facts *facts, struct why_report *repor
 	why_add_line(report, &line);
 }
 
+static void explain_gone_interface(const struct why_facts *facts, struct why_report *report)
+{
+	const struct why_line line = {
+		.level = WHY_LOSS,
+		.place = "port",
+		.term = "interface_gone",
+		.value = 1,
+		.cause = "the interface is not there any more: its card was unplugged, or it was deleted or renamed",
+		.remedy = "bring it back under its name; the daemon then starts anew with its device",
+	};
+
+	if (strcmp(facts->stream->state, "interface_gone") == 0)
+		why_add_line(report, &line);
+}
+
 static void explain_matched(const struct why_facts *facts, struct why_report *report)
 {
 	struct why_line line = {.place = "stream", .term = "matched", .value = stream_counter(facts, "matched")};
@@ -294,6 +309,7 @@ void why_explain(const struct why_facts *facts, struct why_report *report)
 {
 	report->n_lines = 0;
 	explain_link(facts, report);
+	explain_gone_interface(facts, report);
 	explain_age(facts, report);
 	explain_port(facts, report);
 	explain_out_of_buffer(facts, report);

@@ -8,6 +8,7 @@
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
 #include <errno.h>
+#include <net/if.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -254,4 +255,38 @@ Test(stream, a_queue_deeper_than_the_device_takes_is_a_configuration_error)
 	cr_expect(eq(int, failure.exit_code, EX_CONFIG));
 	cr_expect(strstr(failure.text, "receive_queue_slots 1048576") != NULL, "%s", failure.text);
 	take_down(&stream, &interface);
+}
+
+/* ---- interfaces that come and go -------------------------------------------------------------------- */
+
+static bool rejoins(struct stream *stream, struct link_change change)
+{
+	stream->rejoin_due = false;
+	stream_note_link_change(stream, &change);
+	return stream->rejoin_due;
+}
+
+Test(stream, groups_are_joined_again_where_their_interface_went_or_their_vlan_came)
+{
+	const unsigned lo = if_nametoindex("lo"), vlan_index = lo + 100;
+	const struct flow_rule rule = {.family = AF_INET, .multicast = true, .vlan = -1, .destination = {239, 1, 1, 1}};
+	struct interface interface = {.name = "lo", .net = {.index = lo}};
+	struct stream stream = {.config = &config_stream, .interface = &interface};
+	struct failure failure;
+
+	configure();
+	flows[1].vlan = 5;
+	cr_expect(not(rejoins(&stream, (struct link_change){.index = lo, .is_gone = true, .vlan = -1})),
+	          "it joins none");
+	cr_assert(eq(int, membership_new(&stream.membership), 0));
+	cr_assert(eq(int, membership_join(stream.membership, lo, &rule, &failure), 0));
+	cr_expect(rejoins(&stream, (struct link_change){.index = lo, .is_gone = true, .vlan = -1}));
+	cr_expect(not(rejoins(&stream, (struct link_change){.index = lo, .vlan = -1})), "up or down");
+	cr_expect(not(rejoins(&stream, (struct link_change){.index = vlan_index, .is_gone = true, .vlan = 5})));
+	cr_expect(rejoins(&stream, (struct link_change){.index = vlan_index, .lower_index = lo, .vlan = 5}));
+	cr_expect(not(rejoins(&stream, (struct link_change){.index = vlan_index, .lower_index = lo, .vlan = 6})));
+	cr_expect(not(rejoins(&stream, (struct link_change){.index = vlan_index, .lower_index = lo + 1, .vlan = 5})));
+	cr_expect(not(rejoins(&stream, (struct link_change){.index = vlan_index, .lower_index = lo, .vlan = -1})));
+	cr_expect(rejoins(&stream, (struct link_change){.index = 0, .vlan = -1}), "events were dropped");
+	membership_free(stream.membership);
 }

@@ -142,6 +142,37 @@ Test(vlan, a_list_that_changed_while_it_was_read_is_read_again)
 	cr_expect(eq(int, find(7, 5, &index), -EINTR), "but not for ever");
 }
 
+static struct link_change read_change(const struct link *link, uint16_t type, uint8_t family, bool *is_interface)
+{
+	char buffer[512];
+	struct nlmsghdr *message = mnl_nlmsg_put_header(buffer);
+	struct link_change change;
+
+	message->nlmsg_type = type;
+	put_link(message, link);
+	((struct ifinfomsg *)mnl_nlmsg_get_payload(message))->ifi_family = family;
+	*is_interface = rtnl_read_link_change(message, &change);
+	return change;
+}
+
+Test(vlan, an_event_says_which_interface_went_and_which_vlan_came_on_which)
+{
+	const struct link five = {"vlan", .index = 10, .on = 7, .vlan = 5, .protocol = ETH_P_8021Q};
+	const struct link elsewhere = {"vlan", 11, .on = 7, .vlan = 5, .protocol = ETH_P_8021Q, .from_elsewhere = true};
+	const struct link plain = {.index = 7};
+	struct link_change change;
+	bool is_interface;
+
+	change = read_change(&five, RTM_NEWLINK, AF_UNSPEC, &is_interface);
+	cr_expect(is_interface && change.index == 10 && !change.is_gone && change.lower_index == 7 && change.vlan == 5);
+	change = read_change(&elsewhere, RTM_NEWLINK, AF_UNSPEC, &is_interface);
+	cr_expect(is_interface && change.lower_index == 0);
+	change = read_change(&plain, RTM_DELLINK, AF_UNSPEC, &is_interface);
+	cr_expect(is_interface && change.index == 7 && change.is_gone && change.lower_index == 0 && change.vlan == -1);
+	read_change(&plain, RTM_DELLINK, AF_BRIDGE, &is_interface);
+	cr_expect(not(is_interface), "a bridge has lost a port, which is still there");
+}
+
 /* ---- joining --------------------------------------------------------------------------------------- */
 
 /* As the kernel lists them: in IPv4 by the group's bytes as they lie. */
@@ -171,6 +202,8 @@ Test(vlan, groups_are_joined_where_the_vlan_is, .init = enter_namespace)
 	have((struct link){"vlan", if_nametoindex("test1"), if_nametoindex("test0"), 5, ETH_P_8021Q, false});
 	cr_expect(eq(int, join("239.1.1.5", 5, &memberships[0], &failure), 0));
 	cr_expect(is_member("test1", "239.1.1.5") && !is_member("test0", "239.1.1.5"));
+	cr_expect(membership_uses(memberships[0], if_nametoindex("test1")));
+	cr_expect(not(membership_uses(memberships[0], if_nametoindex("test0"))));
 	cr_expect(eq(int, join("239.1.1.6", 6, &memberships[1], &failure), MEMBERSHIP_UNTAGGED));
 	cr_expect(is_member("test0", "239.1.1.6") && !is_member("test1", "239.1.1.6"));
 	n_lists = 0;

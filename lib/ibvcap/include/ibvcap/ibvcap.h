@@ -422,7 +422,7 @@ struct ibvcap_status_stream {
 	char interface[16]; /* of the kernel */
 	char device[64];    /* of the backend: RDMA device name, or empty */
 	char backend[16];
-	char state[16]; /* "capturing", "link_down" */
+	char state[16]; /* "capturing", "link_down", "interface_gone", "ending" */
 	uint64_t epoch;
 	uint32_t queue; /* 0: a stream has one queue in this version */
 	uint32_t slot_bytes;
