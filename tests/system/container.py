@@ -11,6 +11,7 @@ import contextlib
 import hashlib
 import os
 import pathlib
+import platform
 import shutil
 import signal
 import subprocess
@@ -22,7 +23,7 @@ import pytest
 import conftest
 import packages
 
-SUITE = "bookworm"
+SUITE = platform.freedesktop_os_release()["VERSION_CODENAME"]  # the packages are built on this machine
 SYSTEM = ["systemd", "systemd-sysv", "dbus", "iproute2", "procps"]
 CAPABILITIES = ["CAP_NET_ADMIN", "CAP_NET_RAW", "CAP_BPF", "CAP_PERFMON", "CAP_IPC_LOCK"]
 SIGPOWEROFF = signal.SIGRTMIN + 4  # systemd(1)
