@@ -6,6 +6,7 @@
 
 #include "daemon/base/log.h"
 #include "daemon/base/probes.h"
+#include "daemon/control/id_name.h"
 #include "daemon/control/loop.h"
 #include "daemon/control/notifier.h"
 #include "daemon/control/server.h"
@@ -48,14 +49,14 @@ bool endpoint_refuses_rights(struct session *session, const struct endpoint *end
 		return false;
 	if (rights == RIGHTS_DAEMONS_USER)
 		*sent = session_send_error(session, -EACCES,
-		                           "%s '%s': refused to user %u, which is the daemon's own: it could write "
+		                           "%s '%s': refused to user %s, which is the daemon's own: it could write "
 		                           "memory that only the daemon may write; use another user",
-		                           endpoint->kind->noun, endpoint->name, (unsigned)session->peer.uid);
+		                           endpoint->kind->noun, endpoint->name, id_of_user(session->peer.uid).text);
 	else
 		*sent = session_send_error(session, -EACCES,
-		                           "%s '%s': not for user %u; the administrator names users and groups in the "
+		                           "%s '%s': not for user %s; the administrator names users and groups in the "
 		                           "%s's configuration, %s:%d",
-		                           endpoint->kind->noun, endpoint->name, (unsigned)session->peer.uid,
+		                           endpoint->kind->noun, endpoint->name, id_of_user(session->peer.uid).text,
 		                           endpoint->kind->noun, file, line);
 	return true;
 }
@@ -225,9 +226,9 @@ static void log_client(const struct endpoint_client *client, enum log_event even
 	struct log_about about = {.event = event, .peer = endpoint->kind->peer, .pid = client->pid, .uid = client->uid};
 
 	*(endpoint->kind->is_channel ? &about.channel : &about.stream) = endpoint->name;
-	log_message(LOG_WARNING, &about, "%s '%s': %s process %d of user %u %s: disconnected (%llu so far)",
+	log_message(LOG_WARNING, &about, "%s '%s': %s process %d of user %s %s: disconnected (%llu so far)",
 	            endpoint->kind->noun, endpoint->name, endpoint->kind->client, (int)client->pid,
-	            (unsigned)client->uid, what, (unsigned long long)n);
+	            id_of_user(client->uid).text, what, (unsigned long long)n);
 }
 
 void endpoint_log_bad(const struct endpoint_client *client, uint32_t reason)

@@ -4,6 +4,7 @@
  */
 #include "daemon/control/requests.h"
 
+#include "daemon/control/id_name.h"
 #include "daemon/control/server.h"
 
 #include <errno.h>
@@ -35,8 +36,8 @@ static int begin_reconfiguration(struct session *session, const struct protocol_
 	if (!rights_to_change(&session->peer, geteuid()))
 		return session_send_error(
 			session, -EACCES,
-			"the configuration is not for user %u to change: only for root and the daemon's user",
-			(unsigned)session->peer.uid);
+			"the configuration is not for user %s to change: only for root and the daemon's user",
+			id_of_user(session->peer.uid).text);
 	r = options->reconfigure(options->context, change, &failure);
 	if (r < 0)
 		return answer_reconfiguration(session, r, failure.text);

@@ -6,6 +6,7 @@
 #include "daemon/control/rx_endpoint.h"
 
 #include "daemon/base/log.h"
+#include "daemon/control/id_name.h"
 #include "daemon/control/loop.h"
 #include "daemon/control/server.h"
 #include "lib/ibvcap/ring.h"
@@ -45,9 +46,9 @@ static bool refuses_options(struct session *session, const struct config_stream 
 		                           request->policy);
 	else if (request->policy == IBVCAP_POLICY_LOSSLESS && !rights_to_be_lossless(stream, &session->peer, account))
 		*sent = session_send_error(session, -EACCES,
-		                           "stream '%s': lossless is not for user %u; the administrator allows it with "
+		                           "stream '%s': lossless is not for user %s; the administrator allows it with "
 		                           "lossless_deadline_ms and lossless_users in %s",
-		                           stream->name, (unsigned)session->peer.uid, stream->file);
+		                           stream->name, id_of_user(session->peer.uid).text, stream->file);
 	else if (request->start > IBVCAP_START_NS_BACK)
 		*sent = session_send_error(
 			session, -EINVAL,

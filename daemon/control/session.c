@@ -7,6 +7,7 @@
 
 #include "daemon/base/log.h"
 #include "daemon/control/endpoint.h"
+#include "daemon/control/id_name.h"
 #include "daemon/control/peer.h"
 #include "daemon/control/loop.h"
 #include "daemon/control/server.h"
@@ -72,8 +73,8 @@ static void log_refusal(struct session *session, const char *what)
 		                                .peer = "CLIENT",
 		                                .pid = session->peer.pid,
 		                                .uid = session->peer.uid},
-		            "control socket: hung up on process %d of user %u: %s (%llu so far)",
-		            (int)session->peer.pid, (unsigned)session->peer.uid, what,
+		            "control socket: hung up on process %d of user %s: %s (%llu so far)",
+		            (int)session->peer.pid, id_of_user(session->peer.uid).text, what,
 		            (unsigned long long)control->n_malformed);
 }
 
@@ -100,7 +101,7 @@ static int refuse_over_limit(struct session *session, const char *what, const ch
 static int refuse_account(struct session *session, const char *exceeded, const char *key)
 {
 	struct account_text account = account_describe(&session->user->account, session->peer.uid);
-	char what[256];
+	char what[288];
 
 	snprintf(what, sizeof(what), "%s has more %s than %s allows", account.who, exceeded, key);
 	return refuse_over_limit(session, what, account.remedy);
@@ -170,8 +171,8 @@ void session_revoke(struct session *session, const char *kind, const char *name,
 	                                .peer = "CLIENT",
 	                                .pid = session->peer.pid,
 	                                .uid = session->peer.uid},
-	            "%s '%s': process %d of user %u may not %s any more: disconnected", kind, name,
-	            (int)session->peer.pid, (unsigned)session->peer.uid, what);
+	            "%s '%s': process %d of user %s may not %s any more: disconnected", kind, name,
+	            (int)session->peer.pid, id_of_user(session->peer.uid).text, what);
 	session->reason = IBVCAP_DISCONNECT_RIGHTS;
 	session_free(session);
 }

@@ -3,6 +3,7 @@
 #include "daemon/control/user.h"
 
 #include "daemon/base/time.h"
+#include "daemon/control/id_name.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -194,14 +195,14 @@ struct account_text account_describe(const struct account *account, uid_t uid)
 	struct account_text text = {0};
 
 	if (account->kind == ACCOUNT_USER)
-		snprintf(text.who, sizeof(text.who), "user %u", account->id);
+		snprintf(text.who, sizeof(text.who), "user %s", id_of_user(account->id).text);
 	else if (account->kind == ACCOUNT_GROUP)
-		snprintf(text.who, sizeof(text.who), "group %u (one account)", account->id);
+		snprintf(text.who, sizeof(text.who), "group %s (one account)", id_of_group(account->id).text);
 	else
 		snprintf(text.who, sizeof(text.who), "everybody whom no list names (one account)");
 	if (account->kind != ACCOUNT_USER)
 		snprintf(text.remedy, sizeof(text.remedy),
-		         ", or to give user %u an account of its own (ACCOUNTS in ibvcapd.conf(5)),", (unsigned)uid);
+		         ", or to give user %s an account of its own (ACCOUNTS in ibvcapd.conf(5)),", id_of_user(uid).text);
 	return text;
 }
 

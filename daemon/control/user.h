@@ -144,8 +144,8 @@ struct background *user_thread(struct user *user, enum user_thread_use use);
 
 /* How a message names an account. */
 struct account_text {
-	char who[64];    /* to be followed by a verb in the singular */
-	char remedy[96]; /* of a shared account, to follow "ask the administrator to raise it"; else empty */
+	char who[80];     /* to be followed by a verb in the singular */
+	char remedy[128]; /* of a shared account, to follow "ask the administrator to raise it"; else empty */
 };
 
 /** uid: of the client that uses the account. */

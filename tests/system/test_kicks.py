@@ -69,7 +69,8 @@ def test_a_sender_that_kicks_for_nothing_is_put_out(sends, kicking):
     wait_until(lambda: not sends.status()["senders"], 20, "it is gone")
     counts = sends.expect_sent_sum()
     assert counts["bad_senders"] == 1 and counts["idle_kicks"] > KICK_CREDIT, counts
-    assert f"of user {NOBODY.pw_uid} woke the worker more often than it submitted packets: disconnected" in sends.text()
+    assert (f"of user nobody ({NOBODY.pw_uid}) woke the worker more often than it submitted packets: disconnected"
+            in sends.text())
     counts = said(kicking(sends, NOBODY, "busy", 10))
     assert counts["completed"] == 10, "it may open the channel again"
 

@@ -203,7 +203,8 @@ def test_who_loses_a_right_is_put_out_and_nobody_else(daemon, wire, consumer, ib
         assert ibvcap(one, "reload").returncode == 0
         err = readers["lossless"].communicate(timeout=30)[1]
         assert readers["lossless"].returncode == EX_UNAVAILABLE and "its log says why" in err
-        assert (f"process {readers['lossless'].pid} of user {conftest.NOBODY.pw_uid} may not be lossless any more"
+        user = f"nobody ({conftest.NOBODY.pw_uid})"
+        assert (f"process {readers['lossless'].pid} of user {user} may not be lossless any more"
                 in one.text())
         time.sleep(0.5)
         assert readers["lossy"].poll() is None and readers["tap"].poll() is None

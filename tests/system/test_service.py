@@ -167,7 +167,7 @@ def test_who_is_put_out_is_named_in_fields(booted, net, wire):
         entry = json.loads(lines[-1])
         pid, uid = entry[f"IBVCAP_{kind}_PID"], entry[f"IBVCAP_{kind}_UID"]
         assert entry["MESSAGE"].startswith(
-            f"{name.lower()} '{entry[f'IBVCAP_{name}']}': {kind.lower()} process {pid} of user {uid} broke")
+            f"{name.lower()} '{entry[f'IBVCAP_{name}']}': {kind.lower()} process {pid} of user root ({uid}) broke")
 
 
 def states(booted):

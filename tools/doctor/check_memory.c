@@ -297,7 +297,7 @@ static void check_wanted_hugepages(const struct doctor_facts *facts, const struc
 /* Without a configuration any pool with free pages is enough. */
 static void check_any_hugepage(const struct doctor_facts *facts, struct findings *findings)
 {
-	uint64_t total = 0, free_pages = 0, pages[DOCTOR_NODES_MAX] = {0};
+	uint64_t total = 0, free_pages = 0, wanted = PAGES_TO_START, pages[DOCTOR_NODES_MAX] = {0};
 	struct finding *finding;
 
 	for (unsigned int i = 0; i < facts->n_pools; i++) {
@@ -310,7 +310,9 @@ static void check_any_hugepage(const struct doctor_facts *facts, struct findings
 	finding_write(finding->found, "%" PRIu64 " reserved, none free", total);
 	finding_write(finding->wanted, "as many as the rings of the configuration need");
 	finding_write(finding->why, "rings lie in hugepages unless their page_size is 4 KiB");
-	pages[find_default_node(facts, SMALL_HUGE_KIB)] = PAGES_TO_START;
+	if (facts->memory_kib && facts->memory_kib / 4 < wanted * SMALL_HUGE_KIB)
+		wanted = facts->memory_kib / 4 / SMALL_HUGE_KIB;
+	pages[find_default_node(facts, SMALL_HUGE_KIB)] = wanted;
 	write_pages_fix(facts, SMALL_HUGE_KIB, pages, finding);
 	/* A running daemon may have all of them. */
 	finding->level = total ? FINDING_WARNING : FINDING_ERROR;

@@ -55,19 +55,22 @@ Test(user, a_group_has_an_object_of_its_own_whatever_its_number)
 
 Test(user, a_text_names_the_account_and_the_way_out_of_a_shared_one)
 {
-	const struct account group = {ACCOUNT_GROUP, 50}, unnamed = {.kind = ACCOUNT_UNNAMED};
-	struct account_text text = account_describe(&anna_account, 1000);
+	const struct account group = {ACCOUNT_GROUP, 4000000050}, unnamed = {.kind = ACCOUNT_UNNAMED};
+	const struct account foreign = {ACCOUNT_USER, 4000000001};
+	struct account_text text = account_describe(&foreign, 4000000001);
 
-	cr_expect(eq(str, text.who, (char *)"user 1000"));
+	cr_expect(eq(str, text.who, (char *)"user 4000000001"));
 	cr_expect(eq(str, text.remedy, (char *)""));
-	text = account_describe(&group, 1000);
-	cr_expect(eq(str, text.who, (char *)"group 50 (one account)"));
+	text = account_describe(&root_account, 0);
+	cr_expect(eq(str, text.who, (char *)"user root (0)"));
+	text = account_describe(&group, 4000000001);
+	cr_expect(eq(str, text.who, (char *)"group 4000000050 (one account)"));
 	cr_expect(eq(str, text.remedy,
-	             (char *)", or to give user 1000 an account of its own (ACCOUNTS in ibvcapd.conf(5)),"));
-	text = account_describe(&unnamed, 1000);
+	             (char *)", or to give user 4000000001 an account of its own (ACCOUNTS in ibvcapd.conf(5)),"));
+	text = account_describe(&unnamed, 4000000001);
 	cr_expect(eq(str, text.who, (char *)"everybody whom no list names (one account)"));
 	cr_expect(eq(str, text.remedy,
-	             (char *)", or to give user 1000 an account of its own (ACCOUNTS in ibvcapd.conf(5)),"));
+	             (char *)", or to give user 4000000001 an account of its own (ACCOUNTS in ibvcapd.conf(5)),"));
 }
 
 Test(user, a_user_that_reconnects_is_counted_on_until_its_second_is_over)

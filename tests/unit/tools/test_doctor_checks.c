@@ -775,6 +775,21 @@ Test(doctor_checks, without_a_config_a_free_page_is_enough)
 	}
 }
 
+Test(doctor_checks, a_small_machine_without_a_config_gives_a_quarter_of_its_memory)
+{
+	bool is_advised = false;
+
+	config_free(facts.config);
+	facts.config = NULL;
+	facts.config_failure.exit_code = EX_NOINPUT;
+	facts.memory_kib = 1 << 20;
+	POOL(0, 0);
+	doctor_check(&facts, &findings);
+	for (unsigned int i = 0; i < findings.n; i++)
+		is_advised |= strstr(findings.entries[i].fix, "nr_hugepages - - - - 128'") != NULL;
+	cr_expect(is_advised);
+}
+
 #define HOLDER(...)                                                                                                \
 	facts.holders[0] =                                                                                         \
 		(struct doctor_holder){.pid = 7, .name = "reader", .user = "ann", .bytes = 33 << 20, __VA_ARGS__}; \
