@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Searches a file of users or groups for a number. It is read anew for each message, so that it is never out of date. */
+/* Searches a file of users or groups for a number. Each message reads it anew, so a name is never out of date. */
 #include "daemon/control/id_name.h"
 
 #include <fcntl.h>

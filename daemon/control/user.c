@@ -202,7 +202,8 @@ struct account_text account_describe(const struct account *account, uid_t uid)
 		snprintf(text.who, sizeof(text.who), "everybody whom no list names (one account)");
 	if (account->kind != ACCOUNT_USER)
 		snprintf(text.remedy, sizeof(text.remedy),
-		         ", or to give user %s an account of its own (ACCOUNTS in ibvcapd.conf(5)),", id_of_user(uid).text);
+		         ", or to give user %s an account of its own (ACCOUNTS in ibvcapd.conf(5)),",
+		         id_of_user(uid).text);
 	return text;
 }
 
