@@ -302,30 +302,62 @@ static bool rx_check_copy(struct ibvcap_rx *rx, const struct ibvcap_rx_batch *ba
 	return false;
 }
 
+/* What the batch says of the time before it, as flags of its first row. */
+static uint16_t rx_flags_before(const struct ibvcap_rx_batch *batch)
+{
+	return (uint16_t)((batch->gap ? IBVCAP_PACKET_FLAG_GAP : 0) |
+	                  (batch->flags & IBVCAP_RX_BATCH_FLAG_GAP_UNKNOWN ? IBVCAP_PACKET_FLAG_GAP_UNKNOWN : 0) |
+	                  (batch->flags & IBVCAP_RX_BATCH_FLAG_DEMOTED ? IBVCAP_PACKET_FLAG_DEMOTED : 0));
+}
+
+/*
+ * Copy the next row and give its lease back. 1; 0: the row is not to be delivered, and the flags of the time before it
+ * go to the next row; -errno.
+ */
+static int rx_recv_row(struct ibvcap_rx *rx, const struct ibvcap_rx_batch *batch, void *buffer, size_t bytes,
+                       size_t *length, struct ibvcap_meta *copy)
+{
+	bool is_whole = true;
+	int r = 0;
+
+	rx->flags_before |= rx_flags_before(batch);
+	memcpy(copy, batch->meta, sizeof(*copy));
+	if (!(copy->flags & IBVCAP_PACKET_FLAG_ERROR))
+		*length = rx_copy_row(rx, batch, copy, buffer, bytes);
+	if (rx->is_tap)
+		is_whole = rx_check_copy(rx, batch);
+	else
+		r = ibvcap_rx_release(rx, batch);
+	if (r < 0)
+		return r;
+	if (!is_whole)
+		rx->flags_before |= IBVCAP_PACKET_FLAG_GAP;
+	if (!is_whole || copy->flags & IBVCAP_PACKET_FLAG_ERROR)
+		return 0;
+	copy->flags |= rx->flags_before;
+	rx->flags_before = 0;
+	return 1;
+}
+
 int ibvcap_rx_recv(struct ibvcap_rx *rx, void *buffer, size_t bytes, size_t *length, struct ibvcap_meta *meta,
                    int timeout_ms)
 {
 	const uint64_t deadline = timeout_ms > 0 ? client_now_ns() + (uint64_t)timeout_ms * 1000000 : 0;
 	struct ibvcap_rx_batch batch = IBVCAP_INIT(struct ibvcap_rx_batch);
-	struct ibvcap_meta copy = {0};
+	struct ibvcap_meta copy;
 	int r;
 
 	do {
-		/* Rows that are passed over do not make the wait longer. */
-		if (copy.flags && timeout_ms > 0)
-			timeout_ms = rx_ms_until(deadline);
 		r = rx_acquire(rx, &batch, 1, 1, timeout_ms);
 		if (r <= 0)
 			return r;
-		memcpy(&copy, batch.meta, sizeof(copy));
-		if (!(copy.flags & IBVCAP_PACKET_FLAG_ERROR))
-			*length = rx_copy_row(rx, &batch, &copy, buffer, bytes);
-		if (rx->is_tap && !rx_check_copy(rx, &batch))
-			copy.flags = IBVCAP_PACKET_FLAG_ERROR;
-		r = rx->is_tap ? 0 : ibvcap_rx_release(rx, &batch);
+		r = rx_recv_row(rx, &batch, buffer, bytes, length, &copy);
 		if (r < 0)
 			return r;
-	} while (copy.flags & IBVCAP_PACKET_FLAG_ERROR);
+		/* Rows that are passed over do not make the wait longer. */
+		if (r == 0 && timeout_ms > 0)
+			timeout_ms = rx_ms_until(deadline);
+	} while (r == 0);
 	if (meta)
 		*meta = copy;
 	return 1;

@@ -81,6 +81,7 @@ struct ibvcap_rx {
 	uint64_t next; /* packet number to acquire next */
 	uint64_t skipped;
 	uint64_t gap;             /* the part of skipped that no batch has reported yet */
+	uint16_t flags_before;    /* for the next row of ibvcap_rx_recv(): what came with rows that it passed over */
 	uint32_t policy_reported; /* enum ibvcap_policy, as the last batch reported it */
 	struct rx_lease leases[IBVCAP_LEASE_SLOTS_MAX];
 	uint64_t *batch_starts; /* lease_blocks × a bit a row: the caller holds a batch that begins there */

@@ -110,6 +110,7 @@ static void rx_stay_in_epoch(const struct ibvcap_rx *rx, struct ibvcap_rx *new)
 	new->next = rx->next;
 	new->skipped = rx->skipped;
 	new->gap = rx->gap;
+	new->flags_before = rx->flags_before;
 }
 
 static void rx_begin_epoch(const struct ibvcap_rx *rx, struct ibvcap_rx *new)

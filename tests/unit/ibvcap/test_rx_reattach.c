@@ -146,6 +146,24 @@ Test(rx_reattach, what_was_published_is_delivered_then_the_next_begins_with_an_u
 	close_b();
 }
 
+Test(rx_reattach, a_packet_that_is_copied_says_that_it_is_the_first_of_the_next_epoch)
+{
+	uint8_t row[SLOT_BYTES];
+	struct ibvcap_meta meta;
+	size_t length;
+
+	listen_again();
+	rx_ring_close(&a.ring);
+	cr_assert(eq(int, ibvcap_rx_recv(a.rx, row, sizeof(row), &length, &meta, 0), 0));
+	answer(accept_request());
+	attached_publish(&b, 2);
+	cr_assert(eq(int, ibvcap_rx_recv(a.rx, row, sizeof(row), &length, &meta, 1000), 1));
+	cr_expect(eq(u16, meta.flags, IBVCAP_PACKET_FLAG_GAP_UNKNOWN));
+	cr_assert(eq(int, ibvcap_rx_recv(a.rx, row, sizeof(row), &length, &meta, 1000), 1));
+	cr_expect(eq(u16, meta.flags, 0));
+	close_b();
+}
+
 Test(rx_reattach, a_daemon_that_was_killed_is_a_daemon_that_ended)
 {
 	listen_again();

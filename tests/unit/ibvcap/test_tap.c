@@ -71,6 +71,28 @@ Test(tap, packets_are_copied_and_what_was_recycled_is_counted)
 	expect_counts(10 + 1000 * N, 7, (uint64_t)number - 5, 8 + 1000 * N - (uint64_t)number);
 }
 
+static uint16_t flags_of_next(void)
+{
+	struct ibvcap_meta meta;
+	uint64_t number;
+	size_t length;
+
+	cr_assert_eq(ibvcap_rx_recv(a.rx, &number, sizeof(number), &length, &meta, 0), 1);
+	return meta.flags;
+}
+
+Test(tap, the_packet_after_a_gap_says_so)
+{
+	attached_publish(&a, 2);
+	cr_expect_eq(flags_of_next(), 0);
+	attached_publish(&a, 1000 * N);
+	cr_expect_eq(flags_of_next(), IBVCAP_PACKET_FLAG_GAP);
+	cr_expect_eq(flags_of_next(), 0);
+	a.rx->reattach.gap_unknown = true;
+	cr_expect_eq(flags_of_next(), IBVCAP_PACKET_FLAG_GAP_UNKNOWN);
+	cr_expect_eq(flags_of_next(), 0);
+}
+
 Test(tap, it_is_nothing_to_the_ring)
 {
 	attached_publish(&a, 2 * N);
@@ -125,14 +147,17 @@ static void recycle_and_go_on(int number)
 Test(tap, a_row_that_is_recycled_while_it_is_copied_is_not_delivered)
 {
 	const struct sigaction action = {.sa_handler = recycle_and_go_on};
+	struct ibvcap_meta meta;
 	uint64_t number;
 	size_t length;
 
 	buffer = mmap(NULL, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	sigaction(SIGSEGV, &action, NULL);
 	attached_publish(&a, 10);
-	cr_assert_eq(ibvcap_rx_recv(a.rx, buffer, 4096, &length, NULL, 0), 1);
+	a.rx->reattach.gap_unknown = true;
+	cr_assert_eq(ibvcap_rx_recv(a.rx, buffer, 4096, &length, &meta, 0), 1);
 	memcpy(&number, buffer, sizeof(number));
+	cr_expect_eq(meta.flags, IBVCAP_PACKET_FLAG_GAP | IBVCAP_PACKET_FLAG_GAP_UNKNOWN, "what its flags said too");
 	cr_expect_eq(number, consumer_load_floor(a.ring.ring) * N, "the oldest that is there, whole");
 	expect_counts(10 + 100 * N, 1, number, 10 + 100 * N - number - 1);
 	munmap(buffer, 4096);

@@ -223,8 +223,10 @@ int ibvcap_rx_release(struct ibvcap_rx *rx, const struct ibvcap_rx_batch *batch)
 
 /**
  * Copy the next packet's payload, at most bytes of it, and its meta (may be NULL). Rows marked IBVCAP_PACKET_FLAG_ERROR
- * are left out. Returns 1, 0: no packet in time, or an error of ibvcap_rx_acquire(). *length is the payload's length. A
- * waiting tap looks every millisecond. A consumer with a quota of 1 lease must release its batch first.
+ * are left out. Returns 1, 0: no packet in time, or an error of ibvcap_rx_acquire(). *length is the payload's length.
+ * meta->flags also says what happened just before this packet: IBVCAP_PACKET_FLAG_GAP, _GAP_UNKNOWN (the daemon was
+ * restarted), _DEMOTED. A waiting tap looks every millisecond. A consumer with a quota of 1 lease must release its
+ * batch first.
  */
 int ibvcap_rx_recv(struct ibvcap_rx *rx, void *buffer, size_t bytes, size_t *length, struct ibvcap_meta *meta,
                    int timeout_ms);

@@ -81,6 +81,11 @@ enum ibvcap_packet_flag {
 	IBVCAP_PACKET_FLAG_ERROR = 1 << 5, /* the device reported an error: the contents of the row are undefined */
 	IBVCAP_PACKET_FLAG_UNUSABLE =
 		1 << 6, /* the headers could not be parsed, so the row is not the packet's payload */
+
+	/* Only in the copies that ibvcap_rx_recv() makes: what happened just before this packet. */
+	IBVCAP_PACKET_FLAG_GAP = 1 << 13,         /* packets were skipped; ibvcap_rx_counts() has their number */
+	IBVCAP_PACKET_FLAG_GAP_UNKNOWN = 1 << 14, /* a new epoch began: packets before it were lost uncounted */
+	IBVCAP_PACKET_FLAG_DEMOTED = 1 << 15,     /* the daemon made this consumer lossy: it was too slow too long */
 };
 
 /* One for each slot; four share a cache line. The worker writes it before it publishes head. */
