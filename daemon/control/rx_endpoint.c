@@ -176,6 +176,13 @@ static void consumer_added(struct rx_session *rx, int error)
 		session_free(session);
 }
 
+/* The consumer is the control thread's again. */
+static void consumer_removed(struct rx_session *rx)
+{
+	rx_stall_note_removed(&rx_session_endpoint(rx)->stall, rx);
+	rx_session_release(rx);
+}
+
 /* The worker has taken the consumer off the ring already. */
 static void consumer_bad(struct rx_session *rx, const struct mail *mail)
 {
@@ -185,31 +192,8 @@ static void consumer_bad(struct rx_session *rx, const struct mail *mail)
 	daemon_disconnect(rx->consumer.state, mail->reason);
 	if (rx->client.remove_mailed) /* MAIL_CONSUMER_REMOVED is still to come */
 		return;
-	rx_session_release(rx);
+	consumer_removed(rx);
 	session_free(session);
-}
-
-/* The client may have left already; the worker has the consumer's memory until MAIL_CONSUMER_REMOVED. */
-static void consumer_demoted(const struct rx_session *rx)
-{
-	struct rx_endpoint *rx_endpoint = rx_session_endpoint(rx);
-	const char *stream = rx_endpoint->endpoint.name;
-	const struct account *account = &rx->client.share->user->account;
-	struct account_text text = account_describe(account, rx->client.uid);
-	bool is_shared = account->kind != ACCOUNT_USER;
-
-	if (loop_should_log(++rx_endpoint->n_demoted))
-		log_message(LOG_WARNING,
-		            &(struct log_about){.event = LOG_EVENT_CONSUMER_DEMOTED,
-		                                .stream = stream,
-		                                .peer = "CONSUMER",
-		                                .pid = rx->client.pid,
-		                                .uid = rx->client.uid},
-		            "stream '%s': consumer process %d of user %u kept the queue waiting for more than %llu ms "
-		            "(lossless_deadline_ms)%s%s: lossy from now on (%llu so far)",
-		            stream, (int)rx->client.pid, (unsigned)rx->client.uid,
-		            (unsigned long long)rx->consumer.deadline_ns / 1000000, is_shared ? ", counted for " : "",
-		            is_shared ? text.who : "", (unsigned long long)rx_endpoint->n_demoted);
 }
 
 static struct rx_session *rx_session_of_mail(const struct mail *mail)
@@ -226,10 +210,10 @@ static void take_rx_mail(struct rx_endpoint *rx_endpoint, const struct mail *mai
 		consumer_added(rx_session_of_mail(mail), mail->error);
 		break;
 	case MAIL_CONSUMER_REMOVED:
-		rx_session_release(rx_session_of_mail(mail));
+		consumer_removed(rx_session_of_mail(mail));
 		break;
 	case MAIL_CONSUMER_DEMOTED:
-		consumer_demoted(rx_session_of_mail(mail));
+		rx_stall_note_demoted(&rx_endpoint->stall, rx_session_of_mail(mail));
 		break;
 	case MAIL_CONSUMER_BAD:
 		consumer_bad(rx_session_of_mail(mail), mail);

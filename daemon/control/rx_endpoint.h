@@ -10,6 +10,7 @@
 #include "daemon/control/endpoint.h"
 #include "daemon/control/loss.h"
 #include "daemon/control/notifier.h"
+#include "daemon/control/rx_stall.h"
 #include "lib/ibvcap/protocol.h"
 
 #include <stdbool.h>
@@ -22,7 +23,7 @@ struct rx_endpoint {
 	struct notifier *notifier;
 	sd_event_source *outbox;
 	sd_event_source *over_budget;
-	uint64_t n_demoted; /* consumers, from lossless to lossy */
+	struct rx_stall stall;
 
 	struct loss_memory loss;
 	bool is_matched_mailed; /* the worker knows the last reading, or gets it by mail */

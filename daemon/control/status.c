@@ -45,9 +45,13 @@ static void count_ring(const struct control_stream *stream, uint64_t *counters)
 	uint64_t *added = counters + IBVCAP_RX_COUNTER_N;
 	uint64_t rows, accounted;
 	uint64_t *matched = &counters[IBVCAP_RX_COUNTER_MATCHED];
+	uint64_t *lossless = &counters[IBVCAP_RX_COUNTER_NO_BUFFER_LOSSLESS];
 
 	for (unsigned i = 0; i < IBVCAP_RX_COUNTER_N; i++)
 		counters[i] = counter_get(&shared->counters[i]);
+	/* A part of no_buffer, which may have grown since it was loaded. */
+	if (*lossless > counters[IBVCAP_RX_COUNTER_NO_BUFFER])
+		*lossless = counters[IBVCAP_RX_COUNTER_NO_BUFFER];
 	rows = counters[IBVCAP_RX_COUNTER_PUBLISHED] + counters[IBVCAP_RX_COUNTER_ERRORED];
 	accounted = rows + counters[IBVCAP_RX_COUNTER_NO_BUFFER];
 	if (*matched < stream->matched->value)
@@ -99,6 +103,9 @@ static int append_stream(struct reply *reply, struct rx_endpoint *endpoint)
 	message.reading_age_ms = age_of(stream->matched);
 	count_ring(stream, message.counters);
 	append_loss(&message, endpoint);
+	message.stall_pid = endpoint->stall.pid;
+	message.stall_uid = endpoint->stall.uid;
+	message.stall_until_ns = endpoint->stall.until_ns;
 	return reply_append(reply, &message.header);
 }
 
@@ -134,49 +141,6 @@ static int append_flows(struct reply *reply, const struct control_stream *stream
 	return r;
 }
 
-void status_count_consumer(uint64_t published, uint64_t delivered, uint64_t skipped,
-                           uint64_t counters[CONSUMER_COUNTER_N])
-{
-	delivered = u64_min(delivered, published);
-	skipped = u64_min(skipped, published - delivered);
-	counters[CONSUMER_COUNTER_PUBLISHED] = published;
-	counters[CONSUMER_COUNTER_DELIVERED] = delivered;
-	counters[CONSUMER_COUNTER_SKIPPED] = skipped;
-	counters[CONSUMER_COUNTER_LAG] = published - delivered - skipped;
-}
-
-static uint64_t count_leases(const struct ring_consumer *consumer)
-{
-	uint64_t n = 0;
-
-	for (uint32_t i = 0; i < consumer->lease_blocks; i++)
-		n += daemon_load_lease(consumer->page, i) != 0;
-	return n;
-}
-
-/* Reads the page once, and before head: an honest consumer's counts are not beyond head then. */
-static int append_consumer(struct reply *reply, const struct rx_session *rx)
-{
-	const struct control_stream *stream = rx_session_endpoint(rx)->stream;
-	const struct ring_consumer *consumer = &rx->consumer;
-	struct protocol_consumer message = {
-		.queue = stream->queue,
-		.policy = consumer_load_policy(consumer->state),
-		.pid = rx->client.pid,
-		.uid = rx->client.uid,
-		.n_counters = CONSUMER_COUNTER_N,
-	};
-	uint64_t delivered = daemon_load_delivered(consumer->page);
-	uint64_t skipped = daemon_load_skipped(consumer->page);
-	uint64_t published = consumer_load_head(stream->ring->ring) - consumer->attach_sequence;
-
-	protocol_init(&message.header, PROTOCOL_CONSUMER, sizeof(message));
-	reply_copy_text(message.stream, sizeof(message.stream), stream->config->name);
-	status_count_consumer(published, delivered, skipped, message.counters);
-	message.counters[CONSUMER_COUNTER_LEASED_BLOCKS] = count_leases(consumer);
-	return reply_append(reply, &message.header);
-}
-
 static int append_interface(struct reply *reply, const struct control_interface *interface)
 {
 	struct protocol_interface message = {.n_counters = INTERFACE_COUNTER_N};
@@ -195,17 +159,6 @@ static int append_interface(struct reply *reply, const struct control_interface 
 
 /* ---- the whole status --------------------------------------------------------------------------------- */
 
-static int append_consumers(struct reply *reply, const struct rx_endpoint *endpoint)
-{
-	const struct endpoint_client *client;
-	int r = 0;
-
-	LIST_FOREACH (client, &endpoint->endpoint.clients, link)
-		if (r == 0 && client->served)
-			r = append_consumer(reply, (const struct rx_session *)client);
-	return r;
-}
-
 /* Flows and consumers follow their stream, and senders follow their channel: send_seen() relies on it. */
 static int build_status(const struct control *control, struct reply *reply)
 {
@@ -221,7 +174,7 @@ static int build_status(const struct control *control, struct reply *reply)
 		if (r == 0)
 			r = append_flows(reply, endpoint->stream);
 		if (r == 0)
-			r = append_consumers(reply, endpoint);
+			r = status_append_consumers(reply, endpoint);
 	}
 	TAILQ_FOREACH (channel, &control->tx_endpoints, link)
 		if (r == 0)

@@ -14,6 +14,7 @@
 #include <stdint.h>
 #include <systemd/sd-event.h>
 
+struct rx_endpoint;
 struct tx_endpoint;
 struct control;
 struct reply;
@@ -31,17 +32,35 @@ struct status_refresh {
 int status_init(struct control *control);
 void status_deinit(struct control *control);
 
+/** In status_consumer.c, for status.c: the consumers of a stream, then its taps. 0 or -ENOMEM. */
+int status_append_consumers(struct reply *reply, const struct rx_endpoint *endpoint);
+
 /** In status_channel.c, for status.c: a channel, followed by its senders. 0 or -ENOMEM. */
 int status_append_channel(struct reply *reply, const struct tx_endpoint *endpoint);
 
 /** A client asks; it is answered when the refresh is through. 0, or -errno: disconnect. */
 int status_request(struct session *session);
 
+/* What status_count_consumer() makes its counters of; the comments there say in which order it is to be read. */
+struct status_consumer_view {
+	uint64_t floor; /* of the ring: the oldest block number that can still be leased */
+	uint32_t slots_per_block;
+	uint64_t leases[IBVCAP_LEASE_SLOTS_MAX]; /* block number + 1, 0 = free */
+	uint32_t lease_blocks;                   /* entries of leases */
+	uint64_t attach_sequence;
+	uint64_t delivered;
+	uint64_t skipped;
+	uint64_t head;
+};
+
 /**
  * Makes published = delivered + skipped + lag hold, whatever the consumer wrote into its page: limits delivered to
- * published, and skipped to the rest. For an honest consumer, only lag ever shrinks. Pure.
+ * published, and skipped to the rest. For an honest consumer, only lag ever shrinks.
+ *
+ * gone is the part of lag that is recycled already. It is never too large if the view is read from its first field to
+ * its last: a block below floor was leased before floor was read, or never will be, so without a lease on it, the
+ * consumer cannot acquire more of it than the counts, which are read last, say. Pure.
  */
-void status_count_consumer(uint64_t published, uint64_t delivered, uint64_t skipped,
-                           uint64_t counters[CONSUMER_COUNTER_N]);
+void status_count_consumer(const struct status_consumer_view *view, uint64_t counters[CONSUMER_COUNTER_N]);
 
 #endif

@@ -124,7 +124,7 @@ bool packet_view_parse(const uint8_t *frame, uint32_t bytes, struct packet_view 
 
 	if (!parsed || cursor.protocol != IPPROTO_UDP)
 		return false;
-	uint32_t payload_length = cursor.ip_payload_length;
+	uint32_t payload_length = cursor.ip_payload_length, datagram_length = payload_length;
 
 	if (cursor.first_fragment) {
 		if (!packet_cursor_has(&cursor, PACKET_UDP_BYTES) || payload_length < PACKET_UDP_BYTES)
@@ -135,11 +135,14 @@ bool packet_view_parse(const uint8_t *frame, uint32_t bytes, struct packet_view 
 			return false;
 		if (!cursor.fragment && udp_length < payload_length)
 			payload_length = udp_length; /* bytes after the datagram are not its payload */
+		datagram_length = cursor.fragment && udp_length > payload_length ? udp_length : payload_length;
+		datagram_length -= PACKET_UDP_BYTES;
 		payload_length -= PACKET_UDP_BYTES;
 		cursor.at += PACKET_UDP_BYTES;
 	}
 	view->header_length = (uint16_t)cursor.at;
 	view->payload_length = (uint16_t)payload_length;
+	view->datagram_length = (uint16_t)datagram_length;
 	view->fragment = cursor.fragment;
 	return true;
 }

@@ -14,8 +14,9 @@
 
 /* Result of packet_view_parse(). */
 struct packet_view {
-	uint16_t header_length;  /* bytes before the UDP payload; in a later fragment, before the IP payload */
-	uint16_t payload_length; /* from the UDP header; in a fragment, from the IP header */
+	uint16_t header_length;   /* bytes before the UDP payload; in a later fragment, before the IP payload */
+	uint16_t payload_length;  /* from the UDP header; in a fragment, from the IP header */
+	uint16_t datagram_length; /* payload of the whole datagram; in a later fragment, payload_length */
 	bool fragment;
 };
 

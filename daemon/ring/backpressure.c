@@ -74,6 +74,7 @@ void rx_ring_charge_stalls(struct rx_ring *ring, uint64_t now_ns)
 
 		if (!consumer_stalls(ring, consumer, ring->floor))
 			continue;
+		consumer->has_stalled = true;
 		if (consumer->budget->owed_ns / RX_RING_REPAY >= consumer->deadline_ns)
 			demote_consumer(ring, consumer);
 		else

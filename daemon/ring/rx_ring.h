@@ -66,6 +66,7 @@ struct ring_consumer {
 	uint64_t woken_at; /* the last wake-up request that was served */
 	uint64_t cursor;   /* lossless only: all rows below are acquired or skipped; as last read and checked */
 	bool demotion_unreported;
+	bool has_stalled;           /* it stopped the queue; control reads this when it has the consumer back */
 	enum ibvcap_disconnect bad; /* why the consumer is to be evicted; IBVCAP_DISCONNECT_NONE: it is not */
 };
 

@@ -21,6 +21,8 @@ struct tally {
 	uint32_t shorts;
 	uint32_t truncated;
 	uint32_t irregular;
+	uint32_t fragments;
+	uint32_t fragment_lost_bytes;
 	uint32_t bad_checksum;
 	uint64_t bytes;
 };
@@ -62,7 +64,6 @@ static void describe_irregular(const struct rx_ring *ring, uint32_t present, con
 		return;
 	}
 	meta->header_length = (uint8_t)view.header_length;
-	meta->wire_length = view.payload_length;
 	if (view.fragment)
 		meta->flags |= IBVCAP_PACKET_FLAG_FRAGMENT;
 	if (view.header_length < ring->header_bytes)
@@ -70,6 +71,7 @@ static void describe_irregular(const struct rx_ring *ring, uint32_t present, con
 	else
 		describe_payload(view.payload_length, view.header_length - ring->header_bytes, present,
 		                 ring->slot_bytes, meta);
+	meta->wire_length = view.datagram_length;
 }
 
 /* Rows that describe_rows() leaves out: errors, truncated packets, irregular headers, bad checksums. */
@@ -100,6 +102,10 @@ static __attribute__((noinline, cold)) void describe_unusual(const struct rx_rec
 	tally->shorts += !!(meta->flags & IBVCAP_PACKET_FLAG_SHORT);
 	tally->truncated += !!(meta->flags & IBVCAP_PACKET_FLAG_TRUNCATED);
 	tally->irregular += !!(meta->flags & IBVCAP_PACKET_FLAG_IRREGULAR);
+	if (meta->flags & IBVCAP_PACKET_FLAG_FRAGMENT) {
+		tally->fragments++;
+		tally->fragment_lost_bytes += (uint32_t)(meta->wire_length - meta->length);
+	}
 	tally->bad_checksum += !!(meta->flags & IBVCAP_PACKET_FLAG_BAD_CHECKSUM);
 }
 
@@ -223,6 +229,8 @@ static void count_batch(struct rx_receive *receive, const struct tally *tally)
 	if (__builtin_expect(tally->truncated | tally->irregular | tally->bad_checksum, 0)) {
 		counter_add(&counters[IBVCAP_RX_COUNTER_TRUNCATED], tally->truncated);
 		counter_add(&counters[IBVCAP_RX_COUNTER_IRREGULAR], tally->irregular);
+		counter_add(&counters[IBVCAP_RX_COUNTER_FRAGMENTS], tally->fragments);
+		counter_add(&counters[IBVCAP_RX_COUNTER_FRAGMENT_LOST_BYTES], tally->fragment_lost_bytes);
 		counter_add(&counters[IBVCAP_RX_COUNTER_BAD_CHECKSUM], tally->bad_checksum);
 	}
 }

@@ -50,6 +50,9 @@ struct rx_worker {
 	uint64_t matched_at_ns;
 	uint64_t matched_utc_ns; /* when the device was read, UTC */
 
+	uint64_t matched_before_utc_ns; /* when it was read before that */
+	uint64_t stalled_utc_ns;        /* when a lossless consumer was last seen to stop the queue; 0: never */
+
 	uint64_t restarted_at_ns;  /* the last time; 0: never */
 	uint64_t restart_pause_ns; /* before the last reset */
 	uint64_t restart_at_ns;    /* the queue has failed and is reset then; 0: it works */
@@ -73,6 +76,8 @@ static void rx_worker_raise_no_buffer(struct rx_worker *worker, uint64_t may_yet
 
 	if (lost > no_buffer) {
 		counter_set(&ring->counters[IBVCAP_RX_COUNTER_NO_BUFFER], lost);
+		if (worker->stalled_utc_ns && worker->stalled_utc_ns >= worker->matched_before_utc_ns)
+			counter_add(&ring->counters[IBVCAP_RX_COUNTER_NO_BUFFER_LOSSLESS], lost - no_buffer);
 		PROBE_LOSS(ring->stream, lost - no_buffer, lost);
 		no_buffer = lost;
 	}
@@ -83,6 +88,7 @@ static void rx_worker_take_matched(struct rx_worker *worker, uint64_t matched, u
 {
 	worker->has_matched = true;
 	worker->matched = matched;
+	worker->matched_before_utc_ns = worker->matched_utc_ns;
 	worker->matched_utc_ns = utc_ns;
 	worker->matched_at_ns = time_monotonic_ns();
 	counter_set(&worker->receive.ring->ring->counters[IBVCAP_RX_COUNTER_MATCHED], matched);
@@ -190,6 +196,8 @@ static void rx_worker_check_consumers(struct rx_worker *worker)
 {
 	struct rx_ring *ring = worker->receive.ring;
 
+	if (ring->stalled)
+		worker->stalled_utc_ns = time_utc_ns();
 	if (ring->stalled | ring->charging)
 		rx_ring_charge_stalls(ring, time_monotonic_ns());
 	if (ring->n_bad)

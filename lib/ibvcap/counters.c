@@ -19,8 +19,11 @@ const char *const rx_counter_labels[IBVCAP_RX_COUNTER_N] = {
 	[IBVCAP_RX_COUNTER_QUEUE_RESETS] = "queue_resets",
 	[IBVCAP_RX_COUNTER_WAKES] = "wakes",
 	[IBVCAP_RX_COUNTER_FILL_MAX] = "fill_max",
+	[IBVCAP_RX_COUNTER_NO_BUFFER_LOSSLESS] = "no_buffer_lossless",
+	[IBVCAP_RX_COUNTER_FRAGMENTS] = "fragments",
+	[IBVCAP_RX_COUNTER_FRAGMENT_LOST_BYTES] = "fragment_lost_bytes",
 };
-static_assert(IBVCAP_RX_COUNTER_N == 16, "a counter wants its label here");
+static_assert(IBVCAP_RX_COUNTER_N == 19, "a counter wants its label here");
 
 const char *const tx_counter_labels[IBVCAP_TX_COUNTER_N] = {
 	[IBVCAP_TX_COUNTER_SUBMITTED] = "submitted",
@@ -51,8 +54,9 @@ const char *const consumer_counter_labels[CONSUMER_COUNTER_N] = {
 	[CONSUMER_COUNTER_SKIPPED] = "skipped",
 	[CONSUMER_COUNTER_LAG] = "lag",
 	[CONSUMER_COUNTER_LEASED_BLOCKS] = "leased_blocks",
+	[CONSUMER_COUNTER_GONE] = "gone",
 };
-static_assert(CONSUMER_COUNTER_N == 5, "a counter wants its label here");
+static_assert(CONSUMER_COUNTER_N == 6, "a counter wants its label here");
 
 const char *const stream_counter_labels[STREAM_COUNTER_N] = {
 	[STREAM_COUNTER_IN_FLIGHT] = "in_flight",

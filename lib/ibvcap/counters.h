@@ -12,13 +12,14 @@ extern const char *const rx_counter_labels[IBVCAP_RX_COUNTER_N];
 /** Labels of enum ibvcap_tx_counter, in its order; IBVCAP_TX_COUNTER_N entries. */
 extern const char *const tx_counter_labels[IBVCAP_TX_COUNTER_N];
 
-/* What a status says about a consumer. Units: packets unless said. */
+/* What a status says about a consumer; nothing about a tap, which the daemon does not follow. Units: packets. */
 enum consumer_counter {
 	CONSUMER_COUNTER_PUBLISHED, /* rows since it attached; = delivered + skipped + lag */
 	CONSUMER_COUNTER_DELIVERED,
 	CONSUMER_COUNTER_SKIPPED,
 	CONSUMER_COUNTER_LAG,
-	CONSUMER_COUNTER_LEASED_BLOCKS,
+	CONSUMER_COUNTER_LEASED_BLOCKS, /* blocks */
+	CONSUMER_COUNTER_GONE,          /* of lag: recycled already, so the consumer will skip them when it goes on */
 	CONSUMER_COUNTER_N
 };
 extern const char *const consumer_counter_labels[CONSUMER_COUNTER_N];

@@ -185,6 +185,9 @@ struct protocol_stream {
 	uint64_t loss_packets; /* of the last loss for want of a buffer; 0: none is known */
 	uint64_t loss_from_ns;
 	uint64_t loss_to_ns;
+	int32_t stall_pid; /* the last consumer that stopped the queue and was then demoted, or left; 0: none */
+	uint32_t stall_uid;
+	uint64_t stall_until_ns; /* when that was, UTC */
 };
 
 /* Packets that a stream captures. */
@@ -207,7 +210,7 @@ struct protocol_consumer {
 	uint32_t policy;
 	int32_t pid;
 	uint32_t uid;
-	uint32_t n_counters; /* enum consumer_counter */
+	uint32_t n_counters; /* enum consumer_counter; 0: a tap */
 	uint32_t reserved;
 	uint64_t counters[PROTOCOL_COUNTERS_MAX];
 };

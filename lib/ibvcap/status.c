@@ -104,6 +104,9 @@ static int status_add_stream(struct ibvcap_status *status, const struct protocol
 		.loss_to_ns = message->loss_to_ns,
 		.n_counters = message->n_counters,
 		.reading_age_ms = message->reading_age_ms,
+		.stall_pid = message->stall_pid,
+		.stall_uid = message->stall_uid,
+		.stall_until_ns = message->stall_until_ns,
 	};
 	memcpy(stream->name, message->name, sizeof(stream->name));
 	memcpy(stream->interface, message->interface, sizeof(stream->interface));

@@ -3,7 +3,7 @@
  * Leases against recycling: lib/ibvcap/ring.h ("leases"), lib/ibvcap/rx.c, daemon/ring/rx_ring.c,
  * daemon/worker/rx_receive.c, operation by operation. Each step that others can see is one step here and names
  * the C function it stands for. Parts that a search asks for: LOSSLESS (lossless.pml), TAP (lease_tap.pml), and
- * STATUS_READER, daemon/control/status.c.
+ * STATUS_READER, daemon/control/status_consumer.c.
  *
  * The device is as bad as a device may be: a row may be overwritten from the moment it is posted.
  *
@@ -18,6 +18,7 @@
  *   - nobody honest is taken for a liar                                                      load_and_mark()
  *   - published = delivered + skipped + lag, and every gap told with the next batch          rx_hand_out()
  *   - a status never shows more delivered than were, nor fewer than the one before           StatusReader()
+ *   - a status calls no row gone that was delivered, or will be                  GoneReader(), rx_hand_out()
  *   - a lossless consumer skips nothing unless it was demoted, and is told so with the gap   rx_hand_out()
  *   - a tap's copy is whole when its check says so                                           Tap()
  *   - every process ends: whoever waits for ever is an invalid end state
@@ -98,7 +99,7 @@
 #else
 #define CAN_DEMOTE false
 #endif
-#if defined(STATUS_READER) || defined(LOSSLESS)
+#if defined(STATUS_READER) || defined(GONE_READER) || defined(LOSSLESS)
 #define COUNTS /* in the page: only where somebody reads them */
 #endif
 #define ACQ REL /* of a load: it waits for nothing of its own thread */
@@ -145,6 +146,10 @@ bool demoted; /* consumer 0; the worker's own policy */
 #ifdef COUNTS
 byte true_delivered, true_next; /* consumer 0's */
 #endif
+#ifdef GONE_READER
+byte row_delivered, row_gone; /* consumer 0's rows, a bit each */
+#define ROWS(from, to) ((1 << (to)) - (1 << (from)))
+#endif
 
 #define SAFE(number, physical) (((number) + 1) * 16 + (physical))
 /* As another number's than the one that the physical block is being given. */
@@ -174,8 +179,48 @@ proctype Control()
 }
 #endif
 
+#ifdef GONE_READER
+/* daemon/control/status_consumer.c: view_consumer() and count_gone(), at any moment, with a quota of 1 (Q). */
+inline view_counts()
+{
+	cursor = memory[DELIVERED(0)];
+	cursor = cursor + memory[SKIPPED(0)]
+}
+
+proctype GoneReader()
+{
+	byte floor, lease, cursor;
+
+#ifdef GONE_COUNTS_FIRST
+	view_counts(); /* Broken: the consumer goes on meanwhile. */
+#endif
+	floor = memory[FLOOR];
+	lease = memory[LEASE(0, 0)];
+#ifndef GONE_COUNTS_FIRST
+	view_counts();
+#endif
+	d_step {
+#ifndef GONE_WITHOUT_LEASES /* Broken: the rest of a leased block can still be acquired. */
+		if
+		:: lease == cursor / N + 1 -> cursor = lease * N
+		:: else
+		fi;
+#endif
+		if
+		:: floor * N > cursor ->
+			assert((row_delivered & ROWS(cursor, floor * N)) == 0);
+			row_gone = ROWS(cursor, floor * N)
+		:: else
+		fi;
+		floor = 0;
+		lease = 0;
+		cursor = 0
+	}
+}
+#endif
+
 #ifdef STATUS_READER
-/* daemon/control/status.c: append_consumer() and status_count_consumer(), at any moment. */
+/* daemon/control/status_consumer.c: view_consumer() and status_count_consumer(), at any moment. */
 inline count_consumer(into)
 {
 #ifdef ACQUIRED_WORD
@@ -235,6 +280,9 @@ init {
 #endif
 #ifdef STATUS_READER
 		run StatusReader();
+#endif
+#ifdef GONE_READER
+		run GoneReader();
 #endif
 #ifdef TAP
 		run Tap();

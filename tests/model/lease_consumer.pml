@@ -141,6 +141,16 @@ inline look_at_policy()
 #endif
 }
 
+inline note_rows(from, to)
+{
+#ifdef GONE_READER
+	assert((row_gone & ROWS(from, to)) == 0);
+	row_delivered = row_delivered | ROWS(from, to)
+#else
+	skip
+#endif
+}
+
 inline note_cursor()
 {
 #ifdef COUNTS
@@ -164,6 +174,7 @@ inline rx_hand_out()
 		:: break
 		od;
 		assert(next == expected + gap); /* told with this batch, and exact */
+		note_rows(next, next + i);
 		delivered = delivered + i;
 		gap = 0;
 		next = next + i;

@@ -15,9 +15,9 @@ DONE, OPENED, READY, CHANNEL, SENDER, FLOW = range(71, 77)
 
 RING_COUNTERS = ["matched", "published", "no_buffer", "errored", "published_bytes", "truncated", "short", "irregular",
                  "bad_checksum", "batches", "empty_polls", "spares_used", "posted", "queue_resets", "wakes",
-                 "fill_max"]
+                 "fill_max", "no_buffer_lossless", "fragments", "fragment_lost_bytes"]
 STREAM_COUNTERS = RING_COUNTERS + ["in_flight", "head"]
-CONSUMER_COUNTERS = ["published", "delivered", "skipped", "lag", "leased_blocks"]
+CONSUMER_COUNTERS = ["published", "delivered", "skipped", "lag", "leased_blocks", "gone"]
 TX_COUNTERS = ["submitted", "completed", "errored", "flushed", "late_dropped", "completed_bytes", "wire_bytes", "late",
                "timed",
                "timed_lateness_ns", "timed_lateness_max_ns", "paced", "paced_lateness_ns", "paced_lateness_max_ns",
@@ -26,7 +26,7 @@ CHANNEL_COUNTERS = TX_COUNTERS + ["batches", "queue_resets", "wakes", "bad_sende
 INTERFACE_COUNTERS = ["out_of_buffer", "port_discards"]
 
 HEADER = struct.Struct("=IHHII")
-STREAM_BODY = struct.Struct("=64s16s64s16s16sQQ10I64Q3Q")
+STREAM_BODY = struct.Struct("=64s16s64s16s16sQQ10I64Q3QiIQ")
 FLOW_BODY = struct.Struct("=64sIi48s48sHHI")
 CONSUMER_BODY = struct.Struct("=64sIIiIII64Q")
 CHANNEL_BODY = struct.Struct("=64s16s64s16s16sQQ10I64Q")
@@ -70,11 +70,12 @@ def decode(kind, body):
                 "slot_bytes": f[9], "slots_per_block": f[10], "n_blocks": f[11], "history_blocks": f[12],
                 "receive_queue_slots": f[13], "page_bytes": f[14], "reading_age_ms": f[15],
                 **counters(STREAM_COUNTERS, f[16], f[17:]),
-                "loss_packets": f[81], "loss_from_ns": f[82], "loss_to_ns": f[83]}
+                "loss_packets": f[81], "loss_from_ns": f[82], "loss_to_ns": f[83],
+                "stall_pid": f[84], "stall_uid": f[85], "stall_until_ns": f[86]}
     if kind == CONSUMER:
         f = CONSUMER_BODY.unpack(body)
         return {"stream": text(f[0]), "queue": f[1], "policy": f[2], "pid": f[3], "uid": f[4],
-                **counters(CONSUMER_COUNTERS, f[5], f[7:])}
+                **counters([] if f[2] == TAP else CONSUMER_COUNTERS, f[5], f[7:])}
     if kind == CHANNEL:
         f = CHANNEL_BODY.unpack(body)
         return {"name": text(f[0]), "interface": text(f[1]), "device": text(f[2]), "backend": text(f[3]),

@@ -83,14 +83,19 @@ def test_a_stopped_lossless_reader_is_waited_for_until_its_deadline(build, daemo
     before = one.expect_sum()["published"]
     send(build, net, wire, 1000)
     published(one, before + 1000)
+    (stopped,) = one.status()["consumers"]
+    assert stopped["published"] == stopped["delivered"] + stopped["skipped"] + stopped["lag"]
+    assert stopped["skipped"] == 0 < stopped["gone"] < stopped["lag"], "told before it goes on"
     reader.process.send_signal(signal.SIGCONT)
     conftest.wait_until(lambda: one.status()["consumers"][0]["lag"] == 0, 30, "it has caught up again")
-    one.expect_sum()
+    stream = one.expect_sum()
+    assert 0 < stream["no_buffer_lossless"] <= stream["no_buffer"]
+    assert stream["stall_pid"] == reader.process.pid and stream["stall_uid"] == conftest.NOBODY.pw_uid
     code, out, err = reader.finish(signal.SIGTERM)
     assert code == 0, err
     said = json.loads(out)
     assert said["published"] == said["delivered"] + said["skipped"] == one.stream()["published"]
-    assert said["skipped"] > 0
+    assert said["skipped"] == stopped["gone"], "all that was gone, and no more"
 
 
 def test_a_reader_has_the_deadline_that_it_attached_with(build, daemon, net, wire, recv):
@@ -114,8 +119,10 @@ def test_a_tap_takes_no_consumers_place(build, daemon, net, wire):
                                  200, "--verify", "--json")
     taps = [subprocess.Popen([str(word) for word in command], stdout=subprocess.PIPE, text=True) for _ in range(3)]
     try:
-        conftest.wait_until(lambda: not any(tap.poll() for tap in taps) and len(one.status()["consumers"]) == 0, 30,
-                            "taps")
+        conftest.wait_until(lambda: len(one.status()["consumers"]) == 3 or any(tap.poll() for tap in taps), 30, "taps")
+        assert {(tap["policy"], tap["pid"]) for tap in one.status()["consumers"]} == {
+            (control_client.TAP, tap.pid) for tap in taps}
+        assert ibvcap("status", "--socket", one.socket_path).stdout.count("tap of lidar") == 3
         for _ in range(50):
             send(build, net, wire, 100, rate=5000)
             if all(tap.poll() is not None for tap in taps):

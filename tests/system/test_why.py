@@ -47,8 +47,9 @@ def test_a_stopped_reader_a_long_packet_and_a_queue_that_is_too_short_are_told_a
     conftest.wait_until(lambda: lines(one)["errored"]["value"] == 1, 30, "the long packet")
     found = lines(one)
     assert found["errored"]["level"] == "loss" and "payload_size" in found["errored"]["remedy"]
-    assert found["lag"]["level"] == "note" and "history_blocks" in found["lag"]["remedy"]
-    assert found["lag"]["pid"] > 0
+    assert found["gone"]["level"] == "loss" and "history_blocks" in found["gone"]["remedy"]
+    assert 0 < found["gone"]["value"] < found["lag"]["value"]
+    assert found["gone"]["pid"] == found["lag"]["pid"] > 0
     assert "LOSS  errored" in why(one).stdout
     reader.process.kill()
 
@@ -66,12 +67,12 @@ def test_it_is_for_streams_that_one_may_see(daemon, wire):
 
 
 def test_a_loss_for_want_of_a_slot_has_a_time(daemon, net, wire, build, recv):
-    """Certain by a reader that the queue waits for: it has room for 17 blocks then."""
-    one = daemon([conftest.stream(wire, receive_queue_slots=64, history_blocks=16, lossless_deadline_ms=3600000)])
+    """Certain by a reader that the queue waits for: it has room for 33 blocks then."""
+    one = daemon([conftest.stream(wire, receive_queue_slots=1024, history_blocks=16, lossless_deadline_ms=3600000)])
     reader = recv(one, "--policy", "lossless")
     reader.process.send_signal(signal.SIGSTOP)
     start_ns = time.time_ns()
-    conftest.finish(net.sender(build, wire, 7502, size=1000, rate=10000, count=3000))
+    conftest.finish(net.sender(build, wire, 7502, size=1000, rate=10000, count=5000))
     end_ns = time.time_ns()
     conftest.wait_until(lambda: one.stream()["no_buffer"] > 0, 30, "a loss")
     line = lines(one)["no_buffer"]
@@ -82,7 +83,8 @@ def test_a_loss_for_want_of_a_slot_has_a_time(daemon, net, wire, build, recv):
     conftest.wait_until(lambda: one.stream()["in_flight"] == 0, 30, "rest")
     one.expect_sum()
     line = lines(one)["no_buffer"]
-    assert line["level"] == "loss" and "page_size" in line["remedy"]
+    assert line["level"] == "loss" and "lossless_deadline_ms" in line["remedy"], "though it is gone"
+    assert f"process {reader.process.pid} of user" in line["cause"] and "lossless until 20" in line["cause"]
     assert line["value"] > 1000
     last = line["last"]
     assert 0 < last["packets"] <= line["value"]

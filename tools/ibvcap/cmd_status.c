@@ -80,12 +80,22 @@ static void print_stream_status(const struct status_view *view, const struct ibv
 
 static void print_consumer_status(const struct ibvcap_status_consumer *consumer)
 {
+	uint64_t gone = counters_value(COUNTERS_OF(consumer), "gone");
 	char user[USER_NAME_BYTES];
 
+	user_name_and_number(consumer->uid, user);
+	if (consumer->policy == IBVCAP_POLICY_TAP) {
+		printf("tap of %s, queue %u: process %d of user %s; it counts for itself\n", consumer->stream,
+		       consumer->queue, (int)consumer->pid, user);
+		return;
+	}
 	printf("consumer of %s, queue %u: process %d of user %s, %s, %" PRIu64 " blocks under lease\n",
-	       consumer->stream, consumer->queue, (int)consumer->pid, user_name_and_number(consumer->uid, user),
-	       status_view_policy_name(consumer->policy), counters_value(COUNTERS_OF(consumer), "leased_blocks"));
+	       consumer->stream, consumer->queue, (int)consumer->pid, user, status_view_policy_name(consumer->policy),
+	       counters_value(COUNTERS_OF(consumer), "leased_blocks"));
 	print_sum_line(COUNTERS_OF(consumer), consumer_sum, N(consumer_sum));
+	if (gone)
+		printf("  gone %" PRIu64 " of lag: their blocks were used again, so this consumer will skip them\n",
+		       gone);
 }
 
 static void print_channel_status(const struct ibvcap_status_channel *channel)

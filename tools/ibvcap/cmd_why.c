@@ -16,14 +16,13 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sysexits.h>
-#include <time.h>
 
 #define SCHEMA_VERSION 1
 
 static const char usage[] =
 	"usage: ibvcap why STREAM [--socket PATH] [--json]\n"
 	"Print where each packet of a stream went, from the wire to each consumer: every term of the sum, its\n"
-	"cause, and what helps. Taps are left out: they copy without the daemon's help and count for themselves.\n"
+	"cause, and what helps.\n"
 	"\n"
 	"  -s, --socket PATH  the daemon's control socket (else $IBVCAP_SOCKET, else " IBVCAP_CONTROL_SOCKET ")\n"
 	"  -j, --json         print JSON\n"
@@ -75,33 +74,25 @@ static void print_stream_sum(const struct status_view *view, const struct why_fa
 static void print_consumer_sum(const struct ibvcap_status_consumer *consumer)
 {
 	static const char *const terms[] = {"published", "delivered", "skipped", "lag"};
+	bool is_tap = consumer->policy == IBVCAP_POLICY_TAP;
 	char user[USER_NAME_BYTES];
 
-	printf("consumer process %d of user %s\n", (int)consumer->pid, user_name_and_number(consumer->uid, user));
+	printf("%s process %d of user %s\n", is_tap ? "tap" : "consumer", (int)consumer->pid,
+	       user_name_and_number(consumer->uid, user));
+	if (is_tap)
+		return;
 	counters_print_sum(COUNTERS_OF(consumer), terms, sizeof(terms) / sizeof(terms[0]));
 	puts(" since it attached");
 }
 
-static void print_utc(uint64_t ns)
-{
-	time_t seconds = (time_t)(ns / 1000000000);
-	char text[32];
-	struct tm utc;
-
-	strftime(text, sizeof(text), "%Y-%m-%dT%H:%M:%S", gmtime_r(&seconds, &utc));
-	if (ns)
-		printf("%s.%03uZ", text, (unsigned)(ns / 1000000 % 1000));
-	else
-		fputs("the start", stdout);
-}
-
 static void print_last_loss(const struct why_line *line)
 {
-	printf("  %-4s  %-13s %12s  the last %" PRIu64 " between ", "", "", "", line->last);
-	print_utc(line->from_ns);
-	fputs(" and ", stdout);
-	print_utc(line->to_ns);
-	putchar('\n');
+	char from[REPORT_UTC_BYTES] = "the start", to[REPORT_UTC_BYTES];
+
+	if (line->from_ns)
+		report_format_utc(line->from_ns, from);
+	report_format_utc(line->to_ns, to);
+	printf("  %-4s  %-13s %12s  the last %" PRIu64 " between %s and %s\n", "", "", "", line->last, from, to);
 }
 
 static void print_why_lines(const struct why_report *report, const struct ibvcap_status_consumer *consumer)

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sysexits.h>
+#include <time.h>
 
 int report_exit_code(int error)
 {
@@ -56,6 +57,20 @@ int report_end(const char *command, const char *kind, const char *name, int erro
 			text = ends[i].text;
 	fprintf(stderr, "ibvcap %s: %s '%s': %s\n", command, kind, name, text);
 	return report_exit_code(error);
+}
+
+void report_format_utc(uint64_t ns, char text[REPORT_UTC_BYTES])
+{
+	time_t seconds = (time_t)(ns / 1000000000);
+	struct tm utc;
+	size_t n;
+
+	if (ns == 0) {
+		snprintf(text, REPORT_UTC_BYTES, "unknown");
+		return;
+	}
+	n = strftime(text, REPORT_UTC_BYTES, "%Y-%m-%dT%H:%M:%S", gmtime_r(&seconds, &utc));
+	snprintf(text + n, REPORT_UTC_BYTES - n, ".%03uZ", (unsigned)(ns / 1000000 % 1000));
 }
 
 void report_json(json_t *json, size_t flags)

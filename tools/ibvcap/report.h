@@ -4,6 +4,7 @@
 #define TOOLS_IBVCAP_REPORT_H
 
 #include <jansson.h>
+#include <stdint.h>
 
 /** The exit code for a negative errno of the library: EX_UNAVAILABLE unless the error has one of its own. */
 int report_exit_code(int error);
@@ -15,6 +16,11 @@ int report_failure(const char *command, int error);
  * Print why the stream or channel can be used no longer. kind is "stream" or "channel". Returns the exit code; 0 for 0.
  */
 int report_end(const char *command, const char *kind, const char *name, int error);
+
+#define REPORT_UTC_BYTES 32
+
+/** "2026-11-22T08:17:45.402Z" of a time in ns since 1970; "unknown" of 0. */
+void report_format_utc(uint64_t ns, char text[REPORT_UTC_BYTES]);
 
 /** Print json and a line feed on standard output, and free it. flags are jansson's. */
 void report_json(json_t *json, size_t flags);

@@ -185,6 +185,9 @@ static json_t *stream_to_json(const struct status_view *view, const struct ibvca
 	json_object_set_new(object, "loss_from_ns", json_integer((json_int_t)stream->loss_from_ns));
 	json_object_set_new(object, "loss_to_ns", json_integer((json_int_t)stream->loss_to_ns));
 	json_object_set_new(object, "reading_age_ms", json_integer(stream->reading_age_ms));
+	json_object_set_new(object, "stall_pid", json_integer(stream->stall_pid));
+	json_object_set_new(object, "stall_uid", json_integer(stream->stall_uid));
+	json_object_set_new(object, "stall_until_ns", json_integer((json_int_t)stream->stall_until_ns));
 	return add_counters_to_json(object, COUNTERS_OF(stream));
 }
 

@@ -105,26 +105,30 @@ static void print_causes(const struct printer *printer, struct counters now, str
 #define STREAM_LINE "%-20s %-10s %10s %7s %9s %5s %5s %6s"
 
 static const char *const stream_loss[] = {"no_buffer", "errored", NULL};
-static const char *const stream_causes[] = {"no_buffer", "errored", "truncated", "bad_checksum", "queue_resets", NULL};
-static const char *const consumer_loss[] = {"skipped", NULL};
+static const char *const stream_causes[] = {"no_buffer",    "errored",      "truncated", "fragments",
+                                            "bad_checksum", "queue_resets", NULL};
+/* What becomes skipped was gone before, so the sum only grows. */
+static const char *const consumer_loss[] = {"skipped", "gone", NULL};
 
 static void print_consumer_row(const struct printer *printer, const struct ibvcap_status_stream *stream,
                                const struct ibvcap_status_consumer *consumer)
 {
 	struct counters now = COUNTERS_OF(consumer), before = top_consumer_before(printer->view, consumer);
-	double skips = top_rate(printer->view, now, before, consumer_loss);
-	uint64_t lag = counters_value(now, "lag");
+	double losses = top_rate(printer->view, now, before, consumer_loss);
+	bool is_tap = consumer->policy == IBVCAP_POLICY_TAP;
+	uint64_t lag = counters_value(now, "lag"), gone = counters_value(now, "gone");
+	enum top_style style = losses > 0 ? TOP_TROUBLE : TOP_PLAIN;
 	char name[NAME_BYTES], user[USER_NAME_BYTES];
 
 	snprintf(name, sizeof(name), "  %d %s", (int)consumer->pid, user_name_or_number(consumer->uid, user));
-	print_line(printer, skips > 0 ? TOP_TROUBLE : TOP_PLAIN, STREAM_LINE, name,
-	           status_view_policy_name(consumer->policy),
+	print_line(printer, style, STREAM_LINE, name, status_view_policy_name(consumer->policy),
 	           number_cell(label_rate(printer, now, before, "delivered"), 0).text, "",
-	           number_cell((double)lag, 0).text, percent_cell(top_fill_percent(stream, lag)).text, "",
-	           number_cell(skips, 0).text);
+	           number_cell(is_tap ? -1 : (double)lag, 0).text,
+	           is_tap ? "-" : percent_cell(top_fill_percent(stream, lag)).text, "", number_cell(losses, 0).text);
 	if (counters_value(now, "skipped"))
-		print_line(printer, skips > 0 ? TOP_TROUBLE : TOP_PLAIN, "    %" PRIu64 " skipped",
-		           counters_value(now, "skipped"));
+		print_line(printer, style, "    %" PRIu64 " skipped", counters_value(now, "skipped"));
+	if (gone)
+		print_line(printer, style, "    %" PRIu64 " of its lag are gone: it will skip them", gone);
 }
 
 /* For how long a consumer may pause before packets are gone: until new ones have taken the history's place. */

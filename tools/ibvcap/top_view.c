@@ -72,7 +72,8 @@ struct counters top_channel_before(const struct top_view *view, const struct ibv
 
 static bool is_same_consumer(const struct ibvcap_status_consumer *a, const struct ibvcap_status_consumer *b)
 {
-	return strcmp(a->stream, b->stream) == 0 && a->queue == b->queue && a->pid == b->pid && a->uid == b->uid;
+	return strcmp(a->stream, b->stream) == 0 && a->queue == b->queue && a->pid == b->pid && a->uid == b->uid &&
+	       (a->policy == IBVCAP_POLICY_TAP) == (b->policy == IBVCAP_POLICY_TAP);
 }
 
 static bool is_same_sender(const struct ibvcap_status_sender *a, const struct ibvcap_status_sender *b)
@@ -123,13 +124,8 @@ struct counters top_interface_before(const struct top_view *view, const struct i
 
 bool top_is_total(const char *label)
 {
-	static const char *const others[] = {"in_flight",
-	                                     "lag",
-	                                     "leased_blocks",
-	                                     "pending",
-	                                     "senders",
-	                                     "timed_lateness_max_ns",
-	                                     "paced_lateness_max_ns",
+	static const char *const others[] = {"in_flight", "lag",     "leased_blocks",         "gone",
+	                                     "pending",   "senders", "timed_lateness_max_ns", "paced_lateness_max_ns",
 	                                     "fill_max"};
 
 	for (unsigned i = 0; i < sizeof(others) / sizeof(others[0]); i++)
@@ -146,7 +142,7 @@ double top_rate(const struct top_view *view, struct counters now, struct counter
 		return -1;
 	for (; *labels; labels++)
 		more += counters_value(now, *labels) - counters_value(before, *labels);
-	return (double)more * 1e9 / (double)view->interval_ns;
+	return (double)(int64_t)more * 1e9 / (double)view->interval_ns;
 }
 
 uint64_t top_stream_lag(const struct status_view *status, const struct ibvcap_status_stream *stream)

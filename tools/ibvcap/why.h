@@ -11,7 +11,8 @@
 #include <stdint.h>
 #include <stdio.h>
 
-#define WHY_LINES_MAX 1024
+#define WHY_LINES_MAX  1024
+#define WHY_TEXT_BYTES 768
 
 enum why_level {
 	WHY_OK,
@@ -35,7 +36,11 @@ struct why_line {
 struct why_report {
 	struct why_line lines[WHY_LINES_MAX];
 	uint32_t n_lines;
-	char link_remedy[128]; /* text that a line points to */
+	/* Texts that lines point to. */
+	char link_remedy[128];
+	char no_buffer_cause[WHY_TEXT_BYTES];
+	char no_buffer_remedy[WHY_TEXT_BYTES];
+	char fragments_cause[WHY_TEXT_BYTES];
 };
 
 struct why_facts {
@@ -46,7 +51,7 @@ struct why_facts {
 	bool lacks_group; /* a multicast group of its flows is not joined */
 };
 
-/** Explain one queue of a stream. Pure. */
+/** Explain one queue of a stream. Pure, but for the names of users. */
 void why_explain(const struct why_facts *facts, struct why_report *report);
 
 #endif

@@ -2,8 +2,12 @@
 /* The rules by which `ibvcap why` finds a cause and a remedy for each term of the sums. */
 #include "tools/ibvcap/why.h"
 
+#include "tools/ibvcap/report.h"
 #include "tools/ibvcap/status_view.h"
+#include "tools/ibvcap/user_name.h"
 
+#include <inttypes.h>
+#include <stdarg.h>
 #include <stdbool.h>
 #include <string.h>
 
@@ -15,6 +19,11 @@ static uint64_t stream_counter(const struct why_facts *facts, const char *label)
 static uint64_t consumer_counter(const struct ibvcap_status_consumer *consumer, const char *label)
 {
 	return counters_value(COUNTERS_OF(consumer), label);
+}
+
+static bool is_of_stream(const struct why_facts *facts, const struct ibvcap_status_consumer *consumer)
+{
+	return strcmp(consumer->stream, facts->stream->name) == 0 && consumer->queue == facts->stream->queue;
 }
 
 static void why_add_line(struct why_report *report, const struct why_line *line)
@@ -136,45 +145,85 @@ static void explain_matched(const struct why_facts *facts, struct why_report *re
 
 /* ---- from matched to published ------------------------------------------------------------------- */
 
-static bool has_lossless_consumer(const struct why_facts *facts)
+/* The lossless consumer of the stream that is furthest behind; NULL: there is none. */
+static const struct ibvcap_status_consumer *find_slowest_lossless(const struct why_facts *facts)
 {
-	for (uint32_t i = 0; i < facts->n_consumers; i++)
-		if (strcmp(facts->consumers[i].stream, facts->stream->name) == 0 &&
-		    facts->consumers[i].policy == IBVCAP_POLICY_LOSSLESS)
-			return true;
-	return false;
+	const struct ibvcap_status_consumer *slowest = NULL;
+
+	for (uint32_t i = 0; i < facts->n_consumers; i++) {
+		const struct ibvcap_status_consumer *consumer = &facts->consumers[i];
+
+		if (is_of_stream(facts, consumer) && consumer->policy == IBVCAP_POLICY_LOSSLESS &&
+		    (!slowest || consumer_counter(consumer, "lag") > consumer_counter(slowest, "lag")))
+			slowest = consumer;
+	}
+	return slowest;
 }
 
-/* If the queue was reset, no counter says how many packets each cause has cost: all possible causes are named. */
-static void write_no_buffer_cause(const struct why_facts *facts, struct why_line *line)
+__attribute__((format(printf, 2, 3))) static void why_append(char text[WHY_TEXT_BYTES], const char *format, ...)
 {
-	if (stream_counter(facts, "queue_resets") && has_lossless_consumer(facts)) {
-		line->cause = "these packets came while no row was free, because a lossless consumer stopped the queue "
-			      "or the worker was too slow; or while the queue was reset after an error of the device";
-		line->remedy = "the daemon's log says when and why it was reset (journalctl -u ibvcapd); against the "
-			       "other losses make the lossless consumer faster or lossy, or raise history_blocks";
-	} else if (stream_counter(facts, "queue_resets")) {
-		line->cause = "these packets came while no row was free, because the worker was too slow; or while the "
-			      "queue was reset after an error of the device";
-		line->remedy =
-			"the daemon's log says when and why it was reset (journalctl -u ibvcapd); against the other "
-			"losses give the worker its own CPU (cpu), set poll = \"busy\", or raise receive_queue_slots";
-	} else if (has_lossless_consumer(facts)) {
-		line->cause = "these packets came while no row was free: a lossless consumer stopped the queue, or the "
-			      "worker was too slow";
-		line->remedy = "make the lossless consumer faster or lossy; or raise history_blocks, or lower "
-			       "lossless_deadline_ms";
-	} else if (facts->stream->page_bytes == 4096) {
-		line->cause = "these packets came while no row was free: the worker was too slow, on a ring in pages "
-			      "of 4 KiB";
-		line->remedy = "set page_size = \"2M\"; then give the worker its own CPU (cpu), set poll = \"busy\", "
-			       "or raise receive_queue_slots";
-	} else {
-		line->cause = "these packets came while no row was free: the worker was too slow, or did not run for "
-			      "longer than its queue lasts";
-		line->remedy = "give the worker its own CPU (cpu), set poll = \"busy\", or raise receive_queue_slots; "
-			       "if the rate is too high for one worker, split the flows over several streams";
+	size_t used = strlen(text);
+	va_list arguments;
+
+	va_start(arguments, format);
+	vsnprintf(text + used, WHY_TEXT_BYTES - used, format, arguments);
+	va_end(arguments);
+}
+
+/* What lossless consumers cost, and who they are or were. */
+static void explain_lossless(const struct why_facts *facts, uint64_t n_lossless, char text[WHY_TEXT_BYTES])
+{
+	const struct ibvcap_status_consumer *slowest = find_slowest_lossless(facts);
+	const struct ibvcap_status_stream *stream = facts->stream;
+	char until[REPORT_UTC_BYTES], user[USER_NAME_BYTES];
+
+	why_append(text, "%" PRIu64 " of these packets came while a lossless consumer stopped the queue", n_lossless);
+	if (slowest)
+		why_append(text, "; lossless now: process %d of user %s", (int)slowest->pid,
+		           user_name_and_number(slowest->uid, user));
+	if (stream->stall_pid) {
+		report_format_utc(stream->stall_until_ns, until);
+		why_append(text, "; lossless until %s: process %d of user %s", until, (int)stream->stall_pid,
+		           user_name_and_number(stream->stall_uid, user));
 	}
+}
+
+/* The causes and remedies of the packets that no lossless consumer cost. No counter says how many each cause did. */
+static void explain_slow_worker(const struct why_facts *facts, const char *packets, char cause[WHY_TEXT_BYTES],
+                                char remedy[WHY_TEXT_BYTES])
+{
+	bool small_pages = facts->stream->page_bytes == 4096;
+
+	why_append(cause, "%s came while no row was free: the worker was too slow, %s", packets,
+	           small_pages ? "on a ring in pages of 4 KiB" : "or did not run for longer than its queue lasts");
+	why_append(
+		remedy,
+		"%sgive the worker its own CPU (cpu), set poll = \"busy\", or raise receive_queue_slots; if the rate "
+		"is too high for one worker, split the flows over several streams",
+		small_pages ? "set page_size = \"2M\"; then " : "");
+	if (!stream_counter(facts, "queue_resets"))
+		return;
+	why_append(cause, "; or while the queue was reset after an error of the device");
+	why_append(remedy, "; the daemon's log says when and why the queue was reset (journalctl -u ibvcapd)");
+}
+
+static void write_no_buffer_cause(const struct why_facts *facts, uint64_t n, char cause[WHY_TEXT_BYTES],
+                                  char remedy[WHY_TEXT_BYTES])
+{
+	uint64_t n_lossless = stream_counter(facts, "no_buffer_lossless");
+
+	*cause = *remedy = '\0';
+	if (n_lossless) {
+		explain_lossless(facts, n_lossless, cause);
+		why_append(remedy, "make the lossless consumer faster or lossy; or raise history_blocks, or lower "
+		                   "lossless_deadline_ms");
+	}
+	if (n_lossless && n_lossless < n) {
+		why_append(cause, "; ");
+		why_append(remedy, "; against the others, ");
+	}
+	if (n_lossless < n)
+		explain_slow_worker(facts, n_lossless ? "the others" : "these packets", cause, remedy);
 }
 
 static void explain_no_buffer(const struct why_facts *facts, struct why_report *report)
@@ -190,7 +239,9 @@ static void explain_no_buffer(const struct why_facts *facts, struct why_report *
 	line.last = facts->stream->loss_packets;
 	line.from_ns = facts->stream->loss_from_ns;
 	line.to_ns = facts->stream->loss_to_ns;
-	write_no_buffer_cause(facts, &line);
+	line.cause = report->no_buffer_cause;
+	line.remedy = report->no_buffer_remedy;
+	write_no_buffer_cause(facts, line.value, report->no_buffer_cause, report->no_buffer_remedy);
 	why_add_line(report, &line);
 }
 
@@ -216,10 +267,34 @@ static const struct {
 	{WHY_NOTE, "irregular", NULL,
          "of published: a VLAN tag, IP options or a fragment where the flow expects none; the row has the bytes that "
          "could be found",
-         "for a tag set vlan = ID in the flow; for fragments, let the sender use payloads that fit its MTU"},
+         "for a tag set vlan = ID in the flow"},
 	{WHY_LOSS, "bad_checksum", NULL, "of published: damaged between the sender's card and this one",
          "check cables, transceivers and switches on the way; ip -s link shows errors on both ends"},
 };
+
+/* A fragment is published, so the sums are right; but the rest of its datagram is lost. */
+static void explain_fragments(const struct why_facts *facts, struct why_report *report)
+{
+	struct why_line line = {
+		.level = WHY_LOSS,
+		.place = "stream",
+		.term = "fragments",
+		.value = stream_counter(facts, "fragments"),
+		.cause = report->fragments_cause,
+		.remedy = "let the sender use payloads that fit its MTU, or give sender, network and this interface a "
+			  "larger MTU; a larger payload_size does not help",
+	};
+
+	if (!line.value)
+		return;
+	report->fragments_cause[0] = '\0';
+	why_append(report->fragments_cause,
+	           "of published: IP fragments; %" PRIu64 " payload bytes of their datagrams are lost. Only the first "
+	           "fragment of a datagram has a port, so the others match no flow and go to the kernel, and ibvcapd "
+	           "does not reassemble datagrams",
+	           stream_counter(facts, "fragment_lost_bytes"));
+	why_add_line(report, &line);
+}
 
 static void explain_simple_terms(const struct why_facts *facts, struct why_report *report)
 {
@@ -278,6 +353,8 @@ static void explain_lag(const struct why_facts *facts, const struct ibvcap_statu
 
 	if (line.value == 0) {
 		line.cause = "it has acquired all packets";
+	} else if (consumer_counter(consumer, "gone")) {
+		line.cause = "not acquired yet";
 	} else if (line.value > room / 2) {
 		line.level = WHY_NOTE;
 		line.cause = "not acquired yet, more than half of the ring: it is about to skip packets";
@@ -286,6 +363,37 @@ static void explain_lag(const struct why_facts *facts, const struct ibvcap_statu
 	} else {
 		line.cause = "not acquired yet, but safe for now";
 	}
+	why_add_line(report, &line);
+}
+
+static void explain_gone(const struct ibvcap_status_consumer *consumer, struct why_report *report)
+{
+	const struct why_line line = {
+		.level = WHY_LOSS,
+		.place = "consumer",
+		.consumer = consumer,
+		.term = "gone",
+		.value = consumer_counter(consumer, "gone"),
+		.cause = "of lag: the worker has used their blocks again, so they are lost for this consumer; they "
+			 "become skipped when it goes on",
+		.remedy = "check whether it is stopped or waits for something; make it faster, or the ring longer: "
+			  "history_blocks",
+	};
+
+	if (line.value)
+		why_add_line(report, &line);
+}
+
+static void explain_tap(const struct ibvcap_status_consumer *consumer, struct why_report *report)
+{
+	const struct why_line line = {
+		.place = "consumer",
+		.consumer = consumer,
+		.term = "tap",
+		.cause = "it copies packets without the daemon's help, and only it knows how many it missed "
+			 "(ibvcap_rx_counts)",
+	};
+
 	why_add_line(report, &line);
 }
 
@@ -300,9 +408,14 @@ static void explain_consumer(const struct why_facts *facts, const struct ibvcap_
 		.cause = "packets that it acquired since it attached",
 	};
 
+	if (consumer->policy == IBVCAP_POLICY_TAP) {
+		explain_tap(consumer, report);
+		return;
+	}
 	why_add_line(report, &delivered);
 	explain_skipped(consumer, report);
 	explain_lag(facts, consumer, report);
+	explain_gone(consumer, report);
 }
 
 void why_explain(const struct why_facts *facts, struct why_report *report)
@@ -316,8 +429,8 @@ void why_explain(const struct why_facts *facts, struct why_report *report)
 	explain_matched(facts, report);
 	explain_no_buffer(facts, report);
 	explain_simple_terms(facts, report);
+	explain_fragments(facts, report);
 	for (uint32_t i = 0; i < facts->n_consumers; i++)
-		if (strcmp(facts->consumers[i].stream, facts->stream->name) == 0 &&
-		    facts->consumers[i].queue == facts->stream->queue)
+		if (is_of_stream(facts, &facts->consumers[i]))
 			explain_consumer(facts, &facts->consumers[i], report);
 }

@@ -13,9 +13,11 @@ struct expected {
 
 static void expect(uint64_t published, uint64_t delivered, uint64_t skipped, struct expected expected)
 {
+	const struct status_consumer_view view = {
+		.slots_per_block = 64, .head = published, .delivered = delivered, .skipped = skipped};
 	uint64_t counters[CONSUMER_COUNTER_N] = {0};
 
-	status_count_consumer(published, delivered, skipped, counters);
+	status_count_consumer(&view, counters);
 	cr_expect(eq(u64, counters[CONSUMER_COUNTER_PUBLISHED], published));
 	cr_expect(eq(u64, counters[CONSUMER_COUNTER_DELIVERED], expected.delivered));
 	cr_expect(eq(u64, counters[CONSUMER_COUNTER_SKIPPED], expected.skipped));
@@ -51,4 +53,64 @@ Test(consumer_counts, a_skip_takes_nothing_from_delivered)
 	expect(150, 1, 0, (struct expected){1, 0, 149});
 	expect(150, 1, 100, (struct expected){1, 100, 49});
 	expect(150, 2, 100, (struct expected){2, 100, 48});
+}
+
+/* ---- the part of lag that is gone ----------------------------------------------------------------- */
+
+static uint64_t gone(const struct status_consumer_view *view)
+{
+	uint64_t counters[CONSUMER_COUNTER_N] = {0};
+
+	status_count_consumer(view, counters);
+	cr_expect(le(u64, counters[CONSUMER_COUNTER_GONE], counters[CONSUMER_COUNTER_LAG]));
+	return counters[CONSUMER_COUNTER_GONE];
+}
+
+Test(consumer_counts, rows_of_the_lag_below_the_oldest_block_are_gone)
+{
+	struct status_consumer_view view = {.floor = 10,
+	                                    .slots_per_block = 64,
+	                                    .attach_sequence = 100,
+	                                    .delivered = 30,
+	                                    .skipped = 20,
+	                                    .head = 1000};
+
+	cr_expect(eq(u64, gone(&view), 640 - 150));
+	view.floor = 2;
+	cr_expect(eq(u64, gone(&view), 0), "it is in block 2");
+	view.floor = 3;
+	cr_expect(eq(u64, gone(&view), 192 - 150));
+	view.floor = 0;
+	cr_expect(eq(u64, gone(&view), 0));
+}
+
+Test(consumer_counts, the_rest_of_a_leased_block_is_not_gone)
+{
+	struct status_consumer_view view = {.floor = 10,
+	                                    .slots_per_block = 64,
+	                                    .lease_blocks = 2,
+	                                    .leases = {9, 3},
+	                                    .delivered = 150,
+	                                    .head = 1000};
+
+	cr_expect(eq(u64, gone(&view), 640 - 192));
+	view.delivered = 192;
+	cr_expect(eq(u64, gone(&view), 640 - 192), "the next block is not leased");
+	view.leases[1] = 0;
+	view.delivered = 150;
+	cr_expect(eq(u64, gone(&view), 640 - 150));
+}
+
+Test(consumer_counts, whatever_the_page_says_no_more_than_the_lag_is_gone)
+{
+	struct status_consumer_view view = {.floor = 100,
+	                                    .slots_per_block = 64,
+	                                    .lease_blocks = 1,
+	                                    .leases = {UINT64_MAX},
+	                                    .delivered = UINT64_MAX,
+	                                    .head = 150};
+
+	cr_expect(eq(u64, gone(&view), 0));
+	view.delivered = 0;
+	cr_expect(eq(u64, gone(&view), 150), "a floor past head: only head can be skipped to");
 }

@@ -4,6 +4,7 @@
  * and control take turns on this thread, so every test says when the worker answers.
  */
 #include "daemon/control/control.h"
+#include "daemon/base/time.h"
 #include "daemon/worker/rx_worker.h"
 #include "lib/ibvcap/ring.h"
 #include "lib/ibvcap/protocol.h"
@@ -420,6 +421,74 @@ Test(control, attach_is_answered_only_once_the_worker_counts_the_consumer)
 	cr_expect(turn_until_readable(client, 20000));
 	cr_expect(eq(u32, ring.n_consumers, 1));
 	close(client);
+}
+
+static unsigned attach_tap(int fd)
+{
+	struct protocol_attach message = attach_message();
+	union protocol_message answer;
+	int fds[PROTOCOL_FD_N];
+	unsigned n_fds = PROTOCOL_FD_N;
+
+	message.policy = IBVCAP_POLICY_TAP;
+	cr_assert(eq(int, protocol_send(fd, &message.header, NULL, 0), 0));
+	receive(fd, &answer, fds, &n_fds);
+	cr_assert(eq(u16, answer.header.type, PROTOCOL_ATTACHED));
+	for (unsigned i = 0; i < n_fds; i++)
+		close(fds[i]);
+	return n_fds;
+}
+
+Test(control, a_tap_is_in_the_status_without_counters_as_long_as_it_is_connected)
+{
+	struct protocol_attach message = attach_message();
+	int consumer = connect_client(), tap = connect_client(), observer = connect_client();
+	struct status status;
+
+	cr_assert(eq(int, attach(consumer, &message, NULL), 0));
+	cr_expect(eq(u32, attach_tap(tap), PROTOCOL_FD_TAP_N));
+	status = ask_status(observer);
+	cr_assert(eq(u32, status.n_consumers, 2));
+	cr_expect(eq(u32, status.consumers[0].policy, IBVCAP_POLICY_LOSSY));
+	cr_expect(eq(u32, status.consumers[0].n_counters, CONSUMER_COUNTER_N));
+	cr_expect(eq(u32, status.consumers[1].policy, IBVCAP_POLICY_TAP));
+	cr_expect(eq(u32, status.consumers[1].n_counters, 0));
+	cr_expect(eq(int, status.consumers[1].pid, getpid()));
+	cr_expect(eq(str, status.consumers[1].stream, (char *)"lidar"));
+	close(tap);
+	turn_for(5);
+	cr_expect(eq(u32, ask_status(observer).n_consumers, 1));
+	close(observer);
+	close(consumer);
+}
+
+Test(control, a_status_names_the_lossless_consumer_that_stopped_the_queue_last_when_it_has_left)
+{
+	struct protocol_attach message = attach_message();
+	int client = connect_client(), observer = connect_client();
+	struct status status;
+
+	stream.lossless_deadline_ms = 3600000;
+	message.policy = IBVCAP_POLICY_LOSSLESS;
+	cr_assert(eq(int, attach(client, &message, NULL), 0));
+	for (int i = 0; i < 100; i++) {
+		arrive(10);
+		turn();
+	}
+	status = ask_status(observer);
+	cr_expect(eq(int, status.stream.stall_pid, 0), "it is in the list of consumers");
+	cr_expect(gt(u64, status.stream.counters[IBVCAP_RX_COUNTER_NO_BUFFER_LOSSLESS], 0));
+	cr_expect(eq(u64, status.stream.counters[IBVCAP_RX_COUNTER_NO_BUFFER_LOSSLESS],
+	             status.stream.counters[IBVCAP_RX_COUNTER_NO_BUFFER]));
+	close(client);
+	turn_for(5);
+	status = ask_status(observer);
+	cr_expect(eq(u32, status.n_consumers, 0));
+	cr_expect(eq(int, status.stream.stall_pid, getpid()));
+	cr_expect(eq(u32, status.stream.stall_uid, getuid()));
+	cr_expect(le(u64, status.stream.stall_until_ns, time_utc_ns()));
+	cr_expect(gt(u64, status.stream.stall_until_ns, time_utc_ns() - UINT64_C(60000000000)));
+	close(observer);
 }
 
 /* The worker rests: it has not heard of the first one's end when the second asks. */

@@ -43,6 +43,7 @@ Test(packet, a_plain_ipv4_frame_splits_at_42)
 	cr_expect(is_plain(42));
 	cr_expect(eq(u16, view.header_length, 42));
 	cr_expect(eq(u16, view.payload_length, 100));
+	cr_expect(eq(u16, view.datagram_length, 100));
 	cr_expect(not(view.fragment));
 	cr_expect(eq(u32, udp_length(42), 108));
 }
@@ -93,11 +94,21 @@ Test(packet, a_first_fragment_has_a_udp_header_and_a_later_one_has_none)
 	cr_expect(view.fragment);
 	cr_expect(eq(u16, view.header_length, 42));
 	cr_expect(eq(u16, view.payload_length, 96), "what this fragment has, not what the datagram will have");
+	cr_expect(eq(u16, view.datagram_length, 992));
 	view = parse(&later);
 	cr_expect(not(is_plain(42)));
 	cr_expect(view.fragment);
 	cr_expect(eq(u16, view.header_length, 34));
 	cr_expect(eq(u16, view.payload_length, 96));
+	cr_expect(eq(u16, view.datagram_length, 96), "only the first fragment says how long the datagram is");
+}
+
+Test(packet, a_first_fragment_whose_udp_length_lies_holds_all_of_its_datagram)
+{
+	const struct frame_options options = {.fragment = 0x2000, .payload_bytes = 96, .udp_length = 9};
+
+	cr_expect(eq(u16, parse(&options).payload_length, 96));
+	cr_expect(eq(u16, parse(&options).datagram_length, 96));
 }
 
 Test(packet, only_the_four_layouts_have_a_plain_form)

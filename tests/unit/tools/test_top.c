@@ -200,6 +200,32 @@ Test(top, a_view_fits_80_columns_and_what_is_lost_now_stands_out)
 	expect_line("2|  2 port_discards (+0.5/s)\n");
 }
 
+Test(top, what_is_gone_is_lost_at_once_and_not_again_when_it_is_skipped)
+{
+	struct ibvcap_counter stopped[] = {
+		{"published", 250}, {"delivered", 10}, {"skipped", 0}, {"lag", 240}, {"gone", 70}};
+
+	consumers[1][1].counters = stopped;
+	consumers[1][1].n_counters = 5;
+	top_print(&view, put, NULL);
+	expect_line("2|  12 user 4000000001 lossy               0               240   37%           35\n");
+	expect_line("2|    70 of its lag are gone: it will skip them\n");
+	consumers[0][1].counters = stopped;
+	consumers[0][1].n_counters = 5;
+	consumers[1][1].counters = consumer_counters[1][1];
+	text[0] = '\0';
+	top_print(&view, put, NULL);
+	expect_line("0|  12 user 4000000001 lossy               5               160   25%            0\n");
+}
+
+Test(top, a_tap_has_no_numbers)
+{
+	consumers[0][0].policy = consumers[1][0].policy = IBVCAP_POLICY_TAP;
+	consumers[0][0].n_counters = consumers[1][0].n_counters = 0;
+	top_print(&view, put, NULL);
+	expect_line("0|  11 user 4000000001 tap                 -                 -     -            -\n");
+}
+
 Test(top, a_first_look_says_what_it_does_not_know_yet)
 {
 	memset(&view.before, 0, sizeof(view.before));

@@ -8,11 +8,15 @@
 #include <string.h>
 
 static struct ibvcap_counter stream_counters[] = {
-	{"matched", 100}, {"published", 100}, {"no_buffer", 0},    {"errored", 0},      {"in_flight", 0},
-	{"truncated", 0}, {"irregular", 0},   {"bad_checksum", 0}, {"queue_resets", 0},
+	{"matched", 100},    {"published", 100}, {"no_buffer", 0},           {"errored", 0},
+	{"in_flight", 0},    {"truncated", 0},   {"irregular", 0},           {"bad_checksum", 0},
+	{"queue_resets", 0}, {"fragments", 0},   {"fragment_lost_bytes", 0}, {"no_buffer_lossless", 0},
 };
+#define N_STREAM 12
 static struct ibvcap_counter port_counters[] = {{"out_of_buffer", 0}, {"port_discards", 0}};
-static struct ibvcap_counter consumer_counters[] = {{"published", 100}, {"delivered", 100}, {"skipped", 0}, {"lag", 0}};
+static struct ibvcap_counter consumer_counters[] = {
+	{"published", 100}, {"delivered", 100}, {"skipped", 0}, {"lag", 0}, {"gone", 0}};
+#define N_CONSUMER 5
 static struct ibvcap_status_stream stream = {.name = "s",
                                              .interface = "eth0",
                                              .state = "capturing",
@@ -20,11 +24,11 @@ static struct ibvcap_status_stream stream = {.name = "s",
                                              .slots_per_block = 64,
                                              .page_bytes = 2 << 20,
                                              .counters = stream_counters,
-                                             .n_counters = 9};
+                                             .n_counters = N_STREAM};
 static struct ibvcap_status_interface port = {.interface = "eth0", .counters = port_counters, .n_counters = 2};
 static struct ibvcap_status_consumer consumers[] = {
-	{.stream = "other", .pid = 1, .counters = consumer_counters, .n_counters = 4},
-	{.stream = "s", .pid = 2, .counters = consumer_counters, .n_counters = 4},
+	{.stream = "other", .pid = 1, .counters = consumer_counters, .n_counters = N_CONSUMER},
+	{.stream = "s", .pid = 2, .counters = consumer_counters, .n_counters = N_CONSUMER},
 };
 static struct why_report report;
 
@@ -50,9 +54,9 @@ static const struct why_line *judge(const char *term)
 
 Test(why, packets_that_the_device_could_not_write_are_not_told_as_too_long_alone)
 {
-	set(stream_counters, 9, "errored", 5);
+	set(stream_counters, N_STREAM, "errored", 5);
 	cr_expect(eq(ptr, (void *)strstr(judge("errored")->remedy, "log"), NULL));
-	set(stream_counters, 9, "queue_resets", 5);
+	set(stream_counters, N_STREAM, "queue_resets", 5);
 	cr_expect(ne(ptr, (void *)strstr(judge("errored")->remedy, "log"), NULL));
 }
 
@@ -116,13 +120,13 @@ Test(why, each_loss_is_told_with_cause_and_remedy)
 {
 	set(port_counters, 2, "port_discards", 3);
 	expect_loss("port_discards", "before it knew the stream", "PCIe");
-	set(stream_counters, 9, "errored", 3);
+	set(stream_counters, N_STREAM, "errored", 3);
 	expect_loss("errored", "longer than payload_size", "oversize_sink");
-	set(stream_counters, 9, "truncated", 3);
+	set(stream_counters, N_STREAM, "truncated", 3);
 	expect_loss("truncated", "longer than its row", "payload_size");
-	set(stream_counters, 9, "bad_checksum", 3);
+	set(stream_counters, N_STREAM, "bad_checksum", 3);
 	expect_loss("bad_checksum", "damaged", "cables");
-	set(consumer_counters, 4, "skipped", 3);
+	set(consumer_counters, N_CONSUMER, "skipped", 3);
 	expect_loss("skipped", "slower than the packets come", "history_blocks");
 	strcpy(stream.state, "link_down");
 	strcpy(stream.interface, "ens1f0");
@@ -133,31 +137,80 @@ Test(why, each_loss_is_told_with_cause_and_remedy)
 
 Test(why, what_had_no_slot_has_the_cause_that_fits)
 {
-	set(stream_counters, 9, "no_buffer", 7);
+	set(stream_counters, N_STREAM, "no_buffer", 7);
 	expect_loss("no_buffer", "the worker was too slow", "receive_queue_slots");
 	stream.page_bytes = 4096;
 	expect_loss("no_buffer", "pages of 4 KiB", "page_size");
+	set(stream_counters, N_STREAM, "queue_resets", 1);
+	expect_loss("no_buffer", "or while the queue was reset", "journalctl");
+}
+
+/* By what the worker counted: who is lossless now does not matter. */
+Test(why, what_a_lossless_consumer_cost_is_told_as_its_and_not_as_the_workers)
+{
+	set(stream_counters, N_STREAM, "no_buffer", 7);
 	consumers[1].policy = IBVCAP_POLICY_LOSSLESS;
-	expect_loss("no_buffer", "lossless consumer", "lossless_deadline_ms");
-	set(stream_counters, 9, "queue_resets", 1);
-	expect_loss("no_buffer", "reset", "journalctl");
-	expect_loss("no_buffer", "lossless consumer", "history_blocks");
+	expect_loss("no_buffer", "these packets came while no row was free: the worker was too slow", "cpu");
+	set(stream_counters, N_STREAM, "no_buffer_lossless", 7);
+	expect_loss("no_buffer", "7 of these packets came while a lossless consumer stopped the queue",
+	            "lossless_deadline_ms");
+	expect_loss("no_buffer", "lossless now: process 2 of user", "history_blocks");
+	cr_expect(eq(ptr, (void *)strstr(judge("no_buffer")->cause, "worker"), NULL));
+	cr_expect(eq(ptr, (void *)strstr(judge("no_buffer")->remedy, "cpu"), NULL));
 	consumers[1].policy = IBVCAP_POLICY_LOSSY;
-	expect_loss("no_buffer", "the worker was too slow; or while the queue was reset", "receive_queue_slots");
+	stream.stall_pid = 2380;
+	stream.stall_uid = 4000000002; /* no name */
+	stream.stall_until_ns = UINT64_C(1790000000123000000);
+	expect_loss("no_buffer", "lossless until 2026-09-21T14:13:20.123Z: process 2380 of user 4000000002",
+	            "lossless_deadline_ms");
+	set(stream_counters, N_STREAM, "no_buffer_lossless", 3);
+	expect_loss("no_buffer", "3 of these packets came while a lossless", "lossless_deadline_ms");
+	expect_loss("no_buffer", "the others came while no row was free: the worker", "receive_queue_slots");
+}
+
+Test(why, fragments_are_a_loss_that_payload_size_does_not_mend)
+{
+	cr_expect(eq(ptr, (void *)judge("fragments"), NULL));
+	set(stream_counters, N_STREAM, "irregular", 200);
+	set(stream_counters, N_STREAM, "fragments", 200);
+	set(stream_counters, N_STREAM, "fragment_lost_bytes", 2227200);
+	expect_loss("fragments", "2227200 payload bytes of their datagrams are lost", "payloads that fit its MTU");
+	expect_loss("fragments", "does not reassemble", "a larger payload_size does not help");
+	cr_expect(eq(int, (int)judge("irregular")->level, WHY_NOTE));
+}
+
+Test(why, what_is_gone_of_the_lag_is_a_loss_before_the_consumer_skips_it)
+{
+	cr_expect(eq(ptr, (void *)judge("gone"), NULL));
+	set(consumer_counters, N_CONSUMER, "lag", 62205);
+	set(consumer_counters, N_CONSUMER, "gone", 58557);
+	expect_loss("gone", "lost for this consumer", "history_blocks");
+	cr_expect(eq(u64, judge("gone")->value, 58557));
+	cr_expect(eq(ptr, (void *)strstr(judge("lag")->cause, "about to"), NULL));
+}
+
+Test(why, a_tap_has_a_line_but_no_counters)
+{
+	consumers[1].policy = IBVCAP_POLICY_TAP;
+	consumers[1].n_counters = 0;
+	cr_assert(ne(ptr, (void *)judge("tap"), NULL));
+	cr_expect(eq(ptr, (void *)judge("tap")->consumer, (void *)&consumers[1]));
+	cr_expect(eq(ptr, (void *)judge("delivered"), NULL));
+	cr_expect(eq(ptr, (void *)judge("lag"), NULL));
 }
 
 Test(why, silence_and_lag_are_no_loss_yet)
 {
 	const struct why_line *line;
 
-	set(stream_counters, 9, "matched", 0);
+	set(stream_counters, N_STREAM, "matched", 0);
 	line = judge("matched");
 	cr_expect(eq(int, (int)line->level, WHY_NOTE));
 	cr_expect(strstr(line->remedy, "flows") != NULL);
-	set(consumer_counters, 4, "lag", 320);
+	set(consumer_counters, N_CONSUMER, "lag", 320);
 	cr_expect(eq(int, (int)judge("lag")->level, WHY_OK));
-	set(consumer_counters, 4, "lag", 321);
+	set(consumer_counters, N_CONSUMER, "lag", 321);
 	cr_expect(eq(int, (int)judge("lag")->level, WHY_NOTE));
-	set(stream_counters, 9, "in_flight", 1);
+	set(stream_counters, N_STREAM, "in_flight", 1);
 	cr_expect(eq(int, (int)judge("in_flight")->level, WHY_NOTE));
 }

@@ -73,6 +73,21 @@ const char *ibvcap_version(void);
 const char *ibvcap_error_text(void);
 
 /* ---- receive ------------------------------------------------------------------------------------- */
+/*
+ * Losses: what the program sees, what happened, and where it is counted (ibvcap(1) explains the counters).
+ *
+ *   gap of a batch; IBVCAP_PACKET_FLAG_GAP   this consumer was too slow            skipped; before it goes on, gone
+ *   IBVCAP_RX_BATCH_FLAG_DEMOTED             a lossless consumer was too slow      it is lossy from now on: skipped
+ *   before < after, ibvcap_rx_block_losses() the card had no free row, for anyone  no_buffer of the stream
+ *   IBVCAP_RX_BATCH_FLAG_GAP_UNKNOWN         the daemon was restarted              nowhere; epochs of the counts
+ *   IBVCAP_PACKET_FLAG_ERROR                 the card could not write the packet   errored of the stream
+ *   IBVCAP_PACKET_FLAG_TRUNCATED             payload of wire_length > its row      truncated of the stream
+ *   IBVCAP_PACKET_FLAG_FRAGMENT              the sender's datagram was fragmented  fragments, fragment_lost_bytes
+ *   nothing                                  the network or the port dropped it    port_discards of the interface
+ *
+ * Each consumer gets every packet. Processes that share the work attach to one stream, and each takes the rows whose
+ * packet number, modulo the number of processes, is its own; or there is a stream for each group or port.
+ */
 
 /** A receiver of one ring, the memory of a stream. */
 struct ibvcap_rx;
@@ -100,14 +115,18 @@ struct ibvcap_rx_options {
 };
 
 enum ibvcap_rx_batch_flag {
-	IBVCAP_RX_BATCH_FLAG_GAP_UNKNOWN = 1 << 0, /* first of a new epoch: packets before it were lost uncounted */
-	IBVCAP_RX_BATCH_FLAG_DEMOTED = 1 << 1,     /* the daemon made this consumer lossy: it was too slow too long */
+	/*
+	 * First of a new epoch: packets before it were lost uncounted, from the end of one daemon until the next has
+	 * made its rings, some tenths of a second. The timestamps before and after say how long it was.
+	 */
+	IBVCAP_RX_BATCH_FLAG_GAP_UNKNOWN = 1 << 0,
+	IBVCAP_RX_BATCH_FLAG_DEMOTED = 1 << 1, /* the daemon made this consumer lossy: it was too slow too long */
 };
 
 /**
  * A run of consecutive packets of one block, filled in by ibvcap_rx_acquire(). The caller may read what the pointers
  * point at until ibvcap_rx_release(). It does not change until then, since the daemon gives no leased block back to the
- * card.
+ * card. The rows are contiguous: a batch is an array of n rows of stride bytes; stride is the stream's payload_size.
  */
 struct ibvcap_rx_batch {
 	size_t size;
@@ -441,6 +460,9 @@ struct ibvcap_status_stream {
 	const struct ibvcap_counter *counters;
 	uint32_t n_counters;
 	uint32_t reading_age_ms; /* since the device was asked for matched; if more than some 100, it does not answer */
+	pid_t stall_pid;         /* the last consumer that stopped the queue and was then demoted, or left; 0: none */
+	uid_t stall_uid;
+	uint64_t stall_until_ns; /* when that was, UTC */
 };
 
 /* Packets that a stream captures. */
@@ -464,7 +486,7 @@ struct ibvcap_status_consumer {
 	pid_t pid;
 	uid_t uid;
 	const struct ibvcap_counter *counters;
-	uint32_t n_counters;
+	uint32_t n_counters; /* 0: a tap, which counts for itself; the daemon knows that it is connected */
 	uint32_t reserved;
 };
 

@@ -76,7 +76,7 @@ enum ibvcap_packet_flag {
 		1 << 1, /* the payload was longer than its row, and only length bytes of it are there */
 	IBVCAP_PACKET_FLAG_IRREGULAR =
 		1 << 2, /* the headers are not of the stream's layout: see header_length, payload_offset */
-	IBVCAP_PACKET_FLAG_FRAGMENT = 1 << 3,     /* an IP fragment: the row holds a part of a datagram */
+	IBVCAP_PACKET_FLAG_FRAGMENT = 1 << 3,     /* an IP fragment: the row holds length of wire_length bytes */
 	IBVCAP_PACKET_FLAG_BAD_CHECKSUM = 1 << 4, /* the device found the IP or UDP checksum wrong */
 	IBVCAP_PACKET_FLAG_ERROR = 1 << 5, /* the device reported an error: the contents of the row are undefined */
 	IBVCAP_PACKET_FLAG_UNUSABLE =
@@ -97,7 +97,7 @@ struct ibvcap_meta {
 	uint16_t flags;         /* enum ibvcap_packet_flag */
 	uint8_t header_length;  /* bytes from the start of the frame to the payload, as received */
 	uint8_t payload_offset; /* where in the row the payload starts: 0 unless IBVCAP_PACKET_FLAG_IRREGULAR */
-	uint16_t wire_length;   /* bytes of UDP payload that the sender sent */
+	uint16_t wire_length;   /* bytes of UDP payload that the sender sent; in a later fragment, in the fragment */
 };
 static_assert(sizeof(struct ibvcap_meta) == 16, "shared layout");
 
@@ -143,6 +143,11 @@ enum ibvcap_rx_counter {
 	IBVCAP_RX_COUNTER_QUEUE_RESETS, /* times the device's queue was reset after an error */
 	IBVCAP_RX_COUNTER_WAKES,        /* times that the worker asked for consumers to be woken, a system call each */
 	IBVCAP_RX_COUNTER_FILL_MAX,     /* the most rows that a consumer had not acquired; updated once a block */
+	/* Of no_buffer: between the two readings of the device that show the loss, a lossless consumer stopped the
+	 * queue. */
+	IBVCAP_RX_COUNTER_NO_BUFFER_LOSSLESS,
+	IBVCAP_RX_COUNTER_FRAGMENTS,           /* of irregular: IP fragments, each a part of a datagram */
+	IBVCAP_RX_COUNTER_FRAGMENT_LOST_BYTES, /* payload bytes of their datagrams that are not in their rows */
 	IBVCAP_RX_COUNTER_N
 };
 static_assert(IBVCAP_RX_COUNTER_N <= IBVCAP_RX_COUNTERS_MAX, "shared layout");

@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Puts the consumers of a stream into a status. The counters of a consumer come from its page, which it may fill with
+ * anything. A tap has no page: the daemon knows only that its connection is open.
+ */
+#include "daemon/control/rx_endpoint.h"
+#include "daemon/control/rx_session.h"
+#include "daemon/control/server.h"
+#include "daemon/control/status.h"
+#include "lib/ibvcap/min.h"
+#include "lib/ibvcap/ring.h"
+
+/* A leased block is not recycled, so the rest of it can still be acquired when floor has passed it. */
+static bool is_block_leased(const struct status_consumer_view *view, uint64_t block)
+{
+	for (uint32_t i = 0; i < view->lease_blocks; i++)
+		if (view->leases[i] == block + 1)
+			return true;
+	return false;
+}
+
+static uint64_t count_gone(const struct status_consumer_view *view, uint64_t cursor)
+{
+	uint64_t first = view->floor * view->slots_per_block;
+
+	if (is_block_leased(view, cursor / view->slots_per_block))
+		cursor = (cursor / view->slots_per_block + 1) * view->slots_per_block;
+	return first > cursor ? first - cursor : 0;
+}
+
+void status_count_consumer(const struct status_consumer_view *view, uint64_t counters[CONSUMER_COUNTER_N])
+{
+	const uint64_t published = view->head - view->attach_sequence;
+	const uint64_t delivered = u64_min(view->delivered, published);
+	const uint64_t skipped = u64_min(view->skipped, published - delivered);
+	const uint64_t lag = published - delivered - skipped;
+	uint64_t n_leased = 0;
+
+	for (uint32_t i = 0; i < view->lease_blocks; i++)
+		n_leased += view->leases[i] != 0;
+	counters[CONSUMER_COUNTER_PUBLISHED] = published;
+	counters[CONSUMER_COUNTER_DELIVERED] = delivered;
+	counters[CONSUMER_COUNTER_SKIPPED] = skipped;
+	counters[CONSUMER_COUNTER_LAG] = lag;
+	counters[CONSUMER_COUNTER_LEASED_BLOCKS] = n_leased;
+	counters[CONSUMER_COUNTER_GONE] = u64_min(count_gone(view, view->attach_sequence + delivered + skipped), lag);
+}
+
+/* Reads each word once, and in the order that the view wants. */
+static void view_consumer(const struct rx_ring *ring, const struct ring_consumer *consumer,
+                          struct status_consumer_view *view)
+{
+	view->floor = consumer_load_floor(ring->ring);
+	view->slots_per_block = ring->slots_per_block;
+	view->lease_blocks = consumer->lease_blocks;
+	for (uint32_t i = 0; i < consumer->lease_blocks; i++)
+		view->leases[i] = daemon_load_lease(consumer->page, i);
+	view->attach_sequence = consumer->attach_sequence;
+	view->delivered = daemon_load_delivered(consumer->page);
+	view->skipped = daemon_load_skipped(consumer->page);
+	view->head = consumer_load_head(ring->ring);
+}
+
+static struct protocol_consumer describe_consumer(const struct rx_endpoint *endpoint, uint32_t policy, pid_t pid,
+                                                  uid_t uid)
+{
+	struct protocol_consumer message = {.queue = endpoint->stream->queue, .policy = policy, .pid = pid, .uid = uid};
+
+	protocol_init(&message.header, PROTOCOL_CONSUMER, sizeof(message));
+	reply_copy_text(message.stream, sizeof(message.stream), endpoint->stream->config->name);
+	return message;
+}
+
+static int append_consumer(struct reply *reply, const struct rx_endpoint *endpoint, const struct rx_session *rx)
+{
+	struct protocol_consumer message =
+		describe_consumer(endpoint, consumer_load_policy(rx->consumer.state), rx->client.pid, rx->client.uid);
+	struct status_consumer_view view;
+
+	view_consumer(endpoint->stream->ring, &rx->consumer, &view);
+	status_count_consumer(&view, message.counters);
+	message.n_counters = CONSUMER_COUNTER_N;
+	return reply_append(reply, &message.header);
+}
+
+static int append_tap(struct reply *reply, const struct rx_endpoint *endpoint, const struct session *session)
+{
+	const struct protocol_consumer message =
+		describe_consumer(endpoint, IBVCAP_POLICY_TAP, session->peer.pid, session->peer.uid);
+
+	return reply_append(reply, &message.header);
+}
+
+int status_append_consumers(struct reply *reply, const struct rx_endpoint *endpoint)
+{
+	const struct endpoint_client *client;
+	const struct session *session;
+	int r = 0;
+
+	LIST_FOREACH (client, &endpoint->endpoint.clients, link)
+		if (r == 0 && client->served)
+			r = append_consumer(reply, endpoint, (const struct rx_session *)client);
+	LIST_FOREACH (session, &endpoint->endpoint.control->sessions, link)
+		if (r == 0 && session->tapped == &endpoint->endpoint)
+			r = append_tap(reply, endpoint, session);
+	return r;
+}
