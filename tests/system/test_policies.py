@@ -93,6 +93,7 @@ def test_a_stopped_lossless_reader_is_waited_for_until_its_deadline(build, daemo
     assert stream["stall_pid"] == reader.process.pid and stream["stall_uid"] == conftest.NOBODY.pw_uid
     code, out, err = reader.finish(signal.SIGTERM)
     assert code == 0, err
+    assert "not lossless any more" in err and f"{stopped['gone']} packets were skipped" in err, err
     said = json.loads(out)
     assert said["published"] == said["delivered"] + said["skipped"] == one.stream()["published"]
     assert said["skipped"] == stopped["gone"], "all that was gone, and no more"

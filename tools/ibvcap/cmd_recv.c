@@ -38,6 +38,7 @@ struct receiver {
 	uint64_t start_ns;
 	uint64_t printed_ns;
 	bool silence_told;
+	uint64_t last_row_ns; /* timestamp of the row that came last; 0: none came */
 };
 
 static void write_payload(struct receiver *receiver, const uint8_t *payload, size_t bytes)
@@ -73,6 +74,8 @@ static void count_received(struct receiver *receiver, const struct ibvcap_rx_bat
 {
 	uint64_t seen_ns = receiver->latency ? time_utc_ns() : 0;
 
+	recv_tell(&receiver->options, batch, receiver->last_row_ns);
+	receiver->last_row_ns = batch->meta[batch->n - 1].timestamp_ns;
 	receiver->totals.packets += batch->n;
 	receiver->totals.gaps += batch->gap > 0;
 	receiver->totals.skipped += batch->gap;
@@ -100,9 +103,11 @@ static int receive_tapped(struct receiver *receiver, int timeout_ms)
 	size_t length;
 	int r = ibvcap_rx_recv(receiver->rx, payload, sizeof(payload), &length, &meta, timeout_ms);
 
+	if (r <= 0)
+		return r;
 	meta.payload_offset = 0; /* the copy begins at the payload */
-	if (r > 0)
-		count_received(receiver, &batch);
+	batch.flags = meta.flags & IBVCAP_PACKET_FLAG_GAP_UNKNOWN ? IBVCAP_RX_BATCH_FLAG_GAP_UNKNOWN : 0;
+	count_received(receiver, &batch);
 	return r;
 }
 

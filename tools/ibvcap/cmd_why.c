@@ -90,8 +90,8 @@ static void print_last_loss(const struct why_line *line)
 	char from[REPORT_UTC_BYTES] = "the start", to[REPORT_UTC_BYTES];
 
 	if (line->from_ns)
-		report_format_utc(line->from_ns, from);
-	report_format_utc(line->to_ns, to);
+		report_format_utc(line->from_ns, 3, from);
+	report_format_utc(line->to_ns, 3, to);
 	printf("  %-4s  %-13s %12s  the last %" PRIu64 " between %s and %s\n", "", "", "", line->last, from, to);
 }
 

@@ -53,6 +53,12 @@ int recv_parse_arguments(int argc, char **argv, struct recv_options *options);
 /** Print one row: its number, timestamp (with utc as date and time) and flags, and the bytes as hexdump -C does. */
 void recv_dump(const struct ibvcap_rx_batch *batch, uint32_t i, bool utc);
 
+/**
+ * Say on standard error what the batch tells of the time before it, if the daemon was restarted or has demoted this
+ * consumer. last_row_ns: the timestamp of the row before, 0: there was none.
+ */
+void recv_tell(const struct recv_options *options, const struct ibvcap_rx_batch *batch, uint64_t last_row_ns);
+
 /** Print the rates of one interval: now and before are the totals at its end and at its beginning. */
 void recv_print_rate(double seconds, double interval, const struct recv_totals *now, const struct recv_totals *before);
 

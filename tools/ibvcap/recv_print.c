@@ -2,14 +2,12 @@
 /* The lines and the JSON that `ibvcap recv` prints. */
 #include "tools/ibvcap/recv.h"
 
-#include "daemon/base/time.h"
 #include "tools/ibvcap/report.h"
 #include "tools/ibvcap/status_view.h"
 
 #include <ctype.h>
 #include <inttypes.h>
 #include <jansson.h>
-#include <time.h>
 
 #define SCHEMA_VERSION 1
 
@@ -43,16 +41,13 @@ static void print_dump(const char *what, const uint8_t *bytes, size_t n)
 
 static void print_timestamp(uint64_t ns, bool utc)
 {
-	time_t seconds = (time_t)(ns / TIME_SECOND_NS);
-	char text[32];
-	struct tm date;
+	char text[REPORT_UTC_BYTES];
 
-	if (!utc) {
+	report_format_utc(ns, 9, text);
+	if (utc)
+		printf("timestamp %s", text);
+	else
 		printf("timestamp %" PRIu64 " ns", ns);
-		return;
-	}
-	strftime(text, sizeof(text), "%FT%T", gmtime_r(&seconds, &date));
-	printf("timestamp %s.%09" PRIu64 "Z", text, ns % TIME_SECOND_NS);
 }
 
 void recv_dump(const struct ibvcap_rx_batch *batch, uint32_t i, bool utc)
@@ -71,6 +66,29 @@ void recv_dump(const struct ibvcap_rx_batch *batch, uint32_t i, bool utc)
 		return;
 	print_dump("headers", ibvcap_rx_headers(batch, i), header_bytes);
 	print_dump("payload", ibvcap_rx_payload(batch, i), meta->length);
+}
+
+static void tell_restart(const struct recv_options *options, uint64_t last_row_ns, uint64_t next_row_ns)
+{
+	char last[REPORT_UTC_BYTES], next[REPORT_UTC_BYTES];
+
+	report_format_utc(last_row_ns, 3, last);
+	report_format_utc(next_row_ns, 3, next);
+	fprintf(stderr,
+	        "ibvcap recv: stream '%s': ibvcapd was restarted; how many packets were lost meanwhile is not known "
+	        "(last packet %s, next packet %s)\n",
+	        options->stream, last, next);
+}
+
+void recv_tell(const struct recv_options *options, const struct ibvcap_rx_batch *batch, uint64_t last_row_ns)
+{
+	if (batch->flags & IBVCAP_RX_BATCH_FLAG_GAP_UNKNOWN)
+		tell_restart(options, last_row_ns, batch->meta[0].timestamp_ns);
+	if (batch->flags & IBVCAP_RX_BATCH_FLAG_DEMOTED)
+		fprintf(stderr,
+		        "ibvcap recv: stream '%s': not lossless any more, because this process kept the card's queue "
+		        "waiting for longer than lossless_deadline_ms; %" PRIu64 " packets were skipped\n",
+		        options->stream, batch->gap);
 }
 
 void recv_print_rate(double seconds, double interval, const struct recv_totals *now, const struct recv_totals *before)

@@ -59,7 +59,7 @@ int report_end(const char *command, const char *kind, const char *name, int erro
 	return report_exit_code(error);
 }
 
-void report_format_utc(uint64_t ns, char text[REPORT_UTC_BYTES])
+void report_format_utc(uint64_t ns, unsigned decimals, char text[REPORT_UTC_BYTES])
 {
 	time_t seconds = (time_t)(ns / 1000000000);
 	struct tm utc;
@@ -70,7 +70,8 @@ void report_format_utc(uint64_t ns, char text[REPORT_UTC_BYTES])
 		return;
 	}
 	n = strftime(text, REPORT_UTC_BYTES, "%Y-%m-%dT%H:%M:%S", gmtime_r(&seconds, &utc));
-	snprintf(text + n, REPORT_UTC_BYTES - n, ".%03uZ", (unsigned)(ns / 1000000 % 1000));
+	snprintf(text + n, REPORT_UTC_BYTES - n, ".%09u", (unsigned)(ns % 1000000000));
+	snprintf(text + n + 1 + decimals, REPORT_UTC_BYTES - n - 1 - decimals, "Z");
 }
 
 void report_json(json_t *json, size_t flags)

@@ -19,8 +19,8 @@ int report_end(const char *command, const char *kind, const char *name, int erro
 
 #define REPORT_UTC_BYTES 32
 
-/** "2026-11-22T08:17:45.402Z" of a time in ns since 1970; "unknown" of 0. */
-void report_format_utc(uint64_t ns, char text[REPORT_UTC_BYTES]);
+/** "2026-11-22T08:17:45.402Z" of a time in ns since 1970, with 1 to 9 decimals; "unknown" of 0. */
+void report_format_utc(uint64_t ns, unsigned decimals, char text[REPORT_UTC_BYTES]);
 
 /** Print json and a line feed on standard output, and free it. flags are jansson's. */
 void report_json(json_t *json, size_t flags);

@@ -182,7 +182,7 @@ static void explain_lossless(const struct why_facts *facts, uint64_t n_lossless,
 		why_append(text, "; lossless now: process %d of user %s", (int)slowest->pid,
 		           user_name_and_number(slowest->uid, user));
 	if (stream->stall_pid) {
-		report_format_utc(stream->stall_until_ns, until);
+		report_format_utc(stream->stall_until_ns, 3, until);
 		why_append(text, "; lossless until %s: process %d of user %s", until, (int)stream->stall_pid,
 		           user_name_and_number(stream->stall_uid, user));
 	}
