@@ -20,11 +20,12 @@ def group_mac(group):
 
 
 def udp_frame(payload, destination, port, mac, source="10.77.0.2", source_port=4000, vlan=None, options=b"",
-              identification=0, source_mac=b"\x02\x00\x00\x00\x00\x02", dscp=0, hop_limit=64, udp_checksum=False):
+              identification=0, source_mac=b"\x02\x00\x00\x00\x00\x02", dscp=0, hop_limit=64, udp_checksum=False,
+              fragment=0x4000, udp_length=None):
     """IPv4 or IPv6, by the destination's family. options: IPv4 options, a multiple of 4 bytes; udp_checksum: with IPv4,
-    too."""
+    too; fragment: IPv4 flags and offset, 0x2000 is "more fragments"; udp_length: in its header, if not the true one."""
     address = ipaddress.ip_address(destination)
-    udp = struct.pack("!HHHH", source_port, port, 8 + len(payload), 0) + payload
+    udp = struct.pack("!HHHH", source_port, port, udp_length or 8 + len(payload), 0) + payload
     tag = b"" if vlan is None else struct.pack("!HH", 0x8100, vlan)
     if address.version == 6:
         source = ipaddress.ip_address("fe80::2" if "." in source else source)
@@ -39,7 +40,7 @@ def udp_frame(payload, destination, port, mac, source="10.77.0.2", source_port=4
 
         def header(check):
             return struct.pack("!BBHHHBBH4s4s", 0x45 + len(options) // 4, dscp << 2, 20 + len(options) + len(udp),
-                               identification, 0x4000, hop_limit, 17, check, ipaddress.ip_address(source).packed,
+                               identification, fragment, hop_limit, 17, check, ipaddress.ip_address(source).packed,
                                address.packed) + options
         ip = header(checksum(header(0)))
         ethertype = 0x0800

@@ -209,15 +209,19 @@ def test_without_an_oversize_sink_a_long_packet_is_an_error_and_the_sum_holds(da
     assert (counts["published"], counts["errored"]) == (2, 1)
 
 
-def test_ip_options_are_marked_and_the_payload_is_found(daemon, wire, consumer):
+def test_ip_options_and_fragments_are_marked_and_the_payload_is_found(daemon, wire, consumer):
     one = daemon([conftest.stream(wire, payload_size=200)])
-    reader = consumer(one, "lidar", "--count", 2, "--timeout", 20000)
-    wire.send(wire.frame(b"o" * 120, 7502, options=b"\x01" * 8), wire.frame(b"p" * 120, 7502))
-    odd, plain = reader.finish()[0]
+    reader = consumer(one, "lidar", "--count", 3, "--timeout", 20000)
+    wire.send(wire.frame(b"o" * 120, 7502, options=b"\x01" * 8), wire.frame(b"p" * 120, 7502),
+              wire.frame(b"f" * 120, 7502, fragment=0x2000, udp_length=1008))
+    odd, plain, part = reader.finish()[0]
     assert odd["flags"] & IRREGULAR and not odd["flags"] & UNUSABLE
     assert (odd["payload"], odd["header_length"]) == (b"o" * 120, 50)
     assert (plain["payload"], plain["flags"]) == (b"p" * 120, SHORT)
-    assert one.expect_sum()["irregular"] == 1
+    assert (part["payload"], part["flags"]) == (b"f" * 120, SHORT | IRREGULAR | FRAGMENT)
+    assert (part["length"], part["wire_length"]) == (120, 1000), "of the datagram that was sent"
+    counts = one.expect_sum()
+    assert (counts["irregular"], counts["fragments"], counts["fragment_lost_bytes"]) == (2, 1, 880)
 
 
 def test_a_vlan_tag_where_none_is_expected_is_marked_or_left_to_the_kernel(daemon, wire, consumer):
