@@ -158,9 +158,10 @@ class Client:
         return text(body)
 
     def status(self):
-        """{"daemon": …, "streams": {name: …}, "flows": […], "consumers": […], "channels": {…}, "senders": […],
-        "interfaces": {…}}"""
-        status = {"streams": {}, "flows": [], "consumers": [], "channels": {}, "senders": [], "interfaces": {}}
+        """{"daemon": …, "streams": {name: …}, "flows": […], "consumers": […], "taps": […], "channels": {…},
+        "senders": […], "interfaces": {…}}"""
+        status = {"streams": {}, "flows": [], "consumers": [], "taps": [], "channels": {}, "senders": [],
+                  "interfaces": {}}
         self.send(STATUS)
         while True:
             kind, body, _ = self.receive()
@@ -172,7 +173,7 @@ class Client:
             elif kind == FLOW:
                 status["flows"].append(message)
             elif kind == CONSUMER:
-                status["consumers"].append(message)
+                status["taps" if message["policy"] == TAP else "consumers"].append(message)
             elif kind == CHANNEL:
                 status["channels"][message["name"]] = message
             elif kind == SENDER:

@@ -120,9 +120,10 @@ def test_a_tap_takes_no_consumers_place(build, daemon, net, wire):
                                  200, "--verify", "--json")
     taps = [subprocess.Popen([str(word) for word in command], stdout=subprocess.PIPE, text=True) for _ in range(3)]
     try:
-        conftest.wait_until(lambda: len(one.status()["consumers"]) == 3 or any(tap.poll() for tap in taps), 30, "taps")
-        assert {(tap["policy"], tap["pid"]) for tap in one.status()["consumers"]} == {
+        conftest.wait_until(lambda: len(one.status()["taps"]) == 3 or any(tap.poll() for tap in taps), 30, "taps")
+        assert {(tap["policy"], tap["pid"]) for tap in one.status()["taps"]} == {
             (control_client.TAP, tap.pid) for tap in taps}
+        assert not one.status()["consumers"], "they take no places"
         assert ibvcap("status", "--socket", one.socket_path).stdout.count("tap of lidar") == 3
         for _ in range(50):
             send(build, net, wire, 100, rate=5000)

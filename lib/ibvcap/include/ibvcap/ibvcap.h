@@ -174,7 +174,7 @@ struct ibvcap_rx_counts {
 	uint64_t published; /* rows that the worker published since this consumer attached */
 	uint64_t delivered; /* acquired */
 	uint64_t skipped;   /* recycled before they were acquired */
-	uint64_t lag;       /* published, not acquired yet */
+	uint64_t lag;       /* published, not acquired yet; if it is longer than the ring, some are lost already */
 	uint64_t epochs;    /* times that the handle went on in a new epoch */
 };
 
