@@ -56,6 +56,14 @@ def test_each_counter_is_on_the_page():
     assert explained == set(labels)
 
 
+def test_each_message_of_the_troubleshooting_page_is_one():
+    sources = " ".join(path.read_text() for place in ("lib/ibvcap", "daemon", "tools", "contrib/bin")
+                       for path in (conftest.ROOT / place).rglob("*") if path.suffix in (".c", "") and path.is_file())
+    sources = re.sub(r'"\s+"', "", sources)
+    messages = re.findall(r'^\| "(.*?)" \|', page("troubleshooting.md"), re.M)
+    assert len(messages) > 3 and [message for message in messages if message not in sources] == []
+
+
 PROBE_TYPES = {"char *": 8, "uint64_t ": 8, "uint32_t ": 4, "int ": -4}
 
 
