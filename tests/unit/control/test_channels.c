@@ -292,6 +292,16 @@ static int say_mapped(const struct ibvcap_tx *tx)
 	return answer.header.type == PROTOCOL_READY ? 0 : answer.error.error;
 }
 
+static void expect_refusal(int client, int error, const char *text)
+{
+	union protocol_message answer;
+
+	cr_assert(eq(int, receive(client, &answer, NULL, NULL), 1));
+	cr_assert(eq(int, answer.header.type, PROTOCOL_ERROR));
+	cr_expect(eq(int, answer.error.error, error));
+	cr_expect(ne(ptr, strstr(answer.error.text, text), NULL), "%s", answer.error.text);
+}
+
 static struct ibvcap_tx *open_sender(void)
 {
 	struct ibvcap_tx *tx = NULL;
@@ -686,6 +696,29 @@ Test(channels, memory_that_the_device_does_not_take_is_refused)
 	ibvcap_tx_close(tx);
 	register_result = 0;
 	ibvcap_tx_close(open_sender());
+}
+
+Test(channels, a_sender_that_the_worker_refuses_is_told_and_its_place_is_free)
+{
+	struct test_sender other;
+	struct ibvcap_tx *tx = NULL;
+
+	cr_assert(eq(int, test_sender_init(&other, backend, transmit, 64, BYTES), 0));
+	while (tx_queue_add_sender(channel, &other.sender) == 0)
+		;
+	for (int i = 0; i < 3; i++) {
+		int client = connect_client();
+
+		TURN_UNTIL(open_channel(client, &tx) == 0);
+		say(client, PROTOCOL_MAPPED);
+		expect_refusal(client, -EAGAIN, "'out': its worker cannot take another sender");
+		ibvcap_tx_close(tx);
+		TURN_UNTIL(n_registered == 0);
+	}
+	channel->n_senders = 0;
+	ibvcap_tx_close(open_sender());
+	TURN_UNTIL(n_registered == 0);
+	test_sender_deinit(&other);
 }
 
 Test(channels, a_worker_with_too_much_mail_is_asked_again)

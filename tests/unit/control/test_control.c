@@ -8,6 +8,7 @@
 #include "daemon/worker/rx_worker.h"
 #include "lib/ibvcap/ring.h"
 #include "lib/ibvcap/protocol.h"
+#include "tests/support/consumers.h"
 #include "tests/support/frames.h"
 #include "tests/support/scripted_backend.h"
 
@@ -51,6 +52,14 @@ static struct control_stream control_stream;
 static struct control_interface port;
 static struct reading matched, out_of_buffer, discards;
 static struct control *control;
+
+static uid_t daemon_user; /* root */
+
+/* In place of libc's. */
+uid_t geteuid(void)
+{
+	return daemon_user;
+}
 
 static int read_matched(void *context, uint64_t *packets)
 {
@@ -159,7 +168,7 @@ static void make_control(void)
 
 static void set_up(void)
 {
-	if (geteuid() != 0)
+	if (getuid() != 0)
 		cr_skip_test("a daemon's own user is refused, unless it is root: run as root");
 	cr_assert(mkdtemp(directory) != NULL);
 	stream = (struct config_stream){.name = "lidar",
@@ -576,6 +585,27 @@ Test(control, what_cannot_be_granted_is_refused_by_name_and_the_connection_lives
 	close(client);
 }
 
+Test(control, a_reader_that_the_worker_refuses_is_told_and_its_place_is_free)
+{
+	struct protocol_attach message = attach_message();
+	int client = connect_client();
+	struct ring_consumer other;
+
+	cr_assert(eq(int, test_consumer_init(&other, 1), 0));
+	while (rx_ring_add_consumer(&ring, &other) == 0)
+		;
+	for (int i = 0; i < 3; i++) {
+		cr_expect(eq(int, attach(client, &message, NULL), -EAGAIN));
+		cr_expect(ne(ptr, strstr(refusal, "'lidar': its worker cannot take another consumer"), NULL), "%s",
+		          refusal);
+	}
+	for (int i = 0; i < RX_RING_CONSUMERS_MAX; i++)
+		rx_ring_remove_consumer(&ring, &other);
+	cr_expect(eq(int, attach(client, &message, NULL), 0));
+	test_consumer_deinit(&other);
+	close(client);
+}
+
 Test(control, a_tap_gets_the_ring_and_nothing_that_the_worker_would_know_of)
 {
 	struct protocol_attach message = attach_message();
@@ -642,6 +672,27 @@ Test(control, users_that_are_not_listed_are_refused)
 		turn();
 	cr_expect(eq(int, status, 0));
 	cr_expect(eq(u32, ring.n_consumers, 0));
+}
+
+Test(control, the_daemons_own_user_is_refused_and_told_why)
+{
+	const uid_t users[] = {4712};
+	struct protocol_attach message = attach_message();
+	int client;
+
+	chmod(directory, 0755);
+	client = connect_as_another_user();
+	stream.users = users;
+	stream.n_users = 1;
+	daemon_user = 4712;
+	cr_expect(eq(int, attach(client, &message, NULL), -EACCES));
+	cr_expect(ne(ptr, strstr(refusal, "refused to user 4712, which is the daemon's own"), NULL), "%s", refusal);
+	message.policy = IBVCAP_POLICY_TAP;
+	cr_expect(eq(int, attach(client, &message, NULL), -EACCES), "a tap too");
+	daemon_user = 0;
+	message = attach_message();
+	cr_expect(eq(int, attach(client, &message, NULL), 0));
+	close(client);
 }
 
 Test(control, a_consumers_place_is_free_again_once_the_worker_has_let_go)

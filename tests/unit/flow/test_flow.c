@@ -145,3 +145,19 @@ Test(flow, flows_that_one_packet_could_both_match_are_refused)
 	flows[1].vlan = 5;
 	cr_expect(eq(int, check(flows, 1, 1, "eth0", &failure), -EINVAL));
 }
+
+Test(flow, two_flows_are_the_same_only_if_each_part_is)
+{
+	const struct config_flow flow = flow_to("239.1.2.3", 7502);
+	struct config_flow others[] = {flow, flow, flow, flow, flow}, same = flow;
+
+	same.line++;
+	cr_expect(flow_is_same(&flow, &same), "wherever it is configured");
+	others[0].destination.address[3]++;
+	others[1].source = flow_to("10.0.0.1", 1).destination;
+	others[2].destination_port++;
+	others[3].source_port++;
+	others[4].vlan = 5;
+	for (int i = 0; i < 5; i++)
+		cr_expect(not(flow_is_same(&flow, &others[i])), "part %d", i);
+}

@@ -59,8 +59,9 @@ void attached_prepare(struct attached *attached, int fds[PROTOCOL_FD_N], int *so
 	const uint64_t epoch = attached->epoch ? attached->epoch : EPOCH;
 	int ends[2], wake[2];
 
-	*attached = (struct attached){.epoch = epoch};
+	*attached = (struct attached){.epoch = epoch, .n_earlier = attached->n_earlier};
 	init_ring(attached);
+	attached_publish(attached, attached->n_earlier);
 	init_consumer(&attached->consumer, epoch);
 	attached->consumer.budget = &attached->account;
 	cr_assert_eq(rx_ring_add_consumer(&attached->ring, &attached->consumer), 0);

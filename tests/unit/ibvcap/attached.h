@@ -12,7 +12,8 @@
 #define SLOT_BYTES 100u
 
 struct attached {
-	uint64_t epoch; /* 0: EPOCH */
+	uint64_t epoch;     /* 0: EPOCH */
+	uint64_t n_earlier; /* packets that are published before the consumer attaches */
 	struct rx_ring ring;
 	struct ring_consumer consumer;
 	struct stall_budget account;

@@ -78,6 +78,28 @@ Test(rx, a_batch_never_crosses_a_block)
 	expect_rows(N, 10, 0);
 }
 
+Test(rx, counts_begin_where_the_consumer_attached)
+{
+	struct ibvcap_rx_info info = IBVCAP_INIT(struct ibvcap_rx_info);
+
+	attached_deinit(&a);
+	a = (struct attached){.n_earlier = 3 * N + 7};
+	attached_init(&a);
+	expect_counts(0, 0, 0, 0);
+	attached_publish(&a, 5);
+	expect_counts(5, 0, 0, 5);
+	cr_assert_eq(acquire(3), 3);
+	expect_rows(3 * N + 7, 3, 0);
+	expect_counts(5, 3, 0, 2);
+	cr_assert_eq(ibvcap_rx_release(a.rx, &batch), 0);
+	attached_publish(&a, 20 * N);
+	cr_assert_eq(acquire(1), 1);
+	cr_expect_gt(batch.gap, 0);
+	expect_counts(20 * N + 5, 4, batch.gap, 20 * N + 1 - batch.gap);
+	cr_assert_eq(ibvcap_rx_info(a.rx, &info), 0);
+	cr_expect_eq(info.attach_sequence, 3 * N + 7);
+}
+
 Test(rx, what_was_recycled_is_skipped_counted_and_told)
 {
 	uint64_t floor, head;

@@ -6,6 +6,8 @@
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
 #include <criterion/parameterized.h>
+#include <netinet/in.h>
+#include <string.h>
 
 static uint8_t frame[FRAME_BYTES_MAX];
 
@@ -109,6 +111,63 @@ Test(packet, a_first_fragment_whose_udp_length_lies_holds_all_of_its_datagram)
 
 	cr_expect(eq(u16, parse(&options).payload_length, 96));
 	cr_expect(eq(u16, parse(&options).datagram_length, 96));
+}
+
+/* A plain IPv6 frame whose UDP header and payload of 96 bytes follow a fragment header. */
+static struct packet_view parse_ipv6_fragment(uint16_t offset_and_flag, bool *parsed)
+{
+	const struct frame_options options = {.ipv6 = true, .payload_bytes = 96};
+	uint8_t header[8] = {IPPROTO_UDP, 0, (uint8_t)(offset_and_flag >> 8), (uint8_t)offset_and_flag, 1, 2, 3, 4};
+	uint32_t bytes = frame_build(&options, 0, frame);
+	struct packet_view view = {0};
+
+	memmove(frame + 62, frame + 54, bytes - 54);
+	memcpy(frame + 54, header, sizeof(header));
+	frame[19] += 8; /* the payload length */
+	frame[20] = IPPROTO_FRAGMENT;
+	*parsed = packet_view_parse(frame, bytes + 8, &view);
+	return view;
+}
+
+Test(packet, ipv6_fragments_are_told_from_an_atomic_one)
+{
+	struct packet_view view;
+	bool parsed;
+
+	view = parse_ipv6_fragment(0x0001, &parsed); /* the first, and more follow */
+	cr_assert(parsed);
+	cr_expect(view.fragment);
+	cr_expect(eq(u16, view.header_length, 70));
+	cr_expect(eq(u16, view.payload_length, 96));
+	cr_expect(not(is_plain(62)));
+	view = parse_ipv6_fragment(0x0559, &parsed); /* in the middle: there is no UDP header */
+	cr_assert(parsed);
+	cr_expect(view.fragment);
+	cr_expect(eq(u16, view.header_length, 62));
+	cr_expect(eq(u16, view.payload_length, 104));
+	view = parse_ipv6_fragment(0x0558, &parsed); /* the last */
+	cr_assert(parsed);
+	cr_expect(view.fragment);
+	cr_expect(eq(u16, view.header_length, 62));
+	view = parse_ipv6_fragment(0x0000, &parsed); /* RFC 6946: whole */
+	cr_assert(parsed);
+	cr_expect(not(view.fragment));
+	cr_expect(eq(u16, view.header_length, 70));
+	cr_expect(eq(u16, view.payload_length, 96));
+	view = parse_ipv6_fragment(0x0006, &parsed); /* reserved bits */
+	cr_expect(not(view.fragment));
+}
+
+Test(packet, an_ipv6_fragment_header_that_is_cut_off_is_refused)
+{
+	struct packet_view view;
+	bool parsed;
+
+	parse_ipv6_fragment(0x0001, &parsed);
+	for (uint32_t bytes = 54; bytes < 62; bytes++)
+		cr_expect(not(packet_view_parse(frame, bytes, &view)), "%u bytes", bytes);
+	frame[19] = 7; /* less than the fragment header */
+	cr_expect(not(packet_view_parse(frame, 166, &view)));
 }
 
 Test(packet, only_the_four_layouts_have_a_plain_form)
