@@ -103,10 +103,10 @@ static bool refuses_account(struct session *session, const struct endpoint *endp
 	account = account_describe(&share->user->account, session->peer.uid);
 	*sent = session_send_error(session, -EAGAIN,
 	                           "%s '%s': %s has %u %ss and %s is %u%s; close one, or ask the administrator to "
-	                           "raise it%s in %s",
+	                           "raise it%s in %s:%d",
 	                           kind->noun, endpoint->name, account.who, share->used[USER_PLACES], kind->client,
 	                           kind->user_key, limits->places_per_user, explain_places(endpoint, places),
-	                           account.remedy, limits->file);
+	                           account.remedy, limits->file, limits->line);
 	return true;
 }
 
@@ -125,9 +125,10 @@ bool endpoint_refuses_place(struct session *session, struct endpoint *endpoint, 
 	else if (endpoint->n_clients >= limits->places)
 		*sent = session_send_error(session, -EAGAIN,
 		                           "%s '%s': all %u %ss that it may have (%s) are there%s; wait for one to "
-		                           "leave, or ask the administrator to raise %s in %s",
+		                           "leave, or ask the administrator to raise %s in %s:%d",
 		                           kind->noun, endpoint->name, limits->places, kind->client, kind->places_key,
-		                           explain_places(endpoint, places), kind->places_key, limits->file);
+		                           explain_places(endpoint, places), kind->places_key, limits->file,
+		                           limits->line);
 	else
 		return refuses_account(session, endpoint, share, limits, sent);
 	return true;

@@ -79,6 +79,7 @@ struct endpoint_limits {
 	uint32_t places;
 	uint32_t places_per_user;
 	const char *file; /* where an administrator raises them */
+	int line;
 };
 
 /** The part of an endpoint that both kinds have; name is copied. */

@@ -47,8 +47,10 @@ static bool refuses_options(struct session *session, const struct config_stream 
 	else if (request->policy == IBVCAP_POLICY_LOSSLESS && !rights_to_be_lossless(stream, &session->peer, account))
 		*sent = session_send_error(session, -EACCES,
 		                           "stream '%s': lossless is not for user %s; the administrator allows it with "
-		                           "lossless_deadline_ms and lossless_users in %s",
-		                           stream->name, id_of_user(session->peer.uid).text, stream->file);
+		                           "lossless_deadline_ms and lossless_users in the stream's configuration, "
+		                           "%s:%d",
+		                           stream->name, id_of_user(session->peer.uid).text, stream->file,
+		                           stream->line);
 	else if (request->start > IBVCAP_START_NS_BACK)
 		*sent = session_send_error(
 			session, -EINVAL,
@@ -58,8 +60,8 @@ static bool refuses_options(struct session *session, const struct config_stream 
 		*sent = session_send_error(
 			session, -EAGAIN,
 			"stream '%s': %u blocks of lease asked for, %u (lease_blocks) are granted at most; ask "
-			"for fewer, or the administrator to raise it in %s and restart",
-			stream->name, request->lease_blocks, stream->lease_blocks, stream->file);
+			"for fewer, or the administrator to raise it in %s:%d and restart",
+			stream->name, request->lease_blocks, stream->lease_blocks, stream->file, stream->line);
 	else
 		return false;
 	return true;
@@ -76,9 +78,9 @@ static bool refuses_leases(struct session *session, const struct rx_endpoint *rx
 	*sent = session_send_error(
 		session, -EAGAIN,
 		"stream '%s': %u blocks of lease asked for, %s has %u, and max_lease_blocks_per_user is %u; ask for "
-		"fewer, or the administrator to raise it%s in %s",
+		"fewer, or the administrator to raise it%s in %s:%d",
 		stream->name, lease_blocks, account.who, share->used[USER_LEASE_BLOCKS],
-		stream->max_lease_blocks_per_user, account.remedy, stream->file);
+		stream->max_lease_blocks_per_user, account.remedy, stream->file, stream->line);
 	return true;
 }
 
@@ -139,7 +141,8 @@ int rx_endpoint_attach(struct session *session, const struct protocol_attach *re
 		return sent;
 	if (request->policy == IBVCAP_POLICY_TAP)
 		return attach_tap(session, rx_endpoint);
-	const struct endpoint_limits limits = {stream->max_consumers, stream->max_consumers_per_user, stream->file};
+	const struct endpoint_limits limits = {stream->max_consumers, stream->max_consumers_per_user, stream->file,
+	                                       stream->line};
 
 	lease_blocks = request->lease_blocks ? request->lease_blocks : stream->lease_blocks;
 	if (refuses_options(session, stream, request, &account, &sent))

@@ -64,7 +64,8 @@ int tx_endpoint_open(struct session *session, const struct protocol_open_channel
 	if (!tx_endpoint)
 		return session_send_error(session, -ESRCH, "no channel '%s'; 'ibvcap status' lists those there are",
 		                          request->channel);
-	const struct endpoint_limits limits = {channel->max_senders, channel->max_senders_per_user, channel->file};
+	const struct endpoint_limits limits = {channel->max_senders, channel->max_senders_per_user, channel->file,
+	                                       channel->line};
 
 	if (endpoint_refuses_rights(session, &tx_endpoint->endpoint,
 	                            rights_to_send(channel, &session->peer, geteuid(), &account), channel->file,

@@ -178,6 +178,7 @@ static void set_up(void)
 	                                .max_consumers_per_user = 1,
 	                                .max_lease_blocks_per_user = 2,
 	                                .file = "test.conf",
+	                                .line = 7,
 	                                .receive_queue_slots = SLOTS};
 	config = (struct config){.file = "test.conf",
 	                         .max_clients = 4,
@@ -570,6 +571,7 @@ Test(control, what_cannot_be_granted_is_refused_by_name_and_the_connection_lives
 	message = attach_message();
 	message.policy = IBVCAP_POLICY_LOSSLESS;
 	cr_expect(eq(int, attach(client, &message, NULL), -EACCES), "lossless_deadline_ms is 0");
+	cr_expect(strstr(refusal, "in the stream's configuration, test.conf:7") != NULL, "%s", refusal);
 	message.policy = 7;
 	cr_expect(eq(int, attach(client, &message, NULL), -EINVAL));
 	message = attach_message();
@@ -578,6 +580,7 @@ Test(control, what_cannot_be_granted_is_refused_by_name_and_the_connection_lives
 	message = attach_message();
 	message.lease_blocks = 3;
 	cr_expect(eq(int, attach(client, &message, NULL), -EAGAIN));
+	cr_expect(strstr(refusal, "to raise it in test.conf:7") != NULL, "%s", refusal);
 	message = attach_message();
 	cr_expect(eq(int, attach(client, &message, NULL), 0));
 	cr_expect(eq(int, attach(client, &message, NULL), -EALREADY));
