@@ -4,6 +4,7 @@
 #include "daemon/config/config_reader.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 
 /* Ethernet pads payloads below this (IEEE 802.3: 60 bytes of frame, less 42 of headers). */
@@ -20,6 +21,46 @@ int config_check_flow(const struct config_reader *reader, const config_setting_t
 		return config_reader_failure(
 			reader, config_reader_find(setting, "source"),
 			"source and destination of a flow: accepted are two addresses of one family");
+	return 0;
+}
+
+static bool config_is_user_in(const uid_t *users, uint32_t n_users, uid_t user)
+{
+	for (uint32_t i = 0; i < n_users; i++)
+		if (users[i] == user)
+			return true;
+	return false;
+}
+
+static int refuse_lossless_user(const struct config_reader *reader, const config_setting_t *stream, uint32_t i)
+{
+	const config_setting_t *user = config_setting_get_elem(config_setting_get_member(stream, "lossless_users"), i);
+	const char *name = config_setting_get_string(user); /* NULL: it is a number */
+	char number[24];
+
+	snprintf(number, sizeof(number), "%lld", config_setting_get_int64(user));
+	return config_reader_failure(reader, user,
+	                             "lossless_users names '%s', and users, who may receive, does not: accepted are "
+	                             "users that both name",
+	                             name ? name : number);
+}
+
+/* With groups, a user that users does not name may have the right as a member. root always has it. */
+static int check_lossless(const struct config_reader *reader, const config_setting_t *setting,
+                          const struct config_stream *stream)
+{
+	const char *key = stream->n_lossless_users ? "lossless_users" : "lossless_groups";
+
+	if (!stream->lossless_deadline_ms && stream->n_lossless_users + stream->n_lossless_groups)
+		return config_reader_failure(
+			reader, config_reader_find(setting, key),
+			"%s without lossless_deadline_ms, without which nobody can be lossless: accepted is "
+			"lossless_deadline_ms = 1 or more with it",
+			key);
+	for (uint32_t i = 0; i < stream->n_lossless_users && stream->n_users && !stream->n_groups; i++)
+		if (stream->lossless_users[i] != 0 &&
+		    !config_is_user_in(stream->users, stream->n_users, stream->lossless_users[i]))
+			return refuse_lossless_user(reader, setting, i);
 	return 0;
 }
 
@@ -48,7 +89,7 @@ int config_check_stream(const struct config_reader *reader, const config_setting
 			"payload_size = %u without oversize_sink: Ethernet pads shorter payloads to %d bytes, which "
 			"would not fit: accepted is oversize_sink = true, or payload_size = %d",
 			stream->payload_size, PADDED_PAYLOAD_BYTES, PADDED_PAYLOAD_BYTES);
-	return 0;
+	return check_lossless(reader, setting, stream);
 }
 
 int config_check_stream_among(const struct config *config, const void *entry, struct failure *failure)

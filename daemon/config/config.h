@@ -159,8 +159,8 @@ struct config {
 
 /**
  * Read and check a file. On error *config is untouched and failure holds "file:line: …", EX_CONFIG (or EX_NOINPUT if
- * the file cannot be read). Paths of included files are absolute or start from the directory of the file. Blocks
- * while it reads the files and the user database, which may be a directory service.
+ * the file cannot be read). Paths of included files start from the directory of the file; since libconfig 1.7 they
+ * may be absolute. Blocks while it reads the files and the user database, which may be a directory service.
  */
 int config_load(const char *path, struct config **config, struct failure *failure);
 

@@ -115,8 +115,8 @@ static int config_reader_read_string(const struct config_reader *reader, const c
 
 	if (key_store_string(key, text, base))
 		return 0;
-	return config_reader_failure(reader, setting, "%s = \"%s\": accepted is %s", key->name, text,
-	                             key_accepted(key, accepted, sizeof(accepted)));
+	return config_reader_failure(reader, setting, "%s = \"%s\": accepted is %s%s", key->name, text,
+	                             key_accepted(key, accepted, sizeof(accepted)), key_hint(key, text));
 }
 
 /* ---- users and groups ---------------------------------------------------------------------------- */
@@ -246,12 +246,13 @@ static int config_reader_read_list(const struct config_reader *reader, const con
 static int config_reader_read_key(const struct config_reader *reader, const config_setting_t *setting,
                                   const struct key *key, char *base)
 {
+	const char *text = setting ? config_setting_get_string(setting) : NULL; /* NULL: it is no string, too */
 	char accepted[ACCEPTED_BYTES];
 
 	if (setting && !config_reader_has_type(key, setting))
-		return config_reader_failure(reader, setting, "%s is %s: accepted is %s", key->name,
-		                             config_reader_type_found(setting),
-		                             key_accepted(key, accepted, sizeof(accepted)));
+		return config_reader_failure(
+			reader, setting, "%s is %s: accepted is %s%s", key->name, config_reader_type_found(setting),
+			key_accepted(key, accepted, sizeof(accepted)), text ? key_hint(key, text) : "");
 	switch (key->type) {
 	case KEY_INTEGER:
 	case KEY_BOOLEAN:
@@ -270,18 +271,27 @@ static int config_reader_read_key(const struct config_reader *reader, const conf
 	}
 }
 
+static int config_reader_refuse_unknown(const struct config_reader *reader, const config_setting_t *setting,
+                                        const struct key_group *group)
+{
+	const char *name = config_setting_name(setting);
+	const struct key *nearest = key_find_nearest(group, name);
+	char names[NAMES_BYTES], question[64] = "";
+
+	if (nearest)
+		snprintf(question, sizeof(question), "did you mean '%s'? ", nearest->name);
+	return config_reader_failure(reader, setting, "unknown key '%s' in %s: %saccepted are %s", name, group->what,
+	                             question, key_group_names(group, names, sizeof(names)));
+}
+
 static int config_reader_check_known(const struct config_reader *reader, const config_setting_t *setting,
                                      const struct key_group *group)
 {
-	char names[NAMES_BYTES];
-
 	for (int i = 0; setting && i < config_setting_length(setting); i++) {
 		const config_setting_t *entry = config_setting_get_elem(setting, (unsigned)i);
 
 		if (!key_find(group, config_setting_name(entry)))
-			return config_reader_failure(reader, entry, "unknown key '%s' in %s: accepted are %s",
-			                             config_setting_name(entry), group->what,
-			                             key_group_names(group, names, sizeof(names)));
+			return config_reader_refuse_unknown(reader, entry, group);
 	}
 	return 0;
 }

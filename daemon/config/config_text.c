@@ -5,6 +5,8 @@
  */
 #include "daemon/config/config_text.h"
 
+#include "daemon/config/config_token.h"
+
 #include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -63,78 +65,42 @@ int config_text_read(const char *path, char **text)
 	return r;
 }
 
-/* ---- libconfig's tokens, as far as they matter here ------------------------------------------------ */
+/* ---- what libconfig does not report ------------------------------------------------------------------ */
 
 struct text_cursor {
 	const struct config_reader *reader;
 	const char *file;
 	const char *start;
-	const char *at;
-	unsigned line;
+	struct token_cursor at;
 	unsigned depth;
 };
 
 static int text_check(const struct config_reader *reader, const char *file, const char *text, unsigned depth);
 
-static void text_skip(struct text_cursor *c, size_t n)
-{
-	for (; n && *c->at; n--)
-		c->line += *c->at++ == '\n';
-}
-
-static void text_skip_string(struct text_cursor *c)
-{
-	text_skip(c, 1);
-	while (*c->at && *c->at != '"')
-		text_skip(c, *c->at == '\\' ? 2 : 1);
-	text_skip(c, 1);
-}
-
-/* To libconfig a comment without an end reaches to the end of the file, so the rest of the file would be ignored. */
-static int text_skip_block_comment(struct text_cursor *c)
-{
-	const char *end = strstr(c->at + 2, "*/");
-
-	if (!end)
-		return failure_set(c->reader->failure, EX_CONFIG, EINVAL,
-		                   "%s:%u: a comment without an end: accepted is /* … */", c->file, c->line);
-	text_skip(c, (size_t)(end + 2 - c->at));
-	return 0;
-}
-
-static bool text_is_name_character(char character)
-{
-	return isalnum((unsigned char)character) || (character && strchr("_*-.", character));
-}
-
 /* A number with the suffix L is read right by libconfig. Hexadecimal numbers and fractions are refused later. */
-static int text_check_number(struct text_cursor *c)
+static int text_check_number(const struct text_cursor *c, const struct token *word)
 {
-	const char *number = c->at;
 	char *end;
-	long long value = strtoll(number, &end, 10);
+	long long value = strtoll(word->start, &end, 10);
+	int n = (int)(end - word->start);
 
-	c->at = end;
-	if ((value >= INT32_MIN && value <= INT32_MAX) || text_is_name_character(*end)) {
-		while (text_is_name_character(*c->at))
-			c->at++;
+	if (end == word->start || end < word->start + word->length || (value >= INT32_MIN && value <= INT32_MAX))
 		return 0;
-	}
 	return failure_set(c->reader->failure, EX_CONFIG, EINVAL,
-	                   "%s:%u: %.*s is too large: accepted are integers up to %d", c->file, c->line,
-	                   end - number > 40 ? 40 : (int)(end - number), number, INT32_MAX);
+	                   "%s:%u: %.*s is too large: accepted are integers up to %d", c->file, word->line,
+	                   n > 40 ? 40 : n, word->start, INT32_MAX);
 }
 
-static bool text_is_first_in_line(const struct text_cursor *c)
+static bool text_is_first_in_line(const struct text_cursor *c, const struct token *token)
 {
-	const char *before = c->at;
+	const char *before = token->start;
 
 	while (before > c->start && (before[-1] == ' ' || before[-1] == '\t'))
 		before--;
 	return before == c->start || before[-1] == '\n';
 }
 
-static int text_check_included(const struct text_cursor *c, const char *name)
+static int text_check_included(const struct text_cursor *c, const char *name, unsigned line)
 {
 	char buffer[PATH_MAX];
 	const char *file = config_reader_file(c->reader, name, buffer, sizeof(buffer));
@@ -144,66 +110,58 @@ static int text_check_included(const struct text_cursor *c, const char *name)
 	if (c->depth == INCLUDE_DEPTH_MAX)
 		return failure_set(c->reader->failure, EX_CONFIG, ELOOP,
 		                   "%s:%u: @include \"%s\": accepted are files that include each other %d deep",
-		                   c->file, c->line, name, INCLUDE_DEPTH_MAX);
+		                   c->file, line, name, INCLUDE_DEPTH_MAX);
 	r = config_text_read(file, &text);
 	if (r < 0)
 		return failure_set(c->reader->failure, EX_CONFIG, -r, "%s:%u: @include \"%s\": %s cannot be read: %s",
-		                   c->file, c->line, name, file, config_text_error(r));
+		                   c->file, line, name, file, config_text_error(r));
 	r = text_check(c->reader, file, text, c->depth + 1);
 	free(text);
 	return r;
 }
 
-static int text_check_include(struct text_cursor *c)
+static int text_check_include(struct text_cursor *c, const struct token *include)
 {
 	char name[PATH_MAX];
-	const char *from = c->at + strlen(INCLUDE);
+	const char *from = include->start + strlen(INCLUDE);
 	size_t length;
-	int r;
 
 	from += strspn(from, " \t");
 	length = *from == '"' ? strcspn(from + 1, "\"\n") : 0;
-	if (length == 0 || length >= sizeof(name) || from[1 + length] != '"') {
-		text_skip(c, 1);
+	if (length == 0 || length >= sizeof(name) || from[1 + length] != '"')
 		return 0; /* libconfig reports the syntax error */
-	}
 	memcpy(name, from + 1, length);
 	name[length] = '\0';
-	r = text_check_included(c, name);
-	c->at = from + length + 2;
-	return r;
+	c->at.at = from + length + 2;
+	return text_check_included(c, name, include->line);
 }
 
-static int text_check_token(struct text_cursor *c)
+static int text_check_word(struct text_cursor *c, const struct token *word)
 {
-	const char *at = c->at;
+	const char *at = word->start;
 
-	if (*at == '"') {
-		text_skip_string(c);
-	} else if (*at == '#' || (at[0] == '/' && at[1] == '/')) {
-		text_skip(c, strcspn(at, "\n"));
-	} else if (at[0] == '/' && at[1] == '*') {
-		return text_skip_block_comment(c);
-	} else if (isdigit((unsigned char)*at) || ((*at == '-' || *at == '+') && isdigit((unsigned char)at[1]))) {
-		return text_check_number(c);
-	} else if (strncmp(at, INCLUDE, strlen(INCLUDE)) == 0 && text_is_first_in_line(c)) {
-		return text_check_include(c);
-	} else if (text_is_name_character(*at)) {
-		while (text_is_name_character(*c->at))
-			c->at++;
-	} else {
-		text_skip(c, 1);
-	}
+	if (isdigit((unsigned char)*at) || ((*at == '-' || *at == '+') && isdigit((unsigned char)at[1])))
+		return text_check_number(c, word);
+	if (strncmp(at, INCLUDE, strlen(INCLUDE)) == 0 && text_is_first_in_line(c, word))
+		return text_check_include(c, word);
 	return 0;
 }
 
+/* To libconfig a comment without an end reaches to the end of the file, so the rest of the file would be ignored. */
 static int text_check(const struct config_reader *reader, const char *file, const char *text, unsigned depth)
 {
-	struct text_cursor c = {.reader = reader, .file = file, .start = text, .at = text, .line = 1, .depth = depth};
+	struct text_cursor c = {.reader = reader, .file = file, .start = text, .at = {text, 1}, .depth = depth};
+	struct token token;
 	int r = 0;
 
-	while (*c.at && r == 0)
-		r = text_check_token(&c);
+	do {
+		token = token_next(&c.at);
+		if (token.kind == TOKEN_WORD)
+			r = text_check_word(&c, &token);
+		else if (token.kind == TOKEN_OPEN_COMMENT)
+			r = failure_set(reader->failure, EX_CONFIG, EINVAL,
+			                "%s:%u: a comment without an end: accepted is /* … */", file, token.line);
+	} while (token.kind != TOKEN_END && r == 0);
 	return r;
 }
 

@@ -93,6 +93,12 @@ const char *key_group_names(const struct key_group *group, char *buffer, size_t 
 /** NULL: the group has no such key. */
 const struct key *key_find(const struct key_group *group, const char *name);
 
+/** The key of the group that differs from name by a slip or two; NULL: none does. */
+const struct key *key_find_nearest(const struct key_group *group, const char *name);
+
+/** A sentence on a text that the key does not take, "; …"; "": there is nothing to add to key_accepted(). */
+const char *key_hint(const struct key *key, const char *text);
+
 /** How many elements the field of an array or list has, in the struct at base. */
 uint32_t key_count(const struct key *key, const void *base);
 

@@ -3,6 +3,7 @@
 #include "daemon/config/config.h"
 #include "daemon/config/config_memory.h"
 #include "daemon/config/config_reader.h"
+#include "daemon/config/config_syntax.h"
 #include "daemon/config/config_text.h"
 #include "daemon/config/key_table.h"
 
@@ -12,15 +13,47 @@
 #include <stdlib.h>
 #include <string.h>
 
-static int config_parse_failure(const struct config_reader *reader, const config_t *file)
+/* The mistake behind libconfig's message, in the file that libconfig names: text, or one that it includes. */
+static bool config_find_mistake(const config_t *file, const char *included, const char *text,
+                                struct syntax_mistake *mistake)
 {
-	const char *text = config_error_text(file);
-	char where[PATH_MAX];
+	bool is_duplicate = strcmp(config_error_text(file), "duplicate setting name") == 0;
+	unsigned line = (unsigned)config_error_line(file);
+	char *read = NULL;
+	bool is_found;
 
-	return failure_set(reader->failure, EX_CONFIG, EINVAL, "%s:%d: %s%s",
-	                   config_reader_file(reader, config_error_file(file), where, sizeof(where)),
-	                   config_error_line(file), text,
-	                   strcmp(text, "syntax error") == 0 ? ": accepted is 'key = value;'" : "");
+	if (!is_duplicate && strcmp(config_error_text(file), "syntax error") != 0)
+		return false;
+	if (included && config_text_read(included, &read) < 0)
+		return false;
+	is_found = is_duplicate ? syntax_find_duplicate(read ? read : text, line, mistake)
+	                        : syntax_find_mistake(read ? read : text, line, mistake);
+	free(read);
+	return is_found;
+}
+
+/* libconfig before 1.7 puts the directory before an absolute path, too. */
+static const char *config_accepted_instead(const char *said)
+{
+	if (strcmp(said, "syntax error") == 0)
+		return ": accepted is 'key = value;'";
+	if (strcmp(said, "cannot open include file") == 0)
+		return ": accepted is a path from the directory of the main file; libconfig before 1.7 takes no "
+		       "absolute path";
+	return "";
+}
+
+static int config_parse_failure(const struct config_reader *reader, const config_t *file, const char *text)
+{
+	const char *said = config_error_text(file), *included = config_error_file(file);
+	struct syntax_mistake mistake;
+	char where[PATH_MAX];
+	const char *name = config_reader_file(reader, included, where, sizeof(where));
+
+	if (config_find_mistake(file, included ? name : NULL, text, &mistake))
+		return failure_set(reader->failure, EX_CONFIG, EINVAL, "%s:%u: %s", name, mistake.line, mistake.text);
+	return failure_set(reader->failure, EX_CONFIG, EINVAL, "%s:%d: %s%s", name, config_error_line(file), said,
+	                   config_accepted_instead(said));
 }
 
 static int config_read_root(const struct config_reader *reader, const config_setting_t *root)
@@ -43,7 +76,7 @@ static int config_parse(const struct config_reader *reader, const char *text)
 	if (reader->directory)
 		config_set_include_dir(&file, reader->directory);
 	r = config_read_string(&file, text) ? config_read_root(reader, config_root_setting(&file))
-	                                    : config_parse_failure(reader, &file);
+	                                    : config_parse_failure(reader, &file, text);
 	config_destroy(&file);
 	return r;
 }

@@ -64,6 +64,8 @@ static void require_stream(const struct config_stream *stream, const struct fail
 	require(stream->max_consumers >= 1, "max_consumers", failure);
 	require(stream->lease_blocks >= 1 && stream->lease_blocks <= IBVCAP_LEASE_SLOTS_MAX, "lease_blocks", failure);
 	require(stream->cpu >= -1, "cpu", failure);
+	require(stream->lossless_deadline_ms || stream->n_lossless_users + stream->n_lossless_groups == 0, "lossless",
+	        failure);
 	for (uint32_t i = 0; i < stream->n_flows; i++)
 		require_flow(&stream->flows[i], failure);
 }

@@ -92,9 +92,20 @@ Test(config, the_control_group_may_be_left_out)
 Test(config, unknown_keys_are_errors_that_list_the_known_ones)
 {
 	expect_refused(load_with("sokcet = 1;", "", ""), ":2: ", "max_clients");
-	expect_refused(load_with("", "payload_sise = 1;", ""), ":5: ", "payload_size");
 	expect_refused(load_with("", "", "prot = 1;"), ":6: ", "source_port");
 	expect_refused(load("stream = ();"), ":1: ", "streams");
+}
+
+Test(config, an_unknown_key_is_told_the_nearest_one)
+{
+	expect_refused(load_with("", "payload_sise = 1;", ""), ":5: ",
+	               "unknown key 'payload_sise' in a stream: did you mean 'payload_size'? accepted are name, ");
+	expect_refused(load_with("sokcet = 1;", "", ""), ":2: ", "did you mean 'socket'?");
+	expect_refused(load_with("", "", "prot = 1;"), ":6: ", "did you mean 'port'?");
+	expect_refused(load("stream = ();"), ":1: ", "did you mean 'streams'?");
+	expect_refused(load_with("", "colour = 1;", ""), ":5: ", "in a stream: accepted are name, ");
+	expect_refused(load_with("", "a_name_with_more_letters_than_any_key_of_the_tables = 1;", ""),
+	               ":5: ", "in a stream: accepted are name, ");
 }
 
 Test(config, wrong_types_are_told_what_was_found_and_what_is_accepted)
@@ -118,6 +129,27 @@ Test(config, keys_are_held_against_each_other)
 	expect_refused(load_with("", "", "source = \"239.0.0.1\";"), ":6: ", "unicast");
 }
 
+Test(config, nobody_is_lossless_without_a_deadline_or_without_the_right_to_receive)
+{
+	struct config *config;
+
+	expect_refused(load_with("", "lossless_users = [ 7 ];", ""), ":5: lossless_users without",
+	               "accepted is lossless_deadline_ms = 1");
+	expect_refused(load_with("", "lossless_groups = [ 7 ];", ""), ":5: lossless_groups without", "accepted");
+	expect_refused(
+		load_with("", "lossless_deadline_ms = 5;\nusers = [ 7 ];\nlossless_users = ( 7, \"daemon\" );", ""),
+		":7: lossless_users names 'daemon'", "accepted");
+	expect_refused(load_with("", "lossless_deadline_ms = 5; users = [ 7 ]; lossless_users = [ 8 ];", ""),
+	               ":5: lossless_users names '8'", "accepted");
+	/* A member of the group may receive; root always may. */
+	config = load_with("", "lossless_deadline_ms = 5; users = [ 7 ]; groups = [ 7 ]; lossless_users = [ 8 ];", "");
+	cr_expect(config != NULL, "%s", failure.text);
+	config_free(config);
+	config = load_with("", "lossless_deadline_ms = 5; users = [ 7 ]; lossless_users = ( \"root\", 7 );", "");
+	cr_expect(config != NULL, "%s", failure.text);
+	config_free(config);
+}
+
 Test(config, destinations_are_one_address)
 {
 	const char *const bad[] = {"0.0.0.0", "255.255.255.255", "::", "10.0.0.0/8", "eth0", ""};
@@ -130,6 +162,17 @@ Test(config, destinations_are_one_address)
 		         bad[i]);
 		expect_refused(load(text), ":2: ", "accepted is");
 	}
+}
+
+Test(config, ranges_and_names_are_said_not_to_be_there)
+{
+	expect_refused(load_with("", "", "source = \"10.0.0.0/24\";"), ":6: ", "; there are no ranges: each address");
+	expect_refused(load_with("", "", "source = \"10.0.0.1-9\";"), ":6: ", "; there are no ranges: each address");
+	expect_refused(load_with("", "", "source = \"sensor.example\";"), ":6: ", "; a name is not looked up");
+	expect_refused(load_with("", "", "source_port = \"7502-7506\";"),
+	               ":6: source_port is a string: ", "from 0 to 65535; there are no ranges: each number");
+	expect_refused(load_with("", "", "source_port = \"many\";"), ":6: source_port is a string: ", "to 65535");
+	cr_expect(eq(ptr, strstr(failure.text, "ranges"), NULL));
 }
 
 Test(config, names_are_distinct_and_printable)
@@ -161,6 +204,58 @@ Test(config, what_is_no_configuration_names_its_line)
 	cr_expect(lt(int, config_load("/tmp", &config, &failure), 0));
 	cr_expect(eq(int, failure.exit_code, EX_NOINPUT));
 	cr_expect(strstr(failure.text, "/tmp: cannot be read: Is a directory") != NULL, "%s", failure.text);
+}
+
+Test(config, the_usual_mistakes_of_syntax_are_named_where_they_are)
+{
+	static const struct {
+		const char *text;
+		const char *line;
+		const char *said;
+	} mistakes[] = {
+		{"a = {\nname = 'lidar'; };", ":2: a single quote", "strings in double quotes"},
+		{"a = 1;\nb = (\n{ c = 1; },\n);", ":3: a comma before ')'", "take it away"},
+		{"a = [ 1,\n2,\n\n];", ":2: a comma before ']'", "take it away"},
+		{"\na = {\nb = 1;\n", ":2: the group that begins here is not closed", "accepted is '}'"},
+		{"a = (\n{ b = 1;\n", ":2: the group that begins here is not closed", "accepted is '}'"},
+		{"a = ( {\nb = 1;\n);", ":3: ')', but the group that begins at line 1 is not closed", "'}'"},
+		{"a = 1;\n};", ":2: '}' without a bracket", "closes"},
+		{"\xef\xbb\xbf# a comment\na = 1;", ":1: the file begins with a byte order mark", "without one"},
+		{"{\n\"streams\": []\n}", ":1: '{' begins the file, as in JSON", "ibvcapd.conf(5)"},
+		{"# of old\n[streams]\nname=a\n", ":2: '[' begins the file, as in an INI file", "'key = value;'"},
+		{"a = 1;\ninterface = eth0;", ":2: eth0 is neither", "accepted is a string in double quotes, \"eth0\""},
+		{"a = 239.1.2.3;", ":1: 239.1.2.3 is neither", "\"239.1.2.3\""},
+		{"users = [ ana ];", ":1: ana is neither", "\"ana\""},
+		{"streams = [\n{ name = \"a\"; } ];", ":2: a group in an array", "groups in a list"},
+		{"streams = (\n{ a = 1; }\n{ a = 2; } );", ":3: ", "a comma between the entries"},
+		{"a = 1;\nport 7502;", ":2: no '=' behind port", "'port = value;'"},
+		{"a = { \"b\" = 1; };", ":1: a string where a key belongs", "without quotes"},
+		{"a = \"x;\nb = \"y\";\nc = z;", ":1: a string that does not end in its line", "\"…\""},
+		{"a = { port = 1;\nb = { port = 1; };\nport = 2; };", ":3: duplicate key port",
+	         "has at line 1 already"},
+		{"a = 1; b = 2; a = 3;", ":1: duplicate key a", "has at line 1 already"},
+		{"a = ( 1 2 );", ":1: syntax error", "accepted is 'key = value;'"},
+		{"/* 'a' */ a = 0x1; b = 1L; c = TRUE; # [\nd == \"x\" \"y\";", ":2: syntax error", "accepted is"},
+		{"a = ( 1, \"b\", { c = 1.; } );\nd == 1", ":2: syntax error", "accepted is"},
+	};
+
+	for (size_t i = 0; i < sizeof(mistakes) / sizeof(mistakes[0]); i++)
+		expect_refused(load(mistakes[i].text), mistakes[i].line, mistakes[i].said);
+}
+
+Test(config, a_file_of_many_keys_and_brackets_in_one_line_is_only_refused)
+{
+	char text[60000] = "";
+	size_t n = 0;
+
+	while (n < sizeof(text) - 200)
+		n += (size_t)snprintf(text + n, sizeof(text) - n, "a%zu=1;", n);
+	snprintf(text + n, sizeof(text) - n, "a0=1;");
+	expect_refused(load(text), ":1: ", "duplicate setting name");
+	memset(text, '{', 1000);
+	text[1000] = '\0';
+	memcpy(text, "a = ", 4);
+	expect_refused(load(text), ":1: ", "syntax error");
 }
 
 Test(config, numbers_are_decimal_and_never_cut)
@@ -272,8 +367,10 @@ Test(config, an_included_file_is_found_beside_the_main_one_and_named)
 	snprintf(where, sizeof(where), "%s/streams.inc:2: ", directory);
 	expect_refused(load_including(directory, "streams = (\n{ nam = 1; } );\n"), where, "accepted");
 	expect_refused(load_including(directory, "streams = (\n;\n"), where, "accepted");
+	expect_refused(load_including(directory, "streams = (\n{ name = 'a'; } );\n"), where, "double quotes");
 	snprintf(where, sizeof(where), "%s/main.conf:2: ", directory);
 	expect_refused(load_including(directory, NULL), where, "cannot be read: No such file");
+	expect_refused(load_including(directory, "# a comment\n"), ":1: ", "'streams'");
 	expect_refused(load_including(directory, "  @include \"main.conf\"\n"), where, "deep");
 	write_file(directory, "main.conf", "@include \".\"\n");
 	snprintf(where, sizeof(where), "%s/main.conf", directory);

@@ -24,11 +24,11 @@ static struct config *load(const char *control, const char *first, const char *s
 		const char *name = i ? second : first;
 
 		if (name)
-			n += snprintf(
-				text + n, sizeof(text) - (size_t)n,
-				"%s{ name = \"%s\"; interface = \"eth0\"; payload_size = 1000; users = [ 7, 8 ]; "
-				"lossless_users = [ 7 ]; flows = ( { destination = \"239.1.1.%d\"; port = 7; } ); %s }",
-				i && first ? ", " : "", name, i + 1, more);
+			n += snprintf(text + n, sizeof(text) - (size_t)n,
+			              "%s{ name = \"%s\"; interface = \"eth0\"; payload_size = 1000; users = [ 7, 8 ]; "
+			              "lossless_deadline_ms = 5; lossless_users = [ 7 ]; flows = ( { destination = "
+			              "\"239.1.1.%d\"; port = 7; } ); %s }",
+			              i && first ? ", " : "", name, i + 1, more);
 	}
 	snprintf(text + n, sizeof(text) - (size_t)n, ");\n");
 	cr_assert(eq(int, config_load_text("test.conf", text, &config, &failure), 0), "%s", failure.text);
@@ -87,8 +87,8 @@ Test(merge, what_memory_and_queue_were_made_by_is_fixed_and_rights_and_limits_ar
 	cr_expect(eq(str, (char *)fixed_key("", "join = false;"), (char *)"join"));
 	cr_expect(eq(str, (char *)fixed_key("", "cpu = 1;"), (char *)"cpu"));
 	cr_expect(eq(str, (char *)fixed_key("", "groups = [ 5 ];"), (char *)"none"));
-	cr_expect(eq(str, (char *)fixed_key("", "max_consumers_per_user = 1; lossless_deadline_ms = 5;"),
-	             (char *)"none"));
+	cr_expect(
+		eq(str, (char *)fixed_key("", "max_consumers_per_user = 1; lossless_groups = [ 5 ];"), (char *)"none"));
 }
 
 Test(merge, of_control_the_socket_itself_is_fixed)
