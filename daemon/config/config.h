@@ -153,6 +153,7 @@ struct config {
 	uint32_t n_streams;
 	const struct config_channel *channels;
 	uint32_t n_channels;
+	bool is_merged;       /* made by config_merge(): not what the file says */
 	void *memory;         /* owns everything that the config points at */
 	struct config *older; /* for the owner: the configuration that this one replaced, which may still be in use */
 };

@@ -31,13 +31,17 @@ static void __attribute__((format(printf, 2, 3))) diff_report(struct diff_walk *
 	walk->n++;
 }
 
-/* Both are lines "key = value;" of one table, so they have the same keys in the same order. */
-static void diff_texts(struct diff_walk *walk, const char *before, const char *after)
+/* Both are lines "key = value;" in the order of the table; groups and lists have none. */
+static void diff_texts(struct diff_walk *walk, const struct key_group *group, const char *before, const char *after)
 {
-	while (*before && *after) {
+	walk->of.kind = DIFFERENCE_CHANGED;
+	for (unsigned i = 0; i < group->n_keys && *before && *after; i++) {
 		size_t n_before = strcspn(before, "\n"), n_after = strcspn(after, "\n");
 		const char *value = strstr(before, " = ") + strlen(" = ");
 
+		if (group->keys[i].group)
+			continue;
+		walk->of.key = group->keys[i].name;
 		if (n_before != n_after || memcmp(before, after, n_before) != 0)
 			diff_report(walk, "%.*s (was %.*s)", (int)n_after - 1, after,
 			            (int)(before + n_before - value) - 1, value);
@@ -61,14 +65,20 @@ static const void *diff_find_entry(const struct key *list, const void *base, con
 	return NULL;
 }
 
-static void diff_report_entry(struct diff_walk *walk, const struct key *list, const void *entry, const char *what)
+/* A stream or channel, which has a name, or a flow of a stream. */
+static void diff_report_entry(struct diff_walk *walk, const struct key *list, const void *entry,
+                              enum difference_kind kind)
 {
+	const char *what = kind == DIFFERENCE_ADDED ? "added" : "removed";
 	char keys[TEXT_BYTES / 2];
 
 	if (key_entry_name(list->group, entry)) {
+		walk->of.kind = kind;
 		diff_report(walk, "%s", what);
 		return;
 	}
+	walk->of.kind = DIFFERENCE_CHANGED;
+	walk->of.key = list->name;
 	snprintf(keys, sizeof(keys), "%s", key_group_text(list->group, entry));
 	for (char *end = keys; (end = strchr(end, '\n')) != NULL;)
 		*end = ' ';
@@ -95,7 +105,7 @@ static void diff_lists(struct diff_walk *walk, const struct key *list, const voi
 
 		diff_enter(walk, list, entry);
 		if (!diff_find_entry(list, after, entry))
-			diff_report_entry(walk, list, entry, "removed");
+			diff_report_entry(walk, list, entry, DIFFERENCE_REMOVED);
 	}
 	for (uint32_t i = 0; i < key_count(list, after); i++) {
 		const void *entry = key_entry(list, after, i), *other = diff_find_entry(list, before, entry);
@@ -104,13 +114,13 @@ static void diff_lists(struct diff_walk *walk, const struct key *list, const voi
 		if (other)
 			diff_groups(walk, list->group, other, entry);
 		else
-			diff_report_entry(walk, list, entry, "added");
+			diff_report_entry(walk, list, entry, DIFFERENCE_ADDED);
 	}
 }
 
 static void diff_groups(struct diff_walk *walk, const struct key_group *group, const void *before, const void *after)
 {
-	diff_texts(walk, key_group_text(group, before), key_group_text(group, after));
+	diff_texts(walk, group, key_group_text(group, before), key_group_text(group, after));
 	for (unsigned i = 0; i < group->n_keys; i++) {
 		const struct key *key = &group->keys[i];
 

@@ -6,17 +6,26 @@
 #include "daemon/config/config.h"
 #include "daemon/config/key.h"
 
+enum difference_kind {
+	DIFFERENCE_ADDED,   /* the stream or channel */
+	DIFFERENCE_REMOVED, /* likewise */
+	DIFFERENCE_CHANGED, /* one of its keys, or one that is of no stream or channel */
+};
+
 struct difference {
 	const char *stream;  /* NULL: it is not about a stream */
 	const char *channel; /* likewise */
-	const char *text;    /* "added", "removed", "key = value (was value)"; valid during the call */
+	enum difference_kind kind;
+	const char *key;  /* DIFFERENCE_CHANGED: its name */
+	const char *text; /* "added", "removed", "key = value (was value)"; valid during the call */
 };
 
 typedef void difference_take(void *context, const struct difference *difference);
 
 /**
- * Streams and channels are told apart by their names, flows by all that they say. Destinations are not looked at: they
- * are fixed while a channel runs. Returns how many differences there are.
+ * Calls take for each difference; all that are about one stream or channel follow each other, and so do those about one
+ * key. Streams and channels are told apart by their names, flows by all that they say. Destinations are not looked at:
+ * they are fixed while a channel runs. Returns how many differences there are.
  */
 unsigned diff_config(const struct config *before, const struct config *after, difference_take *take, void *context);
 

@@ -125,6 +125,7 @@ int config_merge(const struct config *base, const struct config *added, const st
 	if (!config)
 		return failure_no_memory(failure);
 	*config = *base;
+	config->is_merged = true;
 	config->memory = NULL;
 	config->older = NULL;
 	config->n_streams = 0;

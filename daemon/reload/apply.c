@@ -28,8 +28,6 @@ struct reconfiguration {
 	struct config *config; /* to be */
 	apply_done *done;
 	struct service_list added; /* not in the daemon's list yet */
-	unsigned n_added[SERVICE_N_KINDS];
-	unsigned n_removed[SERVICE_N_KINDS];
 
 	struct background_job job;
 	int result; /* the job's until it is done; failure likewise */
@@ -76,13 +74,10 @@ static void reconfiguration_settle(struct reconfiguration *new)
 	TAILQ_FOREACH (service, &daemon->services, link) {
 		if (service->is_kept || service->removed)
 			continue;
-		new->n_removed[service->ops->kind]++;
 		service->ops->remove(daemon, service);
 	}
-	TAILQ_FOREACH (service, &new->added, link) {
-		new->n_added[service->ops->kind]++;
+	TAILQ_FOREACH (service, &new->added, link)
 		service->ops->settle(daemon, service);
-	}
 	if (!TAILQ_EMPTY(&new->added)) {
 		struct service_memory memory;
 
@@ -99,18 +94,6 @@ static void reconfiguration_settle(struct reconfiguration *new)
 	control_set_config(daemon->control, daemon->config);
 	schedule_reap(daemon);
 	service_refresh_all(daemon);
-}
-
-static void reconfiguration_say(const struct reconfiguration *new, char *said, size_t bytes)
-{
-	const unsigned *n_added = new->n_added, *n_removed = new->n_removed;
-	const struct config *config = new->daemon->config;
-
-	snprintf(said, bytes, "%s: %u streams added, %u removed, %u kept", config->file, n_added[SERVICE_STREAM],
-	         n_removed[SERVICE_STREAM], config->n_streams - n_added[SERVICE_STREAM]);
-	if (n_added[SERVICE_CHANNEL] || n_removed[SERVICE_CHANNEL])
-		snprintf(said + strlen(said), bytes - strlen(said), "; %u channels added, %u removed",
-		         n_added[SERVICE_CHANNEL], n_removed[SERVICE_CHANNEL]);
 }
 
 /* ---- in the background ----------------------------------------------------------------------------- */
@@ -133,7 +116,6 @@ static void on_services_prepared(struct background_job *job)
 {
 	struct reconfiguration *new = reconfiguration_of(job);
 	struct daemon *daemon = new->daemon;
-	char said[PROTOCOL_TEXT_MAX] = "";
 	int r = new->result;
 
 	if (daemon->stopping)
@@ -145,10 +127,9 @@ static void on_services_prepared(struct background_job *job)
 		config_free(new->config);
 	} else {
 		reconfiguration_settle(new);
-		reconfiguration_say(new, said, sizeof(said));
 	}
 	daemon->reconfiguration = NULL;
-	new->done(daemon, r, said, &new->failure);
+	new->done(daemon, r, &new->failure);
 	free(new);
 }
 

@@ -16,8 +16,8 @@
 
 #include "daemon/state.h"
 
-/** How it ended: 0 and what was done, or -errno and the failure: nothing was changed then. */
-typedef void apply_done(struct daemon *daemon, int result, const char *said, struct failure *failure);
+/** How it ended: 0: daemon->config is in force; or -errno and the failure: nothing was changed then. */
+typedef void apply_done(struct daemon *daemon, int result, struct failure *failure);
 
 /**
  * Begin; daemon->reconfiguration is not NULL until it has ended, when done is called from the event loop or by draining

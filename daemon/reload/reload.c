@@ -9,18 +9,16 @@
 #include "daemon/base/log.h"
 #include "daemon/base/probes.h"
 #include "daemon/base/time.h"
-#include "daemon/config/diff.h"
 #include "daemon/config/merge.h"
 #include "daemon/reload/apply.h"
 #include "daemon/reload/reload_check.h"
+#include "daemon/reload/reload_report.h"
 
 #include <errno.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <systemd/sd-daemon.h>
-
-#define DIFFERENCES_TOLD_MAX 100u
 
 /* ---- messages to the service manager --------------------------------------------------------------- */
 
@@ -44,42 +42,16 @@ static int tell_failure(struct daemon *daemon, int r, const struct failure *fail
 	return r;
 }
 
-/* ---- what has changed ------------------------------------------------------------------------------ */
-
-static void tell_difference(void *context, const struct difference *difference)
-{
-	unsigned *n_told = context;
-
-	if ((*n_told)++ >= DIFFERENCES_TOLD_MAX)
-		return;
-	if (difference->stream)
-		log_message(LOG_INFO, &(struct log_about){.stream = difference->stream}, "stream '%s': %s",
-		            difference->stream, difference->text);
-	else if (difference->channel)
-		log_message(LOG_INFO, &(struct log_about){.channel = difference->channel}, "channel '%s': %s",
-		            difference->channel, difference->text);
-	else
-		log_info("configuration: %s", difference->text);
-}
-
-static void tell_differences(const struct config *before, const struct config *after)
-{
-	unsigned n_told = 0;
-	unsigned n = diff_config(before, after, tell_difference, &n_told);
-
-	if (n > DIFFERENCES_TOLD_MAX)
-		log_info("%u more differences are not listed", n - DIFFERENCES_TOLD_MAX);
-}
-
 /* ---- the end of a reload --------------------------------------------------------------------------- */
 
-/* said: what was done, if r is 0. */
-static void on_applied(struct daemon *daemon, int r, const char *said, struct failure *failure)
+static void on_applied(struct daemon *daemon, int r, struct failure *failure)
 {
+	char said[PROTOCOL_TEXT_MAX];
+
 	if (r < 0) {
 		tell_failure(daemon, r, failure);
 	} else {
-		tell_differences(daemon->config->older, daemon->config);
+		reload_report(daemon->config->older, daemon->config, said, sizeof(said));
 		log_message(LOG_INFO, &(struct log_about){.event = LOG_EVENT_RELOADED}, "%s", said);
 		PROBE_RELOAD(0, said);
 		service_tell_ready(daemon);
@@ -184,7 +156,7 @@ static void on_config_read(struct background_job *job)
 		r = reload_begin(daemon, &reload->asked, read, &reload->failure);
 	}
 	if (r < 0)
-		on_applied(daemon, r, NULL, &reload->failure);
+		on_applied(daemon, r, &reload->failure);
 	free_reload(reload);
 }
 

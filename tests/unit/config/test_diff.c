@@ -26,6 +26,11 @@ static void take(void *context, const struct difference *difference)
 	(void)context;
 	snprintf(said + used, sizeof(said) - used, "%s|%s|%s\n", difference->stream ? difference->stream : "",
 	         difference->channel ? difference->channel : "", difference->text);
+	if (difference->kind == DIFFERENCE_CHANGED)
+		cr_expect(strncmp(difference->text, difference->key, strlen(difference->key)) == 0, "%s",
+		          difference->key);
+	else
+		cr_expect_str_eq(difference->text, difference->kind == DIFFERENCE_ADDED ? "added" : "removed");
 }
 
 static void expect_said(const char *before, const char *after, const char *wanted)
