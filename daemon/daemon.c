@@ -12,6 +12,7 @@
 #include "daemon/net/neighbour.h"
 #include "daemon/process/preflight.h"
 #include "daemon/process/socket_link.h"
+#include "daemon/process/socket_place.h"
 #include "daemon/process/watchdog.h"
 #include "daemon/reload/apply.h"
 #include "daemon/reload/reload.h"
@@ -60,8 +61,12 @@ static int make_services(struct daemon *daemon, struct failure *failure)
 {
 	const struct service_memory nothing = {0};
 	struct service_memory memory;
-	int r = apply_add_services(daemon, daemon->config, &daemon->services, failure);
+	int r = preflight_check_rings(daemon->config, failure);
 
+	if (r == 0)
+		r = preflight_check_cpus(daemon->config, NULL, failure);
+	if (r == 0)
+		r = apply_add_services(daemon, daemon->config, &daemon->services, failure);
 	memory = service_memory_of(&daemon->services, true);
 	if (r == 0)
 		r = preflight_check_memory(&memory, &nothing, failure);
@@ -254,6 +259,14 @@ static void daemon_tear_down(struct daemon *daemon)
 
 /* ---- running ------------------------------------------------------------------------------------- */
 
+static void warn_of_private_socket(const char *path)
+{
+	if (socket_place_is_private(path, "/proc/self/mountinfo"))
+		log_warning("control socket '%s': the service has a directory of its own there (PrivateTmp=), so no "
+		            "client finds it: set socket to a path below /run/ibvcapd",
+		            path);
+}
+
 /*
  * Everything is up: the configuration is in force, the service manager keeps the sockets for the next run, and what it
  * kept of the last run may go.
@@ -272,6 +285,7 @@ static void settle_start(struct daemon *daemon)
 	fdstore_settle(&daemon->fdstore, has_all);
 	service_refresh_all(daemon);
 	socket_link_make(daemon->config->socket_path);
+	warn_of_private_socket(daemon->config->socket_path);
 	service_tell_ready(daemon);
 	log_message(LOG_INFO, &(struct log_about){.event = LOG_EVENT_READY},
 	            "ready: %u streams, %u channels, control socket %s", daemon->config->n_streams,

@@ -4,6 +4,7 @@
 #include "daemon/base/standard_files.h"
 #include "daemon/config/config.h"
 #include "daemon/daemon.h"
+#include "daemon/dry_run.h"
 #include "daemon/flow/flow.h"
 #include "daemon/priv/priv.h"
 
@@ -117,7 +118,7 @@ static int load_and_run(const struct arguments *arguments, struct failure *failu
 	if (r == 0 && arguments->dump_config)
 		r = dump_config(config, failure);
 	else if (r == 0 && arguments->check_config)
-		printf("%s: ok\n", arguments->config);
+		r = dry_run(config, arguments->user ? arguments->user : DEFAULT_USER, failure);
 	else if (r == 0)
 		return run_as_user(arguments, config, failure);
 	config_free(config);

@@ -39,7 +39,8 @@ MAY_INCLUDE = {
     "daemon/control": ["daemon/base", "daemon/config", "daemon/ring", "daemon/worker/mailbox.h", CORE, API],
     "daemon": ["daemon", CORE, API],  # daemon.c, and what is split off it: sees all
     # What daemon.c is made of, from the lowest to the highest.
-    "daemon/process": [*STATE, "daemon/base", "daemon/config", "daemon/net", "daemon/priv", CORE],
+    "daemon/process": [*STATE, "daemon/base", "daemon/config", "daemon/net", "daemon/priv", "daemon/stream/geometry.h",
+                       CORE],
     "daemon/port": [*STATE, "daemon/base", "daemon/config", "daemon/net", "daemon/clock", "daemon/backend/backend.h",
                     "daemon/worker", "daemon/control/control.h", CORE],
     "daemon/stream": [*STATE, "daemon/base", "daemon/config", "daemon/flow", "daemon/ring", "daemon/worker",

@@ -26,6 +26,15 @@ int net_interface_read(const char *name, struct net_interface *interface, struct
 /** Is it an address of this machine? A link-local address has to be one of this interface. */
 bool net_has_address(unsigned interface_index, const struct config_address *address);
 
+struct net_address_place {
+	bool is_here;         /* on the interface, or on the loopback interface, whose addresses are of all */
+	char other[IFNAMSIZ]; /* another interface that has it; "": none */
+	char addresses[128];  /* of the interface, of that family: "10.0.0.1, 10.0.0.2"; "": none */
+};
+
+/** Which interface of this machine has the address? 0, or -errno: the kernel does not say. */
+int net_find_address(const struct config_address *address, const char *interface, struct net_address_place *place);
+
 /**
  * One of the driver's statistics (ethtool -S) by name. -ENOTSUP: it has none of that name. Blocks until the driver
  * answers.

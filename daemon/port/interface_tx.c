@@ -4,7 +4,6 @@
 
 #include "daemon/port/interface.h"
 #include "daemon/state.h"
-#include "daemon/worker/worker_thread.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -64,13 +63,10 @@ static int interface_tx_start(struct interface_tx *tx, struct failure *failure)
 {
 	int r = tx_worker_start(tx->worker);
 
-	if (r == -EINVAL)
-		return failure_set(failure, EX_CONFIG, EINVAL,
-		                   "interface %s: cpu = %d of its channels: " THREAD_CPU_ADVICE, tx->interface->name,
-		                   tx->cpu);
 	if (r < 0)
-		return failure_set(failure, EX_OSERR, -r, "interface %s: no thread for its transmit worker: %s",
-		                   tx->interface->name, strerror(-r));
+		return failure_set(failure, EX_OSERR, -r,
+		                   "interface %s: no thread for its transmit worker (cpu = %d): %s",
+		                   tx->interface->name, tx->cpu, strerror(-r));
 	tx->runs = true;
 	heartbeat_watch(&tx->daemon->heartbeats, tx_worker_heartbeat(tx->worker), "interface '%s': its transmit worker",
 	                tx->interface->name);

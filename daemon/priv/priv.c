@@ -10,6 +10,7 @@
 #include <string.h>
 #include <sys/capability.h>
 #include <sys/prctl.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 /* "CAP_NET_RAW"; returns buffer. */
@@ -175,6 +176,24 @@ int priv_find_user(struct priv_user *user, const char *name, struct failure *fai
 			name, errno ? strerror(errno) : "not found", name);
 	*user = (struct priv_user){.name = name, .uid = entry->pw_uid, .gid = entry->pw_gid};
 	return 0;
+}
+
+int priv_call_as(const struct priv_user *user, void call(void *context), void *context)
+{
+	pid_t child = fork();
+	int status, r;
+
+	if (child < 0)
+		return -errno;
+	if (child == 0) {
+		r = priv_become(user);
+		if (r == 0)
+			call(context);
+		_exit(-r);
+	}
+	if (waitpid(child, &status, 0) < 0)
+		return -errno;
+	return WIFEXITED(status) ? -WEXITSTATUS(status) : -ECHILD;
 }
 
 /* Changing the bounding set and the user needs capabilities, so they are dropped last. */

@@ -27,6 +27,12 @@ struct priv_user {
 /** user refers to name afterwards. Failure: EX_CONFIG with the command that creates the user. */
 int priv_find_user(struct priv_user *user, const char *name, struct failure *failure);
 
+/**
+ * Call it in a child process that is the user, and wait for its end. The child has no other threads, so the caller must
+ * have none. -errno: this process cannot become that user.
+ */
+int priv_call_as(const struct priv_user *user, void call(void *context), void *context);
+
 struct priv_capability {
 	int capability;      /* CAP_NET_RAW, … of <sys/capability.h> */
 	bool required;       /* a failure if it is missing; if not set, it is kept if the process has it */

@@ -5,7 +5,9 @@
 #include "daemon/process/preflight.h"
 
 #include "daemon/base/log.h"
+#include "daemon/base/machine.h"
 #include "daemon/base/size.h"
+#include "daemon/stream/geometry.h"
 #include "lib/ibvcap/shm.h"
 
 #include <dirent.h>
@@ -67,6 +69,81 @@ void preflight_raise_limits(void)
 	setrlimit(RLIMIT_MEMLOCK, &unlimited);
 }
 
+/* ---- CPUs ---------------------------------------------------------------------------------------- */
+
+/*
+ * The CPUs of wanted that this process may use: those that are online and in its control group. The kernel takes the
+ * others off the mask. This thread keeps those that it has, so it stays where it runs. False: the kernel does not tell.
+ */
+static bool preflight_probe_cpus(const cpu_set_t *wanted, cpu_set_t *granted)
+{
+	cpu_set_t before, both;
+	bool is_known;
+
+	if (CPU_COUNT(wanted) == 0 || sched_getaffinity(0, sizeof(before), &before) < 0)
+		return false;
+	CPU_OR(&both, &before, wanted);
+	is_known =
+		sched_setaffinity(0, sizeof(both), &both) == 0 && sched_getaffinity(0, sizeof(*granted), granted) == 0;
+	sched_setaffinity(0, sizeof(before), &before);
+	return is_known;
+}
+
+/* A stream or channel, and the CPU that its worker is to have; -1: none, or it has it already. */
+struct preflight_worker {
+	const char *kind;
+	const char *name;
+	const char *file;
+	int line;
+	int cpu;
+};
+
+static struct preflight_worker preflight_worker_at(const struct config *config, const struct config *running,
+                                                   uint32_t i)
+{
+	const struct config_channel *channel;
+	bool runs;
+
+	if (i < config->n_streams) {
+		const struct config_stream *stream = &config->streams[i];
+
+		runs = running && config_find_stream(running, stream->name);
+		return (struct preflight_worker){"stream", stream->name, stream->file, stream->line,
+		                                 runs ? -1 : stream->cpu};
+	}
+	channel = &config->channels[i - config->n_streams];
+	runs = running && config_find_channel(running, channel->name);
+	return (struct preflight_worker){"channel", channel->name, channel->file, channel->line,
+	                                 runs ? -1 : channel->cpu};
+}
+
+int preflight_check_cpus(const struct config *config, const struct config *running, struct failure *failure)
+{
+	uint32_t n = config->n_streams + config->n_channels;
+	cpu_set_t wanted, granted;
+
+	CPU_ZERO(&wanted);
+	for (uint32_t i = 0; i < n; i++) {
+		struct preflight_worker worker = preflight_worker_at(config, running, i);
+
+		if (worker.cpu >= 0)
+			CPU_SET((unsigned)worker.cpu, &wanted);
+	}
+	if (!preflight_probe_cpus(&wanted, &granted))
+		return 0;
+	for (uint32_t i = 0; i < n; i++) {
+		struct preflight_worker worker = preflight_worker_at(config, running, i);
+
+		if (worker.cpu >= 0 && !CPU_ISSET((unsigned)worker.cpu, &granted))
+			return failure_set(failure, EX_CONFIG, EINVAL,
+			                   "%s:%d: %s '%s': cpu = %d: the daemon may not use such a CPU; accepted is "
+			                   "-1, or one that is in /sys/devices/system/cpu/online and, if the service "
+			                   "has any, in its AllowedCPUs=",
+			                   worker.file, worker.line, worker.kind, worker.name, worker.cpu);
+	}
+	return 0;
+}
+
 static void preflight_move_thread(pid_t thread, const cpu_set_t *from, const cpu_set_t *to)
 {
 	cpu_set_t now;
@@ -100,6 +177,33 @@ void preflight_leave_cpus(struct preflight_cpus *cpus, const struct config *conf
 			preflight_move_thread(atoi(entry->d_name), &cpus->ours, &ours);
 	closedir(threads);
 	cpus->ours = ours;
+}
+
+/* ---- memory -------------------------------------------------------------------------------------- */
+
+int preflight_check_rings(const struct config *config, struct failure *failure)
+{
+	uint64_t memory = machine_memory_bytes(), all = 0, largest = 0;
+	const struct config_stream *stream = NULL;
+
+	for (uint32_t i = 0; i < config->n_streams; i++) {
+		uint64_t bytes = geometry_ring_bytes(&config->streams[i]);
+
+		all += bytes;
+		if (bytes > largest) {
+			largest = bytes;
+			stream = &config->streams[i];
+		}
+	}
+	if (!stream || all <= memory)
+		return 0;
+	return failure_set(failure, EX_CONFIG, EINVAL,
+	                   "%s:%d: stream '%s': history_blocks = %u makes a ring of %llu MiB, all rings together are "
+	                   "%llu MiB, and this machine has %llu MiB of memory: lower history_blocks, slots_per_block "
+	                   "or payload_size",
+	                   stream->file, stream->line, stream->name, stream->history_blocks,
+	                   (unsigned long long)(largest >> 20), (unsigned long long)(all >> 20),
+	                   (unsigned long long)(memory >> 20));
 }
 
 /* 0: the kernel does not tell. */

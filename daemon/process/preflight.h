@@ -23,6 +23,18 @@ int preflight_test_seals(const struct config *config, struct failure *failure);
 void preflight_raise_limits(void);
 
 /**
+ * Do the rings of all streams fit into the machine, whatever else is in its memory? Failure: EX_CONFIG with file:line
+ * of the largest one.
+ */
+int preflight_check_rings(const struct config *config, struct failure *failure);
+
+/**
+ * May the daemon use the CPUs of the workers? Those of streams and channels that running (NULL: none) has are not
+ * looked at. Failure: EX_CONFIG with file:line.
+ */
+int preflight_check_cpus(const struct config *config, const struct config *running, struct failure *failure);
+
+/**
  * Is there memory for the rings of added, and may it be locked beside that of running? Rings in 4 kB pages are checked
  * against the memory that is available: if they took more, the kernel would kill a process.
  */

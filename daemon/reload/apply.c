@@ -186,6 +186,10 @@ static int reconfiguration_begin(struct reconfiguration *new, struct failure *fa
 			r = service->ops->can_remove(service, failure);
 	}
 	if (r == 0)
+		r = preflight_check_rings(new->config, failure);
+	if (r == 0)
+		r = preflight_check_cpus(new->config, daemon->config, failure);
+	if (r == 0)
 		r = apply_add_services(daemon, new->config, &new->added, failure);
 	if (r == 0)
 		r = reconfiguration_check_memory(new, failure);

@@ -2,7 +2,12 @@
 /* Reads from sysfs how many hugepages there are, for messages about a lack of them. */
 #include "daemon/ring/pages.h"
 
+#include "daemon/base/machine.h"
+
+#include <stdbool.h>
 #include <stdio.h>
+
+#define PAGES_SHARE_MAX 7 /* tenths of the memory */
 
 static uint64_t pages_read_count(const char *path)
 {
@@ -17,19 +22,32 @@ static uint64_t pages_read_count(const char *path)
 	return value;
 }
 
-const char *pages_advice(char *text, uint32_t page_bytes, uint64_t wanted)
+/* Pages that are reserved are lost to everything else, and the kernel reserves what it is asked for. */
+static bool pages_fit_machine(uint64_t pages, uint32_t page_bytes)
+{
+	return pages <= machine_memory_bytes() / 10 * PAGES_SHARE_MAX / page_bytes;
+}
+
+const char *pages_advice(char *text, uint32_t page_bytes, uint64_t wanted, const char *key)
 {
 	char path[128];
 	unsigned kib = page_bytes / 1024;
+	int used;
 
 	snprintf(path, sizeof(path), "/sys/kernel/mm/hugepages/hugepages-%ukB/free_hugepages", kib);
 	uint64_t free_pages = pages_read_count(path);
 
 	snprintf(path, sizeof(path), "/sys/kernel/mm/hugepages/hugepages-%ukB/nr_hugepages", kib);
-	uint64_t pages = pages_read_count(path);
+	uint64_t pages = pages_read_count(path), needed = pages - free_pages + wanted;
 
-	snprintf(text, PAGES_ADVICE_MAX, "(%llu free of %llu); get them with: echo %llu > %s",
-	         (unsigned long long)free_pages, (unsigned long long)pages,
-	         (unsigned long long)(pages - free_pages + wanted), path);
+	used = snprintf(text, PAGES_ADVICE_MAX, "(%llu free of %llu)", (unsigned long long)free_pages,
+	                (unsigned long long)pages);
+	if (pages_fit_machine(needed, page_bytes))
+		snprintf(text + used, PAGES_ADVICE_MAX - (size_t)used, "; get them with: echo %llu > %s, or lower %s",
+		         (unsigned long long)needed, path, key);
+	else
+		snprintf(text + used, PAGES_ADVICE_MAX - (size_t)used,
+		         ", and this machine has %llu MiB of memory in all: lower %s",
+		         (unsigned long long)(machine_memory_bytes() >> 20), key);
 	return text;
 }

@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-/* For messages about a lack of hugepages: how many there are, and the command that gets more. */
+/* For messages about a lack of hugepages: how many there are, and what to do about it. */
 #ifndef DAEMON_RING_PAGES_H
 #define DAEMON_RING_PAGES_H
 
 #include <stdint.h>
 
-#define PAGES_ADVICE_MAX 192
+#define PAGES_ADVICE_MAX 320
 
-/** Writes "(F free of N); get them with: echo … > …" to text, which has PAGES_ADVICE_MAX bytes. Returns text. */
-const char *pages_advice(char *text, uint32_t page_bytes, uint64_t wanted);
+/**
+ * Writes "(F free of N); get them with: echo … > …, or lower KEY" to text, which has PAGES_ADVICE_MAX bytes. If so many
+ * would leave the machine too little other memory, there is no command, which would harm it. Returns text.
+ */
+const char *pages_advice(char *text, uint32_t page_bytes, uint64_t wanted, const char *key);
 
 #endif

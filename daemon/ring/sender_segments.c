@@ -31,9 +31,10 @@ static int sender_create_segment(struct shm *shm, const char *name, uint64_t byt
 	if (r == -ENOMEM && page_bytes != SMALL_PAGE_BYTES)
 		return failure_set(failure, EX_TEMPFAIL, ENOMEM,
 		                   "channel '%s': a sender's arena of %u slots wants %llu hugepages of %u kB and found "
-		                   "too few of them %s, or lower arena_slots",
+		                   "too few of them %s",
 		                   options->channel, options->n_slots, (unsigned long long)bytes / page_bytes,
-		                   page_bytes / 1024, pages_advice(advice, page_bytes, bytes / page_bytes));
+		                   page_bytes / 1024,
+		                   pages_advice(advice, page_bytes, bytes / page_bytes, "arena_slots"));
 	if (r < 0)
 		return failure_set(failure, EX_OSERR, -r, "channel '%s': cannot create a sender's %s of %llu bytes: %s",
 		                   options->channel, name, (unsigned long long)bytes, strerror(-r));

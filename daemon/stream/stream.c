@@ -10,7 +10,6 @@
 #include "daemon/base/time.h"
 #include "daemon/flow/flow.h"
 #include "daemon/stream/geometry.h"
-#include "daemon/worker/worker_thread.h"
 #include "lib/ibvcap/counters.h"
 #include "lib/ibvcap/ring.h"
 
@@ -29,24 +28,28 @@ static bool stream_is_ipv6(const struct config_stream *config)
 	return config->flows[0].destination.family == AF_INET6;
 }
 
-int stream_init(struct stream *stream, const struct config_stream *config, struct interface *interface,
-                struct failure *failure)
+int stream_check_mtu(const struct config_stream *config, uint32_t mtu, struct failure *failure)
 {
 	uint32_t headers = stream_is_ipv6(config) ? IPV6_UDP_BYTES : IPV4_UDP_BYTES;
-	uint32_t mtu = interface->net.mtu;
 
-	*stream = (struct stream)STREAM_INIT;
-	stream->service.name = config->name;
-	stream->config = config;
-	stream->interface = interface;
 	if (config->payload_size + headers <= mtu)
 		return 0;
 	return failure_set(
 		failure, EX_CONFIG, EMSGSIZE,
 		"%s:%d: stream '%s': payload_size %u with %u bytes of IP and UDP headers is over the MTU %u of "
 		"interface %s; set payload_size to at most %u, or: ip link set dev %s mtu %u",
-		config->file, config->line, config->name, config->payload_size, headers, mtu, interface->name,
-		mtu > headers ? mtu - headers : 0, interface->name, config->payload_size + headers);
+		config->file, config->line, config->name, config->payload_size, headers, mtu, config->interface,
+		mtu > headers ? mtu - headers : 0, config->interface, config->payload_size + headers);
+}
+
+int stream_init(struct stream *stream, const struct config_stream *config, struct interface *interface,
+                struct failure *failure)
+{
+	*stream = (struct stream)STREAM_INIT;
+	stream->service.name = config->name;
+	stream->config = config;
+	stream->interface = interface;
+	return stream_check_mtu(config, interface->net.mtu, failure);
 }
 
 uint64_t stream_pinned_bytes(const struct stream *stream)
@@ -222,9 +225,6 @@ int stream_start(struct stream *stream, struct failure *failure)
 		                   name, stream->interface->capabilities.device, strerror(-r));
 	stream_set_clock(stream);
 	r = rx_worker_start(stream->worker);
-	if (r == -EINVAL)
-		return failure_set(failure, EX_CONFIG, EINVAL, "%s:%d: stream '%s': cpu = %d: " THREAD_CPU_ADVICE,
-		                   stream->config->file, stream->config->line, name, stream->config->cpu);
 	if (r < 0)
 		return failure_set(failure, EX_OSERR, -r, "stream '%s': no thread for its worker (cpu = %d): %s", name,
 		                   stream->config->cpu, strerror(-r));

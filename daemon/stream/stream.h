@@ -80,7 +80,13 @@ static inline struct stream *stream_of(const struct service *service)
 		.ring = {.payload = SHM_INIT, .headers = SHM_INIT, .ring_shm = SHM_INIT } \
 	}
 
-/** Check what needs no device: payload_size against the MTU of the interface. Failure: EX_CONFIG with file:line. */
+/** Does payload_size fit the MTU of the interface? Failure: EX_CONFIG with file:line. Pure. */
+int stream_check_mtu(const struct config_stream *config, uint32_t mtu, struct failure *failure);
+
+/** Log a warning if a flow's unicast destination is not an address of the stream's interface. */
+void stream_check_destination(const struct config_stream *config, const struct config_flow *flow);
+
+/** Make it ready for the next steps, and check what needs no device: stream_check_mtu(). */
 int stream_init(struct stream *stream, const struct config_stream *config, struct interface *interface,
                 struct failure *failure);
 

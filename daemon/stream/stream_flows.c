@@ -8,6 +8,7 @@
 #include "daemon/base/log.h"
 #include "daemon/flow/flow.h"
 
+#include <arpa/inet.h>
 #include <errno.h>
 #include <net/if.h>
 #include <stdio.h>
@@ -23,6 +24,28 @@ static void stream_log_flow(const struct stream *stream, const struct config_flo
 	log_debug("stream '%s': flow %s %s", stream->config->name, flow_format(&rule, text, sizeof(text)), what);
 }
 
+/* No error, because an address may be added later, or move between machines. */
+void stream_check_destination(const struct config_stream *config, const struct config_flow *flow)
+{
+	char address[INET6_ADDRSTRLEN] = "", other[IFNAMSIZ + 16] = "";
+	struct net_address_place place;
+
+	if (config_is_multicast(&flow->destination) ||
+	    net_find_address(&flow->destination, config->interface, &place) < 0 || place.is_here)
+		return;
+	if (place.other[0]) {
+		if (flow->vlan > 0) /* a VLAN's interface has the address */
+			return;
+		snprintf(other, sizeof(other), " but of %s", place.other);
+	}
+	inet_ntop(flow->destination.family, flow->destination.address, address, sizeof(address));
+	log_message(LOG_WARNING, &(struct log_about){.stream = config->name, .interface = config->interface},
+	            "%s:%d: stream '%s': destination %s is not an address of %s (%s)%s: no packets to it come until "
+	            "the interface has it",
+	            flow->file, flow->line, config->name, address, config->interface,
+	            place.addresses[0] ? place.addresses : "it has none", other);
+}
+
 static int stream_add_flow(struct stream *stream, const struct config_flow *config, struct failure *failure)
 {
 	struct interface *interface = stream->interface;
@@ -33,6 +56,7 @@ static int stream_add_flow(struct stream *stream, const struct config_flow *conf
 	if (!flows)
 		return failure_set(failure, EX_OSERR, ENOMEM, "stream '%s': out of memory", stream->config->name);
 	stream->flows = flows;
+	stream_check_destination(stream->config, config);
 	flow_resolve(config, interface->net.mac, &rule);
 	r = interface->ops->add_flow(stream->queue, &rule, &flows[stream->n_flows].flow, failure);
 	if (r < 0)

@@ -93,12 +93,48 @@ def test_dump_config_prints_a_file_that_is_the_same_and_refuses_a_bad_one(build,
     assert done.returncode == 74 and "cannot be written" in done.stderr
 
 
-def test_check_config_accepts_a_good_file_on_a_machine_without_the_device(build, wire, tmp):
+def test_check_config_accepts_a_good_file_on_a_machine_without_the_interface(build, wire, tmp):
     path = tmp / "checked.conf"
-    path.write_text(f"streams = {conftest.libconfig([conftest.stream(wire)])};\n")
+    path.write_text(f"streams = {conftest.libconfig([conftest.stream(wire)])};\n"
+                    f"channels = {conftest.libconfig([conftest.channel(wire)])};\n")
     done = subprocess.run([build.ibvcapd, "--config", path, "--check-config"], capture_output=True, text=True,
                           check=False)
-    assert (done.returncode, done.stdout, done.stderr) == (0, f"{path}: ok\n", "")
+    assert (done.returncode, done.stdout) == (0, "stream 'lidar': a ring of 8 MiB\n"
+                                              "channel 'out': up to 8 senders, each an arena of 1 MiB\n"
+                                              f"{path}: ok\n")
+    for line, what in zip(done.stderr.splitlines(), ("1: stream 'lidar'", "2: channel 'out'"), strict=True):
+        assert f"warning: {path}:{what}: interface {wire.interface}: this network namespace has none" in line
+
+
+def test_check_config_warns_of_what_this_machine_has_not(build, net, wire, tmp):
+    path = tmp / "checked.conf"
+
+    def check(control=None, **keys):
+        path.write_text(f"control = {conftest.libconfig({'socket': '/run/ibvcapd/control.sock', **(control or {})})};\n"
+                        f"streams = {conftest.libconfig([conftest.stream(wire, **keys)])};\n")
+        done = subprocess.run(net.command(net.rx, build.ibvcapd, "-c", path, "-t", "--user", "nobody"),
+                              capture_output=True, text=True, check=False)
+        assert done.returncode == 0 and done.stdout.endswith(f"{path}: ok\n"), done.stderr
+        return done.stderr
+
+    assert check() == "" == check(flows=[conftest.flow(7502, "239.1.1.1")])
+    for words, keys in (("destination 10.9.0.77 is not an address of", {"flows": [conftest.flow(7502, "10.9.0.77")]}),
+                        ("payload_size 9000 with 28 bytes of IP and UDP headers is over the MTU 9000",
+                         {"payload_size": 9000}),
+                        ("cpu = 1023: the daemon may not use such a CPU", {"cpu": 1023})):
+        said = check(**keys)
+        assert f"warning: {path}:2: stream 'lidar': {words}" in said and said.count("\n") == 1, said
+    assert "has a directory of its own there (PrivateTmp=)" in check({"socket": "/tmp/x.sock"})
+    path.chmod(0o600)
+    said = check()
+    assert f"warning: user nobody, as which the service runs, cannot read what you can: {path}: cannot be read" in said
+
+
+def test_check_config_refuses_rings_larger_than_memory(build, wire, tmp):
+    path = tmp / "checked.conf"
+    path.write_text(f"streams = {conftest.libconfig([conftest.stream(wire, history_blocks=1 << 24)])};\n")
+    done = subprocess.run([build.ibvcapd, "-c", path, "-t"], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (EX_CONFIG, "") and "history_blocks = 16777216 makes a ring" in done.stderr
 
 
 def test_a_configuration_that_only_root_can_read(build, wire, tmp):
@@ -149,8 +185,24 @@ def test_too_few_hugepages_names_the_command_that_gets_them(refused, wire):
 def test_a_ring_larger_than_memory(refused, wire):
     memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     keys = {"payload_size": 8192, "slots_per_block": 1024, "history_blocks": 2 * memory // (8192 * 1024)}
-    refused([conftest.stream(wire, page_size="2M", **keys)], EX_TEMPFAIL, "hugepages")
-    refused([conftest.stream(wire, page_size="4K", **keys)], EX_TEMPFAIL, "4 kB pages", "available", "history_blocks")
+    for page_size in ("2M", "4K"):
+        line = refused([conftest.stream(wire, page_size=page_size, **keys)], EX_CONFIG, ".conf:2: stream 'lidar': ",
+                       f"history_blocks = {keys['history_blocks']} makes a ring of ", "this machine has ")
+        assert "echo" not in line
+
+
+def test_a_ring_in_small_pages_larger_than_what_is_left_of_memory(refused, wire):
+    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    blocks = memory // 1000 * 999 // ((8192 + 64) * 1024) - 40  # beside the history
+    refused([conftest.stream(wire, page_size="4K", payload_size=8192, slots_per_block=1024, history_blocks=blocks)],
+            EX_TEMPFAIL, "4 kB pages", "available", "history_blocks")
+
+
+def test_a_cpu_that_is_not_there_comes_before_memory(refused, wire):
+    free = conftest.read_number(conftest.HUGEPAGES / "free_hugepages")
+    blocks = ((free + 64) * 2 << 20) // (1024 * 1024)
+    refused([conftest.stream(wire, page_size="2M", slots_per_block=1024, history_blocks=blocks, cpu=1023)], EX_CONFIG,
+            ".conf:2: stream 'lidar': cpu = 1023: ")
 
 
 def test_no_cap_net_raw(refused, wire):

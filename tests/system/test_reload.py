@@ -150,7 +150,7 @@ def test_a_cpu_that_is_not_there_is_refused_and_named(daemon, wire, ibvcap):
     for streams, channels, told in (([small(wire, name="other", port=7503, cpu=1023)], [],
                                      "stream 'other': cpu = 1023: "),
                                     ([], [conftest.channel(wire, cpu=1023)],
-                                     f"interface {wire.interface}: cpu = 1023 ")):
+                                     "channel 'out': cpu = 1023: ")):
         write(one, [small(wire), *streams], channels=channels)
         refused = ibvcap(one, "reload")
         assert refused.returncode == EX_CONFIG and told in refused.stderr, refused.stderr
@@ -162,10 +162,15 @@ def test_rights_and_limits_change_too(daemon, wire, build, ibvcap):
     one = daemon([small(wire)])
     command = conftest.as_nobody(build.capture_dump, "--socket", one.socket_path, "--timeout", 0, "--stream", "lidar")
     subprocess.run(command, capture_output=True, check=True)
+    assert "is not an address of" not in one.text()
     write(one, [small(wire, users=["daemon"], flows=[*flows(wire, 7502), conftest.flow(7502, wire.tx_address)])])
     done = ibvcap(one, "reload")
     assert done.stdout == f"{one.config}: 0 streams added, 0 removed, 1 kept; 1 changed: stream 'lidar': users, flows\n"
     assert subprocess.run(command, capture_output=True, check=False).returncode == EX_NOPERM
+    # Only the flow that is new is looked at.
+    assert (f"warning: {one.config}:2: stream 'lidar': destination {wire.tx_address} is not an address of "
+            f"{wire.interface} ({wire.address}): no packets to it come until the interface has it") in one.text()
+    assert one.text().count("is not an address of") == 1
 
 
 def test_the_log_level_changes_while_the_daemon_runs(daemon, wire, ibvcap):
@@ -340,7 +345,10 @@ def test_what_a_stream_that_is_added_lacks_is_said(daemon, wire, ibvcap, tmp):
     assert f"{path}:1: stream 'more': payload_size 60000" in text and "ip link set dev" in text
     code, text = add(interface="gone0")
     assert code == EX_UNAVAILABLE and "gone0" in text and wire.interface in text
-    code, text = add(page_size="2M", history_blocks=1 << 20)
+    code, text = add(page_size="2M", history_blocks=1 << 24)
+    assert code == EX_CONFIG and f"{path}:1: stream 'more': history_blocks = 16777216 makes a ring of " in text
+    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    code, text = add(page_size="2M", history_blocks=memory // 10 * 6 // (64 * (1024 + 64)))
     assert code == os.EX_OSERR and ("RLIMIT_MEMLOCK" in text and "restart the daemon with it" in text or
                                     "stream 'more': its ring wants" in text and "hugepages of 2048 kB" in text)
     if conftest.read_number(conftest.HUGEPAGES / "nr_hugepages") == 0:  # else they are others', who may give them back

@@ -131,12 +131,16 @@ def test_reload_finds_a_socket_at_another_path(booted, net, wire):
     assert "will not find" not in booted.journal()
 
 
-def test_a_socket_where_the_sandbox_has_none_is_not_tried_again(booted, net, wire):
+def test_a_socket_in_the_wrong_place_is_told(booted, net, wire):
     booted.configure(streams(wire), control={"socket": "/var/lib/control.sock"})
     booted.must("systemctl", "daemon-reload")
     assert booted.call("systemctl", "start", "ibvcapd").returncode != 0
     assert (booted.property("ActiveState"), booted.property("ExecMainStatus")) == ("failed", "77")
     assert "below /run/ibvcapd only" in booted.journal()
+    booted.configure(streams(wire), control={"socket": "/tmp/control.sock"})
+    booted.must("systemctl", "start", "ibvcapd")
+    assert ("control socket '/tmp/control.sock': the service has a directory of its own there (PrivateTmp=), so no "
+            "client finds it: set socket to a path below /run/ibvcapd") in booted.journal()
 
 
 CONTROL, READERS_PAGE, PUT_OUT = "run/ibvcapd/control.sock", 4, (ConnectionResetError, BrokenPipeError)

@@ -3,6 +3,7 @@
 #include "daemon/net/net.h"
 #include "tests/unit/net/namespace.h"
 
+#include <arpa/inet.h>
 #include <criterion/new/assert.h>
 #include <errno.h>
 #include <linux/ethtool.h>
@@ -134,4 +135,56 @@ Test(interface, the_driver_names_a_precision_clock_that_sysfs_does_not_have)
 	cr_expect(eq(int, net_precision_clock("test0"), -ENOENT));
 	clock_of_driver = 12;
 	cr_expect(eq(int, net_precision_clock("test0"), 12));
+}
+
+/* ---- addresses ------------------------------------------------------------------------------------- */
+
+static struct config_address address_of(const char *text)
+{
+	struct config_address address = {.family = strchr(text, ':') ? AF_INET6 : AF_INET};
+
+	cr_assert(eq(int, inet_pton(address.family, text, address.address), 1));
+	return address;
+}
+
+static struct net_address_place find(const char *text)
+{
+	const struct config_address address = address_of(text);
+	struct net_address_place place;
+
+	cr_assert(eq(int, net_find_address(&address, "test0", &place), 0));
+	return place;
+}
+
+Test(interface, an_address_is_found_on_it_or_elsewhere_or_nowhere)
+{
+	struct net_address_place place;
+
+	cr_assert(eq(
+		int,
+		system("ip address add 10.9.0.1/24 dev test0 && ip address add 10.9.0.2/24 dev test0 label test0:b && "
+	               "ip address add 10.8.0.1/24 dev test1 && ip address add fd00::1/64 dev test0 nodad"),
+		0));
+	place = find("10.9.0.1");
+	cr_expect(place.is_here);
+	cr_expect(eq(str, place.addresses, (char *)"10.9.0.1, 10.9.0.2"));
+	cr_expect(find("10.9.0.2").is_here, "an address with a label");
+	cr_expect(find("fd00::1").is_here);
+	cr_expect(find("127.0.0.1").is_here, "addresses of the loopback interface are those of all");
+	place = find("10.8.0.1");
+	cr_expect(not(place.is_here));
+	cr_expect(eq(str, place.other, (char *)"test1"));
+	place = find("10.9.0.77");
+	cr_expect(not(place.is_here));
+	cr_expect(eq(str, place.other, (char *)""));
+	cr_expect(strstr(find("fd00::2").addresses, "fd00::1") != NULL);
+	for (int i = 0; i < 20; i++) {
+		char command[64];
+
+		snprintf(command, sizeof(command), "ip address add 10.9.100.%d/24 dev test0", i + 1);
+		cr_assert(eq(int, system(command), 0));
+	}
+	place = find("10.9.100.20");
+	cr_expect(place.is_here);
+	cr_expect(lt(sz, strlen(place.addresses), sizeof(place.addresses)));
 }

@@ -8,6 +8,7 @@
 #include <grp.h>
 #include <string.h>
 #include <sys/capability.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -261,4 +262,29 @@ Test(priv, a_user_is_found_or_the_command_named_that_makes_it)
 	cr_expect(eq(int, failure.exit_code, EX_CONFIG));
 	cr_expect(strstr(failure.text, "'ibvcap-is-not-there'") && strstr(failure.text, "systemd-sysusers"), "%s",
 	          failure.text);
+}
+
+static void note_user(void *context)
+{
+	uid_t *uids = context;
+
+	uids[0] = getuid();
+	uids[1] = geteuid();
+	uids[2] = getgid();
+}
+
+Test(priv, a_call_as_another_user_changes_nothing_here)
+{
+	uid_t *uids = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+
+	cr_assert(uids != MAP_FAILED);
+	if (geteuid() != 0)
+		cr_skip_test("needs root to become another user");
+	cr_expect(eq(int, priv_call_as(&nobody, note_user, uids), 0));
+	cr_expect(eq(u32, uids[0], 65534));
+	cr_expect(eq(u32, uids[1], 65534));
+	cr_expect(eq(u32, uids[2], 65534));
+	cr_expect(eq(u32, geteuid(), 0));
+	cr_assert(eq(int, priv_drop(CAP_SETUID), 0));
+	cr_expect(eq(int, priv_call_as(&nobody, note_user, uids), -EPERM));
 }

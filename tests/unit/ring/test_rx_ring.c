@@ -782,7 +782,7 @@ Test(rx_ring, impossible_geometry_is_refused_with_a_reason)
 	cr_expect(eq(int, rx_ring_init(&ring, &options, &failure), -EINVAL));
 }
 
-Test(rx_ring, too_few_hugepages_say_how_many_and_how_to_get_them)
+Test(rx_ring, too_few_hugepages_say_how_many_and_which_key_to_lower)
 {
 	struct rx_ring_options options = small;
 	struct failure failure = {0};
@@ -794,5 +794,7 @@ Test(rx_ring, too_few_hugepages_say_how_many_and_how_to_get_them)
 	options.slot_bytes = 65000;
 	cr_expect(eq(int, rx_ring_init(&ring, &options, &failure), -ENOMEM));
 	cr_expect(eq(int, failure.exit_code, EX_TEMPFAIL));
-	cr_expect(strstr(failure.text, "hugepages-2048kB/nr_hugepages") != NULL, "%s", failure.text);
+	cr_expect(strstr(failure.text, " hugepages of 2048 kB") && strstr(failure.text, ": lower history_blocks"), "%s",
+	          failure.text);
+	cr_expect(eq(ptr, strstr(failure.text, "echo "), NULL), "a command that would take all memory");
 }

@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Makes the checks of a start that need no device, and prints what streams and channels take. */
+#include "daemon/dry_run.h"
+
+#include "daemon/base/log.h"
+#include "daemon/base/size.h"
+#include "daemon/channel/tx_headers.h"
+#include "daemon/net/net.h"
+#include "daemon/priv/priv.h"
+#include "daemon/process/preflight.h"
+#include "daemon/process/socket_place.h"
+#include "daemon/stream/geometry.h"
+#include "daemon/stream/stream.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* ---- memory -------------------------------------------------------------------------------------- */
+
+/* "96 MiB: 48 hugepages of 2048 kB"; returns text. */
+static const char *describe_memory(uint64_t bytes, uint32_t page_bytes, char *text, size_t n)
+{
+	int used = snprintf(text, n, "%llu MiB", (unsigned long long)((bytes + (1 << 20) - 1) >> 20));
+
+	if (page_bytes != SMALL_PAGE_BYTES)
+		snprintf(text + used, n - (size_t)used, ": %llu hugepages of %u kB",
+		         (unsigned long long)bytes / page_bytes, page_bytes / 1024);
+	return text;
+}
+
+static void print_memory(const struct config *config)
+{
+	char text[96];
+
+	for (uint32_t i = 0; i < config->n_streams; i++) {
+		const struct config_stream *stream = &config->streams[i];
+
+		printf("stream '%s': a ring of %s\n", stream->name,
+		       describe_memory(geometry_ring_bytes(stream), stream->page_bytes, text, sizeof(text)));
+	}
+	for (uint32_t i = 0; i < config->n_channels; i++) {
+		const struct config_channel *channel = &config->channels[i];
+
+		printf("channel '%s': up to %u senders, each an arena of %s\n", channel->name, channel->max_senders,
+		       describe_memory(geometry_arena_bytes(channel), channel->page_bytes, text, sizeof(text)));
+	}
+}
+
+/* ---- this machine -------------------------------------------------------------------------------- */
+
+static void try_stream(const struct config_stream *stream)
+{
+	struct net_interface interface;
+	struct failure failure;
+
+	if (net_interface_read(stream->interface, &interface, &failure) < 0) {
+		log_warning("%s:%d: stream '%s': %s", stream->file, stream->line, stream->name, failure.text);
+		return;
+	}
+	if (stream_check_mtu(stream, interface.mtu, &failure) < 0)
+		log_warning("%s", failure.text);
+	for (uint32_t i = 0; i < stream->n_flows; i++)
+		stream_check_destination(stream, &stream->flows[i]);
+}
+
+static void try_channel(const struct config_channel *channel)
+{
+	struct net_interface interface;
+	struct failure failure;
+
+	if (net_interface_read(channel->interface, &interface, &failure) < 0)
+		log_warning("%s:%d: channel '%s': %s", channel->file, channel->line, channel->name, failure.text);
+	else if (tx_headers_check(channel, &interface, &failure) < 0)
+		log_warning("%s", failure.text);
+}
+
+static void try_socket(const char *path)
+{
+	if (socket_place_is_temporary(path))
+		log_warning("control socket '%s': ibvcapd.service has a directory of its own there (PrivateTmp=), so "
+		            "no client of it finds the socket: a path below /run/ibvcapd can be found",
+		            path);
+}
+
+/* ---- the daemon's user --------------------------------------------------------------------------- */
+
+struct reader {
+	const struct config *config;
+	const char *user;
+};
+
+/* As that user. */
+static void try_reading(void *context)
+{
+	const struct reader *reader = context;
+	struct config *config = NULL;
+	struct failure failure;
+
+	if (config_load(reader->config->file, &config, &failure) < 0)
+		log_warning("user %s, as which the service runs, cannot read what you can: %s", reader->user,
+		            failure.text);
+	config_free(config);
+}
+
+/* root can read every file. The service cannot, nor can a daemon that root starts once it has become its user. */
+static void try_user(const struct config *config, const char *name)
+{
+	struct reader reader = {config, name};
+	struct priv_user user;
+	struct stat status;
+	int r;
+
+	if (geteuid() != 0 || priv_find_user(&user, name, NULL) < 0 || user.uid == 0)
+		return;
+	if (stat(config->file, &status) < 0 || !S_ISREG(status.st_mode)) /* a pipe has been read */
+		return;
+	r = priv_call_as(&user, try_reading, &reader);
+	if (r < 0)
+		log_warning("whether user %s can read the configuration is not known: %s", name, strerror(-r));
+}
+
+int dry_run(const struct config *config, const char *user, struct failure *failure)
+{
+	struct failure cpus;
+	int r = preflight_check_rings(config, failure);
+
+	if (r < 0)
+		return r;
+	print_memory(config);
+	if (preflight_check_cpus(config, NULL, &cpus) < 0)
+		log_warning("%s", cpus.text);
+	for (uint32_t i = 0; i < config->n_streams; i++)
+		try_stream(&config->streams[i]);
+	for (uint32_t i = 0; i < config->n_channels; i++)
+		try_channel(&config->channels[i]);
+	try_socket(config->socket_path);
+	try_user(config, user);
+	printf("%s: ok\n", config->file);
+	return 0;
+}

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Asks the kernel which interface has an address. */
+#include "daemon/net/net.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <ifaddrs.h>
+#include <stdio.h>
+#include <string.h>
+
+static const void *net_bytes_of(const struct sockaddr *address)
+{
+	return address->sa_family == AF_INET ? (const void *)&((const struct sockaddr_in *)address)->sin_addr
+	                                     : (const void *)&((const struct sockaddr_in6 *)address)->sin6_addr;
+}
+
+/* An IPv4 address may have a label, "eth0:1", in place of the interface's name. */
+static bool net_is_on(const struct ifaddrs *entry, const char *interface)
+{
+	size_t n = strcspn(entry->ifa_name, ":");
+
+	return strlen(interface) == n && strncmp(entry->ifa_name, interface, n) == 0;
+}
+
+static void net_list_address(const struct ifaddrs *entry, char *text, size_t bytes)
+{
+	char form[INET6_ADDRSTRLEN] = "";
+	size_t used = strlen(text);
+
+	inet_ntop(entry->ifa_addr->sa_family, net_bytes_of(entry->ifa_addr), form, sizeof(form));
+	if (used + sizeof(", ") + strlen(form) <= bytes)
+		snprintf(text + used, bytes - used, "%s%s", used ? ", " : "", form);
+}
+
+int net_find_address(const struct config_address *address, const char *interface, struct net_address_place *place)
+{
+	size_t bytes = address->family == AF_INET ? sizeof(struct in_addr) : sizeof(struct in6_addr);
+	struct ifaddrs *entries;
+
+	*place = (struct net_address_place){.is_here = false};
+	if (getifaddrs(&entries) < 0)
+		return -errno;
+	for (const struct ifaddrs *entry = entries; entry; entry = entry->ifa_next) {
+		if (!entry->ifa_addr || entry->ifa_addr->sa_family != address->family)
+			continue;
+		if (net_is_on(entry, interface))
+			net_list_address(entry, place->addresses, sizeof(place->addresses));
+		if (memcmp(net_bytes_of(entry->ifa_addr), address->address, bytes) != 0)
+			continue;
+		if (net_is_on(entry, interface) || entry->ifa_flags & IFF_LOOPBACK)
+			place->is_here = true;
+		else
+			snprintf(place->other, sizeof(place->other), "%.*s", (int)strcspn(entry->ifa_name, ":"),
+			         entry->ifa_name);
+	}
+	freeifaddrs(entries);
+	return 0;
+}
