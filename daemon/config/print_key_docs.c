@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Run by the build: generates parts of the manual page and of the shells' completion from the key tables.
+ * Generates parts of the manual page and of the shells' completion from the key tables: print_key_docs < FILE > FILE
  *
- *   print_key_docs < FILE.in > FILE   a line "@KEYS stream@" becomes the entries of that group's keys in mdoc; a line
- *                                     "@WORDS stream@" becomes a line for each key: its name and the values it takes
+ *   @WORDS stream@       becomes a line for each key of that group: its name and the values that it takes
+ *   .\" @KEYS stream@    the entries of that group's keys in mdoc follow, instead of the lines up to
+ *   .\" @END@
  */
 #include "daemon/config/key_table.h"
 
@@ -28,17 +29,21 @@ static const struct key_group *find_key_group(const char *name)
 	return NULL;
 }
 
-/* Text on lines of its own, whatever is in it; a new sentence on a new line, as mdoc wants it. */
+/* Text on lines of its own, whatever is in it; a new sentence on a new line, as mdoc wants it, and none too long. */
 static void print_mdoc_text(const char *text, const char *end)
 {
+	unsigned column = 0;
+
 	fputs("\\&", stdout);
-	for (; *text; text++) {
-		if (*text == '\\')
+	for (; *text; text++, column++) {
+		if (*text == '\\') {
 			fputs("\\e", stdout);
-		else if (text[0] == ' ' && text[-1] == '.')
+		} else if (text[0] == ' ' && (text[-1] == '.' || column > 100)) {
 			fputs("\n\\&", stdout);
-		else
+			column = 0;
+		} else {
 			putchar(*text);
+		}
 	}
 	printf("%s\n", end);
 }
@@ -101,20 +106,25 @@ static void print_completion_words(const struct key_group *group)
 int main(void)
 {
 	char line[1024], name[32], end;
+	bool is_old = false;
 
 	while (fgets(line, sizeof(line), stdin)) {
-		bool is_keys = sscanf(line, "@KEYS %31[a-z]%c", name, &end) == 2 && end == '@';
+		bool is_keys = sscanf(line, ".\\\" @KEYS %31[a-z]%c", name, &end) == 2 && end == '@';
 		bool is_words = sscanf(line, "@WORDS %31[a-z]%c", name, &end) == 2 && end == '@';
+		const struct key_group *group = is_keys || is_words ? find_key_group(name) : NULL;
 
-		if (!is_keys && !is_words) {
-			fputs(line, stdout);
-		} else if (!find_key_group(name)) {
+		if ((is_keys || is_words) && !group) {
 			fprintf(stderr, "print_key_docs: no group of keys '%s'\n", name);
 			return EX_DATAERR;
-		} else if (is_keys) {
-			print_mdoc_entries(find_key_group(name));
-		} else {
-			print_completion_words(find_key_group(name));
+		}
+		is_old = is_old && strcmp(line, ".\\\" @END@\n") != 0;
+		if (!is_old && !is_words)
+			fputs(line, stdout);
+		if (is_words)
+			print_completion_words(group);
+		if (is_keys) {
+			print_mdoc_entries(group);
+			is_old = true;
 		}
 	}
 	return fflush(stdout) || ferror(stdin) ? EX_IOERR : EX_OK;

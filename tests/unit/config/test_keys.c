@@ -9,7 +9,6 @@
 #include <string.h>
 
 static struct failure failure;
-static unsigned n_keys;
 
 static struct config *load(const char *text)
 {
@@ -107,27 +106,4 @@ static void expect_asked_for(const struct key_group *group, const struct key *ke
 Test(keys, only_those_required_are_asked_for_and_by_name)
 {
 	each_key(&top_keys, expect_asked_for);
-}
-
-static void count(const struct key_group *group, const struct key *key)
-{
-	(void)group;
-	(void)key;
-	n_keys++;
-}
-
-Test(keys, each_is_on_the_man_page)
-{
-	FILE *page = fopen(CONFIG_PAGE, "re");
-	unsigned n_entries = 0;
-	char line[1024];
-
-	cr_assert(page != NULL);
-	while (fgets(line, sizeof(line), page)) {
-		n_entries += strncmp(line, ".It Ic ", 7) == 0;
-		cr_expect(line[0] != '@', "a line of the template is left: %s", line);
-	}
-	fclose(page);
-	each_key(&top_keys, count);
-	cr_expect(eq(u32, n_entries, n_keys));
 }
