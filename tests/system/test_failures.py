@@ -265,7 +265,7 @@ START_REFUSALS = [
     (71, r"cannot list RDMA devices: Cannot allocate memory"),
     (71, r"cannot set up the event descriptor of mlx5_\d: Operation not permitted"),
     (71, r"cannot register \d+ bytes with mlx5_\d: Cannot allocate memory"),
-    (71, r"cannot watch signals and timers: Cannot allocate memory"),
+    (71, r"cannot watch signals, timers and interfaces: Cannot allocate memory"),
     (71, r"stream 'lidar': cannot create its payload segment of \d+ bytes: Too many open files"),
     (71, r"stream 'lidar': cannot create its headers segment of \d+ bytes: Too many open files"),
     (71, r"stream 'lidar': cannot create its ring segment of \d+ bytes: Too many open files"),
