@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """ibvcap top beside a daemon: the same numbers as text, as JSON and on a terminal, over an end of the daemon."""
 import fcntl
+import itertools
 import json
 import os
 import pty
@@ -10,6 +11,7 @@ import signal
 import struct
 import subprocess
 import termios
+import time
 
 import pytest
 
@@ -45,6 +47,19 @@ class Terminal:
     def expect(self, pattern):
         conftest.wait_until(lambda: re.search(pattern, self.read()), 20,
                             lambda: f"{pattern!r} in {self.text[-3000:]!r}")
+        self.text = ""
+
+    def expect_drawn(self, pattern):
+        """In a terminal that changes its size, which gets all lines; else it gets what has changed."""
+        rows = itertools.cycle((6, 7))
+
+        def redraw():
+            self.text = ""
+            self.resize(next(rows), 40)
+            time.sleep(0.05)
+            return re.search(pattern, self.read())
+
+        conftest.wait_until(redraw, 20, lambda: f"{pattern!r} in {self.text!r}")
         self.text = ""
 
     def press(self, keys):
@@ -151,6 +166,12 @@ def test_a_terminal_follows_keys_and_its_size_and_both_it_and_json_the_next_daem
     top.expect(r"stream2 0")
     top.press("\x1bOB" * 20)  # down
     top.expect(r"stream7 0")
+    top.press("\x1bOH")  # home
+    top.expect_drawn("stream0 0")
+    top.press("\x1b[6~" * 3)  # page down
+    top.expect_drawn("stream7 0")
+    top.press("\x1b[5~" * 9)  # page up, and not beyond the first line
+    top.expect_drawn("stream0 0")
     conftest.wait_until(said, 20, "a line")
 
     first = one.pid()
