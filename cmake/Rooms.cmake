@@ -23,7 +23,7 @@ function(add_unit_test name)
   set_tests_properties(${name} PROPERTIES LABELS unit SKIP_RETURN_CODE 77 TIMEOUT 120)
 endfunction()
 
-# A libFuzzer program (preset fuzz, clang).
+# A libFuzzer program (preset fuzz, clang); the target fuzzers builds all of them.
 # add_fuzzer(NAME SOURCES a.c LINKS room)
 function(add_fuzzer name)
   if(NOT IBVCAP_FUZZERS)
@@ -32,6 +32,10 @@ function(add_fuzzer name)
   cmake_parse_arguments(FUZZ "" "" "SOURCES;LINKS" ${ARGN})
   add_executable(${name} ${FUZZ_SOURCES})
   target_link_libraries(${name} PRIVATE ${FUZZ_LINKS} -fsanitize=fuzzer Threads::Threads)
+  if(NOT TARGET fuzzers)
+    add_custom_target(fuzzers)
+  endif()
+  add_dependencies(fuzzers ${name})
 endfunction()
 
 function(add_room_directory directory)

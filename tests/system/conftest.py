@@ -4,6 +4,7 @@
 The wires between network namespaces are in tests/support/wires.py.
 """
 import atexit
+import fcntl
 import json
 import os
 import pathlib
@@ -55,8 +56,11 @@ def read_number(path):
 
 @pytest.fixture
 def hugepages():
-    """hugepages(n, kib=2048): n free pages more; afterwards, the count that was found."""
+    """hugepages(n, kib=2048): n free pages more; afterwards, the count that was found. Tests with this fixture wait for
+    those of another pytest: scripts/test runs two."""
     added = []
+    lock = open("/run/lock/ibvcap-test-hugepages", "w")  # pylint: disable=consider-using-with  # held until the end
+    fcntl.flock(lock, fcntl.LOCK_EX)
 
     def add(n, kib=2048):
         pool = pathlib.Path(f"/sys/kernel/mm/hugepages/hugepages-{kib}kB")
@@ -72,6 +76,7 @@ def hugepages():
     yield add
     for pool, n in added:
         (pool / "nr_hugepages").write_text(str(max(0, read_number(pool / "nr_hugepages") - n)))
+    lock.close()
 
 
 # ---- configuration -------------------------------------------------------------------------------------------------

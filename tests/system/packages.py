@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The Debian packages of this tree, built once per run from a copy of it, without tests."""
+"""The Debian packages of this tree, built once per run from a copy of it, without tests. With IBVCAP_PACKAGES another
+process builds them, in that directory (scripts/test)."""
 import atexit
 import functools
 import os
@@ -32,6 +33,17 @@ def build_once():
     directory = pathlib.Path(tempfile.mkdtemp(prefix="ibvcap-packages-"))
     directory.chmod(0o755)
     atexit.register(shutil.rmtree, directory, ignore_errors=True)
+    elsewhere = os.environ.get("IBVCAP_PACKAGES")
+    if elsewhere:
+        conftest.wait_until(pathlib.Path(elsewhere, "said").exists, 900, f"the packages in {elsewhere}")
+        shutil.copytree(elsewhere, directory, dirs_exist_ok=True)
+    else:
+        build_in(directory)
+    return directory, (directory / "said").read_text()
+
+
+def build_in(directory):
+    """The exit status. At the end, the last lines of the output are in the file "said"."""
     tree = directory / "ibvcap"
     shutil.copytree(conftest.ROOT, tree, ignore=shutil.ignore_patterns("build", ".git", "__pycache__", ".pytest_cache"))
     options = f"nocheck noautodbgsym parallel={os.cpu_count()}"
@@ -39,7 +51,10 @@ def build_once():
                           stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                           env={**os.environ, "DEB_BUILD_OPTIONS": options})
     shutil.rmtree(tree)
-    return directory, "\n".join(done.stdout.splitlines()[-40:])
+    unfinished = directory / "unfinished"
+    unfinished.write_text("\n".join(done.stdout.splitlines()[-40:]))
+    unfinished.rename(directory / "said")
+    return done.returncode
 
 
 def files():

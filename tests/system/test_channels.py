@@ -400,6 +400,7 @@ def test_what_is_not_there_or_done_twice_is_refused(daemon, wire, sender):
     assert it.send(b"still") == [0]
 
 
+@pytest.mark.usefixtures("hugepages")  # nobody adds any meanwhile
 def test_an_arena_for_which_there_are_no_hugepages_is_refused_and_says_so(daemon, wire, sender):
     one = resolved(daemon([], channels=[conftest.channel(wire, arena_slots=2**20, payload_size=8948, page_size="1G"),
                                         conftest.channel(wire, name="small")]))

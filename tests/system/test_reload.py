@@ -320,6 +320,7 @@ def test_a_bad_text_says_where(daemon, wire, ibvcap, tmp):
     assert names(one) == ["lidar"]
 
 
+@pytest.mark.usefixtures("hugepages")  # nobody adds any meanwhile
 def test_what_a_stream_that_is_added_lacks_is_said(daemon, wire, ibvcap, tmp):
     one = daemon([small(wire)])
     path = tmp / "more.conf"
