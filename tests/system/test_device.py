@@ -8,6 +8,7 @@ import pytest
 
 import conftest
 import stopped_thread
+from test_reload import sanitizer_libraries
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="network namespaces need root")
 
@@ -169,3 +170,21 @@ def test_a_fatal_error_of_the_device_ends_the_daemon_and_the_next_one_works(star
     assert refused.process.wait(30) == os.EX_UNAVAILABLE and "does not answer" in refused.text(), refused.text()
     fatal.unlink()
     receive_three(daemon(streams, environment=environment), consumer, wire)
+
+
+def test_a_device_that_fails_ends_the_daemon_which_names_it(start_daemon, build, net, wire, tmp, consumer):
+    libraries = [*sanitizer_libraries(build.ibvcapd), conftest.BUILD / "tests/support/liblose_device.so"]
+    lost = tmp / "lost"
+    one = start_daemon([conftest.stream(wire)], prefix=["env", f"LD_PRELOAD={':'.join(map(str, libraries))}",
+                                                        f"LOSE_DEVICE={lost}"]).wait_ready()
+    reader = consumer(one)
+    device = one.stream()["device"]
+    wire.send(*[wire.frame(bytes(100), 7502)] * 10)
+    conftest.wait_until(lambda: one.stream()["published"] == 10, 20, "ten packets")
+    lost.touch()
+    conftest.run("ip", "-n", net.rx, "link", "set", wire.interface, "down")  # an event
+    assert one.process.wait(20) == os.EX_UNAVAILABLE, one.text()
+    assert f"device {device} failed: " in one.text()
+    rows, counts = reader.finish()
+    assert len(rows) == 10, counts
+    conftest.run("ip", "-n", net.rx, "link", "set", wire.interface, "up")
