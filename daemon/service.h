@@ -49,9 +49,10 @@ typedef int service_step_call(struct daemon *daemon, struct service *service, st
 
 /* What a service locks in memory. */
 struct service_memory {
-	uint64_t ring_bytes;       /* of a stream */
-	uint64_t small_ring_bytes; /* of that, in 4 kB pages */
-	uint64_t channel_bytes;    /* of a channel and of all senders that it may have */
+	uint64_t ring_bytes;           /* of a stream */
+	uint64_t small_ring_bytes;     /* of that, in 4 kB pages */
+	uint64_t locked_ring_bytes;    /* of ring_bytes, what the backend locks in memory */
+	uint64_t locked_channel_bytes; /* of a channel and of all senders that it may have, likewise */
 };
 
 /* A step may be NULL: there is nothing to do. */

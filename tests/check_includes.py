@@ -33,6 +33,7 @@ MAY_INCLUDE = {
     "daemon/priv": ["daemon/base"],
     "daemon/backend": ["daemon/base", "daemon/flow"],
     "daemon/backend/verbs": ["daemon/base", "daemon/flow", "daemon/backend/backend.h", "daemon/net", "daemon/priv"],
+    "daemon/backend/packet": ["daemon/base", "daemon/flow", "daemon/backend/backend.h"],
     "daemon/ring": ["daemon/base", CORE, API],
     "daemon/worker": ["daemon/base", "daemon/backend/backend.h", "daemon/clock", "daemon/packet", "daemon/ring", CORE,
                       API],
@@ -56,7 +57,8 @@ MAY_INCLUDE = {
                      "daemon/backend/backend.h", "tools/groups", "lib/ibvcap/shm.h", API],
 }
 # The one place where the backends are known by name.
-EXCEPTIONS = {("daemon/backend/backend.c", "daemon/backend/verbs/verbs.h")}
+EXCEPTIONS = {("daemon/backend/backend.c", "daemon/backend/packet/af_packet.h"),
+              ("daemon/backend/backend.c", "daemon/backend/verbs/verbs.h")}
 # Headers that are not ours: a header or a folder of headers, and the rooms or single files that may include it.
 FOREIGN = {
     "infiniband/": ["daemon/backend/verbs"],
@@ -68,7 +70,7 @@ FOREIGN = {
     "linux/rtnetlink.h": ["daemon/net"],
     "linux/neighbour.h": ["daemon/net"],
     "linux/netfilter": ["lib/softhca/device"],
-    "linux/if_packet.h": ["lib/softhca/wire"],
+    "linux/if_packet.h": ["daemon/backend/packet", "lib/softhca/wire"],
     "jansson.h": ["tools/ibvcap", "tools/doctor"],
     "ncurses.h": ["tools/ibvcap/top_screen.c"],
     "term.h": ["tools/ibvcap/top_screen.c"],

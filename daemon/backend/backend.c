@@ -2,12 +2,14 @@
 /* The backends of this build by name. */
 #include "daemon/backend/backend.h"
 
+#include "daemon/backend/packet/af_packet.h"
 #include "daemon/backend/verbs/verbs.h"
 
 #include <string.h>
 
 static const struct backend_ops *const backends[] = {
 	&verbs_backend_ops,
+	&af_packet_ops,
 };
 
 const struct backend_ops *backend_find(const char *name)

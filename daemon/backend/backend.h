@@ -38,6 +38,7 @@ struct backend_memory {
 struct backend_queue {
 	const struct backend_ops *ops;
 	_Atomic(const char *) error; /* the device's word for the last error that stopped the queue, static; or NULL */
+	_Atomic uint64_t n_dropped;  /* with counts_drops: of the packets of the last read_matched(), those dropped */
 };
 struct backend_flow {
 	struct backend_queue *queue;
@@ -51,6 +52,9 @@ struct backend_capabilities {
 	uint64_t clock_hz;       /* of raw timestamps; 0 = none */
 	uint64_t clock_mask;     /* valid bits of raw timestamps */
 	bool clock_can_step;     /* it is set from outside, as real time is; else it runs freely */
+	bool counts_drops;       /* n_dropped of a receive queue is exact; else losses follow from what was matched */
+	bool clock_is_utc;       /* raw timestamps are CLOCK_REALTIME in ns: no clock has to be fitted */
+	uint64_t settle_ns;      /* poll() has a packet so long after its flow matched it; 0: within 2 ms */
 	uint32_t max_send_slots; /* deepest send queue */
 	bool send_checksums;     /* the device can fill in the checksums of what it sends */
 	uint64_t min_rate_bps;   /* of its own pacing */
@@ -147,6 +151,7 @@ struct backend_notice {
 
 struct backend_ops {
 	const char *name;
+	bool pins_memory; /* register_memory() locks it: the limit of locked memory counts it */
 
 	/** Find and open the device behind a network interface. */
 	int (*open)(const char *interface, struct backend **backend, struct failure *failure);

@@ -65,7 +65,10 @@ static int channel_service_serve(struct daemon *daemon, struct service *service,
 
 static void channel_service_memory(const struct service *service, struct service_memory *memory)
 {
-	memory->channel_bytes += channel_pinned_bytes(channel_of(service)) + channel_senders_bytes(channel_of(service));
+	const struct channel *channel = channel_of(service);
+
+	if (channel->interface->ops->pins_memory)
+		memory->locked_channel_bytes += channel_pinned_bytes(channel) + channel_senders_bytes(channel);
 }
 
 /* ---- a reload ------------------------------------------------------------------------------------ */

@@ -24,7 +24,7 @@ enum config_poll {
 	CONFIG_POLL_EVENT,    /* sleep as soon as there is no packet */
 };
 
-enum config_backend { CONFIG_BACKEND_VERBS };
+enum config_backend { CONFIG_BACKEND_VERBS, CONFIG_BACKEND_PACKET };
 
 /* An address of one family; IPv4 in address[0..3], network order. */
 struct config_address {

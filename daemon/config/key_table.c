@@ -27,7 +27,8 @@
 
 /* ---- values of choices --------------------------------------------------------------------------- */
 
-static const struct key_choice backends[] = {{"verbs", CONFIG_BACKEND_VERBS}, {NULL, 0}};
+static const struct key_choice backends[] = {
+	{"verbs", CONFIG_BACKEND_VERBS}, {"packet", CONFIG_BACKEND_PACKET}, {NULL, 0}};
 static const struct key_choice page_sizes[] = {{"4K", 1u << 12}, {"2M", 1u << 21}, {"1G", 1u << 30}, {NULL, 0}};
 static const struct key_choice polls[] = {
 	{"busy", CONFIG_POLL_BUSY},
@@ -112,7 +113,7 @@ static const struct key stream[] = {
 	{"interface", KEY_STRING, STREAM(interface), .required = true,
          .help = "network interface the packets come from"},
 	{"backend", KEY_CHOICE, STREAM(backend), .string = "verbs", .choices = backends,
-         .help = "how the packets are taken from it"},
+         .help = "verbs: a queue of an RDMA card; packet: packet sockets, on any Ethernet interface and lo"},
 	{"flows", KEY_LIST, STREAM_LIST(flows), .required = true, .live = true, .group = &flow_keys,
          .help = "the packets to capture"},
 	{"payload_size", KEY_INTEGER, STREAM(payload_size), .required = true, .min = 1, .max = 65507,
@@ -199,7 +200,7 @@ static const struct key channel[] = {
 	{"interface", KEY_STRING, CHANNEL(interface), .required = true,
          .help = "network interface the packets leave by"},
 	{"backend", KEY_CHOICE, CHANNEL(backend), .string = "verbs", .choices = backends,
-         .help = "how the packets are given to it"},
+         .help = "verbs: a queue of an RDMA card; packet: packet sockets, on any Ethernet interface and lo"},
 	{"destinations", KEY_LIST, CHANNEL_LIST(destinations), .required = true, .group = &destination_keys,
          .help = "addresses it may send to; a sender picks one by its number, from 0"},
 	{"source", KEY_UNICAST, CHANNEL(source), .string = "",

@@ -46,6 +46,11 @@ static int interface_take_clock_pair(struct interface *interface, uint64_t patie
 	struct clock_pair pair;
 	int r;
 
+	if (interface->capabilities.clock_is_utc) {
+		interface->line = (struct clock_line){.mult = 1, .mask = UINT64_MAX};
+		interface->has_clock = true;
+		return 0;
+	}
 	if (!interface->capabilities.timestamps || !interface->capabilities.clock_hz)
 		return -ENOTSUP;
 	r = clock_read_pair(&reader, patience_ns, &pair);

@@ -19,6 +19,8 @@ static struct interface_notices *interface_notices_of(struct background_job *job
 static const char *interface_backend_name(enum config_backend backend)
 {
 	switch (backend) {
+	case CONFIG_BACKEND_PACKET:
+		return "packet";
 	case CONFIG_BACKEND_VERBS:
 		break;
 	}
@@ -45,6 +47,11 @@ int interface_set_take(struct daemon *daemon, const char *name, enum config_back
 		}
 		TAILQ_INSERT_TAIL(&daemon->interfaces, interface, link);
 	}
+	if (interface->ops != backend_find(interface_backend_name(backend)))
+		return failure_set(failure, EX_CONFIG, EINVAL,
+		                   "interface %s: its streams and channels have different backends, '%s' and '%s': "
+		                   "set backend to the same one in all of them",
+		                   name, interface->ops->name, interface_backend_name(backend));
 	interface->n_users++;
 	*out = interface;
 	return 0;

@@ -233,15 +233,17 @@ int preflight_check_memory(const struct service_memory *added, const struct serv
 		                   "history_blocks, slots_per_block or payload_size",
 		                   (unsigned long long)(added->small_ring_bytes >> 20),
 		                   (unsigned long long)(available >> 20));
-	return added->ring_bytes ? priv_memlock_allows(added->ring_bytes + running->ring_bytes, failure) : 0;
+	return added->locked_ring_bytes
+	               ? priv_memlock_allows(added->locked_ring_bytes + running->locked_ring_bytes, failure)
+	               : 0;
 }
 
 bool preflight_needs_ipc_lock(const struct service_memory *memory)
 {
-	unsigned long long bytes = memory->ring_bytes + memory->channel_bytes;
+	unsigned long long bytes = memory->locked_ring_bytes + memory->locked_channel_bytes;
 	struct rlimit limit;
 
-	if (memory->channel_bytes == 0 || getrlimit(RLIMIT_MEMLOCK, &limit) < 0 || limit.rlim_cur >= bytes)
+	if (memory->locked_channel_bytes == 0 || getrlimit(RLIMIT_MEMLOCK, &limit) < 0 || limit.rlim_cur >= bytes)
 		return false;
 	if (priv_has(CAP_IPC_LOCK))
 		log_info("with all senders %llu bytes will be locked, and RLIMIT_MEMLOCK allows %llu: CAP_IPC_LOCK is "

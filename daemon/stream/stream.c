@@ -52,7 +52,7 @@ int stream_init(struct stream *stream, const struct config_stream *config, struc
 	return stream_check_mtu(config, interface->net.mtu, failure);
 }
 
-uint64_t stream_pinned_bytes(const struct stream *stream)
+uint64_t stream_ring_bytes(const struct stream *stream)
 {
 	return geometry_ring_bytes(stream->config);
 }
@@ -129,6 +129,8 @@ static int stream_create_worker(struct stream *stream, struct failure *failure)
 		.spin_ns = config_spin_ns(config->poll, config->spin_us),
 		.cpu = config->cpu,
 		.device_timestamps = stream->device_timestamps,
+		.settle_ns = stream->interface->capabilities.settle_ns,
+		.counts_drops = stream->interface->capabilities.counts_drops,
 	};
 	int r = rx_worker_new(&stream->worker, &options);
 
@@ -212,7 +214,10 @@ void stream_set_clock(struct stream *stream)
 	 */
 	if (mailbox_send(rx_worker_inbox(stream->worker), &mail) == 0)
 		stream->clock_error_ns = error_ns;
-	daemon_store_clock(stream->ring.ring, IBVCAP_CLOCK_SOURCE_DEVICE, error_ns > before_ns ? error_ns : before_ns);
+	daemon_store_clock(stream->ring.ring,
+	                   stream->interface->capabilities.clock_is_utc ? IBVCAP_CLOCK_SOURCE_KERNEL
+	                                                                : IBVCAP_CLOCK_SOURCE_DEVICE,
+	                   error_ns > before_ns ? error_ns : before_ns);
 }
 
 int stream_start(struct stream *stream, struct failure *failure)

@@ -91,7 +91,7 @@ int stream_init(struct stream *stream, const struct config_stream *config, struc
                 struct failure *failure);
 
 /** Bytes that will be registered, for the memlock limit. */
-uint64_t stream_pinned_bytes(const struct stream *stream);
+uint64_t stream_ring_bytes(const struct stream *stream);
 
 /** Can the device do what the configuration asks for? The interface is open. Failure: EX_CONFIG with file:line. */
 int stream_fit(struct stream *stream, struct failure *failure);

@@ -84,9 +84,10 @@ static int stream_service_capture(struct daemon *daemon, struct service *service
 static void stream_service_memory(const struct service *service, struct service_memory *memory)
 {
 	const struct stream *stream = stream_of(service);
-	uint64_t bytes = stream_pinned_bytes(stream);
+	uint64_t bytes = stream_ring_bytes(stream);
 
 	memory->ring_bytes += bytes;
+	memory->locked_ring_bytes += stream->interface->ops->pins_memory ? bytes : 0;
 	memory->small_ring_bytes += stream->config->page_bytes == SMALL_PAGE_BYTES ? bytes : 0;
 }
 

@@ -21,9 +21,9 @@
 
 /* A completion may reach memory a little later than the flow counter counts its packet: wait this long. */
 #define STRIKE_SETTLE_NS UINT64_C(100000)
-/* After the flows are removed, the last packets come through the device within this time. */
-#define DRAIN_NS UINT64_C(2000000)
-#define NAP_MS   1
+/* After the flows are removed, the last packets come through the device within this time, or that of the backend. */
+#define DRAIN_NS_MIN UINT64_C(2000000)
+#define NAP_MS       1
 /*
  * A queue that fails is reset at once. If it fails again within RESTART_QUIET_NS, there is a pause before the next
  * reset, twice as long each time: a device that fails at each packet (LOC_PROT_ERR) would else be reset for ever, with
@@ -56,6 +56,8 @@ struct rx_worker {
 	uint64_t restarted_at_ns;  /* the last time; 0: never */
 	uint64_t restart_pause_ns; /* before the last reset */
 	uint64_t restart_at_ns;    /* the queue has failed and is reset then; 0: it works */
+	uint64_t drain_ns;
+	bool counts_drops;
 	bool stopping;
 	uint64_t stopping_at_ns;
 	bool stopped;
@@ -64,15 +66,27 @@ struct rx_worker {
 /* ---- the sum: matched = published + no_buffer + errored ------------------------------------------- */
 
 /*
- * no_buffer never shrinks, and never exceeds the packets that are certainly lost: the packets that steering matched,
- * less the rows published so far and all that may come yet.
+ * The packets that are certainly lost: the packets that steering matched, less the rows published so far and all that
+ * may come yet. A device that counts what it drops says it itself, until the last packets are drained: what is still
+ * in its buffer then is lost, too.
  */
+static uint64_t rx_worker_lost(const struct rx_worker *worker, uint64_t may_yet_come)
+{
+	uint64_t dropped = atomic_load_explicit(&worker->receive.queue->n_dropped, memory_order_relaxed);
+	uint64_t accounted = worker->receive.published + worker->receive.errored, missing;
+
+	if (!worker->counts_drops || worker->stopping)
+		accounted += may_yet_come;
+	missing = worker->matched > accounted ? worker->matched - accounted : 0;
+	return worker->counts_drops && !worker->stopping ? u64_min(missing, dropped) : missing;
+}
+
+/* no_buffer never shrinks, and never exceeds the packets that are certainly lost. */
 static void rx_worker_raise_no_buffer(struct rx_worker *worker, uint64_t may_yet_come)
 {
 	struct ibvcap_ring *ring = worker->receive.ring->ring;
-	uint64_t accounted = worker->receive.published + worker->receive.errored + may_yet_come;
 	uint64_t no_buffer = counter_get(&ring->counters[IBVCAP_RX_COUNTER_NO_BUFFER]);
-	uint64_t lost = worker->matched > accounted ? worker->matched - accounted : 0;
+	uint64_t lost = rx_worker_lost(worker, may_yet_come);
 
 	if (lost > no_buffer) {
 		counter_set(&ring->counters[IBVCAP_RX_COUNTER_NO_BUFFER], lost);
@@ -99,7 +113,9 @@ static void rx_worker_take_matched(struct rx_worker *worker, uint64_t matched, u
 /* At an empty poll, long enough after the reading: every packet that it counted has come or is lost. */
 static void rx_worker_strike_sum(struct rx_worker *worker)
 {
-	if (!worker->has_matched || time_monotonic_ns() - worker->matched_at_ns < STRIKE_SETTLE_NS)
+	uint64_t settle_ns = worker->stopping ? worker->drain_ns : STRIKE_SETTLE_NS;
+
+	if (!worker->has_matched || time_monotonic_ns() - worker->matched_at_ns < settle_ns)
 		return;
 	rx_worker_raise_no_buffer(worker, 0);
 	worker->has_matched = false;
@@ -249,7 +265,8 @@ static int rx_worker_wait_for_restart(struct rx_worker *worker)
 static void rx_worker_after_empty_poll(struct rx_worker *worker)
 {
 	rx_worker_strike_sum(worker);
-	if (worker->stopping && !worker->has_matched && time_monotonic_ns() - worker->stopping_at_ns >= DRAIN_NS)
+	if (worker->stopping && !worker->has_matched &&
+	    time_monotonic_ns() - worker->stopping_at_ns >= worker->drain_ns)
 		rx_worker_finish(worker, MAIL_STOPPED, 0);
 }
 
@@ -365,6 +382,8 @@ int rx_worker_new(struct rx_worker **worker, const struct rx_worker_options *opt
 	}
 	w->spin_ns = options->spin_ns;
 	w->cpu = options->cpu;
+	w->counts_drops = options->counts_drops;
+	w->drain_ns = options->settle_ns > DRAIN_NS_MIN ? options->settle_ns : DRAIN_NS_MIN;
 	snprintf(w->name, sizeof(w->name), "%s", options->name);
 	r = mailbox_new(&w->inbox);
 	if (r == 0)

@@ -26,6 +26,8 @@ struct rx_worker_options {
 	uint64_t spin_ns;       /* between the last packet and sleep; RX_WORKER_SPIN_FOREVER: the worker never sleeps */
 	int32_t cpu;            /* -1: not pinned */
 	bool device_timestamps; /* rows have no timestamp until the first MAIL_CLOCK */
+	uint64_t settle_ns;     /* this and counts_drops: the backend's capabilities */
+	bool counts_drops;
 };
 
 struct rx_worker;

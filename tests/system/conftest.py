@@ -79,6 +79,10 @@ def hugepages():
     lock.close()
 
 
+# The backend of streams and channels: a run of the whole-system tests has one.
+BACKEND = os.environ.get("IBVCAP_TEST_BACKEND", "verbs")
+
+
 # ---- configuration -------------------------------------------------------------------------------------------------
 
 
@@ -103,7 +107,7 @@ def stream(wire, port=7502, name="lidar", flows=None, **keys):
     """A stream of small pages and a short ring; keys replace or add."""
     return {"name": name, "interface": wire.interface, "flows": flows or [flow(port, wire.address)],
             **{"payload_size": 1024, "slots_per_block": 64, "history_blocks": 64, "receive_queue_slots": 1024,
-               "page_size": "4K", "poll": "event", **keys}}
+               "page_size": "4K", "poll": "event", "backend": BACKEND, **keys}}
 
 
 def channel(wire, destinations=None, name="out", **keys):
@@ -111,7 +115,7 @@ def channel(wire, destinations=None, name="out", **keys):
     return {"name": name, "interface": wire.interface,
             "destinations": destinations or [{"address": wire.tx_address, "port": 7502}],
             **{"source_port": 7501, "payload_size": 1472, "send_queue_slots": 256, "arena_slots": 256,
-               "page_size": "4K", "poll": "event", **keys}}
+               "page_size": "4K", "poll": "event", "backend": BACKEND, **keys}}
 
 
 # ---- daemons -------------------------------------------------------------------------------------------------------
@@ -132,8 +136,8 @@ class Daemon:
         self.notify.bind(str(notify_path))
         notify_path.chmod(0o666)  # also for a daemon that becomes another user
         interfaces = ",".join(dict.fromkeys(entry["interface"] for entry in [*streams, *channels]))
-        command = Net.command(net.rx, *prefix, build.softhca, "-i", interfaces, "--", build.ibvcapd, "--config",
-                              self.config, "--user", user)
+        device = [build.softhca, "-i", interfaces, "--"] if BACKEND == "verbs" else []
+        command = Net.command(net.rx, *prefix, *device, build.ibvcapd, "--config", self.config, "--user", user)
         with open(self.log, "wb") as log:
             self.process = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True,
                                             pass_fds=pass_fds,

@@ -12,6 +12,9 @@ PTRACE_DETACH, PTRACE_SEIZE, PTRACE_INTERRUPT = 17, 0x4206, 0x4207
 WALL = 0x40000000  # waitpid(2): threads, too
 
 TIGHT = {"payload_size": 1024, "receive_queue_slots": 64, "slots_per_block": 64, "history_blocks": 8}
+# The packet backend has 16 MiB of the kernel's memory beside the slots.
+HOLD_SECONDS = {"verbs": 0.05, "packet": 0.8}[conftest.BACKEND]
+NOT_COUNTED = 2**64 - 1
 
 
 def at_rest(daemon, name="lidar"):
@@ -30,8 +33,9 @@ def expect_loss_agrees_with_the_device(daemon):
     status = daemon.status()
     for interface, port in status["interfaces"].items():
         lost = sum(entry["no_buffer"] for entry in status["streams"].values() if entry["interface"] == interface)
-        assert lost == port["out_of_buffer"]
-    return sum(port["port_discards"] for port in status["interfaces"].values())
+        assert port["out_of_buffer"] in (lost, NOT_COUNTED)
+    discards = [port["port_discards"] for port in status["interfaces"].values()]
+    return sum(count for count in discards if count != NOT_COUNTED)
 
 
 def ptrace(request, tid):
@@ -79,8 +83,8 @@ def test_a_sender_faster_than_the_worker(build, daemon, net, wire, consumer):
         slowest, n = max(slowest, time.monotonic() - start), n + 1
         assert counts["matched"] == (counts["published"] + counts["no_buffer"] + counts["errored"] +
                                      counts["in_flight"])
-        hold_worker_up(one.pid(), "lidar", 0.05)
-    assert n > 5 and slowest < 1, f"slowest of {n} status answers: {slowest:.3f} s"
+        hold_worker_up(one.pid(), "lidar", HOLD_SECONDS)
+    assert n > 3 and slowest < 1, f"slowest of {n} status answers: {slowest:.3f} s"
     sent = conftest.finish(sender)
     counts = at_rest(one)
     assert counts["no_buffer"] > 0

@@ -17,6 +17,7 @@ struct configured_service {
 	const char *interface;
 	const char *file;
 	int line;
+	enum config_backend backend;
 	uint32_t packet_bytes; /* of IP */
 	uint32_t slots;
 	uint32_t slots_max; /* 0: the device was not asked */
@@ -85,6 +86,18 @@ static bool is_stacked(const struct doctor_interface *interface)
 	return *interface->lower && !is_lag;
 }
 
+/* The packet backend takes any interface. */
+static void check_config_packet_interface(const struct doctor_interface *interface, struct finding *finding)
+{
+	if (interface) {
+		finding_write(finding->found, "backend \"packet\" captures on any interface, without an RDMA device");
+		return;
+	}
+	finding_write(finding->found, "there is no such interface");
+	finding_fail(finding, FINDING_ERROR, "an interface of this network namespace (ip link)",
+	             "ibvcapd does not start");
+}
+
 static void check_config_interface(const struct doctor_facts *facts, const struct configured_service *service,
                                    struct findings *findings)
 {
@@ -93,6 +106,10 @@ static void check_config_interface(const struct doctor_facts *facts, const struc
 	const struct doctor_interface *interface = facts_find_interface(facts, service->interface);
 	char ports[FINDING_TEXT_BYTES];
 
+	if (service->backend == CONFIG_BACKEND_PACKET) {
+		check_config_packet_interface(interface, finding);
+		return;
+	}
 	if (interface && is_stacked(interface)) {
 		finding_write(finding->found, "it is stacked on %s%s%s", interface->lower,
 		              *interface->kind ? ": a " : "", interface->kind);
@@ -228,16 +245,24 @@ static uint32_t ip_udp_header_bytes(sa_family_t family)
 	return family == AF_INET6 ? IPV6_UDP_BYTES : IPV4_UDP_BYTES;
 }
 
+/* NULL: none, or the backend has no use for it. */
+static const struct doctor_device *find_device_of(const struct doctor_facts *facts, const char *interface,
+                                                  enum config_backend backend)
+{
+	return backend == CONFIG_BACKEND_VERBS ? facts_find_device(facts, interface) : NULL;
+}
+
 static void check_config_stream(const struct doctor_facts *facts, const struct config_stream *stream,
                                 struct findings *findings)
 {
-	const struct doctor_device *device = facts_find_device(facts, stream->interface);
+	const struct doctor_device *device = find_device_of(facts, stream->interface, stream->backend);
 	const struct configured_service service = {
 		.kind = "stream",
 		.name = stream->name,
 		.interface = stream->interface,
 		.file = stream->file,
 		.line = stream->line,
+		.backend = stream->backend,
 		.packet_bytes = stream->payload_size + ip_udp_header_bytes(stream->flows[0].destination.family),
 		.slots = stream->receive_queue_slots,
 		.slots_max = device ? device->probe.max_queue_slots : 0,
@@ -251,13 +276,14 @@ static void check_config_stream(const struct doctor_facts *facts, const struct c
 static void check_config_channel(const struct doctor_facts *facts, const struct config_channel *channel,
                                  struct findings *findings)
 {
-	const struct doctor_device *device = facts_find_device(facts, channel->interface);
+	const struct doctor_device *device = find_device_of(facts, channel->interface, channel->backend);
 	struct configured_service service = {
 		.kind = "channel",
 		.name = channel->name,
 		.interface = channel->interface,
 		.file = channel->file,
 		.line = channel->line,
+		.backend = channel->backend,
 		.slots = channel->send_queue_slots,
 		.slots_max = device ? device->probe.max_send_slots : 0,
 		.slots_key = "send_queue_slots",

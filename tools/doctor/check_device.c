@@ -6,6 +6,20 @@
 #include <stdio.h>
 #include <string.h>
 
+/* The configuration is known, and no stream or channel of it uses verbs. */
+static bool is_without_verbs(const struct config *config)
+{
+	if (!config)
+		return false;
+	for (uint32_t i = 0; i < config->n_streams; i++)
+		if (config->streams[i].backend == CONFIG_BACKEND_VERBS)
+			return false;
+	for (uint32_t i = 0; i < config->n_channels; i++)
+		if (config->channels[i].backend == CONFIG_BACKEND_VERBS)
+			return false;
+	return true;
+}
+
 static void report_no_device(const struct doctor_facts *facts, struct findings *findings)
 {
 	struct finding *finding = finding_add(findings, "device", "RDMA devices");
@@ -17,6 +31,10 @@ static void report_no_device(const struct doctor_facts *facts, struct findings *
 		              (int)facts->process.pid);
 		return;
 	}
+	if (is_without_verbs(facts->config)) {
+		finding_write(finding->found, "none, and the configuration needs none");
+		return;
+	}
 	finding_fail(finding, FINDING_ERROR, "one, with an Ethernet port",
 	             "the verbs backend takes packets from an RDMA device");
 	if (facts->mellanox_pci) {
@@ -26,7 +44,9 @@ static void report_no_device(const struct doctor_facts *facts, struct findings *
 		finding->fix_survives_reboot = finding->fix_is_host = true;
 	} else {
 		finding_write(finding->found, "none, and no ConnectX on the PCI bus");
-		finding_write(finding->fix, "softhca -i NETDEV -- ibvcapd --config FILE   # to try it without one");
+		finding_write(finding->fix,
+		              "backend = \"packet\" in the streams and channels captures on any interface   # or, to "
+		              "try verbs: softhca -i NETDEV -- ibvcapd --config FILE");
 	}
 }
 

@@ -102,6 +102,8 @@ const char *status_view_clock_name(enum ibvcap_clock_source source)
 		return "software";
 	case IBVCAP_CLOCK_SOURCE_DEVICE:
 		return "device";
+	case IBVCAP_CLOCK_SOURCE_KERNEL:
+		return "kernel";
 	case IBVCAP_CLOCK_SOURCE_NONE:
 		break;
 	}

@@ -271,6 +271,7 @@ static void verbs_capabilities(const struct backend *base, struct backend_capabi
 
 const struct backend_ops verbs_backend_ops = {
 	.name = "verbs",
+	.pins_memory = true,
 	.open = verbs_open,
 	.close = verbs_close,
 	.capabilities = verbs_capabilities,

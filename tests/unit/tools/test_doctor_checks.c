@@ -236,7 +236,19 @@ Test(doctor_checks, no_device_and_no_card_is_an_error_that_points_to_softhca)
 	cr_assert_str_eq(findings.entries[0].check, "device");
 	cr_assert_eq(findings.entries[0].level, FINDING_ERROR);
 	cr_assert_not_null(strstr(findings.entries[0].fix, "softhca -i"));
+	cr_assert_not_null(strstr(findings.entries[0].fix, "backend = \"packet\""));
 	cr_assert_not(findings.entries[0].fix_survives_reboot);
+}
+
+Test(doctor_checks, a_configuration_of_the_packet_backend_needs_no_device)
+{
+	configure("backend = \"packet\";", "", "");
+	facts.n_devices = 0;
+	doctor_check(&facts, &findings);
+	cr_assert_str_eq(findings.entries[0].check, "device");
+	for (unsigned int i = 0; i < findings.n; i++)
+		cr_expect(findings.entries[i].level != FINDING_ERROR, "%s: %s", findings.entries[i].check,
+		          findings.entries[i].found);
 }
 
 Test(doctor_checks, a_fix_that_a_container_shares_with_the_host_is_for_the_host)

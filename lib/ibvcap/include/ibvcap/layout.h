@@ -123,6 +123,7 @@ enum ibvcap_clock_source {
 	IBVCAP_CLOCK_SOURCE_NONE = 0,
 	IBVCAP_CLOCK_SOURCE_SOFTWARE = 1, /* read by the worker when it polled the packet */
 	IBVCAP_CLOCK_SOURCE_DEVICE = 2,   /* the NIC's, at reception; mapped to UTC by the daemon's clock fit */
+	IBVCAP_CLOCK_SOURCE_KERNEL = 3,   /* CLOCK_REALTIME, read by the kernel when the driver gave it the packet */
 };
 
 /* Indices of the ring segment's counters; labels are in counters.h. Append only. Units: packets unless said. */

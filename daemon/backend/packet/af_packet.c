@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: Apache-2.0
+/* The packet backend's device: any Ethernet interface, and the loopback. */
+#include "daemon/backend/packet/af_packet.h"
+
+#include <errno.h>
+#include <net/if_arp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+#define MAX_QUEUE_SLOTS 65536
+/* A packet is in its block for a clock tick of the kernel (up to 10 ms) at most before poll() gets it. */
+#define SETTLE_NS UINT64_C(20000000)
+
+static struct af_packet *af_packet(const struct backend *base)
+{
+	return (struct af_packet *)base;
+}
+
+/* Frames must begin with an Ethernet header, because flows and headers are made of it. */
+static int af_packet_check_interface(struct af_packet *backend, int fd, struct failure *failure)
+{
+	struct ifreq request = {0};
+
+	snprintf(request.ifr_name, sizeof(request.ifr_name), "%s", backend->interface);
+	if (ioctl(fd, SIOCGIFHWADDR, &request) < 0)
+		return failure_set(failure, EX_UNAVAILABLE, errno, "interface %s: %s", backend->interface,
+		                   strerror(errno));
+	if (request.ifr_hwaddr.sa_family != ARPHRD_ETHER && request.ifr_hwaddr.sa_family != ARPHRD_LOOPBACK)
+		return failure_set(
+			failure, EX_UNAVAILABLE, EPROTONOSUPPORT,
+			"interface %s has no Ethernet headers (its type is %u): backend \"packet\" needs them",
+			backend->interface, request.ifr_hwaddr.sa_family);
+	if (ioctl(fd, SIOCGIFINDEX, &request) < 0)
+		return failure_set(failure, EX_UNAVAILABLE, errno, "interface %s: %s", backend->interface,
+		                   strerror(errno));
+	backend->index = request.ifr_ifindex;
+	return 0;
+}
+
+static int af_packet_open(const char *interface, struct backend **out, struct failure *failure)
+{
+	struct af_packet *backend = calloc(1, sizeof(*backend));
+	int fd, r;
+
+	if (!backend)
+		return failure_set(failure, EX_OSERR, ENOMEM, "no memory for an interface");
+	backend->base.ops = &af_packet_ops;
+	snprintf(backend->interface, sizeof(backend->interface), "%s", interface);
+	fd = af_packet_open_socket(backend, failure);
+	r = fd < 0 ? fd : af_packet_check_interface(backend, fd, failure);
+	if (fd >= 0)
+		close(fd);
+	if (r < 0)
+		free(backend);
+	else
+		*out = &backend->base;
+	return r;
+}
+
+static void af_packet_close(struct backend *base)
+{
+	free(af_packet(base));
+}
+
+static void af_packet_capabilities(const struct backend *base, struct backend_capabilities *capabilities)
+{
+	*capabilities = (struct backend_capabilities){
+		.max_queue_slots = MAX_QUEUE_SLOTS,
+		.oversize_sink = true,
+		.timestamps = true,
+		.counts_drops = true,
+		.clock_is_utc = true,
+		.settle_ns = SETTLE_NS,
+		.max_send_slots = MAX_QUEUE_SLOTS,
+	};
+	snprintf(capabilities->device, sizeof(capabilities->device), "%s (packet)", af_packet(base)->interface);
+}
+
+/* The kernel copies, so no memory has to be registered. */
+static int af_packet_register_memory(struct backend *base, void *address, size_t bytes, struct backend_memory **memory,
+                                     struct failure *failure)
+{
+	struct backend_memory *registered = calloc(1, sizeof(*registered));
+
+	(void)address;
+	(void)bytes;
+	if (!registered)
+		return failure_set(failure, EX_OSERR, ENOMEM, "no memory for a registration");
+	registered->backend = base;
+	*memory = registered;
+	return 0;
+}
+
+static void af_packet_unregister_memory(struct backend_memory *memory)
+{
+	free(memory);
+}
+
+/* ---- calls that both kinds of queue have ---------------------------------------------------------- */
+
+static struct af_packet_queue *af_packet_queue(const struct backend_queue *base)
+{
+	return (struct af_packet_queue *)base;
+}
+
+/* A socket receives from its first flow on, and sends at once. */
+static int af_packet_start(struct backend_queue *base)
+{
+	(void)base;
+	return 0;
+}
+
+static int af_packet_fd(const struct backend_queue *base)
+{
+	int fd = af_packet_queue(base)->wake_fd;
+
+	return fd >= 0 ? fd : -ENOTSUP;
+}
+
+static int af_packet_arm(struct backend_queue *base)
+{
+	const struct af_packet_queue *queue = af_packet_queue(base);
+
+	if (queue->wake_fd < 0)
+		return -ENOTSUP;
+	return queue->sends ? af_packet_send_arm(af_packet_send(base)) : af_packet_receive_arm(af_packet_receive(base));
+}
+
+static void af_packet_clear(struct backend_queue *base)
+{
+	if (af_packet_queue(base)->sends)
+		af_packet_send_clear(af_packet_send(base));
+	else
+		af_packet_receive_clear(af_packet_receive(base));
+}
+
+static int af_packet_reset(struct backend_queue *base)
+{
+	if (af_packet_queue(base)->sends)
+		af_packet_send_reset(af_packet_send(base));
+	else
+		af_packet_receive_reset(af_packet_receive(base));
+	return 0;
+}
+
+static void af_packet_destroy_queue(struct backend_queue *base)
+{
+	if (af_packet_queue(base)->sends)
+		af_packet_send_free(af_packet_send(base));
+	else
+		af_packet_receive_free(af_packet_receive(base));
+}
+
+/* ---- readings ------------------------------------------------------------------------------------ */
+
+static int af_packet_read_port(struct backend *base, struct backend_port_statistics *statistics)
+{
+	(void)base; /* the interface's own state says whether there is a link */
+	*statistics = (struct backend_port_statistics){.port_active = true};
+	return 0;
+}
+
+static int af_packet_read_clock(struct backend *base, uint64_t *raw)
+{
+	struct timespec now;
+
+	(void)base;
+	clock_gettime(CLOCK_REALTIME, &now);
+	*raw = (uint64_t)now.tv_sec * UINT64_C(1000000000) + (uint64_t)now.tv_nsec;
+	return 0;
+}
+
+const struct backend_ops af_packet_ops = {
+	.name = "packet",
+	.open = af_packet_open,
+	.close = af_packet_close,
+	.capabilities = af_packet_capabilities,
+	.register_memory = af_packet_register_memory,
+	.unregister_memory = af_packet_unregister_memory,
+	.create_queue = af_packet_create_queue,
+	.destroy_queue = af_packet_destroy_queue,
+	.start = af_packet_start,
+	.post = af_packet_post,
+	.poll = af_packet_poll,
+	.fd = af_packet_fd,
+	.arm = af_packet_arm,
+	.clear = af_packet_clear,
+	.reset = af_packet_reset,
+	.create_send_queue = af_packet_create_send_queue,
+	.send_post = af_packet_send_post,
+	.send_reap = af_packet_send_reap,
+	.add_flow = af_packet_add_flow,
+	.remove_flow = af_packet_remove_flow,
+	.read_matched = af_packet_read_matched,
+	.read_port = af_packet_read_port,
+	.read_clock = af_packet_read_clock,
+};

@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * What the files of the packet backend share. It receives and sends with AF_PACKET sockets (packet(7)) on any Ethernet
+ * interface, without special hardware: the kernel copies each matching frame to a ring that it shares with the daemon
+ * (TPACKET_V3), and the worker copies it from there to the slot.
+ */
+#ifndef DAEMON_BACKEND_PACKET_AF_PACKET_H
+#define DAEMON_BACKEND_PACKET_AF_PACKET_H
+
+#include "daemon/backend/backend.h"
+
+#include <linux/filter.h>
+#include <linux/if_packet.h>
+#include <net/if.h>
+#include <stdatomic.h>
+
+extern const struct backend_ops af_packet_ops;
+
+struct af_packet {
+	struct backend base;
+	char interface[IFNAMSIZ];
+	int index;
+};
+
+/* ---- af_packet_filter.c -------------------------------------------------------------------------- */
+
+#define AF_PACKET_FILTER_MAX 4096 /* instructions: BPF_MAXINSNS */
+
+/**
+ * A classic filter that accepts the packets of any of n rules, which have one header layout. n = 0: it accepts none.
+ * Returns the number of instructions, or -E2BIG.
+ */
+int af_packet_filter_build(const struct flow_rule *rules, uint32_t n, struct sock_filter code[AF_PACKET_FILTER_MAX]);
+
+/* ---- af_packet_ring.c ---------------------------------------------------------------------------- */
+
+/* The ring of blocks that the kernel fills. */
+struct af_packet_ring {
+	uint8_t *blocks;
+	uint32_t block_bytes;
+	uint32_t n_blocks;
+	uint32_t block;      /* the one to be read next, or being read */
+	uint32_t n_left;     /* frames of it that are not read yet */
+	const uint8_t *next; /* the first of these */
+};
+
+/** Give the socket a ring for so many frames of so many bytes, and map it. 0 or -errno. */
+int af_packet_ring_init(struct af_packet_ring *ring, int fd, uint32_t n_frames, uint32_t frame_bytes);
+/** Any state. */
+void af_packet_ring_deinit(struct af_packet_ring *ring);
+
+/** The next frame, which stays until af_packet_ring_release(). NULL: there is none. */
+const struct tpacket3_hdr *af_packet_ring_next(struct af_packet_ring *ring);
+/** The frame is read. After the last frame of a block, the block goes back to the kernel. */
+void af_packet_ring_release(struct af_packet_ring *ring);
+
+/* ---- af_packet_receive.c, af_packet_flow.c -------------------------------------------------------- */
+
+/* What both kinds of queue begin with. */
+struct af_packet_queue {
+	struct backend_queue base;
+	struct af_packet *backend;
+	int fd;
+	int wake_fd; /* what the worker sleeps on; -1: nothing */
+	bool sends;
+};
+
+struct af_packet_flow;
+
+struct af_packet_receive {
+	struct af_packet_queue queue; /* wake_fd is an epoll that reports the socket once for each arm() */
+	struct af_packet_ring ring;
+
+	/* Posted slots that have no packet yet, oldest first. */
+	struct backend_run *runs;
+	uint32_t runs_mask;
+	uint32_t first_run;
+	uint32_t end_run;
+	uint32_t n_posted;
+
+	uint32_t slots;
+	uint32_t header_bytes;
+	uint32_t header_stride;
+	uint32_t slot_bytes;
+	bool oversize_sink;
+	bool timestamps;
+
+	uint64_t n_matched; /* of the thread that reads statistics */
+
+	struct af_packet_flow *flows; /* control thread */
+};
+
+static inline struct af_packet_receive *af_packet_receive(const struct backend_queue *base)
+{
+	return (struct af_packet_receive *)base;
+}
+
+int af_packet_create_queue(struct backend *backend, const struct backend_queue_options *options,
+                           struct backend_queue **queue, struct failure *failure);
+/** Any state. */
+void af_packet_receive_free(struct af_packet_receive *receive);
+int af_packet_receive_arm(const struct af_packet_receive *receive);
+void af_packet_receive_clear(const struct af_packet_receive *receive);
+void af_packet_receive_reset(struct af_packet_receive *receive);
+int af_packet_post(struct backend_queue *base, const struct backend_run *run);
+int af_packet_poll(struct backend_queue *base, struct backend_event *events, uint32_t max);
+int af_packet_add_flow(struct backend_queue *base, const struct flow_rule *rule, struct backend_flow **flow,
+                       struct failure *failure);
+void af_packet_remove_flow(struct backend_flow *flow);
+int af_packet_read_matched(struct backend_queue *base, uint64_t *packets);
+/** Let the socket take the packets of the queue's flows. 0 or -errno; -E2BIG: they do not fit one filter. */
+int af_packet_apply_flows(const struct af_packet_receive *receive);
+
+/* ---- af_packet_send.c ---------------------------------------------------------------------------- */
+
+struct af_packet_send {
+	struct af_packet_queue queue; /* wake_fd is a timer */
+	uint32_t slots;
+	uint32_t n_posted; /* and not reaped */
+	bool waits_for_room;
+	/* How posted packets ended that are not reaped yet, in runs. */
+	struct backend_sent *ended;
+	uint32_t n_ended;
+	uint32_t first_ended;
+};
+
+static inline struct af_packet_send *af_packet_send(const struct backend_queue *base)
+{
+	return (struct af_packet_send *)base;
+}
+
+/** Any state. */
+void af_packet_send_free(struct af_packet_send *send);
+int af_packet_send_arm(const struct af_packet_send *send);
+void af_packet_send_clear(struct af_packet_send *send);
+void af_packet_send_reset(struct af_packet_send *send);
+int af_packet_send_post(struct backend_queue *base, const struct backend_packet *packets, uint32_t n);
+int af_packet_send_reap(struct backend_queue *base, struct backend_sent *sent, uint32_t max);
+int af_packet_create_send_queue(struct backend *backend, const struct backend_send_options *options,
+                                struct backend_queue **queue, struct failure *failure);
+
+/* ---- af_packet_socket.c -------------------------------------------------------------------------- */
+
+/** A raw packet socket that receives nothing yet. -errno and the failure. */
+int af_packet_open_socket(const struct af_packet *backend, struct failure *failure);
+
+#endif

@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Makes a classic BPF filter from flow rules. It answers as the steering of a ConnectX does: a rule without a VLAN
+ * matches tagged and untagged frames, IP options are skipped, and a later fragment matches no rule, because it has no
+ * ports. The kernel takes the outer VLAN tag out of a frame before the filter runs, so the offsets are those of an
+ * untagged frame.
+ */
+#include "daemon/backend/packet/af_packet.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netinet/in.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#define ETHERTYPE_AT  12
+#define IPV4_AT       14
+#define IPV4_FRAGMENT 20
+#define IPV4_PROTOCOL 23
+#define IPV4_SOURCE   26
+#define IPV4_TARGET   30
+#define IPV6_NEXT     20
+#define IPV6_SOURCE   22
+#define IPV6_TARGET   38
+#define IPV6_UDP_AT   54
+#define OFFSET_MASK   0x1fff
+#define VLAN_ID_MASK  0x0fff
+#define WHOLE_FRAME   0x40000
+#define UNRESOLVED    0xff
+
+struct filter_writer {
+	struct sock_filter *code;
+	uint32_t n;
+	uint32_t rule_at; /* the first instruction of the rule being written */
+	bool too_long;
+};
+
+static void filter_put(struct filter_writer *writer, uint16_t code, uint8_t jump_true, uint8_t jump_false, uint32_t k)
+{
+	if (writer->n == AF_PACKET_FILTER_MAX) {
+		writer->too_long = true;
+		return;
+	}
+	writer->code[writer->n++] = (struct sock_filter){code, jump_true, jump_false, k};
+}
+
+/* Go on if the loaded value is k; the rule does not match otherwise. */
+static void filter_expect(struct filter_writer *writer, uint32_t k)
+{
+	filter_put(writer, BPF_JMP | BPF_JEQ | BPF_K, 0, UNRESOLVED, k);
+}
+
+static void filter_match(struct filter_writer *writer, uint16_t load, uint32_t at, uint32_t value)
+{
+	filter_put(writer, BPF_LD | load, 0, 0, at);
+	filter_expect(writer, value);
+}
+
+static void filter_match_words(struct filter_writer *writer, uint32_t at, const uint8_t *bytes, uint32_t n_words)
+{
+	for (uint32_t i = 0; i < n_words; i++) {
+		uint32_t word_be;
+
+		memcpy(&word_be, bytes + 4 * (size_t)i, 4);
+		filter_match(writer, BPF_W | BPF_ABS, at + 4 * i, ntohl(word_be));
+	}
+}
+
+static void filter_match_mac(struct filter_writer *writer, const uint8_t mac[6])
+{
+	uint16_t tail_be;
+
+	memcpy(&tail_be, mac + 4, 2);
+	filter_match_words(writer, 0, mac, 1);
+	filter_match(writer, BPF_H | BPF_ABS, 4, ntohs(tail_be));
+}
+
+static void filter_match_vlan(struct filter_writer *writer, uint32_t vlan)
+{
+	filter_match(writer, BPF_B | BPF_ABS, (uint32_t)(SKF_AD_OFF + SKF_AD_VLAN_TAG_PRESENT), 1);
+	filter_put(writer, BPF_LD | BPF_H | BPF_ABS, 0, 0, (uint32_t)(SKF_AD_OFF + SKF_AD_VLAN_TAG));
+	filter_put(writer, BPF_ALU | BPF_AND | BPF_K, 0, 0, VLAN_ID_MASK);
+	filter_expect(writer, vlan);
+}
+
+/* All jumps to UNRESOLVED since rule_at lead to the next instruction. */
+static void filter_end_rule(struct filter_writer *writer)
+{
+	for (uint32_t i = writer->rule_at; i < writer->n; i++) {
+		struct sock_filter *one = &writer->code[i];
+		uint8_t distance = (uint8_t)(writer->n - i - 1);
+
+		if (one->code == (BPF_JMP | BPF_JEQ | BPF_K) && one->jf == UNRESOLVED)
+			one->jf = distance;
+	}
+	writer->rule_at = writer->n;
+}
+
+/* What all rules have in common. X becomes the length of the IP header less that of one without options. */
+static void filter_begin(struct filter_writer *writer, sa_family_t family)
+{
+	bool ipv6 = family == AF_INET6;
+
+	filter_put(writer, BPF_LD | BPF_H | BPF_ABS, 0, 0, ETHERTYPE_AT);
+	filter_put(writer, BPF_JMP | BPF_JEQ | BPF_K, 1, 0, ipv6 ? 0x86dd : 0x0800);
+	filter_put(writer, BPF_RET | BPF_K, 0, 0, 0);
+	filter_put(writer, BPF_LD | BPF_B | BPF_ABS, 0, 0, ipv6 ? IPV6_NEXT : IPV4_PROTOCOL);
+	filter_put(writer, BPF_JMP | BPF_JEQ | BPF_K, 1, 0, IPPROTO_UDP);
+	filter_put(writer, BPF_RET | BPF_K, 0, 0, 0);
+	if (ipv6)
+		return;
+	filter_put(writer, BPF_LD | BPF_H | BPF_ABS, 0, 0, IPV4_FRAGMENT);
+	filter_put(writer, BPF_JMP | BPF_JSET | BPF_K, 0, 1, OFFSET_MASK);
+	filter_put(writer, BPF_RET | BPF_K, 0, 0, 0);
+	filter_put(writer, BPF_LDX | BPF_B | BPF_MSH, 0, 0, IPV4_AT);
+}
+
+static void filter_put_rule(struct filter_writer *writer, const struct flow_rule *rule)
+{
+	bool ipv6 = rule->family == AF_INET6;
+	uint16_t port = BPF_H | (ipv6 ? BPF_ABS : BPF_IND); /* IND: X is added */
+	uint32_t udp_at = ipv6 ? IPV6_UDP_AT : IPV4_AT, n_words = ipv6 ? 4 : 1;
+
+	filter_match(writer, port, udp_at + 2, ntohs(rule->destination_port_be));
+	filter_match_words(writer, ipv6 ? IPV6_TARGET : IPV4_TARGET, rule->destination, n_words);
+	if (rule->has_source)
+		filter_match_words(writer, ipv6 ? IPV6_SOURCE : IPV4_SOURCE, rule->source, n_words);
+	if (rule->source_port_be)
+		filter_match(writer, port, udp_at, ntohs(rule->source_port_be));
+	filter_match_mac(writer, rule->destination_mac);
+	if (rule->vlan >= 0)
+		filter_match_vlan(writer, (uint32_t)rule->vlan);
+	filter_put(writer, BPF_RET | BPF_K, 0, 0, WHOLE_FRAME);
+	filter_end_rule(writer);
+}
+
+int af_packet_filter_build(const struct flow_rule *rules, uint32_t n, struct sock_filter code[AF_PACKET_FILTER_MAX])
+{
+	struct filter_writer writer = {.code = code};
+
+	if (n > 0) {
+		filter_begin(&writer, rules[0].family);
+		writer.rule_at = writer.n;
+	}
+	for (uint32_t i = 0; i < n; i++)
+		filter_put_rule(&writer, &rules[i]);
+	filter_put(&writer, BPF_RET | BPF_K, 0, 0, 0);
+	return writer.too_long ? -E2BIG : (int)writer.n;
+}

@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * The flows of a receive queue: one filter for all of them, and for each unicast flow a UDP socket that takes nothing.
+ *
+ * The kernel gets every packet too, after the packet socket. Without a reader it would answer each one with an ICMP
+ * "port unreachable", which costs time and may stop the sender. The UDP socket is a reader; its filter drops the
+ * packets, which count in InErrors of /proc/net/snmp.
+ */
+#include "daemon/backend/packet/af_packet.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netinet/in.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+struct af_packet_flow {
+	struct backend_flow base;
+	struct af_packet_flow *next;
+	struct flow_rule rule;
+	int reader; /* -1: none */
+};
+
+/* ---- the reader ---------------------------------------------------------------------------------- */
+
+static socklen_t flow_address(const struct flow_rule *rule, int index, struct sockaddr_storage *storage)
+{
+	*storage = (struct sockaddr_storage){.ss_family = rule->family};
+	if (rule->family == AF_INET) {
+		struct sockaddr_in *ipv4 = (struct sockaddr_in *)storage;
+
+		ipv4->sin_port = rule->destination_port_be;
+		memcpy(&ipv4->sin_addr, rule->destination, 4);
+		return sizeof(*ipv4);
+	}
+	struct sockaddr_in6 *ipv6 = (struct sockaddr_in6 *)storage;
+
+	ipv6->sin6_port = rule->destination_port_be;
+	memcpy(&ipv6->sin6_addr, rule->destination, 16);
+	if (IN6_IS_ADDR_LINKLOCAL(&ipv6->sin6_addr))
+		ipv6->sin6_scope_id = (uint32_t)index;
+	return sizeof(*ipv6);
+}
+
+/*
+ * -1 if there can be none: a program reads the port already (EADDRINUSE), the address is of another host
+ * (EADDRNOTAVAIL), or the port needs a privilege. Capturing works without it.
+ */
+static int flow_open_reader(const struct flow_rule *rule, const struct af_packet *backend)
+{
+	struct sock_filter nothing = {BPF_RET | BPF_K, 0, 0, 0};
+	const struct sock_fprog program = {1, &nothing};
+	struct sockaddr_storage address;
+	socklen_t bytes = flow_address(rule, backend->index, &address);
+	int fd = socket(rule->family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+
+	if (fd < 0)
+		return -1;
+	if (setsockopt(fd, SOL_SOCKET, SO_ATTACH_FILTER, &program, sizeof(program)) == 0 &&
+	    setsockopt(fd, SOL_SOCKET, SO_BINDTODEVICE, backend->interface, sizeof(backend->interface)) == 0 &&
+	    bind(fd, (struct sockaddr *)&address, bytes) == 0)
+		return fd;
+	close(fd);
+	return -1;
+}
+
+/* ---- flows --------------------------------------------------------------------------------------- */
+
+static int flow_attach_filter(const struct af_packet_receive *receive, const struct flow_rule *rules, uint32_t n)
+{
+	struct sock_filter *code = malloc(AF_PACKET_FILTER_MAX * sizeof(*code));
+	int r = code ? af_packet_filter_build(rules, n, code) : -ENOMEM;
+
+	if (r > 0) {
+		struct sock_fprog program = {(unsigned short)r, code};
+
+		r = setsockopt(receive->queue.fd, SOL_SOCKET, SO_ATTACH_FILTER, &program, sizeof(program)) == 0
+		            ? 0
+		            : -errno;
+	}
+	free(code);
+	return r;
+}
+
+int af_packet_apply_flows(const struct af_packet_receive *receive)
+{
+	struct flow_rule *rules;
+	uint32_t n = 0;
+	int r;
+
+	for (const struct af_packet_flow *flow = receive->flows; flow; flow = flow->next)
+		n++;
+	rules = calloc(n ? n : 1, sizeof(*rules));
+	if (!rules)
+		return -ENOMEM;
+	n = 0;
+	for (const struct af_packet_flow *flow = receive->flows; flow; flow = flow->next)
+		rules[n++] = flow->rule;
+	r = flow_attach_filter(receive, rules, n);
+	free(rules);
+	return r;
+}
+
+int af_packet_add_flow(struct backend_queue *base, const struct flow_rule *rule, struct backend_flow **out,
+                       struct failure *failure)
+{
+	struct af_packet_receive *receive = af_packet_receive(base);
+	struct af_packet_flow *flow = malloc(sizeof(*flow));
+	char text[128];
+	int r;
+
+	if (!flow)
+		return failure_set(failure, EX_OSERR, ENOMEM, "no memory for a flow");
+	*flow = (struct af_packet_flow){.base.queue = base, .next = receive->flows, .rule = *rule, .reader = -1};
+	receive->flows = flow;
+	r = af_packet_apply_flows(receive);
+	if (r < 0) {
+		receive->flows = flow->next;
+		free(flow);
+		return failure_set(failure, EX_UNAVAILABLE, -r, "interface %s: no filter for %s: %s%s",
+		                   receive->queue.backend->interface, flow_format(rule, text, sizeof(text)),
+		                   strerror(-r),
+		                   r == -E2BIG ? ": a stream can have about 220 flows here, of IPv6 about 100" : "");
+	}
+	if (!rule->multicast)
+		flow->reader = flow_open_reader(rule, receive->queue.backend);
+	*out = &flow->base;
+	return 0;
+}
+
+void af_packet_remove_flow(struct backend_flow *base)
+{
+	struct af_packet_flow *flow = (struct af_packet_flow *)base, **at;
+	struct af_packet_receive *receive = af_packet_receive(base->queue);
+
+	for (at = &receive->flows; *at != flow; at = &(*at)->next)
+		;
+	*at = flow->next;
+	af_packet_apply_flows(
+		receive); /* it fails for want of memory only, and then the queue takes more than it should */
+	if (flow->reader >= 0)
+		close(flow->reader);
+	free(flow);
+}

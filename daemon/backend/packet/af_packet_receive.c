@@ -1,0 +1,297 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Receives with a packet socket: the hot path copies each frame from the kernel's ring to the oldest posted slot. No
+ * allocation, no lock, no system call.
+ *
+ * While no slot is posted, frames stay in the kernel's ring, and when that is full the kernel drops and counts them.
+ */
+#include "daemon/backend/packet/af_packet.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <linux/if_ether.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#define NS_PER_S  UINT64_C(1000000000)
+#define TAG_AT    12 /* a VLAN tag follows the two MAC addresses */
+#define TAG_BYTES 4
+
+/* ---- the hot path -------------------------------------------------------------------------------- */
+
+int af_packet_post(struct backend_queue *base, const struct backend_run *run)
+{
+	struct af_packet_receive *receive = af_packet_receive(base);
+	uint32_t n_free = receive->slots - receive->n_posted;
+	uint32_t n = run->n < n_free ? run->n : n_free;
+	struct backend_run *posted = &receive->runs[receive->end_run & receive->runs_mask];
+
+	if (n == 0)
+		return 0;
+	*posted = *run;
+	posted->n = n;
+	receive->end_run++;
+	receive->n_posted += n;
+	return (int)n;
+}
+
+/* The oldest posted slot is used up. */
+static void receive_end_slot(struct af_packet_receive *receive, struct backend_run *run)
+{
+	receive->n_posted--;
+	if (--run->n == 0) {
+		receive->first_run++;
+		return;
+	}
+	run->slot++;
+	run->payload += receive->slot_bytes;
+	run->headers += receive->header_stride;
+}
+
+/*
+ * The parts of a frame as it was on the wire: the kernel has taken the outer VLAN tag out, and it is put back between
+ * the MAC addresses and the rest.
+ */
+struct frame_part {
+	const uint8_t *bytes;
+	uint32_t n;
+};
+
+static uint32_t receive_split_frame(const struct tpacket3_hdr *frame, uint8_t tag[TAG_BYTES],
+                                    struct frame_part parts[3])
+{
+	const uint8_t *bytes = (const uint8_t *)frame + frame->tp_mac;
+	uint16_t tpid_be = htons(frame->tp_status & TP_STATUS_VLAN_TPID_VALID ? frame->hv1.tp_vlan_tpid : ETH_P_8021Q);
+	uint16_t tci_be = htons((uint16_t)frame->hv1.tp_vlan_tci);
+
+	if (!(frame->tp_status & TP_STATUS_VLAN_VALID) || frame->tp_snaplen < TAG_AT) {
+		parts[0] = (struct frame_part){bytes, frame->tp_snaplen};
+		return 1;
+	}
+	memcpy(tag, &tpid_be, 2);
+	memcpy(tag + 2, &tci_be, 2);
+	parts[0] = (struct frame_part){bytes, TAG_AT};
+	parts[1] = (struct frame_part){tag, TAG_BYTES};
+	parts[2] = (struct frame_part){bytes + TAG_AT, frame->tp_snaplen - TAG_AT};
+	return 3;
+}
+
+/* The first header_bytes go to the header row, and what follows to the payload row, as far as there is room. */
+static void receive_copy_part(const struct af_packet_receive *receive, const struct backend_run *run, uint32_t at,
+                              const struct frame_part *part)
+{
+	const uint8_t *bytes = part->bytes;
+	uint32_t n = part->n;
+
+	if (at < receive->header_bytes) {
+		uint32_t n_header = receive->header_bytes - at < n ? receive->header_bytes - at : n;
+
+		memcpy(run->headers + at, bytes, n_header);
+		bytes += n_header;
+		n -= n_header;
+		at += n_header;
+	}
+	at -= receive->header_bytes < at ? receive->header_bytes : at;
+	if (at >= receive->slot_bytes)
+		return;
+	memcpy(run->payload + at, bytes, n < receive->slot_bytes - at ? n : receive->slot_bytes - at);
+}
+
+static uint32_t receive_copy_frame(const struct af_packet_receive *receive, const struct backend_run *run,
+                                   const struct tpacket3_hdr *frame)
+{
+	struct frame_part parts[3];
+	uint8_t tag[TAG_BYTES];
+	uint32_t at = 0, n_parts = receive_split_frame(frame, tag, parts);
+
+	for (uint32_t i = 0; i < n_parts; at += parts[i++].n)
+		receive_copy_part(receive, run, at, &parts[i]);
+	return at;
+}
+
+static void receive_take_frame(struct af_packet_receive *receive, const struct tpacket3_hdr *frame,
+                               struct backend_event *event)
+{
+	struct backend_run *run = &receive->runs[receive->first_run & receive->runs_mask];
+	uint32_t present = receive_copy_frame(receive, run, frame);
+	uint32_t bytes = present + frame->tp_len - frame->tp_snaplen;
+	uint32_t row_bytes = receive->header_bytes + receive->slot_bytes;
+
+	*event = (struct backend_event){
+		.timestamp_raw = receive->timestamps ? frame->tp_sec * NS_PER_S + frame->tp_nsec : 0,
+		.slot = run->slot,
+		.bytes = bytes,
+		.flags = frame->tp_status & TP_STATUS_CSUM_VALID ? BACKEND_EVENT_CHECKSUM_OK : 0,
+	};
+	/* The kernel cuts a frame that is longer than its block. That does not matter if the row is full. */
+	if (bytes > row_bytes && (!receive->oversize_sink || present < row_bytes)) {
+		event->status = BACKEND_LENGTH_ERROR;
+		event->bytes = 0;
+	}
+	receive_end_slot(receive, run);
+}
+
+int af_packet_poll(struct backend_queue *base, struct backend_event *events, uint32_t max)
+{
+	struct af_packet_receive *receive = af_packet_receive(base);
+	uint32_t n = 0;
+
+	while (n < max && receive->n_posted > 0) {
+		const struct tpacket3_hdr *frame = af_packet_ring_next(&receive->ring);
+
+		if (!frame)
+			break;
+		receive_take_frame(receive, frame, &events[n++]);
+		af_packet_ring_release(&receive->ring);
+	}
+	return (int)n;
+}
+
+/* The kernel's counts are of 32 bits and start again at each reading. tp_packets has the dropped ones, too. */
+int af_packet_read_matched(struct backend_queue *base, uint64_t *packets)
+{
+	struct af_packet_receive *receive = af_packet_receive(base);
+	struct tpacket_stats_v3 statistics;
+	socklen_t bytes = sizeof(statistics);
+
+	if (getsockopt(receive->queue.fd, SOL_PACKET, PACKET_STATISTICS, &statistics, &bytes) < 0)
+		return -errno;
+	receive->n_matched += statistics.tp_packets;
+	atomic_fetch_add_explicit(&base->n_dropped, statistics.tp_drops, memory_order_relaxed);
+	*packets = receive->n_matched;
+	return 0;
+}
+
+/* ---- sleeping ------------------------------------------------------------------------------------ */
+
+/*
+ * The socket is readable as long as the ring has a block for us. Without a posted slot the block stays there, and the
+ * worker would wake at once, for ever.
+ */
+int af_packet_receive_arm(const struct af_packet_receive *receive)
+{
+	struct epoll_event event = {.events = EPOLLIN | EPOLLONESHOT};
+
+	if (receive->n_posted == 0)
+		return 0;
+	return epoll_ctl(receive->queue.wake_fd, EPOLL_CTL_MOD, receive->queue.fd, &event) == 0 ? 0 : -errno;
+}
+
+/* After an error of the socket (the interface is down) it is readable until somebody has read the error. */
+void af_packet_receive_clear(const struct af_packet_receive *receive)
+{
+	socklen_t bytes = sizeof(int);
+	struct epoll_event event;
+	int error;
+
+	if (epoll_wait(receive->queue.wake_fd, &event, 1, 0) == 1 && event.events & EPOLLERR)
+		getsockopt(receive->queue.fd, SOL_SOCKET, SO_ERROR, &error, &bytes);
+}
+
+/* ---- life ---------------------------------------------------------------------------------------- */
+
+void af_packet_receive_reset(struct af_packet_receive *receive)
+{
+	receive->first_run = receive->end_run = receive->n_posted = 0;
+}
+
+void af_packet_receive_free(struct af_packet_receive *receive)
+{
+	if (!receive)
+		return;
+	af_packet_ring_deinit(&receive->ring);
+	if (receive->queue.wake_fd >= 0)
+		close(receive->queue.wake_fd);
+	if (receive->queue.fd >= 0)
+		close(receive->queue.fd);
+	free(receive->runs);
+	free(receive);
+}
+
+static int receive_open_epoll(struct af_packet_receive *receive)
+{
+	struct epoll_event event = {.events = EPOLLIN | EPOLLONESHOT};
+
+	receive->queue.wake_fd = epoll_create1(EPOLL_CLOEXEC);
+	if (receive->queue.wake_fd < 0)
+		return -errno;
+	return epoll_ctl(receive->queue.wake_fd, EPOLL_CTL_ADD, receive->queue.fd, &event) == 0 ? 0 : -errno;
+}
+
+/* A run is at least one slot, and so as many runs as slots can be posted. */
+static int receive_make_runs(struct af_packet_receive *receive)
+{
+	uint32_t n = 1;
+
+	while (n < receive->slots)
+		n *= 2;
+	receive->runs_mask = n - 1;
+	receive->runs = calloc(n, sizeof(*receive->runs));
+	return receive->runs ? 0 : -ENOMEM;
+}
+
+/* Frames that this host sends are not received; on lo each packet would come twice. */
+static int receive_bind(const struct af_packet_receive *receive)
+{
+	struct sockaddr_ll address = {.sll_family = AF_PACKET,
+	                              .sll_protocol = htons(ETH_P_ALL),
+	                              .sll_ifindex = receive->queue.backend->index};
+	int on = 1;
+
+	if (setsockopt(receive->queue.fd, SOL_PACKET, PACKET_IGNORE_OUTGOING, &on, sizeof(on)) < 0)
+		return -errno;
+	return bind(receive->queue.fd, (struct sockaddr *)&address, sizeof(address)) == 0 ? 0 : -errno;
+}
+
+/* The filter comes first, so that no other packet is in the ring. */
+static int receive_set_up(struct af_packet_receive *receive, bool completion_events)
+{
+	int r = receive_make_runs(receive);
+
+	if (r == 0)
+		r = af_packet_apply_flows(receive);
+	if (r == 0)
+		r = af_packet_ring_init(&receive->ring, receive->queue.fd, receive->slots,
+		                        receive->header_bytes + receive->slot_bytes);
+	if (r == 0 && completion_events)
+		r = receive_open_epoll(receive);
+	return r < 0 ? r : receive_bind(receive);
+}
+
+int af_packet_create_queue(struct backend *base, const struct backend_queue_options *options,
+                           struct backend_queue **queue, struct failure *failure)
+{
+	struct af_packet *backend = (struct af_packet *)base;
+	struct af_packet_receive *receive = calloc(1, sizeof(*receive));
+	int r;
+
+	if (!receive)
+		return failure_set(failure, EX_OSERR, ENOMEM, "no memory for a receive queue");
+	*receive = (struct af_packet_receive){
+		.queue = {.base = {.ops = base->ops}, .backend = backend, .wake_fd = -1},
+		.slots = options->slots,
+		.header_bytes = options->header_bytes,
+		.header_stride = options->header_stride,
+		.slot_bytes = options->slot_bytes,
+		.oversize_sink = options->oversize_sink,
+		.timestamps = options->timestamps,
+	};
+	receive->queue.fd = af_packet_open_socket(backend, failure);
+	r = receive->queue.fd;
+	if (r >= 0) {
+		r = receive_set_up(receive, options->completion_events);
+		if (r < 0)
+			failure_set(failure, r == -ENODEV ? EX_UNAVAILABLE : EX_OSERR, -r,
+			            "interface %s: cannot make a ring for %u packets of %u bytes: %s%s",
+			            backend->interface, options->slots, options->header_bytes + options->slot_bytes,
+			            strerror(-r), r == -ENOMEM ? ": lower receive_queue_slots" : "");
+	}
+	if (r < 0)
+		af_packet_receive_free(receive);
+	else
+		*queue = &receive->queue.base;
+	return r < 0 ? r : 0;
+}

@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * The filter of the packet backend, run by the kernel: it is attached to one end of a socket pair, and frames are sent
+ * to that end as datagrams.
+ */
+#include "daemon/backend/packet/af_packet.h"
+
+#include <arpa/inet.h>
+#include <criterion/criterion.h>
+#include <errno.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#define N_RULES_MAX 256
+
+static const struct flow_rule ipv4 = {
+	.family = AF_INET,
+	.destination_mac = {0x02, 0, 0, 0, 0, 0x01},
+	.destination = {10, 0, 0, 1},
+	.vlan = -1,
+};
+
+static const struct flow_rule ipv6 = {
+	.family = AF_INET6,
+	.destination_mac = {0x02, 0, 0, 0, 0, 0x01},
+	.destination = {0xfd, [15] = 1},
+	.vlan = -1,
+};
+
+static struct flow_rule rule_of(const struct flow_rule *base, uint16_t port)
+{
+	struct flow_rule rule = *base;
+
+	rule.destination_port_be = htons(port);
+	return rule;
+}
+
+/* A frame of UDP from 10.0.0.9:4000 to 10.0.0.1:port, with n_options words of IP options. Returns its length. */
+static size_t ipv4_frame(uint8_t frame[128], uint16_t port, size_t n_options)
+{
+	uint8_t *ip = frame + 14, *udp = ip + 20 + 4 * n_options;
+
+	memset(frame, 0, 128);
+	memcpy(frame, ipv4.destination_mac, 6);
+	frame[12] = 0x08;
+	ip[0] = (uint8_t)(0x45 + n_options);
+	ip[9] = IPPROTO_UDP;
+	memcpy(ip + 12, (uint8_t[]){10, 0, 0, 9}, 4);
+	memcpy(ip + 16, ipv4.destination, 4);
+	udp[0] = 4000 >> 8;
+	udp[1] = 4000 & 0xff;
+	udp[2] = (uint8_t)(port >> 8);
+	udp[3] = (uint8_t)port;
+	return (size_t)(udp + 8 - frame);
+}
+
+static size_t ipv6_frame(uint8_t frame[128], uint16_t port)
+{
+	memset(frame, 0, 128);
+	memcpy(frame, ipv6.destination_mac, 6);
+	frame[12] = 0x86;
+	frame[13] = 0xdd;
+	frame[14] = 0x60;
+	frame[20] = IPPROTO_UDP;
+	memcpy(frame + 38, ipv6.destination, 16);
+	frame[56] = (uint8_t)(port >> 8);
+	frame[57] = (uint8_t)port;
+	return 62;
+}
+
+/* Does the filter of these rules take the frame? */
+static bool takes(const struct flow_rule *rules, uint32_t n, const uint8_t *frame, size_t bytes)
+{
+	static struct sock_filter code[AF_PACKET_FILTER_MAX];
+	struct sock_fprog program = {.filter = code};
+	int pair[2], r = af_packet_filter_build(rules, n, code);
+	char buffer[128];
+	bool taken;
+
+	cr_assert(r > 0, "%d", r);
+	program.len = (unsigned short)r;
+	cr_assert_eq(socketpair(AF_UNIX, SOCK_DGRAM, 0, pair), 0);
+	cr_assert_eq(setsockopt(pair[1], SOL_SOCKET, SO_ATTACH_FILTER, &program, sizeof(program)), 0, "%s",
+	             strerror(errno));
+	cr_assert_eq(send(pair[0], frame, bytes, 0), (ssize_t)bytes);
+	taken = recv(pair[1], buffer, sizeof(buffer), MSG_DONTWAIT) == (ssize_t)bytes;
+	close(pair[0]);
+	close(pair[1]);
+	return taken;
+}
+
+Test(af_packet_filter, without_rules_nothing_is_taken)
+{
+	uint8_t frame[128];
+
+	cr_expect_not(takes(NULL, 0, frame, ipv4_frame(frame, 1, 0)));
+}
+
+Test(af_packet_filter, each_rule_takes_its_own_port)
+{
+	struct flow_rule rules[] = {rule_of(&ipv4, 7502), rule_of(&ipv4, 7503)};
+	uint8_t frame[128];
+
+	cr_expect(takes(rules, 2, frame, ipv4_frame(frame, 7502, 0)));
+	cr_expect(takes(rules, 2, frame, ipv4_frame(frame, 7503, 0)));
+	cr_expect_not(takes(rules, 2, frame, ipv4_frame(frame, 7504, 0)));
+}
+
+Test(af_packet_filter, ip_options_do_not_hide_the_ports)
+{
+	struct flow_rule rule = rule_of(&ipv4, 7502);
+	uint8_t frame[128];
+
+	cr_expect(takes(&rule, 1, frame, ipv4_frame(frame, 7502, 3)));
+	cr_expect_not(takes(&rule, 1, frame, ipv4_frame(frame, 7503, 3)));
+}
+
+Test(af_packet_filter, each_field_of_a_rule_counts)
+{
+	static const size_t fields[] = {0, 5, 12, 23, 26, 30, 34, 37}; /* MAC, ethertype, protocol, addresses, ports */
+	struct flow_rule rule = rule_of(&ipv4, 7502);
+	uint8_t frame[128];
+
+	rule.has_source = true;
+	memcpy(rule.source, (uint8_t[]){10, 0, 0, 9}, 4);
+	rule.source_port_be = htons(4000);
+	cr_expect(takes(&rule, 1, frame, ipv4_frame(frame, 7502, 0)));
+	for (size_t i = 0; i < sizeof(fields) / sizeof(fields[0]); i++) {
+		size_t bytes = ipv4_frame(frame, 7502, 0);
+
+		frame[fields[i]] ^= 1;
+		cr_expect_not(takes(&rule, 1, frame, bytes), "byte %zu", fields[i]);
+	}
+}
+
+Test(af_packet_filter, a_later_fragment_has_no_ports_and_the_first_one_has)
+{
+	struct flow_rule rule = rule_of(&ipv4, 7502);
+	uint8_t frame[128];
+	size_t bytes = ipv4_frame(frame, 7502, 0);
+
+	frame[20] = 0x20; /* more fragments */
+	cr_expect(takes(&rule, 1, frame, bytes));
+	frame[21] = 1;
+	cr_expect_not(takes(&rule, 1, frame, bytes));
+}
+
+Test(af_packet_filter, ipv6_compares_the_whole_address)
+{
+	struct flow_rule rule = rule_of(&ipv6, 7502);
+	uint8_t frame[128];
+	size_t bytes = ipv6_frame(frame, 7502);
+
+	cr_expect(takes(&rule, 1, frame, bytes));
+	for (size_t at = 38; at < 54; at++) {
+		bytes = ipv6_frame(frame, 7502);
+		frame[at] ^= 1;
+		cr_expect_not(takes(&rule, 1, frame, bytes), "byte %zu", at);
+	}
+	cr_expect_not(takes(&rule, 1, frame, ipv4_frame(frame, 7502, 0)));
+}
+
+Test(af_packet_filter, as_many_rules_as_a_stream_may_have_or_an_error)
+{
+	static struct sock_filter code[AF_PACKET_FILTER_MAX];
+	static struct flow_rule rules[N_RULES_MAX];
+	uint8_t frame[128];
+
+	for (int i = 0; i < N_RULES_MAX; i++)
+		rules[i] = rule_of(&ipv4, (uint16_t)(1000 + i));
+	cr_expect(takes(rules, N_RULES_MAX, frame, ipv4_frame(frame, 1000 + N_RULES_MAX - 1, 0)));
+	for (int i = 0; i < N_RULES_MAX; i++) {
+		rules[i] = rule_of(&ipv6, (uint16_t)(1000 + i));
+		rules[i].has_source = true;
+	}
+	cr_expect_eq(af_packet_filter_build(rules, N_RULES_MAX, code), -E2BIG);
+}
