@@ -156,8 +156,8 @@ def test_a_socket_unit_is_no_restart_and_is_not_doubted_afterwards(manager, wire
         unit.bind(str(tmp / "ibvcapd.sock"))
         unit.listen()
         manager.units = [("ibvcapd.socket", unit.dup().detach())]
-        # No run before this one: nothing says that hugepages will come.
-        large = conftest.stream(wire, page_size="2M", history_blocks=1 << 20)
+        # No run before this one: nothing says that hugepages will come. 2 GiB, which the machine has in small pages.
+        large = conftest.stream(wire, page_size="2M", history_blocks=1 << 15)
         assert manager.start([large]).process.wait(60) == 75
         assert "waiting up to" not in manager.daemon.text()
         manager.daemon.kill()

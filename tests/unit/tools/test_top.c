@@ -213,6 +213,7 @@ Test(top, what_is_gone_is_lost_at_once_and_not_again_when_it_is_skipped)
 	consumers[0][1].counters = stopped;
 	consumers[0][1].n_counters = 5;
 	consumers[1][1].counters = consumer_counters[1][1];
+	consumers[1][1].n_counters = 4;
 	text[0] = '\0';
 	top_print(&view, put, NULL);
 	expect_line("0|  12 user 4000000001 lossy               5               160   25%            0\n");
