@@ -88,6 +88,17 @@ bool fail_calls_now(const void *caller, bool first_only)
 	return atomic_load(&control->countdown) >= 0 && atomic_fetch_sub(&control->countdown, 1) == 0;
 }
 
+bool fail_calls_row_now(const void *caller, _Atomic int64_t *row)
+{
+	bool fails;
+
+	if (!is_program(caller) || atomic_load(&control->calls) == atomic_load(row))
+		return false;
+	fails = fail_calls_now(caller, false);
+	atomic_store(row, atomic_load(&control->calls));
+	return fails;
+}
+
 /* ---- memory -------------------------------------------------------------------------------------- */
 /*
  * These come before the dynamic linker can be asked for others. What the program allocated is noted, so that what

@@ -5,10 +5,18 @@
 
 #include <dlfcn.h>
 #include <errno.h>
+#include <stdatomic.h>
 #include <stdbool.h>
+#include <stdint.h>
 
 /* Is this the call that has to fail? caller: where it returns to. first_only: of other threads' it never is. */
 bool fail_calls_now(const void *caller, bool first_only);
+
+/*
+ * Likewise for a call that the program repeats for as long as it wants to. Such a row counts as one call, because its
+ * length differs from run to run. row: initially -1, for each such function its own.
+ */
+bool fail_calls_row_now(const void *caller, _Atomic int64_t *row);
 
 /* What the program was given, and has to give back: counted until it is freed, by whomever. */
 void *fail_calls_note(void *given, const void *caller);

@@ -64,8 +64,6 @@ FAILING_TABLE(int, EIO, EIO, query_device_ex,
               (struct ibv_context * context, const struct ibv_query_device_ex_input *input,
                struct ibv_device_attr_ex *attr, size_t bytes),
               (context, input, attr, bytes))
-FAILING_TABLE(int, EIO, EIO, query_rt_values, (struct ibv_context * context, struct ibv_values_ex *values),
-              (context, values))
 FAILING_TABLE_AND(GIVEN, struct ibv_mr *, NULL, ENOMEM, alloc_null_mr, (struct ibv_pd * pd), (pd))
 FAILING_TABLE_AND(GIVEN, struct ibv_td *, NULL, ENOMEM, alloc_td,
                   (struct ibv_context * context, struct ibv_td_init_attr *init), (context, init))
@@ -83,6 +81,14 @@ FAILING_TABLE(int, EIO, EIO, read_counters,
               (counters, values, n, flags))
 FAILING_TABLE_AND(GIVEN, struct ibv_flow *, NULL, ENOMEM, ibv_create_flow,
                   (struct ibv_qp * qp, struct ibv_flow_attr *attr), (qp, attr))
+
+/* The device's clock: it is read until two readings are close together. */
+static int fail_query_rt_values(struct ibv_context *context, struct ibv_values_ex *values)
+{
+	static _Atomic int64_t row = -1;
+
+	return fail_calls_row_now(CALLER, &row) ? EIO : table.query_rt_values(context, values);
+}
 
 static int fail_post_recv(struct ibv_qp *qp, struct ibv_recv_wr *work, struct ibv_recv_wr **bad)
 {
