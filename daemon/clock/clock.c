@@ -169,6 +169,14 @@ static bool clock_is_step(const struct clock_fit *fit, const struct clock_pair *
 	return residual_ns > limit_ns || clock_middle_ns(pair) < clock_middle_ns(&fit->last);
 }
 
+/* A pair that the line misses by more than both errors shows that the line is wrong: CLOCK_REALTIME is slewed. */
+static bool clock_is_worse_than_line(const struct clock_pair *pair, uint64_t residual_ns, const struct clock_line *line)
+{
+	uint64_t half_bracket_ns = clock_half_bracket_ns(pair);
+
+	return half_bracket_ns > line->error_ns && residual_ns <= half_bracket_ns + line->error_ns;
+}
+
 void clock_fit_add(struct clock_fit *fit, const struct clock_pair *pair, struct clock_line *line)
 {
 	uint64_t residual_ns = 0;
@@ -180,7 +188,7 @@ void clock_fit_add(struct clock_fit *fit, const struct clock_pair *pair, struct 
 		residual_ns = clock_difference(clock_middle_ns(&fit->last) + elapsed_ns, clock_middle_ns(pair));
 		continues = !clock_is_step(fit, pair, elapsed_ns, residual_ns);
 	}
-	if (continues && clock_half_bracket_ns(pair) > line->error_ns) {
+	if (continues && clock_is_worse_than_line(pair, residual_ns, line)) {
 		clock_extend_line(fit, pair, line);
 		return;
 	}

@@ -59,8 +59,8 @@ void clock_fit_init(struct clock_fit *fit, uint64_t hz, uint64_t mask);
 /**
  * Add a pair and renew the line, which is the one of the call before. The line is exact at the middle of the pair, and
  * half of the pair's bracket goes into the error, so the caller should pass the tightest of a few pairs. A pair that is
- * less exact than the line leaves it as it is. The rate is the nominal one until the window is long
- * enough for a better measurement. A step of either clock restarts the window and keeps the rate.
+ * less exact than the line, and does not contradict it, leaves it as it is. The rate is the nominal one until the
+ * window is long enough for a better measurement. A step of either clock restarts the window and keeps the rate.
  */
 void clock_fit_add(struct clock_fit *fit, const struct clock_pair *pair, struct clock_line *line);
 

@@ -353,6 +353,28 @@ Test(clock, a_line_serves_on_through_wide_brackets_and_takes_one_when_it_is_no_b
 	cr_expect(gt(u32, fit.n_pairs, 1));
 }
 
+/* CLOCK_REALTIME is slewed by 500 ppm, and each pair is less exact than the line. */
+Test(clock, a_wide_bracket_that_the_line_misses_replaces_it)
+{
+	const uint64_t slew_ns = 500000, bracket_ns = 400000;
+	struct machine m = {.hz = 1000000000, .mask = UINT64_MAX};
+	struct clock_fit fit;
+	struct clock_line line;
+
+	clock_fit_init(&fit, m.hz, m.mask);
+	run(&m, &fit, &line, 1, 10);
+	cr_assert(lt(u64, line.error_ns, bracket_ns / 2));
+	for (uint64_t s = 11; s < 60; s++) {
+		struct clock_pair wide;
+
+		m.realtime_step_ns += (int64_t)slew_ns;
+		wide = pair_at(&m, s * NS_PER_S, bracket_ns);
+		clock_fit_add(&fit, &wide, &line);
+		cr_assert(le(u64, error_at(&m, &line, s * NS_PER_S), line.error_ns + bracket_ns), "second %llu",
+		          (unsigned long long)s);
+	}
+}
+
 /* One reading through two lines that follow each other differs by no more than both bounds. */
 Test(clock, a_renewal_goes_back_no_further_than_the_bounds)
 {
