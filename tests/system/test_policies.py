@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a reader may ask for besides the next packets: the past, to miss nothing, or to be nobody's business."""
 import json
+import re
 import signal
 import subprocess
 
@@ -143,3 +144,22 @@ def test_a_tap_takes_no_consumers_place(build, daemon, net, wire):
         assert tap["packets"] == tap["delivered"] == 200
         assert tap["pattern"]["corrupt"] == 0
     one.expect_sum()
+
+
+def test_a_tap_that_was_overtaken_says_so(build, daemon, net, wire, recv):
+    one = daemon([conftest.stream(wire, **SMALL)])
+    tap = recv(one, "--policy", "tap")
+    send(build, net, wire, 100, rate=1000)
+    published(one, 100)
+    tap.process.send_signal(signal.SIGSTOP)
+    for i in range(5):  # no more at once than the receive queue takes
+        send(build, net, wire, 1000)
+        published(one, 100 + (i + 1) * 1000)
+    tap.process.send_signal(signal.SIGCONT)
+    send(build, net, wire, 100, rate=1000)
+    code, out, err = tap.finish(signal.SIGTERM)
+    assert code == 0, err
+    skipped = int(re.search(r"skipped (\d+) \+ lag", out)[1])
+    assert skipped > 0
+    in_rates = sum(int(n) for n in re.findall(r"gaps \d+ \((\d+) packets skipped\)", out))
+    assert "payload bytes, 0 gaps" not in out and in_rates <= skipped, out

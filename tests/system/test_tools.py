@@ -31,11 +31,14 @@ class Recv:
     """`ibvcap recv` as an unprivileged user, attached."""
 
     def __init__(self, daemon, *options, stream="lidar"):
-        before = len(daemon.status()["consumers"])
+        def count():
+            status = daemon.status()
+            return len(status["consumers"]) + len(status["taps"])
+
+        before = count()
         command = conftest.as_nobody(IBVCAP, "recv", stream, "--socket", daemon.socket_path, *options)
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        conftest.wait_until(lambda: len(daemon.status()["consumers"]) > before or self.process.poll() is not None, 30,
-                            "recv attached")
+        conftest.wait_until(lambda: count() > before or self.process.poll() is not None, 30, "recv attached")
 
     def finish(self, stop=None):
         if stop:

@@ -94,6 +94,14 @@ static void print_recv_rate(struct receiver *receiver, uint64_t now)
 	receiver->printed_ns = now;
 }
 
+/* Packets that a tap has skipped since the last gap. */
+static uint64_t count_new_gap(const struct receiver *receiver)
+{
+	struct ibvcap_rx_counts counts = IBVCAP_INIT(struct ibvcap_rx_counts);
+
+	return ibvcap_rx_counts(receiver->rx, &counts) == 0 ? counts.skipped - receiver->totals.skipped : 0;
+}
+
 /* A tap receives copies, one packet at a time. Each one is counted as a batch of one. */
 static int receive_tapped(struct receiver *receiver, int timeout_ms)
 {
@@ -107,6 +115,7 @@ static int receive_tapped(struct receiver *receiver, int timeout_ms)
 		return r;
 	meta.payload_offset = 0; /* the copy begins at the payload */
 	batch.flags = meta.flags & IBVCAP_PACKET_FLAG_GAP_UNKNOWN ? IBVCAP_RX_BATCH_FLAG_GAP_UNKNOWN : 0;
+	batch.gap = meta.flags & IBVCAP_PACKET_FLAG_GAP ? count_new_gap(receiver) : 0;
 	count_received(receiver, &batch);
 	return r;
 }
