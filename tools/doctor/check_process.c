@@ -103,6 +103,9 @@ static void describe_listener(const struct doctor_facts *facts, struct finding *
 	else if (control->pid)
 		finding_write(finding->found, "process %d of user %u listens, which is no ibvcapd of the system",
 		              (int)control->pid, (unsigned)control->uid);
+	else if (control->error == ESRCH)
+		finding_write(finding->found, "ibvcapd has ended, and systemd keeps its socket for the next start "
+		                              "(systemctl status ibvcapd)");
 	else if (control->error == EACCES || control->error == EPERM)
 		finding_write(finding->found, "this user may not connect: run the doctor as root to see the daemon");
 	else if (control->error == ENOENT || control->error == ECONNREFUSED)

@@ -132,7 +132,7 @@ struct doctor_address {
 /* The control socket of the configuration, and the process that listens there. */
 struct doctor_socket {
 	char path[108];
-	int error; /* errno of connecting */
+	int error; /* errno of connecting; ESRCH: the process that listened has ended, and its socket is kept */
 	pid_t pid; /* 0: none, or it is in another PID namespace */
 	uid_t uid; /* of that process when it began to listen */
 };

@@ -11,6 +11,7 @@
 #include <fcntl.h>
 #include <ibvcap/ibvcap.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -36,8 +37,12 @@ static void ask_listener(struct doctor_socket *control)
 	if (fd < 0 || connect(fd, (const struct sockaddr *)&address, sizeof(address)) < 0) {
 		control->error = errno;
 	} else if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &bytes) == 0) {
-		control->pid = peer.pid;
 		control->uid = peer.uid;
+		/* systemd keeps the socket of a daemon that ended, so the kernel still names that process. */
+		if (peer.pid > 0 && kill(peer.pid, 0) < 0 && errno == ESRCH)
+			control->error = ESRCH;
+		else
+			control->pid = peer.pid;
 	}
 	if (fd >= 0)
 		close(fd);

@@ -428,6 +428,7 @@ FAULT(a_socket_in_a_tmp_that_is_the_services_own_is_an_error, ERROR, "socket", "
 TOLD(a_socket_elsewhere_is_fine_for_a_service, "socket", "no process listens", facts.process = PRIVATE_SERVICE)
 TOLD(a_listener_that_is_no_daemon_is_told, "socket", "process 7 of user 1000 listens", facts.control.pid = 7;
      facts.control.uid = 1000)
+TOLD(a_daemon_that_has_ended_does_not_listen, "socket", "ibvcapd has ended", facts.control.error = ESRCH)
 TOLD(a_socket_that_this_user_may_not_use_is_told, "socket", "this user may not connect", facts.control.error = EACCES)
 TOLD(a_sysfs_of_another_network_namespace_is_told, "network", "/sys is of another one", facts.sysfs_is_foreign = true)
 

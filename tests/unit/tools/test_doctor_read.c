@@ -20,6 +20,7 @@
 #include <sys/syscall.h>
 #include <sys/sysmacros.h>
 #include <sys/un.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 /* A device node that every machine has, and its number. */
@@ -606,6 +607,29 @@ Test(machine, the_daemon_is_the_process_that_listens_at_the_control_socket)
 	find_daemon_at(path);
 	cr_expect_eq(facts.control.pid, pid);
 	cr_expect_eq(facts.process.kind, DOCTOR_SELF, "the socket unit's");
+}
+
+/* systemd has a copy of the daemon's listening socket, and connections to it succeed when the daemon has ended. */
+Test(machine, the_socket_of_a_daemon_that_has_ended_is_no_daemon)
+{
+	struct sockaddr_un address = {.sun_family = AF_UNIX};
+	char path[512];
+	pid_t pid;
+	int fd = socket(AF_UNIX, SOCK_SEQPACKET, 0);
+
+	make_parents("/control.sock", path);
+	cr_assert_lt(strlen(path), sizeof(address.sun_path));
+	strcpy(address.sun_path, path);
+	cr_assert_eq(bind(fd, (struct sockaddr *)&address, sizeof(address)), 0);
+	pid = fork();
+	if (pid == 0)
+		_exit(listen(fd, 8) < 0);
+	cr_assert_eq(waitpid(pid, NULL, 0), pid);
+	find_daemon_at(path);
+	cr_expect_eq(facts.control.error, ESRCH);
+	cr_expect_eq(facts.control.pid, 0);
+	cr_expect_eq(facts.process.kind, DOCTOR_SELF);
+	close(fd);
 }
 
 Test(machine, a_process_of_any_user_that_listens_is_no_daemon)
