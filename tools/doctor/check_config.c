@@ -90,7 +90,7 @@ static bool is_stacked(const struct doctor_interface *interface)
 static void check_config_packet_interface(const struct doctor_interface *interface, struct finding *finding)
 {
 	if (interface) {
-		finding_write(finding->found, "backend \"packet\" captures on any interface, without an RDMA device");
+		finding_write(finding->found, "backend \"packet\" works here, without an RDMA device");
 		return;
 	}
 	finding_write(finding->found, "there is no such interface");

@@ -32,7 +32,7 @@ static const struct {
 	const char *text;
 } reasons[TX_RUN_REASONS] = {
 	{-EHOSTUNREACH, "no_next_hop",
-         "the next hop's Ethernet address is not known: is there a route, does it answer?"},
+         "no Ethernet address of a next hop: is there a route, does it answer, or is it this machine's own address?"},
 	{-ENETDOWN, "link_down", "the link is down"},
 	{-EIO, "device_error", "the device reported an error; the daemon's log says more"},
 	{-EMSGSIZE, "too_long",

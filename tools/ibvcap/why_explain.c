@@ -59,7 +59,11 @@ static void explain_port(const struct why_facts *facts, struct why_report *repor
 	if (!facts->interface)
 		return;
 	line.value = counters_value(COUNTERS_OF(facts->interface), line.term);
-	if (!counters_have(COUNTERS_OF(facts->interface), line.term)) {
+	if (strcmp(facts->stream->backend, "packet") == 0) {
+		line.level = WHY_NOTE;
+		line.cause = "packet sockets do not show how many packets the interface dropped before them";
+		line.remedy = "'ip -s -s link' and 'ethtool -S' of the interface show its own counters";
+	} else if (!counters_have(COUNTERS_OF(facts->interface), line.term)) {
 		line.level = WHY_NOTE;
 		line.cause = "the port does not show how many packets it dropped before the flow rules; virtual "
 			     "functions have no such counter";
@@ -85,7 +89,9 @@ static void explain_out_of_buffer(const struct why_facts *facts, struct why_repo
 			 "of each stream is exact without it",
 	};
 
-	if (facts->interface && !counters_have(COUNTERS_OF(facts->interface), line.term))
+	/* Packet sockets have no such counter. */
+	if (facts->interface && strcmp(facts->stream->backend, "packet") != 0 &&
+	    !counters_have(COUNTERS_OF(facts->interface), line.term))
 		why_add_line(report, &line);
 }
 
@@ -126,7 +132,7 @@ static void explain_matched(const struct why_facts *facts, struct why_report *re
 {
 	struct why_line line = {.place = "stream", .term = "matched", .value = stream_counter(facts, "matched")};
 
-	line.cause = "packets that the card's flow rules selected, before any was dropped";
+	line.cause = "packets that the flow rules selected, before any was dropped";
 	if (line.value == 0) {
 		line.level = WHY_NOTE;
 		line.cause = "no packet has matched a flow of this stream yet: none is sent, none arrives here, or the "

@@ -70,6 +70,15 @@ Test(why, counters_that_the_device_does_not_have_are_notes)
 	cr_expect(eq(ptr, (void *)judge("out_of_buffer"), NULL));
 }
 
+Test(why, packet_sockets_have_no_counters_of_a_card)
+{
+	port.n_counters = 0;
+	strcpy(stream.backend, "packet");
+	cr_expect(eq(int, (int)judge("port_discards")->level, WHY_NOTE));
+	cr_expect(ne(ptr, (void *)strstr(judge("port_discards")->remedy, "ip -s -s link"), NULL));
+	cr_expect(eq(ptr, (void *)judge("out_of_buffer"), NULL));
+}
+
 Test(why, a_group_that_is_not_joined_is_a_cause_of_no_packets)
 {
 	struct ibvcap_counter none = {.label = "matched"};
