@@ -34,7 +34,8 @@ void stream_check_destination(const struct config_stream *config, const struct c
 	    net_find_address(&flow->destination, config->interface, &place) < 0 || place.is_here)
 		return;
 	if (place.other[0]) {
-		if (flow->vlan > 0) /* a VLAN's interface has the address */
+		/* A VLAN's interface has the address. What a machine sends to any of its addresses goes by lo. */
+		if (flow->vlan > 0 || strcmp(config->interface, "lo") == 0)
 			return;
 		snprintf(other, sizeof(other), " but of %s", place.other);
 	}

@@ -55,6 +55,17 @@ def test_loopback(build, daemon, net, wire, consumer):
     assert one.expect_sum()["published"] == 10
 
 
+def test_what_a_machine_sends_to_its_own_address_goes_by_lo(build, daemon, net, wire, consumer):
+    loopback = type("Loopback", (), {"interface": "lo", "address": wire.address})
+    one = daemon([conftest.stream(loopback)])
+    assert "is not an address of" not in one.text()
+    reader = consumer(one, "lidar", "--count", 1, "--timeout", 20000)
+    conftest.run(*net.command(net.rx, build.pattern_send, "--port", 7502, "--destination", wire.address, "--count", 1,
+                              "--size", 500, "--rate", 1000))
+    rows, _ = reader.finish()
+    assert [row["length"] for row in rows] == [500]
+
+
 def test_timestamps_are_the_kernels(daemon, wire, consumer):
     one = daemon([conftest.stream(wire)])
     reader = consumer(one, "lidar", "--count", 1, "--timeout", 20000)
