@@ -38,6 +38,9 @@ static void print_mdoc_text(const char *text, const char *end)
 	for (; *text; text++, column++) {
 		if (*text == '\\') {
 			fputs("\\e", stdout);
+		} else if (strncmp(text, "…", strlen("…")) == 0) { /* man shows nothing for it where the locale is C */
+			fputs("...", stdout);
+			text += strlen("…") - 1;
 		} else if (text[0] == ' ' && (text[-1] == '.' || column > 100)) {
 			fputs("\n\\&", stdout);
 			column = 0;
