@@ -52,7 +52,8 @@ def test_what_is_installed_is_in_one_package():
 
 def test_what_a_new_user_reads_is_in_them():
     """Uncompressed, where README.md says that it is."""
-    for package, paths in {"ibvcapd": ["ibvcapd/README.md", "ibvcapd/doc/architecture.md"],
+    for package, paths in {"ibvcapd": ["ibvcapd/README.md", "ibvcapd/doc/architecture.md",
+                                       "ibvcapd/examples/first.conf", "ibvcapd/examples/ibvcapd.conf"],
                            "libibvcap-dev": [f"libibvcap-dev/examples/{name}.c" for name in
                                              ("receive", "receive_epoll", "send")]}.items():
         listed = conftest.run("dpkg-deb", "-c", packages.files()[package]).stdout
