@@ -615,6 +615,16 @@ FAULT(pause_frames_obeyed_are_a_warning, WARNING, "pause", "are obeyed, not sent
       interface->rx_pause = true)
 FAULT(a_looped_port_is_an_error, ERROR, "loopback", "back to itself", "ethtool -K eth0 loopback off", false,
       interface->loopback = true)
+Test(doctor_checks, lo_loops_back_as_it_has_to)
+{
+	configure("backend = \"packet\";", "", "");
+	strcpy(interface->name, "lo");
+	interface->loopback = true;
+	doctor_check(&facts, &findings);
+	for (unsigned int i = 0; i < findings.n; i++)
+		cr_expect_str_neq(findings.entries[i].check, "loopback");
+}
+
 FAULT(two_programs_on_a_device_are_a_warning, WARNING, "loopback", "ibvcapd (pid 7), ib_send (pid 8)", "rdma resource",
       false, device->users[device->n_users++] = (struct doctor_user){7, "ibvcapd"};
       device->users[device->n_users++] = (struct doctor_user){8, "ib_send"})
