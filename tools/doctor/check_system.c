@@ -119,6 +119,13 @@ static void check_page_test(const struct doctor_facts *facts, const struct docto
 		return;
 	}
 	finding_write(finding->found, "%s: %s", test->call, strerror(test->error));
+	if (test->error != EINVAL && test->error != ENOSYS && test->error != ENOTSUP) {
+		finding_write(finding->wanted, "this call allowed");
+		finding_write(finding->why, "ibvcapd does not start: its rings are such memory");
+		finding_write(finding->fix, "allow it in the seccomp profile of the container or service, or raise its "
+		                            "limits of files and memory");
+		return;
+	}
 	finding_write(finding->why, "ibvcapd does not start, because a consumer could write what others read");
 	finding_write(finding->wanted, SHM_LINUX_MIN " or later; this is %u.%u", facts->kernel.major,
 	              facts->kernel.minor);

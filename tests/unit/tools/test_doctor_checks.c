@@ -754,6 +754,8 @@ FAULT(a_kernel_before_5_14_is_an_error_that_names_the_call, ERROR, "sealed_memor
 FAULT(the_kernels_package_is_that_of_the_machine, ERROR, "sealed_memory", "mmap of sealed memory", "linux-image-arm64",
       true, strcpy(facts.kernel.machine, "aarch64");
       fail_page_test(ENOTSUP, "mmap of sealed memory"))
+FAULT(a_call_that_is_forbidden_needs_no_other_kernel, ERROR, "sealed_memory", "memfd_create: Operation not permitted",
+      "seccomp profile", false, fail_page_test(EPERM, "memfd_create"))
 FAULT(pages_that_the_machine_lacks_are_an_error, ERROR, "sealed_memory", "no pages of this size",
       "editor test.conf   # page_size", false, fail_page_test(ENODEV, "memfd_create"))
 TOLD(without_a_free_page_seals_are_not_tested, "sealed_memory", "not tested", fail_page_test(ENOMEM, "mmap"))
