@@ -117,7 +117,8 @@ static void interface_take_kernel(void *context)
 
 	if (kernel->discards.tried_ns < interface->deleted_ns) /* another reading follows */
 		return;
-	interface_set_missing(interface, kernel->net_result == -ENODEV);
+	if (kernel->net_result == 0 || kernel->net_result == -ENODEV) /* another failure says nothing of it */
+		interface_set_missing(interface, kernel->net_result == -ENODEV);
 	if (kernel->net_result == 0)
 		interface->net = kernel->net;
 	else
