@@ -195,8 +195,8 @@ struct backend_ops {
 	                         struct backend_queue **queue, struct failure *failure);
 	/**
 	 * Hand packets to the device, in order. Returns how many of n, from the first on, it accepted: fewer when
-	 * `slots` are not reaped; or -errno and none was accepted: reset() is due. Every accepted packet can be reaped
-	 * later, even if no more are posted.
+	 * `slots` are not reaped, or when it has no room for a reason of its own; or -errno and none was accepted:
+	 * reset() is due. Every accepted packet can be reaped later, even if no more are posted.
 	 */
 	int (*send_post)(struct backend_queue *queue, const struct backend_packet *packets, uint32_t n);
 	/**

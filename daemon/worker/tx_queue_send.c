@@ -379,12 +379,18 @@ static int tx_queue_restart(struct tx_queue *txq)
 	return ops->start(txq->queue);
 }
 
+/* The device gets no more of the ready packets: they end with those that it has. */
+static void tx_queue_withdraw_ready(struct tx_queue *txq)
+{
+	txq->n_posted += txq->n_ready;
+	txq->n_ready = 0;
+}
+
 /* End all taken packets and dismiss all senders: tx_queue_take_gone() returns them. */
 static void tx_queue_give_up(struct tx_queue *txq, int error, uint64_t now_ns)
 {
 	txq->fatal = error;
-	txq->n_posted += txq->n_ready;
-	txq->n_ready = 0;
+	tx_queue_withdraw_ready(txq);
 	tx_queue_end_posted(txq, txq->n_posted, -ECANCELED);
 	tx_queue_publish(txq);
 	tx_queue_dismiss(txq, now_ns);
@@ -392,15 +398,17 @@ static void tx_queue_give_up(struct tx_queue *txq, int error, uint64_t now_ns)
 
 static bool tx_queue_drain_is_over(const struct tx_queue *txq, const struct tx_clock_sample *now)
 {
-	return txq->leaving && txq->n_posted && now->monotonic_ns - txq->leaving_at_ns >= DRAIN_NS;
+	return txq->leaving && txq->n_posted + txq->n_ready && now->monotonic_ns - txq->leaving_at_ns >= DRAIN_NS;
 }
 
 int tx_queue_serve(struct tx_queue *txq, const struct tx_clock_sample *now)
 {
 	int n = txq->fatal ? 0 : tx_queue_round(txq, now);
 
-	if (n >= 0 && tx_queue_drain_is_over(txq, now))
+	if (n >= 0 && tx_queue_drain_is_over(txq, now)) {
+		tx_queue_withdraw_ready(txq);
 		n = -ETIMEDOUT;
+	}
 	if (n >= 0)
 		return n;
 	if (txq->restarts++ < RESTARTS_MAX) {
