@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The packet backend: any interface, no RDMA device, and the kernel's stack beside it."""
+import signal
 import socket
 import subprocess
 import time
@@ -7,7 +8,7 @@ import time
 import pytest
 
 import conftest
-from backend_probing import MARKS, on_interface
+from backend_probing import MARKS, Probe, frame, on_interface
 from wires import in_namespace
 
 pytestmark = [*MARKS, pytest.mark.skipif(conftest.BACKEND != "packet", reason="IBVCAP_TEST_BACKEND=packet runs it")]
@@ -42,6 +43,38 @@ def test_a_program_that_reads_the_port_goes_on_reading(daemon, net, wire):
         wire.send(wire.frame(b"for both", 7502))
         assert udp.recv(100) == b"for both"
         conftest.wait_until(lambda: one.expect_sum()["published"] == 1, 20, "the packet")
+
+
+def test_a_reload_keeps_the_kernel_quiet_about_a_port_that_stays(daemon, net, wire):
+    """The new flow is added before the old one of the same port goes."""
+    flows = [conftest.flow(7502, wire.address, source=source) for source in ("10.77.0.8", "10.77.0.9")]
+    one = daemon([conftest.stream(wire, flows=flows[:1])])
+    one.write_config({"socket": str(one.socket_path), "mode": "0666"}, [conftest.stream(wire, flows=flows[1:])])
+    one.process.send_signal(signal.SIGHUP)
+    conftest.wait_until(lambda: "1 changed" in one.text(), 20, one.text)
+    before = icmp_errors(net.rx)
+    wire.send(*[wire.frame(b"captured", 7502, source="10.77.0.9") for _ in range(20)])
+    conftest.wait_until(lambda: one.expect_sum()["published"] == 20, 20, "20 packets")
+    assert icmp_errors(net.rx) == before
+
+
+def test_two_hundred_flows_fit_the_kernels_filter(daemon, wire):
+    one = daemon([conftest.stream(wire, flows=[conftest.flow(7502 + i, wire.address) for i in range(200)])])
+    wire.send(*[wire.frame(b"x", 7502 + i) for i in (0, 199)])
+    conftest.wait_until(lambda: one.expect_sum()["published"] == 2, 20, "the packets")
+
+
+def test_a_slot_that_is_posted_after_arming_wakes_the_worker(wire):
+    it = Probe(on_interface(wire, "-e", wire.interface))
+    it.do("start")
+    it.flow(0, wire.address, 7502)
+    it.do("arm")
+    wire.send(frame(wire, b"1", destination=wire.address))
+    assert not it.do("wait", 200)["readable"], "it has no slot"
+    it.do("post", 64)
+    assert it.do("wait", 2000)["readable"]
+    assert len(it.receive(1)) == 1
+    assert it.end() == ""
 
 
 def test_loopback(build, daemon, net, wire, consumer):
@@ -117,6 +150,25 @@ def test_frames_that_cannot_be_sent_are_errors_of_their_sender(net, wire, daemon
     out, _ = sender.communicate(timeout=30)
     counts = one.expect_sent_sum()
     assert 0 < counts["completed"] <= counts["submitted"], (counts, out)
+
+
+def test_without_a_link_the_daemon_ends_all_the_same(net, wire, daemon, build):
+    one = daemon([], channels=[conftest.channel(wire)])
+    conftest.wait_until(lambda: one.channel()["state"] == "sending", 20, "the next hop")
+    conftest.run("ip", "-n", net.tx, "link", "set", wire.tx, "down")
+    try:
+        program = build.ibvcapd.parents[1] / "tools/ibvcap"
+        with subprocess.Popen([str(program), "send", "out", "--rate", "2000", "--size", "200", "--duration", "20",
+                               "--socket", str(one.socket_path)], stdout=subprocess.DEVNULL,
+                              stderr=subprocess.DEVNULL) as sender:
+            conftest.wait_until(lambda: one.channel()["pending"] > 0, 20, lambda: one.channel())
+            time.sleep(0.5)
+            start = time.monotonic()
+            assert one.stop() == 0
+            assert time.monotonic() - start < 10
+            sender.kill()
+    finally:
+        conftest.run("ip", "-n", net.tx, "link", "set", wire.tx, "up")
 
 
 def test_it_needs_no_right_to_lock_memory(daemon, wire):

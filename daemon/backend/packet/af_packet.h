@@ -12,6 +12,7 @@
 #include <linux/filter.h>
 #include <linux/if_packet.h>
 #include <net/if.h>
+#include <pthread.h>
 #include <stdatomic.h>
 
 extern const struct backend_ops af_packet_ops;
@@ -20,7 +21,10 @@ struct af_packet {
 	struct backend base;
 	char interface[IFNAMSIZ];
 	int index;
+	struct af_packet_flow *flows; /* of all queues, newest first; control thread */
 };
+
+struct af_packet_flow;
 
 /* ---- af_packet_filter.c -------------------------------------------------------------------------- */
 
@@ -65,8 +69,6 @@ struct af_packet_queue {
 	bool sends;
 };
 
-struct af_packet_flow;
-
 struct af_packet_receive {
 	struct af_packet_queue queue; /* wake_fd is an epoll that reports the socket once for each arm() */
 	struct af_packet_ring ring;
@@ -85,9 +87,11 @@ struct af_packet_receive {
 	bool oversize_sink;
 	bool timestamps;
 
-	uint64_t n_matched; /* of the thread that reads statistics */
+	bool arm_due; /* arm() was called while no slot was posted */
 
-	struct af_packet_flow *flows; /* control thread */
+	/* Each reading of the kernel's counts takes them away: one thread at a time reads and adds. */
+	pthread_mutex_t reading;
+	uint64_t n_matched;
 };
 
 static inline struct af_packet_receive *af_packet_receive(const struct backend_queue *base)
@@ -99,7 +103,7 @@ int af_packet_create_queue(struct backend *backend, const struct backend_queue_o
                            struct backend_queue **queue, struct failure *failure);
 /** Any state. */
 void af_packet_receive_free(struct af_packet_receive *receive);
-int af_packet_receive_arm(const struct af_packet_receive *receive);
+int af_packet_receive_arm(struct af_packet_receive *receive);
 void af_packet_receive_clear(const struct af_packet_receive *receive);
 void af_packet_receive_reset(struct af_packet_receive *receive);
 int af_packet_post(struct backend_queue *base, const struct backend_run *run);
@@ -118,6 +122,7 @@ struct af_packet_send {
 	uint32_t slots;
 	uint32_t n_posted; /* and not reaped */
 	bool waits_for_room;
+	uint32_t room_again_ns; /* how long it waits for room, longer each time */
 	/* How posted packets ended that are not reaped yet, in runs. */
 	struct backend_sent *ended;
 	uint32_t n_ended;

@@ -28,6 +28,16 @@
 #define WHOLE_FRAME   0x40000
 #define UNRESOLVED    0xff
 
+/* The filter's scratch words, of which there are BPF_MEMWORDS. */
+enum filter_word {
+	WORD_TARGET_PORT,
+	WORD_SOURCE_PORT,
+	WORD_MAC,
+	WORD_MAC_TAIL,
+	WORD_TARGET,
+	WORD_SOURCE = WORD_TARGET + 4,
+};
+
 struct filter_writer {
 	struct sock_filter *code;
 	uint32_t n;
@@ -50,19 +60,27 @@ static void filter_expect(struct filter_writer *writer, uint32_t k)
 	filter_put(writer, BPF_JMP | BPF_JEQ | BPF_K, 0, UNRESOLVED, k);
 }
 
-static void filter_match(struct filter_writer *writer, uint16_t load, uint32_t at, uint32_t value)
+/* Copy a field of the frame to a scratch word of the filter. */
+static void filter_keep(struct filter_writer *writer, uint16_t load, uint32_t at, enum filter_word word)
 {
 	filter_put(writer, BPF_LD | load, 0, 0, at);
+	filter_put(writer, BPF_ST, 0, 0, word);
+}
+
+static void filter_match(struct filter_writer *writer, enum filter_word word, uint32_t value)
+{
+	filter_put(writer, BPF_LD | BPF_W | BPF_MEM, 0, 0, word);
 	filter_expect(writer, value);
 }
 
-static void filter_match_words(struct filter_writer *writer, uint32_t at, const uint8_t *bytes, uint32_t n_words)
+static void filter_match_words(struct filter_writer *writer, enum filter_word word, const uint8_t *bytes,
+                               uint32_t n_words)
 {
 	for (uint32_t i = 0; i < n_words; i++) {
 		uint32_t word_be;
 
 		memcpy(&word_be, bytes + 4 * (size_t)i, 4);
-		filter_match(writer, BPF_W | BPF_ABS, at + 4 * i, ntohl(word_be));
+		filter_match(writer, word + i, ntohl(word_be));
 	}
 }
 
@@ -71,13 +89,14 @@ static void filter_match_mac(struct filter_writer *writer, const uint8_t mac[6])
 	uint16_t tail_be;
 
 	memcpy(&tail_be, mac + 4, 2);
-	filter_match_words(writer, 0, mac, 1);
-	filter_match(writer, BPF_H | BPF_ABS, 4, ntohs(tail_be));
+	filter_match_words(writer, WORD_MAC, mac, 1);
+	filter_match(writer, WORD_MAC_TAIL, ntohs(tail_be));
 }
 
 static void filter_match_vlan(struct filter_writer *writer, uint32_t vlan)
 {
-	filter_match(writer, BPF_B | BPF_ABS, (uint32_t)(SKF_AD_OFF + SKF_AD_VLAN_TAG_PRESENT), 1);
+	filter_put(writer, BPF_LD | BPF_B | BPF_ABS, 0, 0, (uint32_t)(SKF_AD_OFF + SKF_AD_VLAN_TAG_PRESENT));
+	filter_expect(writer, 1);
 	filter_put(writer, BPF_LD | BPF_H | BPF_ABS, 0, 0, (uint32_t)(SKF_AD_OFF + SKF_AD_VLAN_TAG));
 	filter_put(writer, BPF_ALU | BPF_AND | BPF_K, 0, 0, VLAN_ID_MASK);
 	filter_expect(writer, vlan);
@@ -96,6 +115,25 @@ static void filter_end_rule(struct filter_writer *writer)
 	writer->rule_at = writer->n;
 }
 
+/*
+ * The kernel turns a load from the frame into some ten instructions, and one from a scratch word into one. The result
+ * counts against net.core.optmem_max, the old and the new filter together while they are exchanged.
+ */
+static void filter_keep_fields(struct filter_writer *writer, bool ipv6)
+{
+	uint16_t port = BPF_H | (ipv6 ? BPF_ABS : BPF_IND); /* IND: X is added */
+	uint32_t udp_at = ipv6 ? IPV6_UDP_AT : IPV4_AT;
+
+	filter_keep(writer, port, udp_at, WORD_SOURCE_PORT);
+	filter_keep(writer, port, udp_at + 2, WORD_TARGET_PORT);
+	filter_keep(writer, BPF_W | BPF_ABS, 0, WORD_MAC);
+	filter_keep(writer, BPF_H | BPF_ABS, 4, WORD_MAC_TAIL);
+	for (uint32_t i = 0; i < (ipv6 ? 4 : 1); i++) {
+		filter_keep(writer, BPF_W | BPF_ABS, (ipv6 ? IPV6_TARGET : IPV4_TARGET) + 4 * i, WORD_TARGET + i);
+		filter_keep(writer, BPF_W | BPF_ABS, (ipv6 ? IPV6_SOURCE : IPV4_SOURCE) + 4 * i, WORD_SOURCE + i);
+	}
+}
+
 /* What all rules have in common. X becomes the length of the IP header less that of one without options. */
 static void filter_begin(struct filter_writer *writer, sa_family_t family)
 {
@@ -107,26 +145,25 @@ static void filter_begin(struct filter_writer *writer, sa_family_t family)
 	filter_put(writer, BPF_LD | BPF_B | BPF_ABS, 0, 0, ipv6 ? IPV6_NEXT : IPV4_PROTOCOL);
 	filter_put(writer, BPF_JMP | BPF_JEQ | BPF_K, 1, 0, IPPROTO_UDP);
 	filter_put(writer, BPF_RET | BPF_K, 0, 0, 0);
-	if (ipv6)
-		return;
-	filter_put(writer, BPF_LD | BPF_H | BPF_ABS, 0, 0, IPV4_FRAGMENT);
-	filter_put(writer, BPF_JMP | BPF_JSET | BPF_K, 0, 1, OFFSET_MASK);
-	filter_put(writer, BPF_RET | BPF_K, 0, 0, 0);
-	filter_put(writer, BPF_LDX | BPF_B | BPF_MSH, 0, 0, IPV4_AT);
+	if (!ipv6) {
+		filter_put(writer, BPF_LD | BPF_H | BPF_ABS, 0, 0, IPV4_FRAGMENT);
+		filter_put(writer, BPF_JMP | BPF_JSET | BPF_K, 0, 1, OFFSET_MASK);
+		filter_put(writer, BPF_RET | BPF_K, 0, 0, 0);
+		filter_put(writer, BPF_LDX | BPF_B | BPF_MSH, 0, 0, IPV4_AT);
+	}
+	filter_keep_fields(writer, ipv6);
 }
 
 static void filter_put_rule(struct filter_writer *writer, const struct flow_rule *rule)
 {
-	bool ipv6 = rule->family == AF_INET6;
-	uint16_t port = BPF_H | (ipv6 ? BPF_ABS : BPF_IND); /* IND: X is added */
-	uint32_t udp_at = ipv6 ? IPV6_UDP_AT : IPV4_AT, n_words = ipv6 ? 4 : 1;
+	uint32_t n_words = rule->family == AF_INET6 ? 4 : 1;
 
-	filter_match(writer, port, udp_at + 2, ntohs(rule->destination_port_be));
-	filter_match_words(writer, ipv6 ? IPV6_TARGET : IPV4_TARGET, rule->destination, n_words);
+	filter_match(writer, WORD_TARGET_PORT, ntohs(rule->destination_port_be));
+	filter_match_words(writer, WORD_TARGET, rule->destination, n_words);
 	if (rule->has_source)
-		filter_match_words(writer, ipv6 ? IPV6_SOURCE : IPV4_SOURCE, rule->source, n_words);
+		filter_match_words(writer, WORD_SOURCE, rule->source, n_words);
 	if (rule->source_port_be)
-		filter_match(writer, port, udp_at, ntohs(rule->source_port_be));
+		filter_match(writer, WORD_SOURCE_PORT, ntohs(rule->source_port_be));
 	filter_match_mac(writer, rule->destination_mac);
 	if (rule->vlan >= 0)
 		filter_match_vlan(writer, (uint32_t)rule->vlan);

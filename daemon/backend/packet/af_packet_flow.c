@@ -45,8 +45,8 @@ static socklen_t flow_address(const struct flow_rule *rule, int index, struct so
 }
 
 /*
- * -1 if there can be none: a program reads the port already (EADDRINUSE), the address is of another host
- * (EADDRNOTAVAIL), or the port needs a privilege. Capturing works without it.
+ * -1 if there can be none: a program or another flow reads the port already (EADDRINUSE), or the port needs a privilege
+ * (EACCES, below 1024). Capturing works without it. The interface may get the address later: hence FREEBIND.
  */
 static int flow_open_reader(const struct flow_rule *rule, const struct af_packet *backend)
 {
@@ -54,16 +54,26 @@ static int flow_open_reader(const struct flow_rule *rule, const struct af_packet
 	const struct sock_fprog program = {1, &nothing};
 	struct sockaddr_storage address;
 	socklen_t bytes = flow_address(rule, backend->index, &address);
-	int fd = socket(rule->family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	int fd = socket(rule->family, SOCK_DGRAM | SOCK_CLOEXEC, 0), on = 1;
 
 	if (fd < 0)
 		return -1;
 	if (setsockopt(fd, SOL_SOCKET, SO_ATTACH_FILTER, &program, sizeof(program)) == 0 &&
 	    setsockopt(fd, SOL_SOCKET, SO_BINDTODEVICE, backend->interface, sizeof(backend->interface)) == 0 &&
+	    setsockopt(fd, rule->family == AF_INET6 ? SOL_IPV6 : SOL_IP,
+	               rule->family == AF_INET6 ? IPV6_FREEBIND : IP_FREEBIND, &on, sizeof(on)) == 0 &&
 	    bind(fd, (struct sockaddr *)&address, bytes) == 0)
 		return fd;
 	close(fd);
 	return -1;
+}
+
+/* Flows may share a port, and one of them has the reader: when it goes, another one needs it. */
+static void flows_open_readers(const struct af_packet *backend)
+{
+	for (struct af_packet_flow *flow = backend->flows; flow; flow = flow->next)
+		if (!flow->rule.multicast && flow->reader < 0)
+			flow->reader = flow_open_reader(&flow->rule, backend);
 }
 
 /* ---- flows --------------------------------------------------------------------------------------- */
@@ -90,14 +100,15 @@ int af_packet_apply_flows(const struct af_packet_receive *receive)
 	uint32_t n = 0;
 	int r;
 
-	for (const struct af_packet_flow *flow = receive->flows; flow; flow = flow->next)
-		n++;
+	for (const struct af_packet_flow *flow = receive->queue.backend->flows; flow; flow = flow->next)
+		n += flow->base.queue == &receive->queue.base;
 	rules = calloc(n ? n : 1, sizeof(*rules));
 	if (!rules)
 		return -ENOMEM;
 	n = 0;
-	for (const struct af_packet_flow *flow = receive->flows; flow; flow = flow->next)
-		rules[n++] = flow->rule;
+	for (const struct af_packet_flow *flow = receive->queue.backend->flows; flow; flow = flow->next)
+		if (flow->base.queue == &receive->queue.base)
+			rules[n++] = flow->rule;
 	r = flow_attach_filter(receive, rules, n);
 	free(rules);
 	return r;
@@ -107,25 +118,26 @@ int af_packet_add_flow(struct backend_queue *base, const struct flow_rule *rule,
                        struct failure *failure)
 {
 	struct af_packet_receive *receive = af_packet_receive(base);
-	struct af_packet_flow *flow = malloc(sizeof(*flow));
+	struct af_packet_flow **flows = &receive->queue.backend->flows, *flow = malloc(sizeof(*flow));
 	char text[128];
 	int r;
 
 	if (!flow)
 		return failure_set(failure, EX_OSERR, ENOMEM, "no memory for a flow");
-	*flow = (struct af_packet_flow){.base.queue = base, .next = receive->flows, .rule = *rule, .reader = -1};
-	receive->flows = flow;
+	*flow = (struct af_packet_flow){.base.queue = base, .next = *flows, .rule = *rule, .reader = -1};
+	*flows = flow;
 	r = af_packet_apply_flows(receive);
 	if (r < 0) {
-		receive->flows = flow->next;
+		*flows = flow->next;
 		free(flow);
 		return failure_set(failure, EX_UNAVAILABLE, -r, "interface %s: no filter for %s: %s%s",
 		                   receive->queue.backend->interface, flow_format(rule, text, sizeof(text)),
 		                   strerror(-r),
-		                   r == -E2BIG ? ": a stream can have about 220 flows here, of IPv6 about 100" : "");
+		                   r == -E2BIG    ? ": a stream can have about 220 flows here, of IPv6 about 100"
+		                   : r == -ENOMEM ? ": sysctl -w net.core.optmem_max=262144 allows longer filters"
+		                                  : "");
 	}
-	if (!rule->multicast)
-		flow->reader = flow_open_reader(rule, receive->queue.backend);
+	flows_open_readers(receive->queue.backend);
 	*out = &flow->base;
 	return 0;
 }
@@ -135,12 +147,13 @@ void af_packet_remove_flow(struct backend_flow *base)
 	struct af_packet_flow *flow = (struct af_packet_flow *)base, **at;
 	struct af_packet_receive *receive = af_packet_receive(base->queue);
 
-	for (at = &receive->flows; *at != flow; at = &(*at)->next)
+	for (at = &receive->queue.backend->flows; *at != flow; at = &(*at)->next)
 		;
 	*at = flow->next;
 	af_packet_apply_flows(
 		receive); /* it fails for want of memory only, and then the queue takes more than it should */
 	if (flow->reader >= 0)
 		close(flow->reader);
+	flows_open_readers(receive->queue.backend);
 	free(flow);
 }

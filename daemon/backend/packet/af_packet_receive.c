@@ -22,6 +22,20 @@
 
 /* ---- the hot path -------------------------------------------------------------------------------- */
 
+static int receive_watch_socket(struct af_packet_receive *receive)
+{
+	struct epoll_event event = {.events = EPOLLIN | EPOLLONESHOT};
+
+	receive->arm_due = false;
+	return epoll_ctl(receive->queue.wake_fd, EPOLL_CTL_MOD, receive->queue.fd, &event) == 0 ? 0 : -errno;
+}
+
+/* The worker posts slots after arm(), when it is about to sleep, and packets may be in the kernel's ring already. */
+static __attribute__((noinline, cold)) void receive_arm_late(struct af_packet_receive *receive)
+{
+	receive_watch_socket(receive);
+}
+
 int af_packet_post(struct backend_queue *base, const struct backend_run *run)
 {
 	struct af_packet_receive *receive = af_packet_receive(base);
@@ -35,6 +49,8 @@ int af_packet_post(struct backend_queue *base, const struct backend_run *run)
 	posted->n = n;
 	receive->end_run++;
 	receive->n_posted += n;
+	if (receive->arm_due)
+		receive_arm_late(receive);
 	return (int)n;
 }
 
@@ -156,28 +172,30 @@ int af_packet_read_matched(struct backend_queue *base, uint64_t *packets)
 	struct af_packet_receive *receive = af_packet_receive(base);
 	struct tpacket_stats_v3 statistics;
 	socklen_t bytes = sizeof(statistics);
+	int r = 0;
 
-	if (getsockopt(receive->queue.fd, SOL_PACKET, PACKET_STATISTICS, &statistics, &bytes) < 0)
-		return -errno;
-	receive->n_matched += statistics.tp_packets;
-	atomic_fetch_add_explicit(&base->n_dropped, statistics.tp_drops, memory_order_relaxed);
-	*packets = receive->n_matched;
-	return 0;
+	pthread_mutex_lock(&receive->reading);
+	if (getsockopt(receive->queue.fd, SOL_PACKET, PACKET_STATISTICS, &statistics, &bytes) == 0) {
+		receive->n_matched += statistics.tp_packets;
+		atomic_fetch_add_explicit(&base->n_dropped, statistics.tp_drops, memory_order_relaxed);
+		*packets = receive->n_matched;
+	} else {
+		r = -errno;
+	}
+	pthread_mutex_unlock(&receive->reading);
+	return r;
 }
 
 /* ---- sleeping ------------------------------------------------------------------------------------ */
 
 /*
  * The socket is readable as long as the ring has a block for us. Without a posted slot the block stays there, and the
- * worker would wake at once, for ever.
+ * worker would wake at once, for ever: then the next post() arms.
  */
-int af_packet_receive_arm(const struct af_packet_receive *receive)
+int af_packet_receive_arm(struct af_packet_receive *receive)
 {
-	struct epoll_event event = {.events = EPOLLIN | EPOLLONESHOT};
-
-	if (receive->n_posted == 0)
-		return 0;
-	return epoll_ctl(receive->queue.wake_fd, EPOLL_CTL_MOD, receive->queue.fd, &event) == 0 ? 0 : -errno;
+	receive->arm_due = receive->n_posted == 0;
+	return receive->arm_due ? 0 : receive_watch_socket(receive);
 }
 
 /* After an error of the socket (the interface is down) it is readable until somebody has read the error. */
@@ -207,13 +225,14 @@ void af_packet_receive_free(struct af_packet_receive *receive)
 		close(receive->queue.wake_fd);
 	if (receive->queue.fd >= 0)
 		close(receive->queue.fd);
+	pthread_mutex_destroy(&receive->reading);
 	free(receive->runs);
 	free(receive);
 }
 
 static int receive_open_epoll(struct af_packet_receive *receive)
 {
-	struct epoll_event event = {.events = EPOLLIN | EPOLLONESHOT};
+	struct epoll_event event = {.events = EPOLLONESHOT};
 
 	receive->queue.wake_fd = epoll_create1(EPOLL_CLOEXEC);
 	if (receive->queue.wake_fd < 0)
@@ -278,6 +297,7 @@ int af_packet_create_queue(struct backend *base, const struct backend_queue_opti
 		.slot_bytes = options->slot_bytes,
 		.oversize_sink = options->oversize_sink,
 		.timestamps = options->timestamps,
+		.reading = PTHREAD_MUTEX_INITIALIZER,
 	};
 	receive->queue.fd = af_packet_open_socket(backend, failure);
 	r = receive->queue.fd;

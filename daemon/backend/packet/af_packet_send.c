@@ -12,8 +12,10 @@
 #include <sys/timerfd.h>
 #include <unistd.h>
 
-#define BATCH         64
-#define ROOM_AGAIN_NS 50000 /* the driver had no room: try again after this time */
+#define BATCH 64
+/* The driver had no room: try again after this time, which doubles. Without a link there is none for hours. */
+#define ROOM_AGAIN_NS_MIN 50000
+#define ROOM_AGAIN_NS_MAX 1000000
 
 /* Run i of those that ended and are not reaped. There are at most as many as slots. */
 static struct backend_sent *send_ended(struct af_packet_send *send, uint32_t i)
@@ -54,6 +56,7 @@ static uint32_t send_batch(struct af_packet_send *send, const struct backend_pac
 	send_fill(messages, parts, packets, n);
 	sent = sendmmsg(send->queue.fd, messages, n, MSG_DONTWAIT);
 	if (sent > 0) {
+		send->room_again_ns = ROOM_AGAIN_NS_MIN;
 		send_note_ended(send, (uint32_t)sent, BACKEND_OK);
 		return (uint32_t)sent;
 	}
@@ -71,6 +74,7 @@ int af_packet_send_post(struct backend_queue *base, const struct backend_packet 
 
 	if (n > n_free)
 		n = n_free;
+	send->waits_for_room = false;
 	while (done < n) {
 		uint32_t taken = send_batch(send, packets + done, n - done < BATCH ? n - done : BATCH);
 
@@ -97,10 +101,17 @@ int af_packet_send_reap(struct backend_queue *base, struct backend_sent *sent, u
 	return (int)n;
 }
 
+static uint32_t send_nap_ns(const struct af_packet_send *send)
+{
+	if (send->waits_for_room)
+		return send->room_again_ns;
+	return send->n_ended ? ROOM_AGAIN_NS_MIN : 0;
+}
+
 /* Packets have ended before send_post() returns, so all that a worker may wait for is room. */
 int af_packet_send_arm(const struct af_packet_send *send)
 {
-	const struct itimerspec soon = {.it_value.tv_nsec = send->waits_for_room || send->n_ended ? ROOM_AGAIN_NS : 0};
+	const struct itimerspec soon = {.it_value.tv_nsec = send_nap_ns(send)};
 
 	return timerfd_settime(send->queue.wake_fd, 0, &soon, NULL) == 0 ? 0 : -errno;
 }
@@ -109,9 +120,11 @@ void af_packet_send_clear(struct af_packet_send *send)
 {
 	uint64_t n;
 
-	send->waits_for_room = false;
 	if (read(send->queue.wake_fd, &n, sizeof(n)) < 0)
 		return; /* the timer has not run out */
+	if (send->waits_for_room && send->room_again_ns < ROOM_AGAIN_NS_MAX)
+		send->room_again_ns *= 2;
+	send->waits_for_room = false;
 }
 
 void af_packet_send_reset(struct af_packet_send *send)
@@ -161,6 +174,7 @@ int af_packet_create_send_queue(struct backend *base, const struct backend_send_
 	*send = (struct af_packet_send){
 		.queue = {.base = {.ops = base->ops}, .backend = backend, .wake_fd = -1, .sends = true},
 		.slots = options->slots,
+		.room_again_ns = ROOM_AGAIN_NS_MIN,
 	};
 	send->queue.fd = af_packet_open_socket(backend, failure);
 	r = send->queue.fd;
