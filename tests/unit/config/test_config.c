@@ -6,6 +6,7 @@
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
 #include <errno.h>
+#include <libconfig.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -208,6 +209,7 @@ Test(config, what_is_no_configuration_names_its_line)
 
 Test(config, the_usual_mistakes_of_syntax_are_named_where_they_are)
 {
+	const bool accepts_last_comma = LIBCONFIG_VER_MAJOR > 1 || LIBCONFIG_VER_MINOR >= 7;
 	static const struct {
 		const char *text;
 		const char *line;
@@ -240,7 +242,8 @@ Test(config, the_usual_mistakes_of_syntax_are_named_where_they_are)
 	};
 
 	for (size_t i = 0; i < sizeof(mistakes) / sizeof(mistakes[0]); i++)
-		expect_refused(load(mistakes[i].text), mistakes[i].line, mistakes[i].said);
+		if (!accepts_last_comma || !strstr(mistakes[i].line, "a comma before"))
+			expect_refused(load(mistakes[i].text), mistakes[i].line, mistakes[i].said);
 }
 
 Test(config, a_file_of_many_keys_and_brackets_in_one_line_is_only_refused)
