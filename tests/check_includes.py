@@ -54,7 +54,8 @@ MAY_INCLUDE = {
     "tools/ibvcap": [API, "tools/groups", "daemon/base/standard_files.h", "daemon/base/time.h"],
     # It asks the daemon's own code: is the configuration right, what does it take, does the device take a queue?
     "tools/doctor": ["daemon/base", "daemon/config", "daemon/flow", "daemon/stream/geometry.h",
-                     "daemon/backend/backend.h", "tools/groups", "lib/ibvcap/shm.h", API],
+                     "daemon/process/socket_place.h", "daemon/backend/backend.h", "tools/groups",
+                     "lib/ibvcap/shm.h", API],
 }
 # The one place where the backends are known by name.
 EXCEPTIONS = {("daemon/backend/backend.c", "daemon/backend/packet/af_packet.h"),

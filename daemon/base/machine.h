@@ -6,7 +6,10 @@
 #include <stdint.h>
 #include <unistd.h>
 
-/** Bytes of memory, whoever uses it. */
+/* Rings and arenas may take so much of the machine's memory: the kernel and programs need the rest. */
+#define MACHINE_SHARE_MAX_PERCENT 70
+
+/** Bytes of memory of the machine, used and free. */
 static inline uint64_t machine_memory_bytes(void)
 {
 	return (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);

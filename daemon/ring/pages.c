@@ -7,8 +7,6 @@
 #include <stdbool.h>
 #include <stdio.h>
 
-#define PAGES_SHARE_MAX 7 /* tenths of the memory */
-
 static uint64_t pages_read_count(const char *path)
 {
 	unsigned long long value = 0;
@@ -25,7 +23,7 @@ static uint64_t pages_read_count(const char *path)
 /* Pages that are reserved are lost to everything else, and the kernel reserves what it is asked for. */
 static bool pages_fit_machine(uint64_t pages, uint32_t page_bytes)
 {
-	return pages <= machine_memory_bytes() / 10 * PAGES_SHARE_MAX / page_bytes;
+	return pages <= machine_memory_bytes() / 100 * MACHINE_SHARE_MAX_PERCENT / page_bytes;
 }
 
 const char *pages_advice(char *text, uint32_t page_bytes, uint64_t wanted, const char *key)

@@ -73,12 +73,11 @@ struct rx_worker {
 static uint64_t rx_worker_lost(const struct rx_worker *worker, uint64_t may_yet_come)
 {
 	uint64_t dropped = atomic_load_explicit(&worker->receive.queue->n_dropped, memory_order_relaxed);
-	uint64_t accounted = worker->receive.published + worker->receive.errored, missing;
+	bool is_counted = worker->counts_drops && !worker->stopping;
+	uint64_t accounted = worker->receive.published + worker->receive.errored + (is_counted ? 0 : may_yet_come);
+	uint64_t missing = worker->matched > accounted ? worker->matched - accounted : 0;
 
-	if (!worker->counts_drops || worker->stopping)
-		accounted += may_yet_come;
-	missing = worker->matched > accounted ? worker->matched - accounted : 0;
-	return worker->counts_drops && !worker->stopping ? u64_min(missing, dropped) : missing;
+	return is_counted ? u64_min(missing, dropped) : missing;
 }
 
 /* no_buffer never shrinks, and never exceeds the packets that are certainly lost. */
@@ -309,9 +308,9 @@ static int rx_worker_sleep_for_work(struct rx_worker *worker)
 		return r;
 	struct pollfd fds[] = {{.fd = queue->ops->fd(queue), .events = POLLIN},
 	                       {.fd = mailbox_fd(worker->inbox), .events = POLLIN}};
+	/* No event says that a consumer has acquired the block on which the queue is stalled. */
 	bool busy = worker->has_matched || worker->stopping || mailbox_full(worker->outbox) || worker->restart_at_ns ||
-	            worker->receive.ring->stalled; /* no event says that a consumer acquired
-	                                                                       the block */
+	            worker->receive.ring->stalled;
 
 	if (poll(fds, 2, busy ? NAP_MS : -1) > 0) {
 		if (fds[0].revents)

@@ -46,7 +46,7 @@ CONTROL = {"max_clients": 400, "max_clients_per_user": 40}
 
 
 def be_idle():
-    """Take only CPU time that nobody else wants: who gets it is the administrator's to say (cgroups)."""
+    """Use only idle CPU time. Sharing out CPU time is the administrator's job (cgroups), not the daemon's."""
     os.setsid()
     autogroup = pathlib.Path("/proc/self/autogroup")  # where there are such, priorities count within a session only
     if autogroup.exists():
@@ -131,7 +131,7 @@ def crowd(daemon, dice):
 
 
 class Asker:
-    """root, who asks for the status ten times a second."""
+    """A thread that asks for the status as root, ten times a second."""
 
     def __init__(self, daemon):
         self.daemon, self.times, self.errors, self.n_full, self.over = daemon, [], [], 0, False

@@ -15,8 +15,10 @@ import pytest
 
 import frames
 import wires
+from backend_probing import MARKS as pytestmark
+from backend_probing import net_fixture, on_softhca, pattern  # noqa: F401
 from conftest import BUILD, ROOT, Net, run
-from test_verbs_backend import fault, on_softhca, pattern, probe_fixture, pytestmark, with_event_fixture  # noqa: F401
+from test_verbs_backend import fault, probe_fixture, with_event_fixture  # noqa: F401
 
 sys.path.insert(0, str(ROOT / "tests/support"))
 from backend_probe import DEVICE, FLUSHED, OK, QUEUE_FAILED, SLOT_ERROR, SOFTWARE, ZERO  # noqa: E402
@@ -25,17 +27,6 @@ PORT = 7502
 SIZES = (0, 1, 17, 18, 1472, 8948)
 DESTINATIONS = {"unicast": ("10.77.0.2", "10.77.0.1"), "IPv6 group": ("ff15::7:2", "fd77::1")}
 CHECKSUMS = {"device": DEVICE, "none": ZERO, "software": SOFTWARE}
-
-
-@pytest.fixture(name="net", scope="module")
-def net_fixture():
-    """One for all: no test leaves anything on the wire."""
-    network = Net()
-    try:
-        network.add_wire()
-        yield network
-    finally:
-        network.close()
 
 
 class Tap(wires.Tap):

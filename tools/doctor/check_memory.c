@@ -2,6 +2,7 @@
 /* Memory and hugepages: those that the machine has, by size and node, and those that the configuration needs. */
 #include "tools/doctor/checks.h"
 
+#include "daemon/base/machine.h"
 #include "daemon/stream/geometry.h"
 
 #include <inttypes.h>
@@ -16,9 +17,6 @@
 #define NODES_AT_ONCE  4 /* the commands for so many nodes fit into a text; the next run names the others */
 
 /* ---- all memory ------------------------------------------------------------------------------------- */
-
-/* Rings and arenas may take so much of the machine's memory: the kernel and programs need the rest. */
-#define SHARE_MAX_PERCENT 70
 
 static uint64_t arenas_kib(const struct config_channel *channel)
 {
@@ -40,7 +38,7 @@ static uint64_t count_configured_kib(const struct config *config)
 static bool has_memory_for(const struct doctor_facts *facts, unsigned int times)
 {
 	return !facts->config || !facts->memory_kib ||
-	       times * count_configured_kib(facts->config) <= facts->memory_kib / 100 * SHARE_MAX_PERCENT;
+	       times * count_configured_kib(facts->config) <= facts->memory_kib / 100 * MACHINE_SHARE_MAX_PERCENT;
 }
 
 static void append_kib(char text[FINDING_TEXT_BYTES], uint64_t kib)
@@ -109,7 +107,7 @@ void check_memory(const struct doctor_facts *facts, struct findings *findings)
 	if (has_memory_for(facts, 1))
 		return;
 	finding->level = FINDING_ERROR;
-	finding_write(finding->wanted, "at most %u %% of it", SHARE_MAX_PERCENT);
+	finding_write(finding->wanted, "at most %u %% of it", MACHINE_SHARE_MAX_PERCENT);
 	finding_write(finding->why, "all of it is locked, and the kernel and other programs need the rest");
 	write_lower_fix(facts->config, finding);
 }

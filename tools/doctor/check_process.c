@@ -5,6 +5,8 @@
  */
 #include "tools/doctor/checks.h"
 
+#include "daemon/process/socket_place.h"
+
 #include <errno.h>
 #include <inttypes.h>
 #include <linux/capability.h>
@@ -79,11 +81,6 @@ static void check_process_capabilities(const struct doctor_process *process, str
 
 /* ---- the socket ------------------------------------------------------------------------------------ */
 
-static bool is_below_tmp(const char *path)
-{
-	return strncmp(path, "/tmp/", 5) == 0 || strncmp(path, "/var/tmp/", 9) == 0;
-}
-
 static void check_private_tmp(const struct doctor_facts *facts, struct finding *finding)
 {
 	finding_append(finding->found, "; the service has a /tmp and /var/tmp of its own, where no client finds it");
@@ -120,7 +117,7 @@ static void check_socket(const struct doctor_facts *facts, struct findings *find
 
 	describe_listener(facts, finding);
 	if (facts->process.kind == DOCTOR_SERVICE && facts->process.has_private_tmp &&
-	    is_below_tmp(facts->control.path))
+	    socket_place_is_temporary(facts->control.path))
 		check_private_tmp(facts, finding);
 }
 

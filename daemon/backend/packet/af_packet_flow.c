@@ -150,8 +150,8 @@ void af_packet_remove_flow(struct backend_flow *base)
 	for (at = &receive->queue.backend->flows; *at != flow; at = &(*at)->next)
 		;
 	*at = flow->next;
-	af_packet_apply_flows(
-		receive); /* it fails for want of memory only, and then the queue takes more than it should */
+	/* It fails for want of memory only, and then the queue takes more than it should. */
+	af_packet_apply_flows(receive);
 	if (flow->reader >= 0)
 		close(flow->reader);
 	flows_open_readers(receive->queue.backend);

@@ -22,18 +22,13 @@
 
 /* ---- the hot path -------------------------------------------------------------------------------- */
 
-static int receive_watch_socket(struct af_packet_receive *receive)
+/* For arm(), and for the post() after it: rare. */
+static __attribute__((noinline, cold)) int receive_watch_socket(struct af_packet_receive *receive)
 {
 	struct epoll_event event = {.events = EPOLLIN | EPOLLONESHOT};
 
 	receive->arm_due = false;
 	return epoll_ctl(receive->queue.wake_fd, EPOLL_CTL_MOD, receive->queue.fd, &event) == 0 ? 0 : -errno;
-}
-
-/* The worker posts slots after arm(), when it is about to sleep, and packets may be in the kernel's ring already. */
-static __attribute__((noinline, cold)) void receive_arm_late(struct af_packet_receive *receive)
-{
-	receive_watch_socket(receive);
 }
 
 int af_packet_post(struct backend_queue *base, const struct backend_run *run)
@@ -49,8 +44,8 @@ int af_packet_post(struct backend_queue *base, const struct backend_run *run)
 	posted->n = n;
 	receive->end_run++;
 	receive->n_posted += n;
-	if (receive->arm_due)
-		receive_arm_late(receive);
+	if (receive->arm_due) /* the worker is about to sleep, and packets may be in the kernel's ring already */
+		receive_watch_socket(receive);
 	return (int)n;
 }
 

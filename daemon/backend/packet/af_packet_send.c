@@ -46,7 +46,7 @@ static void send_fill(struct mmsghdr message[BATCH], struct iovec parts[BATCH][2
 	}
 }
 
-/* Up to BATCH packets. Returns how many the kernel took or refused for good; 0: it has no room now. */
+/* Send up to BATCH packets. Returns the number of packets that ended, sent or in error; 0: the driver has no room. */
 static uint32_t send_batch(struct af_packet_send *send, const struct backend_packet *packets, uint32_t n)
 {
 	struct mmsghdr messages[BATCH];

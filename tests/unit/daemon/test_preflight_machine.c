@@ -60,19 +60,10 @@ Test(preflight, rings_that_fit_alone_but_not_together_are_refused)
 {
 	uint64_t memory = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
 	struct config_flow flow = {.destination = {.family = AF_INET}, .vlan = -1};
-	struct config_stream streams[] = {
+	struct config_stream streams[2] = {
 		{.name = "a",
 	         .file = "test.conf",
 	         .line = 3,
-	         .flows = &flow,
-	         .n_flows = 1,
-	         .payload_size = 4096,
-	         .slots_per_block = 64,
-	         .receive_queue_slots = 64,
-	         .page_bytes = 4096},
-		{.name = "b",
-	         .file = "test.conf",
-	         .line = 4,
 	         .flows = &flow,
 	         .n_flows = 1,
 	         .payload_size = 4096,
@@ -83,7 +74,10 @@ Test(preflight, rings_that_fit_alone_but_not_together_are_refused)
 	struct config config = {.streams = streams, .n_streams = 1};
 
 	streams[0].history_blocks = (uint32_t)(memory / 10 * 6 / (64 * (4096 + 64)));
-	streams[1].history_blocks = streams[0].history_blocks + 1;
+	streams[1] = streams[0];
+	streams[1].name[0] = 'b';
+	streams[1].line++;
+	streams[1].history_blocks++;
 	cr_expect(eq(int, preflight_check_rings(&config, &failure), 0));
 	config.n_streams = 2;
 	cr_expect(eq(int, preflight_check_rings(&config, &failure), -EINVAL));

@@ -58,7 +58,7 @@ Test(link_watch, a_flood_of_events_does_not_end_the_watch, .init = enter_namespa
 	                    "ip -batch -"),
 	             0));
 	run_events(event);
-	cr_expect(seen.came, "events were dropped, which is told as a change of index 0");
+	cr_expect(seen.came, "dropped events are reported as a change of index 0");
 	seen = (struct seen){.index = index};
 	cr_assert(eq(int, system("ip link delete test0"), 0));
 	run_events(event);

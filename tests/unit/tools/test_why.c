@@ -154,7 +154,7 @@ Test(why, what_had_no_slot_has_the_cause_that_fits)
 	expect_loss("no_buffer", "or while the queue was reset", "journalctl");
 }
 
-/* By what the worker counted: who is lossless now does not matter. */
+/* The worker's counter decides. The present policies of the consumers do not matter. */
 Test(why, what_a_lossless_consumer_cost_is_told_as_its_and_not_as_the_workers)
 {
 	set(stream_counters, N_STREAM, "no_buffer", 7);
