@@ -58,7 +58,8 @@ class Checks:
         try:
             while len(frames) < n:
                 frame = tap.recv(65536)
-                frames += [frame] if frame[6:12] == self.mac else []
+                # The interface itself reports its IGMP groups, with its own address too.
+                frames += [frame] if frame[:12] == group_mac(GROUP) + self.mac else []
         except TimeoutError:
             pass
         return frames
