@@ -28,6 +28,23 @@
 
 struct backend_ops;
 
+enum backend_xdp_mode { BACKEND_XDP_AUTO, BACKEND_XDP_ZERO_COPY, BACKEND_XDP_COPY };
+
+struct backend_open_options {
+	const char *interface;
+	uint32_t streams; /* receive queues that it will have at once, if the backend must know; 0: one */
+	enum backend_xdp_mode xdp_mode;
+};
+
+/* Why a device that counts_drops dropped packets that a flow had matched. */
+enum backend_drop {
+	BACKEND_DROP_NO_FRAME,  /* no buffer of the channel was free: some queue of the interface held them all */
+	BACKEND_DROP_RING_FULL, /* this queue's own ring was full: its worker was slow, or had no slot */
+	BACKEND_DROP_NO_SOCKET, /* the packet came through a channel of the interface that the queue does not serve */
+	BACKEND_DROP_UNBOUND,   /* the kernel took the interface from the queue */
+	BACKEND_N_DROPS
+};
+
 /* Embedded first in each implementation's own struct. */
 struct backend {
 	const struct backend_ops *ops;
@@ -38,7 +55,8 @@ struct backend_memory {
 struct backend_queue {
 	const struct backend_ops *ops;
 	_Atomic(const char *) error; /* the device's word for the last error that stopped the queue, static; or NULL */
-	_Atomic uint64_t n_dropped;  /* with counts_drops: of the packets of the last read_matched(), those dropped */
+	/* With counts_drops: of the packets of the last read_matched(), those dropped. */
+	_Atomic uint64_t n_dropped[BACKEND_N_DROPS];
 };
 struct backend_flow {
 	struct backend_queue *queue;
@@ -154,7 +172,7 @@ struct backend_ops {
 	bool pins_memory; /* register_memory() locks it: the limit of locked memory counts it */
 
 	/** Find and open the device behind a network interface. */
-	int (*open)(const char *interface, struct backend **backend, struct failure *failure);
+	int (*open)(const struct backend_open_options *options, struct backend **backend, struct failure *failure);
 	void (*close)(struct backend *backend);
 	void (*capabilities)(const struct backend *backend, struct backend_capabilities *capabilities);
 

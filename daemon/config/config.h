@@ -24,7 +24,13 @@ enum config_poll {
 	CONFIG_POLL_EVENT,    /* sleep as soon as there is no packet */
 };
 
-enum config_backend { CONFIG_BACKEND_VERBS, CONFIG_BACKEND_PACKET };
+enum config_backend { CONFIG_BACKEND_VERBS, CONFIG_BACKEND_XDP, CONFIG_BACKEND_PACKET };
+
+enum config_xdp_mode {
+	CONFIG_XDP_MODE_AUTO, /* ZERO_COPY if the driver has it, else COPY */
+	CONFIG_XDP_MODE_ZERO_COPY,
+	CONFIG_XDP_MODE_COPY,
+};
 
 /* An address of one family; IPv4 in address[0..3], network order. */
 struct config_address {
@@ -137,6 +143,8 @@ struct config {
 	const char *file;
 	const char *text; /* keys that are in no group, as config_dump() writes them, a line each */
 	int log_level;    /* syslog(3)'s: LOG_ERR to LOG_DEBUG */
+	enum config_xdp_mode xdp_mode;
+	uint32_t xdp_streams; /* that an interface with backend xdp has room for */
 	const char *control_text;
 	char socket_path[108];
 	gid_t socket_group; /* (gid_t)-1: leave it as it is */

@@ -28,7 +28,13 @@
 /* ---- values of choices --------------------------------------------------------------------------- */
 
 static const struct key_choice backends[] = {
-	{"verbs", CONFIG_BACKEND_VERBS}, {"packet", CONFIG_BACKEND_PACKET}, {NULL, 0}};
+	{"verbs", CONFIG_BACKEND_VERBS}, {"xdp", CONFIG_BACKEND_XDP}, {"packet", CONFIG_BACKEND_PACKET}, {NULL, 0}};
+static const struct key_choice xdp_modes[] = {
+	{"auto", CONFIG_XDP_MODE_AUTO},
+	{"zero_copy", CONFIG_XDP_MODE_ZERO_COPY},
+	{"copy", CONFIG_XDP_MODE_COPY},
+	{NULL, 0},
+};
 static const struct key_choice page_sizes[] = {{"4K", 1u << 12}, {"2M", 1u << 21}, {"1G", 1u << 30}, {NULL, 0}};
 static const struct key_choice polls[] = {
 	{"busy", CONFIG_POLL_BUSY},
@@ -113,7 +119,9 @@ static const struct key stream[] = {
 	{"interface", KEY_STRING, STREAM(interface), .required = true,
          .help = "network interface the packets come from"},
 	{"backend", KEY_CHOICE, STREAM(backend), .string = "verbs", .choices = backends,
-         .help = "verbs: a queue of an RDMA card; packet: packet sockets, on any Ethernet interface and lo"},
+         .help = "verbs: a queue of an RDMA card; xdp: AF_XDP sockets, on an interface whose driver has XDP; packet: "
+                 "packet "
+                 "sockets, on any Ethernet interface and lo"},
 	{"flows", KEY_LIST, STREAM_LIST(flows), .required = true, .live = true, .group = &flow_keys,
          .help = "the packets to capture"},
 	{"payload_size", KEY_INTEGER, STREAM(payload_size), .required = true, .min = 1, .max = 65507,
@@ -200,7 +208,9 @@ static const struct key channel[] = {
 	{"interface", KEY_STRING, CHANNEL(interface), .required = true,
          .help = "network interface the packets leave by"},
 	{"backend", KEY_CHOICE, CHANNEL(backend), .string = "verbs", .choices = backends,
-         .help = "verbs: a queue of an RDMA card; packet: packet sockets, on any Ethernet interface and lo"},
+         .help = "verbs: a queue of an RDMA card; xdp: AF_XDP sockets, on an interface whose driver has XDP; packet: "
+                 "packet "
+                 "sockets, on any Ethernet interface and lo"},
 	{"destinations", KEY_LIST, CHANNEL_LIST(destinations), .required = true, .group = &destination_keys,
          .help = "addresses it may send to; a sender picks one by its number, from 0"},
 	{"source", KEY_UNICAST, CHANNEL(source), .string = "",
@@ -266,6 +276,11 @@ const struct key_group channel_keys = {
 static const struct key top[] = {
 	{"log_level", KEY_CHOICE, TOP(log_level), .live = true, .string = "info", .choices = log_levels,
          .help = "the least important messages that are logged; debug helps to trace a problem"},
+	{"xdp_mode", KEY_CHOICE, TOP(xdp_mode), .string = "auto", .choices = xdp_modes,
+         .help = "backend xdp: zero_copy: the card writes to the daemon's memory; copy: the kernel copies; auto: "
+                 "zero_copy if the driver has it"},
+	{"xdp_streams", KEY_INTEGER, TOP(xdp_streams), .number = 8, .min = 1, .max = 64,
+         .help = "backend xdp: streams that each interface has room for; memory is taken for all of them at start"},
 	{"control", KEY_GROUP, 0, 0, 0, .live = true, .group = &control_keys,
          .help = "the socket that clients connect to"},
 	{"streams", KEY_LIST, TOP_LIST(streams), .live = true, .group = &stream_keys,

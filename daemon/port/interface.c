@@ -78,8 +78,11 @@ void interface_renew_clock(struct interface *interface)
 
 int interface_open(struct interface *interface, struct failure *failure)
 {
-	int r = interface->ops->open(interface->name, &interface->backend, failure);
+	struct backend_open_options options = interface->open_options;
+	int r;
 
+	options.interface = interface->name;
+	r = interface->ops->open(&options, &interface->backend, failure);
 	if (r < 0)
 		return r;
 	interface->opened_index = interface->net.index;

@@ -51,6 +51,7 @@ struct interface {
 	TAILQ_ENTRY(interface) link; /* the daemon's */
 	char name[IFNAMSIZ];
 	const struct backend_ops *ops;
+	struct backend_open_options open_options;
 	struct backend *backend; /* NULL: not open */
 	struct backend_capabilities capabilities;
 	struct net_interface net;

@@ -21,10 +21,23 @@ static const char *interface_backend_name(enum config_backend backend)
 	switch (backend) {
 	case CONFIG_BACKEND_PACKET:
 		return "packet";
+	case CONFIG_BACKEND_XDP:
+		return "xdp";
 	case CONFIG_BACKEND_VERBS:
 		break;
 	}
 	return "verbs";
+}
+
+static struct backend_open_options interface_open_options(const struct config *config)
+{
+	static const enum backend_xdp_mode modes[] = {
+		[CONFIG_XDP_MODE_AUTO] = BACKEND_XDP_AUTO,
+		[CONFIG_XDP_MODE_ZERO_COPY] = BACKEND_XDP_ZERO_COPY,
+		[CONFIG_XDP_MODE_COPY] = BACKEND_XDP_COPY,
+	};
+
+	return (struct backend_open_options){.streams = config->xdp_streams, .xdp_mode = modes[config->xdp_mode]};
 }
 
 int interface_set_take(struct daemon *daemon, const char *name, enum config_backend backend, struct interface **out,
@@ -45,6 +58,7 @@ int interface_set_take(struct daemon *daemon, const char *name, enum config_back
 			free(interface);
 			return r;
 		}
+		interface->open_options = interface_open_options(daemon->config);
 		TAILQ_INSERT_TAIL(&daemon->interfaces, interface, link);
 	}
 	if (interface->ops != backend_find(interface_backend_name(backend)))

@@ -65,6 +65,16 @@ struct rx_worker {
 
 /* ---- the sum: matched = published + no_buffer + errored ------------------------------------------- */
 
+static uint64_t rx_worker_dropped(const struct rx_worker *worker)
+{
+	const _Atomic uint64_t *n_dropped = worker->receive.queue->n_dropped;
+	uint64_t sum = 0;
+
+	for (int i = 0; i < BACKEND_N_DROPS; i++)
+		sum += atomic_load_explicit(&n_dropped[i], memory_order_relaxed);
+	return sum;
+}
+
 /*
  * The packets that are certainly lost: the packets that steering matched, less the rows published so far and all that
  * may come yet. A device that counts what it drops says it itself, until the last packets are drained: what is still
@@ -72,12 +82,11 @@ struct rx_worker {
  */
 static uint64_t rx_worker_lost(const struct rx_worker *worker, uint64_t may_yet_come)
 {
-	uint64_t dropped = atomic_load_explicit(&worker->receive.queue->n_dropped, memory_order_relaxed);
 	bool is_counted = worker->counts_drops && !worker->stopping;
 	uint64_t accounted = worker->receive.published + worker->receive.errored + (is_counted ? 0 : may_yet_come);
 	uint64_t missing = worker->matched > accounted ? worker->matched - accounted : 0;
 
-	return is_counted ? u64_min(missing, dropped) : missing;
+	return is_counted ? u64_min(missing, rx_worker_dropped(worker)) : missing;
 }
 
 /* no_buffer never shrinks, and never exceeds the packets that are certainly lost. */

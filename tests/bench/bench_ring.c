@@ -191,7 +191,9 @@ static void open_backend(struct bench *bench)
 		die("backend", "verbs is not in this build");
 	if (bench->interface && net_interface_read(bench->interface, &interface, &failure) < 0)
 		die(bench->interface, failure.text);
-	if (bench->ops->open(bench->interface, &bench->backend, &failure) < 0)
+	const struct backend_open_options options = {.interface = bench->interface};
+
+	if (bench->ops->open(&options, &bench->backend, &failure) < 0)
 		die("open", failure.text);
 	build_frame(bench, interface.mac);
 }

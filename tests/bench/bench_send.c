@@ -144,7 +144,9 @@ static void create(struct bench *bench)
 	bench->ops = bench->interface ? backend_find("verbs") : &scripted_backend_ops;
 	if (!bench->ops)
 		die("backend", "verbs is not in this build");
-	if (bench->ops->open(bench->interface, &bench->backend, &failure) < 0)
+	const struct backend_open_options options = {.interface = bench->interface};
+
+	if (bench->ops->open(&options, &bench->backend, &failure) < 0)
 		die("device", failure.text);
 	channel.backend = bench->backend;
 	if (tx_queue_new(&bench->channel, &channel, &failure) < 0)

@@ -112,7 +112,7 @@ static struct backend_queue *make_worker(void)
 		.slots = SLOTS, .header_bytes = 42, .header_stride = 64, .slot_bytes = 64};
 	struct backend_queue *queue;
 
-	must(scripted_backend_ops.open("none", &backend, NULL));
+	must(scripted_backend_ops.open(NULL, &backend, NULL));
 	must(scripted_backend_ops.create_queue(backend, &queue_options, &queue, NULL));
 	must(rx_ring_init(&ring, &ring_options, NULL));
 	must(rx_ring_seal(&ring, NULL));

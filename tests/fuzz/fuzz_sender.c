@@ -112,7 +112,7 @@ static void set_up(struct scene *s)
 		.name = "s", .queue_slots = 48, .slot_bytes = BYTES, .n_destinations = 1, .late_after_ns = 1000};
 
 	*s = (struct scene){.now = {.monotonic_ns = 1000, .utc_ns = 1000000}};
-	require(scripted_backend_ops.open("none", &s->backend, NULL) == 0, "a backend");
+	require(scripted_backend_ops.open(NULL, &s->backend, NULL) == 0, "a backend");
 	options.backend = s->backend;
 	require(tx_queue_new(&s->channel, &options, NULL) == 0, "a channel");
 	require(tx_worker_new(&s->transmit, &(struct tx_worker_options){.name = "s", .cpu = -1}) == 0, "a worker");

@@ -128,7 +128,7 @@ static void set_up(struct stress *stress)
 
 	stress->shared = mmap(NULL, sizeof(*stress->shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	require(stress->shared != MAP_FAILED, "out of memory");
-	require(ops->open("none", &stress->backend, NULL) == 0, "no backend");
+	require(ops->open(NULL, &stress->backend, NULL) == 0, "no backend");
 	require(ops->create_queue(stress->backend, &queue, &stress->queue, NULL) == 0, "no queue");
 	require(rx_ring_init(&stress->ring, &ring, NULL) == 0, "no ring");
 	require(notifier_new(&stress->notifier, &stress->ring) == 0, "no notifier");

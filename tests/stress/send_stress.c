@@ -330,7 +330,7 @@ int main(int argc, char **argv)
 	}
 	stress.shared = mmap(NULL, sizeof(*stress.shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	require(stress.shared != MAP_FAILED, "out of memory");
-	require(scripted_backend_ops.open("none", &stress.backend, NULL) == 0, "no backend");
+	require(scripted_backend_ops.open(NULL, &stress.backend, NULL) == 0, "no backend");
 	for (uint32_t i = 0; i < N_SENDERS; i++)
 		stress.shared->submitters[i].sender =
 			(struct test_sender){.socket = -1, .sender.kick = SENDER_KICK_INIT};

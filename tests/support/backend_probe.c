@@ -82,6 +82,7 @@ static int set_up_memory(struct probe *probe)
 
 static int set_up(struct probe *probe, const char *interface, const char *backend)
 {
+	const struct backend_open_options options = {.interface = interface, .streams = 8};
 	int error = 0;
 
 	probe->ops = backend_find(backend);
@@ -91,7 +92,7 @@ static int set_up(struct probe *probe, const char *interface, const char *backen
 	if (!error)
 		error = membership_new(&probe->membership);
 	if (!error)
-		error = probe->ops->open(interface, &probe->backend, &probe->failure);
+		error = probe->ops->open(&options, &probe->backend, &probe->failure);
 	if (!error)
 		error = set_up_memory(probe);
 	if (error)

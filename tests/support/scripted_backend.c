@@ -193,11 +193,11 @@ void scripted_counts(const struct backend_queue *queue, struct scripted_counts *
 
 /* ---- the backend's calls ------------------------------------------------------------------------- */
 
-static int scripted_open(const char *interface, struct backend **backend, struct failure *failure)
+static int scripted_open(const struct backend_open_options *options, struct backend **backend, struct failure *failure)
 {
 	struct backend *b = calloc(1, sizeof(*b));
 
-	(void)interface;
+	(void)options;
 	if (!b)
 		return failure_set(failure, EX_OSERR, ENOMEM, "out of memory");
 	b->ops = &scripted_backend_ops;

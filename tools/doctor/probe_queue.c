@@ -100,10 +100,11 @@ static void probe_clock(const struct backend_ops *ops, struct backend *backend, 
 static void probe_interface(const char *interface, struct doctor_probe *probe)
 {
 	const struct backend_ops *ops = backend_find("verbs");
+	const struct backend_open_options options = {.interface = interface};
 	struct backend_capabilities capabilities;
 	struct failure failure = {.exit_code = EX_SOFTWARE};
 	struct backend *backend;
-	int r = ops->open(interface, &backend, &failure);
+	int r = ops->open(&options, &backend, &failure);
 
 	if (r == 0) {
 		ops->capabilities(backend, &capabilities);

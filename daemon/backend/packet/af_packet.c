@@ -42,7 +42,7 @@ static int af_packet_check_interface(struct af_packet *backend, int fd, struct f
 	return 0;
 }
 
-static int af_packet_open(const char *interface, struct backend **out, struct failure *failure)
+static int af_packet_open(const struct backend_open_options *options, struct backend **out, struct failure *failure)
 {
 	struct af_packet *backend = calloc(1, sizeof(*backend));
 	int fd, r;
@@ -50,7 +50,7 @@ static int af_packet_open(const char *interface, struct backend **out, struct fa
 	if (!backend)
 		return failure_set(failure, EX_OSERR, ENOMEM, "no memory for an interface");
 	backend->base.ops = &af_packet_ops;
-	snprintf(backend->interface, sizeof(backend->interface), "%s", interface);
+	snprintf(backend->interface, sizeof(backend->interface), "%s", options->interface);
 	fd = af_packet_open_socket(backend, failure);
 	r = fd < 0 ? fd : af_packet_check_interface(backend, fd, failure);
 	if (fd >= 0)

@@ -172,7 +172,8 @@ int af_packet_read_matched(struct backend_queue *base, uint64_t *packets)
 	pthread_mutex_lock(&receive->reading);
 	if (getsockopt(receive->queue.fd, SOL_PACKET, PACKET_STATISTICS, &statistics, &bytes) == 0) {
 		receive->n_matched += statistics.tp_packets;
-		atomic_fetch_add_explicit(&base->n_dropped, statistics.tp_drops, memory_order_relaxed);
+		atomic_fetch_add_explicit(&base->n_dropped[BACKEND_DROP_RING_FULL], statistics.tp_drops,
+		                          memory_order_relaxed);
 		*packets = receive->n_matched;
 	} else {
 		r = -errno;

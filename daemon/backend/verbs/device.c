@@ -222,7 +222,7 @@ static void verbs_close(struct backend *base)
 	free(backend);
 }
 
-static int verbs_open(const char *interface, struct backend **out, struct failure *failure)
+static int verbs_open(const struct backend_open_options *options, struct backend **out, struct failure *failure)
 {
 	struct verbs_backend *backend;
 	int error;
@@ -232,7 +232,7 @@ static int verbs_open(const char *interface, struct backend **out, struct failur
 		return failure_set(failure, EX_OSERR, ENOMEM, "no memory for a device");
 	backend->base.ops = &verbs_backend_ops;
 	backend->ptp_fd = -1;
-	snprintf(backend->interface, sizeof(backend->interface), "%s", interface);
+	snprintf(backend->interface, sizeof(backend->interface), "%s", options->interface);
 	error = verbs_find_and_open(backend, failure);
 	if (!error)
 		error = verbs_query_device(backend, failure);

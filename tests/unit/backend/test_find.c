@@ -22,10 +22,11 @@ Test(find, other_names_are_not)
 
 Test(find, opening_an_interface_that_is_not_there_says_so)
 {
+	const struct backend_open_options options = {.interface = "no-such-if0"};
 	struct backend *backend = NULL;
 	struct failure failure = {0};
 
-	cr_assert_eq(backend_find("verbs")->open("no-such-if0", &backend, &failure), -ENODEV);
+	cr_assert_eq(backend_find("verbs")->open(&options, &backend, &failure), -ENODEV);
 	cr_assert_null(backend);
 	cr_assert_eq(failure.exit_code, EX_UNAVAILABLE);
 	cr_assert_not_null(strstr(failure.text, "no-such-if0"));

@@ -165,7 +165,7 @@ static void set_up(void)
 	snprintf(config.socket_path, sizeof(config.socket_path), "%s/control.sock", directory);
 	cr_assert(ge(int, sd_event_new(&event), 0));
 	cr_assert(eq(int, listener_open(&listener, config.socket_path, 0666, (gid_t)-1, NULL), 0));
-	cr_assert(eq(int, scripted_backend_ops.open("none", &backend, NULL), 0));
+	cr_assert(eq(int, scripted_backend_ops.open(NULL, &backend, NULL), 0));
 	make_channel();
 	make_control();
 }

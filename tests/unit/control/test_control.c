@@ -120,7 +120,7 @@ static void make_ring(void)
 		.completion_events = true,
 	};
 
-	cr_assert(eq(int, scripted_backend_ops.open("none", &backend, NULL), 0));
+	cr_assert(eq(int, scripted_backend_ops.open(NULL, &backend, NULL), 0));
 	cr_assert(eq(int, scripted_backend_ops.create_queue(backend, &queue_options, &queue, NULL), 0));
 	make_ring_of(&ring);
 	const struct rx_worker_options options = {

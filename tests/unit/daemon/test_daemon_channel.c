@@ -49,7 +49,7 @@ static void set_up(void)
 	block_signals();
 	TAILQ_INIT(&state.services);
 	TAILQ_INIT(&state.interfaces);
-	cr_assert(eq(int, scripted_backend_ops.open("none", &backend, NULL), 0));
+	cr_assert(eq(int, scripted_backend_ops.open(NULL, &backend, NULL), 0));
 	options.backend = backend;
 	cr_assert(eq(int, tx_queue_new(&channel.queue, &options, NULL), 0));
 	cr_assert(eq(int, tx_worker_new(&tx.worker, &worker), 0));

@@ -27,11 +27,11 @@ static int refuse(struct failure *failure, const char *what)
 	return failure_set(failure, EX_UNAVAILABLE, EIO, "%s failed", what);
 }
 
-static int open_device(const char *interface, struct backend **backend, struct failure *failure)
+static int open_device(const struct backend_open_options *options, struct backend **backend, struct failure *failure)
 {
 	if (fails())
 		return refuse(failure, "open");
-	int r = scripted_backend_ops.open(interface, backend, failure);
+	int r = scripted_backend_ops.open(options, backend, failure);
 
 	out += r == 0;
 	return r;

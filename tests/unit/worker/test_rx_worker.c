@@ -62,7 +62,7 @@ static void set_up(struct bench *bench, const struct setting *setting)
 	};
 	const struct backend_ops *ops = &scripted_backend_ops;
 
-	cr_assert(eq(int, ops->open("none", &bench->backend, NULL), 0));
+	cr_assert(eq(int, ops->open(NULL, &bench->backend, NULL), 0));
 	cr_assert(eq(int, ops->create_queue(bench->backend, &queue_options, &bench->queue, NULL), 0));
 	cr_assert(eq(int, rx_ring_init(&bench->ring, &ring_options, NULL), 0));
 	const struct rx_worker_options rx_worker_options = {

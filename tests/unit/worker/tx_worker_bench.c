@@ -37,7 +37,7 @@ void bench_set_up(struct bench *bench, const struct bench_setting *setting)
 	bench->setting.n_senders = setting->n_senders ? setting->n_senders : 1;
 	bench->setting.queue_slots = setting->queue_slots ? setting->queue_slots : 128;
 	bench->setting.late_after_ns = setting->late_after_ns ? setting->late_after_ns : 1000000;
-	cr_assert(eq(int, scripted_backend_ops.open("none", &bench->backend, NULL), 0));
+	cr_assert(eq(int, scripted_backend_ops.open(NULL, &bench->backend, NULL), 0));
 	const struct tx_worker_options options = {.name = "test", .spin_ns = setting->spin_ns, .cpu = -1};
 
 	cr_assert(eq(int, tx_worker_new(&bench->worker, &options), 0));
