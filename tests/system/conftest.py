@@ -59,7 +59,7 @@ def hugepages():
     """hugepages(n, kib=2048): n free pages more; afterwards, the count that was found. Tests with this fixture wait for
     those of another pytest: scripts/test runs two."""
     added = []
-    lock = open("/run/lock/ibvcap-test-hugepages", "w")  # pylint: disable=consider-using-with  # held until the end
+    lock = open("/run/ibvcap-test-hugepages.lock", "w")  # pylint: disable=consider-using-with  # held until the end
     fcntl.flock(lock, fcntl.LOCK_EX)
 
     def add(n, kib=2048):
