@@ -26,7 +26,7 @@ def functions(source):
         while first > 0 and not HEAD_ENDS.search(lines[first - 1]):
             first -= 1
         head = " ".join(lines[first:number])
-        head = re.sub(r"__attribute__\s*\(\(.*?\)\)", "", head)
+        head = re.sub(r"__attribute__\s*\(\(.*?\)\)|\bSEC\(.*?\)", "", head)
         match = re.search(r"(\w+)\s*\(", head)
         if match and "=" not in head[:match.start()]:
             yield first + 1, match[1]

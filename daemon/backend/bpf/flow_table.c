@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Puts flow rules into the map of a BPF program. The program looks a frame up once for each combination of optional
+ * fields that some rule has; the table tells it which these are.
+ */
+#include "daemon/backend/bpf/flow_table.h"
+
+#include <bpf/bpf.h>
+#include <errno.h>
+#include <string.h>
+
+struct flow_key flow_table_key(const struct flow_rule *rule, bool has_ethernet)
+{
+	struct flow_key key = {
+		.destination_port_be = rule->destination_port_be,
+		.ip_version = rule->family == AF_INET6 ? 6 : 4,
+		.fields = (__u8)((rule->has_source ? FLOW_KEY_SOURCE : 0) |
+	                         (rule->source_port_be ? FLOW_KEY_SOURCE_PORT : 0) |
+	                         (rule->vlan >= 0 && has_ethernet ? FLOW_KEY_VLAN : 0)),
+		.source_port_be = rule->source_port_be,
+		.vlan = rule->vlan >= 0 ? (__u16)rule->vlan : 0,
+	};
+	size_t address_bytes = rule->family == AF_INET6 ? 16 : 4;
+
+	memcpy(key.destination, rule->destination, address_bytes);
+	memcpy(key.source, rule->source, address_bytes);
+	if (has_ethernet)
+		memcpy(key.destination_mac, rule->destination_mac, sizeof(key.destination_mac));
+	flow_key_keep(&key, key.fields);
+	return key;
+}
+
+int flow_table_size(const struct bpf_object *object)
+{
+	struct bpf_map *flows = bpf_object__find_map_by_name(object, "flows");
+
+	return flows ? bpf_map__set_max_entries(flows, FLOW_TABLE_MAX) : -ENOENT;
+}
+
+int flow_table_init(struct flow_table *table, const struct bpf_object *object, const char *interface,
+                    const struct flow_settings *settings)
+{
+	*table = (struct flow_table){
+		.interface = interface,
+		.flows_fd = bpf_object__find_map_fd_by_name(object, "flows"),
+		.settings_fd = bpf_object__find_map_fd_by_name(object, "settings"),
+		.settings = *settings,
+	};
+	return flow_table_apply(table);
+}
+
+int flow_table_apply(const struct flow_table *table)
+{
+	uint32_t zero = 0;
+
+	return bpf_map_update_elem(table->settings_fd, &zero, &table->settings, BPF_ANY);
+}
+
+static int flow_table_failed(const struct flow_table *table, const struct flow_rule *rule, int error,
+                             struct failure *failure)
+{
+	char text[128];
+
+	flow_format(rule, text, sizeof(text));
+	if (error == EEXIST)
+		return failure_set(failure, EX_CONFIG, EEXIST,
+		                   "interface %s: another stream has the flow %s already: remove it from one of them",
+		                   table->interface, text);
+	if (error == E2BIG)
+		return failure_set(
+			failure, EX_CONFIG, E2BIG,
+			"interface %s: no room for the flow %s: the streams of an interface may have %d flows "
+			"in all: remove some",
+			table->interface, text, FLOW_TABLE_MAX);
+	return failure_set(failure, EX_OSERR, error, "interface %s: cannot give the flow %s to the BPF program: %s",
+	                   table->interface, text, strerror(error));
+}
+
+/* The combination comes before its first rule, and goes after its last one. */
+int flow_table_add(struct flow_table *table, const struct flow_rule *rule, uint32_t stream, struct failure *failure)
+{
+	struct flow_key key = flow_table_key(rule, !table->settings.no_ethernet);
+	int r;
+
+	table->settings.combinations |= 1U << key.fields;
+	r = flow_table_apply(table);
+	if (r == 0)
+		r = bpf_map_update_elem(table->flows_fd, &key, &stream, BPF_NOEXIST);
+	if (r < 0)
+		return flow_table_failed(table, rule, -r, failure);
+	table->n_with[key.fields]++;
+	return 0;
+}
+
+void flow_table_remove(struct flow_table *table, const struct flow_rule *rule)
+{
+	struct flow_key key = flow_table_key(rule, !table->settings.no_ethernet);
+
+	if (bpf_map_delete_elem(table->flows_fd, &key) < 0)
+		return;
+	if (--table->n_with[key.fields] == 0) {
+		table->settings.combinations &= ~(1U << key.fields);
+		flow_table_apply(table);
+	}
+}

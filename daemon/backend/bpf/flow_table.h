@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+/* The rules of a BPF program: its maps `flows` and `settings`. Control thread. */
+#ifndef DAEMON_BACKEND_BPF_FLOW_TABLE_H
+#define DAEMON_BACKEND_BPF_FLOW_TABLE_H
+
+#include "daemon/backend/bpf/flow_key.h"
+#include "daemon/base/failure.h"
+#include "daemon/flow/flow.h"
+
+#include <bpf/libbpf.h>
+#include <stdint.h>
+
+#define FLOW_TABLE_MAX 8192 /* rules of an interface */
+
+struct flow_table {
+	const char *interface; /* for messages */
+	int flows_fd;
+	int settings_fd;
+	struct flow_settings settings;
+	uint32_t n_with[FLOW_KEY_N_COMBINATIONS]; /* rules with these fields */
+};
+
+/** The key that a frame of this rule has, without the fields that the rule leaves open. */
+struct flow_key flow_table_key(const struct flow_rule *rule, bool has_ethernet);
+
+/** Before the object is loaded. 0 or -errno. */
+int flow_table_size(const struct bpf_object *object);
+/** The object is loaded, and keeps the maps. 0 or -errno. */
+int flow_table_init(struct flow_table *table, const struct bpf_object *object, const char *interface,
+                    const struct flow_settings *settings);
+/** table->settings was changed: the program gets it. 0 or -errno. */
+int flow_table_apply(const struct flow_table *table);
+
+/** -EEXIST, -E2BIG, and the failure. */
+int flow_table_add(struct flow_table *table, const struct flow_rule *rule, uint32_t stream, struct failure *failure);
+/** A rule that was added. */
+void flow_table_remove(struct flow_table *table, const struct flow_rule *rule);
+
+#endif

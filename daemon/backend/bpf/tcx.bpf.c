@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * The tcx program: drops the frames of flows after packet sockets have seen them, so that the kernel's network stack
+ * neither handles nor answers them.
+ */
+#include "flow_find.h"
+
+#include <bpf/bpf_endian.h>
+
+#define ALL_HEADERS_BYTES (14 + 4 + 60 + 8)
+
+/* Of enum tcx_action_base, which headers before Linux 6.6 lack. */
+#define TCX_PASS_ON (-1)
+#define TCX_DISCARD 2
+
+static __always_inline bool tcx_read_key(const struct __sk_buff *skb, bool has_ethernet, struct flow_key *key)
+{
+	const __u8 *frame = (const __u8 *)(long)skb->data;
+	const __u8 *end = (const __u8 *)(long)skb->data_end;
+	bool tag_gone = skb->vlan_present;
+
+	if (!has_ethernet)
+		return flow_key_read_ip(frame, end, bpf_ntohs((__u16)skb->protocol), key);
+	if (tag_gone && bpf_ntohs((__u16)skb->vlan_proto) == 0x8100) {
+		key->vlan = skb->vlan_tci & 0x0fff;
+		key->fields = FLOW_KEY_VLAN;
+	}
+	return flow_key_read_frame(frame, end, tag_gone, key);
+}
+
+SEC("tc")
+int tcx_drop(struct __sk_buff *skb)
+{
+	__u32 zero = 0;
+	const struct flow_settings *now = bpf_map_lookup_elem(&settings, &zero);
+	struct flow_key key = {};
+
+	if (!now)
+		return TCX_PASS_ON;
+	/* Some drivers leave the headers of a frame in its pages. The call copies, so not for every frame. */
+	if (skb->data + ALL_HEADERS_BYTES > skb->data_end && skb->data_end - skb->data < skb->len)
+		bpf_skb_pull_data(skb, skb->len < ALL_HEADERS_BYTES ? skb->len : ALL_HEADERS_BYTES);
+	return tcx_read_key(skb, !now->no_ethernet, &key) && flow_find(&key, now) ? TCX_DISCARD : TCX_PASS_ON;
+}
+
+char _license[] SEC("license") = "Dual BSD/GPL";

@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * The XDP program: a frame that matches a flow goes to the socket of the flow's stream for the receive queue, or is
+ * dropped and counted if there is no such socket; the kernel gets every other frame unchanged.
+ */
+#include "flow_find.h"
+
+struct {
+	__uint(type, BPF_MAP_TYPE_XSKMAP);
+	__uint(max_entries, 1); /* the daemon sets it: streams * max_channels */
+	__type(key, __u32);
+	__type(value, __u32);
+} sockets SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1); /* the daemon sets it: streams */
+	__type(key, __u32);
+	__type(value, struct flow_counts);
+} counts SEC(".maps");
+
+/*
+ * The kernel does not redirect a frame to a socket of another queue, and counts that nowhere: hence the check of the
+ * queue, without which queue max_channels would be queue 0 of the next stream.
+ */
+static __always_inline int xdp_steer(struct xdp_md *context)
+{
+	const __u8 *frame = (const __u8 *)(long)context->data;
+	const __u8 *end = (const __u8 *)(long)context->data_end;
+	__u32 zero = 0, queue = context->rx_queue_index;
+	const struct flow_settings *now = bpf_map_lookup_elem(&settings, &zero);
+	struct flow_key key = {};
+	struct flow_counts *count;
+	const __u32 *stream;
+
+	if (!now || !flow_key_read_frame(frame, end, 0, &key))
+		return XDP_PASS;
+	stream = flow_find(&key, now);
+	count = stream ? bpf_map_lookup_elem(&counts, stream) : NULL;
+	if (!count)
+		return XDP_PASS;
+	count->matched++;
+	/* The last argument is the result if the slot is empty. */
+	if (queue < now->n_channels &&
+	    bpf_redirect_map(&sockets, *stream * now->max_channels + queue, XDP_DROP) == XDP_REDIRECT)
+		return XDP_REDIRECT;
+	count->no_socket++;
+	return XDP_DROP;
+}
+
+/*
+ * Twins: veth runs a program on the queues that it had when the program was attached. Changing the link's program to
+ * the same one has no effect; changing it to the other one makes it run on all queues.
+ */
+SEC("xdp.frags")
+int xdp_steer_a(struct xdp_md *context)
+{
+	return xdp_steer(context);
+}
+
+SEC("xdp.frags")
+int xdp_steer_b(struct xdp_md *context)
+{
+	return xdp_steer(context);
+}
+
+char _license[] SEC("license") = "Dual BSD/GPL";

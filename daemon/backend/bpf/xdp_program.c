@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Loads and attaches the XDP program, and changes its maps. */
+#include "daemon/backend/bpf/xdp_program.h"
+
+#include "daemon/backend/bpf/bpf_load.h"
+#include "daemon/backend/bpf/flow_table.h"
+#include "daemon/base/fd.h"
+
+#include <bpf/bpf.h>
+#include <errno.h>
+#include <linux/if_link.h>
+#include <net/if.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct xdp_program {
+	char interface[IFNAMSIZ];
+	struct bpf_object *object;
+	struct flow_table table;
+	int twin_fds[2]; /* of the object */
+	int twin;        /* the one that is attached */
+	int link_fd;     /* -1: none */
+	int sockets_fd;  /* of the object */
+	int counts_fd;   /* of the object */
+	int n_cpus;
+};
+
+static int xdp_program_fd(const struct bpf_object *object, const char *name)
+{
+	const struct bpf_program *found = bpf_object__find_program_by_name(object, name);
+
+	return found ? bpf_program__fd(found) : -ENOENT;
+}
+
+static int xdp_program_size_maps(const struct xdp_program *program, uint32_t n_streams, uint32_t max_channels)
+{
+	int r = flow_table_size(program->object);
+
+	if (r == 0)
+		r = bpf_code_size_map(program->object, "counts", n_streams);
+	return r < 0 ? r : bpf_code_size_map(program->object, "sockets", n_streams * max_channels);
+}
+
+int xdp_program_load(const char *interface, uint32_t n_streams, uint32_t max_channels, struct xdp_program **out,
+                     struct failure *failure)
+{
+	const struct flow_settings settings = {.max_channels = max_channels};
+	struct xdp_program *program = calloc(1, sizeof(*program));
+	int r;
+
+	*out = NULL;
+	if (!program)
+		return failure_no_memory(failure);
+	program->link_fd = -1;
+	strncpy(program->interface, interface, sizeof(program->interface) - 1);
+	program->n_cpus = libbpf_num_possible_cpus();
+	r = program->n_cpus < 0
+	            ? failure_set(failure, EX_OSERR, -program->n_cpus,
+	                          "cannot read /sys/devices/system/cpu/possible: %s", strerror(-program->n_cpus))
+	            : bpf_code_open(&bpf_code_xdp, &program->object, failure);
+	if (r == 0)
+		r = xdp_program_size_maps(program, n_streams, max_channels);
+	if (r == 0)
+		r = bpf_code_load(program->object, interface, failure);
+	if (r == 0)
+		r = flow_table_init(&program->table, program->object, program->interface, &settings);
+	if (r < 0) {
+		xdp_program_free(program);
+		return r;
+	}
+	program->twin_fds[0] = xdp_program_fd(program->object, "xdp_steer_a");
+	program->twin_fds[1] = xdp_program_fd(program->object, "xdp_steer_b");
+	program->sockets_fd = bpf_object__find_map_fd_by_name(program->object, "sockets");
+	program->counts_fd = bpf_object__find_map_fd_by_name(program->object, "counts");
+	*out = program;
+	return 0;
+}
+
+void xdp_program_free(struct xdp_program *program)
+{
+	if (!program)
+		return;
+	xdp_program_detach(program);
+	bpf_object__close(program->object);
+	free(program);
+}
+
+static const char *xdp_program_attach_cure(int error)
+{
+	switch (error) {
+	case EBUSY:
+		return "another XDP program is attached to it: end the process that attached it, or run 'ip link set "
+		       "dev INTERFACE xdp off'; 'ip link show dev INTERFACE' shows it";
+	case EEXIST:
+		return "a generic XDP program is attached to it: end the process that attached it, or run 'ip link set "
+		       "dev INTERFACE xdpgeneric off'";
+	case ENOSPC:
+		return "the veth interface has fewer receive queues than its other end has transmit queues: run "
+		       "'ethtool -L INTERFACE rx N' with the 'tx' that 'ethtool -l' shows for the other end; if "
+		       "'ethtool -l INTERFACE' allows fewer, make it with 'ip link add INTERFACE numrxqueues N type "
+		       "veth …'";
+	case ERANGE:
+		return "its MTU is too large for XDP: lower it with 'ip link set dev INTERFACE mtu 1500', or use "
+		       "backend = \"packet\"";
+	case EOPNOTSUPP:
+		return "its driver has no native XDP, or not with its present settings ('dmesg' may say which): use "
+		       "backend = \"packet\"";
+	case EINVAL:
+		return "its driver refuses XDP with its present settings: 'dmesg' may say which; a lower MTU ('ip link "
+		       "set dev INTERFACE mtu 1500') or LRO off ('ethtool -K INTERFACE lro off') may do; else use "
+		       "backend = \"packet\"";
+	default:
+		return "use backend = \"packet\"";
+	}
+}
+
+int xdp_program_attach(struct xdp_program *program, unsigned int ifindex, struct failure *failure)
+{
+	LIBBPF_OPTS(bpf_link_create_opts, options, .flags = XDP_FLAGS_DRV_MODE);
+	int fd;
+
+	xdp_program_detach(program);
+	fd = bpf_link_create(program->twin_fds[program->twin], (int)ifindex, BPF_XDP, &options);
+	if (fd >= 0) {
+		program->link_fd = fd;
+		return 0;
+	}
+	return failure_set(failure, EX_OSERR, -fd, "interface %s: cannot attach the XDP program: %s: %s",
+	                   program->interface, strerror(-fd), xdp_program_attach_cure(-fd));
+}
+
+/* A process that inherited the descriptor would keep the link. */
+void xdp_program_detach(struct xdp_program *program)
+{
+	if (program->link_fd >= 0)
+		bpf_link_detach(program->link_fd);
+	fd_close(&program->link_fd);
+}
+
+int xdp_program_set_channels(struct xdp_program *program, uint32_t n)
+{
+	int r;
+
+	if (n > program->table.settings.max_channels)
+		return -EINVAL;
+	program->table.settings.n_channels = n;
+	r = flow_table_apply(&program->table);
+	if (r < 0 || program->link_fd < 0)
+		return r;
+	r = bpf_link_update(program->link_fd, program->twin_fds[!program->twin], NULL);
+	if (r == 0)
+		program->twin = !program->twin;
+	return r;
+}
+
+static uint32_t xdp_program_slot(const struct xdp_program *program, uint32_t stream, uint32_t channel)
+{
+	return stream * program->table.settings.max_channels + channel;
+}
+
+int xdp_program_set_socket(struct xdp_program *program, uint32_t stream, uint32_t channel, int fd)
+{
+	uint32_t slot = xdp_program_slot(program, stream, channel);
+
+	return bpf_map_update_elem(program->sockets_fd, &slot, &fd, BPF_ANY);
+}
+
+void xdp_program_clear_socket(struct xdp_program *program, uint32_t stream, uint32_t channel)
+{
+	uint32_t slot = xdp_program_slot(program, stream, channel);
+
+	bpf_map_delete_elem(program->sockets_fd, &slot);
+}
+
+int xdp_program_add_flow(struct xdp_program *program, uint32_t stream, const struct flow_rule *rule,
+                         struct failure *failure)
+{
+	return flow_table_add(&program->table, rule, stream, failure);
+}
+
+void xdp_program_remove_flow(struct xdp_program *program, const struct flow_rule *rule)
+{
+	flow_table_remove(&program->table, rule);
+}
+
+int xdp_program_read_counts(const struct xdp_program *program, uint32_t stream, struct xdp_program_counts *counts)
+{
+	struct flow_counts *of_cpus = calloc((size_t)program->n_cpus, sizeof(*of_cpus));
+	int r = of_cpus ? bpf_map_lookup_elem(program->counts_fd, &stream, of_cpus) : -ENOMEM;
+
+	*counts = (struct xdp_program_counts){0};
+	for (int i = 0; r == 0 && i < program->n_cpus; i++) {
+		counts->matched += of_cpus[i].matched;
+		counts->no_socket += of_cpus[i].no_socket;
+	}
+	free(of_cpus);
+	return r;
+}

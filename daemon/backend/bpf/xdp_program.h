@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * The XDP program of an interface: it sends the packets of each stream's flows to the stream's AF_XDP sockets, one for
+ * each channel (receive queue), and leaves all others to the kernel. The link that attaches it belongs to this process
+ * alone: the kernel takes it away when the process ends, however it ends.
+ *
+ * load() needs CAP_BPF and CAP_NET_ADMIN; the other calls need no capability. Control thread, but for read_counts.
+ * Only these calls change the program's maps, and none of them disturbs the interface but attach, detach and
+ * set_channels.
+ */
+#ifndef DAEMON_BACKEND_BPF_XDP_PROGRAM_H
+#define DAEMON_BACKEND_BPF_XDP_PROGRAM_H
+
+#include "daemon/base/failure.h"
+#include "daemon/flow/flow.h"
+
+#include <stdint.h>
+
+struct xdp_program;
+
+/* Of a stream's number, since load(). */
+struct xdp_program_counts {
+	uint64_t matched;
+	uint64_t no_socket; /* of these, dropped because the stream had no socket for the channel */
+};
+
+/**
+ * Load it for streams 0 to n_streams - 1 and channels 0 to max_channels - 1. It has no channels, sockets and flows yet.
+ * The interface's name is for messages.
+ */
+int xdp_program_load(const char *interface, uint32_t n_streams, uint32_t max_channels, struct xdp_program **program,
+                     struct failure *failure);
+/** Detaches it. NULL is allowed. */
+void xdp_program_free(struct xdp_program *program);
+
+/** Attach it in the driver's own mode. If it is attached, it leaves the other interface first. */
+int xdp_program_attach(struct xdp_program *program, unsigned int ifindex, struct failure *failure);
+/** No effect if it is not attached. */
+void xdp_program_detach(struct xdp_program *program);
+
+/**
+ * Packets of channels from n on are dropped and counted (no_socket). n is at most max_channels. If the program is
+ * attached, it now runs on all queues that the interface has; without this call not on those that came since. 0 or
+ * -errno.
+ */
+int xdp_program_set_channels(struct xdp_program *program, uint32_t n);
+
+/** The socket is bound to that channel. 0 or -errno. */
+int xdp_program_set_socket(struct xdp_program *program, uint32_t stream, uint32_t channel, int fd);
+/** Packets may still come to the socket until membarrier(MEMBARRIER_CMD_GLOBAL) returns. */
+void xdp_program_clear_socket(struct xdp_program *program, uint32_t stream, uint32_t channel);
+
+/** No two flows of all streams match the same packet. Failures: -EEXIST, -E2BIG. */
+int xdp_program_add_flow(struct xdp_program *program, uint32_t stream, const struct flow_rule *rule,
+                         struct failure *failure);
+/** Packets may still match it until membarrier(MEMBARRIER_CMD_GLOBAL) returns. */
+void xdp_program_remove_flow(struct xdp_program *program, const struct flow_rule *rule);
+
+/** Any thread. 0 or -errno. */
+int xdp_program_read_counts(const struct xdp_program *program, uint32_t stream, struct xdp_program_counts *counts);
+
+#endif
