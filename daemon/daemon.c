@@ -50,11 +50,11 @@ static int open_listener(struct daemon *daemon, struct failure *failure)
 /* The daemon's user owns the socket. A daemon that stays root gives it to a group while it still may. */
 static int open_listener_and_drop(struct daemon *daemon, const struct priv_user *user, struct failure *failure)
 {
-	int r = user ? preflight_keep_privileges(user, failure) : 0;
+	int r = user ? preflight_keep_privileges(daemon->config, user, failure) : 0;
 
 	if (r == 0)
 		r = open_listener(daemon, failure);
-	return r == 0 && !user ? preflight_keep_privileges(NULL, failure) : r;
+	return r == 0 && !user ? preflight_keep_privileges(daemon->config, NULL, failure) : r;
 }
 
 static int make_services(struct daemon *daemon, struct failure *failure)
@@ -130,11 +130,11 @@ static int prepare_all_services(struct daemon *daemon, struct failure *failure)
 }
 
 /* All memory is locked by now, but for that of senders. */
-static int drop_ipc_lock_unless_needed(struct daemon *daemon, struct failure *failure)
+static int give_up_unused_privileges(struct daemon *daemon, struct failure *failure)
 {
 	const struct service_memory memory = service_memory_of(&daemon->services, true);
 
-	return preflight_needs_ipc_lock(&memory) ? 0 : preflight_drop_ipc_lock(failure);
+	return preflight_give_up_privileges(daemon, preflight_needs_ipc_lock(&memory), failure);
 }
 
 static int start_background(struct daemon *daemon, struct failure *failure)
@@ -179,8 +179,8 @@ static int watch_events(struct daemon *daemon, struct failure *failure)
 
 /*
  * The socket's path comes first: a second daemon should hear of the first one, and not of what the first one uses up.
- * Privileges are given up before the first device is opened, and CAP_IPC_LOCK, unless senders will need it, before the
- * first thread starts.
+ * Privileges that no configured backend uses are given up before the first device is opened; those that only the start
+ * needs, before the first thread starts.
  */
 static int daemon_set_up(struct daemon *daemon, const struct priv_user *user, struct failure *failure)
 {
@@ -198,7 +198,7 @@ static int daemon_set_up(struct daemon *daemon, const struct priv_user *user, st
 	if (r == 0)
 		r = prepare_all_services(daemon, failure);
 	if (r == 0)
-		r = drop_ipc_lock_unless_needed(daemon, failure);
+		r = give_up_unused_privileges(daemon, failure);
 	if (r == 0)
 		r = start_background(daemon, failure);
 	if (r == 0)

@@ -31,7 +31,7 @@ MAY_INCLUDE = {
     "daemon/clock": ["daemon/base"],
     "daemon/packet": [],
     "daemon/priv": ["daemon/base"],
-    "daemon/backend": ["daemon/base", "daemon/flow"],
+    "daemon/backend": ["daemon/base", "daemon/flow", "daemon/priv"],
     "daemon/backend/bpf": ["daemon/base", "daemon/flow"],
     "daemon/backend/verbs": ["daemon/base", "daemon/flow", "daemon/backend/backend.h", "daemon/net", "daemon/priv"],
     "daemon/backend/packet": ["daemon/base", "daemon/flow", "daemon/backend/backend.h",
@@ -43,7 +43,7 @@ MAY_INCLUDE = {
     "daemon": ["daemon", CORE, API],  # daemon.c, and what is split off it: sees all
     # What daemon.c is made of, from the lowest to the highest.
     "daemon/process": [*STATE, "daemon/base", "daemon/config", "daemon/net", "daemon/priv", "daemon/stream/geometry.h",
-                       CORE],
+                       "daemon/backend/backend.h", CORE],
     "daemon/port": [*STATE, "daemon/base", "daemon/config", "daemon/net", "daemon/clock", "daemon/backend/backend.h",
                     "daemon/worker", "daemon/control/control.h", CORE],
     "daemon/stream": [*STATE, "daemon/base", "daemon/config", "daemon/flow", "daemon/ring", "daemon/worker",

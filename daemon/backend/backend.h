@@ -167,8 +167,17 @@ struct backend_notice {
 	const char *text;            /* static; the device's name for the event */
 };
 
+/* A capability of the process (CAP_NET_RAW, … of <linux/capability.h>) that a backend uses. */
+struct backend_privilege {
+	int capability;
+	bool required;       /* open() fails without it; else the backend does without, and logs what that costs */
+	bool at_start;       /* used until the queues of the start exist, and not by those that are added later */
+	const char *purpose; /* for messages: "to open packet sockets" */
+};
+
 struct backend_ops {
 	const char *name;
+	const struct backend_privilege *privileges; /* the last has the purpose NULL; NULL: none */
 	bool pins_memory; /* register_memory() locks it: the limit of locked memory counts it */
 
 	/** Find and open the device behind a network interface. */
@@ -245,5 +254,19 @@ struct backend_ops {
 
 /** The backend of this name. NULL: this build has none. */
 const struct backend_ops *backend_find(const char *name);
+
+enum backend_phase {
+	BACKEND_PHASE_START, /* devices are opened, and queues made */
+	BACKEND_PHASE_LATER, /* they run, and others are added to devices that are open */
+};
+
+/** The capabilities that a backend (NULL: any of this build) uses in a phase, as a mask: 1 << CAP_NET_RAW | … */
+uint64_t backend_capabilities_of(const struct backend_ops *ops, enum backend_phase phase);
+
+/**
+ * Has this thread the capabilities that open() of the backend needs? If not: -EPERM and EX_NOPERM with the name of
+ * the capability and the commands that grant it.
+ */
+int backend_check_privileges(const struct backend_ops *ops, struct failure *failure);
 
 #endif

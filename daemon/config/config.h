@@ -193,6 +193,9 @@ uint8_t config_ttl(const struct config_channel *channel, const struct config_des
 /** How long a worker spins before it sleeps; UINT64_MAX: it never sleeps. Pure. */
 uint64_t config_spin_ns(enum config_poll poll, uint32_t spin_us);
 
+/** "packet"; as in the configuration. Pure. */
+const char *config_backend_name(enum config_backend backend);
+
 /** NULL: the config has no stream, or channel, of that name. Pure. */
 const struct config_stream *config_find_stream(const struct config *config, const char *name);
 const struct config_channel *config_find_channel(const struct config *config, const char *name);

@@ -290,3 +290,12 @@ static const struct key top[] = {
 };
 
 const struct key_group top_keys = {.what = "the file", KEYS(top), .text = offsetof(struct config, text)};
+
+const char *config_backend_name(enum config_backend backend)
+{
+	const struct key_choice *choice = backends;
+
+	while (choice->name && choice->value != backend)
+		choice++;
+	return choice->name;
+}

@@ -79,10 +79,11 @@ void interface_renew_clock(struct interface *interface)
 int interface_open(struct interface *interface, struct failure *failure)
 {
 	struct backend_open_options options = interface->open_options;
-	int r;
+	int r = backend_check_privileges(interface->ops, failure);
 
 	options.interface = interface->name;
-	r = interface->ops->open(&options, &interface->backend, failure);
+	if (r == 0)
+		r = interface->ops->open(&options, &interface->backend, failure);
 	if (r < 0)
 		return r;
 	interface->opened_index = interface->net.index;

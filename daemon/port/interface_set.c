@@ -16,19 +16,6 @@ static struct interface_notices *interface_notices_of(struct background_job *job
 	return (struct interface_notices *)((char *)job - offsetof(struct interface_notices, job));
 }
 
-static const char *interface_backend_name(enum config_backend backend)
-{
-	switch (backend) {
-	case CONFIG_BACKEND_PACKET:
-		return "packet";
-	case CONFIG_BACKEND_XDP:
-		return "xdp";
-	case CONFIG_BACKEND_VERBS:
-		break;
-	}
-	return "verbs";
-}
-
 static struct backend_open_options interface_open_options(const struct config *config)
 {
 	static const enum backend_xdp_mode modes[] = {
@@ -53,7 +40,7 @@ int interface_set_take(struct daemon *daemon, const char *name, enum config_back
 		interface = calloc(1, sizeof(*interface));
 		if (!interface)
 			return failure_set(failure, EX_OSERR, ENOMEM, "interface %s: out of memory", name);
-		r = interface_init(interface, name, interface_backend_name(backend), failure);
+		r = interface_init(interface, name, config_backend_name(backend), failure);
 		if (r < 0) {
 			free(interface);
 			return r;
@@ -61,11 +48,11 @@ int interface_set_take(struct daemon *daemon, const char *name, enum config_back
 		interface->open_options = interface_open_options(daemon->config);
 		TAILQ_INSERT_TAIL(&daemon->interfaces, interface, link);
 	}
-	if (interface->ops != backend_find(interface_backend_name(backend)))
+	if (interface->ops != backend_find(config_backend_name(backend)))
 		return failure_set(failure, EX_CONFIG, EINVAL,
 		                   "interface %s: its streams and channels have different backends, '%s' and '%s': "
 		                   "set backend to the same one in all of them",
-		                   name, interface->ops->name, interface_backend_name(backend));
+		                   name, interface->ops->name, config_backend_name(backend));
 	interface->n_users++;
 	*out = interface;
 	return 0;

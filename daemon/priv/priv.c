@@ -32,43 +32,13 @@ static bool priv_is_set(cap_t set, int capability, cap_flag_t flag)
 	return cap_get_flag(set, capability, flag, &value) == 0 && value == CAP_SET;
 }
 
-static bool priv_is_wanted(const struct priv_capability *capabilities, uint32_t n, int capability)
-{
-	for (uint32_t i = 0; i < n; i++)
-		if (capabilities[i].capability == capability)
-			return true;
-	return false;
-}
-
-static int priv_check_required(cap_t have, const struct priv_capability *capabilities, uint32_t n,
-                               struct failure *failure)
-{
-	char name[64];
-
-	for (uint32_t i = 0; i < n; i++) {
-		if (!capabilities[i].required || priv_is_set(have, capabilities[i].capability, CAP_PERMITTED))
-			continue;
-		priv_name_of(capabilities[i].capability, name, sizeof(name));
-		return failure_set(
-			failure, EX_NOPERM, EPERM,
-			"%s is missing, which %s need: start ibvcapd with systemctl (AmbientCapabilities=CAP_NET_RAW "
-			"CAP_IPC_LOCK), with ibv_launch, as root%s, or after: "
-			"setcap cap_net_raw,cap_ipc_lock+ep \"$(command -v ibvcapd)\"",
-			name, capabilities[i].purpose,
-			geteuid() == 0 ? " of a container that is given it (--cap-add)" : "");
-	}
-	return 0;
-}
-
 /* The set of wanted capabilities that the process has, as permitted and effective. */
-static cap_t priv_build_kept(cap_t have, const struct priv_capability *capabilities, uint32_t n)
+static cap_t priv_build_kept(cap_t have, uint64_t capabilities)
 {
 	cap_t kept = cap_init();
 
-	for (uint32_t i = 0; kept && i < n; i++) {
-		cap_value_t capability = capabilities[i].capability;
-
-		if (!priv_is_set(have, capability, CAP_PERMITTED))
+	for (cap_value_t capability = 0; kept && CAP_IS_SUPPORTED(capability); capability++) {
+		if (!(capabilities & PRIV_BIT(capability)) || !priv_is_set(have, capability, CAP_PERMITTED))
 			continue;
 		if (cap_set_flag(kept, CAP_PERMITTED, 1, &capability, CAP_SET) < 0 ||
 		    cap_set_flag(kept, CAP_EFFECTIVE, 1, &capability, CAP_SET) < 0) {
@@ -80,13 +50,13 @@ static cap_t priv_build_kept(cap_t have, const struct priv_capability *capabilit
 }
 
 /* Only CAP_SETPCAP can shrink the bounding set. Without it, no_new_privs keeps programs from gaining capabilities. */
-static void priv_shrink_bounds(cap_t have, const struct priv_capability *capabilities, uint32_t n)
+static void priv_shrink_bounds(cap_t have, uint64_t capabilities)
 {
 	prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
 	if (!priv_is_set(have, CAP_SETPCAP, CAP_EFFECTIVE))
 		return;
 	for (int capability = 0; CAP_IS_SUPPORTED(capability); capability++)
-		if (!priv_is_wanted(capabilities, n, capability))
+		if (!(capabilities & PRIV_BIT(capability)))
 			cap_drop_bound(capability);
 }
 
@@ -197,12 +167,12 @@ int priv_call_as(const struct priv_user *user, void call(void *context), void *c
 }
 
 /* Changing the bounding set and the user needs capabilities, so they are dropped last. */
-static int priv_take_on(cap_t have, cap_t kept, const struct priv_capability *capabilities, uint32_t n,
-                        const struct priv_user *user, struct failure *failure)
+static int priv_take_on(cap_t have, cap_t kept, uint64_t capabilities, const struct priv_user *user,
+                        struct failure *failure)
 {
 	int r;
 
-	priv_shrink_bounds(have, capabilities, n);
+	priv_shrink_bounds(have, capabilities);
 	r = user ? priv_become(user) : 0;
 	if (r < 0)
 		return failure_set(failure, EX_NOPERM, -r,
@@ -218,39 +188,53 @@ static int priv_take_on(cap_t have, cap_t kept, const struct priv_capability *ca
 	                   strerror(-r));
 }
 
-int priv_keep(const struct priv_user *user, const struct priv_capability *capabilities, uint32_t n_capabilities,
-              char *report, size_t report_bytes, struct failure *failure)
+/* What this process had and gave up: only a restart brings it back. */
+static uint64_t priv_given_up;
+
+static void priv_note_given_up(cap_t had, uint64_t capabilities)
 {
-	cap_t have = cap_get_proc(), kept = NULL;
+	for (int capability = 0; CAP_IS_SUPPORTED(capability); capability++)
+		if (capabilities & PRIV_BIT(capability) && priv_is_set(had, capability, CAP_PERMITTED))
+			priv_given_up |= PRIV_BIT(capability);
+}
+
+int priv_keep(const struct priv_user *user, uint64_t capabilities, char *report, size_t report_bytes,
+              struct failure *failure)
+{
+	cap_t have = cap_get_proc(), kept = have ? priv_build_kept(have, capabilities) : NULL;
 	int r;
 
 	if (!have)
-		return failure_set(failure, EX_OSERR, errno, "capabilities cannot be read: %s", strerror(errno));
-	r = priv_check_required(have, capabilities, n_capabilities, failure);
+		r = failure_set(failure, EX_OSERR, errno, "capabilities cannot be read: %s", strerror(errno));
+	else
+		r = kept ? priv_take_on(have, kept, capabilities, user, failure) : failure_no_memory(failure);
 	if (r == 0) {
-		kept = priv_build_kept(have, capabilities, n_capabilities);
-		r = kept ? priv_take_on(have, kept, capabilities, n_capabilities, user, failure)
-		         : failure_no_memory(failure);
-	}
-	if (r == 0)
+		priv_note_given_up(have, ~capabilities);
 		priv_describe(kept, report, report_bytes);
+	}
 	cap_free(kept);
 	cap_free(have);
 	return r;
 }
 
-int priv_drop(int capability)
+int priv_drop(uint64_t capabilities)
 {
 	cap_t set = cap_get_proc();
-	cap_value_t value = capability;
 	int r = 0;
 
 	if (!set)
 		return -errno;
-	cap_set_ambient(capability, CAP_CLEAR);
-	if (cap_set_flag(set, CAP_EFFECTIVE, 1, &value, CAP_CLEAR) < 0 ||
-	    cap_set_flag(set, CAP_PERMITTED, 1, &value, CAP_CLEAR) < 0 ||
-	    cap_set_flag(set, CAP_INHERITABLE, 1, &value, CAP_CLEAR) < 0 || cap_set_proc(set) < 0)
+	priv_note_given_up(set, capabilities);
+	for (cap_value_t value = 0; CAP_IS_SUPPORTED(value) && r == 0; value++) {
+		if (!(capabilities & PRIV_BIT(value)))
+			continue;
+		cap_set_ambient(value, CAP_CLEAR);
+		if (cap_set_flag(set, CAP_EFFECTIVE, 1, &value, CAP_CLEAR) < 0 ||
+		    cap_set_flag(set, CAP_PERMITTED, 1, &value, CAP_CLEAR) < 0 ||
+		    cap_set_flag(set, CAP_INHERITABLE, 1, &value, CAP_CLEAR) < 0)
+			r = -errno;
+	}
+	if (r == 0 && cap_set_proc(set) < 0)
 		r = -errno;
 	cap_free(set);
 	return r;
@@ -263,4 +247,49 @@ bool priv_has(int capability)
 
 	cap_free(set);
 	return has;
+}
+
+const char *priv_list(uint64_t capabilities, char *buffer, size_t bytes)
+{
+	char name[32];
+	size_t used = 0;
+
+	buffer[0] = '\0';
+	for (int capability = 0; CAP_IS_SUPPORTED(capability) && used < bytes; capability++)
+		if (capabilities & PRIV_BIT(capability) && priv_has(capability))
+			used += (size_t)snprintf(buffer + used, bytes - used, "%s%s", used ? ", " : "",
+			                         priv_name_of(capability, name, sizeof(name)));
+	return buffer;
+}
+
+/* The service has these two as it is installed; the others come with a drop-in. */
+static const char *priv_service_cure(int capability)
+{
+	if (capability == CAP_NET_RAW || capability == CAP_IPC_LOCK)
+		return "start ibvcapd with systemctl (AmbientCapabilities=CAP_NET_RAW CAP_IPC_LOCK), with ibv_launch";
+	return "install -D -m 644 -t /etc/systemd/system/ibvcapd.service.d /usr/share/ibvcapd/xdp.conf && "
+	       "systemctl daemon-reload && systemctl restart ibvcapd; or start ibvcapd by hand";
+}
+
+int priv_require(int capability, const char *who, const char *purpose, struct failure *failure)
+{
+	bool is_given_up = priv_given_up & PRIV_BIT(capability);
+	char name[32];
+
+	if (priv_has(capability))
+		return 0;
+	priv_name_of(capability, name, sizeof(name));
+	if (is_given_up)
+		return failure_set(failure, EX_NOPERM, EPERM,
+		                   "%s is missing, which %s needs %s: the daemon gave it up, because no stream needed "
+		                   "it after the start; restart it: systemctl restart ibvcapd",
+		                   name, who, purpose);
+	return failure_set(
+		failure, EX_NOPERM, EPERM,
+		"%s is missing, which %s needs %s: %s, as root%s, or after: setcap %s+ep \"$(command -v ibvcapd)\"",
+		name, who, purpose, priv_service_cure(capability),
+		geteuid() == 0 ? " of a container that is given it (--cap-add)" : "",
+		capability == CAP_NET_RAW || capability == CAP_IPC_LOCK
+			? "cap_net_raw,cap_ipc_lock"
+			: "cap_net_raw,cap_ipc_lock,cap_net_admin,cap_bpf");
 }

@@ -33,23 +33,29 @@ int priv_find_user(struct priv_user *user, const char *name, struct failure *fai
  */
 int priv_call_as(const struct priv_user *user, void call(void *context), void *context);
 
-struct priv_capability {
-	int capability;      /* CAP_NET_RAW, … of <sys/capability.h> */
-	bool required;       /* a failure if it is missing; if not set, it is kept if the process has it */
-	const char *purpose; /* for the message: "raw packet queues" */
-};
+/* Capabilities (CAP_NET_RAW, … of <linux/capability.h>) as a mask. */
+#define PRIV_BIT(capability) (UINT64_C(1) << (capability))
 
 /**
- * Switch to user and its groups (NULL: keep the user). Drop all capabilities but these from the permitted, effective
- * and bounding sets (the bounding set only with CAP_SETPCAP; no_new_privs is set in any case), and all from the
- * inheritable and ambient sets. Then check the result. report gets a line for the log. On error nothing was dropped,
- * or -EPERM: some could not be. Failure: EX_NOPERM, with the commands that grant a missing capability.
+ * Switch to user and its groups (NULL: keep the user). Drop all capabilities but these, as far as the process has
+ * them, from the permitted, effective and bounding sets (the bounding set only with CAP_SETPCAP; no_new_privs is set
+ * in any case), and all from the inheritable and ambient sets. Then check the result. report gets a line for the log.
+ * On error nothing was dropped, or -EPERM: some could not be.
  */
-int priv_keep(const struct priv_user *user, const struct priv_capability *capabilities, uint32_t n_capabilities,
-              char *report, size_t report_bytes, struct failure *failure);
+int priv_keep(const struct priv_user *user, uint64_t capabilities, char *report, size_t report_bytes,
+              struct failure *failure);
 
-/** Drop one more capability from every set of this thread; no effect if it has none. 0 or -errno. */
-int priv_drop(int capability);
+/** Drop these capabilities from every set of this thread; no effect on those that it does not have. 0 or -errno. */
+int priv_drop(uint64_t capabilities);
+
+/**
+ * Is the capability in the effective set of this thread? If not: -EPERM and EX_NOPERM. The text names the capability,
+ * who needs it ('backend "xdp"') and what for ("to load its program"), and the commands that grant it.
+ */
+int priv_require(int capability, const char *who, const char *purpose, struct failure *failure);
+
+/** "CAP_NET_RAW, CAP_BPF": those of the mask that this thread has. Returns buffer. */
+const char *priv_list(uint64_t capabilities, char *buffer, size_t bytes);
 
 /** Is the capability in the effective set of this thread? */
 bool priv_has(int capability);

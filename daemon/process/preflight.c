@@ -4,9 +4,11 @@
  */
 #include "daemon/process/preflight.h"
 
+#include "daemon/backend/backend.h"
 #include "daemon/base/log.h"
 #include "daemon/base/machine.h"
 #include "daemon/base/size.h"
+#include "daemon/state.h"
 #include "daemon/stream/geometry.h"
 #include "lib/ibvcap/shm.h"
 
@@ -17,6 +19,7 @@
 #include <string.h>
 #include <sys/capability.h>
 #include <sys/resource.h>
+#include <sys/utsname.h>
 
 static int preflight_test_seal(uint32_t page_bytes, struct failure *failure)
 {
@@ -257,30 +260,82 @@ bool preflight_needs_ipc_lock(const struct service_memory *memory)
 	return true;
 }
 
-int preflight_keep_privileges(const struct priv_user *user, struct failure *failure)
+/* ---- capabilities -------------------------------------------------------------------------------- */
+
+/* What the backends of the configuration use while it starts; of "auto", which is none yet: any. */
+static uint64_t preflight_start_capabilities(const struct config *config)
 {
-	static const struct priv_capability kept[] = {
-		{CAP_NET_RAW, true, "raw packet queues"},
-		{CAP_IPC_LOCK, false, "registering memory beyond the memlock limit"},
-	};
+	bool is_empty = config->n_streams + config->n_channels == 0;
+	uint64_t mask = is_empty ? backend_capabilities_of(NULL, BACKEND_PHASE_LATER) : 0;
+
+	for (uint32_t i = 0; i < config->n_streams; i++)
+		mask |= backend_capabilities_of(backend_find(config_backend_name(config->streams[i].backend)),
+		                                BACKEND_PHASE_START);
+	for (uint32_t i = 0; i < config->n_channels; i++)
+		mask |= backend_capabilities_of(backend_find(config_backend_name(config->channels[i].backend)),
+		                                BACKEND_PHASE_START);
+	return mask;
+}
+
+int preflight_keep_privileges(const struct config *config, const struct priv_user *user, struct failure *failure)
+{
 	char report[256] = "";
-	int r = priv_keep(user, kept, sizeof(kept) / sizeof(kept[0]), report, sizeof(report), failure);
+	int r = priv_keep(user, preflight_start_capabilities(config), report, sizeof(report), failure);
 
 	if (r == 0 && report[0])
 		log_info("%s", report);
 	return r;
 }
 
-int preflight_drop_ipc_lock(struct failure *failure)
+bool preflight_bpf_stays_restricted(const char *release, int unprivileged_bpf_disabled)
 {
+	unsigned major = 0, minor = 0;
+
+	sscanf(release, "%u.%u", &major, &minor);
+	return unprivileged_bpf_disabled && (major < 5 || (major == 5 && minor < 18));
+}
+
+/* Of maps and links that are open, CAP_BPF is needed by such kernels only. */
+static bool preflight_needs_bpf(void)
+{
+	FILE *file = fopen("/proc/sys/kernel/unprivileged_bpf_disabled", "re");
+	struct utsname system;
+	int disabled = 0;
+
+	if (file && fscanf(file, "%d", &disabled) != 1)
+		disabled = 0;
+	if (file)
+		fclose(file);
+	return uname(&system) == 0 && preflight_bpf_stays_restricted(system.release, disabled);
+}
+
+static uint64_t preflight_later_capabilities(const struct daemon *daemon)
+{
+	bool has_bpf = false, is_empty = TAILQ_EMPTY(&daemon->interfaces);
+	uint64_t mask = is_empty ? backend_capabilities_of(NULL, BACKEND_PHASE_LATER) : 0;
+	const struct interface *interface;
+
+	TAILQ_FOREACH (interface, &daemon->interfaces, link) {
+		mask |= backend_capabilities_of(interface->ops, BACKEND_PHASE_LATER);
+		has_bpf |= backend_capabilities_of(interface->ops, BACKEND_PHASE_START) & PRIV_BIT(CAP_BPF);
+	}
+	return mask | (has_bpf && preflight_needs_bpf() ? PRIV_BIT(CAP_BPF) : 0);
+}
+
+int preflight_give_up_privileges(const struct daemon *daemon, bool keeps_ipc_lock, struct failure *failure)
+{
+	uint64_t mask = ~(preflight_later_capabilities(daemon) | (keeps_ipc_lock ? PRIV_BIT(CAP_IPC_LOCK) : 0));
+	char names[256], left[256];
 	int r;
 
-	if (!priv_has(CAP_IPC_LOCK))
+	priv_list(mask, names, sizeof(names));
+	if (!names[0])
 		return 0;
-	r = priv_drop(CAP_IPC_LOCK);
-	if (r < 0 || priv_has(CAP_IPC_LOCK))
-		return failure_set(failure, EX_NOPERM, r < 0 ? -r : EPERM,
-		                   "CAP_IPC_LOCK cannot be given up, or came back: %s", strerror(r < 0 ? -r : EPERM));
-	log_info("all memory is locked: CAP_IPC_LOCK is given up");
+	r = priv_drop(mask);
+	priv_list(mask, left, sizeof(left));
+	if (r < 0 || left[0])
+		return failure_set(failure, EX_NOPERM, r < 0 ? -r : EPERM, "%s cannot be given up, or came back: %s",
+		                   r < 0 ? names : left, strerror(r < 0 ? -r : EPERM));
+	log_info("devices are open and memory is locked: %s given up", names);
 	return 0;
 }

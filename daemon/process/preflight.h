@@ -10,6 +10,8 @@
 
 #include <sched.h>
 
+struct daemon;
+
 /* Zeroed: not known yet. */
 struct preflight_cpus {
 	cpu_set_t all;  /* of the process when it started */
@@ -56,12 +58,21 @@ bool preflight_needs_ipc_lock(const struct service_memory *memory);
 void preflight_leave_cpus(struct preflight_cpus *cpus, const struct config *config);
 
 /**
- * Become user (NULL: no change of user), and keep only the capabilities that capturing and sending need. Main thread,
- * before any other thread starts.
+ * Become user (NULL: no change of user), and keep only the capabilities that the backends of the configuration use to
+ * start. Main thread, before any other thread starts.
  */
-int preflight_keep_privileges(const struct priv_user *user, struct failure *failure);
+int preflight_keep_privileges(const struct config *config, const struct priv_user *user, struct failure *failure);
 
-/** Give CAP_IPC_LOCK up, once all memory is locked, and log it. No effect without the capability. Main thread. */
-int preflight_drop_ipc_lock(struct failure *failure);
+/**
+ * The devices are open and all memory is locked: give up what the backends do not use any more, and log it.
+ * keeps_ipc_lock: senders will lock more memory than the limit allows. Main thread, before any other thread starts.
+ */
+int preflight_give_up_privileges(const struct daemon *daemon, bool keeps_ipc_lock, struct failure *failure);
+
+/**
+ * Kernels before 5.18 refuse every bpf() to a process without CAP_BPF while kernel.unprivileged_bpf_disabled is set,
+ * also on what is open.
+ */
+bool preflight_bpf_stays_restricted(const char *release, int unprivileged_bpf_disabled);
 
 #endif

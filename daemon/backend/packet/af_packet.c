@@ -3,6 +3,7 @@
 #include "daemon/backend/packet/af_packet.h"
 
 #include <errno.h>
+#include <linux/capability.h>
 #include <net/if_arp.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -175,8 +176,16 @@ static int af_packet_read_clock(struct backend *base, uint64_t *raw)
 	return 0;
 }
 
+static const struct backend_privilege af_packet_privileges[] = {
+	{CAP_NET_RAW, .required = true, .purpose = "to open packet sockets"},
+	{CAP_NET_ADMIN, .at_start = true, .purpose = "to keep captured packets from the kernel"},
+	{CAP_BPF, .at_start = true, .purpose = "to keep captured packets from the kernel"},
+	{0},
+};
+
 const struct backend_ops af_packet_ops = {
 	.name = "packet",
+	.privileges = af_packet_privileges,
 	.open = af_packet_open,
 	.close = af_packet_close,
 	.capabilities = af_packet_capabilities,

@@ -8,6 +8,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/capability.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -269,8 +270,15 @@ static void verbs_capabilities(const struct backend *base, struct backend_capabi
 	snprintf(capabilities->device, sizeof(capabilities->device), "%s", verbs_device_name(backend));
 }
 
+static const struct backend_privilege verbs_privileges[] = {
+	{CAP_NET_RAW, .required = true, .purpose = "to make raw packet queues"},
+	{CAP_IPC_LOCK, .at_start = true, .purpose = "to lock more memory than RLIMIT_MEMLOCK allows"},
+	{0},
+};
+
 const struct backend_ops verbs_backend_ops = {
 	.name = "verbs",
+	.privileges = verbs_privileges,
 	.pins_memory = true,
 	.open = verbs_open,
 	.close = verbs_close,

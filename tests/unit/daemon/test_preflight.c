@@ -58,3 +58,13 @@ Test(preflight, missing_pages_of_1_gib_are_the_configurations_fault)
 	cr_expect(strstr(failure.text, "no pages of 1048576 kB") != NULL, "%s", failure.text);
 	cr_expect(strstr(failure.text, "5.14") == NULL, "%s", failure.text);
 }
+
+Test(preflight, a_kernel_before_5_18_that_forbids_bpf_forbids_it_later_too)
+{
+	cr_expect(preflight_bpf_stays_restricted("5.14.0-70.el9", 2));
+	cr_expect(preflight_bpf_stays_restricted("5.17.15", 1));
+	cr_expect_not(preflight_bpf_stays_restricted("5.17.15", 0));
+	cr_expect_not(preflight_bpf_stays_restricted("5.18.0", 2));
+	cr_expect_not(preflight_bpf_stays_restricted("6.1.0-30-amd64", 2));
+	cr_expect_not(preflight_bpf_stays_restricted("6.12.48+deb13-amd64", 2));
+}

@@ -15,10 +15,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-static const struct priv_capability wanted[] = {
-	{CAP_NET_RAW, true, "raw packet queues"},
-	{CAP_IPC_LOCK, false, "registering memory"},
-};
+static const uint64_t wanted = PRIV_BIT(CAP_NET_RAW) | PRIV_BIT(CAP_IPC_LOCK);
 
 static void need(int capability)
 {
@@ -32,7 +29,7 @@ Test(priv, only_what_is_asked_for_is_kept)
 	char report[256];
 
 	need(CAP_NET_RAW);
-	cr_assert(eq(int, priv_keep(NULL, wanted, 2, report, sizeof(report), &failure), 0), "%s", failure.text);
+	cr_assert(eq(int, priv_keep(NULL, wanted, report, sizeof(report), &failure), 0), "%s", failure.text);
 	cr_expect(strstr(report, "cap_net_raw") != NULL, "%s", report);
 	cr_expect(priv_has(CAP_NET_RAW));
 	for (int capability = 0; CAP_IS_SUPPORTED(capability); capability++)
@@ -46,66 +43,6 @@ Test(priv, only_what_is_asked_for_is_kept)
 	cr_expect(ge(int, fd, 0), "the kept one works");
 	close(fd);
 	cr_expect(lt(int, chroot("/"), 0));
-}
-
-Test(priv, a_missing_one_names_itself_and_what_grants_it)
-{
-	struct failure failure = {0};
-	char report[256];
-
-	need(CAP_NET_RAW);
-	cr_assert(eq(int, priv_drop(CAP_NET_RAW), 0));
-	cr_expect(eq(int, priv_keep(NULL, wanted, 2, report, sizeof(report), &failure), -EPERM));
-	cr_expect(eq(int, failure.exit_code, EX_NOPERM));
-	cr_expect(strstr(failure.text, "CAP_NET_RAW is missing") && strstr(failure.text, "setcap") &&
-	                  strstr(failure.text, "AmbientCapabilities=") && strstr(failure.text, "ibv_launch"),
-	          "%s", failure.text);
-	cr_expect(eq(ptr, strchr(failure.text, '\n'), NULL));
-}
-
-Test(priv, an_optional_one_may_be_missing)
-{
-	struct failure failure = {0};
-	char report[256];
-
-	need(CAP_NET_RAW);
-	cr_assert(eq(int, priv_drop(CAP_IPC_LOCK), 0));
-	cr_expect(eq(int, priv_keep(NULL, wanted, 2, report, sizeof(report), &failure), 0), "%s", failure.text);
-	cr_expect(not(priv_has(CAP_IPC_LOCK)));
-}
-
-Test(priv, one_more_can_be_dropped_later_and_does_not_come_back)
-{
-	struct failure failure = {0};
-	char report[256];
-
-	need(CAP_IPC_LOCK);
-	cr_assert(eq(int, priv_keep(NULL, wanted, 2, report, sizeof(report), &failure), 0), "%s", failure.text);
-	cr_expect(priv_has(CAP_IPC_LOCK));
-	cr_expect(eq(int, priv_drop(CAP_IPC_LOCK), 0));
-	cr_expect(eq(int, priv_drop(CAP_IPC_LOCK), 0), "not having it is fine");
-	cr_expect(not(priv_has(CAP_IPC_LOCK)));
-	cr_expect(priv_has(CAP_NET_RAW));
-}
-
-Test(priv, the_memlock_limit_counts_only_without_ipc_lock)
-{
-	const struct rlimit limit = {1 << 20, 4 << 20};
-	struct rlimit now;
-	struct failure failure = {0};
-
-	need(CAP_IPC_LOCK);
-	cr_assert(eq(int, setrlimit(RLIMIT_MEMLOCK, &limit), 0));
-	cr_expect(eq(int, priv_memlock_allows(1 << 30, &failure), 0));
-	priv_drop(CAP_IPC_LOCK);
-	cr_expect(eq(int, priv_memlock_allows(2 << 20, &failure), 0), "the soft limit is raised");
-	getrlimit(RLIMIT_MEMLOCK, &now);
-	cr_expect(eq(u64, now.rlim_cur, 4 << 20));
-	cr_expect(eq(int, priv_memlock_allows(8 << 20, &failure), -ENOMEM));
-	cr_expect(eq(int, failure.exit_code, EX_NOPERM));
-	cr_expect(strstr(failure.text, "8388608") && strstr(failure.text, "RLIMIT_MEMLOCK") &&
-	                  strstr(failure.text, "LimitMEMLOCK=") && strstr(failure.text, "CAP_IPC_LOCK"),
-	          "%s", failure.text);
 }
 
 /* As systemd starts it: another user, with ambient capabilities. */
@@ -123,6 +60,102 @@ static void become_nobody_with(cap_value_t capability)
 	cap_free(set);
 }
 
+Test(priv, a_missing_one_names_itself_and_what_grants_it)
+{
+	struct failure failure = {0};
+
+	need(CAP_NET_RAW);
+	cr_expect(eq(int, priv_require(CAP_NET_RAW, "backend \"x\"", "to open sockets", &failure), 0));
+	become_nobody_with(CAP_IPC_LOCK);
+	cr_expect(eq(int, priv_require(CAP_NET_RAW, "backend \"x\"", "to open sockets", &failure), -EPERM));
+	cr_expect(eq(int, failure.exit_code, EX_NOPERM));
+	cr_expect(strstr(failure.text, "CAP_NET_RAW is missing, which backend \"x\" needs to open sockets") &&
+	                  strstr(failure.text, "setcap cap_net_raw,cap_ipc_lock+ep") &&
+	                  strstr(failure.text, "AmbientCapabilities=") && strstr(failure.text, "ibv_launch"),
+	          "%s", failure.text);
+	cr_expect(eq(ptr, strchr(failure.text, '\n'), NULL));
+	cr_expect(strstr(failure.text, "--cap-add") == NULL, "%s", failure.text);
+	cr_expect(eq(int, priv_require(CAP_NET_ADMIN, "backend \"x\"", "to attach", &failure), -EPERM));
+	cr_expect(strstr(failure.text, "CAP_NET_ADMIN is missing") && strstr(failure.text, "xdp.conf") &&
+	                  strstr(failure.text, ",cap_net_admin,cap_bpf+ep"),
+	          "%s", failure.text);
+}
+
+Test(priv, one_that_was_given_up_comes_back_by_a_restart)
+{
+	struct failure failure = {0};
+	char report[256];
+
+	need(CAP_NET_RAW);
+	need(CAP_NET_ADMIN);
+	cr_assert(eq(int, priv_keep(NULL, wanted, report, sizeof(report), &failure), 0), "%s", failure.text);
+	cr_assert(eq(int, priv_drop(PRIV_BIT(CAP_NET_RAW)), 0));
+	for (int i = 0; i < 2; i++) {
+		cr_expect(eq(int, priv_require(i ? CAP_NET_RAW : CAP_NET_ADMIN, "x", "to y", &failure), -EPERM));
+		cr_expect(strstr(failure.text, "gave it up") && strstr(failure.text, "systemctl restart ibvcapd") &&
+		                  strstr(failure.text, "setcap") == NULL,
+		          "%s", failure.text);
+	}
+}
+
+Test(priv, a_list_has_those_of_the_mask_that_there_are)
+{
+	struct failure failure = {0};
+	char text[256];
+
+	need(CAP_NET_RAW);
+	need(CAP_IPC_LOCK);
+	cr_assert(eq(int, priv_keep(NULL, wanted, text, sizeof(text), &failure), 0), "%s", failure.text);
+	cr_expect_str_eq(priv_list(~UINT64_C(0), text, sizeof(text)), "CAP_NET_RAW, CAP_IPC_LOCK");
+	cr_expect_str_eq(priv_list(~PRIV_BIT(CAP_NET_RAW), text, sizeof(text)), "CAP_IPC_LOCK");
+	cr_expect_str_eq(priv_list(PRIV_BIT(CAP_BPF), text, sizeof(text)), "");
+}
+
+Test(priv, an_optional_one_may_be_missing)
+{
+	struct failure failure = {0};
+	char report[256];
+
+	need(CAP_NET_RAW);
+	cr_assert(eq(int, priv_drop(PRIV_BIT(CAP_IPC_LOCK)), 0));
+	cr_expect(eq(int, priv_keep(NULL, wanted, report, sizeof(report), &failure), 0), "%s", failure.text);
+	cr_expect(not(priv_has(CAP_IPC_LOCK)));
+}
+
+Test(priv, one_more_can_be_dropped_later_and_does_not_come_back)
+{
+	struct failure failure = {0};
+	char report[256];
+
+	need(CAP_IPC_LOCK);
+	cr_assert(eq(int, priv_keep(NULL, wanted, report, sizeof(report), &failure), 0), "%s", failure.text);
+	cr_expect(priv_has(CAP_IPC_LOCK));
+	cr_expect(eq(int, priv_drop(PRIV_BIT(CAP_IPC_LOCK)), 0));
+	cr_expect(eq(int, priv_drop(PRIV_BIT(CAP_IPC_LOCK)), 0), "not having it is fine");
+	cr_expect(not(priv_has(CAP_IPC_LOCK)));
+	cr_expect(priv_has(CAP_NET_RAW));
+}
+
+Test(priv, the_memlock_limit_counts_only_without_ipc_lock)
+{
+	const struct rlimit limit = {1 << 20, 4 << 20};
+	struct rlimit now;
+	struct failure failure = {0};
+
+	need(CAP_IPC_LOCK);
+	cr_assert(eq(int, setrlimit(RLIMIT_MEMLOCK, &limit), 0));
+	cr_expect(eq(int, priv_memlock_allows(1 << 30, &failure), 0));
+	priv_drop(PRIV_BIT(CAP_IPC_LOCK));
+	cr_expect(eq(int, priv_memlock_allows(2 << 20, &failure), 0), "the soft limit is raised");
+	getrlimit(RLIMIT_MEMLOCK, &now);
+	cr_expect(eq(u64, now.rlim_cur, 4 << 20));
+	cr_expect(eq(int, priv_memlock_allows(8 << 20, &failure), -ENOMEM));
+	cr_expect(eq(int, failure.exit_code, EX_NOPERM));
+	cr_expect(strstr(failure.text, "8388608") && strstr(failure.text, "RLIMIT_MEMLOCK") &&
+	                  strstr(failure.text, "LimitMEMLOCK=") && strstr(failure.text, "CAP_IPC_LOCK"),
+	          "%s", failure.text);
+}
+
 Test(priv, ambient_ones_of_a_service_are_kept_and_not_passed_on)
 {
 	struct failure failure = {0};
@@ -133,7 +166,7 @@ Test(priv, ambient_ones_of_a_service_are_kept_and_not_passed_on)
 	need(CAP_SETUID);
 	need(CAP_NET_RAW);
 	become_nobody_with(CAP_NET_RAW);
-	cr_assert(eq(int, priv_keep(NULL, wanted, 2, report, sizeof(report), &failure), 0), "%s", failure.text);
+	cr_assert(eq(int, priv_keep(NULL, wanted, report, sizeof(report), &failure), 0), "%s", failure.text);
 	cr_expect(priv_has(CAP_NET_RAW));
 	cr_expect(eq(int, cap_get_ambient(CAP_NET_RAW), 0));
 	set = cap_get_proc();
@@ -157,7 +190,7 @@ Test(priv, root_does_not_get_them_back_by_starting_a_program)
 	need(CAP_SETPCAP);
 	if (geteuid() != 0)
 		cr_skip_test("root's own way back is what is tried");
-	cr_assert(eq(int, priv_keep(NULL, wanted, 2, report, sizeof(report), &failure), 0), "%s", failure.text);
+	cr_assert(eq(int, priv_keep(NULL, wanted, report, sizeof(report), &failure), 0), "%s", failure.text);
 	child = fork();
 	if (child == 0) {
 		/* CAP_NET_RAW is bit 13, CAP_IPC_LOCK 14. */
@@ -169,17 +202,15 @@ Test(priv, root_does_not_get_them_back_by_starting_a_program)
 	cr_expect(eq(int, status, 0));
 }
 
-Test(priv, nobody_without_any_is_told)
+Test(priv, nobody_without_any_keeps_none)
 {
 	struct failure failure = {0};
 	char report[256];
 
 	need(CAP_SETUID);
 	cr_assert(eq(int, setresuid(65534, 65534, 65534), 0));
-	cr_expect(eq(int, priv_keep(NULL, wanted, 2, report, sizeof(report), &failure), -EPERM));
-	cr_expect(eq(int, failure.exit_code, EX_NOPERM));
-	cr_expect(eq(int, prctl(PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0), 0), "a start that failed left everything as it was");
-	cr_expect(strstr(failure.text, "--cap-add") == NULL, "%s", failure.text);
+	cr_expect(eq(int, priv_keep(NULL, wanted, report, sizeof(report), &failure), 0), "%s", failure.text);
+	cr_expect(strstr(report, "capabilities kept: none;") != NULL, "%s", report);
 }
 
 Test(priv, no_limit_is_no_limit)
@@ -189,7 +220,7 @@ Test(priv, no_limit_is_no_limit)
 
 	need(CAP_SYS_RESOURCE);
 	cr_assert(eq(int, setrlimit(RLIMIT_MEMLOCK, &none), 0));
-	priv_drop(CAP_IPC_LOCK);
+	priv_drop(PRIV_BIT(CAP_IPC_LOCK));
 	cr_expect(eq(int, priv_memlock_allows(UINT64_C(1) << 40, &failure), 0), "%s", failure.text);
 }
 
@@ -207,7 +238,7 @@ Test(priv, another_user_is_become_for_good_and_with_what_is_asked_for)
 	need(CAP_SETGID);
 	need(CAP_NET_RAW);
 	cr_assert(eq(int, setgroups(1, &roots), 0));
-	cr_assert(eq(int, priv_keep(&nobody, wanted, 2, report, sizeof(report), &failure), 0), "%s", failure.text);
+	cr_assert(eq(int, priv_keep(&nobody, wanted, report, sizeof(report), &failure), 0), "%s", failure.text);
 	cr_expect(getuid() == 65534 && geteuid() == 65534 && getgid() == 65534 && getegid() == 65534);
 	cr_expect(lt(int, setresuid(0, 0, 0), 0));
 	n = getgroups(64, groups);
@@ -229,8 +260,8 @@ static int try_without_setuid(void)
 	char report[256];
 	bool is_told;
 
-	priv_drop(CAP_SETUID);
-	if (priv_keep(&nobody, wanted, 2, report, sizeof(report), &failure) != -EPERM || failure.exit_code != EX_NOPERM)
+	priv_drop(PRIV_BIT(CAP_SETUID));
+	if (priv_keep(&nobody, wanted, report, sizeof(report), &failure) != -EPERM || failure.exit_code != EX_NOPERM)
 		return 1;
 	is_told = strstr(failure.text, "'nobody'") && strstr(failure.text, "CAP_SETUID") &&
 	          strstr(failure.text, "--user");
@@ -285,6 +316,6 @@ Test(priv, a_call_as_another_user_changes_nothing_here)
 	cr_expect(eq(u32, uids[1], 65534));
 	cr_expect(eq(u32, uids[2], 65534));
 	cr_expect(eq(u32, geteuid(), 0));
-	cr_assert(eq(int, priv_drop(CAP_SETUID), 0));
+	cr_assert(eq(int, priv_drop(PRIV_BIT(CAP_SETUID)), 0));
 	cr_expect(eq(int, priv_call_as(&nobody, note_user, uids), -EPERM));
 }
