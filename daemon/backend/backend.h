@@ -53,7 +53,7 @@ struct backend_memory {
 	struct backend *backend;
 };
 struct backend_queue {
-	const struct backend_ops *ops;
+	const struct backend_ops *ops; /* of calls that take a queue; its backend may have others */
 	_Atomic(const char *) error; /* the device's word for the last error that stopped the queue, static; or NULL */
 	/* With counts_drops: of the packets of the last read_matched(), those dropped. */
 	_Atomic uint64_t n_dropped[BACKEND_N_DROPS];

@@ -168,7 +168,7 @@ static void stream_release(struct stream *stream)
 	rx_worker_free(stream->worker);
 	stream->worker = NULL;
 	if (stream->queue)
-		stream->interface->ops->destroy_queue(stream->queue);
+		stream->queue->ops->destroy_queue(stream->queue);
 	stream->queue = NULL;
 	if (stream->headers)
 		stream->interface->ops->unregister_memory(stream->headers);
@@ -223,7 +223,7 @@ void stream_set_clock(struct stream *stream)
 int stream_start(struct stream *stream, struct failure *failure)
 {
 	const char *name = stream->config->name;
-	int r = stream->interface->ops->start(stream->queue);
+	int r = stream->queue->ops->start(stream->queue);
 
 	if (r < 0)
 		return failure_set(failure, EX_UNAVAILABLE, -r, "stream '%s': device %s does not start its queue: %s",
@@ -294,5 +294,5 @@ int stream_read_matched(void *context, uint64_t *packets)
 {
 	const struct stream *stream = context;
 
-	return stream->interface->ops->read_matched(stream->queue, packets);
+	return stream->queue->ops->read_matched(stream->queue, packets);
 }

@@ -50,12 +50,11 @@ static int tx_queue_make_device_queue(struct tx_queue *txq, const struct tx_queu
 		.rate_bps = options->device_pacing ? options->rate_bps : 0,
 		.burst_bytes = options->burst_bytes,
 	};
-	const struct backend_ops *ops = txq->backend->ops;
-	int r = ops->create_send_queue(txq->backend, &send, &txq->queue, failure);
+	int r = txq->backend->ops->create_send_queue(txq->backend, &send, &txq->queue, failure);
 
 	if (r < 0)
 		return r;
-	r = ops->start(txq->queue);
+	r = txq->queue->ops->start(txq->queue);
 	return r < 0 ? failure_set(failure, EX_UNAVAILABLE, -r, "channel '%s': its send queue does not start: %s",
 	                           txq->name, strerror(-r))
 	             : 0;
@@ -122,7 +121,7 @@ int tx_queue_new(struct tx_queue **txq, const struct tx_queue_options *options, 
 void tx_queue_close(struct tx_queue *txq)
 {
 	if (txq->queue)
-		txq->backend->ops->destroy_queue(txq->queue);
+		txq->queue->ops->destroy_queue(txq->queue);
 	txq->queue = NULL;
 }
 

@@ -117,7 +117,7 @@ static void tear_down(struct probe *probe)
 			probe->ops->remove_flow(probe->flows[i]);
 	}
 	if (probe->queue)
-		probe->ops->destroy_queue(probe->queue);
+		probe->queue->ops->destroy_queue(probe->queue);
 	if (probe->payload_memory)
 		probe->ops->unregister_memory(probe->payload_memory);
 	if (probe->headers_memory)
@@ -135,14 +135,14 @@ static void tear_down(struct probe *probe)
 static void command_start(struct probe *probe, char *arguments)
 {
 	(void)arguments;
-	answer(probe->ops->start(probe->queue));
+	answer(probe->queue->ops->start(probe->queue));
 }
 
 /* reset: the next row to post is the one named */
 static void command_reset(struct probe *probe, char *arguments)
 {
 	probe->next_row = (uint32_t)atoi(arguments) % probe->n_rows;
-	answer(probe->ops->reset(probe->queue));
+	answer(probe->queue->ops->reset(probe->queue));
 }
 
 static void command_port(struct probe *probe, char *arguments)
@@ -184,13 +184,13 @@ static void command_capabilities(struct probe *probe, char *arguments)
 static void command_arm(struct probe *probe, char *arguments)
 {
 	(void)arguments;
-	answer(probe->ops->arm(probe->queue));
+	answer(probe->queue->ops->arm(probe->queue));
 }
 
 /* wait MS: is the queue's descriptor readable within MS? */
 static void command_wait(struct probe *probe, char *arguments)
 {
-	struct pollfd fd = {.fd = probe->ops->fd(probe->queue), .events = POLLIN};
+	struct pollfd fd = {.fd = probe->queue->ops->fd(probe->queue), .events = POLLIN};
 	int n = fd.fd < 0 ? 0 : poll(&fd, 1, atoi(arguments));
 
 	printf("{\"readable\": %s, \"error\": %d}\n", n > 0 ? "true" : "false", fd.fd < 0 ? fd.fd : 0);
@@ -199,7 +199,7 @@ static void command_wait(struct probe *probe, char *arguments)
 static void command_clear(struct probe *probe, char *arguments)
 {
 	(void)arguments;
-	probe->ops->clear(probe->queue);
+	probe->queue->ops->clear(probe->queue);
 	answer(0);
 }
 

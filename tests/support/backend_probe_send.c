@@ -68,7 +68,7 @@ static void send_packets(struct probe *probe, uint32_t n, uint32_t bytes, uint32
 		if (i == bad)
 			packets[i].payload = probe->payload + probe->payload_bytes;
 	}
-	posted = probe->ops->send_post(probe->queue, packets, n);
+	posted = probe->queue->ops->send_post(probe->queue, packets, n);
 	if (posted < 0)
 		answer(posted);
 	else
@@ -113,7 +113,7 @@ static void command_reap(struct probe *probe, char *arguments)
 
 	printf("{\"runs\": [");
 	while (n < wanted && got >= 0 && now_ns(CLOCK_MONOTONIC) < deadline_ns) {
-		got = probe->ops->send_reap(probe->queue, runs, RUNS_MAX);
+		got = probe->queue->ops->send_reap(probe->queue, runs, RUNS_MAX);
 		for (int i = 0; i < got; i++, between = ", ") {
 			printf("%s[%u, %u]", between, runs[i].n, runs[i].status);
 			n += runs[i].n;

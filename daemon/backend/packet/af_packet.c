@@ -2,6 +2,8 @@
 /* The packet backend's device: any Ethernet interface, and the loopback. */
 #include "daemon/backend/packet/af_packet.h"
 
+#include "daemon/backend/socket/packet_socket.h"
+
 #include <errno.h>
 #include <linux/capability.h>
 #include <net/if_arp.h>
@@ -52,7 +54,7 @@ static int af_packet_open(const struct backend_open_options *options, struct bac
 		return failure_set(failure, EX_OSERR, ENOMEM, "no memory for an interface");
 	backend->base.ops = &af_packet_ops;
 	snprintf(backend->interface, sizeof(backend->interface), "%s", options->interface);
-	fd = af_packet_open_socket(backend, failure);
+	fd = packet_socket_open(backend->interface, SOCK_RAW, failure);
 	r = fd < 0 ? fd : af_packet_check_interface(backend, fd, failure);
 	if (fd >= 0)
 		close(fd);
@@ -102,59 +104,23 @@ static void af_packet_unregister_memory(struct backend_memory *memory)
 	free(memory);
 }
 
-/* ---- calls that both kinds of queue have ---------------------------------------------------------- */
+/* ---- queues -------------------------------------------------------------------------------------- */
 
-static struct af_packet_queue *af_packet_queue(const struct backend_queue *base)
-{
-	return (struct af_packet_queue *)base;
-}
-
-/* A socket receives from its first flow on, and sends at once. */
+/* A socket receives from its first flow on. */
 static int af_packet_start(struct backend_queue *base)
 {
 	(void)base;
 	return 0;
 }
 
-static int af_packet_fd(const struct backend_queue *base)
+static int af_packet_create_send_queue(struct backend *base, const struct backend_send_options *options,
+                                       struct backend_queue **queue, struct failure *failure)
 {
-	int fd = af_packet_queue(base)->wake_fd;
+	const struct af_packet *backend = af_packet(base);
+	const struct socket_send_place place = {
+		.interface = backend->interface, .index = backend->index, .has_ethernet = true};
 
-	return fd >= 0 ? fd : -ENOTSUP;
-}
-
-static int af_packet_arm(struct backend_queue *base)
-{
-	const struct af_packet_queue *queue = af_packet_queue(base);
-
-	if (queue->wake_fd < 0)
-		return -ENOTSUP;
-	return queue->sends ? af_packet_send_arm(af_packet_send(base)) : af_packet_receive_arm(af_packet_receive(base));
-}
-
-static void af_packet_clear(struct backend_queue *base)
-{
-	if (af_packet_queue(base)->sends)
-		af_packet_send_clear(af_packet_send(base));
-	else
-		af_packet_receive_clear(af_packet_receive(base));
-}
-
-static int af_packet_reset(struct backend_queue *base)
-{
-	if (af_packet_queue(base)->sends)
-		af_packet_send_reset(af_packet_send(base));
-	else
-		af_packet_receive_reset(af_packet_receive(base));
-	return 0;
-}
-
-static void af_packet_destroy_queue(struct backend_queue *base)
-{
-	if (af_packet_queue(base)->sends)
-		af_packet_send_free(af_packet_send(base));
-	else
-		af_packet_receive_free(af_packet_receive(base));
+	return socket_send_new(&place, options, queue, failure);
 }
 
 /* ---- readings ------------------------------------------------------------------------------------ */
@@ -192,17 +158,15 @@ const struct backend_ops af_packet_ops = {
 	.register_memory = af_packet_register_memory,
 	.unregister_memory = af_packet_unregister_memory,
 	.create_queue = af_packet_create_queue,
-	.destroy_queue = af_packet_destroy_queue,
+	.destroy_queue = af_packet_receive_free,
 	.start = af_packet_start,
 	.post = af_packet_post,
 	.poll = af_packet_poll,
-	.fd = af_packet_fd,
-	.arm = af_packet_arm,
-	.clear = af_packet_clear,
-	.reset = af_packet_reset,
+	.fd = af_packet_receive_fd,
+	.arm = af_packet_receive_arm,
+	.clear = af_packet_receive_clear,
+	.reset = af_packet_receive_reset,
 	.create_send_queue = af_packet_create_send_queue,
-	.send_post = af_packet_send_post,
-	.send_reap = af_packet_send_reap,
 	.add_flow = af_packet_add_flow,
 	.remove_flow = af_packet_remove_flow,
 	.read_matched = af_packet_read_matched,

@@ -60,13 +60,11 @@ void af_packet_ring_release(struct af_packet_ring *ring);
 
 /* ---- af_packet_receive.c, af_packet_flow.c -------------------------------------------------------- */
 
-/* What both kinds of queue begin with. */
 struct af_packet_queue {
 	struct backend_queue base;
 	struct af_packet *backend;
 	int fd;
 	int wake_fd; /* what the worker sleeps on; -1: nothing */
-	bool sends;
 };
 
 struct af_packet_receive {
@@ -102,10 +100,11 @@ static inline struct af_packet_receive *af_packet_receive(const struct backend_q
 int af_packet_create_queue(struct backend *backend, const struct backend_queue_options *options,
                            struct backend_queue **queue, struct failure *failure);
 /** Any state. */
-void af_packet_receive_free(struct af_packet_receive *receive);
-int af_packet_receive_arm(struct af_packet_receive *receive);
-void af_packet_receive_clear(const struct af_packet_receive *receive);
-void af_packet_receive_reset(struct af_packet_receive *receive);
+void af_packet_receive_free(struct backend_queue *base);
+int af_packet_receive_fd(const struct backend_queue *base);
+int af_packet_receive_arm(struct backend_queue *base);
+void af_packet_receive_clear(struct backend_queue *base);
+int af_packet_receive_reset(struct backend_queue *base);
 int af_packet_post(struct backend_queue *base, const struct backend_run *run);
 int af_packet_poll(struct backend_queue *base, struct backend_event *events, uint32_t max);
 int af_packet_add_flow(struct backend_queue *base, const struct flow_rule *rule, struct backend_flow **flow,
@@ -114,39 +113,5 @@ void af_packet_remove_flow(struct backend_flow *flow);
 int af_packet_read_matched(struct backend_queue *base, uint64_t *packets);
 /** Let the socket take the packets of the queue's flows. 0 or -errno; -E2BIG: they do not fit one filter. */
 int af_packet_apply_flows(const struct af_packet_receive *receive);
-
-/* ---- af_packet_send.c ---------------------------------------------------------------------------- */
-
-struct af_packet_send {
-	struct af_packet_queue queue; /* wake_fd is a timer */
-	uint32_t slots;
-	uint32_t n_posted; /* and not reaped */
-	bool waits_for_room;
-	uint32_t room_again_ns; /* how long it waits for room, longer each time */
-	/* How posted packets ended that are not reaped yet, in runs. */
-	struct backend_sent *ended;
-	uint32_t n_ended;
-	uint32_t first_ended;
-};
-
-static inline struct af_packet_send *af_packet_send(const struct backend_queue *base)
-{
-	return (struct af_packet_send *)base;
-}
-
-/** Any state. */
-void af_packet_send_free(struct af_packet_send *send);
-int af_packet_send_arm(const struct af_packet_send *send);
-void af_packet_send_clear(struct af_packet_send *send);
-void af_packet_send_reset(struct af_packet_send *send);
-int af_packet_send_post(struct backend_queue *base, const struct backend_packet *packets, uint32_t n);
-int af_packet_send_reap(struct backend_queue *base, struct backend_sent *sent, uint32_t max);
-int af_packet_create_send_queue(struct backend *backend, const struct backend_send_options *options,
-                                struct backend_queue **queue, struct failure *failure);
-
-/* ---- af_packet_socket.c -------------------------------------------------------------------------- */
-
-/** A raw packet socket that receives nothing yet. -errno and the failure. */
-int af_packet_open_socket(const struct af_packet *backend, struct failure *failure);
 
 #endif

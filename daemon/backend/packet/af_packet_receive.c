@@ -7,6 +7,8 @@
  */
 #include "daemon/backend/packet/af_packet.h"
 
+#include "daemon/backend/socket/packet_socket.h"
+
 #include <arpa/inet.h>
 #include <errno.h>
 #include <linux/if_ether.h>
@@ -184,38 +186,53 @@ int af_packet_read_matched(struct backend_queue *base, uint64_t *packets)
 
 /* ---- sleeping ------------------------------------------------------------------------------------ */
 
+int af_packet_receive_fd(const struct backend_queue *base)
+{
+	int fd = af_packet_receive(base)->queue.wake_fd;
+
+	return fd >= 0 ? fd : -ENOTSUP;
+}
+
 /*
  * The socket is readable as long as the ring has a block for us. Without a posted slot the block stays there, and the
  * worker would wake at once, for ever: then the next post() arms.
  */
-int af_packet_receive_arm(struct af_packet_receive *receive)
+int af_packet_receive_arm(struct backend_queue *base)
 {
+	struct af_packet_receive *receive = af_packet_receive(base);
+
+	if (receive->queue.wake_fd < 0)
+		return -ENOTSUP;
 	receive->arm_due = receive->n_posted == 0;
 	return receive->arm_due ? 0 : receive_watch_socket(receive);
 }
 
 /* After an error of the socket (the interface is down) it is readable until somebody has read the error. */
-void af_packet_receive_clear(const struct af_packet_receive *receive)
+void af_packet_receive_clear(struct backend_queue *base)
 {
+	const struct af_packet_queue *queue = &af_packet_receive(base)->queue;
 	socklen_t bytes = sizeof(int);
 	struct epoll_event event;
 	int error;
 
-	if (epoll_wait(receive->queue.wake_fd, &event, 1, 0) == 1 && event.events & EPOLLERR)
-		getsockopt(receive->queue.fd, SOL_SOCKET, SO_ERROR, &error, &bytes);
+	if (epoll_wait(queue->wake_fd, &event, 1, 0) == 1 && event.events & EPOLLERR)
+		getsockopt(queue->fd, SOL_SOCKET, SO_ERROR, &error, &bytes);
 }
 
 /* ---- life ---------------------------------------------------------------------------------------- */
 
-void af_packet_receive_reset(struct af_packet_receive *receive)
+int af_packet_receive_reset(struct backend_queue *base)
 {
+	struct af_packet_receive *receive = af_packet_receive(base);
+
 	receive->first_run = receive->end_run = receive->n_posted = 0;
+	return 0;
 }
 
-void af_packet_receive_free(struct af_packet_receive *receive)
+void af_packet_receive_free(struct backend_queue *base)
 {
-	if (!receive)
-		return;
+	struct af_packet_receive *receive = af_packet_receive(base);
+
 	af_packet_ring_deinit(&receive->ring);
 	if (receive->queue.wake_fd >= 0)
 		close(receive->queue.wake_fd);
@@ -295,7 +312,7 @@ int af_packet_create_queue(struct backend *base, const struct backend_queue_opti
 		.timestamps = options->timestamps,
 		.reading = PTHREAD_MUTEX_INITIALIZER,
 	};
-	receive->queue.fd = af_packet_open_socket(backend, failure);
+	receive->queue.fd = packet_socket_open(backend->interface, SOCK_RAW, failure);
 	r = receive->queue.fd;
 	if (r >= 0) {
 		r = receive_set_up(receive, options->completion_events);
@@ -306,7 +323,7 @@ int af_packet_create_queue(struct backend *base, const struct backend_queue_opti
 			            strerror(-r), r == -ENOMEM ? ": lower receive_queue_slots" : "");
 	}
 	if (r < 0)
-		af_packet_receive_free(receive);
+		af_packet_receive_free(&receive->queue.base);
 	else
 		*queue = &receive->queue.base;
 	return r < 0 ? r : 0;

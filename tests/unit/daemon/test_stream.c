@@ -60,6 +60,8 @@ static void unregister_memory(struct backend_memory *memory)
 	scripted_backend_ops.unregister_memory(memory);
 }
 
+static struct backend_ops failing_ops;
+
 static int create_queue(struct backend *backend, const struct backend_queue_options *options,
                         struct backend_queue **queue, struct failure *failure)
 {
@@ -67,6 +69,8 @@ static int create_queue(struct backend *backend, const struct backend_queue_opti
 		return refuse(failure, "create_queue");
 	int r = scripted_backend_ops.create_queue(backend, options, queue, failure);
 
+	if (r == 0)
+		(*queue)->ops = &failing_ops;
 	out += r == 0;
 	return r;
 }
@@ -99,20 +103,18 @@ static void remove_flow(struct backend_flow *flow)
 	scripted_backend_ops.remove_flow(flow);
 }
 
-static struct backend_ops failing_ops(void)
+static void make_failing_ops(void)
 {
-	struct backend_ops ops = scripted_backend_ops;
-
-	ops.open = open_device;
-	ops.close = close_device;
-	ops.register_memory = register_memory;
-	ops.unregister_memory = unregister_memory;
-	ops.create_queue = create_queue;
-	ops.destroy_queue = destroy_queue;
-	ops.start = start;
-	ops.add_flow = add_flow;
-	ops.remove_flow = remove_flow;
-	return ops;
+	failing_ops = scripted_backend_ops;
+	failing_ops.open = open_device;
+	failing_ops.close = close_device;
+	failing_ops.register_memory = register_memory;
+	failing_ops.unregister_memory = unregister_memory;
+	failing_ops.create_queue = create_queue;
+	failing_ops.destroy_queue = destroy_queue;
+	failing_ops.start = start;
+	failing_ops.add_flow = add_flow;
+	failing_ops.remove_flow = remove_flow;
 }
 
 /* ---- a life -------------------------------------------------------------------------------------- */
@@ -178,13 +180,13 @@ static void take_down(struct stream *stream, struct interface *interface)
 
 Test(stream, whatever_fails_nothing_is_left_behind)
 {
-	const struct backend_ops ops = failing_ops();
 	int n_failures = 0;
 	int r;
 
 	configure();
+	make_failing_ops();
 	do {
-		struct interface interface = {.name = "lo", .ops = &ops};
+		struct interface interface = {.name = "lo", .ops = &failing_ops};
 		struct stream stream = STREAM_INIT;
 		struct failure failure = {0};
 
