@@ -57,6 +57,8 @@ struct backend_queue {
 	_Atomic(const char *) error; /* the device's word for the last error that stopped the queue, static; or NULL */
 	/* With counts_drops: of the packets of the last read_matched(), those dropped. */
 	_Atomic uint64_t n_dropped[BACKEND_N_DROPS];
+	/* Events beyond the first of packets that the kernel had joined: read_matched() has such a packet once. */
+	_Atomic uint64_t n_split;
 };
 struct backend_flow {
 	struct backend_queue *queue;
@@ -77,6 +79,7 @@ struct backend_capabilities {
 	bool send_checksums;     /* the device can fill in the checksums of what it sends */
 	uint64_t min_rate_bps;   /* of its own pacing */
 	uint64_t max_rate_bps;   /* 0: it has none */
+	bool no_vlans; /* its packets have no Ethernet header: that of a row is made up, that to send unused */
 };
 
 struct backend_queue_options {

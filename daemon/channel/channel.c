@@ -93,6 +93,11 @@ int channel_fit(struct channel *channel, struct failure *failure)
 		                   "%s:%d: channel '%s': send_queue_slots %u is more than device %s takes: at most %u",
 		                   config->file, config->line, config->name, config->send_queue_slots, device->device,
 		                   device->max_send_slots);
+	if (config->vlan >= 0 && device->no_vlans)
+		return failure_set(
+			failure, EX_CONFIG, EPROTONOSUPPORT,
+			"%s:%d: channel '%s': interface %s has no Ethernet headers, and so no VLANs: take vlan out",
+			config->file, config->line, config->name, config->interface);
 	r = channel_fit_pacing(config, device, failure);
 	return r < 0 ? r : tx_headers_checksums(config, device, &channel->checksums, failure);
 }

@@ -58,19 +58,20 @@ static uint64_t neighbours_now_us(const struct neighbours *neighbours)
 
 /* ---- the lookup of one next hop -------------------------------------------------------------------- */
 
-static enum next_hop_state neighbour_look_up_link(struct neighbour *neighbour, struct next_hop *next)
+static enum next_hop_state neighbour_look_up_link(struct neighbour *neighbour, struct next_hop *next,
+                                                  struct rtnl_link *link)
 {
-	struct rtnl_link link;
-	int r = rtnl_get_link(neighbour->neighbours->requests, neighbour->wanted.interface_index, &link);
+	int r = rtnl_get_link(neighbour->neighbours->requests, neighbour->wanted.interface_index, link);
 
-	if (r < 0 || !link.up)
+	if (r < 0 || !link->up)
 		return NEXT_HOP_LINK_DOWN;
-	next->mtu = link.mtu;
-	memcpy(next->source_mac, link.mac, sizeof(next->source_mac));
+	next->mtu = link->mtu;
+	memcpy(next->source_mac, link->mac, sizeof(next->source_mac));
 	return NEXT_HOP_READY;
 }
 
-static enum next_hop_state neighbour_look_up_route(struct neighbour *neighbour, struct next_hop *next)
+static enum next_hop_state neighbour_look_up_route(struct neighbour *neighbour, struct next_hop *next,
+                                                   const struct rtnl_link *link)
 {
 	const struct neighbour_wanted *wanted = &neighbour->wanted;
 	bool needs_neighbour = !wanted->has_mac && !config_is_multicast(&wanted->destination);
@@ -85,7 +86,7 @@ static enum next_hop_state neighbour_look_up_route(struct neighbour *neighbour, 
 		return NEXT_HOP_NO_ROUTE;
 	if (needs_neighbour && route.type != RTN_UNICAST)
 		return NEXT_HOP_NOT_A_HOST;
-	if (needs_neighbour)
+	if (needs_neighbour && link->has_mac)
 		next->address = route.gateway.family != AF_UNSPEC ? route.gateway : wanted->destination;
 	if (next->source.family == AF_UNSPEC)
 		next->source = route.source;
@@ -166,14 +167,15 @@ static void neighbour_log(const struct neighbour *neighbour)
 /* True: the next hop has changed. */
 static bool neighbour_look_up(struct neighbour *neighbour, uint64_t now)
 {
+	struct rtnl_link link = {0};
 	struct next_hop next;
 
 	memset(&next, 0, sizeof(next)); /* also clears padding, since next hops are compared as bytes */
 	neighbour->dirty = false;
 	neighbour->look_us = now + LOOK_AGAIN_US;
-	next.state = neighbour_look_up_link(neighbour, &next);
+	next.state = neighbour_look_up_link(neighbour, &next, &link);
 	if (next.state == NEXT_HOP_READY)
-		next.state = neighbour_look_up_route(neighbour, &next);
+		next.state = neighbour_look_up_route(neighbour, &next, &link);
 	if (next.state == NEXT_HOP_READY)
 		next.state = neighbour_look_up_mac(neighbour, &next, now);
 	if (memcmp(&next, &neighbour->next_hop, sizeof(next)) == 0)

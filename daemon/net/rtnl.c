@@ -123,8 +123,10 @@ static int rtnl_on_link(const struct nlmsghdr *message, void *into)
 	{
 		if (mnl_attr_get_type(attribute) == IFLA_MTU)
 			link->mtu = mnl_attr_get_u32(attribute);
-		else if (mnl_attr_get_type(attribute) == IFLA_ADDRESS && mnl_attr_get_payload_len(attribute) == 6)
+		else if (mnl_attr_get_type(attribute) == IFLA_ADDRESS && mnl_attr_get_payload_len(attribute) == 6) {
+			link->has_mac = true;
 			memcpy(link->mac, mnl_attr_get_payload(attribute), 6);
+		}
 	}
 	return MNL_CB_STOP;
 }

@@ -46,7 +46,7 @@ struct rx_worker {
 
 	/* A reading of the flow counter from which losses are not computed yet. */
 	bool has_matched;
-	uint64_t matched;
+	uint64_t matched; /* by the device, without packets that the backend has split since */
 	uint64_t matched_at_ns;
 	uint64_t matched_utc_ns; /* when the device was read, UTC */
 
@@ -75,6 +75,11 @@ static uint64_t rx_worker_dropped(const struct rx_worker *worker)
 	return sum;
 }
 
+static uint64_t rx_worker_matched(const struct rx_worker *worker)
+{
+	return worker->matched + atomic_load_explicit(&worker->receive.queue->n_split, memory_order_relaxed);
+}
+
 /*
  * The packets that are certainly lost: the packets that steering matched, less the rows published so far and all that
  * may come yet. A device that counts what it drops says it itself, until the last packets are drained: what is still
@@ -84,7 +89,7 @@ static uint64_t rx_worker_lost(const struct rx_worker *worker, uint64_t may_yet_
 {
 	bool is_counted = worker->counts_drops && !worker->stopping;
 	uint64_t accounted = worker->receive.published + worker->receive.errored + (is_counted ? 0 : may_yet_come);
-	uint64_t missing = worker->matched > accounted ? worker->matched - accounted : 0;
+	uint64_t matched = rx_worker_matched(worker), missing = matched > accounted ? matched - accounted : 0;
 
 	return is_counted ? u64_min(missing, rx_worker_dropped(worker)) : missing;
 }
@@ -96,6 +101,7 @@ static void rx_worker_raise_no_buffer(struct rx_worker *worker, uint64_t may_yet
 	uint64_t no_buffer = counter_get(&ring->counters[IBVCAP_RX_COUNTER_NO_BUFFER]);
 	uint64_t lost = rx_worker_lost(worker, may_yet_come);
 
+	counter_set(&ring->counters[IBVCAP_RX_COUNTER_MATCHED], rx_worker_matched(worker));
 	if (lost > no_buffer) {
 		counter_set(&ring->counters[IBVCAP_RX_COUNTER_NO_BUFFER], lost);
 		if (worker->stalled_utc_ns && worker->stalled_utc_ns >= worker->matched_before_utc_ns)
@@ -113,7 +119,6 @@ static void rx_worker_take_matched(struct rx_worker *worker, uint64_t matched, u
 	worker->matched_before_utc_ns = worker->matched_utc_ns;
 	worker->matched_utc_ns = utc_ns;
 	worker->matched_at_ns = time_monotonic_ns();
-	counter_set(&worker->receive.ring->ring->counters[IBVCAP_RX_COUNTER_MATCHED], matched);
 	/* Under overload no poll may ever be empty, but at most a whole receive queue of packets can still come. */
 	rx_worker_raise_no_buffer(worker, worker->receive.queue_slots);
 }

@@ -1,14 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """The packet backend: any interface, no RDMA device, and the kernel's stack beside it."""
+import fcntl
+import os
 import signal
 import socket
+import struct
 import subprocess
 import time
 
 import pytest
 
 import conftest
-from backend_probing import MARKS, Probe, frame, on_interface
+from backend_probing import MARKS, PROBE, Probe, frame, on_interface
+from frames import checksum, udp_frame
 from wires import in_namespace
 
 pytestmark = [*MARKS, pytest.mark.skipif(conftest.BACKEND != "packet", reason="IBVCAP_TEST_BACKEND=packet runs it")]
@@ -115,16 +119,145 @@ def test_an_interface_has_one_backend(build, start_daemon, wire):
     assert "different backends, 'packet' and 'verbs': set backend to the same one" in one.text()
 
 
-def test_an_interface_without_ethernet_headers_is_refused(net, start_daemon, wire):
-    done = subprocess.run(["ip", "-n", net.rx, "tuntap", "add", "tun0", "mode", "tun"], capture_output=True, text=True,
-                          check=False)
-    if done.returncode:
-        pytest.skip(f"this kernel has no tun: {done.stderr.strip()}")
-    tunnel = type("Tunnel", (), {"interface": "tun0", "address": "10.99.0.1"})
-    conftest.run("ip", "-n", net.rx, "link", "set", "tun0", "up")
-    one = start_daemon([conftest.stream(tunnel)])
-    assert one.process.wait(30) == 69, one.text()
-    assert "interface tun0 has no Ethernet headers" in one.text()
+class Tunnel:
+    """An interface without Ethernet headers in the receiver's namespace; what the test writes to it arrives there."""
+    interface, address, tx_address = "tun0", "10.99.0.1", "10.99.0.2"
+
+    def __init__(self, net):
+        self.fd = in_namespace(net.rx, self.open)
+        # Nothing but the tests' packets comes out of it.
+        conftest.run("ip", "netns", "exec", net.rx, "sysctl", "-qw", "net.ipv6.conf.tun0.addr_gen_mode=1")
+        conftest.run("ip", "-n", net.rx, "address", "add", f"{self.address}/24", "dev", "tun0")
+        conftest.run("ip", "-n", net.rx, "link", "set", "tun0", "up")
+
+    @staticmethod
+    def open():
+        fd = os.open("/dev/net/tun", os.O_RDWR)
+        fcntl.ioctl(fd, 0x400454CA, struct.pack("16sH22x", b"tun0", 0x1001))  # TUNSETIFF: IFF_TUN | IFF_NO_PI
+        return fd
+
+    def packet(self, payload, destination=address, port=7502):
+        source = "fd99::2" if ":" in destination else self.tx_address
+        return udp_frame(payload, destination, port, bytes(6), source=source)[14:]
+
+
+@pytest.fixture(name="tunnel")
+def tunnel_fixture(net, wire):  # pylint: disable=unused-argument
+    if not os.path.exists("/dev/net/tun"):
+        pytest.skip("this kernel has no tun: there is no /dev/net/tun")
+    tunnel = Tunnel(net)
+    yield tunnel
+    os.close(tunnel.fd)
+
+
+@pytest.mark.parametrize("destination,header", [("10.99.0.1", 42), ("239.7.1.2", 42), ("ff15::7:2", 62)])
+def test_without_ethernet_headers_a_row_has_one_that_is_made_up(net, tunnel, destination, header):
+    it = Probe(net.command(net.rx, PROBE, "-b", "packet", "-S", "100", "-H", header, "tun0"))
+    it.open_flow(64, destination, 7502)
+    packets = [tunnel.packet(bytes([i] * 100), destination, port) for i, port in enumerate((7502, 7503, 7502))]
+    for packet in packets:
+        os.write(tunnel.fd, packet)
+    assert [event[1] for event in it.receive(3, 300)] == [header + 100] * 2
+    headers, payload = it.row(1)
+    assert headers[:header] == bytes(12) + (b"\x08\x00" if header == 42 else b"\x86\xdd") + packets[2][:header - 14]
+    assert payload == packets[2][header - 14:]
+    assert it.do("matched")["matched"] == 2
+    assert it.end() == ""
+
+
+def test_without_ethernet_headers_there_is_no_vlan(net, tunnel):
+    it = Probe(net.command(net.rx, PROBE, "-b", "packet", "tun0"))
+    it.do("start")
+    refused = it.ask("flow", 0, tunnel.address, 7502, 5)
+    assert refused["error"] == -93 and "no VLANs: take vlan out" in str(refused), refused
+    assert it.end() == ""
+
+
+def test_a_tunnel_is_captured_and_sent_through(build, daemon, tunnel, consumer):
+    one = daemon([conftest.stream(tunnel)], channels=[conftest.channel(tunnel)])
+    reader = consumer(one, "lidar", "--count", 2, "--timeout", 20000)
+    for payload in (b"a" * 700, b"b" * 100):
+        os.write(tunnel.fd, tunnel.packet(payload))
+    rows, _ = reader.finish()
+    assert [row["payload"] for row in rows] == [b"a" * 700, b"b" * 100]
+    one.expect_sum()
+    conftest.wait_until(lambda: one.channel()["state"] == "sending", 20, lambda: one.channel())
+    program = build.ibvcapd.parents[1] / "tools/ibvcap"
+    conftest.run(program, "send", "out", "--count", 3, "--size", 200, "--socket", one.socket_path)
+    packets = [os.read(tunnel.fd, 2048) for _ in range(3)]
+    assert [(packet[0], packet[9], packet[16:20], len(packet)) for packet in packets] == \
+        [(0x45, 17, socket.inet_aton(tunnel.tx_address), 228)] * 3
+    assert all(checksum(packet[:20]) == 0 for packet in packets)
+    assert one.expect_sent_sum()["completed"] == 3
+
+
+SOL_UDP, UDP_SEGMENT = 17, 103
+
+
+@pytest.fixture(name="joining")
+def joining_fixture(net, wire):
+    """A socket of the sender whose kernel hands several datagrams over at once, joined."""
+    features = ("tx", "gso", "tx-udp-segmentation")
+
+    def switch(state):
+        for feature in features:
+            conftest.run(*net.command(net.tx, "ethtool", "-K", wire.tx, feature, state))
+
+    def make():
+        udp = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        udp.bind((wire.tx_address, 0))
+        return udp
+
+    switch("on")
+    with in_namespace(net.tx, make) as udp:
+        yield udp
+    switch("off")
+
+
+def kernel():
+    return tuple(int(number) for number in os.uname().release.split(".")[:2])
+
+
+needs_lengths = pytest.mark.skipif(kernel() < (6, 2), reason="before Linux 6.2 the kernel does not say where to cut")
+
+
+@needs_lengths
+def test_datagrams_that_the_sender_joined_are_rows_of_their_own(wire, joining):
+    it = Probe(on_interface(wire, "-S", "500", "-q", "64", wire.interface))
+    it.open_flow(64, wire.address, 7502)
+    payload = os.urandom(44 * 500 - 300)
+    joining.setsockopt(SOL_UDP, UDP_SEGMENT, 500)
+    for _ in range(2):
+        joining.sendto(payload, (wire.address, 7502))
+    events = it.receive(88, 500)
+    assert len(events) == 64, "as many as slots, and the rest of a joined packet waits"
+    rows = [it.row(event[0]) for event in events]
+    assert it.do("post", 64)["posted"] == 64
+    more = it.receive(88, 500)
+    rows += [it.row(event[0]) for event in more]
+    assert [event[1:3] for event in events + more] == ([[542, 0]] * 43 + [[242, 0]]) * 2
+    for i, (headers, row) in enumerate(rows):
+        at = i % 44 * 500
+        length = min(500, len(payload) - at)
+        assert row[:min(length, 256)] == payload[at:at + length][:256], "the probe shows 256 bytes"
+        assert struct.unpack("!H", headers[16:18])[0] == 28 + length and checksum(headers[14:34]) == 0
+        assert struct.unpack("!HH", headers[38:42]) == (8 + length, 0)
+    identifications = [struct.unpack("!H", headers[18:20])[0] for headers, _ in rows[:44]]
+    assert identifications == [(identifications[0] + i) % 65536 for i in range(44)]
+    assert it.end() == ""
+
+
+@needs_lengths
+def test_the_sum_counts_joined_datagrams_one_by_one(daemon, wire, joining, consumer):
+    one = daemon([conftest.stream(wire)])
+    reader = consumer(one, "lidar", "--count", 8, "--timeout", 20000)
+    joining.setsockopt(SOL_UDP, UDP_SEGMENT, 500)
+    for _ in range(2):
+        joining.sendto(bytes(1700), (wire.address, 7502))
+    rows, _ = reader.finish()
+    assert [row["length"] for row in rows] == [500, 500, 500, 200] * 2
+    conftest.wait_until(lambda: one.expect_sum()["matched"] == 8, 20, one.expect_sum)
+    assert one.expect_sum()["published"] == 8
 
 
 def test_without_cap_net_raw_the_fault_says_how_to_grant_it(wire):

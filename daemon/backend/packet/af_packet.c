@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The packet backend's device: any Ethernet interface, and the loopback. */
+/* The packet backend's device: any interface that carries Ethernet frames or bare IP packets, and the loopback. */
 #include "daemon/backend/packet/af_packet.h"
 
 #include "daemon/backend/socket/packet_socket.h"
 
 #include <errno.h>
 #include <linux/capability.h>
-#include <net/if_arp.h>
+#include <linux/if_arp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,20 +24,34 @@ static struct af_packet *af_packet(const struct backend *base)
 	return (struct af_packet *)base;
 }
 
-/* Frames must begin with an Ethernet header, because flows and headers are made of it. */
+/* A tunnel's packets begin with their IP header. Other kinds of frame (InfiniBand, radiotap, CAN) are unknown here. */
+static bool af_packet_is_tunnel(unsigned type)
+{
+	static const unsigned types[] = {ARPHRD_NONE,    ARPHRD_RAWIP, ARPHRD_PPP,   ARPHRD_TUNNEL,
+	                                 ARPHRD_TUNNEL6, ARPHRD_SIT,   ARPHRD_IPGRE, ARPHRD_IP6GRE};
+
+	for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); i++)
+		if (types[i] == type)
+			return true;
+	return false;
+}
+
 static int af_packet_check_interface(struct af_packet *backend, int fd, struct failure *failure)
 {
 	struct ifreq request = {0};
+	unsigned type;
 
 	snprintf(request.ifr_name, sizeof(request.ifr_name), "%s", backend->interface);
 	if (ioctl(fd, SIOCGIFHWADDR, &request) < 0)
 		return failure_set(failure, EX_UNAVAILABLE, errno, "interface %s: %s", backend->interface,
 		                   strerror(errno));
-	if (request.ifr_hwaddr.sa_family != ARPHRD_ETHER && request.ifr_hwaddr.sa_family != ARPHRD_LOOPBACK)
-		return failure_set(
-			failure, EX_UNAVAILABLE, EPROTONOSUPPORT,
-			"interface %s has no Ethernet headers (its type is %u): backend \"packet\" needs them",
-			backend->interface, request.ifr_hwaddr.sa_family);
+	type = request.ifr_hwaddr.sa_family;
+	backend->has_ethernet = type == ARPHRD_ETHER || type == ARPHRD_LOOPBACK;
+	if (!backend->has_ethernet && !af_packet_is_tunnel(type))
+		return failure_set(failure, EX_UNAVAILABLE, EPROTONOSUPPORT,
+		                   "interface %s carries neither Ethernet frames nor bare IP packets (its type is %u): "
+		                   "backend \"packet\" reads only those",
+		                   backend->interface, type);
 	if (ioctl(fd, SIOCGIFINDEX, &request) < 0)
 		return failure_set(failure, EX_UNAVAILABLE, errno, "interface %s: %s", backend->interface,
 		                   strerror(errno));
@@ -80,6 +94,7 @@ static void af_packet_capabilities(const struct backend *base, struct backend_ca
 		.clock_is_utc = true,
 		.settle_ns = SETTLE_NS,
 		.max_send_slots = MAX_QUEUE_SLOTS,
+		.no_vlans = !af_packet(base)->has_ethernet,
 	};
 	snprintf(capabilities->device, sizeof(capabilities->device), "%s (packet)", af_packet(base)->interface);
 }
@@ -118,7 +133,7 @@ static int af_packet_create_send_queue(struct backend *base, const struct backen
 {
 	const struct af_packet *backend = af_packet(base);
 	const struct socket_send_place place = {
-		.interface = backend->interface, .index = backend->index, .has_ethernet = true};
+		.interface = backend->interface, .index = backend->index, .has_ethernet = backend->has_ethernet};
 
 	return socket_send_new(&place, options, queue, failure);
 }

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * What the files of the packet backend share. It receives and sends with AF_PACKET sockets (packet(7)) on any Ethernet
- * interface, without special hardware: the kernel copies each matching frame to a ring that it shares with the daemon
- * (TPACKET_V3), and the worker copies it from there to the slot.
+ * What the files of the packet backend share. It receives and sends with AF_PACKET sockets (packet(7)) without special
+ * hardware: the kernel copies each matching frame to a ring that it shares with the daemon (TPACKET_V3), and the worker
+ * copies it from there to the slot. Interfaces of tunnels have no Ethernet headers. Rows have one there that is made
+ * up, so that all have the same layout.
  */
 #ifndef DAEMON_BACKEND_PACKET_AF_PACKET_H
 #define DAEMON_BACKEND_PACKET_AF_PACKET_H
@@ -21,6 +22,7 @@ struct af_packet {
 	struct backend base;
 	char interface[IFNAMSIZ];
 	int index;
+	bool has_ethernet;            /* else a packet begins with its IP header */
 	struct af_packet_flow *flows; /* of all queues, newest first; control thread */
 };
 
@@ -34,7 +36,8 @@ struct af_packet_flow;
  * A classic filter that accepts the packets of any of n rules, which have one header layout. n = 0: it accepts none.
  * Returns the number of instructions, or -E2BIG.
  */
-int af_packet_filter_build(const struct flow_rule *rules, uint32_t n, struct sock_filter code[AF_PACKET_FILTER_MAX]);
+int af_packet_filter_build(const struct flow_rule *rules, uint32_t n, bool has_ethernet,
+                           struct sock_filter code[AF_PACKET_FILTER_MAX]);
 
 /* ---- af_packet_ring.c ---------------------------------------------------------------------------- */
 
@@ -57,6 +60,29 @@ void af_packet_ring_deinit(struct af_packet_ring *ring);
 const struct tpacket3_hdr *af_packet_ring_next(struct af_packet_ring *ring);
 /** The frame is read. After the last frame of a block, the block goes back to the kernel. */
 void af_packet_ring_release(struct af_packet_ring *ring);
+
+/* ---- af_packet_row.c ----------------------------------------------------------------------------- */
+
+#define AF_PACKET_HEADERS_MAX 96 /* Ethernet, a VLAN tag, IPv4 with options, UDP */
+
+struct af_packet_part {
+	const uint8_t *bytes;
+	uint32_t n;
+};
+
+/* A packet as it was on the wire, in the parts that go into a row one after another. */
+struct af_packet_row {
+	struct af_packet_part parts[3];
+	uint32_t n_parts;
+	uint32_t bytes;                      /* of all parts, and what the kernel has cut off behind them */
+	uint8_t made[AF_PACKET_HEADERS_MAX]; /* a part that is not in the kernel's ring */
+};
+
+/**
+ * Cut datagram i out of a packet in which the kernel has joined several of this payload size. Returns how many there
+ * are; 0: the row is not such a packet, and stays as it is.
+ */
+uint32_t af_packet_row_cut(struct af_packet_row *row, uint32_t payload_bytes, uint32_t i);
 
 /* ---- af_packet_receive.c, af_packet_flow.c -------------------------------------------------------- */
 
@@ -84,6 +110,9 @@ struct af_packet_receive {
 	uint32_t slot_bytes;
 	bool oversize_sink;
 	bool timestamps;
+
+	bool has_lengths; /* a frame has a struct virtio_net_hdr before it */
+	uint32_t n_cut;   /* datagrams taken of the frame that is read */
 
 	bool arm_due; /* arm() was called while no slot was posted */
 

@@ -3,7 +3,8 @@
  * Makes a classic BPF filter from flow rules. It answers as the steering of a ConnectX does: a rule without a VLAN
  * matches tagged and untagged frames, IP options are skipped, and a later fragment matches no rule, because it has no
  * ports. The kernel takes the outer VLAN tag out of a frame before the filter runs, so the offsets are those of an
- * untagged frame.
+ * untagged frame. On an interface without Ethernet headers the IP header is where the kernel found it, and no MAC is
+ * compared.
  */
 #include "daemon/backend/packet/af_packet.h"
 
@@ -13,16 +14,17 @@
 #include <string.h>
 #include <sys/socket.h>
 
-#define ETHERTYPE_AT  12
-#define IPV4_AT       14
-#define IPV4_FRAGMENT 20
-#define IPV4_PROTOCOL 23
-#define IPV4_SOURCE   26
-#define IPV4_TARGET   30
-#define IPV6_NEXT     20
-#define IPV6_SOURCE   22
-#define IPV6_TARGET   38
-#define IPV6_UDP_AT   54
+#define ETHERTYPE_AT   12
+#define ETHERNET_BYTES 14
+/* From the start of the IP header. */
+#define IPV4_FRAGMENT 6
+#define IPV4_PROTOCOL 9
+#define IPV4_SOURCE   12
+#define IPV4_TARGET   16
+#define IPV6_NEXT     6
+#define IPV6_SOURCE   8
+#define IPV6_TARGET   24
+#define IPV6_BYTES    40
 #define OFFSET_MASK   0x1fff
 #define VLAN_ID_MASK  0x0fff
 #define WHOLE_FRAME   0x40000
@@ -42,6 +44,8 @@ struct filter_writer {
 	struct sock_filter *code;
 	uint32_t n;
 	uint32_t rule_at; /* the first instruction of the rule being written */
+	uint32_t ip_at;   /* where the IP header is */
+	bool has_ethernet;
 	bool too_long;
 };
 
@@ -122,34 +126,39 @@ static void filter_end_rule(struct filter_writer *writer)
 static void filter_keep_fields(struct filter_writer *writer, bool ipv6)
 {
 	uint16_t port = BPF_H | (ipv6 ? BPF_ABS : BPF_IND); /* IND: X is added */
-	uint32_t udp_at = ipv6 ? IPV6_UDP_AT : IPV4_AT;
+	uint32_t ip_at = writer->ip_at, udp_at = ip_at + (ipv6 ? IPV6_BYTES : 0);
 
 	filter_keep(writer, port, udp_at, WORD_SOURCE_PORT);
 	filter_keep(writer, port, udp_at + 2, WORD_TARGET_PORT);
-	filter_keep(writer, BPF_W | BPF_ABS, 0, WORD_MAC);
-	filter_keep(writer, BPF_H | BPF_ABS, 4, WORD_MAC_TAIL);
+	if (writer->has_ethernet) {
+		filter_keep(writer, BPF_W | BPF_ABS, 0, WORD_MAC);
+		filter_keep(writer, BPF_H | BPF_ABS, 4, WORD_MAC_TAIL);
+	}
 	for (uint32_t i = 0; i < (ipv6 ? 4 : 1); i++) {
-		filter_keep(writer, BPF_W | BPF_ABS, (ipv6 ? IPV6_TARGET : IPV4_TARGET) + 4 * i, WORD_TARGET + i);
-		filter_keep(writer, BPF_W | BPF_ABS, (ipv6 ? IPV6_SOURCE : IPV4_SOURCE) + 4 * i, WORD_SOURCE + i);
+		filter_keep(writer, BPF_W | BPF_ABS, ip_at + (ipv6 ? IPV6_TARGET : IPV4_TARGET) + 4 * i,
+		            WORD_TARGET + i);
+		filter_keep(writer, BPF_W | BPF_ABS, ip_at + (ipv6 ? IPV6_SOURCE : IPV4_SOURCE) + 4 * i,
+		            WORD_SOURCE + i);
 	}
 }
 
-/* What all rules have in common. X becomes the length of the IP header less that of one without options. */
+/* What all rules have in common. X becomes the length of the IP header of IPv4. */
 static void filter_begin(struct filter_writer *writer, sa_family_t family)
 {
 	bool ipv6 = family == AF_INET6;
 
-	filter_put(writer, BPF_LD | BPF_H | BPF_ABS, 0, 0, ETHERTYPE_AT);
+	filter_put(writer, BPF_LD | BPF_H | BPF_ABS, 0, 0,
+	           writer->has_ethernet ? ETHERTYPE_AT : (uint32_t)(SKF_AD_OFF + SKF_AD_PROTOCOL));
 	filter_put(writer, BPF_JMP | BPF_JEQ | BPF_K, 1, 0, ipv6 ? 0x86dd : 0x0800);
 	filter_put(writer, BPF_RET | BPF_K, 0, 0, 0);
-	filter_put(writer, BPF_LD | BPF_B | BPF_ABS, 0, 0, ipv6 ? IPV6_NEXT : IPV4_PROTOCOL);
+	filter_put(writer, BPF_LD | BPF_B | BPF_ABS, 0, 0, writer->ip_at + (ipv6 ? IPV6_NEXT : IPV4_PROTOCOL));
 	filter_put(writer, BPF_JMP | BPF_JEQ | BPF_K, 1, 0, IPPROTO_UDP);
 	filter_put(writer, BPF_RET | BPF_K, 0, 0, 0);
 	if (!ipv6) {
-		filter_put(writer, BPF_LD | BPF_H | BPF_ABS, 0, 0, IPV4_FRAGMENT);
+		filter_put(writer, BPF_LD | BPF_H | BPF_ABS, 0, 0, writer->ip_at + IPV4_FRAGMENT);
 		filter_put(writer, BPF_JMP | BPF_JSET | BPF_K, 0, 1, OFFSET_MASK);
 		filter_put(writer, BPF_RET | BPF_K, 0, 0, 0);
-		filter_put(writer, BPF_LDX | BPF_B | BPF_MSH, 0, 0, IPV4_AT);
+		filter_put(writer, BPF_LDX | BPF_B | BPF_MSH, 0, 0, writer->ip_at);
 	}
 	filter_keep_fields(writer, ipv6);
 }
@@ -164,16 +173,20 @@ static void filter_put_rule(struct filter_writer *writer, const struct flow_rule
 		filter_match_words(writer, WORD_SOURCE, rule->source, n_words);
 	if (rule->source_port_be)
 		filter_match(writer, WORD_SOURCE_PORT, ntohs(rule->source_port_be));
-	filter_match_mac(writer, rule->destination_mac);
+	if (writer->has_ethernet)
+		filter_match_mac(writer, rule->destination_mac);
 	if (rule->vlan >= 0)
 		filter_match_vlan(writer, (uint32_t)rule->vlan);
 	filter_put(writer, BPF_RET | BPF_K, 0, 0, WHOLE_FRAME);
 	filter_end_rule(writer);
 }
 
-int af_packet_filter_build(const struct flow_rule *rules, uint32_t n, struct sock_filter code[AF_PACKET_FILTER_MAX])
+int af_packet_filter_build(const struct flow_rule *rules, uint32_t n, bool has_ethernet,
+                           struct sock_filter code[AF_PACKET_FILTER_MAX])
 {
-	struct filter_writer writer = {.code = code};
+	struct filter_writer writer = {.code = code,
+	                               .ip_at = has_ethernet ? ETHERNET_BYTES : (uint32_t)SKF_NET_OFF,
+	                               .has_ethernet = has_ethernet};
 
 	if (n > 0) {
 		filter_begin(&writer, rules[0].family);

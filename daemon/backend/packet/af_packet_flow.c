@@ -81,7 +81,7 @@ static void flows_open_readers(const struct af_packet *backend)
 static int flow_attach_filter(const struct af_packet_receive *receive, const struct flow_rule *rules, uint32_t n)
 {
 	struct sock_filter *code = malloc(AF_PACKET_FILTER_MAX * sizeof(*code));
-	int r = code ? af_packet_filter_build(rules, n, code) : -ENOMEM;
+	int r = code ? af_packet_filter_build(rules, n, receive->queue.backend->has_ethernet, code) : -ENOMEM;
 
 	if (r > 0) {
 		struct sock_fprog program = {(unsigned short)r, code};
@@ -118,10 +118,16 @@ int af_packet_add_flow(struct backend_queue *base, const struct flow_rule *rule,
                        struct failure *failure)
 {
 	struct af_packet_receive *receive = af_packet_receive(base);
-	struct af_packet_flow **flows = &receive->queue.backend->flows, *flow = malloc(sizeof(*flow));
+	struct af_packet_flow **flows = &receive->queue.backend->flows, *flow;
 	char text[128];
 	int r;
 
+	if (rule->vlan >= 0 && !receive->queue.backend->has_ethernet)
+		return failure_set(
+			failure, EX_CONFIG, EPROTONOSUPPORT,
+			"interface %s has no Ethernet headers, and so no VLANs: take vlan out of the flow %s",
+			receive->queue.backend->interface, flow_format(rule, text, sizeof(text)));
+	flow = malloc(sizeof(*flow));
 	if (!flow)
 		return failure_set(failure, EX_OSERR, ENOMEM, "no memory for a flow");
 	*flow = (struct af_packet_flow){.base.queue = base, .next = *flows, .rule = *rule, .reader = -1};

@@ -12,15 +12,20 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <linux/if_ether.h>
+#include <linux/virtio_net.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
+#include <sys/utsname.h>
 #include <unistd.h>
 
 #define NS_PER_S  UINT64_C(1000000000)
 #define TAG_AT    12 /* a VLAN tag follows the two MAC addresses */
 #define TAG_BYTES 4
+/* VIRTIO_NET_HDR_GSO_UDP_L4, which older headers lack. */
+#define GSO_UDP_DATAGRAMS 5
 
 /* ---- the hot path -------------------------------------------------------------------------------- */
 
@@ -64,37 +69,50 @@ static void receive_end_slot(struct af_packet_receive *receive, struct backend_r
 	run->headers += receive->header_stride;
 }
 
-/*
- * The parts of a frame as it was on the wire: the kernel has taken the outer VLAN tag out, and it is put back between
- * the MAC addresses and the rest.
- */
-struct frame_part {
-	const uint8_t *bytes;
-	uint32_t n;
-};
+/* An interface without Ethernet headers: the row gets one without addresses. */
+static void receive_describe_bare(const struct tpacket3_hdr *frame, struct af_packet_row *row)
+{
+	uint32_t before_ip = frame->tp_net - frame->tp_mac; /* some tunnels show their own header, too */
+	const uint8_t *ip = (const uint8_t *)frame + frame->tp_net;
+	uint16_t type_be = htons(*ip >> 4 == 6 ? ETH_P_IPV6 : ETH_P_IP);
 
-static uint32_t receive_split_frame(const struct tpacket3_hdr *frame, uint8_t tag[TAG_BYTES],
-                                    struct frame_part parts[3])
+	memset(row->made, 0, ETH_HLEN);
+	memcpy(row->made + TAG_AT, &type_be, 2);
+	row->parts[0] = (struct af_packet_part){row->made, ETH_HLEN};
+	row->parts[1] = (struct af_packet_part){ip, frame->tp_snaplen - before_ip};
+	row->n_parts = 2;
+	row->bytes = frame->tp_len - before_ip + ETH_HLEN;
+}
+
+/* The kernel has taken the outer VLAN tag out. It is put back between the MAC addresses and the rest. */
+static void receive_describe_frame(const struct af_packet_receive *receive, const struct tpacket3_hdr *frame,
+                                   struct af_packet_row *row)
 {
 	const uint8_t *bytes = (const uint8_t *)frame + frame->tp_mac;
 	uint16_t tpid_be = htons(frame->tp_status & TP_STATUS_VLAN_TPID_VALID ? frame->hv1.tp_vlan_tpid : ETH_P_8021Q);
 	uint16_t tci_be = htons((uint16_t)frame->hv1.tp_vlan_tci);
 
-	if (!(frame->tp_status & TP_STATUS_VLAN_VALID) || frame->tp_snaplen < TAG_AT) {
-		parts[0] = (struct frame_part){bytes, frame->tp_snaplen};
-		return 1;
+	if (!receive->queue.backend->has_ethernet) {
+		receive_describe_bare(frame, row);
+		return;
 	}
-	memcpy(tag, &tpid_be, 2);
-	memcpy(tag + 2, &tci_be, 2);
-	parts[0] = (struct frame_part){bytes, TAG_AT};
-	parts[1] = (struct frame_part){tag, TAG_BYTES};
-	parts[2] = (struct frame_part){bytes + TAG_AT, frame->tp_snaplen - TAG_AT};
-	return 3;
+	row->bytes = frame->tp_len;
+	row->parts[0] = (struct af_packet_part){bytes, frame->tp_snaplen};
+	row->n_parts = 1;
+	if (!(frame->tp_status & TP_STATUS_VLAN_VALID) || frame->tp_snaplen < TAG_AT)
+		return;
+	memcpy(row->made, &tpid_be, 2);
+	memcpy(row->made + 2, &tci_be, 2);
+	row->bytes += TAG_BYTES;
+	row->parts[0] = (struct af_packet_part){bytes, TAG_AT};
+	row->parts[1] = (struct af_packet_part){row->made, TAG_BYTES};
+	row->parts[2] = (struct af_packet_part){bytes + TAG_AT, frame->tp_snaplen - TAG_AT};
+	row->n_parts = 3;
 }
 
 /* The first header_bytes go to the header row, and what follows to the payload row, as far as there is room. */
 static void receive_copy_part(const struct af_packet_receive *receive, const struct backend_run *run, uint32_t at,
-                              const struct frame_part *part)
+                              const struct af_packet_part *part)
 {
 	const uint8_t *bytes = part->bytes;
 	uint32_t n = part->n;
@@ -113,38 +131,65 @@ static void receive_copy_part(const struct af_packet_receive *receive, const str
 	memcpy(run->payload + at, bytes, n < receive->slot_bytes - at ? n : receive->slot_bytes - at);
 }
 
-static uint32_t receive_copy_frame(const struct af_packet_receive *receive, const struct backend_run *run,
-                                   const struct tpacket3_hdr *frame)
+static uint32_t receive_copy_row(const struct af_packet_receive *receive, const struct backend_run *run,
+                                 const struct af_packet_row *row)
 {
-	struct frame_part parts[3];
-	uint8_t tag[TAG_BYTES];
-	uint32_t at = 0, n_parts = receive_split_frame(frame, tag, parts);
+	uint32_t at = 0;
 
-	for (uint32_t i = 0; i < n_parts; at += parts[i++].n)
-		receive_copy_part(receive, run, at, &parts[i]);
+	for (uint32_t i = 0; i < row->n_parts; at += row->parts[i++].n)
+		receive_copy_part(receive, run, at, &row->parts[i]);
 	return at;
 }
 
-static void receive_take_frame(struct af_packet_receive *receive, const struct tpacket3_hdr *frame,
+/* Of a packet that is several datagrams: the payload of each, but for the last one, which may be shorter. Else 0. */
+static uint32_t receive_joined_bytes(const struct af_packet_receive *receive, const struct tpacket3_hdr *frame)
+{
+	struct virtio_net_hdr lengths;
+
+	if (!receive->has_lengths)
+		return 0;
+	memcpy(&lengths, (const uint8_t *)frame + frame->tp_mac - sizeof(lengths), sizeof(lengths));
+	return lengths.gso_type == GSO_UDP_DATAGRAMS ? lengths.gso_size : 0;
+}
+
+/* The next datagram of a packet that is several. True: it is not the last one. */
+static __attribute__((noinline, cold)) bool receive_cut(struct af_packet_receive *receive, struct af_packet_row *row,
+                                                        uint32_t payload_bytes)
+{
+	uint32_t n = af_packet_row_cut(row, payload_bytes, receive->n_cut);
+
+	if (receive->n_cut == 0 && n > 1)
+		atomic_fetch_add_explicit(&receive->queue.base.n_split, n - 1, memory_order_relaxed);
+	receive->n_cut = receive->n_cut + 1 < n ? receive->n_cut + 1 : 0;
+	return receive->n_cut > 0;
+}
+
+/* True: the frame has more datagrams. */
+static bool receive_take_frame(struct af_packet_receive *receive, const struct tpacket3_hdr *frame,
                                struct backend_event *event)
 {
 	struct backend_run *run = &receive->runs[receive->first_run & receive->runs_mask];
-	uint32_t present = receive_copy_frame(receive, run, frame);
-	uint32_t bytes = present + frame->tp_len - frame->tp_snaplen;
 	uint32_t row_bytes = receive->header_bytes + receive->slot_bytes;
+	uint32_t joined_bytes = receive_joined_bytes(receive, frame), present;
+	struct af_packet_row row;
+	bool more;
 
+	receive_describe_frame(receive, frame, &row);
+	more = joined_bytes && receive_cut(receive, &row, joined_bytes);
+	present = receive_copy_row(receive, run, &row);
 	*event = (struct backend_event){
 		.timestamp_raw = receive->timestamps ? frame->tp_sec * NS_PER_S + frame->tp_nsec : 0,
 		.slot = run->slot,
-		.bytes = bytes,
+		.bytes = row.bytes,
 		.flags = frame->tp_status & TP_STATUS_CSUM_VALID ? BACKEND_EVENT_CHECKSUM_OK : 0,
 	};
 	/* The kernel cuts a frame that is longer than its block. That does not matter if the row is full. */
-	if (bytes > row_bytes && (!receive->oversize_sink || present < row_bytes)) {
+	if (row.bytes > row_bytes ? !receive->oversize_sink || present < row_bytes : present < row.bytes) {
 		event->status = BACKEND_LENGTH_ERROR;
 		event->bytes = 0;
 	}
 	receive_end_slot(receive, run);
+	return more;
 }
 
 int af_packet_poll(struct backend_queue *base, struct backend_event *events, uint32_t max)
@@ -157,8 +202,8 @@ int af_packet_poll(struct backend_queue *base, struct backend_event *events, uin
 
 		if (!frame)
 			break;
-		receive_take_frame(receive, frame, &events[n++]);
-		af_packet_ring_release(&receive->ring);
+		if (!receive_take_frame(receive, frame, &events[n++]))
+			af_packet_ring_release(&receive->ring);
 	}
 	return (int)n;
 }
@@ -278,6 +323,22 @@ static int receive_bind(const struct af_packet_receive *receive)
 	return bind(receive->queue.fd, (struct sockaddr *)&address, sizeof(address)) == 0 ? 0 : -errno;
 }
 
+/*
+ * Let the kernel say of each packet whether it is several datagrams. Before 6.2 it drops such packets then, and without
+ * it they are one long row.
+ */
+static void receive_ask_for_lengths(struct af_packet_receive *receive)
+{
+	unsigned major = 0, minor = 0;
+	struct utsname system;
+	int on = 1;
+
+	if (uname(&system) < 0 || sscanf(system.release, "%u.%u", &major, &minor) != 2 ||
+	    (major == 6 ? minor < 2 : major < 6))
+		return;
+	receive->has_lengths = setsockopt(receive->queue.fd, SOL_PACKET, PACKET_VNET_HDR, &on, sizeof(on)) == 0;
+}
+
 /* The filter comes first, so that no other packet is in the ring. */
 static int receive_set_up(struct af_packet_receive *receive, bool completion_events)
 {
@@ -285,6 +346,7 @@ static int receive_set_up(struct af_packet_receive *receive, bool completion_eve
 
 	if (r == 0)
 		r = af_packet_apply_flows(receive);
+	receive_ask_for_lengths(receive);
 	if (r == 0)
 		r = af_packet_ring_init(&receive->ring, receive->queue.fd, receive->slots,
 		                        receive->header_bytes + receive->slot_bytes);

@@ -12,8 +12,11 @@
 #define RETIRE_MS 1
 /* At 1000 packets a second and more, each millisecond takes a block. So the worker may stand still for so many ms. */
 #define N_BLOCKS_MIN 256
-/* A block holds several frames: the kernel cuts a frame that is longer than its block. */
-#define BLOCK_BYTES_MIN (UINT32_C(64) << 10)
+/*
+ * A block holds several frames: the kernel cuts a frame that is longer than its block. The longest packet, which may be
+ * several datagrams that the kernel has joined, is of 64 KiB.
+ */
+#define BLOCK_BYTES_MIN (UINT32_C(128) << 10)
 #define FRAMES_MIN      4
 
 /* A block's status is a word that the kernel and we hand to each other. */

@@ -74,7 +74,7 @@ static bool takes(const struct flow_rule *rules, uint32_t n, const uint8_t *fram
 {
 	static struct sock_filter code[AF_PACKET_FILTER_MAX];
 	struct sock_fprog program = {.filter = code};
-	int pair[2], r = af_packet_filter_build(rules, n, code);
+	int pair[2], r = af_packet_filter_build(rules, n, true, code);
 	char buffer[128];
 	bool taken;
 
@@ -174,5 +174,5 @@ Test(af_packet_filter, as_many_rules_as_a_stream_may_have_or_an_error)
 		rules[i] = rule_of(&ipv6, (uint16_t)(1000 + i));
 		rules[i].has_source = true;
 	}
-	cr_expect_eq(af_packet_filter_build(rules, N_RULES_MAX, code), -E2BIG);
+	cr_expect_eq(af_packet_filter_build(rules, N_RULES_MAX, true, code), -E2BIG);
 }

@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Takes apart packets in which the kernel has joined several datagrams, as a device does before it sends them (a
+ * sender's UDP_SEGMENT) or undoes what a device did (GRO). Each datagram gets the headers that it has on the wire, but
+ * for the UDP checksum, which nobody has made yet: it is 0.
+ */
+#include "daemon/backend/packet/af_packet.h"
+
+#include <arpa/inet.h>
+#include <linux/if_ether.h>
+#include <string.h>
+
+#define IPV4_BYTES       20
+#define IPV4_LENGTH      2
+#define IPV4_ID          4
+#define IPV4_CHECKSUM    10
+#define IPV6_BYTES       40
+#define IPV6_LENGTH      4
+#define UDP_BYTES        8
+#define UDP_LENGTH       4
+#define UDP_CHECKSUM     6
+#define VLAN_BYTES       4
+#define IPV4_OPTIONS_MAX 40
+
+_Static_assert(ETH_HLEN + VLAN_BYTES + IPV4_BYTES + IPV4_OPTIONS_MAX + UDP_BYTES <= AF_PACKET_HEADERS_MAX, "too small");
+
+static uint16_t row_get16(const uint8_t *at)
+{
+	return (uint16_t)(at[0] << 8 | at[1]);
+}
+
+static void row_put16(uint8_t *at, uint32_t value)
+{
+	at[0] = (uint8_t)(value >> 8);
+	at[1] = (uint8_t)value;
+}
+
+/* The first bytes of all parts together. Returns how many there are, at most AF_PACKET_HEADERS_MAX. */
+static uint32_t row_gather(const struct af_packet_row *row, uint8_t headers[AF_PACKET_HEADERS_MAX])
+{
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < row->n_parts; i++) {
+		uint32_t room = AF_PACKET_HEADERS_MAX - n, now = row->parts[i].n < room ? row->parts[i].n : room;
+
+		memcpy(headers + n, row->parts[i].bytes, now);
+		n += now;
+	}
+	return n;
+}
+
+/* Where the IP and UDP headers of a frame begin, which the filter took for UDP over IP. */
+struct row_layout {
+	uint32_t ip_at;
+	uint32_t udp_at;
+};
+
+static bool row_find_headers(const uint8_t *headers, uint32_t n, struct row_layout *layout)
+{
+	uint16_t type;
+
+	if (n < ETH_HLEN + IPV4_BYTES + UDP_BYTES)
+		return false;
+	type = row_get16(headers + ETH_HLEN - 2);
+	layout->ip_at = type == ETH_P_8021Q || type == ETH_P_8021AD ? ETH_HLEN + VLAN_BYTES : ETH_HLEN;
+	layout->udp_at =
+		layout->ip_at + (headers[layout->ip_at] >> 4 == 6 ? IPV6_BYTES : 4 * (headers[layout->ip_at] & 0xfU));
+	return n >= layout->udp_at + UDP_BYTES;
+}
+
+static void row_sum_ipv4(uint8_t *ip, uint32_t bytes)
+{
+	uint32_t sum = 0;
+
+	row_put16(ip + IPV4_CHECKSUM, 0);
+	for (uint32_t i = 0; i < bytes; i += 2)
+		sum += row_get16(ip + i);
+	sum = (sum & 0xffff) + (sum >> 16);
+	sum += sum >> 16;
+	row_put16(ip + IPV4_CHECKSUM, ~sum);
+}
+
+/* The lengths of datagram i with so much payload, and its IP identification, which goes up by one each. */
+static void row_write_headers(uint8_t *headers, const struct row_layout *layout, uint32_t payload_bytes, uint32_t i)
+{
+	uint8_t *ip = headers + layout->ip_at, *udp = headers + layout->udp_at;
+	uint32_t ip_bytes = layout->udp_at - layout->ip_at;
+
+	row_put16(udp + UDP_LENGTH, UDP_BYTES + payload_bytes);
+	row_put16(udp + UDP_CHECKSUM, 0);
+	if (ip[0] >> 4 == 6) {
+		row_put16(ip + IPV6_LENGTH, UDP_BYTES + payload_bytes);
+		return;
+	}
+	row_put16(ip + IPV4_LENGTH, ip_bytes + UDP_BYTES + payload_bytes);
+	row_put16(ip + IPV4_ID, row_get16(ip + IPV4_ID) + i);
+	row_sum_ipv4(ip, ip_bytes);
+}
+
+uint32_t af_packet_row_cut(struct af_packet_row *row, uint32_t payload_bytes, uint32_t i)
+{
+	const struct af_packet_part *last = &row->parts[row->n_parts - 1];
+	uint32_t before_last = 0, at, n, here, present;
+	uint8_t headers[AF_PACKET_HEADERS_MAX];
+	struct row_layout layout;
+
+	for (uint32_t part = 0; part + 1 < row->n_parts; part++)
+		before_last += row->parts[part].n;
+	if (payload_bytes == 0 || !row_find_headers(headers, row_gather(row, headers), &layout))
+		return 0;
+	at = layout.udp_at + UDP_BYTES + i * payload_bytes; /* from the start of the frame */
+	if (at >= row->bytes)
+		return 0;
+	n = i + (row->bytes - at + payload_bytes - 1) / payload_bytes;
+	here = row->bytes - at < payload_bytes ? row->bytes - at : payload_bytes;
+	present = before_last + last->n > at ? before_last + last->n - at : 0;
+	row_write_headers(headers, &layout, here, i);
+	row->parts[1] = (struct af_packet_part){last->bytes + (at - before_last), present < here ? present : here};
+	memcpy(row->made, headers, layout.udp_at + UDP_BYTES);
+	row->parts[0] = (struct af_packet_part){row->made, layout.udp_at + UDP_BYTES};
+	row->n_parts = 2;
+	row->bytes = layout.udp_at + UDP_BYTES + here;
+	return n;
+}
