@@ -37,6 +37,8 @@ MAY_INCLUDE = {
     "daemon/backend/packet": ["daemon/base", "daemon/flow", "daemon/backend/backend.h", "daemon/backend/socket",
                               "daemon/backend/bpf/tcx_drop.h"],
     "daemon/backend/socket": ["daemon/base", "daemon/flow", "daemon/backend/backend.h", "daemon/net"],
+    "daemon/backend/xdp": ["daemon/base", "daemon/flow", "daemon/backend/backend.h", "daemon/backend/posted_rows.h",
+                           "daemon/backend/bpf/xdp_program.h", "daemon/backend/socket"],
     "daemon/ring": ["daemon/base", CORE, API],
     "daemon/worker": ["daemon/base", "daemon/backend/backend.h", "daemon/clock", "daemon/packet", "daemon/ring", CORE,
                       API],
@@ -62,10 +64,12 @@ MAY_INCLUDE = {
 }
 # The one place where the backends are known by name.
 EXCEPTIONS = {("daemon/backend/backend.c", "daemon/backend/packet/af_packet.h"),
-              ("daemon/backend/backend.c", "daemon/backend/verbs/verbs.h")}
+              ("daemon/backend/backend.c", "daemon/backend/verbs/verbs.h"),
+              ("daemon/backend/backend.c", "daemon/backend/xdp/xdp.h")}
 # Headers that are not ours: a header or a folder of headers, and the rooms or single files that may include it.
 FOREIGN = {
     "infiniband/": ["daemon/backend/verbs"],
+    "linux/if_xdp.h": ["daemon/backend/xdp"],
     "bpf/": ["daemon/backend/bpf"],
     "linux/bpf.h": ["daemon/backend/bpf"],
     "rdma/rdma_netlink.h": ["daemon/net"],

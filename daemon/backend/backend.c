@@ -4,6 +4,7 @@
 
 #include "daemon/backend/packet/af_packet.h"
 #include "daemon/backend/verbs/verbs.h"
+#include "daemon/backend/xdp/xdp.h"
 #include "daemon/priv/priv.h"
 
 #include <stdio.h>
@@ -11,6 +12,7 @@
 
 static const struct backend_ops *const backends[] = {
 	&verbs_backend_ops,
+	&xdp_backend_ops,
 	&af_packet_ops,
 };
 

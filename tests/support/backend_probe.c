@@ -10,6 +10,8 @@
  */
 #include "tests/support/backend_probe.h"
 
+#include "daemon/base/log.h"
+
 #include <arpa/inet.h>
 #include <errno.h>
 #include <inttypes.h>
@@ -301,6 +303,7 @@ int main(int argc, char **argv)
 	if (optind + 1 != argc)
 		return EX_USAGE;
 	setvbuf(stdout, NULL, _IOLBF, BUFSIZ);
+	log_set_level(LOG_WARNING);
 	error = set_up(&probe, argv[optind], backend);
 	if (error)
 		answer_fault(&probe, error);

@@ -77,18 +77,19 @@ def remove_ledgers():
 
 
 class Wire:
-    """A veth pair: rxN is in the receiver's namespace, txN in the sender's."""
+    """A veth pair: rxN is in the receiver's namespace, txN in the sender's. n_queues: of each end, and each way."""
 
-    def __init__(self, net, number):
-        self.net, self.number = net, number
+    def __init__(self, net, number, n_queues=1):
+        self.net, self.number, self.n_queues = net, number, n_queues
         self.interface, self.tx = f"rx{number}", f"tx{number}"
         self.address, self.tx_address = f"10.{77 + number}.0.1", f"10.{77 + number}.0.2"
         self.make()
 
     def make(self):
         net = self.net
-        run("ip", "link", "add", self.interface, "netns", net.rx, "type", "veth", "peer", "name", self.tx, "netns",
-            net.tx)
+        queues = ["numrxqueues", self.n_queues, "numtxqueues", self.n_queues]
+        run("ip", "link", "add", self.interface, *queues, "netns", net.rx, "type", "veth", "peer", "name", self.tx,
+            *queues, "netns", net.tx)
         # The sender's kernel sends nothing by itself: every frame that arrives was sent by a test.
         run("ip", "netns", "exec", net.tx, "sysctl", "-qw", f"net.ipv6.conf.{self.tx}.disable_ipv6=1")
         for namespace, device, address in ((net.rx, self.interface, self.address), (net.tx, self.tx, self.tx_address)):
@@ -149,8 +150,8 @@ class Net:
         run("ip", "netns", "add", self.tx)
         run("ip", "-n", self.rx, "link", "set", "lo", "up")
 
-    def add_wire(self):
-        self.wires.append(Wire(self, len(self.wires)))
+    def add_wire(self, n_queues=1):
+        self.wires.append(Wire(self, len(self.wires), n_queues))
         return self.wires[-1]
 
     @staticmethod

@@ -38,6 +38,11 @@ def on_interface(wire, *words, wrapper=()):
     return Net.command(wire.net.rx, *wrapper, PROBE, "-b", "packet", *words)
 
 
+def on_xdp(wire, *words, wrapper=()):
+    """The command line that runs backend_probe WORDS with the xdp backend."""
+    return Net.command(wire.net.rx, *wrapper, PROBE, "-b", "xdp", *words)
+
+
 def probes(wire, command):
     """The life of a fixture, start(options…): probes are closed at the end without a word, unless a test did it."""
     started = []
@@ -57,12 +62,16 @@ def probes(wire, command):
             one.process.wait()
 
 
-@pytest.fixture(name="net", scope="module")
-def net_fixture():
-    """One for all: no test leaves anything on the wire."""
+def one_wire(n_queues=1):
     network = Net()
     try:
-        network.add_wire()
+        network.add_wire(n_queues)
         yield network
     finally:
         network.close()
+
+
+@pytest.fixture(name="net", scope="module")
+def net_fixture():
+    """One for all: no test leaves anything on the wire."""
+    yield from one_wire()

@@ -1,0 +1,241 @@
+// SPDX-License-Identifier: Apache-2.0
+/* The xdp backend's device: an interface whose driver runs our program. */
+#include "daemon/backend/xdp/xdp.h"
+
+#include "daemon/backend/socket/packet_socket.h"
+#include "daemon/base/log.h"
+
+#include <errno.h>
+#include <linux/capability.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MAX_QUEUE_SLOTS 65536
+/* Packets that wait for the worker: as many as these, or fewer if a packet takes several descriptors. */
+#define RING_DESCRIPTORS       2048
+#define RING_DESCRIPTORS_LARGE 4096
+#define MTU_LARGE              16384
+
+/* ---- open ------------------------------------------------------------------------------------------ */
+
+static void xdp_close(struct backend *base)
+{
+	struct xdp_backend *backend = xdp_backend(base);
+	uint32_t n_channels = backend->interface.n_channels;
+
+	xdp_program_free(backend->program);
+	for (uint32_t i = 0; backend->sockets && i < backend->n_streams * n_channels; i++)
+		xdp_socket_deinit(&backend->sockets[i]);
+	for (uint32_t i = 0; backend->channels && i < n_channels; i++)
+		xdp_channel_deinit(&backend->channels[i]);
+	free(backend->sockets);
+	free(backend->channels);
+	free(backend->queues);
+	free(backend);
+}
+
+static int xdp_open_channel(struct xdp_backend *backend, uint32_t number, struct failure *failure)
+{
+	struct xdp_channel *channel = &backend->channels[number];
+	int r = xdp_channel_init(channel, backend, number, failure);
+
+	for (uint32_t stream = 0; stream < backend->n_streams && r == 0; stream++) {
+		struct xdp_socket *socket = &backend->sockets[stream * backend->interface.n_channels + number];
+
+		r = xdp_socket_init(socket, channel, failure);
+		if (r < 0)
+			break;
+		r = xdp_program_set_socket(backend->program, stream, number, socket->fd);
+		if (r < 0)
+			failure_set(failure, EX_OSERR, -r,
+			            "interface %s: cannot give the program its socket for queue %u: %s",
+			            backend->interface.name, number, strerror(-r));
+	}
+	return r;
+}
+
+static int xdp_open_channels(struct xdp_backend *backend, struct failure *failure)
+{
+	uint32_t n_channels = backend->interface.n_channels;
+	int r = 0;
+
+	backend->channels = calloc(n_channels, sizeof(*backend->channels));
+	backend->sockets = calloc((size_t)backend->n_streams * n_channels, sizeof(*backend->sockets));
+	backend->queues = calloc(backend->n_streams, sizeof(struct xdp_receive *));
+	if (!backend->channels || !backend->sockets || !backend->queues)
+		return failure_no_memory(failure);
+	for (uint32_t i = 0; i < n_channels && r == 0; i++)
+		r = xdp_open_channel(backend, i, failure);
+	if (r < 0)
+		return r;
+	r = xdp_program_set_channels(backend->program, n_channels);
+	return r == 0 ? 0
+	              : failure_set(failure, EX_OSERR, -r, "interface %s: cannot set up the program's channels: %s",
+	                            backend->interface.name, strerror(-r));
+}
+
+static void xdp_log_open(const struct xdp_backend *backend)
+{
+	const struct xdp_interface *interface = &backend->interface;
+	const struct xdp_channel *channel = &backend->channels[0];
+	uint64_t bytes = (uint64_t)channel->n_frames * channel->frame_bytes;
+
+	log_message(LOG_INFO, &(struct log_about){.interface = interface->name},
+	            "interface %s: XDP in %s mode on %u receive queues, with %llu MiB for each: room for %u streams; "
+	            "some drivers stop the link for a moment when a program comes or goes",
+	            interface->name, backend->zero_copy ? "zero-copy" : "copy", interface->n_channels,
+	            (unsigned long long)(bytes >> 20), backend->n_streams);
+}
+
+static int xdp_set_up(struct xdp_backend *backend, struct failure *failure)
+{
+	struct xdp_interface *interface = &backend->interface;
+	int r = xdp_program_load(interface->name, backend->n_streams, interface->max_channels, &backend->program,
+	                         failure);
+
+	if (r == 0)
+		r = xdp_open_channels(backend, failure);
+	if (r == 0)
+		r = xdp_program_attach(backend->program, interface->index, failure);
+	return r;
+}
+
+static int xdp_open(const struct backend_open_options *options, struct backend **out, struct failure *failure)
+{
+	struct xdp_backend *backend = calloc(1, sizeof(*backend));
+	int r;
+
+	if (!backend)
+		return failure_no_memory(failure);
+	backend->base.ops = &xdp_backend_ops;
+	backend->mode = options->xdp_mode;
+	backend->n_streams = options->streams ? options->streams : 1;
+	r = xdp_interface_read(&backend->interface, options->interface, failure);
+	if (r == 0) {
+		backend->ring_descriptors =
+			backend->interface.mtu > MTU_LARGE ? RING_DESCRIPTORS_LARGE : RING_DESCRIPTORS;
+		r = xdp_set_up(backend, failure);
+	}
+	if (r < 0) {
+		xdp_close(&backend->base);
+		return r;
+	}
+	xdp_log_open(backend);
+	*out = &backend->base;
+	return 0;
+}
+
+static void xdp_capabilities(const struct backend *base, struct backend_capabilities *capabilities)
+{
+	*capabilities = (struct backend_capabilities){
+		.max_queue_slots = MAX_QUEUE_SLOTS,
+		.oversize_sink = true,
+		.counts_drops = true,
+		.max_send_slots = MAX_QUEUE_SLOTS,
+	};
+	snprintf(capabilities->device, sizeof(capabilities->device), "%s (xdp)", xdp_backend(base)->interface.name);
+}
+
+/* ---- memory ---------------------------------------------------------------------------------------- */
+
+/* The worker copies, so no memory has to be registered. */
+static int xdp_register_memory(struct backend *base, void *address, size_t bytes, struct backend_memory **memory,
+                               struct failure *failure)
+{
+	struct backend_memory *registered = calloc(1, sizeof(*registered));
+
+	(void)address;
+	(void)bytes;
+	if (!registered)
+		return failure_no_memory(failure);
+	registered->backend = base;
+	*memory = registered;
+	return 0;
+}
+
+static void xdp_unregister_memory(struct backend_memory *memory)
+{
+	free(memory);
+}
+
+/* ---- a queue --------------------------------------------------------------------------------------- */
+
+/* It receives from its first flow on. */
+static int xdp_start(struct backend_queue *base)
+{
+	(void)base;
+	return 0;
+}
+
+static int xdp_fd(const struct backend_queue *base)
+{
+	int fd = xdp_receive(base)->wake_fd;
+
+	return fd >= 0 ? fd : -ENOTSUP;
+}
+
+static int xdp_reset(struct backend_queue *base)
+{
+	posted_rows_forget(&xdp_receive(base)->rows);
+	return 0;
+}
+
+static int xdp_create_send_queue(struct backend *base, const struct backend_send_options *options,
+                                 struct backend_queue **queue, struct failure *failure)
+{
+	const struct xdp_interface *interface = &xdp_backend(base)->interface;
+	const struct socket_send_place place = {
+		.interface = interface->name, .index = (int)interface->index, .has_ethernet = true};
+
+	return socket_send_new(&place, options, queue, failure);
+}
+
+/* ---- readings -------------------------------------------------------------------------------------- */
+
+static int xdp_read_port(struct backend *base, struct backend_port_statistics *statistics)
+{
+	(void)base; /* the interface's own state says whether there is a link */
+	*statistics = (struct backend_port_statistics){.port_active = true};
+	return 0;
+}
+
+static int xdp_read_clock(struct backend *base, uint64_t *raw)
+{
+	(void)base;
+	(void)raw;
+	return -ENOTSUP;
+}
+
+static const struct backend_privilege xdp_privileges[] = {
+	{CAP_NET_RAW, .required = true, .purpose = "to open AF_XDP sockets"},
+	{CAP_NET_ADMIN, .required = true, .at_start = true, .purpose = "to make an XDP program"},
+	{CAP_BPF, .required = true, .at_start = true, .purpose = "to make an XDP program"},
+	{CAP_IPC_LOCK, .at_start = true, .purpose = "to lock more memory than RLIMIT_MEMLOCK allows"},
+	{0},
+};
+
+const struct backend_ops xdp_backend_ops = {
+	.name = "xdp",
+	.privileges = xdp_privileges,
+	.open = xdp_open,
+	.close = xdp_close,
+	.capabilities = xdp_capabilities,
+	.register_memory = xdp_register_memory,
+	.unregister_memory = xdp_unregister_memory,
+	.create_queue = xdp_create_queue,
+	.destroy_queue = xdp_destroy_queue,
+	.start = xdp_start,
+	.post = xdp_post,
+	.poll = xdp_poll,
+	.fd = xdp_fd,
+	.arm = xdp_arm,
+	.clear = xdp_clear,
+	.reset = xdp_reset,
+	.create_send_queue = xdp_create_send_queue,
+	.add_flow = xdp_add_flow,
+	.remove_flow = xdp_remove_flow,
+	.read_matched = xdp_read_matched,
+	.read_port = xdp_read_port,
+	.read_clock = xdp_read_clock,
+};

@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * What the files of the xdp backend share. It receives with AF_XDP sockets on an interface whose driver has XDP: a BPF
+ * program (daemon/backend/bpf) gives the packets of the flows to the sockets, past the kernel's network stack, and the
+ * worker copies each one once, from the frame to its slot.
+ *
+ * A channel is a receive queue of the interface. It has an area of frames (UMEM), which belongs to its anchor socket:
+ * that receives nothing and lives as long as the channel. Each stream has one socket on each channel, and all of a
+ * channel share its frames: a frame is in the fill ring (free), in the receive ring of a socket, or in the hands of a
+ * worker. A stream that nobody polls keeps as many frames as its receive ring has descriptors, so the area has these
+ * for all streams, and some more.
+ *
+ * All sockets are made and bound when the interface is opened, because both disturb the interface and take a capability
+ * that the daemon drops. A stream that comes takes the sockets of a free number, and leaves them empty and bound
+ * when it goes.
+ */
+#ifndef DAEMON_BACKEND_XDP_XDP_H
+#define DAEMON_BACKEND_XDP_XDP_H
+
+#include "daemon/backend/backend.h"
+#include "daemon/backend/bpf/xdp_program.h"
+#include "daemon/backend/posted_rows.h"
+#include "daemon/backend/xdp/xdp_ring.h"
+
+#include <net/if.h>
+#include <pthread.h>
+#include <stdatomic.h>
+
+extern const struct backend_ops xdp_backend_ops;
+
+/* ---- the interface: xdp_interface.c ---------------------------------------------------------------- */
+
+struct xdp_interface {
+	char name[IFNAMSIZ];
+	unsigned index;
+	uint32_t mtu;
+	uint32_t n_channels;   /* receive queues in use */
+	uint32_t max_channels; /* that the driver can have */
+	uint32_t ring_slots;   /* of the card's own receive ring; 0: the driver has none, or does not say */
+};
+
+int xdp_interface_read(struct xdp_interface *interface, const char *name, struct failure *failure);
+
+/* ---- channels: xdp_channel.c ----------------------------------------------------------------------- */
+
+struct xdp_backend;
+
+struct xdp_channel {
+	struct xdp_backend *backend;
+	uint32_t number; /* of the receive queue */
+	int anchor_fd;
+	uint8_t *frames;
+	uint32_t n_frames;
+	uint32_t frame_bytes;
+	struct xdp_ring fill;
+	struct xdp_ring completion;
+	struct xdp_ring unused; /* bind() wants a receive or send ring on every socket */
+	pthread_mutex_t fill_lock;
+};
+
+/** All frames are in the fill ring then. */
+int xdp_channel_init(struct xdp_channel *channel, struct xdp_backend *backend, uint32_t number,
+                     struct failure *failure);
+/** Any state. After all sockets of the channel. */
+void xdp_channel_deinit(struct xdp_channel *channel);
+
+/** bind() with patience: the kernel needs some 25 ms to release the sockets of another process. 0 or -errno. */
+int xdp_bind(int fd, const struct xdp_channel *channel, uint16_t flags, int shared_fd);
+/** A socket that is not bound yet. -errno and the failure. */
+int xdp_open_socket(const struct xdp_backend *backend, struct failure *failure);
+
+/* ---- sockets of a stream: xdp_socket.c ------------------------------------------------------------- */
+
+#define XDP_RETURNED_MAX 128 /* frames that a socket has in hand */
+
+struct xdp_socket {
+	struct xdp_channel *channel; /* NULL: the socket is not open */
+	int fd;
+	struct xdp_ring receive;
+	uint64_t returned[XDP_RETURNED_MAX]; /* frames to be put into the fill ring again */
+	uint32_t n_returned;
+};
+
+/* The counts of the kernel's statistics that are packets lost. */
+struct xdp_socket_drops {
+	uint64_t no_frame;
+	uint64_t ring_full;
+};
+
+int xdp_socket_init(struct xdp_socket *socket, struct xdp_channel *channel, struct failure *failure);
+/** Any state. */
+void xdp_socket_deinit(struct xdp_socket *socket);
+
+/** Put the frames in hand into the fill ring. wait: even if another worker is about it at present. */
+void xdp_socket_give_back(struct xdp_socket *socket, bool wait);
+/* The packet is copied. */
+static inline void xdp_socket_return_frame(struct xdp_socket *socket, const struct xdp_desc *descriptor)
+{
+	socket->returned[socket->n_returned++] = descriptor->addr & ~(uint64_t)(socket->channel->frame_bytes - 1);
+	if (socket->n_returned == XDP_RETURNED_MAX)
+		xdp_socket_give_back(socket, true);
+}
+
+/** Give back the frames of all packets that are in the receive ring. */
+void xdp_socket_drain(struct xdp_socket *socket);
+/** 0 or -errno. */
+int xdp_socket_read_drops(const struct xdp_socket *socket, struct xdp_socket_drops *drops);
+/** The kernel has taken the interface from the socket for ever: it was deleted, or is in another namespace now. */
+bool xdp_socket_is_unbound(const struct xdp_socket *socket);
+
+/* ---- the backend: xdp.c ---------------------------------------------------------------------------- */
+
+struct xdp_receive;
+
+struct xdp_backend {
+	struct backend base;
+	struct xdp_interface interface;
+	enum backend_xdp_mode mode;
+	bool zero_copy; /* what the kernel chose */
+	uint32_t n_streams;
+	uint32_t ring_descriptors; /* of each socket */
+	struct xdp_program *program;
+	struct xdp_channel *channels; /* n_channels of the interface */
+	struct xdp_socket *sockets;   /* of stream s on channel c: s * n_channels + c */
+	struct xdp_receive **queues;  /* of each stream number; NULL: it is free */
+};
+
+static inline struct xdp_backend *xdp_backend(const struct backend *base)
+{
+	return (struct xdp_backend *)base;
+}
+
+/* ---- a receive queue: xdp_receive.c, xdp_queue.c --------------------------------------------------- */
+
+struct xdp_receive {
+	struct backend_queue base;
+	struct xdp_backend *backend;
+	uint32_t stream;
+	struct xdp_socket *sockets; /* one for each channel */
+	uint32_t n_sockets;
+	uint32_t turn; /* the socket that poll() begins with */
+	struct posted_rows rows;
+	_Atomic uint64_t n_taken; /* packets taken out of the receive rings */
+
+	int sockets_fd; /* epoll on the sockets; -1: there are no completion events */
+	int wake_fd;    /* epoll that reports sockets_fd once for each arm() */
+	bool arm_due;   /* arm() was called while no slot was posted */
+
+	/* The counts of the stream's number when the queue was made. */
+	struct xdp_program_counts counts_before;
+	struct xdp_socket_drops drops_before;
+	_Atomic bool flows_removed; /* since the last reading: packets may still be on their way */
+};
+
+static inline struct xdp_receive *xdp_receive(const struct backend_queue *base)
+{
+	return (struct xdp_receive *)base;
+}
+
+int xdp_create_queue(struct backend *backend, const struct backend_queue_options *options, struct backend_queue **queue,
+                     struct failure *failure);
+void xdp_destroy_queue(struct backend_queue *base);
+
+int xdp_post(struct backend_queue *base, const struct backend_run *run);
+int xdp_poll(struct backend_queue *base, struct backend_event *events, uint32_t max);
+int xdp_arm(struct backend_queue *base);
+void xdp_clear(struct backend_queue *base);
+
+/* ---- flows and counts: xdp_flow.c, xdp_statistics.c ------------------------------------------------ */
+
+int xdp_add_flow(struct backend_queue *base, const struct flow_rule *rule, struct backend_flow **flow,
+                 struct failure *failure);
+void xdp_remove_flow(struct backend_flow *flow);
+/** Wait until no packet is on its way any more through the program as it was before. */
+void xdp_wait_for_packets(void);
+
+/** The counts of a new queue begin now. 0 or -errno. */
+int xdp_statistics_begin(struct xdp_receive *receive);
+int xdp_read_matched(struct backend_queue *base, uint64_t *packets);
+
+#endif

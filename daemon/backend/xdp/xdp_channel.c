@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * A channel: the area of frames, its fill ring, and the anchor socket that owns both. If a stream's socket owned them,
+ * the kernel would not release it before all others are closed.
+ */
+#include "daemon/backend/xdp/xdp.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+#define MTU_SMALL         1500
+#define FRAME_BYTES       4096
+#define FRAME_BYTES_SMALL 2048 /* such a frame has room for 1792 bytes; a longer packet takes several */
+/* Frames beyond those of the receive rings: two turns of the driver (NAPI), of packets of several frames. */
+#define RESERVE_FRAMES 1024
+#define UNUSED_ENTRIES 64
+#define BIND_TRIES     100
+#define BIND_AGAIN_NS  10000000
+#define FRAMES_AT_ONCE 64
+
+static uint32_t power_of_two_from(uint32_t n)
+{
+	uint32_t power = 1;
+
+	while (power < n)
+		power *= 2;
+	return power;
+}
+
+/* ---- sockets --------------------------------------------------------------------------------------- */
+
+int xdp_open_socket(const struct xdp_backend *backend, struct failure *failure)
+{
+	int fd = socket(AF_XDP, SOCK_RAW | SOCK_CLOEXEC, 0);
+
+	if (fd >= 0)
+		return fd;
+	return failure_set(
+		failure, errno == EPERM ? EX_NOPERM : EX_UNAVAILABLE, errno,
+		"interface %s: cannot open an AF_XDP socket: %s%s", backend->interface.name, strerror(errno),
+		errno == EPERM          ? ": CAP_NET_RAW is missing: AmbientCapabilities=CAP_NET_RAW in the unit"
+		: errno == EAFNOSUPPORT ? ": this kernel has none (CONFIG_XDP_SOCKETS): use backend = \"packet\""
+		: errno == EMFILE       ? ": too many open files: lower xdp_streams, or raise LimitNOFILE in the unit"
+					: "");
+}
+
+int xdp_bind(int fd, const struct xdp_channel *channel, uint16_t flags, int shared_fd)
+{
+	const struct sockaddr_xdp address = {
+		.sxdp_family = AF_XDP,
+		.sxdp_flags = flags,
+		.sxdp_ifindex = channel->backend->interface.index,
+		.sxdp_queue_id = channel->number,
+		.sxdp_shared_umem_fd = shared_fd < 0 ? 0 : (uint32_t)shared_fd,
+	};
+	const struct timespec nap = {.tv_nsec = BIND_AGAIN_NS};
+	int error = 0;
+
+	for (int i = 0; i < BIND_TRIES; i++) {
+		if (bind(fd, (const struct sockaddr *)&address, sizeof(address)) == 0)
+			return 0;
+		error = errno;
+		if (error != EBUSY)
+			break;
+		nanosleep(&nap, NULL);
+	}
+	return -error;
+}
+
+/* ---- frames ---------------------------------------------------------------------------------------- */
+
+static int channel_map_frames(struct xdp_channel *channel)
+{
+	size_t bytes = (size_t)channel->n_frames * channel->frame_bytes;
+	void *frames = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	if (frames == MAP_FAILED)
+		return -ENOMEM;
+	channel->frames = frames;
+	madvise(frames, bytes, MADV_HUGEPAGE);
+	return 0;
+}
+
+static int channel_register_frames(const struct xdp_channel *channel)
+{
+	const struct xdp_umem_reg area = {
+		.addr = (uintptr_t)channel->frames,
+		.len = (uint64_t)channel->n_frames * channel->frame_bytes,
+		.chunk_size = channel->frame_bytes,
+	};
+
+	return setsockopt(channel->anchor_fd, SOL_XDP, XDP_UMEM_REG, &area, sizeof(area)) == 0 ? 0 : -errno;
+}
+
+static void channel_fill(struct xdp_channel *channel)
+{
+	uint64_t addresses[FRAMES_AT_ONCE];
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < channel->n_frames; i++) {
+		addresses[n++] = (uint64_t)i * channel->frame_bytes;
+		if (n == FRAMES_AT_ONCE || i + 1 == channel->n_frames) {
+			xdp_ring_add_frames(&channel->fill, addresses, n);
+			n = 0;
+		}
+	}
+}
+
+static int channel_make_frames(struct xdp_channel *channel, struct failure *failure)
+{
+	const char *name = channel->backend->interface.name;
+	unsigned mebibytes = (unsigned)(((uint64_t)channel->n_frames * channel->frame_bytes + (1 << 20) - 1) >> 20);
+	int r = channel_map_frames(channel);
+
+	if (r == 0)
+		r = channel_register_frames(channel);
+	if (r == -ENOBUFS) /* of io_account_mem */
+		return failure_set(failure, EX_NOPERM, ENOBUFS,
+		                   "interface %s: the limit of locked memory does not admit %u MiB for receive queue "
+		                   "%u: grant CAP_IPC_LOCK, or raise the limit (systemd: LimitMEMLOCK=infinity; "
+		                   "shell: ulimit -l unlimited), or lower xdp_streams",
+		                   name, mebibytes, channel->number);
+	if (r < 0)
+		return failure_set(failure, EX_OSERR, -r,
+		                   "interface %s: cannot make an area of %u MiB for receive queue %u: %s%s", name,
+		                   mebibytes, channel->number, strerror(-r),
+		                   r == -ENOMEM ? ": lower xdp_streams, or the number of queues: ethtool -L" : "");
+	return 0;
+}
+
+/* ---- the anchor ------------------------------------------------------------------------------------ */
+
+static int channel_explain_bind(const struct xdp_channel *channel, int error, struct failure *failure)
+{
+	const char *cure = "";
+
+	if (error == EBUSY)
+		cure = ": another program has AF_XDP sockets on it: 'ss --xdp --processes' shows it";
+	else if (error == EOPNOTSUPP && channel->backend->mode == BACKEND_XDP_ZERO_COPY)
+		cure = ": the driver has no zero-copy, or not with packets of several frames: set xdp_mode = \"auto\" "
+		       "or \"copy\"";
+	else if (error == EINVAL)
+		cure = ": this needs Linux 6.6: use backend = \"packet\" on an older kernel";
+	return failure_set(failure, error == EBUSY ? EX_TEMPFAIL : EX_UNAVAILABLE, error,
+	                   "interface %s: cannot bind an AF_XDP socket to receive queue %u: %s%s",
+	                   channel->backend->interface.name, channel->number, strerror(error), cure);
+}
+
+static int channel_bind_anchor(struct xdp_channel *channel)
+{
+	static const uint16_t flags_of[] = {
+		[BACKEND_XDP_AUTO] = 0,
+		[BACKEND_XDP_ZERO_COPY] = XDP_ZEROCOPY,
+		[BACKEND_XDP_COPY] = XDP_COPY,
+	};
+	struct xdp_options options = {0};
+	socklen_t bytes = sizeof(options);
+	int r = xdp_bind(channel->anchor_fd, channel,
+	                 flags_of[channel->backend->mode] | XDP_USE_SG | XDP_USE_NEED_WAKEUP, -1);
+
+	if (r == 0 && getsockopt(channel->anchor_fd, SOL_XDP, XDP_OPTIONS, &options, &bytes) == 0)
+		channel->backend->zero_copy = options.flags & XDP_OPTIONS_ZEROCOPY;
+	return r;
+}
+
+static int channel_init_rings(struct xdp_channel *channel)
+{
+	int r = xdp_ring_init(&channel->fill, channel->anchor_fd, XDP_RING_FILL, power_of_two_from(channel->n_frames));
+
+	if (r == 0)
+		r = xdp_ring_init(&channel->completion, channel->anchor_fd, XDP_RING_COMPLETION, UNUSED_ENTRIES);
+	if (r == 0)
+		r = xdp_ring_init(&channel->unused, channel->anchor_fd, XDP_RING_TX, UNUSED_ENTRIES);
+	return r;
+}
+
+int xdp_channel_init(struct xdp_channel *channel, struct xdp_backend *backend, uint32_t number, struct failure *failure)
+{
+	const struct xdp_interface *interface = &backend->interface;
+	int r;
+
+	*channel = (struct xdp_channel){
+		.backend = backend,
+		.number = number,
+		.frame_bytes = interface->mtu <= MTU_SMALL ? FRAME_BYTES_SMALL : FRAME_BYTES,
+		.n_frames = backend->n_streams * (backend->ring_descriptors + XDP_RETURNED_MAX) + RESERVE_FRAMES +
+	                    (backend->mode == BACKEND_XDP_COPY ? 0 : interface->ring_slots),
+	};
+	pthread_mutex_init(&channel->fill_lock, NULL);
+	channel->anchor_fd = xdp_open_socket(backend, failure);
+	if (channel->anchor_fd < 0)
+		return channel->anchor_fd;
+	r = channel_make_frames(channel, failure);
+	if (r < 0)
+		return r;
+	r = channel_init_rings(channel);
+	if (r < 0)
+		return failure_set(failure, EX_OSERR, -r, "interface %s: cannot make the rings of queue %u: %s",
+		                   interface->name, number, strerror(-r));
+	channel_fill(channel); /* before bind(): a card that receives at once needs frames */
+	r = channel_bind_anchor(channel);
+	return r < 0 ? channel_explain_bind(channel, -r, failure) : 0;
+}
+
+void xdp_channel_deinit(struct xdp_channel *channel)
+{
+	if (!channel->backend)
+		return;
+	xdp_ring_deinit(&channel->fill);
+	xdp_ring_deinit(&channel->completion);
+	xdp_ring_deinit(&channel->unused);
+	if (channel->anchor_fd >= 0)
+		close(channel->anchor_fd);
+	if (channel->frames)
+		munmap(channel->frames, (size_t)channel->n_frames * channel->frame_bytes);
+	pthread_mutex_destroy(&channel->fill_lock);
+	channel->backend = NULL;
+}

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+/* The flows of a receive queue: entries in the maps of the program, which itself stays as it is. */
+#include "daemon/backend/xdp/xdp.h"
+
+#include <linux/membarrier.h>
+#include <stdlib.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#define NAP_NS 20000000
+
+struct xdp_flow {
+	struct backend_flow base;
+	struct flow_rule rule;
+};
+
+int xdp_add_flow(struct backend_queue *base, const struct flow_rule *rule, struct backend_flow **out,
+                 struct failure *failure)
+{
+	const struct xdp_receive *receive = xdp_receive(base);
+	struct xdp_flow *flow = malloc(sizeof(*flow));
+	int r;
+
+	if (!flow)
+		return failure_no_memory(failure);
+	*flow = (struct xdp_flow){.base.queue = base, .rule = *rule};
+	r = xdp_program_add_flow(receive->backend->program, receive->stream, rule, failure);
+	if (r < 0)
+		free(flow);
+	else
+		*out = &flow->base;
+	return r;
+}
+
+void xdp_remove_flow(struct backend_flow *base)
+{
+	struct xdp_flow *flow = (struct xdp_flow *)base;
+	struct xdp_receive *receive = xdp_receive(base->queue);
+
+	xdp_program_remove_flow(receive->backend->program, &flow->rule);
+	receive->flows_removed = true;
+	free(flow);
+}
+
+/* The driver runs the program, and delivers to the sockets, in one section that this waits for (synchronize_rcu). */
+void xdp_wait_for_packets(void)
+{
+	const struct timespec nap = {.tv_nsec = NAP_NS};
+
+	if (syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL, 0, 0) < 0)
+		nanosleep(&nap, NULL); /* kernel parameter nohz_full: long enough for a turn of the driver */
+}

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+/* The life of a receive queue: it takes the sockets of a stream number that is free, and leaves them empty. */
+#include "daemon/backend/xdp/xdp.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+/* Two levels, so that one call arms the queue however many sockets it has. */
+static int queue_open_epolls(struct xdp_receive *receive)
+{
+	struct epoll_event readable = {.events = EPOLLIN}, idle = {.events = EPOLLONESHOT};
+	int r = 0;
+
+	receive->sockets_fd = epoll_create1(EPOLL_CLOEXEC);
+	receive->wake_fd = epoll_create1(EPOLL_CLOEXEC);
+	if (receive->sockets_fd < 0 || receive->wake_fd < 0)
+		return -errno;
+	for (uint32_t i = 0; i < receive->n_sockets && r == 0; i++)
+		r = epoll_ctl(receive->sockets_fd, EPOLL_CTL_ADD, receive->sockets[i].fd, &readable);
+	if (r == 0)
+		r = epoll_ctl(receive->wake_fd, EPOLL_CTL_ADD, receive->sockets_fd, &idle);
+	return r == 0 ? 0 : -errno;
+}
+
+static void queue_free(struct xdp_receive *receive)
+{
+	if (receive->wake_fd >= 0)
+		close(receive->wake_fd);
+	if (receive->sockets_fd >= 0)
+		close(receive->sockets_fd);
+	posted_rows_deinit(&receive->rows);
+	free(receive);
+}
+
+/* n_streams if there is none. */
+static uint32_t queue_find_stream(const struct xdp_backend *backend)
+{
+	uint32_t i = 0;
+
+	while (i < backend->n_streams && backend->queues[i])
+		i++;
+	return i;
+}
+
+static int queue_set_up(struct xdp_receive *receive, const struct backend_queue_options *options)
+{
+	int r = posted_rows_init(&receive->rows, options);
+
+	if (r == 0 && options->completion_events)
+		r = queue_open_epolls(receive);
+	return r < 0 ? r : xdp_statistics_begin(receive);
+}
+
+int xdp_create_queue(struct backend *base, const struct backend_queue_options *options, struct backend_queue **queue,
+                     struct failure *failure)
+{
+	struct xdp_backend *backend = xdp_backend(base);
+	uint32_t stream = queue_find_stream(backend), n_sockets = backend->interface.n_channels;
+	struct xdp_receive *receive;
+	int r;
+
+	if (stream == backend->n_streams)
+		return failure_set(failure, EX_CONFIG, ENOSPC,
+		                   "interface %s has room for %u streams, and all are in use: set xdp_streams to a "
+		                   "larger number and restart the daemon (systemctl restart ibvcapd)",
+		                   backend->interface.name, backend->n_streams);
+	receive = calloc(1, sizeof(*receive));
+	if (!receive)
+		return failure_no_memory(failure);
+	receive->base.ops = base->ops;
+	receive->backend = backend;
+	receive->stream = stream;
+	receive->n_sockets = n_sockets;
+	receive->sockets = &backend->sockets[(size_t)stream * n_sockets];
+	receive->sockets_fd = receive->wake_fd = -1;
+	r = queue_set_up(receive, options);
+	if (r < 0) {
+		queue_free(receive);
+		return failure_set(failure, EX_OSERR, -r, "interface %s: cannot make a receive queue: %s",
+		                   backend->interface.name, strerror(-r));
+	}
+	backend->queues[stream] = receive;
+	*queue = &receive->base;
+	return 0;
+}
+
+/* Its flows are gone, so that the rings get no packets any more. */
+void xdp_destroy_queue(struct backend_queue *base)
+{
+	struct xdp_receive *receive = xdp_receive(base);
+
+	if (!base)
+		return;
+	if (receive->flows_removed)
+		xdp_wait_for_packets();
+	for (uint32_t i = 0; i < receive->n_sockets; i++)
+		xdp_socket_drain(&receive->sockets[i]);
+	receive->backend->queues[receive->stream] = NULL;
+	queue_free(receive);
+}

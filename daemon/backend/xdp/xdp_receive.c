@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * The hot path: copies each packet from its frames to the oldest posted slot and gives the frames back. No allocation,
+ * no system call, and no lock but that of the fill ring, which is held for some stores.
+ *
+ * While no slot is posted, packets stay in the receive rings, and when one is full the kernel drops and counts them.
+ */
+#include "daemon/backend/xdp/xdp.h"
+
+#include <errno.h>
+#include <sys/epoll.h>
+
+#define PACKETS_AT_ONCE 64 /* of one socket, before it is the next one's turn */
+
+static void receive_take_packet(struct xdp_receive *receive, struct xdp_socket *socket, uint32_t n_descriptors,
+                                struct backend_event *event)
+{
+	const uint8_t *frames = socket->channel->frames;
+	struct xdp_ring *ring = &socket->receive;
+	uint32_t bytes = 0;
+
+	for (uint32_t i = 0; i < n_descriptors; i++) {
+		const struct xdp_desc *descriptor = xdp_ring_descriptor(ring, ring->next++);
+
+		posted_rows_copy(&receive->rows, bytes, frames + descriptor->addr, descriptor->len);
+		bytes += descriptor->len;
+		xdp_socket_return_frame(socket, descriptor);
+	}
+	posted_rows_end(&receive->rows, bytes, event);
+}
+
+static uint32_t receive_take_packets(struct xdp_receive *receive, struct xdp_socket *socket,
+                                     struct backend_event *events, uint32_t max)
+{
+	uint32_t n = 0, n_descriptors;
+
+	while (n < max && receive->rows.n_posted > 0) {
+		n_descriptors = xdp_ring_next_packet(&socket->receive);
+		if (n_descriptors == 0)
+			break;
+		receive_take_packet(receive, socket, n_descriptors, &events[n++]);
+	}
+	if (n > 0) {
+		uint64_t n_taken = atomic_load_explicit(&receive->n_taken, memory_order_relaxed) + n;
+
+		/* Whoever finds the ring empty finds these packets counted. */
+		atomic_store_explicit(&receive->n_taken, n_taken, memory_order_relaxed);
+		xdp_ring_release(&socket->receive);
+	}
+	xdp_socket_give_back(socket, false);
+	return n;
+}
+
+int xdp_poll(struct backend_queue *base, struct backend_event *events, uint32_t max)
+{
+	struct xdp_receive *receive = xdp_receive(base);
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < receive->n_sockets && n < max; i++) {
+		uint32_t room = max - n < PACKETS_AT_ONCE ? max - n : PACKETS_AT_ONCE;
+
+		n += receive_take_packets(receive, &receive->sockets[receive->turn], &events[n], room);
+		receive->turn = receive->turn + 1 < receive->n_sockets ? receive->turn + 1 : 0;
+	}
+	return (int)n;
+}
+
+/* ---- sleeping -------------------------------------------------------------------------------------- */
+
+static __attribute__((noinline, cold)) int receive_watch_sockets(struct xdp_receive *receive)
+{
+	struct epoll_event event = {.events = EPOLLIN | EPOLLONESHOT};
+
+	receive->arm_due = false;
+	return epoll_ctl(receive->wake_fd, EPOLL_CTL_MOD, receive->sockets_fd, &event) == 0 ? 0 : -errno;
+}
+
+/*
+ * A socket is readable as long as there is a packet in its ring. Without a posted slot the packet stays there, and the
+ * worker would wake at once, for ever: then the next post() arms.
+ */
+int xdp_arm(struct backend_queue *base)
+{
+	struct xdp_receive *receive = xdp_receive(base);
+
+	if (receive->wake_fd < 0)
+		return -ENOTSUP;
+	/* Others may need the frames while this worker sleeps. */
+	for (uint32_t i = 0; i < receive->n_sockets; i++)
+		xdp_socket_give_back(&receive->sockets[i], true);
+	receive->arm_due = receive->rows.n_posted == 0;
+	return receive->arm_due ? 0 : receive_watch_sockets(receive);
+}
+
+void xdp_clear(struct backend_queue *base)
+{
+	const struct xdp_receive *receive = xdp_receive(base);
+	struct epoll_event event;
+
+	if (receive->wake_fd >= 0)
+		epoll_wait(receive->wake_fd, &event, 1, 0);
+}
+
+int xdp_post(struct backend_queue *base, const struct backend_run *run)
+{
+	struct xdp_receive *receive = xdp_receive(base);
+	int n = posted_rows_add(&receive->rows, run);
+
+	if (receive->arm_due && n > 0) /* the worker is about to sleep, and packets may be in a ring already */
+		receive_watch_sockets(receive);
+	return n;
+}

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+/* The socket of a stream on a channel: its receive ring, its way back for frames, its counts. */
+#include "daemon/backend/xdp/xdp.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+int xdp_socket_init(struct xdp_socket *socket, struct xdp_channel *channel, struct failure *failure)
+{
+	const struct xdp_backend *backend = channel->backend;
+	int r = xdp_open_socket(backend, failure);
+
+	if (r < 0)
+		return r;
+	socket->channel = channel;
+	socket->fd = r;
+	r = xdp_ring_init(&socket->receive, socket->fd, XDP_RING_RX, backend->ring_descriptors);
+	if (r == 0)
+		r = xdp_bind(socket->fd, channel, XDP_SHARED_UMEM, channel->anchor_fd);
+	if (r < 0)
+		return failure_set(failure, EX_OSERR, -r,
+		                   "interface %s: cannot make an AF_XDP socket on receive queue %u: %s",
+		                   backend->interface.name, channel->number, strerror(-r));
+	return 0;
+}
+
+void xdp_socket_deinit(struct xdp_socket *socket)
+{
+	if (!socket->channel)
+		return;
+	xdp_ring_deinit(&socket->receive); /* first: see there */
+	close(socket->fd);
+	socket->channel = NULL;
+}
+
+/* ---- frames ---------------------------------------------------------------------------------------- */
+
+/* With zero-copy the driver asks for it when it has run out of frames. */
+static __attribute__((noinline, cold)) void socket_wake_driver(const struct xdp_socket *socket)
+{
+	recvfrom(socket->fd, NULL, 0, MSG_DONTWAIT, NULL, NULL);
+}
+
+void xdp_socket_give_back(struct xdp_socket *socket, bool wait)
+{
+	struct xdp_channel *channel = socket->channel;
+
+	if (socket->n_returned == 0)
+		return;
+	if (pthread_mutex_trylock(&channel->fill_lock) != 0) {
+		if (!wait)
+			return;
+		pthread_mutex_lock(&channel->fill_lock);
+	}
+	xdp_ring_add_frames(&channel->fill, socket->returned, socket->n_returned);
+	pthread_mutex_unlock(&channel->fill_lock);
+	socket->n_returned = 0;
+	if (__builtin_expect(xdp_ring_needs_wakeup(&channel->fill), 0))
+		socket_wake_driver(socket);
+}
+
+void xdp_socket_drain(struct xdp_socket *socket)
+{
+	uint32_t n;
+
+	while ((n = xdp_ring_next_packet(&socket->receive)) > 0)
+		for (uint32_t i = 0; i < n; i++)
+			xdp_socket_return_frame(socket, xdp_ring_descriptor(&socket->receive, socket->receive.next++));
+	xdp_ring_release(&socket->receive);
+	xdp_socket_give_back(socket, true);
+}
+
+/* ---- counts ---------------------------------------------------------------------------------------- */
+
+int xdp_socket_read_drops(const struct xdp_socket *socket, struct xdp_socket_drops *drops)
+{
+	struct xdp_statistics statistics;
+	socklen_t bytes = sizeof(statistics);
+
+	if (getsockopt(socket->fd, SOL_XDP, XDP_STATISTICS, &statistics, &bytes) < 0)
+		return -errno;
+	*drops = (struct xdp_socket_drops){statistics.rx_dropped, statistics.rx_ring_full};
+	return 0;
+}
+
+/* Neither poll() nor epoll reports it. */
+bool xdp_socket_is_unbound(const struct xdp_socket *socket)
+{
+	return recvfrom(socket->fd, NULL, 0, MSG_DONTWAIT, NULL, NULL) < 0 && errno == ENXIO;
+}

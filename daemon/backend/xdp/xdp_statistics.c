@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * The sum of a receive queue: packets that the program matched = packets taken out of the rings + dropped for each
+ * reason + those that are still in the rings. The kernel and the program count for a stream number for ever, so a queue
+ * begins with what was there.
+ */
+#include "daemon/backend/xdp/xdp.h"
+
+#include "daemon/base/log.h"
+
+#include <errno.h>
+
+static int statistics_read_drops(const struct xdp_receive *receive, struct xdp_socket_drops *sum)
+{
+	*sum = (struct xdp_socket_drops){0};
+	for (uint32_t i = 0; i < receive->n_sockets; i++) {
+		struct xdp_socket_drops drops;
+		int r = xdp_socket_read_drops(&receive->sockets[i], &drops);
+
+		if (r < 0)
+			return r;
+		sum->no_frame += drops.no_frame;
+		sum->ring_full += drops.ring_full;
+	}
+	return 0;
+}
+
+static int statistics_read_program(const struct xdp_receive *receive, struct xdp_program_counts *counts)
+{
+	return xdp_program_read_counts(receive->backend->program, receive->stream, counts);
+}
+
+int xdp_statistics_begin(struct xdp_receive *receive)
+{
+	int r = statistics_read_drops(receive, &receive->drops_before);
+
+	return r < 0 ? r : statistics_read_program(receive, &receive->counts_before);
+}
+
+static void statistics_set(struct xdp_receive *receive, enum backend_drop reason, uint64_t n)
+{
+	atomic_store_explicit(&receive->base.n_dropped[reason], n, memory_order_relaxed);
+}
+
+static bool statistics_is_drained(const struct xdp_receive *receive)
+{
+	for (uint32_t i = 0; i < receive->n_sockets; i++)
+		if (!xdp_ring_is_empty(&receive->sockets[i].receive))
+			return false;
+	return true;
+}
+
+/*
+ * The sockets are unbound. Elsewhere the program would go on matching packets, which the kernel then loses without a
+ * count: it is detached, and what it matched and the sockets did not get is lost.
+ */
+static void statistics_close_book(struct xdp_receive *receive, const struct xdp_program_counts *counts,
+                                  const struct xdp_socket_drops *drops)
+{
+	uint64_t known = counts->no_socket + drops->no_frame + drops->ring_full;
+
+	if (!statistics_is_drained(receive))
+		return;
+	known += atomic_load_explicit(&receive->n_taken, memory_order_relaxed);
+	statistics_set(receive, BACKEND_DROP_UNBOUND, counts->matched > known ? counts->matched - known : 0);
+}
+
+/* The order counts: what is dropped later than its reading was matched later than that, or is in flight. */
+int xdp_read_matched(struct backend_queue *base, uint64_t *packets)
+{
+	struct xdp_receive *receive = xdp_receive(base);
+	struct xdp_socket_drops drops;
+	struct xdp_program_counts counts;
+	bool is_unbound = xdp_socket_is_unbound(&receive->sockets[0]);
+	int r;
+
+	if (is_unbound)
+		xdp_program_detach(receive->backend->program);
+	if (is_unbound || atomic_exchange(&receive->flows_removed, false))
+		xdp_wait_for_packets();
+	r = statistics_read_drops(receive, &drops);
+	if (r == 0)
+		r = statistics_read_program(receive, &counts);
+	if (r < 0)
+		return r;
+	drops.no_frame -= receive->drops_before.no_frame;
+	drops.ring_full -= receive->drops_before.ring_full;
+	counts.matched -= receive->counts_before.matched;
+	counts.no_socket -= receive->counts_before.no_socket;
+	statistics_set(receive, BACKEND_DROP_NO_FRAME, drops.no_frame);
+	statistics_set(receive, BACKEND_DROP_RING_FULL, drops.ring_full);
+	statistics_set(receive, BACKEND_DROP_NO_SOCKET, counts.no_socket);
+	if (is_unbound)
+		statistics_close_book(receive, &counts, &drops);
+	*packets = counts.matched;
+	return 0;
+}
