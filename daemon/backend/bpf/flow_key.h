@@ -37,7 +37,7 @@ struct flow_settings {
 	__u32 combinations; /* bit i: some rule has the fields i */
 	__u32 n_channels;   /* a packet of a later queue finds no socket */
 	__u32 max_channels; /* the socket of stream s for queue q is in slot s * max_channels + q */
-	__u32 no_ethernet;  /* frames begin with IP, and keys have no MAC and no VLAN */
+	__u32 no_ethernet;  /* frames begin with IP, and keys have no MAC */
 };
 
 /* Of a stream, on one CPU. */

@@ -16,7 +16,7 @@ struct flow_key flow_table_key(const struct flow_rule *rule, bool has_ethernet)
 		.ip_version = rule->family == AF_INET6 ? 6 : 4,
 		.fields = (__u8)((rule->has_source ? FLOW_KEY_SOURCE : 0) |
 	                         (rule->source_port_be ? FLOW_KEY_SOURCE_PORT : 0) |
-	                         (rule->vlan >= 0 && has_ethernet ? FLOW_KEY_VLAN : 0)),
+	                         (rule->vlan >= 0 ? FLOW_KEY_VLAN : 0)),
 		.source_port_be = rule->source_port_be,
 		.vlan = rule->vlan >= 0 ? (__u16)rule->vlan : 0,
 	};

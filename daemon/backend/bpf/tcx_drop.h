@@ -17,8 +17,8 @@
 struct tcx_drop;
 
 /**
- * It drops nothing yet. The name is for messages. has_ethernet: frames have Ethernet headers; without, the MAC and VLAN
- * of a rule do not count. Failures: -EOPNOTSUPP if the kernel has no tcx; -EPERM.
+ * It drops nothing yet. The name is for messages. has_ethernet: frames have Ethernet headers; without, the MAC of a
+ * rule does not count, and no frame has a VLAN. Failures: -EOPNOTSUPP if the kernel has no tcx; -EPERM.
  */
 int tcx_drop_open(const char *interface, unsigned int ifindex, bool has_ethernet, struct tcx_drop **drop,
                   struct failure *failure);

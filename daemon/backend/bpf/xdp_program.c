@@ -85,32 +85,45 @@ void xdp_program_free(struct xdp_program *program)
 	free(program);
 }
 
-static const char *xdp_program_attach_cure(int error)
+/* Why the kernel or the driver refuses it on this interface, and the cure. */
+static int xdp_program_refused(const char *interface, unsigned int ifindex, int error, struct failure *failure)
 {
+	char name[IF_NAMESIZE];
+	uint32_t other = 0;
+
+	if (!if_indextoname(ifindex, name))
+		return failure_set(failure, EX_UNAVAILABLE, ENODEV, "interface %s: it has gone", interface);
 	switch (error) {
 	case EBUSY:
-		return "another XDP program is attached to it: end the process that attached it, or run 'ip link set "
-		       "dev INTERFACE xdp off'; 'ip link show dev INTERFACE' shows it";
 	case EEXIST:
-		return "a generic XDP program is attached to it: end the process that attached it, or run 'ip link set "
-		       "dev INTERFACE xdpgeneric off'";
+		bpf_xdp_query_id((int)ifindex, 0, &other);
+		return failure_set(failure, EX_UNAVAILABLE, error,
+		                   "interface %s: it has an XDP program already (ID %u%s): end the process that "
+		                   "attached it, or run 'ip link set dev %s %s off'",
+		                   interface, other, error == EEXIST ? ", generic" : "", interface,
+		                   error == EEXIST ? "xdpgeneric" : "xdp");
 	case ENOSPC:
-		return "the veth interface has fewer receive queues than its other end has transmit queues: run "
-		       "'ethtool -L INTERFACE rx N' with the 'tx' that 'ethtool -l' shows for the other end; if "
-		       "'ethtool -l INTERFACE' allows fewer, make it with 'ip link add INTERFACE numrxqueues N type "
-		       "veth …'";
+		return failure_set(failure, EX_UNAVAILABLE, error,
+		                   "interface %s: it has fewer receive queues than the other end of the veth pair has "
+		                   "transmit queues: run 'ethtool -L %s rx N' with N as 'ethtool -l' of the other end "
+		                   "shows for TX, or make the pair with 'ip link add %s numrxqueues N type veth'",
+		                   interface, interface, interface);
 	case ERANGE:
-		return "its MTU is too large for XDP: lower it with 'ip link set dev INTERFACE mtu 1500', or use "
-		       "backend = \"packet\"";
-	case EOPNOTSUPP:
-		return "its driver has no native XDP, or not with its present settings ('dmesg' may say which): use "
-		       "backend = \"packet\"";
 	case EINVAL:
-		return "its driver refuses XDP with its present settings: 'dmesg' may say which; a lower MTU ('ip link "
-		       "set dev INTERFACE mtu 1500') or LRO off ('ethtool -K INTERFACE lro off') may do; else use "
-		       "backend = \"packet\"";
+		return failure_set(failure, EX_UNAVAILABLE, error,
+		                   "interface %s: its driver takes no XDP program with its present settings, of which "
+		                   "'dmesg' may name one: run 'ip link set dev %s mtu 1500', 'ethtool -K %s lro off', "
+		                   "or use backend = \"packet\"",
+		                   interface, interface, interface);
+	case EOPNOTSUPP:
+		return failure_set(failure, EX_UNAVAILABLE, error,
+		                   "interface %s: its driver has no native XDP, or none with its present settings, of "
+		                   "which 'dmesg' may name one: use backend = \"packet\"",
+		                   interface);
 	default:
-		return "use backend = \"packet\"";
+		return failure_set(failure, EX_UNAVAILABLE, error,
+		                   "interface %s: cannot attach the XDP program: %s: use backend = \"packet\"",
+		                   interface, strerror(error));
 	}
 }
 
@@ -125,8 +138,7 @@ int xdp_program_attach(struct xdp_program *program, unsigned int ifindex, struct
 		program->link_fd = fd;
 		return 0;
 	}
-	return failure_set(failure, EX_OSERR, -fd, "interface %s: cannot attach the XDP program: %s: %s",
-	                   program->interface, strerror(-fd), xdp_program_attach_cure(-fd));
+	return xdp_program_refused(program->interface, ifindex, -fd, failure);
 }
 
 /* A process that inherited the descriptor would keep the link. */

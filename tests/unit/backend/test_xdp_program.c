@@ -16,6 +16,8 @@
 #include <string.h>
 #include <sys/capability.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
+#include <signal.h>
 
 #define N_STREAMS  2
 #define N_CHANNELS 4
@@ -77,8 +79,10 @@ static void send_frames(uint16_t port, int n)
 
 	frame[36] = (uint8_t)(port >> 8);
 	frame[37] = (uint8_t)port;
-	for (int i = 0; i < n; i++)
+	for (int i = 0; i < n; i++) {
+		frame[35] = (uint8_t)i; /* the source port: a veth pair chooses the queue by it */
 		cr_assert(send(fd, frame, sizeof(frame), 0) == (ssize_t)sizeof(frame), "%s", strerror(errno));
+	}
 	close(fd);
 }
 
@@ -138,4 +142,215 @@ Test(xdp_program, without_a_socket_a_streams_packets_are_dropped_and_counted_and
 	expect_counts(1, 5, 5);
 	expect_counts(0, 3, 3);
 	cr_expect(eq(int, n_received(kernel), 6));
+}
+
+/* ---- the link ------------------------------------------------------------------------------------ */
+
+/* The program that test0 has, or 0. */
+static uint32_t attached_program(void)
+{
+	uint32_t id = 0;
+
+	cr_assert(eq(int, bpf_xdp_query_id((int)if_nametoindex("test0"), 0, &id), 0));
+	return id;
+}
+
+static bool program_exists(uint32_t id)
+{
+	int fd = bpf_prog_get_fd_by_id(id);
+
+	if (fd >= 0)
+		close(fd);
+	return fd >= 0;
+}
+
+/* How many links have this program. */
+static int n_links_of(uint32_t program_id)
+{
+	uint32_t id = 0;
+	int n = 0;
+
+	while (bpf_link_get_next_id(id, &id) == 0) {
+		struct bpf_link_info info = {0};
+		uint32_t bytes = sizeof(info);
+		int fd = bpf_link_get_fd_by_id(id);
+
+		if (fd >= 0 && bpf_obj_get_info_by_fd(fd, &info, &bytes) == 0)
+			n += info.prog_id == program_id;
+		if (fd >= 0)
+			close(fd);
+	}
+	return n;
+}
+
+Test(xdp_program, a_large_mtu_is_no_obstacle_and_detaching_leaves_nothing)
+{
+	uint32_t id;
+
+	cr_assert(system("ip link set test0 mtu 9000 && ip link set test1 mtu 9000") == 0);
+	attach();
+	id = attached_program();
+	cr_expect(id != 0);
+	cr_expect(eq(int, n_links_of(id), 1));
+	xdp_program_detach(program);
+	cr_expect(eq(u32, attached_program(), 0));
+	cr_expect(eq(int, n_links_of(id), 0));
+}
+
+Test(xdp_program, counts_and_flows_outlive_the_interface)
+{
+	struct flow_rule rule = to_port(7502);
+
+	cr_assert(eq(int, xdp_program_add_flow(program, 1, &rule, &failure), 0));
+	attach();
+	send_frames(7502, 3);
+	expect_counts(1, 3, 3);
+	cr_assert(system("ip link del test0 && ip link add test0 address " TEST_MAC
+	                 " type veth peer name test1 && ip link set test0 up && ip link set test1 up") == 0);
+	attach();
+	send_frames(7502, 4);
+	expect_counts(1, 7, 7);
+}
+
+Test(xdp_program, nothing_is_left_of_a_process_that_is_killed)
+{
+	int told[2];
+	uint32_t id;
+	pid_t child;
+	char byte;
+
+	/* No descriptor of the program may be in two processes. */
+	xdp_program_free(program);
+	program = NULL;
+	cr_assert(eq(int, pipe(told), 0));
+	child = fork();
+	if (child == 0) {
+		if (xdp_program_load("test0", 1, 1, &program, NULL) == 0 &&
+		    xdp_program_attach(program, if_nametoindex("test0"), NULL) == 0 && write(told[1], "a", 1) == 1)
+			pause();
+		_exit(1);
+	}
+	close(told[1]);
+	cr_assert(read(told[0], &byte, 1) == 1);
+	id = attached_program();
+	cr_expect(id != 0 && program_exists(id));
+	cr_expect(eq(int, n_links_of(id), 1));
+	cr_assert(eq(int, kill(child, SIGKILL), 0));
+	cr_assert(eq(int, waitpid(child, NULL, 0), child));
+	for (int ms = 0; ms < 5000 && program_exists(id); ms++)
+		poll(NULL, 0, 1);
+	cr_expect(eq(u32, attached_program(), 0));
+	cr_expect(eq(int, n_links_of(id), 0));
+	cr_expect_not(program_exists(id));
+}
+
+/* ---- channels ------------------------------------------------------------------------------------ */
+
+Test(xdp_program, queues_that_come_later_run_the_program_once_it_has_their_channels)
+{
+	struct flow_rule rule = to_port(7502);
+	struct xdp_program_counts counts;
+
+	cr_assert(system("ip link del test0 && ip link add test0 address " TEST_MAC
+	                 " numrxqueues 4 numtxqueues 4 type veth peer name test1 numrxqueues 4 numtxqueues 4 && "
+	                 "ethtool -L test0 rx 1 tx 1 && ethtool -L test1 rx 4 tx 1 && "
+	                 "ip link set test0 up && ip link set test1 up") == 0);
+	cr_assert(eq(int, xdp_program_add_flow(program, 0, &rule, &failure), 0));
+	attach();
+	send_frames(7502, 64);
+	expect_counts(0, 64, 64);
+
+	cr_assert(system("ethtool -L test0 rx 4 && ethtool -L test1 tx 4") == 0);
+	send_frames(7502, 64);
+	poll(NULL, 0, 50);
+	cr_assert(eq(int, xdp_program_read_counts(program, 0, &counts), 0));
+	if (counts.matched == 128)
+		cr_log_warn("this kernel runs the program on new queues");
+	cr_assert(eq(int, xdp_program_set_channels(program, 4), 0));
+	send_frames(7502, 64);
+	expect_counts(0, counts.matched + 64, counts.matched + 64);
+	cr_expect(eq(int, xdp_program_set_channels(program, N_CHANNELS + 1), -EINVAL));
+}
+
+/* ---- refusals ------------------------------------------------------------------------------------ */
+
+static void expect_refused(const char *interface, int error, const char *text)
+{
+	int r = xdp_program_attach(program, if_nametoindex(interface), &failure);
+
+	cr_expect(eq(int, r, -error), "%s", strerror(-r));
+	cr_expect(strstr(failure.text, text) != NULL, "%s", failure.text);
+}
+
+Test(xdp_program, a_flow_that_another_stream_has_is_refused)
+{
+	struct flow_rule rule = to_port(7502);
+
+	cr_assert(eq(int, xdp_program_add_flow(program, 0, &rule, &failure), 0));
+	cr_expect(eq(int, xdp_program_add_flow(program, 1, &rule, &failure), -EEXIST));
+	cr_expect(strstr(failure.text, "test0: another stream has the flow 10.0.0.1:7502 already") != NULL, "%s",
+	          failure.text);
+}
+
+Test(xdp_program, another_program_on_the_interface_is_named)
+{
+	struct xdp_program *other;
+	char text[64];
+
+	cr_assert(eq(int, xdp_program_load("test0", 1, 1, &other, &failure), 0), "%s", failure.text);
+	cr_assert(eq(int, xdp_program_attach(other, if_nametoindex("test0"), &failure), 0), "%s", failure.text);
+	snprintf(text, sizeof(text), "already (ID %u): ", attached_program());
+	expect_refused("test0", EBUSY, text);
+	expect_refused("test0", EBUSY, "'ip link set dev test0 xdp off'");
+	xdp_program_free(other);
+	attach();
+}
+
+Test(xdp_program, a_generic_program_on_the_interface_is_named)
+{
+	LIBBPF_OPTS(bpf_link_create_opts, options, .flags = XDP_FLAGS_SKB_MODE);
+	struct bpf_object *object;
+	int link;
+
+	cr_assert(eq(int, bpf_code_open(&bpf_code_xdp, &object, &failure), 0));
+	cr_assert(eq(int, bpf_code_load(object, "test0", &failure), 0), "%s", failure.text);
+	link = bpf_link_create(bpf_program__fd(bpf_object__find_program_by_name(object, "xdp_steer_a")),
+	                       (int)if_nametoindex("test0"), BPF_XDP, &options);
+	cr_assert(link >= 0, "%s", strerror(-link));
+	expect_refused("test0", EEXIST, "'ip link set dev test0 xdpgeneric off'");
+	close(link);
+	bpf_object__close(object);
+}
+
+Test(xdp_program, an_interface_without_native_xdp_is_one_for_packet)
+{
+	expect_refused("lo", EOPNOTSUPP, "use backend = \"packet\"");
+}
+
+Test(xdp_program, an_interface_that_has_gone_is_an_error)
+{
+	cr_expect(eq(int, xdp_program_attach(program, 4711, &failure), -ENODEV));
+}
+
+Test(xdp_program, fewer_receive_queues_than_the_peer_sends_on_have_a_cure)
+{
+	cr_assert(system("ip link del test0 && ip link add test0 numrxqueues 4 type veth peer name test1 numtxqueues 4 "
+	                 "&& ethtool -L test1 tx 4 && ethtool -L test0 rx 1") == 0);
+	expect_refused("test0", ENOSPC, "'ethtool -L test0 rx N'");
+	cr_assert(system("ethtool -L test0 rx 4") == 0);
+	attach();
+}
+
+Test(xdp_program, without_capabilities_the_ones_it_needs_are_named)
+{
+	struct xdp_program *mine = NULL;
+	cap_t none = cap_init();
+
+	cr_assert(none != NULL && cap_set_proc(none) == 0);
+	cap_free(none);
+	cr_expect(eq(int, xdp_program_load("test0", 1, 1, &mine, &failure), -EPERM), "%s", failure.text);
+	cr_expect(strstr(failure.text, "CAP_BPF and CAP_NET_ADMIN are needed") != NULL, "%s", failure.text);
+	cr_expect(eq(int, failure.exit_code, EX_NOPERM));
+	/* What was loaded before can still be attached. */
+	attach();
 }

@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * The BPF programs take the same frames: the XDP program is run on each frame, and the tcx program is attached to a
+ * veth interface to which the frame is sent. A packet socket has all of them, because its tap is before tcx.
+ */
+#include "daemon/backend/bpf/bpf_load.h"
+#include "daemon/backend/bpf/flow_table.h"
+#include "daemon/backend/bpf/tcx_drop.h"
+#include "tests/support/flow_frames.h"
+#include "tests/unit/net/namespace.h"
+
+#include <bpf/bpf.h>
+#include <criterion/new/assert.h>
+#include <arpa/inet.h>
+#include <errno.h>
+#include <linux/if_ether.h>
+#include <linux/if_packet.h>
+#include <net/if.h>
+#include <poll.h>
+#include <sched.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#define MARKER_TYPE 0x88b5 /* for experiments */
+
+static const uint8_t mac[6] = {0x02, 0, 0, 0, 0x0a, 0x01}; /* TEST_MAC */
+
+static struct failure failure;
+static struct bpf_object *xdp;
+static struct flow_table table;
+static struct tcx_drop *tcx;
+static int sender, tap, marker, kernel[3];
+
+/* One that is bound to a type gets a frame after the tcx program, one for all types before. */
+static int open_socket(const char *interface, uint16_t type)
+{
+	struct sockaddr_ll address = {
+		.sll_family = AF_PACKET,
+		.sll_protocol = htons(type),
+		.sll_ifindex = (int)if_nametoindex(interface),
+	};
+	int fd = socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC, 0), one = 1;
+
+	cr_assert(fd >= 0);
+	cr_assert(eq(int, setsockopt(fd, SOL_PACKET, PACKET_IGNORE_OUTGOING, &one, sizeof(one)), 0));
+	cr_assert(eq(int, bind(fd, (struct sockaddr *)&address, sizeof(address)), 0));
+	return fd;
+}
+
+/* Frames of a veth pair stay in order on one CPU. */
+static void stay_on_this_cpu(void)
+{
+	cpu_set_t cpus;
+
+	CPU_ZERO(&cpus);
+	CPU_SET(sched_getcpu(), &cpus);
+	cr_assert(eq(int, sched_setaffinity(0, sizeof(cpus), &cpus), 0));
+}
+
+static void load_xdp(void)
+{
+	const struct flow_settings settings = {.max_channels = 1};
+	int r = bpf_code_open(&bpf_code_xdp, &xdp, &failure);
+
+	cr_assert(eq(int, r, 0), "%s", failure.text);
+	cr_assert(eq(int, flow_table_size(xdp), 0));
+	r = bpf_code_load(xdp, "test0", &failure);
+	if (r == -EPERM || r == -ENOSYS)
+		cr_skip_test("this machine lets us load no BPF program");
+	cr_assert(eq(int, r, 0), "%s", failure.text);
+	cr_assert(eq(int, flow_table_init(&table, xdp, "test0", &settings), 0));
+}
+
+static void set_up(void)
+{
+	int r;
+
+	enter_namespace();
+	cr_assert(system("ip link set test1 up && sysctl -qw net.ipv6.conf.all.disable_ipv6=1") == 0);
+	stay_on_this_cpu();
+	load_xdp();
+	r = tcx_drop_open("test0", if_nametoindex("test0"), true, &tcx, &failure);
+	if (r == -EOPNOTSUPP)
+		cr_skip_test("this kernel has no tcx");
+	cr_assert(eq(int, r, 0), "%s", failure.text);
+	sender = open_socket("test1", MARKER_TYPE);
+	tap = open_socket("test0", ETH_P_ALL);
+	marker = open_socket("test0", MARKER_TYPE);
+	kernel[0] = open_socket("test0", ETH_P_IP);
+	kernel[1] = open_socket("test0", ETH_P_IPV6);
+	kernel[2] = open_socket("test0", ETH_P_8021Q);
+}
+
+static void tear_down(void)
+{
+	tcx_drop_close(tcx);
+	bpf_object__close(xdp);
+}
+
+TestSuite(flow_frames, .init = set_up, .fini = tear_down);
+
+static bool xdp_takes(const char *twin, const uint8_t *bytes, size_t n_bytes)
+{
+	uint8_t after[FLOW_FRAME_BYTES_MAX + 64];
+	LIBBPF_OPTS(bpf_test_run_opts, options, .data_in = bytes, .data_size_in = (uint32_t)n_bytes, .data_out = after,
+	            .data_size_out = sizeof(after), .repeat = 1);
+	int r = bpf_prog_test_run_opts(bpf_program__fd(bpf_object__find_program_by_name(xdp, twin)), &options);
+
+	cr_assert(eq(int, r, 0));
+	cr_assert(options.retval == XDP_PASS || options.retval == XDP_DROP, "%u", options.retval);
+	cr_assert(options.data_size_out == n_bytes && memcmp(after, bytes, n_bytes) == 0);
+	return options.retval == XDP_DROP;
+}
+
+static int n_received(int fd)
+{
+	uint8_t frame[FLOW_FRAME_BYTES_MAX];
+	int n = 0;
+
+	while (recv(fd, frame, sizeof(frame), MSG_DONTWAIT) > 0)
+		n++;
+	return n;
+}
+
+/* The frame has been everywhere when the marker behind it arrives. */
+static void send_frame(const uint8_t *bytes, size_t n_bytes)
+{
+	uint8_t behind[60] = {0xff, 0xff, 0xff, 0xff, 0xff, 0xff, [12] = MARKER_TYPE >> 8, [13] = MARKER_TYPE & 0xff};
+	struct pollfd arrives = {.fd = marker, .events = POLLIN};
+
+	cr_assert(send(sender, bytes, n_bytes, 0) == (ssize_t)n_bytes, "%s", strerror(errno));
+	cr_assert(send(sender, behind, sizeof(behind), 0) == (ssize_t)sizeof(behind), "%s", strerror(errno));
+	cr_assert(eq(int, poll(&arrives, 1, 10000), 1));
+	n_received(marker);
+}
+
+static void use_rule(const struct flow_rule *rule)
+{
+	cr_assert(eq(int, flow_table_add(&table, rule, 0, &failure), 0), "%s", failure.text);
+	cr_assert(eq(int, tcx_drop_add(tcx, rule, &failure), 0), "%s", failure.text);
+}
+
+static void drop_rule(const struct flow_rule *rule)
+{
+	flow_table_remove(&table, rule);
+	tcx_drop_remove(tcx, rule);
+}
+
+static bool is_for_kernel_sockets(const uint8_t *bytes)
+{
+	uint16_t type = (uint16_t)(bytes[12] << 8 | bytes[13]);
+
+	return type == ETH_P_IP || type == ETH_P_IPV6 || type == ETH_P_8021Q || type == ETH_P_8021AD;
+}
+
+/* The kernel drops a frame that ends within a VLAN tag before anybody has it. */
+static void expect(const char *name, const uint8_t *bytes, size_t n_bytes, bool taken)
+{
+	int n_kernel;
+
+	cr_expect(xdp_takes("xdp_steer_a", bytes, n_bytes) == taken, "XDP: %s, %zu bytes", name, n_bytes);
+	cr_expect(xdp_takes("xdp_steer_b", bytes, n_bytes) == taken, "XDP's twin: %s, %zu bytes", name, n_bytes);
+	send_frame(bytes, n_bytes);
+	n_kernel = n_received(kernel[0]) + n_received(kernel[1]) + n_received(kernel[2]);
+	if (n_received(tap) == 2 && is_for_kernel_sockets(bytes))
+		cr_expect(n_kernel == !taken, "tcx: %s, %zu bytes", name, n_bytes);
+	else
+		cr_expect_not(taken, "tap: %s, %zu bytes", name, n_bytes);
+}
+
+Test(flow_frames, each_filter_takes_what_the_table_says)
+{
+	for (unsigned int i = 0; i < n_flow_frames; i++) {
+		struct flow_rule rule = flow_frame_rule(&flow_frames[i], mac);
+		uint8_t bytes[FLOW_FRAME_BYTES_MAX];
+		size_t ports_end, n_bytes = flow_frame_write(&flow_frames[i], mac, bytes, &ports_end);
+
+		use_rule(&rule);
+		expect(flow_frames[i].name, bytes, n_bytes, flow_frames[i].taken);
+		drop_rule(&rule);
+	}
+}
+
+Test(flow_frames, a_frame_that_ends_before_its_ports_is_taken_by_none)
+{
+	for (unsigned int i = 0; i < n_flow_frames; i++) {
+		struct flow_rule rule = flow_frame_rule(&flow_frames[i], mac);
+		uint8_t bytes[FLOW_FRAME_BYTES_MAX];
+		size_t ports_end, n_bytes = flow_frame_write(&flow_frames[i], mac, bytes, &ports_end);
+
+		if (!flow_frames[i].taken)
+			continue;
+		use_rule(&rule);
+		for (size_t n = ETH_HLEN; n <= n_bytes; n++)
+			expect(flow_frames[i].name, bytes, n, n >= ports_end);
+		drop_rule(&rule);
+	}
+}
