@@ -39,6 +39,7 @@ MAY_INCLUDE = {
     "daemon/backend/socket": ["daemon/base", "daemon/flow", "daemon/backend/backend.h", "daemon/net"],
     "daemon/backend/xdp": ["daemon/base", "daemon/flow", "daemon/backend/backend.h", "daemon/backend/posted_rows.h",
                            "daemon/backend/bpf/xdp_program.h", "daemon/backend/socket"],
+    "daemon/backend/choice": ["daemon/base", "daemon/backend/backend.h", "daemon/net", "daemon/priv"],
     "daemon/ring": ["daemon/base", CORE, API],
     "daemon/worker": ["daemon/base", "daemon/backend/backend.h", "daemon/clock", "daemon/packet", "daemon/ring", CORE,
                       API],
@@ -48,7 +49,7 @@ MAY_INCLUDE = {
     "daemon/process": [*STATE, "daemon/base", "daemon/config", "daemon/net", "daemon/priv", "daemon/stream/geometry.h",
                        "daemon/backend/backend.h", CORE],
     "daemon/port": [*STATE, "daemon/base", "daemon/config", "daemon/net", "daemon/clock", "daemon/backend/backend.h",
-                    "daemon/worker", "daemon/control/control.h", CORE],
+                    "daemon/backend/choice", "daemon/worker", "daemon/control/control.h", CORE],
     "daemon/stream": [*STATE, "daemon/base", "daemon/config", "daemon/flow", "daemon/ring", "daemon/worker",
                       "daemon/control/control.h", "daemon/port", CORE],
     "daemon/channel": [*STATE, "daemon/base", "daemon/config", "daemon/net", "daemon/packet",
@@ -59,8 +60,8 @@ MAY_INCLUDE = {
     "tools/ibvcap": [API, "tools/groups", "daemon/base/standard_files.h", "daemon/base/time.h"],
     # It asks the daemon's own code: is the configuration right, what does it take, does the device take a queue?
     "tools/doctor": ["daemon/base", "daemon/config", "daemon/flow", "daemon/stream/geometry.h",
-                     "daemon/process/socket_place.h", "daemon/backend/backend.h", "tools/groups",
-                     "lib/ibvcap/shm.h", API],
+                     "daemon/process/socket_place.h", "daemon/backend/backend.h", "daemon/backend/choice",
+                     "tools/groups", "lib/ibvcap/shm.h", API],
 }
 # The one place where the backends are known by name.
 EXCEPTIONS = {("daemon/backend/backend.c", "daemon/backend/packet/af_packet.h"),
@@ -88,7 +89,8 @@ FOREIGN = {
     "systemd/sd-journal.h": ["daemon/base"],
     "systemd/sd-event.h": ["daemon", "daemon/base", "daemon/process", "daemon/control", "daemon/net"],
     "systemd/sd-daemon.h": ["daemon", "daemon/process", "daemon/reload"],
-    "sys/capability.h": ["daemon/priv", "daemon/process", "daemon/backend/verbs", "tools/doctor"],
+    "sys/capability.h": ["daemon/priv", "daemon/process", "daemon/backend/verbs", "daemon/backend/choice",
+                         "tools/doctor"],
     "sys/inotify.h": ["daemon/control"],
     "sys/sdt.h": ["daemon/base", "lib/ibvcap/probes.h"],
     # These may ask a directory service, and wait for it.

@@ -183,6 +183,8 @@ struct backend_ops {
 	const struct backend_privilege *privileges; /* the last has the purpose NULL; NULL: none */
 	bool pins_memory; /* register_memory() locks it: the limit of locked memory counts it */
 
+	/** Is there such a device behind the interface? 0 or -errno. Opens nothing. NULL: it takes any interface. */
+	int (*find)(const char *interface, struct failure *failure);
 	/** Find and open the device behind a network interface. */
 	int (*open)(const struct backend_open_options *options, struct backend **backend, struct failure *failure);
 	void (*close)(struct backend *backend);

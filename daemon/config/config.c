@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Questions that the structs of a configuration answer. */
+/* Questions that the structs of a configuration answer, and the backend that those of an interface share. */
 #include "daemon/config/config.h"
+
+#include "daemon/config/config_memory.h"
 
 #include <string.h>
 
@@ -51,4 +53,34 @@ const struct config_channel *config_find_channel(const struct config *config, co
 		if (strcmp(config->channels[i].name, name) == 0)
 			return &config->channels[i];
 	return NULL;
+}
+
+/* ---- the backend of an interface ------------------------------------------------------------------ */
+
+/* The first that a stream or channel of the interface names; AUTO: none does. */
+static enum config_backend config_named_backend(const struct config *config, const char *interface)
+{
+	for (uint32_t i = 0; i < config->n_streams; i++)
+		if (strcmp(config->streams[i].interface, interface) == 0 &&
+		    config->streams[i].backend != CONFIG_BACKEND_AUTO)
+			return config->streams[i].backend;
+	for (uint32_t i = 0; i < config->n_channels; i++)
+		if (strcmp(config->channels[i].interface, interface) == 0 &&
+		    config->channels[i].backend != CONFIG_BACKEND_AUTO)
+			return config->channels[i].backend;
+	return CONFIG_BACKEND_AUTO;
+}
+
+void config_share_backends(struct config *config)
+{
+	/* The config owns them. */
+	struct config_stream *streams = (struct config_stream *)config->streams;
+	struct config_channel *channels = (struct config_channel *)config->channels;
+
+	for (uint32_t i = 0; i < config->n_streams; i++)
+		if (streams[i].backend == CONFIG_BACKEND_AUTO)
+			streams[i].backend = config_named_backend(config, streams[i].interface);
+	for (uint32_t i = 0; i < config->n_channels; i++)
+		if (channels[i].backend == CONFIG_BACKEND_AUTO)
+			channels[i].backend = config_named_backend(config, channels[i].interface);
 }

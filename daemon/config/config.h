@@ -24,12 +24,17 @@ enum config_poll {
 	CONFIG_POLL_EVENT,    /* sleep as soon as there is no packet */
 };
 
-enum config_backend { CONFIG_BACKEND_VERBS, CONFIG_BACKEND_XDP, CONFIG_BACKEND_PACKET };
-
 enum config_xdp_mode {
 	CONFIG_XDP_MODE_AUTO, /* ZERO_COPY if the driver has it, else COPY */
 	CONFIG_XDP_MODE_ZERO_COPY,
 	CONFIG_XDP_MODE_COPY,
+};
+
+enum config_backend {
+	CONFIG_BACKEND_AUTO, /* what backend_choice_make() takes for the interface */
+	CONFIG_BACKEND_VERBS,
+	CONFIG_BACKEND_XDP,
+	CONFIG_BACKEND_PACKET,
 };
 
 /* An address of one family; IPv4 in address[0..3], network order. */
@@ -53,7 +58,7 @@ struct config_flow {
 struct config_stream {
 	char name[IBVCAP_STREAM_NAME_MAX];
 	char interface[IFNAMSIZ];
-	enum config_backend backend;
+	enum config_backend backend; /* AUTO only if no stream or channel of the interface names another */
 	const struct config_flow *flows;
 	uint32_t n_flows;
 	uint32_t payload_size;    /* bytes of a row: 1..65507 */
@@ -107,7 +112,7 @@ struct config_destination {
 struct config_channel {
 	char name[IBVCAP_CHANNEL_NAME_MAX];
 	char interface[IFNAMSIZ];
-	enum config_backend backend;
+	enum config_backend backend; /* AUTO only if no stream or channel of the interface names another */
 	const struct config_destination *destinations;
 	uint32_t n_destinations;
 	struct config_address source; /* AF_UNSPEC: that of the interface; if set, all destinations are of its family */

@@ -28,7 +28,15 @@
 /* ---- values of choices --------------------------------------------------------------------------- */
 
 static const struct key_choice backends[] = {
-	{"verbs", CONFIG_BACKEND_VERBS}, {"xdp", CONFIG_BACKEND_XDP}, {"packet", CONFIG_BACKEND_PACKET}, {NULL, 0}};
+	{"auto", CONFIG_BACKEND_AUTO},
+	{"verbs", CONFIG_BACKEND_VERBS},
+	{"xdp", CONFIG_BACKEND_XDP},
+	{"packet", CONFIG_BACKEND_PACKET},
+	{NULL, 0},
+};
+#define BACKEND_HELP                                                                                       \
+	"auto: what is fastest on the interface; verbs: a queue of an RDMA card; xdp: AF_XDP sockets, on " \
+	"an interface whose driver has XDP; packet: packet sockets, on any interface"
 static const struct key_choice xdp_modes[] = {
 	{"auto", CONFIG_XDP_MODE_AUTO},
 	{"zero_copy", CONFIG_XDP_MODE_ZERO_COPY},
@@ -118,10 +126,7 @@ static const struct key stream[] = {
 	{"name", KEY_NAME, STREAM(name), .required = true, .help = "the name that consumers attach by"},
 	{"interface", KEY_STRING, STREAM(interface), .required = true,
          .help = "network interface the packets come from"},
-	{"backend", KEY_CHOICE, STREAM(backend), .string = "verbs", .choices = backends,
-         .help = "verbs: a queue of an RDMA card; xdp: AF_XDP sockets, on an interface whose driver has XDP; packet: "
-                 "packet "
-                 "sockets, on any Ethernet interface and lo"},
+	{"backend", KEY_CHOICE, STREAM(backend), .string = "auto", .choices = backends, .help = BACKEND_HELP},
 	{"flows", KEY_LIST, STREAM_LIST(flows), .required = true, .live = true, .group = &flow_keys,
          .help = "the packets to capture"},
 	{"payload_size", KEY_INTEGER, STREAM(payload_size), .required = true, .min = 1, .max = 65507,
@@ -207,10 +212,7 @@ static const struct key channel[] = {
 	{"name", KEY_NAME, CHANNEL(name), .required = true, .help = "the name that senders open it by"},
 	{"interface", KEY_STRING, CHANNEL(interface), .required = true,
          .help = "network interface the packets leave by"},
-	{"backend", KEY_CHOICE, CHANNEL(backend), .string = "verbs", .choices = backends,
-         .help = "verbs: a queue of an RDMA card; xdp: AF_XDP sockets, on an interface whose driver has XDP; packet: "
-                 "packet "
-                 "sockets, on any Ethernet interface and lo"},
+	{"backend", KEY_CHOICE, CHANNEL(backend), .string = "auto", .choices = backends, .help = BACKEND_HELP},
 	{"destinations", KEY_LIST, CHANNEL_LIST(destinations), .required = true, .group = &destination_keys,
          .help = "addresses it may send to; a sender picks one by its number, from 0"},
 	{"source", KEY_UNICAST, CHANNEL(source), .string = "",

@@ -138,9 +138,11 @@ int config_merge(const struct config *base, const struct config *added, const st
 		r = merge_list(config, key_find(&top_keys, "streams"), base, added, removed->stream, failure);
 	if (r == 0)
 		r = merge_list(config, key_find(&top_keys, "channels"), base, added, removed->channel, failure);
-	if (r < 0)
+	if (r < 0) {
 		config_free(config);
-	else
-		*merged = config;
-	return r;
+		return r;
+	}
+	config_share_backends(config);
+	*merged = config;
+	return 0;
 }

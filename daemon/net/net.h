@@ -44,6 +44,23 @@ int net_statistic(const char *interface, const char *name, uint64_t *value);
 /** Packets that the port dropped before steering: mlx5's rx_discards_phy. -ENOTSUP: the driver has no such count. */
 int net_port_discards(const char *interface, uint64_t *discards);
 
+struct net_driver {
+	char name[32];   /* "mlx5_core", "veth"; "": it does not say */
+	bool has_device; /* on a bus: a card, or what a hypervisor emulates */
+};
+
+/** -EOPNOTSUPP: the interface has no driver that says its name, as lo. */
+int net_driver_read(const char *interface, struct net_driver *driver);
+
+/* Of enum netdev_xdp_act in <linux/netdev.h>. */
+#define NET_XDP_BASIC     UINT64_C(1)
+#define NET_XDP_REDIRECT  UINT64_C(2)
+#define NET_XDP_ZERO_COPY UINT64_C(8)
+#define NET_XDP_RX_SG     UINT64_C(32)
+
+/** What the driver can do for native XDP. -ENOTSUP: this kernel, before Linux 6.3, does not say. */
+int net_xdp_features(unsigned interface_index, uint64_t *features);
+
 /**
  * N of the precision clock /dev/ptpN of the interface's card. The driver says it; sysfs does not for bonds, nor for
  * clocks that several mlx5 devices share. -ENOENT: there is none.

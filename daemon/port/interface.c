@@ -15,14 +15,46 @@
 #define CLOCK_MISSES_MAX       7
 #define CLOCK_OPEN_PATIENCE_NS UINT64_C(500000000)
 
-int interface_init(struct interface *interface, const char *name, const char *backend, struct failure *failure)
+static void interface_tell_choice(const struct interface *interface)
 {
-	*interface = (struct interface){.ops = backend_find(backend)};
+	const struct backend_choice *choice = &interface->choice;
+
+	log_message(LOG_INFO, &(struct log_about){.interface = interface->name},
+	            "interface %s: backend %s, because %s%s%s", interface->name, choice->backend, choice->why,
+	            *choice->better ? "; " : "", choice->better);
+}
+
+static void interface_choose(struct interface *interface, enum config_backend backend)
+{
+	struct backend_choice_facts facts;
+
+	interface->is_auto = backend == CONFIG_BACKEND_AUTO;
+	if (interface->is_auto) {
+		backend_choice_read(interface->name, &facts);
+		backend_choice_make(&facts, &interface->choice);
+		interface_tell_choice(interface);
+	} else {
+		interface->choice.backend = config_backend_name(backend);
+		snprintf(interface->choice.why, sizeof(interface->choice.why), "the configuration says so");
+	}
+	interface->ops = backend_find(interface->choice.backend);
+}
+
+int interface_init(struct interface *interface, const char *name, enum config_backend backend, struct failure *failure)
+{
+	int r;
+
+	*interface = (struct interface){.ops = NULL};
 	snprintf(interface->name, sizeof(interface->name), "%s", name);
-	if (!interface->ops)
-		return failure_set(failure, EX_CONFIG, ENOTSUP, "interface %s: backend '%s' is not in this build", name,
-		                   backend);
-	return net_interface_read(name, &interface->net, failure);
+	r = net_interface_read(name, &interface->net, failure);
+	if (r < 0)
+		return r;
+	interface_choose(interface, backend);
+	if (interface->ops)
+		return 0;
+	return failure_set(failure, EX_CONFIG, ENOTSUP,
+	                   "interface %s: backend '%s' is not in this build: set backend = \"auto\"", name,
+	                   interface->choice.backend);
 }
 
 /* ---- clock --------------------------------------------------------------------------------------- */
@@ -76,6 +108,21 @@ void interface_renew_clock(struct interface *interface)
 
 /* ---- life ---------------------------------------------------------------------------------------- */
 
+/* Another program on the interface, too little locked memory, a container without bpf(): packet needs none of it. */
+static int interface_open_instead(struct interface *interface, const struct backend_open_options *options,
+                                  struct failure *failure)
+{
+	struct backend_choice *choice = &interface->choice;
+
+	choice->backend = "packet";
+	snprintf(choice->why, sizeof(choice->why), "xdp cannot be used: %.*s", (int)sizeof(choice->why) - 32,
+	         failure->text);
+	log_message(LOG_WARNING, &(struct log_about){.interface = interface->name},
+	            "interface %s: backend packet, because xdp cannot be used: %s", interface->name, failure->text);
+	interface->ops = backend_find(choice->backend);
+	return interface->ops->open(options, &interface->backend, failure);
+}
+
 int interface_open(struct interface *interface, struct failure *failure)
 {
 	struct backend_open_options options = interface->open_options;
@@ -84,6 +131,8 @@ int interface_open(struct interface *interface, struct failure *failure)
 	options.interface = interface->name;
 	if (r == 0)
 		r = interface->ops->open(&options, &interface->backend, failure);
+	if (r < 0 && interface->is_auto && strcmp(interface->ops->name, "xdp") == 0)
+		r = interface_open_instead(interface, &options, failure);
 	if (r < 0)
 		return r;
 	interface->opened_index = interface->net.index;

@@ -12,6 +12,7 @@
 #define DAEMON_PORT_INTERFACE_H
 
 #include "daemon/backend/backend.h"
+#include "daemon/backend/choice/choice.h"
 #include "daemon/base/background.h"
 #include "daemon/base/reading.h"
 #include "daemon/clock/clock.h"
@@ -52,7 +53,9 @@ struct interface {
 	char name[IFNAMSIZ];
 	const struct backend_ops *ops;
 	struct backend_open_options open_options;
-	struct backend *backend; /* NULL: not open */
+	struct backend_choice choice; /* of ops, and why */
+	bool is_auto;                 /* the daemon made the choice, not the configuration */
+	struct backend *backend;      /* NULL: not open */
 	struct backend_capabilities capabilities;
 	struct net_interface net;
 	struct background *device_thread;        /* reads the device; NULL: the interface does not serve yet */
@@ -80,9 +83,12 @@ struct interface {
 };
 
 /** Look the interface up; does not open the device. -ENODEV: the failure lists the interfaces that exist. */
-int interface_init(struct interface *interface, const char *name, const char *backend, struct failure *failure);
+int interface_init(struct interface *interface, const char *name, enum config_backend backend, struct failure *failure);
 
-/** Open the device behind it, and read its clock for the first time if it has one. */
+/**
+ * Open the device behind it, and read its clock for the first time if it has one. If xdp was chosen and cannot be
+ * opened, it is packet.
+ */
 int interface_open(struct interface *interface, struct failure *failure);
 /** Any state. */
 void interface_close(struct interface *interface);

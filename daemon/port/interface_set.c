@@ -40,7 +40,7 @@ int interface_set_take(struct daemon *daemon, const char *name, enum config_back
 		interface = calloc(1, sizeof(*interface));
 		if (!interface)
 			return failure_set(failure, EX_OSERR, ENOMEM, "interface %s: out of memory", name);
-		r = interface_init(interface, name, config_backend_name(backend), failure);
+		r = interface_init(interface, name, backend, failure);
 		if (r < 0) {
 			free(interface);
 			return r;
@@ -48,11 +48,12 @@ int interface_set_take(struct daemon *daemon, const char *name, enum config_back
 		interface->open_options = interface_open_options(daemon->config);
 		TAILQ_INSERT_TAIL(&daemon->interfaces, interface, link);
 	}
-	if (interface->ops != backend_find(config_backend_name(backend)))
+	if (backend != CONFIG_BACKEND_AUTO && interface->ops != backend_find(config_backend_name(backend)))
 		return failure_set(failure, EX_CONFIG, EINVAL,
 		                   "interface %s: its streams and channels have different backends, '%s' and '%s': "
-		                   "set backend to the same one in all of them",
-		                   name, interface->ops->name, config_backend_name(backend));
+		                   "set backend to the same one in all of them%s",
+		                   name, interface->ops->name, config_backend_name(backend),
+		                   interface->is_auto ? " and restart the daemon (systemctl restart ibvcapd)" : "");
 	interface->n_users++;
 	*out = interface;
 	return 0;

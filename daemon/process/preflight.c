@@ -262,7 +262,7 @@ bool preflight_needs_ipc_lock(const struct service_memory *memory)
 
 /* ---- capabilities -------------------------------------------------------------------------------- */
 
-/* What the backends of the configuration use while it starts; of "auto", which is none yet: any. */
+/* What the backends of the configuration use while it starts; of "auto": any. */
 static uint64_t preflight_start_capabilities(const struct config *config)
 {
 	bool is_empty = config->n_streams + config->n_channels == 0;

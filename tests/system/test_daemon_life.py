@@ -102,11 +102,12 @@ def test_only_what_capturing_needs_is_kept_of_roots_powers(daemon, wire):
 
 
 def test_status_tells_what_the_configuration_asked_for(daemon, wire):
-    one = daemon([conftest.stream(wire)])
+    one = daemon([conftest.stream(wire, backend="auto")])
     status = one.status()
     stream = status["streams"]["lidar"]
     assert stream["interface"] == wire.interface
     assert stream["backend"] == "verbs"
+    assert f"interface {wire.interface}: backend verbs, because an RDMA device is behind it" in one.text()
     assert stream["device"].startswith("mlx5_")
     assert (stream["slot_bytes"], stream["slots_per_block"], stream["receive_queue_slots"]) == (1024, 64, 1024)
     assert stream["state"] == "capturing"

@@ -113,6 +113,16 @@ def test_timestamps_are_the_kernels(daemon, wire, consumer):
     assert one.stream()["clock_source"] == 3 and one.stream()["clock_error_ns"] == 0
 
 
+def test_auto_takes_packet_on_a_veth_pair_and_says_why(daemon, wire):
+    streams = [conftest.stream(wire, port, name, backend="auto") for port, name in ((7502, "lidar"), (7503, "other"))]
+    one = daemon(streams)
+    wire.send(wire.frame(b"captured", 7502))
+    conftest.wait_until(lambda: one.expect_sum()["published"] == 1, 20, "the packet")
+    assert [one.stream(name)["backend"] for name in ("lidar", "other")] == ["packet", "packet"]
+    told = f"interface {wire.interface}: backend packet, because packet sockets are at least as fast as XDP on veth"
+    assert one.text().count(told) == 1, one.text()
+
+
 def test_an_interface_has_one_backend(build, start_daemon, wire):
     one = start_daemon([conftest.stream(wire), conftest.stream(wire, name="other", port=7503, backend="verbs")])
     assert one.process.wait(30) == 78, one.text()

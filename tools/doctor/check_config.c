@@ -17,8 +17,9 @@ struct configured_service {
 	const char *interface;
 	const char *file;
 	int line;
-	enum config_backend backend;
-	uint32_t packet_bytes; /* of IP */
+	enum config_backend backend; /* not AUTO */
+	bool is_auto;                /* the configuration leaves it to the daemon */
+	uint32_t packet_bytes;       /* of IP */
 	uint32_t slots;
 	uint32_t slots_max; /* 0: the device was not asked */
 	const char *slots_key;
@@ -86,11 +87,33 @@ static bool is_stacked(const struct doctor_interface *interface)
 	return *interface->lower && !is_lag;
 }
 
-/* The packet backend takes any interface. */
-static void check_config_packet_interface(const struct doctor_interface *interface, struct finding *finding)
+static void report_backend(const struct doctor_facts *facts, const struct configured_service *service,
+                           const struct doctor_interface *interface, struct finding *finding)
 {
+	struct backend_choice choice;
+
+	if (!service->is_auto) {
+		finding_write(finding->found, "backend \"%s\" needs no RDMA device",
+		              config_backend_name(service->backend));
+		return;
+	}
+	facts_choose_backend(facts, interface, &choice);
+	finding_write(finding->found, "backend %s, because %s", choice.backend, choice.why);
+	if (!*choice.better)
+		return;
+	finding_fail(finding, FINDING_WARNING, "the fastest backend of the interface",
+	             "fewer packets a second, and more CPU time for each");
+	finding_write(finding->fix, "%s", choice.better);
+}
+
+/* packet and xdp take interfaces without an RDMA device. */
+static void check_config_kernel_interface(const struct doctor_facts *facts, const struct configured_service *service,
+                                          struct finding *finding)
+{
+	const struct doctor_interface *interface = facts_find_interface(facts, service->interface);
+
 	if (interface) {
-		finding_write(finding->found, "backend \"packet\" works here, without an RDMA device");
+		report_backend(facts, service, interface, finding);
 		return;
 	}
 	finding_write(finding->found, "there is no such interface");
@@ -106,8 +129,8 @@ static void check_config_interface(const struct doctor_facts *facts, const struc
 	const struct doctor_interface *interface = facts_find_interface(facts, service->interface);
 	char ports[FINDING_TEXT_BYTES];
 
-	if (service->backend == CONFIG_BACKEND_PACKET) {
-		check_config_packet_interface(interface, finding);
+	if (service->backend != CONFIG_BACKEND_VERBS) {
+		check_config_kernel_interface(facts, service, finding);
 		return;
 	}
 	if (interface && is_stacked(interface)) {
@@ -255,14 +278,16 @@ static const struct doctor_device *find_device_of(const struct doctor_facts *fac
 static void check_config_stream(const struct doctor_facts *facts, const struct config_stream *stream,
                                 struct findings *findings)
 {
-	const struct doctor_device *device = find_device_of(facts, stream->interface, stream->backend);
+	enum config_backend backend = facts_find_backend(facts, stream->interface, stream->backend);
+	const struct doctor_device *device = find_device_of(facts, stream->interface, backend);
 	const struct configured_service service = {
 		.kind = "stream",
 		.name = stream->name,
 		.interface = stream->interface,
 		.file = stream->file,
 		.line = stream->line,
-		.backend = stream->backend,
+		.backend = backend,
+		.is_auto = stream->backend == CONFIG_BACKEND_AUTO,
 		.packet_bytes = stream->payload_size + ip_udp_header_bytes(stream->flows[0].destination.family),
 		.slots = stream->receive_queue_slots,
 		.slots_max = device ? device->probe.max_queue_slots : 0,
@@ -276,14 +301,16 @@ static void check_config_stream(const struct doctor_facts *facts, const struct c
 static void check_config_channel(const struct doctor_facts *facts, const struct config_channel *channel,
                                  struct findings *findings)
 {
-	const struct doctor_device *device = find_device_of(facts, channel->interface, channel->backend);
+	enum config_backend backend = facts_find_backend(facts, channel->interface, channel->backend);
+	const struct doctor_device *device = find_device_of(facts, channel->interface, backend);
 	struct configured_service service = {
 		.kind = "channel",
 		.name = channel->name,
 		.interface = channel->interface,
 		.file = channel->file,
 		.line = channel->line,
-		.backend = channel->backend,
+		.backend = backend,
+		.is_auto = channel->backend == CONFIG_BACKEND_AUTO,
 		.slots = channel->send_queue_slots,
 		.slots_max = device ? device->probe.max_send_slots : 0,
 		.slots_key = "send_queue_slots",

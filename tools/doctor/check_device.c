@@ -6,23 +6,24 @@
 #include <stdio.h>
 #include <string.h>
 
-/* The configuration is known, and no stream or channel of it uses verbs. */
-static bool is_without_verbs(const struct config *config)
+/* Does a stream or channel of the configuration have this backend? If it is not known: true. */
+static bool is_configured(const struct config *config, enum config_backend backend)
 {
 	if (!config)
-		return false;
+		return true;
 	for (uint32_t i = 0; i < config->n_streams; i++)
-		if (config->streams[i].backend == CONFIG_BACKEND_VERBS)
-			return false;
+		if (config->streams[i].backend == backend)
+			return true;
 	for (uint32_t i = 0; i < config->n_channels; i++)
-		if (config->channels[i].backend == CONFIG_BACKEND_VERBS)
-			return false;
-	return true;
+		if (config->channels[i].backend == backend)
+			return true;
+	return false;
 }
 
 static void report_no_device(const struct doctor_facts *facts, struct findings *findings)
 {
 	struct finding *finding = finding_add(findings, "device", "RDMA devices");
+	bool is_needed = is_configured(facts->config, CONFIG_BACKEND_VERBS);
 
 	if (facts->process.kind == DOCTOR_DAEMON) {
 		finding_write(finding->found,
@@ -31,11 +32,11 @@ static void report_no_device(const struct doctor_facts *facts, struct findings *
 		              (int)facts->process.pid);
 		return;
 	}
-	if (is_without_verbs(facts->config)) {
+	if (!is_needed && !(facts->mellanox_pci && is_configured(facts->config, CONFIG_BACKEND_AUTO))) {
 		finding_write(finding->found, "none, and the configuration needs none");
 		return;
 	}
-	finding_fail(finding, FINDING_ERROR, "one, with an Ethernet port",
+	finding_fail(finding, is_needed ? FINDING_ERROR : FINDING_WARNING, "one, with an Ethernet port",
 	             "the verbs backend takes packets from an RDMA device");
 	if (facts->mellanox_pci) {
 		finding_write(finding->found, "none, but there is a ConnectX on the PCI bus");
@@ -45,7 +46,7 @@ static void report_no_device(const struct doctor_facts *facts, struct findings *
 	} else {
 		finding_write(finding->found, "none, and no ConnectX on the PCI bus");
 		finding_write(finding->fix,
-		              "backend = \"packet\" in the streams and channels captures on any interface   # or, to "
+		              "backend = \"auto\" in the streams and channels captures on any interface   # or, to "
 		              "try verbs: softhca -i NETDEV -- ibvcapd --config FILE");
 	}
 }

@@ -2,6 +2,7 @@
 /* Look-ups in the facts that several checks need. */
 #include "tools/doctor/facts.h"
 
+#include <linux/capability.h>
 #include <string.h>
 
 const struct doctor_interface *facts_find_interface(const struct doctor_facts *facts, const char *name)
@@ -19,4 +20,31 @@ const struct doctor_device *facts_find_device(const struct doctor_facts *facts, 
 			if (strcmp(facts->devices[i].ports[j].netdev, interface) == 0)
 				return &facts->devices[i];
 	return NULL;
+}
+
+void facts_choose_backend(const struct doctor_facts *facts, const struct doctor_interface *interface,
+                          struct backend_choice *choice)
+{
+	const uint64_t capabilities = facts->process.effective_capabilities;
+	struct backend_choice_facts known = interface->choice;
+
+	known.has_rdma_device = facts_find_device(facts, interface->name) != NULL;
+	known.has_bpf = capabilities >> CAP_BPF & 1;
+	known.has_net_admin = capabilities >> CAP_NET_ADMIN & 1;
+	backend_choice_make(&known, choice);
+}
+
+enum config_backend facts_find_backend(const struct doctor_facts *facts, const char *name, enum config_backend backend)
+{
+	static const enum config_backend backends[] = {CONFIG_BACKEND_VERBS, CONFIG_BACKEND_XDP, CONFIG_BACKEND_PACKET};
+	const struct doctor_interface *interface = facts_find_interface(facts, name);
+	struct backend_choice choice;
+
+	if (backend != CONFIG_BACKEND_AUTO || !interface)
+		return backend == CONFIG_BACKEND_AUTO ? CONFIG_BACKEND_VERBS : backend;
+	facts_choose_backend(facts, interface, &choice);
+	for (unsigned int i = 0; i < sizeof(backends) / sizeof(backends[0]); i++)
+		if (strcmp(config_backend_name(backends[i]), choice.backend) == 0)
+			backend = backends[i];
+	return backend;
 }

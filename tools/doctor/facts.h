@@ -6,6 +6,7 @@
 #ifndef TOOLS_DOCTOR_FACTS_H
 #define TOOLS_DOCTOR_FACTS_H
 
+#include "daemon/backend/choice/choice.h"
 #include "daemon/config/config.h"
 
 #include <net/if.h>
@@ -117,6 +118,7 @@ struct doctor_interface {
 	char ptp[DOCTOR_NAME_BYTES]; /* its PTP clock, "ptp0"; "": none */
 	bool ptp_is_read;
 	int64_t ptp_offset_ns; /* its difference to the system's clock */
+	struct backend_choice_facts choice;
 };
 
 struct doctor_group {
@@ -239,6 +241,14 @@ struct doctor_facts {
 
 /** The interface of that name; NULL if this machine has none. */
 const struct doctor_interface *facts_find_interface(const struct doctor_facts *facts, const char *name);
+
+/** What backend = "auto" takes for that interface in the process whose rights count. */
+void facts_choose_backend(const struct doctor_facts *facts, const struct doctor_interface *interface,
+                          struct backend_choice *choice);
+
+/** backend, or what it takes for the interface if it is AUTO. VERBS: there is no such interface. */
+enum config_backend facts_find_backend(const struct doctor_facts *facts, const char *interface,
+                                       enum config_backend backend);
 
 /** The RDMA device that has that interface behind one of its ports; NULL if none has. */
 const struct doctor_device *facts_find_device(const struct doctor_facts *facts, const char *interface);

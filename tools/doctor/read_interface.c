@@ -279,5 +279,6 @@ void ask_interface(struct doctor_interface *interface)
 		interface->tx_pause = pause.tx_pause;
 	}
 	interface->loopback = is_port_looped(fd, interface->name);
+	backend_choice_read(interface->name, &interface->choice);
 	close(fd);
 }

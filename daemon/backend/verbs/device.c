@@ -133,27 +133,51 @@ static int verbs_open_device(struct verbs_backend *backend, struct ibv_device *d
 	                   verbs_explain_limit(error));
 }
 
-static int verbs_find_and_open(struct verbs_backend *backend, struct failure *failure)
+/* *stacking: enum verbs_stacking. devices are to be freed by the caller in any case; NULL: there are none. */
+static int verbs_find_device(const struct verbs_backend *backend, struct ibv_device ***devices,
+                             struct verbs_match *match, int *stacking, struct failure *failure)
 {
 	const struct verbs_sysfs sysfs = {.root = SYSFS};
-	struct ibv_device **devices;
-	struct verbs_match match = {0};
-	int n = 0, error, stacking;
+	int n = 0, error;
 
+	*devices = NULL;
 	if (!if_nametoindex(backend->interface))
 		return failure_set(failure, EX_UNAVAILABLE, ENODEV, "there is no interface %s: 'ip link' lists them",
 		                   backend->interface);
-	stacking = verbs_check_stacking(&sysfs, backend->interface, failure);
-	if (stacking < 0)
-		return stacking;
-	devices = ibv_get_device_list(&n);
-	if (!devices && errno != ENOSYS)
+	*stacking = verbs_check_stacking(&sysfs, backend->interface, failure);
+	if (*stacking < 0)
+		return *stacking;
+	*devices = ibv_get_device_list(&n);
+	if (!*devices && errno != ENOSYS)
 		return failure_set(failure, EX_OSERR, errno, "cannot list RDMA devices: %s", strerror(errno));
 	if (n > 0)
-		error = verbs_match_device(backend, devices, n, &match, failure);
-	else if ((error = verbs_check_node(&sysfs, NODES, backend->interface, failure)) == 0)
-		error = explain_no_devices(backend->interface, failure);
-	if (!error) {
+		return verbs_match_device(backend, *devices, n, match, failure);
+	error = verbs_check_node(&sysfs, NODES, backend->interface, failure);
+	return error == 0 ? explain_no_devices(backend->interface, failure) : error;
+}
+
+static int verbs_find(const char *interface, struct failure *failure)
+{
+	struct verbs_backend backend = {0};
+	struct ibv_device **devices;
+	struct verbs_match match = {0};
+	int error, stacking;
+
+	snprintf(backend.interface, sizeof(backend.interface), "%s", interface);
+	error = verbs_find_device(&backend, &devices, &match, &stacking, failure);
+	if (devices)
+		ibv_free_device_list(devices);
+	return error;
+}
+
+static int verbs_find_and_open(struct verbs_backend *backend, struct failure *failure)
+{
+	struct ibv_device **devices;
+	struct verbs_match match = {0};
+	int stacking = 0;
+	int error = verbs_find_device(backend, &devices, &match, &stacking, failure);
+
+	if (!error && devices) {
 		backend->port = match.port;
 		error = verbs_open_device(backend, devices[match.device], failure);
 	}
@@ -280,6 +304,7 @@ const struct backend_ops verbs_backend_ops = {
 	.name = "verbs",
 	.privileges = verbs_privileges,
 	.pins_memory = true,
+	.find = verbs_find,
 	.open = verbs_open,
 	.close = verbs_close,
 	.capabilities = verbs_capabilities,

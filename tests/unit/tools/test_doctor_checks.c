@@ -19,7 +19,9 @@ static struct doctor_device *const device = &facts.devices[0];
 static struct doctor_port *const port = &facts.devices[0].ports[0];
 static struct doctor_interface *const interface = &facts.interfaces[0];
 
-/* One stream, whose ring takes 15 pages of 2 MiB, with keys of its own and of its flow; and what else is in the file.
+/*
+ * One stream of the verbs backend, whose ring takes 15 pages of 2 MiB, with keys of its own, which may have another
+ * backend, and of its flow; and what else is in the file.
  */
 static void configure(const char *stream, const char *flow, const char *rest)
 {
@@ -28,9 +30,9 @@ static void configure(const char *stream, const char *flow, const char *rest)
 	snprintf(text, sizeof(text),
 	         "%s\n"
 	         "streams = ( { name = \"a\"; interface = \"eth0\"; payload_size = 1000; cpu = 2;\n"
-	         "history_blocks = 64; %s\n"
+	         "history_blocks = 64; %s %s\n"
 	         "flows = ( { destination = \"239.1.2.3\"; port = 1; %s } ); } );\n",
-	         rest, stream, flow);
+	         rest, strstr(stream, "backend") ? "" : "backend = \"verbs\";", stream, flow);
 	config_free(facts.config);
 	facts.config = NULL;
 	cr_assert_eq(config_load_text("test.conf", text, &facts.config, &facts.config_failure), 0, "%s",
@@ -236,7 +238,7 @@ Test(doctor_checks, no_device_and_no_card_is_an_error_that_points_to_softhca)
 	cr_assert_str_eq(findings.entries[0].check, "device");
 	cr_assert_eq(findings.entries[0].level, FINDING_ERROR);
 	cr_assert_not_null(strstr(findings.entries[0].fix, "softhca -i"));
-	cr_assert_not_null(strstr(findings.entries[0].fix, "backend = \"packet\""));
+	cr_assert_not_null(strstr(findings.entries[0].fix, "backend = \"auto\""));
 	cr_assert_not(findings.entries[0].fix_survives_reboot);
 }
 
@@ -249,6 +251,35 @@ Test(doctor_checks, a_configuration_of_the_packet_backend_needs_no_device)
 	for (unsigned int i = 0; i < findings.n; i++)
 		cr_expect(findings.entries[i].level != FINDING_ERROR, "%s: %s", findings.entries[i].check,
 		          findings.entries[i].found);
+}
+
+static const struct finding *finding_of_interface(void)
+{
+	doctor_check(&facts, &findings);
+	for (unsigned int i = 0; i < findings.n; i++)
+		if (strcmp(findings.entries[i].check, "config") == 0 && strstr(findings.entries[i].subject, "on eth0"))
+			return &findings.entries[i];
+	cr_assert_fail("no finding of the stream's interface");
+	return NULL;
+}
+
+Test(doctor_checks, what_auto_takes_is_told_with_what_a_faster_backend_would_take)
+{
+	configure("backend = \"auto\";", "", "");
+	cr_expect_str_eq(finding_of_interface()->found, "mlx5_0 is behind it");
+	facts.n_devices = 0;
+	interface->choice = (struct backend_choice_facts){.driver = "ice",
+	                                                  .is_card = true,
+	                                                  .native_xdp = BACKEND_CHOICE_XDP_NATIVE,
+	                                                  .builds_xdp = true,
+	                                                  .has_af_xdp = true};
+	cr_expect_str_eq(finding_of_interface()->found,
+	                 "backend packet, because the daemon lacks CAP_BPF and CAP_NET_ADMIN");
+	cr_expect_eq(finding_of_interface()->level, FINDING_WARNING);
+	cr_expect_not_null(strstr(finding_of_interface()->fix, "xdp.conf"));
+	facts.process.effective_capabilities |= BIT(CAP_BPF) | BIT(CAP_NET_ADMIN);
+	cr_expect_str_eq(finding_of_interface()->found, "backend xdp, because its driver ice has native XDP");
+	cr_expect_eq(finding_of_interface()->level, FINDING_OK);
 }
 
 Test(doctor_checks, a_fix_that_a_container_shares_with_the_host_is_for_the_host)
@@ -297,6 +328,11 @@ Test(doctor_checks, a_card_without_a_driver_wants_the_driver_also_after_a_reboot
 	cr_assert_not_null(strstr(findings.entries[0].found, "there is a ConnectX"));
 	cr_assert_not_null(strstr(findings.entries[0].fix, "modprobe mlx5_ib"));
 	cr_assert(findings.entries[0].fix_survives_reboot);
+	cr_expect_eq(findings.entries[0].level, FINDING_ERROR);
+	configure("backend = \"auto\";", "", "");
+	doctor_check(&facts, &findings);
+	cr_assert_not_null(strstr(findings.entries[0].fix, "modprobe mlx5_ib"));
+	cr_expect_eq(findings.entries[0].level, FINDING_WARNING, "auto works without it");
 }
 
 FAULT(a_device_that_may_not_be_opened_is_an_error, ERROR, "device", "Permission denied", "MODE=\"0666\"", true,

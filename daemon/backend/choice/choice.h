@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Which backend `backend = "auto"` takes for an interface, and why. The daemon and `ibvcap doctor` ask the same
+ * function. verbs where an RDMA device is behind the interface: nothing else is as fast. Else xdp on a network card
+ * whose driver has native XDP. Else packet: on veth, a socket's packet becomes an XDP frame only after the driver has
+ * copied it, so that packet sockets with a drop program cost 0 to 25 % less than native XDP there; and generic XDP,
+ * which is all that other interfaces have, is no faster than packet sockets on any.
+ */
+#ifndef DAEMON_BACKEND_CHOICE_CHOICE_H
+#define DAEMON_BACKEND_CHOICE_CHOICE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define BACKEND_CHOICE_TEXT_BYTES 256
+
+struct backend_choice_facts {
+	bool has_rdma_device; /* behind the interface, and this process can use it */
+	char driver[32];      /* of the interface; "": it has none, or does not say */
+	bool is_card;         /* a network card, or what a hypervisor emulates; not veth, lo, a tunnel */
+	enum {
+		BACKEND_CHOICE_XDP_NONE,
+		BACKEND_CHOICE_XDP_NATIVE,
+		BACKEND_CHOICE_XDP_LIKELY, /* the kernel does not say, but this driver has it in many versions */
+	} native_xdp;
+	bool builds_xdp;    /* this build has the backend */
+	bool has_af_xdp;    /* the kernel has such sockets */
+	bool has_bpf;       /* CAP_BPF */
+	bool has_net_admin; /* CAP_NET_ADMIN */
+};
+
+struct backend_choice {
+	const char *backend; /* its name */
+	char why[BACKEND_CHOICE_TEXT_BYTES];
+	char better[BACKEND_CHOICE_TEXT_BYTES]; /* what a faster one would take; "": none is faster */
+};
+
+/** Pure. */
+void backend_choice_make(const struct backend_choice_facts *facts, struct backend_choice *choice);
+
+/** Reads facts of an interface, and of this process and kernel. Opens no device; asks the kernel, which may wait. */
+void backend_choice_read(const char *interface, struct backend_choice_facts *facts);
+
+#endif
