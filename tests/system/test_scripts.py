@@ -135,6 +135,15 @@ def test_bench_names_what_there_is(arguments):
     assert result.returncode == 64 and " ring" in result.stderr
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="network namespaces need root")
+def test_bench_capture_counts_what_a_receiver_got():
+    result = run("/usr/bin/python3", ROOT / "tests/bench/capture.py", "--build", BUILD, "--quick", "--only",
+                 "TPACKET_V3, other", "--sizes", 64)
+    assert result.returncode == 0, result.stderr
+    rows = [line for line in result.stdout.splitlines() if line.startswith("| TPACKET_V3")]
+    assert len(rows) == 2 * 5 and "(0.0%)" in rows[0], result.stdout
+
+
 # ---- the replay of captures ----------------------------------------------------------------------------------------
 
 

@@ -1,0 +1,113 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The tables and the picture of scripts/bench capture."""
+import shutil
+import statistics
+import subprocess
+
+OURS = "ibvcapd"
+MEASURES = {
+    "per_s": "received at full offer, thousand packets/s (loss)",
+    "zero_loss_per_s": "received without loss, thousand packets/s",
+    "cpu_ns": "CPU of the receiving processes at a quarter of the full offer, ns a packet",
+    "sender_ns": "CPU of the sender with the kernel's receiving, at full offer, ns a packet",
+}
+
+
+def unique(results, key):
+    return list(dict.fromkeys(result[key] for result in results))
+
+
+def cell_text(result, measure):
+    value = result and result[measure]
+    if not value:
+        return "–"
+    if measure == "per_s":
+        return f"{value / 1000:.0f} ({result['loss']:.1%})"
+    return f"{value / 1000:.0f}" if measure == "zero_loss_per_s" else f"{value:.0f}"
+
+
+def best_of_ours(results):
+    """The ibvcapd that "auto" chose, where the build has that; else the fastest."""
+    ours = [result for result in results if result["receiver"].startswith(OURS) and result["per_s"]]
+    return next((result for result in ours if result["receiver"].endswith("auto")),
+                max(ours, key=lambda result: result["per_s"], default=None))
+
+
+def ratio_text(result, ours):
+    """Of the rates at full offer, round by round."""
+    if not ours or not result or not result["per_s"] or result is ours:
+        return "–"
+    pairs = [mine / theirs for mine, theirs in zip(ours["per_s_all"], result["per_s_all"])]
+    return f"{statistics.median(pairs):.2f}"
+
+
+def aligned(rows):
+    widths = [max(len(row[k]) for row in rows) for k in range(len(rows[0]))]
+    lines = ["| " + " | ".join(word.ljust(width) if k == 0 else word.rjust(width)
+                               for k, (word, width) in enumerate(zip(row, widths))) + " |" for row in rows]
+    rule = "|" + "|".join("-" * (width + 1) + ("-" if k == 0 else ":") for k, width in enumerate(widths)) + "|"
+    return "\n".join([lines[0], rule, *lines[1:]]) + "\n"
+
+
+def one_table(results, sender, title, text_of):
+    sizes = unique(results, "payload_bytes")
+    rows = [[title, *(f"{size} B" for size in sizes)]]
+    for receiver in unique(results, "receiver"):
+        cells = {result["payload_bytes"]: result for result in results if result["receiver"] == receiver}
+        if any(result["per_s"] for result in cells.values()):
+            rows.append([receiver, *(text_of(cells.get(size), size) for size in sizes)])
+    return aligned(rows) if len(rows) > 1 else f"Sender {sender}: nothing was measured.\n"
+
+
+def markdown(results):
+    parts = []
+    for sender in unique(results, "sender"):
+        mine = [result for result in results if result["sender"] == sender]
+        best = {size: best_of_ours([result for result in mine if result["payload_bytes"] == size])
+                for size in unique(mine, "payload_bytes")}
+        parts += [one_table(mine, sender, f"{sender}: {title}", lambda cell, _, measure=measure:
+                            cell_text(cell, measure)) for measure, title in MEASURES.items()]
+        name = next((one["receiver"] for one in best.values() if one), OURS)
+        parts.append(one_table(mine, sender, f"{sender}: {name} ÷ this, at full offer",
+                               lambda cell, size, best=best: ratio_text(cell, best[size])))
+    missing = {(result["receiver"], result["missing"]): None for result in results if result["missing"]}
+    parts += [f"Left out: {receiver}: {why}.\n" for receiver, why in missing]
+    noisy = sum(result["noisy"] for result in results)
+    if noisy:
+        parts.append(f"{noisy} runs had other work beside them, after all repetitions.\n")
+    return "\n".join(parts)
+
+
+def plot(results, sender):
+    """gnuplot's words for one panel: bars of the rates, a group for each receiver."""
+    mine = [result for result in results if result["sender"] == sender]
+    sizes = unique(mine, "payload_bytes")
+    lines = [" ".join(["receiver", *(f'"{size} B"' for size in sizes)])]
+    for receiver in unique(mine, "receiver"):
+        values = {result["payload_bytes"]: result["per_s"] for result in mine if result["receiver"] == receiver}
+        if any(values.values()):
+            lines.append(" ".join([f'"{receiver}"', *(f"{(values[size] or 0) / 1e6:.4f}" for size in sizes)]))
+    return f"${sender} << EOD\n" + "\n".join(lines) + "\nEOD\n", \
+        f'set title "sender: {sender}"\n' \
+        f"plot for [k=2:{len(sizes) + 1}] ${sender} using k:xtic(1) title columnheader(k)\n"
+
+
+def draw(results, path):
+    if not shutil.which("gnuplot"):
+        print(f"{path} is not drawn: apt-get install gnuplot-nox")
+        return
+    panels = [plot(results, sender) for sender in unique(results, "sender")]
+    text = "".join(data for data, _ in panels) + f"""
+set terminal pngcairo size 1200,{480 * len(panels)} font "sans,10"
+set output "{path}"
+set style data histograms
+set style histogram clustered gap 1
+set style fill solid 0.8 noborder
+set xtics rotate by -30
+set ylabel "received, million packets/s"
+set yrange [0:*]
+set grid y
+set key top right
+set multiplot layout {len(panels)},1
+""" + "".join(words for _, words in panels) + "unset multiplot\n"
+    subprocess.run(["gnuplot"], input=text, text=True, check=True)
