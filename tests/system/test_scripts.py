@@ -137,7 +137,7 @@ def test_bench_names_what_there_is(arguments):
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="network namespaces need root")
 def test_bench_capture_counts_what_a_receiver_got():
-    result = run("/usr/bin/python3", ROOT / "tests/bench/capture.py", "--build", BUILD, "--quick", "--only",
+    result = run("/usr/bin/python3", ROOT / "tests/bench/capture.py", "--build", conftest.BUILD, "--quick", "--only",
                  "TPACKET_V3, other", "--sizes", 64)
     assert result.returncode == 0, result.stderr
     rows = [line for line in result.stdout.splitlines() if line.startswith("| TPACKET_V3")]
