@@ -28,6 +28,12 @@ static __always_inline bool tcx_read_key(const struct __sk_buff *skb, bool has_e
 	return flow_key_read_frame(frame, end, tag_gone, key);
 }
 
+/* Of what the program can read directly. A process without CAP_PERFMON may not compute with pointers otherwise. */
+static __always_inline bool tcx_is_shorter(const struct __sk_buff *skb, __u32 bytes)
+{
+	return (const __u8 *)(long)skb->data + bytes > (const __u8 *)(long)skb->data_end;
+}
+
 SEC("tc")
 int tcx_drop(struct __sk_buff *skb)
 {
@@ -37,9 +43,12 @@ int tcx_drop(struct __sk_buff *skb)
 
 	if (!now)
 		return TCX_PASS_ON;
-	/* Some drivers leave the headers of a frame in its pages. The call copies, so not for every frame. */
-	if (skb->data + ALL_HEADERS_BYTES > skb->data_end && skb->data_end - skb->data < skb->len)
-		bpf_skb_pull_data(skb, skb->len < ALL_HEADERS_BYTES ? skb->len : ALL_HEADERS_BYTES);
+	/*
+	 * Some drivers leave the headers of a frame in its pages, but no driver those of a short frame. The call
+	 * copies, so not for every frame.
+	 */
+	if (tcx_is_shorter(skb, ALL_HEADERS_BYTES) && skb->len >= ALL_HEADERS_BYTES)
+		bpf_skb_pull_data(skb, ALL_HEADERS_BYTES);
 	return tcx_read_key(skb, !now->no_ethernet, &key) && flow_find(&key, now) ? TCX_DISCARD : TCX_PASS_ON;
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The XDP program on a veth interface: what it takes, passes on and counts, and why it cannot be attached. */
 #include "daemon/backend/bpf/bpf_load.h"
+#include "daemon/backend/bpf/tcx_drop.h"
 #include "daemon/backend/bpf/xdp_program.h"
 #include "tests/unit/net/namespace.h"
 
@@ -339,6 +340,25 @@ Test(xdp_program, fewer_receive_queues_than_the_peer_sends_on_have_a_cure)
 	expect_refused("test0", ENOSPC, "'ethtool -L test0 rx N'");
 	cr_assert(system("ethtool -L test0 rx 4") == 0);
 	attach();
+}
+
+/* The verifier is stricter with a process that has no CAP_PERFMON. */
+Test(xdp_program, the_capabilities_of_the_daemon_are_enough_for_both_programs)
+{
+	static const cap_value_t kept[] = {CAP_NET_RAW, CAP_NET_ADMIN, CAP_BPF};
+	struct xdp_program *mine = NULL;
+	struct tcx_drop *drop = NULL;
+	cap_t set = cap_init();
+	int r;
+
+	cr_assert(set != NULL && cap_set_flag(set, CAP_PERMITTED, 3, kept, CAP_SET) == 0 &&
+	          cap_set_flag(set, CAP_EFFECTIVE, 3, kept, CAP_SET) == 0 && cap_set_proc(set) == 0);
+	cap_free(set);
+	cr_expect(eq(int, xdp_program_load("test0", 1, 1, &mine, &failure), 0), "%s", failure.text);
+	r = tcx_drop_open("test0", if_nametoindex("test0"), true, &drop, &failure);
+	cr_expect(r == 0 || r == -EOPNOTSUPP, "%s", failure.text);
+	xdp_program_free(mine);
+	tcx_drop_close(drop);
 }
 
 Test(xdp_program, without_capabilities_the_ones_it_needs_are_named)
