@@ -13,7 +13,7 @@ WALL = 0x40000000  # waitpid(2): threads, too
 
 TIGHT = {"payload_size": 1024, "receive_queue_slots": 64, "slots_per_block": 64, "history_blocks": 8}
 # The packet backend has 16 MiB of the kernel's memory beside the slots.
-HOLD_SECONDS = {"verbs": 0.05, "packet": 0.8}[conftest.BACKEND]
+HOLD_SECONDS = {"verbs": 0.05, "packet": 0.8, "xdp": 0.8}[conftest.BACKEND]
 NOT_COUNTED = 2**64 - 1
 
 
