@@ -6,6 +6,7 @@
 #include "daemon/backend/bpf/flow_table.h"
 
 #include <bpf/bpf.h>
+#include <bpf/libbpf.h>
 #include <errno.h>
 #include <string.h>
 

@@ -7,8 +7,9 @@
 #include "daemon/base/failure.h"
 #include "daemon/flow/flow.h"
 
-#include <bpf/libbpf.h>
 #include <stdint.h>
+
+struct bpf_object;
 
 #define FLOW_TABLE_MAX 8192 /* rules of an interface */
 

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Makes a classic BPF filter from flow rules. It answers as the steering of a ConnectX does: a rule without a VLAN
- * matches tagged and untagged frames, IP options are skipped, and a later fragment matches no rule, because it has no
- * ports. The kernel takes the outer VLAN tag out of a frame before the filter runs, so the offsets are those of an
- * untagged frame. On an interface without Ethernet headers the IP header is where the kernel found it, and no MAC is
+ * Makes a classic BPF filter from flow rules. It answers as the steering of a ConnectX and the BPF programs do
+ * (daemon/backend/bpf/flow_key.h). The kernel takes the outer VLAN tag out of a frame before the filter runs; an inner
+ * one stays. On an interface without Ethernet headers the IP header is where the kernel found it, and no MAC is
  * compared.
  */
 #include "daemon/backend/packet/af_packet.h"
@@ -16,6 +15,7 @@
 
 #define ETHERTYPE_AT   12
 #define ETHERNET_BYTES 14
+#define TAG_BYTES      4
 /* From the start of the IP header. */
 #define IPV4_FRAGMENT 6
 #define IPV4_PROTOCOL 9
@@ -27,6 +27,7 @@
 #define IPV6_BYTES    40
 #define OFFSET_MASK   0x1fff
 #define VLAN_ID_MASK  0x0fff
+#define NO_VLAN       0xffff
 #define WHOLE_FRAME   0x40000
 #define UNRESOLVED    0xff
 
@@ -38,13 +39,13 @@ enum filter_word {
 	WORD_MAC_TAIL,
 	WORD_TARGET,
 	WORD_SOURCE = WORD_TARGET + 4,
+	WORD_VLAN = WORD_SOURCE + 4,
 };
 
 struct filter_writer {
 	struct sock_filter *code;
 	uint32_t n;
 	uint32_t rule_at; /* the first instruction of the rule being written */
-	uint32_t ip_at;   /* where the IP header is */
 	bool has_ethernet;
 	bool too_long;
 };
@@ -97,15 +98,6 @@ static void filter_match_mac(struct filter_writer *writer, const uint8_t mac[6])
 	filter_match(writer, WORD_MAC_TAIL, ntohs(tail_be));
 }
 
-static void filter_match_vlan(struct filter_writer *writer, uint32_t vlan)
-{
-	filter_put(writer, BPF_LD | BPF_B | BPF_ABS, 0, 0, (uint32_t)(SKF_AD_OFF + SKF_AD_VLAN_TAG_PRESENT));
-	filter_expect(writer, 1);
-	filter_put(writer, BPF_LD | BPF_H | BPF_ABS, 0, 0, (uint32_t)(SKF_AD_OFF + SKF_AD_VLAN_TAG));
-	filter_put(writer, BPF_ALU | BPF_AND | BPF_K, 0, 0, VLAN_ID_MASK);
-	filter_expect(writer, vlan);
-}
-
 /* All jumps to UNRESOLVED since rule_at lead to the next instruction. */
 static void filter_end_rule(struct filter_writer *writer)
 {
@@ -123,10 +115,10 @@ static void filter_end_rule(struct filter_writer *writer)
  * The kernel turns a load from the frame into some ten instructions, and one from a scratch word into one. The result
  * counts against net.core.optmem_max, the old and the new filter together while they are exchanged.
  */
-static void filter_keep_fields(struct filter_writer *writer, bool ipv6)
+static void filter_keep_fields(struct filter_writer *writer, bool ipv6, uint32_t ip_at)
 {
 	uint16_t port = BPF_H | (ipv6 ? BPF_ABS : BPF_IND); /* IND: X is added */
-	uint32_t ip_at = writer->ip_at, udp_at = ip_at + (ipv6 ? IPV6_BYTES : 0);
+	uint32_t udp_at = ip_at + (ipv6 ? IPV6_BYTES : 0);
 
 	filter_keep(writer, port, udp_at, WORD_SOURCE_PORT);
 	filter_keep(writer, port, udp_at + 2, WORD_TARGET_PORT);
@@ -142,25 +134,70 @@ static void filter_keep_fields(struct filter_writer *writer, bool ipv6)
 	}
 }
 
-/* What all rules have in common. X becomes the length of the IP header of IPv4. */
-static void filter_begin(struct filter_writer *writer, sa_family_t family)
+/* Take no frame unless the last value loaded is k. */
+static void filter_require(struct filter_writer *writer, uint32_t k)
 {
-	bool ipv6 = family == AF_INET6;
+	filter_put(writer, BPF_JMP | BPF_JEQ | BPF_K, 1, 0, k);
+	filter_put(writer, BPF_RET | BPF_K, 0, 0, 0);
+}
 
-	filter_put(writer, BPF_LD | BPF_H | BPF_ABS, 0, 0,
-	           writer->has_ethernet ? ETHERTYPE_AT : (uint32_t)(SKF_AD_OFF + SKF_AD_PROTOCOL));
-	filter_put(writer, BPF_JMP | BPF_JEQ | BPF_K, 1, 0, ipv6 ? 0x86dd : 0x0800);
-	filter_put(writer, BPF_RET | BPF_K, 0, 0, 0);
-	filter_put(writer, BPF_LD | BPF_B | BPF_ABS, 0, 0, writer->ip_at + (ipv6 ? IPV6_NEXT : IPV4_PROTOCOL));
-	filter_put(writer, BPF_JMP | BPF_JEQ | BPF_K, 1, 0, IPPROTO_UDP);
-	filter_put(writer, BPF_RET | BPF_K, 0, 0, 0);
+/* The headers from the ethertype on. X becomes the length of the IP header of IPv4. */
+static void filter_read_headers(struct filter_writer *writer, bool ipv6, uint32_t type_at, uint32_t ip_at)
+{
+	filter_put(writer, BPF_LD | BPF_H | BPF_ABS, 0, 0, type_at);
+	filter_require(writer, ipv6 ? 0x86dd : 0x0800);
+	filter_put(writer, BPF_LD | BPF_B | BPF_ABS, 0, 0, ip_at + (ipv6 ? IPV6_NEXT : IPV4_PROTOCOL));
+	filter_require(writer, IPPROTO_UDP);
+	filter_put(writer, BPF_LD | BPF_B | BPF_ABS, 0, 0, ip_at);
 	if (!ipv6) {
-		filter_put(writer, BPF_LD | BPF_H | BPF_ABS, 0, 0, writer->ip_at + IPV4_FRAGMENT);
+		/* The version is 4, and the header has 5 words at least. */
+		filter_put(writer, BPF_JMP | BPF_JGE | BPF_K, 0, 1, 0x45);
+		filter_put(writer, BPF_JMP | BPF_JGT | BPF_K, 0, 1, 0x4f);
+		filter_put(writer, BPF_RET | BPF_K, 0, 0, 0);
+		filter_put(writer, BPF_LD | BPF_H | BPF_ABS, 0, 0, ip_at + IPV4_FRAGMENT);
 		filter_put(writer, BPF_JMP | BPF_JSET | BPF_K, 0, 1, OFFSET_MASK);
 		filter_put(writer, BPF_RET | BPF_K, 0, 0, 0);
-		filter_put(writer, BPF_LDX | BPF_B | BPF_MSH, 0, 0, writer->ip_at);
+		filter_put(writer, BPF_LDX | BPF_B | BPF_MSH, 0, 0, ip_at);
+	} else {
+		filter_put(writer, BPF_ALU | BPF_RSH | BPF_K, 0, 0, 4);
+		filter_require(writer, 6);
 	}
-	filter_keep_fields(writer, ipv6);
+	filter_keep_fields(writer, ipv6, ip_at);
+}
+
+/* The outer tag, which the kernel took out of the frame, if its type is that of a VLAN. */
+static void filter_read_vlan(struct filter_writer *writer)
+{
+	filter_put(writer, BPF_LD | BPF_B | BPF_ABS, 0, 0, (uint32_t)(SKF_AD_OFF + SKF_AD_VLAN_TAG_PRESENT));
+	filter_put(writer, BPF_JMP | BPF_JEQ | BPF_K, 0, 5, 1);
+	filter_put(writer, BPF_LD | BPF_H | BPF_ABS, 0, 0, (uint32_t)(SKF_AD_OFF + SKF_AD_VLAN_TPID));
+	filter_put(writer, BPF_JMP | BPF_JEQ | BPF_K, 0, 3, 0x8100);
+	filter_put(writer, BPF_LD | BPF_H | BPF_ABS, 0, 0, (uint32_t)(SKF_AD_OFF + SKF_AD_VLAN_TAG));
+	filter_put(writer, BPF_ALU | BPF_AND | BPF_K, 0, 0, VLAN_ID_MASK);
+	filter_put(writer, BPF_JMP | BPF_JA, 0, 0, 1);
+	filter_put(writer, BPF_LD | BPF_IMM, 0, 0, NO_VLAN);
+	filter_put(writer, BPF_ST, 0, 0, WORD_VLAN);
+}
+
+/* What all rules have in common: the fields go to the scratch words, for a frame with an inner tag from behind it. */
+static void filter_begin(struct filter_writer *writer, bool ipv6)
+{
+	uint32_t not_tagged, tagged_end;
+
+	if (!writer->has_ethernet) {
+		filter_read_headers(writer, ipv6, (uint32_t)(SKF_AD_OFF + SKF_AD_PROTOCOL), (uint32_t)SKF_NET_OFF);
+		return;
+	}
+	filter_put(writer, BPF_LD | BPF_H | BPF_ABS, 0, 0, ETHERTYPE_AT);
+	filter_put(writer, BPF_JMP | BPF_JEQ | BPF_K, 1, 0, 0x8100);
+	not_tagged = writer->n;
+	filter_put(writer, BPF_JMP | BPF_JEQ | BPF_K, 0, 0, 0x88a8);
+	filter_read_headers(writer, ipv6, ETHERTYPE_AT + TAG_BYTES, ETHERNET_BYTES + TAG_BYTES);
+	tagged_end = writer->n;
+	filter_put(writer, BPF_JMP | BPF_JA, 0, 0, 0);
+	writer->code[not_tagged].jf = (uint8_t)(writer->n - not_tagged - 1);
+	filter_read_headers(writer, ipv6, ETHERTYPE_AT, ETHERNET_BYTES);
+	writer->code[tagged_end].k = writer->n - tagged_end - 1;
 }
 
 static void filter_put_rule(struct filter_writer *writer, const struct flow_rule *rule)
@@ -176,7 +213,7 @@ static void filter_put_rule(struct filter_writer *writer, const struct flow_rule
 	if (writer->has_ethernet)
 		filter_match_mac(writer, rule->destination_mac);
 	if (rule->vlan >= 0)
-		filter_match_vlan(writer, (uint32_t)rule->vlan);
+		filter_match(writer, WORD_VLAN, (uint32_t)rule->vlan);
 	filter_put(writer, BPF_RET | BPF_K, 0, 0, WHOLE_FRAME);
 	filter_end_rule(writer);
 }
@@ -184,14 +221,16 @@ static void filter_put_rule(struct filter_writer *writer, const struct flow_rule
 int af_packet_filter_build(const struct flow_rule *rules, uint32_t n, bool has_ethernet,
                            struct sock_filter code[AF_PACKET_FILTER_MAX])
 {
-	struct filter_writer writer = {.code = code,
-	                               .ip_at = has_ethernet ? ETHERNET_BYTES : (uint32_t)SKF_NET_OFF,
-	                               .has_ethernet = has_ethernet};
+	struct filter_writer writer = {.code = code, .has_ethernet = has_ethernet};
+	bool with_vlan = false;
 
-	if (n > 0) {
-		filter_begin(&writer, rules[0].family);
-		writer.rule_at = writer.n;
-	}
+	for (uint32_t i = 0; i < n; i++)
+		with_vlan |= rules[i].vlan >= 0;
+	if (with_vlan)
+		filter_read_vlan(&writer);
+	if (n > 0)
+		filter_begin(&writer, rules[0].family == AF_INET6);
+	writer.rule_at = writer.n;
 	for (uint32_t i = 0; i < n; i++)
 		filter_put_rule(&writer, &rules[i]);
 	filter_put(&writer, BPF_RET | BPF_K, 0, 0, 0);
