@@ -35,7 +35,8 @@ struct control_stream {
 	const char *device;
 	const char *backend;
 	const char *state; /* "capturing", "link_down", "interface_gone", "ending"; written on the control thread */
-	struct reading *matched; /* packets that the flows gave to the queue so far; control has its taken */
+	struct reading *matched;       /* packets that the flows gave to the queue so far; control has its taken */
+	const _Atomic uint64_t *drops; /* STREAM_DROPS_N of these, by cause; NULL: the device does not say */
 	void *context;
 };
 
@@ -44,6 +45,9 @@ struct control_interface {
 	TAILQ_ENTRY(control_interface) link; /* in control's list */
 	const char *name;
 	const char *device;
+	const char *backend;
+	const char *backend_why;                       /* why it is this one */
+	const char *backend_better;                    /* what a faster one would take; "": none is faster */
 	struct reading *counters[INTERFACE_COUNTER_N]; /* one that has always failed is absent */
 };
 

@@ -47,6 +47,9 @@ static void count_ring(const struct control_stream *stream, uint64_t *counters)
 	uint64_t *matched = &counters[IBVCAP_RX_COUNTER_MATCHED];
 	uint64_t *lossless = &counters[IBVCAP_RX_COUNTER_NO_BUFFER_LOSSLESS];
 
+	for (unsigned i = 0; i < STREAM_DROPS_N; i++)
+		added[STREAM_COUNTER_NO_FRAME + i] =
+			stream->drops ? atomic_load_explicit(&stream->drops[i], memory_order_relaxed) : COUNTER_ABSENT;
 	for (unsigned i = 0; i < IBVCAP_RX_COUNTER_N; i++)
 		counters[i] = counter_get(&shared->counters[i]);
 	/* A part of no_buffer, which may have grown since it was loaded. */
@@ -148,9 +151,11 @@ static int append_interface(struct reply *reply, const struct control_interface 
 	protocol_init(&message.header, PROTOCOL_INTERFACE, sizeof(message));
 	reply_copy_text(message.interface, sizeof(message.interface), interface->name);
 	reply_copy_text(message.device, sizeof(message.device), interface->device);
+	reply_copy_text(message.backend, sizeof(message.backend), interface->backend);
+	reply_copy_text(message.backend_why, sizeof(message.backend_why), interface->backend_why);
+	reply_copy_text(message.backend_better, sizeof(message.backend_better), interface->backend_better);
 	for (uint32_t i = 0; i < INTERFACE_COUNTER_N; i++) {
-		message.counters[i] =
-			interface->counters[i]->at_ns ? interface->counters[i]->value : INTERFACE_COUNTER_ABSENT;
+		message.counters[i] = interface->counters[i]->at_ns ? interface->counters[i]->value : COUNTER_ABSENT;
 		if (message.reading_age_ms < age_of(interface->counters[i]))
 			message.reading_age_ms = age_of(interface->counters[i]);
 	}

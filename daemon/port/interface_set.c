@@ -143,6 +143,9 @@ int interface_set_serve(struct daemon *daemon, struct interface *interface)
 	interface->port = (struct control_interface){
 		.name = interface->name,
 		.device = interface->capabilities.device,
+		.backend = interface->choice.backend,
+		.backend_why = interface->choice.why,
+		.backend_better = interface->choice.better,
 		.counters = {[INTERFACE_COUNTER_OUT_OF_BUFFER] = &interface->out_of_buffer,
 	                     [INTERFACE_COUNTER_PORT_DISCARDS] = &interface->kernel->discards},
 	};

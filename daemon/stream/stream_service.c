@@ -5,12 +5,14 @@
  */
 #include "daemon/stream/stream_service.h"
 
+#include "daemon/backend/backend.h"
 #include "daemon/base/log.h"
 #include "daemon/base/size.h"
 #include "daemon/base/time.h"
 #include "daemon/port/interface_set.h"
 #include "daemon/state.h"
 #include "daemon/stream/stream.h"
+#include "lib/ibvcap/counters.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -48,6 +50,8 @@ static int stream_service_start(struct daemon *daemon, struct service *service, 
 	return r;
 }
 
+static_assert((int)BACKEND_N_DROPS == (int)STREAM_DROPS_N, "a status has each cause of a drop");
+
 static int stream_service_serve(struct daemon *daemon, struct service *service, struct failure *failure)
 {
 	struct stream *stream = stream_of(service);
@@ -62,6 +66,7 @@ static int stream_service_serve(struct daemon *daemon, struct service *service, 
 		.device = interface->capabilities.device,
 		.backend = interface->ops->name,
 		.matched = &stream->matched,
+		.drops = interface->capabilities.counts_drops ? stream->queue->n_dropped : NULL,
 		.context = stream,
 	};
 	r = interface_set_serve(daemon, interface);

@@ -3,6 +3,7 @@
 #include "lib/ibvcap/client_explain.h"
 
 #include "lib/ibvcap/error.h"
+#include "lib/ibvcap/protocol.h"
 
 #include <errno.h>
 #include <grp.h>
@@ -126,9 +127,10 @@ int client_explain_lost(int socket, const char *path, int error)
 		return client_explain_silence(socket, path);
 	case -EPROTO:
 		return error_set(error,
-		                 "control socket '%s': the answer is not of this protocol; library and daemon are of "
-		                 "different versions",
-		                 path);
+		                 "control socket '%s': the answer is not of protocol %d: library and daemon are of "
+		                 "different versions; after an upgrade restart the daemon (systemctl restart ibvcapd) "
+		                 "and programs that were started before it",
+		                 path, PROTOCOL_VERSION);
 	case 0:
 	case -EPIPE:
 	case -ECONNRESET:

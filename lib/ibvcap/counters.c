@@ -59,10 +59,11 @@ const char *const consumer_counter_labels[CONSUMER_COUNTER_N] = {
 static_assert(CONSUMER_COUNTER_N == 6, "a counter wants its label here");
 
 const char *const stream_counter_labels[STREAM_COUNTER_N] = {
-	[STREAM_COUNTER_IN_FLIGHT] = "in_flight",
-	[STREAM_COUNTER_HEAD] = "head",
+	[STREAM_COUNTER_IN_FLIGHT] = "in_flight", [STREAM_COUNTER_HEAD] = "head",
+	[STREAM_COUNTER_NO_FRAME] = "no_frame",   [STREAM_COUNTER_RING_FULL] = "ring_full",
+	[STREAM_COUNTER_NO_SOCKET] = "no_socket", [STREAM_COUNTER_UNBOUND] = "unbound",
 };
-static_assert(STREAM_COUNTER_N == 2, "a counter wants its label here");
+static_assert(STREAM_COUNTER_N == 6, "a counter wants its label here");
 
 const char *const channel_counter_labels[CHANNEL_COUNTER_N] = {
 	[CHANNEL_COUNTER_PENDING] = "pending",

@@ -24,12 +24,20 @@ enum consumer_counter {
 };
 extern const char *const consumer_counter_labels[CONSUMER_COUNTER_N];
 
+#define COUNTER_ABSENT UINT64_MAX /* the device does not have this counter */
+
 /* What a status adds to the counters of a ring. */
 enum stream_counter {
 	STREAM_COUNTER_IN_FLIGHT, /* matched - published - no_buffer - errored */
 	STREAM_COUNTER_HEAD,      /* rows: published + errored */
+	/* The causes of no_buffer, in the order of enum backend_drop; of the last reading of matched. */
+	STREAM_COUNTER_NO_FRAME,
+	STREAM_COUNTER_RING_FULL,
+	STREAM_COUNTER_NO_SOCKET,
+	STREAM_COUNTER_UNBOUND,
 	STREAM_COUNTER_N
 };
+#define STREAM_DROPS_N (STREAM_COUNTER_N - STREAM_COUNTER_NO_FRAME)
 extern const char *const stream_counter_labels[STREAM_COUNTER_N];
 
 /* What a status adds to the counters of a channel. */
@@ -49,7 +57,6 @@ enum interface_counter {
 	INTERFACE_COUNTER_PORT_DISCARDS, /* dropped by the port before steering, since start */
 	INTERFACE_COUNTER_N
 };
-#define INTERFACE_COUNTER_ABSENT UINT64_MAX /* the device does not have this counter */
 extern const char *const interface_counter_labels[INTERFACE_COUNTER_N];
 
 #endif

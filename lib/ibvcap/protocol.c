@@ -82,6 +82,13 @@ static bool protocol_is_channel_sound(const struct protocol_channel *channel)
 	       IS_STRING(channel->backend) && IS_STRING(channel->state) && channel->n_counters <= PROTOCOL_COUNTERS_MAX;
 }
 
+static bool protocol_is_interface_sound(const struct protocol_interface *interface)
+{
+	return IS_STRING(interface->interface) && IS_STRING(interface->device) && IS_STRING(interface->backend) &&
+	       IS_STRING(interface->backend_why) && IS_STRING(interface->backend_better) &&
+	       interface->n_counters <= PROTOCOL_COUNTERS_MAX;
+}
+
 static bool protocol_is_body_sound(const union protocol_message *message)
 {
 	switch (message->header.type) {
@@ -111,8 +118,7 @@ static bool protocol_is_body_sound(const union protocol_message *message)
 	case PROTOCOL_SENDER:
 		return IS_STRING(message->sender.channel) && message->sender.n_counters <= PROTOCOL_COUNTERS_MAX;
 	case PROTOCOL_INTERFACE:
-		return IS_STRING(message->interface.interface) && IS_STRING(message->interface.device) &&
-		       message->interface.n_counters <= PROTOCOL_COUNTERS_MAX;
+		return protocol_is_interface_sound(&message->interface);
 	}
 	return true;
 }

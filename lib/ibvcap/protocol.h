@@ -23,7 +23,7 @@
 #include <sys/types.h>
 
 #define PROTOCOL_MAGIC                UINT32_C(0x50414349) /* "ICAP" */
-#define PROTOCOL_VERSION              2
+#define PROTOCOL_VERSION              3
 #define PROTOCOL_FDS_MAX              6
 #define PROTOCOL_BYTES_MAX            4096
 #define PROTOCOL_TEXT_MAX             768
@@ -251,8 +251,11 @@ struct protocol_interface {
 	struct protocol_header header;
 	char interface[16];
 	char device[64];
-	uint32_t n_counters;     /* enum interface_counter */
-	uint32_t reading_age_ms; /* of the older one */
+	uint32_t n_counters;      /* enum interface_counter */
+	uint32_t reading_age_ms;  /* of the older one */
+	char backend[16];         /* of its streams and channels */
+	char backend_why[256];    /* why it is this one */
+	char backend_better[256]; /* what a faster one would take; empty: none is faster */
 	uint64_t counters[PROTOCOL_COUNTERS_MAX];
 };
 

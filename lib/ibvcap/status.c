@@ -68,7 +68,7 @@ static const struct ibvcap_counter *status_label(struct ibvcap_status *status, c
 
 	*n = 0;
 	for (uint32_t i = 0; counters && i < n_values; i++) {
-		if (values[i] == INTERFACE_COUNTER_ABSENT)
+		if (values[i] == COUNTER_ABSENT)
 			continue;
 		counters[(*n)++] = (struct ibvcap_counter){
 			/* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): second is NULL if n_second is 0 */
@@ -219,6 +219,9 @@ static int status_add_interface(struct ibvcap_status *status, const struct proto
 	                                              .reading_age_ms = message->reading_age_ms};
 	memcpy(interface->interface, message->interface, sizeof(interface->interface));
 	memcpy(interface->device, message->device, sizeof(interface->device));
+	memcpy(interface->backend, message->backend, sizeof(interface->backend));
+	memcpy(interface->backend_why, message->backend_why, sizeof(interface->backend_why));
+	memcpy(interface->backend_better, message->backend_better, sizeof(interface->backend_better));
 	interface->counters = status_label(status, &labels, message->counters, &interface->n_counters);
 	return interface->counters ? 0 : -ENOMEM;
 }

@@ -6,7 +6,7 @@ import socket
 import struct
 
 MAGIC = 0x50414349
-VERSION = 2
+VERSION = 3
 ATTACH, STATUS, CHANGE, OPEN_CHANNEL, MAPPED = range(1, 6)
 RELOAD, ADD_STREAM, REMOVE_STREAM = 1, 2, 3  # of CHANGE
 LOSSY, LOSSLESS, TAP = range(3)
@@ -16,7 +16,8 @@ DONE, OPENED, READY, CHANNEL, SENDER, FLOW = range(71, 77)
 RING_COUNTERS = ["matched", "published", "no_buffer", "errored", "published_bytes", "truncated", "short", "irregular",
                  "bad_checksum", "batches", "empty_polls", "spares_used", "posted", "queue_resets", "wakes",
                  "fill_max", "no_buffer_lossless", "fragments", "fragment_lost_bytes"]
-STREAM_COUNTERS = RING_COUNTERS + ["in_flight", "head"]
+STREAM_COUNTERS = RING_COUNTERS + ["in_flight", "head", "no_frame", "ring_full", "no_socket", "unbound"]
+ABSENT = 2**64 - 1  # a counter that the device does not have
 CONSUMER_COUNTERS = ["published", "delivered", "skipped", "lag", "leased_blocks", "gone"]
 TX_COUNTERS = ["submitted", "completed", "errored", "flushed", "late_dropped", "completed_bytes", "wire_bytes", "late",
                "timed",
@@ -32,7 +33,7 @@ CONSUMER_BODY = struct.Struct("=64sIIiIII64Q")
 CHANNEL_BODY = struct.Struct("=64s16s64s16s16sQQ10I64Q")
 SENDER_BODY = struct.Struct("=64siIII64Q")
 OPEN_BODY = struct.Struct("=64sHHI")
-INTERFACE_BODY = struct.Struct("=16s64sII64Q")
+INTERFACE_BODY = struct.Struct("=16s64sII16s256s256s64Q")
 ERROR_BODY = struct.Struct("=iI768s")
 ATTACH_BODY = struct.Struct("=64sHHIIIIIQ")
 CHANGE_BODY = struct.Struct("=II256s3600s")
@@ -52,7 +53,7 @@ def text(field):
 
 def counters(labels, n, values):
     assert n == len(labels), f"{n} counters, {len(labels)} labels"
-    return dict(zip(labels, values))
+    return {label: value for label, value in zip(labels, values) if value != ABSENT}
 
 
 def decode(kind, body):
@@ -88,7 +89,8 @@ def decode(kind, body):
     if kind == INTERFACE:
         f = INTERFACE_BODY.unpack(body)
         return {"interface": text(f[0]), "device": text(f[1]), "reading_age_ms": f[3],
-                **counters(INTERFACE_COUNTERS, f[2], f[4:])}
+                "backend": text(f[4]), "backend_why": text(f[5]), "backend_better": text(f[6]),
+                **counters(INTERFACE_COUNTERS, f[2], f[7:])}
     if kind == ERROR:
         error, _, message = ERROR_BODY.unpack(body)
         raise Refused(error, text(message))

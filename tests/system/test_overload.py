@@ -14,7 +14,7 @@ WALL = 0x40000000  # waitpid(2): threads, too
 TIGHT = {"payload_size": 1024, "receive_queue_slots": 64, "slots_per_block": 64, "history_blocks": 8}
 # The packet backend has 16 MiB of the kernel's memory beside the slots.
 HOLD_SECONDS = {"verbs": 0.05, "packet": 0.8, "xdp": 0.8}[conftest.BACKEND]
-NOT_COUNTED = 2**64 - 1
+CAUSES = ("no_frame", "ring_full", "no_socket", "unbound")
 
 
 def at_rest(daemon, name="lidar"):
@@ -33,9 +33,10 @@ def expect_loss_agrees_with_the_device(daemon):
     status = daemon.status()
     for interface, port in status["interfaces"].items():
         lost = sum(entry["no_buffer"] for entry in status["streams"].values() if entry["interface"] == interface)
-        assert port["out_of_buffer"] in (lost, NOT_COUNTED)
-    discards = [port["port_discards"] for port in status["interfaces"].values()]
-    return sum(count for count in discards if count != NOT_COUNTED)
+        assert port.get("out_of_buffer", lost) == lost
+    for entry in status["streams"].values():  # a backend that counts causes counts all
+        assert sum(entry.get(cause, 0) for cause in CAUSES) == ("ring_full" in entry and entry["no_buffer"])
+    return sum(port.get("port_discards", 0) for port in status["interfaces"].values())
 
 
 def ptrace(request, tid):

@@ -121,6 +121,9 @@ def test_auto_takes_packet_on_a_veth_pair_and_says_why(daemon, wire):
     assert [one.stream(name)["backend"] for name in ("lidar", "other")] == ["packet", "packet"]
     told = f"interface {wire.interface}: backend packet, because packet sockets are at least as fast as XDP on veth"
     assert one.text().count(told) == 1, one.text()
+    said = subprocess.run([conftest.BUILD / "tools/ibvcap", "status", "--socket", one.socket_path], capture_output=True,
+                          text=True, check=True).stdout
+    assert "\n  backend packet: packet sockets are at least as fast as XDP on veth\n" in said, said
 
 
 def test_an_interface_has_one_backend(build, start_daemon, wire):

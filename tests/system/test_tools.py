@@ -276,4 +276,4 @@ def test_the_status_agrees_with_a_second_reader_of_the_protocol(daemon, wire):
     stream = json.loads(ibvcap("status", "--json", "--socket", one.socket_path).stdout)["streams"][0]
     assert {label: stream[label] for label in ("published", "short", "truncated", "published_bytes", "head")} == {
         "published": 3, "short": 1, "truncated": 1, "published_bytes": 250, "head": 3}
-    assert set(control_client.STREAM_COUNTERS) <= set(stream)
+    assert {*control_client.RING_COUNTERS, "in_flight", "head"} <= set(stream)

@@ -127,6 +127,10 @@ static void print_interface_status(const struct ibvcap_status_interface *interfa
 	for (uint32_t i = 0; i < interface->n_counters; i++)
 		printf(" %s %" PRIu64, interface->counters[i].label, interface->counters[i].value);
 	putchar('\n');
+	if (interface->backend_why[0])
+		printf("  backend %s: %s\n", interface->backend, interface->backend_why);
+	if (interface->backend_better[0])
+		printf("  %s\n", interface->backend_better);
 	print_age("these counters", interface->device, interface->reading_age_ms);
 }
 

@@ -51,6 +51,12 @@ static void explain_age(const struct why_facts *facts, struct why_report *report
 		why_add_line(report, &line);
 }
 
+/* The packets come by the kernel's sockets, and not from a queue of a card. */
+static bool has_kernel_backend(const struct why_facts *facts)
+{
+	return strcmp(facts->stream->backend, "packet") == 0 || strcmp(facts->stream->backend, "xdp") == 0;
+}
+
 static void explain_port(const struct why_facts *facts, struct why_report *report)
 {
 	struct why_line line = {
@@ -59,9 +65,9 @@ static void explain_port(const struct why_facts *facts, struct why_report *repor
 	if (!facts->interface)
 		return;
 	line.value = counters_value(COUNTERS_OF(facts->interface), line.term);
-	if (strcmp(facts->stream->backend, "packet") == 0) {
+	if (has_kernel_backend(facts)) {
 		line.level = WHY_NOTE;
-		line.cause = "packet sockets do not show how many packets the interface dropped before them";
+		line.cause = "sockets do not show how many packets the interface dropped before them";
 		line.remedy = "'ip -s -s link' and 'ethtool -S' of the interface show its own counters";
 	} else if (!counters_have(COUNTERS_OF(facts->interface), line.term)) {
 		line.level = WHY_NOTE;
@@ -89,9 +95,8 @@ static void explain_out_of_buffer(const struct why_facts *facts, struct why_repo
 			 "of each stream is exact without it",
 	};
 
-	/* Packet sockets have no such counter. */
-	if (facts->interface && strcmp(facts->stream->backend, "packet") != 0 &&
-	    !counters_have(COUNTERS_OF(facts->interface), line.term))
+	/* Sockets have no such counter. */
+	if (facts->interface && !has_kernel_backend(facts) && !counters_have(COUNTERS_OF(facts->interface), line.term))
 		why_add_line(report, &line);
 }
 
@@ -232,6 +237,73 @@ static void write_no_buffer_cause(const struct why_facts *facts, uint64_t n, cha
 		explain_slow_worker(facts, n_lossless ? "the others" : "these packets", cause, remedy);
 }
 
+/* Causes of no_buffer that are not the worker's, which only sockets have; each has a line if it is not 0. */
+static const struct {
+	const char *term;
+	const char *cause;
+	const char *remedy;
+} drop_terms[] = {
+	{"no_frame",
+         "of no_buffer: no buffer of the interface's receive queue was free, because the rings of this and other "
+         "streams "
+         "of the interface held all of them",
+         "set xdp_streams to the number of streams of the interface and restart the daemon; then help the streams of "
+         "the interface whose ring_full grows"},
+	{"no_socket",
+         "of no_buffer: they came through a receive queue of the interface that the stream has no socket on: the "
+         "interface got more queues (ethtool -L)",
+         "if it grows on, restart the daemon (systemctl restart ibvcapd)"},
+	{"unbound",
+         "of no_buffer: the kernel took the interface from the stream's sockets: it was deleted, or moved to another "
+         "network namespace",
+         "bring it back under its name; the daemon then starts anew with it"},
+};
+#define N_DROP_TERMS (sizeof(drop_terms) / sizeof(drop_terms[0]))
+
+static uint64_t count_other_drops(const struct why_facts *facts)
+{
+	uint64_t n = 0;
+
+	for (size_t i = 0; i < N_DROP_TERMS; i++)
+		n += stream_counter(facts, drop_terms[i].term);
+	return n;
+}
+
+static void explain_drops(const struct why_facts *facts, struct why_report *report)
+{
+	for (size_t i = 0; i < N_DROP_TERMS; i++) {
+		const struct why_line line = {
+			.level = WHY_LOSS,
+			.place = "stream",
+			.term = drop_terms[i].term,
+			.value = stream_counter(facts, drop_terms[i].term),
+			.cause = drop_terms[i].cause,
+			.remedy = drop_terms[i].remedy,
+		};
+
+		if (line.value)
+			why_add_line(report, &line);
+	}
+}
+
+/* The lines of other causes follow: this one is about the rest. */
+static void explain_ring_full(const struct why_facts *facts, struct why_line *line, struct why_report *report)
+{
+	uint64_t n_ring_full = stream_counter(facts, "ring_full");
+	char cause[WHY_TEXT_BYTES];
+
+	line->remedy = NULL;
+	if (n_ring_full == 0) {
+		line->cause = "dropped by the kernel before they came to the worker; the next lines have the causes";
+		return;
+	}
+	write_no_buffer_cause(facts, n_ring_full, cause, report->no_buffer_remedy);
+	report->no_buffer_cause[0] = '\0';
+	why_append(report->no_buffer_cause, "ring_full %" PRIu64 ": %s; the next lines have the other causes",
+	           n_ring_full, cause);
+	line->remedy = report->no_buffer_remedy;
+}
+
 static void explain_no_buffer(const struct why_facts *facts, struct why_report *report)
 {
 	struct why_line line = {.place = "stream", .term = "no_buffer", .value = stream_counter(facts, "no_buffer")};
@@ -247,8 +319,12 @@ static void explain_no_buffer(const struct why_facts *facts, struct why_report *
 	line.to_ns = facts->stream->loss_to_ns;
 	line.cause = report->no_buffer_cause;
 	line.remedy = report->no_buffer_remedy;
-	write_no_buffer_cause(facts, line.value, report->no_buffer_cause, report->no_buffer_remedy);
+	if (count_other_drops(facts) == 0)
+		write_no_buffer_cause(facts, line.value, report->no_buffer_cause, report->no_buffer_remedy);
+	else
+		explain_ring_full(facts, &line, report);
 	why_add_line(report, &line);
+	explain_drops(facts, report);
 }
 
 /* The terms behind no_buffer, in the order of the report. Each of them has one cause. */

@@ -362,7 +362,11 @@ static int say_status(int socket, const union protocol_message *request)
 	protocol_init(&sender.header, PROTOCOL_SENDER, sizeof(sender));
 	sender.counters[SENDER_COUNTER_PENDING] = 7;
 	protocol_send(socket, &sender.header, NULL, 0);
-	struct protocol_interface interface = {.interface = "eth0", .n_counters = 0};
+	struct protocol_interface interface = {.interface = "eth0",
+	                                       .backend = "packet",
+	                                       .backend_why = "because",
+	                                       .backend_better = "a card",
+	                                       .n_counters = 0};
 
 	protocol_init(&interface.header, PROTOCOL_INTERFACE, sizeof(interface));
 	protocol_send(socket, &interface.header, NULL, 0);
@@ -432,6 +436,9 @@ Test(client, a_status_has_all_parts_with_their_labels)
 	cr_expect_eq(sender.counters[SENDER_COUNTER_PENDING].value, 7);
 	cr_assert_eq(ibvcap_status_interface(status, 0, &interface), 1);
 	cr_expect_eq(interface.n_counters, 0);
+	cr_expect_str_eq(interface.backend, "packet");
+	cr_expect_str_eq(interface.backend_why, "because");
+	cr_expect_str_eq(interface.backend_better, "a card");
 	interface.size = 0;
 	cr_expect_eq(ibvcap_status_interface(status, 0, &interface), -EINVAL);
 	ibvcap_status_free(status);
@@ -451,6 +458,23 @@ Test(client, half_a_status_is_none)
 {
 	cr_expect_eq(status_of(say_half), -ECONNREFUSED);
 	cr_expect_null(status);
+}
+
+static int say_in_older_words(int socket, const union protocol_message *request)
+{
+	struct protocol_daemon daemon = {.pid = 1};
+
+	(void)request;
+	protocol_init(&daemon.header, PROTOCOL_DAEMON, sizeof(daemon));
+	daemon.header.version--;
+	return protocol_send(socket, &daemon.header, NULL, 0);
+}
+
+Test(client, a_daemon_of_another_version_is_told_as_that)
+{
+	cr_expect_eq(status_of(say_in_older_words), -EPROTO);
+	cr_expect_not_null(strstr(ibvcap_error_text(), "library and daemon are of different versions"));
+	cr_expect_not_null(strstr(ibvcap_error_text(), "systemctl restart ibvcapd"));
 }
 
 static int say_without_end(int socket, const union protocol_message *request)

@@ -11,8 +11,9 @@ static struct ibvcap_counter stream_counters[] = {
 	{"matched", 100},    {"published", 100}, {"no_buffer", 0},           {"errored", 0},
 	{"in_flight", 0},    {"truncated", 0},   {"irregular", 0},           {"bad_checksum", 0},
 	{"queue_resets", 0}, {"fragments", 0},   {"fragment_lost_bytes", 0}, {"no_buffer_lossless", 0},
+	{"ring_full", 0},    {"no_frame", 0},    {"no_socket", 0},           {"unbound", 0},
 };
-#define N_STREAM 12
+#define N_STREAM 16
 static struct ibvcap_counter port_counters[] = {{"out_of_buffer", 0}, {"port_discards", 0}};
 static struct ibvcap_counter consumer_counters[] = {
 	{"published", 100}, {"delivered", 100}, {"skipped", 0}, {"lag", 0}, {"gone", 0}};
@@ -152,6 +153,26 @@ Test(why, what_had_no_slot_has_the_cause_that_fits)
 	expect_loss("no_buffer", "pages of 4 KiB", "page_size");
 	set(stream_counters, N_STREAM, "queue_resets", 1);
 	expect_loss("no_buffer", "or while the queue was reset", "journalctl");
+}
+
+Test(why, what_sockets_dropped_is_told_by_its_causes)
+{
+	strcpy(stream.backend, "xdp");
+	set(stream_counters, N_STREAM, "no_buffer", 7);
+	set(stream_counters, N_STREAM, "ring_full", 7);
+	expect_loss("no_buffer", "these packets came while no row was free: the worker was too slow", "cpu");
+	cr_expect(eq(ptr, (void *)judge("ring_full"), NULL), "it is the whole of no_buffer");
+	set(stream_counters, N_STREAM, "no_buffer", 12);
+	set(stream_counters, N_STREAM, "no_frame", 2);
+	set(stream_counters, N_STREAM, "no_socket", 2);
+	set(stream_counters, N_STREAM, "unbound", 1);
+	expect_loss("no_buffer", "ring_full 7: these packets came while no row was free", "cpu");
+	expect_loss("no_frame", "held all of them", "xdp_streams");
+	expect_loss("no_socket", "ethtool -L", "restart the daemon");
+	expect_loss("unbound", "another network namespace", "under its name");
+	set(stream_counters, N_STREAM, "ring_full", 0);
+	cr_expect(strstr(judge("no_buffer")->cause, "the next lines have the causes") != NULL);
+	cr_expect(eq(ptr, (void *)judge("no_buffer")->remedy, NULL));
 }
 
 /* The worker's counter decides. The present policies of the consumers do not matter. */

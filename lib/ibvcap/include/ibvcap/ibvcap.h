@@ -528,7 +528,10 @@ struct ibvcap_status_interface {
 	char device[64];
 	const struct ibvcap_counter *counters; /* of the whole port: out_of_buffer, port_discards */
 	uint32_t n_counters;
-	uint32_t reading_age_ms; /* since device and kernel were asked for them; the older of both */
+	uint32_t reading_age_ms;  /* since device and kernel were asked for them; the older of both */
+	char backend[16];         /* of its streams and channels: "verbs", "xdp", "packet" */
+	char backend_why[256];    /* why it is this one */
+	char backend_better[256]; /* what a faster one would take; "": none is faster */
 };
 
 /**
