@@ -4,6 +4,7 @@
 
 #include "daemon/backend/bpf/bpf_load.h"
 #include "daemon/backend/bpf/flow_table.h"
+#include "daemon/backend/bpf/vlan_strip.h"
 #include "daemon/base/fd.h"
 
 #include <bpf/bpf.h>
@@ -20,8 +21,10 @@ struct xdp_program {
 	int twin_fds[2]; /* of the object */
 	int twin;        /* the one that is attached */
 	int link_fd;     /* -1: none */
-	int sockets_fd;  /* of the object */
-	int counts_fd;   /* of the object */
+	unsigned int ifindex;
+	bool stopped_vlan_strip; /* of that interface */
+	int sockets_fd;          /* of the object */
+	int counts_fd;           /* of the object */
 	int n_cpus;
 };
 
@@ -136,6 +139,8 @@ int xdp_program_attach(struct xdp_program *program, unsigned int ifindex, struct
 	fd = bpf_link_create(program->twin_fds[program->twin], (int)ifindex, BPF_XDP, &options);
 	if (fd >= 0) {
 		program->link_fd = fd;
+		program->ifindex = ifindex;
+		program->stopped_vlan_strip = vlan_strip_stop(ifindex);
 		return 0;
 	}
 	return xdp_program_refused(program->interface, ifindex, -fd, failure);
@@ -147,6 +152,9 @@ void xdp_program_detach(struct xdp_program *program)
 	if (program->link_fd >= 0)
 		bpf_link_detach(program->link_fd);
 	fd_close(&program->link_fd);
+	if (program->stopped_vlan_strip)
+		vlan_strip_resume(program->ifindex);
+	program->stopped_vlan_strip = false;
 }
 
 int xdp_program_set_channels(struct xdp_program *program, uint32_t n)

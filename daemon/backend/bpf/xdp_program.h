@@ -4,7 +4,7 @@
  * each channel (receive queue), and leaves all others to the kernel. The link that attaches it belongs to this process
  * alone: the kernel takes it away when the process ends, however it ends.
  *
- * load() needs CAP_BPF and CAP_NET_ADMIN; the other calls need no capability. Control thread, but for read_counts.
+ * load() needs CAP_BPF and CAP_NET_ADMIN; the other calls succeed without. Control thread, but for read_counts.
  * Only these calls change the program's maps, and none of them disturbs the interface but attach, detach and
  * set_channels.
  */
@@ -33,7 +33,10 @@ int xdp_program_load(const char *interface, uint32_t n_streams, uint32_t max_cha
 /** Detaches it. NULL is allowed. */
 void xdp_program_free(struct xdp_program *program);
 
-/** Attach it in the driver's own mode. If it is attached, it leaves the other interface first. */
+/**
+ * Attach it in the driver's own mode. If it is attached, it leaves the other interface first. The driver leaves VLAN
+ * tags in the frames from now on until it is detached, if the process has CAP_NET_ADMIN both times.
+ */
 int xdp_program_attach(struct xdp_program *program, unsigned int ifindex, struct failure *failure);
 /** No effect if it is not attached. */
 void xdp_program_detach(struct xdp_program *program);

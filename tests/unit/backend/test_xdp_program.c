@@ -108,7 +108,7 @@ static void attach(void)
 static int n_received(int fd)
 {
 	struct pollfd ready = {.fd = fd, .events = POLLIN};
-	struct sockaddr_ll from;
+	struct sockaddr_ll from = {0};
 	char frame[128];
 	int n = 0;
 
@@ -196,6 +196,23 @@ Test(xdp_program, a_large_mtu_is_no_obstacle_and_detaching_leaves_nothing)
 	xdp_program_detach(program);
 	cr_expect(eq(u32, attached_program(), 0));
 	cr_expect(eq(int, n_links_of(id), 0));
+}
+
+Test(xdp_program, the_driver_leaves_vlan_tags_in_the_frames_while_it_is_attached)
+{
+	static const char is_on[] = "ethtool -k test0 | grep -q 'rx-vlan-offload: on'";
+
+	cr_assert(eq(int, system(is_on), 0));
+	attach();
+	cr_expect(ne(int, system(is_on), 0));
+	xdp_program_detach(program);
+	cr_expect(eq(int, system(is_on), 0));
+
+	/* One that the administrator switched off stays off. */
+	cr_assert(eq(int, system("ethtool -K test0 rxvlan off"), 0));
+	attach();
+	xdp_program_detach(program);
+	cr_expect(ne(int, system(is_on), 0));
 }
 
 Test(xdp_program, counts_and_flows_outlive_the_interface)
