@@ -64,10 +64,13 @@ struct backend_flow {
 	struct backend_queue *queue;
 };
 
+#define BACKEND_HOW_BYTES 256
+
 struct backend_capabilities {
-	char device[64];          /* the backend's name for the device behind the interface */
-	uint32_t max_queue_slots; /* deepest receive queue */
-	bool oversize_sink;       /* a longer packet can be a truncated row instead of an error */
+	char device[64];             /* the backend's name for the device behind the interface */
+	char how[BACKEND_HOW_BYTES]; /* what it does there that it does not do everywhere, for the log; "": nothing */
+	uint32_t max_queue_slots;    /* deepest receive queue */
+	bool oversize_sink;          /* a longer packet can be a truncated row instead of an error */
 	bool timestamps;
 	uint64_t clock_hz;       /* of raw timestamps; 0 = none */
 	uint64_t clock_mask;     /* valid bits of raw timestamps */

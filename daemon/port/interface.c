@@ -137,6 +137,9 @@ int interface_open(struct interface *interface, struct failure *failure)
 		return r;
 	interface->opened_index = interface->net.index;
 	interface->ops->capabilities(interface->backend, &interface->capabilities);
+	if (interface->capabilities.how[0])
+		log_message(LOG_INFO, &(struct log_about){.interface = interface->name}, "interface %s: backend %s: %s",
+		            interface->name, interface->ops->name, interface->capabilities.how);
 	clock_fit_init(&interface->fit, interface->capabilities.clock_hz, interface->capabilities.clock_mask);
 	interface->fit.can_step = interface->capabilities.clock_can_step;
 	/* A line needs two readings, and the first packets need a line. */

@@ -174,13 +174,14 @@ static void command_capabilities(struct probe *probe, char *arguments)
 
 	(void)arguments;
 	probe->ops->capabilities(probe->backend, &is);
-	printf("{\"device\": \"%s\", \"max_queue_slots\": %u, \"oversize_sink\": %s, \"timestamps\": %s, \"clock_hz\": "
+	printf("{\"device\": \"%s\", \"how\": \"%s\", \"max_queue_slots\": %u, \"oversize_sink\": %s, \"timestamps\": "
+	       "%s, \"clock_hz\": "
 	       "%" PRIu64 ", \"clock_mask\": %" PRIu64
 	       ", \"max_send_slots\": %u, \"send_checksums\": %s, \"min_rate_bps\": "
 	       "%" PRIu64 ", \"max_rate_bps\": %" PRIu64 ", \"error\": 0}\n",
-	       is.device, is.max_queue_slots, is.oversize_sink ? "true" : "false", is.timestamps ? "true" : "false",
-	       is.clock_hz, is.clock_mask, is.max_send_slots, is.send_checksums ? "true" : "false", is.min_rate_bps,
-	       is.max_rate_bps);
+	       is.device, is.how, is.max_queue_slots, is.oversize_sink ? "true" : "false",
+	       is.timestamps ? "true" : "false", is.clock_hz, is.clock_mask, is.max_send_slots,
+	       is.send_checksums ? "true" : "false", is.min_rate_bps, is.max_rate_bps);
 }
 
 static void command_arm(struct probe *probe, char *arguments)

@@ -18,35 +18,95 @@ from wires import in_namespace
 pytestmark = [*MARKS, pytest.mark.skipif(conftest.BACKEND != "packet", reason="IBVCAP_TEST_BACKEND=packet runs it")]
 
 
-def icmp_errors(namespace):
-    """Errors that the kernel of this namespace sent."""
+NO_DROP = ["setpriv", "--bounding-set=-bpf", "--inh-caps=-bpf"]
+
+
+def kernel():
+    return tuple(int(number) for number in os.uname().release.split(".")[:2])
+
+
+needs_tcx = pytest.mark.skipif(kernel() < (6, 6), reason="before Linux 6.6 there is no tcx")
+
+
+def kernel_counts(namespace):
+    """What the kernel of this namespace counted of the packets that it handled: (IP packets, UDP errors, ICMP errors
+    that it sent)."""
     lines = conftest.run("ip", "netns", "exec", namespace, "cat", "/proc/net/snmp").stdout.splitlines()
-    names, values = [line.split()[1:] for line in lines if line.startswith("Icmp:")]
-    return int(dict(zip(names, values))["OutDestUnreachs"])
+    values = {}
+    for names, numbers in zip(lines[::2], lines[1::2]):
+        kind, *names = names.split()
+        values.update(zip((kind + name for name in names), map(int, numbers.split()[1:])))
+    return values["Ip:InReceives"], values["Udp:InErrors"], values["Icmp:OutDestUnreachs"]
 
 
-def test_the_kernel_does_not_answer_what_is_captured(daemon, net, wire):
-    one = daemon([conftest.stream(wire)])
-    before = icmp_errors(net.rx)
+def icmp_errors(namespace):
+    return kernel_counts(namespace)[2]
+
+
+@pytest.mark.parametrize("drops", [pytest.param(True, marks=needs_tcx), False], ids=["tcx", "sink"])
+def test_the_kernel_does_not_answer_what_is_captured(daemon, net, wire, drops):
+    one = daemon([conftest.stream(wire)], prefix=() if drops else NO_DROP)
+    before = kernel_counts(net.rx)
     wire.send(*[wire.frame(b"captured", 7502) for _ in range(20)])
     conftest.wait_until(lambda: one.expect_sum()["published"] == 20, 20, "20 packets")
-    assert icmp_errors(net.rx) == before
+    handled, errors, answers = (now - then for now, then in zip(kernel_counts(net.rx), before))
+    assert (handled, errors, answers) == ((0, 0, 0) if drops else (20, 20, 0)), one.text()
+    assert f"interface {wire.interface}: backend packet: the kernel " + \
+        ("does not handle the packets of flows (tcx drop)" if drops else
+         "handles the packets of flows, too, and counts them as UDP InErrors: to drop them takes CAP_BPF") in one.text()
     wire.send(wire.frame(b"nobody's", 7599))
-    conftest.wait_until(lambda: icmp_errors(net.rx) > before, 20, "the answer to a packet that nobody takes")
+    conftest.wait_until(lambda: icmp_errors(net.rx) > before[2], 20, "the answer to a packet that nobody takes")
 
 
-def test_a_program_that_reads_the_port_goes_on_reading(daemon, net, wire):
-    def reader():
-        udp = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-        udp.bind((wire.address, 7502))
-        udp.settimeout(10)
-        return udp
+@needs_tcx
+def test_the_kernel_does_not_get_the_packets_of_any_flow(daemon, net, wire):
+    """Of a group, of a port that two flows share, of two streams; and gets them again when their stream has gone."""
+    flows = [conftest.flow(7502, wire.address, source=source) for source in ("10.77.0.8", "10.77.0.9")]
+    streams = [conftest.stream(wire, flows=flows), conftest.stream(wire, name="other", port=7504, flows=[
+        conftest.flow(7504, wire.address), conftest.flow(7505, "239.7.1.2")])]
+    one = daemon(streams)
+    before = kernel_counts(net.rx)
+    wire.send(*[wire.frame(b"x", 7502, source=source) for source in ("10.77.0.8", "10.77.0.9")],
+              wire.frame(b"x", 7504), wire.frame(b"x", 7505, "239.7.1.2"))
+    conftest.wait_until(lambda: one.expect_sum()["published"] == 2 and one.expect_sum("other")["published"] == 2, 20,
+                        one.text)
+    assert kernel_counts(net.rx)[1:] == before[1:]
+    one.write_config({"socket": str(one.socket_path), "mode": "0666"}, streams[:1])
+    one.process.send_signal(signal.SIGHUP)
+    conftest.wait_until(lambda: "1 removed" in one.text(), 20, one.text)
+    wire.send(*[wire.frame(b"x", 7502, source="10.77.0.9") for _ in range(3)], wire.frame(b"x", 7504))
+    conftest.wait_until(lambda: icmp_errors(net.rx) == before[2] + 1, 20, "the answer of the kernel")
+    assert kernel_counts(net.rx)[1] == before[1]
 
-    with in_namespace(net.rx, reader) as udp:
-        one = daemon([conftest.stream(wire)])
-        wire.send(wire.frame(b"for both", 7502))
+
+@needs_tcx
+def test_nothing_is_dropped_any_more_after_the_daemon_was_killed(start_daemon, net, wire):
+    one = start_daemon([conftest.stream(wire)]).wait_ready()
+    one.process.send_signal(signal.SIGKILL)
+    one.kill()
+    with in_namespace(net.rx, lambda: reader_of(wire.address)) as udp:
+        wire.send(wire.frame(b"again", 7502))
+        assert udp.recv(100) == b"again"
+
+
+def reader_of(address, shared=False):
+    udp = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    if shared:
+        udp.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    udp.bind((address, 7502))
+    udp.settimeout(10)
+    return udp
+
+
+@pytest.mark.parametrize("group", [None, "239.7.1.2"], ids=["unicast", "group"])
+def test_a_program_that_reads_the_port_goes_on_reading(daemon, net, wire, group):
+    with in_namespace(net.rx, lambda: reader_of(group or wire.address, shared=bool(group))) as udp:
+        one = daemon([conftest.stream(wire, flows=[conftest.flow(7502, group or wire.address)])])
+        wire.send(wire.frame(b"for both", 7502, group))
         assert udp.recv(100) == b"for both"
         conftest.wait_until(lambda: one.expect_sum()["published"] == 1, 20, "the packet")
+    if kernel() >= (6, 6):
+        assert "another program reads the port" in one.text()
 
 
 def test_a_reload_keeps_the_kernel_quiet_about_a_port_that_stays(daemon, net, wire):
@@ -85,11 +145,14 @@ def test_loopback(build, daemon, net, wire, consumer):
     loopback = type("Loopback", (), {"interface": "lo", "address": "127.0.0.1"})
     one = daemon([conftest.stream(loopback)])
     reader = consumer(one, "lidar", "--count", 10, "--timeout", 20000)
+    before = kernel_counts(net.rx)
     conftest.run(*net.command(net.rx, build.pattern_send, "--port", 7502, "--destination", "127.0.0.1", "--count", 10,
                               "--size", 500, "--rate", 1000))
     rows, _ = reader.finish()
     assert [row["length"] for row in rows] == [500] * 10, "each packet once"
     assert one.expect_sum()["published"] == 10
+    if kernel() >= (6, 6):
+        assert kernel_counts(net.rx) == before, "none of them was handled"
 
 
 def test_what_a_machine_sends_to_its_own_address_goes_by_lo(build, daemon, net, wire, consumer):
@@ -186,14 +249,17 @@ def test_without_ethernet_headers_there_is_no_vlan(net, tunnel):
     assert it.end() == ""
 
 
-def test_a_tunnel_is_captured_and_sent_through(build, daemon, tunnel, consumer):
+def test_a_tunnel_is_captured_and_sent_through(build, daemon, net, tunnel, consumer):
     one = daemon([conftest.stream(tunnel)], channels=[conftest.channel(tunnel)])
     reader = consumer(one, "lidar", "--count", 2, "--timeout", 20000)
+    before = kernel_counts(net.rx)
     for payload in (b"a" * 700, b"b" * 100):
         os.write(tunnel.fd, tunnel.packet(payload))
     rows, _ = reader.finish()
     assert [row["payload"] for row in rows] == [b"a" * 700, b"b" * 100]
     one.expect_sum()
+    if kernel() >= (6, 6):
+        assert kernel_counts(net.rx)[1:] == before[1:]
     conftest.wait_until(lambda: one.channel()["state"] == "sending", 20, lambda: one.channel())
     program = build.ibvcapd.parents[1] / "tools/ibvcap"
     conftest.run(program, "send", "out", "--count", 3, "--size", 200, "--socket", one.socket_path)
@@ -225,10 +291,6 @@ def joining_fixture(net, wire):
     with in_namespace(net.tx, make) as udp:
         yield udp
     switch("off")
-
-
-def kernel():
-    return tuple(int(number) for number in os.uname().release.split(".")[:2])
 
 
 needs_lengths = pytest.mark.skipif(kernel() < (6, 2), reason="before Linux 6.2 the kernel does not say where to cut")

@@ -59,6 +59,27 @@ static int af_packet_check_interface(struct af_packet *backend, int fd, struct f
 	return 0;
 }
 
+/*
+ * Without a drop behind the packet sockets everything works, at the cost of the kernel's work for packets that nobody
+ * there wants.
+ */
+static void af_packet_open_drop(struct af_packet *backend)
+{
+	struct failure why;
+	int r = tcx_drop_open(backend->interface, (unsigned)backend->index, backend->has_ethernet, &backend->drop,
+	                      &why);
+
+	if (r == 0)
+		snprintf(backend->how, sizeof(backend->how),
+		         "the kernel does not handle the packets of flows (tcx drop)");
+	else
+		snprintf(backend->how, sizeof(backend->how),
+		         "the kernel handles the packets of flows, too, and counts them as UDP InErrors: %.150s",
+		         r == -EPERM        ? "to drop them takes CAP_BPF and CAP_NET_ADMIN"
+		         : r == -EOPNOTSUPP ? "to drop them takes Linux 6.6 or later"
+		                            : why.text);
+}
+
 static int af_packet_open(const struct backend_open_options *options, struct backend **out, struct failure *failure)
 {
 	struct af_packet *backend = calloc(1, sizeof(*backend));
@@ -72,16 +93,19 @@ static int af_packet_open(const struct backend_open_options *options, struct bac
 	r = fd < 0 ? fd : af_packet_check_interface(backend, fd, failure);
 	if (fd >= 0)
 		close(fd);
-	if (r < 0)
+	if (r < 0) {
 		free(backend);
-	else
-		*out = &backend->base;
-	return r;
+		return r;
+	}
+	af_packet_open_drop(backend);
+	*out = &backend->base;
+	return 0;
 }
 
 static void af_packet_close(struct backend *base)
 {
-	free(af_packet(base));
+	tcx_drop_close(af_packet(base)->drop);
+	free(base);
 }
 
 static void af_packet_capabilities(const struct backend *base, struct backend_capabilities *capabilities)
@@ -96,6 +120,7 @@ static void af_packet_capabilities(const struct backend *base, struct backend_ca
 		.max_send_slots = MAX_QUEUE_SLOTS,
 		.no_vlans = !af_packet(base)->has_ethernet,
 	};
+	memcpy(capabilities->how, af_packet(base)->how, sizeof(capabilities->how));
 	snprintf(capabilities->device, sizeof(capabilities->device), "%s (packet)", af_packet(base)->interface);
 }
 

@@ -9,6 +9,7 @@
 #define DAEMON_BACKEND_PACKET_AF_PACKET_H
 
 #include "daemon/backend/backend.h"
+#include "daemon/backend/bpf/tcx_drop.h"
 
 #include <linux/filter.h>
 #include <linux/if_packet.h>
@@ -23,6 +24,8 @@ struct af_packet {
 	char interface[IFNAMSIZ];
 	int index;
 	bool has_ethernet;            /* else a packet begins with its IP header */
+	struct tcx_drop *drop;        /* keeps the packets of flows from the kernel's stack; NULL: it gets them, too */
+	char how[BACKEND_HOW_BYTES];  /* of the capabilities */
 	struct af_packet_flow *flows; /* of all queues, newest first; control thread */
 };
 

@@ -1,12 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The flows of a receive queue: one filter for all of them, and for each unicast flow a UDP socket that takes nothing.
+ * The flows of a receive queue: one filter for all of them, and what keeps the kernel from handling their packets.
  *
- * The kernel gets every packet too, after the packet socket. Without a reader it would answer each one with an ICMP
- * "port unreachable", which costs time and may stop the sender. The UDP socket is a reader; its filter drops the
- * packets, which count in InErrors of /proc/net/snmp.
+ * The kernel gets every packet too, after the packet socket. Without a reader it would answer each one of unicast with
+ * an ICMP "port unreachable", which costs time and may stop the sender. Hence a UDP socket that owns the port, and a
+ * drop at the tcx ingress for each flow whose port is free or owned so. If a program reads the port already, its
+ * packets are not dropped and it goes on reading. Without tcx the packets reach the UDP socket, whose filter drops
+ * them; they count in InErrors of /proc/net/snmp.
+ *
+ * The packets of a group are for any number of readers, so its port is not kept: it has to be free when the flow is
+ * added.
  */
 #include "daemon/backend/packet/af_packet.h"
+
+#include "daemon/base/fd.h"
+#include "daemon/base/log.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -21,6 +29,7 @@ struct af_packet_flow {
 	struct af_packet_flow *next;
 	struct flow_rule rule;
 	int reader; /* -1: none */
+	bool dropped;
 };
 
 /* ---- the reader ---------------------------------------------------------------------------------- */
@@ -68,12 +77,54 @@ static int flow_open_reader(const struct flow_rule *rule, const struct af_packet
 	return -1;
 }
 
+static bool flow_has_same_port(const struct flow_rule *a, const struct flow_rule *b)
+{
+	return a->family == b->family && a->destination_port_be == b->destination_port_be &&
+	       memcmp(a->destination, b->destination, a->family == AF_INET6 ? 16 : 4) == 0;
+}
+
+/* Does this flow, or another one with the same port, have the reader? */
+static bool flow_owns_port(const struct af_packet *backend, const struct af_packet_flow *flow)
+{
+	for (const struct af_packet_flow *other = backend->flows; other; other = other->next)
+		if (other->reader >= 0 && flow_has_same_port(&other->rule, &flow->rule))
+			return true;
+	return false;
+}
+
+/* No effect if it was done before. A failure leaves the packets to the kernel, which costs time and nothing else. */
+static void flow_keep_from_kernel(struct af_packet *backend, struct af_packet_flow *flow)
+{
+	struct failure failure;
+
+	if (flow->reader < 0 && !flow->dropped && (backend->drop || !flow->rule.multicast))
+		flow->reader = flow_open_reader(&flow->rule, backend);
+	if (backend->drop && !flow->dropped && flow_owns_port(backend, flow)) {
+		int r = tcx_drop_add(backend->drop, &flow->rule, &failure);
+
+		flow->dropped = r == 0;
+		if (r < 0 && r != -EEXIST) /* the flow of a stream that is about to end: this one follows it */
+			log_warning("%s: the kernel handles its packets, too", failure.text);
+	}
+	if (flow->rule.multicast)
+		fd_close(&flow->reader);
+}
+
 /* Flows may share a port, and one of them has the reader: when it goes, another one needs it. */
-static void flows_open_readers(const struct af_packet *backend)
+static void flows_keep_from_kernel(struct af_packet *backend)
 {
 	for (struct af_packet_flow *flow = backend->flows; flow; flow = flow->next)
-		if (!flow->rule.multicast && flow->reader < 0)
-			flow->reader = flow_open_reader(&flow->rule, backend);
+		flow_keep_from_kernel(backend, flow);
+}
+
+static void flow_tell_of_reader(const struct af_packet *backend, const struct af_packet_flow *flow)
+{
+	char text[128];
+
+	if (backend->drop && !flow->dropped)
+		log_info("interface %s: flow %s: the kernel handles its packets, too, because another program reads "
+		         "the port, or the daemon may not bind it",
+		         backend->interface, flow_format(&flow->rule, text, sizeof(text)));
 }
 
 /* ---- flows --------------------------------------------------------------------------------------- */
@@ -143,7 +194,8 @@ int af_packet_add_flow(struct backend_queue *base, const struct flow_rule *rule,
 		                   : r == -ENOMEM ? ": sysctl -w net.core.optmem_max=262144 allows longer filters"
 		                                  : "");
 	}
-	flows_open_readers(receive->queue.backend);
+	flows_keep_from_kernel(receive->queue.backend);
+	flow_tell_of_reader(receive->queue.backend, flow);
 	*out = &flow->base;
 	return 0;
 }
@@ -158,8 +210,9 @@ void af_packet_remove_flow(struct backend_flow *base)
 	*at = flow->next;
 	/* It fails for want of memory only, and then the queue takes more than it should. */
 	af_packet_apply_flows(receive);
-	if (flow->reader >= 0)
-		close(flow->reader);
-	flows_open_readers(receive->queue.backend);
+	if (flow->dropped)
+		tcx_drop_remove(receive->queue.backend->drop, &flow->rule);
+	fd_close(&flow->reader);
+	flows_keep_from_kernel(receive->queue.backend);
 	free(flow);
 }
