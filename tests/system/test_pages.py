@@ -38,6 +38,10 @@ def test_the_options_of_ibv_launch_are_on_its_page():
     expect_same_options(printed(conftest.BUILD / "contrib/bin/ibv_launch", "--help"), page("ibv_launch.1"))
 
 
+def test_the_options_of_ibvcap_try_are_on_its_page():
+    expect_same_options(printed(conftest.ROOT / "contrib/bin/ibvcap-try", "--help"), page("ibvcap-try.8"))
+
+
 def test_each_command_of_ibvcap_has_its_options_on_the_page():
     program = conftest.BUILD / "tools/ibvcap"
     text = page("ibvcap.1")

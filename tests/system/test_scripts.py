@@ -50,15 +50,15 @@ def test_setup_with_everything_there_says_so_and_installs_nothing(tmp_path):
 def test_setup_asks_for_what_is_missing_only_and_updates_first(tmp_path):
     environment = fake_commands(
         tmp_path, apt_get=f"echo $DEBIAN_FRONTEND $@ >> {tmp_path}/called",
-        dpkg_query="/usr/bin/dpkg-query \"$@\" | grep -v -e ' ninja-build$' -e ' clang$'")
+        dpkg_query="/usr/bin/dpkg-query \"$@\" | grep -v -e ' ninja-build$' -e ' spin$'")
     if os.geteuid() != 0:
         pytest.skip("must be root")
-    for arguments, missing in ([], ["ninja-build"]), (["--test"], ["ninja-build", "clang"]):
+    for arguments, missing in ([], ["ninja-build"]), (["--test"], ["ninja-build", "spin"]):
         assert run(ROOT / "scripts/setup", *arguments, env=environment).returncode == 0
         update, install = (tmp_path / "called").read_text().splitlines()
         assert update.split()[:2] == ["noninteractive", "update"]
         assert "--no-install-recommends" in install
-        assert [word for word in install.split() if word in ("clang", "ninja-build", "git")] == missing
+        assert [word for word in install.split() if word in ("spin", "ninja-build", "git")] == missing
         (tmp_path / "called").unlink()
 
 
@@ -316,7 +316,7 @@ def test_the_longest_payload_of_captures_is_found(tmp_path, data, longest):
 
 def test_quickstart_explains_itself_and_refuses_what_is_no_capture_before_the_build(tmp_path):
     result = run(ROOT / "scripts/quickstart", "--help")
-    assert result.returncode == 0 and result.stdout.startswith("usage: scripts/quickstart [CAPTURE...]\n")
+    assert result.returncode == 0 and result.stdout.startswith("usage: scripts/quickstart INTERFACE [ADDRESS:]PORT...\n")
     assert run(ROOT / "scripts/quickstart", "--nonsense").returncode == 64
     if os.geteuid() != 0:
         pytest.skip("must be root")
@@ -340,11 +340,23 @@ def quickstart_functions(captures, commands):
 def test_quickstart_makes_wire_rows_and_memory_as_large_as_the_longest_datagram(tmp_path):
     (tmp_path / "large").write_bytes(pcap([90, 24874]))
     result = quickstart_functions([LIDAR, tmp_path / "large"],
-                                  f"work={tmp_path}; set_sizes && write_configs && echo $mtu $hugepages")
+                                  f"work={tmp_path}; set_sizes && write_configs packet && echo $mtu $hugepages")
     mtu, hugepages = map(int, result.stdout.split())
     assert mtu == 24832 + 28 and hugepages > 100
     for name in ("nic.conf", "sender.conf"):
-        assert "payload_size = 24832;" in (tmp_path / name).read_text()
+        text = (tmp_path / name).read_text()
+        assert "payload_size = 24832;" in text and text.count('backend = "packet";') == 2
+
+
+def test_quickstart_captures_on_an_interface_of_ones_own(tmp_path):
+    """An interface and a port are no captures."""
+    result = quickstart_functions(["lo", "7502"], "echo ${own[@]}; echo ${#captures[@]}")
+    assert result.stdout.splitlines()[0] == "lo 7502"
+    result = quickstart_functions(["nosuch0", "7502"], "echo ${#own[@]} ${captures[@]}")
+    assert result.stdout.split() == ["0", f"{os.getcwd()}/nosuch0", f"{os.getcwd()}/7502"]
+    if os.geteuid() == 0:
+        result = run(ROOT / "scripts/quickstart", "nosuch0", "7502")
+        assert result.returncode == 66 and "no interface followed by a port" in result.stderr
 
 
 @pytest.mark.parametrize("skipped,not_sent,code,said", [
@@ -394,6 +406,13 @@ def test_a_loss_sum_names_the_term_that_is_wrong(part, term, change, said):
     status = status_that_adds_up()
     status[part][0][term] += change
     assert said in loss_sum.add_up(status, {"a": 100})[1]
+
+
+def test_a_backend_that_shows_no_port_has_no_part_in_the_sum():
+    status = status_that_adds_up()
+    status["interfaces"] = [{"interface": "lo"}]
+    assert loss_sum.add_up(status, {"a": 90})[1] == []
+    assert "port: 10 packets sent were not matched, port_discards explains 0" in loss_sum.add_up(status, {"a": 100})[1]
 
 
 def test_a_loss_sum_wants_every_stream_and_a_consumer_of_it():

@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: Apache-2.0
+"""ibvcap-try: one command that captures on an interface as it is."""
+import glob
+import os
+import re
+import signal
+import subprocess
+
+import pytest
+
+import conftest
+
+PROGRAM = conftest.ROOT / "contrib/bin/ibvcap-try"
+PATH = f"{conftest.BUILD}/daemon:{conftest.BUILD}/tools:{os.environ['PATH']}"
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="must be root")
+
+
+@pytest.fixture(name="try_on")
+def try_on_fixture(net):
+    """try_on(ARGUMENT...): started in the receiver's namespace; it and its output so far."""
+    started = []
+
+    def start(*arguments, **environment):
+        words = net.command(net.rx, PROGRAM, *arguments)
+        process = subprocess.Popen(list(map(str, words)), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                                   env={**os.environ, "PATH": PATH, **environment})
+        started.append(process)
+        return process
+
+    yield start
+    for process in started:
+        process.terminate()
+        process.communicate(timeout=30)
+
+
+def await_line(process, pattern):
+    """The lines up to the first that matches."""
+    lines = []
+    for line in process.stdout:
+        lines.append(line)
+        if re.search(pattern, line):
+            return lines
+    raise AssertionError("".join(lines))
+
+
+def test_what_comes_is_counted_each_second_and_read_by_the_user_of_sudo(net, wire, try_on, build):
+    process = try_on("-b", "packet", wire.interface, "7502", "239.1.7.9:7503", SUDO_UID="65534", SUDO_GID="65534")
+    lines = await_line(process, r"\^C ends it")
+    assert f"echo hello >/dev/udp/{wire.address}/7502" in lines[1]
+    socket = re.search(r"--socket (\S+)", lines[2])[1]
+    conftest.wait_until(lambda: "user nobody" in subprocess.run(
+        [conftest.BUILD / "tools/ibvcap", "status", "--socket", socket], capture_output=True, text=True,
+        check=False).stdout, 20, "the reader, who is not root")
+    for port, group in ((7502, wire.address), (7503, "239.1.7.9")):
+        net.sender(build, wire, port, rate=1000, size=64, count=500, destination=group).wait(30)
+    await_line(process, r"^ +\d+\.\d s +\d+ packets/s   matched 1000 = published 1000 \+ no_buffer 0")
+    process.send_signal(signal.SIGINT)
+    said = process.communicate(timeout=30)[0]
+    assert process.returncode == 0
+    assert "published 1000 = delivered 1000 + skipped 0 + lag 0\n" in said
+    assert said.endswith("Every packet that came is accounted for, and none was lost.\n")
+    assert not os.path.exists(socket) and not glob.glob(f"{os.path.dirname(socket)}*")
+
+
+def test_its_end_is_the_daemons_if_that_does_not_start(wire, try_on):
+    process = try_on("-b", "packet", wire.interface, "239.1.7.9:99999")
+    said = process.communicate(timeout=30)[0]
+    assert process.returncode == 78 and "99999" in said
+    process = try_on("eht0", "7502")
+    assert "there is no interface eht0; there are: " in process.communicate(timeout=30)[0]
+    assert process.returncode == 69
+
+
+def test_no_packet_is_no_loss_and_no_mystery(wire, try_on):
+    process = try_on("-b", "packet", "-t", "1", wire.interface, "7502")
+    assert "No packet came." in process.communicate(timeout=30)[0]
+    assert process.returncode == 0
+
+
+def test_the_configuration_that_it_prints_is_one_for_the_service(net, wire, try_on, tmp):
+    process = try_on("--print", wire.interface, "7502", "7503", SUDO_UID="65534")
+    (tmp / "try.conf").write_text(process.communicate(timeout=30)[0])
+    dumped = conftest.run(conftest.BUILD / "daemon/ibvcapd", "--config", tmp / "try.conf", "--dump-config").stdout
+    assert f'interface = "{wire.interface}"' in dumped and "port = 7503" in dumped and "65534" not in dumped
