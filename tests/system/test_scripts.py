@@ -316,7 +316,8 @@ def test_the_longest_payload_of_captures_is_found(tmp_path, data, longest):
 
 def test_quickstart_explains_itself_and_refuses_what_is_no_capture_before_the_build(tmp_path):
     result = run(ROOT / "scripts/quickstart", "--help")
-    assert result.returncode == 0 and result.stdout.startswith("usage: scripts/quickstart INTERFACE [ADDRESS:]PORT...\n")
+    assert result.returncode == 0
+    assert result.stdout.startswith("usage: scripts/quickstart INTERFACE [ADDRESS:]PORT...\n")
     assert run(ROOT / "scripts/quickstart", "--nonsense").returncode == 64
     if os.geteuid() != 0:
         pytest.skip("must be root")
