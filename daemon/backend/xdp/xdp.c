@@ -44,13 +44,6 @@ static int xdp_open_channel(struct xdp_backend *backend, uint32_t number, struct
 		struct xdp_socket *socket = &backend->sockets[stream * backend->interface.n_channels + number];
 
 		r = xdp_socket_init(socket, channel, failure);
-		if (r < 0)
-			break;
-		r = xdp_program_set_socket(backend->program, stream, number, socket->fd);
-		if (r < 0)
-			failure_set(failure, EX_OSERR, -r,
-			            "interface %s: cannot give the program its socket for queue %u: %s",
-			            backend->interface.name, number, strerror(-r));
 	}
 	return r;
 }

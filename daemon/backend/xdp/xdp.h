@@ -10,9 +10,9 @@
  * worker. A stream that nobody polls keeps as many frames as its receive ring has descriptors, so the area has these
  * for all streams, and some more.
  *
- * All sockets are made and bound when the interface is opened, because both disturb the interface and take a capability
- * that the daemon drops. A stream that comes takes the sockets of a free number, and leaves them empty and bound
- * when it goes.
+ * All sockets are made when the interface is opened, because that takes a capability which the daemon drops, and those
+ * that register and bind the frames disturb the interface. A stream that comes takes the sockets of a free number, and
+ * leaves them empty and bound when it goes: to release one that is bound takes the kernel some 10 ms.
  */
 #ifndef DAEMON_BACKEND_XDP_XDP_H
 #define DAEMON_BACKEND_XDP_XDP_H
@@ -76,6 +76,7 @@ int xdp_open_socket(const struct xdp_backend *backend, struct failure *failure);
 struct xdp_socket {
 	struct xdp_channel *channel; /* NULL: the socket is not open */
 	int fd;
+	bool is_bound;
 	struct xdp_ring receive;
 	uint64_t returned[XDP_RETURNED_MAX]; /* frames to be put into the fill ring again */
 	uint32_t n_returned;
@@ -88,6 +89,8 @@ struct xdp_socket_drops {
 };
 
 int xdp_socket_init(struct xdp_socket *socket, struct xdp_channel *channel, struct failure *failure);
+/** Let it receive the stream's packets of its channel, unless it does already. */
+int xdp_socket_bind(struct xdp_socket *socket, uint32_t stream, struct failure *failure);
 /** Any state. */
 void xdp_socket_deinit(struct xdp_socket *socket);
 

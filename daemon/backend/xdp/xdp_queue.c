@@ -45,13 +45,30 @@ static uint32_t queue_find_stream(const struct xdp_backend *backend)
 	return i;
 }
 
-static int queue_set_up(struct xdp_receive *receive, const struct backend_queue_options *options)
+static int queue_bind_sockets(struct xdp_receive *receive, struct failure *failure)
 {
-	int r = posted_rows_init(&receive->rows, options);
+	int r = 0;
 
+	for (uint32_t i = 0; i < receive->n_sockets && r == 0; i++)
+		r = xdp_socket_bind(&receive->sockets[i], receive->stream, failure);
+	return r;
+}
+
+static int queue_set_up(struct xdp_receive *receive, const struct backend_queue_options *options,
+                        struct failure *failure)
+{
+	int r = queue_bind_sockets(receive, failure);
+
+	if (r < 0)
+		return r;
+	r = posted_rows_init(&receive->rows, options);
 	if (r == 0 && options->completion_events)
 		r = queue_open_epolls(receive);
-	return r < 0 ? r : xdp_statistics_begin(receive);
+	if (r == 0)
+		r = xdp_statistics_begin(receive);
+	return r == 0 ? 0
+	              : failure_set(failure, EX_OSERR, -r, "interface %s: cannot make a receive queue: %s",
+	                            receive->backend->interface.name, strerror(-r));
 }
 
 int xdp_create_queue(struct backend *base, const struct backend_queue_options *options, struct backend_queue **queue,
@@ -76,11 +93,10 @@ int xdp_create_queue(struct backend *base, const struct backend_queue_options *o
 	receive->n_sockets = n_sockets;
 	receive->sockets = &backend->sockets[(size_t)stream * n_sockets];
 	receive->sockets_fd = receive->wake_fd = -1;
-	r = queue_set_up(receive, options);
+	r = queue_set_up(receive, options, failure);
 	if (r < 0) {
 		queue_free(receive);
-		return failure_set(failure, EX_OSERR, -r, "interface %s: cannot make a receive queue: %s",
-		                   backend->interface.name, strerror(-r));
+		return r;
 	}
 	backend->queues[stream] = receive;
 	*queue = &receive->base;

@@ -9,20 +9,35 @@
 
 int xdp_socket_init(struct xdp_socket *socket, struct xdp_channel *channel, struct failure *failure)
 {
-	const struct xdp_backend *backend = channel->backend;
-	int r = xdp_open_socket(backend, failure);
+	int fd = xdp_open_socket(channel->backend, failure);
 
-	if (r < 0)
-		return r;
+	if (fd < 0)
+		return fd;
 	socket->channel = channel;
-	socket->fd = r;
+	socket->fd = fd;
+	return 0;
+}
+
+int xdp_socket_bind(struct xdp_socket *socket, uint32_t stream, struct failure *failure)
+{
+	const struct xdp_channel *channel = socket->channel;
+	const struct xdp_backend *backend = channel->backend;
+	int r;
+
+	if (socket->is_bound)
+		return 0;
 	r = xdp_ring_init(&socket->receive, socket->fd, XDP_RING_RX, backend->ring_descriptors);
 	if (r == 0)
 		r = xdp_bind(socket->fd, channel, XDP_SHARED_UMEM, channel->anchor_fd);
-	if (r < 0)
+	if (r == 0)
+		r = xdp_program_set_socket(backend->program, stream, channel->number, socket->fd);
+	if (r < 0) {
+		xdp_ring_deinit(&socket->receive);
 		return failure_set(failure, EX_OSERR, -r,
-		                   "interface %s: cannot make an AF_XDP socket on receive queue %u: %s",
+		                   "interface %s: cannot make an AF_XDP socket for receive queue %u: %s",
 		                   backend->interface.name, channel->number, strerror(-r));
+	}
+	socket->is_bound = true;
 	return 0;
 }
 

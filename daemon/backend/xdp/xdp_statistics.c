@@ -81,7 +81,7 @@ int xdp_read_matched(struct backend_queue *base, uint64_t *packets)
 	r = statistics_read_drops(receive, &drops);
 	if (r == 0)
 		r = statistics_read_program(receive, &counts);
-	if (r < 0)
+	if (r != 0)
 		return r;
 	drops.no_frame -= receive->drops_before.no_frame;
 	drops.ring_full -= receive->drops_before.ring_full;

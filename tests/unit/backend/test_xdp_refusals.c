@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+/* What the xdp backend refuses, and what it says then. */
+#include "tests/unit/backend/xdp_streams.h"
+
+#include <criterion/criterion.h>
+#include <criterion/new/assert.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/capability.h>
+#include <sys/resource.h>
+
+TestSuite(xdp_refusals, .init = set_up_xdp, .fini = tear_down_xdp);
+
+static void expect_says(const char *text)
+{
+	cr_expect(strstr(failure.text, text) != NULL, "no '%s' in: %s", text, failure.text);
+}
+
+Test(xdp_refusals, more_streams_than_planned_are_refused_with_the_key_to_change)
+{
+	struct stream streams[N_STREAMS], one_more;
+
+	open_backend("1500", "1");
+	for (int i = 0; i < N_STREAMS; i++)
+		stream_open(&streams[i], (uint16_t)(PORT + i), 60);
+	cr_expect(eq(int, stream_create(&one_more, 60), -ENOSPC));
+	expect_says("set xdp_streams");
+	free(one_more.payload);
+	free(one_more.headers);
+	stream_close(&streams[1]);
+	stream_open(&streams[1], PORT + 1, 60);
+	for (int i = 0; i < N_STREAMS; i++)
+		stream_close(&streams[i]);
+}
+
+Test(xdp_refusals, the_limit_of_locked_memory_is_named_with_its_cures)
+{
+	const struct rlimit limit = {1 << 20, 1 << 20};
+	struct backend *mine = NULL;
+	cap_t set = cap_get_proc();
+	const cap_value_t lock = CAP_IPC_LOCK;
+
+	open_backend("1500", "1");
+	cr_assert(eq(int, setrlimit(RLIMIT_MEMLOCK, &limit), 0));
+	cr_assert(set != NULL && cap_set_flag(set, CAP_EFFECTIVE, 1, &lock, CAP_CLEAR) == 0 && cap_set_proc(set) == 0);
+	cap_free(set);
+	cr_expect(eq(int, open_with(BACKEND_XDP_AUTO, &mine), -ENOBUFS), "%s", failure.text);
+	cr_expect(eq(int, failure.exit_code, EX_NOPERM));
+	expect_says("LimitMEMLOCK=infinity");
+	expect_says("lower xdp_streams");
+}
+
+Test(xdp_refusals, a_queue_that_another_program_has_is_named)
+{
+	struct backend *mine = NULL;
+
+	open_backend("1500", "1");
+	cr_expect(eq(int, open_with(BACKEND_XDP_AUTO, &mine), -EBUSY), "%s", failure.text);
+	cr_expect(eq(int, failure.exit_code, EX_TEMPFAIL));
+	expect_says("receive queue 0");
+	expect_says("another program has AF_XDP sockets on it");
+}
+
+Test(xdp_refusals, zero_copy_that_the_driver_has_not_is_refused_with_the_key_to_change)
+{
+	struct backend *mine = NULL;
+
+	make_veth("1500", "1");
+	cr_expect(eq(int, open_with(BACKEND_XDP_ZERO_COPY, &mine), -EOPNOTSUPP), "%s", failure.text);
+	expect_says("set xdp_mode");
+}
