@@ -61,6 +61,11 @@ int net_driver_read(const char *interface, struct net_driver *driver);
 /** What the driver can do for native XDP. -ENOTSUP: this kernel, before Linux 6.3, does not say. */
 int net_xdp_features(unsigned interface_index, uint64_t *features);
 
+#define NET_QUEUEING_BYTES 16
+
+/** The kind of the interface's queueing discipline (tc-qdisc): "mq", "fq_codel", "noqueue"; 0 or -errno. */
+int net_queueing_discipline(unsigned interface_index, char kind[NET_QUEUEING_BYTES]);
+
 /**
  * N of the precision clock /dev/ptpN of the interface's card. The driver says it; sysfs does not for bonds, nor for
  * clocks that several mlx5 devices share. -ENOENT: there is none.

@@ -7,6 +7,7 @@
 #include <linux/if_ether.h>
 #include <linux/neighbour.h>
 #include <linux/rtnetlink.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <time.h>
@@ -123,6 +124,8 @@ static int rtnl_on_link(const struct nlmsghdr *message, void *into)
 	{
 		if (mnl_attr_get_type(attribute) == IFLA_MTU)
 			link->mtu = mnl_attr_get_u32(attribute);
+		else if (mnl_attr_get_type(attribute) == IFLA_QDISC)
+			snprintf(link->qdisc, sizeof(link->qdisc), "%s", mnl_attr_get_str(attribute));
 		else if (mnl_attr_get_type(attribute) == IFLA_ADDRESS && mnl_attr_get_payload_len(attribute) == 6) {
 			link->has_mac = true;
 			memcpy(link->mac, mnl_attr_get_payload(attribute), 6);

@@ -5,6 +5,7 @@
 
 #include "daemon/config/config.h"
 #include "daemon/net/link_watch.h"
+#include "daemon/net/net.h"
 
 #include <libmnl/libmnl.h>
 
@@ -13,6 +14,7 @@ struct rtnl_link {
 	uint32_t mtu;
 	bool has_mac; /* a tunnel without Ethernet headers has none, and its neighbours neither */
 	uint8_t mac[6];
+	char qdisc[NET_QUEUEING_BYTES]; /* kind of its queueing discipline */
 };
 
 struct rtnl_route {

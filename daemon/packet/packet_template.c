@@ -169,3 +169,28 @@ void packet_write_headers(const struct packet_template *packet, uint8_t *row, co
 		packet_store16(udp + UDP_CHECKSUM, sum == 0xffff ? 0xffff : (uint16_t)~sum);
 	}
 }
+
+void packet_sum_for_kernel(uint8_t *headers, uint32_t header_bytes, uint32_t payload_bytes)
+{
+	uint8_t *udp = headers + header_bytes - PACKET_UDP_BYTES, *ip = udp - PACKET_IPV6_BYTES;
+	uint16_t udp_length_be = htons((uint16_t)(PACKET_UDP_BYTES + payload_bytes));
+	uint32_t address_bytes = 2 * 16;
+
+	if (header_bytes < ETHER_HDR_LEN + PACKET_IPV6_BYTES + PACKET_UDP_BYTES) {
+		uint16_t sum;
+
+		ip = udp - PACKET_IPV4_BYTES;
+		address_bytes = 2 * 4;
+		packet_store16(ip + IPV4_LENGTH,
+		               htons((uint16_t)(PACKET_IPV4_BYTES + PACKET_UDP_BYTES + payload_bytes)));
+		packet_store16(ip + IPV4_CHECKSUM, 0);
+		sum = packet_checksum_fold(packet_sum_bytes(ip, PACKET_IPV4_BYTES));
+		packet_store16(ip + IPV4_CHECKSUM, (uint16_t)~sum);
+	} else {
+		packet_store16(ip + IPV6_LENGTH, udp_length_be);
+	}
+	packet_store16(udp + UDP_LENGTH, udp_length_be);
+	/* The addresses end the IP header. */
+	packet_store16(udp + UDP_CHECKSUM, packet_checksum_fold(packet_sum_bytes(udp - address_bytes, address_bytes) +
+	                                                        htons(IPPROTO_UDP) + udp_length_be));
+}

@@ -54,4 +54,11 @@ bool packet_template_init(struct packet_template *packet, const struct packet_ro
 void packet_write_headers(const struct packet_template *packet, uint8_t *row, const uint8_t *payload,
                           uint32_t payload_bytes, uint16_t identification);
 
+/**
+ * Headers of a packet for PACKET_CHECKSUMS_DEVICE, which the kernel is to send: set their lengths for so many bytes of
+ * payload, and the checksums to what the kernel expects. It has no part in that of the IPv4 header, and finishes that
+ * of UDP, which begins with the sum of the pseudo header.
+ */
+void packet_sum_for_kernel(uint8_t *headers, uint32_t header_bytes, uint32_t payload_bytes);
+
 #endif

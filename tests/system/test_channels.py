@@ -29,8 +29,8 @@ import sending
 import wires
 from conftest import in_namespace, run, wait_until
 from control_client import Refused
+from send_probing import SIZES, tshark
 from sending import Sender
-from test_verbs_send import SIZES, tshark
 
 PORT = 7502
 HERE = pathlib.Path(__file__).parent

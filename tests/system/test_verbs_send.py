@@ -1,113 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sending through the verbs backend on an emulated ConnectX, over a veth pair: what arrives for what was posted, and
-how the queue answers for it.
+"""Sending through the verbs backend on an emulated ConnectX, over a veth pair: what other backends do otherwise.
 
 A build with sanitizers checks for leaks too.
 """
-import os
-import shutil
 import struct
-import subprocess
 import sys
 import time
 
 import pytest
 
-import frames
-import wires
 from backend_probing import MARKS as pytestmark
 from backend_probing import net_fixture, on_softhca, pattern  # noqa: F401
-from conftest import BUILD, ROOT, Net, run
+from conftest import ROOT
+from send_probing import SIZES, sender_fixture, tap_fixture  # noqa: F401
 from test_verbs_backend import fault, probe_fixture, with_event_fixture  # noqa: F401
 
 sys.path.insert(0, str(ROOT / "tests/support"))
-from backend_probe import DEVICE, FLUSHED, OK, QUEUE_FAILED, SLOT_ERROR, SOFTWARE, ZERO  # noqa: E402
-
-PORT = 7502
-SIZES = (0, 1, 17, 18, 1472, 8948)
-DESTINATIONS = {"unicast": ("10.77.0.2", "10.77.0.1"), "IPv6 group": ("ff15::7:2", "fd77::1")}
-CHECKSUMS = {"device": DEVICE, "none": ZERO, "software": SOFTWARE}
-
-
-class Tap(wires.Tap):
-    """What comes in from the device at the other end, to PORT."""
-
-    @staticmethod
-    def counts(frame, source):
-        return frame[6:12] == source and struct.pack("!H", PORT) in (frame[36:38], frame[40:42], frame[56:58],
-                                                                     frame[60:62])
-
-
-@pytest.fixture(name="tap")
-def tap_fixture(net, wire):
-    it = Tap(net, wire)
-    yield it
-    it.socket.close()
-
-
-class Sender:
-    """A probe's queue, and the frames that it should put on the wire."""
-
-    def __init__(self, probe, wire, tap, *options, destination="10.77.0.2", source="10.77.0.1", checksums=DEVICE,
-                 **headers):
-        self.probe = probe("-s", 256, "-S", 9000, *(["-c"] if checksums == DEVICE else []), *options)
-        self.tap, self.mac, self.n_built = tap, wire.mac_bytes(), 0
-        address_mac = frames.group_mac(destination) if destination.startswith(("239", "ff")) else b"\2\0\0\0\0\xee"
-        self.probe.to(destination, PORT, address_mac, source=source, checksums=checksums, **headers)
-        self.headers = {"destination": destination, "source": source, "mac": address_mac, "source_mac": self.mac,
-                        "udp_checksum": checksums != ZERO, **headers}
-        self.probe.do("start")
-
-    def frame(self, payload):
-        """The next one, as standards have it."""
-        self.n_built += 1
-        return frames.udp_frame(payload, port=PORT, identification=self.n_built - 1, **self.headers)
-
-    def send(self, n, payload_bytes, seed=0):
-        """The frames that were posted."""
-        sent = [self.frame(pattern(payload_bytes, seed + i)) for i in range(n)]
-        return sent[:self.probe.send(n, payload_bytes, seed)]
-
-    def arrive(self, sent):
-        arrived = self.tap.frames(len(sent), self.mac)
-        for number, (frame, expected) in enumerate(zip(arrived, sent)):
-            assert frame == expected, f"frame {number}:\n{frame[:80].hex()}\n{expected[:80].hex()}"
-        return arrived
-
-
-@pytest.fixture(name="sender")
-def sender_fixture(probe, wire, tap):
-    return lambda *options, **headers: Sender(probe, wire, tap, *options, **headers)
-
-
-def tshark(tmp_path, sent, *fields):
-    """What tshark, which checks checksums too, says of frames."""
-    if not shutil.which("tshark"):
-        pytest.skip("tshark is not installed")
-    path = tmp_path / "sent.pcap"
-    with open(path, "wb") as file:
-        file.write(struct.pack("=IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 65535, 1))
-        for frame in sent:
-            file.write(struct.pack("=IIII", 0, 0, len(frame), len(frame)) + frame)
-    words = [word for field in fields for word in ("-e", field)]
-    command = ["tshark", "-n", "-r", path, "-o", "ip.check_checksum:TRUE", "-o", "udp.check_checksum:TRUE",
-               "--disable-heuristic", "rtps_udp", "-T", "fields", *words]
-    lines = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout.splitlines()
-    return [line.split("\t") for line in lines]
-
-
-@pytest.mark.parametrize("to,checksums", [("unicast", "device"), ("unicast", "none"), ("unicast", "software"),
-                                          ("IPv6 group", "device"), ("IPv6 group", "software")])
-def test_frames_leave_byte_for_byte(sender, tmp_path, to, checksums):
-    """What the device has to know to sum them up; test_channels has all the headers there are."""
-    destination, source = DESTINATIONS[to]
-    it = sender(destination=destination, source=source, vlan=5, dscp=46, hop_limit=7, checksums=CHECKSUMS[checksums])
-    sent = [frame for seed, size in enumerate(SIZES) for frame in it.send(1, size, seed)]
-    arrived = it.arrive(sent)
-    assert sum(n for n, status in it.probe.reap(len(SIZES)) if status == OK) == len(SIZES)
-    rows = tshark(tmp_path, arrived, "udp.checksum.status", "ip.checksum.status")
-    assert rows == [["3" if checksums == "none" else "1", "" if "6" in to else "1"]] * len(SIZES)  # 3: not present
-
+from backend_probe import DEVICE, FLUSHED, OK, QUEUE_FAILED, SLOT_ERROR, SOFTWARE  # noqa: E402
 
 @pytest.mark.parametrize("profile", ["connectx4", "connectx6", "minimal"])
 def test_frames_leave_the_same_from_other_models(monkeypatch, sender, profile):
@@ -155,6 +64,20 @@ def test_the_queue_goes_round_and_round(sender):
     it.arrive(last)
 
 
+def test_event_mode_wakes_once_for_each_arming(sender):
+    it = sender("-e")
+    it.probe.do("arm")
+    assert not it.probe.do("wait", 100)["readable"]
+    it.send(1, 100)
+    assert it.probe.do("wait", 2000)["readable"]
+    it.probe.do("clear")
+    assert not it.probe.do("wait", 0)["readable"]
+    assert it.probe.reap(1) == [[1, OK]]
+    it.send(1, 100)
+    assert it.probe.reap(1) == [[1, OK]]
+    assert not it.probe.do("wait", 100)["readable"], "an event without arming"
+
+
 @pytest.mark.parametrize("with_event", [False, True], indirect=True)
 def test_failed_queue_is_flushed_and_starts_again(sender, with_event):
     it = sender("-s", 64)
@@ -190,14 +113,6 @@ def test_notice_of_a_failure_that_is_mended_does_not_fail_the_queue_again(sender
     assert len(it.tap.frames(1, it.mac)) == 1
 
 
-def test_frame_over_the_mtu_is_an_error_of_its_own(sender):
-    it = sender("-S", 9100)
-    fits = it.send(1, 8972)
-    assert it.probe.send(1, 8973) == 1
-    assert it.probe.reap(2) == [[1, OK], [1, SLOT_ERROR]]
-    it.arrive(fits)
-
-
 def test_reset_forgets_what_was_not_reaped(sender):
     it = sender("-s", 64)
     assert it.probe.send(64, 100) == 64
@@ -214,20 +129,6 @@ def test_packets_under_way_do_not_hold_up_the_end(sender):
     it.send(256, 1472)
     assert it.probe.do("wait", 2000)["readable"]
     assert it.probe.end() == ""
-
-
-def test_event_mode_wakes_once_for_each_arming(sender):
-    it = sender("-e")
-    it.probe.do("arm")
-    assert not it.probe.do("wait", 100)["readable"]
-    it.send(1, 100)
-    assert it.probe.do("wait", 2000)["readable"]
-    it.probe.do("clear")
-    assert not it.probe.do("wait", 0)["readable"]
-    assert it.probe.reap(1) == [[1, OK]]
-    it.send(1, 100)
-    assert it.probe.reap(1) == [[1, OK]]
-    assert not it.probe.do("wait", 100)["readable"], "an event without arming"
 
 
 @pytest.mark.parametrize("profile", ["connectx5", "connectx6"])

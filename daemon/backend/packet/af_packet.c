@@ -118,6 +118,7 @@ static void af_packet_capabilities(const struct backend *base, struct backend_ca
 		.clock_is_utc = true,
 		.settle_ns = SETTLE_NS,
 		.max_send_slots = MAX_QUEUE_SLOTS,
+		.send_checksums = af_packet(base)->has_ethernet,
 		.no_vlans = !af_packet(base)->has_ethernet,
 	};
 	memcpy(capabilities->how, af_packet(base)->how, sizeof(capabilities->how));

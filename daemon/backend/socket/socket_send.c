@@ -1,37 +1,35 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * Sends with a packet socket: one sendmmsg() takes up to 64 packets from the worker's headers and the senders' payloads
- * to the driver, past the queueing discipline. The kernel copies them, so they have ended when the call returns. To an
- * interface without Ethernet headers a packet goes from its IP header on, with its protocol as the address.
+ * to the interface's queueing discipline. The kernel copies them, so they have ended when the call returns.
  */
 #include "daemon/backend/socket/packet_socket.h"
+#include "daemon/backend/socket/socket_batch.h"
+#include "daemon/net/net.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
 #include <linux/if_ether.h>
-#include <linux/if_packet.h>
+#include <net/if.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
+#include <sys/ioctl.h>
 #include <sys/timerfd.h>
 #include <unistd.h>
 
-#define BATCH 64
 /* The driver had no room: try again after this time, which doubles. Without a link there is none for hours. */
 #define ROOM_AGAIN_NS_MIN 50000
 #define ROOM_AGAIN_NS_MAX 1000000
 
-/* Where a packet without an Ethernet header goes. The kernel wants room for the interface's own address after it. */
-union send_protocol {
-	struct sockaddr_ll address;
-	uint8_t room[48];
-};
-
 struct socket_send {
 	struct backend_queue base;
-	bool has_ethernet;
-	union send_protocol protocols[2]; /* without Ethernet: IPv4, IPv6 */
+	char interface[IFNAMSIZ];
+	union socket_batch_protocol protocols[2]; /* IPv4, IPv6 */
+	struct socket_batch_rules rules;
+	bool may_join;
+	struct socket_batch batch;
 	int fd;
 	int timer_fd; /* what the worker sleeps on; -1: nothing */
 	uint32_t slots;
@@ -67,39 +65,51 @@ static void send_note_ended(struct socket_send *send, uint32_t n, enum backend_s
 		*send_ended(send, send->n_ended++) = (struct backend_sent){.n = n, .status = (uint8_t)status};
 }
 
-static void send_fill(struct socket_send *send, struct mmsghdr message[BATCH], struct iovec parts[BATCH][2],
-                      const struct backend_packet *packet, uint32_t n)
+/* The kernel drops what it gets without a link and does not say so: then there is no room. */
+static bool send_has_link(const struct socket_send *send)
 {
-	size_t skip = send->has_ethernet ? 0 : ETH_HLEN;
+	struct ifreq request;
 
-	for (uint32_t i = 0; i < n; i++, packet++) {
-		parts[i][0] = (struct iovec){(uint8_t *)packet->headers + skip, packet->header_bytes - skip};
-		parts[i][1] = (struct iovec){(void *)packet->payload, packet->payload_bytes};
-		message[i] =
-			(struct mmsghdr){.msg_hdr = {.msg_iov = parts[i], .msg_iovlen = packet->payload_bytes ? 2 : 1}};
-		if (skip) {
-			message[i].msg_hdr.msg_name = &send->protocols[packet->headers[skip] >> 4 == 6];
-			message[i].msg_hdr.msg_namelen = sizeof(send->protocols[0]);
-		}
-	}
+	memcpy(request.ifr_name, send->interface, sizeof(request.ifr_name));
+	return ioctl(send->fd, SIOCGIFFLAGS, &request) < 0 || !(request.ifr_flags & IFF_UP) ||
+	       request.ifr_flags & IFF_RUNNING;
 }
 
-/* Send up to BATCH packets. Returns the number of packets that ended, sent or in error; 0: the driver has no room. */
+/* The kernel does not compare with the MTU what it is to cut. */
+static uint32_t send_join_mtu(const struct socket_send *send, uint32_t n)
+{
+	struct ifreq request;
+
+	if (!send->may_join || n < 2)
+		return 0;
+	memcpy(request.ifr_name, send->interface, sizeof(request.ifr_name));
+	return ioctl(send->fd, SIOCGIFMTU, &request) < 0 ? 0 : (uint32_t)request.ifr_mtu;
+}
+
+/* Send up to SOCKET_BATCH_PACKETS. Returns how many ended, sent or in error; 0: there is no room. */
 static uint32_t send_batch(struct socket_send *send, const struct backend_packet *packets, uint32_t n)
 {
-	struct mmsghdr messages[BATCH];
-	struct iovec parts[BATCH][2];
-	int sent;
+	uint32_t n_sent = 0;
+	int n_messages;
 
-	send_fill(send, messages, parts, packets, n);
-	sent = sendmmsg(send->fd, messages, n, MSG_DONTWAIT);
-	if (sent > 0) {
+	if (!send_has_link(send))
+		return 0;
+	send->rules.join_mtu = send_join_mtu(send, n);
+	socket_batch_fill(&send->batch, &send->rules, packets, n);
+	n_messages = sendmmsg(send->fd, send->batch.messages, send->batch.n, MSG_DONTWAIT);
+	for (int i = 0; i < n_messages; i++)
+		n_sent += send->batch.n_packets[i];
+	if (n_sent > 0) {
 		send->room_again_ns = ROOM_AGAIN_NS_MIN;
-		send_note_ended(send, (uint32_t)sent, BACKEND_OK);
-		return (uint32_t)sent;
+		send_note_ended(send, n_sent, BACKEND_OK);
+		return n_sent;
 	}
 	if (errno == EAGAIN || errno == ENOBUFS || errno == EINTR)
 		return 0;
+	if (errno == EINVAL && send->batch.n_packets[0] > 1) {
+		send->may_join = false; /* a kernel before 6.2 */
+		return send_batch(send, packets, n);
+	}
 	atomic_store_explicit(&send->base.error, strerrorname_np(errno), memory_order_relaxed);
 	send_note_ended(send, 1, BACKEND_SLOT_ERROR);
 	return 1;
@@ -114,7 +124,9 @@ static int socket_send_post(struct backend_queue *base, const struct backend_pac
 		n = n_free;
 	send->waits_for_room = false;
 	while (done < n) {
-		uint32_t taken = send_batch(send, packets + done, n - done < BATCH ? n - done : BATCH);
+		uint32_t left = n - done;
+		uint32_t taken =
+			send_batch(send, packets + done, left < SOCKET_BATCH_PACKETS ? left : SOCKET_BATCH_PACKETS);
 
 		done += taken;
 		if (taken == 0) {
@@ -221,25 +233,53 @@ static const struct backend_ops socket_send_ops = {
 	.destroy_queue = socket_send_free,
 };
 
-static int send_set_up(struct socket_send *send, int interface_index, const struct backend_send_options *options)
+/*
+ * Join only for a discipline that takes a message whole or not at all. Others cut it themselves and drop what is too
+ * much (tbf, cake). Without one (noqueue: lo, veth, VLANs, bridges) the device gets the packets one by one, and the
+ * kernel reports the fate of the last one only.
+ */
+static bool send_queueing_takes_joined(int interface_index)
 {
-	const struct sockaddr_ll address = {.sll_family = AF_PACKET, .sll_ifindex = interface_index};
+	static const char *const kinds[] = {"mq", "pfifo_fast", "fq_codel", "fq", "pfifo", "bfifo"};
+	char kind[NET_QUEUEING_BYTES];
+
+	if (net_queueing_discipline((unsigned)interface_index, kind) < 0)
+		return false;
+	for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++)
+		if (strcmp(kind, kinds[i]) == 0)
+			return true;
+	return false;
+}
+
+static int send_bind(struct socket_send *send, const struct socket_send_place *place)
+{
+	const struct sockaddr_ll address = {.sll_family = AF_PACKET, .sll_ifindex = place->index};
 	int on = 1;
 
+	if (place->has_ethernet && setsockopt(send->fd, SOL_PACKET, PACKET_VNET_HDR, &on, sizeof(on)) < 0)
+		return -errno;
+	for (int i = 0; i < 2 && !place->has_ethernet; i++) {
+		send->protocols[i].address = address;
+		send->protocols[i].address.sll_protocol = htons(i ? ETH_P_IPV6 : ETH_P_IP);
+		send->rules.protocols = send->protocols;
+	}
+	return bind(send->fd, (const struct sockaddr *)&address, sizeof(address)) < 0 ? -errno : 0;
+}
+
+static int send_set_up(struct socket_send *send, const struct socket_send_place *place,
+                       const struct backend_send_options *options)
+{
+	send->rules.checksums = options->checksums;
+	send->may_join = options->checksums && send_queueing_takes_joined(place->index);
 	send->ended = calloc(options->slots, sizeof(*send->ended));
 	if (!send->ended)
 		return -ENOMEM;
-	for (int i = 0; i < 2; i++) {
-		send->protocols[i].address = address;
-		send->protocols[i].address.sll_protocol = htons(i ? ETH_P_IPV6 : ETH_P_IP);
+	if (options->completion_events) {
+		send->timer_fd = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
+		if (send->timer_fd < 0)
+			return -errno;
 	}
-	if (setsockopt(send->fd, SOL_PACKET, PACKET_QDISC_BYPASS, &on, sizeof(on)) < 0 ||
-	    bind(send->fd, (const struct sockaddr *)&address, sizeof(address)) < 0)
-		return -errno;
-	if (!options->completion_events)
-		return 0;
-	send->timer_fd = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
-	return send->timer_fd < 0 ? -errno : 0;
+	return send_bind(send, place);
 }
 
 int socket_send_new(const struct socket_send_place *place, const struct backend_send_options *options,
@@ -252,15 +292,15 @@ int socket_send_new(const struct socket_send_place *place, const struct backend_
 		return failure_set(failure, EX_OSERR, ENOMEM, "no memory for a send queue");
 	*send = (struct socket_send){
 		.base = {.ops = &socket_send_ops},
-		.has_ethernet = place->has_ethernet,
 		.fd = packet_socket_open(place->interface, place->has_ethernet ? SOCK_RAW : SOCK_DGRAM, failure),
 		.timer_fd = -1,
 		.slots = options->slots,
 		.room_again_ns = ROOM_AGAIN_NS_MIN,
 	};
+	snprintf(send->interface, sizeof(send->interface), "%s", place->interface);
 	r = send->fd;
 	if (r >= 0) {
-		r = send_set_up(send, place->index, options);
+		r = send_set_up(send, place, options);
 		if (r < 0)
 			failure_set(failure, EX_OSERR, -r, "interface %s: cannot make a send queue: %s",
 			            place->interface, strerror(-r));

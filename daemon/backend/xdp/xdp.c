@@ -126,6 +126,7 @@ static void xdp_capabilities(const struct backend *base, struct backend_capabili
 		.oversize_sink = true,
 		.counts_drops = true,
 		.max_send_slots = MAX_QUEUE_SLOTS,
+		.send_checksums = true,
 	};
 	snprintf(capabilities->device, sizeof(capabilities->device), "%s (xdp)", xdp_backend(base)->interface.name);
 }
