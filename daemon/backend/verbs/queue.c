@@ -198,8 +198,8 @@ static int verbs_set_rate(struct verbs_send_queue *send)
 	int error = ibv_modify_qp_rate_limit(send->queue.qp, &send->rate);
 
 	if (error == EINVAL && send->rate.max_burst_sz) {
-		log_info("%s paces, but accepts no burst of %u bytes", verbs_device_name(send->queue.backend),
-		         send->rate.max_burst_sz);
+		log_warning("%s paces, but accepts no burst of %u bytes", verbs_device_name(send->queue.backend),
+		            send->rate.max_burst_sz);
 		send->rate.max_burst_sz = 0;
 		error = ibv_modify_qp_rate_limit(send->queue.qp, &send->rate);
 	}
