@@ -69,6 +69,7 @@ class Bed:
     """The veth pair and the two senders."""
 
     def __init__(self, conftest, net, directory, build):
+        conftest.BACKEND = "auto"  # no emulated device below the daemon
         self.conftest, self.net, self.directory, self.build = conftest, net, directory, build
         self.wire = net.add_wire()
         self.ksoftirqd = softirq_threads()
