@@ -78,6 +78,7 @@ struct backend_capabilities {
 	bool counts_drops;       /* n_dropped of a receive queue is exact; else losses follow from what was matched */
 	bool clock_is_utc;       /* raw timestamps are CLOCK_REALTIME in ns: no clock has to be fitted */
 	uint64_t settle_ns;      /* poll() has a packet so long after its flow matched it; 0: within 2 ms */
+	bool in_blocks;          /* after the last packet the next ones come after a while and together: do not spin */
 	uint32_t max_send_slots; /* deepest send queue */
 	bool send_checksums;     /* the device can fill in the checksums of what it sends */
 	uint64_t min_rate_bps;   /* of its own pacing */

@@ -118,6 +118,15 @@ static int stream_create_queue(struct stream *stream, struct failure *failure)
 	return stream->interface->ops->create_queue(stream->interface->backend, &options, &stream->queue, failure);
 }
 
+static uint64_t stream_spin_ns(const struct stream *stream)
+{
+	const struct config_stream *config = stream->config;
+
+	if (stream->interface->capabilities.in_blocks && config->poll == CONFIG_POLL_ADAPTIVE)
+		return 0;
+	return config_spin_ns(config->poll, config->spin_us);
+}
+
 static int stream_create_worker(struct stream *stream, struct failure *failure)
 {
 	const struct config_stream *config = stream->config;
@@ -126,7 +135,7 @@ static int stream_create_worker(struct stream *stream, struct failure *failure)
 		.queue = stream->queue,
 		.ring = &stream->ring,
 		.receive_queue_slots = config->receive_queue_slots,
-		.spin_ns = config_spin_ns(config->poll, config->spin_us),
+		.spin_ns = stream_spin_ns(stream),
 		.cpu = config->cpu,
 		.device_timestamps = stream->device_timestamps,
 		.settle_ns = stream->interface->capabilities.settle_ns,

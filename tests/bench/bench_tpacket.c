@@ -41,7 +41,7 @@ static void tpacket_open(struct tpacket_peer *peer, const char *interface)
 		.tp_retire_blk_tov = RETIRE_MS,
 	};
 	struct sockaddr_ll at = {.sll_family = AF_PACKET,
-	                         .sll_protocol = htons(ETH_P_IP),
+	                         .sll_protocol = htons(ETH_P_ALL),
 	                         .sll_ifindex = (int)if_nametoindex(interface)};
 	int version = TPACKET_V3, on = 1;
 

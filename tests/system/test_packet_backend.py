@@ -2,6 +2,7 @@
 """The packet backend: any interface, no RDMA device, and the kernel's stack beside it."""
 import fcntl
 import os
+import pathlib
 import signal
 import socket
 import struct
@@ -187,6 +188,19 @@ def test_auto_takes_packet_on_a_veth_pair_and_says_why(daemon, wire):
     said = subprocess.run([conftest.BUILD / "tools/ibvcap", "status", "--socket", one.socket_path], capture_output=True,
                           text=True, check=True).stdout
     assert "\n  backend packet: packet sockets are at least as fast as XDP on veth\n" in said, said
+
+
+def test_the_worker_does_not_spin_for_a_block_that_comes_later(daemon, wire):
+    """poll = "adaptive" with a spin_us of a second: it sleeps all the same."""
+    def is_asleep():
+        threads = pathlib.Path(f"/proc/{pid}/task").glob("*/stat")
+        return next(words.split()[2] for words in map(pathlib.Path.read_text, threads) if "(lidar)" in words) == "S"
+
+    one = daemon([conftest.stream(wire, poll="adaptive", spin_us=1000000)])
+    pid = one.pid()
+    wire.send(wire.frame(b"x", 7502))
+    conftest.wait_until(lambda: one.stream()["published"] == 1, 20, "the packet")
+    conftest.wait_until(is_asleep, 0.5, "sleep")
 
 
 def test_an_interface_has_one_backend(build, start_daemon, wire):

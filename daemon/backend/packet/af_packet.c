@@ -117,6 +117,7 @@ static void af_packet_capabilities(const struct backend *base, struct backend_ca
 		.counts_drops = true,
 		.clock_is_utc = true,
 		.settle_ns = SETTLE_NS,
+		.in_blocks = true,
 		.max_send_slots = MAX_QUEUE_SLOTS,
 		.send_checksums = af_packet(base)->has_ethernet,
 		.no_vlans = !af_packet(base)->has_ethernet,

@@ -10,14 +10,19 @@
 #include <sys/socket.h>
 
 #define RETIRE_MS 1
-/* At 1000 packets a second and more, each millisecond takes a block. So the worker may stand still for so many ms. */
-#define N_BLOCKS_MIN 256
 /*
- * A block holds several frames: the kernel cuts a frame that is longer than its block. The longest packet, which may be
- * several datagrams that the kernel has joined, is of 64 KiB.
+ * At 1000 packets a second and more, each millisecond takes a block. So the worker may stand still for as many
+ * milliseconds as there are blocks: 256 of the smallest, 64 of the largest.
  */
-#define BLOCK_BYTES_MIN (UINT32_C(128) << 10)
-#define FRAMES_MIN      4
+#define RING_BYTES_MIN (UINT64_C(64) << 20)
+/*
+ * Each block costs the CPU that receives a wake-up of the worker: many frames share one. The kernel cuts a frame that
+ * is longer than its block. The longest packet, which may be several datagrams that the kernel has joined, is of 64
+ * KiB.
+ */
+#define BLOCK_BYTES_MIN (UINT32_C(256) << 10)
+#define BLOCK_BYTES_MAX (UINT32_C(1) << 20)
+#define FRAMES_MIN      32
 
 /* A block's status is a word that the kernel and we hand to each other. */
 static struct tpacket_block_desc *ring_block(const struct af_packet_ring *ring)
@@ -27,17 +32,16 @@ static struct tpacket_block_desc *ring_block(const struct af_packet_ring *ring)
 
 int af_packet_ring_init(struct af_packet_ring *ring, int fd, uint32_t n_frames, uint32_t frame_bytes)
 {
-	uint32_t room_bytes = TPACKET_ALIGN(frame_bytes + (uint32_t)TPACKET3_HDRLEN);
+	uint64_t room_bytes = TPACKET_ALIGN(frame_bytes + (uint32_t)TPACKET3_HDRLEN);
+	uint64_t ring_bytes = n_frames * room_bytes > RING_BYTES_MIN ? n_frames * room_bytes : RING_BYTES_MIN;
 	struct tpacket_req3 request = {.tp_retire_blk_tov = RETIRE_MS};
 	int version = TPACKET_V3;
 	void *blocks;
 
 	ring->block_bytes = BLOCK_BYTES_MIN;
-	while (ring->block_bytes < FRAMES_MIN * room_bytes)
+	while (ring->block_bytes < FRAMES_MIN * room_bytes && ring->block_bytes < BLOCK_BYTES_MAX)
 		ring->block_bytes *= 2;
-	ring->n_blocks = (uint32_t)(((uint64_t)n_frames * room_bytes + ring->block_bytes - 1) / ring->block_bytes);
-	if (ring->n_blocks < N_BLOCKS_MIN)
-		ring->n_blocks = N_BLOCKS_MIN;
+	ring->n_blocks = (uint32_t)((ring_bytes + ring->block_bytes - 1) / ring->block_bytes);
 	request.tp_block_size = request.tp_frame_size = ring->block_bytes;
 	request.tp_block_nr = request.tp_frame_nr = ring->n_blocks;
 	if (setsockopt(fd, SOL_PACKET, PACKET_VERSION, &version, sizeof(version)) < 0 ||
