@@ -12,7 +12,7 @@ struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 1); /* the daemon sets it */
 	__type(key, struct flow_key);
-	__type(value, __u32); /* the stream */
+	__type(value, struct flow_target);
 } flows SEC(".maps");
 
 struct {
@@ -22,20 +22,21 @@ struct {
 	__type(value, struct flow_settings);
 } settings SEC(".maps");
 
-/* The stream of a frame with this key, or NULL. One look-up for each combination of fields that rules have. */
-static __always_inline const __u32 *flow_find(const struct flow_key *frame, const struct flow_settings *now)
+/* What a frame with this key is for, or NULL. One look-up for each combination of fields that rules have. */
+static __always_inline const struct flow_target *flow_find(const struct flow_key *frame,
+                                                           const struct flow_settings *now)
 {
 #pragma unroll
 	for (__u32 fields = 0; fields < FLOW_KEY_N_COMBINATIONS; fields++) {
 		struct flow_key key = *frame;
-		const __u32 *stream;
+		const struct flow_target *target;
 
 		if (!(now->combinations & 1U << fields) || fields & ~frame->fields)
 			continue;
 		flow_key_keep(&key, fields);
-		stream = bpf_map_lookup_elem(&flows, &key);
-		if (stream)
-			return stream;
+		target = bpf_map_lookup_elem(&flows, &key);
+		if (target)
+			return target;
 	}
 	return NULL;
 }

@@ -40,6 +40,12 @@ struct flow_settings {
 	__u32 no_ethernet;  /* frames begin with IP, and keys have no MAC */
 };
 
+/* What a key stands for in the map of rules. */
+struct flow_target {
+	__u32 stream;
+	__u32 has_time; /* the 8 bytes before a frame become the time of its arrival: CLOCK_TAI, in ns */
+};
+
 /* Of a stream, on one CPU. */
 struct flow_counts {
 	__u64 matched;

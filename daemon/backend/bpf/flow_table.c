@@ -78,7 +78,8 @@ static int flow_table_failed(const struct flow_table *table, const struct flow_r
 }
 
 /* The combination comes before its first rule, and goes after its last one. */
-int flow_table_add(struct flow_table *table, const struct flow_rule *rule, uint32_t stream, struct failure *failure)
+int flow_table_add(struct flow_table *table, const struct flow_rule *rule, const struct flow_target *target,
+                   struct failure *failure)
 {
 	struct flow_key key = flow_table_key(rule, !table->settings.no_ethernet);
 	int r;
@@ -86,7 +87,7 @@ int flow_table_add(struct flow_table *table, const struct flow_rule *rule, uint3
 	table->settings.combinations |= 1U << key.fields;
 	r = flow_table_apply(table);
 	if (r == 0)
-		r = bpf_map_update_elem(table->flows_fd, &key, &stream, BPF_NOEXIST);
+		r = bpf_map_update_elem(table->flows_fd, &key, target, BPF_NOEXIST);
 	if (r < 0)
 		return flow_table_failed(table, rule, -r, failure);
 	table->n_with[key.fields]++;

@@ -33,7 +33,8 @@ int flow_table_init(struct flow_table *table, const struct bpf_object *object, c
 int flow_table_apply(const struct flow_table *table);
 
 /** -EEXIST, -E2BIG, and the failure. */
-int flow_table_add(struct flow_table *table, const struct flow_rule *rule, uint32_t stream, struct failure *failure);
+int flow_table_add(struct flow_table *table, const struct flow_rule *rule, const struct flow_target *target,
+                   struct failure *failure);
 /** A rule that was added. */
 void flow_table_remove(struct flow_table *table, const struct flow_rule *rule);
 

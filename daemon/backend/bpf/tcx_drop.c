@@ -87,7 +87,7 @@ void tcx_drop_close(struct tcx_drop *drop)
 
 int tcx_drop_add(struct tcx_drop *drop, const struct flow_rule *rule, struct failure *failure)
 {
-	return flow_table_add(&drop->table, rule, 0, failure);
+	return flow_table_add(&drop->table, rule, &(struct flow_target){0}, failure);
 }
 
 void tcx_drop_remove(struct tcx_drop *drop, const struct flow_rule *rule)

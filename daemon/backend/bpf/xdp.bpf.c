@@ -19,6 +19,18 @@ struct {
 	__type(value, struct flow_counts);
 } counts SEC(".maps");
 
+/* It stays 0 with a driver that has no room for metadata. */
+static __always_inline void xdp_put_time(struct xdp_md *context)
+{
+	__u64 *time;
+
+	if (bpf_xdp_adjust_meta(context, -(int)sizeof(*time)))
+		return;
+	time = (__u64 *)(long)context->data_meta;
+	if ((const __u8 *)(time + 1) <= (const __u8 *)(long)context->data)
+		*time = bpf_ktime_get_tai_ns();
+}
+
 /*
  * The kernel does not redirect a frame to a socket of another queue, and counts that nowhere: hence the check of the
  * queue, without which queue max_channels would be queue 0 of the next stream.
@@ -31,18 +43,20 @@ static __always_inline int xdp_steer(struct xdp_md *context)
 	const struct flow_settings *now = bpf_map_lookup_elem(&settings, &zero);
 	struct flow_key key = {};
 	struct flow_counts *count;
-	const __u32 *stream;
+	const struct flow_target *target;
 
 	if (!now || !flow_key_read_frame(frame, end, 0, &key))
 		return XDP_PASS;
-	stream = flow_find(&key, now);
-	count = stream ? bpf_map_lookup_elem(&counts, stream) : NULL;
+	target = flow_find(&key, now);
+	count = target ? bpf_map_lookup_elem(&counts, &target->stream) : NULL;
 	if (!count)
 		return XDP_PASS;
 	count->matched++;
+	if (target->has_time)
+		xdp_put_time(context);
 	/* The last argument is the result if the slot is empty. */
 	if (queue < now->n_channels &&
-	    bpf_redirect_map(&sockets, *stream * now->max_channels + queue, XDP_DROP) == XDP_REDIRECT)
+	    bpf_redirect_map(&sockets, target->stream * now->max_channels + queue, XDP_DROP) == XDP_REDIRECT)
 		return XDP_REDIRECT;
 	count->no_socket++;
 	return XDP_DROP;

@@ -192,10 +192,12 @@ void xdp_program_clear_socket(struct xdp_program *program, uint32_t stream, uint
 	bpf_map_delete_elem(program->sockets_fd, &slot);
 }
 
-int xdp_program_add_flow(struct xdp_program *program, uint32_t stream, const struct flow_rule *rule,
+int xdp_program_add_flow(struct xdp_program *program, uint32_t stream, const struct flow_rule *rule, bool timestamps,
                          struct failure *failure)
 {
-	return flow_table_add(&program->table, rule, stream, failure);
+	const struct flow_target target = {.stream = stream, .has_time = timestamps};
+
+	return flow_table_add(&program->table, rule, &target, failure);
 }
 
 void xdp_program_remove_flow(struct xdp_program *program, const struct flow_rule *rule)

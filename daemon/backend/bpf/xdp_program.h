@@ -14,7 +14,9 @@
 #include "daemon/base/failure.h"
 #include "daemon/flow/flow.h"
 
+#include <stdbool.h>
 #include <stdint.h>
+#include <string.h>
 
 struct xdp_program;
 
@@ -54,8 +56,19 @@ int xdp_program_set_socket(struct xdp_program *program, uint32_t stream, uint32_
 void xdp_program_clear_socket(struct xdp_program *program, uint32_t stream, uint32_t channel);
 
 /** No two flows of all streams match the same packet. Failures: -EEXIST, -E2BIG. */
-int xdp_program_add_flow(struct xdp_program *program, uint32_t stream, const struct flow_rule *rule,
+int xdp_program_add_flow(struct xdp_program *program, uint32_t stream, const struct flow_rule *rule, bool timestamps,
                          struct failure *failure);
+/**
+ * When a packet of a flow with timestamps arrived: CLOCK_TAI in ns. frame: its first byte in the socket's memory, which
+ * was 0 before its first packet. 0: its driver has no room for the time.
+ */
+static inline uint64_t xdp_program_packet_time(const uint8_t *frame)
+{
+	uint64_t tai_ns;
+
+	memcpy(&tai_ns, frame - sizeof(tai_ns), sizeof(tai_ns));
+	return tai_ns;
+}
 /** Packets may still match it until membarrier(MEMBARRIER_CMD_GLOBAL) returns. */
 void xdp_program_remove_flow(struct xdp_program *program, const struct flow_rule *rule);
 

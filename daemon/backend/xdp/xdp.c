@@ -4,6 +4,7 @@
 
 #include "daemon/backend/socket/packet_socket.h"
 #include "daemon/base/log.h"
+#include "daemon/base/time.h"
 
 #include <errno.h>
 #include <linux/capability.h>
@@ -125,6 +126,8 @@ static void xdp_capabilities(const struct backend *base, struct backend_capabili
 		.max_queue_slots = MAX_QUEUE_SLOTS,
 		.oversize_sink = true,
 		.counts_drops = true,
+		.timestamps = true,
+		.clock_is_utc = true,
 		.max_send_slots = MAX_QUEUE_SLOTS,
 		.send_checksums = true,
 	};
@@ -197,8 +200,8 @@ static int xdp_read_port(struct backend *base, struct backend_port_statistics *s
 static int xdp_read_clock(struct backend *base, uint64_t *raw)
 {
 	(void)base;
-	(void)raw;
-	return -ENOTSUP;
+	*raw = time_utc_ns();
+	return 0;
 }
 
 static const struct backend_privilege xdp_privileges[] = {

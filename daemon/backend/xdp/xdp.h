@@ -142,6 +142,8 @@ struct xdp_receive {
 	struct xdp_socket *sockets; /* one for each channel */
 	uint32_t n_sockets;
 	uint32_t turn; /* the socket that poll() begins with */
+	bool timestamps;
+	_Atomic uint64_t tai_offset_ns; /* CLOCK_TAI is so much later than CLOCK_REALTIME */
 	struct posted_rows rows;
 	_Atomic uint64_t n_taken; /* packets taken out of the receive rings */
 
@@ -177,6 +179,8 @@ void xdp_remove_flow(struct backend_flow *flow);
 /** Wait until no packet is on its way any more through the program as it was before. */
 void xdp_wait_for_packets(void);
 
+/** Read again how far CLOCK_TAI is from UTC: a time daemon may set it, and there are leap seconds. */
+void xdp_read_tai_offset(struct xdp_receive *receive);
 /** The counts of a new queue begin now. 0 or -errno. */
 int xdp_statistics_begin(struct xdp_receive *receive);
 int xdp_read_matched(struct backend_queue *base, uint64_t *packets);

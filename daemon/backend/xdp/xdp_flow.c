@@ -25,7 +25,7 @@ int xdp_add_flow(struct backend_queue *base, const struct flow_rule *rule, struc
 	if (!flow)
 		return failure_no_memory(failure);
 	*flow = (struct xdp_flow){.base.queue = base, .rule = *rule};
-	r = xdp_program_add_flow(receive->backend->program, receive->stream, rule, failure);
+	r = xdp_program_add_flow(receive->backend->program, receive->stream, rule, receive->timestamps, failure);
 	if (r < 0)
 		free(flow);
 	else

@@ -88,6 +88,8 @@ int xdp_create_queue(struct backend *base, const struct backend_queue_options *o
 	if (!receive)
 		return failure_no_memory(failure);
 	receive->base.ops = base->ops;
+	receive->timestamps = options->timestamps;
+	xdp_read_tai_offset(receive);
 	receive->backend = backend;
 	receive->stream = stream;
 	receive->n_sockets = n_sockets;

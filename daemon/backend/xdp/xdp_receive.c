@@ -7,18 +7,33 @@
  */
 #include "daemon/backend/xdp/xdp.h"
 
+#include "daemon/base/time.h"
+
 #include <errno.h>
 #include <sys/epoll.h>
 
 #define PACKETS_AT_ONCE 64 /* of one socket, before it is the next one's turn */
+
+/* UTC. Without a time of its own, a packet has that at which it is read. */
+static uint64_t receive_packet_time(const struct xdp_receive *receive, const uint8_t *frame)
+{
+	uint64_t tai_ns = xdp_program_packet_time(frame);
+
+	if (tai_ns == 0)
+		return time_utc_ns();
+	return tai_ns - atomic_load_explicit(&receive->tai_offset_ns, memory_order_relaxed);
+}
 
 static void receive_take_packet(struct xdp_receive *receive, struct xdp_socket *socket, uint32_t n_descriptors,
                                 struct backend_event *event)
 {
 	const uint8_t *frames = socket->channel->frames;
 	struct xdp_ring *ring = &socket->receive;
+	uint64_t time_ns = 0;
 	uint32_t bytes = 0;
 
+	if (receive->timestamps)
+		time_ns = receive_packet_time(receive, frames + xdp_ring_descriptor(ring, ring->next)->addr);
 	for (uint32_t i = 0; i < n_descriptors; i++) {
 		const struct xdp_desc *descriptor = xdp_ring_descriptor(ring, ring->next++);
 
@@ -27,6 +42,7 @@ static void receive_take_packet(struct xdp_receive *receive, struct xdp_socket *
 		xdp_socket_return_frame(socket, descriptor);
 	}
 	posted_rows_end(&receive->rows, bytes, event);
+	event->timestamp_raw = time_ns;
 }
 
 static uint32_t receive_take_packets(struct xdp_receive *receive, struct xdp_socket *socket,

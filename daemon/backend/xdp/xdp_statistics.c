@@ -7,6 +7,7 @@
 #include "daemon/backend/xdp/xdp.h"
 
 #include "daemon/base/log.h"
+#include "daemon/base/time.h"
 
 #include <errno.h>
 
@@ -40,6 +41,16 @@ int xdp_statistics_begin(struct xdp_receive *receive)
 static void statistics_set(struct xdp_receive *receive, enum backend_drop reason, uint64_t n)
 {
 	atomic_store_explicit(&receive->base.n_dropped[reason], n, memory_order_relaxed);
+}
+
+/* The offset is whole seconds. The two clocks are read one after the other, and not half a second apart. */
+void xdp_read_tai_offset(struct xdp_receive *receive)
+{
+	uint64_t utc_ns = time_utc_ns(), ahead_ns = time_of_clock_ns(CLOCK_TAI) - utc_ns;
+
+	if (time_utc_ns() - utc_ns < TIME_SECOND_NS / 2)
+		atomic_store_explicit(&receive->tai_offset_ns, ahead_ns / TIME_SECOND_NS * TIME_SECOND_NS,
+		                      memory_order_relaxed);
 }
 
 static bool statistics_is_drained(const struct xdp_receive *receive)
@@ -92,6 +103,7 @@ int xdp_read_matched(struct backend_queue *base, uint64_t *packets)
 	statistics_set(receive, BACKEND_DROP_NO_SOCKET, counts.no_socket);
 	if (is_unbound)
 		statistics_close_book(receive, &counts, &drops);
+	xdp_read_tai_offset(receive);
 	*packets = counts.matched;
 	return 0;
 }

@@ -148,7 +148,7 @@ static void send_frame(const uint8_t *bytes, size_t n_bytes)
 static void use_rule(const struct flow_rule *rule)
 {
 	set_filter(rule);
-	cr_assert(eq(int, flow_table_add(&table, rule, 0, &failure), 0), "%s", failure.text);
+	cr_assert(eq(int, flow_table_add(&table, rule, &(struct flow_target){0}, &failure), 0), "%s", failure.text);
 	if (tcx)
 		cr_assert(eq(int, tcx_drop_add(tcx, rule, &failure), 0), "%s", failure.text);
 }

@@ -129,7 +129,7 @@ Test(xdp_program, without_a_socket_a_streams_packets_are_dropped_and_counted_and
 	attach();
 	kernel = open_packet_socket("test0");
 	for (uint32_t i = 0; i < N_STREAMS; i++)
-		cr_assert(eq(int, xdp_program_add_flow(program, i, &rules[i], &failure), 0), "%s", failure.text);
+		cr_assert(eq(int, xdp_program_add_flow(program, i, &rules[i], false, &failure), 0), "%s", failure.text);
 	send_frames(7502, 3);
 	send_frames(7503, 4);
 	send_frames(7504, 5);
@@ -219,7 +219,7 @@ Test(xdp_program, counts_and_flows_outlive_the_interface)
 {
 	struct flow_rule rule = to_port(7502);
 
-	cr_assert(eq(int, xdp_program_add_flow(program, 1, &rule, &failure), 0));
+	cr_assert(eq(int, xdp_program_add_flow(program, 1, &rule, false, &failure), 0));
 	attach();
 	send_frames(7502, 3);
 	expect_counts(1, 3, 3);
@@ -273,7 +273,7 @@ Test(xdp_program, queues_that_come_later_run_the_program_once_it_has_their_chann
 	                 " numrxqueues 4 numtxqueues 4 type veth peer name test1 numrxqueues 4 numtxqueues 4 && "
 	                 "ethtool -L test0 rx 1 tx 1 && ethtool -L test1 rx 4 tx 1 && "
 	                 "ip link set test0 up && ip link set test1 up") == 0);
-	cr_assert(eq(int, xdp_program_add_flow(program, 0, &rule, &failure), 0));
+	cr_assert(eq(int, xdp_program_add_flow(program, 0, &rule, false, &failure), 0));
 	attach();
 	send_frames(7502, 64);
 	expect_counts(0, 64, 64);
@@ -304,8 +304,8 @@ Test(xdp_program, a_flow_that_another_stream_has_is_refused)
 {
 	struct flow_rule rule = to_port(7502);
 
-	cr_assert(eq(int, xdp_program_add_flow(program, 0, &rule, &failure), 0));
-	cr_expect(eq(int, xdp_program_add_flow(program, 1, &rule, &failure), -EEXIST));
+	cr_assert(eq(int, xdp_program_add_flow(program, 0, &rule, false, &failure), 0));
+	cr_expect(eq(int, xdp_program_add_flow(program, 1, &rule, false, &failure), -EEXIST));
 	cr_expect(strstr(failure.text, "test0: another stream has the flow 10.0.0.1:7502 already") != NULL, "%s",
 	          failure.text);
 }
