@@ -9,6 +9,7 @@
 #include "daemon/priv/priv.h"
 #include "daemon/process/preflight.h"
 #include "daemon/process/socket_place.h"
+#include "daemon/ring/pages.h"
 #include "daemon/stream/geometry.h"
 #include "daemon/stream/stream.h"
 
@@ -47,6 +48,23 @@ static void print_memory(const struct config *config)
 		printf("channel '%s': up to %u senders, each an arena of %s\n", channel->name, channel->max_senders,
 		       describe_memory(geometry_arena_bytes(channel), channel->page_bytes, text, sizeof(text)));
 	}
+}
+
+/* A daemon that runs with this file has its pages already, and gives them back when it is restarted. */
+static void try_hugepages(const struct config *config, uint32_t page_bytes)
+{
+	char advice[PAGES_ADVICE_MAX];
+	uint64_t wanted = 0;
+
+	for (uint32_t i = 0; i < config->n_streams; i++)
+		if (config->streams[i].page_bytes == page_bytes)
+			wanted += geometry_ring_bytes(&config->streams[i]) / page_bytes;
+	if (wanted <= pages_count_free(page_bytes))
+		return;
+	log_warning("the rings take %llu hugepages of %u kB, and so many are not free %s; no matter if they are those "
+	            "of an ibvcapd that runs with this file",
+	            (unsigned long long)wanted, page_bytes / 1024,
+	            pages_advice(advice, page_bytes, wanted, "history_blocks"));
 }
 
 /* ---- this machine -------------------------------------------------------------------------------- */
@@ -130,6 +148,8 @@ int dry_run(const struct config *config, const char *user, struct failure *failu
 	if (r < 0)
 		return r;
 	print_memory(config);
+	try_hugepages(config, 2u << 20);
+	try_hugepages(config, 1u << 30);
 	if (preflight_check_cpus(config, NULL, &cpus) < 0)
 		log_warning("%s", cpus.text);
 	for (uint32_t i = 0; i < config->n_streams; i++)

@@ -6,6 +6,7 @@
 #include "daemon/events.h"
 
 #include "daemon/base/log.h"
+#include "daemon/base/time.h"
 #include "daemon/net/link_watch.h"
 #include "daemon/reload/reload.h"
 #include "daemon/schedule.h"
@@ -16,7 +17,8 @@
 #include <string.h>
 #include <systemd/sd-daemon.h>
 
-#define SECOND_US UINT64_C(1000000)
+#define SECOND_US  UINT64_C(1000000)
+#define DELETED_NS UINT64_C(1000000000)
 
 /* ---- stopping ------------------------------------------------------------------------------------ */
 
@@ -145,6 +147,19 @@ static void events_end_if_replaced(struct daemon *daemon, const struct interface
 	                                interface->name, interface->net.index, interface->opened_index));
 }
 
+/*
+ * A card that is unplugged says that it failed, and its interface is deleted before that or after it: then the other
+ * interfaces go on until it is back. So the end waits for that.
+ */
+static void events_end_if_failed(struct daemon *daemon, const struct interface *interface)
+{
+	if (!interface->failure || interface_is_gone(interface) || daemon->stopping ||
+	    time_monotonic_ns() - interface->failed_ns < DELETED_NS)
+		return;
+	events_fail(daemon, failure_set(daemon->result ? NULL : daemon->failure, EX_UNAVAILABLE, EIO,
+	                                "device %s failed: %s", interface->capabilities.device, interface->failure));
+}
+
 static int on_second(sd_event_source *source, uint64_t time_us, void *context)
 {
 	struct daemon *daemon = context;
@@ -156,6 +171,7 @@ static int on_second(sd_event_source *source, uint64_t time_us, void *context)
 		interface_watch_silence(interface);
 		interface_renew_clock(interface);
 		events_end_if_replaced(daemon, interface);
+		events_end_if_failed(daemon, interface);
 	}
 	service_refresh_all(daemon);
 	schedule_reap(daemon); /* what waited for a reading */
@@ -167,16 +183,17 @@ void events_take_notice(struct daemon *daemon, struct interface *interface, cons
 {
 	const char *device = interface->capabilities.device;
 
+	(void)daemon;
 	switch (notice->type) {
 	case BACKEND_NOTICE_PORT_UP:
 	case BACKEND_NOTICE_PORT_DOWN:
 		interface_watch_link(interface);
 		break;
 	case BACKEND_NOTICE_DEVICE_FAILED:
-		if (interface_is_gone(interface)) /* with its card: the other interfaces go on until it is back */
+		if (interface->failure)
 			break;
-		events_fail(daemon, failure_set(daemon->result ? NULL : daemon->failure, EX_UNAVAILABLE, EIO,
-		                                "device %s failed: %s", device, notice->text));
+		interface->failure = notice->text;
+		interface->failed_ns = time_monotonic_ns();
 		break;
 	case BACKEND_NOTICE_QUEUE_FAILED:
 	case BACKEND_NOTICE_OTHER:

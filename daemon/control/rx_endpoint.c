@@ -20,6 +20,18 @@
 
 /* ---- the request --------------------------------------------------------------------------------- */
 
+/* A channel of that name that this user may send on: others are not told that there is one. */
+static bool is_usable_channel(const struct session *session, const char *name)
+{
+	const struct tx_endpoint *channel;
+
+	TAILQ_FOREACH (channel, &session->control->tx_endpoints, link)
+		if (strcmp(channel->endpoint.name, name) == 0)
+			return rights_to_send(channel->channel->config, &session->peer, geteuid(), NULL) ==
+			       RIGHTS_GRANTED;
+	return false;
+}
+
 static struct rx_endpoint *find_attachable(struct control *control, const char *name, uint32_t queue, bool *has_stream)
 {
 	struct rx_endpoint *rx_endpoint;
@@ -130,8 +142,9 @@ int rx_endpoint_attach(struct session *session, const struct protocol_attach *re
 	if (endpoint_refuses_connection(session, request->abi_major, request->abi_minor, &sent))
 		return sent;
 	if (!has_stream)
-		return session_send_error(session, -ESRCH, "no stream '%s'; 'ibvcap status' lists those there are",
-		                          request->stream);
+		return session_send_error(
+			session, -ESRCH, "no stream '%s'; %s'ibvcap status' lists those there are", request->stream,
+			is_usable_channel(session, request->stream) ? "it is a channel, for 'ibvcap send'; " : "");
 	if (!rx_endpoint)
 		return session_send_error(session, -EINVAL, "stream '%s' has no queue %u; it has one, 0",
 		                          request->stream, request->queue);

@@ -24,6 +24,18 @@
 
 /* ---- opening --------------------------------------------------------------------------------------- */
 
+/* A stream of that name that this user may receive: others are not told that there is one. */
+static bool is_usable_stream(const struct session *session, const char *name)
+{
+	const struct rx_endpoint *stream;
+
+	TAILQ_FOREACH (stream, &session->control->rx_endpoints, link)
+		if (strcmp(stream->endpoint.name, name) == 0)
+			return rights_to_receive(stream->stream->config, &session->peer, geteuid(), NULL) ==
+			       RIGHTS_GRANTED;
+	return false;
+}
+
 static struct tx_endpoint *find_open_channel(struct control *control, const char *name)
 {
 	struct tx_endpoint *tx_endpoint;
@@ -62,8 +74,9 @@ int tx_endpoint_open(struct session *session, const struct protocol_open_channel
 	if (endpoint_refuses_connection(session, request->abi_major, request->abi_minor, &sent))
 		return sent;
 	if (!tx_endpoint)
-		return session_send_error(session, -ESRCH, "no channel '%s'; 'ibvcap status' lists those there are",
-		                          request->channel);
+		return session_send_error(
+			session, -ESRCH, "no channel '%s'; %s'ibvcap status' lists those there are", request->channel,
+			is_usable_stream(session, request->channel) ? "it is a stream, for 'ibvcap recv'; " : "");
 	const struct endpoint_limits limits = {channel->max_senders, channel->max_senders_per_user, channel->file,
 	                                       channel->line};
 

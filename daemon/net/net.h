@@ -27,12 +27,11 @@ int net_interface_read(const char *name, struct net_interface *interface, struct
 bool net_has_address(unsigned interface_index, const struct config_address *address);
 
 struct net_address_place {
-	bool is_here;         /* on the interface, or on the loopback interface, whose addresses are of all */
-	char other[IFNAMSIZ]; /* another interface that has it; "": none */
-	char addresses[128];  /* of the interface, of that family: "10.0.0.1, 10.0.0.2"; "": none */
+	bool is_here;        /* on any interface of this machine: by default the kernel answers for it at each */
+	char addresses[128]; /* of the interface, of that family: "10.0.0.1, 10.0.0.2"; "": none */
 };
 
-/** Which interface of this machine has the address? 0, or -errno: the kernel does not say. */
+/** Has this machine the address? 0, or -errno: the kernel does not say. */
 int net_find_address(const struct config_address *address, const char *interface, struct net_address_place *place);
 
 /**

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Asks the kernel which interface has an address. */
+/* Asks the kernel whether it has an address, and which an interface has. */
 #include "daemon/net/net.h"
 
 #include <arpa/inet.h>
@@ -45,13 +45,7 @@ int net_find_address(const struct config_address *address, const char *interface
 			continue;
 		if (net_is_on(entry, interface))
 			net_list_address(entry, place->addresses, sizeof(place->addresses));
-		if (memcmp(net_bytes_of(entry->ifa_addr), address->address, bytes) != 0)
-			continue;
-		if (net_is_on(entry, interface) || entry->ifa_flags & IFF_LOOPBACK)
-			place->is_here = true;
-		else
-			snprintf(place->other, sizeof(place->other), "%.*s", (int)strcspn(entry->ifa_name, ":"),
-			         entry->ifa_name);
+		place->is_here |= memcmp(net_bytes_of(entry->ifa_addr), address->address, bytes) == 0;
 	}
 	freeifaddrs(entries);
 	return 0;

@@ -69,6 +69,8 @@ struct interface {
 	unsigned opened_index; /* of the interface whose device is open: a new one of this name has another device */
 	uint64_t deleted_ns;   /* when that was deleted, CLOCK_MONOTONIC; 0: it was not */
 	bool is_missing;       /* there is no interface of this name now */
+	const char *failure;   /* the device's word for its failure, static; NULL: it works */
+	uint64_t failed_ns;    /* when that was, CLOCK_MONOTONIC */
 	void (*link_changed)(void *context); /* called from the event loop */
 	void *link_changed_context;
 	bool has_clock; /* line is valid */

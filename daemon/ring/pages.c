@@ -7,6 +7,8 @@
 #include <stdbool.h>
 #include <stdio.h>
 
+#define PAGES_POOL "/sys/kernel/mm/hugepages/hugepages-%ukB"
+
 static uint64_t pages_read_count(const char *path)
 {
 	unsigned long long value = 0;
@@ -26,23 +28,29 @@ static bool pages_fit_machine(uint64_t pages, uint32_t page_bytes)
 	return pages <= machine_memory_bytes() / 100 * MACHINE_SHARE_MAX_PERCENT / page_bytes;
 }
 
-const char *pages_advice(char *text, uint32_t page_bytes, uint64_t wanted, const char *key)
+static uint64_t pages_read_pool(uint32_t page_bytes, const char *name)
 {
 	char path[128];
-	unsigned kib = page_bytes / 1024;
-	int used;
 
-	snprintf(path, sizeof(path), "/sys/kernel/mm/hugepages/hugepages-%ukB/free_hugepages", kib);
-	uint64_t free_pages = pages_read_count(path);
+	snprintf(path, sizeof(path), PAGES_POOL "/%s", page_bytes / 1024, name);
+	return pages_read_count(path);
+}
 
-	snprintf(path, sizeof(path), "/sys/kernel/mm/hugepages/hugepages-%ukB/nr_hugepages", kib);
-	uint64_t pages = pages_read_count(path), needed = pages - free_pages + wanted;
+uint64_t pages_count_free(uint32_t page_bytes)
+{
+	return pages_read_pool(page_bytes, "free_hugepages");
+}
 
-	used = snprintf(text, PAGES_ADVICE_MAX, "(%llu free of %llu)", (unsigned long long)free_pages,
-	                (unsigned long long)pages);
+const char *pages_advice(char *text, uint32_t page_bytes, uint64_t wanted, const char *key)
+{
+	uint64_t free_pages = pages_count_free(page_bytes), pages = pages_read_pool(page_bytes, "nr_hugepages");
+	uint64_t needed = pages - free_pages + wanted;
+	int used = snprintf(text, PAGES_ADVICE_MAX, "(%llu free of %llu)", (unsigned long long)free_pages,
+	                    (unsigned long long)pages);
 	if (pages_fit_machine(needed, page_bytes))
-		snprintf(text + used, PAGES_ADVICE_MAX - (size_t)used, "; get them with: echo %llu > %s, or lower %s",
-		         (unsigned long long)needed, path, key);
+		snprintf(text + used, PAGES_ADVICE_MAX - (size_t)used,
+		         "; get them with: echo %llu > " PAGES_POOL "/nr_hugepages, or lower %s",
+		         (unsigned long long)needed, page_bytes / 1024, key);
 	else
 		snprintf(text + used, PAGES_ADVICE_MAX - (size_t)used,
 		         ", and this machine has %llu MiB of memory in all: lower %s",

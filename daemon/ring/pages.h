@@ -7,6 +7,9 @@
 
 #define PAGES_ADVICE_MAX 320
 
+/** Hugepages of that size that no process has. */
+uint64_t pages_count_free(uint32_t page_bytes);
+
 /**
  * Writes "(F free of N); get them with: echo … > …, or lower KEY" to text, which has PAGES_ADVICE_MAX bytes. If so many
  * would leave the machine too little other memory, there is no command, which would harm it. Returns text.

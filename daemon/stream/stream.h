@@ -83,7 +83,7 @@ static inline struct stream *stream_of(const struct service *service)
 /** Does payload_size fit the MTU of the interface? Failure: EX_CONFIG with file:line. Pure. */
 int stream_check_mtu(const struct config_stream *config, uint32_t mtu, struct failure *failure);
 
-/** Log a warning if a flow's unicast destination is not an address of the stream's interface. */
+/** Log a warning if a flow's unicast destination is no address of this machine. */
 void stream_check_destination(const struct config_stream *config, const struct config_flow *flow);
 
 /** Make it ready for the next steps, and check what needs no device: stream_check_mtu(). */

@@ -27,24 +27,18 @@ static void stream_log_flow(const struct stream *stream, const struct config_flo
 /* No error, because an address may be added later, or move between machines. */
 void stream_check_destination(const struct config_stream *config, const struct config_flow *flow)
 {
-	char address[INET6_ADDRSTRLEN] = "", other[IFNAMSIZ + 16] = "";
+	char address[INET6_ADDRSTRLEN] = "";
 	struct net_address_place place;
 
 	if (config_is_multicast(&flow->destination) ||
 	    net_find_address(&flow->destination, config->interface, &place) < 0 || place.is_here)
 		return;
-	if (place.other[0]) {
-		/* A VLAN's interface has the address. What a machine sends to any of its addresses goes by lo. */
-		if (flow->vlan > 0 || strcmp(config->interface, "lo") == 0)
-			return;
-		snprintf(other, sizeof(other), " but of %s", place.other);
-	}
 	inet_ntop(flow->destination.family, flow->destination.address, address, sizeof(address));
 	log_message(LOG_WARNING, &(struct log_about){.stream = config->name, .interface = config->interface},
-	            "%s:%d: stream '%s': destination %s is not an address of %s (%s)%s: no packets to it come until "
-	            "the interface has it",
+	            "%s:%d: stream '%s': destination %s is not an address of %s (%s), nor of another interface: no "
+	            "packets to it come until this machine has it",
 	            flow->file, flow->line, config->name, address, config->interface,
-	            place.addresses[0] ? place.addresses : "it has none", other);
+	            place.addresses[0] ? place.addresses : "it has none");
 }
 
 static int stream_add_flow(struct stream *stream, const struct config_flow *config, struct failure *failure)

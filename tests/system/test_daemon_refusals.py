@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Bad input: one line that says what, where and what to do; the right exit code; nothing left behind."""
 import os
+import pathlib
 import signal
 import socket
 import subprocess
@@ -125,6 +126,10 @@ def test_check_config_warns_of_what_this_machine_has_not(build, net, wire, tmp):
         said = check(**keys)
         assert f"warning: {path}:2: stream 'lidar': {words}" in said and said.count("\n") == 1, said
     assert "has a directory of its own there (PrivateTmp=)" in check({"socket": "/tmp/x.sock"})
+    pool = pathlib.Path("/sys/kernel/mm/hugepages/hugepages-2048kB")
+    if pool.exists() and int((pool / "free_hugepages").read_text()) < 1900:
+        said = check(page_size="2M", history_blocks=60000)
+        assert "hugepages of 2048 kB, and so many are not free (" in said and "nr_hugepages" in said, said
     path.chmod(0o600)
     said = check()
     assert f"warning: user nobody, as which the service runs, cannot read what you can: {path}: cannot be read" in said

@@ -169,7 +169,7 @@ def test_rights_and_limits_change_too(daemon, wire, build, ibvcap):
     assert subprocess.run(command, capture_output=True, check=False).returncode == EX_NOPERM
     # Only the flow that is new is looked at.
     assert (f"warning: {one.config}:2: stream 'lidar': destination {wire.tx_address} is not an address of "
-            f"{wire.interface} ({wire.address}): no packets to it come until the interface has it") in one.text()
+            f"{wire.interface} ({wire.address}), nor of another interface: no packets to it come") in one.text()
     assert one.text().count("is not an address of") == 1
 
 

@@ -93,14 +93,15 @@ def test_an_interface_that_is_deleted_and_made_again_is_opened_again(manager, ne
     fatal = tmp / "faults" / "fatal"
     fatal.parent.mkdir()
     one = manager.start(streams, environment={"SOFTHCA_FAULTS": str(fatal.parent)}).wait_ready()
+    fatal.touch()  # a card fails when it is unplugged, before its interface is deleted or after that
+    time.sleep(0.3)
     wire.delete()
     conftest.wait_until(lambda: one.stream()["state"] == "interface_gone", 10, one.stream)
     assert f"interface {wire.interface} is not there any more" in one.text()
     command = [conftest.BUILD / "tools/ibvcap", "why", "--socket", one.socket_path, "lidar"]
     why = subprocess.run(command, capture_output=True, text=True, check=False).stdout
     assert "interface_gone" in why and "bring it back" in why, why
-    fatal.touch()  # a card fails when it is unplugged
-    time.sleep(1.5)
+    time.sleep(2.5)
     assert one.process.poll() is None, "other interfaces may still capture"
     wire.make()
     assert one.process.wait(30) == 69, one.text()

@@ -73,6 +73,13 @@ def command(one, *words):
     return [str(word) for word in conftest.as_nobody(IBVCAP, words[0], "out", *words[1:], "--socket", one.socket_path)]
 
 
+def refused_with(one, *words):
+    done = subprocess.run([str(IBVCAP), *words, "--socket", str(one.socket_path)], capture_output=True, text=True,
+                          check=False, timeout=20)
+    assert done.returncode == UNAVAILABLE, done.stderr
+    return done.stderr
+
+
 def ibvcap(one, *words, **options):
     return subprocess.run(command(one, *words), capture_output=True, text=True, timeout=120, check=False, **options)
 
@@ -347,6 +354,12 @@ def test_who_may_not_send_is_told(daemon, wire):
     missing = subprocess.run([str(IBVCAP), "send", "none", "--socket", str(one.socket_path)], capture_output=True,
                              text=True, check=False, timeout=20)
     assert missing.returncode == UNAVAILABLE and "none" in missing.stderr
+
+
+def test_a_channel_is_not_taken_for_a_stream_nor_the_other_way_round(daemon, wire):
+    one = daemon([conftest.stream(wire)], channels=[conftest.channel(wire)])
+    assert "no stream 'out'; it is a channel, for 'ibvcap send'" in refused_with(one, "recv", "out")
+    assert "no channel 'lidar'; it is a stream, for 'ibvcap recv'" in refused_with(one, "send", "lidar", "--count", "1")
 
 
 # ---- replay ----------------------------------------------------------------------------------------------------------

@@ -25,7 +25,8 @@ static const char usage[] =
 static const char *const stream_sum[] = {"matched", "published", "no_buffer", "errored", "in_flight"};
 static const char *const channel_sum[] = {"submitted", "completed", "errored", "flushed", "late_dropped", "pending"};
 static const char *const consumer_sum[] = {"published", "delivered", "skipped", "lag"};
-#define N(array) (unsigned)(sizeof(array) / sizeof((array)[0]))
+#define DEVICE_TEXT_BYTES 80
+#define N(array)          (unsigned)(sizeof(array) / sizeof((array)[0]))
 
 static void print_sum_line(struct counters counters, const char *const *sum, unsigned n_sum)
 {
@@ -63,12 +64,23 @@ static void print_age(const char *what, const char *device, uint32_t age_ms)
 		printf("  %s are %u s old: device %s does not answer\n", what, age_ms / 1000, device);
 }
 
+/* " mlx5_0" beside the interface's name; "" if the device is the interface itself. Returns text. */
+static const char *device_text(const char *device, const char *interface, char text[DEVICE_TEXT_BYTES])
+{
+	bool is_other = device[0] && strcmp(device, interface) != 0;
+
+	snprintf(text, DEVICE_TEXT_BYTES, "%s%s", is_other ? " " : "", is_other ? device : "");
+	return text;
+}
+
 static void print_stream_status(const struct status_view *view, const struct ibvcap_status_stream *stream)
 {
-	printf("stream %s, queue %u: %s on %s%s%s, %s; %u B a payload, %u blocks of %u slots, pages of %u KiB; clock: "
+	char device[DEVICE_TEXT_BYTES];
+
+	printf("stream %s: %s on %s%s, %s; %u B a payload, %u blocks of %u slots, pages of %u KiB; clock: "
 	       "%s",
-	       stream->name, stream->queue, stream->state, stream->interface, stream->device[0] ? " " : "",
-	       stream->device, stream->backend, stream->slot_bytes, stream->n_blocks, stream->slots_per_block,
+	       stream->name, stream->state, stream->interface, device_text(stream->device, stream->interface, device),
+	       stream->backend, stream->slot_bytes, stream->n_blocks, stream->slots_per_block,
 	       stream->page_bytes / 1024, status_view_clock_name(stream->clock_source));
 	if (stream->clock_source != IBVCAP_CLOCK_SOURCE_NONE)
 		printf(" (within %" PRIu64 " ns)", stream->clock_error_ns);
@@ -85,12 +97,12 @@ static void print_consumer_status(const struct ibvcap_status_consumer *consumer)
 
 	user_name_and_number(consumer->uid, user);
 	if (consumer->policy == IBVCAP_POLICY_TAP) {
-		printf("tap of %s, queue %u: process %d of user %s; it counts for itself\n", consumer->stream,
-		       consumer->queue, (int)consumer->pid, user);
+		printf("tap of %s: process %d of user %s; it counts for itself\n", consumer->stream, (int)consumer->pid,
+		       user);
 		return;
 	}
-	printf("consumer of %s, queue %u: process %d of user %s, %s, %" PRIu64 " blocks under lease\n",
-	       consumer->stream, consumer->queue, (int)consumer->pid, user, status_view_policy_name(consumer->policy),
+	printf("consumer of %s: process %d of user %s, %s, %" PRIu64 " blocks under lease\n", consumer->stream,
+	       (int)consumer->pid, user, status_view_policy_name(consumer->policy),
 	       counters_value(COUNTERS_OF(consumer), "leased_blocks"));
 	print_sum_line(COUNTERS_OF(consumer), consumer_sum, N(consumer_sum));
 	if (gone)
@@ -100,9 +112,12 @@ static void print_consumer_status(const struct ibvcap_status_consumer *consumer)
 
 static void print_channel_status(const struct ibvcap_status_channel *channel)
 {
-	printf("channel %s: %s on %s%s%s, %s; %u B a payload at most, arenas of %u slots, pages of %u KiB; ",
-	       channel->name, channel->state, channel->interface, channel->device[0] ? " " : "", channel->device,
-	       channel->backend, channel->slot_bytes, channel->arena_slots, channel->page_bytes / 1024);
+	char device[DEVICE_TEXT_BYTES];
+
+	printf("channel %s: %s on %s%s, %s; %u B a payload at most, arenas of %u slots, pages of %u KiB; ",
+	       channel->name, channel->state, channel->interface,
+	       device_text(channel->device, channel->interface, device), channel->backend, channel->slot_bytes,
+	       channel->arena_slots, channel->page_bytes / 1024);
 	if (channel->rate_bps)
 		printf("%" PRIu64 " Mb/s at most; ", channel->rate_bps / 1000000);
 	printf("%u destinations", channel->n_destinations);
@@ -123,7 +138,9 @@ static void print_sender_status(const struct ibvcap_status_sender *sender)
 
 static void print_interface_status(const struct ibvcap_status_interface *interface)
 {
-	printf("interface %s%s%s:", interface->interface, interface->device[0] ? " " : "", interface->device);
+	char device[DEVICE_TEXT_BYTES];
+
+	printf("interface %s%s:", interface->interface, device_text(interface->device, interface->interface, device));
 	for (uint32_t i = 0; i < interface->n_counters; i++)
 		printf(" %s %" PRIu64, interface->counters[i].label, interface->counters[i].value);
 	putchar('\n');

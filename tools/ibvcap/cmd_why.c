@@ -64,8 +64,7 @@ static void print_stream_sum(const struct status_view *view, const struct why_fa
 {
 	static const char *const terms[] = {"matched", "published", "no_buffer", "errored", "in_flight"};
 
-	printf("stream %s, queue %u: %s on %s\n", facts->stream->name, facts->stream->queue, facts->stream->state,
-	       facts->stream->interface);
+	printf("stream %s: %s on %s\n", facts->stream->name, facts->stream->state, facts->stream->interface);
 	flow_view_print(view, facts->stream);
 	counters_print_sum(COUNTERS_OF(facts->stream), terms, sizeof(terms) / sizeof(terms[0]));
 	putchar('\n');

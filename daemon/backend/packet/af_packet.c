@@ -123,7 +123,7 @@ static void af_packet_capabilities(const struct backend *base, struct backend_ca
 		.no_vlans = !af_packet(base)->has_ethernet,
 	};
 	memcpy(capabilities->how, af_packet(base)->how, sizeof(capabilities->how));
-	snprintf(capabilities->device, sizeof(capabilities->device), "%s (packet)", af_packet(base)->interface);
+	snprintf(capabilities->device, sizeof(capabilities->device), "%s", af_packet(base)->interface);
 }
 
 /* The kernel copies, so no memory has to be registered. */

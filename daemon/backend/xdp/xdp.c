@@ -131,7 +131,7 @@ static void xdp_capabilities(const struct backend *base, struct backend_capabili
 		.max_send_slots = MAX_QUEUE_SLOTS,
 		.send_checksums = true,
 	};
-	snprintf(capabilities->device, sizeof(capabilities->device), "%s (xdp)", xdp_backend(base)->interface.name);
+	snprintf(capabilities->device, sizeof(capabilities->device), "%s", xdp_backend(base)->interface.name);
 }
 
 /* ---- memory ---------------------------------------------------------------------------------------- */
