@@ -51,6 +51,7 @@ typedef int service_step_call(struct daemon *daemon, struct service *service, st
 struct service_memory {
 	uint64_t ring_bytes;           /* of a stream */
 	uint64_t small_ring_bytes;     /* of that, in 4 kB pages */
+	uint64_t kernel_bytes;         /* that the kernel takes for the queue of a stream, besides */
 	uint64_t locked_ring_bytes;    /* of ring_bytes, what the backend locks in memory */
 	uint64_t locked_channel_bytes; /* of a channel and of all senders that it may have, likewise */
 };

@@ -230,12 +230,14 @@ int preflight_check_memory(const struct service_memory *added, const struct serv
 {
 	uint64_t available = preflight_available_bytes();
 
-	if (available && added->small_ring_bytes > available)
-		return failure_set(failure, EX_TEMPFAIL, ENOMEM,
-		                   "the rings in 4 kB pages want %llu MiB of memory, %llu MiB are available; lower "
-		                   "history_blocks, slots_per_block or payload_size",
-		                   (unsigned long long)(added->small_ring_bytes >> 20),
-		                   (unsigned long long)(available >> 20));
+	if (available && added->small_ring_bytes + added->kernel_bytes > available)
+		return failure_set(
+			failure, EX_TEMPFAIL, ENOMEM,
+			"the rings in 4 kB pages want %llu MiB of memory and the kernel's buffers of receive "
+			"queues %llu MiB, %llu MiB are available; lower history_blocks, slots_per_block, "
+			"payload_size or receive_queue_slots",
+			(unsigned long long)(added->small_ring_bytes >> 20),
+			(unsigned long long)(added->kernel_bytes >> 20), (unsigned long long)(available >> 20));
 	return added->locked_ring_bytes
 	               ? priv_memlock_allows(added->locked_ring_bytes + running->locked_ring_bytes, failure)
 	               : 0;

@@ -31,6 +31,11 @@ uint64_t geometry_ring_bytes(const struct config_stream *stream)
 	return payload + headers;
 }
 
+uint32_t geometry_row_bytes(const struct config_stream *stream)
+{
+	return flow_header_bytes(&stream->flows[0]) + stream->payload_size;
+}
+
 uint64_t geometry_arena_bytes(const struct config_channel *channel)
 {
 	const struct sender_options options = {.n_slots = channel->arena_slots,

@@ -11,6 +11,7 @@
 #include "daemon/base/time.h"
 #include "daemon/port/interface_set.h"
 #include "daemon/state.h"
+#include "daemon/stream/geometry.h"
 #include "daemon/stream/stream.h"
 #include "lib/ibvcap/counters.h"
 
@@ -89,10 +90,14 @@ static int stream_service_capture(struct daemon *daemon, struct service *service
 static void stream_service_memory(const struct service *service, struct service_memory *memory)
 {
 	const struct stream *stream = stream_of(service);
+	const struct backend_ops *ops = stream->interface->ops;
 	uint64_t bytes = stream_ring_bytes(stream);
 
+	if (ops->kernel_bytes)
+		memory->kernel_bytes +=
+			ops->kernel_bytes(stream->config->receive_queue_slots, geometry_row_bytes(stream->config));
 	memory->ring_bytes += bytes;
-	memory->locked_ring_bytes += stream->interface->ops->pins_memory ? bytes : 0;
+	memory->locked_ring_bytes += ops->pins_memory ? bytes : 0;
 	memory->small_ring_bytes += stream->config->page_bytes == SMALL_PAGE_BYTES ? bytes : 0;
 }
 

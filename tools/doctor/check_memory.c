@@ -2,6 +2,7 @@
 /* Memory and hugepages: those that the machine has, by size and node, and those that the configuration needs. */
 #include "tools/doctor/checks.h"
 
+#include "daemon/backend/backend.h"
 #include "daemon/base/machine.h"
 #include "daemon/stream/geometry.h"
 
@@ -23,12 +24,29 @@ static uint64_t arenas_kib(const struct config_channel *channel)
 	return channel->max_senders * geometry_arena_bytes(channel) / KIB;
 }
 
-static uint64_t count_configured_kib(const struct config *config)
+/* What the kernel takes for a stream besides its ring. */
+static uint64_t queue_kib(const struct doctor_facts *facts, const struct config_stream *stream)
 {
+	enum config_backend backend = facts_find_backend(facts, stream->interface, stream->backend);
+	const struct backend_ops *ops = backend_find(config_backend_name(backend));
+
+	return ops && ops->kernel_bytes
+	               ? ops->kernel_bytes(stream->receive_queue_slots, geometry_row_bytes(stream)) / KIB
+	               : 0;
+}
+
+static uint64_t stream_kib(const struct doctor_facts *facts, const struct config_stream *stream)
+{
+	return geometry_ring_bytes(stream) / KIB + queue_kib(facts, stream);
+}
+
+static uint64_t count_configured_kib(const struct doctor_facts *facts)
+{
+	const struct config *config = facts->config;
 	uint64_t kib = 0;
 
 	for (uint32_t i = 0; i < config->n_streams; i++)
-		kib += geometry_ring_bytes(&config->streams[i]) / KIB;
+		kib += stream_kib(facts, &config->streams[i]);
 	for (uint32_t i = 0; i < config->n_channels; i++)
 		kib += arenas_kib(&config->channels[i]);
 	return kib;
@@ -38,7 +56,7 @@ static uint64_t count_configured_kib(const struct config *config)
 static bool has_memory_for(const struct doctor_facts *facts, unsigned int times)
 {
 	return !facts->config || !facts->memory_kib ||
-	       times * count_configured_kib(facts->config) <= facts->memory_kib / 100 * MACHINE_SHARE_MAX_PERCENT;
+	       times * count_configured_kib(facts) <= facts->memory_kib / 100 * MACHINE_SHARE_MAX_PERCENT;
 }
 
 static void append_kib(char text[FINDING_TEXT_BYTES], uint64_t kib)
@@ -76,12 +94,13 @@ static void fix_channel_memory(const struct config_channel *channel, struct find
 }
 
 /* The fix is to lower the keys of the largest stream or channel. */
-static void write_lower_fix(const struct config *config, struct finding *finding)
+static void write_lower_fix(const struct doctor_facts *facts, struct finding *finding)
 {
+	const struct config *config = facts->config;
 	uint64_t most = 0, kib;
 
 	for (uint32_t i = 0; i < config->n_streams; i++) {
-		kib = geometry_ring_bytes(&config->streams[i]) / KIB;
+		kib = stream_kib(facts, &config->streams[i]);
 		if (kib > most)
 			fix_stream_memory(&config->streams[i], finding);
 		most = kib > most ? kib : most;
@@ -101,15 +120,15 @@ void check_memory(const struct doctor_facts *facts, struct findings *findings)
 	if (!facts->config || !facts->memory_kib)
 		return;
 	finding = finding_add(findings, "memory", "rings and arenas of %s", facts->config_file);
-	append_kib(finding->found, count_configured_kib(facts->config));
+	append_kib(finding->found, count_configured_kib(facts));
 	finding_append(finding->found, " of the machine's ");
 	append_kib(finding->found, facts->memory_kib);
 	if (has_memory_for(facts, 1))
 		return;
 	finding->level = FINDING_ERROR;
 	finding_write(finding->wanted, "at most %u %% of it", MACHINE_SHARE_MAX_PERCENT);
-	finding_write(finding->why, "all of it is locked, and the kernel and other programs need the rest");
-	write_lower_fix(facts->config, finding);
+	finding_write(finding->why, "none of it can be swapped out, and the kernel and other programs need the rest");
+	write_lower_fix(facts, finding);
 }
 
 /* ---- hugepages ------------------------------------------------------------------------------------- */
@@ -261,7 +280,7 @@ static void write_planned_fix(const struct doctor_facts *facts, uint64_t page_ki
 	uint64_t pages[DOCTOR_NODES_MAX];
 
 	if (!has_memory_for(facts, times)) {
-		write_lower_fix(facts->config, finding);
+		write_lower_fix(facts, finding);
 		return;
 	}
 	plan_pages(facts, page_kib, pages);

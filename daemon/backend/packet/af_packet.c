@@ -194,6 +194,7 @@ static const struct backend_privilege af_packet_privileges[] = {
 const struct backend_ops af_packet_ops = {
 	.name = "packet",
 	.privileges = af_packet_privileges,
+	.kernel_bytes = af_packet_ring_bytes,
 	.open = af_packet_open,
 	.close = af_packet_close,
 	.capabilities = af_packet_capabilities,

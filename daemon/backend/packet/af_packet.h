@@ -54,6 +54,8 @@ struct af_packet_ring {
 	const uint8_t *next; /* the first of these */
 };
 
+/** Bytes of a ring for so many frames of so many bytes. */
+uint64_t af_packet_ring_bytes(uint32_t n_frames, uint32_t frame_bytes);
 /** Give the socket a ring for so many frames of so many bytes, and map it. 0 or -errno. */
 int af_packet_ring_init(struct af_packet_ring *ring, int fd, uint32_t n_frames, uint32_t frame_bytes);
 /** Any state. */

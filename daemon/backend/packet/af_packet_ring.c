@@ -30,18 +30,32 @@ static struct tpacket_block_desc *ring_block(const struct af_packet_ring *ring)
 	return (struct tpacket_block_desc *)(ring->blocks + (size_t)ring->block * ring->block_bytes);
 }
 
-int af_packet_ring_init(struct af_packet_ring *ring, int fd, uint32_t n_frames, uint32_t frame_bytes)
+static void ring_plan(struct af_packet_ring *ring, uint32_t n_frames, uint32_t frame_bytes)
 {
 	uint64_t room_bytes = TPACKET_ALIGN(frame_bytes + (uint32_t)TPACKET3_HDRLEN);
 	uint64_t ring_bytes = n_frames * room_bytes > RING_BYTES_MIN ? n_frames * room_bytes : RING_BYTES_MIN;
-	struct tpacket_req3 request = {.tp_retire_blk_tov = RETIRE_MS};
-	int version = TPACKET_V3;
-	void *blocks;
 
 	ring->block_bytes = BLOCK_BYTES_MIN;
 	while (ring->block_bytes < FRAMES_MIN * room_bytes && ring->block_bytes < BLOCK_BYTES_MAX)
 		ring->block_bytes *= 2;
 	ring->n_blocks = (uint32_t)((ring_bytes + ring->block_bytes - 1) / ring->block_bytes);
+}
+
+uint64_t af_packet_ring_bytes(uint32_t n_frames, uint32_t frame_bytes)
+{
+	struct af_packet_ring ring;
+
+	ring_plan(&ring, n_frames, frame_bytes);
+	return (uint64_t)ring.n_blocks * ring.block_bytes;
+}
+
+int af_packet_ring_init(struct af_packet_ring *ring, int fd, uint32_t n_frames, uint32_t frame_bytes)
+{
+	struct tpacket_req3 request = {.tp_retire_blk_tov = RETIRE_MS};
+	int version = TPACKET_V3;
+	void *blocks;
+
+	ring_plan(ring, n_frames, frame_bytes);
 	request.tp_block_size = request.tp_frame_size = ring->block_bytes;
 	request.tp_block_nr = request.tp_frame_nr = ring->n_blocks;
 	if (setsockopt(fd, SOL_PACKET, PACKET_VERSION, &version, sizeof(version)) < 0 ||

@@ -68,3 +68,14 @@ Test(preflight, a_kernel_before_5_18_that_forbids_bpf_forbids_it_later_too)
 	cr_expect_not(preflight_bpf_stays_restricted("6.1.0-30-amd64", 2));
 	cr_expect_not(preflight_bpf_stays_restricted("6.12.48+deb13-amd64", 2));
 }
+
+Test(preflight, the_kernels_own_buffers_have_to_fit_into_memory_too)
+{
+	const struct service_memory none = {0}, little = {.kernel_bytes = 1 << 20};
+	const struct service_memory much = {.small_ring_bytes = 1 << 20, .kernel_bytes = UINT64_C(1) << 50};
+
+	cr_expect(eq(int, preflight_check_memory(&little, &none, &failure), 0), "%s", failure.text);
+	cr_expect(eq(int, preflight_check_memory(&much, &none, &failure), -ENOMEM));
+	cr_expect(strstr(failure.text, "the kernel's buffers of receive queues 1073741824 MiB") != NULL, "%s",
+	          failure.text);
+}

@@ -538,6 +538,9 @@ FAULT(rings_that_the_machine_has_no_memory_for_are_an_error_that_names_the_key, 
 FAULT(many_leases_that_the_machine_has_no_memory_for_are_named, ERROR, "memory", "of the machine's 40 MiB",
       "lease_blocks = 8 make the ring", true, facts.memory_kib = 40 << 10;
       configure("max_consumers = 16; lease_blocks = 8; page_size = \"4K\";", "", ""))
+FAULT(the_kernels_buffer_of_a_packet_socket_is_counted, ERROR, "memory", "94 MiB of the machine's 120 MiB",
+      "makes the ring of stream 'a' take 30 MiB: lower it", true, facts.memory_kib = 120 << 10;
+      configure("backend = \"packet\";", "", ""))
 FAULT(pages_for_a_restart_that_the_machine_has_no_memory_for_are_not_advised, WARNING, "hugepages", "20 free",
       "editor +2 test.conf   # history_blocks = 64", true, facts.memory_kib = 60 << 10;
       POOL(20, 20))
