@@ -1,83 +1,190 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""Packets a second through a channel, beside sendmmsg, sendmmsg with segmentation, and trafgen, on one veth pair.
+"""Packets a second and CPU time a packet of a channel with the backends packet and xdp, beside UDP sockets (sendmmsg,
+alone and with segmentation), trafgen and tcpreplay, on one veth pair.
 
-A daemon on an emulated device at one end of the pair; all write to that end in turn, payloads of the same size to the
-same address, beside the other end's, so that no stack there does more than count. The pair cuts no message itself: the
-frames that arrive are frames of a wire. A channel's sender is a process beside the daemon; the others are one each.
-Rates are of frames that arrived, over each program's own time; ratios are the medians of the rounds'.
+All write to one end of the pair in turn, the same payloads to the same address, beside the other end's, so that no
+stack there does more than count. The pair cuts no message itself: the frames that arrive are frames of a wire. Twice:
+as a veth is, without a queueing discipline, and with pfifo, since cards have one. Rates are of frames that arrived,
+over each program's own time. CPU time is that of the program and, of a channel, of `ibvcap replay`, which copies each
+payload from its capture, and the daemon, with the softirqs in it. Ratios are the medians of the rounds'.
 """
 import argparse
 import json
+import os
 import pathlib
 import re
+import resource
 import shutil
 import statistics
 import subprocess
 import sys
 
-from replay import BESIDE, PORT, ROOT, SOURCE_PORT, running
+from replay import BESIDE, PORT, ROOT, SOURCE_PORT, write_pcap
 
-SIZES = (64, 1472, 8948)
+sys.path.insert(0, str(ROOT / "tests/support"))
+from bench_machine import before_others, hugepages, system_bed  # noqa: E402
+
+SIZES = (64, 1472, 8192)
+BACKENDS = ("packet", "xdp")
 SEGMENTS_MAX = 64  # of the kernel
+PAGES = 32
+
+
+def threads_cpu_s(pid):
+    """Of all threads of a process, to the nanosecond."""
+    threads = pathlib.Path(f"/proc/{pid}/task").glob("*/schedstat")
+    return sum(int(path.read_text().split()[0]) for path in threads) * 1e-9
+
+
+def children_cpu_s():
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime
 
 
 class Contest:
-    def __init__(self, bench, build, packets):
-        self.bench, self.build, self.packets = bench, build, packets
-        self.wire, self.namespace = bench.wire, bench.net.rx
-        self.in_namespace("ip", "neigh", "replace", self.wire.tx_address, "lladdr", BESIDE, "dev", self.wire.interface,
-                          "nud", "permanent")
-        # Segmentation wants checksums by the device, which a veth leaves out; cutting is the kernel's.
-        self.in_namespace("ethtool", "-K", self.wire.interface, "tx", "on", "tx-udp-segmentation", "off")
+    def __init__(self, conftest, net, directory, build, packets):
+        import frames
 
-    def in_namespace(self, *words):
-        return subprocess.run(self.bench.net.command(self.namespace, *words), check=True, capture_output=True,
-                              text=True).stdout
+        self.conftest, self.frames, self.net, self.directory = conftest, frames, net, directory
+        self.build, self.packets = build, packets
+        self.wire = net.add_wire()
+        self.run("ip", "neigh", "replace", self.wire.tx_address, "lladdr", BESIDE, "dev", self.wire.interface, "nud",
+                 "permanent")
+        # Segmentation wants checksums by the device, which a veth leaves out; cutting is the kernel's.
+        self.run("ethtool", "-K", self.wire.interface, "tx", "on", "tx-udp-segmentation", "off")
+        self.daemons = {}
+
+    def run(self, *words):
+        command = self.net.command(self.net.rx, *words)
+        return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+
+    def start(self, discipline):
+        """A channel of each backend; the discipline counts when it is made."""
+        self.run("tc", "qdisc", "replace", "dev", self.wire.interface, "root", discipline)
+        self.conftest.BACKEND = "packet"  # no emulated device
+        for backend in BACKENDS:
+            channel = self.conftest.channel(
+                self.wire, [{"address": self.wire.tx_address, "port": PORT, "next_hop_mac": BESIDE}],
+                source_port=SOURCE_PORT, payload_size=8948, page_size="2M", arena_slots=1024, send_queue_slots=1024,
+                poll="adaptive", backend=backend)
+            self.daemons[backend] = self.conftest.Daemon(self.conftest.Build, self.net, self.directory, [],
+                                                         name=f"{backend}-{discipline}", channels=[channel])
+        for daemon in self.daemons.values():
+            daemon.wait_ready()
+
+    def stop(self):
+        for daemon in self.daemons.values():
+            daemon.stop()
+        self.daemons = {}
+
+    # ---- who sends -----------------------------------------------------------------------------------
+
+    def channel(self, backend, capture, loops):
+        done = subprocess.run([self.conftest.BUILD / "tools/ibvcap", "replay", "out", capture, "--top-speed", "--loop",
+                               str(loops), "--json", "--socket", self.daemons[backend].socket_path], check=True,
+                              capture_output=True, text=True)
+        it = json.loads(done.stdout)
+        return it["completed"], it["seconds"]
 
     def sendmmsg(self, size, segments):
-        it = json.loads(self.in_namespace(self.build / "tests/bench/bench_sendmmsg", self.wire.tx_address, PORT,
-                                          SOURCE_PORT, size, self.packets, segments))
+        it = json.loads(self.run(self.build / "tests/bench/bench_sendmmsg", self.wire.tx_address, PORT,
+                                 SOURCE_PORT, size, self.packets, segments))
         return it["sent"], it["seconds"]
 
     def trafgen(self, frame_file):
-        out = self.in_namespace("trafgen", "--dev", self.wire.interface, "--conf", frame_file, "--num", self.packets,
-                                "--cpus", 1, "--jumbo-support")
+        out = self.run("trafgen", "--dev", self.wire.interface, "--conf", frame_file, "--num", self.packets,
+                       "--cpus", 1, "--jumbo-support")
         seconds, microseconds, sent = re.search(r"(\d+) sec, (\d+) usec on CPU\d+ \((\d+) packets\)", out).groups()
         return int(sent), int(seconds) + int(microseconds) * 1e-6
 
-    def programs(self, size):
-        payloads = [k.to_bytes(8, "big") * (size // 8) + bytes(size % 8) for k in range(1000)]
-        capture = self.bench.write(f"{size}", payloads)
-        frame_file = self.bench.directory / f"{size}.trafgen"
-        frame_file.write_text("{ " + ", ".join(f"0x{byte:02x}" for byte in self.bench.frame(payloads[0])) + " }\n")
-        return {"channel": lambda: self.bench.ibvcap(capture, self.packets // len(payloads)),
-                "sendmmsg": lambda: self.sendmmsg(size, 1),
-                "sendmmsg_segments": lambda: self.sendmmsg(size, SEGMENTS_MAX),
-                "trafgen": lambda: self.trafgen(frame_file)}
+    def tcpreplay(self, capture, loops):
+        out = self.run("tcpreplay", "--topspeed", f"--loop={loops}", "--preload-pcap",
+                       f"--intf1={self.wire.interface}", capture)
+        sent, seconds = re.search(r"Actual: (\d+) packets \(\d+ bytes\) sent in ([\d.]+) seconds", out).groups()
+        return int(sent), float(seconds)
 
-    def measure(self, size, rounds):
+    def programs(self, size):
+        payloads = [k.to_bytes(8, "big") * (size // 8) for k in range(1000)]
+        mac = bytes.fromhex(BESIDE.replace(":", ""))
+        wire_frames = [self.frames.udp_frame(payload, self.wire.tx_address, PORT, mac, source=self.wire.address,
+                                             source_port=SOURCE_PORT) for payload in payloads]
+        capture = write_pcap(self.directory / f"{size}.pcap", wire_frames)
+        frame_file = self.directory / f"{size}.trafgen"
+        frame_file.write_text("{ " + ", ".join(f"0x{byte:02x}" for byte in wire_frames[0]) + " }\n")
+        loops = max(1, self.packets // len(payloads))
+        return {**{backend: lambda backend=backend: self.channel(backend, capture, loops) for backend in BACKENDS},
+                "UDP sendmmsg": lambda: self.sendmmsg(size, 1),
+                "UDP_SEGMENT": lambda: self.sendmmsg(size, SEGMENTS_MAX),
+                "trafgen": lambda: self.trafgen(frame_file),
+                "tcpreplay": lambda: self.tcpreplay(capture, loops)}
+
+    # ---- what it costs -------------------------------------------------------------------------------
+
+    def arrived(self):
+        out = self.conftest.run("ip", "-n", self.net.tx, "-j", "-s", "link", "show", self.wire.tx).stdout
+        return json.loads(out)[0]["stats64"]["rx"]["packets"]
+
+    def measured(self, name, send):
+        """Frames a second, ns of CPU time a frame, and those of them that were the daemon's."""
+        pid = self.daemons[name].process.pid if name in self.daemons else "self"
+        before, children_s, daemon_s = self.arrived(), children_cpu_s(), threads_cpu_s(pid)
+        sent, seconds = send()
+        children_s, daemon_s = children_cpu_s() - children_s, threads_cpu_s(pid) - daemon_s
+        if pid == "self":
+            daemon_s = 0
+        arrived = min(sent, self.arrived() - before)
+        if arrived < 0.999 * sent:
+            print(f"  {name}: {sent - arrived} of {sent} frames did not arrive", file=sys.stderr)
+        return arrived / seconds, (children_s + daemon_s) * 1e9 / arrived, daemon_s * 1e9 / arrived
+
+    def measure(self, discipline, size, rounds):
         programs = self.programs(size)
-        rates = [{name: self.bench.measured(name, run) for name, run in programs.items()} for _ in range(rounds)]
-        return {"wire": "veth", "payload_bytes": size, "rounds": rounds,
-                "per_s": {name: round(statistics.median(rate[name] for rate in rates)) for name in programs},
-                "channel_to": {name: round(statistics.median(rate["channel"] / rate[name] for rate in rates), 3)
-                               for name in programs if name != "channel"}}
+        measured = [{name: self.measured(name, send) for name, send in programs.items()} for _ in range(rounds)]
+
+        def medians(column):
+            return {name: round(statistics.median(one[name][column] for one in measured)) for name in programs}
+
+        def ratios(backend):
+            return {name: {what: round(statistics.median(one[backend][column] / one[name][column]
+                                                         for one in measured), 2)
+                           for column, what in enumerate(("rate", "cpu"))}
+                    for name in programs if name != backend}
+
+        return {"discipline": discipline, "payload_bytes": size, "rounds": rounds, "per_s": medians(0),
+                "cpu_ns": medians(1), "daemon_cpu_ns": {name: medians(2)[name] for name in BACKENDS},
+                **{f"{backend}_to": ratios(backend) for backend in BACKENDS}}
+
+
+def show(result):
+    print(json.dumps(result), flush=True)
+    print(f"{result['discipline']}, {result['payload_bytes']} B:", file=sys.stderr)
+    for name, rate in result["per_s"].items():
+        line = f"  {name:12} {rate:8}/s {result['cpu_ns'][name]:6} ns of CPU a packet"
+        if name in BACKENDS:
+            line += f", {result['daemon_cpu_ns'][name]} of them the daemon's"
+        for backend in BACKENDS:
+            to = result[f"{backend}_to"].get(name)
+            line += f"; {backend} to it: rate {to['rate']:.2f}, CPU {to['cpu']:.2f}" if to else ""
+        print(line, file=sys.stderr)
 
 
 def run(build, rounds, packets):
     """Prints results; also a part of scripts/bench send."""
-    if not shutil.which("trafgen"):
-        raise SystemExit("bench send: trafgen is not installed: sudo scripts/setup --test")
-    with running("send", build) as bench:
-        contest = Contest(bench, build, packets)
-        for size in SIZES:
-            result = contest.measure(size, rounds)
-            print(json.dumps(result), flush=True)
-            print(f"veth {size:5} B: channel {result['per_s']['channel']:8}/s; its ratio to "
-                  + ", ".join(f"{name} ({result['per_s'][name]}/s) {ratio:.2f}"
-                              for name, ratio in result["channel_to"].items()),
-                  file=sys.stderr)
+    for program in ("trafgen", "tcpreplay"):
+        if not shutil.which(program):
+            raise SystemExit(f"bench send: {program} is not installed: sudo scripts/setup --test")
+    with system_bed("send", build) as (conftest, net, directory), hugepages(PAGES):
+        contest = Contest(conftest, net, directory, build, packets)
+        for discipline in ("noqueue", "pfifo"):
+            try:
+                contest.start(discipline)
+                with before_others(*(daemon.pid() for daemon in contest.daemons.values())):
+                    for size in SIZES:
+                        show(contest.measure(discipline, size, rounds))
+            finally:
+                contest.stop()
+    print(f"load: {os.getloadavg()[0]:.1f}; where others ran too, measure again", file=sys.stderr)
 
 
 def main():
