@@ -22,19 +22,45 @@ struct {
 	__type(value, struct flow_settings);
 } settings SEC(".maps");
 
-/* What a frame with this key is for, or NULL. One look-up for each combination of fields that rules have. */
-static __always_inline const struct flow_target *flow_find(const struct flow_key *frame,
-                                                           const struct flow_settings *now)
+/*
+ * The keys of a frame are in a map, and not on the stack: until Linux 6.8 the verifier lets no process without
+ * CAP_PERFMON write a part of a word that is on the stack.
+ */
+struct flow_keys {
+	struct flow_key frame;
+	struct flow_key wanted; /* those of its fields that a rule may have */
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct flow_keys);
+} keys SEC(".maps");
+
+/* Or NULL. The key of the frame is 0. */
+static __always_inline struct flow_keys *flow_keys_get(void)
+{
+	__u32 zero = 0;
+	struct flow_keys *mine = bpf_map_lookup_elem(&keys, &zero);
+
+	if (mine)
+		__builtin_memset(&mine->frame, 0, sizeof(mine->frame));
+	return mine;
+}
+
+/* What the frame is for, or NULL. One look-up for each combination of fields that rules have. */
+static __always_inline const struct flow_target *flow_find(struct flow_keys *mine, const struct flow_settings *now)
 {
 #pragma unroll
 	for (__u32 fields = 0; fields < FLOW_KEY_N_COMBINATIONS; fields++) {
-		struct flow_key key = *frame;
 		const struct flow_target *target;
 
-		if (!(now->combinations & 1U << fields) || fields & ~frame->fields)
+		if (!(now->combinations & 1U << fields) || fields & ~mine->frame.fields)
 			continue;
-		flow_key_keep(&key, fields);
-		target = bpf_map_lookup_elem(&flows, &key);
+		mine->wanted = mine->frame;
+		flow_key_keep(&mine->wanted, fields);
+		target = bpf_map_lookup_elem(&flows, &mine->wanted);
 		if (target)
 			return target;
 	}

@@ -39,9 +39,9 @@ int tcx_drop(struct __sk_buff *skb)
 {
 	__u32 zero = 0;
 	const struct flow_settings *now = bpf_map_lookup_elem(&settings, &zero);
-	struct flow_key key = {};
+	struct flow_keys *mine = flow_keys_get();
 
-	if (!now)
+	if (!now || !mine)
 		return TCX_PASS_ON;
 	/*
 	 * Some drivers leave the headers of a frame in its pages, but no driver those of a short frame. The call
@@ -49,7 +49,7 @@ int tcx_drop(struct __sk_buff *skb)
 	 */
 	if (tcx_is_shorter(skb, ALL_HEADERS_BYTES) && skb->len >= ALL_HEADERS_BYTES)
 		bpf_skb_pull_data(skb, ALL_HEADERS_BYTES);
-	return tcx_read_key(skb, !now->no_ethernet, &key) && flow_find(&key, now) ? TCX_DISCARD : TCX_PASS_ON;
+	return tcx_read_key(skb, !now->no_ethernet, &mine->frame) && flow_find(mine, now) ? TCX_DISCARD : TCX_PASS_ON;
 }
 
 char _license[] SEC("license") = "Dual BSD/GPL";

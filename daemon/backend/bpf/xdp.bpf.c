@@ -41,13 +41,13 @@ static __always_inline int xdp_steer(struct xdp_md *context)
 	const __u8 *end = (const __u8 *)(long)context->data_end;
 	__u32 zero = 0, queue = context->rx_queue_index;
 	const struct flow_settings *now = bpf_map_lookup_elem(&settings, &zero);
-	struct flow_key key = {};
+	struct flow_keys *mine = flow_keys_get();
 	struct flow_counts *count;
 	const struct flow_target *target;
 
-	if (!now || !flow_key_read_frame(frame, end, 0, &key))
+	if (!now || !mine || !flow_key_read_frame(frame, end, 0, &mine->frame))
 		return XDP_PASS;
-	target = flow_find(&key, now);
+	target = flow_find(mine, now);
 	count = target ? bpf_map_lookup_elem(&counts, &target->stream) : NULL;
 	if (!count)
 		return XDP_PASS;
