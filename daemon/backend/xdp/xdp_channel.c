@@ -15,9 +15,11 @@
 
 #define MTU_SMALL         1500
 #define FRAME_BYTES       4096
-#define FRAME_BYTES_SMALL 2048 /* such a frame has room for 1792 bytes; a longer packet takes several */
+#define FRAME_BYTES_SMALL 2048 /* a longer packet than such a frame has room for takes several */
+#define HEADROOM_BYTES    256  /* of each frame, which the kernel keeps free */
 /* Frames beyond those of the receive rings: two turns of the driver (NAPI), of packets of several frames. */
 #define RESERVE_FRAMES 1024
+#define LINK_BYTES_MAX 22 /* an Ethernet header with two VLAN tags */
 #define UNUSED_ENTRIES 64
 #define BIND_TRIES     100
 #define BIND_AGAIN_NS  10000000
@@ -135,6 +137,12 @@ static int channel_make_frames(struct xdp_channel *channel, struct failure *fail
 
 /* ---- the anchor ------------------------------------------------------------------------------------ */
 
+/* Every packet that the MTU admits fits one frame. */
+static bool channel_frames_are_large(const struct xdp_channel *channel)
+{
+	return channel->backend->interface.mtu + LINK_BYTES_MAX <= channel->frame_bytes - HEADROOM_BYTES;
+}
+
 static int channel_explain_bind(const struct xdp_channel *channel, int error, struct failure *failure)
 {
 	const char *cure = "";
@@ -144,27 +152,32 @@ static int channel_explain_bind(const struct xdp_channel *channel, int error, st
 	else if (error == EOPNOTSUPP && channel->backend->mode == BACKEND_XDP_ZERO_COPY)
 		cure = ": the driver has no zero-copy, or not with packets of several frames: set xdp_mode = \"auto\" "
 		       "or \"copy\"";
-	else if (error == EINVAL)
-		cure = ": this needs Linux 6.6: use backend = \"packet\" on an older kernel";
+	else if (error == EINVAL && !channel_frames_are_large(channel))
+		cure = ": packets as long as its MTU admits need Linux 6.6: use backend = \"packet\", or lower the MTU";
 	return failure_set(failure, error == EBUSY ? EX_TEMPFAIL : EX_UNAVAILABLE, error,
 	                   "interface %s: cannot bind an AF_XDP socket to receive queue %u: %s%s",
 	                   channel->backend->interface.name, channel->number, strerror(error), cure);
 }
 
+/*
+ * Packets of several frames (XDP_USE_SG) need Linux 6.6, and some drivers have zero-copy for packets of one frame only.
+ * In copy mode they are admitted wherever the kernel can, because the MTU may grow.
+ */
 static int channel_bind_anchor(struct xdp_channel *channel)
 {
-	static const uint16_t flags_of[] = {
-		[BACKEND_XDP_AUTO] = 0,
-		[BACKEND_XDP_ZERO_COPY] = XDP_ZEROCOPY,
-		[BACKEND_XDP_COPY] = XDP_COPY,
-	};
-	struct xdp_options options = {0};
-	socklen_t bytes = sizeof(options);
-	int r = xdp_bind(channel->anchor_fd, channel,
-	                 flags_of[channel->backend->mode] | XDP_USE_SG | XDP_USE_NEED_WAKEUP, -1);
+	bool one_frame = channel_frames_are_large(channel);
+	enum backend_xdp_mode mode = channel->backend->mode;
+	int r = -EOPNOTSUPP;
 
-	if (r == 0 && getsockopt(channel->anchor_fd, SOL_XDP, XDP_OPTIONS, &options, &bytes) == 0)
-		channel->backend->zero_copy = options.flags & XDP_OPTIONS_ZEROCOPY;
+	if (mode != BACKEND_XDP_COPY)
+		r = xdp_bind(channel->anchor_fd, channel,
+		             XDP_ZEROCOPY | XDP_USE_NEED_WAKEUP | (one_frame ? 0 : XDP_USE_SG), -1);
+	channel->backend->zero_copy = r == 0;
+	if (mode == BACKEND_XDP_ZERO_COPY || r == 0 || r == -EBUSY)
+		return r;
+	r = xdp_bind(channel->anchor_fd, channel, XDP_COPY | XDP_USE_NEED_WAKEUP | XDP_USE_SG, -1);
+	if (r == -EINVAL && one_frame)
+		r = xdp_bind(channel->anchor_fd, channel, XDP_COPY | XDP_USE_NEED_WAKEUP, -1);
 	return r;
 }
 
