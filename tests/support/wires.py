@@ -90,14 +90,19 @@ class Wire:
         queues = ["numrxqueues", self.n_queues, "numtxqueues", self.n_queues]
         run("ip", "link", "add", self.interface, *queues, "netns", net.rx, "type", "veth", "peer", "name", self.tx,
             *queues, "netns", net.tx)
+        for namespace, device in ((net.rx, self.interface), (net.tx, self.tx)):
+            run("ip", "netns", "exec", namespace, "ethtool", "-K", device, "tx", "off", "rx", "off", "tso", "off",
+                "gso", "off", "gro", "off")
+        self.configure(9000)
+
+    def configure(self, mtu):
+        net = self.net
         # The sender's kernel sends nothing by itself: every frame that arrives was sent by a test.
         run("ip", "netns", "exec", net.tx, "sysctl", "-qw", f"net.ipv6.conf.{self.tx}.disable_ipv6=1")
         for namespace, device, address in ((net.rx, self.interface, self.address), (net.tx, self.tx, self.tx_address)):
             for knob in ("accept_ra=0", "router_solicitations=0", "dad_transmits=0"):
                 run("ip", "netns", "exec", namespace, "sysctl", "-qw", f"net.ipv6.conf.{device}.{knob}")
-            run("ip", "netns", "exec", namespace, "ethtool", "-K", device, "tx", "off", "rx", "off", "tso", "off",
-                "gso", "off", "gro", "off")
-            run("ip", "-n", namespace, "link", "set", device, "mtu", "9000", "up")
+            run("ip", "-n", namespace, "link", "set", device, "mtu", mtu, "up")
             run("ip", "-n", namespace, "address", "add", f"{address}/24", "dev", device)
         self.mac = self.link(net.rx, self.interface)["address"]
         tx_mac = self.link(net.tx, self.tx)["address"]

@@ -126,6 +126,16 @@ def test_another_system_is_made_of_the_build_dependencies_and_kept(tmp_path):
     assert "bookworm" in called.split()
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="must be root")
+def test_kernels_for_the_drivers_are_unpacked_and_no_system(tmp_path):
+    environment = fake_commands(tmp_path, mmdebstrap=f"echo \"$@\" >> {tmp_path}/called; mkdir \"${{@: -2:1}}\"")
+    environment["IBVCAP_CONTAINER_CACHE"] = str(tmp_path / "cache")
+    assert run(ROOT / "scripts/test-on", "debian12-kernel", env=environment).returncode == 64
+    assert run(ROOT / "scripts/test-on", "--tree", "debian12-kernel", env=environment).returncode == 0
+    (called,) = (tmp_path / "called").read_text().splitlines()
+    assert {"--variant=extract", "--include=linux-image-amd64", "bookworm"} <= set(called.split())
+
+
 # ---- bench ---------------------------------------------------------------------------------------------------------
 
 

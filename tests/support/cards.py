@@ -1,0 +1,141 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
+"""The network cards that qemu emulates in the virtual machine of scripts/test-drivers.
+
+Each card has a wire to a second one, the tests' sender. As a program: the options of qemu that make them, one a line.
+"""
+import json
+import select
+import subprocess
+import sys
+import time
+
+import wires
+
+MODELS = ("virtio-net-pci", "igb", "vmxnet3", "e1000e", "rtl8139", "tulip")
+MONITOR = "/dev/ttyS2"
+
+
+def mac(number, far=0):
+    return f"52:54:00:00:{far:02x}:{number:02x}"
+
+
+def device(number):
+    """The properties of a card, as -device and device_add take them."""
+    return {"driver": MODELS[number], "id": f"card{number}", "netdev": f"near{number}", "bus": f"slot{number}",
+            "mac": mac(number)}
+
+
+def options():
+    for number in range(len(MODELS)):
+        for end in ("near", "far"):
+            yield from ("-netdev", f"hubport,id={end}{number},hubid={number}")
+        # A card can be unplugged from a root port of PCI Express, and not from the bus itself.
+        yield from ("-device", f"pcie-root-port,id=slot{number},chassis={number + 1},slot={number + 1}")
+        properties = device(number)
+        yield from ("-device", ",".join([properties.pop("driver"), *map("=".join, properties.items())]))
+        yield from ("-device", f"virtio-net-pci,id=sender{number},netdev=far{number},mac={mac(number, 1)}")
+
+
+class Monitor:
+    """The machine's hands: qemu's monitor (QMP), at a serial port."""
+
+    def __init__(self):
+        self.port = open(MONITOR, "r+b", buffering=0)  # pylint: disable=consider-using-with
+        self.lines, self.asked = b"", 0
+        self.ask("qmp_capabilities")
+
+    def close(self):
+        self.port.close()
+
+    def ask(self, command, **arguments):
+        """Events come between the answers; and first, the greeting, and errors about what of it the port had sent
+        back before it was raw. A byte of 255 makes qemu forget a part of a request."""
+        self.asked += 1
+        self.port.write(b"\xff" + json.dumps({"execute": command, "arguments": arguments, "id": self.asked}).encode() +
+                        b"\n")
+        while True:
+            try:
+                answer = json.loads(self.line())
+            except ValueError:
+                continue
+            if answer.get("id") == self.asked:
+                assert "return" in answer, answer
+                return
+
+    def line(self):
+        while b"\n" not in self.lines:
+            assert select.select([self.port], [], [], 20)[0], "qemu does not answer"
+            self.lines += self.port.read(4096)
+        line, _, self.lines = self.lines.partition(b"\n")
+        return line
+
+
+class Card(wires.Wire):
+    """In the receiver's namespace: the card; in the sender's: the one at the other end of its wire."""
+
+    def __init__(self, net, number, monitor):
+        self.monitor, self.model = monitor, MODELS[number]
+        super().__init__(net, number)
+
+    def make(self):
+        self.take(mac(self.number), self.net.rx, self.interface)
+        self.take(mac(self.number, 1), self.net.tx, self.tx)
+        self.configure(1500)
+
+    @staticmethod
+    def take(address, namespace, name):
+        """A card is in the first namespace after the machine's start, after it was plugged in, and when the namespace
+        of an earlier test has gone."""
+        def found():
+            links = json.loads(wires.run("ip", "-j", "link").stdout)
+            return [link["ifname"] for link in links if link.get("address") == address]
+
+        (interface,) = wires.wait_until(found, 60, f"an interface with the address {address}")
+        wires.run("ip", "link", "set", interface, "down")
+        wires.run("ip", "link", "set", interface, "netns", namespace, "name", name)
+
+    def set_mtu(self, mtu):
+        for namespace, name in ((self.net.tx, self.tx), (self.net.rx, self.interface)):
+            wires.run("ip", "-n", namespace, "link", "set", name, "mtu", mtu)
+
+    def send(self, *wire_frames):
+        """As slowly as the smallest receive ring of all takes them (8139cp: 64 slots)."""
+        for first in range(0, len(wire_frames), 16):
+            super().send(*wire_frames[first:first + 16])
+            time.sleep(0.02)
+
+    def losses(self):
+        """What the driver counted, without zeros."""
+        said = subprocess.run(["ip", "netns", "exec", self.net.rx, "ethtool", "-S", self.interface],
+                              capture_output=True, text=True, check=False).stdout
+        return " ".join(line.strip() for line in said.splitlines() if not line.endswith(": 0"))
+
+    def carrier(self):
+        return "LOWER_UP" in self.link(self.net.rx, self.interface)["flags"]
+
+    def add_vlan(self, vlan):
+        name = f"{self.interface}.{vlan}"
+        wires.run("ip", "-n", self.net.rx, "link", "add", "link", self.interface, "name", name, "type", "vlan", "id",
+                  vlan)
+        wires.run("ip", "-n", self.net.rx, "link", "set", name, "up")
+
+    def set_link(self, up, end="card"):
+        """end="sender": the card sees nothing of it, as behind a switch."""
+        self.monitor.ask("set_link", name=f"{end}{self.number}", up=up)
+
+    def unplug(self):
+        """The guest's driver has to let go of the card first."""
+        self.socket.close()
+        self.monitor.ask("device_del", id=f"card{self.number}")
+
+    def plug(self):
+        """The other end has stayed."""
+        self.monitor.ask("device_add", **device(self.number))
+        self.take(mac(self.number), self.net.rx, self.interface)
+        wires.run("ip", "-n", self.net.tx, "address", "flush", "dev", self.tx)
+        self.configure(1500)
+
+
+if __name__ == "__main__":
+    sys.stdout.write("\n".join(options()) + "\n")
