@@ -5,10 +5,12 @@ for it. packet and xdp have one send queue, over a packet socket.
 A build with sanitizers checks for leaks too.
 """
 import json
+import subprocess
 import sys
 
 import pytest
 
+import conftest
 from backend_probing import MARKS as pytestmark
 from backend_probing import net_fixture, on_interface, on_softhca, on_xdp, pattern, probes  # noqa: F401
 from conftest import ROOT, run, wait_until
@@ -166,5 +168,30 @@ def test_joined_packets_keep_to_an_mtu_that_shrinks(net, wire, sender, queueing)
         assert statuses(it.probe, 20) == {OK: 10, SLOT_ERROR: 10}
         it.n_built += 10
         it.arrive(it.send(10, 1471))
+    finally:
+        run("ip", "-n", net.rx, "link", "set", wire.interface, "mtu", "9000")
+
+
+@pytest.mark.parametrize("backend", ["packet", "xdp"])
+def test_what_a_channel_has_completed_has_arrived(monkeypatch, build, daemon, net, wire, tap, queueing, backend):
+    """Through a discipline that is full most of the time, and then with an MTU that is too small."""
+    monkeypatch.setattr(conftest, "BACKEND", backend)
+    queueing(*TBF)
+    one = daemon([], channels=[conftest.channel(wire, payload_size=1000, backend=backend)])
+    wait_until(lambda: one.channel()["state"] == "sending", 20, one.channel)
+
+    def send(n):
+        command = [build.ibvcapd.parents[1] / "tools/ibvcap", "send", "out", "--count", n, "--socket", one.socket_path]
+        return subprocess.run([*map(str, command)], stdout=subprocess.DEVNULL, check=False, timeout=60).returncode
+
+    assert send(300) == 0
+    assert one.expect_sent_sum()["completed"] == 300
+    assert len(tap.frames(300, wire.mac_bytes())) == 300
+    run("ip", "-n", net.rx, "link", "set", wire.interface, "mtu", "1027")
+    try:
+        wait_until(lambda: send(1) == 1, 20, "the MTU to be noticed")
+        before = one.expect_sent_sum()
+        assert send(20) == 1
+        assert one.expect_sent_sum()["errored"] == before["errored"] + 20
     finally:
         run("ip", "-n", net.rx, "link", "set", wire.interface, "mtu", "9000")

@@ -5,6 +5,7 @@
  */
 #include "daemon/backend/socket/packet_socket.h"
 #include "daemon/backend/socket/socket_batch.h"
+#include "daemon/base/time.h"
 #include "daemon/net/net.h"
 
 #include <arpa/inet.h>
@@ -22,6 +23,9 @@
 /* The driver had no room: try again after this time, which doubles. Without a link there is none for hours. */
 #define ROOM_AGAIN_NS_MIN 50000
 #define ROOM_AGAIN_NS_MAX 1000000
+/* An ioctl() costs half as much as sending a packet. Two packets that are joined cost as much as one by one. */
+#define LOOK_NS          1000000
+#define JOIN_PACKETS_MIN 4
 
 struct socket_send {
 	struct backend_queue base;
@@ -29,6 +33,8 @@ struct socket_send {
 	union socket_batch_protocol protocols[2]; /* IPv4, IPv6 */
 	struct socket_batch_rules rules;
 	bool may_join;
+	bool has_link; /* as it was then */
+	uint64_t looked_ns;
 	struct socket_batch batch;
 	int fd;
 	int timer_fd; /* what the worker sleeps on; -1: nothing */
@@ -66,13 +72,18 @@ static void send_note_ended(struct socket_send *send, uint32_t n, enum backend_s
 }
 
 /* The kernel drops what it gets without a link and does not say so: then there is no room. */
-static bool send_has_link(const struct socket_send *send)
+static bool send_has_link(struct socket_send *send)
 {
+	uint64_t now_ns = time_monotonic_ns();
 	struct ifreq request;
 
+	if (now_ns - send->looked_ns < LOOK_NS)
+		return send->has_link;
 	memcpy(request.ifr_name, send->interface, sizeof(request.ifr_name));
-	return ioctl(send->fd, SIOCGIFFLAGS, &request) < 0 || !(request.ifr_flags & IFF_UP) ||
-	       request.ifr_flags & IFF_RUNNING;
+	send->has_link = ioctl(send->fd, SIOCGIFFLAGS, &request) < 0 || !(request.ifr_flags & IFF_UP) ||
+	                 request.ifr_flags & IFF_RUNNING;
+	send->looked_ns = now_ns;
+	return send->has_link;
 }
 
 /* The kernel does not compare with the MTU what it is to cut. */
@@ -80,7 +91,7 @@ static uint32_t send_join_mtu(const struct socket_send *send, uint32_t n)
 {
 	struct ifreq request;
 
-	if (!send->may_join || n < 2)
+	if (!send->may_join || n < JOIN_PACKETS_MIN)
 		return 0;
 	memcpy(request.ifr_name, send->interface, sizeof(request.ifr_name));
 	return ioctl(send->fd, SIOCGIFMTU, &request) < 0 ? 0 : (uint32_t)request.ifr_mtu;
