@@ -24,7 +24,8 @@ struct {
 
 /*
  * The keys of a frame are in a map, and not on the stack: until Linux 6.8 the verifier lets no process without
- * CAP_PERFMON write a part of a word that is on the stack.
+ * CAP_PERFMON write a part of a word that is on the stack. Later kernels put a barrier against speculation behind each
+ * first store to the stack instead: together 0.3 us a frame.
  */
 struct flow_keys {
 	struct flow_key frame;
