@@ -32,6 +32,7 @@ from capture_table import draw, markdown  # noqa: E402
 
 SENDERS = {"live": (64, 1472, 3300), "sockets": (64, 1472, 3300, 8192)}
 SENDER_CPU = 0
+FIRST_RATE = 300_000   # packets a second that a sender is thought to send at first
 PAGES = 320            # 2 MiB, of the largest ring and of what testpmd takes
 LOSS = 0.001           # that still counts as none
 LATE = 1.1             # of the time of sending, plus LATE_S: with more to do afterwards, a receiver had a backlog
@@ -109,7 +110,10 @@ class Bed:
 
     def send(self, sender, size, mac, seconds, rate):
         """What the sender said, and its CPU time in ns."""
-        n = max(1000, round((rate or self.rates.get((sender, size), 100_000)) * seconds))
+        if (sender, size) not in self.rates:
+            self.rates[sender, size] = FIRST_RATE
+            self.send(sender, size, mac, seconds / 2, 0)
+        n = max(1000, round((rate or self.rates[sender, size]) * seconds))
         process = subprocess.Popen(self.sender_words(sender, size, mac, n, round(rate)), stdout=subprocess.PIPE,
                                    text=True)
         out = process.stdout.read()
@@ -142,7 +146,9 @@ def run_once(bed, receiver, sender, size, seconds, rate):
     with receiver.running(bed, size) as (pids, end), before_others(*pids):
         begun, busy, used, softirq = time.monotonic(), busy_s(), cpu_ns(pids)[0], cpu_ns(bed.ksoftirqd)[0]
         said, sender_ns = bed.send(sender, size, mac, seconds, rate)
-        seconds = said["seconds"] + (0 if receiver.spins else drain(pids))
+        ended = time.monotonic()
+        late = 0 if receiver.spins else drain(pids)
+        seconds = max(said["seconds"], ended - begun + late) if late else said["seconds"]
         used = cpu_ns(pids)[0] - used
         sender_ns += cpu_ns(bed.ksoftirqd)[0] - softirq
         others = busy_s() - busy - (used + sender_ns) / 1e9
