@@ -55,7 +55,7 @@ static const char *bpf_code_cure(int error)
 		return ": this kernel is built without CONFIG_BPF_SYSCALL: backend = \"packet\" works without";
 	case EINVAL:
 	case EOPNOTSUPP:
-		return ": Linux 5.18 or later with CONFIG_XDP_SOCKETS is needed (uname -r shows the version): "
+		return ": Linux 6.1 or later with CONFIG_XDP_SOCKETS is needed (uname -r shows the version): "
 		       "backend = \"packet\" works without";
 	case ENOMEM:
 		return ": the kernel has no memory for its maps";

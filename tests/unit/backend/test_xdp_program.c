@@ -165,6 +165,27 @@ static bool program_exists(uint32_t id)
 	return fd >= 0;
 }
 
+/* Programs at the tcx ingress of test0. */
+static uint32_t n_tcx_programs(void)
+{
+	uint32_t n = 0;
+
+	bpf_prog_query((int)if_nametoindex("test0"), (enum bpf_attach_type)46, 0, NULL, NULL, &n);
+	return n;
+}
+
+static void attach_and_wait(int told)
+{
+	struct tcx_drop *drop;
+	unsigned int index = if_nametoindex("test0");
+	int r = tcx_drop_open("test0", index, true, &drop, NULL);
+
+	if ((r == 0 || r == -EOPNOTSUPP) && xdp_program_load("test0", 1, 1, &program, NULL) == 0 &&
+	    xdp_program_attach(program, index, NULL) == 0 && write(told, r == 0 ? "t" : "-", 1) == 1)
+		pause();
+	_exit(1);
+}
+
 /* How many links have this program. */
 static int n_links_of(uint32_t program_id)
 {
@@ -242,24 +263,22 @@ Test(xdp_program, nothing_is_left_of_a_process_that_is_killed)
 	program = NULL;
 	cr_assert(eq(int, pipe(told), 0));
 	child = fork();
-	if (child == 0) {
-		if (xdp_program_load("test0", 1, 1, &program, NULL) == 0 &&
-		    xdp_program_attach(program, if_nametoindex("test0"), NULL) == 0 && write(told[1], "a", 1) == 1)
-			pause();
-		_exit(1);
-	}
+	if (child == 0)
+		attach_and_wait(told[1]);
 	close(told[1]);
 	cr_assert(read(told[0], &byte, 1) == 1);
 	id = attached_program();
 	cr_expect(id != 0 && program_exists(id));
+	cr_expect(eq(u32, n_tcx_programs(), byte == 't'));
 	cr_expect(eq(int, n_links_of(id), 1));
 	cr_assert(eq(int, kill(child, SIGKILL), 0));
 	cr_assert(eq(int, waitpid(child, NULL, 0), child));
-	for (int ms = 0; ms < 5000 && program_exists(id); ms++)
+	for (int ms = 0; ms < 5000 && (program_exists(id) || n_tcx_programs() > 0); ms++)
 		poll(NULL, 0, 1);
 	cr_expect(eq(u32, attached_program(), 0));
 	cr_expect(eq(int, n_links_of(id), 0));
 	cr_expect_not(program_exists(id));
+	cr_expect(eq(u32, n_tcx_programs(), 0));
 }
 
 /* ---- channels ------------------------------------------------------------------------------------ */
