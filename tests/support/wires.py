@@ -21,6 +21,8 @@ import frames
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BUILD = pathlib.Path(os.environ.get("IBVCAP_BUILD_DIR", ROOT / "build/dev"))
+# Receive and send queues of the veth interfaces.
+N_QUEUES = int(os.environ.get("IBVCAP_TEST_QUEUES", "1"))
 CLONE_NEWNET = 0x40000000
 ETH_P_ALL = 3
 SOL_PACKET, PACKET_AUXDATA = 263, 8
@@ -155,7 +157,7 @@ class Net:
         run("ip", "netns", "add", self.tx)
         run("ip", "-n", self.rx, "link", "set", "lo", "up")
 
-    def add_wire(self, n_queues=1):
+    def add_wire(self, n_queues=N_QUEUES):
         self.wires.append(Wire(self, len(self.wires), n_queues))
         return self.wires[-1]
 

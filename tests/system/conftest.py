@@ -125,11 +125,11 @@ class Daemon:
     """An ibvcapd on emulated devices, in the receiver's namespace."""
 
     def __init__(self, build, net, tmp, streams, name="ibvcapd", prefix=(), environment=None, control=None, pass_fds=(),
-                 channels=(), user="root"):
+                 channels=(), user="root", **top):
         self.socket_path = tmp / f"{name}.sock"
         self.config = tmp / f"{name}.conf"
         control = {"socket": str(self.socket_path), "mode": "0666", **(control or {})}
-        self.write_config(control, streams, channels)
+        self.write_config(control, streams, channels, **top)
         self.log = tmp / f"{name}-{time.monotonic_ns()}.log"
         self.notify = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         notify_path = tmp / f"{name}-{time.monotonic_ns()}.notify"
@@ -144,8 +144,9 @@ class Daemon:
                                             env={**os.environ, "NOTIFY_SOCKET": str(notify_path),
                                                  **(environment or {})})
 
-    def write_config(self, control, streams, channels=()):
-        self.config.write_text(f"control = {libconfig(control)};\n" +
+    def write_config(self, control, streams, channels=(), **top):
+        self.config.write_text("".join(f"{key} = {libconfig(value)};\n" for key, value in top.items()) +
+                               f"control = {libconfig(control)};\n" +
                                (f"streams = {libconfig(streams)};\n" if streams else "") +
                                (f"channels = {libconfig(channels)};\n" if channels else ""))
 
