@@ -23,41 +23,29 @@
 static void xdp_close(struct backend *base)
 {
 	struct xdp_backend *backend = xdp_backend(base);
-	uint32_t n_channels = backend->interface.n_channels;
 
 	xdp_program_free(backend->program);
-	for (uint32_t i = 0; backend->sockets && i < backend->n_streams * n_channels; i++)
-		xdp_socket_deinit(&backend->sockets[i]);
-	for (uint32_t i = 0; backend->channels && i < n_channels; i++)
-		xdp_channel_deinit(&backend->channels[i]);
+	for (uint32_t i = 0; backend->channels && i < backend->interface.max_channels; i++)
+		xdp_close_channel(backend, i);
+	pthread_mutex_destroy(&backend->changing);
 	free(backend->sockets);
 	free(backend->channels);
 	free(backend->queues);
 	free(backend);
 }
 
-static int xdp_open_channel(struct xdp_backend *backend, uint32_t number, struct failure *failure)
-{
-	struct xdp_channel *channel = &backend->channels[number];
-	int r = xdp_channel_init(channel, backend, number, failure);
-
-	for (uint32_t stream = 0; stream < backend->n_streams && r == 0; stream++) {
-		struct xdp_socket *socket = &backend->sockets[stream * backend->interface.n_channels + number];
-
-		r = xdp_socket_init(socket, channel, failure);
-	}
-	return r;
-}
-
 static int xdp_open_channels(struct xdp_backend *backend, struct failure *failure)
 {
-	uint32_t n_channels = backend->interface.n_channels;
+	uint32_t n_channels = backend->interface.n_channels, max_channels = backend->interface.max_channels;
 	int r = 0;
 
-	backend->channels = calloc(n_channels, sizeof(*backend->channels));
-	backend->sockets = calloc((size_t)backend->n_streams * n_channels, sizeof(*backend->sockets));
+	backend->n_channels_seen = n_channels;
+	backend->sockets = calloc((size_t)backend->n_streams * max_channels, sizeof(*backend->sockets));
+	if (!backend->sockets)
+		return failure_no_memory(failure);
+	backend->channels = calloc(max_channels, sizeof(*backend->channels));
 	backend->queues = calloc(backend->n_streams, sizeof(struct xdp_receive *));
-	if (!backend->channels || !backend->sockets || !backend->queues)
+	if (!backend->channels || !backend->queues)
 		return failure_no_memory(failure);
 	for (uint32_t i = 0; i < n_channels && r == 0; i++)
 		r = xdp_open_channel(backend, i, failure);
@@ -103,6 +91,7 @@ static int xdp_open(const struct backend_open_options *options, struct backend *
 	if (!backend)
 		return failure_no_memory(failure);
 	backend->base.ops = &xdp_backend_ops;
+	pthread_mutex_init(&backend->changing, NULL);
 	backend->mode = options->xdp_mode;
 	backend->n_streams = options->streams ? options->streams : 1;
 	r = xdp_interface_read(&backend->interface, options->interface, failure);
@@ -192,7 +181,8 @@ static int xdp_create_send_queue(struct backend *base, const struct backend_send
 
 static int xdp_read_port(struct backend *base, struct backend_port_statistics *statistics)
 {
-	(void)base; /* the interface's own state says whether there is a link */
+	xdp_follow_channels(xdp_backend(base));
+	/* The interface's own state says whether there is a link. */
 	*statistics = (struct backend_port_statistics){.port_active = true};
 	return 0;
 }

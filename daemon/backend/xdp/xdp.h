@@ -40,6 +40,8 @@ struct xdp_interface {
 };
 
 int xdp_interface_read(struct xdp_interface *interface, const char *name, struct failure *failure);
+/** The receive queues in use, now. 0: the driver does not say. */
+uint32_t xdp_interface_count_channels(const struct xdp_interface *interface);
 
 /* ---- channels: xdp_channel.c ----------------------------------------------------------------------- */
 
@@ -123,9 +125,11 @@ struct xdp_backend {
 	uint32_t n_streams;
 	uint32_t ring_descriptors; /* of each socket */
 	struct xdp_program *program;
-	struct xdp_channel *channels; /* n_channels of the interface */
-	struct xdp_socket *sockets;   /* of stream s on channel c: s * n_channels + c */
+	struct xdp_channel *channels; /* room for max_channels of the interface, of which n_channels are in use */
+	struct xdp_socket *sockets;   /* of stream s on channel c: s * max_channels + c */
 	struct xdp_receive **queues;  /* of each stream number; NULL: it is free */
+	uint32_t n_channels_seen;     /* xdp_follow_channels() has done what it can for so many */
+	pthread_mutex_t changing;     /* held while the control or the device's thread changes any of these */
 };
 
 static inline struct xdp_backend *xdp_backend(const struct backend *base)
@@ -140,7 +144,7 @@ struct xdp_receive {
 	struct xdp_backend *backend;
 	uint32_t stream;
 	struct xdp_socket *sockets; /* one for each channel */
-	uint32_t n_sockets;
+	_Atomic uint32_t n_sockets;
 	uint32_t turn; /* the socket that poll() begins with */
 	bool timestamps;
 	_Atomic uint64_t tai_offset_ns; /* CLOCK_TAI is so much later than CLOCK_REALTIME */
@@ -170,6 +174,18 @@ int xdp_post(struct backend_queue *base, const struct backend_run *run);
 int xdp_poll(struct backend_queue *base, struct backend_event *events, uint32_t max);
 int xdp_arm(struct backend_queue *base);
 void xdp_clear(struct backend_queue *base);
+
+/** A channel was added: receive from it, too. 0 or -errno and the failure. */
+int xdp_queue_add_socket(struct xdp_receive *receive, struct failure *failure);
+
+/* ---- channels that come later: xdp_follow.c -------------------------------------------------------- */
+
+/** Open a channel and the sockets of all streams on it. Failed: it is closed again. */
+int xdp_open_channel(struct xdp_backend *backend, uint32_t number, struct failure *failure);
+/** Any state. */
+void xdp_close_channel(struct xdp_backend *backend, uint32_t number);
+/** If the interface has more receive queues than before (ethtool -L), receive from them. The device's thread. */
+void xdp_follow_channels(struct xdp_backend *backend);
 
 /* ---- flows and counts: xdp_flow.c, xdp_statistics.c ------------------------------------------------ */
 

@@ -25,7 +25,9 @@ int xdp_add_flow(struct backend_queue *base, const struct flow_rule *rule, struc
 	if (!flow)
 		return failure_no_memory(failure);
 	*flow = (struct xdp_flow){.base.queue = base, .rule = *rule};
+	pthread_mutex_lock(&receive->backend->changing);
 	r = xdp_program_add_flow(receive->backend->program, receive->stream, rule, receive->timestamps, failure);
+	pthread_mutex_unlock(&receive->backend->changing);
 	if (r < 0)
 		free(flow);
 	else
@@ -38,7 +40,9 @@ void xdp_remove_flow(struct backend_flow *base)
 	struct xdp_flow *flow = (struct xdp_flow *)base;
 	struct xdp_receive *receive = xdp_receive(base->queue);
 
+	pthread_mutex_lock(&receive->backend->changing);
 	xdp_program_remove_flow(receive->backend->program, &flow->rule);
+	pthread_mutex_unlock(&receive->backend->changing);
 	receive->flows_removed = true;
 	free(flow);
 }

@@ -20,6 +20,19 @@ static bool interface_ask_driver(int fd, const struct xdp_interface *interface, 
 	return ioctl(fd, SIOCETHTOOL, &request) == 0;
 }
 
+uint32_t xdp_interface_count_channels(const struct xdp_interface *interface)
+{
+	struct ethtool_channels channels = {.cmd = ETHTOOL_GCHANNELS};
+	int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	uint32_t n = 0;
+
+	if (fd >= 0 && interface_ask_driver(fd, interface, &channels))
+		n = channels.rx_count + channels.combined_count;
+	if (fd >= 0)
+		close(fd);
+	return n;
+}
+
 static void interface_read_channels(struct xdp_interface *interface, int fd)
 {
 	struct ethtool_channels channels = {.cmd = ETHTOOL_GCHANNELS};

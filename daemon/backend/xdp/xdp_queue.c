@@ -71,8 +71,22 @@ static int queue_set_up(struct xdp_receive *receive, const struct backend_queue_
 	                            receive->backend->interface.name, strerror(-r));
 }
 
-int xdp_create_queue(struct backend *base, const struct backend_queue_options *options, struct backend_queue **queue,
-                     struct failure *failure)
+int xdp_queue_add_socket(struct xdp_receive *receive, struct failure *failure)
+{
+	struct epoll_event readable = {.events = EPOLLIN};
+	struct xdp_socket *socket = &receive->sockets[receive->n_sockets];
+	int r = xdp_socket_bind(socket, receive->stream, failure);
+
+	if (r < 0)
+		return r;
+	if (receive->sockets_fd >= 0 && epoll_ctl(receive->sockets_fd, EPOLL_CTL_ADD, socket->fd, &readable) < 0)
+		return failure_set(failure, EX_OSERR, errno, "cannot watch a socket: %s", strerror(errno));
+	receive->n_sockets++; /* the worker polls it from now on */
+	return 0;
+}
+
+static int queue_create(struct backend *base, const struct backend_queue_options *options, struct backend_queue **queue,
+                        struct failure *failure)
 {
 	struct xdp_backend *backend = xdp_backend(base);
 	uint32_t stream = queue_find_stream(backend), n_sockets = backend->interface.n_channels;
@@ -93,7 +107,7 @@ int xdp_create_queue(struct backend *base, const struct backend_queue_options *o
 	receive->backend = backend;
 	receive->stream = stream;
 	receive->n_sockets = n_sockets;
-	receive->sockets = &backend->sockets[(size_t)stream * n_sockets];
+	receive->sockets = &backend->sockets[(size_t)stream * backend->interface.max_channels];
 	receive->sockets_fd = receive->wake_fd = -1;
 	r = queue_set_up(receive, options, failure);
 	if (r < 0) {
@@ -105,17 +119,33 @@ int xdp_create_queue(struct backend *base, const struct backend_queue_options *o
 	return 0;
 }
 
+int xdp_create_queue(struct backend *base, const struct backend_queue_options *options, struct backend_queue **queue,
+                     struct failure *failure)
+{
+	struct xdp_backend *backend = xdp_backend(base);
+	int r;
+
+	pthread_mutex_lock(&backend->changing);
+	r = queue_create(base, options, queue, failure);
+	pthread_mutex_unlock(&backend->changing);
+	return r;
+}
+
 /* Its flows are gone, so that the rings get no packets any more. */
 void xdp_destroy_queue(struct backend_queue *base)
 {
 	struct xdp_receive *receive = xdp_receive(base);
+	struct xdp_backend *backend;
 
 	if (!base)
 		return;
+	backend = receive->backend;
+	pthread_mutex_lock(&backend->changing);
 	if (receive->flows_removed)
 		xdp_wait_for_packets();
 	for (uint32_t i = 0; i < receive->n_sockets; i++)
 		xdp_socket_drain(&receive->sockets[i]);
-	receive->backend->queues[receive->stream] = NULL;
+	backend->queues[receive->stream] = NULL;
+	pthread_mutex_unlock(&backend->changing);
 	queue_free(receive);
 }

@@ -70,13 +70,13 @@ static uint32_t receive_take_packets(struct xdp_receive *receive, struct xdp_soc
 int xdp_poll(struct backend_queue *base, struct backend_event *events, uint32_t max)
 {
 	struct xdp_receive *receive = xdp_receive(base);
-	uint32_t n = 0;
+	uint32_t n = 0, n_sockets = atomic_load_explicit(&receive->n_sockets, memory_order_acquire);
 
-	for (uint32_t i = 0; i < receive->n_sockets && n < max; i++) {
+	for (uint32_t i = 0; i < n_sockets && n < max; i++) {
 		uint32_t room = max - n < PACKETS_AT_ONCE ? max - n : PACKETS_AT_ONCE;
 
 		n += receive_take_packets(receive, &receive->sockets[receive->turn], &events[n], room);
-		receive->turn = receive->turn + 1 < receive->n_sockets ? receive->turn + 1 : 0;
+		receive->turn = receive->turn + 1 < n_sockets ? receive->turn + 1 : 0;
 	}
 	return (int)n;
 }

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Channels that come and go. If an administrator gives a running interface more receive queues (ethtool -L), the driver
+ * does not run the program on them: their packets reach the kernel and are not even matched. So each new queue becomes
+ * a channel, with a socket of every stream, and then the program is exchanged for its twin, which the driver puts on
+ * all queues. The kernel refuses fewer queues than have sockets.
+ */
+#include "daemon/backend/xdp/xdp.h"
+
+#include "daemon/base/log.h"
+
+static struct xdp_socket *follow_socket(const struct xdp_backend *backend, uint32_t stream, uint32_t channel)
+{
+	return &backend->sockets[(size_t)stream * backend->interface.max_channels + channel];
+}
+
+void xdp_close_channel(struct xdp_backend *backend, uint32_t number)
+{
+	for (uint32_t stream = 0; stream < backend->n_streams; stream++)
+		xdp_socket_deinit(follow_socket(backend, stream, number));
+	xdp_channel_deinit(&backend->channels[number]);
+}
+
+int xdp_open_channel(struct xdp_backend *backend, uint32_t number, struct failure *failure)
+{
+	struct xdp_channel *channel = &backend->channels[number];
+	int r = xdp_channel_init(channel, backend, number, failure);
+
+	for (uint32_t stream = 0; stream < backend->n_streams && r == 0; stream++)
+		r = xdp_socket_init(follow_socket(backend, stream, number), channel, failure);
+	if (r < 0)
+		xdp_close_channel(backend, number);
+	return r;
+}
+
+/* The next channel. It is served as soon as the program runs on its queue. */
+static int follow_add_channel(struct xdp_backend *backend, struct failure *failure)
+{
+	uint32_t number = backend->interface.n_channels;
+	int r = xdp_open_channel(backend, number, failure);
+
+	if (r < 0)
+		return r;
+	backend->interface.n_channels++;
+	for (uint32_t stream = 0; stream < backend->n_streams && r == 0; stream++)
+		if (backend->queues[stream])
+			r = xdp_queue_add_socket(backend->queues[stream], failure);
+	return r;
+}
+
+/* What cannot be served is matched, dropped and counted (no_socket), which is better than to lose it unseen. */
+static void follow_add_channels(struct xdp_backend *backend, uint32_t n)
+{
+	const struct xdp_interface *interface = &backend->interface;
+	const struct log_about about = {.interface = interface->name};
+	struct failure failure;
+	int r = 0;
+
+	while (interface->n_channels < n && r == 0)
+		r = follow_add_channel(backend, &failure);
+	if (r < 0)
+		log_message(LOG_WARNING, &about,
+		            "interface %s has %u receive queues now, and packets of the streams on some of them are "
+		            "dropped (no_socket): restart the daemon (systemctl restart ibvcapd), or run 'ethtool -L' "
+		            "for as many as before: %s",
+		            interface->name, n, failure.text);
+	r = xdp_program_set_channels(backend->program, interface->n_channels);
+	if (r < 0)
+		log_message(LOG_WARNING, &about,
+		            "interface %s has %u receive queues now, and the program does not run on all of them: "
+		            "restart the daemon (systemctl restart ibvcapd): error %d",
+		            interface->name, n, -r);
+	else
+		log_message(LOG_INFO, &about, "interface %s has %u receive queues now, and %u are served",
+		            interface->name, n, interface->n_channels);
+}
+
+void xdp_follow_channels(struct xdp_backend *backend)
+{
+	uint32_t n = xdp_interface_count_channels(&backend->interface);
+
+	if (n > backend->interface.max_channels)
+		n = backend->interface.max_channels;
+	if (n <= backend->n_channels_seen)
+		return;
+	backend->n_channels_seen = n;
+	pthread_mutex_lock(&backend->changing);
+	follow_add_channels(backend, n);
+	pthread_mutex_unlock(&backend->changing);
+}
