@@ -60,6 +60,9 @@ int net_driver_read(const char *interface, struct net_driver *driver);
 /** What the driver can do for native XDP. -ENOTSUP: this kernel, before Linux 6.3, does not say. */
 int net_xdp_features(unsigned interface_index, uint64_t *features);
 
+/** ID of the XDP program that is attached to the interface; 0: none, or not known. */
+uint32_t net_xdp_program(unsigned interface_index);
+
 #define NET_QUEUEING_BYTES 16
 
 /** The kind of the interface's queueing discipline (tc-qdisc): "mq", "fq_codel", "noqueue"; 0 or -errno. */

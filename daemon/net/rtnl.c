@@ -113,6 +113,17 @@ static void rtnl_read_address(const struct nlattr *attribute, sa_family_t family
 
 /* ---- a link --------------------------------------------------------------------------------------- */
 
+static void rtnl_read_xdp(const struct nlattr *xdp, struct rtnl_link *link)
+{
+	const struct nlattr *attribute;
+
+	mnl_attr_for_each_nested(attribute, xdp)
+	{
+		if (mnl_attr_get_type(attribute) == IFLA_XDP_PROG_ID)
+			link->xdp_program = mnl_attr_get_u32(attribute);
+	}
+}
+
 static int rtnl_on_link(const struct nlmsghdr *message, void *into)
 {
 	const struct ifinfomsg *info = mnl_nlmsg_get_payload(message);
@@ -129,6 +140,8 @@ static int rtnl_on_link(const struct nlmsghdr *message, void *into)
 		else if (mnl_attr_get_type(attribute) == IFLA_ADDRESS && mnl_attr_get_payload_len(attribute) == 6) {
 			link->has_mac = true;
 			memcpy(link->mac, mnl_attr_get_payload(attribute), 6);
+		} else if (mnl_attr_get_type(attribute) == IFLA_XDP) {
+			rtnl_read_xdp(attribute, link);
 		}
 	}
 	return MNL_CB_STOP;

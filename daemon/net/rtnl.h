@@ -15,6 +15,7 @@ struct rtnl_link {
 	bool has_mac; /* a tunnel without Ethernet headers has none, and its neighbours neither */
 	uint8_t mac[6];
 	char qdisc[NET_QUEUEING_BYTES]; /* kind of its queueing discipline */
+	uint32_t xdp_program;           /* ID of the XDP program that is attached; 0: none */
 };
 
 struct rtnl_route {

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Asks the kernel what an interface's driver can do for XDP (generic netlink, family "netdev", Linux 6.3 and later). */
+/*
+ * Asks the kernel what an interface's driver can do for XDP (generic netlink, family "netdev", Linux 6.3 and later) and
+ * which XDP program it has.
+ */
 #include "daemon/net/net.h"
+#include "daemon/net/rtnl.h"
 
 #include <errno.h>
 #include <libmnl/libmnl.h>
@@ -109,4 +113,17 @@ int net_xdp_features(unsigned interface_index, uint64_t *features)
 	mnl_socket_close(socket);
 	*features = answer.features;
 	return r;
+}
+
+uint32_t net_xdp_program(unsigned interface_index)
+{
+	struct mnl_socket *socket;
+	struct rtnl_link link = {0};
+
+	if (rtnl_open(&socket) < 0)
+		return 0;
+	if (rtnl_get_link(socket, interface_index, &link) < 0)
+		link.xdp_program = 0;
+	mnl_socket_close(socket);
+	return link.xdp_program;
 }

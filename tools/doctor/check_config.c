@@ -87,23 +87,44 @@ static bool is_stacked(const struct doctor_interface *interface)
 	return *interface->lower && !is_lag;
 }
 
-static void report_backend(const struct doctor_facts *facts, const struct configured_service *service,
-                           const struct doctor_interface *interface, struct finding *finding)
+static void report_chosen_backend(const struct doctor_facts *facts, const struct doctor_interface *interface,
+                                  struct finding *finding)
 {
 	struct backend_choice choice;
 
-	if (!service->is_auto) {
-		finding_write(finding->found, "backend \"%s\" needs no RDMA device",
-		              config_backend_name(service->backend));
-		return;
-	}
 	facts_choose_backend(facts, interface, &choice);
 	finding_write(finding->found, "backend %s, because %s", choice.backend, choice.why);
-	if (!*choice.better)
+	if (!choice.is_second_best) {
+		if (*choice.better)
+			finding_append(finding->found, "; %s", choice.better);
 		return;
+	}
 	finding_fail(finding, FINDING_WARNING, "the fastest backend of the interface",
 	             "fewer packets a second, and more CPU time for each");
 	finding_write(finding->fix, "%s", choice.better);
+}
+
+/* A running daemon has taken what it needs, and has given up the rights to it since. */
+static void report_backend(const struct doctor_facts *facts, const struct configured_service *service,
+                           const struct doctor_interface *interface, struct finding *finding)
+{
+	const struct backend_choice_facts known = facts_for_choice(facts, interface);
+	struct backend_choice choice = {0};
+
+	if (service->is_auto) {
+		report_chosen_backend(facts, interface, finding);
+		return;
+	}
+	finding_write(finding->found, "backend \"%s\" needs no RDMA device", config_backend_name(service->backend));
+	if (service->backend != CONFIG_BACKEND_XDP || facts->process.kind == DOCTOR_DAEMON ||
+	    !backend_choice_lacks_xdp(&known, &choice))
+		return;
+	finding_write(finding->found, "backend \"xdp\", but %s", choice.why);
+	finding_fail(finding, FINDING_ERROR, "what xdp needs, or backend = \"auto\"", "ibvcapd does not start");
+	if (*choice.better)
+		finding_write(finding->fix, "%s", choice.better);
+	else
+		finding_fix_by_edit(finding, service->file, service->line, "backend = \"auto\"");
 }
 
 /* packet and xdp take interfaces without an RDMA device. */

@@ -153,6 +153,10 @@ void check_kernel(const struct doctor_facts *facts, struct findings *findings)
 		              kernel->has_btf ? ", BTF" : ", no BTF",
 		              kernel->major > 6 || (kernel->major == 6 && kernel->minor >= 6) ? ", frames over a page"
 		                                                                              : ", one page a frame");
+		/* Such kernels refuse bpf() on maps that are open, too. */
+		if (kernel->major < 5 || (kernel->major == 5 && kernel->minor < 18))
+			finding_append(finding->found, "; ibvcapd keeps CAP_BPF while it runs if "
+			                               "kernel.unprivileged_bpf_disabled is not 0");
 		return;
 	}
 	finding_write(finding->found, "not in this kernel");

@@ -22,8 +22,7 @@ const struct doctor_device *facts_find_device(const struct doctor_facts *facts, 
 	return NULL;
 }
 
-void facts_choose_backend(const struct doctor_facts *facts, const struct doctor_interface *interface,
-                          struct backend_choice *choice)
+struct backend_choice_facts facts_for_choice(const struct doctor_facts *facts, const struct doctor_interface *interface)
 {
 	const uint64_t capabilities = facts->process.effective_capabilities;
 	struct backend_choice_facts known = interface->choice;
@@ -31,6 +30,25 @@ void facts_choose_backend(const struct doctor_facts *facts, const struct doctor_
 	known.has_rdma_device = facts_find_device(facts, interface->name) != NULL;
 	known.has_bpf = capabilities >> CAP_BPF & 1;
 	known.has_net_admin = capabilities >> CAP_NET_ADMIN & 1;
+	return known;
+}
+
+void facts_choose_backend(const struct doctor_facts *facts, const struct doctor_interface *interface,
+                          struct backend_choice *choice)
+{
+	const struct backend_choice_facts known = facts_for_choice(facts, interface);
+
+	for (unsigned int i = 0; i < facts->n_taken; i++) {
+		const struct doctor_taken *taken = &facts->taken[i];
+
+		if (strcmp(taken->interface, interface->name) != 0)
+			continue;
+		*choice = (struct backend_choice){.backend = taken->backend};
+		memcpy(choice->why, taken->why, sizeof(choice->why));
+		memcpy(choice->better, taken->better, sizeof(choice->better));
+		choice->is_second_best = strncmp(taken->better, "xdp ", 4) == 0;
+		return;
+	}
 	backend_choice_make(&known, choice);
 }
 

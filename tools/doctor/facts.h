@@ -208,7 +208,17 @@ struct doctor_holder {
 	uint64_t ended_bytes; /* of these: in segments that no ibvcapd holds any more */
 };
 
+/* What a running ibvcapd says that it took, for an interface. */
+struct doctor_taken {
+	char interface[IFNAMSIZ];
+	char backend[16];
+	char why[BACKEND_CHOICE_TEXT_BYTES];
+	char better[BACKEND_CHOICE_TEXT_BYTES];
+};
+
 struct doctor_facts {
+	struct doctor_taken taken[DOCTOR_INTERFACES_MAX];
+	unsigned int n_taken;
 	struct doctor_pool pools[DOCTOR_POOLS_MAX];
 	unsigned int n_pools;
 	uint64_t memory_kib; /* of the machine, MemTotal of /proc/meminfo */
@@ -241,6 +251,10 @@ struct doctor_facts {
 
 /** The interface of that name; NULL if this machine has none. */
 const struct doctor_interface *facts_find_interface(const struct doctor_facts *facts, const char *name);
+
+/** The facts of the interface for the process whose rights count. */
+struct backend_choice_facts facts_for_choice(const struct doctor_facts *facts,
+                                             const struct doctor_interface *interface);
 
 /** What backend = "auto" takes for that interface in the process whose rights count. */
 void facts_choose_backend(const struct doctor_facts *facts, const struct doctor_interface *interface,

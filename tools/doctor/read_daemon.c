@@ -120,6 +120,26 @@ static bool is_sysfs_foreign(void)
 	return is_foreign;
 }
 
+/* It has dropped rights since it chose, so the facts of now do not say what it chose. */
+static void ask_taken(struct doctor_facts *facts)
+{
+	struct ibvcap_status_interface interface = IBVCAP_INIT(struct ibvcap_status_interface);
+	struct ibvcap_status *status;
+
+	if (ibvcap_status(facts->control.path, 1000, &status) < 0)
+		return;
+	for (uint32_t i = 0;
+	     facts->n_taken < DOCTOR_INTERFACES_MAX && ibvcap_status_interface(status, i, &interface) > 0; i++) {
+		struct doctor_taken *taken = &facts->taken[facts->n_taken++];
+
+		memcpy(taken->interface, interface.interface, sizeof(taken->interface));
+		memcpy(taken->backend, interface.backend, sizeof(taken->backend));
+		memcpy(taken->why, interface.backend_why, sizeof(taken->why));
+		memcpy(taken->better, interface.backend_better, sizeof(taken->better));
+	}
+	ibvcap_status_free(status);
+}
+
 void doctor_find_daemon(struct doctor_facts *facts)
 {
 	struct doctor_socket *control = &facts->control;
@@ -130,6 +150,7 @@ void doctor_find_daemon(struct doctor_facts *facts)
 	if (is_daemon(control)) {
 		facts->process.kind = DOCTOR_DAEMON;
 		facts->process.pid = control->pid;
+		ask_taken(facts);
 		enter_network(facts);
 	}
 	facts->sysfs_is_foreign = is_sysfs_foreign();

@@ -2,35 +2,74 @@
 /* Chooses the backend of an interface from facts. */
 #include "daemon/backend/choice/choice.h"
 
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
 #define LINK_XDP_CONF "link /usr/share/ibvcapd/xdp.conf into /etc/systemd/system/ibvcapd.service.d and restart ibvcapd"
 
-/* What keeps xdp from a card with native XDP, and what would cure it. False: nothing does. */
+static const char *choice_lacking(const struct backend_choice_facts *facts)
+{
+	return !facts->has_bpf && !facts->has_net_admin ? "CAP_BPF and CAP_NET_ADMIN"
+	       : !facts->has_bpf                        ? "CAP_BPF"
+	       : !facts->has_net_admin                  ? "CAP_NET_ADMIN"
+	                                                : NULL;
+}
+
+__attribute__((format(printf, 2, 3))) static bool choice_say(char text[BACKEND_CHOICE_TEXT_BYTES], const char *format,
+                                                             ...)
+{
+	va_list arguments;
+
+	va_start(arguments, format);
+	vsnprintf(text, BACKEND_CHOICE_TEXT_BYTES, format, arguments);
+	va_end(arguments);
+	return true;
+}
+
+/* Of an interface whose driver has native XDP. */
 static bool choice_find_obstacle(const struct backend_choice_facts *facts, struct backend_choice *choice)
 {
-	const char *lacks = !facts->has_bpf && !facts->has_net_admin ? "CAP_BPF and CAP_NET_ADMIN"
-	                    : !facts->has_bpf                        ? "CAP_BPF"
-	                    : !facts->has_net_admin                  ? "CAP_NET_ADMIN"
-	                                                             : NULL;
-
-	if (!facts->builds_xdp) {
-		snprintf(choice->why, sizeof(choice->why), "this build has no backend xdp");
-	} else if (lacks) {
-		snprintf(choice->why, sizeof(choice->why), "the daemon lacks %s", lacks);
-		snprintf(choice->better, sizeof(choice->better), "xdp is faster on driver %s: " LINK_XDP_CONF,
-		         facts->driver);
-	} else if (!facts->has_af_xdp) {
-		snprintf(choice->why, sizeof(choice->why), "the daemon can open no AF_XDP sockets");
-		snprintf(choice->better, sizeof(choice->better),
-		         "xdp is faster on driver %s: it takes a kernel with CONFIG_XDP_SOCKETS, and a unit whose "
-		         "RestrictAddressFamilies has AF_XDP",
-		         facts->driver);
-	} else {
-		return false;
+	if (!facts->builds_xdp)
+		return choice_say(choice->why, "this build has no backend xdp");
+	if (choice_lacking(facts)) {
+		choice_say(choice->better, "xdp is faster on driver %s: " LINK_XDP_CONF, facts->driver);
+		return choice_say(choice->why, "the daemon lacks %s", choice_lacking(facts));
 	}
-	return true;
+	if (!facts->has_af_xdp) {
+		choice_say(choice->better,
+		           "xdp is faster on driver %s: it takes a kernel with CONFIG_XDP_SOCKETS, and a unit whose "
+		           "RestrictAddressFamilies has AF_XDP",
+		           facts->driver);
+		return choice_say(choice->why, "the daemon can open no AF_XDP sockets");
+	}
+	if (facts->xdp_program) {
+		choice_say(choice->better,
+		           "xdp is faster on driver %s: end the process that attached the program ('bpftool net' lists "
+		           "it), or run 'ip link set dev NAME xdp off', and restart ibvcapd",
+		           facts->driver);
+		return choice_say(choice->why, "an XDP program (ID %u) is attached to it already", facts->xdp_program);
+	}
+	return false;
+}
+
+bool backend_choice_lacks_xdp(const struct backend_choice_facts *facts, struct backend_choice *choice)
+{
+	if (!*facts->driver)
+		return choice_say(choice->why, "it has no driver with native XDP");
+	if (facts->native_xdp == BACKEND_CHOICE_XDP_NONE)
+		return choice_say(choice->why, "its driver %s has no native XDP", facts->driver);
+	return choice_find_obstacle(facts, choice);
+}
+
+/* Half of the cost of a packet is what the kernel's stack does with it behind the packet socket. */
+static void choice_name_drop(const struct backend_choice_facts *facts, struct backend_choice *choice)
+{
+	if (!*choice->better && choice_lacking(facts) && facts->has_tcx)
+		choice_say(choice->better,
+		           "a packet costs less if the kernel drops it behind the packet socket, which takes "
+		           "%s: " LINK_XDP_CONF,
+		           choice_lacking(facts));
 }
 
 void backend_choice_make(const struct backend_choice_facts *facts, struct backend_choice *choice)
@@ -38,17 +77,15 @@ void backend_choice_make(const struct backend_choice_facts *facts, struct backen
 	*choice = (struct backend_choice){.backend = "packet"};
 	if (facts->has_rdma_device) {
 		choice->backend = "verbs";
-		snprintf(choice->why, sizeof(choice->why), "an RDMA device is behind it");
-	} else if (!*facts->driver) {
-		snprintf(choice->why, sizeof(choice->why), "it has no driver with native XDP");
-	} else if (facts->native_xdp == BACKEND_CHOICE_XDP_NONE) {
-		snprintf(choice->why, sizeof(choice->why), "its driver %s has no native XDP", facts->driver);
-	} else if (!facts->is_card) {
-		snprintf(choice->why, sizeof(choice->why), "packet sockets are at least as fast as XDP on %s",
-		         facts->driver);
-	} else if (!choice_find_obstacle(facts, choice)) {
+		choice_say(choice->why, "an RDMA device is behind it");
+	} else if (*facts->driver && facts->native_xdp != BACKEND_CHOICE_XDP_NONE && !facts->is_card) {
+		choice_say(choice->why, "packet sockets are at least as fast as XDP on %s", facts->driver);
+	} else if (!backend_choice_lacks_xdp(facts, choice)) {
 		choice->backend = "xdp";
-		snprintf(choice->why, sizeof(choice->why), "its driver %s %s native XDP", facts->driver,
-		         facts->native_xdp == BACKEND_CHOICE_XDP_LIKELY ? "should have" : "has");
+		choice_say(choice->why, "its driver %s %s native XDP", facts->driver,
+		           facts->native_xdp == BACKEND_CHOICE_XDP_LIKELY ? "should have" : "has");
 	}
+	choice->is_second_best = *choice->better != '\0';
+	if (strcmp(choice->backend, "packet") == 0)
+		choice_name_drop(facts, choice);
 }

@@ -23,17 +23,23 @@ struct backend_choice_facts {
 		BACKEND_CHOICE_XDP_NATIVE,
 		BACKEND_CHOICE_XDP_LIKELY, /* the kernel does not say, but this driver has it in many versions */
 	} native_xdp;
-	bool builds_xdp;    /* this build has the backend */
-	bool has_af_xdp;    /* the kernel has such sockets */
-	bool has_bpf;       /* CAP_BPF */
-	bool has_net_admin; /* CAP_NET_ADMIN */
+	uint32_t xdp_program; /* ID of the one that another process has attached; 0: none */
+	bool builds_xdp;      /* this build has the backend */
+	bool has_af_xdp;      /* the kernel has such sockets */
+	bool has_bpf;         /* CAP_BPF */
+	bool has_net_admin;   /* CAP_NET_ADMIN */
+	bool has_tcx;         /* the kernel can drop what packet sockets took, before its stack handles it */
 };
 
 struct backend_choice {
 	const char *backend; /* its name */
 	char why[BACKEND_CHOICE_TEXT_BYTES];
-	char better[BACKEND_CHOICE_TEXT_BYTES]; /* what a faster one would take; "": none is faster */
+	char better[BACKEND_CHOICE_TEXT_BYTES]; /* what would be faster, and what it takes; "": nothing */
+	bool is_second_best;                    /* that is another backend */
 };
+
+/** What keeps xdp from the interface, in choice->why, and the cure in choice->better. False: nothing does. Pure. */
+bool backend_choice_lacks_xdp(const struct backend_choice_facts *facts, struct backend_choice *choice);
 
 /** Pure. */
 void backend_choice_make(const struct backend_choice_facts *facts, struct backend_choice *choice);

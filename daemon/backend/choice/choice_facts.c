@@ -10,6 +10,7 @@
 #include <string.h>
 #include <sys/capability.h>
 #include <sys/socket.h>
+#include <sys/utsname.h>
 #include <unistd.h>
 
 #include <errno.h>
@@ -52,6 +53,17 @@ static bool choice_has_af_xdp(void)
 	return true;
 }
 
+/* Since Linux 6.6. */
+static bool choice_has_tcx(void)
+{
+	unsigned major = 0, minor = 0;
+	struct utsname system;
+
+	if (uname(&system) < 0 || sscanf(system.release, "%u.%u", &major, &minor) != 2)
+		return false;
+	return major > 6 || (major == 6 && minor >= 6);
+}
+
 void backend_choice_read(const char *interface, struct backend_choice_facts *facts)
 {
 	const struct backend_ops *verbs = backend_find("verbs");
@@ -63,6 +75,8 @@ void backend_choice_read(const char *interface, struct backend_choice_facts *fac
 		.has_af_xdp = choice_has_af_xdp(),
 		.has_bpf = priv_has(CAP_BPF),
 		.has_net_admin = priv_has(CAP_NET_ADMIN),
+		.has_tcx = choice_has_tcx(),
+		.xdp_program = net_xdp_program(if_nametoindex(interface)),
 	};
 	(void)net_driver_read(interface, &driver);
 	snprintf(facts->driver, sizeof(facts->driver), "%s", driver.name);

@@ -53,6 +53,11 @@ CASE(so_is_the_other, "packet", "the daemon lacks CAP_NET_ADMIN", "xdp.conf", fa
 CASE(and_both, "packet", "lacks CAP_BPF and CAP_NET_ADMIN", "xdp.conf", facts.has_bpf = facts.has_net_admin = false)
 CASE(without_af_xdp_the_cure_is_another_kernel, "packet", "no AF_XDP sockets", "CONFIG_XDP_SOCKETS",
      facts.has_af_xdp = false)
+CASE(another_program_is_in_the_way, "packet", "an XDP program (ID 7) is attached to it already", "bpftool net",
+     facts.xdp_program = 7)
+CASE(packet_sockets_name_what_makes_a_packet_cheaper, "packet", "has no native XDP",
+     "drops it behind the packet socket, which takes CAP_BPF", facts.native_xdp = BACKEND_CHOICE_XDP_NONE;
+     facts.has_bpf = false; facts.has_tcx = true)
 CASE(a_build_without_xdp_says_so, "packet", "this build has no backend xdp", NULL, facts.builds_xdp = false)
 
 /* The kernel says that veth has native XDP since 6.3; before, the table does. */
@@ -67,10 +72,13 @@ Test(choice_facts, of_a_veth_and_the_loopback_interface)
 	cr_expect(not(facts.is_card));
 	cr_expect(facts.native_xdp != BACKEND_CHOICE_XDP_NONE);
 	cr_expect(not(facts.has_rdma_device));
+	cr_expect(eq(u32, facts.xdp_program, 0));
+	facts.has_bpf = facts.has_net_admin = true;
 	expect_choice(&facts, "packet", "veth", NULL);
 
 	backend_choice_read("lo", &facts);
 	cr_expect(strcmp(facts.driver, "") == 0, "%s", facts.driver);
 	cr_expect(facts.native_xdp == BACKEND_CHOICE_XDP_NONE);
+	facts.has_bpf = facts.has_net_admin = true;
 	expect_choice(&facts, "packet", "no driver with native XDP", NULL);
 }

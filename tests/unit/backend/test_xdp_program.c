@@ -3,6 +3,7 @@
 #include "daemon/backend/bpf/bpf_load.h"
 #include "daemon/backend/bpf/tcx_drop.h"
 #include "daemon/backend/bpf/xdp_program.h"
+#include "daemon/net/net.h"
 #include "tests/unit/net/namespace.h"
 
 #include <arpa/inet.h>
@@ -336,6 +337,7 @@ Test(xdp_program, another_program_on_the_interface_is_named)
 
 	cr_assert(eq(int, xdp_program_load("test0", 1, 1, &other, &failure), 0), "%s", failure.text);
 	cr_assert(eq(int, xdp_program_attach(other, if_nametoindex("test0"), &failure), 0), "%s", failure.text);
+	cr_expect(eq(u32, net_xdp_program(if_nametoindex("test0")), attached_program()));
 	snprintf(text, sizeof(text), "already (ID %u): ", attached_program());
 	expect_refused("test0", EBUSY, text);
 	expect_refused("test0", EBUSY, "'ip link set dev test0 xdp off'");

@@ -280,6 +280,25 @@ Test(doctor_checks, what_auto_takes_is_told_with_what_a_faster_backend_would_tak
 	facts.process.effective_capabilities |= BIT(CAP_BPF) | BIT(CAP_NET_ADMIN);
 	cr_expect_str_eq(finding_of_interface()->found, "backend xdp, because its driver ice has native XDP");
 	cr_expect_eq(finding_of_interface()->level, FINDING_OK);
+	facts.taken[facts.n_taken++] = (struct doctor_taken){"eth0", "packet", "the daemon says so", ""};
+	cr_expect_str_eq(finding_of_interface()->found, "backend packet, because the daemon says so");
+}
+
+Test(doctor_checks, what_keeps_xdp_from_an_interface_is_an_error_if_the_configuration_names_it)
+{
+	configure("backend = \"xdp\";", "", "");
+	cr_expect_str_eq(finding_of_interface()->found, "backend \"xdp\", but it has no driver with native XDP");
+	cr_expect_eq(finding_of_interface()->level, FINDING_ERROR);
+	cr_expect_not_null(strstr(finding_of_interface()->fix, "backend = \"auto\""));
+	interface->choice = (struct backend_choice_facts){.driver = "ice",
+	                                                  .native_xdp = BACKEND_CHOICE_XDP_NATIVE,
+	                                                  .builds_xdp = true,
+	                                                  .has_af_xdp = true,
+	                                                  .xdp_program = 7};
+	facts.process.effective_capabilities |= BIT(CAP_BPF) | BIT(CAP_NET_ADMIN);
+	cr_expect_not_null(strstr(finding_of_interface()->found, "an XDP program (ID 7) is attached"));
+	interface->choice.xdp_program = 0;
+	cr_expect_eq(finding_of_interface()->level, FINDING_OK);
 }
 
 Test(doctor_checks, a_fix_that_a_container_shares_with_the_host_is_for_the_host)
