@@ -4,7 +4,7 @@
  * each channel (receive queue), and leaves all others to the kernel. The link that attaches it belongs to this process
  * alone: the kernel takes it away when the process ends, however it ends.
  *
- * load() needs CAP_BPF and CAP_NET_ADMIN; the other calls succeed without. Control thread, but for read_counts.
+ * load() needs CAP_BPF and CAP_NET_ADMIN; the other calls succeed without. One thread at a time, but for read_counts.
  * Only these calls change the program's maps, and none of them disturbs the interface but attach, detach and
  * set_channels.
  */
