@@ -192,8 +192,8 @@ class Container:
     def journal(self):
         return self.call("journalctl", "--no-pager", "-n", "60", "-u", "ibvcapd").stdout
 
-    def configure(self, streams, control=None, channels=()):
-        """/etc/ibvcapd.conf, and the unit on emulated devices by the drop-in that is shipped."""
+    def configure(self, streams, control=None, channels=(), emulates=True):
+        """/etc/ibvcapd.conf, and the unit on emulated devices, if it is to, by the drop-in that is shipped."""
         path = self.root / "etc/ibvcapd.conf"
         path.write_text(f"control = {conftest.libconfig(control or {})};\nstreams = {conftest.libconfig(streams)};\n" +
                         (f"channels = {conftest.libconfig(channels)};\n" if channels else ""))
@@ -202,7 +202,9 @@ class Container:
         shipped = next(self.root.glob("usr/**/share/ibvcapd/softhca.conf")).relative_to(self.root)
         drop_in = self.root / "etc/systemd/system/ibvcapd.service.d/softhca.conf"
         drop_in.parent.mkdir(parents=True, exist_ok=True)
-        if not drop_in.is_symlink():
+        if not emulates:
+            drop_in.unlink(missing_ok=True)
+        elif not drop_in.is_symlink():
             drop_in.symlink_to(f"/{shipped}")
 
     def close(self):

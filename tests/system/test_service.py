@@ -260,6 +260,55 @@ def test_a_worker_that_stops_is_noticed_and_the_daemon_started_again(booted, net
         impatient.unlink()
 
 
+CAP_NET_RAW = 1 << 13
+
+
+def restart_on(booted, wire, backend):
+    """The service on the interface as it is; what its journal says."""
+    booted.configure([{**stream, "backend": backend} for stream in streams(wire)], emulates=False)
+    booted.must("systemctl", "daemon-reload")
+    since = booted.must("date", "+%s.%N").strip()
+    booted.must("systemctl", "restart", "ibvcapd")
+    booted.must("journalctl", "--sync")
+    return booted.must("journalctl", "-o", "cat", "-u", "ibvcapd", f"--since=@{since}")
+
+
+def expect_capture(booted, wire, name="lidar", port=7502, destination=GROUP):
+    """Packets arrive at the stream, and nothing that was for the start is left of the daemon's rights."""
+    for _ in range(20):
+        wire.send(wire.frame(b"x", port, destination))
+    conftest.wait_until(lambda: next(stream for stream in status(booted)["streams"] if stream["name"] == name)[
+        "published"] == 20, 20, booted.journal)
+    fields = booted.must("cat", f"/proc/{booted.property('MainPID')}/status")
+    assert int(re.search(r"^CapPrm:\t(\w+)$", fields, re.M)[1], 16) & ~CAP_NET_RAW == 0
+
+
+def test_the_backends_without_rdma_have_the_rights_that_they_need_and_no_more(booted, net, wire):
+    """As it is installed, packet; with the drop-in that the messages name, its tcx drop and xdp, live streams too."""
+    said = restart_on(booted, wire, "auto")
+    assert "backend packet, because" in said and "to drop them takes CAP_BPF" in said
+    expect_capture(booted, wire)
+    booted.configure([{**stream, "backend": "xdp"} for stream in streams(wire)], emulates=False)
+    assert booted.call("systemctl", "restart", "ibvcapd").returncode != 0
+    assert booted.property("ExecMainStatus") == "77"
+    refusal = re.compile(r'CAP_NET_ADMIN is missing, which backend "xdp" needs to .*?: (install .* daemon-reload) ')
+    cure = conftest.wait_until(lambda: refusal.search(booted.journal()), 20, booted.journal)[1]
+    booted.must("bash", "-c", cure)
+    drop_in = booted.root / "etc/systemd/system/ibvcapd.service.d/xdp.conf"
+    try:
+        assert "(tcx drop)" in restart_on(booted, wire, "packet")
+        expect_capture(booted, wire)
+        said = restart_on(booted, wire, "xdp")
+        assert re.search(r"CAP_NET_ADMIN.* CAP_BPF given up", said)
+        expect_capture(booted, wire)
+        more = {**conftest.stream(wire, name="more", port=7600, **SMALL), "backend": "xdp"}
+        booted.configure([{**streams(wire)[0], "backend": "xdp"}, more], emulates=False)
+        booted.must("systemctl", "reload", "ibvcapd")
+        expect_capture(booted, wire, "more", 7600, None)
+    finally:
+        drop_in.unlink()
+
+
 def published(booted):
     return status(booted)["streams"][0]["published"]
 
