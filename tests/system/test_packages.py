@@ -100,12 +100,24 @@ def everything(root):
 def first_walk():
     """The commands of README.md, from the packages to the first packet."""
     text = (conftest.ROOT / "README.md").read_text()
-    block = re.search(r"^    sudo apt install .*?\n\n", text, re.M | re.S)[0]
-    return [re.sub(r" +#.*", "", line).strip() for line in block.strip().splitlines()]
+    blocks = [re.search(rf"^    sudo {words} .*?\n\n", text, re.M | re.S)[0]
+              for words in ("apt install", "ip link add")]
+    return [re.sub(r" +#.*", "", line).strip() for block in blocks for line in block.strip().splitlines()]
 
 
 def states(machine):
     return machine.call("systemctl", "is-active", "ibvcapd.service", "ibvcapd.socket").stdout.split()
+
+
+def capture_without_a_configuration(machine):
+    """What README.md has for any machine, on lo."""
+    said = machine.must("bash", "-c", "ibvcap-try --duration 2 lo 7502 >said & sleep 1.5; "
+                        "echo x >/dev/udp/127.0.0.1/7502; wait $! && cat said; rm said")
+    assert "matched 1 = published 1 " in said and "none was lost" in said, said
+    machine.must("bash", "-c", "ibvcap-try --print lo 7502 >/etc/ibvcapd.conf")
+    machine.must("systemctl", "start", "ibvcapd")
+    assert "stream capture: " in machine.must("ibvcap", "status")
+    machine.must("systemctl", "stop", "ibvcapd")
 
 
 def walk_to_the_first_packet(machine):
@@ -137,6 +149,7 @@ def test_they_install_run_and_leave_nothing_when_purged(clean):
         assert clean.must(program, "--version").split()[:2] == [program, version]
     clean.must("ibvcapd", "--check-config")
     assert json.loads(clean.call("ibvcap", "doctor", "--json").stdout)["checks"], "from libexec"
+    capture_without_a_configuration(clean)
     walk_to_the_first_packet(clean)
     (clean.root / "etc/tmpfiles.d/ibvcap-hugepages-node0.conf").touch()  # as the doctor advises
     clean.must("systemctl", "enable", "ibvcapd")
