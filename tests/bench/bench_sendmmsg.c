@@ -60,7 +60,7 @@ static unsigned long send_all(int fd, struct iovec *vector, unsigned long segmen
 	while (sent < n_packets) {
 		int n = sendmmsg(fd, messages, BATCH, 0);
 
-		if (n < 0 && errno != ENOBUFS)
+		if (n < 0 && errno != ENOBUFS && errno != ECONNREFUSED) /* an answer to an earlier packet */
 			peer_die("sendmmsg");
 		sent += n > 0 ? (unsigned long)n * segments : 0;
 		peer_pace_wait(pace, sent);
