@@ -110,9 +110,6 @@ class Bed:
 
     def send(self, sender, size, mac, seconds, rate):
         """What the sender said, and its CPU time in ns."""
-        if (sender, size) not in self.rates:
-            self.rates[sender, size] = FIRST_RATE
-            self.send(sender, size, mac, seconds / 2, 0)
         n = max(1000, round((rate or self.rates[sender, size]) * seconds))
         process = subprocess.Popen(self.sender_words(sender, size, mac, n, round(rate)), stdout=subprocess.PIPE,
                                    text=True)
@@ -143,6 +140,9 @@ def drain(pids):
 def run_once(bed, receiver, sender, size, seconds, rate):
     """One run: what was sent and received, in which time, with how much CPU time."""
     mac = bed.prepare(sender, size, receiver.beside)
+    if (sender, size) not in bed.rates:
+        bed.rates[sender, size] = FIRST_RATE
+        bed.send(sender, size, mac, seconds / 2, 0)
     with receiver.running(bed, size) as (pids, end), before_others(*pids):
         begun, busy, used, softirq = time.monotonic(), busy_s(), cpu_ns(pids)[0], cpu_ns(bed.ksoftirqd)[0]
         said, sender_ns = bed.send(sender, size, mac, seconds, rate)

@@ -170,7 +170,7 @@ def testpmd(driver, *more):
     def words(bed, size):
         return [*TESTPMD, f"--vdev={','.join([f'{driver}0', f'iface={bed.wire.interface}', *more])}", "--",
                 "--forward-mode=rxonly", "--auto-start", "--nb-cores=1", "--total-num-mbufs=8192",
-                *([] if size <= 1472 else ["--mbuf-size=3900"])]
+                *([] if size <= 1472 else ["--mbuf-size=3776"])]
     return words
 
 
