@@ -192,7 +192,8 @@ def test_frames_are_as_configured_and_their_checksums_right(daemon, net, wire, t
     sent = ((how, number, payload) for how in FRAMES for number, payload in enumerate(payloads()))
     for frame, (how, number, payload) in zip(arrived, sent):
         expected = expected_frame(wire, payload, number, *how)
-        assert frame == expected, f"{how}, frame {number}:\n{frame[:80].hex()}\n{expected[:80].hex()}"
+        # A card pads short frames; a veth does not.
+        assert frame.ljust(60, b"\0") == expected, f"{how}, frame {number}:\n{frame[:80].hex()}\n{expected[:80].hex()}"
     rows = tshark(tmp_path, arrived, "udp.checksum.status", "ip.checksum.status", "udp.length", "vlan.id",
                   "ip.dsfield.dscp", "ipv6.tclass.dscp")
     expected = [["3" if checksum == "zero" else "1", "" if "6" in to else "1", str(8 + size),

@@ -7,6 +7,7 @@ A build with sanitizers checks for leaks too.
 import json
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -174,19 +175,27 @@ def test_joined_packets_keep_to_an_mtu_that_shrinks(net, wire, sender, queueing)
 
 @pytest.mark.parametrize("backend", ["packet", "xdp"])
 def test_what_a_channel_has_completed_has_arrived(monkeypatch, build, daemon, net, wire, tap, queueing, backend):
-    """Through a discipline that is full most of the time, and then with an MTU that is too small."""
+    """Through a discipline that is full most of the time, with a limit of 8 Mb/s, and with an MTU that is too small."""
     monkeypatch.setattr(conftest, "BACKEND", backend)
     queueing(*TBF)
-    one = daemon([], channels=[conftest.channel(wire, payload_size=1000, backend=backend)])
-    wait_until(lambda: one.channel()["state"] == "sending", 20, one.channel)
+    limits = {"out": 0, "slow": 8}
+    one = daemon([], channels=[conftest.channel(wire, name=name, payload_size=1000, backend=backend,
+                                                rate_limit_mbps=limit) for name, limit in limits.items()])
+    for name in limits:
+        wait_until(lambda name=name: one.channel(name)["state"] == "sending", 20, one.status)
 
-    def send(n):
-        command = [build.ibvcapd.parents[1] / "tools/ibvcap", "send", "out", "--count", n, "--socket", one.socket_path]
+    def send(n, name="out"):
+        command = [build.ibvcapd.parents[1] / "tools/ibvcap", "send", name, "--count", n, "--socket", one.socket_path]
         return subprocess.run([*map(str, command)], stdout=subprocess.DEVNULL, check=False, timeout=60).returncode
 
     assert send(300) == 0
     assert one.expect_sent_sum()["completed"] == 300
     assert len(tap.frames(300, wire.mac_bytes())) == 300
+    start = time.monotonic()
+    assert send(100, "slow") == 0
+    assert time.monotonic() - start > 0.1  # 1046 bytes of frame, less a burst of 1 ms
+    assert one.expect_sent_sum("slow")["completed"] == 100
+    assert len(tap.frames(100, wire.mac_bytes())) == 100
     run("ip", "-n", net.rx, "link", "set", wire.interface, "mtu", "1027")
     try:
         wait_until(lambda: send(1) == 1, 20, "the MTU to be noticed")
