@@ -12,7 +12,7 @@ import subprocess
 import sys
 
 COLUMNS = 120
-DATA = ("LICENSE", "tests/data/*", "tests/*/corpus/*", "tests/*/rdma_core/expected")
+DATA = ("LICENSE", "tests/data/*", "tests/*/corpus/*", "tests/*/rdma_core/expected", "*.png")
 TREE = pathlib.Path(__file__).resolve().parents[1]
 
 

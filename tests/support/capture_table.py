@@ -70,8 +70,12 @@ def markdown(results):
         name = next((one["receiver"] for one in best.values() if one), OURS)
         parts.append(one_table(mine, sender, f"{sender}: {name} ÷ this, at full offer",
                                lambda cell, size, best=best: ratio_text(cell, best[size])))
-    missing = {(result["receiver"], result["missing"]): None for result in results if result["missing"]}
-    parts += [f"Left out: {receiver}: {why}.\n" for receiver, why in missing]
+    missing = {}
+    for result in results:
+        if result["missing"]:
+            missing.setdefault((result["receiver"], result["missing"]), set()).add(f"{result['payload_bytes']} B")
+    parts += [f"Left out: {receiver}, {' and '.join(sorted(sizes))}: {why}.\n" for (receiver, why), sizes in
+              missing.items()]
     noisy = sum(result["noisy"] for result in results)
     if noisy:
         parts.append(f"{noisy} runs had other work beside them, after all repetitions.\n")
@@ -98,7 +102,7 @@ def draw(results, path):
         return
     panels = [plot(results, sender) for sender in unique(results, "sender")]
     text = "".join(data for data, _ in panels) + f"""
-set terminal pngcairo size 1200,{480 * len(panels)} font "sans,10"
+set terminal pngcairo noenhanced size 1200,{480 * len(panels)} font "sans,10"
 set output "{path}"
 set style data histograms
 set style histogram clustered gap 1
@@ -107,7 +111,7 @@ set xtics rotate by -30
 set ylabel "received, million packets/s"
 set yrange [0:*]
 set grid y
-set key top right
+set key outside right top
 set multiplot layout {len(panels)},1
 """ + "".join(words for _, words in panels) + "unset multiplot\n"
     subprocess.run(["gnuplot"], input=text, text=True, check=True)

@@ -146,12 +146,14 @@ def test_bench_names_what_there_is(arguments):
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="network namespaces need root")
-def test_bench_capture_counts_what_a_receiver_got():
+def test_bench_capture_counts_what_a_receiver_got(tmp_path):
+    picture = tmp_path / "rates.png"
     result = run("/usr/bin/python3", ROOT / "tests/bench/capture.py", "--build", conftest.BUILD, "--quick", "--only",
-                 "TPACKET_V3, other", "--sizes", 64)
+                 "TPACKET_V3, other", "--sizes", 64, "--png", picture)
     assert result.returncode == 0, result.stderr
     rows = [line for line in result.stdout.splitlines() if line.startswith("| TPACKET_V3")]
     assert len(rows) == 2 * 5 and "(0.0%)" in rows[0], result.stdout
+    assert not shutil.which("gnuplot") or picture.read_bytes()[1:4] == b"PNG"
 
 
 # ---- the replay of captures ----------------------------------------------------------------------------------------
