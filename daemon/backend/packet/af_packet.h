@@ -10,6 +10,7 @@
 
 #include "daemon/backend/backend.h"
 #include "daemon/backend/bpf/tcx_drop.h"
+#include "daemon/backend/posted_rows.h"
 
 #include <linux/filter.h>
 #include <linux/if_packet.h>
@@ -102,18 +103,7 @@ struct af_packet_receive {
 	struct af_packet_queue queue; /* wake_fd is an epoll that reports the socket once for each arm() */
 	struct af_packet_ring ring;
 
-	/* Posted slots that have no packet yet, oldest first. */
-	struct backend_run *runs;
-	uint32_t runs_mask;
-	uint32_t first_run;
-	uint32_t end_run;
-	uint32_t n_posted;
-
-	uint32_t slots;
-	uint32_t header_bytes;
-	uint32_t header_stride;
-	uint32_t slot_bytes;
-	bool oversize_sink;
+	struct posted_rows rows;
 	bool timestamps;
 
 	bool has_lengths; /* a frame has a struct virtio_net_hdr before it */

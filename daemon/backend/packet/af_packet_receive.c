@@ -41,32 +41,12 @@ static __attribute__((noinline, cold)) int receive_watch_socket(struct af_packet
 int af_packet_post(struct backend_queue *base, const struct backend_run *run)
 {
 	struct af_packet_receive *receive = af_packet_receive(base);
-	uint32_t n_free = receive->slots - receive->n_posted;
-	uint32_t n = run->n < n_free ? run->n : n_free;
-	struct backend_run *posted = &receive->runs[receive->end_run & receive->runs_mask];
+	int n = posted_rows_add(&receive->rows, run);
 
-	if (n == 0)
-		return 0;
-	*posted = *run;
-	posted->n = n;
-	receive->end_run++;
-	receive->n_posted += n;
-	if (receive->arm_due) /* the worker is about to sleep, and packets may be in the kernel's ring already */
+	if (receive->arm_due &&
+	    n > 0) /* the worker is about to sleep, and packets may be in the kernel's ring already */
 		receive_watch_socket(receive);
-	return (int)n;
-}
-
-/* The oldest posted slot is used up. */
-static void receive_end_slot(struct af_packet_receive *receive, struct backend_run *run)
-{
-	receive->n_posted--;
-	if (--run->n == 0) {
-		receive->first_run++;
-		return;
-	}
-	run->slot++;
-	run->payload += receive->slot_bytes;
-	run->headers += receive->header_stride;
+	return n;
 }
 
 /* An interface without Ethernet headers: the row gets one without addresses. */
@@ -110,37 +90,6 @@ static void receive_describe_frame(const struct af_packet_receive *receive, cons
 	row->n_parts = 3;
 }
 
-/* The first header_bytes go to the header row, and what follows to the payload row, as far as there is room. */
-static void receive_copy_part(const struct af_packet_receive *receive, const struct backend_run *run, uint32_t at,
-                              const struct af_packet_part *part)
-{
-	const uint8_t *bytes = part->bytes;
-	uint32_t n = part->n;
-
-	if (at < receive->header_bytes) {
-		uint32_t n_header = receive->header_bytes - at < n ? receive->header_bytes - at : n;
-
-		memcpy(run->headers + at, bytes, n_header);
-		bytes += n_header;
-		n -= n_header;
-		at += n_header;
-	}
-	at -= receive->header_bytes < at ? receive->header_bytes : at;
-	if (at >= receive->slot_bytes)
-		return;
-	memcpy(run->payload + at, bytes, n < receive->slot_bytes - at ? n : receive->slot_bytes - at);
-}
-
-static uint32_t receive_copy_row(const struct af_packet_receive *receive, const struct backend_run *run,
-                                 const struct af_packet_row *row)
-{
-	uint32_t at = 0;
-
-	for (uint32_t i = 0; i < row->n_parts; at += row->parts[i++].n)
-		receive_copy_part(receive, run, at, &row->parts[i]);
-	return at;
-}
-
 /* Of a packet that is several datagrams: the payload of each, but for the last one, which may be shorter. Else 0. */
 static uint32_t receive_joined_bytes(const struct af_packet_receive *receive, const struct tpacket3_hdr *frame)
 {
@@ -168,27 +117,23 @@ static __attribute__((noinline, cold)) bool receive_cut(struct af_packet_receive
 static bool receive_take_frame(struct af_packet_receive *receive, const struct tpacket3_hdr *frame,
                                struct backend_event *event)
 {
-	struct backend_run *run = &receive->runs[receive->first_run & receive->runs_mask];
-	uint32_t row_bytes = receive->header_bytes + receive->slot_bytes;
-	uint32_t joined_bytes = receive_joined_bytes(receive, frame), present;
+	uint32_t row_bytes = receive->rows.header_bytes + receive->rows.slot_bytes, present = 0;
+	uint32_t joined_bytes = receive_joined_bytes(receive, frame);
 	struct af_packet_row row;
 	bool more;
 
 	receive_describe_frame(receive, frame, &row);
 	more = joined_bytes && receive_cut(receive, &row, joined_bytes);
-	present = receive_copy_row(receive, run, &row);
-	*event = (struct backend_event){
-		.timestamp_raw = receive->timestamps ? frame->tp_sec * NS_PER_S + frame->tp_nsec : 0,
-		.slot = run->slot,
-		.bytes = row.bytes,
-		.flags = frame->tp_status & TP_STATUS_CSUM_VALID ? BACKEND_EVENT_CHECKSUM_OK : 0,
-	};
+	for (uint32_t i = 0; i < row.n_parts; present += row.parts[i++].n)
+		posted_rows_copy(&receive->rows, present, row.parts[i].bytes, row.parts[i].n);
+	posted_rows_end(&receive->rows, row.bytes, event);
+	event->timestamp_raw = receive->timestamps ? frame->tp_sec * NS_PER_S + frame->tp_nsec : 0;
+	event->flags = frame->tp_status & TP_STATUS_CSUM_VALID ? BACKEND_EVENT_CHECKSUM_OK : 0;
 	/* The kernel cuts a frame that is longer than its block. That does not matter if the row is full. */
-	if (row.bytes > row_bytes ? !receive->oversize_sink || present < row_bytes : present < row.bytes) {
+	if (present < row.bytes && present < row_bytes) {
 		event->status = BACKEND_LENGTH_ERROR;
 		event->bytes = 0;
 	}
-	receive_end_slot(receive, run);
 	return more;
 }
 
@@ -197,7 +142,7 @@ int af_packet_poll(struct backend_queue *base, struct backend_event *events, uin
 	struct af_packet_receive *receive = af_packet_receive(base);
 	uint32_t n = 0;
 
-	while (n < max && receive->n_posted > 0) {
+	while (n < max && receive->rows.n_posted > 0) {
 		const struct tpacket3_hdr *frame = af_packet_ring_next(&receive->ring);
 
 		if (!frame)
@@ -248,7 +193,7 @@ int af_packet_receive_arm(struct backend_queue *base)
 
 	if (receive->queue.wake_fd < 0)
 		return -ENOTSUP;
-	receive->arm_due = receive->n_posted == 0;
+	receive->arm_due = receive->rows.n_posted == 0;
 	return receive->arm_due ? 0 : receive_watch_socket(receive);
 }
 
@@ -270,7 +215,7 @@ int af_packet_receive_reset(struct backend_queue *base)
 {
 	struct af_packet_receive *receive = af_packet_receive(base);
 
-	receive->first_run = receive->end_run = receive->n_posted = 0;
+	posted_rows_forget(&receive->rows);
 	return 0;
 }
 
@@ -284,7 +229,7 @@ void af_packet_receive_free(struct backend_queue *base)
 	if (receive->queue.fd >= 0)
 		close(receive->queue.fd);
 	pthread_mutex_destroy(&receive->reading);
-	free(receive->runs);
+	posted_rows_deinit(&receive->rows);
 	free(receive);
 }
 
@@ -296,18 +241,6 @@ static int receive_open_epoll(struct af_packet_receive *receive)
 	if (receive->queue.wake_fd < 0)
 		return -errno;
 	return epoll_ctl(receive->queue.wake_fd, EPOLL_CTL_ADD, receive->queue.fd, &event) == 0 ? 0 : -errno;
-}
-
-/* A run is at least one slot, and so as many runs as slots can be posted. */
-static int receive_make_runs(struct af_packet_receive *receive)
-{
-	uint32_t n = 1;
-
-	while (n < receive->slots)
-		n *= 2;
-	receive->runs_mask = n - 1;
-	receive->runs = calloc(n, sizeof(*receive->runs));
-	return receive->runs ? 0 : -ENOMEM;
 }
 
 /* Frames that this host sends are not received; on lo each packet would come twice. */
@@ -340,17 +273,17 @@ static void receive_ask_for_lengths(struct af_packet_receive *receive)
 }
 
 /* The filter comes first, so that no other packet is in the ring. */
-static int receive_set_up(struct af_packet_receive *receive, bool completion_events)
+static int receive_set_up(struct af_packet_receive *receive, const struct backend_queue_options *options)
 {
-	int r = receive_make_runs(receive);
+	int r = posted_rows_init(&receive->rows, options);
 
 	if (r == 0)
 		r = af_packet_apply_flows(receive);
 	receive_ask_for_lengths(receive);
 	if (r == 0)
-		r = af_packet_ring_init(&receive->ring, receive->queue.fd, receive->slots,
-		                        receive->header_bytes + receive->slot_bytes);
-	if (r == 0 && completion_events)
+		r = af_packet_ring_init(&receive->ring, receive->queue.fd, options->slots,
+		                        options->header_bytes + options->slot_bytes);
+	if (r == 0 && options->completion_events)
 		r = receive_open_epoll(receive);
 	return r < 0 ? r : receive_bind(receive);
 }
@@ -366,18 +299,13 @@ int af_packet_create_queue(struct backend *base, const struct backend_queue_opti
 		return failure_set(failure, EX_OSERR, ENOMEM, "no memory for a receive queue");
 	*receive = (struct af_packet_receive){
 		.queue = {.base = {.ops = base->ops}, .backend = backend, .wake_fd = -1},
-		.slots = options->slots,
-		.header_bytes = options->header_bytes,
-		.header_stride = options->header_stride,
-		.slot_bytes = options->slot_bytes,
-		.oversize_sink = options->oversize_sink,
 		.timestamps = options->timestamps,
 		.reading = PTHREAD_MUTEX_INITIALIZER,
 	};
 	receive->queue.fd = packet_socket_open(backend->interface, SOCK_RAW, failure);
 	r = receive->queue.fd;
 	if (r >= 0) {
-		r = receive_set_up(receive, options->completion_events);
+		r = receive_set_up(receive, options);
 		if (r < 0)
 			failure_set(failure, r == -ENODEV ? EX_UNAVAILABLE : EX_OSERR, -r,
 			            "interface %s: cannot make a ring for %u packets of %u bytes: %s%s",
