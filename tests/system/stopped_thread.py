@@ -16,10 +16,16 @@ def ptrace(request, thread):
         raise OSError(ctypes.get_errno(), f"ptrace {request:#x} of thread {thread}")
 
 
+def name_of(task):
+    """None: the thread has ended."""
+    with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+        return (task / "comm").read_text().strip()
+
+
 def threads(pid, name):
     """Those of that name, the oldest first."""
     tasks = sorted(pathlib.Path(f"/proc/{pid}/task").iterdir(), key=lambda task: int(task.name))
-    return [int(task.name) for task in tasks if (task / "comm").read_text().strip() == name]
+    return [int(task.name) for task in tasks if name_of(task) == name]
 
 
 def reap(thread):

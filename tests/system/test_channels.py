@@ -419,6 +419,7 @@ def test_rights_and_limits_of_a_channel_change_by_a_reload(daemon, wire, other_s
     one = resolved(daemon([], channels=channel(users=["nobody"])))
     control = {"socket": str(one.socket_path), "mode": "0666"}
     process = other_sender(one, 10)
+    wait_until(lambda: one.channel()["completed"] == 10, 20, lambda: one.channel())
     one.write_config(control, [], channel(users=["nobody"], dscp=3))
     refused = refusal(control_client.Client(one.socket_path).change, control_client.RELOAD)
     assert refused.errno == errno.EBUSY and "dscp cannot change" in refused.text and "systemctl restart" in refused.text

@@ -1,15 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """More than the daemon can take: it loses packets, but none without a name, and it stays answerable."""
-import ctypes
 import os
-import pathlib
 import signal
 import time
 
 import conftest
+import stopped_thread
 
-PTRACE_DETACH, PTRACE_SEIZE, PTRACE_INTERRUPT = 17, 0x4206, 0x4207
-WALL = 0x40000000  # waitpid(2): threads, too
 
 TIGHT = {"payload_size": 1024, "receive_queue_slots": 64, "slots_per_block": 64, "history_blocks": 8}
 # The packet backend has 16 MiB of the kernel's memory beside the slots.
@@ -39,22 +36,11 @@ def expect_loss_agrees_with_the_device(daemon):
     return sum(port.get("port_discards", 0) for port in status["interfaces"].values())
 
 
-def ptrace(request, tid):
-    libc = ctypes.CDLL(None, use_errno=True)
-    libc.ptrace.argtypes = [ctypes.c_long, ctypes.c_long, ctypes.c_void_p, ctypes.c_void_p]
-    libc.ptrace.restype = ctypes.c_long
-    assert libc.ptrace(request, tid, None, None) == 0, os.strerror(ctypes.get_errno())
-
-
 def hold_worker_up(pid, name, seconds):
     """One thread of the daemon stands still, and the device does not."""
-    tid, = [int(task.name) for task in pathlib.Path(f"/proc/{pid}/task").iterdir()
-            if (task / "comm").read_text() == name + "\n"]
-    ptrace(PTRACE_SEIZE, tid)
-    ptrace(PTRACE_INTERRUPT, tid)
-    os.waitpid(tid, WALL)
-    time.sleep(seconds)
-    ptrace(PTRACE_DETACH, tid)
+    worker, = stopped_thread.threads(pid, name)
+    with stopped_thread.stopped(worker):
+        time.sleep(seconds)
 
 
 def test_a_stopped_daemon_loses_packets_by_name(build, daemon, net, wire):

@@ -23,9 +23,9 @@ def is_fed(one, seconds):
 
 
 def expect_silence(one):
-    """What it said before is out of the way; then nothing, for longer than a manager waits."""
-    conftest.wait_until(lambda: not is_fed(one, WATCHDOG_US / 1e6), 20, one.text)
-    assert not is_fed(one, 2 * WATCHDOG_US / 1e6)
+    """What it said before is out of the way; then nothing, for longer than a manager waits. A daemon that waits for a
+    CPU is silent for a shorter time."""
+    conftest.wait_until(lambda: not is_fed(one, 3 * WATCHDOG_US / 1e6), 20, one.text)
 
 
 def test_each_thread_that_stops_is_missed_and_named(daemon, wire):
