@@ -2,6 +2,7 @@
 """The receivers that scripts/bench capture compares: ibvcapd with one consumer, and what people use in its place."""
 import contextlib
 import json
+import os
 import re
 import shutil
 import signal
@@ -13,6 +14,7 @@ PORT, SOURCE_PORT, CPU = 7502, 7501, 1
 FILTER = f"udp dst port {PORT}"
 BESIDE = "02:00:00:00:99:99"  # an address that the receiver's stack does not answer for
 READY_S, END_S = 20, 20
+OUTPUT_MAX = 1 << 20
 WITHOUT_BPF = ("setpriv", "--bounding-set=-bpf,-sys_admin,-perfmon", "--inh-caps=-all")
 WRAPPER = ("stdbuf", "-oL")  # a line at a time
 TESTPMD = (*WRAPPER, "dpdk-testpmd", f"--lcores=0@{CPU},1@{CPU}", "--no-pci", "--in-memory", "--no-telemetry",
@@ -27,7 +29,7 @@ class Started:
     """A program in the receiver's namespace, on the receivers' CPU."""
 
     def __init__(self, bed, words, ready):
-        self.output = tempfile.TemporaryFile("w+", dir=bed.directory)
+        self.output = tempfile.TemporaryFile(dir=bed.directory)
         command = bed.net.command(bed.net.rx, "taskset", "-c", CPU, *words)
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=self.output, stderr=self.output,
                                         text=True)
@@ -39,8 +41,8 @@ class Started:
             time.sleep(0.005)
 
     def text(self):
-        self.output.seek(0)
-        return self.output.read()
+        # The program writes where this file's position is, so that must not be moved.
+        return os.pread(self.output.fileno(), OUTPUT_MAX, 0).decode(errors="replace")
 
     def end_after(self, seconds, how):
         time.sleep(seconds)
