@@ -267,8 +267,7 @@ static const char *priv_service_cure(int capability)
 {
 	if (capability == CAP_NET_RAW || capability == CAP_IPC_LOCK)
 		return "start ibvcapd with systemctl (AmbientCapabilities=CAP_NET_RAW CAP_IPC_LOCK), with ibv_launch";
-	return "install -D -m 644 -t /etc/systemd/system/ibvcapd.service.d /usr/share/ibvcapd/xdp.conf && "
-	       "systemctl daemon-reload && systemctl restart ibvcapd; or start ibvcapd by hand";
+	return PRIV_XDP_COMMANDS "; or start ibvcapd by hand";
 }
 
 int priv_require(int capability, const char *who, const char *purpose, struct failure *failure)

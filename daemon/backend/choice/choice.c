@@ -2,11 +2,11 @@
 /* Chooses the backend of an interface from facts. */
 #include "daemon/backend/choice/choice.h"
 
+#include "daemon/priv/priv.h"
+
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
-
-#define LINK_XDP_CONF "link /usr/share/ibvcapd/xdp.conf into /etc/systemd/system/ibvcapd.service.d and restart ibvcapd"
 
 static const char *choice_lacking(const struct backend_choice_facts *facts)
 {
@@ -33,7 +33,7 @@ static bool choice_find_obstacle(const struct backend_choice_facts *facts, struc
 	if (!facts->builds_xdp)
 		return choice_say(choice->why, "this build has no backend xdp");
 	if (choice_lacking(facts)) {
-		choice_say(choice->better, "xdp is faster on driver %s: " LINK_XDP_CONF, facts->driver);
+		choice_say(choice->better, "xdp is faster on driver %s: " PRIV_XDP_COMMANDS, facts->driver);
 		return choice_say(choice->why, "the daemon lacks %s", choice_lacking(facts));
 	}
 	if (!facts->has_af_xdp) {
@@ -68,7 +68,7 @@ static void choice_name_drop(const struct backend_choice_facts *facts, struct ba
 	if (!*choice->better && choice_lacking(facts) && facts->has_tcx)
 		choice_say(choice->better,
 		           "a packet costs less if the kernel drops it behind the packet socket, which takes "
-		           "%s: " LINK_XDP_CONF,
+		           "%s: " PRIV_XDP_COMMANDS,
 		           choice_lacking(facts));
 }
 

@@ -26,6 +26,9 @@ static void expect_choice(const struct backend_choice_facts *facts, const char *
 	cr_expect(strcmp(choice.backend, backend) == 0, "%s", choice.backend);
 	cr_expect(strstr(choice.why, why) != NULL, "why: %s", choice.why);
 	cr_expect(better ? strstr(choice.better, better) != NULL : !*choice.better, "better: %s", choice.better);
+	/* A command that the text cuts off is none. */
+	cr_expect(strstr(choice.better, "xdp.conf") == NULL || strstr(choice.better, "&& systemctl restart ibvcapd"),
+	          "better: %s", choice.better);
 }
 
 #define CASE(test, backend, why, better, ...)                      \
@@ -58,6 +61,9 @@ CASE(another_program_is_in_the_way, "packet", "an XDP program (ID 7) is attached
 CASE(packet_sockets_name_what_makes_a_packet_cheaper, "packet", "has no native XDP",
      "drops it behind the packet socket, which takes CAP_BPF", facts.native_xdp = BACKEND_CHOICE_XDP_NONE;
      facts.has_bpf = false; facts.has_tcx = true)
+CASE(the_longest_advice_has_its_commands_in_full, "packet", "has no native XDP", "CAP_BPF and CAP_NET_ADMIN: install",
+     facts.native_xdp = BACKEND_CHOICE_XDP_NONE;
+     facts.has_bpf = facts.has_net_admin = false; facts.has_tcx = true)
 CASE(a_build_without_xdp_says_so, "packet", "this build has no backend xdp", NULL, facts.builds_xdp = false)
 
 /* The kernel says that veth has native XDP since 6.3; before, the table does. */
