@@ -66,6 +66,11 @@ def test_its_end_is_the_daemons_if_that_does_not_start(wire, try_on):
     process = try_on("-b", "packet", wire.interface, "239.1.7.9:99999")
     said = process.communicate(timeout=30)[0]
     assert process.returncode == 78 and "99999" in said
+    for wrong, named in ((("-t", "1.5", wire.interface, "7502"), "--duration 1.5"),
+                         ((wire.interface, "http"), "'http' is no port")):
+        process = try_on(*wrong)
+        assert named in process.communicate(timeout=30)[0]
+        assert process.returncode == 64
     process = try_on("eht0", "7502")
     assert "there is no interface eht0; there are: " in process.communicate(timeout=30)[0]
     assert process.returncode == 69
