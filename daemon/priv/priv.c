@@ -280,8 +280,9 @@ int priv_require(int capability, const char *who, const char *purpose, struct fa
 	priv_name_of(capability, name, sizeof(name));
 	if (is_given_up)
 		return failure_set(failure, EX_NOPERM, EPERM,
-		                   "%s is missing, which %s needs %s: the daemon gave it up, because no stream needed "
-		                   "it after the start; restart it: systemctl restart ibvcapd",
+		                   "%s is missing, which %s needs %s: the daemon gave it up, because it used it for "
+		                   "the start only; write the stream or channel to the configuration file, and restart "
+		                   "the daemon: systemctl restart ibvcapd",
 		                   name, who, purpose);
 	return failure_set(
 		failure, EX_NOPERM, EPERM,
