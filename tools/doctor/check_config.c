@@ -140,6 +140,7 @@ static void check_config_kernel_interface(const struct doctor_facts *facts, cons
 	finding_write(finding->found, "there is no such interface");
 	finding_fail(finding, FINDING_ERROR, "an interface of this network namespace (ip link)",
 	             "ibvcapd does not start");
+	finding_fix_by_edit(finding, service->file, service->line, "interface");
 }
 
 static void check_config_interface(const struct doctor_facts *facts, const struct configured_service *service,
@@ -150,7 +151,7 @@ static void check_config_interface(const struct doctor_facts *facts, const struc
 	const struct doctor_interface *interface = facts_find_interface(facts, service->interface);
 	char ports[FINDING_TEXT_BYTES];
 
-	if (service->backend != CONFIG_BACKEND_VERBS) {
+	if (service->backend != CONFIG_BACKEND_VERBS || (service->is_auto && !interface)) {
 		check_config_kernel_interface(facts, service, finding);
 		return;
 	}
