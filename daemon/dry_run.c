@@ -61,8 +61,8 @@ static void try_hugepages(const struct config *config, uint32_t page_bytes)
 			wanted += geometry_ring_bytes(&config->streams[i]) / page_bytes;
 	if (wanted <= pages_count_free(page_bytes))
 		return;
-	log_warning("the rings take %llu hugepages of %u kB, and so many are not free %s; no matter if they are those "
-	            "of an ibvcapd that runs with this file",
+	log_warning("the rings take %llu hugepages of %u kB, and so many are not free %s; ignore this if an ibvcapd "
+	            "that runs with this file has them",
 	            (unsigned long long)wanted, page_bytes / 1024,
 	            pages_advice(advice, page_bytes, wanted, "history_blocks"));
 }
