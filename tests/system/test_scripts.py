@@ -95,6 +95,22 @@ def test_setup_as_a_user_says_what_to_run(tmp_path):
     assert result.stderr.count("\n") == 1 and "run sudo scripts/setup" in result.stderr
 
 
+# ---- scripts/test --------------------------------------------------------------------------------------------------
+
+
+def test_the_files_for_one_backend_are_run_with_it():
+    """They skip all of their tests with the others."""
+    script = (ROOT / "scripts/test").read_text()
+    found = 0
+    for path in (ROOT / "tests/system").glob("test_*.py"):
+        backend = re.search(r'^pytestmark .*reason="IBVCAP_TEST_BACKEND=(\w+) runs it"', path.read_text(), re.M)
+        if backend:
+            files = re.search(rf"^test_backend={backend[1]} .*\n\ttests/system/test_{{(.*)}}\.py", script, re.M)[1]
+            assert path.stem.removeprefix("test_") in files.split(","), path.name
+            found += 1
+    assert found >= 3
+
+
 # ---- test-on -------------------------------------------------------------------------------------------------------
 
 
