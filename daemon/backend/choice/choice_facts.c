@@ -17,9 +17,9 @@
 
 /* Kernels before 6.3 do not say what a driver can do: these have native XDP with redirection in Linux 6.1. */
 static const char *const drivers_with_xdp[] = {
-	"atlantic", "bnxt_en",   "ena",   "fsl_dpaa2_eth", "fsl_enetc", "hv_netvsc", "i40e",      "ice",   "igb",
-	"igc",      "ixgbe",     "ixgbevf", "mlx4_en",       "mlx5_core", "mvneta",    "mvpp2",     "nfp",   "qede",
-	"rvu_nicpf", "sfc",      "st_gmac", "thunderx",      "tun",       "veth",      "vif",       "virtio_net",
+	"atlantic",  "bnxt_en", "ena",     "fsl_dpaa2_eth", "fsl_enetc", "hv_netvsc", "i40e",  "ice",        "igb",
+	"igc",       "ixgbe",   "ixgbevf", "mlx4_en",       "mlx5_core", "mvneta",    "mvpp2", "nfp",        "qede",
+	"rvu_nicpf", "sfc",     "st_gmac", "thunderx",      "tun",       "veth",      "vif",   "virtio_net",
 };
 
 static bool choice_knows_driver(const char *driver)
