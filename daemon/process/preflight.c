@@ -297,15 +297,15 @@ bool preflight_bpf_stays_restricted(const char *release, int unprivileged_bpf_di
 	return unprivileged_bpf_disabled && (major < 5 || (major == 5 && minor < 18));
 }
 
-/* Of maps and links that are open, CAP_BPF is needed by such kernels only. */
+/* Of maps and links that are open, CAP_BPF is needed by such kernels only; if they do not say, it is kept. */
 static bool preflight_needs_bpf(void)
 {
 	FILE *file = fopen("/proc/sys/kernel/unprivileged_bpf_disabled", "re");
 	struct utsname system;
-	int disabled = 0;
+	int disabled = 1;
 
 	if (file && fscanf(file, "%d", &disabled) != 1)
-		disabled = 0;
+		disabled = 1;
 	if (file)
 		fclose(file);
 	return uname(&system) == 0 && preflight_bpf_stays_restricted(system.release, disabled);

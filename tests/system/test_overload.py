@@ -57,6 +57,7 @@ def test_a_stopped_daemon_loses_packets_by_name(build, daemon, net, wire):
     counts = at_rest(one)
     assert sent == counts["matched"] + expect_loss_agrees_with_the_device(one)
     assert counts["published"] > 0
+    assert counts["no_buffer"] > 0 or conftest.BACKEND != "verbs"  # the others have more room than it takes
 
 
 def test_a_sender_faster_than_the_worker(build, daemon, net, wire, consumer):

@@ -123,7 +123,8 @@ static void flow_tell_of_reader(const struct af_packet *backend, const struct af
 
 	if (backend->drop && !flow->dropped)
 		log_info("interface %s: flow %s: the kernel handles its packets, too, because another program reads "
-		         "the port, or the daemon may not bind it",
+		         "the port, or the daemon may not bind it (ports below sysctl "
+		         "net.ipv4.ip_unprivileged_port_start)",
 		         backend->interface, flow_format(&flow->rule, text, sizeof(text)));
 }
 
