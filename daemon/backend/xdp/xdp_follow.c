@@ -81,9 +81,11 @@ void xdp_follow_channels(struct xdp_backend *backend)
 
 	if (n > backend->interface.max_channels)
 		n = backend->interface.max_channels;
-	if (n <= backend->n_channels_seen)
+	if (n == 0 || n == backend->n_channels_seen)
 		return;
-	backend->n_channels_seen = n;
+	backend->n_channels_seen = n; /* also if fewer: those that come back need the program again */
+	if (n <= backend->interface.n_channels)
+		return;
 	pthread_mutex_lock(&backend->changing);
 	follow_add_channels(backend, n);
 	pthread_mutex_unlock(&backend->changing);
