@@ -20,6 +20,11 @@
 /* Frames beyond those of the receive rings: two turns of the driver (NAPI), of packets of several frames. */
 #define RESERVE_FRAMES 1024
 #define LINK_BYTES_MAX 22 /* an Ethernet header with two VLAN tags */
+/*
+ * Without XDP_USE_SG the kernel (before 6.6) redirects no packet that the driver has in pieces, and counts that
+ * nowhere. Drivers have up to so many bytes in one piece: a page without HEADROOM_BYTES and struct skb_shared_info.
+ */
+#define PAGE_BYTES_MAX 3520
 #define UNUSED_ENTRIES 64
 #define BIND_TRIES     100
 #define BIND_AGAIN_NS  10000000
@@ -143,6 +148,13 @@ static bool channel_frames_are_large(const struct xdp_channel *channel)
 	return channel->backend->interface.mtu + LINK_BYTES_MAX <= channel->frame_bytes - HEADROOM_BYTES;
 }
 
+/* Every packet that the MTU admits comes from the driver in one piece. */
+static bool channel_packets_are_whole(const struct xdp_channel *channel)
+{
+	return channel_frames_are_large(channel) &&
+	       channel->backend->interface.mtu + LINK_BYTES_MAX <= PAGE_BYTES_MAX;
+}
+
 static int channel_explain_bind(const struct xdp_channel *channel, int error, struct failure *failure)
 {
 	const char *cure = "";
@@ -152,7 +164,7 @@ static int channel_explain_bind(const struct xdp_channel *channel, int error, st
 	else if (error == EOPNOTSUPP && channel->backend->mode == BACKEND_XDP_ZERO_COPY)
 		cure = ": the driver has no zero-copy, or not with packets of several frames: set xdp_mode = \"auto\" "
 		       "or \"copy\"";
-	else if (error == EINVAL && !channel_frames_are_large(channel))
+	else if (error == EINVAL && !channel_packets_are_whole(channel))
 		cure = ": packets as long as its MTU admits need Linux 6.6: use backend = \"packet\", or lower the MTU";
 	return failure_set(failure, error == EBUSY ? EX_TEMPFAIL : EX_UNAVAILABLE, error,
 	                   "interface %s: cannot bind an AF_XDP socket to receive queue %u: %s%s",
@@ -176,7 +188,7 @@ static int channel_bind_anchor(struct xdp_channel *channel)
 	if (mode == BACKEND_XDP_ZERO_COPY || r == 0 || r == -EBUSY)
 		return r;
 	r = xdp_bind(channel->anchor_fd, channel, XDP_COPY | XDP_USE_NEED_WAKEUP | XDP_USE_SG, -1);
-	if (r == -EINVAL && one_frame)
+	if (r == -EINVAL && channel_packets_are_whole(channel))
 		r = xdp_bind(channel->anchor_fd, channel, XDP_COPY | XDP_USE_NEED_WAKEUP, -1);
 	return r;
 }
