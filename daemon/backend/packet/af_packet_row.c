@@ -21,8 +21,10 @@
 #define UDP_CHECKSUM     6
 #define VLAN_BYTES       4
 #define IPV4_OPTIONS_MAX 40
+#define TAGS_MAX         2 /* the filter takes an outer and an inner one */
 
-_Static_assert(ETH_HLEN + VLAN_BYTES + IPV4_BYTES + IPV4_OPTIONS_MAX + UDP_BYTES <= AF_PACKET_HEADERS_MAX, "too small");
+_Static_assert(ETH_HLEN + TAGS_MAX * VLAN_BYTES + IPV4_BYTES + IPV4_OPTIONS_MAX + UDP_BYTES <= AF_PACKET_HEADERS_MAX,
+               "too small");
 
 static uint16_t row_get16(const uint8_t *at)
 {
@@ -61,8 +63,12 @@ static bool row_find_headers(const uint8_t *headers, uint32_t n, struct row_layo
 
 	if (n < ETH_HLEN + IPV4_BYTES + UDP_BYTES)
 		return false;
-	type = row_get16(headers + ETH_HLEN - 2);
-	layout->ip_at = type == ETH_P_8021Q || type == ETH_P_8021AD ? ETH_HLEN + VLAN_BYTES : ETH_HLEN;
+	layout->ip_at = ETH_HLEN;
+	for (uint32_t i = 0; i < TAGS_MAX; i++) {
+		type = row_get16(headers + layout->ip_at - 2);
+		if (type == ETH_P_8021Q || type == ETH_P_8021AD)
+			layout->ip_at += VLAN_BYTES;
+	}
 	layout->udp_at =
 		layout->ip_at + (headers[layout->ip_at] >> 4 == 6 ? IPV6_BYTES : 4 * (headers[layout->ip_at] & 0xfU));
 	return n >= layout->udp_at + UDP_BYTES;
