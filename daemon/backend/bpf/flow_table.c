@@ -65,7 +65,8 @@ static int flow_table_failed(const struct flow_table *table, const struct flow_r
 	flow_format(rule, text, sizeof(text));
 	if (error == EEXIST)
 		return failure_set(failure, EX_CONFIG, EEXIST,
-		                   "interface %s: another stream has the flow %s already: remove it from one of them",
+		                   "interface %s: another stream has the flow %s already: remove it from one of "
+		                   "them; if it moves from one to the other, reload without it first",
 		                   table->interface, text);
 	if (error == E2BIG)
 		return failure_set(
