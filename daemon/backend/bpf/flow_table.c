@@ -78,6 +78,15 @@ static int flow_table_failed(const struct flow_table *table, const struct flow_r
 	                   table->interface, text, strerror(error));
 }
 
+/* A combination that no rule has any more costs each frame a look-up. */
+static void flow_table_forget(struct flow_table *table, uint8_t fields)
+{
+	if (table->n_with[fields] > 0)
+		return;
+	table->settings.combinations &= ~(1U << fields);
+	flow_table_apply(table);
+}
+
 /* The combination comes before its first rule, and goes after its last one. */
 int flow_table_add(struct flow_table *table, const struct flow_rule *rule, const struct flow_target *target,
                    struct failure *failure)
@@ -89,8 +98,10 @@ int flow_table_add(struct flow_table *table, const struct flow_rule *rule, const
 	r = flow_table_apply(table);
 	if (r == 0)
 		r = bpf_map_update_elem(table->flows_fd, &key, target, BPF_NOEXIST);
-	if (r < 0)
+	if (r < 0) {
+		flow_table_forget(table, key.fields);
 		return flow_table_failed(table, rule, -r, failure);
+	}
 	table->n_with[key.fields]++;
 	return 0;
 }
@@ -101,8 +112,6 @@ void flow_table_remove(struct flow_table *table, const struct flow_rule *rule)
 
 	if (bpf_map_delete_elem(table->flows_fd, &key) < 0)
 		return;
-	if (--table->n_with[key.fields] == 0) {
-		table->settings.combinations &= ~(1U << key.fields);
-		flow_table_apply(table);
-	}
+	table->n_with[key.fields]--;
+	flow_table_forget(table, key.fields);
 }
