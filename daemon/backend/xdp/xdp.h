@@ -98,6 +98,11 @@ void xdp_socket_deinit(struct xdp_socket *socket);
 
 /** Put the frames in hand into the fill ring. wait: even if another worker is about it at present. */
 void xdp_socket_give_back(struct xdp_socket *socket, bool wait);
+/**
+ * Any thread: wake the driver if it has asked for that. It may ask just after frames were given back, because it finds
+ * the ring empty first and asks then; and if nobody has frames in hand, nobody gives any back after that.
+ */
+void xdp_socket_answer_driver(const struct xdp_socket *socket);
 /* The packet is copied. */
 static inline void xdp_socket_return_frame(struct xdp_socket *socket, const struct xdp_desc *descriptor)
 {

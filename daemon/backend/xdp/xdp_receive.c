@@ -102,8 +102,10 @@ int xdp_arm(struct backend_queue *base)
 	if (receive->wake_fd < 0)
 		return -ENOTSUP;
 	/* Others may need the frames while this worker sleeps. */
-	for (uint32_t i = 0; i < receive->n_sockets; i++)
+	for (uint32_t i = 0; i < receive->n_sockets; i++) {
 		xdp_socket_give_back(&receive->sockets[i], true);
+		xdp_socket_answer_driver(&receive->sockets[i]);
+	}
 	receive->arm_due = receive->rows.n_posted == 0;
 	return receive->arm_due ? 0 : receive_watch_sockets(receive);
 }

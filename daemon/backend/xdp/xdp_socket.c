@@ -58,6 +58,12 @@ static __attribute__((noinline, cold)) void socket_wake_driver(const struct xdp_
 	recvfrom(socket->fd, NULL, 0, MSG_DONTWAIT, NULL, NULL);
 }
 
+void xdp_socket_answer_driver(const struct xdp_socket *socket)
+{
+	if (__builtin_expect(xdp_ring_needs_wakeup(&socket->channel->fill), 0))
+		socket_wake_driver(socket);
+}
+
 void xdp_socket_give_back(struct xdp_socket *socket, bool wait)
 {
 	struct xdp_channel *channel = socket->channel;
@@ -72,8 +78,7 @@ void xdp_socket_give_back(struct xdp_socket *socket, bool wait)
 	xdp_ring_add_frames(&channel->fill, socket->returned, socket->n_returned);
 	pthread_mutex_unlock(&channel->fill_lock);
 	socket->n_returned = 0;
-	if (__builtin_expect(xdp_ring_needs_wakeup(&channel->fill), 0))
-		socket_wake_driver(socket);
+	xdp_socket_answer_driver(socket);
 }
 
 void xdp_socket_drain(struct xdp_socket *socket)

@@ -85,6 +85,9 @@ int xdp_read_matched(struct backend_queue *base, uint64_t *packets)
 	bool is_unbound = xdp_socket_is_unbound(&receive->sockets[0]);
 	int r;
 
+	/* The worker may sleep. */
+	for (uint32_t i = 0; i < receive->n_sockets; i++)
+		xdp_socket_answer_driver(&receive->sockets[i]);
 	if (is_unbound)
 		xdp_program_detach(receive->backend->program);
 	if (is_unbound || atomic_exchange(&receive->flows_removed, false))
