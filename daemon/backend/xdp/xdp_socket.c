@@ -18,6 +18,16 @@ int xdp_socket_init(struct xdp_socket *socket, struct xdp_channel *channel, stru
 	return 0;
 }
 
+/* The kernel gives a socket its ring once: after a failure, only another socket can be tried again. */
+static void socket_renew(struct xdp_socket *socket)
+{
+	struct failure failure;
+
+	xdp_ring_deinit(&socket->receive);
+	close(socket->fd);
+	socket->fd = xdp_open_socket(socket->channel->backend, &failure);
+}
+
 int xdp_socket_bind(struct xdp_socket *socket, uint32_t stream, struct failure *failure)
 {
 	const struct xdp_channel *channel = socket->channel;
@@ -32,7 +42,7 @@ int xdp_socket_bind(struct xdp_socket *socket, uint32_t stream, struct failure *
 	if (r == 0)
 		r = xdp_program_set_socket(backend->program, stream, channel->number, socket->fd);
 	if (r < 0) {
-		xdp_ring_deinit(&socket->receive);
+		socket_renew(socket);
 		return failure_set(failure, EX_OSERR, -r,
 		                   "interface %s: cannot make an AF_XDP socket for receive queue %u: %s",
 		                   backend->interface.name, channel->number, strerror(-r));
@@ -46,7 +56,8 @@ void xdp_socket_deinit(struct xdp_socket *socket)
 	if (!socket->channel)
 		return;
 	xdp_ring_deinit(&socket->receive); /* first: see there */
-	close(socket->fd);
+	if (socket->fd >= 0)
+		close(socket->fd);
 	socket->channel = NULL;
 }
 
