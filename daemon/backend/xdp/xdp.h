@@ -134,7 +134,7 @@ struct xdp_backend {
 	struct xdp_socket *sockets;   /* of stream s on channel c: s * max_channels + c */
 	struct xdp_receive **queues;  /* of each stream number; NULL: it is free */
 	uint32_t n_channels_seen;     /* xdp_follow_channels() has done what it can for so many */
-	pthread_mutex_t changing;     /* held while the control or the device's thread changes any of these */
+	pthread_mutex_t changing;     /* held while the control or the device's thread changes what the other uses */
 };
 
 static inline struct xdp_backend *xdp_backend(const struct backend *base)

@@ -33,7 +33,10 @@ int xdp_open_channel(struct xdp_backend *backend, uint32_t number, struct failur
 	return r;
 }
 
-/* The next channel. It is served as soon as the program runs on its queue. */
+/*
+ * The next channel. It is served as soon as the program runs on its queue. Nobody else knows of it while it is opened,
+ * which locks and binds all its frames: the control thread does not wait for that.
+ */
 static int follow_add_channel(struct xdp_backend *backend, struct failure *failure)
 {
 	uint32_t number = backend->interface.n_channels;
@@ -41,10 +44,12 @@ static int follow_add_channel(struct xdp_backend *backend, struct failure *failu
 
 	if (r < 0)
 		return r;
+	pthread_mutex_lock(&backend->changing);
 	backend->interface.n_channels++;
 	for (uint32_t stream = 0; stream < backend->n_streams && r == 0; stream++)
 		if (backend->queues[stream])
 			r = xdp_queue_add_socket(backend->queues[stream], failure);
+	pthread_mutex_unlock(&backend->changing);
 	return r;
 }
 
@@ -64,7 +69,9 @@ static void follow_add_channels(struct xdp_backend *backend, uint32_t n)
 		            "dropped (no_socket): restart the daemon (systemctl restart ibvcapd), or run 'ethtool -L' "
 		            "for as many as before: %s",
 		            interface->name, n, failure.text);
+	pthread_mutex_lock(&backend->changing);
 	r = xdp_program_set_channels(backend->program, interface->n_channels);
+	pthread_mutex_unlock(&backend->changing);
 	if (r < 0)
 		log_message(LOG_WARNING, &about,
 		            "interface %s has %u receive queues now, and the program does not run on all of them: "
@@ -86,7 +93,5 @@ void xdp_follow_channels(struct xdp_backend *backend)
 	backend->n_channels_seen = n; /* also if fewer: those that come back need the program again */
 	if (n <= backend->interface.n_channels)
 		return;
-	pthread_mutex_lock(&backend->changing);
 	follow_add_channels(backend, n);
-	pthread_mutex_unlock(&backend->changing);
 }
