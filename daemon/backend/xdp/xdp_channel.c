@@ -151,8 +151,7 @@ static bool channel_frames_are_large(const struct xdp_channel *channel)
 /* Every packet that the MTU admits comes from the driver in one piece. */
 static bool channel_packets_are_whole(const struct xdp_channel *channel)
 {
-	return channel_frames_are_large(channel) &&
-	       channel->backend->interface.mtu + LINK_BYTES_MAX <= PAGE_BYTES_MAX;
+	return channel_frames_are_large(channel) && channel->backend->interface.mtu + LINK_BYTES_MAX <= PAGE_BYTES_MAX;
 }
 
 static int channel_explain_bind(const struct xdp_channel *channel, int error, struct failure *failure)
