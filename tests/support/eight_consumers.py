@@ -183,7 +183,7 @@ def at_rest(daemon, seconds=60):
     while time.monotonic() < end:
         status = daemon.status()
         counts = status["streams"][STREAM]
-        now = (counts["matched"], counts["head"], status["interfaces"][counts["interface"]]["port_discards"])
+        now = (counts["matched"], counts["head"], status["interfaces"][counts["interface"]].get("port_discards"))
         if now == last and counts["in_flight"] == 0:
             return status
         last = now
@@ -195,7 +195,7 @@ def totals(status):
     counts = status["streams"][STREAM]
     port = status["interfaces"][counts["interface"]]
     return {**{term: counts[term] for term in ("matched", "published", "no_buffer", "errored", "head")},
-            **{term: port[term] for term in ("port_discards", "out_of_buffer")}}
+            **{term: port.get(term, 0) for term in ("port_discards", "out_of_buffer")}}
 
 
 def send(net, wire, head, **options):

@@ -11,7 +11,6 @@ import pytest
 import conftest
 
 PROGRAM = conftest.ROOT / "contrib/bin/ibvcap-try"
-PATH = f"{conftest.BUILD}/daemon:{conftest.BUILD}/tools:{os.environ['PATH']}"
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="must be root")
 
 
@@ -20,10 +19,14 @@ def try_on_fixture(net):
     """try_on(ARGUMENT...): started in the receiver's namespace; it and its output so far."""
     started = []
 
+    # The user of sudo reads, too.
+    tools = conftest.reachable(conftest.BUILD / "tools/ibvcap").parent
+    path = f"{tools}:{conftest.BUILD}/daemon:{os.environ['PATH']}"
+
     def start(*arguments, **environment):
         words = net.command(net.rx, PROGRAM, *arguments)
         process = subprocess.Popen(list(map(str, words)), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                                   env={**os.environ, "PATH": PATH, **environment})
+                                   env={**os.environ, "PATH": path, "LD_LIBRARY_PATH": str(tools), **environment})
         started.append(process)
         return process
 
@@ -74,6 +77,24 @@ def test_its_end_is_the_daemons_if_that_does_not_start(wire, try_on):
     process = try_on("eht0", "7502")
     assert "there is no interface eht0; there are: " in process.communicate(timeout=30)[0]
     assert process.returncode == 69
+
+
+def test_what_a_row_has_no_room_for_is_a_loss(net, wire, try_on, build):
+    for namespace, device in ((net.rx, wire.interface), (net.tx, wire.tx)):
+        conftest.run("ip", "-n", namespace, "link", "set", device, "mtu", 12000)
+    process = try_on("-b", "packet", wire.interface, "7502")
+    await_line(process, r"\^C ends it")
+    net.sender(build, wire, 7502, size=10000, count=10).wait(30)
+    await_line(process, r"matched 10 = published 10")
+    process.send_signal(signal.SIGINT)
+    said = process.communicate(timeout=30)[0]
+    assert "truncated 10" in said and "LOSS" in said and "none was lost" not in said
+
+
+def test_the_daemons_warnings_are_shown(wire, try_on):
+    process = try_on("-b", "packet", "-t", "1", wire.interface, "10.77.0.200:7502")
+    said = process.communicate(timeout=30)[0]
+    assert "warning: " in said and "10.77.0.200 is not an address of" in said and "4 kB pages" not in said
 
 
 def test_no_packet_is_no_loss_and_no_mystery(wire, try_on):

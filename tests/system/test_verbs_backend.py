@@ -144,7 +144,7 @@ def test_port_going_down_and_up_is_noticed(wire, probe):
     assert it.do("notice", 3000)["type"] == PORT_UP
 
 
-def test_more_slots_than_asked_for_are_logged_and_safe(wire, probe):
+def test_more_slots_than_asked_for_are_safe(wire, probe):
     it = probe("-q", "192", "-S", "64")
     given = it.do("post", 384)["posted"]
     assert given >= 192
@@ -152,8 +152,6 @@ def test_more_slots_than_asked_for_are_logged_and_safe(wire, probe):
     it.flow(0, GROUP, PORT)
     wire.send(*[frame(wire, pattern(64, i)) for i in range(given)])
     assert [event[2] for event in it.receive(given)] == [OK] * given
-    errors = it.end()
-    assert given == 192 or f"asked for 192 slots, given {given}" in errors
 
 
 # ---- faults: one line, what to do, the exit code ----------------------------------------------------------

@@ -102,6 +102,7 @@ static void report_chosen_backend(const struct doctor_facts *facts, const struct
 	finding_fail(finding, FINDING_WARNING, "the fastest backend of the interface",
 	             "fewer packets a second, and more CPU time for each");
 	finding_write(finding->fix, "%s", choice.better);
+	finding->fix_survives_reboot = true;
 }
 
 /* A running daemon has taken what it needs, and has given up the rights to it since. */
@@ -121,10 +122,12 @@ static void report_backend(const struct doctor_facts *facts, const struct config
 		return;
 	finding_write(finding->found, "backend \"xdp\", but %s", choice.why);
 	finding_fail(finding, FINDING_ERROR, "what xdp needs, or backend = \"auto\"", "ibvcapd does not start");
-	if (*choice.better)
-		finding_write(finding->fix, "%s", choice.better);
-	else
+	if (!*choice.better) {
 		finding_fix_by_edit(finding, service->file, service->line, "backend = \"auto\"");
+		return;
+	}
+	finding_write(finding->fix, "%s", choice.better);
+	finding->fix_survives_reboot = true;
 }
 
 /* packet and xdp take interfaces without an RDMA device. */
