@@ -88,8 +88,12 @@ int xdp_read_matched(struct backend_queue *base, uint64_t *packets)
 	/* The worker may sleep. */
 	for (uint32_t i = 0; i < receive->n_sockets; i++)
 		xdp_socket_answer_driver(&receive->sockets[i]);
-	if (is_unbound)
+	if (is_unbound) {
+		/* At the end the control thread reads, while the device's thread may follow new queues. */
+		pthread_mutex_lock(&receive->backend->changing);
 		xdp_program_detach(receive->backend->program);
+		pthread_mutex_unlock(&receive->backend->changing);
+	}
 	if (is_unbound || atomic_exchange(&receive->flows_removed, false))
 		xdp_wait_for_packets();
 	r = statistics_read_drops(receive, &drops);
