@@ -24,7 +24,7 @@ def xdp_program(net, wire):
 def reload(daemon, streams, said, times, **top):
     daemon.write_config({"socket": str(daemon.socket_path), "mode": "0666"}, streams, **top)
     daemon.process.send_signal(signal.SIGHUP)
-    while daemon.notifications(0.1):  # as a service manager would: who does not read holds the daemon up
+    while daemon.notifications(0.1):  # if nobody reads them, the daemon waits
         pass
     conftest.wait_until(lambda: daemon.text().count(said) == times, 20, daemon.text)
 

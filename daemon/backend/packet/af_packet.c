@@ -2,6 +2,7 @@
 /* The packet backend's device: any interface that carries Ethernet frames or bare IP packets, and the loopback. */
 #include "daemon/backend/packet/af_packet.h"
 
+#include "daemon/backend/socket/kernel_path.h"
 #include "daemon/backend/socket/packet_socket.h"
 
 #include <errno.h>
@@ -12,7 +13,6 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
-#include <time.h>
 #include <unistd.h>
 
 #define MAX_QUEUE_SLOTS 65536
@@ -126,34 +126,7 @@ static void af_packet_capabilities(const struct backend *base, struct backend_ca
 	snprintf(capabilities->device, sizeof(capabilities->device), "%s", af_packet(base)->interface);
 }
 
-/* The kernel copies, so no memory has to be registered. */
-static int af_packet_register_memory(struct backend *base, void *address, size_t bytes, struct backend_memory **memory,
-                                     struct failure *failure)
-{
-	struct backend_memory *registered = calloc(1, sizeof(*registered));
-
-	(void)address;
-	(void)bytes;
-	if (!registered)
-		return failure_set(failure, EX_OSERR, ENOMEM, "no memory for a registration");
-	registered->backend = base;
-	*memory = registered;
-	return 0;
-}
-
-static void af_packet_unregister_memory(struct backend_memory *memory)
-{
-	free(memory);
-}
-
 /* ---- queues -------------------------------------------------------------------------------------- */
-
-/* A socket receives from its first flow on. */
-static int af_packet_start(struct backend_queue *base)
-{
-	(void)base;
-	return 0;
-}
 
 static int af_packet_create_send_queue(struct backend *base, const struct backend_send_options *options,
                                        struct backend_queue **queue, struct failure *failure)
@@ -174,16 +147,6 @@ static int af_packet_read_port(struct backend *base, struct backend_port_statist
 	return 0;
 }
 
-static int af_packet_read_clock(struct backend *base, uint64_t *raw)
-{
-	struct timespec now;
-
-	(void)base;
-	clock_gettime(CLOCK_REALTIME, &now);
-	*raw = (uint64_t)now.tv_sec * UINT64_C(1000000000) + (uint64_t)now.tv_nsec;
-	return 0;
-}
-
 static const struct backend_privilege af_packet_privileges[] = {
 	{CAP_NET_RAW, .required = true, .purpose = "to open packet sockets"},
 	{CAP_NET_ADMIN, .at_start = true, .purpose = "to keep captured packets from the kernel"},
@@ -198,11 +161,11 @@ const struct backend_ops af_packet_ops = {
 	.open = af_packet_open,
 	.close = af_packet_close,
 	.capabilities = af_packet_capabilities,
-	.register_memory = af_packet_register_memory,
-	.unregister_memory = af_packet_unregister_memory,
+	.register_memory = kernel_path_register_memory,
+	.unregister_memory = kernel_path_unregister_memory,
 	.create_queue = af_packet_create_queue,
 	.destroy_queue = af_packet_receive_free,
-	.start = af_packet_start,
+	.start = kernel_path_start,
 	.post = af_packet_post,
 	.poll = af_packet_poll,
 	.fd = af_packet_receive_fd,
@@ -214,5 +177,5 @@ const struct backend_ops af_packet_ops = {
 	.remove_flow = af_packet_remove_flow,
 	.read_matched = af_packet_read_matched,
 	.read_port = af_packet_read_port,
-	.read_clock = af_packet_read_clock,
+	.read_clock = kernel_path_read_clock,
 };

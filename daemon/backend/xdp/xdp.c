@@ -2,9 +2,9 @@
 /* The xdp backend's device: an interface whose driver runs our program. */
 #include "daemon/backend/xdp/xdp.h"
 
+#include "daemon/backend/socket/kernel_path.h"
 #include "daemon/backend/socket/packet_socket.h"
 #include "daemon/base/log.h"
-#include "daemon/base/time.h"
 
 #include <errno.h>
 #include <linux/capability.h>
@@ -123,36 +123,7 @@ static void xdp_capabilities(const struct backend *base, struct backend_capabili
 	snprintf(capabilities->device, sizeof(capabilities->device), "%s", xdp_backend(base)->interface.name);
 }
 
-/* ---- memory ---------------------------------------------------------------------------------------- */
-
-/* The worker copies, so no memory has to be registered. */
-static int xdp_register_memory(struct backend *base, void *address, size_t bytes, struct backend_memory **memory,
-                               struct failure *failure)
-{
-	struct backend_memory *registered = calloc(1, sizeof(*registered));
-
-	(void)address;
-	(void)bytes;
-	if (!registered)
-		return failure_no_memory(failure);
-	registered->backend = base;
-	*memory = registered;
-	return 0;
-}
-
-static void xdp_unregister_memory(struct backend_memory *memory)
-{
-	free(memory);
-}
-
 /* ---- a queue --------------------------------------------------------------------------------------- */
-
-/* It receives from its first flow on. */
-static int xdp_start(struct backend_queue *base)
-{
-	(void)base;
-	return 0;
-}
 
 static int xdp_fd(const struct backend_queue *base)
 {
@@ -187,13 +158,6 @@ static int xdp_read_port(struct backend *base, struct backend_port_statistics *s
 	return 0;
 }
 
-static int xdp_read_clock(struct backend *base, uint64_t *raw)
-{
-	(void)base;
-	*raw = time_utc_ns();
-	return 0;
-}
-
 static const struct backend_privilege xdp_privileges[] = {
 	{CAP_NET_RAW, .required = true, .purpose = "to open AF_XDP sockets"},
 	{CAP_NET_ADMIN, .required = true, .at_start = true, .purpose = "to make an XDP program"},
@@ -208,11 +172,11 @@ const struct backend_ops xdp_backend_ops = {
 	.open = xdp_open,
 	.close = xdp_close,
 	.capabilities = xdp_capabilities,
-	.register_memory = xdp_register_memory,
-	.unregister_memory = xdp_unregister_memory,
+	.register_memory = kernel_path_register_memory,
+	.unregister_memory = kernel_path_unregister_memory,
 	.create_queue = xdp_create_queue,
 	.destroy_queue = xdp_destroy_queue,
-	.start = xdp_start,
+	.start = kernel_path_start,
 	.post = xdp_post,
 	.poll = xdp_poll,
 	.fd = xdp_fd,
@@ -224,5 +188,5 @@ const struct backend_ops xdp_backend_ops = {
 	.remove_flow = xdp_remove_flow,
 	.read_matched = xdp_read_matched,
 	.read_port = xdp_read_port,
-	.read_clock = xdp_read_clock,
+	.read_clock = kernel_path_read_clock,
 };

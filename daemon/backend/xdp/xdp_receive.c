@@ -59,7 +59,7 @@ static uint32_t receive_take_packets(struct xdp_receive *receive, struct xdp_soc
 	if (n > 0) {
 		uint64_t n_taken = atomic_load_explicit(&receive->n_taken, memory_order_relaxed) + n;
 
-		/* Whoever finds the ring empty finds these packets counted. */
+		/* A thread that finds the ring empty has to find these packets in n_taken. */
 		atomic_store_explicit(&receive->n_taken, n_taken, memory_order_relaxed);
 		xdp_ring_release(&socket->receive);
 	}
