@@ -55,7 +55,8 @@ int priv_drop(uint64_t capabilities);
 
 /**
  * Is the capability in the effective set of this thread? If not: -EPERM and EX_NOPERM. The text names the capability,
- * who needs it ('backend "xdp"') and what for ("to load its program"), and the commands that grant it.
+ * and the commands that grant it. who is the part that needs it ('backend "xdp"'), purpose what it does with it ("to
+ * load its program").
  */
 int priv_require(int capability, const char *who, const char *purpose, struct failure *failure);
 

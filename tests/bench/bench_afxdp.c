@@ -15,7 +15,6 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
-#include <sys/syscall.h>
 #include <sysexits.h>
 #include <unistd.h>
 
@@ -48,11 +47,6 @@ struct afxdp_peer {
 	uint64_t n_packets;
 	uint64_t n_bytes;
 };
-
-static long bpf(enum bpf_cmd command, union bpf_attr *attr)
-{
-	return syscall(SYS_bpf, command, attr, sizeof(*attr));
-}
 
 static void set_option(int fd, int option, const void *value, socklen_t bytes, const char *what)
 {
@@ -136,29 +130,25 @@ static int load_program(int sockets)
 		.prog_flags = BPF_F_XDP_HAS_FRAGS,
 		.insns = (uintptr_t)code,
 		.insn_cnt = sizeof(code) / sizeof(code[0]),
-		.license = (uintptr_t) "Dual BSD/GPL",
 	};
-	long fd = bpf(BPF_PROG_LOAD, &attr);
 
-	if (fd < 0)
-		peer_die("BPF program");
-	return (int)fd;
+	return peer_load_program(&attr);
 }
 
 /* The link goes with the process. */
 static void attach(const struct afxdp_peer *peer, uint32_t interface)
 {
 	union bpf_attr map = {.map_type = BPF_MAP_TYPE_XSKMAP, .key_size = 4, .value_size = 4, .max_entries = 1};
-	long sockets = bpf(BPF_MAP_CREATE, &map);
+	long sockets = peer_bpf(BPF_MAP_CREATE, &map);
 	uint32_t queue = 0, socket = (uint32_t)peer->fd;
 	union bpf_attr element = {.map_fd = (uint32_t)sockets, .key = (uintptr_t)&queue, .value = (uintptr_t)&socket};
 	union bpf_attr link = {
 		.link_create = {.target_ifindex = interface, .attach_type = BPF_XDP, .flags = XDP_FLAGS_DRV_MODE}};
 
-	if (sockets < 0 || bpf(BPF_MAP_UPDATE_ELEM, &element) < 0)
+	if (sockets < 0 || peer_bpf(BPF_MAP_UPDATE_ELEM, &element) < 0)
 		peer_die("XSKMAP");
 	link.link_create.prog_fd = (uint32_t)load_program((int)sockets);
-	if (bpf(BPF_LINK_CREATE, &link) < 0)
+	if (peer_bpf(BPF_LINK_CREATE, &link) < 0)
 		peer_die("link of the BPF program");
 }
 

@@ -18,7 +18,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/syscall.h>
 #include <sysexits.h>
 #include <unistd.h>
 
@@ -35,11 +34,6 @@ struct frame {
 	uint8_t payload[PAYLOAD_MAX];
 } __attribute__((packed));
 
-static long bpf(enum bpf_cmd command, union bpf_attr *attr)
-{
-	return syscall(SYS_bpf, command, attr, sizeof(*attr));
-}
-
 #define INSN(operation, to, from, distance, value)                                                         \
 	{                                                                                                  \
 		.code = (operation), .dst_reg = (to), .src_reg = (from), .off = (distance), .imm = (value) \
@@ -51,10 +45,10 @@ static int make_due(void)
 	union bpf_attr attr = {.map_type = BPF_MAP_TYPE_ARRAY, .key_size = 4, .value_size = 8, .max_entries = 1};
 	uint32_t key = 0;
 	uint64_t now_ns = time_monotonic_ns();
-	long fd = bpf(BPF_MAP_CREATE, &attr);
+	long fd = peer_bpf(BPF_MAP_CREATE, &attr);
 	union bpf_attr first = {.map_fd = (uint32_t)fd, .key = (uintptr_t)&key, .value = (uintptr_t)&now_ns};
 
-	if (fd < 0 || bpf(BPF_MAP_UPDATE_ELEM, &first) < 0)
+	if (fd < 0 || peer_bpf(BPF_MAP_UPDATE_ELEM, &first) < 0)
 		peer_die("BPF map");
 	return (int)fd;
 }
@@ -65,13 +59,9 @@ static int load_program(const struct bpf_insn *code, size_t n)
 		.prog_type = BPF_PROG_TYPE_XDP,
 		.insns = (uintptr_t)code,
 		.insn_cnt = (uint32_t)n,
-		.license = (uintptr_t) "Dual BSD/GPL",
 	};
-	long fd = bpf(BPF_PROG_LOAD, &attr);
 
-	if (fd < 0)
-		peer_die("cannot load a BPF program (it takes CAP_BPF and CAP_NET_ADMIN)");
-	return (int)fd;
+	return peer_load_program(&attr);
 }
 
 /*
@@ -171,7 +161,7 @@ static uint64_t send_live(int program, const struct frame *frame, uint32_t bytes
 				       .flags = BPF_F_TEST_XDP_LIVE_FRAMES,
 			       }};
 
-	if (bpf(BPF_PROG_TEST_RUN, &attr) < 0)
+	if (peer_bpf(BPF_PROG_TEST_RUN, &attr) < 0)
 		peer_die("cannot send live frames (Linux 5.18 and later can)");
 	return (uint64_t)attr.test.duration * n;
 }

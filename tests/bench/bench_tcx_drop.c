@@ -9,17 +9,11 @@
 #include <linux/pkt_cls.h>
 #include <net/if.h>
 #include <stdio.h>
-#include <sys/syscall.h>
 #include <sysexits.h>
 #include <unistd.h>
 
 #define TCX_INGRESS 46 /* newer than Debian 12's headers */
 #define UDP_PORT_AT 36 /* of a frame with an IP header without options */
-
-static long bpf(enum bpf_cmd command, union bpf_attr *attr)
-{
-	return syscall(SYS_bpf, command, attr, sizeof(*attr));
-}
 
 /* return port of the frame == port ? TC_ACT_SHOT : TC_ACT_UNSPEC (go on); */
 static int load_drop(uint16_t port)
@@ -37,13 +31,9 @@ static int load_drop(uint16_t port)
 		.prog_type = BPF_PROG_TYPE_SCHED_CLS,
 		.insns = (uintptr_t)code,
 		.insn_cnt = sizeof(code) / sizeof(code[0]),
-		.license = (uintptr_t) "Dual BSD/GPL",
 	};
-	long fd = bpf(BPF_PROG_LOAD, &attr);
 
-	if (fd < 0)
-		peer_die("BPF program");
-	return (int)fd;
+	return peer_load_program(&attr);
 }
 
 int main(int argc, char **argv)
@@ -56,7 +46,7 @@ int main(int argc, char **argv)
 	}
 	link.link_create.target_ifindex = if_nametoindex(argv[1]);
 	link.link_create.prog_fd = (uint32_t)load_drop((uint16_t)peer_number(argv[2], 1, UINT16_MAX));
-	if (!link.link_create.target_ifindex || bpf(BPF_LINK_CREATE, &link) < 0)
+	if (!link.link_create.target_ifindex || peer_bpf(BPF_LINK_CREATE, &link) < 0)
 		peer_die(argv[1]);
 	peer_ready();
 	while (!peer_stopped())

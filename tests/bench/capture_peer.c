@@ -12,6 +12,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <sysexits.h>
 #include <unistd.h>
 
@@ -128,4 +129,20 @@ void peer_pace_report(const struct peer_pace *pace, uint64_t n_sent)
 {
 	printf("{\"sent\": %" PRIu64 ", \"seconds\": %.9f}\n", n_sent,
 	       (double)(time_monotonic_ns() - pace->start_ns) * 1e-9);
+}
+
+long peer_bpf(enum bpf_cmd command, union bpf_attr *attr)
+{
+	return syscall(SYS_bpf, command, attr, sizeof(*attr));
+}
+
+int peer_load_program(union bpf_attr *attr)
+{
+	long fd;
+
+	attr->license = (uintptr_t) "Dual BSD/GPL";
+	fd = peer_bpf(BPF_PROG_LOAD, attr);
+	if (fd < 0)
+		peer_die("cannot load a BPF program (it takes CAP_BPF and CAP_NET_ADMIN)");
+	return (int)fd;
 }

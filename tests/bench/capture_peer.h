@@ -6,6 +6,7 @@
 #ifndef TESTS_BENCH_CAPTURE_PEER_H
 #define TESTS_BENCH_CAPTURE_PEER_H
 
+#include <linux/bpf.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -18,6 +19,11 @@ unsigned long peer_number(const char *text, unsigned long low, unsigned long hig
 void peer_ready(void);
 bool peer_stopped(void);
 void peer_report(uint64_t n_packets, uint64_t n_bytes);
+
+/** bpf(2). */
+long peer_bpf(enum bpf_cmd command, union bpf_attr *attr);
+/** Load the program that attr describes; its licence is set here. The descriptor; the process ends on failure. */
+int peer_load_program(union bpf_attr *attr);
 
 /* A ring of rows in hugepages of a memfd, which another process could map: where a bare receiver puts its payloads. */
 struct peer_rows {
