@@ -16,7 +16,17 @@ static struct interface_notices *interface_notices_of(struct background_job *job
 	return (struct interface_notices *)((char *)job - offsetof(struct interface_notices, job));
 }
 
-static struct backend_open_options interface_open_options(const struct config *config)
+static uint32_t interface_deepest_queue(const struct config *config, const char *name)
+{
+	uint32_t slots = 0;
+
+	for (uint32_t i = 0; i < config->n_streams; i++)
+		if (strcmp(config->streams[i].interface, name) == 0 && config->streams[i].receive_queue_slots > slots)
+			slots = config->streams[i].receive_queue_slots;
+	return slots;
+}
+
+static struct backend_open_options interface_open_options(const struct config *config, const char *name)
 {
 	static const enum backend_xdp_mode modes[] = {
 		[CONFIG_XDP_MODE_AUTO] = BACKEND_XDP_AUTO,
@@ -24,7 +34,9 @@ static struct backend_open_options interface_open_options(const struct config *c
 		[CONFIG_XDP_MODE_COPY] = BACKEND_XDP_COPY,
 	};
 
-	return (struct backend_open_options){.streams = config->xdp_streams, .xdp_mode = modes[config->xdp_mode]};
+	return (struct backend_open_options){.streams = config->xdp_streams,
+	                                     .slots = interface_deepest_queue(config, name),
+	                                     .xdp_mode = modes[config->xdp_mode]};
 }
 
 int interface_set_take(struct daemon *daemon, const char *name, enum config_backend backend, struct interface **out,
@@ -45,7 +57,7 @@ int interface_set_take(struct daemon *daemon, const char *name, enum config_back
 			free(interface);
 			return r;
 		}
-		interface->open_options = interface_open_options(daemon->config);
+		interface->open_options = interface_open_options(daemon->config, name);
 		TAILQ_INSERT_TAIL(&daemon->interfaces, interface, link);
 	}
 	if (backend != CONFIG_BACKEND_AUTO && interface->ops != backend_find(config_backend_name(backend)))

@@ -13,10 +13,23 @@
 #include <string.h>
 
 #define MAX_QUEUE_SLOTS 65536
-/* Packets that wait for the worker: as many as these, or fewer if a packet takes several descriptors. */
+/*
+ * Packets that wait for the worker: as many as these, or more if a stream has asked for a deeper queue, or fewer if a
+ * packet takes several descriptors.
+ */
 #define RING_DESCRIPTORS       2048
 #define RING_DESCRIPTORS_LARGE 4096
 #define MTU_LARGE              16384
+
+/* A power of two. */
+static uint32_t xdp_ring_descriptors(uint32_t mtu, uint32_t slots)
+{
+	uint32_t n = mtu > MTU_LARGE ? RING_DESCRIPTORS_LARGE : RING_DESCRIPTORS;
+
+	while (n < slots)
+		n *= 2;
+	return n;
+}
 
 /* ---- open ------------------------------------------------------------------------------------------ */
 
@@ -96,8 +109,7 @@ static int xdp_open(const struct backend_open_options *options, struct backend *
 	backend->n_streams = options->streams ? options->streams : 1;
 	r = xdp_interface_read(&backend->interface, options->interface, failure);
 	if (r == 0) {
-		backend->ring_descriptors =
-			backend->interface.mtu > MTU_LARGE ? RING_DESCRIPTORS_LARGE : RING_DESCRIPTORS;
+		backend->ring_descriptors = xdp_ring_descriptors(backend->interface.mtu, options->slots);
 		r = xdp_set_up(backend, failure);
 	}
 	if (r < 0) {

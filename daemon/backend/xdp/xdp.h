@@ -8,7 +8,8 @@
  * that receives nothing and lives as long as the channel. Each stream has one socket on each channel, and all of a
  * channel share its frames: a frame is in the fill ring (free), in the receive ring of a socket, or in the hands of a
  * worker. A stream that nobody polls keeps as many frames as its receive ring has descriptors, so the area has these
- * for all streams, and some more.
+ * for all streams, and some more. Those of streams that do not exist are in no ring: the fewer frames are in use, the
+ * more of them are in the CPU's cache.
  *
  * All sockets are made when the interface is opened, because that takes a capability which the daemon drops, and those
  * that register and bind the frames disturb the interface. A stream that comes takes the sockets of a free number, and
@@ -58,13 +59,24 @@ struct xdp_channel {
 	struct xdp_ring completion;
 	struct xdp_ring unused; /* bind() wants a receive or send ring on every socket */
 	pthread_mutex_t fill_lock;
+	/* Under the lock: frames for streams that do not exist, and how many to take out of use as they come back. */
+	uint64_t *spare;
+	uint32_t n_spare;
+	uint32_t n_excess;
 };
 
-/** All frames are in the fill ring then. */
+/** It has no streams yet. */
 int xdp_channel_init(struct xdp_channel *channel, struct xdp_backend *backend, uint32_t number,
                      struct failure *failure);
 /** Any state. After all sockets of the channel. */
 void xdp_channel_deinit(struct xdp_channel *channel);
+
+/** A stream begins to receive: its frames come into use. */
+void xdp_channel_admit_stream(struct xdp_channel *channel);
+/** It has ended. */
+void xdp_channel_dismiss_stream(struct xdp_channel *channel);
+/** Put frames into the fill ring again, unless they go out of use. The caller has the lock. */
+void xdp_channel_fill(struct xdp_channel *channel, const uint64_t *frames, uint32_t n);
 
 /** bind() with patience: the kernel needs some 25 ms to release the sockets of another process. 0 or -errno. */
 int xdp_bind(int fd, const struct xdp_channel *channel, uint16_t flags, int shared_fd);

@@ -7,6 +7,7 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
@@ -28,7 +29,6 @@
 #define UNUSED_ENTRIES 64
 #define BIND_TRIES     100
 #define BIND_AGAIN_NS  10000000
-#define FRAMES_AT_ONCE 64
 
 static uint32_t power_of_two_from(uint32_t n)
 {
@@ -104,18 +104,53 @@ static int channel_register_frames(const struct xdp_channel *channel)
 	return setsockopt(channel->anchor_fd, SOL_XDP, XDP_UMEM_REG, &area, sizeof(area)) == 0 ? 0 : -errno;
 }
 
-static void channel_fill(struct xdp_channel *channel)
+/* Frames that a stream may keep from the others. */
+static uint32_t channel_stream_frames(const struct xdp_channel *channel)
 {
-	uint64_t addresses[FRAMES_AT_ONCE];
-	uint32_t n = 0;
+	return channel->backend->ring_descriptors + XDP_RETURNED_MAX;
+}
 
-	for (uint32_t i = 0; i < channel->n_frames; i++) {
-		addresses[n++] = (uint64_t)i * channel->frame_bytes;
-		if (n == FRAMES_AT_ONCE || i + 1 == channel->n_frames) {
-			xdp_ring_add_frames(&channel->fill, addresses, n);
-			n = 0;
-		}
-	}
+void xdp_channel_fill(struct xdp_channel *channel, const uint64_t *frames, uint32_t n)
+{
+	for (; __builtin_expect(channel->n_excess > 0, 0) && n > 0; n--, channel->n_excess--)
+		channel->spare[channel->n_spare++] = *frames++;
+	xdp_ring_add_frames(&channel->fill, frames, n);
+}
+
+static void channel_use_frames(struct xdp_channel *channel, uint32_t n)
+{
+	channel->n_spare -= n;
+	xdp_ring_add_frames(&channel->fill, &channel->spare[channel->n_spare], n);
+}
+
+void xdp_channel_admit_stream(struct xdp_channel *channel)
+{
+	uint32_t n = channel_stream_frames(channel), n_still_used;
+
+	pthread_mutex_lock(&channel->fill_lock);
+	n_still_used = n < channel->n_excess ? n : channel->n_excess;
+	channel->n_excess -= n_still_used;
+	channel_use_frames(channel, n - n_still_used);
+	pthread_mutex_unlock(&channel->fill_lock);
+}
+
+void xdp_channel_dismiss_stream(struct xdp_channel *channel)
+{
+	pthread_mutex_lock(&channel->fill_lock);
+	channel->n_excess += channel_stream_frames(channel);
+	pthread_mutex_unlock(&channel->fill_lock);
+}
+
+/* The frames of no stream are in use from the start: a card that receives at once needs some. */
+static int channel_make_spare(struct xdp_channel *channel)
+{
+	channel->spare = calloc(channel->n_frames, sizeof(*channel->spare));
+	if (!channel->spare)
+		return -ENOMEM;
+	for (uint32_t i = 0; i < channel->n_frames; i++)
+		channel->spare[channel->n_spare++] = (uint64_t)(channel->n_frames - 1 - i) * channel->frame_bytes;
+	channel_use_frames(channel, channel->n_frames - channel->backend->n_streams * channel_stream_frames(channel));
+	return 0;
 }
 
 static int channel_make_frames(struct xdp_channel *channel, struct failure *failure)
@@ -212,9 +247,9 @@ int xdp_channel_init(struct xdp_channel *channel, struct xdp_backend *backend, u
 		.backend = backend,
 		.number = number,
 		.frame_bytes = interface->mtu <= MTU_SMALL ? FRAME_BYTES_SMALL : FRAME_BYTES,
-		.n_frames = backend->n_streams * (backend->ring_descriptors + XDP_RETURNED_MAX) + RESERVE_FRAMES +
-	                    (backend->mode == BACKEND_XDP_COPY ? 0 : interface->ring_slots),
 	};
+	channel->n_frames = backend->n_streams * channel_stream_frames(channel) + RESERVE_FRAMES +
+	                    (backend->mode == BACKEND_XDP_COPY ? 0 : interface->ring_slots);
 	pthread_mutex_init(&channel->fill_lock, NULL);
 	channel->anchor_fd = xdp_open_socket(backend, failure);
 	if (channel->anchor_fd < 0)
@@ -226,7 +261,9 @@ int xdp_channel_init(struct xdp_channel *channel, struct xdp_backend *backend, u
 	if (r < 0)
 		return failure_set(failure, EX_OSERR, -r, "interface %s: cannot make the rings of queue %u: %s",
 		                   interface->name, number, strerror(-r));
-	channel_fill(channel); /* before bind(): a card that receives at once needs frames */
+	r = channel_make_spare(channel);
+	if (r < 0)
+		return failure_no_memory(failure);
 	r = channel_bind_anchor(channel);
 	return r < 0 ? channel_explain_bind(channel, -r, failure) : 0;
 }
@@ -242,6 +279,7 @@ void xdp_channel_deinit(struct xdp_channel *channel)
 		close(channel->anchor_fd);
 	if (channel->frames)
 		munmap(channel->frames, (size_t)channel->n_frames * channel->frame_bytes);
+	free(channel->spare);
 	pthread_mutex_destroy(&channel->fill_lock);
 	channel->backend = NULL;
 }

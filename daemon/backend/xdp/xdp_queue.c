@@ -81,6 +81,7 @@ int xdp_queue_add_socket(struct xdp_receive *receive, struct failure *failure)
 		return r;
 	if (receive->sockets_fd >= 0 && epoll_ctl(receive->sockets_fd, EPOLL_CTL_ADD, socket->fd, &readable) < 0)
 		return failure_set(failure, EX_OSERR, errno, "cannot watch a socket: %s", strerror(errno));
+	xdp_channel_admit_stream(socket->channel);
 	receive->n_sockets++; /* the worker polls it from now on */
 	return 0;
 }
@@ -114,6 +115,8 @@ static int queue_create(struct backend *base, const struct backend_queue_options
 		queue_free(receive);
 		return r;
 	}
+	for (uint32_t i = 0; i < n_sockets; i++)
+		xdp_channel_admit_stream(receive->sockets[i].channel);
 	backend->queues[stream] = receive;
 	*queue = &receive->base;
 	return 0;
@@ -143,8 +146,10 @@ void xdp_destroy_queue(struct backend_queue *base)
 	pthread_mutex_lock(&backend->changing);
 	if (receive->flows_removed)
 		xdp_wait_for_packets();
-	for (uint32_t i = 0; i < receive->n_sockets; i++)
+	for (uint32_t i = 0; i < receive->n_sockets; i++) {
+		xdp_channel_dismiss_stream(receive->sockets[i].channel);
 		xdp_socket_drain(&receive->sockets[i]);
+	}
 	backend->queues[receive->stream] = NULL;
 	pthread_mutex_unlock(&backend->changing);
 	queue_free(receive);

@@ -86,7 +86,7 @@ void xdp_socket_give_back(struct xdp_socket *socket, bool wait)
 			return;
 		pthread_mutex_lock(&channel->fill_lock);
 	}
-	xdp_ring_add_frames(&channel->fill, socket->returned, socket->n_returned);
+	xdp_channel_fill(channel, socket->returned, socket->n_returned);
 	pthread_mutex_unlock(&channel->fill_lock);
 	socket->n_returned = 0;
 	xdp_socket_answer_driver(socket);

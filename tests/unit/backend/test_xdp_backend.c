@@ -155,6 +155,23 @@ Test(xdp_backend, without_posted_slots_packets_wait_and_then_are_dropped)
 	stream_close(&stream);
 }
 
+Test(xdp_backend, a_stream_with_a_deeper_queue_has_room_for_as_many_packets)
+{
+	const struct backend_open_options options = {.interface = "test0", .streams = N_STREAMS, .slots = 4096};
+	struct stream stream;
+
+	open_backend("1500", "1");
+	xdp_backend_ops.close(backend);
+	cr_assert(eq(int, xdp_backend_ops.open(&options, &backend, &failure), 0), "%s", failure.text);
+	stream_open(&stream, PORT, 60);
+	for (int round = 0; round < 41; round++)
+		send_frames(PORT, 100, 60);
+	stream_take_all(&stream);
+	cr_expect(eq(u64, stream.n_received, 4096));
+	cr_expect(eq(u64, expect_sum(&stream), 4100));
+	stream_close(&stream);
+}
+
 Test(xdp_backend, packets_matched_after_the_interface_has_left_are_counted_as_unbound)
 {
 	struct stream stream;

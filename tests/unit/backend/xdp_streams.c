@@ -219,7 +219,7 @@ uint32_t n_frames_lost(void)
 	for (uint32_t i = 0; i < xdp->interface.n_channels; i++) {
 		const struct xdp_channel *channel = &xdp->channels[i];
 
-		n_lost += channel->n_frames - (*channel->fill.producer - *channel->fill.consumer);
+		n_lost += channel->n_frames - channel->n_spare - (*channel->fill.producer - *channel->fill.consumer);
 	}
 	return n_lost;
 }
