@@ -59,6 +59,7 @@ MAY_INCLUDE = {
     "daemon/reload": [*STATE, "daemon/base", "daemon/config", "daemon/flow", "daemon/process", "daemon/stream",
                       "daemon/channel"],
     "tools/groups": [],
+    "tools/pcapng": [],
     "tools/ibvcap": [API, "tools/groups", "daemon/base/standard_files.h", "daemon/base/time.h"],
     # It asks the daemon's own code: is the configuration right, what does it take, does the device take a queue?
     "tools/doctor": ["daemon/base", "daemon/config", "daemon/flow", "daemon/stream/geometry.h",

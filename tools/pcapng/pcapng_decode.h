@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Takes the bodies of pcapng blocks apart. Of this room alone. Pure. */
+#ifndef TOOLS_PCAPNG_PCAPNG_DECODE_H
+#define TOOLS_PCAPNG_PCAPNG_DECODE_H
+
+#include "tools/pcapng/pcapng_read.h"
+
+/* What lies between the two lengths of a block, and what is known of its section. */
+struct decode_body {
+	const uint8_t *at;
+	size_t bytes; /* a multiple of 4 */
+	bool is_swapped;
+	const struct pcapng_clock *clocks;
+	uint32_t n_interfaces;
+};
+
+static inline uint32_t decode_u32(const uint8_t *at, bool is_swapped)
+{
+	uint32_t value;
+
+	memcpy(&value, at, sizeof(value));
+	return is_swapped ? __builtin_bswap32(value) : value;
+}
+
+/* False: the body is too short, or a length in it leads outside of it. The structs are zeroed before. */
+bool decode_section(const struct decode_body *body, struct pcapng_section *section);
+bool decode_interface(const struct decode_body *body, struct pcapng_interface *interface, struct pcapng_clock *clock);
+bool decode_packet(const struct decode_body *body, struct pcapng_packet *packet);
+bool decode_statistics(const struct decode_body *body, struct pcapng_statistics *statistics);
+
+/** ns since 1970 of a time in a file; 0 if it is before 1970, UINT64_MAX if it is centuries away. */
+uint64_t decode_time(const struct pcapng_clock *clock, uint64_t units);
+
+#endif

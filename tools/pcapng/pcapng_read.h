@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Reads a pcapng file block by block, in any byte order and time resolution, from a source that the caller gives:
+ * a file, a pipe, a decompressor, memory. Nothing in the file is trusted.
+ */
+#ifndef TOOLS_PCAPNG_PCAPNG_READ_H
+#define TOOLS_PCAPNG_PCAPNG_READ_H
+
+#include "tools/pcapng/pcapng.h"
+
+#include <sys/types.h>
+
+#define PCAPNG_ERROR_BYTES 160
+#define PCAPNG_BLOCK_MAX   (16u << 20) /* a longer block is taken for damage; Wireshark has the same limit */
+
+/* Read up to n bytes. The number read; 0 at the end; -errno. */
+typedef ssize_t pcapng_source(void *context, void *to, size_t n);
+
+struct pcapng_clock {
+	uint8_t resolution; /* as in the file: 10^-n s, or 2^-n s with bit 7 set */
+	int64_t offset_s;
+};
+
+struct pcapng_reader {
+	pcapng_source *read;
+	void *context;
+	uint8_t *buffer;
+	size_t buffer_bytes;
+	size_t begin; /* of what is in the buffer */
+	size_t end;
+	uint64_t offset; /* in the source, of the next block */
+	bool in_section;
+	bool is_swapped;                /* the section has the other byte order than this machine */
+	struct pcapng_clock *clocks;    /* of the section's interfaces */
+	uint32_t n_interfaces;          /* in the section */
+	uint64_t n_sections;            /* so far */
+	char error[PCAPNG_ERROR_BYTES]; /* what is wrong, after a negative result */
+};
+
+/* Pointers in it are valid until the next block is read. */
+struct pcapng_block {
+	uint32_t type;   /* enum pcapng_block_type; blocks of other types have no fields here */
+	uint32_t bytes;  /* of the whole block */
+	uint64_t offset; /* where it begins in the source */
+	const uint8_t *at;
+	union {
+		struct pcapng_section section;
+		struct pcapng_interface interface;
+		struct pcapng_packet packet;
+		struct pcapng_statistics statistics;
+	};
+};
+
+/** Zero the reader and set its source. No memory is taken before the first block. */
+void pcapng_reader_init(struct pcapng_reader *reader, pcapng_source *read, void *context);
+void pcapng_reader_deinit(struct pcapng_reader *reader);
+
+/**
+ * Read the next block. 1; 0: the source ended behind a block. -ENODATA: it ended within a block: the file is cut off.
+ * -EBADMSG: this is no pcapng file, or it is damaged. -ENOMEM; another -errno of the source.
+ */
+int pcapng_read(struct pcapng_reader *reader, struct pcapng_block *block);
+
+/**
+ * The caller has moved the source to offset, where a block of the same section begins: forget what was read ahead, and
+ * keep the interfaces.
+ */
+void pcapng_reader_jump(struct pcapng_reader *reader, uint64_t offset);
+
+#endif
