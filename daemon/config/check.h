@@ -9,6 +9,7 @@
 #include "daemon/config/key.h"
 
 int config_check_flow(const struct config_reader *reader, const config_setting_t *setting, const void *entry);
+int config_check_sequence(const struct config_reader *reader, const config_setting_t *setting, const void *entry);
 int config_check_stream(const struct config_reader *reader, const config_setting_t *setting, const void *entry);
 int config_check_stream_among(const struct config *config, const void *entry, struct failure *failure);
 

@@ -85,8 +85,10 @@ struct config_stream {
 	uint32_t n_lossless_users;
 	const gid_t *lossless_groups;
 	uint32_t n_lossless_groups;
-	const char *text; /* its keys but flows, as config_dump() writes them, a line each */
-	const char *file; /* the file that it stands in, which may be an included one */
+	struct ibvcap_sequence sequence; /* where the packets have their own number */
+	const char *sequence_text;       /* its keys as config_dump() writes them, a line each */
+	const char *text;                /* its keys but flows, as config_dump() writes them, a line each */
+	const char *file;                /* the file that it stands in, which may be an included one */
 	int line;
 };
 

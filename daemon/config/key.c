@@ -67,6 +67,10 @@ const char *key_accepted(const struct key *key, char *buffer, size_t bytes)
 		key_append(buffer, bytes, "a string in double quotes, 1 to %zu letters, digits, '.', '_' and '-'",
 		           key->bytes - 1);
 		break;
+	case KEY_BYTES:
+		key_append(buffer, bytes, "a string of hexadecimal digits, two for each of 1 to %zu bytes, or \"\"",
+		           key->bytes);
+		break;
 	case KEY_PATH:
 		key_append(buffer, bytes, "an absolute path in double quotes, at most %zu characters", key->bytes - 1);
 		break;

@@ -29,6 +29,7 @@ enum key_type {
 	KEY_ADDRESS, /* a string, unicast or multicast: struct config_address */
 	KEY_UNICAST, /* a string: struct config_address, AF_UNSPEC if empty */
 	KEY_MAC,     /* a string, of one station: 6 bytes; the bool at .count is false if it is empty */
+	KEY_BYTES,   /* a string of hexadecimal digits, two a byte: array of bytes; all 0xff if it is empty */
 	KEY_GID,     /* a string, name or number: gid_t, (gid_t)-1 if empty */
 	KEY_UIDS,    /* an array of strings and integers: pointer to uid_t, counted at .count */
 	KEY_GIDS,    /* likewise gid_t */

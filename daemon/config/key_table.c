@@ -60,6 +60,14 @@ static const struct key_choice udp_checksums[] = {
 static const struct key_choice log_levels[] = {
 	{"error", LOG_ERR}, {"warning", LOG_WARNING}, {"info", LOG_INFO}, {"debug", LOG_DEBUG}, {NULL, 0},
 };
+static const struct key_choice endians[] = {{"big", false}, {"little", true}, {NULL, 0}};
+static const struct key_choice sources[] = {
+	{"flow", IBVCAP_SOURCE_FLOW},
+	{"port", IBVCAP_SOURCE_PORT},
+	{"address", IBVCAP_SOURCE_ADDRESS},
+	{"none", IBVCAP_SOURCE_NONE},
+	{NULL, 0},
+};
 static const struct key_choice pacings[] = {{"software", false}, {"device", true}, {NULL, 0}};
 
 /* ---- control ----------------------------------------------------------------------------------- */
@@ -117,6 +125,59 @@ const struct key_group flow_keys = {
 	.check = config_check_flow,
 };
 
+/* ---- the packets' own number -------------------------------------------------------------------- */
+
+#define SEQUENCE(field) FIELD(config_stream, sequence.field, text)
+
+static const struct key sequence[] = {
+	{"offset", KEY_INTEGER, SEQUENCE(offset), .number = 0, .min = 0, .max = 65507,
+         .help = "where the field with the number is: bytes from the start of the UDP payload"},
+	{"bytes", KEY_INTEGER, SEQUENCE(bytes), .number = 0, .min = 0, .max = 8,
+         .help = "bytes of that field; 0: the packets have no number"},
+	{"endian", KEY_CHOICE, SEQUENCE(little_endian), .string = "big", .choices = endians,
+         .help = "order of the bytes of all fields"},
+	{"shift", KEY_INTEGER, SEQUENCE(shift), .number = 0, .min = 0, .max = 63,
+         .help = "bits of the field below the number"},
+	{"bits", KEY_INTEGER, SEQUENCE(bits), .number = 0, .min = 0, .max = 64,
+         .help = "bits of the number; 0: all above shift"},
+	{"step", KEY_INTEGER, SEQUENCE(step), .number = 1, .min = 1, .max = UINT32_MAX,
+         .help = "from the number of a packet to that of the next"},
+	{"modulus", KEY_INTEGER, SEQUENCE(modulus), .number = 0, .min = 0, .max = INT64_MAX,
+         .help = "after modulus - 1 the number is 0 again; 0: after its bits are all 1"},
+	{"upper_offset", KEY_INTEGER, SEQUENCE(upper_offset), .number = 0, .min = 0, .max = 65507,
+         .help = "where the field is that counts how often the number began again"},
+	{"upper_bytes", KEY_INTEGER, SEQUENCE(upper_bytes), .number = 0, .min = 0, .max = 8,
+         .help = "bytes of that field; 0: there is none"},
+	{"upper_bits", KEY_INTEGER, SEQUENCE(upper_bits), .number = 0, .min = 0, .max = 64,
+         .help = "bits of it, the low ones; 0: all"},
+	{"upper_step", KEY_INTEGER, SEQUENCE(upper_step), .number = 1, .min = 1, .max = INT64_MAX,
+         .help = "by how much it grows when the number begins again"},
+	{"count_offset", KEY_INTEGER, SEQUENCE(count_offset), .number = 0, .min = 0, .max = 65507,
+         .help = "where the field is that says how many numbers the packet takes, if not one"},
+	{"count_bytes", KEY_INTEGER, SEQUENCE(count_bytes), .number = 0, .min = 0, .max = 2,
+         .help = "bytes of that field; 0: there is none. With all bits 1, the packet takes no number"},
+	{"source", KEY_CHOICE, SEQUENCE(source), .string = "flow", .choices = sources,
+         .help = "what tells sources apart, each of which numbers its packets: flow: addresses and ports of sender and "
+                 "destination; port: address and port of the sender; address: its address; none: nothing of these"},
+	{"source_offset", KEY_INTEGER, SEQUENCE(source_offset), .number = 0, .min = 0, .max = 65507,
+         .help = "where the field is that tells sources apart, too"},
+	{"source_bytes", KEY_INTEGER, SEQUENCE(source_bytes), .number = 0, .min = 0, .max = IBVCAP_SOURCE_BYTES_MAX,
+         .help = "bytes of that field; 0: there is none"},
+	{"source_mask", KEY_BYTES, SEQUENCE(source_mask), .string = "",
+         .help = "bits of that field that count, its first byte first; empty: all"},
+	{"window", KEY_INTEGER, SEQUENCE(window), .number = 4096, .min = 64, .max = 65536, .power_of_two = true,
+         .help = "numbers behind the highest that are remembered, so that a packet is known as reordered or repeated"},
+	{"jump", KEY_INTEGER, SEQUENCE(jump), .number = 1 << 20, .min = 1, .max = 1 << 30,
+         .help = "missing numbers in a row that are a loss; more of them: the source was restarted"},
+};
+
+const struct key_group sequence_keys = {
+	.what = "sequence",
+	KEYS(sequence),
+	.text = offsetof(struct config_stream, sequence_text),
+	.check = config_check_sequence,
+};
+
 /* ---- streams ----------------------------------------------------------------------------------- */
 
 #define STREAM(field)      FIELD(config_stream, field, text)
@@ -171,6 +232,8 @@ static const struct key stream[] = {
          .help = "users that may be lossless, among those that may receive"},
 	{"lossless_groups", KEY_GIDS, STREAM_LIST(lossless_groups), .live = true,
          .help = "groups whose members may be lossless; if both are empty, everyone who may receive"},
+	{"sequence", KEY_GROUP, STREAM(sequence), .group = &sequence_keys,
+         .help = "where the packets have a number of their own, so that losses before the card are counted, too"},
 };
 
 const struct key_group stream_keys = {

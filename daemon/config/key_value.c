@@ -116,6 +116,22 @@ static bool key_parse_mac(const char *text, uint8_t mac[6], bool *has_mac)
 	       n == 17 && !(mac[0] & 1) && memcmp(mac, zero, sizeof(zero)) != 0;
 }
 
+/* "f0000000ffffffff". Bytes after those of the text are 0. */
+static bool key_parse_bytes(const char *text, uint8_t *field, size_t bytes)
+{
+	size_t length = strlen(text);
+
+	memset(field, length ? 0 : 0xff, bytes);
+	if (length % 2 || length > 2 * bytes || strspn(text, "0123456789abcdefABCDEF") != length)
+		return false;
+	for (size_t i = 0; i < length / 2; i++) {
+		const char digits[] = {text[2 * i], text[2 * i + 1], '\0'};
+
+		field[i] = (uint8_t)strtoul(digits, NULL, 16);
+	}
+	return true;
+}
+
 bool key_store_string(const struct key *key, const char *text, void *base)
 {
 	void *field = (char *)base + key->offset;
@@ -128,6 +144,8 @@ bool key_store_string(const struct key *key, const char *text, void *base)
 	case KEY_ADDRESS:
 	case KEY_UNICAST:
 		return key_parse_address(key, text, field);
+	case KEY_BYTES:
+		return key_parse_bytes(text, field, key->bytes);
 	case KEY_MAC:
 		return key_parse_mac(text, field, (bool *)((char *)base + key->count));
 	default:

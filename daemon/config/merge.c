@@ -43,6 +43,8 @@ static bool merge_own_group(struct config *config, const struct key_group *group
 		char *entries;
 		uint32_t n;
 
+		if (key->type == KEY_GROUP)
+			done = merge_own_group(config, key->group, base);
 		if (key->type != KEY_UIDS && key->type != KEY_GIDS && key->type != KEY_LIST)
 			continue;
 		n = key_count(key, base);
@@ -130,8 +132,7 @@ int config_merge(const struct config *base, const struct config *added, const st
 	config->older = NULL;
 	config->n_streams = 0;
 	config->n_channels = 0;
-	r = merge_own_string(config, &config->file) && merge_own_group(config, &top_keys, (char *)config) &&
-	                    merge_own_group(config, &control_keys, (char *)config)
+	r = merge_own_string(config, &config->file) && merge_own_group(config, &top_keys, (char *)config)
 	            ? 0
 	            : failure_no_memory(failure);
 	if (r == 0)

@@ -17,8 +17,9 @@ static const struct {
 	const char *name;
 	const struct key_group *group;
 } groups[] = {
-	{"top", &top_keys},   {"control", &control_keys}, {"stream", &stream_keys},
-	{"flow", &flow_keys}, {"channel", &channel_keys}, {"destination", &destination_keys},
+	{"top", &top_keys},           {"control", &control_keys}, {"stream", &stream_keys},
+	{"flow", &flow_keys},         {"channel", &channel_keys}, {"destination", &destination_keys},
+	{"sequence", &sequence_keys},
 };
 
 static const struct key_group *find_key_group(const char *name)

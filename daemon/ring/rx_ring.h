@@ -34,6 +34,7 @@ struct rx_ring_options {
 	uint32_t page_bytes;
 	uint32_t queue_index;
 	uint32_t n_queues;
+	struct ibvcap_sequence sequence;
 };
 
 /*

@@ -143,6 +143,7 @@ static void rx_ring_describe(const struct rx_ring *ring, const struct rx_ring_op
 	shared->n_queues = options->n_queues;
 	shared->page_bytes = options->page_bytes;
 	shared->counters_n = IBVCAP_RX_COUNTER_N;
+	shared->sequence = options->sequence;
 	snprintf(shared->stream, sizeof(shared->stream), "%s", options->stream);
 	segment_set_ready(&shared->segment);
 }

@@ -19,6 +19,7 @@ struct rx_ring_options geometry_of_ring(const struct config_stream *stream, uint
 		.lease_blocks_max = stream->lease_blocks,
 		.page_bytes = stream->page_bytes,
 		.n_queues = 1,
+		.sequence = stream->sequence,
 	};
 }
 

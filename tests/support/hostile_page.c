@@ -193,7 +193,7 @@ void hostile_plausible(struct hostile *hostile)
 		for (int i = 0; i < 8; i++) {
 			uint64_t word = 1 + hostile_next(hostile) % (PAGE_WORDS - 1);
 			bool leases = word >= offsetof(struct ibvcap_consumer_page, leases) / 8 &&
-			              word < sizeof(struct ibvcap_consumer_page) / 8;
+			              word < offsetof(struct ibvcap_consumer_page, tracked) / 8;
 
 			if (!leases)
 				words[word] = nasty_value(hostile);

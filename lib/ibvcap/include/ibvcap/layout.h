@@ -41,7 +41,7 @@
 #endif
 
 #define IBVCAP_ABI_MAJOR 1
-#define IBVCAP_ABI_MINOR 0
+#define IBVCAP_ABI_MINOR 1
 
 #define IBVCAP_RING_MAGIC     UINT64_C(0x474e495250414349) /* "ICAPRING" */
 #define IBVCAP_STATE_MAGIC    UINT64_C(0x5453534e4f434349) /* "ICCONSST" */
@@ -116,6 +116,47 @@ struct ibvcap_block {
 	IBVCAP_ATOMIC(uint64_t) close_ns;
 };
 static_assert(sizeof(struct ibvcap_block) == 32, "shared layout");
+
+/* ---- the packets' own number --------------------------------------------------------------------- */
+
+#define IBVCAP_SOURCE_BYTES_MAX 16
+
+/* By which parts of its headers a packet belongs to a source; a field of the payload can be added to each. */
+enum ibvcap_source {
+	IBVCAP_SOURCE_FLOW = 0,    /* addresses and ports of sender and destination */
+	IBVCAP_SOURCE_PORT = 1,    /* address and port of the sender */
+	IBVCAP_SOURCE_ADDRESS = 2, /* address of the sender */
+	IBVCAP_SOURCE_NONE = 3,    /* nothing */
+};
+
+/*
+ * Where the packets of a stream have their number, as the configuration describes it. Offsets count from the first byte
+ * of the UDP payload; without one, from the frame's first byte. ibvcapd.conf(5) says what each field means, and
+ * ibvcap_tracker_new() in ibvcap.h what is counted by it.
+ */
+struct ibvcap_sequence {
+	uint16_t offset;
+	uint8_t bytes; /* of the field with the number, 1 to 8; 0: the packets have no number */
+	uint8_t shift; /* bits of the field below the number */
+	uint8_t bits;  /* of the number; 0: all above shift */
+	uint8_t little_endian;
+	uint8_t upper_bytes; /* of the field that counts cycles of the number; 0: there is none */
+	uint8_t upper_bits;  /* of it, the low ones; 0: all */
+	uint16_t upper_offset;
+	uint16_t count_offset;
+	uint16_t source_offset;
+	uint8_t count_bytes;  /* of the field that says how many numbers the packet takes; 0: it takes 1 */
+	uint8_t source_bytes; /* of the field that is the source's, too; 0: there is none */
+	uint8_t source;       /* enum ibvcap_source */
+	uint8_t reserved0[7];
+	uint32_t step;    /* from the number of a packet to that of the next */
+	uint32_t window;  /* numbers behind the highest in which a packet is reordered or repeated; a power of two */
+	uint64_t modulus; /* the number begins again at 0 after modulus - 1; 0: after its bits are all 1 */
+	uint64_t upper_step;
+	uint64_t jump; /* numbers ahead up to which a gap is a loss; beyond it, the source was restarted */
+	uint8_t source_mask[IBVCAP_SOURCE_BYTES_MAX]; /* bits of the source's field, in the order of its bytes */
+};
+static_assert(sizeof(struct ibvcap_sequence) == 72, "shared layout");
 
 /* ---- the ring segment ---------------------------------------------------------------------------- */
 
@@ -196,6 +237,9 @@ struct ibvcap_ring {
 
 	/* Written by the worker; enum ibvcap_rx_counter. */
 	alignas(IBVCAP_CURSOR_ALIGN) IBVCAP_ATOMIC(uint64_t) counters[IBVCAP_RX_COUNTERS_MAX];
+
+	/* Constant. */
+	alignas(IBVCAP_CURSOR_ALIGN) struct ibvcap_sequence sequence;
 };
 static_assert(offsetof(struct ibvcap_ring, slots_per_block) == 32, "shared layout");
 static_assert(offsetof(struct ibvcap_ring, stream) == 128, "shared layout");
@@ -203,7 +247,8 @@ static_assert(offsetof(struct ibvcap_ring, head) == 256, "shared layout");
 static_assert(offsetof(struct ibvcap_ring, floor) == 384, "shared layout");
 static_assert(offsetof(struct ibvcap_ring, closed) == 512, "shared layout");
 static_assert(offsetof(struct ibvcap_ring, counters) == 640, "shared layout");
-static_assert(sizeof(struct ibvcap_ring) == 1152, "shared layout");
+static_assert(offsetof(struct ibvcap_ring, sequence) == 1152, "shared layout");
+static_assert(sizeof(struct ibvcap_ring) == 1280, "shared layout");
 
 /* ---- a consumer's two pages ---------------------------------------------------------------------- */
 
@@ -246,6 +291,25 @@ struct ibvcap_consumer_state {
 };
 static_assert(sizeof(struct ibvcap_consumer_state) == 128, "shared layout");
 
+/* What a consumer's trackers say about the packets' own numbers, summed over all sources: see ibvcap_tracker_new(). */
+enum ibvcap_tracked_counter {
+	IBVCAP_TRACKED_COUNTER_SOURCES, /* 0: the consumer has no tracker */
+	IBVCAP_TRACKED_COUNTER_ONCE,
+	IBVCAP_TRACKED_COUNTER_LOST,
+	IBVCAP_TRACKED_COUNTER_REPEATED,
+	IBVCAP_TRACKED_COUNTER_REORDERED,
+	IBVCAP_TRACKED_COUNTER_LATE,
+	IBVCAP_TRACKED_COUNTER_STRAY,
+	IBVCAP_TRACKED_COUNTER_RESTARTED,
+	IBVCAP_TRACKED_COUNTER_UNREAD,
+	IBVCAP_TRACKED_COUNTER_UNTRACKED,
+	IBVCAP_TRACKED_COUNTER_NO_BUFFER, /* of the stream, from the tracker's first packet to its last */
+	IBVCAP_TRACKED_COUNTER_SKIPPED,   /* of the consumer, likewise */
+	IBVCAP_TRACKED_COUNTER_N
+};
+#define IBVCAP_TRACKED_COUNTERS_MAX 16 /* room in the consumer page */
+static_assert(IBVCAP_TRACKED_COUNTER_N <= IBVCAP_TRACKED_COUNTERS_MAX, "shared layout");
+
 /*
  * The consumer's own page. The daemon reads it, checks the bounds of all that it read, and trusts none of it. Both
  * counts only grow, and each packet is counted in one of them: attach_sequence + delivered + skipped, read in any
@@ -262,10 +326,13 @@ struct ibvcap_consumer_page {
 	IBVCAP_ATOMIC(uint64_t) skipped; /* packets that were recycled before they could be acquired */
 	/* Each block number + 1, 0 = free. Stored seq_cst; see ring.h for the handshake with floor. */
 	alignas(IBVCAP_CURSOR_ALIGN) IBVCAP_ATOMIC(uint64_t) leases[IBVCAP_LEASE_SLOTS_MAX];
+	/* enum ibvcap_tracked_counter */
+	alignas(IBVCAP_CURSOR_ALIGN) IBVCAP_ATOMIC(uint64_t) tracked[IBVCAP_TRACKED_COUNTERS_MAX];
 };
 static_assert(offsetof(struct ibvcap_consumer_page, wake_at) == 32, "shared layout: the magic's cache line");
 static_assert(offsetof(struct ibvcap_consumer_page, delivered) == 128, "shared layout");
 static_assert(offsetof(struct ibvcap_consumer_page, leases) == 256, "shared layout");
-static_assert(sizeof(struct ibvcap_consumer_page) == 768, "shared layout");
+static_assert(offsetof(struct ibvcap_consumer_page, tracked) == 768, "shared layout");
+static_assert(sizeof(struct ibvcap_consumer_page) == 896, "shared layout");
 
 #endif
