@@ -71,7 +71,7 @@ void events_worker_ended(void *context, const struct control_stream *control, in
 	struct daemon *daemon = context;
 	struct stream *stream = control->context;
 
-	stream->service.ended = true;
+	stream->service.ended = stream_note_ended(stream, control);
 	if (stream->service.removed)
 		schedule_reap(daemon);
 	else if (error < 0)

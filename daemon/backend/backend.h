@@ -71,6 +71,7 @@ struct backend_capabilities {
 	char device[64];             /* the backend's name for the device behind the interface */
 	char how[BACKEND_HOW_BYTES]; /* what it does there that it does not do everywhere, for the log; "": nothing */
 	uint32_t max_queue_slots;    /* deepest receive queue */
+	uint32_t max_group_queues;   /* queues that a hash can spread packets over; 0: it has no such hash */
 	bool oversize_sink;          /* a longer packet can be a truncated row instead of an error */
 	bool timestamps;
 	uint64_t clock_hz;       /* of raw timestamps; 0 = none */

@@ -61,6 +61,7 @@ struct config_stream {
 	enum config_backend backend; /* AUTO only if no stream or channel of the interface names another */
 	const struct config_flow *flows;
 	uint32_t n_flows;
+	uint32_t queues;          /* 1..16, each with a ring and a worker */
 	uint32_t payload_size;    /* bytes of a row: 1..65507 */
 	uint32_t slots_per_block; /* multiple of 64 */
 	uint32_t history_blocks;

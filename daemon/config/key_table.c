@@ -190,6 +190,8 @@ static const struct key stream[] = {
 	{"backend", KEY_CHOICE, STREAM(backend), .string = "auto", .choices = backends, .help = BACKEND_HELP},
 	{"flows", KEY_LIST, STREAM_LIST(flows), .required = true, .live = true, .group = &flow_keys,
          .help = "the packets to capture"},
+	{"queues", KEY_INTEGER, STREAM(queues), .number = 1, .min = 1, .max = 16,
+         .help = "queues that the packets are spread over, each with a ring and a worker of its own"},
 	{"payload_size", KEY_INTEGER, STREAM(payload_size), .required = true, .min = 1, .max = 65507,
          .help = "bytes of a row: the largest UDP payload expected"},
 	{"slots_per_block", KEY_INTEGER, STREAM(slots_per_block), .number = 256, .min = 64, .max = 1 << 20,

@@ -16,6 +16,7 @@
 #include "daemon/ring/rx_ring.h"
 #include "daemon/ring/sender.h"
 #include "daemon/worker/mailbox.h"
+#include "daemon/worker/rx_sum.h"
 #include "lib/ibvcap/counters.h"
 #include "lib/ibvcap/protocol.h"
 
@@ -25,17 +26,22 @@
 #include <sys/queue.h>
 #include <systemd/sd-event.h>
 
-/* What control knows of a stream. The daemon owns it; only config and state change while control has it. */
+/*
+ * What control knows of one queue of a stream, which has one of these for each; they share config, matched and sum. The
+ * daemon owns it; only config and state change while control has it.
+ */
 struct control_stream {
 	const struct config_stream *config; /* keys that may change while the daemon runs are read at each use */
 	const struct rx_ring *ring;         /* segments and geometry; the rest belongs to the worker */
 	uint32_t queue;
+	uint32_t n_queues;
 	struct mailbox *inbox;  /* of the worker; only control sends to it */
 	struct mailbox *outbox; /* of the worker; only control receives from it */
 	const char *device;
 	const char *backend;
 	const char *state; /* "capturing", "link_down", "interface_gone", "ending"; written on the control thread */
-	struct reading *matched;       /* packets that the flows gave to the queue so far; control has its taken */
+	struct reading *matched;       /* packets that the flows gave to all queues so far; control has its taken */
+	const struct rx_sum *sum;      /* the stream's */
 	const _Atomic uint64_t *drops; /* STREAM_DROPS_N of these, by cause; NULL: the device does not say */
 	void *context;
 };

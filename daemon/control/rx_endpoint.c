@@ -146,8 +146,8 @@ int rx_endpoint_attach(struct session *session, const struct protocol_attach *re
 			session, -ESRCH, "no stream '%s'; %s'ibvcap status' lists those there are", request->stream,
 			is_usable_channel(session, request->stream) ? "it is a channel, for 'ibvcap send'; " : "");
 	if (!rx_endpoint)
-		return session_send_error(session, -EINVAL, "stream '%s' has no queue %u; it has one, 0",
-		                          request->stream, request->queue);
+		return session_send_error(session, -EINVAL, "stream '%s' has no queue %u", request->stream,
+		                          request->queue);
 	if (endpoint_refuses_rights(session, &rx_endpoint->endpoint,
 	                            rights_to_receive(stream, &session->peer, geteuid(), &account), stream->file,
 	                            stream->line, &sent))
@@ -260,50 +260,47 @@ static int on_rx_outbox(sd_event_source *source, int fd, uint32_t events, void *
 
 /* ---- the flow counter ---------------------------------------------------------------------------- */
 
-static uint64_t rx_endpoint_load(const struct rx_endpoint *rx_endpoint, enum ibvcap_rx_counter counter)
-{
-	return counter_get(&rx_endpoint->stream->ring->ring->counters[counter]);
-}
-
-static uint64_t rx_endpoint_count_accounted(const struct rx_endpoint *rx_endpoint)
-{
-	return rx_endpoint_load(rx_endpoint, IBVCAP_RX_COUNTER_PUBLISHED) +
-	       rx_endpoint_load(rx_endpoint, IBVCAP_RX_COUNTER_ERRORED) +
-	       rx_endpoint_load(rx_endpoint, IBVCAP_RX_COUNTER_NO_BUFFER);
-}
-
 bool rx_endpoint_is_struck(const struct rx_endpoint *rx_endpoint)
 {
-	uint64_t matched = rx_endpoint->stream->matched->value;
-
-	return rx_endpoint_load(rx_endpoint, IBVCAP_RX_COUNTER_MATCHED) >= matched &&
-	       rx_endpoint_count_accounted(rx_endpoint) >= matched;
+	return rx_sum_is_struck(rx_endpoint->stream->sum, rx_endpoint->stream->matched->value);
 }
 
-/* No mail if the worker knows this reading and has accounted for it: the worker of a stream at rest may sleep. */
+/* No mail if the workers know this reading and have accounted for it: those of a stream at rest may sleep. */
+static bool rx_endpoint_is_at_rest(const struct control_stream *stream)
+{
+	uint64_t matched = stream->matched->value;
+
+	return counter_get(&stream->sum->matched) == matched &&
+	       rx_sum_rows(stream->sum) + counter_get(&stream->sum->no_buffer) == matched;
+}
+
 bool rx_endpoint_mail_matched(struct rx_endpoint *rx_endpoint)
 {
 	const struct control_stream *stream = rx_endpoint->stream;
-	const struct mail mail = {
-		.type = MAIL_MATCHED, .at_ns = stream->matched->at_utc_ns, .matched = stream->matched->value};
+	const struct mail mail = {.type = MAIL_MATCHED,
+	                          .at_ns = stream->matched->at_utc_ns,
+	                          .matched = stream->matched->value,
+	                          .read_ns = stream->matched->at_ns};
 
 	if (!rx_endpoint->is_matched_mailed)
 		rx_endpoint->is_matched_mailed =
-			(mail.matched == rx_endpoint_count_accounted(rx_endpoint) &&
-		         mail.matched == rx_endpoint_load(rx_endpoint, IBVCAP_RX_COUNTER_MATCHED)) ||
-			mailbox_send(stream->inbox, &mail) == 0;
+			rx_endpoint_is_at_rest(stream) || mailbox_send(stream->inbox, &mail) == 0;
 	return rx_endpoint->is_matched_mailed;
 }
 
-/* If the mailbox is full, the next reading is mailed, which is newer. */
+/* All queues of the stream share the reading. If a mailbox is full, the next reading is mailed, which is newer. */
 static void on_matched(void *context)
 {
-	struct rx_endpoint *rx_endpoint = context;
+	const struct reading *matched = ((const struct rx_endpoint *)context)->stream->matched;
+	struct control *control = ((const struct rx_endpoint *)context)->endpoint.control;
+	struct rx_endpoint *rx_endpoint;
 
-	if (rx_endpoint->endpoint.ended || rx_endpoint->stream->matched->result < 0)
-		return;
-	rx_endpoint->is_matched_mailed = false;
-	rx_endpoint_mail_matched(rx_endpoint);
+	TAILQ_FOREACH (rx_endpoint, &control->rx_endpoints, link) {
+		if (rx_endpoint->stream->matched != matched || rx_endpoint->endpoint.ended || matched->result < 0)
+			continue;
+		rx_endpoint->is_matched_mailed = false;
+		rx_endpoint_mail_matched(rx_endpoint);
+	}
 }
 
 /* ---- the endpoint ----------------------------------------------------------------------------------- */

@@ -36,33 +36,33 @@ static int append_daemon(struct reply *reply)
 }
 
 /*
- * All packets in the terms of the sum were counted as matched, though maybe after the last reading of the flow counter.
- * So the larger of both is what is known to be matched, and the difference, in_flight, is never negative.
+ * The sum is of the whole stream, the rows are of the queue. All packets in the terms of the sum were counted as
+ * matched, though maybe after the last reading of the flow counters. So the larger of both is what is known to be
+ * matched, and the difference, in_flight, is never negative.
  */
 static void count_ring(const struct control_stream *stream, uint64_t *counters)
 {
 	const struct ibvcap_ring *shared = stream->ring->ring;
 	uint64_t *added = counters + IBVCAP_RX_COUNTER_N;
-	uint64_t rows, accounted;
 	uint64_t *matched = &counters[IBVCAP_RX_COUNTER_MATCHED];
-	uint64_t *lossless = &counters[IBVCAP_RX_COUNTER_NO_BUFFER_LOSSLESS];
+	uint64_t accounted;
 
 	for (unsigned i = 0; i < STREAM_DROPS_N; i++)
 		added[STREAM_COUNTER_NO_FRAME + i] =
 			stream->drops ? atomic_load_explicit(&stream->drops[i], memory_order_relaxed) : COUNTER_ABSENT;
 	for (unsigned i = 0; i < IBVCAP_RX_COUNTER_N; i++)
 		counters[i] = counter_get(&shared->counters[i]);
-	/* A part of no_buffer, which may have grown since it was loaded. */
-	if (*lossless > counters[IBVCAP_RX_COUNTER_NO_BUFFER])
-		*lossless = counters[IBVCAP_RX_COUNTER_NO_BUFFER];
-	rows = counters[IBVCAP_RX_COUNTER_PUBLISHED] + counters[IBVCAP_RX_COUNTER_ERRORED];
-	accounted = rows + counters[IBVCAP_RX_COUNTER_NO_BUFFER];
+	counters[IBVCAP_RX_COUNTER_NO_BUFFER_LOSSLESS] = counter_get(&stream->sum->no_buffer_lossless);
+	accounted = rx_sum_rows(stream->sum);
+	counters[IBVCAP_RX_COUNTER_NO_BUFFER] = counter_get(&stream->sum->no_buffer);
+	accounted += counters[IBVCAP_RX_COUNTER_NO_BUFFER];
+	*matched = counter_get(&stream->sum->matched);
 	if (*matched < stream->matched->value)
 		*matched = stream->matched->value;
 	if (*matched < accounted)
 		*matched = accounted;
 	added[STREAM_COUNTER_IN_FLIGHT] = *matched - accounted;
-	added[STREAM_COUNTER_HEAD] = rows;
+	added[STREAM_COUNTER_HEAD] = counters[IBVCAP_RX_COUNTER_PUBLISHED] + counters[IBVCAP_RX_COUNTER_ERRORED];
 }
 
 /* In ms. */

@@ -5,7 +5,7 @@
 #include "daemon/flow/flow.h"
 #include "daemon/ring/sender.h"
 
-struct rx_ring_options geometry_of_ring(const struct config_stream *stream, uint64_t epoch)
+struct rx_ring_options geometry_of_ring(const struct config_stream *stream, uint32_t queue, uint64_t epoch)
 {
 	return (struct rx_ring_options){
 		.stream = stream->name,
@@ -18,18 +18,19 @@ struct rx_ring_options geometry_of_ring(const struct config_stream *stream, uint
 		.spare_blocks = stream->max_consumers * stream->lease_blocks,
 		.lease_blocks_max = stream->lease_blocks,
 		.page_bytes = stream->page_bytes,
-		.n_queues = 1,
+		.queue_index = queue,
+		.n_queues = stream->queues,
 		.sequence = stream->sequence,
 	};
 }
 
 uint64_t geometry_ring_bytes(const struct config_stream *stream)
 {
-	const struct rx_ring_options options = geometry_of_ring(stream, 0);
+	const struct rx_ring_options options = geometry_of_ring(stream, 0, 0);
 	uint64_t payload, headers, ring;
 
 	rx_ring_size(&options, &payload, &headers, &ring);
-	return payload + headers;
+	return stream->queues * (payload + headers);
 }
 
 uint32_t geometry_row_bytes(const struct config_stream *stream)

@@ -11,9 +11,9 @@
 
 #include <stdint.h>
 
-struct rx_ring_options geometry_of_ring(const struct config_stream *stream, uint64_t epoch);
+struct rx_ring_options geometry_of_ring(const struct config_stream *stream, uint32_t queue, uint64_t epoch);
 
-/** Bytes that a stream pins, in pages of its page_bytes: payload and headers. */
+/** Bytes that a stream pins, in pages of its page_bytes: payload and headers of all of its queues. */
 uint64_t geometry_ring_bytes(const struct config_stream *stream);
 
 /** Bytes of one row of it: payload and headers. */

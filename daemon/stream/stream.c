@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * A stream from its configuration to its last packet: checks, memory, registration, queue and worker. Flows and
+ * A stream from its configuration to its last packet: checks, and the steps of all of its queues together. Flows and
  * groups are in stream_flows.c, log lines about losses in stream_losses.c.
  */
 #include "daemon/stream/stream.h"
@@ -45,11 +45,18 @@ int stream_check_mtu(const struct config_stream *config, uint32_t mtu, struct fa
 int stream_init(struct stream *stream, const struct config_stream *config, struct interface *interface,
                 struct failure *failure)
 {
-	*stream = (struct stream)STREAM_INIT;
-	stream->service.name = config->name;
-	stream->config = config;
-	stream->interface = interface;
-	return stream_check_mtu(config, interface->net.mtu, failure);
+	int r = stream_check_mtu(config, interface->net.mtu, failure);
+
+	*stream = (struct stream){.service.name = config->name, .config = config, .interface = interface};
+	if (r < 0)
+		return r;
+	stream->queues = calloc(config->queues, sizeof(*stream->queues));
+	if (!stream->queues)
+		return failure_set(failure, EX_OSERR, ENOMEM, "stream '%s': out of memory", config->name);
+	stream->n_queues = config->queues;
+	for (uint32_t i = 0; i < stream->n_queues; i++)
+		stream_queue_init(&stream->queues[i], stream, i);
+	return 0;
 }
 
 uint64_t stream_ring_bytes(const struct stream *stream)
@@ -70,6 +77,11 @@ int stream_fit(struct stream *stream, struct failure *failure)
 			"%s:%d: stream '%s': receive_queue_slots %u is more than device %s takes: at most %u",
 			wanted->file, wanted->line, wanted->name, wanted->receive_queue_slots, device->device,
 			device->max_queue_slots);
+	if (wanted->queues > 1 && wanted->queues > device->max_group_queues)
+		return failure_set(failure, EX_CONFIG, ENOTSUP,
+		                   "%s:%d: stream '%s': queues = %u: device %s spreads packets over %u queues at most",
+		                   wanted->file, wanted->line, wanted->name, wanted->queues, device->device,
+		                   device->max_group_queues ? device->max_group_queues : 1);
 	stream->oversize_sink = wanted->oversize_sink && device->oversize_sink;
 	if (wanted->oversize_sink && !device->oversize_sink)
 		log_message(
@@ -85,76 +97,10 @@ int stream_fit(struct stream *stream, struct failure *failure)
 	return 0;
 }
 
-static int stream_register_ring(struct stream *stream, struct failure *failure)
-{
-	const struct backend_ops *ops = stream->interface->ops;
-	struct backend *backend = stream->interface->backend;
-	struct rx_ring *ring = &stream->ring;
-	int r = ops->register_memory(backend, ring->payload.address, ring->payload.bytes, &stream->payload, failure);
-
-	if (r < 0)
-		return r;
-	r = ops->register_memory(backend, ring->headers.address, ring->headers.bytes, &stream->headers, failure);
-	if (r < 0)
-		return r;
-	return rx_ring_seal(ring, failure);
-}
-
-static int stream_create_queue(struct stream *stream, struct failure *failure)
-{
-	const struct config_stream *config = stream->config;
-	const struct backend_queue_options options = {
-		.payload = stream->payload,
-		.headers = stream->headers,
-		.slots = config->receive_queue_slots,
-		.header_bytes = stream->ring.header_bytes,
-		.header_stride = stream->ring.header_stride,
-		.slot_bytes = config->payload_size,
-		.oversize_sink = stream->oversize_sink,
-		.timestamps = stream->device_timestamps,
-		.completion_events = config->poll != CONFIG_POLL_BUSY,
-	};
-
-	return stream->interface->ops->create_queue(stream->interface->backend, &options, &stream->queue, failure);
-}
-
-static uint64_t stream_spin_ns(const struct stream *stream)
-{
-	const struct config_stream *config = stream->config;
-
-	if (stream->interface->capabilities.in_blocks && config->poll == CONFIG_POLL_ADAPTIVE)
-		return 0;
-	return config_spin_ns(config->poll, config->spin_us);
-}
-
-static int stream_create_worker(struct stream *stream, struct failure *failure)
-{
-	const struct config_stream *config = stream->config;
-	const struct rx_worker_options options = {
-		.name = config->name,
-		.queue = stream->queue,
-		.ring = &stream->ring,
-		.receive_queue_slots = config->receive_queue_slots,
-		.spin_ns = stream_spin_ns(stream),
-		.cpu = config->cpu,
-		.device_timestamps = stream->device_timestamps,
-		.settle_ns = stream->interface->capabilities.settle_ns,
-		.counts_drops = stream->interface->capabilities.counts_drops,
-	};
-	int r = rx_worker_new(&stream->worker, &options);
-
-	if (r == 0)
-		r = rx_worker_prime(stream->worker);
-	if (r < 0)
-		return failure_set(failure, EX_OSERR, -r, "stream '%s': its worker cannot be made ready: %s",
-		                   config->name, strerror(-r));
-	return 0;
-}
-
 static void stream_log_ring(const struct stream *stream)
 {
 	const struct config_stream *config = stream->config;
-	const struct rx_ring *ring = &stream->ring;
+	const struct rx_ring *ring = &stream->queues[0].ring;
 
 	log_message(
 		LOG_INFO, &(struct log_about){.stream = config->name, .interface = config->interface},
@@ -171,38 +117,17 @@ static void stream_log_ring(const struct stream *stream)
 			config->name);
 }
 
-/* The reverse of stream_prepare(), in any state of it. */
-static void stream_release(struct stream *stream)
-{
-	rx_worker_free(stream->worker);
-	stream->worker = NULL;
-	if (stream->queue)
-		stream->queue->ops->destroy_queue(stream->queue);
-	stream->queue = NULL;
-	if (stream->headers)
-		stream->interface->ops->unregister_memory(stream->headers);
-	stream->headers = NULL;
-	if (stream->payload)
-		stream->interface->ops->unregister_memory(stream->payload);
-	stream->payload = NULL;
-	rx_ring_deinit(&stream->ring);
-}
-
 int stream_prepare(struct stream *stream, uint64_t epoch, struct failure *failure)
 {
-	const struct rx_ring_options options = geometry_of_ring(stream->config, epoch);
-	int r = rx_ring_init(&stream->ring, &options, failure);
+	int r = 0;
 
-	if (r == 0)
-		r = stream_register_ring(stream, failure);
-	if (r == 0)
-		r = stream_create_queue(stream, failure);
-	if (r == 0)
-		r = stream_create_worker(stream, failure);
+	rx_sum_init(&stream->sum, stream->n_queues, stream->interface->capabilities.counts_drops);
+	for (uint32_t i = 0; i < stream->n_queues && r == 0; i++)
+		r = stream_queue_prepare(&stream->queues[i], epoch, failure);
 	if (r == 0)
 		stream_log_ring(stream);
-	else
-		stream_release(stream);
+	for (uint32_t i = 0; i < stream->n_queues && r < 0; i++)
+		stream_queue_release(&stream->queues[i]);
 	return r;
 }
 
@@ -210,74 +135,58 @@ int stream_prepare(struct stream *stream, uint64_t epoch, struct failure *failur
 
 void stream_set_clock(struct stream *stream)
 {
-	struct mail mail = {.type = MAIL_CLOCK, .clock = stream->interface->line};
-	uint64_t error_ns = mail.clock.error_ns, before_ns = stream->clock_error_ns;
-
-	if (!stream->device_timestamps) {
-		daemon_store_clock(stream->ring.ring, IBVCAP_CLOCK_SOURCE_SOFTWARE, 0);
-		return;
-	}
-	/*
-	 * The worker takes the line up a little later, and not before the next renewal if the mailbox is full: a bound
-	 * that is smaller is published one renewal later.
-	 */
-	if (mailbox_send(rx_worker_inbox(stream->worker), &mail) == 0)
-		stream->clock_error_ns = error_ns;
-	daemon_store_clock(stream->ring.ring,
-	                   stream->interface->capabilities.clock_is_utc ? IBVCAP_CLOCK_SOURCE_KERNEL
-	                                                                : IBVCAP_CLOCK_SOURCE_DEVICE,
-	                   error_ns > before_ns ? error_ns : before_ns);
+	for (uint32_t i = 0; i < stream->n_queues; i++)
+		stream_queue_set_clock(&stream->queues[i]);
 }
 
 int stream_start(struct stream *stream, struct failure *failure)
 {
-	const char *name = stream->config->name;
-	int r = stream->queue->ops->start(stream->queue);
+	int r = 0;
 
-	if (r < 0)
-		return failure_set(failure, EX_UNAVAILABLE, -r, "stream '%s': device %s does not start its queue: %s",
-		                   name, stream->interface->capabilities.device, strerror(-r));
-	stream_set_clock(stream);
-	r = rx_worker_start(stream->worker);
-	if (r < 0)
-		return failure_set(failure, EX_OSERR, -r, "stream '%s': no thread for its worker (cpu = %d): %s", name,
-		                   stream->config->cpu, strerror(-r));
-	stream->worker_runs = true;
-	return 0;
+	for (uint32_t i = 0; i < stream->n_queues && r == 0; i++)
+		r = stream_queue_start(&stream->queues[i], failure);
+	return r;
 }
 
 /* ---- stopping ------------------------------------------------------------------------------------ */
 
 void stream_stop(struct stream *stream)
 {
-	struct mail matched = {.type = MAIL_MATCHED, .at_ns = time_utc_ns()};
-	struct mail stop = {.type = MAIL_STOP};
+	struct mail matched = {.type = MAIL_MATCHED, .at_ns = time_utc_ns(), .read_ns = time_monotonic_ns()};
+	bool is_read;
 
-	if (!stream->worker_runs || stream->stopping)
+	if (stream->stopping || !stream->n_queues || !stream->queues[0].worker_runs)
 		return;
 	stream->stopping = true;
-	reading_close(&stream->matched, NULL, NULL); /* the next one is the newest that the worker gets */
-	if (stream->interface->is_abandoned)
-		stop.error = -EIO;
-	else if (stream_read_matched(stream, &matched.matched) == 0)
-		mailbox_send_last(rx_worker_inbox(stream->worker), &matched);
-	mailbox_send_last(rx_worker_inbox(stream->worker), &stop);
+	reading_close(&stream->matched, NULL, NULL); /* the next one is the newest that the workers get */
+	is_read = !stream->interface->is_abandoned && stream_read_matched(stream, &matched.matched) == 0;
+	for (uint32_t i = 0; i < stream->n_queues; i++)
+		stream_queue_stop(&stream->queues[i], is_read ? &matched : NULL);
+}
+
+uint64_t stream_count(const struct stream *stream, enum ibvcap_rx_counter counter)
+{
+	uint64_t sum = 0;
+
+	for (uint32_t i = 0; i < stream->n_queues; i++)
+		sum += counter_get(&stream->queues[i].ring.ring->counters[counter]);
+	return sum;
 }
 
 static void stream_log_sum(const struct stream *stream)
 {
-	static const enum ibvcap_rx_counter told[] = {IBVCAP_RX_COUNTER_MATCHED, IBVCAP_RX_COUNTER_PUBLISHED,
-	                                              IBVCAP_RX_COUNTER_NO_BUFFER, IBVCAP_RX_COUNTER_ERRORED};
-	struct log_counter sum[sizeof(told) / sizeof(told[0])];
+	const struct log_counter sum[] = {
+		{rx_counter_labels[IBVCAP_RX_COUNTER_MATCHED], counter_get(&stream->sum.matched)},
+		{rx_counter_labels[IBVCAP_RX_COUNTER_PUBLISHED], stream_count(stream, IBVCAP_RX_COUNTER_PUBLISHED)},
+		{rx_counter_labels[IBVCAP_RX_COUNTER_NO_BUFFER], counter_get(&stream->sum.no_buffer)},
+		{rx_counter_labels[IBVCAP_RX_COUNTER_ERRORED], stream_count(stream, IBVCAP_RX_COUNTER_ERRORED)},
+	};
 	const struct log_about about = {.event = LOG_EVENT_STREAM_ENDED,
 	                                .stream = stream->config->name,
 	                                .interface = stream->config->interface,
 	                                .counters = sum,
-	                                .n_counters = sizeof(told) / sizeof(told[0])};
+	                                .n_counters = sizeof(sum) / sizeof(sum[0])};
 
-	for (unsigned i = 0; i < about.n_counters; i++)
-		sum[i] = (struct log_counter){rx_counter_labels[told[i]],
-		                              counter_get(&stream->ring.ring->counters[told[i]])};
 	log_message(LOG_INFO, &about,
 	            "stream '%s': ended: matched %" PRIu64 " = published %" PRIu64 " + no_buffer %" PRIu64
 	            " + errored %" PRIu64,
@@ -286,22 +195,47 @@ static void stream_log_sum(const struct stream *stream)
 
 void stream_join(struct stream *stream)
 {
-	if (!stream->worker_runs)
-		return;
-	rx_worker_join(stream->worker);
-	stream->worker_runs = false;
-	stream_log_sum(stream);
+	bool ran = false;
+
+	for (uint32_t i = 0; i < stream->n_queues; i++)
+		ran |= stream_queue_join(&stream->queues[i]);
+	if (ran)
+		stream_log_sum(stream);
+}
+
+bool stream_note_ended(struct stream *stream, const struct control_stream *queue)
+{
+	bool all = true;
+
+	for (uint32_t i = 0; i < stream->n_queues; i++) {
+		stream->queues[i].ended |= &stream->queues[i].control == queue;
+		all &= stream->queues[i].ended;
+	}
+	return all;
 }
 
 void stream_deinit(struct stream *stream)
 {
 	stream_leave(stream);
-	stream_release(stream);
+	for (uint32_t i = 0; i < stream->n_queues; i++)
+		stream_queue_release(&stream->queues[i]);
+	free(stream->queues);
+	stream->queues = NULL;
+	stream->n_queues = 0;
 }
 
 int stream_read_matched(void *context, uint64_t *packets)
 {
 	const struct stream *stream = context;
+	int r = 0;
 
-	return stream->queue->ops->read_matched(stream->queue, packets);
+	*packets = 0;
+	for (uint32_t i = 0; i < stream->n_queues && r == 0; i++) {
+		struct backend_queue *queue = stream->queues[i].queue;
+		uint64_t of_queue = 0;
+
+		r = queue->ops->read_matched(queue, &of_queue);
+		*packets += of_queue;
+	}
+	return r;
 }

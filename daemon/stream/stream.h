@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * One stream: its ring, the registration of that memory, its queue and worker, its flows and groups. Control thread
- * only, but for stream_prepare().
+ * One stream: its queues, each with a ring and a worker (stream_queue.h), its flows and groups, and the sum of its
+ * losses. Control thread only, but for stream_prepare().
  *
- *   STREAM_INIT → stream_init → stream_fit → stream_prepare → (drop privileges) → stream_start → stream_capture
+ *   {0} → stream_init → stream_fit → stream_prepare → (drop privileges) → stream_start → stream_capture
  *   → stream_leave → stream_stop → (MAIL_STOPPED) → stream_join → stream_deinit
  */
 #ifndef DAEMON_STREAM_STREAM_H
@@ -12,9 +12,9 @@
 #include "daemon/config/config.h"
 #include "daemon/control/control.h"
 #include "daemon/port/interface.h"
-#include "daemon/ring/rx_ring.h"
 #include "daemon/service.h"
-#include "daemon/worker/rx_worker.h"
+#include "daemon/stream/stream_queue.h"
+#include "daemon/worker/rx_sum.h"
 
 /* A flow that the device has, with a copy of its configuration, which may be freed before the flow is removed. */
 struct stream_flow {
@@ -29,12 +29,6 @@ struct told_losses {
 	uint64_t at_ns; /* CLOCK_MONOTONIC; 0: there was no line yet */
 };
 
-/* What the last log line about resets of the queue said. */
-struct told_resets {
-	uint64_t resets;
-	uint64_t at_ns; /* 0: no line yet */
-};
-
 /* From the flows of one configuration to those of another one, while the stream runs. */
 struct stream_change {
 	const struct config_stream *config; /* to be; NULL: there is no change on its way */
@@ -47,12 +41,9 @@ struct stream {
 	struct service service; /* first */
 	const struct config_stream *config;
 	struct interface *interface;
-	struct rx_ring ring;
-	struct backend_memory *payload;
-	struct backend_memory *headers;
-	struct backend_queue *queue;
-	struct rx_worker *worker;
-	bool worker_runs;
+	struct stream_queue *queues;
+	uint32_t n_queues;
+	struct rx_sum sum;
 	bool stopping;
 	struct stream_flow *flows;
 	uint32_t n_flows;
@@ -61,12 +52,9 @@ struct stream {
 	bool rejoin_failed; /* the log has said why */
 	uint64_t kept_as;   /* part of the name under which the service manager keeps the groups' sockets (fdstore.h) */
 	bool device_timestamps;
-	uint64_t clock_error_ns; /* bound of the line that was mailed last */
 	bool oversize_sink;
-	struct reading matched;        /* the flow counter */
-	struct control_stream control; /* as control sees it */
+	struct reading matched; /* the flow counters of all queues */
 	struct told_losses told_losses;
-	struct told_resets told_resets;
 	struct stream_change change;
 };
 
@@ -97,12 +85,12 @@ uint64_t stream_ring_bytes(const struct stream *stream);
 int stream_fit(struct stream *stream, struct failure *failure);
 
 /**
- * Make memory, queue and worker, and post all receive requests; nothing is received yet. Any one thread, while no other
- * thread uses the stream. On failure the stream is as before: -ENOMEM with EX_TEMPFAIL if hugepages are missing.
+ * Make memory, queues and workers, and post all receive requests; nothing is received yet. Any one thread, while no
+ * other thread uses the stream. On failure the stream is as before: -ENOMEM with EX_TEMPFAIL if hugepages are missing.
  */
 int stream_prepare(struct stream *stream, uint64_t epoch, struct failure *failure);
 
-/** Start the queue and the thread. */
+/** Start the queues and the threads. */
 int stream_start(struct stream *stream, struct failure *failure);
 
 /** Add the flows, then join the groups: packets come. */
@@ -132,22 +120,28 @@ int stream_rejoin(struct stream *stream, struct failure *failure);
 /** Leave the groups and remove the flows: no new packet comes. Any state. No effect if the interface is abandoned. */
 void stream_leave(struct stream *stream);
 
-/** Mail a last MAIL_MATCHED and MAIL_STOP; the mailbox always has room for them. No effect a second time. */
+/** Mail each worker a last MAIL_MATCHED and MAIL_STOP; a mailbox always has room for them. No effect a second time. */
 void stream_stop(struct stream *stream);
 
-/** Wait for the worker's thread after MAIL_STOPPED or MAIL_FAILED. No effect if it does not run. */
+/** Wait for the workers' threads after MAIL_STOPPED or MAIL_FAILED. No effect if none runs. */
 void stream_join(struct stream *stream);
 
-/** Give the worker and the readers of the ring the clock of the interface. */
+/** The worker of a queue has ended. True: all have. */
+bool stream_note_ended(struct stream *stream, const struct control_stream *queue);
+
+/** Give the workers and the readers of the rings the clock of the interface. */
 void stream_set_clock(struct stream *stream);
 
-/** Free everything. The worker's thread does not run. Any state from STREAM_INIT on. */
+/** Free everything. No worker's thread runs. Any state from {0} on. */
 void stream_deinit(struct stream *stream);
 
 /** Log the losses since the last such line, once a minute at most. The stream runs. */
 void stream_tell_losses(struct stream *stream, uint64_t now_ns);
 /** Log how often the queue was reset and why, likewise. */
-void stream_tell_resets(struct stream *stream, uint64_t now_ns);
+void stream_tell_resets(struct stream_queue *queue, uint64_t now_ns);
+
+/** The sum of a counter over the queues; for the counters of the stream (rx_sum.h) there is stream->sum. */
+uint64_t stream_count(const struct stream *stream, enum ibvcap_rx_counter counter);
 
 /** For struct reading; context is the stream. */
 int stream_read_matched(void *context, uint64_t *packets);

@@ -53,7 +53,7 @@ static int stream_add_flow(struct stream *stream, const struct config_flow *conf
 	stream->flows = flows;
 	stream_check_destination(stream->config, config);
 	flow_resolve(config, interface->net.mac, &rule);
-	r = interface->ops->add_flow(stream->queue, &rule, &flows[stream->n_flows].flow, failure);
+	r = interface->ops->add_flow(stream->queues[0].queue, &rule, &flows[stream->n_flows].flow, failure);
 	if (r < 0)
 		return r;
 	flows[stream->n_flows].config = *config;
@@ -246,7 +246,9 @@ bool stream_settle_change(struct stream *stream)
 		stream->membership = change.membership;
 		stream->rejoin_due = false;
 	}
-	stream->config = stream->control.config = change.config;
+	stream->config = change.config;
+	for (uint32_t i = 0; i < stream->n_queues; i++)
+		stream->queues[i].control.config = change.config;
 	stream->service.name = change.config->name;
 	stream->change = (struct stream_change){.config = NULL};
 	return change.has_changed;

@@ -12,13 +12,12 @@
 void stream_tell_losses(struct stream *stream, uint64_t now_ns)
 {
 	const char *name = stream->config->name;
-	const _Atomic uint64_t *counters = stream->ring.ring->counters;
-	const uint64_t no_buffer = counter_get(&counters[IBVCAP_RX_COUNTER_NO_BUFFER]);
-	const uint64_t errored = counter_get(&counters[IBVCAP_RX_COUNTER_ERRORED]);
+	const uint64_t no_buffer = counter_get(&stream->sum.no_buffer);
+	const uint64_t errored = stream_count(stream, IBVCAP_RX_COUNTER_ERRORED);
 	const struct log_counter sums[] = {
 		{rx_counter_labels[IBVCAP_RX_COUNTER_NO_BUFFER], no_buffer},
 		{rx_counter_labels[IBVCAP_RX_COUNTER_ERRORED], errored},
-		{rx_counter_labels[IBVCAP_RX_COUNTER_PUBLISHED], counter_get(&counters[IBVCAP_RX_COUNTER_PUBLISHED])},
+		{rx_counter_labels[IBVCAP_RX_COUNTER_PUBLISHED], stream_count(stream, IBVCAP_RX_COUNTER_PUBLISHED)},
 	};
 	const struct log_about about = {.event = LOG_EVENT_PACKETS_LOST,
 	                                .stream = name,
@@ -37,18 +36,19 @@ void stream_tell_losses(struct stream *stream, uint64_t now_ns)
 	*told = (struct told_losses){.no_buffer = no_buffer, .errored = errored, .at_ns = now_ns};
 }
 
-void stream_tell_resets(struct stream *stream, uint64_t now_ns)
+void stream_tell_resets(struct stream_queue *queue, uint64_t now_ns)
 {
+	const struct stream *stream = queue->stream;
 	const char *name = stream->config->name;
-	const char *error = atomic_load_explicit(&stream->queue->error, memory_order_relaxed);
-	const uint64_t resets = counter_get(&stream->ring.ring->counters[IBVCAP_RX_COUNTER_QUEUE_RESETS]);
+	const char *error = atomic_load_explicit(&queue->queue->error, memory_order_relaxed);
+	const uint64_t resets = counter_get(&queue->ring.ring->counters[IBVCAP_RX_COUNTER_QUEUE_RESETS]);
 	const struct log_counter sums[] = {{rx_counter_labels[IBVCAP_RX_COUNTER_QUEUE_RESETS], resets}};
 	const struct log_about about = {.event = LOG_EVENT_DEVICE,
 	                                .stream = name,
 	                                .interface = stream->config->interface,
 	                                .counters = sums,
 	                                .n_counters = 1};
-	struct told_resets *told = &stream->told_resets;
+	struct told_resets *told = &queue->told_resets;
 
 	if (resets <= told->resets || (told->at_ns && now_ns - told->at_ns < TOLD_AGAIN_NS))
 		return;

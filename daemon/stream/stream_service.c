@@ -43,39 +43,49 @@ static int stream_service_prepare(struct daemon *daemon, struct service *service
 
 static int stream_service_start(struct daemon *daemon, struct service *service, struct failure *failure)
 {
-	int r = stream_start(stream_of(service), failure);
+	struct stream *stream = stream_of(service);
+	int r = stream_start(stream, failure);
 
-	if (r == 0)
-		heartbeat_watch(&daemon->heartbeats, rx_worker_heartbeat(stream_of(service)->worker),
-		                "stream '%s': its worker", service->name);
+	for (uint32_t i = 0; i < stream->n_queues && r == 0; i++)
+		heartbeat_watch(&daemon->heartbeats, rx_worker_heartbeat(stream->queues[i].worker),
+		                "stream '%s': its worker of queue %u", service->name, i);
 	return r;
 }
 
 static_assert((int)BACKEND_N_DROPS == (int)STREAM_DROPS_N, "a status has each cause of a drop");
 
-static int stream_service_serve(struct daemon *daemon, struct service *service, struct failure *failure)
+static int stream_service_serve_queue(struct daemon *daemon, struct stream_queue *queue)
 {
-	struct stream *stream = stream_of(service);
-	struct interface *interface = stream->interface;
-	int r;
+	struct stream *stream = queue->stream;
+	const struct interface *interface = stream->interface;
 
-	stream->control = (struct control_stream){
+	queue->control = (struct control_stream){
 		.config = stream->config,
-		.ring = &stream->ring,
-		.inbox = rx_worker_inbox(stream->worker),
-		.outbox = rx_worker_outbox(stream->worker),
+		.ring = &queue->ring,
+		.queue = queue->index,
+		.n_queues = stream->n_queues,
+		.inbox = rx_worker_inbox(queue->worker),
+		.outbox = rx_worker_outbox(queue->worker),
 		.device = interface->capabilities.device,
 		.backend = interface->ops->name,
 		.matched = &stream->matched,
-		.drops = interface->capabilities.counts_drops ? stream->queue->n_dropped : NULL,
+		.sum = &stream->sum,
+		.drops = interface->capabilities.counts_drops ? queue->queue->n_dropped : NULL,
 		.context = stream,
 	};
-	r = interface_set_serve(daemon, interface);
+	return control_add_stream(daemon->control, &queue->control);
+}
+
+static int stream_service_serve(struct daemon *daemon, struct service *service, struct failure *failure)
+{
+	struct stream *stream = stream_of(service);
+	int r = interface_set_serve(daemon, stream->interface);
+
 	reading_init(&stream->matched, stream_read_matched, stream);
-	stream->matched.runner = interface->device_thread;
+	stream->matched.runner = stream->interface->device_thread;
 	service->reading = &stream->matched;
-	if (r == 0)
-		r = control_add_stream(daemon->control, &stream->control);
+	for (uint32_t i = 0; i < stream->n_queues && r == 0; i++)
+		r = stream_service_serve_queue(daemon, &stream->queues[i]);
 	return r == 0 ? 0
 	              : failure_set(failure, EX_OSERR, -r, "stream '%s': cannot be served: %s", service->name,
 	                            strerror(-r));
@@ -94,8 +104,8 @@ static void stream_service_memory(const struct service *service, struct service_
 	uint64_t bytes = stream_ring_bytes(stream);
 
 	if (ops->kernel_bytes)
-		memory->kernel_bytes +=
-			ops->kernel_bytes(stream->config->receive_queue_slots, geometry_row_bytes(stream->config));
+		memory->kernel_bytes += stream->n_queues * ops->kernel_bytes(stream->config->receive_queue_slots,
+		                                                             geometry_row_bytes(stream->config));
 	memory->ring_bytes += bytes;
 	memory->locked_ring_bytes += ops->pins_memory ? bytes : 0;
 	memory->small_ring_bytes += stream->config->page_bytes == SMALL_PAGE_BYTES ? bytes : 0;
@@ -186,12 +196,14 @@ static void stream_service_refresh(struct daemon *daemon, struct service *servic
 	struct stream *stream = stream_of(service);
 
 	service->link_down = !stream->interface->link_up;
-	stream->control.state = stream_service_state(stream);
+	for (uint32_t i = 0; i < stream->n_queues; i++)
+		stream->queues[i].control.state = stream_service_state(stream);
 	if (daemon->stopping || service->removed)
 		return;
 	stream_service_rejoin(daemon, stream);
 	stream_set_clock(stream);
-	stream_tell_resets(stream, time_monotonic_ns());
+	for (uint32_t i = 0; i < stream->n_queues; i++)
+		stream_tell_resets(&stream->queues[i], time_monotonic_ns());
 	stream_tell_losses(stream, time_monotonic_ns());
 }
 
@@ -209,7 +221,8 @@ static void stream_service_remove(struct daemon *daemon, struct service *service
 
 	service->removed = true;
 	/* Before the ring closes, so that a reader that comes to its end knows the reason. */
-	control_end_stream(daemon->control, &stream->control, IBVCAP_DISCONNECT_REMOVED);
+	for (uint32_t i = 0; i < stream->n_queues; i++)
+		control_end_stream(daemon->control, &stream->queues[i].control, IBVCAP_DISCONNECT_REMOVED);
 	fdstore_keep_groups(&daemon->fdstore, service->name, NULL, &stream->kept_as);
 	stream_service_stop(service);
 }
@@ -231,8 +244,8 @@ static void stream_service_free(struct daemon *daemon, struct service_list *list
 
 	stream_service_stop(service);
 	stream_join(stream);
-	if (daemon->control)
-		control_remove_stream(daemon->control, &stream->control);
+	for (uint32_t i = 0; i < stream->n_queues && daemon->control; i++)
+		control_remove_stream(daemon->control, &stream->queues[i].control);
 	TAILQ_REMOVE(list, service, link);
 	if (!interface->is_abandoned) { /* its thread may still use it, and its device the memory */
 		stream_deinit(stream);

@@ -22,7 +22,7 @@ enum mail_type {
 	/* control → worker */
 	MAIL_ADD_CONSUMER = 1, /* answered by MAIL_CONSUMER_ADDED */
 	MAIL_REMOVE_CONSUMER,  /* answered by MAIL_CONSUMER_REMOVED: the memory is control's again */
-	MAIL_MATCHED,          /* a reading of the flow counter, newer than all before; no answer */
+	MAIL_MATCHED,          /* a reading of the flow counters, newer than all before; no answer */
 	MAIL_CLOCK,            /* a new line; no answer */
 	MAIL_STOP,             /* the flows are removed: drain, close the ring and end. Answered by MAIL_STOPPED. error:
 	                          they cannot be removed, so do not drain */
@@ -63,7 +63,10 @@ struct mail {
 	uint64_t at_ns;  /* MAIL_MATCHED: when the reading began, UTC */
 	union {
 		struct ring_consumer *consumer;
-		uint64_t matched;
+		struct {
+			uint64_t matched;
+			uint64_t read_ns; /* as at_ns, CLOCK_MONOTONIC: the same for all queues of the stream */
+		};
 		struct clock_line clock;
 		struct {
 			struct tx_queue *tx_queue;

@@ -8,6 +8,7 @@
 #include "daemon/base/probes.h"
 #include "daemon/base/time.h"
 #include "daemon/worker/rx_receive.h"
+#include "daemon/worker/rx_sum.h"
 #include "daemon/worker/worker_thread.h"
 #include "lib/ibvcap/min.h"
 #include "lib/ibvcap/ring.h"
@@ -44,83 +45,58 @@ struct rx_worker {
 	uint64_t spin_ns;
 	int32_t cpu;
 
-	/* A reading of the flow counter from which losses are not computed yet. */
-	bool has_matched;
-	uint64_t matched; /* by the device, without packets that the backend has split since */
-	uint64_t matched_at_ns;
-	uint64_t matched_utc_ns; /* when the device was read, UTC */
-
-	uint64_t matched_before_utc_ns; /* when it was read before that */
-	uint64_t stalled_utc_ns;        /* when a lossless consumer was last seen to stop the queue; 0: never */
+	struct rx_sum *sum;        /* of the stream */
+	uint32_t queue_index;      /* in the stream */
+	bool has_matched;          /* the last reading of the flow counters is not struck yet */
+	struct rx_reading reading; /* the last one */
+	uint64_t taken_at_ns;      /* when it came by mail */
 
 	uint64_t restarted_at_ns;  /* the last time; 0: never */
 	uint64_t restart_pause_ns; /* before the last reset */
 	uint64_t restart_at_ns;    /* the queue has failed and is reset then; 0: it works */
 	uint64_t drain_ns;
-	bool counts_drops;
 	bool stopping;
 	uint64_t stopping_at_ns;
 	bool stopped;
 };
 
-/* ---- the sum: matched = published + no_buffer + errored ------------------------------------------- */
+/* ---- the sum: matched = published + no_buffer + errored, of all queues of the stream ---------------- */
 
-static uint64_t rx_worker_dropped(const struct rx_worker *worker)
-{
-	const _Atomic uint64_t *n_dropped = worker->receive.queue->n_dropped;
-	uint64_t sum = 0;
-
-	for (int i = 0; i < BACKEND_N_DROPS; i++)
-		sum += atomic_load_explicit(&n_dropped[i], memory_order_relaxed);
-	return sum;
-}
-
-static uint64_t rx_worker_matched(const struct rx_worker *worker)
-{
-	return worker->matched + atomic_load_explicit(&worker->receive.queue->n_split, memory_order_relaxed);
-}
-
-/*
- * The packets that are certainly lost: the packets that steering matched, less the rows published so far and all that
- * may come yet. A device that counts what it drops says it itself, until the last packets are drained: what is still
- * in its buffer then is lost, too.
- */
-static uint64_t rx_worker_lost(const struct rx_worker *worker, uint64_t may_yet_come)
-{
-	bool is_counted = worker->counts_drops && !worker->stopping;
-	uint64_t accounted = worker->receive.published + worker->receive.errored + (is_counted ? 0 : may_yet_come);
-	uint64_t matched = rx_worker_matched(worker), missing = matched > accounted ? matched - accounted : 0;
-
-	return is_counted ? u64_min(missing, rx_worker_dropped(worker)) : missing;
-}
-
-/* no_buffer never shrinks, and never exceeds the packets that are certainly lost. */
-static void rx_worker_raise_no_buffer(struct rx_worker *worker, uint64_t may_yet_come)
+/* The counters of the stream into this queue's ring, which its consumers read. */
+static void rx_worker_show_sum(struct rx_worker *worker)
 {
 	struct ibvcap_ring *ring = worker->receive.ring->ring;
-	uint64_t no_buffer = counter_get(&ring->counters[IBVCAP_RX_COUNTER_NO_BUFFER]);
-	uint64_t lost = rx_worker_lost(worker, may_yet_come);
+	uint64_t no_buffer = counter_get(&worker->sum->no_buffer);
 
-	counter_set(&ring->counters[IBVCAP_RX_COUNTER_MATCHED], rx_worker_matched(worker));
-	if (lost > no_buffer) {
-		counter_set(&ring->counters[IBVCAP_RX_COUNTER_NO_BUFFER], lost);
-		if (worker->stalled_utc_ns && worker->stalled_utc_ns >= worker->matched_before_utc_ns)
-			counter_add(&ring->counters[IBVCAP_RX_COUNTER_NO_BUFFER_LOSSLESS], lost - no_buffer);
-		PROBE_LOSS(ring->stream, lost - no_buffer, lost);
-		no_buffer = lost;
-	}
-	rx_ring_note_losses(worker->receive.ring, no_buffer, worker->matched_utc_ns);
+	counter_set(&ring->counters[IBVCAP_RX_COUNTER_MATCHED], counter_get(&worker->sum->matched));
+	counter_set(&ring->counters[IBVCAP_RX_COUNTER_NO_BUFFER], no_buffer);
+	counter_set(&ring->counters[IBVCAP_RX_COUNTER_NO_BUFFER_LOSSLESS],
+	            counter_get(&worker->sum->no_buffer_lossless));
+	rx_ring_note_losses(worker->receive.ring, no_buffer, worker->reading.utc_ns);
 }
 
-static void rx_worker_take_matched(struct rx_worker *worker, uint64_t matched, uint64_t utc_ns)
+static void rx_worker_note(struct rx_worker *worker, enum rx_sum_note note)
+{
+	const struct rx_receive *receive = &worker->receive;
+	uint64_t lost;
+
+	rx_sum_note(worker->sum, worker->queue_index, &worker->reading, note, receive->published + receive->errored);
+	lost = rx_sum_strike(worker->sum, &worker->reading);
+	if (lost)
+		PROBE_LOSS(receive->ring->ring->stream, lost, counter_get(&worker->sum->no_buffer));
+	rx_worker_show_sum(worker);
+}
+
+static void rx_worker_take_matched(struct rx_worker *worker, const struct mail *mail)
 {
 	worker->has_matched = true;
-	worker->matched = matched;
-	worker->matched_before_utc_ns = worker->matched_utc_ns;
-	worker->matched_utc_ns = utc_ns;
-	worker->matched_at_ns = time_monotonic_ns();
+	worker->reading = (struct rx_reading){.matched = mail->matched,
+	                                      .at_ns = mail->read_ns,
+	                                      .utc_ns = mail->at_ns,
+	                                      .before_utc_ns = worker->reading.utc_ns};
+	worker->taken_at_ns = time_monotonic_ns();
 	/* Under overload no poll may ever be empty, but at most a whole receive queue of packets can still come. */
-	rx_worker_raise_no_buffer(worker, worker->receive.queue_slots);
+	rx_worker_note(worker, RX_SUM_OPEN);
 }
 
 /* At an empty poll, long enough after the reading: every packet that it counted has come or is lost. */
@@ -128,9 +104,9 @@ static void rx_worker_strike_sum(struct rx_worker *worker)
 {
 	uint64_t settle_ns = worker->stopping ? worker->drain_ns : STRIKE_SETTLE_NS;
 
-	if (!worker->has_matched || time_monotonic_ns() - worker->matched_at_ns < settle_ns)
+	if (!worker->has_matched || time_monotonic_ns() - worker->taken_at_ns < settle_ns)
 		return;
-	rx_worker_raise_no_buffer(worker, 0);
+	rx_worker_note(worker, RX_SUM_STRUCK);
 	worker->has_matched = false;
 }
 
@@ -145,6 +121,7 @@ static void rx_worker_finish(struct rx_worker *worker, enum mail_type type, int 
 {
 	const struct mail last = {.type = type, .error = error};
 
+	rx_worker_note(worker, RX_SUM_ENDED);
 	rx_ring_close(worker->receive.ring);
 	worker->stopped = true;
 	mailbox_send_last(worker->outbox, &last);
@@ -167,7 +144,7 @@ static void rx_worker_take_mail(struct rx_worker *worker, const struct mail *mai
 		rx_worker_send_answer(worker, &reply);
 		break;
 	case MAIL_MATCHED:
-		rx_worker_take_matched(worker, mail->matched, mail->at_ns);
+		rx_worker_take_matched(worker, mail);
 		break;
 	case MAIL_CLOCK:
 		rx_receive_set_clock(&worker->receive, &mail->clock);
@@ -226,7 +203,8 @@ static void rx_worker_check_consumers(struct rx_worker *worker)
 	struct rx_ring *ring = worker->receive.ring;
 
 	if (ring->stalled)
-		worker->stalled_utc_ns = time_utc_ns();
+		atomic_store_explicit(&worker->sum->parts[worker->queue_index].stalled_utc_ns, time_utc_ns(),
+		                      memory_order_relaxed);
 	if (ring->stalled | ring->charging)
 		rx_ring_charge_stalls(ring, time_monotonic_ns());
 	if (ring->n_bad)
@@ -393,9 +371,12 @@ int rx_worker_new(struct rx_worker **worker, const struct rx_worker_options *opt
 		free(w);
 		return -EINVAL;
 	}
+	w->sum = options->sum;
+	w->queue_index = options->queue_index;
+	w->sum->parts[w->queue_index] = (struct rx_sum_part){
+		.ring = options->ring->ring, .queue = options->queue, .queue_slots = options->receive_queue_slots};
 	w->spin_ns = options->spin_ns;
 	w->cpu = options->cpu;
-	w->counts_drops = options->counts_drops;
 	w->drain_ns = options->settle_ns > DRAIN_NS_MIN ? options->settle_ns : DRAIN_NS_MIN;
 	snprintf(w->name, sizeof(w->name), "%s", options->name);
 	r = mailbox_new(&w->inbox);

@@ -16,6 +16,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+struct rx_sum;
+
 #define RX_WORKER_SPIN_FOREVER UINT64_MAX
 
 struct rx_worker_options {
@@ -26,8 +28,9 @@ struct rx_worker_options {
 	uint64_t spin_ns;       /* between the last packet and sleep; RX_WORKER_SPIN_FOREVER: the worker never sleeps */
 	int32_t cpu;            /* -1: not pinned */
 	bool device_timestamps; /* rows have no timestamp until the first MAIL_CLOCK */
-	uint64_t settle_ns;     /* this and counts_drops: the backend's capabilities */
-	bool counts_drops;
+	uint64_t settle_ns;     /* the backend's capability */
+	struct rx_sum *sum;     /* of the stream; outlives the worker */
+	uint32_t queue_index;   /* of the queue in the stream, and of its part in the sum */
 };
 
 struct rx_worker;

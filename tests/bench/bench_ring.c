@@ -14,6 +14,7 @@
  */
 #include "daemon/base/time.h"
 #include "daemon/net/net.h"
+#include "daemon/worker/rx_sum.h"
 #include "daemon/worker/rx_worker.h"
 #include "lib/ibvcap/ring.h"
 #include "tests/support/consumers.h"
@@ -54,6 +55,7 @@ struct bench {
 	struct backend_flow *flow;
 	struct rx_ring ring;
 	struct rx_worker *worker;
+	struct rx_sum sum;
 	struct ring_consumer consumers[RX_RING_CONSUMERS_MAX];
 	int sender;
 	uint8_t frame[FRAME_BYTES_MAX];
@@ -241,8 +243,10 @@ static void create(struct bench *bench)
 	                                         .ring = &bench->ring,
 	                                         .receive_queue_slots = QUEUE_SLOTS,
 	                                         .cpu = -1,
-	                                         .device_timestamps = true};
+	                                         .device_timestamps = true,
+	                                         .sum = &bench->sum};
 
+	rx_sum_init(&bench->sum, 1, false);
 	if (rx_worker_new(&bench->worker, &worker) < 0)
 		die("worker", "cannot be made");
 }

@@ -54,6 +54,7 @@ static sd_event *event;
 static struct tx_worker *transmit;
 static struct tx_queue *channel;
 static struct control_stream control_stream;
+static struct rx_sum sum;
 static struct reading matched;
 static struct control_tx_worker control_tx_worker;
 static struct control_channel control_channel;
@@ -117,8 +118,9 @@ static struct backend_queue *make_worker(void)
 	must(rx_ring_init(&ring, &ring_options, NULL));
 	must(rx_ring_seal(&ring, NULL));
 	const struct rx_worker_options options = {
-		.name = "s", .queue = queue, .ring = &ring, .receive_queue_slots = SLOTS, .cpu = -1};
+		.name = "s", .queue = queue, .ring = &ring, .receive_queue_slots = SLOTS, .cpu = -1, .sum = &sum};
 
+	rx_sum_init(&sum, 1, false);
 	must(rx_worker_new(&worker, &options));
 	must(rx_worker_prime(worker));
 	must(scripted_backend_ops.start(queue));
@@ -213,6 +215,7 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
 		.outbox = rx_worker_outbox(worker),
 		.state = "capturing",
 		.matched = &matched,
+		.sum = &sum,
 	};
 	reading_init(&matched, read_matched, queue);
 	must(sd_event_new(&event));

@@ -11,6 +11,7 @@
  * killed and another stopped again and again, at any instruction.
  */
 #include "daemon/control/notifier.h"
+#include "daemon/worker/rx_sum.h"
 #include "daemon/worker/rx_worker.h"
 #include "lib/ibvcap/ring.h"
 #include "tests/stress/reader.h"
@@ -67,6 +68,7 @@ struct stress {
 	struct rx_ring ring;
 	struct notifier *notifier;
 	struct rx_worker *worker;
+	struct rx_sum sum;
 	uint64_t sent;
 	bool processes;
 	pthread_t worker_thread;
@@ -132,11 +134,13 @@ static void set_up(struct stress *stress)
 	require(ops->create_queue(stress->backend, &queue, &stress->queue, NULL) == 0, "no queue");
 	require(rx_ring_init(&stress->ring, &ring, NULL) == 0, "no ring");
 	require(notifier_new(&stress->notifier, &stress->ring) == 0, "no notifier");
+	rx_sum_init(&stress->sum, 1, false);
 	require(rx_worker_new(&stress->worker, &(struct rx_worker_options){.name = "stress",
 	                                                                   .queue = stress->queue,
 	                                                                   .ring = &stress->ring,
 	                                                                   .receive_queue_slots = SLOTS,
-	                                                                   .cpu = -1}) == 0,
+	                                                                   .cpu = -1,
+	                                                                   .sum = &stress->sum}) == 0,
 	        "no worker");
 	require(rx_worker_prime(stress->worker) == 0 && ops->start(stress->queue) == 0, "no start");
 	require(ops->add_flow(stress->queue, &(struct flow_rule){0}, &stress->flow, NULL) == 0, "no flow");

@@ -28,6 +28,7 @@ static const struct every_key_sample samples[] = {
 	{&stream_keys, "backend", "\"verbs\"", "\"dpdk\""},
 	{&stream_keys, "flows", NULL, "( 5 )"},
 	{&stream_keys, "payload_size", "1000", "65508"},
+	{&stream_keys, "queues", "4", "17"},
 	{&stream_keys, "slots_per_block", "64", "100"},
 	{&stream_keys, "history_blocks", "100", "0"},
 	{&stream_keys, "receive_queue_slots", "64", "32832"},

@@ -49,6 +49,7 @@ static bool worker_rests; /* it takes no turn */
 static sd_event *event;
 static struct listener listener;
 static struct control_stream control_stream;
+static struct rx_sum sum;
 static struct control_interface port;
 static struct reading matched, out_of_buffer, discards;
 static struct control *control;
@@ -129,8 +130,10 @@ static void make_ring(void)
 		.ring = &ring,
 		.receive_queue_slots = SLOTS,
 		.cpu = -1,
+		.sum = &sum,
 	};
 
+	rx_sum_init(&sum, 1, false);
 	cr_assert(eq(int, rx_worker_new(&worker, &options), 0));
 	cr_assert(eq(int, rx_worker_prime(worker), 0));
 	cr_assert(eq(int, scripted_backend_ops.start(queue), 0));
@@ -155,6 +158,7 @@ static void make_control(void)
 		.backend = "scripted",
 		.state = "capturing",
 		.matched = &matched,
+		.sum = &sum,
 	};
 	port = (struct control_interface){
 		.name = "eth7", .device = "scripted0", .counters = {&out_of_buffer, &discards}};

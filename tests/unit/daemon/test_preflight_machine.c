@@ -68,6 +68,7 @@ Test(preflight, rings_that_fit_alone_but_not_together_are_refused)
 	         .n_flows = 1,
 	         .payload_size = 4096,
 	         .slots_per_block = 64,
+	         .queues = 1,
 	         .receive_queue_slots = 64,
 	         .page_bytes = 4096},
 	};

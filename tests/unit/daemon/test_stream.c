@@ -10,6 +10,7 @@
 #include <errno.h>
 #include <net/if.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* ---- the scripted device, failing by countdown and counting what it has out --------------------------- */
@@ -137,6 +138,7 @@ static void configure(void)
 		.interface = "lo",
 		.flows = flows,
 		.n_flows = 2,
+		.queues = 1,
 		.payload_size = 100,
 		.slots_per_block = 64,
 		.history_blocks = 4,
@@ -187,7 +189,7 @@ Test(stream, whatever_fails_nothing_is_left_behind)
 	make_failing_ops();
 	do {
 		struct interface interface = {.name = "lo", .ops = &failing_ops};
-		struct stream stream = STREAM_INIT;
+		struct stream stream = {0};
 		struct failure failure = {0};
 
 		calls_until_failure = n_failures;
@@ -205,7 +207,7 @@ Test(stream, whatever_fails_nothing_is_left_behind)
 Test(stream, a_worker_that_is_up_to_its_ears_in_mail_is_stopped_all_the_same, .timeout = 60)
 {
 	struct interface interface = {.name = "lo", .ops = &scripted_backend_ops};
-	struct stream stream = STREAM_INIT;
+	struct stream stream = {0};
 	const struct mail mail = {.type = MAIL_CLOCK};
 
 	configure();
@@ -214,22 +216,22 @@ Test(stream, a_worker_that_is_up_to_its_ears_in_mail_is_stopped_all_the_same, .t
 	cr_assert(eq(int, stream_init(&stream, &config_stream, &interface, NULL), 0));
 	cr_assert(eq(int, stream_fit(&stream, NULL), 0));
 	cr_assert(eq(int, stream_prepare(&stream, 1, NULL), 0));
-	while (mailbox_send(rx_worker_outbox(stream.worker), &mail) == 0)
+	while (mailbox_send(rx_worker_outbox(stream.queues[0].worker), &mail) == 0)
 		;
-	while (mailbox_send(rx_worker_inbox(stream.worker), &mail) == 0)
+	while (mailbox_send(rx_worker_inbox(stream.queues[0].worker), &mail) == 0)
 		;
 	cr_assert(eq(int, stream_start(&stream, NULL), 0));
 	cr_assert(eq(int, stream_capture(&stream, NULL), 0));
 	stream_stop(&stream);
 	stream_join(&stream);
-	cr_expect(consumer_ring_closed(stream.ring.ring));
+	cr_expect(consumer_ring_closed(stream.queues[0].ring.ring));
 	take_down(&stream, &interface);
 }
 
 Test(stream, a_payload_over_the_mtu_names_file_and_line_and_what_would_fit)
 {
 	struct interface interface = {.name = "eth7", .net = {.mtu = 127}};
-	struct stream stream = STREAM_INIT;
+	struct stream stream = {0};
 	struct failure failure = {0};
 
 	configure();
@@ -240,12 +242,13 @@ Test(stream, a_payload_over_the_mtu_names_file_and_line_and_what_would_fit)
 	cr_expect(strstr(failure.text, "mtu 128") != NULL, "%s", failure.text);
 	interface.net.mtu = 128;
 	cr_expect(eq(int, stream_init(&stream, &config_stream, &interface, &failure), 0));
+	free(stream.queues);
 }
 
 Test(stream, a_queue_deeper_than_the_device_takes_is_a_configuration_error)
 {
 	struct interface interface = {.name = "lo", .ops = &scripted_backend_ops};
-	struct stream stream = STREAM_INIT;
+	struct stream stream = {0};
 	struct failure failure = {0};
 
 	configure();

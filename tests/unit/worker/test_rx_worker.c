@@ -4,6 +4,7 @@
 
 #include "daemon/base/time.h"
 #include "lib/ibvcap/ring.h"
+#include "daemon/worker/rx_sum.h"
 #include "tests/support/consumers.h"
 #include "tests/support/frames.h"
 #include "tests/support/scripted_backend.h"
@@ -26,6 +27,7 @@ struct bench {
 	struct backend_flow *flow;
 	struct rx_ring ring;
 	struct rx_worker *worker;
+	struct rx_sum sum;
 };
 
 struct setting {
@@ -73,8 +75,10 @@ static void set_up(struct bench *bench, const struct setting *setting)
 		.spin_ns = setting->spin_ns,
 		.cpu = -1,
 		.device_timestamps = !setting->software_clock,
+		.sum = &bench->sum,
 	};
 
+	rx_sum_init(&bench->sum, 1, false);
 	cr_assert(eq(int, rx_worker_new(&bench->worker, &rx_worker_options), 0));
 	cr_assert(eq(int, rx_worker_prime(bench->worker), 0));
 	cr_assert(eq(int, ops->start(bench->queue), 0));

@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: Apache-2.0
+/* One queue of a stream: memory, registration, the device's queue, and its worker from its start to its end. */
+#include "daemon/stream/stream_queue.h"
+
+#include "daemon/stream/geometry.h"
+#include "daemon/stream/stream.h"
+#include "lib/ibvcap/ring.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+void stream_queue_init(struct stream_queue *queue, struct stream *stream, uint32_t index)
+{
+	*queue = (struct stream_queue){
+		.stream = stream,
+		.index = index,
+		.ring = {.payload = SHM_INIT, .headers = SHM_INIT, .ring_shm = SHM_INIT},
+	};
+}
+
+/* ---- preparing ----------------------------------------------------------------------------------- */
+
+static int stream_queue_register_ring(struct stream_queue *queue, struct failure *failure)
+{
+	const struct backend_ops *ops = queue->stream->interface->ops;
+	struct backend *backend = queue->stream->interface->backend;
+	struct rx_ring *ring = &queue->ring;
+	int r = ops->register_memory(backend, ring->payload.address, ring->payload.bytes, &queue->payload, failure);
+
+	if (r < 0)
+		return r;
+	r = ops->register_memory(backend, ring->headers.address, ring->headers.bytes, &queue->headers, failure);
+	if (r < 0)
+		return r;
+	return rx_ring_seal(ring, failure);
+}
+
+static int stream_queue_create(struct stream_queue *queue, struct failure *failure)
+{
+	const struct stream *stream = queue->stream;
+	const struct config_stream *config = stream->config;
+	const struct backend_queue_options options = {
+		.payload = queue->payload,
+		.headers = queue->headers,
+		.slots = config->receive_queue_slots,
+		.header_bytes = queue->ring.header_bytes,
+		.header_stride = queue->ring.header_stride,
+		.slot_bytes = config->payload_size,
+		.oversize_sink = stream->oversize_sink,
+		.timestamps = stream->device_timestamps,
+		.completion_events = config->poll != CONFIG_POLL_BUSY,
+	};
+
+	return stream->interface->ops->create_queue(stream->interface->backend, &options, &queue->queue, failure);
+}
+
+static uint64_t stream_queue_spin_ns(const struct stream *stream)
+{
+	const struct config_stream *config = stream->config;
+
+	if (stream->interface->capabilities.in_blocks && config->poll == CONFIG_POLL_ADAPTIVE)
+		return 0;
+	return config_spin_ns(config->poll, config->spin_us);
+}
+
+/* The name of a thread has 15 characters: with several queues, the number of the queue is among them. */
+static void stream_queue_name_thread(const struct stream_queue *queue, char *name, size_t bytes)
+{
+	const char *stream = queue->stream->config->name;
+
+	if (queue->stream->n_queues == 1)
+		snprintf(name, bytes, "%.15s", stream);
+	else
+		snprintf(name, bytes, "%.12s:%u", stream, queue->index);
+}
+
+static int stream_queue_create_worker(struct stream_queue *queue, struct failure *failure)
+{
+	struct stream *stream = queue->stream;
+	const struct config_stream *config = stream->config;
+	char name[32];
+	const struct rx_worker_options options = {
+		.name = name,
+		.queue = queue->queue,
+		.ring = &queue->ring,
+		.receive_queue_slots = config->receive_queue_slots,
+		.spin_ns = stream_queue_spin_ns(stream),
+		.cpu = config->cpu,
+		.device_timestamps = stream->device_timestamps,
+		.settle_ns = stream->interface->capabilities.settle_ns,
+		.sum = &stream->sum,
+		.queue_index = queue->index,
+	};
+	int r;
+
+	stream_queue_name_thread(queue, name, sizeof(name));
+	r = rx_worker_new(&queue->worker, &options);
+	if (r == 0)
+		r = rx_worker_prime(queue->worker);
+	if (r < 0)
+		return failure_set(failure, EX_OSERR, -r, "stream '%s': its worker cannot be made ready: %s",
+		                   config->name, strerror(-r));
+	return 0;
+}
+
+int stream_queue_prepare(struct stream_queue *queue, uint64_t epoch, struct failure *failure)
+{
+	const struct rx_ring_options options = geometry_of_ring(queue->stream->config, queue->index, epoch);
+	int r = rx_ring_init(&queue->ring, &options, failure);
+
+	if (r == 0)
+		r = stream_queue_register_ring(queue, failure);
+	if (r == 0)
+		r = stream_queue_create(queue, failure);
+	return r == 0 ? stream_queue_create_worker(queue, failure) : r;
+}
+
+void stream_queue_release(struct stream_queue *queue)
+{
+	const struct backend_ops *ops = queue->stream->interface->ops;
+
+	rx_worker_free(queue->worker);
+	queue->worker = NULL;
+	if (queue->queue)
+		queue->queue->ops->destroy_queue(queue->queue);
+	queue->queue = NULL;
+	if (queue->headers)
+		ops->unregister_memory(queue->headers);
+	queue->headers = NULL;
+	if (queue->payload)
+		ops->unregister_memory(queue->payload);
+	queue->payload = NULL;
+	rx_ring_deinit(&queue->ring);
+}
+
+/* ---- running ------------------------------------------------------------------------------------- */
+
+void stream_queue_set_clock(struct stream_queue *queue)
+{
+	const struct interface *interface = queue->stream->interface;
+	struct mail mail = {.type = MAIL_CLOCK, .clock = interface->line};
+	uint64_t error_ns = mail.clock.error_ns, before_ns = queue->clock_error_ns;
+
+	if (!queue->stream->device_timestamps) {
+		daemon_store_clock(queue->ring.ring, IBVCAP_CLOCK_SOURCE_SOFTWARE, 0);
+		return;
+	}
+	/*
+	 * The worker takes the line up a little later, and not before the next renewal if the mailbox is full: a bound
+	 * that is smaller is published one renewal later.
+	 */
+	if (mailbox_send(rx_worker_inbox(queue->worker), &mail) == 0)
+		queue->clock_error_ns = error_ns;
+	daemon_store_clock(queue->ring.ring,
+	                   interface->capabilities.clock_is_utc ? IBVCAP_CLOCK_SOURCE_KERNEL
+	                                                        : IBVCAP_CLOCK_SOURCE_DEVICE,
+	                   error_ns > before_ns ? error_ns : before_ns);
+}
+
+int stream_queue_start(struct stream_queue *queue, struct failure *failure)
+{
+	const struct stream *stream = queue->stream;
+	const char *name = stream->config->name;
+	int r = queue->queue->ops->start(queue->queue);
+
+	if (r < 0)
+		return failure_set(failure, EX_UNAVAILABLE, -r, "stream '%s': device %s does not start its queue: %s",
+		                   name, stream->interface->capabilities.device, strerror(-r));
+	stream_queue_set_clock(queue);
+	r = rx_worker_start(queue->worker);
+	if (r < 0)
+		return failure_set(failure, EX_OSERR, -r, "stream '%s': no thread for its worker (cpu = %d): %s", name,
+		                   stream->config->cpu, strerror(-r));
+	queue->worker_runs = true;
+	return 0;
+}
+
+void stream_queue_stop(struct stream_queue *queue, const struct mail *matched)
+{
+	const struct mail stop = {.type = MAIL_STOP, .error = queue->stream->interface->is_abandoned ? -EIO : 0};
+
+	if (!queue->worker_runs)
+		return;
+	if (matched)
+		mailbox_send_last(rx_worker_inbox(queue->worker), matched);
+	mailbox_send_last(rx_worker_inbox(queue->worker), &stop);
+}
+
+bool stream_queue_join(struct stream_queue *queue)
+{
+	bool ran = queue->worker_runs;
+
+	if (ran)
+		rx_worker_join(queue->worker);
+	queue->worker_runs = false;
+	return ran;
+}

@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Strikes the sum of a stream over the notes of its workers. */
+#include "daemon/worker/rx_sum.h"
+
+#include "daemon/backend/backend.h"
+#include "lib/ibvcap/ring.h"
+
+#define NOTE_STRUCK UINT64_C(1) /* the lowest bit of a note; the others are the time of the reading */
+#define NOTE_ENDED  UINT64_MAX
+
+/* The parts of all queues, added up. */
+struct rx_sum_terms {
+	uint64_t accounted, may_yet_come, dropped, split, stalled_utc_ns;
+	bool all_noted, all_ended;
+};
+
+void rx_sum_init(struct rx_sum *sum, uint32_t n_queues, bool counts_drops)
+{
+	*sum = (struct rx_sum){.n_queues = n_queues, .counts_drops = counts_drops};
+}
+
+static uint64_t rx_sum_split(const struct rx_sum_part *part)
+{
+	return atomic_load_explicit(&part->queue->n_split, memory_order_relaxed);
+}
+
+/*
+ * The flow counters have a packet that the backend splits once, and it becomes several rows. Sequentially consistent:
+ * of two workers that note at once, one at least sees both notes.
+ */
+void rx_sum_note(struct rx_sum *sum, uint32_t queue, const struct rx_reading *reading, enum rx_sum_note note,
+                 uint64_t rows)
+{
+	struct rx_sum_part *part = &sum->parts[queue];
+	uint64_t word = reading->at_ns << 1 | (note == RX_SUM_STRUCK ? NOTE_STRUCK : 0);
+
+	atomic_store_explicit(&part->accounted, rows - rx_sum_split(part), memory_order_relaxed);
+	atomic_store_explicit(&part->noted, note == RX_SUM_ENDED ? NOTE_ENDED : word, memory_order_seq_cst);
+}
+
+static uint64_t rx_sum_dropped(const struct rx_sum_part *part)
+{
+	uint64_t sum = 0;
+
+	for (int i = 0; i < BACKEND_N_DROPS; i++)
+		sum += atomic_load_explicit(&part->queue->n_dropped[i], memory_order_relaxed);
+	return sum;
+}
+
+/* A note is read before what was stored before it; that may be newer by then, and then the sum is less, never more. */
+static struct rx_sum_terms rx_sum_add_up(const struct rx_sum *sum, uint64_t at_ns)
+{
+	struct rx_sum_terms terms = {.all_noted = true, .all_ended = true};
+
+	for (uint32_t i = 0; i < sum->n_queues; i++) {
+		const struct rx_sum_part *part = &sum->parts[i];
+		uint64_t noted = atomic_load_explicit(&part->noted, memory_order_seq_cst);
+		uint64_t stalled = atomic_load_explicit(&part->stalled_utc_ns, memory_order_relaxed);
+
+		terms.all_noted &= noted >> 1 >= at_ns;
+		terms.all_ended &= noted == NOTE_ENDED;
+		terms.may_yet_come += noted & NOTE_STRUCK ? 0 : part->queue_slots;
+		terms.accounted += atomic_load_explicit(&part->accounted, memory_order_relaxed);
+		terms.dropped += rx_sum_dropped(part);
+		terms.split += rx_sum_split(part);
+		terms.stalled_utc_ns = stalled > terms.stalled_utc_ns ? stalled : terms.stalled_utc_ns;
+	}
+	return terms;
+}
+
+/*
+ * The packets that are certainly lost: those that steering matched, less the rows so far and all that may come yet. A
+ * device that counts what it drops says it itself, until the last packets are drained: what is still in its buffer then
+ * is lost, too.
+ */
+static uint64_t rx_sum_lost(const struct rx_sum *sum, const struct rx_sum_terms *terms, uint64_t matched)
+{
+	bool is_counted = sum->counts_drops && !terms->all_ended;
+	int64_t missing = (int64_t)(matched - terms->accounted - (is_counted ? 0 : terms->may_yet_come));
+
+	if (missing <= 0)
+		return 0;
+	return is_counted && terms->dropped < (uint64_t)missing ? terms->dropped : (uint64_t)missing;
+}
+
+/* The word never shrinks. Returns by how much it grew. */
+static uint64_t rx_sum_raise(_Atomic uint64_t *word, uint64_t value)
+{
+	uint64_t before = atomic_load_explicit(word, memory_order_relaxed);
+
+	while (value > before)
+		if (atomic_compare_exchange_weak_explicit(word, &before, value, memory_order_release,
+		                                          memory_order_relaxed))
+			return value - before;
+	return 0;
+}
+
+uint64_t rx_sum_strike(struct rx_sum *sum, const struct rx_reading *reading)
+{
+	const struct rx_sum_terms terms = rx_sum_add_up(sum, reading->at_ns);
+	uint64_t lost;
+
+	if (terms.all_noted) {
+		lost = rx_sum_raise(&sum->no_buffer, rx_sum_lost(sum, &terms, reading->matched));
+		if (terms.stalled_utc_ns && terms.stalled_utc_ns >= reading->before_utc_ns)
+			atomic_fetch_add_explicit(&sum->no_buffer_lossless, lost, memory_order_relaxed);
+	} else {
+		lost = 0;
+	}
+	rx_sum_raise(&sum->matched, reading->matched + terms.split);
+	return lost;
+}
+
+uint64_t rx_sum_rows(const struct rx_sum *sum)
+{
+	uint64_t rows = 0;
+
+	for (uint32_t i = 0; i < sum->n_queues; i++)
+		rows += counter_get(&sum->parts[i].ring->counters[IBVCAP_RX_COUNTER_PUBLISHED]) +
+		        counter_get(&sum->parts[i].ring->counters[IBVCAP_RX_COUNTER_ERRORED]);
+	return rows;
+}
+
+bool rx_sum_is_struck(const struct rx_sum *sum, uint64_t matched)
+{
+	return counter_get(&sum->matched) >= matched && rx_sum_rows(sum) + counter_get(&sum->no_buffer) >= matched;
+}
