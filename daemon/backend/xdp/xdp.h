@@ -91,6 +91,7 @@ struct xdp_socket {
 	struct xdp_channel *channel; /* NULL: the socket is not open */
 	int fd;
 	bool is_bound;
+	bool is_watched; /* by the queue's epoll */
 	struct xdp_ring receive;
 	uint64_t returned[XDP_RETURNED_MAX]; /* frames to be put into the fill ring again */
 	uint32_t n_returned;
@@ -168,9 +169,8 @@ struct xdp_receive {
 	struct posted_rows rows;
 	_Atomic uint64_t n_taken; /* packets taken out of the receive rings */
 
-	int sockets_fd; /* epoll on the sockets; -1: there are no completion events */
-	int wake_fd;    /* epoll that reports sockets_fd once for each arm() */
-	bool arm_due;   /* arm() was called while no slot was posted */
+	int wake_fd;  /* epoll on the sockets that have brought no packet since arm(); -1: no completion events */
+	bool arm_due; /* arm() was called while no slot was posted */
 
 	/* The counts of the stream's number when the queue was made. */
 	struct xdp_program_counts counts_before;
@@ -190,6 +190,8 @@ void xdp_destroy_queue(struct backend_queue *base);
 int xdp_post(struct backend_queue *base, const struct backend_run *run);
 int xdp_poll(struct backend_queue *base, struct backend_event *events, uint32_t max);
 int xdp_arm(struct backend_queue *base);
+/** Let the queue's epoll report the socket. Not while its worker may poll the socket. 0 or -errno. */
+int xdp_watch_socket(const struct xdp_receive *receive, struct xdp_socket *socket);
 void xdp_clear(struct backend_queue *base);
 
 /** A channel was added: receive from it, too. 0 or -errno and the failure. */

@@ -8,29 +8,12 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
-/* Two levels, so that one call arms the queue however many sockets it has. */
-static int queue_open_epolls(struct xdp_receive *receive)
-{
-	struct epoll_event readable = {.events = EPOLLIN}, idle = {.events = EPOLLONESHOT};
-	int r = 0;
-
-	receive->sockets_fd = epoll_create1(EPOLL_CLOEXEC);
-	receive->wake_fd = epoll_create1(EPOLL_CLOEXEC);
-	if (receive->sockets_fd < 0 || receive->wake_fd < 0)
-		return -errno;
-	for (uint32_t i = 0; i < receive->n_sockets && r == 0; i++)
-		r = epoll_ctl(receive->sockets_fd, EPOLL_CTL_ADD, receive->sockets[i].fd, &readable);
-	if (r == 0)
-		r = epoll_ctl(receive->wake_fd, EPOLL_CTL_ADD, receive->sockets_fd, &idle);
-	return r == 0 ? 0 : -errno;
-}
-
 static void queue_free(struct xdp_receive *receive)
 {
 	if (receive->wake_fd >= 0)
 		close(receive->wake_fd);
-	if (receive->sockets_fd >= 0)
-		close(receive->sockets_fd);
+	for (uint32_t i = 0; i < receive->n_sockets; i++)
+		receive->sockets[i].is_watched = false;
 	posted_rows_deinit(&receive->rows);
 	free(receive);
 }
@@ -62,8 +45,10 @@ static int queue_set_up(struct xdp_receive *receive, const struct backend_queue_
 	if (r < 0)
 		return r;
 	r = posted_rows_init(&receive->rows, options);
-	if (r == 0 && options->completion_events)
-		r = queue_open_epolls(receive);
+	if (r == 0 && options->completion_events) {
+		receive->wake_fd = epoll_create1(EPOLL_CLOEXEC);
+		r = receive->wake_fd < 0 ? -errno : 0;
+	}
 	if (r == 0)
 		r = xdp_statistics_begin(receive);
 	return r == 0 ? 0
@@ -73,14 +58,15 @@ static int queue_set_up(struct xdp_receive *receive, const struct backend_queue_
 
 int xdp_queue_add_socket(struct xdp_receive *receive, struct failure *failure)
 {
-	struct epoll_event readable = {.events = EPOLLIN};
 	struct xdp_socket *socket = &receive->sockets[receive->n_sockets];
 	int r = xdp_socket_bind(socket, receive->stream, failure);
 
 	if (r < 0)
 		return r;
-	if (receive->sockets_fd >= 0 && epoll_ctl(receive->sockets_fd, EPOLL_CTL_ADD, socket->fd, &readable) < 0)
-		return failure_set(failure, EX_OSERR, errno, "cannot watch a socket: %s", strerror(errno));
+	/* The worker may sleep already. */
+	r = receive->wake_fd < 0 ? 0 : xdp_watch_socket(receive, socket);
+	if (r < 0)
+		return failure_set(failure, EX_OSERR, -r, "cannot watch a socket: %s", strerror(-r));
 	xdp_channel_admit_stream(socket->channel);
 	receive->n_sockets++; /* the worker polls it from now on */
 	return 0;
@@ -109,7 +95,7 @@ static int queue_create(struct backend *base, const struct backend_queue_options
 	receive->stream = stream;
 	receive->n_sockets = n_sockets;
 	receive->sockets = &backend->sockets[(size_t)stream * backend->interface.max_channels];
-	receive->sockets_fd = receive->wake_fd = -1;
+	receive->wake_fd = -1;
 	r = queue_set_up(receive, options, failure);
 	if (r < 0) {
 		queue_free(receive);
