@@ -53,7 +53,10 @@ struct control_interface {
 	const char *device;
 	const char *backend;
 	const char *backend_why;                       /* why it is this one */
-	const char *backend_better;                    /* what a faster one would take; "": none is faster */
+	const char *backend_how;                       /* what it does there that it does not do everywhere, or "" */
+	const char *backend_better;                    /* what would be faster, and what it takes; "": nothing */
+	const char *backend_command;                   /* for the shell, that brings it; "": none */
+	bool is_second_best;                           /* what would be faster is another backend */
 	struct reading *counters[INTERFACE_COUNTER_N]; /* one that has always failed is absent */
 };
 

@@ -153,7 +153,10 @@ static int append_interface(struct reply *reply, const struct control_interface 
 	reply_copy_text(message.device, sizeof(message.device), interface->device);
 	reply_copy_text(message.backend, sizeof(message.backend), interface->backend);
 	reply_copy_text(message.backend_why, sizeof(message.backend_why), interface->backend_why);
+	reply_copy_text(message.backend_how, sizeof(message.backend_how), interface->backend_how);
 	reply_copy_text(message.backend_better, sizeof(message.backend_better), interface->backend_better);
+	reply_copy_text(message.backend_command, sizeof(message.backend_command), interface->backend_command);
+	message.is_second_best = interface->is_second_best;
 	for (uint32_t i = 0; i < INTERFACE_COUNTER_N; i++) {
 		message.counters[i] = interface->counters[i]->at_ns ? interface->counters[i]->value : COUNTER_ABSENT;
 		if (message.reading_age_ms < age_of(interface->counters[i]))

@@ -20,8 +20,8 @@ static void interface_tell_choice(const struct interface *interface)
 	const struct backend_choice *choice = &interface->choice;
 
 	log_message(LOG_INFO, &(struct log_about){.interface = interface->name},
-	            "interface %s: backend %s, because %s%s%s", interface->name, choice->backend, choice->why,
-	            *choice->better ? "; " : "", choice->better);
+	            "interface %s: backend %s, because %s%s%s%s%s", interface->name, choice->backend, choice->why,
+	            *choice->better ? "; " : "", choice->better, *choice->command ? ": " : "", choice->command);
 }
 
 static void interface_choose(struct interface *interface, enum config_backend backend)

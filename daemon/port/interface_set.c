@@ -157,7 +157,10 @@ int interface_set_serve(struct daemon *daemon, struct interface *interface)
 		.device = interface->capabilities.device,
 		.backend = interface->choice.backend,
 		.backend_why = interface->choice.why,
+		.backend_how = interface->capabilities.how,
 		.backend_better = interface->choice.better,
+		.backend_command = interface->choice.command,
+		.is_second_best = interface->choice.is_second_best,
 		.counters = {[INTERFACE_COUNTER_OUT_OF_BUFFER] = &interface->out_of_buffer,
 	                     [INTERFACE_COUNTER_PORT_DISCARDS] = &interface->kernel->discards},
 	};

@@ -240,6 +240,11 @@ int priv_drop(uint64_t capabilities)
 	return r;
 }
 
+bool priv_gave_up(int capability)
+{
+	return priv_given_up & PRIV_BIT(capability);
+}
+
 bool priv_has(int capability)
 {
 	cap_t set = cap_get_proc();

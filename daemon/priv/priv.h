@@ -65,6 +65,8 @@ const char *priv_list(uint64_t capabilities, char *buffer, size_t bytes);
 
 /** Is the capability in the effective set of this thread? */
 bool priv_has(int capability);
+/** Did this process have it, before priv_keep() or priv_drop()? */
+bool priv_gave_up(int capability);
 
 /**
  * May this process lock so many bytes in memory (the sum of all that it will register)? Raises the soft limit if the

@@ -85,7 +85,8 @@ static bool protocol_is_channel_sound(const struct protocol_channel *channel)
 static bool protocol_is_interface_sound(const struct protocol_interface *interface)
 {
 	return IS_STRING(interface->interface) && IS_STRING(interface->device) && IS_STRING(interface->backend) &&
-	       IS_STRING(interface->backend_why) && IS_STRING(interface->backend_better) &&
+	       IS_STRING(interface->backend_why) && IS_STRING(interface->backend_how) &&
+	       IS_STRING(interface->backend_better) && IS_STRING(interface->backend_command) &&
 	       interface->n_counters <= PROTOCOL_COUNTERS_MAX;
 }
 

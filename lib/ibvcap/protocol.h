@@ -23,7 +23,7 @@
 #include <sys/types.h>
 
 #define PROTOCOL_MAGIC                UINT32_C(0x50414349) /* "ICAP" */
-#define PROTOCOL_VERSION              3
+#define PROTOCOL_VERSION              4
 #define PROTOCOL_FDS_MAX              6
 #define PROTOCOL_BYTES_MAX            4096
 #define PROTOCOL_TEXT_MAX             768
@@ -251,11 +251,15 @@ struct protocol_interface {
 	struct protocol_header header;
 	char interface[16];
 	char device[64];
-	uint32_t n_counters;      /* enum interface_counter */
-	uint32_t reading_age_ms;  /* of the older one */
-	char backend[16];         /* of its streams and channels */
-	char backend_why[256];    /* why it is this one */
-	char backend_better[256]; /* what a faster one would take; empty: none is faster */
+	uint32_t n_counters;       /* enum interface_counter */
+	uint32_t reading_age_ms;   /* of the older one */
+	char backend[16];          /* of its streams and channels */
+	char backend_why[256];     /* why it is this one */
+	char backend_how[256];     /* what it does there that it does not do everywhere, or empty */
+	char backend_better[256];  /* what would be faster, and what it takes; empty: nothing */
+	char backend_command[256]; /* for the shell, that brings it; empty: none */
+	uint32_t is_second_best;   /* 1: what would be faster is another backend */
+	uint32_t reserved;
 	uint64_t counters[PROTOCOL_COUNTERS_MAX];
 };
 

@@ -221,7 +221,10 @@ static int status_add_interface(struct ibvcap_status *status, const struct proto
 	memcpy(interface->device, message->device, sizeof(interface->device));
 	memcpy(interface->backend, message->backend, sizeof(interface->backend));
 	memcpy(interface->backend_why, message->backend_why, sizeof(interface->backend_why));
+	memcpy(interface->backend_how, message->backend_how, sizeof(interface->backend_how));
 	memcpy(interface->backend_better, message->backend_better, sizeof(interface->backend_better));
+	memcpy(interface->backend_command, message->backend_command, sizeof(interface->backend_command));
+	interface->is_second_best = message->is_second_best;
 	interface->counters = status_label(status, &labels, message->counters, &interface->n_counters);
 	return interface->counters ? 0 : -ENOMEM;
 }

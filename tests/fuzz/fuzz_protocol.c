@@ -99,8 +99,8 @@ static void use(const struct ibvcap_status *status)
 		n += strlen(consumer.stream) + length_of(consumer.counters, consumer.n_counters);
 	for (uint32_t i = 0; ibvcap_status_interface(status, i, &interface) > 0; i++)
 		n += strlen(interface.interface) + strlen(interface.device) + strlen(interface.backend) +
-		     strlen(interface.backend_why) + strlen(interface.backend_better) +
-		     length_of(interface.counters, interface.n_counters);
+		     strlen(interface.backend_why) + strlen(interface.backend_how) + strlen(interface.backend_better) +
+		     strlen(interface.backend_command) + length_of(interface.counters, interface.n_counters);
 	if (n > (size_t)1 << 40)
 		abort();
 }

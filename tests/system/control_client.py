@@ -6,7 +6,7 @@ import socket
 import struct
 
 MAGIC = 0x50414349
-VERSION = 3
+VERSION = 4
 ATTACH, STATUS, CHANGE, OPEN_CHANNEL, MAPPED = range(1, 6)
 RELOAD, ADD_STREAM, REMOVE_STREAM = 1, 2, 3  # of CHANGE
 LOSSY, LOSSLESS, TAP = range(3)
@@ -33,7 +33,7 @@ CONSUMER_BODY = struct.Struct("=64sIIiIII64Q")
 CHANNEL_BODY = struct.Struct("=64s16s64s16s16sQQ10I64Q")
 SENDER_BODY = struct.Struct("=64siIII64Q")
 OPEN_BODY = struct.Struct("=64sHHI")
-INTERFACE_BODY = struct.Struct("=16s64sII16s256s256s64Q")
+INTERFACE_BODY = struct.Struct("=16s64sII16s256s256s256s256sII64Q")
 ERROR_BODY = struct.Struct("=iI768s")
 ATTACH_BODY = struct.Struct("=64sHHIIIIIQ")
 CHANGE_BODY = struct.Struct("=II256s3600s")
@@ -89,8 +89,9 @@ def decode(kind, body):
     if kind == INTERFACE:
         f = INTERFACE_BODY.unpack(body)
         return {"interface": text(f[0]), "device": text(f[1]), "reading_age_ms": f[3],
-                "backend": text(f[4]), "backend_why": text(f[5]), "backend_better": text(f[6]),
-                **counters(INTERFACE_COUNTERS, f[2], f[7:])}
+                "backend": text(f[4]), "backend_why": text(f[5]), "backend_how": text(f[6]),
+                "backend_better": text(f[7]), "backend_command": text(f[8]), "is_second_best": f[9],
+                **counters(INTERFACE_COUNTERS, f[2], f[11:])}
     if kind == ERROR:
         error, _, message = ERROR_BODY.unpack(body)
         raise Refused(error, text(message))

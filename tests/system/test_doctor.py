@@ -65,7 +65,8 @@ def test_without_a_device_it_says_so_and_what_to_do(net):
     report = diagnosis(net)
     device = of(report, "device")[0]
     assert device["level"] == "error" and device["found"].startswith("none")
-    assert {"wanted", "why", "fix", "fix_survives_reboot"} <= device.keys()
+    assert {"wanted", "why", "fix", "advice", "fix_survives_reboot"} <= device.keys()
+    assert device["fix"] == "" and device["advice"].startswith('set backend = "auto"')
     assert report["devices"] == []
 
 
@@ -277,7 +278,9 @@ def test_the_text_has_a_line_for_all_that_is_right_and_a_remedy_for_all_that_is_
 
     for entry in report["checks"]:
         assert f" {entry['check']} " in text and words(f"{entry['subject']}: {entry['found']}") in words(text)
-        assert entry["level"] == "ok" or words(f"fix:    {entry['fix']}") in words(text)
+        if entry["level"] != "ok":
+            assert bool(entry["fix"]) != bool(entry["advice"]), entry
+            assert words(f"fix:    {entry['fix']}" if entry["fix"] else f"advice: {entry['advice']}") in words(text)
     levels = [len(re.findall(rf"^{level} ", text, re.M)) for level in ("error", "warning")]
     assert text.endswith("errors: {}, warnings: {}\n".format(*levels))
 

@@ -55,6 +55,8 @@ def test_the_kernel_does_not_answer_what_is_captured(daemon, net, wire, drops):
     assert f"interface {wire.interface}: backend packet: the kernel " + \
         ("does not handle the packets of flows (tcx drop)" if drops else
          "handles the packets of flows, too, and counts them as UDP InErrors: to drop them takes CAP_BPF") in one.text()
+    port, = one.status()["interfaces"].values()
+    assert ("(tcx drop)" if drops else "to drop them takes CAP_BPF") in port["backend_how"], port
     wire.send(wire.frame(b"nobody's", 7599))
     conftest.wait_until(lambda: icmp_errors(net.rx) > before[2], 20, "the answer to a packet that nobody takes")
 

@@ -87,6 +87,14 @@ static bool is_stacked(const struct doctor_interface *interface)
 	return *interface->lower && !is_lag;
 }
 
+static void fix_choice(const struct backend_choice *choice, struct finding *finding)
+{
+	finding_write(finding->fix, "%s", choice->command);
+	if (!*choice->command)
+		finding_write(finding->advice, "%s", choice->better);
+	finding->fix_survives_reboot = true;
+}
+
 static void report_chosen_backend(const struct doctor_facts *facts, const struct doctor_interface *interface,
                                   struct finding *finding)
 {
@@ -96,13 +104,13 @@ static void report_chosen_backend(const struct doctor_facts *facts, const struct
 	finding_write(finding->found, "backend %s, because %s", choice.backend, choice.why);
 	if (!choice.is_second_best) {
 		if (*choice.better)
-			finding_append(finding->found, "; %s", choice.better);
+			finding_append(finding->found, "; %s%s%s", choice.better, *choice.command ? ": " : "",
+			               choice.command);
 		return;
 	}
 	finding_fail(finding, FINDING_WARNING, "the fastest backend of the interface",
 	             "fewer packets a second, and more CPU time for each");
-	finding_write(finding->fix, "%s", choice.better);
-	finding->fix_survives_reboot = true;
+	fix_choice(&choice, finding);
 }
 
 /* A running daemon has taken what it needs, and has given up the rights to it since. */
@@ -126,8 +134,7 @@ static void report_backend(const struct doctor_facts *facts, const struct config
 		finding_fix_by_edit(finding, service->file, service->line, "backend = \"auto\"");
 		return;
 	}
-	finding_write(finding->fix, "%s", choice.better);
-	finding->fix_survives_reboot = true;
+	fix_choice(&choice, finding);
 }
 
 /* packet and xdp take interfaces without an RDMA device. */

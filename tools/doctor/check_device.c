@@ -45,9 +45,9 @@ static void report_no_device(const struct doctor_facts *facts, struct findings *
 		finding->fix_survives_reboot = finding->fix_is_host = true;
 	} else {
 		finding_write(finding->found, "none, and no ConnectX on the PCI bus");
-		finding_write(finding->fix,
-		              "backend = \"auto\" in the streams and channels captures on any interface   # or, to "
-		              "try verbs: softhca -i NETDEV -- ibvcapd --config FILE");
+		finding_write(finding->advice,
+		              "set backend = \"auto\" in the streams and channels, to capture on any interface; to try "
+		              "verbs: softhca -i NETDEV -- ibvcapd --config FILE");
 	}
 }
 
@@ -172,7 +172,7 @@ static void check_device(const struct doctor_facts *facts, const struct doctor_d
 				finding->fix,
 				"echo ib_uverbs > /etc/modules-load.d/ibvcap-ib_uverbs.conf && modprobe ib_uverbs");
 		else if (device->open_error == EPERM && *facts->limits.container)
-			finding_write(finding->fix, "give the container /dev/infiniband/%s (DeviceAllow=, --device)",
+			finding_write(finding->advice, "give the container /dev/infiniband/%s (DeviceAllow=, --device)",
 			              device->uverbs);
 		else
 			finding_write(

@@ -122,8 +122,10 @@ static void check_page_test(const struct doctor_facts *facts, const struct docto
 	if (test->error != EINVAL && test->error != ENOSYS && test->error != ENOTSUP) {
 		finding_write(finding->wanted, "this call allowed");
 		finding_write(finding->why, "ibvcapd does not start: its rings are such memory");
-		finding_write(finding->fix, "allow it in the seccomp profile of the container or service, or raise its "
-		                            "limits of files and memory");
+		finding_write(
+			finding->advice,
+			"allow it in the seccomp profile of the container or service, or raise its limits of files "
+			"and memory");
 		return;
 	}
 	finding_write(finding->why, "ibvcapd does not start, because a consumer could write what others read");

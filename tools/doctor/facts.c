@@ -46,7 +46,8 @@ void facts_choose_backend(const struct doctor_facts *facts, const struct doctor_
 		*choice = (struct backend_choice){.backend = taken->backend};
 		memcpy(choice->why, taken->why, sizeof(choice->why));
 		memcpy(choice->better, taken->better, sizeof(choice->better));
-		choice->is_second_best = strncmp(taken->better, "xdp ", 4) == 0;
+		memcpy(choice->command, taken->command, sizeof(choice->command));
+		choice->is_second_best = taken->is_second_best;
 		return;
 	}
 	backend_choice_make(&known, choice);

@@ -214,6 +214,8 @@ struct doctor_taken {
 	char backend[16];
 	char why[BACKEND_CHOICE_TEXT_BYTES];
 	char better[BACKEND_CHOICE_TEXT_BYTES];
+	char command[BACKEND_CHOICE_TEXT_BYTES];
+	bool is_second_best;
 };
 
 struct doctor_facts {

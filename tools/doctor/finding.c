@@ -65,8 +65,9 @@ void findings_name_host(struct findings *findings)
 
 		if (!finding->fix_is_host)
 			continue;
-		memcpy(fix, finding->fix, sizeof(fix));
-		finding_write(finding->fix, "# on the host: %s", fix);
+		memcpy(fix, *finding->fix ? finding->fix : finding->advice, sizeof(fix));
+		finding_write(finding->advice, "on the host: %s", fix);
+		finding->fix[0] = '\0';
 	}
 }
 

@@ -20,7 +20,9 @@ struct finding {
 	/* empty where level is FINDING_OK: */
 	char wanted[FINDING_TEXT_BYTES];
 	char why[FINDING_TEXT_BYTES];
-	char fix[FINDING_TEXT_BYTES]; /* a shell command */
+	/* One of the two: */
+	char fix[FINDING_TEXT_BYTES];    /* a shell command; what follows a # is for the reader */
+	char advice[FINDING_TEXT_BYTES]; /* a sentence, where no command mends it */
 	bool fix_survives_reboot;
 	bool fix_is_edit; /* of the configuration: nobody expects that a reboot undoes it */
 	bool fix_is_host; /* a container shares what it changes with the host, and only the host can change it */

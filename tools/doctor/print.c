@@ -85,9 +85,10 @@ static json_t *finding_to_json(const struct finding *finding)
 
 	if (finding->level != FINDING_OK)
 		json_object_update_new(object,
-		                       json_pack("{s:o, s:o, s:o, s:b}", "wanted", text_to_json(finding->wanted), "why",
-		                                 text_to_json(finding->why), "fix", text_to_json(finding->fix),
-		                                 "fix_survives_reboot", finding->fix_survives_reboot));
+		                       json_pack("{s:o, s:o, s:o, s:o, s:b}", "wanted", text_to_json(finding->wanted),
+		                                 "why", text_to_json(finding->why), "fix", text_to_json(finding->fix),
+		                                 "advice", text_to_json(finding->advice), "fix_survives_reboot",
+		                                 finding->fix_survives_reboot));
 	return object;
 }
 
@@ -113,7 +114,8 @@ static void print_finding(const struct finding *finding)
 		return;
 	printf("         wanted: %s\n", finding->wanted);
 	printf("         why:    %s\n", finding->why);
-	printf("         fix:    %s\n", finding->fix);
+	printf("         %s %s\n",
+	       *finding->fix ? "fix:   " : "advice:", *finding->fix ? finding->fix : finding->advice);
 	if (!finding->fix_is_edit)
 		printf("                 (%s a reboot)\n",
 		       finding->fix_survives_reboot ? "survives" : "does not survive");

@@ -136,6 +136,8 @@ static void ask_taken(struct doctor_facts *facts)
 		memcpy(taken->backend, interface.backend, sizeof(taken->backend));
 		memcpy(taken->why, interface.backend_why, sizeof(taken->why));
 		memcpy(taken->better, interface.backend_better, sizeof(taken->better));
+		memcpy(taken->command, interface.backend_command, sizeof(taken->command));
+		taken->is_second_best = interface.is_second_best;
 	}
 	ibvcap_status_free(status);
 }

@@ -146,8 +146,11 @@ static void print_interface_status(const struct ibvcap_status_interface *interfa
 	putchar('\n');
 	if (interface->backend_why[0])
 		printf("  backend %s: %s\n", interface->backend, interface->backend_why);
+	if (interface->backend_how[0])
+		printf("  %s\n", interface->backend_how);
 	if (interface->backend_better[0])
-		printf("  %s\n", interface->backend_better);
+		printf("  %s%s%s\n", interface->backend_better, interface->backend_command[0] ? ": " : "",
+		       interface->backend_command);
 	print_age("these counters", interface->device, interface->reading_age_ms);
 }
 

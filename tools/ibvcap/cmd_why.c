@@ -53,9 +53,9 @@ static json_t *why_report_to_json(const struct why_facts *facts, const struct wh
 
 	for (uint32_t i = 0; i < report->n_lines; i++)
 		json_array_append_new(lines, why_line_to_json(&report->lines[i]));
-	return json_pack("{s:s, s:I, s:s, s:s, s:o}", "stream", facts->stream->name, "queue",
-	                 (json_int_t)facts->stream->queue, "interface", facts->stream->interface, "state",
-	                 facts->stream->state, "lines", lines);
+	return json_pack("{s:s, s:I, s:s, s:s, s:s, s:o}", "stream", facts->stream->name, "queue",
+	                 (json_int_t)facts->stream->queue, "interface", facts->stream->interface, "backend",
+	                 facts->stream->backend, "state", facts->stream->state, "lines", lines);
 }
 
 /* ---- for people ---------------------------------------------------------------------------------- */
@@ -64,7 +64,8 @@ static void print_stream_sum(const struct status_view *view, const struct why_fa
 {
 	static const char *const terms[] = {"matched", "published", "no_buffer", "errored", "in_flight"};
 
-	printf("stream %s: %s on %s\n", facts->stream->name, facts->stream->state, facts->stream->interface);
+	printf("stream %s: %s on %s, backend %s\n", facts->stream->name, facts->stream->state, facts->stream->interface,
+	       facts->stream->backend);
 	flow_view_print(view, facts->stream);
 	counters_print_sum(COUNTERS_OF(facts->stream), terms, sizeof(terms) / sizeof(terms[0]));
 	putchar('\n');

@@ -230,10 +230,11 @@ static json_t *sender_to_json(const struct ibvcap_status_sender *sender)
 
 static json_t *interface_to_json(const struct ibvcap_status_interface *interface)
 {
-	json_t *object = json_pack("{s:s, s:s, s:I, s:s, s:s, s:s}", "interface", interface->interface, "device",
-	                           interface->device, "reading_age_ms", (json_int_t)interface->reading_age_ms,
-	                           "backend", interface->backend, "backend_why", interface->backend_why,
-	                           "backend_better", interface->backend_better);
+	json_t *object = json_pack("{s:s, s:s, s:I, s:s, s:s, s:s, s:s, s:s}", "interface", interface->interface,
+	                           "device", interface->device, "reading_age_ms", (json_int_t)interface->reading_age_ms,
+	                           "backend", interface->backend, "backend_why", interface->backend_why, "backend_how",
+	                           interface->backend_how, "backend_better", interface->backend_better,
+	                           "backend_command", interface->backend_command);
 
 	return add_counters_to_json(object, COUNTERS_OF(interface));
 }

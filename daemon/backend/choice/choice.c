@@ -27,25 +27,35 @@ __attribute__((format(printf, 2, 3))) static bool choice_say(char text[BACKEND_C
 	return true;
 }
 
+static void choice_say_rights(const struct backend_choice_facts *facts, struct backend_choice *choice)
+{
+	choice_say(choice->command, "%s", facts->gave_up_rights ? "systemctl restart ibvcapd" : PRIV_XDP_COMMANDS);
+}
+
 /* Of an interface whose driver has native XDP. */
 static bool choice_find_obstacle(const struct backend_choice_facts *facts, struct backend_choice *choice)
 {
 	if (!facts->builds_xdp)
 		return choice_say(choice->why, "this build has no backend xdp");
 	if (choice_lacking(facts)) {
-		choice_say(choice->better, "xdp is faster on driver %s: " PRIV_XDP_COMMANDS, facts->driver);
-		return choice_say(choice->why, "the daemon lacks %s", choice_lacking(facts));
+		choice_say_rights(facts, choice);
+		choice_say(choice->better, "xdp is faster on driver %s, and takes %s", facts->driver,
+		           choice_lacking(facts));
+		return choice_say(choice->why, "the daemon %s %s",
+		                  facts->gave_up_rights ? "has given up since its start" : "lacks",
+		                  choice_lacking(facts));
 	}
 	if (!facts->has_af_xdp) {
 		choice_say(choice->better,
-		           "xdp is faster on driver %s: it takes a kernel with CONFIG_XDP_SOCKETS, and a unit whose "
+		           "xdp is faster on driver %s, and takes a kernel with CONFIG_XDP_SOCKETS, and a unit whose "
 		           "RestrictAddressFamilies has AF_XDP",
 		           facts->driver);
 		return choice_say(choice->why, "the daemon can open no AF_XDP sockets");
 	}
 	if (facts->xdp_program) {
 		choice_say(choice->better,
-		           "xdp is faster on driver %s: end the process that attached the program ('bpftool net' lists "
+		           "xdp is faster on driver %s; for that, end the process that attached the program ('bpftool "
+		           "net' lists "
 		           "it), or run 'ip link set dev NAME xdp off', and restart ibvcapd",
 		           facts->driver);
 		return choice_say(choice->why, "an XDP program (ID %u) is attached to it already", facts->xdp_program);
@@ -65,11 +75,12 @@ bool backend_choice_lacks_xdp(const struct backend_choice_facts *facts, struct b
 /* Half of the cost of a packet is what the kernel's stack does with it behind the packet socket. */
 static void choice_name_drop(const struct backend_choice_facts *facts, struct backend_choice *choice)
 {
-	if (!*choice->better && choice_lacking(facts) && facts->has_tcx)
-		choice_say(choice->better,
-		           "a packet costs less if the kernel drops it behind the packet socket, which takes "
-		           "%s: " PRIV_XDP_COMMANDS,
-		           choice_lacking(facts));
+	if (*choice->better || !choice_lacking(facts) || !facts->has_tcx)
+		return;
+	choice_say_rights(facts, choice);
+	choice_say(choice->better,
+	           "a packet costs less if the kernel drops it behind the packet socket, which takes %s",
+	           choice_lacking(facts));
 }
 
 void backend_choice_make(const struct backend_choice_facts *facts, struct backend_choice *choice)

@@ -28,17 +28,19 @@ struct backend_choice_facts {
 	bool has_af_xdp;      /* the kernel has such sockets */
 	bool has_bpf;         /* CAP_BPF */
 	bool has_net_admin;   /* CAP_NET_ADMIN */
+	bool gave_up_rights;  /* the daemon had those that it lacks when it started */
 	bool has_tcx;         /* the kernel can drop what packet sockets took, before its stack handles it */
 };
 
 struct backend_choice {
 	const char *backend; /* its name */
 	char why[BACKEND_CHOICE_TEXT_BYTES];
-	char better[BACKEND_CHOICE_TEXT_BYTES]; /* what would be faster, and what it takes; "": nothing */
-	bool is_second_best;                    /* that is another backend */
+	char better[BACKEND_CHOICE_TEXT_BYTES];  /* what would be faster, and what it takes; "": nothing */
+	char command[BACKEND_CHOICE_TEXT_BYTES]; /* for the shell, that brings it; "": there is no such command */
+	bool is_second_best;                     /* that is another backend */
 };
 
-/** What keeps xdp from the interface, in choice->why, and the cure in choice->better. False: nothing does. Pure. */
+/** What keeps xdp from the interface, in choice->why; the cure, in better and command. False: nothing does. Pure. */
 bool backend_choice_lacks_xdp(const struct backend_choice_facts *facts, struct backend_choice *choice);
 
 /** Pure. */

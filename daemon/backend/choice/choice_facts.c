@@ -75,6 +75,7 @@ void backend_choice_read(const char *interface, struct backend_choice_facts *fac
 		.has_af_xdp = choice_has_af_xdp(),
 		.has_bpf = priv_has(CAP_BPF),
 		.has_net_admin = priv_has(CAP_NET_ADMIN),
+		.gave_up_rights = priv_gave_up(CAP_BPF) || priv_gave_up(CAP_NET_ADMIN),
 		.has_tcx = choice_has_tcx(),
 		.xdp_program = net_xdp_program(if_nametoindex(interface)),
 	};

@@ -365,7 +365,10 @@ static int say_status(int socket, const union protocol_message *request)
 	struct protocol_interface interface = {.interface = "eth0",
 	                                       .backend = "packet",
 	                                       .backend_why = "because",
+	                                       .backend_how = "with care",
 	                                       .backend_better = "a card",
+	                                       .backend_command = "buy one",
+	                                       .is_second_best = 1,
 	                                       .n_counters = 0};
 
 	protocol_init(&interface.header, PROTOCOL_INTERFACE, sizeof(interface));
@@ -438,7 +441,10 @@ Test(client, a_status_has_all_parts_with_their_labels)
 	cr_expect_eq(interface.n_counters, 0);
 	cr_expect_str_eq(interface.backend, "packet");
 	cr_expect_str_eq(interface.backend_why, "because");
+	cr_expect_str_eq(interface.backend_how, "with care");
 	cr_expect_str_eq(interface.backend_better, "a card");
+	cr_expect_str_eq(interface.backend_command, "buy one");
+	cr_expect_eq(interface.is_second_best, 1);
 	interface.size = 0;
 	cr_expect_eq(ibvcap_status_interface(status, 0, &interface), -EINVAL);
 	ibvcap_status_free(status);

@@ -124,7 +124,9 @@ Test(protocol_check, strings_are_terminated)
 	expect_unterminated(7, offsetof(struct protocol_interface, device), 64);
 	expect_unterminated(7, offsetof(struct protocol_interface, backend), 16);
 	expect_unterminated(7, offsetof(struct protocol_interface, backend_why), 256);
+	expect_unterminated(7, offsetof(struct protocol_interface, backend_how), 256);
 	expect_unterminated(7, offsetof(struct protocol_interface, backend_better), 256);
+	expect_unterminated(7, offsetof(struct protocol_interface, backend_command), 256);
 	expect_unterminated(9, offsetof(struct protocol_open_channel, channel), IBVCAP_CHANNEL_NAME_MAX);
 	expect_unterminated(13, offsetof(struct protocol_channel, name), IBVCAP_CHANNEL_NAME_MAX);
 	expect_unterminated(13, offsetof(struct protocol_channel, interface), 16);

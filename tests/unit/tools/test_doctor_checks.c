@@ -147,6 +147,13 @@ static void expect_command(const char *fix)
 }
 
 /* The one finding that is not ok; fails the test if there are none or several. */
+/* A command or a sentence. */
+static const char *cure_of(const struct finding *finding)
+{
+	cr_expect_eq(*finding->fix == '\0', *finding->advice != '\0', "%s, %s", finding->fix, finding->advice);
+	return *finding->fix ? finding->fix : finding->advice;
+}
+
 static const struct finding *only_failure(void)
 {
 	const struct finding *failure = NULL;
@@ -159,7 +166,7 @@ static const struct finding *only_failure(void)
 		failure = &findings.entries[i];
 	}
 	cr_assert_not_null(failure);
-	cr_assert(*failure->subject && *failure->found && *failure->wanted && *failure->why && *failure->fix);
+	cr_assert(*failure->subject && *failure->found && *failure->wanted && *failure->why && *cure_of(failure));
 	cr_assert_eq(findings_worst_level(&findings), failure->level);
 	expect_command(failure->fix);
 	return failure;
@@ -172,7 +179,7 @@ static void expect(enum finding_level level, const char *check, const char *foun
 	cr_expect_eq(failure->level, level);
 	cr_expect_str_eq(failure->check, check);
 	cr_expect_not_null(strstr(failure->found, found), "%s", failure->found);
-	cr_expect_not_null(strstr(failure->fix, fix), "%s", failure->fix);
+	cr_expect_not_null(strstr(cure_of(failure), fix), "%s", cure_of(failure));
 	cr_expect_eq(failure->fix_survives_reboot, survives);
 }
 
@@ -237,8 +244,8 @@ Test(doctor_checks, no_device_and_no_card_is_an_error_that_points_to_softhca)
 	doctor_check(&facts, &findings);
 	cr_assert_str_eq(findings.entries[0].check, "device");
 	cr_assert_eq(findings.entries[0].level, FINDING_ERROR);
-	cr_assert_not_null(strstr(findings.entries[0].fix, "softhca -i"));
-	cr_assert_not_null(strstr(findings.entries[0].fix, "backend = \"auto\""));
+	cr_assert_not_null(strstr(findings.entries[0].advice, "softhca -i"));
+	cr_assert_not_null(strstr(findings.entries[0].advice, "backend = \"auto\""));
 	cr_assert_not(findings.entries[0].fix_survives_reboot);
 }
 
@@ -280,8 +287,12 @@ Test(doctor_checks, what_auto_takes_is_told_with_what_a_faster_backend_would_tak
 	facts.process.effective_capabilities |= BIT(CAP_BPF) | BIT(CAP_NET_ADMIN);
 	cr_expect_str_eq(finding_of_interface()->found, "backend xdp, because its driver ice has native XDP");
 	cr_expect_eq(finding_of_interface()->level, FINDING_OK);
-	facts.taken[facts.n_taken++] = (struct doctor_taken){"eth0", "packet", "the daemon says so", ""};
+	facts.taken[facts.n_taken++] =
+		(struct doctor_taken){.interface = "eth0", .backend = "packet", .why = "the daemon says so"};
 	cr_expect_str_eq(finding_of_interface()->found, "backend packet, because the daemon says so");
+	facts.taken[0] = (struct doctor_taken){
+		.interface = "eth0", .backend = "packet", .better = "xdp", .is_second_best = true};
+	cr_expect_str_eq(finding_of_interface()->advice, "xdp", "no command brings it");
 }
 
 Test(doctor_checks, what_keeps_xdp_from_an_interface_is_an_error_if_the_configuration_names_it)
@@ -305,7 +316,7 @@ Test(doctor_checks, a_fix_that_a_container_shares_with_the_host_is_for_the_host)
 {
 	strcpy(facts.limits.container, "systemd-nspawn");
 	facts.pools[0].total_pages = facts.pools[0].free_pages = 0;
-	cr_expect_eq(strstr(only_failure()->fix, "# on the host: echo 'w "), only_failure()->fix);
+	cr_expect_eq(strstr(only_failure()->advice, "on the host: echo 'w "), only_failure()->advice);
 	make_ready();
 	strcpy(facts.limits.container, "docker");
 	interface->up = interface->running = false;
