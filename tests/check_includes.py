@@ -25,7 +25,7 @@ MAY_INCLUDE = {
     "lib/softhca/device": ["lib/softhca/wire"],
     "lib/softhca/wire": [],
     "daemon/base": [],
-    "daemon/config": ["daemon/base", "lib/ibvcap/sequence.h", API],
+    "daemon/config": ["daemon/base", "lib/ibvcap/sequence.h", "lib/ibvcap/min.h", API],
     "daemon/flow": ["daemon/base", "daemon/config"],
     "daemon/net": ["daemon/base", "daemon/flow", "daemon/config"],
     "daemon/clock": ["daemon/base"],

@@ -51,11 +51,16 @@ struct status_consumer_view {
 	uint64_t delivered;
 	uint64_t skipped;
 	uint64_t head;
+	uint64_t tracked[IBVCAP_TRACKED_COUNTER_N];
+	bool numbers_are_packets; /* each packet takes one number of its own */
 };
 
 /**
  * Makes published = delivered + skipped + lag hold, whatever the consumer wrote into its page: limits delivered to
  * published, and skipped to the rest. For an honest consumer, only lag ever shrinks.
+ *
+ * What the consumer's tracker counts is limited, and the sums are made of it here, so that they hold, too. Without a
+ * tracker, these counters are absent.
  *
  * gone is the part of lag that is recycled already. It is never too large if the view is read from its first field to
  * its last: a block below floor was leased before floor was read, or never will be, so without a lease on it, the

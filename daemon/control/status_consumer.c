@@ -9,6 +9,10 @@
 #include "daemon/control/status.h"
 #include "lib/ibvcap/min.h"
 #include "lib/ibvcap/ring.h"
+#include "lib/ibvcap/sequence.h"
+
+/* Far from overflowing in a sum, and more than anybody can count. */
+#define TRACKED_MAX (UINT64_C(1) << 56)
 
 /* A leased block is not recycled, so the rest of it can still be acquired when floor has passed it. */
 static bool is_block_leased(const struct status_consumer_view *view, uint64_t block)
@@ -28,6 +32,47 @@ static uint64_t count_gone(const struct status_consumer_view *view, uint64_t cur
 	return first > cursor ? first - cursor : 0;
 }
 
+static void count_lost(const struct status_consumer_view *view, uint64_t lost, uint64_t counters[CONSUMER_COUNTER_N])
+{
+	const struct sequence_losses losses = sequence_place_losses(lost, view->tracked[IBVCAP_TRACKED_COUNTER_SKIPPED],
+	                                                            view->tracked[IBVCAP_TRACKED_COUNTER_NO_BUFFER],
+	                                                            view->tracked[IBVCAP_TRACKED_COUNTER_UNREAD]);
+
+	if (!view->numbers_are_packets)
+		return;
+	counters[CONSUMER_COUNTER_LOST_BEFORE_CARD] = losses.before_card;
+	counters[CONSUMER_COUNTER_LOST_IN_CARD] = losses.in_card;
+	counters[CONSUMER_COUNTER_LOST_AFTER_CARD] = losses.after_card;
+	counters[CONSUMER_COUNTER_LOST_UNREAD] = losses.unread;
+}
+
+static void count_tracked(const struct status_consumer_view *view, uint64_t counters[CONSUMER_COUNTER_N])
+{
+	static const enum consumer_counter copied[IBVCAP_TRACKED_COUNTER_N] = {
+		[IBVCAP_TRACKED_COUNTER_SOURCES] = CONSUMER_COUNTER_SOURCES,
+		[IBVCAP_TRACKED_COUNTER_ONCE] = CONSUMER_COUNTER_ONCE,
+		[IBVCAP_TRACKED_COUNTER_LOST] = CONSUMER_COUNTER_LOST,
+		[IBVCAP_TRACKED_COUNTER_REPEATED] = CONSUMER_COUNTER_REPEATED,
+		[IBVCAP_TRACKED_COUNTER_REORDERED] = CONSUMER_COUNTER_REORDERED,
+		[IBVCAP_TRACKED_COUNTER_LATE] = CONSUMER_COUNTER_LATE,
+		[IBVCAP_TRACKED_COUNTER_STRAY] = CONSUMER_COUNTER_STRAY,
+		[IBVCAP_TRACKED_COUNTER_RESTARTED] = CONSUMER_COUNTER_RESTARTED,
+		[IBVCAP_TRACKED_COUNTER_UNREAD] = CONSUMER_COUNTER_UNREAD,
+		[IBVCAP_TRACKED_COUNTER_UNTRACKED] = CONSUMER_COUNTER_UNTRACKED,
+	};
+
+	for (uint32_t i = CONSUMER_COUNTER_SOURCES; i < CONSUMER_COUNTER_N; i++)
+		counters[i] = COUNTER_ABSENT;
+	if (!view->tracked[IBVCAP_TRACKED_COUNTER_SOURCES])
+		return;
+	for (uint32_t i = 0; i < IBVCAP_TRACKED_COUNTER_N; i++)
+		if (copied[i])
+			counters[copied[i]] = u64_min(view->tracked[i], TRACKED_MAX);
+	counters[CONSUMER_COUNTER_ARRIVED] = counters[CONSUMER_COUNTER_ONCE] + counters[CONSUMER_COUNTER_REPEATED];
+	counters[CONSUMER_COUNTER_SENT] = counters[CONSUMER_COUNTER_ONCE] + counters[CONSUMER_COUNTER_LOST];
+	count_lost(view, counters[CONSUMER_COUNTER_LOST], counters);
+}
+
 void status_count_consumer(const struct status_consumer_view *view, uint64_t counters[CONSUMER_COUNTER_N])
 {
 	const uint64_t published = view->head - view->attach_sequence;
@@ -44,6 +89,7 @@ void status_count_consumer(const struct status_consumer_view *view, uint64_t cou
 	counters[CONSUMER_COUNTER_LAG] = lag;
 	counters[CONSUMER_COUNTER_LEASED_BLOCKS] = n_leased;
 	counters[CONSUMER_COUNTER_GONE] = u64_min(count_gone(view, view->attach_sequence + delivered + skipped), lag);
+	count_tracked(view, counters);
 }
 
 /* Reads each word once, and in the order that the view wants. */
@@ -59,6 +105,9 @@ static void view_consumer(const struct rx_ring *ring, const struct ring_consumer
 	view->delivered = daemon_load_delivered(consumer->page);
 	view->skipped = daemon_load_skipped(consumer->page);
 	view->head = consumer_load_head(ring->ring);
+	for (uint32_t i = 0; i < IBVCAP_TRACKED_COUNTER_N; i++)
+		view->tracked[i] = daemon_load_tracked(consumer->page, i);
+	view->numbers_are_packets = ring->ring->sequence.count_bytes == 0;
 }
 
 static struct protocol_consumer describe_consumer(const struct rx_endpoint *endpoint, uint32_t policy, pid_t pid,

@@ -55,8 +55,24 @@ const char *const consumer_counter_labels[CONSUMER_COUNTER_N] = {
 	[CONSUMER_COUNTER_LAG] = "lag",
 	[CONSUMER_COUNTER_LEASED_BLOCKS] = "leased_blocks",
 	[CONSUMER_COUNTER_GONE] = "gone",
+	[CONSUMER_COUNTER_SOURCES] = "sources",
+	[CONSUMER_COUNTER_ARRIVED] = "arrived",
+	[CONSUMER_COUNTER_ONCE] = "once",
+	[CONSUMER_COUNTER_REPEATED] = "repeated",
+	[CONSUMER_COUNTER_SENT] = "sent",
+	[CONSUMER_COUNTER_LOST] = "lost",
+	[CONSUMER_COUNTER_LOST_BEFORE_CARD] = "lost_before_card",
+	[CONSUMER_COUNTER_LOST_IN_CARD] = "lost_in_card",
+	[CONSUMER_COUNTER_LOST_AFTER_CARD] = "lost_after_card",
+	[CONSUMER_COUNTER_LOST_UNREAD] = "lost_unread",
+	[CONSUMER_COUNTER_REORDERED] = "reordered",
+	[CONSUMER_COUNTER_LATE] = "late",
+	[CONSUMER_COUNTER_STRAY] = "stray",
+	[CONSUMER_COUNTER_RESTARTED] = "restarted",
+	[CONSUMER_COUNTER_UNREAD] = "unread",
+	[CONSUMER_COUNTER_UNTRACKED] = "untracked",
 };
-static_assert(CONSUMER_COUNTER_N == 6, "a counter wants its label here");
+static_assert(CONSUMER_COUNTER_N == 22, "a counter wants its label here");
 
 const char *const stream_counter_labels[STREAM_COUNTER_N] = {
 	[STREAM_COUNTER_IN_FLIGHT] = "in_flight", [STREAM_COUNTER_HEAD] = "head",

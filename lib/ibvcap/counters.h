@@ -20,6 +20,24 @@ enum consumer_counter {
 	CONSUMER_COUNTER_LAG,
 	CONSUMER_COUNTER_LEASED_BLOCKS, /* blocks */
 	CONSUMER_COUNTER_GONE,          /* of lag: recycled already, so the consumer will skip them when it goes on */
+	/* What its tracker says of the packets' own numbers; absent without one. ibvcap.h defines the words. */
+	CONSUMER_COUNTER_SOURCES,
+	CONSUMER_COUNTER_ARRIVED, /* = once + repeated */
+	CONSUMER_COUNTER_ONCE,
+	CONSUMER_COUNTER_REPEATED,
+	CONSUMER_COUNTER_SENT, /* = once + lost */
+	CONSUMER_COUNTER_LOST,
+	/* The four parts of lost; absent if a packet takes several numbers. */
+	CONSUMER_COUNTER_LOST_BEFORE_CARD,
+	CONSUMER_COUNTER_LOST_IN_CARD,
+	CONSUMER_COUNTER_LOST_AFTER_CARD,
+	CONSUMER_COUNTER_LOST_UNREAD,
+	CONSUMER_COUNTER_REORDERED,
+	CONSUMER_COUNTER_LATE,
+	CONSUMER_COUNTER_STRAY,
+	CONSUMER_COUNTER_RESTARTED,
+	CONSUMER_COUNTER_UNREAD,
+	CONSUMER_COUNTER_UNTRACKED,
 	CONSUMER_COUNTER_N
 };
 extern const char *const consumer_counter_labels[CONSUMER_COUNTER_N];

@@ -194,6 +194,18 @@ static inline uint64_t daemon_load_skipped(const struct ibvcap_consumer_page *pa
 	return atomic_load_explicit(&page->skipped, memory_order_acquire);
 }
 
+/** What the consumer's tracker counts, by enum ibvcap_tracked_counter. Partner: daemon_load_tracked(). */
+static inline void consumer_store_tracked(struct ibvcap_consumer_page *page, uint32_t counter, uint64_t value)
+{
+	atomic_store_explicit(&page->tracked[counter], value, memory_order_relaxed);
+}
+
+/** Unchecked; one may be newer than another. Partner: consumer_store_tracked(). */
+static inline uint64_t daemon_load_tracked(const struct ibvcap_consumer_page *page, uint32_t counter)
+{
+	return atomic_load_explicit(&page->tracked[counter], memory_order_relaxed);
+}
+
 /* ---- wake-up ------------------------------------------------------------------------------------- */
 /*
  * consumer: seen := own wake_word; wake_at := X (seq_cst); head >= X? (seq_cst) → no sleep; else futex_wait(seen)

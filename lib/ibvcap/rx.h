@@ -9,6 +9,7 @@
  *   rx_open.c      attaches to a stream
  *   rx_reattach.c  attaches to the next daemon when this one has ended
  *   rx.c           acquires and releases batches
+ *   rx_track.c     hands batches to a tracker
  *
  * One thread at a time uses a handle.
  */
@@ -68,12 +69,14 @@ struct ibvcap_rx {
 	uint32_t slots_per_block;
 	uint32_t slot_bytes;
 	uint32_t header_stride;
+	uint32_t header_bytes;
 	uint32_t n_blocks;
 	uint32_t lease_blocks;
 	uint32_t table_mask;
 	uint64_t block_bytes;
 	uint64_t attach_sequence;
 	uint64_t attach_head;
+	struct ibvcap_sequence sequence;
 	const _Atomic uint32_t *table;
 	const struct ibvcap_meta *meta;
 	const struct ibvcap_block *blocks;

@@ -15,7 +15,8 @@ static bool rx_is_geometry_sound(const struct ibvcap_rx *rx, const struct ibvcap
 	uint64_t n_slots = (uint64_t)ring->n_blocks * ring->slots_per_block;
 
 	return ring->n_blocks && ring->slots_per_block && ring->slot_bytes && ring->header_stride &&
-	       ring->table_entries && (ring->table_entries & (ring->table_entries - 1)) == 0 &&
+	       ring->header_bytes <= ring->header_stride && ring->table_entries &&
+	       (ring->table_entries & (ring->table_entries - 1)) == 0 &&
 	       (uint64_t)ring->slots_per_block * ring->slot_bytes <= ring->block_bytes &&
 	       segment_fits(0, 1, ring->n_blocks, ring->block_bytes, rx->payload.bytes) &&
 	       segment_fits(0, 1, n_slots, ring->header_stride, rx->headers.bytes) &&
@@ -34,6 +35,8 @@ static void rx_copy_geometry(struct ibvcap_rx *rx, const struct ibvcap_ring *rin
 	rx->slots_per_block = ring->slots_per_block;
 	rx->slot_bytes = ring->slot_bytes;
 	rx->header_stride = ring->header_stride;
+	rx->header_bytes = ring->header_bytes;
+	rx->sequence = ring->sequence;
 	rx->n_blocks = ring->n_blocks;
 	rx->table_mask = ring->table_entries - 1;
 	rx->block_bytes = ring->block_bytes;

@@ -1,7 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Whether a description of the packets' own number makes sense, and how many numbers a cycle of it has. Pure. */
+/*
+ * Whether a description of the packets' own number makes sense, how many numbers a cycle of it has, and where numbers
+ * were lost. Pure.
+ */
 #ifndef IBVCAP_SEQUENCE_H
 #define IBVCAP_SEQUENCE_H
+
+#include "lib/ibvcap/min.h"
 
 #include <ibvcap/layout.h>
 #include <stdbool.h>
@@ -37,5 +42,26 @@ uint64_t sequence_lower_cycle(const struct ibvcap_sequence *sequence);
 
 /** After so many packet numbers all of the number is the same again; 0: 2^64. */
 uint64_t sequence_cycle(const struct ibvcap_sequence *sequence);
+
+/* Where the lost numbers were lost: in packets. */
+struct sequence_losses {
+	uint64_t after_card;
+	uint64_t in_card;
+	uint64_t unread;
+	uint64_t before_card;
+};
+
+/** Share lost out among the places that have counted packets; the rest was lost before the card. */
+static inline struct sequence_losses sequence_place_losses(uint64_t lost, uint64_t skipped, uint64_t no_buffer,
+                                                           uint64_t unread)
+{
+	struct sequence_losses losses;
+
+	losses.after_card = u64_min(skipped, lost);
+	losses.in_card = u64_min(no_buffer, lost - losses.after_card);
+	losses.unread = u64_min(unread, lost - losses.after_card - losses.in_card);
+	losses.before_card = lost - losses.after_card - losses.in_card - losses.unread;
+	return losses;
+}
 
 #endif

@@ -18,7 +18,9 @@ RING_COUNTERS = ["matched", "published", "no_buffer", "errored", "published_byte
                  "fill_max", "no_buffer_lossless", "fragments", "fragment_lost_bytes"]
 STREAM_COUNTERS = RING_COUNTERS + ["in_flight", "head", "no_frame", "ring_full", "no_socket", "unbound"]
 ABSENT = 2**64 - 1  # a counter that the device does not have
-CONSUMER_COUNTERS = ["published", "delivered", "skipped", "lag", "leased_blocks", "gone"]
+CONSUMER_COUNTERS = ["published", "delivered", "skipped", "lag", "leased_blocks", "gone", "sources", "arrived", "once",
+                     "repeated", "sent", "lost", "lost_before_card", "lost_in_card", "lost_after_card", "lost_unread",
+                     "reordered", "late", "stray", "restarted", "unread", "untracked"]
 TX_COUNTERS = ["submitted", "completed", "errored", "flushed", "late_dropped", "completed_bytes", "wire_bytes", "late",
                "timed",
                "timed_lateness_ns", "timed_lateness_max_ns", "paced", "paced_lateness_ns", "paced_lateness_max_ns",

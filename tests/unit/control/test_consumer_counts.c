@@ -55,6 +55,66 @@ Test(consumer_counts, a_skip_takes_nothing_from_delivered)
 	expect(150, 2, 100, (struct expected){2, 100, 48});
 }
 
+/* ---- what its tracker counts ---------------------------------------------------------------------- */
+
+Test(consumer_counts, without_a_tracker_there_are_no_counts_of_numbers)
+{
+	const struct status_consumer_view view = {.slots_per_block = 64};
+	uint64_t counters[CONSUMER_COUNTER_N];
+
+	status_count_consumer(&view, counters);
+	for (unsigned i = CONSUMER_COUNTER_SOURCES; i < CONSUMER_COUNTER_N; i++)
+		cr_expect(eq(u64, counters[i], COUNTER_ABSENT));
+}
+
+static void expect_sums(const uint64_t counters[CONSUMER_COUNTER_N])
+{
+	cr_expect(eq(u64, counters[CONSUMER_COUNTER_ARRIVED],
+	             counters[CONSUMER_COUNTER_ONCE] + counters[CONSUMER_COUNTER_REPEATED]));
+	cr_expect(eq(u64, counters[CONSUMER_COUNTER_SENT],
+	             counters[CONSUMER_COUNTER_ONCE] + counters[CONSUMER_COUNTER_LOST]));
+	cr_expect(eq(u64, counters[CONSUMER_COUNTER_LOST],
+	             counters[CONSUMER_COUNTER_LOST_BEFORE_CARD] + counters[CONSUMER_COUNTER_LOST_IN_CARD] +
+	                     counters[CONSUMER_COUNTER_LOST_AFTER_CARD] + counters[CONSUMER_COUNTER_LOST_UNREAD]));
+}
+
+Test(consumer_counts, lost_numbers_are_shared_out_among_the_places_that_lose)
+{
+	const struct status_consumer_view view = {.slots_per_block = 64,
+	                                          .numbers_are_packets = true,
+	                                          .tracked = {[IBVCAP_TRACKED_COUNTER_SOURCES] = 2,
+	                                                      [IBVCAP_TRACKED_COUNTER_ONCE] = 1000,
+	                                                      [IBVCAP_TRACKED_COUNTER_LOST] = 100,
+	                                                      [IBVCAP_TRACKED_COUNTER_REPEATED] = 5,
+	                                                      [IBVCAP_TRACKED_COUNTER_UNREAD] = 3,
+	                                                      [IBVCAP_TRACKED_COUNTER_NO_BUFFER] = 20,
+	                                                      [IBVCAP_TRACKED_COUNTER_SKIPPED] = 30}};
+	uint64_t counters[CONSUMER_COUNTER_N];
+
+	status_count_consumer(&view, counters);
+	expect_sums(counters);
+	cr_expect(eq(u64, counters[CONSUMER_COUNTER_LOST_AFTER_CARD], 30));
+	cr_expect(eq(u64, counters[CONSUMER_COUNTER_LOST_IN_CARD], 20));
+	cr_expect(eq(u64, counters[CONSUMER_COUNTER_LOST_UNREAD], 3));
+	cr_expect(eq(u64, counters[CONSUMER_COUNTER_LOST_BEFORE_CARD], 47));
+}
+
+Test(consumer_counts, sums_of_numbers_hold_whatever_the_page_says)
+{
+	struct status_consumer_view view = {.slots_per_block = 64, .numbers_are_packets = true};
+	uint64_t counters[CONSUMER_COUNTER_N];
+
+	for (unsigned pattern = 1; pattern < 1u << IBVCAP_TRACKED_COUNTER_N; pattern++) {
+		for (unsigned i = 0; i < IBVCAP_TRACKED_COUNTER_N; i++)
+			view.tracked[i] = pattern >> i & 1 ? UINT64_MAX - i : i;
+		view.tracked[IBVCAP_TRACKED_COUNTER_SOURCES] |= 1;
+		status_count_consumer(&view, counters);
+		expect_sums(counters);
+		for (unsigned i = CONSUMER_COUNTER_SOURCES; i < CONSUMER_COUNTER_N; i++)
+			cr_assert(lt(u64, counters[i], INT64_MAX), "counter %u", i);
+	}
+}
+
 /* ---- the part of lag that is gone ----------------------------------------------------------------- */
 
 static uint64_t gone(const struct status_consumer_view *view)

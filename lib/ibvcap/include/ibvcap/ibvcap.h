@@ -284,6 +284,164 @@ static inline const uint8_t *ibvcap_rx_headers(const struct ibvcap_rx_batch *bat
 	return batch->headers + (size_t)i * batch->header_stride;
 }
 
+/* ---- the packets' own number --------------------------------------------------------------------- */
+/*
+ * Most protocols number their packets. A tracker counts by these numbers what was lost, wherever it was lost: in the
+ * sender, the network, the card, or because this consumer was too slow. The stream's configuration says where the
+ * number is ("sequence" in ibvcapd.conf(5)), and ibvcap_rx_sequence() returns that.
+ *
+ * Each source has numbers of its own. A packet with the key count_bytes takes as many numbers as it says, from its own
+ * number on (MoldUDP64 numbers messages); any other packet takes one. All counts are of numbers. For each source:
+ *
+ * - run: what came from the first packet of the source on, or from a restart on, until the next restart. Numbers from
+ *   before the first packet of a run are not known to be sent, unless they come later.
+ * - arrived: numbers of packets that came = once + repeated.
+ * - once: numbers of the run that came at least once.
+ * - repeated: numbers that came although they had come before.
+ * - sent: numbers from the first to the highest of each run = once + lost, exactly, at any time.
+ * - lost: numbers of sent that did not come so far. A missing number counts as lost as soon as a higher one comes, as
+ *   in the cumulative loss of RFC 3550 (6.4.1, A.3), and no longer when it comes after all. So a number that is only
+ *   late by a few packets is among lost until it comes, and lost may shrink.
+ * - reordered: of once, numbers that came after a higher one, as in RFC 4737, 3.3 (Type-P-Reordered); each of them was
+ *   lost before, unless it is from before the run's first.
+ * - window: numbers behind the highest that the tracker remembers; at most half of all values that a number has, as in
+ *   RFC 1982. In the window, a number is known as reordered or repeated. Behind it, a packet is late.
+ * - late: numbers of packets behind the window. They are too late to tell whether they came before: they are not in
+ *   arrived, and stay what they are. RFC 3550 calls these misordered by more than MAX_MISORDER.
+ * - stray: numbers ahead of the highest by more than jump. They are not in arrived, and change nothing: a single packet
+ *   has a damaged number (RFC 3550, A.1: MAX_DROPOUT). A gap of up to jump is a loss. The packets that this
+ *   consumer skipped since the source's last packet are added to jump, since they explain a longer gap.
+ * - restarted: times that a new run began: two packets of the source in a row were late or stray, and had two numbers
+ *   near each other (at most a window apart), as in RFC 3550, A.1, where they are consecutive. Both then count as
+ *   arrived in the new run, and no longer as late or stray.
+ *
+ * Limits that no tracker can pass: a loss of as many packets as the number has values, or a multiple, is invisible (16
+ * for the 4-bit counters of VITA 49); a restart to within the jump or the window is a loss or a repetition; what was
+ * lost before the first packet or after the last is unknown.
+ *
+ * A tracker takes its memory when it is made. One thread at a time uses it.
+ */
+
+/** The account of the sources of one stream. */
+struct ibvcap_tracker;
+
+/** Options of ibvcap_tracker_new(). 0 means the default for every field. */
+struct ibvcap_tracker_options {
+	size_t size;
+	uint32_t max_sources; /* room for so many, at most 65536; 0 = 256. The packets of others are untracked */
+	uint32_t reserved;    /* must be 0 */
+};
+
+/** This struct does not grow. */
+struct ibvcap_tracker_numbers {
+	uint64_t arrived;
+	uint64_t once;
+	uint64_t repeated;
+	uint64_t sent;
+	uint64_t lost;
+	uint64_t reordered;
+	uint64_t late;
+	uint64_t stray;
+	uint64_t restarted;
+};
+
+/** Of all sources together, and of packets that belong to none. */
+struct ibvcap_tracker_counts {
+	size_t size;
+	struct ibvcap_tracker_numbers numbers;
+	uint64_t packets;   /* all that the tracker was given */
+	uint64_t unread;    /* of packets: without a number that can be read: too short, or a row in error */
+	uint64_t untracked; /* of packets: of sources for which there was no room */
+	/*
+	 * Of numbers.lost, by where they were lost: lost = lost_after_card + lost_in_card + lost_unread +
+	 * lost_before_card. What was sent twice and lost once is counted at the last place that lost it; all are 0 if a
+	 * packet takes several numbers, since the other counts are of packets.
+	 */
+	uint64_t lost_after_card;  /* by this consumer, which skipped them */
+	uint64_t lost_in_card;     /* no row was free: no_buffer of the stream since the tracker's first block */
+	uint64_t lost_unread;      /* in packets that came, but whose number cannot be read */
+	uint64_t lost_before_card; /* in the sender, the network, or the port: the rest */
+	uint32_t n_sources;
+	uint32_t reserved;
+};
+
+/** A source: what its packets have in common, and its counts. What does not tell the stream's sources apart is 0. */
+struct ibvcap_tracker_source {
+	size_t size;
+	struct ibvcap_tracker_numbers numbers;
+	uint64_t packets;
+	uint8_t address[16]; /* of the sender; IPv4 as ::ffff:a.b.c.d */
+	uint8_t destination[16];
+	uint16_t port;
+	uint16_t destination_port;
+	uint32_t field_bytes;
+	uint8_t field[IBVCAP_SOURCE_BYTES_MAX]; /* of the payload, masked; its first byte first */
+};
+
+/** What a packet is by its number; enum order is no rank. */
+enum ibvcap_tracked_kind {
+	IBVCAP_TRACKED_IN_ORDER = 0,   /* the number after the highest, or the first packet of its source */
+	IBVCAP_TRACKED_AFTER_LOSS = 1, /* numbers before it are missing so far */
+	IBVCAP_TRACKED_REORDERED = 2,
+	IBVCAP_TRACKED_REPEATED = 3,
+	IBVCAP_TRACKED_LATE = 4,
+	IBVCAP_TRACKED_STRAY = 5,
+	IBVCAP_TRACKED_RESTARTED = 6, /* the packet that confirms a restart, after one that was late or stray */
+	IBVCAP_TRACKED_UNREAD = 7,    /* number and source are not known */
+	IBVCAP_TRACKED_UNTRACKED = 8, /* likewise: there was no room for its source */
+};
+
+/** This struct does not grow. */
+struct ibvcap_tracked {
+	uint64_t number; /* the first that the packet takes, in steps, counted on when the number begins again at 0 */
+	uint32_t source; /* index for ibvcap_tracker_source() */
+	uint32_t kind;   /* enum ibvcap_tracked_kind */
+};
+
+/** A packet in two pieces; for packets that do not come in batches. This struct does not grow. */
+struct ibvcap_packet {
+	const uint8_t *headers; /* the frame's first bytes; NULL if header_bytes is 0 */
+	const uint8_t *row;     /* the bytes after these */
+	uint32_t header_bytes;
+	uint32_t row_bytes;
+	uint32_t payload_at; /* bytes from the first one to the payload, from which the offsets of a sequence count */
+	bool has_headers;    /* the first byte is that of the Ethernet header; false: it may be that of the payload */
+};
+
+/**
+ * Where the stream's packets have their number. Never blocks. 1; 0: the configuration does not say, and *sequence is
+ * all 0. It changes only when the handle goes on in a new epoch.
+ */
+int ibvcap_rx_sequence(const struct ibvcap_rx *rx, struct ibvcap_sequence *sequence);
+
+/** Make a tracker. options NULL: defaults. 0; -EINVAL: the description is unsound or empty; -E2BIG; -ENOMEM. */
+int ibvcap_tracker_new(const struct ibvcap_sequence *sequence, const struct ibvcap_tracker_options *options,
+                       struct ibvcap_tracker **tracker);
+
+/** NULL is allowed. */
+void ibvcap_tracker_free(struct ibvcap_tracker *tracker);
+
+/**
+ * Count the rows of a batch that the caller holds, once, in the order in which they were acquired. tracked, if not
+ * NULL, gets what each row is: batch->n entries. The daemon's status shows the counts of all sources from now on.
+ * Never blocks and allocates nothing. 0; -EINVAL: the caller does not hold the batch; -ESTALE: since a restart of the
+ * daemon the stream has another sequence: make a new tracker.
+ */
+int ibvcap_rx_track(struct ibvcap_rx *rx, const struct ibvcap_rx_batch *batch, struct ibvcap_tracker *tracker,
+                    struct ibvcap_tracked *tracked);
+
+/**
+ * Count a packet from elsewhere: a tap's copy, a file. tracked may be NULL. 0; -EINVAL: sources differ by headers,
+ * which the packet does not have.
+ */
+int ibvcap_tracker_add(struct ibvcap_tracker *tracker, const struct ibvcap_packet *packet,
+                       struct ibvcap_tracked *tracked);
+
+/** Never blocks. 0; -EINVAL: the size is not set. */
+int ibvcap_tracker_counts(const struct ibvcap_tracker *tracker, struct ibvcap_tracker_counts *counts);
+/** Copy the source of that index, from 0, in the order in which they came. 1; 0: there is none; -EINVAL. */
+int ibvcap_tracker_source(const struct ibvcap_tracker *tracker, uint32_t index, struct ibvcap_tracker_source *source);
+
 /* ---- transmit ------------------------------------------------------------------------------------ */
 
 /** One sender on one channel. It owns an arena of payload rows; the daemon sends the submitted rows in order. */

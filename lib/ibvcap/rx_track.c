@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Tracks the packets' own number over the batches of a handle, and puts what was counted into the consumer's page, so
+ * that the daemon's status shows it.
+ */
+#include "lib/ibvcap/error.h"
+#include "lib/ibvcap/ring.h"
+#include "lib/ibvcap/rx.h"
+#include "lib/ibvcap/sized_struct.h"
+#include "lib/ibvcap/tracker.h"
+
+#include <errno.h>
+#include <string.h>
+
+/* A batch that is read from its first field to flags. */
+#define TRACKED_BATCH_BYTES (offsetof(struct ibvcap_rx_batch, flags) + sizeof(uint32_t))
+/* Between two runs of the daemon, nobody counts: a gap may be this long. */
+#define UNKNOWN_GAP (UINT64_C(1) << 32)
+
+int ibvcap_rx_sequence(const struct ibvcap_rx *rx, struct ibvcap_sequence *sequence)
+{
+	*sequence = rx->sequence;
+	return sequence->bytes != 0;
+}
+
+/* The row may hold less than its meta says, if the daemon is of another version. */
+static struct ibvcap_packet rx_packet(const struct ibvcap_rx *rx, const struct ibvcap_rx_batch *batch, uint32_t i,
+                                      const struct ibvcap_meta *meta)
+{
+	uint32_t present = (uint32_t)meta->payload_offset + meta->length;
+
+	return (struct ibvcap_packet){
+		.headers = ibvcap_rx_headers(batch, i),
+		.row = batch->payload + (size_t)i * batch->stride,
+		.header_bytes = rx->header_bytes,
+		.row_bytes = present < batch->stride ? present : batch->stride,
+		.payload_at = meta->header_length,
+		.has_headers = true,
+	};
+}
+
+static void rx_track_row(const struct ibvcap_rx *rx, const struct ibvcap_rx_batch *batch, uint32_t i,
+                         struct ibvcap_tracker *tracker, struct ibvcap_tracked *tracked)
+{
+	const struct ibvcap_meta *meta = &batch->meta[i];
+	struct ibvcap_packet packet;
+
+	if (meta->flags & (IBVCAP_PACKET_FLAG_ERROR | IBVCAP_PACKET_FLAG_UNUSABLE)) {
+		tracker_add_unread(tracker, tracked);
+		return;
+	}
+	packet = rx_packet(rx, batch, i, meta);
+	tracker_add(tracker, &packet, tracked);
+}
+
+/* What the consumer skipped before the tracker's first packet is no loss that the tracker can see. */
+static void rx_track_gap(const struct ibvcap_rx_batch *batch, struct ibvcap_tracker *tracker)
+{
+	if (batch->flags & IBVCAP_RX_BATCH_FLAG_GAP_UNKNOWN)
+		tracker->slack += UNKNOWN_GAP;
+	tracker->slack += batch->gap;
+	if (tracker->packets)
+		tracker->totals[IBVCAP_TRACKED_COUNTER_SKIPPED] += batch->gap;
+}
+
+/* The block's records place the device's losses between blocks. */
+static void rx_track_no_buffer(const struct ibvcap_rx *rx, const struct ibvcap_rx_batch *batch,
+                               struct ibvcap_tracker *tracker)
+{
+	const struct ibvcap_block *block = &rx->blocks[rx->leases[batch->lease].physical];
+	uint64_t *total = &tracker->totals[IBVCAP_TRACKED_COUNTER_NO_BUFFER];
+	uint64_t at_ns, now = consumer_load_close(block, &at_ns);
+
+	if (tracker->epoch != batch->epoch) {
+		tracker->no_buffer_past = *total;
+		tracker->no_buffer_first = tracker->packets ? 0 : consumer_load_open(block, &at_ns);
+		tracker->epoch = batch->epoch;
+	}
+	if (now > tracker->no_buffer_first)
+		*total = tracker->no_buffer_past + now - tracker->no_buffer_first;
+}
+
+static int rx_track_check(const struct ibvcap_rx *rx, const struct ibvcap_rx_batch *batch,
+                          const struct ibvcap_tracker *tracker)
+{
+	int r = sized_struct_check(batch, TRACKED_BATCH_BYTES, "ibvcap_rx_batch");
+
+	if (r < 0)
+		return r;
+	if (rx->is_tap || batch->lease >= rx->lease_blocks || rx->leases[batch->lease].n_batches == 0 ||
+	    batch->n > rx->slots_per_block)
+		return -EINVAL;
+	if (memcmp(&rx->sequence, &tracker->reader.sequence, sizeof(rx->sequence)) != 0)
+		return error_set(-ESTALE,
+		                 "stream '%s': its sequence is not the tracker's; the daemon was restarted with "
+		                 "another one: make a new tracker",
+		                 rx->info.stream);
+	return 0;
+}
+
+int ibvcap_rx_track(struct ibvcap_rx *rx, const struct ibvcap_rx_batch *batch, struct ibvcap_tracker *tracker,
+                    struct ibvcap_tracked *tracked)
+{
+	struct ibvcap_tracked ours;
+	int r = rx_track_check(rx, batch, tracker);
+
+	if (r < 0)
+		return r;
+	rx_track_gap(batch, tracker);
+	rx_track_no_buffer(rx, batch, tracker);
+	for (uint32_t i = 0; i < batch->n; i++)
+		rx_track_row(rx, batch, i, tracker, tracked ? &tracked[i] : &ours);
+	for (uint32_t i = 0; i < IBVCAP_TRACKED_COUNTER_N; i++)
+		consumer_store_tracked(rx->page, i, tracker->totals[i]);
+	return 0;
+}

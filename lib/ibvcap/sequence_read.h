@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Reads a packet's own number and its source from where the stream's description says. Pure. */
+#ifndef IBVCAP_SEQUENCE_READ_H
+#define IBVCAP_SEQUENCE_READ_H
+
+#include <ibvcap/ibvcap.h>
+
+/*
+ * What a packet has in common with others of its source. Words that the description does not use are 0: only the first
+ * n_key_words of the reader are compared.
+ */
+struct sequence_key {
+	uint8_t field[IBVCAP_SOURCE_BYTES_MAX]; /* of the payload */
+	uint8_t address[16];                    /* of the sender; IPv4 as ::ffff:a.b.c.d */
+	uint16_t port;                          /* of the sender */
+	uint16_t destination_port;
+	uint32_t reserved;
+	uint8_t destination[16];
+};
+#define SEQUENCE_KEY_WORDS (sizeof(struct sequence_key) / sizeof(uint64_t))
+
+/* A description with all that follows from it. */
+struct sequence_reader {
+	struct ibvcap_sequence sequence;
+	uint64_t number_mask;
+	uint64_t upper_mask;
+	uint64_t lower_cycle;
+	uint64_t cycle; /* packet numbers are below it; 0: 2^64 */
+	uint32_t n_key_words;
+};
+
+struct sequence_reading {
+	uint64_t number; /* in steps, below the reader's cycle */
+	uint32_t n;      /* numbers that the packet takes: number, number + 1, … */
+	struct sequence_key key;
+};
+
+/** sequence_check() has passed the description. */
+void sequence_reader_init(struct sequence_reader *reader, const struct ibvcap_sequence *sequence);
+
+/** False: a field lies beyond the end of the packet. */
+bool sequence_read(const struct sequence_reader *reader, const struct ibvcap_packet *packet,
+                   struct sequence_reading *reading);
+
+#endif
