@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Checks of streams and flows that concern several keys at once. */
+/* Checks of streams that concern several keys at once. */
 #include "daemon/config/check.h"
 #include "daemon/config/config_reader.h"
 
@@ -9,20 +9,6 @@
 
 /* Ethernet pads payloads below this (IEEE 802.3: 60 bytes of frame, less 42 of headers). */
 #define PADDED_PAYLOAD_BYTES 18
-
-int config_check_flow(const struct config_reader *reader, const config_setting_t *setting, const void *entry)
-{
-	const struct config_flow *flow = entry;
-
-	if (flow->vlan == 0)
-		return config_reader_failure(reader, config_reader_find(setting, "vlan"),
-		                             "vlan = 0: accepted is 1 to 4094, or -1 for untagged packets");
-	if (flow->source.family != AF_UNSPEC && flow->source.family != flow->destination.family)
-		return config_reader_failure(
-			reader, config_reader_find(setting, "source"),
-			"source and destination of a flow: accepted are two addresses of one family");
-	return 0;
-}
 
 static bool config_is_user_in(const uid_t *users, uint32_t n_users, uid_t user)
 {

@@ -43,15 +43,38 @@ struct config_address {
 	uint8_t address[16];
 };
 
-/* The packets that a stream captures: exact matches, no prefixes or ranges. */
+enum config_match {
+	CONFIG_MATCH_RULE,      /* what its other keys say */
+	CONFIG_MATCH_ALL,       /* every packet of the interface */
+	CONFIG_MATCH_DEFAULT,   /* what no flow and no program of this machine takes */
+	CONFIG_MATCH_MULTICAST, /* packets to groups and to all */
+};
+
+#define CONFIG_ANY           (-1) /* of protocol, dscp and ether_type */
+#define CONFIG_VLAN_UNTAGGED (-1)
+#define CONFIG_VLAN_ANY      0
+
+/* The packets that a stream captures. All keys but copy and priority are CONFIG_MATCH_RULE's. */
 struct config_flow {
-	struct config_address destination; /* unicast or multicast; required */
+	enum config_match match;
+	struct config_address destination; /* unicast or multicast; AF_UNSPEC = any */
+	uint8_t destination_bits;          /* of the prefix; 32, or 128, for one address */
 	struct config_address source; /* AF_UNSPEC = any; with a multicast destination: also a source-specific join */
-	uint16_t destination_port;    /* required, host order */
-	uint16_t source_port;         /* 0 = any */
-	int32_t vlan;                 /* 1..4094, or -1: untagged */
-	const char *text;             /* its keys as config_dump() writes them, a line each */
-	const char *file;             /* the file that it stands in, which may be an included one */
+	uint8_t source_bits;
+	uint16_t destination_port; /* host order, 0 = any */
+	uint16_t source_port;      /* 0 = any */
+	int32_t protocol;          /* IPPROTO_UDP, … or CONFIG_ANY */
+	int32_t dscp;
+	int32_t vlan; /* 1..4094, CONFIG_VLAN_UNTAGGED or CONFIG_VLAN_ANY */
+	int32_t ether_type;
+	bool has_destination_mac;
+	bool has_source_mac;
+	uint8_t destination_mac[6];
+	uint8_t source_mac[6];
+	uint32_t priority; /* of two flows that match a packet, the one with the higher takes it */
+	bool copy;         /* the kernel, and flows of lower priority, get the packets, too */
+	const char *text;  /* its keys as config_dump() writes them, a line each */
+	const char *file;  /* the file that it stands in, which may be an included one */
 	int line;
 };
 

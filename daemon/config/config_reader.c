@@ -74,6 +74,8 @@ static bool config_reader_has_type(const struct key *key, const config_setting_t
 	switch (key->type) {
 	case KEY_INTEGER:
 		return type == CONFIG_TYPE_INT || type == CONFIG_TYPE_INT64;
+	case KEY_NUMBER:
+		return type == CONFIG_TYPE_INT || type == CONFIG_TYPE_INT64 || type == CONFIG_TYPE_STRING;
 	case KEY_BOOLEAN:
 		return type == CONFIG_TYPE_BOOL;
 	case KEY_UIDS: /* an array that is empty or of several types is a list to libconfig */
@@ -99,8 +101,9 @@ static int config_reader_read_number(const struct config_reader *reader, const c
 
 	/* libconfig 1.5 cuts a hexadecimal number to 32 bits without an error. */
 	if (setting && config_setting_get_format(setting) == CONFIG_FORMAT_HEX)
-		return config_reader_failure(reader, setting, "%s is hexadecimal: accepted is %s, in decimal",
-		                             key->name, key_accepted(key, accepted, sizeof(accepted)));
+		return config_reader_failure(reader, setting, "%s is hexadecimal: accepted is %s, in decimal%s",
+		                             key->name, key_accepted(key, accepted, sizeof(accepted)),
+		                             key->type == KEY_NUMBER ? ", or with double quotes around it" : "");
 	if (key_store_number(key, number, base))
 		return 0;
 	return config_reader_failure(reader, setting, "%s = %" PRId64 ": accepted is %s", key->name, number,
@@ -257,6 +260,9 @@ static int config_reader_read_key(const struct config_reader *reader, const conf
 	case KEY_INTEGER:
 	case KEY_BOOLEAN:
 		return config_reader_read_number(reader, setting, key, base);
+	case KEY_NUMBER:
+		return setting && !text ? config_reader_read_number(reader, setting, key, base)
+		                        : config_reader_read_string(reader, setting, key, base);
 	case KEY_GID:
 		return config_reader_read_gid(reader, setting, key, (gid_t *)(base + key->offset));
 	case KEY_UIDS:

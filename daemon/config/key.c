@@ -27,13 +27,14 @@ static void key_append_range(const struct key *key, char *buffer, size_t bytes)
 		key_append(buffer, bytes, ", a power of two");
 }
 
-static void key_append_choices(const struct key *key, char *buffer, size_t bytes)
+/* last: before the last one. */
+static void key_append_choices(const struct key *key, const char *last, char *buffer, size_t bytes)
 {
 	for (const struct key_choice *choice = key->choices; choice->name; choice++)
 		key_append(buffer, bytes, "%s\"%s\"",
 		           choice == key->choices ? ""
 		           : choice[1].name       ? ", "
-		                                  : " or ",
+		                                  : last,
 		           choice->name);
 }
 
@@ -44,7 +45,9 @@ const char *key_accepted(const struct key *key, char *buffer, size_t bytes)
 		[KEY_MODE] = "a string of octal permissions, \"0660\"",
 		[KEY_ADDRESS] = "one unicast or multicast address, IPv4 as \"239.1.2.3\", IPv6 as \"ff05::1:2\"",
 		[KEY_UNICAST] = "one unicast address, IPv4 as \"10.0.0.1\", IPv6 as \"fe80::1\"",
-		[KEY_MAC] = "one station's Ethernet address, \"02:00:00:00:0a:01\"",
+		[KEY_PREFIX] = "an address or a prefix, \"239.1.2.3\", \"10.1.0.0/16\", \"ff05::1:2\", \"fd00::/8\"",
+		[KEY_MAC] = "one Ethernet address, \"02:00:00:00:0a:01\"",
+		[KEY_STATION] = "one station's Ethernet address, \"02:00:00:00:0a:01\"",
 		[KEY_GID] = "a group's name or number in double quotes",
 		[KEY_UIDS] = "an array of names and numbers, [ \"anna\", \"1001\" ]",
 		[KEY_GIDS] = "an array of names and numbers, [ \"video\", \"1001\" ]",
@@ -58,7 +61,12 @@ const char *key_accepted(const struct key *key, char *buffer, size_t bytes)
 		key_append_range(key, buffer, bytes);
 		break;
 	case KEY_CHOICE:
-		key_append_choices(key, buffer, bytes);
+		key_append_choices(key, " or ", buffer, bytes);
+		break;
+	case KEY_NUMBER:
+		key_append_choices(key, ", ", buffer, bytes);
+		key_append(buffer, bytes, " or ");
+		key_append_range(key, buffer, bytes);
 		break;
 	case KEY_STRING:
 		key_append(buffer, bytes, "a string in double quotes, 1 to %zu characters", key->bytes - 1);
@@ -172,10 +180,12 @@ static bool key_is_host_name(const char *text)
 
 const char *key_hint(const struct key *key, const char *text)
 {
-	bool is_address = key->type == KEY_ADDRESS || key->type == KEY_UNICAST;
+	bool is_address = key->type == KEY_ADDRESS || key->type == KEY_UNICAST || key->type == KEY_PREFIX;
 
 	if (is_address && key_is_host_name(text))
 		return "; a name is not looked up";
+	if (key->type == KEY_PREFIX && strchr(text, '/'))
+		return "; a prefix has no bit set after its length";
 	if (is_address && strpbrk(text, "/-,"))
 		return "; there are no ranges: each address has an entry of its own";
 	if (key->type == KEY_INTEGER && text[0] >= '0' && text[0] <= '9' && strpbrk(text, "-:,"))

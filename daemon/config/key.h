@@ -28,7 +28,10 @@ enum key_type {
 	KEY_MODE,    /* a string of octal permissions: mode_t */
 	KEY_ADDRESS, /* a string, unicast or multicast: struct config_address */
 	KEY_UNICAST, /* a string: struct config_address, AF_UNSPEC if empty */
-	KEY_MAC,     /* a string, of one station: 6 bytes; the bool at .count is false if it is empty */
+	KEY_PREFIX,  /* a string, an address or prefix: likewise; its length in bits goes to the uint8_t at .count */
+	KEY_MAC,     /* a string, of a station or group: 6 bytes; the bool at .count is false if it is empty */
+	KEY_STATION, /* likewise, of a station */
+	KEY_NUMBER,  /* an integer, also as a string, "0x" for hexadecimal, or one of choices: int32_t */
 	KEY_BYTES,   /* a string of hexadecimal digits, two a byte: array of bytes; all 0xff if it is empty */
 	KEY_GID,     /* a string, name or number: gid_t, (gid_t)-1 if empty */
 	KEY_UIDS,    /* an array of strings and integers: pointer to uid_t, counted at .count */

@@ -9,6 +9,7 @@
 #include "daemon/config/config.h"
 
 #include <ibvcap/ibvcap.h>
+#include <netinet/in.h>
 #include <syslog.h>
 
 #define CONFIG_STREAMS_MAX      64
@@ -68,6 +69,25 @@ static const struct key_choice sources[] = {
 	{"none", IBVCAP_SOURCE_NONE},
 	{NULL, 0},
 };
+static const struct key_choice matches[] = {
+	{"rule", CONFIG_MATCH_RULE},
+	{"all", CONFIG_MATCH_ALL},
+	{"default", CONFIG_MATCH_DEFAULT},
+	{"multicast", CONFIG_MATCH_MULTICAST},
+	{NULL, 0},
+};
+static const struct key_choice protocols[] = {
+	{"udp", IPPROTO_UDP},
+	{"tcp", IPPROTO_TCP},
+	{"icmp", IPPROTO_ICMP},
+	{"igmp", IPPROTO_IGMP},
+	{"icmpv6", IPPROTO_ICMPV6},
+	{"any", (uint32_t)CONFIG_ANY},
+	{NULL, 0},
+};
+static const struct key_choice any_number[] = {{"any", (uint32_t)CONFIG_ANY}, {NULL, 0}};
+static const struct key_choice vlans[] = {
+	{"none", (uint32_t)CONFIG_VLAN_UNTAGGED}, {"any", CONFIG_VLAN_ANY}, {NULL, 0}};
 static const struct key_choice pacings[] = {{"software", false}, {"device", true}, {NULL, 0}};
 
 /* ---- control ----------------------------------------------------------------------------------- */
@@ -105,16 +125,33 @@ const struct key_group control_keys = {.what = "control", KEYS(control), .text =
 #define FLOW(field) FIELD(config_flow, field, text)
 
 static const struct key flow[] = {
-	{"destination", KEY_ADDRESS, FLOW(destination), .required = true,
-         .help = "IPv4 or IPv6 address, the interface's own or a multicast group's"},
-	{"port", KEY_INTEGER, FLOW(destination_port), .required = true, .min = 1, .max = 65535,
-         .help = "UDP destination port"},
-	{"source", KEY_UNICAST, FLOW(source), .string = "",
-         .help = "the sender's address; empty: any. With a group: a source-specific join"},
+	{"match", KEY_CHOICE, FLOW(match), .string = "rule", .choices = matches,
+         .help = "rule: packets that the other keys name; all: every packet of the interface; multicast: "
+                 "those to groups and broadcasts; default: what no flow and no program takes"},
+	{"destination", KEY_PREFIX, FIELD(config_flow, destination, destination_bits), .string = "",
+         .help = "IPv4 or IPv6 address, the interface's own or a multicast group's, or a prefix; empty: any"},
+	{"port", KEY_INTEGER, FLOW(destination_port), .number = 0, .min = 0, .max = 65535,
+         .help = "UDP or TCP destination port, which such a flow has to name; 0: any"},
+	{"source", KEY_PREFIX, FIELD(config_flow, source, source_bits), .string = "",
+         .help = "the sender's address, or a prefix; empty: any. An address with a group: a source-specific join"},
 	{"source_port", KEY_INTEGER, FLOW(source_port), .number = 0, .min = 0, .max = 65535,
-         .help = "the sender's UDP port; 0: any"},
-	{"vlan", KEY_INTEGER, FLOW(vlan), .number = -1, .min = -1, .max = 4094,
-         .help = "VLAN id; -1: untagged packets, and a tagged one is an irregular row"},
+         .help = "the sender's port; 0: any"},
+	{"protocol", KEY_NUMBER, FLOW(protocol), .string = "udp", .choices = protocols, .min = 0, .max = 255,
+         .help = "protocol in the IP header"},
+	{"dscp", KEY_NUMBER, FLOW(dscp), .string = "any", .choices = any_number, .min = 0, .max = 63,
+         .help = "differentiated services code point"},
+	{"vlan", KEY_NUMBER, FLOW(vlan), .string = "none", .choices = vlans, .min = 1, .max = 4094,
+         .help = "VLAN id; none: untagged packets, and a tagged one is an irregular row; any: both"},
+	{"destination_mac", KEY_MAC, FIELD(config_flow, destination_mac, has_destination_mac), .string = "",
+         .help = "Ethernet address; empty: the interface's, or the group's, or any, as the destination says"},
+	{"source_mac", KEY_MAC, FIELD(config_flow, source_mac, has_source_mac), .string = "",
+         .help = "the sender's Ethernet address; empty: any"},
+	{"ether_type", KEY_NUMBER, FLOW(ether_type), .string = "any", .choices = any_number, .min = 0x600,
+         .max = 0xffff, .help = "EtherType, as \"0x88f7\"; any: what the other keys say"},
+	{"priority", KEY_INTEGER, FLOW(priority), .number = 0, .min = 0, .max = 3,
+         .help = "of two flows that match a packet, the one with the higher priority gets it"},
+	{"copy", KEY_BOOLEAN, FLOW(copy), .number = false,
+         .help = "the kernel, and flows of lower priority, get the packets as well"},
 };
 
 const struct key_group flow_keys = {
@@ -256,7 +293,7 @@ static const struct key destination[] = {
          .help = "IPv4 or IPv6 address, a host's or a multicast group's"},
 	{"port", KEY_INTEGER, DESTINATION(port), .required = true, .min = 1, .max = 65535,
          .help = "UDP destination port"},
-	{"next_hop_mac", KEY_MAC, FIELD(config_destination, next_hop_mac, has_next_hop_mac), .string = "",
+	{"next_hop_mac", KEY_STATION, FIELD(config_destination, next_hop_mac, has_next_hop_mac), .string = "",
          .help = "Ethernet address of the next hop; empty: found by the kernel's routes and neighbour table"},
 };
 

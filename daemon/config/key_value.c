@@ -29,14 +29,47 @@ static void key_store_bytes(void *field, size_t bytes, int64_t number)
 	}
 }
 
+const char *key_choice_name(const struct key *key, int64_t number)
+{
+	for (const struct key_choice *choice = key->choices; choice && choice->name; choice++)
+		if ((int32_t)choice->value == number)
+			return choice->name;
+	return NULL;
+}
+
 bool key_store_number(const struct key *key, int64_t number, void *base)
 {
-	if (key->type == KEY_INTEGER &&
+	bool is_integer = key->type == KEY_INTEGER || (key->type == KEY_NUMBER && !key_choice_name(key, number));
+
+	if (is_integer &&
 	    (number < key->min || number > key->max || (key->multiple_of && number % key->multiple_of != 0) ||
 	     (key->power_of_two && !is_power_of_two((uint64_t)number))))
 		return false;
 	key_store_bytes((char *)base + key->offset, key->bytes, key->unit ? number * key->unit : number);
 	return true;
+}
+
+bool key_parse_number(const struct key *key, const char *text, int64_t *number)
+{
+	char *end;
+
+	for (const struct key_choice *choice = key->choices; choice->name; choice++) {
+		if (strcmp(choice->name, text) == 0) {
+			*number = (int32_t)choice->value;
+			return true;
+		}
+	}
+	if (!isdigit((unsigned char)text[0]) || strlen(text) > 9)
+		return false;
+	*number = strtoll(text, &end, strncmp(text, "0x", 2) == 0 ? 16 : 10);
+	return *end == '\0';
+}
+
+static bool key_store_number_text(const struct key *key, const char *text, void *base)
+{
+	int64_t number;
+
+	return key_parse_number(key, text, &number) && key_store_number(key, number, base);
 }
 
 static bool key_store_choice(const struct key *key, const char *text, void *field)
@@ -98,11 +131,48 @@ static bool key_parse_address(const struct key *key, const char *text, struct co
 		return true;
 	address->family = strchr(text, ':') ? AF_INET6 : AF_INET;
 	return inet_pton(address->family, text, address->address) == 1 && is_packet_address(address) &&
-	       (key->type == KEY_ADDRESS || !config_is_multicast(address));
+	       (key->type != KEY_UNICAST || !config_is_multicast(address));
+}
+
+static bool key_has_open_bits_only(const struct config_address *address, unsigned bits)
+{
+	unsigned n_bits = address->family == AF_INET6 ? 128 : 32;
+
+	for (; bits < n_bits; bits++)
+		if (address->address[bits / 8] & 0x80 >> bits % 8)
+			return false;
+	return true;
+}
+
+/* An address, or "ADDRESS/BITS", where no bit after the prefix is set. */
+static bool key_parse_prefix(const struct key *key, const char *text, struct config_address *address, uint8_t *bits)
+{
+	const char *slash = strchr(text, '/');
+	char copy[INET6_ADDRSTRLEN];
+	unsigned n_bits;
+	int n = 0;
+
+	*bits = 0;
+	if (!slash) {
+		if (!key_parse_address(key, text, address))
+			return false;
+		if (address->family != AF_UNSPEC)
+			*bits = address->family == AF_INET6 ? 128 : 32;
+		return true;
+	}
+	if ((size_t)(slash - text) >= sizeof(copy) || strspn(slash + 1, "0123456789") != strlen(slash + 1) ||
+	    sscanf(slash + 1, "%3u%n", &n_bits, &n) != 1 || slash[1 + n])
+		return false;
+	memcpy(copy, text, (size_t)(slash - text));
+	copy[slash - text] = '\0';
+	*address = (struct config_address){.family = strchr(copy, ':') ? AF_INET6 : AF_INET};
+	*bits = (uint8_t)n_bits;
+	return inet_pton(address->family, copy, address->address) == 1 &&
+	       n_bits <= (address->family == AF_INET6 ? 128 : 32) && key_has_open_bits_only(address, n_bits);
 }
 
 /* "02:00:00:00:0a:01" and no shorter form. */
-static bool key_parse_mac(const char *text, uint8_t mac[6], bool *has_mac)
+static bool key_parse_mac(const struct key *key, const char *text, uint8_t mac[6], bool *has_mac)
 {
 	static const uint8_t zero[6];
 	int n = 0;
@@ -113,7 +183,7 @@ static bool key_parse_mac(const char *text, uint8_t mac[6], bool *has_mac)
 	return strlen(text) == 17 && strspn(text, "0123456789abcdefABCDEF:") == 17 &&
 	       sscanf(text, "%2hhx:%2hhx:%2hhx:%2hhx:%2hhx:%2hhx%n", &mac[0], &mac[1], &mac[2], &mac[3], &mac[4],
 	              &mac[5], &n) == 6 &&
-	       n == 17 && !(mac[0] & 1) && memcmp(mac, zero, sizeof(zero)) != 0;
+	       n == 17 && !(key->type == KEY_STATION && mac[0] & 1) && memcmp(mac, zero, sizeof(zero)) != 0;
 }
 
 /* "f0000000ffffffff". Bytes after those of the text are 0. */
@@ -144,10 +214,15 @@ bool key_store_string(const struct key *key, const char *text, void *base)
 	case KEY_ADDRESS:
 	case KEY_UNICAST:
 		return key_parse_address(key, text, field);
+	case KEY_PREFIX:
+		return key_parse_prefix(key, text, field, (uint8_t *)base + key->count);
+	case KEY_NUMBER:
+		return key_store_number_text(key, text, base);
 	case KEY_BYTES:
 		return key_parse_bytes(text, field, key->bytes);
 	case KEY_MAC:
-		return key_parse_mac(text, field, (bool *)((char *)base + key->count));
+	case KEY_STATION:
+		return key_parse_mac(key, text, field, (bool *)((char *)base + key->count));
 	default:
 		return key_store_text(key, text, field);
 	}

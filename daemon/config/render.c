@@ -3,6 +3,7 @@
 #include "daemon/config/render.h"
 
 #include "daemon/config/config_memory.h"
+#include "daemon/config/key_value.h"
 
 #include <arpa/inet.h>
 #include <inttypes.h>
@@ -28,12 +29,33 @@ static void render_string(FILE *to, const char *text)
 static void render_address(FILE *to, const char *text)
 {
 	int family = strchr(text, ':') ? AF_INET6 : AF_INET;
-	char form[INET6_ADDRSTRLEN];
+	char form[INET6_ADDRSTRLEN + sizeof("/128")], bits[sizeof("/128")] = "";
+	const char *slash = strchr(text, '/');
 	uint8_t address[16];
+	int length = slash ? (int)(slash - text) : (int)strlen(text);
 
-	if (inet_pton(family, text, address) == 1)
-		text = inet_ntop(family, address, form, sizeof(form));
+	snprintf(form, sizeof(form), "%.*s", length, text);
+	if (slash && atoi(slash + 1) != (family == AF_INET6 ? 128 : 32))
+		snprintf(bits, sizeof(bits), "/%d", atoi(slash + 1));
+	if (inet_pton(family, form, address) == 1) {
+		inet_ntop(family, address, form, INET6_ADDRSTRLEN);
+		text = strcat(form, bits);
+	}
 	render_string(to, text);
+}
+
+static void render_number(FILE *to, const struct key *key, const config_setting_t *setting, const char *text)
+{
+	int64_t number = setting && !text ? config_setting_get_int64(setting) : 0;
+	const char *name;
+
+	if (text)
+		key_parse_number(key, text, &number);
+	name = key_choice_name(key, number);
+	if (name)
+		render_string(to, name);
+	else
+		fprintf(to, "%" PRId64, number);
 }
 
 /* The elements of an array are of one type, so a number is written as a string, too. */
@@ -62,11 +84,15 @@ static void render_value(FILE *to, const struct key *key, const config_setting_t
 	case KEY_INTEGER:
 		fprintf(to, "%" PRId64, setting ? (int64_t)config_setting_get_int64(setting) : key->number);
 		break;
+	case KEY_NUMBER:
+		render_number(to, key, setting, text);
+		break;
 	case KEY_BOOLEAN:
 		fputs((setting ? config_setting_get_bool(setting) : key->number) ? "true" : "false", to);
 		break;
 	case KEY_ADDRESS:
 	case KEY_UNICAST:
+	case KEY_PREFIX:
 		render_address(to, text);
 		break;
 	case KEY_UIDS:

@@ -91,13 +91,13 @@ static int membership_join_on(int fd, unsigned interface_index, const struct flo
 	struct group_req any_source = {.gr_interface = interface_index};
 	int r;
 
-	if (rule->has_source) {
-		membership_set_address(&with_source.gsr_group, rule->family, rule->destination);
-		membership_set_address(&with_source.gsr_source, rule->family, rule->source);
+	if (flow_rule_has_source(rule)) {
+		membership_set_address(&with_source.gsr_group, rule->family, rule->value.destination);
+		membership_set_address(&with_source.gsr_source, rule->family, rule->value.source);
 		r = setsockopt(fd, level, MCAST_JOIN_SOURCE_GROUP, &with_source, sizeof(with_source));
 		return r == 0 || errno == EADDRNOTAVAIL ? 0 : -errno;
 	}
-	membership_set_address(&any_source.gr_group, rule->family, rule->destination);
+	membership_set_address(&any_source.gr_group, rule->family, rule->value.destination);
 	r = setsockopt(fd, level, MCAST_JOIN_GROUP, &any_source, sizeof(any_source));
 	return r == 0 || errno == EADDRINUSE ? 0 : -errno;
 }
@@ -115,7 +115,7 @@ static int membership_join_on_open_socket(const struct membership *membership, u
 		const struct membership_socket *s = &membership->sockets[i];
 		int r;
 
-		if (s->family != rule->family || s->has_source != rule->has_source)
+		if (s->family != rule->family || s->has_source != flow_rule_has_source(rule))
 			continue;
 		r = membership_join_on(s->fd, interface_index, rule);
 		if (!membership_is_full(r))
@@ -143,7 +143,7 @@ static int membership_join_on_new_socket(struct membership *membership, unsigned
 		return r;
 	}
 	sockets[membership->n_sockets++] =
-		(struct membership_socket){.fd = fd, .family = rule->family, .has_source = rule->has_source};
+		(struct membership_socket){.fd = fd, .family = rule->family, .has_source = flow_rule_has_source(rule)};
 	return 0;
 }
 
@@ -168,9 +168,9 @@ static int membership_find_interface(const struct flow_rule *rule, unsigned *int
 	unsigned vlan_index;
 	int r;
 
-	if (rule->vlan < 0)
+	if (!rule->mask.vlan_be)
 		return 0;
-	r = rtnl_find_vlan(*interface_index, rule->vlan, &vlan_index);
+	r = rtnl_find_vlan(*interface_index, flow_rule_vlan(rule), &vlan_index);
 	if (r == -ENOENT)
 		return MEMBERSHIP_UNTAGGED;
 	if (r == 0)
@@ -181,7 +181,7 @@ static int membership_find_interface(const struct flow_rule *rule, unsigned *int
 int membership_join(struct membership *membership, unsigned interface_index, const struct flow_rule *rule,
                     struct failure *failure)
 {
-	char group[128], interface[IF_NAMESIZE];
+	char group[FLOW_TEXT_MAX], interface[IF_NAMESIZE];
 	int r, found;
 
 	if (!rule->multicast)
@@ -189,7 +189,7 @@ int membership_join(struct membership *membership, unsigned interface_index, con
 	found = membership_find_interface(rule, &interface_index);
 	if (found < 0)
 		return failure_set(failure, EX_OSERR, -found, "the interface of VLAN %d cannot be looked up: %s",
-		                   rule->vlan, strerror(-found));
+		                   flow_rule_vlan(rule), strerror(-found));
 	r = membership_join_on_open_socket(membership, interface_index, rule);
 	if (membership_is_full(r))
 		r = membership_join_on_new_socket(membership, interface_index, rule);

@@ -20,6 +20,8 @@
 static int reload_check_flow(const struct config *running, const struct config *after, const struct config_stream *mine,
                              const struct config_flow *flow, struct failure *failure)
 {
+	char text[FLOW_TEXT_MAX];
+
 	for (uint32_t s = 0; s < running->n_streams; s++) {
 		const struct config_stream *before = &running->streams[s];
 
@@ -28,14 +30,14 @@ static int reload_check_flow(const struct config *running, const struct config *
 		for (uint32_t i = 0; i < before->n_flows; i++) {
 			if (strcmp(before->name, mine->name) == 0 && flow_is_same(&before->flows[i], flow))
 				break;
-			if (flow_overlaps(&before->flows[i], flow))
+			if (flow_conflicts(&before->flows[i], flow))
 				return failure_set(
 					failure, EX_CONFIG, EBUSY,
-					"%s:%d: stream '%s': this flow to port %u overlaps with one that stream '%s' "
+					"%s:%d: stream '%s': this flow (%s) overlaps with one that stream '%s' "
 					"has as long as %s is not applied: take that one out, reload, then put this "
 					"one in, and reload",
-					flow->file, flow->line, mine->name, flow->destination_port, before->name,
-					after->file);
+					flow->file, flow->line, mine->name, flow_describe(flow, text, sizeof(text)),
+					before->name, after->file);
 		}
 	}
 	return 0;

@@ -18,7 +18,7 @@
 static void stream_log_flow(const struct stream *stream, const struct config_flow *config, const char *what)
 {
 	struct flow_rule rule;
-	char text[128];
+	char text[FLOW_TEXT_MAX];
 
 	flow_resolve(config, stream->interface->net.mac, &rule);
 	log_debug("stream '%s': flow %s %s", stream->config->name, flow_format(&rule, text, sizeof(text)), what);
@@ -30,7 +30,7 @@ void stream_check_destination(const struct config_stream *config, const struct c
 	char address[INET6_ADDRSTRLEN] = "";
 	struct net_address_place place;
 
-	if (config_is_multicast(&flow->destination) ||
+	if (flow->destination.family == AF_UNSPEC || flow_reaches_groups(flow) || !flow_has_whole_destination(flow) ||
 	    net_find_address(&flow->destination, config->interface, &place) < 0 || place.is_here)
 		return;
 	inet_ntop(flow->destination.family, flow->destination.address, address, sizeof(address));
@@ -53,6 +53,7 @@ static int stream_add_flow(struct stream *stream, const struct config_flow *conf
 	stream->flows = flows;
 	stream_check_destination(stream->config, config);
 	flow_resolve(config, interface->net.mac, &rule);
+	rule.tag = stream->n_flows;
 	r = interface->ops->add_flow(stream->queues[0].queue, &rule, &flows[stream->n_flows].flow, failure);
 	if (r < 0)
 		return r;
@@ -108,7 +109,7 @@ static int stream_join_groups(const struct stream *stream, const struct config_s
 		flow_resolve(&config->flows[i], stream->interface->net.mac, &rule);
 		r = membership_join(*membership, stream->interface->net.index, &rule, failure);
 		if (r == MEMBERSHIP_UNTAGGED)
-			stream_warn_untagged(config, rule.vlan);
+			stream_warn_untagged(config, flow_rule_vlan(&rule));
 	}
 	if (r < 0) {
 		membership_free(*membership);

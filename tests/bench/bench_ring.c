@@ -20,6 +20,7 @@
 #include "tests/support/consumers.h"
 #include "tests/support/frames.h"
 #include "tests/support/scripted_backend.h"
+#include "tests/support/flows.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -325,10 +326,11 @@ static void let_act(struct bench *bench, uint32_t round)
 
 static void start(struct bench *bench)
 {
-	const struct config_flow flow = {.destination = {AF_INET, {10, 0, 0, 1}}, .destination_port = 2000, .vlan = -1};
+	struct config_flow flow = {.destination_port = 2000, FLOW_DEFAULTS};
 	struct flow_rule rule;
 	struct failure failure = {0};
 
+	flow_set_destination(&flow, "10.0.0.1");
 	flow_resolve(&flow, bench->frame, &rule);
 	const struct mail clock = {.type = MAIL_CLOCK, .clock = {.mult = 1u << 24, .shift = 24, .mask = UINT64_MAX}};
 

@@ -35,12 +35,16 @@ static void require_flow(const struct config_flow *flow, const struct failure *f
 {
 	static const uint8_t mac[6] = {2};
 	struct flow_rule rule;
-	char text[128];
+	char text[FLOW_TEXT_MAX];
 
-	require(flow->destination.family == AF_INET || flow->destination.family == AF_INET6, "destination", failure);
-	require(flow->source.family == AF_UNSPEC || flow->source.family == flow->destination.family, "source", failure);
-	require(flow->destination_port != 0, "destination_port", failure);
-	require(flow->vlan == -1 || (flow->vlan >= 1 && flow->vlan <= 4094), "vlan", failure);
+	require(flow->source.family == AF_UNSPEC || flow->destination.family == AF_UNSPEC ||
+	                flow->source.family == flow->destination.family,
+	        "source", failure);
+	require(flow->destination_bits <= 128 && flow->source_bits <= 128, "prefixes", failure);
+	require(flow->protocol >= CONFIG_ANY && flow->protocol <= 255, "protocol", failure);
+	require(flow->dscp >= CONFIG_ANY && flow->dscp <= 63, "dscp", failure);
+	require(flow->vlan >= CONFIG_VLAN_UNTAGGED && flow->vlan <= 4094, "vlan", failure);
+	require(flow->priority <= FLOW_PRIORITY_MAX, "priority", failure);
 	require(flow->line > 0, "line", failure);
 	flow_resolve(flow, mac, &rule);
 	require(flow_format(&rule, text, sizeof(text))[0] != '\0', "format", failure);

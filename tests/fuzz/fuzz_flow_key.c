@@ -6,6 +6,7 @@
  */
 #include "daemon/backend/bpf/flow_table.h"
 #include "daemon/backend/packet/af_packet.h"
+#include "tests/support/flows.h"
 
 #include <pcap/bpf.h>
 #include <stdio.h>
@@ -25,23 +26,25 @@ static bool has_outer_tag(const uint8_t *frame, size_t n)
 /* By where the fields are if the headers are as they should be. A field behind the end of the frame is 0. */
 static struct flow_rule rule_of(uint8_t choice, const uint8_t *frame, size_t n)
 {
-	struct flow_rule rule = {.family = choice & 1 ? AF_INET6 : AF_INET, .vlan = -1};
+	struct flow_rule rule = {.family = choice & 1 ? AF_INET6 : AF_INET, .value.protocol = 17};
 	bool ipv6 = rule.family == AF_INET6;
 	uint8_t bytes[FRAME_BYTES_MAX + 128] = {0};
 	const uint8_t *ip = bytes + 14 + 4 * (choice >> 6), *udp;
 
 	memcpy(bytes, frame, n);
 	udp = ip + (ipv6 ? 40 : (ip[0] & 15) * 4);
-	memcpy(rule.destination_mac, bytes, sizeof(rule.destination_mac));
-	memcpy(rule.destination, ip + (ipv6 ? 24 : 16), ipv6 ? 16 : 4);
-	memcpy(&rule.destination_port_be, udp + 2, 2);
-	rule.has_source = choice & 2;
-	if (rule.has_source)
-		memcpy(rule.source, ip + (ipv6 ? 8 : 12), ipv6 ? 16 : 4);
-	if (choice & 4)
-		memcpy(&rule.source_port_be, udp, 2);
+	rule.mask = ipv6 ? (struct flow_fields)FLOW_MASK_UDP_IPV6 : (struct flow_fields)FLOW_MASK_UDP_IPV4;
+	memcpy(rule.value.destination_mac, bytes, sizeof(rule.value.destination_mac));
+	memcpy(rule.value.destination, ip + (ipv6 ? 24 : 16), ipv6 ? 16 : 4);
+	memcpy(&rule.value.destination_port_be, udp + 2, 2);
+	if (choice & 2)
+		rule_set_source(&rule, ip + (ipv6 ? 8 : 12));
+	if (choice & 4) {
+		memcpy(&rule.value.source_port_be, udp, 2);
+		rule.mask.source_port_be = 0xffff;
+	}
 	if (choice & 8)
-		rule.destination[0] ^= 1;
+		rule.value.destination[0] ^= 1;
 	return rule;
 }
 

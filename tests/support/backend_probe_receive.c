@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Commands of a queue that receives. */
 #include "tests/support/backend_probe.h"
+#include "tests/support/flows.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -144,18 +145,20 @@ static void command_row(struct probe *probe, char *arguments)
 static void command_flow(struct probe *probe, char *arguments)
 {
 	char destination[64], source[64];
-	struct config_flow flow = {.vlan = -1};
+	struct config_flow flow = {FLOW_DEFAULTS};
 	struct flow_rule rule;
 	unsigned i = 0;
 	int n = sscanf(arguments, "%u %63s %" SCNu16 " %" SCNd32 " %63s", &i, destination, &flow.destination_port,
 	               &flow.vlan, source);
 	int error;
 
-	if (n < 3 || i >= FLOWS_MAX || probe->flows[i] || !parse_address(destination, &flow.destination) ||
-	    (n == 5 && !parse_address(source, &flow.source))) {
+	if (n < 3 || i >= FLOWS_MAX || probe->flows[i]) {
 		answer(-EINVAL);
 		return;
 	}
+	flow_set_destination(&flow, destination);
+	if (n == 5)
+		flow_set_source(&flow, source);
 	flow_resolve(&flow, probe->interface.mac, &rule);
 	error = probe->ops->add_flow(probe->queue, &rule, &probe->flows[i], &probe->failure);
 	if (!error)

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The frames: tags, options, fragments, sources, and headers that are wrong. */
 #include "tests/support/flow_frames.h"
+#include "tests/support/flows.h"
 
 #include <arpa/inet.h>
 #include <string.h>
@@ -75,16 +76,20 @@ struct flow_rule flow_frame_rule(const struct flow_frame *frame, const uint8_t m
 {
 	struct flow_rule rule = {
 		.family = frame->ipv6 ? AF_INET6 : AF_INET,
-		.has_source = frame->from,
-		.destination_port_be = htons(7502),
-		.source_port_be = frame->from ? htons(4000) : 0,
-		.vlan = frame->vlan ? frame->vlan : -1,
+		.value = {.protocol = IPPROTO_UDP, .destination_port_be = htons(7502)},
+		.mask = FLOW_MASK_UDP_IPV4,
 	};
 
-	memcpy(rule.destination_mac, mac, 6);
-	memcpy(rule.destination, frame->ipv6 ? (uint8_t[16]){0xfd, [15] = 1} : (uint8_t[16]){10, 0, 0, 1}, 16);
-	if (frame->from)
-		memcpy(rule.source, frame->ipv6 ? (uint8_t[16]){0xfd, [15] = 9} : (uint8_t[16]){10, 0, 0, 9}, 16);
+	if (frame->ipv6)
+		rule.mask = (struct flow_fields)FLOW_MASK_UDP_IPV6;
+	memcpy(rule.value.destination_mac, mac, 6);
+	memcpy(rule.value.destination, frame->ipv6 ? (uint8_t[16]){0xfd, [15] = 1} : (uint8_t[16]){10, 0, 0, 1}, 16);
+	if (frame->from) {
+		rule_set_source(&rule, frame->ipv6 ? (uint8_t[16]){0xfd, [15] = 9} : (uint8_t[16]){10, 0, 0, 9});
+		rule_set_source_port(&rule, 4000);
+	}
+	if (frame->vlan)
+		rule_set_vlan(&rule, frame->vlan);
 	return rule;
 }
 
@@ -107,15 +112,15 @@ static uint8_t *write_ip(const struct flow_frame *frame, uint8_t *ip)
 		ip[0] = 0x60;
 		write_be16(ip + 4, 16);
 		ip[6] = IPPROTO_UDP;
-		memcpy(ip + 8, rule.source, 16);
-		memcpy(ip + 24, rule.destination, 16);
+		memcpy(ip + 8, rule.value.source, 16);
+		memcpy(ip + 24, rule.value.destination, 16);
 		return ip + 40;
 	}
 	ip[0] = (uint8_t)(0x45 + frame->option_words);
 	write_be16(ip + 2, 36U + 4U * frame->option_words);
 	ip[9] = IPPROTO_UDP;
-	memcpy(ip + 12, rule.source, 4);
-	memcpy(ip + 16, rule.destination, 4);
+	memcpy(ip + 12, rule.value.source, 4);
+	memcpy(ip + 16, rule.value.destination, 4);
 	memset(ip + 20, 1, 4U * frame->option_words);
 	return ip + 20 + 4 * frame->option_words;
 }

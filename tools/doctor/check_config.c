@@ -2,6 +2,8 @@
 /* The configuration file: can the daemon use it, and does the machine have what its streams and channels need? */
 #include "tools/doctor/checks.h"
 
+#include "daemon/flow/flow.h"
+
 #include <stdio.h>
 #include <string.h>
 
@@ -271,7 +273,8 @@ static void check_config_destination(const struct doctor_facts *facts, const str
 	char address[INET6_ADDRSTRLEN], own[FINDING_TEXT_BYTES];
 	struct finding *finding;
 
-	if (config_is_multicast(&flow->destination) || is_address_here(facts, &flow->destination))
+	if (!flow_has_whole_destination(flow) || config_is_multicast(&flow->destination) ||
+	    is_address_here(facts, &flow->destination))
 		return;
 	inet_ntop(flow->destination.family, flow->destination.address, address, sizeof(address));
 	list_addresses(facts, stream->interface, flow->destination.family, own);

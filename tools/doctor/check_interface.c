@@ -2,6 +2,8 @@
 /* Network interfaces as the kernel has them: its own queues, pause frames, loopback and multicast groups. */
 #include "tools/doctor/checks.h"
 
+#include "daemon/flow/flow.h"
+
 #include <arpa/inet.h>
 #include <stdio.h>
 #include <string.h>
@@ -98,8 +100,8 @@ static struct groups count_wanted_groups(const struct doctor_facts *facts, const
 			const struct config_flow *flow = &stream->flows[j];
 
 			/* Groups in a VLAN are joined on the VLAN's own interface. */
-			if (strcmp(stream->interface, interface) != 0 || !stream->join || flow->vlan >= 0 ||
-			    !config_is_multicast(&flow->destination))
+			if (strcmp(stream->interface, interface) != 0 || !stream->join || flow->vlan > 0 ||
+			    !config_is_multicast(&flow->destination) || !flow_has_whole_destination(flow))
 				continue;
 			groups.wanted++;
 			groups.has_ipv4 |= flow->destination.family == AF_INET;

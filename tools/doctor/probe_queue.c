@@ -25,11 +25,12 @@ static void make_unmatched_rule(struct flow_rule *rule)
 	uint32_t destination = htonl(1);
 
 	/* 0.0.0.1 is no valid destination (RFC 1122, 3.2.1.3), so no packet matches and no program misses one. */
-	memset(rule, 0, sizeof(*rule));
-	rule->family = AF_INET;
-	rule->vlan = -1;
-	rule->destination_port_be = htons(DISCARD_PORT);
-	memcpy(rule->destination, &destination, sizeof(destination));
+	*rule = (struct flow_rule){
+		.family = AF_INET,
+		.value = {.protocol = IPPROTO_UDP, .destination_port_be = htons(DISCARD_PORT)},
+		.mask = FLOW_MASK_UDP_IPV4,
+	};
+	memcpy(rule->value.destination, &destination, sizeof(destination));
 }
 
 static int probe_flow(const struct backend_ops *ops, struct backend_queue *queue, struct failure *failure)

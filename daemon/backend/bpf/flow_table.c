@@ -13,20 +13,20 @@
 struct flow_key flow_table_key(const struct flow_rule *rule, bool has_ethernet)
 {
 	struct flow_key key = {
-		.destination_port_be = rule->destination_port_be,
+		.destination_port_be = rule->value.destination_port_be,
 		.ip_version = rule->family == AF_INET6 ? 6 : 4,
-		.fields = (__u8)((rule->has_source ? FLOW_KEY_SOURCE : 0) |
-	                         (rule->source_port_be ? FLOW_KEY_SOURCE_PORT : 0) |
-	                         (rule->vlan >= 0 ? FLOW_KEY_VLAN : 0)),
-		.source_port_be = rule->source_port_be,
-		.vlan = rule->vlan >= 0 ? (__u16)rule->vlan : 0,
+		.fields = (__u8)((flow_rule_has_source(rule) ? FLOW_KEY_SOURCE : 0) |
+	                         (rule->mask.source_port_be ? FLOW_KEY_SOURCE_PORT : 0) |
+	                         (rule->mask.vlan_be ? FLOW_KEY_VLAN : 0)),
+		.source_port_be = rule->value.source_port_be,
+		.vlan = rule->mask.vlan_be ? (__u16)flow_rule_vlan(rule) : 0,
 	};
 	size_t address_bytes = rule->family == AF_INET6 ? 16 : 4;
 
-	memcpy(key.destination, rule->destination, address_bytes);
-	memcpy(key.source, rule->source, address_bytes);
+	memcpy(key.destination, rule->value.destination, address_bytes);
+	memcpy(key.source, rule->value.source, address_bytes);
 	if (has_ethernet)
-		memcpy(key.destination_mac, rule->destination_mac, sizeof(key.destination_mac));
+		memcpy(key.destination_mac, rule->value.destination_mac, sizeof(key.destination_mac));
 	flow_key_keep(&key, key.fields);
 	return key;
 }
@@ -60,7 +60,7 @@ int flow_table_apply(const struct flow_table *table)
 static int flow_table_failed(const struct flow_table *table, const struct flow_rule *rule, int error,
                              struct failure *failure)
 {
-	char text[128];
+	char text[FLOW_TEXT_MAX];
 
 	flow_format(rule, text, sizeof(text));
 	if (error == EEXIST)
@@ -78,6 +78,17 @@ static int flow_table_failed(const struct flow_table *table, const struct flow_r
 	                   table->interface, text, strerror(error));
 }
 
+static int flow_table_refuse(const struct flow_table *table, const struct flow_rule *rule, const char *key,
+                             struct failure *failure)
+{
+	char text[FLOW_TEXT_MAX];
+
+	return failure_set(failure, EX_CONFIG, EOPNOTSUPP,
+	                   "interface %s: backend xdp cannot match the flow %s, because of its key '%s': accepted are "
+	                   "flows of UDP to one destination and port, with source, source_port and vlan",
+	                   table->interface, flow_format(rule, text, sizeof(text)), key);
+}
+
 /* A combination that no rule has any more costs each frame a look-up. */
 static void flow_table_forget(struct flow_table *table, uint8_t fields)
 {
@@ -92,7 +103,11 @@ int flow_table_add(struct flow_table *table, const struct flow_rule *rule, const
                    struct failure *failure)
 {
 	struct flow_key key = flow_table_key(rule, !table->settings.no_ethernet);
+	const char *beyond = flow_rule_key_beyond_udp(rule);
 	int r;
+
+	if (beyond)
+		return flow_table_refuse(table, rule, beyond, failure);
 
 	table->settings.combinations |= 1U << key.fields;
 	r = flow_table_apply(table);

@@ -204,16 +204,16 @@ static void filter_put_rule(struct filter_writer *writer, const struct flow_rule
 {
 	uint32_t n_words = rule->family == AF_INET6 ? 4 : 1;
 
-	filter_match(writer, WORD_TARGET_PORT, ntohs(rule->destination_port_be));
-	filter_match_words(writer, WORD_TARGET, rule->destination, n_words);
-	if (rule->has_source)
-		filter_match_words(writer, WORD_SOURCE, rule->source, n_words);
-	if (rule->source_port_be)
-		filter_match(writer, WORD_SOURCE_PORT, ntohs(rule->source_port_be));
+	filter_match(writer, WORD_TARGET_PORT, ntohs(rule->value.destination_port_be));
+	filter_match_words(writer, WORD_TARGET, rule->value.destination, n_words);
+	if (flow_rule_has_source(rule))
+		filter_match_words(writer, WORD_SOURCE, rule->value.source, n_words);
+	if (rule->mask.source_port_be)
+		filter_match(writer, WORD_SOURCE_PORT, ntohs(rule->value.source_port_be));
 	if (writer->has_ethernet)
-		filter_match_mac(writer, rule->destination_mac);
-	if (rule->vlan >= 0)
-		filter_match(writer, WORD_VLAN, (uint32_t)rule->vlan);
+		filter_match_mac(writer, rule->value.destination_mac);
+	if (rule->mask.vlan_be)
+		filter_match(writer, WORD_VLAN, (uint32_t)flow_rule_vlan(rule));
 	filter_put(writer, BPF_RET | BPF_K, 0, 0, WHOLE_FRAME);
 	filter_end_rule(writer);
 }
@@ -225,7 +225,7 @@ int af_packet_filter_build(const struct flow_rule *rules, uint32_t n, bool has_e
 	bool with_vlan = false;
 
 	for (uint32_t i = 0; i < n; i++)
-		with_vlan |= rules[i].vlan >= 0;
+		with_vlan |= rules[i].mask.vlan_be != 0;
 	if (with_vlan)
 		filter_read_vlan(&writer);
 	if (n > 0)

@@ -40,14 +40,14 @@ static socklen_t flow_address(const struct flow_rule *rule, int index, struct so
 	if (rule->family == AF_INET) {
 		struct sockaddr_in *ipv4 = (struct sockaddr_in *)storage;
 
-		ipv4->sin_port = rule->destination_port_be;
-		memcpy(&ipv4->sin_addr, rule->destination, 4);
+		ipv4->sin_port = rule->value.destination_port_be;
+		memcpy(&ipv4->sin_addr, rule->value.destination, 4);
 		return sizeof(*ipv4);
 	}
 	struct sockaddr_in6 *ipv6 = (struct sockaddr_in6 *)storage;
 
-	ipv6->sin6_port = rule->destination_port_be;
-	memcpy(&ipv6->sin6_addr, rule->destination, 16);
+	ipv6->sin6_port = rule->value.destination_port_be;
+	memcpy(&ipv6->sin6_addr, rule->value.destination, 16);
 	if (IN6_IS_ADDR_LINKLOCAL(&ipv6->sin6_addr))
 		ipv6->sin6_scope_id = (uint32_t)index;
 	return sizeof(*ipv6);
@@ -79,8 +79,8 @@ static int flow_open_reader(const struct flow_rule *rule, const struct af_packet
 
 static bool flow_has_same_port(const struct flow_rule *a, const struct flow_rule *b)
 {
-	return a->family == b->family && a->destination_port_be == b->destination_port_be &&
-	       memcmp(a->destination, b->destination, a->family == AF_INET6 ? 16 : 4) == 0;
+	return a->family == b->family && a->value.destination_port_be == b->value.destination_port_be &&
+	       memcmp(a->value.destination, b->value.destination, a->family == AF_INET6 ? 16 : 4) == 0;
 }
 
 /* Does this flow, or another one with the same port, have the reader? */
@@ -119,7 +119,7 @@ static void flows_keep_from_kernel(struct af_packet *backend)
 
 static void flow_tell_of_reader(const struct af_packet *backend, const struct af_packet_flow *flow)
 {
-	char text[128];
+	char text[FLOW_TEXT_MAX];
 
 	if (backend->drop && !flow->dropped)
 		log_info("interface %s: flow %s: the kernel handles its packets, too, because another program reads "
@@ -171,10 +171,17 @@ int af_packet_add_flow(struct backend_queue *base, const struct flow_rule *rule,
 {
 	struct af_packet_receive *receive = af_packet_receive(base);
 	struct af_packet_flow **flows = &receive->queue.backend->flows, *flow;
-	char text[128];
+	char text[FLOW_TEXT_MAX];
+	const char *beyond = flow_rule_key_beyond_udp(rule);
 	int r;
 
-	if (rule->vlan >= 0 && !receive->queue.backend->has_ethernet)
+	if (beyond)
+		return failure_set(failure, EX_CONFIG, EOPNOTSUPP,
+		                   "interface %s: backend packet cannot match the flow %s, because of its key '%s': "
+		                   "accepted are flows of UDP to one destination and port, with source, source_port "
+		                   "and vlan",
+		                   receive->queue.backend->interface, flow_format(rule, text, sizeof(text)), beyond);
+	if (rule->mask.vlan_be && !receive->queue.backend->has_ethernet)
 		return failure_set(
 			failure, EX_CONFIG, EPROTONOSUPPORT,
 			"interface %s has no Ethernet headers, and so no VLANs: take vlan out of the flow %s",

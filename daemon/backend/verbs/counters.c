@@ -19,10 +19,8 @@ void verbs_guard_rule(struct flow_rule *rule, uint32_t qp_num)
 	 * 0. The queue pair's number makes the rule different from those of other queues, because mlx5 merges equal
 	 * rules.
 	 */
-	memset(rule, 0, sizeof(*rule));
-	rule->family = AF_INET;
-	rule->vlan = -1;
-	memcpy(rule->destination, &destination, sizeof(destination));
+	*rule = (struct flow_rule){.family = AF_INET, .value = {.protocol = IPPROTO_UDP}, .mask = FLOW_MASK_UDP_IPV4};
+	memcpy(rule->value.destination, &destination, sizeof(destination));
 }
 
 static int create_guard(struct verbs_queue *queue)
@@ -53,7 +51,8 @@ int verbs_counters_create(struct verbs_queue *queue, struct failure *failure)
 		                   verbs_device_name(queue->backend), strerror(-error));
 	if (error == -ENOSPC || *verbs_explain_limit(-error))
 		return failure_set(failure, EX_UNAVAILABLE, -error, "cannot count the packets of a queue on %s: %s%s",
-		                   verbs_device_name(queue->backend), strerror(-error), verbs_explain_flow(-error));
+		                   verbs_device_name(queue->backend), strerror(-error),
+		                   verbs_explain_flow(-error, NULL));
 	return failure_set(failure, EX_UNAVAILABLE, -error,
 	                   "%s cannot count what its flow rules match (%s), and without that losses can't be named: "
 	                   "flow counters need mlx5 (ConnectX-4 or later), Linux 4.18 and rdma-core 20 or later",

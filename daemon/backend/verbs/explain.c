@@ -17,19 +17,24 @@ const char *verbs_explain_limit(int error)
 	return "";
 }
 
-const char *verbs_explain_flow(int error)
+const char *verbs_explain_flow(int error, const struct flow_rule *rule)
 {
+	if (rule && rule->copy && error == EOPNOTSUPP) /* mlx5_core: fwd_next_prio_supported() */
+		return ": the device cannot pass a packet on to the kernel: accepted is copy = false";
+	if (rule && error == ENOMEM) /* mlx5_ib: get_flow_table() */
+		return ": the device has fewer priorities, or no memory for another flow table: accepted may be "
+		       "a higher priority";
 	switch (error) {
 	case EPERM:
 	case EACCES:
 		return ": " VERBS_NET_RAW_HINT;
 	case ENOSPC: /* mlx5_ib: MLX5_FS_MAX_ENTRIES, MLX5_FS_MAX_TYPES; mlx5_core: alloc_auto_flow_group() */
 		return ": the flow table of the port is full, which all programs share: on mlx5 65536 rules, of which "
-		       "each combination of address family, source address, source port and VLAN reserves 9362: "
+		       "each combination of keys, such as source, source_port and vlan, reserves 9362: "
 		       "configure fewer flows, or the same combination in all of them";
 	case ENOMEM:
 		return ": the device has no memory for another flow table or counter: configure fewer flows, or the "
-		       "same combination of source address, source port and VLAN in all of them";
+		       "same combination of keys in all of them";
 	case EOPNOTSUPP:
 	case EPROTONOSUPPORT:
 		return ": the device or its driver cannot match this: on mlx4 set log_num_mgm_entry_size=-1";

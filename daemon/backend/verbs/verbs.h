@@ -185,7 +185,7 @@ int verbs_check_node(const struct verbs_sysfs *sysfs, const char *nodes, const c
 /** ": the cause, and what mends it", if the errno says that a limit was reached or the device is gone; else "". */
 const char *verbs_explain_limit(int error);
 /** The same for every errno of ibv_create_flow(). */
-const char *verbs_explain_flow(int error);
+const char *verbs_explain_flow(int error, const struct flow_rule *rule);
 
 /* ---- memory.c ------------------------------------------------------------------------------------- */
 
@@ -238,7 +238,8 @@ int verbs_send_reap(struct backend_queue *queue, struct backend_sent *sent, uint
 struct verbs_flow_attr {
 	struct ibv_flow_attr attr;
 	uint8_t specs[sizeof(struct ibv_flow_spec_eth) + sizeof(struct ibv_flow_spec_ipv6) +
-	              sizeof(struct ibv_flow_spec_tcp_udp) + sizeof(struct ibv_flow_spec_counter_action)];
+	              sizeof(struct ibv_flow_spec_tcp_udp) + sizeof(struct ibv_flow_spec_action_tag) +
+	              sizeof(struct ibv_flow_spec_counter_action)];
 };
 
 /** Translate the rule. counters NULL: its packets are not counted. Pure. */

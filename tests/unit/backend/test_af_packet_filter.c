@@ -4,6 +4,7 @@
  * to that end as datagrams.
  */
 #include "daemon/backend/packet/af_packet.h"
+#include "tests/support/flows.h"
 
 #include <arpa/inet.h>
 #include <criterion/criterion.h>
@@ -16,23 +17,23 @@
 
 static const struct flow_rule ipv4 = {
 	.family = AF_INET,
-	.destination_mac = {0x02, 0, 0, 0, 0, 0x01},
-	.destination = {10, 0, 0, 1},
-	.vlan = -1,
+	.value = {.destination_mac = {0x02, 0, 0, 0, 0, 0x01}, .destination = {10, 0, 0, 1}, .protocol = IPPROTO_UDP},
+	.mask = FLOW_MASK_UDP_IPV4,
 };
 
 static const struct flow_rule ipv6 = {
 	.family = AF_INET6,
-	.destination_mac = {0x02, 0, 0, 0, 0, 0x01},
-	.destination = {0xfd, [15] = 1},
-	.vlan = -1,
+	.value = {.destination_mac = {0x02, 0, 0, 0, 0, 0x01},
+                  .destination = {0xfd, [15] = 1},
+                  .protocol = IPPROTO_UDP},
+	.mask = FLOW_MASK_UDP_IPV6,
 };
 
 static struct flow_rule rule_of(const struct flow_rule *base, uint16_t port)
 {
 	struct flow_rule rule = *base;
 
-	rule.destination_port_be = htons(port);
+	rule.value.destination_port_be = htons(port);
 	return rule;
 }
 
@@ -42,12 +43,12 @@ static size_t ipv4_frame(uint8_t frame[128], uint16_t port, size_t n_options)
 	uint8_t *ip = frame + 14, *udp = ip + 20 + 4 * n_options;
 
 	memset(frame, 0, 128);
-	memcpy(frame, ipv4.destination_mac, 6);
+	memcpy(frame, ipv4.value.destination_mac, 6);
 	frame[12] = 0x08;
 	ip[0] = (uint8_t)(0x45 + n_options);
 	ip[9] = IPPROTO_UDP;
 	memcpy(ip + 12, (uint8_t[]){10, 0, 0, 9}, 4);
-	memcpy(ip + 16, ipv4.destination, 4);
+	memcpy(ip + 16, ipv4.value.destination, 4);
 	udp[0] = 4000 >> 8;
 	udp[1] = 4000 & 0xff;
 	udp[2] = (uint8_t)(port >> 8);
@@ -58,12 +59,12 @@ static size_t ipv4_frame(uint8_t frame[128], uint16_t port, size_t n_options)
 static size_t ipv6_frame(uint8_t frame[128], uint16_t port)
 {
 	memset(frame, 0, 128);
-	memcpy(frame, ipv6.destination_mac, 6);
+	memcpy(frame, ipv6.value.destination_mac, 6);
 	frame[12] = 0x86;
 	frame[13] = 0xdd;
 	frame[14] = 0x60;
 	frame[20] = IPPROTO_UDP;
-	memcpy(frame + 38, ipv6.destination, 16);
+	memcpy(frame + 38, ipv6.value.destination, 16);
 	frame[56] = (uint8_t)(port >> 8);
 	frame[57] = (uint8_t)port;
 	return 62;
@@ -122,9 +123,8 @@ Test(af_packet_filter, each_field_of_a_rule_counts)
 	struct flow_rule rule = rule_of(&ipv4, 7502);
 	uint8_t frame[128];
 
-	rule.has_source = true;
-	memcpy(rule.source, (uint8_t[]){10, 0, 0, 9}, 4);
-	rule.source_port_be = htons(4000);
+	rule_set_source(&rule, (uint8_t[]){10, 0, 0, 9});
+	rule_set_source_port(&rule, 4000);
 	cr_expect(takes(&rule, 1, frame, ipv4_frame(frame, 7502, 0)));
 	for (size_t i = 0; i < sizeof(fields) / sizeof(fields[0]); i++) {
 		size_t bytes = ipv4_frame(frame, 7502, 0);
@@ -172,7 +172,7 @@ Test(af_packet_filter, as_many_rules_as_a_stream_may_have_or_an_error)
 	cr_expect(takes(rules, N_RULES_MAX, frame, ipv4_frame(frame, 1000 + N_RULES_MAX - 1, 0)));
 	for (int i = 0; i < N_RULES_MAX; i++) {
 		rules[i] = rule_of(&ipv6, (uint16_t)(1000 + i));
-		rules[i].has_source = true;
+		rule_set_source(&rules[i], ipv6.value.destination);
 	}
 	cr_expect_eq(af_packet_filter_build(rules, N_RULES_MAX, true, code), -E2BIG);
 }

@@ -143,6 +143,6 @@ Test(explain, each_errno_that_misleads_has_its_meaning)
 		          limits[i].part);
 	cr_expect(eq(str, (char *)verbs_explain_limit(EINVAL), (char *)""));
 	for (size_t i = 0; i < sizeof(flows) / sizeof(flows[0]); i++)
-		cr_expect(ne(ptr, strstr(verbs_explain_flow(flows[i].error), flows[i].part), NULL), "%s",
+		cr_expect(ne(ptr, strstr(verbs_explain_flow(flows[i].error, NULL), flows[i].part), NULL), "%s",
 		          flows[i].part);
 }

@@ -98,10 +98,11 @@ Test(queue, a_limit_of_the_cgroup_is_not_told_as_an_old_library)
 
 Test(queue, a_full_flow_table_is_explained)
 {
-	cr_expect(ne(ptr, (void *)strstr(verbs_explain_flow(ENOSPC), "the flow table of the port is full"), NULL));
-	cr_expect(ne(ptr, (void *)strstr(verbs_explain_flow(ENOSPC), "fewer flows"), NULL));
-	cr_expect(ne(ptr, (void *)strstr(verbs_explain_flow(EAGAIN), "rdma.max"), NULL));
-	cr_expect(ne(ptr, (void *)strstr(verbs_explain_flow(EINVAL), "kernel log"), NULL));
+	cr_expect(
+		ne(ptr, (void *)strstr(verbs_explain_flow(ENOSPC, NULL), "the flow table of the port is full"), NULL));
+	cr_expect(ne(ptr, (void *)strstr(verbs_explain_flow(ENOSPC, NULL), "fewer flows"), NULL));
+	cr_expect(ne(ptr, (void *)strstr(verbs_explain_flow(EAGAIN, NULL), "rdma.max"), NULL));
+	cr_expect(ne(ptr, (void *)strstr(verbs_explain_flow(EINVAL, NULL), "kernel log"), NULL));
 }
 
 /* ---- timestamps ----------------------------------------------------------------------------------- */

@@ -26,9 +26,10 @@
 
 static const struct flow_rule any = {
 	.family = AF_INET,
-	.destination_mac = {0x02, 0, 0, 0, 0x0a, 0x01},
-	.destination = {10, 0, 0, 1},
-	.vlan = -1,
+	.value = {.destination_mac = {0x02, 0, 0, 0, 0x0a, 0x01},
+                  .destination = {10, 0, 0, 1},
+                  .protocol = IPPROTO_UDP},
+	.mask = FLOW_MASK_UDP_IPV4,
 };
 
 static struct xdp_program *program;
@@ -56,7 +57,7 @@ static struct flow_rule to_port(uint16_t port)
 {
 	struct flow_rule rule = any;
 
-	rule.destination_port_be = htons(port);
+	rule.value.destination_port_be = htons(port);
 	return rule;
 }
 

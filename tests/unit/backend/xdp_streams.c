@@ -93,10 +93,11 @@ static struct flow_rule rule_of(uint16_t port)
 {
 	return (struct flow_rule){
 		.family = AF_INET,
-		.destination_mac = {0x02, 0, 0, 0, 0x0a, 0x01},
-		.destination = {10, 0, 0, 1},
-		.destination_port_be = htons(port),
-		.vlan = -1,
+		.value = {.destination_mac = {0x02, 0, 0, 0, 0x0a, 0x01},
+	                  .destination = {10, 0, 0, 1},
+	                  .protocol = IPPROTO_UDP,
+	                  .destination_port_be = htons(port)},
+		.mask = FLOW_MASK_UDP_IPV4,
 	};
 }
 

@@ -151,9 +151,10 @@ Test(config, nobody_is_lossless_without_a_deadline_or_without_the_right_to_recei
 	config_free(config);
 }
 
-Test(config, destinations_are_one_address)
+Test(config, destinations_are_an_address_or_a_prefix)
 {
-	const char *const bad[] = {"0.0.0.0", "255.255.255.255", "::", "10.0.0.0/8", "eth0", ""};
+	const char *const bad[] = {"0.0.0.0",     "255.255.255.255", "::",         "10.1.0.0/8",
+	                           "10.0.0.0/33", "10.0.0.0/",       "fd00::/129", "eth0"};
 	char text[512];
 
 	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
@@ -167,7 +168,8 @@ Test(config, destinations_are_one_address)
 
 Test(config, ranges_and_names_are_said_not_to_be_there)
 {
-	expect_refused(load_with("", "", "source = \"10.0.0.0/24\";"), ":6: ", "; there are no ranges: each address");
+	expect_refused(load_with("", "", "source = \"10.0.0.1/24\";"),
+	               ":6: ", "; a prefix has no bit set after its length");
 	expect_refused(load_with("", "", "source = \"10.0.0.1-9\";"), ":6: ", "; there are no ranges: each address");
 	expect_refused(load_with("", "", "source = \"sensor.example\";"), ":6: ", "; a name is not looked up");
 	expect_refused(load_with("", "", "source_port = \"7502-7506\";"),
@@ -311,7 +313,7 @@ Test(config, an_ipv4_address_in_ipv6_form_matches_no_packet)
 {
 	expect_refused(load("streams = ( { name = \"a\"; interface = \"e\"; payload_size = 100;\n"
 	                    "flows = ( { destination = \"::ffff:10.0.0.1\"; port = 1; } ); } );"),
-	               ":2: ", "IPv4 as \"239.1.2.3\"");
+	               ":2: ", "\"239.1.2.3\"");
 }
 
 /* ---- included files ------------------------------------------------------------------------------ */

@@ -88,7 +88,7 @@ Test(keys, each_refuses_its_bad_value_and_says_what_is_accepted)
 static bool is_needed_by_another(const char *name)
 {
 	static const char *const needed[] = {"next_hop_mac", "lossless_deadline_ms", "bytes", "upper_bytes",
-	                                     "source_bytes"};
+	                                     "port",         "source_bytes"};
 
 	for (size_t i = 0; i < sizeof(needed) / sizeof(needed[0]); i++)
 		if (strcmp(name, needed[i]) == 0)

@@ -2,6 +2,7 @@
 /* Checks of a configuration against the machine, before any memory is made. */
 #include "daemon/process/preflight.h"
 #include "daemon/process/socket_place.h"
+#include "tests/support/flows.h"
 
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
@@ -59,7 +60,7 @@ Test(preflight, rings_larger_than_the_machine_are_refused_with_the_key_and_the_s
 Test(preflight, rings_that_fit_alone_but_not_together_are_refused)
 {
 	uint64_t memory = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
-	struct config_flow flow = {.destination = {.family = AF_INET}, .vlan = -1};
+	struct config_flow flow = {.destination = {.family = AF_INET}, FLOW_DEFAULTS};
 	struct config_stream streams[2] = {
 		{.name = "a",
 	         .file = "test.conf",

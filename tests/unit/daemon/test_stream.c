@@ -3,6 +3,7 @@
 #include "daemon/stream/stream.h"
 #include "lib/ibvcap/ring.h"
 #include "tests/support/scripted_backend.h"
+#include "tests/support/flows.h"
 
 #include <arpa/inet.h>
 #include <criterion/criterion.h>
@@ -127,11 +128,10 @@ static void configure(void)
 {
 	for (int i = 0; i < 2; i++) {
 		flows[i] = (struct config_flow){
-			.destination = {.family = AF_INET},
 			.destination_port = (uint16_t)(7502 + i),
-			.vlan = -1,
+			FLOW_DEFAULTS,
 		};
-		inet_pton(AF_INET, "127.0.0.1", flows[i].destination.address);
+		flow_set_destination(&flows[i], "127.0.0.1");
 	}
 	config_stream = (struct config_stream){
 		.name = "lidar",
@@ -274,7 +274,7 @@ static bool rejoins(struct stream *stream, struct link_change change)
 Test(stream, groups_are_joined_again_where_their_interface_went_or_their_vlan_came)
 {
 	const unsigned lo = if_nametoindex("lo"), vlan_index = lo + 100;
-	const struct flow_rule rule = {.family = AF_INET, .multicast = true, .vlan = -1, .destination = {239, 1, 1, 1}};
+	const struct flow_rule rule = {.family = AF_INET, .multicast = true, .value = {.destination = {239, 1, 1, 1}}};
 	struct interface interface = {.name = "lo", .net = {.index = lo}};
 	struct stream stream = {.config = &config_stream, .interface = &interface};
 	struct failure failure;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Rules that flows resolve to, flows that overlap, and how a rule is written. */
 #include "daemon/flow/flow.h"
+#include "tests/support/flows.h"
 
 #include <arpa/inet.h>
 #include <criterion/criterion.h>
@@ -13,10 +14,9 @@ static const uint8_t interface_mac[6] = {2, 0, 0, 0, 0, 9};
 
 static struct config_flow flow_to(const char *destination, uint16_t port)
 {
-	struct config_flow flow = {.destination_port = port, .vlan = -1, .file = "test.conf", .line = port};
+	struct config_flow flow = {.destination_port = port, FLOW_DEFAULTS, .file = "test.conf", .line = port};
 
-	flow.destination.family = strchr(destination, ':') ? AF_INET6 : AF_INET;
-	inet_pton(flow.destination.family, destination, flow.destination.address);
+	flow_set_destination(&flow, destination);
 	return flow;
 }
 
@@ -26,8 +26,9 @@ static void expect_mac(const struct config_flow *flow, const char *expected)
 	char mac[18];
 
 	flow_resolve(flow, interface_mac, &rule);
-	snprintf(mac, sizeof(mac), "%02x:%02x:%02x:%02x:%02x:%02x", rule.destination_mac[0], rule.destination_mac[1],
-	         rule.destination_mac[2], rule.destination_mac[3], rule.destination_mac[4], rule.destination_mac[5]);
+	snprintf(mac, sizeof(mac), "%02x:%02x:%02x:%02x:%02x:%02x", rule.value.destination_mac[0],
+	         rule.value.destination_mac[1], rule.value.destination_mac[2], rule.value.destination_mac[3],
+	         rule.value.destination_mac[4], rule.value.destination_mac[5]);
 	cr_expect(eq(int, strcmp(mac, expected), 0), "%s, expected %s", mac, expected);
 }
 
@@ -59,18 +60,17 @@ Test(flow, a_rule_says_what_it_matches)
 {
 	struct config_flow flow = flow_to("239.1.2.3", 7502);
 	struct flow_rule rule;
-	char text[128];
+	char text[FLOW_TEXT_MAX];
 
 	flow_resolve(&flow, interface_mac, &rule);
 	cr_expect(rule.multicast);
-	cr_expect(eq(u16, rule.destination_port_be, htons(7502)));
+	cr_expect(eq(u16, rule.value.destination_port_be, htons(7502)));
 	cr_expect(eq(int, strcmp(flow_format(&rule, text, sizeof(text)), "239.1.2.3:7502"), 0));
-	flow.source.family = AF_INET;
-	inet_pton(AF_INET, "10.0.0.7", flow.source.address);
+	flow_set_source(&flow, "10.0.0.7");
 	flow.source_port = 9;
 	flow.vlan = 5;
 	flow_resolve(&flow, interface_mac, &rule);
-	cr_expect(rule.has_source);
+	cr_expect(flow_rule_has_source(&rule));
 	cr_expect(eq(int, strcmp(flow_format(&rule, text, sizeof(text)), "239.1.2.3:7502 from 10.0.0.7 port 9 vlan 5"),
 	             0));
 	flow = flow_to("fd00::1", 1);
@@ -131,13 +131,11 @@ Test(flow, flows_that_one_packet_could_both_match_are_refused)
 	flows[0].source_port = 6;
 	cr_expect(eq(int, check(flows, 1, 1, "eth0", &failure), 0));
 	flows[0].source_port = flows[1].source_port = 0;
-	flows[1].source.family = AF_INET;
-	flows[1].source.address[0] = 10;
+	flow_set_source(&flows[1], "10.0.0.2");
 	cr_expect(eq(int, check(flows, 1, 1, "eth0", &failure), -EINVAL));
-	flows[0].source = flows[1].source;
-	flows[0].source.address[3] = 1;
+	flow_set_source(&flows[0], "10.0.0.1");
 	cr_expect(eq(int, check(flows, 1, 1, "eth0", &failure), 0));
-	flows[0].source = flows[1].source;
+	flow_set_source(&flows[0], "10.0.0.2");
 	flows[0].vlan = 5;
 	cr_expect(eq(int, check(flows, 1, 1, "eth0", &failure), -EINVAL));
 	flows[1].vlan = 6;

@@ -2,6 +2,7 @@
 /* Joining groups in a network namespace of its own, and the kernel's limits on memberships. */
 #include "daemon/net/net.h"
 #include "tests/unit/net/namespace.h"
+#include "tests/support/flows.h"
 
 #include <arpa/inet.h>
 #include <criterion/new/assert.h>
@@ -34,14 +35,17 @@ static struct flow_rule rule_to(const char *group, const char *source, uint16_t 
 	struct flow_rule rule = {
 		.family = strchr(group, ':') ? AF_INET6 : AF_INET,
 		.multicast = true,
-		.has_source = source != NULL,
-		.destination_port_be = htons(port),
-		.vlan = -1,
+		.value = {.protocol = IPPROTO_UDP, .destination_port_be = htons(port)},
 	};
+	uint8_t from[16];
 
-	cr_assert(eq(int, inet_pton(rule.family, group, rule.destination), 1));
-	if (source)
-		cr_assert(eq(int, inet_pton(rule.family, source, rule.source), 1));
+	rule.mask = rule.family == AF_INET6 ? (struct flow_fields)FLOW_MASK_UDP_IPV6
+	                                    : (struct flow_fields)FLOW_MASK_UDP_IPV4;
+	cr_assert(eq(int, inet_pton(rule.family, group, rule.value.destination), 1));
+	if (source) {
+		cr_assert(eq(int, inet_pton(rule.family, source, from), 1));
+		rule_set_source(&rule, from);
+	}
 	return rule;
 }
 
@@ -119,7 +123,7 @@ Test(membership, a_group_of_a_vlan_that_no_interface_has_is_joined_untagged)
 	struct flow_rule rule = rule_to("239.1.2.3", NULL, 7502);
 	struct failure failure = {0};
 
-	rule.vlan = 5;
+	rule_set_vlan(&rule, 5);
 	cr_expect(eq(int, membership_join(membership, test0, &rule, &failure), MEMBERSHIP_UNTAGGED));
 	cr_expect(eq(int, has_group("239.1.2.3"), 1));
 }

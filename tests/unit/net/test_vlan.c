@@ -3,6 +3,7 @@
 #include "daemon/net/net.h"
 #include "daemon/net/rtnl.h"
 #include "tests/unit/net/namespace.h"
+#include "tests/support/flows.h"
 
 #include <arpa/inet.h>
 #include <criterion/new/assert.h>
@@ -186,9 +187,11 @@ static bool is_member(const char *interface, const char *group)
 
 static int join(const char *group, int vlan, struct membership **membership, struct failure *failure)
 {
-	struct flow_rule rule = {.family = AF_INET, .multicast = true, .vlan = vlan};
+	struct flow_rule rule = {.family = AF_INET, .multicast = true};
 
-	cr_assert(eq(int, inet_pton(AF_INET, group, rule.destination), 1));
+	if (vlan >= 0)
+		rule_set_vlan(&rule, vlan);
+	cr_assert(eq(int, inet_pton(AF_INET, group, rule.value.destination), 1));
 	cr_assert(eq(int, membership_new(membership), 0));
 	return membership_join(*membership, if_nametoindex("test0"), &rule, failure);
 }

@@ -52,10 +52,10 @@ Test(stream_args, the_daemon_takes_them_and_names_the_word_that_is_wrong)
 	cr_expect(eq(int, config->streams[0].flows[0].vlan, 5));
 	config_free(config);
 	free(text);
-	words[4] = "flows.port=0";
+	words[4] = "flows.port=65536";
 	text = stream_args_text(words, N(words));
 	cr_expect(lt(int, config_load_text("arguments", text, &config, &failure), 0));
-	cr_expect(strstr(failure.text, "arguments:5: port = 0: accepted ") == failure.text, "%s", failure.text);
+	cr_expect(strstr(failure.text, "arguments:5: port = 65536: accepted ") == failure.text, "%s", failure.text);
 	free(text);
 }
 

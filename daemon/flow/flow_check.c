@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Finds flows of a stream whose packets a queue cannot split at one place, and flows that exclude each other. */
+#include "daemon/flow/flow.h"
+
+#include <errno.h>
+#include <linux/if_ether.h>
+#include <netinet/in.h>
+#include <string.h>
+
+/* ---- one packet for two flows -------------------------------------------------------------------- */
+
+/* The EtherType that the rule's packets have; 0: more than one. */
+static uint16_t flow_rule_ether_type_be(const struct flow_rule *rule)
+{
+	if (rule->mask.ether_type_be)
+		return rule->value.ether_type_be;
+	return rule->family == AF_INET ? htons(ETH_P_IP) : rule->family == AF_INET6 ? htons(ETH_P_IPV6) : 0;
+}
+
+static bool flow_rule_is_ip(const struct flow_rule *rule)
+{
+	return rule->family != AF_UNSPEC || rule->mask.protocol || rule->mask.traffic_class;
+}
+
+/* A rule of no family compares no addresses. */
+static bool flow_fields_agree(const struct flow_rule *a, const struct flow_rule *b)
+{
+	const uint8_t *value_a = (const uint8_t *)&a->value, *value_b = (const uint8_t *)&b->value;
+	const uint8_t *mask_a = (const uint8_t *)&a->mask, *mask_b = (const uint8_t *)&b->mask;
+
+	for (size_t i = 0; i < sizeof(struct flow_fields); i++)
+		if ((value_a[i] ^ value_b[i]) & mask_a[i] & mask_b[i])
+			return false;
+	return true;
+}
+
+static bool flow_rules_overlap(const struct flow_rule *a, const struct flow_rule *b)
+{
+	uint16_t type_a = flow_rule_ether_type_be(a), type_b = flow_rule_ether_type_be(b);
+
+	if (type_a && type_b && type_a != type_b)
+		return false;
+	if ((a->mask.ether_type_be && flow_rule_is_ip(b)) || (b->mask.ether_type_be && flow_rule_is_ip(a)))
+		return false;
+	return flow_fields_agree(a, b);
+}
+
+bool flow_conflicts(const struct config_flow *a, const struct config_flow *b)
+{
+	struct flow_rule rule_a, rule_b;
+
+	if (a->match == CONFIG_MATCH_DEFAULT || b->match == CONFIG_MATCH_DEFAULT)
+		return a->match == b->match;
+	if (a->priority != b->priority || a->copy != b->copy)
+		return false;
+	flow_resolve(a, NULL, &rule_a);
+	flow_resolve(b, NULL, &rule_b);
+	return flow_rules_overlap(&rule_a, &rule_b);
+}
+
+/* Refused because devices differ in which queue gets a packet that two rules match, or whether both get a copy. */
+static int flow_check_conflict(const struct config *config, uint32_t stream, uint32_t flow, struct failure *failure)
+{
+	const struct config_stream *mine = &config->streams[stream];
+	const struct config_flow *it = &mine->flows[flow];
+	char text[FLOW_TEXT_MAX], other_text[FLOW_TEXT_MAX];
+
+	for (uint32_t s = 0; s <= stream; s++) {
+		const struct config_stream *other = &config->streams[s];
+		uint32_t n_flows = s == stream ? flow : other->n_flows;
+
+		for (uint32_t i = 0; i < n_flows && strcmp(other->interface, mine->interface) == 0; i++)
+			if (flow_conflicts(&other->flows[i], it))
+				return failure_set(
+					failure, EX_CONFIG, EINVAL,
+					"%s:%d: stream '%s': this flow (%s) overlaps with that of stream '%s' at %s:%d "
+					"(%s) on the same interface: a packet can match both; accepted are flows of "
+					"which no packet matches two, or with another priority each, or one of them "
+					"with copy = true; several consumers may attach to one stream",
+					it->file, it->line, mine->name, flow_describe(it, text, sizeof(text)),
+					other->name, other->flows[i].file, other->flows[i].line,
+					flow_describe(&other->flows[i], other_text, sizeof(other_text)));
+	}
+	return 0;
+}
+
+/* ---- one layout for a stream --------------------------------------------------------------------- */
+
+/* The key that gives this flow's packets no payload of UDP at one place. */
+static const char *flow_key_without_layout(const struct config_flow *flow)
+{
+	if (flow->match != CONFIG_MATCH_RULE)
+		return "match";
+	if (flow->vlan == CONFIG_VLAN_ANY)
+		return "vlan";
+	if (flow->protocol != IPPROTO_UDP)
+		return "protocol";
+	return flow->ether_type != CONFIG_ANY ? "ether_type" : "destination";
+}
+
+static int flow_check_layout(const struct config_stream *stream, struct failure *failure)
+{
+	uint32_t header_bytes = flow_header_bytes(&stream->flows[0]);
+
+	for (uint32_t i = 0; i < stream->n_flows; i++) {
+		const struct config_flow *flow = &stream->flows[i], *first = &stream->flows[0];
+		uint32_t bytes = flow_header_bytes(flow);
+
+		if (bytes == 0)
+			return failure_set(
+				failure, EX_CONFIG, EINVAL,
+				"%s:%d: stream '%s': with this %s not all packets have a payload of UDP behind one "
+				"length of headers, at which a queue splits them: accepted are flows of UDP and of one "
+				"family (destination, source: \"0.0.0.0/0\" is any of IPv4, \"::/0\" of IPv6), all "
+				"with a VLAN or all without",
+				flow->file, flow->line, stream->name, flow_key_without_layout(flow));
+		if (bytes != header_bytes)
+			return failure_set(
+				failure, EX_CONFIG, EINVAL,
+				"%s:%d: stream '%s': this flow has %u bytes of headers and the one at %s:%d has %u, "
+				"but a queue splits all packets at one place: accepted are flows that are all IPv4 or "
+				"all IPv6, all with a VLAN or all without; put this flow into a stream of its own",
+				flow->file, flow->line, stream->name, bytes, first->file, first->line, header_bytes);
+	}
+	return 0;
+}
+
+int flow_check(const struct config *config, struct failure *failure)
+{
+	for (uint32_t s = 0; s < config->n_streams; s++) {
+		int r = flow_check_layout(&config->streams[s], failure);
+
+		for (uint32_t i = 0; i < config->streams[s].n_flows && r == 0; i++)
+			r = flow_check_conflict(config, s, i, failure);
+		if (r < 0)
+			return r;
+	}
+	return 0;
+}
