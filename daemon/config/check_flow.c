@@ -81,7 +81,7 @@ static int check_flow_ether_type(const struct config_reader *reader, const confi
 	           : 0;
 }
 
-static bool has_ports(const struct config_flow *flow)
+static bool check_has_ports(const struct config_flow *flow)
 {
 	return flow->protocol == IPPROTO_UDP || flow->protocol == IPPROTO_TCP;
 }
@@ -91,10 +91,10 @@ static int check_flow_protocol(const struct config_reader *reader, const config_
 {
 	bool is_ipv6 = flow->destination.family == AF_INET6 || flow->source.family == AF_INET6;
 
-	if (has_ports(flow) && !config_setting_get_member(setting, "port"))
+	if (check_has_ports(flow) && !config_setting_get_member(setting, "port"))
 		return config_reader_failure(reader, setting,
 		                             "a flow of UDP or TCP needs 'port': the destination port; 0: any");
-	if (!has_ports(flow) && (flow->destination_port || flow->source_port))
+	if (!check_has_ports(flow) && (flow->destination_port || flow->source_port))
 		return config_reader_failure(
 			reader, config_reader_find(setting, flow->destination_port ? "port" : "source_port"),
 			"a port in a flow of another protocol than UDP and TCP: accepted is protocol = \"udp\" or "

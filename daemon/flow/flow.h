@@ -27,9 +27,9 @@ struct flow_fields {
 };
 
 /*
- * A packet matches if it is of the family and equals value in all bits of mask. CONFIG_MATCH_ALL and _MULTICAST are such
- * rules, too. Only CONFIG_MATCH_DEFAULT, which has no mask, is something else: the packets that no rule of any queue
- * and no program of the machine takes.
+ * A packet matches if it is of the family and equals value in all bits of mask, with CONFIG_MATCH_ALL and _MULTICAST,
+ * too. Only CONFIG_MATCH_DEFAULT, which has no mask, is something else: the packets that no rule of any queue and no
+ * program of the machine takes.
  */
 struct flow_rule {
 	enum config_match match;

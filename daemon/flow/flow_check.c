@@ -59,7 +59,7 @@ bool flow_conflicts(const struct config_flow *a, const struct config_flow *b)
 }
 
 /* Refused because devices differ in which queue gets a packet that two rules match, or whether both get a copy. */
-static int flow_check_conflict(const struct config *config, uint32_t stream, uint32_t flow, struct failure *failure)
+static int flow_check_conflicts(const struct config *config, uint32_t stream, uint32_t flow, struct failure *failure)
 {
 	const struct config_stream *mine = &config->streams[stream];
 	const struct config_flow *it = &mine->flows[flow];
@@ -131,7 +131,7 @@ int flow_check(const struct config *config, struct failure *failure)
 		int r = flow_check_layout(&config->streams[s], failure);
 
 		for (uint32_t i = 0; i < config->streams[s].n_flows && r == 0; i++)
-			r = flow_check_conflict(config, s, i, failure);
+			r = flow_check_conflicts(config, s, i, failure);
 		if (r < 0)
 			return r;
 	}

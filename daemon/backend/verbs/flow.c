@@ -100,7 +100,7 @@ static void append_ports(struct verbs_flow_attr *flow, const struct flow_rule *r
 	append_spec(flow, &spec, sizeof(spec));
 }
 
-static bool has_ports(const struct flow_rule *rule)
+static bool flow_attr_has_ports(const struct flow_rule *rule)
 {
 	return rule->mask.protocol && (rule->value.protocol == IPPROTO_UDP || rule->value.protocol == IPPROTO_TCP);
 }
@@ -121,7 +121,7 @@ void verbs_flow_attr_build(struct verbs_flow_attr *flow, const struct flow_rule 
 		append_ipv6(flow, rule);
 	else if (rule->family == AF_INET)
 		append_ipv4(flow, rule);
-	if (has_ports(rule))
+	if (flow_attr_has_ports(rule))
 		append_ports(flow, rule);
 	if (rule->tag) { /* 0 is the tag of a rule without one */
 		struct ibv_flow_spec_action_tag spec = {
@@ -149,7 +149,7 @@ static const char *key_without_spec(const struct flow_rule *rule)
 		return NULL;
 	if (rule->mask.traffic_class)
 		return "dscp";
-	return rule->mask.protocol && !has_ports(rule) ? "protocol" : NULL;
+	return rule->mask.protocol && !flow_attr_has_ports(rule) ? "protocol" : NULL;
 }
 
 static int refuse_without_spec(const struct verbs_queue *queue, const struct flow_rule *rule, const char *key,
