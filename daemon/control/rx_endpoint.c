@@ -8,6 +8,8 @@
 #include "daemon/base/log.h"
 #include "daemon/control/id_name.h"
 #include "daemon/control/loop.h"
+#include "daemon/control/rx_admit.h"
+#include "daemon/control/rx_group.h"
 #include "daemon/control/server.h"
 #include "lib/ibvcap/ring.h"
 
@@ -32,139 +34,25 @@ static bool is_usable_channel(const struct session *session, const char *name)
 	return false;
 }
 
-static struct rx_endpoint *find_attachable(struct control *control, const char *name, uint32_t queue, bool *has_stream)
-{
-	struct rx_endpoint *rx_endpoint;
-
-	*has_stream = false;
-	TAILQ_FOREACH (rx_endpoint, &control->rx_endpoints, link) {
-		if (rx_endpoint->endpoint.ending != IBVCAP_DISCONNECT_NONE ||
-		    strcmp(rx_endpoint->endpoint.name, name) != 0)
-			continue;
-		*has_stream = true;
-		if (rx_endpoint->stream->queue == queue)
-			return rx_endpoint;
-	}
-	return NULL;
-}
-
-/* True: the refusal was sent, with the result *sent. */
-static bool refuses_options(struct session *session, const struct config_stream *stream,
-                            const struct protocol_attach *request, struct account *account, int *sent)
-{
-	if (request->policy > IBVCAP_POLICY_LOSSLESS)
-		*sent = session_send_error(session, -EINVAL,
-		                           "stream '%s': policy %u: lossy (0), lossless (1) or tap (2)", stream->name,
-		                           request->policy);
-	else if (request->policy == IBVCAP_POLICY_LOSSLESS && !rights_to_be_lossless(stream, &session->peer, account))
-		*sent = session_send_error(session, -EACCES,
-		                           "stream '%s': lossless is not for user %s; the administrator allows it with "
-		                           "lossless_deadline_ms and lossless_users in the stream's configuration, "
-		                           "%s:%d",
-		                           stream->name, id_of_user(session->peer.uid).text, stream->file,
-		                           stream->line);
-	else if (request->start > IBVCAP_START_NS_BACK)
-		*sent = session_send_error(
-			session, -EINVAL,
-			"stream '%s': start %u: newest (0), oldest (1), packets back (2) or time back (3)",
-			stream->name, request->start);
-	else if (request->lease_blocks > stream->lease_blocks)
-		*sent = session_send_error(
-			session, -EAGAIN,
-			"stream '%s': %u blocks of lease asked for, %u (lease_blocks) are granted at most; ask "
-			"for fewer, or the administrator to raise it in %s:%d and restart",
-			stream->name, request->lease_blocks, stream->lease_blocks, stream->file, stream->line);
-	else
-		return false;
-	return true;
-}
-
-static bool refuses_leases(struct session *session, const struct rx_endpoint *rx_endpoint,
-                           const struct user_share *share, uint32_t lease_blocks, int *sent)
-{
-	const struct config_stream *stream = rx_endpoint->stream->config;
-	struct account_text account = account_describe(&share->user->account, session->peer.uid);
-
-	if (!user_share_exceeds(share, USER_LEASE_BLOCKS, lease_blocks, stream->max_lease_blocks_per_user))
-		return false;
-	*sent = session_send_error(
-		session, -EAGAIN,
-		"stream '%s': %u blocks of lease asked for, %s has %u, and max_lease_blocks_per_user is %u; ask for "
-		"fewer, or the administrator to raise it%s in %s:%d",
-		stream->name, lease_blocks, account.who, share->used[USER_LEASE_BLOCKS],
-		stream->max_lease_blocks_per_user, account.remedy, stream->file, stream->line);
-	return true;
-}
-
-static int lend_to_worker(struct session *session, struct rx_endpoint *rx_endpoint, struct user_share *share,
-                          const struct protocol_attach *request, uint32_t lease_blocks)
-{
-	const char *stream = rx_endpoint->endpoint.name;
-	struct rx_session *rx = NULL;
-	struct mail mail = {.type = MAIL_ADD_CONSUMER};
-	int r = rx_session_new(&rx, rx_endpoint, session, share, lease_blocks, request->policy);
-
-	if (r < 0)
-		return session_send_error(session, r, "stream '%s': the consumer's pages cannot be made: %s", stream,
-		                          strerror(-r));
-	rx->consumer.start = (struct rx_start_position){request->start, request->start_value};
-	mail.consumer = &rx->consumer;
-	r = mailbox_send(rx_endpoint->stream->inbox, &mail);
-	if (r < 0) {
-		rx_session_free(rx);
-		return session_send_error(session, r, "stream '%s': its worker has too much mail; try again", stream);
-	}
-	return 0;
-}
-
-/* A tap has no page and no lease: the worker does not know it, and it takes no consumer's place. */
-static int attach_tap(struct session *session, const struct rx_endpoint *rx_endpoint)
-{
-	if (rx_endpoint->endpoint.ended || !session->control->listening)
-		return session_send_error(session, -EAGAIN, "stream '%s': the daemon is stopping",
-		                          rx_endpoint->endpoint.name);
-	session->tapped = &rx_endpoint->endpoint;
-	session_resume(session);
-	return rx_session_send_tap(session, rx_endpoint);
-}
-
+/* A stream that is removed and added again has two sets of queues: those that go on are attached to. */
 int rx_endpoint_attach(struct session *session, const struct protocol_attach *request)
 {
-	bool has_stream;
+	const bool is_member = request->group[0];
+	uint32_t n_queues;
 	struct rx_endpoint *rx_endpoint =
-		find_attachable(session->control, request->stream, request->queue, &has_stream);
-	const struct config_stream *stream = rx_endpoint ? rx_endpoint->stream->config : NULL;
-	struct account account;
-	struct user_share *share;
-	uint32_t lease_blocks;
+		rx_admit_find(session->control, request->stream, is_member ? 0 : request->queue, &n_queues);
 	int sent;
 
 	if (endpoint_refuses_connection(session, request->abi_major, request->abi_minor, &sent))
 		return sent;
-	if (!has_stream)
+	if (n_queues == 0)
 		return session_send_error(
 			session, -ESRCH, "no stream '%s'; %s'ibvcap status' lists those there are", request->stream,
 			is_usable_channel(session, request->stream) ? "it is a channel, for 'ibvcap send'; " : "");
 	if (!rx_endpoint)
-		return session_send_error(session, -EINVAL, "stream '%s' has no queue %u", request->stream,
-		                          request->queue);
-	if (endpoint_refuses_rights(session, &rx_endpoint->endpoint,
-	                            rights_to_receive(stream, &session->peer, geteuid(), &account), stream->file,
-	                            stream->line, &sent))
-		return sent;
-	if (request->policy == IBVCAP_POLICY_TAP)
-		return attach_tap(session, rx_endpoint);
-	const struct endpoint_limits limits = {stream->max_consumers, stream->max_consumers_per_user, stream->file,
-	                                       stream->line};
-
-	lease_blocks = request->lease_blocks ? request->lease_blocks : stream->lease_blocks;
-	if (refuses_options(session, stream, request, &account, &sent))
-		return sent;
-	share = endpoint_share(&rx_endpoint->endpoint, &account);
-	if (endpoint_refuses_place(session, &rx_endpoint->endpoint, share, &limits, &sent) ||
-	    refuses_leases(session, rx_endpoint, share, lease_blocks, &sent))
-		return sent;
-	return lend_to_worker(session, rx_endpoint, share, request, lease_blocks);
+		return session_send_error(session, -EINVAL, "stream '%s' has no queue %u: it has %u, from 0",
+		                          request->stream, request->queue, n_queues);
+	return is_member ? rx_group_join(session, rx_endpoint, request) : rx_admit(session, rx_endpoint, request, NULL);
 }
 
 /* ---- the worker's answers ------------------------------------------------------------------------ */
@@ -173,11 +61,13 @@ static void consumer_added(struct rx_session *rx, int error)
 {
 	struct session *session = rx->client.session;
 	const struct endpoint *endpoint = rx->client.endpoint;
+	struct rx_group *group = rx->group;
 	int r;
 
 	if (!session) /* disconnected meanwhile: the consumer's removal is on the way */
 		return;
 	if (error < 0) {
+		rx_group_take_back(rx);
 		rx_session_free(rx);
 		r = session_send_error(session, error, "stream '%s': its worker cannot take another consumer: %s",
 		                       endpoint->name, strerror(-error));
@@ -190,13 +80,17 @@ static void consumer_added(struct rx_session *rx, int error)
 	}
 	if (r < 0)
 		session_free(session);
+	rx_group_settle(group);
 }
 
 /* The consumer is the control thread's again. */
 static void consumer_removed(struct rx_session *rx)
 {
+	struct rx_group *group = rx_group_take_back(rx);
+
 	rx_stall_note_removed(&rx_session_endpoint(rx)->stall, rx);
 	rx_session_release(rx);
+	rx_group_settle(group); /* the place is free now */
 }
 
 /* The worker has taken the consumer off the ring already. */
@@ -364,6 +258,7 @@ void rx_endpoint_free(struct rx_endpoint *rx_endpoint)
 	struct endpoint *endpoint = &rx_endpoint->endpoint;
 
 	TAILQ_REMOVE(&endpoint->control->rx_endpoints, rx_endpoint, link);
+	rx_groups_free(rx_endpoint);
 	rx_endpoint->stream->matched->taken = NULL;
 	sd_event_source_disable_unref(rx_endpoint->outbox);
 	sd_event_source_disable_unref(rx_endpoint->over_budget);
@@ -379,6 +274,7 @@ void rx_endpoint_end(struct rx_endpoint *rx_endpoint, enum ibvcap_disconnect rea
 	const struct endpoint_client *client;
 
 	rx_endpoint->endpoint.ending = reason;
+	rx_groups_end(rx_endpoint);
 	LIST_FOREACH (client, &rx_endpoint->endpoint.clients, link)
 		if (client->session)
 			daemon_disconnect(((const struct rx_session *)client)->consumer.state, reason);
@@ -390,6 +286,7 @@ void rx_endpoint_hang_up(struct rx_endpoint *rx_endpoint)
 	struct session *session, *next;
 
 	endpoint->ended = true;
+	rx_groups_end(rx_endpoint);
 	for (session = LIST_FIRST(&endpoint->control->sessions); session; session = next) {
 		next = LIST_NEXT(session, link);
 		if (session->tapped == endpoint || (session->client && session->client->endpoint == endpoint))

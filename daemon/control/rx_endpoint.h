@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * A stream as control offers it to consumers. A consumer that a client asks for is checked, lent to the stream's worker
- * by mail, and freed only when the worker has given it back. Control thread only.
+ * One queue of a stream as control offers it to consumers. A consumer that a client asks for is checked, lent to the
+ * queue's worker by mail, and freed only when the worker has given it back. Control thread only.
  */
 #ifndef DAEMON_CONTROL_RX_ENDPOINT_H
 #define DAEMON_CONTROL_RX_ENDPOINT_H
@@ -24,6 +24,7 @@ struct rx_endpoint {
 	sd_event_source *outbox;
 	sd_event_source *over_budget;
 	struct rx_stall stall;
+	LIST_HEAD(, rx_group) groups; /* of the stream's first queue: of the whole stream */
 
 	struct loss_memory loss;
 	bool is_matched_mailed; /* the worker knows the last reading, or gets it by mail */

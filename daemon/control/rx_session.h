@@ -14,11 +14,13 @@
 #include "daemon/ring/rx_ring.h"
 
 struct rx_endpoint;
+struct rx_group;
 
 struct rx_session {
 	struct endpoint_client client;
 	struct ring_consumer consumer;
-	int wake_theirs; /* the client's end of the socket; -1 once it was sent */
+	struct rx_group *group; /* that shares the queue out; NULL: none */
+	int wake_theirs;        /* the client's end of the socket; -1 once it was sent */
 	int wake;
 	struct rx_session_remains *remains; /* for what is left of it; NULL: its user's thread has that already */
 };

@@ -9,6 +9,7 @@
 #include "daemon/base/time.h"
 #include "daemon/control/loop.h"
 #include "daemon/control/requests.h"
+#include "daemon/control/rx_group.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -88,6 +89,7 @@ static int on_tick(sd_event_source *source, uint64_t time_us, void *context)
 			continue;
 		reading_ask(endpoint->stream->matched);
 		rx_endpoint_retry(endpoint);
+		rx_groups_tick(endpoint, loop_now_us(control->options.event));
 	}
 	TAILQ_FOREACH (channel, &control->tx_endpoints, link)
 		tx_endpoint_tick(channel, loop_now_us(control->options.event));

@@ -161,7 +161,7 @@ static void on_session_event(void *context, int result, const union protocol_mes
 
 bool session_is_in_use(const struct session *session)
 {
-	return session->client || session->tapped;
+	return session->client || session->tapped || session->wait;
 }
 
 void session_revoke(struct session *session, const char *kind, const char *name, const char *what)
@@ -329,6 +329,8 @@ void session_free(struct session *session)
 		session->control->reconfiguring = NULL;
 	if (session->client)
 		session->client->endpoint->kind->close(session->client);
+	if (session->wait)
+		session->wait->abandon(session->wait);
 	if (session->pidfd >= 0)
 		close(session->pidfd);
 	connection_close(session->connection);

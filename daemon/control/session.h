@@ -23,6 +23,11 @@ struct control;
 struct endpoint;
 struct endpoint_client;
 
+/* What a request waits for that may take as long as other clients like. */
+struct session_wait {
+	void (*abandon)(struct session_wait *wait); /* the session ends */
+};
+
 struct session {
 	LIST_ENTRY(session) link;
 	struct control *control;
@@ -32,6 +37,7 @@ struct session {
 	gid_t *groups;
 	struct endpoint_client *client; /* its consumer or sender; NULL: it has none */
 	const struct endpoint *tapped;  /* NULL: it is no tap */
+	struct session_wait *wait;      /* NULL: it does not wait */
 	enum ibvcap_disconnect
 		reason;    /* told to the consumer or sender; IBVCAP_DISCONNECT_NONE: the endpoint chooses */
 	bool wants_status; /* the client asked for a status, and no refresh has begun since */
@@ -47,7 +53,7 @@ int session_new(struct control *control, int fd);
 /** Disconnect the client and give back what it had attached or opened. Safe in on_request(). NULL is fine. */
 void session_free(struct session *session);
 
-/** Does the client receive a stream or send on a channel by this connection? */
+/** Does the client receive a stream or send on a channel by this connection, or wait for a queue? */
 bool session_is_in_use(const struct session *session);
 
 /**

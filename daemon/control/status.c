@@ -87,6 +87,7 @@ static int append_stream(struct reply *reply, struct rx_endpoint *endpoint)
 	struct protocol_stream message = {
 		.epoch = shared->segment.epoch,
 		.queue = stream->queue,
+		.n_queues = shared->n_queues,
 		.slot_bytes = shared->slot_bytes,
 		.slots_per_block = shared->slots_per_block,
 		.n_blocks = shared->n_blocks,

@@ -4,6 +4,7 @@
  * anything. A tap has no page: the daemon knows only that its connection is open.
  */
 #include "daemon/control/rx_endpoint.h"
+#include "daemon/control/rx_group.h"
 #include "daemon/control/rx_session.h"
 #include "daemon/control/server.h"
 #include "daemon/control/status.h"
@@ -126,6 +127,8 @@ static int append_consumer(struct reply *reply, const struct rx_endpoint *endpoi
 		describe_consumer(endpoint, consumer_load_policy(rx->consumer.state), rx->client.pid, rx->client.uid);
 	struct status_consumer_view view;
 
+	if (rx->group)
+		reply_copy_text(message.group, sizeof(message.group), rx_group_name(rx->group));
 	view_consumer(endpoint->stream->ring, &rx->consumer, &view);
 	status_count_consumer(&view, message.counters);
 	message.n_counters = CONSUMER_COUNTER_N;

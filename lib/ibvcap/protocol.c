@@ -46,6 +46,10 @@ static size_t protocol_message_bytes(uint16_t type)
 		return sizeof(struct protocol_ready);
 	case PROTOCOL_ATTACHED:
 		return sizeof(struct protocol_attached);
+	case PROTOCOL_JOINED:
+		return sizeof(struct protocol_joined);
+	case PROTOCOL_RECALLED:
+		return sizeof(struct protocol_recalled);
 	case PROTOCOL_ERROR:
 		return sizeof(struct protocol_error);
 	case PROTOCOL_DAEMON:
@@ -94,7 +98,8 @@ static bool protocol_is_body_sound(const union protocol_message *message)
 {
 	switch (message->header.type) {
 	case PROTOCOL_ATTACH:
-		return IS_STRING(message->attach.stream) && message->attach.stream[0];
+		return IS_STRING(message->attach.stream) && message->attach.stream[0] &&
+		       IS_STRING(message->attach.group);
 	case PROTOCOL_OPEN_CHANNEL:
 		return IS_STRING(message->open_channel.channel) && message->open_channel.channel[0];
 	case PROTOCOL_RECONFIGURE:
@@ -113,7 +118,8 @@ static bool protocol_is_body_sound(const union protocol_message *message)
 		return IS_STRING(message->flow.stream) && IS_STRING(message->flow.destination) &&
 		       IS_STRING(message->flow.source);
 	case PROTOCOL_CONSUMER:
-		return IS_STRING(message->consumer.stream) && message->consumer.n_counters <= PROTOCOL_COUNTERS_MAX;
+		return IS_STRING(message->consumer.stream) && IS_STRING(message->consumer.group) &&
+		       message->consumer.n_counters <= PROTOCOL_COUNTERS_MAX;
 	case PROTOCOL_CHANNEL:
 		return protocol_is_channel_sound(&message->channel);
 	case PROTOCOL_SENDER:

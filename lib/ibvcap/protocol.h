@@ -3,12 +3,16 @@
  * Messages on the control socket: SOCK_SEQPACKET, one struct a datagram, in native byte order, with at most
  * PROTOCOL_FDS_MAX descriptors. A client sends a request and the daemon answers, or answers PROTOCOL_ERROR instead:
  *
- *   PROTOCOL_ATTACH         → PROTOCOL_ATTACHED with the ring's descriptors
+ *   PROTOCOL_ATTACH         → PROTOCOL_ATTACHED with the ring's descriptors. A member of a group gets PROTOCOL_JOINED
+ *                             first, and the ring when there is a queue for it
  *   PROTOCOL_STATUS         → PROTOCOL_DAEMON; any number of PROTOCOL_STREAM, _FLOW, _CONSUMER, _CHANNEL, _SENDER
  *                             and _INTERFACE; PROTOCOL_END
  *   PROTOCOL_RECONFIGURE    → PROTOCOL_DONE
  *   PROTOCOL_OPEN_CHANNEL   → PROTOCOL_OPENED with the sender's descriptors; the client maps arena and page writable
  *   PROTOCOL_MAPPED         → PROTOCOL_READY, after the daemon has sealed the memory and its worker has the sender
+ *
+ * PROTOCOL_RECALLED comes unasked: it wakes the owner of a queue that the group wants back
+ * (IBVCAP_CONNECTION_RECALLED).
  *
  * The daemon closes descriptors that a client sends. A connection carries at most one attachment or sender, which ends
  * with the connection. A status may be asked for on any connection.
@@ -49,6 +53,8 @@ enum protocol_type {
 	PROTOCOL_CHANNEL = 74,
 	PROTOCOL_SENDER = 75,
 	PROTOCOL_FLOW = 76,
+	PROTOCOL_JOINED = 77,
+	PROTOCOL_RECALLED = 78,
 };
 
 struct protocol_header {
@@ -69,7 +75,9 @@ struct protocol_attach {
 	uint32_t policy;       /* enum ibvcap_policy */
 	uint32_t lease_blocks; /* 0 = the stream's default */
 	uint32_t reserved;
-	uint64_t start_value; /* see struct rx_start_position */
+	uint64_t start_value;              /* see struct rx_start_position */
+	char group[IBVCAP_GROUP_NAME_MAX]; /* not empty: any queue of the stream, as the group's next */
+	uint64_t member;                   /* of the group: the same in all its requests, chosen at random */
 };
 
 /* Descriptors that come with PROTOCOL_ATTACHED, in this order. */
@@ -88,6 +96,18 @@ static_assert(PROTOCOL_FD_N <= PROTOCOL_FDS_MAX, "descriptors of one message");
 struct protocol_attached {
 	struct protocol_header header;
 	uint64_t epoch;
+};
+
+struct protocol_joined {
+	struct protocol_header header;
+	uint64_t epoch;
+	uint32_t n_queues; /* of the stream */
+	uint32_t reserved;
+};
+
+/* A header only. */
+struct protocol_recalled {
+	struct protocol_header header;
 };
 
 struct protocol_open_channel {
@@ -188,6 +208,8 @@ struct protocol_stream {
 	int32_t stall_pid; /* the last consumer that stopped the queue and was then demoted, or left; 0: none */
 	uint32_t stall_uid;
 	uint64_t stall_until_ns; /* when that was, UTC */
+	uint32_t n_queues;
+	uint32_t reserved;
 };
 
 /* Packets that a stream captures. */
@@ -212,6 +234,7 @@ struct protocol_consumer {
 	uint32_t uid;
 	uint32_t n_counters; /* enum consumer_counter; 0: a tap */
 	uint32_t reserved;
+	char group[IBVCAP_GROUP_NAME_MAX]; /* empty: of none */
 	uint64_t counters[PROTOCOL_COUNTERS_MAX];
 };
 
@@ -267,6 +290,8 @@ union protocol_message {
 	struct protocol_header header;
 	struct protocol_attach attach;
 	struct protocol_attached attached;
+	struct protocol_joined joined;
+	struct protocol_recalled recalled;
 	struct protocol_open_channel open_channel;
 	struct protocol_opened opened;
 	struct protocol_mapped mapped;

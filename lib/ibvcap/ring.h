@@ -206,6 +206,18 @@ static inline uint64_t daemon_load_tracked(const struct ibvcap_consumer_page *pa
 	return atomic_load_explicit(&page->tracked[counter], memory_order_relaxed);
 }
 
+/** At each release: delivered - released is what a dead consumer left half done. Partner: daemon_load_released(). */
+static inline void consumer_store_released(struct ibvcap_consumer_page *page, uint64_t released)
+{
+	atomic_store_explicit(&page->released, released, memory_order_release);
+}
+
+/** Unchecked. Partner: consumer_store_released(). */
+static inline uint64_t daemon_load_released(const struct ibvcap_consumer_page *page)
+{
+	return atomic_load_explicit(&page->released, memory_order_acquire);
+}
+
 /* ---- wake-up ------------------------------------------------------------------------------------- */
 /*
  * consumer: seen := own wake_word; wake_at := X (seq_cst); head >= X? (seq_cst) → no sleep; else futex_wait(seen)
@@ -288,6 +300,12 @@ static inline void daemon_disconnect(struct ibvcap_consumer_state *state, enum i
 {
 	atomic_store_explicit(&state->reason, (uint32_t)reason, memory_order_relaxed);
 	atomic_store_explicit(&state->connection, IBVCAP_CONNECTION_ENDED, memory_order_release);
+}
+
+/** Not after daemon_disconnect(). Partner: consumer_load_connection(). */
+static inline void daemon_recall(struct ibvcap_consumer_state *state)
+{
+	atomic_store_explicit(&state->connection, IBVCAP_CONNECTION_RECALLED, memory_order_release);
 }
 
 static inline enum ibvcap_connection consumer_load_connection(const struct ibvcap_consumer_state *state)

@@ -46,6 +46,8 @@ uint64_t rx_start_find(const struct rx_start_view *view, const struct rx_start_p
 		return view->head - (start->value < history ? start->value : history);
 	case IBVCAP_START_NS_BACK:
 		return rx_start_find_time(view, start->value);
+	case RX_START_SEQUENCE:
+		return start->value < view->head ? start->value : view->head;
 	}
 	return view->head;
 }

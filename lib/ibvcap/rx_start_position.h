@@ -9,9 +9,15 @@
 
 /* As in the request to attach: the library has turned IBVCAP_START_NS_BACK into a time. */
 struct rx_start_position {
-	uint32_t where; /* enum ibvcap_start */
+	uint32_t where; /* enum ibvcap_start, or RX_START_SEQUENCE */
 	uint64_t value; /* packets back; or the UTC ns of the oldest wanted packet */
 };
+
+/*
+ * In the daemon only: begin at the packet of this number, which may be recycled already. The consumer then skips what
+ * is gone, and counts it.
+ */
+#define RX_START_SEQUENCE 16u
 
 /* The parts of a ring that the search reads. */
 struct rx_start_view {

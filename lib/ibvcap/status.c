@@ -107,6 +107,7 @@ static int status_add_stream(struct ibvcap_status *status, const struct protocol
 		.stall_pid = message->stall_pid,
 		.stall_uid = message->stall_uid,
 		.stall_until_ns = message->stall_until_ns,
+		.n_queues = message->n_queues,
 	};
 	memcpy(stream->name, message->name, sizeof(stream->name));
 	memcpy(stream->interface, message->interface, sizeof(stream->interface));
@@ -152,6 +153,7 @@ static int status_add_consumer(struct ibvcap_status *status, const struct protoc
 		.n_counters = message->n_counters,
 	};
 	memcpy(consumer->stream, message->stream, sizeof(consumer->stream));
+	memcpy(consumer->group, message->group, sizeof(consumer->group));
 	consumer->counters = status_label(status, &labels, message->counters, &consumer->n_counters);
 	return consumer->counters ? 0 : -ENOMEM;
 }

@@ -29,15 +29,15 @@ CHANNEL_COUNTERS = TX_COUNTERS + ["batches", "queue_resets", "wakes", "bad_sende
 INTERFACE_COUNTERS = ["out_of_buffer", "port_discards"]
 
 HEADER = struct.Struct("=IHHII")
-STREAM_BODY = struct.Struct("=64s16s64s16s16sQQ10I64Q3QiIQ")
+STREAM_BODY = struct.Struct("=64s16s64s16s16sQQ10I64Q3QiIQII")
 FLOW_BODY = struct.Struct("=64sIi48s48sHHI")
-CONSUMER_BODY = struct.Struct("=64sIIiIII64Q")
+CONSUMER_BODY = struct.Struct("=64sIIiIII32s64Q")
 CHANNEL_BODY = struct.Struct("=64s16s64s16s16sQQ10I64Q")
 SENDER_BODY = struct.Struct("=64siIII64Q")
 OPEN_BODY = struct.Struct("=64sHHI")
 INTERFACE_BODY = struct.Struct("=16s64sII16s256s256s256s256sII64Q")
 ERROR_BODY = struct.Struct("=iI768s")
-ATTACH_BODY = struct.Struct("=64sHHIIIIIQ")
+ATTACH_BODY = struct.Struct("=64sHHIIIIIQ32sQ")
 CHANGE_BODY = struct.Struct("=II256s3600s")
 DAEMON_BODY = struct.Struct("=iI32s")
 
@@ -74,11 +74,11 @@ def decode(kind, body):
                 "receive_queue_slots": f[13], "page_bytes": f[14], "reading_age_ms": f[15],
                 **counters(STREAM_COUNTERS, f[16], f[17:]),
                 "loss_packets": f[81], "loss_from_ns": f[82], "loss_to_ns": f[83],
-                "stall_pid": f[84], "stall_uid": f[85], "stall_until_ns": f[86]}
+                "stall_pid": f[84], "stall_uid": f[85], "stall_until_ns": f[86], "n_queues": f[87]}
     if kind == CONSUMER:
         f = CONSUMER_BODY.unpack(body)
         return {"stream": text(f[0]), "queue": f[1], "policy": f[2], "pid": f[3], "uid": f[4],
-                **counters([] if f[2] == TAP else CONSUMER_COUNTERS, f[5], f[7:])}
+                "group": text(f[7]), **counters([] if f[2] == TAP else CONSUMER_COUNTERS, f[5], f[8:])}
     if kind == CHANNEL:
         f = CHANNEL_BODY.unpack(body)
         return {"name": text(f[0]), "interface": text(f[1]), "device": text(f[2]), "backend": text(f[3]),
@@ -134,7 +134,8 @@ class Client:
     def attach(self, stream, lease_blocks=0, abi_major=1, policy=0):
         """Returns descriptors: payload, headers, ring; for a consumer (not for a tap) also state, page and wake
         socket."""
-        self.send(ATTACH, ATTACH_BODY.pack(stream.encode(), abi_major, 0, 0, 0, policy, lease_blocks, 0, 0))
+        self.send(ATTACH, ATTACH_BODY.pack(stream.encode(), abi_major, 0, 0, 0, policy, lease_blocks, 0, 0,
+                                           b"", 0))
         kind, body, fds = self.receive()
         decode(kind, body)
         assert kind == ATTACHED

@@ -29,6 +29,8 @@ static const struct {
 	{PROTOCOL_READY, sizeof(struct protocol_ready)},
 	{PROTOCOL_CHANNEL, sizeof(struct protocol_channel)},
 	{PROTOCOL_SENDER, sizeof(struct protocol_sender)},
+	{PROTOCOL_JOINED, sizeof(struct protocol_joined)},
+	{PROTOCOL_RECALLED, sizeof(struct protocol_recalled)},
 };
 #define N_KINDS (sizeof(kinds) / sizeof(kinds[0]))
 
@@ -112,6 +114,7 @@ static void expect_unterminated(unsigned kind, size_t offset, size_t bytes)
 Test(protocol_check, strings_are_terminated)
 {
 	expect_unterminated(0, offsetof(struct protocol_attach, stream), IBVCAP_STREAM_NAME_MAX);
+	expect_unterminated(0, offsetof(struct protocol_attach, group), IBVCAP_GROUP_NAME_MAX);
 	expect_unterminated(3, offsetof(struct protocol_error, text), PROTOCOL_TEXT_MAX);
 	expect_unterminated(4, offsetof(struct protocol_daemon, version), 32);
 	expect_unterminated(5, offsetof(struct protocol_stream, name), IBVCAP_STREAM_NAME_MAX);
@@ -120,6 +123,7 @@ Test(protocol_check, strings_are_terminated)
 	expect_unterminated(5, offsetof(struct protocol_stream, backend), 16);
 	expect_unterminated(5, offsetof(struct protocol_stream, state), 16);
 	expect_unterminated(6, offsetof(struct protocol_consumer, stream), IBVCAP_STREAM_NAME_MAX);
+	expect_unterminated(6, offsetof(struct protocol_consumer, group), IBVCAP_GROUP_NAME_MAX);
 	expect_unterminated(7, offsetof(struct protocol_interface, interface), 16);
 	expect_unterminated(7, offsetof(struct protocol_interface, device), 64);
 	expect_unterminated(7, offsetof(struct protocol_interface, backend), 16);

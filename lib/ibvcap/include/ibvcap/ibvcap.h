@@ -80,13 +80,21 @@ const char *ibvcap_error_text(void);
  *   IBVCAP_RX_BATCH_FLAG_DEMOTED             a lossless consumer was too slow      it is lossy from now on: skipped
  *   before < after, ibvcap_rx_block_losses() the card had no free row, for anyone  no_buffer of the stream
  *   IBVCAP_RX_BATCH_FLAG_GAP_UNKNOWN         the daemon was restarted              nowhere; epochs of the counts
+ *   IBVCAP_RX_BATCH_FLAG_TAKEN_OVER          a member of the group left its queue  abandoned of the counts
  *   IBVCAP_PACKET_FLAG_ERROR                 the card could not write the packet   errored of the stream
  *   IBVCAP_PACKET_FLAG_TRUNCATED             payload of wire_length > its row      truncated of the stream
  *   IBVCAP_PACKET_FLAG_FRAGMENT              the sender's datagram was fragmented  fragments, fragment_lost_bytes
  *   nothing                                  the network or the port dropped it    port_discards of the interface
  *
- * Each consumer gets every packet. Processes that share the work attach to one stream, and each takes the rows whose
- * packet number, modulo the number of processes, is its own; or there is a stream for each group or port.
+ * Each consumer gets every packet of its queue. A stream may have several queues (n_queues of ibvcap_rx_info()), each
+ * with a ring, a worker and packet numbers of its own; a handle reads one of them, or all.
+ *
+ * Processes that share the work form a group: handles of one account that name the same group share the queues of the
+ * stream out among themselves, so that each packet is one member's. The daemon assigns the queues. A member that joins
+ * gets queues of those that have more: they give a queue up when they have released its batches. If a member leaves or
+ * dies, others go on with its queues where it stopped, at once. What was recycled meanwhile is skipped (gap, counts).
+ * What it had acquired and not released is delivered to nobody else and counted as abandoned: only the application
+ * knows how far it came. A member beyond the number of queues stands by. The group ends with its last member.
  */
 
 /** A receiver of one ring, the memory of a stream. */
@@ -100,6 +108,7 @@ enum ibvcap_start {
 };
 
 #define IBVCAP_NO_REATTACH UINT32_MAX
+#define IBVCAP_QUEUE_ALL   UINT32_MAX /* one handle and one descriptor for all queues of the stream */
 
 /** Options of ibvcap_rx_open(). 0 means the default for every field. */
 struct ibvcap_rx_options {
@@ -108,10 +117,15 @@ struct ibvcap_rx_options {
 	enum ibvcap_policy
 		policy;        /* a tap can use ibvcap_rx_recv() only, and takes no consumer's place in the daemon */
 	uint64_t back;         /* for PACKETS_BACK and NS_BACK; a ring with less history gives all that it has */
-	uint32_t queue;        /* 0: a stream has one queue in this version */
+	uint32_t queue;        /* from 0, or IBVCAP_QUEUE_ALL; a group chooses itself */
 	uint32_t lease_blocks; /* blocks that the caller may hold at once; 0 = the stream's default */
 	uint32_t timeout_ms;   /* for the daemon's answer; 0 = 5000 */
 	uint32_t reattach_ms;  /* to search for the next daemon after one ends; 0 = 30000, or IBVCAP_NO_REATTACH */
+	/*
+	 * Not empty: share the stream's queues with the other members of this group. start counts for the first member;
+	 * the others go on where it is. Not with a tap.
+	 */
+	char group[IBVCAP_GROUP_NAME_MAX];
 };
 
 enum ibvcap_rx_batch_flag {
@@ -121,6 +135,8 @@ enum ibvcap_rx_batch_flag {
 	 */
 	IBVCAP_RX_BATCH_FLAG_GAP_UNKNOWN = 1 << 0,
 	IBVCAP_RX_BATCH_FLAG_DEMOTED = 1 << 1, /* the daemon made this consumer lossy: it was too slow too long */
+	/* First of a queue that another member of the group has left: this handle goes on where that one stopped. */
+	IBVCAP_RX_BATCH_FLAG_TAKEN_OVER = 1 << 2,
 };
 
 /**
@@ -132,7 +148,7 @@ struct ibvcap_rx_batch {
 	size_t size;
 	const uint8_t *payload;         /* first row; row i at payload + i * stride */
 	const struct ibvcap_meta *meta; /* of row i: meta[i] */
-	uint64_t sequence;              /* packet number of row 0 within the epoch */
+	uint64_t sequence;              /* packet number of row 0 within the queue and the epoch */
 	uint32_t n;                     /* rows, at least 1 */
 	uint32_t stride;                /* bytes */
 	uint32_t lease;                 /* for ibvcap_rx_release() */
@@ -141,16 +157,20 @@ struct ibvcap_rx_batch {
 	uint64_t gap;                   /* packets skipped just before this batch: [sequence - gap, sequence) */
 	uint64_t epoch;                 /* number of the daemon's run; packet numbers count within it */
 	uint32_t flags;                 /* enum ibvcap_rx_batch_flag */
-	uint32_t reserved;
+	uint32_t queue;                 /* that the packets came by, from 0 */
 };
 
-/** Properties of the ring behind a handle. Constant within an epoch, except for policy and clock. */
+/**
+ * Properties of the ring behind a handle. Constant within an epoch, except for policy and clock. Of several queues:
+ * those of the first one that the handle has now; attach_back is their sum. A member of a group that has no queue yet
+ * knows stream, epoch and n_queues only, the rest is 0.
+ */
 struct ibvcap_rx_info {
 	size_t size;
 	char stream[IBVCAP_STREAM_NAME_MAX];
 	uint64_t epoch;
-	uint32_t queue;    /* 0 and */
-	uint32_t n_queues; /* 1: a stream has one queue in this version */
+	uint32_t queue;    /* from 0; IBVCAP_QUEUE_ALL: of a group or of all queues */
+	uint32_t n_queues; /* of the stream */
 	uint32_t slot_bytes;
 	uint32_t slots_per_block;
 	uint32_t history_blocks;
@@ -158,7 +178,7 @@ struct ibvcap_rx_info {
 	enum ibvcap_policy policy; /* in force: the daemon demotes a lossless consumer that is too slow for too long */
 	uint32_t page_bytes;
 	enum ibvcap_clock_source clock_source;
-	uint32_t reserved;
+	uint32_t n_attached;     /* queues that this handle reads now */
 	uint64_t clock_error_ns; /* upper bound */
 	uint64_t payload_segment_bytes;
 	uint64_t attach_sequence; /* the first packet of this consumer */
@@ -166,8 +186,8 @@ struct ibvcap_rx_info {
 };
 
 /**
- * Counts of packets since the attach: published = delivered + skipped + lag, exactly. Over all epochs together. Packets
- * lost between two epochs are in none of these.
+ * Counts of packets since the attach: published = delivered + skipped + lag, exactly. Over all epochs and queues
+ * together; of a queue that the handle has given up, until then. Packets lost between two epochs are in none of these.
  */
 struct ibvcap_rx_counts {
 	size_t size;
@@ -176,6 +196,8 @@ struct ibvcap_rx_counts {
 	uint64_t skipped;   /* recycled before they were acquired */
 	uint64_t lag;       /* published, not acquired yet; if it is longer than the ring, some are lost already */
 	uint64_t epochs;    /* times that the handle went on in a new epoch */
+	/* Packets that members of the group had acquired and not released when this handle got their queues. */
+	uint64_t abandoned;
 };
 
 /**
@@ -603,7 +625,7 @@ struct ibvcap_status_stream {
 	char backend[16];
 	char state[16]; /* "capturing", "link_down", "interface_gone", "ending" */
 	uint64_t epoch;
-	uint32_t queue; /* 0: a stream has one queue in this version */
+	uint32_t queue; /* from 0: a stream with several queues has one such entry for each */
 	uint32_t slot_bytes;
 	uint32_t slots_per_block;
 	uint32_t n_blocks;
@@ -621,6 +643,8 @@ struct ibvcap_status_stream {
 	pid_t stall_pid;         /* the last consumer that stopped the queue and was then demoted, or left; 0: none */
 	uid_t stall_uid;
 	uint64_t stall_until_ns; /* when that was, UTC */
+	uint32_t n_queues;       /* of the stream */
+	uint32_t reserved;
 };
 
 /* Packets that a stream captures. */
@@ -639,13 +663,14 @@ struct ibvcap_status_flow {
 struct ibvcap_status_consumer {
 	size_t size;
 	char stream[IBVCAP_STREAM_NAME_MAX];
-	uint32_t queue; /* 0 */
+	uint32_t queue;
 	enum ibvcap_policy policy;
 	pid_t pid;
 	uid_t uid;
 	const struct ibvcap_counter *counters;
 	uint32_t n_counters; /* 0: a tap, which counts for itself; the daemon knows that it is connected */
 	uint32_t reserved;
+	char group[IBVCAP_GROUP_NAME_MAX]; /* whose member it is; empty: of none */
 };
 
 struct ibvcap_status_channel {

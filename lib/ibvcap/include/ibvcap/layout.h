@@ -51,7 +51,9 @@
 #define IBVCAP_CURSOR_ALIGN 128
 
 #define IBVCAP_STREAM_NAME_MAX 64 /* with the closing NUL */
+#define IBVCAP_GROUP_NAME_MAX  32 /* likewise */
 #define IBVCAP_LEASE_SLOTS_MAX 64 /* the most blocks that one consumer can hold */
+#define IBVCAP_QUEUES_MAX      16 /* of a stream; each has a ring of its own */
 #define IBVCAP_RX_COUNTERS_MAX 64 /* room in the ring segment; see enum ibvcap_rx_counter */
 #define IBVCAP_BLOCK_SLOTS_MIN 64 /* N is a multiple of this: the chunk in which slots are posted */
 
@@ -216,8 +218,8 @@ struct ibvcap_ring {
 	uint64_t table_offset;  /* in this segment: table_entries × _Atomic uint32_t physical block */
 	uint64_t meta_offset;   /* in this segment: n_blocks × N × struct ibvcap_meta */
 	uint64_t blocks_offset; /* in this segment: n_blocks × struct ibvcap_block */
-	uint32_t queue_index;   /* 0 and */
-	uint32_t n_queues;      /* 1: a stream has one queue in this version */
+	uint32_t queue_index;   /* from 0 */
+	uint32_t n_queues;      /* of the stream, each with a ring */
 	uint32_t page_bytes;    /* of the payload and headers segments */
 	uint32_t counters_n;    /* entries of counters[] in use by the writer */
 	char stream[IBVCAP_STREAM_NAME_MAX];
@@ -261,6 +263,8 @@ enum ibvcap_policy {
 enum ibvcap_connection {
 	IBVCAP_CONNECTION_OPEN = 0,
 	IBVCAP_CONNECTION_ENDED = 1, /* the daemon ended it: see reason */
+	/* A member of the group is to get the queue: acquire no more, release what is held, and hang up. */
+	IBVCAP_CONNECTION_RECALLED = 2,
 };
 
 enum ibvcap_disconnect {
@@ -274,6 +278,7 @@ enum ibvcap_disconnect {
 	IBVCAP_DISCONNECT_CHANNEL_FAILED = 8, /* of a sender: the channel's send queue failed and cannot be restarted */
 	IBVCAP_DISCONNECT_WAKE_BUDGET = 9,    /* waking the clients of its account cost more CPU time than it may use */
 	IBVCAP_DISCONNECT_IDLE_KICKS = 10,    /* of a sender: it woke the worker more often than it submitted packets */
+	IBVCAP_DISCONNECT_RECALLED = 11,      /* of a group: it did not give the queue up in time */
 };
 
 /* The daemon's page about one consumer. The consumer maps it read-only. */
@@ -287,7 +292,10 @@ struct ibvcap_consumer_state {
 	IBVCAP_ATOMIC(uint32_t) reason;     /* enum ibvcap_disconnect */
 	/* Futex word of this consumer alone. The notifier changes and wakes it when head has passed wake_at. */
 	IBVCAP_ATOMIC(uint32_t) wake_word;
-	uint8_t reserved[60];
+	/* Constant. 1: it goes on where another member of its group stopped. */
+	uint32_t taken_over;
+	uint64_t abandoned; /* packets that this member had acquired and not released */
+	uint8_t reserved[48];
 };
 static_assert(sizeof(struct ibvcap_consumer_state) == 128, "shared layout");
 
@@ -323,7 +331,8 @@ struct ibvcap_consumer_page {
 	uint8_t reserved0[84];
 	/* Packets acquired since the attach. A lossless consumer pins those that are neither acquired nor skipped. */
 	alignas(IBVCAP_CURSOR_ALIGN) IBVCAP_ATOMIC(uint64_t) delivered;
-	IBVCAP_ATOMIC(uint64_t) skipped; /* packets that were recycled before they could be acquired */
+	IBVCAP_ATOMIC(uint64_t) skipped;  /* packets that were recycled before they could be acquired */
+	IBVCAP_ATOMIC(uint64_t) released; /* of delivered */
 	/* Each block number + 1, 0 = free. Stored seq_cst; see ring.h for the handshake with floor. */
 	alignas(IBVCAP_CURSOR_ALIGN) IBVCAP_ATOMIC(uint64_t) leases[IBVCAP_LEASE_SLOTS_MAX];
 	/* enum ibvcap_tracked_counter */

@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Checks a client's request for a consumer against its rights and the limits, and mails the consumer to the worker. */
+#include "daemon/control/rx_admit.h"
+
+#include "daemon/control/id_name.h"
+#include "daemon/control/server.h"
+
+#include <errno.h>
+#include <ibvcap/ibvcap.h>
+#include <string.h>
+#include <unistd.h>
+
+struct rx_endpoint *rx_admit_find(struct control *control, const char *name, uint32_t queue, uint32_t *n_queues)
+{
+	struct rx_endpoint *rx_endpoint;
+
+	*n_queues = 0;
+	TAILQ_FOREACH (rx_endpoint, &control->rx_endpoints, link) {
+		if (rx_endpoint->endpoint.ending != IBVCAP_DISCONNECT_NONE ||
+		    strcmp(rx_endpoint->endpoint.name, name) != 0)
+			continue;
+		*n_queues = rx_endpoint->stream->ring->ring->n_queues;
+		if (rx_endpoint->stream->queue == queue)
+			return rx_endpoint;
+	}
+	return NULL;
+}
+
+/* True: the refusal was sent, with the result *sent. */
+static bool refuses_options(struct session *session, const struct config_stream *stream,
+                            const struct protocol_attach *request, struct account *account, int *sent)
+{
+	if (request->policy > IBVCAP_POLICY_LOSSLESS)
+		*sent = session_send_error(session, -EINVAL,
+		                           "stream '%s': policy %u: lossy (0), lossless (1) or tap (2)", stream->name,
+		                           request->policy);
+	else if (request->policy == IBVCAP_POLICY_LOSSLESS && !rights_to_be_lossless(stream, &session->peer, account))
+		*sent = session_send_error(session, -EACCES,
+		                           "stream '%s': lossless is not for user %s; the administrator allows it with "
+		                           "lossless_deadline_ms and lossless_users in the stream's configuration, "
+		                           "%s:%d",
+		                           stream->name, id_of_user(session->peer.uid).text, stream->file,
+		                           stream->line);
+	else if (request->start > IBVCAP_START_NS_BACK)
+		*sent = session_send_error(
+			session, -EINVAL,
+			"stream '%s': start %u: newest (0), oldest (1), packets back (2) or time back (3)",
+			stream->name, request->start);
+	else if (request->lease_blocks > stream->lease_blocks)
+		*sent = session_send_error(
+			session, -EAGAIN,
+			"stream '%s': %u blocks of lease asked for, %u (lease_blocks) are granted at most; ask "
+			"for fewer, or the administrator to raise it in %s:%d and restart",
+			stream->name, request->lease_blocks, stream->lease_blocks, stream->file, stream->line);
+	else
+		return false;
+	return true;
+}
+
+static bool refuses_leases(struct session *session, const struct rx_endpoint *rx_endpoint,
+                           const struct user_share *share, uint32_t lease_blocks, int *sent)
+{
+	const struct config_stream *stream = rx_endpoint->stream->config;
+	struct account_text account = account_describe(&share->user->account, session->peer.uid);
+
+	if (!user_share_exceeds(share, USER_LEASE_BLOCKS, lease_blocks, stream->max_lease_blocks_per_user))
+		return false;
+	*sent = session_send_error(
+		session, -EAGAIN,
+		"stream '%s': %u blocks of lease asked for, %s has %u, and max_lease_blocks_per_user is %u; ask for "
+		"fewer, or the administrator to raise it%s in %s:%d",
+		stream->name, lease_blocks, account.who, share->used[USER_LEASE_BLOCKS],
+		stream->max_lease_blocks_per_user, account.remedy, stream->file, stream->line);
+	return true;
+}
+
+static void begin_takeover(struct ring_consumer *consumer, const struct rx_takeover *takeover)
+{
+	consumer->start = (struct rx_start_position){RX_START_SEQUENCE, takeover->sequence};
+	/* What the worker will store: valid too if the consumer leaves before the worker has it. */
+	consumer->attach_sequence = takeover->sequence;
+	consumer->state->taken_over = takeover->had_owner;
+	consumer->state->abandoned = takeover->abandoned;
+}
+
+static int lend_to_worker(struct session *session, struct rx_endpoint *rx_endpoint, struct user_share *share,
+                          const struct protocol_attach *request, uint32_t lease_blocks,
+                          const struct rx_takeover *takeover)
+{
+	const char *stream = rx_endpoint->endpoint.name;
+	struct rx_session *rx = NULL;
+	struct mail mail = {.type = MAIL_ADD_CONSUMER};
+	int r = rx_session_new(&rx, rx_endpoint, session, share, lease_blocks, request->policy);
+
+	if (r < 0)
+		return session_send_error(session, r, "stream '%s': the consumer's pages cannot be made: %s", stream,
+		                          strerror(-r));
+	rx->consumer.start = (struct rx_start_position){request->start, request->start_value};
+	if (takeover)
+		begin_takeover(&rx->consumer, takeover);
+	mail.consumer = &rx->consumer;
+	r = mailbox_send(rx_endpoint->stream->inbox, &mail);
+	if (r < 0) {
+		rx_session_free(rx);
+		return session_send_error(session, r, "stream '%s': its worker has too much mail; try again", stream);
+	}
+	return 0;
+}
+
+/* A tap has no page and no lease: the worker does not know it, and it takes no consumer's place. */
+static int attach_tap(struct session *session, const struct rx_endpoint *rx_endpoint)
+{
+	if (rx_endpoint->endpoint.ended || !session->control->listening)
+		return session_send_error(session, -EAGAIN, "stream '%s': the daemon is stopping",
+		                          rx_endpoint->endpoint.name);
+	session->tapped = &rx_endpoint->endpoint;
+	session_resume(session);
+	return rx_session_send_tap(session, rx_endpoint);
+}
+
+bool rx_admit_checks(struct session *session, const struct rx_endpoint *rx_endpoint,
+                     const struct protocol_attach *request, struct account *account, int *sent)
+{
+	const struct config_stream *stream = rx_endpoint->stream->config;
+
+	if (endpoint_refuses_rights(session, &rx_endpoint->endpoint,
+	                            rights_to_receive(stream, &session->peer, geteuid(), account), stream->file,
+	                            stream->line, sent))
+		return false;
+	return request->policy == IBVCAP_POLICY_TAP || !refuses_options(session, stream, request, account, sent);
+}
+
+int rx_admit(struct session *session, struct rx_endpoint *rx_endpoint, const struct protocol_attach *request,
+             const struct rx_takeover *takeover)
+{
+	const struct config_stream *stream = rx_endpoint->stream->config;
+	const struct endpoint_limits limits = {stream->max_consumers, stream->max_consumers_per_user, stream->file,
+	                                       stream->line};
+	uint32_t lease_blocks = request->lease_blocks ? request->lease_blocks : stream->lease_blocks;
+	struct user_share *share;
+	struct account account;
+	int sent;
+
+	if (!rx_admit_checks(session, rx_endpoint, request, &account, &sent))
+		return sent;
+	if (request->policy == IBVCAP_POLICY_TAP)
+		return attach_tap(session, rx_endpoint);
+	share = endpoint_share(&rx_endpoint->endpoint, &account);
+	if (endpoint_refuses_place(session, &rx_endpoint->endpoint, share, &limits, &sent) ||
+	    refuses_leases(session, rx_endpoint, share, lease_blocks, &sent))
+		return sent;
+	return lend_to_worker(session, rx_endpoint, share, request, lease_blocks, takeover);
+}

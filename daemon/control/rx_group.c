@@ -1,0 +1,422 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Shares the queues of a stream out among the members of a group, and knows where each queue's next owner goes on. */
+#include "daemon/control/rx_group.h"
+
+#include "daemon/base/log.h"
+#include "daemon/control/id_name.h"
+#include "daemon/control/loop.h"
+#include "daemon/control/rx_admit.h"
+#include "daemon/control/server.h"
+#include "lib/ibvcap/min.h"
+#include "lib/ibvcap/ring.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* A member that waits for a queue. */
+struct rx_group_ask {
+	struct session_wait wait; /* first */
+	TAILQ_ENTRY(rx_group_ask) link;
+	struct rx_group *group;
+	struct session *session;
+	struct protocol_attach request;
+};
+
+struct rx_group_queue {
+	struct rx_session *owner; /* from its request until the worker has given it back; NULL: free */
+	uint64_t member;          /* of the owner */
+	pid_t left_pid;           /* the last owner that acquired packets */
+	struct rx_takeover next;  /* for the next owner */
+};
+
+struct rx_group {
+	LIST_ENTRY(rx_group) link; /* of the stream's first queue */
+	struct rx_endpoint *first;
+	char name[IBVCAP_GROUP_NAME_MAX];
+	struct account account;
+	TAILQ_HEAD(, rx_group_ask) asks;
+	uint32_t n_queues;
+	struct rx_group_queue queues[IBVCAP_QUEUES_MAX];
+	struct rx_session *recalled; /* one at a time; NULL: none */
+	uint64_t recall_until_us;
+	uint64_t n_moves; /* queues that went from one owner to another */
+	uint64_t n_late;  /* owners that did not give up what was recalled */
+};
+
+/* ---- members --------------------------------------------------------------------------------------- */
+
+static uint32_t count_queues_of(const struct rx_group *group, uint64_t member)
+{
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < group->n_queues; i++) {
+		const struct rx_session *owner = group->queues[i].owner;
+
+		n += owner && owner != group->recalled && owner->client.session && group->queues[i].member == member;
+	}
+	return n;
+}
+
+/* The ask of the member that has the fewest queues; of equal ones, the first to ask. NULL: nobody asks. */
+static struct rx_group_ask *find_poorest(const struct rx_group *group)
+{
+	struct rx_group_ask *ask, *poorest = NULL;
+	uint32_t fewest = UINT32_MAX;
+
+	TAILQ_FOREACH (ask, &group->asks, link) {
+		uint32_t n = count_queues_of(group, ask->request.member);
+
+		if (n >= fewest)
+			continue;
+		fewest = n;
+		poorest = ask;
+	}
+	return poorest;
+}
+
+/* A queue of the member that has the most, of those that it was told of. NULL: nobody has one. */
+static struct rx_group_queue *find_richest(struct rx_group *group)
+{
+	struct rx_group_queue *richest = NULL;
+	uint32_t most = 0;
+
+	for (uint32_t i = 0; i < group->n_queues; i++) {
+		struct rx_group_queue *queue = &group->queues[i];
+		uint32_t n = queue->owner && queue->owner->client.served ? count_queues_of(group, queue->member) : 0;
+
+		if (n <= most)
+			continue;
+		most = n;
+		richest = queue;
+	}
+	return richest;
+}
+
+static void drop_ask(struct rx_group_ask *ask)
+{
+	TAILQ_REMOVE(&ask->group->asks, ask, link);
+	ask->session->wait = NULL;
+	free(ask);
+}
+
+static void abandon_ask(struct session_wait *wait)
+{
+	struct rx_group_ask *ask = (struct rx_group_ask *)wait;
+	struct rx_group *group = ask->group;
+
+	drop_ask(ask);
+	rx_group_settle(group);
+}
+
+/* ---- queues ---------------------------------------------------------------------------------------- */
+
+static struct rx_endpoint *find_queue(const struct rx_group *group, uint32_t queue)
+{
+	const struct control *control = group->first->endpoint.control;
+	struct rx_endpoint *endpoint;
+
+	TAILQ_FOREACH (endpoint, &control->rx_endpoints, link)
+		if (endpoint->stream->config == group->first->stream->config && endpoint->stream->queue == queue)
+			break;
+	return endpoint && !endpoint->endpoint.ended && endpoint->endpoint.ending == IBVCAP_DISCONNECT_NONE ? endpoint
+	                                                                                                    : NULL;
+}
+
+static struct rx_group_queue *find_free(struct rx_group *group, struct rx_endpoint **endpoint)
+{
+	for (uint32_t i = 0; i < group->n_queues; i++) {
+		*endpoint = group->queues[i].owner ? NULL : find_queue(group, i);
+		if (*endpoint)
+			return &group->queues[i];
+	}
+	return NULL;
+}
+
+static void log_move(struct rx_group *group, const struct rx_group_queue *queue, uint32_t index)
+{
+	const struct log_about about = {.stream = group->first->endpoint.name,
+	                                .peer = "CONSUMER",
+	                                .pid = queue->owner->client.pid,
+	                                .uid = queue->owner->client.uid};
+
+	if (queue->next.had_owner && loop_should_log(++group->n_moves))
+		log_message(LOG_INFO, &about,
+		            "stream '%s': group '%s': process %d goes on with queue %u at packet %llu, where process "
+		            "%d stopped, which had acquired and not released %llu packets (%llu such moves so far)",
+		            about.stream, group->name, (int)about.pid, index, (unsigned long long)queue->next.sequence,
+		            (int)queue->left_pid, (unsigned long long)queue->next.abandoned,
+		            (unsigned long long)group->n_moves);
+}
+
+/* The ask is over, whatever the answer is: a refused member asks again. */
+static void give_queue(struct rx_group_ask *ask, struct rx_group_queue *queue, struct rx_endpoint *endpoint)
+{
+	const struct protocol_attach request = ask->request;
+	struct rx_group *group = ask->group;
+	struct session *session = ask->session;
+	int r;
+
+	drop_ask(ask);
+	r = rx_admit(session, endpoint, &request, &queue->next);
+	if (r < 0) {
+		session_free(session);
+	} else if (session->client) {
+		queue->owner = (struct rx_session *)session->client;
+		queue->owner->group = group;
+		queue->member = request.member;
+		log_move(group, queue, endpoint->stream->queue);
+	}
+}
+
+/* What the owner leaves to the next one. An owner that has not moved leaves what it was given. */
+static void note_cursor(struct rx_group_queue *queue, const struct rx_session *rx)
+{
+	const struct ring_consumer *consumer = &rx->consumer;
+	uint64_t behind = consumer_load_head(rx_session_endpoint(rx)->stream->ring->ring) - consumer->attach_sequence;
+	uint64_t delivered = u64_min(daemon_load_delivered(consumer->page), behind);
+	uint64_t skipped = u64_min(daemon_load_skipped(consumer->page), behind - delivered);
+
+	if (delivered + skipped == 0)
+		return;
+	queue->left_pid = rx->client.pid;
+	queue->next = (struct rx_takeover){
+		.sequence = consumer->attach_sequence + delivered + skipped,
+		.abandoned = delivered - u64_min(daemon_load_released(consumer->page), delivered),
+		.had_owner = true,
+	};
+}
+
+struct rx_group *rx_group_take_back(struct rx_session *rx)
+{
+	struct rx_group *group = rx->group;
+
+	if (!group)
+		return NULL;
+	for (uint32_t i = 0; i < group->n_queues; i++) {
+		if (group->queues[i].owner != rx)
+			continue;
+		note_cursor(&group->queues[i], rx);
+		group->queues[i].owner = NULL;
+	}
+	if (group->recalled == rx)
+		group->recalled = NULL;
+	rx->group = NULL;
+	return group;
+}
+
+/* ---- sharing out ------------------------------------------------------------------------------------ */
+
+static void recall_queue(struct rx_group *group, struct rx_group_queue *queue)
+{
+	const struct control *control = group->first->endpoint.control;
+	struct session *session = queue->owner->client.session;
+	struct protocol_recalled message = {0};
+
+	protocol_init(&message.header, PROTOCOL_RECALLED, sizeof(message));
+	group->recalled = queue->owner;
+	group->recall_until_us = loop_now_us(control->options.event) + RX_GROUP_RECALL_US;
+	daemon_recall(queue->owner->consumer.state);
+	if (session_send(session, &message.header, NULL, 0) < 0)
+		session_free(session);
+}
+
+static void recall_if_uneven(struct rx_group *group)
+{
+	const struct rx_group_ask *ask = find_poorest(group);
+	struct rx_group_queue *richest = ask && !group->recalled ? find_richest(group) : NULL;
+
+	if (richest && count_queues_of(group, richest->member) >= count_queues_of(group, ask->request.member) + 2)
+		recall_queue(group, richest);
+}
+
+static bool has_member(const struct rx_group *group)
+{
+	for (uint32_t i = 0; i < group->n_queues; i++)
+		if (group->queues[i].owner)
+			return true;
+	return !TAILQ_EMPTY(&group->asks);
+}
+
+static void free_group(struct rx_group *group)
+{
+	LIST_REMOVE(group, link);
+	free(group);
+}
+
+void rx_group_settle(struct rx_group *group)
+{
+	struct rx_endpoint *endpoint;
+	struct rx_group_queue *queue;
+	struct rx_group_ask *ask;
+
+	if (!group)
+		return;
+	while ((ask = find_poorest(group)) && (queue = find_free(group, &endpoint)))
+		give_queue(ask, queue, endpoint);
+	recall_if_uneven(group);
+	if (!has_member(group))
+		free_group(group);
+}
+
+/* ---- joining ---------------------------------------------------------------------------------------- */
+
+/* All queues of a group begin at one time: when the first member joins. */
+static uint64_t find_start(const struct rx_endpoint *endpoint, const struct protocol_attach *request)
+{
+	const struct rx_start_position start = {request->start, request->start_value};
+	const struct rx_ring *ring = endpoint->stream->ring;
+	const struct rx_start_view view = {
+		.table = ring_table(ring->ring),
+		.table_mask = ring->table_mask,
+		.meta = ring->meta,
+		.n_blocks = ring->n_blocks,
+		.slots_per_block = ring->slots_per_block,
+		.floor = consumer_load_floor(ring->ring),
+		.head = consumer_load_head(ring->ring),
+	};
+
+	return rx_start_find(&view, &start);
+}
+
+static struct rx_group *find_group(const struct rx_endpoint *first, const char *name, const struct account *account)
+{
+	struct rx_group *group;
+
+	LIST_FOREACH (group, &first->groups, link)
+		if (strcmp(group->name, name) == 0 && account_is_same(&group->account, account))
+			break;
+	return group;
+}
+
+static struct rx_group *new_group(struct rx_endpoint *first, const struct protocol_attach *request,
+                                  const struct account *account)
+{
+	struct rx_group *group = calloc(1, sizeof(*group));
+
+	if (!group)
+		return NULL;
+	group->first = first;
+	group->account = *account;
+	group->n_queues = first->stream->ring->ring->n_queues;
+	memcpy(group->name, request->group, sizeof(group->name));
+	TAILQ_INIT(&group->asks);
+	for (uint32_t i = 0; i < group->n_queues; i++) {
+		const struct rx_endpoint *endpoint = find_queue(group, i);
+
+		group->queues[i].next.sequence = endpoint ? find_start(endpoint, request) : 0;
+	}
+	LIST_INSERT_HEAD(&first->groups, group, link);
+	return group;
+}
+
+static int tell_joined(const struct rx_group_ask *ask)
+{
+	const struct rx_group *group = ask->group;
+	struct protocol_joined message = {.epoch = group->first->stream->ring->ring->segment.epoch,
+	                                  .n_queues = group->n_queues};
+
+	protocol_init(&message.header, PROTOCOL_JOINED, sizeof(message));
+	return session_send(ask->session, &message.header, NULL, 0);
+}
+
+int rx_group_join(struct session *session, struct rx_endpoint *first, const struct protocol_attach *request)
+{
+	struct rx_group_ask *ask;
+	struct rx_group *group;
+	struct account account;
+	int r;
+
+	if (!rx_admit_checks(session, first, request, &account, &r))
+		return r;
+	if (request->policy == IBVCAP_POLICY_TAP)
+		return session_send_error(session, -EINVAL, "stream '%s': a tap cannot be a member of a group",
+		                          first->endpoint.name);
+	ask = calloc(1, sizeof(*ask));
+	group = find_group(first, request->group, &account);
+	if (!group && ask)
+		group = new_group(first, request, &account);
+	if (!group) {
+		free(ask);
+		return session_send_error(session, -ENOMEM, "stream '%s': out of memory", first->endpoint.name);
+	}
+	*ask = (struct rx_group_ask){{abandon_ask}, .group = group, .session = session, .request = *request};
+	session->wait = &ask->wait;
+	TAILQ_INSERT_TAIL(&group->asks, ask, link);
+	r = tell_joined(ask);
+	if (r < 0)
+		return r; /* the end of the session ends the ask */
+	rx_group_settle(group);
+	return 0;
+}
+
+/* ---- of a stream ------------------------------------------------------------------------------------- */
+
+static void disconnect_late(struct rx_group *group)
+{
+	struct session *session = group->recalled->client.session;
+	const struct log_about about = {.stream = group->first->endpoint.name,
+	                                .peer = "CONSUMER",
+	                                .pid = session->peer.pid,
+	                                .uid = session->peer.uid};
+
+	if (loop_should_log(++group->n_late))
+		log_message(
+			LOG_WARNING, &about,
+			"stream '%s': group '%s': process %d of user %s did not give up a queue that another member "
+			"is to get, for %u s: disconnected from it (%llu so far)",
+			about.stream, group->name, (int)about.pid, id_of_user(about.uid).text,
+			(unsigned)(RX_GROUP_RECALL_US / 1000000), (unsigned long long)group->n_late);
+	session->reason = IBVCAP_DISCONNECT_RECALLED;
+	session_free(session);
+}
+
+void rx_groups_tick(struct rx_endpoint *first, uint64_t now_us)
+{
+	struct rx_group *group;
+
+	LIST_FOREACH (group, &first->groups, link)
+		if (group->recalled && group->recalled->client.session && now_us >= group->recall_until_us)
+			disconnect_late(group);
+}
+
+const char *rx_group_name(const struct rx_group *group)
+{
+	return group->name;
+}
+
+static void end_group(struct rx_group *group)
+{
+	while (!TAILQ_EMPTY(&group->asks)) {
+		struct rx_group_ask *ask = TAILQ_FIRST(&group->asks);
+		struct session *session = ask->session;
+
+		drop_ask(ask);
+		if (session_send_error(session, -ENODEV, "stream '%s': it has ended", group->first->endpoint.name) < 0)
+			session_free(session);
+	}
+}
+
+void rx_groups_end(struct rx_endpoint *first)
+{
+	struct rx_group *group, *next;
+
+	for (group = LIST_FIRST(&first->groups); group; group = next) {
+		next = LIST_NEXT(group, link);
+		end_group(group);
+		rx_group_settle(group);
+	}
+}
+
+void rx_groups_free(struct rx_endpoint *first)
+{
+	struct rx_group *group;
+
+	rx_groups_end(first);
+	while ((group = LIST_FIRST(&first->groups))) {
+		for (uint32_t i = 0; i < group->n_queues; i++)
+			if (group->queues[i].owner)
+				group->queues[i].owner->group = NULL;
+		free_group(group);
+	}
+}
