@@ -185,6 +185,18 @@ def test_a_namespace_whose_sysfs_is_not_mounted_is_judged_by_the_kernels_answers
     assert "/sys" not in of(diagnosis(net, "--config", config), "network")[0]["found"]
 
 
+def test_a_daemon_of_any_account_with_a_place_of_its_own_for_the_socket_is_known(net, wire, start_daemon, tmp):
+    os.chown(tmp, NOBODY.pw_uid, NOBODY.pw_gid)
+    one = start_daemon([stream(wire)], user="nobody").wait_ready()
+
+    def process():
+        return of(diagnosis(net, "--config", one.config), "capabilities")[0]["subject"]
+
+    assert process() == f"ibvcapd (pid {one.pid()})"
+    tmp.chmod(0o1777)  # where anybody could listen
+    assert "no ibvcapd was found" in process()
+
+
 def test_a_process_that_keeps_memory_of_a_ring_that_has_ended_is_named(net, wire, daemon, consumer):
     one = daemon([stream(wire)])
     reader = consumer(one)

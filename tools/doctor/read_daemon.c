@@ -10,6 +10,8 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <ibvcap/ibvcap.h>
+#include <libgen.h>
+#include <limits.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
@@ -48,12 +50,27 @@ static void ask_listener(struct doctor_socket *control)
 		close(fd);
 }
 
-/* Until the service starts, its socket unit makes systemd listen. Any user can listen at a path in /tmp. */
+/* Could only root and the listener's account make the socket there? */
+static bool is_place_of(const char *socket_path, uid_t uid)
+{
+	char directory[PATH_MAX];
+	struct stat place;
+
+	snprintf(directory, sizeof(directory), "%s", socket_path);
+	return stat(dirname(directory), &place) == 0 && !(place.st_mode & (S_IWGRP | S_IWOTH)) &&
+	       (place.st_uid == 0 || place.st_uid == uid);
+}
+
+/*
+ * Until the service starts, its socket unit makes systemd listen. Any user can listen at a path in /tmp; an account
+ * that has a place of its own for the socket (ibvcapd --user) is believed.
+ */
 static bool is_daemon(const struct doctor_socket *control)
 {
 	char path[PATH_MAX], name[DOCTOR_NAME_BYTES];
 
-	if (control->pid <= 0 || (control->uid > SYSTEM_UID_MAX && control->uid != geteuid()))
+	if (control->pid <= 0 ||
+	    (control->uid > SYSTEM_UID_MAX && control->uid != geteuid() && !is_place_of(control->path, control->uid)))
 		return false;
 	files_join(path, "/proc/%d/comm", (int)control->pid);
 	files_read_line(name, sizeof(name), "%s", path);

@@ -6,6 +6,7 @@
 #include <arpa/inet.h>
 #include <criterion/criterion.h>
 #include <errno.h>
+#include <libgen.h>
 #include <linux/ethtool.h>
 #include <linux/sockios.h>
 #include <stdarg.h>
@@ -632,9 +633,9 @@ Test(machine, the_socket_of_a_daemon_that_has_ended_is_no_daemon)
 	close(fd);
 }
 
-Test(machine, a_process_of_any_user_that_listens_is_no_daemon)
+Test(machine, a_process_of_any_user_that_listens_where_anybody_can_is_no_daemon)
 {
-	char path[512];
+	char path[512], directory[512];
 	pid_t pid;
 
 	if (geteuid() != 0)
@@ -644,6 +645,10 @@ Test(machine, a_process_of_any_user_that_listens_is_no_daemon)
 	find_daemon_at(path);
 	cr_expect_eq(facts.control.pid, pid);
 	cr_expect_eq(facts.control.uid, 4000000001);
+	cr_expect_eq(facts.process.kind, DOCTOR_DAEMON, "only root could make the socket there");
+	strcpy(directory, path);
+	cr_assert_eq(chmod(dirname(directory), 01777), 0);
+	find_daemon_at(path);
 	cr_expect_eq(facts.process.kind, DOCTOR_SELF);
 }
 
