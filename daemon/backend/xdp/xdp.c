@@ -164,6 +164,7 @@ static int xdp_create_send_queue(struct backend *base, const struct backend_send
 
 static int xdp_read_port(struct backend *base, struct backend_port_statistics *statistics)
 {
+	xdp_follow_mtu(xdp_backend(base));
 	xdp_follow_channels(xdp_backend(base));
 	/* The interface's own state says whether there is a link. */
 	*statistics = (struct backend_port_statistics){.port_active = true};

@@ -41,6 +41,8 @@ struct xdp_interface {
 };
 
 int xdp_interface_read(struct xdp_interface *interface, const char *name, struct failure *failure);
+/** Its MTU, now. 0: it is not there. */
+uint32_t xdp_interface_mtu(const struct xdp_interface *interface);
 /** The receive queues in use, now. 0: the driver does not say. */
 uint32_t xdp_interface_count_channels(const struct xdp_interface *interface);
 
@@ -147,7 +149,10 @@ struct xdp_backend {
 	struct xdp_socket *sockets;   /* of stream s on channel c: s * max_channels + c */
 	struct xdp_receive **queues;  /* of each stream number; NULL: it is free */
 	uint32_t n_channels_seen;     /* xdp_follow_channels() has done what it can for so many */
-	pthread_mutex_t changing;     /* held while the control or the device's thread changes what the other uses */
+	/* Of a kernel without packets of several frames: longer packets are lost, uncounted. 0: there is no limit. */
+	uint32_t mtu_max;
+	bool told_mtu;            /* that the interface's is larger now */
+	pthread_mutex_t changing; /* held while the control or the device's thread changes what the other uses */
 };
 
 static inline struct xdp_backend *xdp_backend(const struct backend *base)
@@ -203,6 +208,8 @@ int xdp_queue_add_socket(struct xdp_receive *receive, struct failure *failure);
 int xdp_open_channel(struct xdp_backend *backend, uint32_t number, struct failure *failure);
 /** Any state. */
 void xdp_close_channel(struct xdp_backend *backend, uint32_t number);
+/** Log once that the MTU has become larger than the backend can receive. The device's thread. */
+void xdp_follow_mtu(struct xdp_backend *backend);
 /** If the interface has more receive queues than before (ethtool -L), receive from them. The device's thread. */
 void xdp_follow_channels(struct xdp_backend *backend);
 

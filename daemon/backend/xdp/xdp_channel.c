@@ -183,10 +183,17 @@ static bool channel_frames_are_large(const struct xdp_channel *channel)
 	return channel->backend->interface.mtu + LINK_BYTES_MAX <= channel->frame_bytes - HEADROOM_BYTES;
 }
 
-/* Every packet that the MTU admits comes from the driver in one piece. */
+/* Up to this MTU, every packet comes from the driver in one piece, and fits one frame. */
+static uint32_t channel_whole_mtu(const struct xdp_channel *channel)
+{
+	uint32_t frame_bytes = channel->frame_bytes - HEADROOM_BYTES;
+
+	return (frame_bytes < PAGE_BYTES_MAX ? frame_bytes : PAGE_BYTES_MAX) - LINK_BYTES_MAX;
+}
+
 static bool channel_packets_are_whole(const struct xdp_channel *channel)
 {
-	return channel_frames_are_large(channel) && channel->backend->interface.mtu + LINK_BYTES_MAX <= PAGE_BYTES_MAX;
+	return channel->backend->interface.mtu <= channel_whole_mtu(channel);
 }
 
 static int channel_explain_bind(const struct xdp_channel *channel, int error, struct failure *failure)
@@ -222,8 +229,10 @@ static int channel_bind_anchor(struct xdp_channel *channel)
 	if (mode == BACKEND_XDP_ZERO_COPY || r == 0 || r == -EBUSY)
 		return r;
 	r = xdp_bind(channel->anchor_fd, channel, XDP_COPY | XDP_USE_NEED_WAKEUP | XDP_USE_SG, -1);
-	if (r == -EINVAL && channel_packets_are_whole(channel))
-		r = xdp_bind(channel->anchor_fd, channel, XDP_COPY | XDP_USE_NEED_WAKEUP, -1);
+	if (r != -EINVAL || !channel_packets_are_whole(channel))
+		return r;
+	r = xdp_bind(channel->anchor_fd, channel, XDP_COPY | XDP_USE_NEED_WAKEUP, -1);
+	channel->backend->mtu_max = r == 0 ? channel_whole_mtu(channel) : 0;
 	return r;
 }
 

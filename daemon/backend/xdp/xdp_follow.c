@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Channels that come and go. If an administrator gives a running interface more receive queues (ethtool -L), the driver
- * does not run the program on them: their packets reach the kernel and are not even matched. So each new queue becomes
- * a channel, with a socket of every stream, and then the program is exchanged for its twin, which the driver puts on
- * all queues. The kernel refuses fewer queues than have sockets.
+ * What changes while the interface is in use: its MTU, and channels. If an administrator gives a running interface more
+ * receive queues (ethtool -L), the driver does not run the program on them: their packets reach the kernel and are not
+ * even matched. So each new queue becomes a channel, with a socket of every stream, and then the program is exchanged
+ * for its twin, which the driver puts on all queues. The kernel refuses fewer queues than have sockets.
  */
 #include "daemon/backend/xdp/xdp.h"
 
@@ -80,6 +80,22 @@ static void follow_add_channels(struct xdp_backend *backend, uint32_t n)
 	else
 		log_message(LOG_INFO, &about, "interface %s has %u receive queues now, and %u are served",
 		            interface->name, n, interface->n_channels);
+}
+
+/* Before Linux 6.6, with an interface that had a smaller MTU when it was opened. */
+void xdp_follow_mtu(struct xdp_backend *backend)
+{
+	const struct xdp_interface *interface = &backend->interface;
+	uint32_t mtu = backend->mtu_max ? xdp_interface_mtu(interface) : 0;
+
+	if (mtu > backend->mtu_max && !backend->told_mtu)
+		log_message(
+			LOG_WARNING, &(struct log_about){.interface = interface->name},
+			"interface %s: its MTU is %u now, and packets longer than %u bytes are lost without a "
+			"count: run 'ip link set dev %s mtu %u', or restart the daemon (systemctl restart ibvcapd), "
+			"which then takes backend packet if it may choose",
+			interface->name, mtu, backend->mtu_max, interface->name, backend->mtu_max);
+	backend->told_mtu = mtu > backend->mtu_max;
 }
 
 void xdp_follow_channels(struct xdp_backend *backend)

@@ -33,6 +33,19 @@ uint32_t xdp_interface_count_channels(const struct xdp_interface *interface)
 	return n;
 }
 
+uint32_t xdp_interface_mtu(const struct xdp_interface *interface)
+{
+	int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	struct ifreq request = {0};
+
+	snprintf(request.ifr_name, sizeof(request.ifr_name), "%s", interface->name);
+	if (fd < 0 || ioctl(fd, SIOCGIFMTU, &request) < 0)
+		request.ifr_mtu = 0;
+	if (fd >= 0)
+		close(fd);
+	return (uint32_t)request.ifr_mtu;
+}
+
 static void interface_read_channels(struct xdp_interface *interface, int fd)
 {
 	struct ethtool_channels channels = {.cmd = ETHTOOL_GCHANNELS};

@@ -9,6 +9,9 @@
 #include <string.h>
 #include <sys/capability.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 TestSuite(xdp_refusals, .init = set_up_xdp, .fini = tear_down_xdp);
 
@@ -69,4 +72,45 @@ Test(xdp_refusals, zero_copy_that_the_driver_has_not_is_refused_with_the_key_to_
 	make_veth("1500", "1");
 	cr_expect(eq(int, open_with(BACKEND_XDP_ZERO_COPY, &mine), -EOPNOTSUPP), "%s", failure.text);
 	expect_says("set xdp_mode");
+}
+
+/* ---- a kernel before 6.6 --------------------------------------------------------------------------- */
+
+static bool kernel_is_old;
+
+/* In place of the C library's: such a kernel does not know XDP_USE_SG. */
+int bind(int fd, const struct sockaddr *address, socklen_t bytes)
+{
+	const struct sockaddr_xdp *xdp = (const struct sockaddr_xdp *)address;
+
+	if (kernel_is_old && address->sa_family == AF_XDP && xdp->sxdp_flags & XDP_USE_SG) {
+		errno = EINVAL;
+		return -1;
+	}
+	return (int)syscall(SYS_bind, fd, address, bytes);
+}
+
+Test(xdp_refusals, without_packets_of_several_frames_an_mtu_that_grows_is_noticed)
+{
+	struct backend_port_statistics port;
+
+	kernel_is_old = true;
+	open_backend("1500", "1");
+	cr_expect(eq(u32, xdp_backend(backend)->mtu_max, 1770));
+	cr_assert(eq(int, xdp_backend_ops.read_port(backend, &port), 0));
+	cr_expect(not(xdp_backend(backend)->told_mtu));
+	cr_assert(system("ip link set test0 mtu 2000") == 0);
+	cr_assert(eq(int, xdp_backend_ops.read_port(backend, &port), 0));
+	cr_expect(xdp_backend(backend)->told_mtu);
+	cr_assert(system("ip link set test0 mtu 1500") == 0);
+	cr_assert(eq(int, xdp_backend_ops.read_port(backend, &port), 0));
+	cr_expect(not(xdp_backend(backend)->told_mtu));
+}
+
+Test(xdp_refusals, such_a_kernel_has_no_room_for_a_large_mtu)
+{
+	kernel_is_old = true;
+	make_veth("9000", "1");
+	cr_expect(lt(int, open_with(BACKEND_XDP_AUTO, &backend), 0));
+	expect_says("need Linux 6.6");
 }
