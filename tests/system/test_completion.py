@@ -11,7 +11,8 @@ import pytest
 import conftest
 
 PROGRAMS = [pathlib.Path(path) for path in ("tools/ibvcap", "daemon/ibvcapd", "lib/softhca/softhca",
-                                            "contrib/bin/ibv_launch")]
+                                            "contrib/bin/ibv_launch",
+                                            conftest.ROOT / "contrib/bin/ibvcap-try")]
 BASH = """source {file}
 _command_offset() {{ COMPREPLY=("@command ${{COMP_WORDS[*]:$1}}"); }}
 COMP_LINE={line} COMP_POINT=${{#COMP_LINE}} COMP_WORDS=({words}) COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1))
@@ -85,7 +86,8 @@ def test_the_other_programs_complete_options_values_and_the_command_that_they_ru
         assert complete("--", program=program.name) == options(program)
     assert "@files" in complete("--config", "", program="ibvcapd") and "root" in complete("-u", "", program="ibvcapd")
     assert complete("", program="ibvcapd") == complete("-t", "", program="ibvcapd") == set()
-    assert "lo" in complete("-i", "", program="softhca")
+    assert "lo" in complete("-i", "", program="softhca") & complete("", program="ibvcap-try")
+    assert complete("-b", "x", program="ibvcap-try") == {"xdp"}
     assert complete("--profile", "mi", program="softhca") == {"minimal"}
     assert complete("-i", "lo", "-e", "afpacket-", program="softhca") == {"afpacket-throughput"}
     assert complete("-i", "lo", "--", "ls", "-", program="softhca") == {"@command ls -"}
