@@ -179,11 +179,10 @@ static int on_second(sd_event_source *source, uint64_t time_us, void *context)
 	return sd_event_source_set_enabled(source, SD_EVENT_ONESHOT);
 }
 
-void events_take_notice(struct daemon *daemon, struct interface *interface, const struct backend_notice *notice)
+void events_take_notice(struct interface *interface, const struct backend_notice *notice)
 {
 	const char *device = interface->capabilities.device;
 
-	(void)daemon;
 	switch (notice->type) {
 	case BACKEND_NOTICE_PORT_UP:
 	case BACKEND_NOTICE_PORT_DOWN:

@@ -11,7 +11,7 @@ int events_add(struct daemon *daemon);
 void events_drop(struct daemon *daemon);
 
 /** For daemon.take_notice. */
-void events_take_notice(struct daemon *daemon, struct interface *interface, const struct backend_notice *notice);
+void events_take_notice(struct interface *interface, const struct backend_notice *notice);
 
 /** For control_options.worker_ended; context is the daemon. */
 void events_worker_ended(void *context, const struct control_stream *control, int error);

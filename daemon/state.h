@@ -37,7 +37,7 @@ struct daemon {
 	struct background *kernel; /* asks the kernel about interfaces (port/interface.h) */
 
 	sd_event *event;
-	void (*take_notice)(struct daemon *daemon, struct interface *interface, const struct backend_notice *notice);
+	void (*take_notice)(struct interface *interface, const struct backend_notice *notice);
 	sd_event_source *term;
 	sd_event_source *interrupt;
 	sd_event_source *hang_up;

@@ -102,7 +102,7 @@ static void interface_take_notices(struct background_job *job)
 	struct interface *interface = notices->interface;
 
 	for (uint32_t i = 0; i < notices->n && notices->source; i++)
-		notices->daemon->take_notice(notices->daemon, interface, &notices->at[i]);
+		notices->daemon->take_notice(interface, &notices->at[i]);
 	if (!notices->source)
 		return;
 	if (notices->result < 0) /* or it would be ready for ever */

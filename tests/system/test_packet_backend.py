@@ -53,7 +53,7 @@ def test_the_kernel_does_not_answer_what_is_captured(daemon, net, wire, drops):
     handled, errors, answers = (now - then for now, then in zip(kernel_counts(net.rx), before))
     assert (handled, errors, answers) == ((0, 0, 0) if drops else (20, 20, 0)), one.text()
     assert f"interface {wire.interface}: backend packet: the kernel " + \
-        ("does not handle the packets of flows (tcx drop)" if drops else
+        ("does not handle the packets of flows whose port nobody else reads (tcx drop)" if drops else
          "handles the packets of flows, too, and counts them as UDP InErrors: to drop them takes CAP_BPF") in one.text()
     port, = one.status()["interfaces"].values()
     assert ("(tcx drop)" if drops else "to drop them takes CAP_BPF") in port["backend_how"], port

@@ -66,7 +66,7 @@ static int flow_table_failed(const struct flow_table *table, const struct flow_r
 	if (error == EEXIST)
 		return failure_set(failure, EX_CONFIG, EEXIST,
 		                   "interface %s: another stream has the flow %s already: remove it from one of "
-		                   "them; if it moves from one to the other, reload without it first",
+		                   "them",
 		                   table->interface, text);
 	if (error == E2BIG)
 		return failure_set(

@@ -71,7 +71,7 @@ static void af_packet_open_drop(struct af_packet *backend)
 
 	if (r == 0)
 		snprintf(backend->how, sizeof(backend->how),
-		         "the kernel does not handle the packets of flows (tcx drop)");
+		         "the kernel does not handle the packets of flows whose port nobody else reads (tcx drop)");
 	else
 		snprintf(backend->how, sizeof(backend->how),
 		         "the kernel handles the packets of flows, too, and counts them as UDP InErrors: %.150s",
