@@ -61,6 +61,7 @@ MAY_INCLUDE = {
                       "daemon/channel"],
     "tools/groups": [],
     "tools/pcapng": [],
+    "tools/record": [API, "tools/ibvcap", "tools/pcapng", "daemon/base/time.h"],
     "tools/ibvcap": [API, "tools/groups", "daemon/base/standard_files.h", "daemon/base/time.h"],
     # It asks the daemon's own code: is the configuration right, what does it take, does the device take a queue?
     "tools/doctor": ["daemon/base", "daemon/config", "daemon/flow", "daemon/stream/geometry.h",
@@ -86,7 +87,8 @@ FOREIGN = {
     "linux/neighbour.h": ["daemon/net"],
     "linux/netfilter": ["lib/softhca/device"],
     "linux/if_packet.h": ["daemon/backend/packet", "daemon/backend/socket", "lib/softhca/wire"],
-    "jansson.h": ["tools/ibvcap", "tools/doctor"],
+    "zstd.h": ["tools/record"],
+    "jansson.h": ["tools/ibvcap", "tools/record", "tools/doctor"],
     "ncurses.h": ["tools/ibvcap/top_screen.c"],
     "term.h": ["tools/ibvcap/top_screen.c"],
     "pcap/": ["tools/ibvcap/capture.c"],

@@ -17,6 +17,7 @@ struct command {
 
 static const struct command commands[] = {
 	{"doctor", "check that this machine is ready, and say what to do if not", cmd_doctor},
+	{"record", "record streams to pcapng files that say what is missing, and why", cmd_record},
 	{"recv", "receive a stream: print rates, check the test pattern, dump payloads", cmd_recv},
 	{"reload", "make the daemon read its configuration again", cmd_reload},
 	{"replay", "send the UDP payloads of a capture file, with its timing", cmd_replay},

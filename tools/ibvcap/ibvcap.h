@@ -7,6 +7,7 @@
 #define TOOLS_IBVCAP_IBVCAP_H
 
 int cmd_doctor(int argc, char **argv);
+int cmd_record(int argc, char **argv);
 int cmd_recv(int argc, char **argv);
 int cmd_reload(int argc, char **argv);
 int cmd_replay(int argc, char **argv);

@@ -1,0 +1,423 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`ibvcap record`: what other programs read in its files is what was sent, and what is missing is counted and named."""
+import json
+import os
+import pathlib
+import random
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+import conftest
+from conftest import ROOT, wait_until
+
+sys.path.insert(0, str(ROOT / "tests/support"))
+import pcap_replay  # noqa: E402
+
+IBVCAP = conftest.BUILD / "tools/ibvcap"
+LIDAR = ROOT / "tests/data/lidar-os0-32.pcap"
+NOT_COMPLETE, USAGE, NOT_WRITTEN = 1, 64, 74
+N_ROTATIONS = int(os.environ.get("IBVCAP_ROTATIONS", "50"))
+TERMS = ("written", "unwritten", "errored", "skipped", "disk_wait", "lag")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def built():
+    for program in (IBVCAP, "tshark", "capinfos", "tcpdump"):
+        if not shutil.which(str(program)):
+            pytest.skip(f"{program} is not there")
+
+
+class Record:
+    """`ibvcap record`, attached."""
+
+    def __init__(self, daemon, *options, streams=("lidar",), prefix=(), stdout=subprocess.PIPE):
+        before = len(daemon.status()["consumers"])
+        command = [*prefix, IBVCAP, "record", *streams, "--socket", daemon.socket_path, "--quiet", "--json", *options]
+        self.process = subprocess.Popen([str(word) for word in command], stdout=stdout, stderr=subprocess.PIPE,
+                                        text=True)
+        wait_until(lambda: len(daemon.status()["consumers"]) == before + len(streams) or
+                   self.process.poll() is not None, 30, "attached")
+
+    def finish(self, stop=None):
+        """(exit code, summary, messages); each source's sum is exact."""
+        if stop:
+            self.process.send_signal(stop)
+        out, err = self.process.communicate(timeout=120)
+        text = out if out is not None and out.startswith("{") else err[err.index("{\n"):]
+        said = json.loads(text)
+        for source in said["sources"]:
+            assert source["published"] == sum(source[term] for term in TERMS), source
+        return self.process.returncode, said, err
+
+
+@pytest.fixture
+def record():
+    started = []
+
+    def start(*words, **options):
+        started.append(Record(*words, **options))
+        return started[-1]
+
+    yield start
+    for one in started:
+        if one.process.poll() is None:
+            one.process.kill()
+            one.process.wait()
+
+
+def run(*command, code=0):
+    done = subprocess.run([str(word) for word in command], capture_output=True, text=True, check=False, timeout=120)
+    assert done.returncode == code, (command, done.returncode, done.stdout, done.stderr)
+    return done.stdout
+
+
+def fields(path, *names, code=0):
+    """What tshark says of each packet."""
+    words = [word for name in names for word in ("-e", name)]
+    done = subprocess.run(["tshark", "-n", "-r", str(path), "-T", "fields", *words], capture_output=True, text=True,
+                          check=False, timeout=120)
+    assert done.returncode == code, done.stderr
+    return [line.split("\t") for line in done.stdout.split("\n")[:-1]]
+
+
+def frames_of(path):
+    """dpkt's view: [(time, frame)]."""
+    dpkt = pytest.importorskip("dpkt")
+    with open(path, "rb") as file:
+        return [(ns, bytes(frame)) for ns, frame in dpkt.pcapng.Reader(file)]
+
+
+def sequences(*paths):
+    return [int(packet_id) for path in paths for packet_id, in fields(path, "frame.packet_id")]
+
+
+def comments(path):
+    """As capinfos prints them: of the sections."""
+    return run("capinfos", "-k", path)
+
+
+def send(wire, n, first=0, size=256, port=7502, pause_every=500):
+    """Numbered packets, with pauses."""
+    for i in range(first, first + n):
+        wire.socket.send(wire.frame(i.to_bytes(8, "big") + bytes([i % 256]) * (size - 8), port))
+        if i % pause_every == pause_every - 1:
+            time.sleep(0.02)
+
+
+def numbers(path):
+    return [int.from_bytes(frame[42:50], "big") for _, frame in frames_of(path)]
+
+
+# ---- what is in a file ---------------------------------------------------------------------------------------------
+
+
+def lidar_frames(wire):
+    macs = wire.mac_bytes() + bytes.fromhex("020000000001")
+    found = [pcap_replay.rewrite(frame, macs, bytes(map(int, wire.tx_address.split("."))),
+                                 bytes(map(int, wire.address.split(".")))) for _, frame in pcap_replay.read_pcap(LIDAR)]
+    return [frame for frame in found if frame]
+
+
+def test_a_lidar_capture_is_the_same_for_every_reader(daemon, wire, record, tmp):
+    one = daemon([conftest.stream(wire, payload_size=8448)])
+    file = tmp / "lidar.pcapng"
+    sent = [frame for frame in lidar_frames(wire) if pcap_replay.destination_port(frame) == 7502]
+    recorder = record(one, "-w", file, "-c", len(sent))
+    wire.send(*sent)
+    code, said, err = recorder.finish()
+    assert code == 0, err
+    source, = said["sources"]
+    assert source["written"] == source["published"] == len(sent) and said["files"] == 1
+    assert [frame for _, frame in frames_of(file)] == sent
+    found = fields(file, "frame.packet_id", "frame.interface_queue", "frame.time_epoch", "frame.interface_name",
+                   "frame.drop_count", "udp.dstport")
+    assert [int(row[0]) for row in found] == list(range(len(sent)))
+    assert {tuple(row[i] for i in (1, 3, 4, 5)) for row in found} == {("0", "lidar", "", "7502")}
+    assert [row[2] for row in found] == sorted(row[2] for row in found)
+    assert any(not row[2].endswith("000") for row in found), "nanoseconds"
+    info = run("capinfos", file)
+    assert f"Number of packets:   {len(sent)}" in info and "Strict time order:   True" in info
+    assert "Complete: no packet is missing." in comments(file) and f"written {len(sent)} " in comments(file)
+    assert f"(dst host {wire.address} and udp dst port 7502)" in info and f"interface {wire.interface}, " in info
+    assert len(run("tcpdump", "-nr", file).splitlines()) >= len(sent)
+    run("editcap", file, tmp / "edited.pcapng")
+    assert [frame for _, frame in frames_of(tmp / "edited.pcapng")] == sent
+    run("mergecap", "-w", tmp / "merged.pcapng", file, file)
+    assert len(frames_of(tmp / "merged.pcapng")) == 2 * len(sent)
+    assert not (tmp / "lidar.pcapng.part").exists()
+    line = (tmp / "lidar.pcapng.index").read_text().splitlines()[1].split()
+    assert int(line[2]) == len(sent) and line[5:] == ["0", str(len(sent) - 1)]
+
+
+def test_two_streams_in_one_file_and_short_packets(daemon, wire, record, tmp):
+    one = daemon([conftest.stream(wire, payload_size=8448), conftest.stream(wire, 7503, name="imu", payload_size=48)])
+    file = tmp / "both.pcapng"
+    sent = lidar_frames(wire)
+    recorder = record(one, "-w", file, "-c", len(sent), "--snap", 100, streams=("lidar", "imu"))
+    wire.send(*sent)
+    code, said, err = recorder.finish()
+    assert code == 0, err
+    assert [source["written"] for source in said["sources"]] == [64, 10]
+    for port, name in ((7502, "lidar"), (7503, "imu")):
+        rows = fields(file, "frame.interface_name", "frame.len", "frame.cap_len", "udp.dstport")
+        wanted = [frame for frame in sent if pcap_replay.destination_port(frame) == port]
+        assert [(int(row[1]), int(row[2])) for row in rows if row[0] == name] == \
+            [(len(frame), min(100, len(frame))) for frame in wanted]
+        assert {row[3] for row in rows if row[0] == name} == {str(port)}
+
+
+def test_to_a_pipe_and_compressed(daemon, wire, record, tmp):
+    one = daemon([conftest.stream(wire)])
+    piped = record(one, "-w", "-", stdout=open(tmp / "piped.pcapng", "wb"))
+    zstd = record(one, "-w", tmp / "a.pcapng.zst", "--zstd", 3, "-c", 3000)
+    send(wire, 3000)
+    assert zstd.finish()[0] == 0
+    wait_until(lambda: one.status()["consumers"][0]["delivered"] == 3000, 30, "all read")
+    code, said, err = piped.finish(signal.SIGTERM)
+    assert code == 0 and said["sources"][0]["written"] == 3000, err
+    assert numbers(tmp / "piped.pcapng") == list(range(3000))
+    assert "Complete" in comments(tmp / "piped.pcapng")
+    run("zstd", "-dq", tmp / "a.pcapng.zst", "-o", tmp / "a.pcapng")
+    assert numbers(tmp / "a.pcapng") == list(range(3000)) and "Complete" in comments(tmp / "a.pcapng")
+    assert sequences(tmp / "a.pcapng.zst") == list(range(3000)), "tshark reads it as it is"
+    # The table at the end: each frame is decompressed alone.
+    data = (tmp / "a.pcapng.zst").read_bytes()
+    n_frames = int.from_bytes(data[-9:-5], "little")
+    rows = data[len(data) - 9 - 8 * n_frames:-9]
+    sizes = [int.from_bytes(rows[8 * i:8 * i + 4], "little") for i in range(n_frames)]
+    assert sum(sizes) + 8 + 8 * n_frames + 9 == len(data) and n_frames >= 2
+    last = subprocess.run(["zstd", "-dc"], input=data[sum(sizes[:-1]):sum(sizes)], capture_output=True, check=True)
+    assert b"Complete" in last.stdout
+
+
+# ---- gaps ----------------------------------------------------------------------------------------------------------
+
+
+def gaps(path):
+    return [(int(packet_id), int(drops), comment) for packet_id, drops, comment in
+            fields(path, "frame.packet_id", "frame.drop_count", "frame.comment") if drops]
+
+
+def test_a_recorder_that_was_too_slow_says_how_many_it_skipped(daemon, wire, record, tmp):
+    one = daemon([conftest.stream(wire, payload_size=256, history_blocks=16)])
+    file = tmp / "gap.pcapng"
+    recorder = record(one, "-w", file)
+    send(wire, 10)
+    wait_until(lambda: one.status()["consumers"][0]["delivered"] == 10, 30, "10 packets")
+    recorder.process.send_signal(signal.SIGSTOP)
+    send(wire, 3000, first=10)
+    wait_until(lambda: one.stream()["published"] == 3010, 30, "published")
+    recorder.process.send_signal(signal.SIGCONT)
+    wait_until(lambda: one.status()["consumers"][0]["lag"] == 0, 30, "read")
+    code, said, err = recorder.finish(signal.SIGTERM)
+    source, = said["sources"]
+    assert code == NOT_COMPLETE and source["published"] == 3010 and source["disk_wait"] == 0, err
+    assert source["skipped"] > 0
+    (packet_id, drops, comment), = gaps(file)
+    found = sequences(file)
+    assert found == [*range(10), *range(packet_id, 3010)] and drops == source["skipped"] == packet_id - 10
+    assert f"{drops} packets lost (skipped)" in comment
+    assert f"{drops} packets are missing" in comments(file) and f"skipped {drops} " in comments(file)
+
+
+def test_a_disk_that_stalls_is_named_as_the_cause(daemon, wire, record, tmp):
+    one = daemon([conftest.stream(wire, history_blocks=16)])
+    fifo = tmp / "fifo"
+    os.mkfifo(fifo)
+    reader = os.open(fifo, os.O_RDONLY | os.O_NONBLOCK)
+    recorder = record(one, "-w", fifo, "--buffer", 4)
+    n = 7500  # of 1 KiB: more than pipe, buffers and ring hold together
+    send(wire, n, size=1024)
+    wait_until(lambda: one.stream()["published"] == n, 30, "published")
+    os.set_blocking(reader, True)
+    out = tmp / "out.pcapng"
+    with open(out, "wb") as to:
+        copy = subprocess.Popen(["cat"], stdin=reader, stdout=to)
+    os.close(reader)
+    wait_until(lambda: one.status()["consumers"][0]["lag"] == 0, 60, "read")
+    code, said, err = recorder.finish(signal.SIGTERM)
+    assert copy.wait(30) == 0
+    source, = said["sources"]
+    assert code == NOT_COMPLETE and source["published"] == n, err
+    assert source["disk_wait"] > 0 and source["skipped"] == 0 and said["disk_wait_ms"] > 0
+    found = gaps(out)
+    assert sum(drops for _, drops, _ in found) == source["disk_wait"]
+    assert all("(disk_wait): the disk did not take the data" in comment for _, _, comment in found)
+    assert len(sequences(out)) == source["written"] == n - source["disk_wait"]
+    assert f"disk_wait {source['disk_wait']} " in comments(out)
+
+
+def test_a_restart_is_in_the_file(start_daemon, wire, record, tmp):
+    stream = conftest.stream(wire)
+    one = start_daemon([stream], name="same").wait_ready()
+    recorder = record(one, "-w", tmp / "restart.pcapng", "-c", 20)
+    send(wire, 10)
+    wait_until(lambda: one.status()["consumers"][0]["delivered"] == 10, 30, "10 packets")
+    one.stop()
+    other = start_daemon([stream], name="same").wait_ready()
+    wait_until(lambda: len(other.status()["consumers"]) == 1, 30, "attached again")
+    send(wire, 10, first=10)
+    code, said, err = recorder.finish()
+    assert code == NOT_COMPLETE and said["sources"][0]["restarts"] == 1, err
+    assert numbers(tmp / "restart.pcapng") == list(range(20))
+    rows = fields(tmp / "restart.pcapng", "frame.packet_id", "frame.comment")
+    assert [int(row[0]) for row in rows] == [*range(10), *range(10)]
+    assert "ibvcapd was restarted" in rows[10][1] and [row[1] for row in rows].count("") == 19
+    other.stop()
+
+
+# ---- files ---------------------------------------------------------------------------------------------------------
+
+
+def recorded(folder, pattern="*.pcapng"):
+    return sorted(folder.glob(pattern))
+
+
+def test_many_files_lose_nothing(build, daemon, net, wire, record, tmp):
+    one = daemon([conftest.stream(wire, payload_size=256, history_blocks=512)])
+    n = N_ROTATIONS * 40
+    recorder = record(one, "-w", tmp / "many.pcapng", "--file-packets", 40, "-c", n)
+    assert conftest.finish(net.sender(build, wire, 7502, size=256, count=n, rate=20000)) == n
+    code, said, err = recorder.finish()
+    assert code == 0, err
+    files = recorded(tmp)
+    assert len(files) == said["files"] == N_ROTATIONS
+    assert numbers(files[0]) == list(range(40)) and numbers(files[-1]) == list(range(n - 40, n))
+    run("mergecap", "-a", "-w", tmp / "all", *files)
+    assert numbers(tmp / "all") == list(range(n))
+    for file in files[:3]:
+        assert "Complete" in comments(file) and "written 40 " in comments(file)
+    assert re.fullmatch(r"many_00001_20\d{12}\.pcapng", files[0].name)
+
+
+def test_files_by_size_time_and_signal_and_a_command_after_each(daemon, wire, record, tmp):
+    one = daemon([conftest.stream(wire, payload_size=256)])
+    script = tmp / "after"
+    script.write_text(f"#!/bin/sh\necho $1 >> {tmp}/done\n")
+    script.chmod(0o755)
+    by_size = record(one, "-w", tmp / "size.pcapng", "-C", "100k", "-W", 2, "-z", script, "-c", 1500)
+    by_time = record(one, "-w", tmp / "t%Y%m%d.pcapng", "-b", "interval:1", "-b", "files:100", "-c", 1600)
+    by_signal = record(one, "-w", tmp / "signal.pcapng", "-G", 3600, "-c", 1600, "--sync", "--no-index")
+    send(wire, 1500)
+    assert by_size.finish()[0] == 0
+    sizes = recorded(tmp, "size_*.pcapng")
+    assert len(sizes) == 2 and all(file.stat().st_size <= 102400 + 4096 for file in sizes), "only the newest two"
+    assert numbers(sizes[-1])[-1] == 1499 and numbers(sizes[0])[-1] + 1 == numbers(sizes[1])[0]
+    assert {file.name for file in recorded(tmp, "size_*.index")} == {f"{file.name}.index" for file in sizes}
+    n_files = len(wait_until(lambda: (tmp / "done").exists() and sizes[-1].name in (tmp / "done").read_text() and
+                             (tmp / "done").read_text().splitlines(), 30, "the command ran"))
+    assert n_files >= 4
+    time.sleep(1.2)
+    wait_until(lambda: one.status()["consumers"][0]["delivered"] == 1500, 30, "read")
+    by_signal.process.send_signal(signal.SIGUSR1)
+    wait_until(lambda: len(recorded(tmp, "signal_*.pcapng")) == 1, 30, "rotated")
+    send(wire, 100, first=1500)
+    assert by_signal.finish()[0] == 0 and by_time.finish()[0] == 0
+    first, second = recorded(tmp, "signal_*.pcapng")
+    assert (numbers(first), numbers(second)) == (list(range(1500)), list(range(1500, 1600)))
+    assert not (tmp / f"{first.name}.index").exists()
+    times = recorded(tmp, "t2*.pcapng")
+    assert len(times) >= 2 and sorted(number for file in times for number in numbers(file)) == list(range(1600))
+    for file in times:
+        assert len({time_epoch.split(".")[0] for time_epoch, in fields(file, "frame.time_epoch")}) == 1
+
+
+def test_files_of_an_earlier_run_belong_to_the_window(daemon, wire, record, tmp):
+    one = daemon([conftest.stream(wire, payload_size=256)])
+    for run_number in range(2):
+        recorder = record(one, "-w", tmp / "w.pcapng", "-N", 100, "-Q", "80k", "-c", 500)
+        send(wire, 500, first=500 * run_number)
+        assert recorder.finish()[0] == 0
+        files = recorded(tmp)
+        assert sum(file.stat().st_size for file in files) <= 80 << 10 and numbers(files[-1])[-1] == \
+            500 * run_number + 499
+    assert files[-1].name.startswith("w_00010_")
+
+
+# ---- ends that nobody wanted ---------------------------------------------------------------------------------------
+
+
+def test_what_a_killed_recorder_wrote_opens(daemon, wire, record, tmp):
+    one = daemon([conftest.stream(wire, payload_size=256)])
+    for attempt in range(3):
+        file = tmp / f"killed{attempt}.pcapng"
+        recorder = record(one, "-w", file)
+        send(wire, 4000, first=0)
+        part = file.with_name(file.name + ".part")
+        wait_until(lambda part=part: part.stat().st_size > 100000, 30, "a part is written")
+        time.sleep(random.random() / 10)
+        recorder.process.kill()
+        recorder.process.wait()
+        found = numbers(part)
+        assert found == list(range(len(found))) and found
+        assert run("capinfos", "-c", part)
+
+
+def test_a_file_cut_anywhere_is_read_up_to_the_cut(daemon, wire, record, tmp):
+    one = daemon([conftest.stream(wire, payload_size=256)])
+    recorder = record(one, "-w", tmp / "whole.pcapng", "-c", 20)
+    send(wire, 20)
+    assert recorder.finish()[0] == 0
+    data = (tmp / "whole.pcapng").read_bytes()
+    for cut in random.sample(range(700, len(data)), 12):
+        (tmp / "cut.pcapng").write_bytes(data[:cut])
+        done = subprocess.run(["tcpdump", "-nr", tmp / "cut.pcapng"], capture_output=True, text=True, check=False,
+                              timeout=60)
+        assert 20 * (cut - 1500) // len(data) <= done.stdout.count("UDP") <= 20
+    done = subprocess.run(["tshark", "-n", "-r", tmp / "cut.pcapng", "-T", "fields", "-e", "frame.packet_id"],
+                          capture_output=True, text=True, check=False, timeout=60)
+    assert [int(line) for line in done.stdout.split()] == list(range(len(done.stdout.split())))
+
+
+def test_a_full_disk_ends_the_recording_with_the_loss_in_the_file(daemon, wire, record, tmp):
+    one = daemon([conftest.stream(wire)])
+    disk = tmp / "disk"
+    disk.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=3m", "tmpfs", str(disk)], check=True)
+    try:
+        recorder = record(one, "-w", disk / "full.pcapng")
+        send(wire, 6000, size=1024)
+        code, said, err = recorder.finish()
+        source, = said["sources"]
+        assert code == NOT_WRITTEN and "No space left on device" in err and source["unwritten"] > 0, err
+        text = comments(disk / "full.pcapng")
+        assert "the recording ended because the file could not be written: No space left on device" in text
+        assert f"unwritten {source['unwritten']} " in text and f"written {source['written']} " in text
+        assert sequences(disk / "full.pcapng") == list(range(source["written"])) and source["written"] > 500
+        # With a window the oldest files go.
+        os.unlink(disk / "full.pcapng")
+        recorder = record(one, "-w", disk / "ring.pcapng", "-N", 300, "-c", 3000)
+        send(wire, 3000, size=1024)
+        code, said, err = recorder.finish()
+        assert code == 0 and said["deleted"] > 0 and said["sources"][0]["written"] == 3000, err
+        assert numbers(recorded(disk)[-1])[-1] == 2999
+    finally:
+        subprocess.run(["umount", "-l", str(disk)], check=True)
+
+
+@pytest.mark.parametrize("words,message", [
+    ((), "which stream?"), (("lidar",), "--write FILE is missing"),
+    (("lidar", "-w", "x", "-W", "3"), "say when a new file begins"),
+    (("lidar", "-w", "-", "-C", "3"), "standard output is one file"),
+    (("lidar", "-w", "x", "-C", "3X"), "a number of millions of bytes"),
+    (("lidar", "-w", "x", "-b", "size:3"), "filesize:KB, duration:S"),
+    (("lidar", "-w", "x", "-A"), "--aligned goes with --file-seconds"),
+    (("lidar", "-w", "x", "-p", "tap"), "auto, lossless or lossy"),
+])
+def test_wrong_words_are_named(words, message):
+    done = subprocess.run([IBVCAP, "record", *words], capture_output=True, text=True, check=False, timeout=30)
+    assert done.returncode == USAGE and message in done.stderr
+
+
+def test_a_place_that_cannot_be_written(daemon, wire, record):
+    one = daemon([conftest.stream(wire)])
+    recorder = record(one, "-w", "/nonexistent/x.pcapng")
+    code, _, err = recorder.finish()
+    assert code == NOT_WRITTEN and "/nonexistent/x.pcapng: No such file or directory" in err
+    assert not pathlib.Path("/nonexistent").exists()

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Names of the files of a recording, and the rolling window of those that are kept: the oldest are deleted when there
+ * are too many, when they take too much room, or when the disk is full.
+ */
+#ifndef TOOLS_RECORD_FILE_WINDOW_H
+#define TOOLS_RECORD_FILE_WINDOW_H
+
+#include <limits.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/queue.h>
+
+#define FILE_WINDOW_PART  ".part"  /* behind the name of a file that is being written */
+#define FILE_WINDOW_INDEX ".index" /* behind the name of its index */
+
+struct kept_file {
+	STAILQ_ENTRY(kept_file) entry;
+	uint64_t bytes;
+	char path[];
+};
+
+struct file_window {
+	const char *pattern; /* -w */
+	bool numbered;       /* several files: a number and the time go into each name */
+	uint32_t files;      /* limits; 0: none */
+	uint64_t quota;
+	uint32_t disk_limit;
+	STAILQ_HEAD(, kept_file) kept; /* the oldest first */
+	uint32_t n_kept;
+	uint64_t kept_bytes;
+	uint64_t n_deleted;
+	uint32_t number; /* of the next file */
+};
+
+/** Begin; finds the files that an earlier run with the same pattern has left. 0; -errno. */
+int file_window_init(struct file_window *window);
+void file_window_deinit(struct file_window *window);
+
+/**
+ * Name of the next file, which begins at time_ns. flow: goes into the name too, NULL: none. 0; -ENAMETOOLONG.
+ * Without numbers: -w as it is. With '%': by strftime(3) in UTC.
+ */
+int file_window_name(struct file_window *window, uint64_t time_ns, const char *flow, char path[PATH_MAX]);
+
+/** A file is complete: keep it, and delete the oldest that are too many. */
+int file_window_add(struct file_window *window, const char *path, uint64_t bytes);
+
+/** Make room for a file that has bytes so far: by the quota and the disk limit. False: the disk limit is not met. */
+bool file_window_make_room(struct file_window *window, int fd, uint64_t bytes);
+
+/** Delete the oldest file. False: there is none. */
+bool file_window_delete_oldest(struct file_window *window);
+
+#endif

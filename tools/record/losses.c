@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Names the cause of each gap. A packet is skipped when the ring reuses its block before the recorder reads it. That
+ * takes the time in which the ring fills once, so the cause is what the recorder did since it had last read all: waited
+ * for the disk, or worked.
+ */
+#include "tools/record/losses.h"
+
+#include "daemon/base/time.h"
+#include "tools/ibvcap/report.h"
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+/* The disk is the cause if it was waited for in this share of the time. */
+#define DISK_SHARE 10
+
+__attribute__((format(printf, 2, 3))) static void losses_say(struct losses *losses, const char *format, ...)
+{
+	size_t used = strlen(losses->text);
+	va_list arguments;
+
+	if (used && used + 3 < sizeof(losses->text)) {
+		strcpy(losses->text + used, "; ");
+		used += 2;
+	}
+	va_start(arguments, format);
+	vsnprintf(losses->text + used, sizeof(losses->text) - used, format, arguments);
+	va_end(arguments);
+}
+
+void losses_caught_up(struct losses *losses, uint64_t now_ns)
+{
+	losses->behind_since_ns = now_ns;
+	losses->waited_ns = 0;
+}
+
+static void note_skipped(struct losses *losses, uint64_t n, uint64_t now_ns)
+{
+	uint64_t behind_ns = now_ns - losses->behind_since_ns;
+
+	losses->pending += n;
+	if (losses->waited_ns && losses->waited_ns >= behind_ns / DISK_SHARE) {
+		losses->sum.disk_wait += n;
+		losses_say(losses,
+		           "%" PRIu64 " packets lost (disk_wait): the disk did not take the data for %" PRIu64
+		           " of %" PRIu64 " ms, and the ring was full",
+		           n, losses->waited_ns / 1000000, behind_ns / 1000000);
+	} else {
+		losses->sum.skipped += n;
+		losses_say(losses,
+		           "%" PRIu64 " packets lost (skipped): the recorder was too slow for %" PRIu64
+		           " ms, and the ring was full; the disk was ready",
+		           n, behind_ns / 1000000);
+	}
+	losses_caught_up(losses, now_ns);
+}
+
+static void note_restart(struct losses *losses, uint64_t next_row_ns)
+{
+	char last[REPORT_UTC_BYTES], next[REPORT_UTC_BYTES];
+
+	report_format_utc(losses->last_row_ns, 9, last);
+	report_format_utc(next_row_ns, 9, next);
+	losses->sum.restarts++;
+	losses->no_buffer_known = false;
+	losses_say(losses,
+	           "ibvcapd was restarted: how many packets were lost is not known (last packet %s, next packet %s)",
+	           last, next);
+}
+
+static void count_no_buffer(struct losses *losses, uint64_t count, uint64_t count_ns)
+{
+	char from[REPORT_UTC_BYTES], to[REPORT_UTC_BYTES];
+	uint64_t n = count - losses->no_buffer;
+
+	report_format_utc(losses->last_row_ns, 3, from);
+	report_format_utc(count_ns, 3, to);
+	losses->no_buffer = count;
+	losses->sum.no_buffer += n;
+	losses->pending += n;
+	losses_say(losses,
+	           "%" PRIu64 " packets lost (no_buffer): the network card had no free row; counted at %s, last packet "
+	           "before %s",
+	           n, to, from);
+}
+
+/* The device's counter is read some times a second: the loss was before this row, but maybe not just before it. */
+static void note_no_buffer(struct losses *losses, const struct ibvcap_rx_losses *found)
+{
+	if (!losses->no_buffer_known)
+		losses->no_buffer = found->before;
+	else if (found->before > losses->no_buffer)
+		count_no_buffer(losses, found->before, found->before_ns);
+	losses->no_buffer_known = true;
+	losses->no_buffer_after = found->after;
+	losses->no_buffer_after_ns = found->after_ns;
+}
+
+void losses_of_batch(struct losses *losses, const struct ibvcap_rx *rx, const struct ibvcap_rx_batch *batch,
+                     uint64_t now_ns)
+{
+	struct ibvcap_rx_losses found = IBVCAP_INIT(struct ibvcap_rx_losses);
+
+	if (batch->flags & IBVCAP_RX_BATCH_FLAG_GAP_UNKNOWN)
+		note_restart(losses, batch->meta[0].timestamp_ns);
+	if (batch->gap)
+		note_skipped(losses, batch->gap, now_ns);
+	if (batch->flags & IBVCAP_RX_BATCH_FLAG_DEMOTED)
+		losses_say(losses, "not lossless any more: the recorder kept the card's queue waiting for longer than "
+		                   "lossless_deadline_ms");
+	if (ibvcap_rx_block_losses(rx, batch, &found) >= 0)
+		note_no_buffer(losses, &found);
+	losses->last_row_ns = batch->meta[batch->n - 1].timestamp_ns;
+}
+
+void losses_of_error(struct losses *losses)
+{
+	losses->sum.errored++;
+	losses->pending++;
+	if (!strstr(losses->text, "(errored)"))
+		losses_say(losses, "packets lost (errored): the network card could not write them");
+}
+
+void losses_at_end(struct losses *losses, const struct ibvcap_rx_counts *counts, uint64_t now_ns)
+{
+	uint64_t told = losses->sum.skipped + losses->sum.disk_wait;
+
+	if (counts->skipped > told)
+		note_skipped(losses, counts->skipped - told, now_ns);
+	if (losses->no_buffer_known && losses->no_buffer_after > losses->no_buffer)
+		count_no_buffer(losses, losses->no_buffer_after, losses->no_buffer_after_ns);
+}

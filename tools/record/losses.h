@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Follows one source, finds out which packets are missing before each row, and whose fault it was. */
+#ifndef TOOLS_RECORD_LOSSES_H
+#define TOOLS_RECORD_LOSSES_H
+
+#include "tools/record/record.h"
+
+#define LOSSES_TEXT_BYTES 600
+
+/* Zero-initialise it. */
+struct losses {
+	struct record_sum sum;        /* without written, unwritten and lag */
+	struct record_sum told;       /* the same, of what the file shows already: without what is pending */
+	uint64_t pending;             /* packets that are missing before the next row that is written */
+	char text[LOSSES_TEXT_BYTES]; /* why; empty: nothing is */
+	uint64_t no_buffer;           /* the device's counter when it was looked at last */
+	uint64_t no_buffer_after;     /* as known at the end of the newest block */
+	uint64_t no_buffer_after_ns;
+	bool no_buffer_known;
+	uint64_t last_row_ns;
+	/* Since the source was last read to its end: when that was, and how long the disk was waited for. */
+	uint64_t behind_since_ns;
+	uint64_t waited_ns;
+};
+
+/** The source was read to its end, or almost. */
+void losses_caught_up(struct losses *losses, uint64_t now_ns);
+
+/** The recorder has waited so long for the disk. */
+static inline void losses_waited(struct losses *losses, uint64_t ns)
+{
+	losses->waited_ns += ns;
+}
+
+/** Note what the batch tells of the time before it. now_ns: CLOCK_MONOTONIC. */
+void losses_of_batch(struct losses *losses, const struct ibvcap_rx *rx, const struct ibvcap_rx_batch *batch,
+                     uint64_t now_ns);
+
+/** Note a row in error: its packet cannot be written. */
+void losses_of_error(struct losses *losses);
+
+/** Note what the handle's counts have and no batch has told: packets skipped just before the end. */
+void losses_at_end(struct losses *losses, const struct ibvcap_rx_counts *counts, uint64_t now_ns);
+
+/** The row was written, with the packets that were missing before it. */
+static inline void losses_written(struct losses *losses)
+{
+	if (!losses->pending && !losses->text[0])
+		return;
+	losses->told = losses->sum;
+	losses->pending = 0;
+	losses->text[0] = '\0';
+}
+
+#endif

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+/* The line that `ibvcap record` prints every second: rates, room on the disk, and losses by their cause. */
+#include "tools/record/recorder.h"
+
+#include "daemon/base/time.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/statvfs.h>
+
+/* Room on the disk, and how long it lasts. */
+static void print_head_room(const struct recorder *recorder, double bytes_per_second)
+{
+	const char *slash = strrchr(recorder->options.path, '/');
+	char folder[PATH_MAX];
+	struct statvfs disk;
+	double room;
+
+	if (!strcmp(recorder->options.path, "-"))
+		return;
+	snprintf(folder, sizeof(folder), "%.*s", slash ? (int)(slash - recorder->options.path) + 1 : 1,
+	         slash ? recorder->options.path : ".");
+	if (statvfs(folder, &disk) < 0)
+		return;
+	room = (double)disk.f_bavail * (double)disk.f_frsize;
+	fprintf(stderr, "  disk %.1f GB free", room * 1e-9);
+	if (bytes_per_second >= 1)
+		fprintf(stderr, " (%.0f min)", room / bytes_per_second / 60);
+}
+
+void recorder_print_progress(struct recorder *recorder, uint64_t now_ns)
+{
+	struct record_sum sums[RECORD_SOURCES_MAX], all = {0};
+	double seconds = (double)(now_ns - recorder->printed_ns) * 1e-9;
+	uint64_t disk_bytes = atomic_load(&recorder->writer.bytes);
+	unsigned n_unused;
+
+	if (recorder->options.quiet || now_ns - recorder->printed_ns < TIME_SECOND_NS)
+		return;
+	pthread_mutex_lock(&recorder->writer.lock);
+	n_unused = recorder->writer.n_unused;
+	pthread_mutex_unlock(&recorder->writer.lock);
+	source_sums(recorder->sources, recorder->n_sources, sums);
+	for (unsigned i = 0; i < recorder->n_sources; i++)
+		record_sum_add(&all, &sums[i]);
+	fprintf(stderr, "%6.1f s  %.0f packets/s  %.3f Gb/s", (double)(now_ns - recorder->start_ns) * 1e-9,
+	        (double)(recorder->n_packets - recorder->printed_packets) / seconds,
+	        (double)(recorder->n_bytes - recorder->printed_bytes) * 8e-9 / seconds);
+	print_head_room(recorder, (double)(disk_bytes - recorder->printed_disk_bytes) / seconds);
+	fprintf(stderr,
+	        "  buffers %u %% full  skipped %" PRIu64 "  disk_wait %" PRIu64 "  no_buffer %" PRIu64
+	        "  errored %" PRIu64 "\n",
+	        100 - 100 * n_unused / recorder->writer.n_buffers, all.skipped, all.disk_wait, all.no_buffer,
+	        all.errored);
+	recorder->printed_ns = now_ns;
+	recorder->printed_packets = recorder->n_packets;
+	recorder->printed_bytes = recorder->n_bytes;
+	recorder->printed_disk_bytes = disk_bytes;
+}

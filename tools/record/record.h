@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+/* What the parts of `ibvcap record` share: the command line, and the loss sums. */
+#ifndef TOOLS_RECORD_RECORD_H
+#define TOOLS_RECORD_RECORD_H
+
+#include <ibvcap/ibvcap.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#define RECORD_SOURCES_MAX 64 /* queues of all streams of a recording */
+
+enum record_policy {
+	RECORD_POLICY_AUTO, /* lossless if the stream permits it */
+	RECORD_POLICY_LOSSY,
+	RECORD_POLICY_LOSSLESS,
+};
+
+struct record_options {
+	char **streams;
+	unsigned n_streams;
+	const char *socket;
+	const char *path;    /* "-": standard output */
+	const char *command; /* after each file; NULL */
+	uint64_t count;      /* packets; UINT64_MAX: no end */
+	uint64_t duration_ns;
+	uint32_t snap_bytes;
+	/* A new file after so many bytes, packets, ns; UINT64_MAX: never. */
+	uint64_t file_bytes;
+	uint64_t file_packets;
+	uint64_t file_ns;
+	bool aligned;        /* file_ns counts from multiples of it since 1970 */
+	uint32_t files;      /* the newest so many files are kept; 0: all */
+	uint64_t quota;      /* bytes of all files that are kept; 0: no limit */
+	uint32_t disk_limit; /* percent of the file system that may be in use; 0: no limit */
+	uint32_t reattach_ms;
+	uint64_t buffer_bytes;
+	enum record_policy policy;
+	int zstd_level; /* 0: not compressed */
+	bool raw;
+	bool sync;
+	bool index;
+	bool oldest;
+	bool quiet;
+	bool json;
+};
+
+/*
+ * What became of the packets of one source since the recording began, or in one file:
+ *   published = written + unwritten + errored + skipped + disk_wait + lag, exactly.
+ */
+struct record_sum {
+	uint64_t published;
+	uint64_t written;
+	uint64_t unwritten; /* read from the ring, but the file could not take them */
+	uint64_t errored;   /* rows that the device marked as failed */
+	uint64_t skipped;   /* recycled before they were read, because the recorder was too slow */
+	uint64_t disk_wait; /* the same, because the disk was */
+	uint64_t lag;       /* in the ring still, when the recording ended */
+	uint64_t no_buffer; /* never published: the device had no free row. Not a term of the sum */
+	uint64_t restarts;  /* of the daemon: packets lost uncounted */
+};
+
+/** Parse the command line. -1: go on; otherwise the exit code. */
+int record_parse_arguments(int argc, char **argv, struct record_options *options);
+
+/** *sum += *more */
+void record_sum_add(struct record_sum *sum, const struct record_sum *more);
+/** *sum -= *less */
+void record_sum_subtract(struct record_sum *sum, const struct record_sum *less);
+
+/** Packets that are missing, as far as they are counted. */
+static inline uint64_t record_sum_missing(const struct record_sum *sum)
+{
+	return sum->unwritten + sum->errored + sum->skipped + sum->disk_wait + sum->no_buffer;
+}
+
+/** "published 10 = written 9 + …", and what the device dropped. Cut off at bytes. */
+void record_sum_print(char *text, size_t bytes, const struct record_sum *sum);
+
+#endif

@@ -1,0 +1,232 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Writes, finishes and renames one file. */
+#include "tools/record/record_file.h"
+
+#include "tools/record/zstd_frames.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define END_BYTES      (64u << 10) /* kept free for the end of the file */
+#define ALLOCATE_BYTES (16u << 20)
+
+extern char **environ;
+
+static int open_regular(struct record_file *file, const char *path)
+{
+	char part[PATH_MAX + sizeof(FILE_WINDOW_PART)];
+	struct stat status;
+
+	snprintf(file->path, sizeof(file->path), "%s", path);
+	/* A pipe or a device is not renamed. */
+	file->is_regular = stat(path, &status) < 0 || S_ISREG(status.st_mode);
+	snprintf(part, sizeof(part), "%s%s", path, file->is_regular ? FILE_WINDOW_PART : "");
+	file->fd = open(part, O_WRONLY | O_CREAT | O_CLOEXEC | (file->is_regular ? O_TRUNC : 0), 0644);
+	return file->fd < 0 ? -errno : 0;
+}
+
+static int open_index(struct record_file *file)
+{
+	char path[PATH_MAX + sizeof(FILE_WINDOW_INDEX)];
+
+	snprintf(path, sizeof(path), "%s%s", file->path, FILE_WINDOW_INDEX);
+	file->index = fopen(path, "we");
+	if (!file->index)
+		return -errno;
+	fputs("# ibvcap index 1: offset bytes packets first_ns last_ns first_sequence last_sequence\n", file->index);
+	return 0;
+}
+
+int record_file_open(struct record_file *file, const struct record_file_options *options, struct file_window *window,
+                     const char *path)
+{
+	int r = 0;
+
+	*file = (struct record_file){.options = options, .window = window, .fd = -1};
+	if (!strcmp(path, "-"))
+		file->fd = STDOUT_FILENO;
+	else
+		r = open_regular(file, path);
+	if (r == 0 && options->index && file->is_regular)
+		r = open_index(file);
+	if (r == 0 && options->zstd_level) {
+		file->zstd = zstd_frames_new(options->zstd_level);
+		r = file->zstd ? 0 : -ENOMEM;
+	}
+	return r;
+}
+
+/* ---- room ---------------------------------------------------------------------------------------- */
+
+/* Have so many bytes allocated behind what is written. The file's size does not change by it. */
+static int file_allocate(struct record_file *file, uint64_t bytes)
+{
+	if (file->bytes + bytes <= file->allocated)
+		return 0;
+	if (fallocate(file->fd, FALLOC_FL_KEEP_SIZE, (off_t)file->bytes, ALLOCATE_BYTES) == 0) {
+		file->allocated = file->bytes + ALLOCATE_BYTES;
+		if (bytes <= ALLOCATE_BYTES)
+			return 0;
+	}
+	if (fallocate(file->fd, FALLOC_FL_KEEP_SIZE, (off_t)file->bytes, (off_t)bytes) == 0) {
+		file->allocated = file->bytes + bytes;
+		return 0;
+	}
+	return errno == ENOSPC || errno == EDQUOT || errno == EFBIG ? -errno : 0; /* not every file system can do it */
+}
+
+static int reserve_room(struct record_file *file, uint64_t bytes)
+{
+	int r;
+
+	if (!file_window_make_room(file->window, file->fd, file->bytes + bytes))
+		return -ENOSPC;
+	do
+		r = file_allocate(file, bytes + END_BYTES);
+	while (r == -ENOSPC && file_window_delete_oldest(file->window));
+	return r;
+}
+
+/* ---- writing ------------------------------------------------------------------------------------- */
+
+static int write_bytes(struct record_file *file, const uint8_t *at, size_t n)
+{
+	size_t written = 0;
+
+	while (written < n) {
+		ssize_t r = write(file->fd, at + written, n - written);
+
+		if (r >= 0)
+			written += (size_t)r;
+		else if (errno != EINTR)
+			return -errno;
+	}
+	return 0;
+}
+
+/* Leave nothing of a piece that could not be written: the file ends behind the one before. */
+static int cut_back(struct record_file *file, int error)
+{
+	if (file->is_regular &&
+	    (ftruncate(file->fd, (off_t)file->bytes) < 0 || lseek(file->fd, (off_t)file->bytes, SEEK_SET) < 0))
+		return -errno;
+	return error;
+}
+
+static void write_index_line(struct record_file *file, const struct record_piece *piece, size_t bytes)
+{
+	if (!file->index || !piece->n_packets)
+		return;
+	fprintf(file->index, "%" PRIu64 " %zu %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 "\n",
+	        file->bytes, bytes, piece->n_packets, piece->first_ns, piece->last_ns, piece->first_sequence,
+	        piece->last_sequence);
+	fflush(file->index);
+}
+
+int record_file_write(struct record_file *file, const struct record_piece *piece, bool is_end)
+{
+	const uint8_t *at = piece->at;
+	size_t bytes = piece->bytes;
+	int r = 0;
+
+	if (file->zstd) {
+		at = zstd_frames_compress(file->zstd, piece->at, piece->bytes, &bytes);
+		if (!at)
+			return -ENOMEM;
+	}
+	if (file->is_regular && !is_end)
+		r = reserve_room(file, bytes);
+	if (r == 0)
+		r = write_bytes(file, at, bytes);
+	if (r < 0)
+		return cut_back(file, r);
+	if (file->zstd)
+		zstd_frames_add(file->zstd);
+	/* Begin to write to the disk now: else the kernel waits, and then stops the writer for long. */
+	if (file->is_regular)
+		sync_file_range(file->fd, (off_t)file->bytes, (off_t)bytes, SYNC_FILE_RANGE_WRITE);
+	write_index_line(file, piece, bytes);
+	file->bytes += bytes;
+	file->raw_bytes += piece->bytes;
+	return 0;
+}
+
+/* ---- the end ------------------------------------------------------------------------------------- */
+
+/* The command has the signals as they were when the shell started the recorder. Its end is not waited for. */
+static int run_command_on(const char *command, const char *path)
+{
+	char *arguments[] = {(char *)(uintptr_t)command, (char *)(uintptr_t)path, NULL};
+	posix_spawnattr_t attributes;
+	sigset_t all, none;
+	pid_t pid;
+	int r;
+
+	sigfillset(&all);
+	sigemptyset(&none);
+	posix_spawnattr_init(&attributes);
+	posix_spawnattr_setsigdefault(&attributes, &all);
+	posix_spawnattr_setsigmask(&attributes, &none);
+	posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSIGMASK);
+	r = posix_spawnp(&pid, command, NULL, &attributes, arguments, environ);
+	posix_spawnattr_destroy(&attributes);
+	if (r != 0)
+		fprintf(stderr, "ibvcap record: --command '%s': %s\n", command, strerror(r));
+	return -r;
+}
+
+static int finish_regular(struct record_file *file)
+{
+	char part[PATH_MAX + sizeof(FILE_WINDOW_PART)];
+	int r = 0;
+
+	snprintf(part, sizeof(part), "%s%s", file->path, FILE_WINDOW_PART);
+	/* Gives back what was allocated and not used. */
+	if (ftruncate(file->fd, (off_t)file->bytes) < 0 || (file->options->sync && fsync(file->fd) < 0))
+		r = -errno;
+	if (close(file->fd) < 0 && r == 0)
+		r = -errno;
+	if (rename(part, file->path) < 0 && r == 0)
+		r = -errno;
+	if (r == 0)
+		r = file_window_add(file->window, file->path, file->bytes);
+	if (r == 0 && file->options->command)
+		run_command_on(file->options->command, file->path);
+	return r;
+}
+
+int record_file_finish(struct record_file *file)
+{
+	const uint8_t *table;
+	size_t bytes;
+	int r = 0;
+
+	if (file->fd < 0)
+		return 0;
+	if (file->zstd) {
+		table = zstd_frames_table(file->zstd, &bytes);
+		r = table ? write_bytes(file, table, bytes) : -ENOMEM;
+		if (r == 0)
+			file->bytes += bytes;
+		else
+			cut_back(file, r);
+		zstd_frames_free(file->zstd);
+	}
+	if (file->index)
+		fclose(file->index);
+	if (file->is_regular && r == 0)
+		r = finish_regular(file);
+	else if (file->fd != STDOUT_FILENO)
+		close(file->fd);
+	file->fd = -1;
+	file->zstd = NULL;
+	file->index = NULL;
+	return r;
+}

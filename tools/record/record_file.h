@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * One file of a recording, as the writer thread writes it: under its name with ".part", renamed when it is complete.
+ * Whatever happens, it ends behind a whole piece: a piece that could not be written is cut off again.
+ */
+#ifndef TOOLS_RECORD_RECORD_FILE_H
+#define TOOLS_RECORD_RECORD_FILE_H
+
+#include "tools/record/file_window.h"
+
+#include <stddef.h>
+#include <stdio.h>
+
+/* What the index says of a piece. */
+struct record_piece {
+	const uint8_t *at;
+	size_t bytes;
+	uint64_t n_packets; /* 0: none, and the index leaves the piece out */
+	uint64_t first_ns;
+	uint64_t last_ns;
+	uint64_t first_sequence; /* of the source that the first packet came from */
+	uint64_t last_sequence;
+};
+
+struct record_file_options {
+	const char *command; /* after the file is complete; NULL */
+	int zstd_level;
+	bool sync;
+	bool index;
+};
+
+struct zstd_frames;
+
+struct record_file {
+	const struct record_file_options *options;
+	struct file_window *window;
+	int fd; /* -1: closed */
+	bool is_regular;
+	uint64_t bytes;     /* in the file */
+	uint64_t raw_bytes; /* before compression */
+	uint64_t allocated;
+	FILE *index;
+	struct zstd_frames *zstd;
+	char path[PATH_MAX];
+};
+
+/** Open the file of that name; "-" is standard output. 0; -errno. */
+int record_file_open(struct record_file *file, const struct record_file_options *options, struct file_window *window,
+                     const char *path);
+
+/**
+ * Append a piece. 0; -errno: nothing of it is in the file. When the disk is full, the oldest files of the window are
+ * deleted first. 64 KiB are kept free for the end of the file, which may use them.
+ */
+int record_file_write(struct record_file *file, const struct record_piece *piece, bool is_end);
+
+/** The file is complete: write its last tables, rename it, run the command. 0; -errno. */
+int record_file_finish(struct record_file *file);
+
+#endif

@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Attaches to streams, and describes them from the daemon's status for those who read the file later. */
+#include "tools/record/source.h"
+
+#include "daemon/base/time.h"
+#include "tools/ibvcap/status_view.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+int source_open(struct source *source, const struct record_options *options, const char *stream, uint32_t queue)
+{
+	struct ibvcap_rx_options attach = IBVCAP_INIT(struct ibvcap_rx_options);
+	struct ibvcap_rx_info info = IBVCAP_INIT(struct ibvcap_rx_info);
+	int r;
+
+	*source = (struct source){.queue = queue, .batch = IBVCAP_INIT(struct ibvcap_rx_batch)};
+	attach.queue = queue;
+	attach.start = options->oldest ? IBVCAP_START_OLDEST : IBVCAP_START_NEWEST;
+	attach.reattach_ms = options->reattach_ms;
+	attach.policy = options->policy == RECORD_POLICY_LOSSY ? IBVCAP_POLICY_LOSSY : IBVCAP_POLICY_LOSSLESS;
+	r = ibvcap_rx_open(options->socket, stream, &attach, &source->rx);
+	if (r == -EACCES && options->policy == RECORD_POLICY_AUTO) {
+		attach.policy = IBVCAP_POLICY_LOSSY;
+		r = ibvcap_rx_open(options->socket, stream, &attach, &source->rx);
+	}
+	if (r < 0)
+		return r;
+	source->is_lossless = attach.policy == IBVCAP_POLICY_LOSSLESS;
+	ibvcap_rx_info(source->rx, &info);
+	if (info.n_queues > 1)
+		snprintf(source->name, sizeof(source->name), "%s/%u", stream, queue);
+	else
+		snprintf(source->name, sizeof(source->name), "%s", stream);
+	losses_caught_up(&source->losses, time_monotonic_ns());
+	return 0;
+}
+
+void source_close(struct source *source)
+{
+	ibvcap_rx_close(source->rx);
+	source->rx = NULL;
+}
+
+struct record_sum source_sum(const struct source *source)
+{
+	struct record_sum sum = source->losses.told;
+
+	sum.written = source->n_written;
+	sum.published = sum.written + sum.errored + sum.skipped + sum.disk_wait;
+	return sum;
+}
+
+void source_sums(const struct source *sources, unsigned n, struct record_sum *sums)
+{
+	for (unsigned i = 0; i < n; i++)
+		sums[i] = source_sum(&sources[i]);
+}
+
+/* ---- description --------------------------------------------------------------------------------- */
+
+__attribute__((format(printf, 3, 4))) static void append_text(char *text, size_t bytes, const char *format, ...)
+{
+	size_t used = strlen(text);
+	va_list arguments;
+
+	va_start(arguments, format);
+	vsnprintf(text + used, bytes - used, format, arguments);
+	va_end(arguments);
+}
+
+static void describe_flow(struct source *source, const struct ibvcap_status_flow *flow)
+{
+	char *text = source->filter;
+	size_t bytes = sizeof(source->filter);
+
+	append_text(text, bytes, "%s(", text[0] ? " or " : "");
+	if (flow->vlan >= 0)
+		append_text(text, bytes, "vlan %d and ", flow->vlan);
+	append_text(text, bytes, "dst host %s and udp dst port %u", flow->destination, flow->destination_port);
+	if (flow->source[0])
+		append_text(text, bytes, " and src host %s", flow->source);
+	if (flow->source_port)
+		append_text(text, bytes, " and udp src port %u", flow->source_port);
+	append_text(text, bytes, ")");
+}
+
+void source_describe_clock(struct source *source)
+{
+	struct ibvcap_rx_info info = IBVCAP_INIT(struct ibvcap_rx_info);
+
+	ibvcap_rx_info(source->rx, &info);
+	snprintf(source->clock, sizeof(source->clock),
+	         "clock %s, right within %" PRIu64 " ns of this host's UTC; epoch %016" PRIx64
+	         ", first packet %" PRIu64,
+	         status_view_clock_name(info.clock_source), info.clock_error_ns, info.epoch, info.attach_sequence);
+}
+
+void source_describe(struct source *source, const struct record_options *options)
+{
+	struct ibvcap_rx_info info = IBVCAP_INIT(struct ibvcap_rx_info);
+	struct status_view view;
+
+	source_describe_clock(source);
+	if (status_view_ask(&view, options->socket, 0) < 0)
+		return;
+	ibvcap_rx_info(source->rx, &info);
+	for (int i = 0; i < view.n_streams; i++) {
+		const struct ibvcap_status_stream *stream = &view.streams[i];
+
+		if (strcmp(stream->name, info.stream) != 0 || stream->queue != source->queue)
+			continue;
+		snprintf(source->interface, sizeof(source->interface), "interface %s, backend %s", stream->interface,
+		         stream->backend);
+		snprintf(source->device, sizeof(source->device), "%s", stream->device);
+	}
+	for (int i = 0; i < view.n_flows; i++)
+		if (!strcmp(view.flows[i].stream, info.stream))
+			describe_flow(source, &view.flows[i]);
+	status_view_deinit(&view);
+}

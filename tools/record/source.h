@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+/* One queue of a stream that is recorded: its handle, its description, and what was lost. */
+#ifndef TOOLS_RECORD_SOURCE_H
+#define TOOLS_RECORD_SOURCE_H
+
+#include "tools/record/losses.h"
+
+struct source {
+	struct ibvcap_rx *rx;
+	uint32_t queue;
+	char name[IBVCAP_STREAM_NAME_MAX + 16];
+	char interface[96]; /* the network interface, and the backend */
+	char device[80];    /* of the backend; empty: none */
+	char filter[1000];  /* the flow rules in libpcap's language, as far as they fit */
+	char clock[160];
+	bool is_lossless;
+	struct losses losses;
+	uint64_t n_written; /* rows that were put into buffers */
+	/* The rows that were acquired and not written yet. */
+	struct ibvcap_rx_batch batch;
+	uint32_t next; /* row of the batch */
+	bool has_batch;
+};
+
+/**
+ * Attach to a queue of a stream, lossless if the options ask for it or the stream permits it. 0; the library's error,
+ * of which ibvcap_error_text() says more.
+ */
+int source_open(struct source *source, const struct record_options *options, const char *stream, uint32_t queue);
+void source_close(struct source *source);
+
+/** Fill in what the daemon's status says of the stream. Without an answer the fields stay empty. */
+void source_describe(struct source *source, const struct record_options *options);
+
+/** Renew what is said of the clock, whose error changes. */
+void source_describe_clock(struct source *source);
+
+/** What became of its packets, as far as the file shows it. */
+struct record_sum source_sum(const struct source *source);
+/** The same of n sources. */
+void source_sums(const struct source *sources, unsigned n, struct record_sum *sums);
+
+#endif

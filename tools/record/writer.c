@@ -1,0 +1,285 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Writes buffers to files. After the first failure nothing more is written but the end of the open files: what came
+ * after it is counted as unwritten there, so that the sum in the file stays exact.
+ */
+#include "tools/record/writer.h"
+
+#include "daemon/base/time.h"
+#include "tools/record/contents.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#define DISK_PAGE_BYTES 4096
+
+/* ---- files --------------------------------------------------------------------------------------- */
+
+static void writer_fail(struct writer *writer, const struct writer_output *output, int error)
+{
+	int none = 0;
+
+	if (!atomic_compare_exchange_strong(&writer->error, &none, -error) || error == -EPIPE)
+		return;
+	fprintf(stderr, "ibvcap record: %s: %s%s\n", output->file.path[0] ? output->file.path : writer->path,
+	        strerror(-error),
+	        error == -ENOSPC ? "; --quota, --files and --disk-limit keep room by deleting the oldest files" : "");
+}
+
+static void begin_file(struct writer *writer, struct writer_output *output, const struct writer_buffer *buffer)
+{
+	char path[PATH_MAX];
+	int r = 0;
+
+	if (strcmp(writer->path, "-") != 0)
+		r = file_window_name(&writer->window, buffer->file_ns, output->flow, path);
+	else
+		strcpy(path, "-");
+	output->start_ns = buffer->file_ns;
+	memcpy(output->start_sums, buffer->start_sums, writer->n_sources * sizeof(*output->start_sums));
+	memset(output->unwritten, 0, writer->n_sources * sizeof(*output->unwritten));
+	if (r == 0)
+		r = record_file_open(&output->file, &writer->file_options, &writer->window, path);
+	if (r < 0)
+		writer_fail(writer, output, r);
+	else
+		atomic_fetch_add(&writer->n_files, 1);
+}
+
+static void end_file(struct writer *writer, struct writer_output *output, const struct writer_buffer *buffer)
+{
+	struct record_sum *sums = buffer->end_sums;
+	struct contents_end end = {.sums = sums,
+	                           .names = writer->names,
+	                           .n_sources = writer->n_sources,
+	                           .start_ns = output->start_ns,
+	                           .end_ns = time_utc_ns(),
+	                           .error = atomic_load(&writer->error),
+	                           .note = buffer->note};
+	struct record_piece piece = {.at = writer->scratch};
+	int r;
+
+	for (unsigned i = 0; i < writer->n_sources; i++) {
+		record_sum_subtract(&sums[i], &output->start_sums[i]);
+		sums[i].written -= output->unwritten[i];
+		sums[i].unwritten += output->unwritten[i];
+	}
+	piece.bytes = contents_write_end(writer->scratch, WRITER_BUFFER_BYTES, &end);
+	r = record_file_write(&output->file, &piece, true);
+	if (r < 0)
+		writer_fail(writer, output, r);
+	atomic_fetch_add(&writer->bytes, piece.bytes);
+	r = record_file_finish(&output->file);
+	if (r < 0)
+		writer_fail(writer, output, r);
+}
+
+static void write_buffer(struct writer *writer, struct writer_buffer *buffer)
+{
+	struct writer_output *output = &writer->outputs[buffer->output];
+	int r = 0;
+
+	if (buffer->begins_file && !atomic_load(&writer->error))
+		begin_file(writer, output, buffer);
+	buffer->piece.at = buffer->at;
+	buffer->piece.bytes = buffer->used;
+	if (!atomic_load(&writer->error) && buffer->used) {
+		r = record_file_write(&output->file, &buffer->piece, false);
+		if (r < 0)
+			writer_fail(writer, output, r);
+		else
+			atomic_fetch_add(&writer->bytes, buffer->used);
+	}
+	for (unsigned i = 0; atomic_load(&writer->error) && i < writer->n_sources; i++) {
+		writer->unwritten[i].unwritten += buffer->n_rows[i];
+		output->unwritten[i] += buffer->n_rows[i];
+	}
+	/* After a failure the file stays open until the recording ends: its end then counts all that was lost. */
+	if (buffer->ends_file && output->file.fd >= 0 && (buffer->is_last || !atomic_load(&writer->error)))
+		end_file(writer, output, buffer);
+}
+
+/* ---- the thread ---------------------------------------------------------------------------------- */
+
+static void *run_writer(void *argument)
+{
+	struct writer *writer = argument;
+	struct writer_buffer *buffer;
+
+	pthread_mutex_lock(&writer->lock);
+	for (;;) {
+		buffer = STAILQ_FIRST(&writer->full);
+		if (!buffer && writer->ends)
+			break;
+		if (!buffer) {
+			pthread_cond_wait(&writer->changed, &writer->lock);
+			continue;
+		}
+		STAILQ_REMOVE_HEAD(&writer->full, entry);
+		pthread_mutex_unlock(&writer->lock);
+		write_buffer(writer, buffer);
+		pthread_mutex_lock(&writer->lock);
+		STAILQ_INSERT_TAIL(&writer->unused, buffer, entry);
+		writer->n_unused++;
+		pthread_cond_broadcast(&writer->changed);
+	}
+	pthread_mutex_unlock(&writer->lock);
+	return NULL;
+}
+
+static struct writer_buffer *new_buffer(const struct writer *writer)
+{
+	struct writer_buffer *buffer = calloc(1, sizeof(*buffer));
+
+	if (!buffer)
+		return NULL;
+	buffer->at = aligned_alloc(DISK_PAGE_BYTES, WRITER_BUFFER_BYTES);
+	buffer->n_rows = calloc(writer->n_sources, sizeof(*buffer->n_rows));
+	buffer->start_sums = calloc(writer->n_sources, sizeof(*buffer->start_sums));
+	buffer->end_sums = calloc(writer->n_sources, sizeof(*buffer->end_sums));
+	return buffer;
+}
+
+static bool is_buffer_whole(const struct writer_buffer *buffer)
+{
+	return buffer->at && buffer->n_rows && buffer->start_sums && buffer->end_sums;
+}
+
+static void free_buffers(struct writer_buffers *buffers)
+{
+	struct writer_buffer *buffer;
+
+	while ((buffer = STAILQ_FIRST(buffers))) {
+		STAILQ_REMOVE_HEAD(buffers, entry);
+		free(buffer->at);
+		free(buffer->n_rows);
+		free(buffer->start_sums);
+		free(buffer->end_sums);
+		free(buffer);
+	}
+}
+
+static int make_buffers(struct writer *writer)
+{
+	for (unsigned i = 0; i < writer->n_buffers; i++) {
+		struct writer_buffer *buffer = new_buffer(writer);
+
+		if (!buffer)
+			return -ENOMEM;
+		STAILQ_INSERT_TAIL(&writer->unused, buffer, entry);
+		writer->n_unused++;
+		if (!is_buffer_whole(buffer))
+			return -ENOMEM;
+	}
+	return 0;
+}
+
+static int make_outputs(struct writer *writer)
+{
+	writer->outputs = calloc(writer->n_outputs, sizeof(*writer->outputs));
+	writer->unwritten = calloc(writer->n_sources, sizeof(*writer->unwritten));
+	writer->scratch = malloc(WRITER_BUFFER_BYTES);
+	if (!writer->outputs || !writer->unwritten || !writer->scratch)
+		return -ENOMEM;
+	for (unsigned i = 0; i < writer->n_outputs; i++) {
+		struct writer_output *output = &writer->outputs[i];
+
+		output->file.fd = -1;
+		output->start_sums = calloc(writer->n_sources, sizeof(*output->start_sums));
+		output->unwritten = calloc(writer->n_sources, sizeof(*output->unwritten));
+		if (!output->start_sums || !output->unwritten)
+			return -ENOMEM;
+	}
+	return 0;
+}
+
+int writer_start(struct writer *writer)
+{
+	pthread_condattr_t monotonic;
+	int r;
+
+	STAILQ_INIT(&writer->full);
+	STAILQ_INIT(&writer->unused);
+	pthread_mutex_init(&writer->lock, NULL);
+	pthread_condattr_init(&monotonic);
+	pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+	pthread_cond_init(&writer->changed, &monotonic);
+	pthread_condattr_destroy(&monotonic);
+	r = make_outputs(writer);
+	if (r == 0)
+		r = make_buffers(writer);
+	if (r == 0)
+		r = file_window_init(&writer->window);
+	if (r == 0)
+		r = -pthread_create(&writer->thread, NULL, run_writer, writer);
+	writer->is_running = r == 0;
+	return r;
+}
+
+struct writer_buffer *writer_take(struct writer *writer, unsigned timeout_ms)
+{
+	struct writer_buffer *buffer;
+	struct timespec until;
+	uint64_t until_ns = time_monotonic_ns() + timeout_ms * UINT64_C(1000000);
+	int r = 0;
+
+	until.tv_sec = (time_t)(until_ns / TIME_SECOND_NS);
+	until.tv_nsec = (long)(until_ns % TIME_SECOND_NS);
+	pthread_mutex_lock(&writer->lock);
+	while (STAILQ_EMPTY(&writer->unused) && r == 0)
+		r = pthread_cond_timedwait(&writer->changed, &writer->lock, &until);
+	buffer = STAILQ_FIRST(&writer->unused);
+	if (buffer) {
+		STAILQ_REMOVE_HEAD(&writer->unused, entry);
+		writer->n_unused--;
+	}
+	pthread_mutex_unlock(&writer->lock);
+	if (!buffer)
+		return NULL;
+	buffer->used = 0;
+	buffer->begins_file = buffer->ends_file = buffer->is_last = false;
+	buffer->filled_ns = 0;
+	buffer->piece = (struct record_piece){0};
+	buffer->note[0] = '\0';
+	memset(buffer->n_rows, 0, writer->n_sources * sizeof(*buffer->n_rows));
+	return buffer;
+}
+
+void writer_give(struct writer *writer, struct writer_buffer *buffer)
+{
+	pthread_mutex_lock(&writer->lock);
+	STAILQ_INSERT_TAIL(&writer->full, buffer, entry);
+	pthread_cond_broadcast(&writer->changed);
+	pthread_mutex_unlock(&writer->lock);
+}
+
+void writer_stop(struct writer *writer)
+{
+	if (!writer->is_running)
+		return;
+	pthread_mutex_lock(&writer->lock);
+	writer->ends = true;
+	pthread_cond_broadcast(&writer->changed);
+	pthread_mutex_unlock(&writer->lock);
+	pthread_join(writer->thread, NULL);
+	writer->is_running = false;
+}
+
+void writer_deinit(struct writer *writer)
+{
+	free_buffers(&writer->full);
+	free_buffers(&writer->unused);
+	for (unsigned i = 0; writer->outputs && i < writer->n_outputs; i++) {
+		free(writer->outputs[i].start_sums);
+		free(writer->outputs[i].unwritten);
+	}
+	free(writer->outputs);
+	free(writer->unwritten);
+	free(writer->scratch);
+	file_window_deinit(&writer->window);
+	pthread_cond_destroy(&writer->changed);
+	pthread_mutex_destroy(&writer->lock);
+}
