@@ -45,7 +45,7 @@ MAY_INCLUDE = {
     "daemon/ring": ["daemon/base", CORE, API],
     "daemon/worker": ["daemon/base", "daemon/backend/backend.h", "daemon/clock", "daemon/packet", "daemon/ring", CORE,
                       API],
-    "daemon/control": ["daemon/base", "daemon/config", "daemon/ring", "daemon/worker/mailbox.h",
+    "daemon/control": ["daemon/base", "daemon/config", "daemon/flow", "daemon/ring", "daemon/worker/mailbox.h",
                        "daemon/worker/rx_sum.h", CORE, API],
     "daemon": ["daemon", CORE, API],  # daemon.c, and what is split off it: sees all
     # What daemon.c is made of, from the lowest to the highest.

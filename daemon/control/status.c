@@ -9,6 +9,7 @@
 #include "daemon/base/time.h"
 #include "daemon/control/loop.h"
 #include "daemon/control/server.h"
+#include "daemon/flow/flow.h"
 #include "lib/ibvcap/ring.h"
 
 #include <arpa/inet.h>
@@ -114,10 +115,13 @@ static int append_stream(struct reply *reply, struct rx_endpoint *endpoint)
 }
 
 /* An address that is not set leaves the text empty. */
-static void put_address(const struct config_address *address, char *text, size_t bytes)
+static void put_prefix(const struct config_address *address, unsigned bits, char *text, size_t bytes)
 {
-	if (address->family != AF_UNSPEC)
-		inet_ntop(address->family, address->address, text, (socklen_t)bytes);
+	if (address->family == AF_UNSPEC)
+		return;
+	inet_ntop(address->family, address->address, text, (socklen_t)bytes);
+	if (bits != (address->family == AF_INET6 ? 128 : 32))
+		snprintf(text + strlen(text), bytes - strlen(text), "/%u", bits);
 }
 
 static int append_flow(struct reply *reply, const struct control_stream *stream, const struct config_flow *flow)
@@ -131,8 +135,9 @@ static int append_flow(struct reply *reply, const struct control_stream *stream,
 
 	protocol_init(&message.header, PROTOCOL_FLOW, sizeof(message));
 	reply_copy_text(message.stream, sizeof(message.stream), stream->config->name);
-	put_address(&flow->destination, message.destination, sizeof(message.destination));
-	put_address(&flow->source, message.source, sizeof(message.source));
+	put_prefix(&flow->destination, flow->destination_bits, message.destination, sizeof(message.destination));
+	put_prefix(&flow->source, flow->source_bits, message.source, sizeof(message.source));
+	flow_describe(flow, message.text, sizeof(message.text));
 	return reply_append(reply, &message.header);
 }
 

@@ -95,6 +95,17 @@ static void stream_warn_untagged(const struct config_stream *config, int vlan)
 		config->name, vlan, interface, interface, name, vlan, name);
 }
 
+static void stream_warn_prefix(const struct config_stream *config, const struct config_flow *flow)
+{
+	char text[FLOW_TEXT_MAX];
+
+	log_message(LOG_WARNING, &(struct log_about){.stream = config->name, .interface = config->interface},
+	            "%s:%d: stream '%s': the groups of %s are not joined, because a join names one group: a switch "
+	            "that knows their members by IGMP or MLD sends no packets of them here; for each group that is "
+	            "needed: a flow of its own with a higher priority, or ip address add GROUP dev %s autojoin",
+	            flow->file, flow->line, config->name, flow_describe(flow, text, sizeof(text)), config->interface);
+}
+
 static int stream_join_groups(const struct stream *stream, const struct config_stream *config,
                               struct membership **membership, struct failure *failure)
 {
@@ -106,6 +117,9 @@ static int stream_join_groups(const struct stream *stream, const struct config_s
 	for (uint32_t i = 0; i < config->n_flows && r >= 0; i++) {
 		struct flow_rule rule;
 
+		if (config_is_multicast(&config->flows[i].destination) &&
+		    !flow_has_whole_destination(&config->flows[i]))
+			stream_warn_prefix(config, &config->flows[i]);
 		flow_resolve(&config->flows[i], stream->interface->net.mac, &rule);
 		r = membership_join(*membership, stream->interface->net.index, &rule, failure);
 		if (r == MEMBERSHIP_UNTAGGED)

@@ -116,7 +116,7 @@ static bool protocol_is_body_sound(const union protocol_message *message)
 		return protocol_is_stream_sound(&message->stream);
 	case PROTOCOL_FLOW:
 		return IS_STRING(message->flow.stream) && IS_STRING(message->flow.destination) &&
-		       IS_STRING(message->flow.source);
+		       IS_STRING(message->flow.source) && IS_STRING(message->flow.text);
 	case PROTOCOL_CONSUMER:
 		return IS_STRING(message->consumer.stream) && IS_STRING(message->consumer.group) &&
 		       message->consumer.n_counters <= PROTOCOL_COUNTERS_MAX;

@@ -217,12 +217,13 @@ struct protocol_flow {
 	struct protocol_header header;
 	char stream[IBVCAP_STREAM_NAME_MAX];
 	uint32_t queue;
-	int32_t vlan;         /* -1: untagged */
-	char destination[48]; /* an address as text */
-	char source[48];      /* empty: any */
-	uint16_t destination_port;
-	uint16_t source_port; /* 0: any */
+	int32_t vlan;              /* -1: untagged */
+	char destination[48];      /* an address or prefix as text; empty: any */
+	char source[48];           /* likewise */
+	uint16_t destination_port; /* 0: any */
+	uint16_t source_port;      /* 0: any */
 	uint32_t reserved;
+	char text[256]; /* all that the flow compares, and how it takes its packets */
 };
 
 struct protocol_consumer {

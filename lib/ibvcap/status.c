@@ -134,6 +134,7 @@ static int status_add_flow(struct ibvcap_status *status, const struct protocol_f
 	memcpy(flow->stream, message->stream, sizeof(flow->stream));
 	memcpy(flow->destination, message->destination, sizeof(flow->destination));
 	memcpy(flow->source, message->source, sizeof(flow->source));
+	memcpy(flow->text, message->text, sizeof(flow->text));
 	return 0;
 }
 

@@ -97,8 +97,8 @@ def test_status_for_people_shows_both_sums_flows_and_groups(daemon, wire, recv):
     assert f"user {conftest.NOBODY.pw_name} ({conftest.NOBODY.pw_uid})" in out and wire.interface in out
     assert f"  flow {wire.address}:7502\n  flow 239.1.7.8:7503, joined\n" in out
     (stream,) = json.loads(ibvcap("status", "--json", "--socket", one.socket_path).stdout)["streams"]
-    assert stream["flows"] == [{"destination": wire.address, "port": 7502},
-                               {"destination": "239.1.7.8", "port": 7503, "joined": True}]
+    assert stream["flows"] == [{"destination": wire.address, "port": 7502, "text": f"{wire.address}:7502"},
+                               {"destination": "239.1.7.8", "port": 7503, "text": "239.1.7.8:7503", "joined": True}]
 
 
 def test_recv_verifies_the_pattern_and_counts_what_the_sender_sent(build, daemon, net, wire, recv):

@@ -35,7 +35,7 @@ static bool is_joined_on(const struct status_view *view, const struct ibvcap_sta
 {
 	for (int i = 0; i < view->n_streams; i++)
 		if (flow_view_is_of(flow, &view->streams[i]))
-			return flow->vlan >= 0 || strcmp(view->streams[i].interface, interface) == 0;
+			return flow->vlan > 0 || strcmp(view->streams[i].interface, interface) == 0;
 	return false;
 }
 
@@ -88,14 +88,7 @@ static void print_flow(const struct ibvcap_status_flow *flow, enum flow_group gr
 		[FLOW_GROUP_UNKNOWN] = "",
 	};
 
-	printf(is_ipv6(flow) ? "  flow [%s]:%u" : "  flow %s:%u", flow->destination, flow->destination_port);
-	if (flow->source[0])
-		printf(" from %s", flow->source);
-	if (flow->source_port)
-		printf(" port %u", flow->source_port);
-	if (flow->vlan >= 0)
-		printf(" vlan %d", flow->vlan);
-	puts(group_texts[group]);
+	printf("  flow %s%s\n", flow->text, group_texts[group]);
 }
 
 void flow_view_print(const struct status_view *view, const struct ibvcap_status_stream *stream)

@@ -143,14 +143,14 @@ static void add_epoch_to_json(json_t *object, uint64_t epoch)
 
 static json_t *flow_to_json(const struct ibvcap_status_flow *flow, enum flow_group group)
 {
-	json_t *object =
-		json_pack("{s:s, s:I}", "destination", flow->destination, "port", (json_int_t)flow->destination_port);
+	json_t *object = json_pack("{s:s, s:I, s:s}", "destination", flow->destination, "port",
+	                           (json_int_t)flow->destination_port, "text", flow->text);
 
 	if (flow->source[0])
 		json_object_set_new(object, "source", json_string(flow->source));
 	if (flow->source_port)
 		json_object_set_new(object, "source_port", json_integer(flow->source_port));
-	if (flow->vlan >= 0)
+	if (flow->vlan > 0)
 		json_object_set_new(object, "vlan", json_integer(flow->vlan));
 	if (group == FLOW_GROUP_JOINED || group == FLOW_GROUP_NOT_JOINED)
 		json_object_set_new(object, "joined", json_boolean(group == FLOW_GROUP_JOINED));

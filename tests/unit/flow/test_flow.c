@@ -159,3 +159,167 @@ Test(flow, two_flows_are_the_same_only_if_each_part_is)
 	for (int i = 0; i < 5; i++)
 		cr_expect(not(flow_is_same(&flow, &others[i])), "part %d", i);
 }
+
+/* ---- what a flow may name beside UDP to one address ------------------------------------------------ */
+
+static void expect_text(const struct config_flow *flow, const char *expected)
+{
+	char text[FLOW_TEXT_MAX];
+
+	cr_expect_str_eq(flow_describe(flow, text, sizeof(text)), expected);
+}
+
+Test(flow, a_prefix_is_in_the_mask_and_in_the_groups_mac)
+{
+	struct config_flow flow = flow_to("239.129.0.0", 0);
+	static const uint8_t group[6] = {0xff, 0xff, 0xff, 0xff, 0, 0}, whole[6] = {0xff, 0xff, 0xff, 0xff, 0xff, 0xff};
+	static const uint8_t open[6];
+	struct flow_rule rule;
+
+	flow.destination_bits = 16;
+	flow_resolve(&flow, interface_mac, &rule);
+	cr_expect(eq(u32, memcmp(rule.mask.destination, (uint8_t[16]){0xff, 0xff}, 16) == 0, 1));
+	cr_expect(eq(int, memcmp(rule.mask.destination_mac, group, 6), 0), "25 bits and 7 of the address");
+	cr_expect(not(rule.multicast), "a prefix cannot be joined");
+	cr_expect(eq(u16, rule.mask.destination_port_be, 0));
+	expect_text(&flow, "239.129.0.0/16");
+	flow = flow_to("ff05::", 9);
+	flow.destination_bits = 16;
+	flow_resolve(&flow, interface_mac, &rule);
+	cr_expect(eq(int, memcmp(rule.mask.destination_mac, (uint8_t[6]){0xff, 0xff}, 6), 0));
+	expect_text(&flow, "[ff05::/16]:9");
+	flow = flow_to("10.0.0.0", 9);
+	flow.destination_bits = 8;
+	flow_resolve(&flow, interface_mac, &rule);
+	cr_expect(eq(int, memcmp(rule.mask.destination_mac, whole, 6), 0), "to hosts, so to this one");
+	flow = flow_to("0.0.0.0", 9);
+	flow.destination_bits = 0;
+	flow_resolve(&flow, interface_mac, &rule);
+	cr_expect(eq(int, memcmp(rule.mask.destination_mac, open, 6), 0), "to hosts and groups");
+	cr_expect(eq(int, rule.family, AF_INET));
+}
+
+Test(flow, all_and_multicast_are_rules_with_open_masks)
+{
+	static const struct flow_fields none;
+	struct config_flow flow = {FLOW_DEFAULTS, .match = CONFIG_MATCH_ALL, .copy = true, .priority = 2};
+	struct flow_rule rule;
+
+	flow_resolve(&flow, interface_mac, &rule);
+	cr_expect(eq(int, memcmp(&rule.mask, &none, sizeof(none)), 0));
+	expect_text(&flow, "all packets priority 2 copy");
+	flow.match = CONFIG_MATCH_MULTICAST;
+	flow_resolve(&flow, interface_mac, &rule);
+	cr_expect(eq(u8, rule.mask.destination_mac[0], 1));
+	cr_expect(eq(u8, rule.value.destination_mac[0], 1));
+}
+
+Test(flow, each_key_beyond_udp_is_named)
+{
+	struct config_flow flow = {FLOW_DEFAULTS, .has_source_mac = true, .source_mac = {2}};
+	struct flow_rule rule;
+
+	flow.ether_type = 0x88f7;
+	flow_resolve(&flow, interface_mac, &rule);
+	cr_expect(eq(u16, rule.value.ether_type_be, htons(0x88f7)));
+	cr_expect(eq(u8, rule.mask.protocol, 0), "no IP header");
+	cr_expect_str_eq(flow_rule_key_beyond_udp(&rule), "ether_type");
+	expect_text(&flow, "ether_type 0x88f7 source_mac 02:00:00:00:00:00");
+	flow = flow_to("10.0.0.1", 7);
+	flow_resolve(&flow, interface_mac, &rule);
+	cr_expect(eq(ptr, (void *)flow_rule_key_beyond_udp(&rule), NULL));
+	flow.dscp = 46;
+	flow_resolve(&flow, interface_mac, &rule);
+	cr_expect(eq(u8, rule.mask.traffic_class, 0xfc), "without the two bits of congestion");
+	cr_expect(eq(u8, rule.value.traffic_class, 46 << 2));
+	cr_expect_str_eq(flow_rule_key_beyond_udp(&rule), "dscp");
+	flow.dscp = CONFIG_ANY;
+	flow.protocol = IPPROTO_TCP;
+	flow_resolve(&flow, interface_mac, &rule);
+	cr_expect_str_eq(flow_rule_key_beyond_udp(&rule), "protocol");
+	expect_text(&flow, "10.0.0.1:7 protocol 6");
+}
+
+static void expect_conflict(const struct config_flow *a, const struct config_flow *b, bool expected)
+{
+	char text_a[FLOW_TEXT_MAX], text_b[FLOW_TEXT_MAX];
+
+	flow_describe(a, text_a, sizeof(text_a));
+	flow_describe(b, text_b, sizeof(text_b));
+	cr_expect(eq(int, flow_conflicts(a, b), expected), "%s and %s", text_a, text_b);
+	cr_expect(eq(int, flow_conflicts(b, a), expected), "%s and %s", text_b, text_a);
+}
+
+Test(flow, a_prefix_and_what_is_in_it_need_priorities_or_a_copy)
+{
+	struct config_flow wide = flow_to("10.1.0.0", 0), narrow = flow_to("10.1.2.3", 7),
+			   other = flow_to("10.2.0.1", 7);
+
+	wide.destination_bits = 16;
+	expect_conflict(&wide, &narrow, true);
+	expect_conflict(&wide, &other, false);
+	narrow.priority = 1;
+	expect_conflict(&wide, &narrow, false);
+	wide.priority = 1;
+	expect_conflict(&wide, &narrow, true);
+	wide.copy = true;
+	expect_conflict(&wide, &narrow, false);
+	narrow.copy = true;
+	expect_conflict(&wide, &narrow, true);
+	narrow = flow_to("fd00::1", 7);
+	wide = flow_to("::", 7);
+	wide.destination_bits = 0;
+	expect_conflict(&wide, &narrow, true);
+	expect_conflict(&wide, &other, false);
+}
+
+Test(flow, kinds_of_match_overlap_with_what_they_take)
+{
+	struct config_flow all = {FLOW_DEFAULTS, .match = CONFIG_MATCH_ALL}, multicast = all, rest = all;
+	struct config_flow group = flow_to("239.1.2.3", 7), host = flow_to("10.0.0.1", 7);
+	struct config_flow ptp = {FLOW_DEFAULTS}, udp = {FLOW_DEFAULTS, .destination_port = 7};
+
+	ptp.ether_type = 0x88f7;
+	multicast.match = CONFIG_MATCH_MULTICAST;
+	rest.match = CONFIG_MATCH_DEFAULT;
+	expect_conflict(&all, &host, true);
+	expect_conflict(&all, &ptp, true);
+	expect_conflict(&all, &rest, false);
+	expect_conflict(&rest, &rest, true);
+	expect_conflict(&multicast, &group, true);
+	expect_conflict(&multicast, &rest, false);
+	expect_conflict(&ptp, &udp, false);
+	expect_conflict(&ptp, &ptp, true);
+	expect_conflict(&udp, &host, true);
+	expect_conflict(&udp, &group, true);
+}
+
+Test(flow, a_conflict_names_both_flows)
+{
+	struct config_flow flows[2] = {flow_to("10.0.0.0", 7), flow_to("10.0.0.1", 7)};
+	struct failure failure = {0};
+
+	flows[0].destination_bits = 8;
+	flows[1].line = 9;
+	cr_expect(eq(int, check(flows, 1, 1, "eth0", &failure), -EINVAL));
+	cr_expect(strncmp(failure.text, "test.conf:9: stream 'second': this flow (10.0.0.1:7)", 52) == 0, "%s",
+	          failure.text);
+	cr_expect(strstr(failure.text, "stream 'first' at test.conf:7 (10.0.0.0/8:7)") != NULL, "%s", failure.text);
+}
+
+Test(flow, without_one_layout_the_key_is_named)
+{
+	struct config_flow flow = flow_to("10.0.0.1", 7);
+	struct failure failure = {0};
+
+	flow.vlan = CONFIG_VLAN_ANY;
+	cr_expect(eq(int, check(&flow, 1, 0, "", &failure), -EINVAL));
+	cr_expect(strstr(failure.text, "with this vlan ") != NULL, "%s", failure.text);
+	flow.vlan = 5;
+	cr_expect(eq(int, check(&flow, 1, 0, "", &failure), 0));
+	flow = (struct config_flow){FLOW_DEFAULTS, .destination_port = 7, .file = "f"};
+	cr_expect(eq(int, check(&flow, 1, 0, "", &failure), -EINVAL));
+	cr_expect(strstr(failure.text, "with this destination ") != NULL, "%s", failure.text);
+	flow.ether_type = 0x86dd;
+	cr_expect(eq(int, check(&flow, 1, 0, "", &failure), 0), "EtherType says the family: %s", failure.text);
+}

@@ -341,7 +341,11 @@ static int say_status(int socket, const union protocol_message *request)
 			stream.counters[c] = 100 * i + c;
 		protocol_send(socket, &stream.header, NULL, 0);
 	}
-	struct protocol_flow flow = {.stream = "s0", .destination = "239.1.2.3", .destination_port = 7502, .vlan = -1};
+	struct protocol_flow flow = {.stream = "s0",
+	                             .destination = "239.1.2.3",
+	                             .destination_port = 7502,
+	                             .vlan = -1,
+	                             .text = "239.1.2.3:7502"};
 
 	protocol_init(&flow.header, PROTOCOL_FLOW, sizeof(flow));
 	protocol_send(socket, &flow.header, NULL, 0);
@@ -418,6 +422,7 @@ Test(client, a_status_has_all_parts_with_their_labels)
 	cr_expect_str_eq(flow.stream, "s0");
 	cr_expect_str_eq(flow.destination, "239.1.2.3");
 	cr_expect_str_eq(flow.source, "");
+	cr_expect_str_eq(flow.text, "239.1.2.3:7502");
 	cr_expect(flow.destination_port == 7502 && flow.source_port == 0 && flow.vlan == -1);
 	cr_assert_eq(ibvcap_status_consumer(status, 0, &consumer), 1);
 	cr_expect_eq(consumer.uid, 1000);

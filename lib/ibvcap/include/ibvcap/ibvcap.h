@@ -652,12 +652,13 @@ struct ibvcap_status_flow {
 	size_t size;
 	char stream[IBVCAP_STREAM_NAME_MAX];
 	uint32_t queue;
-	int32_t vlan;         /* -1: untagged */
-	char destination[48]; /* an address as text */
-	char source[48];      /* empty: any */
-	uint16_t destination_port;
-	uint16_t source_port; /* 0: any */
+	int32_t vlan;              /* -1: untagged; 0: any */
+	char destination[48];      /* an address or prefix as text; empty: any */
+	char source[48];           /* likewise */
+	uint16_t destination_port; /* 0: any */
+	uint16_t source_port;      /* 0: any */
 	uint32_t reserved;
+	char text[256]; /* for people: all that the flow compares, and how: "10.1.0.0/16 protocol 6 priority 1 copy" */
 };
 
 struct ibvcap_status_consumer {
