@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/* ibvcap recv: attaches to a stream, counts and checks what it receives, and prints or writes it. */
+/*
+ * ibvcap recv: attaches to a stream, counts and checks what it receives, and prints or writes it. ibvcap check is the
+ * same with fewer options.
+ */
 #include "tools/ibvcap/recv.h"
 
 #include "daemon/base/time.h"
@@ -29,10 +32,11 @@ struct receiver {
 	struct recv_options options;
 	struct ibvcap_rx *rx;
 	FILE *payload_out;
-	bool flushes;                /* payload_out is a pipe: write each batch as it comes */
-	int write_error;             /* errno of payload_out; 0 */
-	struct pattern_tally *tally; /* NULL without --verify */
-	struct latency *latency;     /* NULL without --latency */
+	bool flushes;                   /* payload_out is a pipe: write each batch as it comes */
+	int write_error;                /* errno of payload_out; 0 */
+	struct pattern_tally *tally;    /* NULL without --verify */
+	struct latency *latency;        /* NULL without --latency */
+	struct ibvcap_tracker *tracker; /* NULL without --sequence */
 	struct recv_totals totals;
 	struct recv_totals printed; /* the totals in the last line of rates */
 	uint64_t start_ns;
@@ -117,19 +121,24 @@ static int receive_tapped(struct receiver *receiver, int timeout_ms)
 	batch.flags = meta.flags & IBVCAP_PACKET_FLAG_GAP_UNKNOWN ? IBVCAP_RX_BATCH_FLAG_GAP_UNKNOWN : 0;
 	batch.gap = meta.flags & IBVCAP_PACKET_FLAG_GAP ? count_new_gap(receiver) : 0;
 	count_received(receiver, &batch);
+	if (receiver->tracker)
+		ibvcap_tracker_add(receiver->tracker, &(struct ibvcap_packet){.row = payload, .row_bytes = meta.length},
+		                   NULL);
 	return r;
 }
 
 static int receive_leased(struct receiver *receiver, uint32_t max, int timeout_ms)
 {
 	struct ibvcap_rx_batch batch = IBVCAP_INIT(struct ibvcap_rx_batch);
-	int r = ibvcap_rx_acquire(receiver->rx, &batch, max, 1, timeout_ms);
+	int r = ibvcap_rx_acquire(receiver->rx, &batch, max, 1, timeout_ms), tracked = 0;
 
 	if (r <= 0)
 		return r;
 	count_received(receiver, &batch);
+	if (receiver->tracker)
+		tracked = ibvcap_rx_track(receiver->rx, &batch, receiver->tracker, NULL);
 	ibvcap_rx_release(receiver->rx, &batch);
-	return r;
+	return tracked < 0 ? tracked : r;
 }
 
 /* A stream that stays silent from the start has a cause that other commands know. */
@@ -140,9 +149,9 @@ static void tell_silence(struct receiver *receiver, uint64_t now)
 	if (receiver->silence_told || receiver->totals.packets || now - receiver->start_ns < SILENCE_NS)
 		return;
 	receiver->silence_told = true;
-	fprintf(stderr, "ibvcap recv: stream '%s': no packet in %" PRIu64 " s; see why: ibvcap why %s%s%s\n",
-	        options->stream, SILENCE_NS / TIME_SECOND_NS, options->stream, options->socket ? " --socket " : "",
-	        options->socket ? options->socket : "");
+	fprintf(stderr, "ibvcap %s: stream '%s': no packet in %" PRIu64 " s; see why: ibvcap why %s%s%s\n",
+	        options->command, options->stream, SILENCE_NS / TIME_SECOND_NS, options->stream,
+	        options->socket ? " --socket " : "", options->socket ? options->socket : "");
 }
 
 /* 0 when --count or --duration is reached, a stop signal came or payloads cannot be written; else the library's error.
@@ -177,6 +186,7 @@ static void print_recv_end(const struct receiver *receiver)
 		.totals = &receiver->totals,
 		.tally = receiver->tally,
 		.latency = receiver->latency,
+		.tracker = receiver->tracker,
 		.counts = IBVCAP_INIT(struct ibvcap_rx_counts),
 		.info = IBVCAP_INIT(struct ibvcap_rx_info),
 		.seconds = (double)(time_monotonic_ns() - receiver->start_ns) * 1e-9,
@@ -243,6 +253,30 @@ static int move_to_cpu(int cpu)
 	return EX_USAGE;
 }
 
+static int open_tracker(struct receiver *receiver)
+{
+	const struct recv_options *options = &receiver->options;
+	struct ibvcap_sequence sequence;
+	int r;
+
+	if (!ibvcap_rx_sequence(receiver->rx, &sequence)) {
+		fprintf(stderr,
+		        "ibvcap %s: stream '%s': its configuration does not say where the packets have their number: "
+		        "give it a sequence (ibvcapd.conf(5))\n",
+		        options->command, options->stream);
+		return EX_CONFIG;
+	}
+	if (options->attach.policy == IBVCAP_POLICY_TAP && sequence.source != IBVCAP_SOURCE_NONE) {
+		fprintf(stderr,
+		        "ibvcap %s: stream '%s': its sources differ by headers, which a tap does not get: leave out "
+		        "--policy tap\n",
+		        options->command, options->stream);
+		return EX_USAGE;
+	}
+	r = ibvcap_tracker_new(&sequence, NULL, &receiver->tracker);
+	return r == 0 ? EX_OK : report_failure(options->command, r);
+}
+
 static int open_receiver(struct receiver *receiver)
 {
 	const struct recv_options *options = &receiver->options;
@@ -259,7 +293,9 @@ static int open_receiver(struct receiver *receiver)
 	if (code != EX_OK)
 		return code;
 	r = ibvcap_rx_open(options->socket, options->stream, &options->attach, &receiver->rx);
-	return r == 0 ? EX_OK : report_failure("recv", r);
+	if (r < 0)
+		return report_failure(options->command, r);
+	return options->sequence ? open_tracker(receiver) : EX_OK;
 }
 
 /* Print how far back the first packet is, if packets of the past were asked for. */
@@ -285,17 +321,17 @@ static int run_recv(struct receiver *receiver)
 	code = finish_payloads(receiver);
 	print_recv_end(receiver);
 	if (code == EX_OK)
-		code = report_end("recv", "stream", receiver->options.stream, r);
+		code = report_end(receiver->options.command, "stream", receiver->options.stream, r);
+	if (code == EX_OK && receiver->options.check && !recv_is_complete(receiver->tracker))
+		code = 1;
 	return code == EX_OK && receiver->tally && receiver->tally->corrupt ? 1 : code;
 }
 
-int cmd_recv(int argc, char **argv)
+int recv_run(const struct recv_options *options)
 {
-	struct receiver receiver = {0};
-	int code = recv_parse_arguments(argc, argv, &receiver.options);
+	struct receiver receiver = {.options = *options};
+	int code;
 
-	if (code >= 0)
-		return code;
 	stop_signal_catch();
 	setvbuf(stdout, NULL, _IOLBF, 0);
 	code = open_receiver(&receiver);
@@ -304,7 +340,16 @@ int cmd_recv(int argc, char **argv)
 	ibvcap_rx_close(receiver.rx);
 	if (receiver.payload_out)
 		fclose(receiver.payload_out);
+	ibvcap_tracker_free(receiver.tracker);
 	free(receiver.latency);
 	free(receiver.tally);
 	return code;
+}
+
+int cmd_recv(int argc, char **argv)
+{
+	struct recv_options options;
+	int code = recv_parse_arguments(argc, argv, &options);
+
+	return code >= 0 ? code : recv_run(&options);
 }

@@ -90,6 +90,31 @@ static void print_stream_status(const struct status_view *view, const struct ibv
 	print_age("matched and no_buffer", stream->device, stream->reading_age_ms);
 }
 
+/* What its tracker counts: the sums, then the rest that is not 0. */
+static void print_tracked(struct counters counters)
+{
+	static const char *const sent[] = {"sent", "once", "lost"}, *const arrived[] = {"arrived", "once", "repeated"};
+	static const char *const lost[] = {"lost", "lost_before_card", "lost_in_card", "lost_after_card",
+	                                   "lost_unread"};
+	static const char *const rest[] = {"reordered", "late", "stray", "restarted", "unread", "untracked"};
+
+	printf("  numbers of %" PRIu64 " sources:", counters_value(counters, "sources"));
+	counters_print_sum(counters, sent, N(sent));
+	putchar(';');
+	print_sum_line(counters, arrived, N(arrived));
+	if (counters_value(counters, "lost") && counters_have(counters, "lost_before_card"))
+		print_sum_line(counters, lost, N(lost));
+	for (unsigned i = 0, n_printed = 0; i <= N(rest); i++) {
+		uint64_t value = i < N(rest) ? counters_value(counters, rest[i]) : 0;
+
+		if (value)
+			printf("  %s %" PRIu64, rest[i], value);
+		n_printed += value != 0;
+		if (i == N(rest) && n_printed)
+			putchar('\n');
+	}
+}
+
 static void print_consumer_status(const struct ibvcap_status_consumer *consumer)
 {
 	uint64_t gone = counters_value(COUNTERS_OF(consumer), "gone");
@@ -108,6 +133,8 @@ static void print_consumer_status(const struct ibvcap_status_consumer *consumer)
 	if (gone)
 		printf("  gone %" PRIu64 " of lag: their blocks were used again, so this consumer will skip them\n",
 		       gone);
+	if (counters_have(COUNTERS_OF(consumer), "sources"))
+		print_tracked(COUNTERS_OF(consumer));
 }
 
 static void print_channel_status(const struct ibvcap_status_channel *channel)

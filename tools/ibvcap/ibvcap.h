@@ -6,6 +6,7 @@
 #ifndef TOOLS_IBVCAP_IBVCAP_H
 #define TOOLS_IBVCAP_IBVCAP_H
 
+int cmd_check(int argc, char **argv);
 int cmd_doctor(int argc, char **argv);
 int cmd_record(int argc, char **argv);
 int cmd_recv(int argc, char **argv);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The command line and the totals of `ibvcap recv`, and the functions that print them. */
+/* The command line and the totals of `ibvcap recv` and `ibvcap check`, and the functions that print them. */
 #ifndef TOOLS_IBVCAP_RECV_H
 #define TOOLS_IBVCAP_RECV_H
 
@@ -7,9 +7,11 @@
 #include "tools/ibvcap/pattern.h"
 
 #include <ibvcap/ibvcap.h>
+#include <jansson.h>
 #include <stdio.h>
 
 struct recv_options {
+	const char *command; /* "recv" or "check" */
 	const char *stream;
 	const char *socket;
 	const char *payload_out;
@@ -23,7 +25,15 @@ struct recv_options {
 	bool busy; /* poll, and never sleep */
 	bool utc;
 	bool json;
+	bool sequence; /* track the packets' own numbers */
+	bool check;    /* exit 1 if not all came */
 };
+
+#define RECV_OPTIONS_INIT                                                                                \
+	{                                                                                                \
+		.command = "recv", .attach = IBVCAP_INIT(struct ibvcap_rx_options), .count = UINT64_MAX, \
+		.duration_ns = UINT64_MAX, .cpu = -1                                                     \
+	}
 
 #define RECV_FLAGS 7 /* of enum ibvcap_packet_flag */
 
@@ -40,8 +50,9 @@ struct recv_totals {
 struct recv_summary {
 	const struct recv_options *options;
 	const struct recv_totals *totals;
-	const struct pattern_tally *tally; /* NULL without --verify */
-	const struct latency *latency;     /* NULL without --latency */
+	const struct pattern_tally *tally;    /* NULL without --verify */
+	const struct latency *latency;        /* NULL without --latency */
+	const struct ibvcap_tracker *tracker; /* NULL without --sequence */
 	struct ibvcap_rx_counts counts;
 	struct ibvcap_rx_info info;
 	double seconds;
@@ -64,5 +75,19 @@ void recv_print_rate(double seconds, double interval, const struct recv_totals *
 
 /** Print the totals, published = delivered + skipped + lag, and the accounts of pattern and latency. */
 void recv_print_summary(const struct recv_summary *summary);
+
+/** Receive until the end that the options say; then print the summary. Returns the exit code. */
+int recv_run(const struct recv_options *options);
+
+/* ---- recv_sequence.c ----------------------------------------------------------------------------- */
+
+/** Print the account of each source, and that of all. */
+void recv_print_sequence(const struct ibvcap_tracker *tracker);
+
+/** The same. The caller frees it. */
+json_t *recv_sequence_to_json(const struct ibvcap_tracker *tracker);
+
+/** Did a packet come, with all numbers from the first to the highest of each source, in time? */
+bool recv_is_complete(const struct ibvcap_tracker *tracker);
 
 #endif

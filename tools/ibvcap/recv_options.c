@@ -17,6 +17,7 @@ static const char usage[] =
 	"  -c, --count N           end after N packets\n"
 	"  -t, --duration S        end after S seconds\n"
 	"  -v, --verify            check the numbered test pattern; exit 1 if a payload is corrupt\n"
+	"  -n, --sequence          count by the packets' own numbers what is lost, repeated and reordered, per source\n"
 	"  -d, --dump N            print the first N packets\n"
 	"  -o, --oldest            begin with the oldest packet in the ring (the next packet that comes)\n"
 	"  -b, --packets-back N    begin N packets back, or with the oldest\n"
@@ -81,6 +82,9 @@ static int parse_recv_option(int option, struct recv_options *options)
 	case 'v':
 		options->verify = true;
 		return -1;
+	case 'n':
+		options->sequence = true;
+		return -1;
 	case 'd':
 		return options_parse_count("recv", "--dump", optarg, UINT64_MAX, &options->dump) ? -1 : EX_USAGE;
 	case 'o':
@@ -126,6 +130,7 @@ int recv_parse_arguments(int argc, char **argv, struct recv_options *options)
 		{"count", required_argument, NULL, 'c'},
 		{"duration", required_argument, NULL, 't'},
 		{"verify", no_argument, NULL, 'v'},
+		{"sequence", no_argument, NULL, 'n'},
 		{"dump", required_argument, NULL, 'd'},
 		{"oldest", no_argument, NULL, 'o'},
 		{"payload-out", required_argument, NULL, 'w'},
@@ -143,11 +148,8 @@ int recv_parse_arguments(int argc, char **argv, struct recv_options *options)
 	};
 	int option, r = -1;
 
-	*options = (struct recv_options){.attach = IBVCAP_INIT(struct ibvcap_rx_options),
-	                                 .count = UINT64_MAX,
-	                                 .duration_ns = UINT64_MAX,
-	                                 .cpu = -1};
-	while (r < 0 && (option = getopt_long(argc, argv, "s:c:t:vd:ob:B:p:r:w:lC:yujh", known, NULL)) != -1)
+	*options = (struct recv_options)RECV_OPTIONS_INIT;
+	while (r < 0 && (option = getopt_long(argc, argv, "s:c:t:vnd:ob:B:p:r:w:lC:yujh", known, NULL)) != -1)
 		r = parse_recv_option(option, options);
 	if (r >= 0)
 		return r;

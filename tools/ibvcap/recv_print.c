@@ -75,9 +75,9 @@ static void tell_restart(const struct recv_options *options, uint64_t last_row_n
 	report_format_utc(last_row_ns, 3, last);
 	report_format_utc(next_row_ns, 3, next);
 	fprintf(stderr,
-	        "ibvcap recv: stream '%s': ibvcapd was restarted; how many packets were lost meanwhile is not known "
+	        "ibvcap %s: stream '%s': ibvcapd was restarted; how many packets were lost meanwhile is not known "
 	        "(last packet %s, next packet %s)\n",
-	        options->stream, last, next);
+	        options->command, options->stream, last, next);
 }
 
 void recv_tell(const struct recv_options *options, const struct ibvcap_rx_batch *batch, uint64_t last_row_ns)
@@ -86,9 +86,9 @@ void recv_tell(const struct recv_options *options, const struct ibvcap_rx_batch 
 		tell_restart(options, last_row_ns, batch->meta[0].timestamp_ns);
 	if (batch->flags & IBVCAP_RX_BATCH_FLAG_DEMOTED)
 		fprintf(stderr,
-		        "ibvcap recv: stream '%s': not lossless any more, because this process kept the card's queue "
+		        "ibvcap %s: stream '%s': not lossless any more, because this process kept the card's queue "
 		        "waiting for longer than lossless_deadline_ms; %" PRIu64 " packets were skipped\n",
-		        options->stream, batch->gap);
+		        options->command, options->stream, batch->gap);
 }
 
 void recv_print_rate(double seconds, double interval, const struct recv_totals *now, const struct recv_totals *before)
@@ -178,6 +178,8 @@ static void print_recv_json(const struct recv_summary *summary)
 		json_object_set_new(all, "pattern", tally_to_json(summary->tally));
 	if (summary->latency)
 		json_object_set_new(all, "latency", latency_to_json(summary));
+	if (summary->tracker)
+		json_object_set_new(all, "sequence", recv_sequence_to_json(summary->tracker));
 	report_json(all, JSON_INDENT(2));
 }
 
@@ -216,4 +218,8 @@ void recv_print_summary(const struct recv_summary *summary)
 		       tally->corrupt);
 	if (summary->latency)
 		print_latency(summary);
+	if (summary->tracker)
+		recv_print_sequence(summary->tracker);
+	if (summary->options->check)
+		puts(recv_is_complete(summary->tracker) ? "complete" : "NOT complete");
 }

@@ -110,6 +110,12 @@ static const char *const stream_causes[] = {"no_buffer",    "errored",      "tru
 /* What becomes skipped was gone before, so the sum only grows. */
 static const char *const consumer_loss[] = {"skipped", "gone", NULL};
 
+/* By the packets' own numbers, from before the card on. */
+static const char *const consumer_tracked[] = {"lost_before_card", "lost_in_card", "lost_after_card",
+                                               "lost_unread",      "late",         NULL};
+/* If a packet takes several numbers. */
+static const char *const consumer_lost[] = {"lost", "late", NULL};
+
 static void print_consumer_row(const struct printer *printer, const struct ibvcap_status_stream *stream,
                                const struct ibvcap_status_consumer *consumer)
 {
@@ -129,6 +135,7 @@ static void print_consumer_row(const struct printer *printer, const struct ibvca
 		print_line(printer, style, "    %" PRIu64 " skipped", counters_value(now, "skipped"));
 	if (gone)
 		print_line(printer, style, "    %" PRIu64 " of its lag are gone: it will skip them", gone);
+	print_causes(printer, now, before, counters_have(now, "lost_before_card") ? consumer_tracked : consumer_lost);
 }
 
 /* For how long a consumer may pause before packets are gone: until new ones have taken the history's place. */

@@ -124,9 +124,12 @@ struct counters top_interface_before(const struct top_view *view, const struct i
 
 bool top_is_total(const char *label)
 {
-	static const char *const others[] = {"in_flight", "lag",     "leased_blocks",         "gone",
-	                                     "pending",   "senders", "timed_lateness_max_ns", "paced_lateness_max_ns",
-	                                     "fill_max"};
+	static const char *const others[] = {"in_flight", "lag", "leased_blocks", "gone", "pending", "senders",
+	                                     "timed_lateness_max_ns", "paced_lateness_max_ns", "fill_max",
+	                                     /* A number that comes late is lost no more; a restart makes a packet that
+	                                      * was late or stray the first of a run. */
+	                                     "sources", "lost", "lost_before_card", "lost_in_card", "lost_after_card",
+	                                     "lost_unread", "late", "stray"};
 
 	for (unsigned i = 0; i < sizeof(others) / sizeof(others[0]); i++)
 		if (strcmp(label, others[i]) == 0)

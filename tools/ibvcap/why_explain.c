@@ -466,6 +466,66 @@ static void explain_gone(const struct ibvcap_status_consumer *consumer, struct w
 		why_add_line(report, &line);
 }
 
+/* What its tracker counts, in the order of the report; each has a line if it is not 0. */
+static const struct {
+	enum why_level level;
+	const char *term;
+	const char *cause;
+	const char *remedy;
+} tracked_terms[] = {
+	{WHY_LOSS, "lost_before_card",
+         "of lost: by the packets' own numbers they were sent, but did not come to the card's queue: the sender, the "
+         "network or the port lost them",
+         "look for port_discards above, for drops in the sender and in the switches on the way, and at 'ethtool -S'"},
+	{WHY_LOSS, "lost_in_card",
+         "of lost: came, but the card had no free row: they are among no_buffer of the stream", "see no_buffer above"},
+	{WHY_LOSS, "lost_after_card", "of lost: this consumer skipped them: they are among skipped",
+         "see skipped above"},
+	{WHY_LOSS, "lost_unread", "of lost: came in rows that are in error or too short, without their number",
+         "see errored and irregular above"},
+	{WHY_NOTE, "repeated",
+         "their numbers had come before: the sender or the network sends packets twice, or two paths lead here", NULL},
+	{WHY_NOTE, "reordered",
+         "came after a higher number of their source: paths of different length, or several queues", NULL},
+	{WHY_LOSS, "late", "came so long after higher numbers that they count as lost",
+         "a larger window in sequence keeps "
+         "more numbers in mind"},
+	{WHY_NOTE, "stray", "their numbers are far ahead of those of the packets around them",
+         "compare sequence in the stream's configuration with the packets (ibvcap recv --dump 10)"},
+	{WHY_NOTE, "restarted", "times that a source began its numbers anew", NULL},
+	{WHY_NOTE, "unread", "packets without a number that can be read: too short, or in error",
+         "compare sequence in the stream's configuration with the packets (ibvcap recv --dump 10)"},
+	{WHY_NOTE, "untracked", "packets of sources for which this consumer has no room in its table",
+         "give the tracker more sources (max_sources), or the stream a coarser source in sequence"},
+};
+
+static void explain_tracked(const struct ibvcap_status_consumer *consumer, struct why_report *report)
+{
+	const bool is_placed = counters_have(COUNTERS_OF(consumer), "lost_before_card");
+	struct why_line line = {.place = "consumer", .consumer = consumer, .term = "lost"};
+
+	if (!counters_have(COUNTERS_OF(consumer), line.term))
+		return;
+	line.value = consumer_counter(consumer, line.term);
+	line.cause = "by the packets' own numbers, all that were sent came";
+	if (line.value) {
+		line.level = WHY_LOSS;
+		line.cause =
+			is_placed ? "numbers that were sent and did not come; the next lines say where they were lost"
+				  : "numbers that were sent and did not come; a packet takes several";
+	}
+	why_add_line(report, &line);
+	for (unsigned i = 0; i < sizeof(tracked_terms) / sizeof(tracked_terms[0]); i++) {
+		line.value = consumer_counter(consumer, tracked_terms[i].term);
+		line.level = tracked_terms[i].level;
+		line.term = tracked_terms[i].term;
+		line.cause = tracked_terms[i].cause;
+		line.remedy = tracked_terms[i].remedy;
+		if (line.value)
+			why_add_line(report, &line);
+	}
+}
+
 static void explain_tap(const struct ibvcap_status_consumer *consumer, struct why_report *report)
 {
 	const struct why_line line = {
@@ -498,6 +558,7 @@ static void explain_consumer(const struct why_facts *facts, const struct ibvcap_
 	explain_skipped(consumer, report);
 	explain_lag(facts, consumer, report);
 	explain_gone(consumer, report);
+	explain_tracked(consumer, report);
 }
 
 void why_explain(const struct why_facts *facts, struct why_report *report)

@@ -1,0 +1,163 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The packets' own number: what was lost, repeated, exchanged and restarted on the wire is counted to the packet."""
+import json
+import random
+import re
+import signal
+import struct
+
+import pytest
+
+import conftest
+import test_capture
+import test_why
+from test_tools import IBVCAP, ibvcap, recv  # noqa: F401 (a fixture)
+
+SOURCES, NUMBERS = 8, 400
+ZERO = {"lost": 0, "repeated": 0, "reordered": 0, "late": 0, "stray": 0, "restarted": 0}
+
+
+def sequence(name, **keys):
+    """A description that is shipped, with more keys."""
+    text = (conftest.ROOT / f"conf/sequence/{name}.conf").read_text()
+    read = {key: json.loads(value) for key, value in re.findall(r"^(\w+) = (.*);$", text, re.M)}
+    return {**read, **keys}
+
+
+def stream(wire, described, **keys):
+    """It has room for all that a test sends, so that only the wire loses packets, however slow the machine is."""
+    return conftest.stream(wire, **{"payload_size": 64, "receive_queue_slots": 8192, "history_blocks": 256,
+                                    "sequence": described, **keys})
+
+
+def disturbed(chance, first):
+    """Numbers of 16 bits in the order of sending, and what a receiver has to find. The first and the last stay."""
+    numbers, truth, at = [first], {"sent": NUMBERS, **ZERO}, 1
+    while at < NUMBERS - 2:
+        what = chance.choice(["loss", "repetition", "exchange", *["nothing"] * 12])
+        number = first + at
+        if what == "loss":
+            n = min(chance.randint(1, 20), NUMBERS - 2 - at)
+            truth["lost"] += n
+            at += n
+        elif what == "repetition":
+            numbers += [number] * chance.randint(2, 4)
+            truth["repeated"] += numbers.count(number) - 1
+            at += 1
+        elif what == "exchange":
+            numbers += [number + 1, number]
+            truth["reordered"] += 1
+            at += 2
+        else:
+            numbers.append(number)
+            at += 1
+    numbers += range(first + at, first + NUMBERS)
+    return [number & 0xffff for number in numbers], truth
+
+
+def disturbed_sources(chance):
+    """[numbers], [truth]: each source wraps, and the fourth begins anew in between."""
+    numbers, truths = [], []
+    for _ in range(SOURCES):
+        its_numbers, truth = disturbed(chance, 65536 - chance.randint(50, 300))
+        numbers.append(its_numbers)
+        truths.append(truth)
+    again, truth = disturbed(chance, 40000)
+    numbers[3] += again
+    truths[3] = {key: value + truth[key] for key, value in truths[3].items()}
+    truths[3]["restarted"] = 1
+    return numbers, truths
+
+
+def mixed(chance, numbers):
+    """(source, number): the order of each source stays."""
+    order = [source for source, its_numbers in enumerate(numbers) for _ in its_numbers]
+    chance.shuffle(order)
+    rest = [iter(its_numbers) for its_numbers in numbers]
+    return [(source, next(rest[source])) for source in order]
+
+
+def expect_truth(said, truth):
+    truth = {**truth, "once": truth["sent"] - truth["lost"]}
+    truth["arrived"] = truth["once"] + truth["repeated"]
+    assert {key: said[key] for key in truth} == truth
+
+
+def expect_shown(one, total):
+    """What status, top and why say of the consumer that goes on."""
+    def consumer():
+        return next(each for each in one.status()["consumers"] if "sent" in each)
+
+    conftest.wait_until(lambda: consumer()["arrived"] == total["arrived"], 30, consumer)
+    said = consumer()
+    assert said["sources"] == SOURCES and said["sent"] == said["once"] + said["lost"]
+    assert {key: said[key] for key in ("lost", "lost_before_card", "lost_in_card", "lost_after_card")} == \
+        {"lost": total["lost"], "lost_before_card": total["lost"], "lost_in_card": 0, "lost_after_card": 0}
+    assert said["restarted"] == 1 and said["reordered"] == total["reordered"]
+    text = ibvcap("status", "--socket", one.socket_path).stdout
+    assert f"sent {total['sent']} = once {total['once']} + lost {total['lost']}" in text
+    assert f"lost {total['lost']} = lost_before_card {total['lost']} + lost_in_card 0" in text
+    assert f"{total['lost']} lost_before_card" in ibvcap("top", "-1", "--socket", one.socket_path).stdout
+    lines = test_why.lines(one)
+    assert lines["lost_before_card"]["level"] == "loss" and "network" in lines["lost_before_card"]["cause"]
+    assert lines["repeated"]["level"] == "note" and "lost_in_card" not in lines
+
+
+def test_what_happened_on_the_wire_is_counted_to_the_packet_for_each_source(daemon, wire, recv):
+    chance = random.Random(15)
+    numbers, truths = disturbed_sources(chance)
+    packets = mixed(chance, numbers)
+    one = daemon([stream(wire, {"offset": 3, "bytes": 2, "source": "port"})])
+    check = conftest.subprocess.Popen(
+        conftest.as_nobody(IBVCAP, "check", "lidar", "--socket", one.socket_path, "--json", "--count", len(packets)),
+        stdout=conftest.subprocess.PIPE, text=True)
+    conftest.wait_until(lambda: len(one.status()["consumers"]) == 1, 30, "check attached")
+    reader = recv(one, "--sequence", "--json")
+    wire.send(*[wire.frame(b"abc" + struct.pack(">H", number) + b"x" * 20, 7502, source_port=4000 + source)
+                for source, number in packets])
+    said = json.loads(check.communicate(timeout=60)[0])["sequence"]
+    assert check.returncode == 1 and said["complete"] is False
+    assert [source["port"] for source in sorted(said["sources"], key=lambda source: source["port"])] == \
+        list(range(4000, 4000 + SOURCES))
+    for source in said["sources"]:
+        expect_truth(source, truths[source["port"] - 4000])
+    total = {key: sum(truth[key] for truth in truths) for key in truths[0]}
+    expect_truth(said, total)
+    assert said["lost_before_card"] == said["lost"] and said["packets"] == len(packets)
+    expect_shown(one, said)
+    code, out, err = reader.finish(signal.SIGTERM)
+    assert code == 0, err
+    assert json.loads(out)["sequence"] == said
+
+
+@pytest.mark.parametrize("file,port,size,name,keys,n", [
+    ("rtp-ffmpeg.pcap", 5004, 128, "rtp", {}, 203),
+    ("lidar-os0-32.pcap", 7502, 8448, "ouster", {"modulus": 1024, "step": 16}, 64),
+    ("lidar-os1-128.pcap", 7502, 8448, "ouster", {"modulus": 1024, "step": 16}, None)])
+def test_traffic_of_other_programs_is_complete_by_the_shipped_descriptions(build, daemon, net, wire, file, port, size,
+                                                                           name, keys, n):
+    path = test_capture.capture_file(file)
+    one = daemon([stream(wire, sequence(name, **keys), port=port, payload_size=size, receive_queue_slots=512)])
+    sent = test_capture.replay(net, wire, build, path)["datagrams"][str(port)]
+    conftest.wait_until(lambda: one.stream()["published"] == sent, 30, one.stream)
+    done = ibvcap("check", "lidar", "--socket", one.socket_path, "--json", "--oldest", "--count", sent)
+    said = json.loads(done.stdout)["sequence"]
+    expect_truth(said, {"sent": sent, **ZERO})
+    assert done.returncode == 0 and said["complete"] and len(said["sources"]) == 1
+    assert n in (sent, None)
+
+
+def test_the_pattern_is_complete_and_the_text_says_so(build, daemon, net, wire):
+    one = daemon([stream(wire, sequence("pattern"))])
+    assert conftest.finish(net.sender(build, wire, 7502, size=64, count=1000, rate=20000)) == 1000
+    conftest.wait_until(lambda: one.stream()["published"] == 1000, 30, one.stream)
+    done = ibvcap("check", "lidar", "--socket", one.socket_path, "--oldest", "--count", 1000)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "sent 1000 = once 1000 + lost 0; arrived 1000 = once 1000 + repeated 0" in done.stdout
+    assert f"> {wire.address}:7502" in done.stdout and done.stdout.endswith("\ncomplete\n")
+
+
+def test_a_stream_without_a_description_is_refused_with_the_key(daemon, wire):
+    one = daemon([conftest.stream(wire)])
+    done = ibvcap("check", "lidar", "--socket", one.socket_path)
+    assert done.returncode == 78 and "sequence" in done.stderr
