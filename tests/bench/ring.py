@@ -24,6 +24,7 @@ OWN_TARGET, ALL_TARGET = 80, 310  # instructions a packet
 PAYLOADS = (64, 8192)
 CONSUMERS, MORE_TARGET = (1, 8), 1.05  # and what all the further ones may add
 BATCHES = (0, 1, 8)  # packets a poll; 0: always a full one
+TRACKERS = (("none", 1), ("flow", 1), ("flow", 8))  # what tells sources apart, and how many there are
 ATTEMPTS, PAGES = 3, 64
 CALLGRIND = ["valgrind", "--tool=callgrind", "--collect-atstart=no", "--instr-atstart=no"]
 
@@ -118,6 +119,23 @@ def measure_all(options):
                           for load in loads]
 
 
+def measure_tracker(build, source, sources, rounds):
+    """What ibvcap_tracker_add() costs a consumer for each packet. Who does not call it pays nothing."""
+    command = [build / "tests/bench/bench_tracker", "--source", source, "--sources", sources, "--rounds"]
+    result = json.loads(run([*command, rounds]))
+    with tempfile.TemporaryDirectory() as directory:
+        out = pathlib.Path(directory) / "callgrind.out"
+        counted = json.loads(run([*CALLGRIND, f"--callgrind-out-file={out}", *command, 5]))
+        result["instructions_per_packet"] = round(sum(cost_by_object(out.read_text()).values()) / counted["packets"],
+                                                  1)
+    return result
+
+
+def tell_tracker(result):
+    print(f"tracker   {result['sources']} sources by {result['source']}: {result['ns_per_packet']:6.1f} ns, "
+          f"instructions: {result['instructions_per_packet']:6.1f}", file=sys.stderr)
+
+
 def a_poll(result):
     return f"{result['batch'] or 64} a poll{' and an empty one' if result['idle'] else ''}"
 
@@ -161,10 +179,13 @@ def main():
     options = parser.parse_args()
     with hugepages(PAGES) if os.geteuid() == 0 else contextlib.nullcontext():
         results = measure_all(options)
-    for result in results:
+    trackers = [measure_tracker(options.build, *load, options.rounds) for load in TRACKERS]
+    for result in results + trackers:
         print(json.dumps(result))
     print(run([options.build / "tests/bench/shared_layout"]), end="")
     tell(results)
+    for result in trackers:
+        tell_tracker(result)
     return 0 if tell_more_consumers(results) or not options.check else 1
 
 

@@ -116,6 +116,25 @@ Test(why, without_loss_every_term_is_there_and_none_needs_a_remedy)
 	}
 }
 
+Test(why, lost_numbers_have_a_line_for_each_place)
+{
+	static struct ibvcap_counter counters[] = {
+		{"delivered", 90},       {"lost", 60},       {"lost_before_card", 30}, {"lost_in_card", 20},
+		{"lost_after_card", 10}, {"lost_unread", 0}, {"repeated", 4}};
+	const struct ibvcap_status_consumer before = consumers[1];
+
+	consumers[1].counters = counters;
+	consumers[1].n_counters = 7;
+	cr_expect(eq(int, (int)judge("lost")->level, WHY_LOSS));
+	cr_expect(ne(ptr, (void *)strstr(judge("lost_before_card")->cause, "network"), NULL));
+	cr_expect(ne(ptr, (void *)strstr(judge("lost_in_card")->cause, "no_buffer"), NULL));
+	cr_expect(ne(ptr, (void *)strstr(judge("lost_after_card")->cause, "skipped"), NULL));
+	cr_expect(eq(ptr, (void *)judge("lost_unread"), NULL));
+	cr_expect(eq(int, (int)judge("repeated")->level, WHY_NOTE));
+	consumers[1] = before;
+	cr_expect(eq(ptr, (void *)judge("lost"), NULL));
+}
+
 static void expect_loss(const char *term, const char *cause, const char *remedy)
 {
 	const struct why_line *line = judge(term);
