@@ -11,6 +11,7 @@
 
 #define CYCLE_MIN   4
 #define CYCLE_MAX   (UINT64_C(1) << 62) /* of two fields together; positions of the window never overflow */
+#define JUMP_MAX    (UINT64_C(1) << 32)
 #define WINDOW_MIN  64
 #define WINDOW_MAX  65536
 #define COUNT_CYCLE (UINT64_C(1) << 20) /* well above the most numbers that a packet takes */
@@ -134,7 +135,7 @@ bool sequence_check(const struct ibvcap_sequence *sequence, struct sequence_faul
 	    (sequence->window & (sequence->window - 1)))
 		return sequence_refuse(fault, "window", "window = %u: accepted is a power of two from %d to %d",
 		                       sequence->window, WINDOW_MIN, WINDOW_MAX);
-	if (sequence->jump < 1 || sequence->jump > CYCLE_MAX)
-		return sequence_refuse(fault, "jump", "jump = %" PRIu64 ": accepted is 1 or more", sequence->jump);
+	if (sequence->jump < 1 || sequence->jump > JUMP_MAX)
+		return sequence_refuse(fault, "jump", "jump = %" PRIu64 ": accepted is 1 to 2^32", sequence->jump);
 	return true;
 }

@@ -1,47 +1,64 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * A packet is in two pieces, the row of headers and the row of payload, and where the frame is split between them
- * depends on the stream. packet_read() is the one place that knows.
+ * depends on the stream. packet_find() is the one place that knows.
  */
 #include "lib/ibvcap/sequence_read.h"
 
 #include "lib/ibvcap/sequence.h"
 
-#include <arpa/inet.h>
+#include <endian.h>
 #include <net/ethernet.h>
+#include <netinet/in.h>
 #include <string.h>
 
-#define ETHER_TYPE_AT  12
-#define VLAN_TAG_BYTES 4
+#define ETHER_TYPE_AT           12
+#define VLAN_TAG_BYTES          4
+#define ETHER_TYPE_SERVICE_VLAN 0x88a8u
 
-/* Copy n bytes from that position of the frame. */
-static bool packet_read(const struct ibvcap_packet *packet, uint64_t at, uint32_t n, uint8_t *to)
+/* The n bytes at that position lie on both sides of the split: gather them in copy. */
+static const uint8_t *packet_gather(const struct ibvcap_packet *packet, uint64_t at, uint32_t n, uint8_t *copy)
 {
-	if (at >= packet->header_bytes) {
-		at -= packet->header_bytes;
-		if (at + n > packet->row_bytes)
-			return false;
-		for (uint32_t i = 0; i < n; i++)
-			to[i] = packet->row[at + i];
-		return true;
-	}
-	for (; n > 0 && at < packet->header_bytes; n--)
-		*to++ = packet->headers[at++];
-	return n == 0 || packet_read(packet, at, n, to);
+	uint32_t n_headers = packet->header_bytes - (uint32_t)at;
+
+	if (n - n_headers > packet->row_bytes)
+		return NULL;
+	memcpy(copy, packet->headers + at, n_headers);
+	memcpy(copy + n_headers, packet->row, n - n_headers);
+	return copy;
+}
+
+/* The n bytes at that position of the frame, in their place or in copy; NULL: the packet ends before. */
+static inline const uint8_t *packet_find(const struct ibvcap_packet *packet, uint64_t at, uint32_t n, uint8_t *copy)
+{
+	if (at + n <= packet->header_bytes)
+		return packet->headers + at;
+	if (at < packet->header_bytes)
+		return packet_gather(packet, at, n, copy);
+	at -= packet->header_bytes;
+	return at + n <= packet->row_bytes ? packet->row + at : NULL;
 }
 
 /* A number of the payload. */
 static inline bool payload_read(const struct sequence_reader *reader, const struct ibvcap_packet *packet,
                                 uint32_t offset, uint32_t n, uint64_t *value)
 {
-	const bool little_endian = reader->sequence.little_endian;
-	uint8_t bytes[8];
+	uint8_t copy[sizeof(*value)];
+	const uint8_t *bytes = packet_find(packet, (uint64_t)packet->payload_at + offset, n, copy);
 	uint64_t v = 0;
 
-	if (!packet_read(packet, (uint64_t)packet->payload_at + offset, n, bytes))
+	if (!bytes)
 		return false;
-	for (uint32_t i = 0; i < n; i++)
-		v = v << 8 | bytes[little_endian ? n - 1 - i : i];
+	if (n == sizeof(v)) {
+		memcpy(&v, bytes, sizeof(v));
+		v = reader->sequence.little_endian ? le64toh(v) : be64toh(v);
+	} else if (reader->sequence.little_endian) {
+		for (uint32_t i = n; i > 0; i--)
+			v = v << 8 | bytes[i - 1];
+	} else {
+		for (uint32_t i = 0; i < n; i++)
+			v = v << 8 | bytes[i];
+	}
 	*value = v;
 	return true;
 }
@@ -58,36 +75,55 @@ static void key_store_ipv4(uint8_t to[16], const uint8_t from[4])
 /* Ports that are not there stay 0. */
 static void key_read_ports(const struct ibvcap_packet *packet, uint64_t at, uint8_t protocol, struct sequence_key *key)
 {
-	uint8_t ports[4];
+	uint8_t copy[4];
+	const uint8_t *ports =
+		protocol == IPPROTO_UDP || protocol == IPPROTO_TCP ? packet_find(packet, at, sizeof(copy), copy) : NULL;
 
-	if ((protocol != IPPROTO_UDP && protocol != IPPROTO_TCP) || !packet_read(packet, at, sizeof(ports), ports))
+	if (!ports)
 		return;
 	key->port = (uint16_t)(ports[0] << 8 | ports[1]);
 	key->destination_port = (uint16_t)(ports[2] << 8 | ports[3]);
 }
 
+static void key_read_ipv4(const struct ibvcap_packet *packet, uint64_t at, struct sequence_key *key)
+{
+	uint8_t copy[20];
+	const uint8_t *ip = packet_find(packet, at, sizeof(copy), copy);
+
+	if (!ip)
+		return;
+	key_store_ipv4(key->address, ip + 12);
+	key_store_ipv4(key->destination, ip + 16);
+	key_read_ports(packet, at + 4 * (ip[0] & 15u), ip[9], key);
+}
+
+static void key_read_ipv6(const struct ibvcap_packet *packet, uint64_t at, struct sequence_key *key)
+{
+	uint8_t copy[40];
+	const uint8_t *ip = packet_find(packet, at, sizeof(copy), copy);
+
+	if (!ip)
+		return;
+	memcpy(key->address, ip + 8, 16);
+	memcpy(key->destination, ip + 24, 16);
+	key_read_ports(packet, at + sizeof(copy), ip[6], key);
+}
+
+/* Tagged once or twice, or not at all. */
 static void key_read_headers(const struct ibvcap_packet *packet, struct sequence_key *key)
 {
 	uint64_t at = ETHER_TYPE_AT;
-	uint8_t type[2], ip[40];
 
-	/* Tagged once or twice, or not at all. */
-	for (int tags = 0; tags < 3; tags++, at += VLAN_TAG_BYTES) {
-		uint32_t ether_type;
+	for (int n_tags = 0; n_tags < 3; n_tags++, at += VLAN_TAG_BYTES) {
+		uint8_t copy[2];
+		const uint8_t *type = packet_find(packet, at, sizeof(copy), copy);
+		uint32_t ether_type = type ? (uint32_t)type[0] << 8 | type[1] : 0;
 
-		if (!packet_read(packet, at, sizeof(type), type))
-			return;
-		ether_type = (uint32_t)type[0] << 8 | type[1];
-		if (ether_type == ETHERTYPE_IP && packet_read(packet, at + 2, 20, ip)) {
-			key_store_ipv4(key->address, ip + 12);
-			key_store_ipv4(key->destination, ip + 16);
-			key_read_ports(packet, at + 2 + 4 * (ip[0] & 15u), ip[9], key);
-		} else if (ether_type == ETHERTYPE_IPV6 && packet_read(packet, at + 2, 40, ip)) {
-			memcpy(key->address, ip + 8, 16);
-			memcpy(key->destination, ip + 24, 16);
-			key_read_ports(packet, at + 2 + 40, ip[6], key);
-		}
-		if (ether_type != ETHERTYPE_VLAN && ether_type != 0x88a8)
+		if (ether_type == ETHERTYPE_IP)
+			key_read_ipv4(packet, at + 2, key);
+		else if (ether_type == ETHERTYPE_IPV6)
+			key_read_ipv6(packet, at + 2, key);
+		if (ether_type != ETHERTYPE_VLAN && ether_type != ETHER_TYPE_SERVICE_VLAN)
 			return;
 	}
 }
@@ -98,11 +134,14 @@ static bool read_key(const struct sequence_reader *reader, const struct ibvcap_p
 
 	memset(key, 0, sizeof(*key));
 	if (sequence->source_bytes) {
-		if (!packet_read(packet, (uint64_t)packet->payload_at + sequence->source_offset, sequence->source_bytes,
-		                 key->field))
+		uint8_t copy[IBVCAP_SOURCE_BYTES_MAX];
+		const uint8_t *field = packet_find(packet, (uint64_t)packet->payload_at + sequence->source_offset,
+		                                   sequence->source_bytes, copy);
+
+		if (!field)
 			return false;
 		for (uint32_t i = 0; i < sequence->source_bytes; i++)
-			key->field[i] &= sequence->source_mask[i];
+			key->field[i] = field[i] & sequence->source_mask[i];
 	}
 	if (sequence->source == IBVCAP_SOURCE_NONE)
 		return true;
