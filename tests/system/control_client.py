@@ -30,7 +30,7 @@ INTERFACE_COUNTERS = ["out_of_buffer", "port_discards"]
 
 HEADER = struct.Struct("=IHHII")
 STREAM_BODY = struct.Struct("=64s16s64s16s16sQQ10I64Q3QiIQII")
-FLOW_BODY = struct.Struct("=64sIi48s48sHHI")
+FLOW_BODY = struct.Struct("=64sIi48s48sHHI256s")
 CONSUMER_BODY = struct.Struct("=64sIIiIII32s64Q")
 CHANNEL_BODY = struct.Struct("=64s16s64s16s16sQQ10I64Q")
 SENDER_BODY = struct.Struct("=64siIII64Q")
@@ -63,9 +63,9 @@ def decode(kind, body):
         pid, _, version = DAEMON_BODY.unpack(body)
         return {"pid": pid, "version": text(version)}
     if kind == FLOW:
-        stream, queue, vlan, destination, source, port, source_port, _ = FLOW_BODY.unpack(body)
+        stream, queue, vlan, destination, source, port, source_port, _, said = FLOW_BODY.unpack(body)
         return {"stream": text(stream), "queue": queue, "vlan": vlan, "destination": text(destination), "port": port,
-                "source": text(source), "source_port": source_port}
+                "source": text(source), "source_port": source_port, "text": text(said)}
     if kind == STREAM:
         f = STREAM_BODY.unpack(body)
         return {"name": text(f[0]), "interface": text(f[1]), "device": text(f[2]), "backend": text(f[3]),
