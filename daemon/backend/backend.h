@@ -73,6 +73,7 @@ struct backend_capabilities {
 	uint32_t max_queue_slots;    /* deepest receive queue */
 	uint32_t max_group_queues;   /* queues that a hash can spread packets over; 0: it has no such hash */
 	bool oversize_sink;          /* a longer packet can be a truncated row instead of an error */
+	bool flow_tags;              /* events can have the tag of the flow that matched */
 	bool timestamps;
 	uint64_t clock_hz;       /* of raw timestamps; 0 = none */
 	uint64_t clock_mask;     /* valid bits of raw timestamps */
@@ -92,9 +93,11 @@ struct backend_queue_options {
 	struct backend_memory *payload;
 	struct backend_memory *headers;
 	uint32_t slots;         /* depth of the receive queue, a multiple of 64 */
-	uint32_t header_bytes;  /* so many bytes from the start of a frame go to the slot's header row */
+	uint32_t header_bytes;  /* so many bytes from the start of a frame go to the slot's header row; may be 0 */
 	uint32_t header_stride; /* bytes between header rows */
-	uint32_t slot_bytes;    /* S: so many of the following bytes go to its payload row; also the stride */
+	uint32_t slot_bytes;    /* S: so many of the following bytes go to its payload row */
+	uint32_t row_stride;    /* bytes between payload rows, at least S */
+	bool flow_tags;         /* events have the tag of the flow that matched */
 	bool oversize_sink;
 	bool timestamps;
 	bool completion_events; /* arm() and fd() will be used */
@@ -109,7 +112,7 @@ struct backend_send_options {
 	uint32_t burst_bytes;           /* with a rate: bytes that may leave at once; 0: the device's choice */
 };
 
-/* Consecutive slots of one block: slot + i has its rows at payload + i * S and headers + i * header_stride. */
+/* Consecutive slots of one block: slot + i has its rows at payload + i * row_stride and headers + i * header_stride. */
 struct backend_run {
 	uint32_t slot; /* the caller's number of the first slot; events carry such numbers */
 	uint32_t n;
@@ -138,6 +141,7 @@ struct backend_event {
 	uint8_t status; /* enum backend_status */
 	uint8_t flags;  /* enum backend_event_flag */
 	uint16_t reserved;
+	uint32_t tag; /* of the flow's rule, with flow_tags; else 0 */
 };
 
 /* A packet to send: a frame without FCS in two parts, which the caller leaves untouched until the packet is reaped. */

@@ -24,6 +24,7 @@ struct posted_rows {
 	uint32_t header_bytes;
 	uint32_t header_stride;
 	uint32_t slot_bytes;
+	uint32_t row_stride;
 	bool oversize_sink;
 };
 
@@ -41,6 +42,7 @@ static inline int posted_rows_init(struct posted_rows *rows, const struct backen
 		.header_bytes = options->header_bytes,
 		.header_stride = options->header_stride,
 		.slot_bytes = options->slot_bytes,
+		.row_stride = options->row_stride,
 		.oversize_sink = options->oversize_sink,
 	};
 	return rows->runs ? 0 : -ENOMEM;
@@ -112,7 +114,7 @@ static inline void posted_rows_end(struct posted_rows *rows, uint32_t bytes, str
 		return;
 	}
 	run->slot++;
-	run->payload += rows->slot_bytes;
+	run->payload += rows->row_stride;
 	run->headers += rows->header_stride;
 }
 

@@ -7,8 +7,9 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Ethernet pads payloads below this (IEEE 802.3: 60 bytes of frame, less 42 of headers). */
-#define PADDED_PAYLOAD_BYTES 18
+/* Ethernet pads shorter frames (IEEE 802.3), and so UDP payloads that are shorter by 42 bytes of headers. */
+#define PADDED_FRAME_BYTES   60u
+#define PADDED_PAYLOAD_BYTES 18u
 
 static bool config_is_user_in(const uid_t *users, uint32_t n_users, uid_t user)
 {
@@ -50,12 +51,42 @@ static int check_lossless(const struct config_reader *reader, const config_setti
 	return 0;
 }
 
+/* What the keys say of a row, against each other. */
+static int check_row(const struct config_reader *reader, const config_setting_t *setting,
+                     const struct config_stream *stream)
+{
+	bool is_frame = stream->layout == CONFIG_LAYOUT_FRAME;
+	uint32_t padded_bytes = is_frame ? PADDED_FRAME_BYTES : PADDED_PAYLOAD_BYTES;
+	uint32_t row_bytes = stream->payload_size - stream->application_header_bytes;
+
+	if (stream->application_header_bytes >= stream->payload_size)
+		return config_reader_failure(
+			reader, config_reader_find(setting, "application_header_bytes"),
+			"application_header_bytes = %u of payload_size = %u leave nothing for a row: accepted is less "
+			"than payload_size, which counts these bytes too",
+			stream->application_header_bytes, stream->payload_size);
+	if (stream->row_stride && stream->row_stride < row_bytes)
+		return config_reader_failure(
+			reader, config_reader_find(setting, "row_stride"),
+			"row_stride = %u is less than the %u bytes of a row (payload_size less "
+			"application_header_bytes): accepted is %u or more, or 0 for rows without a gap",
+			stream->row_stride, row_bytes, row_bytes);
+	if (stream->payload_size < padded_bytes && !stream->oversize_sink)
+		return config_reader_failure(
+			reader, config_reader_find(setting, "oversize_sink"),
+			"payload_size = %u without oversize_sink: Ethernet pads shorter %s to %u bytes, which would "
+			"not fit: accepted is oversize_sink = true, or payload_size = %u",
+			stream->payload_size, is_frame ? "frames" : "payloads", padded_bytes, padded_bytes);
+	return 0;
+}
+
 int config_check_stream(const struct config_reader *reader, const config_setting_t *setting, const void *entry)
 {
 	const struct config_stream *stream = entry;
 	uint32_t queue_blocks = (stream->receive_queue_slots + stream->slots_per_block - 1) / stream->slots_per_block;
 	uint64_t spare_blocks = (uint64_t)stream->max_consumers * stream->lease_blocks;
 	uint64_t slots = (stream->history_blocks + spare_blocks + queue_blocks + 1) * stream->slots_per_block;
+	int r;
 
 	if (stream->history_blocks < queue_blocks)
 		return config_reader_failure(
@@ -69,13 +100,8 @@ int config_check_stream(const struct config_reader *reader, const config_setting
 			"history_blocks = %u makes a ring of %llu slots: accepted are %u at most, spares for "
 			"max_consumers and lease_blocks included",
 			stream->history_blocks, (unsigned long long)slots, UINT32_MAX);
-	if (stream->payload_size < PADDED_PAYLOAD_BYTES && !stream->oversize_sink)
-		return config_reader_failure(
-			reader, config_reader_find(setting, "oversize_sink"),
-			"payload_size = %u without oversize_sink: Ethernet pads shorter payloads to %d bytes, which "
-			"would not fit: accepted is oversize_sink = true, or payload_size = %d",
-			stream->payload_size, PADDED_PAYLOAD_BYTES, PADDED_PAYLOAD_BYTES);
-	return check_lossless(reader, setting, stream);
+	r = check_row(reader, setting, stream);
+	return r < 0 ? r : check_lossless(reader, setting, stream);
 }
 
 int config_check_stream_among(const struct config *config, const void *entry, struct failure *failure)

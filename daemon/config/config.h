@@ -37,6 +37,12 @@ enum config_backend {
 	CONFIG_BACKEND_PACKET,
 };
 
+/* What the rows of a stream hold. */
+enum config_layout {
+	CONFIG_LAYOUT_UDP,   /* UDP payloads: the device splits packets behind their UDP header */
+	CONFIG_LAYOUT_FRAME, /* frames, from the Ethernet header on */
+};
+
 /* An address of one family; IPv4 in address[0..3], network order. */
 struct config_address {
 	sa_family_t family; /* AF_INET, AF_INET6, AF_UNSPEC = any */
@@ -84,9 +90,14 @@ struct config_stream {
 	enum config_backend backend; /* AUTO only if no stream or channel of the interface names another */
 	const struct config_flow *flows;
 	uint32_t n_flows;
-	uint32_t queues;          /* 1..16, each with a ring and a worker */
-	uint32_t payload_size;    /* bytes of a row: 1..65507 */
-	uint32_t slots_per_block; /* multiple of 64 */
+	uint32_t queues; /* 1..16, each with a ring and a worker */
+	enum config_layout layout;
+	uint32_t payload_size;             /* the longest UDP payload, or frame: 1..65507 */
+	uint32_t application_header_bytes; /* less than payload_size: the first so many bytes go to the header row */
+	uint32_t row_stride;               /* at least payload_size - application_header_bytes, or 0: just that */
+	bool zero_rest;                    /* what a packet does not fill of its row is 0 */
+	bool flow_numbers;                 /* rows say which flow their packet matched */
+	uint32_t slots_per_block;          /* multiple of 64 */
 	uint32_t history_blocks;
 	uint32_t receive_queue_slots; /* multiple of 64, at most 32768 */
 	uint32_t page_bytes;          /* 4096, 2 MiB, 1 GiB */

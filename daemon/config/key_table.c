@@ -45,6 +45,11 @@ static const struct key_choice xdp_modes[] = {
 	{NULL, 0},
 };
 static const struct key_choice page_sizes[] = {{"4K", 1u << 12}, {"2M", 1u << 21}, {"1G", 1u << 30}, {NULL, 0}};
+static const struct key_choice layouts[] = {
+	{"udp", CONFIG_LAYOUT_UDP},
+	{"frame", CONFIG_LAYOUT_FRAME},
+	{NULL, 0},
+};
 static const struct key_choice polls[] = {
 	{"busy", CONFIG_POLL_BUSY},
 	{"adaptive", CONFIG_POLL_ADAPTIVE},
@@ -229,8 +234,19 @@ static const struct key stream[] = {
          .help = "the packets to capture"},
 	{"queues", KEY_INTEGER, STREAM(queues), .number = 1, .min = 1, .max = 16,
          .help = "queues that the packets are spread over, each with a ring and a worker of its own"},
+	{"layout", KEY_CHOICE, STREAM(layout), .string = "udp", .choices = layouts,
+         .help = "what rows hold: udp: the UDP payload; frame: the frame from its Ethernet header on"},
 	{"payload_size", KEY_INTEGER, STREAM(payload_size), .required = true, .min = 1, .max = 65507,
-         .help = "bytes of a row: the largest UDP payload expected"},
+         .help = "bytes of the largest UDP payload expected, or of the largest frame; a row holds as much"},
+	{"application_header_bytes", KEY_INTEGER, STREAM(application_header_bytes), .number = 0, .min = 0, .max = 65506,
+         .help = "the first so many bytes of payload_size go to the header row instead, behind the "
+                 "network's headers"},
+	{"row_stride", KEY_INTEGER, STREAM(row_stride), .number = 0, .min = 0, .max = 1 << 17,
+         .help = "bytes from one row to the next, such as a power of two; 0: rows follow one another without a gap"},
+	{"zero_rest", KEY_BOOLEAN, STREAM(zero_rest), .number = false,
+         .help = "the worker zeroes what a packet has not filled of its row; else older bytes are there"},
+	{"flow_numbers", KEY_BOOLEAN, STREAM(flow_numbers), .number = false,
+         .help = "each row says which of flows its packet matched, by its number in the list, from 0"},
 	{"slots_per_block", KEY_INTEGER, STREAM(slots_per_block), .number = 256, .min = 64, .max = 1 << 20,
          .multiple_of = 64, .help = "rows of a block, which is the unit of leasing and recycling"},
 	{"history_blocks", KEY_INTEGER, STREAM(history_blocks), .number = 64, .min = 1, .max = 1 << 24,

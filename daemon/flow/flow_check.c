@@ -102,7 +102,7 @@ static int flow_check_layout(const struct config_stream *stream, struct failure 
 {
 	uint32_t header_bytes = flow_header_bytes(&stream->flows[0]);
 
-	for (uint32_t i = 0; i < stream->n_flows; i++) {
+	for (uint32_t i = 0; i < stream->n_flows && stream->layout == CONFIG_LAYOUT_UDP; i++) {
 		const struct config_flow *flow = &stream->flows[i], *first = &stream->flows[0];
 		uint32_t bytes = flow_header_bytes(flow);
 
@@ -112,14 +112,15 @@ static int flow_check_layout(const struct config_stream *stream, struct failure 
 				"%s:%d: stream '%s': with this %s not all packets have a payload of UDP behind one "
 				"length of headers, at which a queue splits them: accepted are flows of UDP and of one "
 				"family (destination, source: \"0.0.0.0/0\" is any of IPv4, \"::/0\" of IPv6), all "
-				"with a VLAN or all without",
+				"with a VLAN or all without; or set layout = \"frame\"",
 				flow->file, flow->line, stream->name, flow_key_without_layout(flow));
 		if (bytes != header_bytes)
 			return failure_set(
 				failure, EX_CONFIG, EINVAL,
 				"%s:%d: stream '%s': this flow has %u bytes of headers and the one at %s:%d has %u, "
 				"but a queue splits all packets at one place: accepted are flows that are all IPv4 or "
-				"all IPv6, all with a VLAN or all without; put this flow into a stream of its own",
+				"all IPv6, all with a VLAN or all without; put this flow into a stream of its own, or "
+				"set layout = \"frame\"",
 				flow->file, flow->line, stream->name, bytes, first->file, first->line, header_bytes);
 	}
 	return 0;

@@ -54,7 +54,8 @@ static int reload_check_stream(const struct config *before, const struct config 
 		return failure_set(failure, EX_CONFIG, EBUSY,
 		                   "%s:%d: stream '%s': %s cannot change while it runs" RESTART_OR_TAKE_OUT("stream"),
 		                   mine->file, mine->line, mine->name, key);
-	if (running && flow_header_bytes(&mine->flows[0]) != flow_header_bytes(&running->flows[0]))
+	if (running && mine->layout == CONFIG_LAYOUT_UDP &&
+	    flow_header_bytes(&mine->flows[0]) != flow_header_bytes(&running->flows[0]))
 		return failure_set(failure, EX_CONFIG, EBUSY,
 		                   "%s:%d: stream '%s': flows with %u bytes of headers: its queue was made for %u" //
 		                   RESTART_OR_TAKE_OUT("stream"),

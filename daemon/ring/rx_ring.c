@@ -26,7 +26,7 @@ static void rx_ring_span_at(const struct rx_ring *ring, uint64_t sequence, struc
 	span->sequence = sequence;
 	span->slot = physical * ring->slots_per_block + row;
 	span->payload =
-		(uint8_t *)ring->payload.address + physical * ring->block_bytes + (size_t)row * ring->slot_bytes;
+		(uint8_t *)ring->payload.address + physical * ring->block_bytes + (size_t)row * ring->row_stride;
 	span->headers = (uint8_t *)ring->headers.address + (size_t)span->slot * ring->header_stride;
 	span->meta = ring->meta + span->slot;
 }

@@ -25,8 +25,11 @@ struct rx_ring_options {
 	const char *stream;
 	uint64_t epoch;
 	uint32_t slot_bytes;
+	uint32_t row_stride; /* at least slot_bytes; 0: slot_bytes */
 	uint32_t slots_per_block;
-	uint32_t header_bytes;
+	uint32_t header_bytes; /* 0: there are no header rows */
+	uint32_t application_header_bytes;
+	uint32_t flags; /* enum ibvcap_ring_flag */
 	uint32_t history_blocks;
 	uint32_t receive_queue_slots;
 	uint32_t spare_blocks; /* the sum of all lease quotas that will be granted */
@@ -88,9 +91,12 @@ struct rx_ring {
 	/* Constants, private copies. */
 	uint64_t block_bytes;
 	uint32_t slot_bytes;
+	uint32_t row_stride;
 	uint32_t slots_per_block;
 	uint32_t header_stride;
 	uint32_t header_bytes;
+	uint32_t application_header_bytes;
+	uint32_t flags; /* enum ibvcap_ring_flag */
 	uint32_t n_blocks;
 	uint32_t live_blocks_max; /* history + what the receive queue holds */
 	uint32_t table_mask;

@@ -34,14 +34,20 @@ static uint32_t window_blocks(const struct rx_ring_options *options)
 	return options->history_blocks + (options->receive_queue_slots + n - 1) / n + 1;
 }
 
+/* A header row begins at a cache line. */
 static uint32_t header_stride(const struct rx_ring_options *options)
 {
-	return options->header_bytes > 64 ? 128 : 64;
+	return (uint32_t)round_up(options->header_bytes, 64);
+}
+
+static uint32_t row_stride(const struct rx_ring_options *options)
+{
+	return options->row_stride ? options->row_stride : options->slot_bytes;
 }
 
 static uint64_t block_bytes(const struct rx_ring_options *options)
 {
-	return round_up((uint64_t)options->slots_per_block * options->slot_bytes, SMALL_PAGE_BYTES);
+	return round_up((uint64_t)options->slots_per_block * row_stride(options), SMALL_PAGE_BYTES);
 }
 
 void rx_ring_size(const struct rx_ring_options *options, uint64_t *payload, uint64_t *headers, uint64_t *ring)
@@ -89,7 +95,9 @@ static int rx_ring_create_segments(struct rx_ring *ring, const struct rx_ring_op
 	r = shm_create(&ring->payload, "ibvcap-payload", payload, options->page_bytes);
 	if (r < 0)
 		return rx_ring_explain_no_pages(options, payload, "payload", r, failure);
-	r = shm_create(&ring->headers, "ibvcap-headers", headers, options->page_bytes);
+	/* Without header rows, one small page stands for them. */
+	r = shm_create(&ring->headers, "ibvcap-headers", headers ? headers : SMALL_PAGE_BYTES,
+	               headers ? options->page_bytes : SMALL_PAGE_BYTES);
 	if (r < 0)
 		return rx_ring_explain_no_pages(options, headers, "headers", r, failure);
 	r = shm_create(&ring->ring_shm, "ibvcap-ring", ring_bytes, SMALL_PAGE_BYTES);
@@ -129,6 +137,9 @@ static void rx_ring_describe(const struct rx_ring *ring, const struct rx_ring_op
 	shared->slot_bytes = ring->slot_bytes;
 	shared->header_stride = ring->header_stride;
 	shared->header_bytes = ring->header_bytes;
+	shared->row_stride = ring->row_stride;
+	shared->application_header_bytes = ring->application_header_bytes;
+	shared->flags = ring->flags;
 	shared->n_blocks = ring->n_blocks;
 	shared->history_blocks = options->history_blocks;
 	shared->table_entries = ring->table_mask + 1;
@@ -160,21 +171,26 @@ int rx_ring_init(struct rx_ring *ring, const struct rx_ring_options *options, st
 		.doorbell = -1,
 		.block_bytes = block_bytes(options),
 		.slot_bytes = options->slot_bytes,
+		.row_stride = row_stride(options),
 		.slots_per_block = options->slots_per_block,
 		.header_stride = header_stride(options),
 		.header_bytes = options->header_bytes,
+		.application_header_bytes = options->application_header_bytes,
+		.flags = options->flags,
 		.n_blocks = window_blocks(options) + options->spare_blocks,
 		.live_blocks_max = window_blocks(options),
 		.table_mask = round_up_to_power_of_two(window_blocks(options)) - 1,
 	};
 	if (options->slots_per_block == 0 || options->slots_per_block % IBVCAP_BLOCK_SLOTS_MIN ||
-	    !options->slot_bytes || options->lease_blocks_max > IBVCAP_LEASE_SLOTS_MAX || n_slots > UINT32_MAX)
+	    !options->slot_bytes || ring->row_stride < options->slot_bytes ||
+	    options->application_header_bytes > options->header_bytes ||
+	    options->lease_blocks_max > IBVCAP_LEASE_SLOTS_MAX || n_slots > UINT32_MAX)
 		return failure_set(
 			failure, EX_CONFIG, EINVAL,
-			"stream '%s': no ring has this geometry: slots_per_block %u, payload_size %u, %llu slots "
-			"in all (at most %u)",
-			options->stream, options->slots_per_block, options->slot_bytes, (unsigned long long)n_slots,
-			UINT32_MAX);
+			"stream '%s': no ring has this geometry: slots_per_block %u, rows of %u bytes each %u, %llu "
+			"slots in all (at most %u)",
+			options->stream, options->slots_per_block, options->slot_bytes, ring->row_stride,
+			(unsigned long long)n_slots, UINT32_MAX);
 	r = rx_ring_create_segments(ring, options, failure);
 	if (r < 0)
 		goto fail;

@@ -5,14 +5,36 @@
 #include "daemon/flow/flow.h"
 #include "daemon/ring/sender.h"
 
+#define IPV4_UDP_BYTES     28
+#define IPV6_UDP_BYTES     48
+#define IPV6_HEADERS_BYTES 62 /* and the Ethernet header; with IPv4 and a VLAN tag there are fewer */
+#define ETHERNET_BYTES_MAX 22 /* with two VLAN tags */
+
+static uint32_t geometry_header_bytes(const struct config_stream *stream)
+{
+	uint32_t network_bytes = stream->layout == CONFIG_LAYOUT_FRAME ? 0 : flow_header_bytes(&stream->flows[0]);
+
+	return network_bytes + stream->application_header_bytes;
+}
+
+static uint32_t geometry_ring_flags(const struct config_stream *stream)
+{
+	return (stream->layout == CONFIG_LAYOUT_FRAME ? IBVCAP_RING_FLAG_FRAMES : 0) |
+	       (stream->zero_rest ? IBVCAP_RING_FLAG_ZERO_REST : 0) |
+	       (stream->flow_numbers ? IBVCAP_RING_FLAG_FLOWS : 0);
+}
+
 struct rx_ring_options geometry_of_ring(const struct config_stream *stream, uint32_t queue, uint64_t epoch)
 {
 	return (struct rx_ring_options){
 		.stream = stream->name,
 		.epoch = epoch,
-		.slot_bytes = stream->payload_size,
+		.slot_bytes = stream->payload_size - stream->application_header_bytes,
+		.row_stride = stream->row_stride,
 		.slots_per_block = stream->slots_per_block,
-		.header_bytes = flow_header_bytes(&stream->flows[0]),
+		.header_bytes = geometry_header_bytes(stream),
+		.application_header_bytes = stream->application_header_bytes,
+		.flags = geometry_ring_flags(stream),
 		.history_blocks = stream->history_blocks,
 		.receive_queue_slots = stream->receive_queue_slots,
 		.spare_blocks = stream->max_consumers * stream->lease_blocks,
@@ -33,9 +55,19 @@ uint64_t geometry_ring_bytes(const struct config_stream *stream)
 	return stream->queues * (payload + headers);
 }
 
+/* Of a frame, the MTU does not count the Ethernet header and VLAN tags. */
+uint32_t geometry_packet_bytes(const struct config_stream *stream)
+{
+	bool ipv6 = flow_header_bytes(&stream->flows[0]) >= IPV6_HEADERS_BYTES;
+
+	if (stream->layout == CONFIG_LAYOUT_UDP)
+		return stream->payload_size + (ipv6 ? IPV6_UDP_BYTES : IPV4_UDP_BYTES);
+	return stream->payload_size > ETHERNET_BYTES_MAX ? stream->payload_size - ETHERNET_BYTES_MAX : 0;
+}
+
 uint32_t geometry_row_bytes(const struct config_stream *stream)
 {
-	return flow_header_bytes(&stream->flows[0]) + stream->payload_size;
+	return geometry_header_bytes(stream) + stream->payload_size - stream->application_header_bytes;
 }
 
 uint64_t geometry_arena_bytes(const struct config_channel *channel)

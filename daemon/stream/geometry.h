@@ -16,6 +16,9 @@ struct rx_ring_options geometry_of_ring(const struct config_stream *stream, uint
 /** Bytes that a stream pins, in pages of its page_bytes: payload and headers of all of its queues. */
 uint64_t geometry_ring_bytes(const struct config_stream *stream);
 
+/** Bytes of the longest IP packet that fits a row, for the MTU. */
+uint32_t geometry_packet_bytes(const struct config_stream *stream);
+
 /** Bytes of one row of it: payload and headers. */
 uint32_t geometry_row_bytes(const struct config_stream *stream);
 

@@ -18,28 +18,20 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define IPV4_UDP_BYTES 28
-#define IPV6_UDP_BYTES 48
-
 /* ---- what the configuration asks for ------------------------------------------------------------- */
-
-static bool stream_is_ipv6(const struct config_stream *config)
-{
-	return config->flows[0].destination.family == AF_INET6;
-}
 
 int stream_check_mtu(const struct config_stream *config, uint32_t mtu, struct failure *failure)
 {
-	uint32_t headers = stream_is_ipv6(config) ? IPV6_UDP_BYTES : IPV4_UDP_BYTES;
+	uint32_t packet_bytes = geometry_packet_bytes(config), over = packet_bytes > mtu ? packet_bytes - mtu : 0;
 
-	if (config->payload_size + headers <= mtu)
+	if (over == 0)
 		return 0;
 	return failure_set(
 		failure, EX_CONFIG, EMSGSIZE,
-		"%s:%d: stream '%s': payload_size %u with %u bytes of IP and UDP headers is over the MTU %u of "
-		"interface %s; set payload_size to at most %u, or: ip link set dev %s mtu %u",
-		config->file, config->line, config->name, config->payload_size, headers, mtu, config->interface,
-		mtu > headers ? mtu - headers : 0, config->interface, config->payload_size + headers);
+		"%s:%d: stream '%s': payload_size %u makes IP packets of %u bytes, over the MTU %u of interface %s; "
+		"set payload_size to at most %u, or: ip link set dev %s mtu %u",
+		config->file, config->line, config->name, config->payload_size, packet_bytes, mtu, config->interface,
+		config->payload_size > over ? config->payload_size - over : 0, config->interface, packet_bytes);
 }
 
 int stream_init(struct stream *stream, const struct config_stream *config, struct interface *interface,
@@ -82,6 +74,11 @@ int stream_fit(struct stream *stream, struct failure *failure)
 		                   "%s:%d: stream '%s': queues = %u: device %s spreads packets over %u queues at most",
 		                   wanted->file, wanted->line, wanted->name, wanted->queues, device->device,
 		                   device->max_group_queues ? device->max_group_queues : 1);
+	if (wanted->flow_numbers && !device->flow_tags)
+		return failure_set(failure, EX_CONFIG, ENOTSUP,
+		                   "%s:%d: stream '%s': device %s does not say which flow a packet matched: set "
+		                   "flow_numbers = false, and give each flow a stream of its own",
+		                   wanted->file, wanted->line, wanted->name, device->device);
 	stream->oversize_sink = wanted->oversize_sink && device->oversize_sink;
 	if (wanted->oversize_sink && !device->oversize_sink)
 		log_message(

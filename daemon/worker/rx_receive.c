@@ -12,103 +12,6 @@
 
 #include <errno.h>
 
-#define HEADERS_MAX 128 /* bytes of a frame for packet_parse(): 14 + 8 + 60 + 8, or those of IPv6 */
-
-/* What one batch adds to the counters. rows counts all rows, the errored ones included. */
-struct tally {
-	uint32_t rows;
-	uint32_t errored;
-	uint32_t shorts;
-	uint32_t truncated;
-	uint32_t irregular;
-	uint32_t fragments;
-	uint32_t fragment_lost_bytes;
-	uint32_t bad_checksum;
-	uint64_t bytes;
-};
-
-/* ---- one unusual row ------------------------------------------------------------------------------ */
-
-/* The packet has wire bytes of payload from offset of the row on; the row holds present bytes. */
-static void describe_payload(uint32_t wire, uint32_t offset, uint32_t present, uint32_t slot_bytes,
-                             struct ibvcap_meta *meta)
-{
-	uint32_t length = u32_min(wire, present > offset ? present - offset : 0);
-
-	meta->payload_offset = (uint8_t)offset;
-	meta->length = (uint16_t)length;
-	meta->wire_length = (uint16_t)wire;
-	if (length < wire)
-		meta->flags |= IBVCAP_PACKET_FLAG_TRUNCATED;
-	if (offset + length < slot_bytes)
-		meta->flags |= IBVCAP_PACKET_FLAG_SHORT;
-}
-
-/*
- * The payload does not start where the device split the frame: there is a VLAN tag, IP options or a fragment. If the
- * headers are longer than the split, the payload follows them in the payload row. If they are shorter, the header row
- * has a part of the payload, and the row is unusable.
- */
-static void describe_irregular(const struct rx_ring *ring, uint32_t present, const uint8_t *headers,
-                               const uint8_t *payload, struct ibvcap_meta *meta)
-{
-	uint8_t frame[HEADERS_MAX];
-	uint32_t copied = u32_min(present, HEADERS_MAX - ring->header_bytes);
-	struct packet_view view;
-
-	memcpy(frame, headers, ring->header_bytes);
-	memcpy(frame + ring->header_bytes, payload, copied);
-	meta->flags |= IBVCAP_PACKET_FLAG_IRREGULAR;
-	if (!packet_view_parse(frame, ring->header_bytes + copied, &view)) {
-		meta->flags |= IBVCAP_PACKET_FLAG_UNUSABLE;
-		return;
-	}
-	meta->header_length = (uint8_t)view.header_length;
-	if (view.fragment)
-		meta->flags |= IBVCAP_PACKET_FLAG_FRAGMENT;
-	if (view.header_length < ring->header_bytes)
-		meta->flags |= IBVCAP_PACKET_FLAG_UNUSABLE;
-	else
-		describe_payload(view.payload_length, view.header_length - ring->header_bytes, present,
-		                 ring->slot_bytes, meta);
-	meta->wire_length = view.datagram_length;
-}
-
-/* Rows that describe_rows() leaves out: errors, truncated packets, irregular headers, bad checksums. */
-static __attribute__((noinline, cold)) void describe_unusual(const struct rx_receive *receive,
-                                                             const struct backend_event *event, const uint8_t *headers,
-                                                             const uint8_t *payload, struct ibvcap_meta *meta,
-                                                             struct tally *tally)
-{
-	const struct rx_ring *ring = receive->ring;
-	const struct packet_plain *plain = &receive->plain;
-
-	*meta = (struct ibvcap_meta){.timestamp_ns = meta->timestamp_ns, .header_length = (uint8_t)plain->header_bytes};
-	if (event->status != BACKEND_OK || event->bytes < plain->header_bytes) {
-		meta->flags = IBVCAP_PACKET_FLAG_ERROR;
-		tally->errored++;
-		return;
-	}
-	uint32_t present = u32_min(event->bytes - plain->header_bytes, ring->slot_bytes);
-	uint32_t udp_length = packet_udp_length(plain, headers);
-
-	if (event->flags & BACKEND_EVENT_CHECKSUM_BAD)
-		meta->flags |= IBVCAP_PACKET_FLAG_BAD_CHECKSUM;
-	if (packet_is_plain(plain, headers) && udp_length >= PACKET_UDP_BYTES)
-		describe_payload(udp_length - PACKET_UDP_BYTES, 0, present, ring->slot_bytes, meta);
-	else
-		describe_irregular(ring, present, headers, payload, meta);
-	tally->bytes += meta->length;
-	tally->shorts += !!(meta->flags & IBVCAP_PACKET_FLAG_SHORT);
-	tally->truncated += !!(meta->flags & IBVCAP_PACKET_FLAG_TRUNCATED);
-	tally->irregular += !!(meta->flags & IBVCAP_PACKET_FLAG_IRREGULAR);
-	if (meta->flags & IBVCAP_PACKET_FLAG_FRAGMENT) {
-		tally->fragments++;
-		tally->fragment_lost_bytes += (uint32_t)(meta->wire_length - meta->length);
-	}
-	tally->bad_checksum += !!(meta->flags & IBVCAP_PACKET_FLAG_BAD_CHECKSUM);
-}
-
 /* ---- one span: rows of one block ----------------------------------------------------------------- */
 
 /* Errors have no time. */
@@ -151,6 +54,18 @@ static struct clock_line span_clock(struct rx_receive *receive, const struct bac
 	return (struct clock_line){.base_utc_ns = now_ns};
 }
 
+/* Row i is not ordinary. False: its slot was flushed, and there is no such row. */
+static inline bool describe_other(const struct rx_receive *receive, const struct rx_span *span, uint32_t i,
+                                  const struct backend_event *event, uint64_t newest_ns, struct rx_tally *tally)
+{
+	if (event->status == BACKEND_FLUSHED)
+		return false;
+	if (event->status != BACKEND_OK) /* it has no time */
+		span->meta[i].timestamp_ns = newest_ns;
+	rx_describe_unusual(receive, event, span, i, tally);
+	return true;
+}
+
 /*
  * Write the meta of each row. Stops at a flushed slot. Returns the number of rows written.
  *
@@ -159,12 +74,14 @@ static struct clock_line span_clock(struct rx_receive *receive, const struct bac
  * comparison with it finds errors, cut frames and wrong lengths.
  */
 static uint32_t describe_rows(struct rx_receive *receive, const struct rx_span *span, const struct backend_event *event,
-                              struct tally *tally)
+                              struct rx_tally *tally)
 {
 	const struct packet_plain plain = receive->plain;
 	const struct clock_line clock = span_clock(receive, event, span->n);
-	const uint64_t slot_bytes = receive->ring->slot_bytes;
-	const size_t header_stride = receive->ring->header_stride;
+	const struct rx_ring *ring = receive->ring;
+	const uint64_t slot_bytes = ring->slot_bytes, header_bytes = ring->header_bytes;
+	const uint64_t not_payload = PACKET_UDP_BYTES + ring->application_header_bytes;
+	const size_t header_stride = ring->header_stride;
 	const uint8_t *headers = span->headers;
 	struct ibvcap_meta *meta = span->meta;
 	const struct ibvcap_meta *end = meta + span->n;
@@ -172,39 +89,74 @@ static uint32_t describe_rows(struct rx_receive *receive, const struct rx_span *
 	uint32_t shorts = 0;
 
 	for (; meta != end; event++, meta++, headers += header_stride) {
-		uint64_t length = (uint64_t)packet_udp_length(&plain, headers) - PACKET_UDP_BYTES; /* below 8: huge */
+		uint64_t length = packet_udp_length(&plain, headers) - not_payload; /* less than there must be: huge */
 		uint64_t utc_ns = clock_utc_ns(&clock, event->timestamp_raw);
 
 		meta->timestamp_ns = utc_ns > newest_ns ? utc_ns : newest_ns;
-		if (__builtin_expect(length > slot_bytes || (uint32_t)length + plain.header_bytes > event->bytes ||
+		if (__builtin_expect(length > slot_bytes || length + header_bytes > event->bytes ||
 		                             (event->flags & BACKEND_EVENT_CHECKSUM_BAD) ||
 		                             !packet_is_plain(&plain, headers),
 		                     0)) {
-			if (event->status == BACKEND_FLUSHED)
+			if (!describe_other(receive, span, (uint32_t)(meta - span->meta), event, newest_ns, tally))
 				break;
-			if (event->status != BACKEND_OK) /* it has no time */
-				meta->timestamp_ns = newest_ns;
 			newest_ns = meta->timestamp_ns;
-			describe_unusual(receive, event, headers, span->payload + (meta - span->meta) * slot_bytes,
-			                 meta, tally);
 			continue;
 		}
 		newest_ns = meta->timestamp_ns;
 		meta->length = (uint16_t)length;
 		meta->flags = 0;
 		meta->header_length = (uint8_t)plain.header_bytes;
-		meta->payload_offset = 0;
+		meta->flow = (uint8_t)event->tag;
 		meta->wire_length = (uint16_t)length;
 		bytes += length;
 		if (length < slot_bytes) {
 			meta->flags = IBVCAP_PACKET_FLAG_SHORT;
 			shorts++;
+			rx_zero_rest(ring, span, (uint32_t)(meta - span->meta), (uint32_t)length);
 		}
 	}
 	receive->newest_ns = newest_ns;
 	tally->bytes += bytes;
 	tally->shorts += shorts;
 	return (uint32_t)(meta - span->meta);
+}
+
+/* The same for rows that hold frames, of which the device's word is all that is known. */
+static uint32_t describe_frames(struct rx_receive *receive, const struct rx_span *span,
+                                const struct backend_event *event, struct rx_tally *tally)
+{
+	const struct clock_line clock = span_clock(receive, event, span->n);
+	const struct rx_ring *ring = receive->ring;
+	struct ibvcap_meta *meta = span->meta;
+	uint32_t i;
+
+	for (i = 0; i < span->n; i++, event++, meta++) {
+		uint64_t length = (uint64_t)event->bytes - ring->header_bytes;
+		uint64_t utc_ns = clock_utc_ns(&clock, event->timestamp_raw);
+
+		meta->timestamp_ns = utc_ns > receive->newest_ns ? utc_ns : receive->newest_ns;
+		/* length is 0 or huge if there was an error. */
+		if (__builtin_expect(length - 1 >= ring->slot_bytes || (event->flags & BACKEND_EVENT_CHECKSUM_BAD),
+		                     0)) {
+			if (!describe_other(receive, span, i, event, receive->newest_ns, tally))
+				break;
+			receive->newest_ns = meta->timestamp_ns;
+			continue;
+		}
+		receive->newest_ns = meta->timestamp_ns;
+		meta->length = (uint16_t)length;
+		meta->flags = 0;
+		meta->header_length = 0;
+		meta->flow = (uint8_t)event->tag;
+		meta->wire_length = (uint16_t)length;
+		tally->bytes += length;
+		if (length < ring->slot_bytes) {
+			meta->flags = IBVCAP_PACKET_FLAG_SHORT;
+			tally->shorts++;
+			rx_zero_rest(ring, span, i, (uint32_t)length);
+		}
+	}
+	return i;
 }
 
 /* Completions must come in the order of posting: each row is described from the slot at its own position. */
@@ -215,7 +167,7 @@ static bool in_order(const struct rx_span *span, const struct backend_event *eve
 
 /* ---- one batch ----------------------------------------------------------------------------------- */
 
-static void count_batch(struct rx_receive *receive, const struct tally *tally)
+static void count_batch(struct rx_receive *receive, const struct rx_tally *tally)
 {
 	_Atomic uint64_t *counters = receive->ring->ring->counters;
 
@@ -238,7 +190,7 @@ static void count_batch(struct rx_receive *receive, const struct tally *tally)
 /* Publish the events of a poll, span by span. -EIO: a slot was flushed; -EPROTO: a slot was out of order. */
 static int publish_events(struct rx_receive *receive, uint32_t n)
 {
-	struct tally tally = {0};
+	struct rx_tally tally = {0};
 	int r = 0;
 
 	while (tally.rows < n) {
@@ -251,7 +203,9 @@ static int publish_events(struct rx_receive *receive, uint32_t n)
 			r = -EPROTO;
 			break;
 		}
-		uint32_t done = describe_rows(receive, &span, events, &tally);
+		uint32_t done = receive->ring->flags & IBVCAP_RING_FLAG_FRAMES
+		                        ? describe_frames(receive, &span, events, &tally)
+		                        : describe_rows(receive, &span, events, &tally);
 
 		rx_ring_publish(receive->ring, done);
 		tally.rows += done;

@@ -10,6 +10,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <string.h>
 
 #define RX_RECEIVE_BATCH 64 /* completions a poll; post chunks are as large */
 
@@ -17,7 +18,7 @@ struct rx_receive {
 	struct backend_queue *queue;
 	struct rx_ring *ring;
 	uint32_t queue_slots;
-	struct packet_plain plain; /* the frame layout for which the device splits headers from payload */
+	struct packet_plain plain; /* the network headers before the split; all 0: rows hold frames */
 	bool device_timestamps;    /* else rows get the time at which they were polled */
 	struct clock_line clock;   /* all zero until the first MAIL_CLOCK: rows have no time until then */
 	uint64_t published;        /* rows with a packet; this and errored are the worker's copies of the counters */
@@ -25,6 +26,30 @@ struct rx_receive {
 	uint64_t newest_ns; /* no timestamp is before this; that of the last row, or 0 if there was none */
 	struct backend_event events[RX_RECEIVE_BATCH];
 };
+
+/* What one batch adds to the counters. rows counts all rows, the errored ones included. */
+struct rx_tally {
+	uint32_t rows;
+	uint32_t errored;
+	uint32_t shorts;
+	uint32_t truncated;
+	uint32_t irregular;
+	uint32_t fragments;
+	uint32_t fragment_lost_bytes;
+	uint32_t bad_checksum;
+	uint64_t bytes;
+};
+
+/** Write the meta of row i, whose timestamp is written. */
+void rx_describe_unusual(const struct rx_receive *receive, const struct backend_event *event,
+                         const struct rx_span *span, uint32_t i, struct rx_tally *tally);
+
+/** With zero_rest: row i of the span has a packet's bytes up to from only. */
+static inline void rx_zero_rest(const struct rx_ring *ring, const struct rx_span *span, uint32_t i, uint32_t from)
+{
+	if (ring->flags & IBVCAP_RING_FLAG_ZERO_REST)
+		memset(span->payload + (size_t)i * ring->row_stride + from, 0, ring->slot_bytes - from);
+}
 
 /**
  * Poll once, publish the packets, refill the queue. Returns the number of completions (fewer than

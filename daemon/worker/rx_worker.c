@@ -367,7 +367,9 @@ int rx_worker_new(struct rx_worker **worker, const struct rx_worker_options *opt
 		.queue_slots = options->receive_queue_slots,
 		.device_timestamps = options->device_timestamps,
 	};
-	if (!packet_plain_init(&w->receive.plain, options->ring->header_bytes)) {
+	if (!(options->ring->flags & IBVCAP_RING_FLAG_FRAMES) &&
+	    !packet_plain_init(&w->receive.plain,
+	                       options->ring->header_bytes - options->ring->application_header_bytes)) {
 		free(w);
 		return -EINVAL;
 	}

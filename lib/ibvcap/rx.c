@@ -116,15 +116,17 @@ static void rx_hand_out(struct ibvcap_rx *rx, struct ibvcap_rx_batch *batch, uin
 	*to = (struct ibvcap_rx_batch){
 		.size = sizeof(*to),
 		.payload = (const uint8_t *)rx->payload.address + physical * rx->block_bytes +
-	                   (uint64_t)row * rx->slot_bytes,
+	                   (uint64_t)row * rx->row_stride,
 		.headers = (const uint8_t *)rx->headers.address + first * rx->header_stride,
 		.meta = rx->meta + first,
 		.sequence = rx->next,
 		.epoch = rx->info.epoch,
 		.gap = rx->gap,
 		.n = n,
-		.stride = rx->slot_bytes,
+		.stride = rx->row_stride,
 		.header_stride = rx->header_stride,
+		.header_bytes = rx->header_bytes,
+		.application_header_bytes = rx->application_header_bytes,
 		.lease = slot,
 		.flags = rx_batch_flags(rx),
 	};
@@ -279,12 +281,13 @@ static size_t rx_copy_row(const struct ibvcap_rx *rx, const struct ibvcap_rx_bat
                           const struct ibvcap_meta *meta, void *buffer, size_t bytes)
 {
 	size_t length = meta->length;
+	uint32_t offset = meta->header_length - (rx->header_bytes - rx->application_header_bytes); /* or huge */
 
-	if (meta->payload_offset >= rx->slot_bytes)
+	if (offset >= rx->slot_bytes)
 		return 0;
-	if (length > rx->slot_bytes - meta->payload_offset)
-		length = rx->slot_bytes - meta->payload_offset;
-	memcpy(buffer, batch->payload + meta->payload_offset, length < bytes ? length : bytes);
+	if (length > rx->slot_bytes - offset)
+		length = rx->slot_bytes - offset;
+	memcpy(buffer, batch->payload + offset, length < bytes ? length : bytes);
 	return length;
 }
 

@@ -68,8 +68,10 @@ struct ibvcap_rx {
 	struct ibvcap_rx_info info;
 	uint32_t slots_per_block;
 	uint32_t slot_bytes;
+	uint32_t row_stride;
 	uint32_t header_stride;
 	uint32_t header_bytes;
+	uint32_t application_header_bytes;
 	uint32_t n_blocks;
 	uint32_t lease_blocks;
 	uint32_t table_mask;

@@ -14,10 +14,10 @@ static bool rx_is_geometry_sound(const struct ibvcap_rx *rx, const struct ibvcap
 {
 	uint64_t n_slots = (uint64_t)ring->n_blocks * ring->slots_per_block;
 
-	return ring->n_blocks && ring->slots_per_block && ring->slot_bytes && ring->header_stride &&
-	       ring->header_bytes <= ring->header_stride && ring->table_entries &&
-	       (ring->table_entries & (ring->table_entries - 1)) == 0 &&
-	       (uint64_t)ring->slots_per_block * ring->slot_bytes <= ring->block_bytes &&
+	return ring->n_blocks && ring->slots_per_block && ring->slot_bytes && ring->slot_bytes <= ring->row_stride &&
+	       ring->application_header_bytes <= ring->header_bytes && ring->header_bytes <= ring->header_stride &&
+	       ring->table_entries && (ring->table_entries & (ring->table_entries - 1)) == 0 &&
+	       (uint64_t)ring->slots_per_block * ring->row_stride <= ring->block_bytes &&
 	       segment_fits(0, 1, ring->n_blocks, ring->block_bytes, rx->payload.bytes) &&
 	       segment_fits(0, 1, n_slots, ring->header_stride, rx->headers.bytes) &&
 	       segment_fits(ring->table_offset, _Alignof(uint32_t), ring->table_entries, sizeof(uint32_t),
@@ -34,9 +34,11 @@ static void rx_copy_geometry(struct ibvcap_rx *rx, const struct ibvcap_ring *rin
 
 	rx->slots_per_block = ring->slots_per_block;
 	rx->slot_bytes = ring->slot_bytes;
+	rx->row_stride = ring->row_stride;
 	rx->header_stride = ring->header_stride;
 	rx->header_bytes = ring->header_bytes;
 	rx->sequence = ring->sequence;
+	rx->application_header_bytes = ring->application_header_bytes;
 	rx->n_blocks = ring->n_blocks;
 	rx->table_mask = ring->table_entries - 1;
 	rx->block_bytes = ring->block_bytes;
@@ -52,6 +54,11 @@ static void rx_copy_geometry(struct ibvcap_rx *rx, const struct ibvcap_ring *rin
 		.history_blocks = ring->history_blocks,
 		.page_bytes = ring->page_bytes,
 		.payload_segment_bytes = ring->payload_segment_bytes,
+		.flags = ring->flags,
+		.row_stride = ring->row_stride,
+		.header_stride = ring->header_stride,
+		.header_bytes = ring->header_bytes,
+		.application_header_bytes = ring->application_header_bytes,
 	};
 	memcpy(rx->info.stream, ring->stream, sizeof(rx->info.stream));
 	rx->info.stream[sizeof(rx->info.stream) - 1] = '\0';

@@ -27,7 +27,7 @@ int ibvcap_rx_sequence(const struct ibvcap_rx *rx, struct ibvcap_sequence *seque
 static struct ibvcap_packet rx_packet(const struct ibvcap_rx *rx, const struct ibvcap_rx_batch *batch, uint32_t i,
                                       const struct ibvcap_meta *meta)
 {
-	uint32_t present = (uint32_t)meta->payload_offset + meta->length;
+	uint32_t present = meta->header_length + rx->application_header_bytes - rx->header_bytes + meta->length;
 
 	return (struct ibvcap_packet){
 		.headers = ibvcap_rx_headers(batch, i),

@@ -234,6 +234,7 @@ static void create(struct bench *bench)
 		.header_bytes = 42,
 		.header_stride = bench->ring.header_stride,
 		.slot_bytes = bench->payload_bytes,
+		.row_stride = bench->ring.row_stride,
 		.timestamps = true,
 	};
 

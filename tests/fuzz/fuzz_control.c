@@ -110,7 +110,7 @@ static struct backend_queue *make_worker(void)
 		.n_queues = 1,
 	};
 	const struct backend_queue_options queue_options = {
-		.slots = SLOTS, .header_bytes = 42, .header_stride = 64, .slot_bytes = 64};
+		.slots = SLOTS, .header_bytes = 42, .header_stride = 64, .slot_bytes = 64, .row_stride = 64};
 	struct backend_queue *queue;
 
 	must(scripted_backend_ops.open(NULL, &backend, NULL));

@@ -124,8 +124,11 @@ static void set_up(struct stress *stress)
 		.page_bytes = 4096,
 		.n_queues = 1,
 	};
-	const struct backend_queue_options queue = {
-		.slots = SLOTS, .header_bytes = 42, .header_stride = 64, .slot_bytes = ROW_BYTES};
+	const struct backend_queue_options queue = {.slots = SLOTS,
+	                                            .header_bytes = 42,
+	                                            .header_stride = 64,
+	                                            .slot_bytes = ROW_BYTES,
+	                                            .row_stride = ROW_BYTES};
 	const struct backend_ops *ops = &scripted_backend_ops;
 
 	stress->shared = mmap(NULL, sizeof(*stress->shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);

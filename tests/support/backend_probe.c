@@ -108,6 +108,7 @@ static int set_up(struct probe *probe, const char *interface, const char *backen
 	probe->options.payload = probe->payload_memory;
 	probe->options.headers = probe->headers_memory;
 	probe->options.header_stride = HEADER_STRIDE;
+	probe->options.row_stride = probe->options.slot_bytes;
 	return probe->ops->create_queue(probe->backend, &probe->options, &probe->queue, &probe->failure);
 }
 

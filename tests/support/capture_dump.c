@@ -24,6 +24,7 @@ struct options {
 	int timeout_ms;
 	uint32_t pause_us; /* while a batch is held */
 	bool quiet;        /* no line a packet */
+	bool rows;         /* its whole rows, too */
 };
 
 static volatile sig_atomic_t stop;
@@ -37,11 +38,17 @@ static void on_signal(int number)
 static void parse(int argc, char **argv, struct options *options)
 {
 	static const struct option known[] = {
-		{"socket", required_argument, NULL, 's'},   {"stream", required_argument, NULL, 'n'},
-		{"count", required_argument, NULL, 'c'},    {"timeout", required_argument, NULL, 't'},
-		{"lease", required_argument, NULL, 'l'},    {"pause-us", required_argument, NULL, 'p'},
-		{"oldest", no_argument, NULL, 'o'},         {"quiet", no_argument, NULL, 'q'},
-		{"reattach", required_argument, NULL, 'r'}, {0},
+		{"socket", required_argument, NULL, 's'},
+		{"stream", required_argument, NULL, 'n'},
+		{"count", required_argument, NULL, 'c'},
+		{"timeout", required_argument, NULL, 't'},
+		{"lease", required_argument, NULL, 'l'},
+		{"pause-us", required_argument, NULL, 'p'},
+		{"oldest", no_argument, NULL, 'o'},
+		{"quiet", no_argument, NULL, 'q'},
+		{"reattach", required_argument, NULL, 'r'},
+		{"rows", no_argument, NULL, 'w'},
+		{0},
 	};
 	int option;
 
@@ -74,6 +81,9 @@ static void parse(int argc, char **argv, struct options *options)
 		case 'r':
 			options->attach.reattach_ms = (uint32_t)atoi(optarg);
 			break;
+		case 'w':
+			options->rows = true;
+			break;
 		case 'q':
 			options->quiet = true;
 			break;
@@ -83,21 +93,29 @@ static void parse(int argc, char **argv, struct options *options)
 	}
 }
 
-static void print_packet(const struct ibvcap_rx_batch *batch, uint32_t i)
+static void print_hex(const char *name, const uint8_t *bytes, uint32_t n, const char *end)
+{
+	printf(", \"%s\": \"", name);
+	for (uint32_t i = 0; i < n; i++)
+		printf("%02x", bytes[i]);
+	printf("\"%s", end);
+}
+
+static void print_packet(const struct ibvcap_rx_batch *batch, uint32_t i, const struct options *options)
 {
 	const struct ibvcap_meta *meta = &batch->meta[i];
-	const uint8_t *payload = ibvcap_rx_payload(batch, i);
 
 	printf("{\"epoch\": %" PRIu64 ", \"unknown\": %s, ", batch->epoch,
 	       i == 0 && batch->flags & IBVCAP_RX_BATCH_FLAG_GAP_UNKNOWN ? "true" : "false");
 	printf("\"sequence\": %" PRIu64 ", \"gap\": %" PRIu64 ", \"timestamp_ns\": %" PRIu64
-	       ", \"length\": %u, \"wire_length\": %u, \"flags\": %u, \"header_length\": %u, \"payload_offset\": %u, "
-	       "\"payload\": \"",
+	       ", \"length\": %u, \"wire_length\": %u, \"flags\": %u, \"header_length\": %u, \"flow\": %u",
 	       batch->sequence + i, i == 0 ? batch->gap : 0, meta->timestamp_ns, meta->length, meta->wire_length,
-	       meta->flags, meta->header_length, meta->payload_offset);
-	for (uint32_t b = 0; b < meta->length; b++)
-		printf("%02x", payload[b]);
-	printf("\"}\n");
+	       meta->flags, meta->header_length, meta->flow);
+	if (options->rows) {
+		print_hex("headers", ibvcap_rx_headers(batch, i), batch->header_bytes, "");
+		print_hex("row", batch->payload + (size_t)i * batch->stride, batch->stride, "");
+	}
+	print_hex("payload", ibvcap_rx_payload(batch, i), meta->length, "}\n");
 }
 
 static void hold(uint32_t us)
@@ -134,7 +152,7 @@ static int consume(struct ibvcap_rx *rx, const struct options *options)
 		if (n < 0)
 			return n;
 		for (uint32_t i = 0; i < batch.n && !options->quiet; i++)
-			print_packet(&batch, i);
+			print_packet(&batch, i, options);
 		if (options->pause_us)
 			hold(options->pause_us);
 		left -= batch.n;
@@ -169,8 +187,11 @@ int main(int argc, char **argv)
 		return r == -EACCES ? EX_NOPERM : EX_UNAVAILABLE;
 	}
 	ibvcap_rx_info(rx, &info);
-	printf("{\"epoch\": %" PRIu64 ", \"slot_bytes\": %u, \"lease_blocks\": %u, \"page_bytes\": %u}\n", info.epoch,
+	printf("{\"epoch\": %" PRIu64 ", \"slot_bytes\": %u, \"lease_blocks\": %u, \"page_bytes\": %u, ", info.epoch,
 	       info.slot_bytes, info.lease_blocks, info.page_bytes);
+	printf("\"flags\": %u, \"row_stride\": %u, \"header_stride\": %u, \"header_bytes\": %u, "
+	       "\"application_header_bytes\": %u}\n",
+	       info.flags, info.row_stride, info.header_stride, info.header_bytes, info.application_header_bytes);
 	fflush(stdout);
 	r = consume(rx, &options);
 	if (r == 0)

@@ -309,7 +309,7 @@ static int scripted_post(struct backend_queue *queue, const struct backend_run *
 	q->post_limit = UINT32_MAX;
 	for (uint32_t i = 0; i < n; i++)
 		q->slots[q->posted++ % QUEUE_SLOTS_MAX] =
-			(struct posted_slot){run->slot + i, run->payload + (size_t)i * q->options.slot_bytes,
+			(struct posted_slot){run->slot + i, run->payload + (size_t)i * q->options.row_stride,
 		                             run->headers + (size_t)i * q->options.header_stride};
 	q->counts.posted += n;
 	return (int)n;

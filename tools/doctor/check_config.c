@@ -3,6 +3,7 @@
 #include "tools/doctor/checks.h"
 
 #include "daemon/flow/flow.h"
+#include "daemon/stream/geometry.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -323,7 +324,7 @@ static void check_config_stream(const struct doctor_facts *facts, const struct c
 		.line = stream->line,
 		.backend = backend,
 		.is_auto = stream->backend == CONFIG_BACKEND_AUTO,
-		.packet_bytes = stream->payload_size + ip_udp_header_bytes(stream->flows[0].destination.family),
+		.packet_bytes = geometry_packet_bytes(stream),
 		.slots = stream->receive_queue_slots,
 		.slots_max = device ? device->probe.max_queue_slots : 0,
 		.slots_key = "receive_queue_slots",

@@ -58,6 +58,7 @@ static int probe_queue(const struct backend_ops *ops, struct backend *backend, s
 		.header_bytes = HEADER_BYTES,
 		.header_stride = ROW_BYTES,
 		.slot_bytes = ROW_BYTES,
+		.row_stride = ROW_BYTES,
 		.oversize_sink = capabilities->oversize_sink,
 		.timestamps = capabilities->timestamps,
 		.completion_events = true,

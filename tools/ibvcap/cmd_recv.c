@@ -117,7 +117,7 @@ static int receive_tapped(struct receiver *receiver, int timeout_ms)
 
 	if (r <= 0)
 		return r;
-	meta.payload_offset = 0; /* the copy begins at the payload */
+	meta.header_length = 0; /* the copy begins at the payload */
 	batch.flags = meta.flags & IBVCAP_PACKET_FLAG_GAP_UNKNOWN ? IBVCAP_RX_BATCH_FLAG_GAP_UNKNOWN : 0;
 	batch.gap = meta.flags & IBVCAP_PACKET_FLAG_GAP ? count_new_gap(receiver) : 0;
 	count_received(receiver, &batch);

@@ -18,25 +18,27 @@ static inline uint32_t row_frame_min(uint32_t a, uint32_t b)
 }
 
 /**
- * The device splits a frame at the same byte always. Headers that are longer than that go on in the payload's row, up
- * to payload_offset. Of a row without a payload that is known (IBVCAP_PACKET_FLAG_UNUSABLE) only the headers are.
+ * The device splits a frame at the same byte always. Headers that are longer than those of an ordinary packet of the
+ * stream go on in the payload's row. Of a row without a payload that is known (IBVCAP_PACKET_FLAG_UNUSABLE) only the
+ * network's headers are.
  */
 static inline void row_frame_of(const struct ibvcap_rx_batch *batch, uint32_t i, struct row_frame *frame)
 {
 	const struct ibvcap_meta *meta = &batch->meta[i];
-	uint32_t header_length = meta->header_length, offset = row_frame_min(meta->payload_offset, header_length);
+	uint32_t ordinary_bytes = batch->header_bytes - batch->application_header_bytes;
+	uint32_t longer = meta->header_length - row_frame_min(ordinary_bytes, meta->header_length);
 	uint32_t length = meta->length, wire = meta->wire_length;
+	bool is_unusable = meta->flags & IBVCAP_PACKET_FLAG_UNUSABLE;
 
 	/* A datagram's wire_length is that of all its fragments. */
 	if ((meta->flags & (IBVCAP_PACKET_FLAG_FRAGMENT | IBVCAP_PACKET_FLAG_TRUNCATED)) == IBVCAP_PACKET_FLAG_FRAGMENT)
 		wire = length;
 	frame->at[0] = ibvcap_rx_headers(batch, i);
-	frame->bytes[0] = row_frame_min(header_length - offset, batch->header_stride);
+	frame->bytes[0] = is_unusable ? row_frame_min(meta->header_length, batch->header_bytes) : batch->header_bytes;
 	frame->at[1] = batch->payload + (size_t)i * batch->stride;
-	frame->bytes[1] = row_frame_min(offset + length, batch->stride);
-	if (length == 0 && offset == 0)
-		frame->bytes[1] = 0;
-	frame->wire_bytes = header_length + (wire > length ? wire : length);
+	frame->bytes[1] = is_unusable ? 0 : row_frame_min(longer + length, batch->stride);
+	frame->wire_bytes = meta->header_length + (is_unusable ? 0 : batch->application_header_bytes) +
+	                    (wire > length ? wire : length);
 }
 
 /** Leave only the first bytes of the frame. */

@@ -5,6 +5,11 @@
 #include <errno.h>
 #include <string.h>
 
+int verbs_sges_of_slot(const struct backend_queue_options *options)
+{
+	return (options->header_bytes ? 2 : 1) + (options->oversize_sink ? 1 : 0);
+}
+
 void verbs_chain_init(struct verbs_receive_queue *receive, const struct backend_queue_options *options)
 {
 	for (uint32_t i = 0; i < VERBS_CHAIN; i++) {
@@ -15,8 +20,8 @@ void verbs_chain_init(struct verbs_receive_queue *receive, const struct backend_
 		if (options->oversize_sink)
 			slot->sges[2] = (struct ibv_sge){.length = VERBS_SINK_BYTES,
 			                                 .lkey = receive->queue.backend->sink->lkey};
-		slot->wr.sg_list = slot->sges;
-		slot->wr.num_sge = options->oversize_sink ? 3 : 2;
+		slot->wr.sg_list = options->header_bytes ? slot->sges : &slot->sges[1]; /* none is of 0 bytes */
+		slot->wr.num_sge = verbs_sges_of_slot(options);
 		slot->wr.next = i + 1 < VERBS_CHAIN ? &receive->chain[i + 1].wr : NULL;
 	}
 }
@@ -39,7 +44,7 @@ static inline void verbs_fill_slot(struct verbs_slot_wr *wr, uint64_t slot, cons
 static inline void verbs_fill_chain(struct verbs_receive_queue *receive, uint32_t n, uint64_t slot,
                                     const uint8_t *payload, const uint8_t *headers)
 {
-	const size_t row = receive->slot_bytes, header_row = receive->header_stride;
+	const size_t row = receive->row_stride, header_row = receive->header_stride;
 	struct verbs_slot_wr *wr = receive->chain;
 
 	for (; n >= 4; n -= 4, wr += 4, slot += 4, payload += 4 * row, headers += 4 * header_row) {
@@ -77,7 +82,7 @@ int verbs_post(struct backend_queue *base, const struct backend_run *run)
 	while (done < run->n) {
 		uint32_t n = run->n - done < VERBS_CHAIN ? run->n - done : VERBS_CHAIN;
 		int taken = verbs_post_chain(receive, n, run->slot + done,
-		                             run->payload + (size_t)done * receive->slot_bytes,
+		                             run->payload + (size_t)done * receive->row_stride,
 		                             run->headers + (size_t)done * receive->header_stride);
 
 		if (taken < 0)

@@ -12,7 +12,7 @@ static int verbs_check_receive_options(const struct verbs_backend *backend, cons
 {
 	const char *device = verbs_device_name(backend);
 	const struct ibv_device_attr *attr = &backend->attr.orig_attr;
-	int n_sges = options->oversize_sink ? 3 : 2;
+	int n_sges = verbs_sges_of_slot(options);
 
 	if (options->slots == 0 || options->slots % VERBS_CHAIN != 0 || options->slots > (uint32_t)attr->max_qp_wr ||
 	    options->slots > (uint32_t)attr->max_cqe)
@@ -53,7 +53,8 @@ static int verbs_create_receive_cq(struct verbs_queue *queue, const struct backe
 static int verbs_create_receive_qp(struct verbs_queue *queue, const struct backend_queue_options *options,
                                    struct failure *failure)
 {
-	struct ibv_qp_cap given = {.max_recv_wr = options->slots, .max_recv_sge = options->oversize_sink ? 3 : 2};
+	struct ibv_qp_cap given = {.max_recv_wr = options->slots,
+	                           .max_recv_sge = (uint32_t)verbs_sges_of_slot(options)};
 	const char *device = verbs_device_name(queue->backend);
 	int n_cqe = ibv_cq_ex_to_cq(queue->cq)->cqe, error;
 
@@ -87,7 +88,7 @@ int verbs_create_queue(struct backend *base, const struct backend_queue_options 
 		return -ENOMEM;
 	receive = verbs_receive_queue(&queue->base);
 	receive->header_stride = options->header_stride;
-	receive->slot_bytes = options->slot_bytes;
+	receive->row_stride = options->row_stride;
 	receive->timestamps = options->timestamps ? backend->timestamps : VERBS_TIMESTAMPS_NONE;
 	verbs_chain_init(receive, options);
 	error = verbs_create_receive_cq(queue, options, failure);

@@ -91,7 +91,7 @@ struct verbs_queue {
 struct verbs_receive_queue {
 	struct verbs_queue queue;
 	uint32_t header_stride;
-	uint32_t slot_bytes;
+	uint32_t row_stride;
 	enum verbs_timestamps timestamps;
 	struct verbs_slot_wr chain[VERBS_CHAIN];
 };
@@ -218,6 +218,8 @@ int verbs_create_queue(struct backend *backend, const struct backend_queue_optio
 /* ---- receive.c: the hot path ---------------------------------------------------------------------- */
 
 /** Fill in the fields of the chain that are the same for all slots. */
+/** Scatter entries of a work request. */
+int verbs_sges_of_slot(const struct backend_queue_options *options);
 void verbs_chain_init(struct verbs_receive_queue *receive, const struct backend_queue_options *options);
 int verbs_post(struct backend_queue *queue, const struct backend_run *run);
 int verbs_poll(struct backend_queue *queue, struct backend_event *events, uint32_t max);

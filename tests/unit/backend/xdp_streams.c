@@ -116,6 +116,7 @@ int stream_create(struct stream *stream, uint32_t slot_bytes)
 		.header_bytes = HEADER_BYTES,
 		.header_stride = HEADER_STRIDE,
 		.slot_bytes = slot_bytes,
+		.row_stride = slot_bytes,
 		.completion_events = true,
 	};
 

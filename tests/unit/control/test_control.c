@@ -117,6 +117,7 @@ static void make_ring(void)
 		.header_bytes = 42,
 		.header_stride = 64,
 		.slot_bytes = 100,
+		.row_stride = 100,
 		.oversize_sink = true,
 		.completion_events = true,
 	};

@@ -396,9 +396,9 @@ Test(rx, recv_stays_within_the_row_whatever_meta_says)
 
 	attached_publish(&a, 2);
 	rx_ring_head_span(&a.ring, &span);
-	span.meta[-2].payload_offset = 90;
+	span.meta[-2].header_length = 42 + 90;
 	span.meta[-2].length = UINT16_MAX;
-	span.meta[-1].payload_offset = 200;
+	span.meta[-1].header_length = 42 + 200;
 	cr_assert_eq(ibvcap_rx_recv(a.rx, buffer, sizeof(buffer), &length, NULL, 0), 1);
 	cr_expect_eq(length, SLOT_BYTES - 90);
 	cr_assert_eq(ibvcap_rx_recv(a.rx, buffer, sizeof(buffer), &length, NULL, 0), 1);

@@ -58,6 +58,7 @@ static void set_up(struct bench *bench, const struct setting *setting)
 		.header_bytes = ring_options.header_bytes,
 		.header_stride = ring_options.header_bytes > 64 ? 128 : 64,
 		.slot_bytes = S,
+		.row_stride = S,
 		.oversize_sink = !setting->no_sink,
 		.timestamps = true,
 		.completion_events = true,
@@ -359,12 +360,12 @@ Test(worker, irregular_headers_are_marked_and_the_payload_is_found_or_given_up)
 		meta_of(&bench, &(struct frame_options){.n_vlan_tags = 1, .payload_bytes = 50}, &payload);
 
 	cr_expect(eq(u32, meta.flags, IBVCAP_PACKET_FLAG_IRREGULAR | IBVCAP_PACKET_FLAG_SHORT));
-	cr_expect(eq(u32, meta.payload_offset, 4));
+	cr_expect(eq(u32, meta.header_length, 42 + 4));
 	cr_expect(eq(u32, meta.length, 50));
 	cr_expect(eq(u8, payload[4], 3));
 	meta = meta_of(&bench, &(struct frame_options){.ip_option_bytes = 40, .payload_bytes = S - 40}, &payload);
 	cr_expect(eq(u32, meta.flags, IBVCAP_PACKET_FLAG_IRREGULAR), "exactly fills its row");
-	cr_expect(eq(u32, meta.payload_offset, 40));
+	cr_expect(eq(u32, meta.header_length, 42 + 40));
 	cr_expect(eq(u8, payload[40], 3));
 	meta = meta_of(&bench, &(struct frame_options){.ip_option_bytes = 40, .payload_bytes = S}, &payload);
 	cr_expect(eq(u32, meta.flags, IBVCAP_PACKET_FLAG_IRREGULAR | IBVCAP_PACKET_FLAG_TRUNCATED));
@@ -375,7 +376,7 @@ Test(worker, irregular_headers_are_marked_and_the_payload_is_found_or_given_up)
 	             IBVCAP_PACKET_FLAG_IRREGULAR | IBVCAP_PACKET_FLAG_FRAGMENT | IBVCAP_PACKET_FLAG_SHORT));
 	cr_expect(eq(u32, meta.length, 64));
 	cr_expect(eq(u32, meta.wire_length, 892), "of the whole datagram");
-	cr_expect(eq(u32, meta.payload_offset, 0));
+	cr_expect(eq(u32, meta.header_length, 42));
 	meta = meta_of(&bench, &(struct frame_options){.fragment = 0x0004, .payload_bytes = 64}, &payload);
 	cr_expect(eq(u32, meta.flags,
 	             IBVCAP_PACKET_FLAG_IRREGULAR | IBVCAP_PACKET_FLAG_FRAGMENT | IBVCAP_PACKET_FLAG_UNUSABLE));

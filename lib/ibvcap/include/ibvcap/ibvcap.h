@@ -142,22 +142,28 @@ enum ibvcap_rx_batch_flag {
 /**
  * A run of consecutive packets of one block, filled in by ibvcap_rx_acquire(). The caller may read what the pointers
  * point at until ibvcap_rx_release(). It does not change until then, since the daemon gives no leased block back to the
- * card. The rows are contiguous: a batch is an array of n rows of stride bytes; stride is the stream's payload_size.
+ * card. A batch is two arrays of n rows: payload, whose rows are stride bytes apart, and headers, whose rows are
+ * header_stride bytes apart. A header row has the first header_bytes of its frame: the headers of the network
+ * (Ethernet, IP and UDP), and behind them the first application_header_bytes of what the sender sent. A payload row has
+ * the rest.
+ * With IBVCAP_RING_FLAG_FRAMES (in the info) header_bytes is application_header_bytes, and the two rows are the frame.
  */
 struct ibvcap_rx_batch {
 	size_t size;
-	const uint8_t *payload;         /* first row; row i at payload + i * stride */
-	const struct ibvcap_meta *meta; /* of row i: meta[i] */
-	uint64_t sequence;              /* packet number of row 0 within the queue and the epoch */
-	uint32_t n;                     /* rows, at least 1 */
-	uint32_t stride;                /* bytes */
-	uint32_t lease;                 /* for ibvcap_rx_release() */
-	uint32_t header_stride;         /* bytes */
-	const uint8_t *headers;         /* Ethernet, IP and UDP headers as received; row i at + i * header_stride */
-	uint64_t gap;                   /* packets skipped just before this batch: [sequence - gap, sequence) */
-	uint64_t epoch;                 /* number of the daemon's run; packet numbers count within it */
-	uint32_t flags;                 /* enum ibvcap_rx_batch_flag */
-	uint32_t queue;                 /* that the packets came by, from 0 */
+	const uint8_t *payload;            /* first row; row i at payload + i * stride */
+	const struct ibvcap_meta *meta;    /* of row i: meta[i] */
+	uint64_t sequence;                 /* packet number of row 0 within the queue and the epoch */
+	uint32_t n;                        /* rows, at least 1 */
+	uint32_t stride;                   /* bytes */
+	uint32_t lease;                    /* for ibvcap_rx_release() */
+	uint32_t header_stride;            /* bytes */
+	const uint8_t *headers;            /* first header row; row i at + i * header_stride */
+	uint64_t gap;                      /* packets skipped just before this batch: [sequence - gap, sequence) */
+	uint64_t epoch;                    /* number of the daemon's run; packet numbers count within it */
+	uint32_t flags;                    /* enum ibvcap_rx_batch_flag */
+	uint32_t queue;                    /* that the packets came by, from 0 */
+	uint32_t header_bytes;             /* of a frame that are in its header row: at most header_stride */
+	uint32_t application_header_bytes; /* the last so many of these are the application's */
 };
 
 /**
@@ -169,9 +175,9 @@ struct ibvcap_rx_info {
 	size_t size;
 	char stream[IBVCAP_STREAM_NAME_MAX];
 	uint64_t epoch;
-	uint32_t queue;    /* from 0; IBVCAP_QUEUE_ALL: of a group or of all queues */
-	uint32_t n_queues; /* of the stream */
-	uint32_t slot_bytes;
+	uint32_t queue;      /* from 0; IBVCAP_QUEUE_ALL: of a group or of all queues */
+	uint32_t n_queues;   /* of the stream */
+	uint32_t slot_bytes; /* the most bytes of a packet in its payload row */
 	uint32_t slots_per_block;
 	uint32_t history_blocks;
 	uint32_t lease_blocks;     /* granted to this consumer */
@@ -183,6 +189,12 @@ struct ibvcap_rx_info {
 	uint64_t payload_segment_bytes;
 	uint64_t attach_sequence; /* the first packet of this consumer */
 	uint64_t attach_back;     /* packets of the past that it got, of those that options->back asked for */
+	uint32_t row_stride;      /* distance between payload rows: the stride of batches */
+	uint32_t header_stride;   /* … and these three are as in batches */
+	uint32_t header_bytes;
+	uint32_t application_header_bytes;
+	uint32_t flags; /* enum ibvcap_ring_flag */
+	uint32_t reserved;
 };
 
 /**
@@ -294,13 +306,14 @@ int ibvcap_rx_info(const struct ibvcap_rx *rx, struct ibvcap_rx_info *info);
 /** Never blocks. 0; -EINVAL: the size is not set. */
 int ibvcap_rx_counts(const struct ibvcap_rx *rx, struct ibvcap_rx_counts *counts);
 
-/** First byte of row i's payload. */
+/** First byte of row i's payload. In an ordinary row it is the row's first byte, in an irregular one a later one. */
 static inline const uint8_t *ibvcap_rx_payload(const struct ibvcap_rx_batch *batch, uint32_t i)
 {
-	return batch->payload + (size_t)i * batch->stride + batch->meta[i].payload_offset;
+	return batch->payload + (size_t)i * batch->stride + batch->meta[i].header_length +
+	       batch->application_header_bytes - batch->header_bytes;
 }
 
-/** First byte of row i's Ethernet header. */
+/** First byte of row i's header row: of its Ethernet header. The frame's application header is at + header_length. */
 static inline const uint8_t *ibvcap_rx_headers(const struct ibvcap_rx_batch *batch, uint32_t i)
 {
 	return batch->headers + (size_t)i * batch->header_stride;

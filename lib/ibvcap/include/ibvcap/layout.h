@@ -5,8 +5,8 @@
  * A ring is three segments, and each consumer of it has two more. Every segment is an anonymous memfd; the consumer
  * gets its file descriptor over the control socket. Positions inside are offsets and indices, never pointers.
  *
- *   payload          hugepages  daemon RW, consumer RO   blocks of slots, a slot = one row of S bytes
- *   headers          hugepages  daemon RW, consumer RO   header_stride bytes a slot
+ *   payload          hugepages  daemon RW, consumer RO   blocks of slots, a slot = one row of S bytes each row_stride
+ *   headers          hugepages  daemon RW, consumer RO   header_stride bytes a slot; 0: the segment has no rows
  *   ring             4 KiB      daemon RW, consumer RO   struct ibvcap_ring, block table, block records, packet meta
  *   consumer state   4 KiB      daemon RW, consumer RO   struct ibvcap_consumer_state
  *   consumer page    4 KiB      daemon RW, consumer RW   struct ibvcap_consumer_page
@@ -17,6 +17,11 @@
  * A sequence number counts a ring's packets from 0 within an epoch. Packet s is slot s mod N of block number s div N;
  * the block table says which physical block holds a block number. Packet numbers and block numbers are u64 and never
  * wrap.
+ *
+ * A frame is split: its first header_bytes go to the header row, up to S following ones to the payload row. The former
+ * are the network's headers and application_header_bytes of the application's, side by side. With
+ * IBVCAP_RING_FLAG_FRAMES no network headers are split off: the payload row has the frame from its Ethernet header on,
+ * but for the first application_header_bytes.
  *
  * Compatibility: a reader refuses another major version. A minor version only appends: to reserved tails of structs, to
  * counters, to flags. Before the first release, library and daemon must be of the same build.
@@ -73,16 +78,16 @@ static_assert(sizeof(struct ibvcap_segment) == 32, "shared layout");
 
 /* Flags of a row. Without a flag, an ordinary packet fills the row. */
 enum ibvcap_packet_flag {
-	IBVCAP_PACKET_FLAG_SHORT = 1 << 0, /* length < S: the rest of the row holds old bytes */
+	/* The payload ends before the row does: the rest holds old bytes, or 0 with IBVCAP_RING_FLAG_ZERO_REST. */
+	IBVCAP_PACKET_FLAG_SHORT = 1 << 0,
 	IBVCAP_PACKET_FLAG_TRUNCATED =
 		1 << 1, /* the payload was longer than its row, and only length bytes of it are there */
-	IBVCAP_PACKET_FLAG_IRREGULAR =
-		1 << 2, /* the headers are not of the stream's layout: see header_length, payload_offset */
+	IBVCAP_PACKET_FLAG_IRREGULAR = 1 << 2,    /* the headers are not of the stream's layout: see header_length */
 	IBVCAP_PACKET_FLAG_FRAGMENT = 1 << 3,     /* an IP fragment: the row holds length of wire_length bytes */
 	IBVCAP_PACKET_FLAG_BAD_CHECKSUM = 1 << 4, /* the device found the IP or UDP checksum wrong */
 	IBVCAP_PACKET_FLAG_ERROR = 1 << 5, /* the device reported an error: the contents of the row are undefined */
 	IBVCAP_PACKET_FLAG_UNUSABLE =
-		1 << 6, /* the headers could not be parsed, so the row is not the packet's payload */
+		1 << 6, /* the headers could not be parsed, or the packet ends in them: the row is not its payload */
 
 	/* Only in the copies that ibvcap_rx_recv() makes: what happened just before this packet. */
 	IBVCAP_PACKET_FLAG_GAP = 1 << 13,         /* packets were skipped; ibvcap_rx_counts() has their number */
@@ -90,16 +95,22 @@ enum ibvcap_packet_flag {
 	IBVCAP_PACKET_FLAG_DEMOTED = 1 << 15,     /* the daemon made this consumer lossy: it was too slow too long */
 };
 
-/* One for each slot; four share a cache line. The worker writes it before it publishes head. */
+/*
+ * One for each slot; four share a cache line. The worker writes it before it publishes head. The payload is what
+ * follows the network's and the application's headers; it begins in the payload row at header_length -
+ * (header_bytes - application_header_bytes), which is 0 unless the row is irregular.
+ */
 struct ibvcap_meta {
 	/* Since 1970-01-01 UTC, of the clock named in struct ibvcap_ring; 0 = none. A row in error has that of the row
 	 * before it. */
 	uint64_t timestamp_ns;
-	uint16_t length;        /* bytes of UDP payload present in the row, from payload_offset on */
-	uint16_t flags;         /* enum ibvcap_packet_flag */
-	uint8_t header_length;  /* bytes from the start of the frame to the payload, as received */
-	uint8_t payload_offset; /* where in the row the payload starts: 0 unless IBVCAP_PACKET_FLAG_IRREGULAR */
-	uint16_t wire_length;   /* bytes of UDP payload that the sender sent; in a later fragment, in the fragment */
+	uint16_t length; /* bytes of payload present in the row */
+	uint16_t flags;  /* enum ibvcap_packet_flag */
+	/* Bytes of the network's headers, as received: the application's begin there. 0 with IBVCAP_RING_FLAG_FRAMES.
+	 * At least header_bytes - application_header_bytes. */
+	uint8_t header_length;
+	uint8_t flow;         /* number of the flow that the packet matched, with IBVCAP_RING_FLAG_FLOWS; else 0 */
+	uint16_t wire_length; /* bytes of payload that the sender sent; in a later fragment, in the fragment */
 };
 static_assert(sizeof(struct ibvcap_meta) == 16, "shared layout");
 
@@ -169,6 +180,13 @@ enum ibvcap_clock_source {
 	IBVCAP_CLOCK_SOURCE_KERNEL = 3,   /* CLOCK_REALTIME, read by the kernel when the driver gave it the packet */
 };
 
+/* What rows hold, as the stream's keys say. */
+enum ibvcap_ring_flag {
+	IBVCAP_RING_FLAG_FRAMES = 1 << 0,    /* layout = "frame": whole frames, not UDP payloads */
+	IBVCAP_RING_FLAG_ZERO_REST = 1 << 1, /* zero_rest: a payload row is 0 behind what its packet filled */
+	IBVCAP_RING_FLAG_FLOWS = 1 << 2,     /* flow_numbers: meta has the number of the flow */
+};
+
 /* Indices of the ring segment's counters; labels are in counters.h. Append only. Units: packets unless said. */
 enum ibvcap_rx_counter {
 	IBVCAP_RX_COUNTER_MATCHED,   /* the device's flow counter: packets steered to the queue, before any drop */
@@ -205,9 +223,9 @@ struct ibvcap_ring {
 
 	/* Geometry, constant. */
 	uint32_t slots_per_block;  /* N, a multiple of 64 */
-	uint32_t slot_bytes;       /* S, distance between rows of a block */
-	uint32_t header_stride;    /* 64, or 128 where headers are longer than 64 B */
-	uint32_t header_bytes;     /* bytes of headers that the device splits off: 42, 46, 62 or 66 */
+	uint32_t slot_bytes;       /* S, the most bytes of a packet in its payload row */
+	uint32_t header_stride;    /* distance between header rows: a multiple of 64, at least header_bytes */
+	uint32_t header_bytes;     /* so many bytes from the start of a frame are in its header row */
 	uint32_t n_blocks;         /* physical */
 	uint32_t history_blocks;   /* complete blocks kept for late readers */
 	uint32_t table_entries;    /* of the block table; a power of two */
@@ -222,6 +240,10 @@ struct ibvcap_ring {
 	uint32_t n_queues;      /* of the stream, each with a ring */
 	uint32_t page_bytes;    /* of the payload and headers segments */
 	uint32_t counters_n;    /* entries of counters[] in use by the writer */
+	uint32_t row_stride;    /* distance between payload rows of a block, at least S; bytes between rows are 0 */
+	uint32_t application_header_bytes; /* of header_bytes: the last so many are the application's */
+	uint32_t flags;                    /* enum ibvcap_ring_flag */
+	uint32_t reserved1;
 	char stream[IBVCAP_STREAM_NAME_MAX];
 
 	/* The clock of the timestamps; renewed about once a second. */
@@ -244,7 +266,7 @@ struct ibvcap_ring {
 	alignas(IBVCAP_CURSOR_ALIGN) struct ibvcap_sequence sequence;
 };
 static_assert(offsetof(struct ibvcap_ring, slots_per_block) == 32, "shared layout");
-static_assert(offsetof(struct ibvcap_ring, stream) == 128, "shared layout");
+static_assert(offsetof(struct ibvcap_ring, stream) == 144, "shared layout");
 static_assert(offsetof(struct ibvcap_ring, head) == 256, "shared layout");
 static_assert(offsetof(struct ibvcap_ring, floor) == 384, "shared layout");
 static_assert(offsetof(struct ibvcap_ring, closed) == 512, "shared layout");

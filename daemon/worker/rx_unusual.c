@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Rows that are not ordinary: errors, truncated packets, irregular headers, bad checksums. */
+#include "daemon/worker/rx_receive.h"
+
+#include "lib/ibvcap/min.h"
+
+#include <string.h>
+
+#define HEADERS_MAX 128 /* bytes of a frame for packet_view_parse(): 14 + 8 + 60 + 8, or those of IPv6 */
+
+/* The packet has wire bytes of payload from offset of the row on; the row holds present bytes. */
+static void describe_payload(uint32_t wire, uint32_t offset, uint32_t present, uint32_t slot_bytes,
+                             struct ibvcap_meta *meta)
+{
+	uint32_t length = u32_min(wire, present > offset ? present - offset : 0);
+
+	meta->length = (uint16_t)length;
+	meta->wire_length = (uint16_t)u32_min(wire, UINT16_MAX);
+	if (length < wire)
+		meta->flags |= IBVCAP_PACKET_FLAG_TRUNCATED;
+	if (offset + length < slot_bytes)
+		meta->flags |= IBVCAP_PACKET_FLAG_SHORT;
+}
+
+/* The first bytes of a frame, from its two rows. Returns how many there are, at most HEADERS_MAX. */
+static uint32_t gather_headers(const struct rx_ring *ring, uint32_t frame_bytes, const uint8_t *headers,
+                               const uint8_t *payload, uint8_t frame[HEADERS_MAX])
+{
+	uint32_t in_headers = u32_min(u32_min(frame_bytes, ring->header_bytes), HEADERS_MAX);
+	uint32_t in_payload = u32_min(u32_min(frame_bytes - in_headers, ring->slot_bytes), HEADERS_MAX - in_headers);
+
+	memcpy(frame, headers, in_headers);
+	memcpy(frame + in_headers, payload, in_payload);
+	return in_headers + in_payload;
+}
+
+/*
+ * The headers do not end where they end in a plain frame: there is a VLAN tag, IP options or a fragment. If they are
+ * longer, the payload follows them in the payload row. If they are shorter, or the packet ends in the application's
+ * header, the row is unusable.
+ */
+static void describe_irregular(const struct rx_receive *receive, uint32_t frame_bytes, uint32_t present,
+                               const uint8_t *headers, const uint8_t *payload, struct ibvcap_meta *meta)
+{
+	const struct rx_ring *ring = receive->ring;
+	uint32_t plain_bytes = receive->plain.header_bytes, application_bytes = ring->application_header_bytes;
+	uint8_t frame[HEADERS_MAX];
+	struct packet_view view;
+
+	meta->flags |= IBVCAP_PACKET_FLAG_IRREGULAR;
+	if (!packet_view_parse(frame, gather_headers(ring, frame_bytes, headers, payload, frame), &view)) {
+		meta->flags |= IBVCAP_PACKET_FLAG_UNUSABLE;
+		return;
+	}
+	if (view.fragment)
+		meta->flags |= IBVCAP_PACKET_FLAG_FRAGMENT;
+	if (view.header_length < plain_bytes || view.payload_length < application_bytes) {
+		meta->flags |= IBVCAP_PACKET_FLAG_UNUSABLE;
+	} else {
+		meta->header_length = (uint8_t)view.header_length;
+		describe_payload(view.payload_length - application_bytes, view.header_length - plain_bytes, present,
+		                 ring->slot_bytes, meta);
+	}
+	meta->wire_length = (uint16_t)(view.datagram_length - u32_min(view.datagram_length, application_bytes));
+}
+
+static void describe_frame(const struct rx_ring *ring, uint32_t frame_bytes, uint32_t present, struct ibvcap_meta *meta)
+{
+	if (frame_bytes < ring->header_bytes)
+		meta->flags |= IBVCAP_PACKET_FLAG_IRREGULAR | IBVCAP_PACKET_FLAG_UNUSABLE;
+	else
+		describe_payload(frame_bytes - ring->header_bytes, 0, present, ring->slot_bytes, meta);
+}
+
+static void describe_datagram(const struct rx_receive *receive, uint32_t frame_bytes, uint32_t present,
+                              const uint8_t *headers, const uint8_t *payload, struct ibvcap_meta *meta)
+{
+	const struct rx_ring *ring = receive->ring;
+	uint32_t udp_length = packet_udp_length(&receive->plain, headers);
+	uint32_t before_payload = PACKET_UDP_BYTES + ring->application_header_bytes;
+
+	if (packet_is_plain(&receive->plain, headers) && udp_length >= before_payload)
+		describe_payload(udp_length - before_payload, 0, present, ring->slot_bytes, meta);
+	else
+		describe_irregular(receive, frame_bytes, present, headers, payload, meta);
+}
+
+static void tally_unusual(const struct ibvcap_meta *meta, struct rx_tally *tally)
+{
+	tally->errored += !!(meta->flags & IBVCAP_PACKET_FLAG_ERROR);
+	tally->bytes += meta->length;
+	tally->shorts += !!(meta->flags & IBVCAP_PACKET_FLAG_SHORT);
+	tally->truncated += !!(meta->flags & IBVCAP_PACKET_FLAG_TRUNCATED);
+	tally->irregular += !!(meta->flags & IBVCAP_PACKET_FLAG_IRREGULAR);
+	if (meta->flags & IBVCAP_PACKET_FLAG_FRAGMENT) {
+		tally->fragments++;
+		tally->fragment_lost_bytes += (uint32_t)(meta->wire_length - meta->length);
+	}
+	tally->bad_checksum += !!(meta->flags & IBVCAP_PACKET_FLAG_BAD_CHECKSUM);
+}
+
+/* What is not of this packet becomes 0 in both of its rows. */
+static void zero_unusual(const struct rx_receive *receive, const struct rx_span *span, uint32_t i, uint32_t frame_bytes,
+                         uint32_t present)
+{
+	const struct rx_ring *ring = receive->ring;
+	const struct ibvcap_meta *meta = &span->meta[i];
+	uint8_t *headers = span->headers + (size_t)i * ring->header_stride;
+	uint32_t in_headers = u32_min(frame_bytes, ring->header_bytes), from = present;
+
+	if (!(ring->flags & IBVCAP_RING_FLAG_ZERO_REST))
+		return;
+	if (!(meta->flags & (IBVCAP_PACKET_FLAG_ERROR | IBVCAP_PACKET_FLAG_UNUSABLE)))
+		from = meta->header_length - receive->plain.header_bytes + meta->length;
+	memset(headers + in_headers, 0, ring->header_bytes - in_headers);
+	rx_zero_rest(ring, span, i, from);
+}
+
+__attribute__((noinline, cold)) void rx_describe_unusual(const struct rx_receive *receive,
+                                                         const struct backend_event *event, const struct rx_span *span,
+                                                         uint32_t i, struct rx_tally *tally)
+{
+	const struct rx_ring *ring = receive->ring;
+	const uint8_t *headers = span->headers + (size_t)i * ring->header_stride;
+	const uint8_t *payload = span->payload + (size_t)i * ring->row_stride;
+	bool is_error = event->status != BACKEND_OK || event->bytes < receive->plain.header_bytes;
+	uint32_t frame_bytes = is_error ? 0 : event->bytes;
+	uint32_t present = u32_min(frame_bytes - u32_min(frame_bytes, ring->header_bytes), ring->slot_bytes);
+	struct ibvcap_meta *meta = &span->meta[i];
+
+	*meta = (struct ibvcap_meta){.timestamp_ns = meta->timestamp_ns,
+	                             .header_length = (uint8_t)receive->plain.header_bytes,
+	                             .flow = (uint8_t)event->tag};
+	if (event->flags & BACKEND_EVENT_CHECKSUM_BAD)
+		meta->flags |= IBVCAP_PACKET_FLAG_BAD_CHECKSUM;
+	if (is_error)
+		meta->flags = IBVCAP_PACKET_FLAG_ERROR;
+	else if (ring->flags & IBVCAP_RING_FLAG_FRAMES)
+		describe_frame(ring, frame_bytes, present, meta);
+	else
+		describe_datagram(receive, frame_bytes, present, headers, payload, meta);
+	zero_unusual(receive, span, i, frame_bytes, present);
+	tally_unusual(meta, tally);
+}
