@@ -169,6 +169,34 @@ static void command_flow(struct probe *probe, char *arguments)
 		answer(0);
 }
 
+/* rule I KEYS: likewise, from a flow as it stands in the configuration; no group is joined */
+static void command_rule(struct probe *probe, char *arguments)
+{
+	char text[1024];
+	struct config *config;
+	struct flow_rule rule;
+	unsigned i = 0;
+	int n = 0, error;
+
+	if (sscanf(arguments, "%u %n", &i, &n) != 1 || n == 0 || i >= FLOWS_MAX || probe->flows[i]) {
+		answer(-EINVAL);
+		return;
+	}
+	snprintf(text, sizeof(text),
+	         "streams = ( { name = \"s\"; interface = \"i\"; payload_size = 100; flows = ( { %s } ); } );",
+	         arguments + n);
+	error = config_load_text("rule", text, &config, &probe->failure);
+	if (!error) {
+		flow_resolve(&config->streams[0].flows[0], probe->interface.mac, &rule);
+		error = probe->ops->add_flow(probe->queue, &rule, &probe->flows[i], &probe->failure);
+		config_free(config);
+	}
+	if (error < 0)
+		answer_fault(probe, error);
+	else
+		answer(0);
+}
+
 /* unflow I */
 static void command_unflow(struct probe *probe, char *arguments)
 {
@@ -189,13 +217,9 @@ static void command_matched(struct probe *probe, char *arguments)
 }
 
 const struct probe_command probe_receive_commands[] = {
-	{"post", command_post},
-	{"post_unregistered", command_post_unregistered},
-	{"receive", command_receive},
-	{"stream", command_stream},
-	{"row", command_row},
-	{"flow", command_flow},
-	{"unflow", command_unflow},
-	{"matched", command_matched},
-	{0},
+	{"post", command_post},       {"post_unregistered", command_post_unregistered},
+	{"receive", command_receive}, {"stream", command_stream},
+	{"row", command_row},         {"flow", command_flow},
+	{"rule", command_rule},       {"unflow", command_unflow},
+	{"matched", command_matched}, {0},
 };

@@ -12,6 +12,7 @@ import pytest
 
 import conftest
 import ring_view
+from frames import udp_frame
 
 SHORT, TRUNCATED, IRREGULAR, FRAGMENT, BAD_CHECKSUM, ERROR, UNUSABLE = (1 << bit for bit in range(7))
 SHARED = pathlib.Path(__file__).resolve().parents[3] / "shared/data"
@@ -249,6 +250,55 @@ def test_tagged_packets_of_a_stream_with_a_vlan(daemon, wire, consumer):
     own = f"{wire.interface}.5"
     assert (f"ip link add link {wire.interface} name {own} type vlan id 5 && ip link set {own} up; "
             "the daemon then joins" in one.text())
+
+
+verbs_only = pytest.mark.skipif(conftest.BACKEND != "verbs", reason="the other backends match UDP to one address")
+
+
+@verbs_only
+def test_streams_share_the_packets_by_priority_and_copy(daemon, net, wire):
+    """Of a prefix, a group in it, and a copy of some groups; and the kernel, where no flow takes what is copied."""
+    conftest.run("ip", "-n", net.rx, "link", "set", wire.interface, "allmulticast", "on")
+    one = daemon([conftest.stream(wire, name="wide", flows=[conftest.flow(0, "0.0.0.0/0")]),
+                  conftest.stream(wire, name="group", flows=[conftest.flow(7502, "239.1.2.3", priority=1)]),
+                  conftest.stream(wire, name="watch", flows=[conftest.flow(7502, "239.1.0.0/16", priority=2, copy=True),
+                                                             conftest.flow(7504, wire.address, priority=3,
+                                                                           copy=True)])])
+    assert "stream 'watch': the groups of 239.1.0.0/16:7502 priority 2 copy are not joined" in one.text()
+    wire.send(*[wire.frame(b"g" * 40, 7502, "239.1.2.3")] * 3, wire.frame(b"o" * 40, 7502, "239.1.9.9"),
+              *[wire.frame(b"u" * 40, 7503)] * 2, wire.frame(b"c" * 40, 7504))
+    wanted = {"group": 3, "watch": 5, "wide": 4}
+    conftest.wait_until(lambda: {name: one.stream(name)["published"] for name in wanted} == wanted, 30,
+                        lambda: {name: one.stream(name)["published"] for name in wanted})
+    for name in wanted:
+        one.expect_sum(name)
+
+
+@verbs_only
+@pytest.mark.parametrize("family", [socket.AF_INET, socket.AF_INET6])
+def test_with_copy_the_kernels_socket_and_a_consumer_get_each_packet(daemon, net, wire, family):
+    address = wire.address
+    if family == socket.AF_INET6:
+        address = "fd00:77::1"
+        conftest.run("ip", "-n", net.rx, "address", "add", f"{address}/64", "dev", wire.interface, "nodad")
+
+    def listen():
+        udp = socket.socket(family, socket.SOCK_DGRAM)
+        udp.bind((address, 7502))
+        return udp
+
+    with conftest.in_namespace(net.rx, listen) as udp:
+        udp.settimeout(10)
+        one = daemon([conftest.stream(wire, flows=[conftest.flow(7502, address, copy=True)])])
+        if family == socket.AF_INET6:
+            frames = [udp_frame(bytes([i]) * 40, address, 7502, wire.mac_bytes(), source="fd00:77::2")
+                      for i in range(5)]
+        else:
+            frames = [wire.frame(bytes([i]) * 40, 7502, udp_checksum=True) for i in range(5)]
+        wire.send(*frames)
+        assert [udp.recv(100) for _ in range(5)] == [bytes([i]) * 40 for i in range(5)]
+        conftest.wait_until(lambda: one.stream()["published"] == 5, 30, "5 packets")
+        one.expect_sum()
 
 
 def test_ip_fragments_the_first_is_marked_and_the_others_reach_the_kernel(build, daemon, net, wire, consumer):
