@@ -179,7 +179,11 @@ void sequence_reader_init(struct sequence_reader *reader, const struct ibvcap_se
 	};
 }
 
-/* A number that is not below the modulus is none that the sender can have meant; it is taken modulo the modulus. */
+/*
+ * A number between two steps belongs to the higher one: the first packet of a SPEAD heap has more items, and so less
+ * payload, than the others. A number that is not below the modulus is none that the sender can have meant; it is taken
+ * modulo the modulus.
+ */
 static bool read_number(const struct sequence_reader *reader, const struct ibvcap_packet *packet, uint64_t *number)
 {
 	const struct ibvcap_sequence *sequence = &reader->sequence;
@@ -189,7 +193,7 @@ static bool read_number(const struct sequence_reader *reader, const struct ibvca
 		return false;
 	value = value >> sequence->shift & reader->number_mask;
 	if (sequence->step > 1)
-		value /= sequence->step;
+		value = value / sequence->step + (value % sequence->step != 0);
 	if (reader->lower_cycle && value >= reader->lower_cycle)
 		value %= reader->lower_cycle;
 	if (sequence->upper_bytes) {

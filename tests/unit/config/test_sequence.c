@@ -91,7 +91,7 @@ Test(sequence, vita49)
 	struct ibvcap_tracker *tracker = track("@include \"vita49.conf\"");
 
 	for (unsigned i = 0; i < 1000; i++) {
-		uint8_t p[PAYLOAD_BYTES] = {0x10 | (i % 7 ? 8 : 8), (uint8_t)(0x60 | i % 16)};
+		uint8_t p[PAYLOAD_BYTES] = {0x18, (uint8_t)(0x60 | i % 16)};
 
 		put(p + 4, 0xabcd, 4, false);
 		if (i % 100 < 95 || i > 990)
