@@ -22,50 +22,85 @@ struct {
 	__type(value, struct flow_settings);
 } settings SEC(".maps");
 
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, FLOW_CONDITIONS_MAX);
+	__type(key, __u32);
+	__type(value, struct flow_conditional);
+} conditions SEC(".maps");
+
 /*
- * The keys of a frame are in a map, and not on the stack: until Linux 6.8 the verifier lets no process without
+ * The headers of a frame are in a map, and not on the stack: until Linux 6.8 the verifier lets no process without
  * CAP_PERFMON write a part of a word that is on the stack. Later kernels put a barrier against speculation behind each
  * first store to the stack instead: together 0.3 us a frame.
  */
-struct flow_keys {
-	struct flow_key frame;
-	struct flow_key wanted; /* those of its fields that a rule may have */
+struct flow_scratch {
+	struct flow_headers frame;
+	struct flow_key wanted; /* those of its fields that an exact rule may have */
 };
 
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, 1);
 	__type(key, __u32);
-	__type(value, struct flow_keys);
-} keys SEC(".maps");
+	__type(value, struct flow_scratch);
+} scratch SEC(".maps");
 
-/* Or NULL. The key of the frame is 0. */
-static __always_inline struct flow_keys *flow_keys_get(void)
+/* Or NULL. The headers of the frame are 0. */
+static __always_inline struct flow_scratch *flow_scratch_get(void)
 {
 	__u32 zero = 0;
-	struct flow_keys *mine = bpf_map_lookup_elem(&keys, &zero);
+	struct flow_scratch *mine = bpf_map_lookup_elem(&scratch, &zero);
 
 	if (mine)
 		__builtin_memset(&mine->frame, 0, sizeof(mine->frame));
 	return mine;
 }
 
-/* What the frame is for, or NULL. One look-up for each combination of fields that rules have. */
-static __always_inline const struct flow_target *flow_find(struct flow_keys *mine, const struct flow_settings *now)
+/* What the frame is for by an exact rule, or NULL. One look-up for each combination of fields that such rules have. */
+static __always_inline const struct flow_target *flow_find_exact(struct flow_scratch *mine,
+                                                                 const struct flow_settings *now)
 {
 #pragma unroll
 	for (__u32 fields = 0; fields < FLOW_KEY_N_COMBINATIONS; fields++) {
 		const struct flow_target *target;
 
-		if (!(now->combinations & 1U << fields) || fields & ~mine->frame.fields)
+		if (!(now->combinations & 1U << fields) || fields & ~mine->frame.key.fields)
 			continue;
-		mine->wanted = mine->frame;
+		mine->wanted = mine->frame.key;
 		flow_key_keep(&mine->wanted, fields);
 		target = bpf_map_lookup_elem(&flows, &mine->wanted);
 		if (target)
 			return target;
 	}
 	return NULL;
+}
+
+static __always_inline const struct flow_target *
+flow_find_conditional(const struct flow_scratch *mine, const struct flow_settings *now, const struct flow_target *best)
+{
+	__u32 rank = best ? best->rank : 0;
+
+	for (__u32 i = 0; i < FLOW_CONDITIONS_MAX && i < now->n_conditions; i++) {
+		__u32 key = i; /* the verifier does not follow i through a call that takes its address */
+		const struct flow_conditional *one = bpf_map_lookup_elem(&conditions, &key);
+
+		if (!one || one->target.rank <= rank || !flow_condition_holds(&one->condition, &mine->frame))
+			continue;
+		best = &one->target;
+		rank = one->target.rank;
+	}
+	return best;
+}
+
+/* What the frame is for, or NULL. If there are conditions, the headers are wide. */
+static __always_inline const struct flow_target *flow_find(struct flow_scratch *mine, const struct flow_settings *now)
+{
+	const struct flow_key *key = &mine->frame.key;
+	bool is_udp = key->fields & FLOW_KEY_SOURCE_PORT && key->protocol != FLOW_KEY_TCP;
+	const struct flow_target *exact = is_udp ? flow_find_exact(mine, now) : NULL;
+
+	return now->n_conditions ? flow_find_conditional(mine, now, exact) : exact;
 }
 
 #endif

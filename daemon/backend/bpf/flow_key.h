@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only OR BSD-2-Clause
 /*
- * How a frame is compared with flow rules: its headers become a key, and a hash table has the keys of the rules. The
- * BPF programs and the daemon include this header. It answers as the steering of a ConnectX does: a rule without a
- * VLAN matches tagged and untagged frames, a VLAN is the id of an outer tag of type 0x8100, up to two tags and IP
- * options are skipped, a later fragment matches no rule because it has no ports, and lengths in headers do not count.
+ * How a frame is compared with flow rules. Its headers become a key, and a hash table has the keys of the rules for one
+ * UDP port of one address (exact rules). All other rules are conditions, which are compared with the headers one after
+ * another, and only if there are any. The BPF programs and the daemon include this header. It answers as the steering
+ * of a ConnectX does: a rule without a VLAN matches tagged and untagged frames, a VLAN is the id of an outer tag of
+ * type 0x8100, the EtherType is the one behind up to two tags, IP options are skipped, a later fragment has no ports,
+ * and lengths in headers do not count.
  */
 #ifndef DAEMON_BACKEND_BPF_FLOW_KEY_H
 #define DAEMON_BACKEND_BPF_FLOW_KEY_H
@@ -11,7 +13,10 @@
 #include <linux/types.h>
 #include <stdbool.h>
 
-/* The fields that a rule may leave open. A key has those that are in its `fields`; the others are 0. */
+#define FLOW_KEY_UDP 17
+#define FLOW_KEY_TCP 6
+
+/* The fields that an exact rule may leave open. A key has those that are in its `fields`; the others are 0. */
 enum flow_key_field {
 	FLOW_KEY_SOURCE = 1 << 0,
 	FLOW_KEY_SOURCE_PORT = 1 << 1,
@@ -19,22 +24,46 @@ enum flow_key_field {
 };
 #define FLOW_KEY_N_COMBINATIONS 8
 
-/* Addresses and ports in network order; every byte counts, so there is no padding. */
+/* All in network order; every byte counts, so there is no padding. What a frame does not have is 0. */
 struct flow_key {
 	__u8 destination[16];
 	__u8 source[16];
 	__u8 destination_mac[6];
-	__u16 vlan;
-	__u16 destination_port_be;
+	__u16 vlan_be;
 	__u16 source_port_be;
+	__u16 destination_port_be;
 	__u8 ip_version;
 	__u8 fields;
-	__u8 reserved[2];
+	__u8 protocol;      /* in keys of exact rules 0, because it is UDP */
+	__u8 traffic_class; /* likewise; its upper 6 bits are the DSCP */
+} __attribute__((aligned(8)));
+
+typedef __u64 __attribute__((may_alias)) flow_word;
+
+/* All fields of a frame that a rule can name, compared as words of 64 bits. */
+struct flow_headers {
+	struct flow_key key;
+	__u8 source_mac[6];
+	__u16 ether_type_be;
+};
+#define FLOW_HEADERS_N_WORDS 7
+
+_Static_assert(sizeof(struct flow_headers) == 8 * FLOW_HEADERS_N_WORDS, "no padding");
+
+/*
+ * What a rule asks of headers. No bit of the value is outside the mask. What is no IP has the version 0, so a rule for
+ * both versions asks for the bit that 4 and 6 have in common.
+ */
+#define FLOW_IP_VERSION_BIT 4
+struct flow_condition {
+	struct flow_headers value;
+	struct flow_headers mask;
 };
 
 /* The only entry of the map of that name. */
 struct flow_settings {
-	__u32 combinations; /* bit i: some rule has the fields i */
+	__u32 combinations; /* bit i: some exact rule has the fields i */
+	__u32 n_conditions; /* in use in the map of that name */
 	__u32 n_channels;   /* a packet of a later queue finds no socket */
 	__u32 max_channels; /* the socket of stream s for queue q is in slot s * max_channels + q */
 	__u32 no_ethernet;  /* frames begin with IP, and keys have no MAC */
@@ -44,6 +73,16 @@ struct flow_settings {
 struct flow_target {
 	__u32 stream;
 	__u32 has_time; /* the 8 bytes before a frame become the time of its arrival: CLOCK_TAI, in ns */
+	__u32 rank;     /* of two rules that match a frame, the one with the higher rank has it; 0: no rule */
+	__u32 tag;
+};
+
+#define FLOW_CONDITIONS_MAX 64
+
+/* An entry of the map of conditions. */
+struct flow_conditional {
+	struct flow_condition condition;
+	struct flow_target target;
 };
 
 /* Of a stream, on one CPU. */
@@ -57,65 +96,100 @@ static inline __attribute__((always_inline)) __u16 flow_key_be16(const __u8 *p)
 	return (__u16)(p[0] << 8 | p[1]);
 }
 
-static inline __attribute__((always_inline)) bool flow_key_read_ports(const __u8 *udp, const __u8 *end,
-                                                                      struct flow_key *key)
+/*
+ * `wide` reads all that a condition may ask for, as far as the frame has it. Without, a frame that no exact rule can
+ * match is done with at once: false. It is a constant where these are used, so that there is code for each.
+ */
+static inline __attribute__((always_inline)) bool flow_key_read_ports(const __u8 *ports, const __u8 *end,
+                                                                      struct flow_key *key, bool wide)
 {
-	if (udp + 4 > end)
-		return false;
-	__builtin_memcpy(&key->source_port_be, udp, 2);
-	__builtin_memcpy(&key->destination_port_be, udp + 2, 2);
+	if (ports + 4 > end)
+		return wide;
+	__builtin_memcpy(&key->source_port_be, ports, 2);
+	__builtin_memcpy(&key->destination_port_be, ports + 2, 2);
 	key->fields |= FLOW_KEY_SOURCE | FLOW_KEY_SOURCE_PORT;
 	return true;
 }
 
-static inline __attribute__((always_inline)) bool flow_key_read_ipv4(const __u8 *ip, const __u8 *end,
-                                                                     struct flow_key *key)
+static inline __attribute__((always_inline)) bool flow_key_has_ports(const struct flow_key *key)
 {
-	if (ip + 20 > end || ip[0] >> 4 != 4 || ip[9] != 17 || flow_key_be16(ip + 6) & 0x1fff)
-		return false;
+	return key->protocol == FLOW_KEY_UDP || key->protocol == FLOW_KEY_TCP;
+}
+
+static inline __attribute__((always_inline)) void flow_key_read_ipv4_fields(const __u8 *ip, struct flow_key *key,
+                                                                            bool wide)
+{
 	key->ip_version = 4;
 	__builtin_memcpy(key->source, ip + 12, 4);
 	__builtin_memcpy(key->destination, ip + 16, 4);
+	if (!wide)
+		return;
+	key->protocol = ip[9];
+	key->traffic_class = ip[1];
+}
+
+static inline __attribute__((always_inline)) bool flow_key_read_ipv4(const __u8 *ip, const __u8 *end,
+                                                                     struct flow_key *key, bool wide)
+{
+	if (ip + 20 > end || ip[0] < 0x45 || ip[0] > 0x4f)
+		return wide;
+	if (!wide && (ip[9] != FLOW_KEY_UDP || flow_key_be16(ip + 6) & 0x1fff))
+		return false;
+	flow_key_read_ipv4_fields(ip, key, wide);
+	if (wide && (!flow_key_has_ports(key) || flow_key_be16(ip + 6) & 0x1fff))
+		return true;
 	/*
 	 * The verifier admits no computed offset to a process without CAP_PERFMON, hence a branch for each length of
 	 * the header; the empty statements keep the compiler from making one computation of them.
 	 */
 	for (__u32 words = 5; words <= 15; words++) {
-		const __u8 *udp = ip + words * 4;
+		const __u8 *ports = ip + words * 4;
 
-		__asm__ volatile("" : "+r"(udp));
+		__asm__ volatile("" : "+r"(ports));
 		if ((ip[0] & 15) == words)
-			return flow_key_read_ports(udp, end, key);
+			return flow_key_read_ports(ports, end, key, wide);
 	}
-	return false;
+	return wide;
 }
 
 static inline __attribute__((always_inline)) bool flow_key_read_ipv6(const __u8 *ip, const __u8 *end,
-                                                                     struct flow_key *key)
+                                                                     struct flow_key *key, bool wide)
 {
-	if (ip + 40 > end || ip[0] >> 4 != 6 || ip[6] != 17)
+	if (ip + 40 > end || ip[0] >> 4 != 6)
+		return wide;
+	if (!wide && ip[6] != FLOW_KEY_UDP)
 		return false;
 	key->ip_version = 6;
 	__builtin_memcpy(key->source, ip + 8, 16);
 	__builtin_memcpy(key->destination, ip + 24, 16);
-	return flow_key_read_ports(ip + 40, end, key);
+	if (wide) {
+		key->protocol = ip[6];
+		key->traffic_class = (__u8)(flow_key_be16(ip) >> 4);
+		if (!flow_key_has_ports(key))
+			return true;
+	}
+	return flow_key_read_ports(ip + 40, end, key, wide);
 }
 
+/** Without an Ethernet header: the headers have no MAC and no EtherType. */
 static inline __attribute__((always_inline)) bool flow_key_read_ip(const __u8 *ip, const __u8 *end, __u16 ethertype,
-                                                                   struct flow_key *key)
+                                                                   struct flow_key *key, bool wide)
 {
 	if (ethertype == 0x0800)
-		return flow_key_read_ipv4(ip, end, key);
-	return ethertype == 0x86dd && flow_key_read_ipv6(ip, end, key);
+		return flow_key_read_ipv4(ip, end, key, wide);
+	if (ethertype == 0x86dd)
+		return flow_key_read_ipv6(ip, end, key, wide);
+	return wide;
 }
 
 /**
- * Fill in the key of a frame; false: no rule can match it. *key is 0, or has the VLAN of an outer tag that is no longer
- * in the frame (n_tags_gone: 1).
+ * Fill in the headers of a frame, all of them or (wide = false) the key of UDP; false: no rule can match it. They are
+ * 0, or have the VLAN of an outer tag that is no longer in the frame (n_tags_gone: 1).
  */
-static inline __attribute__((always_inline)) bool flow_key_read_frame(const __u8 *frame, const __u8 *end,
-                                                                      __u32 n_tags_gone, struct flow_key *key)
+static inline __attribute__((always_inline)) bool
+flow_key_read_frame(const __u8 *frame, const __u8 *end, __u32 n_tags_gone, struct flow_headers *headers, bool wide)
 {
+	struct flow_key *key = &headers->key;
 	const __u8 *type_at = frame + 12;
 	__u16 ethertype;
 
@@ -130,16 +204,22 @@ static inline __attribute__((always_inline)) bool flow_key_read_frame(const __u8
 		if (type_at + 6 > end)
 			return false;
 		if (i + n_tags_gone == 0 && ethertype == 0x8100) {
-			key->vlan = flow_key_be16(type_at + 2) & 0x0fff;
+			__u8 id[2] = {type_at[2] & 0x0f, type_at[3]};
+
+			__builtin_memcpy(&key->vlan_be, id, 2);
 			key->fields |= FLOW_KEY_VLAN;
 		}
 		type_at += 4;
 		ethertype = flow_key_be16(type_at);
 	}
-	return flow_key_read_ip(type_at + 2, end, ethertype, key);
+	if (wide) {
+		__builtin_memcpy(headers->source_mac, frame + 6, 6);
+		__builtin_memcpy(&headers->ether_type_be, type_at, 2);
+	}
+	return flow_key_read_ip(type_at + 2, end, ethertype, key, wide);
 }
 
-/** Leave only these optional fields in the key. */
+/** Make it the key of an exact rule that has only these optional fields. */
 static inline __attribute__((always_inline)) void flow_key_keep(struct flow_key *key, __u8 fields)
 {
 	if (!(fields & FLOW_KEY_SOURCE))
@@ -147,8 +227,34 @@ static inline __attribute__((always_inline)) void flow_key_keep(struct flow_key 
 	if (!(fields & FLOW_KEY_SOURCE_PORT))
 		key->source_port_be = 0;
 	if (!(fields & FLOW_KEY_VLAN))
-		key->vlan = 0;
+		key->vlan_be = 0;
 	key->fields = fields;
+	key->protocol = 0;
+	key->traffic_class = 0;
+}
+
+static inline __attribute__((always_inline)) bool flow_condition_holds(const struct flow_condition *condition,
+                                                                       const struct flow_headers *headers)
+{
+	const flow_word *value = (const flow_word *)&condition->value, *mask = (const flow_word *)&condition->mask;
+	const flow_word *is = (const flow_word *)headers;
+	__u64 differs = 0;
+
+	for (__u32 i = 0; i < FLOW_HEADERS_N_WORDS; i++)
+		differs |= (is[i] & mask[i]) ^ value[i];
+	return differs == 0;
+}
+
+/** Can the headers of one frame fulfil both? */
+static inline bool flow_condition_overlaps(const struct flow_condition *a, const struct flow_condition *b)
+{
+	const flow_word *value_a = (const flow_word *)&a->value, *mask_a = (const flow_word *)&a->mask;
+	const flow_word *value_b = (const flow_word *)&b->value, *mask_b = (const flow_word *)&b->mask;
+	__u64 differs = 0;
+
+	for (__u32 i = 0; i < FLOW_HEADERS_N_WORDS; i++)
+		differs |= (value_a[i] ^ value_b[i]) & mask_a[i] & mask_b[i];
+	return differs == 0;
 }
 
 #endif

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Puts flow rules into the map of a BPF program. The program looks a frame up once for each combination of optional
- * fields that some rule has; the table tells it which these are.
+ * Puts flow rules into the maps of a BPF program. The program looks a frame up once for each combination of optional
+ * fields that some exact rule has, and compares it with each condition; the table tells it which there are.
  */
 #include "daemon/backend/bpf/flow_table.h"
 
@@ -10,25 +10,63 @@
 #include <errno.h>
 #include <string.h>
 
+bool flow_table_is_exact(const struct flow_rule *rule)
+{
+	return rule->match == CONFIG_MATCH_RULE && rule->priority == 0 && !flow_rule_key_beyond_udp(rule);
+}
+
+/* The fields of value or mask that a key has, whatever the rule. */
+static struct flow_headers flow_table_headers(const struct flow_fields *fields, bool has_ethernet)
+{
+	struct flow_headers headers = {
+		.key = {.source_port_be = fields->source_port_be,
+	                .destination_port_be = fields->destination_port_be,
+	                .protocol = fields->protocol,
+	                .traffic_class = fields->traffic_class},
+	};
+
+	memcpy(headers.key.destination, fields->destination, sizeof(headers.key.destination));
+	memcpy(headers.key.source, fields->source, sizeof(headers.key.source));
+	if (!has_ethernet)
+		return headers;
+	headers.key.vlan_be = fields->vlan_be;
+	memcpy(headers.key.destination_mac, fields->destination_mac, sizeof(headers.key.destination_mac));
+	memcpy(headers.source_mac, fields->source_mac, sizeof(headers.source_mac));
+	headers.ether_type_be = fields->ether_type_be;
+	return headers;
+}
+
 struct flow_key flow_table_key(const struct flow_rule *rule, bool has_ethernet)
 {
-	struct flow_key key = {
-		.destination_port_be = rule->value.destination_port_be,
-		.ip_version = rule->family == AF_INET6 ? 6 : 4,
-		.fields = (__u8)((flow_rule_has_source(rule) ? FLOW_KEY_SOURCE : 0) |
-	                         (rule->mask.source_port_be ? FLOW_KEY_SOURCE_PORT : 0) |
-	                         (rule->mask.vlan_be ? FLOW_KEY_VLAN : 0)),
-		.source_port_be = rule->value.source_port_be,
-		.vlan = rule->mask.vlan_be ? (__u16)flow_rule_vlan(rule) : 0,
-	};
-	size_t address_bytes = rule->family == AF_INET6 ? 16 : 4;
+	struct flow_key key = flow_table_headers(&rule->value, has_ethernet).key;
 
-	memcpy(key.destination, rule->value.destination, address_bytes);
-	memcpy(key.source, rule->value.source, address_bytes);
-	if (has_ethernet)
-		memcpy(key.destination_mac, rule->value.destination_mac, sizeof(key.destination_mac));
-	flow_key_keep(&key, key.fields);
+	key.ip_version = rule->family == AF_INET6 ? 6 : 4;
+	flow_key_keep(&key, (__u8)((flow_rule_has_source(rule) ? FLOW_KEY_SOURCE : 0) |
+	                           (rule->mask.source_port_be ? FLOW_KEY_SOURCE_PORT : 0) |
+	                           (rule->mask.vlan_be ? FLOW_KEY_VLAN : 0)));
 	return key;
+}
+
+/* An address has a family. */
+static bool flow_table_is_ip(const struct flow_fields *mask)
+{
+	return mask->protocol || mask->traffic_class || mask->destination_port_be || mask->source_port_be;
+}
+
+struct flow_condition flow_table_condition(const struct flow_rule *rule, bool has_ethernet)
+{
+	struct flow_condition condition = {
+		.value = flow_table_headers(&rule->value, has_ethernet),
+		.mask = flow_table_headers(&rule->mask, has_ethernet),
+	};
+
+	if (rule->family != AF_UNSPEC) {
+		condition.value.key.ip_version = rule->family == AF_INET6 ? 6 : 4;
+		condition.mask.key.ip_version = 0xff;
+	} else if (flow_table_is_ip(&rule->mask)) {
+		condition.value.key.ip_version = condition.mask.key.ip_version = FLOW_IP_VERSION_BIT;
+	}
+	return condition;
 }
 
 int flow_table_size(const struct bpf_object *object)
@@ -44,6 +82,7 @@ int flow_table_init(struct flow_table *table, const struct bpf_object *object, c
 	*table = (struct flow_table){
 		.interface = interface,
 		.flows_fd = bpf_object__find_map_fd_by_name(object, "flows"),
+		.conditions_fd = bpf_object__find_map_fd_by_name(object, "conditions"),
 		.settings_fd = bpf_object__find_map_fd_by_name(object, "settings"),
 		.settings = *settings,
 	};
@@ -71,23 +110,14 @@ static int flow_table_failed(const struct flow_table *table, const struct flow_r
 	if (error == E2BIG)
 		return failure_set(
 			failure, EX_CONFIG, E2BIG,
-			"interface %s: no room for the flow %s: the streams of an interface may have %d flows "
-			"in all: remove some",
-			table->interface, text, FLOW_TABLE_MAX);
+			"interface %s: no room for the flow %s: the streams of an interface may have %d flows to one "
+			"address and port of UDP, and %d others: remove some",
+			table->interface, text, FLOW_TABLE_MAX, FLOW_CONDITIONS_MAX);
 	return failure_set(failure, EX_OSERR, error, "interface %s: cannot give the flow %s to the BPF program: %s",
 	                   table->interface, text, strerror(error));
 }
 
-static int flow_table_refuse(const struct flow_table *table, const struct flow_rule *rule, const char *key,
-                             struct failure *failure)
-{
-	char text[FLOW_TEXT_MAX];
-
-	return failure_set(failure, EX_CONFIG, EOPNOTSUPP,
-	                   "interface %s: backend xdp cannot match the flow %s, because of its key '%s': accepted are "
-	                   "flows of UDP to one destination and port, with source, source_port and vlan",
-	                   table->interface, flow_format(rule, text, sizeof(text)), key);
-}
+/* ---- exact rules --------------------------------------------------------------------------------- */
 
 /* A combination that no rule has any more costs each frame a look-up. */
 static void flow_table_forget(struct flow_table *table, uint8_t fields)
@@ -98,35 +128,134 @@ static void flow_table_forget(struct flow_table *table, uint8_t fields)
 	flow_table_apply(table);
 }
 
-/* The combination comes before its first rule, and goes after its last one. */
+/* The combination comes before its first rule, and goes after its last one. 0 or -errno. */
+static int flow_table_add_key(struct flow_table *table, const struct flow_key *key, const struct flow_target *target)
+{
+	int r;
+
+	table->settings.combinations |= 1U << key->fields;
+	r = flow_table_apply(table);
+	if (r == 0)
+		r = bpf_map_update_elem(table->flows_fd, key, target, BPF_NOEXIST);
+	if (r == 0)
+		table->n_with[key->fields]++;
+	else
+		flow_table_forget(table, key->fields);
+	return r;
+}
+
+static void flow_table_remove_key(struct flow_table *table, const struct flow_key *key)
+{
+	if (bpf_map_delete_elem(table->flows_fd, key) < 0)
+		return;
+	table->n_with[key->fields]--;
+	flow_table_forget(table, key->fields);
+}
+
+/* ---- conditions ---------------------------------------------------------------------------------- */
+
+/* The index, or -ENOENT. rank 0: a free one. */
+static int flow_table_find_condition(const struct flow_table *table, const struct flow_condition *condition,
+                                     uint32_t rank)
+{
+	for (int i = 0; i < FLOW_CONDITIONS_MAX; i++)
+		if (table->conditions[i].target.rank == rank &&
+		    (rank == 0 || memcmp(&table->conditions[i].condition, condition, sizeof(*condition)) == 0))
+			return i;
+	return -ENOENT;
+}
+
+static int flow_table_write_condition(const struct flow_table *table, uint32_t i)
+{
+	return bpf_map_update_elem(table->conditions_fd, &i, &table->conditions[i], BPF_ANY);
+}
+
+/* Those behind the last one that is in use are not looked at. */
+static int flow_table_count_conditions(struct flow_table *table)
+{
+	uint32_t n = FLOW_CONDITIONS_MAX;
+
+	while (n > 0 && table->conditions[n - 1].target.rank == 0)
+		n--;
+	table->settings.n_conditions = n;
+	return flow_table_apply(table);
+}
+
+static void flow_table_clear_condition(struct flow_table *table, uint32_t i)
+{
+	table->conditions[i].target.rank = 0;
+	flow_table_write_condition(table, i);
+	flow_table_count_conditions(table);
+}
+
+/*
+ * The map is changed while the program reads it, word for word: the rank, which makes the entry count, comes when all
+ * others are there. 0 or -errno.
+ */
+static int flow_table_add_condition(struct flow_table *table, const struct flow_condition *condition,
+                                    const struct flow_target *target)
+{
+	int i = flow_table_find_condition(table, NULL, 0), r;
+	struct flow_conditional *one;
+
+	if (flow_table_find_condition(table, condition, target->rank) >= 0)
+		return -EEXIST;
+	if (i < 0)
+		return -E2BIG;
+	one = &table->conditions[i];
+	*one = (struct flow_conditional){.condition = *condition, .target = *target};
+	one->target.rank = 0;
+	r = flow_table_write_condition(table, (uint32_t)i);
+	one->target.rank = target->rank;
+	if (r == 0)
+		r = flow_table_write_condition(table, (uint32_t)i);
+	if (r == 0)
+		r = flow_table_count_conditions(table);
+	if (r < 0)
+		flow_table_clear_condition(table, (uint32_t)i);
+	return r;
+}
+
+/* ---- rules --------------------------------------------------------------------------------------- */
+
+static uint32_t flow_table_rank(const struct flow_rule *rule)
+{
+	return 1 + rule->priority;
+}
+
 int flow_table_add(struct flow_table *table, const struct flow_rule *rule, const struct flow_target *target,
                    struct failure *failure)
 {
-	struct flow_key key = flow_table_key(rule, !table->settings.no_ethernet);
-	const char *beyond = flow_rule_key_beyond_udp(rule);
+	bool has_ethernet = !table->settings.no_ethernet;
+	struct flow_target ranked = *target;
 	int r;
 
-	if (beyond)
-		return flow_table_refuse(table, rule, beyond, failure);
+	ranked.rank = flow_table_rank(rule);
+	if (flow_table_is_exact(rule)) {
+		struct flow_key key = flow_table_key(rule, has_ethernet);
 
-	table->settings.combinations |= 1U << key.fields;
-	r = flow_table_apply(table);
-	if (r == 0)
-		r = bpf_map_update_elem(table->flows_fd, &key, target, BPF_NOEXIST);
-	if (r < 0) {
-		flow_table_forget(table, key.fields);
-		return flow_table_failed(table, rule, -r, failure);
+		r = flow_table_add_key(table, &key, &ranked);
+	} else {
+		struct flow_condition condition = flow_table_condition(rule, has_ethernet);
+
+		r = flow_table_add_condition(table, &condition, &ranked);
 	}
-	table->n_with[key.fields]++;
-	return 0;
+	return r < 0 ? flow_table_failed(table, rule, -r, failure) : 0;
 }
 
 void flow_table_remove(struct flow_table *table, const struct flow_rule *rule)
 {
-	struct flow_key key = flow_table_key(rule, !table->settings.no_ethernet);
+	bool has_ethernet = !table->settings.no_ethernet;
 
-	if (bpf_map_delete_elem(table->flows_fd, &key) < 0)
-		return;
-	table->n_with[key.fields]--;
-	flow_table_forget(table, key.fields);
+	if (flow_table_is_exact(rule)) {
+		struct flow_key key = flow_table_key(rule, has_ethernet);
+
+		flow_table_remove_key(table, &key);
+	} else {
+		struct flow_condition condition = flow_table_condition(rule, has_ethernet);
+		int i = flow_table_find_condition(table, &condition, flow_table_rank(rule));
+
+		if (i >= 0)
+			flow_table_clear_condition(table, (uint32_t)i);
+	}
 }

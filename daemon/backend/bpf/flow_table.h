@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The rules of a BPF program: its maps `flows` and `settings`. Control thread. */
+/* The rules of a BPF program: its maps `flows`, `conditions` and `settings`. Control thread. */
 #ifndef DAEMON_BACKEND_BPF_FLOW_TABLE_H
 #define DAEMON_BACKEND_BPF_FLOW_TABLE_H
 
@@ -11,18 +11,24 @@
 
 struct bpf_object;
 
-#define FLOW_TABLE_MAX 8192 /* rules of an interface */
+#define FLOW_TABLE_MAX 8192 /* exact rules of an interface */
 
 struct flow_table {
 	const char *interface; /* for messages */
 	int flows_fd;
+	int conditions_fd;
 	int settings_fd;
 	struct flow_settings settings;
-	uint32_t n_with[FLOW_KEY_N_COMBINATIONS]; /* rules with these fields */
+	uint32_t n_with[FLOW_KEY_N_COMBINATIONS];                /* exact rules with these fields */
+	struct flow_conditional conditions[FLOW_CONDITIONS_MAX]; /* what the map has; rank 0: free */
 };
 
-/** The key that a frame of this rule has, without the fields that the rule leaves open. */
+/** Is the rule found by a key? Else it is by a condition. */
+bool flow_table_is_exact(const struct flow_rule *rule);
+/** The key that a frame of an exact rule has, without the fields that the rule leaves open. */
 struct flow_key flow_table_key(const struct flow_rule *rule, bool has_ethernet);
+/** What a rule asks of the headers of a frame; CONFIG_MATCH_DEFAULT: nothing. */
+struct flow_condition flow_table_condition(const struct flow_rule *rule, bool has_ethernet);
 
 /** Before the object is loaded. 0 or -errno. */
 int flow_table_size(const struct bpf_object *object);
@@ -32,7 +38,7 @@ int flow_table_init(struct flow_table *table, const struct bpf_object *object, c
 /** table->settings was changed: the program gets it. 0 or -errno. */
 int flow_table_apply(const struct flow_table *table);
 
-/** -EEXIST, -E2BIG, and the failure. */
+/** The rank in the target is not read: it follows from the rule. -EEXIST, -E2BIG, and the failure. */
 int flow_table_add(struct flow_table *table, const struct flow_rule *rule, const struct flow_target *target,
                    struct failure *failure);
 /** A rule that was added. */

@@ -13,19 +13,30 @@
 #define TCX_PASS_ON (-1)
 #define TCX_DISCARD 2
 
-static __always_inline bool tcx_read_key(const struct __sk_buff *skb, bool has_ethernet, struct flow_key *key)
+static __always_inline bool tcx_read_frame(const struct __sk_buff *skb, bool has_ethernet, struct flow_headers *headers,
+                                           bool wide)
 {
+	struct flow_key *key = &headers->key;
 	const __u8 *frame = (const __u8 *)(long)skb->data;
 	const __u8 *end = (const __u8 *)(long)skb->data_end;
 	bool tag_gone = skb->vlan_present;
 
 	if (!has_ethernet)
-		return flow_key_read_ip(frame, end, bpf_ntohs((__u16)skb->protocol), key);
+		return flow_key_read_ip(frame, end, bpf_ntohs((__u16)skb->protocol), key, wide);
 	if (tag_gone && bpf_ntohs((__u16)skb->vlan_proto) == 0x8100) {
-		key->vlan = skb->vlan_tci & 0x0fff;
+		key->vlan_be = bpf_htons(skb->vlan_tci & 0x0fff);
 		key->fields = FLOW_KEY_VLAN;
 	}
-	return flow_key_read_frame(frame, end, tag_gone, key);
+	return flow_key_read_frame(frame, end, tag_gone, headers, wide);
+}
+
+static __always_inline bool tcx_finds(const struct __sk_buff *skb, const struct flow_settings *now,
+                                      struct flow_scratch *mine)
+{
+	bool is_read = now->n_conditions ? tcx_read_frame(skb, !now->no_ethernet, &mine->frame, true)
+	                                 : tcx_read_frame(skb, !now->no_ethernet, &mine->frame, false);
+
+	return is_read && flow_find(mine, now);
 }
 
 /* Of what the program can read directly. A process without CAP_PERFMON may not compute with pointers otherwise. */
@@ -39,7 +50,7 @@ int tcx_drop(struct __sk_buff *skb)
 {
 	__u32 zero = 0;
 	const struct flow_settings *now = bpf_map_lookup_elem(&settings, &zero);
-	struct flow_keys *mine = flow_keys_get();
+	struct flow_scratch *mine = flow_scratch_get();
 
 	if (!now || !mine)
 		return TCX_PASS_ON;
@@ -49,7 +60,7 @@ int tcx_drop(struct __sk_buff *skb)
 	 */
 	if (tcx_is_shorter(skb, ALL_HEADERS_BYTES) && skb->len >= ALL_HEADERS_BYTES)
 		bpf_skb_pull_data(skb, ALL_HEADERS_BYTES);
-	return tcx_read_key(skb, !now->no_ethernet, &mine->frame) && flow_find(mine, now) ? TCX_DISCARD : TCX_PASS_ON;
+	return tcx_finds(skb, now, mine) ? TCX_DISCARD : TCX_PASS_ON;
 }
 
 char _license[] SEC("license") = "Dual BSD/GPL";

@@ -31,6 +31,13 @@ static __always_inline void xdp_put_time(struct xdp_md *context)
 		*time = bpf_ktime_get_tai_ns();
 }
 
+static __always_inline bool xdp_read_frame(const __u8 *frame, const __u8 *end, const struct flow_settings *now,
+                                           struct flow_scratch *mine)
+{
+	return now->n_conditions ? flow_key_read_frame(frame, end, 0, &mine->frame, true)
+	                         : flow_key_read_frame(frame, end, 0, &mine->frame, false);
+}
+
 /*
  * The kernel does not redirect a frame to a socket of another queue, and counts that nowhere: hence the check of the
  * queue, without which queue max_channels would be queue 0 of the next stream.
@@ -41,11 +48,11 @@ static __always_inline int xdp_steer(struct xdp_md *context)
 	const __u8 *end = (const __u8 *)(long)context->data_end;
 	__u32 zero = 0, queue = context->rx_queue_index;
 	const struct flow_settings *now = bpf_map_lookup_elem(&settings, &zero);
-	struct flow_keys *mine = flow_keys_get();
+	struct flow_scratch *mine = flow_scratch_get();
 	struct flow_counts *count;
 	const struct flow_target *target;
 
-	if (!now || !mine || !flow_key_read_frame(frame, end, 0, &mine->frame))
+	if (!now || !mine || !xdp_read_frame(frame, end, now, mine))
 		return XDP_PASS;
 	target = flow_find(mine, now);
 	count = target ? bpf_map_lookup_elem(&counts, &target->stream) : NULL;

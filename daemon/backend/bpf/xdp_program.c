@@ -195,7 +195,7 @@ void xdp_program_clear_socket(struct xdp_program *program, uint32_t stream, uint
 int xdp_program_add_flow(struct xdp_program *program, uint32_t stream, const struct flow_rule *rule, bool timestamps,
                          struct failure *failure)
 {
-	const struct flow_target target = {.stream = stream, .has_time = timestamps};
+	const struct flow_target target = {.stream = stream, .has_time = timestamps, .tag = rule->tag};
 
 	return flow_table_add(&program->table, rule, &target, failure);
 }

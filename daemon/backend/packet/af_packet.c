@@ -46,6 +46,7 @@ static int af_packet_check_interface(struct af_packet *backend, int fd, struct f
 		return failure_set(failure, EX_UNAVAILABLE, errno, "interface %s: %s", backend->interface,
 		                   strerror(errno));
 	type = request.ifr_hwaddr.sa_family;
+	memcpy(backend->mac, request.ifr_hwaddr.sa_data, sizeof(backend->mac));
 	backend->has_ethernet = type == ARPHRD_ETHER || type == ARPHRD_LOOPBACK;
 	if (!backend->has_ethernet && !af_packet_is_tunnel(type))
 		return failure_set(failure, EX_UNAVAILABLE, EPROTONOSUPPORT,

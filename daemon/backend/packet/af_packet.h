@@ -9,6 +9,7 @@
 #define DAEMON_BACKEND_PACKET_AF_PACKET_H
 
 #include "daemon/backend/backend.h"
+#include "daemon/backend/bpf/flow_key.h"
 #include "daemon/backend/bpf/tcx_drop.h"
 #include "daemon/backend/posted_rows.h"
 
@@ -24,23 +25,46 @@ struct af_packet {
 	struct backend base;
 	char interface[IFNAMSIZ];
 	int index;
+	uint8_t mac[6];
 	bool has_ethernet;            /* else a packet begins with its IP header */
 	struct tcx_drop *drop;        /* keeps the packets of flows from the kernel's stack; NULL: it gets them, too */
 	char how[BACKEND_HOW_BYTES];  /* of the capabilities */
-	struct af_packet_flow *flows; /* of all queues, newest first; control thread */
+	struct af_packet_flow *flows; /* of all queues, newest first; control thread, like queues */
+	struct af_packet_receive *queues;
 };
 
-struct af_packet_flow;
+struct af_packet_flow {
+	struct backend_flow base;
+	struct af_packet_flow *next;
+	struct flow_rule rule;
+	int reader; /* -1: none */
+	bool dropped;
+};
+
+/* ---- af_packet_claims.c -------------------------------------------------------------------------- */
+
+struct af_packet_receive;
+
+/* Packets that a queue takes, or leaves to another one. The first claim that a packet fulfils counts. */
+struct af_packet_claim {
+	struct flow_condition condition;
+	bool is_own;
+};
+
+/** The claims for the queue's filter, to be freed. Returns how many there are, or -ENOMEM. */
+int af_packet_claims_new(const struct af_packet_receive *receive, struct af_packet_claim **claims);
+/** Do the claims of this queue change when a flow of another one comes or goes? */
+bool af_packet_claims_change_by(const struct af_packet_receive *receive, const struct flow_rule *rule);
 
 /* ---- af_packet_filter.c -------------------------------------------------------------------------- */
 
 #define AF_PACKET_FILTER_MAX 4096 /* instructions: BPF_MAXINSNS */
 
 /**
- * A classic filter that accepts the packets of any of n rules, which have one header layout. n = 0: it accepts none.
- * Returns the number of instructions, or -E2BIG.
+ * A classic filter that accepts the packets for which the first claim that they fulfil is the queue's own. n = 0: it
+ * accepts none. Returns the number of instructions, or -E2BIG.
  */
-int af_packet_filter_build(const struct flow_rule *rules, uint32_t n, bool has_ethernet,
+int af_packet_filter_build(const struct af_packet_claim *claims, uint32_t n, bool has_ethernet,
                            struct sock_filter code[AF_PACKET_FILTER_MAX]);
 
 /* ---- af_packet_ring.c ---------------------------------------------------------------------------- */
@@ -110,6 +134,8 @@ struct af_packet_receive {
 	uint32_t n_cut;   /* datagrams taken of the frame that is read */
 
 	bool arm_due; /* arm() was called while no slot was posted */
+
+	struct af_packet_receive *next; /* of the backend's queues */
 
 	/* Each reading of the kernel's counts takes them away: one thread at a time reads and adds. */
 	pthread_mutex_t reading;

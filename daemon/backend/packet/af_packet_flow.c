@@ -2,15 +2,13 @@
 /*
  * The flows of a receive queue: one filter for all of them, and what keeps the kernel from handling their packets.
  *
- * The kernel gets every packet too, after the packet socket. Without a reader it would answer each one of unicast with
- * an ICMP "port unreachable", which costs time and may stop the sender. Hence a UDP socket that owns the port, and a
- * drop at the tcx ingress for each flow whose port is free or owned so. If a program reads the port already, its
- * packets are not dropped and it goes on reading. Without tcx the packets reach the UDP socket, whose filter drops
- * them; they count in InErrors of /proc/net/snmp.
- *
- * The packets of a group are for any number of readers, so its port is not kept: it has to be free when the flow is
- * added.
+ * The kernel gets every packet too, after the packet socket. That is what a flow with copy asks for. The packets of the
+ * others are dropped at the tcx ingress. Without tcx the kernel would answer each one to a port that nobody reads with
+ * an ICMP "port unreachable", which costs time and may stop the sender. Hence a UDP socket that owns the port of a flow
+ * to one unicast address. Its filter drops the packets; they count in InErrors of /proc/net/snmp. If a program reads
+ * the port already, it goes on reading.
  */
+#include "daemon/backend/bpf/flow_table.h"
 #include "daemon/backend/packet/af_packet.h"
 
 #include "daemon/base/fd.h"
@@ -23,14 +21,6 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
-
-struct af_packet_flow {
-	struct backend_flow base;
-	struct af_packet_flow *next;
-	struct flow_rule rule;
-	int reader; /* -1: none */
-	bool dropped;
-};
 
 /* ---- the reader ---------------------------------------------------------------------------------- */
 
@@ -54,8 +44,8 @@ static socklen_t flow_address(const struct flow_rule *rule, int index, struct so
 }
 
 /*
- * -1 if there can be none: a program or another flow reads the port already (EADDRINUSE), or the port needs a privilege
- * (EACCES, below 1024). Capturing works without it. The interface may get the address later: hence FREEBIND.
+ * Or -errno: a program or another flow reads the port already (EADDRINUSE), or the port needs a privilege (EACCES,
+ * below 1024). Capturing works without it. The interface may get the address later: hence FREEBIND.
  */
 static int flow_open_reader(const struct flow_rule *rule, const struct af_packet *backend)
 {
@@ -63,51 +53,57 @@ static int flow_open_reader(const struct flow_rule *rule, const struct af_packet
 	const struct sock_fprog program = {1, &nothing};
 	struct sockaddr_storage address;
 	socklen_t bytes = flow_address(rule, backend->index, &address);
-	int fd = socket(rule->family, SOCK_DGRAM | SOCK_CLOEXEC, 0), on = 1;
+	int fd = socket(rule->family, SOCK_DGRAM | SOCK_CLOEXEC, 0), on = 1, r;
 
 	if (fd < 0)
-		return -1;
+		return -errno;
 	if (setsockopt(fd, SOL_SOCKET, SO_ATTACH_FILTER, &program, sizeof(program)) == 0 &&
 	    setsockopt(fd, SOL_SOCKET, SO_BINDTODEVICE, backend->interface, sizeof(backend->interface)) == 0 &&
 	    setsockopt(fd, rule->family == AF_INET6 ? SOL_IPV6 : SOL_IP,
 	               rule->family == AF_INET6 ? IPV6_FREEBIND : IP_FREEBIND, &on, sizeof(on)) == 0 &&
 	    bind(fd, (struct sockaddr *)&address, bytes) == 0)
 		return fd;
+	r = -errno;
 	close(fd);
-	return -1;
+	return r;
 }
 
-static bool flow_has_same_port(const struct flow_rule *a, const struct flow_rule *b)
+static void flow_warn_reader(const struct af_packet *backend, const struct flow_rule *rule)
 {
-	return a->family == b->family && a->value.destination_port_be == b->value.destination_port_be &&
-	       memcmp(a->value.destination, b->value.destination, a->family == AF_INET6 ? 16 : 4) == 0;
-}
+	char text[FLOW_TEXT_MAX];
+	int fd = flow_open_reader(rule, backend);
 
-/* Does this flow, or another one with the same port, have the reader? */
-static bool flow_owns_port(const struct af_packet *backend, const struct af_packet_flow *flow)
-{
-	for (const struct af_packet_flow *other = backend->flows; other; other = other->next)
-		if (other->reader >= 0 && flow_has_same_port(&other->rule, &flow->rule))
-			return true;
-	return false;
+	if (fd >= 0)
+		close(fd);
+	if (fd == -EADDRINUSE)
+		log_message(LOG_WARNING, &(struct log_about){.interface = backend->interface},
+		            "interface %s: flow %s: another program reads the port, and gets none of these packets any "
+		            "more: copy = true in the flow leaves them to it, too",
+		            backend->interface, flow_format(rule, text, sizeof(text)));
 }
 
 /* No effect if it was done before. A failure leaves the packets to the kernel, which costs time and nothing else. */
 static void flow_keep_from_kernel(struct af_packet *backend, struct af_packet_flow *flow)
 {
+	const struct flow_rule *rule = &flow->rule;
+	bool has_port = flow_table_is_exact(rule);
 	struct failure failure;
 
-	if (flow->reader < 0 && !flow->dropped && (backend->drop || !flow->rule.multicast))
-		flow->reader = flow_open_reader(&flow->rule, backend);
-	if (backend->drop && !flow->dropped && flow_owns_port(backend, flow)) {
-		int r = tcx_drop_add(backend->drop, &flow->rule, &failure);
+	if (rule->copy || rule->match == CONFIG_MATCH_DEFAULT)
+		return;
+	if (backend->drop && !flow->dropped) {
+		int r = tcx_drop_add(backend->drop, rule, &failure);
 
 		flow->dropped = r == 0;
 		if (r < 0 && r != -EEXIST) /* the flow of a stream that is about to end: this one follows it */
 			log_warning("%s: the kernel handles its packets, too", failure.text);
+		if (flow->dropped && has_port)
+			flow_warn_reader(backend, rule);
 	}
-	if (flow->rule.multicast)
+	if (flow->dropped)
 		fd_close(&flow->reader);
+	else if (has_port && !rule->multicast && flow->reader < 0)
+		flow->reader = flow_open_reader(rule, backend);
 }
 
 /* Flows may share a port, and one of them has the reader: when it goes, another one needs it. */
@@ -117,23 +113,12 @@ static void flows_keep_from_kernel(struct af_packet *backend)
 		flow_keep_from_kernel(backend, flow);
 }
 
-static void flow_tell_of_reader(const struct af_packet *backend, const struct af_packet_flow *flow)
-{
-	char text[FLOW_TEXT_MAX];
-
-	if (backend->drop && !flow->dropped)
-		log_info("interface %s: flow %s: the kernel handles its packets, too, because another program reads "
-		         "the port, or the daemon may not bind it (ports below sysctl "
-		         "net.ipv4.ip_unprivileged_port_start)",
-		         backend->interface, flow_format(&flow->rule, text, sizeof(text)));
-}
-
 /* ---- flows --------------------------------------------------------------------------------------- */
 
-static int flow_attach_filter(const struct af_packet_receive *receive, const struct flow_rule *rules, uint32_t n)
+static int flow_attach_filter(const struct af_packet_receive *receive, const struct af_packet_claim *claims, uint32_t n)
 {
 	struct sock_filter *code = malloc(AF_PACKET_FILTER_MAX * sizeof(*code));
-	int r = code ? af_packet_filter_build(rules, n, receive->queue.backend->has_ethernet, code) : -ENOMEM;
+	int r = code ? af_packet_filter_build(claims, n, receive->queue.backend->has_ethernet, code) : -ENOMEM;
 
 	if (r > 0) {
 		struct sock_fprog program = {(unsigned short)r, code};
@@ -148,62 +133,91 @@ static int flow_attach_filter(const struct af_packet_receive *receive, const str
 
 int af_packet_apply_flows(const struct af_packet_receive *receive)
 {
-	struct flow_rule *rules;
-	uint32_t n = 0;
-	int r;
+	struct af_packet_claim *claims;
+	int r = af_packet_claims_new(receive, &claims);
 
-	for (const struct af_packet_flow *flow = receive->queue.backend->flows; flow; flow = flow->next)
-		n += flow->base.queue == &receive->queue.base;
-	rules = calloc(n ? n : 1, sizeof(*rules));
-	if (!rules)
-		return -ENOMEM;
-	n = 0;
-	for (const struct af_packet_flow *flow = receive->queue.backend->flows; flow; flow = flow->next)
-		if (flow->base.queue == &receive->queue.base)
-			rules[n++] = flow->rule;
-	r = flow_attach_filter(receive, rules, n);
-	free(rules);
+	if (r < 0)
+		return r;
+	r = flow_attach_filter(receive, claims, (uint32_t)r);
+	free(claims);
 	return r;
+}
+
+/* A flow of this queue came or went: those that it takes packets from need another filter. 0 or -errno. */
+static int flow_apply_to_others(const struct af_packet_receive *receive, const struct flow_rule *rule)
+{
+	int r = 0;
+
+	for (const struct af_packet_receive *other = receive->queue.backend->queues; other && r == 0;
+	     other = other->next)
+		if (other != receive && af_packet_claims_change_by(other, rule))
+			r = af_packet_apply_flows(other);
+	return r;
+}
+
+/* What no packet of a tunnel has. NULL: nothing. */
+static const char *flow_key_of_ethernet(const struct flow_rule *rule)
+{
+	static const uint8_t none[6];
+
+	if (rule->match != CONFIG_MATCH_RULE)
+		return rule->match == CONFIG_MATCH_ALL ? NULL : "match";
+	if (memcmp(rule->mask.source_mac, none, sizeof(none)) != 0)
+		return "source_mac";
+	return rule->mask.vlan_be ? "vlan" : rule->mask.ether_type_be ? "ether_type" : NULL;
+}
+
+static int flow_check_ethernet(const struct af_packet *backend, const struct flow_rule *rule, struct failure *failure)
+{
+	const char *key = flow_key_of_ethernet(rule);
+	char text[FLOW_TEXT_MAX];
+
+	if (backend->has_ethernet || !key)
+		return 0;
+	return failure_set(failure, EX_CONFIG, EPROTONOSUPPORT,
+	                   "interface %s has no Ethernet headers, and so no VLANs, EtherTypes and MAC addresses: take "
+	                   "%s out of the flow %s",
+	                   backend->interface, key, flow_format(rule, text, sizeof(text)));
+}
+
+static int flow_failed(const struct af_packet *backend, const struct flow_rule *rule, int error,
+                       struct failure *failure)
+{
+	char text[FLOW_TEXT_MAX];
+
+	return failure_set(failure, EX_UNAVAILABLE, error, "interface %s: no filter for %s: %s%s", backend->interface,
+	                   flow_format(rule, text, sizeof(text)), strerror(error),
+	                   error == E2BIG    ? ": a stream can have about 220 flows here, of IPv6 about 100"
+	                   : error == ENOMEM ? ": sysctl -w net.core.optmem_max=262144 allows longer filters"
+	                                     : "");
 }
 
 int af_packet_add_flow(struct backend_queue *base, const struct flow_rule *rule, struct backend_flow **out,
                        struct failure *failure)
 {
 	struct af_packet_receive *receive = af_packet_receive(base);
-	struct af_packet_flow **flows = &receive->queue.backend->flows, *flow;
-	char text[FLOW_TEXT_MAX];
-	const char *beyond = flow_rule_key_beyond_udp(rule);
-	int r;
+	struct af_packet *backend = receive->queue.backend;
+	struct af_packet_flow *flow;
+	int r = flow_check_ethernet(backend, rule, failure);
 
-	if (beyond)
-		return failure_set(failure, EX_CONFIG, EOPNOTSUPP,
-		                   "interface %s: backend packet cannot match the flow %s, because of its key '%s': "
-		                   "accepted are flows of UDP to one destination and port, with source, source_port "
-		                   "and vlan",
-		                   receive->queue.backend->interface, flow_format(rule, text, sizeof(text)), beyond);
-	if (rule->mask.vlan_be && !receive->queue.backend->has_ethernet)
-		return failure_set(
-			failure, EX_CONFIG, EPROTONOSUPPORT,
-			"interface %s has no Ethernet headers, and so no VLANs: take vlan out of the flow %s",
-			receive->queue.backend->interface, flow_format(rule, text, sizeof(text)));
+	if (r < 0)
+		return r;
 	flow = malloc(sizeof(*flow));
 	if (!flow)
-		return failure_set(failure, EX_OSERR, ENOMEM, "no memory for a flow");
-	*flow = (struct af_packet_flow){.base.queue = base, .next = *flows, .rule = *rule, .reader = -1};
-	*flows = flow;
+		return failure_no_memory(failure);
+	*flow = (struct af_packet_flow){.base.queue = base, .next = backend->flows, .rule = *rule, .reader = -1};
+	backend->flows = flow;
 	r = af_packet_apply_flows(receive);
+	if (r == 0)
+		r = flow_apply_to_others(receive, rule);
 	if (r < 0) {
-		*flows = flow->next;
+		backend->flows = flow->next;
+		af_packet_apply_flows(receive);
+		flow_apply_to_others(receive, rule);
 		free(flow);
-		return failure_set(failure, EX_UNAVAILABLE, -r, "interface %s: no filter for %s: %s%s",
-		                   receive->queue.backend->interface, flow_format(rule, text, sizeof(text)),
-		                   strerror(-r),
-		                   r == -E2BIG    ? ": a stream can have about 220 flows here, of IPv6 about 100"
-		                   : r == -ENOMEM ? ": sysctl -w net.core.optmem_max=262144 allows longer filters"
-		                                  : "");
+		return flow_failed(backend, rule, -r, failure);
 	}
-	flows_keep_from_kernel(receive->queue.backend);
-	flow_tell_of_reader(receive->queue.backend, flow);
+	flows_keep_from_kernel(backend);
 	*out = &flow->base;
 	return 0;
 }
@@ -216,7 +230,8 @@ void af_packet_remove_flow(struct backend_flow *base)
 	for (at = &receive->queue.backend->flows; *at != flow; at = &(*at)->next)
 		;
 	*at = flow->next;
-	/* It fails for want of memory only, and then the queue takes more than it should. */
+	/* These fail for want of memory only: the queue takes more than it should, and others less. */
+	flow_apply_to_others(receive, &flow->rule);
 	af_packet_apply_flows(receive);
 	if (flow->dropped)
 		tcx_drop_remove(receive->queue.backend->drop, &flow->rule);

@@ -221,8 +221,12 @@ int af_packet_receive_reset(struct backend_queue *base)
 
 void af_packet_receive_free(struct backend_queue *base)
 {
-	struct af_packet_receive *receive = af_packet_receive(base);
+	struct af_packet_receive *receive = af_packet_receive(base), **at = &receive->queue.backend->queues;
 
+	while (*at && *at != receive)
+		at = &(*at)->next;
+	if (*at)
+		*at = receive->next;
 	af_packet_ring_deinit(&receive->ring);
 	if (receive->queue.wake_fd >= 0)
 		close(receive->queue.wake_fd);
@@ -312,9 +316,12 @@ int af_packet_create_queue(struct backend *base, const struct backend_queue_opti
 			            backend->interface, options->slots, options->header_bytes + options->slot_bytes,
 			            strerror(-r), r == -ENOMEM ? ": lower receive_queue_slots" : "");
 	}
-	if (r < 0)
+	if (r < 0) {
 		af_packet_receive_free(&receive->queue.base);
-	else
-		*queue = &receive->queue.base;
-	return r < 0 ? r : 0;
+		return r;
+	}
+	receive->next = backend->queues;
+	backend->queues = receive;
+	*queue = &receive->queue.base;
+	return 0;
 }

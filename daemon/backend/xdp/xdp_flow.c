@@ -2,6 +2,7 @@
 /* The flows of a receive queue: entries in the maps of the program, which itself stays as it is. */
 #include "daemon/backend/xdp/xdp.h"
 
+#include <errno.h>
 #include <linux/membarrier.h>
 #include <stdlib.h>
 #include <sys/syscall.h>
@@ -15,13 +16,36 @@ struct xdp_flow {
 	struct flow_rule rule;
 };
 
+/* A packet is redirected to a socket, or the kernel gets it: there is no copy of it. */
+static int flow_check_redirect(const struct xdp_backend *backend, const struct flow_rule *rule, struct failure *failure)
+{
+	char text[FLOW_TEXT_MAX];
+
+	if (rule->copy)
+		return failure_set(failure, EX_CONFIG, EOPNOTSUPP,
+		                   "interface %s: flow %s: copy = true is not possible with backend xdp, which takes "
+		                   "packets from the kernel: set backend = \"packet\" for all streams and channels of "
+		                   "the interface",
+		                   backend->interface.name, flow_format(rule, text, sizeof(text)));
+	if (rule->match == CONFIG_MATCH_DEFAULT)
+		return failure_set(failure, EX_CONFIG, EOPNOTSUPP,
+		                   "interface %s: match = \"default\" is not possible with backend xdp, which does not "
+		                   "know what the kernel takes: set backend = \"packet\" for all streams and channels "
+		                   "of the interface",
+		                   backend->interface.name);
+	return 0;
+}
+
 int xdp_add_flow(struct backend_queue *base, const struct flow_rule *rule, struct backend_flow **out,
                  struct failure *failure)
 {
 	const struct xdp_receive *receive = xdp_receive(base);
-	struct xdp_flow *flow = malloc(sizeof(*flow));
-	int r;
+	struct xdp_flow *flow;
+	int r = flow_check_redirect(receive->backend, rule, failure);
 
+	if (r < 0)
+		return r;
+	flow = malloc(sizeof(*flow));
 	if (!flow)
 		return failure_no_memory(failure);
 	*flow = (struct xdp_flow){.base.queue = base, .rule = *rule};

@@ -3,8 +3,8 @@
  * The filter of the packet backend, run by the kernel: it is attached to one end of a socket pair, and frames are sent
  * to that end as datagrams.
  */
+#include "daemon/backend/bpf/flow_table.h"
 #include "daemon/backend/packet/af_packet.h"
-#include "tests/support/flows.h"
 
 #include <arpa/inet.h>
 #include <criterion/criterion.h>
@@ -15,26 +15,23 @@
 
 #define N_RULES_MAX 256
 
-static const struct flow_rule ipv4 = {
-	.family = AF_INET,
-	.value = {.destination_mac = {0x02, 0, 0, 0, 0, 0x01}, .destination = {10, 0, 0, 1}, .protocol = IPPROTO_UDP},
-	.mask = FLOW_MASK_UDP_IPV4,
-};
-
-static const struct flow_rule ipv6 = {
-	.family = AF_INET6,
-	.value = {.destination_mac = {0x02, 0, 0, 0, 0, 0x01},
-                  .destination = {0xfd, [15] = 1},
-                  .protocol = IPPROTO_UDP},
-	.mask = FLOW_MASK_UDP_IPV6,
-};
-
-static struct flow_rule rule_of(const struct flow_rule *base, uint16_t port)
+static struct af_packet_claim claim_of(sa_family_t family, uint16_t port)
 {
-	struct flow_rule rule = *base;
+	struct flow_rule rule = {
+		.family = family,
+		.value = {.destination_mac = {0x02, 0, 0, 0, 0, 0x01},
+	                  .destination = {10, 0, 0, 1},
+	                  .protocol = IPPROTO_UDP,
+	                  .destination_port_be = htons(port)},
+		.mask = FLOW_MASK_UDP_IPV4,
+	};
 
-	rule.value.destination_port_be = htons(port);
-	return rule;
+	rule.mask.destination_port_be = 0xffff;
+	if (family == AF_INET6) {
+		memcpy(rule.value.destination, (uint8_t[16]){0xfd, [15] = 1}, 16);
+		memset(rule.mask.destination, 0xff, 16);
+	}
+	return (struct af_packet_claim){flow_table_condition(&rule, true), .is_own = true};
 }
 
 /* A frame of UDP from 10.0.0.9:4000 to 10.0.0.1:port, with n_options words of IP options. Returns its length. */
@@ -43,12 +40,12 @@ static size_t ipv4_frame(uint8_t frame[128], uint16_t port, size_t n_options)
 	uint8_t *ip = frame + 14, *udp = ip + 20 + 4 * n_options;
 
 	memset(frame, 0, 128);
-	memcpy(frame, ipv4.value.destination_mac, 6);
+	memcpy(frame, (uint8_t[]){0x02, 0, 0, 0, 0, 0x01}, 6);
 	frame[12] = 0x08;
 	ip[0] = (uint8_t)(0x45 + n_options);
 	ip[9] = IPPROTO_UDP;
 	memcpy(ip + 12, (uint8_t[]){10, 0, 0, 9}, 4);
-	memcpy(ip + 16, ipv4.value.destination, 4);
+	memcpy(ip + 16, (uint8_t[]){10, 0, 0, 1}, 4);
 	udp[0] = 4000 >> 8;
 	udp[1] = 4000 & 0xff;
 	udp[2] = (uint8_t)(port >> 8);
@@ -59,19 +56,20 @@ static size_t ipv4_frame(uint8_t frame[128], uint16_t port, size_t n_options)
 static size_t ipv6_frame(uint8_t frame[128], uint16_t port)
 {
 	memset(frame, 0, 128);
-	memcpy(frame, ipv6.value.destination_mac, 6);
+	memcpy(frame, (uint8_t[]){0x02, 0, 0, 0, 0, 0x01}, 6);
 	frame[12] = 0x86;
 	frame[13] = 0xdd;
 	frame[14] = 0x60;
 	frame[20] = IPPROTO_UDP;
-	memcpy(frame + 38, ipv6.value.destination, 16);
+	frame[38] = 0xfd;
+	frame[53] = 1;
 	frame[56] = (uint8_t)(port >> 8);
 	frame[57] = (uint8_t)port;
 	return 62;
 }
 
 /* Does the filter of these rules take the frame? */
-static bool takes(const struct flow_rule *rules, uint32_t n, const uint8_t *frame, size_t bytes)
+static bool takes(const struct af_packet_claim *rules, uint32_t n, const uint8_t *frame, size_t bytes)
 {
 	static struct sock_filter code[AF_PACKET_FILTER_MAX];
 	struct sock_fprog program = {.filter = code};
@@ -100,7 +98,7 @@ Test(af_packet_filter, without_rules_nothing_is_taken)
 
 Test(af_packet_filter, each_rule_takes_its_own_port)
 {
-	struct flow_rule rules[] = {rule_of(&ipv4, 7502), rule_of(&ipv4, 7503)};
+	struct af_packet_claim rules[] = {claim_of(AF_INET, 7502), claim_of(AF_INET, 7503)};
 	uint8_t frame[128];
 
 	cr_expect(takes(rules, 2, frame, ipv4_frame(frame, 7502, 0)));
@@ -110,7 +108,7 @@ Test(af_packet_filter, each_rule_takes_its_own_port)
 
 Test(af_packet_filter, ip_options_do_not_hide_the_ports)
 {
-	struct flow_rule rule = rule_of(&ipv4, 7502);
+	struct af_packet_claim rule = claim_of(AF_INET, 7502);
 	uint8_t frame[128];
 
 	cr_expect(takes(&rule, 1, frame, ipv4_frame(frame, 7502, 3)));
@@ -120,11 +118,13 @@ Test(af_packet_filter, ip_options_do_not_hide_the_ports)
 Test(af_packet_filter, each_field_of_a_rule_counts)
 {
 	static const size_t fields[] = {0, 5, 12, 23, 26, 30, 34, 37}; /* MAC, ethertype, protocol, addresses, ports */
-	struct flow_rule rule = rule_of(&ipv4, 7502);
+	struct af_packet_claim rule = claim_of(AF_INET, 7502);
 	uint8_t frame[128];
 
-	rule_set_source(&rule, (uint8_t[]){10, 0, 0, 9});
-	rule_set_source_port(&rule, 4000);
+	memcpy(rule.condition.value.key.source, (uint8_t[]){10, 0, 0, 9}, 4);
+	memset(rule.condition.mask.key.source, 0xff, 4);
+	rule.condition.value.key.source_port_be = htons(4000);
+	rule.condition.mask.key.source_port_be = 0xffff;
 	cr_expect(takes(&rule, 1, frame, ipv4_frame(frame, 7502, 0)));
 	for (size_t i = 0; i < sizeof(fields) / sizeof(fields[0]); i++) {
 		size_t bytes = ipv4_frame(frame, 7502, 0);
@@ -136,7 +136,7 @@ Test(af_packet_filter, each_field_of_a_rule_counts)
 
 Test(af_packet_filter, a_later_fragment_has_no_ports_and_the_first_one_has)
 {
-	struct flow_rule rule = rule_of(&ipv4, 7502);
+	struct af_packet_claim rule = claim_of(AF_INET, 7502);
 	uint8_t frame[128];
 	size_t bytes = ipv4_frame(frame, 7502, 0);
 
@@ -148,7 +148,7 @@ Test(af_packet_filter, a_later_fragment_has_no_ports_and_the_first_one_has)
 
 Test(af_packet_filter, ipv6_compares_the_whole_address)
 {
-	struct flow_rule rule = rule_of(&ipv6, 7502);
+	struct af_packet_claim rule = claim_of(AF_INET6, 7502);
 	uint8_t frame[128];
 	size_t bytes = ipv6_frame(frame, 7502);
 
@@ -164,15 +164,18 @@ Test(af_packet_filter, ipv6_compares_the_whole_address)
 Test(af_packet_filter, as_many_rules_as_a_stream_may_have_or_an_error)
 {
 	static struct sock_filter code[AF_PACKET_FILTER_MAX];
-	static struct flow_rule rules[N_RULES_MAX];
+	static struct af_packet_claim rules[N_RULES_MAX];
 	uint8_t frame[128];
 
 	for (int i = 0; i < N_RULES_MAX; i++)
-		rules[i] = rule_of(&ipv4, (uint16_t)(1000 + i));
+		rules[i] = claim_of(AF_INET, (uint16_t)(1000 + i));
 	cr_expect(takes(rules, N_RULES_MAX, frame, ipv4_frame(frame, 1000 + N_RULES_MAX - 1, 0)));
 	for (int i = 0; i < N_RULES_MAX; i++) {
-		rules[i] = rule_of(&ipv6, (uint16_t)(1000 + i));
-		rule_set_source(&rules[i], ipv6.value.destination);
+		rules[i] = claim_of(AF_INET6, (uint16_t)(1000 + i));
+		memset(rules[i].condition.mask.key.source, 0xff, 16);
+		for (int byte = 3; byte < 16; byte += 4) /* no field is the same in all rules */
+			rules[i].condition.value.key.source[byte] = rules[i].condition.value.key.destination[byte] =
+				(uint8_t)i;
 	}
 	cr_expect_eq(af_packet_filter_build(rules, N_RULES_MAX, true, code), -E2BIG);
 }

@@ -147,6 +147,47 @@ Test(xdp_program, without_a_socket_a_streams_packets_are_dropped_and_counted_and
 	cr_expect(eq(int, n_received(kernel), 6));
 }
 
+Test(xdp_program, of_two_rules_that_match_the_one_of_higher_priority_has_the_packet)
+{
+	struct flow_rule exact = to_port(7502), all = {.match = CONFIG_MATCH_ALL}, prefix = to_port(7503);
+
+	prefix.value.destination[3] = prefix.mask.destination[3] = 0;
+	prefix.priority = 1;
+	attach();
+	cr_assert(eq(int, xdp_program_add_flow(program, 0, &exact, false, &failure), 0), "%s", failure.text);
+	cr_assert(eq(int, xdp_program_add_flow(program, 1, &prefix, false, &failure), 0), "%s", failure.text);
+	all.priority = 2;
+	cr_assert(eq(int, xdp_program_add_flow(program, 1, &all, false, &failure), 0), "%s", failure.text);
+	cr_expect(eq(int, xdp_program_add_flow(program, 0, &all, false, &failure), -EEXIST), "%s", failure.text);
+	send_frames(7502, 3);
+	send_frames(7503, 4);
+	expect_counts(1, 7, 7);
+	xdp_program_remove_flow(program, &all);
+	send_frames(7502, 2);
+	send_frames(7503, 1);
+	expect_counts(1, 8, 8);
+	expect_counts(0, 2, 2);
+	exact.priority = 2;
+	cr_assert(eq(int, xdp_program_add_flow(program, 1, &exact, false, &failure), 0), "%s", failure.text);
+	send_frames(7502, 5);
+	expect_counts(1, 13, 13);
+}
+
+Test(xdp_program, has_room_for_a_number_of_rules_that_are_not_exact)
+{
+	struct flow_rule rule = to_port(1);
+	int n = 0, r;
+
+	rule.value.destination[3] = rule.mask.destination[3] = 0;
+	do {
+		rule.value.destination_port_be = htons((uint16_t)++n);
+		r = xdp_program_add_flow(program, 0, &rule, false, &failure);
+	} while (r == 0);
+	cr_expect(eq(int, r, -E2BIG));
+	cr_expect(eq(int, n, 65), "%d", n);
+	cr_expect(ne(ptr, strstr(failure.text, "and 64 others"), NULL), "%s", failure.text);
+}
+
 /* ---- the link ------------------------------------------------------------------------------------ */
 
 /* The program that test0 has, or 0. */

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+/* What the files of the packet backend that make classic BPF filters share. */
+#ifndef DAEMON_BACKEND_PACKET_AF_PACKET_FILTER_H
+#define DAEMON_BACKEND_PACKET_AF_PACKET_FILTER_H
+
+#include "daemon/backend/packet/af_packet.h"
+
+/* Of the headers of a frame, as large as a filter can compare at once. */
+enum filter_field {
+	FIELD_MAC,
+	FIELD_MAC_TAIL,
+	FIELD_SOURCE_MAC,
+	FIELD_SOURCE_MAC_TAIL,
+	FIELD_ETHER_TYPE,
+	FIELD_VLAN,
+	FIELD_VERSION,
+	FIELD_PROTOCOL,
+	FIELD_TRAFFIC_CLASS,
+	FIELD_TARGET,
+	FIELD_SOURCE = FIELD_TARGET + 4,
+	FIELD_SOURCE_PORT = FIELD_SOURCE + 4,
+	FIELD_TARGET_PORT,
+	N_FIELDS,
+};
+
+/* How the filter treats a field. */
+enum filter_use {
+	USE_NONE,   /* no condition asks for it */
+	USE_COMMON, /* all ask for the same: it is compared when it is read */
+	USE_WORD,   /* it goes to a scratch word */
+};
+
+struct filter_writer {
+	struct sock_filter *code;
+	uint32_t n;
+	uint32_t rule_at; /* the first instruction of the rule being written */
+	bool has_ethernet;
+	bool too_long;
+	enum filter_use use[N_FIELDS];
+	uint8_t word[N_FIELDS];   /* with USE_WORD */
+	uint32_t value[N_FIELDS]; /* with USE_COMMON; likewise mask */
+	uint32_t mask[N_FIELDS];
+	bool is_whole[N_FIELDS]; /* the mask has all bits */
+	bool takes_version[2];   /* IPv4, IPv6: some condition can hold for it */
+	bool takes_others;       /* some condition holds for what is no IP */
+};
+
+static inline void filter_put(struct filter_writer *writer, uint16_t code, uint8_t jump_true, uint8_t jump_false,
+                              uint32_t k)
+{
+	if (writer->n == AF_PACKET_FILTER_MAX) {
+		writer->too_long = true;
+		return;
+	}
+	writer->code[writer->n++] = (struct sock_filter){code, jump_true, jump_false, k};
+}
+
+/* Take no frame that comes here. */
+static inline void filter_refuse(struct filter_writer *writer)
+{
+	filter_put(writer, BPF_RET | BPF_K, 0, 0, 0);
+}
+
+/** Instructions that read a frame: what is USE_COMMON is compared, what is USE_WORD goes to its word. */
+void filter_read_frame(struct filter_writer *writer);
+
+#endif

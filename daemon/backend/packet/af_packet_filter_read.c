@@ -1,0 +1,261 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * The part of a classic BPF filter that reads the headers of a frame, as the BPF programs do
+ * (daemon/backend/bpf/flow_key.h). The kernel takes the outer VLAN tag out of a frame before the filter runs; an inner
+ * one stays. On an interface without Ethernet headers the IP header is where the kernel found it.
+ */
+#include "daemon/backend/packet/af_packet_filter.h"
+
+#include <linux/if_ether.h>
+#include <netinet/in.h>
+
+#define ETHERTYPE_AT  12
+#define TAG_BYTES     4
+#define IPV4_BYTES    20
+#define IPV4_FRAGMENT 6
+#define IPV6_BYTES    40
+#define OFFSET_MASK   0x1fff
+#define VLAN_ID_MASK  0x0fff
+
+#define FIELDS_OF_PORTS (1U << FIELD_SOURCE_PORT | 1U << FIELD_TARGET_PORT)
+#define FIELDS_OF_IP    (~0U << FIELD_VERSION)
+
+/* ---- instructions -------------------------------------------------------------------------------- */
+
+/* Jumps to a place that comes later. */
+struct filter_exits {
+	uint32_t at[16];
+	uint32_t n;
+};
+
+/* Leave, or go on if the last value loaded compares so with k. */
+static void filter_stay_if(struct filter_writer *writer, uint16_t compare, uint32_t k, struct filter_exits *exits)
+{
+	filter_put(writer, BPF_JMP | compare | BPF_K, 1, 0, k);
+	exits->at[exits->n++] = writer->n;
+	filter_put(writer, BPF_JMP | BPF_JA, 0, 0, 0);
+}
+
+static void filter_leave_if(struct filter_writer *writer, uint16_t compare, uint32_t k, struct filter_exits *exits)
+{
+	filter_put(writer, BPF_JMP | compare | BPF_K, 0, 1, k);
+	exits->at[exits->n++] = writer->n;
+	filter_put(writer, BPF_JMP | BPF_JA, 0, 0, 0);
+}
+
+static void filter_leave(struct filter_writer *writer, struct filter_exits *exits)
+{
+	exits->at[exits->n++] = writer->n;
+	filter_put(writer, BPF_JMP | BPF_JA, 0, 0, 0);
+}
+
+static void filter_land(const struct filter_writer *writer, const struct filter_exits *exits)
+{
+	for (uint32_t i = 0; i < exits->n && !writer->too_long; i++)
+		writer->code[exits->at[i]].k = writer->n - exits->at[i] - 1;
+}
+
+/* ---- fields -------------------------------------------------------------------------------------- */
+
+static bool filter_needs(const struct filter_writer *writer, uint32_t fields)
+{
+	for (uint32_t field = 0; field < N_FIELDS; field++)
+		if (fields & 1U << field && writer->use[field] != USE_NONE)
+			return true;
+	return false;
+}
+
+/* The field is the last value loaded. */
+static void filter_take_field(struct filter_writer *writer, enum filter_field field)
+{
+	if (writer->use[field] == USE_WORD) {
+		filter_put(writer, BPF_ST, 0, 0, writer->word[field]);
+	} else if (writer->use[field] == USE_COMMON) {
+		if (!writer->is_whole[field])
+			filter_put(writer, BPF_ALU | BPF_AND | BPF_K, 0, 0, writer->mask[field]);
+		filter_put(writer, BPF_JMP | BPF_JEQ | BPF_K, 1, 0, writer->value[field]);
+		filter_refuse(writer);
+	}
+}
+
+static void filter_load_field(struct filter_writer *writer, uint16_t load, uint32_t at, enum filter_field field)
+{
+	if (writer->use[field] == USE_NONE)
+		return;
+	filter_put(writer, BPF_LD | load, 0, 0, at);
+	filter_take_field(writer, field);
+}
+
+/* A frame may lack fields of IP: 0. */
+static void filter_clear_words(struct filter_writer *writer)
+{
+	bool is_loaded = false;
+
+	for (uint32_t field = FIELD_VERSION; field < N_FIELDS; field++) {
+		if (writer->use[field] != USE_WORD)
+			continue;
+		if (!is_loaded)
+			filter_put(writer, BPF_LD | BPF_IMM, 0, 0, 0);
+		is_loaded = true;
+		filter_put(writer, BPF_ST, 0, 0, writer->word[field]);
+	}
+}
+
+/* ---- headers ------------------------------------------------------------------------------------- */
+
+/* The outer tag, which the kernel took out of the frame, if its type is that of a VLAN. */
+static void filter_read_vlan(struct filter_writer *writer)
+{
+	if (writer->use[FIELD_VLAN] == USE_NONE)
+		return;
+	filter_put(writer, BPF_LD | BPF_B | BPF_ABS, 0, 0, (uint32_t)(SKF_AD_OFF + SKF_AD_VLAN_TAG_PRESENT));
+	filter_put(writer, BPF_JMP | BPF_JEQ | BPF_K, 0, 5, 1);
+	filter_put(writer, BPF_LD | BPF_H | BPF_ABS, 0, 0, (uint32_t)(SKF_AD_OFF + SKF_AD_VLAN_TPID));
+	filter_put(writer, BPF_JMP | BPF_JEQ | BPF_K, 0, 3, ETH_P_8021Q);
+	filter_put(writer, BPF_LD | BPF_H | BPF_ABS, 0, 0, (uint32_t)(SKF_AD_OFF + SKF_AD_VLAN_TAG));
+	filter_put(writer, BPF_ALU | BPF_AND | BPF_K, 0, 0, VLAN_ID_MASK);
+	filter_put(writer, BPF_JMP | BPF_JA, 0, 0, 1);
+	filter_put(writer, BPF_LD | BPF_IMM, 0, 0, 0);
+	filter_take_field(writer, FIELD_VLAN);
+}
+
+static void filter_read_ethernet(struct filter_writer *writer)
+{
+	filter_load_field(writer, BPF_W | BPF_ABS, 0, FIELD_MAC);
+	filter_load_field(writer, BPF_H | BPF_ABS, 4, FIELD_MAC_TAIL);
+	filter_load_field(writer, BPF_W | BPF_ABS, 6, FIELD_SOURCE_MAC);
+	filter_load_field(writer, BPF_H | BPF_ABS, 10, FIELD_SOURCE_MAC_TAIL);
+	/* X becomes the length of an inner tag, which is whole. */
+	filter_put(writer, BPF_LD | BPF_H | BPF_ABS, 0, 0, ETHERTYPE_AT);
+	filter_put(writer, BPF_JMP | BPF_JEQ | BPF_K, 3, 0, ETH_P_8021Q);
+	filter_put(writer, BPF_JMP | BPF_JEQ | BPF_K, 2, 0, ETH_P_8021AD);
+	filter_put(writer, BPF_LDX | BPF_IMM, 0, 0, 0);
+	filter_put(writer, BPF_JMP | BPF_JA, 0, 0, 4);
+	filter_put(writer, BPF_LD | BPF_W | BPF_LEN, 0, 0, 0);
+	filter_put(writer, BPF_JMP | BPF_JGE | BPF_K, 1, 0, ETH_HLEN + TAG_BYTES);
+	filter_refuse(writer);
+	filter_put(writer, BPF_LDX | BPF_IMM, 0, 0, TAG_BYTES);
+	filter_load_field(writer, BPF_H | BPF_IND, ETHERTYPE_AT, FIELD_ETHER_TYPE);
+}
+
+/* Where the IP header begins, but for X. */
+static uint32_t filter_ip_at(const struct filter_writer *writer)
+{
+	return writer->has_ethernet ? ETH_HLEN : (uint32_t)SKF_NET_OFF;
+}
+
+/* A load from behind the end of the frame ends the filter, but another condition may hold for such a frame. */
+static void filter_check_length(struct filter_writer *writer, uint32_t bytes, struct filter_exits *exits)
+{
+	if (!writer->has_ethernet)
+		return;
+	filter_put(writer, BPF_LD | BPF_W | BPF_LEN, 0, 0, 0);
+	filter_put(writer, BPF_ALU | BPF_SUB | BPF_X, 0, 0, 0);
+	filter_stay_if(writer, BPF_JGE, ETH_HLEN + bytes, exits);
+}
+
+static bool filter_knows_ports(const struct filter_writer *writer)
+{
+	return writer->use[FIELD_PROTOCOL] == USE_COMMON && writer->mask[FIELD_PROTOCOL] == UINT8_MAX &&
+	       (writer->value[FIELD_PROTOCOL] == IPPROTO_UDP || writer->value[FIELD_PROTOCOL] == IPPROTO_TCP);
+}
+
+/* Leave if the frame has no ports. X becomes what is between the Ethernet header and the ports, but for IPv6 the IP
+ * header. */
+static void filter_find_ports(struct filter_writer *writer, bool ipv6, struct filter_exits *exits)
+{
+	uint32_t ip_at = filter_ip_at(writer);
+
+	if (!filter_knows_ports(writer)) {
+		filter_put(writer, BPF_LD | BPF_B | BPF_IND, 0, 0, ip_at + (ipv6 ? 6 : 9));
+		filter_put(writer, BPF_JMP | BPF_JEQ | BPF_K, 2, 0, IPPROTO_UDP);
+		filter_stay_if(writer, BPF_JEQ, IPPROTO_TCP, exits);
+	}
+	if (ipv6)
+		return;
+	filter_put(writer, BPF_LD | BPF_H | BPF_IND, 0, 0, ip_at + IPV4_FRAGMENT);
+	filter_leave_if(writer, BPF_JSET, OFFSET_MASK, exits);
+	filter_put(writer, BPF_LD | BPF_B | BPF_IND, 0, 0, ip_at);
+	filter_put(writer, BPF_ALU | BPF_AND | BPF_K, 0, 0, 15);
+	filter_put(writer, BPF_ALU | BPF_LSH | BPF_K, 0, 0, 2);
+	filter_put(writer, BPF_ALU | BPF_ADD | BPF_X, 0, 0, 0);
+	filter_put(writer, BPF_MISC | BPF_TAX, 0, 0, 0);
+}
+
+static void filter_read_ports(struct filter_writer *writer, bool ipv6, struct filter_exits *end)
+{
+	uint32_t ports_at = ipv6 ? IPV6_BYTES : 0;
+	struct filter_exits without = {.n = 0};
+
+	if (!filter_needs(writer, FIELDS_OF_PORTS))
+		return;
+	filter_find_ports(writer, ipv6, &without);
+	filter_check_length(writer, ports_at + 4, &without);
+	filter_load_field(writer, BPF_H | BPF_IND, filter_ip_at(writer) + ports_at, FIELD_SOURCE_PORT);
+	filter_load_field(writer, BPF_H | BPF_IND, filter_ip_at(writer) + ports_at + 2, FIELD_TARGET_PORT);
+	if (without.n == 0)
+		return;
+	filter_leave(writer, end);
+	filter_land(writer, &without);
+	if (writer->use[FIELD_SOURCE_PORT] == USE_COMMON || writer->use[FIELD_TARGET_PORT] == USE_COMMON)
+		filter_refuse(writer);
+}
+
+static void filter_read_ip(struct filter_writer *writer, bool ipv6, struct filter_exits *no_ip,
+                           struct filter_exits *end)
+{
+	uint32_t ip_at = filter_ip_at(writer);
+
+	filter_check_length(writer, ipv6 ? IPV6_BYTES : IPV4_BYTES, no_ip);
+	filter_put(writer, BPF_LD | BPF_B | BPF_IND, 0, 0, ip_at);
+	filter_stay_if(writer, BPF_JGE, ipv6 ? 0x60 : 0x45, no_ip);
+	filter_leave_if(writer, BPF_JGT, ipv6 ? 0x6f : 0x4f, no_ip);
+	if (writer->use[FIELD_VERSION] == USE_WORD) /* else filter_read_frame() has looked at it */
+		filter_load_field(writer, BPF_IMM, ipv6 ? 6 : 4, FIELD_VERSION);
+	filter_load_field(writer, BPF_B | BPF_IND, ip_at + (ipv6 ? 6 : 9), FIELD_PROTOCOL);
+	if (ipv6 && writer->use[FIELD_TRAFFIC_CLASS] != USE_NONE) {
+		filter_put(writer, BPF_LD | BPF_H | BPF_IND, 0, 0, ip_at);
+		filter_put(writer, BPF_ALU | BPF_RSH | BPF_K, 0, 0, 4);
+		filter_put(writer, BPF_ALU | BPF_AND | BPF_K, 0, 0, UINT8_MAX);
+		filter_take_field(writer, FIELD_TRAFFIC_CLASS);
+	} else if (!ipv6) {
+		filter_load_field(writer, BPF_B | BPF_IND, ip_at + 1, FIELD_TRAFFIC_CLASS);
+	}
+	for (uint32_t i = 0; i < (ipv6 ? 4 : 1); i++) {
+		filter_load_field(writer, BPF_W | BPF_IND, ip_at + (ipv6 ? 24 : 16) + 4 * i, FIELD_TARGET + i);
+		filter_load_field(writer, BPF_W | BPF_IND, ip_at + (ipv6 ? 8 : 12) + 4 * i, FIELD_SOURCE + i);
+	}
+	filter_read_ports(writer, ipv6, end);
+}
+
+/* What all rules have in common: the fields that count are compared, or go to the scratch words. */
+void filter_read_frame(struct filter_writer *writer)
+{
+	struct filter_exits no_ip = {.n = 0}, end = {.n = 0};
+	uint16_t type_load = writer->has_ethernet ? BPF_H | BPF_IND : BPF_H | BPF_ABS;
+	uint32_t type_at = writer->has_ethernet ? ETHERTYPE_AT : (uint32_t)(SKF_AD_OFF + SKF_AD_PROTOCOL);
+
+	filter_clear_words(writer);
+	filter_read_vlan(writer);
+	if (writer->has_ethernet)
+		filter_read_ethernet(writer);
+	else
+		filter_put(writer, BPF_LDX | BPF_IMM, 0, 0, 0);
+	if (!filter_needs(writer, FIELDS_OF_IP))
+		return;
+	for (int ipv6 = 0; ipv6 < 2; ipv6++) {
+		struct filter_exits other = {.n = 0};
+
+		if (!writer->takes_version[ipv6])
+			continue;
+		filter_put(writer, BPF_LD | type_load, 0, 0, type_at);
+		filter_stay_if(writer, BPF_JEQ, ipv6 ? ETH_P_IPV6 : ETH_P_IP, &other);
+		filter_read_ip(writer, ipv6, &no_ip, &end);
+		filter_leave(writer, &end);
+		filter_land(writer, &other);
+	}
+	filter_land(writer, &no_ip);
+	if (!writer->takes_others)
+		filter_refuse(writer);
+	filter_land(writer, &end);
+}

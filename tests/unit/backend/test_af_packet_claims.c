@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Which flow of several queues has a packet that more than one matches. */
+#include "daemon/backend/packet/af_packet.h"
+
+#include <criterion/criterion.h>
+#include <netinet/in.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define N_FLOWS_MAX 8
+
+static struct af_packet backend;
+static struct af_packet_receive queues[2];
+static struct af_packet_flow flows[N_FLOWS_MAX];
+static size_t n_flows;
+
+static void set_up(void)
+{
+	backend = (struct af_packet){.has_ethernet = true, .mac = {2}, .queues = &queues[0]};
+	queues[0] = (struct af_packet_receive){.queue.backend = &backend, .next = &queues[1]};
+	queues[1] = (struct af_packet_receive){.queue.backend = &backend};
+	n_flows = 0;
+}
+
+TestSuite(af_packet_claims, .init = set_up);
+
+/* Of UDP to 10.0.0.0 and so many bits, or of all packets. */
+static void add(int queue, enum config_match match, int bits, uint32_t priority, bool copy)
+{
+	struct af_packet_flow *flow = &flows[n_flows++];
+
+	*flow = (struct af_packet_flow){
+		.base.queue = &queues[queue].queue.base,
+		.next = backend.flows,
+		.rule = {.match = match, .priority = priority, .copy = copy},
+	};
+	if (match == CONFIG_MATCH_RULE) {
+		flow->rule.family = AF_INET;
+		flow->rule.value.protocol = IPPROTO_UDP;
+		flow->rule.mask.protocol = 0xff;
+		flow->rule.value.destination[0] = 10;
+		memset(flow->rule.mask.destination, 0xff, (size_t)bits / 8);
+	}
+	backend.flows = flow;
+}
+
+/* Does the queue take a packet of UDP from another station to 10.0.0.x, or to the interface's own MAC? */
+static bool takes(int queue, uint8_t x, bool to_interface)
+{
+	struct flow_headers headers = {.key = {.destination = {10, 0, 0, x}, .ip_version = 4, .protocol = IPPROTO_UDP}};
+	struct af_packet_claim *claims;
+	int n = af_packet_claims_new(&queues[queue], &claims);
+	bool taken = false;
+
+	cr_assert(n >= 0);
+	headers.key.destination_mac[0] = to_interface ? 2 : 6;
+	for (int i = 0; i < n; i++) {
+		if (!flow_condition_holds(&claims[i].condition, &headers))
+			continue;
+		taken = claims[i].is_own;
+		break;
+	}
+	free(claims);
+	return taken;
+}
+
+Test(af_packet_claims, a_flow_of_higher_priority_takes_packets_away)
+{
+	add(0, CONFIG_MATCH_ALL, 0, 0, false);
+	cr_expect(takes(0, 0, true));
+	add(1, CONFIG_MATCH_RULE, 32, 1, false);
+	cr_expect(takes(1, 0, true));
+	cr_expect_not(takes(0, 0, true));
+	cr_expect(takes(0, 1, true));
+	cr_expect(af_packet_claims_change_by(&queues[0], &flows[1].rule));
+	cr_expect_not(af_packet_claims_change_by(&queues[1], &flows[0].rule));
+}
+
+Test(af_packet_claims, a_copy_takes_nothing_away)
+{
+	add(0, CONFIG_MATCH_RULE, 24, 0, false);
+	add(1, CONFIG_MATCH_ALL, 0, 3, true);
+	cr_expect(takes(0, 0, true));
+	cr_expect(takes(1, 0, true));
+	cr_expect_not(af_packet_claims_change_by(&queues[0], &flows[1].rule));
+}
+
+Test(af_packet_claims, a_copy_has_its_packets_before_a_flow_of_the_same_priority_only)
+{
+	add(0, CONFIG_MATCH_RULE, 24, 1, false);
+	add(1, CONFIG_MATCH_ALL, 0, 1, true);
+	cr_expect(takes(0, 0, true));
+	cr_expect(takes(1, 0, true));
+	flows[0].rule.priority = 2;
+	cr_expect(takes(0, 0, true));
+	cr_expect_not(takes(1, 0, true));
+}
+
+Test(af_packet_claims, of_its_own_flows_any_takes_a_packet)
+{
+	add(0, CONFIG_MATCH_RULE, 24, 0, false);
+	add(0, CONFIG_MATCH_RULE, 32, 3, false);
+	cr_expect(takes(0, 0, true));
+	cr_expect(takes(0, 1, true));
+	cr_expect_not(takes(1, 0, true));
+}
+
+Test(af_packet_claims, what_is_left_over_is_neither_a_flows_nor_the_interfaces)
+{
+	add(0, CONFIG_MATCH_DEFAULT, 0, 0, false);
+	cr_expect(takes(0, 0, false));
+	cr_expect_not(takes(0, 0, true));
+	add(1, CONFIG_MATCH_RULE, 32, 0, false);
+	cr_expect_not(takes(0, 0, false));
+	cr_expect(takes(0, 1, false));
+	flows[1].rule.copy = true;
+	cr_expect(takes(0, 0, false));
+}
