@@ -219,8 +219,8 @@ static const struct service_ops channel_service_ops = {
 	.free = channel_service_free,
 };
 
-int channel_service_new(struct daemon *daemon, struct service_list *list, const struct config_channel *config,
-                        struct failure *failure)
+int channel_service_new(struct daemon *daemon, const struct config *whole, struct service_list *list,
+                        const struct config_channel *config, struct failure *failure)
 {
 	struct channel *channel = calloc(1, sizeof(*channel));
 	struct interface *interface = NULL;
@@ -228,7 +228,7 @@ int channel_service_new(struct daemon *daemon, struct service_list *list, const 
 
 	if (!channel)
 		return failure_set(failure, EX_OSERR, ENOMEM, "channel '%s': out of memory", config->name);
-	r = interface_set_take(daemon, config->interface, config->backend, &interface, failure);
+	r = interface_set_take(daemon, whole, config->interface, config->backend, &interface, failure);
 	if (r == 0)
 		r = channel_init(channel, config, interface, failure);
 	if (r == 0)

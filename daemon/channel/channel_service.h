@@ -9,7 +9,7 @@
  * A channel at the end of the list, with its interface and the transmit worker of that, which may be new. On failure
  * the list is as before.
  */
-int channel_service_new(struct daemon *daemon, struct service_list *list, const struct config_channel *config,
-                        struct failure *failure);
+int channel_service_new(struct daemon *daemon, const struct config *whole, struct service_list *list,
+                        const struct config_channel *config, struct failure *failure);
 
 #endif

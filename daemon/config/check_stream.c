@@ -80,6 +80,25 @@ static int check_row(const struct config_reader *reader, const config_setting_t 
 	return 0;
 }
 
+/* An XDP program gives a packet to a socket or to the kernel, and does not know which ones a program waits for. */
+static int check_xdp_flows(const struct config_reader *reader, const config_setting_t *setting,
+                           const struct config_stream *stream)
+{
+	for (uint32_t i = 0; i < stream->n_flows && stream->backend == CONFIG_BACKEND_XDP; i++) {
+		const config_setting_t *flow = config_setting_get_elem(config_setting_get_member(setting, "flows"), i);
+		const char *key = stream->flows[i].copy ? "copy" : "match";
+
+		if (config_flow_leaves_packets(&stream->flows[i]))
+			return config_reader_failure(
+				reader, config_reader_find(flow, key),
+				"%s in a stream with backend = \"xdp\", which takes the packets of its flows from the "
+				"kernel: accepted is backend = \"packet\" with it, in all streams and channels of the "
+				"interface",
+				stream->flows[i].copy ? "copy = true" : "match = \"default\"");
+	}
+	return 0;
+}
+
 int config_check_stream(const struct config_reader *reader, const config_setting_t *setting, const void *entry)
 {
 	const struct config_stream *stream = entry;
@@ -101,7 +120,9 @@ int config_check_stream(const struct config_reader *reader, const config_setting
 			"max_consumers and lease_blocks included",
 			stream->history_blocks, (unsigned long long)slots, UINT32_MAX);
 	r = check_row(reader, setting, stream);
-	return r < 0 ? r : check_lossless(reader, setting, stream);
+	if (r == 0)
+		r = check_lossless(reader, setting, stream);
+	return r < 0 ? r : check_xdp_flows(reader, setting, stream);
 }
 
 int config_check_stream_among(const struct config *config, const void *entry, struct failure *failure)

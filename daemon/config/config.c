@@ -39,6 +39,21 @@ uint64_t config_spin_ns(enum config_poll poll, uint32_t spin_us)
 	return 0;
 }
 
+bool config_flow_leaves_packets(const struct config_flow *flow)
+{
+	return flow->copy || flow->match == CONFIG_MATCH_DEFAULT;
+}
+
+bool config_interface_leaves_packets(const struct config *config, const char *interface)
+{
+	for (uint32_t s = 0; s < config->n_streams; s++)
+		for (uint32_t i = 0; i < config->streams[s].n_flows; i++)
+			if (strcmp(config->streams[s].interface, interface) == 0 &&
+			    config_flow_leaves_packets(&config->streams[s].flows[i]))
+				return true;
+	return false;
+}
+
 const struct config_stream *config_find_stream(const struct config *config, const char *name)
 {
 	for (uint32_t i = 0; i < config->n_streams; i++)

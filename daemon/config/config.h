@@ -235,6 +235,12 @@ uint8_t config_ttl(const struct config_channel *channel, const struct config_des
 /** How long a worker spins before it sleeps; UINT64_MAX: it never sleeps. Pure. */
 uint64_t config_spin_ns(enum config_poll poll, uint32_t spin_us);
 
+/** Does the flow leave its packets to the kernel, too, or only take what that leaves? Pure. */
+bool config_flow_leaves_packets(const struct config_flow *flow);
+
+/** Some flow of the interface does. Pure. */
+bool config_interface_leaves_packets(const struct config *config, const char *interface);
+
 /** "packet"; as in the configuration. Pure. */
 const char *config_backend_name(enum config_backend backend);
 

@@ -24,13 +24,14 @@ static void interface_tell_choice(const struct interface *interface)
 	            *choice->better ? "; " : "", choice->better, *choice->command ? ": " : "", choice->command);
 }
 
-static void interface_choose(struct interface *interface, enum config_backend backend)
+static void interface_choose(struct interface *interface, enum config_backend backend, bool leaves_packets)
 {
 	struct backend_choice_facts facts;
 
 	interface->is_auto = backend == CONFIG_BACKEND_AUTO;
 	if (interface->is_auto) {
 		backend_choice_read(interface->name, &facts);
+		facts.leaves_packets = leaves_packets;
 		backend_choice_make(&facts, &interface->choice);
 		interface_tell_choice(interface);
 	} else {
@@ -40,7 +41,8 @@ static void interface_choose(struct interface *interface, enum config_backend ba
 	interface->ops = backend_find(interface->choice.backend);
 }
 
-int interface_init(struct interface *interface, const char *name, enum config_backend backend, struct failure *failure)
+int interface_init(struct interface *interface, const char *name, enum config_backend backend, bool leaves_packets,
+                   struct failure *failure)
 {
 	int r;
 
@@ -49,7 +51,7 @@ int interface_init(struct interface *interface, const char *name, enum config_ba
 	r = net_interface_read(name, &interface->net, failure);
 	if (r < 0)
 		return r;
-	interface_choose(interface, backend);
+	interface_choose(interface, backend, leaves_packets);
 	if (interface->ops)
 		return 0;
 	return failure_set(failure, EX_CONFIG, ENOTSUP,

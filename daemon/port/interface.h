@@ -84,8 +84,12 @@ struct interface {
 	uint32_t n_users;        /* streams, channels */
 };
 
-/** Look the interface up; does not open the device. -ENODEV: the failure lists the interfaces that exist. */
-int interface_init(struct interface *interface, const char *name, enum config_backend backend, struct failure *failure);
+/**
+ * Look the interface up; does not open the device. leaves_packets: of its flows. -ENODEV: the failure lists the
+ * interfaces that exist.
+ */
+int interface_init(struct interface *interface, const char *name, enum config_backend backend, bool leaves_packets,
+                   struct failure *failure);
 
 /**
  * Open the device behind it, and read its clock for the first time if it has one. If xdp was chosen and cannot be

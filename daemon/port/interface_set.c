@@ -39,8 +39,8 @@ static struct backend_open_options interface_open_options(const struct config *c
 	                                     .xdp_mode = modes[config->xdp_mode]};
 }
 
-int interface_set_take(struct daemon *daemon, const char *name, enum config_backend backend, struct interface **out,
-                       struct failure *failure)
+int interface_set_take(struct daemon *daemon, const struct config *config, const char *name,
+                       enum config_backend backend, struct interface **out, struct failure *failure)
 {
 	struct interface *interface;
 	int r;
@@ -52,12 +52,12 @@ int interface_set_take(struct daemon *daemon, const char *name, enum config_back
 		interface = calloc(1, sizeof(*interface));
 		if (!interface)
 			return failure_set(failure, EX_OSERR, ENOMEM, "interface %s: out of memory", name);
-		r = interface_init(interface, name, backend, failure);
+		r = interface_init(interface, name, backend, config_interface_leaves_packets(config, name), failure);
 		if (r < 0) {
 			free(interface);
 			return r;
 		}
-		interface->open_options = interface_open_options(daemon->config, name);
+		interface->open_options = interface_open_options(config, name);
 		TAILQ_INSERT_TAIL(&daemon->interfaces, interface, link);
 	}
 	if (backend != CONFIG_BACKEND_AUTO && interface->ops != backend_find(config_backend_name(backend)))

@@ -12,9 +12,9 @@
 struct daemon;
 struct interface;
 
-/** The interface of that name, which may be new; its device is not opened. */
-int interface_set_take(struct daemon *daemon, const char *name, enum config_backend backend,
-                       struct interface **interface, struct failure *failure);
+/** The interface of that name, which may be new and is as the config says then; its device is not opened. */
+int interface_set_take(struct daemon *daemon, const struct config *config, const char *name,
+                       enum config_backend backend, struct interface **interface, struct failure *failure);
 
 /** Open its device, unless it is open. -EAGAIN: the device does not answer at present. */
 int interface_set_open(struct interface *interface, struct failure *failure);

@@ -154,10 +154,10 @@ int apply_add_services(struct daemon *daemon, const struct config *config, struc
 
 	for (uint32_t i = 0; i < config->n_streams && r == 0; i++)
 		if (!service_find(&daemon->services, SERVICE_STREAM, config->streams[i].name))
-			r = stream_service_new(daemon, list, &config->streams[i], failure);
+			r = stream_service_new(daemon, config, list, &config->streams[i], failure);
 	for (uint32_t i = 0; i < config->n_channels && r == 0; i++)
 		if (!service_find(&daemon->services, SERVICE_CHANNEL, config->channels[i].name))
-			r = channel_service_new(daemon, list, &config->channels[i], failure);
+			r = channel_service_new(daemon, config, list, &config->channels[i], failure);
 	return r;
 }
 

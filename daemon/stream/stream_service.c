@@ -277,8 +277,8 @@ static const struct service_ops stream_service_ops = {
 	.free = stream_service_free,
 };
 
-int stream_service_new(struct daemon *daemon, struct service_list *list, const struct config_stream *config,
-                       struct failure *failure)
+int stream_service_new(struct daemon *daemon, const struct config *whole, struct service_list *list,
+                       const struct config_stream *config, struct failure *failure)
 {
 	struct stream *stream = calloc(1, sizeof(*stream));
 	struct interface *interface = NULL;
@@ -286,7 +286,7 @@ int stream_service_new(struct daemon *daemon, struct service_list *list, const s
 
 	if (!stream)
 		return failure_set(failure, EX_OSERR, ENOMEM, "stream '%s': out of memory", config->name);
-	r = interface_set_take(daemon, config->interface, config->backend, &interface, failure);
+	r = interface_set_take(daemon, whole, config->interface, config->backend, &interface, failure);
 	if (r == 0)
 		r = stream_init(stream, config, interface, failure);
 	if (r == 0) {

@@ -6,7 +6,7 @@
 #include "daemon/service.h"
 
 /** A stream at the end of the list, with its interface, which may be new. On failure the list is as before. */
-int stream_service_new(struct daemon *daemon, struct service_list *list, const struct config_stream *config,
-                       struct failure *failure);
+int stream_service_new(struct daemon *daemon, const struct config *whole, struct service_list *list,
+                       const struct config_stream *config, struct failure *failure);
 
 #endif

@@ -17,6 +17,7 @@
 struct backend_choice_facts {
 	bool has_rdma_device; /* behind the interface, and this process can use it */
 	char driver[32];      /* of the interface; "": it has none, or does not say */
+	bool leaves_packets;  /* flows leave packets to the kernel, which xdp cannot */
 	bool is_card;         /* a network card, or what a hypervisor emulates; not veth, lo, a tunnel */
 	enum {
 		BACKEND_CHOICE_XDP_NONE,

@@ -185,11 +185,13 @@ static int flow_failed(const struct af_packet *backend, const struct flow_rule *
 {
 	char text[FLOW_TEXT_MAX];
 
-	return failure_set(failure, EX_UNAVAILABLE, error, "interface %s: no filter for %s: %s%s", backend->interface,
-	                   flow_format(rule, text, sizeof(text)), strerror(error),
-	                   error == E2BIG    ? ": a stream can have about 220 flows here, of IPv6 about 100"
-	                   : error == ENOMEM ? ": sysctl -w net.core.optmem_max=262144 allows longer filters"
-	                                     : "");
+	return failure_set(
+		failure, EX_UNAVAILABLE, error, "interface %s: no filter for %s: %s%s", backend->interface,
+		flow_format(rule, text, sizeof(text)), strerror(error),
+		error == E2BIG
+			? ": the flows of the stream are too many for one filter: put some of them into another stream"
+		: error == ENOMEM ? ": sysctl -w net.core.optmem_max=262144 allows longer filters"
+				  : "");
 }
 
 int af_packet_add_flow(struct backend_queue *base, const struct flow_rule *rule, struct backend_flow **out,

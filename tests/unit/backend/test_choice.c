@@ -48,6 +48,9 @@ CASE(without_native_xdp_it_is_packet, "packet", "its driver ice has no native XD
      facts.native_xdp = BACKEND_CHOICE_XDP_NONE)
 CASE(an_interface_without_a_driver_has_packet, "packet", "it has no driver with native XDP", NULL,
      facts.driver[0] = '\0')
+CASE(a_flow_with_copy_has_packet, "packet", "flows with copy", NULL, facts.leaves_packets = true)
+CASE(an_rdma_device_copies_by_itself, "verbs", "an RDMA device", NULL,
+     facts.has_rdma_device = facts.leaves_packets = true)
 CASE(veth_has_packet_although_it_has_native_xdp, "packet", "at least as fast as XDP on veth", NULL,
      facts.is_card = false;
      strcpy(facts.driver, "veth"))
