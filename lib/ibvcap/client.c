@@ -28,7 +28,14 @@ uint64_t client_now_ns(void)
 	return (uint64_t)now.tv_sec * UINT64_C(1000000000) + (uint64_t)now.tv_nsec;
 }
 
-static const char *client_socket_path(const char *path)
+int client_ms_until(uint64_t deadline_ns)
+{
+	uint64_t now = client_now_ns();
+
+	return now < deadline_ns ? (int)((deadline_ns - now + 999999) / 1000000) : 0;
+}
+
+const char *client_path(const char *path)
 {
 	if (!path)
 		path = secure_getenv("IBVCAP_SOCKET");
@@ -79,7 +86,7 @@ int client_connect(struct client *client, const char *path, uint32_t timeout_ms)
 
 	if (timeout_ms == 0)
 		timeout_ms = TIMEOUT_MS_DEFAULT;
-	new.path = client_socket_path(path);
+	new.path = client_path(path);
 	if (strlen(new.path) >= sizeof(((struct sockaddr_un *)0)->sun_path))
 		return error_set(-EINVAL, "control socket '%s': the path is longer than 107 bytes", new.path);
 	new.deadline_ns = client_now_ns() + timeout_ms *UINT64_C(1000000);

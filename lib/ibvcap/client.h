@@ -22,11 +22,17 @@ struct client {
 /** ns of CLOCK_MONOTONIC. */
 uint64_t client_now_ns(void);
 
+/** Until that time, rounded up; 0: it is over. */
+int client_ms_until(uint64_t deadline_ns);
+
 /**
  * Connect. path NULL: IBVCAP_SOCKET of the environment, else the default. timeout_ms 0 = 5000. Errors of
  * ibvcap_rx_open().
  */
 int client_connect(struct client *client, const char *path, uint32_t timeout_ms);
+
+/** The socket's path: path, or if it is NULL, of the environment, else the default. */
+const char *client_path(const char *path);
 
 int client_send(struct client *client, const struct protocol_header *request);
 

@@ -15,9 +15,6 @@
 #include <errno.h>
 #include <string.h>
 
-/* ibvcap_rx_release() reads the fields up to lease, so a caller's batch has at least these. */
-#define BATCH_BYTES_MIN (offsetof(struct ibvcap_rx_batch, lease) + sizeof(uint32_t))
-
 /* ---- batches that the caller holds ----------------------------------------------------------------- */
 
 /* The bit of a batch that begins at sequence, in lease slot. */
@@ -97,7 +94,7 @@ static void rx_skip_to_floor(struct ibvcap_rx *rx)
 /* The policy is loaded after the floor, so the first gap that a demotion causes comes with the demotion's flag. */
 static uint32_t rx_batch_flags(const struct ibvcap_rx *rx)
 {
-	uint32_t flags = rx->reattach.gap_unknown ? IBVCAP_RX_BATCH_FLAG_GAP_UNKNOWN : 0;
+	uint32_t flags = rx->reattach.next_flags;
 
 	if (!rx->is_tap && consumer_load_policy(rx->state) != rx->policy_reported)
 		flags |= IBVCAP_RX_BATCH_FLAG_DEMOTED;
@@ -129,13 +126,14 @@ static void rx_hand_out(struct ibvcap_rx *rx, struct ibvcap_rx_batch *batch, uin
 		.application_header_bytes = rx->application_header_bytes,
 		.lease = slot,
 		.flags = rx_batch_flags(rx),
+		.queue = rx->info.queue,
 	};
 	if (to == &ours)
 		sized_struct_copy(batch, &ours, sizeof(ours));
 	*word |= bit;
 	rx->leases[slot].n_batches++;
 	rx->gap = 0;
-	rx->reattach.gap_unknown = false;
+	rx->reattach.next_flags = 0;
 	if (to->flags & IBVCAP_RX_BATCH_FLAG_DEMOTED)
 		rx->policy_reported = IBVCAP_POLICY_LOSSY;
 	rx->next += n;
@@ -181,11 +179,14 @@ static int rx_take(struct ibvcap_rx *rx, struct ibvcap_rx_batch *batch, uint32_t
 
 /* ---- the calls ----------------------------------------------------------------------------------- */
 
-/* -ESHUTDOWN: everything of this epoch was delivered. */
-static int rx_acquire_in_epoch(struct ibvcap_rx *rx, struct ibvcap_rx_batch *batch, uint32_t max, uint32_t min,
-                               int timeout_ms)
+uint32_t rx_least(const struct ibvcap_rx *rx, uint32_t max, uint32_t min)
 {
-	int waited, r;
+	return u32_min(min ? min : 1, u32_min(max, rx_rest_of_block(rx)));
+}
+
+int rx_try(struct ibvcap_rx *rx, struct ibvcap_rx_batch *batch, uint32_t max, uint32_t min)
+{
+	int r;
 
 	if (rx->reattach.away)
 		return -ESHUTDOWN;
@@ -193,10 +194,18 @@ static int rx_acquire_in_epoch(struct ibvcap_rx *rx, struct ibvcap_rx_batch *bat
 	if (r < 0)
 		return r;
 	rx_wait_disarm(rx);
-	r = rx_take(rx, batch, max, min);
+	return rx_take(rx, batch, max, min);
+}
+
+/* -ESHUTDOWN: everything of this epoch was delivered. */
+static int rx_acquire_in_epoch(struct ibvcap_rx *rx, struct ibvcap_rx_batch *batch, uint32_t max, uint32_t min,
+                               int timeout_ms)
+{
+	int waited, r = rx_try(rx, batch, max, min);
+
 	if (r != 0)
 		return r;
-	waited = rx_wait(rx, rx->next + u32_min(min ? min : 1, u32_min(max, rx_rest_of_block(rx))), timeout_ms);
+	waited = rx_wait(rx, rx->next + rx_least(rx, max, min), timeout_ms);
 	if (waited < 0)
 		return waited;
 	r = rx_take(rx, batch, max, 1);
@@ -205,14 +214,7 @@ static int rx_acquire_in_epoch(struct ibvcap_rx *rx, struct ibvcap_rx_batch *bat
 	return r == 0 && waited == RX_WAIT_END ? -ESHUTDOWN : r;
 }
 
-static int rx_ms_until(uint64_t deadline_ns)
-{
-	uint64_t now = client_now_ns();
-
-	return now < deadline_ns ? (int)((deadline_ns - now + 999999) / 1000000) : 0;
-}
-
-static int rx_acquire(struct ibvcap_rx *rx, struct ibvcap_rx_batch *batch, uint32_t max, uint32_t min, int timeout_ms)
+int rx_acquire(struct ibvcap_rx *rx, struct ibvcap_rx_batch *batch, uint32_t max, uint32_t min, int timeout_ms)
 {
 	uint64_t deadline_ns = UINT64_MAX;
 	int r;
@@ -236,23 +238,11 @@ static int rx_acquire(struct ibvcap_rx *rx, struct ibvcap_rx_batch *batch, uint3
 		if (r <= 0)
 			return r;
 		if (timeout_ms > 0)
-			timeout_ms = rx_ms_until(deadline_ns);
+			timeout_ms = client_ms_until(deadline_ns);
 	}
 }
 
-int ibvcap_rx_acquire(struct ibvcap_rx *rx, struct ibvcap_rx_batch *batch, uint32_t max, uint32_t min, int timeout_ms)
-{
-	int r;
-
-	if (rx->is_tap)
-		return -EOPNOTSUPP;
-	r = sized_struct_check(batch, BATCH_BYTES_MIN, "ibvcap_rx_batch");
-	if (r < 0)
-		return r;
-	return rx_acquire(rx, batch, max, min, timeout_ms);
-}
-
-int ibvcap_rx_release(struct ibvcap_rx *rx, const struct ibvcap_rx_batch *batch)
+int rx_release(struct ibvcap_rx *rx, const struct ibvcap_rx_batch *batch)
 {
 	struct rx_lease *lease;
 	uint64_t bit, *word;
@@ -272,6 +262,8 @@ int ibvcap_rx_release(struct ibvcap_rx *rx, const struct ibvcap_rx_batch *batch)
 		consumer_clear_lease(rx->page, batch->lease);
 	else
 		consumer_store_lease(rx->page, batch->lease, lease->block);
+	rx->released += batch->n;
+	consumer_store_released(rx->page, rx->released);
 	/* Disconnected meanwhile: the lease may have ended before this batch was read. */
 	return rx_wait_check_connected(rx);
 }
@@ -313,12 +305,8 @@ static uint16_t rx_flags_before(const struct ibvcap_rx_batch *batch)
 	                  (batch->flags & IBVCAP_RX_BATCH_FLAG_DEMOTED ? IBVCAP_PACKET_FLAG_DEMOTED : 0));
 }
 
-/*
- * Copy the next row and give its lease back. 1; 0: the row is not to be delivered, and the flags of the time before it
- * go to the next row; -errno.
- */
-static int rx_recv_row(struct ibvcap_rx *rx, const struct ibvcap_rx_batch *batch, void *buffer, size_t bytes,
-                       size_t *length, struct ibvcap_meta *copy)
+int rx_take_row(struct ibvcap_rx *rx, const struct ibvcap_rx_batch *batch, void *buffer, size_t bytes, size_t *length,
+                struct ibvcap_meta *copy)
 {
 	bool is_whole = true;
 	int r = 0;
@@ -330,7 +318,7 @@ static int rx_recv_row(struct ibvcap_rx *rx, const struct ibvcap_rx_batch *batch
 	if (rx->is_tap)
 		is_whole = rx_check_copy(rx, batch);
 	else
-		r = ibvcap_rx_release(rx, batch);
+		r = rx_release(rx, batch);
 	if (r < 0)
 		return r;
 	if (!is_whole)
@@ -342,32 +330,7 @@ static int rx_recv_row(struct ibvcap_rx *rx, const struct ibvcap_rx_batch *batch
 	return 1;
 }
 
-int ibvcap_rx_recv(struct ibvcap_rx *rx, void *buffer, size_t bytes, size_t *length, struct ibvcap_meta *meta,
-                   int timeout_ms)
-{
-	const uint64_t deadline = timeout_ms > 0 ? client_now_ns() + (uint64_t)timeout_ms * 1000000 : 0;
-	struct ibvcap_rx_batch batch = IBVCAP_INIT(struct ibvcap_rx_batch);
-	struct ibvcap_meta copy;
-	int r;
-
-	do {
-		r = rx_acquire(rx, &batch, 1, 1, timeout_ms);
-		if (r <= 0)
-			return r;
-		r = rx_recv_row(rx, &batch, buffer, bytes, length, &copy);
-		if (r < 0)
-			return r;
-		/* Rows that are passed over do not make the wait longer. */
-		if (r == 0 && timeout_ms > 0)
-			timeout_ms = rx_ms_until(deadline);
-	} while (r == 0);
-	if (meta)
-		*meta = copy;
-	return 1;
-}
-
-int ibvcap_rx_block_losses(const struct ibvcap_rx *rx, const struct ibvcap_rx_batch *batch,
-                           struct ibvcap_rx_losses *losses)
+int rx_count_losses(const struct ibvcap_rx *rx, const struct ibvcap_rx_batch *batch, struct ibvcap_rx_losses *losses)
 {
 	struct ibvcap_rx_losses ours = IBVCAP_INIT(struct ibvcap_rx_losses);
 	uint64_t end = (batch->sequence / rx->slots_per_block + 1) * rx->slots_per_block;

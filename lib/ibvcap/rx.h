@@ -8,8 +8,10 @@
  *   rx_wait.c      waits for packets
  *   rx_open.c      attaches to a stream
  *   rx_reattach.c  attaches to the next daemon when this one has ended
- *   rx.c           acquires and releases batches
+ *   rx.c           acquires and releases batches of one queue
  *   rx_track.c     hands batches to a tracker
+ *   rx_set.c       several queues behind one handle
+ *   rx_api.c       the calls of ibvcap.h
  *
  * One thread at a time uses a handle.
  */
@@ -36,7 +38,8 @@ struct rx_reattach {
 	char stream[IBVCAP_STREAM_NAME_MAX];
 	struct ibvcap_rx_options options;
 	struct ibvcap_rx_counts counts; /* of the epochs that ended */
-	bool gap_unknown;               /* the next batch is the first of its epoch */
+	uint32_t next_flags;            /* enum ibvcap_rx_batch_flag, for the next batch */
+	uint64_t member;                /* of a group: see struct protocol_attach */
 	int poll_fd;                    /* the result of ibvcap_rx_fd(); -1: no call of it yet */
 	int timer_fd;
 
@@ -47,9 +50,17 @@ struct rx_reattach {
 	uint64_t try_at_ns;
 	uint64_t pause_ns;
 	char last_try[256]; /* error text of the last attempt */
+
+	/* Of a group: */
+	bool joined; /* the daemon answers when there is a queue, which may be never */
+	uint64_t joined_epoch;
+	uint32_t joined_queues;
 };
 
+struct rx_set;
+
 struct ibvcap_rx {
+	struct rx_set *set; /* several queues, each a handle of its own: nothing below is used but owner; else NULL */
 	const uint32_t *owner; /* see owner.h */
 	struct rx_reattach reattach;
 	int socket; /* the kernel hangs it up when the daemon ends */
@@ -78,6 +89,8 @@ struct ibvcap_rx {
 	uint64_t block_bytes;
 	uint64_t attach_sequence;
 	uint64_t attach_head;
+	uint64_t abandoned;
+	bool taken_over;
 	struct ibvcap_sequence sequence;
 	const _Atomic uint32_t *table;
 	const struct ibvcap_meta *meta;
@@ -85,6 +98,7 @@ struct ibvcap_rx {
 
 	uint64_t next; /* packet number to acquire next */
 	uint64_t skipped;
+	uint64_t released;
 	uint64_t gap;             /* the part of skipped that no batch has reported yet */
 	uint16_t flags_before;    /* for the next row of ibvcap_rx_recv(): what came with rows that it passed over */
 	uint32_t policy_reported; /* enum ibvcap_policy, as the last batch reported it */
@@ -113,6 +127,9 @@ void rx_poll_set_timer(const struct rx_reattach *reattach, uint64_t at_ns);
 /** Close the descriptor itself. */
 void rx_poll_deinit(struct rx_reattach *reattach);
 
+/** As ibvcap_rx_fd(). */
+int rx_poll_open(struct ibvcap_rx *rx);
+
 /* ---- rx_map.c -------------------------------------------------------------------------------------- */
 
 /** Map and check the segments, and fill in the private copies. Takes the descriptors over, also on failure. */
@@ -129,12 +146,28 @@ void rx_map_begin_tap(struct ibvcap_rx *rx, const struct rx_start_position *star
  */
 int rx_handle_new(struct ibvcap_rx **rx, int socket, const int fds[PROTOCOL_FD_N], uint64_t epoch);
 
+/** Make a handle that is attached to nothing and has no owner yet. 0, -ENOMEM. */
+int rx_handle_new_empty(struct ibvcap_rx **rx);
+
 /** Store how to attach again. path and stream are copied. -ENOMEM. */
 int rx_handle_set_reattach(struct ibvcap_rx *rx, const char *path, const char *stream,
                            const struct ibvcap_rx_options *options);
 
+/** Unmap the segments. No effect a second time. */
+void rx_handle_unmap(struct ibvcap_rx *rx);
+
 /** Unmap and close all that belongs to the epoch. */
 void rx_handle_close_epoch(struct ibvcap_rx *rx);
+
+/** As ibvcap_rx_close(). */
+void rx_handle_free(struct ibvcap_rx *rx);
+
+/** Does the caller hold batches? */
+bool rx_handle_has_batches(const struct ibvcap_rx *rx);
+
+/** The whole struct, as ibvcap_rx_info() and ibvcap_rx_counts(). */
+void rx_handle_describe(const struct ibvcap_rx *rx, struct ibvcap_rx_info *info);
+void rx_handle_count(const struct ibvcap_rx *rx, struct ibvcap_rx_counts *counts);
 
 /* ---- rx_wait.c ------------------------------------------------------------------------------------- */
 
@@ -150,6 +183,12 @@ enum rx_wait {
  */
 int rx_wait(struct ibvcap_rx *rx, uint64_t target, int timeout_ms);
 
+/**
+ * Look without waiting, and arm the descriptor for head >= target, if it exists. RX_WAIT_TIME: neither packets nor an
+ * end yet.
+ */
+int rx_wait_prepare(struct ibvcap_rx *rx, uint64_t target);
+
 /** Read the wake-up bytes from the wake socket, if the descriptor was armed. */
 void rx_wait_disarm(struct ibvcap_rx *rx);
 
@@ -161,9 +200,15 @@ int rx_wait_check_connected(const struct ibvcap_rx *rx);
 /** Make the request to attach. The options' "back" counts from now. -EINVAL. */
 int rx_open_fill_request(struct protocol_attach *request, const char *stream, const struct ibvcap_rx_options *options);
 
-/** Receive the answer to it; the descriptors are the caller's, -1 for those that a tap does not get. 0 or -errno. */
+/** Attach to one queue. options are known to be of this library. */
+int rx_open(const char *path, const char *stream, const struct ibvcap_rx_options *options, struct ibvcap_rx **rx);
+
+/**
+ * Receive the answer to it; the descriptors are the caller's, -1 for those that a tap does not get. 0; -errno; 1: a
+ * member of a group has joined, and *joined says of what: the answer comes when there is a queue.
+ */
 int rx_open_receive_answer(struct client *client, const struct ibvcap_rx_options *options, int fds[PROTOCOL_FD_N],
-                           uint64_t *epoch);
+                           uint64_t *epoch, struct protocol_joined *joined);
 
 /* ---- rx_reattach.c --------------------------------------------------------------------------------- */
 
@@ -173,5 +218,51 @@ int rx_open_receive_answer(struct client *client, const struct ibvcap_rx_options
  * ibvcap_rx_open(): there is no next epoch.
  */
 int rx_reattach(struct ibvcap_rx *rx, uint64_t until_ns);
+
+/** A handle that is away from the beginning: rx_reattach() attaches it. member: of a group. 0 or -errno. */
+int rx_reattach_new(struct ibvcap_rx **rx, const char *path, const char *stream,
+                    const struct ibvcap_rx_options *options, uint64_t member);
+
+/** Of such a handle: ask with these options, within their timeout, to join the group. 0, or an error of the daemon. */
+int rx_reattach_join(struct ibvcap_rx *rx, const struct ibvcap_rx_options *options);
+
+/** The daemon is known to be there: search from now on. */
+void rx_reattach_put_off_end(struct ibvcap_rx *rx, uint64_t now_ns);
+
+/** Has the administrator removed the stream? The handle is not away. */
+bool rx_reattach_is_removed(const struct ibvcap_rx *rx);
+
+/* ---- rx.c ------------------------------------------------------------------------------------------ */
+
+/** Rows that a wait for min of at most max is over with: not more than the rest of the block has. */
+uint32_t rx_least(const struct ibvcap_rx *rx, uint32_t max, uint32_t min);
+
+/**
+ * Rows, if there are at least rx_least() of them; 0: not that many are published; -ESHUTDOWN the handle is away; errors
+ * of ibvcap_rx_acquire(). Never waits.
+ */
+int rx_try(struct ibvcap_rx *rx, struct ibvcap_rx_batch *batch, uint32_t max, uint32_t min);
+
+/** As ibvcap_rx_acquire(), also for a tap. */
+int rx_acquire(struct ibvcap_rx *rx, struct ibvcap_rx_batch *batch, uint32_t max, uint32_t min, int timeout_ms);
+
+/** As ibvcap_rx_release(). */
+int rx_release(struct ibvcap_rx *rx, const struct ibvcap_rx_batch *batch);
+
+/**
+ * Copy the row of a batch of one and give its lease back. 1; 0: the row is not to be delivered, and the flags of the
+ * time before it go to the next row; -errno.
+ */
+int rx_take_row(struct ibvcap_rx *rx, const struct ibvcap_rx_batch *batch, void *buffer, size_t bytes, size_t *length,
+                struct ibvcap_meta *copy);
+
+/** As ibvcap_rx_block_losses(). */
+int rx_count_losses(const struct ibvcap_rx *rx, const struct ibvcap_rx_batch *batch, struct ibvcap_rx_losses *losses);
+
+/* ---- rx_track.c ------------------------------------------------------------------------------------ */
+
+/** As ibvcap_rx_track(). The totals go to the page of shown, a handle of the same set, or rx. */
+int rx_track(struct ibvcap_rx *rx, struct ibvcap_rx *shown, const struct ibvcap_rx_batch *batch,
+             struct ibvcap_tracker *tracker, struct ibvcap_tracked *tracked);
 
 #endif

@@ -4,7 +4,6 @@
 #include "lib/ibvcap/owner.h"
 #include "lib/ibvcap/ring.h"
 #include "lib/ibvcap/rx.h"
-#include "lib/ibvcap/sized_struct.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -24,21 +23,32 @@ static int rx_handle_unblock(const struct ibvcap_rx *rx)
 	return 0;
 }
 
-int rx_handle_new(struct ibvcap_rx **rx, int socket, const int fds[PROTOCOL_FD_N], uint64_t epoch)
+int rx_handle_new_empty(struct ibvcap_rx **rx)
 {
 	struct ibvcap_rx *new = calloc(1, sizeof(*new));
-	int r;
 
-	if (!new) {
+	if (!new)
+		return error_set(-ENOMEM, "out of memory");
+	new->reattach = (struct rx_reattach){
+		.counts = IBVCAP_INIT(struct ibvcap_rx_counts), .poll_fd = -1, .timer_fd = -1, .client = CLIENT_INIT};
+	new->socket = new->wake_socket = -1;
+	new->payload = new->headers = new->ring_shm = new->state_shm = new->page_shm = (struct shm)SHM_INIT;
+	*rx = new;
+	return 0;
+}
+
+int rx_handle_new(struct ibvcap_rx **rx, int socket, const int fds[PROTOCOL_FD_N], uint64_t epoch)
+{
+	struct ibvcap_rx *new;
+	int r = rx_handle_new_empty(&new);
+
+	if (r < 0) {
 		close(socket);
 		for (unsigned i = 0; i < PROTOCOL_FD_N && fds[i] >= 0; i++)
 			close(fds[i]);
-		return error_set(-ENOMEM, "out of memory");
+		return r;
 	}
-	new->reattach = (struct rx_reattach){
-		.counts = IBVCAP_INIT(struct ibvcap_rx_counts), .poll_fd = -1, .timer_fd = -1, .client = CLIENT_INIT};
 	new->socket = socket;
-	new->payload = new->headers = new->ring_shm = new->state_shm = new->page_shm = (struct shm)SHM_INIT;
 	r = rx_map_segments(new, fds, epoch);
 	if (r == 0 && !new->is_tap)
 		r = rx_handle_unblock(new);
@@ -50,7 +60,7 @@ int rx_handle_new(struct ibvcap_rx **rx, int socket, const int fds[PROTOCOL_FD_N
 		r = new->batch_starts ? 0 : error_set(-ENOMEM, "out of memory");
 	}
 	if (r < 0)
-		ibvcap_rx_close(new);
+		rx_handle_free(new);
 	else
 		*rx = new;
 	return r;
@@ -71,31 +81,46 @@ int rx_handle_set_reattach(struct ibvcap_rx *rx, const char *path, const char *s
 	return 0;
 }
 
-void rx_handle_close_epoch(struct ibvcap_rx *rx)
+void rx_handle_unmap(struct ibvcap_rx *rx)
 {
 	shm_deinit(&rx->payload);
 	shm_deinit(&rx->headers);
 	shm_deinit(&rx->ring_shm);
 	shm_deinit(&rx->state_shm);
 	shm_deinit(&rx->page_shm);
-	rx_poll_close(&rx->reattach, &rx->wake_socket);
-	if (rx->socket >= 0)
-		close(rx->socket);
-	rx->socket = -1;
 	rx->ring = NULL;
 	rx->state = NULL;
 	rx->page = NULL;
 }
 
-void ibvcap_rx_close(struct ibvcap_rx *rx)
+void rx_handle_close_epoch(struct ibvcap_rx *rx)
+{
+	rx_handle_unmap(rx);
+	rx_poll_close(&rx->reattach, &rx->wake_socket);
+	if (rx->socket >= 0)
+		close(rx->socket);
+	rx->socket = -1;
+}
+
+bool rx_handle_has_batches(const struct ibvcap_rx *rx)
+{
+	for (uint32_t i = 0; i < rx->lease_blocks; i++)
+		if (rx->leases[i].n_batches)
+			return true;
+	return false;
+}
+
+void rx_handle_free(struct ibvcap_rx *rx)
 {
 	if (!rx)
 		return;
 	/* The parent's copies of both descriptors lead to the same epoll set, so a child takes nothing out of it. */
 	rx_poll_deinit(&rx->reattach);
 	/* The daemon sees this at once, also if a child has inherited the socket. */
-	if (rx->socket >= 0 && owner_is_here(rx->owner))
+	if (owner_is_here(rx->owner)) {
 		shutdown(rx->socket, SHUT_RDWR);
+		shutdown(rx->reattach.client.socket, SHUT_RDWR);
+	}
 	rx_handle_close_epoch(rx);
 	rx_poll_close(&rx->reattach, &rx->reattach.client.socket);
 	owner_mark_free(rx->owner);
@@ -104,32 +129,31 @@ void ibvcap_rx_close(struct ibvcap_rx *rx)
 	free(rx);
 }
 
-int ibvcap_rx_info(const struct ibvcap_rx *rx, struct ibvcap_rx_info *info)
+void rx_handle_describe(const struct ibvcap_rx *rx, struct ibvcap_rx_info *info)
 {
-	struct ibvcap_rx_info now = rx->info;
-
-	now.size = sizeof(now);
-	now.attach_sequence = rx->attach_sequence;
-	now.attach_back = rx->attach_head > rx->attach_sequence ? rx->attach_head - rx->attach_sequence : 0;
-	if (!rx->reattach.away) {
-		now.policy = rx->is_tap ? IBVCAP_POLICY_TAP : (enum ibvcap_policy)consumer_load_policy(rx->state);
-		now.clock_source = ring_load_clock(rx->ring, &now.clock_error_ns);
-	}
-	return sized_struct_write(info, &now, sizeof(now), "ibvcap_rx_info");
+	*info = rx->info;
+	info->size = sizeof(*info);
+	info->n_attached = !rx->reattach.away;
+	info->attach_sequence = rx->attach_sequence;
+	info->attach_back = rx->attach_head > rx->attach_sequence ? rx->attach_head - rx->attach_sequence : 0;
+	if (rx->reattach.away)
+		return;
+	info->policy = rx->is_tap ? IBVCAP_POLICY_TAP : (enum ibvcap_policy)consumer_load_policy(rx->state);
+	info->clock_source = ring_load_clock(rx->ring, &info->clock_error_ns);
 }
 
-int ibvcap_rx_counts(const struct ibvcap_rx *rx, struct ibvcap_rx_counts *counts)
+void rx_handle_count(const struct ibvcap_rx *rx, struct ibvcap_rx_counts *counts)
 {
-	struct ibvcap_rx_counts now = rx->reattach.counts;
 	uint64_t head = rx->next;
 
-	now.size = sizeof(now);
+	*counts = rx->reattach.counts;
+	counts->size = sizeof(*counts);
 	/* Between two epochs, all of the last was delivered. */
 	if (!rx->reattach.away && consumer_load_head(rx->ring) > head)
 		head = consumer_load_head(rx->ring);
-	now.published += head - rx->attach_sequence;
-	now.delivered += rx->next - rx->attach_sequence - rx->skipped;
-	now.skipped += rx->skipped;
-	now.lag += head - rx->next;
-	return sized_struct_write(counts, &now, sizeof(now), "ibvcap_rx_counts");
+	counts->published += head - rx->attach_sequence;
+	counts->delivered += rx->next - rx->attach_sequence - rx->skipped;
+	counts->skipped += rx->skipped;
+	counts->lag += head - rx->next;
+	counts->abandoned += rx->abandoned;
 }

@@ -73,6 +73,8 @@ static int rx_map_state(struct ibvcap_rx *rx)
 		return segment_reject("ring", "its number of leases is not 1 to 64");
 	rx->attach_sequence = rx->state->attach_sequence;
 	rx->attach_head = rx->state->attach_head;
+	rx->taken_over = rx->state->taken_over;
+	rx->abandoned = rx->state->abandoned;
 	rx->policy_reported = consumer_load_policy(rx->state);
 	return 0;
 }

@@ -3,7 +3,6 @@
 #include "lib/ibvcap/client.h"
 #include "lib/ibvcap/error.h"
 #include "lib/ibvcap/rx.h"
-#include "lib/ibvcap/sized_struct.h"
 
 #include <errno.h>
 #include <string.h>
@@ -32,6 +31,9 @@ int rx_open_fill_request(struct protocol_attach *request, const char *stream, co
 	if (length == 0 || length >= sizeof(request->stream))
 		return error_set(-EINVAL, "stream '%s': a stream's name has 1 to %zu bytes", stream,
 		                 sizeof(request->stream) - 1);
+	if (memchr(options->group, '\0', sizeof(options->group)) == NULL)
+		return error_set(-EINVAL, "stream '%s': a group's name has at most %zu bytes", stream,
+		                 sizeof(options->group) - 1);
 	if (options->start > IBVCAP_START_NS_BACK)
 		return error_set(-EINVAL, "stream '%s': start %u is no value of enum ibvcap_start", stream,
 		                 options->start);
@@ -44,13 +46,14 @@ int rx_open_fill_request(struct protocol_attach *request, const char *stream, co
 		.policy = options->policy,
 		.lease_blocks = options->lease_blocks,
 	};
+	memcpy(request->group, options->group, sizeof(request->group));
 	protocol_init(&request->header, PROTOCOL_ATTACH, sizeof(*request));
 	memcpy(request->stream, stream, length);
 	return 0;
 }
 
 int rx_open_receive_answer(struct client *client, const struct ibvcap_rx_options *options, int fds[PROTOCOL_FD_N],
-                           uint64_t *epoch)
+                           uint64_t *epoch, struct protocol_joined *joined)
 {
 	const unsigned wanted = options->policy == IBVCAP_POLICY_TAP ? PROTOCOL_FD_TAP_N : PROTOCOL_FD_N;
 	union protocol_message answer;
@@ -59,6 +62,10 @@ int rx_open_receive_answer(struct client *client, const struct ibvcap_rx_options
 
 	if (r < 0)
 		return r;
+	if (answer.header.type == PROTOCOL_JOINED && n_fds == 0) {
+		*joined = answer.joined;
+		return 1;
+	}
 	if (answer.header.type == PROTOCOL_ATTACHED && n_fds == wanted) {
 		*epoch = answer.attached.epoch;
 		for (unsigned i = wanted; i < PROTOCOL_FD_N; i++)
@@ -70,25 +77,22 @@ int rx_open_receive_answer(struct client *client, const struct ibvcap_rx_options
 	return client_reject_answer(client, "an attach");
 }
 
-int ibvcap_rx_open(const char *socket_path, const char *stream, const struct ibvcap_rx_options *options,
-                   struct ibvcap_rx **rx)
+int rx_open(const char *path, const char *stream, const struct ibvcap_rx_options *options, struct ibvcap_rx **rx)
 {
-	struct ibvcap_rx_options known = IBVCAP_INIT(struct ibvcap_rx_options);
 	struct client client = CLIENT_INIT;
+	struct protocol_joined joined;
 	struct protocol_attach request;
 	struct ibvcap_rx *new;
 	int fds[PROTOCOL_FD_N];
 	uint64_t epoch;
-	int r = options ? sized_struct_read(&known, sizeof(known), options, "ibvcap_rx_options") : 0;
+	int r = rx_open_fill_request(&request, stream, options);
 
 	if (r == 0)
-		r = rx_open_fill_request(&request, stream, &known);
-	if (r == 0)
-		r = client_connect(&client, socket_path, known.timeout_ms);
+		r = client_connect(&client, path, options->timeout_ms);
 	if (r == 0)
 		r = client_send(&client, &request.header);
 	if (r == 0)
-		r = rx_open_receive_answer(&client, &known, fds, &epoch);
+		r = rx_open_receive_answer(&client, options, fds, &epoch, &joined);
 	if (r != 0) {
 		client_deinit(&client);
 		return r;
@@ -98,9 +102,9 @@ int ibvcap_rx_open(const char *socket_path, const char *stream, const struct ibv
 		return r;
 	if (new->is_tap)
 		rx_map_begin_tap(new, &(struct rx_start_position){request.start, request.start_value});
-	r = rx_handle_set_reattach(new, client.path, stream, &known);
+	r = rx_handle_set_reattach(new, client.path, stream, options);
 	if (r < 0)
-		ibvcap_rx_close(new);
+		rx_handle_free(new);
 	else
 		*rx = new;
 	return r;

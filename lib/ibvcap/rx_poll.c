@@ -58,7 +58,7 @@ void rx_poll_deinit(struct rx_reattach *reattach)
 	reattach->timer_fd = reattach->poll_fd = -1;
 }
 
-int ibvcap_rx_fd(struct ibvcap_rx *rx)
+int rx_poll_open(struct ibvcap_rx *rx)
 {
 	struct rx_reattach *reattach = &rx->reattach;
 	int r = owner_check(rx->owner, reattach->stream);

@@ -25,29 +25,24 @@
 
 /* ---- leaving the old epoch ------------------------------------------------------------------------- */
 
-static bool rx_has_batches_out(const struct ibvcap_rx *rx)
-{
-	for (uint32_t i = 0; i < rx->lease_blocks; i++)
-		if (rx->leases[i].n_batches)
-			return true;
-	return false;
-}
-
 static uint32_t rx_reattach_ms(const struct rx_reattach *reattach)
 {
 	return reattach->options.reattach_ms ? reattach->options.reattach_ms : REATTACH_MS;
 }
 
-static void rx_leave_epoch(struct ibvcap_rx *rx, uint64_t now_ns)
+static void rx_reattach_begin(struct rx_reattach *reattach, uint64_t now_ns)
 {
-	struct rx_reattach *reattach = &rx->reattach;
-
-	rx->fd_armed = false;
-	rx_handle_close_epoch(rx);
 	reattach->away = true;
 	reattach->deadline_ns = now_ns + rx_reattach_ms(reattach) * MS_NS;
 	reattach->try_at_ns = now_ns;
 	reattach->pause_ns = PAUSE_NS_FIRST;
+}
+
+static void rx_leave_epoch(struct ibvcap_rx *rx, uint64_t now_ns)
+{
+	rx->fd_armed = false;
+	rx_handle_close_epoch(rx);
+	rx_reattach_begin(&rx->reattach, now_ns);
 }
 
 /* ---- finding the next daemon ----------------------------------------------------------------------- */
@@ -60,17 +55,25 @@ static void rx_reattach_pause(struct rx_reattach *reattach, uint64_t now_ns)
 	reattach->pause_ns = reattach->pause_ns * 2 < PAUSE_NS_MAX ? reattach->pause_ns * 2 : PAUSE_NS_MAX;
 }
 
+static int rx_reattach_send(struct rx_reattach *reattach, const struct ibvcap_rx_options *options)
+{
+	struct protocol_attach request;
+	int r = rx_open_fill_request(&request, reattach->stream, options);
+
+	if (r < 0)
+		return r;
+	request.member = reattach->member;
+	return client_send(&reattach->client, &request.header);
+}
+
 /* Connect and ask. Any failure here may pass: the socket may not exist yet, or not have its final mode. */
 static void rx_reattach_ask(struct rx_reattach *reattach, uint64_t now_ns)
 {
-	struct protocol_attach request;
 	int r;
 
 	if (client_connect(&reattach->client, reattach->path, 1) == 0) {
 		reattach->client.deadline_ns = reattach->deadline_ns;
-		r = rx_open_fill_request(&request, reattach->stream, &reattach->options);
-		if (r == 0)
-			r = client_send(&reattach->client, &request.header);
+		r = rx_reattach_send(reattach, &reattach->options);
 		if (r == 0)
 			r = rx_poll_add(reattach, reattach->client.socket);
 		if (r == 0)
@@ -117,9 +120,9 @@ static void rx_begin_epoch(const struct ibvcap_rx *rx, struct ibvcap_rx *new)
 {
 	struct rx_reattach *reattach = &new->reattach;
 
-	ibvcap_rx_counts(rx, &reattach->counts);
+	rx_handle_count(rx, &reattach->counts);
 	reattach->counts.epochs++;
-	reattach->gap_unknown = true;
+	reattach->next_flags |= IBVCAP_RX_BATCH_FLAG_GAP_UNKNOWN;
 	if (new->is_tap)
 		rx_map_begin_tap(new, &(struct rx_start_position){.where = IBVCAP_START_OLDEST});
 }
@@ -131,9 +134,11 @@ static void rx_take_over(struct ibvcap_rx *rx, struct ibvcap_rx *new)
 	new->reattach.client = (struct client)CLIENT_INIT;
 	if (new->info.epoch == rx->info.epoch)
 		rx_stay_in_epoch(rx, new);
-	else
+	else if (rx->info.epoch)
 		rx_begin_epoch(rx, new);
-	new->reattach.away = false;
+	else if (new->taken_over)
+		new->reattach.next_flags |= IBVCAP_RX_BATCH_FLAG_TAKEN_OVER;
+	new->reattach.away = new->reattach.joined = false;
 	owner_mark_free(rx->owner);
 	free(rx->batch_starts);
 	*rx = *new;
@@ -167,19 +172,37 @@ static int rx_reattach_open(struct ibvcap_rx *rx, struct ibvcap_rx **new, const 
 	if (r == 0)
 		r = rx_poll_add(reattach, (*new)->wake_socket);
 	if (r < 0)
-		ibvcap_rx_close(*new);
+		rx_handle_free(*new);
 	return r;
+}
+
+/* The daemon answers as late as it likes; the search goes on when its connection ends. */
+static void rx_reattach_note_joined(struct rx_reattach *reattach, const struct protocol_joined *joined)
+{
+	reattach->joined = true;
+	reattach->joined_epoch = joined->epoch;
+	reattach->joined_queues = joined->n_queues;
+	reattach->deadline_ns = reattach->client.deadline_ns = UINT64_MAX;
 }
 
 /* The answer has come. 1: attached; 0: refused, try again later; -errno: the search has failed. */
 static int rx_reattach_take_answer(struct ibvcap_rx *rx, uint64_t now_ns)
 {
 	struct rx_reattach *reattach = &rx->reattach;
+	struct protocol_joined joined;
 	struct ibvcap_rx *new;
 	int fds[PROTOCOL_FD_N];
 	uint64_t epoch;
-	int r = rx_open_receive_answer(&reattach->client, &reattach->options, fds, &epoch);
+	int r = rx_open_receive_answer(&reattach->client, &reattach->options, fds, &epoch, &joined);
 
+	if (r == 1) {
+		rx_reattach_note_joined(reattach, &joined);
+		return 0;
+	}
+	if (reattach->joined) {
+		reattach->joined = false;
+		rx_reattach_begin(reattach, now_ns);
+	}
 	if (r == 0)
 		r = rx_reattach_open(rx, &new, fds, epoch);
 	if (r == 0) {
@@ -245,6 +268,11 @@ static int rx_reattach_search(struct ibvcap_rx *rx, uint64_t until_ns)
 	}
 }
 
+bool rx_reattach_is_removed(const struct ibvcap_rx *rx)
+{
+	return !rx->is_tap && consumer_load_reason(rx->state) == IBVCAP_DISCONNECT_REMOVED;
+}
+
 int rx_reattach(struct ibvcap_rx *rx, uint64_t until_ns)
 {
 	struct rx_reattach *reattach = &rx->reattach;
@@ -253,13 +281,13 @@ int rx_reattach(struct ibvcap_rx *rx, uint64_t until_ns)
 	if (reattach->error)
 		return reattach->error;
 	if (!reattach->away) {
-		if (!rx->is_tap && consumer_load_reason(rx->state) == IBVCAP_DISCONNECT_REMOVED)
+		if (rx_reattach_is_removed(rx))
 			return rx_reattach_give_up(
 				reattach,
 				error_set(-ENODEV, "stream '%s': the administrator removed it", reattach->stream));
 		if (!reattach->path || reattach->options.reattach_ms == IBVCAP_NO_REATTACH)
 			return -ESHUTDOWN;
-		if (rx_has_batches_out(rx))
+		if (rx_handle_has_batches(rx))
 			return -ENOBUFS;
 		rx_leave_epoch(rx, client_now_ns());
 	}
@@ -267,4 +295,55 @@ int rx_reattach(struct ibvcap_rx *rx, uint64_t until_ns)
 	/* Also while it awaits an answer: a socket that outlives its daemon accepts connections, but never answers. */
 	rx_poll_set_timer(reattach, reattach->away && !reattach->error ? rx_reattach_next_step_ns(reattach) : 0);
 	return r;
+}
+
+/* ---- a handle that begins away ------------------------------------------------------------------------ */
+
+int rx_reattach_new(struct ibvcap_rx **rx, const char *path, const char *stream,
+                    const struct ibvcap_rx_options *options, uint64_t member)
+{
+	int r = rx_handle_new_empty(rx);
+
+	if (r < 0)
+		return r;
+	r = owner_mark_new(&(*rx)->owner);
+	if (r == 0)
+		r = rx_handle_set_reattach(*rx, path, stream, options);
+	if (r < 0) {
+		rx_handle_free(*rx);
+		return r;
+	}
+	(*rx)->is_tap = options->policy == IBVCAP_POLICY_TAP;
+	(*rx)->reattach.member = member;
+	rx_reattach_begin(&(*rx)->reattach, client_now_ns());
+	return 0;
+}
+
+int rx_reattach_join(struct ibvcap_rx *rx, const struct ibvcap_rx_options *options)
+{
+	struct rx_reattach *reattach = &rx->reattach;
+	struct protocol_joined joined;
+	int fds[PROTOCOL_FD_N];
+	uint64_t epoch;
+	int r = client_connect(&reattach->client, reattach->path, options->timeout_ms);
+
+	if (r == 0)
+		r = rx_reattach_send(reattach, options);
+	if (r == 0)
+		r = rx_open_receive_answer(&reattach->client, options, fds, &epoch, &joined);
+	if (r < 0)
+		return r;
+	if (r == 0) { /* a queue, and no word of the group before it */
+		for (unsigned i = 0; i < PROTOCOL_FD_N; i++)
+			close(fds[i]);
+		return client_reject_answer(&reattach->client, "an attach");
+	}
+	rx_reattach_note_joined(reattach, &joined);
+	return rx_poll_add(reattach, reattach->client.socket);
+}
+
+void rx_reattach_put_off_end(struct ibvcap_rx *rx, uint64_t now_ns)
+{
+	if (!rx->reattach.joined)
+		rx->reattach.deadline_ns = now_ns + rx_reattach_ms(&rx->reattach) * MS_NS;
 }

@@ -17,12 +17,6 @@
 /* Between two runs of the daemon, nobody counts: a gap may be this long. */
 #define UNKNOWN_GAP (UINT64_C(1) << 32)
 
-int ibvcap_rx_sequence(const struct ibvcap_rx *rx, struct ibvcap_sequence *sequence)
-{
-	*sequence = rx->sequence;
-	return sequence->bytes != 0;
-}
-
 /* The row may hold less than its meta says, if the daemon is of another version. */
 static struct ibvcap_packet rx_packet(const struct ibvcap_rx *rx, const struct ibvcap_rx_batch *batch, uint32_t i,
                                       const struct ibvcap_meta *meta)
@@ -98,8 +92,8 @@ static int rx_track_check(const struct ibvcap_rx *rx, const struct ibvcap_rx_bat
 	return 0;
 }
 
-int ibvcap_rx_track(struct ibvcap_rx *rx, const struct ibvcap_rx_batch *batch, struct ibvcap_tracker *tracker,
-                    struct ibvcap_tracked *tracked)
+int rx_track(struct ibvcap_rx *rx, struct ibvcap_rx *shown, const struct ibvcap_rx_batch *batch,
+             struct ibvcap_tracker *tracker, struct ibvcap_tracked *tracked)
 {
 	struct ibvcap_tracked ours;
 	int r = rx_track_check(rx, batch, tracker);
@@ -111,6 +105,6 @@ int ibvcap_rx_track(struct ibvcap_rx *rx, const struct ibvcap_rx_batch *batch, s
 	for (uint32_t i = 0; i < batch->n; i++)
 		rx_track_row(rx, batch, i, tracker, tracked ? &tracked[i] : &ours);
 	for (uint32_t i = 0; i < IBVCAP_TRACKED_COUNTER_N; i++)
-		consumer_store_tracked(rx->page, i, tracker->totals[i]);
+		consumer_store_tracked(shown->page, i, tracker->totals[i]);
 	return 0;
 }

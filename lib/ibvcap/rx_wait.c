@@ -84,15 +84,15 @@ static int rx_wait_sleep(struct ibvcap_rx *rx, uint64_t target, uint64_t ns)
 }
 
 /* Ask for a byte on the wake socket. The request comes before the look, so one of the two sides sees the other. */
-static int rx_wait_arm(struct ibvcap_rx *rx)
+static int rx_wait_arm(struct ibvcap_rx *rx, uint64_t target)
 {
 	if (rx->reattach.poll_fd < 0)
 		return RX_WAIT_TIME;
-	consumer_request_wake(rx->page, rx->next + 1, true);
+	consumer_request_wake(rx->page, target, true);
 	rx->fd_armed = true;
-	if (consumer_load_head_seq_cst(rx->ring) > rx->next)
+	if (consumer_load_head_seq_cst(rx->ring) >= target)
 		return RX_WAIT_HEAD;
-	return rx_wait_look(rx, rx->next + 1, client_now_ns());
+	return rx_wait_look(rx, target, client_now_ns());
 }
 
 void rx_wait_disarm(struct ibvcap_rx *rx)
@@ -120,7 +120,7 @@ int rx_wait(struct ibvcap_rx *rx, uint64_t target, int timeout_ms)
 	if (r != RX_WAIT_TIME)
 		return r;
 	if (timeout_ms == 0)
-		return rx_wait_arm(rx);
+		return rx_wait_arm(rx, rx->next + 1);
 	if (rx_wait_spin(rx, target))
 		return RX_WAIT_HEAD;
 	while ((now = client_now_ns()) < deadline) {
@@ -133,5 +133,12 @@ int rx_wait(struct ibvcap_rx *rx, uint64_t target, int timeout_ms)
 			return r;
 	}
 	r = rx_wait_look(rx, target, now);
-	return r == RX_WAIT_TIME ? rx_wait_arm(rx) : r;
+	return r == RX_WAIT_TIME ? rx_wait_arm(rx, rx->next + 1) : r;
+}
+
+int rx_wait_prepare(struct ibvcap_rx *rx, uint64_t target)
+{
+	int r = rx_wait_look(rx, target, client_now_ns());
+
+	return r == RX_WAIT_TIME ? rx_wait_arm(rx, target) : r;
 }

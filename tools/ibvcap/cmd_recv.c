@@ -304,7 +304,7 @@ static void print_recv_start(const struct receiver *receiver)
 	struct ibvcap_rx_info info = IBVCAP_INIT(struct ibvcap_rx_info);
 
 	ibvcap_rx_info(receiver->rx, &info);
-	if (receiver->options.attach.start != IBVCAP_START_NEWEST && !receiver->options.json)
+	if (receiver->options.attach.start != IBVCAP_START_NEWEST && !receiver->options.json && info.n_attached)
 		printf("%s: begins %llu packets back\n", receiver->options.stream,
 		       (unsigned long long)info.attach_back);
 }

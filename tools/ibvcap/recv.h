@@ -29,10 +29,10 @@ struct recv_options {
 	bool check;    /* exit 1 if not all came */
 };
 
-#define RECV_OPTIONS_INIT                                                                                \
-	{                                                                                                \
-		.command = "recv", .attach = IBVCAP_INIT(struct ibvcap_rx_options), .count = UINT64_MAX, \
-		.duration_ns = UINT64_MAX, .cpu = -1                                                     \
+#define RECV_OPTIONS_INIT                                                                                           \
+	{                                                                                                           \
+		.command = "recv", .attach = {.size = sizeof(struct ibvcap_rx_options), .queue = IBVCAP_QUEUE_ALL}, \
+		.count = UINT64_MAX, .duration_ns = UINT64_MAX, .cpu = -1                                           \
 	}
 
 #define RECV_FLAGS 7 /* of enum ibvcap_packet_flag */

@@ -23,6 +23,8 @@ static const char usage[] =
 	"  -b, --packets-back N    begin N packets back, or with the oldest\n"
 	"  -B, --seconds-back S    begin with the packets of S seconds ago, or with the oldest\n"
 	"  -p, --policy POLICY     lossy, lossless (needs a permission), or tap (no quotas, no headers) (lossy)\n"
+	"  -q, --queue N           only queue N of the stream, from 0; all: every queue (all)\n"
+	"  -g, --group NAME        share the queues with all that name this group, and take over from those that end\n"
 	"  -r, --reattach S        when the daemon ends, wait S seconds for its next run; 0: end (30)\n"
 	"  -w, --payload-out FILE  write all payloads to FILE, one after the other; -: standard output, and all that\n"
 	"                          is printed goes to standard error\n"
@@ -56,6 +58,29 @@ static bool parse_policy(const char *text, enum ibvcap_policy *policy)
 	}
 	fprintf(stderr, "ibvcap recv: --policy '%s': lossy, lossless or tap is wanted\n", text);
 	return false;
+}
+
+static bool parse_queue(const char *text, uint32_t *queue)
+{
+	uint64_t number = IBVCAP_QUEUE_ALL;
+
+	if (strcmp(text, "all") && !options_parse_number("recv", "--queue", text, IBVCAP_QUEUES_MAX - 1, &number))
+		return false;
+	*queue = (uint32_t)number;
+	return true;
+}
+
+static bool parse_group(const char *text, struct ibvcap_rx_options *attach)
+{
+	size_t length = strlen(text);
+
+	if (length == 0 || length >= sizeof(attach->group)) {
+		fprintf(stderr, "ibvcap recv: --group '%s': a name of 1 to %zu bytes is wanted\n", text,
+		        sizeof(attach->group) - 1);
+		return false;
+	}
+	memcpy(attach->group, text, length + 1);
+	return true;
 }
 
 static bool parse_cpu(const char *text, int *cpu)
@@ -100,6 +125,10 @@ static int parse_recv_option(int option, struct recv_options *options)
 		return options_parse_seconds("recv", "--seconds-back", optarg, &options->attach.back) ? -1 : EX_USAGE;
 	case 'p':
 		return parse_policy(optarg, &options->attach.policy) ? -1 : EX_USAGE;
+	case 'q':
+		return parse_queue(optarg, &options->attach.queue) ? -1 : EX_USAGE;
+	case 'g':
+		return parse_group(optarg, &options->attach) ? -1 : EX_USAGE;
 	case 'r':
 		return parse_reattach(optarg, &options->attach.reattach_ms) ? -1 : EX_USAGE;
 	case 'w':
@@ -140,6 +169,8 @@ int recv_parse_arguments(int argc, char **argv, struct recv_options *options)
 		{"utc", no_argument, NULL, 'u'},
 		{"json", no_argument, NULL, 'j'},
 		{"reattach", required_argument, NULL, 'r'},
+		{"queue", required_argument, NULL, 'q'},
+		{"group", required_argument, NULL, 'g'},
 		{"packets-back", required_argument, NULL, 'b'},
 		{"seconds-back", required_argument, NULL, 'B'},
 		{"policy", required_argument, NULL, 'p'},
@@ -149,7 +180,7 @@ int recv_parse_arguments(int argc, char **argv, struct recv_options *options)
 	int option, r = -1;
 
 	*options = (struct recv_options)RECV_OPTIONS_INIT;
-	while (r < 0 && (option = getopt_long(argc, argv, "s:c:t:vnd:ob:B:p:r:w:lC:yujh", known, NULL)) != -1)
+	while (r < 0 && (option = getopt_long(argc, argv, "s:c:t:vnd:ob:B:p:q:g:r:w:lC:yujh", known, NULL)) != -1)
 		r = parse_recv_option(option, options);
 	if (r >= 0)
 		return r;
@@ -158,6 +189,10 @@ int recv_parse_arguments(int argc, char **argv, struct recv_options *options)
 	options->stream = argv[optind++];
 	if (optind < argc)
 		return options_reject("recv", usage, "unexpected argument '%s'", argv[optind]);
+	if (options->attach.group[0] && options->attach.queue != IBVCAP_QUEUE_ALL)
+		return options_reject("recv", usage, "--group and --queue do not go together: the group chooses");
+	if (options->attach.group[0] && options->attach.policy == IBVCAP_POLICY_TAP)
+		return options_reject("recv", usage, "--group and --policy tap do not go together");
 	if (options->dump && options->json)
 		return options_reject("recv", usage, "--dump and --json do not go together");
 	if (options->utc && !options->dump)

@@ -89,6 +89,12 @@ void recv_tell(const struct recv_options *options, const struct ibvcap_rx_batch 
 		        "ibvcap %s: stream '%s': not lossless any more, because this process kept the card's queue "
 		        "waiting for longer than lossless_deadline_ms; %" PRIu64 " packets were skipped\n",
 		        options->command, options->stream, batch->gap);
+	if (batch->flags & IBVCAP_RX_BATCH_FLAG_TAKEN_OVER)
+		fprintf(stderr,
+		        "ibvcap %s: stream '%s': queue %u was another member's of group '%s', and goes on at packet "
+		        "%" PRIu64 "; %" PRIu64 " packets were skipped\n",
+		        options->command, options->stream, batch->queue, options->attach.group, batch->sequence,
+		        batch->gap);
 }
 
 void recv_print_rate(double seconds, double interval, const struct recv_totals *now, const struct recv_totals *before)
@@ -174,6 +180,8 @@ static void print_recv_json(const struct recv_summary *summary)
 	                        (json_int_t)counts->lag, "unknown_gaps", (json_int_t)counts->epochs, "flags",
 	                        flagged_to_json(totals));
 
+	json_object_set_new(all, "queues", json_integer(summary->info.n_attached));
+	json_object_set_new(all, "abandoned", json_integer((json_int_t)counts->abandoned));
 	if (summary->tally)
 		json_object_set_new(all, "pattern", tally_to_json(summary->tally));
 	if (summary->latency)
@@ -208,6 +216,9 @@ void recv_print_summary(const struct recv_summary *summary)
 	       summary->options->stream, totals->packets, totals->bytes, totals->gaps, summary->seconds);
 	printf("published %" PRIu64 " = delivered %" PRIu64 " + skipped %" PRIu64 " + lag %" PRIu64 "\n",
 	       counts->published, counts->delivered, counts->skipped, counts->lag);
+	if (counts->abandoned)
+		printf("and %" PRIu64 " packets that other members of the group had acquired and not released\n",
+		       counts->abandoned);
 	if (counts->epochs)
 		printf("and %" PRIu64 " unknown gaps, between runs of the daemon\n", counts->epochs);
 	print_recv_flags(totals);

@@ -88,7 +88,7 @@ Test(tap, the_packet_after_a_gap_says_so)
 	attached_publish(&a, 1000 * N);
 	cr_expect_eq(flags_of_next(), IBVCAP_PACKET_FLAG_GAP);
 	cr_expect_eq(flags_of_next(), 0);
-	a.rx->reattach.gap_unknown = true;
+	a.rx->reattach.next_flags = IBVCAP_RX_BATCH_FLAG_GAP_UNKNOWN;
 	cr_expect_eq(flags_of_next(), IBVCAP_PACKET_FLAG_GAP_UNKNOWN);
 	cr_expect_eq(flags_of_next(), 0);
 }
@@ -154,7 +154,7 @@ Test(tap, a_row_that_is_recycled_while_it_is_copied_is_not_delivered)
 	buffer = mmap(NULL, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	sigaction(SIGSEGV, &action, NULL);
 	attached_publish(&a, 10);
-	a.rx->reattach.gap_unknown = true;
+	a.rx->reattach.next_flags = IBVCAP_RX_BATCH_FLAG_GAP_UNKNOWN;
 	cr_assert_eq(ibvcap_rx_recv(a.rx, buffer, 4096, &length, &meta, 0), 1);
 	memcpy(&number, buffer, sizeof(number));
 	cr_expect_eq(meta.flags, IBVCAP_PACKET_FLAG_GAP | IBVCAP_PACKET_FLAG_GAP_UNKNOWN, "what its flags said too");

@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: Apache-2.0
+/* The calls on a receive handle: each goes to its one queue, or to the set of its queues. */
+#include "lib/ibvcap/error.h"
+#include "lib/ibvcap/owner.h"
+#include "lib/ibvcap/rx.h"
+#include "lib/ibvcap/rx_set.h"
+#include "lib/ibvcap/sized_struct.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+/* ibvcap_rx_release() reads the fields up to lease, so a caller's batch has at least these. */
+#define BATCH_BYTES_MIN (offsetof(struct ibvcap_rx_batch, lease) + sizeof(uint32_t))
+
+/* ---- life ---------------------------------------------------------------------------------------------- */
+
+static int open_set(const char *path, const char *stream, const struct ibvcap_rx_options *options,
+                    struct ibvcap_rx **rx)
+{
+	struct ibvcap_rx *new;
+	int r = rx_handle_new_empty(&new);
+
+	if (r < 0)
+		return r;
+	r = owner_mark_new(&new->owner);
+	if (r == 0)
+		r = rx_set_new(&new->set, path, stream, options);
+	if (r < 0)
+		rx_handle_free(new);
+	else
+		*rx = new;
+	return r;
+}
+
+int ibvcap_rx_open(const char *socket_path, const char *stream, const struct ibvcap_rx_options *options,
+                   struct ibvcap_rx **rx)
+{
+	struct ibvcap_rx_options known = IBVCAP_INIT(struct ibvcap_rx_options);
+	int r = options ? sized_struct_read(&known, sizeof(known), options, "ibvcap_rx_options") : 0;
+
+	if (r < 0)
+		return r;
+	return known.queue == IBVCAP_QUEUE_ALL || known.group[0] ? open_set(socket_path, stream, &known, rx)
+	                                                         : rx_open(socket_path, stream, &known, rx);
+}
+
+void ibvcap_rx_close(struct ibvcap_rx *rx)
+{
+	if (rx)
+		rx_set_free(rx->set);
+	rx_handle_free(rx);
+}
+
+/* ---- packets ------------------------------------------------------------------------------------------- */
+
+/* A tap writes to no shared memory, so a child may use its copy of one. */
+static int check_owner(const struct ibvcap_rx *rx)
+{
+	return rx->set && rx_set_fd(rx->set) >= 0 ? owner_check(rx->owner, rx_set_name(rx->set)) : 0;
+}
+
+static int acquire(struct ibvcap_rx *rx, struct ibvcap_rx_batch *batch, uint32_t max, uint32_t min, int timeout_ms)
+{
+	int r;
+
+	if (!rx->set)
+		return rx_acquire(rx, batch, max, min, timeout_ms);
+	if (max == 0 || timeout_ms < -1)
+		return -EINVAL;
+	r = check_owner(rx);
+	return r < 0 ? r : rx_set_acquire(rx->set, batch, max > INT32_MAX ? INT32_MAX : max, min, timeout_ms);
+}
+
+int ibvcap_rx_acquire(struct ibvcap_rx *rx, struct ibvcap_rx_batch *batch, uint32_t max, uint32_t min, int timeout_ms)
+{
+	int r;
+
+	if (rx->set ? rx_set_fd(rx->set) < 0 : rx->is_tap)
+		return -EOPNOTSUPP;
+	r = sized_struct_check(batch, BATCH_BYTES_MIN, "ibvcap_rx_batch");
+	if (r < 0)
+		return r;
+	return acquire(rx, batch, max, min, timeout_ms);
+}
+
+int ibvcap_rx_release(struct ibvcap_rx *rx, const struct ibvcap_rx_batch *batch)
+{
+	struct ibvcap_rx_batch of_part;
+	struct ibvcap_rx *part;
+	int r;
+
+	if (!rx->set)
+		return rx_release(rx, batch);
+	r = check_owner(rx);
+	if (r < 0)
+		return r;
+	part = rx_set_part(rx->set, batch, &of_part);
+	r = part ? rx_release(part, &of_part) : -EINVAL;
+	if (r != -EINVAL)
+		rx_set_note_release(rx->set, batch);
+	return r;
+}
+
+/* 1; 0: the row is not to be delivered; -errno. */
+static int take_row(struct ibvcap_rx *rx, const struct ibvcap_rx_batch *batch, void *buffer, size_t bytes,
+                    size_t *length, struct ibvcap_meta *copy)
+{
+	struct ibvcap_rx_batch of_part;
+	struct ibvcap_rx *part;
+	int r;
+
+	if (!rx->set)
+		return rx_take_row(rx, batch, buffer, bytes, length, copy);
+	part = rx_set_part(rx->set, batch, &of_part);
+	r = rx_take_row(part, &of_part, buffer, bytes, length, copy);
+	rx_set_note_release(rx->set, batch);
+	return r;
+}
+
+int ibvcap_rx_recv(struct ibvcap_rx *rx, void *buffer, size_t bytes, size_t *length, struct ibvcap_meta *meta,
+                   int timeout_ms)
+{
+	const uint64_t deadline = timeout_ms > 0 ? client_now_ns() + (uint64_t)timeout_ms * 1000000 : 0;
+	struct ibvcap_rx_batch batch = IBVCAP_INIT(struct ibvcap_rx_batch);
+	struct ibvcap_meta copy;
+	int r;
+
+	do {
+		r = acquire(rx, &batch, 1, 1, timeout_ms);
+		if (r <= 0)
+			return r;
+		r = take_row(rx, &batch, buffer, bytes, length, &copy);
+		if (r < 0)
+			return r;
+		/* Rows that are passed over do not make the wait longer. */
+		if (r == 0 && timeout_ms > 0)
+			timeout_ms = client_ms_until(deadline);
+	} while (r == 0);
+	if (meta)
+		*meta = copy;
+	return 1;
+}
+
+int ibvcap_rx_fd(struct ibvcap_rx *rx)
+{
+	int r = rx->set ? check_owner(rx) : 0;
+
+	if (r < 0)
+		return r;
+	return rx->set ? rx_set_fd(rx->set) : rx_poll_open(rx);
+}
+
+/* ---- what it says about itself -------------------------------------------------------------------------- */
+
+int ibvcap_rx_block_losses(const struct ibvcap_rx *rx, const struct ibvcap_rx_batch *batch,
+                           struct ibvcap_rx_losses *losses)
+{
+	struct ibvcap_rx_batch of_part;
+	const struct ibvcap_rx *part;
+
+	if (!rx->set)
+		return rx_count_losses(rx, batch, losses);
+	part = rx_set_part(rx->set, batch, &of_part);
+	return part ? rx_count_losses(part, &of_part, losses) : -EINVAL;
+}
+
+int ibvcap_rx_sequence(const struct ibvcap_rx *rx, struct ibvcap_sequence *sequence)
+{
+	const struct ibvcap_rx *of = rx->set ? rx_set_first(rx->set) : rx;
+
+	if (!of)
+		return -EAGAIN;
+	*sequence = of->sequence;
+	return sequence->bytes != 0;
+}
+
+int ibvcap_rx_track(struct ibvcap_rx *rx, const struct ibvcap_rx_batch *batch, struct ibvcap_tracker *tracker,
+                    struct ibvcap_tracked *tracked)
+{
+	struct ibvcap_rx_batch of_part;
+	struct ibvcap_rx *part;
+
+	if (!rx->set)
+		return rx_track(rx, rx, batch, tracker, tracked);
+	part = rx_set_part(rx->set, batch, &of_part);
+	return part ? rx_track(part, rx_set_first(rx->set), &of_part, tracker, tracked) : -EINVAL;
+}
+
+int ibvcap_rx_info(const struct ibvcap_rx *rx, struct ibvcap_rx_info *info)
+{
+	struct ibvcap_rx_info now;
+
+	if (rx->set)
+		rx_set_describe(rx->set, &now);
+	else
+		rx_handle_describe(rx, &now);
+	return sized_struct_write(info, &now, sizeof(now), "ibvcap_rx_info");
+}
+
+int ibvcap_rx_counts(const struct ibvcap_rx *rx, struct ibvcap_rx_counts *counts)
+{
+	struct ibvcap_rx_counts now;
+
+	if (rx->set)
+		rx_set_count(rx->set, &now);
+	else
+		rx_handle_count(rx, &now);
+	return sized_struct_write(counts, &now, sizeof(now), "ibvcap_rx_counts");
+}

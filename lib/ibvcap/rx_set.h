@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+/* A handle of several queues: all of a stream, or those that a group gives it. One thread at a time uses it. */
+#ifndef IBVCAP_RX_SET_H
+#define IBVCAP_RX_SET_H
+
+#include "lib/ibvcap/rx.h"
+
+struct rx_set;
+
+/** options: with queue IBVCAP_QUEUE_ALL, or a group. Errors of ibvcap_rx_open(). */
+int rx_set_new(struct rx_set **set, const char *path, const char *stream, const struct ibvcap_rx_options *options);
+
+/** NULL is allowed. */
+void rx_set_free(struct rx_set *set);
+
+/** As ibvcap_rx_acquire(). */
+int rx_set_acquire(struct rx_set *set, struct ibvcap_rx_batch *batch, uint32_t max, uint32_t min, int timeout_ms);
+
+/** The handle that the batch is of, and the batch as that one gave it. NULL: of none. */
+struct ibvcap_rx *rx_set_part(const struct rx_set *set, const struct ibvcap_rx_batch *batch,
+                              struct ibvcap_rx_batch *of_part);
+
+/** A batch was released: a queue that is recalled goes when all are. */
+void rx_set_note_release(struct rx_set *set, const struct ibvcap_rx_batch *batch);
+
+/** The first handle that is attached. NULL: none is. */
+struct ibvcap_rx *rx_set_first(const struct rx_set *set);
+
+/** Of the stream. */
+const char *rx_set_name(const struct rx_set *set);
+
+/** For poll(); -EOPNOTSUPP: a tap. */
+int rx_set_fd(const struct rx_set *set);
+
+void rx_set_describe(const struct rx_set *set, struct ibvcap_rx_info *info);
+void rx_set_count(const struct rx_set *set, struct ibvcap_rx_counts *counts);
+
+#endif

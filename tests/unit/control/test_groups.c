@@ -1,0 +1,583 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Streams of several queues, with control, rings and workers on the scripted backend in this process, and consumers in
+ * processes of their own that use libibvcap. Each packet that a consumer acquires is marked in memory that all share,
+ * so at the end every packet of every queue was acquired once, or is counted as skipped.
+ */
+#include "daemon/control/control.h"
+#include "daemon/base/time.h"
+#include "daemon/worker/rx_worker.h"
+#include "lib/ibvcap/ring.h"
+#include "tests/support/scripted_backend.h"
+
+#include <criterion/criterion.h>
+#include <errno.h>
+#include <ibvcap/ibvcap.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define SLOTS       128u
+#define BLOCK       64u
+#define EPOCH       UINT64_C(0x5566)
+#define QUEUES      4u
+#define MEMBERS     4u
+#define PACKETS_MAX 65536u
+#define PATIENCE_MS 60000u
+
+/* What this process and the consumers share. */
+static struct shared {
+	char socket_path[108];
+	struct ibvcap_rx_options options[MEMBERS];
+	_Atomic bool may_open[MEMBERS];
+	_Atomic bool by_descriptor; /* sleep in poll() */
+	_Atomic bool stop;
+	_Atomic bool hold[MEMBERS]; /* keep the next batch */
+	_Atomic uint32_t holds[MEMBERS];
+	_Atomic uint32_t n_attached[MEMBERS];
+	_Atomic uint32_t n_taken_over[MEMBERS];
+	_Atomic uint32_t n_voided[MEMBERS]; /* batches whose release failed */
+	_Atomic int error[MEMBERS];
+	_Atomic bool is_open[MEMBERS];
+	struct ibvcap_rx_counts counts[MEMBERS];
+	_Atomic uint8_t seen[QUEUES][PACKETS_MAX];
+} * shared;
+
+static char directory[] = "/tmp/ibvcap-groups-XXXXXX";
+static struct config_stream stream;
+static struct config config;
+static struct backend *backend;
+static uint32_t n_queues;
+static struct backend_queue *queues[QUEUES];
+static struct backend_flow *flows[QUEUES];
+static struct rx_ring rings[QUEUES];
+static struct rx_worker *workers[QUEUES];
+static struct control_stream control_streams[QUEUES];
+static struct rx_sum sum;
+static struct reading matched;
+static sd_event *event;
+static struct listener listener;
+static struct control *control;
+static pid_t members[MEMBERS];
+
+/* ---- a consumer ------------------------------------------------------------------------------------ */
+
+static void mark(const struct ibvcap_rx_batch *batch, int by)
+{
+	for (uint32_t i = 0; i < batch->n; i++)
+		shared->seen[batch->queue][batch->sequence + i] += (uint8_t)by;
+}
+
+static void nap_ms(unsigned ms)
+{
+	usleep(ms * 1000);
+}
+
+static void hold_batch(unsigned me, uint32_t n)
+{
+	shared->holds[me] = n;
+	while (shared->hold[me])
+		nap_ms(1);
+	shared->holds[me] = 0;
+}
+
+static int next_batch(struct ibvcap_rx *rx, struct ibvcap_rx_batch *batch)
+{
+	struct pollfd poller = {.fd = shared->by_descriptor ? ibvcap_rx_fd(rx) : -1, .events = POLLIN};
+	int r = ibvcap_rx_acquire(rx, batch, 32, 1, shared->by_descriptor ? 0 : 50);
+
+	if (r == 0 && shared->by_descriptor)
+		poll(&poller, 1, 1000);
+	return r;
+}
+
+static void consume(struct ibvcap_rx *rx, unsigned me)
+{
+	while (!shared->stop) {
+		struct ibvcap_rx_batch batch = IBVCAP_INIT(struct ibvcap_rx_batch);
+		struct ibvcap_rx_info info = IBVCAP_INIT(struct ibvcap_rx_info);
+		int r = next_batch(rx, &batch);
+
+		ibvcap_rx_info(rx, &info);
+		shared->n_attached[me] = info.n_attached;
+		ibvcap_rx_counts(rx, &shared->counts[me]);
+		if (r < 0) {
+			shared->error[me] = r;
+			return;
+		}
+		if (r == 0)
+			continue;
+		shared->n_taken_over[me] += (batch.flags & IBVCAP_RX_BATCH_FLAG_TAKEN_OVER) != 0;
+		mark(&batch, 1);
+		if (shared->hold[me])
+			hold_batch(me, batch.n);
+		if (ibvcap_rx_release(rx, &batch) < 0) { /* the batch is void */
+			mark(&batch, -1);
+			shared->n_voided[me]++;
+		}
+	}
+}
+
+static void be_member(unsigned me)
+{
+	struct ibvcap_rx *rx = NULL;
+
+	while (!shared->may_open[me])
+		nap_ms(1);
+	shared->counts[me].size = sizeof(shared->counts[me]);
+	shared->error[me] = ibvcap_rx_open(shared->socket_path, "lidar", &shared->options[me], &rx);
+	shared->is_open[me] = shared->error[me] == 0;
+	if (shared->is_open[me])
+		consume(rx, me);
+	if (rx)
+		ibvcap_rx_counts(rx, &shared->counts[me]);
+	ibvcap_rx_close(rx);
+	_exit(0);
+}
+
+/* Before there is a daemon, so that they have none of its descriptors. */
+static void fork_members(void)
+{
+	for (unsigned i = 0; i < MEMBERS; i++) {
+		members[i] = fork();
+		cr_assert(members[i] >= 0);
+		if (members[i] == 0)
+			be_member(i);
+	}
+}
+
+/* ---- the daemon -------------------------------------------------------------------------------------- */
+
+static int read_matched(void *context, uint64_t *packets)
+{
+	uint64_t n;
+
+	(void)context;
+	*packets = 0;
+	for (uint32_t i = 0; i < n_queues; i++) {
+		scripted_backend_ops.read_matched(queues[i], &n);
+		*packets += n;
+	}
+	return 0;
+}
+
+static void worker_ended(void *context, const struct control_stream *which, int error)
+{
+	(void)context;
+	(void)which;
+	(void)error;
+}
+
+static void make_queue(uint32_t index)
+{
+	const struct backend_queue_options queue_options = {
+		.slots = SLOTS, .header_bytes = 42, .header_stride = 64, .slot_bytes = 100, .completion_events = true};
+	const struct rx_ring_options ring_options = {
+		.stream = "lidar",
+		.epoch = EPOCH,
+		.slot_bytes = 100,
+		.slots_per_block = BLOCK,
+		.header_bytes = 42,
+		.history_blocks = 4,
+		.receive_queue_slots = SLOTS,
+		.spare_blocks = 16,
+		.lease_blocks_max = 4,
+		.page_bytes = 4096,
+		.queue_index = index,
+		.n_queues = n_queues,
+	};
+	struct rx_worker_options options = {.name = "test",
+	                                    .ring = &rings[index],
+	                                    .receive_queue_slots = SLOTS,
+	                                    .cpu = -1,
+	                                    .sum = &sum,
+	                                    .queue_index = index};
+
+	cr_assert_eq(scripted_backend_ops.create_queue(backend, &queue_options, &queues[index], NULL), 0);
+	cr_assert_eq(rx_ring_init(&rings[index], &ring_options, NULL), 0);
+	cr_assert_eq(rx_ring_seal(&rings[index], NULL), 0);
+	options.queue = queues[index];
+	cr_assert_eq(rx_worker_new(&workers[index], &options), 0);
+	cr_assert_eq(rx_worker_prime(workers[index]), 0);
+	cr_assert_eq(scripted_backend_ops.start(queues[index]), 0);
+	cr_assert_eq(scripted_backend_ops.add_flow(queues[index], &(struct flow_rule){0}, &flows[index], NULL), 0);
+	control_streams[index] = (struct control_stream){
+		.config = &stream,
+		.ring = &rings[index],
+		.queue = index,
+		.n_queues = n_queues,
+		.inbox = rx_worker_inbox(workers[index]),
+		.outbox = rx_worker_outbox(workers[index]),
+		.device = "scripted0",
+		.backend = "scripted",
+		.state = "capturing",
+		.matched = &matched,
+		.sum = &sum,
+	};
+	cr_assert_eq(control_add_stream(control, &control_streams[index]), 0);
+}
+
+static void begin(uint32_t n)
+{
+	struct control_options options = {.config = &config, .listener = &listener, .worker_ended = worker_ended};
+
+	n_queues = n;
+	cr_assert_geq(sd_event_new(&event), 0);
+	options.event = event;
+	cr_assert_eq(listener_open(&listener, config.socket_path, 0666, (gid_t)-1, NULL), 0);
+	cr_assert_eq(scripted_backend_ops.open(NULL, &backend, NULL), 0);
+	reading_init(&matched, read_matched, NULL);
+	rx_sum_init(&sum, n, false);
+	cr_assert_eq(control_new(&control, &options, NULL), 0);
+	for (uint32_t i = 0; i < n; i++)
+		make_queue(i);
+}
+
+static void set_up(void)
+{
+	if (getuid() != 0)
+		cr_skip_test("a daemon's own user is refused, unless it is root: run as root");
+	cr_assert(mkdtemp(directory) != NULL);
+	shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	cr_assert(shared != MAP_FAILED);
+	stream = (struct config_stream){.name = "lidar",
+	                                .interface = "eth7",
+	                                .max_consumers = 8,
+	                                .lease_blocks = 2,
+	                                .max_consumers_per_user = 8,
+	                                .max_lease_blocks_per_user = 16,
+	                                .file = "test.conf",
+	                                .line = 7,
+	                                .receive_queue_slots = SLOTS};
+	config = (struct config){.file = "test.conf",
+	                         .max_clients = 64,
+	                         .max_clients_per_user = 64,
+	                         .max_messages_per_s = 1000,
+	                         .max_messages_per_s_per_user = 1000,
+	                         .idle_timeout_s = 60};
+	snprintf(config.socket_path, sizeof(config.socket_path), "%s/control.sock", directory);
+	snprintf(shared->socket_path, sizeof(shared->socket_path), "%s", config.socket_path);
+	for (unsigned i = 0; i < MEMBERS; i++) {
+		shared->options[i] = (struct ibvcap_rx_options)IBVCAP_INIT(struct ibvcap_rx_options);
+		shared->options[i].start = IBVCAP_START_OLDEST;
+		snprintf(shared->options[i].group, sizeof(shared->options[i].group), "workers");
+	}
+	fork_members();
+}
+
+static void tear_down(void)
+{
+	if (!shared)
+		return;
+	for (unsigned i = 0; i < MEMBERS; i++)
+		if (members[i] > 0) {
+			kill(members[i], SIGKILL);
+			waitpid(members[i], NULL, 0);
+		}
+	control_free(control);
+	for (uint32_t i = 0; i < n_queues; i++) {
+		rx_worker_free(workers[i]);
+		rx_ring_deinit(&rings[i]);
+		scripted_backend_ops.remove_flow(flows[i]);
+		scripted_backend_ops.destroy_queue(queues[i]);
+	}
+	if (backend)
+		scripted_backend_ops.close(backend);
+	listener_close(&listener);
+	sd_event_unref(event);
+	rmdir(directory);
+}
+
+TestSuite(groups, .init = set_up, .fini = tear_down, .timeout = 120);
+
+/* ---- packets ------------------------------------------------------------------------------------------- */
+
+static void work(void)
+{
+	for (uint32_t i = 0; i < n_queues; i++)
+		cr_assert_geq(rx_worker_do_work(workers[i]), 0);
+}
+
+static uint64_t count_seen(uint32_t queue)
+{
+	uint64_t n = 0;
+
+	for (uint64_t i = 0; i < rings[queue].head; i++)
+		n += shared->seen[queue][i];
+	return n;
+}
+
+static void arrive(uint32_t queue, uint32_t n)
+{
+	cr_assert_lt(rings[queue].head + n, PACKETS_MAX);
+	scripted_complete(queues[queue], n, 100);
+}
+
+static bool is_hurried; /* packets come whether or not they are acquired */
+
+/* One turn. Packets come as fast as they are acquired, so that none is skipped. */
+static void turn(bool with_packets)
+{
+	for (uint32_t i = 0; i < n_queues && with_packets; i++)
+		if (is_hurried || rings[i].head < count_seen(i) + BLOCK)
+			arrive(i, 8);
+	work();
+	cr_assert_geq(sd_event_run(event, 1000), 0);
+}
+
+static uint64_t now_ms(void)
+{
+	return time_monotonic_ns() / 1000000;
+}
+
+#define TURN_UNTIL(condition, with_packets)                                        \
+	do {                                                                       \
+		const uint64_t end = now_ms() + PATIENCE_MS;                       \
+		while (!(condition)) {                                             \
+			cr_assert_lt(now_ms(), end, "waited for: %s", #condition); \
+			turn(with_packets);                                        \
+		}                                                                  \
+	} while (0)
+
+static void turn_with_packets(unsigned n)
+{
+	uint64_t until[QUEUES];
+
+	for (uint32_t i = 0; i < n_queues; i++)
+		until[i] = rings[i].head + n;
+	for (uint32_t i = 0; i < n_queues; i++)
+		TURN_UNTIL(rings[i].head >= until[i], true);
+}
+
+static void join(unsigned member)
+{
+	shared->may_open[member] = true;
+	TURN_UNTIL(shared->is_open[member] || shared->error[member], true);
+	cr_assert_eq(shared->error[member], 0, "member %u: %s", member, strerror(-shared->error[member]));
+}
+
+static void kill_member(unsigned member)
+{
+	kill(members[member], SIGKILL);
+	waitpid(members[member], NULL, 0);
+	members[member] = 0;
+}
+
+static bool is_all_acquired(void)
+{
+	uint64_t accounted = 0, published = 0;
+
+	for (uint32_t i = 0; i < n_queues; i++) {
+		accounted += count_seen(i);
+		published += rings[i].head;
+	}
+	for (unsigned i = 0; i < MEMBERS; i++)
+		accounted += shared->counts[i].skipped;
+	return accounted >= published;
+}
+
+/* Packets stop, the consumers end. */
+static void finish(void)
+{
+	TURN_UNTIL(is_all_acquired(), false);
+	shared->stop = true;
+	for (unsigned i = 0; i < MEMBERS; i++) {
+		shared->may_open[i] = members[i] && shared->may_open[i];
+		if (members[i] > 0 && !shared->may_open[i])
+			kill_member(i);
+		for (; members[i] > 0; turn(false))
+			if (waitpid(members[i], NULL, WNOHANG) == members[i])
+				members[i] = 0;
+	}
+}
+
+static void expect_counts_add_up(unsigned member)
+{
+	const struct ibvcap_rx_counts *counts = &shared->counts[member];
+
+	cr_expect_eq(counts->published, counts->delivered + counts->skipped + counts->lag, "member %u", member);
+}
+
+/* Each packet once, or among n_skipped. */
+static void expect_each_once(uint64_t n_skipped)
+{
+	uint64_t missing = 0;
+
+	for (uint32_t queue = 0; queue < n_queues; queue++)
+		for (uint64_t i = 0; i < rings[queue].head; i++) {
+			cr_expect_leq(shared->seen[queue][i], 1, "queue %u, packet %llu: %u times", queue,
+			              (unsigned long long)i, shared->seen[queue][i]);
+			missing += shared->seen[queue][i] == 0;
+		}
+	cr_expect_eq(missing, n_skipped);
+	for (unsigned i = 0; i < MEMBERS; i++)
+		expect_counts_add_up(i);
+}
+
+/* ---- one handle ------------------------------------------------------------------------------------------ */
+
+static void read_all_queues(uint32_t n, bool by_descriptor)
+{
+	begin(n);
+	shared->by_descriptor = by_descriptor;
+	shared->options[0].group[0] = '\0';
+	shared->options[0].queue = IBVCAP_QUEUE_ALL;
+	join(0);
+	turn_with_packets(1000);
+	finish();
+	cr_expect_eq(shared->n_attached[0], n);
+	expect_each_once(0);
+}
+
+Test(groups, one_handle_reads_one_queue)
+{
+	read_all_queues(1, false);
+}
+
+Test(groups, one_handle_reads_four_queues)
+{
+	read_all_queues(4, false);
+}
+
+Test(groups, one_descriptor_wakes_the_reader_of_four_queues)
+{
+	read_all_queues(4, true);
+}
+
+Test(groups, a_handle_of_one_queue_reads_no_other)
+{
+	begin(2);
+	shared->options[0].group[0] = '\0';
+	shared->options[0].queue = 1;
+	shared->may_open[0] = true;
+	TURN_UNTIL(shared->is_open[0], false);
+	arrive(0, 10);
+	arrive(1, 20);
+	TURN_UNTIL(count_seen(1) == 20, false);
+	cr_expect_eq(count_seen(0), 0);
+	shared->options[1].group[0] = '\0';
+	shared->options[1].queue = 2;
+	shared->may_open[1] = true;
+	TURN_UNTIL(shared->error[1], false);
+	cr_expect_eq(shared->error[1], -EINVAL, "there is no queue 2");
+}
+
+/* ---- groups ------------------------------------------------------------------------------------------------ */
+
+Test(groups, a_member_that_joins_gets_queues_of_those_that_have_more)
+{
+	uint64_t skipped = 0;
+
+	begin(4);
+	join(0);
+	TURN_UNTIL(shared->n_attached[0] == 4, true);
+	is_hurried = true;
+	join(1);
+	TURN_UNTIL(shared->n_attached[0] == 2 && shared->n_attached[1] == 2, true);
+	join(2);
+	join(3);
+	TURN_UNTIL(shared->n_attached[0] == 1 && shared->n_attached[1] == 1 && shared->n_attached[2] == 1 &&
+	                   shared->n_attached[3] == 1,
+	           true);
+	turn_with_packets(500);
+	finish();
+	for (unsigned i = 0; i < MEMBERS; i++)
+		skipped += shared->counts[i].skipped;
+	expect_each_once(skipped);
+	cr_expect_gt(shared->n_taken_over[1], 0);
+	for (unsigned i = 0; i < MEMBERS; i++)
+		cr_expect_eq(shared->counts[i].abandoned, 0, "member %u", i);
+}
+
+/* While nobody has the queues, more packets come than the rings keep. */
+static void take_over(uint32_t n, bool by_descriptor)
+{
+	uint64_t from_ms, skipped = 0;
+	uint32_t held;
+
+	begin(n);
+	shared->by_descriptor = by_descriptor;
+	join(0);
+	TURN_UNTIL(shared->n_attached[0] == n, true);
+	join(1);
+	TURN_UNTIL(shared->n_attached[0] + shared->n_attached[1] == n && shared->n_attached[1] == n / 2, true);
+	turn_with_packets(500);
+	shared->hold[0] = true;
+	TURN_UNTIL(shared->holds[0], true);
+	held = shared->holds[0];
+	kill_member(0);
+	is_hurried = true;
+	for (unsigned i = 0; i < 20; i++)
+		for (uint32_t queue = 0; queue < n; queue++) {
+			arrive(queue, BLOCK);
+			work();
+		}
+	from_ms = now_ms();
+	TURN_UNTIL(shared->n_attached[1] == n, true);
+	cr_log_info("%u queues: taken over in %llu ms", n, (unsigned long long)(now_ms() - from_ms));
+	turn_with_packets(500);
+	finish();
+	for (uint32_t queue = 0; queue < n; queue++)
+		for (uint64_t i = 0; i < rings[queue].head; i++)
+			skipped += shared->seen[queue][i] == 0;
+	cr_expect_gt(skipped, 0, "the rings are short");
+	cr_expect_eq(shared->counts[1].skipped, skipped);
+	cr_expect_eq(shared->counts[1].abandoned, held);
+	cr_expect_eq(shared->n_taken_over[1], n);
+	expect_each_once(skipped);
+}
+
+Test(groups, the_queue_of_a_killed_member_is_taken_over_by_the_one_that_stands_by)
+{
+	take_over(1, false);
+}
+
+Test(groups, two_queues_of_a_killed_member_are_taken_over)
+{
+	take_over(2, true);
+}
+
+Test(groups, four_queues_of_a_killed_member_are_taken_over)
+{
+	take_over(4, false);
+}
+
+Test(groups, a_member_that_gives_up_no_queue_is_disconnected_from_it_and_costs_only_its_group)
+{
+	begin(2);
+	snprintf(shared->options[2].group, sizeof(shared->options[2].group), "others");
+	join(2);
+	join(0);
+	TURN_UNTIL(shared->n_attached[0] == 2 && shared->n_attached[2] == 2, false);
+	shared->hold[0] = true;
+	arrive(0, 8);
+	arrive(1, 8);
+	TURN_UNTIL(shared->holds[0], false);
+	shared->may_open[1] = true;
+	TURN_UNTIL(shared->n_attached[1] == 1, false);
+	cr_expect_eq(shared->n_attached[0], 2, "it knows nothing yet");
+	arrive(0, 8);
+	arrive(1, 8);
+	TURN_UNTIL(shared->counts[2].delivered == rings[0].head + rings[1].head, false);
+	shared->hold[0] = false;
+	TURN_UNTIL(shared->n_attached[0] == 1, false);
+	finish();
+	cr_expect_eq(shared->error[0], 0);
+	cr_expect_eq(shared->counts[2].skipped, 0);
+	for (unsigned i = 0; i < MEMBERS; i++)
+		expect_counts_add_up(i);
+}
+
+Test(groups, a_tap_is_no_member)
+{
+	begin(1);
+	shared->options[0].policy = IBVCAP_POLICY_TAP;
+	shared->may_open[0] = true;
+	TURN_UNTIL(shared->error[0], false);
+	cr_expect_eq(shared->error[0], -EINVAL);
+}
