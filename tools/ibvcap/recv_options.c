@@ -193,6 +193,8 @@ int recv_parse_arguments(int argc, char **argv, struct recv_options *options)
 		return options_reject("recv", usage, "--group and --queue do not go together: the group chooses");
 	if (options->attach.group[0] && options->attach.policy == IBVCAP_POLICY_TAP)
 		return options_reject("recv", usage, "--group and --policy tap do not go together");
+	if (options->attach.group[0] && options->sequence)
+		return options_reject("recv", usage, "--group and --sequence do not go together");
 	if (options->dump && options->json)
 		return options_reject("recv", usage, "--dump and --json do not go together");
 	if (options->utc && !options->dump)

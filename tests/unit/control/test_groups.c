@@ -19,6 +19,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -34,6 +35,7 @@
 static struct shared {
 	char socket_path[108];
 	struct ibvcap_rx_options options[MEMBERS];
+	uid_t uid[MEMBERS];
 	_Atomic bool may_open[MEMBERS];
 	_Atomic bool by_descriptor; /* sleep in poll() */
 	_Atomic bool stop;
@@ -130,6 +132,8 @@ static void be_member(unsigned me)
 	while (!shared->may_open[me])
 		nap_ms(1);
 	shared->counts[me].size = sizeof(shared->counts[me]);
+	if (setresuid(shared->uid[me], shared->uid[me], shared->uid[me]) < 0)
+		_exit(1);
 	shared->error[me] = ibvcap_rx_open(shared->socket_path, "lidar", &shared->options[me], &rx);
 	shared->is_open[me] = shared->error[me] == 0;
 	if (shared->is_open[me])
@@ -571,6 +575,20 @@ Test(groups, a_member_that_gives_up_no_queue_is_disconnected_from_it_and_costs_o
 	cr_expect_eq(shared->counts[2].skipped, 0);
 	for (unsigned i = 0; i < MEMBERS; i++)
 		expect_counts_add_up(i);
+}
+
+Test(groups, users_of_two_accounts_are_in_two_groups)
+{
+	begin(2);
+	cr_assert_eq(chmod(directory, 0755), 0);
+	shared->uid[1] = 65534;
+	join(0);
+	join(1);
+	TURN_UNTIL(shared->n_attached[0] == 2 && shared->n_attached[1] == 2, false);
+	arrive(0, 10);
+	arrive(1, 10);
+	TURN_UNTIL(shared->counts[0].delivered == rings[0].head + rings[1].head, false);
+	TURN_UNTIL(shared->counts[1].delivered == rings[0].head + rings[1].head, false);
 }
 
 Test(groups, a_tap_is_no_member)

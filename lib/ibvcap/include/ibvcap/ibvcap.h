@@ -445,7 +445,8 @@ struct ibvcap_packet {
 
 /**
  * Where the stream's packets have their number. Never blocks. 1; 0: the configuration does not say, and *sequence is
- * all 0. It changes only when the handle goes on in a new epoch.
+ * all 0. It changes only when the handle goes on in a new epoch. -EAGAIN: a member of a group has no queue yet: ask
+ * after the first batch.
  */
 int ibvcap_rx_sequence(const struct ibvcap_rx *rx, struct ibvcap_sequence *sequence);
 
