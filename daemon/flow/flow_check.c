@@ -45,17 +45,26 @@ static bool flow_rules_overlap(const struct flow_rule *a, const struct flow_rule
 	return flow_fields_agree(a, b);
 }
 
-bool flow_conflicts(const struct config_flow *a, const struct config_flow *b)
+static bool flow_overlaps(const struct config_flow *a, const struct config_flow *b)
 {
 	struct flow_rule rule_a, rule_b;
 
 	if (a->match == CONFIG_MATCH_DEFAULT || b->match == CONFIG_MATCH_DEFAULT)
 		return a->match == b->match;
-	if (a->priority != b->priority || a->copy != b->copy)
-		return false;
 	flow_resolve(a, NULL, &rule_a);
 	flow_resolve(b, NULL, &rule_b);
 	return flow_rules_overlap(&rule_a, &rule_b);
+}
+
+bool flow_conflicts(const struct config_flow *a, const struct config_flow *b)
+{
+	return a->priority == b->priority && a->copy == b->copy && flow_overlaps(a, b);
+}
+
+/* The stream would have such a packet twice: as a copy, and by the flow that takes it. */
+static bool flow_is_copied_twice(const struct config_flow *a, const struct config_flow *b)
+{
+	return a->copy != b->copy && flow_overlaps(a, b);
 }
 
 /* Refused because devices differ in which queue gets a packet that two rules match, or whether both get a copy. */
@@ -70,13 +79,15 @@ static int flow_check_conflicts(const struct config *config, uint32_t stream, ui
 		uint32_t n_flows = s == stream ? flow : other->n_flows;
 
 		for (uint32_t i = 0; i < n_flows && strcmp(other->interface, mine->interface) == 0; i++)
-			if (flow_conflicts(&other->flows[i], it))
+			if (flow_conflicts(&other->flows[i], it) ||
+			    (other == mine && flow_is_copied_twice(&other->flows[i], it)))
 				return failure_set(
 					failure, EX_CONFIG, EINVAL,
 					"%s:%d: stream '%s': this flow (%s) overlaps with that of stream '%s' at %s:%d "
 					"(%s) on the same interface: a packet can match both; accepted are flows of "
 					"which no packet matches two, or with another priority each, or one of them "
-					"with copy = true; several consumers may attach to one stream",
+					"with copy = true and in another stream; several consumers may attach to one "
+					"stream",
 					it->file, it->line, mine->name, flow_describe(it, text, sizeof(text)),
 					other->name, other->flows[i].file, other->flows[i].line,
 					flow_describe(&other->flows[i], other_text, sizeof(other_text)));

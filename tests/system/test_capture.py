@@ -301,6 +301,29 @@ def test_with_copy_the_kernels_socket_and_a_consumer_get_each_packet(daemon, net
         one.expect_sum()
 
 
+@verbs_only
+def test_the_whole_port_is_copied_and_the_kernel_goes_on(daemon, net, wire):
+    """The kernel has its PTP event messages, and answers ARP; the stream has these, and what the kernel drops."""
+    def listen():
+        udp = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        udp.bind((wire.address, 319))
+        return udp
+
+    with conftest.in_namespace(net.rx, listen) as udp:
+        udp.settimeout(10)
+        one = daemon([conftest.stream(wire, flows=[{"match": "all", "copy": True, "priority": 3}], layout="frame",
+                                      payload_size=1518)])
+        assert "  flow all packets priority 3 copy" in conftest.run(
+            conftest.BUILD / "tools/ibvcap", "status", "--socket", one.socket_path).stdout
+        ptp = wire.mac_bytes() + b"\2\0\0\0\0\2" + b"\x88\xf7" + bytes(46)
+        wire.send(wire.frame(b"sync" * 11, 319), ptp, wire.frame(b"x" * 40, 7502))
+        assert udp.recv(100) == b"sync" * 11
+        conftest.run(*net.command(net.tx, "ip", "neigh", "del", wire.address, "dev", wire.tx))
+        conftest.run(*net.command(net.tx, "ping", "-c", 1, "-W", 10, wire.address))
+        conftest.wait_until(lambda: one.stream()["published"] >= 5, 30, lambda: one.stream())  # ARP, and the ping
+        one.expect_sum()
+
+
 def test_ip_fragments_the_first_is_marked_and_the_others_reach_the_kernel(build, daemon, net, wire, consumer):
     path = capture_file("lidar-same-ports.pcap")
     command = ["tshark", "-n", "-r", str(path), "-o", "ip.defragment:FALSE", "-Y", "ip", "-T", "fields", "-E",

@@ -307,6 +307,16 @@ Test(flow, a_conflict_names_both_flows)
 	cr_expect(strstr(failure.text, "stream 'first' at test.conf:7 (10.0.0.0/8:7)") != NULL, "%s", failure.text);
 }
 
+Test(flow, a_stream_does_not_copy_what_it_takes)
+{
+	struct config_flow flows[2] = {flow_to("10.0.0.1", 7), flow_to("10.0.0.1", 7)};
+	struct failure failure = {0};
+
+	flows[1].copy = true;
+	cr_expect(eq(int, check(flows, 2, 0, "", &failure), -EINVAL));
+	cr_expect(eq(int, check(flows, 1, 1, "eth0", &failure), 0), "%s", failure.text);
+}
+
 Test(flow, without_one_layout_the_key_is_named)
 {
 	struct config_flow flow = flow_to("10.0.0.1", 7);
