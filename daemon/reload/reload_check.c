@@ -43,6 +43,21 @@ static int reload_check_flow(const struct config *running, const struct config *
 	return 0;
 }
 
+/* The rows of a flow have the number that its rule on the device has. */
+static int reload_check_flow_numbers(const struct config_stream *running, const struct config_stream *mine,
+                                     struct failure *failure)
+{
+	for (uint32_t i = 0; i < mine->n_flows && mine->flow_numbers; i++)
+		for (uint32_t k = 0; k < running->n_flows; k++)
+			if (i != k && flow_is_same(&mine->flows[i], &running->flows[k]))
+				return failure_set(failure, EX_CONFIG, EBUSY,
+				                   "%s:%d: stream '%s' has flow_numbers, and this flow is number %u "
+				                   "where it was %u: keep the order, and put another flow where one "
+				                   "goes" RESTART_OR_TAKE_OUT("stream"),
+				                   mine->flows[i].file, mine->flows[i].line, mine->name, i, k);
+	return 0;
+}
+
 static int reload_check_stream(const struct config *before, const struct config *after,
                                const struct config_stream *mine, struct failure *failure)
 {
@@ -61,6 +76,8 @@ static int reload_check_stream(const struct config *before, const struct config 
 		                   RESTART_OR_TAKE_OUT("stream"),
 		                   mine->flows[0].file, mine->flows[0].line, mine->name,
 		                   flow_header_bytes(&mine->flows[0]), flow_header_bytes(&running->flows[0]));
+	if (running)
+		r = reload_check_flow_numbers(running, mine, failure);
 	for (uint32_t i = 0; i < mine->n_flows && r == 0; i++)
 		r = reload_check_flow(before, after, mine, &mine->flows[i], failure);
 	return r;

@@ -41,6 +41,14 @@ void stream_check_destination(const struct config_stream *config, const struct c
 	            place.addresses[0] ? place.addresses : "it has none");
 }
 
+/* With flow_numbers a row says by it which entry of the configuration's flows it is of. */
+static uint32_t stream_flow_tag(const struct stream *stream, const struct config_flow *flow)
+{
+	const struct config_stream *config = stream->change.config ? stream->change.config : stream->config;
+
+	return config->flow_numbers ? (uint32_t)(flow - config->flows) : 0;
+}
+
 static int stream_add_flow(struct stream *stream, const struct config_flow *config, struct failure *failure)
 {
 	struct interface *interface = stream->interface;
@@ -53,7 +61,7 @@ static int stream_add_flow(struct stream *stream, const struct config_flow *conf
 	stream->flows = flows;
 	stream_check_destination(stream->config, config);
 	flow_resolve(config, interface->net.mac, &rule);
-	rule.tag = stream->n_flows;
+	rule.tag = stream_flow_tag(stream, config);
 	r = interface->ops->add_flow(stream->queues[0].queue, &rule, &flows[stream->n_flows].flow, failure);
 	if (r < 0)
 		return r;

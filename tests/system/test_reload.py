@@ -158,6 +158,22 @@ def test_a_cpu_that_is_not_there_is_refused_and_named(daemon, wire, ibvcap):
         assert list(one.status()["streams"]) == ["lidar"] and not one.status()["channels"]
 
 
+@pytest.mark.skipif(conftest.BACKEND != "verbs", reason="a ConnectX says which flow a packet matched")
+def test_rows_have_the_number_of_their_flow_and_a_reload_keeps_it(daemon, wire, consumer, ibvcap):
+    first, second, third = flows(wire, 7502, 7503, 7504)
+    one = daemon([small(wire, flows=[first, second], flow_numbers=True)])
+    write(one, [small(wire, flows=[second, first], flow_numbers=True)])
+    refused = ibvcap(one, "reload")
+    assert refused.returncode == EX_CONFIG and "flow is number 0 where it was 1: keep the order" in refused.stderr
+    write(one, [small(wire, flows=[third, second], flow_numbers=True)])
+    assert ibvcap(one, "reload").returncode == 0
+    reader = consumer(one, "lidar", "--count", 3)
+    wire.send(wire.frame(b"a" * 40, 7503), wire.frame(b"b" * 40, 7504), wire.frame(b"c" * 40, 7502),
+              wire.frame(b"d" * 40, 7503))
+    rows, _ = reader.finish()
+    assert [(row["payload"][:1], row["flow"]) for row in rows] == [(b"a", 1), (b"b", 0), (b"d", 1)]
+
+
 def test_rights_and_limits_change_too(daemon, wire, build, ibvcap):
     one = daemon([small(wire)])
     command = conftest.as_nobody(build.capture_dump, "--socket", one.socket_path, "--timeout", 0, "--stream", "lidar")

@@ -281,6 +281,7 @@ static void verbs_capabilities(const struct backend *base, struct backend_capabi
 	*capabilities = (struct backend_capabilities){
 		.max_queue_slots = max_slots / VERBS_CHAIN * VERBS_CHAIN,
 		.oversize_sink = backend->sink != NULL,
+		.flow_tags = true,
 		.timestamps = backend->timestamps != VERBS_TIMESTAMPS_NONE,
 		.clock_hz = is_real_time ? VERBS_NS_PER_S : backend->attr.hca_core_clock * 1000, /* kHz */
 		.clock_mask = is_real_time ? UINT64_MAX : backend->attr.completion_timestamp_mask,

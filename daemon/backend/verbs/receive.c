@@ -167,6 +167,20 @@ verbs_take_completions(struct ibv_cq_ex *cq, struct backend_event *event, const 
 	return event;
 }
 
+/* Apart, so that the loops without tags do not test for them. */
+static __attribute__((noinline)) struct backend_event *verbs_take_tagged(struct ibv_cq_ex *cq,
+                                                                         struct backend_event *event,
+                                                                         const struct backend_event *end,
+                                                                         enum verbs_timestamps timestamps)
+{
+	do {
+		verbs_take_completion(cq, event, timestamps);
+		if (event->status == BACKEND_OK)
+			event->tag = ibv_wc_read_flow_tag(cq);
+	} while (++event < end && ibv_next_poll(cq) == 0);
+	return event;
+}
+
 int verbs_poll(struct backend_queue *base, struct backend_event *events, uint32_t max)
 {
 	struct verbs_receive_queue *receive = verbs_receive_queue(base);
@@ -181,7 +195,9 @@ int verbs_poll(struct backend_queue *base, struct backend_event *events, uint32_
 	if (error)
 		return -error;
 	/* Three loops, so that none tests in each round which timestamps there are. */
-	if (receive->timestamps == VERBS_TIMESTAMPS_TICKS)
+	if (__builtin_expect(receive->flow_tags, 0))
+		end = verbs_take_tagged(cq, events, end, receive->timestamps);
+	else if (receive->timestamps == VERBS_TIMESTAMPS_TICKS)
 		end = verbs_take_completions(cq, events, end, VERBS_TIMESTAMPS_TICKS);
 	else if (receive->timestamps == VERBS_TIMESTAMPS_REAL_TIME)
 		end = verbs_take_completions(cq, events, end, VERBS_TIMESTAMPS_REAL_TIME);

@@ -45,6 +45,8 @@ static int verbs_create_receive_cq(struct verbs_queue *queue, const struct backe
 		wc_flags |= queue->backend->timestamps == VERBS_TIMESTAMPS_REAL_TIME
 		                    ? IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK
 		                    : IBV_WC_EX_WITH_COMPLETION_TIMESTAMP;
+	if (options->flow_tags)
+		wc_flags |= IBV_WC_EX_WITH_FLOW_TAG;
 	/* The provider rounds the receive queue up to a power of two, and a completion queue that overruns is lost. */
 	return verbs_queue_create_cq(queue, round_up_to_power_of_two(options->slots), wc_flags,
 	                             options->completion_events, failure);
@@ -89,6 +91,7 @@ int verbs_create_queue(struct backend *base, const struct backend_queue_options 
 	receive = verbs_receive_queue(&queue->base);
 	receive->header_stride = options->header_stride;
 	receive->row_stride = options->row_stride;
+	receive->flow_tags = options->flow_tags;
 	receive->timestamps = options->timestamps ? backend->timestamps : VERBS_TIMESTAMPS_NONE;
 	verbs_chain_init(receive, options);
 	error = verbs_create_receive_cq(queue, options, failure);

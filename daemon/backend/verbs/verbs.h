@@ -92,6 +92,7 @@ struct verbs_receive_queue {
 	struct verbs_queue queue;
 	uint32_t header_stride;
 	uint32_t row_stride;
+	bool flow_tags;
 	enum verbs_timestamps timestamps;
 	struct verbs_slot_wr chain[VERBS_CHAIN];
 };
