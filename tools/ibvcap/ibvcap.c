@@ -18,6 +18,8 @@ struct command {
 static const struct command commands[] = {
 	{"check", "say which numbered packets of a stream were lost, from the sender on", cmd_check},
 	{"doctor", "check that this machine is ready, and say what to do if not", cmd_doctor},
+	{"extract", "copy the packets of a time out of recordings", cmd_extract},
+	{"info", "say what is in a recording, what is missing, and why", cmd_info},
 	{"record", "record streams to pcapng files that say what is missing, and why", cmd_record},
 	{"recv", "receive a stream: print rates, check the test pattern, dump payloads", cmd_recv},
 	{"reload", "make the daemon read its configuration again", cmd_reload},

@@ -1,0 +1,180 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`ibvcap info` and `ibvcap extract` on recordings of `ibvcap record`, beside what tshark reads in the same files."""
+import json
+import shutil
+import signal
+import subprocess
+import time
+
+import pytest
+
+import conftest
+from conftest import wait_until
+
+IBVCAP = conftest.BUILD / "tools/ibvcap"
+LOST, USAGE, DAMAGED, NO_INPUT = 1, 64, 65, 66
+SECTION, PACKET = 0x0A0D0D0A, 6
+SMALL = {"history_blocks": 16, "slots_per_block": 64, "receive_queue_slots": 1024}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def tools():
+    if not shutil.which("tshark"):
+        pytest.skip("tshark is not there")
+
+
+def ibvcap(*words, code=0):
+    done = subprocess.run([str(word) for word in (IBVCAP, *words)], capture_output=True, text=True, check=False,
+                          timeout=60)
+    assert done.returncode == code, (words, done.returncode, done.stdout, done.stderr)
+    return done.stdout + done.stderr
+
+
+def info(path, code=0):
+    return json.loads(ibvcap("info", "--json", path, code=code))[0]
+
+
+def packets(path):
+    """tshark's view: [(number, time in ns, losses before it, payload)]."""
+    done = subprocess.run(["tshark", "-n", "-r", str(path), "-T", "fields", "-e", "frame.packet_id", "-e",
+                           "frame.time_epoch", "-e", "frame.drop_count", "-e", "udp.payload"],
+                          capture_output=True, text=True, check=True, timeout=60)
+    rows = [line.split("\t") for line in done.stdout.split("\n")[:-1]]
+    return [(int(number), int(when.replace(".", "")), int(drops or 0), payload)
+            for number, when, drops, payload in rows]
+
+
+def blocks(data):
+    """[(type, bytes of the whole block)]"""
+    found, at = [], 0
+    while at < len(data):
+        kind, length = (int.from_bytes(data[at + i:at + i + 4], "little") for i in (0, 4))
+        found.append((kind, data[at:at + length]))
+        at += length
+    return found
+
+
+def send(wire, numbers, port=7502):
+    for i in numbers:
+        wire.socket.send(wire.frame(i.to_bytes(8, "big") + bytes(500), port))
+        if i % 500 == 499:
+            time.sleep(0.02)
+
+
+class Recorder:
+    def __init__(self, daemon, path, *options):
+        self.process = subprocess.Popen([str(word) for word in (
+            IBVCAP, "record", "lidar", "-w", path, "--socket", daemon.socket_path, "--quiet", *options)],
+            stdout=subprocess.DEVNULL)
+        wait_until(lambda: daemon.status()["consumers"] or self.process.poll() is not None, 30, "attached")
+
+    def finish(self):
+        self.process.send_signal(signal.SIGINT)
+        return self.process.wait(60)
+
+
+@pytest.fixture(name="recording")
+def recording_fixture(daemon, wire, tmp):
+    """recording(options…): 4000 packets to two ports, in several pieces; its path."""
+    recorders = []
+
+    def make(*options, name="a.pcapng"):
+        flows = [conftest.flow(port, wire.address) for port in (7502, 7503)]
+        one = daemon([conftest.stream(wire, flows=flows, payload_size=512)])
+        recorders.append(Recorder(one, tmp / name, *options))
+        for first in range(0, 4000, 1000):
+            send(wire, range(first, first + 1000), 7502 if first % 2000 else 7503)
+            time.sleep(0.15)
+        wait_until(lambda: one.stream()["published"] == 4000, 30, one.stream)
+        assert recorders[-1].finish() == 0
+        return tmp / name
+
+    yield make
+    for one in recorders:
+        if one.process.poll() is None:
+            one.process.kill()
+            one.process.wait()
+
+
+@pytest.mark.parametrize("options", [(), ("--zstd", "3"), ("--no-index",)], ids=["plain", "zstd", "no-index"])
+def test_a_time_is_extracted_with_numbers_and_payloads_as_they_were(recording, tmp, options):
+    path = recording(*options)
+    whole = tmp / "whole.pcapng"
+    ibvcap("extract", path, "-w", whole)
+    every = packets(whole)
+    assert [number for number, *_ in every] == list(range(4000))
+    assert (tmp / "a.pcapng.index").exists() == ("--no-index" not in options)
+    first, last = every[1300][1], every[2700][1]
+    part = tmp / "part.pcapng"
+    text = ibvcap("extract", path, "--from", f"@{first // 10**9}.{first % 10**9:09}", "--to",
+                  f"@{last // 10**9}.{last % 10**9:09}", "-w", part)
+    assert packets(part) == [packet for packet in every if first <= packet[1] <= last]
+    read = int(text.split(" packets of ")[1].split()[0])
+    assert read <= 4000 and (read < 4000 or "--no-index" in options), text
+    assert ibvcap("extract", path, "--from", f"@{last // 10**9 + 100}", "-w", part, code=LOST).startswith("0 packets")
+
+
+def test_a_filter_takes_what_tcpdump_takes(recording, tmp):
+    path, part = recording(), tmp / "part.pcapng"
+    ibvcap("extract", path, "--filter", "udp dst port 7503", "-w", part)
+    assert [int(payload[:16], 16) for *_, payload in packets(part)] == [*range(1000), *range(2000, 3000)]
+    assert "pcap-filter(7)" in ibvcap("extract", path, "--filter", "udp port", "-w", part, code=USAGE)
+    assert "--from 'soon'" in ibvcap("extract", path, "--from", "soon", "-w", part, code=USAGE)
+
+
+def test_info_proves_that_a_recording_is_complete_or_says_what_is_wrong(recording, tmp):
+    path = recording()
+    found = info(path)
+    assert found["complete"] and found["packets"] == 4000 and found["verdict"] == "complete: no packet is missing"
+    stream = found["streams"][0]
+    assert (stream["first_number"], stream["last_number"], stream["absent"]) == (0, 3999, 0)
+    assert "complete: no packet is missing" in ibvcap("info", path)
+    data = path.read_bytes()
+    parts = blocks(data)
+    places = [i for i, (kind, _) in enumerate(parts) if kind == PACKET]
+    damaged = tmp / "b.pcapng"
+    # A packet that somebody took out.
+    damaged.write_bytes(b"".join(block for i, (_, block) in enumerate(parts) if i != places[100]))
+    assert "no gap explains" in info(damaged, DAMAGED)["verdict"]
+    # The last packet, which leaves no hole.
+    damaged.write_bytes(b"".join(block for i, (_, block) in enumerate(parts) if i != places[-1]))
+    assert "statistics name another number" in info(damaged, DAMAGED)["verdict"]
+    # A recorder that was killed, between blocks and within one.
+    end = sum(len(block) for _, block in parts[:places[200]])
+    damaged.write_bytes(data[:end])
+    assert info(damaged, DAMAGED)["verdict"].startswith("not closed")
+    damaged.write_bytes(data[:end + 30])
+    found = info(damaged, DAMAGED)
+    assert found["verdict"].startswith("cut off") and found["packets"] == 200
+    damaged.write_bytes(b"no recording")
+    assert "not a pcapng file" in info(damaged, DAMAGED)["verdict"]
+    assert "No such file" in ibvcap("info", tmp / "none", code=NO_INPUT)
+
+
+def test_info_names_gaps_with_their_cause_and_extract_keeps_them(daemon, wire, tmp):
+    one = daemon([conftest.stream(wire, payload_size=512, lease_blocks=1, **SMALL)])
+    path = tmp / "gap.pcapng"
+    recorder = Recorder(one, path, "--policy", "lossy")
+    try:
+        send(wire, range(200))
+        wait_until(lambda: one.stream()["matched"] == 200 and not one.stream()["in_flight"], 20, one.stream)
+        recorder.process.send_signal(signal.SIGSTOP)
+        send(wire, range(200, 6000))
+        wait_until(lambda: one.stream()["matched"] == 6000 and not one.stream()["in_flight"], 20, one.stream)
+        recorder.process.send_signal(signal.SIGCONT)
+        send(wire, range(6000, 6200))
+        wait_until(lambda: one.stream()["matched"] == 6200 and not one.stream()["in_flight"], 20, one.stream)
+        time.sleep(0.3)
+        assert recorder.finish() == LOST
+    finally:
+        recorder.process.kill()
+        recorder.process.wait()
+    found = info(path, LOST)
+    stream = found["streams"][0]
+    assert stream["absent"] == stream["explained"] > 0 and stream["lost"] >= stream["absent"]
+    assert "(skipped)" in found["gaps"][0]["why"] and found["consistent"] and not found["complete"]
+    assert "packets are missing; each is named above" in ibvcap("info", path, code=LOST)
+    part = tmp / "part.pcapng"
+    ibvcap("extract", path, "-w", part)
+    assert packets(part) == packets(path)
+    assert sum(drops for _, _, drops, _ in packets(part)) == stream["lost"]

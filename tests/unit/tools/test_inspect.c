@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/inspect/inspect_sum.h"
+#include "tools/inspect/packet_filter.h"
+#include "tools/inspect/recording_index.h"
+#include "tools/inspect/time_text.h"
+
+#include <criterion/criterion.h>
+#include <criterion/new/assert.h>
+#include <errno.h>
+
+#define SECOND_NS UINT64_C(1000000000)
+#define BEGIN_NS  (UINT64_C(1795334400) * SECOND_NS + 5) /* 2026-11-22T08:00:00.000000005 */
+
+/* ---- times --------------------------------------------------------------------------------------- */
+
+static void expect_time(const char *text, uint64_t wanted)
+{
+	uint64_t ns = 0;
+
+	cr_assert(time_text_parse(text, BEGIN_NS, &ns), "%s", text);
+	cr_expect(eq(u64, ns, wanted), "%s", text);
+}
+
+Test(time_text, each_form_is_exact_to_the_ns)
+{
+	expect_time("2026-11-22T08:00:00.000000005", BEGIN_NS);
+	expect_time("2026-11-22 08:00:01.5Z", BEGIN_NS - 5 + SECOND_NS + SECOND_NS / 2);
+	expect_time("08:00:02", BEGIN_NS - 5 + 2 * SECOND_NS);
+	expect_time("00:00:00", BEGIN_NS - 5 - 8 * 3600 * SECOND_NS);
+	expect_time("@1795334400.000000006", BEGIN_NS + 1);
+	expect_time("+0.25", BEGIN_NS + SECOND_NS / 4);
+	expect_time("1970-01-01T00:00:00", 0);
+}
+
+Test(time_text, everything_else_is_refused)
+{
+	static const char *const texts[] = {"",
+	                                    "now",
+	                                    "8",
+	                                    "24:00:00",
+	                                    "08:60:00",
+	                                    "08:00",
+	                                    "+",
+	                                    "+-1",
+	                                    "+1s",
+	                                    "@",
+	                                    "@99999999999999999999",
+	                                    "1969-12-31T23:59:59",
+	                                    "2026-13-01T00:00:00",
+	                                    "2026-11-22T08:00:00.x",
+	                                    "2026-11-22",
+	                                    "2026-11-22T08:00:00 ",
+	                                    "-1",
+	                                    "08:00:00."};
+	uint64_t ns = 7;
+
+	for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++)
+		cr_expect(not(time_text_parse(texts[i], BEGIN_NS, &ns)), "'%s'", texts[i]);
+	cr_expect(eq(u64, ns, 7));
+}
+
+/* ---- the index ----------------------------------------------------------------------------------- */
+
+#define INDEX_HEAD "# ibvcap index 1: offset bytes packets first_ns last_ns first_sequence last_sequence\n"
+
+static int find_pieces(const char *text, uint64_t from, uint64_t to, struct recording_pieces *pieces)
+{
+	FILE *index = fmemopen((void *)(uintptr_t)text, strlen(text), "r");
+	uint64_t line;
+	int r = recording_index_find(index, 1000, from, to, pieces, &line);
+
+	fclose(index);
+	return r;
+}
+
+Test(recording_index, the_pieces_of_a_time_are_found_with_those_between_them)
+{
+	static const char text[] = INDEX_HEAD "100 100 10 1000 1999 0 9\n"
+					      "200 100 20 2000 2999 10 29\n"
+					      "300 100 30 1500 1600 0 29\n" /* of another queue */
+					      "400 100 40 3000 3999 30 69\n"
+					      "500 100 50 4"; /* being written */
+	struct recording_pieces pieces;
+
+	cr_assert(eq(int, find_pieces(text, 1550, 1999, &pieces), 0));
+	cr_expect(eq(u64, pieces.offset, 100));
+	cr_expect(eq(u64, pieces.n_packets, 60));
+	cr_assert(eq(int, find_pieces(text, 3999, UINT64_MAX, &pieces), 0));
+	cr_expect(eq(u64, pieces.offset, 400));
+	cr_expect(eq(u64, pieces.n_packets, 40));
+	cr_assert(eq(int, find_pieces(text, 0, 999, &pieces), 0));
+	cr_expect(eq(u64, pieces.n_packets, 0));
+	cr_assert(eq(int, find_pieces(text, 4000, 5000, &pieces), 0));
+	cr_expect(eq(u64, pieces.n_packets, 0));
+}
+
+Test(recording_index, what_no_recorder_writes_is_refused)
+{
+	static const char *const texts[] = {
+		"",
+		"offset bytes\n",
+		INDEX_HEAD "100 100 10 1000\n",
+		INDEX_HEAD "100 100 10 2000 1999 0 9\n",
+		INDEX_HEAD "900 101 10 1000 1999 0 9\n",
+		INDEX_HEAD "18446744073709551615 2 10 1000 1999 0 9\n",
+		INDEX_HEAD "200 100 10 1000 1999 0 9\n150 100 10 2000 2999 10 19\n",
+		INDEX_HEAD "200 100 0 1000 1999 0 9\n",
+		INDEX_HEAD "200 100 1001 1000 1999 0 9\n",
+	};
+	struct recording_pieces pieces;
+
+	for (size_t i = 1; i < sizeof(texts) / sizeof(texts[0]); i++)
+		cr_expect(eq(int, find_pieces(texts[i], 0, UINT64_MAX, &pieces), -EBADMSG), "%s", texts[i]);
+}
+
+/* ---- the sum ------------------------------------------------------------------------------------- */
+
+static struct inspect_sum sum;
+
+static void add(uint64_t id, uint64_t drops, const char *comment)
+{
+	struct pcapng_block block = {
+		.type = PCAPNG_BLOCK_PACKET,
+		.packet = {.options = PCAPNG_PACKET_HAS_ID | (drops ? PCAPNG_PACKET_HAS_DROPS : 0),
+	                   .packet_id = id,
+	                   .drop_count = drops,
+	                   .time_ns = id,
+	                   .comment = pcapng_text_of(comment)},
+	};
+
+	cr_assert(zero(int, inspect_sum_add(&sum, &block)));
+}
+
+static void add_statistics(uint64_t delivered)
+{
+	struct pcapng_block block = {.type = PCAPNG_BLOCK_STATISTICS};
+
+	block.statistics.values[PCAPNG_STATISTIC_DELIVERED] = delivered;
+	cr_assert(zero(int, inspect_sum_add(&sum, &block)));
+}
+
+static void begin_sum(void)
+{
+	const struct pcapng_block section = {.type = PCAPNG_BLOCK_SECTION};
+	const struct pcapng_block interface = {.type = PCAPNG_BLOCK_INTERFACE,
+	                                       .interface = {.name = pcapng_text_of("li\x1b[2Jdar")}};
+
+	inspect_sum_add(&sum, &section);
+	inspect_sum_add(&sum, &interface);
+}
+
+static void end_sum(void)
+{
+	inspect_sum_free(&sum);
+}
+
+TestSuite(inspect_sum, .init = begin_sum, .fini = end_sum);
+
+Test(inspect_sum, each_absent_number_must_be_in_a_gap_that_is_named)
+{
+	add(10, 4, "4 packets lost (skipped): before the file began");
+	add(11, 0, NULL);
+	add(15, 5, "3 packets lost (skipped): x; 2 packets lost (no_buffer): y");
+	cr_expect(eq(u64, sum.sources[0].n_absent, 3));
+	cr_expect(eq(u64, sum.sources[0].n_named, 3));
+	cr_expect(eq(u64, sum.sources[0].n_lost, 9));
+	cr_expect(inspect_is_explained(&sum.sources[0]));
+	cr_expect(eq(u64, sum.n_gaps, 2));
+	add(17, 0, NULL);
+	cr_expect(not(inspect_is_explained(&sum.sources[0])));
+}
+
+Test(inspect_sum, numbers_begin_again_only_after_a_restart_that_is_named)
+{
+	add(10, 0, NULL);
+	add(0, 0, "ibvcapd was restarted: how many packets were lost is not known");
+	add(1, 0, NULL);
+	cr_expect(eq(u64, sum.sources[0].n_runs, 2));
+	cr_expect(inspect_is_explained(&sum.sources[0]));
+	add(1, 0, NULL);
+	cr_expect(eq(u64, sum.sources[0].n_repeated, 1));
+	cr_expect(not(inspect_is_explained(&sum.sources[0])));
+}
+
+Test(inspect_sum, a_file_is_closed_by_the_statistics_of_all_its_interfaces)
+{
+	add(0, 0, NULL);
+	cr_expect(not(inspect_is_closed(&sum)));
+	add_statistics(1);
+	cr_expect(inspect_is_closed(&sum));
+	cr_expect(eq(u64, sum.sources[0].n_delivered, 1));
+}
+
+Test(inspect_sum, texts_of_a_file_send_no_control_codes_to_the_terminal)
+{
+	cr_expect(zero(int, strcmp(sum.sources[0].name, "li [2Jdar")));
+}
+
+/* ---- filters ------------------------------------------------------------------------------------- */
+
+Test(packet_filter, takes_ethernet_frames_as_tcpdump_does)
+{
+	static const uint8_t frame[60] = {[12] = 0x08, [14] = 0x45, [23] = 17, [36] = 0x1d, 0x4e}; /* to port 7502 */
+	const struct pcapng_packet packet = {.frame = {frame}, .frame_bytes = {sizeof(frame)}, .wire_bytes = 60};
+	char error[PACKET_FILTER_ERROR_BYTES];
+	struct packet_filter *filter = packet_filter_new("udp dst port 7502", error);
+
+	cr_assert(filter != NULL);
+	cr_expect(packet_filter_takes(filter, PCAPNG_LINK_ETHERNET, &packet));
+	cr_expect(not(packet_filter_takes(filter, 101, &packet)));
+	packet_filter_free(filter);
+	filter = packet_filter_new("udp port 7503", error);
+	cr_expect(not(packet_filter_takes(filter, PCAPNG_LINK_ETHERNET, &packet)));
+	packet_filter_free(filter);
+	cr_expect(packet_filter_new("udp port", error) == NULL);
+	cr_expect(strstr(error, "pcap-filter(7)") != NULL, "%s", error);
+}

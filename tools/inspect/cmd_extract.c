@@ -1,0 +1,388 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * ibvcap extract: copies the packets of a time, or those that a filter takes, out of recordings. With the index of a
+ * recording it begins to read where that time begins.
+ */
+#include "tools/ibvcap/ibvcap.h"
+#include "tools/ibvcap/options.h"
+#include "tools/ibvcap/report.h"
+#include "tools/pcapng/pcapng_write.h"
+#include "tools/inspect/packet_filter.h"
+#include "tools/inspect/recording.h"
+#include "tools/inspect/recording_index.h"
+#include "tools/inspect/time_text.h"
+
+#include <errno.h>
+#include <getopt.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sysexits.h>
+#include <unistd.h>
+
+static const char usage[] =
+	"usage: ibvcap extract FILE... -w OUT [OPTIONS...]\n"
+	"Copy packets out of recordings (pcapng, compressed by zstd or not) into one pcapng file, with their numbers,\n"
+	"queues and comments. Where a packet that is left out has losses before it, the next one of its queue gets\n"
+	"them. A recording with an index (FILE.index, of 'ibvcap record') is read only where the time is.\n"
+	"TIME: " TIME_TEXT_FORMS "\n"
+	"Exit 1: no packet was found. Exit 65: a recording is damaged or cut off; the packets before are copied.\n"
+	"\n"
+	"  -w, --write OUT    the file to write; -: standard output\n"
+	"  -f, --from TIME    packets of this time and later\n"
+	"  -t, --to TIME      packets of this time and earlier\n"
+	"  -F, --filter TEXT  only packets that a filter of tcpdump takes, such as 'udp port 7502'\n"
+	"  -n, --no-index     read the recordings from their beginning\n"
+	"  -h, --help         print this\n";
+
+#define BLOCK_BYTES_MAX (PCAPNG_BLOCK_MAX + 4096) /* of a packet that gets the comments of others */
+#define PENDING_BYTES   1024
+
+struct extract_options {
+	char **files;
+	unsigned n_files;
+	const char *out;
+	const char *from;
+	const char *to;
+	const char *filter;
+	bool no_index;
+};
+
+/* What happened before the next packet of an interface, told by packets that were left out. */
+struct pending {
+	uint64_t drops;
+	char text[PENDING_BYTES];
+};
+
+struct extract {
+	struct extract_options options;
+	struct packet_filter *filter; /* NULL: all packets */
+	FILE *out;
+	uint8_t *block; /* BLOCK_BYTES_MAX bytes */
+	uint64_t n_found;
+	uint64_t n_read;
+
+	/* Of one recording. */
+	struct recording recording;
+	struct pending *pending; /* of each interface of the section */
+	uint16_t *links;
+	uint32_t n_interfaces;
+	bool section_due; /* the recording has begun another section, which is copied if it has packets */
+	uint64_t from_ns;
+	uint64_t to_ns;
+	bool has_begun;  /* the times are known, and a jump was made if one can be */
+	uint64_t n_left; /* packets until the pieces end that the index names */
+};
+
+/* ---- arguments ----------------------------------------------------------------------------------- */
+
+/* -1: go on; otherwise the exit code. */
+static int parse_extract_arguments(int argc, char **argv, struct extract_options *options)
+{
+	static const struct option known[] = {
+		{"write", required_argument, NULL, 'w'},
+		{"from", required_argument, NULL, 'f'},
+		{"to", required_argument, NULL, 't'},
+		{"filter", required_argument, NULL, 'F'},
+		{"no-index", no_argument, NULL, 'n'},
+		{"help", no_argument, NULL, 'h'},
+		{0},
+	};
+	int option;
+
+	while ((option = getopt_long(argc, argv, "w:f:t:F:nh", known, NULL)) != -1) {
+		switch (option) {
+		case 'w':
+			options->out = optarg;
+			break;
+		case 'f':
+			options->from = optarg;
+			break;
+		case 't':
+			options->to = optarg;
+			break;
+		case 'F':
+			options->filter = optarg;
+			break;
+		case 'n':
+			options->no_index = true;
+			break;
+		default:
+			return options_print_usage(option, usage);
+		}
+	}
+	options->files = argv + optind;
+	options->n_files = (unsigned)(argc - optind);
+	if (!options->n_files)
+		return options_reject("extract", usage, "which recording?");
+	if (!options->out)
+		return options_reject("extract", usage, "--write is missing: which file to write? -: standard output");
+	for (unsigned i = 0; i < options->n_files; i++)
+		if (!strcmp(options->files[i], options->out) && strcmp(options->out, "-") != 0)
+			return options_reject("extract", usage, "'%s' cannot be read and written", options->out);
+	return -1;
+}
+
+/* ---- what is written ----------------------------------------------------------------------------- */
+
+static int put_block(struct extract *extract, size_t bytes)
+{
+	return fwrite(extract->block, 1, bytes, extract->out) == bytes ? 0 : -EIO;
+}
+
+static int copy_section(struct extract *extract, const struct pcapng_section *section)
+{
+	extract->section_due = false;
+	return put_block(extract, pcapng_write_section(extract->block, BLOCK_BYTES_MAX, section));
+}
+
+static int copy_interface(struct extract *extract, const struct pcapng_interface *interface)
+{
+	uint32_t n = extract->n_interfaces + 1;
+	struct pending *pending = realloc(extract->pending, n * sizeof(*pending));
+	uint16_t *links;
+	int r = extract->section_due ? copy_section(extract, &(struct pcapng_section){0}) : 0;
+
+	if (!pending || r < 0)
+		return pending ? r : -ENOMEM;
+	extract->pending = pending;
+	links = realloc(extract->links, n * sizeof(*links));
+	if (!links)
+		return -ENOMEM;
+	extract->links = links;
+	memset(&pending[n - 1], 0, sizeof(*pending));
+	links[n - 1] = interface->link_type;
+	extract->n_interfaces = n;
+	return put_block(extract, pcapng_write_interface(extract->block, BLOCK_BYTES_MAX, interface));
+}
+
+/* The last section has no packets: its comment says what the file is. Wireshark's capinfos shows it. */
+static int put_summary(struct extract *extract)
+{
+	char text[PENDING_BYTES];
+	struct pcapng_section section = {0};
+
+	snprintf(text, sizeof(text),
+	         "extracted by ibvcap: %" PRIu64 " packets, from %s to %s%s%s; the losses before each packet are those "
+	         "of the recording",
+	         extract->n_found, extract->options.from ? extract->options.from : "the beginning",
+	         extract->options.to ? extract->options.to : "the end", extract->options.filter ? ", filter " : "",
+	         extract->options.filter ? extract->options.filter : "");
+	section.comment = pcapng_text_of(text);
+	return put_block(extract, pcapng_write_section(extract->block, BLOCK_BYTES_MAX, &section));
+}
+
+static void leave_out_packet(struct extract *extract, const struct pcapng_packet *packet)
+{
+	struct pending *pending = &extract->pending[packet->interface];
+	size_t used = strlen(pending->text);
+
+	if (packet->options & PCAPNG_PACKET_HAS_DROPS)
+		pending->drops += packet->drop_count;
+	if (packet->comment.bytes && used < sizeof(pending->text) - 1)
+		snprintf(pending->text + used, sizeof(pending->text) - used, "%s%.*s", used ? "; " : "",
+		         (int)(packet->comment.bytes < PENDING_BYTES ? packet->comment.bytes : PENDING_BYTES),
+		         packet->comment.at);
+}
+
+static int copy_packet(struct extract *extract, struct pcapng_packet *packet)
+{
+	struct pending *pending = &extract->pending[packet->interface];
+	struct pending before = *pending;
+	size_t bytes;
+
+	if (before.drops || before.text[0]) {
+		leave_out_packet(extract, packet); /* adds what this packet says itself */
+		before = *pending;
+		packet->options |= PCAPNG_PACKET_HAS_DROPS;
+		packet->drop_count = before.drops;
+		packet->comment = pcapng_text_of(before.text);
+		*pending = (struct pending){0};
+	}
+	bytes = pcapng_write_packet(extract->block, BLOCK_BYTES_MAX, packet);
+	if (bytes > BLOCK_BYTES_MAX)
+		return -EMSGSIZE;
+	extract->n_found++;
+	return put_block(extract, bytes);
+}
+
+/* ---- what is read -------------------------------------------------------------------------------- */
+
+static int fail_extract(const struct extract *extract, int code, const char *why)
+{
+	fprintf(stderr, "ibvcap extract: %s: %s\n", extract->recording.path, why);
+	return code;
+}
+
+/* Find the pieces by the index, if there is one. An exit code. */
+static int jump_by_index(struct extract *extract)
+{
+	char path[PATH_MAX];
+	struct recording_pieces pieces;
+	struct stat status;
+	uint64_t line;
+	FILE *index;
+	int r;
+
+	snprintf(path, sizeof(path), "%s" RECORDING_INDEX_SUFFIX, extract->recording.path);
+	index = fopen(path, "re");
+	if (!index)
+		return EX_OK;
+	r = fstat(extract->recording.fd, &status) < 0 ? -errno : 0;
+	if (r == 0)
+		r = recording_index_find(index, (uint64_t)status.st_size, extract->from_ns, extract->to_ns, &pieces,
+		                         &line);
+	fclose(index);
+	if (r == -EBADMSG) {
+		fprintf(stderr, "ibvcap extract: %s:%" PRIu64 ": not the index of this recording: use --no-index\n",
+		        path, line);
+		return EX_DATAERR;
+	}
+	if (r == 0 && pieces.n_packets)
+		r = recording_jump(&extract->recording, pieces.offset);
+	extract->n_left = pieces.n_packets;
+	return r == 0 ? EX_OK : fail_extract(extract, EX_NOINPUT, strerror(-r));
+}
+
+/* The first packet says what day the times are of. An exit code; -1: there is an index: do not use what was read. */
+static int begin_extract(struct extract *extract, uint64_t begin_ns)
+{
+	const struct extract_options *options = &extract->options;
+	int code;
+
+	extract->has_begun = true;
+	extract->from_ns = 0;
+	extract->to_ns = UINT64_MAX;
+	extract->n_left = UINT64_MAX;
+	if (options->from && !time_text_parse(options->from, begin_ns, &extract->from_ns))
+		return options_reject("extract", usage, "--from '%s': %s", options->from, TIME_TEXT_FORMS);
+	if (options->to && !time_text_parse(options->to, begin_ns, &extract->to_ns))
+		return options_reject("extract", usage, "--to '%s': %s", options->to, TIME_TEXT_FORMS);
+	if (options->no_index || (!options->from && !options->to) || !strcmp(extract->recording.path, "-"))
+		return EX_OK;
+	code = jump_by_index(extract);
+	return code == EX_OK && extract->n_left != UINT64_MAX ? -1 : code;
+}
+
+static int take_packet(struct extract *extract, struct pcapng_packet *packet)
+{
+	extract->n_read++;
+	extract->n_left--;
+	if (packet->time_ns >= extract->from_ns && packet->time_ns <= extract->to_ns &&
+	    (!extract->filter || packet_filter_takes(extract->filter, extract->links[packet->interface], packet)))
+		return copy_packet(extract, packet);
+	/* Before the time, losses are those of packets before it. */
+	if (packet->time_ns >= extract->from_ns && packet->time_ns <= extract->to_ns)
+		leave_out_packet(extract, packet);
+	return 0;
+}
+
+/* 0; -errno of the output. *code: of what is wrong with the recording. */
+static int take_block(struct extract *extract, struct pcapng_block *block, int *code)
+{
+	switch (block->type) {
+	case PCAPNG_BLOCK_SECTION:
+		extract->n_interfaces = 0;
+		extract->section_due = extract->has_begun;
+		return extract->has_begun ? 0 : copy_section(extract, &block->section);
+	case PCAPNG_BLOCK_INTERFACE:
+		return copy_interface(extract, &block->interface);
+	case PCAPNG_BLOCK_PACKET:
+		if (!extract->has_begun) {
+			*code = begin_extract(extract, block->packet.time_ns);
+			if (*code) {
+				*code = *code < 0 ? EX_OK : *code;
+				return 0;
+			}
+		}
+		return take_packet(extract, &block->packet);
+	}
+	return 0;
+}
+
+/* An exit code. */
+static int extract_recording(struct extract *extract, const char *path)
+{
+	struct pcapng_block block;
+	int code = EX_OK, r = recording_open(&extract->recording, path), out = 0;
+
+	if (r < 0)
+		return fail_extract(extract, EX_NOINPUT, strerror(-r));
+	extract->has_begun = false;
+	extract->n_left = UINT64_MAX;
+	extract->n_interfaces = 0;
+	while (code == EX_OK && out == 0 && extract->n_left && (r = recording_next(&extract->recording, &block)) > 0)
+		out = take_block(extract, &block, &code);
+	if (out < 0)
+		code = fail_extract(extract, EX_IOERR, out == -EIO ? "the output cannot be written" : strerror(-out));
+	else if (code == EX_OK && r < 0)
+		code = fail_extract(extract, EX_DATAERR, recording_error(&extract->recording));
+	recording_close(&extract->recording);
+	return code;
+}
+
+/* ---- the command --------------------------------------------------------------------------------- */
+
+static int open_extract(struct extract *extract)
+{
+	const struct extract_options *options = &extract->options;
+	char error[PACKET_FILTER_ERROR_BYTES];
+
+	if (options->filter) {
+		extract->filter = packet_filter_new(options->filter, error);
+		if (!extract->filter)
+			return options_reject("extract", usage, "--filter '%s': %s", options->filter, error);
+	}
+	extract->block = malloc(BLOCK_BYTES_MAX);
+	if (!extract->block)
+		return fail_extract(extract, EX_OSERR, "out of memory");
+	extract->out = strcmp(options->out, "-") ? fopen(options->out, "we") : stdout;
+	if (!extract->out) {
+		fprintf(stderr, "ibvcap extract: %s: %s\n", options->out, strerror(errno));
+		return EX_CANTCREAT;
+	}
+	return EX_OK;
+}
+
+/* An exit code. */
+static int end_extract(struct extract *extract, int code)
+{
+	bool failed = put_summary(extract) < 0;
+
+	if (extract->out != stdout)
+		failed = fclose(extract->out) != 0 || failed;
+	else
+		failed = fflush(stdout) != 0 || failed;
+	if (failed && code == EX_OK) {
+		fprintf(stderr, "ibvcap extract: %s: cannot be written\n", extract->options.out);
+		return EX_IOERR;
+	}
+	fprintf(stderr, "%" PRIu64 " packets of %" PRIu64 " that were read\n", extract->n_found, extract->n_read);
+	return code == EX_OK && !extract->n_found ? 1 : code;
+}
+
+int cmd_extract(int argc, char **argv)
+{
+	struct extract extract = {0};
+	int code = parse_extract_arguments(argc, argv, &extract.options), one;
+
+	if (code >= 0)
+		return code;
+	extract.recording.path = extract.options.out;
+	code = open_extract(&extract);
+	if (code == EX_OK) {
+		for (unsigned i = 0; i < extract.options.n_files && code != EX_IOERR; i++) {
+			one = extract_recording(&extract, extract.options.files[i]);
+			code = code == EX_OK ? one : code;
+		}
+		code = end_extract(&extract, code);
+	}
+	packet_filter_free(extract.filter);
+	free(extract.block);
+	free(extract.pending);
+	free(extract.links);
+	return code;
+}

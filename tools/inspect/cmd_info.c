@@ -1,0 +1,322 @@
+// SPDX-License-Identifier: Apache-2.0
+/* ibvcap info: says what is in a recording, what is missing and why, and whether the file proves it. */
+#include "tools/ibvcap/ibvcap.h"
+#include "tools/ibvcap/options.h"
+#include "tools/ibvcap/report.h"
+#include "tools/inspect/recording.h"
+#include "tools/inspect/inspect_sum.h"
+
+#include <errno.h>
+#include <getopt.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <sysexits.h>
+
+static const char usage[] =
+	"usage: ibvcap info FILE... [OPTIONS...]\n"
+	"Say what is in a recording (pcapng, compressed by zstd or not): packets and times of each stream, by which\n"
+	"clock, what was lost where and why, and whether the numbers of the packets agree with that.\n"
+	"Exit 1: packets are missing, and the file says which and why. Exit 65: a file is damaged, cut off or not\n"
+	"closed, or its numbers do not agree with the losses that it names. Exit 66: a file cannot be read.\n"
+	"\n"
+	"  -g, --gaps N  print at most N gaps of each file (10)\n"
+	"  -j, --json    print JSON, with up to 1000 gaps of each file\n"
+	"  -h, --help    print this\n";
+
+struct info_options {
+	uint64_t gaps;
+	bool json;
+};
+
+/* One file, read to its end. */
+struct info {
+	const char *path;
+	struct inspect_sum sum;
+	int end; /* 0: behind a whole block; -errno */
+	char error[PCAPNG_ERROR_BYTES];
+};
+
+/* ---- verdict ------------------------------------------------------------------------------------- */
+
+static bool has_losses(const struct info *info)
+{
+	for (uint32_t i = 0; i < info->sum.n_sources; i++) {
+		const struct inspect_source *source = &info->sum.sources[i];
+
+		if (source->n_lost || source->n_dropped || source->n_runs > 1)
+			return true;
+	}
+	return false;
+}
+
+static bool has_numbers(const struct info *info)
+{
+	for (uint32_t i = 0; i < info->sum.n_sources; i++)
+		if (info->sum.sources[i].has_numbers)
+			return true;
+	return false;
+}
+
+/* What contradicts the file's own account; NULL: nothing. */
+static const char *contradiction(const struct info *info)
+{
+	for (uint32_t i = 0; i < info->sum.n_sources; i++) {
+		const struct inspect_source *source = &info->sum.sources[i];
+
+		if (source->n_repeated)
+			return "numbers of packets come twice or go back";
+		if (!inspect_is_explained(source))
+			return "numbers of packets are absent that no gap explains";
+		if (source->has_numbers && source->has_statistics && source->n_delivered != source->n_packets)
+			return "its statistics name another number of packets than it has";
+	}
+	return NULL;
+}
+
+static bool is_left_open(const struct info *info)
+{
+	return has_numbers(info) && !inspect_is_closed(&info->sum);
+}
+
+static int info_code(const struct info *info)
+{
+	if (info->end || contradiction(info) || is_left_open(info))
+		return EX_DATAERR;
+	return has_losses(info) ? 1 : EX_OK;
+}
+
+static const char *info_verdict(const struct info *info, char text[INSPECT_TEXT_BYTES])
+{
+	const char *wrong = contradiction(info);
+
+	if (info->end)
+		snprintf(text, INSPECT_TEXT_BYTES, "%s: %s",
+		         info->end == -ENODATA ? "cut off: the packets before are whole" : "damaged", info->error);
+	else if (wrong)
+		snprintf(text, INSPECT_TEXT_BYTES, "does not agree with itself: %s", wrong);
+	else if (!has_numbers(info))
+		snprintf(text, INSPECT_TEXT_BYTES, "%s",
+		         "not written by ibvcap record: its packets have no numbers, so nothing proves that none is "
+		         "missing");
+	else if (is_left_open(info))
+		snprintf(text, INSPECT_TEXT_BYTES, "%s",
+		         "not closed: the recorder still writes it, or was killed; losses behind the last packet are "
+		         "not known");
+	else if (info_code(info))
+		snprintf(text, INSPECT_TEXT_BYTES, "%s", "packets are missing; each is named above");
+	else
+		snprintf(text, INSPECT_TEXT_BYTES, "%s", "complete: no packet is missing");
+	return text;
+}
+
+/* ---- text ---------------------------------------------------------------------------------------- */
+
+static void print_word(const char *word, const char *text)
+{
+	if (text[0])
+		printf("    %-10s %s\n", word, text);
+}
+
+static void print_source(const struct inspect_source *source)
+{
+	char first[REPORT_UTC_BYTES], last[REPORT_UTC_BYTES];
+
+	report_format_utc(source->first_ns, 9, first);
+	report_format_utc(source->last_ns, 9, last);
+	printf("  %s\n", source->name[0] ? source->name : "an interface without a name");
+	print_word("what", source->description);
+	print_word("device", source->hardware);
+	print_word("flows", source->filter);
+	print_word("notes", source->comment);
+	printf("    %-10s %" PRIu64 ", %" PRIu64 " bytes on the wire", "packets", source->n_packets, source->n_bytes);
+	if (source->n_cut)
+		printf(", %" PRIu64 " of them cut", source->n_cut);
+	putchar('\n');
+	if (source->n_packets)
+		printf("    %-10s %s to %s (%.3f s)\n", "times", first, last,
+		       ((double)source->last_ns - (double)source->first_ns) / 1e9);
+	if (source->n_backwards)
+		printf("    %-10s %" PRIu64 " packets are earlier than the one before\n", "", source->n_backwards);
+	if (!source->has_numbers)
+		return;
+	printf("    %-10s %" PRIu64 " to %" PRIu64, "numbers", source->first_id, source->last_id);
+	if (source->n_runs > 1)
+		printf(", in %" PRIu64 " runs of the daemon", source->n_runs);
+	printf("; %" PRIu64 " absent, %" PRIu64 " explained\n", source->n_absent, source->n_named);
+	print_word("sum", source->sum);
+}
+
+static void print_gaps(const struct info *info, uint64_t limit)
+{
+	const struct inspect_sum *sum = &info->sum;
+	char time[REPORT_UTC_BYTES];
+	uint64_t n = sum->n_gaps_kept < limit ? sum->n_gaps_kept : limit;
+
+	for (uint64_t i = 0; i < n; i++) {
+		const struct inspect_gap *gap = &sum->gaps[i];
+
+		report_format_utc(gap->time_ns, 6, time);
+		printf("  before %s, packet %" PRIu64 " of %s: %" PRIu64 " lost: %s\n", time, gap->packet_id,
+		       sum->sources[gap->source].name, gap->n_lost,
+		       gap->text[0] ? gap->text : "the file does not say why");
+	}
+	if (sum->n_gaps > n)
+		printf("  and %" PRIu64 " gaps more: --gaps N prints N of them\n", sum->n_gaps - n);
+}
+
+static void print_info(const struct info *info, uint64_t gaps)
+{
+	char verdict[INSPECT_TEXT_BYTES];
+
+	printf("%s: %" PRIu64 " packets%s%s\n", info->path, info->sum.n_packets,
+	       info->sum.application[0] ? ", written by " : "", info->sum.application);
+	for (uint32_t i = 0; i < info->sum.n_sources; i++)
+		print_source(&info->sum.sources[i]);
+	print_gaps(info, gaps);
+	if (info->sum.closing[0])
+		printf("  the recorder said: %s\n", info->sum.closing);
+	printf("  %s\n", info_verdict(info, verdict));
+}
+
+/* ---- JSON ---------------------------------------------------------------------------------------- */
+
+/* A text of a file may be no UTF-8. */
+static json_t *inspect_text_to_json(const char *text)
+{
+	json_t *json = json_string(text);
+
+	return json ? json : json_null();
+}
+
+static json_t *inspect_source_to_json(const struct inspect_source *source)
+{
+	json_t *json = json_object();
+	const struct {
+		const char *key;
+		uint64_t value;
+	} numbers[] = {
+		{"packets", source->n_packets},
+		{"bytes", source->n_bytes},
+		{"cut", source->n_cut},
+		{"first_ns", source->first_ns},
+		{"last_ns", source->last_ns},
+		{"backwards", source->n_backwards},
+		{"first_number", source->first_id},
+		{"last_number", source->last_id},
+		{"runs", source->n_runs},
+		{"absent", source->n_absent},
+		{"repeated", source->n_repeated},
+		{"lost", source->n_lost},
+		{"explained", source->n_named},
+		{"delivered", source->n_delivered},
+		{"dropped", source->n_dropped},
+	};
+
+	json_object_set_new(json, "name", inspect_text_to_json(source->name));
+	json_object_set_new(json, "description", inspect_text_to_json(source->description));
+	json_object_set_new(json, "device", inspect_text_to_json(source->hardware));
+	json_object_set_new(json, "flows", inspect_text_to_json(source->filter));
+	json_object_set_new(json, "notes", inspect_text_to_json(source->comment));
+	json_object_set_new(json, "sum", inspect_text_to_json(source->sum));
+	json_object_set_new(json, "has_numbers", json_boolean(source->has_numbers));
+	for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++)
+		json_object_set_new(json, numbers[i].key, json_integer((json_int_t)numbers[i].value));
+	return json;
+}
+
+static json_t *inspect_gap_to_json(const struct inspect_sum *sum, const struct inspect_gap *gap)
+{
+	return json_pack("{s:o, s:I, s:I, s:I, s:o}", "name", inspect_text_to_json(sum->sources[gap->source].name),
+	                 "number", (json_int_t)gap->packet_id, "time_ns", (json_int_t)gap->time_ns, "lost",
+	                 (json_int_t)gap->n_lost, "why", inspect_text_to_json(gap->text));
+}
+
+static json_t *info_to_json(const struct info *info)
+{
+	char verdict[INSPECT_TEXT_BYTES];
+	json_t *sources = json_array(), *gaps = json_array();
+
+	for (uint32_t i = 0; i < info->sum.n_sources; i++)
+		json_array_append_new(sources, inspect_source_to_json(&info->sum.sources[i]));
+	for (uint32_t i = 0; i < info->sum.n_gaps_kept; i++)
+		json_array_append_new(gaps, inspect_gap_to_json(&info->sum, &info->sum.gaps[i]));
+	return json_pack("{s:o, s:o, s:I, s:o, s:I, s:o, s:o, s:b, s:b, s:s}", "file", inspect_text_to_json(info->path),
+	                 "application", inspect_text_to_json(info->sum.application), "packets",
+	                 (json_int_t)info->sum.n_packets, "streams", sources, "n_gaps", (json_int_t)info->sum.n_gaps,
+	                 "gaps", gaps, "closing", inspect_text_to_json(info->sum.closing), "complete",
+	                 info_code(info) == EX_OK, "consistent", info_code(info) != EX_DATAERR, "verdict",
+	                 info_verdict(info, verdict));
+}
+
+/* ---- the command --------------------------------------------------------------------------------- */
+
+/* Read a file to its end. An exit code. */
+static int read_info(struct info *info, const char *path)
+{
+	struct recording recording;
+	struct pcapng_block block;
+	int r = recording_open(&recording, path), memory = 0;
+
+	*info = (struct info){.path = path};
+	if (r < 0) {
+		fprintf(stderr, "ibvcap info: %s: %s\n", path, strerror(-r));
+		return EX_NOINPUT;
+	}
+	while (memory == 0 && (r = recording_next(&recording, &block)) > 0)
+		memory = inspect_sum_add(&info->sum, &block);
+	info->end = r;
+	snprintf(info->error, sizeof(info->error), "%s", recording_error(&recording));
+	recording_close(&recording);
+	if (memory < 0)
+		fprintf(stderr, "ibvcap info: %s: out of memory\n", path);
+	return memory < 0 ? EX_OSERR : info_code(info);
+}
+
+static int parse_info_arguments(int argc, char **argv, struct info_options *options)
+{
+	static const struct option known[] = {
+		{"gaps", required_argument, NULL, 'g'},
+		{"json", no_argument, NULL, 'j'},
+		{"help", no_argument, NULL, 'h'},
+		{0},
+	};
+	int option;
+
+	while ((option = getopt_long(argc, argv, "g:jh", known, NULL)) != -1) {
+		if (option == 'g' && !options_parse_number("info", "--gaps", optarg, INSPECT_GAPS_MAX, &options->gaps))
+			return EX_USAGE;
+		if (option == 'j')
+			options->json = true;
+		else if (option != 'g')
+			return options_print_usage(option, usage);
+	}
+	return optind == argc ? options_reject("info", usage, "which recording?") : -1;
+}
+
+int cmd_info(int argc, char **argv)
+{
+	struct info_options options = {.gaps = 10};
+	int worst = parse_info_arguments(argc, argv, &options);
+	json_t *all = options.json && worst < 0 ? json_array() : NULL;
+
+	if (worst >= 0)
+		return worst;
+	worst = EX_OK;
+	for (int i = optind; i < argc; i++) {
+		struct info info;
+		int code = read_info(&info, argv[i]);
+
+		if (code == EX_OK || code == 1 || code == EX_DATAERR) {
+			if (all)
+				json_array_append_new(all, info_to_json(&info));
+			else
+				print_info(&info, options.gaps);
+		}
+		inspect_sum_free(&info.sum);
+		worst = code > worst ? code : worst;
+	}
+	if (all)
+		report_json(all, JSON_INDENT(2));
+	return worst;
+}

@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Adds up the blocks of a recording, and compares the numbers of its packets with the losses that it names. */
+#include "tools/inspect/inspect_sum.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define NO_BUFFER " packets lost (no_buffer)" /* of a gap's comment, behind their number */
+#define RESTARTED "was restarted"
+
+static void keep_text(char to[INSPECT_TEXT_BYTES], const struct pcapng_text *text)
+{
+	size_t n = text->bytes < INSPECT_TEXT_BYTES - 1 ? text->bytes : INSPECT_TEXT_BYTES - 1;
+
+	if (n)
+		memcpy(to, text->at, n);
+	to[n] = '\0';
+	for (char *c = to; *c; c++) /* it goes to a terminal */
+		if (iscntrl((unsigned char)*c))
+			*c = ' ';
+}
+
+/* Room for one more. NULL: no memory. */
+static void *grow(void *array, uint32_t n, size_t bytes)
+{
+	if (n & (n - 1) && n)
+		return array; /* it grows at powers of two */
+	return realloc(array, (n ? 2 * (size_t)n : 1) * bytes);
+}
+
+static int add_source(struct inspect_sum *sum, const struct pcapng_interface *interface)
+{
+	struct inspect_source *source = grow(sum->sources, sum->n_sources, sizeof(*source));
+
+	if (!source)
+		return -ENOMEM;
+	sum->sources = source;
+	source += sum->n_sources++;
+	*source = (struct inspect_source){0};
+	keep_text(source->name, &interface->name);
+	keep_text(source->description, &interface->description);
+	keep_text(source->hardware, &interface->hardware);
+	keep_text(source->filter, &interface->filter);
+	keep_text(source->comment, &interface->comment);
+	return 0;
+}
+
+static uint64_t no_buffer_of(const char *text)
+{
+	const char *at = strstr(text, NO_BUFFER), *begin = at;
+
+	while (begin && begin > text && isdigit((unsigned char)begin[-1]))
+		begin--;
+	return at ? strtoull(begin, NULL, 10) : 0;
+}
+
+static int add_gap(struct inspect_sum *sum, uint32_t number, const struct pcapng_packet *packet, bool *restarted)
+{
+	struct inspect_source *source = &sum->sources[number];
+	struct inspect_gap gap = {.source = number,
+	                          .packet_id = packet->packet_id,
+	                          .time_ns = packet->time_ns,
+	                          .n_lost = packet->options & PCAPNG_PACKET_HAS_DROPS ? packet->drop_count : 0};
+	struct inspect_gap *gaps;
+	uint64_t no_buffer;
+
+	keep_text(gap.text, &packet->comment);
+	no_buffer = no_buffer_of(gap.text);
+	*restarted = strstr(gap.text, RESTARTED);
+	source->n_lost += gap.n_lost;
+	if (source->n_packets && !*restarted && gap.n_lost > no_buffer)
+		source->n_named += gap.n_lost - no_buffer;
+	sum->n_gaps++;
+	if (sum->n_gaps_kept == INSPECT_GAPS_MAX)
+		return 0;
+	gaps = grow(sum->gaps, sum->n_gaps_kept, sizeof(gap));
+	if (!gaps)
+		return -ENOMEM;
+	sum->gaps = gaps;
+	gaps[sum->n_gaps_kept++] = gap;
+	return 0;
+}
+
+/* Numbers count packets from 0 in each run of the daemon. */
+static void add_number(struct inspect_source *source, const struct pcapng_packet *packet, bool restarted)
+{
+	uint64_t id = packet->packet_id;
+
+	if (!(packet->options & PCAPNG_PACKET_HAS_ID))
+		return;
+	if (!source->has_numbers) {
+		source->has_numbers = true;
+		source->first_id = id;
+		source->n_runs = 1;
+	} else if (restarted) {
+		source->n_runs++;
+	} else if (id > source->last_id) {
+		source->n_absent += id - source->last_id - 1;
+	} else {
+		source->n_repeated++;
+		return;
+	}
+	source->last_id = id;
+}
+
+static int add_packet(struct inspect_sum *sum, const struct pcapng_packet *packet)
+{
+	uint32_t number = sum->first_source + packet->interface;
+	struct inspect_source *source;
+	bool restarted = false;
+	int r = 0;
+
+	if (number >= sum->n_sources) /* the reader lets no such block pass */
+		return 0;
+	source = &sum->sources[number];
+	if ((packet->options & PCAPNG_PACKET_HAS_DROPS && packet->drop_count) || packet->comment.bytes)
+		r = add_gap(sum, number, packet, &restarted);
+	add_number(source, packet, restarted);
+	if (!source->n_packets++)
+		source->first_ns = packet->time_ns;
+	else if (packet->time_ns < source->last_ns)
+		source->n_backwards++;
+	source->last_ns = packet->time_ns;
+	source->n_bytes += packet->wire_bytes;
+	source->n_cut += packet->frame_bytes[0] < packet->wire_bytes;
+	sum->n_packets++;
+	return r;
+}
+
+static void add_statistics(struct inspect_sum *sum, const struct pcapng_statistics *statistics)
+{
+	uint32_t number = sum->first_source + statistics->interface;
+	struct inspect_source *source;
+
+	if (number >= sum->n_sources)
+		return;
+	source = &sum->sources[number];
+	source->has_statistics = true;
+	source->n_delivered = statistics->values[PCAPNG_STATISTIC_DELIVERED];
+	source->n_dropped =
+		statistics->values[PCAPNG_STATISTIC_DROPPED] + statistics->values[PCAPNG_STATISTIC_OS_DROPPED];
+	keep_text(source->sum, &statistics->comment);
+}
+
+int inspect_sum_add(struct inspect_sum *sum, const struct pcapng_block *block)
+{
+	switch (block->type) {
+	case PCAPNG_BLOCK_SECTION:
+		sum->first_source = sum->n_sources;
+		if (!sum->application[0])
+			keep_text(sum->application, &block->section.application);
+		if (sum->n_sources)
+			keep_text(sum->closing, &block->section.comment);
+		return 0;
+	case PCAPNG_BLOCK_INTERFACE:
+		return add_source(sum, &block->interface);
+	case PCAPNG_BLOCK_PACKET:
+		return add_packet(sum, &block->packet);
+	case PCAPNG_BLOCK_STATISTICS:
+		add_statistics(sum, &block->statistics);
+		return 0;
+	}
+	return 0;
+}
+
+void inspect_sum_free(struct inspect_sum *sum)
+{
+	free(sum->sources);
+	free(sum->gaps);
+	*sum = (struct inspect_sum){0};
+}
+
+bool inspect_is_explained(const struct inspect_source *source)
+{
+	return !source->n_repeated && (!source->has_numbers || source->n_named == source->n_absent);
+}
+
+bool inspect_is_closed(const struct inspect_sum *sum)
+{
+	for (uint32_t i = 0; i < sum->n_sources; i++)
+		if (!sum->sources[i].has_statistics)
+			return false;
+	return sum->n_sources;
+}

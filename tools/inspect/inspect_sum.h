@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * What is in a recording, block by block: packets, times, gaps and their causes; and whether the packets' numbers agree
+ * with the losses that the recording names.
+ */
+#ifndef TOOLS_INSPECT_INSPECT_SUM_H
+#define TOOLS_INSPECT_INSPECT_SUM_H
+
+#include "tools/pcapng/pcapng.h"
+#include "tools/pcapng/pcapng_read.h"
+
+#define INSPECT_TEXT_BYTES 512
+#define INSPECT_GAPS_MAX   1000 /* whose texts are kept */
+
+struct inspect_gap {
+	uint32_t source;
+	uint64_t packet_id; /* of the packet behind it */
+	uint64_t time_ns;   /* likewise */
+	uint64_t n_lost;
+	char text[INSPECT_TEXT_BYTES]; /* the cause */
+};
+
+/* An interface of the file: one queue of a stream, in what ibvcap writes. */
+struct inspect_source {
+	char name[INSPECT_TEXT_BYTES];
+	char description[INSPECT_TEXT_BYTES];
+	char hardware[INSPECT_TEXT_BYTES];
+	char filter[INSPECT_TEXT_BYTES];
+	char comment[INSPECT_TEXT_BYTES]; /* the clock and its error */
+	uint64_t n_packets;
+	uint64_t n_bytes; /* of frames, on the wire */
+	uint64_t n_cut;   /* packets of which only a part is there */
+	uint64_t first_ns;
+	uint64_t last_ns;
+	uint64_t n_backwards; /* packets whose time is before that of the one ahead */
+	bool has_numbers;
+	uint64_t first_id;
+	uint64_t last_id;
+	uint64_t n_runs;     /* of numbers: a daemon that is restarted begins again */
+	uint64_t n_absent;   /* numbers between the first and the last of each run that no packet has */
+	uint64_t n_repeated; /* numbers that come twice, or go back without a restart */
+	uint64_t n_lost;     /* packets that the recording says are missing */
+	/* The statistics at the end of the file. */
+	bool has_statistics;
+	uint64_t n_delivered; /* packets that the recorder wrote */
+	uint64_t n_dropped;   /* that the card or the recorder lost */
+	char sum[INSPECT_TEXT_BYTES];
+	uint64_t n_named; /* of these: between two packets of a run, and with a number: not dropped by the card */
+};
+
+struct inspect_sum {
+	char application[INSPECT_TEXT_BYTES];
+	char closing[INSPECT_TEXT_BYTES]; /* the comment of the last section, which has the whole file's verdict */
+	struct inspect_source *sources;
+	uint32_t n_sources;
+	uint32_t first_source; /* of the section that is being read */
+	struct inspect_gap *gaps;
+	uint32_t n_gaps_kept;
+	uint64_t n_gaps;
+	uint64_t n_packets;
+};
+
+/** Take a block into the sum, which is zero-initialised at first. 0; -ENOMEM. */
+int inspect_sum_add(struct inspect_sum *sum, const struct pcapng_block *block);
+void inspect_sum_free(struct inspect_sum *sum);
+
+/** Is every number between the first and the last in the file, or among the losses that it names? */
+bool inspect_is_explained(const struct inspect_source *source);
+
+/** Has the file statistics of all its interfaces: was it closed? Pure. */
+bool inspect_is_closed(const struct inspect_sum *sum);
+
+#endif

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Reads a recording: a pcapng file, maybe compressed by zstd, from its beginning or from a place that its index has. */
+#ifndef TOOLS_INSPECT_RECORDING_H
+#define TOOLS_INSPECT_RECORDING_H
+
+#include "tools/pcapng/pcapng_read.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct recording {
+	const char *path;
+	int fd;
+	struct recording_zstd *zstd; /* NULL: not compressed */
+	struct pcapng_reader reader;
+};
+
+/** Open a file; "-" is standard input. 0 or -errno. */
+int recording_open(struct recording *recording, const char *path);
+/** Any state but uninitialised. */
+void recording_close(struct recording *recording);
+
+/** The next block: as pcapng_read(). After a failure recording_error() says what is wrong. */
+int recording_next(struct recording *recording, struct pcapng_block *block);
+const char *recording_error(const struct recording *recording);
+
+/**
+ * Go on at offset of the file, where its index says that a piece begins. The interfaces before it must have been read.
+ * 0; -errno: not a regular file.
+ */
+int recording_jump(struct recording *recording, uint64_t offset);
+
+#endif

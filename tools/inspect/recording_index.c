@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Reads the index of a recording. Its first line names the format; each other line is a piece of the file:
+ *   offset bytes packets first_ns last_ns first_sequence last_sequence
+ * Pieces follow each other; their times may overlap where a recording has several queues.
+ */
+#include "tools/inspect/recording_index.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <string.h>
+
+#define INDEX_HEAD      "# ibvcap index 1:"
+#define INDEX_LINE_MAX  256 /* seven numbers of 20 digits fit */
+#define INDEX_WORDS_MIN 5   /* of a line; later versions may append more */
+
+struct index_line {
+	uint64_t offset, bytes, n_packets, first_ns, last_ns;
+};
+
+static bool parse_index_line(const char *text, struct index_line *line)
+{
+	return sscanf(text, "%" SCNu64 " %" SCNu64 " %" SCNu64 " %" SCNu64 " %" SCNu64, &line->offset, &line->bytes,
+	              &line->n_packets, &line->first_ns, &line->last_ns) == INDEX_WORDS_MIN;
+}
+
+static bool index_line_fits(const struct index_line *line, uint64_t end, uint64_t file_bytes)
+{
+	return line->offset >= end && line->bytes && line->offset <= file_bytes &&
+	       line->bytes <= file_bytes - line->offset && line->first_ns <= line->last_ns && line->n_packets &&
+	       line->n_packets <= file_bytes;
+}
+
+int recording_index_find(FILE *index, uint64_t file_bytes, uint64_t from_ns, uint64_t to_ns,
+                         struct recording_pieces *pieces, uint64_t *line_number)
+{
+	char text[INDEX_LINE_MAX];
+	struct index_line line;
+	uint64_t end = 0, n_since = 0; /* packets since the first piece that was found */
+
+	*pieces = (struct recording_pieces){0};
+	*line_number = 1;
+	if (!fgets(text, sizeof(text), index) || strncmp(text, INDEX_HEAD, strlen(INDEX_HEAD)) != 0)
+		return -EBADMSG;
+	while (fgets(text, sizeof(text), index)) {
+		++*line_number;
+		if (!strchr(text, '\n')) /* being written, or cut off by the end of a recorder */
+			break;
+		if (!parse_index_line(text, &line) || !index_line_fits(&line, end, file_bytes))
+			return -EBADMSG;
+		end = line.offset + line.bytes;
+		if (n_since)
+			n_since += line.n_packets;
+		if (line.last_ns < from_ns || line.first_ns > to_ns)
+			continue;
+		if (!n_since) {
+			pieces->offset = line.offset;
+			n_since = line.n_packets;
+		}
+		pieces->n_packets = n_since;
+	}
+	return 0;
+}

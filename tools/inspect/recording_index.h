@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Finds the pieces of a recording that have packets of some time, by the index that lies beside it. */
+#ifndef TOOLS_INSPECT_RECORDING_INDEX_H
+#define TOOLS_INSPECT_RECORDING_INDEX_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#define RECORDING_INDEX_SUFFIX ".index" /* behind the recording's name */
+
+/* Where to begin, and how many packets there are until the last piece ends; n_packets 0: no piece has that time. */
+struct recording_pieces {
+	uint64_t offset;
+	uint64_t n_packets;
+};
+
+/**
+ * Read an index and find the pieces with packets of [from_ns, to_ns]. file_bytes: of the recording, which no piece may
+ * leave. 0; -EBADMSG: a line is not one of an index, or contradicts the others; *line is its number.
+ */
+int recording_index_find(FILE *index, uint64_t file_bytes, uint64_t from_ns, uint64_t to_ns,
+                         struct recording_pieces *pieces, uint64_t *line);
+
+#endif
