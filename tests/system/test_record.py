@@ -144,7 +144,7 @@ def test_a_lidar_capture_is_the_same_for_every_reader(daemon, wire, record, tmp)
     info = run("capinfos", file)
     assert f"Number of packets:   {len(sent)}" in info and "Strict time order:   True" in info
     assert "Complete: no packet is missing." in comments(file) and f"written {len(sent)} " in comments(file)
-    assert f"(dst host {wire.address} and udp dst port 7502)" in info and f"interface {wire.interface}, " in info
+    assert f"= {wire.address}:7502" in info and f"interface {wire.interface}, " in info
     assert len(run("tcpdump", "-nr", file).splitlines()) >= len(sent)
     run("editcap", file, tmp / "edited.pcapng")
     assert [frame for _, frame in frames_of(tmp / "edited.pcapng")] == sent
@@ -340,6 +340,63 @@ def test_files_of_an_earlier_run_belong_to_the_window(daemon, wire, record, tmp)
     assert files[-1].name.startswith("w_00010_")
 
 
+# ---- raw -----------------------------------------------------------------------------------------------------------
+
+
+def read_raw(path):
+    """(rows, meta, description) as numpy reads them."""
+    numpy = pytest.importorskip("numpy")
+    said = json.loads(path.with_name(path.name + ".json").read_text())
+    rows = numpy.fromfile(path, dtype=said["dtype"]).reshape(said["shape"])
+    meta = numpy.fromfile(path.with_name(path.name + ".meta"), dtype=[tuple(entry) for entry in said["meta_dtype"]])
+    assert len(meta) == len(rows)
+    return rows, meta, said
+
+
+def raw_numbers(rows):
+    return [int.from_bytes(bytes(row[:8]), "big") for row in rows]
+
+
+def test_raw_rows_are_an_array_for_numpy(daemon, wire, record, tmp):
+    one = daemon([conftest.stream(wire, history_blocks=16)])
+    file = tmp / "rows.raw"
+    recorder = record(one, "-w", file, "--raw", "-c", 5000, "-p", "lossy")
+    send(wire, 500, size=1024)
+    wait_until(lambda: one.status()["consumers"][0]["delivered"] == 500, 30, "500 packets")
+    recorder.process.send_signal(signal.SIGSTOP)
+    send(wire, 3000, first=500, size=1024)
+    wait_until(lambda: one.stream()["published"] == 3500, 30, "published")
+    recorder.process.send_signal(signal.SIGCONT)
+    wait_until(lambda: one.status()["consumers"][0]["lag"] == 0, 30, "read")
+    send(wire, 10, first=3500, size=1024)
+    wait_until(lambda: one.status()["consumers"][0]["lag"] == 0, 30, "read")
+    code, summary, err = recorder.finish(signal.SIGTERM)
+    source, = summary["sources"]
+    assert code == NOT_COMPLETE and source["skipped"] > 0, err
+    rows, meta, said = read_raw(file)
+    assert rows.shape == (source["written"], 1024)
+    loss, = said["losses"]
+    assert loss["row"] == 500 and loss["packets"] == source["skipped"] and "(skipped)" in loss["why"]
+    assert raw_numbers(rows) == [*range(500), *range(500 + loss["packets"], 3510)]
+    assert all(bytes(row[8:]) == bytes([number % 256]) * 1016 for row, number in zip(rows, raw_numbers(rows)))
+    assert [(run["row"], run["sequence"]) for run in said["runs"]] == [(0, 0), (500, 500 + loss["packets"])]
+    assert set(meta["length"]) == {1024} and set(meta["flags"]) == {0}
+    assert list(meta["timestamp_ns"]) == sorted(meta["timestamp_ns"]) and meta["timestamp_ns"][0] > 0
+    assert said["sum"]["skipped"] == loss["packets"] and said["sum"]["written"] == len(rows)
+
+
+def test_raw_files_follow_each_other_without_a_gap(daemon, wire, record, tmp):
+    one = daemon([conftest.stream(wire, payload_size=1000)])
+    recorder = record(one, "-w", tmp / "r.raw", "--raw", "-N", 300, "-W", 2, "-c", 2000)
+    send(wire, 2000, size=1000)
+    code, summary, err = recorder.finish()
+    assert code == 0 and summary["sources"][0]["written"] == 2000, err
+    files = recorded(tmp, "r_*.raw")
+    assert len(files) == 2 and summary["deleted"] == summary["files"] - 2 and len(recorded(tmp, "r_*")) == 6
+    found = [number for file in files for number in raw_numbers(read_raw(file)[0])]
+    assert found == list(range(2000 - len(found), 2000)) and read_raw(files[1])[2]["shape"][1] == 1000
+
+
 # ---- ends that nobody wanted ---------------------------------------------------------------------------------------
 
 
@@ -407,6 +464,7 @@ def test_a_full_disk_ends_the_recording_with_the_loss_in_the_file(daemon, wire, 
     (("lidar", "-w", "-", "-C", "3"), "standard output is one file"),
     (("lidar", "-w", "x", "-C", "3X"), "a number of millions of bytes"),
     (("lidar", "-w", "x", "-b", "size:3"), "filesize:KB, duration:S"),
+    (("lidar", "imu", "-w", "x", "--raw"), "--raw records one stream"),
     (("lidar", "-w", "x", "-A"), "--aligned goes with --file-seconds"),
     (("lidar", "-w", "x", "-p", "tap"), "auto, lossless or lossy"),
 ])

@@ -5,7 +5,9 @@
 #include "daemon/base/time.h"
 #include "tools/ibvcap/report.h"
 #include "tools/ibvcap/stop_signal.h"
+#include "tools/record/raw.h"
 #include "tools/record/recorder.h"
+#include "tools/record/rotate_signal.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -44,28 +46,31 @@ static int open_stream(struct recorder *recorder, const char *stream)
 	return EX_OK;
 }
 
-static int open_recorder(struct recorder *recorder)
+static int open_sources(struct recorder *recorder)
 {
 	const struct record_options *options = &recorder->options;
-	struct writer *writer = &recorder->writer;
-	int code = EX_OK, r;
+	int code = EX_OK;
 
 	for (unsigned i = 0; i < options->n_streams && code == EX_OK; i++)
 		code = open_stream(recorder, options->streams[i]);
-	if (code != EX_OK)
-		return code;
+	for (unsigned i = 0; i < recorder->n_sources && code == EX_OK && !options->quiet; i++)
+		fprintf(stderr, "%s: %s\n", recorder->names[i],
+		        recorder->sources[i].is_lossless ? "lossless" : "lossy");
+	return code;
+}
+
+static int start_writer(struct recorder *recorder)
+{
+	const struct record_options *options = &recorder->options;
+	struct writer *writer = &recorder->writer;
+	int r;
+
 	writer->path = options->path;
 	writer->file_options = (struct record_file_options){.command = options->command,
 	                                                    .zstd_level = options->zstd_level,
 	                                                    .sync = options->sync,
 	                                                    .index = options->index};
-	writer->window =
-		(struct file_window){.pattern = options->path,
-	                             .numbered = options->file_bytes != UINT64_MAX ||
-	                                         options->file_packets != UINT64_MAX || options->file_ns != UINT64_MAX,
-	                             .files = options->files,
-	                             .quota = options->quota,
-	                             .disk_limit = options->disk_limit};
+	writer->window = record_options_window(options);
 	writer->names = recorder->names;
 	writer->n_sources = recorder->n_sources;
 	writer->n_outputs = 1;
@@ -81,78 +86,112 @@ static int open_recorder(struct recorder *recorder)
 
 /* ---- summary ------------------------------------------------------------------------------------- */
 
-static json_t *sum_to_json(const struct recorder *recorder, unsigned i)
-{
-	const struct record_sum *sum = &recorder->writer.unwritten[i];
+struct summary {
+	const struct record_sum *sums; /* by source */
+	uint64_t n_files;
+	uint64_t n_deleted;
+	uint64_t bytes;
+	uint64_t waited_ns;
+	int error;
+};
 
-	return json_pack("{s:s, s:I, s:b, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "name", recorder->names[i],
-	                 "queue", (json_int_t)recorder->sources[i].queue, "lossless", recorder->sources[i].is_lossless,
-	                 "published", (json_int_t)sum->published, "written", (json_int_t)sum->written, "unwritten",
-	                 (json_int_t)sum->unwritten, "errored", (json_int_t)sum->errored, "skipped",
-	                 (json_int_t)sum->skipped, "disk_wait", (json_int_t)sum->disk_wait, "lag", (json_int_t)sum->lag,
-	                 "no_buffer", (json_int_t)sum->no_buffer, "restarts", (json_int_t)sum->restarts);
+static json_t *recorded_source_to_json(const struct recorder *recorder, unsigned i, const struct record_sum *sum)
+{
+	json_t *object = record_sum_to_json(sum);
+
+	json_object_set_new(object, "name", json_string(recorder->names[i]));
+	json_object_set_new(object, "queue", json_integer(recorder->sources[i].queue));
+	json_object_set_new(object, "lossless", json_boolean(recorder->sources[i].is_lossless));
+	return object;
 }
 
-static void print_record_json(struct recorder *recorder)
+static void print_record_json(const struct recorder *recorder, const struct summary *summary)
 {
+	/* Standard output may be the recording. */
+	FILE *to = !strcmp(recorder->options.path, "-") ? stderr : stdout;
 	json_t *sources = json_array(), *all;
 
 	for (unsigned i = 0; i < recorder->n_sources; i++)
-		json_array_append_new(sources, sum_to_json(recorder, i));
+		json_array_append_new(sources, recorded_source_to_json(recorder, i, &summary->sums[i]));
 	all = json_pack("{s:i, s:o, s:I, s:I, s:I, s:I, s:i}", "schema_version", SCHEMA_VERSION, "sources", sources,
-	                "files", (json_int_t)recorder->writer.n_files, "deleted",
-	                (json_int_t)recorder->writer.window.n_deleted, "bytes", (json_int_t)recorder->writer.bytes,
-	                "disk_wait_ms", (json_int_t)(recorder->waited_ns / 1000000), "error", recorder->writer.error);
-	/* Standard output may be the recording. */
-	json_dumpf(all, !strcmp(recorder->options.path, "-") ? stderr : stdout, JSON_INDENT(2));
-	fputc('\n', !strcmp(recorder->options.path, "-") ? stderr : stdout);
+	                "files", (json_int_t)summary->n_files, "deleted", (json_int_t)summary->n_deleted, "bytes",
+	                (json_int_t)summary->bytes, "disk_wait_ms", (json_int_t)(summary->waited_ns / 1000000), "error",
+	                summary->error);
+	json_dumpf(all, to, JSON_INDENT(2));
+	fputc('\n', to);
 	json_decref(all);
 }
 
-static void print_record_summary(const struct recorder *recorder)
+static void print_record_summary(const struct recorder *recorder, const struct summary *summary)
 {
 	char text[SUM_TEXT_BYTES];
 
-	fprintf(stderr, "%s: %" PRIu64 " packets, %" PRIu64 " bytes in %u files, %" PRIu64 " files deleted\n",
-	        recorder->options.path, recorder->n_packets, (uint64_t)recorder->writer.bytes,
-	        (unsigned)recorder->writer.n_files, recorder->writer.window.n_deleted);
+	fprintf(stderr, "%s: %" PRIu64 " bytes in %" PRIu64 " files, %" PRIu64 " files deleted\n",
+	        recorder->options.path, summary->bytes, summary->n_files, summary->n_deleted);
 	for (unsigned i = 0; i < recorder->n_sources; i++) {
-		record_sum_print(text, sizeof(text), &recorder->writer.unwritten[i]);
+		record_sum_print(text, sizeof(text), &summary->sums[i]);
 		fprintf(stderr, "%s: %s\n", recorder->names[i], text);
 	}
 }
 
-static bool is_complete(const struct recorder *recorder)
+/* The exit code. r: how reading ended, of the source that had it. */
+static int end_record(const struct recorder *recorder, const struct summary *summary, unsigned which, int r)
 {
 	struct record_sum all = {0};
+	int code;
 
+	if (recorder->options.json)
+		print_record_json(recorder, summary);
+	else
+		print_record_summary(recorder, summary);
+	if (summary->error)
+		return summary->error == EPIPE ? EX_OK : EX_IOERR;
+	code = report_end("record", "stream", recorder->names[which < recorder->n_sources ? which : 0], r);
 	for (unsigned i = 0; i < recorder->n_sources; i++)
-		record_sum_add(&all, &recorder->writer.unwritten[i]);
-	return record_sum_missing(&all) == 0 && all.restarts == 0;
+		record_sum_add(&all, &summary->sums[i]);
+	return code == EX_OK && (record_sum_missing(&all) || all.restarts) ? EXIT_NOT_COMPLETE : code;
 }
 
 /* ---- the command --------------------------------------------------------------------------------- */
 
-static int run_record(struct recorder *recorder)
+static int run_pcapng(struct recorder *recorder)
 {
+	struct summary summary;
 	unsigned which = 0;
-	int r, error, code;
+	int r = recorder_run(recorder, &which);
 
-	for (unsigned i = 0; i < recorder->n_sources; i++)
-		if (!recorder->options.quiet)
-			fprintf(stderr, "%s: %s\n", recorder->names[i],
-			        recorder->sources[i].is_lossless ? "lossless" : "lossy");
-	r = recorder_run(recorder, &which);
 	recorder_finish(recorder);
-	if (recorder->options.json)
-		print_record_json(recorder);
-	else
-		print_record_summary(recorder);
-	error = atomic_load(&recorder->writer.error);
-	if (error)
-		return error == EPIPE ? EX_OK : EX_IOERR;
-	code = report_end("record", "stream", recorder->names[which < recorder->n_sources ? which : 0], r);
-	return code == EX_OK && !is_complete(recorder) ? EXIT_NOT_COMPLETE : code;
+	summary = (struct summary){.sums = recorder->writer.unwritten,
+	                           .n_files = recorder->writer.n_files,
+	                           .n_deleted = recorder->writer.window.n_deleted,
+	                           .bytes = recorder->writer.bytes,
+	                           .waited_ns = recorder->waited_ns,
+	                           .error = recorder->writer.error};
+	return end_record(recorder, &summary, which, r);
+}
+
+static int run_raw(struct recorder *recorder)
+{
+	struct raw_result result;
+	struct summary summary;
+	int r;
+
+	if (recorder->n_sources > 1) {
+		fprintf(stderr, "ibvcap record: stream '%s' has %u queues, and --raw records one\n",
+		        recorder->options.streams[0], recorder->n_sources);
+		return EX_USAGE;
+	}
+	r = raw_run(&recorder->options, &recorder->sources[0], &result);
+	summary = (struct summary){.sums = &result.sum,
+	                           .n_files = result.n_files,
+	                           .n_deleted = result.n_deleted,
+	                           .bytes = result.bytes,
+	                           .waited_ns = result.waited_ns,
+	                           .error = result.error};
+	if (!recorder->options.quiet)
+		fprintf(stderr, "%" PRIu64 " of %" PRIu64 " bytes went to the disk straight from the ring\n",
+		        result.direct_bytes, result.bytes);
+	return end_record(recorder, &summary, 0, r);
 }
 
 int cmd_record(int argc, char **argv)
@@ -163,14 +202,17 @@ int cmd_record(int argc, char **argv)
 	if (code >= 0)
 		return code;
 	stop_signal_catch();
-	recorder_catch_rotate_signal();
+	rotate_signal_catch();
 	signal(SIGPIPE, SIG_IGN); /* the reader of a pipe may end at any time: then write() returns EPIPE */
 	signal(SIGCHLD, SIG_IGN); /* the ends of commands are not waited for */
-	code = open_recorder(&recorder);
-	if (code == EX_OK)
-		code = run_record(&recorder);
+	code = open_sources(&recorder);
+	if (code == EX_OK && recorder.options.raw)
+		code = run_raw(&recorder);
+	else if (code == EX_OK && (code = start_writer(&recorder)) == EX_OK)
+		code = run_pcapng(&recorder);
 	for (unsigned i = 0; i < recorder.n_sources; i++)
 		source_close(&recorder.sources[i]);
-	writer_deinit(&recorder.writer);
+	if (!recorder.options.raw)
+		writer_deinit(&recorder.writer);
 	return code;
 }

@@ -51,14 +51,16 @@ static int window_append(struct file_window *window, const char *path, uint64_t 
 
 bool file_window_delete_oldest(struct file_window *window)
 {
+	static const char *const belongs[] = {FILE_WINDOW_INDEX, FILE_WINDOW_META, FILE_WINDOW_JSON};
 	struct kept_file *oldest = STAILQ_FIRST(&window->kept);
-	char index[PATH_MAX];
+	char path[PATH_MAX];
 
 	if (!oldest)
 		return false;
 	unlink(oldest->path);
-	if (snprintf(index, sizeof(index), "%s" FILE_WINDOW_INDEX, oldest->path) < (int)sizeof(index))
-		unlink(index);
+	for (unsigned i = 0; i < sizeof(belongs) / sizeof(belongs[0]); i++)
+		if (snprintf(path, sizeof(path), "%s%s", oldest->path, belongs[i]) < (int)sizeof(path))
+			unlink(path);
 	STAILQ_REMOVE_HEAD(&window->kept, entry);
 	window->n_kept--;
 	window->kept_bytes -= oldest->bytes;

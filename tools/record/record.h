@@ -3,7 +3,10 @@
 #ifndef TOOLS_RECORD_RECORD_H
 #define TOOLS_RECORD_RECORD_H
 
+#include "tools/record/file_window.h"
+
 #include <ibvcap/ibvcap.h>
+#include <jansson.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -63,6 +66,9 @@ struct record_sum {
 /** Parse the command line. -1: go on; otherwise the exit code. */
 int record_parse_arguments(int argc, char **argv, struct record_options *options);
 
+/** The window of files that the options ask for; not begun. */
+struct file_window record_options_window(const struct record_options *options);
+
 /** *sum += *more */
 void record_sum_add(struct record_sum *sum, const struct record_sum *more);
 /** *sum -= *less */
@@ -76,5 +82,7 @@ static inline uint64_t record_sum_missing(const struct record_sum *sum)
 
 /** "published 10 = written 9 + …", and what the device dropped. Cut off at bytes. */
 void record_sum_print(char *text, size_t bytes, const struct record_sum *sum);
+
+json_t *record_sum_to_json(const struct record_sum *sum);
 
 #endif

@@ -161,7 +161,7 @@ int record_file_write(struct record_file *file, const struct record_piece *piece
 /* ---- the end ------------------------------------------------------------------------------------- */
 
 /* The command has the signals as they were when the shell started the recorder. Its end is not waited for. */
-static int run_command_on(const char *command, const char *path)
+void record_file_run_command(const char *command, const char *path)
 {
 	char *arguments[] = {(char *)(uintptr_t)command, (char *)(uintptr_t)path, NULL};
 	posix_spawnattr_t attributes;
@@ -179,7 +179,6 @@ static int run_command_on(const char *command, const char *path)
 	posix_spawnattr_destroy(&attributes);
 	if (r != 0)
 		fprintf(stderr, "ibvcap record: --command '%s': %s\n", command, strerror(r));
-	return -r;
 }
 
 static int finish_regular(struct record_file *file)
@@ -198,7 +197,7 @@ static int finish_regular(struct record_file *file)
 	if (r == 0)
 		r = file_window_add(file->window, file->path, file->bytes);
 	if (r == 0 && file->options->command)
-		run_command_on(file->options->command, file->path);
+		record_file_run_command(file->options->command, file->path);
 	return r;
 }
 

@@ -57,4 +57,7 @@ int record_file_write(struct record_file *file, const struct record_piece *piece
 /** The file is complete: write its last tables, rename it, run the command. 0; -errno. */
 int record_file_finish(struct record_file *file);
 
+/** Run the command with the path as its argument. Its end is not waited for. */
+void record_file_run_command(const char *command, const char *path);
+
 #endif

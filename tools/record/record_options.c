@@ -26,6 +26,8 @@ static const char usage[] =
 	"  -o, --oldest            begin with the oldest packet in the ring (the next packet that comes)\n"
 	"  -r, --reattach S        when the daemon ends, wait S seconds for its next run; 0: end (30)\n"
 	"  -Z, --zstd LEVEL        compress the file, 1 to 19, in pieces that can be read from anywhere\n"
+	"  -R, --raw               rows of payloads as they are in the ring, for numpy.fromfile(), to FILE; times and\n"
+	"                          lengths to FILE.meta; what they are to FILE.json\n"
 	"  -B, --buffer MB         memory for what the disk has not taken yet (64)\n"
 	"\n"
 	"A new file, and which are kept:\n"
@@ -219,6 +221,9 @@ static int parse_record_option(int option, struct record_options *options)
 			return EX_USAGE;
 		options->buffer_bytes = (uint64_t)mb << 20;
 		return -1;
+	case 'R':
+		options->raw = true;
+		return -1;
 	case 'S':
 		options->socket = optarg;
 		return -1;
@@ -232,11 +237,36 @@ static int parse_record_option(int option, struct record_options *options)
 	return options_print_usage(option, usage);
 }
 
+static bool has_several_files(const struct record_options *options)
+{
+	return options->file_bytes != UINT64_MAX || options->file_packets != UINT64_MAX ||
+	       options->file_ns != UINT64_MAX;
+}
+
+struct file_window record_options_window(const struct record_options *options)
+{
+	return (struct file_window){.pattern = options->path,
+	                            .numbered = has_several_files(options),
+	                            .files = options->files,
+	                            .quota = options->quota,
+	                            .disk_limit = options->disk_limit};
+}
+
+static int check_raw_options(const struct record_options *options)
+{
+	if (options->n_streams > 1)
+		return options_reject("record", usage, "--raw records one stream: start a process for each");
+	if (options->zstd_level || options->snap_bytes != UINT32_MAX || !strcmp(options->path, "-"))
+		return options_reject(
+			"record", usage,
+			"--raw writes rows as they are, to files: --zstd, --snap and '-' do not go with it");
+	return -1;
+}
+
 /* Options that contradict each other. -1: none. */
 static int check_record_options(const struct record_options *options)
 {
-	bool rotates = options->file_bytes != UINT64_MAX || options->file_packets != UINT64_MAX ||
-	               options->file_ns != UINT64_MAX;
+	bool rotates = has_several_files(options);
 
 	if (!options->n_streams)
 		return options_reject("record", usage, "which stream? 'ibvcap status' lists them");
@@ -254,7 +284,7 @@ static int check_record_options(const struct record_options *options)
 	if (!strcmp(options->path, "-") && isatty(STDOUT_FILENO))
 		return options_reject("record", usage,
 		                      "a terminal cannot show a recording: use a pipe, or --write FILE");
-	return -1;
+	return options->raw ? check_raw_options(options) : -1;
 }
 
 int record_parse_arguments(int argc, char **argv, struct record_options *options)
@@ -268,6 +298,7 @@ int record_parse_arguments(int argc, char **argv, struct record_options *options
 		{"oldest", no_argument, NULL, 'o'},
 		{"reattach", required_argument, NULL, 'r'},
 		{"zstd", required_argument, NULL, 'Z'},
+		{"raw", no_argument, NULL, 'R'},
 		{"buffer", required_argument, NULL, 'B'},
 		{"file-size", required_argument, NULL, 'C'},
 		{"file-seconds", required_argument, NULL, 'G'},
@@ -297,7 +328,7 @@ int record_parse_arguments(int argc, char **argv, struct record_options *options
 	                                   .buffer_bytes = UINT64_C(64) << 20,
 	                                   .index = true};
 	while (r < 0 &&
-	       (option = getopt_long(argc, argv, "w:c:t:s:p:or:Z:B:C:G:AN:b:W:Q:L:z:ynS:qjh", known, NULL)) != -1)
+	       (option = getopt_long(argc, argv, "w:c:t:s:p:or:Z:RB:C:G:AN:b:W:Q:L:z:ynS:qjh", known, NULL)) != -1)
 		r = parse_record_option(option, options);
 	if (r >= 0)
 		return r;

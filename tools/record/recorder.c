@@ -10,6 +10,7 @@
 #include "tools/ibvcap/stop_signal.h"
 #include "tools/pcapng/pcapng_write.h"
 #include "tools/record/contents.h"
+#include "tools/record/rotate_signal.h"
 #include "tools/record/row_frame.h"
 
 #include <errno.h>
@@ -23,21 +24,6 @@
 #define FLUSH_NS       TIME_SECOND_NS /* what was received is in the file after this time */
 #define PIPE_FLUSH_NS  (TIME_SECOND_NS / 10)
 #define PACKET_ENDS_NS 100000000u /* how much later than its time a packet comes at most, for files that end by time */
-
-static volatile sig_atomic_t rotate_signals;
-
-static void note_rotate_signal(int number)
-{
-	(void)number;
-	rotate_signals++;
-}
-
-void recorder_catch_rotate_signal(void)
-{
-	const struct sigaction action = {.sa_handler = note_rotate_signal};
-
-	sigaction(SIGUSR1, &action, NULL);
-}
 
 /* The program can be ended by a second signal, also while the disk does not answer. */
 static bool recorder_stops(struct recorder *recorder)
@@ -293,14 +279,12 @@ static void wait_for_sources(struct recorder *recorder)
 static void look_at_time(struct recorder *recorder, uint64_t now_ns)
 {
 	uint64_t flush_ns = strcmp(recorder->options.path, "-") ? FLUSH_NS : PIPE_FLUSH_NS;
-	static sig_atomic_t rotated;
 	uint64_t utc_ns = time_utc_ns();
 
 	recorder_print_progress(recorder, now_ns);
-	if (rotated != rotate_signals ||
+	if (rotate_signal_is_new() ||
 	    (recorder->output.rotate_ns != UINT64_MAX && utc_ns >= recorder->output.rotate_ns + PACKET_ENDS_NS &&
 	     recorder->output.n_packets)) {
-		rotated = rotate_signals;
 		rotate_output(recorder, utc_ns);
 	} else if (now_ns - recorder->output.buffer->filled_ns >= flush_ns) {
 		flush_output(recorder);

@@ -42,7 +42,4 @@ void recorder_finish(struct recorder *recorder);
 /** Print a line of rates, room on the disk and losses, once a second. */
 void recorder_print_progress(struct recorder *recorder, uint64_t now_ns);
 
-/** SIGUSR1 means: begin a new file. */
-void recorder_catch_rotate_signal(void);
-
 #endif

@@ -7,7 +7,6 @@
 
 #include <errno.h>
 #include <inttypes.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -62,30 +61,11 @@ void source_sums(const struct source *sources, unsigned n, struct record_sum *su
 
 /* ---- description --------------------------------------------------------------------------------- */
 
-__attribute__((format(printf, 3, 4))) static void append_text(char *text, size_t bytes, const char *format, ...)
-{
-	size_t used = strlen(text);
-	va_list arguments;
-
-	va_start(arguments, format);
-	vsnprintf(text + used, bytes - used, format, arguments);
-	va_end(arguments);
-}
-
 static void describe_flow(struct source *source, const struct ibvcap_status_flow *flow)
 {
-	char *text = source->filter;
-	size_t bytes = sizeof(source->filter);
+	size_t used = strlen(source->filter);
 
-	append_text(text, bytes, "%s(", text[0] ? " or " : "");
-	if (flow->vlan >= 0)
-		append_text(text, bytes, "vlan %d and ", flow->vlan);
-	append_text(text, bytes, "dst host %s and udp dst port %u", flow->destination, flow->destination_port);
-	if (flow->source[0])
-		append_text(text, bytes, " and src host %s", flow->source);
-	if (flow->source_port)
-		append_text(text, bytes, " and udp src port %u", flow->source_port);
-	append_text(text, bytes, ")");
+	snprintf(source->filter + used, sizeof(source->filter) - used, "%s%s", used ? "; " : "", flow->text);
 }
 
 void source_describe_clock(struct source *source)
@@ -118,7 +98,7 @@ void source_describe(struct source *source, const struct record_options *options
 		snprintf(source->device, sizeof(source->device), "%s", stream->device);
 	}
 	for (int i = 0; i < view.n_flows; i++)
-		if (!strcmp(view.flows[i].stream, info.stream))
+		if (!strcmp(view.flows[i].stream, info.stream) && view.flows[i].queue == source->queue)
 			describe_flow(source, &view.flows[i]);
 	status_view_deinit(&view);
 }

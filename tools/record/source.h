@@ -11,7 +11,7 @@ struct source {
 	char name[IBVCAP_STREAM_NAME_MAX + 16];
 	char interface[96]; /* the network interface, and the backend */
 	char device[80];    /* of the backend; empty: none */
-	char filter[1000];  /* the flow rules in libpcap's language, as far as they fit */
+	char filter[1000];  /* the flow rules, as far as they fit */
 	char clock[160];
 	bool is_lossless;
 	struct losses losses;

@@ -1,0 +1,260 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Reads and writes in one thread: while the disk is busy, the ring is the buffer, and the block that is written is
+ * leased. The recording begins at a row whose place in its block is a multiple of the page size, so that whole blocks
+ * can go to the device as they are.
+ */
+#include "tools/record/raw.h"
+
+#include "daemon/base/time.h"
+#include "tools/ibvcap/stop_signal.h"
+#include "tools/record/raw_file.h"
+#include "tools/record/record_file.h"
+#include "tools/record/rotate_signal.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <string.h>
+
+#define WAIT_MS     200
+#define DIRECT_PAGE 4096u
+
+struct raw {
+	const struct record_options *options;
+	struct source *source;
+	struct raw_result *result;
+	struct file_window window;
+	struct raw_file file;
+	struct record_sum file_start;
+	uint64_t rotate_ns;
+	uint32_t rows_per_page; /* the first row's place is a multiple of this */
+	bool has_begun;
+	uint64_t printed_ns;
+	uint64_t printed_bytes;
+};
+
+static struct record_sum raw_sum(const struct raw *raw)
+{
+	struct record_sum sum = source_sum(raw->source);
+
+	sum.unwritten = raw->result->sum.unwritten;
+	sum.published += sum.unwritten;
+	return sum;
+}
+
+static int raw_begin_file(struct raw *raw)
+{
+	uint64_t now_ns = time_utc_ns(), file_ns = raw->options->file_ns;
+	char path[PATH_MAX];
+	int r = file_window_name(&raw->window, now_ns, NULL, path);
+
+	source_describe_clock(raw->source);
+	raw->file_start = source_sum(raw->source);
+	raw->rotate_ns = UINT64_MAX;
+	if (file_ns != UINT64_MAX)
+		raw->rotate_ns = raw->options->aligned ? (now_ns / file_ns + 1) * file_ns : now_ns + file_ns;
+	if (r == 0)
+		r = raw_file_open(&raw->file, raw->source, path);
+	raw->result->n_files += r == 0;
+	return r;
+}
+
+static int raw_end_file(struct raw *raw, const struct record_sum *now)
+{
+	struct record_sum sum = *now;
+	uint64_t bytes = raw->file.bytes;
+	int r;
+
+	if (raw->file.fd < 0)
+		return 0;
+	record_sum_subtract(&sum, &raw->file_start);
+	raw->result->bytes += bytes;
+	raw->result->direct_bytes += raw->file.direct_bytes;
+	r = raw_file_finish(&raw->file, &sum, raw->result->error, raw->options->sync);
+	if (r == 0)
+		r = file_window_add(&raw->window, raw->file.path, bytes);
+	if (r == 0 && raw->options->command)
+		record_file_run_command(raw->options->command, raw->file.path);
+	return r;
+}
+
+static int raw_rotate_if_due(struct raw *raw, uint32_t n)
+{
+	const struct record_options *options = raw->options;
+	struct record_sum sum = source_sum(raw->source);
+	int r;
+
+	if (!raw->file.n_rows ||
+	    (raw->file.bytes + (uint64_t)n * raw->file.row_bytes <= options->file_bytes &&
+	     raw->file.n_rows < options->file_packets && time_utc_ns() < raw->rotate_ns && !rotate_signal_is_new()))
+		return 0;
+	r = raw_end_file(raw, &sum);
+	return r < 0 ? r : raw_begin_file(raw);
+}
+
+/* ---- rows ---------------------------------------------------------------------------------------- */
+
+static void count_rows(struct raw *raw, const struct ibvcap_rx_batch *batch, uint32_t first)
+{
+	for (uint32_t i = first; i < batch->n; i++)
+		if (batch->meta[i].flags & IBVCAP_PACKET_FLAG_ERROR) {
+			raw->source->losses.sum.errored++;
+			raw->source->losses.told.errored++;
+		} else {
+			raw->source->n_written++;
+		}
+}
+
+static int raw_make_room(struct raw *raw, uint64_t bytes)
+{
+	return file_window_make_room(&raw->window, raw->file.fd, raw->file.bytes + bytes) ? 0 : -ENOSPC;
+}
+
+/* Write the rows of a batch from first on. */
+static int raw_write(struct raw *raw, const struct ibvcap_rx_batch *batch, uint32_t first)
+{
+	struct losses *losses = &raw->source->losses;
+	uint32_t n = batch->n - first;
+	uint64_t begin_ns;
+	int r = raw_rotate_if_due(raw, n);
+
+	if (r == 0 && batch->stride != raw->file.row_bytes) { /* after a restart with another payload_size */
+		struct record_sum sum = source_sum(raw->source);
+
+		r = raw_end_file(raw, &sum);
+		r = r < 0 ? r : raw_begin_file(raw);
+	}
+	if (r == 0 && (losses->pending || losses->text[0])) {
+		r = raw_file_note_loss(&raw->file, losses);
+		losses_written(losses);
+	}
+	if (r == 0)
+		r = raw_make_room(raw, (uint64_t)n * batch->stride);
+	begin_ns = time_monotonic_ns();
+	do
+		r = r < 0 ? r : raw_file_write(&raw->file, batch, first, n);
+	while (r == -ENOSPC && file_window_delete_oldest(&raw->window) && (r = 0, true));
+	losses_waited(losses, time_monotonic_ns() - begin_ns);
+	raw->result->waited_ns += time_monotonic_ns() - begin_ns;
+	if (r == 0)
+		count_rows(raw, batch, first);
+	else
+		raw->result->sum.unwritten += n;
+	return r;
+}
+
+/* Rows before the first that lies well: they belong to the time before the recording. */
+static uint32_t rows_to_leave_out(struct raw *raw, const struct ibvcap_rx_batch *batch)
+{
+	uint64_t place;
+
+	if (raw->has_begun)
+		return 0;
+	place = (uint64_t)((uintptr_t)batch->payload % DIRECT_PAGE);
+	for (uint32_t i = 0; i < batch->n; i++)
+		if ((place + (uint64_t)i * batch->stride) % DIRECT_PAGE == 0) {
+			raw->has_begun = true;
+			return i;
+		}
+	return batch->n;
+}
+
+static void raw_print_progress(struct raw *raw, uint64_t now_ns)
+{
+	const struct record_sum *sum = &raw->source->losses.told;
+	uint64_t bytes = raw->result->bytes + raw->file.bytes;
+	double seconds = (double)(now_ns - raw->printed_ns) * 1e-9;
+
+	if (raw->options->quiet || now_ns - raw->printed_ns < TIME_SECOND_NS)
+		return;
+	fprintf(stderr,
+	        "%" PRIu64 " packets  %.3f GB/s  skipped %" PRIu64 "  disk_wait %" PRIu64 "  no_buffer %" PRIu64
+	        "  errored %" PRIu64 "\n",
+	        raw->source->n_written, (double)(bytes - raw->printed_bytes) * 1e-9 / seconds, sum->skipped,
+	        sum->disk_wait, sum->no_buffer, sum->errored);
+	raw->printed_ns = now_ns;
+	raw->printed_bytes = bytes;
+}
+
+/* Take and write what there is, whole blocks if packets come fast. 0; the library's error. */
+static int raw_step(struct raw *raw)
+{
+	struct source *source = raw->source;
+	struct ibvcap_rx_batch *batch = &source->batch;
+	struct ibvcap_rx_counts counts = IBVCAP_INIT(struct ibvcap_rx_counts);
+	uint64_t left = raw->options->count - source->n_written - source->losses.sum.errored;
+	uint32_t max = left < INT32_MAX ? (uint32_t)left : INT32_MAX, first;
+	int r = ibvcap_rx_acquire(source->rx, batch, max, max, WAIT_MS);
+
+	if (r == 0)
+		losses_caught_up(&source->losses, time_monotonic_ns());
+	if (r <= 0)
+		return r == -EINTR ? 0 : r;
+	losses_of_batch(&source->losses, source->rx, batch, time_monotonic_ns());
+	if (ibvcap_rx_counts(source->rx, &counts) == 0 && counts.lag < batch->n)
+		losses_caught_up(&source->losses, time_monotonic_ns());
+	first = rows_to_leave_out(raw, batch);
+	if (first < batch->n && (r = raw_write(raw, batch, first)) < 0)
+		raw->result->error = -r;
+	ibvcap_rx_release(source->rx, batch);
+	return 0;
+}
+
+static int raw_loop(struct raw *raw)
+{
+	const struct record_options *options = raw->options;
+	uint64_t start_ns = time_monotonic_ns(), now_ns = start_ns;
+	int r = 0;
+
+	raw->printed_ns = start_ns;
+	while (r == 0 && !raw->result->error && !stop_signal_came() &&
+	       raw->source->n_written + raw->source->losses.sum.errored < options->count &&
+	       now_ns - start_ns < options->duration_ns) {
+		r = raw_step(raw);
+		now_ns = time_monotonic_ns();
+		raw_print_progress(raw, now_ns);
+	}
+	return r;
+}
+
+static void raw_finish(struct raw *raw)
+{
+	struct ibvcap_rx_counts counts = IBVCAP_INIT(struct ibvcap_rx_counts);
+	struct losses *losses = &raw->source->losses;
+	int r;
+
+	ibvcap_rx_counts(raw->source->rx, &counts);
+	losses_at_end(losses, &counts, time_monotonic_ns());
+	if (raw->file.fd >= 0 && (losses->pending || losses->text[0]))
+		raw_file_note_loss(&raw->file, losses);
+	losses->told = losses->sum;
+	raw->result->sum = raw_sum(raw);
+	raw->result->sum.lag = counts.lag;
+	raw->result->sum.published += counts.lag;
+	r = raw_end_file(raw, &raw->result->sum);
+	if (r < 0 && !raw->result->error)
+		raw->result->error = -r;
+	raw->result->n_deleted = raw->window.n_deleted;
+}
+
+int raw_run(const struct record_options *options, struct source *source, struct raw_result *result)
+{
+	struct raw raw = {.options = options, .source = source, .result = result, .file = {.fd = -1, .direct = -1}};
+	int r;
+
+	*result = (struct raw_result){0};
+	raw.window = record_options_window(options);
+	r = file_window_init(&raw.window);
+	if (r == 0)
+		r = raw_begin_file(&raw);
+	if (r < 0)
+		result->error = -r;
+	r = r < 0 ? 0 : raw_loop(&raw);
+	raw_finish(&raw);
+	if (result->error)
+		fprintf(stderr, "ibvcap record: %s: %s\n", raw.file.path[0] ? raw.file.path : options->path,
+		        strerror(result->error));
+	file_window_deinit(&raw.window);
+	return r;
+}
