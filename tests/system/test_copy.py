@@ -8,6 +8,7 @@ import pytest
 
 import conftest
 from backend_probing import MARKS
+from frames import checksum, group_mac
 from wires import ETH_P_ALL, in_namespace
 
 pytestmark = MARKS
@@ -77,6 +78,34 @@ def test_who_gets_a_packet(daemon, consumer, net, wire, copy, group):
         assert len(seen) == (0 if conftest.BACKEND == "xdp" else N_PACKETS)
         if copy or conftest.BACKEND != "verbs":
             assert program.drain(program.udp) == (payloads if copy else [])
+
+
+def igmp_query():
+    body = bytes([0x11, 100]) + checksum(bytes([0x11, 100]) + bytes(6)).to_bytes(2, "big") + bytes(4)
+    header = struct.pack("!BBHHHBBH4s4s", 0x45, 0xC0, 20 + len(body), 0, 0, 1, socket.IPPROTO_IGMP, 0,
+                         socket.inet_aton("10.77.0.2"), socket.inet_aton("224.0.0.1"))
+    header = header[:10] + checksum(header).to_bytes(2, "big") + header[12:]
+    return (group_mac("224.0.0.1") + b"\x02\x00\x00\x00\x00\x02\x08\x00" + header + body).ljust(60, b"\0")
+
+
+@needs_copy
+def test_a_whole_port_is_captured_and_ptp_and_igmp_reach_the_kernel(daemon, consumer, net, wire):
+    ptp_group = "224.0.1.129"
+    event = [b"PTP event %d" % i for i in range(N_PACKETS)]
+    frames = [wire.frame(payload, 319, ptp_group) for payload in event] + [igmp_query()]
+    with in_namespace(net.rx, lambda: Program(wire, 319, ptp_group)) as program, \
+            in_namespace(net.rx, lambda: socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_IGMP)) as igmp:
+        one = daemon([conftest.stream(wire, flows=[{"match": "all", "copy": True, "priority": 3}], layout="frame",
+                                      oversize_sink=True)])
+        reader = consumer(one, "lidar", "--count", len(frames), "--timeout", 20000)
+        wire.send(*frames)
+        rows, counts = reader.finish()
+        captured = [row["payload"] for row in rows]
+        assert [frame[:len(sent)] for frame, sent in zip(captured, frames)] == frames, counts
+        program.wait_for_all()
+        assert program.drain(program.udp) == event
+        assert any(packet[20] == 0x11 for packet in program.drain(igmp))
+        one.expect_sum()
 
 
 @needs_copy

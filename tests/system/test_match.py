@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a flow may name: the table of ibvcapd.conf(5), on each model of card."""
+"""What a flow may name: the table of ibvcapd.conf(5), on each model of card and on the other backends."""
 import ipaddress
 import re
 import struct
@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from backend_probing import MARKS, net_fixture, on_softhca, pattern  # noqa: F401
+from backend_probing import MARKS, net_fixture, on_interface, on_softhca, on_xdp, pattern  # noqa: F401
 from conftest import ROOT, run
 
 sys.path.insert(0, str(ROOT / "tests/support"))
@@ -56,7 +56,7 @@ MATCHES = {
     'destination = "0.0.0.0/0"; port = 7502': ([packet(HOST), packet(GROUP)], [packet(HOST6), packet(HOST, port=1)]),
     'destination = "::/0"; port = 0': ([packet(HOST6), packet(GROUP6, port=9)], [packet(HOST)]),
     'port = 7502': ([packet(HOST), packet(HOST6)], [packet(HOST, port=7), packet(HOST, protocol=6)]),
-    'destination = "10.77.0.1"; port = 0; source = "10.77.0.0/25"; source_port = 4000': (
+    'port = 0; source = "10.77.0.0/25"; source_port = 4000': (
         [packet(HOST)], [packet(HOST, source="10.77.0.200"), packet(HOST, source_port=4001)]),
     'destination = "fd00:77::1"; port = 0; source = "fd00:77::2"': (
         [packet(HOST6)], [packet(HOST6, source="fd00:77::3")]),
@@ -64,10 +64,10 @@ MATCHES = {
     'destination = "10.77.0.1"; protocol = "icmp"': ([packet(HOST, 1)], [packet(HOST)]),
     'destination = "fd00:77::1"; protocol = 132': ([packet(HOST6, 132)], [packet(HOST6)]),
     'destination = "10.77.0.0/24"; protocol = "any"': ([packet(HOST), packet(HOST, 47)], [packet("10.78.0.1")]),
-    'protocol = "icmp"': ([], []),
+    'protocol = "icmp"': ([packet(HOST, 1)], [packet(HOST)]),
     'destination = "0.0.0.0/0"; port = 0; dscp = 46': ([packet(HOST, dscp=46)], [packet(HOST), packet(HOST, dscp=45)]),
     'destination = "::/0"; port = 0; dscp = 46': ([packet(HOST6, dscp=46)], [packet(HOST6)]),
-    'port = 0; dscp = 46': ([], []),
+    'port = 0; dscp = 46': ([packet(HOST, dscp=46), packet(HOST6, dscp=46)], [packet(HOST)]),
     'destination = "10.77.0.1"; port = 7502; vlan = 5': ([packet(HOST, vlan=5)], [packet(HOST), packet(HOST, vlan=6)]),
     'destination = "10.77.0.1"; port = 7502; vlan = "any"': ([packet(HOST, vlan=5), packet(HOST)], [packet(GROUP)]),
     'protocol = "any"; vlan = 5': ([packet(HOST, vlan=5), packet(GROUP6, 1, vlan=5)], [packet(HOST, vlan=6)]),
@@ -77,38 +77,46 @@ MATCHES = {
     'ether_type = "0x0800"; protocol = "any"': ([packet(HOST), packet(GROUP, 1)], [packet(HOST6)]),
     'match = "all"': ([packet(HOST), packet(GROUP6), ether(0x88F7, pattern(46))], []),
     'match = "multicast"': ([packet(GROUP), packet(GROUP6)], [packet(HOST)]),
-    'match = "default"': ([], []),
+    'match = "default"': ([packet(HOST, mac=OTHER_MAC)], [packet(HOST)]),
     'destination = "239.7.1.2"; port = 7502; priority = 3': ([packet(GROUP)], [packet("239.7.1.3")]),
     'destination = "239.7.1.2"; port = 7502; copy = true': ([packet(GROUP)], [packet("239.7.1.3")]),
     'match = "all"; copy = true': ([packet(HOST), packet(GROUP6, 1)], []),
 }
 
 
+COLUMNS = ("ConnectX", "least", "xdp", "packet")
+
+
 def page():
-    """KEYS → what ConnectX-4 to 6 say, what minimal says: "taken", or the number of a message; and the messages."""
+    """KEYS → what each of COLUMNS says: "taken", or the number of a message; and the messages."""
     text = (ROOT / "doc/ibvcapd.conf.5").read_text(encoding="utf-8")
     text = text[text.index(".Sh MATCHES"):]
     text = text[:text.index(".Sh", 4)]
-    rows = re.findall(r"^\.It (\S+) Ta (\S+) Ta Li (.+)$", text, re.MULTILINE)
+    rows = re.findall(r"^\.It (\S+) Ta (\S+) Ta (\S+) Ta (\S+) Ta Li (.+)$", text, re.MULTILINE)
     messages = re.findall(r"^\.It (\d)\n(.+)$", text, re.MULTILINE)
-    return {keys.replace("\\(dq", '"'): (one, other) for one, other, keys in rows}, dict(messages)
+    return {keys.replace("\\(dq", '"'): dict(zip(COLUMNS, row)) for *row, keys in rows}, \
+        {number: text.replace("\\(dq", '"') for number, text in messages}
 
 
 def test_the_table_has_each_match_of_this_test():
     assert list(page()[0]) == list(MATCHES)
 
 
-@pytest.mark.parametrize("profile", ["connectx4", "connectx5", "connectx6", "minimal"])
-def test_each_match_is_taken_or_refused_as_the_table_says(wire, monkeypatch, profile):
-    monkeypatch.setenv("SOFTHCA_PROFILE", profile)
+@pytest.mark.parametrize("column, profile", [
+    *[("ConnectX", profile) for profile in ("connectx4", "connectx5", "connectx6")], ("least", "minimal"),
+    ("xdp", None), ("packet", None)])
+def test_each_match_is_taken_or_refused_as_the_table_says(wire, monkeypatch, column, profile):
     rows, messages = page()
-    probe = Probe(on_softhca(wire, "-T", "-S", "200", "-q", "64", wire.interface))
+    options = ("-T", "-S", "200", "-q", "64", wire.interface)
+    if profile:
+        monkeypatch.setenv("SOFTHCA_PROFILE", profile)
+    probe = Probe((on_softhca if profile else on_xdp if column == "xdp" else on_interface)(wire, *options))
     run("ip", "-n", wire.net.rx, "link", "set", wire.interface, "allmulticast", "on", "promisc", "on")
     try:
         assert probe.do("post", 64)["posted"] == 64
         probe.do("start")
         for keys, (matching, others) in MATCHES.items():
-            expected = rows[keys][profile == "minimal"]
+            expected = rows[keys][column]
             answer = probe.ask("rule", 0, keys + ";")
             if expected != "taken":
                 assert answer["error"] < 0 and messages[expected] in answer["failure"], (keys, answer)
