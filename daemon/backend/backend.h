@@ -30,10 +30,13 @@ struct backend_ops;
 
 enum backend_xdp_mode { BACKEND_XDP_AUTO, BACKEND_XDP_ZERO_COPY, BACKEND_XDP_COPY };
 
+#define BACKEND_STREAMS_MAX 64
+
 struct backend_open_options {
 	const char *interface;
 	uint32_t streams; /* receive queues that it will have at once, if the backend must know; 0: one */
-	uint32_t slots;   /* of the deepest of those at start, likewise; 0: what the backend finds right */
+	/* Of those at start, in any order, likewise; 0: what the backend finds right. */
+	uint32_t slots[BACKEND_STREAMS_MAX];
 	enum backend_xdp_mode xdp_mode;
 };
 

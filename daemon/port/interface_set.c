@@ -16,14 +16,14 @@ static struct interface_notices *interface_notices_of(struct background_job *job
 	return (struct interface_notices *)((char *)job - offsetof(struct interface_notices, job));
 }
 
-static uint32_t interface_deepest_queue(const struct config *config, const char *name)
+static void interface_list_queues(const struct config *config, const char *name, uint32_t slots[BACKEND_STREAMS_MAX])
 {
-	uint32_t slots = 0;
+	uint32_t n = 0;
 
 	for (uint32_t i = 0; i < config->n_streams; i++)
-		if (strcmp(config->streams[i].interface, name) == 0 && config->streams[i].receive_queue_slots > slots)
-			slots = config->streams[i].receive_queue_slots;
-	return slots;
+		for (uint32_t queue = 0; queue < config->streams[i].queues && n < BACKEND_STREAMS_MAX; queue++)
+			if (strcmp(config->streams[i].interface, name) == 0)
+				slots[n++] = config->streams[i].receive_queue_slots;
 }
 
 static struct backend_open_options interface_open_options(const struct config *config, const char *name)
@@ -34,9 +34,10 @@ static struct backend_open_options interface_open_options(const struct config *c
 		[CONFIG_XDP_MODE_COPY] = BACKEND_XDP_COPY,
 	};
 
-	return (struct backend_open_options){.streams = config->xdp_streams,
-	                                     .slots = interface_deepest_queue(config, name),
-	                                     .xdp_mode = modes[config->xdp_mode]};
+	struct backend_open_options options = {.streams = config->xdp_streams, .xdp_mode = modes[config->xdp_mode]};
+
+	interface_list_queues(config, name, options.slots);
+	return options;
 }
 
 int interface_set_take(struct daemon *daemon, const struct config *config, const char *name,

@@ -21,14 +21,20 @@
 #define RING_DESCRIPTORS_LARGE 4096
 #define MTU_LARGE              16384
 
-/* A power of two. */
-static uint32_t xdp_ring_descriptors(uint32_t mtu, uint32_t slots)
+/* Powers of two. */
+static int xdp_plan_depths(struct xdp_backend *backend, const struct backend_open_options *options)
 {
-	uint32_t n = mtu > MTU_LARGE ? RING_DESCRIPTORS_LARGE : RING_DESCRIPTORS;
+	backend->depths = calloc(backend->n_streams, sizeof(*backend->depths));
+	if (!backend->depths)
+		return -ENOMEM;
+	for (uint32_t i = 0; i < backend->n_streams; i++) {
+		uint32_t n = backend->interface.mtu > MTU_LARGE ? RING_DESCRIPTORS_LARGE : RING_DESCRIPTORS;
 
-	while (n < slots)
-		n *= 2;
-	return n;
+		while (i < BACKEND_STREAMS_MAX && n < options->slots[i])
+			n *= 2;
+		backend->depths[i] = n;
+	}
+	return 0;
 }
 
 /* ---- open ------------------------------------------------------------------------------------------ */
@@ -44,6 +50,7 @@ static void xdp_close(struct backend *base)
 	free(backend->sockets);
 	free(backend->channels);
 	free(backend->queues);
+	free(backend->depths);
 	free(backend);
 }
 
@@ -109,8 +116,8 @@ static int xdp_open(const struct backend_open_options *options, struct backend *
 	backend->n_streams = options->streams ? options->streams : 1;
 	r = xdp_interface_read(&backend->interface, options->interface, failure);
 	if (r == 0) {
-		backend->ring_descriptors = xdp_ring_descriptors(backend->interface.mtu, options->slots);
-		r = xdp_set_up(backend, failure);
+		r = xdp_plan_depths(backend, options);
+		r = r < 0 ? failure_no_memory(failure) : xdp_set_up(backend, failure);
 	}
 	if (r < 0) {
 		xdp_close(&backend->base);

@@ -74,9 +74,9 @@ int xdp_channel_init(struct xdp_channel *channel, struct xdp_backend *backend, u
 void xdp_channel_deinit(struct xdp_channel *channel);
 
 /** A stream begins to receive: its frames come into use. */
-void xdp_channel_admit_stream(struct xdp_channel *channel);
+void xdp_channel_admit_stream(struct xdp_channel *channel, uint32_t stream);
 /** It has ended. */
-void xdp_channel_dismiss_stream(struct xdp_channel *channel);
+void xdp_channel_dismiss_stream(struct xdp_channel *channel, uint32_t stream);
 /** Put frames into the fill ring again, unless they go out of use. The caller has the lock. */
 void xdp_channel_fill(struct xdp_channel *channel, const uint64_t *frames, uint32_t n);
 
@@ -143,7 +143,7 @@ struct xdp_backend {
 	enum backend_xdp_mode mode;
 	bool zero_copy; /* what the kernel chose */
 	uint32_t n_streams;
-	uint32_t ring_descriptors; /* of each socket */
+	uint32_t *depths; /* descriptors of the receive ring of a stream number */
 	struct xdp_program *program;
 	struct xdp_channel *channels; /* room for max_channels of the interface, of which n_channels are in use */
 	struct xdp_socket *sockets;   /* of stream s on channel c: s * max_channels + c */

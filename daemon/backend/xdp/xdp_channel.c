@@ -105,9 +105,9 @@ static int channel_register_frames(const struct xdp_channel *channel)
 }
 
 /* Frames that a stream may keep from the others. */
-static uint32_t channel_stream_frames(const struct xdp_channel *channel)
+static uint32_t channel_stream_frames(const struct xdp_channel *channel, uint32_t stream)
 {
-	return channel->backend->ring_descriptors + XDP_RETURNED_MAX;
+	return channel->backend->depths[stream] + XDP_RETURNED_MAX;
 }
 
 void xdp_channel_fill(struct xdp_channel *channel, const uint64_t *frames, uint32_t n)
@@ -123,9 +123,9 @@ static void channel_use_frames(struct xdp_channel *channel, uint32_t n)
 	xdp_ring_add_frames(&channel->fill, &channel->spare[channel->n_spare], n);
 }
 
-void xdp_channel_admit_stream(struct xdp_channel *channel)
+void xdp_channel_admit_stream(struct xdp_channel *channel, uint32_t stream)
 {
-	uint32_t n = channel_stream_frames(channel), n_still_used;
+	uint32_t n = channel_stream_frames(channel, stream), n_still_used;
 
 	pthread_mutex_lock(&channel->fill_lock);
 	n_still_used = n < channel->n_excess ? n : channel->n_excess;
@@ -134,22 +134,22 @@ void xdp_channel_admit_stream(struct xdp_channel *channel)
 	pthread_mutex_unlock(&channel->fill_lock);
 }
 
-void xdp_channel_dismiss_stream(struct xdp_channel *channel)
+void xdp_channel_dismiss_stream(struct xdp_channel *channel, uint32_t stream)
 {
 	pthread_mutex_lock(&channel->fill_lock);
-	channel->n_excess += channel_stream_frames(channel);
+	channel->n_excess += channel_stream_frames(channel, stream);
 	pthread_mutex_unlock(&channel->fill_lock);
 }
 
 /* The frames of no stream are in use from the start: a card that receives at once needs some. */
-static int channel_make_spare(struct xdp_channel *channel)
+static int channel_make_spare(struct xdp_channel *channel, uint32_t n_in_use)
 {
 	channel->spare = calloc(channel->n_frames, sizeof(*channel->spare));
 	if (!channel->spare)
 		return -ENOMEM;
 	for (uint32_t i = 0; i < channel->n_frames; i++)
 		channel->spare[channel->n_spare++] = (uint64_t)(channel->n_frames - 1 - i) * channel->frame_bytes;
-	channel_use_frames(channel, channel->n_frames - channel->backend->n_streams * channel_stream_frames(channel));
+	channel_use_frames(channel, n_in_use);
 	return 0;
 }
 
@@ -250,15 +250,17 @@ static int channel_init_rings(struct xdp_channel *channel)
 int xdp_channel_init(struct xdp_channel *channel, struct xdp_backend *backend, uint32_t number, struct failure *failure)
 {
 	const struct xdp_interface *interface = &backend->interface;
+	uint32_t n_always = RESERVE_FRAMES + (backend->mode == BACKEND_XDP_COPY ? 0 : interface->ring_slots);
 	int r;
 
 	*channel = (struct xdp_channel){
 		.backend = backend,
 		.number = number,
+		.n_frames = n_always,
 		.frame_bytes = interface->mtu <= MTU_SMALL ? FRAME_BYTES_SMALL : FRAME_BYTES,
 	};
-	channel->n_frames = backend->n_streams * channel_stream_frames(channel) + RESERVE_FRAMES +
-	                    (backend->mode == BACKEND_XDP_COPY ? 0 : interface->ring_slots);
+	for (uint32_t stream = 0; stream < backend->n_streams; stream++)
+		channel->n_frames += channel_stream_frames(channel, stream);
 	pthread_mutex_init(&channel->fill_lock, NULL);
 	channel->anchor_fd = xdp_open_socket(backend, failure);
 	if (channel->anchor_fd < 0)
@@ -270,7 +272,7 @@ int xdp_channel_init(struct xdp_channel *channel, struct xdp_backend *backend, u
 	if (r < 0)
 		return failure_set(failure, EX_OSERR, -r, "interface %s: cannot make the rings of queue %u: %s",
 		                   interface->name, number, strerror(-r));
-	r = channel_make_spare(channel);
+	r = channel_make_spare(channel, n_always);
 	if (r < 0)
 		return failure_no_memory(failure);
 	r = channel_bind_anchor(channel);

@@ -18,14 +18,23 @@ static void queue_free(struct xdp_receive *receive)
 	free(receive);
 }
 
-/* n_streams if there is none. */
-static uint32_t queue_find_stream(const struct xdp_backend *backend)
+/* The shallowest rings with room for so many packets, or else the deepest. best: 0, there is none yet. */
+static bool queue_fits_better(uint32_t slots, uint32_t depth, uint32_t best)
 {
-	uint32_t i = 0;
+	return best >= slots && best > 0 ? depth >= slots && depth < best : depth > best;
+}
 
-	while (i < backend->n_streams && backend->queues[i])
-		i++;
-	return i;
+/* The free number whose rings fit so many slots best. n_streams if none is free. */
+static uint32_t queue_find_stream(const struct xdp_backend *backend, uint32_t slots)
+{
+	uint32_t best = backend->n_streams, best_depth = 0;
+
+	for (uint32_t i = 0; i < backend->n_streams; i++)
+		if (!backend->queues[i] && queue_fits_better(slots, backend->depths[i], best_depth)) {
+			best = i;
+			best_depth = backend->depths[i];
+		}
+	return best;
 }
 
 static int queue_bind_sockets(struct xdp_receive *receive, struct failure *failure)
@@ -67,7 +76,7 @@ int xdp_queue_add_socket(struct xdp_receive *receive, struct failure *failure)
 	r = receive->wake_fd < 0 ? 0 : xdp_watch_socket(receive, socket);
 	if (r < 0)
 		return failure_set(failure, EX_OSERR, -r, "cannot watch a socket: %s", strerror(-r));
-	xdp_channel_admit_stream(socket->channel);
+	xdp_channel_admit_stream(socket->channel, receive->stream);
 	receive->n_sockets++; /* the worker polls it from now on */
 	return 0;
 }
@@ -76,7 +85,7 @@ static int queue_create(struct backend *base, const struct backend_queue_options
                         struct failure *failure)
 {
 	struct xdp_backend *backend = xdp_backend(base);
-	uint32_t stream = queue_find_stream(backend), n_sockets = backend->interface.n_channels;
+	uint32_t stream = queue_find_stream(backend, options->slots), n_sockets = backend->interface.n_channels;
 	struct xdp_receive *receive;
 	int r;
 
@@ -102,7 +111,7 @@ static int queue_create(struct backend *base, const struct backend_queue_options
 		return r;
 	}
 	for (uint32_t i = 0; i < n_sockets; i++)
-		xdp_channel_admit_stream(receive->sockets[i].channel);
+		xdp_channel_admit_stream(receive->sockets[i].channel, stream);
 	backend->queues[stream] = receive;
 	*queue = &receive->base;
 	return 0;
@@ -133,7 +142,7 @@ void xdp_destroy_queue(struct backend_queue *base)
 	if (receive->flows_removed)
 		xdp_wait_for_packets();
 	for (uint32_t i = 0; i < receive->n_sockets; i++) {
-		xdp_channel_dismiss_stream(receive->sockets[i].channel);
+		xdp_channel_dismiss_stream(receive->sockets[i].channel, receive->stream);
 		xdp_socket_drain(&receive->sockets[i]);
 	}
 	backend->queues[receive->stream] = NULL;

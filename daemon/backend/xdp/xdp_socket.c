@@ -36,7 +36,7 @@ int xdp_socket_bind(struct xdp_socket *socket, uint32_t stream, struct failure *
 
 	if (socket->is_bound)
 		return 0;
-	r = xdp_ring_init(&socket->receive, socket->fd, XDP_RING_RX, backend->ring_descriptors);
+	r = xdp_ring_init(&socket->receive, socket->fd, XDP_RING_RX, backend->depths[stream]);
 	if (r == 0)
 		r = xdp_bind(socket->fd, channel, XDP_SHARED_UMEM, channel->anchor_fd);
 	if (r == 0)

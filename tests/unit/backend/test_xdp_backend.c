@@ -157,19 +157,30 @@ Test(xdp_backend, without_posted_slots_packets_wait_and_then_are_dropped)
 
 Test(xdp_backend, a_stream_with_a_deeper_queue_has_room_for_as_many_packets)
 {
-	const struct backend_open_options options = {.interface = "test0", .streams = N_STREAMS, .slots = 4096};
-	struct stream stream;
+	const struct backend_open_options options = {.interface = "test0", .streams = N_STREAMS, .slots = {256, 4096}};
+	struct stream deep, other;
 
 	open_backend("1500", "1");
 	xdp_backend_ops.close(backend);
 	cr_assert(eq(int, xdp_backend_ops.open(&options, &backend, &failure), 0), "%s", failure.text);
-	stream_open(&stream, PORT, 60);
-	for (int round = 0; round < 41; round++)
+	queue_slots = 4096;
+	stream_open(&deep, PORT, 60);
+	queue_slots = SLOTS;
+	stream_open(&other, PORT + 1, 60);
+	for (int round = 0; round < 41; round++) {
 		send_frames(PORT, 100, 60);
-	stream_take_all(&stream);
-	cr_expect(eq(u64, stream.n_received, 4096));
-	cr_expect(eq(u64, expect_sum(&stream), 4100));
-	stream_close(&stream);
+		send_frames(PORT + 1, 100, 60);
+	}
+	stream_take_all(&deep);
+	stream_take_all(&other);
+	cr_expect(eq(u64, deep.n_received, 4096));
+	cr_expect(eq(u64, other.n_received, 2048));
+	cr_expect(eq(u64, expect_sum(&deep), 4100));
+	expect_sum(&other);
+	cr_expect(eq(u64, stream_drops(&other, BACKEND_DROP_NO_FRAME), 0));
+	stream_close(&deep);
+	stream_close(&other);
+	cr_expect(lt(u32, n_frames_lost(), 64));
 }
 
 Test(xdp_backend, packets_matched_after_the_interface_has_left_are_counted_as_unbound)

@@ -18,6 +18,7 @@
 
 struct backend *backend;
 struct failure failure;
+uint32_t queue_slots = SLOTS;
 static int sender = -1;
 
 /* ---- the interface --------------------------------------------------------------------------------- */
@@ -112,7 +113,7 @@ void stream_post(struct stream *stream, uint32_t slot, uint32_t n)
 int stream_create(struct stream *stream, uint32_t slot_bytes)
 {
 	const struct backend_queue_options options = {
-		.slots = SLOTS,
+		.slots = queue_slots,
 		.header_bytes = HEADER_BYTES,
 		.header_stride = HEADER_STRIDE,
 		.slot_bytes = slot_bytes,

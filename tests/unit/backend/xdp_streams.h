@@ -24,6 +24,7 @@ struct stream {
 
 extern struct backend *backend;
 extern struct failure failure;
+extern uint32_t queue_slots; /* of the next stream; SLOTS of them are posted */
 
 /* For a test suite: a namespace; closes the backend. */
 void set_up_xdp(void);
