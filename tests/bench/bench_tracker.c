@@ -100,9 +100,9 @@ static uint8_t parse_source(const char *name)
 	                                    [IBVCAP_SOURCE_ADDRESS] = "address",
 	                                    [IBVCAP_SOURCE_NONE] = "none"};
 
-	for (uint8_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
 		if (!strcmp(name, names[i]))
-			return i;
+			return (uint8_t)i;
 	fprintf(stderr, "bench_tracker: no source '%s'\n", name);
 	exit(EXIT_FAILURE);
 }

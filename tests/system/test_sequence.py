@@ -130,6 +130,44 @@ def test_what_happened_on_the_wire_is_counted_to_the_packet_for_each_source(daem
     assert json.loads(out)["sequence"] == said
 
 
+def test_the_number_is_found_in_frames_and_across_the_split_of_a_row(daemon, wire):
+    chance = random.Random(16)
+    numbers, truth = disturbed(chance, 65400)
+    described = {"offset": 3, "bytes": 2, "source": "address"}
+    one = daemon([stream(wire, described, application_header_bytes=4),
+                  stream(wire, {**described, "offset": 42 + 3}, name="frames", port=7503, payload_size=128,
+                         layout="frame")])
+    for port in (7502, 7503):
+        wire.send(*[wire.frame(b"abc" + struct.pack(">H", number) + b"x" * 20, port) for number in numbers])
+    for name in ("lidar", "frames"):
+        conftest.wait_until(lambda: one.stream(name)["published"] == len(numbers), 30, one.status)
+        done = ibvcap("check", name, "--socket", one.socket_path, "--json", "--oldest", "--count", len(numbers))
+        (source,) = json.loads(done.stdout)["sequence"]["sources"]
+        expect_truth(source, truth)
+        assert (source["address"], source["port"]) == (wire.tx_address, 0)
+
+
+def test_what_was_lost_between_two_runs_of_the_daemon_is_counted(start_daemon, wire, recv):
+    streams = [stream(wire, sequence("pattern"))]
+
+    def send(first, last):
+        wire.send(*[wire.frame(struct.pack(">Q", number) + b"x" * 24, 7502) for number in range(first, last)])
+
+    one = start_daemon(streams, name="one").wait_ready()
+    reader = recv(one, "--sequence", "--json", "--count", 150)
+    send(0, 100)
+    conftest.wait_until(lambda: [each["arrived"] for each in one.status()["consumers"] if "arrived" in each] == [100],
+                        30, one.status)
+    one.stop()
+    send(100, 130)
+    two = start_daemon(streams, name="one").wait_ready()
+    send(130, 180)
+    code, out, err = reader.finish()
+    assert code == 0, err
+    expect_truth(json.loads(out)["sequence"], {"sent": 180, **ZERO, "lost": 30})
+    two.stop()
+
+
 @pytest.mark.parametrize("file,port,size,name,keys,n_sources", [
     ("rtp-ffmpeg.pcap", 5004, 128, "rtp", {}, 1),
     ("spead2.pcap", 7148, 256, "spead", {"step": 216, "modulus": 6 * 216, "upper_step": 2}, 2),

@@ -256,9 +256,11 @@ static int move_to_cpu(int cpu)
 static int open_tracker(struct receiver *receiver)
 {
 	const struct recv_options *options = &receiver->options;
+	struct ibvcap_rx_info info = IBVCAP_INIT(struct ibvcap_rx_info);
 	struct ibvcap_sequence sequence;
 	int r;
 
+	ibvcap_rx_info(receiver->rx, &info);
 	if (!ibvcap_rx_sequence(receiver->rx, &sequence)) {
 		fprintf(stderr,
 		        "ibvcap %s: stream '%s': its configuration does not say where the packets have their number: "
@@ -266,10 +268,12 @@ static int open_tracker(struct receiver *receiver)
 		        options->command, options->stream);
 		return EX_CONFIG;
 	}
-	if (options->attach.policy == IBVCAP_POLICY_TAP && sequence.source != IBVCAP_SOURCE_NONE) {
+	if (options->attach.policy == IBVCAP_POLICY_TAP &&
+	    (sequence.source != IBVCAP_SOURCE_NONE || info.application_header_bytes)) {
 		fprintf(stderr,
-		        "ibvcap %s: stream '%s': its sources differ by headers, which a tap does not get: leave out "
-		        "--policy tap\n",
+		        "ibvcap %s: stream '%s': headers tell its sources apart or have its numbers, and a tap does "
+		        "not "
+		        "get them: leave out --policy tap\n",
 		        options->command, options->stream);
 		return EX_USAGE;
 	}
