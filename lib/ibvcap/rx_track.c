@@ -57,21 +57,22 @@ static void rx_track_gap(const struct ibvcap_rx_batch *batch, struct ibvcap_trac
 		tracker->totals[IBVCAP_TRACKED_COUNTER_SKIPPED] += batch->gap;
 }
 
-/* The block's records place the device's losses between blocks. */
+/* The block's records place the device's losses between blocks. The counter of a queue begins at 0 in each epoch. */
 static void rx_track_no_buffer(const struct ibvcap_rx *rx, const struct ibvcap_rx_batch *batch,
                                struct ibvcap_tracker *tracker)
 {
 	const struct ibvcap_block *block = &rx->blocks[rx->leases[batch->lease].physical];
-	uint64_t *total = &tracker->totals[IBVCAP_TRACKED_COUNTER_NO_BUFFER];
+	struct tracker_queue *queue = &tracker->queues[rx->info.queue % IBVCAP_QUEUES_MAX];
 	uint64_t at_ns, now = consumer_load_close(block, &at_ns);
 
-	if (tracker->epoch != batch->epoch) {
-		tracker->no_buffer_past = *total;
-		tracker->no_buffer_first = tracker->packets ? 0 : consumer_load_open(block, &at_ns);
-		tracker->epoch = batch->epoch;
+	if (queue->epoch != batch->epoch) {
+		queue->no_buffer = queue->epoch ? 0 : consumer_load_open(block, &at_ns);
+		queue->epoch = batch->epoch;
 	}
-	if (now > tracker->no_buffer_first)
-		*total = tracker->no_buffer_past + now - tracker->no_buffer_first;
+	if (now > queue->no_buffer) {
+		tracker->totals[IBVCAP_TRACKED_COUNTER_NO_BUFFER] += now - queue->no_buffer;
+		queue->no_buffer = now;
+	}
 }
 
 static int rx_track_check(const struct ibvcap_rx *rx, const struct ibvcap_rx_batch *batch,

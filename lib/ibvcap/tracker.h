@@ -19,10 +19,11 @@ struct ibvcap_tracker {
 	uint64_t packets;
 	uint64_t slack; /* packets that were skipped, plus what an unknown gap may have been */
 
-	/* Of the handle. */
-	uint64_t epoch;
-	uint64_t no_buffer_first; /* of this epoch, when its first batch came */
-	uint64_t no_buffer_past;  /* in epochs that ended */
+	/* Of the handle, by the queue that a batch came by. */
+	struct tracker_queue {
+		uint64_t epoch;     /* of its last batch; 0: none came */
+		uint64_t no_buffer; /* its counter, as far as it is in totals */
+	} queues[IBVCAP_QUEUES_MAX];
 };
 
 /** Count a packet that has no number that can be read. */

@@ -96,10 +96,10 @@ void attached_deinit(struct attached *attached)
 	rx_ring_deinit(&attached->ring);
 }
 
-static void fill(const struct rx_span *span)
+static void fill(const struct rx_span *span, uint64_t ahead)
 {
 	for (uint32_t i = 0; i < span->n; i++) {
-		uint64_t number = span->sequence + i;
+		uint64_t number = span->sequence + i + ahead;
 
 		memcpy(span->payload + (size_t)i * SLOT_BYTES, &number, sizeof(number));
 		memcpy(span->headers + (size_t)i * 64, &number, sizeof(number));
@@ -115,7 +115,7 @@ void attached_publish(struct attached *attached, uint64_t n)
 
 		rx_ring_post_span(&attached->ring, n < N ? (uint32_t)n : N, &span);
 		cr_assert_gt(span.n, 0, "the ring starves");
-		fill(&span);
+		fill(&span, attached->numbers_ahead);
 		rx_ring_publish(&attached->ring, span.n);
 		n -= span.n;
 	}

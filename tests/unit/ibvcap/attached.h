@@ -12,8 +12,9 @@
 #define SLOT_BYTES 100u
 
 struct attached {
-	uint64_t epoch;     /* 0: EPOCH */
-	uint64_t n_earlier; /* packets that are published before the consumer attaches */
+	uint64_t epoch;         /* 0: EPOCH */
+	uint64_t n_earlier;     /* packets that are published before the consumer attaches */
+	uint64_t numbers_ahead; /* added to the numbers in the rows */
 	struct rx_ring ring;
 	struct ring_consumer consumer;
 	struct stall_budget account;
@@ -28,7 +29,9 @@ void attached_prepare(struct attached *attached, int fds[PROTOCOL_FD_N], int *so
 void attached_init(struct attached *attached);
 void attached_deinit(struct attached *attached);
 
-/** As a worker whose device fills every slot at once: n more packets, row s with s in its first 8 bytes. */
+/**
+ * As a worker whose device fills every slot at once: n more packets, row s with s + numbers_ahead in its first 8 bytes.
+ */
 void attached_publish(struct attached *attached, uint64_t n);
 
 /** The number in row i of the batch. */

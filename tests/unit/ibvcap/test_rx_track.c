@@ -220,3 +220,22 @@ Test(rx_track, a_packet_without_headers_is_refused_where_they_tell_sources_apart
 	cr_expect(eq(int, ibvcap_tracker_add(by, &packet, tracked), -EINVAL));
 	ibvcap_tracker_free(by);
 }
+
+/* ---- what the card had no row for ---------------------------------------------------------------- */
+
+Test(rx_track, losses_of_the_card_are_those_between_its_blocks)
+{
+	rx_ring_note_losses(&attached.ring, 7, 1000); /* before the tracker's first packet */
+	attached_publish(&attached, N);
+	track(N);
+	cr_expect(eq(u64, counts_now().lost_in_card, 0));
+	/* The card drops 20, and the network 5: the numbers go on behind them. */
+	rx_ring_note_losses(&attached.ring, 27, 2000);
+	attached.numbers_ahead = 25;
+	attached_publish(&attached, 10);
+	track(N);
+	cr_expect(eq(u64, counts_now().numbers.lost, 25));
+	cr_expect(eq(u64, counts_now().lost_in_card, 20));
+	cr_expect(eq(u64, counts_now().lost_before_card, 5));
+	cr_expect(eq(u64, page_says(IBVCAP_TRACKED_COUNTER_NO_BUFFER), 20));
+}
