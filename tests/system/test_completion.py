@@ -75,7 +75,8 @@ def test_keys_of_a_stream_are_those_of_the_table(complete):
     assert complete("stream", "") == {"add", "remove"}
     assert complete("stream", "add", "pa") - {"@files"} == {"payload_size=", "page_size="}
     assert "@files" in complete("stream", "add", "")
-    assert complete("stream", "add", "name=x", "flows.s") == {"flows.source=", "flows.source_port="}
+    assert complete("stream", "add", "name=x", "flows.s") == {"flows.source=", "flows.source_port=",
+                                                              "flows.source_mac="}
     assert complete("stream", "add", "poll=") == {"poll=busy", "poll=adaptive", "poll=event"}
     assert complete("stream", "add", "name=x", "join=f") == {"join=false"}
     assert "interface=lo" in complete("stream", "add", "interface=")
