@@ -5,6 +5,7 @@
 #include "tools/ibvcap/options.h"
 #include "tools/ibvcap/report.h"
 #include "tools/ibvcap/status_view.h"
+#include "tools/ibvcap/stream_sum.h"
 #include "tools/ibvcap/user_name.h"
 
 #include <getopt.h>
@@ -22,7 +23,7 @@ static const char usage[] =
 	"  -j, --json         print JSON\n"
 	"  -h, --help         print this\n";
 
-static const char *const stream_sum[] = {"matched", "published", "no_buffer", "errored", "in_flight"};
+static const char *const sum_terms[] = {"matched", "published", "no_buffer", "errored", "in_flight"};
 static const char *const channel_sum[] = {"submitted", "completed", "errored", "flushed", "late_dropped", "pending"};
 static const char *const consumer_sum[] = {"published", "delivered", "skipped", "lag"};
 #define DEVICE_TEXT_BYTES 80
@@ -73,9 +74,23 @@ static const char *device_text(const char *device, const char *interface, char t
 	return text;
 }
 
-static void print_stream_status(const struct status_view *view, const struct ibvcap_status_stream *stream)
+/* What is the queue's own, where the stream's line before has the sum. */
+static void print_queue_status(const struct ibvcap_status_stream *stream)
+{
+	struct stream_sum own;
+	struct counters counters = stream_sum_queue(stream, &own);
+
+	printf("  queue %u:", stream->queue);
+	for (uint32_t i = 0; i < counters.n; i++)
+		if (counters.at[i].value || strcmp(counters.at[i].label, "published") == 0)
+			printf(" %s %" PRIu64, counters.at[i].label, counters.at[i].value);
+	putchar('\n');
+}
+
+static void print_stream_line(const struct status_view *view, const struct ibvcap_status_stream *stream)
 {
 	char device[DEVICE_TEXT_BYTES];
+	struct stream_sum sum;
 
 	printf("stream %s: %s on %s%s, %s; %u B a payload, %u blocks of %u slots, pages of %u KiB; clock: "
 	       "%s",
@@ -84,10 +99,20 @@ static void print_stream_status(const struct status_view *view, const struct ibv
 	       stream->page_bytes / 1024, status_view_clock_name(stream->clock_source));
 	if (stream->clock_source != IBVCAP_CLOCK_SOURCE_NONE)
 		printf(" (within %" PRIu64 " ns)", stream->clock_error_ns);
+	if (stream->n_queues > 1)
+		printf("; %u queues", stream->n_queues);
 	putchar('\n');
 	flow_view_print(view, stream);
-	print_all_counters(COUNTERS_OF(stream), stream_sum, N(stream_sum));
+	print_all_counters(stream_sum_of(view, stream, &sum), sum_terms, N(sum_terms));
 	print_age("matched and no_buffer", stream->device, stream->reading_age_ms);
+}
+
+static void print_stream_status(const struct status_view *view, const struct ibvcap_status_stream *stream)
+{
+	if (stream->queue == 0)
+		print_stream_line(view, stream);
+	if (stream->n_queues > 1)
+		print_queue_status(stream);
 }
 
 /* What its tracker counts: the sums, then the rest that is not 0. */
@@ -126,9 +151,12 @@ static void print_consumer_status(const struct ibvcap_status_consumer *consumer)
 		       user);
 		return;
 	}
-	printf("consumer of %s: process %d of user %s, %s, %" PRIu64 " blocks under lease\n", consumer->stream,
-	       (int)consumer->pid, user, status_view_policy_name(consumer->policy),
-	       counters_value(COUNTERS_OF(consumer), "leased_blocks"));
+	printf("consumer of %s", consumer->stream);
+	if (consumer->queue)
+		printf(" queue %u", consumer->queue);
+	printf(": process %d of user %s, %s, %" PRIu64 " blocks under lease", (int)consumer->pid, user,
+	       status_view_policy_name(consumer->policy), counters_value(COUNTERS_OF(consumer), "leased_blocks"));
+	printf("%s%s\n", consumer->group[0] ? ", group " : "", consumer->group);
 	print_sum_line(COUNTERS_OF(consumer), consumer_sum, N(consumer_sum));
 	if (gone)
 		printf("  gone %" PRIu64 " of lag: their blocks were used again, so this consumer will skip them\n",

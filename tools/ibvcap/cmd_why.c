@@ -7,6 +7,7 @@
 #include "tools/ibvcap/options.h"
 #include "tools/ibvcap/report.h"
 #include "tools/ibvcap/status_view.h"
+#include "tools/ibvcap/stream_sum.h"
 #include "tools/ibvcap/user_name.h"
 
 #include <getopt.h>
@@ -77,8 +78,11 @@ static void print_consumer_sum(const struct ibvcap_status_consumer *consumer)
 	bool is_tap = consumer->policy == IBVCAP_POLICY_TAP;
 	char user[USER_NAME_BYTES];
 
-	printf("%s process %d of user %s\n", is_tap ? "tap" : "consumer", (int)consumer->pid,
+	printf("%s process %d of user %s", is_tap ? "tap" : "consumer", (int)consumer->pid,
 	       user_name_and_number(consumer->uid, user));
+	if (consumer->queue)
+		printf(", queue %u", consumer->queue);
+	putchar('\n');
 	if (is_tap)
 		return;
 	counters_print_sum(COUNTERS_OF(consumer), terms, sizeof(terms) / sizeof(terms[0]));
@@ -119,7 +123,7 @@ static void print_why(const struct status_view *view, const struct why_facts *fa
 	for (uint32_t i = 0; i < facts->n_consumers; i++) {
 		const struct ibvcap_status_consumer *consumer = &facts->consumers[i];
 
-		if (strcmp(consumer->stream, facts->stream->name) != 0 || consumer->queue != facts->stream->queue)
+		if (strcmp(consumer->stream, facts->stream->name) != 0)
 			continue;
 		print_consumer_sum(consumer);
 		print_why_lines(report, consumer);
@@ -136,17 +140,32 @@ static const struct ibvcap_status_interface *find_why_interface(const struct sta
 	return NULL;
 }
 
-/* Explain each queue of the stream. Returns their number. */
-static int explain_queues(const struct status_view *view, const char *stream, bool as_json, struct why_report *report)
+/* A stream with several queues is explained by their sum. */
+static struct ibvcap_status_stream take_sum(const struct status_view *view, const struct ibvcap_status_stream *queue,
+                                            struct stream_sum *sum)
+{
+	struct ibvcap_status_stream stream = *queue;
+	struct counters counters = stream_sum_of(view, queue, sum);
+
+	stream.counters = counters.at;
+	stream.n_counters = counters.n;
+	return stream;
+}
+
+/* Explain the stream, or the two of that name, of which one ends. Returns their number. */
+static int explain_streams(const struct status_view *view, const char *stream, bool as_json, struct why_report *report)
 {
 	struct why_facts facts = {.consumers = view->consumers, .n_consumers = (uint32_t)view->n_consumers};
+	struct ibvcap_status_stream whole;
 	json_t *queues = json_array();
+	struct stream_sum sum;
 	int n_found = 0;
 
 	for (int i = 0; i < view->n_streams; i++) {
-		if (strcmp(view->streams[i].name, stream) != 0)
+		if (strcmp(view->streams[i].name, stream) != 0 || view->streams[i].queue != 0)
 			continue;
-		facts.stream = &view->streams[i];
+		whole = take_sum(view, &view->streams[i], &sum);
+		facts.stream = &whole;
 		facts.interface = find_why_interface(view, view->streams[i].interface);
 		facts.lacks_group = flow_view_lacks_group(view, facts.stream);
 		why_explain(&facts, report);
@@ -179,7 +198,7 @@ int cmd_why(int argc, char **argv)
 	if (r < 0)
 		return report_failure("why", r);
 	report = malloc(sizeof(*report));
-	n_found = report ? explain_queues(&view, argv[optind], options.json, report) : 0;
+	n_found = report ? explain_streams(&view, argv[optind], options.json, report) : 0;
 	free(report);
 	status_view_deinit(&view);
 	if (n_found > 0)

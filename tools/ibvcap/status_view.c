@@ -174,6 +174,7 @@ static json_t *stream_to_json(const struct status_view *view, const struct ibvca
 
 	add_epoch_to_json(object, stream->epoch);
 	json_object_set_new(object, "queue", json_integer(stream->queue));
+	json_object_set_new(object, "n_queues", json_integer(stream->n_queues));
 	json_object_set_new(object, "flows", flows_to_json(view, stream));
 	json_object_set_new(object, "slot_bytes", json_integer(stream->slot_bytes));
 	json_object_set_new(object, "slots_per_block", json_integer(stream->slots_per_block));
@@ -199,6 +200,7 @@ static json_t *consumer_to_json(const struct ibvcap_status_consumer *consumer)
 	                           (json_int_t)consumer->queue, "policy", status_view_policy_name(consumer->policy),
 	                           "pid", (json_int_t)consumer->pid, "uid", (json_int_t)consumer->uid);
 
+	json_object_set_new(object, "group", json_string(consumer->group));
 	return add_counters_to_json(object, COUNTERS_OF(consumer));
 }
 

@@ -7,6 +7,7 @@
 #define TOOLS_IBVCAP_TOP_H
 
 #include "tools/ibvcap/status_view.h"
+#include "tools/ibvcap/stream_sum.h"
 
 #include <stdbool.h>
 
@@ -21,6 +22,9 @@ struct top_view {
  * to another run of the daemon. at points into view->now.
  */
 struct counters top_stream_before(const struct top_view *view, const struct ibvcap_status_stream *at);
+/* The same of a stream over all its queues; now: those of the present answer. */
+struct counters top_sum_before(const struct top_view *view, const struct ibvcap_status_stream *at, struct counters now,
+                               struct stream_sum *sum);
 struct counters top_consumer_before(const struct top_view *view, const struct ibvcap_status_consumer *at);
 struct counters top_channel_before(const struct top_view *view, const struct ibvcap_status_channel *at);
 struct counters top_sender_before(const struct top_view *view, const struct ibvcap_status_sender *at);

@@ -105,6 +105,7 @@ static void print_causes(const struct printer *printer, struct counters now, str
 #define STREAM_LINE "%-20s %-10s %10s %7s %9s %5s %5s %6s"
 
 static const char *const stream_loss[] = {"no_buffer", "errored", NULL};
+static const char *const queue_loss[] = {"errored", NULL}; /* of several queues */
 static const char *const stream_causes[] = {"no_buffer",    "errored",      "truncated", "fragments",
                                             "bad_checksum", "queue_resets", NULL};
 /* What becomes skipped was gone before, so the sum only grows. */
@@ -148,13 +149,31 @@ static void print_history(const struct printer *printer, const struct ibvcap_sta
 		           number_cell(rows / per_s, rows / per_s < 10 ? 2 : 0).text);
 }
 
-static void print_stream_row(const struct printer *printer, const struct ibvcap_status_stream *stream)
+/* Of a stream with several queues, before their rows. */
+static void print_sum_row(const struct printer *printer, const struct ibvcap_status_stream *stream)
+{
+	struct stream_sum sum, sum_before;
+	struct counters now = stream_sum_of(&printer->view->now, stream, &sum);
+	struct counters before = top_sum_before(printer->view, stream, now, &sum_before);
+	double losses = top_rate(printer->view, now, before, stream_loss);
+
+	print_line(printer, losses > 0 ? TOP_TROUBLE : TOP_PLAIN, STREAM_LINE, stream->name, stream->state,
+	           number_cell(label_rate(printer, now, before, "published"), 0).text,
+	           gigabits_cell(label_rate(printer, now, before, "published_bytes")).text, "", "", "",
+	           number_cell(losses, 0).text);
+	print_causes(printer, now, before, stream_causes);
+}
+
+static void print_queue_row(const struct printer *printer, const struct ibvcap_status_stream *stream)
 {
 	const struct status_view *status = &printer->view->now;
-	struct counters now = COUNTERS_OF(stream), before = top_stream_before(printer->view, stream);
+	struct stream_sum own;
+	bool is_one = stream->n_queues <= 1;
+	struct counters now = is_one ? COUNTERS_OF(stream) : stream_sum_queue(stream, &own);
+	struct counters before = top_stream_before(printer->view, stream);
 	uint64_t lag = top_stream_lag(status, stream);
 	uint64_t most = counters_value(now, "fill_max");
-	double losses = top_rate(printer->view, now, before, stream_loss);
+	double losses = top_rate(printer->view, now, before, is_one ? stream_loss : queue_loss);
 	double published = label_rate(printer, now, before, "published");
 	char name[IBVCAP_STREAM_NAME_MAX + 16];
 
@@ -170,6 +189,13 @@ static void print_stream_row(const struct printer *printer, const struct ibvcap_
 		if (strcmp(status->consumers[i].stream, stream->name) == 0 &&
 		    status->consumers[i].queue == stream->queue)
 			print_consumer_row(printer, stream, &status->consumers[i]);
+}
+
+static void print_stream_rows(const struct printer *printer, const struct ibvcap_status_stream *stream)
+{
+	if (stream->n_queues > 1 && stream->queue == 0)
+		print_sum_row(printer, stream);
+	print_queue_row(printer, stream);
 }
 
 /* ---- channels and their senders -------------------------------------------------------------------- */
@@ -239,7 +265,7 @@ void top_print(const struct top_view *view, top_put *put, void *context)
 		print_line(&printer, TOP_HEADING, STREAM_LINE, "STREAM, QUEUE", "", "PACKETS/S", "Gb/s", "LAG", "FILL",
 		           "MAX", "LOST/S");
 	for (int i = 0; i < now->n_streams; i++)
-		print_stream_row(&printer, &now->streams[i]);
+		print_stream_rows(&printer, &now->streams[i]);
 	if (now->n_channels)
 		print_line(&printer, TOP_HEADING, CHANNEL_LINE, "CHANNEL", "", "PACKETS/S", "Gb/s", "PENDING",
 		           "LATE/us", "MAX/us", "LOST/S");

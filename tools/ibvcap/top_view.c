@@ -63,6 +63,16 @@ struct counters top_stream_before(const struct top_view *view, const struct ibvc
 	return drop_if_restarted(COUNTERS_OF(at), COUNTERS_OF(view_find_stream(&view->before, at->name, at->queue)));
 }
 
+struct counters top_sum_before(const struct top_view *view, const struct ibvcap_status_stream *at, struct counters now,
+                               struct stream_sum *sum)
+{
+	const struct ibvcap_status_stream *before = view_find_stream(&view->before, at->name, at->queue);
+
+	if (!is_same_stream(view, at->name, at->queue))
+		return none;
+	return drop_if_restarted(now, stream_sum_of(&view->before, before, sum));
+}
+
 struct counters top_channel_before(const struct top_view *view, const struct ibvcap_status_channel *at)
 {
 	if (!is_same_channel(view, at->name))

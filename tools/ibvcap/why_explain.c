@@ -23,7 +23,7 @@ static uint64_t consumer_counter(const struct ibvcap_status_consumer *consumer, 
 
 static bool is_of_stream(const struct why_facts *facts, const struct ibvcap_status_consumer *consumer)
 {
-	return strcmp(consumer->stream, facts->stream->name) == 0 && consumer->queue == facts->stream->queue;
+	return strcmp(consumer->stream, facts->stream->name) == 0;
 }
 
 static void why_add_line(struct why_report *report, const struct why_line *line)
