@@ -271,9 +271,8 @@ static int open_tracker(struct receiver *receiver)
 	if (options->attach.policy == IBVCAP_POLICY_TAP &&
 	    (sequence.source != IBVCAP_SOURCE_NONE || info.application_header_bytes)) {
 		fprintf(stderr,
-		        "ibvcap %s: stream '%s': headers tell its sources apart or have its numbers, and a tap does "
-		        "not "
-		        "get them: leave out --policy tap\n",
+		        "ibvcap %s: stream '%s': headers tell its sources apart or have its numbers; a tap gets none: "
+		        "leave out --policy tap\n",
 		        options->command, options->stream);
 		return EX_USAGE;
 	}
