@@ -71,13 +71,15 @@ void events_worker_ended(void *context, const struct control_stream *control, in
 	struct daemon *daemon = context;
 	struct stream *stream = control->context;
 
-	stream->service.ended = stream_note_ended(stream, control);
+	stream->service.ended = stream_note_ended(stream, control, error);
 	if (stream->service.removed)
 		schedule_reap(daemon);
-	else if (error < 0)
+	else if (error < 0 && stream->service.ended)
 		events_fail(daemon, failure_set(daemon->result ? NULL : daemon->failure, EX_UNAVAILABLE, -error,
 		                                "stream '%s': device %s failed: %s", stream->config->name,
 		                                stream->interface->capabilities.device, strerror(-error)));
+	else
+		stream->service.ops->refresh(daemon, &stream->service);
 	schedule_end(daemon);
 }
 

@@ -5,7 +5,7 @@
  * and the backend sends them and reports which it sent. The tests implement these calls too.
  *
  * Life of a receive queue. Every implementation may rely on this order and must check it where it can:
- *   open → register_memory → create_queue → post … → start → add_flow … → post/poll …
+ *   open → register_memory → create_queue (→ create_group) → post … → start → add_flow … → post/poll …
  *   → remove_flow … → (drain with poll) → destroy_queue → unregister_memory → close
  * Life of a send queue:
  *   open → register_memory → create_send_queue → start → send_post/send_reap …
@@ -74,7 +74,8 @@ struct backend_capabilities {
 	char device[64];             /* the backend's name for the device behind the interface */
 	char how[BACKEND_HOW_BYTES]; /* what it does there that it does not do everywhere, for the log; "": nothing */
 	uint32_t max_queue_slots;    /* deepest receive queue */
-	uint32_t max_group_queues;   /* queues that a hash can spread packets over; 0: it has no such hash */
+	uint32_t max_group_queues;   /* of a group; 0: it has no groups */
+	bool toeplitz;               /* a group can have BACKEND_HASH_TOEPLITZ, and HASH_SYMMETRIC by it */
 	bool oversize_sink;          /* a longer packet can be a truncated row instead of an error */
 	bool flow_tags;              /* events can have the tag of the flow that matched */
 	bool timestamps;
@@ -104,6 +105,26 @@ struct backend_queue_options {
 	bool oversize_sink;
 	bool timestamps;
 	bool completion_events; /* arm() and fd() will be used */
+	bool in_group;          /* it will be a member of a group */
+};
+
+/* The hash that says which queue of a group gets a packet. All packets of a fragmented datagram come to one queue. */
+enum backend_hash {
+	BACKEND_HASH_SYMMETRIC, /* a packet and one with its addresses and ports exchanged come to one queue */
+	BACKEND_HASH_TOEPLITZ,  /* that of the RSS specification, with its key */
+};
+
+enum backend_hash_field {
+	BACKEND_HASH_SOURCE = 1 << 0,
+	BACKEND_HASH_DESTINATION = 1 << 1,
+	BACKEND_HASH_PORTS = 1 << 2, /* both ports of UDP packets that are no fragments */
+};
+
+struct backend_group_options {
+	struct backend_queue *const *queues; /* read during the call only */
+	uint32_t n_queues;
+	enum backend_hash hash;
+	uint32_t fields; /* enum backend_hash_field; symmetric: both addresses or neither */
 };
 
 struct backend_send_options {
@@ -252,13 +273,21 @@ struct backend_ops {
 	 */
 	int (*send_reap)(struct backend_queue *queue, struct backend_sent *sent, uint32_t max);
 
+	/**
+	 * A group of queues to which a hash shares packets out, as a target of flows: of the calls that take a queue
+	 * only add_flow, read_matched and destroy_queue apply to it. It is destroyed before its queues. NULL: the
+	 * device has no groups.
+	 */
+	int (*create_group)(struct backend *backend, const struct backend_group_options *options,
+	                    struct backend_queue **group, struct failure *failure);
 	/** Only after start(): packets that match before are dropped and not counted as losses. */
 	int (*add_flow)(struct backend_queue *queue, const struct flow_rule *rule, struct backend_flow **flow,
 	                struct failure *failure);
 	void (*remove_flow)(struct backend_flow *flow);
 
 	/**
-	 * Packets that steering gave the queue, before any drop. This and read_port send commands to the device, which
+	 * Packets that steering gave the queue, before any drop; if packets of a group count for the group or for the
+	 * queue, is the backend's choice, and none counts twice. This and read_port send commands to the device, which
 	 * may take a minute if its firmware hangs: not for the hot path, nor for the control thread. One thread at a
 	 * time.
 	 */

@@ -99,6 +99,36 @@ static int check_xdp_flows(const struct config_reader *reader, const config_sett
 	return 0;
 }
 
+static int check_queues(const struct config_reader *reader, const config_setting_t *setting,
+                        const struct config_stream *stream)
+{
+	bool is_one_sided = stream->hash_fields == CONFIG_HASH_SOURCE || stream->hash_fields == CONFIG_HASH_DESTINATION;
+
+	if (stream->n_cpus && (stream->n_cpus != stream->queues || stream->cpu >= 0))
+		return config_reader_failure(
+			reader, config_reader_find(setting, "cpus"),
+			"cpus has %u numbers, for queues = %u and cpu = %d: accepted is one number for each queue, "
+			"without cpu",
+			stream->n_cpus, stream->queues, stream->cpu);
+	if (stream->queues > 1 && stream->cpu >= 0)
+		return config_reader_failure(reader, config_reader_find(setting, "cpu"),
+		                             "cpu = %d with queues = %u: accepted is cpus with %u numbers", stream->cpu,
+		                             stream->queues, stream->queues);
+	if (stream->hash == CONFIG_HASH_SYMMETRIC && is_one_sided)
+		return config_reader_failure(
+			reader, config_reader_find(setting, "hash_fields"),
+			"hash_fields of one side with hash = \"symmetric\": accepted are \"ports\" and "
+			"\"addresses\", or hash = \"toeplitz\"");
+	for (uint32_t i = 0; i < stream->n_flows; i++)
+		if (stream->flows[i].queue >= (int32_t)stream->queues)
+			return failure_set(reader->failure, EX_CONFIG, EINVAL,
+			                   "%s:%d: queue = %d of a flow, and the stream has queues = %u: accepted is "
+			                   "0 to %u, or -1",
+			                   stream->flows[i].file, stream->flows[i].line, stream->flows[i].queue,
+			                   stream->queues, stream->queues - 1);
+	return 0;
+}
+
 int config_check_stream(const struct config_reader *reader, const config_setting_t *setting, const void *entry)
 {
 	const struct config_stream *stream = entry;
@@ -120,6 +150,8 @@ int config_check_stream(const struct config_reader *reader, const config_setting
 			"max_consumers and lease_blocks included",
 			stream->history_blocks, (unsigned long long)slots, UINT32_MAX);
 	r = check_row(reader, setting, stream);
+	if (r == 0)
+		r = check_queues(reader, setting, stream);
 	if (r == 0)
 		r = check_lossless(reader, setting, stream);
 	return r < 0 ? r : check_xdp_flows(reader, setting, stream);

@@ -26,6 +26,11 @@ uint8_t config_ttl(const struct config_channel *channel, const struct config_des
 	return config_is_multicast(&destination->address) ? TTL_OF_GROUPS : TTL_OF_HOSTS;
 }
 
+int32_t config_queue_cpu(const struct config_stream *stream, uint32_t queue)
+{
+	return stream->n_cpus ? (int32_t)stream->cpus[queue] : stream->cpu;
+}
+
 uint64_t config_spin_ns(enum config_poll poll, uint32_t spin_us)
 {
 	switch (poll) {

@@ -43,6 +43,21 @@ enum config_layout {
 	CONFIG_LAYOUT_FRAME, /* frames, from the Ethernet header on */
 };
 
+#define CONFIG_QUEUES_MAX 16
+
+enum config_hash {
+	CONFIG_HASH_SYMMETRIC, /* both directions of a conversation come to one queue */
+	CONFIG_HASH_TOEPLITZ,  /* as other programs compute it, with the key of its first description */
+};
+
+/* What the hash is of; of packets without ports, fragments among them, the addresses instead of the ports. */
+enum config_hash_fields {
+	CONFIG_HASH_PORTS,     /* addresses and ports */
+	CONFIG_HASH_ADDRESSES, /* both addresses */
+	CONFIG_HASH_SOURCE,    /* the sender's address */
+	CONFIG_HASH_DESTINATION,
+};
+
 /* An address of one family; IPv4 in address[0..3], network order. */
 struct config_address {
 	sa_family_t family; /* AF_INET, AF_INET6, AF_UNSPEC = any */
@@ -79,6 +94,7 @@ struct config_flow {
 	uint8_t source_mac[6];
 	uint32_t priority; /* of two flows that match a packet, the one with the higher takes it */
 	bool copy;         /* the kernel, and flows of lower priority, get the packets, too */
+	int32_t queue;     /* of the stream; -1: by hash */
 	const char *text;  /* its keys as config_dump() writes them, a line each */
 	const char *file;  /* the file that it stands in, which may be an included one */
 	int line;
@@ -90,7 +106,11 @@ struct config_stream {
 	enum config_backend backend; /* AUTO only if no stream or channel of the interface names another */
 	const struct config_flow *flows;
 	uint32_t n_flows;
-	uint32_t queues; /* 1..16, each with a ring and a worker */
+	uint32_t queues;       /* 1..16, each with a ring and a worker */
+	enum config_hash hash; /* what shares packets out to the queues */
+	enum config_hash_fields hash_fields;
+	const uint32_t *cpus; /* of the workers; either none or one for each queue, and then cpu is -1 */
+	uint32_t n_cpus;
 	enum config_layout layout;
 	uint32_t payload_size;             /* the longest UDP payload, or frame: 1..65507 */
 	uint32_t application_header_bytes; /* less than payload_size: the first so many bytes go to the header row */
@@ -231,6 +251,9 @@ bool config_is_multicast(const struct config_address *address);
 
 /** TTL of packets to this destination: the ttl of the channel, or else 1 for a group and 64 for a host. Pure. */
 uint8_t config_ttl(const struct config_channel *channel, const struct config_destination *destination);
+
+/** The CPU of the worker of a queue; -1: any. Pure. */
+int32_t config_queue_cpu(const struct config_stream *stream, uint32_t queue);
 
 /** How long a worker spins before it sleeps; UINT64_MAX: it never sleeps. Pure. */
 uint64_t config_spin_ns(enum config_poll poll, uint32_t spin_us);

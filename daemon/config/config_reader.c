@@ -80,6 +80,7 @@ static bool config_reader_has_type(const struct key *key, const config_setting_t
 		return type == CONFIG_TYPE_BOOL;
 	case KEY_UIDS: /* an array that is empty or of several types is a list to libconfig */
 	case KEY_GIDS:
+	case KEY_NUMBERS:
 		return type == CONFIG_TYPE_ARRAY || type == CONFIG_TYPE_LIST;
 	case KEY_GROUP:
 		return type == CONFIG_TYPE_GROUP;
@@ -122,7 +123,21 @@ static int config_reader_read_string(const struct config_reader *reader, const c
 	                             key_accepted(key, accepted, sizeof(accepted)), key_hint(key, text));
 }
 
-/* ---- users and groups ---------------------------------------------------------------------------- */
+/* ---- arrays -------------------------------------------------------------------------------------- */
+
+static int config_reader_read_element(const struct config_reader *reader, const config_setting_t *setting,
+                                      const struct key *key, uint32_t *element)
+{
+	int64_t number = config_setting_get_int64(setting);
+	char accepted[ACCEPTED_BYTES];
+
+	*element = (uint32_t)number;
+	if (config_setting_is_number(setting) && config_setting_type(setting) != CONFIG_TYPE_FLOAT &&
+	    config_setting_get_format(setting) != CONFIG_FORMAT_HEX && number >= key->min && number <= key->max)
+		return 0;
+	return config_reader_failure(reader, setting, "%s: accepted is %s", key->name,
+	                             key_accepted(key, accepted, sizeof(accepted)));
+}
 
 static int config_reader_read_id(const struct config_reader *reader, const config_setting_t *setting,
                                  const struct key *key, uint32_t *id)
@@ -131,6 +146,8 @@ static int config_reader_read_id(const struct config_reader *reader, const confi
 	const char *text = number;
 	int r;
 
+	if (key->type == KEY_NUMBERS)
+		return config_reader_read_element(reader, setting, key, id);
 	switch (config_setting_type(setting)) {
 	case CONFIG_TYPE_STRING:
 		text = config_setting_get_string(setting);
@@ -267,6 +284,7 @@ static int config_reader_read_key(const struct config_reader *reader, const conf
 		return config_reader_read_gid(reader, setting, key, (gid_t *)(base + key->offset));
 	case KEY_UIDS:
 	case KEY_GIDS:
+	case KEY_NUMBERS:
 		return config_reader_read_ids(reader, setting, key, base);
 	case KEY_GROUP:
 		return config_reader_read_group(reader, setting, key->group, base);

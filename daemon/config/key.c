@@ -60,6 +60,10 @@ const char *key_accepted(const struct key *key, char *buffer, size_t bytes)
 	case KEY_INTEGER:
 		key_append_range(key, buffer, bytes);
 		break;
+	case KEY_NUMBERS:
+		key_append(buffer, bytes, "an array of integers from %" PRId64 " to %" PRId64 ", [ 2, 3 ]", key->min,
+		           key->max);
+		break;
 	case KEY_CHOICE:
 		key_append_choices(key, " or ", buffer, bytes);
 		break;
@@ -97,7 +101,7 @@ const char *key_default(const struct key *key, char *buffer, size_t bytes)
 		key_append(buffer, bytes, "%" PRId64, key->number);
 	else if (key->type == KEY_BOOLEAN)
 		key_append(buffer, bytes, "%s", key->number ? "true" : "false");
-	else if (key->type == KEY_UIDS || key->type == KEY_GIDS)
+	else if (key_is_array(key))
 		key_append(buffer, bytes, "[]");
 	else if (key->string)
 		key_append(buffer, bytes, "\"%s\"", key->string);
@@ -194,6 +198,11 @@ const char *key_hint(const struct key *key, const char *text)
 }
 
 /* ---- fields -------------------------------------------------------------------------------------- */
+
+bool key_is_array(const struct key *key)
+{
+	return key->type == KEY_UIDS || key->type == KEY_GIDS || key->type == KEY_NUMBERS;
+}
 
 uint32_t key_count(const struct key *key, const void *base)
 {

@@ -36,6 +36,7 @@ enum key_type {
 	KEY_GID,     /* a string, name or number: gid_t, (gid_t)-1 if empty */
 	KEY_UIDS,    /* an array of strings and integers: pointer to uid_t, counted at .count */
 	KEY_GIDS,    /* likewise gid_t */
+	KEY_NUMBERS, /* an array of integers from .min to .max: pointer to uint32_t, counted at .count */
 	KEY_GROUP,   /* { … }: fields of the same struct */
 	KEY_LIST,    /* ( { … }, … ): pointer to structs, counted at .count */
 };
@@ -102,6 +103,9 @@ const struct key *key_find_nearest(const struct key_group *group, const char *na
 
 /** A sentence on a text that the key does not take, "; …"; "": there is nothing to add to key_accepted(). */
 const char *key_hint(const struct key *key, const char *text);
+
+/** Is the field a pointer to words of 4 bytes, counted at .count? */
+bool key_is_array(const struct key *key);
 
 /** How many elements the field of an array or list has, in the struct at base. */
 uint32_t key_count(const struct key *key, const void *base);

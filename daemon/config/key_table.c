@@ -56,6 +56,18 @@ static const struct key_choice polls[] = {
 	{"event", CONFIG_POLL_EVENT},
 	{NULL, 0},
 };
+static const struct key_choice hashes[] = {
+	{"symmetric", CONFIG_HASH_SYMMETRIC},
+	{"toeplitz", CONFIG_HASH_TOEPLITZ},
+	{NULL, 0},
+};
+static const struct key_choice hash_fields[] = {
+	{"ports", CONFIG_HASH_PORTS},
+	{"addresses", CONFIG_HASH_ADDRESSES},
+	{"source", CONFIG_HASH_SOURCE},
+	{"destination", CONFIG_HASH_DESTINATION},
+	{NULL, 0},
+};
 static const struct key_choice udp_checksums[] = {
 	{"auto", CONFIG_UDP_CHECKSUM_AUTO},
 	{"device", CONFIG_UDP_CHECKSUM_DEVICE},
@@ -157,6 +169,8 @@ static const struct key flow[] = {
          .help = "of two flows that match a packet, the one with the higher priority gets it"},
 	{"copy", KEY_BOOLEAN, FLOW(copy), .number = false,
          .help = "the kernel, and flows of lower priority, get the packets as well"},
+	{"queue", KEY_INTEGER, FLOW(queue), .number = -1, .min = -1, .max = CONFIG_QUEUES_MAX - 1,
+         .help = "the queue of the stream that gets all packets of this flow; -1: the hash shares them out"},
 };
 
 const struct key_group flow_keys = {
@@ -232,8 +246,16 @@ static const struct key stream[] = {
 	{"backend", KEY_CHOICE, STREAM(backend), .string = "auto", .choices = backends, .help = BACKEND_HELP},
 	{"flows", KEY_LIST, STREAM_LIST(flows), .required = true, .live = true, .group = &flow_keys,
          .help = "the packets to capture"},
-	{"queues", KEY_INTEGER, STREAM(queues), .number = 1, .min = 1, .max = 16,
+	{"queues", KEY_INTEGER, STREAM(queues), .number = 1, .min = 1, .max = CONFIG_QUEUES_MAX,
          .help = "queues that the packets are spread over, each with a ring and a worker of its own"},
+	{"hash", KEY_CHOICE, STREAM(hash), .string = "symmetric", .choices = hashes,
+         .help = "what shares the packets of flows without a queue out; symmetric: both directions of a conversation "
+                 "come to one queue; toeplitz: as other programs compute it"},
+	{"hash_fields", KEY_CHOICE, STREAM(hash_fields), .string = "ports", .choices = hash_fields,
+         .help = "what the hash is of; ports: addresses and ports, of fragments the addresses; addresses; source; "
+                 "destination"},
+	{"cpus", KEY_NUMBERS, STREAM_LIST(cpus), .min = 0, .max = 1023,
+         .help = "the CPU of each queue's worker, in place of cpu; empty: see cpu"},
 	{"layout", KEY_CHOICE, STREAM(layout), .string = "udp", .choices = layouts,
          .help = "what rows hold: udp: the UDP payload; frame: the frame from its Ethernet header on"},
 	{"payload_size", KEY_INTEGER, STREAM(payload_size), .required = true, .min = 1, .max = 65507,

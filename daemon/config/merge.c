@@ -45,7 +45,7 @@ static bool merge_own_group(struct config *config, const struct key_group *group
 
 		if (key->type == KEY_GROUP)
 			done = merge_own_group(config, key->group, base);
-		if (key->type != KEY_UIDS && key->type != KEY_GIDS && key->type != KEY_LIST)
+		if (!key_is_array(key) && key->type != KEY_LIST)
 			continue;
 		n = key_count(key, base);
 		entries = merge_own_bytes(config, base + key->offset,

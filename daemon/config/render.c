@@ -59,7 +59,7 @@ static void render_number(FILE *to, const struct key *key, const config_setting_
 }
 
 /* The elements of an array are of one type, so a number is written as a string, too. */
-static void render_names(FILE *to, const config_setting_t *setting)
+static void render_array(FILE *to, const struct key *key, const config_setting_t *setting)
 {
 	int n = setting ? config_setting_length(setting) : 0;
 
@@ -71,7 +71,7 @@ static void render_names(FILE *to, const config_setting_t *setting)
 		if (config_setting_type(name) == CONFIG_TYPE_STRING)
 			render_string(to, config_setting_get_string(name));
 		else
-			fprintf(to, "\"%lld\"", config_setting_get_int64(name));
+			fprintf(to, key->type == KEY_NUMBERS ? "%lld" : "\"%lld\"", config_setting_get_int64(name));
 	}
 	fputs(n ? " ]" : "]", to);
 }
@@ -97,7 +97,8 @@ static void render_value(FILE *to, const struct key *key, const config_setting_t
 		break;
 	case KEY_UIDS:
 	case KEY_GIDS:
-		render_names(to, setting);
+	case KEY_NUMBERS:
+		render_array(to, key, setting);
 		break;
 	default:
 		render_string(to, text);

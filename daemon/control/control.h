@@ -39,9 +39,9 @@ struct control_stream {
 	struct mailbox *outbox; /* of the worker; only control receives from it */
 	const char *device;
 	const char *backend;
-	const char *state; /* "capturing", "link_down", "interface_gone", "ending"; written on the control thread */
-	struct reading *matched;       /* packets that the flows gave to all queues so far; control has its taken */
-	const struct rx_sum *sum;      /* the stream's */
+	const char *state;        /* "capturing", "failed", "link_down", "interface_gone", "ending"; see config above */
+	struct reading *matched;  /* packets that the flows gave to all queues so far; control has its taken */
+	const struct rx_sum *sum; /* the stream's */
 	const _Atomic uint64_t *drops; /* STREAM_DROPS_N of these, by cause; NULL: the device does not say */
 	void *context;
 };

@@ -92,7 +92,7 @@ static bool preflight_probe_cpus(const cpu_set_t *wanted, cpu_set_t *granted)
 	return is_known;
 }
 
-/* A stream or channel, and the CPU that its worker is to have; -1: none, or it has it already. */
+/* A queue of a stream, or a channel, and the CPU that its worker is to have; -1: none, or it has it already. */
 struct preflight_worker {
 	const char *kind;
 	const char *name;
@@ -107,14 +107,16 @@ static struct preflight_worker preflight_worker_at(const struct config *config, 
 	const struct config_channel *channel;
 	bool runs;
 
-	if (i < config->n_streams) {
-		const struct config_stream *stream = &config->streams[i];
+	if (i < config->n_streams * CONFIG_QUEUES_MAX) {
+		const struct config_stream *stream = &config->streams[i / CONFIG_QUEUES_MAX];
+		uint32_t queue = i % CONFIG_QUEUES_MAX;
 
 		runs = running && config_find_stream(running, stream->name);
 		return (struct preflight_worker){"stream", stream->name, stream->file, stream->line,
-		                                 runs ? -1 : stream->cpu};
+		                                 runs || queue >= stream->queues ? -1
+		                                                                 : config_queue_cpu(stream, queue)};
 	}
-	channel = &config->channels[i - config->n_streams];
+	channel = &config->channels[i - config->n_streams * CONFIG_QUEUES_MAX];
 	runs = running && config_find_channel(running, channel->name);
 	return (struct preflight_worker){"channel", channel->name, channel->file, channel->line,
 	                                 runs ? -1 : channel->cpu};
@@ -122,7 +124,7 @@ static struct preflight_worker preflight_worker_at(const struct config *config, 
 
 int preflight_check_cpus(const struct config *config, const struct config *running, struct failure *failure)
 {
-	uint32_t n = config->n_streams + config->n_channels;
+	uint32_t n = config->n_streams * CONFIG_QUEUES_MAX + config->n_channels;
 	cpu_set_t wanted, granted;
 
 	CPU_ZERO(&wanted);

@@ -58,6 +58,22 @@ uint64_t stream_ring_bytes(const struct stream *stream)
 
 /* ---- preparing ----------------------------------------------------------------------------------- */
 
+static int stream_check_group(const struct config_stream *wanted, const struct backend_capabilities *device,
+                              struct failure *failure)
+{
+	if (wanted->queues > 1 && wanted->queues > device->max_group_queues)
+		return failure_set(failure, EX_CONFIG, ENOTSUP,
+		                   "%s:%d: stream '%s': queues = %u: device %s shares packets out to %u at most",
+		                   wanted->file, wanted->line, wanted->name, wanted->queues, device->device,
+		                   device->max_group_queues ? device->max_group_queues : 1);
+	if (wanted->queues > 1 && wanted->hash == CONFIG_HASH_TOEPLITZ && !device->toeplitz)
+		return failure_set(failure, EX_CONFIG, ENOTSUP,
+		                   "%s:%d: stream '%s': hash = \"toeplitz\": device %s has it not; set hash = "
+		                   "\"symmetric\"",
+		                   wanted->file, wanted->line, wanted->name, device->device);
+	return 0;
+}
+
 int stream_fit(struct stream *stream, struct failure *failure)
 {
 	const struct config_stream *wanted = stream->config;
@@ -69,11 +85,8 @@ int stream_fit(struct stream *stream, struct failure *failure)
 			"%s:%d: stream '%s': receive_queue_slots %u is more than device %s takes: at most %u",
 			wanted->file, wanted->line, wanted->name, wanted->receive_queue_slots, device->device,
 			device->max_queue_slots);
-	if (wanted->queues > 1 && wanted->queues > device->max_group_queues)
-		return failure_set(failure, EX_CONFIG, ENOTSUP,
-		                   "%s:%d: stream '%s': queues = %u: device %s spreads packets over %u queues at most",
-		                   wanted->file, wanted->line, wanted->name, wanted->queues, device->device,
-		                   device->max_group_queues ? device->max_group_queues : 1);
+	if (stream_check_group(wanted, device, failure) < 0)
+		return -ENOTSUP;
 	if (wanted->flow_numbers && !device->flow_tags)
 		return failure_set(failure, EX_CONFIG, ENOTSUP,
 		                   "%s:%d: stream '%s': device %s does not say which flow a packet matched: set "
@@ -106,12 +119,49 @@ static void stream_log_ring(const struct stream *stream)
 		config->name, config->interface, stream->interface->capabilities.device, ring->n_blocks,
 		ring->slots_per_block, ring->slot_bytes, config->page_bytes / 1024,
 		(unsigned long long)((ring->payload.bytes + ring->headers.bytes) >> 20), config->receive_queue_slots);
+	if (stream->n_queues > 1)
+		log_message(LOG_INFO, &(struct log_about){.stream = config->name, .interface = config->interface},
+		            "stream '%s': %u queues, each with such a ring and a worker", config->name,
+		            stream->n_queues);
 	if (config->page_bytes == SMALL_PAGE_BYTES)
 		log_message(
 			LOG_WARNING, &(struct log_about){.stream = config->name},
 			"stream '%s': its ring is in 4 kB pages (page_size): expect the device to be slower than with "
 			"2 MB pages",
 			config->name);
+}
+
+static int stream_create_group(struct stream *stream, struct failure *failure)
+{
+	static const uint32_t fields[] = {
+		[CONFIG_HASH_PORTS] = BACKEND_HASH_SOURCE | BACKEND_HASH_DESTINATION | BACKEND_HASH_PORTS,
+		[CONFIG_HASH_ADDRESSES] = BACKEND_HASH_SOURCE | BACKEND_HASH_DESTINATION,
+		[CONFIG_HASH_SOURCE] = BACKEND_HASH_SOURCE,
+		[CONFIG_HASH_DESTINATION] = BACKEND_HASH_DESTINATION,
+	};
+	const struct config_stream *config = stream->config;
+	const struct interface *interface = stream->interface;
+	struct backend_queue *queues[CONFIG_QUEUES_MAX];
+	const struct backend_group_options options = {
+		.queues = queues,
+		.n_queues = stream->n_queues,
+		.hash = config->hash == CONFIG_HASH_TOEPLITZ ? BACKEND_HASH_TOEPLITZ : BACKEND_HASH_SYMMETRIC,
+		.fields = fields[config->hash_fields],
+	};
+
+	for (uint32_t i = 0; i < stream->n_queues; i++)
+		queues[i] = stream->queues[i].queue;
+	return interface->ops->create_group(interface->backend, &options, &stream->group, failure);
+}
+
+/* The reverse of stream_prepare(), in any state of it. */
+static void stream_release(struct stream *stream)
+{
+	if (stream->group)
+		stream->group->ops->destroy_queue(stream->group);
+	stream->group = NULL;
+	for (uint32_t i = 0; i < stream->n_queues; i++)
+		stream_queue_release(&stream->queues[i]);
 }
 
 int stream_prepare(struct stream *stream, uint64_t epoch, struct failure *failure)
@@ -121,10 +171,12 @@ int stream_prepare(struct stream *stream, uint64_t epoch, struct failure *failur
 	rx_sum_init(&stream->sum, stream->n_queues, stream->interface->capabilities.counts_drops);
 	for (uint32_t i = 0; i < stream->n_queues && r == 0; i++)
 		r = stream_queue_prepare(&stream->queues[i], epoch, failure);
+	if (r == 0 && stream->n_queues > 1)
+		r = stream_create_group(stream, failure);
 	if (r == 0)
 		stream_log_ring(stream);
-	for (uint32_t i = 0; i < stream->n_queues && r < 0; i++)
-		stream_queue_release(&stream->queues[i]);
+	else
+		stream_release(stream);
 	return r;
 }
 
@@ -200,13 +252,32 @@ void stream_join(struct stream *stream)
 		stream_log_sum(stream);
 }
 
-bool stream_note_ended(struct stream *stream, const struct control_stream *queue)
+static void stream_log_failed_queue(const struct stream *stream, uint32_t queue, int error)
+{
+	log_message(
+		LOG_ERR,
+		&(struct log_about){.event = LOG_EVENT_DEVICE,
+	                            .stream = stream->config->name,
+	                            .interface = stream->config->interface},
+		"stream '%s': queue %u on device %s failed: %s; its packets are lost, and counted as no_buffer, until "
+		"the daemon is started again: systemctl restart ibvcapd",
+		stream->config->name, queue, stream->interface->capabilities.device, strerror(-error));
+}
+
+bool stream_note_ended(struct stream *stream, const struct control_stream *which, int error)
 {
 	bool all = true;
 
 	for (uint32_t i = 0; i < stream->n_queues; i++) {
-		stream->queues[i].ended |= &stream->queues[i].control == queue;
-		all &= stream->queues[i].ended;
+		struct stream_queue *queue = &stream->queues[i];
+
+		if (&queue->control == which) {
+			queue->ended = true;
+			queue->failed = error < 0;
+			if (queue->failed && stream->n_queues > 1)
+				stream_log_failed_queue(stream, i, error);
+		}
+		all &= queue->ended;
 	}
 	return all;
 }
@@ -214,25 +285,29 @@ bool stream_note_ended(struct stream *stream, const struct control_stream *queue
 void stream_deinit(struct stream *stream)
 {
 	stream_leave(stream);
-	for (uint32_t i = 0; i < stream->n_queues; i++)
-		stream_queue_release(&stream->queues[i]);
+	stream_release(stream);
 	free(stream->queues);
 	stream->queues = NULL;
 	stream->n_queues = 0;
 }
 
+static int stream_add_matched(struct backend_queue *target, uint64_t *packets)
+{
+	uint64_t matched = 0;
+	int r = target->ops->read_matched(target, &matched);
+
+	*packets += matched;
+	return r;
+}
+
 int stream_read_matched(void *context, uint64_t *packets)
 {
 	const struct stream *stream = context;
-	int r = 0;
+	int r;
 
 	*packets = 0;
-	for (uint32_t i = 0; i < stream->n_queues && r == 0; i++) {
-		struct backend_queue *queue = stream->queues[i].queue;
-		uint64_t of_queue = 0;
-
-		r = queue->ops->read_matched(queue, &of_queue);
-		*packets += of_queue;
-	}
+	r = stream->group ? stream_add_matched(stream->group, packets) : 0;
+	for (uint32_t i = 0; i < stream->n_queues && r == 0; i++)
+		r = stream_add_matched(stream->queues[i].queue, packets);
 	return r;
 }

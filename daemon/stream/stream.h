@@ -43,6 +43,7 @@ struct stream {
 	struct interface *interface;
 	struct stream_queue *queues;
 	uint32_t n_queues;
+	struct backend_queue *group; /* of all queues; NULL: there is one queue */
 	struct rx_sum sum;
 	bool stopping;
 	struct stream_flow *flows;
@@ -126,8 +127,8 @@ void stream_stop(struct stream *stream);
 /** Wait for the workers' threads after MAIL_STOPPED or MAIL_FAILED. No effect if none runs. */
 void stream_join(struct stream *stream);
 
-/** The worker of a queue has ended. True: all have. */
-bool stream_note_ended(struct stream *stream, const struct control_stream *queue);
+/** The worker of a queue has ended; error: it failed. True: all have. */
+bool stream_note_ended(struct stream *stream, const struct control_stream *queue, int error);
 
 /** Give the workers and the readers of the rings the clock of the interface. */
 void stream_set_clock(struct stream *stream);

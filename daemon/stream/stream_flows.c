@@ -49,6 +49,13 @@ static uint32_t stream_flow_tag(const struct stream *stream, const struct config
 	return config->flow_numbers ? (uint32_t)(flow - config->flows) : 0;
 }
 
+static struct backend_queue *stream_target(const struct stream *stream, const struct config_flow *flow)
+{
+	if (flow->queue < 0 && stream->group)
+		return stream->group;
+	return stream->queues[flow->queue < 0 ? 0 : flow->queue].queue;
+}
+
 static int stream_add_flow(struct stream *stream, const struct config_flow *config, struct failure *failure)
 {
 	struct interface *interface = stream->interface;
@@ -62,7 +69,7 @@ static int stream_add_flow(struct stream *stream, const struct config_flow *conf
 	stream_check_destination(stream->config, config);
 	flow_resolve(config, interface->net.mac, &rule);
 	rule.tag = stream_flow_tag(stream, config);
-	r = interface->ops->add_flow(stream->queues[0].queue, &rule, &flows[stream->n_flows].flow, failure);
+	r = interface->ops->add_flow(stream_target(stream, config), &rule, &flows[stream->n_flows].flow, failure);
 	if (r < 0)
 		return r;
 	flows[stream->n_flows].config = *config;
@@ -237,10 +244,26 @@ int stream_join_changed(struct stream *stream, struct failure *failure)
 	return r;
 }
 
+/* A device may have the rule of a flow once only: it cannot be added for one queue before another one loses it. */
+static int stream_check_flow_queues(const struct stream *stream, const struct config_stream *config,
+                                    struct failure *failure)
+{
+	for (uint32_t i = 0; config && i < config->n_flows; i++)
+		for (uint32_t k = 0; k < stream->n_flows; k++)
+			if (flow_is_same(&stream->flows[k].config, &config->flows[i]) &&
+			    stream->flows[k].config.queue != config->flows[i].queue)
+				return failure_set(failure, EX_CONFIG, EBUSY,
+				                   "%s:%d: stream '%s': queue = %d of a flow is %d while the stream "
+				                   "runs: remove the flow, reload, and add it again",
+				                   config->flows[i].file, config->flows[i].line, config->name,
+				                   config->flows[i].queue, stream->flows[k].config.queue);
+	return 0;
+}
+
 int stream_add_changed(struct stream *stream, struct failure *failure)
 {
 	const struct stream_change *change = &stream->change;
-	int r = 0;
+	int r = stream_check_flow_queues(stream, change->config, failure);
 
 	for (uint32_t i = 0; change->has_changed && i < change->config->n_flows && r == 0; i++)
 		if (!stream_has_flow(stream, &change->config->flows[i]))

@@ -52,6 +52,7 @@ static int stream_queue_create(struct stream_queue *queue, struct failure *failu
 		.oversize_sink = stream->oversize_sink,
 		.timestamps = stream->device_timestamps,
 		.completion_events = config->poll != CONFIG_POLL_BUSY,
+		.in_group = stream->n_queues > 1,
 	};
 
 	return stream->interface->ops->create_queue(stream->interface->backend, &options, &queue->queue, failure);
@@ -88,7 +89,7 @@ static int stream_queue_create_worker(struct stream_queue *queue, struct failure
 		.ring = &queue->ring,
 		.receive_queue_slots = config->receive_queue_slots,
 		.spin_ns = stream_queue_spin_ns(stream),
-		.cpu = config->cpu,
+		.cpu = config_queue_cpu(config, queue->index),
 		.device_timestamps = stream->device_timestamps,
 		.settle_ns = stream->interface->capabilities.settle_ns,
 		.sum = &stream->sum,
@@ -173,7 +174,7 @@ int stream_queue_start(struct stream_queue *queue, struct failure *failure)
 	r = rx_worker_start(queue->worker);
 	if (r < 0)
 		return failure_set(failure, EX_OSERR, -r, "stream '%s': no thread for its worker (cpu = %d): %s", name,
-		                   stream->config->cpu, strerror(-r));
+		                   config_queue_cpu(stream->config, queue->index), strerror(-r));
 	queue->worker_runs = true;
 	return 0;
 }

@@ -29,6 +29,7 @@ struct stream_queue {
 	struct rx_worker *worker;
 	bool worker_runs;
 	bool ended;                    /* the worker has mailed that it ends */
+	bool failed;                   /* since the device cannot reset the queue */
 	uint64_t clock_error_ns;       /* bound of the line that was mailed last */
 	struct control_stream control; /* as control sees it */
 	struct told_resets told_resets;

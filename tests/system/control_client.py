@@ -131,10 +131,10 @@ class Client:
         assert (magic, version, size) == (MAGIC, VERSION, len(data))
         return kind, data[HEADER.size:], list(fds)
 
-    def attach(self, stream, lease_blocks=0, abi_major=1, policy=0):
+    def attach(self, stream, lease_blocks=0, abi_major=1, policy=0, queue=0):
         """Returns descriptors: payload, headers, ring; for a consumer (not for a tap) also state, page and wake
         socket."""
-        self.send(ATTACH, ATTACH_BODY.pack(stream.encode(), abi_major, 0, 0, 0, policy, lease_blocks, 0, 0,
+        self.send(ATTACH, ATTACH_BODY.pack(stream.encode(), abi_major, 0, queue, 0, policy, lease_blocks, 0, 0,
                                            b"", 0))
         kind, body, fds = self.receive()
         decode(kind, body)
@@ -164,9 +164,10 @@ class Client:
         return text(body)
 
     def status(self):
-        """{"daemon": …, "streams": {name: …}, "flows": […], "consumers": […], "taps": […], "channels": {…},
+        """{"daemon": …, "streams": {name: …}, "queues": […], "flows": […], "consumers": […], "taps": […],
+        "channels": {…},
         "senders": […], "interfaces": {…}}"""
-        status = {"streams": {}, "flows": [], "consumers": [], "taps": [], "channels": {}, "senders": [],
+        status = {"streams": {}, "queues": [], "flows": [], "consumers": [], "taps": [], "channels": {}, "senders": [],
                   "interfaces": {}}
         self.send(STATUS)
         while True:
@@ -175,7 +176,8 @@ class Client:
             if kind == DAEMON:
                 status["daemon"] = message
             elif kind == STREAM:
-                status["streams"][message["name"]] = message
+                status["streams"].setdefault(message["name"], message)
+                status["queues"].append(message)  # every queue of every stream; above: the first of each
             elif kind == FLOW:
                 status["flows"].append(message)
             elif kind == CONSUMER:

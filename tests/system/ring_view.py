@@ -14,9 +14,9 @@ SLOTS_PER_BLOCK_AT, TABLE_ENTRIES_AT, META_OFFSET_AT, CLOCK_ERROR_AT, META_BYTES
 
 
 class RingView:
-    def __init__(self, daemon, stream="lidar"):
+    def __init__(self, daemon, stream="lidar", queue=0):
         with control_client.Client(daemon.socket_path) as client:
-            fds = client.attach(stream, policy=TAP)
+            fds = client.attach(stream, policy=TAP, queue=queue)
         self.ring, self.payload = (mmap.mmap(fds[which], 0, prot=mmap.PROT_READ) for which in (RING, PAYLOAD))
         for fd in fds:
             os.close(fd)
@@ -47,12 +47,19 @@ class RingView:
         physical, = struct.unpack_from("=I", self.ring, self.word(TABLE_OFFSET_AT) + 4 * (block % entries))
         return self.word(self.word(META_OFFSET_AT) + META_BYTES * (physical * slots + slot))
 
-    def first_row(self):
-        """The payload of packet 0, copied; not recycled yet."""
-        physical, = struct.unpack_from("=I", self.ring, self.word(TABLE_OFFSET_AT))
-        row = self.payload[physical * self.word(BLOCK_BYTES_AT):][:64]
-        assert self.head() > 0 and self.floor() == 0
+    def row(self, packet):
+        """The payload of a packet, copied; nothing is recycled yet."""
+        slots, = struct.unpack_from("=I", self.ring, SLOTS_PER_BLOCK_AT)
+        block, slot = divmod(packet, slots)
+        physical, = struct.unpack_from("=I", self.ring, self.word(TABLE_OFFSET_AT) + 4 * block)
+        block_bytes = self.word(BLOCK_BYTES_AT)
+        at = physical * block_bytes + slot * (block_bytes // slots)
+        row = self.payload[at:at + 64]
+        assert self.head() > packet and self.floor() == 0
         return row
+
+    def first_row(self):
+        return self.row(0)
 
     def close(self):
         self.ring.close()

@@ -208,11 +208,16 @@ static void check_cpu_stream(const struct doctor_facts *facts, const struct conf
 {
 	char of[FINDING_TEXT_BYTES];
 
-	finding_write(of, "stream '%s'", stream->name);
-	check_cpu_worker(
-		facts,
-		&(struct pinned_worker){of, stream->interface, stream->cpu, stream->poll, stream->file, stream->line},
-		findings);
+	for (uint32_t i = 0; i < stream->queues; i++) {
+		struct pinned_worker worker = {of,           stream->interface, config_queue_cpu(stream, i),
+		                               stream->poll, stream->file,      stream->line};
+
+		if (stream->queues > 1)
+			finding_write(of, "queue %u of stream '%s'", i, stream->name);
+		else
+			finding_write(of, "stream '%s'", stream->name);
+		check_cpu_worker(facts, &worker, findings);
+	}
 }
 
 /* One worker serves all channels of an interface; the configuration makes sure that they name the same CPU. */

@@ -29,6 +29,7 @@ static int create_guard(struct verbs_queue *queue)
 	struct flow_rule rule;
 
 	verbs_guard_rule(&rule, queue->qp->qp_num);
+	rule.value.destination_mac[5] = queue->table != NULL; /* such queue pairs have numbers of their own */
 	verbs_flow_attr_build(&attr, &rule, queue->backend->port, queue->counters);
 	queue->guard = ibv_create_flow(queue->qp, &attr.attr);
 	return queue->guard ? 0 : -errno;

@@ -280,6 +280,8 @@ static void verbs_capabilities(const struct backend *base, struct backend_capabi
 
 	*capabilities = (struct backend_capabilities){
 		.max_queue_slots = max_slots / VERBS_CHAIN * VERBS_CHAIN,
+		.max_group_queues = verbs_max_group_queues(backend),
+		.toeplitz = true,
 		.oversize_sink = backend->sink != NULL,
 		.flow_tags = true,
 		.timestamps = backend->timestamps != VERBS_TIMESTAMPS_NONE,
@@ -312,6 +314,7 @@ const struct backend_ops verbs_backend_ops = {
 	.register_memory = verbs_register_memory,
 	.unregister_memory = verbs_unregister_memory,
 	.create_queue = verbs_create_queue,
+	.create_group = verbs_create_group,
 	.destroy_queue = verbs_destroy_queue,
 	.start = verbs_start,
 	.post = verbs_post,

@@ -178,6 +178,8 @@ int verbs_add_flow(struct backend_queue *base, const struct flow_rule *rule, str
 	struct verbs_flow_attr attr;
 	struct verbs_flow *flow;
 	char text[FLOW_TEXT_MAX];
+	struct ibv_qp *qp;
+	int error;
 
 	if (key)
 		return refuse_without_spec(queue, rule, key, failure);
@@ -186,9 +188,10 @@ int verbs_add_flow(struct backend_queue *base, const struct flow_rule *rule, str
 		return failure_set(failure, EX_OSERR, ENOMEM, "no memory for a flow");
 	flow->base.queue = base;
 	verbs_flow_attr_build(&attr, rule, queue->backend->port, queue->counters);
-	flow->flow = ibv_create_flow(queue->qp, &attr.attr);
+	error = -verbs_group_qp(queue, rule, &qp);
+	flow->flow = error ? NULL : ibv_create_flow(qp, &attr.attr);
 	if (!flow->flow) {
-		int error = errno;
+		error = error ? error : errno;
 
 		free(flow);
 		return failure_set(failure, error == EPERM || error == EACCES ? EX_NOPERM : EX_UNAVAILABLE, error,

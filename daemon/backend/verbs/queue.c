@@ -169,15 +169,11 @@ int verbs_queue_modify(struct verbs_queue *queue, enum ibv_qp_state state)
 void verbs_destroy_queue(struct backend_queue *base)
 {
 	struct verbs_queue *queue = verbs_queue(base);
-	int error = 0;
 
 	if (!queue)
 		return;
 	verbs_counters_destroy(queue);
-	if (queue->qp)
-		error = ibv_destroy_qp(queue->qp);
-	if (error) /* EBUSY: a flow is still attached */
-		log_error("cannot destroy a queue pair of %s: %s", verbs_device_name(queue->backend), strerror(error));
+	verbs_group_release(queue);
 	/* ibv_destroy_cq() waits until all events that were read are acknowledged. */
 	if (queue->n_unacknowledged)
 		ibv_ack_cq_events(ibv_cq_ex_to_cq(queue->cq), queue->n_unacknowledged);
@@ -209,15 +205,21 @@ static int verbs_set_rate(struct verbs_send_queue *send)
 int verbs_start(struct backend_queue *base)
 {
 	struct verbs_queue *queue = verbs_queue(base);
-	int error = verbs_queue_modify(queue, IBV_QPS_RTR);
+	int error;
 
+	if (queue->wq) /* it is ready since it was made or reset, because it takes slots in that state only */
+		return 0;
+	error = verbs_queue_modify(queue, IBV_QPS_RTR);
 	if (error || !queue->sends)
 		return error;
 	error = verbs_queue_modify(queue, IBV_QPS_RTS);
 	return error || !verbs_send_queue(base)->rate.rate_limit ? error : verbs_set_rate(verbs_send_queue(base));
 }
 
-/* RESET also removes the queue pair's completions from the completion queue (libmlx5: mlx5_cq_clean). */
+/*
+ * RESET also removes the queue pair's completions from the completion queue (libmlx5: mlx5_cq_clean); of a receive
+ * queue without one, RDY after RESET does.
+ */
 int verbs_reset(struct backend_queue *base)
 {
 	struct verbs_queue *queue = verbs_queue(base);
@@ -225,11 +227,13 @@ int verbs_reset(struct backend_queue *base)
 
 	if (atomic_load_explicit(&queue->cq_failed, memory_order_relaxed))
 		return -EIO;
-	error = verbs_queue_modify(queue, IBV_QPS_RESET);
+	error = queue->wq ? verbs_group_modify(queue, IBV_WQS_RESET) : verbs_queue_modify(queue, IBV_QPS_RESET);
 	atomic_store_explicit(&queue->failed, false, memory_order_relaxed);
 	if (queue->sends)
 		verbs_send_queue(base)->n_reaped = verbs_send_queue(base)->n_posted;
-	return error ? error : verbs_queue_modify(queue, IBV_QPS_INIT);
+	if (error)
+		return error;
+	return queue->wq ? verbs_group_modify(queue, IBV_WQS_RDY) : verbs_queue_modify(queue, IBV_QPS_INIT);
 }
 
 int verbs_fd(const struct backend_queue *base)

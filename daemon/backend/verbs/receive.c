@@ -66,7 +66,8 @@ static int verbs_post_chain(struct verbs_receive_queue *receive, uint32_t n, uin
 
 	verbs_fill_chain(receive, n, slot, payload, headers);
 	last->next = NULL;
-	error = ibv_post_recv(receive->queue.qp, &receive->chain[0].wr, &bad);
+	error = receive->queue.wq ? ibv_post_wq_recv(receive->queue.wq, &receive->chain[0].wr, &bad)
+	                          : ibv_post_recv(receive->queue.qp, &receive->chain[0].wr, &bad);
 	last->next = next;
 	if (__builtin_expect(error == 0, 1))
 		return (int)n;

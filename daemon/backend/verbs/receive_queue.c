@@ -96,7 +96,8 @@ int verbs_create_queue(struct backend *base, const struct backend_queue_options 
 	verbs_chain_init(receive, options);
 	error = verbs_create_receive_cq(queue, options, failure);
 	if (!error)
-		error = verbs_create_receive_qp(queue, options, failure);
+		error = options->in_group ? verbs_create_member(queue, options, failure)
+		                          : verbs_create_receive_qp(queue, options, failure);
 	if (!error)
 		error = verbs_counters_create(queue, failure);
 	if (error)

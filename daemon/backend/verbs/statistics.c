@@ -104,6 +104,14 @@ static struct backend_queue *fail_qp(struct ibv_qp *qp)
 	return &queue->base;
 }
 
+static struct backend_queue *fail_wq(struct ibv_wq *wq)
+{
+	struct verbs_queue *queue = wq->wq_context;
+
+	atomic_store_explicit(&queue->failed, true, memory_order_relaxed);
+	return &queue->base;
+}
+
 /* The completion queue overran, and only a new one would help. */
 static struct backend_queue *fail_cq(struct ibv_cq *cq)
 {
@@ -136,6 +144,10 @@ int verbs_read_notice(struct backend *base, struct backend_notice *notice)
 	case IBV_EVENT_QP_ACCESS_ERR:
 		notice->type = BACKEND_NOTICE_QUEUE_FAILED;
 		notice->queue = fail_qp(event.element.qp);
+		break;
+	case IBV_EVENT_WQ_FATAL:
+		notice->type = BACKEND_NOTICE_QUEUE_FAILED;
+		notice->queue = fail_wq(event.element.wq);
 		break;
 	case IBV_EVENT_CQ_ERR:
 		notice->type = BACKEND_NOTICE_QUEUE_FAILED;

@@ -64,10 +64,12 @@ struct verbs_slot_wr {
 /* The common part of both kinds of queue; first member of each. */
 struct verbs_queue {
 	struct backend_queue base;
-	bool sends; /* it is a struct verbs_send_queue; else a struct verbs_receive_queue */
+	bool sends;    /* it is a struct verbs_send_queue; */
+	bool is_group; /* it is a struct verbs_group; else a struct verbs_receive_queue */
 
 	/* The worker's. */
-	struct ibv_qp *qp;
+	struct ibv_qp *qp; /* of a member of a group: see receive_share.c */
+	struct ibv_wq *wq; /* of a member of a group; NULL: the queue pair has its receive queue itself */
 	struct ibv_cq_ex *cq;
 	unsigned n_unacknowledged; /* completion events */
 
@@ -85,6 +87,7 @@ struct verbs_queue {
 	struct ibv_comp_channel *channel;
 	struct ibv_counters *counters;
 	struct ibv_flow *guard;
+	struct ibv_rwq_ind_table *table; /* of a group or a member of one: the receive queues that qp leads to */
 };
 
 /* Only the worker uses it. */
@@ -214,6 +217,49 @@ void verbs_clear(struct backend_queue *queue);
 /* ---- receive_queue.c ------------------------------------------------------------------------------ */
 
 int verbs_create_queue(struct backend *backend, const struct backend_queue_options *options,
+                       struct backend_queue **queue, struct failure *failure);
+
+/* ---- receive_share.c ------------------------------------------------------------------------------ */
+
+#define VERBS_GROUP_QUEUES_MAX 16
+
+enum verbs_group_kind {
+	VERBS_GROUP_IPV4, /* of addresses; also packets without any: these come to the first queue */
+	VERBS_GROUP_IPV6,
+	VERBS_GROUP_IPV4_UDP, /* of addresses and ports */
+	VERBS_GROUP_IPV6_UDP,
+	VERBS_GROUP_N_KINDS
+};
+
+/* Several queue pairs lead to the same receive queues, because one hashes packets of one kind only. */
+struct verbs_group {
+	struct verbs_queue queue;
+	struct backend_group_options options;    /* without queues */
+	struct ibv_qp *qps[VERBS_GROUP_N_KINDS]; /* made with their first flow; queue.qp is that of VERBS_GROUP_IPV4 */
+};
+
+static inline struct verbs_group *verbs_group(struct verbs_queue *queue)
+{
+	return (struct verbs_group *)queue;
+}
+
+/** How many queues a group can have; 0: the device has none. */
+uint32_t verbs_max_group_queues(const struct verbs_backend *backend);
+/** A receive queue that can be a member of a group, and the queue pair that flows of it alone are attached to. */
+int verbs_create_member(struct verbs_queue *queue, const struct backend_queue_options *options,
+                        struct failure *failure);
+int verbs_group_create_table(struct verbs_queue *queue, struct ibv_wq *const *members, uint32_t n);
+/** Make the queue pair for packets of this kind, unless that was done. 0 or -errno. */
+int verbs_group_make_kind(struct verbs_group *group, enum verbs_group_kind kind);
+/** The queue pair that a flow of this rule is attached to. -errno: it cannot be made. */
+int verbs_group_qp(struct verbs_queue *queue, const struct flow_rule *rule, struct ibv_qp **qp);
+/** What this file made of a queue of any kind. */
+void verbs_group_release(struct verbs_queue *queue);
+int verbs_group_modify(struct verbs_queue *queue, enum ibv_wq_state state);
+
+/* ---- group.c -------------------------------------------------------------------------------------- */
+
+int verbs_create_group(struct backend *backend, const struct backend_group_options *options,
                        struct backend_queue **queue, struct failure *failure);
 
 /* ---- receive.c: the hot path ---------------------------------------------------------------------- */

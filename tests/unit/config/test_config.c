@@ -408,7 +408,7 @@ static void expect_key_is_shown(const char *text, const struct key *key)
 
 	if (key->type == KEY_GROUP || key->type == KEY_LIST || key->required || is_in_example)
 		snprintf(wanted, sizeof(wanted), "%s = ", key->name);
-	else if (key->type == KEY_UIDS || key->type == KEY_GIDS)
+	else if (key_is_array(key))
 		snprintf(wanted, sizeof(wanted), "# %s = [];", key->name);
 	else if (key->type == KEY_INTEGER)
 		snprintf(wanted, sizeof(wanted), "# %s = %lld;", key->name, (long long)key->number);

@@ -54,7 +54,7 @@ static void expect_said(const char *before, const char *after, const char *wante
 #define OPEN                                                                                                      \
 	"source = \"\"; source_port = 0; protocol = \"udp\"; dscp = \"any\"; vlan = \"none\"; destination_mac = " \
 	"\"\"; "                                                                                                  \
-	"source_mac = \"\"; ether_type = \"any\"; priority = 0; copy = false"
+	"source_mac = \"\"; ether_type = \"any\"; priority = 0; copy = false; queue = -1"
 #define FLOW "{ destination = \"ff05::1\"; port = 1; }"
 
 Test(diff, of_the_same_nothing_is_said)

@@ -1,0 +1,161 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A stream with several queues: who gets which packet, and a sum that holds for the stream whatever befalls a queue."""
+import collections
+import signal
+import struct
+import types
+
+import pytest
+
+import conftest
+import ring_view
+import stopped_thread
+from conftest import BACKEND, wait_until
+
+pytestmark = pytest.mark.skipif(conftest.os.geteuid() != 0, reason="network namespaces need root")
+
+SENDERS = 24
+EACH = 20
+
+
+def queues(one, name="lidar"):
+    return [queue for queue in one.status()["queues"] if queue["name"] == name]
+
+
+def published(one):
+    return [queue["published"] for queue in queues(one)]
+
+
+def expect_sum(one, n, matched=None):
+    """At rest: the sum of the stream is struck, over all of its queues, each of which shows it. The queues."""
+    wait_until(lambda: all(queue["in_flight"] == 0 for queue in queues(one)) and
+               matched in (None, queues(one)[0]["matched"]), 30, lambda: queues(one))
+    found = queues(one)
+    assert [queue["queue"] for queue in found] == list(range(n))
+    for term in ("matched", "no_buffer"):
+        assert len({queue[term] for queue in found}) == 1, found
+    rows = sum(queue["published"] + queue["errored"] for queue in found)
+    assert found[0]["matched"] == rows + found[0]["no_buffer"], found
+    return found
+
+
+def numbered(wire, sender, i, destination=None, **options):
+    """Packet i of a sender, which is a port of the other end."""
+    return wire.frame(struct.pack("!II", sender, i) + bytes(56), 7502, destination, source_port=20000 + 7 * sender,
+                      **options)
+
+
+def rows(one, n):
+    """The payloads of each queue as (sender, i), in the order of the ring."""
+    found = []
+    for queue in range(n):
+        view = ring_view.RingView(one, queue=queue)
+        found.append([struct.unpack_from("!II", view.row(i)) for i in range(view.head())])
+        view.close()
+    return found
+
+
+def interleaved(wire, destination=None, **options):
+    return [numbered(wire, sender, i, destination, **options) for i in range(EACH) for sender in range(SENDERS)]
+
+
+@pytest.mark.parametrize("n", [1, 2, 4])
+@pytest.mark.parametrize("group", [None, "ff15::77:1"])
+def test_packets_of_a_sender_come_to_one_queue_in_order_and_senders_to_all(daemon, wire, n, group):
+    one = daemon([conftest.stream(wire, queues=n, flows=[conftest.flow(7502, group or wire.address)])])
+    wire.send(*interleaved(wire, group))
+    wait_until(lambda: sum(published(one)) == SENDERS * EACH, 30, lambda: queues(one))
+    expect_sum(one, n, SENDERS * EACH)
+    home = {}
+    for queue, found in enumerate(rows(one, n)):
+        order = collections.defaultdict(list)
+        for sender, i in found:
+            order[sender].append(i)
+            assert home.setdefault(sender, queue) == queue
+        assert all(numbers == list(range(EACH)) for numbers in order.values())
+        assert len(order) > 0, "a queue without any of many senders"
+    assert len(home) == SENDERS
+
+
+def test_a_flow_with_a_queue_comes_to_that_queue(daemon, wire):
+    one = daemon([conftest.stream(wire, queues=3, flows=[
+        conftest.flow(7502, wire.address, queue=2), conftest.flow(7503, wire.address, queue=0)])])
+    wire.send(*[wire.frame(bytes(64), port, source_port=port + i) for i in range(20) for port in (7502, 7503, 7502)])
+    expect_sum(one, 3, 60)
+    assert published(one) == [20, 0, 40]
+    for queue, word in ((1, "queue = 1 of a flow is 2 while the stream runs"), (2, "1 changed: stream")):
+        one.write_config({"socket": str(one.socket_path), "mode": "0666"}, [conftest.stream(wire, queues=3, flows=[
+            conftest.flow(7502, wire.address, queue=queue), conftest.flow(7504, wire.address, queue=1)])])
+        before = one.text().count(word)
+        one.process.send_signal(signal.SIGHUP)
+        wait_until(lambda word=word, n=before: one.text().count(word) > n, 30, one.text)
+    wait_until(lambda: {flow["port"] for flow in one.status()["flows"]} == {7502, 7504}, 30, one.text)
+    wire.send(*[wire.frame(bytes(64), port) for port in (7502, 7503, 7504)])
+    expect_sum(one, 3, 62)
+    assert published(one) == [20, 1, 41]
+
+
+def test_both_directions_of_a_conversation_have_one_queue(daemon, wire):
+    """Packets of the addresses a and b and the ports p and 7502, and of these exchanged."""
+    a, b = "239.7.7.7", "239.7.7.8"
+    one = daemon([conftest.stream(wire, queues=4, flows=[conftest.flow(7502, a), conftest.flow(7502, b)])])
+    for source, destination in ((a, b), (b, a)):
+        wire.send(*[wire.frame(struct.pack("!II", i, 0), 7502, destination, source=source, source_port=7502)
+                    for i in range(4)])
+    expect_sum(one, 4, 8)
+    assert sorted(published(one)) == [0, 0, 0, 8]
+
+
+@pytest.mark.parametrize("n", [1, 2, 4])
+def test_under_overload_with_a_worker_that_stands_still_the_sum_is_exact(daemon, wire, n):
+    one = daemon([conftest.stream(wire, queues=n, receive_queue_slots=64, history_blocks=8)])
+    worker, = stopped_thread.threads(one.pid(), "lidar" if n == 1 else "lidar:0")
+    sent = 0
+    with stopped_thread.stopped(worker):
+        for _ in range(5):
+            wire.send(*interleaved(wire))
+            sent += SENDERS * EACH
+    expect_sum(one, n, sent)
+    if BACKEND == "verbs":
+        assert queues(one)[0]["no_buffer"] > 0
+    wire.send(*interleaved(wire))
+    expect_sum(one, n, sent + SENDERS * EACH)
+
+
+def test_a_queue_that_fails_is_reset_and_stops_no_other(net, wire, build, tmp):
+    if BACKEND != "verbs":
+        pytest.skip("only a device's queue fails")
+    if "SANITIZE:STRING=\n" not in (conftest.BUILD / "CMakeCache.txt").read_text():
+        pytest.skip("a sanitizer is to be loaded first")
+    program, lose = tmp / "ibvcapd", tmp / "lose"
+    program.write_text(
+        f'#!/bin/sh\nLD_PRELOAD={conftest.BUILD}/tests/support/liblose_queue.so:$LD_PRELOAD exec {build.ibvcapd} '
+        f'"$@"\n')
+    program.chmod(0o755)
+    one = conftest.Daemon(types.SimpleNamespace(softhca=build.softhca, ibvcapd=program), net, tmp,
+                          [conftest.stream(wire, queues=3)], environment={"LOSE_QUEUE": str(lose)})
+    try:
+        one.wait_ready()
+        wire.send(*interleaved(wire))
+        expect_sum(one, 3, SENDERS * EACH)
+        before = published(one)
+        lose.touch()
+        wait_until(lambda: [queue["state"] for queue in queues(one)].count("failed") == 1, 30, one.text)
+        wire.send(*interleaved(wire))
+        expect_sum(one, 3, 2 * SENDERS * EACH)
+        assert queues(one)[0]["no_buffer"] == before[0] and published(one)[0] == before[0]
+        assert published(one)[1:] == [2 * n for n in before[1:]]
+        assert "queue 0" in one.text() and "systemctl restart ibvcapd" in one.text()
+        one.stop_clean()
+    finally:
+        one.kill()
+
+
+def test_what_a_device_or_a_stream_has_not_is_refused(start_daemon, wire):
+    for keys, said in (({"queues": 2, "flows": [conftest.flow(7502, wire.address, queue=2)]}, "accepted is 0 to 1"),
+                       ({"queues": 2, "cpus": [0]}, "one number for each queue"),
+                       ({"queues": 2, "cpu": 0}, "accepted is cpus with 2 numbers"),
+                       ({"queues": 2, "hash_fields": "source"}, 'hash = "toeplitz"')):
+        one = start_daemon([conftest.stream(wire, **keys)])
+        assert one.process.wait(30) == conftest.os.EX_CONFIG, one.text()
+        assert said in one.text(), one.text()
