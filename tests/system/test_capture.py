@@ -252,6 +252,25 @@ def test_tagged_packets_of_a_stream_with_a_vlan(daemon, wire, consumer):
             "the daemon then joins" in one.text())
 
 
+def test_each_row_says_which_flow_its_packet_matched(daemon, net, wire, consumer):
+    """Also where two flows match, and where the kernel took the tag of a VLAN out of the frame."""
+    conftest.run("ip", "-n", net.rx, "link", "set", wire.interface, "allmulticast", "on")
+    flows = [conftest.flow(7502, "239.7.0.0/16"), conftest.flow(7502, "239.7.1.2", priority=1),
+             conftest.flow(7503, wire.address, priority=2),
+             {"protocol": "any", "vlan": 5, "priority": 3}, {"ether_type": "0x88f7"}]
+    one = daemon([conftest.stream(wire, flows=flows, flow_numbers=True, layout="frame", oversize_sink=True)])
+    reader = consumer(one, "lidar", "--count", 5, "--timeout", 20000)
+    flow_of = {wire.frame(b"x", 7502, "239.7.1.2"): 1, wire.frame(b"x", 7502, "239.7.1.3"): 0,
+               wire.frame(b"x", 7503): 2, wire.frame(b"x", 7503, vlan=5): 3,
+               wire.mac_bytes() + bytes(6) + b"\x88\xf7" + bytes(46): 4}
+    wire.send(*flow_of)
+    rows, counts = reader.finish()
+    # Queues of the interface may exchange packets.
+    assert {frame: row["flow"] for row in rows for frame in flow_of if row["payload"].startswith(frame)} == flow_of, \
+        counts
+    one.expect_sum()
+
+
 needs_copy = pytest.mark.skipif(conftest.BACKEND == "xdp", reason="xdp takes packets from the kernel")
 
 
@@ -301,7 +320,7 @@ def test_with_copy_the_kernels_socket_and_a_consumer_get_each_packet(daemon, net
         one.expect_sum()
 
 
-@pytest.mark.skipif(conftest.BACKEND != "verbs", reason="what the kernel drops is in the stream, too")
+@needs_copy
 def test_the_whole_port_is_copied_and_the_kernel_goes_on(daemon, net, wire):
     """The kernel has its PTP event messages, and answers ARP; the stream has these, and what the kernel drops."""
     def listen():

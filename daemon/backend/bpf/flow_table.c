@@ -218,7 +218,7 @@ static int flow_table_add_condition(struct flow_table *table, const struct flow_
 
 /* ---- rules --------------------------------------------------------------------------------------- */
 
-static uint32_t flow_table_rank(const struct flow_rule *rule)
+uint32_t flow_table_rank(const struct flow_rule *rule)
 {
 	return 1 + rule->priority;
 }

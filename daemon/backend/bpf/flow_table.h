@@ -30,6 +30,9 @@ struct flow_key flow_table_key(const struct flow_rule *rule, bool has_ethernet);
 /** What a rule asks of the headers of a frame; CONFIG_MATCH_DEFAULT: nothing. */
 struct flow_condition flow_table_condition(const struct flow_rule *rule, bool has_ethernet);
 
+/** Of two rules that match a frame, the one with the higher rank has it; never 0. */
+uint32_t flow_table_rank(const struct flow_rule *rule);
+
 /** Before the object is loaded. 0 or -errno. */
 int flow_table_size(const struct bpf_object *object);
 /** The object is loaded, and keeps the maps. 0 or -errno. */

@@ -115,6 +115,7 @@ static void af_packet_capabilities(const struct backend *base, struct backend_ca
 		.max_queue_slots = MAX_QUEUE_SLOTS,
 		.oversize_sink = true,
 		.timestamps = true,
+		.flow_tags = true,
 		.counts_drops = true,
 		.clock_is_utc = true,
 		.settle_ns = SETTLE_NS,

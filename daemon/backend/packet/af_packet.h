@@ -9,7 +9,7 @@
 #define DAEMON_BACKEND_PACKET_AF_PACKET_H
 
 #include "daemon/backend/backend.h"
-#include "daemon/backend/bpf/flow_key.h"
+#include "daemon/backend/bpf/flow_tags.h"
 #include "daemon/backend/bpf/tcx_drop.h"
 #include "daemon/backend/posted_rows.h"
 
@@ -129,6 +129,7 @@ struct af_packet_receive {
 
 	struct posted_rows rows;
 	bool timestamps;
+	struct flow_tags *tags; /* NULL: events have no tags */
 
 	bool has_lengths; /* a frame has a struct virtio_net_hdr before it */
 	uint32_t n_cut;   /* datagrams taken of the frame that is read */

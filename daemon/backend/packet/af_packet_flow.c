@@ -209,11 +209,14 @@ int af_packet_add_flow(struct backend_queue *base, const struct flow_rule *rule,
 		return failure_no_memory(failure);
 	*flow = (struct af_packet_flow){.base.queue = base, .next = backend->flows, .rule = *rule, .reader = -1};
 	backend->flows = flow;
-	r = af_packet_apply_flows(receive);
+	r = flow_tags_add(receive->tags, rule, backend->has_ethernet);
+	if (r == 0)
+		r = af_packet_apply_flows(receive);
 	if (r == 0)
 		r = flow_apply_to_others(receive, rule);
 	if (r < 0) {
 		backend->flows = flow->next;
+		flow_tags_remove(receive->tags, rule, backend->has_ethernet);
 		af_packet_apply_flows(receive);
 		flow_apply_to_others(receive, rule);
 		free(flow);
@@ -232,6 +235,7 @@ void af_packet_remove_flow(struct backend_flow *base)
 	for (at = &receive->queue.backend->flows; *at != flow; at = &(*at)->next)
 		;
 	*at = flow->next;
+	flow_tags_remove(receive->tags, &flow->rule, receive->queue.backend->has_ethernet);
 	/* These fail for want of memory only: the queue takes more than it should, and others less. */
 	flow_apply_to_others(receive, &flow->rule);
 	af_packet_apply_flows(receive);

@@ -113,6 +113,25 @@ static __attribute__((noinline, cold)) bool receive_cut(struct af_packet_receive
 	return receive->n_cut > 0;
 }
 
+/* Without a tag that the kernel has taken out. */
+static __attribute__((noinline)) uint32_t receive_find_frame_tag(const struct af_packet_receive *receive,
+                                                                 const struct tpacket3_hdr *frame)
+{
+	const uint8_t *bytes = (const uint8_t *)frame + frame->tp_mac, *end = bytes + frame->tp_snaplen;
+	const uint8_t *ip = (const uint8_t *)frame + frame->tp_net;
+	bool tag_gone = frame->tp_status & TP_STATUS_VLAN_VALID, is_read;
+	struct flow_headers headers = {0};
+
+	if (tag_gone && (!(frame->tp_status & TP_STATUS_VLAN_TPID_VALID) || frame->hv1.tp_vlan_tpid == ETH_P_8021Q)) {
+		headers.key.vlan_be = htons(frame->hv1.tp_vlan_tci & 0x0fff);
+		headers.key.fields = FLOW_KEY_VLAN;
+	}
+	is_read = receive->queue.backend->has_ethernet
+	                  ? flow_key_read_frame(bytes, end, tag_gone, &headers, true)
+	                  : flow_key_read_ip(ip, end, *ip >> 4 == 6 ? ETH_P_IPV6 : ETH_P_IP, &headers.key, true);
+	return is_read ? flow_tags_find(receive->tags, &headers) : 0;
+}
+
 /* True: the frame has more datagrams. */
 static bool receive_take_frame(struct af_packet_receive *receive, const struct tpacket3_hdr *frame,
                                struct backend_event *event)
@@ -128,6 +147,7 @@ static bool receive_take_frame(struct af_packet_receive *receive, const struct t
 		posted_rows_copy(&receive->rows, present, row.parts[i].bytes, row.parts[i].n);
 	posted_rows_end(&receive->rows, row.bytes, event);
 	event->timestamp_raw = receive->timestamps ? frame->tp_sec * NS_PER_S + frame->tp_nsec : 0;
+	event->tag = receive->tags ? receive_find_frame_tag(receive, frame) : 0;
 	event->flags = frame->tp_status & TP_STATUS_CSUM_VALID ? BACKEND_EVENT_CHECKSUM_OK : 0;
 	/* The kernel cuts a frame that is longer than its block. That does not matter if the row is full. */
 	if (present < row.bytes && present < row_bytes) {
@@ -234,6 +254,7 @@ void af_packet_receive_free(struct backend_queue *base)
 		close(receive->queue.fd);
 	pthread_mutex_destroy(&receive->reading);
 	posted_rows_deinit(&receive->rows);
+	flow_tags_free(receive->tags);
 	free(receive);
 }
 
@@ -281,6 +302,9 @@ static int receive_set_up(struct af_packet_receive *receive, const struct backen
 {
 	int r = posted_rows_init(&receive->rows, options);
 
+	receive->tags = options->flow_tags ? flow_tags_new() : NULL;
+	if (r == 0 && options->flow_tags && !receive->tags)
+		r = -ENOMEM;
 	if (r == 0)
 		r = af_packet_apply_flows(receive);
 	receive_ask_for_lengths(receive);

@@ -135,6 +135,7 @@ static void xdp_capabilities(const struct backend *base, struct backend_capabili
 		.oversize_sink = true,
 		.counts_drops = true,
 		.timestamps = true,
+		.flow_tags = true,
 		.clock_is_utc = true,
 		.max_send_slots = MAX_QUEUE_SLOTS,
 		.send_checksums = true,

@@ -19,6 +19,7 @@
 #define DAEMON_BACKEND_XDP_XDP_H
 
 #include "daemon/backend/backend.h"
+#include "daemon/backend/bpf/flow_tags.h"
 #include "daemon/backend/bpf/xdp_program.h"
 #include "daemon/backend/posted_rows.h"
 #include "daemon/backend/xdp/xdp_ring.h"
@@ -170,6 +171,7 @@ struct xdp_receive {
 	_Atomic uint32_t n_sockets;
 	uint32_t turn; /* the socket that poll() begins with */
 	bool timestamps;
+	struct flow_tags *tags;         /* NULL: events have no tags */
 	_Atomic uint64_t tai_offset_ns; /* CLOCK_TAI is so much later than CLOCK_REALTIME */
 	struct posted_rows rows;
 	_Atomic uint64_t n_taken; /* packets taken out of the receive rings */

@@ -50,7 +50,15 @@ int xdp_add_flow(struct backend_queue *base, const struct flow_rule *rule, struc
 		return failure_no_memory(failure);
 	*flow = (struct xdp_flow){.base.queue = base, .rule = *rule};
 	pthread_mutex_lock(&receive->backend->changing);
-	r = xdp_program_add_flow(receive->backend->program, receive->stream, rule, receive->timestamps, failure);
+	r = flow_tags_add(receive->tags, rule, true);
+	if (r < 0)
+		failure_set(failure, EX_CONFIG, -r, "interface %s: more than %d flows in a stream",
+		            receive->backend->interface.name, FLOW_TAGS_MAX);
+	if (r == 0)
+		r = xdp_program_add_flow(receive->backend->program, receive->stream, rule, receive->timestamps,
+		                         failure);
+	if (r < 0)
+		flow_tags_remove(receive->tags, rule, true);
 	pthread_mutex_unlock(&receive->backend->changing);
 	if (r < 0)
 		free(flow);
@@ -66,6 +74,7 @@ void xdp_remove_flow(struct backend_flow *base)
 
 	pthread_mutex_lock(&receive->backend->changing);
 	xdp_program_remove_flow(receive->backend->program, &flow->rule);
+	flow_tags_remove(receive->tags, &flow->rule, true);
 	pthread_mutex_unlock(&receive->backend->changing);
 	receive->flows_removed = true;
 	free(flow);

@@ -15,6 +15,7 @@ static void queue_free(struct xdp_receive *receive)
 	for (uint32_t i = 0; i < receive->n_sockets; i++)
 		receive->sockets[i].is_watched = false;
 	posted_rows_deinit(&receive->rows);
+	flow_tags_free(receive->tags);
 	free(receive);
 }
 
@@ -105,7 +106,8 @@ static int queue_create(struct backend *base, const struct backend_queue_options
 	receive->n_sockets = n_sockets;
 	receive->sockets = &backend->sockets[(size_t)stream * backend->interface.max_channels];
 	receive->wake_fd = -1;
-	r = queue_set_up(receive, options, failure);
+	receive->tags = options->flow_tags ? flow_tags_new() : NULL;
+	r = options->flow_tags && !receive->tags ? failure_no_memory(failure) : queue_set_up(receive, options, failure);
 	if (r < 0) {
 		queue_free(receive);
 		return r;

@@ -24,14 +24,27 @@ static uint64_t receive_packet_time(const struct xdp_receive *receive, const uin
 	return tai_ns - atomic_load_explicit(&receive->tai_offset_ns, memory_order_relaxed);
 }
 
+/* The headers are in the first frame. */
+static __attribute__((noinline)) uint32_t receive_find_packet_tag(const struct xdp_receive *receive,
+                                                                  const uint8_t *frame, uint32_t bytes)
+{
+	struct flow_headers headers = {0};
+
+	return flow_key_read_frame(frame, frame + bytes, 0, &headers, true) ? flow_tags_find(receive->tags, &headers)
+	                                                                    : 0;
+}
+
 static void receive_take_packet(struct xdp_receive *receive, struct xdp_socket *socket, uint32_t n_descriptors,
                                 struct backend_event *event)
 {
 	const uint8_t *frames = socket->channel->frames;
 	struct xdp_ring *ring = &socket->receive;
 	uint64_t time_ns = 0;
-	uint32_t bytes = 0;
+	uint32_t bytes = 0, tag = 0;
 
+	if (receive->tags)
+		tag = receive_find_packet_tag(receive, frames + xdp_ring_descriptor(ring, ring->next)->addr,
+		                              xdp_ring_descriptor(ring, ring->next)->len);
 	if (receive->timestamps)
 		time_ns = receive_packet_time(receive, frames + xdp_ring_descriptor(ring, ring->next)->addr);
 	for (uint32_t i = 0; i < n_descriptors; i++) {
@@ -43,6 +56,7 @@ static void receive_take_packet(struct xdp_receive *receive, struct xdp_socket *
 	}
 	posted_rows_end(&receive->rows, bytes, event);
 	event->timestamp_raw = time_ns;
+	event->tag = tag;
 }
 
 /* ---- what the worker sleeps on --------------------------------------------------------------------- */

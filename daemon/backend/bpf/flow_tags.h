@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Which flow of a queue a packet matched: the programs of the kernel that choose the packets cannot hand that over with
+ * each one, so the worker compares its headers once more, and only for a queue whose events have tags. The control
+ * thread adds and removes rules while the worker looks packets up.
+ */
+#ifndef DAEMON_BACKEND_BPF_FLOW_TAGS_H
+#define DAEMON_BACKEND_BPF_FLOW_TAGS_H
+
+#include "daemon/backend/bpf/flow_key.h"
+#include "daemon/flow/flow.h"
+
+#include <stdatomic.h>
+
+#define FLOW_TAGS_MAX 1024 /* a stream has 256 flows, and twice as many while a reload exchanges them */
+
+enum flow_tag_state {
+	FLOW_TAG_FREE,
+	FLOW_TAG_LIVE,
+	FLOW_TAG_REMOVED, /* packets that matched before may still come */
+};
+
+struct flow_tag {
+	struct flow_condition condition;
+	uint32_t rank;
+	uint32_t tag;
+	_Atomic enum flow_tag_state state;
+};
+
+struct flow_tags {
+	_Atomic uint32_t n; /* that were ever in use */
+	struct flow_tag tags[FLOW_TAGS_MAX];
+};
+
+/** On the heap. NULL: no memory. */
+struct flow_tags *flow_tags_new(void);
+void flow_tags_free(struct flow_tags *tags);
+
+/** NULL is allowed, and has no effect. 0 or -E2BIG. */
+int flow_tags_add(struct flow_tags *tags, const struct flow_rule *rule, bool has_ethernet);
+void flow_tags_remove(struct flow_tags *tags, const struct flow_rule *rule, bool has_ethernet);
+
+/** Worker: the tag of the flow that has a packet with these headers, all of them. 0: there is none. */
+uint32_t flow_tags_find(const struct flow_tags *tags, const struct flow_headers *headers);
+
+#endif
