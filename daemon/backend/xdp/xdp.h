@@ -176,7 +176,7 @@ struct xdp_receive {
 	struct posted_rows rows;
 	_Atomic uint64_t n_taken; /* packets taken out of the receive rings */
 
-	int wake_fd;  /* epoll on the sockets that have brought no packet since arm(); -1: no completion events */
+	int wake_fd;  /* epoll on the sockets without a packet since arm(); -1: no completion events */
 	bool arm_due; /* arm() was called while no slot was posted */
 
 	/* The counts of the stream's number when the queue was made. */

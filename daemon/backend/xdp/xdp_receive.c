@@ -63,7 +63,7 @@ static void receive_take_packet(struct xdp_receive *receive, struct xdp_socket *
 
 int xdp_watch_socket(const struct xdp_receive *receive, struct xdp_socket *socket)
 {
-	struct epoll_event event = {.events = EPOLLIN};
+	struct epoll_event event = {.events = EPOLLIN, .data.ptr = socket};
 
 	if (!socket->is_watched && epoll_ctl(receive->wake_fd, EPOLL_CTL_ADD, socket->fd, &event) < 0)
 		return -errno;
@@ -150,10 +150,13 @@ int xdp_arm(struct backend_queue *base)
 	return r;
 }
 
-/* No effect: the descriptor is readable until the packet is taken. */
 void xdp_clear(struct backend_queue *base)
 {
-	(void)base;
+	const struct xdp_receive *receive = xdp_receive(base);
+	struct epoll_event event;
+
+	while (receive->wake_fd >= 0 && epoll_wait(receive->wake_fd, &event, 1, 0) == 1)
+		receive_unwatch_socket(receive, event.data.ptr);
 }
 
 int xdp_post(struct backend_queue *base, const struct backend_run *run)
