@@ -120,7 +120,7 @@ def test_check_config_warns_of_what_this_machine_has_not(build, net, wire, tmp):
 
     assert check() == "" == check(flows=[conftest.flow(7502, "239.1.1.1")])
     for words, keys in (("destination 10.9.0.77 is not an address of", {"flows": [conftest.flow(7502, "10.9.0.77")]}),
-                        ("payload_size 9000 with 28 bytes of IP and UDP headers is over the MTU 9000",
+                        ("payload_size 9000 makes IP packets of 9028 bytes, over the MTU 9000",
                          {"payload_size": 9000}),
                         ("cpu = 1023: the daemon may not use such a CPU", {"cpu": 1023})):
         said = check(**keys)
