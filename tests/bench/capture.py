@@ -208,10 +208,11 @@ class Cell:
 
 
 class Contest:
-    def __init__(self, bed, options):
+    def __init__(self, bed, options, peers=None):
         self.bed, self.options = bed, options
         self.until = time.monotonic() + 60 * options.minutes
-        chosen = [one for one in receivers() if not options.only or any(word in one.name for word in options.only)]
+        chosen = [one for one in peers or receivers()
+                  if not options.only or any(word in one.name for word in options.only)]
         self.cells = [Cell(receiver, sender, size) for sender, sizes in SENDERS.items() for size in sizes
                       if sender in options.senders and size in options.sizes for receiver in chosen]
 

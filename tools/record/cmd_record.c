@@ -92,6 +92,7 @@ struct summary {
 	uint64_t n_deleted;
 	uint64_t bytes;
 	uint64_t waited_ns;
+	double seconds;
 	int error;
 };
 
@@ -113,10 +114,10 @@ static void print_record_json(const struct recorder *recorder, const struct summ
 
 	for (unsigned i = 0; i < recorder->n_sources; i++)
 		json_array_append_new(sources, recorded_source_to_json(recorder, i, &summary->sums[i]));
-	all = json_pack("{s:i, s:o, s:I, s:I, s:I, s:I, s:i}", "schema_version", SCHEMA_VERSION, "sources", sources,
-	                "files", (json_int_t)summary->n_files, "deleted", (json_int_t)summary->n_deleted, "bytes",
-	                (json_int_t)summary->bytes, "disk_wait_ms", (json_int_t)(summary->waited_ns / 1000000), "error",
-	                summary->error);
+	all = json_pack("{s:i, s:o, s:f, s:I, s:I, s:I, s:I, s:i}", "schema_version", SCHEMA_VERSION, "sources",
+	                sources, "seconds", summary->seconds, "files", (json_int_t)summary->n_files, "deleted",
+	                (json_int_t)summary->n_deleted, "bytes", (json_int_t)summary->bytes, "disk_wait_ms",
+	                (json_int_t)(summary->waited_ns / 1000000), "error", summary->error);
 	json_dumpf(all, to, JSON_INDENT(2));
 	fputc('\n', to);
 	json_decref(all);
@@ -166,6 +167,7 @@ static int run_pcapng(struct recorder *recorder)
 	                           .n_deleted = recorder->writer.window.n_deleted,
 	                           .bytes = recorder->writer.bytes,
 	                           .waited_ns = recorder->waited_ns,
+	                           .seconds = (double)(time_monotonic_ns() - recorder->start_ns) * 1e-9,
 	                           .error = recorder->writer.error};
 	return end_record(recorder, &summary, which, r);
 }
@@ -187,6 +189,7 @@ static int run_raw(struct recorder *recorder)
 	                           .n_deleted = result.n_deleted,
 	                           .bytes = result.bytes,
 	                           .waited_ns = result.waited_ns,
+	                           .seconds = result.seconds,
 	                           .error = result.error};
 	if (!recorder->options.quiet)
 		fprintf(stderr, "%" PRIu64 " of %" PRIu64 " bytes went to the disk straight from the ring\n",

@@ -30,6 +30,7 @@ struct raw {
 	uint64_t rotate_ns;
 	uint32_t rows_per_page; /* the first row's place is a multiple of this */
 	bool has_begun;
+	uint64_t start_ns;
 	uint64_t printed_ns;
 	uint64_t printed_bytes;
 };
@@ -178,14 +179,13 @@ static void raw_print_progress(struct raw *raw, uint64_t now_ns)
 }
 
 /* Take and write what there is, whole blocks if packets come fast. 0; the library's error. */
-static int raw_step(struct raw *raw)
+static int raw_step(struct raw *raw, uint64_t left, bool waits)
 {
 	struct source *source = raw->source;
 	struct ibvcap_rx_batch *batch = &source->batch;
 	struct ibvcap_rx_counts counts = IBVCAP_INIT(struct ibvcap_rx_counts);
-	uint64_t left = raw->options->count - source->n_written - source->losses.sum.errored;
 	uint32_t max = left < INT32_MAX ? (uint32_t)left : INT32_MAX, first;
-	int r = ibvcap_rx_acquire(source->rx, batch, max, max, WAIT_MS);
+	int r = ibvcap_rx_acquire(source->rx, batch, max, waits ? max : 1, waits ? WAIT_MS : 0);
 
 	if (r == 0)
 		losses_caught_up(&source->losses, time_monotonic_ns());
@@ -201,21 +201,47 @@ static int raw_step(struct raw *raw)
 	return 0;
 }
 
+/* Rows that --count leaves. */
+static uint64_t raw_rows_left(const struct raw *raw)
+{
+	uint64_t n = raw->source->n_written + raw->source->losses.sum.errored;
+
+	return raw->options->count > n ? raw->options->count - n : 0;
+}
+
+/* Record what was published until now. */
+static int raw_drain(struct raw *raw)
+{
+	struct ibvcap_rx_counts counts = IBVCAP_INIT(struct ibvcap_rx_counts);
+	uint64_t at, end, before = UINT64_MAX;
+	int r = 0;
+
+	ibvcap_rx_counts(raw->source->rx, &counts);
+	at = counts.delivered + counts.skipped;
+	end = at + counts.lag;
+	while (r == 0 && !raw->result->error && at < end && at != before && raw_rows_left(raw)) {
+		r = raw_step(raw, end - at < raw_rows_left(raw) ? end - at : raw_rows_left(raw), false);
+		ibvcap_rx_counts(raw->source->rx, &counts);
+		before = at;
+		at = counts.delivered + counts.skipped;
+	}
+	return r;
+}
+
 static int raw_loop(struct raw *raw)
 {
 	const struct record_options *options = raw->options;
 	uint64_t start_ns = time_monotonic_ns(), now_ns = start_ns;
 	int r = 0;
 
-	raw->printed_ns = start_ns;
-	while (r == 0 && !raw->result->error && !stop_signal_came() &&
-	       raw->source->n_written + raw->source->losses.sum.errored < options->count &&
+	raw->printed_ns = raw->start_ns = start_ns;
+	while (r == 0 && !raw->result->error && !stop_signal_came() && raw_rows_left(raw) &&
 	       now_ns - start_ns < options->duration_ns) {
-		r = raw_step(raw);
+		r = raw_step(raw, raw_rows_left(raw), true);
 		now_ns = time_monotonic_ns();
 		raw_print_progress(raw, now_ns);
 	}
-	return r;
+	return r < 0 ? r : raw_drain(raw);
 }
 
 static void raw_finish(struct raw *raw)
@@ -232,6 +258,7 @@ static void raw_finish(struct raw *raw)
 	raw->result->sum = raw_sum(raw);
 	raw->result->sum.lag = counts.lag;
 	raw->result->sum.published += counts.lag;
+	raw->result->seconds = (double)(time_monotonic_ns() - raw->start_ns) * 1e-9;
 	r = raw_end_file(raw, &raw->result->sum);
 	if (r < 0 && !raw->result->error)
 		raw->result->error = -r;

@@ -15,7 +15,8 @@ struct raw_result {
 	uint64_t n_files;
 	uint64_t n_deleted;
 	uint64_t waited_ns; /* for the disk */
-	int error;          /* errno of the files; 0 */
+	double seconds;
+	int error; /* errno of the files; 0 */
 };
 
 /** Record until the end that the options set, a signal, or a failed write. 0 or the library's error. */

@@ -21,6 +21,7 @@
 
 #define SLEEP_MS       50
 #define ROWS_AT_ONCE   4096u
+#define ROWS_TO_WAKE   512u           /* a sleep for each few rows would cost more than the rows */
 #define FLUSH_NS       TIME_SECOND_NS /* what was received is in the file after this time */
 #define PIPE_FLUSH_NS  (TIME_SECOND_NS / 10)
 #define PACKET_ENDS_NS 100000000u /* how much later than its time a packet comes at most, for files that end by time */
@@ -201,11 +202,13 @@ static int fill_source(struct recorder *recorder, struct source *source, int tim
 {
 	struct ibvcap_rx_counts counts = IBVCAP_INIT(struct ibvcap_rx_counts);
 	uint64_t left = recorder->options.count - recorder->n_packets;
+	/* Whoever reads a pipe wants to see packets as they come. */
+	uint32_t min = strcmp(recorder->options.path, "-") && timeout_ms ? ROWS_TO_WAKE : 1;
 	int r;
 
 	if (source->has_batch)
 		return 1;
-	r = ibvcap_rx_acquire(source->rx, &source->batch, left < ROWS_AT_ONCE ? (uint32_t)left : ROWS_AT_ONCE, 1,
+	r = ibvcap_rx_acquire(source->rx, &source->batch, left < ROWS_AT_ONCE ? (uint32_t)left : ROWS_AT_ONCE, min,
 	                      timeout_ms);
 	if (r <= 0) {
 		losses_caught_up(&source->losses, time_monotonic_ns());
@@ -321,12 +324,38 @@ int recorder_run(struct recorder *recorder, unsigned *which)
 	return 0;
 }
 
+/* Record what was published until now. */
+static void drain_sources(struct recorder *recorder)
+{
+	uint64_t end = recorder->n_packets, until_ns;
+	int oldest = 0;
+
+	for (unsigned i = 0; i < recorder->n_sources; i++) {
+		const struct source *source = &recorder->sources[i];
+		struct ibvcap_rx_counts counts = IBVCAP_INIT(struct ibvcap_rx_counts);
+
+		ibvcap_rx_counts(source->rx, &counts);
+		end += counts.lag + (source->has_batch ? source->batch.n - source->next : 0);
+	}
+	if (recorder->options.count > end)
+		recorder->options.count = end;
+	while (oldest >= 0 && recorder->n_packets < recorder->options.count && !atomic_load(&recorder->writer.error)) {
+		for (unsigned i = 0; i < recorder->n_sources; i++)
+			fill_source(recorder, &recorder->sources[i], 0);
+		oldest = oldest_source(recorder, &until_ns);
+		if (oldest >= 0)
+			record_run(recorder, (unsigned)oldest, until_ns);
+	}
+}
+
 void recorder_finish(struct recorder *recorder)
 {
 	struct record_sum sums[RECORD_SOURCES_MAX] = {0};
-	struct writer_buffer *buffer = recorder->output.buffer;
+	struct writer_buffer *buffer;
 	size_t used = 0;
 
+	drain_sources(recorder);
+	buffer = recorder->output.buffer;
 	for (unsigned i = 0; i < recorder->n_sources; i++) {
 		struct source *source = &recorder->sources[i];
 		struct ibvcap_rx_counts counts = IBVCAP_INIT(struct ibvcap_rx_counts);

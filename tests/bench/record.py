@@ -1,0 +1,229 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
+"""How many packets `ibvcap record` writes to a file, beside what people use in its place.
+
+All recorders take the same packets of the same sender from the same veth pair, in turn, as in scripts/bench capture:
+the sender and the kernel's receiving on CPU 0, all processes of the recorder on CPU 1. Files go to a tmpfs and to
+--disk; each is deleted after its run. A recorder's figure is of the packets in its file. "full": at full offer;
+"paced": at a quarter of it, for the CPU time of a packet; the highest rate that was recorded without loss (at most
+0.1 %, and with no backlog in the end). Only figures of one run compare.
+
+Then raw mode's share of what dd writes to --disk by O_DIRECT in pieces of the same size: `ibvcap record --raw` takes
+a ring that is full, so that neither sender nor network counts. The two take turns.
+"""
+import argparse
+import contextlib
+import json
+import os
+import pathlib
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tests/support"))
+sys.path.insert(0, str(ROOT / "tests/bench"))
+from bench_machine import hugepages, system_bed  # noqa: E402
+from capture import Bed, CPU, Contest, PAGES, SENDERS  # noqa: E402
+from capture_peers import FILTER, PORT, Ibvcapd, Missing, Peer, Started  # noqa: E402
+from capture_table import draw, markdown  # noqa: E402
+
+ROW_BYTES, BLOCK_ROWS = 8192, 256  # a block of 2 MiB
+RAW_BLOCKS = 256
+RAW_PAGES = RAW_BLOCKS + 64
+
+
+class Record(Ibvcapd):
+    """The daemon with a backend, and `ibvcap record` in another process."""
+
+    def __init__(self, name, backend, folder, *words):
+        super().__init__(name, backend)
+        self.folder, self.words = folder, words
+
+    @contextlib.contextmanager
+    def running(self, bed, size):
+        self.check(bed, size)
+        stream = {"name": "lidar", "interface": bed.wire.interface, "payload_size": size, "backend": self.backend,
+                  "flows": [bed.conftest.flow(PORT, bed.wire.address)]}
+        daemon = bed.conftest.Daemon(bed.conftest.Build, bed.net, bed.directory, [stream],
+                                     prefix=("taskset", "-c", CPU))
+        recorder, file = None, self.folder / "recorded.pcapng"
+        try:
+            try:
+                daemon.wait_ready()
+            except AssertionError as error:
+                raise Missing(str(error).strip().splitlines()[-1]) from error
+            recorder = Started(bed, [bed.build / "tools/ibvcap", "record", "lidar", "-w", file, "--socket",
+                                     daemon.socket_path, "--json", *self.words], "loss")
+            yield [daemon.process.pid, recorder.process.pid], lambda: self.written(recorder)
+        finally:
+            if recorder:
+                recorder.kill()
+            daemon.stop()
+            daemon.log.unlink(missing_ok=True)
+            for left in self.folder.glob("recorded.*"):
+                left.unlink()
+
+    @staticmethod
+    def written(recorder):
+        text = recorder.end_after(0.05, signal.SIGTERM)
+        return json.loads(text[text.index("{\n"):text.rindex("}") + 1])["sources"][0]["written"]
+
+
+class FilePeer(Peer):
+    """A recorder whose figure is of the packets in its file."""
+
+    def __init__(self, name, words, folder, **how):
+        super().__init__(name, words, how=signal.SIGINT, **how)
+        self.file = folder / "recorded.peer"
+
+    @contextlib.contextmanager
+    def running(self, bed, size):
+        try:
+            with super().running(bed, size) as (pids, end):
+                yield pids, end
+        finally:
+            self.file.unlink(missing_ok=True)
+
+    def received(self, text):
+        done = subprocess.run(["capinfos", "-rMc", self.file], capture_output=True, text=True, check=False)
+        words = done.stdout.split()
+        if not words:
+            raise Missing(f"its file has no packets: {done.stderr.strip()}")
+        return int(words[-1]) if words[-1].isdigit() else 0
+
+
+def recorders(folder):
+    file = folder / "recorded.peer"
+    return [
+        Record("ibvcapd record, auto", "auto", folder),
+        Record("ibvcapd record, packet", "packet", folder),
+        Record("ibvcapd record --zstd 1", "auto", folder, "--zstd", "1"),
+        Record("ibvcapd record --raw", "auto", folder, "--raw"),
+        FilePeer("tcpdump", lambda bed, size: ["tcpdump", "-n", "-i", bed.wire.interface, "-w", file, FILTER], folder,
+                 ready="listening on", package="tcpdump", beside=True),
+        FilePeer("dumpcap", lambda bed, size: ["dumpcap", "-q", "-i", bed.wire.interface, "-f", FILTER, "-w", file],
+                 folder, ready="File: ", package="wireshark-common", beside=True, settle_s=0.3),
+        FilePeer("netsniff-ng", lambda bed, size: ["netsniff-ng", "--in", bed.wire.interface, "--out", file,
+                                                   "--silent", "--filter", FILTER], folder,
+                 ready="Running!", package="netsniff-ng", beside=True),
+    ]
+
+
+# ---- raw mode and the device ---------------------------------------------------------------------------------------
+
+
+def dd_rate(file, n_bytes):
+    """Bytes a second that dd writes past the kernel's cache."""
+    block = ROW_BYTES * BLOCK_ROWS
+    begun = time.monotonic()
+    done = subprocess.run(["dd", "if=/dev/zero", f"of={file}", f"bs={block}", f"count={n_bytes // block}",
+                           "oflag=direct"], capture_output=True, text=True, check=False)
+    seconds = time.monotonic() - begun
+    file.unlink(missing_ok=True)
+    return None if done.returncode else n_bytes / seconds
+
+
+def fill(bed, daemon, n):
+    """Rows that the ring keeps."""
+    while daemon.stream()["published"] < n:
+        bed.send("sockets", ROW_BYTES, bed.prepare("sockets", ROW_BYTES, False), 0.5, 20000)
+
+
+def raw_rate(bed, daemon, file, n_rows):
+    """(bytes a second, the share that went past the cache) of rows that are in the ring already."""
+    command = [bed.build / "tools/ibvcap", "record", "lidar", "--raw", "--oldest", "--policy", "lossy", "-w", file,
+               "-c", n_rows, "--json", "--socket", daemon.socket_path]
+    done = subprocess.run([str(word) for word in command], capture_output=True, text=True, check=False)
+    if done.returncode > 1:
+        raise SystemExit(f"bench record: {done.stderr}")
+    said = json.loads(done.stdout)
+    direct = int(next(line for line in done.stderr.splitlines() if "straight from the ring" in line).split()[0])
+    for left in file.parent.glob(f"{file.name}*"):
+        left.unlink()
+    return said["bytes"] / said["seconds"], direct / said["bytes"]
+
+
+def compare_raw(bed, folder, rounds):
+    blocks = RAW_BLOCKS
+    stream = {"name": "lidar", "interface": bed.wire.interface, "payload_size": ROW_BYTES, "backend": "packet",
+              "slots_per_block": BLOCK_ROWS, "history_blocks": blocks, "page_size": "2M",
+              "flows": [bed.conftest.flow(PORT, bed.wire.address)]}
+    bed.prepare("sockets", ROW_BYTES, False)
+    daemon = bed.conftest.Daemon(bed.conftest.Build, bed.net, bed.directory, [stream])
+    n_rows = (blocks - 2) * BLOCK_ROWS
+    found = []
+    try:
+        daemon.wait_ready()
+        fill(bed, daemon, (blocks + 1) * BLOCK_ROWS)
+        for _ in range(rounds):
+            dd = dd_rate(folder / "recorded.dd", n_rows * ROW_BYTES)
+            if not dd:
+                return f"{folder} takes no O_DIRECT: raw mode is not compared with dd.\n"
+            raw, direct = raw_rate(bed, daemon, folder / "recorded.raw", n_rows)
+            found.append((raw, dd, direct))
+    finally:
+        daemon.stop()
+    share = statistics.median(raw / dd for raw, dd, _ in found)
+    return f"Raw mode: {statistics.median(raw for raw, _, _ in found) / 1e6:.0f} MB/s, " \
+        f"dd oflag=direct {statistics.median(dd for _, dd, _ in found) / 1e6:.0f} MB/s, share {share:.1%} " \
+        f"(median of {len(found)}; {min(direct for _, _, direct in found):.0%} of it straight from the ring).\n"
+
+
+# ---- the command ---------------------------------------------------------------------------------------------------
+
+
+def parse():
+    parser = argparse.ArgumentParser(prog="scripts/bench record", description=__doc__.splitlines()[0])
+    parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build/release", help="build directory")
+    parser.add_argument("--disk", type=pathlib.Path, default="/var/tmp", help="a directory on the disk to measure")
+    parser.add_argument("--places", nargs="+", default=["tmpfs", "disk"], choices=["tmpfs", "disk"])
+    parser.add_argument("--rounds", type=int, default=3, help="of runs at full offer")
+    parser.add_argument("--seconds", type=float, default=1.0, help="of sending in a run")
+    parser.add_argument("--minutes", type=float, default=15, help="for each place: stop then, and tell what is known")
+    parser.add_argument("--noise", type=float, default=0.1, help="CPU time of others, as a part of one CPU's")
+    parser.add_argument("--repeats", type=int, default=2, help="of a run with more noise than that")
+    parser.add_argument("--quick", action="store_true", help="one round of short runs")
+    parser.add_argument("--only", action="append", help="recorders whose name has this in it; can be given again")
+    parser.add_argument("--senders", nargs="+", default=["live"], choices=list(SENDERS))
+    parser.add_argument("--sizes", nargs="+", type=int, default=[64, 1472], help="bytes of a payload")
+    parser.add_argument("--markdown", type=pathlib.Path, metavar="FILE", help="write the tables there")
+    parser.add_argument("--png", type=pathlib.Path, metavar="FILE",
+                        help="draw the rates to the disk, or to tmpfs (package gnuplot-nox)")
+    parser.add_argument("--verbose", action="store_true", help="a line for each run")
+    options = parser.parse_args()
+    if options.quick:
+        options.rounds, options.seconds, options.repeats = 1, 0.2, 0
+    return options
+
+
+def main():
+    options = parse()
+    if len(os.sched_getaffinity(0)) <= CPU:
+        raise SystemExit("bench record: needs two CPUs")
+    text, results = "", []
+    with hugepages(PAGES + RAW_PAGES), system_bed("record", options.build) as (conftest, net, directory):
+        bed = Bed(conftest, net, directory, options.build)
+        for place, parent in (("tmpfs", "/dev/shm"), ("disk", options.disk)):
+            if place not in options.places:
+                continue
+            with tempfile.TemporaryDirectory(dir=parent, prefix="ibvcap-bench-") as folder:
+                os.chmod(folder, 0o777)  # tcpdump becomes another user
+                folder = pathlib.Path(folder)
+                results = Contest(bed, options, recorders(folder)).run()
+                text += f"### To {place}\n\n{markdown(results)}\n"
+                if place == "disk":
+                    text += compare_raw(bed, folder, max(1, options.rounds))
+    print(text)
+    if options.markdown:
+        options.markdown.write_text(text)
+    if options.png:
+        draw(results, options.png)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
