@@ -41,12 +41,17 @@ void stream_check_destination(const struct config_stream *config, const struct c
 	            place.addresses[0] ? place.addresses : "it has none");
 }
 
-/* With flow_numbers a row says by it which entry of the configuration's flows it is of. */
-static uint32_t stream_flow_tag(const struct stream *stream, const struct config_flow *flow)
+/* The flows of the start have their place in the list; one that comes later has the lowest number that is free. */
+static uint32_t stream_free_flow_number(const struct stream *stream)
 {
-	const struct config_stream *config = stream->change.config ? stream->change.config : stream->config;
+	uint32_t number = 0;
 
-	return config->flow_numbers ? (uint32_t)(flow - config->flows) : 0;
+	for (uint32_t i = 0; i < stream->n_flows; i++)
+		if (stream->flows[i].number == number) {
+			number++;
+			i = UINT32_MAX; /* from the first one again */
+		}
+	return number;
 }
 
 static struct backend_queue *stream_target(const struct stream *stream, const struct config_flow *flow)
@@ -61,6 +66,7 @@ static int stream_add_flow(struct stream *stream, const struct config_flow *conf
 	struct interface *interface = stream->interface;
 	struct stream_flow *flows = reallocarray(stream->flows, stream->n_flows + 1, sizeof(*flows));
 	struct flow_rule rule;
+	uint32_t number;
 	int r;
 
 	if (!flows)
@@ -68,10 +74,17 @@ static int stream_add_flow(struct stream *stream, const struct config_flow *conf
 	stream->flows = flows;
 	stream_check_destination(stream->config, config);
 	flow_resolve(config, interface->net.mac, &rule);
-	rule.tag = stream_flow_tag(stream, config);
+	number = stream->config->flow_numbers ? stream_free_flow_number(stream) : 0;
+	if (number > UINT8_MAX)
+		return failure_set(failure, EX_CONFIG, E2BIG,
+		                   "stream '%s': rows have numbers for 256 flows, those that this change removes "
+		                   "included: take flows out, reload, then put the new ones in, and reload",
+		                   stream->config->name);
+	rule.tag = number;
 	r = interface->ops->add_flow(stream_target(stream, config), &rule, &flows[stream->n_flows].flow, failure);
 	if (r < 0)
 		return r;
+	flows[stream->n_flows].number = number;
 	flows[stream->n_flows].config = *config;
 	flows[stream->n_flows++].config.file = NULL; /* the configuration's */
 	stream_log_flow(stream, config, "added");

@@ -43,7 +43,8 @@ void rx_receive_set_clock(struct rx_receive *receive, const struct clock_line *c
  * Without device timestamps, or after a step of the device's clock, every row of a span gets the present time: a line
  * of slope 0 through now.
  */
-static struct clock_line span_clock(struct rx_receive *receive, const struct backend_event *event, uint32_t n)
+static inline __attribute__((always_inline)) struct clock_line span_clock(struct rx_receive *receive,
+                                                                          const struct backend_event *event, uint32_t n)
 {
 	uint64_t now_ns;
 
@@ -73,13 +74,15 @@ static inline bool describe_other(const struct rx_receive *receive, const struct
  * includes the padding (doc/verbs-rules.md, posting and polling). bytes is 0 in an event with an error, so one
  * comparison with it finds errors, cut frames and wrong lengths.
  */
-static uint32_t describe_rows(struct rx_receive *receive, const struct rx_span *span, const struct backend_event *event,
-                              struct rx_tally *tally)
+static inline __attribute__((always_inline)) uint32_t describe_rows(struct rx_receive *receive,
+                                                                    const struct rx_span *span,
+                                                                    const struct backend_event *event,
+                                                                    struct rx_tally *tally)
 {
 	const struct packet_plain plain = receive->plain;
 	const struct clock_line clock = span_clock(receive, event, span->n);
 	const struct rx_ring *ring = receive->ring;
-	const uint64_t slot_bytes = ring->slot_bytes, header_bytes = ring->header_bytes;
+	const uint64_t slot_bytes = ring->slot_bytes;
 	const uint64_t not_payload = PACKET_UDP_BYTES + ring->application_header_bytes;
 	const size_t header_stride = ring->header_stride;
 	const uint8_t *headers = span->headers;
@@ -89,14 +92,15 @@ static uint32_t describe_rows(struct rx_receive *receive, const struct rx_span *
 	uint32_t shorts = 0;
 
 	for (; meta != end; event++, meta++, headers += header_stride) {
-		uint64_t length = packet_udp_length(&plain, headers) - not_payload; /* less than there must be: huge */
+		uint32_t udp_length = packet_udp_length(&plain, headers);
+		uint64_t length = (uint64_t)udp_length - not_payload; /* less than there must be: huge */
 		uint64_t utc_ns = clock_utc_ns(&clock, event->timestamp_raw);
 
 		meta->timestamp_ns = utc_ns > newest_ns ? utc_ns : newest_ns;
-		if (__builtin_expect(length > slot_bytes || length + header_bytes > event->bytes ||
-		                             (event->flags & BACKEND_EVENT_CHECKSUM_BAD) ||
-		                             !packet_is_plain(&plain, headers),
-		                     0)) {
+		if (__builtin_expect(
+			    length > slot_bytes || udp_length + plain.header_bytes - PACKET_UDP_BYTES > event->bytes ||
+				    (event->flags & BACKEND_EVENT_CHECKSUM_BAD) || !packet_is_plain(&plain, headers),
+			    0)) {
 			if (!describe_other(receive, span, (uint32_t)(meta - span->meta), event, newest_ns, tally))
 				break;
 			newest_ns = meta->timestamp_ns;
@@ -106,13 +110,12 @@ static uint32_t describe_rows(struct rx_receive *receive, const struct rx_span *
 		meta->length = (uint16_t)length;
 		meta->flags = 0;
 		meta->header_length = (uint8_t)plain.header_bytes;
-		meta->flow = (uint8_t)event->tag;
+		meta->flow = 0;
 		meta->wire_length = (uint16_t)length;
 		bytes += length;
 		if (length < slot_bytes) {
 			meta->flags = IBVCAP_PACKET_FLAG_SHORT;
 			shorts++;
-			rx_zero_rest(ring, span, (uint32_t)(meta - span->meta), (uint32_t)length);
 		}
 	}
 	receive->newest_ns = newest_ns;
@@ -147,16 +150,34 @@ static uint32_t describe_frames(struct rx_receive *receive, const struct rx_span
 		meta->length = (uint16_t)length;
 		meta->flags = 0;
 		meta->header_length = 0;
-		meta->flow = (uint8_t)event->tag;
+		meta->flow = 0;
 		meta->wire_length = (uint16_t)length;
 		tally->bytes += length;
 		if (length < ring->slot_bytes) {
 			meta->flags = IBVCAP_PACKET_FLAG_SHORT;
 			tally->shorts++;
-			rx_zero_rest(ring, span, i, (uint32_t)length);
 		}
 	}
 	return i;
+}
+
+/* With any ring flag. In passes of their own, so that the loops above do nothing for what is switched off. */
+static __attribute__((noinline)) uint32_t describe_by_flags(struct rx_receive *receive, const struct rx_span *span,
+                                                            const struct backend_event *events, struct rx_tally *tally)
+{
+	const struct rx_ring *ring = receive->ring;
+	uint32_t n = ring->flags & IBVCAP_RING_FLAG_FRAMES ? describe_frames(receive, span, events, tally)
+	                                                   : describe_rows(receive, span, events, tally);
+
+	if (ring->flags & IBVCAP_RING_FLAG_FLOWS)
+		for (uint32_t i = 0; i < n; i++)
+			span->meta[i].flow = (uint8_t)events[i].tag;
+	/* rx_describe_unusual() has seen to other rows. */
+	if (ring->flags & IBVCAP_RING_FLAG_ZERO_REST)
+		for (uint32_t i = 0; i < n; i++)
+			if (span->meta[i].flags == IBVCAP_PACKET_FLAG_SHORT)
+				rx_zero_rest(ring, span, i, span->meta[i].length);
+	return n;
 }
 
 /* Completions must come in the order of posting: each row is described from the slot at its own position. */
@@ -203,8 +224,8 @@ static int publish_events(struct rx_receive *receive, uint32_t n)
 			r = -EPROTO;
 			break;
 		}
-		uint32_t done = receive->ring->flags & IBVCAP_RING_FLAG_FRAMES
-		                        ? describe_frames(receive, &span, events, &tally)
+		uint32_t done = __builtin_expect(receive->ring->flags != 0, 0)
+		                        ? describe_by_flags(receive, &span, events, &tally)
 		                        : describe_rows(receive, &span, events, &tally);
 
 		rx_ring_publish(receive->ring, done);

@@ -44,11 +44,10 @@ struct rx_tally {
 void rx_describe_unusual(const struct rx_receive *receive, const struct backend_event *event,
                          const struct rx_span *span, uint32_t i, struct rx_tally *tally);
 
-/** With zero_rest: row i of the span has a packet's bytes up to from only. */
+/** Row i of the span has a packet's bytes up to from only. */
 static inline void rx_zero_rest(const struct rx_ring *ring, const struct rx_span *span, uint32_t i, uint32_t from)
 {
-	if (ring->flags & IBVCAP_RING_FLAG_ZERO_REST)
-		memset(span->payload + (size_t)i * ring->row_stride + from, 0, ring->slot_bytes - from);
+	memset(span->payload + (size_t)i * ring->row_stride + from, 0, ring->slot_bytes - from);
 }
 
 /**

@@ -129,8 +129,7 @@ __attribute__((noinline, cold)) void rx_describe_unusual(const struct rx_receive
 	struct ibvcap_meta *meta = &span->meta[i];
 
 	*meta = (struct ibvcap_meta){.timestamp_ns = meta->timestamp_ns,
-	                             .header_length = (uint8_t)receive->plain.header_bytes,
-	                             .flow = (uint8_t)event->tag};
+	                             .header_length = (uint8_t)receive->plain.header_bytes};
 	if (event->flags & BACKEND_EVENT_CHECKSUM_BAD)
 		meta->flags |= IBVCAP_PACKET_FLAG_BAD_CHECKSUM;
 	if (is_error)

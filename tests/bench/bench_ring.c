@@ -8,6 +8,7 @@
  *                                                                      both in this network namespace
  *     bench_ring … --batch N [--idle]                                  N packets a poll; each poll is followed by
  *                                                                      one that finds nothing
+ *     bench_ring … --rows NAME                                         rows of another kind: see row_kinds
  *
  * Under callgrind (--collect-atstart=no --instr-atstart=no is set up by scripts/bench) only the drain is
  * counted. Prints one JSON line.
@@ -40,8 +41,27 @@
 #define WIRE_BURST  2048u
 #define BATCHED     256u /* packets a round, in batches */
 
+/* What the keys of a stream make of rows. A kind with empty bytes has rows longer than the packets by so many. */
+static const struct row_kind {
+	const char *name;
+	uint32_t flags;
+	uint32_t application_header_bytes;
+	uint32_t gap_bytes; /* between rows */
+	uint32_t empty_bytes;
+} row_kinds[] = {
+	{.name = "plain"},
+	{.name = "application_header_bytes", .application_header_bytes = 16},
+	{.name = "row_stride", .gap_bytes = 64},
+	{.name = "short", .empty_bytes = 64},
+	{.name = "zero_rest", .flags = IBVCAP_RING_FLAG_ZERO_REST, .empty_bytes = 64},
+	{.name = "flow_numbers", .flags = IBVCAP_RING_FLAG_FLOWS},
+	{.name = "frame", .flags = IBVCAP_RING_FLAG_FRAMES},
+};
+#define N_ROW_KINDS (sizeof(row_kinds) / sizeof(row_kinds[0]))
+
 struct bench {
 	uint32_t payload_bytes;
+	const struct row_kind *rows;
 	uint32_t rounds;
 	uint32_t n_consumers;
 	uint32_t batch; /* 0: as many as the queue holds */
@@ -77,6 +97,15 @@ static void lost(const char *where)
 	exit(EX_TEMPFAIL);
 }
 
+static const struct row_kind *find_row_kind(const char *name)
+{
+	for (uint32_t i = 0; i < N_ROW_KINDS; i++)
+		if (!strcmp(name, row_kinds[i].name))
+			return &row_kinds[i];
+	die("no such rows", name);
+	return NULL;
+}
+
 static void parse(struct bench *bench, int argc, char **argv)
 {
 	static const struct option options[] = {{"payload", required_argument, NULL, 'p'},
@@ -86,6 +115,7 @@ static void parse(struct bench *bench, int argc, char **argv)
 	                                        {"idle", no_argument, NULL, 'l'},
 	                                        {"interface", required_argument, NULL, 'i'},
 	                                        {"peer", required_argument, NULL, 'e'},
+	                                        {"rows", required_argument, NULL, 'w'},
 	                                        {0}};
 	int option;
 
@@ -104,6 +134,8 @@ static void parse(struct bench *bench, int argc, char **argv)
 			bench->interface = optarg;
 		else if (option == 'e')
 			bench->peer = optarg;
+		else if (option == 'w')
+			bench->rows = find_row_kind(optarg);
 		else
 			exit(EX_USAGE);
 	}
@@ -131,7 +163,7 @@ static void prefill_headers(struct bench *bench)
 {
 	uint8_t *row = bench->ring.headers.address;
 
-	for (uint32_t i = 0; i < bench->ring.n_blocks * bench->ring.slots_per_block;
+	for (uint32_t i = 0; i < bench->ring.n_blocks * bench->ring.slots_per_block && bench->ring.header_bytes;
 	     i++, row += bench->ring.header_stride)
 		memcpy(row, bench->frame, bench->ring.header_bytes);
 }
@@ -205,12 +237,18 @@ static void create(struct bench *bench)
 {
 	/* With consumers, blocks of the default size: leases are looked at once a block. */
 	uint32_t slots_per_block = bench->payload_bytes > 2048 || bench->n_consumers ? 256 : 4096;
+	const struct row_kind *rows = bench->rows;
+	uint32_t network_bytes = rows->flags & IBVCAP_RING_FLAG_FRAMES ? 0 : 42;
+	uint32_t slot_bytes = bench->frame_bytes - network_bytes - rows->application_header_bytes + rows->empty_bytes;
 	const struct rx_ring_options ring = {
 		.stream = "bench",
 		.epoch = 1,
-		.slot_bytes = bench->payload_bytes,
+		.slot_bytes = slot_bytes,
+		.row_stride = slot_bytes + rows->gap_bytes,
 		.slots_per_block = slots_per_block,
-		.header_bytes = 42,
+		.header_bytes = network_bytes + rows->application_header_bytes,
+		.application_header_bytes = rows->application_header_bytes,
+		.flags = rows->flags,
 		.history_blocks = QUEUE_SLOTS / slots_per_block,
 		.receive_queue_slots = QUEUE_SLOTS,
 		.spare_blocks = bench->n_consumers * QUOTA,
@@ -231,10 +269,11 @@ static void create(struct bench *bench)
 		.payload = bench->payload,
 		.headers = bench->headers,
 		.slots = QUEUE_SLOTS,
-		.header_bytes = 42,
+		.header_bytes = bench->ring.header_bytes,
 		.header_stride = bench->ring.header_stride,
-		.slot_bytes = bench->payload_bytes,
+		.slot_bytes = bench->ring.slot_bytes,
 		.row_stride = bench->ring.row_stride,
+		.flow_tags = rows->flags & IBVCAP_RING_FLAG_FLOWS,
 		.timestamps = true,
 	};
 
@@ -423,17 +462,19 @@ static void run(struct bench *bench)
 		packets += done;
 	}
 	qsort(ns, bench->rounds, sizeof(*ns), compare);
-	printf("{\"backend\": \"%s\", \"payload_bytes\": %u, \"consumers\": %u, \"batch\": %u, \"idle\": %s, "
+	printf("{\"backend\": \"%s\", \"payload_bytes\": %u, \"rows\": \"%s\", \"consumers\": %u, \"batch\": %u, "
+	       "\"idle\": %s, "
 	       "\"packets\": %llu, "
 	       "\"ns_per_packet\": {\"min\": %.1f, \"median\": %.1f, \"max\": %.1f}}\n",
-	       bench->ops->name, bench->payload_bytes, bench->n_consumers, bench->batch, bench->idle ? "true" : "false",
-	       (unsigned long long)packets, ns[0], ns[bench->rounds / 2], ns[bench->rounds - 1]);
+	       bench->ops->name, bench->payload_bytes, bench->rows->name, bench->n_consumers, bench->batch,
+	       bench->idle ? "true" : "false", (unsigned long long)packets, ns[0], ns[bench->rounds / 2],
+	       ns[bench->rounds - 1]);
 	free(ns);
 }
 
 int main(int argc, char **argv)
 {
-	struct bench bench = {.payload_bytes = 64, .rounds = 50, .sender = -1};
+	struct bench bench = {.payload_bytes = 64, .rows = row_kinds, .rounds = 50, .sender = -1};
 
 	parse(&bench, argc, argv);
 	open_backend(&bench);

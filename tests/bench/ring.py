@@ -23,6 +23,7 @@ from bench_machine import hugepages  # noqa: E402
 OWN_TARGET, ALL_TARGET = 80, 310  # instructions a packet
 PAYLOADS = (64, 8192)
 CONSUMERS, MORE_TARGET = (1, 8), 1.05  # and what all the further ones may add
+ROWS = ("application_header_bytes", "row_stride", "short", "zero_rest", "flow_numbers", "frame")
 BATCHES = (0, 1, 8)  # packets a poll; 0: always a full one
 TRACKERS = (("none", 1), ("flow", 1), ("flow", 8))  # what tells sources apart, and how many there are
 ATTEMPTS, PAGES = 3, 64
@@ -74,7 +75,8 @@ def measure(build, arguments, start, rounds):
         costs = cost_by_object(out.read_text())
     library = sum(cost for name, cost in costs.items() if is_library(name))
     total = sum(costs.values())
-    return {**{key: timed[key] for key in ("backend", "payload_bytes", "consumers", "batch", "idle", "ns_per_packet")},
+    return {**{key: timed[key] for key in ("backend", "payload_bytes", "rows", "consumers", "batch", "idle",
+                                         "ns_per_packet")},
             "instructions_per_packet": {"own": round((total - library) / counted["packets"], 1),
                                         "verbs_libraries": round(library / counted["packets"], 1),
                                         "all": round(total / counted["packets"], 1)}}
@@ -108,6 +110,7 @@ def measure_all(options):
     few = ["--payload", PAYLOADS[0], "--consumers"]
     loads += [[*few, n, "--batch", batch] for batch in BATCHES for n in CONSUMERS]
     loads += [[*few, n, "--batch", batch, "--idle"] for batch in BATCHES if batch for n in CONSUMERS]
+    loads += [["--payload", PAYLOADS[0], "--rows", rows] for rows in ROWS]
     results = [measure(options.build, load, [], options.rounds) for load in loads]
     if os.geteuid() != 0:
         print("verbs left out: the wire needs root", file=sys.stderr)
@@ -146,7 +149,8 @@ def tell(results):
         # The scripted device's own work is in its numbers; the targets are for the real path.
         targets = f" (targets: own {OWN_TARGET}, all {ALL_TARGET})" if result["backend"] == "verbs" else ""
         print(
-            f"{result['backend']:9} {result['payload_bytes']:5} B, {result['consumers']} consumers, {a_poll(result)}: "
+            f"{result['backend']:9} {result['payload_bytes']:5} B, {result['consumers']} consumers, {a_poll(result)}"
+              f"{'' if result['rows'] == 'plain' else ', rows: ' + result['rows']}: "
               f"{result['ns_per_packet']['median']:6.1f} ns, instructions: own {instructions['own']:6.1f}, "
               f"all {instructions['all']:6.1f}{targets}", file=sys.stderr)
 

@@ -31,6 +31,7 @@ struct scripted_queue {
 	bool swap_next;
 	enum backend_status next_status;
 	uint8_t flags;
+	uint32_t tag;
 	uint64_t raw;
 	uint64_t raw_step;
 	struct scripted_counts counts;
@@ -70,8 +71,12 @@ static const struct posted_slot *take_slot(struct scripted_queue *q)
 
 static void complete(struct scripted_queue *q, uint32_t slot, uint32_t bytes, enum backend_status status)
 {
-	q->completions[q->completed++ % QUEUE_SLOTS_MAX] = (struct backend_event){
-		.timestamp_raw = q->raw, .slot = slot, .bytes = bytes, .status = (uint8_t)status, .flags = q->flags};
+	q->completions[q->completed++ % QUEUE_SLOTS_MAX] = (struct backend_event){.timestamp_raw = q->raw,
+	                                                                          .slot = slot,
+	                                                                          .bytes = bytes,
+	                                                                          .status = (uint8_t)status,
+	                                                                          .flags = q->flags,
+	                                                                          .tag = q->tag};
 	q->raw += q->raw_step;
 	scripted_any_completed(&q->any);
 }
@@ -137,6 +142,11 @@ void scripted_next_status(struct backend_queue *queue, enum backend_status statu
 void scripted_set_flags(struct backend_queue *queue, uint8_t flags)
 {
 	scripted(queue)->flags = flags;
+}
+
+void scripted_set_tag(struct backend_queue *queue, uint32_t tag)
+{
+	scripted(queue)->tag = tag;
 }
 
 void scripted_set_clock(struct backend_queue *queue, uint64_t raw, uint64_t step)

@@ -33,6 +33,9 @@ void scripted_next_status(struct backend_queue *queue, enum backend_status statu
 
 /** The flags and raw timestamp of what arrives from now on; the timestamp grows by step each packet. */
 void scripted_set_flags(struct backend_queue *queue, uint8_t flags);
+
+/** The flow tag of all events from now on. */
+void scripted_set_tag(struct backend_queue *queue, uint32_t tag);
 void scripted_set_clock(struct backend_queue *queue, uint64_t raw, uint64_t step);
 
 /** Completions beyond n are not visible to poll() until this is called again; UINT32_MAX: no limit. */

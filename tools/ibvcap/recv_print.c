@@ -53,7 +53,7 @@ static void print_timestamp(uint64_t ns, bool utc)
 void recv_dump(const struct ibvcap_rx_batch *batch, uint32_t i, bool utc)
 {
 	const struct ibvcap_meta *meta = &batch->meta[i];
-	uint32_t header_bytes = meta->header_length < batch->header_stride ? meta->header_length : batch->header_stride;
+	const uint8_t *row = batch->payload + (size_t)i * batch->stride, *payload = ibvcap_rx_payload(batch, i);
 
 	printf("packet %" PRIu64 ": ", batch->sequence + i);
 	print_timestamp(meta->timestamp_ns, utc);
@@ -61,11 +61,16 @@ void recv_dump(const struct ibvcap_rx_batch *batch, uint32_t i, bool utc)
 	for (unsigned bit = 0; bit < RECV_FLAGS; bit++)
 		if (meta->flags & 1u << bit)
 			printf(", %s", flag_names[bit]);
+	if (meta->flow)
+		printf(", flow %u", meta->flow);
 	putchar('\n');
 	if (meta->flags & IBVCAP_PACKET_FLAG_ERROR)
 		return;
-	print_dump("headers", ibvcap_rx_headers(batch, i), header_bytes);
-	print_dump("payload", ibvcap_rx_payload(batch, i), meta->length);
+	if (batch->header_bytes)
+		print_dump("headers", ibvcap_rx_headers(batch, i), batch->header_bytes);
+	if (payload > row) /* of an irregular packet */
+		print_dump("the rest of the headers", row, (size_t)(payload - row));
+	print_dump("payload", payload, meta->length);
 }
 
 static void tell_restart(const struct recv_options *options, uint64_t last_row_ns, uint64_t next_row_ns)

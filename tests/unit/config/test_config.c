@@ -126,6 +126,15 @@ Test(config, keys_are_held_against_each_other)
 	expect_refused(load("streams = ( { name = \"a\"; interface = \"e\"; payload_size = 17; oversize_sink = false;\n"
 	                    "flows = ( { destination = \"10.0.0.1\"; port = 1; } ); } );"),
 	               ":1: ", "payload_size = 18");
+	expect_refused(load_with("", "application_header_bytes = 1000;", ""), ":5: application_header_bytes = 1000",
+	               "less than payload_size");
+	expect_refused(load_with("", "application_header_bytes = 40; row_stride = 959;", ""), ":5: row_stride = 959",
+	               "accepted is 960 or more, or 0");
+	config_free(load_with("", "application_header_bytes = 40; row_stride = 960;", ""));
+	cr_expect(eq(int, failure.exit_code, 0));
+	expect_refused(load("streams = ( { name = \"a\"; interface = \"e\"; payload_size = 59; oversize_sink = false;\n"
+	                    "layout = \"frame\"; flows = ( { destination = \"10.0.0.1\"; port = 1; } ); } );"),
+	               ":1: ", "pads shorter frames to 60 bytes");
 	expect_refused(load_with("", "", "source = \"fe80::1\";"), ":6: ", "one family");
 	expect_refused(load_with("", "", "source = \"239.0.0.1\";"), ":6: ", "unicast");
 }

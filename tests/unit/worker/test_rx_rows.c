@@ -1,0 +1,276 @@
+// SPDX-License-Identifier: Apache-2.0
+/* What a row holds by the keys of its stream: geometry, worker and library together, on the scripted backend. */
+#include "daemon/stream/geometry.h"
+#include "daemon/worker/rx_sum.h"
+#include "daemon/worker/rx_worker.h"
+#include "lib/ibvcap/ring.h"
+#include "tests/support/flows.h"
+#include "tests/support/frames.h"
+#include "tests/support/scripted_backend.h"
+
+#include <ibvcap/ibvcap.h>
+#include <criterion/criterion.h>
+#include <criterion/new/assert.h>
+
+#define SEED    3
+#define OLD     0xee
+#define NETWORK 42u
+
+static struct config_flow flow = {FLOW_DEFAULTS};
+static struct config_stream config;
+static struct backend *backend;
+static struct backend_queue *queue;
+static struct backend_flow *rule;
+static struct rx_ring ring;
+static struct rx_sum sum;
+static struct rx_worker *worker;
+static struct ibvcap_rx_batch batch; /* all rows so far */
+
+static void set_up(void)
+{
+	flow.destination.family = AF_INET;
+	config = (struct config_stream){
+		.name = "rows",
+		.flows = &flow,
+		.n_flows = 1,
+		.queues = 1,
+		.payload_size = 100,
+		.slots_per_block = 64,
+		.history_blocks = 2,
+		.receive_queue_slots = 64,
+		.page_bytes = 4096,
+		.max_consumers = 1,
+		.lease_blocks = 1,
+	};
+}
+
+static void tear_down(void)
+{
+	scripted_backend_ops.remove_flow(rule);
+	rx_worker_free(worker);
+	rx_ring_deinit(&ring);
+	scripted_backend_ops.destroy_queue(queue);
+	scripted_backend_ops.close(backend);
+}
+
+TestSuite(rx_rows, .init = set_up, .fini = tear_down);
+
+static void begin(void)
+{
+	const struct rx_ring_options options = geometry_of_ring(&config, 0, 1);
+	struct rx_worker_options worker_options = {
+		.name = "rows", .receive_queue_slots = 64, .cpu = -1, .device_timestamps = true, .sum = &sum};
+	struct backend_queue_options queue_options = {
+		.slots = 64, .oversize_sink = true, .timestamps = true, .flow_tags = config.flow_numbers};
+	const struct backend_ops *ops = &scripted_backend_ops;
+
+	cr_assert(eq(int, rx_ring_init(&ring, &options, NULL), 0));
+	memset(ring.payload.address, OLD, ring.payload.bytes);
+	memset(ring.headers.address, OLD, ring.headers.bytes);
+	queue_options.header_bytes = ring.header_bytes;
+	queue_options.header_stride = ring.header_stride;
+	queue_options.slot_bytes = ring.slot_bytes;
+	queue_options.row_stride = ring.row_stride;
+	cr_assert(eq(int, ops->open(NULL, &backend, NULL), 0));
+	cr_assert(eq(int, ops->create_queue(backend, &queue_options, &queue, NULL), 0));
+	worker_options.queue = queue;
+	worker_options.ring = &ring;
+	rx_sum_init(&sum, 1, false);
+	cr_assert(eq(int, rx_worker_new(&worker, &worker_options), 0));
+	cr_assert(eq(int, rx_worker_prime(worker), 0));
+	cr_assert(eq(int, ops->start(queue), 0));
+	cr_assert(eq(int, ops->add_flow(queue, &(struct flow_rule){0}, &rule, NULL), 0));
+}
+
+/* The row of the next packet. */
+static uint32_t arrive(const uint8_t *frame, uint32_t bytes)
+{
+	uint32_t i = (uint32_t)consumer_load_head(ring.ring);
+
+	cr_assert(scripted_arrive(queue, frame, bytes));
+	while (rx_worker_do_work(worker) > 0)
+		;
+	cr_assert(eq(u64, consumer_load_head(ring.ring), i + 1u));
+	batch = (struct ibvcap_rx_batch){
+		.payload = ring.payload.address,
+		.headers = ring.headers.address,
+		.meta = ring_meta(ring.ring),
+		.stride = ring.ring->row_stride,
+		.header_stride = ring.ring->header_stride,
+		.header_bytes = ring.ring->header_bytes,
+		.application_header_bytes = ring.ring->application_header_bytes,
+	};
+	return i;
+}
+
+static uint32_t arrive_udp(const struct frame_options *options, uint8_t frame[FRAME_BYTES_MAX], uint32_t *bytes)
+{
+	*bytes = frame_build(options, SEED, frame);
+	return arrive(frame, *bytes);
+}
+
+static void expect_bytes(const uint8_t *found, const uint8_t *wanted, uint32_t n)
+{
+	for (uint32_t i = 0; i < n; i++)
+		cr_assert(eq(u8, found[i], wanted[i]), "byte %u", i);
+}
+
+static void expect_all(const uint8_t *found, uint8_t byte, uint32_t n)
+{
+	for (uint32_t i = 0; i < n; i++)
+		cr_assert(eq(u8, found[i], byte), "byte %u", i);
+}
+
+Test(rx_rows, an_application_header_lies_behind_the_network_headers_and_the_row_has_the_samples)
+{
+	uint8_t frame[FRAME_BYTES_MAX];
+	uint32_t bytes, i;
+
+	config.application_header_bytes = 36;
+	config.row_stride = 128;
+	begin();
+	cr_expect(eq(u32, ring.header_bytes, NETWORK + 36));
+	cr_expect(eq(u32, ring.header_stride, 128));
+	cr_expect(eq(u32, ring.slot_bytes, 64));
+	for (int round = 0; round < 2; round++) {
+		i = arrive_udp(&(struct frame_options){.payload_bytes = 100}, frame, &bytes);
+		cr_expect(eq(u32, batch.meta[i].flags, 0));
+		cr_expect(eq(u32, batch.meta[i].length, 64));
+		cr_expect(eq(u32, batch.meta[i].wire_length, 64));
+		cr_expect(eq(u32, batch.meta[i].header_length, NETWORK));
+		cr_expect(eq(ptr, (void *)ibvcap_rx_payload(&batch, i), (void *)(batch.payload + i * 128)));
+		expect_bytes(ibvcap_rx_headers(&batch, i), frame, NETWORK + 36);
+		expect_bytes(ibvcap_rx_payload(&batch, i), frame + NETWORK + 36, 64);
+		expect_all(ibvcap_rx_payload(&batch, i) + 64, OLD, 64);
+	}
+}
+
+Test(rx_rows, longer_headers_move_the_payload_and_a_packet_that_ends_in_its_header_is_unusable)
+{
+	uint8_t frame[FRAME_BYTES_MAX];
+	uint32_t bytes, i;
+
+	config.application_header_bytes = 36;
+	begin();
+	i = arrive_udp(&(struct frame_options){.payload_bytes = 90, .n_vlan_tags = 1}, frame, &bytes);
+	cr_expect(eq(u32, batch.meta[i].flags, IBVCAP_PACKET_FLAG_IRREGULAR | IBVCAP_PACKET_FLAG_SHORT));
+	cr_expect(eq(u32, batch.meta[i].header_length, NETWORK + 4));
+	cr_expect(eq(u32, batch.meta[i].length, 90 - 36));
+	expect_bytes(ibvcap_rx_payload(&batch, i), frame + NETWORK + 4 + 36, 90 - 36);
+	i = arrive_udp(&(struct frame_options){.payload_bytes = 150}, frame, &bytes);
+	cr_expect(eq(u32, batch.meta[i].flags, IBVCAP_PACKET_FLAG_TRUNCATED));
+	cr_expect(eq(u32, batch.meta[i].length, 64));
+	cr_expect(eq(u32, batch.meta[i].wire_length, 150 - 36));
+	i = arrive_udp(&(struct frame_options){.payload_bytes = 36}, frame, &bytes);
+	cr_expect(eq(u32, batch.meta[i].flags, IBVCAP_PACKET_FLAG_SHORT), "a header and no sample");
+	cr_expect(eq(u32, batch.meta[i].length, 0));
+	for (uint32_t n = 0; n < 36; n += 35) {
+		i = arrive_udp(&(struct frame_options){.payload_bytes = n}, frame, &bytes);
+		cr_expect(eq(u32, batch.meta[i].flags, IBVCAP_PACKET_FLAG_IRREGULAR | IBVCAP_PACKET_FLAG_UNUSABLE));
+		cr_expect(eq(u32, batch.meta[i].length, 0));
+		cr_expect(eq(u32, batch.meta[i].header_length, NETWORK));
+		expect_bytes(ibvcap_rx_headers(&batch, i), frame, NETWORK + n);
+	}
+	cr_expect(eq(u64, counter_get(&ring.ring->counters[IBVCAP_RX_COUNTER_ERRORED]), 0));
+	cr_expect(eq(u64, counter_get(&ring.ring->counters[IBVCAP_RX_COUNTER_PUBLISHED]), 5));
+}
+
+Test(rx_rows, frames_are_whole_whatever_is_in_them)
+{
+	uint8_t frame[FRAME_BYTES_MAX];
+	uint32_t bytes, i;
+
+	config.layout = CONFIG_LAYOUT_FRAME;
+	begin();
+	cr_expect(eq(u32, ring.header_stride, 0));
+	cr_expect(eq(u64, ring.headers.bytes, 4096));
+	i = arrive_udp(&(struct frame_options){.payload_bytes = 58, .protocol = 6}, frame, &bytes);
+	cr_assert(eq(u32, bytes, 100));
+	cr_expect(eq(u32, batch.meta[i].flags, 0));
+	cr_expect(eq(u32, batch.meta[i].header_length, 0));
+	cr_expect(eq(u32, batch.meta[i].length, 100));
+	expect_bytes(ibvcap_rx_payload(&batch, i), frame, 100);
+	frame[12] = 0xae;
+	frame[13] = 0xfe;
+	i = arrive(frame, 60);
+	cr_expect(eq(u32, batch.meta[i].flags, IBVCAP_PACKET_FLAG_SHORT));
+	cr_expect(eq(u32, batch.meta[i].length, 60));
+	expect_bytes(ibvcap_rx_payload(&batch, i), frame, 60);
+	i = arrive(frame, 101);
+	cr_expect(eq(u32, batch.meta[i].flags, IBVCAP_PACKET_FLAG_TRUNCATED));
+	cr_expect(eq(u32, batch.meta[i].length, 100));
+	cr_expect(eq(u32, batch.meta[i].wire_length, 101));
+	scripted_next_status(queue, BACKEND_SLOT_ERROR);
+	i = arrive(frame, 60);
+	cr_expect(eq(u32, batch.meta[i].flags, IBVCAP_PACKET_FLAG_ERROR));
+}
+
+Test(rx_rows, a_frame_has_an_application_header_too)
+{
+	uint8_t frame[FRAME_BYTES_MAX] = {[12] = 0xae, [13] = 0xfe, [22] = 1, [99] = 2};
+	uint32_t i;
+
+	config.layout = CONFIG_LAYOUT_FRAME;
+	config.application_header_bytes = 22;
+	begin();
+	cr_expect(eq(u32, ring.header_stride, 64));
+	i = arrive(frame, 100);
+	cr_expect(eq(u32, batch.meta[i].flags, 0));
+	cr_expect(eq(u32, batch.meta[i].length, 78));
+	expect_bytes(ibvcap_rx_headers(&batch, i), frame, 22);
+	expect_bytes(ibvcap_rx_payload(&batch, i), frame + 22, 78);
+	i = arrive(frame, 20);
+	cr_expect(eq(u32, batch.meta[i].flags, IBVCAP_PACKET_FLAG_IRREGULAR | IBVCAP_PACKET_FLAG_UNUSABLE));
+	cr_expect(eq(u32, batch.meta[i].length, 0));
+}
+
+Test(rx_rows, what_a_packet_has_not_filled_is_old_or_0)
+{
+	uint8_t frame[FRAME_BYTES_MAX];
+	uint32_t bytes, i;
+
+	begin();
+	i = arrive_udp(&(struct frame_options){.payload_bytes = 40}, frame, &bytes);
+	cr_expect(eq(u32, batch.meta[i].flags, IBVCAP_PACKET_FLAG_SHORT));
+	expect_all(ibvcap_rx_payload(&batch, i) + 40, OLD, 60);
+	tear_down();
+
+	config.zero_rest = true;
+	config.row_stride = 128;
+	begin();
+	for (uint32_t n = 0; n < 100; n += 33) { /* 0: Ethernet pads it, and the padding goes too */
+		i = arrive_udp(&(struct frame_options){.payload_bytes = n}, frame, &bytes);
+		cr_expect(eq(u32, batch.meta[i].flags, IBVCAP_PACKET_FLAG_SHORT));
+		expect_bytes(ibvcap_rx_payload(&batch, i), frame + NETWORK, n);
+		expect_all(ibvcap_rx_payload(&batch, i) + n, 0, 100 - n);
+		expect_all(ibvcap_rx_payload(&batch, i) + 100, OLD, 28);
+	}
+	i = arrive_udp(&(struct frame_options){.payload_bytes = 40, .ip_option_bytes = 8}, frame, &bytes);
+	expect_bytes(ibvcap_rx_payload(&batch, i), frame + NETWORK + 8, 40);
+	expect_all(ibvcap_rx_payload(&batch, i) + 40, 0, 52);
+	scripted_next_status(queue, BACKEND_SLOT_ERROR);
+	i = arrive(frame, 60);
+	cr_expect(eq(u32, batch.meta[i].flags, IBVCAP_PACKET_FLAG_ERROR));
+	expect_all(ibvcap_rx_payload(&batch, i), 0, 100);
+	expect_all(ibvcap_rx_headers(&batch, i), 0, NETWORK);
+	i = arrive_udp(&(struct frame_options){.payload_bytes = 100}, frame, &bytes);
+	cr_expect(eq(u32, batch.meta[i].flags, 0));
+	expect_bytes(ibvcap_rx_payload(&batch, i), frame + NETWORK, 100);
+}
+
+Test(rx_rows, a_row_says_which_flow_matched)
+{
+	uint8_t frame[FRAME_BYTES_MAX];
+	uint32_t bytes, i;
+
+	config.flow_numbers = true;
+	begin();
+	cr_expect(eq(u32, ring.ring->flags, IBVCAP_RING_FLAG_FLOWS));
+	for (uint32_t tag = 0; tag < 256; tag += 51) {
+		scripted_set_tag(queue, tag);
+		i = arrive_udp(&(struct frame_options){.payload_bytes = 100}, frame, &bytes);
+		cr_expect(eq(u32, batch.meta[i].flow, tag));
+		i = arrive_udp(&(struct frame_options){.payload_bytes = 40, .ip_option_bytes = 8}, frame, &bytes);
+		cr_expect(eq(u32, batch.meta[i].flow, tag), "an irregular one, too");
+	}
+}
