@@ -20,14 +20,22 @@
 
 #define MS_NS          UINT64_C(1000000)
 #define REATTACH_MS    30000u
+#define ANSWER_MS      5000u
 #define PAUSE_NS_FIRST (10 * MS_NS)
 #define PAUSE_NS_MAX   (200 * MS_NS)
 
 /* ---- leaving the old epoch ------------------------------------------------------------------------- */
 
+/* A member of a group that reattaches to no other daemon still attaches to its queues. */
 static uint32_t rx_reattach_ms(const struct rx_reattach *reattach)
 {
-	return reattach->options.reattach_ms ? reattach->options.reattach_ms : REATTACH_MS;
+	switch (reattach->options.reattach_ms) {
+	case 0:
+		return REATTACH_MS;
+	case IBVCAP_NO_REATTACH:
+		return ANSWER_MS;
+	}
+	return reattach->options.reattach_ms;
 }
 
 static void rx_reattach_begin(struct rx_reattach *reattach, uint64_t now_ns)
@@ -189,7 +197,7 @@ static void rx_reattach_note_joined(struct rx_reattach *reattach, const struct p
 static int rx_reattach_take_answer(struct ibvcap_rx *rx, uint64_t now_ns)
 {
 	struct rx_reattach *reattach = &rx->reattach;
-	struct protocol_joined joined;
+	struct protocol_joined joined = {0};
 	struct ibvcap_rx *new;
 	int fds[PROTOCOL_FD_N];
 	uint64_t epoch;
@@ -322,7 +330,7 @@ int rx_reattach_new(struct ibvcap_rx **rx, const char *path, const char *stream,
 int rx_reattach_join(struct ibvcap_rx *rx, const struct ibvcap_rx_options *options)
 {
 	struct rx_reattach *reattach = &rx->reattach;
-	struct protocol_joined joined;
+	struct protocol_joined joined = {0};
 	int fds[PROTOCOL_FD_N];
 	uint64_t epoch;
 	int r = client_connect(&reattach->client, reattach->path, options->timeout_ms);

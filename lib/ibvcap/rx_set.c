@@ -140,13 +140,16 @@ static int new_part(const struct rx_set *set, uint32_t queue, struct ibvcap_rx *
 	struct ibvcap_rx_options options = set->options;
 	int r;
 
+	*part = NULL;
 	options.queue = queue;
 	r = rx_reattach_new(part, set->path, set->stream, &options, set->member);
 	if (r < 0)
 		return r;
 	r = watch_part(set, *part);
-	if (r < 0)
+	if (r < 0) {
 		rx_handle_free(*part);
+		*part = NULL;
+	}
 	return r;
 }
 
@@ -184,11 +187,9 @@ static int step_ask(struct rx_set *set, uint64_t now_ns)
 	set->asked_ns = now_ns;
 	if (!set->is_group || n >= PARTS_MAX - 1 || (!set->ask && set->n_queues && n >= set->n_queues))
 		return 0;
-	if (!set->ask) {
-		r = new_part(set, IBVCAP_QUEUE_ALL, &set->ask);
-		if (r < 0)
-			return n ? 0 : r;
-	}
+	r = set->ask ? 0 : new_part(set, IBVCAP_QUEUE_ALL, &set->ask);
+	if (!set->ask)
+		return n ? 0 : r;
 	if (n && !set->ask->reattach.error)
 		rx_reattach_put_off_end(set->ask, now_ns);
 	r = rx_reattach(set->ask, 0);
@@ -275,6 +276,8 @@ static int step_ended(struct rx_set *set, uint32_t index)
 	int r;
 
 	if (set->is_group && !part->reattach.away && !rx_reattach_is_removed(part)) {
+		if (set->options.reattach_ms == IBVCAP_NO_REATTACH)
+			return -ESHUTDOWN;
 		if (rx_handle_has_batches(part))
 			return -ENOBUFS;
 		drop_part(set, index); /* the next daemon shares the queues out anew */

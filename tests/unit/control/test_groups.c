@@ -25,7 +25,6 @@
 
 #define SLOTS       128u
 #define BLOCK       64u
-#define EPOCH       UINT64_C(0x5566)
 #define QUEUES      4u
 #define MEMBERS     4u
 #define PACKETS_MAX 65536u
@@ -55,6 +54,7 @@ static struct config_stream stream;
 static struct config config;
 static struct backend *backend;
 static uint32_t n_queues;
+static uint64_t epoch;
 static struct backend_queue *queues[QUEUES];
 static struct backend_flow *flows[QUEUES];
 static struct rx_ring rings[QUEUES];
@@ -183,7 +183,7 @@ static void make_queue(uint32_t index)
 		.slots = SLOTS, .header_bytes = 42, .header_stride = 64, .slot_bytes = 100, .completion_events = true};
 	const struct rx_ring_options ring_options = {
 		.stream = "lidar",
-		.epoch = EPOCH,
+		.epoch = epoch,
 		.slot_bytes = 100,
 		.slots_per_block = BLOCK,
 		.header_bytes = 42,
@@ -231,6 +231,7 @@ static void begin(uint32_t n)
 	struct control_options options = {.config = &config, .listener = &listener, .worker_ended = worker_ended};
 
 	n_queues = n;
+	epoch++;
 	cr_assert_geq(sd_event_new(&event), 0);
 	options.event = event;
 	cr_assert_eq(listener_open(&listener, config.socket_path, 0666, (gid_t)-1, NULL), 0);
@@ -274,15 +275,10 @@ static void set_up(void)
 	fork_members();
 }
 
-static void tear_down(void)
+static void end_daemon(void)
 {
-	if (!shared)
-		return;
-	for (unsigned i = 0; i < MEMBERS; i++)
-		if (members[i] > 0) {
-			kill(members[i], SIGKILL);
-			waitpid(members[i], NULL, 0);
-		}
+	for (uint32_t i = 0; i < n_queues; i++)
+		rx_ring_close(&rings[i]);
 	control_free(control);
 	for (uint32_t i = 0; i < n_queues; i++) {
 		rx_worker_free(workers[i]);
@@ -294,6 +290,23 @@ static void tear_down(void)
 		scripted_backend_ops.close(backend);
 	listener_close(&listener);
 	sd_event_unref(event);
+	control = NULL;
+	backend = NULL;
+	event = NULL;
+	n_queues = 0;
+}
+
+static void tear_down(void)
+{
+	if (!shared)
+		return;
+	for (unsigned i = 0; i < MEMBERS; i++)
+		if (members[i] > 0) {
+			kill(members[i], SIGKILL);
+			waitpid(members[i], NULL, 0);
+		}
+	if (n_queues)
+		end_daemon();
 	rmdir(directory);
 }
 
@@ -350,7 +363,7 @@ static uint64_t now_ms(void)
 
 static void turn_with_packets(unsigned n)
 {
-	uint64_t until[QUEUES];
+	uint64_t until[QUEUES] = {0};
 
 	for (uint32_t i = 0; i < n_queues; i++)
 		until[i] = rings[i].head + n;
@@ -469,6 +482,63 @@ Test(groups, a_handle_of_one_queue_reads_no_other)
 	shared->may_open[1] = true;
 	TURN_UNTIL(shared->error[1], false);
 	cr_expect_eq(shared->error[1], -EINVAL, "there is no queue 2");
+}
+
+/* ---- the next daemon ------------------------------------------------------------------------------------- */
+
+static void restart(uint32_t n)
+{
+	TURN_UNTIL(is_all_acquired(), false);
+	end_daemon();
+	memset((void *)shared->seen, 0, sizeof(shared->seen));
+	begin(n);
+}
+
+Test(groups, a_handle_of_all_queues_follows_the_stream_to_the_next_daemon_with_more_or_fewer_queues)
+{
+	const uint32_t numbers[] = {4, 1, 3};
+
+	begin(2);
+	shared->options[0].group[0] = '\0';
+	shared->options[0].queue = IBVCAP_QUEUE_ALL;
+	join(0);
+	for (unsigned i = 0; i < 3; i++) {
+		turn_with_packets(100);
+		restart(numbers[i]);
+		TURN_UNTIL(shared->counts[0].epochs == i + 1 && shared->n_attached[0] == numbers[i], false);
+	}
+	turn_with_packets(100);
+	finish();
+	expect_each_once(0);
+}
+
+Test(groups, a_group_is_made_anew_by_the_next_daemon)
+{
+	begin(2);
+	join(0);
+	join(1);
+	TURN_UNTIL(shared->n_attached[0] == 1 && shared->n_attached[1] == 1, true);
+	restart(4);
+	TURN_UNTIL(shared->n_attached[0] == 2 && shared->n_attached[1] == 2, false);
+	turn_with_packets(100);
+	finish();
+	cr_expect_eq(shared->counts[0].epochs, 1);
+	expect_each_once(0);
+}
+
+Test(groups, a_member_that_is_not_to_reattach_ends_with_the_daemon)
+{
+	begin(1);
+	for (unsigned i = 0; i < 2; i++)
+		shared->options[i].reattach_ms = IBVCAP_NO_REATTACH;
+	join(0);
+	TURN_UNTIL(shared->n_attached[0] == 1, false);
+	join(1);
+	end_daemon();
+	for (uint64_t end = now_ms() + PATIENCE_MS; now_ms() < end && !(shared->error[0] && shared->error[1]);)
+		nap_ms(1);
+	cr_expect_eq(shared->error[0], -ESHUTDOWN);
+	cr_expect_eq(shared->error[1], -ESHUTDOWN, "the one that stands by");
 }
 
 /* ---- groups ------------------------------------------------------------------------------------------------ */
