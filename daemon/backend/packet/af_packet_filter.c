@@ -52,7 +52,7 @@ static uint32_t filter_read_field(const struct flow_headers *headers, enum filte
 
 static uint32_t filter_whole(enum filter_field field)
 {
-	return UINT32_MAX >> (32 - 8 * filter_places[field].bytes);
+	return filter_places[field].bytes == 4 ? UINT32_MAX : (UINT32_C(1) << 8 * filter_places[field].bytes) - 1;
 }
 
 /* A condition of packets that are not to be taken may do without a common field, but not ask for something else. */
