@@ -22,7 +22,7 @@ import pcap_replay  # noqa: E402
 IBVCAP = conftest.BUILD / "tools/ibvcap"
 LIDAR = ROOT / "tests/data/lidar-os0-32.pcap"
 NOT_COMPLETE, USAGE, NOT_WRITTEN = 1, 64, 74
-N_ROTATIONS = int(os.environ.get("IBVCAP_ROTATIONS", "50"))
+N_ROTATIONS = 1000 if os.environ.get("IBVCAP_ALL") else 50
 TERMS = ("written", "unwritten", "errored", "skipped", "disk_wait", "lag")
 
 
@@ -36,12 +36,12 @@ def built():
 class Record:
     """`ibvcap record`, attached."""
 
-    def __init__(self, daemon, *options, streams=("lidar",), prefix=(), stdout=subprocess.PIPE):
+    def __init__(self, daemon, *options, streams=("lidar",), attached=None, stdout=subprocess.PIPE):
         before = len(daemon.status()["consumers"])
-        command = [*prefix, IBVCAP, "record", *streams, "--socket", daemon.socket_path, "--quiet", "--json", *options]
+        command = [IBVCAP, "record", *streams, "--socket", daemon.socket_path, "--quiet", "--json", *options]
         self.process = subprocess.Popen([str(word) for word in command], stdout=stdout, stderr=subprocess.PIPE,
                                         text=True)
-        wait_until(lambda: len(daemon.status()["consumers"]) == before + len(streams) or
+        wait_until(lambda: len(daemon.status()["consumers"]) == before + (attached or len(streams)) or
                    self.process.poll() is not None, 30, "attached")
 
     def finish(self, stop=None):
@@ -170,6 +170,24 @@ def test_two_streams_in_one_file_and_short_packets(daemon, wire, record, tmp):
         assert [(int(row[1]), int(row[2])) for row in rows if row[0] == name] == \
             [(len(frame), min(100, len(frame))) for frame in wanted]
         assert {row[3] for row in rows if row[0] == name} == {str(port)}
+
+
+def test_all_queues_of_a_stream(daemon, wire, record, tmp):
+    if conftest.BACKEND != "verbs":
+        pytest.skip(f"backend {conftest.BACKEND} gives a stream one queue")
+    flows = [conftest.flow(7502, wire.address, queue=0), conftest.flow(7503, wire.address, queue=1)]
+    one = daemon([conftest.stream(wire, payload_size=256, queues=2, flows=flows)])
+    file = tmp / "queues.pcapng"
+    before = len(one.status()["consumers"])
+    recorder = record(one, "-w", file, "-c", 60, attached=2)
+    assert len(one.status()["consumers"]) == before + 2
+    send(wire, 40)
+    send(wire, 20, first=40, port=7503)
+    code, said, err = recorder.finish()
+    assert code == 0 and [source["written"] for source in said["sources"]] == [40, 20], err
+    found = fields(file, "frame.interface_name", "frame.interface_queue", "frame.packet_id", "udp.dstport")
+    assert [row for row in found if row[1] == "0"] == [["lidar/0", "0", str(i), "7502"] for i in range(40)]
+    assert [row for row in found if row[1] == "1"] == [["lidar/1", "1", str(i), "7503"] for i in range(20)]
 
 
 def test_to_a_pipe_and_compressed(daemon, wire, record, tmp):
