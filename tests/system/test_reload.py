@@ -353,8 +353,8 @@ def test_what_a_stream_that_is_added_lacks_is_said(daemon, wire, ibvcap, tmp):
     assert code == EX_CONFIG and f'{path}:1: name = "lidar" is that of the stream at {one.config}:2 too' in text
     code, text = add(port=7502)
     assert code == EX_CONFIG
-    assert (f"{path}:1: stream 'more': this flow to port 7502 overlaps with that of stream 'lidar' at "
-            f"{one.config}:2 on the same interface") in text
+    assert (f"{path}:1: stream 'more': this flow ({wire.address}:7502) overlaps with that of stream 'lidar' at "
+            f"{one.config}:2 ({wire.address}:7502) on the same interface") in text
     code, text = add(payload_size=0)
     assert code == EX_CONFIG and f"{path}:1: payload_size = 0: accepted is" in text
     code, text = add(payload_size=60000)
