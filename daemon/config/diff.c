@@ -139,6 +139,19 @@ unsigned diff_config(const struct config *before, const struct config *after, di
 	return walk.n;
 }
 
+/* The field of an array is a pointer to words of 4 bytes. */
+static bool diff_is_field_changed(const struct key *key, const char *before, const char *after, uint32_t n_before,
+                                  uint32_t n_after)
+{
+	const uint32_t *words[2];
+
+	if (!key_is_array(key))
+		return memcmp(before, after, key->bytes) != 0;
+	memcpy(&words[0], before, sizeof(words[0]));
+	memcpy(&words[1], after, sizeof(words[1]));
+	return n_before != n_after || (n_before && memcmp(words[0], words[1], n_before * sizeof(uint32_t)) != 0);
+}
+
 /* ---- keys that are fixed ------------------------------------------------------------------------- */
 
 static bool diff_is_key_changed(const struct key *key, const void *before, const void *after)
@@ -147,7 +160,9 @@ static bool diff_is_key_changed(const struct key *key, const void *before, const
 	bool same = true;
 
 	if (key->type != KEY_LIST)
-		return memcmp((const char *)before + key->offset, (const char *)after + key->offset, key->bytes) != 0;
+		return diff_is_field_changed(key, (const char *)before + key->offset, (const char *)after + key->offset,
+		                             key_is_array(key) ? key_count(key, before) : 0,
+		                             key_is_array(key) ? key_count(key, after) : 0);
 	n = key_count(key, before);
 	if (n != key_count(key, after))
 		return true;
