@@ -18,6 +18,7 @@ struct command {
 static const struct command commands[] = {
 	{"check", "say which numbered packets of a stream were lost, from the sender on", cmd_check},
 	{"doctor", "check that this machine is ready, and say what to do if not", cmd_doctor},
+	{"extcap", "show streams as interfaces in Wireshark", cmd_extcap},
 	{"extract", "copy the packets of a time out of recordings", cmd_extract},
 	{"info", "say what is in a recording, what is missing, and why", cmd_info},
 	{"record", "record streams to pcapng files that say what is missing, and why", cmd_record},

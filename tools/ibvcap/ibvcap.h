@@ -8,6 +8,7 @@
 
 int cmd_check(int argc, char **argv);
 int cmd_doctor(int argc, char **argv);
+int cmd_extcap(int argc, char **argv);
 int cmd_extract(int argc, char **argv);
 int cmd_info(int argc, char **argv);
 int cmd_record(int argc, char **argv);

@@ -143,7 +143,7 @@ static int end_record(const struct recorder *recorder, const struct summary *sum
 
 	if (recorder->options.json)
 		print_record_json(recorder, summary);
-	else
+	else if (!recorder->options.quiet)
 		print_record_summary(recorder, summary);
 	if (summary->error)
 		return summary->error == EPIPE ? EX_OK : EX_IOERR;

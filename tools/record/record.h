@@ -42,6 +42,7 @@ struct record_options {
 	bool raw;
 	bool sync;
 	bool index;
+	uint64_t last_ns; /* begin with packets of so long ago; 0: no */
 	bool oldest;
 	bool quiet;
 	bool json;

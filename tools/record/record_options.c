@@ -24,6 +24,7 @@ static const char usage[] =
 	"  -s, --snap N            only the first N bytes of each packet\n"
 	"  -p, --policy POLICY     lossy, lossless, or auto: lossless if the stream permits it (auto)\n"
 	"  -o, --oldest            begin with the oldest packet in the ring (the next packet that comes)\n"
+	"  -l, --last S            begin with packets of the last S seconds, as far as the ring holds them\n"
 	"  -r, --reattach S        when the daemon ends, wait S seconds for its next run; 0: end (30)\n"
 	"  -Z, --zstd LEVEL        compress the file, 1 to 19, in pieces that can be read from anywhere\n"
 	"  -R, --raw               rows of payloads as they are in the ring, for numpy.fromfile(), to FILE; times and\n"
@@ -44,7 +45,7 @@ static const char usage[] =
 	"  -n, --no-index          write no FILE.index\n"
 	"\n"
 	"  -S, --socket PATH       the daemon's control socket (else $IBVCAP_SOCKET, else " IBVCAP_CONTROL_SOCKET ")\n"
-	"  -q, --quiet             no line of rates every second\n"
+	"  -q, --quiet             no line of rates every second, and no summary\n"
 	"  -j, --json              print the summary as JSON\n"
 	"  -h, --help              print this\n";
 
@@ -212,6 +213,8 @@ static int parse_record_option(int option, struct record_options *options)
 	case 'o':
 		options->oldest = true;
 		return -1;
+	case 'l':
+		return options_parse_seconds("record", "--last", optarg, &options->last_ns) ? -1 : EX_USAGE;
 	case 'r':
 		return parse_record_reattach(optarg, &options->reattach_ms) ? -1 : EX_USAGE;
 	case 'Z':
@@ -272,6 +275,8 @@ static int check_record_options(const struct record_options *options)
 		return options_reject("record", usage, "which stream? 'ibvcap status' lists them");
 	if (!options->path)
 		return options_reject("record", usage, "--write FILE is missing; '-' is standard output");
+	if (options->oldest && options->last_ns)
+		return options_reject("record", usage, "--oldest and --last do not go together");
 	if (options->aligned && options->file_ns == UINT64_MAX)
 		return options_reject("record", usage, "--aligned goes with --file-seconds");
 	if (!rotates && (options->files || options->quota || options->disk_limit))
@@ -296,6 +301,7 @@ int record_parse_arguments(int argc, char **argv, struct record_options *options
 		{"snap", required_argument, NULL, 's'},
 		{"policy", required_argument, NULL, 'p'},
 		{"oldest", no_argument, NULL, 'o'},
+		{"last", required_argument, NULL, 'l'},
 		{"reattach", required_argument, NULL, 'r'},
 		{"zstd", required_argument, NULL, 'Z'},
 		{"raw", no_argument, NULL, 'R'},
@@ -328,7 +334,7 @@ int record_parse_arguments(int argc, char **argv, struct record_options *options
 	                                   .buffer_bytes = UINT64_C(64) << 20,
 	                                   .index = true};
 	while (r < 0 &&
-	       (option = getopt_long(argc, argv, "w:c:t:s:p:or:Z:RB:C:G:AN:b:W:Q:L:z:ynS:qjh", known, NULL)) != -1)
+	       (option = getopt_long(argc, argv, "w:c:t:s:p:ol:r:Z:RB:C:G:AN:b:W:Q:L:z:ynS:qjh", known, NULL)) != -1)
 		r = parse_record_option(option, options);
 	if (r >= 0)
 		return r;

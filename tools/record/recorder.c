@@ -289,6 +289,8 @@ static void look_at_time(struct recorder *recorder, uint64_t now_ns)
 	    (recorder->output.rotate_ns != UINT64_MAX && utc_ns >= recorder->output.rotate_ns + PACKET_ENDS_NS &&
 	     recorder->output.n_packets)) {
 		rotate_output(recorder, utc_ns);
+	} else if (recorder->output.buffer->used == 0) {
+		writer_look_for_reader(&recorder->writer);
 	} else if (now_ns - recorder->output.buffer->filled_ns >= flush_ns) {
 		flush_output(recorder);
 	}

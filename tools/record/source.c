@@ -19,6 +19,10 @@ int source_open(struct source *source, const struct record_options *options, con
 	*source = (struct source){.queue = queue, .batch = IBVCAP_INIT(struct ibvcap_rx_batch)};
 	attach.queue = queue;
 	attach.start = options->oldest ? IBVCAP_START_OLDEST : IBVCAP_START_NEWEST;
+	if (options->last_ns) {
+		attach.start = IBVCAP_START_NS_BACK;
+		attach.back = options->last_ns;
+	}
 	attach.reattach_ms = options->reattach_ms;
 	attach.policy = options->policy == RECORD_POLICY_LOSSY ? IBVCAP_POLICY_LOSSY : IBVCAP_POLICY_LOSSLESS;
 	r = ibvcap_rx_open(options->socket, stream, &attach, &source->rx);

@@ -9,6 +9,7 @@
 #include "tools/record/contents.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -100,6 +101,14 @@ static void write_buffer(struct writer *writer, struct writer_buffer *buffer)
 	/* After a failure the file stays open until the recording ends: its end then counts all that was lost. */
 	if (buffer->ends_file && output->file.fd >= 0 && (buffer->is_last || !atomic_load(&writer->error)))
 		end_file(writer, output, buffer);
+}
+
+void writer_look_for_reader(struct writer *writer)
+{
+	struct pollfd fd = {.fd = STDOUT_FILENO}; /* POLLERR needs no request */
+
+	if (!strcmp(writer->path, "-") && poll(&fd, 1, 0) > 0 && fd.revents & POLLERR)
+		writer_fail(writer, &writer->outputs[0], -EPIPE);
 }
 
 /* ---- the thread ---------------------------------------------------------------------------------- */

@@ -79,6 +79,9 @@ struct writer_buffer *writer_take(struct writer *writer, unsigned timeout_ms);
 /** Hand over a buffer. */
 void writer_give(struct writer *writer, struct writer_buffer *buffer);
 
+/** If standard output is a pipe that nobody reads any more, set the error to EPIPE, although nothing is written now. */
+void writer_look_for_reader(struct writer *writer);
+
 /** Wait until all is written, and end the thread. */
 void writer_stop(struct writer *writer);
 
