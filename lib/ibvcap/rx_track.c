@@ -57,21 +57,26 @@ static void rx_track_gap(const struct ibvcap_rx_batch *batch, struct ibvcap_trac
 		tracker->totals[IBVCAP_TRACKED_COUNTER_SKIPPED] += batch->gap;
 }
 
-/* The block's records place the device's losses between blocks. The counter of a queue begins at 0 in each epoch. */
+/*
+ * The block's records place the device's losses between blocks. Their counter is the stream's, in the rings of all of
+ * its queues, and begins at 0 in each epoch: of a batch by a queue that is behind, it is less.
+ */
 static void rx_track_no_buffer(const struct ibvcap_rx *rx, const struct ibvcap_rx_batch *batch,
                                struct ibvcap_tracker *tracker)
 {
 	const struct ibvcap_block *block = &rx->blocks[rx->leases[batch->lease].physical];
-	struct tracker_queue *queue = &tracker->queues[rx->info.queue % IBVCAP_QUEUES_MAX];
 	uint64_t at_ns, now = consumer_load_close(block, &at_ns);
 
-	if (queue->epoch != batch->epoch) {
-		queue->no_buffer = queue->epoch ? 0 : consumer_load_open(block, &at_ns);
-		queue->epoch = batch->epoch;
+	if (batch->epoch == tracker->epoch_before)
+		return;
+	if (tracker->epoch != batch->epoch) {
+		tracker->no_buffer = tracker->epoch ? 0 : consumer_load_open(block, &at_ns);
+		tracker->epoch_before = tracker->epoch;
+		tracker->epoch = batch->epoch;
 	}
-	if (now > queue->no_buffer) {
-		tracker->totals[IBVCAP_TRACKED_COUNTER_NO_BUFFER] += now - queue->no_buffer;
-		queue->no_buffer = now;
+	if (now > tracker->no_buffer) {
+		tracker->totals[IBVCAP_TRACKED_COUNTER_NO_BUFFER] += now - tracker->no_buffer;
+		tracker->no_buffer = now;
 	}
 }
 

@@ -19,11 +19,10 @@ struct ibvcap_tracker {
 	uint64_t packets;
 	uint64_t slack; /* packets that were skipped, plus what an unknown gap may have been */
 
-	/* Of the handle, by the queue that a batch came by. */
-	struct tracker_queue {
-		uint64_t epoch;     /* of its last batch; 0: none came */
-		uint64_t no_buffer; /* its counter, as far as it is in totals */
-	} queues[IBVCAP_QUEUES_MAX];
+	/* Of the handle. */
+	uint64_t epoch;        /* the newest one of its batches; 0: none came */
+	uint64_t epoch_before; /* queues that are behind may still have batches of it */
+	uint64_t no_buffer;    /* the stream's counter in the newest epoch, as far as it is in totals */
 };
 
 /** Count a packet that has no number that can be read. */

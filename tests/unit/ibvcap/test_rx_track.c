@@ -239,3 +239,34 @@ Test(rx_track, losses_of_the_card_are_those_between_its_blocks)
 	cr_expect(eq(u64, counts_now().lost_before_card, 5));
 	cr_expect(eq(u64, page_says(IBVCAP_TRACKED_COUNTER_NO_BUFFER), 20));
 }
+
+/* The rings of all queues have the counter of the stream; the handle of these tests is one queue and the other. */
+Test(rx_track, losses_of_the_card_count_once_however_many_queues_say_them)
+{
+	for (uint32_t queue = 0; queue < 2; queue++) {
+		attached.rx->info.queue = queue;
+		rx_ring_note_losses(&attached.ring, 7, 1000);
+		attached_publish(&attached, N);
+		track(N);
+	}
+	for (uint32_t queue = 0; queue < 2; queue++) {
+		attached.rx->info.queue = queue;
+		rx_ring_note_losses(&attached.ring, 27, 2000);
+		attached_publish(&attached, N);
+		track(N);
+	}
+	cr_expect(eq(u64, page_says(IBVCAP_TRACKED_COUNTER_NO_BUFFER), 20));
+}
+
+Test(rx_track, a_queue_that_is_behind_in_the_old_epoch_does_not_begin_another)
+{
+	static const uint64_t epochs[] = {EPOCH, EPOCH + 1, EPOCH, EPOCH + 1};
+
+	for (uint32_t i = 0; i < 4; i++) {
+		attached.rx->info.epoch = epochs[i];
+		rx_ring_note_losses(&attached.ring, 7, 1000);
+		attached_publish(&attached, N);
+		track(N);
+	}
+	cr_expect(eq(u64, page_says(IBVCAP_TRACKED_COUNTER_NO_BUFFER), 7), "of the second epoch");
+}
