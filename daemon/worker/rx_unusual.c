@@ -54,7 +54,8 @@ static void describe_irregular(const struct rx_receive *receive, uint32_t frame_
 	}
 	if (view.fragment)
 		meta->flags |= IBVCAP_PACKET_FLAG_FRAGMENT;
-	if (view.header_length < plain_bytes || view.payload_length < application_bytes) {
+	if (view.header_length < plain_bytes || view.payload_length < application_bytes ||
+	    frame_bytes < view.header_length + application_bytes) {
 		meta->flags |= IBVCAP_PACKET_FLAG_UNUSABLE;
 	} else {
 		meta->header_length = (uint8_t)view.header_length;
@@ -79,7 +80,9 @@ static void describe_datagram(const struct rx_receive *receive, uint32_t frame_b
 	uint32_t udp_length = packet_udp_length(&receive->plain, headers);
 	uint32_t before_payload = PACKET_UDP_BYTES + ring->application_header_bytes;
 
-	if (packet_is_plain(&receive->plain, headers) && udp_length >= before_payload)
+	/* A length that the sender wrote does not fill the header row: the frame does. */
+	if (packet_is_plain(&receive->plain, headers) && udp_length >= before_payload &&
+	    frame_bytes >= ring->header_bytes)
 		describe_payload(udp_length - before_payload, 0, present, ring->slot_bytes, meta);
 	else
 		describe_irregular(receive, frame_bytes, present, headers, payload, meta);
@@ -111,7 +114,7 @@ static void zero_unusual(const struct rx_receive *receive, const struct rx_span 
 	if (!(ring->flags & IBVCAP_RING_FLAG_ZERO_REST))
 		return;
 	if (!(meta->flags & (IBVCAP_PACKET_FLAG_ERROR | IBVCAP_PACKET_FLAG_UNUSABLE)))
-		from = meta->header_length - receive->plain.header_bytes + meta->length;
+		from = u32_min(meta->header_length - receive->plain.header_bytes + meta->length, present);
 	memset(headers + in_headers, 0, ring->header_bytes - in_headers);
 	rx_zero_rest(ring, span, i, from);
 }

@@ -258,6 +258,41 @@ Test(rx_rows, what_a_packet_has_not_filled_is_old_or_0)
 	expect_bytes(ibvcap_rx_payload(&batch, i), frame + NETWORK, 100);
 }
 
+/* What is left of the application's header takes the whole row, and would take more. */
+Test(rx_rows, zeros_end_with_a_row_that_is_shorter_than_the_longer_headers)
+{
+	uint8_t frame[FRAME_BYTES_MAX];
+	uint32_t bytes, i;
+
+	config.zero_rest = true;
+	config.application_header_bytes = 36;
+	config.payload_size = 40;
+	config.row_stride = 64;
+	begin();
+	i = arrive_udp(&(struct frame_options){.payload_bytes = 40, .ip_option_bytes = 40}, frame, &bytes);
+	cr_expect(eq(u32, batch.meta[i].flags, IBVCAP_PACKET_FLAG_IRREGULAR | IBVCAP_PACKET_FLAG_TRUNCATED));
+	cr_expect(eq(u32, batch.meta[i].length, 0));
+	expect_bytes(batch.payload + i * 64, frame + NETWORK + 36, 4);
+	expect_all(batch.payload + i * 64 + 4, OLD, 60);
+}
+
+Test(rx_rows, a_header_row_that_a_packet_does_not_fill_is_none_whatever_length_the_packet_names)
+{
+	static const struct frame_options options[] = {{.payload_bytes = 100},
+	                                               {.payload_bytes = 100, .n_vlan_tags = 1}};
+	uint8_t frame[FRAME_BYTES_MAX];
+	uint32_t i;
+
+	config.application_header_bytes = 36;
+	begin();
+	for (uint32_t k = 0; k < 2; k++) {
+		frame_build(&options[k], SEED, frame);
+		i = arrive(frame, NETWORK + 30);
+		cr_expect(eq(u32, batch.meta[i].flags, IBVCAP_PACKET_FLAG_IRREGULAR | IBVCAP_PACKET_FLAG_UNUSABLE));
+		cr_expect(eq(u32, batch.meta[i].length, 0));
+	}
+}
+
 Test(rx_rows, a_row_says_which_flow_matched)
 {
 	uint8_t frame[FRAME_BYTES_MAX];
