@@ -37,6 +37,7 @@ struct {
 struct flow_scratch {
 	struct flow_headers frame;
 	struct flow_key wanted; /* those of its fields that an exact rule may have */
+	struct flow_target target;
 };
 
 struct {
@@ -57,9 +58,11 @@ static __always_inline struct flow_scratch *flow_scratch_get(void)
 	return mine;
 }
 
-/* What the frame is for by an exact rule, or NULL. One look-up for each combination of fields that such rules have. */
-static __always_inline const struct flow_target *flow_find_exact(struct flow_scratch *mine,
-                                                                 const struct flow_settings *now)
+/*
+ * The target becomes what the frame is for by an exact rule; rank 0: nothing. One look-up for each combination of
+ * fields that such rules have.
+ */
+static __always_inline void flow_find_exact(struct flow_scratch *mine, const struct flow_settings *now)
 {
 #pragma unroll
 	for (__u32 fields = 0; fields < FLOW_KEY_N_COMBINATIONS; fields++) {
@@ -70,37 +73,44 @@ static __always_inline const struct flow_target *flow_find_exact(struct flow_scr
 		mine->wanted = mine->frame.key;
 		flow_key_keep(&mine->wanted, fields);
 		target = bpf_map_lookup_elem(&flows, &mine->wanted);
-		if (target)
-			return target;
+		if (target) {
+			mine->target = *target;
+			return;
+		}
 	}
-	return NULL;
 }
 
-static __always_inline const struct flow_target *
-flow_find_conditional(const struct flow_scratch *mine, const struct flow_settings *now, const struct flow_target *best)
+/* Or by a condition of higher rank. No loop: the verifier of Linux 6.1 finds one too complex without CAP_PERFMON. */
+static __always_inline void flow_find_conditional(struct flow_scratch *mine, const struct flow_settings *now)
 {
-	__u32 rank = best ? best->rank : 0;
+#pragma unroll
+	for (__u32 i = 0; i < FLOW_CONDITIONS_MAX; i++) {
+		const struct flow_conditional *one;
+		__u32 key = i;
 
-	for (__u32 i = 0; i < FLOW_CONDITIONS_MAX && i < now->n_conditions; i++) {
-		__u32 key = i; /* the verifier does not follow i through a call that takes its address */
-		const struct flow_conditional *one = bpf_map_lookup_elem(&conditions, &key);
-
-		if (!one || one->target.rank <= rank || !flow_condition_holds(&one->condition, &mine->frame))
-			continue;
-		best = &one->target;
-		rank = one->target.rank;
+		if (i >= now->n_conditions)
+			return;
+		one = bpf_map_lookup_elem(&conditions, &key);
+		if (one && one->target.rank > mine->target.rank && flow_condition_holds(&one->condition, &mine->frame))
+			mine->target = one->target;
 	}
-	return best;
 }
 
-/* What the frame is for, or NULL. If there are conditions, the headers are wide. */
-static __always_inline const struct flow_target *flow_find(struct flow_scratch *mine, const struct flow_settings *now)
+/*
+ * Is the frame for somebody? Then the target says for whom. If there are conditions, the headers are wide. The target
+ * is a copy: the verifier of Linux 6.1 does not admit a pointer to it that may be NULL, to a process without
+ * CAP_PERFMON.
+ */
+static __always_inline bool flow_find(struct flow_scratch *mine, const struct flow_settings *now)
 {
 	const struct flow_key *key = &mine->frame.key;
-	bool is_udp = key->fields & FLOW_KEY_SOURCE_PORT && key->protocol != FLOW_KEY_TCP;
-	const struct flow_target *exact = is_udp ? flow_find_exact(mine, now) : NULL;
 
-	return now->n_conditions ? flow_find_conditional(mine, now, exact) : exact;
+	mine->target.rank = 0;
+	if (key->fields & FLOW_KEY_SOURCE_PORT && key->protocol != FLOW_KEY_TCP)
+		flow_find_exact(mine, now);
+	if (now->n_conditions)
+		flow_find_conditional(mine, now);
+	return mine->target.rank != 0;
 }
 
 #endif

@@ -50,20 +50,18 @@ static __always_inline int xdp_steer(struct xdp_md *context)
 	const struct flow_settings *now = bpf_map_lookup_elem(&settings, &zero);
 	struct flow_scratch *mine = flow_scratch_get();
 	struct flow_counts *count;
-	const struct flow_target *target;
 
-	if (!now || !mine || !xdp_read_frame(frame, end, now, mine))
+	if (!now || !mine || !xdp_read_frame(frame, end, now, mine) || !flow_find(mine, now))
 		return XDP_PASS;
-	target = flow_find(mine, now);
-	count = target ? bpf_map_lookup_elem(&counts, &target->stream) : NULL;
+	count = bpf_map_lookup_elem(&counts, &mine->target.stream);
 	if (!count)
 		return XDP_PASS;
 	count->matched++;
-	if (target->has_time)
+	if (mine->target.has_time)
 		xdp_put_time(context);
 	/* The last argument is the result if the slot is empty. */
 	if (queue < now->n_channels &&
-	    bpf_redirect_map(&sockets, target->stream * now->max_channels + queue, XDP_DROP) == XDP_REDIRECT)
+	    bpf_redirect_map(&sockets, mine->target.stream * now->max_channels + queue, XDP_DROP) == XDP_REDIRECT)
 		return XDP_REDIRECT;
 	count->no_socket++;
 	return XDP_DROP;
