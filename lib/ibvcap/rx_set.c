@@ -258,8 +258,11 @@ static int follow_queues(struct rx_set *set)
 	set->epoch = set->parts[0]->info.epoch;
 	for (uint32_t i = set->n_queues; i < n_queues; i++) {
 		struct ibvcap_rx *part;
-		int r = new_part(set, i, &part);
+		int r;
 
+		if (set->parts[i]) /* the stream had this queue before, and the search for it has not failed yet */
+			continue;
+		r = new_part(set, i, &part);
 		if (r < 0)
 			return r;
 		part->reattach.next_flags |= IBVCAP_RX_BATCH_FLAG_GAP_UNKNOWN;

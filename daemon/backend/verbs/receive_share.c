@@ -80,10 +80,11 @@ static uint64_t group_hash_fields(enum verbs_group_kind kind, uint32_t fields)
 	return mask;
 }
 
-static struct ibv_qp *group_create_qp(const struct verbs_queue *queue, enum backend_hash hash, uint64_t fields)
+static struct ibv_qp *group_create_qp(struct verbs_queue *queue, enum backend_hash hash, uint64_t fields)
 {
 	uint8_t key[KEY_BYTES];
 	struct ibv_qp_init_attr_ex init = {
+		.qp_context = queue, /* for verbs_read_notice() */
 		.qp_type = IBV_QPT_RAW_PACKET,
 		.comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_RX_HASH | IBV_QP_INIT_ATTR_IND_TABLE,
 		.pd = queue->backend->pd,
