@@ -111,6 +111,15 @@ static struct rx_session *rx_session_of_mail(const struct mail *mail)
 	return (struct rx_session *)((char *)mail->consumer - offsetof(struct rx_session, consumer));
 }
 
+/* The worker has ended: no consumer of it holds a queue of its group any more, nor keeps the group from a recall. */
+static void give_queue_back(struct rx_endpoint *rx_endpoint)
+{
+	struct endpoint_client *client;
+
+	LIST_FOREACH (client, &rx_endpoint->endpoint.clients, link)
+		rx_group_settle(rx_group_take_back((struct rx_session *)client));
+}
+
 static void take_rx_mail(struct rx_endpoint *rx_endpoint, const struct mail *mail)
 {
 	const struct control_options *options = &rx_endpoint->endpoint.control->options;
@@ -131,6 +140,7 @@ static void take_rx_mail(struct rx_endpoint *rx_endpoint, const struct mail *mai
 	case MAIL_STOPPED:
 	case MAIL_FAILED:
 		rx_endpoint->endpoint.ended = true;
+		give_queue_back(rx_endpoint);
 		options->worker_ended(options->context, rx_endpoint->stream, mail->error);
 		break;
 	default:
@@ -159,13 +169,16 @@ bool rx_endpoint_is_struck(const struct rx_endpoint *rx_endpoint)
 	return rx_sum_is_struck(rx_endpoint->stream->sum, rx_endpoint->stream->matched->value);
 }
 
-/* No mail if the workers know this reading and have accounted for it: those of a stream at rest may sleep. */
+/*
+ * No mail if the workers know this reading and have accounted for it: those of a stream at rest may sleep. The one that
+ * found the last losses has them in its ring; each other one puts them into its own with its next mail.
+ */
 static bool rx_endpoint_is_at_rest(const struct control_stream *stream)
 {
-	uint64_t matched = stream->matched->value;
+	uint64_t matched = stream->matched->value, no_buffer = counter_get(&stream->sum->no_buffer);
 
-	return counter_get(&stream->sum->matched) == matched &&
-	       rx_sum_rows(stream->sum) + counter_get(&stream->sum->no_buffer) == matched;
+	return counter_get(&stream->sum->matched) == matched && rx_sum_rows(stream->sum) + no_buffer == matched &&
+	       counter_get(&stream->ring->ring->counters[IBVCAP_RX_COUNTER_NO_BUFFER]) == no_buffer;
 }
 
 bool rx_endpoint_mail_matched(struct rx_endpoint *rx_endpoint)

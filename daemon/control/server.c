@@ -85,11 +85,11 @@ static int on_tick(sd_event_source *source, uint64_t time_us, void *context)
 
 	(void)time_us;
 	TAILQ_FOREACH (endpoint, &control->rx_endpoints, link) {
+		rx_groups_tick(endpoint, loop_now_us(control->options.event)); /* of all queues, not this one alone */
 		if (endpoint->endpoint.ended)
 			continue;
 		reading_ask(endpoint->stream->matched);
 		rx_endpoint_retry(endpoint);
-		rx_groups_tick(endpoint, loop_now_us(control->options.event));
 	}
 	TAILQ_FOREACH (channel, &control->tx_endpoints, link)
 		tx_endpoint_tick(channel, loop_now_us(control->options.event));

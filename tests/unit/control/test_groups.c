@@ -669,3 +669,41 @@ Test(groups, a_tap_is_no_member)
 	TURN_UNTIL(shared->error[0], false);
 	cr_expect_eq(shared->error[0], -EINVAL);
 }
+
+Test(groups, a_queue_that_fails_while_it_is_recalled_keeps_no_other_queue_from_its_next_owner)
+{
+	const struct mail failed = {.type = MAIL_FAILED, .error = -EIO};
+
+	begin(3);
+	join(0);
+	TURN_UNTIL(shared->n_attached[0] == 3, false);
+	shared->hold[0] = true;
+	arrive(0, 8);
+	TURN_UNTIL(shared->holds[0], false);
+	shared->may_open[1] = true;
+	TURN_UNTIL(shared->is_open[1], false);
+	rx_ring_close(&rings[0]);
+	cr_assert_eq(mailbox_send_last(rx_worker_outbox(workers[0]), &failed), 0);
+	shared->hold[0] = false;
+	TURN_UNTIL(shared->n_attached[0] == 1 && shared->n_attached[1] == 1, false);
+	cr_expect_eq(shared->error[0], 0);
+	cr_expect_eq(shared->error[1], 0);
+}
+
+static uint64_t ring_says(uint32_t queue, enum ibvcap_rx_counter counter)
+{
+	return counter_get(&rings[queue].ring->counters[counter]);
+}
+
+Test(groups, the_rings_of_all_queues_say_what_one_of_them_has_lost)
+{
+	const uint8_t frame[142] = {0};
+
+	begin(2);
+	for (uint32_t i = 0; i < SLOTS + 10; i++)
+		scripted_arrive(queues[0], frame, sizeof(frame));
+	TURN_UNTIL(ring_says(0, IBVCAP_RX_COUNTER_NO_BUFFER) == 10 && ring_says(1, IBVCAP_RX_COUNTER_NO_BUFFER) == 10,
+	           false);
+	cr_expect_eq(ring_says(0, IBVCAP_RX_COUNTER_MATCHED), SLOTS + 10);
+	cr_expect_eq(ring_says(1, IBVCAP_RX_COUNTER_MATCHED), SLOTS + 10);
+}
