@@ -484,7 +484,7 @@ def test_a_full_disk_ends_the_recording_with_the_loss_in_the_file(daemon, wire, 
     (("lidar", "-w", "x", "-b", "size:3"), "filesize:KB, duration:S"),
     (("lidar", "imu", "-w", "x", "--raw"), "--raw records one stream"),
     (("lidar", "-w", "x", "-A"), "--aligned goes with --file-seconds"),
-    (("lidar", "-w", "x", "-o", "-l", "5"), "--oldest and --last do not go together"),
+    (("lidar", "-w", "x", "-o", "-k", "5"), "--oldest and --seconds-back do not go together"),
     (("lidar", "-w", "x", "-p", "tap"), "auto, lossless or lossy"),
 ])
 def test_wrong_words_are_named(words, message):

@@ -107,7 +107,7 @@ static int list_streams(void)
 static int capture_stream(const struct extcap_options *options)
 {
 	static char name[] = "ibvcap record", write[] = "--write=-", policy[] = "--policy=lossy", quiet[] = "--quiet",
-		    oldest[] = "--oldest", last[] = "--last", snap[] = "--snap";
+		    oldest[] = "--oldest", last[] = "--seconds-back", snap[] = "--snap";
 	char *arguments[16] = {name, write, policy, quiet};
 	int n = 4, fd = open(options->fifo, O_WRONLY | O_CLOEXEC);
 

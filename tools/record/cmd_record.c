@@ -7,6 +7,7 @@
 #include "tools/ibvcap/stop_signal.h"
 #include "tools/record/raw.h"
 #include "tools/record/recorder.h"
+#include "tools/record/ring_reach.h"
 #include "tools/record/rotate_signal.h"
 
 #include <errno.h>
@@ -118,6 +119,8 @@ static void print_record_json(const struct recorder *recorder, const struct summ
 	                sources, "seconds", summary->seconds, "files", (json_int_t)summary->n_files, "deleted",
 	                (json_int_t)summary->n_deleted, "bytes", (json_int_t)summary->bytes, "disk_wait_ms",
 	                (json_int_t)(summary->waited_ns / 1000000), "error", summary->error);
+	if (recorder->options.why)
+		json_object_set_new(all, "trigger", json_string(recorder->options.why));
 	json_dumpf(all, to, JSON_INDENT(2));
 	fputc('\n', to);
 	json_decref(all);
@@ -197,10 +200,82 @@ static int run_raw(struct recorder *recorder)
 	return end_record(recorder, &summary, 0, r);
 }
 
+/* Attach, record to the end that the options set, and detach. */
+static int record_once(struct recorder *recorder)
+{
+	int code = open_sources(recorder);
+
+	if (code == EX_OK && recorder->options.raw)
+		code = run_raw(recorder);
+	else if (code == EX_OK && (code = start_writer(recorder)) == EX_OK)
+		code = run_pcapng(recorder);
+	for (unsigned i = 0; i < recorder->n_sources; i++)
+		source_close(&recorder->sources[i]);
+	if (!recorder->options.raw)
+		writer_deinit(&recorder->writer);
+	return code;
+}
+
+/* Record what the ring has from from_ns on, until until_ns. */
+static int record_window(struct recorder *recorder, const struct record_options *options, uint64_t from_ns,
+                         uint64_t until_ns)
+{
+	uint64_t now_ns = time_utc_ns();
+
+	rotate_signal_is_new(); /* one that came while there was no file */
+	memset(recorder, 0, sizeof(*recorder));
+	recorder->options = *options;
+	recorder->options.from_ns = from_ns;
+	recorder->options.duration_ns = until_ns > now_ns ? until_ns - now_ns : 0;
+	return record_once(recorder);
+}
+
+static int record_last(struct recorder *recorder, const struct record_options *options)
+{
+	uint64_t now_ns = time_utc_ns();
+	int code = ring_reach_print(options, options->last_ns, "--last");
+
+	return code == EX_OK ? record_window(recorder, options, now_ns - options->last_ns, now_ns) : code;
+}
+
+/* A file for each trigger. The exit code of the last one that is not 0. */
+static int record_triggers(struct recorder *recorder, struct record_options *options)
+{
+	struct triggers triggers = {.kinds = options->triggers,
+	                            .socket = options->socket,
+	                            .streams = options->streams,
+	                            .n_streams = options->n_streams};
+	static char why[TRIGGER_TEXT_BYTES + 120]; /* the recorder refers to it */
+	char at[REPORT_UTC_BYTES];
+	struct trigger_window window;
+	int code = ring_reach_print(options, options->before_ns, "--before"), one;
+
+	if (code == EX_OK)
+		code = triggers_open(&triggers);
+	if (code != EX_OK)
+		return code;
+	if (!options->quiet)
+		fprintf(stderr, "waiting: nothing is written until a trigger comes\n");
+	while (triggers_can_come(&triggers) && triggers_wait(&triggers, &window)) {
+		report_format_utc(window.first_ns, 3, at);
+		snprintf(why, sizeof(why), "trigger: %s at %s; %.6g s before and %.6g s after it", window.text, at,
+		         (double)options->before_ns * 1e-9, (double)options->after_ns * 1e-9);
+		if (!options->quiet)
+			fprintf(stderr, "%s\n", why);
+		options->why = why;
+		one = record_window(recorder, options, window.first_ns - options->before_ns,
+		                    window.last_ns + options->after_ns);
+		code = one == EX_OK ? code : one;
+	}
+	triggers_close(&triggers);
+	return code;
+}
+
 int cmd_record(int argc, char **argv)
 {
 	static struct recorder recorder;
-	int code = record_parse_arguments(argc, argv, &recorder.options);
+	struct record_options options;
+	int code = record_parse_arguments(argc, argv, &options);
 
 	if (code >= 0)
 		return code;
@@ -208,14 +283,10 @@ int cmd_record(int argc, char **argv)
 	rotate_signal_catch();
 	signal(SIGPIPE, SIG_IGN); /* the reader of a pipe may end at any time: then write() returns EPIPE */
 	signal(SIGCHLD, SIG_IGN); /* the ends of commands are not waited for */
-	code = open_sources(&recorder);
-	if (code == EX_OK && recorder.options.raw)
-		code = run_raw(&recorder);
-	else if (code == EX_OK && (code = start_writer(&recorder)) == EX_OK)
-		code = run_pcapng(&recorder);
-	for (unsigned i = 0; i < recorder.n_sources; i++)
-		source_close(&recorder.sources[i]);
-	if (!recorder.options.raw)
-		writer_deinit(&recorder.writer);
-	return code;
+	if (options.has_triggers)
+		return record_triggers(&recorder, &options);
+	if (options.last_ns)
+		return record_last(&recorder, &options);
+	recorder.options = options;
+	return record_once(&recorder);
 }

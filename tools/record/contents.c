@@ -22,7 +22,7 @@ static struct pcapng_text text_unless_empty(const char *string)
 	return text.bytes ? text : (struct pcapng_text){0};
 }
 
-size_t contents_write_head(uint8_t *to, size_t room, const struct source *sources, unsigned n_sources)
+size_t contents_write_head(uint8_t *to, size_t room, const char *why, const struct source *sources, unsigned n_sources)
 {
 	struct utsname system;
 	char os[sizeof(system.sysname) + sizeof(system.release) + 2];
@@ -33,6 +33,8 @@ size_t contents_write_head(uint8_t *to, size_t room, const struct source *source
 	snprintf(os, sizeof(os), "%s %s", system.sysname, system.release);
 	section.os = pcapng_text_of(os);
 	section.hardware = pcapng_text_of(system.machine);
+	if (why)
+		section.comment = pcapng_text_of(why);
 	used = pcapng_write_section(to, room, &section);
 	for (unsigned i = 0; i < n_sources; i++) {
 		const struct pcapng_interface interface = {

@@ -4,6 +4,7 @@
 #define TOOLS_RECORD_RECORD_H
 
 #include "tools/record/file_window.h"
+#include "tools/record/trigger.h"
 
 #include <ibvcap/ibvcap.h>
 #include <jansson.h>
@@ -26,6 +27,14 @@ struct record_options {
 	const char *command; /* after each file; NULL */
 	uint64_t count;      /* packets; UINT64_MAX: no end */
 	uint64_t duration_ns;
+	/* Flight recorder. */
+	uint64_t last_ns; /* only what is in the ring, of so long ago; 0: no */
+	struct trigger_kinds triggers;
+	bool has_triggers;
+	uint64_t before_ns;
+	uint64_t after_ns;
+	uint64_t from_ns; /* of a file: UTC of the first packet that is wanted; 0: as oldest says */
+	const char *why;  /* … and what triggered it; NULL: nothing */
 	uint32_t snap_bytes;
 	/* A new file after so many bytes, packets, ns; UINT64_MAX: never. */
 	uint64_t file_bytes;
@@ -42,7 +51,7 @@ struct record_options {
 	bool raw;
 	bool sync;
 	bool index;
-	uint64_t last_ns; /* begin with packets of so long ago; 0: no */
+	uint64_t back_ns; /* begin with packets of so long ago; 0: no */
 	bool oldest;
 	bool quiet;
 	bool json;

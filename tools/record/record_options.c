@@ -4,6 +4,7 @@
 
 #include "daemon/base/time.h"
 #include "tools/ibvcap/options.h"
+#include "tools/record/flight_options.h"
 
 #include <getopt.h>
 #include <inttypes.h>
@@ -24,7 +25,12 @@ static const char usage[] =
 	"  -s, --snap N            only the first N bytes of each packet\n"
 	"  -p, --policy POLICY     lossy, lossless, or auto: lossless if the stream permits it (auto)\n"
 	"  -o, --oldest            begin with the oldest packet in the ring (the next packet that comes)\n"
-	"  -l, --last S            begin with packets of the last S seconds, as far as the ring holds them\n"
+	"  -k, --seconds-back S    begin with packets of the last S seconds, as far as the ring holds them\n"
+	"  -l, --last S            only what is in the ring: the packets of the last S seconds\n"
+	"  -T, --trigger KIND      write nothing until a trigger comes, and then a file; KIND: signal (USR2), loss,\n"
+	"                          udp:[ADDRESS:]PORT (a message there), exit:COMMAND (its end). Several may be given\n"
+	"  -f, --before S          the file begins S seconds before the trigger, as far as the ring reaches (5)\n"
+	"  -a, --after S           the file ends S seconds after it (1)\n"
 	"  -r, --reattach S        when the daemon ends, wait S seconds for its next run; 0: end (30)\n"
 	"  -Z, --zstd LEVEL        compress the file, 1 to 19, in pieces that can be read from anywhere\n"
 	"  -R, --raw               rows of payloads as they are in the ring, for numpy.fromfile(), to FILE; times and\n"
@@ -195,7 +201,7 @@ static int parse_record_option(int option, struct record_options *options)
 	bool ok = true;
 	uint32_t mb;
 
-	if (parse_file_option(option, options, &ok))
+	if (parse_file_option(option, options, &ok) || flight_options_parse(option, options, &ok))
 		return ok ? -1 : EX_USAGE;
 	switch (option) {
 	case 'w':
@@ -213,8 +219,8 @@ static int parse_record_option(int option, struct record_options *options)
 	case 'o':
 		options->oldest = true;
 		return -1;
-	case 'l':
-		return options_parse_seconds("record", "--last", optarg, &options->last_ns) ? -1 : EX_USAGE;
+	case 'k':
+		return options_parse_seconds("record", "--seconds-back", optarg, &options->back_ns) ? -1 : EX_USAGE;
 	case 'r':
 		return parse_record_reattach(optarg, &options->reattach_ms) ? -1 : EX_USAGE;
 	case 'Z':
@@ -249,7 +255,7 @@ static bool has_several_files(const struct record_options *options)
 struct file_window record_options_window(const struct record_options *options)
 {
 	return (struct file_window){.pattern = options->path,
-	                            .numbered = has_several_files(options),
+	                            .numbered = has_several_files(options) || options->has_triggers,
 	                            .files = options->files,
 	                            .quota = options->quota,
 	                            .disk_limit = options->disk_limit};
@@ -269,21 +275,25 @@ static int check_raw_options(const struct record_options *options)
 /* Options that contradict each other. -1: none. */
 static int check_record_options(const struct record_options *options)
 {
-	bool rotates = has_several_files(options);
+	bool rotates = has_several_files(options) || options->has_triggers;
+	int code;
 
 	if (!options->n_streams)
 		return options_reject("record", usage, "which stream? 'ibvcap status' lists them");
 	if (!options->path)
 		return options_reject("record", usage, "--write FILE is missing; '-' is standard output");
-	if (options->oldest && options->last_ns)
-		return options_reject("record", usage, "--oldest and --last do not go together");
+	if (options->oldest && options->back_ns)
+		return options_reject("record", usage, "--oldest and --seconds-back do not go together");
 	if (options->aligned && options->file_ns == UINT64_MAX)
 		return options_reject("record", usage, "--aligned goes with --file-seconds");
 	if (!rotates && (options->files || options->quota || options->disk_limit))
 		return options_reject(
 			"record", usage,
 			"--files, --quota and --disk-limit delete whole files: say when a new file begins, "
-			"by --file-size, --file-seconds or --file-packets");
+			"by --file-size, --file-seconds, --file-packets or --trigger");
+	code = flight_options_check(options, usage);
+	if (code >= 0)
+		return code;
 	if (!strcmp(options->path, "-") && (rotates || options->command))
 		return options_reject("record", usage, "standard output is one file: --write FILE is wanted");
 	if (!strcmp(options->path, "-") && isatty(STDOUT_FILENO))
@@ -301,7 +311,11 @@ int record_parse_arguments(int argc, char **argv, struct record_options *options
 		{"snap", required_argument, NULL, 's'},
 		{"policy", required_argument, NULL, 'p'},
 		{"oldest", no_argument, NULL, 'o'},
+		{"seconds-back", required_argument, NULL, 'k'},
 		{"last", required_argument, NULL, 'l'},
+		{"trigger", required_argument, NULL, 'T'},
+		{"before", required_argument, NULL, 'f'},
+		{"after", required_argument, NULL, 'a'},
 		{"reattach", required_argument, NULL, 'r'},
 		{"zstd", required_argument, NULL, 'Z'},
 		{"raw", no_argument, NULL, 'R'},
@@ -333,12 +347,15 @@ int record_parse_arguments(int argc, char **argv, struct record_options *options
 	                                   .file_ns = UINT64_MAX,
 	                                   .buffer_bytes = UINT64_C(64) << 20,
 	                                   .index = true};
-	while (r < 0 &&
-	       (option = getopt_long(argc, argv, "w:c:t:s:p:ol:r:Z:RB:C:G:AN:b:W:Q:L:z:ynS:qjh", known, NULL)) != -1)
+	while (r < 0 && (option = getopt_long(argc, argv, "w:c:t:s:p:ok:l:T:f:a:r:Z:RB:C:G:AN:b:W:Q:L:z:ynS:qjh", known,
+	                                      NULL)) != -1)
 		r = parse_record_option(option, options);
 	if (r >= 0)
 		return r;
 	options->streams = argv + optind;
 	options->n_streams = (unsigned)(argc - optind);
-	return check_record_options(options);
+	r = check_record_options(options);
+	if (r < 0)
+		flight_options_complete(options);
+	return r;
 }

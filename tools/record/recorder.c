@@ -85,7 +85,8 @@ static void begin_output(struct recorder *recorder, uint64_t now_ns)
 	source_sums(recorder->sources, recorder->n_sources, buffer->start_sums);
 	for (unsigned i = 0; i < recorder->n_sources; i++)
 		source_describe_clock(&recorder->sources[i]);
-	buffer->used = contents_write_head(buffer->at, WRITER_BUFFER_BYTES, recorder->sources, recorder->n_sources);
+	buffer->used = contents_write_head(buffer->at, WRITER_BUFFER_BYTES, recorder->options.why, recorder->sources,
+	                                   recorder->n_sources);
 	buffer->filled_ns = time_monotonic_ns();
 	*output = (struct record_output){.buffer = buffer, .bytes = buffer->used};
 	output->rotate_ns = end_of_file_ns(&recorder->options, now_ns);
@@ -304,7 +305,7 @@ int recorder_run(struct recorder *recorder, unsigned *which)
 	int r, oldest;
 
 	recorder->start_ns = recorder->printed_ns = now_ns;
-	begin_output(recorder, time_utc_ns());
+	begin_output(recorder, options->from_ns ? options->from_ns : time_utc_ns());
 	flush_output(recorder); /* so that there is a file, and whoever reads a pipe knows the interfaces */
 	while (!recorder_stops(recorder) && recorder->n_packets < options->count &&
 	       !atomic_load(&recorder->writer.error)) {

@@ -10,6 +10,27 @@
 #include <stdio.h>
 #include <string.h>
 
+void source_print_name(char name[SOURCE_NAME_BYTES], const char *stream, uint32_t queue, uint32_t n_queues)
+{
+	if (n_queues > 1)
+		snprintf(name, SOURCE_NAME_BYTES, "%s/%u", stream, queue);
+	else
+		snprintf(name, SOURCE_NAME_BYTES, "%s", stream);
+}
+
+/* Where in the ring to begin. */
+static void set_start(struct ibvcap_rx_options *attach, const struct record_options *options)
+{
+	uint64_t now_ns = time_utc_ns();
+
+	attach->start = options->oldest ? IBVCAP_START_OLDEST : IBVCAP_START_NEWEST;
+	attach->back = options->back_ns;
+	if (options->from_ns && now_ns > options->from_ns)
+		attach->back = now_ns - options->from_ns;
+	if (options->back_ns || options->from_ns)
+		attach->start = IBVCAP_START_NS_BACK;
+}
+
 int source_open(struct source *source, const struct record_options *options, const char *stream, uint32_t queue)
 {
 	struct ibvcap_rx_options attach = IBVCAP_INIT(struct ibvcap_rx_options);
@@ -18,11 +39,7 @@ int source_open(struct source *source, const struct record_options *options, con
 
 	*source = (struct source){.queue = queue, .batch = IBVCAP_INIT(struct ibvcap_rx_batch)};
 	attach.queue = queue;
-	attach.start = options->oldest ? IBVCAP_START_OLDEST : IBVCAP_START_NEWEST;
-	if (options->last_ns) {
-		attach.start = IBVCAP_START_NS_BACK;
-		attach.back = options->last_ns;
-	}
+	set_start(&attach, options);
 	attach.reattach_ms = options->reattach_ms;
 	attach.policy = options->policy == RECORD_POLICY_LOSSY ? IBVCAP_POLICY_LOSSY : IBVCAP_POLICY_LOSSLESS;
 	r = ibvcap_rx_open(options->socket, stream, &attach, &source->rx);
@@ -34,10 +51,7 @@ int source_open(struct source *source, const struct record_options *options, con
 		return r;
 	source->is_lossless = attach.policy == IBVCAP_POLICY_LOSSLESS;
 	ibvcap_rx_info(source->rx, &info);
-	if (info.n_queues > 1)
-		snprintf(source->name, sizeof(source->name), "%s/%u", stream, queue);
-	else
-		snprintf(source->name, sizeof(source->name), "%s", stream);
+	source_print_name(source->name, stream, queue, info.n_queues);
 	losses_caught_up(&source->losses, time_monotonic_ns());
 	return 0;
 }

@@ -5,10 +5,12 @@
 
 #include "tools/record/losses.h"
 
+#define SOURCE_NAME_BYTES (IBVCAP_STREAM_NAME_MAX + 16)
+
 struct source {
 	struct ibvcap_rx *rx;
 	uint32_t queue;
-	char name[IBVCAP_STREAM_NAME_MAX + 16];
+	char name[SOURCE_NAME_BYTES];
 	char interface[96]; /* the network interface, and the backend */
 	char device[80];    /* of the backend; empty: none */
 	char filter[1000];  /* the flow rules, as far as they fit */
@@ -21,6 +23,9 @@ struct source {
 	uint32_t next; /* row of the batch */
 	bool has_batch;
 };
+
+/** "lidar", or "lidar/1" if the stream has several queues. */
+void source_print_name(char name[SOURCE_NAME_BYTES], const char *stream, uint32_t queue, uint32_t n_queues);
 
 /**
  * Attach to a queue of a stream, lossless if the options ask for it or the stream permits it. 0; the library's error,
