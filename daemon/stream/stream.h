@@ -20,7 +20,6 @@
 struct stream_flow {
 	struct config_flow config;
 	struct backend_flow *flow;
-	uint32_t number; /* that rows have of it */
 };
 
 /* The losses in the last log line about them. */

@@ -41,19 +41,6 @@ void stream_check_destination(const struct config_stream *config, const struct c
 	            place.addresses[0] ? place.addresses : "it has none");
 }
 
-/* The flows of the start have their place in the list; one that comes later has the lowest number that is free. */
-static uint32_t stream_free_flow_number(const struct stream *stream)
-{
-	uint32_t number = 0;
-
-	for (uint32_t i = 0; i < stream->n_flows; i++)
-		if (stream->flows[i].number == number) {
-			number++;
-			i = UINT32_MAX; /* from the first one again */
-		}
-	return number;
-}
-
 static struct backend_queue *stream_target(const struct stream *stream, const struct config_flow *flow)
 {
 	if (flow->queue < 0 && stream->group)
@@ -61,33 +48,28 @@ static struct backend_queue *stream_target(const struct stream *stream, const st
 	return stream->queues[flow->queue < 0 ? 0 : flow->queue].queue;
 }
 
-static int stream_add_flow(struct stream *stream, const struct config_flow *config, struct failure *failure)
+/* The flow of that number in config, which is the stream's or the one to come. */
+static int stream_add_flow(struct stream *stream, const struct config_stream *config, uint32_t number,
+                           struct failure *failure)
 {
 	struct interface *interface = stream->interface;
+	const struct config_flow *flow = &config->flows[number];
 	struct stream_flow *flows = reallocarray(stream->flows, stream->n_flows + 1, sizeof(*flows));
 	struct flow_rule rule;
-	uint32_t number;
 	int r;
 
 	if (!flows)
 		return failure_set(failure, EX_OSERR, ENOMEM, "stream '%s': out of memory", stream->config->name);
 	stream->flows = flows;
-	stream_check_destination(stream->config, config);
-	flow_resolve(config, interface->net.mac, &rule);
-	number = stream->config->flow_numbers ? stream_free_flow_number(stream) : 0;
-	if (number > UINT8_MAX)
-		return failure_set(failure, EX_CONFIG, E2BIG,
-		                   "stream '%s': rows have numbers for 256 flows, those that this change removes "
-		                   "included: take flows out, reload, then put the new ones in, and reload",
-		                   stream->config->name);
-	rule.tag = number;
-	r = interface->ops->add_flow(stream_target(stream, config), &rule, &flows[stream->n_flows].flow, failure);
+	stream_check_destination(stream->config, flow);
+	flow_resolve(flow, interface->net.mac, &rule);
+	rule.tag = config->flow_numbers ? number : 0;
+	r = interface->ops->add_flow(stream_target(stream, flow), &rule, &flows[stream->n_flows].flow, failure);
 	if (r < 0)
 		return r;
-	flows[stream->n_flows].number = number;
-	flows[stream->n_flows].config = *config;
+	flows[stream->n_flows].config = *flow;
 	flows[stream->n_flows++].config.file = NULL; /* the configuration's */
-	stream_log_flow(stream, config, "added");
+	stream_log_flow(stream, flow, "added");
 	return 0;
 }
 
@@ -103,7 +85,7 @@ static int stream_add_flows(struct stream *stream, struct failure *failure)
 	int r = 0;
 
 	for (uint32_t i = 0; i < stream->config->n_flows && r == 0; i++)
-		r = stream_add_flow(stream, &stream->config->flows[i], failure);
+		r = stream_add_flow(stream, stream->config, i, failure);
 	return r;
 }
 
@@ -280,7 +262,7 @@ int stream_add_changed(struct stream *stream, struct failure *failure)
 
 	for (uint32_t i = 0; change->has_changed && i < change->config->n_flows && r == 0; i++)
 		if (!stream_has_flow(stream, &change->config->flows[i]))
-			r = stream_add_flow(stream, &change->config->flows[i], failure);
+			r = stream_add_flow(stream, change->config, i, failure);
 	return r;
 }
 

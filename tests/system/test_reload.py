@@ -158,7 +158,6 @@ def test_a_cpu_that_is_not_there_is_refused_and_named(daemon, wire, ibvcap):
         assert list(one.status()["streams"]) == ["lidar"] and not one.status()["channels"]
 
 
-@pytest.mark.skipif(conftest.BACKEND != "verbs", reason="a ConnectX says which flow a packet matched")
 def test_rows_have_the_number_of_their_flow_and_a_reload_keeps_it(daemon, wire, consumer, ibvcap):
     first, second, third = flows(wire, 7502, 7503, 7504)
     one = daemon([small(wire, flows=[first, second], flow_numbers=True)])
