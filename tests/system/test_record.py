@@ -322,6 +322,7 @@ def test_files_by_size_time_and_signal_and_a_command_after_each(daemon, wire, re
     by_size = record(one, "-w", tmp / "size.pcapng", "-C", "100k", "-W", 2, "-z", script, "-c", 1500)
     by_time = record(one, "-w", tmp / "t%Y%m%d.pcapng", "-b", "interval:1", "-b", "files:100", "-c", 1600)
     by_signal = record(one, "-w", tmp / "signal.pcapng", "-G", 3600, "-c", 1600, "--sync", "--no-index")
+    plain = record(one, "-w", tmp / "plain.pcapng", "-c", 1600)
     send(wire, 1500)
     assert by_size.finish()[0] == 0
     sizes = recorded(tmp, "size_*.pcapng")
@@ -334,12 +335,16 @@ def test_files_by_size_time_and_signal_and_a_command_after_each(daemon, wire, re
     time.sleep(1.2)
     wait_until(lambda: one.status()["consumers"][0]["delivered"] == 1500, 30, "read")
     by_signal.process.send_signal(signal.SIGUSR1)
-    wait_until(lambda: len(recorded(tmp, "signal_*.pcapng")) == 1, 30, "rotated")
+    plain.process.send_signal(signal.SIGUSR1)
+    wait_until(lambda: len(recorded(tmp, "signal_*.pcapng")) == 1 and (tmp / "plain.pcapng").exists(), 30, "rotated")
     send(wire, 100, first=1500)
     assert by_signal.finish()[0] == 0 and by_time.finish()[0] == 0
     first, second = recorded(tmp, "signal_*.pcapng")
     assert (numbers(first), numbers(second)) == (list(range(1500)), list(range(1500, 1600)))
     assert not (tmp / f"{first.name}.index").exists()
+    assert plain.finish()[0] == 0 and numbers(tmp / "plain.pcapng") == numbers(first), "not replaced by the next one"
+    after, = recorded(tmp, "plain_00002_*.pcapng")
+    assert numbers(after) == numbers(second)
     times = recorded(tmp, "t2*.pcapng")
     assert len(times) >= 2 and sorted(number for file in times for number in numbers(file)) == list(range(1600))
     for file in times:
@@ -350,9 +355,16 @@ def test_files_of_an_earlier_run_belong_to_the_window(daemon, wire, record, tmp)
     one = daemon([conftest.stream(wire, payload_size=256)])
     for run_number in range(2):
         recorder = record(one, "-w", tmp / "w.pcapng", "-N", 100, "-Q", "80k", "-c", 500)
+        # Without an ending, an index looks much like a recording; notes of the user are neither.
+        by_number = record(one, "-w", tmp / "w", "-N", 100, "-W", 3, "-c", 500)
+        (tmp / "w_00001_20260101000000-notes").touch()
         send(wire, 500, first=500 * run_number)
         assert recorder.finish()[0] == 0
-        files = recorded(tmp)
+        assert by_number.finish()[1]["deleted"] == (5 if run_number else 2)
+        kept = [file for file in tmp.iterdir() if re.fullmatch(r"w_\d{5}_20\d{12}", file.name)]
+        assert len(kept) == 3 and all(file.with_name(f"{file.name}.index").exists() for file in kept)
+        assert (tmp / "w_00001_20260101000000-notes").exists()
+        files = recorded(tmp, "w_*.pcapng")
         assert sum(file.stat().st_size for file in files) <= 80 << 10 and numbers(files[-1])[-1] == \
             500 * run_number + 499
     assert files[-1].name.startswith("w_00010_")
@@ -411,6 +423,7 @@ def test_raw_files_follow_each_other_without_a_gap(daemon, wire, record, tmp):
     assert code == 0 and summary["sources"][0]["written"] == 2000, err
     files = recorded(tmp, "r_*.raw")
     assert len(files) == 2 and summary["deleted"] == summary["files"] - 2 and len(recorded(tmp, "r_*")) == 6
+    assert [read_raw(file)[2]["shape"][0] for file in files] == [300, 200]
     found = [number for file in files for number in raw_numbers(read_raw(file)[0])]
     assert found == list(range(2000 - len(found), 2000)) and read_raw(files[1])[2]["shape"][1] == 1000
 
@@ -465,9 +478,15 @@ def test_a_full_disk_ends_the_recording_with_the_loss_in_the_file(daemon, wire, 
         assert "the recording ended because the file could not be written: No space left on device" in text
         assert f"unwritten {source['unwritten']} " in text and f"written {source['written']} " in text
         assert sequences(disk / "full.pcapng") == list(range(source["written"])) and source["written"] > 500
-        # With a window the oldest files go.
+        # Several files do not allow to delete any; with a window the oldest go.
         os.unlink(disk / "full.pcapng")
-        recorder = record(one, "-w", disk / "ring.pcapng", "-N", 300, "-c", 3000)
+        recorder = record(one, "-w", disk / "kept.pcapng", "-N", 300)
+        send(wire, 6000, size=1024)
+        code, said, err = recorder.finish()
+        assert code == NOT_WRITTEN and said["deleted"] == 0 and numbers(recorded(disk)[0])[0] == 0, err
+        for file in disk.iterdir():
+            file.unlink()
+        recorder = record(one, "-w", disk / "ring.pcapng", "-N", 300, "-W", 1000, "-c", 3000)
         send(wire, 3000, size=1024)
         code, said, err = recorder.finish()
         assert code == 0 and said["deleted"] > 0 and said["sources"][0]["written"] == 3000, err
@@ -479,6 +498,7 @@ def test_a_full_disk_ends_the_recording_with_the_loss_in_the_file(daemon, wire, 
 @pytest.mark.parametrize("words,message", [
     ((), "which stream?"), (("lidar",), "--write FILE is missing"),
     (("lidar", "-w", "x", "-W", "3"), "say when a new file begins"),
+    (("lidar", "-w", "x", "-C", "3", "-Q", "2"), "no room for one file"),
     (("lidar", "-w", "-", "-C", "3"), "standard output is one file"),
     (("lidar", "-w", "x", "-C", "3X"), "a number of millions of bytes"),
     (("lidar", "-w", "x", "-b", "size:3"), "filesize:KB, duration:S"),

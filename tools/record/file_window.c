@@ -6,7 +6,6 @@
 
 #include <dirent.h>
 #include <errno.h>
-#include <fnmatch.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,6 +14,9 @@
 #include <sys/statvfs.h>
 #include <time.h>
 #include <unistd.h>
+
+#define NUMBER_DIGITS 5 /* at least */
+#define TIME_DIGITS   14
 
 /* Behind the last '/'. */
 static const char *base_of(const char *path)
@@ -49,7 +51,7 @@ static int window_append(struct file_window *window, const char *path, uint64_t 
 	return 0;
 }
 
-bool file_window_delete_oldest(struct file_window *window)
+static bool delete_oldest(struct file_window *window)
 {
 	static const char *const belongs[] = {FILE_WINDOW_INDEX, FILE_WINDOW_META, FILE_WINDOW_JSON};
 	struct kept_file *oldest = STAILQ_FIRST(&window->kept);
@@ -69,12 +71,17 @@ bool file_window_delete_oldest(struct file_window *window)
 	return true;
 }
 
+bool file_window_give_way(struct file_window *window)
+{
+	return file_window_has_limit(window) && delete_oldest(window);
+}
+
 int file_window_add(struct file_window *window, const char *path, uint64_t bytes)
 {
 	int r = window_append(window, path, bytes);
 
 	while (window->files && window->n_kept > window->files)
-		file_window_delete_oldest(window);
+		delete_oldest(window);
 	return r;
 }
 
@@ -92,10 +99,10 @@ static bool is_disk_too_full(const struct file_window *window, int fd)
 
 bool file_window_make_room(struct file_window *window, int fd, uint64_t bytes)
 {
-	while (window->quota && window->kept_bytes + bytes > window->quota && file_window_delete_oldest(window))
+	while (window->quota && window->kept_bytes + bytes > window->quota && delete_oldest(window))
 		;
 	while (is_disk_too_full(window, fd))
-		if (!file_window_delete_oldest(window))
+		if (!delete_oldest(window))
 			return false;
 	return !window->quota || bytes <= window->quota;
 }
@@ -106,13 +113,16 @@ bool file_window_make_room(struct file_window *window, int fd, uint64_t bytes)
 static bool is_numbered_name(const struct file_window *window, const char *name)
 {
 	const char *base = base_of(window->pattern);
-	size_t stem = stem_bytes(window->pattern) - (size_t)(base - window->pattern);
-	char glob[NAME_MAX * 2];
+	size_t stem = stem_bytes(window->pattern) - (size_t)(base - window->pattern), digits;
 
-	if (strncmp(name, base, stem) != 0)
+	if (strncmp(name, base, stem) != 0 || name[stem] != '_')
 		return false;
-	snprintf(glob, sizeof(glob), "_[0-9][0-9][0-9][0-9][0-9]*_[0-9][0-9][0-9][0-9]*%s", base + stem);
-	return fnmatch(glob, name + stem, 0) == 0;
+	name += stem + 1;
+	digits = strspn(name, "0123456789");
+	if (digits < NUMBER_DIGITS || name[digits] != '_')
+		return false;
+	name += digits + 1;
+	return strspn(name, "0123456789") == TIME_DIGITS && !strcmp(name + TIME_DIGITS, base + stem);
 }
 
 static int by_age(const void *a, const void *b)
@@ -227,11 +237,19 @@ static size_t put_time_in(char path[PATH_MAX], const char *pattern, const struct
 }
 #pragma GCC diagnostic pop
 
+/* Does a file that is complete have this name? What is no regular file is written in its place, again and again. */
+static bool is_name_taken(const char *path)
+{
+	struct stat status;
+
+	return stat(path, &status) == 0 && S_ISREG(status.st_mode);
+}
+
 int file_window_name(struct file_window *window, uint64_t time_ns, const char *flow, char path[PATH_MAX])
 {
 	time_t seconds = (time_t)(time_ns / TIME_SECOND_NS);
-	bool has_time = strchr(window->pattern, '%');
-	char number[32];
+	bool has_time = strchr(window->pattern, '%'), takes_number;
+	char number[32], plain[PATH_MAX];
 	struct tm utc;
 	int r = 0;
 
@@ -242,12 +260,20 @@ int file_window_name(struct file_window *window, uint64_t time_ns, const char *f
 		return -ENAMETOOLONG;
 	if (flow && (insert_at_stem(path, "_") < 0 || insert_at_stem(path, flow) < 0))
 		return -ENAMETOOLONG;
-	snprintf(number, sizeof(number), "_%05u", window->number);
-	if (!has_time)
-		strftime(number + strlen(number), sizeof(number) - strlen(number), "_%Y%m%d%H%M%S", &utc);
-	/* A name of the time alone may come again within the second, or whatever it shows. */
-	if (window->numbered && (!has_time || access(path, F_OK) == 0))
+	strcpy(plain, path);
+	/* The first of files that nobody asked for but by a signal has the name as it is. A name of the time alone may
+	 * come again within the second, or whatever it shows. */
+	takes_number = window->numbered && !has_time;
+	if (!takes_number && (window->numbered || window->number > 1))
+		takes_number = is_name_taken(path);
+	while (takes_number && r == 0) {
+		strcpy(path, plain);
+		snprintf(number, sizeof(number), "_%05u", window->number);
+		if (!has_time)
+			strftime(number + strlen(number), sizeof(number) - strlen(number), "_%Y%m%d%H%M%S", &utc);
 		r = insert_at_stem(path, number);
+		takes_number = r == 0 && is_name_taken(path) && ++window->number;
+	}
 	window->number++;
 	return r;
 }

@@ -42,7 +42,8 @@ void file_window_deinit(struct file_window *window);
 
 /**
  * Name of the next file, which begins at time_ns. flow: goes into the name too, NULL: none. 0; -ENAMETOOLONG.
- * Without numbers: -w as it is. With '%': by strftime(3) in UTC.
+ * Without numbers: -w as it is, and from the second file on with one. With '%': by strftime(3) in UTC.
+ * No file but the first of a recording without numbers has the name of a file that is there already.
  */
 int file_window_name(struct file_window *window, uint64_t time_ns, const char *flow, char path[PATH_MAX]);
 
@@ -52,7 +53,13 @@ int file_window_add(struct file_window *window, const char *path, uint64_t bytes
 /** Make room for a file that has bytes so far: by the quota and the disk limit. False: the disk limit is not met. */
 bool file_window_make_room(struct file_window *window, int fd, uint64_t bytes);
 
-/** Delete the oldest file. False: there is none. */
-bool file_window_delete_oldest(struct file_window *window);
+/** The disk is full: delete the oldest file. False: there is none, or nobody said that files may be deleted. */
+bool file_window_give_way(struct file_window *window);
+
+/** May files be deleted? */
+static inline bool file_window_has_limit(const struct file_window *window)
+{
+	return window->files || window->quota || window->disk_limit;
+}
 
 #endif

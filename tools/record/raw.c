@@ -135,7 +135,7 @@ static int raw_write(struct raw *raw, const struct ibvcap_rx_batch *batch, uint3
 	begin_ns = time_monotonic_ns();
 	do
 		r = r < 0 ? r : raw_file_write(&raw->file, batch, first, n);
-	while (r == -ENOSPC && file_window_delete_oldest(&raw->window) && (r = 0, true));
+	while (r == -ENOSPC && file_window_give_way(&raw->window) && (r = 0, true));
 	losses_waited(losses, time_monotonic_ns() - begin_ns);
 	raw->result->waited_ns += time_monotonic_ns() - begin_ns;
 	if (r == 0)
@@ -178,13 +178,31 @@ static void raw_print_progress(struct raw *raw, uint64_t now_ns)
 	raw->printed_bytes = bytes;
 }
 
+/* No more than the file takes, unless it takes none: then the next one begins. */
+static uint32_t raw_rows_at_once(const struct raw *raw, uint64_t left)
+{
+	const struct record_options *options = raw->options;
+	uint64_t by_packets = options->file_packets - raw->file.n_rows, by_bytes = UINT64_MAX;
+
+	if (by_packets == 0)
+		by_packets = options->file_packets;
+	if (options->file_bytes != UINT64_MAX && raw->file.row_bytes) {
+		uint64_t room = options->file_bytes / raw->file.row_bytes;
+
+		by_bytes = room > raw->file.n_rows ? room - raw->file.n_rows : room ? room : 1;
+	}
+	left = left < by_packets ? left : by_packets;
+	left = left < by_bytes ? left : by_bytes;
+	return left < INT32_MAX ? (uint32_t)left : INT32_MAX;
+}
+
 /* Take and write what there is, whole blocks if packets come fast. 0; the library's error. */
 static int raw_step(struct raw *raw, uint64_t left, bool waits)
 {
 	struct source *source = raw->source;
 	struct ibvcap_rx_batch *batch = &source->batch;
 	struct ibvcap_rx_counts counts = IBVCAP_INIT(struct ibvcap_rx_counts);
-	uint32_t max = left < INT32_MAX ? (uint32_t)left : INT32_MAX, first;
+	uint32_t max = raw_rows_at_once(raw, left), first;
 	int r = ibvcap_rx_acquire(source->rx, batch, max, waits ? max : 1, waits ? WAIT_MS : 0);
 
 	if (r == 0)

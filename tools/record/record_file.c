@@ -24,7 +24,9 @@ static int open_regular(struct record_file *file, const char *path)
 	char part[PATH_MAX + sizeof(FILE_WINDOW_PART)];
 	struct stat status;
 
-	snprintf(file->path, sizeof(file->path), "%s", path);
+	/* A link stays, and what it points to is replaced: /dev/stdout, for example. */
+	if (lstat(path, &status) < 0 || !S_ISLNK(status.st_mode) || !realpath(path, file->path))
+		snprintf(file->path, sizeof(file->path), "%s", path);
 	/* A pipe or a device is not renamed. */
 	file->is_regular = stat(path, &status) < 0 || S_ISREG(status.st_mode);
 	snprintf(part, sizeof(part), "%s%s", path, file->is_regular ? FILE_WINDOW_PART : "");
@@ -90,7 +92,7 @@ static int reserve_room(struct record_file *file, uint64_t bytes)
 		return -ENOSPC;
 	do
 		r = file_allocate(file, bytes + END_BYTES);
-	while (r == -ENOSPC && file_window_delete_oldest(file->window));
+	while (r == -ENOSPC && file_window_give_way(file->window));
 	return r;
 }
 

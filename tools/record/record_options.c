@@ -291,6 +291,8 @@ static int check_record_options(const struct record_options *options)
 			"record", usage,
 			"--files, --quota and --disk-limit delete whole files: say when a new file begins, "
 			"by --file-size, --file-seconds, --file-packets or --trigger");
+	if (options->quota && options->file_bytes != UINT64_MAX && options->quota < options->file_bytes)
+		return options_reject("record", usage, "--quota has no room for one file of --file-size");
 	code = flight_options_check(options, usage);
 	if (code >= 0)
 		return code;

@@ -128,10 +128,11 @@ static void note_row(struct writer_buffer *buffer, unsigned source, uint64_t tim
 {
 	struct record_piece *piece = &buffer->piece;
 
-	if (piece->n_packets == 0) {
-		piece->first_ns = time_ns;
+	if (piece->n_packets == 0)
 		piece->first_sequence = sequence;
-	}
+	/* Clocks step back, and rows of several queues may come late: the earliest, not the first. */
+	if (piece->n_packets == 0 || time_ns < piece->first_ns)
+		piece->first_ns = time_ns;
 	if (time_ns > piece->last_ns)
 		piece->last_ns = time_ns;
 	piece->last_sequence = sequence;

@@ -21,13 +21,17 @@
 
 static void writer_fail(struct writer *writer, const struct writer_output *output, int error)
 {
+	const char *hint = "";
 	int none = 0;
 
 	if (!atomic_compare_exchange_strong(&writer->error, &none, -error) || error == -EPIPE)
 		return;
+	if (error == -ENOSPC && file_window_has_limit(&writer->window))
+		hint = "; the older files are deleted, and --quota, --disk-limit or the disk has no room all the same";
+	else if (error == -ENOSPC)
+		hint = "; --quota, --files and --disk-limit keep room by deleting the oldest files";
 	fprintf(stderr, "ibvcap record: %s: %s%s\n", output->file.path[0] ? output->file.path : writer->path,
-	        strerror(-error),
-	        error == -ENOSPC ? "; --quota, --files and --disk-limit keep room by deleting the oldest files" : "");
+	        strerror(-error), hint);
 }
 
 static void begin_file(struct writer *writer, struct writer_output *output, const struct writer_buffer *buffer)
