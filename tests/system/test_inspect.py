@@ -119,6 +119,13 @@ def test_a_filter_takes_what_tcpdump_takes(recording, tmp):
     ibvcap("extract", path, "--filter", "udp dst port 7503", "-w", part)
     assert [int(payload[:16], 16) for *_, payload in packets(part)] == [*range(1000), *range(2000, 3000)]
     assert "pcap-filter(7)" in ibvcap("extract", path, "--filter", "udp port", "-w", part, code=USAGE)
+    found = info(part)
+    assert found["verdict"].startswith("an extract") and not found["complete"] and found["packets"] == 2000
+    # The recording is not overwritten, whatever it is called.
+    (tmp / "link").symlink_to(path)
+    for name in (path, tmp / "link", tmp / ".." / tmp.name / path.name):
+        assert "read and written" in ibvcap("extract", path, "-w", name, code=USAGE)
+    assert info(path)["complete"]
     assert "--from 'soon'" in ibvcap("extract", path, "--from", "soon", "-w", part, code=USAGE)
 
 
@@ -148,6 +155,10 @@ def test_info_proves_that_a_recording_is_complete_or_says_what_is_wrong(recordin
     assert found["verdict"].startswith("cut off") and found["packets"] == 200
     damaged.write_bytes(b"no recording")
     assert "not a pcapng file" in info(damaged, DAMAGED)["verdict"]
+    # A short file that would take much memory.
+    damaged.write_bytes(parts[0][1] + parts[1][1] * 20000)
+    assert "too many interfaces" in info(damaged, DAMAGED)["verdict"]
+    assert "Is a directory" in ibvcap("info", tmp, code=NO_INPUT)
     assert "No such file" in ibvcap("info", tmp / "none", code=NO_INPUT)
 
 

@@ -7,6 +7,7 @@
 #include "tools/ibvcap/options.h"
 #include "tools/ibvcap/report.h"
 #include "tools/pcapng/pcapng_write.h"
+#include "tools/inspect/inspect_sum.h"
 #include "tools/inspect/packet_filter.h"
 #include "tools/inspect/recording.h"
 #include "tools/inspect/recording_index.h"
@@ -79,6 +80,16 @@ struct extract {
 
 /* ---- arguments ----------------------------------------------------------------------------------- */
 
+/* By whatever names: links, or another way to the same folder. */
+static bool is_same_file(const char *in, const char *out)
+{
+	struct stat one, other;
+
+	return strcmp(out, "-") != 0 && (strcmp(in, "-") ? stat(in, &one) : fstat(STDIN_FILENO, &one)) == 0 &&
+	       stat(out, &other) == 0 && S_ISREG(one.st_mode) && one.st_dev == other.st_dev &&
+	       one.st_ino == other.st_ino;
+}
+
 /* -1: go on; otherwise the exit code. */
 static int parse_extract_arguments(int argc, char **argv, struct extract_options *options)
 {
@@ -121,7 +132,7 @@ static int parse_extract_arguments(int argc, char **argv, struct extract_options
 	if (!options->out)
 		return options_reject("extract", usage, "--write is missing: which file to write? -: standard output");
 	for (unsigned i = 0; i < options->n_files; i++)
-		if (!strcmp(options->files[i], options->out) && strcmp(options->out, "-") != 0)
+		if (is_same_file(options->files[i], options->out))
 			return options_reject("extract", usage, "'%s' cannot be read and written", options->out);
 	return -1;
 }
@@ -166,8 +177,8 @@ static int put_summary(struct extract *extract)
 	struct pcapng_section section = {0};
 
 	snprintf(text, sizeof(text),
-	         "extracted by ibvcap: %" PRIu64 " packets, from %s to %s%s%s; the losses before each packet are those "
-	         "of the recording",
+	         INSPECT_EXTRACTED ": %" PRIu64 " packets, from %s to %s%s%s; the losses before each packet are those "
+	                           "of the recording",
 	         extract->n_found, extract->options.from ? extract->options.from : "the beginning",
 	         extract->options.to ? extract->options.to : "the end", extract->options.filter ? ", filter " : "",
 	         extract->options.filter ? extract->options.filter : "");

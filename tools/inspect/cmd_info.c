@@ -61,6 +61,8 @@ static bool has_numbers(const struct info *info)
 /* What contradicts the file's own account; NULL: nothing. */
 static const char *contradiction(const struct info *info)
 {
+	if (inspect_is_extract(&info->sum))
+		return NULL;
 	for (uint32_t i = 0; i < info->sum.n_sources; i++) {
 		const struct inspect_source *source = &info->sum.sources[i];
 
@@ -76,7 +78,7 @@ static const char *contradiction(const struct info *info)
 
 static bool is_left_open(const struct info *info)
 {
-	return has_numbers(info) && !inspect_is_closed(&info->sum);
+	return has_numbers(info) && !inspect_is_closed(&info->sum) && !inspect_is_extract(&info->sum);
 }
 
 static int info_code(const struct info *info)
@@ -99,6 +101,9 @@ static const char *info_verdict(const struct info *info, char text[INSPECT_TEXT_
 		snprintf(text, INSPECT_TEXT_BYTES, "%s",
 		         "not written by ibvcap record: its packets have no numbers, so nothing proves that none is "
 		         "missing");
+	else if (inspect_is_extract(&info->sum))
+		snprintf(text, INSPECT_TEXT_BYTES, "%s",
+		         "an extract: it names the losses between its packets, and nothing proves what was left out");
 	else if (is_left_open(info))
 		snprintf(text, INSPECT_TEXT_BYTES, "%s",
 		         "not closed: the recorder still writes it, or was killed; losses behind the last packet are "
@@ -245,8 +250,8 @@ static json_t *info_to_json(const struct info *info)
 	                 "application", inspect_text_to_json(info->sum.application), "packets",
 	                 (json_int_t)info->sum.n_packets, "streams", sources, "n_gaps", (json_int_t)info->sum.n_gaps,
 	                 "gaps", gaps, "closing", inspect_text_to_json(info->sum.closing), "complete",
-	                 info_code(info) == EX_OK, "consistent", info_code(info) != EX_DATAERR, "verdict",
-	                 info_verdict(info, verdict));
+	                 info_code(info) == EX_OK && !inspect_is_extract(&info->sum), "consistent",
+	                 info_code(info) != EX_DATAERR, "verdict", info_verdict(info, verdict));
 }
 
 /* ---- the command --------------------------------------------------------------------------------- */

@@ -48,13 +48,24 @@ static int add_source(struct inspect_sum *sum, const struct pcapng_interface *in
 	return 0;
 }
 
-static uint64_t no_buffer_of(const char *text)
+/* All that a comment names: several batches may have lost packets before one row. */
+static uint64_t no_buffer_of(const struct pcapng_text *comment)
 {
-	const char *at = strstr(text, NO_BUFFER), *begin = at;
+	const char *at = comment->at, *end = at + comment->bytes, *found;
+	uint64_t sum = 0;
 
-	while (begin && begin > text && isdigit((unsigned char)begin[-1]))
-		begin--;
-	return at ? strtoull(begin, NULL, 10) : 0;
+	while (comment->bytes && (found = memmem(at, (size_t)(end - at), NO_BUFFER, strlen(NO_BUFFER)))) {
+		const char *digits = found;
+		uint64_t n = 0;
+
+		while (digits > at && isdigit((unsigned char)digits[-1]))
+			digits--;
+		for (; digits < found; digits++)
+			n = 10 * n + (uint64_t)(*digits - '0');
+		sum += n;
+		at = found + strlen(NO_BUFFER);
+	}
+	return sum;
 }
 
 static int add_gap(struct inspect_sum *sum, uint32_t number, const struct pcapng_packet *packet, bool *restarted)
@@ -68,8 +79,9 @@ static int add_gap(struct inspect_sum *sum, uint32_t number, const struct pcapng
 	uint64_t no_buffer;
 
 	keep_text(gap.text, &packet->comment);
-	no_buffer = no_buffer_of(gap.text);
-	*restarted = strstr(gap.text, RESTARTED);
+	no_buffer = no_buffer_of(&packet->comment);
+	*restarted = packet->comment.bytes &&
+	             memmem(packet->comment.at, packet->comment.bytes, RESTARTED, strlen(RESTARTED));
 	source->n_lost += gap.n_lost;
 	if (source->n_packets && !*restarted && gap.n_lost > no_buffer)
 		source->n_named += gap.n_lost - no_buffer;
@@ -176,6 +188,11 @@ void inspect_sum_free(struct inspect_sum *sum)
 bool inspect_is_explained(const struct inspect_source *source)
 {
 	return !source->n_repeated && (!source->has_numbers || source->n_named == source->n_absent);
+}
+
+bool inspect_is_extract(const struct inspect_sum *sum)
+{
+	return !strncmp(sum->closing, INSPECT_EXTRACTED, strlen(INSPECT_EXTRACTED));
 }
 
 bool inspect_is_closed(const struct inspect_sum *sum)

@@ -10,7 +10,8 @@
 #include "tools/pcapng/pcapng_read.h"
 
 #define INSPECT_TEXT_BYTES 512
-#define INSPECT_GAPS_MAX   1000 /* whose texts are kept */
+#define INSPECT_EXTRACTED  "extracted by ibvcap" /* how the closing comment of an extract begins */
+#define INSPECT_GAPS_MAX   1000                  /* whose texts are kept */
 
 struct inspect_gap {
 	uint32_t source;
@@ -66,6 +67,9 @@ void inspect_sum_free(struct inspect_sum *sum);
 
 /** Is every number between the first and the last in the file, or among the losses that it names? */
 bool inspect_is_explained(const struct inspect_source *source);
+
+/** Did `ibvcap extract` write it? Then packets may be absent that were not lost. Pure. */
+bool inspect_is_extract(const struct inspect_sum *sum);
 
 /** Has the file statistics of all its interfaces: was it closed? Pure. */
 bool inspect_is_closed(const struct inspect_sum *sum);

@@ -9,6 +9,7 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 #include <zstd.h>
 
@@ -105,12 +106,17 @@ static bool recording_is_zstd(const struct recording *recording)
 
 int recording_open(struct recording *recording, const char *path)
 {
+	struct stat status;
 	int r = 0;
 
 	*recording = (struct recording){.path = path};
 	recording->fd = strcmp(path, "-") ? open(path, O_RDONLY | O_CLOEXEC) : STDIN_FILENO;
 	if (recording->fd < 0)
 		return -errno;
+	if (fstat(recording->fd, &status) == 0 && S_ISDIR(status.st_mode)) {
+		recording_close(recording);
+		return -EISDIR;
+	}
 	if (recording_is_zstd(recording))
 		r = recording_begin_zstd(recording);
 	pcapng_reader_init(&recording->reader, recording->zstd ? read_compressed : read_plain, recording);

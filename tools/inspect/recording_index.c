@@ -26,7 +26,7 @@ static bool parse_index_line(const char *text, struct index_line *line)
 
 static bool index_line_fits(const struct index_line *line, uint64_t end, uint64_t file_bytes)
 {
-	return line->offset >= end && line->bytes && line->offset <= file_bytes &&
+	return (end ? line->offset == end : true) && line->bytes && line->offset <= file_bytes &&
 	       line->bytes <= file_bytes - line->offset && line->first_ns <= line->last_ns && line->n_packets &&
 	       line->n_packets <= file_bytes;
 }

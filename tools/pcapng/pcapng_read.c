@@ -109,6 +109,8 @@ static int add_interface(struct pcapng_reader *reader, const struct pcapng_clock
 {
 	struct pcapng_clock *clocks = reader->clocks;
 
+	if (++reader->n_interfaces_all > PCAPNG_INTERFACES_MAX)
+		return read_fail(reader, -EBADMSG, "too many interfaces: more than 16384");
 	/* Grow at powers of two. */
 	if ((reader->n_interfaces & (reader->n_interfaces - 1)) == 0) {
 		clocks = realloc(clocks,

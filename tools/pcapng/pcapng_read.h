@@ -16,6 +16,8 @@
 /* Read up to n bytes. The number read; 0 at the end; -errno. */
 typedef ssize_t pcapng_source(void *context, void *to, size_t n);
 
+#define PCAPNG_INTERFACES_MAX 16384 /* of all sections: more are damage, or made to take memory */
+
 struct pcapng_clock {
 	uint8_t resolution; /* as in the file: 10^-n s, or 2^-n s with bit 7 set */
 	int64_t offset_s;
@@ -33,6 +35,7 @@ struct pcapng_reader {
 	bool is_swapped;                /* the section has the other byte order than this machine */
 	struct pcapng_clock *clocks;    /* of the section's interfaces */
 	uint32_t n_interfaces;          /* in the section */
+	uint32_t n_interfaces_all;      /* so far */
 	uint64_t n_sections;            /* so far */
 	char error[PCAPNG_ERROR_BYTES]; /* what is wrong, after a negative result */
 };

@@ -104,6 +104,8 @@ Test(recording_index, what_no_recorder_writes_is_refused)
 		INDEX_HEAD "900 101 10 1000 1999 0 9\n",
 		INDEX_HEAD "18446744073709551615 2 10 1000 1999 0 9\n",
 		INDEX_HEAD "200 100 10 1000 1999 0 9\n150 100 10 2000 2999 10 19\n",
+		/* A line is missing. */
+		INDEX_HEAD "200 100 10 1000 1999 0 9\n400 100 10 2000 2999 30 39\n",
 		INDEX_HEAD "200 100 0 1000 1999 0 9\n",
 		INDEX_HEAD "200 100 1001 1000 1999 0 9\n",
 	};
@@ -166,7 +168,17 @@ Test(inspect_sum, each_absent_number_must_be_in_a_gap_that_is_named)
 	cr_expect(eq(u64, sum.sources[0].n_lost, 9));
 	cr_expect(inspect_is_explained(&sum.sources[0]));
 	cr_expect(eq(u64, sum.n_gaps, 2));
-	add(17, 0, NULL);
+	/* Two batches lost some before one row, and told at length why. */
+	add(18, 7,
+	    "3 packets lost (no_buffer): y; 2 packets lost (skipped): "
+	    "xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx"
+	    "xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx"
+	    "xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx"
+	    "xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx"
+	    "xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx"
+	    "; 2 packets lost (no_buffer): y");
+	cr_expect(inspect_is_explained(&sum.sources[0]));
+	add(20, 0, NULL);
 	cr_expect(not(inspect_is_explained(&sum.sources[0])));
 }
 
