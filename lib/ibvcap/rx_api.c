@@ -113,8 +113,8 @@ static int take_row(struct ibvcap_rx *rx, const struct ibvcap_rx_batch *batch, v
 		return rx_take_row(rx, batch, buffer, bytes, length, copy);
 	part = rx_set_part(rx->set, batch, &of_part);
 	r = rx_take_row(part, &of_part, buffer, bytes, length, copy);
-	rx_set_note_release(rx->set, batch);
-	return r;
+	/* A queue that was taken from this member costs the row, which may be void, and no more. */
+	return rx_set_note_release(rx->set, batch) && r == -ECONNABORTED ? 0 : r;
 }
 
 int ibvcap_rx_recv(struct ibvcap_rx *rx, void *buffer, size_t bytes, size_t *length, struct ibvcap_meta *meta,

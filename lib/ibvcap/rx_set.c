@@ -217,11 +217,15 @@ static bool is_recalled(const struct ibvcap_rx *part)
 static int take_from(struct rx_set *set, uint32_t index, struct ibvcap_rx_batch *batch, uint32_t max, uint32_t min)
 {
 	struct ibvcap_rx *part = set->parts[index];
+	int r;
 
 	if (!part || part->reattach.away)
 		return 0;
-	if (!set->is_group || !is_recalled(part))
-		return rx_try(part, batch, max, min);
+	if (!set->is_group || !is_recalled(part)) {
+		r = rx_try(part, batch, max, min);
+		if (r != -ECONNABORTED || !set->is_group || !is_recalled(part)) /* recalled and ended just now */
+			return r;
+	}
 	if (!rx_handle_has_batches(part))
 		drop_part(set, index);
 	return 0;
@@ -320,6 +324,10 @@ static int prepare_part(struct rx_set *set, uint32_t index, uint32_t max, uint32
 		return 0;
 	}
 	r = rx_wait_prepare(part, part->next + rx_least(part, max, min));
+	if (r == -ECONNABORTED && set->is_group && is_recalled(part)) { /* just now */
+		step_recalled(set, index);
+		return 0;
+	}
 	if (r == RX_WAIT_END)
 		return consumer_load_head(part->ring) > part->next ? RX_SET_FEWER : step_ended(set, index);
 	return r == RX_WAIT_HEAD ? 1 : r == RX_WAIT_TIME ? 0 : r;
@@ -453,12 +461,14 @@ struct ibvcap_rx *rx_set_part(const struct rx_set *set, const struct ibvcap_rx_b
 	return index < PARTS_MAX ? set->parts[index] : NULL;
 }
 
-void rx_set_note_release(struct rx_set *set, const struct ibvcap_rx_batch *batch)
+bool rx_set_note_release(struct rx_set *set, const struct ibvcap_rx_batch *batch)
 {
 	uint32_t index = batch->lease >> PART_SHIFT;
+	bool recalled = set->is_group && is_recalled(set->parts[index]);
 
-	if (set->is_group && is_recalled(set->parts[index]) && !rx_handle_has_batches(set->parts[index]))
+	if (recalled && !rx_handle_has_batches(set->parts[index]))
 		drop_part(set, index);
+	return recalled;
 }
 
 /* ---- what it says about itself -------------------------------------------------------------------------------- */

@@ -20,8 +20,8 @@ int rx_set_acquire(struct rx_set *set, struct ibvcap_rx_batch *batch, uint32_t m
 struct ibvcap_rx *rx_set_part(const struct rx_set *set, const struct ibvcap_rx_batch *batch,
                               struct ibvcap_rx_batch *of_part);
 
-/** A batch was released: a queue that is recalled goes when all are. */
-void rx_set_note_release(struct rx_set *set, const struct ibvcap_rx_batch *batch);
+/** A batch was released: a queue that is recalled goes when all are. True: its queue was recalled. */
+bool rx_set_note_release(struct rx_set *set, const struct ibvcap_rx_batch *batch);
 
 /** The first handle that is attached. NULL: none is. */
 struct ibvcap_rx *rx_set_first(const struct rx_set *set);

@@ -15,7 +15,8 @@
 
 int rx_wait_check_connected(const struct ibvcap_rx *rx)
 {
-	if (rx->is_tap || consumer_load_connection(rx->state) == IBVCAP_CONNECTION_OPEN)
+	/* What is recalled is the handle's until it is given up: its leases hold. */
+	if (rx->is_tap || consumer_load_connection(rx->state) != IBVCAP_CONNECTION_ENDED)
 		return 0;
 	/* The end of the epoch is no error yet: what was published is still to be delivered. */
 	switch (consumer_load_reason(rx->state)) {

@@ -670,6 +670,24 @@ Test(groups, a_tap_is_no_member)
 	cr_expect_eq(shared->error[0], -EINVAL);
 }
 
+Test(groups, a_batch_of_a_queue_that_is_recalled_is_whole_until_it_is_given_up)
+{
+	begin(2);
+	join(0);
+	TURN_UNTIL(shared->n_attached[0] == 2, false);
+	shared->hold[0] = true;
+	arrive(0, 8);
+	TURN_UNTIL(shared->holds[0], false);
+	shared->may_open[1] = true;
+	TURN_UNTIL(shared->is_open[1], false);
+	shared->hold[0] = false;
+	TURN_UNTIL(shared->n_attached[0] == 1 && shared->n_attached[1] == 1, false);
+	cr_expect_eq(shared->n_voided[0], 0);
+	turn_with_packets(100);
+	finish();
+	expect_each_once(0);
+}
+
 Test(groups, a_queue_that_fails_while_it_is_recalled_keeps_no_other_queue_from_its_next_owner)
 {
 	const struct mail failed = {.type = MAIL_FAILED, .error = -EIO};
