@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* A file that somebody calls a capture, as ibvcap replay reads it: what it finds lies within the frame, times go on. */
-#include "tools/ibvcap/capture.h"
+#include "tools/capture/capture.h"
 #include "tools/ibvcap/timing.h"
 
 #include <stdio.h>
@@ -27,11 +27,11 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
 	return 0;
 }
 
-static void look(const struct capture *capture, const struct capture_packet *packet)
+static void look(const struct capture_packet *packet)
 {
 	struct datagram datagram;
 
-	if (datagram_find(capture->link, packet->frame, packet->captured, packet->wire_bytes, &datagram) !=
+	if (datagram_find(packet->link, packet->frame, packet->captured, packet->wire_bytes, &datagram) !=
 	    DATAGRAM_WHOLE)
 		return;
 	if (datagram.payload < packet->frame || datagram.bytes > packet->captured ||
@@ -45,7 +45,7 @@ static void read_all(struct capture *capture, struct timing_capture *timing, uin
 	uint64_t offset_ns;
 
 	while (capture->n_packets < PACKETS_MAX && capture_next(capture, &packet) > 0) {
-		look(capture, &packet);
+		look(&packet);
 		if (timing_of_packet(timing, packet.time_ns, &offset_ns) < 0)
 			continue;
 		if (offset_ns < *last_ns)

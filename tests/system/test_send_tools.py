@@ -15,6 +15,7 @@ import pytest
 
 import conftest
 import frames
+import test_record
 import wires
 from conftest import ROOT, in_namespace, wait_until
 
@@ -438,7 +439,8 @@ def test_a_capture_is_sent_again_byte_by_byte_at_its_pace(channel, receiver, lid
     duration = (recorded[-1][0] - recorded[0][0]) * 1e-9
     assert duration * 0.9 < (found[-1][1] - found[0][1]) * 1e-9 < duration + 10
     assert it["timed"] == it["completed"] == len(recorded) == 74
-    assert it["capture"] == {"file": str(lidar), "passes": 1, "packets": 74, "given": 74, "backwards": 0, "skipped": {
+    assert it["capture"] == {"file": str(lidar), "passes": 1, "packets": 74, "given": 74, "backwards": 0,
+                             "gaps": 0, "lost": 0, "skipped": {
         "not_udp": 0, "fragment": 0, "cut": 0, "malformed": 0, "too_long": 0, "other_port": 0}}
 
 
@@ -478,6 +480,40 @@ def test_fragments_and_other_protocols_are_skipped_and_said(channel, receiver, t
     assert done.returncode == 0 and "skipped: 1 not UDP\nskipped: 1 to other UDP ports\n" in done.stdout
     done = ibvcap(one, "replay", tmp / "other.pcap")
     assert f"recorded to UDP ports {PORT}, {PORT + 1} and perhaps more" in done.stdout
+
+
+@pytest.mark.parametrize("options", [[], ["--zstd", 3]])
+def test_a_recording_is_replayed_with_its_losses_told_and_recorded_again(daemon, wire, receiver, tmp, options):
+    one = daemon([conftest.stream(wire, payload_size=256, history_blocks=16)],
+                 channels=[conftest.channel(wire, users=["nobody"])])
+    wait_until(lambda: one.channel()["state"] == "sending", 20, lambda: one.channel())
+    path = tmp / "gap.pcapng"
+    recorder = test_record.Record(one, "-w", path, *options)
+    test_record.send(wire, 10)
+    wait_until(lambda: one.status()["consumers"][0]["delivered"] == 10, 30, "10 packets")
+    recorder.process.send_signal(signal.SIGSTOP)
+    test_record.send(wire, 3000, first=10)
+    wait_until(lambda: one.stream()["published"] == 3010, 30, "published")
+    recorder.process.send_signal(signal.SIGCONT)
+    wait_until(lambda: one.status()["consumers"][0]["lag"] == 0, 30, "read")
+    source, = recorder.finish(signal.SIGTERM)[1]["sources"]
+    kept = [*range(10), *range(10 + source["skipped"], 3010)]
+    there = receiver()
+    capture = said(ibvcap(one, "replay", path, "--json"))["capture"]
+    assert (capture["gaps"], capture["lost"], capture["given"]) == (1, source["skipped"], len(kept))
+    payloads = [payload for payload, _ in received(there, len(kept))]
+    assert [int.from_bytes(payload[:8], "big") for payload in payloads] == kept
+    with subprocess.Popen(["cat", path], stdout=subprocess.PIPE) as pipe:
+        done = ibvcap(one, "replay", "-", "--top-speed", stdin=pipe.stdout)
+    assert f"it lacks {source['skipped']} packets; 1 gaps were passed" in done.stdout and done.returncode == 0
+    again = test_record.Record(one, "-w", tmp / "again.pcapng", "-c", len(kept))
+    for i, payload in enumerate(payloads):
+        wire.socket.send(wire.frame(payload, PORT))
+        if i % 500 == 499:
+            time.sleep(0.02)
+    code, _, err = again.finish()
+    assert code == 0, err
+    assert [frame[42:] for _, frame in test_record.frames_of(tmp / "again.pcapng")] == payloads
 
 
 def test_pcapng_with_ns_is_read_and_a_vlan_tag_taken_off(channel, receiver, tmp):

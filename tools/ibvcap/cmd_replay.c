@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* ibvcap replay: sends the UDP payloads of a capture file on a channel, at the times at which they were recorded. */
-#include "tools/ibvcap/capture.h"
+#include "tools/capture/capture.h"
 #include "tools/ibvcap/ibvcap.h"
 #include "tools/ibvcap/options.h"
 #include "tools/ibvcap/report.h"
@@ -17,10 +17,11 @@
 
 static const char usage[] =
 	"usage: ibvcap replay CHANNEL FILE [OPTIONS...]\n"
-	"Send the UDP payloads of a capture (pcap or pcapng; -: standard input) on a channel. Addresses, ports\n"
-	"and VLAN tag are those of the channel. Each packet gets a send time, counted from the start, so delays do\n"
-	"not add up. Print rates every second; at the end print the sum, how well the times were kept, and how many\n"
-	"packets were skipped for which reason. Defaults are in parentheses.\n"
+	"Send the UDP payloads of a capture (pcap, or pcapng, which zstd may have compressed; -: standard input)\n"
+	"on a channel. Addresses, ports and VLAN tag are those of the channel. Each packet gets a send time, counted\n"
+	"from the start, so delays do not add up. Print rates every second; at the end print the sum, how well the\n"
+	"times were kept, how many packets the capture says it lacks, and how many were skipped for which reason.\n"
+	"Defaults are in parentheses.\n"
 	"Exit 1: some UDP packets of the file (with --port: of those to that port) were not sent. Exit 65: the file\n"
 	"is damaged; the packets before the damage were sent. Exit 66: the file cannot be read.\n"
 	"\n"
@@ -146,6 +147,8 @@ struct replay {
 	uint64_t start_utc_ns; /* 0: no packet was sent yet, or packets have no send time */
 	uint64_t passes;       /* completed */
 	uint64_t n_packets;    /* read from the capture, in all passes */
+	uint64_t n_gaps;       /* in one pass: packets before which the capture names losses */
+	uint64_t n_lost;       /* packets that it says it lacks, in one pass */
 	uint64_t n_given;      /* of these: put into rows of the channel */
 	uint64_t skipped[SKIP_N];
 	uint32_t longest_bytes; /* the longest payload that was too long */
@@ -164,7 +167,7 @@ static bool skip_packet(struct replay *replay, unsigned why)
 static bool find_payload(struct replay *replay, const struct capture_packet *packet, struct datagram *datagram)
 {
 	enum datagram_verdict verdict =
-		datagram_find(replay->capture.link, packet->frame, packet->captured, packet->wire_bytes, datagram);
+		datagram_find(packet->link, packet->frame, packet->captured, packet->wire_bytes, datagram);
 
 	if (verdict != DATAGRAM_WHOLE)
 		return skip_packet(replay, verdict);
@@ -240,12 +243,24 @@ static int play_pass(struct replay *replay)
 	return r == 0 ? 1 : fail_capture_file(replay, EX_DATAERR, replay->capture.error);
 }
 
+/* A pass may end early: the losses are those of the longest. */
+static void note_lost(struct replay *replay)
+{
+	const struct capture *capture = &replay->capture;
+
+	if (capture_lost(capture) > replay->n_lost)
+		replay->n_lost = capture_lost(capture);
+	if (capture->n_gaps > replay->n_gaps)
+		replay->n_gaps = capture->n_gaps;
+}
+
 /* Open the file again. 1; 0 if that fails, because the file was changed meanwhile. */
 static int rewind_capture(struct replay *replay)
 {
 	int code;
 
 	timing_next_pass(&replay->timing);
+	note_lost(replay);
 	capture_close(&replay->capture);
 	code = capture_open(&replay->capture, replay->options.file);
 	return code == EX_OK ? 1 : fail_capture_file(replay, code, replay->capture.error);
@@ -299,6 +314,9 @@ static void print_replay(const struct replay *replay)
 {
 	printf("%s: %" PRIu64 " packets read, %" PRIu64 " given to the channel, %" PRIu64 " skipped\n",
 	       replay->options.file, replay->n_packets, replay->n_given, replay->run.skipped);
+	if (replay->n_lost)
+		printf("the capture says that it lacks %" PRIu64 " packets; %" PRIu64 " gaps were passed\n",
+		       replay->n_lost, replay->n_gaps);
 	if (replay->ports[1])
 		printf("recorded to UDP ports %u, %u and perhaps more, all sent to the channel's; --port N: those of "
 		       "one\n",
@@ -314,9 +332,10 @@ static void print_replay_json(const struct replay *replay)
 {
 	json_t *all = tx_run_to_json(&replay->run), *skipped = json_object();
 	json_t *file = json_string(replay->options.file); /* NULL if the name is not UTF-8 */
-	json_t *capture = json_pack("{s:o, s:I, s:I, s:I, s:I}", "file", file ? file : json_null(), "passes",
+	json_t *capture = json_pack("{s:o, s:I, s:I, s:I, s:I, s:I, s:I}", "file", file ? file : json_null(), "passes",
 	                            (json_int_t)replay->passes, "packets", (json_int_t)replay->n_packets, "given",
-	                            (json_int_t)replay->n_given, "backwards", (json_int_t)replay->timing.backwards);
+	                            (json_int_t)replay->n_given, "backwards", (json_int_t)replay->timing.backwards,
+	                            "gaps", (json_int_t)replay->n_gaps, "lost", (json_int_t)replay->n_lost);
 
 	for (unsigned why = 0; why < SKIP_N; why++)
 		if (skips[why].key)
@@ -347,6 +366,7 @@ static int run_replay(struct replay *replay)
 
 	replay->timing.speed = replay->options.speed ? replay->options.speed : 1;
 	code = tx_run_finish(&replay->run, play_passes(replay));
+	note_lost(replay);
 	if (replay->options.run.json)
 		print_replay_json(replay);
 	else

@@ -9,7 +9,7 @@
 #include "tools/pcapng/pcapng_write.h"
 #include "tools/inspect/inspect_sum.h"
 #include "tools/inspect/packet_filter.h"
-#include "tools/inspect/recording.h"
+#include "tools/capture/recording.h"
 #include "tools/inspect/recording_index.h"
 #include "tools/inspect/time_text.h"
 

@@ -3,7 +3,7 @@
 #include "tools/ibvcap/ibvcap.h"
 #include "tools/ibvcap/options.h"
 #include "tools/ibvcap/report.h"
-#include "tools/inspect/recording.h"
+#include "tools/capture/recording.h"
 #include "tools/inspect/inspect_sum.h"
 
 #include <errno.h>

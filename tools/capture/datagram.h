@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Finds the UDP payload of a recorded frame, or the reason why it has none that can be sent again. Pure. */
-#ifndef TOOLS_IBVCAP_DATAGRAM_H
-#define TOOLS_IBVCAP_DATAGRAM_H
+#ifndef TOOLS_CAPTURE_DATAGRAM_H
+#define TOOLS_CAPTURE_DATAGRAM_H
 
 #include <stdint.h>
 

@@ -1,22 +1,35 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Reads a recording: a pcapng file, maybe compressed by zstd, from its beginning or from a place that its index has. */
-#ifndef TOOLS_INSPECT_RECORDING_H
-#define TOOLS_INSPECT_RECORDING_H
+#ifndef TOOLS_CAPTURE_RECORDING_H
+#define TOOLS_CAPTURE_RECORDING_H
 
 #include "tools/pcapng/pcapng_read.h"
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <stdio.h>
+
+#define RECORDING_HEAD_BYTES 8
 
 struct recording {
 	const char *path;
 	int fd;
+	uint8_t head[RECORDING_HEAD_BYTES]; /* the file's first bytes, which say what it is */
+	size_t head_bytes;
+	size_t head_read;            /* of these: given to the reader */
 	struct recording_zstd *zstd; /* NULL: not compressed */
 	struct pcapng_reader reader;
 };
 
-/** Open a file; "-" is standard input. 0 or -errno. */
+/** Open a file; "-" is standard input. Reads its first bytes, whatever it is. 0 or -errno. */
 int recording_open(struct recording *recording, const char *path);
+
+/** Do these bytes begin a pcapng file or a zstd frame? */
+bool recording_is_one(const struct recording *recording);
+
+/** It is not: give the file away, from its beginning. NULL, and errno. After it only recording_close() is allowed. */
+FILE *recording_give_file(struct recording *recording);
+
 /** Any state but uninitialised. */
 void recording_close(struct recording *recording);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Walks the headers of a recorded frame to its UDP payload. Nothing in the frame is trusted. */
-#include "tools/ibvcap/datagram.h"
+#include "tools/capture/datagram.h"
 
 #include <stdbool.h>
 

@@ -3,17 +3,17 @@
  * Opens recordings and reads their blocks. A compressed file is a row of zstd frames, one for each piece of the index,
  * so reading can begin at any of them.
  */
-#include "tools/inspect/recording.h"
+#include "tools/capture/recording.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 #include <zstd.h>
 
 static const uint8_t zstd_magic[4] = {0x28, 0xb5, 0x2f, 0xfd}; /* RFC 8878, 3.1.1 */
+static const uint8_t pcapng_magic[4] = {0x0a, 0x0d, 0x0d, 0x0a};
 
 struct recording_zstd {
 	ZSTD_DCtx *context;
@@ -27,12 +27,17 @@ struct recording_zstd {
 
 static ssize_t read_plain(void *context, void *to, size_t n)
 {
-	const struct recording *recording = context;
+	struct recording *recording = context;
+	size_t left = recording->head_bytes - recording->head_read;
 	ssize_t r;
 
-	do
-		r = read(recording->fd, to, n);
-	while (r < 0 && errno == EINTR);
+	if (left) {
+		n = n < left ? n : left;
+		memcpy(to, recording->head + recording->head_read, n);
+		recording->head_read += n;
+		return (ssize_t)n;
+	}
+	r = read(recording->fd, to, n);
 	return r < 0 ? -errno : r;
 }
 
@@ -95,29 +100,55 @@ static int recording_begin_zstd(struct recording *recording)
 
 /* ---- life ---------------------------------------------------------------------------------------- */
 
-/* A pipe cannot be read twice, so only a file with the right ending or magic number is taken for compressed. */
-static bool recording_is_zstd(const struct recording *recording)
+/* A pipe cannot be read twice: what was read is kept. */
+static int read_head(struct recording *recording)
 {
-	uint8_t head[sizeof(zstd_magic)];
+	while (recording->head_bytes < RECORDING_HEAD_BYTES) {
+		ssize_t n = read(recording->fd, recording->head + recording->head_bytes,
+		                 RECORDING_HEAD_BYTES - recording->head_bytes);
 
-	return pread(recording->fd, head, sizeof(head), 0) == (ssize_t)sizeof(head) &&
-	       !memcmp(head, zstd_magic, sizeof(head));
+		if (n < 0)
+			return -errno;
+		if (n == 0)
+			break;
+		recording->head_bytes += (size_t)n;
+	}
+	return 0;
+}
+
+static bool head_is(const struct recording *recording, const uint8_t magic[4])
+{
+	return recording->head_bytes >= 4 && !memcmp(recording->head, magic, 4);
+}
+
+bool recording_is_one(const struct recording *recording)
+{
+	return recording->zstd || head_is(recording, pcapng_magic);
+}
+
+FILE *recording_give_file(struct recording *recording)
+{
+	FILE *file = fdopen(recording->fd, "r");
+
+	if (!file)
+		return NULL;
+	recording->fd = -1;
+	/* The C library takes back more than one byte, which is all that C promises. */
+	while (recording->head_bytes && ungetc(recording->head[recording->head_bytes - 1], file) != EOF)
+		recording->head_bytes--;
+	return file;
 }
 
 int recording_open(struct recording *recording, const char *path)
 {
-	struct stat status;
-	int r = 0;
+	int r;
 
 	*recording = (struct recording){.path = path};
 	recording->fd = strcmp(path, "-") ? open(path, O_RDONLY | O_CLOEXEC) : STDIN_FILENO;
 	if (recording->fd < 0)
 		return -errno;
-	if (fstat(recording->fd, &status) == 0 && S_ISDIR(status.st_mode)) {
-		recording_close(recording);
-		return -EISDIR;
-	}
-	if (recording_is_zstd(recording))
+	r = read_head(recording);
+	if (r == 0 && head_is(recording, zstd_magic))
 		r = recording_begin_zstd(recording);
 	pcapng_reader_init(&recording->reader, recording->zstd ? read_compressed : read_plain, recording);
 	if (r < 0)
@@ -151,6 +182,7 @@ int recording_jump(struct recording *recording, uint64_t offset)
 {
 	if (offset > INT64_MAX || lseek(recording->fd, (off_t)offset, SEEK_SET) < 0)
 		return -errno;
+	recording->head_read = recording->head_bytes;
 	if (recording->zstd) {
 		ZSTD_DCtx_reset(recording->zstd->context, ZSTD_reset_session_only);
 		recording->zstd->in = (ZSTD_inBuffer){.src = recording->zstd->buffer};

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Reads the packets of a pcap or pcapng file in their order, and what the file says of packets that it lacks. */
+#ifndef TOOLS_CAPTURE_CAPTURE_H
+#define TOOLS_CAPTURE_CAPTURE_H
+
+#include "tools/capture/datagram.h"
+#include "tools/capture/recording.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#define CAPTURE_TEXT_BYTES 400
+
+struct capture {
+	const char *path;
+	struct recording recording; /* a pcapng file, compressed by zstd or not */
+	void *reader;               /* libpcap's, of any other file; NULL */
+	enum datagram_link *links;  /* of the interfaces of the section; of libpcap's file: one */
+	uint32_t n_links;
+	bool is_pipe;       /* its data comes at any time, and can be read only once */
+	uint64_t n_packets; /* read so far */
+	uint64_t n_gaps;    /* packets before which the file names losses */
+	uint64_t n_lost;    /* packets lost there */
+	uint64_t n_dropped; /* packets lost in all, by the statistics of its interfaces */
+	char error[CAPTURE_TEXT_BYTES];
+};
+
+struct capture_packet {
+	uint64_t time_ns;     /* UTC, as the file says */
+	const uint8_t *frame; /* until the next is read */
+	enum datagram_link link;
+	uint32_t captured;
+	uint32_t wire_bytes;
+};
+
+/**
+ * Open a file. 0; EX_NOINPUT if it cannot be opened; EX_DATAERR if it is no capture or has an unknown link type. In
+ * these cases capture->error says why.
+ */
+int capture_open(struct capture *capture, const char *path);
+
+/** Read the next packet. 1; 0 at the end; -EBADMSG if the file is damaged or cut off: capture->error says how. */
+int capture_next(struct capture *capture, struct capture_packet *packet);
+
+/** Packets that the file says it lacks, as far as it was read: in gaps, or behind the last packet too. Pure. */
+static inline uint64_t capture_lost(const struct capture *capture)
+{
+	return capture->n_dropped > capture->n_lost ? capture->n_dropped : capture->n_lost;
+}
+
+/** Close it. A capture that was never opened has to be zero-initialised. */
+void capture_close(struct capture *capture);
+
+#endif
