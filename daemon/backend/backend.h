@@ -76,6 +76,7 @@ struct backend_capabilities {
 	uint32_t max_queue_slots;    /* deepest receive queue */
 	uint32_t max_group_queues;   /* of a group; 0: it has no groups */
 	bool toeplitz;               /* a group can have BACKEND_HASH_TOEPLITZ, and HASH_SYMMETRIC by it */
+	bool hashes_addresses;       /* the hash of a group can be without BACKEND_HASH_PORTS */
 	bool oversize_sink;          /* a longer packet can be a truncated row instead of an error */
 	bool flow_tags;              /* events can have the tag of the flow that matched */
 	bool timestamps;

@@ -71,6 +71,11 @@ static int stream_check_group(const struct config_stream *wanted, const struct b
 		                   "%s:%d: stream '%s': hash = \"toeplitz\": device %s has it not; set hash = "
 		                   "\"symmetric\"",
 		                   wanted->file, wanted->line, wanted->name, device->device);
+	if (wanted->queues > 1 && wanted->hash_fields != CONFIG_HASH_PORTS && !device->hashes_addresses)
+		return failure_set(failure, EX_CONFIG, ENOTSUP,
+		                   "%s:%d: stream '%s': hash_fields without ports: device %s always hashes them, too; "
+		                   "set hash_fields = \"ports\"",
+		                   wanted->file, wanted->line, wanted->name, device->device);
 	return 0;
 }
 

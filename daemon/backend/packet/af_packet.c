@@ -113,6 +113,7 @@ static void af_packet_capabilities(const struct backend *base, struct backend_ca
 {
 	*capabilities = (struct backend_capabilities){
 		.max_queue_slots = MAX_QUEUE_SLOTS,
+		.max_group_queues = AF_PACKET_GROUP_MAX,
 		.oversize_sink = true,
 		.timestamps = true,
 		.flow_tags = true,
@@ -175,6 +176,7 @@ const struct backend_ops af_packet_ops = {
 	.clear = af_packet_receive_clear,
 	.reset = af_packet_receive_reset,
 	.create_send_queue = af_packet_create_send_queue,
+	.create_group = af_packet_create_group,
 	.add_flow = af_packet_add_flow,
 	.remove_flow = af_packet_remove_flow,
 	.read_matched = af_packet_read_matched,

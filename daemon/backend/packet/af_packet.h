@@ -137,6 +137,7 @@ struct af_packet_receive {
 	bool arm_due; /* arm() was called while no slot was posted */
 
 	struct af_packet_receive *next; /* of the backend's queues */
+	struct af_packet_group *group;  /* NULL: none */
 
 	/* Each reading of the kernel's counts takes them away: one thread at a time reads and adds. */
 	pthread_mutex_t reading;
@@ -146,6 +147,23 @@ struct af_packet_receive {
 static inline struct af_packet_receive *af_packet_receive(const struct backend_queue *base)
 {
 	return (struct af_packet_receive *)base;
+}
+
+#define AF_PACKET_GROUP_MAX CONFIG_QUEUES_MAX
+
+/* Queues to which the kernel shares the packets of flows out. */
+struct af_packet_group {
+	struct af_packet_queue queue; /* the target of these flows, without descriptors */
+	struct af_packet_receive *members[AF_PACKET_GROUP_MAX];
+	uint32_t n_members;
+	uint32_t n_joined; /* members that the kernel knows to be of the group, from the first on */
+};
+
+/** Do packets of the flow come to this queue? */
+static inline bool af_packet_is_flow_of(const struct af_packet_receive *receive, const struct af_packet_flow *flow)
+{
+	return flow->base.queue == &receive->queue.base ||
+	       (receive->group && flow->base.queue == &receive->group->queue.base);
 }
 
 int af_packet_create_queue(struct backend *backend, const struct backend_queue_options *options,
@@ -164,5 +182,12 @@ void af_packet_remove_flow(struct backend_flow *flow);
 int af_packet_read_matched(struct backend_queue *base, uint64_t *packets);
 /** Let the socket take the packets of the queue's flows. 0 or -errno; -E2BIG: they do not fit one filter. */
 int af_packet_apply_flows(const struct af_packet_receive *receive);
+
+/* ---- af_packet_group.c --------------------------------------------------------------------------- */
+
+int af_packet_create_group(struct backend *backend, const struct backend_group_options *options,
+                           struct backend_queue **group, struct failure *failure);
+/** May a flow come to this target? The first flow of a group makes the kernel share packets out. */
+int af_packet_group_admit(struct backend_queue *target, const struct flow_rule *rule, struct failure *failure);
 
 #endif

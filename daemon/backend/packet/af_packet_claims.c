@@ -91,11 +91,11 @@ static uint32_t claims_collect(const struct af_packet_receive *receive, struct r
 	uint32_t n_own = 0;
 
 	for (const struct af_packet_flow *flow = backend->flows; flow; flow = flow->next)
-		if (flow->base.queue == &receive->queue.base)
+		if (af_packet_is_flow_of(receive, flow))
 			ranked[n_own++] = (struct rule_claim){&flow->rule, .is_own = true};
 	*n = n_own;
 	for (const struct af_packet_flow *flow = backend->flows; flow; flow = flow->next)
-		if (flow->base.queue != &receive->queue.base && claim_interferes(backend, &flow->rule, ranked, n_own))
+		if (!af_packet_is_flow_of(receive, flow) && claim_interferes(backend, &flow->rule, ranked, n_own))
 			ranked[(*n)++] = (struct rule_claim){&flow->rule, .is_own = false};
 	return n_own;
 }
@@ -130,7 +130,7 @@ bool af_packet_claims_change_by(const struct af_packet_receive *receive, const s
 	for (const struct af_packet_flow *flow = backend->flows; flow; flow = flow->next) {
 		const struct rule_claim own = {&flow->rule, .is_own = true};
 
-		if (flow->base.queue == &receive->queue.base && claim_interferes(backend, rule, &own, 1))
+		if (af_packet_is_flow_of(receive, flow) && claim_interferes(backend, rule, &own, 1))
 			return true;
 	}
 	return false;

@@ -115,13 +115,29 @@ static void flows_keep_from_kernel(struct af_packet *backend)
 
 /* ---- flows --------------------------------------------------------------------------------------- */
 
+/* Queues of a group get the packets that this host sends, too. */
+static const struct sock_filter refuse_sent[] = {
+	{BPF_LD | BPF_B | BPF_ABS, 0, 0, (uint32_t)(SKF_AD_OFF + SKF_AD_PKTTYPE)},
+	{BPF_JMP | BPF_JEQ | BPF_K, 0, 1, PACKET_OUTGOING},
+	{BPF_RET | BPF_K, 0, 0, 0},
+};
+
+#define N_REFUSE_SENT (sizeof(refuse_sent) / sizeof(refuse_sent[0]))
+
 static int flow_attach_filter(const struct af_packet_receive *receive, const struct af_packet_claim *claims, uint32_t n)
 {
-	struct sock_filter *code = malloc(AF_PACKET_FILTER_MAX * sizeof(*code));
-	int r = code ? af_packet_filter_build(claims, n, receive->queue.backend->has_ethernet, code) : -ENOMEM;
+	struct sock_filter *code = malloc((AF_PACKET_FILTER_MAX + N_REFUSE_SENT) * sizeof(*code));
+	uint32_t n_before = receive->group ? N_REFUSE_SENT : 0;
+	int r;
 
+	if (!code)
+		return -ENOMEM;
+	memcpy(code, refuse_sent, n_before * sizeof(*code));
+	r = af_packet_filter_build(claims, n, receive->queue.backend->has_ethernet, code + n_before);
+	if (r > (int)(AF_PACKET_FILTER_MAX - n_before))
+		r = -E2BIG;
 	if (r > 0) {
-		struct sock_fprog program = {(unsigned short)r, code};
+		struct sock_fprog program = {(unsigned short)((uint32_t)r + n_before), code};
 
 		r = setsockopt(receive->queue.fd, SOL_SOCKET, SO_ATTACH_FILTER, &program, sizeof(program)) == 0
 		            ? 0
@@ -143,14 +159,39 @@ int af_packet_apply_flows(const struct af_packet_receive *receive)
 	return r;
 }
 
-/* A flow of this queue came or went: those that it takes packets from need another filter. 0 or -errno. */
-static int flow_apply_to_others(const struct af_packet_receive *receive, const struct flow_rule *rule)
+/* A flow came: the queues that it leads to take its packets. 0 or -errno. */
+static int flow_give(const struct af_packet *backend, const struct af_packet_flow *flow)
 {
 	int r = 0;
 
-	for (const struct af_packet_receive *other = receive->queue.backend->queues; other && r == 0;
-	     other = other->next)
-		if (other != receive && af_packet_claims_change_by(other, rule))
+	for (const struct af_packet_receive *own = backend->queues; own && r == 0; own = own->next) {
+		if (!af_packet_is_flow_of(own, flow))
+			continue;
+		r = flow_tags_add(own->tags, &flow->rule, backend->has_ethernet);
+		if (r == 0)
+			r = af_packet_apply_flows(own);
+	}
+	return r;
+}
+
+/* It went. This fails for want of memory only: the queue takes more than it should. */
+static void flow_take_back(const struct af_packet *backend, const struct af_packet_flow *flow)
+{
+	for (const struct af_packet_receive *own = backend->queues; own; own = own->next) {
+		if (!af_packet_is_flow_of(own, flow))
+			continue;
+		flow_tags_remove(own->tags, &flow->rule, backend->has_ethernet);
+		af_packet_apply_flows(own);
+	}
+}
+
+/* A flow came or went: the queues that it takes packets from need another filter. 0 or -errno. */
+static int flow_apply_to_others(const struct af_packet *backend, const struct af_packet_flow *flow)
+{
+	int r = 0;
+
+	for (const struct af_packet_receive *other = backend->queues; other && r == 0; other = other->next)
+		if (!af_packet_is_flow_of(other, flow) && af_packet_claims_change_by(other, &flow->rule))
 			r = af_packet_apply_flows(other);
 	return r;
 }
@@ -197,11 +238,12 @@ static int flow_failed(const struct af_packet *backend, const struct flow_rule *
 int af_packet_add_flow(struct backend_queue *base, const struct flow_rule *rule, struct backend_flow **out,
                        struct failure *failure)
 {
-	struct af_packet_receive *receive = af_packet_receive(base);
-	struct af_packet *backend = receive->queue.backend;
+	struct af_packet *backend = ((struct af_packet_queue *)base)->backend;
 	struct af_packet_flow *flow;
 	int r = flow_check_ethernet(backend, rule, failure);
 
+	if (r == 0)
+		r = af_packet_group_admit(base, rule, failure);
 	if (r < 0)
 		return r;
 	flow = malloc(sizeof(*flow));
@@ -209,16 +251,13 @@ int af_packet_add_flow(struct backend_queue *base, const struct flow_rule *rule,
 		return failure_no_memory(failure);
 	*flow = (struct af_packet_flow){.base.queue = base, .next = backend->flows, .rule = *rule, .reader = -1};
 	backend->flows = flow;
-	r = flow_tags_add(receive->tags, rule, backend->has_ethernet);
+	r = flow_give(backend, flow);
 	if (r == 0)
-		r = af_packet_apply_flows(receive);
-	if (r == 0)
-		r = flow_apply_to_others(receive, rule);
+		r = flow_apply_to_others(backend, flow);
 	if (r < 0) {
 		backend->flows = flow->next;
-		flow_tags_remove(receive->tags, rule, backend->has_ethernet);
-		af_packet_apply_flows(receive);
-		flow_apply_to_others(receive, rule);
+		flow_take_back(backend, flow);
+		flow_apply_to_others(backend, flow);
 		free(flow);
 		return flow_failed(backend, rule, -r, failure);
 	}
@@ -230,18 +269,16 @@ int af_packet_add_flow(struct backend_queue *base, const struct flow_rule *rule,
 void af_packet_remove_flow(struct backend_flow *base)
 {
 	struct af_packet_flow *flow = (struct af_packet_flow *)base, **at;
-	struct af_packet_receive *receive = af_packet_receive(base->queue);
+	struct af_packet *backend = ((struct af_packet_queue *)base->queue)->backend;
 
-	for (at = &receive->queue.backend->flows; *at != flow; at = &(*at)->next)
+	for (at = &backend->flows; *at != flow; at = &(*at)->next)
 		;
 	*at = flow->next;
-	flow_tags_remove(receive->tags, &flow->rule, receive->queue.backend->has_ethernet);
-	/* These fail for want of memory only: the queue takes more than it should, and others less. */
-	flow_apply_to_others(receive, &flow->rule);
-	af_packet_apply_flows(receive);
+	flow_apply_to_others(backend, flow); /* if this fails, for want of memory, they take less than they should */
+	flow_take_back(backend, flow);
 	if (flow->dropped)
-		tcx_drop_remove(receive->queue.backend->drop, &flow->rule);
+		tcx_drop_remove(backend->drop, &flow->rule);
 	fd_close(&flow->reader);
-	flows_keep_from_kernel(receive->queue.backend);
+	flows_keep_from_kernel(backend);
 	free(flow);
 }

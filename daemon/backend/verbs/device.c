@@ -282,6 +282,7 @@ static void verbs_capabilities(const struct backend *base, struct backend_capabi
 		.max_queue_slots = max_slots / VERBS_CHAIN * VERBS_CHAIN,
 		.max_group_queues = verbs_max_group_queues(backend),
 		.toeplitz = true,
+		.hashes_addresses = true,
 		.oversize_sink = backend->sink != NULL,
 		.flow_tags = true,
 		.timestamps = backend->timestamps != VERBS_TIMESTAMPS_NONE,

@@ -105,6 +105,18 @@ Test(af_packet_claims, of_its_own_flows_any_takes_a_packet)
 	cr_expect_not(takes(1, 0, true));
 }
 
+Test(af_packet_claims, a_flow_of_a_group_is_of_all_its_queues)
+{
+	struct af_packet_group group = {.queue.backend = &backend, .members = {&queues[0], &queues[1]}, .n_members = 2};
+
+	queues[0].group = queues[1].group = &group;
+	add(0, CONFIG_MATCH_RULE, 32, 0, false);
+	flows[0].base.queue = &group.queue.base;
+	cr_expect(takes(0, 0, true));
+	cr_expect(takes(1, 0, true));
+	cr_expect_not(takes(1, 1, true));
+}
+
 Test(af_packet_claims, what_is_left_over_is_neither_a_flows_nor_the_interfaces)
 {
 	add(0, CONFIG_MATCH_DEFAULT, 0, 0, false);

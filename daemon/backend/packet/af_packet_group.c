@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Receive queues among which the kernel shares packets out by their hash (PACKET_FANOUT_HASH). The kernel chooses the
+ * socket first and asks its filter then: all of them have the same flows, and each counts the packets that it got.
+ *
+ * The hash is of both addresses, the protocol and, unless the packet is a fragment, both ports; it is the same after
+ * the two ends are exchanged. So fragments stay together, and PACKET_FANOUT_FLAG_DEFRAG, which would join them to
+ * packets that were never on the wire, is not needed.
+ *
+ * The sockets become such a group with the first flow: before it no filter takes a packet, so none is lost or comes
+ * twice meanwhile. They join in the order of the queues, as they do again after the interface was down. In a group the
+ * kernel forgets that they want no packets which this host sends; their filters know (af_packet_flow.c).
+ */
+#include "daemon/backend/packet/af_packet.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#define FANOUT_OF_TYPE(type) ((int)((unsigned)(type) << 16))
+
+static const struct backend_ops af_packet_group_ops;
+
+static struct af_packet_group *af_packet_group(const struct backend_queue *base)
+{
+	return (struct af_packet_group *)base;
+}
+
+/* ---- the first flow ------------------------------------------------------------------------------ */
+
+/* The kernel chooses a number for the group, which the other sockets name. */
+static int group_join(const struct af_packet_group *group, uint32_t i)
+{
+	int fanout = FANOUT_OF_TYPE(PACKET_FANOUT_HASH | PACKET_FANOUT_FLAG_UNIQUEID);
+	socklen_t bytes = sizeof(fanout);
+
+	if (i > 0 && getsockopt(group->members[0]->queue.fd, SOL_PACKET, PACKET_FANOUT, &fanout, &bytes) < 0)
+		return -errno;
+	return setsockopt(group->members[i]->queue.fd, SOL_PACKET, PACKET_FANOUT, &fanout, sizeof(fanout)) == 0
+	               ? 0
+	               : -errno;
+}
+
+static int group_join_all(struct af_packet_group *group, struct failure *failure)
+{
+	const char *interface = group->queue.backend->interface;
+
+	while (group->n_joined < group->n_members) {
+		int r = group_join(group, group->n_joined);
+
+		if (r == -EINVAL)
+			return failure_set(failure, EX_UNAVAILABLE, ENETDOWN,
+			                   "interface %s is down, and the kernel shares packets out to several queues "
+			                   "only of one that is up: ip link set %s up",
+			                   interface, interface);
+		if (r < 0)
+			return failure_set(failure, EX_OSERR, -r,
+			                   "interface %s: cannot share packets out to %u queues: %s", interface,
+			                   group->n_members, strerror(-r));
+		group->n_joined++;
+	}
+	return 0;
+}
+
+/* ---- which flows it takes ------------------------------------------------------------------------ */
+
+static bool group_has_flow_to_queue(const struct af_packet_group *group)
+{
+	for (const struct af_packet_flow *flow = group->queue.backend->flows; flow; flow = flow->next)
+		for (uint32_t i = 0; i < group->n_members; i++)
+			if (flow->base.queue == &group->members[i]->queue.base)
+				return true;
+	return false;
+}
+
+int af_packet_group_admit(struct backend_queue *target, const struct flow_rule *rule, struct failure *failure)
+{
+	bool is_shared = target->ops == &af_packet_group_ops;
+	struct af_packet_group *group = is_shared ? af_packet_group(target) : af_packet_receive(target)->group;
+	char text[FLOW_TEXT_MAX];
+
+	if (!group)
+		return 0;
+	if (is_shared ? group_has_flow_to_queue(group) : group->n_joined > 0)
+		return failure_set(failure, EX_CONFIG, ENOTSUP,
+		                   "interface %s: flow %s %s a queue, unlike others of its stream: backend packet "
+		                   "takes the key queue in all flows of a stream or in none; a stream that runs "
+		                   "cannot change from one to the other: systemctl restart ibvcapd",
+		                   group->queue.backend->interface, flow_format(rule, text, sizeof(text)),
+		                   is_shared ? "has not" : "has");
+	return is_shared ? group_join_all(group, failure) : 0;
+}
+
+/* ---- life ---------------------------------------------------------------------------------------- */
+
+/* They count for the queues. */
+static int group_read_matched(struct backend_queue *base, uint64_t *packets)
+{
+	(void)base;
+	*packets = 0;
+	return 0;
+}
+
+static void group_destroy(struct backend_queue *base)
+{
+	struct af_packet_group *group = af_packet_group(base);
+
+	for (uint32_t i = 0; i < group->n_members; i++)
+		group->members[i]->group = NULL;
+	free(group);
+}
+
+static const struct backend_ops af_packet_group_ops = {
+	.name = "packet",
+	.destroy_queue = group_destroy,
+	.read_matched = group_read_matched,
+};
+
+int af_packet_create_group(struct backend *base, const struct backend_group_options *options,
+                           struct backend_queue **out, struct failure *failure)
+{
+	struct af_packet_group *group = calloc(1, sizeof(*group));
+
+	if (!group)
+		return failure_no_memory(failure);
+	group->queue = (struct af_packet_queue){
+		.base.ops = &af_packet_group_ops, .backend = (struct af_packet *)base, .fd = -1, .wake_fd = -1};
+	group->n_members = options->n_queues;
+	for (uint32_t i = 0; i < options->n_queues; i++) {
+		group->members[i] = af_packet_receive(options->queues[i]);
+		group->members[i]->group = group;
+	}
+	*out = &group->queue.base;
+	return 0;
+}
