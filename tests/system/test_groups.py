@@ -13,11 +13,11 @@ import conftest
 from conftest import BACKEND, wait_until
 
 pytestmark = [pytest.mark.skipif(os.geteuid() != 0, reason="network namespaces need root"),
-              pytest.mark.skipif(BACKEND != "verbs", reason=f"backend {BACKEND} has one queue a stream")]
+              pytest.mark.skipif(BACKEND == "xdp", reason=f"backend {BACKEND} has one queue a stream")]
 
 IBVCAP = conftest.BUILD / "tools/ibvcap"
 QUEUES = 4
-SENDERS = 24
+SENDERS = 60
 
 
 @pytest.fixture
