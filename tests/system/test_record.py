@@ -190,6 +190,78 @@ def test_all_queues_of_a_stream(daemon, wire, record, tmp):
     assert [row for row in found if row[1] == "1"] == [["lidar/1", "1", str(i), "7503"] for i in range(20)]
 
 
+def losses_of(path):
+    """The loss sum that the file has at its end: {term: packets}; it is exact."""
+    found = re.search(r"published (\d+) = (.*); no_buffer", comments(path).rsplit("lidar: ", 1)[1])
+    terms = {name: int(n) for name, n in re.findall(r"(\w+) (\d+)", found[2])}
+    assert int(found[1]) == sum(terms.values()), found[0]
+    return terms
+
+
+def test_a_file_for_each_flow_and_each_tells_of_all_losses(daemon, wire, record, tmp):
+    ports = (7502, 7503, 7504)
+    one = daemon([conftest.stream(wire, payload_size=256, history_blocks=16, flow_numbers=True,
+                                  flows=[conftest.flow(port, wire.address) for port in ports])])
+    recorder = record(one, "-w", tmp / "a.pcapng", "--by-flow")
+    files = [tmp / f"a_lidar-{i}.pcapng" for i in range(3)]
+
+    def send_both(first, n):
+        for i in range(first, first + n):
+            send(wire, 1, first=i, port=ports[i % 2])
+            if i % 500 == 0:
+                time.sleep(0.02)
+
+    send_both(0, 100)
+    wait_until(lambda: one.status()["consumers"][0]["delivered"] == 100, 30, "100 packets")
+    recorder.process.send_signal(signal.SIGSTOP)
+    send_both(100, 3000)
+    wait_until(lambda: one.stream()["published"] == 3100, 30, "published")
+    recorder.process.send_signal(signal.SIGCONT)
+    wait_until(lambda: one.status()["consumers"][0]["lag"] == 0, 30, "read")
+    send(wire, 1, first=3100, port=ports[2])
+    wait_until(lambda: one.status()["consumers"][0]["delivered"] + one.status()["consumers"][0]["skipped"] == 3101, 30,
+               "the last packet")
+    code, said, err = recorder.finish(signal.SIGTERM)
+    source, = said["sources"]
+    assert code == NOT_COMPLETE and source["published"] == 3101 and source["skipped"] > 0 and said["files"] == 3, err
+    written = 0
+    for flow, file in enumerate(files):
+        rows = fields(file, "frame.packet_id", "udp.dstport", "frame.drop_count")
+        terms = losses_of(file)
+        assert {row[1] for row in rows} == {str(ports[flow])}
+        assert [int(row[0]) for row in rows] == numbers(file) and terms["written"] == len(rows)
+        assert terms["skipped"] == source["skipped"] == sum(int(row[2] or 0) for row in rows)
+        assert terms["written"] + terms["other_files"] == source["written"]
+        written += len(rows)
+        verdict, = json.loads(run(IBVCAP, "info", "--json", file, code=1))
+        assert not verdict["complete"] and f"only flow {flow}" in run("capinfos", file), verdict
+    assert written == source["written"]
+
+
+def test_files_by_flow_rotate_and_are_found_again(daemon, wire, record, tmp):
+    one = daemon([conftest.stream(wire, payload_size=256, flow_numbers=True,
+                                  flows=[conftest.flow(port, wire.address) for port in (7502, 7503)])])
+    for first in (0, 40):
+        recorder = record(one, "-w", tmp / "a.pcapng", "-F", "-N", 10, "-W", 6, "-c", 40)
+        for i in range(first, first + 40):
+            send(wire, 1, first=i, port=7502 + i % 2)
+        code, said, err = recorder.finish()
+        assert code == 0 and said["sources"][0]["written"] == 40, err
+    left = sorted(tmp.glob("a_lidar-*.pcapng"), key=lambda path: path.name.split("_")[2])
+    assert len(left) == 6 and sorted(number for path in left for number in numbers(path))[-40:] == [*range(40, 80)]
+    for path in left:
+        terms = losses_of(path)
+        assert terms["written"] == len(numbers(path)) and run(IBVCAP, "info", path)
+    assert len({path.name.split("_")[2] for path in left}) == 6, "each number comes once"
+
+
+def test_by_flow_wants_numbers_of_flows(daemon, wire):
+    one = daemon([conftest.stream(wire)])
+    done = subprocess.run([IBVCAP, "record", "lidar", "-S", one.socket_path, "-w", "/tmp/never.pcapng", "-F"],
+                          capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == os.EX_CONFIG and "flow_numbers = true" in done.stderr, done.stderr
+
+
 def test_to_a_pipe_and_compressed(daemon, wire, record, tmp):
     one = daemon([conftest.stream(wire)])
     piped = record(one, "-w", "-", stdout=open(tmp / "piped.pcapng", "wb"))

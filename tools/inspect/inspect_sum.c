@@ -9,6 +9,7 @@
 #include <string.h>
 
 #define NO_BUFFER " packets lost (no_buffer)" /* of a gap's comment, behind their number */
+#define ONLY_FLOW "only flow "                /* in the description of an interface */
 #define RESTARTED "was restarted"
 
 static void keep_text(char to[INSPECT_TEXT_BYTES], const struct pcapng_text *text)
@@ -45,6 +46,7 @@ static int add_source(struct inspect_sum *sum, const struct pcapng_interface *in
 	keep_text(source->hardware, &interface->hardware);
 	keep_text(source->filter, &interface->filter);
 	keep_text(source->comment, &interface->comment);
+	source->is_one_flow = strstr(source->description, ONLY_FLOW);
 	return 0;
 }
 
@@ -152,6 +154,8 @@ static void add_statistics(struct inspect_sum *sum, const struct pcapng_statisti
 	source = &sum->sources[number];
 	source->has_statistics = true;
 	source->n_delivered = statistics->values[PCAPNG_STATISTIC_DELIVERED];
+	source->n_other_files =
+		statistics->values[PCAPNG_STATISTIC_RECEIVED] - statistics->values[PCAPNG_STATISTIC_FILTER_ACCEPTED];
 	source->n_dropped =
 		statistics->values[PCAPNG_STATISTIC_DROPPED] + statistics->values[PCAPNG_STATISTIC_OS_DROPPED];
 	keep_text(source->sum, &statistics->comment);
@@ -187,7 +191,13 @@ void inspect_sum_free(struct inspect_sum *sum)
 
 bool inspect_is_explained(const struct inspect_source *source)
 {
-	return !source->n_repeated && (!source->has_numbers || source->n_named == source->n_absent);
+	uint64_t others = source->n_absent - source->n_named;
+
+	if (source->n_repeated || (source->has_numbers && source->n_named > source->n_absent))
+		return false;
+	if (!source->has_numbers || others == 0)
+		return true;
+	return source->is_one_flow && (!source->has_statistics || others <= source->n_other_files);
 }
 
 bool inspect_is_extract(const struct inspect_sum *sum)

@@ -28,6 +28,7 @@ struct inspect_source {
 	char hardware[INSPECT_TEXT_BYTES];
 	char filter[INSPECT_TEXT_BYTES];
 	char comment[INSPECT_TEXT_BYTES]; /* the clock and its error */
+	bool is_one_flow;                 /* of the stream's: other files have the other numbers */
 	uint64_t n_packets;
 	uint64_t n_bytes; /* of frames, on the wire */
 	uint64_t n_cut;   /* packets of which only a part is there */
@@ -43,8 +44,9 @@ struct inspect_source {
 	uint64_t n_lost;     /* packets that the recording says are missing */
 	/* The statistics at the end of the file. */
 	bool has_statistics;
-	uint64_t n_delivered; /* packets that the recorder wrote */
-	uint64_t n_dropped;   /* that the card or the recorder lost */
+	uint64_t n_other_files; /* packets of other flows, which have their own files */
+	uint64_t n_delivered;   /* packets that the recorder wrote */
+	uint64_t n_dropped;     /* that the card or the recorder lost */
 	char sum[INSPECT_TEXT_BYTES];
 	uint64_t n_named; /* of these: between two packets of a run, and with a number: not dropped by the card */
 };

@@ -22,6 +22,16 @@
 #define N_BUFFERS_MIN     4u
 #define EXIT_NOT_COMPLETE 1 /* packets are missing */
 
+static int refuse_by_flow(struct source *source)
+{
+	fprintf(stderr,
+	        "ibvcap record: --by-flow: stream '%s' does not say which flow a packet matched; set "
+	        "'flow_numbers = true;' in its configuration, and restart ibvcapd\n",
+	        source->stream);
+	source_close(source);
+	return EX_CONFIG;
+}
+
 /* All queues of a stream. */
 static int open_stream(struct recorder *recorder, const char *stream)
 {
@@ -40,6 +50,8 @@ static int open_stream(struct recorder *recorder, const char *stream)
 		r = source_open(source, &recorder->options, stream, queue);
 		if (r < 0)
 			return report_failure("record", r);
+		if (recorder->options.by_flow && !source->has_flow_numbers)
+			return refuse_by_flow(source);
 		source_describe(source, &recorder->options);
 		recorder->names[recorder->n_sources++] = source->name;
 		ibvcap_rx_info(source->rx, &info);
@@ -74,7 +86,6 @@ static int start_writer(struct recorder *recorder)
 	writer->window = record_options_window(options);
 	writer->names = recorder->names;
 	writer->n_sources = recorder->n_sources;
-	writer->n_outputs = 1;
 	writer->n_buffers = (unsigned)(options->buffer_bytes / WRITER_BUFFER_BYTES);
 	if (writer->n_buffers < N_BUFFERS_MIN)
 		writer->n_buffers = N_BUFFERS_MIN;
@@ -165,7 +176,7 @@ static int run_pcapng(struct recorder *recorder)
 	int r = recorder_run(recorder, &which);
 
 	recorder_finish(recorder);
-	summary = (struct summary){.sums = recorder->writer.unwritten,
+	summary = (struct summary){.sums = recorder->sums,
 	                           .n_files = recorder->writer.n_files,
 	                           .n_deleted = recorder->writer.window.n_deleted,
 	                           .bytes = recorder->writer.bytes,

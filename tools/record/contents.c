@@ -22,7 +22,8 @@ static struct pcapng_text text_unless_empty(const char *string)
 	return text.bytes ? text : (struct pcapng_text){0};
 }
 
-size_t contents_write_head(uint8_t *to, size_t room, const char *why, const struct source *sources, unsigned n_sources)
+size_t contents_write_head(uint8_t *to, size_t room, const char *why, const struct source *sources, unsigned n_sources,
+                           const char *flow)
 {
 	struct utsname system;
 	char os[sizeof(system.sysname) + sizeof(system.release) + 2];
@@ -37,15 +38,18 @@ size_t contents_write_head(uint8_t *to, size_t room, const char *why, const stru
 		section.comment = pcapng_text_of(why);
 	used = pcapng_write_section(to, room, &section);
 	for (unsigned i = 0; i < n_sources; i++) {
-		const struct pcapng_interface interface = {
+		char description[sizeof(sources[i].interface) + RECORD_FLOW_TEXT_BYTES];
+		struct pcapng_interface interface = {
 			.link_type = PCAPNG_LINK_ETHERNET,
 			.name = text_unless_empty(sources[i].name),
-			.description = text_unless_empty(sources[i].interface),
 			.hardware = text_unless_empty(sources[i].device),
 			.filter = text_unless_empty(sources[i].filter),
 			.comment = text_unless_empty(sources[i].clock),
 		};
 
+		snprintf(description, sizeof(description), "%s%s%s", sources[i].interface,
+		         sources[i].interface[0] && flow[0] ? ", " : "", flow);
+		interface.description = text_unless_empty(description);
 		used += pcapng_write_interface(to + used, room - used, &interface);
 	}
 	return used;
@@ -65,7 +69,7 @@ static size_t write_statistics(uint8_t *to, size_t room, const struct contents_e
 
 	statistics.values[PCAPNG_STATISTIC_RECEIVED] = sum->published + sum->no_buffer;
 	statistics.values[PCAPNG_STATISTIC_DROPPED] = sum->no_buffer + sum->errored;
-	statistics.values[PCAPNG_STATISTIC_FILTER_ACCEPTED] = sum->published + sum->no_buffer;
+	statistics.values[PCAPNG_STATISTIC_FILTER_ACCEPTED] = sum->published + sum->no_buffer - sum->other_files;
 	statistics.values[PCAPNG_STATISTIC_OS_DROPPED] = sum->skipped + sum->disk_wait + sum->unwritten;
 	statistics.values[PCAPNG_STATISTIC_DELIVERED] = sum->written;
 	record_sum_print(text, sizeof(text), sum);

@@ -110,19 +110,36 @@ bool file_window_make_room(struct file_window *window, int fd, uint64_t bytes)
 /* ---- files of an earlier run --------------------------------------------------------------------- */
 
 /* Such names have the numbers at the end of the stem: …_00001_20261123014500. */
-static bool is_numbered_name(const struct file_window *window, const char *name)
+
+static bool are_numbers(const char *at, const char *suffix)
 {
-	const char *base = base_of(window->pattern);
-	size_t stem = stem_bytes(window->pattern) - (size_t)(base - window->pattern), digits;
+	size_t digits = strspn(at, "0123456789");
+
+	if (digits < NUMBER_DIGITS || at[digits] != '_')
+		return false;
+	at += digits + 1;
+	return strspn(at, "0123456789") == TIME_DIGITS && !strcmp(at + TIME_DIGITS, suffix);
+}
+
+/* Where the numbers are in a file's name, behind the stream and "-" and the flow if there is one. NULL: another name.
+ */
+static const char *numbers_in(const struct file_window *window, const char *name)
+{
+	const char *base = base_of(window->pattern), *at;
+	size_t stem = stem_bytes(window->pattern) - (size_t)(base - window->pattern);
 
 	if (strncmp(name, base, stem) != 0 || name[stem] != '_')
-		return false;
-	name += stem + 1;
-	digits = strspn(name, "0123456789");
-	if (digits < NUMBER_DIGITS || name[digits] != '_')
-		return false;
-	name += digits + 1;
-	return strspn(name, "0123456789") == TIME_DIGITS && !strcmp(name + TIME_DIGITS, base + stem);
+		return NULL;
+	at = name + stem + 1;
+	if (!window->by_flow)
+		return are_numbers(at, base + stem) ? at : NULL;
+	while ((at = strchr(at, '-'))) {
+		at++;
+		at += strspn(at, "0123456789");
+		if (at[0] == '_' && at[-1] != '-' && are_numbers(at + 1, base + stem))
+			return at + 1;
+	}
+	return NULL;
 }
 
 static int by_age(const void *a, const void *b)
@@ -142,7 +159,7 @@ static int collect_left_files(struct file_window *window, DIR *directory, const 
 	while ((item = readdir(directory))) {
 		struct kept_file *kept, **grown;
 
-		if (!is_numbered_name(window, item->d_name) || fstatat(dirfd(directory), item->d_name, &status, 0) < 0)
+		if (!numbers_in(window, item->d_name) || fstatat(dirfd(directory), item->d_name, &status, 0) < 0)
 			continue;
 		grown = realloc(*found, (*n + 1) * sizeof(*grown));
 		if (!grown)
@@ -167,10 +184,9 @@ static int append_left_files(struct file_window *window, struct kept_file **foun
 	if (n)
 		qsort(found, n, sizeof(*found), by_age);
 	for (size_t i = 0; i < n; i++) {
-		unsigned number = 0;
-		size_t stem = stem_bytes(window->pattern);
+		unsigned number = (unsigned)strtoul(numbers_in(window, base_of(found[i]->path)), NULL, 10);
 
-		if (sscanf(found[i]->path + stem, "_%u", &number) == 1 && number >= window->number)
+		if (number >= window->number)
 			window->number = number + 1;
 		if (r == 0 && stat(found[i]->path, &status) == 0)
 			r = window_append(window, found[i]->path, (uint64_t)status.st_size);
@@ -264,7 +280,7 @@ int file_window_name(struct file_window *window, uint64_t time_ns, const char *f
 	/* The first of files that nobody asked for but by a signal has the name as it is. A name of the time alone may
 	 * come again within the second, or whatever it shows. */
 	takes_number = window->numbered && !has_time;
-	if (!takes_number && (window->numbered || window->number > 1))
+	if (!takes_number && (window->numbered || window->by_flow || window->number > 1))
 		takes_number = is_name_taken(path);
 	while (takes_number && r == 0) {
 		strcpy(path, plain);

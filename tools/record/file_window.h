@@ -26,6 +26,7 @@ struct kept_file {
 struct file_window {
 	const char *pattern; /* -w */
 	bool numbered;       /* several files: a number and the time go into each name */
+	bool by_flow;        /* a flow goes into each name, ahead of the number */
 	uint32_t files;      /* limits; 0: none */
 	uint64_t quota;
 	uint32_t disk_limit;

@@ -31,7 +31,7 @@ static void print_head_room(const struct recorder *recorder, double bytes_per_se
 
 void recorder_print_progress(struct recorder *recorder, uint64_t now_ns)
 {
-	struct record_sum sums[RECORD_SOURCES_MAX], all = {0};
+	struct record_sum all = {0};
 	double seconds = (double)(now_ns - recorder->printed_ns) * 1e-9;
 	uint64_t disk_bytes = atomic_load(&recorder->writer.bytes);
 	unsigned n_unused;
@@ -41,9 +41,8 @@ void recorder_print_progress(struct recorder *recorder, uint64_t now_ns)
 	pthread_mutex_lock(&recorder->writer.lock);
 	n_unused = recorder->writer.n_unused;
 	pthread_mutex_unlock(&recorder->writer.lock);
-	source_sums(recorder->sources, recorder->n_sources, sums);
 	for (unsigned i = 0; i < recorder->n_sources; i++)
-		record_sum_add(&all, &sums[i]);
+		record_sum_add(&all, &recorder->sources[i].losses.sum);
 	fprintf(stderr, "%6.1f s  %.0f packets/s  %.3f Gb/s", (double)(now_ns - recorder->start_ns) * 1e-9,
 	        (double)(recorder->n_packets - recorder->printed_packets) / seconds,
 	        (double)(recorder->n_bytes - recorder->printed_bytes) * 8e-9 / seconds);

@@ -37,7 +37,7 @@ struct raw {
 
 static struct record_sum raw_sum(const struct raw *raw)
 {
-	struct record_sum sum = source_sum(raw->source);
+	struct record_sum sum = source_sum(&raw->source->losses, raw->source->n_written, 0);
 
 	sum.unwritten = raw->result->sum.unwritten;
 	sum.published += sum.unwritten;
@@ -51,7 +51,7 @@ static int raw_begin_file(struct raw *raw)
 	int r = file_window_name(&raw->window, now_ns, NULL, path);
 
 	source_describe_clock(raw->source);
-	raw->file_start = source_sum(raw->source);
+	raw->file_start = source_sum(&raw->source->losses, raw->source->n_written, 0);
 	raw->rotate_ns = UINT64_MAX;
 	if (file_ns != UINT64_MAX)
 		raw->rotate_ns = raw->options->aligned ? (now_ns / file_ns + 1) * file_ns : now_ns + file_ns;
@@ -83,7 +83,7 @@ static int raw_end_file(struct raw *raw, const struct record_sum *now)
 static int raw_rotate_if_due(struct raw *raw, uint32_t n)
 {
 	const struct record_options *options = raw->options;
-	struct record_sum sum = source_sum(raw->source);
+	struct record_sum sum = source_sum(&raw->source->losses, raw->source->n_written, 0);
 	int r;
 
 	if (!raw->file.n_rows ||
@@ -121,7 +121,7 @@ static int raw_write(struct raw *raw, const struct ibvcap_rx_batch *batch, uint3
 	int r = raw_rotate_if_due(raw, n);
 
 	if (r == 0 && batch->stride != raw->file.row_bytes) { /* after a restart with another payload_size */
-		struct record_sum sum = source_sum(raw->source);
+		struct record_sum sum = source_sum(&raw->source->losses, raw->source->n_written, 0);
 
 		r = raw_end_file(raw, &sum);
 		r = r < 0 ? r : raw_begin_file(raw);

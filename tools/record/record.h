@@ -49,6 +49,7 @@ struct record_options {
 	enum record_policy policy;
 	int zstd_level; /* 0: not compressed */
 	bool raw;
+	bool by_flow; /* a file for each flow */
 	bool sync;
 	bool index;
 	uint64_t back_ns; /* begin with packets of so long ago; 0: no */
@@ -59,19 +60,23 @@ struct record_options {
 
 /*
  * What became of the packets of one source since the recording began, or in one file:
- *   published = written + unwritten + errored + skipped + disk_wait + lag, exactly.
+ *   published = written + other_files + unwritten + errored + skipped + disk_wait + lag, exactly.
  */
 struct record_sum {
 	uint64_t published;
 	uint64_t written;
-	uint64_t unwritten; /* read from the ring, but the file could not take them */
-	uint64_t errored;   /* rows that the device marked as failed */
-	uint64_t skipped;   /* recycled before they were read, because the recorder was too slow */
-	uint64_t disk_wait; /* the same, because the disk was */
-	uint64_t lag;       /* in the ring still, when the recording ended */
-	uint64_t no_buffer; /* never published: the device had no free row. Not a term of the sum */
-	uint64_t restarts;  /* of the daemon: packets lost uncounted */
+	uint64_t other_files; /* of one file by flow: packets of other flows, which other files have */
+	uint64_t unwritten;   /* read from the ring, but the file could not take them */
+	uint64_t errored;     /* rows that the device marked as failed */
+	uint64_t skipped;     /* recycled before they were read, because the recorder was too slow */
+	uint64_t disk_wait;   /* the same, because the disk was */
+	uint64_t lag;         /* in the ring still, when the recording ended */
+	uint64_t no_buffer;   /* never published: the device had no free row. Not a term of the sum */
+	uint64_t restarts;    /* of the daemon: packets lost uncounted */
 };
+
+#define RECORD_FLOW_TEXT_BYTES 32
+#define RECORD_ONLY_FLOW       "only flow " /* in the description of an interface: which packets the file has */
 
 /** Parse the command line. -1: go on; otherwise the exit code. */
 int record_parse_arguments(int argc, char **argv, struct record_options *options);

@@ -35,6 +35,8 @@ static const char usage[] =
 	"  -Z, --zstd LEVEL        compress the file, 1 to 19, in pieces that can be read from anywhere\n"
 	"  -R, --raw               rows of payloads as they are in the ring, for numpy.fromfile(), to FILE; times and\n"
 	"                          lengths to FILE.meta; what they are to FILE.json\n"
+	"  -F, --by-flow           a file for each flow of a stream: the stream and the flow's number go into the "
+	"name\n"
 	"  -B, --buffer MB         memory for what the disk has not taken yet (64)\n"
 	"\n"
 	"A new file, and which are kept:\n"
@@ -233,6 +235,9 @@ static int parse_record_option(int option, struct record_options *options)
 	case 'R':
 		options->raw = true;
 		return -1;
+	case 'F':
+		options->by_flow = true;
+		return -1;
 	case 'S':
 		options->socket = optarg;
 		return -1;
@@ -256,6 +261,7 @@ struct file_window record_options_window(const struct record_options *options)
 {
 	return (struct file_window){.pattern = options->path,
 	                            .numbered = has_several_files(options) || options->has_triggers,
+	                            .by_flow = options->by_flow,
 	                            .files = options->files,
 	                            .quota = options->quota,
 	                            .disk_limit = options->disk_limit};
@@ -296,7 +302,9 @@ static int check_record_options(const struct record_options *options)
 	code = flight_options_check(options, usage);
 	if (code >= 0)
 		return code;
-	if (!strcmp(options->path, "-") && (rotates || options->command))
+	if (options->raw && options->by_flow)
+		return options_reject("record", usage, "--raw writes all rows: --by-flow does not go with it");
+	if (!strcmp(options->path, "-") && (rotates || options->command || options->by_flow))
 		return options_reject("record", usage, "standard output is one file: --write FILE is wanted");
 	if (!strcmp(options->path, "-") && isatty(STDOUT_FILENO))
 		return options_reject("record", usage,
@@ -321,6 +329,7 @@ int record_parse_arguments(int argc, char **argv, struct record_options *options
 		{"reattach", required_argument, NULL, 'r'},
 		{"zstd", required_argument, NULL, 'Z'},
 		{"raw", no_argument, NULL, 'R'},
+		{"by-flow", no_argument, NULL, 'F'},
 		{"buffer", required_argument, NULL, 'B'},
 		{"file-size", required_argument, NULL, 'C'},
 		{"file-seconds", required_argument, NULL, 'G'},
@@ -349,8 +358,8 @@ int record_parse_arguments(int argc, char **argv, struct record_options *options
 	                                   .file_ns = UINT64_MAX,
 	                                   .buffer_bytes = UINT64_C(64) << 20,
 	                                   .index = true};
-	while (r < 0 && (option = getopt_long(argc, argv, "w:c:t:s:p:ok:l:T:f:a:r:Z:RB:C:G:AN:b:W:Q:L:z:ynS:qjh", known,
-	                                      NULL)) != -1)
+	while (r < 0 && (option = getopt_long(argc, argv, "w:c:t:s:p:ok:l:T:f:a:r:Z:RFB:C:G:AN:b:W:Q:L:z:ynS:qjh",
+	                                      known, NULL)) != -1)
 		r = parse_record_option(option, options);
 	if (r >= 0)
 		return r;

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Counts SIGUSR1. */
+/* Counts SIGUSR1, and gives the second signal that ends programs its effect back. */
 #include "tools/record/rotate_signal.h"
+
+#include "tools/ibvcap/stop_signal.h"
 
 #include <signal.h>
 #include <stddef.h>
@@ -27,4 +29,16 @@ bool rotate_signal_is_new(void)
 
 	seen = now;
 	return is_new;
+}
+
+bool rotate_signal_asks_for_end(void)
+{
+	static bool was_asked;
+
+	if (!was_asked && stop_signal_came()) {
+		was_asked = true;
+		signal(SIGINT, SIG_DFL);
+		signal(SIGTERM, SIG_DFL);
+	}
+	return was_asked;
 }

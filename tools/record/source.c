@@ -51,6 +51,9 @@ int source_open(struct source *source, const struct record_options *options, con
 		return r;
 	source->is_lossless = attach.policy == IBVCAP_POLICY_LOSSLESS;
 	ibvcap_rx_info(source->rx, &info);
+	source->n_queues = info.n_queues ? info.n_queues : 1;
+	source->has_flow_numbers = info.flags & IBVCAP_RING_FLAG_FLOWS;
+	snprintf(source->stream, sizeof(source->stream), "%s", stream);
 	source_print_name(source->name, stream, queue, info.n_queues);
 	losses_caught_up(&source->losses, time_monotonic_ns());
 	return 0;
@@ -62,19 +65,14 @@ void source_close(struct source *source)
 	source->rx = NULL;
 }
 
-struct record_sum source_sum(const struct source *source)
+struct record_sum source_sum(const struct losses *losses, uint64_t n_written, uint64_t n_other_files)
 {
-	struct record_sum sum = source->losses.told;
+	struct record_sum sum = losses->told;
 
-	sum.written = source->n_written;
-	sum.published = sum.written + sum.errored + sum.skipped + sum.disk_wait;
+	sum.written = n_written;
+	sum.other_files = n_other_files;
+	sum.published = sum.written + sum.other_files + sum.errored + sum.skipped + sum.disk_wait;
 	return sum;
-}
-
-void source_sums(const struct source *sources, unsigned n, struct record_sum *sums)
-{
-	for (unsigned i = 0; i < n; i++)
-		sums[i] = source_sum(&sources[i]);
 }
 
 /* ---- description --------------------------------------------------------------------------------- */

@@ -10,6 +10,9 @@
 struct source {
 	struct ibvcap_rx *rx;
 	uint32_t queue;
+	uint32_t n_queues; /* of the stream */
+	bool has_flow_numbers;
+	char stream[IBVCAP_STREAM_NAME_MAX];
 	char name[SOURCE_NAME_BYTES];
 	char interface[96]; /* the network interface, and the backend */
 	char device[80];    /* of the backend; empty: none */
@@ -40,9 +43,7 @@ void source_describe(struct source *source, const struct record_options *options
 /** Renew what is said of the clock, whose error changes. */
 void source_describe_clock(struct source *source);
 
-/** What became of its packets, as far as the file shows it. */
-struct record_sum source_sum(const struct source *source);
-/** The same of n sources. */
-void source_sums(const struct source *sources, unsigned n, struct record_sum *sums);
+/** What became of a source's packets, as far as a file shows it. */
+struct record_sum source_sum(const struct losses *losses, uint64_t n_written, uint64_t n_other_files);
 
 #endif

@@ -27,12 +27,16 @@ void record_sum_subtract(struct record_sum *sum, const struct record_sum *less)
 
 void record_sum_print(char *text, size_t bytes, const struct record_sum *sum)
 {
+	char other_files[48] = "";
+
+	if (sum->other_files)
+		snprintf(other_files, sizeof(other_files), " + other_files %" PRIu64, sum->other_files);
 	snprintf(text, bytes,
-	         "published %" PRIu64 " = written %" PRIu64 " + unwritten %" PRIu64 " + errored %" PRIu64
+	         "published %" PRIu64 " = written %" PRIu64 "%s + unwritten %" PRIu64 " + errored %" PRIu64
 	         " + skipped %" PRIu64 " + disk_wait %" PRIu64 " + lag %" PRIu64 "; no_buffer %" PRIu64
 	         " before that; restarts %" PRIu64,
-	         sum->published, sum->written, sum->unwritten, sum->errored, sum->skipped, sum->disk_wait, sum->lag,
-	         sum->no_buffer, sum->restarts);
+	         sum->published, sum->written, other_files, sum->unwritten, sum->errored, sum->skipped, sum->disk_wait,
+	         sum->lag, sum->no_buffer, sum->restarts);
 }
 
 json_t *record_sum_to_json(const struct record_sum *sum)

@@ -19,7 +19,7 @@
 
 /* ---- files --------------------------------------------------------------------------------------- */
 
-static void writer_fail(struct writer *writer, const struct writer_output *output, int error)
+static void output_failed(struct writer *writer, const struct writer_output *output, int error)
 {
 	const char *hint = "";
 	int none = 0;
@@ -40,7 +40,7 @@ static void begin_file(struct writer *writer, struct writer_output *output, cons
 	int r = 0;
 
 	if (strcmp(writer->path, "-") != 0)
-		r = file_window_name(&writer->window, buffer->file_ns, output->flow, path);
+		r = file_window_name(&writer->window, buffer->file_ns, output->flow[0] ? output->flow : NULL, path);
 	else
 		strcpy(path, "-");
 	output->start_ns = buffer->file_ns;
@@ -49,7 +49,7 @@ static void begin_file(struct writer *writer, struct writer_output *output, cons
 	if (r == 0)
 		r = record_file_open(&output->file, &writer->file_options, &writer->window, path);
 	if (r < 0)
-		writer_fail(writer, output, r);
+		output_failed(writer, output, r);
 	else
 		atomic_fetch_add(&writer->n_files, 1);
 }
@@ -57,9 +57,9 @@ static void begin_file(struct writer *writer, struct writer_output *output, cons
 static void end_file(struct writer *writer, struct writer_output *output, const struct writer_buffer *buffer)
 {
 	struct record_sum *sums = buffer->end_sums;
-	struct contents_end end = {.sums = sums,
-	                           .names = writer->names,
-	                           .n_sources = writer->n_sources,
+	struct contents_end end = {.sums = sums + output->first_source,
+	                           .names = writer->names + output->first_source,
+	                           .n_sources = output->n_sources,
 	                           .start_ns = output->start_ns,
 	                           .end_ns = time_utc_ns(),
 	                           .error = atomic_load(&writer->error),
@@ -67,7 +67,7 @@ static void end_file(struct writer *writer, struct writer_output *output, const 
 	struct record_piece piece = {.at = writer->scratch};
 	int r;
 
-	for (unsigned i = 0; i < writer->n_sources; i++) {
+	for (unsigned i = output->first_source; i < output->first_source + output->n_sources; i++) {
 		record_sum_subtract(&sums[i], &output->start_sums[i]);
 		sums[i].written -= output->unwritten[i];
 		sums[i].unwritten += output->unwritten[i];
@@ -75,16 +75,16 @@ static void end_file(struct writer *writer, struct writer_output *output, const 
 	piece.bytes = contents_write_end(writer->scratch, WRITER_BUFFER_BYTES, &end);
 	r = record_file_write(&output->file, &piece, true);
 	if (r < 0)
-		writer_fail(writer, output, r);
+		output_failed(writer, output, r);
 	atomic_fetch_add(&writer->bytes, piece.bytes);
 	r = record_file_finish(&output->file);
 	if (r < 0)
-		writer_fail(writer, output, r);
+		output_failed(writer, output, r);
 }
 
 static void write_buffer(struct writer *writer, struct writer_buffer *buffer)
 {
-	struct writer_output *output = &writer->outputs[buffer->output];
+	struct writer_output *output = buffer->output;
 	int r = 0;
 
 	if (buffer->begins_file && !atomic_load(&writer->error))
@@ -94,12 +94,12 @@ static void write_buffer(struct writer *writer, struct writer_buffer *buffer)
 	if (!atomic_load(&writer->error) && buffer->used) {
 		r = record_file_write(&output->file, &buffer->piece, false);
 		if (r < 0)
-			writer_fail(writer, output, r);
+			output_failed(writer, output, r);
 		else
 			atomic_fetch_add(&writer->bytes, buffer->used);
 	}
 	for (unsigned i = 0; atomic_load(&writer->error) && i < writer->n_sources; i++) {
-		writer->unwritten[i].unwritten += buffer->n_rows[i];
+		writer->unwritten[i] += buffer->n_rows[i];
 		output->unwritten[i] += buffer->n_rows[i];
 	}
 	/* After a failure the file stays open until the recording ends: its end then counts all that was lost. */
@@ -112,7 +112,7 @@ void writer_look_for_reader(struct writer *writer)
 	struct pollfd fd = {.fd = STDOUT_FILENO}; /* POLLERR needs no request */
 
 	if (!strcmp(writer->path, "-") && poll(&fd, 1, 0) > 0 && fd.revents & POLLERR)
-		writer_fail(writer, &writer->outputs[0], -EPIPE);
+		writer_fail(writer, -EPIPE);
 }
 
 /* ---- the thread ---------------------------------------------------------------------------------- */
@@ -143,6 +143,20 @@ static void *run_writer(void *argument)
 	return NULL;
 }
 
+static bool is_buffer_whole(const struct writer_buffer *buffer)
+{
+	return buffer->at && buffer->n_rows && buffer->start_sums && buffer->end_sums;
+}
+
+static void free_buffer(struct writer_buffer *buffer)
+{
+	free(buffer->at);
+	free(buffer->n_rows);
+	free(buffer->start_sums);
+	free(buffer->end_sums);
+	free(buffer);
+}
+
 static struct writer_buffer *new_buffer(const struct writer *writer)
 {
 	struct writer_buffer *buffer = calloc(1, sizeof(*buffer));
@@ -153,12 +167,10 @@ static struct writer_buffer *new_buffer(const struct writer *writer)
 	buffer->n_rows = calloc(writer->n_sources, sizeof(*buffer->n_rows));
 	buffer->start_sums = calloc(writer->n_sources, sizeof(*buffer->start_sums));
 	buffer->end_sums = calloc(writer->n_sources, sizeof(*buffer->end_sums));
-	return buffer;
-}
-
-static bool is_buffer_whole(const struct writer_buffer *buffer)
-{
-	return buffer->at && buffer->n_rows && buffer->start_sums && buffer->end_sums;
+	if (is_buffer_whole(buffer))
+		return buffer;
+	free_buffer(buffer);
+	return NULL;
 }
 
 static void free_buffers(struct writer_buffers *buffers)
@@ -167,46 +179,60 @@ static void free_buffers(struct writer_buffers *buffers)
 
 	while ((buffer = STAILQ_FIRST(buffers))) {
 		STAILQ_REMOVE_HEAD(buffers, entry);
-		free(buffer->at);
-		free(buffer->n_rows);
-		free(buffer->start_sums);
-		free(buffer->end_sums);
-		free(buffer);
+		free_buffer(buffer);
 	}
+}
+
+static int add_buffer(struct writer *writer)
+{
+	struct writer_buffer *buffer = new_buffer(writer);
+
+	if (!buffer)
+		return -ENOMEM;
+	pthread_mutex_lock(&writer->lock);
+	STAILQ_INSERT_TAIL(&writer->unused, buffer, entry);
+	writer->n_unused++;
+	pthread_mutex_unlock(&writer->lock);
+	return 0;
 }
 
 static int make_buffers(struct writer *writer)
 {
-	for (unsigned i = 0; i < writer->n_buffers; i++) {
-		struct writer_buffer *buffer = new_buffer(writer);
+	int r = 0;
 
-		if (!buffer)
-			return -ENOMEM;
-		STAILQ_INSERT_TAIL(&writer->unused, buffer, entry);
-		writer->n_unused++;
-		if (!is_buffer_whole(buffer))
-			return -ENOMEM;
-	}
-	return 0;
-}
-
-static int make_outputs(struct writer *writer)
-{
-	writer->outputs = calloc(writer->n_outputs, sizeof(*writer->outputs));
 	writer->unwritten = calloc(writer->n_sources, sizeof(*writer->unwritten));
 	writer->scratch = malloc(WRITER_BUFFER_BYTES);
-	if (!writer->outputs || !writer->unwritten || !writer->scratch)
+	if (!writer->unwritten || !writer->scratch)
 		return -ENOMEM;
-	for (unsigned i = 0; i < writer->n_outputs; i++) {
-		struct writer_output *output = &writer->outputs[i];
+	for (unsigned i = 0; i < writer->n_buffers && r == 0; i++)
+		r = add_buffer(writer);
+	return r;
+}
 
-		output->file.fd = -1;
-		output->start_sums = calloc(writer->n_sources, sizeof(*output->start_sums));
-		output->unwritten = calloc(writer->n_sources, sizeof(*output->unwritten));
-		if (!output->start_sums || !output->unwritten)
-			return -ENOMEM;
+static void free_output(struct writer_output *output)
+{
+	free(output->start_sums);
+	free(output->unwritten);
+	free(output);
+}
+
+struct writer_output *writer_add_output(struct writer *writer, unsigned first_source, unsigned n_sources)
+{
+	struct writer_output *output = calloc(1, sizeof(*output));
+
+	if (!output)
+		return NULL;
+	output->first_source = first_source;
+	output->n_sources = n_sources;
+	output->file.fd = -1;
+	output->start_sums = calloc(writer->n_sources, sizeof(*output->start_sums));
+	output->unwritten = calloc(writer->n_sources, sizeof(*output->unwritten));
+	if (!output->start_sums || !output->unwritten || add_buffer(writer) < 0) {
+		free_output(output);
+		return NULL;
 	}
-	return 0;
+	SLIST_INSERT_HEAD(&writer->outputs, output, entry);
+	return output;
 }
 
 int writer_start(struct writer *writer)
@@ -221,9 +247,7 @@ int writer_start(struct writer *writer)
 	pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
 	pthread_cond_init(&writer->changed, &monotonic);
 	pthread_condattr_destroy(&monotonic);
-	r = make_outputs(writer);
-	if (r == 0)
-		r = make_buffers(writer);
+	r = make_buffers(writer);
 	if (r == 0)
 		r = file_window_init(&writer->window);
 	if (r == 0)
@@ -261,6 +285,13 @@ struct writer_buffer *writer_take(struct writer *writer, unsigned timeout_ms)
 	return buffer;
 }
 
+void writer_fail(struct writer *writer, int error)
+{
+	int none = 0;
+
+	atomic_compare_exchange_strong(&writer->error, &none, -error);
+}
+
 void writer_give(struct writer *writer, struct writer_buffer *buffer)
 {
 	pthread_mutex_lock(&writer->lock);
@@ -283,13 +314,14 @@ void writer_stop(struct writer *writer)
 
 void writer_deinit(struct writer *writer)
 {
+	struct writer_output *output;
+
 	free_buffers(&writer->full);
 	free_buffers(&writer->unused);
-	for (unsigned i = 0; writer->outputs && i < writer->n_outputs; i++) {
-		free(writer->outputs[i].start_sums);
-		free(writer->outputs[i].unwritten);
+	while ((output = SLIST_FIRST(&writer->outputs))) {
+		SLIST_REMOVE_HEAD(&writer->outputs, entry);
+		free_output(output);
 	}
-	free(writer->outputs);
 	free(writer->unwritten);
 	free(writer->scratch);
 	file_window_deinit(&writer->window);

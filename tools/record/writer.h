@@ -21,7 +21,7 @@ struct writer_buffer {
 	STAILQ_ENTRY(writer_buffer) entry;
 	uint8_t *at;
 	size_t used;
-	unsigned output;
+	struct writer_output *output;
 	bool begins_file;
 	bool ends_file;
 	bool is_last;       /* of the output: with ends_file */
@@ -35,14 +35,19 @@ struct writer_buffer {
 };
 STAILQ_HEAD(writer_buffers, writer_buffer);
 
-/* The file that an output writes now. */
+/* One file after the other. */
 struct writer_output {
-	const char *flow; /* in its names; NULL: none */
+	SLIST_ENTRY(writer_output) entry;
+	char flow[IBVCAP_STREAM_NAME_MAX + 8];  /* in their names; empty: nothing */
+	char flow_text[RECORD_FLOW_TEXT_BYTES]; /* in them; empty: nothing */
+	unsigned first_source;                  /* the sources that they show */
+	unsigned n_sources;
 	struct record_file file;
 	uint64_t start_ns;
 	struct record_sum *start_sums;
 	uint64_t *unwritten; /* by source, since the file began */
 };
+SLIST_HEAD(writer_outputs, writer_output);
 
 struct writer {
 	const char *path;
@@ -50,8 +55,7 @@ struct writer {
 	struct file_window window;
 	const char *const *names; /* of the sources */
 	unsigned n_sources;
-	struct writer_output *outputs;
-	unsigned n_outputs;
+	struct writer_outputs outputs; /* of the reader */
 	unsigned n_buffers;
 
 	pthread_t thread;
@@ -66,15 +70,21 @@ struct writer {
 	_Atomic int error; /* errno of the first write that failed; 0. Later buffers are counted as unwritten */
 	_Atomic uint64_t bytes;
 	_Atomic uint32_t n_files;
-	struct record_sum *unwritten; /* by source, of the whole recording; for the reader after writer_stop() */
+	uint64_t *unwritten; /* by source, of the whole recording; for the reader after writer_stop() */
 	uint8_t *scratch;
 };
 
-/** Fill in path, file_options, window, names, n_sources, n_outputs and n_buffers before. 0; -errno. */
+/** Fill in path, file_options, window, names, n_sources and n_buffers before. 0; -errno. */
 int writer_start(struct writer *writer);
+
+/** More files, and a buffer more, since one is always being filled. NULL: no memory. */
+struct writer_output *writer_add_output(struct writer *writer, unsigned first_source, unsigned n_sources);
 
 /** Take an empty buffer. NULL: there was none within timeout_ms. */
 struct writer_buffer *writer_take(struct writer *writer, unsigned timeout_ms);
+
+/** Nothing more is written, as after a failed write; error: -errno. */
+void writer_fail(struct writer *writer, int error);
 
 /** Hand over a buffer. */
 void writer_give(struct writer *writer, struct writer_buffer *buffer);

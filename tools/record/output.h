@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+/* The files that are being filled: one for all packets, or one for each flow. */
+#ifndef TOOLS_RECORD_OUTPUT_H
+#define TOOLS_RECORD_OUTPUT_H
+
+#include "tools/record/source.h"
+#include "tools/record/writer.h"
+
+#include <sys/queue.h>
+
+#define OUTPUT_FLOWS_MAX 256 /* of a stream: a row has one byte for the number */
+
+/*
+ * What a file shows of a source. Nobody knows of which flow a lost packet was, so each file tells of each loss, and
+ * counts the packets that are in other files.
+ */
+struct output_source {
+	struct losses losses;
+	uint64_t n_written; /* rows that were put into buffers */
+};
+
+struct record_output {
+	SLIST_ENTRY(record_output) entry;
+	struct writer_output *file;
+	struct writer_buffer *buffer;
+	uint64_t bytes; /* of the file so far, before compression */
+	uint64_t n_packets;
+	uint64_t rotate_ns; /* UTC, when its time is over; UINT64_MAX: never */
+	unsigned first_source;
+	unsigned n_sources;
+	struct output_source sources[]; /* by number, less first_source */
+};
+SLIST_HEAD(record_outputs, record_output);
+
+struct recorder;
+struct pcapng_packet;
+
+/**
+ * The file for packets of a source with that flow's number; it begins now if there is none yet, and tells of all that
+ * its sources lost until now. Without memory the recording ends, and the file of flow 0 takes the packet.
+ */
+struct record_output *output_of(struct recorder *recorder, unsigned source, uint8_t flow);
+
+/** Begin the first files. 0; -ENOMEM. */
+int output_begin_all(struct recorder *recorder);
+
+/** Hand over what is in the buffer. */
+void output_flush(struct recorder *recorder, struct record_output *output);
+
+/** The next file begins at now_ns, UTC. */
+void output_rotate(struct recorder *recorder, struct record_output *output, uint64_t now_ns);
+
+/** Put a packet of a source into the file, and end the file before that if it is full. */
+void output_put(struct recorder *recorder, struct record_output *output, unsigned source, struct pcapng_packet *packet);
+
+/** The recording ends: hand over the last buffer. counts: of all sources, lag: what each of them did not record. */
+void output_end(struct recorder *recorder, struct record_output *output, const struct ibvcap_rx_counts *counts,
+                const uint64_t *lag);
+
+void output_free_all(struct recorder *recorder);
+
+#endif
