@@ -135,7 +135,8 @@ static void *run_writer(void *argument)
 		pthread_mutex_unlock(&writer->lock);
 		write_buffer(writer, buffer);
 		pthread_mutex_lock(&writer->lock);
-		STAILQ_INSERT_TAIL(&writer->unused, buffer, entry);
+		/* Taken next, while the CPU's cache and the page table have it: others are touched only under need. */
+		STAILQ_INSERT_HEAD(&writer->unused, buffer, entry);
 		writer->n_unused++;
 		pthread_cond_broadcast(&writer->changed);
 	}
