@@ -46,9 +46,14 @@ static int stream_service_start(struct daemon *daemon, struct service *service, 
 	struct stream *stream = stream_of(service);
 	int r = stream_start(stream, failure);
 
-	for (uint32_t i = 0; i < stream->n_queues && r == 0; i++)
+	for (uint32_t i = 0; i < stream->n_queues && r == 0; i++) {
+		char of_queue[32] = "";
+
+		if (stream->n_queues > 1)
+			snprintf(of_queue, sizeof(of_queue), " of queue %u", i);
 		heartbeat_watch(&daemon->heartbeats, rx_worker_heartbeat(stream->queues[i].worker),
-		                "stream '%s': its worker of queue %u", service->name, i);
+		                "stream '%s': its worker%s", service->name, of_queue);
+	}
 	return r;
 }
 

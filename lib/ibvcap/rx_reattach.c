@@ -46,11 +46,11 @@ static void rx_reattach_begin(struct rx_reattach *reattach, uint64_t now_ns)
 	reattach->pause_ns = PAUSE_NS_FIRST;
 }
 
-static void rx_leave_epoch(struct ibvcap_rx *rx, uint64_t now_ns)
+static void rx_leave_epoch(struct ibvcap_rx *rx)
 {
 	rx->fd_armed = false;
-	rx_handle_close_epoch(rx);
-	rx_reattach_begin(&rx->reattach, now_ns);
+	rx_handle_close_epoch(rx); /* unmaps the ring, which may take a while */
+	rx_reattach_begin(&rx->reattach, client_now_ns());
 }
 
 /* ---- finding the next daemon ----------------------------------------------------------------------- */
@@ -297,7 +297,7 @@ int rx_reattach(struct ibvcap_rx *rx, uint64_t until_ns)
 			return -ESHUTDOWN;
 		if (rx_handle_has_batches(rx))
 			return -ENOBUFS;
-		rx_leave_epoch(rx, client_now_ns());
+		rx_leave_epoch(rx);
 	}
 	r = rx_reattach_search(rx, until_ns);
 	/* Also while it awaits an answer: a socket that outlives its daemon accepts connections, but never answers. */

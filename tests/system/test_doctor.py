@@ -280,6 +280,7 @@ def test_the_manual_page_has_every_check():
     assert explained == set(re.findall(r'findings, "([a-z_0-9]+)"', checks))
 
 
+@pytest.mark.usefixtures("hugepages")  # nobody adds any between the two
 def test_the_text_has_a_line_for_all_that_is_right_and_a_remedy_for_all_that_is_not(net, wire):
     report = diagnosis(net, prefix=(*ALONE, *softhca(wire.interface)))
     text = doctor(net, prefix=(*ALONE, *softhca(wire.interface))).stdout
