@@ -16,6 +16,7 @@
 #include "lib/ibvcap/counters.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -218,7 +218,7 @@ class Container:
                 self.process.wait(60)
         if self.mounted:
             conftest.run("umount", "-l", self.root)
-        conftest.wait_until(self.groups_removed, 30, "the end of its control groups")
+        conftest.wait_until(self.groups_removed, 90, "the end of its control groups")
 
 
 @contextlib.contextmanager
