@@ -65,7 +65,6 @@ static void note_restart(struct losses *losses, uint64_t next_row_ns)
 	report_format_utc(losses->last_row_ns, 9, last);
 	report_format_utc(next_row_ns, 9, next);
 	losses->sum.restarts++;
-	losses->no_buffer_known = false;
 	losses_say(losses,
 	           "ibvcapd was restarted: how many packets were lost is not known (last packet %s, next packet %s)",
 	           last, next);
@@ -74,11 +73,11 @@ static void note_restart(struct losses *losses, uint64_t next_row_ns)
 static void count_no_buffer(struct losses *losses, uint64_t count, uint64_t count_ns)
 {
 	char from[REPORT_UTC_BYTES], to[REPORT_UTC_BYTES];
-	uint64_t n = count - losses->no_buffer;
+	uint64_t n = count - losses->device->no_buffer;
 
 	report_format_utc(losses->last_row_ns, 3, from);
 	report_format_utc(count_ns, 3, to);
-	losses->no_buffer = count;
+	losses->device->no_buffer = count;
 	losses->sum.no_buffer += n;
 	losses->pending += n;
 	losses_say(losses,
@@ -87,16 +86,25 @@ static void count_no_buffer(struct losses *losses, uint64_t count, uint64_t coun
 	           n, to, from);
 }
 
-/* The device's counter is read some times a second: the loss was before this row, but maybe not just before it. */
-static void note_no_buffer(struct losses *losses, const struct ibvcap_rx_losses *found)
+/*
+ * The device's counter is read some times a second: the loss was before this row, but maybe not just before it. It is
+ * named once, by the queue whose block shows it first.
+ */
+static void note_no_buffer(struct losses *losses, const struct ibvcap_rx_losses *found, uint64_t epoch)
 {
-	if (!losses->no_buffer_known)
-		losses->no_buffer = found->before;
-	else if (found->before > losses->no_buffer)
+	struct losses_device *device = losses->device;
+
+	if (epoch == device->epoch_before)
+		return;
+	if (epoch != device->epoch)
+		*device = (struct losses_device){
+			.epoch = epoch, .epoch_before = device->epoch, .no_buffer = found->before};
+	else if (found->before > device->no_buffer)
 		count_no_buffer(losses, found->before, found->before_ns);
-	losses->no_buffer_known = true;
-	losses->no_buffer_after = found->after;
-	losses->no_buffer_after_ns = found->after_ns;
+	if (found->after < device->after)
+		return;
+	device->after = found->after;
+	device->after_ns = found->after_ns;
 }
 
 void losses_of_batch(struct losses *losses, const struct ibvcap_rx *rx, const struct ibvcap_rx_batch *batch,
@@ -112,7 +120,7 @@ void losses_of_batch(struct losses *losses, const struct ibvcap_rx *rx, const st
 		losses_say(losses, "not lossless any more: the recorder kept the card's queue waiting for longer than "
 		                   "lossless_deadline_ms");
 	if (ibvcap_rx_block_losses(rx, batch, &found) >= 0)
-		note_no_buffer(losses, &found);
+		note_no_buffer(losses, &found, batch->epoch);
 	losses->last_row_ns = batch->meta[batch->n - 1].timestamp_ns;
 }
 
@@ -130,6 +138,6 @@ void losses_at_end(struct losses *losses, const struct ibvcap_rx_counts *counts,
 
 	if (counts->skipped > told)
 		note_skipped(losses, counts->skipped - told, now_ns);
-	if (losses->no_buffer_known && losses->no_buffer_after > losses->no_buffer)
-		count_no_buffer(losses, losses->no_buffer_after, losses->no_buffer_after_ns);
+	if (losses->device->after > losses->device->no_buffer)
+		count_no_buffer(losses, losses->device->after, losses->device->after_ns);
 }

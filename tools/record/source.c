@@ -55,6 +55,7 @@ int source_open(struct source *source, const struct record_options *options, con
 	source->has_flow_numbers = info.flags & IBVCAP_RING_FLAG_FLOWS;
 	snprintf(source->stream, sizeof(source->stream), "%s", stream);
 	source_print_name(source->name, stream, queue, info.n_queues);
+	source->losses.device = &(source - queue)->no_buffer;
 	losses_caught_up(&source->losses, time_monotonic_ns());
 	return 0;
 }

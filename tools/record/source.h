@@ -20,7 +20,8 @@ struct source {
 	char clock[160];
 	bool is_lossless;
 	struct losses losses;
-	uint64_t n_written; /* rows that were put into buffers */
+	struct losses_device no_buffer; /* of the first source of a stream: of all of its queues */
+	uint64_t n_written;             /* rows that were put into buffers */
 	/* The rows that were acquired and not written yet. */
 	struct ibvcap_rx_batch batch;
 	uint32_t next; /* row of the batch */
@@ -31,8 +32,8 @@ struct source {
 void source_print_name(char name[SOURCE_NAME_BYTES], const char *stream, uint32_t queue, uint32_t n_queues);
 
 /**
- * Attach to a queue of a stream, lossless if the options ask for it or the stream permits it. 0; the library's error,
- * of which ibvcap_error_text() says more.
+ * Attach to a queue of a stream, lossless if the options ask for it or the stream permits it. The sources of a stream
+ * follow one another from queue 0 on. 0; the library's error, of which ibvcap_error_text() says more.
  */
 int source_open(struct source *source, const struct record_options *options, const char *stream, uint32_t queue);
 void source_close(struct source *source);
