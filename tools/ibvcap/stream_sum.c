@@ -23,10 +23,10 @@ static void add_to_sum(struct ibvcap_counter *counter, uint64_t value)
 		counter->value = value;
 }
 
-/* A stream that ends and the one in its place have the same name: their queues follow each other. */
+/* A stream that ends and the one in its place have the same name, and another epoch each. A queue may fail alone. */
 static bool is_queue_beside(const struct ibvcap_status_stream *other, const struct ibvcap_status_stream *queue)
 {
-	return strcmp(other->name, queue->name) == 0 && strcmp(other->state, queue->state) == 0;
+	return strcmp(other->name, queue->name) == 0 && other->epoch == queue->epoch;
 }
 
 struct counters stream_sum_of(const struct status_view *view, const struct ibvcap_status_stream *queue,

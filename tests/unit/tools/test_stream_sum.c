@@ -9,11 +9,18 @@ static const struct ibvcap_counter first[] = {{"matched", 100}, {"published", 30
 static const struct ibvcap_counter second[] = {{"matched", 100}, {"published", 45}, {"no_buffer", 20},
                                                {"errored", 0},   {"fill_max", 7},   {"in_flight", 4}};
 static struct ibvcap_status_stream streams[] = {
-	{.name = "lidar", .queue = 0, .n_queues = 2, .counters = first, .n_counters = 6},
-	{.name = "lidar", .queue = 1, .n_queues = 2, .counters = second, .n_counters = 6},
-	{.name = "radar", .queue = 0, .n_queues = 1, .counters = second, .n_counters = 6},
+	{.name = "lidar", .epoch = 5, .state = "capturing", .n_queues = 2, .counters = first, .n_counters = 6},
+	{.name = "lidar",
+         .epoch = 5,
+         .state = "failed",
+         .queue = 1,
+         .n_queues = 2,
+         .counters = second,
+         .n_counters = 6},
+	{.name = "radar", .epoch = 6, .state = "capturing", .n_queues = 1, .counters = second, .n_counters = 6},
+	{.name = "lidar", .epoch = 7, .state = "capturing", .n_queues = 1, .counters = second, .n_counters = 6},
 };
-static const struct status_view view = {.streams = streams, .n_streams = 3};
+static const struct status_view view = {.streams = streams, .n_streams = 4};
 
 Test(stream_sum, what_queues_share_is_counted_once_and_the_rest_is_added_up)
 {

@@ -637,7 +637,7 @@ struct ibvcap_status_stream {
 	char interface[16]; /* of the kernel */
 	char device[64];    /* of the backend: RDMA device name, or empty */
 	char backend[16];
-	char state[16]; /* "capturing", "link_down", "interface_gone", "ending" */
+	char state[16]; /* "capturing", "link_down", "interface_gone", "failed", "ending" */
 	uint64_t epoch;
 	uint32_t queue; /* from 0: a stream with several queues has one such entry for each */
 	uint32_t slot_bytes;
