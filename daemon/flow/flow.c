@@ -123,6 +123,8 @@ static void flow_resolve_destination_mac(const struct config_flow *flow, const u
 		if (interface_mac) {
 			memcpy(value, interface_mac, 6);
 			flow_set_bits(mask, 48);
+		} else {
+			mask[0] = GROUP_BIT; /* it is not set in the MAC of an interface */
 		}
 	} else if (flow->destination_bits >= flow_group_bits(flow)) {
 		flow_group_mac(&flow->destination, value);

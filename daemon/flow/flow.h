@@ -77,7 +77,7 @@ bool flow_reaches_groups(const struct config_flow *flow);
 
 /**
  * Resolve one configured flow. interface_mac is used for a unicast destination; NULL: the rule has any destination MAC
- * there. The rule has tag 0.
+ * there that is no group's. The rule has tag 0.
  */
 void flow_resolve(const struct config_flow *flow, const uint8_t interface_mac[6], struct flow_rule *rule);
 

@@ -288,6 +288,13 @@ Test(flow, kinds_of_match_overlap_with_what_they_take)
 	expect_conflict(&rest, &rest, true);
 	expect_conflict(&multicast, &group, true);
 	expect_conflict(&multicast, &rest, false);
+	expect_conflict(&multicast, &host, false);
+	host.destination_bits = 1;
+	expect_conflict(&multicast, &host, false);
+	host.destination.address[0] = 0;
+	host.destination_bits = 0;
+	expect_conflict(&multicast, &host, true);
+	host = flow_to("10.0.0.1", 7);
 	expect_conflict(&ptp, &udp, false);
 	expect_conflict(&ptp, &ptp, true);
 	expect_conflict(&udp, &host, true);
