@@ -190,7 +190,9 @@ class Container:
         return self.must("systemctl", "show", "--value", "-p", name, unit).strip()
 
     def journal(self):
-        return self.call("journalctl", "--no-pager", "-n", "60", "-u", "ibvcapd").stdout
+        """By name: of a message whose process has ended meanwhile, the journal does not know the unit."""
+        names = (word for name in ("ibvcapd", "ibvcap", "systemd") for word in ("-t", name))
+        return self.call("journalctl", "--no-pager", "-n", "60", *names).stdout
 
     def configure(self, streams, control=None, channels=(), emulates=True):
         """/etc/ibvcapd.conf, and the unit on emulated devices, if it is to, by the drop-in that is shipped."""
