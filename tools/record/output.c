@@ -208,19 +208,10 @@ static void note_row(struct writer_buffer *buffer, unsigned source, uint64_t tim
 	buffer->n_rows[source]++;
 }
 
-/* The bytes that the packet takes in the buffer. */
-static size_t write_packet(struct recorder *recorder, struct record_output *output, const struct pcapng_packet *packet)
+static size_t write_packet(const struct record_output *output, const struct pcapng_packet *packet)
 {
-	struct writer_buffer *buffer = output->buffer;
-	size_t n = pcapng_write_packet(buffer->at + buffer->used, WRITER_BUFFER_BYTES - buffer->used, packet);
+	const struct writer_buffer *buffer = output->buffer;
 
-	if (is_file_full(recorder, output, n, packet->time_ns))
-		output_rotate(recorder, output, packet->time_ns);
-	else if (n > WRITER_BUFFER_BYTES - buffer->used)
-		output_flush(recorder, output);
-	if (output->buffer == buffer)
-		return n;
-	buffer = output->buffer;
 	return pcapng_write_packet(buffer->at + buffer->used, WRITER_BUFFER_BYTES - buffer->used, packet);
 }
 
@@ -237,7 +228,15 @@ void output_put(struct recorder *recorder, struct record_output *output, unsigne
 	}
 	if (shown->losses.text[0])
 		packet->comment = pcapng_text_of(shown->losses.text);
-	n = write_packet(recorder, output, packet);
+	n = write_packet(output, packet);
+	/* What comes next is another buffer, or the same one, written meanwhile: the packet goes into it again. */
+	if (is_file_full(recorder, output, n, packet->time_ns)) {
+		output_rotate(recorder, output, packet->time_ns);
+		n = write_packet(output, packet);
+	} else if (n > WRITER_BUFFER_BYTES - output->buffer->used) {
+		output_flush(recorder, output);
+		n = write_packet(output, packet);
+	}
 	buffer = output->buffer;
 	if (buffer->used == 0)
 		buffer->filled_ns = time_monotonic_ns();
