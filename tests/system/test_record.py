@@ -425,6 +425,10 @@ def test_files_by_size_time_and_signal_and_a_command_after_each(daemon, wire, re
 
 def test_files_of_an_earlier_run_belong_to_the_window(daemon, wire, record, tmp):
     one = daemon([conftest.stream(wire, payload_size=256)])
+    cut = tmp / "w_00001_20200101000000.pcapng.part"  # of a recorder that was killed
+    cut.write_bytes(bytes(70000))
+    os.utime(cut, (0, 0))
+    (tmp / "w_00001_20200101000000.pcapng.index").touch()
     for run_number in range(2):
         recorder = record(one, "-w", tmp / "w.pcapng", "-N", 100, "-Q", "80k", "-c", 500)
         # Without an ending, an index looks much like a recording; notes of the user are neither.
@@ -439,7 +443,7 @@ def test_files_of_an_earlier_run_belong_to_the_window(daemon, wire, record, tmp)
         files = recorded(tmp, "w_*.pcapng")
         assert sum(file.stat().st_size for file in files) <= 80 << 10 and numbers(files[-1])[-1] == \
             500 * run_number + 499
-    assert files[-1].name.startswith("w_00010_")
+    assert files[-1].name.startswith("w_00011_") and not recorded(tmp, "w_00001_2020*")
 
 
 # ---- raw -----------------------------------------------------------------------------------------------------------

@@ -174,6 +174,39 @@ def test_who_is_put_out_is_named_in_fields(booted, net, wire):
             f"{name.lower()} '{entry[f'IBVCAP_{name}']}': {kind.lower()} process {pid} of user root ({uid}) broke")
 
 
+def recordings(booted, name="lidar"):
+    return sorted((booted.root / "var/lib/ibvcap-record").glob(f"{name}_*.pcapng"))
+
+
+def test_the_recorder_service_outlives_the_daemon(booted, net, wire):
+    """Unprivileged, by the unit and the file as they are installed."""
+    unit = "ibvcap-record@lidar.service"
+    booted.configure(streams(wire))
+    booted.must("install", "-D", "-m644", "/usr/share/ibvcapd/record.conf", "/etc/ibvcapd/record/lidar.conf")
+    with open(booted.root / "etc/ibvcapd/record/lidar.conf", "a", encoding="utf-8") as settings:
+        settings.write("OPTIONS=--snap 100 -p lossy\nFILE_SECONDS=3600\n")
+    booted.must("systemctl", "daemon-reload")
+    booted.must("systemctl", "start", "ibvcapd", unit)
+    try:
+        for run in ("first", "second"):
+            conftest.wait_until(lambda: status(booted)["consumers"], 30, booted.journal)
+            for _ in range(20):
+                wire.send(wire.frame(bytes(200), 7502, GROUP))
+            conftest.wait_until(lambda: published(booted) == 20, 30, booted.journal)
+            if run == "first":
+                booted.must("systemctl", "restart", "ibvcapd")
+        assert booted.property("NRestarts", unit) == "0" and booted.property("User", unit) == "ibvcap-record"
+    finally:
+        booted.call("systemctl", "stop", unit)
+    assert booted.property("Result", unit) == "success"
+    said = json.loads(booted.call("ibvcap", "info", "--json", *(f"/var/lib/ibvcap-record/{file.name}"
+                                                                for file in recordings(booted))).stdout)
+    assert sum(one["packets"] for one in said) == 40, said
+    assert booted.must("stat", "-c", "%U %G %a", "/var/lib/ibvcap-record").split() == ["ibvcap-record"] * 2 + ["750"]
+    assert all(booted.must("stat", "-c", "%U %a", f"/var/lib/ibvcap-record/{file.name}").split() ==
+               ["ibvcap-record", "640"] for file in recordings(booted))
+
+
 def states(booted):
     return booted.call("systemctl", "is-active", "ibvcapd.socket", "ibvcapd.service").stdout.split()
 

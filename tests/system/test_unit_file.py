@@ -19,7 +19,7 @@ def run(*command):
 @pytest.fixture
 def units(tmp_path):
     """A copy with programs that are there, since verify looks for them."""
-    for name in ("ibvcapd.service", "ibvcapd.socket"):
+    for name in ("ibvcapd.service", "ibvcapd.socket", "ibvcap-record@.service"):
         text = (UNITS / name).read_text()
         for program in ("/usr/sbin/ibvcapd", "/usr/bin/ibvcap "):
             text = text.replace(program, "/bin/true ")
@@ -27,8 +27,10 @@ def units(tmp_path):
     return tmp_path
 
 
-@pytest.mark.parametrize("name", ["ibvcapd.service", "ibvcapd.socket"])
+@pytest.mark.parametrize("name", ["ibvcapd.service", "ibvcapd.socket", "ibvcap-record@lidar.service"])
 def test_the_unit_is_sound(units, name):
+    if "@" in name:
+        shutil.copy(units / "ibvcap-record@.service", units / name)
     done = run("systemd-analyze", "verify", "--man=no", units / name)
     assert (done.returncode, done.stderr) == (0, "")
 
@@ -43,6 +45,19 @@ def test_exposure(units, drop_ins):
     assert done.returncode == 0, done.stdout
     assert ("may load BPF programs" in done.stdout) == ("xdp.conf" in drop_ins)
     assert "may allocate packet sockets" in done.stdout, "what backend packet takes is in the unit itself"
+
+
+def test_exposure_of_the_recorder(units):
+    """It reads shared memory, and writes files."""
+    done = run("systemd-analyze", "security", "--offline=true", "--threshold=15", units / "ibvcap-record@.service")
+    assert done.returncode == 0, done.stdout
+
+
+def test_the_recorders_example_has_the_values_of_its_unit():
+    unit, example = (UNITS / "ibvcap-record@.service").read_text(), (UNITS / "record.conf").read_text()
+    values = next(line for line in unit.splitlines() if line.startswith("Environment=")).removeprefix("Environment=")
+    assert sorted(values.split()) == sorted(line[1:] for line in example.splitlines() if line[:1] == "#" and
+                                            "=" in line.split()[0])
 
 
 def test_devices():
@@ -65,7 +80,7 @@ def test_the_example_reserves_hugepages(tmp_path):
     assert (tmp_path / name).read_text() == "1024"
 
 
-@pytest.mark.parametrize("name,groups", [("systemd/ibvcapd.sysusers", {"ibvcap", "ibvcap-tx"}),
+@pytest.mark.parametrize("name,groups", [("systemd/ibvcapd.sysusers", {"ibvcap", "ibvcap-tx", "ibvcap-record"}),
                                          ("contrib/ibv_launch.sysusers", {"ibvlaunch"})])
 def test_users_and_groups(tmp_path, name, groups):
     (tmp_path / "etc").mkdir()

@@ -51,17 +51,27 @@ static int window_append(struct file_window *window, const char *path, uint64_t 
 	return 0;
 }
 
+/* Length of the name that the file has, or would have got, when complete. */
+static int name_bytes(const char *path)
+{
+	size_t n = strlen(path), part = strlen(FILE_WINDOW_PART);
+
+	return (int)(n > part && !strcmp(path + n - part, FILE_WINDOW_PART) ? n - part : n);
+}
+
 static bool delete_oldest(struct file_window *window)
 {
 	static const char *const belongs[] = {FILE_WINDOW_INDEX, FILE_WINDOW_META, FILE_WINDOW_JSON};
 	struct kept_file *oldest = STAILQ_FIRST(&window->kept);
 	char path[PATH_MAX];
+	int n;
 
 	if (!oldest)
 		return false;
 	unlink(oldest->path);
+	n = name_bytes(oldest->path);
 	for (unsigned i = 0; i < sizeof(belongs) / sizeof(belongs[0]); i++)
-		if (snprintf(path, sizeof(path), "%s%s", oldest->path, belongs[i]) < (int)sizeof(path))
+		if (snprintf(path, sizeof(path), "%.*s%s", n, oldest->path, belongs[i]) < (int)sizeof(path))
 			unlink(path);
 	STAILQ_REMOVE_HEAD(&window->kept, entry);
 	window->n_kept--;
@@ -118,7 +128,14 @@ static bool are_numbers(const char *at, const char *suffix)
 	if (digits < NUMBER_DIGITS || at[digits] != '_')
 		return false;
 	at += digits + 1;
-	return strspn(at, "0123456789") == TIME_DIGITS && !strcmp(at + TIME_DIGITS, suffix);
+	if (strspn(at, "0123456789") != TIME_DIGITS)
+		return false;
+	at += TIME_DIGITS;
+	if (strncmp(at, suffix, strlen(suffix)) != 0)
+		return false;
+	/* What a recorder was writing when it was killed, or the machine lost its power, counts too. */
+	at += strlen(suffix);
+	return !*at || !strcmp(at, FILE_WINDOW_PART);
 }
 
 /* Where the numbers are in a file's name, behind the stream and "-" and the flow if there is one. NULL: another name.
