@@ -115,8 +115,12 @@ def test_a_time_is_extracted_with_numbers_and_payloads_as_they_were(recording, t
 
 
 def test_a_filter_takes_what_tcpdump_takes(recording, tmp):
-    path, part = recording(), tmp / "part.pcapng"
-    ibvcap("extract", path, "--filter", "udp dst port 7503", "-w", part)
+    recording("--file-packets", 2000)
+    path, second = sorted(tmp.glob("a_*.pcapng"))
+    part = tmp / "part.pcapng"
+    ibvcap("extract", second, "--from", "+0", "-w", part)
+    assert [(stream["name"], stream["packets"]) for stream in info(part)["streams"]] == [("lidar", 2000)]
+    ibvcap("extract", path, second, "--filter", "udp dst port 7503", "-w", part)
     assert [int(payload[:16], 16) for *_, payload in packets(part)] == [*range(1000), *range(2000, 3000)]
     assert "pcap-filter(7)" in ibvcap("extract", path, "--filter", "udp port", "-w", part, code=USAGE)
     found = info(part)

@@ -269,6 +269,7 @@ def test_to_a_pipe_and_compressed(daemon, wire, record, tmp):
     send(wire, 3000)
     assert zstd.finish()[0] == 0
     wait_until(lambda: one.status()["consumers"][0]["delivered"] == 3000, 30, "all read")
+    piped.process.send_signal(signal.SIGTERM)  # timeout(1) sends it to the program, and to its group
     code, said, err = piped.finish(signal.SIGTERM)
     assert code == 0 and said["sources"][0]["written"] == 3000, err
     assert numbers(tmp / "piped.pcapng") == list(range(3000))

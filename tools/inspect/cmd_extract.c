@@ -228,8 +228,8 @@ static int fail_extract(const struct extract *extract, int code, const char *why
 	return code;
 }
 
-/* Find the pieces by the index, if there is one. An exit code. */
-static int jump_by_index(struct extract *extract)
+/* Find the pieces by the index, if there is one, and go there, if they are not at the beginning. An exit code. */
+static int jump_by_index(struct extract *extract, bool *has_jumped)
 {
 	char path[PATH_MAX];
 	struct recording_pieces pieces;
@@ -252,16 +252,18 @@ static int jump_by_index(struct extract *extract)
 		        path, line);
 		return EX_DATAERR;
 	}
-	if (r == 0 && pieces.n_packets)
+	*has_jumped = pieces.n_packets && pieces.offset;
+	if (r == 0 && *has_jumped)
 		r = recording_jump(&extract->recording, pieces.offset);
 	extract->n_left = pieces.n_packets;
 	return r == 0 ? EX_OK : fail_extract(extract, EX_NOINPUT, strerror(-r));
 }
 
-/* The first packet says what day the times are of. An exit code; -1: there is an index: do not use what was read. */
+/* The first packet says what day the times are of. An exit code; -1: go on elsewhere: do not use what was read. */
 static int begin_extract(struct extract *extract, uint64_t begin_ns)
 {
 	const struct extract_options *options = &extract->options;
+	bool has_jumped = false;
 	int code;
 
 	extract->has_begun = true;
@@ -274,8 +276,8 @@ static int begin_extract(struct extract *extract, uint64_t begin_ns)
 		return options_reject("extract", usage, "--to '%s': %s", options->to, TIME_TEXT_FORMS);
 	if (options->no_index || (!options->from && !options->to) || !strcmp(extract->recording.path, "-"))
 		return EX_OK;
-	code = jump_by_index(extract);
-	return code == EX_OK && extract->n_left != UINT64_MAX ? -1 : code;
+	code = jump_by_index(extract, &has_jumped);
+	return code == EX_OK && (has_jumped || !extract->n_left) ? -1 : code;
 }
 
 static int take_packet(struct extract *extract, struct pcapng_packet *packet)

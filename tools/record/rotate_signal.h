@@ -10,7 +10,8 @@ void rotate_signal_catch(void);
 /** Has one come since this was last true? */
 bool rotate_signal_is_new(void);
 
-/** Did a signal ask for the end? From then on a second one ends the program, also while the disk does not answer. */
+/** Did a signal ask for the end? A second one, a second later or more, ends the program, also while the disk does not
+ * answer. */
 bool rotate_signal_asks_for_end(void);
 
 #endif
