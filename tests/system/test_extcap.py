@@ -73,7 +73,8 @@ def test_a_capture_has_numbers_queues_and_losses(daemon, wire, tshark, tmp):
     # Two options of its dialog.
     capture = tshark(one, "-i", "ibvcap-lidar", "-w", tmp / "a.pcapng", "-o", "extcap.ibvcap_lidar.last:3600",
                      "-o", "extcap.ibvcap_lidar.snap:120")
-    wait_until(lambda: capture.poll() is not None or [c["delivered"] for c in consumers(one)] == [100], 60, "captured")
+    wait_until(lambda: capture.poll() is not None or [c["delivered"] for c in consumers(one)] == [100], 60,
+               lambda: (one.stream(), consumers(one)))
     assert capture.poll() is None, capture.communicate()
     recorder = consumers(one)[0]
     assert recorder["policy"] == control_client.LOSSY

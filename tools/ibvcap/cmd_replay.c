@@ -315,7 +315,7 @@ static void print_replay(const struct replay *replay)
 	printf("%s: %" PRIu64 " packets read, %" PRIu64 " given to the channel, %" PRIu64 " skipped\n",
 	       replay->options.file, replay->n_packets, replay->n_given, replay->run.skipped);
 	if (replay->n_lost)
-		printf("the capture says that it lacks %" PRIu64 " packets; %" PRIu64 " gaps were passed\n",
+		printf("the capture says that it lacks %" PRIu64 " packets (gaps passed: %" PRIu64 ")\n",
 		       replay->n_lost, replay->n_gaps);
 	if (replay->ports[1])
 		printf("recorded to UDP ports %u, %u and perhaps more, all sent to the channel's; --port N: those of "

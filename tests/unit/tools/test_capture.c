@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/capture/capture.h"
+#include "tools/pcapng/pcapng_write.h"
 
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
@@ -136,6 +137,60 @@ Test(capture, pcapng_with_ns)
 	cr_expect(eq(u32, packet.captured, 3));
 	cr_expect(eq(int, memcmp(packet.frame, "abc", 3), 0));
 	cr_expect(eq(int, capture_next(&capture, &packet), 0));
+}
+
+static uint8_t blocks[1000];
+static size_t n_blocks_bytes;
+
+/* A section with an Ethernet interface and one of bare IP. */
+static void put_section(void)
+{
+	const struct pcapng_section section = {0};
+	const struct pcapng_interface interfaces[] = {{.link_type = PCAPNG_LINK_ETHERNET}, {.link_type = 101}};
+	size_t n = pcapng_write_section(blocks, sizeof(blocks), &section);
+
+	for (unsigned i = 0; i < 2; i++)
+		n += pcapng_write_interface(blocks + n, sizeof(blocks) - n, &interfaces[i]);
+	n_blocks_bytes = n;
+}
+
+Test(capture, each_interface_has_its_link_and_losses_are_told)
+{
+	const struct pcapng_packet lost = {.interface = 1,
+	                                   .options = PCAPNG_PACKET_HAS_DROPS,
+	                                   .drop_count = 7,
+	                                   .frame = {(const uint8_t *)"abc"},
+	                                   .frame_bytes = {3},
+	                                   .wire_bytes = 3};
+	const struct pcapng_statistics statistics = {.values_set = 1u << PCAPNG_STATISTIC_OS_DROPPED,
+	                                             .values = {[PCAPNG_STATISTIC_OS_DROPPED] = 9}};
+	struct capture_packet packet;
+
+	put_section();
+	n_blocks_bytes += pcapng_write_packet(blocks + n_blocks_bytes, sizeof(blocks) - n_blocks_bytes, &lost);
+	n_blocks_bytes +=
+		pcapng_write_statistics(blocks + n_blocks_bytes, sizeof(blocks) - n_blocks_bytes, &statistics);
+	fwrite(blocks, n_blocks_bytes, 1, file);
+	cr_assert(eq(int, reopen(), 0), "%s", capture.error);
+	cr_assert(eq(int, capture_next(&capture, &packet), 1), "%s", capture.error);
+	cr_expect(eq(int, packet.link, DATAGRAM_LINK_IP));
+	cr_expect(eq(u64, capture_lost(&capture), 7));
+	cr_expect(eq(int, capture_next(&capture, &packet), 0));
+	cr_expect(eq(u64, capture.n_gaps, 1));
+	cr_expect(eq(u64, capture_lost(&capture), 9));
+}
+
+Test(capture, packets_without_a_time_are_refused)
+{
+	const uint32_t simple[] = {3, 20, 4, 0x64636261, 20};
+	struct capture_packet packet;
+
+	put_section();
+	fwrite(blocks, n_blocks_bytes, 1, file);
+	fwrite(simple, sizeof(simple), 1, file);
+	cr_assert(eq(int, reopen(), 0), "%s", capture.error);
+	cr_assert(eq(int, capture_next(&capture, &packet), -EBADMSG));
+	cr_expect(strstr(capture.error, "editcap") != NULL, "%s", capture.error);
 }
 
 Test(capture, a_file_that_is_cut_off_gives_what_it_has_and_says_after_which_packet)
