@@ -370,6 +370,20 @@ def recorded(folder, pattern="*.pcapng"):
     return sorted(folder.glob(pattern))
 
 
+def test_a_buffer_that_comes_back_at_once_has_the_next_packet(daemon, wire, record, tmp):
+    """On one CPU the writer is often done before the reader goes on, and the reader gets the same buffer again."""
+    one = daemon([conftest.stream(wire, history_blocks=256)])
+    recorder = record(one, "-w", tmp / "a.pcapng", "-B", 4)
+    for task in os.listdir(f"/proc/{recorder.process.pid}/task"):
+        os.sched_setaffinity(int(task), {min(os.sched_getaffinity(0))})
+    for first in range(0, 20000, 500):
+        send(wire, 500, first=first, size=1024)
+        wait_until(lambda n=first + 500: one.status()["consumers"][0]["delivered"] >= n, 30, "read")
+    code, said, err = recorder.finish(signal.SIGTERM)
+    assert code == 0 and said["sources"][0]["written"] == 20000, err
+    assert numbers(tmp / "a.pcapng") == [*range(20000)]
+
+
 def test_many_files_lose_nothing(build, daemon, net, wire, record, tmp):
     one = daemon([conftest.stream(wire, payload_size=256, history_blocks=512)])
     n = N_ROTATIONS * 40
