@@ -26,6 +26,17 @@ static void interface_list_queues(const struct config *config, const char *name,
 				slots[n++] = config->streams[i].receive_queue_slots;
 }
 
+/* Room for streams is room for one queue each; those of the start have what they need. */
+static uint32_t interface_count_queues(const struct config *config, const char *name)
+{
+	uint32_t n = config->xdp_streams;
+
+	for (uint32_t i = 0; i < config->n_streams; i++)
+		if (strcmp(config->streams[i].interface, name) == 0)
+			n += config->streams[i].queues - 1;
+	return n;
+}
+
 static struct backend_open_options interface_open_options(const struct config *config, const char *name)
 {
 	static const enum backend_xdp_mode modes[] = {
@@ -34,7 +45,8 @@ static struct backend_open_options interface_open_options(const struct config *c
 		[CONFIG_XDP_MODE_COPY] = BACKEND_XDP_COPY,
 	};
 
-	struct backend_open_options options = {.streams = config->xdp_streams, .xdp_mode = modes[config->xdp_mode]};
+	struct backend_open_options options = {.streams = interface_count_queues(config, name),
+	                                       .xdp_mode = modes[config->xdp_mode]};
 
 	interface_list_queues(config, name, options.slots);
 	return options;

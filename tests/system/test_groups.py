@@ -10,10 +10,9 @@ import subprocess
 import pytest
 
 import conftest
-from conftest import BACKEND, wait_until
+from conftest import wait_until
 
-pytestmark = [pytest.mark.skipif(os.geteuid() != 0, reason="network namespaces need root"),
-              pytest.mark.skipif(BACKEND == "xdp", reason=f"backend {BACKEND} has one queue a stream")]
+pytestmark = [pytest.mark.skipif(os.geteuid() != 0, reason="network namespaces need root")]
 
 IBVCAP = conftest.BUILD / "tools/ibvcap"
 QUEUES = 4

@@ -14,8 +14,7 @@ import ring_view
 import stopped_thread
 from conftest import BACKEND, wait_until
 
-pytestmark = [pytest.mark.skipif(conftest.os.geteuid() != 0, reason="network namespaces need root"),
-              pytest.mark.skipif(BACKEND == "xdp", reason=f"backend {BACKEND} has one queue a stream")]
+pytestmark = [pytest.mark.skipif(conftest.os.geteuid() != 0, reason="network namespaces need root")]
 
 SENDERS = 60  # so many that each of four queues gets some, whatever the hash of this boot
 EACH = 8
@@ -130,14 +129,15 @@ def test_under_overload_with_a_worker_that_stands_still_the_sum_is_exact(daemon,
     worker, = stopped_thread.threads(one.pid(), "lidar" if n == 1 else "lidar:0")
     sent, end = 0, time.monotonic() + 60
     with stopped_thread.stopped(worker):
-        while sent < 5 * SENDERS * EACH or (BACKEND == "packet" and queues(one)[0]["ring_full"] == 0):
+        while sent < 5 * SENDERS * EACH or (BACKEND != "verbs" and queues(one)[0]["ring_full"] == 0):
             assert time.monotonic() < end, "the kernel's ring of a worker that stands still has room for ever"
             wire.send(*interleaved(wire))
             sent += SENDERS * EACH
-    expect_sum(one, n, sent)
-    assert queues(one)[0]["no_buffer"] > 0
+    # With xdp the veth pair may drop packets before the program sees them.
+    expect_sum(one, n, None if BACKEND == "xdp" else sent)
+    wait_until(lambda: queues(one)[0]["no_buffer"] > 0, 30, lambda: queues(one))
     wire.send(*interleaved(wire))
-    expect_sum(one, n, sent + SENDERS * EACH)
+    expect_sum(one, n, None if BACKEND == "xdp" else sent + SENDERS * EACH)
 
 
 @pytest.mark.skipif(BACKEND != "verbs", reason="what makes a queue fail is a library below the verbs")

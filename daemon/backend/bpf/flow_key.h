@@ -21,6 +21,7 @@ enum flow_key_field {
 	FLOW_KEY_SOURCE = 1 << 0,
 	FLOW_KEY_SOURCE_PORT = 1 << 1,
 	FLOW_KEY_VLAN = 1 << 2,
+	FLOW_KEY_FRAGMENT = 1 << 3, /* not a field, and in no rule's key: a fragment of IPv4, in wide headers */
 };
 #define FLOW_KEY_N_COMBINATIONS 8
 
@@ -74,7 +75,15 @@ struct flow_target {
 	__u32 stream;
 	__u32 has_time; /* the 8 bytes before a frame become the time of its arrival: CLOCK_TAI, in ns */
 	__u32 rank;     /* of two rules that match a frame, the one with the higher rank has it; 0: no rule */
-	__u32 tag;
+	__u32 is_group; /* a hash chooses a member of the group that begins with the stream */
+};
+
+/* Streams that share packets out, in the map `groups` at the number of their first one. */
+#define FLOW_GROUP_MAX 16
+struct flow_group {
+	__u32 n_members;
+	__u32 has_ports;                        /* the hash takes them, too */
+	__u64 member_bytes[FLOW_GROUP_MAX / 8]; /* stream numbers, the first one in the lowest byte */
 };
 
 #define FLOW_CONDITIONS_MAX 64
@@ -126,6 +135,8 @@ static inline __attribute__((always_inline)) void flow_key_read_ipv4_fields(cons
 		return;
 	key->protocol = ip[9];
 	key->traffic_class = ip[1];
+	if (flow_key_be16(ip + 6) & 0x3fff)
+		key->fields |= FLOW_KEY_FRAGMENT;
 }
 
 static inline __attribute__((always_inline)) bool flow_key_read_ipv4(const __u8 *ip, const __u8 *end,
@@ -243,6 +254,47 @@ static inline __attribute__((always_inline)) bool flow_condition_holds(const str
 	for (__u32 i = 0; i < FLOW_HEADERS_N_WORDS; i++)
 		differs |= (is[i] & mask[i]) ^ value[i];
 	return differs == 0;
+}
+
+/* One end of a conversation. 0 stays 0. */
+static inline __attribute__((always_inline)) __u64 flow_hash_end(const __u8 *address, __u16 port)
+{
+	const flow_word *words = (const flow_word *)address;
+	__u64 hash = (words[0] * 0x9e3779b97f4a7c15U) ^ words[1];
+
+	hash ^= hash >> 32;
+	hash = (hash * 0xd6e8feb86659fd93U) ^ port;
+	hash *= 0xd6e8feb86659fd93U;
+	return hash ^ hash >> 32;
+}
+
+/*
+ * The sum of both ends, so the same for both directions. Only ports of UDP count, and not those of fragments, which
+ * only the first one of a datagram has. Narrow headers are those of UDP, and of a fragmented datagram they are the only
+ * ones that a rule can match. What is no IP has the hash 0.
+ */
+static inline __attribute__((always_inline)) __u32 flow_hash(const struct flow_key *key, bool has_ports)
+{
+	bool with_ports = has_ports && !(key->fields & FLOW_KEY_FRAGMENT) && key->protocol != FLOW_KEY_TCP;
+	__u64 hash = flow_hash_end(key->source, with_ports ? key->source_port_be : 0) +
+	             flow_hash_end(key->destination, with_ports ? key->destination_port_be : 0);
+
+	return (__u32)(hash * 0x9e3779b97f4a7c15U >> 32);
+}
+
+/** The number of the stream that gets a packet with these headers. */
+static inline __attribute__((always_inline)) __u32 flow_group_choose(const struct flow_group *group,
+                                                                     const struct flow_key *key)
+{
+	/*
+	 * A multiplication shares the hash out as evenly as a division. The verifier admits no computed offset here
+	 * either: both words are read, and the empty statement keeps them apart.
+	 */
+	__u32 member = (__u32)((__u64)flow_hash(key, group->has_ports) * group->n_members >> 32);
+	__u64 low = group->member_bytes[0], high = group->member_bytes[1];
+
+	__asm__ volatile("" : "+r"(low), "+r"(high));
+	return (member < 8 ? low : high) >> member % 8 * 8 & 0xff;
 }
 
 /** Can the headers of one frame fulfil both? */

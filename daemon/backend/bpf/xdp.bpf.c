@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * The XDP program: a frame that matches a flow goes to the socket of the flow's stream for the receive queue, or is
- * dropped and counted if there is no such socket; the kernel gets every other frame unchanged.
+ * dropped and counted if there is no such socket; the kernel gets every other frame unchanged. The flow may be for a
+ * group of streams, of which a hash of the frame's headers chooses one.
  */
 #include "flow_find.h"
 
@@ -18,6 +19,13 @@ struct {
 	__type(key, __u32);
 	__type(value, struct flow_counts);
 } counts SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1); /* the daemon sets it: streams */
+	__type(key, __u32);
+	__type(value, struct flow_group);
+} groups SEC(".maps");
 
 /* It stays 0 with a driver that has no room for metadata. */
 static __always_inline void xdp_put_time(struct xdp_md *context)
@@ -38,6 +46,14 @@ static __always_inline bool xdp_read_frame(const __u8 *frame, const __u8 *end, c
 	                         : flow_key_read_frame(frame, end, 0, &mine->frame, false);
 }
 
+static __always_inline void xdp_share_out(struct flow_scratch *mine)
+{
+	const struct flow_group *group = bpf_map_lookup_elem(&groups, &mine->target.stream);
+
+	if (group)
+		mine->target.stream = flow_group_choose(group, &mine->frame.key);
+}
+
 /*
  * The kernel does not redirect a frame to a socket of another queue, and counts that nowhere: hence the check of the
  * queue, without which queue max_channels would be queue 0 of the next stream.
@@ -53,6 +69,8 @@ static __always_inline int xdp_steer(struct xdp_md *context)
 
 	if (!now || !mine || !xdp_read_frame(frame, end, now, mine) || !flow_find(mine, now))
 		return XDP_PASS;
+	if (mine->target.is_group)
+		xdp_share_out(mine);
 	count = bpf_map_lookup_elem(&counts, &mine->target.stream);
 	if (!count)
 		return XDP_PASS;

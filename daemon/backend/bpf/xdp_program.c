@@ -25,6 +25,7 @@ struct xdp_program {
 	bool stopped_vlan_strip; /* of that interface */
 	int sockets_fd;          /* of the object */
 	int counts_fd;           /* of the object */
+	int groups_fd;           /* of the object */
 	int n_cpus;
 };
 
@@ -41,6 +42,8 @@ static int xdp_program_size_maps(const struct xdp_program *program, uint32_t n_s
 
 	if (r == 0)
 		r = bpf_code_size_map(program->object, "counts", n_streams);
+	if (r == 0)
+		r = bpf_code_size_map(program->object, "groups", n_streams);
 	return r < 0 ? r : bpf_code_size_map(program->object, "sockets", n_streams * max_channels);
 }
 
@@ -75,6 +78,7 @@ int xdp_program_load(const char *interface, uint32_t n_streams, uint32_t max_cha
 	program->twin_fds[1] = xdp_program_fd(program->object, "xdp_steer_b");
 	program->sockets_fd = bpf_object__find_map_fd_by_name(program->object, "sockets");
 	program->counts_fd = bpf_object__find_map_fd_by_name(program->object, "counts");
+	program->groups_fd = bpf_object__find_map_fd_by_name(program->object, "groups");
 	*out = program;
 	return 0;
 }
@@ -192,10 +196,32 @@ void xdp_program_clear_socket(struct xdp_program *program, uint32_t stream, uint
 	bpf_map_delete_elem(program->sockets_fd, &slot);
 }
 
+int xdp_program_set_group(struct xdp_program *program, const uint32_t *streams, uint32_t n, bool ports)
+{
+	struct flow_group group = {.n_members = n, .has_ports = ports};
+
+	if (n == 0 || n > FLOW_GROUP_MAX)
+		return -EINVAL;
+	for (uint32_t i = 0; i < n; i++) {
+		if (streams[i] > UINT8_MAX)
+			return -ERANGE;
+		group.member_bytes[i / 8] |= (uint64_t)streams[i] << i % 8 * 8;
+	}
+	return bpf_map_update_elem(program->groups_fd, &streams[0], &group, BPF_ANY);
+}
+
 int xdp_program_add_flow(struct xdp_program *program, uint32_t stream, const struct flow_rule *rule, bool timestamps,
                          struct failure *failure)
 {
-	const struct flow_target target = {.stream = stream, .has_time = timestamps, .tag = rule->tag};
+	const struct flow_target target = {.stream = stream, .has_time = timestamps};
+
+	return flow_table_add(&program->table, rule, &target, failure);
+}
+
+int xdp_program_add_group_flow(struct xdp_program *program, uint32_t stream, const struct flow_rule *rule,
+                               bool timestamps, struct failure *failure)
+{
+	const struct flow_target target = {.stream = stream, .has_time = timestamps, .is_group = true};
 
 	return flow_table_add(&program->table, rule, &target, failure);
 }

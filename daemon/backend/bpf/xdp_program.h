@@ -55,9 +55,19 @@ int xdp_program_set_socket(struct xdp_program *program, uint32_t stream, uint32_
 /** Packets may still come to the socket until membarrier(MEMBARRIER_CMD_GLOBAL) returns. */
 void xdp_program_clear_socket(struct xdp_program *program, uint32_t stream, uint32_t channel);
 
+/**
+ * Streams to which a symmetric hash of the addresses, and of the ports of UDP packets that are no fragments, shares
+ * packets out: the group of the first one. Packets without addresses come to the first one. At most 16; numbers below
+ * 256; no stream is in two groups. 0 or -errno.
+ */
+int xdp_program_set_group(struct xdp_program *program, const uint32_t *streams, uint32_t n, bool ports);
+
 /** No two flows of all streams match the same packet. Failures: -EEXIST, -E2BIG. */
 int xdp_program_add_flow(struct xdp_program *program, uint32_t stream, const struct flow_rule *rule, bool timestamps,
                          struct failure *failure);
+/** For the group of the stream. */
+int xdp_program_add_group_flow(struct xdp_program *program, uint32_t stream, const struct flow_rule *rule,
+                               bool timestamps, struct failure *failure);
 /**
  * When a packet of a flow with timestamps arrived: CLOCK_TAI in ns. frame: its first byte in the socket's memory, which
  * was 0 before its first packet. 0: its driver has no room for the time.

@@ -114,6 +114,8 @@ static int xdp_open(const struct backend_open_options *options, struct backend *
 	pthread_mutex_init(&backend->changing, NULL);
 	backend->mode = options->xdp_mode;
 	backend->n_streams = options->streams ? options->streams : 1;
+	if (backend->n_streams > XDP_STREAMS_MAX)
+		backend->n_streams = XDP_STREAMS_MAX;
 	r = xdp_interface_read(&backend->interface, options->interface, failure);
 	if (r == 0) {
 		r = xdp_plan_depths(backend, options);
@@ -132,6 +134,8 @@ static void xdp_capabilities(const struct backend *base, struct backend_capabili
 {
 	*capabilities = (struct backend_capabilities){
 		.max_queue_slots = MAX_QUEUE_SLOTS,
+		.max_group_queues = XDP_GROUP_MAX,
+		.hashes_addresses = true,
 		.oversize_sink = true,
 		.counts_drops = true,
 		.timestamps = true,
@@ -205,6 +209,7 @@ const struct backend_ops xdp_backend_ops = {
 	.clear = xdp_clear,
 	.reset = xdp_reset,
 	.create_send_queue = xdp_create_send_queue,
+	.create_group = xdp_create_group,
 	.add_flow = xdp_add_flow,
 	.remove_flow = xdp_remove_flow,
 	.read_matched = xdp_read_matched,

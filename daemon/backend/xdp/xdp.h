@@ -215,6 +215,34 @@ void xdp_follow_mtu(struct xdp_backend *backend);
 /** If the interface has more receive queues than before (ethtool -L), receive from them. The device's thread. */
 void xdp_follow_channels(struct xdp_backend *backend);
 
+/* ---- a group of receive queues: xdp_group.c -------------------------------------------------------- */
+
+#define XDP_GROUP_MAX 16 /* members; the program has room for no more */
+/* Stream numbers of an interface, because the program keeps those of members in bytes. */
+#define XDP_STREAMS_MAX 256
+
+/* The queues that the packets of a flow may come to. */
+struct xdp_members {
+	struct xdp_receive *at[XDP_GROUP_MAX];
+	uint32_t n;
+};
+
+struct xdp_group {
+	struct backend_queue base;
+	struct xdp_members members;
+};
+
+int xdp_create_group(struct backend *base, const struct backend_group_options *options, struct backend_queue **group,
+                     struct failure *failure);
+/* The calls that a group has for itself; xdp_add_flow() takes it, too. */
+extern const struct backend_ops xdp_group_ops;
+
+/** Or NULL: it is a queue. */
+static inline const struct xdp_group *xdp_group(const struct backend_queue *base)
+{
+	return base->ops == &xdp_group_ops ? (const struct xdp_group *)base : NULL;
+}
+
 /* ---- flows and counts: xdp_flow.c, xdp_statistics.c ------------------------------------------------ */
 
 int xdp_add_flow(struct backend_queue *base, const struct flow_rule *rule, struct backend_flow **flow,

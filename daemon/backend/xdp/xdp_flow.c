@@ -36,12 +36,49 @@ static int flow_check_redirect(const struct xdp_backend *backend, const struct f
 	return 0;
 }
 
+static struct xdp_members flow_members(struct backend_queue *target)
+{
+	const struct xdp_group *group = xdp_group(target);
+
+	return group ? group->members : (struct xdp_members){.at = {xdp_receive(target)}, .n = 1};
+}
+
+static void flow_remove_tags(const struct xdp_members *members, uint32_t n, const struct flow_rule *rule)
+{
+	for (uint32_t i = 0; i < n; i++)
+		flow_tags_remove(members->at[i]->tags, rule, true);
+}
+
+static int flow_add_tags(const struct xdp_members *members, const struct flow_rule *rule, struct failure *failure)
+{
+	for (uint32_t i = 0; i < members->n; i++) {
+		int r = flow_tags_add(members->at[i]->tags, rule, true);
+
+		if (r == 0)
+			continue;
+		flow_remove_tags(members, i, rule);
+		return failure_set(failure, EX_CONFIG, -r, "interface %s: more than %d flows in a stream",
+		                   members->at[i]->backend->interface.name, FLOW_TAGS_MAX);
+	}
+	return 0;
+}
+
+static int flow_add_rule(const struct xdp_members *members, bool is_group, const struct flow_rule *rule,
+                         struct failure *failure)
+{
+	const struct xdp_receive *first = members->at[0];
+
+	return (is_group ? xdp_program_add_group_flow : xdp_program_add_flow)(first->backend->program, first->stream,
+	                                                                      rule, first->timestamps, failure);
+}
+
 int xdp_add_flow(struct backend_queue *base, const struct flow_rule *rule, struct backend_flow **out,
                  struct failure *failure)
 {
-	const struct xdp_receive *receive = xdp_receive(base);
+	const struct xdp_members members = flow_members(base);
+	struct xdp_backend *backend = members.at[0]->backend;
 	struct xdp_flow *flow;
-	int r = flow_check_redirect(receive->backend, rule, failure);
+	int r = flow_check_redirect(backend, rule, failure);
 
 	if (r < 0)
 		return r;
@@ -49,17 +86,14 @@ int xdp_add_flow(struct backend_queue *base, const struct flow_rule *rule, struc
 	if (!flow)
 		return failure_no_memory(failure);
 	*flow = (struct xdp_flow){.base.queue = base, .rule = *rule};
-	pthread_mutex_lock(&receive->backend->changing);
-	r = flow_tags_add(receive->tags, rule, true);
-	if (r < 0)
-		failure_set(failure, EX_CONFIG, -r, "interface %s: more than %d flows in a stream",
-		            receive->backend->interface.name, FLOW_TAGS_MAX);
-	if (r == 0)
-		r = xdp_program_add_flow(receive->backend->program, receive->stream, rule, receive->timestamps,
-		                         failure);
-	if (r < 0)
-		flow_tags_remove(receive->tags, rule, true);
-	pthread_mutex_unlock(&receive->backend->changing);
+	pthread_mutex_lock(&backend->changing);
+	r = flow_add_tags(&members, rule, failure);
+	if (r == 0) {
+		r = flow_add_rule(&members, xdp_group(base) != NULL, rule, failure);
+		if (r < 0)
+			flow_remove_tags(&members, members.n, rule);
+	}
+	pthread_mutex_unlock(&backend->changing);
 	if (r < 0)
 		free(flow);
 	else
@@ -70,13 +104,15 @@ int xdp_add_flow(struct backend_queue *base, const struct flow_rule *rule, struc
 void xdp_remove_flow(struct backend_flow *base)
 {
 	struct xdp_flow *flow = (struct xdp_flow *)base;
-	struct xdp_receive *receive = xdp_receive(base->queue);
+	const struct xdp_members members = flow_members(base->queue);
+	struct xdp_backend *backend = members.at[0]->backend;
 
-	pthread_mutex_lock(&receive->backend->changing);
-	xdp_program_remove_flow(receive->backend->program, &flow->rule);
-	flow_tags_remove(receive->tags, &flow->rule, true);
-	pthread_mutex_unlock(&receive->backend->changing);
-	receive->flows_removed = true;
+	pthread_mutex_lock(&backend->changing);
+	xdp_program_remove_flow(backend->program, &flow->rule);
+	flow_remove_tags(&members, members.n, &flow->rule);
+	pthread_mutex_unlock(&backend->changing);
+	for (uint32_t i = 0; i < members.n; i++)
+		members.at[i]->flows_removed = true;
 	free(flow);
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The XDP program on a veth interface: what it takes, passes on and counts, and why it cannot be attached. */
 #include "daemon/backend/bpf/bpf_load.h"
+#include "daemon/backend/bpf/flow_key.h"
 #include "daemon/backend/bpf/tcx_drop.h"
 #include "daemon/backend/bpf/xdp_program.h"
 #include "daemon/net/net.h"
@@ -187,6 +188,84 @@ Test(xdp_program, has_room_for_a_number_of_rules_that_are_not_exact)
 	cr_expect(eq(int, r, -E2BIG));
 	cr_expect(eq(int, n, 65), "%d", n);
 	cr_expect(ne(ptr, strstr(failure.text, "and 64 others"), NULL), "%s", failure.text);
+}
+
+/* ---- groups -------------------------------------------------------------------------------------- */
+
+static uint64_t matched_of(uint32_t stream)
+{
+	struct xdp_program_counts counts;
+
+	cr_assert(eq(int, xdp_program_read_counts(program, stream, &counts), 0));
+	return counts.matched;
+}
+
+Test(xdp_program, a_hash_shares_the_packets_of_a_groups_flow_out_and_those_of_a_stream_stay_its_own)
+{
+	static const uint32_t members[N_STREAMS] = {1, 0}, too_large[] = {256};
+	struct flow_rule shared = to_port(7502), own = to_port(7503);
+
+	attach();
+	cr_assert(eq(int, xdp_program_set_group(program, members, N_STREAMS, true), 0));
+	cr_assert(eq(int, xdp_program_add_group_flow(program, 1, &shared, false, &failure), 0), "%s", failure.text);
+	cr_assert(eq(int, xdp_program_add_flow(program, 1, &own, false, &failure), 0), "%s", failure.text);
+	send_frames(7502, 100); /* each of another source port */
+	for (int ms = 0; ms < 1000 && matched_of(0) + matched_of(1) < 100; ms++)
+		poll(NULL, 0, 1);
+	cr_expect(eq(u64, matched_of(0) + matched_of(1), 100));
+	for (uint32_t i = 0; i < N_STREAMS; i++)
+		cr_expect(gt(u64, matched_of(i), 20), "%u: %llu", i, (unsigned long long)matched_of(i));
+	expect_counts(0, matched_of(0), matched_of(0));
+	send_frames(7503, 50);
+	expect_counts(1, 150 - matched_of(0), 150 - matched_of(0));
+
+	/* By the addresses alone they have one home. */
+	cr_assert(eq(int, xdp_program_set_group(program, members, N_STREAMS, false), 0));
+	uint64_t before[N_STREAMS] = {matched_of(0), matched_of(1)};
+	send_frames(7502, 50);
+	for (int ms = 0; ms < 1000 && matched_of(0) + matched_of(1) < 200; ms++)
+		poll(NULL, 0, 1);
+	cr_expect(matched_of(0) == before[0] + 50 || matched_of(1) == before[1] + 50);
+	cr_expect(eq(int, xdp_program_set_group(program, members, FLOW_GROUP_MAX + 1, true), -EINVAL));
+	cr_expect(eq(int, xdp_program_set_group(program, too_large, 1, true), -ERANGE));
+}
+
+static struct flow_key key_of(uint8_t source, uint16_t source_port, uint8_t destination, uint16_t destination_port)
+{
+	return (struct flow_key){.source = {10, 0, 0, source},
+	                         .destination = {10, 0, 0, destination},
+	                         .source_port_be = source_port,
+	                         .destination_port_be = destination_port,
+	                         .protocol = FLOW_KEY_UDP};
+}
+
+Test(xdp_hash, is_that_of_both_directions_spreads_evenly_and_leaves_the_ports_of_fragments_out)
+{
+	struct flow_group group = {.has_ports = true};
+	uint32_t n_of[FLOW_GROUP_MAX] = {0};
+
+	for (uint32_t i = 0; i < FLOW_GROUP_MAX; i++)
+		group.member_bytes[i / 8] |= (uint64_t)(i + 240) << i % 8 * 8;
+	for (uint32_t n = 1; n <= FLOW_GROUP_MAX; n++) {
+		memset(n_of, 0, sizeof(n_of));
+		group.n_members = n;
+		for (uint16_t port = 0; port < 1600; port++) {
+			struct flow_key there = key_of(1, port, 2, 7502), back = key_of(2, 7502, 1, port);
+			struct flow_key tcp = there, fragment = there, none = key_of(1, 0, 2, 0);
+			uint32_t member = flow_group_choose(&group, &there);
+
+			cr_assert(member >= 240 && member < 240 + n);
+			n_of[member - 240]++;
+			cr_assert(eq(u32, flow_group_choose(&group, &back), member));
+			tcp.protocol = FLOW_KEY_TCP;
+			fragment.fields = FLOW_KEY_FRAGMENT;
+			cr_assert(eq(u32, flow_hash(&tcp, true), flow_hash(&none, true)));
+			cr_assert(eq(u32, flow_hash(&fragment, true), flow_hash(&none, true)));
+		}
+		for (uint32_t i = 0; i < n; i++)
+			cr_expect(n_of[i] > 1600 / n / 2 && n_of[i] < 1600 / n * 2, "%u of %u: %u", i, n, n_of[i]);
+	}
+	cr_expect(eq(u32, flow_hash(&(struct flow_key){0}, true), 0));
 }
 
 /* ---- the link ------------------------------------------------------------------------------------ */
