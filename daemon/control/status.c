@@ -36,34 +36,62 @@ static int append_daemon(struct reply *reply)
 	return reply_append(reply, &message.header);
 }
 
+/* The terms of a stream's sum, read once, so that the messages of all its queues agree. */
+struct stream_terms {
+	const struct rx_sum *sum; /* NULL: of no stream yet */
+	uint64_t published[RX_SUM_QUEUES_MAX];
+	uint64_t errored[RX_SUM_QUEUES_MAX];
+	uint64_t no_buffer;
+	uint64_t matched;
+	uint64_t in_flight;
+};
+
 /*
- * The sum is of the whole stream, the rows are of the queue. All packets in the terms of the sum were counted as
- * matched, though maybe after the last reading of the flow counters. So the larger of both is what is known to be
- * matched, and the difference, in_flight, is never negative.
+ * All packets in the terms of the sum were counted as matched, though maybe after the last reading of the flow
+ * counters. So the larger of both is what is known to be matched, and the difference, in_flight, is never negative.
  */
-static void count_ring(const struct control_stream *stream, uint64_t *counters)
+static void read_terms(const struct control_stream *stream, struct stream_terms *terms)
+{
+	const struct rx_sum *sum = stream->sum;
+	uint64_t accounted = 0;
+
+	terms->sum = sum;
+	for (uint32_t i = 0; i < sum->n_queues; i++) {
+		terms->published[i] = counter_get(&sum->parts[i].ring->counters[IBVCAP_RX_COUNTER_PUBLISHED]);
+		terms->errored[i] = counter_get(&sum->parts[i].ring->counters[IBVCAP_RX_COUNTER_ERRORED]);
+		accounted += terms->published[i] + terms->errored[i];
+	}
+	terms->no_buffer = counter_get(&sum->no_buffer);
+	accounted += terms->no_buffer;
+	terms->matched = counter_get(&sum->matched);
+	if (terms->matched < stream->matched->value)
+		terms->matched = stream->matched->value;
+	if (terms->matched < accounted)
+		terms->matched = accounted;
+	terms->in_flight = terms->matched - accounted;
+}
+
+/* The sum is of the whole stream, the rows are of the queue. */
+static void count_ring(const struct control_stream *stream, struct stream_terms *terms, uint64_t *counters)
 {
 	const struct ibvcap_ring *shared = stream->ring->ring;
 	uint64_t *added = counters + IBVCAP_RX_COUNTER_N;
-	uint64_t *matched = &counters[IBVCAP_RX_COUNTER_MATCHED];
-	uint64_t accounted;
 
+	if (terms->sum != stream->sum)
+		read_terms(stream, terms);
 	for (unsigned i = 0; i < STREAM_DROPS_N; i++)
 		added[STREAM_COUNTER_NO_FRAME + i] =
 			stream->drops ? atomic_load_explicit(&stream->drops[i], memory_order_relaxed) : COUNTER_ABSENT;
 	for (unsigned i = 0; i < IBVCAP_RX_COUNTER_N; i++)
 		counters[i] = counter_get(&shared->counters[i]);
-	counters[IBVCAP_RX_COUNTER_NO_BUFFER_LOSSLESS] = counter_get(&stream->sum->no_buffer_lossless);
-	accounted = rx_sum_rows(stream->sum);
-	counters[IBVCAP_RX_COUNTER_NO_BUFFER] = counter_get(&stream->sum->no_buffer);
-	accounted += counters[IBVCAP_RX_COUNTER_NO_BUFFER];
-	*matched = counter_get(&stream->sum->matched);
-	if (*matched < stream->matched->value)
-		*matched = stream->matched->value;
-	if (*matched < accounted)
-		*matched = accounted;
-	added[STREAM_COUNTER_IN_FLIGHT] = *matched - accounted;
-	added[STREAM_COUNTER_HEAD] = counters[IBVCAP_RX_COUNTER_PUBLISHED] + counters[IBVCAP_RX_COUNTER_ERRORED];
+	counters[IBVCAP_RX_COUNTER_PUBLISHED] = terms->published[stream->queue];
+	counters[IBVCAP_RX_COUNTER_ERRORED] = terms->errored[stream->queue];
+	counters[IBVCAP_RX_COUNTER_NO_BUFFER] = terms->no_buffer;
+	counters[IBVCAP_RX_COUNTER_NO_BUFFER_LOSSLESS] =
+		u64_min(counter_get(&stream->sum->no_buffer_lossless), terms->no_buffer);
+	counters[IBVCAP_RX_COUNTER_MATCHED] = terms->matched;
+	added[STREAM_COUNTER_IN_FLIGHT] = terms->in_flight;
+	added[STREAM_COUNTER_HEAD] = terms->published[stream->queue] + terms->errored[stream->queue];
 }
 
 /* In ms. */
@@ -81,7 +109,7 @@ static void append_loss(struct protocol_stream *message, struct rx_endpoint *end
 	message->loss_to_ns = loss->to_ns;
 }
 
-static int append_stream(struct reply *reply, struct rx_endpoint *endpoint)
+static int append_stream(struct reply *reply, struct rx_endpoint *endpoint, struct stream_terms *terms)
 {
 	const struct control_stream *stream = endpoint->stream;
 	const struct ibvcap_ring *shared = stream->ring->ring;
@@ -106,7 +134,7 @@ static int append_stream(struct reply *reply, struct rx_endpoint *endpoint)
 	reply_copy_text(message.backend, sizeof(message.backend), stream->backend);
 	reply_copy_text(message.state, sizeof(message.state), stream->state);
 	message.reading_age_ms = age_of(stream->matched);
-	count_ring(stream, message.counters);
+	count_ring(stream, terms, message.counters);
 	append_loss(&message, endpoint);
 	message.stall_pid = endpoint->stall.pid;
 	message.stall_uid = endpoint->stall.uid;
@@ -179,12 +207,13 @@ static int build_status(const struct control *control, struct reply *reply)
 	const struct control_interface *interface;
 	const struct tx_endpoint *channel;
 	struct rx_endpoint *endpoint;
+	struct stream_terms terms = {0};
 	struct protocol_header end;
 	int r = append_daemon(reply);
 
 	TAILQ_FOREACH (endpoint, &control->rx_endpoints, link) {
 		if (r == 0)
-			r = append_stream(reply, endpoint);
+			r = append_stream(reply, endpoint, &terms);
 		if (r == 0)
 			r = append_flows(reply, endpoint->stream);
 		if (r == 0)
