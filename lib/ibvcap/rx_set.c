@@ -528,8 +528,8 @@ static int join_group(struct rx_set *set, const struct ibvcap_rx_options *option
 	                ? error_set(-errno, "no random number: %s", strerror(errno))
 	                : new_part(set, IBVCAP_QUEUE_ALL, &set->ask);
 
-	if (r < 0)
-		return r;
+	if (r < 0 || !set->ask)
+		return r < 0 ? r : -ENOMEM;
 	r = rx_reattach_join(set->ask, options);
 	set->epoch = set->ask->reattach.joined_epoch;
 	set->n_queues = set->ask->reattach.joined_queues;

@@ -129,8 +129,10 @@ static int parse_extract_arguments(int argc, char **argv, struct extract_options
 	options->n_files = (unsigned)(argc - optind);
 	if (!options->n_files)
 		return options_reject("extract", usage, "which recording?");
-	if (!options->out)
-		return options_reject("extract", usage, "--write is missing: which file to write? -: standard output");
+	if (!options->out) {
+		options_reject("extract", usage, "--write is missing: which file to write? -: standard output");
+		return EX_USAGE;
+	}
 	for (unsigned i = 0; i < options->n_files; i++)
 		if (is_same_file(options->files[i], options->out))
 			return options_reject("extract", usage, "'%s' cannot be read and written", options->out);
@@ -157,9 +159,11 @@ static int copy_interface(struct extract *extract, const struct pcapng_interface
 	uint16_t *links;
 	int r = extract->section_due ? copy_section(extract, &(struct pcapng_section){0}) : 0;
 
-	if (!pending || r < 0)
-		return pending ? r : -ENOMEM;
+	if (!pending)
+		return -ENOMEM;
 	extract->pending = pending;
+	if (r < 0)
+		return r;
 	links = realloc(extract->links, n * sizeof(*links));
 	if (!links)
 		return -ENOMEM;
@@ -232,7 +236,7 @@ static int fail_extract(const struct extract *extract, int code, const char *why
 static int jump_by_index(struct extract *extract, bool *has_jumped)
 {
 	char path[PATH_MAX];
-	struct recording_pieces pieces;
+	struct recording_pieces pieces = {0};
 	struct stat status;
 	uint64_t line;
 	FILE *index;
@@ -352,7 +356,7 @@ static int open_extract(struct extract *extract)
 	extract->block = malloc(BLOCK_BYTES_MAX);
 	if (!extract->block)
 		return fail_extract(extract, EX_OSERR, "out of memory");
-	extract->out = strcmp(options->out, "-") ? fopen(options->out, "we") : stdout;
+	extract->out = options->out && strcmp(options->out, "-") ? fopen(options->out, "we") : stdout;
 	if (!extract->out) {
 		fprintf(stderr, "ibvcap extract: %s: %s\n", options->out, strerror(errno));
 		return EX_CANTCREAT;
