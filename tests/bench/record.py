@@ -11,7 +11,6 @@ the sender and the kernel's receiving on CPU 0, all processes of the recorder on
 Then raw mode's share of what dd writes to --disk by O_DIRECT in pieces of the same size: `ibvcap record --raw` takes
 a ring that is full, so that neither sender nor network counts. The two take turns.
 """
-import argparse
 import contextlib
 import json
 import os
@@ -25,11 +24,10 @@ import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests/support"))
-sys.path.insert(0, str(ROOT / "tests/bench"))
 from bench_machine import hugepages, system_bed  # noqa: E402
-from capture import Bed, CPU, Contest, PAGES, SENDERS  # noqa: E402
+from capture_contest import PAGES, Bed, Contest, contest_options, contest_parser, publish  # noqa: E402
 from capture_peers import FILTER, PORT, Ibvcapd, Missing, Peer, Started  # noqa: E402
-from capture_table import draw, markdown  # noqa: E402
+from capture_table import markdown  # noqa: E402
 
 ROW_BYTES, BLOCK_ROWS = 8192, 256  # a block of 2 MiB
 RAW_BLOCKS = 256
@@ -45,27 +43,16 @@ class Record(Ibvcapd):
 
     @contextlib.contextmanager
     def running(self, bed, size):
-        self.check(bed, size)
-        stream = {"name": "lidar", "interface": bed.wire.interface, "payload_size": size, "backend": self.backend,
-                  "flows": [bed.conftest.flow(PORT, bed.wire.address)]}
-        daemon = bed.conftest.Daemon(bed.conftest.Build, bed.net, bed.directory, [stream],
-                                     prefix=("taskset", "-c", CPU))
-        recorder, file = None, self.folder / "recorded.pcapng"
-        try:
+        with self.capturing(bed, size) as daemon:
+            recorder = Started(bed, [bed.build / "tools/ibvcap", "record", "lidar", "-w",
+                                     self.folder / "recorded.pcapng", "--socket", daemon.socket_path, "--json",
+                                     *self.words], "loss")
             try:
-                daemon.wait_ready()
-            except AssertionError as error:
-                raise Missing(str(error).strip().splitlines()[-1]) from error
-            recorder = Started(bed, [bed.build / "tools/ibvcap", "record", "lidar", "-w", file, "--socket",
-                                     daemon.socket_path, "--json", *self.words], "loss")
-            yield [daemon.process.pid, recorder.process.pid], lambda: self.written(recorder)
-        finally:
-            if recorder:
+                yield [daemon.process.pid, recorder.process.pid], lambda: self.written(recorder)
+            finally:
                 recorder.kill()
-            daemon.stop()
-            daemon.log.unlink(missing_ok=True)
-            for left in self.folder.glob("recorded.*"):
-                left.unlink()
+                for left in self.folder.glob("recorded.*"):
+                    left.unlink()
 
     @staticmethod
     def written(recorder):
@@ -176,34 +163,13 @@ def compare_raw(bed, folder, rounds):
 # ---- the command ---------------------------------------------------------------------------------------------------
 
 
-def parse():
-    parser = argparse.ArgumentParser(prog="scripts/bench record", description=__doc__.splitlines()[0])
-    parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build/release", help="build directory")
-    parser.add_argument("--disk", type=pathlib.Path, default="/var/tmp", help="a directory on the disk to measure")
-    parser.add_argument("--places", nargs="+", default=["tmpfs", "disk"], choices=["tmpfs", "disk"])
-    parser.add_argument("--rounds", type=int, default=3, help="of runs at full offer")
-    parser.add_argument("--seconds", type=float, default=1.0, help="of sending in a run")
-    parser.add_argument("--minutes", type=float, default=15, help="for each place: stop then, and tell what is known")
-    parser.add_argument("--noise", type=float, default=0.1, help="CPU time of others, as a part of one CPU's")
-    parser.add_argument("--repeats", type=int, default=2, help="of a run with more noise than that")
-    parser.add_argument("--quick", action="store_true", help="one round of short runs")
-    parser.add_argument("--only", action="append", help="recorders whose name has this in it; can be given again")
-    parser.add_argument("--senders", nargs="+", default=["live"], choices=list(SENDERS))
-    parser.add_argument("--sizes", nargs="+", type=int, default=[64, 1472], help="bytes of a payload")
-    parser.add_argument("--markdown", type=pathlib.Path, metavar="FILE", help="write the tables there")
-    parser.add_argument("--png", type=pathlib.Path, metavar="FILE",
-                        help="draw the rates to the disk, or to tmpfs (package gnuplot-nox)")
-    parser.add_argument("--verbose", action="store_true", help="a line for each run")
-    options = parser.parse_args()
-    if options.quick:
-        options.rounds, options.seconds, options.repeats = 1, 0.2, 0
-    return options
-
-
 def main():
-    options = parse()
-    if len(os.sched_getaffinity(0)) <= CPU:
-        raise SystemExit("bench record: needs two CPUs")
+    parser = contest_parser("record", __doc__.splitlines()[0], seconds=1.0, minutes=15, senders=["live"],
+                            sizes=[64, 1472])
+    parser.add_argument("--disk", type=pathlib.Path, default="/var/tmp", help="a directory on the disk to measure")
+    parser.add_argument("--places", nargs="+", default=["tmpfs", "disk"], choices=["tmpfs", "disk"],
+                        help="each may take --minutes; --png and --json are of the last one")
+    options = contest_options(parser)
     text, results = "", []
     with hugepages(PAGES + RAW_PAGES), system_bed("record", options.build) as (conftest, net, directory):
         bed = Bed(conftest, net, directory, options.build)
@@ -217,11 +183,7 @@ def main():
                 text += f"### To {place}\n\n{markdown(results)}\n"
                 if place == "disk":
                     text += compare_raw(bed, folder, max(1, options.rounds))
-    print(text)
-    if options.markdown:
-        options.markdown.write_text(text)
-    if options.png:
-        draw(results, options.png)
+    publish(options, results, text)
     return 0
 
 

@@ -106,34 +106,38 @@ class Ibvcapd:
 
     def __init__(self, name, backend, prefix=()):
         self.name, self.backend, self.prefix = name, backend, prefix
-        self.chosen = None
 
     def check(self, bed, size):
         if not bed.has_backend(self.backend):
             raise Missing("not in this build")
 
     @contextlib.contextmanager
-    def running(self, bed, size):
+    def capturing(self, bed, size):
+        """The daemon, ready, with the one stream "lidar"."""
         self.check(bed, size)
         stream = {"name": "lidar", "interface": bed.wire.interface, "payload_size": size, "backend": self.backend,
                   "flows": [bed.conftest.flow(PORT, bed.wire.address)]}
         daemon = bed.conftest.Daemon(bed.conftest.Build, bed.net, bed.directory, [stream],
                                      prefix=("taskset", "-c", CPU, *self.prefix))
-        consumer = None
         try:
             try:
                 daemon.wait_ready()
             except AssertionError as error:
                 raise Missing(str(error).strip().splitlines()[-1]) from error
-            self.chosen = daemon.stream().get("backend", self.backend)
-            consumer = Started(bed, [bed.program("bench_consumer"), daemon.socket_path, "lidar"], '"ready"')
-            yield [daemon.process.pid, consumer.process.pid], \
-                lambda: json.loads(consumer.end_after(0, signal.SIGTERM).splitlines()[-1])["packets"]
+            yield daemon
         finally:
-            if consumer:
-                consumer.kill()
             daemon.stop()
             daemon.log.unlink(missing_ok=True)
+
+    @contextlib.contextmanager
+    def running(self, bed, size):
+        with self.capturing(bed, size) as daemon:
+            consumer = Started(bed, [bed.program("bench_consumer"), daemon.socket_path, "lidar"], '"ready"')
+            try:
+                yield [daemon.process.pid, consumer.process.pid], \
+                    lambda: json.loads(consumer.end_after(0, signal.SIGTERM).splitlines()[-1])["packets"]
+            finally:
+                consumer.kill()
 
 
 def own(program, *words):

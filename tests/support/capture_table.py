@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The tables and the picture of scripts/bench capture."""
+"""The tables and the picture of scripts/bench capture and scripts/bench record."""
 import shutil
 import statistics
 import subprocess
