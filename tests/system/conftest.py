@@ -5,6 +5,7 @@ The wires between network namespaces are in tests/support/wires.py.
 """
 import atexit
 import fcntl
+import itertools
 import json
 import os
 import pathlib
@@ -15,6 +16,7 @@ import socket
 import subprocess
 import tempfile
 import time
+import types
 
 import pytest
 
@@ -45,6 +47,34 @@ def build():
         if not program.exists():
             pytest.skip(f"{program} is not built")
     return Build
+
+
+def is_sanitized():
+    """A library that a test preloads would come before the sanitizer's, which has to be the first."""
+    return "SANITIZE:STRING=\n" not in (BUILD / "CMakeCache.txt").read_text()
+
+
+def build_with(name, build, tmp):
+    """The build, but its ibvcapd has this library of tests/support preloaded, before that of softhca."""
+    program, library = tmp / "ibvcapd", BUILD / f"tests/support/lib{name}.so"
+    program.write_text(f'#!/bin/sh\nLD_PRELOAD={library}:$LD_PRELOAD exec {build.ibvcapd} "$@"\n')
+    program.chmod(0o755)
+    return types.SimpleNamespace(softhca=build.softhca, ibvcapd=program)
+
+
+def started_by(make):
+    """For fixtures: yields start(…), which returns make(…). A process of these that still runs in the end is killed."""
+    started = []
+
+    def start(*words, **options):
+        started.append(make(*words, **options))
+        return started[-1]
+
+    yield start
+    for one in started:
+        if one.process.poll() is None:
+            one.process.kill()
+        one.process.wait()
 
 
 # ---- hugepages -----------------------------------------------------------------------------------------------------
@@ -334,14 +364,6 @@ class Consumer:
 @pytest.fixture
 def consumer(build, tmp):
     """consumer(daemon, stream, options…): as an unprivileged user unless nobody=False."""
-    started = []
-
-    def start(daemon, name="lidar", *options, **how):
-        started.append(Consumer(build, tmp / f"consumer{len(started)}", daemon, name, *options, **how))
-        return started[-1]
-
-    yield start
-    for one in started:
-        if one.process.poll() is None:
-            one.process.kill()
-            one.process.wait()
+    outputs = (tmp / f"consumer{i}" for i in itertools.count())
+    yield from started_by(lambda daemon, name="lidar", *options, **how:
+                          Consumer(build, next(outputs), daemon, name, *options, **how))

@@ -18,7 +18,6 @@ import subprocess
 import sys
 import threading
 import time
-import types
 
 import pytest
 
@@ -204,7 +203,7 @@ def test_frames_are_as_configured_and_their_checksums_right(daemon, net, wire, t
 
 def test_what_the_library_sends_arrives(daemon, wire, receiver):
     """By ctypes, as the Python package will."""
-    if "SANITIZE:STRING=\n" not in (conftest.BUILD / "CMakeCache.txt").read_text():
+    if conftest.is_sanitized():
         pytest.skip("python3 is not built with a sanitizer, as the library is")
     one = resolved(daemon([], channels=[conftest.channel(wire)]))
     library = ctypes.CDLL(str(conftest.BUILD / "lib/ibvcap/libibvcap.so"))
@@ -512,17 +511,12 @@ def test_a_reload_that_fails_changes_no_channel(daemon, wire, sender):
 
 
 def test_a_channel_that_failed_comes_again_by_two_reloads(net, wire, build, tmp, sender, other_sender):
-    if "SANITIZE:STRING=\n" not in (conftest.BUILD / "CMakeCache.txt").read_text():
+    if conftest.is_sanitized():
         pytest.skip("a sanitizer is to be loaded first")
-    program, lose = tmp / "ibvcapd", tmp / "lose"
-    program.write_text(
-        f'#!/bin/sh\nLD_PRELOAD={conftest.BUILD}/tests/support/liblose_queue.so:$LD_PRELOAD exec {build.ibvcapd} '
-        f'"$@"\n')
-    program.chmod(0o755)
+    programs, lose = conftest.build_with("lose_queue", build, tmp), tmp / "lose"
     failing = conftest.channel(wire, users=["nobody"], rate_limit_mbps=200)
     keep = conftest.channel(wire, name="keep")
-    one = conftest.Daemon(types.SimpleNamespace(softhca=build.softhca, ibvcapd=program), net, tmp, [],
-                          channels=[failing, keep], environment={"LOSE_QUEUE": str(lose)})
+    one = conftest.Daemon(programs, net, tmp, [], channels=[failing, keep], environment={"LOSE_QUEUE": str(lose)})
     try:
         other = sender(resolved(one.wait_ready(), "keep"), "keep")
         flood = other_sender(resolved(one), 10**9, size=1400)

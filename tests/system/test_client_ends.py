@@ -23,7 +23,7 @@ SENDER = {"max_senders": 64, "max_senders_per_user": 63, "arena_slots": 64}
 @pytest.fixture
 def served(daemon, wire):
     """A daemon with room for all, and a packet in its ring."""
-    if not PRELOAD.exists() or "SANITIZE:STRING=\n" not in (conftest.BUILD / "CMakeCache.txt").read_text():
+    if not PRELOAD.exists() or conftest.is_sanitized():
         pytest.skip(f"{PRELOAD} is not built, or a sanitizer makes calls of its own")
     out = [{"address": wire.tx_address, "port": 9}]
     one = daemon([conftest.stream(wire, **SMALL)], control=GENEROUS,

@@ -22,9 +22,8 @@ def tshark_is_there():
 
 
 @pytest.fixture
-def tshark(tmp):
+def tshark(tmp, started):
     """tshark(daemon, words…): started, with the script that is installed in its extcap folder, and nothing else."""
-    started = []
     folders = subprocess.run(["tshark", "-G", "folders"], capture_output=True, text=True, check=True).stdout
     folder = re.search(r"^Extcap path:\s*(\S+)$", folders, re.M)[1]
     if not os.path.isdir(folder):
@@ -38,15 +37,9 @@ def tshark(tmp):
         environment = {**os.environ, "HOME": str(tmp), "IBVCAP_SOCKET": str(daemon.socket_path)}
         command = ["unshare", "--mount", "sh", "-c", 'mount --bind "$0" "$1" && shift && exec tshark "$@"',
                    tmp / "extcap", folder, *words]
-        started.append(subprocess.Popen([str(word) for word in command], env=environment, stdout=subprocess.PIPE,
-                                        stderr=subprocess.PIPE, text=True, errors="replace"))
-        return started[-1]
+        return started(command, env=environment, errors="replace")
 
-    yield start
-    for one in started:
-        if one.poll() is None:
-            one.kill()
-            one.wait()
+    return start
 
 
 def consumers(daemon):

@@ -9,7 +9,6 @@ import signal
 import socket
 import struct
 import time
-import types
 
 import pytest
 
@@ -48,7 +47,7 @@ class Failures:
 def failures(tmp):
     if not FAIL_CALLS.exists():
         pytest.skip(f"{FAIL_CALLS} is not built")
-    if "SANITIZE:STRING=\n" not in (conftest.BUILD / "CMakeCache.txt").read_text():
+    if conftest.is_sanitized():
         pytest.skip("a sanitizer has these functions already")
     return Failures(tmp / "countdown")
 
@@ -56,10 +55,7 @@ def failures(tmp):
 @pytest.fixture
 def start(build, net, tmp, failures):
     """start(streams, …): a Daemon whose calls can be made to fail; what still runs in the end is killed."""
-    program = tmp / "ibvcapd"
-    program.write_text(f'#!/bin/sh\nLD_PRELOAD={FAIL_CALLS}:$LD_PRELOAD exec {build.ibvcapd} "$@"\n')
-    program.chmod(0o755)
-    programs = types.SimpleNamespace(softhca=build.softhca, ibvcapd=program)
+    programs = conftest.build_with("fail_calls", build, tmp)
     started = []
 
     def run(streams, environment=None, name="ibvcapd", **options):

@@ -55,17 +55,7 @@ class Flight:
 
 @pytest.fixture
 def flight(tmp):
-    started = []
-
-    def start(daemon, *options):
-        started.append(Flight(daemon, tmp, *options))
-        return started[-1]
-
-    yield start
-    for one in started:
-        if one.process.poll() is None:
-            one.process.kill()
-            one.process.wait()
+    yield from conftest.started_by(lambda daemon, *options: Flight(daemon, tmp, *options))
 
 
 def publish(one, wire, n, first=0):

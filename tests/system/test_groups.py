@@ -20,21 +20,10 @@ SENDERS = 60
 
 
 @pytest.fixture
-def reader():
+def reader(started):
     """reader(daemon, options…): ibvcap recv, as this user."""
-    started = []
-
-    def start(daemon, *options):
-        command = [IBVCAP, "recv", "lidar", "--json", "--oldest", "--socket", daemon.socket_path, *options]
-        started.append(subprocess.Popen([str(word) for word in command], stdout=subprocess.PIPE,
-                                        stderr=subprocess.PIPE, text=True))
-        return started[-1]
-
-    yield start
-    for process in started:
-        if process.poll() is None:
-            process.kill()
-            process.communicate()
+    return lambda daemon, *options: started([IBVCAP, "recv", "lidar", "--json", "--oldest", "--socket",
+                                             daemon.socket_path, *options])
 
 
 def queues(one):

@@ -49,17 +49,7 @@ class Hostile:
 
 @pytest.fixture
 def hostile():
-    started = []
-
-    def start(*words, **options):
-        started.append(Hostile(*words, **options))
-        return started[-1]
-
-    yield start
-    for one in started:
-        if one.process.poll() is None:
-            one.process.kill()
-        one.process.wait()
+    yield from conftest.started_by(Hostile)
 
 
 @pytest.fixture

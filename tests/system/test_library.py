@@ -188,7 +188,7 @@ while True:
 
 
 def test_a_program_that_polls_is_woken_by_packets_and_by_the_end(start_daemon, wire):
-    if "SANITIZE:STRING=\n" not in (conftest.BUILD / "CMakeCache.txt").read_text():
+    if conftest.is_sanitized():
         pytest.skip("python is not built with a sanitizer")
     one = start_daemon([conftest.stream(wire)]).wait_ready()
     command = conftest.as_nobody(sys.executable, "-c", POLLER, LIBRARY, one.socket_path)
@@ -245,7 +245,7 @@ print(other.exitcode, flush=True)
 
 def test_a_python_program_forks_and_parent_and_child_receive(daemon, wire):
     """The child holds copies of the parent's sockets until it ends; its own handle and the parent's are separate."""
-    if "SANITIZE:STRING=\n" not in (conftest.BUILD / "CMakeCache.txt").read_text():
+    if conftest.is_sanitized():
         pytest.skip("python is not built with a sanitizer")
     one = daemon([conftest.stream(wire)], channels=[conftest.channel(wire, users=["nobody"])])
     command = conftest.as_nobody(sys.executable, "-c", FORKER, LIBRARY, one.socket_path)

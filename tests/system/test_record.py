@@ -58,17 +58,7 @@ class Record:
 
 @pytest.fixture
 def record():
-    started = []
-
-    def start(*words, **options):
-        started.append(Record(*words, **options))
-        return started[-1]
-
-    yield start
-    for one in started:
-        if one.process.poll() is None:
-            one.process.kill()
-            one.process.wait()
+    yield from conftest.started_by(Record)
 
 
 def run(*command, code=0):
@@ -80,10 +70,8 @@ def run(*command, code=0):
 def fields(path, *names, code=0):
     """What tshark says of each packet."""
     words = [word for name in names for word in ("-e", name)]
-    done = subprocess.run(["tshark", "-n", "-r", str(path), "-T", "fields", *words], capture_output=True, text=True,
-                          check=False, timeout=120)
-    assert done.returncode == code, done.stderr
-    return [line.split("\t") for line in done.stdout.split("\n")[:-1]]
+    text = run("tshark", "-n", "-r", path, "-T", "fields", *words, code=code)
+    return [line.split("\t") for line in text.split("\n")[:-1]]
 
 
 def frames_of(path):

@@ -392,7 +392,7 @@ for _ in range(int(sys.argv[3])):
 
 def polling_program(daemon, n, reattach_ms):
     """Prints n packets, or errors: told by its descriptor alone that there is one."""
-    if "SANITIZE:STRING=\n" not in (conftest.BUILD / "CMakeCache.txt").read_text():
+    if conftest.is_sanitized():
         pytest.skip("python is not built with a sanitizer")
     command = conftest.as_nobody(sys.executable, "-c", POLLER, conftest.BUILD / "lib/ibvcap/libibvcap.so",
                                  daemon.socket_path, n, reattach_ms)

@@ -49,17 +49,7 @@ class Recv:
 
 @pytest.fixture
 def recv():
-    started = []
-
-    def start(*words, **options):
-        started.append(Recv(*words, **options))
-        return started[-1]
-
-    yield start
-    for one in started:
-        if one.process.poll() is None:
-            one.process.kill()
-            one.process.wait()
+    yield from conftest.started_by(Recv)
 
 
 def test_status_in_json_is_what_the_daemon_says(daemon, wire, recv):
