@@ -62,15 +62,16 @@ MAY_INCLUDE = {
     "daemon/reload": [*STATE, "daemon/base", "daemon/config", "daemon/flow", "daemon/process", "daemon/stream",
                       "daemon/channel"],
     "tools/groups": [],
+    "tools/json": [],
     "tools/pcapng": [],
     "tools/record": [API, "tools/ibvcap", "tools/pcapng", "daemon/base/time.h"],
     "tools/capture": ["tools/pcapng", "daemon/base/time.h"],
-    "tools/inspect": ["tools/capture", "tools/ibvcap", "tools/pcapng"],
+    "tools/inspect": ["tools/capture", "tools/ibvcap", "tools/json", "tools/pcapng"],
     "tools/ibvcap": [API, "tools/capture", "tools/groups", "daemon/base/standard_files.h", "daemon/base/time.h"],
     # It asks the daemon's own code: is the configuration right, what does it take, does the device take a queue?
     "tools/doctor": ["daemon/base", "daemon/config", "daemon/flow", "daemon/stream/geometry.h",
                      "daemon/process/socket_place.h", "daemon/backend/backend.h", "daemon/backend/choice",
-                     "tools/groups", "lib/ibvcap/shm.h", API],
+                     "tools/groups", "tools/json", "lib/ibvcap/shm.h", API],
 }
 # The one place where the backends are known by name.
 EXCEPTIONS = {("daemon/backend/backend.c", "daemon/backend/packet/af_packet.h"),
@@ -92,7 +93,7 @@ FOREIGN = {
     "linux/netfilter": ["lib/softhca/device"],
     "linux/if_packet.h": ["daemon/backend/packet", "daemon/backend/socket", "lib/softhca/wire"],
     "zstd.h": ["tools/record", "tools/capture/recording.c"],
-    "jansson.h": ["tools/ibvcap", "tools/record", "tools/inspect", "tools/doctor"],
+    "jansson.h": ["tools/ibvcap", "tools/record", "tools/inspect", "tools/doctor", "tools/json"],
     "ncurses.h": ["tools/ibvcap/top_screen.c"],
     "term.h": ["tools/ibvcap/top_screen.c"],
     "pcap/": ["tools/capture/capture.c", "tools/inspect/packet_filter.c"],

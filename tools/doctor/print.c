@@ -2,6 +2,8 @@
 /* Prints findings and the table of GIDs, as text or as JSON. */
 #include "tools/doctor/print.h"
 
+#include "tools/json/text_to_json.h"
+
 #include <jansson.h>
 #include <stdio.h>
 #include <string.h>
@@ -60,21 +62,6 @@ static json_t *devices_to_json(const struct doctor_facts *facts)
 		                                         device->pci.node, "ports", ports));
 	}
 	return devices;
-}
-
-/* JSON is UTF-8; names of files and quotes of the configuration may be something else. */
-static json_t *text_to_json(const char *text)
-{
-	json_t *string = json_string(text);
-	char copy[FINDING_TEXT_BYTES];
-
-	if (string)
-		return string;
-	snprintf(copy, sizeof(copy), "%s", text);
-	for (char *c = copy; *c; c++)
-		if ((unsigned char)*c > '~')
-			*c = '?';
-	return json_string(copy);
 }
 
 static json_t *finding_to_json(const struct finding *finding)

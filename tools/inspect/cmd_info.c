@@ -5,6 +5,7 @@
 #include "tools/ibvcap/report.h"
 #include "tools/capture/recording.h"
 #include "tools/inspect/inspect_sum.h"
+#include "tools/json/text_to_json.h"
 
 #include <errno.h>
 #include <getopt.h>
@@ -186,14 +187,6 @@ static void print_info(const struct info *info, uint64_t gaps)
 
 /* ---- JSON ---------------------------------------------------------------------------------------- */
 
-/* A text of a file may be no UTF-8. */
-static json_t *inspect_text_to_json(const char *text)
-{
-	json_t *json = json_string(text);
-
-	return json ? json : json_null();
-}
-
 static json_t *inspect_source_to_json(const struct inspect_source *source)
 {
 	json_t *json = json_object();
@@ -218,12 +211,12 @@ static json_t *inspect_source_to_json(const struct inspect_source *source)
 		{"dropped", source->n_dropped},
 	};
 
-	json_object_set_new(json, "name", inspect_text_to_json(source->name));
-	json_object_set_new(json, "description", inspect_text_to_json(source->description));
-	json_object_set_new(json, "device", inspect_text_to_json(source->hardware));
-	json_object_set_new(json, "flows", inspect_text_to_json(source->filter));
-	json_object_set_new(json, "notes", inspect_text_to_json(source->comment));
-	json_object_set_new(json, "sum", inspect_text_to_json(source->sum));
+	json_object_set_new(json, "name", text_to_json(source->name));
+	json_object_set_new(json, "description", text_to_json(source->description));
+	json_object_set_new(json, "device", text_to_json(source->hardware));
+	json_object_set_new(json, "flows", text_to_json(source->filter));
+	json_object_set_new(json, "notes", text_to_json(source->comment));
+	json_object_set_new(json, "sum", text_to_json(source->sum));
 	json_object_set_new(json, "has_numbers", json_boolean(source->has_numbers));
 	for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++)
 		json_object_set_new(json, numbers[i].key, json_integer((json_int_t)numbers[i].value));
@@ -232,9 +225,9 @@ static json_t *inspect_source_to_json(const struct inspect_source *source)
 
 static json_t *inspect_gap_to_json(const struct inspect_sum *sum, const struct inspect_gap *gap)
 {
-	return json_pack("{s:o, s:I, s:I, s:I, s:o}", "name", inspect_text_to_json(sum->sources[gap->source].name),
-	                 "number", (json_int_t)gap->packet_id, "time_ns", (json_int_t)gap->time_ns, "lost",
-	                 (json_int_t)gap->n_lost, "why", inspect_text_to_json(gap->text));
+	return json_pack("{s:o, s:I, s:I, s:I, s:o}", "name", text_to_json(sum->sources[gap->source].name), "number",
+	                 (json_int_t)gap->packet_id, "time_ns", (json_int_t)gap->time_ns, "lost",
+	                 (json_int_t)gap->n_lost, "why", text_to_json(gap->text));
 }
 
 static json_t *info_to_json(const struct info *info)
@@ -246,10 +239,10 @@ static json_t *info_to_json(const struct info *info)
 		json_array_append_new(sources, inspect_source_to_json(&info->sum.sources[i]));
 	for (uint32_t i = 0; i < info->sum.n_gaps_kept; i++)
 		json_array_append_new(gaps, inspect_gap_to_json(&info->sum, &info->sum.gaps[i]));
-	return json_pack("{s:o, s:o, s:I, s:o, s:I, s:o, s:o, s:b, s:b, s:s}", "file", inspect_text_to_json(info->path),
-	                 "application", inspect_text_to_json(info->sum.application), "packets",
-	                 (json_int_t)info->sum.n_packets, "streams", sources, "n_gaps", (json_int_t)info->sum.n_gaps,
-	                 "gaps", gaps, "closing", inspect_text_to_json(info->sum.closing), "complete",
+	return json_pack("{s:o, s:o, s:I, s:o, s:I, s:o, s:o, s:b, s:b, s:s}", "file", text_to_json(info->path),
+	                 "application", text_to_json(info->sum.application), "packets", (json_int_t)info->sum.n_packets,
+	                 "streams", sources, "n_gaps", (json_int_t)info->sum.n_gaps, "gaps", gaps, "closing",
+	                 text_to_json(info->sum.closing), "complete",
 	                 info_code(info) == EX_OK && !inspect_is_extract(&info->sum), "consistent",
 	                 info_code(info) != EX_DATAERR, "verdict", info_verdict(info, verdict));
 }
