@@ -262,24 +262,6 @@ void rx_group_settle(struct rx_group *group)
 
 /* ---- joining ---------------------------------------------------------------------------------------- */
 
-/* All queues of a group begin at one time: when the first member joins. */
-static uint64_t find_start(const struct rx_endpoint *endpoint, const struct protocol_attach *request)
-{
-	const struct rx_start_position start = {request->start, request->start_value};
-	const struct rx_ring *ring = endpoint->stream->ring;
-	const struct rx_start_view view = {
-		.table = ring_table(ring->ring),
-		.table_mask = ring->table_mask,
-		.meta = ring->meta,
-		.n_blocks = ring->n_blocks,
-		.slots_per_block = ring->slots_per_block,
-		.floor = consumer_load_floor(ring->ring),
-		.head = consumer_load_head(ring->ring),
-	};
-
-	return rx_start_find(&view, &start);
-}
-
 static struct rx_group *find_group(const struct rx_endpoint *first, const char *name, const struct account *account)
 {
 	struct rx_group *group;
@@ -293,6 +275,7 @@ static struct rx_group *find_group(const struct rx_endpoint *first, const char *
 static struct rx_group *new_group(struct rx_endpoint *first, const struct protocol_attach *request,
                                   const struct account *account)
 {
+	const struct rx_start_position start = {request->start, request->start_value};
 	struct rx_group *group = calloc(1, sizeof(*group));
 
 	if (!group)
@@ -302,10 +285,11 @@ static struct rx_group *new_group(struct rx_endpoint *first, const struct protoc
 	group->n_queues = first->stream->ring->ring->n_queues;
 	memcpy(group->name, request->group, sizeof(group->name));
 	TAILQ_INIT(&group->asks);
+	/* All queues of a group begin at one time: when the first member joins. */
 	for (uint32_t i = 0; i < group->n_queues; i++) {
 		const struct rx_endpoint *endpoint = find_queue(group, i);
 
-		group->queues[i].next.sequence = endpoint ? find_start(endpoint, request) : 0;
+		group->queues[i].next.sequence = endpoint ? rx_ring_find_start(endpoint->stream->ring, &start) : 0;
 	}
 	LIST_INSERT_HEAD(&first->groups, group, link);
 	return group;

@@ -218,7 +218,7 @@ void rx_ring_rewind(struct rx_ring *ring)
 
 /* ---- consumers ----------------------------------------------------------------------------------- */
 
-int rx_ring_add_consumer(struct rx_ring *ring, struct ring_consumer *consumer)
+uint64_t rx_ring_find_start(const struct rx_ring *ring, const struct rx_start_position *start)
 {
 	const struct rx_start_view view = {
 		.table = ring_table(ring->ring),
@@ -226,13 +226,18 @@ int rx_ring_add_consumer(struct rx_ring *ring, struct ring_consumer *consumer)
 		.meta = ring->meta,
 		.n_blocks = ring->n_blocks,
 		.slots_per_block = ring->slots_per_block,
-		.floor = ring->floor,
-		.head = ring->head,
+		.floor = consumer_load_floor(ring->ring),
+		.head = consumer_load_head(ring->ring),
 	};
 
+	return rx_start_find(&view, start);
+}
+
+int rx_ring_add_consumer(struct rx_ring *ring, struct ring_consumer *consumer)
+{
 	if (ring->n_consumers == RX_RING_CONSUMERS_MAX)
 		return -EAGAIN;
-	consumer->attach_sequence = rx_start_find(&view, &consumer->start);
+	consumer->attach_sequence = rx_ring_find_start(ring, &consumer->start);
 	consumer->state->attach_sequence = consumer->attach_sequence;
 	consumer->state->attach_head = ring->head;
 	consumer->cursor = consumer->attach_sequence;

@@ -166,6 +166,9 @@ void rx_ring_unpost(struct rx_ring *ring, uint32_t n);
 /** The device was reset and has no rows any more: all rows from head on are to be posted again. */
 void rx_ring_rewind(struct rx_ring *ring);
 
+/** The packet at which a consumer begins that asks for this start. Any thread. */
+uint64_t rx_ring_find_start(const struct rx_ring *ring, const struct rx_start_position *start);
+
 /** Respect the consumer's leases from now on. Sets its attach_sequence. -EAGAIN: too many consumers. */
 int rx_ring_add_consumer(struct rx_ring *ring, struct ring_consumer *consumer);
 
