@@ -123,7 +123,7 @@ def measure_all(options):
 
 
 def measure_tracker(build, source, sources, rounds):
-    """What ibvcap_tracker_add() costs a consumer for each packet. Who does not call it pays nothing."""
+    """The cost of ibvcap_tracker_add() for each packet, in a consumer that calls it."""
     command = [build / "tests/bench/bench_tracker", "--source", source, "--sources", sources, "--rounds"]
     result = json.loads(run([*command, rounds]))
     with tempfile.TemporaryDirectory() as directory:
