@@ -5,6 +5,8 @@
  */
 #include "daemon/backend/bpf/flow_table.h"
 
+#include "daemon/backend/bpf/frame_wait.h"
+
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
 #include <errno.h>
@@ -148,6 +150,7 @@ static void flow_table_remove_key(struct flow_table *table, const struct flow_ke
 {
 	if (bpf_map_delete_elem(table->flows_fd, key) < 0)
 		return;
+	table->has_removed = true;
 	table->n_with[key->fields]--;
 	flow_table_forget(table, key->fields);
 }
@@ -183,6 +186,7 @@ static int flow_table_count_conditions(struct flow_table *table)
 
 static void flow_table_clear_condition(struct flow_table *table, uint32_t i)
 {
+	table->has_removed = true;
 	table->conditions[i].target.rank = 0;
 	flow_table_write_condition(table, i);
 	flow_table_count_conditions(table);
@@ -218,6 +222,18 @@ static int flow_table_add_condition(struct flow_table *table, const struct flow_
 
 /* ---- rules --------------------------------------------------------------------------------------- */
 
+/*
+ * The kernel gives the memory of a removed rule to the next one at once, be it an entry of the array or of the hash
+ * table. A frame that found the removed rule may not have read its target yet, and would read that of the next one. One
+ * wait is for all that were removed: a reload adds its rules before it removes others.
+ */
+static void flow_table_reclaim(struct flow_table *table)
+{
+	if (table->has_removed)
+		frame_wait();
+	table->has_removed = false;
+}
+
 uint32_t flow_table_rank(const struct flow_rule *rule)
 {
 	return 1 + rule->priority;
@@ -230,6 +246,7 @@ int flow_table_add(struct flow_table *table, const struct flow_rule *rule, const
 	struct flow_target ranked = *target;
 	int r;
 
+	flow_table_reclaim(table);
 	ranked.rank = flow_table_rank(rule);
 	if (flow_table_is_exact(rule)) {
 		struct flow_key key = flow_table_key(rule, has_ethernet);

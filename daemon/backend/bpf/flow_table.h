@@ -21,6 +21,7 @@ struct flow_table {
 	struct flow_settings settings;
 	uint32_t n_with[FLOW_KEY_N_COMBINATIONS];                /* exact rules with these fields */
 	struct flow_conditional conditions[FLOW_CONDITIONS_MAX]; /* what the map has; rank 0: free */
+	bool has_removed;                                        /* rules, which frames on their way may still read */
 };
 
 /** Is the rule found by a key? Else it is by a condition. */

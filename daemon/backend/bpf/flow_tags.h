@@ -20,11 +20,14 @@ enum flow_tag_state {
 	FLOW_TAG_REMOVED, /* packets that matched before may still come */
 };
 
+#define FLOW_TAG_STATES 4 /* the state of an entry is modulo this; above it, how often the entry was taken */
+
+/* The worker reads the words of an entry one by one, while it may become that of another rule: see flow_tags.c. */
 struct flow_tag {
 	struct flow_condition condition;
-	uint32_t rank;
-	uint32_t tag;
-	_Atomic enum flow_tag_state state;
+	_Atomic uint32_t rank;
+	_Atomic uint32_t tag;
+	_Atomic uint32_t state;
 };
 
 struct flow_tags {

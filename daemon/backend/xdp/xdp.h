@@ -248,8 +248,6 @@ static inline const struct xdp_group *xdp_group(const struct backend_queue *base
 int xdp_add_flow(struct backend_queue *base, const struct flow_rule *rule, struct backend_flow **flow,
                  struct failure *failure);
 void xdp_remove_flow(struct backend_flow *flow);
-/** Wait until no packet is on its way any more through the program as it was before. */
-void xdp_wait_for_packets(void);
 
 /** Read again how far CLOCK_TAI is from UTC: a time daemon may set it, and there are leap seconds. */
 void xdp_read_tai_offset(struct xdp_receive *receive);

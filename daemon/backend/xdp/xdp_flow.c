@@ -3,13 +3,7 @@
 #include "daemon/backend/xdp/xdp.h"
 
 #include <errno.h>
-#include <linux/membarrier.h>
 #include <stdlib.h>
-#include <sys/syscall.h>
-#include <time.h>
-#include <unistd.h>
-
-#define NAP_NS 20000000
 
 struct xdp_flow {
 	struct backend_flow base;
@@ -114,13 +108,4 @@ void xdp_remove_flow(struct backend_flow *base)
 	for (uint32_t i = 0; i < members.n; i++)
 		members.at[i]->flows_removed = true;
 	free(flow);
-}
-
-/* The driver runs the program, and delivers to the sockets, in one section that this waits for (synchronize_rcu). */
-void xdp_wait_for_packets(void)
-{
-	const struct timespec nap = {.tv_nsec = NAP_NS};
-
-	if (syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL, 0, 0) < 0)
-		nanosleep(&nap, NULL); /* kernel parameter nohz_full: long enough for a turn of the driver */
 }

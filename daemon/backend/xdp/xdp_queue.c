@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The life of a receive queue: it takes the sockets of a stream number that is free, and leaves them empty. */
+#include "daemon/backend/bpf/frame_wait.h"
 #include "daemon/backend/xdp/xdp.h"
 
 #include <errno.h>
@@ -142,7 +143,7 @@ void xdp_destroy_queue(struct backend_queue *base)
 	backend = receive->backend;
 	pthread_mutex_lock(&backend->changing);
 	if (receive->flows_removed)
-		xdp_wait_for_packets();
+		frame_wait();
 	for (uint32_t i = 0; i < receive->n_sockets; i++) {
 		xdp_channel_dismiss_stream(receive->sockets[i].channel, receive->stream);
 		xdp_socket_drain(&receive->sockets[i]);

@@ -4,6 +4,7 @@
  * reason + those that are still in the rings. The kernel and the program count for a stream number for ever, so a queue
  * begins with what was there.
  */
+#include "daemon/backend/bpf/frame_wait.h"
 #include "daemon/backend/xdp/xdp.h"
 
 #include "daemon/base/log.h"
@@ -95,7 +96,7 @@ int xdp_read_matched(struct backend_queue *base, uint64_t *packets)
 		pthread_mutex_unlock(&receive->backend->changing);
 	}
 	if (is_unbound || atomic_exchange(&receive->flows_removed, false))
-		xdp_wait_for_packets();
+		frame_wait();
 	r = statistics_read_drops(receive, &drops);
 	if (r == 0)
 		r = statistics_read_program(receive, &counts);

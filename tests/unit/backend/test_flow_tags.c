@@ -4,7 +4,10 @@
 
 #include <criterion/criterion.h>
 #include <netinet/in.h>
+#include <signal.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 static struct flow_tags *tags;
 
@@ -75,6 +78,49 @@ Test(flow_tags, places_of_removed_flows_are_taken_when_all_are_used)
 	rule.tag = 2;
 	cr_expect_eq(flow_tags_add(tags, &rule, true), 0);
 	cr_expect_eq(tag_of(0), 2);
+}
+
+/* ---- a place that is taken while the worker reads it ---------------------------------------------- */
+
+static struct flow_rule before, after; /* the second takes the place of the first */
+static uint8_t *last_word_page;
+static size_t page_bytes;
+
+/* The worker reads the last word of the headers: it has compared the others, and not read the number yet. */
+static void exchange_flows(int number)
+{
+	(void)number;
+	flow_tags_add(tags, &after, true);
+	mprotect(last_word_page, page_bytes, PROT_READ);
+}
+
+Test(flow_tags, a_packet_of_a_flow_that_went_does_not_get_the_number_of_the_one_in_its_place)
+{
+	const struct flow_headers headers = {.key = {.destination = {10, 0, 0, 1}, .ip_version = 4}};
+	struct flow_rule other = rule_of(4, 0, 9);
+	uint8_t *at;
+
+	page_bytes = (size_t)sysconf(_SC_PAGESIZE);
+	at = mmap(NULL, 2 * page_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	cr_assert(at != MAP_FAILED);
+	last_word_page = at + page_bytes;
+	at = last_word_page - (FLOW_HEADERS_N_WORDS - 1) * sizeof(flow_word);
+	memcpy(at, &headers, sizeof(headers));
+
+	before = after = rule_of(4, 0, 1);
+	before.value.destination[3] = 1;
+	after.value.destination[3] = 2;
+	after.tag = 2;
+	cr_assert_eq(flow_tags_add(tags, &before, true), 0);
+	for (int i = 0; i < FLOW_TAGS_MAX - 1; i++)
+		cr_assert_eq(flow_tags_add(tags, &other, true), 0);
+	flow_tags_remove(tags, &before, true);
+
+	signal(SIGSEGV, exchange_flows);
+	mprotect(last_word_page, page_bytes, PROT_NONE);
+	cr_expect_eq(flow_tags_find(tags, (const struct flow_headers *)at), 0);
+	signal(SIGSEGV, SIG_DFL);
+	cr_expect_eq(tag_of(2), 2);
 }
 
 Test(flow_tags, a_queue_without_tags_takes_every_flow)
