@@ -162,6 +162,12 @@ void rx_handle_close_epoch(struct ibvcap_rx *rx);
 /** As ibvcap_rx_close(). */
 void rx_handle_free(struct ibvcap_rx *rx);
 
+/** Has the kernel hung the control socket up? */
+bool rx_handle_is_hung_up(const struct ibvcap_rx *rx);
+
+/** Has the administrator removed the stream? The handle is not away. */
+bool rx_handle_is_removed(const struct ibvcap_rx *rx);
+
 /** Does the caller hold batches? */
 bool rx_handle_has_batches(const struct ibvcap_rx *rx);
 
@@ -228,9 +234,6 @@ int rx_reattach_join(struct ibvcap_rx *rx, const struct ibvcap_rx_options *optio
 
 /** The daemon is known to be there: search from now on. */
 void rx_reattach_put_off_end(struct ibvcap_rx *rx, uint64_t now_ns);
-
-/** Has the administrator removed the stream? The handle is not away. */
-bool rx_reattach_is_removed(const struct ibvcap_rx *rx);
 
 /* ---- rx.c ------------------------------------------------------------------------------------------ */
 

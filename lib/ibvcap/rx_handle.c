@@ -7,6 +7,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -102,6 +103,18 @@ void rx_handle_close_epoch(struct ibvcap_rx *rx)
 	rx->socket = -1;
 }
 
+bool rx_handle_is_hung_up(const struct ibvcap_rx *rx)
+{
+	struct pollfd poller = {.fd = rx->socket, .events = POLLRDHUP};
+
+	return poll(&poller, 1, 0) > 0 && poller.revents;
+}
+
+bool rx_handle_is_removed(const struct ibvcap_rx *rx)
+{
+	return !rx->is_tap && consumer_load_reason(rx->state) == IBVCAP_DISCONNECT_REMOVED;
+}
+
 bool rx_handle_has_batches(const struct ibvcap_rx *rx)
 {
 	for (uint32_t i = 0; i < rx->lease_blocks; i++)
@@ -136,8 +149,10 @@ void rx_handle_describe(const struct ibvcap_rx *rx, struct ibvcap_rx_info *info)
 	info->n_attached = !rx->reattach.away;
 	info->attach_sequence = rx->attach_sequence;
 	info->attach_back = rx->attach_head > rx->attach_sequence ? rx->attach_head - rx->attach_sequence : 0;
+	info->disconnected = rx->reattach.away && rx->info.epoch;
 	if (rx->reattach.away)
 		return;
+	info->disconnected = (consumer_ring_closed(rx->ring) || rx_handle_is_hung_up(rx)) && !rx_handle_is_removed(rx);
 	info->policy = rx->is_tap ? IBVCAP_POLICY_TAP : (enum ibvcap_policy)consumer_load_policy(rx->state);
 	info->clock_source = ring_load_clock(rx->ring, &info->clock_error_ns);
 }

@@ -276,11 +276,6 @@ static int rx_reattach_search(struct ibvcap_rx *rx, uint64_t until_ns)
 	}
 }
 
-bool rx_reattach_is_removed(const struct ibvcap_rx *rx)
-{
-	return !rx->is_tap && consumer_load_reason(rx->state) == IBVCAP_DISCONNECT_REMOVED;
-}
-
 int rx_reattach(struct ibvcap_rx *rx, uint64_t until_ns)
 {
 	struct rx_reattach *reattach = &rx->reattach;
@@ -289,7 +284,7 @@ int rx_reattach(struct ibvcap_rx *rx, uint64_t until_ns)
 	if (reattach->error)
 		return reattach->error;
 	if (!reattach->away) {
-		if (rx_reattach_is_removed(rx))
+		if (rx_handle_is_removed(rx))
 			return rx_reattach_give_up(
 				reattach,
 				error_set(-ENODEV, "stream '%s': the administrator removed it", reattach->stream));

@@ -282,7 +282,7 @@ static int step_ended(struct rx_set *set, uint32_t index)
 	struct ibvcap_rx *part = set->parts[index];
 	int r;
 
-	if (set->is_group && !part->reattach.away && !rx_reattach_is_removed(part)) {
+	if (set->is_group && !part->reattach.away && !rx_handle_is_removed(part)) {
 		if (set->options.reattach_ms == IBVCAP_NO_REATTACH)
 			return -ESHUTDOWN;
 		if (rx_handle_has_batches(part))
@@ -494,7 +494,7 @@ int rx_set_fd(const struct rx_set *set)
 void rx_set_describe(const struct rx_set *set, struct ibvcap_rx_info *info)
 {
 	uint64_t back = 0;
-	uint32_t n = 0;
+	uint32_t n = 0, disconnected = 0;
 
 	*info = (struct ibvcap_rx_info){.size = sizeof(*info), .epoch = set->epoch, .n_queues = set->n_queues};
 	memcpy(info->stream, set->stream, sizeof(info->stream));
@@ -503,11 +503,13 @@ void rx_set_describe(const struct rx_set *set, struct ibvcap_rx_info *info)
 			continue;
 		rx_handle_describe(set->parts[i], info);
 		back += info->attach_back;
+		disconnected |= info->disconnected;
 		n++;
 	}
 	info->queue = IBVCAP_QUEUE_ALL;
 	info->n_attached = n;
 	info->attach_back = back;
+	info->disconnected = disconnected;
 }
 
 void rx_set_count(const struct rx_set *set, struct ibvcap_rx_counts *counts)

@@ -9,8 +9,6 @@
 #include "lib/ibvcap/ring.h"
 #include "lib/ibvcap/rx.h"
 
-#include <poll.h>
-
 #define TAP_NAP_NS UINT64_C(1000000)
 
 int rx_wait_check_connected(const struct ibvcap_rx *rx)
@@ -30,11 +28,9 @@ int rx_wait_check_connected(const struct ibvcap_rx *rx)
 /* Checks the control socket for a hang-up, at most once a slice. */
 static bool rx_wait_is_daemon_gone(struct ibvcap_rx *rx, uint64_t now_ns)
 {
-	struct pollfd poller = {.fd = rx->socket, .events = POLLRDHUP};
-
 	if (!rx->daemon_gone && now_ns - rx->checked_ns >= PAUSE_SLICE_NS) {
 		rx->checked_ns = now_ns;
-		rx->daemon_gone = poll(&poller, 1, 0) > 0 && poller.revents;
+		rx->daemon_gone = rx_handle_is_hung_up(rx);
 	}
 	return rx->daemon_gone;
 }

@@ -167,9 +167,9 @@ struct ibvcap_rx_batch {
 };
 
 /**
- * Properties of the ring behind a handle. Constant within an epoch, except for policy and clock. Of several queues:
- * those of the first one that the handle has now; attach_back is their sum. A member of a group that has no queue yet
- * knows stream, epoch and n_queues only, the rest is 0.
+ * Properties of the ring behind a handle. Constant within an epoch, except for policy, clock and disconnected. Of
+ * several queues: those of the first one that the handle has now; attach_back is their sum. A member of a group that
+ * has no queue yet knows stream, epoch and n_queues only, the rest is 0.
  */
 struct ibvcap_rx_info {
 	size_t size;
@@ -193,8 +193,8 @@ struct ibvcap_rx_info {
 	uint32_t header_stride;   /* … and these three are as in batches */
 	uint32_t header_bytes;
 	uint32_t application_header_bytes;
-	uint32_t flags; /* enum ibvcap_ring_flag */
-	uint32_t reserved;
+	uint32_t flags;        /* enum ibvcap_ring_flag */
+	uint32_t disconnected; /* 1: the daemon, or its connection for a queue, has ended: packets are missed */
 };
 
 /**
