@@ -239,7 +239,9 @@ def test_files_by_flow_rotate_and_are_found_again(daemon, wire, record, tmp):
     assert len(left) == 6 and sorted(number for path in left for number in numbers(path))[-40:] == [*range(40, 80)]
     for path in left:
         terms = losses_of(path)
-        assert terms["written"] == len(numbers(path)) and run(IBVCAP, "info", path)
+        absent = len(numbers(path)) - 1  # every other number
+        assert terms["written"] == len(numbers(path))
+        assert f"; {absent} absent, 0 explained, {absent} in the files of other flows\n" in run(IBVCAP, "info", path)
     assert len({path.name.split("_")[2] for path in left}) == 6, "each number comes once"
 
 
@@ -348,7 +350,33 @@ def test_a_restart_is_in_the_file(start_daemon, wire, record, tmp):
     rows = fields(tmp / "restart.pcapng", "frame.packet_id", "frame.comment")
     assert [int(row[0]) for row in rows] == [*range(10), *range(10)]
     assert "ibvcapd was restarted" in rows[10][1] and [row[1] for row in rows].count("") == 19
-    other.stop()
+    # The daemon ends and does not come back: what came since is not known, and the file says so.
+    wait_until(lambda: not other.status()["consumers"], 30, "detached")
+    ended = record(other, "-w", tmp / "ended.pcapng")
+    raw = record(other, "-w", tmp / "ended.raw", "--raw")
+    send(wire, 10, first=20)
+    wait_until(lambda: [each["delivered"] for each in other.status()["consumers"]] == [10, 10], 30, "10 packets")
+    other.process.kill()
+    other.process.wait()
+    for recorder in (ended, raw):
+        code, said, err = recorder.finish(signal.SIGTERM)
+        assert code == NOT_COMPLETE and said["sources"][0]["restarts"] == 1, err
+    text = comments(tmp / "ended.pcapng")
+    assert "0 packets are missing, and an unknown number while ibvcapd was away" in text and "Complete" not in text
+    assert "After the last packet: lidar: ibvcapd was away when the recording ended" in text
+    verdict, = json.loads(run(IBVCAP, "info", "--json", tmp / "ended.pcapng", code=NOT_COMPLETE))
+    assert not verdict["complete"] and verdict["consistent"] and "ibvcapd was away" in verdict["verdict"], verdict
+    assert "ibvcapd was away" in json.loads((tmp / "ended.raw.json").read_text())["losses"][0]["why"]
+
+
+def test_a_packet_that_ends_in_the_header_row_is_whole_in_the_file(daemon, wire, record, tmp):
+    one = daemon([conftest.stream(wire, payload_size=100, application_header_bytes=60)])
+    recorder = record(one, "-w", tmp / "a.pcapng", "-c", 3)
+    sent = [wire.frame(letter * n, 7502) for letter, n in ((b"a", 100), (b"b", 30), (b"c", 60))]
+    wire.send(*sent)
+    assert recorder.finish()[0] == 0
+    assert [frame for _, frame in frames_of(tmp / "a.pcapng")] == sent
+    assert [int(length) for length, in fields(tmp / "a.pcapng", "frame.len")] == [len(frame) for frame in sent]
 
 
 # ---- files ---------------------------------------------------------------------------------------------------------

@@ -40,15 +40,23 @@ struct info {
 
 /* ---- verdict ------------------------------------------------------------------------------------- */
 
+static bool was_daemon_away(const struct info *info)
+{
+	for (uint32_t i = 0; i < info->sum.n_sources; i++)
+		if (info->sum.sources[i].n_restarts || info->sum.sources[i].n_runs > 1)
+			return true;
+	return false;
+}
+
 static bool has_losses(const struct info *info)
 {
 	for (uint32_t i = 0; i < info->sum.n_sources; i++) {
 		const struct inspect_source *source = &info->sum.sources[i];
 
-		if (source->n_lost || source->n_dropped || source->n_runs > 1)
+		if (source->n_lost || source->n_dropped)
 			return true;
 	}
-	return false;
+	return was_daemon_away(info);
 }
 
 static bool has_numbers(const struct info *info)
@@ -109,6 +117,9 @@ static const char *info_verdict(const struct info *info, char text[INSPECT_TEXT_
 		snprintf(text, INSPECT_TEXT_BYTES, "%s",
 		         "not closed: the recorder still writes it, or was killed; losses behind the last packet are "
 		         "not known");
+	else if (was_daemon_away(info))
+		snprintf(text, INSPECT_TEXT_BYTES, "%s",
+		         "packets may be missing: ibvcapd was away, and nobody counted the packets of that time");
 	else if (info_code(info))
 		snprintf(text, INSPECT_TEXT_BYTES, "%s", "packets are missing; each is named above");
 	else
@@ -149,7 +160,10 @@ static void print_source(const struct inspect_source *source)
 	printf("    %-10s %" PRIu64 " to %" PRIu64, "numbers", source->first_id, source->last_id);
 	if (source->n_runs > 1)
 		printf(", in %" PRIu64 " runs of the daemon", source->n_runs);
-	printf("; %" PRIu64 " absent, %" PRIu64 " explained\n", source->n_absent, source->n_named);
+	printf("; %" PRIu64 " absent, %" PRIu64 " explained", source->n_absent, source->n_named);
+	if (source->is_one_flow && inspect_is_explained(source) && inspect_in_other_files(source))
+		printf(", %" PRIu64 " in the files of other flows", inspect_in_other_files(source));
+	putchar('\n');
 	print_word("sum", source->sum);
 }
 
@@ -209,6 +223,7 @@ static json_t *inspect_source_to_json(const struct inspect_source *source)
 		{"explained", source->n_named},
 		{"delivered", source->n_delivered},
 		{"dropped", source->n_dropped},
+		{"restarts", source->n_restarts},
 	};
 
 	json_object_set_new(json, "name", text_to_json(source->name));

@@ -11,6 +11,7 @@
 #define NO_BUFFER " packets lost (no_buffer)" /* of a gap's comment, behind their number */
 #define ONLY_FLOW "only flow "                /* in the description of an interface */
 #define RESTARTED "was restarted"
+#define RESTARTS  "; restarts " /* of the statistics' comment, before their number */
 
 static void keep_text(char to[INSPECT_TEXT_BYTES], const struct pcapng_text *text)
 {
@@ -148,6 +149,7 @@ static void add_statistics(struct inspect_sum *sum, const struct pcapng_statisti
 {
 	uint32_t number = sum->first_source + statistics->interface;
 	struct inspect_source *source;
+	const char *restarts;
 
 	if (number >= sum->n_sources)
 		return;
@@ -159,6 +161,8 @@ static void add_statistics(struct inspect_sum *sum, const struct pcapng_statisti
 	source->n_dropped =
 		statistics->values[PCAPNG_STATISTIC_DROPPED] + statistics->values[PCAPNG_STATISTIC_OS_DROPPED];
 	keep_text(source->sum, &statistics->comment);
+	restarts = strstr(source->sum, RESTARTS);
+	source->n_restarts = restarts ? strtoull(restarts + strlen(RESTARTS), NULL, 10) : 0;
 }
 
 int inspect_sum_add(struct inspect_sum *sum, const struct pcapng_block *block)
@@ -191,13 +195,12 @@ void inspect_sum_free(struct inspect_sum *sum)
 
 bool inspect_is_explained(const struct inspect_source *source)
 {
-	uint64_t others = source->n_absent - source->n_named;
-
 	if (source->n_repeated || (source->has_numbers && source->n_named > source->n_absent))
 		return false;
-	if (!source->has_numbers || others == 0)
+	if (!source->has_numbers || inspect_in_other_files(source) == 0)
 		return true;
-	return source->is_one_flow && (!source->has_statistics || others <= source->n_other_files);
+	return source->is_one_flow &&
+	       (!source->has_statistics || inspect_in_other_files(source) <= source->n_other_files);
 }
 
 bool inspect_is_extract(const struct inspect_sum *sum)

@@ -47,6 +47,7 @@ struct inspect_source {
 	uint64_t n_other_files; /* packets of other flows, which have their own files */
 	uint64_t n_delivered;   /* packets that the recorder wrote */
 	uint64_t n_dropped;     /* that the card or the recorder lost */
+	uint64_t n_restarts;    /* times that the daemon was away, also at the end of the recording */
 	char sum[INSPECT_TEXT_BYTES];
 	uint64_t n_named; /* of these: between two packets of a run, and with a number: not dropped by the card */
 };
@@ -66,6 +67,12 @@ struct inspect_sum {
 /** Take a block into the sum, which is zero-initialised at first. 0; -ENOMEM. */
 int inspect_sum_add(struct inspect_sum *sum, const struct pcapng_block *block);
 void inspect_sum_free(struct inspect_sum *sum);
+
+/** Numbers that no loss explains: of an interface for one flow, other files have them. */
+static inline uint64_t inspect_in_other_files(const struct inspect_source *source)
+{
+	return source->n_absent - source->n_named;
+}
 
 /** Is every number between the first and the last in the file, or among the losses that it names? */
 bool inspect_is_explained(const struct inspect_source *source);

@@ -92,7 +92,7 @@ static void print_verdict(char *text, size_t bytes, const struct contents_end *e
 		snprintf(text, bytes, "%sComplete: no packet is missing.", why);
 	else
 		snprintf(text, bytes, "%s%" PRIu64 " packets are missing%s.", why, record_sum_missing(&all),
-		         all.restarts ? ", and those while ibvcapd was restarted" : "");
+		         all.restarts ? ", and an unknown number while ibvcapd was away" : "");
 }
 
 size_t contents_write_end(uint8_t *to, size_t room, const struct contents_end *end)

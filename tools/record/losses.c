@@ -132,12 +132,38 @@ void losses_of_error(struct losses *losses)
 		losses_say(losses, "packets lost (errored): the network card could not write them");
 }
 
-void losses_at_end(struct losses *losses, const struct ibvcap_rx_counts *counts, uint64_t now_ns)
+struct source_end losses_find_end(const struct ibvcap_rx *rx, uint64_t n_left)
+{
+	struct ibvcap_rx_counts counts = IBVCAP_INIT(struct ibvcap_rx_counts);
+	struct ibvcap_rx_info info = IBVCAP_INIT(struct ibvcap_rx_info);
+
+	ibvcap_rx_info(rx, &info);
+	ibvcap_rx_counts(rx, &counts);
+	return (struct source_end){
+		.skipped = counts.skipped, .lag = counts.lag + n_left, .is_disconnected = info.disconnected};
+}
+
+static void note_disconnected(struct losses *losses)
+{
+	char last[REPORT_UTC_BYTES] = "when the recording began";
+
+	if (losses->last_row_ns)
+		report_format_utc(losses->last_row_ns, 9, last);
+	losses->sum.restarts++;
+	losses_say(losses,
+	           "ibvcapd was away when the recording ended: how many packets were lost since %s is not "
+	           "known",
+	           last);
+}
+
+void losses_at_end(struct losses *losses, const struct source_end *end, uint64_t now_ns)
 {
 	uint64_t told = losses->sum.skipped + losses->sum.disk_wait;
 
-	if (counts->skipped > told)
-		note_skipped(losses, counts->skipped - told, now_ns);
+	if (end->skipped > told)
+		note_skipped(losses, end->skipped - told, now_ns);
 	if (losses->device->after > losses->device->no_buffer)
 		count_no_buffer(losses, losses->device->after, losses->device->after_ns);
+	if (end->is_disconnected)
+		note_disconnected(losses);
 }

@@ -16,6 +16,13 @@ struct losses_device {
 	uint64_t after_ns;
 };
 
+/* What a handle says when the recording ends. */
+struct source_end {
+	uint64_t skipped;
+	uint64_t lag; /* with what was acquired and is not recorded */
+	bool is_disconnected;
+};
+
 /* Zero-initialise it, and set device. */
 struct losses {
 	struct record_sum sum;        /* without written, unwritten and lag */
@@ -45,8 +52,11 @@ void losses_of_batch(struct losses *losses, const struct ibvcap_rx *rx, const st
 /** Note a row in error: its packet cannot be written. */
 void losses_of_error(struct losses *losses);
 
-/** Note what the handle's counts have and no batch has told: packets skipped just before the end. */
-void losses_at_end(struct losses *losses, const struct ibvcap_rx_counts *counts, uint64_t now_ns);
+/** Ask the handle. n_left: rows that are acquired and not recorded. */
+struct source_end losses_find_end(const struct ibvcap_rx *rx, uint64_t n_left);
+
+/** Note what no batch has told: packets skipped just before the end, and that the daemon has ended. */
+void losses_at_end(struct losses *losses, const struct source_end *end, uint64_t now_ns);
 
 /** The row was written, with the packets that were missing before it. */
 static inline void losses_written(struct losses *losses)

@@ -250,8 +250,7 @@ void output_put(struct recorder *recorder, struct record_output *output, unsigne
 
 /* ---- the end ------------------------------------------------------------------------------------- */
 
-void output_end(struct recorder *recorder, struct record_output *output, const struct ibvcap_rx_counts *counts,
-                const uint64_t *lag)
+void output_end(struct recorder *recorder, struct record_output *output, const struct source_end *ends)
 {
 	struct writer_buffer *buffer = output->buffer;
 	size_t used = 0;
@@ -261,11 +260,11 @@ void output_end(struct recorder *recorder, struct record_output *output, const s
 		unsigned number = output->first_source + i;
 		struct record_sum *sum = &buffer->end_sums[number];
 
-		losses_at_end(losses, &counts[number], time_monotonic_ns());
+		losses_at_end(losses, &ends[number], time_monotonic_ns());
 		losses->told = losses->sum;
 		*sum = output_sum(recorder, output, i);
-		sum->lag = lag[number];
-		sum->published += lag[number];
+		sum->lag = ends[number].lag;
+		sum->published += ends[number].lag;
 		if (losses->text[0] && used < sizeof(buffer->note) - 1)
 			used += (size_t)snprintf(buffer->note + used, sizeof(buffer->note) - used, "%s%s: %s",
 			                         used ? "; " : "", recorder->sources[number].name, losses->text);

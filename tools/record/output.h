@@ -53,9 +53,8 @@ void output_rotate(struct recorder *recorder, struct record_output *output, uint
 /** Put a packet of a source into the file, and end the file before that if it is full. */
 void output_put(struct recorder *recorder, struct record_output *output, unsigned source, struct pcapng_packet *packet);
 
-/** The recording ends: hand over the last buffer. counts: of all sources, lag: what each of them did not record. */
-void output_end(struct recorder *recorder, struct record_output *output, const struct ibvcap_rx_counts *counts,
-                const uint64_t *lag);
+/** The recording ends: hand over the last buffer. ends: of all sources. */
+void output_end(struct recorder *recorder, struct record_output *output, const struct source_end *ends);
 
 void output_free_all(struct recorder *recorder);
 

@@ -264,18 +264,17 @@ static int raw_loop(struct raw *raw)
 
 static void raw_finish(struct raw *raw)
 {
-	struct ibvcap_rx_counts counts = IBVCAP_INIT(struct ibvcap_rx_counts);
+	struct source_end end = losses_find_end(raw->source->rx, 0);
 	struct losses *losses = &raw->source->losses;
 	int r;
 
-	ibvcap_rx_counts(raw->source->rx, &counts);
-	losses_at_end(losses, &counts, time_monotonic_ns());
+	losses_at_end(losses, &end, time_monotonic_ns());
 	if (raw->file.fd >= 0 && (losses->pending || losses->text[0]))
 		raw_file_note_loss(&raw->file, losses);
 	losses->told = losses->sum;
 	raw->result->sum = raw_sum(raw);
-	raw->result->sum.lag = counts.lag;
-	raw->result->sum.published += counts.lag;
+	raw->result->sum.lag = end.lag;
+	raw->result->sum.published += end.lag;
 	raw->result->seconds = (double)(time_monotonic_ns() - raw->start_ns) * 1e-9;
 	r = raw_end_file(raw, &raw->result->sum);
 	if (r < 0 && !raw->result->error)

@@ -254,28 +254,24 @@ static void drain_sources(struct recorder *recorder)
 
 void recorder_finish(struct recorder *recorder)
 {
-	struct ibvcap_rx_counts counts[RECORD_SOURCES_MAX];
+	struct source_end ends[RECORD_SOURCES_MAX];
 	struct record_sum *sums = recorder->sums;
-	uint64_t lag[RECORD_SOURCES_MAX];
 	struct record_output *output;
 
 	drain_sources(recorder);
 	for (unsigned i = 0; i < recorder->n_sources; i++) {
 		struct source *source = &recorder->sources[i];
 
-		counts[i] = (struct ibvcap_rx_counts)IBVCAP_INIT(struct ibvcap_rx_counts);
-		ibvcap_rx_counts(source->rx, &counts[i]);
-		/* What was acquired and is not recorded, because the recording ended, lags too. */
-		lag[i] = counts[i].lag + (source->has_batch ? source->batch.n - source->next : 0);
+		ends[i] = losses_find_end(source->rx, source->has_batch ? source->batch.n - source->next : 0);
 		release_source(source);
-		losses_at_end(&source->losses, &counts[i], time_monotonic_ns());
+		losses_at_end(&source->losses, &ends[i], time_monotonic_ns());
 		source->losses.told = source->losses.sum;
 		sums[i] = source_sum(&source->losses, source->n_written, 0);
-		sums[i].lag = lag[i];
-		sums[i].published += lag[i];
+		sums[i].lag = ends[i].lag;
+		sums[i].published += ends[i].lag;
 	}
 	SLIST_FOREACH (output, &recorder->outputs, entry)
-		output_end(recorder, output, counts, lag);
+		output_end(recorder, output, ends);
 	writer_stop(&recorder->writer);
 	for (unsigned i = 0; i < recorder->n_sources; i++) {
 		sums[i].unwritten = recorder->writer.unwritten[i];

@@ -17,10 +17,50 @@ static inline uint32_t row_frame_min(uint32_t a, uint32_t b)
 	return a < b ? a : b;
 }
 
+static inline uint32_t row_frame_be16(const uint8_t *at)
+{
+	return (uint32_t)at[0] << 8 | at[1];
+}
+
+/* The frame's length by its IP header; 0: it is no IP packet, as far as these bytes tell. */
+static inline uint32_t row_frame_ip_length(const uint8_t *frame, uint32_t bytes)
+{
+	for (uint32_t l3 = 14; l3 + 6 <= bytes; l3 += 4)
+		switch (row_frame_be16(frame + l3 - 2)) {
+		case 0x8100: /* a VLAN tag */
+		case 0x88a8:
+			break;
+		case 0x0800:
+			return l3 + row_frame_be16(frame + l3 + 2);
+		case 0x86dd:
+			return l3 + 40 + row_frame_be16(frame + l3 + 4);
+		default:
+			return 0;
+		}
+	return 0;
+}
+
+/*
+ * Of a row without a payload that is known (IBVCAP_PACKET_FLAG_UNUSABLE) the headers are, and what follows them if the
+ * packet ends in the header row by its own word. Of others more came from the wire than the file gets.
+ */
+static inline void row_frame_of_unusable(const struct ibvcap_rx_batch *batch, uint32_t i, struct row_frame *frame)
+{
+	uint32_t length = row_frame_ip_length(ibvcap_rx_headers(batch, i), batch->header_bytes);
+	uint32_t network_bytes = row_frame_min(batch->meta[i].header_length, batch->header_bytes);
+
+	if (length >= network_bytes && length && length < batch->header_bytes)
+		network_bytes = length;
+	frame->at[0] = ibvcap_rx_headers(batch, i);
+	frame->bytes[0] = network_bytes;
+	frame->at[1] = batch->payload + (size_t)i * batch->stride;
+	frame->bytes[1] = 0;
+	frame->wire_bytes = length >= network_bytes ? length : batch->header_bytes;
+}
+
 /**
  * The device splits a frame at the same byte always. Headers that are longer than those of an ordinary packet of the
- * stream go on in the payload's row. Of a row without a payload that is known (IBVCAP_PACKET_FLAG_UNUSABLE) only the
- * network's headers are.
+ * stream go on in the payload's row.
  */
 static inline void row_frame_of(const struct ibvcap_rx_batch *batch, uint32_t i, struct row_frame *frame)
 {
@@ -28,17 +68,19 @@ static inline void row_frame_of(const struct ibvcap_rx_batch *batch, uint32_t i,
 	uint32_t ordinary_bytes = batch->header_bytes - batch->application_header_bytes;
 	uint32_t longer = meta->header_length - row_frame_min(ordinary_bytes, meta->header_length);
 	uint32_t length = meta->length, wire = meta->wire_length;
-	bool is_unusable = meta->flags & IBVCAP_PACKET_FLAG_UNUSABLE;
 
+	if (meta->flags & IBVCAP_PACKET_FLAG_UNUSABLE) {
+		row_frame_of_unusable(batch, i, frame);
+		return;
+	}
 	/* A datagram's wire_length is that of all its fragments. */
 	if ((meta->flags & (IBVCAP_PACKET_FLAG_FRAGMENT | IBVCAP_PACKET_FLAG_TRUNCATED)) == IBVCAP_PACKET_FLAG_FRAGMENT)
 		wire = length;
 	frame->at[0] = ibvcap_rx_headers(batch, i);
-	frame->bytes[0] = is_unusable ? row_frame_min(meta->header_length, batch->header_bytes) : batch->header_bytes;
+	frame->bytes[0] = batch->header_bytes;
 	frame->at[1] = batch->payload + (size_t)i * batch->stride;
-	frame->bytes[1] = is_unusable ? 0 : row_frame_min(longer + length, batch->stride);
-	frame->wire_bytes = meta->header_length + (is_unusable ? 0 : batch->application_header_bytes) +
-	                    (wire > length ? wire : length);
+	frame->bytes[1] = row_frame_min(longer + length, batch->stride);
+	frame->wire_bytes = meta->header_length + batch->application_header_bytes + (wire > length ? wire : length);
 }
 
 /** Leave only the first bytes of the frame. */

@@ -203,6 +203,15 @@ Test(inspect_sum, a_file_is_closed_by_the_statistics_of_all_its_interfaces)
 	cr_expect(eq(u64, sum.sources[0].n_delivered, 1));
 }
 
+Test(inspect_sum, a_daemon_that_was_away_at_the_end_is_in_the_statistics)
+{
+	struct pcapng_block block = {.type = PCAPNG_BLOCK_STATISTICS};
+
+	block.statistics.comment = pcapng_text_of("published 1 = written 1; no_buffer 0 before that; restarts 2");
+	cr_assert(zero(int, inspect_sum_add(&sum, &block)));
+	cr_expect(eq(u64, sum.sources[0].n_restarts, 2));
+}
+
 Test(inspect_sum, texts_of_a_file_send_no_control_codes_to_the_terminal)
 {
 	cr_expect(zero(int, strcmp(sum.sources[0].name, "li [2Jdar")));
