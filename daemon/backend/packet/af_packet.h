@@ -109,10 +109,11 @@ struct af_packet_row {
 };
 
 /**
- * Cut datagram i out of a packet in which the kernel has joined several of this payload size. Returns how many there
- * are; 0: the row is not such a packet, and stays as it is.
+ * Cut datagram i out of a packet in which the kernel has joined several of this payload size. udp_at: where their UDP
+ * header is, by the kernel's word, or 0. Returns how many there are; 0: the row is not such a packet, or they have
+ * other headers around theirs (a tunnel), and it stays as it is.
  */
-uint32_t af_packet_row_cut(struct af_packet_row *row, uint32_t payload_bytes, uint32_t i);
+uint32_t af_packet_row_cut(struct af_packet_row *row, uint32_t payload_bytes, uint32_t udp_at, uint32_t i);
 
 /* ---- af_packet_receive.c, af_packet_flow.c -------------------------------------------------------- */
 

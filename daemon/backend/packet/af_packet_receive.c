@@ -90,6 +90,14 @@ static void receive_describe_frame(const struct af_packet_receive *receive, cons
 	row->n_parts = 3;
 }
 
+static struct virtio_net_hdr receive_lengths(const struct tpacket3_hdr *frame)
+{
+	struct virtio_net_hdr lengths;
+
+	memcpy(&lengths, (const uint8_t *)frame + frame->tp_mac - sizeof(lengths), sizeof(lengths));
+	return lengths;
+}
+
 /* Of a packet that is several datagrams: the payload of each, but for the last one, which may be shorter. Else 0. */
 static uint32_t receive_joined_bytes(const struct af_packet_receive *receive, const struct tpacket3_hdr *frame)
 {
@@ -97,15 +105,19 @@ static uint32_t receive_joined_bytes(const struct af_packet_receive *receive, co
 
 	if (!receive->has_lengths)
 		return 0;
-	memcpy(&lengths, (const uint8_t *)frame + frame->tp_mac - sizeof(lengths), sizeof(lengths));
+	lengths = receive_lengths(frame);
 	return lengths.gso_type == GSO_UDP_DATAGRAMS ? lengths.gso_size : 0;
 }
 
 /* The next datagram of a packet that is several. True: it is not the last one. */
-static __attribute__((noinline, cold)) bool receive_cut(struct af_packet_receive *receive, struct af_packet_row *row,
+static __attribute__((noinline, cold)) bool receive_cut(struct af_packet_receive *receive,
+                                                        const struct tpacket3_hdr *frame, struct af_packet_row *row,
                                                         uint32_t payload_bytes)
 {
-	uint32_t n = af_packet_row_cut(row, payload_bytes, receive->n_cut);
+	const struct virtio_net_hdr lengths = receive_lengths(frame);
+	uint32_t added = row->bytes - frame->tp_len; /* before the UDP header: a VLAN tag, or the Ethernet header */
+	uint32_t udp_at = lengths.flags & VIRTIO_NET_HDR_F_NEEDS_CSUM ? lengths.csum_start + added : 0;
+	uint32_t n = af_packet_row_cut(row, payload_bytes, udp_at, receive->n_cut);
 
 	if (receive->n_cut == 0 && n > 1)
 		atomic_fetch_add_explicit(&receive->queue.base.n_split, n - 1, memory_order_relaxed);
@@ -142,7 +154,7 @@ static bool receive_take_frame(struct af_packet_receive *receive, const struct t
 	bool more;
 
 	receive_describe_frame(receive, frame, &row);
-	more = joined_bytes && receive_cut(receive, &row, joined_bytes);
+	more = joined_bytes && receive_cut(receive, frame, &row, joined_bytes);
 	for (uint32_t i = 0; i < row.n_parts; present += row.parts[i++].n)
 		posted_rows_copy(&receive->rows, present, row.parts[i].bytes, row.parts[i].n);
 	posted_rows_end(&receive->rows, row.bytes, event);

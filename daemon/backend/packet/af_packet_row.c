@@ -103,7 +103,7 @@ static void row_write_headers(uint8_t *headers, const struct row_layout *layout,
 	row_sum_ipv4(ip, ip_bytes);
 }
 
-uint32_t af_packet_row_cut(struct af_packet_row *row, uint32_t payload_bytes, uint32_t i)
+uint32_t af_packet_row_cut(struct af_packet_row *row, uint32_t payload_bytes, uint32_t udp_at, uint32_t i)
 {
 	const struct af_packet_part *last = &row->parts[row->n_parts - 1];
 	uint32_t before_last = 0, at, n, here, present;
@@ -112,7 +112,8 @@ uint32_t af_packet_row_cut(struct af_packet_row *row, uint32_t payload_bytes, ui
 
 	for (uint32_t part = 0; part + 1 < row->n_parts; part++)
 		before_last += row->parts[part].n;
-	if (payload_bytes == 0 || !row_find_headers(headers, row_gather(row, headers), &layout))
+	if (payload_bytes == 0 || !row_find_headers(headers, row_gather(row, headers), &layout) ||
+	    (udp_at && layout.udp_at != udp_at))
 		return 0;
 	at = layout.udp_at + UDP_BYTES + i * payload_bytes; /* from the start of the frame */
 	if (at >= row->bytes)

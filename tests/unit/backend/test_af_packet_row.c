@@ -75,7 +75,7 @@ static void expect_ipv4(const struct joined *joined, uint32_t ip_at, uint32_t i,
 	const uint8_t *ip = row.made + ip_at, *udp;
 	uint32_t ip_bytes;
 
-	cr_expect_eq(af_packet_row_cut(&row, 100, i), n, "datagram %u", i);
+	cr_expect_eq(af_packet_row_cut(&row, 100, 0, i), n, "datagram %u", i);
 	cr_expect_eq(row.n_parts, 2);
 	ip_bytes = 4 * (ip[0] & 0xfU);
 	udp = ip + ip_bytes;
@@ -148,7 +148,7 @@ Test(af_packet_row, ipv6)
 
 	make_ipv6(&joined, 130);
 	row = row_of(&joined, 62 + 130);
-	cr_expect_eq(af_packet_row_cut(&row, 100, 1), 2);
+	cr_expect_eq(af_packet_row_cut(&row, 100, 0, 1), 2);
 	cr_expect_eq(row.bytes, 62 + 30);
 	cr_expect_eq(read16(row.made + 14 + 4), 8 + 30);
 	cr_expect_eq(read16(row.made + 54 + 4), 8 + 30);
@@ -162,12 +162,26 @@ Test(af_packet_row, what_the_kernel_cut_off_is_missing_at_the_end)
 
 	make_ipv4(&joined, 0, 200);
 	row = row_of(&joined, joined.header_bytes + 150);
-	cr_expect_eq(af_packet_row_cut(&row, 100, 1), 2);
+	cr_expect_eq(af_packet_row_cut(&row, 100, 0, 1), 2);
 	cr_expect_eq(row.bytes, joined.header_bytes + 100);
 	cr_expect_eq(row.parts[0].n + row.parts[1].n, joined.header_bytes + 50);
 	row = row_of(&joined, joined.header_bytes + 50);
-	cr_expect_eq(af_packet_row_cut(&row, 100, 1), 2);
+	cr_expect_eq(af_packet_row_cut(&row, 100, 0, 1), 2);
 	cr_expect_eq(row.parts[1].n, 0);
+}
+
+/* VXLAN, for example: what is cut would have the tunnel's headers, and no others. */
+Test(af_packet_row, datagrams_in_a_tunnel_stay_joined)
+{
+	struct af_packet_row row;
+	struct joined joined;
+
+	make_ipv4(&joined, 0, 250);
+	row = row_of(&joined, joined.header_bytes + 250);
+	cr_expect_eq(af_packet_row_cut(&row, 100, 84, 0), 0);
+	cr_expect_eq(row.n_parts, 1);
+	cr_expect_eq(row.bytes, joined.header_bytes + 250);
+	cr_expect_eq(af_packet_row_cut(&row, 100, 34, 0), 3);
 }
 
 Test(af_packet_row, what_is_no_such_packet_stays_as_it_is)
@@ -177,10 +191,10 @@ Test(af_packet_row, what_is_no_such_packet_stays_as_it_is)
 
 	make_ipv4(&joined, 0, 100);
 	row = row_of(&joined, 30);
-	cr_expect_eq(af_packet_row_cut(&row, 100, 0), 0, "not even its headers");
+	cr_expect_eq(af_packet_row_cut(&row, 100, 0, 0), 0, "not even its headers");
 	row = row_of(&joined, joined.header_bytes + 100);
-	cr_expect_eq(af_packet_row_cut(&row, 0, 0), 0);
+	cr_expect_eq(af_packet_row_cut(&row, 0, 0, 0), 0);
 	row.bytes = joined.header_bytes;
-	cr_expect_eq(af_packet_row_cut(&row, 100, 0), 0, "no payload");
+	cr_expect_eq(af_packet_row_cut(&row, 100, 0, 0), 0, "no payload");
 	cr_expect_eq(row.n_parts, 1);
 }
