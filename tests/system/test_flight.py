@@ -154,10 +154,12 @@ def test_the_end_of_a_command_is_a_trigger_and_the_last_one(daemon, wire, tmp, f
 
 
 def test_a_loss_is_a_trigger(daemon, wire, tmp, flight):
-    one = daemon([conftest.stream(wire, payload_size=256)])
+    """The loss is the stream's: each of its queues shows all of it."""
+    one = daemon([conftest.stream(wire, payload_size=256, queues=2,
+                                  flows=[conftest.flow(7502, wire.address, queue=0)])])
     publish(one, wire, 10)
     recorder = flight(one, "--trigger", "loss", "--before", 600, "--after", 0.5)
-    thread, = threads(one.pid(), "lidar")
+    thread, = threads(one.pid(), "lidar:0")
     with stopped(thread):
         for first in range(10, 100000, 5000):
             send(wire, 5000, first=first)
@@ -167,7 +169,8 @@ def test_a_loss_is_a_trigger(daemon, wire, tmp, flight):
     recorder.process.send_signal(signal.SIGTERM)
     code, summaries = recorder.finish()
     assert code in (0, NOT_COMPLETE), recorder.text()
-    assert re.match(r"trigger: a loss of \d+ packets \(no_buffer \+ errored\) at ", summaries[0]["trigger"])
+    said = re.match(r"trigger: a loss of (\d+) packets \(no_buffer \+ errored\) at ", summaries[0]["trigger"])
+    assert said and int(said[1]) <= one.stream()["no_buffer"], (summaries, one.stream())
     assert summaries[0]["sources"][0]["written"] > 0
 
 

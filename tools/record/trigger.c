@@ -25,7 +25,8 @@
 #include <sysexits.h>
 #include <unistd.h>
 
-#define LOOK_MS         200 /* from one look at the daemon's counters to the next */
+#define LOOK_MS         200  /* from one look at the daemon's counters to the next */
+#define MESSAGES_MAX    1024 /* at one look: they may come without an end */
 #define READING_AGE_MAX (5 * TIME_SECOND_NS)
 
 /* ---- the command line ---------------------------------------------------------------------------- */
@@ -119,7 +120,7 @@ static void look_for_messages(int fd, struct trigger_window *window)
 	struct msghdr message;
 	uint64_t at_ns;
 
-	for (;;) {
+	for (int i = 0; i < MESSAGES_MAX; i++) {
 		message = (struct msghdr){.msg_name = &from,
 		                          .msg_namelen = sizeof(from),
 		                          .msg_control = control,
@@ -156,6 +157,13 @@ static bool is_watched(const struct triggers *triggers, const char *stream)
 	return false;
 }
 
+/* The queues of a stream follow one another, and no_buffer of each is that of the stream. */
+static bool is_first_queue(const struct status_view *view, int i)
+{
+	return i == 0 || view->streams[i - 1].epoch != view->streams[i].epoch ||
+	       strcmp(view->streams[i - 1].name, view->streams[i].name) != 0;
+}
+
 /* What the streams have lost so far, and the sum of their epochs. */
 static uint64_t losses_of_streams(const struct triggers *triggers, const struct status_view *view, uint64_t *epochs,
                                   uint64_t *age_ns)
@@ -169,8 +177,9 @@ static uint64_t losses_of_streams(const struct triggers *triggers, const struct 
 
 		if (!is_watched(triggers, stream->name))
 			continue;
-		lost += counters_value(COUNTERS_OF(stream), "no_buffer") +
-		        counters_value(COUNTERS_OF(stream), "errored");
+		lost += counters_value(COUNTERS_OF(stream), "errored");
+		if (is_first_queue(view, i))
+			lost += counters_value(COUNTERS_OF(stream), "no_buffer");
 		*epochs += stream->epoch;
 		if (stream_age_ns > *age_ns)
 			*age_ns = stream_age_ns < READING_AGE_MAX ? stream_age_ns : READING_AGE_MAX;
