@@ -114,6 +114,16 @@ def test_it_ends_when_nobody_reads_although_no_packet_comes(daemon, wire, tmp):
     wait_until(lambda: not consumers(one), 30, "its place is free")
 
 
+def test_the_name_of_a_stream_is_no_option(tmp):
+    """The name may begin with '-'."""
+    (tmp / "file").touch()
+    words = ["--extcap-interface", "ibvcap---help", "--capture", "--fifo", tmp / "file"]
+    done = subprocess.run([IBVCAP, "extcap", *words],
+                          capture_output=True, text=True, check=False, timeout=30,
+                          env={**os.environ, "IBVCAP_SOCKET": "/nonexistent"})
+    assert done.returncode == 69 and "/nonexistent" in done.stderr, done
+
+
 @pytest.mark.parametrize("words,said", [
     (["--extcap-interface", "eth0", "--extcap-dlts"], "ibvcap-STREAM is wanted"),
     (["--extcap-dlts"], "--extcap-interface is missing"),

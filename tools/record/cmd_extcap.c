@@ -107,7 +107,7 @@ static int list_streams(void)
 static int capture_stream(const struct extcap_options *options)
 {
 	static char name[] = "ibvcap record", write[] = "--write=-", policy[] = "--policy=lossy", quiet[] = "--quiet",
-		    oldest[] = "--oldest", last[] = "--seconds-back", snap[] = "--snap";
+		    oldest[] = "--oldest", last[] = "--seconds-back", snap[] = "--snap", end_of_options[] = "--";
 	char *arguments[16] = {name, write, policy, quiet};
 	int n = 4, fd = open(options->fifo, O_WRONLY | O_CLOEXEC);
 
@@ -126,6 +126,7 @@ static int capture_stream(const struct extcap_options *options)
 		arguments[n++] = snap;
 		arguments[n++] = options->snap;
 	}
+	arguments[n++] = end_of_options;
 	arguments[n++] = options->stream;
 	optind = 0; /* getopt begins again */
 	return cmd_record(n, arguments);
