@@ -175,10 +175,9 @@ bool rx_endpoint_is_struck(const struct rx_endpoint *rx_endpoint)
  */
 static bool rx_endpoint_is_at_rest(const struct control_stream *stream)
 {
-	uint64_t matched = stream->matched->value, no_buffer = counter_get(&stream->sum->no_buffer);
-
-	return counter_get(&stream->sum->matched) == matched && rx_sum_rows(stream->sum) + no_buffer == matched &&
-	       counter_get(&stream->ring->ring->counters[IBVCAP_RX_COUNTER_NO_BUFFER]) == no_buffer;
+	return rx_sum_is_at_rest(stream->sum, stream->matched->value) &&
+	       counter_get(&stream->ring->ring->counters[IBVCAP_RX_COUNTER_NO_BUFFER]) ==
+	               counter_get(&stream->sum->no_buffer);
 }
 
 bool rx_endpoint_mail_matched(struct rx_endpoint *rx_endpoint)

@@ -108,20 +108,32 @@ uint64_t rx_sum_strike(struct rx_sum *sum, const struct rx_reading *reading)
 		lost = 0;
 	}
 	rx_sum_raise(&sum->matched, reading->matched + terms.split);
+	rx_sum_raise(&sum->read, reading->matched);
 	return lost;
 }
 
-uint64_t rx_sum_rows(const struct rx_sum *sum)
+/*
+ * Packets as the flow counters count them, with a row, with an error, or lost. A packet is split before its rows are
+ * published, so there are less until then, never more.
+ */
+static uint64_t rx_sum_accounted(const struct rx_sum *sum)
 {
-	uint64_t rows = 0;
+	uint64_t n = counter_get(&sum->no_buffer), split = 0;
 
 	for (uint32_t i = 0; i < sum->n_queues; i++)
-		rows += counter_get(&sum->parts[i].ring->counters[IBVCAP_RX_COUNTER_PUBLISHED]) +
-		        counter_get(&sum->parts[i].ring->counters[IBVCAP_RX_COUNTER_ERRORED]);
-	return rows;
+		n += counter_get(&sum->parts[i].ring->counters[IBVCAP_RX_COUNTER_PUBLISHED]) +
+		     counter_get(&sum->parts[i].ring->counters[IBVCAP_RX_COUNTER_ERRORED]);
+	for (uint32_t i = 0; i < sum->n_queues; i++)
+		split += rx_sum_split(&sum->parts[i]);
+	return n > split ? n - split : 0;
 }
 
 bool rx_sum_is_struck(const struct rx_sum *sum, uint64_t matched)
 {
-	return counter_get(&sum->matched) >= matched && rx_sum_rows(sum) + counter_get(&sum->no_buffer) >= matched;
+	return counter_get(&sum->read) >= matched && rx_sum_accounted(sum) >= matched;
+}
+
+bool rx_sum_is_at_rest(const struct rx_sum *sum, uint64_t matched)
+{
+	return counter_get(&sum->read) == matched && rx_sum_accounted(sum) == matched;
 }

@@ -31,7 +31,8 @@ struct rx_sum {
 	uint32_t n_queues;
 	bool counts_drops; /* n_dropped of the queues is exact */
 	struct rx_sum_part parts[RX_SUM_QUEUES_MAX];
-	_Atomic uint64_t matched;
+	_Atomic uint64_t read;    /* the flow counters in the newest reading that a worker noted */
+	_Atomic uint64_t matched; /* the same, with a packet for each row of those that were split */
 	_Atomic uint64_t no_buffer;
 	_Atomic uint64_t no_buffer_lossless;
 };
@@ -63,10 +64,10 @@ void rx_sum_note(struct rx_sum *sum, uint32_t queue, const struct rx_reading *re
  */
 uint64_t rx_sum_strike(struct rx_sum *sum, const struct rx_reading *reading);
 
-/** Rows of all queues, with packets and with errors. Any thread. */
-uint64_t rx_sum_rows(const struct rx_sum *sum);
-
-/** Are all packets of a reading accounted for? Any thread. */
+/** Are all packets of a reading of the flow counters accounted for? Any thread. */
 bool rx_sum_is_struck(const struct rx_sum *sum, uint64_t matched);
+
+/** And has no other packet come since? Any thread. */
+bool rx_sum_is_at_rest(const struct rx_sum *sum, uint64_t matched);
 
 #endif

@@ -10,13 +10,14 @@
 #define SLOTS 128u
 
 static struct backend_queue queues[3];
+static struct ibvcap_ring rings[3];
 static struct rx_sum sum;
 
 static void set_up(uint32_t n, bool counts_drops)
 {
 	rx_sum_init(&sum, n, counts_drops);
 	for (uint32_t i = 0; i < n; i++)
-		sum.parts[i] = (struct rx_sum_part){.queue = &queues[i], .queue_slots = SLOTS};
+		sum.parts[i] = (struct rx_sum_part){.ring = &rings[i], .queue = &queues[i], .queue_slots = SLOTS};
 }
 
 static uint64_t note(uint32_t queue, const struct rx_reading *reading, enum rx_sum_note what, uint64_t rows)
@@ -91,6 +92,24 @@ Test(rx_sum, packets_that_the_backend_splits_are_matched_once_for_each_row)
 	note(0, &reading, RX_SUM_STRUCK, 12);
 	cr_expect(eq(u64, note(1, &reading, RX_SUM_STRUCK, 3), 1));
 	cr_expect(eq(u64, sum.matched, 16));
+}
+
+Test(rx_sum, rows_of_a_split_packet_stand_for_no_other_packet)
+{
+	const struct rx_reading first = {.matched = 40, .at_ns = 7}, next = {.matched = 100, .at_ns = 8};
+
+	set_up(1, false);
+	rings[0].counters[IBVCAP_RX_COUNTER_PUBLISHED] = 130;
+	queues[0].n_split = 90;
+	note(0, &first, RX_SUM_STRUCK, 130);
+	cr_expect(rx_sum_is_struck(&sum, 40));
+	cr_expect(rx_sum_is_at_rest(&sum, 40), "a worker may sleep though a packet was split");
+	cr_expect(not(rx_sum_is_struck(&sum, 100)), "no worker has noted it");
+	note(0, &next, RX_SUM_OPEN, 130);
+	cr_expect(not(rx_sum_is_struck(&sum, 100)), "60 packets may yet come");
+	rings[0].counters[IBVCAP_RX_COUNTER_PUBLISHED] = 190;
+	cr_expect(rx_sum_is_struck(&sum, 100));
+	cr_expect(rx_sum_is_at_rest(&sum, 100));
 }
 
 Test(rx_sum, losses_while_a_lossless_consumer_stops_any_queue_are_told_apart)
