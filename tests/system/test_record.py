@@ -15,6 +15,7 @@ import pytest
 
 import conftest
 from conftest import ROOT, wait_until
+from stopped_thread import stopped, threads
 
 sys.path.insert(0, str(ROOT / "tests/support"))
 import pcap_replay  # noqa: E402
@@ -224,6 +225,30 @@ def test_a_file_for_each_flow_and_each_tells_of_all_losses(daemon, wire, record,
         verdict, = json.loads(run(IBVCAP, "info", "--json", file, code=1))
         assert not verdict["complete"] and f"only flow {flow}" in run("capinfos", file), verdict
     assert written == source["written"]
+
+
+def test_each_file_tells_of_what_the_card_lost(daemon, wire, record, tmp):
+    one = daemon([conftest.stream(wire, payload_size=1400, flow_numbers=True,
+                                  flows=[conftest.flow(port, wire.address) for port in (7502, 7503)])])
+    recorders = [record(one, "-w", tmp / "all.pcapng"), record(one, "-w", tmp / "a.pcapng", "--by-flow")]
+    send(wire, 10)
+    send(wire, 10, port=7503)
+    wait_until(lambda: all(reader["delivered"] == 20 for reader in one.status()["consumers"]), 30, "20 packets")
+    thread, = threads(one.pid(), "lidar")
+    with stopped(thread):
+        send(wire, 5000 if conftest.BACKEND == "verbs" else 60000, first=10, size=1400)  # more than there is room for
+    wait_until(lambda: one.stream()["in_flight"] == 0, 30, "all is counted")
+    send(wire, 600)  # the blocks after the loss have the card's count
+    wait_until(lambda: one.stream()["in_flight"] == 0, 30, "all is counted")
+    lost = one.stream()["no_buffer"]
+    for recorder in recorders:
+        code, said, err = recorder.finish(signal.SIGTERM)
+        assert code == NOT_COMPLETE and said["sources"][0]["no_buffer"] == lost > 0, err
+    for file in (tmp / "all.pcapng", *tmp.glob("a_lidar-*.pcapng")):
+        assert f"; no_buffer {lost} before that" in comments(file), file
+        verdict, = json.loads(run(IBVCAP, "info", "--json", file, code=1))
+        assert not verdict["complete"], verdict
+    assert any("(no_buffer)" in comment for _, _, comment in gaps(tmp / "all.pcapng"))
 
 
 def test_files_by_flow_rotate_and_are_found_again(daemon, wire, record, tmp):

@@ -113,6 +113,18 @@ void output_rotate(struct recorder *recorder, struct record_output *output, uint
 
 /* ---- the files of a recording -------------------------------------------------------------------- */
 
+/* The file tells of all that its sources lost until now, and from now on of what it finds by itself. */
+static void copy_losses(struct record_output *output, const struct source *sources)
+{
+	for (unsigned i = 0; i < output->n_sources; i++) {
+		struct output_source *shown = &output->sources[i];
+
+		shown->losses = sources[i].losses;
+		shown->no_buffer = sources[i].no_buffer;
+		shown->losses.device = &output->sources[i - sources[i].queue].no_buffer;
+	}
+}
+
 /* now_ns: UTC. The sum of the first file begins at 0, so that all that was lost before it is in it. */
 static struct record_output *add_output(struct recorder *recorder, unsigned first_source, unsigned n_sources, int flow)
 {
@@ -132,8 +144,7 @@ static struct record_output *add_output(struct recorder *recorder, unsigned firs
 		         recorder->sources[first_source].stream, flow);
 		snprintf(output->file->flow_text, sizeof(output->file->flow_text), RECORD_ONLY_FLOW "%d", flow);
 	}
-	for (unsigned i = 0; i < n_sources; i++)
-		output->sources[i].losses = recorder->sources[first_source + i].losses;
+	copy_losses(output, &recorder->sources[first_source]);
 	begin_output(recorder, output, recorder->options.from_ns ? recorder->options.from_ns : time_utc_ns());
 	memset(output->buffer->start_sums, 0, sizeof(struct record_sum) * recorder->n_sources);
 	SLIST_INSERT_HEAD(&recorder->outputs, output, entry);
