@@ -47,14 +47,15 @@ static void note_waited(struct recorder *recorder, uint64_t ns)
 			losses_waited(&output->sources[i].losses, ns);
 }
 
-static struct writer_buffer *take_buffer(struct recorder *recorder, struct record_output *output)
+/* A buffer for what follows file_bytes of the output's file. */
+static struct writer_buffer *take_buffer(struct recorder *recorder, struct record_output *output, uint64_t file_bytes)
 {
-	struct writer_buffer *buffer = writer_take(&recorder->writer, 0);
+	struct writer_buffer *buffer = writer_take(&recorder->writer, file_bytes, 0);
 	uint64_t begin_ns, end_ns;
 
 	while (!buffer) {
 		begin_ns = time_monotonic_ns();
-		buffer = writer_take(&recorder->writer, RECORDER_SLEEP_MS);
+		buffer = writer_take(&recorder->writer, file_bytes, RECORDER_SLEEP_MS);
 		end_ns = time_monotonic_ns();
 		note_waited(recorder, end_ns - begin_ns);
 		recorder_print_progress(recorder, end_ns);
@@ -69,7 +70,7 @@ void output_flush(struct recorder *recorder, struct record_output *output)
 	if (!output->buffer->used)
 		return;
 	writer_give(&recorder->writer, output->buffer);
-	output->buffer = take_buffer(recorder, output);
+	output->buffer = take_buffer(recorder, output, output->bytes);
 }
 
 /* When the file that begins at now_ns ends by its time. */
@@ -83,7 +84,7 @@ static uint64_t end_of_file_ns(const struct record_options *options, uint64_t no
 static void begin_output(struct recorder *recorder, struct record_output *output, uint64_t now_ns)
 {
 	struct source *sources = recorder->sources + output->first_source;
-	struct writer_buffer *buffer = take_buffer(recorder, output);
+	struct writer_buffer *buffer = take_buffer(recorder, output, 0);
 
 	buffer->begins_file = true;
 	buffer->file_ns = now_ns;

@@ -16,6 +16,7 @@
 
 #define END_BYTES      (64u << 10) /* kept free for the end of the file */
 #define ALLOCATE_BYTES (16u << 20)
+#define DIRECT_BYTES   (256u << 10) /* of a piece, at least: each direct write waits for the disk */
 
 extern char **environ;
 
@@ -31,7 +32,12 @@ static int open_regular(struct record_file *file, const char *path)
 	file->is_regular = stat(path, &status) < 0 || S_ISREG(status.st_mode);
 	snprintf(part, sizeof(part), "%s%s", path, file->is_regular ? FILE_WINDOW_PART : "");
 	file->fd = open(part, O_WRONLY | O_CREAT | O_CLOEXEC | (file->is_regular ? O_TRUNC : 0), 0644);
-	return file->fd < 0 ? -errno : 0;
+	if (file->fd < 0)
+		return -errno;
+	/* What is compressed lies anywhere in memory. */
+	if (file->is_regular && !file->options->zstd_level)
+		file->direct = open(part, O_WRONLY | O_DIRECT | O_CLOEXEC);
+	return 0;
 }
 
 static int open_index(struct record_file *file)
@@ -51,7 +57,7 @@ int record_file_open(struct record_file *file, const struct record_file_options 
 {
 	int r = 0;
 
-	*file = (struct record_file){.options = options, .window = window, .fd = -1};
+	*file = (struct record_file){.options = options, .window = window, .fd = -1, .direct = -1};
 	if (!strcmp(path, "-"))
 		file->fd = STDOUT_FILENO;
 	else
@@ -98,12 +104,14 @@ static int reserve_room(struct record_file *file, uint64_t bytes)
 
 /* ---- writing ------------------------------------------------------------------------------------- */
 
-static int write_bytes(struct record_file *file, const uint8_t *at, size_t n)
+/* fd: one of the two. place: in a regular file. */
+static int write_at(const struct record_file *file, int fd, const uint8_t *at, size_t n, uint64_t place)
 {
 	size_t written = 0;
 
 	while (written < n) {
-		ssize_t r = write(file->fd, at + written, n - written);
+		ssize_t r = file->is_regular ? pwrite(fd, at + written, n - written, (off_t)(place + written))
+		                             : write(fd, at + written, n - written);
 
 		if (r >= 0)
 			written += (size_t)r;
@@ -113,11 +121,56 @@ static int write_bytes(struct record_file *file, const uint8_t *at, size_t n)
 	return 0;
 }
 
+static void close_direct(struct record_file *file)
+{
+	if (file->direct >= 0)
+		close(file->direct);
+	file->direct = -1;
+}
+
+static int write_pages(struct record_file *file, const uint8_t *at, size_t n, uint64_t place)
+{
+	int r = write_at(file, file->direct, at, n, place);
+
+	if (r != -EINVAL)
+		return r;
+	/* A file system that opens the file so, and takes other pages or none. */
+	close_direct(file);
+	return write_at(file, file->fd, at, n, place);
+}
+
+/*
+ * The whole pages go past the kernel's cache, which saves a copy and the cache's work for each page. The first and the
+ * last part of the piece are parts of pages that other pieces share: those stay in the cache.
+ */
+static int write_direct(struct record_file *file, const uint8_t *at, size_t n)
+{
+	size_t first = -file->bytes % DISK_PAGE_BYTES;
+	size_t pages = (n - first) / DISK_PAGE_BYTES * DISK_PAGE_BYTES, last = n - first - pages;
+	int r = write_at(file, file->fd, at, first, file->bytes);
+
+	if (r == 0)
+		r = write_pages(file, at + first, pages, file->bytes + first);
+	if (r == 0)
+		r = write_at(file, file->fd, at + first + pages, last, file->bytes + first + pages);
+	return r;
+}
+
+static bool can_go_direct(const struct record_file *file, const struct record_piece *piece)
+{
+	return file->direct >= 0 && !piece->is_late && piece->bytes >= DIRECT_BYTES &&
+	       ((uintptr_t)piece->at - file->bytes) % DISK_PAGE_BYTES == 0;
+}
+
+static int write_cached(struct record_file *file, const uint8_t *at, size_t n)
+{
+	return write_at(file, file->fd, at, n, file->bytes);
+}
+
 /* Leave nothing of a piece that could not be written: the file ends behind the one before. */
 static int cut_back(struct record_file *file, int error)
 {
-	if (file->is_regular &&
-	    (ftruncate(file->fd, (off_t)file->bytes) < 0 || lseek(file->fd, (off_t)file->bytes, SEEK_SET) < 0))
+	if (file->is_regular && ftruncate(file->fd, (off_t)file->bytes) < 0)
 		return -errno;
 	return error;
 }
@@ -136,6 +189,7 @@ int record_file_write(struct record_file *file, const struct record_piece *piece
 {
 	const uint8_t *at = piece->at;
 	size_t bytes = piece->bytes;
+	bool is_direct = can_go_direct(file, piece);
 	int r = 0;
 
 	if (file->zstd) {
@@ -146,13 +200,14 @@ int record_file_write(struct record_file *file, const struct record_piece *piece
 	if (file->is_regular && !is_end)
 		r = reserve_room(file, bytes);
 	if (r == 0)
-		r = write_bytes(file, at, bytes);
+		r = is_direct ? write_direct(file, at, bytes) : write_cached(file, at, bytes);
 	if (r < 0)
 		return cut_back(file, r);
 	if (file->zstd)
 		zstd_frames_add(file->zstd);
-	/* Begin to write to the disk now: else the kernel waits, and then stops the writer for long. */
-	if (file->is_regular)
+	/* Begin to write to the disk now: else the kernel waits, and then stops the writer for long. This itself
+	 * waits while the disk has much to do. */
+	if (file->is_regular && !is_direct && !piece->is_late)
 		sync_file_range(file->fd, (off_t)file->bytes, (off_t)bytes, SYNC_FILE_RANGE_WRITE);
 	write_index_line(file, piece, bytes);
 	file->bytes += bytes;
@@ -213,7 +268,7 @@ int record_file_finish(struct record_file *file)
 		return 0;
 	if (file->zstd) {
 		table = zstd_frames_table(file->zstd, &bytes);
-		r = table ? write_bytes(file, table, bytes) : -ENOMEM;
+		r = table ? write_cached(file, table, bytes) : -ENOMEM;
 		if (r == 0)
 			file->bytes += bytes;
 		else
@@ -222,6 +277,7 @@ int record_file_finish(struct record_file *file)
 	}
 	if (file->index)
 		fclose(file->index);
+	close_direct(file);
 	if (file->is_regular && r == 0)
 		r = finish_regular(file);
 	else if (file->fd != STDOUT_FILENO)

@@ -11,10 +11,17 @@
 #include <stddef.h>
 #include <stdio.h>
 
-/* What the index says of a piece. */
+/* Of addresses in memory and of places in a file that O_DIRECT takes. */
+#define DISK_PAGE_BYTES 4096u
+
+/*
+ * A run of blocks. It goes to the disk past the kernel's cache if it is long and lies at the same place of a page in
+ * memory as in the file.
+ */
 struct record_piece {
 	const uint8_t *at;
 	size_t bytes;
+	bool is_late;       /* the disk is behind: give the piece to the kernel's cache, which has more room */
 	uint64_t n_packets; /* 0: none, and the index leaves the piece out */
 	uint64_t first_ns;
 	uint64_t last_ns;
@@ -34,7 +41,8 @@ struct zstd_frames;
 struct record_file {
 	const struct record_file_options *options;
 	struct file_window *window;
-	int fd; /* -1: closed */
+	int fd;     /* -1: closed */
+	int direct; /* the same file with O_DIRECT; -1: none */
 	bool is_regular;
 	uint64_t bytes;     /* in the file */
 	uint64_t raw_bytes; /* before compression */

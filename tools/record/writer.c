@@ -15,8 +15,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#define DISK_PAGE_BYTES 4096
-
 /* ---- files --------------------------------------------------------------------------------------- */
 
 static void output_failed(struct writer *writer, const struct writer_output *output, int error)
@@ -82,7 +80,7 @@ static void end_file(struct writer *writer, struct writer_output *output, const 
 		output_failed(writer, output, r);
 }
 
-static void write_buffer(struct writer *writer, struct writer_buffer *buffer)
+static void write_buffer(struct writer *writer, struct writer_buffer *buffer, bool is_late)
 {
 	struct writer_output *output = buffer->output;
 	int r = 0;
@@ -91,6 +89,7 @@ static void write_buffer(struct writer *writer, struct writer_buffer *buffer)
 		begin_file(writer, output, buffer);
 	buffer->piece.at = buffer->at;
 	buffer->piece.bytes = buffer->used;
+	buffer->piece.is_late = is_late;
 	if (!atomic_load(&writer->error) && buffer->used) {
 		r = record_file_write(&output->file, &buffer->piece, false);
 		if (r < 0)
@@ -121,6 +120,7 @@ static void *run_writer(void *argument)
 {
 	struct writer *writer = argument;
 	struct writer_buffer *buffer;
+	bool is_late;
 
 	pthread_mutex_lock(&writer->lock);
 	for (;;) {
@@ -132,8 +132,9 @@ static void *run_writer(void *argument)
 			continue;
 		}
 		STAILQ_REMOVE_HEAD(&writer->full, entry);
+		is_late = writer->n_unused < writer->n_buffers / 2;
 		pthread_mutex_unlock(&writer->lock);
-		write_buffer(writer, buffer);
+		write_buffer(writer, buffer, is_late);
 		pthread_mutex_lock(&writer->lock);
 		/* Taken next, while the CPU's cache and the page table have it: others are touched only under need. */
 		STAILQ_INSERT_HEAD(&writer->unused, buffer, entry);
@@ -146,12 +147,12 @@ static void *run_writer(void *argument)
 
 static bool is_buffer_whole(const struct writer_buffer *buffer)
 {
-	return buffer->at && buffer->n_rows && buffer->start_sums && buffer->end_sums;
+	return buffer->pages && buffer->n_rows && buffer->start_sums && buffer->end_sums;
 }
 
 static void free_buffer(struct writer_buffer *buffer)
 {
-	free(buffer->at);
+	free(buffer->pages);
 	free(buffer->n_rows);
 	free(buffer->start_sums);
 	free(buffer->end_sums);
@@ -164,7 +165,7 @@ static struct writer_buffer *new_buffer(const struct writer *writer)
 
 	if (!buffer)
 		return NULL;
-	buffer->at = aligned_alloc(DISK_PAGE_BYTES, WRITER_BUFFER_BYTES);
+	buffer->pages = aligned_alloc(DISK_PAGE_BYTES, WRITER_BUFFER_BYTES + DISK_PAGE_BYTES);
 	buffer->n_rows = calloc(writer->n_sources, sizeof(*buffer->n_rows));
 	buffer->start_sums = calloc(writer->n_sources, sizeof(*buffer->start_sums));
 	buffer->end_sums = calloc(writer->n_sources, sizeof(*buffer->end_sums));
@@ -257,7 +258,7 @@ int writer_start(struct writer *writer)
 	return r;
 }
 
-struct writer_buffer *writer_take(struct writer *writer, unsigned timeout_ms)
+struct writer_buffer *writer_take(struct writer *writer, uint64_t file_bytes, unsigned timeout_ms)
 {
 	struct writer_buffer *buffer;
 	struct timespec until;
@@ -277,6 +278,7 @@ struct writer_buffer *writer_take(struct writer *writer, unsigned timeout_ms)
 	pthread_mutex_unlock(&writer->lock);
 	if (!buffer)
 		return NULL;
+	buffer->at = buffer->pages + file_bytes % DISK_PAGE_BYTES;
 	buffer->used = 0;
 	buffer->begins_file = buffer->ends_file = buffer->is_last = false;
 	buffer->filled_ns = 0;

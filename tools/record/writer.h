@@ -19,7 +19,8 @@
 /* A run of whole blocks of one file. */
 struct writer_buffer {
 	STAILQ_ENTRY(writer_buffer) entry;
-	uint8_t *at;
+	uint8_t *pages; /* its memory, a page more than WRITER_BUFFER_BYTES */
+	uint8_t *at;    /* in its first page, at the place in a page at which the file goes on */
 	size_t used;
 	struct writer_output *output;
 	bool begins_file;
@@ -80,8 +81,8 @@ int writer_start(struct writer *writer);
 /** More files, and a buffer more, since one is always being filled. NULL: no memory. */
 struct writer_output *writer_add_output(struct writer *writer, unsigned first_source, unsigned n_sources);
 
-/** Take an empty buffer. NULL: there was none within timeout_ms. */
-struct writer_buffer *writer_take(struct writer *writer, unsigned timeout_ms);
+/** Take an empty buffer for what follows file_bytes of a file. NULL: there was none within timeout_ms. */
+struct writer_buffer *writer_take(struct writer *writer, uint64_t file_bytes, unsigned timeout_ms);
 
 /** Nothing more is written, as after a failed write; error: -errno. */
 void writer_fail(struct writer *writer, int error);

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+/* A file has the bytes of its pieces, whether they went to the disk directly or through the kernel's cache. */
+#include "tools/record/record_file.h"
+
+#include <criterion/criterion.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define MEMORY_BYTES (2u << 20)
+
+static const struct record_file_options options;
+static struct file_window window;
+static struct record_file file;
+static char folder[] = "record_file.XXXXXX", path[64], part[80];
+static uint8_t *memory, *wanted, *found;
+static size_t n_wanted;
+
+static void open_file(void)
+{
+	STAILQ_INIT(&window.kept);
+	cr_assert(mkdtemp(folder));
+	snprintf(path, sizeof(path), "%s/a.pcapng", folder);
+	snprintf(part, sizeof(part), "%s.part", path);
+	memory = aligned_alloc(DISK_PAGE_BYTES, MEMORY_BYTES);
+	wanted = malloc(8 * MEMORY_BYTES);
+	found = malloc(8 * MEMORY_BYTES);
+	for (size_t i = 0; i < MEMORY_BYTES; i++)
+		memory[i] = (uint8_t)(i * 7 + i / 251);
+	cr_assert_eq(record_file_open(&file, &options, &window, path), 0);
+}
+
+/* A piece that begins in a page of memory where the file ends in a page, or elsewhere. */
+static int write_piece(size_t bytes, size_t elsewhere, bool is_late)
+{
+	struct record_piece piece = {
+		.at = memory + (file.bytes + elsewhere) % DISK_PAGE_BYTES, .bytes = bytes, .is_late = is_late};
+	int r = record_file_write(&file, &piece, false);
+
+	if (r == 0) {
+		memcpy(wanted + n_wanted, piece.at, bytes);
+		n_wanted += bytes;
+	}
+	return r;
+}
+
+static void expect_content(const char *of)
+{
+	int fd = open(of, O_RDONLY);
+
+	cr_assert_geq(fd, 0);
+	cr_expect_eq(read(fd, found, 8 * MEMORY_BYTES), (ssize_t)n_wanted);
+	cr_expect_eq(memcmp(found, wanted, n_wanted), 0);
+	close(fd);
+}
+
+static void close_file(void)
+{
+	expect_content(part);
+	cr_expect_eq(record_file_finish(&file), 0);
+	expect_content(path);
+	file_window_deinit(&window);
+	unlink(path);
+	rmdir(folder);
+	free(memory);
+	free(wanted);
+	free(found);
+}
+
+TestSuite(record_file, .init = open_file, .fini = close_file);
+
+Test(record_file, pieces_of_any_length_follow_each_other)
+{
+	static const size_t bytes[] = {1 << 20, 300001, 7, 4096, 999999, 262144, 1, 4095, 500000};
+
+	for (size_t i = 0; i < sizeof(bytes) / sizeof(bytes[0]); i++)
+		cr_expect_eq(write_piece(bytes[i], 0, false), 0);
+}
+
+Test(record_file, late_pieces_and_those_elsewhere_in_memory_go_through_the_cache)
+{
+	cr_expect_eq(write_piece(500001, 0, false), 0);
+	cr_expect_eq(write_piece(500001, 0, true), 0);
+	cr_expect_eq(write_piece(500001, 1, false), 0);
+	cr_expect_eq(write_piece(500001, 0, false), 0);
+}
+
+/* This one returns EINVAL for whatever is not a number. */
+Test(record_file, a_file_system_that_refuses_direct_writes_gets_the_others)
+{
+	cr_expect_eq(write_piece(500001, 0, false), 0);
+	if (file.direct >= 0)
+		close(file.direct);
+	file.direct = open("/proc/self/oom_score_adj", O_WRONLY);
+	cr_assert_geq(file.direct, 0);
+	cr_expect_eq(write_piece(500001, 0, false), 0);
+	cr_expect_lt(file.direct, 0);
+	cr_expect_eq(write_piece(500001, 0, false), 0);
+}
+
+Test(record_file, of_a_direct_write_that_fails_nothing_is_left)
+{
+	cr_expect_eq(write_piece(500001, 0, false), 0);
+	if (file.direct >= 0)
+		close(file.direct);
+	file.direct = open("/dev/full", O_WRONLY);
+	cr_assert_geq(file.direct, 0);
+	cr_expect_eq(write_piece(500001, 0, false), -ENOSPC);
+	expect_content(part);
+	cr_expect_eq(write_piece(100, 0, false), 0, "the end of the file");
+}
