@@ -13,7 +13,11 @@
 #include <string.h>
 
 #define ROWS_AT_ONCE   4096u
-#define ROWS_TO_WAKE   512u           /* a sleep for each few rows would cost more than the rows */
+#define ROWS_TO_WAKE   512u  /* a sleep for each few rows would cost more than the rows */
+#define ROWS_TO_NAP    2048u /* come in a nap, and at most this part of a ring: */
+#define NAP_RING_PART  8
+#define NAP_ROWS_MIN   64u
+#define NAP_NS_MAX     4000000u
 #define FLUSH_NS       TIME_SECOND_NS /* what was received is in the file after this time */
 #define PIPE_FLUSH_NS  (TIME_SECOND_NS / 10)
 #define PACKET_ENDS_NS 100000000u /* how much later than its time a packet comes at most, for files that end by time */
@@ -95,6 +99,41 @@ static void record_row(struct recorder *recorder, unsigned number, uint32_t i)
 
 /* ---- sources ------------------------------------------------------------------------------------- */
 
+/* Rows that each of the sources may leave in its ring. */
+static uint64_t rows_to_nap(const struct recorder *recorder)
+{
+	uint64_t rows = ROWS_TO_NAP, ring_rows;
+
+	for (unsigned i = 0; i < recorder->n_sources; i++) {
+		struct ibvcap_rx_info info = IBVCAP_INIT(struct ibvcap_rx_info);
+
+		ibvcap_rx_info(recorder->sources[i].rx, &info);
+		ring_rows = (uint64_t)info.history_blocks * info.slots_per_block;
+		rows = ring_rows / NAP_RING_PART < rows ? ring_rows / NAP_RING_PART : rows;
+	}
+	return rows;
+}
+
+/*
+ * All was read. If packets come as fast as they did since it was so before, sleep until there are many. To be woken by
+ * the daemon costs time of three threads, and it wakes at the end of each block. False: packets come slowly.
+ */
+static bool recorder_nap(struct recorder *recorder)
+{
+	uint64_t now_ns = time_monotonic_ns(), passed_ns = now_ns - recorder->nap_ns;
+	uint64_t n = recorder->n_packets - recorder->nap_packets, nap_ns;
+	struct timespec nap;
+
+	recorder->nap_packets = recorder->n_packets;
+	recorder->nap_ns = now_ns;
+	if (n * NAP_NS_MAX < passed_ns * NAP_ROWS_MIN)
+		return false;
+	nap_ns = passed_ns * rows_to_nap(recorder) / n;
+	nap = (struct timespec){.tv_nsec = nap_ns < NAP_NS_MAX ? (long)nap_ns : NAP_NS_MAX};
+	nanosleep(&nap, NULL);
+	return true;
+}
+
 /* 1: the source has a row; 0: none came within timeout_ms; or the library's error. */
 static int fill_source(struct recorder *recorder, struct source *source, int timeout_ms)
 {
@@ -166,14 +205,20 @@ static void record_run(struct recorder *recorder, unsigned number, uint64_t unti
 		release_source(source);
 }
 
-/* Sleep until a source has packets. */
-static void wait_for_sources(struct recorder *recorder)
+/* Sleep until a source has packets. 0, or the library's error that the only source had. */
+static int wait_for_sources(struct recorder *recorder)
 {
 	struct pollfd fds[RECORD_SOURCES_MAX];
+	int r;
 
+	if (recorder->n_sources == 1) {
+		r = fill_source(recorder, &recorder->sources[0], RECORDER_SLEEP_MS);
+		return r < 0 && r != -EINTR ? r : 0;
+	}
 	for (unsigned i = 0; i < recorder->n_sources; i++)
 		fds[i] = (struct pollfd){.fd = ibvcap_rx_fd(recorder->sources[i].rx), .events = POLLIN};
 	poll(fds, recorder->n_sources, RECORDER_SLEEP_MS);
+	return 0;
 }
 
 /* Packets may be rare, and files end all the same. */
@@ -200,10 +245,9 @@ int recorder_run(struct recorder *recorder, unsigned *which)
 {
 	const struct record_options *options = &recorder->options;
 	uint64_t now_ns = time_monotonic_ns(), until_ns;
-	bool is_one = recorder->n_sources == 1;
 	int r, oldest;
 
-	recorder->start_ns = recorder->printed_ns = now_ns;
+	recorder->start_ns = recorder->printed_ns = recorder->nap_ns = now_ns;
 	*which = 0;
 	r = output_begin_all(recorder);
 	if (r < 0)
@@ -214,16 +258,17 @@ int recorder_run(struct recorder *recorder, unsigned *which)
 		if (now_ns - recorder->start_ns >= options->duration_ns)
 			return 0;
 		look_at_time(recorder, now_ns);
-		for (*which = 0; *which < recorder->n_sources; ++*which) {
-			r = fill_source(recorder, &recorder->sources[*which], is_one ? RECORDER_SLEEP_MS : 0);
+		for (unsigned i = 0; i < recorder->n_sources; i++) {
+			r = fill_source(recorder, &recorder->sources[i], 0);
+			*which = i;
 			if (r < 0 && r != -EINTR)
 				return r;
 		}
 		oldest = oldest_source(recorder, &until_ns);
 		if (oldest >= 0)
 			record_run(recorder, (unsigned)oldest, until_ns);
-		else if (!is_one)
-			wait_for_sources(recorder);
+		else if (!recorder_nap(recorder) && (r = wait_for_sources(recorder)) < 0)
+			return r;
 	}
 	return 0;
 }

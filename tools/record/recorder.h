@@ -20,6 +20,8 @@ struct recorder {
 	uint64_t waited_ns;                                                  /* for a free buffer, all in all */
 	struct record_sum sums[RECORD_SOURCES_MAX]; /* after recorder_finish(): of each source, in all files */
 	uint64_t start_ns;                          /* CLOCK_MONOTONIC */
+	uint64_t nap_packets;                       /* n_packets … */
+	uint64_t nap_ns;                            /* … and the time when all had been read */
 	uint64_t printed_ns;
 	uint64_t printed_packets;
 	uint64_t printed_bytes;
