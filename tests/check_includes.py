@@ -66,7 +66,7 @@ MAY_INCLUDE = {
     "tools/json": [],
     "tools/pcapng": [],
     "tools/record": [API, "tools/ibvcap", "tools/pcapng", "daemon/base/time.h"],
-    "tools/capture": ["tools/pcapng", "daemon/base/time.h"],
+    "tools/capture": ["tools/pcapng", "daemon/base/time.h", API],
     "tools/inspect": ["tools/capture", "tools/ibvcap", "tools/json", "tools/pcapng"],
     "tools/ibvcap": [API, "tools/capture", "tools/groups", "daemon/base/standard_files.h", "daemon/base/time.h"],
     # It asks the daemon's own code: is the configuration right, what does it take, does the device take a queue?
@@ -94,7 +94,8 @@ FOREIGN = {
     "linux/netfilter": ["lib/softhca/device"],
     "linux/if_packet.h": ["daemon/backend/packet", "daemon/backend/socket", "lib/softhca/wire"],
     "zstd.h": ["tools/record", "tools/capture/recording.c"],
-    "jansson.h": ["tools/ibvcap", "tools/record", "tools/inspect", "tools/doctor", "tools/json"],
+    "jansson.h": ["tools/ibvcap", "tools/capture/raw_recording.c", "tools/record", "tools/inspect", "tools/doctor",
+                  "tools/json"],
     "ncurses.h": ["tools/ibvcap/top_screen.c"],
     "term.h": ["tools/ibvcap/top_screen.c"],
     "pcap/": ["tools/capture/capture.c", "tools/inspect/packet_filter.c"],

@@ -512,7 +512,7 @@ def read_raw(path):
     """(rows, meta, description) as numpy reads them."""
     numpy = pytest.importorskip("numpy")
     said = json.loads(path.with_name(path.name + ".json").read_text())
-    rows = numpy.fromfile(path, dtype=said["dtype"]).reshape(said["shape"])
+    rows = numpy.fromfile(path, dtype=said["dtype"], offset=said["offset"]).reshape(said["shape"])
     meta = numpy.fromfile(path.with_name(path.name + ".meta"), dtype=[tuple(entry) for entry in said["meta_dtype"]])
     assert len(meta) == len(rows)
     return rows, meta, said
@@ -548,6 +548,12 @@ def test_raw_rows_are_an_array_for_numpy(daemon, wire, record, tmp):
     assert set(meta["length"]) == {1024} and set(meta["flags"]) == {0}
     assert list(meta["timestamp_ns"]) == sorted(meta["timestamp_ns"]) and meta["timestamp_ns"][0] > 0
     assert said["sum"]["skipped"] == loss["packets"] and said["sum"]["written"] == len(rows)
+    # The next recording begins in the middle of a page of memory, and has its first packets too.
+    recorder = record(one, "-w", tmp / "five.raw", "--raw", "-c", 5)
+    send(wire, 5, first=3510, size=1024)
+    assert recorder.finish()[0] == 0
+    rows, _, said = read_raw(tmp / "five.raw")
+    assert raw_numbers(rows) == [*range(3510, 3515)] and said["offset"] in (0, 3510 * 1024 % 4096)
 
 
 def test_raw_files_follow_each_other_without_a_gap(daemon, wire, record, tmp):

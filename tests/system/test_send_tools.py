@@ -482,9 +482,10 @@ def test_fragments_and_other_protocols_are_skipped_and_said(channel, receiver, t
     assert f"recorded to UDP ports {PORT}, {PORT + 1} and perhaps more" in done.stdout
 
 
-@pytest.mark.parametrize("options", [[], ["--zstd", 3]])
+@pytest.mark.parametrize("options", [[], ["--zstd", 3], ["--raw"]])
 def test_a_recording_is_replayed_with_its_losses_told_and_recorded_again(daemon, wire, receiver, tmp, options):
-    one = daemon([conftest.stream(wire, payload_size=256, history_blocks=16)],
+    keys = {"application_header_bytes": 8} if "--raw" in options else {}
+    one = daemon([conftest.stream(wire, payload_size=256, history_blocks=16, **keys)],
                  channels=[conftest.channel(wire, users=["nobody"])])
     wait_until(lambda: one.channel()["state"] == "sending", 20, lambda: one.channel())
     path = tmp / "gap.pcapng"
@@ -503,8 +504,12 @@ def test_a_recording_is_replayed_with_its_losses_told_and_recorded_again(daemon,
     assert (capture["gaps"], capture["lost"], capture["given"]) == (1, source["skipped"], len(kept))
     payloads = [payload for payload, _ in received(there, len(kept))]
     assert [int.from_bytes(payload[:8], "big") for payload in payloads] == kept
-    with subprocess.Popen(["cat", path], stdout=subprocess.PIPE) as pipe:
-        done = ibvcap(one, "replay", "-", "--top-speed", stdin=pipe.stdout)
+    if "--raw" in options:
+        assert "payloads without ports" in ibvcap(one, "replay", path, "--port", PORT).stderr
+        done = ibvcap(one, "replay", path, "--top-speed")
+    else:
+        with subprocess.Popen(["cat", path], stdout=subprocess.PIPE) as pipe:
+            done = ibvcap(one, "replay", "-", "--top-speed", stdin=pipe.stdout)
     assert f"it lacks {source['skipped']} packets (gaps passed: 1)" in done.stdout and done.returncode == 0
     again = test_record.Record(one, "-w", tmp / "again.pcapng", "-c", len(kept))
     for i, payload in enumerate(payloads):

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Reads capture files: pcapng by the reader of recordings, others with libpcap. Names what is wrong with a file. */
+/* Reads capture files: recordings by their readers, others with libpcap. Names what is wrong with a file. */
 #include "tools/capture/capture.h"
 
 #include "daemon/base/time.h"
@@ -200,8 +200,33 @@ static int next_of_libpcap(struct capture *capture, struct capture_packet *packe
 	return 1;
 }
 
+static int next_of_raw(struct capture *capture, struct capture_packet *packet)
+{
+	struct raw_packet row;
+	int r = raw_recording_next(capture->raw, &row);
+
+	if (r < 0)
+		return damaged(capture, r == -EBADMSG ? "it has fewer rows than its description says" : strerror(-r));
+	if (r == 0)
+		return 0;
+	capture->n_packets++;
+	if (row.time_ns / TIME_SECOND_NS > (uint64_t)SECONDS_MAX)
+		return refuse_time(capture, (int64_t)(row.time_ns / TIME_SECOND_NS),
+		                   (int64_t)(row.time_ns % TIME_SECOND_NS));
+	capture->n_gaps += row.n_lost != 0;
+	capture->n_lost += row.n_lost;
+	*packet = (struct capture_packet){.time_ns = row.time_ns,
+	                                  .frame = row.at,
+	                                  .link = row.link,
+	                                  .captured = row.captured,
+	                                  .wire_bytes = row.wire_bytes};
+	return 1;
+}
+
 int capture_next(struct capture *capture, struct capture_packet *packet)
 {
+	if (capture->raw)
+		return next_of_raw(capture, packet);
 	return capture->reader ? next_of_libpcap(capture, packet) : next_of_pcapng(capture, packet);
 }
 
@@ -241,11 +266,23 @@ static int begin_libpcap(struct capture *capture)
 	return add_link(capture, pcap_datalink(capture->reader)) < 0 ? EX_DATAERR : 0;
 }
 
+static int open_raw(struct capture *capture)
+{
+	int r = raw_recording_open(&capture->raw, capture->path, capture->error, sizeof(capture->error));
+
+	if (r < 0)
+		return r == -EBADMSG ? EX_DATAERR : EX_NOINPUT;
+	capture->n_dropped = raw_recording_dropped(capture->raw);
+	return 0;
+}
+
 int capture_open(struct capture *capture, const char *path)
 {
 	int r;
 
 	*capture = (struct capture){.path = strcmp(path, "-") ? path : "standard input"};
+	if (strcmp(path, "-") != 0 && raw_recording_is_one(path))
+		return open_raw(capture);
 	r = recording_open(&capture->recording, path);
 	if (r < 0) {
 		snprintf(capture->error, sizeof(capture->error), "%s: %s", capture->path, strerror(-r));
@@ -263,6 +300,8 @@ void capture_close(struct capture *capture)
 	if (capture->reader)
 		pcap_close(capture->reader);
 	capture->reader = NULL;
+	raw_recording_close(capture->raw);
+	capture->raw = NULL;
 	if (capture->recording.path)
 		recording_close(&capture->recording);
 	free(capture->links);

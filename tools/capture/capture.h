@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Reads the packets of a pcap or pcapng file in their order, and what the file says of packets that it lacks. */
+/*
+ * Reads the packets of a pcap or pcapng file, or of a raw recording, in their order, and what the file says of packets
+ * that it lacks.
+ */
 #ifndef TOOLS_CAPTURE_CAPTURE_H
 #define TOOLS_CAPTURE_CAPTURE_H
 
 #include "tools/capture/datagram.h"
+#include "tools/capture/raw_recording.h"
 #include "tools/capture/recording.h"
 
 #include <stdbool.h>
@@ -14,6 +18,7 @@
 struct capture {
 	const char *path;
 	struct recording recording; /* a pcapng file, compressed by zstd or not */
+	struct raw_recording *raw;  /* of `record --raw`; NULL: another file */
 	void *reader;               /* libpcap's, of any other file; NULL */
 	enum datagram_link *links;  /* of the interfaces of the section; of libpcap's file: one */
 	uint32_t n_links;

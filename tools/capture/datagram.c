@@ -161,6 +161,9 @@ static enum datagram_verdict skip_links(enum datagram_link link, struct rest *re
 	case DATAGRAM_LINK_SLL2:
 		verdict = skip_link(rest, 20, 0, type);
 		break;
+	case DATAGRAM_LINK_PAYLOAD:
+	case DATAGRAM_LINK_FRAGMENT:
+		return DATAGRAM_NOT_UDP;
 	case DATAGRAM_LINK_IP:
 		verdict = check_bytes(rest, 1);
 		if (verdict != DATAGRAM_WHOLE)
@@ -175,13 +178,26 @@ static enum datagram_verdict skip_links(enum datagram_link link, struct rest *re
 	return verdict;
 }
 
+static enum datagram_verdict take_payload(const struct rest *rest, struct datagram *datagram)
+{
+	if (rest->captured < rest->wire)
+		return DATAGRAM_CUT;
+	*datagram = (struct datagram){.payload = rest->at, .bytes = rest->captured};
+	return DATAGRAM_WHOLE;
+}
+
 enum datagram_verdict datagram_find(enum datagram_link link, const uint8_t *frame, uint32_t captured,
                                     uint32_t wire_bytes, struct datagram *datagram)
 {
 	struct rest rest = {.at = frame, .captured = captured, .wire = wire_bytes > captured ? wire_bytes : captured};
 	uint16_t type = ETHERTYPE_NONE;
-	enum datagram_verdict verdict = skip_links(link, &rest, &type);
+	enum datagram_verdict verdict;
 
+	if (link == DATAGRAM_LINK_FRAGMENT)
+		return DATAGRAM_FRAGMENT;
+	if (link == DATAGRAM_LINK_PAYLOAD)
+		return take_payload(&rest, datagram);
+	verdict = skip_links(link, &rest, &type);
 	if (verdict != DATAGRAM_WHOLE)
 		return verdict;
 	switch (type) {

@@ -11,6 +11,8 @@ enum datagram_link {
 	DATAGRAM_LINK_IP,       /* no link header: IPv4 or IPv6 */
 	DATAGRAM_LINK_SLL,      /* the Linux cooked header, as in `tcpdump -i any` */
 	DATAGRAM_LINK_SLL2,
+	DATAGRAM_LINK_PAYLOAD,  /* no headers: a UDP payload, whose port is not known */
+	DATAGRAM_LINK_FRAGMENT, /* the same, of a part of a payload */
 };
 
 enum datagram_verdict {

@@ -17,8 +17,9 @@
 
 static const char usage[] =
 	"usage: ibvcap replay CHANNEL FILE [OPTIONS...]\n"
-	"Send the UDP payloads of a capture (pcap, or pcapng, which zstd may have compressed; -: standard input)\n"
-	"on a channel. Addresses, ports and VLAN tag are those of the channel. Each packet gets a send time, counted\n"
+	"Send the UDP payloads of a capture (pcap, or pcapng, which zstd may have compressed; -: standard input; or\n"
+	"the rows of 'ibvcap record --raw') on a channel. Addresses, ports and VLAN tag are those of the channel. Each "
+	"packet gets a send time, counted\n"
 	"from the start, so delays do not add up. Print rates every second; at the end print the sum, how well the\n"
 	"times were kept, how many packets the capture says it lacks, and how many were skipped for which reason.\n"
 	"Defaults are in parentheses.\n"
@@ -355,6 +356,9 @@ static int open_replay(struct replay *replay)
 		fprintf(stderr, "ibvcap replay: %s\n", replay->capture.error);
 		return code;
 	}
+	if (replay->capture.raw && replay->options.port)
+		return options_reject("replay", usage,
+		                      "--port: a raw recording has payloads without ports; leave it out");
 	if (replay->capture.is_pipe && replay->options.loops != 1)
 		return options_reject("replay", usage, "--loop wants a file: a pipe cannot be read again");
 	return tx_run_open(&replay->run, &replay->options.run);

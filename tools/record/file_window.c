@@ -61,7 +61,8 @@ static int name_bytes(const char *path)
 
 static bool delete_oldest(struct file_window *window)
 {
-	static const char *const belongs[] = {FILE_WINDOW_INDEX, FILE_WINDOW_META, FILE_WINDOW_JSON};
+	static const char *const belongs[] = {FILE_WINDOW_INDEX, FILE_WINDOW_META, FILE_WINDOW_JSON,
+	                                      FILE_WINDOW_HEADERS};
 	struct kept_file *oldest = STAILQ_FIRST(&window->kept);
 	char path[PATH_MAX];
 	int n;

@@ -13,9 +13,10 @@
 
 #define FILE_WINDOW_PART ".part" /* behind the name of a file that is being written */
 /* Behind the name of a file: what belongs to it, and is deleted with it. */
-#define FILE_WINDOW_INDEX ".index"
-#define FILE_WINDOW_META  ".meta"
-#define FILE_WINDOW_JSON  ".json"
+#define FILE_WINDOW_INDEX   ".index"
+#define FILE_WINDOW_META    ".meta"
+#define FILE_WINDOW_JSON    ".json"
+#define FILE_WINDOW_HEADERS ".headers"
 
 struct kept_file {
 	STAILQ_ENTRY(kept_file) entry;

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * Reads and writes in one thread: while the disk is busy, the ring is the buffer, and the block that is written is
- * leased. The recording begins at a row whose place in its block is a multiple of the page size, so that whole blocks
- * can go to the device as they are.
+ * leased.
  */
 #include "tools/record/raw.h"
 
@@ -17,8 +16,7 @@
 #include <signal.h>
 #include <string.h>
 
-#define WAIT_MS     200
-#define DIRECT_PAGE 4096u
+#define WAIT_MS 200
 
 struct raw {
 	const struct record_options *options;
@@ -28,8 +26,6 @@ struct raw {
 	struct raw_file file;
 	struct record_sum file_start;
 	uint64_t rotate_ns;
-	uint32_t rows_per_page; /* the first row's place is a multiple of this */
-	bool has_begun;
 	uint64_t start_ns;
 	uint64_t printed_ns;
 	uint64_t printed_bytes;
@@ -87,7 +83,7 @@ static int raw_rotate_if_due(struct raw *raw, uint32_t n)
 	int r;
 
 	if (!raw->file.n_rows ||
-	    (raw->file.bytes + (uint64_t)n * raw->file.row_bytes <= options->file_bytes &&
+	    ((raw->file.n_rows + n) * raw->file.row_bytes <= options->file_bytes &&
 	     raw->file.n_rows < options->file_packets && time_utc_ns() < raw->rotate_ns && !rotate_signal_is_new()))
 		return 0;
 	r = raw_end_file(raw, &sum);
@@ -96,9 +92,9 @@ static int raw_rotate_if_due(struct raw *raw, uint32_t n)
 
 /* ---- rows ---------------------------------------------------------------------------------------- */
 
-static void count_rows(struct raw *raw, const struct ibvcap_rx_batch *batch, uint32_t first)
+static void count_rows(struct raw *raw, const struct ibvcap_rx_batch *batch)
 {
-	for (uint32_t i = first; i < batch->n; i++)
+	for (uint32_t i = 0; i < batch->n; i++)
 		if (batch->meta[i].flags & IBVCAP_PACKET_FLAG_ERROR) {
 			raw->source->losses.sum.errored++;
 			raw->source->losses.told.errored++;
@@ -112,15 +108,13 @@ static int raw_make_room(struct raw *raw, uint64_t bytes)
 	return file_window_make_room(&raw->window, raw->file.fd, raw->file.bytes + bytes) ? 0 : -ENOSPC;
 }
 
-/* Write the rows of a batch from first on. */
-static int raw_write(struct raw *raw, const struct ibvcap_rx_batch *batch, uint32_t first)
+static int raw_write(struct raw *raw, const struct ibvcap_rx_batch *batch)
 {
 	struct losses *losses = &raw->source->losses;
-	uint32_t n = batch->n - first;
 	uint64_t begin_ns;
-	int r = raw_rotate_if_due(raw, n);
+	int r = raw_rotate_if_due(raw, batch->n);
 
-	if (r == 0 && batch->stride != raw->file.row_bytes) { /* after a restart with another payload_size */
+	if (r == 0 && !raw_file_takes(&raw->file, batch)) {
 		struct record_sum sum = source_sum(&raw->source->losses, raw->source->n_written, 0);
 
 		r = raw_end_file(raw, &sum);
@@ -131,34 +125,18 @@ static int raw_write(struct raw *raw, const struct ibvcap_rx_batch *batch, uint3
 		losses_written(losses);
 	}
 	if (r == 0)
-		r = raw_make_room(raw, (uint64_t)n * batch->stride);
+		r = raw_make_room(raw, (uint64_t)batch->n * batch->stride);
 	begin_ns = time_monotonic_ns();
 	do
-		r = r < 0 ? r : raw_file_write(&raw->file, batch, first, n);
+		r = r < 0 ? r : raw_file_write(&raw->file, batch);
 	while (r == -ENOSPC && file_window_give_way(&raw->window) && (r = 0, true));
 	losses_waited(losses, time_monotonic_ns() - begin_ns);
 	raw->result->waited_ns += time_monotonic_ns() - begin_ns;
 	if (r == 0)
-		count_rows(raw, batch, first);
+		count_rows(raw, batch);
 	else
-		raw->result->sum.unwritten += n;
+		raw->result->sum.unwritten += batch->n;
 	return r;
-}
-
-/* Rows before the first that lies well: they belong to the time before the recording. */
-static uint32_t rows_to_leave_out(struct raw *raw, const struct ibvcap_rx_batch *batch)
-{
-	uint64_t place;
-
-	if (raw->has_begun)
-		return 0;
-	place = (uint64_t)((uintptr_t)batch->payload % DIRECT_PAGE);
-	for (uint32_t i = 0; i < batch->n; i++)
-		if ((place + (uint64_t)i * batch->stride) % DIRECT_PAGE == 0) {
-			raw->has_begun = true;
-			return i;
-		}
-	return batch->n;
 }
 
 static void raw_print_progress(struct raw *raw, uint64_t now_ns)
@@ -202,7 +180,7 @@ static int raw_step(struct raw *raw, uint64_t left, bool waits)
 	struct source *source = raw->source;
 	struct ibvcap_rx_batch *batch = &source->batch;
 	struct ibvcap_rx_counts counts = IBVCAP_INIT(struct ibvcap_rx_counts);
-	uint32_t max = raw_rows_at_once(raw, left), first;
+	uint32_t max = raw_rows_at_once(raw, left);
 	int r = ibvcap_rx_acquire(source->rx, batch, max, waits ? max : 1, waits ? WAIT_MS : 0);
 
 	if (r == 0)
@@ -212,8 +190,8 @@ static int raw_step(struct raw *raw, uint64_t left, bool waits)
 	losses_of_batch(&source->losses, source->rx, batch, time_monotonic_ns());
 	if (ibvcap_rx_counts(source->rx, &counts) == 0 && counts.lag < batch->n)
 		losses_caught_up(&source->losses, time_monotonic_ns());
-	first = rows_to_leave_out(raw, batch);
-	if (first < batch->n && (r = raw_write(raw, batch, first)) < 0)
+	r = raw_write(raw, batch);
+	if (r < 0)
 		raw->result->error = -r;
 	ibvcap_rx_release(source->rx, batch);
 	return 0;

@@ -30,21 +30,32 @@ static json_t *meta_dtype(void)
 	                 "<u2", "header_length", "u1", "flow", "u1", "wire_length", "<u2");
 }
 
+static void describe_raw_rows(const struct raw_file *file, json_t *all)
+{
+	json_object_set_new(all, "dtype", json_string("u1"));
+	json_object_set_new(all, "offset", json_integer(file->offset));
+	json_object_set_new(all, "shape", json_pack("[I,I]", (json_int_t)file->n_rows, (json_int_t)file->row_bytes));
+	json_object_set_new(all, "payload_bytes", json_integer((json_int_t)file->payload_bytes));
+	json_object_set_new(all, "byte_order", json_string("little"));
+	json_object_set_new(all, "meta_dtype", meta_dtype());
+	json_object_set_new(all, "layout", json_string(file->has_frames ? "frame" : "payload"));
+	json_object_set_new(all, "network_header_bytes", json_integer(file->network_header_bytes));
+	json_object_set_new(all, "application_header_bytes", json_integer(file->application_header_bytes));
+}
+
 /* sum NULL: the recording goes on. */
 static int write_description(const struct raw_file *file, const struct record_sum *sum, int error)
 {
 	char path[PATH_MAX + 8];
-	json_t *all =
-		json_pack("{s:i, s:s, s:I, s:s, s:[I,I], s:I, s:s, s:o, s:s, s:s, s:s, s:O, s:O}", "schema_version",
-	                  SCHEMA_VERSION, "stream", file->source->name, "queue", (json_int_t)file->source->queue,
-	                  "dtype", "u1", "shape", (json_int_t)file->n_rows, (json_int_t)file->row_bytes,
-	                  "payload_bytes", (json_int_t)file->payload_bytes, "byte_order", "little", "meta_dtype",
-	                  meta_dtype(), "flows", file->source->filter, "interface", file->source->interface, "clock",
-	                  file->source->clock, "runs", file->runs, "losses", file->losses);
+	json_t *all = json_pack("{s:i, s:s, s:I, s:s, s:s, s:s, s:O, s:O}", "schema_version", SCHEMA_VERSION, "stream",
+	                        file->source->name, "queue", (json_int_t)file->source->queue, "flows",
+	                        file->source->filter, "interface", file->source->interface, "clock",
+	                        file->source->clock, "runs", file->runs, "losses", file->losses);
 	int r;
 
 	if (!all)
 		return -ENOMEM;
+	describe_raw_rows(file, all);
 	if (sum)
 		json_object_set_new(all, "sum", record_sum_to_json(sum));
 	if (error)
@@ -63,40 +74,59 @@ int raw_file_note_loss(struct raw_file *file, const struct losses *losses)
 }
 
 /* Each run begins a row of the table; its packets are numbered on from sequence. */
-static void note_run(struct raw_file *file, const struct ibvcap_rx_batch *batch, uint32_t first)
+static void note_run(struct raw_file *file, const struct ibvcap_rx_batch *batch)
 {
 	char epoch[24];
 
-	if (file->n_rows && batch->epoch == file->epoch && batch->sequence + first == file->next_sequence)
+	if (file->n_rows && batch->epoch == file->epoch && batch->sequence == file->next_sequence)
 		return;
 	snprintf(epoch, sizeof(epoch), "%016" PRIx64, batch->epoch);
 	json_array_append_new(file->runs, json_pack("{s:I, s:I, s:s}", "row", (json_int_t)file->n_rows, "sequence",
-	                                            (json_int_t)(batch->sequence + first), "epoch", epoch));
+	                                            (json_int_t)batch->sequence, "epoch", epoch));
 	file->epoch = batch->epoch;
 }
 
 /* ---- files --------------------------------------------------------------------------------------- */
 
-int raw_file_open(struct raw_file *file, const struct source *source, const char *path)
+static void note_geometry(struct raw_file *file)
 {
-	char part[PATH_MAX + 8], meta[PATH_MAX + 8];
 	struct ibvcap_rx_info info = IBVCAP_INIT(struct ibvcap_rx_info);
 
-	*file = (struct raw_file){.source = source, .fd = -1, .direct = -1};
-	ibvcap_rx_info(source->rx, &info);
+	ibvcap_rx_info(file->source->rx, &info);
 	file->row_bytes = info.row_stride;
 	file->payload_bytes = info.slot_bytes;
+	file->has_frames = info.flags & IBVCAP_RING_FLAG_FRAMES;
+	file->application_header_bytes = info.application_header_bytes;
+	file->network_header_bytes = info.header_bytes - info.application_header_bytes;
+	file->is_paged = (uint64_t)info.slots_per_block * info.row_stride % DIRECT_BYTES == 0;
+}
+
+static FILE *open_raw_beside(const struct raw_file *file, const char *suffix)
+{
+	char path[PATH_MAX + 8];
+
+	snprintf(path, sizeof(path), "%s%s", file->path, suffix);
+	return fopen(path, "we");
+}
+
+int raw_file_open(struct raw_file *file, const struct source *source, const char *path)
+{
+	char part[PATH_MAX + 8];
+
+	*file = (struct raw_file){.source = source, .fd = -1, .direct = -1};
+	note_geometry(file);
 	snprintf(file->path, sizeof(file->path), "%s", path);
 	snprintf(part, sizeof(part), "%s" FILE_WINDOW_PART, path);
-	snprintf(meta, sizeof(meta), "%s" FILE_WINDOW_META, path);
 	file->fd = open(part, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
 	if (file->fd < 0)
 		return -errno;
 	file->direct = open(part, O_WRONLY | O_DIRECT | O_CLOEXEC);
-	file->meta = fopen(meta, "we");
 	file->runs = json_array();
 	file->losses = json_array();
+	file->meta = open_raw_beside(file, FILE_WINDOW_META);
 	if (!file->meta)
+		return -errno;
+	if (file->application_header_bytes && !(file->headers = open_raw_beside(file, FILE_WINDOW_HEADERS)))
 		return -errno;
 	return write_description(file, NULL, 0);
 }
@@ -139,23 +169,52 @@ static int write_rows(struct raw_file *file, const uint8_t *at, size_t bytes)
 	return r;
 }
 
-int raw_file_write(struct raw_file *file, const struct ibvcap_rx_batch *batch, uint32_t first, uint32_t n)
+/* The rest of the network's headers, if they are longer than ordinary ones, is in the row as well. */
+static int write_headers(struct raw_file *file, const struct ibvcap_rx_batch *batch)
 {
-	const uint8_t *at = batch->payload + (size_t)first * batch->stride;
-	size_t bytes = (size_t)n * batch->stride;
-	int r = batch->stride == file->row_bytes ? write_rows(file, at, bytes) : -ESTALE;
+	uint32_t begin = batch->header_bytes - batch->application_header_bytes;
 
-	if (r == 0 && fwrite(batch->meta + first, sizeof(*batch->meta), n, file->meta) != n)
+	for (uint32_t i = 0; i < batch->n; i++)
+		if (fwrite(ibvcap_rx_headers(batch, i) + begin, file->application_header_bytes, 1, file->headers) != 1)
+			return -errno;
+	return 0;
+}
+
+/* A direct write wants the same place in a page of the file as in a page of memory. */
+static void place_first_row(struct raw_file *file, const uint8_t *at)
+{
+	if (file->direct >= 0 && file->is_paged)
+		file->offset = (uint32_t)((uintptr_t)at % DIRECT_BYTES);
+	file->bytes = file->offset;
+}
+
+bool raw_file_takes(const struct raw_file *file, const struct ibvcap_rx_batch *batch)
+{
+	return batch->stride == file->row_bytes && batch->application_header_bytes == file->application_header_bytes &&
+	       batch->header_bytes == file->network_header_bytes + file->application_header_bytes;
+}
+
+int raw_file_write(struct raw_file *file, const struct ibvcap_rx_batch *batch)
+{
+	size_t bytes = (size_t)batch->n * batch->stride;
+	int r;
+
+	if (file->n_rows == 0)
+		place_first_row(file, batch->payload);
+	r = raw_file_takes(file, batch) ? write_rows(file, batch->payload, bytes) : -ESTALE;
+	if (r == 0 && fwrite(batch->meta, sizeof(*batch->meta), batch->n, file->meta) != batch->n)
 		r = -errno;
+	if (r == 0 && file->headers)
+		r = write_headers(file, batch);
 	if (r < 0) {
 		if (ftruncate(file->fd, (off_t)file->bytes) < 0)
 			return -errno;
 		return r;
 	}
-	note_run(file, batch, first);
+	note_run(file, batch);
 	file->bytes += bytes;
-	file->n_rows += n;
-	file->next_sequence = batch->sequence + first + n;
+	file->n_rows += batch->n;
+	file->next_sequence = batch->sequence + batch->n;
 	return 0;
 }
 
@@ -185,6 +244,8 @@ int raw_file_finish(struct raw_file *file, const struct record_sum *sum, int err
 		return 0;
 	r = close_rows(file, sync);
 	if (file->meta && fclose(file->meta) != 0 && r == 0)
+		r = -errno;
+	if (file->headers && fclose(file->headers) != 0 && r == 0)
 		r = -errno;
 	described = write_description(file, sum, error);
 	json_decref(file->runs);

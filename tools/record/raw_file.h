@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * One raw recording: FILE has the rows of a ring one behind the other, as an array of rows of the same size; FILE.meta
- * has the struct ibvcap_meta of each; FILE.json says how long a row is, which packet numbers the rows have, and what is
- * missing where. Rows go to the disk straight from the ring, past the kernel's cache where the addresses allow it.
+ * has the struct ibvcap_meta of each; FILE.headers the application's headers, if the stream splits them off; FILE.json
+ * says how long a row is, which packet numbers the rows have, and what is missing where. Rows go to the disk straight
+ * from the ring, past the kernel's cache where the addresses allow it: the first row has the place in the file's first
+ * page that it has in its page of memory.
  */
 #ifndef TOOLS_RECORD_RAW_FILE_H
 #define TOOLS_RECORD_RAW_FILE_H
@@ -19,10 +21,16 @@ struct raw_file {
 	int fd;     /* -1: closed */
 	int direct; /* O_DIRECT; -1: the file system has none */
 	FILE *meta;
+	FILE *headers; /* NULL: the packets have no application headers */
 	uint64_t n_rows;
-	uint64_t row_bytes;     /* from row to row */
-	uint64_t payload_bytes; /* of these: the most that a packet has there */
-	uint64_t bytes;
+	uint64_t row_bytes;            /* from row to row */
+	uint64_t payload_bytes;        /* of these: the most that a packet has there */
+	uint32_t network_header_bytes; /* of an ordinary packet, split off */
+	uint32_t application_header_bytes;
+	bool has_frames; /* rows hold whole frames */
+	bool is_paged;   /* each block begins on a page of memory */
+	uint32_t offset; /* of the first row in the file */
+	uint64_t bytes;  /* with offset */
 	uint64_t allocated;
 	uint64_t direct_bytes; /* of bytes: written straight from the ring to the device */
 	uint64_t next_sequence;
@@ -34,8 +42,11 @@ struct raw_file {
 /** Open the three files. 0; -errno. */
 int raw_file_open(struct raw_file *file, const struct source *source, const char *path);
 
-/** Append n rows of the batch, from row first on. 0; -errno: the files have none of them. */
-int raw_file_write(struct raw_file *file, const struct ibvcap_rx_batch *batch, uint32_t first, uint32_t n);
+/** Are the batch's rows of the size that the file's are? After a restart they may not be. */
+bool raw_file_takes(const struct raw_file *file, const struct ibvcap_rx_batch *batch);
+
+/** Append the rows of the batch. 0; -errno: FILE has none of them. */
+int raw_file_write(struct raw_file *file, const struct ibvcap_rx_batch *batch);
 
 /** Note what is missing before the next row. */
 int raw_file_note_loss(struct raw_file *file, const struct losses *losses);

@@ -5,6 +5,7 @@
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
 #include <errno.h>
+#include <ibvcap/layout.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -179,6 +180,100 @@ Test(capture, each_interface_has_its_link_and_losses_are_told)
 	cr_expect(eq(u64, capture.n_gaps, 1));
 	cr_expect(eq(u64, capture_lost(&capture), 9));
 }
+
+/* ---- raw recordings ------------------------------------------------------------------------------ */
+
+static const char *put_beside(const char *suffix, const void *at, size_t bytes)
+{
+	static char name[80];
+	FILE *beside;
+
+	snprintf(name, sizeof(name), "%s%s", path, suffix);
+	beside = fopen(name, "w");
+	cr_assert_not_null(beside);
+	fwrite(at, bytes, 1, beside);
+	fclose(beside);
+	return name;
+}
+
+/* Rows of 8 bytes behind 3 bytes of nothing; 2 bytes of each payload are application headers. */
+static void put_raw(const struct ibvcap_meta *meta, uint32_t n, const char *headers, const char *rows)
+{
+	char said[500];
+
+	snprintf(said, sizeof(said),
+	         "{\"offset\": 3, \"shape\": [%u, 8], \"meta_dtype\": [], \"layout\": \"payload\","
+	         "\"network_header_bytes\": 42, \"application_header_bytes\": 2,"
+	         "\"losses\": [{\"row\": 0, \"packets\": 5}, {\"row\": 2, \"packets\": 4}],"
+	         "\"sum\": {\"skipped\": 9, \"errored\": 1, \"no_buffer\": 2}}",
+	         n);
+	put_beside(".json", said, strlen(said));
+	put_beside(".meta", meta, n * sizeof(*meta));
+	put_beside(".headers", headers, strlen(headers));
+	fputs("xxx", file);
+	fputs(rows, file);
+	cr_assert(eq(int, reopen(), 0), "%s", capture.error);
+}
+
+static void remove_raw(void)
+{
+	unlink(put_beside(".json", "", 0));
+	unlink(put_beside(".meta", "", 0));
+	unlink(put_beside(".headers", "", 0));
+}
+
+static void expect_row(const char *payload, enum datagram_verdict verdict)
+{
+	struct capture_packet packet;
+	struct datagram datagram;
+
+	cr_assert(eq(int, capture_next(&capture, &packet), 1), "%s", capture.error);
+	cr_assert(eq(int, datagram_find(packet.link, packet.frame, packet.captured, packet.wire_bytes, &datagram),
+	             verdict));
+	if (verdict != DATAGRAM_WHOLE)
+		return;
+	cr_assert(eq(u32, datagram.bytes, (uint32_t)strlen(payload)));
+	cr_expect(eq(int, memcmp(datagram.payload, payload, datagram.bytes), 0));
+}
+
+Test(capture, rows_of_a_raw_recording_are_payloads)
+{
+	const struct ibvcap_meta meta[] = {
+		{.timestamp_ns = 7, .length = 8, .header_length = 42, .wire_length = 8},
+		{.length = 3, .header_length = 42, .wire_length = 3, .flags = IBVCAP_PACKET_FLAG_SHORT},
+		{.flags = IBVCAP_PACKET_FLAG_ERROR},
+		{.length = 2, .header_length = 46, .wire_length = 2, .flags = IBVCAP_PACKET_FLAG_IRREGULAR},
+		{.length = 8, .header_length = 42, .wire_length = 80, .flags = IBVCAP_PACKET_FLAG_TRUNCATED},
+		{.length = 8, .header_length = 42, .wire_length = 8, .flags = IBVCAP_PACKET_FLAG_FRAGMENT},
+		{.flags = IBVCAP_PACKET_FLAG_UNUSABLE},
+	};
+
+	put_raw(meta, 7, "AABB..vlCCDD..", "aaaaaaaabbb.............anCCcc..ccccccccdddddddd........");
+	expect_row("AAaaaaaaaa", DATAGRAM_WHOLE);
+	cr_expect(eq(u64, capture.n_lost, 5));
+	expect_row("BBbbb", DATAGRAM_WHOLE);
+	expect_row("CCcc", DATAGRAM_WHOLE);
+	cr_expect(eq(u64, capture.n_lost, 10), "4 that the recording names, and the row in error");
+	expect_row(NULL, DATAGRAM_CUT);
+	expect_row(NULL, DATAGRAM_FRAGMENT);
+	expect_row(NULL, DATAGRAM_CUT);
+	cr_expect(eq(int, capture_next(&capture, &(struct capture_packet){0}), 0));
+	cr_expect(eq(u64, capture_lost(&capture), 12));
+	remove_raw();
+}
+
+Test(capture, a_raw_recording_with_fewer_rows_than_it_says_is_damaged)
+{
+	const struct ibvcap_meta meta[2] = {{.length = 8, .header_length = 42}};
+
+	put_raw(meta, 2, "AABB", "aaaaaaaa");
+	expect_row("AAaaaaaaaa", DATAGRAM_WHOLE);
+	cr_expect(eq(int, capture_next(&capture, &(struct capture_packet){0}), -EBADMSG));
+	cr_expect(strstr(capture.error, "after packet 1: it has fewer rows") != NULL, "%s", capture.error);
+	remove_raw();
+}
+
+/* -------------------------------------------------------------------------------------------------- */
 
 Test(capture, packets_without_a_time_are_refused)
 {

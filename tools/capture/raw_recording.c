@@ -1,0 +1,238 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Joins what a raw recording has of a packet: its row of FILE.headers and its row of FILE lie side by side in the
+ * buffer, as they did in the frame. Headers that are longer than the ordinary ones go on in the row of FILE.
+ */
+#include "tools/capture/raw_recording.h"
+
+#include <errno.h>
+#include <ibvcap/layout.h>
+#include <jansson.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define ROW_BYTES_MAX (1u << 20)
+
+struct raw_recording {
+	FILE *rows;
+	FILE *meta;
+	FILE *headers;    /* NULL: the packets have no application headers */
+	json_t *said;     /* the description */
+	size_t next_loss; /* of its list */
+	uint32_t row_bytes;
+	uint32_t header_bytes; /* of a row of FILE.headers */
+	uint32_t network_bytes;
+	bool has_frames; /* rows hold frames, not payloads */
+	uint64_t n_rows; /* of FILE by the description */
+	uint64_t n_read;
+	uint8_t buffer[]; /* of header_bytes + row_bytes */
+};
+
+/* ---- files --------------------------------------------------------------------------------------- */
+
+/* The name of a file next to the rows. These may have ".part" behind their name still. */
+static bool name_beside(char beside[PATH_MAX], const char *path, const char *suffix)
+{
+	static const char part[] = ".part";
+	size_t n = strlen(path);
+
+	if (n > strlen(part) && !strcmp(path + n - strlen(part), part))
+		n -= strlen(part);
+	return snprintf(beside, PATH_MAX, "%.*s%s", (int)n, path, suffix) < PATH_MAX;
+}
+
+static json_t *load_description(const char *path)
+{
+	char beside[PATH_MAX];
+	json_t *said = name_beside(beside, path, ".json") ? json_load_file(beside, 0, NULL) : NULL;
+
+	if (json_is_array(json_object_get(said, "meta_dtype")) && json_is_array(json_object_get(said, "shape")))
+		return said;
+	json_decref(said);
+	return NULL;
+}
+
+bool raw_recording_is_one(const char *path)
+{
+	json_t *said = load_description(path);
+	bool is_one = said;
+
+	json_decref(said);
+	return is_one;
+}
+
+static FILE *open_beside(const char *path, const char *suffix, char *error, size_t error_bytes)
+{
+	char beside[PATH_MAX];
+	FILE *file;
+
+	if (!name_beside(beside, path, suffix)) {
+		errno = ENAMETOOLONG;
+		return NULL;
+	}
+	file = fopen(beside, "re");
+	if (!file)
+		snprintf(error, error_bytes, "%s: %s", beside, strerror(errno));
+	return file;
+}
+
+static uint64_t number_of(const json_t *value)
+{
+	json_int_t number = json_integer_value(value);
+
+	return number > 0 ? (uint64_t)number : 0;
+}
+
+static uint32_t bytes_of(const json_t *value)
+{
+	uint64_t bytes = number_of(value);
+
+	return bytes <= ROW_BYTES_MAX ? (uint32_t)bytes : 0;
+}
+
+/* 0; -errno. */
+static int open_files(struct raw_recording *recording, const char *path, char *error, size_t error_bytes)
+{
+	uint64_t offset = number_of(json_object_get(recording->said, "offset"));
+
+	recording->rows = fopen(path, "re");
+	if (!recording->rows) {
+		snprintf(error, error_bytes, "%s: %s", path, strerror(errno));
+		return -errno;
+	}
+	if (offset > ROW_BYTES_MAX || fseek(recording->rows, (long)offset, SEEK_SET) < 0)
+		return -EBADMSG;
+	recording->meta = open_beside(path, ".meta", error, error_bytes);
+	if (!recording->meta)
+		return -errno;
+	if (recording->header_bytes && !(recording->headers = open_beside(path, ".headers", error, error_bytes)))
+		return -errno;
+	return 0;
+}
+
+int raw_recording_open(struct raw_recording **opened, const char *path, char *error, size_t error_bytes)
+{
+	json_t *said = load_description(path), *shape = json_object_get(said, "shape");
+	uint32_t header_bytes = bytes_of(json_object_get(said, "application_header_bytes"));
+	uint32_t row_bytes = bytes_of(json_array_get(shape, 1));
+	const char *layout = json_string_value(json_object_get(said, "layout"));
+	struct raw_recording *recording;
+	int r;
+
+	snprintf(error, error_bytes, "%s: its description, FILE.json, is not one of 'ibvcap record --raw'", path);
+	recording = row_bytes ? calloc(1, sizeof(*recording) + header_bytes + row_bytes) : NULL;
+	if (!recording) {
+		json_decref(said);
+		return row_bytes ? -ENOMEM : -EBADMSG;
+	}
+	recording->said = said;
+	recording->row_bytes = row_bytes;
+	recording->header_bytes = header_bytes;
+	recording->network_bytes = bytes_of(json_object_get(said, "network_header_bytes"));
+	recording->has_frames = layout && !strcmp(layout, "frame");
+	recording->n_rows = number_of(json_array_get(shape, 0));
+	r = open_files(recording, path, error, error_bytes);
+	if (r < 0) {
+		raw_recording_close(recording);
+		return r;
+	}
+	*opened = recording;
+	return 0;
+}
+
+void raw_recording_close(struct raw_recording *recording)
+{
+	if (!recording)
+		return;
+	if (recording->rows)
+		fclose(recording->rows);
+	if (recording->meta)
+		fclose(recording->meta);
+	if (recording->headers)
+		fclose(recording->headers);
+	json_decref(recording->said);
+	free(recording);
+}
+
+/* ---- packets ------------------------------------------------------------------------------------- */
+
+/* 1; 0 at the end; -errno. */
+static int read_row(struct raw_recording *recording, struct ibvcap_meta *meta)
+{
+	if (fread(meta, sizeof(*meta), 1, recording->meta) == 1 &&
+	    (!recording->headers || fread(recording->buffer, recording->header_bytes, 1, recording->headers) == 1) &&
+	    fread(recording->buffer + recording->header_bytes, recording->row_bytes, 1, recording->rows) == 1) {
+		recording->n_read++;
+		return 1;
+	}
+	if (ferror(recording->meta) || ferror(recording->rows))
+		return -EIO;
+	return recording->n_read < recording->n_rows ? -EBADMSG : 0;
+}
+
+/* Packets lost before the row that was read last. */
+static uint64_t lost_before(struct raw_recording *recording)
+{
+	json_t *losses = json_object_get(recording->said, "losses"), *loss;
+	uint64_t n = 0;
+
+	while ((loss = json_array_get(losses, recording->next_loss)) &&
+	       number_of(json_object_get(loss, "row")) < recording->n_read) {
+		n += number_of(json_object_get(loss, "packets"));
+		recording->next_loss++;
+	}
+	return n;
+}
+
+static uint32_t min_of(uint32_t a, uint32_t b)
+{
+	return a < b ? a : b;
+}
+
+static void describe_row(const struct raw_recording *recording, const struct ibvcap_meta *meta,
+                         struct raw_packet *packet)
+{
+	uint32_t longer = meta->header_length - min_of(recording->network_bytes, meta->header_length);
+	uint32_t sent = meta->wire_length > meta->length ? meta->wire_length : meta->length;
+
+	longer = min_of(longer, recording->row_bytes);
+	packet->time_ns = meta->timestamp_ns;
+	packet->at = recording->buffer + longer;
+	packet->link = recording->has_frames ? DATAGRAM_LINK_ETHERNET : DATAGRAM_LINK_PAYLOAD;
+	packet->captured = recording->header_bytes + min_of(meta->length, recording->row_bytes - longer);
+	packet->wire_bytes = recording->header_bytes + sent;
+	if (meta->flags & IBVCAP_PACKET_FLAG_FRAGMENT && !recording->has_frames)
+		packet->link = DATAGRAM_LINK_FRAGMENT;
+	if (meta->flags & IBVCAP_PACKET_FLAG_UNUSABLE) {
+		packet->captured = 0;
+		packet->wire_bytes++;
+	}
+}
+
+int raw_recording_next(struct raw_recording *recording, struct raw_packet *packet)
+{
+	uint64_t n_errored = 0;
+	struct ibvcap_meta meta;
+	int r;
+
+	while ((r = read_row(recording, &meta)) > 0 && meta.flags & IBVCAP_PACKET_FLAG_ERROR)
+		n_errored++;
+	if (r <= 0)
+		return r;
+	describe_row(recording, &meta, packet);
+	packet->n_lost = lost_before(recording) + n_errored;
+	return 1;
+}
+
+uint64_t raw_recording_dropped(const struct raw_recording *recording)
+{
+	static const char *const terms[] = {"unwritten", "errored", "skipped", "disk_wait", "no_buffer"};
+	const json_t *sum = json_object_get(recording->said, "sum");
+	uint64_t n = 0;
+
+	for (unsigned i = 0; i < sizeof(terms) / sizeof(terms[0]); i++)
+		n += number_of(json_object_get(sum, terms[i]));
+	return n;
+}

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Reads the packets of `ibvcap record --raw`: FILE has their payloads, FILE.meta their times and lengths, FILE.json the
+ * size of a row and the losses. FILE.headers, if the stream has application headers, has the first bytes of each.
+ */
+#ifndef TOOLS_CAPTURE_RAW_RECORDING_H
+#define TOOLS_CAPTURE_RAW_RECORDING_H
+
+#include "tools/capture/datagram.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct raw_recording;
+
+struct raw_packet {
+	uint64_t time_ns;
+	const uint8_t *at; /* until the next is read */
+	enum datagram_link link;
+	uint32_t captured;
+	uint32_t wire_bytes;
+	uint64_t n_lost; /* packets that are missing before it */
+};
+
+/** Has a file the description of raw rows next to it? */
+bool raw_recording_is_one(const char *path);
+
+/** Open the files. 0; -errno: error says more. */
+int raw_recording_open(struct raw_recording **recording, const char *path, char *error, size_t error_bytes);
+
+/** The next packet. 1; 0 at the end; -EBADMSG: there are fewer rows than the description says; -errno. */
+int raw_recording_next(struct raw_recording *recording, struct raw_packet *packet);
+
+/** Packets that are missing in all, by the sum at the end of the recording; 0 without it. */
+uint64_t raw_recording_dropped(const struct raw_recording *recording);
+
+/** NULL is allowed. */
+void raw_recording_close(struct raw_recording *recording);
+
+#endif
