@@ -10,6 +10,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 
 #define SOURCES_DEFAULT 256
 #define SOURCES_MAX     65536
@@ -37,11 +38,13 @@ static inline bool is_same_key(const struct ibvcap_tracker *tracker, const struc
 
 static uint32_t hash_key(const struct ibvcap_tracker *tracker, const struct sequence_key *key)
 {
-	uint64_t hash = 0;
+	uint64_t hash = tracker->secret[0];
 
+	/* Both halves of the product: addresses differ in the high bits of a word, which reach no low bit of it. */
 	for (uint32_t i = 0; i < tracker->reader.n_key_words; i++) {
-		hash = (hash ^ key_word(key, i)) * UINT64_C(0x9e3779b97f4a7c15);
-		hash ^= hash >> 32;
+		unsigned __int128 product = (unsigned __int128)(hash ^ key_word(key, i)) * tracker->secret[1];
+
+		hash = (uint64_t)product ^ (uint64_t)(product >> 64);
 	}
 	return (uint32_t)hash & tracker->slots_mask;
 }
@@ -175,6 +178,12 @@ int ibvcap_tracker_new(const struct ibvcap_sequence *sequence, const struct ibvc
 	new = calloc(1, sizeof(*new));
 	if (!new)
 		return error_set(-ENOMEM, "a tracker: out of memory");
+	if (getrandom(new->secret, sizeof(new->secret), 0) < 0) {
+		r = error_set(-errno, "a tracker: no random number: %s", strerror(errno));
+		free(new);
+		return r;
+	}
+	new->secret[1] |= 1; /* never 0 */
 	sequence_reader_init(&new->reader, sequence);
 	set_rules(new);
 	if (allocate(new, known.max_sources ? known.max_sources : SOURCES_DEFAULT) < 0) {

@@ -12,6 +12,7 @@ struct ibvcap_tracker {
 	uint64_t *seen;                 /* the windows of all sources */
 	uint32_t *slots;                /* hash table: index of a source + 1; 0: free */
 	uint32_t slots_mask;
+	uint64_t secret[2]; /* of the hash: random, so that no sender can choose sources that share one slot */
 	uint32_t n_sources;
 	uint32_t max_sources;
 	uint32_t last;                             /* index of the source of the last packet */

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* A tracker on the batches of a handle: what it reads, what it says of each row, and what the daemon sees of it. */
 #include "lib/ibvcap/ring.h"
+#include "lib/ibvcap/tracker.h"
 #include "tests/unit/ibvcap/attached.h"
 
 #include <criterion/criterion.h>
@@ -191,6 +192,36 @@ Test(rx_track, sources_are_told_apart_as_described_wherever_the_row_is_split)
 	cr_expect(eq(u64, counts.numbers.repeated, 400));
 	cr_expect(eq(u32, count_sources(IBVCAP_SOURCE_NONE, 0, &counts), 1));
 	cr_expect(eq(u64, counts.numbers.once, 50));
+}
+
+static uint32_t longest_run(const struct ibvcap_tracker *of)
+{
+	uint32_t run = 0, longest = 0;
+
+	for (uint32_t i = 0; i <= of->slots_mask; i++) {
+		run = of->slots[i] ? run + 1 : 0;
+		longest = run > longest ? run : longest;
+	}
+	return longest;
+}
+
+Test(rx_track, neighbours_and_sources_that_a_sender_chooses_do_not_share_a_place)
+{
+	struct ibvcap_sequence sequence = in_payload;
+	struct ibvcap_tracker *one, *other;
+
+	sequence.source = IBVCAP_SOURCE_ADDRESS;
+	cr_assert(eq(int, ibvcap_tracker_new(&sequence, NULL, &one), 0));
+	cr_assert(eq(int, ibvcap_tracker_new(&sequence, NULL, &other), 0));
+	for (uint8_t host = 1; host < 200; host++) {
+		add_frame(one, host, 1000, 0, 40);
+		add_frame(other, host, 1000, 0, 40);
+	}
+	cr_assert(eq(u32, one->slots_mask, 511));
+	cr_expect(lt(u32, longest_run(one), 100));
+	cr_expect(ne(int, memcmp(one->slots, other->slots, 512 * sizeof(*one->slots)), 0), "the hash has no secret");
+	ibvcap_tracker_free(one);
+	ibvcap_tracker_free(other);
 }
 
 Test(rx_track, sources_without_room_are_untracked)
