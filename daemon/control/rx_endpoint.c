@@ -76,6 +76,7 @@ static void consumer_added(struct rx_session *rx, int error)
 		if (endpoint->ending != IBVCAP_DISCONNECT_NONE)
 			daemon_disconnect(rx->consumer.state, endpoint->ending);
 		session_resume(session);
+		rx_group_note_told(rx);
 		r = rx_session_send(rx);
 	}
 	if (r < 0)

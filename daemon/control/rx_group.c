@@ -170,6 +170,13 @@ static void give_queue(struct rx_group_ask *ask, struct rx_group_queue *queue, s
 	}
 }
 
+void rx_group_note_told(const struct rx_session *rx)
+{
+	for (uint32_t i = 0; rx->group && i < rx->group->n_queues; i++)
+		if (rx->group->queues[i].owner == rx)
+			rx->group->queues[i].next.abandoned = 0; /* it counts them, also if it acquires nothing */
+}
+
 /* What the owner leaves to the next one. An owner that has not moved leaves what it was given. */
 static void note_cursor(struct rx_group_queue *queue, const struct rx_session *rx)
 {

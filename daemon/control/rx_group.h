@@ -2,7 +2,7 @@
 /*
  * A group: clients of one account that share the queues of a stream out among themselves. A member asks for one queue
  * after the other, each by a connection of its own. The request waits until there is a queue for it, and the answer is
- * that of an ordinary consumer, who begins where the owner before it stopped. So a member gives a queue up by hanging
+ * that of an ordinary consumer, which begins where the owner before it stopped. So a member gives a queue up by hanging
  * up, and a member that dies does the same. Control thread only.
  *
  *   free ──ask──▶ owned ──hung up, or recalled and hung up──▶ the worker gives the consumer back ──▶ free
@@ -28,6 +28,9 @@ struct rx_session;
  * is none. The answer may wait. 0, or -errno: disconnect.
  */
 int rx_group_join(struct session *session, struct rx_endpoint *first, const struct protocol_attach *request);
+
+/** The client gets to know where the owner before it stopped. No effect if the consumer is of no group. */
+void rx_group_note_told(const struct rx_session *rx);
 
 /** The consumer is the control thread's again: its queue is free. Returns its group; NULL: it is of none. */
 struct rx_group *rx_group_take_back(struct rx_session *rx);

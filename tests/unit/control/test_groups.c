@@ -708,6 +708,26 @@ Test(groups, a_queue_that_fails_while_it_is_recalled_keeps_no_other_queue_from_i
 	cr_expect_eq(shared->error[1], 0);
 }
 
+Test(groups, packets_of_a_killed_member_are_abandoned_once_though_the_next_owner_acquires_nothing)
+{
+	uint32_t held;
+
+	begin(1);
+	join(0);
+	join(1);
+	join(2);
+	shared->hold[0] = true;
+	arrive(0, 8);
+	TURN_UNTIL(shared->holds[0], false);
+	held = shared->holds[0];
+	kill_member(0);
+	TURN_UNTIL(shared->counts[1].abandoned + shared->counts[2].abandoned == held, false);
+	kill_member(shared->n_attached[1] ? 1 : 2);
+	TURN_UNTIL(shared->n_attached[1] && shared->n_attached[2], false);
+	turn_with_packets(100);
+	cr_expect_eq(shared->counts[1].abandoned + shared->counts[2].abandoned, held);
+}
+
 static uint64_t ring_says(uint32_t queue, enum ibvcap_rx_counter counter)
 {
 	return counter_get(&rings[queue].ring->counters[counter]);
