@@ -48,7 +48,7 @@ int priv_keep(const struct priv_user *user, uint64_t capabilities, char *report,
 /** Drop these capabilities from every set of this thread; no effect on those that it does not have. 0 or -errno. */
 int priv_drop(uint64_t capabilities);
 
-/* Gives the service what backend "xdp" and the drop of backend "packet" need. */
+/* Commands that give the service the capabilities which backend "xdp" and the drop of backend "packet" need. */
 #define PRIV_XDP_COMMANDS                                                                         \
 	"install -D -m 644 -t /etc/systemd/system/ibvcapd.service.d /usr/share/ibvcapd/xdp.conf " \
 	"&& systemctl daemon-reload && systemctl restart ibvcapd"

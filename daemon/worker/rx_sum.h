@@ -3,7 +3,7 @@
  * The sum of a stream: matched = published + no_buffer + errored + in flight, over all of its queues. A flow counter
  * may count packets of several queues, so matched and no_buffer belong to the stream, and each ring of it shows them;
  * rows are counted by the queue. The workers strike the sum together and without a lock: each notes what it has
- * accounted for since a reading of the flow counters, and whoever notes last finds out how many packets are lost.
+ * accounted for since a reading of the flow counters, and the last of them to do so finds how many packets are lost.
  */
 #ifndef DAEMON_WORKER_RX_SUM_H
 #define DAEMON_WORKER_RX_SUM_H
