@@ -143,6 +143,11 @@ int rx_admit(struct session *session, struct rx_endpoint *rx_endpoint, const str
 
 	if (!rx_admit_checks(session, rx_endpoint, request, &account, &sent))
 		return sent;
+	if (rx_endpoint->has_failed)
+		return session_send_error(session, -EIO,
+		                          "stream '%s': queue %u on device %s has failed: its packets are lost, until "
+		                          "the daemon is started again: systemctl restart ibvcapd",
+		                          stream->name, rx_endpoint->stream->queue, rx_endpoint->stream->device);
 	if (request->policy == IBVCAP_POLICY_TAP)
 		return attach_tap(session, rx_endpoint);
 	share = endpoint_share(&rx_endpoint->endpoint, &account);

@@ -141,6 +141,7 @@ static void take_rx_mail(struct rx_endpoint *rx_endpoint, const struct mail *mai
 	case MAIL_STOPPED:
 	case MAIL_FAILED:
 		rx_endpoint->endpoint.ended = true;
+		rx_endpoint->has_failed = mail->type == MAIL_FAILED;
 		give_queue_back(rx_endpoint);
 		options->worker_ended(options->context, rx_endpoint->stream, mail->error);
 		break;

@@ -27,6 +27,7 @@ struct rx_endpoint {
 	LIST_HEAD(, rx_group) groups; /* of the stream's first queue: of the whole stream */
 
 	struct loss_memory loss;
+	bool has_failed;        /* the device's queue, so that the worker has ended */
 	bool is_matched_mailed; /* the worker knows the last reading, or gets it by mail */
 };
 

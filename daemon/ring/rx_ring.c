@@ -321,8 +321,8 @@ uint32_t rx_ring_wake(struct rx_ring *ring)
 	return due;
 }
 
-void rx_ring_close(struct rx_ring *ring)
+void rx_ring_close(struct rx_ring *ring, enum ibvcap_ring_end end)
 {
-	daemon_close_ring(ring->ring);
+	daemon_close_ring(ring->ring, end);
 	rx_ring_doorbell(ring);
 }

@@ -199,6 +199,6 @@ uint32_t rx_ring_wake(struct rx_ring *ring);
 void rx_ring_wake_consumer(struct ibvcap_consumer_state *state);
 
 /** No more rows will be published in this epoch: tell all consumers and wake them. */
-void rx_ring_close(struct rx_ring *ring);
+void rx_ring_close(struct rx_ring *ring, enum ibvcap_ring_end end);
 
 #endif

@@ -122,7 +122,7 @@ static void rx_worker_finish(struct rx_worker *worker, enum mail_type type, int 
 	const struct mail last = {.type = type, .error = error};
 
 	rx_worker_note(worker, RX_SUM_ENDED);
-	rx_ring_close(worker->receive.ring);
+	rx_ring_close(worker->receive.ring, type == MAIL_FAILED ? IBVCAP_RING_END_FAILED : IBVCAP_RING_END_STOPPED);
 	worker->stopped = true;
 	mailbox_send_last(worker->outbox, &last);
 }

@@ -284,15 +284,21 @@ static inline bool daemon_is_page_whole(const struct ibvcap_consumer_page *page)
 /* ---- end of an epoch, state, clock --------------------------------------------------------------- */
 
 /** After the last daemon_publish_head(). Partner: consumer_ring_closed(). */
-static inline void daemon_close_ring(struct ibvcap_ring *ring)
+static inline void daemon_close_ring(struct ibvcap_ring *ring, enum ibvcap_ring_end end)
 {
-	atomic_store_explicit(&ring->closed, 1, memory_order_release);
+	atomic_store_explicit(&ring->closed, (uint32_t)end, memory_order_release);
 }
 
 /** When true, a head loaded afterwards is final. */
 static inline bool consumer_ring_closed(const struct ibvcap_ring *ring)
 {
-	return atomic_load_explicit(&ring->closed, memory_order_acquire) != 0;
+	return atomic_load_explicit(&ring->closed, memory_order_acquire) != IBVCAP_RING_END_NONE;
+}
+
+/** Is it closed because the device's queue failed? Partner: daemon_close_ring(). */
+static inline bool consumer_ring_failed(const struct ibvcap_ring *ring)
+{
+	return atomic_load_explicit(&ring->closed, memory_order_acquire) == IBVCAP_RING_END_FAILED;
 }
 
 /** Partner: consumer_load_connection(). */

@@ -44,6 +44,7 @@ struct rx_reattach {
 	int timer_fd;
 
 	bool away;            /* between two epochs: nothing is mapped, pointers into segments are NULL */
+	bool failed;          /* the queue has failed: it had when the epoch ended, or the daemon says so */
 	int error;            /* the search has failed: every later call returns this */
 	struct client client; /* the connection whose answer the handle waits for */
 	uint64_t deadline_ns;
@@ -170,6 +171,9 @@ bool rx_handle_is_removed(const struct ibvcap_rx *rx);
 
 /** Does the caller hold batches? */
 bool rx_handle_has_batches(const struct ibvcap_rx *rx);
+
+/** As failed_queues of ibvcap_rx_info(): in this epoch or, between two, in the last one. */
+uint32_t rx_handle_failed_queues(const struct ibvcap_rx *rx);
 
 /** The whole struct, as ibvcap_rx_info() and ibvcap_rx_counts(). */
 void rx_handle_describe(const struct ibvcap_rx *rx, struct ibvcap_rx_info *info);

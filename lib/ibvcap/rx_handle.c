@@ -123,6 +123,13 @@ bool rx_handle_has_batches(const struct ibvcap_rx *rx)
 	return false;
 }
 
+uint32_t rx_handle_failed_queues(const struct ibvcap_rx *rx)
+{
+	bool has_failed = rx->reattach.failed || (rx->ring && consumer_ring_failed(rx->ring));
+
+	return has_failed && rx->info.queue < IBVCAP_QUEUES_MAX ? UINT32_C(1) << rx->info.queue : 0;
+}
+
 void rx_handle_free(struct ibvcap_rx *rx)
 {
 	if (!rx)
@@ -147,6 +154,7 @@ void rx_handle_describe(const struct ibvcap_rx *rx, struct ibvcap_rx_info *info)
 	*info = rx->info;
 	info->size = sizeof(*info);
 	info->n_attached = !rx->reattach.away;
+	info->failed_queues = rx_handle_failed_queues(rx);
 	info->attach_sequence = rx->attach_sequence;
 	info->attach_back = rx->attach_head > rx->attach_sequence ? rx->attach_head - rx->attach_sequence : 0;
 	info->disconnected = rx->reattach.away && rx->info.epoch;
@@ -171,4 +179,5 @@ void rx_handle_count(const struct ibvcap_rx *rx, struct ibvcap_rx_counts *counts
 	counts->skipped += rx->skipped;
 	counts->lag += head - rx->next;
 	counts->abandoned += rx->abandoned;
+	counts->failures += rx_handle_failed_queues(rx) != 0;
 }

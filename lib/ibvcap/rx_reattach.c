@@ -49,6 +49,7 @@ static void rx_reattach_begin(struct rx_reattach *reattach, uint64_t now_ns)
 static void rx_leave_epoch(struct ibvcap_rx *rx)
 {
 	rx->fd_armed = false;
+	rx->reattach.failed = rx_handle_failed_queues(rx);
 	rx_handle_close_epoch(rx); /* unmaps the ring, which may take a while */
 	rx_reattach_begin(&rx->reattach, client_now_ns());
 }
@@ -90,11 +91,15 @@ static void rx_reattach_ask(struct rx_reattach *reattach, uint64_t now_ns)
 	rx_reattach_pause(reattach, now_ns);
 }
 
-/* Errors that may pass before the deadline: no place in the daemon, a daemon that ended again, no memory here. */
+/*
+ * Errors that may pass before the deadline: no place in the daemon, a daemon that ended again, no memory here. A daemon
+ * whose queues have all failed ends, and is started again.
+ */
 static bool rx_reattach_is_passing(int error)
 {
 	switch (error) {
 	case -EAGAIN:
+	case -EIO:
 	case -ECONNREFUSED:
 	case -ETIMEDOUT:
 	case -ENOMEM:
@@ -146,7 +151,7 @@ static void rx_take_over(struct ibvcap_rx *rx, struct ibvcap_rx *new)
 		rx_begin_epoch(rx, new);
 	else if (new->taken_over)
 		new->reattach.next_flags |= IBVCAP_RX_BATCH_FLAG_TAKEN_OVER;
-	new->reattach.away = new->reattach.joined = false;
+	new->reattach.away = new->reattach.joined = new->reattach.failed = false;
 	owner_mark_free(rx->owner);
 	free(rx->batch_starts);
 	*rx = *new;
@@ -217,6 +222,7 @@ static int rx_reattach_take_answer(struct ibvcap_rx *rx, uint64_t now_ns)
 		rx_take_over(rx, new);
 		return 1;
 	}
+	reattach->failed |= r == -EIO;
 	if (!rx_reattach_is_passing(r))
 		return rx_reattach_give_up(reattach, r == -ESRCH ? -ENODEV : r);
 	rx_reattach_pause(reattach, now_ns);
@@ -233,10 +239,21 @@ static int rx_reattach_sleep(const struct rx_reattach *reattach, uint64_t now_ns
 	return ppoll(&poller, 1, &time, NULL) < 0 ? -errno : poller.revents != 0;
 }
 
-static int rx_reattach_explain(const struct rx_reattach *reattach)
+static int rx_reattach_explain_failed(const struct ibvcap_rx *rx)
 {
+	return error_set(-EIO,
+	                 "stream '%s': queue %u has failed, and no other daemon has started since; the daemon's log "
+	                 "says why: systemctl restart ibvcapd",
+	                 rx->reattach.stream, rx->info.queue);
+}
+
+static int rx_reattach_explain(const struct ibvcap_rx *rx)
+{
+	const struct rx_reattach *reattach = &rx->reattach;
 	const char *silent = "a process accepts connections there, but does not answer: systemctl status ibvcapd";
 
+	if (reattach->failed)
+		return rx_reattach_explain_failed(rx);
 	return error_set(-ESHUTDOWN,
 	                 "stream '%s': its daemon has ended and no other has started within %u ms; start it: "
 	                 "systemctl start ibvcapd (last attempt: %s)",
@@ -261,7 +278,7 @@ static int rx_reattach_search(struct ibvcap_rx *rx, uint64_t until_ns)
 		int r;
 
 		if (now >= reattach->deadline_ns)
-			return rx_reattach_give_up(reattach, rx_reattach_explain(reattach));
+			return rx_reattach_give_up(reattach, rx_reattach_explain(rx));
 		if (reattach->client.socket < 0 && now >= reattach->try_at_ns)
 			rx_reattach_ask(reattach, now);
 		r = rx_reattach_sleep(reattach, now, u64_min(until_ns, rx_reattach_next_step_ns(reattach)));
@@ -289,7 +306,7 @@ int rx_reattach(struct ibvcap_rx *rx, uint64_t until_ns)
 				reattach,
 				error_set(-ENODEV, "stream '%s': the administrator removed it", reattach->stream));
 		if (!reattach->path || reattach->options.reattach_ms == IBVCAP_NO_REATTACH)
-			return -ESHUTDOWN;
+			return rx_handle_failed_queues(rx) ? rx_reattach_explain_failed(rx) : -ESHUTDOWN;
 		if (rx_handle_has_batches(rx))
 			return -ENOBUFS;
 		rx_leave_epoch(rx);
@@ -317,6 +334,7 @@ int rx_reattach_new(struct ibvcap_rx **rx, const char *path, const char *stream,
 		return r;
 	}
 	(*rx)->is_tap = options->policy == IBVCAP_POLICY_TAP;
+	(*rx)->info.queue = options->queue;
 	(*rx)->reattach.member = member;
 	rx_reattach_begin(&(*rx)->reattach, client_now_ns());
 	return 0;

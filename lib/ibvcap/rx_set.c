@@ -42,6 +42,7 @@ struct rx_set {
 	struct ibvcap_rx *parts[PARTS_MAX]; /* a batch's lease has the index; NULL: free */
 	uint32_t n_parts;                   /* no part from here on is used */
 	uint32_t turn;                      /* the part to be asked first */
+	uint32_t failed;                    /* bit k: queue k failed in this epoch, and was given up */
 	struct ibvcap_rx *ask;              /* of a group: waits for the next queue; NULL: it has all */
 	uint64_t asked_ns;
 	struct ibvcap_rx_counts counts; /* of queues that were given up */
@@ -113,6 +114,7 @@ static void add_counts(struct ibvcap_rx_counts *sum, const struct ibvcap_rx *par
 	sum->skipped += counts.skipped;
 	sum->lag += counts.lag;
 	sum->abandoned += counts.abandoned;
+	sum->failures += counts.failures;
 	if (counts.epochs > sum->epochs)
 		sum->epochs = counts.epochs;
 }
@@ -165,8 +167,10 @@ static int take_queue(struct rx_set *set)
 		rx_handle_free(part);
 		return index < 0 ? index : r;
 	}
-	if (part->info.epoch != set->epoch)
+	if (part->info.epoch != set->epoch) {
 		set->counts.epochs++;
+		set->failed = 0;
+	}
 	set->epoch = part->info.epoch;
 	set->n_queues = part->info.n_queues;
 	if (set->counts.epochs && !(part->reattach.next_flags & IBVCAP_RX_BATCH_FLAG_TAKEN_OVER))
@@ -254,17 +258,23 @@ static int take_in_turn(struct rx_set *set, struct ibvcap_rx_batch *batch, uint3
 	return full;
 }
 
-/* The next daemon's stream may have more queues; of those that it has no more, the search fails. 1 or -errno. */
-static int follow_queues(struct rx_set *set)
+/*
+ * A part is in the next epoch: search for the queues that are new, and for those that had failed. Of queues that the
+ * stream has no more, the search fails. 1 or -errno.
+ */
+static int follow_queues(struct rx_set *set, const struct ibvcap_rx *first)
 {
-	uint32_t n_queues = u32_min(set->parts[0]->info.n_queues, IBVCAP_QUEUES_MAX);
+	uint32_t n_queues = u32_min(first->info.n_queues, IBVCAP_QUEUES_MAX);
 
-	set->epoch = set->parts[0]->info.epoch;
-	for (uint32_t i = set->n_queues; i < n_queues; i++) {
+	if (first->info.epoch == set->epoch)
+		return 1;
+	set->epoch = first->info.epoch;
+	set->failed = 0;
+	for (uint32_t i = 0; i < n_queues; i++) {
 		struct ibvcap_rx *part;
 		int r;
 
-		if (set->parts[i]) /* the stream had this queue before, and the search for it has not failed yet */
+		if (set->parts[i])
 			continue;
 		r = new_part(set, i, &part);
 		if (r < 0)
@@ -276,12 +286,26 @@ static int follow_queues(struct rx_set *set)
 	return 1;
 }
 
-/* The epoch of the part has ended. 1: it is in the next one; 0: not yet, or it was given up; -errno. */
+/* The others go on. 1: the queue was given up; 0: not before its batches are released. */
+static int give_up_failed(struct rx_set *set, uint32_t index)
+{
+	const struct ibvcap_rx *part = set->parts[index];
+
+	if (rx_handle_has_batches(part))
+		return 0;
+	set->failed |= rx_handle_failed_queues(part);
+	drop_part(set, index);
+	return 1;
+}
+
+/* The epoch of the part has ended. 1: it is in the next one, or was given up; 0: not yet; -errno. */
 static int step_ended(struct rx_set *set, uint32_t index)
 {
 	struct ibvcap_rx *part = set->parts[index];
 	int r;
 
+	if (rx_handle_failed_queues(part) && (set->is_group || count_parts(set) > 1))
+		return give_up_failed(set, index);
 	if (set->is_group && !part->reattach.away && !rx_handle_is_removed(part)) {
 		if (set->options.reattach_ms == IBVCAP_NO_REATTACH)
 			return -ESHUTDOWN;
@@ -295,7 +319,7 @@ static int step_ended(struct rx_set *set, uint32_t index)
 		drop_part(set, index);
 		return 1;
 	}
-	return r == 1 && index == 0 ? follow_queues(set) : r;
+	return r == 1 ? follow_queues(set, part) : r;
 }
 
 /* Empties the socket, so that the descriptor is not readable for what is known. */
@@ -428,8 +452,8 @@ static int acquire_from_one(struct rx_set *set, struct ibvcap_rx_batch *batch, u
 {
 	int r = rx_acquire(set->parts[0], batch, max, min, timeout_ms), followed = 0;
 
-	if (set->parts[0]->info.epoch != set->epoch)
-		followed = follow_queues(set);
+	if (!set->parts[0]->reattach.away)
+		followed = follow_queues(set, set->parts[0]);
 	return r == 0 && followed < 0 ? followed : r;
 }
 
@@ -493,8 +517,8 @@ int rx_set_fd(const struct rx_set *set)
 
 void rx_set_describe(const struct rx_set *set, struct ibvcap_rx_info *info)
 {
+	uint32_t n = 0, disconnected = 0, failed = set->failed;
 	uint64_t back = 0;
-	uint32_t n = 0, disconnected = 0;
 
 	*info = (struct ibvcap_rx_info){.size = sizeof(*info), .epoch = set->epoch, .n_queues = set->n_queues};
 	memcpy(info->stream, set->stream, sizeof(info->stream));
@@ -504,12 +528,14 @@ void rx_set_describe(const struct rx_set *set, struct ibvcap_rx_info *info)
 		rx_handle_describe(set->parts[i], info);
 		back += info->attach_back;
 		disconnected |= info->disconnected;
+		failed |= info->failed_queues;
 		n++;
 	}
 	info->queue = IBVCAP_QUEUE_ALL;
 	info->n_attached = n;
 	info->attach_back = back;
 	info->disconnected = disconnected;
+	info->failed_queues = failed;
 }
 
 void rx_set_count(const struct rx_set *set, struct ibvcap_rx_counts *counts)
@@ -554,13 +580,26 @@ static int open_queue(struct rx_set *set, uint32_t queue, const struct ibvcap_rx
 	return watch_part(set, part);
 }
 
+/* Without those that have failed. The first one that has not says how many there are. */
 static int open_all(struct rx_set *set, const struct ibvcap_rx_options *options)
 {
-	int r = open_queue(set, 0, options);
+	uint32_t n = IBVCAP_QUEUES_MAX;
+	int r = 0;
 
-	for (uint32_t i = 1; i < set->n_queues && r == 0; i++)
+	for (uint32_t i = 0; i < n && r == 0; i++) {
 		r = open_queue(set, i, options);
-	return r;
+		if (r == 0)
+			n = set->n_queues;
+		if (r != -EIO)
+			continue;
+		set->failed |= UINT32_C(1) << i;
+		set->counts.failures++;
+		r = 0;
+	}
+	return r == -EINVAL && set->failed
+	               ? error_set(-EIO, "stream '%s': all of its queues have failed: systemctl restart ibvcapd",
+	                           set->stream)
+	               : r;
 }
 
 int rx_set_new(struct rx_set **out, const char *path, const char *stream, const struct ibvcap_rx_options *options)

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """A stream with several queues: which queue gets a packet, and a sum that is exact also when a queue fails."""
 import collections
+import json
 import signal
 import struct
+import subprocess
 import sys
 import time
 
@@ -139,15 +141,44 @@ def test_under_overload_with_a_worker_that_stands_still_the_sum_is_exact(daemon,
     expect_sum(one, n, None if BACKEND == "xdp" else sent + SENDERS * EACH)
 
 
+def start_reader(one, said, command, *options):
+    words = (conftest.BUILD / "tools/ibvcap", command, "lidar", "--json", *options, "--socket", one.socket_path)
+    with open(said, "w", encoding="utf-8") as stderr:
+        return subprocess.Popen([str(word) for word in words], stdout=subprocess.PIPE, stderr=stderr, text=True)
+
+
+def expect_the_others(one, tmp, readers, before):
+    """What the failed queue 0 had, and all of the others, is delivered. Each program says once that it has failed."""
+    rows, found = sum(published(one)), {}
+    wait_until(lambda: sum(each["delivered"] for each in one.status()["consumers"] if each["queue"]) ==
+               len(readers) * (rows - before[0]), 30, one.status)
+    for command, process in readers.items():
+        wait_until(lambda said=tmp / command: "failed; its packets are lost" in said.read_text(), 30, command)
+        process.send_signal(signal.SIGTERM)
+    for command, process in readers.items():
+        found[command] = json.loads(process.communicate(timeout=60)[0])
+        assert (tmp / command).read_text().count("failed") == 1
+    assert [found[command]["delivered"] for command in ("check", "recv")] == [rows, rows]
+    assert [found[command]["failures"] for command in ("check", "recv")] == [1, 1]
+    assert found["check"]["sequence"]["complete"] is False and found["check"]["sequence"]["lost"] == 0
+    assert [(each["written"], each["restarts"]) for each in found["record"]["sources"]] == \
+        [(before[0], 1), *((2 * n, 0) for n in before[1:])]
+    assert [process.returncode for process in readers.values()] == [1, 0, 1]
+
+
 @pytest.mark.skipif(BACKEND != "verbs", reason="what makes a queue fail is a library below the verbs")
 def test_a_queue_that_fails_is_reset_and_stops_no_other(net, wire, build, tmp):
     if conftest.is_sanitized():
         pytest.skip("a sanitizer is to be loaded first")
     programs, lose = conftest.build_with("lose_queue", build, tmp), tmp / "lose"
-    one = conftest.Daemon(programs, net, tmp, [conftest.stream(wire, queues=3)],
+    numbers = {"offset": 4, "bytes": 4, "source": "port"}
+    one = conftest.Daemon(programs, net, tmp, [conftest.stream(wire, queues=3, sequence=numbers)],
                           environment={"LOSE_QUEUE": str(lose)})
     try:
         one.wait_ready()
+        readers = {command: start_reader(one, tmp / command, command, *options) for command, *options in (
+            ("check",), ("recv", "--group", "work"), ("record", "--quiet", "--write", tmp / "lost.pcapng"))}
+        wait_until(lambda: len(one.status()["consumers"]) == 3 * len(readers), 30, one.status)
         wire.send(*interleaved(wire))
         expect_sum(one, 3, SENDERS * EACH)
         before = published(one)
@@ -158,6 +189,7 @@ def test_a_queue_that_fails_is_reset_and_stops_no_other(net, wire, build, tmp):
         assert queues(one)[0]["no_buffer"] == before[0] and published(one)[0] == before[0]
         assert published(one)[1:] == [2 * n for n in before[1:]]
         assert "queue 0" in one.text() and "systemctl restart ibvcapd" in one.text()
+        expect_the_others(one, tmp, readers, before)
         one.stop_clean()
     finally:
         one.kill()

@@ -42,6 +42,7 @@ struct receiver {
 	uint64_t start_ns;
 	uint64_t printed_ns;
 	bool silence_told;
+	uint32_t failed_told;
 	uint64_t last_row_ns; /* timestamp of the row that came last; 0: none came */
 };
 
@@ -168,8 +169,10 @@ static int receive_packets(struct receiver *receiver)
 
 		if (now - receiver->start_ns >= options->duration_ns)
 			return 0;
-		if (now - receiver->printed_ns >= TIME_SECOND_NS)
+		if (now - receiver->printed_ns >= TIME_SECOND_NS) {
 			print_recv_rate(receiver, now);
+			recv_tell_failed(options, receiver->rx, &receiver->failed_told);
+		}
 		tell_silence(receiver, now);
 		if (options->attach.policy == IBVCAP_POLICY_TAP)
 			r = receive_tapped(receiver, timeout_ms);
@@ -179,7 +182,7 @@ static int receive_packets(struct receiver *receiver)
 	return r == -EINTR || r > 0 ? 0 : r;
 }
 
-static void print_recv_end(const struct receiver *receiver)
+static struct recv_summary summarize(const struct receiver *receiver)
 {
 	struct recv_summary summary = {
 		.options = &receiver->options,
@@ -194,7 +197,7 @@ static void print_recv_end(const struct receiver *receiver)
 
 	ibvcap_rx_counts(receiver->rx, &summary.counts);
 	ibvcap_rx_info(receiver->rx, &summary.info);
-	recv_print_summary(&summary);
+	return summary;
 }
 
 /* ---- where payloads go --------------------------------------------------------------------------- */
@@ -314,18 +317,20 @@ static void print_recv_start(const struct receiver *receiver)
 
 static int run_recv(struct receiver *receiver)
 {
+	struct recv_summary summary;
 	int code, r;
 
 	print_recv_start(receiver);
-
 	receiver->start_ns = time_monotonic_ns();
 	receiver->printed_ns = receiver->start_ns;
 	r = receive_packets(receiver);
 	code = finish_payloads(receiver);
-	print_recv_end(receiver);
+	recv_tell_failed(&receiver->options, receiver->rx, &receiver->failed_told);
+	summary = summarize(receiver);
+	recv_print_summary(&summary);
 	if (code == EX_OK)
 		code = report_end(receiver->options.command, "stream", receiver->options.stream, r);
-	if (code == EX_OK && receiver->options.check && !recv_is_complete(receiver->tracker))
+	if (code == EX_OK && receiver->options.check && !recv_is_complete(&summary))
 		code = 1;
 	return code == EX_OK && receiver->tally && receiver->tally->corrupt ? 1 : code;
 }

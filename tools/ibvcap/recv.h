@@ -70,6 +70,9 @@ void recv_dump(const struct ibvcap_rx_batch *batch, uint32_t i, bool utc);
  */
 void recv_tell(const struct recv_options *options, const struct ibvcap_rx_batch *batch, uint64_t last_row_ns);
 
+/** Say on standard error which queues have failed since the last call; *told is for this function. */
+void recv_tell_failed(const struct recv_options *options, const struct ibvcap_rx *rx, uint32_t *told);
+
 /** Print the rates of one interval: now and before are the totals at its end and at its beginning. */
 void recv_print_rate(double seconds, double interval, const struct recv_totals *now, const struct recv_totals *before);
 
@@ -85,9 +88,12 @@ int recv_run(const struct recv_options *options);
 void recv_print_sequence(const struct ibvcap_tracker *tracker);
 
 /** The same. The caller frees it. */
-json_t *recv_sequence_to_json(const struct ibvcap_tracker *tracker);
+json_t *recv_sequence_to_json(const struct recv_summary *summary);
 
-/** Did a packet come, with all numbers from the first to the highest of each source, in time? */
-bool recv_is_complete(const struct ibvcap_tracker *tracker);
+/**
+ * Did a packet come, with all numbers from the first to the highest of each source, in time, and no queue fail, whose
+ * sources are silent since?
+ */
+bool recv_is_complete(const struct recv_summary *summary);
 
 #endif

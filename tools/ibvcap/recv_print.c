@@ -102,6 +102,20 @@ void recv_tell(const struct recv_options *options, const struct ibvcap_rx_batch 
 		        batch->gap);
 }
 
+void recv_tell_failed(const struct recv_options *options, const struct ibvcap_rx *rx, uint32_t *told)
+{
+	struct ibvcap_rx_info info = IBVCAP_INIT(struct ibvcap_rx_info);
+
+	ibvcap_rx_info(rx, &info);
+	for (unsigned i = 0; i < IBVCAP_QUEUES_MAX; i++)
+		if (info.failed_queues & ~*told & 1u << i)
+			fprintf(stderr,
+			        "ibvcap %s: stream '%s': queue %u has failed; its packets are lost, until the daemon "
+			        "is started again: systemctl restart ibvcapd\n",
+			        options->command, options->stream, i);
+	*told = info.failed_queues;
+}
+
 void recv_print_rate(double seconds, double interval, const struct recv_totals *now, const struct recv_totals *before)
 {
 	printf("%6.1f s  %10.0f packets/s  %8.3f Gb/s  gaps %" PRIu64 " (%" PRIu64 " packets skipped)\n", seconds,
@@ -187,12 +201,13 @@ static void print_recv_json(const struct recv_summary *summary)
 
 	json_object_set_new(all, "queues", json_integer(summary->info.n_attached));
 	json_object_set_new(all, "abandoned", json_integer((json_int_t)counts->abandoned));
+	json_object_set_new(all, "failures", json_integer((json_int_t)counts->failures));
 	if (summary->tally)
 		json_object_set_new(all, "pattern", tally_to_json(summary->tally));
 	if (summary->latency)
 		json_object_set_new(all, "latency", latency_to_json(summary));
 	if (summary->tracker)
-		json_object_set_new(all, "sequence", recv_sequence_to_json(summary->tracker));
+		json_object_set_new(all, "sequence", recv_sequence_to_json(summary));
 	report_json(all, JSON_INDENT(2));
 }
 
@@ -226,6 +241,9 @@ void recv_print_summary(const struct recv_summary *summary)
 		       counts->abandoned);
 	if (counts->epochs)
 		printf("and %" PRIu64 " unknown gaps, between runs of the daemon\n", counts->epochs);
+	if (counts->failures)
+		printf("and %" PRIu64 " queues that failed: what came to them then is no_buffer of the stream\n",
+		       counts->failures);
 	print_recv_flags(totals);
 	if (tally)
 		printf("pattern: %" PRIu64 " intact, %" PRIu64 " missing, %" PRIu64 " repeated, %" PRIu64
@@ -237,5 +255,5 @@ void recv_print_summary(const struct recv_summary *summary)
 	if (summary->tracker)
 		recv_print_sequence(summary->tracker);
 	if (summary->options->check)
-		puts(recv_is_complete(summary->tracker) ? "complete" : "NOT complete");
+		puts(recv_is_complete(summary) ? "complete" : "NOT complete");
 }

@@ -126,8 +126,9 @@ static json_t *source_to_json(const struct ibvcap_tracker_source *source)
 	return object;
 }
 
-json_t *recv_sequence_to_json(const struct ibvcap_tracker *tracker)
+json_t *recv_sequence_to_json(const struct recv_summary *summary)
 {
+	const struct ibvcap_tracker *tracker = summary->tracker;
 	struct ibvcap_tracker_counts counts = IBVCAP_INIT(struct ibvcap_tracker_counts);
 	struct ibvcap_tracker_source source = IBVCAP_INIT(struct ibvcap_tracker_source);
 	json_t *object, *sources = json_array();
@@ -141,18 +142,18 @@ json_t *recv_sequence_to_json(const struct ibvcap_tracker *tracker)
 	json_object_set_new(object, "lost_in_card", json_integer((json_int_t)counts.lost_in_card));
 	json_object_set_new(object, "lost_after_card", json_integer((json_int_t)counts.lost_after_card));
 	json_object_set_new(object, "lost_unread", json_integer((json_int_t)counts.lost_unread));
-	json_object_set_new(object, "complete", json_boolean(recv_is_complete(tracker)));
+	json_object_set_new(object, "complete", json_boolean(recv_is_complete(summary)));
 	for (uint32_t i = 0; ibvcap_tracker_source(tracker, i, &source) > 0; i++)
 		json_array_append_new(sources, source_to_json(&source));
 	json_object_set_new(object, "sources", sources);
 	return object;
 }
 
-bool recv_is_complete(const struct ibvcap_tracker *tracker)
+bool recv_is_complete(const struct recv_summary *summary)
 {
 	struct ibvcap_tracker_counts counts = IBVCAP_INIT(struct ibvcap_tracker_counts);
 
-	ibvcap_tracker_counts(tracker, &counts);
-	return counts.packets && !counts.numbers.lost && !counts.numbers.late && !counts.numbers.stray &&
-	       !counts.unread && !counts.untracked;
+	ibvcap_tracker_counts(summary->tracker, &counts);
+	return counts.packets && !summary->counts.failures && !counts.numbers.lost && !counts.numbers.late &&
+	       !counts.numbers.stray && !counts.unread && !counts.untracked;
 }

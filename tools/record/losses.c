@@ -139,21 +139,21 @@ struct source_end losses_find_end(const struct ibvcap_rx *rx, uint64_t n_left)
 
 	ibvcap_rx_info(rx, &info);
 	ibvcap_rx_counts(rx, &counts);
-	return (struct source_end){
-		.skipped = counts.skipped, .lag = counts.lag + n_left, .is_disconnected = info.disconnected};
+	return (struct source_end){.skipped = counts.skipped,
+	                           .lag = counts.lag + n_left,
+	                           .is_disconnected = info.disconnected,
+	                           .has_failed = info.failed_queues};
 }
 
-static void note_disconnected(struct losses *losses)
+static void note_disconnected(struct losses *losses, bool has_failed)
 {
 	char last[REPORT_UTC_BYTES] = "when the recording began";
 
 	if (losses->last_row_ns)
 		report_format_utc(losses->last_row_ns, 9, last);
 	losses->sum.restarts++;
-	losses_say(losses,
-	           "ibvcapd was away when the recording ended: how many packets were lost since %s is not "
-	           "known",
-	           last);
+	losses_say(losses, "%s when the recording ended: how many packets were lost since %s is not known",
+	           has_failed ? "the card's queue had failed" : "ibvcapd was away", last);
 }
 
 void losses_at_end(struct losses *losses, const struct source_end *end, uint64_t now_ns)
@@ -165,5 +165,5 @@ void losses_at_end(struct losses *losses, const struct source_end *end, uint64_t
 	if (losses->device->after > losses->device->no_buffer)
 		count_no_buffer(losses, losses->device->after, losses->device->after_ns);
 	if (end->is_disconnected)
-		note_disconnected(losses);
+		note_disconnected(losses, end->has_failed);
 }

@@ -21,6 +21,7 @@ struct source_end {
 	uint64_t skipped;
 	uint64_t lag; /* with what was acquired and is not recorded */
 	bool is_disconnected;
+	bool has_failed; /* the card's queue, so that it is disconnected */
 };
 
 /* Zero-initialise it, and set device. */

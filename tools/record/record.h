@@ -72,7 +72,7 @@ struct record_sum {
 	uint64_t disk_wait;   /* the same, because the disk was */
 	uint64_t lag;         /* in the ring still, when the recording ended */
 	uint64_t no_buffer;   /* never published: the device had no free row. Not a term of the sum */
-	uint64_t restarts;    /* times that the daemon was away: packets lost uncounted */
+	uint64_t restarts;    /* times that the daemon was away, or the queue had failed: packets lost uncounted */
 };
 
 #define RECORD_FLOW_TEXT_BYTES 32

@@ -134,6 +134,17 @@ static bool recorder_nap(struct recorder *recorder)
 	return true;
 }
 
+/* Its queue has failed, and no daemon has started since. */
+static int end_failed_source(const struct recorder *recorder, struct source *source)
+{
+	unsigned n = 0;
+
+	for (unsigned i = 0; i < recorder->n_sources; i++)
+		n += !recorder->sources[i].has_ended;
+	source->has_ended = n > 1;
+	return source->has_ended ? 0 : -EIO;
+}
+
 /* 1: the source has a row; 0: none came within timeout_ms; or the library's error. */
 static int fill_source(struct recorder *recorder, struct source *source, int timeout_ms)
 {
@@ -143,13 +154,14 @@ static int fill_source(struct recorder *recorder, struct source *source, int tim
 	uint32_t min = strcmp(recorder->options.path, "-") && timeout_ms ? ROWS_TO_WAKE : 1;
 	int r;
 
-	if (source->has_batch)
-		return 1;
+	if (source->has_batch || source->has_ended)
+		return source->has_batch;
 	r = ibvcap_rx_acquire(source->rx, &source->batch, left < ROWS_AT_ONCE ? (uint32_t)left : ROWS_AT_ONCE, min,
 	                      timeout_ms);
 	if (r <= 0) {
 		note_caught_up(recorder, source);
-		return r;
+		source_tell_failure(source);
+		return r == -EIO ? end_failed_source(recorder, source) : r;
 	}
 	source->has_batch = true;
 	source->next = 0;
@@ -215,8 +227,11 @@ static int wait_for_sources(struct recorder *recorder)
 		r = fill_source(recorder, &recorder->sources[0], RECORDER_SLEEP_MS);
 		return r < 0 && r != -EINTR ? r : 0;
 	}
-	for (unsigned i = 0; i < recorder->n_sources; i++)
-		fds[i] = (struct pollfd){.fd = ibvcap_rx_fd(recorder->sources[i].rx), .events = POLLIN};
+	for (unsigned i = 0; i < recorder->n_sources; i++) {
+		const struct source *source = &recorder->sources[i];
+
+		fds[i] = (struct pollfd){.fd = source->has_ended ? -1 : ibvcap_rx_fd(source->rx), .events = POLLIN};
+	}
 	poll(fds, recorder->n_sources, RECORDER_SLEEP_MS);
 	return 0;
 }

@@ -66,6 +66,20 @@ void source_close(struct source *source)
 	source->rx = NULL;
 }
 
+void source_tell_failure(struct source *source)
+{
+	struct ibvcap_rx_counts counts = IBVCAP_INIT(struct ibvcap_rx_counts);
+
+	ibvcap_rx_counts(source->rx, &counts);
+	if (!counts.failures || source->failure_told)
+		return;
+	source->failure_told = true;
+	fprintf(stderr,
+	        "ibvcap record: %s: its queue has failed; its packets are lost, until the daemon is started again: "
+	        "systemctl restart ibvcapd\n",
+	        source->name);
+}
+
 struct record_sum source_sum(const struct losses *losses, uint64_t n_written, uint64_t n_other_files)
 {
 	struct record_sum sum = losses->told;

@@ -19,6 +19,8 @@ struct source {
 	char filter[1000];  /* the flow rules, as far as they fit */
 	char clock[160];
 	bool is_lossless;
+	bool failure_told; /* the device's queue has failed */
+	bool has_ended;    /* and no daemon has started since: other sources go on */
 	struct losses losses;
 	struct losses_device no_buffer; /* of the first source of a stream: of all of its queues */
 	uint64_t n_written;             /* rows that were put into buffers */
@@ -40,6 +42,9 @@ void source_close(struct source *source);
 
 /** Fill in what the daemon's status says of the stream. Without an answer the fields stay empty. */
 void source_describe(struct source *source, const struct record_options *options);
+
+/** Say on standard error, once, that the device's queue has failed. */
+void source_tell_failure(struct source *source);
 
 /** Renew what is said of the clock, whose error changes. */
 void source_describe_clock(struct source *source);

@@ -41,6 +41,7 @@ static struct shared {
 	_Atomic bool hold[MEMBERS]; /* keep the next batch */
 	_Atomic uint32_t holds[MEMBERS];
 	_Atomic uint32_t n_attached[MEMBERS];
+	_Atomic uint32_t failed_queues[MEMBERS];
 	_Atomic uint32_t n_taken_over[MEMBERS];
 	_Atomic uint32_t n_voided[MEMBERS]; /* batches whose release failed */
 	_Atomic int error[MEMBERS];
@@ -59,6 +60,7 @@ static struct backend_queue *queues[QUEUES];
 static struct backend_flow *flows[QUEUES];
 static struct rx_ring rings[QUEUES];
 static struct rx_worker *workers[QUEUES];
+static bool has_failed[QUEUES];
 static struct control_stream control_streams[QUEUES];
 static struct rx_sum sum;
 static struct reading matched;
@@ -107,6 +109,7 @@ static void consume(struct ibvcap_rx *rx, unsigned me)
 
 		ibvcap_rx_info(rx, &info);
 		shared->n_attached[me] = info.n_attached;
+		shared->failed_queues[me] = info.failed_queues;
 		ibvcap_rx_counts(rx, &shared->counts[me]);
 		if (r < 0) {
 			shared->error[me] = r;
@@ -232,6 +235,7 @@ static void begin(uint32_t n)
 
 	n_queues = n;
 	epoch++;
+	memset(has_failed, 0, sizeof(has_failed));
 	cr_assert_geq(sd_event_new(&event), 0);
 	options.event = event;
 	cr_assert_eq(listener_open(&listener, config.socket_path, 0666, (gid_t)-1, NULL), 0);
@@ -278,7 +282,7 @@ static void set_up(void)
 static void end_daemon(void)
 {
 	for (uint32_t i = 0; i < n_queues; i++)
-		rx_ring_close(&rings[i]);
+		rx_ring_close(&rings[i], IBVCAP_RING_END_STOPPED);
 	control_free(control);
 	for (uint32_t i = 0; i < n_queues; i++) {
 		rx_worker_free(workers[i]);
@@ -317,7 +321,8 @@ TestSuite(groups, .init = set_up, .fini = tear_down, .timeout = 120);
 static void work(void)
 {
 	for (uint32_t i = 0; i < n_queues; i++)
-		cr_assert_geq(rx_worker_do_work(workers[i]), 0);
+		if (!has_failed[i])
+			cr_assert_geq(rx_worker_do_work(workers[i]), 0);
 }
 
 static uint64_t count_seen(uint32_t queue)
@@ -341,7 +346,7 @@ static bool is_hurried; /* packets come whether or not they are acquired */
 static void turn(bool with_packets)
 {
 	for (uint32_t i = 0; i < n_queues && with_packets; i++)
-		if (is_hurried || rings[i].head < count_seen(i) + BLOCK)
+		if (!has_failed[i] && (is_hurried || rings[i].head < count_seen(i) + BLOCK))
 			arrive(i, 8);
 	work();
 	cr_assert_geq(sd_event_run(event, 1000), 0);
@@ -368,7 +373,7 @@ static void turn_with_packets(unsigned n)
 	for (uint32_t i = 0; i < n_queues; i++)
 		until[i] = rings[i].head + n;
 	for (uint32_t i = 0; i < n_queues; i++)
-		TURN_UNTIL(rings[i].head >= until[i], true);
+		TURN_UNTIL(has_failed[i] || rings[i].head >= until[i], true);
 }
 
 static void join(unsigned member)
@@ -383,6 +388,16 @@ static void kill_member(unsigned member)
 	kill(members[member], SIGKILL);
 	waitpid(members[member], NULL, 0);
 	members[member] = 0;
+}
+
+/* As its worker does when the device cannot reset the queue. */
+static void fail_queue(uint32_t queue)
+{
+	const struct mail failed = {.type = MAIL_FAILED, .error = -EIO};
+
+	has_failed[queue] = true;
+	rx_ring_close(&rings[queue], IBVCAP_RING_END_FAILED);
+	cr_assert_eq(mailbox_send_last(rx_worker_outbox(workers[queue]), &failed), 0);
 }
 
 static bool is_all_acquired(void)
@@ -509,6 +524,117 @@ Test(groups, a_handle_of_all_queues_follows_the_stream_to_the_next_daemon_with_m
 	}
 	turn_with_packets(100);
 	finish();
+	expect_each_once(0);
+}
+
+/* ---- a queue that fails ---------------------------------------------------------------------------------- */
+
+static void read_all(unsigned member)
+{
+	shared->options[member].group[0] = '\0';
+	shared->options[member].queue = IBVCAP_QUEUE_ALL;
+	join(member);
+}
+
+/* What it had is delivered, and the next daemon's queue is read again. */
+static void lose_a_queue(uint32_t queue, bool by_descriptor)
+{
+	begin(3);
+	shared->by_descriptor = by_descriptor;
+	read_all(0);
+	turn_with_packets(100);
+	shared->hold[0] = true;
+	TURN_UNTIL(shared->holds[0], true);
+	arrive(queue, 20);
+	work();
+	fail_queue(queue);
+	shared->hold[0] = false;
+	TURN_UNTIL(shared->failed_queues[0] == 1u << queue && shared->n_attached[0] == 2, true);
+	turn_with_packets(200);
+	TURN_UNTIL(is_all_acquired(), false);
+	cr_expect_eq(shared->error[0], 0);
+	cr_expect_eq(shared->counts[0].failures, 1);
+	cr_expect_eq(count_seen(queue), rings[queue].head);
+	expect_each_once(0);
+	restart(3);
+	TURN_UNTIL(shared->n_attached[0] == 3 && shared->failed_queues[0] == 0, false);
+	turn_with_packets(100);
+	finish();
+	cr_expect_eq(shared->counts[0].failures, 1);
+	cr_expect_eq(shared->counts[0].epochs, 1);
+	expect_each_once(0);
+}
+
+Test(groups, a_handle_of_all_queues_goes_on_without_the_first_one_when_that_fails)
+{
+	lose_a_queue(0, false);
+}
+
+Test(groups, a_handle_of_all_queues_goes_on_without_the_last_one_when_that_fails)
+{
+	lose_a_queue(2, true);
+}
+
+Test(groups, the_last_queue_that_fails_ends_the_handle_and_the_reason_is_true)
+{
+	begin(2);
+	shared->options[0].reattach_ms = IBVCAP_NO_REATTACH;
+	read_all(0);
+	fail_queue(1);
+	TURN_UNTIL(shared->failed_queues[0] == 2, true);
+	cr_expect_eq(shared->error[0], 0);
+	fail_queue(0);
+	TURN_UNTIL(shared->error[0], false);
+	cr_expect_eq(shared->error[0], -EIO);
+	cr_expect_eq(shared->counts[0].failures, 2);
+	expect_counts_add_up(0);
+}
+
+Test(groups, a_stream_that_is_removed_after_a_queue_has_failed_ends_the_handle_as_removed)
+{
+	begin(2);
+	read_all(0);
+	fail_queue(0);
+	TURN_UNTIL(shared->failed_queues[0] == 1, true);
+	for (uint32_t i = 0; i < 2; i++)
+		control_end_stream(control, &control_streams[i], IBVCAP_DISCONNECT_REMOVED);
+	rx_ring_close(&rings[1], IBVCAP_RING_END_STOPPED);
+	TURN_UNTIL(shared->error[0], false);
+	cr_expect_eq(shared->error[0], -ENODEV);
+}
+
+Test(groups, a_handle_that_is_opened_after_a_queue_has_failed_has_the_others)
+{
+	begin(3);
+	fail_queue(0);
+	turn(false);
+	read_all(0);
+	TURN_UNTIL(shared->n_attached[0] == 2 && shared->failed_queues[0] == 1, false);
+	turn_with_packets(100);
+	shared->options[1].group[0] = '\0';
+	shared->options[1].queue = 0;
+	shared->may_open[1] = true;
+	TURN_UNTIL(shared->error[1], true);
+	cr_expect_eq(shared->error[1], -EIO, "a handle of that queue alone");
+	finish();
+	cr_expect_eq(shared->counts[0].failures, 1);
+	expect_each_once(0);
+}
+
+Test(groups, a_member_whose_queue_fails_goes_on_with_its_others)
+{
+	begin(4);
+	shared->options[0].reattach_ms = IBVCAP_NO_REATTACH;
+	join(0);
+	TURN_UNTIL(shared->n_attached[0] == 4, false);
+	arrive(3, 8);
+	work();
+	fail_queue(3);
+	TURN_UNTIL(shared->n_attached[0] == 3 && shared->failed_queues[0] == 8, true);
+	turn_with_packets(100);
+	finish();
+	cr_expect_eq(shared->error[0], 0);
+	cr_expect_eq(shared->counts[0].failures, 1);
 	expect_each_once(0);
 }
 
@@ -690,8 +816,6 @@ Test(groups, a_batch_of_a_queue_that_is_recalled_is_whole_until_it_is_given_up)
 
 Test(groups, a_queue_that_fails_while_it_is_recalled_keeps_no_other_queue_from_its_next_owner)
 {
-	const struct mail failed = {.type = MAIL_FAILED, .error = -EIO};
-
 	begin(3);
 	join(0);
 	TURN_UNTIL(shared->n_attached[0] == 3, false);
@@ -700,8 +824,7 @@ Test(groups, a_queue_that_fails_while_it_is_recalled_keeps_no_other_queue_from_i
 	TURN_UNTIL(shared->holds[0], false);
 	shared->may_open[1] = true;
 	TURN_UNTIL(shared->is_open[1], false);
-	rx_ring_close(&rings[0]);
-	cr_assert_eq(mailbox_send_last(rx_worker_outbox(workers[0]), &failed), 0);
+	fail_queue(0);
 	shared->hold[0] = false;
 	TURN_UNTIL(shared->n_attached[0] == 1 && shared->n_attached[1] == 1, false);
 	cr_expect_eq(shared->error[0], 0);

@@ -152,7 +152,7 @@ Test(notifier, who_waits_for_more_is_left_asleep)
 Test(notifier, a_closed_ring_wakes_whoever_asked)
 {
 	consumer_request_wake(consumers[0].page, 1000, true);
-	rx_ring_close(&ring);
+	rx_ring_close(&ring, IBVCAP_RING_END_STOPPED);
 	cr_expect(is_readable_within(theirs[0], 30000));
 }
 

@@ -330,7 +330,7 @@ static void go_on_with_each_failing(enum ibvcap_policy policy, bool polls, int a
 
 		begin(policy);
 		fd = polls ? ibvcap_rx_fd(a.rx) : -1;
-		daemon_close_ring(a.ring.ring);
+		daemon_close_ring(a.ring.ring, IBVCAP_RING_END_STOPPED);
 		error_set_text("%s", "");
 		failing_after(n);
 		r = receive(a.rx, fd);

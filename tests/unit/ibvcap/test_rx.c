@@ -324,7 +324,7 @@ Test(rx, every_skip_is_told_with_its_range_in_the_next_batch)
 			rx_ring_charge_stalls(&a.ring, 1000);
 		}
 		if (i == 299)
-			rx_ring_close(&a.ring);
+			rx_ring_close(&a.ring, IBVCAP_RING_END_STOPPED);
 		for (unsigned rows = i % 50; rows > 0 || i == 299; rows--) {
 			r = acquire(1);
 			if (r <= 0)

@@ -122,7 +122,7 @@ Test(rx_reattach, what_was_published_is_delivered_then_the_next_begins_with_an_u
 
 	listen_again();
 	attached_publish(&a, 5);
-	rx_ring_close(&a.ring);
+	rx_ring_close(&a.ring, IBVCAP_RING_END_STOPPED);
 	cr_assert(eq(int, acquire(0), 5));
 	cr_expect(eq(u32, batch.flags, 0));
 	cr_assert(eq(int, acquire(0), -ENOBUFS), "a batch of the old epoch is out");
@@ -153,7 +153,7 @@ Test(rx_reattach, a_packet_that_is_copied_says_that_it_is_the_first_of_the_next_
 	size_t length;
 
 	listen_again();
-	rx_ring_close(&a.ring);
+	rx_ring_close(&a.ring, IBVCAP_RING_END_STOPPED);
 	cr_assert(eq(int, ibvcap_rx_recv(a.rx, row, sizeof(row), &length, &meta, 0), 0));
 	answer(accept_request());
 	attached_publish(&b, 2);
@@ -189,7 +189,7 @@ static int next_request(void)
 
 Test(rx_reattach, there_is_no_socket_for_a_while_and_it_is_tried_again)
 {
-	rx_ring_close(&a.ring);
+	rx_ring_close(&a.ring, IBVCAP_RING_END_STOPPED);
 	cr_expect(eq(int, acquire(50), 0));
 	cr_expect(eq(int, acquire(0), 0));
 	listen_again();
@@ -203,7 +203,7 @@ Test(rx_reattach, there_is_no_socket_for_a_while_and_it_is_tried_again)
 Test(rx_reattach, when_none_comes_in_time_that_is_the_end)
 {
 	a.rx->reattach.options.reattach_ms = 100;
-	rx_ring_close(&a.ring);
+	rx_ring_close(&a.ring, IBVCAP_RING_END_STOPPED);
 	cr_expect(eq(int, acquire(-1), -ESHUTDOWN));
 	cr_expect(strstr(ibvcap_error_text(), "systemctl start") != NULL);
 	cr_expect(strstr(ibvcap_error_text(), "does not exist") != NULL, "and why the last attempt failed");
@@ -220,7 +220,7 @@ Test(rx_reattach, a_listener_that_never_answers_is_given_up_and_the_descriptor_s
 	cr_assert(eq(int, acquire(0), 0));
 	close(a.daemon_wake);
 	a.daemon_wake = dup(0);
-	rx_ring_close(&a.ring);
+	rx_ring_close(&a.ring, IBVCAP_RING_END_STOPPED);
 	do {
 		cr_assert(is_readable(fd, 20000), "nobody was woken");
 		r = acquire(0);
@@ -235,7 +235,7 @@ Test(rx_reattach, a_listener_that_never_answers_is_given_up_and_the_descriptor_s
 Test(rx_reattach, who_does_not_want_one_is_told_at_once)
 {
 	a.rx->reattach.options.reattach_ms = IBVCAP_NO_REATTACH;
-	rx_ring_close(&a.ring);
+	rx_ring_close(&a.ring, IBVCAP_RING_END_STOPPED);
 	cr_expect(eq(int, acquire(-1), -ESHUTDOWN));
 }
 
@@ -243,7 +243,7 @@ Test(rx_reattach, a_stream_that_was_removed_or_is_no_more_has_none)
 {
 	daemon_disconnect(a.consumer.state, IBVCAP_DISCONNECT_REMOVED);
 	attached_publish(&a, 2);
-	rx_ring_close(&a.ring);
+	rx_ring_close(&a.ring, IBVCAP_RING_END_STOPPED);
 	cr_expect(eq(int, acquire(0), 2), "what was published is delivered");
 	ibvcap_rx_release(a.rx, &batch);
 	cr_expect(eq(int, acquire(-1), -ENODEV));
@@ -252,7 +252,7 @@ Test(rx_reattach, a_stream_that_was_removed_or_is_no_more_has_none)
 Test(rx_reattach, a_daemon_that_refuses_has_the_last_word)
 {
 	listen_again();
-	rx_ring_close(&a.ring);
+	rx_ring_close(&a.ring, IBVCAP_RING_END_STOPPED);
 	cr_expect(eq(int, acquire(0), 0));
 	refuse(accept_request(), -EACCES);
 	cr_expect(eq(int, acquire(1000), -EACCES));
@@ -269,7 +269,7 @@ Test(rx_reattach, the_descriptor_is_the_same_and_becomes_readable_on_every_step)
 	cr_expect(not(is_readable(fd, 0)));
 	close(a.daemon_wake);
 	a.daemon_wake = dup(0);
-	rx_ring_close(&a.ring);
+	rx_ring_close(&a.ring, IBVCAP_RING_END_STOPPED);
 	cr_expect(is_readable(fd, 1000), "the daemon is gone");
 	cr_expect(eq(int, acquire(0), 0), "tried, and there is none");
 	cr_expect(is_readable(fd, 1000), "time to try again");
@@ -371,7 +371,7 @@ Test(rx_reattach, a_tap_begins_the_next_epoch_at_its_oldest)
 	become_tap();
 	attached_publish(&a, 5);
 	cr_assert(eq(i64, receive(0), 0));
-	rx_ring_close(&a.ring);
+	rx_ring_close(&a.ring, IBVCAP_RING_END_STOPPED);
 	for (int64_t i = 1; i < 5; i++)
 		cr_assert(eq(i64, receive(0), i));
 	while (!is_readable(listener, 0))
@@ -414,9 +414,9 @@ Test(rx_reattach, a_daemon_that_is_about_to_end_is_not_the_next)
 {
 	listen_again();
 	b.epoch = EPOCH;
-	rx_ring_close(&a.ring);
+	rx_ring_close(&a.ring, IBVCAP_RING_END_STOPPED);
 	answer(next_request());
-	rx_ring_close(&b.ring);
+	rx_ring_close(&b.ring, IBVCAP_RING_END_STOPPED);
 	cr_expect(eq(int, acquire(20), 0));
 	close_b();
 	b.epoch = EPOCH + 1;

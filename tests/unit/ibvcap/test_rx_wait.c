@@ -117,7 +117,7 @@ Test(rx_wait, a_time_out_is_kept_and_no_earlier)
 static void *close_later(void *argument)
 {
 	wait_for_request();
-	rx_ring_close(&a.ring);
+	rx_ring_close(&a.ring, IBVCAP_RING_END_STOPPED);
 	rx_ring_wake_consumer(a.consumer.state);
 	return argument;
 }
@@ -135,7 +135,7 @@ Test(rx_wait, the_end_of_the_epoch_wakes_a_sleeper)
 Test(rx_wait, everything_published_is_delivered_before_the_end_is_told)
 {
 	attached_publish(&a, 3);
-	rx_ring_close(&a.ring);
+	rx_ring_close(&a.ring, IBVCAP_RING_END_STOPPED);
 	close(a.daemon_socket);
 	a.daemon_socket = -1;
 	cr_expect_eq(ibvcap_rx_acquire(a.rx, &batch, 2, 2, -1), 2);
@@ -332,7 +332,7 @@ static void *publish_storm(void *argument)
 		if (rand_r(&seed) % 64 == 0)
 			sched_yield();
 	}
-	rx_ring_close(&a.ring);
+	rx_ring_close(&a.ring, IBVCAP_RING_END_STOPPED);
 	return argument;
 }
 

@@ -186,7 +186,7 @@ Test(tap, it_waits_without_asking)
 Test(tap, the_end_of_the_epoch_is_told_after_the_last_packet)
 {
 	attached_publish(&a, 1);
-	rx_ring_close(&a.ring);
+	rx_ring_close(&a.ring, IBVCAP_RING_END_STOPPED);
 	cr_expect_eq(receive(-1), 0);
 	cr_expect_eq(receive(-1), -ESHUTDOWN);
 }

@@ -79,6 +79,7 @@ const char *ibvcap_error_text(void);
  *   gap of a batch; IBVCAP_PACKET_FLAG_GAP   this consumer was too slow            skipped; before it goes on, gone
  *   IBVCAP_RX_BATCH_FLAG_DEMOTED             a lossless consumer was too slow      it is lossy from now on: skipped
  *   before < after, ibvcap_rx_block_losses() the card had no free row, for anyone  no_buffer of the stream
+ *   failed_queues of the info                a queue of the card failed            no_buffer; failures of the counts
  *   IBVCAP_RX_BATCH_FLAG_GAP_UNKNOWN         the daemon was restarted              nowhere; epochs of the counts
  *   IBVCAP_RX_BATCH_FLAG_TAKEN_OVER          a member of the group left its queue  abandoned of the counts
  *   IBVCAP_PACKET_FLAG_ERROR                 the card could not write the packet   errored of the stream
@@ -195,6 +196,9 @@ struct ibvcap_rx_info {
 	uint32_t application_header_bytes;
 	uint32_t flags;        /* enum ibvcap_ring_flag */
 	uint32_t disconnected; /* 1: the daemon, or its connection for a queue, has ended: packets are missed */
+	/* Bit k: queue k, which this handle read, has failed in this epoch; failures of the counts has more. */
+	uint32_t failed_queues;
+	uint32_t reserved;
 };
 
 /**
@@ -210,6 +214,8 @@ struct ibvcap_rx_counts {
 	uint64_t epochs;    /* times that the handle went on in a new epoch */
 	/* Packets that members of the group had acquired and not released when this handle got their queues. */
 	uint64_t abandoned;
+	/* Times that a queue of this handle failed in its device: what came to it since is no_buffer of the stream. */
+	uint64_t failures;
 };
 
 /**
@@ -229,10 +235,11 @@ struct ibvcap_rx_losses {
  * Attach to a stream by name. socket_path NULL: the environment's IBVCAP_SOCKET, else IBVCAP_CONTROL_SOCKET. options
  * NULL: defaults. Blocks for at most options->timeout_ms.
  *
- * -ENOENT no socket at that path · -ECONNREFUSED no process listens on the socket · -ESRCH the daemon has no stream
- * of that name · -EACCES this user may not use the socket, the stream or the policy · -EAGAIN all consumer places or
- * leases are taken · -EPROTO another protocol or ABI version · -ETIMEDOUT · -ENOMEM · -EMFILE · -EINVAL, -E2BIG
- * options. On failure *rx is unchanged, nothing stays open or mapped, and ibvcap_error_text() says more.
+ * -ENOENT no socket at that path · -ECONNREFUSED no process listens on the socket · -ESRCH the daemon has no stream of
+ * that name · -EACCES this user may not use the socket, the stream or the policy · -EAGAIN all consumer places or
+ * leases are taken · -EIO the device's queue has failed · -EPROTO another protocol or ABI version · -ETIMEDOUT ·
+ * -ENOMEM · -EMFILE · -EINVAL, -E2BIG options. On failure *rx is unchanged, nothing stays open or mapped, and
+ * ibvcap_error_text() says more.
  */
 int ibvcap_rx_open(const char *socket_path, const char *stream, const struct ibvcap_rx_options *options,
                    struct ibvcap_rx **rx);
@@ -249,21 +256,23 @@ void ibvcap_rx_close(struct ibvcap_rx *rx);
  * = for ever, 0 = not at all) for at least min packets (0 or 1: any; limited to max and to the rest of the block), then
  * takes all that are there, up to max. batch->size must be set, to at least the fields up to lease.
  *
- * Returns batch->n, or 0: no packets in time. -ENOBUFS: the caller holds as many blocks as its quota of leases
- * allows, or the epoch has ended and the caller holds batches of it: release them, and call again. -ESHUTDOWN: the
- * daemon ended, all that it published was delivered, and no other daemon answered within reattach_ms. -ENODEV: the
- * administrator removed the stream. -ECONNABORTED: the daemon disconnected this consumer and still runs. -EINTR: a
- * signal came during the wait. -EPROTO: the ring names a block that it does not have. -EOPNOTSUPP: a tap. -EACCES and
+ * Returns batch->n, or 0: no packets in time. -ENOBUFS: the caller holds as many blocks as its quota of leases allows,
+ * or the epoch has ended and the caller holds batches of it: release them, and call again. -ESHUTDOWN: the daemon
+ * ended, all that it published was delivered, and no other daemon answered within reattach_ms. -ENODEV: the
+ * administrator removed the stream. -EIO: the device's queue has failed, all that it published was delivered, and no
+ * next daemon answered within reattach_ms. -ECONNABORTED: the daemon disconnected this consumer and still runs. -EINTR:
+ * a signal came during the wait. -EPROTO: the ring names a block that it does not have. -EOPNOTSUPP: a tap. -EACCES and
  * other errors of ibvcap_rx_open(): the next daemon refuses. ibvcap_error_text() says more about a failed search for
  * the next daemon.
  *
  * When the daemon ends, restarts or dies, all that it published is delivered first. Then this call waits for the next
- * daemon, within timeout_ms as for packets, and goes on with the oldest packet of its epoch. The first batch there
- * has IBVCAP_RX_BATCH_FLAG_GAP_UNKNOWN, packet numbers start again, and the ring's geometry may be another. Failures
- * that may pass (no listener yet, no place in the daemon, no memory or descriptors in this process) are retried until
- * reattach_ms are over. If only this connection ended while the daemon runs on, no packet is delivered twice: a
- * consumer gets -ECONNABORTED; a tap (of a child whose parent has ended, for example) goes on where it was, its gap
- * counted.
+ * daemon, within timeout_ms as for packets, and goes on with the oldest packet of its epoch. The first batch there has
+ * IBVCAP_RX_BATCH_FLAG_GAP_UNKNOWN, packet numbers start again, and the ring's geometry may be another. Failures that
+ * may pass (no listener yet, no place in the daemon, no memory or descriptors in this process) are retried until
+ * reattach_ms are over. If one of several queues fails, a handle that has others goes on with these, and has the failed
+ * one again from the next daemon on: see failures of ibvcap_rx_counts(). If only this connection ended while the daemon
+ * runs on, no packet is delivered twice: a consumer gets -ECONNABORTED; a tap (of a child whose parent has ended, for
+ * example) goes on where it was, its gap counted.
  */
 int ibvcap_rx_acquire(struct ibvcap_rx *rx, struct ibvcap_rx_batch *batch, uint32_t max, uint32_t min, int timeout_ms);
 

@@ -214,6 +214,13 @@ enum ibvcap_rx_counter {
 };
 static_assert(IBVCAP_RX_COUNTER_N <= IBVCAP_RX_COUNTERS_MAX, "shared layout");
 
+/* Why no packet comes to a ring any more. */
+enum ibvcap_ring_end {
+	IBVCAP_RING_END_NONE = 0,    /* packets may come */
+	IBVCAP_RING_END_STOPPED = 1, /* the daemon or the stream ends */
+	IBVCAP_RING_END_FAILED = 2,  /* the device's queue failed, and cannot be reset; other queues may go on */
+};
+
 /*
  * At offset 0 of the ring segment. The first part is constant once ready. head and floor have cache lines of their own,
  * since the worker writes them at different rates.
@@ -256,7 +263,7 @@ struct ibvcap_ring {
 	alignas(IBVCAP_CURSOR_ALIGN) IBVCAP_ATOMIC(uint64_t) head;
 	/* The oldest block number that a consumer may still lease. Stored and loaded seq_cst; see ring.h. */
 	alignas(IBVCAP_CURSOR_ALIGN) IBVCAP_ATOMIC(uint64_t) floor;
-	/* 1 when the daemon publishes no more packets in this epoch: head is final. */
+	/* enum ibvcap_ring_end. Not 0: the daemon publishes no more packets in this epoch, and head is final. */
 	alignas(IBVCAP_CURSOR_ALIGN) IBVCAP_ATOMIC(uint32_t) closed;
 
 	/* Written by the worker; enum ibvcap_rx_counter. */
