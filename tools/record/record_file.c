@@ -7,11 +7,13 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <linux/magic.h>
 #include <signal.h>
 #include <spawn.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #define END_BYTES      (64u << 10) /* kept free for the end of the file */
@@ -23,6 +25,7 @@ extern char **environ;
 static int open_regular(struct record_file *file, const char *path)
 {
 	char part[PATH_MAX + sizeof(FILE_WINDOW_PART)];
+	struct statfs system;
 	struct stat status;
 
 	/* A link stays, and what it points to is replaced: /dev/stdout, for example. */
@@ -34,6 +37,7 @@ static int open_regular(struct record_file *file, const char *path)
 	file->fd = open(part, O_WRONLY | O_CREAT | O_CLOEXEC | (file->is_regular ? O_TRUNC : 0), 0644);
 	if (file->fd < 0)
 		return -errno;
+	file->is_in_memory = fstatfs(file->fd, &system) == 0 && system.f_type == TMPFS_MAGIC;
 	/* What is compressed lies anywhere in memory. */
 	if (file->is_regular && !file->options->zstd_level)
 		file->direct = open(part, O_WRONLY | O_DIRECT | O_CLOEXEC);
@@ -73,33 +77,30 @@ int record_file_open(struct record_file *file, const struct record_file_options 
 
 /* ---- room ---------------------------------------------------------------------------------------- */
 
-/* Have so many bytes allocated behind what is written. The file's size does not change by it. */
-static int file_allocate(struct record_file *file, uint64_t bytes)
+static int file_reserve(const struct record_file *file, uint64_t at, uint64_t bytes)
 {
-	if (file->bytes + bytes <= file->allocated)
-		return 0;
-	if (fallocate(file->fd, FALLOC_FL_KEEP_SIZE, (off_t)file->bytes, ALLOCATE_BYTES) == 0) {
-		file->allocated = file->bytes + ALLOCATE_BYTES;
-		if (bytes <= ALLOCATE_BYTES)
-			return 0;
-	}
-	if (fallocate(file->fd, FALLOC_FL_KEEP_SIZE, (off_t)file->bytes, (off_t)bytes) == 0) {
-		file->allocated = file->bytes + bytes;
-		return 0;
-	}
-	return errno == ENOSPC || errno == EDQUOT || errno == EFBIG ? -errno : 0; /* not every file system can do it */
+	return fallocate(file->fd, FALLOC_FL_KEEP_SIZE, (off_t)at, (off_t)bytes) == 0 ? 0 : -errno;
 }
 
-static int reserve_room(struct record_file *file, uint64_t bytes)
+/*
+ * Have room for the bytes of a piece, and for the end of the file behind it. The file's size does not change by it. A
+ * failure of the write itself is no worse than one here, so on tmpfs only the end is allocated.
+ */
+static int file_allocate(struct record_file *file, uint64_t bytes)
 {
+	uint64_t needed = bytes + END_BYTES;
 	int r;
 
-	if (!file_window_make_room(file->window, file->fd, file->bytes + bytes))
-		return -ENOSPC;
-	do
-		r = file_allocate(file, bytes + END_BYTES);
-	while (r == -ENOSPC && file_window_give_way(file->window));
-	return r;
+	if (file->is_in_memory)
+		return file_reserve(file, file->bytes + bytes, END_BYTES);
+	if (file->bytes + needed <= file->allocated)
+		return 0;
+	r = file_reserve(file, file->bytes, needed < ALLOCATE_BYTES ? ALLOCATE_BYTES : needed);
+	if (r == 0)
+		file->allocated = file->bytes + ALLOCATE_BYTES;
+	else if ((r = file_reserve(file, file->bytes, needed)) == 0)
+		file->allocated = file->bytes + needed;
+	return r == -ENOSPC || r == -EDQUOT || r == -EFBIG ? r : 0; /* not every file system can do it */
 }
 
 /* ---- writing ------------------------------------------------------------------------------------- */
@@ -167,6 +168,20 @@ static int write_cached(struct record_file *file, const uint8_t *at, size_t n)
 	return write_at(file, file->fd, at, n, file->bytes);
 }
 
+static int write_in_room(struct record_file *file, const uint8_t *at, size_t n, bool is_direct, bool is_end)
+{
+	int r = 0;
+
+	if (file->is_regular && !is_end) {
+		if (!file_window_make_room(file->window, file->fd, file->bytes + n))
+			return -ENOSPC;
+		r = file_allocate(file, n);
+	}
+	if (r < 0)
+		return r;
+	return is_direct ? write_direct(file, at, n) : write_cached(file, at, n);
+}
+
 /* Leave nothing of a piece that could not be written: the file ends behind the one before. */
 static int cut_back(struct record_file *file, int error)
 {
@@ -190,17 +205,16 @@ int record_file_write(struct record_file *file, const struct record_piece *piece
 	const uint8_t *at = piece->at;
 	size_t bytes = piece->bytes;
 	bool is_direct = can_go_direct(file, piece);
-	int r = 0;
+	int r;
 
 	if (file->zstd) {
 		at = zstd_frames_compress(file->zstd, piece->at, piece->bytes, &bytes);
 		if (!at)
 			return -ENOMEM;
 	}
-	if (file->is_regular && !is_end)
-		r = reserve_room(file, bytes);
-	if (r == 0)
-		r = is_direct ? write_direct(file, at, bytes) : write_cached(file, at, bytes);
+	do
+		r = write_in_room(file, at, bytes, is_direct, is_end);
+	while (r == -ENOSPC && file_window_give_way(file->window));
 	if (r < 0)
 		return cut_back(file, r);
 	if (file->zstd)
