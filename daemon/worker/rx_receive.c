@@ -193,13 +193,13 @@ static void count_batch(struct rx_receive *receive, const struct rx_tally *tally
 	_Atomic uint64_t *counters = receive->ring->ring->counters;
 
 	receive->published += tally->rows - tally->errored;
-	receive->errored += tally->errored;
 	counter_set(&counters[IBVCAP_RX_COUNTER_PUBLISHED], receive->published);
-	counter_set(&counters[IBVCAP_RX_COUNTER_ERRORED], receive->errored);
 	counter_add(&counters[IBVCAP_RX_COUNTER_PUBLISHED_BYTES], tally->bytes);
 	counter_add(&counters[IBVCAP_RX_COUNTER_SHORT], tally->shorts);
 	counter_add(&counters[IBVCAP_RX_COUNTER_BATCHES], 1);
-	if (__builtin_expect(tally->truncated | tally->irregular | tally->bad_checksum, 0)) {
+	if (__builtin_expect(tally->unusual, 0)) {
+		receive->errored += tally->errored;
+		counter_set(&counters[IBVCAP_RX_COUNTER_ERRORED], receive->errored);
 		counter_add(&counters[IBVCAP_RX_COUNTER_TRUNCATED], tally->truncated);
 		counter_add(&counters[IBVCAP_RX_COUNTER_IRREGULAR], tally->irregular);
 		counter_add(&counters[IBVCAP_RX_COUNTER_FRAGMENTS], tally->fragments);

@@ -27,17 +27,18 @@ struct rx_receive {
 	struct backend_event events[RX_RECEIVE_BATCH];
 };
 
-/* What one batch adds to the counters. rows counts all rows, the errored ones included. */
+/* What one batch adds to the counters. */
 struct rx_tally {
-	uint32_t rows;
-	uint32_t errored;
+	uint32_t rows; /* all, the errored ones included */
 	uint32_t shorts;
+	uint64_t bytes;
+	uint32_t unusual; /* rows of rx_describe_unusual(): without one, the words below are 0 */
+	uint32_t errored;
 	uint32_t truncated;
 	uint32_t irregular;
 	uint32_t fragments;
 	uint32_t fragment_lost_bytes;
 	uint32_t bad_checksum;
-	uint64_t bytes;
 };
 
 /** Write the meta of row i, whose timestamp is written. */

@@ -90,6 +90,7 @@ static void describe_datagram(const struct rx_receive *receive, uint32_t frame_b
 
 static void tally_unusual(const struct ibvcap_meta *meta, struct rx_tally *tally)
 {
+	tally->unusual++;
 	tally->errored += !!(meta->flags & IBVCAP_PACKET_FLAG_ERROR);
 	tally->bytes += meta->length;
 	tally->shorts += !!(meta->flags & IBVCAP_PACKET_FLAG_SHORT);
