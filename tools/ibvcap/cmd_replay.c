@@ -3,124 +3,17 @@
 #include "tools/capture/capture.h"
 #include "tools/ibvcap/ibvcap.h"
 #include "tools/ibvcap/options.h"
+#include "tools/ibvcap/replay_options.h"
+#include "tools/ibvcap/replay_stats.h"
 #include "tools/ibvcap/report.h"
 #include "tools/ibvcap/stop_signal.h"
-#include "tools/ibvcap/tx_run.h"
 
 #include <errno.h>
-#include <getopt.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sysexits.h>
-
-static const char usage[] =
-	"usage: ibvcap replay CHANNEL FILE [OPTIONS...]\n"
-	"Send the UDP payloads of a capture (pcap, or pcapng, which zstd may have compressed; -: standard input; or\n"
-	"the rows of 'ibvcap record --raw') on a channel. Addresses, ports and VLAN tag are those of the channel. Each "
-	"packet gets a send time, counted\n"
-	"from the start, so delays do not add up. Print rates every second; at the end print the sum, how well the\n"
-	"times were kept, how many packets the capture says it lacks, and how many were skipped for which reason.\n"
-	"Defaults are in parentheses.\n"
-	"Exit 1: some UDP packets of the file (with --port: of those to that port) were not sent. Exit 65: the file\n"
-	"is damaged; the packets before the damage were sent. Exit 66: the file cannot be read.\n"
-	"\n"
-	"  -s, --socket PATH    the daemon's control socket (else $IBVCAP_SOCKET, else " IBVCAP_CONTROL_SOCKET ")\n"
-	"  -p, --port N         only payloads that went to UDP port N (all)\n"
-	"  -x, --speed X        send X times as fast as recorded (1)\n"
-	"  -T, --top-speed      send as fast as the channel allows\n"
-	"  -l, --loop N         send the file N times; 0: until SIGINT or SIGTERM (1)\n"
-	"  -L, --drop-late      the daemon drops packets that it can no longer send in time\n"
-	"  -d, --destination N  number of the destination in the channel's configuration (0)\n"
-	"  -j, --json           print only the summary, as JSON\n"
-	"  -h, --help           print this\n";
-
-#define SPEED_MIN 1e-6
-#define SPEED_MAX 1e6
-
-struct replay_options {
-	struct tx_run_options run;
-	const char *file;
-	uint64_t port;  /* 0: all */
-	uint64_t loops; /* 0: no end */
-	double speed;   /* 0: no --speed */
-	bool top_speed;
-};
-
-/* ---- arguments ----------------------------------------------------------------------------------- */
-
-static bool parse_speed(const char *text, double *speed)
-{
-	char *end;
-
-	*speed = strtod(text, &end);
-	if (end != text && !*end && *speed >= SPEED_MIN && *speed <= SPEED_MAX)
-		return true;
-	fprintf(stderr, "ibvcap replay: --speed '%s': a number from %g to %g is wanted\n", text, SPEED_MIN, SPEED_MAX);
-	return false;
-}
-
-/* -1: go on; otherwise the exit code. */
-static int parse_replay_option(int option, struct replay_options *options)
-{
-	switch (option) {
-	case 'p':
-		return options_parse_count("replay", "--port", optarg, UINT16_MAX, &options->port) ? -1 : EX_USAGE;
-	case 'x':
-		return parse_speed(optarg, &options->speed) ? -1 : EX_USAGE;
-	case 'T':
-		options->top_speed = true;
-		return -1;
-	case 'l':
-		return options_parse_number("replay", "--loop", optarg, UINT64_MAX, &options->loops) ? -1 : EX_USAGE;
-	}
-	return tx_run_parse_option(option, usage, &options->run);
-}
-
-static int check_replay_options(const struct replay_options *options)
-{
-	if (options->top_speed && options->speed)
-		return options_reject("replay", usage, "--top-speed and --speed do not go together");
-	if (options->top_speed && options->run.drop_late)
-		return options_reject("replay", usage,
-		                      "--top-speed and --drop-late do not go together: nothing is late");
-	if (options->loops != 1 && !strcmp(options->file, "-"))
-		return options_reject("replay", usage, "--loop wants a file: standard input cannot be read again");
-	return -1;
-}
-
-static int parse_replay_arguments(int argc, char **argv, struct replay_options *options)
-{
-	static const struct option known[] = {
-		{"socket", required_argument, NULL, 's'},
-		{"port", required_argument, NULL, 'p'},
-		{"speed", required_argument, NULL, 'x'},
-		{"top-speed", no_argument, NULL, 'T'},
-		{"loop", required_argument, NULL, 'l'},
-		{"drop-late", no_argument, NULL, 'L'},
-		{"destination", required_argument, NULL, 'd'},
-		{"json", no_argument, NULL, 'j'},
-		{"help", no_argument, NULL, 'h'},
-		{0},
-	};
-	int option, r = -1;
-
-	*options = (struct replay_options){.run.command = "replay", .loops = 1};
-	while (r < 0 && (option = getopt_long(argc, argv, "s:p:x:Tl:Ld:jh", known, NULL)) != -1)
-		r = parse_replay_option(option, options);
-	if (r >= 0)
-		return r;
-	if (optind == argc)
-		return options_reject("replay", usage, "which channel? 'ibvcap status' lists them");
-	options->run.channel = argv[optind++];
-	if (optind == argc)
-		return options_reject("replay", usage, "which file?");
-	options->file = argv[optind++];
-	if (optind < argc)
-		return options_reject("replay", usage, "unexpected argument '%s'", argv[optind]);
-	return check_replay_options(options);
-}
 
 /* ---- replaying ----------------------------------------------------------------------------------- */
 
@@ -145,6 +38,7 @@ struct replay {
 	struct replay_options options;
 	struct capture capture;
 	struct timing_capture timing;
+	struct replay_stats stats;
 	uint64_t start_utc_ns; /* 0: no packet was sent yet, or packets have no send time */
 	uint64_t passes;       /* completed */
 	uint64_t n_packets;    /* read from the capture, in all passes */
@@ -213,6 +107,8 @@ static int send_payload(struct replay *replay, const struct capture_packet *pack
 	r = tx_run_row(&replay->run, replay->options.top_speed ? 0 : replay->start_utc_ns + offset_ns, &row);
 	if (r < 0)
 		return r;
+	if (replay->stats.rx && replay_stats_sent(&replay->stats, datagram->payload, datagram->bytes) < 0)
+		return fail_capture_file(replay, EX_OSERR, "out of memory");
 	memcpy(row.payload, datagram->payload, datagram->bytes);
 	row.packet->length = (uint16_t)datagram->bytes;
 	tx_run_add(&replay->run);
@@ -326,6 +222,8 @@ static void print_replay(const struct replay *replay)
 		printf("%" PRIu64 " packets were recorded before one ahead of them in the file: sent right behind it\n",
 		       replay->timing.backwards);
 	tx_run_print(&replay->run);
+	if (replay->stats.rx)
+		replay_stats_print(&replay->stats);
 	print_skips(replay);
 }
 
@@ -343,6 +241,8 @@ static void print_replay_json(const struct replay *replay)
 			json_object_set_new(skipped, skips[why].key, json_integer((json_int_t)replay->skipped[why]));
 	json_object_set_new(capture, "skipped", skipped);
 	json_object_set_new(all, "capture", capture);
+	if (replay->stats.rx)
+		json_object_set_new(all, "stats", replay_stats_to_json(&replay->stats));
 	report_json(all, JSON_INDENT(2));
 }
 
@@ -357,11 +257,16 @@ static int open_replay(struct replay *replay)
 		return code;
 	}
 	if (replay->capture.raw && replay->options.port)
-		return options_reject("replay", usage,
+		return options_reject("replay", replay_usage,
 		                      "--port: a raw recording has payloads without ports; leave it out");
 	if (replay->capture.is_pipe && replay->options.loops != 1)
-		return options_reject("replay", usage, "--loop wants a file: a pipe cannot be read again");
-	return tx_run_open(&replay->run, &replay->options.run);
+		return options_reject("replay", replay_usage, "--loop wants a file: a pipe cannot be read again");
+	code = tx_run_open(&replay->run, &replay->options.run);
+	if (code != EX_OK || !replay->options.stats_stream)
+		return code;
+	replay->run.on_tick = replay_stats_take;
+	replay->run.on_tick_context = &replay->stats;
+	return replay_stats_open(&replay->stats, replay->options.run.socket, replay->options.stats_stream);
 }
 
 static int run_replay(struct replay *replay)
@@ -371,25 +276,28 @@ static int run_replay(struct replay *replay)
 	replay->timing.speed = replay->options.speed ? replay->options.speed : 1;
 	code = tx_run_finish(&replay->run, play_passes(replay));
 	note_lost(replay);
+	if (replay->stats.rx)
+		replay_stats_finish(&replay->stats);
 	if (replay->options.run.json)
 		print_replay_json(replay);
 	else
 		print_replay(replay);
 	if (replay->file_code)
 		return replay->file_code;
-	return code == EX_OK && !all_wanted_sent(replay) ? 1 : code;
+	return code == EX_OK && !(all_wanted_sent(replay) && replay_stats_all_came(&replay->stats)) ? 1 : code;
 }
 
 int cmd_replay(int argc, char **argv)
 {
 	struct replay replay = {0};
-	int code = parse_replay_arguments(argc, argv, &replay.options);
+	int code = replay_parse_arguments(argc, argv, &replay.options);
 
 	if (code >= 0)
 		return code;
 	code = open_replay(&replay);
 	if (code == EX_OK)
 		code = run_replay(&replay);
+	replay_stats_close(&replay.stats);
 	tx_run_close(&replay.run);
 	capture_close(&replay.capture);
 	return code;
