@@ -43,7 +43,7 @@ MAY_INCLUDE = {
     "daemon/backend/xdp": ["daemon/base", "daemon/flow", "daemon/backend/backend.h", "daemon/backend/posted_rows.h",
                            "daemon/backend/bpf/flow_key.h", "daemon/backend/bpf/flow_tags.h",
                            "daemon/backend/bpf/frame_wait.h", "daemon/backend/bpf/xdp_program.h",
-                           "daemon/backend/socket"],
+                           "daemon/backend/socket", "daemon/net"],
     "daemon/backend/choice": ["daemon/base", "daemon/backend/backend.h", "daemon/net", "daemon/priv"],
     "daemon/ring": ["daemon/base", CORE, API],
     "daemon/worker": ["daemon/base", "daemon/backend/backend.h", "daemon/clock", "daemon/packet", "daemon/ring", CORE,
@@ -72,7 +72,7 @@ MAY_INCLUDE = {
     # It asks the daemon's own code: is the configuration right, what does it take, does the device take a queue?
     "tools/doctor": ["daemon/base", "daemon/config", "daemon/flow", "daemon/stream/geometry.h",
                      "daemon/process/socket_place.h", "daemon/backend/backend.h", "daemon/backend/choice",
-                     "tools/groups", "tools/json", "lib/ibvcap/shm.h", API],
+                     "daemon/net/net.h", "tools/groups", "tools/json", "lib/ibvcap/shm.h", API],
 }
 # The one place where the backends are known by name.
 EXCEPTIONS = {("daemon/backend/backend.c", "daemon/backend/packet/af_packet.h"),

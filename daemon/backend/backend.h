@@ -38,6 +38,7 @@ struct backend_open_options {
 	/* Of those at start, in any order, likewise; 0: what the backend finds right. */
 	uint32_t slots[BACKEND_STREAMS_MAX];
 	enum backend_xdp_mode xdp_mode;
+	bool stamp_packets; /* let the card stamp all packets, if it does not yet: other programs share that setting */
 };
 
 /* Why a device that counts_drops dropped packets that a flow had matched. */
@@ -69,22 +70,26 @@ struct backend_flow {
 };
 
 #define BACKEND_HOW_BYTES 256
+#define BACKEND_WHY_BYTES 256
 
 struct backend_capabilities {
 	char device[64];             /* the backend's name for the device behind the interface */
 	char how[BACKEND_HOW_BYTES]; /* what it does there that it does not do everywhere, for the log; "": nothing */
-	uint32_t max_queue_slots;    /* deepest receive queue */
-	uint32_t max_group_queues;   /* of a group; 0: it has no groups */
-	bool toeplitz;               /* a group can have BACKEND_HASH_TOEPLITZ, and HASH_SYMMETRIC by it */
-	bool hashes_addresses;       /* the hash of a group can be without BACKEND_HASH_PORTS */
-	bool oversize_sink;          /* a longer packet can be a truncated row instead of an error */
-	bool flow_tags;              /* events can have the tag of the flow that matched */
+	/* Why packets have no timestamps of the device, and the command that gives them some; "": they have. */
+	char no_device_time[BACKEND_WHY_BYTES];
+	uint32_t max_queue_slots;  /* deepest receive queue */
+	uint32_t max_group_queues; /* of a group; 0: it has no groups */
+	bool toeplitz;             /* a group can have BACKEND_HASH_TOEPLITZ, and HASH_SYMMETRIC by it */
+	bool hashes_addresses;     /* the hash of a group can be without BACKEND_HASH_PORTS */
+	bool oversize_sink;        /* a longer packet can be a truncated row instead of an error */
+	bool flow_tags;            /* events can have the tag of the flow that matched */
 	bool timestamps;
 	uint64_t clock_hz;       /* of raw timestamps; 0 = none */
 	uint64_t clock_mask;     /* valid bits of raw timestamps */
 	bool clock_can_step;     /* it is set from outside, as real time is; else it runs freely */
 	bool counts_drops;       /* n_dropped of a receive queue is exact; else losses follow from what was matched */
 	bool clock_is_utc;       /* raw timestamps are CLOCK_REALTIME in ns: no clock has to be fitted */
+	bool kernel_times;       /* events may have BACKEND_EVENT_KERNEL_TIME */
 	uint64_t settle_ns;      /* poll() has a packet so long after its flow matched it; 0: within 2 ms */
 	bool in_blocks;          /* after the last packet the next ones come after a while and together: do not spin */
 	uint32_t max_send_slots; /* deepest send queue */
@@ -155,6 +160,8 @@ enum backend_status {
 enum backend_event_flag {
 	BACKEND_EVENT_CHECKSUM_OK = 1 << 0,  /* the device found the IP and UDP checksums right */
 	BACKEND_EVENT_CHECKSUM_BAD = 1 << 1, /* the device found one wrong. Neither flag: it did not check */
+	/* The device has no time of this packet: timestamp_raw is CLOCK_REALTIME in ns, as the kernel read it. */
+	BACKEND_EVENT_KERNEL_TIME = 1 << 2,
 };
 
 /* Slots come back in the order in which they were posted. */
@@ -176,6 +183,14 @@ struct backend_packet {
 	const struct backend_memory *payload_memory; /* this and payload are not read if payload_bytes is 0 */
 	uint32_t header_bytes;
 	uint32_t payload_bytes;
+};
+
+/* Of the device's clock. */
+struct backend_clock_reading {
+	uint64_t raw;
+	/* CLOCK_REALTIME, which the device's driver read before and after; both 0: it does not do that. */
+	uint64_t utc_before_ns;
+	uint64_t utc_after_ns;
 };
 
 /* How the next n posted packets ended, in the order of posting. */
@@ -294,8 +309,8 @@ struct backend_ops {
 	 */
 	int (*read_matched)(struct backend_queue *queue, uint64_t *packets);
 	int (*read_port)(struct backend *backend, struct backend_port_statistics *statistics);
-	/** The device's clock now, raw. -ENOTSUP without timestamps. */
-	int (*read_clock)(struct backend *backend, uint64_t *raw);
+	/** The device's clock now. -ENOTSUP without timestamps; -ENODEV: it has gone. */
+	int (*read_clock)(struct backend *backend, struct backend_clock_reading *reading);
 	/** The descriptor that is readable while there is a notice. This and read_notice may be NULL. */
 	int (*notice_fd)(const struct backend *backend);
 	/** 1: *notice is the next one; 0: there is none. Never blocks. Control thread, like notice_fd. */

@@ -11,11 +11,16 @@
 
 static int clock_take_pair(const struct clock_reader *reader, struct clock_pair *pair)
 {
+	uint64_t before_ns = reader->utc_ns(reader->context), after_ns;
 	int r;
 
-	pair->before_ns = reader->utc_ns(reader->context);
-	r = reader->read(reader->context, &pair->raw);
-	pair->after_ns = reader->utc_ns(reader->context);
+	*pair = (struct clock_pair){0};
+	r = reader->read(reader->context, pair);
+	after_ns = reader->utc_ns(reader->context);
+	if (pair->before_ns == 0) {
+		pair->before_ns = before_ns;
+		pair->after_ns = after_ns;
+	}
 	return r;
 }
 

@@ -2,10 +2,10 @@
 /*
  * Reads a device's clock and CLOCK_REALTIME as a pair whose bracket is true, however old the reading is.
  *
- * A reading of hardware is made between the two readings of CLOCK_REALTIME around it. The clock of a device in software
- * (softhca) is a page that a thread writes from time to time: what is read there was taken from the clock at an unknown
- * time before. It stands still between two readings that follow each other, and hardware does not: its clock ticks in
- * less time than a reading takes.
+ * A reading of hardware is made between the two readings of CLOCK_REALTIME around it, by the driver or here. The clock
+ * of a device in software (softhca) is a page that a thread writes from time to time: what is read there was taken from
+ * the clock at an unknown time before. It stands still between two readings that follow each other, and hardware does
+ * not: its clock ticks in less time than a reading takes.
  */
 #ifndef DAEMON_CLOCK_CLOCK_READER_H
 #define DAEMON_CLOCK_CLOCK_READER_H
@@ -13,8 +13,11 @@
 #include "daemon/clock/clock.h"
 
 struct clock_reader {
-	/** The device's clock. 0 or -errno. */
-	int (*read)(void *context, uint64_t *raw);
+	/**
+	 * The device's clock: raw, and before_ns and after_ns if the device's driver reads CLOCK_REALTIME around it;
+	 * else they stay 0. 0 or -errno.
+	 */
+	int (*read)(void *context, struct clock_pair *pair);
 	/** CLOCK_REALTIME. */
 	uint64_t (*utc_ns)(void *context);
 	void *context;

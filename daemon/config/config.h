@@ -24,6 +24,12 @@ enum config_poll {
 	CONFIG_POLL_EVENT,    /* sleep as soon as there is no packet */
 };
 
+enum config_timestamps {
+	CONFIG_TIMESTAMPS_AUTO,     /* of the device, if it gives packets any */
+	CONFIG_TIMESTAMPS_HARDWARE, /* of the device, or there is no stream */
+	CONFIG_TIMESTAMPS_SOFTWARE, /* of the worker's clock */
+};
+
 enum config_xdp_mode {
 	CONFIG_XDP_MODE_AUTO, /* ZERO_COPY if the driver has it, else COPY */
 	CONFIG_XDP_MODE_ZERO_COPY,
@@ -129,7 +135,7 @@ struct config_stream {
 	uint32_t max_consumers_per_user;
 	uint32_t max_lease_blocks_per_user;
 	bool oversize_sink;
-	bool timestamps;    /* of the device, if it has them */
+	enum config_timestamps timestamps;
 	bool join;          /* join multicast groups of the flows */
 	const uid_t *users; /* allowed to receive; if groups is empty, too: everyone who can connect */
 	uint32_t n_users;

@@ -38,6 +38,13 @@ static const struct key_choice backends[] = {
 #define BACKEND_HELP                                                                                       \
 	"auto: what is fastest on the interface; verbs: a queue of an RDMA card; xdp: AF_XDP sockets, on " \
 	"an interface whose driver has XDP; packet: packet sockets, on any interface"
+static const struct key_choice timestamps[] = {
+	{"auto", CONFIG_TIMESTAMPS_AUTO},
+	{"hardware", CONFIG_TIMESTAMPS_HARDWARE},
+	{"software", CONFIG_TIMESTAMPS_SOFTWARE},
+	{0},
+};
+
 static const struct key_choice xdp_modes[] = {
 	{"auto", CONFIG_XDP_MODE_AUTO},
 	{"zero_copy", CONFIG_XDP_MODE_ZERO_COPY},
@@ -295,8 +302,9 @@ static const struct key stream[] = {
 	{"oversize_sink", KEY_BOOLEAN, STREAM(oversize_sink), .number = true,
          .help = "a packet longer than its row becomes a truncated row instead of an error; doubles the device's queue "
                  "entry"},
-	{"timestamps", KEY_BOOLEAN, STREAM(timestamps), .number = true,
-         .help = "timestamps of the device, if it has them; else of the worker's clock"},
+	{"timestamps", KEY_CHOICE, STREAM(timestamps), .string = "auto", .choices = timestamps,
+         .help = "auto: the device's, if it stamps all packets, else the kernel's or the worker's; hardware: the "
+                 "device's, and it is made to stamp all packets; software: the worker's"},
 	{"join", KEY_BOOLEAN, STREAM(join), .number = true,
          .help = "join the flows' multicast groups; for flows with a VLAN, on the interface of the VLAN"},
 	{"users", KEY_UIDS, STREAM_LIST(users), .live = true, .help = "users that may receive, by name or number"},

@@ -60,6 +60,9 @@ int net_driver_read(const char *interface, struct net_driver *driver);
 /** What the driver can do for native XDP. -ENOTSUP: this kernel, before Linux 6.3, does not say. */
 int net_xdp_features(unsigned interface_index, uint64_t *features);
 
+/** Can an XDP program that is bound to the interface ask the driver when a packet arrived (Linux 6.3)? */
+bool net_xdp_has_packet_time(unsigned interface_index);
+
 /** ID of the XDP program that is attached to the interface; 0: none, or not known. */
 uint32_t net_xdp_program(unsigned interface_index);
 
@@ -68,11 +71,37 @@ uint32_t net_xdp_program(unsigned interface_index);
 /** The kind of the interface's queueing discipline (tc-qdisc): "mq", "fq_codel", "noqueue"; 0 or -errno. */
 int net_queueing_discipline(unsigned interface_index, char kind[NET_QUEUEING_BYTES]);
 
+#define NET_CLOCK_PATH_BYTES 32
+
 /**
- * N of the precision clock /dev/ptpN of the interface's card. The driver says it; sysfs does not for bonds, nor for
- * clocks that several mlx5 devices share. -ENOENT: there is none.
+ * Open the precision clock /dev/ptpN of the interface's card. The driver says N; sysfs does not for bonds, nor for
+ * clocks that several mlx5 devices share. A descriptor, or -errno; -ENOENT: there is none, and the path is "".
  */
-int net_precision_clock(const char *interface);
+int net_precision_clock_open(const char *interface, char path[NET_CLOCK_PATH_BYTES]);
+
+struct net_clock_reading {
+	uint64_t ns;
+	/* CLOCK_REALTIME, which the driver read before and after; both 0: the driver does not do that. */
+	uint64_t utc_before_ns;
+	uint64_t utc_after_ns;
+};
+
+/** 0 or -errno; -ENODEV: the card has gone. */
+int net_precision_clock_read(int fd, struct net_clock_reading *reading);
+
+enum net_stamping {
+	NET_STAMPING_NONE, /* the card stamps no received packet, or those of PTP only, and cannot do otherwise */
+	NET_STAMPING_OFF,  /* it can stamp all packets, and does not */
+	NET_STAMPING_ALL,  /* it stamps all packets */
+};
+
+/** Which received packets the interface's card stamps with its precision clock. */
+enum net_stamping net_stamping_read(const char *interface);
+/**
+ * Let the card stamp all received packets, and packets to be sent as before. Programs that asked for the stamps of PTP
+ * packets get them still. 0 or -errno. -ERANGE: the card cannot, and does what it did before.
+ */
+int net_stamping_switch_on(const char *interface);
 
 /**
  * The port of an RDMA device that has the interface, by RDMA netlink, which knows it without any GID. -ENOENT: none of

@@ -61,11 +61,14 @@ int interface_init(struct interface *interface, const char *name, enum config_ba
 
 /* ---- clock --------------------------------------------------------------------------------------- */
 
-static int interface_read_raw_clock(void *context, uint64_t *raw)
+static int interface_read_device_clock(void *context, struct clock_pair *pair)
 {
 	const struct interface *interface = context;
+	struct backend_clock_reading reading = {0};
+	int r = interface->ops->read_clock(interface->backend, &reading);
 
-	return interface->ops->read_clock(interface->backend, raw);
+	*pair = (struct clock_pair){reading.raw, reading.utc_before_ns, reading.utc_after_ns};
+	return r;
 }
 
 static uint64_t interface_read_utc(void *context)
@@ -76,7 +79,7 @@ static uint64_t interface_read_utc(void *context)
 
 static int interface_take_clock_pair(struct interface *interface, uint64_t patience_ns)
 {
-	const struct clock_reader reader = {interface_read_raw_clock, interface_read_utc, interface};
+	const struct clock_reader reader = {interface_read_device_clock, interface_read_utc, interface};
 	struct clock_pair pair;
 	int r;
 
@@ -95,13 +98,32 @@ static int interface_take_clock_pair(struct interface *interface, uint64_t patie
 	return 0;
 }
 
+/* It does not come back: another card, or another driver, has another clock. */
+static void interface_lose_clock(struct interface *interface)
+{
+	interface->lost_clock = true;
+	interface->line = (struct clock_line){.mult = 1, .mask = UINT64_MAX, .reach = 1};
+	log_message(LOG_WARNING, &(struct log_about){.interface = interface->name},
+	            "interface %s: the clock of device %s has gone: packets have the time at which the %s them; "
+	            "restart the daemon when it is back (systemctl restart ibvcapd)",
+	            interface->name, interface->capabilities.device,
+	            interface->capabilities.kernel_times ? "kernel got" : "worker polls");
+}
+
 /* The patience grows while a page is written too seldom, so that the line is renewed before it is too old. */
 void interface_renew_clock(struct interface *interface)
 {
-	if (!interface->has_clock)
+	int r;
+
+	if (!interface->has_clock || interface->lost_clock)
 		return;
-	if (interface_take_clock_pair(interface, CLOCK_PATIENCE_NS << interface->n_clock_misses) == 0) {
+	r = interface_take_clock_pair(interface, CLOCK_PATIENCE_NS << interface->n_clock_misses);
+	if (r == 0) {
 		interface->n_clock_misses = 0;
+		return;
+	}
+	if (r == -ENODEV) {
+		interface_lose_clock(interface);
 		return;
 	}
 	clock_fit_miss(&interface->fit, &interface->line);

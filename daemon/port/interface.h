@@ -73,7 +73,8 @@ struct interface {
 	uint64_t failed_ns;    /* when that was, CLOCK_MONOTONIC */
 	void (*link_changed)(void *context); /* called from the event loop */
 	void *link_changed_context;
-	bool has_clock; /* line is valid */
+	bool has_clock;  /* line is valid */
+	bool lost_clock; /* the device's clock has gone, and the line serves for none of its readings */
 	struct clock_fit fit;
 	struct clock_line line;
 	uint32_t n_clock_misses;       /* the last readings of the clock gave no pair */

@@ -49,6 +49,9 @@ static struct backend_open_options interface_open_options(const struct config *c
 	                                       .xdp_mode = modes[config->xdp_mode]};
 
 	interface_list_queues(config, name, options.slots);
+	for (unsigned i = 0; i < config->n_streams; i++)
+		options.stamp_packets |= strcmp(config->streams[i].interface, name) == 0 &&
+		                         config->streams[i].timestamps == CONFIG_TIMESTAMPS_HARDWARE;
 	return options;
 }
 

@@ -58,6 +58,26 @@ uint64_t stream_ring_bytes(const struct stream *stream)
 
 /* ---- preparing ----------------------------------------------------------------------------------- */
 
+static int stream_check_clock(struct stream *stream, struct failure *failure)
+{
+	const struct config_stream *wanted = stream->config;
+	const struct backend_capabilities *device = &stream->interface->capabilities;
+	bool has_clock = stream->interface->has_clock;
+
+	if (wanted->timestamps == CONFIG_TIMESTAMPS_HARDWARE && (!has_clock || device->no_device_time[0]))
+		return failure_set(failure, EX_CONFIG, ENOTSUP,
+		                   "%s:%d: stream '%s': device %s gives packets no timestamps: %s; or set timestamps = "
+		                   "\"auto\"",
+		                   wanted->file, wanted->line, wanted->name, device->device,
+		                   has_clock ? device->no_device_time : "it has no clock to read");
+	stream->device_timestamps = wanted->timestamps != CONFIG_TIMESTAMPS_SOFTWARE && has_clock;
+	if (wanted->timestamps == CONFIG_TIMESTAMPS_AUTO && !has_clock)
+		log_message(LOG_WARNING, &(struct log_about){.stream = wanted->name, .interface = wanted->interface},
+		            "stream '%s': device %s has no clock to read: timestamps are taken when packets are polled",
+		            wanted->name, device->device);
+	return 0;
+}
+
 static int stream_check_group(const struct config_stream *wanted, const struct backend_capabilities *device,
                               struct failure *failure)
 {
@@ -104,12 +124,7 @@ int stream_fit(struct stream *stream, struct failure *failure)
 			"stream '%s': device %s has no oversize sink: packets longer than payload_size will be errors, "
 			"not truncated rows",
 			wanted->name, device->device);
-	stream->device_timestamps = wanted->timestamps && stream->interface->has_clock;
-	if (wanted->timestamps && !stream->device_timestamps)
-		log_message(LOG_WARNING, &(struct log_about){.stream = wanted->name, .interface = wanted->interface},
-		            "stream '%s': device %s has no clock to read: timestamps are taken when packets are polled",
-		            wanted->name, device->device);
-	return 0;
+	return stream_check_clock(stream, failure);
 }
 
 static void stream_log_ring(const struct stream *stream)

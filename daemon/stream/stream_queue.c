@@ -91,6 +91,7 @@ static int stream_queue_create_worker(struct stream_queue *queue, struct failure
 		.spin_ns = stream_queue_spin_ns(stream),
 		.cpu = config_queue_cpu(config, queue->index),
 		.device_timestamps = stream->device_timestamps,
+		.kernel_times = stream->device_timestamps && stream->interface->capabilities.kernel_times,
 		.settle_ns = stream->interface->capabilities.settle_ns,
 		.sum = &stream->sum,
 		.queue_index = queue->index,
@@ -139,6 +140,15 @@ void stream_queue_release(struct stream_queue *queue)
 
 /* ---- running ------------------------------------------------------------------------------------- */
 
+static enum ibvcap_clock_source stream_clock_source(const struct interface *interface)
+{
+	const struct backend_capabilities *device = &interface->capabilities;
+
+	if (device->clock_is_utc || (interface->lost_clock && device->kernel_times))
+		return IBVCAP_CLOCK_SOURCE_KERNEL;
+	return interface->lost_clock ? IBVCAP_CLOCK_SOURCE_SOFTWARE : IBVCAP_CLOCK_SOURCE_DEVICE;
+}
+
 void stream_queue_set_clock(struct stream_queue *queue)
 {
 	const struct interface *interface = queue->stream->interface;
@@ -155,9 +165,7 @@ void stream_queue_set_clock(struct stream_queue *queue)
 	 */
 	if (mailbox_send(rx_worker_inbox(queue->worker), &mail) == 0)
 		queue->clock_error_ns = error_ns;
-	daemon_store_clock(queue->ring.ring,
-	                   interface->capabilities.clock_is_utc ? IBVCAP_CLOCK_SOURCE_KERNEL
-	                                                        : IBVCAP_CLOCK_SOURCE_DEVICE,
+	daemon_store_clock(queue->ring.ring, stream_clock_source(interface),
 	                   error_ns > before_ns ? error_ns : before_ns);
 }
 

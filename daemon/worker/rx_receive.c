@@ -74,13 +74,11 @@ static inline bool describe_other(const struct rx_receive *receive, const struct
  * includes the padding (doc/verbs-rules.md, posting and polling). bytes is 0 in an event with an error, so one
  * comparison with it finds errors, cut frames and wrong lengths.
  */
-static inline __attribute__((always_inline)) uint32_t describe_rows(struct rx_receive *receive,
-                                                                    const struct rx_span *span,
-                                                                    const struct backend_event *event,
-                                                                    struct rx_tally *tally)
+static inline __attribute__((always_inline)) uint32_t
+describe_rows(struct rx_receive *receive, const struct rx_span *span, const struct backend_event *event,
+              const struct clock_line clock, struct rx_tally *tally)
 {
 	const struct packet_plain plain = receive->plain;
-	const struct clock_line clock = span_clock(receive, event, span->n);
 	const struct rx_ring *ring = receive->ring;
 	const uint64_t slot_bytes = ring->slot_bytes;
 	const uint64_t not_payload = PACKET_UDP_BYTES + ring->application_header_bytes;
@@ -126,9 +124,9 @@ static inline __attribute__((always_inline)) uint32_t describe_rows(struct rx_re
 
 /* The same for rows that hold frames, of which the device's word is all that is known. */
 static uint32_t describe_frames(struct rx_receive *receive, const struct rx_span *span,
-                                const struct backend_event *event, struct rx_tally *tally)
+                                const struct backend_event *event, const struct clock_line clock,
+                                struct rx_tally *tally)
 {
-	const struct clock_line clock = span_clock(receive, event, span->n);
 	const struct rx_ring *ring = receive->ring;
 	struct ibvcap_meta *meta = span->meta;
 	uint32_t i;
@@ -161,13 +159,40 @@ static uint32_t describe_frames(struct rx_receive *receive, const struct rx_span
 	return i;
 }
 
-/* With any ring flag. In passes of their own, so that the loops above do nothing for what is switched off. */
+/*
+ * The time of each event becomes UTC, by the device's clock or by the kernel's. After a step of the device's clock, or
+ * without it, what the device stamped has the present time.
+ */
+static struct clock_line convert_times(struct rx_receive *receive, struct backend_event *events, uint32_t n)
+{
+	uint64_t now_ns = time_utc_ns();
+
+	for (struct backend_event *event = events; event != events + n; event++) {
+		if (event->flags & BACKEND_EVENT_KERNEL_TIME)
+			continue;
+		if (clock_reaches(&receive->clock, event->timestamp_raw)) {
+			event->timestamp_raw = clock_utc_ns(&receive->clock, event->timestamp_raw);
+			continue;
+		}
+		event->timestamp_raw = now_ns;
+		event->flags |= BACKEND_EVENT_KERNEL_TIME;
+	}
+	receive_follow_utc(receive, now_ns);
+	return (struct clock_line){.mult = 1, .mask = UINT64_MAX};
+}
+
+/*
+ * With any ring flag, or with the kernel's times among the device's. In passes of their own, so that the loops above do
+ * nothing for what is switched off.
+ */
 static __attribute__((noinline)) uint32_t describe_by_flags(struct rx_receive *receive, const struct rx_span *span,
-                                                            const struct backend_event *events, struct rx_tally *tally)
+                                                            struct backend_event *events, struct rx_tally *tally)
 {
 	const struct rx_ring *ring = receive->ring;
-	uint32_t n = ring->flags & IBVCAP_RING_FLAG_FRAMES ? describe_frames(receive, span, events, tally)
-	                                                   : describe_rows(receive, span, events, tally);
+	const struct clock_line clock =
+		receive->kernel_times ? convert_times(receive, events, span->n) : span_clock(receive, events, span->n);
+	uint32_t n = ring->flags & IBVCAP_RING_FLAG_FRAMES ? describe_frames(receive, span, events, clock, tally)
+	                                                   : describe_rows(receive, span, events, clock, tally);
 
 	if (ring->flags & IBVCAP_RING_FLAG_FLOWS)
 		for (uint32_t i = 0; i < n; i++)
@@ -177,6 +202,10 @@ static __attribute__((noinline)) uint32_t describe_by_flags(struct rx_receive *r
 		for (uint32_t i = 0; i < n; i++)
 			if (span->meta[i].flags == IBVCAP_PACKET_FLAG_SHORT)
 				rx_zero_rest(ring, span, i, span->meta[i].length);
+	if (receive->kernel_times)
+		for (uint32_t i = 0; i < n; i++)
+			if (events[i].status == BACKEND_OK && events[i].flags & BACKEND_EVENT_KERNEL_TIME)
+				span->meta[i].flags |= IBVCAP_PACKET_FLAG_KERNEL_TIME;
 	return n;
 }
 
@@ -215,7 +244,7 @@ static int publish_events(struct rx_receive *receive, uint32_t n)
 	int r = 0;
 
 	while (tally.rows < n) {
-		const struct backend_event *events = receive->events + tally.rows;
+		struct backend_event *events = receive->events + tally.rows;
 		struct rx_span span;
 
 		rx_ring_head_span(receive->ring, &span);
@@ -224,9 +253,10 @@ static int publish_events(struct rx_receive *receive, uint32_t n)
 			r = -EPROTO;
 			break;
 		}
-		uint32_t done = __builtin_expect(receive->ring->flags != 0, 0)
-		                        ? describe_by_flags(receive, &span, events, &tally)
-		                        : describe_rows(receive, &span, events, &tally);
+		uint32_t done =
+			__builtin_expect(receive->ring->flags != 0 || receive->kernel_times, 0)
+				? describe_by_flags(receive, &span, events, &tally)
+				: describe_rows(receive, &span, events, span_clock(receive, events, span.n), &tally);
 
 		rx_ring_publish(receive->ring, done);
 		tally.rows += done;

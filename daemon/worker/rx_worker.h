@@ -28,6 +28,7 @@ struct rx_worker_options {
 	uint64_t spin_ns;       /* between the last packet and sleep; RX_WORKER_SPIN_FOREVER: the worker never sleeps */
 	int32_t cpu;            /* -1: not pinned */
 	bool device_timestamps; /* rows have no timestamp until the first MAIL_CLOCK */
+	bool kernel_times;      /* with them: of the backend's capabilities */
 	uint64_t settle_ns;     /* the backend's capability */
 	struct rx_sum *sum;     /* of the stream; outlives the worker */
 	uint32_t queue_index;   /* of the queue in the stream, and of its part in the sum */

@@ -161,12 +161,13 @@ static void command_port(struct probe *probe, char *arguments)
 /* clock: the device's clock and CLOCK_REALTIME before and after */
 static void command_clock(struct probe *probe, char *arguments)
 {
-	uint64_t raw = 0, before_ns = now_ns(CLOCK_REALTIME);
-	int error = probe->ops->read_clock(probe->backend, &raw);
+	struct backend_clock_reading now = {0};
+	uint64_t before_ns = now_ns(CLOCK_REALTIME);
+	int error = probe->ops->read_clock(probe->backend, &now);
 
 	(void)arguments;
-	printf("{\"raw\": %" PRIu64 ", \"before_ns\": %" PRIu64 ", \"after_ns\": %" PRIu64 ", \"error\": %d}\n", raw,
-	       before_ns, now_ns(CLOCK_REALTIME), error);
+	printf("{\"raw\": %" PRIu64 ", \"before_ns\": %" PRIu64 ", \"after_ns\": %" PRIu64 ", \"error\": %d}\n",
+	       now.raw, before_ns, now_ns(CLOCK_REALTIME), error);
 }
 
 static void command_capabilities(struct probe *probe, char *arguments)

@@ -413,10 +413,10 @@ static int scripted_read_port(struct backend *backend, struct backend_port_stati
 	return 0;
 }
 
-static int scripted_read_clock(struct backend *backend, uint64_t *raw)
+static int scripted_read_clock(struct backend *backend, struct backend_clock_reading *reading)
 {
 	(void)backend;
-	*raw = 0;
+	*reading = (struct backend_clock_reading){0};
 	return 0;
 }
 

@@ -71,6 +71,22 @@ static int64_t distance_ns(int64_t a, int64_t b)
 	return a > b ? a - b : b - a;
 }
 
+/* The backends other than verbs, whose devices have a clock of their own. */
+static void check_stamping(const struct doctor_interface *interface, struct finding *finding)
+{
+	if (interface->choice.has_rdma_device)
+		return;
+	if (interface->stamping == NET_STAMPING_ALL) {
+		finding_append(finding->found, "; the card stamps all packets%s",
+		               interface->ptp_is_read ? "" : ", and they have the kernel's time for want of the clock");
+		return;
+	}
+	finding_append(finding->found, "; the card %s: packets have the kernel's time",
+	               interface->stamping == NET_STAMPING_OFF
+	                       ? "can stamp all packets and does not (timestamps = \"hardware\")"
+	                       : "does not stamp all packets");
+}
+
 static void check_ptp_clock(const struct doctor_interface *interface, struct findings *findings)
 {
 	const int64_t offset = interface->ptp_offset_ns, tai = (int64_t)TAI_S * NS_PER_S;
@@ -89,6 +105,7 @@ static void check_ptp_clock(const struct doctor_interface *interface, struct fin
 		finding_write(finding->found,
 		              "%" PRId64 " s from UTC: no program sets it, and ibvcapd does not need it",
 		              offset / NS_PER_S);
+	check_stamping(interface, finding);
 }
 
 void check_clocks(const struct doctor_facts *facts, struct findings *findings)

@@ -8,6 +8,7 @@
 
 #include "daemon/backend/choice/choice.h"
 #include "daemon/config/config.h"
+#include "daemon/net/net.h"
 
 #include <net/if.h>
 #include <sched.h>
@@ -118,6 +119,7 @@ struct doctor_interface {
 	char ptp[DOCTOR_NAME_BYTES]; /* its PTP clock, "ptp0"; "": none */
 	bool ptp_is_read;
 	int64_t ptp_offset_ns; /* its difference to the system's clock */
+	enum net_stamping stamping;
 	struct backend_choice_facts choice;
 };
 

@@ -93,8 +93,11 @@ static int probe_memory(const struct backend_ops *ops, struct backend *backend,
 
 static void probe_clock(const struct backend_ops *ops, struct backend *backend, struct doctor_probe *probe)
 {
-	if (!probe->clock_hz || ops->read_clock(backend, &probe->clock_raw) < 0)
+	struct backend_clock_reading now;
+
+	if (!probe->clock_hz || ops->read_clock(backend, &now) < 0)
 		return;
+	probe->clock_raw = now.raw;
 	probe->clock_at_ns = time_utc_ns();
 	probe->has_clock = true;
 }

@@ -266,6 +266,7 @@ void ask_interface(struct doctor_interface *interface)
 	if (fd >= 0)
 		ask_ptp_name(fd, interface);
 	ask_ptp(interface);
+	interface->stamping = net_stamping_read(interface->name);
 	if (fd < 0)
 		return;
 	ask_link(fd, interface);

@@ -35,7 +35,7 @@ struct recv_options {
 		.count = UINT64_MAX, .duration_ns = UINT64_MAX, .cpu = -1                                           \
 	}
 
-#define RECV_FLAGS 7 /* of enum ibvcap_packet_flag */
+#define RECV_FLAGS 8 /* of enum ibvcap_packet_flag */
 
 /* Rows that were received, and their payload bytes. A gap is a run of skipped packets. */
 struct recv_totals {

@@ -14,6 +14,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#ifndef BPF_F_XDP_DEV_BOUND_ONLY
+#define BPF_F_XDP_DEV_BOUND_ONLY (1U << 6) /* Linux 6.3 */
+#endif
+
 struct xdp_program {
 	char interface[IFNAMSIZ];
 	struct bpf_object *object;
@@ -47,8 +51,24 @@ static int xdp_program_size_maps(const struct xdp_program *program, uint32_t n_s
 	return r < 0 ? r : bpf_code_size_map(program->object, "sockets", n_streams * max_channels);
 }
 
-int xdp_program_load(const char *interface, uint32_t n_streams, uint32_t max_channels, struct xdp_program **out,
-                     struct failure *failure)
+static int xdp_program_bind(const struct bpf_object *object, unsigned int ifindex)
+{
+	struct bpf_program *program;
+	int r = 0;
+
+	bpf_object__for_each_program(program, object)
+	{
+		if (r == 0)
+			r = bpf_program__set_flags(program, bpf_program__flags(program) | BPF_F_XDP_DEV_BOUND_ONLY);
+		bpf_program__set_ifindex(program, ifindex);
+	}
+	return r;
+}
+
+/* bound_to: 0: it is not bound. */
+static int xdp_program_make(const struct bpf_code *code, const char *interface, unsigned int bound_to,
+                            uint32_t n_streams, uint32_t max_channels, struct xdp_program **out,
+                            struct failure *failure)
 {
 	const struct flow_settings settings = {.max_channels = max_channels};
 	struct xdp_program *program = calloc(1, sizeof(*program));
@@ -63,7 +83,9 @@ int xdp_program_load(const char *interface, uint32_t n_streams, uint32_t max_cha
 	r = program->n_cpus < 0
 	            ? failure_set(failure, EX_OSERR, -program->n_cpus,
 	                          "cannot read /sys/devices/system/cpu/possible: %s", strerror(-program->n_cpus))
-	            : bpf_code_open(&bpf_code_xdp, &program->object, failure);
+	            : bpf_code_open(code, &program->object, failure);
+	if (r == 0 && bound_to)
+		r = xdp_program_bind(program->object, bound_to);
 	if (r == 0)
 		r = xdp_program_size_maps(program, n_streams, max_channels);
 	if (r == 0)
@@ -81,6 +103,18 @@ int xdp_program_load(const char *interface, uint32_t n_streams, uint32_t max_cha
 	program->groups_fd = bpf_object__find_map_fd_by_name(program->object, "groups");
 	*out = program;
 	return 0;
+}
+
+int xdp_program_load(const char *interface, uint32_t n_streams, uint32_t max_channels, struct xdp_program **program,
+                     struct failure *failure)
+{
+	return xdp_program_make(&bpf_code_xdp, interface, 0, n_streams, max_channels, program, failure);
+}
+
+int xdp_program_load_bound(const char *interface, unsigned int ifindex, uint32_t n_streams, uint32_t max_channels,
+                           struct xdp_program **program, struct failure *failure)
+{
+	return xdp_program_make(&bpf_code_xdp_bound, interface, ifindex, n_streams, max_channels, program, failure);
 }
 
 void xdp_program_free(struct xdp_program *program)

@@ -11,6 +11,7 @@
 #ifndef DAEMON_BACKEND_BPF_XDP_PROGRAM_H
 #define DAEMON_BACKEND_BPF_XDP_PROGRAM_H
 
+#include "daemon/backend/bpf/flow_key.h"
 #include "daemon/base/failure.h"
 #include "daemon/flow/flow.h"
 
@@ -32,6 +33,12 @@ struct xdp_program_counts {
  */
 int xdp_program_load(const char *interface, uint32_t n_streams, uint32_t max_channels, struct xdp_program **program,
                      struct failure *failure);
+/**
+ * Likewise a program that can be attached to that interface only, and that asks its driver when the card received a
+ * packet. It takes Linux 6.3 and a driver that can tell.
+ */
+int xdp_program_load_bound(const char *interface, unsigned int ifindex, uint32_t n_streams, uint32_t max_channels,
+                           struct xdp_program **program, struct failure *failure);
 /** Detaches it. NULL is allowed. */
 void xdp_program_free(struct xdp_program *program);
 
@@ -69,15 +76,15 @@ int xdp_program_add_flow(struct xdp_program *program, uint32_t stream, const str
 int xdp_program_add_group_flow(struct xdp_program *program, uint32_t stream, const struct flow_rule *rule,
                                bool timestamps, struct failure *failure);
 /**
- * When a packet of a flow with timestamps arrived: CLOCK_TAI in ns. frame: its first byte in the socket's memory, which
- * was 0 before its first packet. 0: its driver has no room for the time.
+ * When a packet of a flow with timestamps arrived. frame: its first byte in the socket's memory, which was 0 before its
+ * first packet. tai_ns 0: its driver has no room for the times.
  */
-static inline uint64_t xdp_program_packet_time(const uint8_t *frame)
+static inline struct flow_times xdp_program_packet_times(const uint8_t *frame)
 {
-	uint64_t tai_ns;
+	struct flow_times times;
 
-	memcpy(&tai_ns, frame - sizeof(tai_ns), sizeof(tai_ns));
-	return tai_ns;
+	memcpy(&times, frame - sizeof(times), sizeof(times));
+	return times;
 }
 /** Packets may still match it until membarrier(MEMBARRIER_CMD_GLOBAL) returns. */
 void xdp_program_remove_flow(struct xdp_program *program, const struct flow_rule *rule);

@@ -99,6 +99,7 @@ static int af_packet_open(const struct backend_open_options *options, struct bac
 		return r;
 	}
 	af_packet_open_drop(backend);
+	device_time_open(&backend->time, options);
 	*out = &backend->base;
 	return 0;
 }
@@ -106,6 +107,7 @@ static int af_packet_open(const struct backend_open_options *options, struct bac
 static void af_packet_close(struct backend *base)
 {
 	tcx_drop_close(af_packet(base)->drop);
+	device_time_close(&af_packet(base)->time);
 	free(base);
 }
 
@@ -115,16 +117,15 @@ static void af_packet_capabilities(const struct backend *base, struct backend_ca
 		.max_queue_slots = MAX_QUEUE_SLOTS,
 		.max_group_queues = AF_PACKET_GROUP_MAX,
 		.oversize_sink = true,
-		.timestamps = true,
 		.flow_tags = true,
 		.counts_drops = true,
-		.clock_is_utc = true,
 		.settle_ns = SETTLE_NS,
 		.in_blocks = true,
 		.max_send_slots = MAX_QUEUE_SLOTS,
 		.send_checksums = af_packet(base)->has_ethernet,
 		.no_vlans = !af_packet(base)->has_ethernet,
 	};
+	device_time_describe(&af_packet(base)->time, capabilities);
 	memcpy(capabilities->how, af_packet(base)->how, sizeof(capabilities->how));
 	snprintf(capabilities->device, sizeof(capabilities->device), "%s", af_packet(base)->interface);
 }
@@ -145,9 +146,15 @@ static int af_packet_create_send_queue(struct backend *base, const struct backen
 
 static int af_packet_read_port(struct backend *base, struct backend_port_statistics *statistics)
 {
-	(void)base; /* the interface's own state says whether there is a link */
+	device_time_follow(&af_packet(base)->time);
+	/* The interface's own state says whether there is a link. */
 	*statistics = (struct backend_port_statistics){.port_active = true};
 	return 0;
+}
+
+static int af_packet_read_clock(struct backend *base, struct backend_clock_reading *reading)
+{
+	return device_time_read_clock(&af_packet(base)->time, reading);
 }
 
 static const struct backend_privilege af_packet_privileges[] = {
@@ -181,5 +188,5 @@ const struct backend_ops af_packet_ops = {
 	.remove_flow = af_packet_remove_flow,
 	.read_matched = af_packet_read_matched,
 	.read_port = af_packet_read_port,
-	.read_clock = kernel_path_read_clock,
+	.read_clock = af_packet_read_clock,
 };

@@ -12,6 +12,7 @@
 #include "daemon/backend/bpf/flow_tags.h"
 #include "daemon/backend/bpf/tcx_drop.h"
 #include "daemon/backend/posted_rows.h"
+#include "daemon/backend/socket/device_time.h"
 
 #include <linux/filter.h>
 #include <linux/if_packet.h>
@@ -26,9 +27,10 @@ struct af_packet {
 	char interface[IFNAMSIZ];
 	int index;
 	uint8_t mac[6];
-	bool has_ethernet;            /* else a packet begins with its IP header */
-	struct tcx_drop *drop;        /* keeps the packets of flows from the kernel's stack; NULL: it gets them, too */
-	char how[BACKEND_HOW_BYTES];  /* of the capabilities */
+	bool has_ethernet;           /* else a packet begins with its IP header */
+	struct tcx_drop *drop;       /* keeps the packets of flows from the kernel's stack; NULL: it gets them, too */
+	char how[BACKEND_HOW_BYTES]; /* of the capabilities */
+	struct device_time time;
 	struct af_packet_flow *flows; /* of all queues, newest first; control thread, like queues */
 	struct af_packet_receive *queues;
 };
@@ -130,7 +132,8 @@ struct af_packet_receive {
 
 	struct posted_rows rows;
 	bool timestamps;
-	struct flow_tags *tags; /* NULL: events have no tags */
+	uint8_t flag_of_kernel_time; /* of events without the card's time; 0: none has it */
+	struct flow_tags *tags;      /* NULL: events have no tags */
 
 	bool has_lengths; /* a frame has a struct virtio_net_hdr before it */
 	uint32_t n_cut;   /* datagrams taken of the frame that is read */

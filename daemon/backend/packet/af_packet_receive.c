@@ -12,6 +12,7 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <linux/if_ether.h>
+#include <linux/net_tstamp.h>
 #include <linux/virtio_net.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -161,6 +162,7 @@ static bool receive_take_frame(struct af_packet_receive *receive, const struct t
 	event->timestamp_raw = receive->timestamps ? frame->tp_sec * NS_PER_S + frame->tp_nsec : 0;
 	event->tag = receive->tags ? receive_find_frame_tag(receive, frame) : 0;
 	event->flags = frame->tp_status & TP_STATUS_CSUM_VALID ? BACKEND_EVENT_CHECKSUM_OK : 0;
+	event->flags |= frame->tp_status & TP_STATUS_TS_RAW_HARDWARE ? 0 : receive->flag_of_kernel_time;
 	/* The kernel cuts a frame that is longer than its block. That does not matter if the row is full. */
 	if (present < row.bytes && present < row_bytes) {
 		event->status = BACKEND_LENGTH_ERROR;
@@ -293,6 +295,16 @@ static int receive_bind(const struct af_packet_receive *receive)
 	return bind(receive->queue.fd, (struct sockaddr *)&address, sizeof(address)) == 0 ? 0 : -errno;
 }
 
+/* The card's time of each packet that has one; of the others, the kernel's. */
+static int receive_ask_for_device_time(const struct af_packet_receive *receive)
+{
+	int source = SOF_TIMESTAMPING_RAW_HARDWARE;
+
+	if (!receive->flag_of_kernel_time)
+		return 0;
+	return setsockopt(receive->queue.fd, SOL_PACKET, PACKET_TIMESTAMP, &source, sizeof(source)) == 0 ? 0 : -errno;
+}
+
 /*
  * Let the kernel say of each packet whether it is several datagrams. Before 6.2 it drops such packets then, and without
  * it they are one long row.
@@ -319,6 +331,8 @@ static int receive_set_up(struct af_packet_receive *receive, const struct backen
 		r = -ENOMEM;
 	if (r == 0)
 		r = af_packet_apply_flows(receive);
+	if (r == 0)
+		r = receive_ask_for_device_time(receive);
 	receive_ask_for_lengths(receive);
 	if (r == 0)
 		r = af_packet_ring_init(&receive->ring, receive->queue.fd, options->slots,
@@ -342,6 +356,8 @@ int af_packet_create_queue(struct backend *base, const struct backend_queue_opti
 		.timestamps = options->timestamps,
 		.reading = PTHREAD_MUTEX_INITIALIZER,
 	};
+	if (options->timestamps && device_time_is_open(&backend->time))
+		receive->flag_of_kernel_time = BACKEND_EVENT_KERNEL_TIME;
 	receive->queue.fd = packet_socket_open(backend->interface, SOCK_RAW, failure);
 	r = receive->queue.fd;
 	if (r >= 0) {

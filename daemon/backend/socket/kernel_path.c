@@ -2,8 +2,6 @@
 /* Operations of the backends that take packets from the kernel. */
 #include "daemon/backend/socket/kernel_path.h"
 
-#include "daemon/base/time.h"
-
 #include <stdlib.h>
 
 int kernel_path_register_memory(struct backend *backend, void *address, size_t bytes, struct backend_memory **memory,
@@ -28,12 +26,5 @@ void kernel_path_unregister_memory(struct backend_memory *memory)
 int kernel_path_start(struct backend_queue *queue)
 {
 	(void)queue;
-	return 0;
-}
-
-int kernel_path_read_clock(struct backend *backend, uint64_t *raw)
-{
-	(void)backend;
-	*raw = time_utc_ns();
 	return 0;
 }

@@ -13,7 +13,4 @@ void kernel_path_unregister_memory(struct backend_memory *memory);
 /** A queue receives from its first flow on. */
 int kernel_path_start(struct backend_queue *queue);
 
-/** Timestamps are UTC. */
-int kernel_path_read_clock(struct backend *backend, uint64_t *raw);
-
 #endif

@@ -11,10 +11,7 @@
 #include "daemon/net/net.h"
 
 #include <errno.h>
-#include <fcntl.h>
-#include <stdio.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 /* The errno of creating a queue whose completions have these fields. */
@@ -42,24 +39,11 @@ static int try_queue(const struct verbs_backend *backend, uint64_t wc_flags)
 	return error;
 }
 
-/* The precision clock of the interface's card. The path becomes "" if it has none. */
-static int open_ptp(const char *interface, char path[64])
-{
-	int index = net_precision_clock(interface), fd;
-
-	path[0] = '\0';
-	if (index < 0)
-		return index;
-	snprintf(path, 64, "/dev/ptp%d", index);
-	fd = open(path, O_RDONLY | O_CLOEXEC);
-	return fd < 0 ? -errno : fd;
-}
-
 static void use_real_time(struct verbs_backend *backend)
 {
 	const char *device = verbs_device_name(backend);
-	char path[64];
-	int fd = open_ptp(backend->interface, path);
+	char path[NET_CLOCK_PATH_BYTES];
+	int fd = net_precision_clock_open(backend->interface, path);
 
 	backend->ptp_fd = fd;
 	if (fd >= 0) {
@@ -99,28 +83,27 @@ void verbs_timestamps_deinit(struct verbs_backend *backend)
 		close(backend->ptp_fd);
 }
 
-static int read_ptp(int fd, uint64_t *raw)
+static int read_real_time(int fd, struct backend_clock_reading *reading)
 {
-	struct timespec now;
+	struct net_clock_reading now;
+	int r = net_precision_clock_read(fd, &now);
 
-	/* The descriptor of a clock as a clock id: clock_getres(2), "dynamic clocks". */
-	if (clock_gettime((clockid_t)(~(unsigned)fd << 3 | 3), &now) < 0)
-		return -errno;
-	*raw = (uint64_t)now.tv_sec * VERBS_NS_PER_S + (uint64_t)now.tv_nsec;
-	return 0;
+	*reading = (struct backend_clock_reading){now.ns, now.utc_before_ns, now.utc_after_ns};
+	return r;
 }
 
-int verbs_read_clock(struct backend *base, uint64_t *raw)
+int verbs_read_clock(struct backend *base, struct backend_clock_reading *reading)
 {
 	const struct verbs_backend *backend = verbs_backend(base);
 	struct ibv_values_ex values = {.comp_mask = IBV_VALUES_MASK_RAW_CLOCK};
 	int error;
 
 	if (backend->timestamps == VERBS_TIMESTAMPS_REAL_TIME)
-		return read_ptp(backend->ptp_fd, raw);
+		return read_real_time(backend->ptp_fd, reading);
 	error = -ibv_query_rt_values_ex(backend->context, &values);
 	if (error)
 		return error == -EOPNOTSUPP ? -ENOTSUP : error;
-	*raw = (uint64_t)values.raw_clock.tv_nsec; /* ticks, whatever the field's name says */
+	/* Ticks, whatever the field's name says. */
+	*reading = (struct backend_clock_reading){.raw = (uint64_t)values.raw_clock.tv_nsec};
 	return 0;
 }

@@ -326,7 +326,7 @@ int verbs_read_notice(struct backend *backend, struct backend_notice *notice);
 void verbs_timestamps_init(struct verbs_backend *backend);
 void verbs_timestamps_deinit(struct verbs_backend *backend);
 /** The clock that the timestamps are of. */
-int verbs_read_clock(struct backend *backend, uint64_t *raw);
+int verbs_read_clock(struct backend *backend, struct backend_clock_reading *reading);
 
 extern const struct backend_ops verbs_backend_ops;
 

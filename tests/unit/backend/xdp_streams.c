@@ -19,6 +19,7 @@
 struct backend *backend;
 struct failure failure;
 uint32_t queue_slots = SLOTS;
+bool queue_timestamps;
 static int sender = -1;
 
 /* ---- the interface --------------------------------------------------------------------------------- */
@@ -42,9 +43,16 @@ int open_with(enum backend_xdp_mode mode, struct backend **out)
 	return xdp_backend_ops.open(&options, out, &failure);
 }
 
+void open_sender(void)
+{
+	const struct sockaddr_ll address = {.sll_family = AF_PACKET, .sll_ifindex = (int)if_nametoindex("test1")};
+
+	sender = socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC, 0);
+	cr_assert(sender >= 0 && bind(sender, (const struct sockaddr *)&address, sizeof(address)) == 0);
+}
+
 void open_backend(const char *mtu, const char *queues)
 {
-	struct sockaddr_ll address = {.sll_family = AF_PACKET};
 	int r;
 
 	make_veth(mtu, queues);
@@ -52,9 +60,7 @@ void open_backend(const char *mtu, const char *queues)
 	if (r == -EPERM || r == -EAFNOSUPPORT)
 		cr_skip_test("this machine lets us use no XDP: %s", failure.text);
 	cr_assert(eq(int, r, 0), "%s", failure.text);
-	sender = socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC, 0);
-	address.sll_ifindex = (int)if_nametoindex("test1");
-	cr_assert(sender >= 0 && bind(sender, (struct sockaddr *)&address, sizeof(address)) == 0);
+	open_sender();
 }
 
 void set_up_xdp(void)
@@ -90,7 +96,7 @@ void send_frames(uint16_t port, uint32_t n, uint32_t payload_bytes)
 
 /* ---- streams --------------------------------------------------------------------------------------- */
 
-static struct flow_rule rule_of(uint16_t port)
+struct flow_rule stream_rule(uint16_t port)
 {
 	return (struct flow_rule){
 		.family = AF_INET,
@@ -119,6 +125,7 @@ int stream_create(struct stream *stream, uint32_t slot_bytes)
 		.slot_bytes = slot_bytes,
 		.row_stride = slot_bytes,
 		.completion_events = true,
+		.timestamps = queue_timestamps,
 	};
 
 	*stream = (struct stream){
@@ -132,7 +139,7 @@ int stream_create(struct stream *stream, uint32_t slot_bytes)
 
 void stream_open(struct stream *stream, uint16_t port, uint32_t slot_bytes)
 {
-	const struct flow_rule rule = rule_of(port);
+	const struct flow_rule rule = stream_rule(port);
 
 	cr_assert(eq(int, stream_create(stream, slot_bytes), 0), "%s", failure.text);
 	stream_post(stream, 0, SLOTS);

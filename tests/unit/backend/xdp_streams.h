@@ -24,7 +24,8 @@ struct stream {
 
 extern struct backend *backend;
 extern struct failure failure;
-extern uint32_t queue_slots; /* of the next stream; SLOTS of them are posted */
+extern uint32_t queue_slots;  /* of the next stream; SLOTS of them are posted */
+extern bool queue_timestamps; /* likewise */
 
 /* For a test suite: a namespace; closes the backend. */
 void set_up_xdp(void);
@@ -33,9 +34,14 @@ void tear_down_xdp(void);
 /* Make the interface again, with this MTU and so many queues. */
 void make_veth(const char *mtu, const char *queues);
 int open_with(enum backend_xdp_mode mode, struct backend **out);
-/* Both; a machine without XDP skips the test. */
+/* For send_frames(), at the other end of the interface. */
+void open_sender(void);
+/* All three; a machine without XDP skips the test. */
 void open_backend(const char *mtu, const char *queues);
 void send_frames(uint16_t port, uint32_t n, uint32_t payload_bytes);
+
+/* UDP to a port of the interface's address. */
+struct flow_rule stream_rule(uint16_t port);
 
 int stream_create(struct stream *stream, uint32_t slot_bytes);
 void stream_post(struct stream *stream, uint32_t slot, uint32_t n);

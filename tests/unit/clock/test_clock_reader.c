@@ -42,12 +42,12 @@ static void pass(struct machine *m, uint64_t ns)
 	}
 }
 
-static int read_raw(void *context, uint64_t *raw)
+static int read_raw(void *context, struct clock_pair *pair)
 {
 	struct machine *m = context;
 
 	pass(m, 10);
-	*raw = m->is_page ? m->page : m->now_ns;
+	pair->raw = m->is_page ? m->page : m->now_ns;
 	pass(m, 10);
 	return 0;
 }
@@ -88,6 +88,27 @@ Test(clock_reader, a_clock_that_is_read_itself_has_the_bracket_of_one_reading)
 	cr_expect(lt(u64, m.now_ns, START_NS + 1000), "and takes no longer than a few readings");
 }
 
+static int read_with_bracket(void *context, struct clock_pair *pair)
+{
+	struct machine *m = context;
+
+	pass(m, 1000);
+	*pair = (struct clock_pair){m->now_ns, m->now_ns - 5, m->now_ns + 5};
+	pass(m, 1000);
+	return 0;
+}
+
+Test(clock_reader, a_driver_that_reads_both_clocks_gives_a_closer_bracket)
+{
+	struct machine m = new_machine(false, 0);
+	const struct clock_reader reader = {read_with_bracket, read_utc, &m};
+	struct clock_pair pair;
+
+	cr_assert(eq(int, clock_read_pair(&reader, PATIENCE_NS, &pair), 0));
+	cr_expect(eq(u64, pair.after_ns - pair.before_ns, 10));
+	cr_expect(eq(u64, pair.raw, pair.before_ns + 5));
+}
+
 Test(clock_reader, the_value_of_a_page_was_taken_within_the_bracket_whoever_is_held_up)
 {
 	static const unsigned busy[] = {0, 1, 20}, least_tight[] = {5000, 2500, 1};
@@ -124,10 +145,10 @@ Test(clock_reader, a_page_that_is_written_too_seldom_gives_no_pair)
 	cr_expect(lt(u64, m.now_ns, START_NS + PATIENCE_NS + 10000));
 }
 
-static int read_nothing(void *context, uint64_t *raw)
+static int read_nothing(void *context, struct clock_pair *pair)
 {
 	(void)context;
-	*raw = 0;
+	(void)pair;
 	return -EIO;
 }
 

@@ -49,7 +49,7 @@ static const struct every_key_sample samples[] = {
 	{&stream_keys, "max_consumers_per_user", "64", "0"},
 	{&stream_keys, "max_lease_blocks_per_user", "4096", "4097"},
 	{&stream_keys, "oversize_sink", "false", "0"},
-	{&stream_keys, "timestamps", "false", "\"no\""},
+	{&stream_keys, "timestamps", "\"software\"", "\"no\""},
 	{&stream_keys, "join", "false", "1.5"},
 	{&stream_keys, "users", "[ \"root\", \"0\" ]", "[ \"no-such-user-here\" ]"},
 	{&stream_keys, "groups", "( 0, \"root\" )", "\"root\""},

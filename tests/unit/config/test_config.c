@@ -71,7 +71,7 @@ Test(config, defaults_are_those_of_the_key_table)
 	cr_expect(eq(u32, stream->page_bytes, 2u << 20));
 	cr_expect(eq(int, stream->poll, CONFIG_POLL_ADAPTIVE));
 	cr_expect(eq(int, stream->cpu, -1));
-	cr_expect(stream->oversize_sink && stream->timestamps && stream->join);
+	cr_expect(stream->oversize_sink && stream->timestamps == CONFIG_TIMESTAMPS_AUTO && stream->join);
 	cr_expect(eq(u32, stream->n_users + stream->n_groups, 0));
 	cr_expect(eq(int, stream->flows[0].vlan, -1));
 	cr_expect(eq(int, stream->flows[0].source.family, AF_UNSPEC));

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* A stream's life on a device of which any call may fail: whatever was made is given back. */
+#include "daemon/base/time.h"
 #include "daemon/stream/stream.h"
 #include "lib/ibvcap/ring.h"
 #include "tests/support/scripted_backend.h"
@@ -225,6 +226,78 @@ Test(stream, a_worker_that_is_up_to_its_ears_in_mail_is_stopped_all_the_same, .t
 	stream_stop(&stream);
 	stream_join(&stream);
 	cr_expect(consumer_ring_closed(stream.queues[0].ring.ring));
+	take_down(&stream, &interface);
+}
+
+/* ---- the clock ------------------------------------------------------------------------------------- */
+
+static bool clock_is_gone;
+static const char *no_device_time = "";
+
+static int read_clock(struct backend *backend, struct backend_clock_reading *reading)
+{
+	(void)backend;
+	*reading = (struct backend_clock_reading){.raw = time_utc_ns() + UINT64_C(37000000000)};
+	return clock_is_gone ? -ENODEV : 0;
+}
+
+static void capabilities_of_a_card(const struct backend *backend, struct backend_capabilities *capabilities)
+{
+	scripted_backend_ops.capabilities(backend, capabilities);
+	capabilities->kernel_times = capabilities->clock_can_step = true;
+	snprintf(capabilities->no_device_time, sizeof(capabilities->no_device_time), "%s", no_device_time);
+}
+
+static struct backend_ops ops_of_a_card(void)
+{
+	struct backend_ops ops = scripted_backend_ops;
+
+	ops.read_clock = read_clock;
+	ops.capabilities = capabilities_of_a_card;
+	return ops;
+}
+
+Test(stream, a_clock_that_goes_away_leaves_the_kernels_time)
+{
+	const struct backend_ops ops = ops_of_a_card();
+	struct interface interface = {.name = "lo", .ops = &ops};
+	const struct ibvcap_ring *ring;
+	struct stream stream = {0};
+	struct failure failure;
+	uint64_t error_ns;
+
+	configure();
+	config_stream.timestamps = CONFIG_TIMESTAMPS_HARDWARE;
+	cr_assert(eq(int, net_interface_read("lo", &interface.net, NULL), 0));
+	cr_assert(eq(int, prepare_and_start(&stream, &interface, &failure), 0), "%s", failure.text);
+	ring = stream.queues[0].ring.ring;
+	cr_expect(eq(int, (int)ring_load_clock(ring, &error_ns), IBVCAP_CLOCK_SOURCE_DEVICE));
+	cr_expect(gt(u64, error_ns, 0));
+	cr_expect(clock_reaches(&interface.line, time_utc_ns() + UINT64_C(37000000000)));
+	clock_is_gone = true;
+	interface_renew_clock(&interface);
+	stream_set_clock(&stream);
+	cr_expect(eq(int, (int)ring_load_clock(ring, &error_ns), IBVCAP_CLOCK_SOURCE_KERNEL));
+	cr_expect(not(clock_reaches(&interface.line, time_utc_ns() + UINT64_C(37000000000))));
+	clock_is_gone = false;
+	interface_renew_clock(&interface);
+	cr_expect(interface.lost_clock);
+	take_down(&stream, &interface);
+}
+
+Test(stream, one_that_wants_the_cards_time_is_not_made_without)
+{
+	const struct backend_ops ops = ops_of_a_card();
+	struct interface interface = {.name = "lo", .ops = &ops};
+	struct stream stream = {0};
+	struct failure failure = {0};
+
+	configure();
+	no_device_time = "its card is asleep";
+	config_stream.timestamps = CONFIG_TIMESTAMPS_HARDWARE;
+	cr_assert(eq(int, net_interface_read("lo", &interface.net, NULL), 0));
+	cr_expect(eq(int, prepare_and_start(&stream, &interface, &failure), -ENOTSUP));
+	cr_expect(strstr(failure.text, "its card is asleep; or set timestamps = \"auto\"") != NULL, "%s", failure.text);
 	take_down(&stream, &interface);
 }
 

@@ -7,6 +7,7 @@
 #include <criterion/new/assert.h>
 #include <errno.h>
 #include <linux/ethtool.h>
+#include <linux/net_tstamp.h>
 #include <linux/sockios.h>
 #include <net/if.h>
 #include <stdarg.h>
@@ -110,9 +111,27 @@ Test(interface, a_driver_without_discards_says_so)
 
 /* ---- precision clocks ----------------------------------------------------------------------------- */
 
-static int clock_of_driver = -1; /* -1: test0's own driver answers */
+/* What test0's driver says in place of its own. */
+static struct {
+	int clock;         /* -1: its own driver answers */
+	bool can_all;      /* it can stamp all packets */
+	bool takes_less;   /* asked for all, it stamps some and says so */
+	int filter;        /* which it stamps */
+	int transmit;      /* likewise of those that are sent */
+	unsigned n_writes; /* of the setting */
+} card = {.clock = -1};
 
-/* In place of the C library's: the driver of test0 says which clock it has. */
+static int card_take_setting(struct hwtstamp_config *wanted)
+{
+	card.n_writes++;
+	if (card.takes_less && wanted->rx_filter == HWTSTAMP_FILTER_ALL)
+		wanted->rx_filter = HWTSTAMP_FILTER_PTP_V2_EVENT;
+	card.filter = wanted->rx_filter;
+	card.transmit = wanted->tx_type;
+	return 0;
+}
+
+/* In place of the C library's. */
 int ioctl(int fd, unsigned long request, ...)
 {
 	struct ethtool_ts_info *info;
@@ -123,18 +142,58 @@ int ioctl(int fd, unsigned long request, ...)
 	argument = va_arg(arguments, struct ifreq *);
 	va_end(arguments);
 	info = request == SIOCETHTOOL ? (struct ethtool_ts_info *)argument->ifr_data : NULL;
-	if (!info || info->cmd != ETHTOOL_GET_TS_INFO || clock_of_driver < 0)
+	if (card.clock >= 0 && request == SIOCSHWTSTAMP)
+		return card_take_setting((struct hwtstamp_config *)argument->ifr_data);
+	if (card.clock >= 0 && request == SIOCGHWTSTAMP) {
+		*(struct hwtstamp_config *)argument->ifr_data =
+			(struct hwtstamp_config){.rx_filter = card.filter, .tx_type = card.transmit};
+		return 0;
+	}
+	if (!info || info->cmd != ETHTOOL_GET_TS_INFO || card.clock < 0)
 		return (int)syscall(SYS_ioctl, fd, request, argument);
 	cr_expect(strcmp(argument->ifr_name, "test0") == 0);
-	info->phc_index = clock_of_driver;
+	info->phc_index = card.clock;
+	info->so_timestamping = SOF_TIMESTAMPING_RX_HARDWARE | SOF_TIMESTAMPING_RAW_HARDWARE;
+	info->rx_filters = 1U << HWTSTAMP_FILTER_NONE | (card.can_all ? 1U << HWTSTAMP_FILTER_ALL : 0);
 	return 0;
 }
 
 Test(interface, the_driver_names_a_precision_clock_that_sysfs_does_not_have)
 {
-	cr_expect(eq(int, net_precision_clock("test0"), -ENOENT));
-	clock_of_driver = 12;
-	cr_expect(eq(int, net_precision_clock("test0"), 12));
+	char path[NET_CLOCK_PATH_BYTES];
+
+	cr_expect(eq(int, net_precision_clock_open("test0", path), -ENOENT));
+	cr_expect(strcmp(path, "") == 0);
+	card.clock = 4712;
+	cr_expect(eq(int, net_precision_clock_open("test0", path), -ENOENT));
+	cr_expect(strcmp(path, "/dev/ptp4712") == 0, "%s", path);
+}
+
+Test(interface, a_card_stamps_all_packets_or_can_or_cannot)
+{
+	cr_expect(eq(int, (int)net_stamping_read("test0"), NET_STAMPING_NONE), "a veth pair");
+	card.clock = 4712;
+	card.filter = HWTSTAMP_FILTER_PTP_V2_EVENT;
+	cr_expect(eq(int, (int)net_stamping_read("test0"), NET_STAMPING_NONE));
+	card.can_all = true;
+	cr_expect(eq(int, (int)net_stamping_read("test0"), NET_STAMPING_OFF));
+	card.filter = HWTSTAMP_FILTER_ALL;
+	cr_expect(eq(int, (int)net_stamping_read("test0"), NET_STAMPING_ALL));
+}
+
+Test(interface, the_filter_of_another_program_is_widened_or_left_as_it_is)
+{
+	card.clock = 4712;
+	card.can_all = true;
+	card.filter = HWTSTAMP_FILTER_PTP_V2_EVENT;
+	card.transmit = HWTSTAMP_TX_ON;
+	cr_expect(eq(int, net_stamping_switch_on("test0"), 0));
+	cr_expect(eq(int, card.filter, HWTSTAMP_FILTER_ALL));
+	cr_expect(eq(int, card.transmit, HWTSTAMP_TX_ON), "packets to be sent are stamped as before");
+	card.filter = HWTSTAMP_FILTER_PTP_V1_L4_EVENT;
+	card.takes_less = true;
+	cr_expect(eq(int, net_stamping_switch_on("test0"), -ERANGE));
+	cr_expect(eq(int, card.filter, HWTSTAMP_FILTER_PTP_V1_L4_EVENT));
 }
 
 /* ---- addresses ------------------------------------------------------------------------------------- */

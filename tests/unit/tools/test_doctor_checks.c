@@ -790,6 +790,12 @@ TOLD(a_precision_clock_in_tai_is_told_as_such, "nic_clock", "250 ns from TAI", s
 TOLD(a_precision_clock_that_nobody_sets_is_told_as_such, "nic_clock", "no program sets it",
      strcpy(interface->ptp, "ptp0");
      interface->ptp_is_read = true; interface->ptp_offset_ns = -5000 * (int64_t)NS_PER_S)
+TOLD(a_card_that_stamps_all_packets_is_told, "nic_clock", "; the card stamps all packets",
+     strcpy(interface->ptp, "ptp0");
+     interface->choice.has_rdma_device = false; interface->ptp_is_read = true; interface->stamping = NET_STAMPING_ALL)
+TOLD(a_card_that_could_stamp_all_packets_is_told, "nic_clock", "timestamps = \"hardware\"",
+     strcpy(interface->ptp, "ptp0");
+     interface->choice.has_rdma_device = false; interface->ptp_is_read = true; interface->stamping = NET_STAMPING_OFF)
 TOLD(a_precision_clock_that_is_not_yours_is_told_as_such, "nic_clock", "may not read it",
      strcpy(interface->ptp, "ptp0"))
 

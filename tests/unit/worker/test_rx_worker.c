@@ -34,6 +34,7 @@ struct setting {
 	uint32_t header_bytes;
 	bool no_sink;
 	bool software_clock;
+	bool kernel_times;
 	bool no_flow;
 	uint64_t spin_ns;
 };
@@ -76,6 +77,7 @@ static void set_up(struct bench *bench, const struct setting *setting)
 		.spin_ns = setting->spin_ns,
 		.cpu = -1,
 		.device_timestamps = !setting->software_clock,
+		.kernel_times = setting->kernel_times,
 		.sum = &bench->sum,
 	};
 
@@ -692,6 +694,41 @@ Test(worker, after_a_step_of_a_card_that_has_real_time_only_rows_get_the_time_of
 		cr_expect(le(u64, meta.timestamp_ns, time_utc_ns()));
 		tear_down(&bench);
 	}
+}
+
+Test(worker, a_packet_without_the_devices_time_has_the_kernels_and_says_so)
+{
+	const uint64_t now = UINT64_C(1700000000) * 1000000000;
+	const struct mail mail = {
+		.type = MAIL_CLOCK,
+		.clock = {.base_raw = 1000, .base_utc_ns = now, .mult = 1, .mask = UINT64_MAX, .reach = 1000000}};
+	const struct frame_options options = {.payload_bytes = S};
+	const uint8_t *payload;
+	struct bench bench;
+	struct ibvcap_meta meta;
+	uint64_t before;
+
+	set_up(&bench, &(struct setting){.kernel_times = true});
+	mailbox_send(rx_worker_inbox(bench.worker), &mail);
+	work(&bench);
+	scripted_set_clock(bench.queue, 3000, 1);
+	meta = meta_of(&bench, &options, &payload);
+	cr_expect(eq(u64, meta.timestamp_ns, now + 2000));
+	cr_expect(eq(u32, meta.flags, 0));
+	scripted_set_clock(bench.queue, now + 5000, 1);
+	scripted_set_flags(bench.queue, BACKEND_EVENT_KERNEL_TIME);
+	meta = meta_of(&bench, &options, &payload);
+	cr_expect(eq(u64, meta.timestamp_ns, now + 5000));
+	cr_expect(eq(u32, meta.flags, IBVCAP_PACKET_FLAG_KERNEL_TIME));
+	/* The card's clock was stepped, or has gone. */
+	scripted_set_clock(bench.queue, now, 1);
+	scripted_set_flags(bench.queue, 0);
+	before = time_utc_ns();
+	meta = meta_of(&bench, &options, &payload);
+	cr_expect(ge(u64, meta.timestamp_ns, before));
+	cr_expect(le(u64, meta.timestamp_ns, time_utc_ns()));
+	cr_expect(eq(u32, meta.flags, IBVCAP_PACKET_FLAG_KERNEL_TIME));
+	tear_down(&bench);
 }
 
 static struct mail expect_answer(struct bench *bench, enum mail_type type)

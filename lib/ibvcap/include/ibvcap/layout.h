@@ -88,6 +88,8 @@ enum ibvcap_packet_flag {
 	IBVCAP_PACKET_FLAG_ERROR = 1 << 5, /* the device reported an error: the contents of the row are undefined */
 	IBVCAP_PACKET_FLAG_UNUSABLE =
 		1 << 6, /* the headers could not be parsed, or the packet ends in them: the row is not its payload */
+	/* With IBVCAP_CLOCK_SOURCE_DEVICE: the device did not stamp this packet, and the timestamp is the kernel's. */
+	IBVCAP_PACKET_FLAG_KERNEL_TIME = 1 << 7,
 
 	/* Only in the copies that ibvcap_rx_recv() makes: what happened just before this packet. */
 	IBVCAP_PACKET_FLAG_GAP = 1 << 13,         /* packets were skipped; ibvcap_rx_counts() has their number */

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * The time at which an interface's card received a packet, for the backends that take packets from the kernel. It is of
+ * the card's precision clock, which somebody may set, or nobody. The card is asked for it when the interface is opened,
+ * because some of that takes capabilities which the daemon drops.
+ */
+#ifndef DAEMON_BACKEND_SOCKET_DEVICE_TIME_H
+#define DAEMON_BACKEND_SOCKET_DEVICE_TIME_H
+
+#include "daemon/backend/backend.h"
+
+#include <net/if.h>
+
+struct device_time {
+	char interface[IFNAMSIZ];
+	int clock_fd;                /* -1: packets have the kernel's time */
+	char why[BACKEND_WHY_BYTES]; /* then: why */
+	bool told_off;               /* that the card stamps no longer all packets */
+};
+
+/** If the card stamps all packets (options->stamp_packets: it is made to), open its clock. The log says what failed. */
+void device_time_open(struct device_time *time, const struct backend_open_options *options);
+/** The backend cannot use it. */
+void device_time_give_up(struct device_time *time, const char *why);
+/** Any state after open. */
+void device_time_close(struct device_time *time);
+
+static inline bool device_time_is_open(const struct device_time *time)
+{
+	return time->clock_fd >= 0;
+}
+
+/** The backend's timestamps: of the card, or else the kernel's. */
+void device_time_describe(const struct device_time *time, struct backend_capabilities *capabilities);
+/** As read_clock of the backend. */
+int device_time_read_clock(const struct device_time *time, struct backend_clock_reading *reading);
+/** Log once that another program has made the card stamp fewer packets. The device's thread. */
+void device_time_follow(struct device_time *time);
+
+#endif
