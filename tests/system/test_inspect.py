@@ -144,6 +144,18 @@ def test_info_proves_that_a_recording_is_complete_or_says_what_is_wrong(recordin
     parts = blocks(data)
     places = [i for i, (kind, _) in enumerate(parts) if kind == PACKET]
     damaged = tmp / "b.pcapng"
+    # A pattern names the index, too.
+    index = path.with_name(path.name + ".index")
+    assert len(json.loads(ibvcap("info", "--json", path, index))) == 1
+    assert "the index of a recording" in ibvcap("info", path, index)
+    ibvcap("extract", path, index, "-w", damaged)
+    assert info(damaged)["packets"] == 4000
+    # A time without packets, and a file that has lost all of them.
+    empty = [block for kind, block in parts if kind != PACKET]
+    damaged.write_bytes(b"".join(empty))
+    assert "statistics name another number" in info(damaged, DAMAGED)["verdict"]
+    damaged.write_bytes(b"".join(empty[:2]))
+    assert info(damaged, DAMAGED)["verdict"].startswith("not closed")
     # A packet that somebody took out.
     damaged.write_bytes(b"".join(block for i, (_, block) in enumerate(parts) if i != places[100]))
     assert "no gap explains" in info(damaged, DAMAGED)["verdict"]
@@ -168,6 +180,8 @@ def test_info_proves_that_a_recording_is_complete_or_says_what_is_wrong(recordin
 
 def test_info_names_gaps_with_their_cause_and_extract_keeps_them(daemon, wire, tmp):
     one = daemon([conftest.stream(wire, payload_size=512, lease_blocks=1, **SMALL)])
+    assert Recorder(one, tmp / "none.pcapng").finish() == 0
+    assert info(tmp / "none.pcapng")["complete"], "no packet came"
     path = tmp / "gap.pcapng"
     recorder = Recorder(one, path, "--policy", "lossy")
     try:

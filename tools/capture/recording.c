@@ -126,6 +126,13 @@ bool recording_is_one(const struct recording *recording)
 	return recording->zstd || head_is(recording, pcapng_magic);
 }
 
+bool recording_is_index(const struct recording *recording)
+{
+	static const char begins[] = "# ibvcap";
+
+	return recording->head_bytes == strlen(begins) && !memcmp(recording->head, begins, strlen(begins));
+}
+
 FILE *recording_give_file(struct recording *recording)
 {
 	FILE *file = fdopen(recording->fd, "r");

@@ -27,6 +27,9 @@ int recording_open(struct recording *recording, const char *path);
 /** Do these bytes begin a pcapng file or a zstd frame? */
 bool recording_is_one(const struct recording *recording);
 
+/** Is it the index beside a recording, which a pattern as a.* names too? */
+bool recording_is_index(const struct recording *recording);
+
 /** It is not: give the file away, from its beginning. NULL, and errno. After it only recording_close() is allowed. */
 FILE *recording_give_file(struct recording *recording);
 

@@ -329,6 +329,10 @@ static int extract_recording(struct extract *extract, const char *path)
 
 	if (r < 0)
 		return fail_extract(extract, EX_NOINPUT, strerror(-r));
+	if (recording_is_index(&extract->recording)) {
+		recording_close(&extract->recording);
+		return EX_OK;
+	}
 	extract->has_begun = false;
 	extract->n_left = UINT64_MAX;
 	extract->n_interfaces = 0;
@@ -380,7 +384,8 @@ static int end_extract(struct extract *extract, int code)
 		fprintf(stderr, "ibvcap extract: %s: cannot be written\n", extract->options.out);
 		return EX_IOERR;
 	}
-	fprintf(stderr, "%" PRIu64 " packets of %" PRIu64 " that were read\n", extract->n_found, extract->n_read);
+	fprintf(stderr, "%" PRIu64 " packets of %" PRIu64 " that were read%s\n", extract->n_found, extract->n_read,
+	        extract->n_found ? "" : "; 'ibvcap info' prints the times of a recording");
 	return code == EX_OK && !extract->n_found ? 1 : code;
 }
 

@@ -34,7 +34,8 @@ struct info_options {
 struct info {
 	const char *path;
 	struct inspect_sum sum;
-	int end; /* 0: behind a whole block; -errno */
+	bool is_index; /* of a recording, and no recording */
+	int end;       /* 0: behind a whole block; -errno */
 	char error[PCAPNG_ERROR_BYTES];
 };
 
@@ -59,12 +60,13 @@ static bool has_losses(const struct info *info)
 	return was_daemon_away(info);
 }
 
-static bool has_numbers(const struct info *info)
+/* record numbers the packets; a file of a time without packets has none. */
+static bool is_of_record(const struct info *info)
 {
 	for (uint32_t i = 0; i < info->sum.n_sources; i++)
 		if (info->sum.sources[i].has_numbers)
 			return true;
-	return false;
+	return !info->sum.n_packets && !strncmp(info->sum.application, "ibvcap ", strlen("ibvcap "));
 }
 
 /* What contradicts the file's own account; NULL: nothing. */
@@ -79,7 +81,7 @@ static const char *contradiction(const struct info *info)
 			return "numbers of packets come twice or go back";
 		if (!inspect_is_explained(source))
 			return "numbers of packets are absent that no gap explains";
-		if (source->has_numbers && source->has_statistics && source->n_delivered != source->n_packets)
+		if (is_of_record(info) && source->has_statistics && source->n_delivered != source->n_packets)
 			return "its statistics name another number of packets than it has";
 	}
 	return NULL;
@@ -87,7 +89,7 @@ static const char *contradiction(const struct info *info)
 
 static bool is_left_open(const struct info *info)
 {
-	return has_numbers(info) && !inspect_is_closed(&info->sum) && !inspect_is_extract(&info->sum);
+	return is_of_record(info) && !inspect_is_closed(&info->sum) && !inspect_is_extract(&info->sum);
 }
 
 static int info_code(const struct info *info)
@@ -106,7 +108,7 @@ static const char *info_verdict(const struct info *info, char text[INSPECT_TEXT_
 		         info->end == -ENODATA ? "cut off: the packets before are whole" : "damaged", info->error);
 	else if (wrong)
 		snprintf(text, INSPECT_TEXT_BYTES, "does not agree with itself: %s", wrong);
-	else if (!has_numbers(info))
+	else if (!is_of_record(info))
 		snprintf(text, INSPECT_TEXT_BYTES, "%s",
 		         "not written by ibvcap record: its packets have no numbers, so nothing proves that none is "
 		         "missing");
@@ -189,6 +191,10 @@ static void print_info(const struct info *info, uint64_t gaps)
 {
 	char verdict[INSPECT_TEXT_BYTES];
 
+	if (info->is_index) {
+		printf("%s: the index of a recording\n", info->path);
+		return;
+	}
 	printf("%s: %" PRIu64 " packets%s%s\n", info->path, info->sum.n_packets,
 	       info->sum.application[0] ? ", written by " : "", info->sum.application);
 	for (uint32_t i = 0; i < info->sum.n_sources; i++)
@@ -276,6 +282,11 @@ static int read_info(struct info *info, const char *path)
 		fprintf(stderr, "ibvcap info: %s: %s\n", path, strerror(-r));
 		return EX_NOINPUT;
 	}
+	info->is_index = recording_is_index(&recording);
+	if (info->is_index) {
+		recording_close(&recording);
+		return EX_OK;
+	}
 	while (memory == 0 && (r = recording_next(&recording, &block)) > 0)
 		memory = inspect_sum_add(&info->sum, &block);
 	info->end = r;
@@ -321,10 +332,10 @@ int cmd_info(int argc, char **argv)
 		int code = read_info(&info, argv[i]);
 
 		if (code == EX_OK || code == 1 || code == EX_DATAERR) {
-			if (all)
-				json_array_append_new(all, info_to_json(&info));
-			else
+			if (!all)
 				print_info(&info, options.gaps);
+			else if (!info.is_index)
+				json_array_append_new(all, info_to_json(&info));
 		}
 		inspect_sum_free(&info.sum);
 		worst = code > worst ? code : worst;
