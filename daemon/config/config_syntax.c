@@ -131,6 +131,10 @@ static bool syntax_judge_word(const struct syntax_walk *walk, const struct token
 {
 	int n = word->length < WORD_SHOWN_MAX ? (int)word->length : WORD_SHOWN_MAX;
 
+	if (*word->start == '@' && walk->before.kind != TOKEN_END && walk->before.line == word->line)
+		return syntax_set(walk, word->line,
+		                  "%.*s behind something else: accepted is @include \"FILE\" in a line of its own", n,
+		                  word->start);
 	if (!syntax_is_value(walk) || syntax_is_number_or_boolean(word))
 		return false;
 	return syntax_set(walk, word->line,

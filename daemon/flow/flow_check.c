@@ -97,16 +97,19 @@ static int flow_check_conflicts(const struct config *config, uint32_t stream, ui
 
 /* ---- one layout for a stream --------------------------------------------------------------------- */
 
-/* The key that gives this flow's packets no payload of UDP at one place. */
-static const char *flow_key_without_layout(const struct config_flow *flow)
+/* Why the headers of this flow's packets are not all of one length, and what helps. */
+static const char *flow_without_layout(const struct config_flow *flow)
 {
 	if (flow->match != CONFIG_MATCH_RULE)
-		return "match";
+		return "this match takes packets of every kind";
 	if (flow->vlan == CONFIG_VLAN_ANY)
-		return "vlan";
+		return "with vlan = \"any\" some packets have a tag, and others have none: make it two streams";
 	if (flow->protocol != IPPROTO_UDP)
-		return "protocol";
-	return flow->ether_type != CONFIG_ANY ? "ether_type" : "destination";
+		return "with this protocol not all packets are UDP";
+	if (flow->ether_type != CONFIG_ANY)
+		return "with this ether_type not all packets are UDP";
+	return "without an address it takes IPv4 and IPv6: give it destination = \"0.0.0.0/0\" (any of IPv4) or "
+	       "\"::/0\" (any of IPv6)";
 }
 
 static int flow_check_layout(const struct config_stream *stream, struct failure *failure)
@@ -120,11 +123,10 @@ static int flow_check_layout(const struct config_stream *stream, struct failure 
 		if (bytes == 0)
 			return failure_set(
 				failure, EX_CONFIG, EINVAL,
-				"%s:%d: stream '%s': with this %s not all packets have a payload of UDP behind one "
-				"length of headers, at which a queue splits them: accepted are flows of UDP and of one "
-				"family (destination, source: \"0.0.0.0/0\" is any of IPv4, \"::/0\" of IPv6), all "
-				"with a VLAN or all without; or set layout = \"frame\"",
-				flow->file, flow->line, stream->name, flow_key_without_layout(flow));
+				"%s:%d: stream '%s': this flow's packets differ in the length of their headers, behind "
+				"which rows of payloads begin: %s; or set layout = \"frame\", for rows of whole "
+				"frames",
+				flow->file, flow->line, stream->name, flow_without_layout(flow));
 		if (bytes != header_bytes)
 			return failure_set(
 				failure, EX_CONFIG, EINVAL,

@@ -8,6 +8,7 @@
 #include <stdio.h>
 
 #define PAGES_POOL "/sys/kernel/mm/hugepages/hugepages-%ukB"
+#define PAGES_NONE "; page_size = \"4K\" takes none, and is slower"
 
 static uint64_t pages_read_count(const char *path)
 {
@@ -49,11 +50,11 @@ const char *pages_advice(char *text, uint32_t page_bytes, uint64_t wanted, const
 	                    (unsigned long long)pages);
 	if (pages_fit_machine(needed, page_bytes))
 		snprintf(text + used, PAGES_ADVICE_MAX - (size_t)used,
-		         "; get them with: echo %llu > " PAGES_POOL "/nr_hugepages, or lower %s",
+		         "; get them with: echo %llu > " PAGES_POOL "/nr_hugepages, or lower %s" PAGES_NONE,
 		         (unsigned long long)needed, page_bytes / 1024, key);
 	else
 		snprintf(text + used, PAGES_ADVICE_MAX - (size_t)used,
-		         ", and this machine has %llu MiB of memory in all: lower %s",
+		         ", and this machine has %llu MiB of memory in all: lower %s" PAGES_NONE,
 		         (unsigned long long)(machine_memory_bytes() >> 20), key);
 	return text;
 }

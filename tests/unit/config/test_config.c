@@ -247,6 +247,7 @@ Test(config, the_usual_mistakes_of_syntax_are_named_where_they_are)
 		{"a = { port = 1;\nb = { port = 1; };\nport = 2; };", ":3: duplicate key port",
 	         "has at line 1 already"},
 		{"a = 1; b = 2; a = 3;", ":1: duplicate key a", "has at line 1 already"},
+		{"a = 1;\nb = { @include \"c.conf\" };", ":2: @include behind something else", "a line of its own"},
 		{"a = ( 1 2 );", ":1: syntax error", "accepted is 'key = value;'"},
 		{"/* 'a' */ a = 0x1; b = 1L; c = TRUE; # [\nd == \"x\" \"y\";", ":2: syntax error", "accepted is"},
 		{"a = ( 1, \"b\", { c = 1.; } );\nd == 1", ":2: syntax error", "accepted is"},
