@@ -6,11 +6,11 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Does a stream or channel of the configuration have this backend? If it is not known: true. */
+/* Does a stream or channel of the configuration have this backend? If it is not known, they have auto, the default. */
 static bool is_configured(const struct config *config, enum config_backend backend)
 {
 	if (!config)
-		return true;
+		return backend == CONFIG_BACKEND_AUTO;
 	for (uint32_t i = 0; i < config->n_streams; i++)
 		if (config->streams[i].backend == backend)
 			return true;
@@ -33,7 +33,8 @@ static void report_no_device(const struct doctor_facts *facts, struct findings *
 		return;
 	}
 	if (!is_needed && !(facts->mellanox_pci && is_configured(facts->config, CONFIG_BACKEND_AUTO))) {
-		finding_write(finding->found, "none, and the configuration needs none");
+		finding_write(finding->found, "none, and %s needs none",
+		              facts->config ? "the configuration" : "backend = \"auto\", the default,");
 		return;
 	}
 	finding_fail(finding, is_needed ? FINDING_ERROR : FINDING_WARNING, "one, with an Ethernet port",

@@ -247,6 +247,9 @@ Test(doctor_checks, no_device_and_no_card_is_an_error_that_points_to_softhca)
 	cr_assert_not_null(strstr(findings.entries[0].advice, "softhca -i"));
 	cr_assert_not_null(strstr(findings.entries[0].advice, "backend = \"auto\""));
 	cr_assert_not(findings.entries[0].fix_survives_reboot);
+	facts.config = NULL;
+	doctor_check(&facts, &findings);
+	cr_expect_eq(findings.entries[0].level, FINDING_OK, "the default is auto: %s", findings.entries[0].found);
 }
 
 Test(doctor_checks, a_configuration_of_the_packet_backend_needs_no_device)
