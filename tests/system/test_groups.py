@@ -75,6 +75,7 @@ def test_queues_of_a_member_that_is_killed_are_taken_over(daemon, wire, reader):
     text = subprocess.run([IBVCAP, "status", "--socket", one.socket_path], capture_output=True,
                           text=True, check=True).stdout
     assert f"{QUEUES} queues" in text and f"queue {QUEUES - 1}: published" in text and "group work" in text
+    assert "consumer of lidar queue 0: " in text
     why = subprocess.run([IBVCAP, "why", "lidar", "--socket", one.socket_path], capture_output=True,
                          text=True, check=True).stdout
     assert why.count("stream lidar") == 1 and f"matched {sent} = published {sent}" in why

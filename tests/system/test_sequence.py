@@ -187,13 +187,18 @@ def test_traffic_of_other_programs_is_complete_by_the_shipped_descriptions(build
 
 
 def test_the_pattern_is_complete_and_the_text_says_so(build, daemon, net, wire):
-    one = daemon([stream(wire, sequence("pattern"))])
+    one = daemon([stream(wire, sequence("pattern")),
+                  stream(wire, {"offset": 6, "bytes": 2, "endian": "little"}, port=7503, name="wrong")])
     assert conftest.finish(net.sender(build, wire, 7502, size=64, count=1000, rate=20000)) == 1000
     conftest.wait_until(lambda: one.stream()["published"] == 1000, 30, one.stream)
     done = ibvcap("check", "lidar", "--socket", one.socket_path, "--oldest", "--count", 1000)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "sent 1000 = once 1000 + lost 0; arrived 1000 = once 1000 + repeated 0" in done.stdout
     assert f"> {wire.address}:7502" in done.stdout and done.stdout.endswith("\ncomplete\n")
+    assert conftest.finish(net.sender(build, wire, 7503, size=64, count=100, rate=20000)) == 100
+    conftest.wait_until(lambda: one.stream("wrong")["published"] == 100, 30, lambda: one.stream("wrong"))
+    done = ibvcap("check", "wrong", "--socket", one.socket_path, "--oldest", "--count", 100)
+    assert done.returncode == 1 and "endian, shift, bits, step and modulus" in done.stdout, done.stdout
 
 
 def test_a_stream_without_a_description_is_refused_with_the_key(daemon, wire):

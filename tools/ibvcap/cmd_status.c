@@ -140,7 +140,15 @@ static void print_tracked(struct counters counters)
 	}
 }
 
-static void print_consumer_status(const struct ibvcap_status_consumer *consumer)
+static bool has_queues(const struct status_view *view, const char *stream)
+{
+	for (int i = 0; i < view->n_streams; i++)
+		if (strcmp(view->streams[i].name, stream) == 0)
+			return view->streams[i].n_queues > 1;
+	return false;
+}
+
+static void print_consumer_status(const struct status_view *view, const struct ibvcap_status_consumer *consumer)
 {
 	uint64_t gone = counters_value(COUNTERS_OF(consumer), "gone");
 	char user[USER_NAME_BYTES];
@@ -152,7 +160,7 @@ static void print_consumer_status(const struct ibvcap_status_consumer *consumer)
 		return;
 	}
 	printf("consumer of %s", consumer->stream);
-	if (consumer->queue)
+	if (has_queues(view, consumer->stream))
 		printf(" queue %u", consumer->queue);
 	printf(": process %d of user %s, %s, %" PRIu64 " blocks under lease", (int)consumer->pid, user,
 	       status_view_policy_name(consumer->policy), counters_value(COUNTERS_OF(consumer), "leased_blocks"));
@@ -215,7 +223,7 @@ static void print_status(const struct status_view *view)
 	for (int i = 0; i < view->n_streams; i++)
 		print_stream_status(view, &view->streams[i]);
 	for (int i = 0; i < view->n_consumers; i++)
-		print_consumer_status(&view->consumers[i]);
+		print_consumer_status(view, &view->consumers[i]);
 	for (int i = 0; i < view->n_channels; i++)
 		print_channel_status(&view->channels[i]);
 	for (int i = 0; i < view->n_senders; i++)

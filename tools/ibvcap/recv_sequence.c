@@ -81,6 +81,13 @@ static void print_places(const struct ibvcap_tracker_counts *counts)
 		       counts->untracked);
 }
 
+/* A network that lost more than half, or a source that often began anew: a wrong description is more likely. */
+static bool is_doubtful(const struct ibvcap_tracker_numbers *numbers)
+{
+	return numbers->lost > numbers->arrived ||
+	       numbers->stray + numbers->late + 2 * numbers->restarted > numbers->arrived;
+}
+
 void recv_print_sequence(const struct ibvcap_tracker *tracker)
 {
 	struct ibvcap_tracker_counts counts = IBVCAP_INIT(struct ibvcap_tracker_counts);
@@ -96,6 +103,9 @@ void recv_print_sequence(const struct ibvcap_tracker *tracker)
 	printf("numbers of %u sources, %" PRIu64 " packets:\n", counts.n_sources, counts.packets);
 	print_numbers(&counts.numbers);
 	print_places(&counts);
+	if (is_doubtful(&counts.numbers))
+		puts("  So many? Maybe the stream's sequence does not fit its packets: see offset, bytes, endian, "
+		     "shift, bits, step and modulus in ibvcapd.conf(5)");
 }
 
 /* ---- JSON ---------------------------------------------------------------------------------------- */

@@ -68,7 +68,8 @@ static void explain_port(const struct why_facts *facts, struct why_report *repor
 	if (has_kernel_backend(facts)) {
 		line.level = WHY_NOTE;
 		line.cause = "sockets do not show how many packets the interface dropped before them";
-		line.remedy = "'ip -s -s link' and 'ethtool -S' of the interface show its own counters";
+		line.remedy = "'ip -s -s link' and 'ethtool -S' of the interface show its own counters; by the "
+			      "packets' own numbers 'ibvcap check' finds all losses (sequence in ibvcapd.conf(5))";
 	} else if (!counters_have(COUNTERS_OF(facts->interface), line.term)) {
 		line.level = WHY_NOTE;
 		line.cause = "the port does not show how many packets it dropped before the flow rules; virtual "
