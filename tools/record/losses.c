@@ -81,7 +81,7 @@ static void count_no_buffer(struct losses *losses, uint64_t count, uint64_t coun
 	losses->sum.no_buffer += n;
 	losses->pending += n;
 	losses_say(losses,
-	           "%" PRIu64 " packets lost (no_buffer): the network card had no free row; counted at %s, last packet "
+	           "%" PRIu64 " packets lost (no_buffer): no row was free when they came; counted at %s, last packet "
 	           "before %s",
 	           n, to, from);
 }
