@@ -34,7 +34,7 @@ struct rx_group {
 	LIST_ENTRY(rx_group) link; /* of the stream's first queue */
 	struct rx_endpoint *first;
 	char name[IBVCAP_GROUP_NAME_MAX];
-	struct account account;
+	uid_t uid; /* of all members */
 	TAILQ_HEAD(, rx_group_ask) asks;
 	uint32_t n_queues;
 	struct rx_group_queue queues[IBVCAP_QUEUES_MAX];
@@ -269,18 +269,17 @@ void rx_group_settle(struct rx_group *group)
 
 /* ---- joining ---------------------------------------------------------------------------------------- */
 
-static struct rx_group *find_group(const struct rx_endpoint *first, const char *name, const struct account *account)
+static struct rx_group *find_group(const struct rx_endpoint *first, const char *name, uid_t uid)
 {
 	struct rx_group *group;
 
 	LIST_FOREACH (group, &first->groups, link)
-		if (strcmp(group->name, name) == 0 && account_is_same(&group->account, account))
+		if (strcmp(group->name, name) == 0 && group->uid == uid)
 			break;
 	return group;
 }
 
-static struct rx_group *new_group(struct rx_endpoint *first, const struct protocol_attach *request,
-                                  const struct account *account)
+static struct rx_group *new_group(struct rx_endpoint *first, const struct protocol_attach *request, uid_t uid)
 {
 	const struct rx_start_position start = {request->start, request->start_value};
 	struct rx_group *group = calloc(1, sizeof(*group));
@@ -288,7 +287,7 @@ static struct rx_group *new_group(struct rx_endpoint *first, const struct protoc
 	if (!group)
 		return NULL;
 	group->first = first;
-	group->account = *account;
+	group->uid = uid;
 	group->n_queues = first->stream->ring->ring->n_queues;
 	memcpy(group->name, request->group, sizeof(group->name));
 	TAILQ_INIT(&group->asks);
@@ -316,18 +315,17 @@ int rx_group_join(struct session *session, struct rx_endpoint *first, const stru
 {
 	struct rx_group_ask *ask;
 	struct rx_group *group;
-	struct account account;
 	int r;
 
-	if (!rx_admit_checks(session, first, request, &account, &r))
+	if (!rx_admit_checks(session, first, request, NULL, &r))
 		return r;
 	if (request->policy == IBVCAP_POLICY_TAP)
 		return session_send_error(session, -EINVAL, "stream '%s': a tap cannot be a member of a group",
 		                          first->endpoint.name);
 	ask = calloc(1, sizeof(*ask));
-	group = find_group(first, request->group, &account);
+	group = find_group(first, request->group, session->peer.uid);
 	if (!group && ask)
-		group = new_group(first, request, &account);
+		group = new_group(first, request, session->peer.uid);
 	if (!group) {
 		free(ask);
 		return session_send_error(session, -ENOMEM, "stream '%s': out of memory", first->endpoint.name);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * A group: clients of one account that share the queues of a stream out among themselves. A member asks for one queue
+ * A group: clients of one user that share the queues of a stream out among themselves. A member asks for one queue
  * after the other, each by a connection of its own. The request waits until there is a queue for it, and the answer is
  * that of an ordinary consumer, which begins where the owner before it stopped. So a member gives a queue up by hanging
  * up, and a member that dies does the same. Control thread only.

@@ -773,18 +773,22 @@ Test(groups, a_member_that_gives_up_no_queue_is_disconnected_from_it_and_costs_o
 		expect_counts_add_up(i);
 }
 
-Test(groups, users_of_two_accounts_are_in_two_groups)
+/* The second and the third one share an account, which is everybody's. */
+Test(groups, nobody_gets_into_the_group_of_another_user)
 {
+	const uid_t users[] = {0, 65533, 65534};
+
 	begin(2);
 	cr_assert_eq(chmod(directory, 0755), 0);
-	shared->uid[1] = 65534;
-	join(0);
-	join(1);
-	TURN_UNTIL(shared->n_attached[0] == 2 && shared->n_attached[1] == 2, false);
+	for (unsigned i = 0; i < 3; i++) {
+		shared->uid[i] = users[i];
+		join(i);
+		TURN_UNTIL(shared->n_attached[i] == 2, false);
+	}
 	arrive(0, 10);
 	arrive(1, 10);
-	TURN_UNTIL(shared->counts[0].delivered == rings[0].head + rings[1].head, false);
-	TURN_UNTIL(shared->counts[1].delivered == rings[0].head + rings[1].head, false);
+	for (unsigned i = 0; i < 3; i++)
+		TURN_UNTIL(shared->counts[i].delivered == rings[0].head + rings[1].head, false);
 }
 
 Test(groups, a_tap_is_no_member)

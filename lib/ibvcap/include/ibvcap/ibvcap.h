@@ -90,7 +90,7 @@ const char *ibvcap_error_text(void);
  * Each consumer gets every packet of its queue. A stream may have several queues (n_queues of ibvcap_rx_info()), each
  * with a ring, a worker and packet numbers of its own; a handle reads one of them, or all.
  *
- * Processes that share the work form a group: handles of one account that name the same group share the queues of the
+ * Processes that share the work form a group: handles of one user that name the same group share the queues of the
  * stream out among themselves, so that each packet is one member's. The daemon assigns the queues. A member that joins
  * gets queues of those that have more: they give a queue up when they have released its batches. If a member leaves or
  * dies, others go on with its queues where it stopped, at once. What was recycled meanwhile is skipped (gap, counts).
