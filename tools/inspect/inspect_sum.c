@@ -13,6 +13,12 @@
 #define RESTARTED "was restarted"
 #define RESTARTS  "; restarts " /* of the statistics' comment, before their number */
 
+/* In UTF-8, too: U+0080 to U+009F, of which terminals take U+009B for ESC [. */
+static bool is_control(const char *c)
+{
+	return iscntrl((unsigned char)*c) || ((unsigned char)c[0] == 0xc2 && ((unsigned char)c[1] & 0xe0) == 0x80);
+}
+
 static void keep_text(char to[INSPECT_TEXT_BYTES], const struct pcapng_text *text)
 {
 	size_t n = text->bytes < INSPECT_TEXT_BYTES - 1 ? text->bytes : INSPECT_TEXT_BYTES - 1;
@@ -20,9 +26,13 @@ static void keep_text(char to[INSPECT_TEXT_BYTES], const struct pcapng_text *tex
 	if (n)
 		memcpy(to, text->at, n);
 	to[n] = '\0';
-	for (char *c = to; *c; c++) /* it goes to a terminal */
-		if (iscntrl((unsigned char)*c))
-			*c = ' ';
+	for (char *c = to; *c; c++) { /* it goes to a terminal */
+		if (!is_control(c))
+			continue;
+		if (!iscntrl((unsigned char)*c))
+			c[1] = ' ';
+		*c = ' ';
+	}
 }
 
 /* Room for one more. NULL: no memory. */

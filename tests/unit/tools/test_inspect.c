@@ -145,7 +145,7 @@ static void begin_sum(void)
 {
 	const struct pcapng_block section = {.type = PCAPNG_BLOCK_SECTION};
 	const struct pcapng_block interface = {.type = PCAPNG_BLOCK_INTERFACE,
-	                                       .interface = {.name = pcapng_text_of("li\x1b[2Jdar")}};
+	                                       .interface = {.name = pcapng_text_of("li\x1b[2Jd\xc2\x9b\xc3\x9br")}};
 
 	inspect_sum_add(&sum, &section);
 	inspect_sum_add(&sum, &interface);
@@ -214,7 +214,7 @@ Test(inspect_sum, a_daemon_that_was_away_at_the_end_is_in_the_statistics)
 
 Test(inspect_sum, texts_of_a_file_send_no_control_codes_to_the_terminal)
 {
-	cr_expect(zero(int, strcmp(sum.sources[0].name, "li [2Jdar")));
+	cr_expect(zero(int, strcmp(sum.sources[0].name, "li [2Jd  \xc3\x9br")));
 }
 
 /* ---- filters ------------------------------------------------------------------------------------- */
