@@ -230,25 +230,35 @@ static int open_message_socket(struct triggers *triggers)
 	return EX_OSERR;
 }
 
+/* With SIGCHLD ignored, a child that ends at once is gone before it is watched, and its number may be another's. */
+static int spawn_and_watch(char *const arguments[], const posix_spawnattr_t *attributes, int *process_fd)
+{
+	__sighandler_t before = signal(SIGCHLD, SIG_DFL);
+	pid_t pid;
+	int r = posix_spawn(&pid, arguments[0], NULL, attributes, arguments, environ);
+
+	if (r == 0) {
+		*process_fd = (int)syscall(SYS_pidfd_open, pid, 0);
+		r = *process_fd < 0 ? errno : 0;
+	}
+	signal(SIGCHLD, before);
+	return r;
+}
+
 static int run_trigger_command(struct triggers *triggers)
 {
 	static char shell[] = "/bin/sh", takes_command[] = "-c";
 	char *arguments[] = {shell, takes_command, (char *)(uintptr_t)triggers->kinds.command, NULL};
 	posix_spawnattr_t attributes;
 	sigset_t all;
-	pid_t pid;
 	int r;
 
 	sigfillset(&all);
 	posix_spawnattr_init(&attributes);
 	posix_spawnattr_setsigdefault(&attributes, &all);
 	posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGDEF);
-	r = posix_spawn(&pid, shell, NULL, &attributes, arguments, environ);
+	r = spawn_and_watch(arguments, &attributes, &triggers->process_fd);
 	posix_spawnattr_destroy(&attributes);
-	if (r == 0) {
-		triggers->process_fd = (int)syscall(SYS_pidfd_open, pid, 0);
-		r = triggers->process_fd < 0 ? errno : 0;
-	}
 	if (r != 0)
 		fprintf(stderr, "ibvcap record: --trigger 'exit:%s': %s\n", triggers->kinds.command, strerror(r));
 	return r == 0 ? EX_OK : EX_OSERR;
