@@ -19,11 +19,15 @@ import tempfile
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests/support"))
 from bench_machine import hugepages  # noqa: E402
+from capture_table import aligned  # noqa: E402
 
 OWN_TARGET, ALL_TARGET = 80, 310  # instructions a packet
 PAYLOADS = (64, 8192)
 CONSUMERS, MORE_TARGET = (1, 8), 1.05  # and what all the further ones may add
-ROWS = ("application_header_bytes", "row_stride", "short", "zero_rest", "flow_numbers", "frame")
+# Of tests/bench/ring_options.c. Those of FLOWS are about how a device chooses packets, so a scripted one has none.
+ROWS = ("plain", "application_header_bytes", "row_stride", "short", "zero_rest", "flow_numbers", "frame", "sequence")
+FLOWS = ("queues", "queue", "source", "prefix", "all", "copy")
+OPTION_BATCHES = (0, 1)
 BATCHES = (0, 1, 8)  # packets a poll; 0: always a full one
 TRACKERS = (("none", 1), ("flow", 1), ("flow", 8))  # what tells sources apart, and how many there are
 ATTEMPTS, PAGES = 3, 64
@@ -75,7 +79,7 @@ def measure(build, arguments, start, rounds):
         costs = cost_by_object(out.read_text())
     library = sum(cost for name, cost in costs.items() if is_library(name))
     total = sum(costs.values())
-    return {**{key: timed[key] for key in ("backend", "payload_bytes", "rows", "consumers", "batch", "idle",
+    return {**{key: timed[key] for key in ("backend", "payload_bytes", "option", "consumers", "batch", "idle",
                                          "ns_per_packet")},
             "instructions_per_packet": {"own": round((total - library) / counted["packets"], 1),
                                         "verbs_libraries": round(library / counted["packets"], 1),
@@ -110,7 +114,9 @@ def measure_all(options):
     few = ["--payload", PAYLOADS[0], "--consumers"]
     loads += [[*few, n, "--batch", batch] for batch in BATCHES for n in CONSUMERS]
     loads += [[*few, n, "--batch", batch, "--idle"] for batch in BATCHES if batch for n in CONSUMERS]
-    loads += [["--payload", PAYLOADS[0], "--rows", rows] for rows in ROWS]
+    rows, flows = ([["--payload", PAYLOADS[0], "--option", name, "--batch", batch] for name in names
+                    for batch in OPTION_BATCHES] for names in (ROWS, FLOWS))
+    loads += rows
     results = [measure(options.build, load, [], options.rounds) for load in loads]
     if os.geteuid() != 0:
         print("verbs left out: the wire needs root", file=sys.stderr)
@@ -119,7 +125,7 @@ def measure_all(options):
         start = ["ip", "netns", "exec", wire.name, options.build / "lib/softhca/softhca", "-i", "bench0", "--"]
         return results + [measure(options.build, [*load, "--interface", "bench0", "--peer", "bench1"], start,
                                   options.rounds)
-                          for load in loads]
+                          for load in loads + flows]
 
 
 def measure_tracker(build, source, sources, rounds):
@@ -150,9 +156,27 @@ def tell(results):
         targets = f" (targets: own {OWN_TARGET}, all {ALL_TARGET})" if result["backend"] == "verbs" else ""
         print(
             f"{result['backend']:9} {result['payload_bytes']:5} B, {result['consumers']} consumers, {a_poll(result)}"
-              f"{'' if result['rows'] == 'plain' else ', rows: ' + result['rows']}: "
+              f"{'' if result['option'] == 'plain' else ', ' + result['option']}: "
               f"{result['ns_per_packet']['median']:6.1f} ns, instructions: own {instructions['own']:6.1f}, "
               f"all {instructions['all']:6.1f}{targets}", file=sys.stderr)
+
+
+def tell_options(results):
+    """The table of what each option adds to the instructions of a packet."""
+    for backend in dict.fromkeys(result["backend"] for result in results):
+        found = {(result["option"], result["batch"]): result["instructions_per_packet"] for result in results
+                 if result["backend"] == backend and result["consumers"] == 0 and not result["idle"]
+                 and result["payload_bytes"] == PAYLOADS[0]}
+        columns = [(batch, whose) for batch in OPTION_BATCHES for whose in ("own", "verbs_libraries")]
+        plain = [found["plain", batch][whose] for batch, whose in columns]
+        rows = [[f"{backend}: instructions a packet",
+                 *(f"{whose.replace('_', ' ')}, {batch or 64} a poll" for batch, whose in columns)],
+                ["everything off", *(f"{value:.1f}" for value in plain)]]
+        for name in ROWS[1:] + FLOWS:
+            if (name, 0) in found:
+                rows.append([name, *(f"{found[name, batch][whose] - value:+.1f}"
+                                     for (batch, whose), value in zip(columns, plain))])
+        print(aligned(rows), file=sys.stderr)
 
 
 def tell_more_consumers(results):
@@ -188,6 +212,7 @@ def main():
         print(json.dumps(result))
     print(run([options.build / "tests/bench/shared_layout"]), end="")
     tell(results)
+    tell_options(results)
     for result in trackers:
         tell_tracker(result)
     return 0 if tell_more_consumers(results) or not options.check else 1
