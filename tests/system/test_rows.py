@@ -75,6 +75,13 @@ def ip_frame(wire, protocol, payload):
     return ethernet_frame(wire, 0x0800, header(frames.checksum(header(0))) + payload)
 
 
+def echo_request(data):
+    """An ICMP message."""
+    def message(check):
+        return struct.pack("!BBHHH", 8, 0, check, 1, 1) + data
+    return message(frames.checksum(message(0)))
+
+
 def ready_or_skip(one, refusal):
     """Skip if the backend refuses the stream for that reason."""
     try:
@@ -87,14 +94,14 @@ def ready_or_skip(one, refusal):
 
 def test_frames_of_other_protocols_side_by_side(start_daemon, wire, consumer):
     flows = [{"ether_type": 0xAEFE, "destination_mac": wire.mac}, conftest.flow(80, wire.address, protocol="tcp"),
-             conftest.flow(7502, wire.address)]
+             {"destination": wire.address, "protocol": "icmp"}, conftest.flow(7502, wire.address)]
     one = start_daemon([conftest.stream(wire, layout="frame", payload_size=200, application_header_bytes=22,
                                         flows=flows)])
     ready_or_skip(one, "ether_type")
-    reader = consumer(one, "lidar", "--count", 3, "--timeout", 20000, "--rows")
+    reader = consumer(one, "lidar", "--count", 4, "--timeout", 20000, "--rows")
     sent = [ethernet_frame(wire, 0xAEFE, b"\x10\0\0\x40" + bytes(range(64))),
             ip_frame(wire, 6, struct.pack("!HHIIBBHHH", 4000, 80, 1, 0, 0x50, 2, 100, 0, 0)),
-            wire.frame(b"u" * 100, 7502)]
+            ip_frame(wire, 1, echo_request(b"p" * 56)), wire.frame(b"u" * 100, 7502)]
     for i, frame in enumerate(sent):
         wire.send(frame)
         conftest.wait_until(lambda: one.stream()["published"] == i + 1, 30)  # pylint: disable=cell-var-from-loop
