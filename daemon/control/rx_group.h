@@ -2,8 +2,8 @@
 /*
  * A group: clients of one user that share the queues of a stream out among themselves. A member asks for one queue
  * after the other, each by a connection of its own. The request waits until there is a queue for it, and the answer is
- * that of an ordinary consumer, which begins where the owner before it stopped. So a member gives a queue up by hanging
- * up, and a member that dies does the same. Control thread only.
+ * that of an ordinary consumer, which begins where the owner before it stopped. So a member gives a queue up by closing
+ * that queue's connection, and the kernel does the same for a member that dies. Control thread only.
  *
  *   free ──ask──▶ owned ──hung up, or recalled and hung up──▶ the worker gives the consumer back ──▶ free
  *

@@ -91,7 +91,7 @@ describe_rows(struct rx_receive *receive, const struct rx_span *span, const stru
 
 	for (; meta != end; event++, meta++, headers += header_stride) {
 		uint32_t udp_length = packet_udp_length(&plain, headers);
-		uint64_t length = (uint64_t)udp_length - not_payload; /* less than there must be: huge */
+		uint64_t length = (uint64_t)udp_length - not_payload; /* huge if the packet is too short */
 		uint64_t utc_ns = clock_utc_ns(&clock, event->timestamp_raw);
 
 		meta->timestamp_ns = utc_ns > newest_ns ? utc_ns : newest_ns;
@@ -122,7 +122,7 @@ describe_rows(struct rx_receive *receive, const struct rx_span *span, const stru
 	return (uint32_t)(meta - span->meta);
 }
 
-/* The same for rows that hold frames, of which the device's word is all that is known. */
+/* The same for rows that hold frames. Their length is the one that the device reports. */
 static uint32_t describe_frames(struct rx_receive *receive, const struct rx_span *span,
                                 const struct backend_event *event, const struct clock_line clock,
                                 struct rx_tally *tally)

@@ -80,7 +80,7 @@ static void describe_datagram(const struct rx_receive *receive, uint32_t frame_b
 	uint32_t udp_length = packet_udp_length(&receive->plain, headers);
 	uint32_t before_payload = PACKET_UDP_BYTES + ring->application_header_bytes;
 
-	/* A length that the sender wrote does not fill the header row: the frame does. */
+	/* The UDP header may name more bytes than the frame has: only those of the frame are in the header row. */
 	if (packet_is_plain(&receive->plain, headers) && udp_length >= before_payload &&
 	    frame_bytes >= ring->header_bytes)
 		describe_payload(udp_length - before_payload, 0, present, ring->slot_bytes, meta);

@@ -119,7 +119,10 @@ static void add_counts(struct ibvcap_rx_counts *sum, const struct ibvcap_rx *par
 		sum->epochs = counts.epochs;
 }
 
-/* What it has not acquired is another's. Its memory goes first, so that its place is free when it hangs up. */
+/*
+ * Other members get the packets that it has not acquired. Its memory is unmapped first, so that its place is free when
+ * the connection is closed.
+ */
 static void drop_part(struct rx_set *set, uint32_t index)
 {
 	struct ibvcap_rx *part = set->parts[index];

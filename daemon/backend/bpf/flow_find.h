@@ -60,8 +60,8 @@ static __always_inline struct flow_scratch *flow_scratch_get(void)
 }
 
 /*
- * The target becomes what the frame is for by an exact rule; rank 0: nothing. One look-up for each combination of
- * fields that such rules have.
+ * Set the target to that of the exact rule that matches the frame, or its rank to 0 if there is none. One look-up for
+ * each combination of fields that such rules have.
  */
 static __always_inline void flow_find_exact(struct flow_scratch *mine, const struct flow_settings *now)
 {
@@ -98,9 +98,9 @@ static __always_inline void flow_find_conditional(struct flow_scratch *mine, con
 }
 
 /*
- * Is the frame for somebody? Then the target says for whom. If there are conditions, the headers are wide. The target
- * is a copy: the verifier of Linux 6.1 does not admit a pointer to it that may be NULL, to a process without
- * CAP_PERFMON.
+ * True: a rule matches the frame, and the target says which stream or group gets it. If there are conditions, the
+ * headers are wide. The target is a copy: to a process without CAP_PERFMON the verifier of Linux 6.1 does not admit a
+ * pointer to it that may be NULL.
  */
 static __always_inline bool flow_find(struct flow_scratch *mine, const struct flow_settings *now)
 {

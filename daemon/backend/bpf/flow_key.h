@@ -112,8 +112,8 @@ static inline __attribute__((always_inline)) __u16 flow_key_be16(const __u8 *p)
 }
 
 /*
- * `wide` reads all that a condition may ask for, as far as the frame has it. Without, a frame that no exact rule can
- * match is done with at once: false. It is a constant where these are used, so that there is code for each.
+ * `wide` reads all that a condition may ask for, as far as the frame has it. Without it, the result is false as soon as
+ * no exact rule can match the frame. It is a constant where these are used, so that there is code for each.
  */
 static inline __attribute__((always_inline)) bool flow_key_read_ports(const __u8 *ports, const __u8 *end,
                                                                       struct flow_key *key, bool wide)

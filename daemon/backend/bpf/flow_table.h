@@ -24,7 +24,7 @@ struct flow_table {
 	bool has_removed;                                        /* rules, which frames on their way may still read */
 };
 
-/** Is the rule found by a key? Else it is by a condition. */
+/** True: the program finds the rule by a key; false: by a condition. */
 bool flow_table_is_exact(const struct flow_rule *rule);
 /** The key that a frame of an exact rule has, without the fields that the rule leaves open. */
 struct flow_key flow_table_key(const struct flow_rule *rule, bool has_ethernet);

@@ -57,7 +57,7 @@ static struct flow_tag *flow_tags_find_in_state(struct flow_tags *tags, enum flo
 	return NULL;
 }
 
-/* The rule that was removed first has waited longest for its last packets, and its place is taken when all are used. */
+/* When all places are used, the new rule gets that of the rule that was removed first. */
 int flow_tags_add(struct flow_tags *tags, const struct flow_rule *rule, bool has_ethernet)
 {
 	struct flow_condition condition;
@@ -116,7 +116,7 @@ static bool flow_tag_was_taken(const struct flow_tag *tag, uint32_t state)
 	return atomic_load_explicit(&tag->state, memory_order_relaxed) / FLOW_TAG_STATES != state / FLOW_TAG_STATES;
 }
 
-/* A flow that is there has the packet before one that was removed; of two of them, the one of higher rank. */
+/* A removed flow matches only if no other flow does; of two others, the one of higher rank matches. */
 uint32_t flow_tags_find(const struct flow_tags *tags, const struct flow_headers *headers)
 {
 	uint32_t n = atomic_load_explicit(&tags->n, memory_order_acquire), tag = 0, best = 0;

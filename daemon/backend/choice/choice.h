@@ -29,7 +29,7 @@ struct backend_choice_facts {
 	bool has_af_xdp;      /* the kernel has such sockets */
 	bool has_bpf;         /* CAP_BPF */
 	bool has_net_admin;   /* CAP_NET_ADMIN */
-	bool gave_up_rights;  /* the daemon had those that it lacks when it started */
+	bool gave_up_rights;  /* the daemon had the missing rights when it started */
 	bool has_tcx;         /* the kernel can drop what packet sockets took, before its stack handles it */
 };
 
@@ -41,7 +41,10 @@ struct backend_choice {
 	bool is_second_best;                     /* that is another backend */
 };
 
-/** What keeps xdp from the interface, in choice->why; the cure, in better and command. False: nothing does. Pure. */
+/**
+ * True: xdp is not possible on the interface. choice->why says why; better and command say what would make it possible.
+ * Pure.
+ */
 bool backend_choice_lacks_xdp(const struct backend_choice_facts *facts, struct backend_choice *choice);
 
 /** Pure. */

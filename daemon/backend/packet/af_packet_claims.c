@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Which packets a queue takes: those of its own flows that no flow of higher rank has taken away. A packet socket gets
- * every packet, whatever other sockets get, so what the steering of a card does with priorities is in each filter.
+ * Which packets a queue takes: those of its own flows, unless a flow of another queue with a higher rank takes them. A
+ * card does this when it steers. A packet socket gets every packet, whatever other sockets get, so each queue's filter
+ * also knows the flows of other queues.
  */
 #include "daemon/backend/bpf/flow_table.h"
 #include "daemon/backend/packet/af_packet.h"

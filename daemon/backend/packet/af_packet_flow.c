@@ -159,7 +159,7 @@ int af_packet_apply_flows(const struct af_packet_receive *receive)
 	return r;
 }
 
-/* A flow came: the queues that it leads to take its packets. 0 or -errno. */
+/* A flow was added: the queues that it leads to take its packets. 0 or -errno. */
 static int flow_give(const struct af_packet *backend, const struct af_packet_flow *flow)
 {
 	int r = 0;
@@ -174,7 +174,7 @@ static int flow_give(const struct af_packet *backend, const struct af_packet_flo
 	return r;
 }
 
-/* It went. This fails for want of memory only: the queue takes more than it should. */
+/* A flow was removed. Without memory for another filter, a queue takes more packets than it should. */
 static void flow_take_back(const struct af_packet *backend, const struct af_packet_flow *flow)
 {
 	for (const struct af_packet_receive *own = backend->queues; own; own = own->next) {
@@ -185,7 +185,7 @@ static void flow_take_back(const struct af_packet *backend, const struct af_pack
 	}
 }
 
-/* A flow came or went: the queues that it takes packets from need another filter. 0 or -errno. */
+/* A flow was added or removed: the queues that it takes packets from need another filter. 0 or -errno. */
 static int flow_apply_to_others(const struct af_packet *backend, const struct af_packet_flow *flow)
 {
 	int r = 0;

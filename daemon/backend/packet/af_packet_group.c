@@ -8,8 +8,9 @@
  * packets that were never on the wire, is not needed.
  *
  * The sockets become such a group with the first flow: before it no filter takes a packet, so none is lost or comes
- * twice meanwhile. They join in the order of the queues, as they do again after the interface was down. In a group the
- * kernel forgets that they want no packets which this host sends; their filters know (af_packet_flow.c).
+ * twice meanwhile. They join in the order of the queues, as they do again after the interface was down. To sockets of a
+ * group the kernel also gives packets that this host sends, whatever they have asked for; their filters refuse these
+ * (af_packet_flow.c).
  */
 #include "daemon/backend/packet/af_packet.h"
 
