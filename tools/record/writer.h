@@ -20,6 +20,7 @@
 struct writer_buffer {
 	STAILQ_ENTRY(writer_buffer) entry;
 	uint8_t *pages; /* its memory, a page more than WRITER_BUFFER_BYTES */
+	uint8_t *own;   /* the same, if it is not of the pool */
 	uint8_t *at;    /* in its first page, at the place in a page at which the file goes on */
 	size_t used;
 	struct writer_output *output;
@@ -63,6 +64,7 @@ struct writer {
 	bool is_running;
 	pthread_mutex_t lock;
 	pthread_cond_t changed; /* a buffer became full or free, or the end was asked for */
+	uint8_t *pool;          /* memory of n_buffers buffers */
 	struct writer_buffers full;
 	struct writer_buffers unused;
 	unsigned n_unused;
