@@ -18,9 +18,8 @@
 struct table {
 	uint64_t packets, bytes, errored, truncated; /* rows of the batches */
 	uint64_t skipped;                            /* this program was too slow */
-	uint64_t no_buffer;                          /* the card had no free row */
 	uint64_t restarts;                           /* of the daemon: what came in between is not counted */
-	uint64_t epoch, seen;                        /* the daemon's run, and the card's losses seen so far in it */
+	struct ibvcap_rx_losses card;                /* the card had no free row */
 };
 
 static volatile sig_atomic_t stopped;
@@ -29,22 +28,6 @@ static void stop(int number)
 {
 	(void)number;
 	stopped = 1;
-}
-
-/* The card counts losses from the stream's start. Those before this program's first block are not in the table. */
-static void count_card_losses(struct table *table, const struct ibvcap_rx *rx, const struct ibvcap_rx_batch *batch)
-{
-	struct ibvcap_rx_losses losses = IBVCAP_INIT(struct ibvcap_rx_losses);
-
-	if (ibvcap_rx_block_losses(rx, batch, &losses) < 0)
-		return;
-	if (table->epoch != batch->epoch)
-		table->seen = losses.before;
-	table->epoch = batch->epoch;
-	if (losses.after > table->seen) {
-		table->no_buffer += losses.after - table->seen;
-		table->seen = losses.after;
-	}
 }
 
 static void count_batch(struct table *table, const struct ibvcap_rx *rx, const struct ibvcap_rx_batch *batch)
@@ -63,14 +46,14 @@ static void count_batch(struct table *table, const struct ibvcap_rx *rx, const s
 	}
 	table->skipped += batch->gap;
 	table->restarts += (batch->flags & IBVCAP_RX_BATCH_FLAG_GAP_UNKNOWN) != 0;
-	count_card_losses(table, rx, batch);
+	ibvcap_rx_add_losses(rx, batch, &table->card);
 }
 
 int main(int argc, char **argv)
 {
 	time_t end = argc > 2 ? time(NULL) + atoi(argv[2]) : 0;
 	struct ibvcap_rx_batch batch = IBVCAP_INIT(struct ibvcap_rx_batch);
-	struct table table = {0};
+	struct table table = {.card = IBVCAP_INIT(struct ibvcap_rx_losses)};
 	struct ibvcap_rx *rx;
 	int r;
 
@@ -91,7 +74,8 @@ int main(int argc, char **argv)
 	printf("truncated   %12" PRIu64 " of these were longer than a row (payload_size)\n", table.truncated);
 	printf("errored     %12" PRIu64 " rows without a packet: the card reported an error\n", table.errored);
 	printf("skipped     %12" PRIu64 " lost here: this program was too slow for the ring\n", table.skipped);
-	printf("no_buffer   %12" PRIu64 " lost in the card: it had no free row\n", table.no_buffer);
+	printf("no_buffer   %12" PRIu64 " lost in the card: it had no free row\n",
+	       table.card.packets + table.card.after);
 	printf("restarts    %12" PRIu64 " of the daemon; packets between two runs are not counted\n", table.restarts);
 	if (r < 0 && r != -EINTR)
 		printf("The stream ended: %s\n", strerror(-r));

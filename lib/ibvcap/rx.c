@@ -329,21 +329,3 @@ int rx_take_row(struct ibvcap_rx *rx, const struct ibvcap_rx_batch *batch, void 
 	rx->flags_before = 0;
 	return 1;
 }
-
-int rx_count_losses(const struct ibvcap_rx *rx, const struct ibvcap_rx_batch *batch, struct ibvcap_rx_losses *losses)
-{
-	struct ibvcap_rx_losses ours = IBVCAP_INIT(struct ibvcap_rx_losses);
-	uint64_t end = (batch->sequence / rx->slots_per_block + 1) * rx->slots_per_block;
-	const struct ibvcap_block *block;
-	bool is_full;
-	int r;
-
-	if (batch->lease >= rx->lease_blocks || rx->leases[batch->lease].n_batches == 0)
-		return -EINVAL;
-	block = &rx->blocks[rx->leases[batch->lease].physical];
-	is_full = consumer_load_head(rx->ring) >= end; /* before the record, which is final then */
-	ours.before = consumer_load_open(block, &ours.before_ns);
-	ours.after = consumer_load_close(block, &ours.after_ns);
-	r = sized_struct_write(losses, &ours, sizeof(ours), "ibvcap_rx_losses");
-	return r < 0 ? r : is_full;
-}

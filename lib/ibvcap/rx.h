@@ -9,6 +9,7 @@
  *   rx_open.c      attaches to a stream
  *   rx_reattach.c  attaches to the next daemon when this one has ended
  *   rx.c           acquires and releases batches of one queue
+ *   rx_losses.c    follows what the card lost
  *   rx_track.c     hands batches to a tracker
  *   rx_set.c       several queues behind one handle
  *   rx_api.c       the calls of ibvcap.h
@@ -263,8 +264,10 @@ int rx_release(struct ibvcap_rx *rx, const struct ibvcap_rx_batch *batch);
 int rx_take_row(struct ibvcap_rx *rx, const struct ibvcap_rx_batch *batch, void *buffer, size_t bytes, size_t *length,
                 struct ibvcap_meta *copy);
 
-/** As ibvcap_rx_block_losses(). */
-int rx_count_losses(const struct ibvcap_rx *rx, const struct ibvcap_rx_batch *batch, struct ibvcap_rx_losses *losses);
+/* ---- rx_losses.c ----------------------------------------------------------------------------------- */
+
+/** As ibvcap_rx_add_losses(). */
+int rx_add_losses(const struct ibvcap_rx *rx, const struct ibvcap_rx_batch *batch, struct ibvcap_rx_losses *losses);
 
 /* ---- rx_track.c ------------------------------------------------------------------------------------ */
 

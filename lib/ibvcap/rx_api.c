@@ -152,16 +152,16 @@ int ibvcap_rx_fd(struct ibvcap_rx *rx)
 
 /* ---- what it says about itself -------------------------------------------------------------------------- */
 
-int ibvcap_rx_block_losses(const struct ibvcap_rx *rx, const struct ibvcap_rx_batch *batch,
-                           struct ibvcap_rx_losses *losses)
+int ibvcap_rx_add_losses(const struct ibvcap_rx *rx, const struct ibvcap_rx_batch *batch,
+                         struct ibvcap_rx_losses *losses)
 {
 	struct ibvcap_rx_batch of_part;
 	const struct ibvcap_rx *part;
 
 	if (!rx->set)
-		return rx_count_losses(rx, batch, losses);
+		return rx_add_losses(rx, batch, losses);
 	part = rx_set_part(rx->set, batch, &of_part);
-	return part ? rx_count_losses(part, &of_part, losses) : -EINVAL;
+	return part ? rx_add_losses(part, &of_part, losses) : -EINVAL;
 }
 
 int ibvcap_rx_sequence(const struct ibvcap_rx *rx, struct ibvcap_sequence *sequence)

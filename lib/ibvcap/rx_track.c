@@ -57,29 +57,6 @@ static void rx_track_gap(const struct ibvcap_rx_batch *batch, struct ibvcap_trac
 		tracker->totals[IBVCAP_TRACKED_COUNTER_SKIPPED] += batch->gap;
 }
 
-/*
- * The block's records place the device's losses between blocks. Their counter is the stream's, in the rings of all of
- * its queues, and begins at 0 in each epoch: of a batch by a queue that is behind, it is less.
- */
-static void rx_track_no_buffer(const struct ibvcap_rx *rx, const struct ibvcap_rx_batch *batch,
-                               struct ibvcap_tracker *tracker)
-{
-	const struct ibvcap_block *block = &rx->blocks[rx->leases[batch->lease].physical];
-	uint64_t at_ns, now = consumer_load_close(block, &at_ns);
-
-	if (batch->epoch == tracker->epoch_before)
-		return;
-	if (tracker->epoch != batch->epoch) {
-		tracker->no_buffer = tracker->epoch ? 0 : consumer_load_open(block, &at_ns);
-		tracker->epoch_before = tracker->epoch;
-		tracker->epoch = batch->epoch;
-	}
-	if (now > tracker->no_buffer) {
-		tracker->totals[IBVCAP_TRACKED_COUNTER_NO_BUFFER] += now - tracker->no_buffer;
-		tracker->no_buffer = now;
-	}
-}
-
 static int rx_track_check(const struct ibvcap_rx *rx, const struct ibvcap_rx_batch *batch,
                           const struct ibvcap_tracker *tracker)
 {
@@ -107,7 +84,8 @@ int rx_track(struct ibvcap_rx *rx, struct ibvcap_rx *shown, const struct ibvcap_
 	if (r < 0)
 		return r;
 	rx_track_gap(batch, tracker);
-	rx_track_no_buffer(rx, batch, tracker);
+	rx_add_losses(rx, batch, &tracker->losses);
+	tracker->totals[IBVCAP_TRACKED_COUNTER_NO_BUFFER] = tracker->losses.packets + tracker->losses.after;
 	for (uint32_t i = 0; i < batch->n; i++)
 		rx_track_row(rx, batch, i, tracker, tracked ? &tracked[i] : &ours);
 	for (uint32_t i = 0; i < IBVCAP_TRACKED_COUNTER_N; i++)

@@ -184,6 +184,7 @@ int ibvcap_tracker_new(const struct ibvcap_sequence *sequence, const struct ibvc
 		return r;
 	}
 	new->secret[1] |= 1; /* never 0 */
+	new->losses.size = sizeof(new->losses);
 	sequence_reader_init(&new->reader, sequence);
 	set_rules(new);
 	if (allocate(new, known.max_sources ? known.max_sources : SOURCES_DEFAULT) < 0) {

@@ -18,12 +18,8 @@ struct ibvcap_tracker {
 	uint32_t last;                             /* index of the source of the last packet */
 	uint64_t totals[IBVCAP_TRACKED_COUNTER_N]; /* of all sources, and what belongs to none */
 	uint64_t packets;
-	uint64_t slack; /* packets that were skipped, plus what an unknown gap may have been */
-
-	/* Of the handle. */
-	uint64_t epoch;        /* the newest one of its batches; 0: none came */
-	uint64_t epoch_before; /* queues that are behind may still have batches of it */
-	uint64_t no_buffer;    /* the stream's counter in the newest epoch, as far as it is in totals */
+	uint64_t slack;                 /* packets that were skipped, plus what an unknown gap may have been */
+	struct ibvcap_rx_losses losses; /* of the card, in the batches of a handle */
 };
 
 /** Count a packet that has no number that can be read. */

@@ -70,14 +70,16 @@ static void note_restart(struct losses *losses, uint64_t next_row_ns)
 	           last, next);
 }
 
-static void count_no_buffer(struct losses *losses, uint64_t count, uint64_t count_ns)
+/*
+ * The card's counter is read some times a second: the loss was before the next row, but maybe not just before it. It is
+ * named once, by the queue whose block shows it first.
+ */
+static void note_no_buffer(struct losses *losses, uint64_t n, uint64_t read_ns)
 {
 	char from[REPORT_UTC_BYTES], to[REPORT_UTC_BYTES];
-	uint64_t n = count - losses->device->no_buffer;
 
 	report_format_utc(losses->last_row_ns, 3, from);
-	report_format_utc(count_ns, 3, to);
-	losses->device->no_buffer = count;
+	report_format_utc(read_ns, 3, to);
 	losses->sum.no_buffer += n;
 	losses->pending += n;
 	losses_say(losses,
@@ -86,32 +88,9 @@ static void count_no_buffer(struct losses *losses, uint64_t count, uint64_t coun
 	           n, to, from);
 }
 
-/*
- * The device's counter is read some times a second: the loss was before this row, but maybe not just before it. It is
- * named once, by the queue whose block shows it first.
- */
-static void note_no_buffer(struct losses *losses, const struct ibvcap_rx_losses *found, uint64_t epoch)
-{
-	struct losses_device *device = losses->device;
-
-	if (epoch == device->epoch_before)
-		return;
-	if (epoch != device->epoch)
-		*device = (struct losses_device){
-			.epoch = epoch, .epoch_before = device->epoch, .no_buffer = found->before};
-	else if (found->before > device->no_buffer)
-		count_no_buffer(losses, found->before, found->before_ns);
-	if (found->after < device->after)
-		return;
-	device->after = found->after;
-	device->after_ns = found->after_ns;
-}
-
 void losses_of_batch(struct losses *losses, const struct ibvcap_rx *rx, const struct ibvcap_rx_batch *batch,
                      uint64_t now_ns)
 {
-	struct ibvcap_rx_losses found = IBVCAP_INIT(struct ibvcap_rx_losses);
-
 	if (batch->flags & IBVCAP_RX_BATCH_FLAG_GAP_UNKNOWN)
 		note_restart(losses, batch->meta[0].timestamp_ns);
 	if (batch->gap)
@@ -119,8 +98,8 @@ void losses_of_batch(struct losses *losses, const struct ibvcap_rx *rx, const st
 	if (batch->flags & IBVCAP_RX_BATCH_FLAG_DEMOTED)
 		losses_say(losses, "not lossless any more: the recorder kept the card's queue waiting for longer than "
 		                   "lossless_deadline_ms");
-	if (ibvcap_rx_block_losses(rx, batch, &found) >= 0)
-		note_no_buffer(losses, &found, batch->epoch);
+	if (ibvcap_rx_add_losses(rx, batch, losses->card) > 0)
+		note_no_buffer(losses, losses->card->before, losses->card->before_ns);
 	losses->last_row_ns = batch->meta[batch->n - 1].timestamp_ns;
 }
 
@@ -162,8 +141,9 @@ void losses_at_end(struct losses *losses, const struct source_end *end, uint64_t
 
 	if (end->skipped > told)
 		note_skipped(losses, end->skipped - told, now_ns);
-	if (losses->device->after > losses->device->no_buffer)
-		count_no_buffer(losses, losses->device->after, losses->device->after_ns);
+	if (losses->card->after)
+		note_no_buffer(losses, losses->card->after, losses->card->after_ns);
+	losses->card->after = 0; /* named */
 	if (end->is_disconnected)
 		note_disconnected(losses, end->has_failed);
 }

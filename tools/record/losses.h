@@ -7,15 +7,6 @@
 
 #define LOSSES_TEXT_BYTES 600
 
-/* The device's counter, which all queues of a stream share. Zero-initialise it. */
-struct losses_device {
-	uint64_t epoch;
-	uint64_t epoch_before; /* queues that are behind may still have batches of it */
-	uint64_t no_buffer;    /* as far as it is among the losses */
-	uint64_t after;        /* as known at the end of the newest block */
-	uint64_t after_ns;
-};
-
 /* What a handle says when the recording ends. */
 struct source_end {
 	uint64_t skipped;
@@ -24,13 +15,13 @@ struct source_end {
 	bool has_failed; /* the card's queue, so that it is disconnected */
 };
 
-/* Zero-initialise it, and set device. */
+/* Zero-initialise it, and set card. */
 struct losses {
-	struct record_sum sum;        /* without written, unwritten and lag */
-	struct record_sum told;       /* the same, of what the file shows already: without what is pending */
-	uint64_t pending;             /* packets that are missing before the next row that is written */
-	char text[LOSSES_TEXT_BYTES]; /* why; empty: nothing is */
-	struct losses_device *device; /* of the stream */
+	struct record_sum sum;         /* without written, unwritten and lag */
+	struct record_sum told;        /* the same, of what the file shows already: without what is pending */
+	uint64_t pending;              /* packets that are missing before the next row that is written */
+	char text[LOSSES_TEXT_BYTES];  /* why; empty: nothing is */
+	struct ibvcap_rx_losses *card; /* of the stream, for all of its queues */
 	uint64_t last_row_ns;
 	/* Since the source was last read to its end: when that was, and how long the disk was waited for. */
 	uint64_t behind_since_ns;

@@ -121,8 +121,8 @@ static void copy_losses(struct record_output *output, const struct source *sourc
 		struct output_source *shown = &output->sources[i];
 
 		shown->losses = sources[i].losses;
-		shown->no_buffer = sources[i].no_buffer;
-		shown->losses.device = &output->sources[i - sources[i].queue].no_buffer;
+		shown->card = sources[i].card;
+		shown->losses.card = &output->sources[i - sources[i].queue].card;
 	}
 }
 

@@ -16,8 +16,8 @@
  */
 struct output_source {
 	struct losses losses;
-	struct losses_device no_buffer; /* of the first source of a stream: as far as this file has told of it */
-	uint64_t n_written;             /* rows that were put into buffers */
+	struct ibvcap_rx_losses card; /* of the first source of a stream: as far as this file has told of it */
+	uint64_t n_written;           /* rows that were put into buffers */
 };
 
 struct record_output {

@@ -37,7 +37,9 @@ int source_open(struct source *source, const struct record_options *options, con
 	struct ibvcap_rx_info info = IBVCAP_INIT(struct ibvcap_rx_info);
 	int r;
 
-	*source = (struct source){.queue = queue, .batch = IBVCAP_INIT(struct ibvcap_rx_batch)};
+	*source = (struct source){.queue = queue,
+	                          .batch = IBVCAP_INIT(struct ibvcap_rx_batch),
+	                          .card = IBVCAP_INIT(struct ibvcap_rx_losses)};
 	attach.queue = queue;
 	set_start(&attach, options);
 	attach.reattach_ms = options->reattach_ms;
@@ -55,7 +57,7 @@ int source_open(struct source *source, const struct record_options *options, con
 	source->has_flow_numbers = info.flags & IBVCAP_RING_FLAG_FLOWS;
 	snprintf(source->stream, sizeof(source->stream), "%s", stream);
 	source_print_name(source->name, stream, queue, info.n_queues);
-	source->losses.device = &(source - queue)->no_buffer;
+	source->losses.card = &(source - queue)->card;
 	losses_caught_up(&source->losses, time_monotonic_ns());
 	return 0;
 }

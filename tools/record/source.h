@@ -22,8 +22,8 @@ struct source {
 	bool failure_told; /* the device's queue has failed */
 	bool has_ended;    /* and no daemon has started since: other sources go on */
 	struct losses losses;
-	struct losses_device no_buffer; /* of the first source of a stream: of all of its queues */
-	uint64_t n_written;             /* rows that were put into buffers */
+	struct ibvcap_rx_losses card; /* of the first source of a stream: of all of its queues */
+	uint64_t n_written;           /* rows that were put into buffers */
 	/* The rows that were acquired and not written yet. */
 	struct ibvcap_rx_batch batch;
 	uint32_t next; /* row of the batch */

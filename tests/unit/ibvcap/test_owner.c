@@ -73,7 +73,7 @@ static int use_all_calls(void)
 	if (ibvcap_rx_fd(a.rx) != -ECHILD)
 		return 5;
 	if (ibvcap_rx_info(a.rx, &info) != 0 || ibvcap_rx_counts(a.rx, &counts) != 0 ||
-	    ibvcap_rx_block_losses(a.rx, &batch, &losses) < 0)
+	    ibvcap_rx_add_losses(a.rx, &batch, &losses) < 0)
 		return 6;
 	if (attached_number(&batch, 0) != 0)
 		return 7;

@@ -6,7 +6,7 @@
 #include <criterion/criterion.h>
 
 static struct attached attached;
-static struct losses_device device;
+static struct ibvcap_rx_losses card = IBVCAP_INIT(struct ibvcap_rx_losses);
 static struct losses queues[2];
 
 /* The handle of these tests is one queue and the other: the device had dropped so many when its next block began. */
@@ -14,7 +14,7 @@ static void record_block(struct losses *queue, uint64_t no_buffer)
 {
 	struct ibvcap_rx_batch batch = IBVCAP_INIT(struct ibvcap_rx_batch);
 
-	queue->device = &device;
+	queue->card = &card;
 	rx_ring_note_losses(&attached.ring, no_buffer, 1000);
 	attached_publish(&attached, N);
 	cr_assert_eq(ibvcap_rx_acquire(attached.rx, &batch, N, 1, 0), N);

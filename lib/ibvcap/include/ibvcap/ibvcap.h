@@ -78,7 +78,7 @@ const char *ibvcap_error_text(void);
  *
  *   gap of a batch; IBVCAP_PACKET_FLAG_GAP   this consumer was too slow            skipped; before it goes on, gone
  *   IBVCAP_RX_BATCH_FLAG_DEMOTED             a lossless consumer was too slow      it is lossy from now on: skipped
- *   before < after, ibvcap_rx_block_losses() the card had no free row, for anyone  no_buffer of the stream
+ *   ibvcap_rx_add_losses() returns 1         the card had no free row, for anyone  no_buffer of the stream
  *   failed_queues of the info                a queue of the card failed            no_buffer; failures of the counts
  *   IBVCAP_RX_BATCH_FLAG_GAP_UNKNOWN         the daemon was restarted              nowhere; epochs of the counts
  *   IBVCAP_RX_BATCH_FLAG_TAKEN_OVER          a member of the group left its queue  abandoned of the counts
@@ -219,16 +219,22 @@ struct ibvcap_rx_counts {
 };
 
 /**
- * Packets that the device had dropped for want of a buffer since the stream began: as known when a block's first row
- * was published (before) and when its last was (after). The daemon reads the device's counter some times a second.
- * Each count is of the reading at its time (UTC ns; 0: not read yet).
+ * Packets of one stream that the card dropped because no row was free, for all consumers: from the first batch that
+ * ibvcap_rx_add_losses() was given, on, over all epochs. Begin with IBVCAP_INIT. One serves all handles that read the
+ * stream, since each queue shows the losses of the whole stream.
  */
 struct ibvcap_rx_losses {
 	size_t size;
-	uint64_t before;
-	uint64_t before_ns;
-	uint64_t after;
+	uint64_t packets;   /* lost before the batch that was added last */
+	uint64_t before;    /* of packets: those that the last batch told of */
+	uint64_t before_ns; /* when the daemon read from the card that they were lost, UTC; it reads often */
+	uint64_t after;     /* not in packets: known by now, but maybe lost after that batch */
 	uint64_t after_ns;
+	/* For ibvcap_rx_add_losses() only. */
+	uint64_t epoch;
+	uint64_t epoch_before;
+	uint64_t counted;
+	uint64_t known;
 };
 
 /**
@@ -303,12 +309,12 @@ int ibvcap_rx_recv(struct ibvcap_rx *rx, void *buffer, size_t bytes, size_t *len
 int ibvcap_rx_fd(struct ibvcap_rx *rx);
 
 /**
- * Losses around the block of a batch that the caller holds. Never blocks. 1: the block is full, and losses->after
- * final; 0: the worker still fills the block, and losses->after is the newest known. -EINVAL: the caller does not
- * hold it.
+ * Add what a batch that the caller holds tells of the card's losses. For each batch, in the order in which they were
+ * acquired. Never blocks. 1: losses->before packets were lost since the batch that told of some before; 0: none were;
+ * -EINVAL: the caller does not hold the batch, or the size is not set.
  */
-int ibvcap_rx_block_losses(const struct ibvcap_rx *rx, const struct ibvcap_rx_batch *batch,
-                           struct ibvcap_rx_losses *losses);
+int ibvcap_rx_add_losses(const struct ibvcap_rx *rx, const struct ibvcap_rx_batch *batch,
+                         struct ibvcap_rx_losses *losses);
 
 /** Never blocks. 0; -EINVAL: the size is not set. */
 int ibvcap_rx_info(const struct ibvcap_rx *rx, struct ibvcap_rx_info *info);

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Follows what the card lost, from block to block. The counter of a block's record is the stream's, in the rings of all
+ * of its queues, and begins at 0 in each epoch.
+ */
+#include "lib/ibvcap/ring.h"
+#include "lib/ibvcap/rx.h"
+#include "lib/ibvcap/sized_struct.h"
+
+#include <errno.h>
+
+/* Losses of the stream before this reader's first block are not the reader's. */
+static void losses_begin_epoch(struct ibvcap_rx_losses *losses, uint64_t epoch, uint64_t opened)
+{
+	losses->counted = losses->epoch ? 0 : opened;
+	losses->known = losses->counted;
+	losses->epoch_before = losses->epoch;
+	losses->epoch = epoch;
+}
+
+int rx_add_losses(const struct ibvcap_rx *rx, const struct ibvcap_rx_batch *batch, struct ibvcap_rx_losses *losses)
+{
+	uint64_t opened, opened_ns, closed, closed_ns;
+	const struct ibvcap_block *block;
+	int r = sized_struct_check(losses, sizeof(*losses), "ibvcap_rx_losses");
+
+	if (r < 0)
+		return r;
+	if (batch->lease >= rx->lease_blocks || rx->leases[batch->lease].n_batches == 0)
+		return -EINVAL;
+	losses->before = 0;
+	if (rx->info.epoch == losses->epoch_before) /* of a queue that is behind the others */
+		return 0;
+	block = &rx->blocks[rx->leases[batch->lease].physical];
+	opened = consumer_load_open(block, &opened_ns);
+	closed = consumer_load_close(block, &closed_ns);
+	if (rx->info.epoch != losses->epoch) {
+		losses->before = losses->after;
+		losses->before_ns = losses->after_ns;
+		losses_begin_epoch(losses, rx->info.epoch, opened);
+	}
+	if (opened > losses->counted) {
+		losses->before += opened - losses->counted;
+		losses->before_ns = opened_ns;
+		losses->counted = opened;
+	}
+	if (closed >= losses->known) {
+		losses->known = closed;
+		losses->after_ns = closed_ns;
+	}
+	losses->packets += losses->before;
+	losses->after = losses->known - losses->counted;
+	return losses->before != 0;
+}
