@@ -7,6 +7,7 @@
 #include "tools/ibvcap/report.h"
 #include "tools/ibvcap/status_view.h"
 #include "tools/ibvcap/stop_signal.h"
+#include "tools/ibvcap/stream_sum.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -27,7 +28,7 @@ static uint64_t read_no_buffer(const struct replay_stats *stats)
 	if (status_view_ask(&view, stats->socket, 0) < 0)
 		return 0;
 	for (int i = 0; i < view.n_streams; i++)
-		if (!strcmp(view.streams[i].name, stats->stream))
+		if (!strcmp(view.streams[i].name, stats->stream) && stream_sum_is_first(&view, i))
 			n += counters_value(COUNTERS_OF(&view.streams[i]), "no_buffer");
 	status_view_deinit(&view);
 	return n;

@@ -29,6 +29,13 @@ static bool is_queue_beside(const struct ibvcap_status_stream *other, const stru
 	return strcmp(other->name, queue->name) == 0 && other->epoch == queue->epoch;
 }
 
+/* Entries of a stream follow one another, in the order of its queues. */
+bool stream_sum_is_first(const struct status_view *view, int i)
+{
+	return i == 0 || !is_queue_beside(&view->streams[i - 1], &view->streams[i]) ||
+	       view->streams[i].queue <= view->streams[i - 1].queue;
+}
+
 struct counters stream_sum_of(const struct status_view *view, const struct ibvcap_status_stream *queue,
                               struct stream_sum *sum)
 {

@@ -15,6 +15,9 @@ struct stream_sum {
 /** Is the counter of the whole stream, and the same in the entries of all its queues? */
 bool stream_sum_is_shared(const char *label);
 
+/** Is entry i the first one of its stream? To count what is shared once. */
+bool stream_sum_is_first(const struct status_view *view, int i);
+
 /** The counters of the stream, of which one queue's entry is given: the sum over its queues, or what they share. */
 struct counters stream_sum_of(const struct status_view *view, const struct ibvcap_status_stream *queue,
                               struct stream_sum *sum);

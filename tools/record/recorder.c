@@ -126,7 +126,7 @@ static bool recorder_nap(struct recorder *recorder)
 
 	recorder->nap_packets = recorder->n_packets;
 	recorder->nap_ns = now_ns;
-	if (n * NAP_NS_MAX < passed_ns * NAP_ROWS_MIN)
+	if (n * NAP_NS_MAX <= passed_ns * NAP_ROWS_MIN)
 		return false;
 	nap_ns = passed_ns * rows_to_nap(recorder) / n;
 	nap = (struct timespec){.tv_nsec = nap_ns < NAP_NS_MAX ? (long)nap_ns : NAP_NS_MAX};

@@ -9,6 +9,7 @@
 #include "tools/ibvcap/options.h"
 #include "tools/ibvcap/status_view.h"
 #include "tools/ibvcap/stop_signal.h"
+#include "tools/ibvcap/stream_sum.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -157,13 +158,6 @@ static bool is_watched(const struct triggers *triggers, const char *stream)
 	return false;
 }
 
-/* The queues of a stream follow one another, and no_buffer of each is that of the stream. */
-static bool is_first_queue(const struct status_view *view, int i)
-{
-	return i == 0 || view->streams[i - 1].epoch != view->streams[i].epoch ||
-	       strcmp(view->streams[i - 1].name, view->streams[i].name) != 0;
-}
-
 /* What the streams have lost so far, and the sum of their epochs. */
 static uint64_t losses_of_streams(const struct triggers *triggers, const struct status_view *view, uint64_t *epochs,
                                   uint64_t *age_ns)
@@ -178,7 +172,7 @@ static uint64_t losses_of_streams(const struct triggers *triggers, const struct 
 		if (!is_watched(triggers, stream->name))
 			continue;
 		lost += counters_value(COUNTERS_OF(stream), "errored");
-		if (is_first_queue(view, i))
+		if (stream_sum_is_first(view, i))
 			lost += counters_value(COUNTERS_OF(stream), "no_buffer");
 		*epochs += stream->epoch;
 		if (stream_age_ns > *age_ns)

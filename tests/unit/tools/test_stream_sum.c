@@ -35,6 +35,14 @@ Test(stream_sum, what_queues_share_is_counted_once_and_the_rest_is_added_up)
 	cr_expect_eq(counters_value(counters, "in_flight"), 4);
 }
 
+Test(stream_sum, each_stream_has_one_first_entry)
+{
+	cr_expect(stream_sum_is_first(&view, 0));
+	cr_expect(!stream_sum_is_first(&view, 1));
+	cr_expect(stream_sum_is_first(&view, 2));
+	cr_expect(stream_sum_is_first(&view, 3));
+}
+
 Test(stream_sum, a_queue_has_what_is_its_own)
 {
 	struct stream_sum own;
