@@ -103,7 +103,10 @@ static void tally_unusual(const struct ibvcap_meta *meta, struct rx_tally *tally
 	tally->bad_checksum += !!(meta->flags & IBVCAP_PACKET_FLAG_BAD_CHECKSUM);
 }
 
-/* What is not of this packet becomes 0 in both of its rows. */
+/*
+ * What is not of this packet becomes 0 in both of its rows; in the header row always, since only the packet's own word
+ * says where it ends there.
+ */
 static void zero_unusual(const struct rx_receive *receive, const struct rx_span *span, uint32_t i, uint32_t frame_bytes,
                          uint32_t present)
 {
@@ -112,11 +115,12 @@ static void zero_unusual(const struct rx_receive *receive, const struct rx_span 
 	uint8_t *headers = span->headers + (size_t)i * ring->header_stride;
 	uint32_t in_headers = u32_min(frame_bytes, ring->header_bytes), from = present;
 
+	if (ring->flags & IBVCAP_RING_FLAG_ZERO_REST || !(meta->flags & IBVCAP_PACKET_FLAG_ERROR))
+		memset(headers + in_headers, 0, ring->header_bytes - in_headers);
 	if (!(ring->flags & IBVCAP_RING_FLAG_ZERO_REST))
 		return;
 	if (!(meta->flags & (IBVCAP_PACKET_FLAG_ERROR | IBVCAP_PACKET_FLAG_UNUSABLE)))
 		from = u32_min(meta->header_length - receive->plain.header_bytes + meta->length, present);
-	memset(headers + in_headers, 0, ring->header_bytes - in_headers);
 	rx_zero_rest(ring, span, i, from);
 }
 

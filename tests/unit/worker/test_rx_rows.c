@@ -290,6 +290,8 @@ Test(rx_rows, a_header_row_that_a_packet_does_not_fill_is_none_whatever_length_t
 		i = arrive(frame, NETWORK + 30);
 		cr_expect(eq(u32, batch.meta[i].flags, IBVCAP_PACKET_FLAG_IRREGULAR | IBVCAP_PACKET_FLAG_UNUSABLE));
 		cr_expect(eq(u32, batch.meta[i].length, 0));
+		expect_bytes(ibvcap_rx_headers(&batch, i), frame, NETWORK + 30);
+		expect_all(ibvcap_rx_headers(&batch, i) + NETWORK + 30, 0, 6);
 	}
 }
 
