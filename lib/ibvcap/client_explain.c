@@ -48,7 +48,9 @@ static int client_explain_denied(const char *path)
 	struct stat status;
 
 	client_name_user(geteuid(), user);
-	if (stat(path, &status) == 0 && status.st_mode & S_IWGRP && client_name_group(status.st_gid, group))
+	/* A daemon that stays root has root's group, and nobody should join that. */
+	if (stat(path, &status) == 0 && status.st_mode & S_IWGRP && status.st_gid &&
+	    client_name_group(status.st_gid, group))
 		return error_set(-EACCES,
 		                 "control socket '%s': %s is not in group %s: sudo usermod -aG %s %s, then log in "
 		                 "again",
