@@ -7,6 +7,7 @@ doc/ibvcap-tuning.7 has a table of drivers: what is seen here goes into it.
 import os
 import platform
 import struct
+import time
 
 import pytest
 
@@ -21,6 +22,7 @@ LARGEST_MTU = {"rtl8139": 4096, "tulip": 1500}  # of the others: 9000 or more
 NATIVE_XDP = {"virtio-net-pci": (4, 10), "igb": (5, 10), "vmxnet3": (6, 6)}
 JUMBO_XDP = {"virtio-net-pci": (6, 6)}
 NEVER = (99, 0)
+KERNEL_TIME, CLOCK_OF_DEVICE, CLOCK_OF_KERNEL = 1 << 7, 2, 3  # lib/ibvcap/include/ibvcap/layout.h
 NO_CARRIER = {"tulip"}  # Its driver does not look at the link.
 
 
@@ -217,6 +219,29 @@ def test_auto_takes_what_the_driver_can(daemon, card):
         expect(one, card, lidar=100)
         assert one.stream()["backend"] == ("xdp" if has_xdp(card.model, native) else "packet"), one.text()
         one.stop()
+
+
+@with_each_card
+def test_the_clock_of_a_card_that_is_to_stamp_packets(start_daemon, consumer, card):
+    """The driver of e1000e can make its card stamp all packets, and has its clock. qemu's stamps none: rows say so."""
+    one = start_daemon([conftest.stream(card, timestamps="hardware")])
+    if card.model != "e1000e":
+        assert one.process.wait(60) == 78, one.text()
+        assert "gives packets no timestamps" in one.text()
+        return
+    one.wait_ready()
+    reader = consumer(one, "lidar", "--count", 50, "--timeout", 60000)
+    before = time.time_ns()
+    card.send(*frames(card, 50))
+    rows, _ = reader.finish()
+    assert all(row["flags"] & KERNEL_TIME and before <= row["timestamp_ns"] <= time.time_ns() for row in rows), rows
+    status = one.stream()
+    assert status["clock_source"] == CLOCK_OF_DEVICE and 0 < status["clock_error_ns"] < 10**9, status
+    card.unplug()
+    wait_until(lambda: "has gone: packets have the time at which the kernel got them" in one.text(), 60, one.text)
+    wait_until(lambda: one.stream()["clock_source"] == CLOCK_OF_KERNEL, 30, one.stream)
+    card.plug()
+    assert one.process.wait(60) == 69, one.text()
 
 
 @with_each_card

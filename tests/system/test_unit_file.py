@@ -61,7 +61,7 @@ def test_the_recorders_example_has_the_values_of_its_unit():
 
 
 def test_devices():
-    """verbs, and the precision clocks of cards that have real-time timestamps only."""
+    """verbs, and the precision clocks of cards."""
     lines = (UNITS / "ibvcapd.service").read_text().splitlines()
     allowed = {line.removeprefix("DeviceAllow=") for line in lines if line.startswith("DeviceAllow=")}
     assert allowed == {"char-infiniband_verbs rw", "char-ptp r"}

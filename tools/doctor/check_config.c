@@ -14,6 +14,9 @@
 #define IPV6_UDP_BYTES 48
 
 /* A stream or a channel. */
+/* Up to this MTU, every packet comes from the driver in one piece (xdp_channel.c). */
+#define XDP_WHOLE_MTU 3498
+
 struct configured_service {
 	const char *kind;
 	const char *name;
@@ -197,6 +200,18 @@ static void check_config_interface(const struct doctor_facts *facts, const struc
 	finding_fix_by_edit(finding, service->file, service->line, "interface");
 }
 
+/* Linux 6.6 has both tcx and AF_XDP for packets of several frames. */
+static void check_config_xdp_mtu(const struct configured_service *service, const struct doctor_interface *interface,
+                                 struct finding *finding)
+{
+	if (service->backend != CONFIG_BACKEND_XDP || interface->choice.has_tcx || interface->mtu <= XDP_WHOLE_MTU)
+		return;
+	finding_fail(
+		finding, FINDING_WARNING, "3498 at most, or Linux 6.6",
+		"backend xdp refuses it; if it grew since ibvcapd started, longer packets are lost without a count");
+	finding_write(finding->fix, "ip link set dev %s mtu %d", service->interface, XDP_WHOLE_MTU);
+}
+
 static void check_config_mtu(const struct doctor_facts *facts, const struct configured_service *service,
                              struct findings *findings)
 {
@@ -207,8 +222,10 @@ static void check_config_mtu(const struct doctor_facts *facts, const struct conf
 		return;
 	finding = finding_add(findings, "mtu", "%s '%s' on %s", service->kind, service->name, service->interface);
 	finding_write(finding->found, "MTU %u, its packets have up to %u bytes", interface->mtu, service->packet_bytes);
-	if (service->packet_bytes <= interface->mtu)
+	if (service->packet_bytes <= interface->mtu) {
+		check_config_xdp_mtu(service, interface, finding);
 		return;
+	}
 	finding->level = FINDING_ERROR;
 	finding_write(finding->wanted, "an MTU of at least %u", service->packet_bytes);
 	finding_write(finding->why, "ibvcapd refuses it: such packets cannot pass");

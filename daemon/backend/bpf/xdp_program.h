@@ -35,7 +35,7 @@ int xdp_program_load(const char *interface, uint32_t n_streams, uint32_t max_cha
                      struct failure *failure);
 /**
  * Likewise a program that can be attached to that interface only, and that asks its driver when the card received a
- * packet. It takes Linux 6.3 and a driver that can tell.
+ * packet. It takes Linux 6.7, which admits packets of several pieces there, and a driver that can tell.
  */
 int xdp_program_load_bound(const char *interface, unsigned int ifindex, uint32_t n_streams, uint32_t max_channels,
                            struct xdp_program **program, struct failure *failure);

@@ -103,8 +103,10 @@ static void xdp_load_bound_program(struct xdp_backend *backend, const struct bac
 	if (!device_time_is_open(&backend->time))
 		return;
 	if (!net_xdp_has_packet_time(interface->index)) {
-		device_time_give_up(&backend->time, "its driver does not give XDP programs the card's time: backend = "
-		                                    "\"packet\" has it");
+		device_time_give_up(
+			&backend->time,
+			"its driver, or Linux before 6.7, does not give XDP programs the card's time: backend = "
+			"\"packet\" has it");
 		return;
 	}
 	r = xdp_program_load_bound(interface->name, interface->index, backend->n_streams, interface->max_channels,

@@ -180,7 +180,7 @@ static void open_bound(void)
 {
 	open_backend("1500", "1");
 	if (!net_xdp_has_packet_time(if_nametoindex("test0")))
-		cr_skip_test("before Linux 6.3 no XDP program can be bound to a veth pair");
+		cr_skip_test("before Linux 6.7 the kernel does not say that a veth pair takes such programs");
 }
 
 /* The next packet is in the ring. */

@@ -435,6 +435,12 @@ FAULT(a_stream_on_an_interface_without_a_device_is_an_error, ERROR, "config", "n
       true, strcpy(port->netdev, ""))
 FAULT(packets_over_the_mtu_are_an_error, ERROR, "mtu", "MTU 1000, its packets have up to 1028", "mtu 1028", false,
       interface->mtu = 1000)
+FAULT(an_mtu_over_what_xdp_takes_before_linux_6_6_is_a_warning, WARNING, "mtu", "MTU 9000",
+      "ip link set dev eth0 mtu 3498", false, interface->mtu = 9000;
+      facts.process.effective_capabilities |= BIT(CAP_BPF) | BIT(CAP_NET_ADMIN);
+      interface->choice = ((struct backend_choice_facts){
+	      .driver = "ice", .native_xdp = BACKEND_CHOICE_XDP_NATIVE, .builds_xdp = true, .has_af_xdp = true});
+      configure("backend = \"xdp\";", "", ""))
 FAULT(a_channels_packets_over_the_mtu_are_an_error, ERROR, "mtu", "up to 8048", "mtu 8048", false,
       interface->mtu = 8000;
       configure("", "",
