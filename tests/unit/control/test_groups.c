@@ -47,6 +47,8 @@ static struct shared {
 	_Atomic int error[MEMBERS];
 	_Atomic bool is_open[MEMBERS];
 	struct ibvcap_rx_counts counts[MEMBERS];
+	bool tracks[MEMBERS];
+	struct ibvcap_tracker_counts tracked[MEMBERS];
 	_Atomic uint8_t seen[QUEUES][PACKETS_MAX];
 } * shared;
 
@@ -100,6 +102,30 @@ static int next_batch(struct ibvcap_rx *rx, struct ibvcap_rx_batch *batch)
 	return r;
 }
 
+/* The packets' number, and a byte that tells the senders apart. */
+static const struct ibvcap_sequence packet_numbers = {.bytes = 4,
+                                                      .source_offset = 4,
+                                                      .source_bytes = 1,
+                                                      .source_mask = {0xff},
+                                                      .source = IBVCAP_SOURCE_NONE,
+                                                      .step = 1,
+                                                      .upper_step = 1,
+                                                      .window = 64,
+                                                      .jump = 1000};
+
+static void track_batch(struct ibvcap_rx *rx, unsigned me, const struct ibvcap_rx_batch *batch)
+{
+	static struct ibvcap_tracker *tracker;
+	int r = tracker ? 0 : ibvcap_tracker_new(&packet_numbers, NULL, &tracker);
+
+	shared->tracked[me].size = sizeof(shared->tracked[me]);
+	if (r == 0)
+		r = ibvcap_rx_track(rx, batch, tracker, NULL);
+	if (r == 0)
+		r = ibvcap_tracker_counts(tracker, &shared->tracked[me]);
+	shared->error[me] = r;
+}
+
 static void consume(struct ibvcap_rx *rx, unsigned me)
 {
 	while (!shared->stop) {
@@ -119,6 +145,8 @@ static void consume(struct ibvcap_rx *rx, unsigned me)
 			continue;
 		shared->n_taken_over[me] += (batch.flags & IBVCAP_RX_BATCH_FLAG_TAKEN_OVER) != 0;
 		mark(&batch, 1);
+		if (shared->tracks[me])
+			track_batch(rx, me, &batch);
 		if (shared->hold[me])
 			hold_batch(me, batch.n);
 		if (ibvcap_rx_release(rx, &batch) < 0) { /* the batch is void */
@@ -182,8 +210,12 @@ static void worker_ended(void *context, const struct control_stream *which, int 
 
 static void make_queue(uint32_t index)
 {
-	const struct backend_queue_options queue_options = {
-		.slots = SLOTS, .header_bytes = 42, .header_stride = 64, .slot_bytes = 100, .completion_events = true};
+	const struct backend_queue_options queue_options = {.slots = SLOTS,
+	                                                    .header_bytes = 42,
+	                                                    .header_stride = 64,
+	                                                    .slot_bytes = 100,
+	                                                    .row_stride = 100,
+	                                                    .completion_events = true};
 	const struct rx_ring_options ring_options = {
 		.stream = "lidar",
 		.epoch = epoch,
@@ -197,6 +229,7 @@ static void make_queue(uint32_t index)
 		.page_bytes = 4096,
 		.queue_index = index,
 		.n_queues = n_queues,
+		.sequence = packet_numbers,
 	};
 	struct rx_worker_options options = {.name = "test",
 	                                    .ring = &rings[index],
@@ -833,6 +866,53 @@ Test(groups, a_queue_that_fails_while_it_is_recalled_keeps_no_other_queue_from_i
 	TURN_UNTIL(shared->n_attached[0] == 1 && shared->n_attached[1] == 1, false);
 	cr_expect_eq(shared->error[0], 0);
 	cr_expect_eq(shared->error[1], 0);
+}
+
+/* n numbers of a sender from first on, of which each tenth is lost on the wire. Returns how many. */
+static uint32_t arrive_from_sender(uint32_t queue, uint32_t first, uint32_t n)
+{
+	uint8_t frame[42 + 16] = {
+		[12] = 0x08, [14] = 0x45, [17] = 28 + 16, [23] = 17, [39] = 8 + 16, [46] = (uint8_t)queue};
+	uint32_t lost = 0;
+
+	for (uint32_t i = first; i < first + n; i++) {
+		frame[44] = (uint8_t)(i >> 8);
+		frame[45] = (uint8_t)i;
+		if (i % 10 == 5)
+			lost++;
+		else
+			cr_assert(scripted_arrive(queues[queue], frame, sizeof(frame)));
+	}
+	return lost;
+}
+
+/* One handle tracks both queues, and two members of a group one each. */
+Test(groups, what_the_wire_lost_is_counted_in_all_queues_and_by_each_member)
+{
+	uint32_t lost = 0;
+
+	begin(2);
+	shared->options[2].group[0] = '\0';
+	shared->options[2].queue = IBVCAP_QUEUE_ALL;
+	for (unsigned i = 0; i < 3; i++) {
+		shared->tracks[i] = true;
+		shared->may_open[i] = true;
+		TURN_UNTIL(shared->is_open[i], false);
+	}
+	TURN_UNTIL(shared->n_attached[0] == 1 && shared->n_attached[1] == 1 && shared->n_attached[2] == 2, false);
+	for (uint32_t first = 0; first < 400; first += 40) {
+		for (uint32_t queue = 0; queue < 2; queue++)
+			lost += arrive_from_sender(queue, first, 40);
+		TURN_UNTIL(shared->tracked[2].packets == 2 * (first + 40) - lost, false);
+	}
+	TURN_UNTIL(shared->tracked[0].packets + shared->tracked[1].packets == 800 - lost, false);
+	for (unsigned i = 0; i < 3; i++) {
+		cr_expect_eq(shared->error[i], 0);
+		cr_expect_eq(shared->tracked[i].n_sources, i < 2 ? 1 : 2);
+		cr_expect_eq(shared->tracked[i].numbers.lost, i < 2 ? lost / 2 : lost);
+		cr_expect_eq(shared->tracked[i].lost_before_card, shared->tracked[i].numbers.lost);
+		cr_expect_eq(shared->tracked[i].numbers.sent, i < 2 ? 400 : 800);
+	}
 }
 
 Test(groups, packets_of_a_killed_member_are_abandoned_once_though_the_next_owner_acquires_nothing)
