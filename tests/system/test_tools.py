@@ -98,8 +98,8 @@ def test_recv_verifies_the_pattern_and_counts_what_the_sender_sent(build, daemon
     code, out, err = reader.finish()
     assert code == 0, err
     said = json.loads(out)
-    assert said["pattern"] == {"received": 3000, "missing": 0, "reordered": 0, "repeated": 0, "restarts": 0,
-                               "corrupt": 0}
+    assert said["pattern"] == {"received": 3000, "missing": 0, "reordered": 0, "repeated": 0, "late": 0,
+                               "restarts": 0, "corrupt": 0}
     assert (said["packets"], said["bytes"], said["gaps"]) == (3000, 3000 * 256, 0)
     assert said["published"] == said["delivered"] + said["skipped"] + said["lag"] == 3000
 

@@ -32,9 +32,9 @@ struct receiver {
 	struct recv_options options;
 	struct ibvcap_rx *rx;
 	FILE *payload_out;
-	bool flushes;                   /* payload_out is a pipe: write each batch as it comes */
-	int write_error;                /* errno of payload_out; 0 */
-	struct pattern_tally *tally;    /* NULL without --verify */
+	bool flushes;    /* payload_out is a pipe: write each batch as it comes */
+	int write_error; /* errno of payload_out; 0 */
+	struct recv_pattern pattern;
 	struct latency *latency;        /* NULL without --latency */
 	struct ibvcap_tracker *tracker; /* NULL without --sequence */
 	struct recv_totals totals;
@@ -70,8 +70,8 @@ static void count_row(struct receiver *receiver, const struct ibvcap_rx_batch *b
 	receiver->totals.bytes += meta->length;
 	if (meta->flags & IBVCAP_PACKET_FLAG_UNUSABLE)
 		return;
-	if (receiver->tally)
-		pattern_tally_add(receiver->tally, payload, meta->length);
+	if (receiver->pattern.numbers)
+		recv_pattern_add(&receiver->pattern, payload, meta->length);
 	write_payload(receiver, payload, meta->length);
 }
 
@@ -187,7 +187,7 @@ static struct recv_summary summarize(const struct receiver *receiver)
 	struct recv_summary summary = {
 		.options = &receiver->options,
 		.totals = &receiver->totals,
-		.tally = receiver->tally,
+		.pattern = &receiver->pattern,
 		.latency = receiver->latency,
 		.tracker = receiver->tracker,
 		.counts = IBVCAP_INIT(struct ibvcap_rx_counts),
@@ -290,7 +290,7 @@ static int open_receiver(struct receiver *receiver)
 
 	if (code != EX_OK)
 		return code;
-	if ((options->verify && !(receiver->tally = calloc(1, sizeof(*receiver->tally)))) ||
+	if ((options->verify && recv_pattern_init(&receiver->pattern) < 0) ||
 	    (options->latency && !(receiver->latency = calloc(1, sizeof(*receiver->latency))))) {
 		fprintf(stderr, "ibvcap recv: out of memory\n");
 		return EX_OSERR;
@@ -332,7 +332,7 @@ static int run_recv(struct receiver *receiver)
 		code = report_end(receiver->options.command, "stream", receiver->options.stream, r);
 	if (code == EX_OK && receiver->options.check && !recv_is_complete(&summary))
 		code = 1;
-	return code == EX_OK && receiver->tally && receiver->tally->corrupt ? 1 : code;
+	return code == EX_OK && receiver->pattern.corrupt ? 1 : code;
 }
 
 int recv_run(const struct recv_options *options)
@@ -350,7 +350,7 @@ int recv_run(const struct recv_options *options)
 		fclose(receiver.payload_out);
 	ibvcap_tracker_free(receiver.tracker);
 	free(receiver.latency);
-	free(receiver.tally);
+	recv_pattern_deinit(&receiver.pattern);
 	return code;
 }
 

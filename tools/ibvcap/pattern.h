@@ -29,23 +29,4 @@ void pattern_fill(uint64_t sequence, uint8_t *payload, size_t bytes);
  */
 bool pattern_check(const uint8_t *payload, size_t bytes, uint64_t *sequence);
 
-/* The tally remembers so many numbers: further back, it cannot tell a late packet from a repeated one. */
-#define PATTERN_WINDOW (1u << 20)
-
-/* Account of one sender's packet numbers. received + missing are all numbers since the first one. */
-struct pattern_tally {
-	uint64_t received;
-	uint64_t corrupt;
-	uint64_t missing;   /* numbers that were left out so far; shrinks when one comes late */
-	uint64_t reordered; /* came after a higher number */
-	uint64_t repeated;
-	uint64_t restarts; /* numbers from before the window: the sender began again */
-	uint64_t first;
-	uint64_t next; /* number expected next */
-	uint64_t seen[PATTERN_WINDOW / 64];
-};
-
-/** Count one payload. Zero-initialise the tally, and call this for every payload in the order of arrival. */
-void pattern_tally_add(struct pattern_tally *tally, const uint8_t *payload, size_t bytes);
-
 #endif

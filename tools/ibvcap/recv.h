@@ -4,7 +4,6 @@
 #define TOOLS_IBVCAP_RECV_H
 
 #include "tools/ibvcap/latency.h"
-#include "tools/ibvcap/pattern.h"
 
 #include <ibvcap/ibvcap.h>
 #include <jansson.h>
@@ -46,11 +45,17 @@ struct recv_totals {
 	uint64_t flagged[RECV_FLAGS]; /* by bit of flags */
 };
 
+/* What --verify finds: the numbers of payloads that are intact, and how many are not. */
+struct recv_pattern {
+	struct ibvcap_tracker *numbers; /* NULL without --verify */
+	uint64_t corrupt;
+};
+
 /* What is known at the end. */
 struct recv_summary {
 	const struct recv_options *options;
 	const struct recv_totals *totals;
-	const struct pattern_tally *tally;    /* NULL without --verify */
+	const struct recv_pattern *pattern;
 	const struct latency *latency;        /* NULL without --latency */
 	const struct ibvcap_tracker *tracker; /* NULL without --sequence */
 	struct ibvcap_rx_counts counts;
@@ -81,6 +86,20 @@ void recv_print_summary(const struct recv_summary *summary);
 
 /** Receive until the end that the options say; then print the summary. Returns the exit code. */
 int recv_run(const struct recv_options *options);
+
+/* ---- recv_pattern.c ------------------------------------------------------------------------------ */
+
+/** 0 or -ENOMEM. */
+int recv_pattern_init(struct recv_pattern *pattern);
+void recv_pattern_deinit(struct recv_pattern *pattern);
+
+/** Check a payload; each, in the order in which they came. */
+void recv_pattern_add(struct recv_pattern *pattern, const uint8_t *payload, size_t bytes);
+
+void recv_print_pattern(const struct recv_pattern *pattern);
+
+/** The same. The caller frees it. */
+json_t *recv_pattern_to_json(const struct recv_pattern *pattern);
 
 /* ---- recv_sequence.c ----------------------------------------------------------------------------- */
 

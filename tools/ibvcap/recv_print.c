@@ -124,14 +124,6 @@ void recv_print_rate(double seconds, double interval, const struct recv_totals *
 	       now->skipped - before->skipped);
 }
 
-static json_t *tally_to_json(const struct pattern_tally *tally)
-{
-	return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I}", "received", (json_int_t)tally->received, "missing",
-	                 (json_int_t)tally->missing, "reordered", (json_int_t)tally->reordered, "repeated",
-	                 (json_int_t)tally->repeated, "restarts", (json_int_t)tally->restarts, "corrupt",
-	                 (json_int_t)tally->corrupt);
-}
-
 /* ---- latency ------------------------------------------------------------------------------------- */
 
 static const struct {
@@ -202,8 +194,8 @@ static void print_recv_json(const struct recv_summary *summary)
 	json_object_set_new(all, "queues", json_integer(summary->info.n_attached));
 	json_object_set_new(all, "abandoned", json_integer((json_int_t)counts->abandoned));
 	json_object_set_new(all, "failures", json_integer((json_int_t)counts->failures));
-	if (summary->tally)
-		json_object_set_new(all, "pattern", tally_to_json(summary->tally));
+	if (summary->pattern->numbers)
+		json_object_set_new(all, "pattern", recv_pattern_to_json(summary->pattern));
 	if (summary->latency)
 		json_object_set_new(all, "latency", latency_to_json(summary));
 	if (summary->tracker)
@@ -226,7 +218,6 @@ void recv_print_summary(const struct recv_summary *summary)
 {
 	const struct recv_totals *totals = summary->totals;
 	const struct ibvcap_rx_counts *counts = &summary->counts;
-	const struct pattern_tally *tally = summary->tally;
 
 	if (summary->options->json) {
 		print_recv_json(summary);
@@ -245,11 +236,8 @@ void recv_print_summary(const struct recv_summary *summary)
 		printf("and %" PRIu64 " queues that failed: what came to them then is no_buffer of the stream\n",
 		       counts->failures);
 	print_recv_flags(totals);
-	if (tally)
-		printf("pattern: %" PRIu64 " intact, %" PRIu64 " missing, %" PRIu64 " repeated, %" PRIu64
-		       " reordered, %" PRIu64 " restarts, %" PRIu64 " corrupt\n",
-		       tally->received, tally->missing, tally->repeated, tally->reordered, tally->restarts,
-		       tally->corrupt);
+	if (summary->pattern->numbers)
+		recv_print_pattern(summary->pattern);
 	if (summary->latency)
 		print_latency(summary);
 	if (summary->tracker)

@@ -2,7 +2,6 @@
 #include "tools/ibvcap/pattern.h"
 
 #include <criterion/criterion.h>
-#include <stdlib.h>
 #include <string.h>
 
 static const size_t sizes[] = {8, 9, 15, 16, 17, 31, 64, 1470, 8192, 8193};
@@ -60,83 +59,4 @@ Test(pattern, a_payload_without_room_for_a_number_is_not_intact)
 	uint64_t sequence;
 
 	cr_assert_not(pattern_check(payload, 7, &sequence));
-}
-
-static void tell(struct pattern_tally *tally, uint64_t sequence)
-{
-	uint8_t payload[24];
-
-	pattern_fill(sequence, payload, sizeof(payload));
-	pattern_tally_add(tally, payload, sizeof(payload));
-}
-
-Test(tally, numbers_in_order_have_nothing_to_tell)
-{
-	struct pattern_tally *tally = calloc(1, sizeof(*tally));
-
-	for (uint64_t i = 1000; i < 5000; i++)
-		tell(tally, i);
-	cr_assert_eq(tally->received, 4000);
-	cr_assert_eq(tally->missing + tally->reordered + tally->repeated + tally->restarts + tally->corrupt, 0);
-	free(tally);
-}
-
-Test(tally, left_out_late_and_repeated_are_told_apart)
-{
-	struct pattern_tally *tally = calloc(1, sizeof(*tally));
-
-	tell(tally, 10);
-	tell(tally, 14);
-	cr_assert_eq(tally->missing, 3);
-	tell(tally, 12);
-	cr_assert_eq(tally->missing, 2);
-	cr_assert_eq(tally->reordered, 1);
-	tell(tally, 12);
-	cr_assert_eq(tally->repeated, 1);
-	tell(tally, 9);
-	cr_assert_eq(tally->missing, 2, "before the first: never missed");
-	cr_assert_eq(tally->reordered, 2);
-	tell(tally, 15);
-	cr_assert_eq(tally->next, 16);
-	free(tally);
-}
-
-Test(tally, a_number_is_new_again_after_the_window_went_round)
-{
-	struct pattern_tally *tally = calloc(1, sizeof(*tally));
-
-	tell(tally, 5);
-	tell(tally, 5 + 3 * (uint64_t)PATTERN_WINDOW);
-	cr_assert_eq(tally->missing, 3 * (uint64_t)PATTERN_WINDOW - 1);
-	tell(tally, 5 + 3 * (uint64_t)PATTERN_WINDOW - 64);
-	cr_assert_eq(tally->reordered, 1);
-	cr_assert_eq(tally->repeated, 0);
-	free(tally);
-}
-
-Test(tally, a_sender_that_begins_again_is_no_loss)
-{
-	struct pattern_tally *tally = calloc(1, sizeof(*tally));
-
-	tell(tally, 2 * (uint64_t)PATTERN_WINDOW);
-	tell(tally, 0);
-	tell(tally, 1);
-	cr_assert_eq(tally->restarts, 1);
-	cr_assert_eq(tally->missing, 0);
-	free(tally);
-}
-
-Test(tally, corrupt_payloads_have_no_number)
-{
-	struct pattern_tally *tally = calloc(1, sizeof(*tally));
-	uint8_t payload[64];
-
-	tell(tally, 1);
-	pattern_fill(2, payload, sizeof(payload));
-	payload[20]++;
-	pattern_tally_add(tally, payload, sizeof(payload));
-	tell(tally, 3);
-	cr_assert_eq(tally->corrupt, 1);
-	cr_assert_eq(tally->missing, 1);
-	free(tally);
 }
