@@ -12,7 +12,7 @@ import pytest
 import conftest
 from conftest import wait_until
 from stopped_thread import stopped, threads
-from test_record import IBVCAP, NOT_COMPLETE, TERMS, USAGE, comments, numbers, recorded, send
+from test_record import IBVCAP, NOT_COMPLETE, TERMS, USAGE, comments, numbers, recorded, run, send
 
 pytestmark = pytest.mark.usefixtures("built")
 
@@ -125,7 +125,7 @@ def test_nothing_is_written_until_a_trigger_and_then_a_file_for_each(daemon, wir
     files = recorded(tmp, "flight_*.pcapng")
     assert [file.name[:13] for file in files] == ["flight_00001_", "flight_00002_"]
     assert [numbers(file) for file in files] == [list(range(20)), list(range(30))]
-    assert second["trigger"] in comments(files[1])
+    assert second["trigger"] in comments(files[1]) and second["trigger"] in run(IBVCAP, "info", files[1])
     # The numbers go on.
     recorder = flight(one, "--trigger", "signal", "--after", 0.01)
     recorder.process.send_signal(signal.SIGUSR2)

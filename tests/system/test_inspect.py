@@ -130,7 +130,9 @@ def test_a_filter_takes_what_tcpdump_takes(recording, tmp):
     for name in (path, tmp / "link", tmp / ".." / tmp.name / path.name):
         assert "read and written" in ibvcap("extract", path, "-w", name, code=USAGE)
     assert info(path)["complete"]
+    before = part.read_bytes()
     assert "--from 'soon'" in ibvcap("extract", path, "--from", "soon", "-w", part, code=USAGE)
+    assert part.read_bytes() == before
 
 
 def test_info_proves_that_a_recording_is_complete_or_says_what_is_wrong(recording, tmp):

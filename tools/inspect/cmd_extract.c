@@ -103,6 +103,7 @@ static int parse_extract_arguments(int argc, char **argv, struct extract_options
 		{"help", no_argument, NULL, 'h'},
 		{0},
 	};
+	uint64_t ns;
 	int option;
 
 	while ((option = getopt_long(argc, argv, "w:f:t:F:nh", known, NULL)) != -1) {
@@ -134,6 +135,10 @@ static int parse_extract_arguments(int argc, char **argv, struct extract_options
 		options_reject("extract", usage, "--write is missing: which file to write? -: standard output");
 		return EX_USAGE;
 	}
+	if (options->from && !time_text_parse(options->from, 0, &ns))
+		return options_reject("extract", usage, "--from '%s': %s", options->from, TIME_TEXT_FORMS);
+	if (options->to && !time_text_parse(options->to, 0, &ns))
+		return options_reject("extract", usage, "--to '%s': %s", options->to, TIME_TEXT_FORMS);
 	for (unsigned i = 0; i < options->n_files; i++)
 		if (is_same_file(options->files[i], options->out))
 			return options_reject("extract", usage, "'%s' cannot be read and written", options->out);

@@ -197,6 +197,8 @@ static void print_info(const struct info *info, uint64_t gaps)
 	}
 	printf("%s: %" PRIu64 " packets%s%s\n", info->path, info->sum.n_packets,
 	       info->sum.application[0] ? ", written by " : "", info->sum.application);
+	if (info->sum.opening[0])
+		printf("  %s\n", info->sum.opening);
 	for (uint32_t i = 0; i < info->sum.n_sources; i++)
 		print_source(&info->sum.sources[i]);
 	print_gaps(info, gaps);
@@ -260,11 +262,11 @@ static json_t *info_to_json(const struct info *info)
 		json_array_append_new(sources, inspect_source_to_json(&info->sum.sources[i]));
 	for (uint32_t i = 0; i < info->sum.n_gaps_kept; i++)
 		json_array_append_new(gaps, inspect_gap_to_json(&info->sum, &info->sum.gaps[i]));
-	return json_pack("{s:o, s:o, s:I, s:o, s:I, s:o, s:o, s:b, s:b, s:s}", "file", text_to_json(info->path),
-	                 "application", text_to_json(info->sum.application), "packets", (json_int_t)info->sum.n_packets,
-	                 "streams", sources, "n_gaps", (json_int_t)info->sum.n_gaps, "gaps", gaps, "closing",
-	                 text_to_json(info->sum.closing), "complete",
-	                 info_code(info) == EX_OK && !inspect_is_extract(&info->sum), "consistent",
+	return json_pack("{s:o, s:o, s:o, s:I, s:o, s:I, s:o, s:o, s:b, s:b, s:s}", "file", text_to_json(info->path),
+	                 "comment", text_to_json(info->sum.opening), "application", text_to_json(info->sum.application),
+	                 "packets", (json_int_t)info->sum.n_packets, "streams", sources, "n_gaps",
+	                 (json_int_t)info->sum.n_gaps, "gaps", gaps, "closing", text_to_json(info->sum.closing),
+	                 "complete", info_code(info) == EX_OK && !inspect_is_extract(&info->sum), "consistent",
 	                 info_code(info) != EX_DATAERR, "verdict", info_verdict(info, verdict));
 }
 

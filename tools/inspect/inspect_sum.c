@@ -182,8 +182,7 @@ int inspect_sum_add(struct inspect_sum *sum, const struct pcapng_block *block)
 		sum->first_source = sum->n_sources;
 		if (!sum->application[0])
 			keep_text(sum->application, &block->section.application);
-		if (sum->n_sources)
-			keep_text(sum->closing, &block->section.comment);
+		keep_text(sum->n_sources ? sum->closing : sum->opening, &block->section.comment);
 		return 0;
 	case PCAPNG_BLOCK_INTERFACE:
 		return add_source(sum, &block->interface);

@@ -54,6 +54,7 @@ struct inspect_source {
 
 struct inspect_sum {
 	char application[INSPECT_TEXT_BYTES];
+	char opening[INSPECT_TEXT_BYTES]; /* the comment of the first section: what triggered the recording */
 	char closing[INSPECT_TEXT_BYTES]; /* the comment of the last section, which has the whole file's verdict */
 	struct inspect_source *sources;
 	uint32_t n_sources;
