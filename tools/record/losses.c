@@ -17,18 +17,45 @@
 /* The disk is the cause if it was waited for in this share of the time. */
 #define DISK_SHARE 10
 
+/* In place of texts that do not fit: how many packets each cause has taken since the last row that was written. */
+static void sum_up(struct losses *losses)
+{
+	struct record_sum sum = losses->sum;
+	const struct {
+		const char *cause;
+		const uint64_t *n;
+	} terms[] = {{"skipped", &sum.skipped},
+	             {"disk_wait", &sum.disk_wait},
+	             {"no_buffer", &sum.no_buffer},
+	             {"errored", &sum.errored}};
+	size_t used;
+
+	record_sum_subtract(&sum, &losses->told);
+	used = (size_t)snprintf(losses->text, sizeof(losses->text), "several gaps, one after the other");
+	for (unsigned i = 0; i < sizeof(terms) / sizeof(terms[0]); i++)
+		if (*terms[i].n)
+			used += (size_t)snprintf(losses->text + used, sizeof(losses->text) - used,
+			                         "; %" PRIu64 " packets lost (%s)", *terms[i].n, terms[i].cause);
+	if (sum.restarts)
+		snprintf(losses->text + used, sizeof(losses->text) - used,
+		         "; ibvcapd was restarted, or away, %" PRIu64 " times", sum.restarts);
+}
+
+/* What is said is in the sum already. */
 __attribute__((format(printf, 2, 3))) static void losses_say(struct losses *losses, const char *format, ...)
 {
-	size_t used = strlen(losses->text);
+	size_t used = strlen(losses->text), room;
+	const char *separator = used ? "; " : "";
 	va_list arguments;
+	int n;
 
-	if (used && used + 3 < sizeof(losses->text)) {
-		strcpy(losses->text + used, "; ");
-		used += 2;
-	}
+	used += (size_t)snprintf(losses->text + used, sizeof(losses->text) - used, "%s", separator);
+	room = used < sizeof(losses->text) ? sizeof(losses->text) - used : 0;
 	va_start(arguments, format);
-	vsnprintf(losses->text + used, sizeof(losses->text) - used, format, arguments);
+	n = vsnprintf(room ? losses->text + used : NULL, room, format, arguments);
 	va_end(arguments);
+	if (n < 0 || (size_t)n >= room)
+		sum_up(losses);
 }
 
 void losses_caught_up(struct losses *losses, uint64_t now_ns)
@@ -144,6 +171,8 @@ void losses_at_end(struct losses *losses, const struct source_end *end, uint64_t
 	if (losses->card->after)
 		note_no_buffer(losses, losses->card->after, losses->card->after_ns);
 	losses->card->after = 0; /* named */
+	if (end->is_removed)
+		losses_say(losses, "the administrator removed the stream before the recording ended");
 	if (end->is_disconnected)
 		note_disconnected(losses, end->has_failed);
 }

@@ -13,6 +13,7 @@ struct source_end {
 	uint64_t lag; /* with what was acquired and is not recorded */
 	bool is_disconnected;
 	bool has_failed; /* the card's queue, so that it is disconnected */
+	bool is_removed; /* the stream, by the administrator */
 };
 
 /* Zero-initialise it, and set card. */

@@ -4,13 +4,16 @@
 #include "tools/record/losses.h"
 
 #include <criterion/criterion.h>
+#include <ctype.h>
+#include <stdlib.h>
+#include <string.h>
 
 static struct attached attached;
 static struct ibvcap_rx_losses card = IBVCAP_INIT(struct ibvcap_rx_losses);
 static struct losses queues[2];
 
 /* The handle of these tests is one queue and the other: the device had dropped so many when its next block began. */
-static void record_block(struct losses *queue, uint64_t no_buffer)
+static void record_block_behind(struct losses *queue, uint64_t no_buffer, uint64_t gap)
 {
 	struct ibvcap_rx_batch batch = IBVCAP_INIT(struct ibvcap_rx_batch);
 
@@ -18,8 +21,14 @@ static void record_block(struct losses *queue, uint64_t no_buffer)
 	rx_ring_note_losses(&attached.ring, no_buffer, 1000);
 	attached_publish(&attached, N);
 	cr_assert_eq(ibvcap_rx_acquire(attached.rx, &batch, N, 1, 0), N);
+	batch.gap = gap;
 	losses_of_batch(queue, attached.rx, &batch, 0);
 	cr_assert_eq(ibvcap_rx_release(attached.rx, &batch), 0);
+}
+
+static void record_block(struct losses *queue, uint64_t no_buffer)
+{
+	record_block_behind(queue, no_buffer, 0);
 }
 
 Test(record_losses, what_the_card_lost_is_named_once_for_all_queues)
@@ -35,5 +44,40 @@ Test(record_losses, what_the_card_lost_is_named_once_for_all_queues)
 	record_block(&queues[1], 30);
 	record_block(&queues[0], 30);
 	cr_expect_eq(queues[0].sum.no_buffer + queues[1].sum.no_buffer, 23);
+	attached_deinit(&attached);
+}
+
+/* The sum of all numbers ahead of the words. */
+static uint64_t sum_ahead_of(const char *words, const char *text)
+{
+	uint64_t sum = 0;
+
+	for (const char *found = text; (found = strstr(found, words)); found++) {
+		const char *digits = found;
+
+		while (digits > text && isdigit((unsigned char)digits[-1]))
+			digits--;
+		sum += strtoull(digits, NULL, 10);
+	}
+	return sum;
+}
+
+Test(record_losses, many_gaps_before_one_row_leave_no_cause_out)
+{
+	struct losses *queue = &queues[0];
+	uint64_t no_buffer = 0;
+
+	attached_init(&attached);
+	record_block(queue, 0);
+	losses_written(queue);
+	for (uint64_t n = 1; n <= 20; n++) {
+		no_buffer += n;
+		record_block_behind(queue, no_buffer, 1000);
+		losses_of_error(queue);
+		cr_expect_eq(sum_ahead_of(" packets lost (skipped)", queue->text), 1000 * n, "%s", queue->text);
+		cr_expect_eq(sum_ahead_of(" packets lost (no_buffer)", queue->text), no_buffer, "%s", queue->text);
+		cr_expect(strstr(queue->text, "(errored)"), "%s", queue->text);
+	}
+	cr_expect_eq(queue->pending, no_buffer + 20 * 1000 + 20);
 	attached_deinit(&attached);
 }
