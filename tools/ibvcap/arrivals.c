@@ -41,7 +41,7 @@ static uint64_t *place_of(const struct arrivals *arrivals, uint64_t number)
 
 static int make_room_for_sent(struct arrivals *arrivals)
 {
-	struct arrivals grown = *arrivals;
+	struct arrivals grown = {.n_sent = arrivals->n_sent, .next = arrivals->next};
 
 	if (arrivals_expected(arrivals) < arrivals->room)
 		return 0;
@@ -52,7 +52,8 @@ static int make_room_for_sent(struct arrivals *arrivals)
 	for (uint64_t number = arrivals->next; number < arrivals->n_sent; number++)
 		*place_of(&grown, number) = *place_of(arrivals, number);
 	free(arrivals->sent);
-	*arrivals = grown;
+	arrivals->sent = grown.sent;
+	arrivals->room = grown.room;
 	return 0;
 }
 
