@@ -25,7 +25,7 @@ import pcap_replay  # noqa: E402
 
 IBVCAP = conftest.BUILD / "tools/ibvcap"
 LIDAR = ROOT / "tests/data/lidar-os0-32.pcap"
-NOT_COMPLETE, USAGE, NOT_WRITTEN = 1, 64, 74
+NOT_COMPLETE, USAGE, UNAVAILABLE, NOT_CREATED, NOT_WRITTEN = 1, 64, 69, 73, 74
 N_ROTATIONS = 1000 if os.environ.get("IBVCAP_ALL") else 50
 TERMS = ("written", "unwritten", "errored", "skipped", "disk_wait", "lag")
 
@@ -692,9 +692,43 @@ def test_wrong_words_are_named(words, message):
     assert done.returncode == USAGE and message in done.stderr
 
 
-def test_a_place_that_cannot_be_written(daemon, wire, record):
+def test_a_place_that_cannot_be_written(daemon, wire, record, tmp):
     one = daemon([conftest.stream(wire)])
-    recorder = record(one, "-w", "/nonexistent/x.pcapng")
-    code, _, err = recorder.finish()
-    assert code == NOT_WRITTEN and "/nonexistent/x.pcapng: No such file or directory" in err
+    command = [IBVCAP, "record", "lidar", "-S", one.socket_path, "-w"]
+    done = subprocess.run([*command, "/nonexistent/x.pcapng"], capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == NOT_CREATED and "'/nonexistent/x.pcapng': No such file or directory" in done.stderr
     assert not pathlib.Path("/nonexistent").exists()
+    # A file that another recorder writes, and one that a killed recorder has left.
+    for name, options in (("a.pcapng", ()), ("a.raw", ("--raw",))):
+        file = tmp / name
+        recorder = record(one, "-w", file, *options)
+        send(wire, 10)
+        wait_until(lambda: one.status()["consumers"][0]["delivered"] == 10, 30, "10 packets")
+        done = subprocess.run([*command, file, "-c", "1", *options], capture_output=True, text=True, check=False,
+                              timeout=60)
+        assert done.returncode == NOT_WRITTEN and f"another recorder writes {file}.part: give each" in done.stderr
+        wait_until(lambda part=file.with_name(f"{name}.part"): part.stat().st_size > 1000, 30, "10 packets on the disk")
+        recorder.process.kill()
+        recorder.process.wait()
+        wait_until(lambda: not one.status()["consumers"], 30, "detached")
+        recorder = record(one, "-w", file, "-c", 5, *options)
+        send(wire, 5, first=10)
+        code, _, err = recorder.finish()
+        assert code == 0 and f"a recorder that was killed has left: now {file}.part.old" in err
+        assert (tmp / f"{name}.part.old").stat().st_size > 1000
+    assert numbers(tmp / "a.pcapng") == [*range(10, 15)] and numbers(tmp / "a.pcapng.part.old") == [*range(10)]
+    assert raw_numbers(read_raw(tmp / "a.raw")[0]) == [*range(10, 15)] and (tmp / "a.raw.part.old.json").exists()
+
+
+def test_a_stream_that_is_removed_does_not_end_the_recording_of_others(daemon, wire, record, tmp):
+    one = daemon([conftest.stream(wire, payload_size=256), conftest.stream(wire, 7503, name="imu", payload_size=256)])
+    recorder = record(one, "-w", tmp / "a.pcapng", streams=("lidar", "imu"))
+    send(wire, 10)
+    send(wire, 10, port=7503)
+    run(IBVCAP, "stream", "remove", "imu", "--socket", one.socket_path)
+    send(wire, 10, first=10)
+    wait_until(lambda: one.status()["consumers"][0]["delivered"] == 20, 30, "20 packets")
+    code, said, err = recorder.finish(signal.SIGTERM)
+    assert code == UNAVAILABLE and "stream 'imu': the administrator has removed it" in err, err
+    assert [source["written"] for source in said["sources"]] == [20, 10]
+    assert "imu: the administrator removed the stream before the recording ended" in comments(tmp / "a.pcapng")

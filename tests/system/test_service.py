@@ -199,6 +199,8 @@ def test_the_recorder_service_outlives_the_daemon(booted, net, wire):
     finally:
         booted.call("systemctl", "stop", unit)
     assert booted.property("Result", unit) == "success"
+    conftest.wait_until(lambda: "lidar: published 40 = written 40 " in booted.must("journalctl", "-u", unit), 30,
+                        "the sum in the journal")
     said = json.loads(booted.call("ibvcap", "info", "--json", *(f"/var/lib/ibvcap-record/{file.name}"
                                                                 for file in recordings(booted))).stdout)
     assert sum(one["packets"] for one in said) == 40, said

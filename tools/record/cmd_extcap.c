@@ -108,8 +108,8 @@ static int capture_stream(const struct extcap_options *options)
 {
 	static char name[] = "ibvcap record", write[] = "--write=-", policy[] = "--policy=lossy", quiet[] = "--quiet",
 		    oldest[] = "--oldest", last[] = "--seconds-back", snap[] = "--snap", end_of_options[] = "--";
-	char *arguments[16] = {name, write, policy, quiet};
-	int n = 4, fd = open(options->fifo, O_WRONLY | O_CLOEXEC);
+	char *arguments[16] = {name, write, policy, quiet, quiet};
+	int n = 5, fd = open(options->fifo, O_WRONLY | O_CLOEXEC);
 
 	if (fd < 0 || dup2(fd, STDOUT_FILENO) < 0) {
 		fprintf(stderr, "ibvcap extcap: --fifo '%s': %s\n", options->fifo, strerror(errno));

@@ -72,6 +72,20 @@ static int open_sources(struct recorder *recorder)
 	return code;
 }
 
+static int refuse_place(const struct record_options *options, int error)
+{
+	fprintf(stderr, "ibvcap record: --write '%s': %s\n", options->path, strerror(-error));
+	return error == -ENOMEM ? EX_OSERR : EX_CANTCREAT;
+}
+
+/* Before the recorder attaches: it may be too late for what it wants to record when the fault shows. */
+static int check_place(const struct record_options *options)
+{
+	int r = file_window_check(options->path);
+
+	return r < 0 ? refuse_place(options, r) : EX_OK;
+}
+
 static int start_writer(struct recorder *recorder)
 {
 	const struct record_options *options = &recorder->options;
@@ -90,10 +104,7 @@ static int start_writer(struct recorder *recorder)
 	if (writer->n_buffers < N_BUFFERS_MIN)
 		writer->n_buffers = N_BUFFERS_MIN;
 	r = writer_start(writer);
-	if (r == 0)
-		return EX_OK;
-	fprintf(stderr, "ibvcap record: --write '%s': %s\n", options->path, strerror(-r));
-	return r == -ENOMEM ? EX_OSERR : EX_CANTCREAT;
+	return r < 0 ? refuse_place(options, r) : EX_OK;
 }
 
 /* ---- summary ------------------------------------------------------------------------------------- */
@@ -157,14 +168,19 @@ static int end_record(const struct recorder *recorder, const struct summary *sum
 
 	if (recorder->options.json)
 		print_record_json(recorder, summary);
-	else if (!recorder->options.quiet)
+	else if (!recorder->options.silent)
 		print_record_summary(recorder, summary);
 	if (summary->error)
 		return summary->error == EPIPE ? EX_OK : EX_IOERR;
 	code = report_end("record", "stream", recorder->names[which < recorder->n_sources ? which : 0], r);
 	for (unsigned i = 0; i < recorder->n_sources; i++)
 		record_sum_add(&all, &summary->sums[i]);
-	return code == EX_OK && (record_sum_missing(&all) || all.restarts) ? EXIT_NOT_COMPLETE : code;
+	if (code == EX_OK && (record_sum_missing(&all) || all.restarts))
+		return EXIT_NOT_COMPLETE;
+	for (unsigned i = 0; i < recorder->n_sources && code == EX_OK; i++)
+		if (recorder->sources[i].end_error)
+			code = report_exit_code(recorder->sources[i].end_error);
+	return code;
 }
 
 /* ---- the command --------------------------------------------------------------------------------- */
@@ -289,6 +305,9 @@ int cmd_record(int argc, char **argv)
 	int code = record_parse_arguments(argc, argv, &options);
 
 	if (code >= 0)
+		return code;
+	code = check_place(&options);
+	if (code != EX_OK)
 		return code;
 	stop_signal_catch();
 	rotate_signal_catch();

@@ -6,6 +6,7 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -211,6 +212,23 @@ static int append_left_files(struct file_window *window, struct kept_file **foun
 		free(found[i]);
 	}
 	return r;
+}
+
+int file_window_check(const char *pattern)
+{
+	char path[PATH_MAX], folder[PATH_MAX];
+	struct stat status;
+	const char *base;
+
+	if (!strcmp(pattern, "-") || (stat(pattern, &status) == 0 && !S_ISREG(status.st_mode)))
+		return 0;
+	if (!realpath(pattern, path))
+		snprintf(path, sizeof(path), "%s", pattern);
+	base = base_of(path);
+	snprintf(folder, sizeof(folder), "%.*s", (int)(base - path), path);
+	if (strchr(folder, '%'))
+		return 0;
+	return faccessat(AT_FDCWD, folder[0] ? folder : ".", W_OK | X_OK, AT_EACCESS) < 0 ? -errno : 0;
 }
 
 int file_window_init(struct file_window *window)

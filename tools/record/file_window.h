@@ -38,6 +38,9 @@ struct file_window {
 	uint32_t number; /* of the next file */
 };
 
+/** Can a file of that name be made? 0; -errno: its folder is not there, or this user may not write to it. */
+int file_window_check(const char *pattern);
+
 /** Begin; finds the files that an earlier run with the same pattern has left. 0; -errno. */
 int file_window_init(struct file_window *window);
 void file_window_deinit(struct file_window *window);

@@ -149,7 +149,7 @@ static struct record_output *add_output(struct recorder *recorder, unsigned firs
 	begin_output(recorder, output, recorder->options.from_ns ? recorder->options.from_ns : time_utc_ns());
 	memset(output->buffer->start_sums, 0, sizeof(struct record_sum) * recorder->n_sources);
 	SLIST_INSERT_HEAD(&recorder->outputs, output, entry);
-	output_flush(recorder, output); /* so that whoever reads a pipe knows the interfaces */
+	output_flush(recorder, output); /* the program at the other end of a pipe gets the interfaces now */
 	return output;
 }
 

@@ -3,6 +3,7 @@
 #include "tools/record/raw_file.h"
 
 #include "tools/ibvcap/status_view.h"
+#include "tools/record/part_file.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -112,14 +113,15 @@ static FILE *open_raw_beside(const struct raw_file *file, const char *suffix)
 int raw_file_open(struct raw_file *file, const struct source *source, const char *path)
 {
 	char part[PATH_MAX + 8];
+	int r;
 
 	*file = (struct raw_file){.source = source, .fd = -1, .direct = -1};
 	note_geometry(file);
 	snprintf(file->path, sizeof(file->path), "%s", path);
 	snprintf(part, sizeof(part), "%s" FILE_WINDOW_PART, path);
-	file->fd = open(part, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-	if (file->fd < 0)
-		return -errno;
+	r = part_file_open(path, &file->fd);
+	if (r < 0)
+		return r;
 	file->direct = open(part, O_WRONLY | O_DIRECT | O_CLOEXEC);
 	file->runs = json_array();
 	file->losses = json_array();
@@ -220,20 +222,15 @@ int raw_file_write(struct raw_file *file, const struct ibvcap_rx_batch *batch)
 
 static int close_rows(struct raw_file *file, bool sync)
 {
-	char part[PATH_MAX + 8];
-	int r = 0;
+	int r = 0, named;
 
-	snprintf(part, sizeof(part), "%s" FILE_WINDOW_PART, file->path);
 	if (ftruncate(file->fd, (off_t)file->bytes) < 0 || (sync && fsync(file->fd) < 0))
 		r = -errno;
 	if (file->direct >= 0)
 		close(file->direct);
-	if (close(file->fd) < 0 && r == 0)
-		r = -errno;
+	named = part_file_finish(file->path, file->fd);
 	file->fd = -1;
-	if (rename(part, file->path) < 0 && r == 0)
-		r = -errno;
-	return r;
+	return r < 0 ? r : named;
 }
 
 int raw_file_finish(struct raw_file *file, const struct record_sum *sum, int error, bool sync)

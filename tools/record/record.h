@@ -54,7 +54,8 @@ struct record_options {
 	bool index;
 	uint64_t back_ns; /* begin with packets of so long ago; 0: no */
 	bool oldest;
-	bool quiet;
+	bool quiet;  /* no rates */
+	bool silent; /* and no summary */
 	bool json;
 };
 

@@ -2,6 +2,7 @@
 /* Writes, finishes and renames one file. */
 #include "tools/record/record_file.h"
 
+#include "tools/record/part_file.h"
 #include "tools/record/zstd_frames.h"
 
 #include <errno.h>
@@ -27,16 +28,20 @@ static int open_regular(struct record_file *file, const char *path)
 	char part[PATH_MAX + sizeof(FILE_WINDOW_PART)];
 	struct statfs system;
 	struct stat status;
+	int r = 0;
 
 	/* A link stays, and what it points to is replaced: /dev/stdout, for example. */
 	if (lstat(path, &status) < 0 || !S_ISLNK(status.st_mode) || !realpath(path, file->path))
 		snprintf(file->path, sizeof(file->path), "%s", path);
 	/* A pipe or a device is not renamed. */
 	file->is_regular = stat(path, &status) < 0 || S_ISREG(status.st_mode);
-	snprintf(part, sizeof(part), "%s%s", path, file->is_regular ? FILE_WINDOW_PART : "");
-	file->fd = open(part, O_WRONLY | O_CREAT | O_CLOEXEC | (file->is_regular ? O_TRUNC : 0), 0644);
-	if (file->fd < 0)
-		return -errno;
+	if (file->is_regular)
+		r = part_file_open(file->path, &file->fd);
+	else if ((file->fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0644)) < 0)
+		r = -errno;
+	if (r < 0)
+		return r;
+	snprintf(part, sizeof(part), "%s" FILE_WINDOW_PART, file->path);
 	file->is_in_memory = fstatfs(file->fd, &system) == 0 && system.f_type == TMPFS_MAGIC;
 	/* What is compressed lies anywhere in memory. */
 	if (file->is_regular && !file->options->zstd_level)
@@ -254,17 +259,13 @@ void record_file_run_command(const char *command, const char *path)
 
 static int finish_regular(struct record_file *file)
 {
-	char part[PATH_MAX + sizeof(FILE_WINDOW_PART)];
-	int r = 0;
+	int r = 0, named;
 
-	snprintf(part, sizeof(part), "%s%s", file->path, FILE_WINDOW_PART);
 	/* Gives back what was allocated and not used. */
 	if (ftruncate(file->fd, (off_t)file->bytes) < 0 || (file->options->sync && fsync(file->fd) < 0))
 		r = -errno;
-	if (close(file->fd) < 0 && r == 0)
-		r = -errno;
-	if (rename(part, file->path) < 0 && r == 0)
-		r = -errno;
+	named = part_file_finish(file->path, file->fd);
+	r = r < 0 ? r : named;
 	if (r == 0)
 		r = file_window_add(file->window, file->path, file->bytes);
 	if (r == 0 && file->options->command)

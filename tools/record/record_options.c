@@ -53,7 +53,7 @@ static const char usage[] =
 	"  -n, --no-index          write no FILE.index\n"
 	"\n"
 	"  -S, --socket PATH       the daemon's control socket (else $IBVCAP_SOCKET, else " IBVCAP_CONTROL_SOCKET ")\n"
-	"  -q, --quiet             no line of rates every second, and no summary\n"
+	"  -q, --quiet             no line of rates every second, only the summary at the end; twice: not that either\n"
 	"  -j, --json              print the summary as JSON\n"
 	"  -h, --help              print this\n";
 
@@ -242,6 +242,7 @@ static int parse_record_option(int option, struct record_options *options)
 		options->socket = optarg;
 		return -1;
 	case 'q':
+		options->silent = options->quiet;
 		options->quiet = true;
 		return -1;
 	case 'j':

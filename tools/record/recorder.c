@@ -3,6 +3,7 @@
 #include "tools/record/recorder.h"
 
 #include "daemon/base/time.h"
+#include "tools/ibvcap/report.h"
 #include "tools/pcapng/pcapng_write.h"
 #include "tools/record/rotate_signal.h"
 #include "tools/record/row_frame.h"
@@ -134,15 +135,17 @@ static bool recorder_nap(struct recorder *recorder)
 	return true;
 }
 
-/* Its queue has failed, and no daemon has started since. */
-static int end_failed_source(const struct recorder *recorder, struct source *source)
+/* It cannot be read any more. 0: the others go on; or the error, if there are none. */
+static int end_source(const struct recorder *recorder, struct source *source, int error)
 {
 	unsigned n = 0;
 
+	source->end_error = error;
 	for (unsigned i = 0; i < recorder->n_sources; i++)
-		n += !recorder->sources[i].has_ended;
-	source->has_ended = n > 1;
-	return source->has_ended ? 0 : -EIO;
+		n += !recorder->sources[i].end_error;
+	if (n && error != -EIO) /* which was told already */
+		report_end("record", "stream", source->name, error);
+	return n ? 0 : error;
 }
 
 /* 1: the source has a row; 0: none came within timeout_ms; or the library's error. */
@@ -150,18 +153,18 @@ static int fill_source(struct recorder *recorder, struct source *source, int tim
 {
 	struct ibvcap_rx_counts counts = IBVCAP_INIT(struct ibvcap_rx_counts);
 	uint64_t left = recorder->options.count - recorder->n_packets;
-	/* Whoever reads a pipe wants to see packets as they come. */
+	/* The program at the other end of a pipe gets packets as they come. */
 	uint32_t min = strcmp(recorder->options.path, "-") && timeout_ms ? ROWS_TO_WAKE : 1;
 	int r;
 
-	if (source->has_batch || source->has_ended)
+	if (source->has_batch || source->end_error)
 		return source->has_batch;
 	r = ibvcap_rx_acquire(source->rx, &source->batch, left < ROWS_AT_ONCE ? (uint32_t)left : ROWS_AT_ONCE, min,
 	                      timeout_ms);
 	if (r <= 0) {
 		note_caught_up(recorder, source);
 		source_tell_failure(source);
-		return r == -EIO ? end_failed_source(recorder, source) : r;
+		return r == 0 || r == -EINTR ? r : end_source(recorder, source, r);
 	}
 	source->has_batch = true;
 	source->next = 0;
@@ -230,7 +233,7 @@ static int wait_for_sources(struct recorder *recorder)
 	for (unsigned i = 0; i < recorder->n_sources; i++) {
 		const struct source *source = &recorder->sources[i];
 
-		fds[i] = (struct pollfd){.fd = source->has_ended ? -1 : ibvcap_rx_fd(source->rx), .events = POLLIN};
+		fds[i] = (struct pollfd){.fd = source->end_error ? -1 : ibvcap_rx_fd(source->rx), .events = POLLIN};
 	}
 	poll(fds, recorder->n_sources, RECORDER_SLEEP_MS);
 	return 0;
@@ -288,10 +291,19 @@ int recorder_run(struct recorder *recorder, unsigned *which)
 	return 0;
 }
 
+static uint64_t rows_taken(const struct recorder *recorder)
+{
+	uint64_t n = recorder->n_packets;
+
+	for (unsigned i = 0; i < recorder->n_sources; i++)
+		n += recorder->sources[i].losses.sum.errored;
+	return n;
+}
+
 /* Record what was published until now. */
 static void drain_sources(struct recorder *recorder)
 {
-	uint64_t end = recorder->n_packets, until_ns;
+	uint64_t end = rows_taken(recorder), until_ns;
 	int oldest = 0;
 
 	for (unsigned i = 0; i < recorder->n_sources; i++) {
@@ -303,7 +315,8 @@ static void drain_sources(struct recorder *recorder)
 	}
 	if (recorder->options.count > end)
 		recorder->options.count = end;
-	while (oldest >= 0 && recorder->n_packets < recorder->options.count && !atomic_load(&recorder->writer.error)) {
+	while (oldest >= 0 && rows_taken(recorder) < end && recorder->n_packets < recorder->options.count &&
+	       !atomic_load(&recorder->writer.error)) {
 		for (unsigned i = 0; i < recorder->n_sources; i++)
 			fill_source(recorder, &recorder->sources[i], 0);
 		oldest = oldest_source(recorder, &until_ns);
@@ -323,6 +336,7 @@ void recorder_finish(struct recorder *recorder)
 		struct source *source = &recorder->sources[i];
 
 		ends[i] = losses_find_end(source->rx, source->has_batch ? source->batch.n - source->next : 0);
+		ends[i].is_removed = source->end_error == -ENODEV;
 		release_source(source);
 		losses_at_end(&source->losses, &ends[i], time_monotonic_ns());
 		source->losses.told = source->losses.sum;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Attaches to streams, and describes them from the daemon's status for those who read the file later. */
+/* Attaches to streams. The daemon's status has what the file says of them. */
 #include "tools/record/source.h"
 
 #include "daemon/base/time.h"

@@ -20,7 +20,7 @@ struct source {
 	char clock[160];
 	bool is_lossless;
 	bool failure_told; /* the device's queue has failed */
-	bool has_ended;    /* and no daemon has started since: other sources go on */
+	int end_error;     /* the library's, after which it cannot be read: other sources go on; 0 */
 	struct losses losses;
 	struct ibvcap_rx_losses card; /* of the first source of a stream: of all of its queues */
 	uint64_t n_written;           /* rows that were put into buffers */

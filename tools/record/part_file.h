@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+/* FILE.part: a file of a recording while it is written. One recorder at a time has it. */
+#ifndef TOOLS_RECORD_PART_FILE_H
+#define TOOLS_RECORD_PART_FILE_H
+
+/**
+ * Open the .part of a file, empty, and lock it until *fd is closed. What a killed recorder has left there gets ".old"
+ * behind its name. 0; -EBUSY: another recorder writes it, and a message was printed; -errno.
+ */
+int part_file_open(const char *path, int *fd);
+
+/** The file is complete: give it its name, and close it. 0; -errno. */
+int part_file_finish(const char *path, int fd);
+
+#endif
