@@ -341,8 +341,11 @@ def test_a_disk_that_stalls_is_named_as_the_cause(daemon, wire, record, tmp):
     os.mkfifo(fifo)
     reader = os.open(fifo, os.O_RDONLY | os.O_NONBLOCK)
     recorder = record(one, "-w", fifo, "--buffer", 4)
-    n = 7500  # of 1 KiB: more than pipe, buffers and ring hold together
-    send(wire, n, size=1024)
+    fill, n = 3500, 9500  # of 1 KiB: what the buffers hold, and more than pipe, buffers and ring hold together
+    for first in range(0, fill, 500):
+        send(wire, 500, first=first, size=1024)
+        wait_until(lambda first=first: one.status()["consumers"][0]["delivered"] == first + 500, 30, "read")
+    send(wire, n - fill, first=fill, size=1024)
     wait_until(lambda: one.stream()["published"] == n, 30, "published")
     os.set_blocking(reader, True)
     out = tmp / "out.pcapng"
