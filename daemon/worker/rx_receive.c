@@ -254,7 +254,7 @@ static int publish_events(struct rx_receive *receive, uint32_t n)
 			break;
 		}
 		uint32_t done =
-			__builtin_expect(receive->ring->flags != 0 || receive->kernel_times, 0)
+			__builtin_expect(receive->has_passes, 0)
 				? describe_by_flags(receive, &span, events, &tally)
 				: describe_rows(receive, &span, events, span_clock(receive, events, span.n), &tally);
 

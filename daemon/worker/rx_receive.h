@@ -21,6 +21,7 @@ struct rx_receive {
 	struct packet_plain plain; /* the network headers before the split; all 0: rows hold frames */
 	bool device_timestamps;    /* else rows get the time at which they were polled */
 	bool kernel_times;         /* the device may have no time of a packet, which then has the kernel's */
+	bool has_passes;           /* kernel_times, or a flag of the ring: one word to test in each poll */
 	struct clock_line clock;   /* all zero until the first MAIL_CLOCK: rows have no time until then */
 	uint64_t published;        /* rows with a packet; this and errored are the worker's copies of the counters */
 	uint64_t errored;

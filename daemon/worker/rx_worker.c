@@ -367,6 +367,7 @@ int rx_worker_new(struct rx_worker **worker, const struct rx_worker_options *opt
 		.queue_slots = options->receive_queue_slots,
 		.device_timestamps = options->device_timestamps,
 		.kernel_times = options->kernel_times,
+		.has_passes = options->kernel_times || options->ring->flags,
 	};
 	if (!(options->ring->flags & IBVCAP_RING_FLAG_FRAMES) &&
 	    !packet_plain_init(&w->receive.plain,
