@@ -91,7 +91,7 @@ int config_check_channel(const struct config_reader *reader, const config_settin
 	return r < 0 ? r : check_channel_source(reader, config_reader_find(setting, "source"), channel);
 }
 
-/* One worker thread serves all channels of an interface. */
+/* One worker thread serves all channels of an interface and a backend. */
 static int check_shared_worker(const struct config_channel *channel, const struct config_channel *other,
                                struct failure *failure)
 {
@@ -104,7 +104,7 @@ static int check_shared_worker(const struct config_channel *channel, const struc
 		return 0;
 	return failure_set(failure, EX_CONFIG, EINVAL,
 	                   "%s:%d: %s of channel '%s' is not that of the channel at %s:%d, and one worker serves all "
-	                   "channels of %s: accepted is the same in both",
+	                   "channels that %s has with one backend: accepted is the same in both",
 	                   channel->file, channel->line, key, channel->name, other->file, other->line,
 	                   channel->interface);
 }
@@ -120,7 +120,8 @@ int config_check_channel_among(const struct config *config, const void *entry, s
 		                   "its own",
 		                   channel->file, channel->line, channel->name, other->file, other->line);
 	for (uint32_t i = 0; i < config->n_channels && r == 0; i++)
-		if (strcmp(config->channels[i].interface, channel->interface) == 0)
+		if (strcmp(config->channels[i].interface, channel->interface) == 0 &&
+		    config_may_share_backend(config->channels[i].backend, channel->backend))
 			r = check_shared_worker(channel, &config->channels[i], failure);
 	return r;
 }

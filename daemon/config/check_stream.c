@@ -92,8 +92,8 @@ static int check_xdp_flows(const struct config_reader *reader, const config_sett
 			return config_reader_failure(
 				reader, config_reader_find(flow, key),
 				"%s in a stream with backend = \"xdp\", which takes the packets of its flows from the "
-				"kernel: accepted is backend = \"packet\" with it, in all streams and channels of the "
-				"interface",
+				"kernel: accepted is backend = \"packet\" with it; other streams of the interface may "
+				"have backend = \"xdp\"",
 				stream->flows[i].copy ? "copy = true" : "match = \"default\"");
 	}
 	return 0;

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Questions that the structs of a configuration answer, and the backend that those of an interface share. */
+/* Questions that the structs of a configuration answer. */
 #include "daemon/config/config.h"
-
-#include "daemon/config/config_memory.h"
 
 #include <string.h>
 
@@ -49,14 +47,27 @@ bool config_flow_leaves_packets(const struct config_flow *flow)
 	return flow->copy || flow->match == CONFIG_MATCH_DEFAULT;
 }
 
+static bool config_stream_leaves_packets(const struct config_stream *stream)
+{
+	for (uint32_t i = 0; i < stream->n_flows; i++)
+		if (config_flow_leaves_packets(&stream->flows[i]))
+			return true;
+	return false;
+}
+
 bool config_interface_leaves_packets(const struct config *config, const char *interface)
 {
-	for (uint32_t s = 0; s < config->n_streams; s++)
-		for (uint32_t i = 0; i < config->streams[s].n_flows; i++)
-			if (strcmp(config->streams[s].interface, interface) == 0 &&
-			    config_flow_leaves_packets(&config->streams[s].flows[i]))
-				return true;
+	for (uint32_t i = 0; i < config->n_streams; i++)
+		if (strcmp(config->streams[i].interface, interface) == 0 &&
+		    config->streams[i].backend == CONFIG_BACKEND_AUTO &&
+		    config_stream_leaves_packets(&config->streams[i]))
+			return true;
 	return false;
+}
+
+bool config_may_share_backend(enum config_backend a, enum config_backend b)
+{
+	return a == b || a == CONFIG_BACKEND_AUTO || b == CONFIG_BACKEND_AUTO;
 }
 
 const struct config_stream *config_find_stream(const struct config *config, const char *name)
@@ -73,34 +84,4 @@ const struct config_channel *config_find_channel(const struct config *config, co
 		if (strcmp(config->channels[i].name, name) == 0)
 			return &config->channels[i];
 	return NULL;
-}
-
-/* ---- the backend of an interface ------------------------------------------------------------------ */
-
-/* The first that a stream or channel of the interface names; AUTO: none does. */
-static enum config_backend config_named_backend(const struct config *config, const char *interface)
-{
-	for (uint32_t i = 0; i < config->n_streams; i++)
-		if (strcmp(config->streams[i].interface, interface) == 0 &&
-		    config->streams[i].backend != CONFIG_BACKEND_AUTO)
-			return config->streams[i].backend;
-	for (uint32_t i = 0; i < config->n_channels; i++)
-		if (strcmp(config->channels[i].interface, interface) == 0 &&
-		    config->channels[i].backend != CONFIG_BACKEND_AUTO)
-			return config->channels[i].backend;
-	return CONFIG_BACKEND_AUTO;
-}
-
-void config_share_backends(struct config *config)
-{
-	/* The config owns them. */
-	struct config_stream *streams = (struct config_stream *)config->streams;
-	struct config_channel *channels = (struct config_channel *)config->channels;
-
-	for (uint32_t i = 0; i < config->n_streams; i++)
-		if (streams[i].backend == CONFIG_BACKEND_AUTO)
-			streams[i].backend = config_named_backend(config, streams[i].interface);
-	for (uint32_t i = 0; i < config->n_channels; i++)
-		if (channels[i].backend == CONFIG_BACKEND_AUTO)
-			channels[i].backend = config_named_backend(config, channels[i].interface);
 }

@@ -109,7 +109,7 @@ struct config_flow {
 struct config_stream {
 	char name[IBVCAP_STREAM_NAME_MAX];
 	char interface[IFNAMSIZ];
-	enum config_backend backend; /* AUTO only if no stream or channel of the interface names another */
+	enum config_backend backend;
 	const struct config_flow *flows;
 	uint32_t n_flows;
 	uint32_t queues;       /* 1..16, each with a ring and a worker */
@@ -175,7 +175,7 @@ struct config_destination {
 struct config_channel {
 	char name[IBVCAP_CHANNEL_NAME_MAX];
 	char interface[IFNAMSIZ];
-	enum config_backend backend; /* AUTO only if no stream or channel of the interface names another */
+	enum config_backend backend;
 	const struct config_destination *destinations;
 	uint32_t n_destinations;
 	struct config_address source; /* AF_UNSPEC: that of the interface; if set, all destinations are of its family */
@@ -267,8 +267,11 @@ uint64_t config_spin_ns(enum config_poll poll, uint32_t spin_us);
 /** Does the flow leave its packets to the kernel, too, or only take what that leaves? Pure. */
 bool config_flow_leaves_packets(const struct config_flow *flow);
 
-/** Some flow of the interface does. Pure. */
+/** Some flow does, of a stream of the interface whose backend is AUTO. Pure. */
 bool config_interface_leaves_packets(const struct config *config, const char *interface);
+
+/** On one interface: are they the same, or may AUTO become the other one? Pure. */
+bool config_may_share_backend(enum config_backend a, enum config_backend b);
 
 /** "packet"; as in the configuration. Pure. */
 const char *config_backend_name(enum config_backend backend);

@@ -10,7 +10,4 @@
 /** Zeroed memory that is freed with the config. NULL: out of memory. */
 void *config_allocate(struct config *config, size_t n, size_t bytes);
 
-/** Streams and channels whose backend is AUTO take the one that another of their interface names. */
-void config_share_backends(struct config *config);
-
 #endif

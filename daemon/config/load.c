@@ -78,8 +78,6 @@ static int config_parse(const struct config_reader *reader, const char *text)
 	r = config_read_string(&file, text) ? config_read_root(reader, config_root_setting(&file))
 	                                    : config_parse_failure(reader, &file, text);
 	config_destroy(&file);
-	if (r == 0)
-		config_share_backends(reader->config);
 	return r;
 }
 

@@ -143,7 +143,6 @@ int config_merge(const struct config *base, const struct config *added, const st
 		config_free(config);
 		return r;
 	}
-	config_share_backends(config);
 	*merged = config;
 	return 0;
 }

@@ -46,7 +46,7 @@ struct control_stream {
 	void *context;
 };
 
-/* An interface. The daemon owns it; constant while control has it. */
+/* An interface as a backend drives it. The daemon owns it; only is_auto may change while control has it. */
 struct control_interface {
 	TAILQ_ENTRY(control_interface) link; /* in control's list */
 	const char *name;
@@ -57,6 +57,7 @@ struct control_interface {
 	const char *backend_better;                    /* what would be faster, and what it takes; "": nothing */
 	const char *backend_command;                   /* for the shell, that brings it; "": none */
 	bool is_second_best;                           /* what would be faster is another backend */
+	bool is_auto;                                  /* the backend of its services with backend = "auto" */
 	struct reading *counters[INTERFACE_COUNTER_N]; /* one that has always failed is absent */
 };
 

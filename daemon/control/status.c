@@ -191,6 +191,7 @@ static int append_interface(struct reply *reply, const struct control_interface 
 	reply_copy_text(message.backend_better, sizeof(message.backend_better), interface->backend_better);
 	reply_copy_text(message.backend_command, sizeof(message.backend_command), interface->backend_command);
 	message.is_second_best = interface->is_second_best;
+	message.is_auto = interface->is_auto;
 	for (uint32_t i = 0; i < INTERFACE_COUNTER_N; i++) {
 		message.counters[i] = interface->counters[i]->at_ns ? interface->counters[i]->value : COUNTER_ABSENT;
 		if (message.reading_age_ms < age_of(interface->counters[i]))
@@ -248,8 +249,13 @@ static bool may_see_channel(const struct session *session, const struct tx_endpo
 	       rights_to_send(channel->channel->config, &session->peer, geteuid(), NULL) == RIGHTS_GRANTED;
 }
 
+static bool is_on_interface(const char *interface, const char *backend, const struct protocol_interface *seen)
+{
+	return strcmp(interface, seen->interface) == 0 && strcmp(backend, seen->backend) == 0;
+}
+
 /* A port's counters are about all of its streams and channels: a client that may use one of them may see them. */
-static bool may_see_interface(const struct session *session, const char *name)
+static bool may_see_interface(const struct session *session, const struct protocol_interface *interface)
 {
 	const struct tx_endpoint *channel;
 	const struct rx_endpoint *endpoint;
@@ -257,10 +263,12 @@ static bool may_see_interface(const struct session *session, const char *name)
 	if (may_see_all(session))
 		return true;
 	TAILQ_FOREACH (channel, &session->control->tx_endpoints, link)
-		if (strcmp(channel->channel->config->interface, name) == 0 && may_see_channel(session, channel))
+		if (is_on_interface(channel->channel->config->interface, channel->channel->backend, interface) &&
+		    may_see_channel(session, channel))
 			return true;
 	TAILQ_FOREACH (endpoint, &session->control->rx_endpoints, link)
-		if (strcmp(endpoint->stream->config->interface, name) == 0 && may_see_point(session, endpoint))
+		if (is_on_interface(endpoint->stream->config->interface, endpoint->stream->backend, interface) &&
+		    may_see_point(session, endpoint))
 			return true;
 	return false;
 }
@@ -292,7 +300,7 @@ static int send_seen(struct session *session, const struct reply *reply)
 		} else if (message.header.type != PROTOCOL_FLOW && message.header.type != PROTOCOL_CONSUMER &&
 		           message.header.type != PROTOCOL_SENDER) { /* these are seen with their stream or channel */
 			may_see = message.header.type != PROTOCOL_INTERFACE ||
-			          may_see_interface(session, message.interface.interface);
+			          may_see_interface(session, &message.interface);
 		}
 		if (may_see)
 			r = reply_append(&seen, &message.header);

@@ -67,32 +67,85 @@ static bool flow_is_copied_twice(const struct config_flow *a, const struct confi
 	return a->copy != b->copy && flow_overlaps(a, b);
 }
 
+/* ---- flows with different backends --------------------------------------------------------------- */
+
+/* A card has a packet before the XDP program in its driver, and that before packet sockets. AUTO: any of them. */
+static bool flow_backend_may_be_first(enum config_backend first, enum config_backend other)
+{
+	static const int turns[] = {[CONFIG_BACKEND_VERBS] = 0, [CONFIG_BACKEND_XDP] = 1, [CONFIG_BACKEND_PACKET] = 2};
+
+	if (first == CONFIG_BACKEND_AUTO)
+		return other != CONFIG_BACKEND_VERBS;
+	if (other == CONFIG_BACKEND_AUTO)
+		return first != CONFIG_BACKEND_PACKET;
+	return turns[first] < turns[other];
+}
+
+/* The backends know nothing of each other: what the first one takes never reaches the other. */
+static bool flow_hides(const struct config_stream *first, const struct config_flow *flow,
+                       const struct config_stream *other, const struct config_flow *hidden)
+{
+	return flow_backend_may_be_first(first->backend, other->backend) && !flow->copy &&
+	       flow->priority <= hidden->priority && flow_overlaps(flow, hidden);
+}
+
+static int flow_check_backends(const struct config_stream *mine, const struct config_flow *it,
+                               const struct config_stream *other, const struct config_flow *its,
+                               struct failure *failure)
+{
+	char text[FLOW_TEXT_MAX], other_text[FLOW_TEXT_MAX];
+
+	if (!flow_hides(mine, it, other, its) && !flow_hides(other, its, mine, it))
+		return 0;
+	return failure_set(failure, EX_CONFIG, EINVAL,
+	                   "%s:%d: stream '%s', backend = \"%s\": this flow (%s) overlaps with that of stream '%s', "
+	                   "backend = \"%s\", at %s:%d (%s) on the same interface: verbs has a packet before xdp, and "
+	                   "xdp before packet, and what one takes never reaches the next; accepted are flows of which "
+	                   "no packet matches two, or with a higher priority or copy = true in that of the first "
+	                   "backend, which both streams name",
+	                   it->file, it->line, mine->name, config_backend_name(mine->backend),
+	                   flow_describe(it, text, sizeof(text)), other->name, config_backend_name(other->backend),
+	                   its->file, its->line, flow_describe(its, other_text, sizeof(other_text)));
+}
+
+/* ---- flows of an interface ----------------------------------------------------------------------- */
+
 /* Refused because devices differ in which queue gets a packet that two rules match, or whether both get a copy. */
+static int flow_check_pair(const struct config_stream *mine, const struct config_flow *it,
+                           const struct config_stream *other, const struct config_flow *its, struct failure *failure)
+{
+	char text[FLOW_TEXT_MAX], other_text[FLOW_TEXT_MAX];
+
+	if (mine->backend != other->backend) {
+		int r = flow_check_backends(mine, it, other, its, failure);
+
+		if (r < 0 || !config_may_share_backend(mine->backend, other->backend))
+			return r;
+	}
+	if (!flow_conflicts(its, it) && !(other == mine && flow_is_copied_twice(its, it)))
+		return 0;
+	return failure_set(failure, EX_CONFIG, EINVAL,
+	                   "%s:%d: stream '%s': this flow (%s) overlaps with that of stream '%s' at %s:%d (%s) on the "
+	                   "same interface: a packet can match both; accepted are flows of which no packet matches "
+	                   "two, or with another priority each, or one of them with copy = true and in another stream; "
+	                   "several consumers may attach to one stream",
+	                   it->file, it->line, mine->name, flow_describe(it, text, sizeof(text)), other->name,
+	                   its->file, its->line, flow_describe(its, other_text, sizeof(other_text)));
+}
+
 static int flow_check_conflicts(const struct config *config, uint32_t stream, uint32_t flow, struct failure *failure)
 {
 	const struct config_stream *mine = &config->streams[stream];
-	const struct config_flow *it = &mine->flows[flow];
-	char text[FLOW_TEXT_MAX], other_text[FLOW_TEXT_MAX];
+	int r = 0;
 
 	for (uint32_t s = 0; s <= stream; s++) {
 		const struct config_stream *other = &config->streams[s];
 		uint32_t n_flows = s == stream ? flow : other->n_flows;
 
-		for (uint32_t i = 0; i < n_flows && strcmp(other->interface, mine->interface) == 0; i++)
-			if (flow_conflicts(&other->flows[i], it) ||
-			    (other == mine && flow_is_copied_twice(&other->flows[i], it)))
-				return failure_set(
-					failure, EX_CONFIG, EINVAL,
-					"%s:%d: stream '%s': this flow (%s) overlaps with that of stream '%s' at %s:%d "
-					"(%s) on the same interface: a packet can match both; accepted are flows of "
-					"which no packet matches two, or with another priority each, or one of them "
-					"with copy = true and in another stream; several consumers may attach to one "
-					"stream",
-					it->file, it->line, mine->name, flow_describe(it, text, sizeof(text)),
-					other->name, other->flows[i].file, other->flows[i].line,
-					flow_describe(&other->flows[i], other_text, sizeof(other_text)));
+		for (uint32_t i = 0; i < n_flows && r == 0 && strcmp(other->interface, mine->interface) == 0; i++)
+			r = flow_check_pair(mine, &mine->flows[flow], other, &other->flows[i], failure);
 	}
-	return 0;
+	return r;
 }
 
 /* ---- one layout for a stream --------------------------------------------------------------------- */

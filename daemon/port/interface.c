@@ -24,14 +24,18 @@ static void interface_tell_choice(const struct interface *interface)
 	            *choice->better ? "; " : "", choice->better, *choice->command ? ": " : "", choice->command);
 }
 
-static void interface_choose(struct interface *interface, enum config_backend backend, bool leaves_packets)
+static void interface_choose(struct interface *interface, enum config_backend backend,
+                             const struct interface_wishes *wishes)
 {
 	struct backend_choice_facts facts;
 
-	interface->is_auto = backend == CONFIG_BACKEND_AUTO;
-	if (interface->is_auto) {
+	if (backend == CONFIG_BACKEND_AUTO) {
 		backend_choice_read(interface->name, &facts);
-		facts.leaves_packets = leaves_packets;
+		facts.leaves_packets = wishes->leaves_packets;
+		if (wishes->has_xdp) { /* the program is our own, and the rights were needed to attach it */
+			facts.xdp_program = 0;
+			facts.has_bpf = facts.has_net_admin = true;
+		}
 		backend_choice_make(&facts, &interface->choice);
 		interface_tell_choice(interface);
 	} else {
@@ -41,8 +45,8 @@ static void interface_choose(struct interface *interface, enum config_backend ba
 	interface->ops = backend_find(interface->choice.backend);
 }
 
-int interface_init(struct interface *interface, const char *name, enum config_backend backend, bool leaves_packets,
-                   struct failure *failure)
+int interface_init(struct interface *interface, const char *name, enum config_backend backend,
+                   const struct interface_wishes *wishes, struct failure *failure)
 {
 	int r;
 
@@ -51,7 +55,7 @@ int interface_init(struct interface *interface, const char *name, enum config_ba
 	r = net_interface_read(name, &interface->net, failure);
 	if (r < 0)
 		return r;
-	interface_choose(interface, backend, leaves_packets);
+	interface_choose(interface, backend, wishes);
 	if (interface->ops)
 		return 0;
 	return failure_set(failure, EX_CONFIG, ENOTSUP,
@@ -147,6 +151,11 @@ static int interface_open_instead(struct interface *interface, const struct back
 	return interface->ops->open(options, &interface->backend, failure);
 }
 
+static bool interface_may_be_packet(const struct interface *interface)
+{
+	return strcmp(interface->ops->name, "xdp") == 0 && !interface->is_named && !interface->has_packet_beside;
+}
+
 int interface_open(struct interface *interface, struct failure *failure)
 {
 	struct backend_open_options options = interface->open_options;
@@ -155,7 +164,7 @@ int interface_open(struct interface *interface, struct failure *failure)
 	options.interface = interface->name;
 	if (r == 0)
 		r = interface->ops->open(&options, &interface->backend, failure);
-	if (r < 0 && interface->is_auto && strcmp(interface->ops->name, "xdp") == 0)
+	if (r < 0 && interface_may_be_packet(interface))
 		r = interface_open_instead(interface, &options, failure);
 	if (r < 0)
 		return r;

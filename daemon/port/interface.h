@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * A network interface: the kernel's view of it, the device behind it, and the fit of the device's clock. All streams
- * and channels on the interface share it. Control thread only.
+ * A network interface as one backend drives it: the kernel's view of it, the device behind it, and the fit of the
+ * device's clock. All streams and channels on the interface with that backend share it; those with another backend have
+ * one of their own, which knows nothing of this one. Control thread only.
  *
  * Commands to the device wait for its firmware, and many requests to the kernel wait for a lock (rtnl) that the driver
  * of any device holds while it waits for its firmware. So while the interface serves, two threads take its readings:
@@ -54,7 +55,9 @@ struct interface {
 	const struct backend_ops *ops;
 	struct backend_open_options open_options;
 	struct backend_choice choice; /* of ops, and why */
-	bool is_auto;                 /* the daemon made the choice, not the configuration */
+	bool is_auto;                 /* services with backend = "auto" have it */
+	bool is_named;                /* services whose configuration names the backend have it */
+	bool has_packet_beside;       /* the daemon has the interface by packet, too */
 	struct backend *backend;      /* NULL: not open */
 	struct backend_capabilities capabilities;
 	struct net_interface net;
@@ -85,16 +88,19 @@ struct interface {
 	uint32_t n_users;        /* streams, channels */
 };
 
-/**
- * Look the interface up; does not open the device. leaves_packets: of its flows. -ENODEV: the failure lists the
- * interfaces that exist.
- */
-int interface_init(struct interface *interface, const char *name, enum config_backend backend, bool leaves_packets,
-                   struct failure *failure);
+/* What the choice of a backend depends on, besides the interface. */
+struct interface_wishes {
+	bool leaves_packets; /* flows of streams with backend = "auto" do */
+	bool has_xdp;        /* the daemon has the interface by xdp already, for a service that names it */
+};
+
+/** Look the interface up; does not open the device. -ENODEV: the failure lists the interfaces that exist. */
+int interface_init(struct interface *interface, const char *name, enum config_backend backend,
+                   const struct interface_wishes *wishes, struct failure *failure);
 
 /**
  * Open the device behind it, and read its clock for the first time if it has one. If xdp was chosen and cannot be
- * opened, it is packet.
+ * opened, it is packet, unless the daemon has the interface by packet beside this.
  */
 int interface_open(struct interface *interface, struct failure *failure);
 /** Any state. */

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The list of interfaces: takes, opens, serves and releases them; each has the number of its services. */
+/*
+ * The list of interfaces, in which one that several backends drive is several times: takes, opens, serves and releases
+ * them; each has the number of its services.
+ */
 #include "daemon/port/interface_set.h"
 
 #include "daemon/base/log.h"
@@ -16,28 +19,69 @@ static struct interface_notices *interface_notices_of(struct background_job *job
 	return (struct interface_notices *)((char *)job - offsetof(struct interface_notices, job));
 }
 
-static void interface_list_queues(const struct config *config, const char *name, uint32_t slots[BACKEND_STREAMS_MAX])
+/* ---- which interface a service has --------------------------------------------------------------- */
+
+static bool interface_is_of(const struct interface *interface, const char *name, const char *backend)
+{
+	return strcmp(interface->name, name) == 0 && strcmp(interface->ops->name, backend) == 0;
+}
+
+/* NULL: there is none. */
+static struct interface *interface_set_find(const struct daemon *daemon, const char *name, const char *backend)
+{
+	struct interface *interface;
+
+	TAILQ_FOREACH (interface, &daemon->interfaces, link)
+		if (interface_is_of(interface, name, backend))
+			break;
+	return interface;
+}
+
+/* That of the services of the interface with backend = "auto", or NULL. */
+static struct interface *interface_set_find_auto(const struct daemon *daemon, const char *name)
+{
+	struct interface *interface;
+
+	TAILQ_FOREACH (interface, &daemon->interfaces, link)
+		if (interface->is_auto && strcmp(interface->name, name) == 0)
+			break;
+	return interface;
+}
+
+/* ---- a new one ----------------------------------------------------------------------------------- */
+
+/* AUTO may become this backend. */
+static bool interface_may_serve(const struct interface *interface, const struct config_stream *stream)
+{
+	return strcmp(stream->interface, interface->name) == 0 &&
+	       (stream->backend == CONFIG_BACKEND_AUTO ||
+	        strcmp(config_backend_name(stream->backend), interface->ops->name) == 0);
+}
+
+static void interface_list_queues(const struct config *config, const struct interface *interface,
+                                  uint32_t slots[BACKEND_STREAMS_MAX])
 {
 	uint32_t n = 0;
 
 	for (uint32_t i = 0; i < config->n_streams; i++)
 		for (uint32_t queue = 0; queue < config->streams[i].queues && n < BACKEND_STREAMS_MAX; queue++)
-			if (strcmp(config->streams[i].interface, name) == 0)
+			if (interface_may_serve(interface, &config->streams[i]))
 				slots[n++] = config->streams[i].receive_queue_slots;
 }
 
 /* Room for streams is room for one queue each; those of the start have what they need. */
-static uint32_t interface_count_queues(const struct config *config, const char *name)
+static uint32_t interface_count_queues(const struct config *config, const struct interface *interface)
 {
 	uint32_t n = config->xdp_streams;
 
 	for (uint32_t i = 0; i < config->n_streams; i++)
-		if (strcmp(config->streams[i].interface, name) == 0)
+		if (interface_may_serve(interface, &config->streams[i]))
 			n += config->streams[i].queues - 1;
 	return n;
 }
 
-static struct backend_open_options interface_open_options(const struct config *config, const char *name)
+static struct backend_open_options interface_open_options(const struct config *config,
+                                                          const struct interface *interface)
 {
 	static const enum backend_xdp_mode modes[] = {
 		[CONFIG_XDP_MODE_AUTO] = BACKEND_XDP_AUTO,
@@ -45,43 +89,70 @@ static struct backend_open_options interface_open_options(const struct config *c
 		[CONFIG_XDP_MODE_COPY] = BACKEND_XDP_COPY,
 	};
 
-	struct backend_open_options options = {.streams = interface_count_queues(config, name),
+	struct backend_open_options options = {.streams = interface_count_queues(config, interface),
 	                                       .xdp_mode = modes[config->xdp_mode]};
 
-	interface_list_queues(config, name, options.slots);
-	for (unsigned i = 0; i < config->n_streams; i++)
-		options.stamp_packets |= strcmp(config->streams[i].interface, name) == 0 &&
+	interface_list_queues(config, interface, options.slots);
+	for (uint32_t i = 0; i < config->n_streams; i++)
+		options.stamp_packets |= interface_may_serve(interface, &config->streams[i]) &&
 		                         config->streams[i].timestamps == CONFIG_TIMESTAMPS_HARDWARE;
 	return options;
+}
+
+/* Those of one name know whether packet is beside them: one came or went. */
+static void interface_set_tell(const struct daemon *daemon, const char *name)
+{
+	const struct interface *by_packet = interface_set_find(daemon, name, "packet");
+	struct interface *interface;
+
+	TAILQ_FOREACH (interface, &daemon->interfaces, link)
+		if (strcmp(interface->name, name) == 0)
+			interface->has_packet_beside = by_packet && by_packet != interface;
+}
+
+/* The choice for AUTO may be one that is there already. */
+static int interface_set_add(struct daemon *daemon, const struct config *config, const char *name,
+                             enum config_backend backend, struct interface **out, struct failure *failure)
+{
+	const struct interface_wishes wishes = {
+		.leaves_packets = config_interface_leaves_packets(config, name),
+		.has_xdp = interface_set_find(daemon, name, "xdp") != NULL,
+	};
+	struct interface *interface = calloc(1, sizeof(*interface));
+	int r;
+
+	if (!interface)
+		return failure_set(failure, EX_OSERR, ENOMEM, "interface %s: out of memory", name);
+	r = interface_init(interface, name, backend, &wishes, failure);
+	if (r < 0) {
+		free(interface);
+		return r;
+	}
+	*out = interface_set_find(daemon, name, interface->ops->name);
+	if (*out) {
+		free(interface);
+		return 0;
+	}
+	interface->open_options = interface_open_options(config, interface);
+	TAILQ_INSERT_TAIL(&daemon->interfaces, interface, link);
+	interface_set_tell(daemon, name);
+	*out = interface;
+	return 0;
 }
 
 int interface_set_take(struct daemon *daemon, const struct config *config, const char *name,
                        enum config_backend backend, struct interface **out, struct failure *failure)
 {
-	struct interface *interface;
-	int r;
+	bool is_auto = backend == CONFIG_BACKEND_AUTO;
+	struct interface *interface = is_auto ? interface_set_find_auto(daemon, name)
+	                                      : interface_set_find(daemon, name, config_backend_name(backend));
+	int r = interface ? 0 : interface_set_add(daemon, config, name, backend, &interface, failure);
 
-	TAILQ_FOREACH (interface, &daemon->interfaces, link)
-		if (strcmp(interface->name, name) == 0)
-			break;
-	if (!interface) {
-		interface = calloc(1, sizeof(*interface));
-		if (!interface)
-			return failure_set(failure, EX_OSERR, ENOMEM, "interface %s: out of memory", name);
-		r = interface_init(interface, name, backend, config_interface_leaves_packets(config, name), failure);
-		if (r < 0) {
-			free(interface);
-			return r;
-		}
-		interface->open_options = interface_open_options(config, name);
-		TAILQ_INSERT_TAIL(&daemon->interfaces, interface, link);
-	}
-	if (backend != CONFIG_BACKEND_AUTO && interface->ops != backend_find(config_backend_name(backend)))
-		return failure_set(failure, EX_CONFIG, EINVAL,
-		                   "interface %s: its streams and channels have different backends, '%s' and '%s': "
-		                   "set backend to the same one in all of them%s",
-		                   name, interface->ops->name, config_backend_name(backend),
-		                   interface->is_auto ? " and restart the daemon (systemctl restart ibvcapd)" : "");
+	if (r < 0)
+		return r;
+	interface->is_auto |= is_auto;
+	interface->is_named |= !is_auto;
+	interface->port.is_auto = interface->is_auto;
 	interface->n_users++;
 	*out = interface;
 	return 0;
@@ -172,6 +243,7 @@ int interface_set_serve(struct daemon *daemon, struct interface *interface)
 		.name = interface->name,
 		.device = interface->capabilities.device,
 		.backend = interface->choice.backend,
+		.is_auto = interface->is_auto,
 		.backend_why = interface->choice.why,
 		.backend_how = interface->capabilities.how,
 		.backend_better = interface->choice.better,
@@ -193,6 +265,7 @@ void interface_set_release(struct daemon *daemon, struct interface *interface)
 		control_remove_interface(daemon->control, &interface->port);
 	interface->notices.source = sd_event_source_disable_unref(interface->notices.source);
 	TAILQ_REMOVE(&daemon->interfaces, interface, link);
+	interface_set_tell(daemon, interface->name);
 	interface_close(interface);
 	if (!interface->is_abandoned) /* its thread may still use it */
 		free(interface);

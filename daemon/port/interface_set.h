@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The interfaces that services (streams, channels) are on: each is in the daemon's list once, as long as a service
- * has it. Control thread only.
+ * The interfaces that services (streams, channels) are on: each is in the daemon's list once for each backend that
+ * drives it, as long as a service has it. Control thread only.
  */
 #ifndef DAEMON_PORT_INTERFACE_SET_H
 #define DAEMON_PORT_INTERFACE_SET_H
@@ -12,7 +12,10 @@
 struct daemon;
 struct interface;
 
-/** The interface of that name, which may be new and is as the config says then; its device is not opened. */
+/**
+ * The interface of that name and backend, which may be new and is as the config says then; its device is not opened.
+ * AUTO: as it is for other services with AUTO, or else as it is chosen now.
+ */
 int interface_set_take(struct daemon *daemon, const struct config *config, const char *name,
                        enum config_backend backend, struct interface **interface, struct failure *failure);
 

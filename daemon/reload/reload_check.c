@@ -16,7 +16,10 @@
 	"; restart the daemon (systemctl restart ibvcapd) or take the " what " out, reload, and put it in " \
 	"again"
 
-/* New flows are added before old ones are removed: for a moment the device would have two rules for one packet. */
+/*
+ * New flows are added before old ones are removed: for a moment the device would have two rules for one packet. Those
+ * of another backend are elsewhere.
+ */
 static int reload_check_flow(const struct config *running, const struct config *after, const struct config_stream *mine,
                              const struct config_flow *flow, struct failure *failure)
 {
@@ -25,7 +28,8 @@ static int reload_check_flow(const struct config *running, const struct config *
 	for (uint32_t s = 0; s < running->n_streams; s++) {
 		const struct config_stream *before = &running->streams[s];
 
-		if (strcmp(before->interface, mine->interface) != 0)
+		if (strcmp(before->interface, mine->interface) != 0 ||
+		    !config_may_share_backend(before->backend, mine->backend))
 			continue;
 		for (uint32_t i = 0; i < before->n_flows; i++) {
 			if (strcmp(before->name, mine->name) == 0 && flow_is_same(&before->flows[i], flow))

@@ -283,7 +283,7 @@ struct protocol_interface {
 	char backend_better[256];  /* what would be faster, and what it takes; empty: nothing */
 	char backend_command[256]; /* for the shell, that brings it; empty: none */
 	uint32_t is_second_best;   /* 1: what would be faster is another backend */
-	uint32_t reserved;
+	uint32_t is_auto;          /* 1: the backend of its streams and channels with backend = "auto" */
 	uint64_t counters[PROTOCOL_COUNTERS_MAX];
 };
 

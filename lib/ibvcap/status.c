@@ -228,6 +228,7 @@ static int status_add_interface(struct ibvcap_status *status, const struct proto
 	memcpy(interface->backend_better, message->backend_better, sizeof(interface->backend_better));
 	memcpy(interface->backend_command, message->backend_command, sizeof(interface->backend_command));
 	interface->is_second_best = message->is_second_best;
+	interface->is_auto = message->is_auto;
 	interface->counters = status_label(status, &labels, message->counters, &interface->n_counters);
 	return interface->counters ? 0 : -ENOMEM;
 }

@@ -93,6 +93,7 @@ def decode(kind, body):
         return {"interface": text(f[0]), "device": text(f[1]), "reading_age_ms": f[3],
                 "backend": text(f[4]), "backend_why": text(f[5]), "backend_how": text(f[6]),
                 "backend_better": text(f[7]), "backend_command": text(f[8]), "is_second_best": f[9],
+                "is_auto": f[10],
                 **counters(INTERFACE_COUNTERS, f[2], f[11:])}
     if kind == ERROR:
         error, _, message = ERROR_BODY.unpack(body)
@@ -166,9 +167,9 @@ class Client:
     def status(self):
         """{"daemon": …, "streams": {name: …}, "queues": […], "flows": […], "consumers": […], "taps": […],
         "channels": {…},
-        "senders": […], "interfaces": {…}}"""
+        "senders": […], "interfaces": {…}, "ports": […]}"""
         status = {"streams": {}, "queues": [], "flows": [], "consumers": [], "taps": [], "channels": {}, "senders": [],
-                  "interfaces": {}}
+                  "interfaces": {}, "ports": []}
         self.send(STATUS)
         while True:
             kind, body, _ = self.receive()
@@ -188,6 +189,7 @@ class Client:
                 status["senders"].append(message)
             elif kind == INTERFACE:
                 status["interfaces"][message["interface"]] = message
+                status["ports"].append(message)  # of an interface with several backends, each
             elif kind == END:
                 return status
 

@@ -210,12 +210,6 @@ def test_the_worker_does_not_spin_for_a_block_that_comes_later(daemon, wire):
     conftest.wait_until(is_asleep, 0.5, "sleep")
 
 
-def test_an_interface_has_one_backend(build, start_daemon, wire):
-    one = start_daemon([conftest.stream(wire), conftest.stream(wire, name="other", port=7503, backend="verbs")])
-    assert one.process.wait(30) == 78, one.text()
-    assert "different backends, 'packet' and 'verbs': set backend to the same one" in one.text()
-
-
 class Tunnel:
     """An interface without Ethernet headers in the receiver's namespace; what the test writes to it arrives there."""
     interface, address, tx_address = "tun0", "10.99.0.1", "10.99.0.2"

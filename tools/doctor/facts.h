@@ -210,7 +210,7 @@ struct doctor_holder {
 	uint64_t ended_bytes; /* of these: in segments that no ibvcapd holds any more */
 };
 
-/* What a running ibvcapd says that it took, for an interface. */
+/* What a running ibvcapd says that it took for an interface, where the configuration has backend = "auto". */
 struct doctor_taken {
 	char interface[IFNAMSIZ];
 	char backend[16];

@@ -147,8 +147,11 @@ static void ask_taken(struct doctor_facts *facts)
 		return;
 	for (uint32_t i = 0;
 	     facts->n_taken < DOCTOR_INTERFACES_MAX && ibvcap_status_interface(status, i, &interface) > 0; i++) {
-		struct doctor_taken *taken = &facts->taken[facts->n_taken++];
+		struct doctor_taken *taken = &facts->taken[facts->n_taken];
 
+		if (!interface.is_auto)
+			continue;
+		facts->n_taken++;
 		memcpy(taken->interface, interface.interface, sizeof(taken->interface));
 		memcpy(taken->backend, interface.backend, sizeof(taken->backend));
 		memcpy(taken->why, interface.backend_why, sizeof(taken->why));

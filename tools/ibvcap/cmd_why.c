@@ -132,10 +132,12 @@ static void print_why(const struct status_view *view, const struct why_facts *fa
 
 /* ---- the command --------------------------------------------------------------------------------- */
 
-static const struct ibvcap_status_interface *find_why_interface(const struct status_view *view, const char *name)
+static const struct ibvcap_status_interface *find_why_interface(const struct status_view *view,
+                                                                const struct ibvcap_status_stream *stream)
 {
 	for (int i = 0; i < view->n_interfaces; i++)
-		if (strcmp(view->interfaces[i].interface, name) == 0)
+		if (strcmp(view->interfaces[i].interface, stream->interface) == 0 &&
+		    strcmp(view->interfaces[i].backend, stream->backend) == 0)
 			return &view->interfaces[i];
 	return NULL;
 }
@@ -166,7 +168,7 @@ static int explain_streams(const struct status_view *view, const char *stream, b
 			continue;
 		whole = take_sum(view, &view->streams[i], &sum);
 		facts.stream = &whole;
-		facts.interface = find_why_interface(view, view->streams[i].interface);
+		facts.interface = find_why_interface(view, &view->streams[i]);
 		facts.lacks_group = flow_view_lacks_group(view, facts.stream);
 		why_explain(&facts, report);
 		if (as_json)

@@ -125,7 +125,8 @@ struct counters top_interface_before(const struct top_view *view, const struct i
 	if (view->now.pid != view->before.pid)
 		return none;
 	for (int i = 0; i < view->before.n_interfaces; i++)
-		if (strcmp(view->before.interfaces[i].interface, at->interface) == 0)
+		if (strcmp(view->before.interfaces[i].interface, at->interface) == 0 &&
+		    strcmp(view->before.interfaces[i].backend, at->backend) == 0)
 			return drop_if_restarted(COUNTERS_OF(at), COUNTERS_OF(&view->before.interfaces[i]));
 	return none;
 }

@@ -18,14 +18,12 @@ static int flow_check_redirect(const struct xdp_backend *backend, const struct f
 	if (rule->copy)
 		return failure_set(failure, EX_CONFIG, EOPNOTSUPP,
 		                   "interface %s: flow %s: copy = true is not possible with backend xdp, which takes "
-		                   "packets from the kernel: set backend = \"packet\" for all streams and channels of "
-		                   "the interface",
+		                   "packets from the kernel: set backend = \"packet\" in this stream",
 		                   backend->interface.name, flow_format(rule, text, sizeof(text)));
 	if (rule->match == CONFIG_MATCH_DEFAULT)
 		return failure_set(failure, EX_CONFIG, EOPNOTSUPP,
 		                   "interface %s: match = \"default\" is not possible with backend xdp, which does not "
-		                   "know what the kernel takes: set backend = \"packet\" for all streams and channels "
-		                   "of the interface",
+		                   "know what the kernel takes: set backend = \"packet\" in this stream",
 		                   backend->interface.name);
 	return 0;
 }

@@ -91,13 +91,14 @@ Test(merge, what_memory_and_queue_were_made_by_is_fixed_and_rights_and_limits_ar
 		eq(str, (char *)fixed_key("", "max_consumers_per_user = 1; lossless_groups = [ 5 ];"), (char *)"none"));
 }
 
-Test(merge, auto_is_the_backend_that_another_stream_of_the_interface_names)
+Test(merge, auto_stays_auto_beside_a_stream_of_the_interface_that_names_a_backend)
 {
 	struct config *base = load("", "a", NULL, ""), *packet = load("", "b", NULL, "backend = \"packet\";"), *merged;
 
 	cr_expect(eq(int, base->streams[0].backend, CONFIG_BACKEND_AUTO));
 	cr_assert(eq(int, config_merge(base, packet, &nothing, &merged, &failure), 0));
-	cr_expect(eq(int, merged->streams[0].backend, CONFIG_BACKEND_PACKET));
+	cr_expect(eq(int, merged->streams[0].backend, CONFIG_BACKEND_AUTO));
+	cr_expect(eq(int, merged->streams[1].backend, CONFIG_BACKEND_PACKET));
 	cr_expect(strstr(merged->streams[0].text, "backend = \"auto\"") != NULL);
 	config_free(merged);
 	config_free(packet);

@@ -314,6 +314,49 @@ Test(flow, a_conflict_names_both_flows)
 	cr_expect(strstr(failure.text, "stream 'first' at test.conf:7 (10.0.0.0/8:7)") != NULL, "%s", failure.text);
 }
 
+/* Of the first stream's flow, which takes a part of what the second takes. */
+static void expect_side_by_side(enum config_backend first, enum config_backend second, uint32_t priority, bool copy,
+                                bool expected)
+{
+	struct config_flow flows[2] = {flow_to("10.0.0.1", 7), {FLOW_DEFAULTS, .match = CONFIG_MATCH_ALL}};
+	struct config_stream streams[2] = {
+		{.name = "first", .interface = "eth0", .backend = first, .flows = flows, .n_flows = 1},
+		{.name = "second",
+	         .interface = "eth0",
+	         .backend = second,
+	         .flows = flows + 1,
+	         .n_flows = 1,
+	         .layout = CONFIG_LAYOUT_FRAME},
+	};
+	const struct config config = {.streams = streams, .n_streams = 2};
+	struct failure failure = {0};
+
+	flows[0].priority = priority;
+	flows[0].copy = copy;
+	flows[1].file = "test.conf";
+	cr_expect(eq(int, flow_check(&config, &failure), expected ? 0 : -EINVAL), "%s and %s, %u: %s",
+	          config_backend_name(first), config_backend_name(second), priority, failure.text);
+	if (!expected && first != second)
+		cr_expect(strstr(failure.text, "verbs has a packet before xdp") != NULL, "%s", failure.text);
+}
+
+Test(flow, what_one_backend_of_an_interface_takes_no_other_can_have)
+{
+	expect_side_by_side(CONFIG_BACKEND_VERBS, CONFIG_BACKEND_PACKET, 0, false, false);
+	expect_side_by_side(CONFIG_BACKEND_VERBS, CONFIG_BACKEND_PACKET, 1, false, true);
+	expect_side_by_side(CONFIG_BACKEND_VERBS, CONFIG_BACKEND_PACKET, 0, true, true);
+	expect_side_by_side(CONFIG_BACKEND_XDP, CONFIG_BACKEND_PACKET, 0, false, false);
+	expect_side_by_side(CONFIG_BACKEND_XDP, CONFIG_BACKEND_PACKET, 1, false, true);
+	/* The wide flow has the packet before the narrow one, whatever that one's priority. */
+	expect_side_by_side(CONFIG_BACKEND_PACKET, CONFIG_BACKEND_XDP, 1, false, false);
+	expect_side_by_side(CONFIG_BACKEND_XDP, CONFIG_BACKEND_VERBS, 1, false, false);
+	/* What auto becomes is not known here. */
+	expect_side_by_side(CONFIG_BACKEND_AUTO, CONFIG_BACKEND_PACKET, 1, false, true);
+	expect_side_by_side(CONFIG_BACKEND_AUTO, CONFIG_BACKEND_PACKET, 0, false, false);
+	expect_side_by_side(CONFIG_BACKEND_AUTO, CONFIG_BACKEND_VERBS, 1, false, false);
+	expect_side_by_side(CONFIG_BACKEND_AUTO, CONFIG_BACKEND_AUTO, 1, false, true);
+}
+
 Test(flow, a_stream_does_not_copy_what_it_takes)
 {
 	struct config_flow flows[2] = {flow_to("10.0.0.1", 7), flow_to("10.0.0.1", 7)};

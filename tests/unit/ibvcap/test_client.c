@@ -378,6 +378,7 @@ static int say_status(int socket, const union protocol_message *request)
 	                                       .backend_better = "a card",
 	                                       .backend_command = "buy one",
 	                                       .is_second_best = 1,
+	                                       .is_auto = 1,
 	                                       .n_counters = 0};
 
 	protocol_init(&interface.header, PROTOCOL_INTERFACE, sizeof(interface));
@@ -455,6 +456,7 @@ Test(client, a_status_has_all_parts_with_their_labels)
 	cr_expect_str_eq(interface.backend_better, "a card");
 	cr_expect_str_eq(interface.backend_command, "buy one");
 	cr_expect_eq(interface.is_second_best, 1);
+	cr_expect_eq(interface.is_auto, 1);
 	interface.size = 0;
 	cr_expect_eq(ibvcap_status_interface(status, 0, &interface), -EINVAL);
 	ibvcap_status_free(status);

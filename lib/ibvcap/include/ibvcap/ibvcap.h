@@ -742,13 +742,13 @@ struct ibvcap_status_interface {
 	const struct ibvcap_counter *counters; /* of the whole port: out_of_buffer, port_discards */
 	uint32_t n_counters;
 	uint32_t reading_age_ms;   /* since device and kernel were asked for them; the older of both */
-	char backend[16];          /* of its streams and channels: "verbs", "xdp", "packet" */
+	char backend[16];          /* "verbs", "xdp", "packet"; an interface with several is a part for each */
 	char backend_why[256];     /* why it is this one */
 	char backend_better[256];  /* what would be faster, and what it takes; "": nothing */
 	char backend_how[256];     /* what it does there that it does not do everywhere; "": nothing */
 	char backend_command[256]; /* for the shell, that brings what is faster; "": there is no such command */
 	uint32_t is_second_best;   /* 1: what would be faster is another backend */
-	uint32_t reserved;
+	uint32_t is_auto;          /* 1: the backend of its streams and channels with backend = "auto" */
 };
 
 /**
