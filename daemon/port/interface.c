@@ -3,6 +3,7 @@
 #include "daemon/port/interface.h"
 
 #include "daemon/base/log.h"
+#include "daemon/base/numa.h"
 #include "daemon/base/time.h"
 #include "daemon/clock/clock_reader.h"
 
@@ -52,6 +53,7 @@ int interface_init(struct interface *interface, const char *name, enum config_ba
 
 	*interface = (struct interface){.ops = NULL};
 	snprintf(interface->name, sizeof(interface->name), "%s", name);
+	interface->numa_node = numa_node_of_interface(NUMA_SYSFS, name);
 	r = net_interface_read(name, &interface->net, failure);
 	if (r < 0)
 		return r;
@@ -156,9 +158,11 @@ static bool interface_may_be_packet(const struct interface *interface)
 	return strcmp(interface->ops->name, "xdp") == 0 && !interface->is_named && !interface->has_packet_beside;
 }
 
-int interface_open(struct interface *interface, struct failure *failure)
+/* What the backend allocates, and what the kernel does for it, lies near the device. */
+static int interface_open_backend(struct interface *interface, struct failure *failure)
 {
 	struct backend_open_options options = interface->open_options;
+	bool is_near = numa_begin(interface->numa_node);
 	int r = backend_check_privileges(interface->ops, failure);
 
 	options.interface = interface->name;
@@ -166,6 +170,14 @@ int interface_open(struct interface *interface, struct failure *failure)
 		r = interface->ops->open(&options, &interface->backend, failure);
 	if (r < 0 && interface_may_be_packet(interface))
 		r = interface_open_instead(interface, &options, failure);
+	numa_end(is_near);
+	return r;
+}
+
+int interface_open(struct interface *interface, struct failure *failure)
+{
+	int r = interface_open_backend(interface, failure);
+
 	if (r < 0)
 		return r;
 	interface->opened_index = interface->net.index;

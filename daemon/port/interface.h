@@ -61,6 +61,7 @@ struct interface {
 	struct backend *backend;      /* NULL: not open */
 	struct backend_capabilities capabilities;
 	struct net_interface net;
+	int32_t numa_node;                       /* of its device, or NUMA_ANY */
 	struct background *device_thread;        /* reads the device; NULL: the interface does not serve yet */
 	struct backend_port_statistics port_now; /* the thread's while the reading is on its way */
 	struct reading out_of_buffer;            /* and everything else of the port */

@@ -19,8 +19,10 @@ static int interface_tx_new(struct daemon *daemon, struct interface *interface, 
 
 	snprintf(name, sizeof(name), "tx-%.12s", interface->name);
 	if (tx) {
-		const struct tx_worker_options options = {
-			.name = name, .spin_ns = config_spin_ns(config->poll, config->spin_us), .cpu = config->cpu};
+		const struct tx_worker_options options = {.name = name,
+		                                          .spin_ns = config_spin_ns(config->poll, config->spin_us),
+		                                          .cpu = config->cpu,
+		                                          .node = interface->numa_node};
 
 		r = tx_worker_new(&tx->worker, &options);
 	}

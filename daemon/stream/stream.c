@@ -6,6 +6,7 @@
 #include "daemon/stream/stream.h"
 
 #include "daemon/base/log.h"
+#include "daemon/base/numa.h"
 #include "daemon/base/size.h"
 #include "daemon/base/time.h"
 #include "daemon/flow/flow.h"
@@ -15,6 +16,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -131,14 +133,18 @@ static void stream_log_ring(const struct stream *stream)
 {
 	const struct config_stream *config = stream->config;
 	const struct rx_ring *ring = &stream->queues[0].ring;
+	char node[32] = "";
 
+	if (stream->interface->numa_node != NUMA_ANY)
+		snprintf(node, sizeof(node), ", NUMA node %d", stream->interface->numa_node);
 	log_message(
 		LOG_INFO, &(struct log_about){.stream = config->name, .interface = config->interface},
 		"stream '%s': interface %s, device %s: %u blocks of %u slots of %u bytes in %u kB pages (%llu MiB), "
-		"receive queue %u",
+		"receive queue %u%s",
 		config->name, config->interface, stream->interface->capabilities.device, ring->n_blocks,
 		ring->slots_per_block, ring->slot_bytes, config->page_bytes / 1024,
-		(unsigned long long)((ring->payload.bytes + ring->headers.bytes) >> 20), config->receive_queue_slots);
+		(unsigned long long)((ring->payload.bytes + ring->headers.bytes) >> 20), config->receive_queue_slots,
+		node);
 	if (stream->n_queues > 1)
 		log_message(LOG_INFO, &(struct log_about){.stream = config->name, .interface = config->interface},
 		            "stream '%s': %u queues, each with such a ring and a worker", config->name,

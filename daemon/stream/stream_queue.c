@@ -2,6 +2,8 @@
 /* One queue of a stream: memory, registration, the device's queue, and its worker from its start to its end. */
 #include "daemon/stream/stream_queue.h"
 
+#include "daemon/base/log.h"
+#include "daemon/base/numa.h"
 #include "daemon/stream/geometry.h"
 #include "daemon/stream/stream.h"
 #include "lib/ibvcap/ring.h"
@@ -90,6 +92,7 @@ static int stream_queue_create_worker(struct stream_queue *queue, struct failure
 		.receive_queue_slots = config->receive_queue_slots,
 		.spin_ns = stream_queue_spin_ns(stream),
 		.cpu = config_queue_cpu(config, queue->index),
+		.node = stream->interface->numa_node,
 		.device_timestamps = stream->device_timestamps,
 		.kernel_times = stream->device_timestamps && stream->interface->capabilities.kernel_times,
 		.settle_ns = stream->interface->capabilities.settle_ns,
@@ -108,16 +111,45 @@ static int stream_queue_create_worker(struct stream_queue *queue, struct failure
 	return 0;
 }
 
-int stream_queue_prepare(struct stream_queue *queue, uint64_t epoch, struct failure *failure)
+/* The last pages are the first that a node has no more of. */
+static void stream_queue_check_node(const struct stream_queue *queue)
+{
+	const struct config_stream *config = queue->stream->config;
+	int32_t wanted = queue->stream->interface->numa_node;
+	const struct shm *payload = &queue->ring.payload;
+	int32_t node = numa_node_of_page((const uint8_t *)payload->address + payload->bytes - 1);
+
+	if (wanted == NUMA_ANY || node == NUMA_ANY || node == wanted)
+		return;
+	log_message(
+		LOG_WARNING, &(struct log_about){.stream = config->name, .interface = config->interface},
+		"stream '%s': a part of its ring is on NUMA node %d, and its device %s on node %d, which had no more "
+		"pages of %u kB: each packet crosses the link between the nodes; ibvcap doctor shows the pages of "
+		"each node, and how to get more",
+		config->name, node, queue->stream->interface->capabilities.device, wanted, config->page_bytes / 1024);
+}
+
+static int stream_queue_prepare_near(struct stream_queue *queue, uint64_t epoch, struct failure *failure)
 {
 	const struct rx_ring_options options = geometry_of_ring(queue->stream->config, queue->index, epoch);
 	int r = rx_ring_init(&queue->ring, &options, failure);
 
-	if (r == 0)
-		r = stream_queue_register_ring(queue, failure);
+	if (r < 0)
+		return r;
+	stream_queue_check_node(queue);
+	r = stream_queue_register_ring(queue, failure);
 	if (r == 0)
 		r = stream_queue_create(queue, failure);
 	return r == 0 ? stream_queue_create_worker(queue, failure) : r;
+}
+
+int stream_queue_prepare(struct stream_queue *queue, uint64_t epoch, struct failure *failure)
+{
+	bool is_near = numa_begin(queue->stream->interface->numa_node);
+	int r = stream_queue_prepare_near(queue, epoch, failure);
+
+	numa_end(is_near);
+	return r;
 }
 
 void stream_queue_release(struct stream_queue *queue)

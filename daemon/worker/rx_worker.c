@@ -44,6 +44,7 @@ struct rx_worker {
 	char name[16];
 	uint64_t spin_ns;
 	int32_t cpu;
+	int32_t node;
 
 	struct rx_sum *sum;        /* of the stream */
 	uint32_t queue_index;      /* in the stream */
@@ -381,6 +382,7 @@ int rx_worker_new(struct rx_worker **worker, const struct rx_worker_options *opt
 		.ring = options->ring->ring, .queue = options->queue, .queue_slots = options->receive_queue_slots};
 	w->spin_ns = options->spin_ns;
 	w->cpu = options->cpu;
+	w->node = options->node;
 	w->drain_ns = options->settle_ns > DRAIN_NS_MIN ? options->settle_ns : DRAIN_NS_MIN;
 	snprintf(w->name, sizeof(w->name), "%s", options->name);
 	r = mailbox_new(&w->inbox);
@@ -402,7 +404,7 @@ int rx_worker_prime(struct rx_worker *worker)
 
 int rx_worker_start(struct rx_worker *worker)
 {
-	return worker_thread_start(&worker->thread, worker->name, worker->cpu, rx_worker_main, worker);
+	return worker_thread_start(&worker->thread, worker->name, worker->cpu, worker->node, rx_worker_main, worker);
 }
 
 void rx_worker_join(struct rx_worker *worker)

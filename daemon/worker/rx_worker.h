@@ -27,6 +27,7 @@ struct rx_worker_options {
 	uint32_t receive_queue_slots;
 	uint64_t spin_ns;       /* between the last packet and sleep; RX_WORKER_SPIN_FOREVER: the worker never sleeps */
 	int32_t cpu;            /* -1: not pinned */
+	int32_t node;           /* whose CPUs it has if it is not pinned; NUMA_ANY: those of all */
 	bool device_timestamps; /* rows have no timestamp until the first MAIL_CLOCK */
 	bool kernel_times;      /* with them: of the backend's capabilities */
 	uint64_t settle_ns;     /* the backend's capability */

@@ -31,6 +31,7 @@ struct tx_worker {
 	char name[16];
 	uint64_t spin_ns;
 	int32_t cpu;
+	int32_t node;
 	int doorbell;
 	bool stopping;
 	bool stopped;
@@ -367,6 +368,7 @@ int tx_worker_new(struct tx_worker **worker, const struct tx_worker_options *opt
 		return -ENOMEM;
 	new->spin_ns = options->spin_ns;
 	new->cpu = options->cpu;
+	new->node = options->node;
 	snprintf(new->name, sizeof(new->name), "%s", options->name);
 	new->doorbell = eventfd(0, EFD_CLOEXEC);
 	r = new->doorbell < 0 ? -errno : 0;
@@ -390,7 +392,7 @@ int tx_worker_new(struct tx_worker **worker, const struct tx_worker_options *opt
 
 int tx_worker_start(struct tx_worker *worker)
 {
-	return worker_thread_start(&worker->thread, worker->name, worker->cpu, tx_worker_main, worker);
+	return worker_thread_start(&worker->thread, worker->name, worker->cpu, worker->node, tx_worker_main, worker);
 }
 
 void tx_worker_join(struct tx_worker *worker)

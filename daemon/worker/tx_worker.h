@@ -36,6 +36,7 @@ struct tx_worker_options {
 	const char *name; /* of the thread, 15 characters are kept */
 	uint64_t spin_ns; /* between the last packet and sleep; TX_WORKER_SPIN_FOREVER: the worker never sleeps */
 	int32_t cpu;      /* -1: not pinned */
+	int32_t node;     /* whose CPUs it has if it is not pinned; NUMA_ANY: those of all */
 };
 
 struct tx_worker;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* A stream's life on a device of which any call may fail: whatever was made is given back. */
+#include "daemon/base/numa.h"
 #include "daemon/base/time.h"
 #include "daemon/stream/stream.h"
 #include "lib/ibvcap/ring.h"
@@ -10,10 +11,35 @@
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
 #include <errno.h>
+#include <linux/mempolicy.h>
 #include <net/if.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+/* ---- where memory comes from ----------------------------------------------------------------------- */
+
+static unsigned int n_policies[MPOL_PREFERRED + 1];
+
+static void note_policy(void)
+{
+	int mode = MPOL_DEFAULT;
+
+	syscall(SYS_get_mempolicy, &mode, NULL, 0, NULL, 0);
+	if (mode <= MPOL_PREFERRED)
+		n_policies[mode]++;
+}
+
+/* In place of libc's: a segment of shared memory gets its pages here. */
+int madvise(void *address, size_t bytes, int advice)
+{
+	if (advice == MADV_POPULATE_WRITE)
+		note_policy();
+	return (int)syscall(SYS_madvise, address, bytes, advice);
+}
 
 /* ---- the scripted device, failing by countdown and counting what it has out --------------------------- */
 
@@ -68,6 +94,7 @@ static struct backend_ops failing_ops;
 static int create_queue(struct backend *backend, const struct backend_queue_options *options,
                         struct backend_queue **queue, struct failure *failure)
 {
+	note_policy();
 	if (fails())
 		return refuse(failure, "create_queue");
 	int r = scripted_backend_ops.create_queue(backend, options, queue, failure);
@@ -179,6 +206,31 @@ static void take_down(struct stream *stream, struct interface *interface)
 	stream_join(stream);
 	stream_deinit(stream);
 	interface_close(interface);
+}
+
+Test(stream, its_memory_is_near_the_device_as_far_as_that_says_where_it_is)
+{
+	static const int32_t nodes[] = {NUMA_ANY, 0};
+	bool can = numa_begin(0);
+
+	numa_end(can);
+	if (!can)
+		cr_skip_test("this kernel, or a container, admits no memory policy");
+	configure();
+	make_failing_ops();
+	calls_until_failure = -1;
+	for (uint32_t i = 0; i < 2; i++) {
+		struct interface interface = {.name = "lo", .ops = &failing_ops, .numa_node = nodes[i]};
+		struct stream stream = {0};
+		struct failure failure = {0};
+
+		memset(n_policies, 0, sizeof(n_policies));
+		cr_assert(eq(int, net_interface_read("lo", &interface.net, NULL), 0));
+		cr_assert(eq(int, prepare_and_start(&stream, &interface, &failure), 0), "%s", failure.text);
+		take_down(&stream, &interface);
+		cr_expect(eq(int, n_policies[MPOL_DEFAULT] > 0, nodes[i] == NUMA_ANY));
+		cr_expect(eq(int, n_policies[MPOL_PREFERRED] > 0, nodes[i] != NUMA_ANY));
+	}
 }
 
 Test(stream, whatever_fails_nothing_is_left_behind)
