@@ -116,10 +116,10 @@ Test(flow_tags, a_packet_of_a_flow_that_went_does_not_get_the_number_of_the_one_
 		cr_assert_eq(flow_tags_add(tags, &other, true), 0);
 	flow_tags_remove(tags, &before, true);
 
-	signal(SIGSEGV, exchange_flows);
+	sigaction(SIGSEGV, &(struct sigaction){.sa_handler = exchange_flows}, NULL);
 	mprotect(last_word_page, page_bytes, PROT_NONE);
 	cr_expect_eq(flow_tags_find(tags, (const struct flow_headers *)at), 0);
-	signal(SIGSEGV, SIG_DFL);
+	sigaction(SIGSEGV, &(struct sigaction){.sa_handler = SIG_DFL}, NULL);
 	cr_expect_eq(tag_of(2), 2);
 }
 
