@@ -109,7 +109,16 @@ def expect_shown(one, total):
     assert lines["repeated"]["level"] == "note" and "lost_in_card" not in lines
 
 
-def test_what_happened_on_the_wire_is_counted_to_the_packet_for_each_source(daemon, wire, recv):
+def recorded(one, tmp_path, count, *streams):
+    """What `ibvcap info` says of a recording of all that came."""
+    path = tmp_path / "a.pcapng"
+    done = ibvcap("record", *streams, "--socket", one.socket_path, "-w", path, "--oldest", "--count", count, "--quiet")
+    assert done.returncode == 0, done.stderr
+    done = ibvcap("info", "--json", path)
+    return done.returncode, json.loads(done.stdout)[0]
+
+
+def test_what_happened_on_the_wire_is_counted_to_the_packet_for_each_source(daemon, wire, recv, tmp_path):
     chance = random.Random(15)
     numbers, truths = disturbed_sources(chance)
     packets = mixed(chance, numbers)
@@ -134,9 +143,15 @@ def test_what_happened_on_the_wire_is_counted_to_the_packet_for_each_source(daem
     code, out, err = reader.finish(signal.SIGTERM)
     assert code == 0, err
     assert sort_sources(json.loads(out)["sequence"]) == said
+    code, info = recorded(one, tmp_path, len(packets), "lidar")
+    assert code == 1 and not info["complete"] and info["consistent"]
+    assert f": {said['lost']} were lost before the network card" in info["verdict"]
+    (kept,) = info["sequences"]
+    assert (kept["stream"], kept["lost_before_card"]) == ("lidar", said["lost"])
+    assert sort_sources(kept)["sources"] == said["sources"]
 
 
-def test_the_number_is_found_in_frames_and_across_the_split_of_a_row(daemon, wire):
+def test_the_number_is_found_in_frames_and_across_the_split_of_a_row(daemon, wire, tmp_path):
     chance = random.Random(16)
     numbers, truth = disturbed(chance, 65400)
     described = {"offset": 3, "bytes": 2, "source": "address"}
@@ -151,6 +166,14 @@ def test_the_number_is_found_in_frames_and_across_the_split_of_a_row(daemon, wir
         (source,) = json.loads(done.stdout)["sequence"]["sources"]
         expect_truth(source, truth)
         assert (source["address"], source["port"]) == (wire.tx_address, 0)
+    _, info = recorded(one, tmp_path, 2 * len(numbers), "lidar", "frames")
+    for kept in info["sequences"]:
+        expect_truth(kept, truth)
+    assert [kept["stream"] for kept in info["sequences"]] == ["lidar", "frames"]
+    ibvcap("record", "lidar", "--socket", one.socket_path, "-w", tmp_path / "raw", "--raw", "--oldest", "--count", 64)
+    kept = json.loads((tmp_path / "raw.json").read_text())["sequence"]
+    assert kept == {"offsets_from": "payload", "offset": 3, "bytes": 2, "source": 2, "step": 1, "upper_step": 1,
+                    "window": 4096, "jump": 1 << 20}
 
 
 def test_what_was_lost_between_two_runs_of_the_daemon_is_counted(start_daemon, wire, recv):
@@ -179,8 +202,8 @@ def test_what_was_lost_between_two_runs_of_the_daemon_is_counted(start_daemon, w
     ("spead2.pcap", 7148, 256, "spead", {"step": 216, "modulus": 6 * 216, "upper_step": 2}, 2),
     ("lidar-os0-32.pcap", 7502, 8448, "ouster", {"modulus": 1024, "step": 16}, 1),
     ("lidar-os1-128.pcap", 7502, 8448, "ouster", {"modulus": 1024, "step": 16}, 1)])
-def test_traffic_of_other_programs_is_complete_by_the_shipped_descriptions(build, daemon, net, wire, file, port, size,
-                                                                           name, keys, n_sources):
+def test_traffic_of_other_programs_is_complete_by_the_shipped_descriptions(build, daemon, net, wire, tmp_path, file,
+                                                                           port, size, name, keys, n_sources):
     path = test_capture.capture_file(file)
     one = daemon([stream(wire, sequence(name, **keys), port=port, payload_size=size, receive_queue_slots=512)])
     sent = test_capture.replay(net, wire, build, path)["datagrams"][str(port)]
@@ -190,6 +213,8 @@ def test_traffic_of_other_programs_is_complete_by_the_shipped_descriptions(build
     expect_truth(said, {"sent": sent, **ZERO})
     assert done.returncode == 0 and said["complete"] and len(said["sources"]) == n_sources
     assert sent > 60
+    code, info = recorded(one, tmp_path, sent, "lidar")
+    assert code == 0 and info["verdict"] == "complete: no packet is missing, by the packets' own numbers, too"
 
 
 def test_the_pattern_is_complete_and_the_text_says_so(build, daemon, net, wire):

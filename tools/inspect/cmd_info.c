@@ -3,7 +3,9 @@
 #include "tools/ibvcap/ibvcap.h"
 #include "tools/ibvcap/options.h"
 #include "tools/ibvcap/report.h"
+#include "tools/ibvcap/tracker_print.h"
 #include "tools/capture/recording.h"
+#include "tools/inspect/inspect_numbers.h"
 #include "tools/inspect/inspect_sum.h"
 #include "tools/json/text_to_json.h"
 
@@ -34,8 +36,9 @@ struct info_options {
 struct info {
 	const char *path;
 	struct inspect_sum sum;
-	bool is_index; /* of a recording, and no recording */
-	int end;       /* 0: behind a whole block; -errno */
+	struct inspect_numbers numbers; /* by the packets' own; of an extract: none */
+	bool is_index;                  /* of a recording, and no recording */
+	int end;                        /* 0: behind a whole block; -errno */
 	char error[PCAPNG_ERROR_BYTES];
 };
 
@@ -49,6 +52,16 @@ static bool was_daemon_away(const struct info *info)
 	return false;
 }
 
+/* Packets that the recording does not name: the sender numbered them, and they did not come. */
+static uint64_t lost_before_card(const struct info *info)
+{
+	uint64_t sum = 0;
+
+	for (uint32_t i = 0; i < info->numbers.n_streams; i++)
+		sum += inspect_lost_before_card(&info->numbers.streams[i]);
+	return sum;
+}
+
 static bool has_losses(const struct info *info)
 {
 	for (uint32_t i = 0; i < info->sum.n_sources; i++) {
@@ -57,7 +70,7 @@ static bool has_losses(const struct info *info)
 		if (source->n_lost || source->n_dropped)
 			return true;
 	}
-	return was_daemon_away(info);
+	return was_daemon_away(info) || lost_before_card(info);
 }
 
 /* record numbers the packets; a file of a time without packets has none. */
@@ -119,13 +132,24 @@ static const char *info_verdict(const struct info *info, char text[INSPECT_TEXT_
 		snprintf(text, INSPECT_TEXT_BYTES, "%s",
 		         "not closed: the recorder still writes it, or was killed; losses behind the last packet are "
 		         "not known");
+	else if (was_daemon_away(info) && lost_before_card(info))
+		snprintf(text, INSPECT_TEXT_BYTES,
+		         "packets are missing: ibvcapd was away; by their own numbers, %" PRIu64
+		         " did not come that the recording does not name",
+		         lost_before_card(info));
 	else if (was_daemon_away(info))
 		snprintf(text, INSPECT_TEXT_BYTES, "%s",
 		         "packets may be missing: ibvcapd was away, and nobody counted the packets of that time");
+	else if (lost_before_card(info))
+		snprintf(text, INSPECT_TEXT_BYTES,
+		         "packets are missing: %" PRIu64 " were lost before the network card, by the sender or the "
+		         "network",
+		         lost_before_card(info));
 	else if (info_code(info))
 		snprintf(text, INSPECT_TEXT_BYTES, "%s", "packets are missing; each is named above");
 	else
-		snprintf(text, INSPECT_TEXT_BYTES, "%s", "complete: no packet is missing");
+		snprintf(text, INSPECT_TEXT_BYTES, "complete: no packet is missing%s",
+		         info->numbers.n_streams ? ", by the packets' own numbers, too" : "");
 	return text;
 }
 
@@ -187,6 +211,20 @@ static void print_gaps(const struct info *info, uint64_t limit)
 		printf("  and %" PRIu64 " gaps more: --gaps N prints N of them\n", sum->n_gaps - n);
 }
 
+static void print_numbered(const struct inspect_numbered *numbered)
+{
+	struct ibvcap_tracker_counts counts = IBVCAP_INIT(struct ibvcap_tracker_counts);
+	uint64_t before_card = inspect_lost_before_card(numbered);
+
+	printf("  %s, by the packets' own numbers:\n", numbered->stream);
+	tracker_print(numbered->tracker);
+	ibvcap_tracker_counts(numbered->tracker, &counts);
+	if (counts.numbers.lost)
+		printf("  lost before the card (sender, network) %" PRIu64
+		       ", among the losses that the recording names %" PRIu64 "\n",
+		       before_card, counts.numbers.lost - before_card);
+}
+
 static void print_info(const struct info *info, uint64_t gaps)
 {
 	char verdict[INSPECT_TEXT_BYTES];
@@ -202,6 +240,8 @@ static void print_info(const struct info *info, uint64_t gaps)
 	for (uint32_t i = 0; i < info->sum.n_sources; i++)
 		print_source(&info->sum.sources[i]);
 	print_gaps(info, gaps);
+	for (uint32_t i = 0; i < info->numbers.n_streams; i++)
+		print_numbered(&info->numbers.streams[i]);
 	if (info->sum.closing[0])
 		printf("  the recorder said: %s\n", info->sum.closing);
 	printf("  %s\n", info_verdict(info, verdict));
@@ -253,6 +293,22 @@ static json_t *inspect_gap_to_json(const struct inspect_sum *sum, const struct i
 	                 (json_int_t)gap->n_lost, "why", text_to_json(gap->text));
 }
 
+static json_t *sequences_to_json(const struct inspect_numbers *numbers)
+{
+	json_t *all = json_array();
+
+	for (uint32_t i = 0; i < numbers->n_streams; i++) {
+		const struct inspect_numbered *numbered = &numbers->streams[i];
+		json_t *json = tracker_to_json(numbered->tracker);
+
+		json_object_set_new(json, "stream", text_to_json(numbered->stream));
+		json_object_set_new(json, "lost_before_card",
+		                    json_integer((json_int_t)inspect_lost_before_card(numbered)));
+		json_array_append_new(all, json);
+	}
+	return all;
+}
+
 static json_t *info_to_json(const struct info *info)
 {
 	char verdict[INSPECT_TEXT_BYTES];
@@ -262,9 +318,10 @@ static json_t *info_to_json(const struct info *info)
 		json_array_append_new(sources, inspect_source_to_json(&info->sum.sources[i]));
 	for (uint32_t i = 0; i < info->sum.n_gaps_kept; i++)
 		json_array_append_new(gaps, inspect_gap_to_json(&info->sum, &info->sum.gaps[i]));
-	return json_pack("{s:o, s:o, s:o, s:I, s:o, s:I, s:o, s:o, s:b, s:b, s:s}", "file", text_to_json(info->path),
-	                 "comment", text_to_json(info->sum.opening), "application", text_to_json(info->sum.application),
-	                 "packets", (json_int_t)info->sum.n_packets, "streams", sources, "n_gaps",
+	return json_pack("{s:o, s:o, s:o, s:I, s:o, s:o, s:I, s:o, s:o, s:b, s:b, s:s}", "file",
+	                 text_to_json(info->path), "comment", text_to_json(info->sum.opening), "application",
+	                 text_to_json(info->sum.application), "packets", (json_int_t)info->sum.n_packets, "streams",
+	                 sources, "sequences", sequences_to_json(&info->numbers), "n_gaps",
 	                 (json_int_t)info->sum.n_gaps, "gaps", gaps, "closing", text_to_json(info->sum.closing),
 	                 "complete", info_code(info) == EX_OK && !inspect_is_extract(&info->sum), "consistent",
 	                 info_code(info) != EX_DATAERR, "verdict", info_verdict(info, verdict));
@@ -289,9 +346,15 @@ static int read_info(struct info *info, const char *path)
 		recording_close(&recording);
 		return EX_OK;
 	}
-	while (memory == 0 && (r = recording_next(&recording, &block)) > 0)
+	while (memory == 0 && (r = recording_next(&recording, &block)) > 0) {
 		memory = inspect_sum_add(&info->sum, &block);
+		if (memory == 0)
+			memory = inspect_numbers_add(&info->numbers, &info->sum, &block);
+	}
 	info->end = r;
+	if (inspect_is_extract(&info->sum)) /* numbers are absent that were not lost */
+		inspect_numbers_free(&info->numbers);
+	inspect_numbers_end(&info->numbers, &info->sum);
 	snprintf(info->error, sizeof(info->error), "%s", recording_error(&recording));
 	recording_close(&recording);
 	if (memory < 0)
@@ -339,6 +402,7 @@ int cmd_info(int argc, char **argv)
 			else if (!info.is_index)
 				json_array_append_new(all, info_to_json(&info));
 		}
+		inspect_numbers_free(&info.numbers);
 		inspect_sum_free(&info.sum);
 		worst = code > worst ? code : worst;
 	}

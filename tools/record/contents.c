@@ -5,21 +5,33 @@
  */
 #include "tools/record/contents.h"
 
+#include "tools/json/sequence_json.h"
 #include "tools/pcapng/pcapng_write.h"
 #include "tools/record/row_frame.h"
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/utsname.h>
 
-#define SUM_TEXT_BYTES 400
+#define SUM_TEXT_BYTES      400
+#define SEQUENCE_TEXT_BYTES 1024 /* more than all keys of a sequence take as JSON */
 
 static struct pcapng_text text_unless_empty(const char *string)
 {
 	struct pcapng_text text = {.at = string, .bytes = strlen(string)};
 
 	return text.bytes ? text : (struct pcapng_text){0};
+}
+
+/* The clock, and where the packets have their own number. */
+static void print_comment(char *text, size_t bytes, const struct source *source)
+{
+	char *sequence = source->sequence ? json_dumps(source->sequence, JSON_COMPACT) : NULL;
+
+	snprintf(text, bytes, "%s%s%s", source->clock, sequence ? SEQUENCE_IN_COMMENT : "", sequence ? sequence : "");
+	free(sequence);
 }
 
 size_t contents_write_head(uint8_t *to, size_t room, const char *why, const struct source *sources, unsigned n_sources,
@@ -39,14 +51,16 @@ size_t contents_write_head(uint8_t *to, size_t room, const char *why, const stru
 	used = pcapng_write_section(to, room, &section);
 	for (unsigned i = 0; i < n_sources; i++) {
 		char description[sizeof(sources[i].interface) + RECORD_FLOW_TEXT_BYTES];
+		char comment[sizeof(sources[i].clock) + SEQUENCE_TEXT_BYTES];
 		struct pcapng_interface interface = {
 			.link_type = PCAPNG_LINK_ETHERNET,
 			.name = text_unless_empty(sources[i].name),
 			.hardware = text_unless_empty(sources[i].device),
 			.filter = text_unless_empty(sources[i].filter),
-			.comment = text_unless_empty(sources[i].clock),
 		};
 
+		print_comment(comment, sizeof(comment), &sources[i]);
+		interface.comment = text_unless_empty(comment);
 		snprintf(description, sizeof(description), "%s%s%s", sources[i].interface,
 		         sources[i].interface[0] && flow[0] ? ", " : "", flow);
 		interface.description = text_unless_empty(description);

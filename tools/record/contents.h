@@ -7,8 +7,6 @@
 
 #include <stddef.h>
 
-#define CONTENTS_HEAD_BYTES (RECORD_SOURCES_MAX * 2048u) /* room that is enough for either */
-
 /** The section header, with why the file was written unless it is NULL, and an interface for each source. flow: goes
  * into their descriptions. Returns the bytes. */
 size_t contents_write_head(uint8_t *to, size_t room, const char *why, const struct source *sources, unsigned n_sources,

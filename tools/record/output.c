@@ -89,7 +89,7 @@ static void begin_output(struct recorder *recorder, struct record_output *output
 	buffer->begins_file = true;
 	buffer->file_ns = now_ns;
 	for (unsigned i = 0; i < output->n_sources; i++)
-		source_describe_clock(&sources[i]);
+		source_describe_again(&sources[i]);
 	buffer->used = contents_write_head(buffer->at, WRITER_BUFFER_BYTES, recorder->options.why, sources,
 	                                   output->n_sources, output->file->flow_text);
 	buffer->filled_ns = time_monotonic_ns();

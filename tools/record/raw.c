@@ -46,7 +46,7 @@ static int raw_begin_file(struct raw *raw)
 	char path[PATH_MAX];
 	int r = file_window_name(&raw->window, now_ns, NULL, path);
 
-	source_describe_clock(raw->source);
+	source_describe_again(raw->source);
 	raw->file_start = source_sum(&raw->source->losses, raw->source->n_written, 0);
 	raw->rotate_ns = UINT64_MAX;
 	if (file_ns != UINT64_MAX)

@@ -42,6 +42,8 @@ static void describe_raw_rows(const struct raw_file *file, json_t *all)
 	json_object_set_new(all, "layout", json_string(file->has_frames ? "frame" : "payload"));
 	json_object_set_new(all, "network_header_bytes", json_integer(file->network_header_bytes));
 	json_object_set_new(all, "application_header_bytes", json_integer(file->application_header_bytes));
+	if (file->source->sequence)
+		json_object_set(all, "sequence", file->source->sequence);
 }
 
 /* sum NULL: the recording goes on. */

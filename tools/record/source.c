@@ -4,6 +4,7 @@
 
 #include "daemon/base/time.h"
 #include "tools/ibvcap/status_view.h"
+#include "tools/json/sequence_json.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -66,6 +67,8 @@ void source_close(struct source *source)
 {
 	ibvcap_rx_close(source->rx);
 	source->rx = NULL;
+	json_decref(source->sequence);
+	source->sequence = NULL;
 }
 
 void source_tell_failure(struct source *source)
@@ -101,15 +104,31 @@ static void describe_flow(struct source *source, const struct ibvcap_status_flow
 	snprintf(source->filter + used, sizeof(source->filter) - used, "%s%s", used ? "; " : "", flow->text);
 }
 
-void source_describe_clock(struct source *source)
+static void describe_clock(struct source *source, const struct ibvcap_rx_info *info)
+{
+	snprintf(source->clock, sizeof(source->clock),
+	         "clock %s, right within %" PRIu64 " ns of this host's UTC; epoch %016" PRIx64
+	         ", first packet %" PRIu64,
+	         status_view_clock_name(info->clock_source), info->clock_error_ns, info->epoch, info->attach_sequence);
+}
+
+static void describe_sequence(struct source *source, const struct ibvcap_rx_info *info)
+{
+	struct ibvcap_sequence sequence;
+
+	json_decref(source->sequence);
+	source->sequence = NULL;
+	if (ibvcap_rx_sequence(source->rx, &sequence) > 0)
+		source->sequence = sequence_to_json(&sequence, info->flags & IBVCAP_RING_FLAG_FRAMES);
+}
+
+void source_describe_again(struct source *source)
 {
 	struct ibvcap_rx_info info = IBVCAP_INIT(struct ibvcap_rx_info);
 
 	ibvcap_rx_info(source->rx, &info);
-	snprintf(source->clock, sizeof(source->clock),
-	         "clock %s, right within %" PRIu64 " ns of this host's UTC; epoch %016" PRIx64
-	         ", first packet %" PRIu64,
-	         status_view_clock_name(info.clock_source), info.clock_error_ns, info.epoch, info.attach_sequence);
+	describe_clock(source, &info);
+	describe_sequence(source, &info);
 }
 
 void source_describe(struct source *source, const struct record_options *options)
@@ -117,7 +136,7 @@ void source_describe(struct source *source, const struct record_options *options
 	struct ibvcap_rx_info info = IBVCAP_INIT(struct ibvcap_rx_info);
 	struct status_view view;
 
-	source_describe_clock(source);
+	source_describe_again(source);
 	if (status_view_ask(&view, options->socket, 0) < 0)
 		return;
 	ibvcap_rx_info(source->rx, &info);

@@ -18,6 +18,7 @@ struct source {
 	char device[80];    /* of the backend; empty: none */
 	char filter[1000];  /* the flow rules, as far as they fit */
 	char clock[160];
+	json_t *sequence; /* where the packets have their own number; NULL: the configuration does not say */
 	bool is_lossless;
 	bool failure_told; /* the device's queue has failed */
 	int end_error;     /* the library's, after which it cannot be read: other sources go on; 0 */
@@ -46,8 +47,8 @@ void source_describe(struct source *source, const struct record_options *options
 /** Say on standard error, once, that the device's queue has failed. */
 void source_tell_failure(struct source *source);
 
-/** Renew what is said of the clock, whose error changes. */
-void source_describe_clock(struct source *source);
+/** Renew what is said of the clock, whose error changes, and of the sequence, which another daemon may know better. */
+void source_describe_again(struct source *source);
 
 /** What became of a source's packets, as far as a file shows it. */
 struct record_sum source_sum(const struct losses *losses, uint64_t n_written, uint64_t n_other_files);

@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Gives the packets of a recording to a tracker for each stream, whose description the interface's comment has. */
+#include "tools/inspect/inspect_numbers.h"
+
+#include "tools/capture/datagram.h"
+#include "tools/json/sequence_json.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Of "lidar/1", queue 1 of a stream: "lidar". */
+static size_t stream_length(const char *name)
+{
+	return strcspn(name, "/");
+}
+
+static struct inspect_numbered *find_stream(struct inspect_numbers *numbers, const char *name)
+{
+	size_t length = stream_length(name);
+
+	for (uint32_t i = 0; i < numbers->n_streams; i++) {
+		struct inspect_numbered *numbered = &numbers->streams[i];
+
+		if (!strncmp(numbered->stream, name, length) && !numbered->stream[length])
+			return numbered;
+	}
+	return NULL;
+}
+
+/* False: the comment has no description. */
+static bool find_description(const struct pcapng_text *comment, struct ibvcap_sequence *sequence, bool *has_frames)
+{
+	const char *found =
+		comment->bytes ? memmem(comment->at, comment->bytes, SEQUENCE_IN_COMMENT, strlen(SEQUENCE_IN_COMMENT))
+			       : NULL;
+	json_t *json;
+	bool is_one;
+
+	if (!found)
+		return false;
+	found += strlen(SEQUENCE_IN_COMMENT);
+	json = json_loadb(found, comment->bytes - (size_t)(found - comment->at), JSON_DISABLE_EOF_CHECK, NULL);
+	is_one = sequence_from_json(json, sequence, has_frames);
+	json_decref(json);
+	return is_one;
+}
+
+/* An interface for one flow has a part of the numbers if all flows count together. */
+static int add_stream(struct inspect_numbers *numbers, const struct inspect_source *source,
+                      const struct pcapng_interface *interface)
+{
+	struct inspect_numbered *numbered = &numbers->streams[numbers->n_streams];
+	struct ibvcap_sequence sequence;
+	int r;
+
+	if (numbers->n_streams == INSPECT_NUMBERS_MAX || find_stream(numbers, source->name) ||
+	    !find_description(&interface->comment, &sequence, &numbered->has_frames) ||
+	    (source->is_one_flow && sequence.source != IBVCAP_SOURCE_FLOW))
+		return 0;
+	r = ibvcap_tracker_new(&sequence, NULL, &numbered->tracker);
+	if (r < 0)
+		return r == -ENOMEM ? r : 0; /* a description that no tracker takes */
+	strcpy(numbered->stream, source->name);
+	numbered->stream[stream_length(source->name)] = '\0';
+	numbered->n_named = 0;
+	numbers->n_streams++;
+	return 0;
+}
+
+static void add_packet_number(struct inspect_numbered *numbered, const struct pcapng_packet *packet)
+{
+	struct ibvcap_packet found = {.headers = packet->frame[0],
+	                              .header_bytes = packet->frame_bytes[0],
+	                              .row = packet->frame[0] + packet->frame_bytes[0],
+	                              .has_headers = true};
+	struct datagram datagram;
+
+	if (!numbered->has_frames) {
+		/* Without a payload no number can be read. */
+		found.payload_at = packet->frame_bytes[0];
+		if (datagram_find(DATAGRAM_LINK_ETHERNET, packet->frame[0], packet->frame_bytes[0], packet->wire_bytes,
+		                  &datagram) == DATAGRAM_WHOLE)
+			found.payload_at = (uint32_t)(datagram.payload - packet->frame[0]);
+	}
+	ibvcap_tracker_add(numbered->tracker, &found, NULL);
+}
+
+int inspect_numbers_add(struct inspect_numbers *numbers, const struct inspect_sum *sum,
+                        const struct pcapng_block *block)
+{
+	struct inspect_numbered *numbered;
+	uint32_t source;
+
+	if (block->type == PCAPNG_BLOCK_INTERFACE)
+		return add_stream(numbers, &sum->sources[sum->n_sources - 1], &block->interface);
+	if (block->type != PCAPNG_BLOCK_PACKET || !numbers->n_streams)
+		return 0;
+	source = sum->first_source + block->packet.interface;
+	numbered = source < sum->n_sources ? find_stream(numbers, sum->sources[source].name) : NULL;
+	if (numbered)
+		add_packet_number(numbered, &block->packet);
+	return 0;
+}
+
+void inspect_numbers_end(struct inspect_numbers *numbers, const struct inspect_sum *sum)
+{
+	for (uint32_t i = 0; i < sum->n_sources; i++) {
+		const struct inspect_source *source = &sum->sources[i];
+		struct inspect_numbered *numbered = find_stream(numbers, source->name);
+
+		/* The statistics have what was lost behind the last packet, too; a recording that was cut has none. */
+		if (numbered)
+			numbered->n_named += source->n_dropped > source->n_lost ? source->n_dropped : source->n_lost;
+	}
+}
+
+void inspect_numbers_free(struct inspect_numbers *numbers)
+{
+	for (uint32_t i = 0; i < numbers->n_streams; i++)
+		ibvcap_tracker_free(numbers->streams[i].tracker);
+	*numbers = (struct inspect_numbers){0};
+}
+
+uint64_t inspect_lost_before_card(const struct inspect_numbered *numbered)
+{
+	struct ibvcap_tracker_counts counts = IBVCAP_INIT(struct ibvcap_tracker_counts);
+
+	ibvcap_tracker_counts(numbered->tracker, &counts);
+	return counts.numbers.lost > numbered->n_named ? counts.numbers.lost - numbered->n_named : 0;
+}

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Counts by the packets' own numbers, if the recording says where they are. This finds losses before the network card,
+ * which the rows' numbers do not show. All queues of a stream are one account.
+ */
+#ifndef TOOLS_INSPECT_INSPECT_NUMBERS_H
+#define TOOLS_INSPECT_INSPECT_NUMBERS_H
+
+#include "tools/inspect/inspect_sum.h"
+
+#include <ibvcap/ibvcap.h>
+
+#define INSPECT_NUMBERS_MAX 64 /* streams of a file that are tracked */
+
+struct inspect_numbered {
+	char stream[INSPECT_TEXT_BYTES]; /* without the queue */
+	struct ibvcap_tracker *tracker;
+	bool has_frames;  /* the offsets count from the frame */
+	uint64_t n_named; /* packets of the stream that the recording names as lost */
+};
+
+/* Zero-initialise it. */
+struct inspect_numbers {
+	struct inspect_numbered streams[INSPECT_NUMBERS_MAX];
+	uint32_t n_streams;
+};
+
+/**
+ * Take a block that inspect_sum_add() has taken: an interface begins to be tracked, a packet is counted. 0; -ENOMEM.
+ */
+int inspect_numbers_add(struct inspect_numbers *numbers, const struct inspect_sum *sum,
+                        const struct pcapng_block *block);
+void inspect_numbers_free(struct inspect_numbers *numbers);
+
+/** Behind the last block: note what the recording names as lost. */
+void inspect_numbers_end(struct inspect_numbers *numbers, const struct inspect_sum *sum);
+
+/** Packets of the stream that were lost before the card: the recording does not name them. Pure. */
+uint64_t inspect_lost_before_card(const struct inspect_numbered *numbered);
+
+#endif
