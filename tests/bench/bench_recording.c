@@ -130,6 +130,7 @@ int main(int argc, char **argv)
 	bytes = strtoull(argv[2], NULL, 10);
 	bytes_per_s = strtoull(argv[3], NULL, 10);
 	generator.options.zstd_level = argc == 5 ? atoi(argv[4]) : 0;
+	generator.options.seekable = true;
 	generator.frame_bytes = frame_build(&frame, 0, generator.frame);
 	generator.window.pattern = argv[1];
 	require(file_window_init(&generator.window), argv[1]);

@@ -95,6 +95,7 @@ static int start_writer(struct recorder *recorder)
 	writer->path = options->path;
 	writer->file_options = (struct record_file_options){.command = options->command,
 	                                                    .zstd_level = options->zstd_level,
+	                                                    .seekable = options->seekable,
 	                                                    .sync = options->sync,
 	                                                    .index = options->index};
 	writer->window = record_options_window(options);

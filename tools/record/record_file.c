@@ -71,10 +71,10 @@ int record_file_open(struct record_file *file, const struct record_file_options 
 		file->fd = STDOUT_FILENO;
 	else
 		r = open_regular(file, path);
-	if (r == 0 && options->index && file->is_regular)
+	if (r == 0 && options->index && file->is_regular && (options->seekable || !options->zstd_level))
 		r = open_index(file);
 	if (r == 0 && options->zstd_level) {
-		file->zstd = zstd_frames_new(options->zstd_level);
+		file->zstd = zstd_frames_new(options->zstd_level, options->seekable);
 		r = file->zstd ? 0 : -ENOMEM;
 	}
 	return r;
@@ -220,6 +220,8 @@ int record_file_write(struct record_file *file, const struct record_piece *piece
 	do
 		r = write_in_room(file, at, bytes, is_direct, is_end);
 	while (r == -ENOSPC && file_window_give_way(file->window));
+	if (r < 0 && file->zstd)
+		zstd_frames_leave_out(file->zstd);
 	if (r < 0)
 		return cut_back(file, r);
 	if (file->zstd)
@@ -275,15 +277,15 @@ static int finish_regular(struct record_file *file)
 
 int record_file_finish(struct record_file *file)
 {
-	const uint8_t *table;
+	const uint8_t *end;
 	size_t bytes;
 	int r = 0;
 
 	if (file->fd < 0)
 		return 0;
 	if (file->zstd) {
-		table = zstd_frames_table(file->zstd, &bytes);
-		r = table ? write_cached(file, table, bytes) : -ENOMEM;
+		end = zstd_frames_end(file->zstd, &bytes);
+		r = end ? write_cached(file, end, bytes) : -ENOMEM;
 		if (r == 0)
 			file->bytes += bytes;
 		else

@@ -31,9 +31,10 @@ struct record_piece {
 
 struct record_file_options {
 	const char *command; /* after the file is complete; NULL */
-	int zstd_level;
+	int zstd_level;      /* 0: not compressed */
+	bool seekable;       /* if compressed: it can be read from each piece on */
 	bool sync;
-	bool index;
+	bool index; /* of files that can be read from each piece on */
 };
 
 struct zstd_frames;

