@@ -10,7 +10,6 @@
 #include <string.h>
 
 #define ROOM_MIN   4096u
-#define SEARCH_MAX 65536u /* packets that may be missing in one piece */
 #define MULTIPLIER UINT64_C(0x9e3779b97f4a7c15)
 
 static uint64_t mix_in(uint64_t hash, uint64_t word)
@@ -34,9 +33,56 @@ static uint64_t hash_payload(const uint8_t *payload, size_t bytes)
 	return mix_in(hash, word) | 1;
 }
 
-static uint64_t *place_of(const struct arrivals *arrivals, uint64_t number)
+static struct arrivals_packet *packet_at(const struct arrivals *arrivals, uint64_t number)
 {
-	return &arrivals->sent[number & (arrivals->room - 1)];
+	return &arrivals->expected[number & (arrivals->room - 1)];
+}
+
+/* The lowest bit of each hash is 1. */
+static struct arrivals_bucket *hash_bucket(const struct arrivals *arrivals, uint64_t hash)
+{
+	return &arrivals->buckets[hash >> 1 & (arrivals->room - 1)];
+}
+
+static void expect_packet(struct arrivals *arrivals, uint64_t number, uint64_t hash)
+{
+	struct arrivals_bucket *bucket = hash_bucket(arrivals, hash);
+
+	packet_at(arrivals, number)->hash = hash;
+	if (bucket->end <= arrivals->next)
+		bucket->first = number;
+	else
+		packet_at(arrivals, bucket->end - 1)->follower = number;
+	bucket->end = number + 1;
+}
+
+/* The next packet is the first of its bucket. Returns its hash. */
+static uint64_t expect_no_more(struct arrivals *arrivals)
+{
+	const struct arrivals_packet *packet = packet_at(arrivals, arrivals->next++);
+
+	hash_bucket(arrivals, packet->hash)->first = packet->follower;
+	return packet->hash;
+}
+
+/* Number of the first expected packet with that hash; n_sent: none. */
+static uint64_t find_expected(const struct arrivals *arrivals, uint64_t hash)
+{
+	const struct arrivals_bucket *bucket;
+	uint64_t number;
+
+	if (!arrivals->room)
+		return arrivals->n_sent;
+	bucket = hash_bucket(arrivals, hash);
+	if (bucket->end <= arrivals->next)
+		return arrivals->n_sent;
+	number = bucket->first;
+	while (packet_at(arrivals, number)->hash != hash) {
+		if (number + 1 == bucket->end)
+			return arrivals->n_sent;
+		number = packet_at(arrivals, number)->follower;
+	}
+	return number;
 }
 
 static int make_room_for_sent(struct arrivals *arrivals)
@@ -46,13 +92,17 @@ static int make_room_for_sent(struct arrivals *arrivals)
 	if (arrivals_expected(arrivals) < arrivals->room)
 		return 0;
 	grown.room = arrivals->room ? 2 * arrivals->room : ROOM_MIN;
-	grown.sent = malloc(grown.room * sizeof(*grown.sent));
-	if (!grown.sent)
+	grown.expected = malloc(grown.room * sizeof(*grown.expected));
+	grown.buckets = calloc(grown.room, sizeof(*grown.buckets));
+	if (!grown.expected || !grown.buckets) {
+		arrivals_deinit(&grown);
 		return -ENOMEM;
+	}
 	for (uint64_t number = arrivals->next; number < arrivals->n_sent; number++)
-		*place_of(&grown, number) = *place_of(arrivals, number);
-	free(arrivals->sent);
-	arrivals->sent = grown.sent;
+		expect_packet(&grown, number, packet_at(arrivals, number)->hash);
+	arrivals_deinit(arrivals);
+	arrivals->expected = grown.expected;
+	arrivals->buckets = grown.buckets;
 	arrivals->room = grown.room;
 	return 0;
 }
@@ -63,8 +113,7 @@ int arrivals_sent(struct arrivals *arrivals, const uint8_t *payload, size_t byte
 
 	if (r < 0)
 		return r;
-	*place_of(arrivals, arrivals->n_sent) = hash_payload(payload, bytes);
-	arrivals->n_sent++;
+	expect_packet(arrivals, arrivals->n_sent++, hash_payload(payload, bytes));
 	return 0;
 }
 
@@ -74,8 +123,8 @@ static void pass_over(struct arrivals *arrivals, uint64_t end)
 	if (arrivals->next < end && !arrivals->first_difference[0])
 		snprintf(arrivals->first_difference, sizeof(arrivals->first_difference),
 		         "packet %" PRIu64 " of those sent came late or not at all", arrivals->next + 1);
-	for (; arrivals->next < end; arrivals->next++) {
-		arrivals->passed[arrivals->n_passed++ % ARRIVALS_PASSED_MAX] = *place_of(arrivals, arrivals->next);
+	while (arrivals->next < end) {
+		arrivals->passed[arrivals->n_passed++ % ARRIVALS_PASSED_MAX] = expect_no_more(arrivals);
 		arrivals->n_missing++;
 	}
 }
@@ -92,14 +141,11 @@ static bool was_passed(struct arrivals *arrivals, uint64_t hash)
 
 void arrivals_came(struct arrivals *arrivals, const uint8_t *payload, size_t bytes)
 {
-	uint64_t hash = hash_payload(payload, bytes), number = arrivals->next;
-	uint64_t end = arrivals_expected(arrivals) < SEARCH_MAX ? arrivals->n_sent : number + SEARCH_MAX;
+	uint64_t hash = hash_payload(payload, bytes), number = find_expected(arrivals, hash);
 
-	while (number < end && *place_of(arrivals, number) != hash)
-		number++;
-	if (number < end) {
+	if (number < arrivals->n_sent) {
 		pass_over(arrivals, number);
-		arrivals->next++;
+		expect_no_more(arrivals);
 		arrivals->n_in_order++;
 	} else if (was_passed(arrivals, hash)) {
 		arrivals->n_missing--;
@@ -121,7 +167,9 @@ void arrivals_end(struct arrivals *arrivals)
 
 void arrivals_deinit(struct arrivals *arrivals)
 {
-	free(arrivals->sent);
-	arrivals->sent = NULL;
+	free(arrivals->expected);
+	free(arrivals->buckets);
+	arrivals->expected = NULL;
+	arrivals->buckets = NULL;
 	arrivals->room = 0;
 }

@@ -9,6 +9,17 @@
 #define ARRIVALS_PASSED_MAX 256 /* packets that others have overtaken; further back, a late one counts as missing */
 #define ARRIVALS_TEXT_BYTES 160
 
+struct arrivals_packet {
+	uint64_t hash;
+	uint64_t follower; /* number of the next packet in the same bucket */
+};
+
+/* Packets with hashes of one bucket, in the order of their numbers. Those before the expected ones have left it. */
+struct arrivals_bucket {
+	uint64_t first;
+	uint64_t end; /* number of the last packet, plus 1 */
+};
+
 /* Zero-initialise it. sent = in_order + late + missing + those that may still come. */
 struct arrivals {
 	uint64_t n_sent;
@@ -17,11 +28,11 @@ struct arrivals {
 	uint64_t n_missing;                         /* overtaken by others, and did not come so far */
 	uint64_t n_others;                          /* came, and were not sent, or came twice */
 	char first_difference[ARRIVALS_TEXT_BYTES]; /* empty: none */
-	/* Hashes of packets that may still come. */
-	uint64_t *sent;
-	size_t room;                          /* a power of 2; the place of packet number n is n % room */
-	uint64_t next;                        /* number of the packet that is expected next */
-	uint64_t passed[ARRIVALS_PASSED_MAX]; /* hashes of packets that are missing; 0: none */
+	struct arrivals_packet *expected;           /* packet number n is at n % room */
+	struct arrivals_bucket *buckets;            /* of a hash table of the expected packets; room of them */
+	size_t room;                                /* a power of 2 */
+	uint64_t next;                              /* number of the packet that is expected next */
+	uint64_t passed[ARRIVALS_PASSED_MAX];       /* hashes of packets that are missing; 0: none */
 	uint64_t n_passed;
 };
 

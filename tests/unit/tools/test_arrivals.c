@@ -74,6 +74,35 @@ Test(arrivals, missing_late_changed_and_foreign_packets_are_told_apart)
 	cr_expect(strstr(arrivals.first_difference, "packet 4 of those sent came late or not at all") != NULL);
 }
 
+Test(arrivals, any_number_of_packets_may_be_missing_in_one_piece)
+{
+	for (uint64_t n = 0; n < 200000; n++)
+		send_number(n);
+	come_number(0);
+	come_number(199998);
+	come_number(200000);
+	come_number(199999);
+	arrivals_end(&arrivals);
+	expect_counts(3, 0, 199997, 1);
+}
+
+Test(arrivals, payloads_that_repeat_come_in_the_order_of_sending)
+{
+	for (uint64_t n = 0; n < 20000; n++)
+		send_number(n % 3);
+	for (uint64_t n = 0; n < 10000; n++)
+		come_number(n % 3);
+	for (uint64_t n = 0; n < 20000; n++)
+		send_number(n % 3 + 2);
+	for (uint64_t n = 10000; n < 20000; n++)
+		come_number(n % 3);
+	for (uint64_t n = 0; n < 20000; n++)
+		come_number(n % 3 + 2);
+	expect_counts(40000, 0, 0, 0);
+	come_number(4);
+	expect_counts(40000, 0, 0, 1);
+}
+
 Test(arrivals, payloads_that_are_all_the_same_are_counted)
 {
 	for (int i = 0; i < 5; i++)
