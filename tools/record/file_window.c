@@ -16,8 +16,9 @@
 #include <time.h>
 #include <unistd.h>
 
-#define NUMBER_DIGITS 5 /* at least */
-#define TIME_DIGITS   14
+#define NUMBER_DIGITS     5 /* at least */
+#define NUMBER_DIGITS_MAX 9 /* of a number that the next one follows: a uint32_t has room for it */
+#define TIME_DIGITS       14
 
 /* Behind the last '/'. */
 static const char *base_of(const char *path)
@@ -127,7 +128,7 @@ static bool are_numbers(const char *at, const char *suffix)
 {
 	size_t digits = strspn(at, "0123456789");
 
-	if (digits < NUMBER_DIGITS || at[digits] != '_')
+	if (digits < NUMBER_DIGITS || digits > NUMBER_DIGITS_MAX || at[digits] != '_')
 		return false;
 	at += digits + 1;
 	if (strspn(at, "0123456789") != TIME_DIGITS)
@@ -169,6 +170,12 @@ static int by_age(const void *a, const void *b)
 	return ((*one)->bytes > (*other)->bytes) - ((*one)->bytes < (*other)->bytes);
 }
 
+/* What a link points to takes no room that a deleted link would give back. */
+static bool find_regular_file(DIR *directory, const char *name, struct stat *status)
+{
+	return fstatat(dirfd(directory), name, status, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(status->st_mode);
+}
+
 static int collect_left_files(struct file_window *window, DIR *directory, const char *folder, struct kept_file ***found,
                               size_t *n)
 {
@@ -178,7 +185,7 @@ static int collect_left_files(struct file_window *window, DIR *directory, const 
 	while ((item = readdir(directory))) {
 		struct kept_file *kept, **grown;
 
-		if (!numbers_in(window, item->d_name) || fstatat(dirfd(directory), item->d_name, &status, 0) < 0)
+		if (!numbers_in(window, item->d_name) || !find_regular_file(directory, item->d_name, &status))
 			continue;
 		grown = realloc(*found, (*n + 1) * sizeof(*grown));
 		if (!grown)
@@ -207,7 +214,7 @@ static int append_left_files(struct file_window *window, struct kept_file **foun
 
 		if (number >= window->number)
 			window->number = number + 1;
-		if (r == 0 && stat(found[i]->path, &status) == 0)
+		if (r == 0 && lstat(found[i]->path, &status) == 0)
 			r = window_append(window, found[i]->path, (uint64_t)status.st_size);
 		free(found[i]);
 	}

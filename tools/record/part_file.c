@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The lock tells a file that another recorder writes from one that a killed recorder has left. */
+/*
+ * The lock tells a file that another recorder writes from one that a killed recorder has left. No link is followed: in
+ * a folder that others may write to, their links would have the recorder overwrite any file of its user.
+ */
 #include "tools/record/part_file.h"
 
 #include "tools/record/file_window.h"
@@ -20,13 +23,13 @@ static int open_locked(const char *part, int *fd)
 	struct stat opened, named;
 	int r = -EAGAIN;
 
-	*fd = open(part, O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
+	*fd = open(part, O_WRONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0644);
 	if (*fd < 0)
 		return -errno;
 	/* Not every file system has locks. */
 	if (flock(*fd, LOCK_EX | LOCK_NB) < 0 && errno == EWOULDBLOCK)
 		r = -EBUSY;
-	else if (fstat(*fd, &opened) == 0 && stat(part, &named) == 0 && opened.st_dev == named.st_dev &&
+	else if (fstat(*fd, &opened) == 0 && lstat(part, &named) == 0 && opened.st_dev == named.st_dev &&
 	         opened.st_ino == named.st_ino)
 		return opened.st_size != 0;
 	close(*fd);
@@ -68,6 +71,22 @@ int part_file_open(const char *path, int *fd)
 	if (r == -EBUSY)
 		fprintf(stderr, "ibvcap record: another recorder writes %s: give each its own --write\n", part);
 	return r == 1 ? -EEXIST : r;
+}
+
+FILE *part_file_open_beside(const char *path, const char *suffix)
+{
+	char name[PATH_MAX + sizeof(FILE_WINDOW_HEADERS)];
+	FILE *file;
+	int fd;
+
+	snprintf(name, sizeof(name), "%s%s", path, suffix);
+	fd = open(name, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0644);
+	if (fd < 0)
+		return NULL;
+	file = fdopen(fd, "w");
+	if (!file)
+		close(fd);
+	return file;
 }
 
 int part_file_finish(const char *path, int fd)

@@ -3,11 +3,16 @@
 #ifndef TOOLS_RECORD_PART_FILE_H
 #define TOOLS_RECORD_PART_FILE_H
 
+#include <stdio.h>
+
 /**
  * Open the .part of a file, empty, and lock it until *fd is closed. What a killed recorder has left there gets ".old"
  * behind its name. 0; -EBUSY: another recorder writes it, and a message was printed; -errno.
  */
 int part_file_open(const char *path, int *fd);
+
+/** Open the file that belongs to the file of that name, empty. suffix: FILE_WINDOW_…. NULL: errno says why. */
+FILE *part_file_open_beside(const char *path, const char *suffix);
 
 /** The file is complete: give it its name, and close it. 0; -errno. */
 int part_file_finish(const char *path, int fd);

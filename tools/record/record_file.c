@@ -45,16 +45,13 @@ static int open_regular(struct record_file *file, const char *path)
 	file->is_in_memory = fstatfs(file->fd, &system) == 0 && system.f_type == TMPFS_MAGIC;
 	/* What is compressed lies anywhere in memory. */
 	if (file->is_regular && !file->options->zstd_level)
-		file->direct = open(part, O_WRONLY | O_DIRECT | O_CLOEXEC);
+		file->direct = open(part, O_WRONLY | O_DIRECT | O_NOFOLLOW | O_CLOEXEC);
 	return 0;
 }
 
 static int open_index(struct record_file *file)
 {
-	char path[PATH_MAX + sizeof(FILE_WINDOW_INDEX)];
-
-	snprintf(path, sizeof(path), "%s%s", file->path, FILE_WINDOW_INDEX);
-	file->index = fopen(path, "we");
+	file->index = part_file_open_beside(file->path, FILE_WINDOW_INDEX);
 	if (!file->index)
 		return -errno;
 	fputs("# ibvcap index 1: offset bytes packets first_ns last_ns first_sequence last_sequence\n", file->index);

@@ -111,3 +111,66 @@ Test(record_file, of_a_direct_write_that_fails_nothing_is_left)
 	expect_content(part);
 	cr_expect_eq(write_piece(100, 0, false), 0, "the end of the file");
 }
+
+Test(record_file, a_link_stays_and_what_it_points_to_is_replaced)
+{
+	char link[64];
+
+	cr_assert_eq(record_file_finish(&file), 0);
+	snprintf(link, sizeof(link), "%s/link.pcapng", folder);
+	cr_assert_eq(symlink("a.pcapng", link), 0);
+	cr_assert_eq(record_file_open(&file, &options, &window, link), 0);
+	cr_expect_eq(write_piece(1000, 0, false), 0);
+	cr_expect_eq(unlink(link), 0);
+}
+
+static void expect_link_is_refused(const char *of, const char *suffix)
+{
+	static const struct record_file_options indexed = {.index = true};
+	struct record_file refused;
+	char link[80];
+
+	snprintf(link, sizeof(link), "%s%s", of, suffix);
+	cr_assert_eq(symlink("a.pcapng.part", link), 0);
+	cr_expect_eq(record_file_open(&refused, &indexed, &window, of), -ELOOP, "%s", suffix);
+	if (refused.fd >= 0)
+		close(refused.fd);
+	if (refused.direct >= 0)
+		close(refused.direct);
+	cr_expect_eq(unlink(link), 0);
+}
+
+/* In a folder that others may write to, their links would have the recorder overwrite any file of its user. */
+Test(record_file, no_link_is_followed_to_a_file_that_is_written)
+{
+	char other[64], other_part[80];
+
+	cr_expect_eq(write_piece(1000, 0, false), 0);
+	snprintf(other, sizeof(other), "%s/b.pcapng", folder);
+	snprintf(other_part, sizeof(other_part), "%s.part", other);
+	expect_link_is_refused(other, ".part");
+	expect_link_is_refused(other, ".index");
+	unlink(other_part);
+}
+
+Test(record_file, links_and_too_long_numbers_are_no_files_of_an_earlier_run)
+{
+	static const char *const names[] = {"_00007_20261123014500", "_00008_20261123014500",
+	                                    "_4294967295_20261123014500"};
+	char pattern[64], left[3][96];
+	struct file_window next = {.numbered = true};
+
+	snprintf(pattern, sizeof(pattern), "%s/c.pcapng", folder);
+	next.pattern = pattern;
+	for (unsigned i = 0; i < 3; i++)
+		snprintf(left[i], sizeof(left[i]), "%s/c%s.pcapng", folder, names[i]);
+	cr_assert_eq(close(open(left[0], O_WRONLY | O_CREAT, 0644)), 0);
+	cr_assert_eq(symlink("a.pcapng.part", left[1]), 0);
+	cr_assert_eq(close(open(left[2], O_WRONLY | O_CREAT, 0644)), 0);
+	cr_expect_eq(file_window_init(&next), 0);
+	cr_expect_eq(next.n_kept, 1);
+	cr_expect_eq(next.number, 8);
+	file_window_deinit(&next);
+	for (unsigned i = 0; i < 3; i++)
+		cr_expect_eq(unlink(left[i]), 0);
+}
