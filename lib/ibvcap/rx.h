@@ -2,17 +2,20 @@
 /*
  * The inside of a receive handle. Each file uses only those above it:
  *
- *   rx_poll.c      the descriptor for poll()
- *   rx_map.c       maps and checks the segments that the daemon sent
- *   rx_handle.c    makes, describes and frees a handle
- *   rx_wait.c      waits for packets
- *   rx_open.c      attaches to a stream
- *   rx_reattach.c  attaches to the next daemon when this one has ended
- *   rx.c           acquires and releases batches of one queue
- *   rx_losses.c    follows what the card lost
- *   rx_track.c     hands batches to a tracker
- *   rx_set.c       several queues behind one handle
- *   rx_api.c       the calls of ibvcap.h
+ *   rx_poll.c         the descriptor for poll()
+ *   rx_map.c          maps and checks the segments that the daemon sent
+ *   rx_handle.c       makes, describes and frees a handle
+ *   rx_wait.c         waits for packets
+ *   rx_open.c         attaches to a stream
+ *   rx_reattach.c     attaches to the next daemon when this one has ended
+ *   rx.c              acquires and releases batches of one queue
+ *   rx_losses.c       follows what the card lost
+ *   rx_track.c        hands batches to a tracker
+ *   rx_set_parts.c    several queues behind one handle: the handles of the queues
+ *   rx_set_group.c    queues that a group gives and recalls
+ *   rx_set_acquire.c  acquires batches of any of the queues
+ *   rx_set.c          opens, describes and closes all of them
+ *   rx_api.c          the calls of ibvcap.h
  *
  * One thread at a time uses a handle.
  */

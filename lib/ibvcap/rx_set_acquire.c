@@ -1,0 +1,291 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Batches of several queues: takes turns among the handles, waits for all of them, and follows each of them to the next
+ * epoch.
+ */
+#include "lib/ibvcap/client.h"
+#include "lib/ibvcap/min.h"
+#include "lib/ibvcap/pause.h"
+#include "lib/ibvcap/ring.h"
+#include "lib/ibvcap/rx_set.h"
+#include "lib/ibvcap/rx_set_group.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <string.h>
+#include <time.h>
+
+#define RX_SET_FEWER 2                  /* the part has fewer rows than wanted, and there will be no more */
+#define ASK_NS       UINT64_C(20000000) /* while packets come without a pause, how often a new queue is looked for */
+#define TAP_NAP_MS   1                  /* nobody wakes a tap */
+#define SLICE_MS     (PAUSE_SLICE_NS / 1000000)
+#define PART_SHIFT   8 /* of a batch's lease: below it the lease of the part */
+
+/* ---- one part in turn ---------------------------------------------------------------------------------- */
+
+/* Rows; 0: it has none now; -ENOBUFS: all its leases are taken; -errno. */
+static int take_from(struct rx_set *set, uint32_t index, struct ibvcap_rx_batch *batch, uint32_t max, uint32_t min)
+{
+	struct ibvcap_rx *part = set->parts[index];
+	int r;
+
+	if (!part || part->reattach.away)
+		return 0;
+	if (!set->is_group || !rx_set_is_recalled(part)) {
+		r = rx_try(part, batch, max, min);
+		if (r != -ECONNABORTED || !set->is_group || !rx_set_is_recalled(part)) /* recalled and ended just now */
+			return r;
+	}
+	if (!rx_handle_has_batches(part))
+		rx_set_drop_part(set, index);
+	return 0;
+}
+
+/* Rows of the next part that has some. Results as of take_from(). */
+static int take_in_turn(struct rx_set *set, struct ibvcap_rx_batch *batch, uint32_t max, uint32_t min, uint32_t *index)
+{
+	const uint32_t n = set->n_parts, first = set->turn < n ? set->turn : 0;
+	int full = 0;
+
+	for (uint32_t i = 0; i < n; i++) {
+		uint32_t at = first + i < n ? first + i : first + i - n;
+		int r = take_from(set, at, batch, max, min);
+
+		if (r == -ENOBUFS) {
+			full = r;
+			continue;
+		}
+		if (r == 0)
+			continue;
+		set->turn = at + 1;
+		*index = at;
+		return r;
+	}
+	return full;
+}
+
+/*
+ * A part is in the next epoch: search for the queues that are new, and for those that had failed. Of queues that the
+ * stream has no more, the search fails. 1 or -errno.
+ */
+static int follow_queues(struct rx_set *set, const struct ibvcap_rx *first)
+{
+	uint32_t n_queues = u32_min(first->info.n_queues, IBVCAP_QUEUES_MAX);
+
+	if (first->info.epoch == set->epoch)
+		return 1;
+	set->epoch = first->info.epoch;
+	set->failed = 0;
+	for (uint32_t i = 0; i < n_queues; i++) {
+		struct ibvcap_rx *part;
+		int r;
+
+		if (set->parts[i])
+			continue;
+		r = rx_set_new_part(set, i, &part);
+		if (r < 0)
+			return r;
+		part->reattach.next_flags |= IBVCAP_RX_BATCH_FLAG_GAP_UNKNOWN;
+		rx_set_put_part(set, (int)i, part);
+	}
+	set->n_queues = n_queues;
+	return 1;
+}
+
+/* The others go on. 1: the queue was given up; 0: not before its batches are released. */
+static int give_up_failed(struct rx_set *set, uint32_t index)
+{
+	const struct ibvcap_rx *part = set->parts[index];
+
+	if (rx_handle_has_batches(part))
+		return 0;
+	set->failed |= rx_handle_failed_queues(part);
+	rx_set_drop_part(set, index);
+	return 1;
+}
+
+/* The epoch of the part has ended. 1: it is in the next one, or was given up; 0: not yet; -errno. */
+static int step_ended(struct rx_set *set, uint32_t index)
+{
+	struct ibvcap_rx *part = set->parts[index];
+	int r;
+
+	if (rx_handle_failed_queues(part) && (set->is_group || rx_set_count_parts(set) > 1))
+		return give_up_failed(set, index);
+	if (set->is_group && !part->reattach.away && !rx_handle_is_removed(part)) {
+		if (set->options.reattach_ms == IBVCAP_NO_REATTACH)
+			return -ESHUTDOWN;
+		if (rx_handle_has_batches(part))
+			return -ENOBUFS;
+		rx_set_drop_part(set, index); /* the next daemon shares the queues out anew */
+		return 1;
+	}
+	r = rx_reattach(part, 0);
+	if (r == -EINVAL && index > 0) {
+		rx_set_drop_part(set, index);
+		return 1;
+	}
+	return r == 1 ? follow_queues(set, part) : r;
+}
+
+/*
+ * Make the part wake the descriptor when it has so many rows. 1: look at the parts again; 0: it has nothing; -errno.
+ */
+static int prepare_part(struct rx_set *set, uint32_t index, uint32_t max, uint32_t min)
+{
+	struct ibvcap_rx *part = set->parts[index];
+	int r;
+
+	if (part->reattach.away)
+		return step_ended(set, index);
+	if (set->is_group && rx_set_is_recalled(part)) {
+		rx_set_give_back(set, index);
+		return 0;
+	}
+	r = rx_wait_prepare(part, part->next + rx_least(part, max, min));
+	if (r == -ECONNABORTED && set->is_group && rx_set_is_recalled(part)) { /* just now */
+		rx_set_give_back(set, index);
+		return 0;
+	}
+	if (r == RX_WAIT_END)
+		return consumer_load_head(part->ring) > part->next ? RX_SET_FEWER : step_ended(set, index);
+	return r == RX_WAIT_HEAD ? 1 : r == RX_WAIT_TIME ? 0 : r;
+}
+
+/* The stream is removed when all its queues are: the others may have packets yet. Results as of prepare_part(). */
+static int prepare_all(struct rx_set *set, uint32_t max, uint32_t min, uint64_t now_ns)
+{
+	uint32_t n_removed = 0;
+	int found = 0, r;
+
+	for (uint32_t i = 0; i < set->n_parts; i++) {
+		r = set->parts[i] ? prepare_part(set, i, max, min) : 0;
+		n_removed += r == -ENODEV;
+		if (r < 0 && r != -ENOBUFS && r != -ENODEV)
+			return r;
+		if (r > found || (r == -ENOBUFS && found == 0))
+			found = r;
+	}
+	if (n_removed && n_removed == rx_set_count_parts(set))
+		return -ENODEV;
+	r = rx_set_ask(set, now_ns);
+	return r == 0 ? found : r;
+}
+
+/* ---- acquiring ------------------------------------------------------------------------------------------ */
+
+/* While packets come without a pause. */
+static int look_for_queue(struct rx_set *set)
+{
+	struct timespec now;
+	uint64_t now_ns;
+
+	if (!set->ask)
+		return 0;
+	clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
+	now_ns = (uint64_t)now.tv_sec * UINT64_C(1000000000) + (uint64_t)now.tv_nsec;
+	return now_ns > set->asked_ns && now_ns - set->asked_ns >= ASK_NS ? rx_set_ask(set, now_ns) : 0;
+}
+
+/* 0 or -EINTR. */
+static int sleep_on_all(const struct rx_set *set, uint64_t ns)
+{
+	struct pollfd poller = {.fd = set->poll_fd, .events = POLLIN};
+	uint64_t ms = u64_min((ns + 999999) / 1000000, set->is_tap ? TAP_NAP_MS : SLICE_MS);
+
+	return poll(&poller, 1, (int)ms) < 0 && errno == EINTR ? -EINTR : 0;
+}
+
+static bool spin_on_all(const struct rx_set *set, uint32_t max, uint32_t min)
+{
+	for (unsigned spin = 0; spin < PAUSE_SPINS; spin++) {
+		for (uint32_t i = 0; i < set->n_parts; i++) {
+			const struct ibvcap_rx *part = set->parts[i];
+
+			if (part && part->ring &&
+			    consumer_load_head(part->ring) >= part->next + rx_least(part, max, min))
+				return true;
+		}
+		pause_briefly();
+	}
+	return false;
+}
+
+static int acquire_from_any(struct rx_set *set, struct ibvcap_rx_batch *batch, uint32_t max, uint32_t min,
+                            int timeout_ms, uint32_t *index)
+{
+	uint64_t now_ns, deadline_ns = timeout_ms < 0 ? UINT64_MAX : 0;
+	bool has_spun = timeout_ms == 0, fewer = false, is_last;
+	int r = look_for_queue(set);
+
+	while (r >= 0) {
+		r = take_in_turn(set, batch, max, fewer ? 1 : min, index);
+		if (r != 0)
+			return r;
+		now_ns = client_now_ns();
+		if (deadline_ns == 0)
+			deadline_ns = now_ns + (uint64_t)timeout_ms * 1000000;
+		is_last = now_ns >= deadline_ns;
+		if (!has_spun) {
+			has_spun = true;
+			if (spin_on_all(set, max, min))
+				continue;
+		}
+		r = prepare_all(set, max, is_last ? 1 : min, now_ns);
+		fewer = is_last || r == RX_SET_FEWER;
+		if (r == 0 && is_last)
+			return 0;
+		if (r == 0)
+			r = sleep_on_all(set, deadline_ns - now_ns);
+	}
+	return r;
+}
+
+/* The stream has one queue: as a handle of that queue does. */
+static int acquire_from_one(struct rx_set *set, struct ibvcap_rx_batch *batch, uint32_t max, uint32_t min,
+                            int timeout_ms)
+{
+	int r = rx_acquire(set->parts[0], batch, max, min, timeout_ms), followed = 0;
+
+	if (!set->parts[0]->reattach.away)
+		followed = follow_queues(set, set->parts[0]);
+	return r == 0 && followed < 0 ? followed : r;
+}
+
+int rx_set_acquire(struct rx_set *set, struct ibvcap_rx_batch *batch, uint32_t max, uint32_t min, int timeout_ms)
+{
+	uint32_t index = 0;
+	int r;
+
+	if (!set->is_group && set->n_parts == 1 && set->n_queues == 1)
+		return acquire_from_one(set, batch, max, min, timeout_ms);
+	r = acquire_from_any(set, batch, max, min, timeout_ms, &index);
+
+	if (r > 0)
+		batch->lease |= index << PART_SHIFT;
+	return r;
+}
+
+/* ---- batches ----------------------------------------------------------------------------------------------- */
+
+struct ibvcap_rx *rx_set_part(const struct rx_set *set, const struct ibvcap_rx_batch *batch,
+                              struct ibvcap_rx_batch *of_part)
+{
+	uint32_t index = batch->lease >> PART_SHIFT;
+
+	/* A batch of an older program has fewer fields. */
+	*of_part = (struct ibvcap_rx_batch){0};
+	memcpy(of_part, batch, batch->size < sizeof(*of_part) ? batch->size : sizeof(*of_part));
+	of_part->lease = batch->lease & ((1u << PART_SHIFT) - 1);
+	return index < RX_SET_PARTS_MAX ? set->parts[index] : NULL;
+}
+
+bool rx_set_note_release(struct rx_set *set, const struct ibvcap_rx_batch *batch)
+{
+	uint32_t index = batch->lease >> PART_SHIFT;
+	bool recalled = set->is_group && rx_set_is_recalled(set->parts[index]);
+
+	if (recalled && !rx_handle_has_batches(set->parts[index]))
+		rx_set_drop_part(set, index);
+	return recalled;
+}
