@@ -166,9 +166,9 @@ static int on_rx_outbox(sd_event_source *source, int fd, uint32_t events, void *
 
 /* ---- the flow counter ---------------------------------------------------------------------------- */
 
-bool rx_endpoint_is_struck(const struct rx_endpoint *rx_endpoint)
+bool rx_endpoint_is_settled(const struct rx_endpoint *rx_endpoint)
 {
-	return rx_sum_is_struck(rx_endpoint->stream->sum, rx_endpoint->stream->matched->value);
+	return rx_sum_is_settled(rx_endpoint->stream->sum, rx_endpoint->stream->matched->value);
 }
 
 /*

@@ -45,7 +45,7 @@ void rx_endpoint_retry(struct rx_endpoint *rx_endpoint);
 /** Mail the last reading of the flow counter to the worker, unless that was done. False: its mailbox is full. */
 bool rx_endpoint_mail_matched(struct rx_endpoint *rx_endpoint);
 /** Has the worker accounted for all packets that the last reading of the flow counter counted? */
-bool rx_endpoint_is_struck(const struct rx_endpoint *rx_endpoint);
+bool rx_endpoint_is_settled(const struct rx_endpoint *rx_endpoint);
 
 /** A client asks to attach; it is answered now, or when the worker has answered. 0, or -errno: disconnect. */
 int rx_endpoint_attach(struct session *session, const struct protocol_attach *request);

@@ -5,11 +5,11 @@
  */
 #include "daemon/control/status.h"
 
-#include "lib/ibvcap/min.h"
 #include "daemon/base/time.h"
 #include "daemon/control/loop.h"
 #include "daemon/control/server.h"
 #include "daemon/flow/flow.h"
+#include "lib/ibvcap/min.h"
 #include "lib/ibvcap/ring.h"
 
 #include <arpa/inet.h>
@@ -347,7 +347,7 @@ static bool is_ring_fresh(const struct control *control, struct rx_endpoint *end
 
 	if (endpoint->endpoint.ended)
 		return true;
-	return is_renewed(control, matched) && rx_endpoint_mail_matched(endpoint) && rx_endpoint_is_struck(endpoint);
+	return is_renewed(control, matched) && rx_endpoint_mail_matched(endpoint) && rx_endpoint_is_settled(endpoint);
 }
 
 static bool is_fresh(struct control *control)

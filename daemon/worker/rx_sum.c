@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Strikes the sum of a stream over the notes of its workers. */
+/* Settles the sum of a stream by the notes of its workers. */
 #include "daemon/worker/rx_sum.h"
 
 #include "daemon/backend/backend.h"
 #include "lib/ibvcap/ring.h"
 
-#define NOTE_STRUCK UINT64_C(1) /* the lowest bit of a note; the others are the time of the reading */
-#define NOTE_ENDED  UINT64_MAX
+#define NOTE_SETTLED UINT64_C(1) /* the lowest bit of a note; the others are the time of the reading */
+#define NOTE_ENDED   UINT64_MAX
 
 /* The parts of all queues, added up. */
 struct rx_sum_terms {
@@ -32,7 +32,7 @@ void rx_sum_note(struct rx_sum *sum, uint32_t queue, const struct rx_reading *re
                  uint64_t rows)
 {
 	struct rx_sum_part *part = &sum->parts[queue];
-	uint64_t word = reading->at_ns << 1 | (note == RX_SUM_STRUCK ? NOTE_STRUCK : 0);
+	uint64_t word = reading->at_ns << 1 | (note == RX_SUM_SETTLED ? NOTE_SETTLED : 0);
 
 	atomic_store_explicit(&part->accounted, rows - rx_sum_split(part), memory_order_relaxed);
 	atomic_store_explicit(&part->noted, note == RX_SUM_ENDED ? NOTE_ENDED : word, memory_order_seq_cst);
@@ -59,7 +59,7 @@ static struct rx_sum_terms rx_sum_add_up(const struct rx_sum *sum, uint64_t at_n
 
 		terms.all_noted &= noted >> 1 >= at_ns;
 		terms.all_ended &= noted == NOTE_ENDED;
-		terms.may_yet_come += noted & NOTE_STRUCK ? 0 : part->queue_slots;
+		terms.may_yet_come += noted & NOTE_SETTLED ? 0 : part->queue_slots;
 		terms.accounted += atomic_load_explicit(&part->accounted, memory_order_relaxed);
 		terms.dropped += rx_sum_dropped(part);
 		terms.split += rx_sum_split(part);
@@ -95,7 +95,7 @@ static uint64_t rx_sum_raise(_Atomic uint64_t *word, uint64_t value)
 	return 0;
 }
 
-uint64_t rx_sum_strike(struct rx_sum *sum, const struct rx_reading *reading)
+uint64_t rx_sum_settle(struct rx_sum *sum, const struct rx_reading *reading)
 {
 	const struct rx_sum_terms terms = rx_sum_add_up(sum, reading->at_ns);
 	uint64_t lost;
@@ -128,7 +128,7 @@ static uint64_t rx_sum_accounted(const struct rx_sum *sum)
 	return n > split ? n - split : 0;
 }
 
-bool rx_sum_is_struck(const struct rx_sum *sum, uint64_t matched)
+bool rx_sum_is_settled(const struct rx_sum *sum, uint64_t matched)
 {
 	return counter_get(&sum->read) >= matched && rx_sum_accounted(sum) >= matched;
 }

@@ -2,7 +2,7 @@
 /*
  * The sum of a stream: matched = published + no_buffer + errored + in flight, over all of its queues. A flow counter
  * may count packets of several queues, so matched and no_buffer belong to the stream, and each ring of it shows them;
- * rows are counted by the queue. The workers strike the sum together and without a lock: each notes what it has
+ * rows are counted by the queue. The workers settle the sum together and without a lock: each notes what it has
  * accounted for since a reading of the flow counters, and the last of them to do so finds how many packets are lost.
  */
 #ifndef DAEMON_WORKER_RX_SUM_H
@@ -46,9 +46,9 @@ struct rx_reading {
 };
 
 enum rx_sum_note {
-	RX_SUM_OPEN,   /* up to a whole queue of the packets of this reading may yet come */
-	RX_SUM_STRUCK, /* every packet of this reading that the queue got is accounted for */
-	RX_SUM_ENDED,  /* no packet comes any more */
+	RX_SUM_OPEN,    /* up to a whole queue of the packets of this reading may yet come */
+	RX_SUM_SETTLED, /* every packet of this reading that the queue got is accounted for */
+	RX_SUM_ENDED,   /* no packet comes any more */
 };
 
 /** To be called before any worker is made. */
@@ -62,10 +62,10 @@ void rx_sum_note(struct rx_sum *sum, uint32_t queue, const struct rx_reading *re
  * Any worker, after its note: add the packets that are certainly lost, if all workers have noted this reading or a
  * newer one. Returns how many were added.
  */
-uint64_t rx_sum_strike(struct rx_sum *sum, const struct rx_reading *reading);
+uint64_t rx_sum_settle(struct rx_sum *sum, const struct rx_reading *reading);
 
 /** Are all packets of a reading of the flow counters accounted for? Any thread. */
-bool rx_sum_is_struck(const struct rx_sum *sum, uint64_t matched);
+bool rx_sum_is_settled(const struct rx_sum *sum, uint64_t matched);
 
 /** And has no other packet come since? Any thread. */
 bool rx_sum_is_at_rest(const struct rx_sum *sum, uint64_t matched);

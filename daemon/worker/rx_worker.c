@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The thread that receives: it polls its queue, answers control's mail, strikes the sum of losses, charges consumers
+ * The thread that receives: it polls its queue, answers control's mail, settles the sum of losses, charges consumers
  * that stall the queue, and sleeps when no packet comes.
  */
 #include "daemon/worker/rx_worker.h"
@@ -21,7 +21,7 @@
 #include <time.h>
 
 /* A completion may reach memory a little later than the flow counter counts its packet: wait this long. */
-#define STRIKE_SETTLE_NS UINT64_C(100000)
+#define SETTLE_NS UINT64_C(100000)
 /* After the flows are removed, the last packets come through the device within this time, or that of the backend. */
 #define DRAIN_NS_MIN UINT64_C(2000000)
 #define NAP_MS       1
@@ -48,7 +48,7 @@ struct rx_worker {
 
 	struct rx_sum *sum;        /* of the stream */
 	uint32_t queue_index;      /* in the stream */
-	bool has_matched;          /* the last reading of the flow counters is not struck yet */
+	bool has_matched;          /* the last reading of the flow counters is not settled yet */
 	struct rx_reading reading; /* the last one */
 	uint64_t taken_at_ns;      /* when it came by mail */
 
@@ -82,7 +82,7 @@ static void rx_worker_note(struct rx_worker *worker, enum rx_sum_note note)
 	uint64_t lost;
 
 	rx_sum_note(worker->sum, worker->queue_index, &worker->reading, note, receive->published + receive->errored);
-	lost = rx_sum_strike(worker->sum, &worker->reading);
+	lost = rx_sum_settle(worker->sum, &worker->reading);
 	if (lost)
 		PROBE_LOSS(receive->ring->ring->stream, lost, counter_get(&worker->sum->no_buffer));
 	rx_worker_show_sum(worker);
@@ -101,13 +101,13 @@ static void rx_worker_take_matched(struct rx_worker *worker, const struct mail *
 }
 
 /* At an empty poll, long enough after the reading: every packet that it counted has come or is lost. */
-static void rx_worker_strike_sum(struct rx_worker *worker)
+static void rx_worker_settle_sum(struct rx_worker *worker)
 {
-	uint64_t settle_ns = worker->stopping ? worker->drain_ns : STRIKE_SETTLE_NS;
+	uint64_t settle_ns = worker->stopping ? worker->drain_ns : SETTLE_NS;
 
 	if (!worker->has_matched || time_monotonic_ns() - worker->taken_at_ns < settle_ns)
 		return;
-	rx_worker_note(worker, RX_SUM_STRUCK);
+	rx_worker_note(worker, RX_SUM_SETTLED);
 	worker->has_matched = false;
 }
 
@@ -256,7 +256,7 @@ static int rx_worker_wait_for_restart(struct rx_worker *worker)
 /* No packet is there: time for work that is not about packets. */
 static void rx_worker_after_empty_poll(struct rx_worker *worker)
 {
-	rx_worker_strike_sum(worker);
+	rx_worker_settle_sum(worker);
 	if (worker->stopping && !worker->has_matched &&
 	    time_monotonic_ns() - worker->stopping_at_ns >= worker->drain_ns)
 		rx_worker_finish(worker, MAIL_STOPPED, 0);

@@ -132,8 +132,8 @@ static const struct ibvcap_meta *row(const struct bench *bench, uint64_t sequenc
 	return &ring_meta(ring)[physical * N + index];
 }
 
-/* A reading of the flow counter, and long enough to strike the sum. */
-static void strike(struct bench *bench)
+/* A reading of the flow counter, and long enough to settle the sum. */
+static void settle(struct bench *bench)
 {
 	struct mail mail = {.type = MAIL_MATCHED, .at_ns = time_utc_ns()};
 
@@ -181,7 +181,7 @@ Test(worker, payloads_and_lengths_arrive_in_order)
 				cr_assert(eq(u8, payload[b], (uint8_t)(b + sequence)));
 		}
 	}
-	strike(&bench);
+	settle(&bench);
 	expect_sum(&bench);
 	cr_expect(eq(u64, counter(&bench, IBVCAP_RX_COUNTER_PUBLISHED), 5000));
 	tear_down(&bench);
@@ -197,7 +197,7 @@ Test(worker, a_starved_queue_drops_and_the_sum_says_how_many)
 			arrive(&bench, &(struct frame_options){.payload_bytes = S}, 0);
 		work(&bench);
 	}
-	strike(&bench);
+	settle(&bench);
 	expect_sum(&bench);
 	cr_expect(eq(u64, counter(&bench, IBVCAP_RX_COUNTER_NO_BUFFER), 2000));
 	tear_down(&bench);
@@ -231,7 +231,7 @@ Test(worker, a_loss_is_in_the_records_of_the_blocks_around_it_with_the_time_of_t
 	tear_down(&bench);
 }
 
-Test(worker, under_lasting_overload_the_sum_is_struck_up_to_one_queue)
+Test(worker, under_lasting_overload_the_sum_is_settled_up_to_one_queue)
 {
 	struct bench bench;
 	struct mail mail = {.type = MAIL_MATCHED};
@@ -251,7 +251,7 @@ Test(worker, under_lasting_overload_the_sum_is_struck_up_to_one_queue)
 	cr_expect(ge(u64, counter(&bench, IBVCAP_RX_COUNTER_NO_BUFFER) + SLOTS, device.out_of_buffer));
 	cr_expect(le(u64, counter(&bench, IBVCAP_RX_COUNTER_NO_BUFFER), device.out_of_buffer));
 	work(&bench);
-	strike(&bench);
+	settle(&bench);
 	expect_sum(&bench);
 	tear_down(&bench);
 }
@@ -273,7 +273,7 @@ Test(worker, packets_still_in_the_device_are_in_flight_and_not_lost)
 	cr_expect(eq(u64, counter(&bench, IBVCAP_RX_COUNTER_NO_BUFFER), 0));
 	scripted_limit_visible(bench.queue, UINT32_MAX);
 	work(&bench);
-	strike(&bench);
+	settle(&bench);
 	expect_sum(&bench);
 	tear_down(&bench);
 }
@@ -292,7 +292,7 @@ Test(worker, a_longer_packet_is_truncated_with_a_sink_and_an_error_without)
 	cr_expect(eq(u32, meta->length, S));
 	cr_expect(eq(u32, meta->wire_length, S + 1));
 	cr_expect(eq(u64, counter(&bench, IBVCAP_RX_COUNTER_TRUNCATED), 1));
-	strike(&bench);
+	settle(&bench);
 	expect_sum(&bench);
 	tear_down(&bench);
 
@@ -307,7 +307,7 @@ Test(worker, a_longer_packet_is_truncated_with_a_sink_and_an_error_without)
 	cr_expect(eq(u32, meta->flags, 0));
 	cr_expect(eq(u8, payload[0], 7));
 	cr_expect(eq(u64, counter(&bench, IBVCAP_RX_COUNTER_ERRORED), 1));
-	strike(&bench);
+	settle(&bench);
 	expect_sum(&bench);
 	tear_down(&bench);
 }
@@ -389,7 +389,7 @@ Test(worker, irregular_headers_are_marked_and_the_payload_is_found_or_given_up)
 	cr_expect(eq(u64, counter(&bench, IBVCAP_RX_COUNTER_FRAGMENTS), 2));
 	cr_expect(eq(u64, counter(&bench, IBVCAP_RX_COUNTER_FRAGMENT_LOST_BYTES), 892 - 64 + 64));
 	cr_expect(eq(u64, counter(&bench, IBVCAP_RX_COUNTER_TRUNCATED), 1), "a longer row would not help");
-	strike(&bench);
+	settle(&bench);
 	expect_sum(&bench);
 	tear_down(&bench);
 }
@@ -453,7 +453,7 @@ Test(worker, a_failed_queue_is_reset_and_flushed_slots_are_not_rows)
 		row(&bench, sequence, &payload);
 		cr_assert(eq(u8, payload[0], (uint8_t)sequence));
 	}
-	strike(&bench);
+	settle(&bench);
 	expect_sum(&bench);
 	tear_down(&bench);
 }
@@ -470,7 +470,7 @@ Test(worker, packets_that_come_while_the_queue_has_failed_are_counted_as_lost)
 	for (uint32_t i = 0; i < 3; i++)
 		cr_assert(arrive(&bench, &(struct frame_options){.payload_bytes = S}, 0));
 	work(&bench);
-	strike(&bench);
+	settle(&bench);
 	cr_expect(eq(u64, counter(&bench, IBVCAP_RX_COUNTER_MATCHED), 10));
 	cr_expect(eq(u64, counter(&bench, IBVCAP_RX_COUNTER_PUBLISHED), 3));
 	cr_expect(eq(u64, counter(&bench, IBVCAP_RX_COUNTER_NO_BUFFER), 7));
@@ -535,7 +535,7 @@ Test(worker, a_queue_that_fails_at_each_packet_is_reset_ever_more_rarely_and_the
 	/* At once, and after 1, 2, 4, ... 128 ms. */
 	cr_expect(ge(u64, counter(&bench, IBVCAP_RX_COUNTER_QUEUE_RESETS), 2));
 	cr_expect(le(u64, counter(&bench, IBVCAP_RX_COUNTER_QUEUE_RESETS), 9));
-	strike(&bench);
+	settle(&bench);
 	cr_expect(eq(u64, counter(&bench, IBVCAP_RX_COUNTER_MATCHED), arrived));
 	cr_expect(eq(u64, counter(&bench, IBVCAP_RX_COUNTER_PUBLISHED), 0));
 	cr_expect(eq(u64, counter(&bench, IBVCAP_RX_COUNTER_ERRORED) + counter(&bench, IBVCAP_RX_COUNTER_NO_BUFFER),
@@ -597,7 +597,7 @@ Test(worker, a_device_that_takes_part_of_a_chain_gets_the_rest_later)
 		row(&bench, sequence, &payload);
 		cr_assert(eq(u8, payload[1], (uint8_t)(payload[0] + 1)));
 	}
-	strike(&bench);
+	settle(&bench);
 	expect_sum(&bench);
 	tear_down(&bench);
 }
@@ -813,7 +813,7 @@ Test(worker, while_a_lossless_consumer_pins_all_packets_have_no_buffer_and_the_s
 	}
 	rows = counter(&bench, IBVCAP_RX_COUNTER_PUBLISHED);
 	cr_expect(eq(u64, rows, (4 + SLOTS / N + 1) * N), "all there is room for");
-	strike(&bench);
+	settle(&bench);
 	expect_sum(&bench);
 	cr_expect(eq(u64, counter(&bench, IBVCAP_RX_COUNTER_NO_BUFFER), 2000 - rows));
 	cr_expect(eq(u64, counter(&bench, IBVCAP_RX_COUNTER_NO_BUFFER_LOSSLESS), 2000 - rows));
@@ -825,7 +825,7 @@ Test(worker, while_a_lossless_consumer_pins_all_packets_have_no_buffer_and_the_s
 	cr_assert(arrive(&bench, &(struct frame_options){.payload_bytes = S}, 0));
 	work(&bench);
 	cr_expect(eq(u64, counter(&bench, IBVCAP_RX_COUNTER_PUBLISHED), rows + 1));
-	strike(&bench);
+	settle(&bench);
 	expect_sum(&bench);
 	test_consumer_deinit(&consumer);
 	tear_down(&bench);
@@ -839,7 +839,7 @@ Test(worker, what_a_lossless_consumer_cost_stays_counted_when_it_has_left)
 
 	set_up(&bench, &(struct setting){0});
 	add_lossless(&bench, &consumer, UINT64_MAX);
-	strike(&bench);
+	settle(&bench);
 	for (uint32_t i = 0; i < 2000; i++) {
 		arrive(&bench, &(struct frame_options){.payload_bytes = S}, 0);
 		work(&bench);
@@ -847,7 +847,7 @@ Test(worker, what_a_lossless_consumer_cost_stays_counted_when_it_has_left)
 	mailbox_send(rx_worker_inbox(bench.worker),
 	             &(struct mail){.type = MAIL_REMOVE_CONSUMER, .consumer = &consumer});
 	expect_answer(&bench, MAIL_CONSUMER_REMOVED);
-	strike(&bench);
+	settle(&bench);
 	uint64_t lost = counter(&bench, IBVCAP_RX_COUNTER_NO_BUFFER);
 
 	cr_expect(gt(u64, lost, 1000));
@@ -855,7 +855,7 @@ Test(worker, what_a_lossless_consumer_cost_stays_counted_when_it_has_left)
 	for (uint32_t i = 0; i < SLOTS + 100; i++)
 		arrive(&bench, &(struct frame_options){.payload_bytes = S}, 0);
 	work(&bench);
-	strike(&bench);
+	settle(&bench);
 	expect_sum(&bench);
 	cr_expect(eq(u64, counter(&bench, IBVCAP_RX_COUNTER_NO_BUFFER), lost + 100));
 	cr_expect(eq(u64, counter(&bench, IBVCAP_RX_COUNTER_NO_BUFFER_LOSSLESS), lost));
