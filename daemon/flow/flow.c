@@ -144,7 +144,7 @@ static void flow_resolve_ethernet(const struct config_flow *flow, struct flow_ru
 		rule->value.vlan_be = htons((uint16_t)flow->vlan);
 		rule->mask.vlan_be = htons(VLAN_ID_MASK);
 	}
-	if (flow->ether_type != CONFIG_ANY && !flow_is_ip(flow)) {
+	if (!flow_is_ip(flow)) {
 		rule->value.ether_type_be = htons((uint16_t)flow->ether_type);
 		rule->mask.ether_type_be = UINT16_MAX;
 	}

@@ -90,8 +90,8 @@ static int stream_check_group(const struct config_stream *wanted, const struct b
 		                   device->max_group_queues ? device->max_group_queues : 1);
 	if (wanted->queues > 1 && wanted->hash == CONFIG_HASH_TOEPLITZ && !device->toeplitz)
 		return failure_set(failure, EX_CONFIG, ENOTSUP,
-		                   "%s:%d: stream '%s': hash = \"toeplitz\": device %s has it not; set hash = "
-		                   "\"symmetric\"",
+		                   "%s:%d: stream '%s': hash = \"toeplitz\": device %s has no such hash; set "
+		                   "hash = \"symmetric\"",
 		                   wanted->file, wanted->line, wanted->name, device->device);
 	if (wanted->queues > 1 && wanted->hash_fields != CONFIG_HASH_PORTS && !device->hashes_addresses)
 		return failure_set(failure, EX_CONFIG, ENOTSUP,
@@ -105,6 +105,7 @@ int stream_fit(struct stream *stream, struct failure *failure)
 {
 	const struct config_stream *wanted = stream->config;
 	const struct backend_capabilities *device = &stream->interface->capabilities;
+	int r;
 
 	if (wanted->receive_queue_slots > device->max_queue_slots)
 		return failure_set(
@@ -112,8 +113,9 @@ int stream_fit(struct stream *stream, struct failure *failure)
 			"%s:%d: stream '%s': receive_queue_slots %u is more than device %s takes: at most %u",
 			wanted->file, wanted->line, wanted->name, wanted->receive_queue_slots, device->device,
 			device->max_queue_slots);
-	if (stream_check_group(wanted, device, failure) < 0)
-		return -ENOTSUP;
+	r = stream_check_group(wanted, device, failure);
+	if (r < 0)
+		return r;
 	if (wanted->flow_numbers && !device->flow_tags)
 		return failure_set(failure, EX_CONFIG, ENOTSUP,
 		                   "%s:%d: stream '%s': device %s does not say which flow a packet matched: set "

@@ -24,9 +24,8 @@
 static void output_failed(struct writer *writer, const struct writer_output *output, int error)
 {
 	const char *hint = "";
-	int none = 0;
 
-	if (!atomic_compare_exchange_strong(&writer->error, &none, -error) || error == -EPIPE)
+	if (!writer_fail(writer, error) || error == -EPIPE)
 		return;
 	if (error == -ENOSPC && file_window_has_limit(&writer->window))
 		hint = "; the older files are deleted, and --quota, --disk-limit or the disk has no room all the same";
@@ -307,11 +306,11 @@ struct writer_buffer *writer_take(struct writer *writer, uint64_t file_bytes, un
 	return buffer;
 }
 
-void writer_fail(struct writer *writer, int error)
+bool writer_fail(struct writer *writer, int error)
 {
 	int none = 0;
 
-	atomic_compare_exchange_strong(&writer->error, &none, -error);
+	return atomic_compare_exchange_strong(&writer->error, &none, -error);
 }
 
 void writer_give(struct writer *writer, struct writer_buffer *buffer)

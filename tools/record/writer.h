@@ -86,8 +86,8 @@ struct writer_output *writer_add_output(struct writer *writer, unsigned first_so
 /** Take an empty buffer for what follows file_bytes of a file. NULL: there was none within timeout_ms. */
 struct writer_buffer *writer_take(struct writer *writer, uint64_t file_bytes, unsigned timeout_ms);
 
-/** Nothing more is written, as after a failed write; error: -errno. */
-void writer_fail(struct writer *writer, int error);
+/** Nothing more is written, as after a failed write; error: -errno. True: it is the first failure. */
+bool writer_fail(struct writer *writer, int error);
 
 /** Hand over a buffer. */
 void writer_give(struct writer *writer, struct writer_buffer *buffer);

@@ -157,15 +157,24 @@ static void flow_table_remove_key(struct flow_table *table, const struct flow_ke
 
 /* ---- conditions ---------------------------------------------------------------------------------- */
 
-/* The index, or -ENOENT. rank 0: a free one. */
+/* The index, or -ENOENT. */
 static int flow_table_find_condition(const struct flow_table *table, const struct flow_condition *condition,
                                      uint32_t rank)
 {
 	for (int i = 0; i < FLOW_CONDITIONS_MAX; i++)
 		if (table->conditions[i].target.rank == rank &&
-		    (rank == 0 || memcmp(&table->conditions[i].condition, condition, sizeof(*condition)) == 0))
+		    memcmp(&table->conditions[i].condition, condition, sizeof(*condition)) == 0)
 			return i;
 	return -ENOENT;
+}
+
+/* The index of one that is free, or -E2BIG. */
+static int flow_table_find_place(const struct flow_table *table)
+{
+	for (int i = 0; i < FLOW_CONDITIONS_MAX; i++)
+		if (table->conditions[i].target.rank == 0)
+			return i;
+	return -E2BIG;
 }
 
 static int flow_table_write_condition(const struct flow_table *table, uint32_t i)
@@ -199,13 +208,13 @@ static void flow_table_clear_condition(struct flow_table *table, uint32_t i)
 static int flow_table_add_condition(struct flow_table *table, const struct flow_condition *condition,
                                     const struct flow_target *target)
 {
-	int i = flow_table_find_condition(table, NULL, 0), r;
+	int i = flow_table_find_place(table), r;
 	struct flow_conditional *one;
 
 	if (flow_table_find_condition(table, condition, target->rank) >= 0)
 		return -EEXIST;
 	if (i < 0)
-		return -E2BIG;
+		return i;
 	one = &table->conditions[i];
 	*one = (struct flow_conditional){.condition = *condition, .target = *target};
 	one->target.rank = 0;

@@ -31,8 +31,9 @@ static void flow_tag_write_word(flow_word *word, flow_word value)
 }
 
 /*
- * The worker may be about the entry: that it is taken is visible before any word of the new rule (each is stored with
- * release and loaded with acquire), so a worker that read one of them finds another number in the state afterwards.
+ * The worker may be reading the entry. The new state is visible before any word of the new rule, since each of these is
+ * stored with release and loaded with acquire. So a worker that has read one of them finds another number in the state
+ * afterwards.
  */
 static void flow_tag_write(struct flow_tag *tag, const struct flow_condition *condition, uint32_t rank, uint32_t number)
 {

@@ -117,10 +117,10 @@ void device_time_follow(struct device_time *time)
 {
 	bool is_off = device_time_is_open(time) && net_stamping_read(time->interface) == NET_STAMPING_OFF;
 
-	if (is_off && !time->told_off)
+	if (is_off && !time->was_off)
 		log_message(LOG_WARNING, &(struct log_about){.interface = time->interface},
 		            "interface %s: another program has made its card stamp fewer packets, and the others have "
 		            "the kernel's time of arrival: run '" COMMAND "', or let ptp4l run with hwts_filter = full",
 		            time->interface, time->interface);
-	time->told_off = is_off;
+	time->was_off = is_off;
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * The time at which an interface's card received a packet, for the backends that take packets from the kernel. It is of
- * the card's precision clock, which somebody may set, or nobody. The card is asked for it when the interface is opened,
+ * the card's precision clock, which another program may set. The card is asked for it when the interface is opened,
  * because some of that takes capabilities which the daemon drops.
  */
 #ifndef DAEMON_BACKEND_SOCKET_DEVICE_TIME_H
@@ -15,7 +15,7 @@ struct device_time {
 	char interface[IFNAMSIZ];
 	int clock_fd;                /* -1: packets have the kernel's time */
 	char why[BACKEND_WHY_BYTES]; /* then: why */
-	bool told_off;               /* that the card stamps no longer all packets */
+	bool was_off;                /* at the last look, and the log has it: the card stamps fewer packets */
 };
 
 /** If the card stamps all packets (options->stamp_packets: it is made to), open its clock. The log says what failed. */
