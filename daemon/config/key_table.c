@@ -256,10 +256,10 @@ static const struct key stream[] = {
 	{"queues", KEY_INTEGER, STREAM(queues), .number = 1, .min = 1, .max = CONFIG_QUEUES_MAX,
          .help = "queues that the packets are spread over, each with a ring and a worker of its own"},
 	{"hash", KEY_CHOICE, STREAM(hash), .string = "symmetric", .choices = hashes,
-         .help = "what shares the packets of flows without a queue out; symmetric: both directions of a conversation "
+         .help = "how packets of flows without a queue are shared out; symmetric: both directions of a conversation "
                  "come to one queue; toeplitz: as other programs compute it"},
 	{"hash_fields", KEY_CHOICE, STREAM(hash_fields), .string = "ports", .choices = hash_fields,
-         .help = "what the hash is of; ports: addresses and ports, of fragments the addresses; addresses; source; "
+         .help = "fields of the hash; ports: addresses and ports, of fragments the addresses; addresses; source; "
                  "destination"},
 	{"cpus", KEY_NUMBERS, STREAM_LIST(cpus), .min = 0, .max = 1023,
          .help = "the CPU of each queue's worker, in place of cpu; empty: see cpu"},
@@ -268,8 +268,7 @@ static const struct key stream[] = {
 	{"payload_size", KEY_INTEGER, STREAM(payload_size), .required = true, .min = 1, .max = 65507,
          .help = "bytes of the largest UDP payload expected, or of the largest frame; a row holds as much"},
 	{"application_header_bytes", KEY_INTEGER, STREAM(application_header_bytes), .number = 0, .min = 0, .max = 65506,
-         .help = "the first so many bytes of payload_size go to the header row instead, behind the "
-                 "network's headers"},
+         .help = "so many of the first bytes of payload_size go to the header row, behind the network's headers"},
 	{"row_stride", KEY_INTEGER, STREAM(row_stride), .number = 0, .min = 0, .max = 1 << 17,
          .help = "bytes from one row to the next, such as a power of two; 0: rows follow one another without a gap"},
 	{"zero_rest", KEY_BOOLEAN, STREAM(zero_rest), .number = false,
