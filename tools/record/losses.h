@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Follows one source, finds out which packets are missing before each row, and whose fault it was. */
+/* Follows one source, and finds out which packets are missing before each row, and why. */
 #ifndef TOOLS_RECORD_LOSSES_H
 #define TOOLS_RECORD_LOSSES_H
 

@@ -76,18 +76,23 @@ static int raw_end_file(struct raw *raw, const struct record_sum *now)
 	return r;
 }
 
+static int raw_rotate(struct raw *raw)
+{
+	struct record_sum sum = source_sum(&raw->source->losses, raw->source->n_written, 0);
+	int r = raw_end_file(raw, &sum);
+
+	return r < 0 ? r : raw_begin_file(raw);
+}
+
 static int raw_rotate_if_due(struct raw *raw, uint32_t n)
 {
 	const struct record_options *options = raw->options;
-	struct record_sum sum = source_sum(&raw->source->losses, raw->source->n_written, 0);
-	int r;
 
 	if (!raw->file.n_rows ||
 	    ((raw->file.n_rows + n) * raw->file.row_bytes <= options->file_bytes &&
 	     raw->file.n_rows < options->file_packets && time_utc_ns() < raw->rotate_ns && !rotate_signal_is_new()))
 		return 0;
-	r = raw_end_file(raw, &sum);
-	return r < 0 ? r : raw_begin_file(raw);
+	return raw_rotate(raw);
 }
 
 /* ---- rows ---------------------------------------------------------------------------------------- */
@@ -108,28 +113,34 @@ static int raw_make_room(struct raw *raw, uint64_t bytes)
 	return file_window_make_room(&raw->window, raw->file.fd, raw->file.bytes + bytes) ? 0 : -ENOSPC;
 }
 
+/* While the disk is full and may be emptied, delete the oldest file and try again. */
+static int raw_write_batch(struct raw *raw, const struct ibvcap_rx_batch *batch)
+{
+	int r = raw_make_room(raw, (uint64_t)batch->n * batch->stride);
+
+	if (r < 0)
+		return r;
+	do
+		r = raw_file_write(&raw->file, batch);
+	while (r == -ENOSPC && file_window_give_way(&raw->window));
+	return r;
+}
+
 static int raw_write(struct raw *raw, const struct ibvcap_rx_batch *batch)
 {
 	struct losses *losses = &raw->source->losses;
 	uint64_t begin_ns;
 	int r = raw_rotate_if_due(raw, batch->n);
 
-	if (r == 0 && !raw_file_takes(&raw->file, batch)) {
-		struct record_sum sum = source_sum(&raw->source->losses, raw->source->n_written, 0);
-
-		r = raw_end_file(raw, &sum);
-		r = r < 0 ? r : raw_begin_file(raw);
-	}
+	if (r == 0 && !raw_file_takes(&raw->file, batch))
+		r = raw_rotate(raw);
 	if (r == 0 && (losses->pending || losses->text[0])) {
 		r = raw_file_note_loss(&raw->file, losses);
 		losses_written(losses);
 	}
-	if (r == 0)
-		r = raw_make_room(raw, (uint64_t)batch->n * batch->stride);
 	begin_ns = time_monotonic_ns();
-	do
-		r = r < 0 ? r : raw_file_write(&raw->file, batch);
-	while (r == -ENOSPC && file_window_give_way(&raw->window) && (r = 0, true));
+	if (r == 0)
+		r = raw_write_batch(raw, batch);
 	losses_waited(losses, time_monotonic_ns() - begin_ns);
 	raw->result->waited_ns += time_monotonic_ns() - begin_ns;
 	if (r == 0)
