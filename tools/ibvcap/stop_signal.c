@@ -2,15 +2,29 @@
 /* The handler of SIGINT and SIGTERM for the subcommands that run until they are stopped. */
 #include "tools/ibvcap/stop_signal.h"
 
-#include <signal.h>
-#include <stddef.h>
+#include "daemon/base/time.h"
 
-static volatile sig_atomic_t came;
+#include <signal.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* timeout(1) sends each signal twice: to the program and to its group. */
+#define ONE_SIGNAL_NS TIME_SECOND_NS
+
+static _Atomic uint64_t came_ns; /* the first one; 0: none yet */
+static _Atomic bool second_ends;
 
 static void note_stop_signal(int number)
 {
-	(void)number;
-	came = 1;
+	uint64_t now_ns = time_monotonic_ns(), none = 0;
+
+	if (atomic_compare_exchange_strong(&came_ns, &none, now_ns))
+		return;
+	if (!second_ends || now_ns - came_ns < ONE_SIGNAL_NS)
+		return;
+	signal(number, SIG_DFL);
+	raise(number);
 }
 
 void stop_signal_catch(void)
@@ -21,7 +35,12 @@ void stop_signal_catch(void)
 	sigaction(SIGTERM, &action, NULL);
 }
 
+void stop_signal_end_by_second(void)
+{
+	second_ends = true;
+}
+
 bool stop_signal_came(void)
 {
-	return came;
+	return came_ns != 0;
 }

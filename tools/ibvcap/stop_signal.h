@@ -8,6 +8,9 @@
 /** Catch both signals from here on. They interrupt system calls, which return EINTR then. */
 void stop_signal_catch(void);
 
+/** A second one, a second later or more, ends the program, also while the disk does not answer. */
+void stop_signal_end_by_second(void);
+
 /** Has one of them come? */
 bool stop_signal_came(void);
 

@@ -311,6 +311,7 @@ int cmd_record(int argc, char **argv)
 	if (code != EX_OK)
 		return code;
 	stop_signal_catch();
+	stop_signal_end_by_second();
 	rotate_signal_catch();
 	signal(SIGPIPE, SIG_IGN); /* the reader of a pipe may end at any time: then write() returns EPIPE */
 	signal(SIGCHLD, SIG_IGN); /* the ends of commands are not waited for */

@@ -8,7 +8,6 @@
 #include "daemon/base/time.h"
 #include "tools/pcapng/pcapng_write.h"
 #include "tools/record/contents.h"
-#include "tools/record/rotate_signal.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -59,7 +58,6 @@ static struct writer_buffer *take_buffer(struct recorder *recorder, struct recor
 		end_ns = time_monotonic_ns();
 		note_waited(recorder, end_ns - begin_ns);
 		recorder_print_progress(recorder, end_ns);
-		rotate_signal_asks_for_end(); /* the second signal ends the program */
 	}
 	buffer->output = output->file;
 	return buffer;

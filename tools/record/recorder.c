@@ -4,6 +4,7 @@
 
 #include "daemon/base/time.h"
 #include "tools/ibvcap/report.h"
+#include "tools/ibvcap/stop_signal.h"
 #include "tools/pcapng/pcapng_write.h"
 #include "tools/record/rotate_signal.h"
 #include "tools/record/row_frame.h"
@@ -270,8 +271,7 @@ int recorder_run(struct recorder *recorder, unsigned *which)
 	r = output_begin_all(recorder);
 	if (r < 0)
 		return r;
-	while (!rotate_signal_asks_for_end() && recorder->n_packets < options->count &&
-	       !atomic_load(&recorder->writer.error)) {
+	while (!stop_signal_came() && recorder->n_packets < options->count && !atomic_load(&recorder->writer.error)) {
 		now_ns = time_monotonic_ns();
 		if (now_ns - recorder->start_ns >= options->duration_ns)
 			return 0;
