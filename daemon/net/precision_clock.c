@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Finds and reads the precision clock of an interface's card (/dev/ptp*). */
+#include "daemon/base/time.h"
 #include "daemon/net/ethtool.h"
 #include "daemon/net/net.h"
 
@@ -12,8 +13,6 @@
 #include <sys/ioctl.h>
 #include <time.h>
 #include <unistd.h>
-
-#define NS_PER_S UINT64_C(1000000000)
 
 static int precision_clock_find_in_sysfs(const char *interface)
 {
@@ -49,7 +48,7 @@ int net_precision_clock_open(const char *interface, char path[NET_CLOCK_PATH_BYT
 
 static uint64_t precision_clock_ns(const struct ptp_clock_time *time)
 {
-	return (uint64_t)time->sec * NS_PER_S + time->nsec;
+	return (uint64_t)time->sec * TIME_SECOND_NS + time->nsec;
 }
 
 /*
@@ -73,6 +72,6 @@ int net_precision_clock_read(int fd, struct net_clock_reading *reading)
 	/* The descriptor of a clock as a clock id: clock_getres(2), "dynamic clocks". */
 	if (clock_gettime((clockid_t)(~(unsigned)fd << 3 | 3), &now) < 0)
 		return -errno;
-	reading->ns = (uint64_t)now.tv_sec * NS_PER_S + (uint64_t)now.tv_nsec;
+	reading->ns = (uint64_t)now.tv_sec * TIME_SECOND_NS + (uint64_t)now.tv_nsec;
 	return 0;
 }

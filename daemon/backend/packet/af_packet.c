@@ -87,7 +87,7 @@ static int af_packet_open(const struct backend_open_options *options, struct bac
 	int fd, r;
 
 	if (!backend)
-		return failure_set(failure, EX_OSERR, ENOMEM, "no memory for an interface");
+		return failure_no_memory(failure);
 	backend->base.ops = &af_packet_ops;
 	snprintf(backend->interface, sizeof(backend->interface), "%s", options->interface);
 	fd = packet_socket_open(backend->interface, SOCK_RAW, failure);

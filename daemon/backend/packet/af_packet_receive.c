@@ -8,6 +8,7 @@
 #include "daemon/backend/packet/af_packet.h"
 
 #include "daemon/backend/socket/packet_socket.h"
+#include "daemon/base/time.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -22,7 +23,6 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
-#define NS_PER_S  UINT64_C(1000000000)
 #define TAG_AT    12 /* a VLAN tag follows the two MAC addresses */
 #define TAG_BYTES 4
 /* VIRTIO_NET_HDR_GSO_UDP_L4, which older headers lack. */
@@ -159,7 +159,7 @@ static bool receive_take_frame(struct af_packet_receive *receive, const struct t
 	for (uint32_t i = 0; i < row.n_parts; present += row.parts[i++].n)
 		posted_rows_copy(&receive->rows, present, row.parts[i].bytes, row.parts[i].n);
 	posted_rows_end(&receive->rows, row.bytes, event);
-	event->timestamp_raw = receive->timestamps ? frame->tp_sec * NS_PER_S + frame->tp_nsec : 0;
+	event->timestamp_raw = receive->timestamps ? frame->tp_sec * TIME_SECOND_NS + frame->tp_nsec : 0;
 	event->tag = receive->tags ? receive_find_frame_tag(receive, frame) : 0;
 	event->flags = frame->tp_status & TP_STATUS_CSUM_VALID ? BACKEND_EVENT_CHECKSUM_OK : 0;
 	event->flags |= frame->tp_status & TP_STATUS_TS_RAW_HARDWARE ? 0 : receive->flag_of_kernel_time;
@@ -350,7 +350,7 @@ int af_packet_create_queue(struct backend *base, const struct backend_queue_opti
 	int r;
 
 	if (!receive)
-		return failure_set(failure, EX_OSERR, ENOMEM, "no memory for a receive queue");
+		return failure_no_memory(failure);
 	*receive = (struct af_packet_receive){
 		.queue = {.base = {.ops = base->ops}, .backend = backend, .wake_fd = -1},
 		.timestamps = options->timestamps,

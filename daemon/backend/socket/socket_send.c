@@ -300,7 +300,7 @@ int socket_send_new(const struct socket_send_place *place, const struct backend_
 	int r;
 
 	if (!send)
-		return failure_set(failure, EX_OSERR, ENOMEM, "no memory for a send queue");
+		return failure_no_memory(failure);
 	*send = (struct socket_send){
 		.base = {.ops = &socket_send_ops},
 		.fd = packet_socket_open(place->interface, place->has_ethernet ? SOCK_RAW : SOCK_DGRAM, failure),

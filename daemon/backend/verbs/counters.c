@@ -55,7 +55,7 @@ int verbs_counters_create(struct verbs_queue *queue, struct failure *failure)
 		                   verbs_device_name(queue->backend), strerror(-error),
 		                   verbs_explain_flow(-error, NULL));
 	return failure_set(failure, EX_UNAVAILABLE, -error,
-	                   "%s cannot count what its flow rules match (%s), and without that losses can't be named: "
+	                   "%s cannot count what its flow rules match (%s), and without that losses cannot be named: "
 	                   "flow counters need mlx5 (ConnectX-4 or later), Linux 4.18 and rdma-core 20 or later",
 	                   verbs_device_name(queue->backend), strerror(-error));
 }

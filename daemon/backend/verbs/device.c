@@ -3,6 +3,7 @@
 #include "daemon/backend/verbs/verbs.h"
 
 #include "daemon/base/log.h"
+#include "daemon/base/time.h"
 #include "daemon/net/net.h"
 
 #include <dirent.h>
@@ -99,7 +100,7 @@ static int verbs_match_device(const struct verbs_backend *backend, struct ibv_de
 	int error;
 
 	if (!paths)
-		return failure_set(failure, EX_OSERR, ENOMEM, "no memory for a list of devices");
+		return failure_no_memory(failure);
 	for (int i = 0; i < n; i++)
 		paths[i] = devices[i]->ibdev_path;
 	error = verbs_ask_for_port(&sysfs, backend->interface, match);
@@ -254,7 +255,7 @@ static int verbs_open(const struct backend_open_options *options, struct backend
 
 	backend = calloc(1, sizeof(*backend));
 	if (!backend)
-		return failure_set(failure, EX_OSERR, ENOMEM, "no memory for a device");
+		return failure_no_memory(failure);
 	backend->base.ops = &verbs_backend_ops;
 	backend->ptp_fd = -1;
 	snprintf(backend->interface, sizeof(backend->interface), "%s", options->interface);
@@ -286,7 +287,7 @@ static void verbs_capabilities(const struct backend *base, struct backend_capabi
 		.oversize_sink = backend->sink != NULL,
 		.flow_tags = true,
 		.timestamps = backend->timestamps != VERBS_TIMESTAMPS_NONE,
-		.clock_hz = is_real_time ? VERBS_NS_PER_S : backend->attr.hca_core_clock * 1000, /* kHz */
+		.clock_hz = is_real_time ? TIME_SECOND_NS : backend->attr.hca_core_clock * 1000, /* kHz */
 		.clock_mask = is_real_time ? UINT64_MAX : backend->attr.completion_timestamp_mask,
 		.clock_can_step = is_real_time,
 		/* In blocks of 64 bytes, as mlx5 counts: with two SGEs a packet takes two. */

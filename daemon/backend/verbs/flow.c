@@ -162,7 +162,7 @@ static int refuse_without_spec(const struct verbs_queue *queue, const struct flo
 		return failure_set(
 			failure, EX_CONFIG, EOPNOTSUPP,
 			"interface %s: %s cannot count what match = \"default\" takes, and without that losses "
-			"can't be named: accepted on verbs are match = \"rule\", \"all\" and \"multicast\"",
+			"cannot be named: accepted on verbs are match = \"rule\", \"all\" and \"multicast\"",
 			queue->backend->interface, verbs_device_name(queue->backend));
 	return failure_set(failure, EX_CONFIG, EOPNOTSUPP,
 	                   "interface %s: %s cannot match '%s' of the flow %s without a family: accepted is a "
@@ -185,14 +185,13 @@ int verbs_add_flow(struct backend_queue *base, const struct flow_rule *rule, str
 		return refuse_without_spec(queue, rule, key, failure);
 	flow = calloc(1, sizeof(*flow));
 	if (!flow)
-		return failure_set(failure, EX_OSERR, ENOMEM, "no memory for a flow");
+		return failure_no_memory(failure);
 	flow->base.queue = base;
 	verbs_flow_attr_build(&attr, rule, queue->backend->port, queue->counters);
 	error = -verbs_group_qp(queue, rule, &qp);
 	flow->flow = error ? NULL : ibv_create_flow(qp, &attr.attr);
 	if (!flow->flow) {
 		error = error ? error : errno;
-
 		free(flow);
 		return failure_set(failure, error == EPERM || error == EACCES ? EX_NOPERM : EX_UNAVAILABLE, error,
 		                   "cannot steer %s of %s to a queue of %s: %s%s",

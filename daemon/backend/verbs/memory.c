@@ -43,7 +43,7 @@ int verbs_register_memory(struct backend *base, void *address, size_t bytes, str
 
 	memory = calloc(1, sizeof(*memory));
 	if (!memory)
-		return failure_set(failure, EX_OSERR, ENOMEM, "no memory for a memory region");
+		return failure_no_memory(failure);
 	memory->base.backend = base;
 	memory->mr = ibv_reg_mr(backend->pd, address, bytes, access);
 	if (!memory->mr) {

@@ -21,7 +21,7 @@ struct verbs_queue *verbs_queue_new(struct verbs_backend *backend, size_t bytes,
 	struct verbs_queue *queue = calloc(1, bytes);
 
 	if (!queue) {
-		failure_set(failure, EX_OSERR, ENOMEM, "no memory for a queue");
+		failure_no_memory(failure);
 		return NULL;
 	}
 	queue->base.ops = backend->base.ops;

@@ -2,6 +2,8 @@
 /* The hot path of receiving: posts slots and polls completions. No allocation, no lock, no system call. */
 #include "daemon/backend/verbs/verbs.h"
 
+#include "daemon/base/time.h"
+
 #include <errno.h>
 #include <string.h>
 
@@ -136,7 +138,7 @@ static inline __attribute__((always_inline)) uint64_t verbs_take_timestamp(struc
 	if (timestamps == VERBS_TIMESTAMPS_NONE)
 		return 0;
 	real_time = ibv_wc_read_completion_wallclock_ns(cq);
-	return (real_time >> 32) * VERBS_NS_PER_S + (uint32_t)real_time;
+	return (real_time >> 32) * TIME_SECOND_NS + (uint32_t)real_time;
 }
 
 /*

@@ -21,8 +21,6 @@
 	"CAP_NET_RAW is missing: AmbientCapabilities=CAP_NET_RAW in the unit, 'ibv_launch COMMAND', or " \
 	"'setcap cap_net_raw,cap_ipc_lock+ep' on the program grant it"
 
-#define VERBS_NS_PER_S UINT64_C(1000000000)
-
 enum verbs_timestamps {
 	VERBS_TIMESTAMPS_NONE,
 	VERBS_TIMESTAMPS_TICKS,     /* of the free-running clock */
@@ -68,7 +66,7 @@ struct verbs_queue {
 	bool is_group; /* it is a struct verbs_group; else a struct verbs_receive_queue */
 
 	/* The worker's. */
-	struct ibv_qp *qp; /* of a member of a group: see receive_share.c */
+	struct ibv_qp *qp; /* of a member of a group: see group_queue_pairs.c */
 	struct ibv_wq *wq; /* of a member of a group; NULL: the queue pair has its receive queue itself */
 	struct ibv_cq_ex *cq;
 	unsigned n_unacknowledged; /* completion events */
@@ -219,7 +217,7 @@ void verbs_clear(struct backend_queue *queue);
 int verbs_create_queue(struct backend *backend, const struct backend_queue_options *options,
                        struct backend_queue **queue, struct failure *failure);
 
-/* ---- receive_share.c ------------------------------------------------------------------------------ */
+/* ---- group_queue_pairs.c ------------------------------------------------------------------------------ */
 
 #define VERBS_GROUP_QUEUES_MAX 16
 

@@ -128,7 +128,6 @@ static int xdp_set_up(struct xdp_backend *backend, const struct backend_open_opt
 	if (!backend->program)
 		r = xdp_program_load(interface->name, backend->n_streams, interface->max_channels, &backend->program,
 		                     failure);
-
 	if (r == 0)
 		r = xdp_open_channels(backend, failure);
 	if (r == 0)
