@@ -204,7 +204,7 @@ static const struct key sequence[] = {
 	{"bits", KEY_INTEGER, SEQUENCE(bits), .number = 0, .min = 0, .max = 64,
          .help = "bits of the number; 0: all above shift"},
 	{"step", KEY_INTEGER, SEQUENCE(step), .number = 1, .min = 1, .max = UINT32_MAX,
-         .help = "from the number of a packet to that of the next; one in between is taken for the higher"},
+         .help = "by how much the number grows from packet to packet; a number in between counts as the higher one"},
 	{"modulus", KEY_INTEGER, SEQUENCE(modulus), .number = 0, .min = 0, .max = INT64_MAX,
          .help = "after modulus - 1 the number is 0 again; 0: after its bits are all 1"},
 	{"upper_offset", KEY_INTEGER, SEQUENCE(upper_offset), .number = 0, .min = 0, .max = 65507,

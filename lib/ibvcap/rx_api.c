@@ -53,10 +53,15 @@ void ibvcap_rx_close(struct ibvcap_rx *rx)
 
 /* ---- packets ------------------------------------------------------------------------------------------- */
 
+static bool is_tap(const struct ibvcap_rx *rx)
+{
+	return rx->set ? rx_set_fd(rx->set) < 0 : rx->is_tap;
+}
+
 /* A tap writes to no shared memory, so a child may use its copy of one. */
 static int check_owner(const struct ibvcap_rx *rx)
 {
-	return rx->set && rx_set_fd(rx->set) >= 0 ? owner_check(rx->owner, rx_set_name(rx->set)) : 0;
+	return rx->set && !is_tap(rx) ? owner_check(rx->owner, rx_set_name(rx->set)) : 0;
 }
 
 static int acquire(struct ibvcap_rx *rx, struct ibvcap_rx_batch *batch, uint32_t max, uint32_t min, int timeout_ms)
@@ -75,7 +80,7 @@ int ibvcap_rx_acquire(struct ibvcap_rx *rx, struct ibvcap_rx_batch *batch, uint3
 {
 	int r;
 
-	if (rx->set ? rx_set_fd(rx->set) < 0 : rx->is_tap)
+	if (is_tap(rx))
 		return -EOPNOTSUPP;
 	r = sized_struct_check(batch, BATCH_BYTES_MIN, "ibvcap_rx_batch");
 	if (r < 0)

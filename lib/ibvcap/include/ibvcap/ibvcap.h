@@ -91,11 +91,11 @@ const char *ibvcap_error_text(void);
  * with a ring, a worker and packet numbers of its own; a handle reads one of them, or all.
  *
  * Processes that share the work form a group: handles of one user that name the same group share the queues of the
- * stream out among themselves, so that each packet is one member's. The daemon assigns the queues. A member that joins
+ * stream out among themselves, so that one member gets each packet. The daemon assigns the queues. A member that joins
  * gets queues of those that have more: they give a queue up when they have released its batches. If a member leaves or
  * dies, others go on with its queues where it stopped, at once. What was recycled meanwhile is skipped (gap, counts).
  * What it had acquired and not released is delivered to nobody else and counted as abandoned: only the application
- * knows how far it came. A member beyond the number of queues stands by. The group ends with its last member.
+ * knows how far it came. A member beyond the number of queues waits for one. The group ends with its last member.
  */
 
 /** A receiver of one ring, the memory of a stream. */
@@ -742,7 +742,7 @@ struct ibvcap_status_interface {
 	const struct ibvcap_counter *counters; /* of the whole port: out_of_buffer, port_discards */
 	uint32_t n_counters;
 	uint32_t reading_age_ms;   /* since device and kernel were asked for them; the older of both */
-	char backend[16];          /* "verbs", "xdp", "packet"; an interface with several is a part for each */
+	char backend[16];          /* "verbs", "xdp", "packet"; an interface with several has an entry for each */
 	char backend_why[256];     /* why it is this one */
 	char backend_better[256];  /* what would be faster, and what it takes; "": nothing */
 	char backend_how[256];     /* what it does there that it does not do everywhere; "": nothing */

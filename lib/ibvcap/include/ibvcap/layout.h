@@ -164,7 +164,7 @@ struct ibvcap_sequence {
 	uint8_t source_bytes; /* of the field that is the source's, too; 0: there is none */
 	uint8_t source;       /* enum ibvcap_source */
 	uint8_t reserved0[7];
-	uint32_t step;    /* from the number of a packet to that of the next; one in between is the higher */
+	uint32_t step;    /* by which the number grows from packet to packet; one in between is the higher */
 	uint32_t window;  /* numbers behind the highest in which a packet is reordered or repeated; a power of two */
 	uint64_t modulus; /* the number begins again at 0 after modulus - 1; 0: after its bits are all 1 */
 	uint64_t upper_step;
