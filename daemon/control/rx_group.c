@@ -59,9 +59,9 @@ static uint32_t count_queues_of(const struct rx_group *group, uint64_t member)
 }
 
 /* The ask of the member that has the fewest queues; of equal ones, the first to ask. NULL: nobody asks. */
-static struct rx_group_ask *find_poorest(const struct rx_group *group)
+static struct rx_group_ask *ask_of_fewest(const struct rx_group *group)
 {
-	struct rx_group_ask *ask, *poorest = NULL;
+	struct rx_group_ask *ask, *found = NULL;
 	uint32_t fewest = UINT32_MAX;
 
 	TAILQ_FOREACH (ask, &group->asks, link) {
@@ -71,15 +71,15 @@ static struct rx_group_ask *find_poorest(const struct rx_group *group)
 		if (n >= fewest)
 			continue;
 		fewest = n;
-		poorest = ask;
+		found = ask;
 	}
-	return poorest;
+	return found;
 }
 
 /* A queue of the member that has the most, of those that it was told of. NULL: nobody has one. */
-static struct rx_group_queue *find_richest(struct rx_group *group)
+static struct rx_group_queue *queue_of_most(struct rx_group *group)
 {
-	struct rx_group_queue *richest = NULL;
+	struct rx_group_queue *found = NULL;
 	uint32_t most = 0;
 
 	for (uint32_t i = 0; i < group->n_queues; i++) {
@@ -89,9 +89,9 @@ static struct rx_group_queue *find_richest(struct rx_group *group)
 		if (n <= most)
 			continue;
 		most = n;
-		richest = queue;
+		found = queue;
 	}
-	return richest;
+	return found;
 }
 
 static void drop_ask(struct rx_group_ask *ask)
@@ -231,11 +231,11 @@ static void recall_queue(struct rx_group *group, struct rx_group_queue *queue)
 
 static void recall_if_uneven(struct rx_group *group)
 {
-	const struct rx_group_ask *ask = find_poorest(group);
-	struct rx_group_queue *richest = ask && !group->recalled ? find_richest(group) : NULL;
+	const struct rx_group_ask *ask = ask_of_fewest(group);
+	struct rx_group_queue *queue = ask && !group->recalled ? queue_of_most(group) : NULL;
 
-	if (richest && count_queues_of(group, richest->member) >= count_queues_of(group, ask->request.member) + 2)
-		recall_queue(group, richest);
+	if (queue && count_queues_of(group, queue->member) >= count_queues_of(group, ask->request.member) + 2)
+		recall_queue(group, queue);
 }
 
 static bool has_member(const struct rx_group *group)
@@ -260,7 +260,7 @@ void rx_group_settle(struct rx_group *group)
 
 	if (!group)
 		return;
-	while ((ask = find_poorest(group)) && (queue = find_free(group, &endpoint)))
+	while ((ask = ask_of_fewest(group)) && (queue = find_free(group, &endpoint)))
 		give_queue(ask, queue, endpoint);
 	recall_if_uneven(group);
 	if (!has_member(group))

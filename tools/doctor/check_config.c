@@ -5,18 +5,16 @@
 #include "daemon/flow/flow.h"
 #include "daemon/stream/geometry.h"
 
+#include <arpa/inet.h>
 #include <stdio.h>
 #include <string.h>
 
-#include <arpa/inet.h>
-
 #define IPV4_UDP_BYTES 28
 #define IPV6_UDP_BYTES 48
-
-/* A stream or a channel. */
 /* Up to this MTU, every packet comes from the driver in one piece (xdp_channel.c). */
 #define XDP_WHOLE_MTU 3498
 
+/* A stream or a channel. */
 struct configured_service {
 	const char *kind;
 	const char *name;

@@ -122,6 +122,7 @@ static void print_tracked(struct counters counters)
 	static const char *const lost[] = {"lost", "lost_before_card", "lost_in_card", "lost_after_card",
 	                                   "lost_unread"};
 	static const char *const rest[] = {"reordered", "late", "stray", "restarted", "unread", "untracked"};
+	bool has_rest = false;
 
 	printf("  numbers of %" PRIu64 " sources:", counters_value(counters, "sources"));
 	counters_print_sum(counters, sent, N(sent));
@@ -129,15 +130,15 @@ static void print_tracked(struct counters counters)
 	print_sum_line(counters, arrived, N(arrived));
 	if (counters_value(counters, "lost") && counters_have(counters, "lost_before_card"))
 		print_sum_line(counters, lost, N(lost));
-	for (unsigned i = 0, n_printed = 0; i <= N(rest); i++) {
-		uint64_t value = i < N(rest) ? counters_value(counters, rest[i]) : 0;
+	for (unsigned i = 0; i < N(rest); i++) {
+		uint64_t value = counters_value(counters, rest[i]);
 
 		if (value)
 			printf("  %s %" PRIu64, rest[i], value);
-		n_printed += value != 0;
-		if (i == N(rest) && n_printed)
-			putchar('\n');
+		has_rest |= value != 0;
 	}
+	if (has_rest)
+		putchar('\n');
 }
 
 static bool has_queues(const struct status_view *view, const char *stream)
