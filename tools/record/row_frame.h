@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Turns a row of a batch into the frame that came from the wire: the only place that knows how a row is laid out. */
+/* Turns a row of a batch into the frame that came from the wire. */
 #ifndef TOOLS_RECORD_ROW_FRAME_H
 #define TOOLS_RECORD_ROW_FRAME_H
 
@@ -41,8 +41,9 @@ static inline uint32_t row_frame_ip_length(const uint8_t *frame, uint32_t bytes)
 }
 
 /*
- * Of a row without a payload that is known (IBVCAP_PACKET_FLAG_UNUSABLE) the headers are, and what follows them if the
- * packet ends in the header row by its own word. Of others more came from the wire than the file gets.
+ * A row with IBVCAP_PACKET_FLAG_UNUSABLE has no known payload. The frame is its network headers, and what follows them
+ * in the header row if, by the length in its IP header, the packet ends there. Otherwise more came from the wire than
+ * the file gets.
  */
 static inline void row_frame_of_unusable(const struct ibvcap_rx_batch *batch, uint32_t i, struct row_frame *frame)
 {

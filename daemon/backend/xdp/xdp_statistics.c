@@ -66,8 +66,8 @@ static bool statistics_is_drained(const struct xdp_receive *receive)
  * The sockets are unbound. Elsewhere the program would go on matching packets, which the kernel then loses without a
  * count: it is detached, and what it matched and the sockets did not get is lost.
  */
-static void statistics_close_book(struct xdp_receive *receive, const struct xdp_program_counts *counts,
-                                  const struct xdp_socket_drops *drops)
+static void statistics_count_unbound(struct xdp_receive *receive, const struct xdp_program_counts *counts,
+                                     const struct xdp_socket_drops *drops)
 {
 	uint64_t known = counts->no_socket + drops->no_frame + drops->ring_full;
 
@@ -110,7 +110,7 @@ int xdp_read_matched(struct backend_queue *base, uint64_t *packets)
 	statistics_set(receive, BACKEND_DROP_RING_FULL, drops.ring_full);
 	statistics_set(receive, BACKEND_DROP_NO_SOCKET, counts.no_socket);
 	if (is_unbound)
-		statistics_close_book(receive, &counts, &drops);
+		statistics_count_unbound(receive, &counts, &drops);
 	xdp_read_tai_offset(receive);
 	*packets = counts.matched;
 	return 0;
