@@ -320,8 +320,8 @@ int file_window_name(struct file_window *window, uint64_t time_ns, const char *f
 	if (flow && (insert_at_stem(path, "_") < 0 || insert_at_stem(path, flow) < 0))
 		return -ENAMETOOLONG;
 	strcpy(plain, path);
-	/* The first of files that nobody asked for but by a signal has the name as it is. A name of the time alone may
-	 * come again within the second, or whatever it shows. */
+	/* Without an option that begins new files the first file has the name as it is, and those that SIGUSR1 begins
+	 * get numbers. A name that has only the time may come again within the unit of time that it shows. */
 	takes_number = window->numbered && !has_time;
 	if (!takes_number && (window->numbered || window->by_flow || window->number > 1))
 		takes_number = is_name_taken(path);
