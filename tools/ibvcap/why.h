@@ -51,7 +51,17 @@ struct why_facts {
 	bool lacks_group; /* a multicast group of its flows is not joined */
 };
 
-/** Explain one queue of a stream. Pure, but for the names of users. */
+/** Explain a stream and its consumers. Pure, but for the names of users. */
 void why_explain(const struct why_facts *facts, struct why_report *report);
+
+/** The part of why_explain() for one consumer. Adds lines to the report. */
+void why_explain_consumer(const struct why_facts *facts, const struct ibvcap_status_consumer *consumer,
+                          struct why_report *report);
+
+static inline void why_add_line(struct why_report *report, const struct why_line *line)
+{
+	if (report->n_lines < WHY_LINES_MAX)
+		report->lines[report->n_lines++] = *line;
+}
 
 #endif
