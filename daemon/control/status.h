@@ -8,6 +8,8 @@
 #ifndef DAEMON_CONTROL_STATUS_H
 #define DAEMON_CONTROL_STATUS_H
 
+#include "daemon/base/reading.h"
+#include "daemon/worker/rx_sum.h"
 #include "lib/ibvcap/counters.h"
 
 #include <stdbool.h>
@@ -31,6 +33,25 @@ struct status_refresh {
 /** 0 or -errno. */
 int status_init(struct control *control);
 void status_deinit(struct control *control);
+
+/* The terms of a stream's sum, read once, so that the messages of all its queues agree. */
+struct stream_terms {
+	const struct rx_sum *sum; /* NULL: of no stream yet */
+	uint64_t published[RX_SUM_QUEUES_MAX];
+	uint64_t errored[RX_SUM_QUEUES_MAX];
+	uint64_t no_buffer;
+	uint64_t matched;
+	uint64_t in_flight;
+};
+
+/**
+ * In status_stream.c, for status.c: a queue of a stream, followed by its flows. terms: of the queue before, for queues
+ * of one stream in a row; 0 at first. 0 or -ENOMEM.
+ */
+int status_append_stream(struct reply *reply, struct rx_endpoint *endpoint, struct stream_terms *terms);
+
+/** The age of a reading as a status has it. */
+uint32_t status_age_ms(const struct reading *reading);
 
 /** In status_consumer.c, for status.c: the consumers of a stream, then its taps. 0 or -ENOMEM. */
 int status_append_consumers(struct reply *reply, const struct rx_endpoint *endpoint);
