@@ -73,6 +73,14 @@ int part_file_open(const char *path, int *fd)
 	return r == 1 ? -EEXIST : r;
 }
 
+int part_file_open_direct(const char *path)
+{
+	char part[PATH_MAX + sizeof(FILE_WINDOW_PART)];
+
+	snprintf(part, sizeof(part), "%s" FILE_WINDOW_PART, path);
+	return open(part, O_WRONLY | O_DIRECT | O_NOFOLLOW | O_CLOEXEC);
+}
+
 FILE *part_file_open_beside(const char *path, const char *suffix)
 {
 	char name[PATH_MAX + sizeof(FILE_WINDOW_HEADERS)];

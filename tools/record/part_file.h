@@ -11,6 +11,9 @@
  */
 int part_file_open(const char *path, int *fd);
 
+/** Open a .part that is open once more, past the kernel's cache. The descriptor; -1: the file system cannot do it. */
+int part_file_open_direct(const char *path);
+
 /** Open the file that belongs to the file of that name, empty. suffix: FILE_WINDOW_…. NULL: errno says why. */
 FILE *part_file_open_beside(const char *path, const char *suffix);
 

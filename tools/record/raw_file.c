@@ -49,11 +49,11 @@ static void describe_raw_rows(const struct raw_file *file, json_t *all)
 /* sum NULL: the recording goes on. */
 static int write_description(const struct raw_file *file, const struct record_sum *sum, int error)
 {
-	char path[PATH_MAX + 8];
 	json_t *all = json_pack("{s:i, s:s, s:I, s:s, s:s, s:s, s:O, s:O}", "schema_version", SCHEMA_VERSION, "stream",
 	                        file->source->name, "queue", (json_int_t)file->source->queue, "flows",
 	                        file->source->filter, "interface", file->source->interface, "clock",
 	                        file->source->clock, "runs", file->runs, "losses", file->losses);
+	FILE *to;
 	int r;
 
 	if (!all)
@@ -63,8 +63,12 @@ static int write_description(const struct raw_file *file, const struct record_su
 		json_object_set_new(all, "sum", record_sum_to_json(sum));
 	if (error)
 		json_object_set_new(all, "error", json_string(strerror(error)));
-	snprintf(path, sizeof(path), "%s" FILE_WINDOW_JSON, file->path);
-	r = json_dump_file(all, path, JSON_INDENT(1)) < 0 ? -EIO : 0;
+	to = part_file_open_beside(file->path, FILE_WINDOW_JSON);
+	r = to ? 0 : -errno;
+	if (to && json_dumpf(all, to, JSON_INDENT(1)) < 0)
+		r = -EIO;
+	if (to && fclose(to) != 0)
+		r = -EIO;
 	json_decref(all);
 	return r;
 }
@@ -104,33 +108,23 @@ static void note_geometry(struct raw_file *file)
 	file->is_paged = (uint64_t)info.slots_per_block * info.row_stride % DIRECT_BYTES == 0;
 }
 
-static FILE *open_raw_beside(const struct raw_file *file, const char *suffix)
-{
-	char path[PATH_MAX + 8];
-
-	snprintf(path, sizeof(path), "%s%s", file->path, suffix);
-	return fopen(path, "we");
-}
-
 int raw_file_open(struct raw_file *file, const struct source *source, const char *path)
 {
-	char part[PATH_MAX + 8];
 	int r;
 
 	*file = (struct raw_file){.source = source, .fd = -1, .direct = -1};
 	note_geometry(file);
 	snprintf(file->path, sizeof(file->path), "%s", path);
-	snprintf(part, sizeof(part), "%s" FILE_WINDOW_PART, path);
 	r = part_file_open(path, &file->fd);
 	if (r < 0)
 		return r;
-	file->direct = open(part, O_WRONLY | O_DIRECT | O_CLOEXEC);
+	file->direct = part_file_open_direct(path);
 	file->runs = json_array();
 	file->losses = json_array();
-	file->meta = open_raw_beside(file, FILE_WINDOW_META);
+	file->meta = part_file_open_beside(path, FILE_WINDOW_META);
 	if (!file->meta)
 		return -errno;
-	if (file->application_header_bytes && !(file->headers = open_raw_beside(file, FILE_WINDOW_HEADERS)))
+	if (file->application_header_bytes && !(file->headers = part_file_open_beside(path, FILE_WINDOW_HEADERS)))
 		return -errno;
 	return write_description(file, NULL, 0);
 }

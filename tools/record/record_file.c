@@ -25,7 +25,6 @@ extern char **environ;
 
 static int open_regular(struct record_file *file, const char *path)
 {
-	char part[PATH_MAX + sizeof(FILE_WINDOW_PART)];
 	struct statfs system;
 	struct stat status;
 	int r = 0;
@@ -41,11 +40,10 @@ static int open_regular(struct record_file *file, const char *path)
 		r = -errno;
 	if (r < 0)
 		return r;
-	snprintf(part, sizeof(part), "%s" FILE_WINDOW_PART, file->path);
 	file->is_in_memory = fstatfs(file->fd, &system) == 0 && system.f_type == TMPFS_MAGIC;
 	/* What is compressed lies anywhere in memory. */
 	if (file->is_regular && !file->options->zstd_level)
-		file->direct = open(part, O_WRONLY | O_DIRECT | O_NOFOLLOW | O_CLOEXEC);
+		file->direct = part_file_open_direct(file->path);
 	return 0;
 }
 
