@@ -126,7 +126,7 @@ static int verbs_explain_qp(const struct verbs_backend *backend, uint32_t slots,
 	if (error == EOPNOTSUPP)
 		return failure_set(failure, EX_UNAVAILABLE, error,
 		                   "%s refuses raw packet queue pairs: a ConnectX-4 or later in Ethernet mode is "
-		                   "needed; if it is one, set timestamps = false",
+		                   "needed; if it is one, set timestamps = \"software\"",
 		                   device);
 	return failure_set(failure, EX_UNAVAILABLE, error, "cannot create a raw packet queue of %u slots on %s: %s%s",
 	                   slots, device, strerror(error), verbs_explain_limit(error));

@@ -25,7 +25,7 @@ static int verbs_check_receive_options(const struct verbs_backend *backend, cons
 		                   device);
 	if (options->timestamps && backend->timestamps == VERBS_TIMESTAMPS_NONE)
 		return failure_set(failure, EX_UNAVAILABLE, ENOTSUP,
-		                   "%s has no timestamps in its completions: set timestamps = false", device);
+		                   "%s has no timestamps in its completions: set timestamps = \"software\"", device);
 	if (attr->max_sge < n_sges)
 		return failure_set(failure, EX_UNAVAILABLE, ENOTSUP, "%s takes %d SGEs a receive, %d are needed",
 		                   device, attr->max_sge, n_sges);
