@@ -217,7 +217,7 @@ struct protocol_flow {
 	struct protocol_header header;
 	char stream[IBVCAP_STREAM_NAME_MAX];
 	uint32_t queue;
-	int32_t vlan;              /* -1: untagged */
+	int32_t vlan;              /* -1: untagged; 0: any */
 	char destination[48];      /* an address or prefix as text; empty: any */
 	char source[48];           /* likewise */
 	uint16_t destination_port; /* 0: any */
