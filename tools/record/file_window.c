@@ -20,6 +20,9 @@
 #define NUMBER_DIGITS_MAX 9 /* of a number that the next one follows: a uint32_t has room for it */
 #define TIME_DIGITS       14
 
+const char *const file_window_suffixes[] = {FILE_WINDOW_INDEX, FILE_WINDOW_META, FILE_WINDOW_JSON, FILE_WINDOW_HEADERS,
+                                            NULL};
+
 /* Behind the last '/'. */
 static const char *base_of(const char *path)
 {
@@ -63,8 +66,6 @@ static int name_bytes(const char *path)
 
 static bool delete_oldest(struct file_window *window)
 {
-	static const char *const belongs[] = {FILE_WINDOW_INDEX, FILE_WINDOW_META, FILE_WINDOW_JSON,
-	                                      FILE_WINDOW_HEADERS};
 	struct kept_file *oldest = STAILQ_FIRST(&window->kept);
 	char path[PATH_MAX];
 	int n;
@@ -73,8 +74,8 @@ static bool delete_oldest(struct file_window *window)
 		return false;
 	unlink(oldest->path);
 	n = name_bytes(oldest->path);
-	for (unsigned i = 0; i < sizeof(belongs) / sizeof(belongs[0]); i++)
-		if (snprintf(path, sizeof(path), "%.*s%s", n, oldest->path, belongs[i]) < (int)sizeof(path))
+	for (const char *const *suffix = file_window_suffixes; *suffix; suffix++)
+		if (snprintf(path, sizeof(path), "%.*s%s", n, oldest->path, *suffix) < (int)sizeof(path))
 			unlink(path);
 	STAILQ_REMOVE_HEAD(&window->kept, entry);
 	window->n_kept--;

@@ -18,6 +18,9 @@
 #define FILE_WINDOW_JSON    ".json"
 #define FILE_WINDOW_HEADERS ".headers"
 
+/** All four; NULL ends the list. */
+extern const char *const file_window_suffixes[];
+
 struct kept_file {
 	STAILQ_ENTRY(kept_file) entry;
 	uint64_t bytes;

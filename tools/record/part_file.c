@@ -39,13 +39,11 @@ static int open_locked(const char *part, int *fd)
 
 static void put_aside(const char *path)
 {
-	static const char *const belongs[] = {FILE_WINDOW_INDEX, FILE_WINDOW_META, FILE_WINDOW_JSON,
-	                                      FILE_WINDOW_HEADERS};
 	char from[PATH_MAX + 16], to[PATH_MAX + 32];
 
-	for (unsigned i = 0; i < sizeof(belongs) / sizeof(belongs[0]); i++) {
-		snprintf(from, sizeof(from), "%s%s", path, belongs[i]);
-		snprintf(to, sizeof(to), "%s" FILE_WINDOW_PART OLD "%s", path, belongs[i]);
+	for (const char *const *suffix = file_window_suffixes; *suffix; suffix++) {
+		snprintf(from, sizeof(from), "%s%s", path, *suffix);
+		snprintf(to, sizeof(to), "%s" FILE_WINDOW_PART OLD "%s", path, *suffix);
 		rename(from, to);
 	}
 	snprintf(from, sizeof(from), "%s" FILE_WINDOW_PART, path);
