@@ -345,8 +345,11 @@ static int rx_worker_run(struct rx_worker *worker)
 static void *rx_worker_main(void *argument)
 {
 	struct rx_worker *worker = argument;
-	int r = rx_worker_run(worker);
+	int r;
 
+	/* The clock is in the mail, and the thread may run so late that packets are there already. */
+	rx_worker_take_mails(worker);
+	r = rx_worker_run(worker);
 	if (r < 0)
 		rx_worker_finish(worker, MAIL_FAILED, r);
 	heartbeat_allow_until(&worker->heartbeat, UINT64_MAX);

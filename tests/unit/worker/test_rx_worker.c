@@ -896,6 +896,27 @@ static void await_answer(struct bench *bench, enum mail_type type)
 	cr_assert(eq(int, mail.type, type));
 }
 
+Test(worker, packets_that_came_before_the_thread_ran_have_the_devices_time, .timeout = 60)
+{
+	const struct mail clock = {.type = MAIL_CLOCK,
+	                           .clock = {.base_utc_ns = 5000000, .mult = 1, .mask = UINT64_MAX}};
+	struct bench bench;
+	const uint8_t *payload;
+
+	set_up(&bench, &(struct setting){0});
+	mailbox_send(rx_worker_inbox(bench.worker), &clock);
+	arrive(&bench, &(struct frame_options){.payload_bytes = S}, 0);
+	cr_assert(eq(int, rx_worker_start(bench.worker), 0));
+	for (int i = 0; i < 5000 && consumer_load_head(bench.ring.ring) == 0; i++)
+		usleep(1000);
+	cr_assert(eq(u64, consumer_load_head(bench.ring.ring), 1));
+	cr_expect(ge(u64, row(&bench, 0, &payload)->timestamp_ns, clock.clock.base_utc_ns));
+	mailbox_send(rx_worker_inbox(bench.worker), &(struct mail){.type = MAIL_STOP});
+	await_answer(&bench, MAIL_STOPPED);
+	rx_worker_join(bench.worker);
+	tear_down(&bench);
+}
+
 Test(worker, each_idle_policy_starts_answers_drains_and_stops, .timeout = 60)
 {
 	const uint64_t policies[] = {0, 50000, RX_WORKER_SPIN_FOREVER};
