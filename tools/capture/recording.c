@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Opens recordings and reads their blocks. A compressed file is a row of zstd frames, one for each piece of the index,
- * so reading can begin at any of them.
+ * Opens recordings and reads their blocks. A compressed file is one zstd frame. If it is seekable, it has one for each
+ * piece of the index, so reading can begin at any of them.
  */
 #include "tools/capture/recording.h"
+
+#include "tools/pcapng/recording_words.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -128,9 +130,8 @@ bool recording_is_one(const struct recording *recording)
 
 bool recording_is_index(const struct recording *recording)
 {
-	static const char begins[] = "# ibvcap";
-
-	return recording->head_bytes == strlen(begins) && !memcmp(recording->head, begins, strlen(begins));
+	return recording->head_bytes == RECORDING_HEAD_BYTES &&
+	       !memcmp(recording->head, RECORDING_INDEX_HEAD, RECORDING_HEAD_BYTES);
 }
 
 FILE *recording_give_file(struct recording *recording)

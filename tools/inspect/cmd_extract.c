@@ -12,6 +12,7 @@
 #include "tools/capture/recording.h"
 #include "tools/inspect/recording_index.h"
 #include "tools/inspect/time_text.h"
+#include "tools/pcapng/recording_words.h"
 
 #include <errno.h>
 #include <getopt.h>
@@ -187,8 +188,9 @@ static int put_summary(struct extract *extract)
 	struct pcapng_section section = {0};
 
 	snprintf(text, sizeof(text),
-	         INSPECT_EXTRACTED ": %" PRIu64 " packets, from %s to %s%s%s; the losses before each packet are those "
-	                           "of the recording",
+	         RECORDING_EXTRACTED ": %" PRIu64
+	                             " packets, from %s to %s%s%s; the losses before each packet are those "
+	                             "of the recording",
 	         extract->n_found, extract->options.from ? extract->options.from : "the beginning",
 	         extract->options.to ? extract->options.to : "the end", extract->options.filter ? ", filter " : "",
 	         extract->options.filter ? extract->options.filter : "");

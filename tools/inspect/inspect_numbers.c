@@ -4,6 +4,7 @@
 
 #include "tools/capture/datagram.h"
 #include "tools/json/sequence_json.h"
+#include "tools/pcapng/recording_words.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -32,14 +33,14 @@ static struct inspect_numbered *find_stream(struct inspect_numbers *numbers, con
 static bool find_description(const struct pcapng_text *comment, struct ibvcap_sequence *sequence, bool *has_frames)
 {
 	const char *found =
-		comment->bytes ? memmem(comment->at, comment->bytes, SEQUENCE_IN_COMMENT, strlen(SEQUENCE_IN_COMMENT))
+		comment->bytes ? memmem(comment->at, comment->bytes, RECORDING_SEQUENCE, strlen(RECORDING_SEQUENCE))
 			       : NULL;
 	json_t *json;
 	bool is_one;
 
 	if (!found)
 		return false;
-	found += strlen(SEQUENCE_IN_COMMENT);
+	found += strlen(RECORDING_SEQUENCE);
 	json = json_loadb(found, comment->bytes - (size_t)(found - comment->at), JSON_DISABLE_EOF_CHECK, NULL);
 	is_one = sequence_from_json(json, sequence, has_frames);
 	json_decref(json);

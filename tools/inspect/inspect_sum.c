@@ -2,16 +2,13 @@
 /* Adds up the blocks of a recording, and compares the numbers of its packets with the losses that it names. */
 #include "tools/inspect/inspect_sum.h"
 
+#include "tools/pcapng/recording_words.h"
+
 #include <ctype.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#define NO_BUFFER " packets lost (no_buffer)" /* of a gap's comment, behind their number */
-#define ONLY_FLOW "only flow "                /* in the description of an interface */
-#define RESTARTED "was restarted"
-#define RESTARTS  "; restarts " /* of the statistics' comment, before their number */
 
 /* In UTF-8, too: U+0080 to U+009F, of which terminals take U+009B for ESC [. */
 static bool is_control(const char *c)
@@ -57,7 +54,7 @@ static int add_source(struct inspect_sum *sum, const struct pcapng_interface *in
 	keep_text(source->hardware, &interface->hardware);
 	keep_text(source->filter, &interface->filter);
 	keep_text(source->comment, &interface->comment);
-	source->is_one_flow = strstr(source->description, ONLY_FLOW);
+	source->is_one_flow = strstr(source->description, RECORDING_ONLY_FLOW);
 	return 0;
 }
 
@@ -67,7 +64,8 @@ static uint64_t no_buffer_of(const struct pcapng_text *comment)
 	const char *at = comment->at, *end = at + comment->bytes, *found;
 	uint64_t sum = 0;
 
-	while (comment->bytes && (found = memmem(at, (size_t)(end - at), NO_BUFFER, strlen(NO_BUFFER)))) {
+	while (comment->bytes &&
+	       (found = memmem(at, (size_t)(end - at), RECORDING_NO_BUFFER, strlen(RECORDING_NO_BUFFER)))) {
 		const char *digits = found;
 		uint64_t n = 0;
 
@@ -76,7 +74,7 @@ static uint64_t no_buffer_of(const struct pcapng_text *comment)
 		for (; digits < found; digits++)
 			n = 10 * n + (uint64_t)(*digits - '0');
 		sum += n;
-		at = found + strlen(NO_BUFFER);
+		at = found + strlen(RECORDING_NO_BUFFER);
 	}
 	return sum;
 }
@@ -93,8 +91,8 @@ static int add_gap(struct inspect_sum *sum, uint32_t number, const struct pcapng
 
 	keep_text(gap.text, &packet->comment);
 	no_buffer = no_buffer_of(&packet->comment);
-	*restarted = packet->comment.bytes &&
-	             memmem(packet->comment.at, packet->comment.bytes, RESTARTED, strlen(RESTARTED));
+	*restarted = packet->comment.bytes && memmem(packet->comment.at, packet->comment.bytes, RECORDING_RESTARTED,
+	                                             strlen(RECORDING_RESTARTED));
 	source->n_lost += gap.n_lost;
 	if (source->n_packets && !*restarted && gap.n_lost > no_buffer)
 		source->n_named += gap.n_lost - no_buffer;
@@ -171,8 +169,8 @@ static void add_statistics(struct inspect_sum *sum, const struct pcapng_statisti
 	source->n_dropped =
 		statistics->values[PCAPNG_STATISTIC_DROPPED] + statistics->values[PCAPNG_STATISTIC_OS_DROPPED];
 	keep_text(source->sum, &statistics->comment);
-	restarts = strstr(source->sum, RESTARTS);
-	source->n_restarts = restarts ? strtoull(restarts + strlen(RESTARTS), NULL, 10) : 0;
+	restarts = strstr(source->sum, RECORDING_RESTARTS);
+	source->n_restarts = restarts ? strtoull(restarts + strlen(RECORDING_RESTARTS), NULL, 10) : 0;
 }
 
 int inspect_sum_add(struct inspect_sum *sum, const struct pcapng_block *block)
@@ -214,7 +212,7 @@ bool inspect_is_explained(const struct inspect_source *source)
 
 bool inspect_is_extract(const struct inspect_sum *sum)
 {
-	return !strncmp(sum->closing, INSPECT_EXTRACTED, strlen(INSPECT_EXTRACTED));
+	return !strncmp(sum->closing, RECORDING_EXTRACTED, strlen(RECORDING_EXTRACTED));
 }
 
 bool inspect_is_closed(const struct inspect_sum *sum)

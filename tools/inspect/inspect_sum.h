@@ -10,8 +10,7 @@
 #include "tools/pcapng/pcapng_read.h"
 
 #define INSPECT_TEXT_BYTES 512
-#define INSPECT_EXTRACTED  "extracted by ibvcap" /* how the closing comment of an extract begins */
-#define INSPECT_GAPS_MAX   1000                  /* whose texts are kept */
+#define INSPECT_GAPS_MAX   1000 /* whose texts are kept */
 
 struct inspect_gap {
 	uint32_t source;

@@ -6,11 +6,12 @@
  */
 #include "tools/inspect/recording_index.h"
 
+#include "tools/pcapng/recording_words.h"
+
 #include <errno.h>
 #include <inttypes.h>
 #include <string.h>
 
-#define INDEX_HEAD      "# ibvcap index 1:"
 #define INDEX_LINE_MAX  256 /* seven numbers of 20 digits fit */
 #define INDEX_WORDS_MIN 5   /* of a line; later versions may append more */
 
@@ -40,7 +41,7 @@ int recording_index_find(FILE *index, uint64_t file_bytes, uint64_t from_ns, uin
 
 	*pieces = (struct recording_pieces){0};
 	*line_number = 1;
-	if (!fgets(text, sizeof(text), index) || strncmp(text, INDEX_HEAD, strlen(INDEX_HEAD)) != 0)
+	if (!fgets(text, sizeof(text), index) || strncmp(text, RECORDING_INDEX_HEAD, strlen(RECORDING_INDEX_HEAD)) != 0)
 		return -EBADMSG;
 	while (fgets(text, sizeof(text), index)) {
 		++*line_number;

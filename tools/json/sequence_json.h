@@ -7,8 +7,6 @@
 #include <jansson.h>
 #include <stdbool.h>
 
-#define SEQUENCE_IN_COMMENT "; sequence " /* of an interface in a pcapng file: what comes before the object */
-
 /** As a JSON object, which the caller frees. has_frames: the offsets count from the frame, not from the payload. */
 json_t *sequence_to_json(const struct ibvcap_sequence *sequence, bool has_frames);
 

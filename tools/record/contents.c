@@ -7,6 +7,7 @@
 
 #include "tools/json/sequence_json.h"
 #include "tools/pcapng/pcapng_write.h"
+#include "tools/pcapng/recording_words.h"
 #include "tools/record/row_frame.h"
 
 #include <inttypes.h>
@@ -30,7 +31,7 @@ static void print_comment(char *text, size_t bytes, const struct source *source)
 {
 	char *sequence = source->sequence ? json_dumps(source->sequence, JSON_COMPACT) : NULL;
 
-	snprintf(text, bytes, "%s%s%s", source->clock, sequence ? SEQUENCE_IN_COMMENT : "", sequence ? sequence : "");
+	snprintf(text, bytes, "%s%s%s", source->clock, sequence ? RECORDING_SEQUENCE : "", sequence ? sequence : "");
 	free(sequence);
 }
 

@@ -8,6 +8,7 @@
 
 #include "daemon/base/time.h"
 #include "tools/ibvcap/report.h"
+#include "tools/pcapng/recording_words.h"
 
 #include <inttypes.h>
 #include <stdarg.h>
@@ -38,7 +39,7 @@ static void sum_up(struct losses *losses)
 			                         "; %" PRIu64 " packets lost (%s)", *terms[i].n, terms[i].cause);
 	if (sum.restarts)
 		snprintf(losses->text + used, sizeof(losses->text) - used,
-		         "; ibvcapd was restarted, or away, %" PRIu64 " times", sum.restarts);
+		         "; ibvcapd " RECORDING_RESTARTED ", or away, %" PRIu64 " times", sum.restarts);
 }
 
 /* What is said is in the sum already. */
@@ -93,7 +94,8 @@ static void note_restart(struct losses *losses, uint64_t next_row_ns)
 	report_format_utc(next_row_ns, 9, next);
 	losses->sum.restarts++;
 	losses_say(losses,
-	           "ibvcapd was restarted: how many packets were lost is not known (last packet %s, next packet %s)",
+	           "ibvcapd " RECORDING_RESTARTED
+	           ": how many packets were lost is not known (last packet %s, next packet %s)",
 	           last, next);
 }
 
@@ -110,7 +112,7 @@ static void note_no_buffer(struct losses *losses, uint64_t n, uint64_t read_ns)
 	losses->sum.no_buffer += n;
 	losses->pending += n;
 	losses_say(losses,
-	           "%" PRIu64 " packets lost (no_buffer): no row was free when they came; counted at %s, last packet "
+	           "%" PRIu64 RECORDING_NO_BUFFER ": no row was free when they came; counted at %s, last packet "
 	           "before %s",
 	           n, to, from);
 }

@@ -7,6 +7,7 @@
 
 #include "daemon/base/time.h"
 #include "tools/pcapng/pcapng_write.h"
+#include "tools/pcapng/recording_words.h"
 #include "tools/record/contents.h"
 
 #include <errno.h>
@@ -141,7 +142,7 @@ static struct record_output *add_output(struct recorder *recorder, unsigned firs
 	if (flow != ALL_FLOWS) {
 		snprintf(output->file->flow, sizeof(output->file->flow), "%s-%d",
 		         recorder->sources[first_source].stream, flow);
-		snprintf(output->file->flow_text, sizeof(output->file->flow_text), RECORD_ONLY_FLOW "%d", flow);
+		snprintf(output->file->flow_text, sizeof(output->file->flow_text), RECORDING_ONLY_FLOW "%d", flow);
 	}
 	copy_losses(output, &recorder->sources[first_source]);
 	begin_output(recorder, output, recorder->options.from_ns ? recorder->options.from_ns : time_utc_ns());

@@ -78,7 +78,6 @@ struct record_sum {
 };
 
 #define RECORD_FLOW_TEXT_BYTES 32
-#define RECORD_ONLY_FLOW       "only flow " /* in the description of an interface: which packets the file has */
 
 /** Parse the command line. -1: go on; otherwise the exit code. */
 int record_parse_arguments(int argc, char **argv, struct record_options *options);

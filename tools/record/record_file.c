@@ -2,6 +2,7 @@
 /* Writes, finishes and renames one file. */
 #include "tools/record/record_file.h"
 
+#include "tools/pcapng/recording_words.h"
 #include "tools/record/part_file.h"
 #include "tools/record/zstd_frames.h"
 
@@ -52,7 +53,8 @@ static int open_index(struct record_file *file)
 	file->index = part_file_open_beside(file->path, FILE_WINDOW_INDEX);
 	if (!file->index)
 		return -errno;
-	fputs("# ibvcap index 1: offset bytes packets first_ns last_ns first_sequence last_sequence\n", file->index);
+	fputs(RECORDING_INDEX_HEAD " offset bytes packets first_ns last_ns first_sequence last_sequence\n",
+	      file->index);
 	return 0;
 }
 

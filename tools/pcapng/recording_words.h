@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+/* The words in comments of a recording, and in its index, that the recorder writes and `ibvcap info` looks for. */
+#ifndef TOOLS_PCAPNG_RECORDING_WORDS_H
+#define TOOLS_PCAPNG_RECORDING_WORDS_H
+
+/* In the description of an interface: the file has one flow of the stream. Its number follows. */
+#define RECORDING_ONLY_FLOW "only flow "
+/* In the comment of an interface: where the packets have their own number. A JSON object follows. */
+#define RECORDING_SEQUENCE "; sequence "
+
+/* In the comment of a packet: what was lost before it. A number is in front. */
+#define RECORDING_NO_BUFFER " packets lost (no_buffer)"
+/* Likewise: from here on the packets' numbers are those of another run of the daemon. */
+#define RECORDING_RESTARTED "was restarted"
+
+/* In the comment of an interface's statistics. A number follows. */
+#define RECORDING_RESTARTS "; restarts "
+/* How the closing comment of an extract begins. */
+#define RECORDING_EXTRACTED "extracted by ibvcap"
+
+/* How an index begins: with its version. */
+#define RECORDING_INDEX_HEAD "# ibvcap index 1:"
+
+#endif
