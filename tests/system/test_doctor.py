@@ -61,13 +61,21 @@ def faults(report):
     return {entry["check"]: entry for entry in report["checks"] if entry["level"] != "ok"}
 
 
-def test_without_a_device_it_says_so_and_what_to_do(net):
-    report = diagnosis(net)
+def write_config(tmp, *streams):
+    path = tmp / "doctor.conf"
+    path.write_text(f"streams = {libconfig(streams)};\n")
+    return path
+
+
+def test_without_a_device_it_says_so_and_what_to_do(net, wire, tmp):
+    report = diagnosis(net, "--config", write_config(tmp, stream(wire, backend="verbs")))
     device = of(report, "device")[0]
     assert device["level"] == "error" and device["found"].startswith("none")
     assert {"wanted", "why", "fix", "advice", "fix_survives_reboot"} <= device.keys()
     assert device["fix"] == "" and device["advice"].startswith('set backend = "auto"')
     assert report["devices"] == []
+    device = of(diagnosis(net, "--config", tmp / "none.conf"), "device")[0]
+    assert device["level"] == "ok" and 'backend = "auto", the default, needs none' in device["found"]
 
 
 def test_an_emulated_device_is_listed_with_port_gids_and_the_interface_behind_it(net, wire):
@@ -108,12 +116,6 @@ def test_hugepages_are_told_by_size_as_the_kernel_has_them(net, hugepages):
     found = [entry["found"] for entry in of(report, "hugepages") if entry["subject"].startswith("2 MiB pages")]
     sums = [sum(int(text.split()[at]) for text in found) for at in (0, 3)]
     assert sums == [free, total] and "hugepages" not in faults(report)
-
-
-def write_config(tmp, *streams):
-    path = tmp / "doctor.conf"
-    path.write_text(f"streams = {libconfig(streams)};\n")
-    return path
 
 
 def test_a_configuration_is_judged_as_the_daemon_does(net, tmp):

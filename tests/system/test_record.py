@@ -102,6 +102,17 @@ def send(wire, n, first=0, size=256, port=7502, pause_every=500):
             time.sleep(0.02)
 
 
+def stop_at_rest(process):
+    """SIGSTOP while it waits for packets: while it writes, the disk would be the cause of what it skips."""
+    def is_at_rest():
+        states = [path.read_text().rpartition(")")[2].split()[0]
+                  for path in pathlib.Path(f"/proc/{process.pid}/task").glob("*/stat")]
+        return set(states) == {"S"}
+
+    wait_until(lambda: all(is_at_rest() and not time.sleep(0.02) for _ in range(5)), 30, "at rest")
+    process.send_signal(signal.SIGSTOP)
+
+
 def numbers(path):
     return [int.from_bytes(frame[42:50], "big") for _, frame in frames_of(path)]
 
@@ -205,7 +216,7 @@ def test_a_file_for_each_flow_and_each_tells_of_all_losses(daemon, wire, record,
 
     send_both(0, 100)
     wait_until(lambda: one.status()["consumers"][0]["delivered"] == 100, 30, "100 packets")
-    recorder.process.send_signal(signal.SIGSTOP)
+    stop_at_rest(recorder.process)
     send_both(100, 3000)
     wait_until(lambda: one.stream()["published"] == 3100, 30, "published")
     recorder.process.send_signal(signal.SIGCONT)
@@ -321,7 +332,7 @@ def test_a_recorder_that_was_too_slow_says_how_many_it_skipped(daemon, wire, rec
     recorder = record(one, "-w", file)
     send(wire, 10)
     wait_until(lambda: one.status()["consumers"][0]["delivered"] == 10, 30, "10 packets")
-    recorder.process.send_signal(signal.SIGSTOP)
+    stop_at_rest(recorder.process)
     send(wire, 3000, first=10)
     wait_until(lambda: one.stream()["published"] == 3010, 30, "published")
     recorder.process.send_signal(signal.SIGCONT)
@@ -533,7 +544,7 @@ def test_raw_rows_are_an_array_for_numpy(daemon, wire, record, tmp):
     recorder = record(one, "-w", file, "--raw", "-c", 5000, "-p", "lossy")
     send(wire, 500, size=1024)
     wait_until(lambda: one.status()["consumers"][0]["delivered"] == 500, 30, "500 packets")
-    recorder.process.send_signal(signal.SIGSTOP)
+    stop_at_rest(recorder.process)
     send(wire, 3000, first=500, size=1024)
     wait_until(lambda: one.stream()["published"] == 3500, 30, "published")
     recorder.process.send_signal(signal.SIGCONT)

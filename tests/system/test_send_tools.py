@@ -492,7 +492,7 @@ def test_a_recording_is_replayed_with_its_losses_told_and_recorded_again(daemon,
     recorder = test_record.Record(one, "-w", path, *options)
     test_record.send(wire, 10)
     wait_until(lambda: one.status()["consumers"][0]["delivered"] == 10, 30, "10 packets")
-    recorder.process.send_signal(signal.SIGSTOP)
+    test_record.stop_at_rest(recorder.process)
     test_record.send(wire, 3000, first=10)
     wait_until(lambda: one.stream()["published"] == 3010, 30, "published")
     recorder.process.send_signal(signal.SIGCONT)
