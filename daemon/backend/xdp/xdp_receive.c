@@ -69,11 +69,17 @@ static void receive_take_packet(struct xdp_receive *receive, struct xdp_socket *
 int xdp_watch_socket(const struct xdp_receive *receive, struct xdp_socket *socket)
 {
 	struct epoll_event event = {.events = EPOLLIN, .data.ptr = socket};
+	int r = 0;
 
-	if (!socket->is_watched && epoll_ctl(receive->wake_fd, EPOLL_CTL_ADD, socket->fd, &event) < 0)
-		return -errno;
+	if (socket->is_watched)
+		return 0;
+	/* Before the call: of a new channel's socket, from then on the worker's thread reads and writes it. */
 	socket->is_watched = true;
-	return 0;
+	if (epoll_ctl(receive->wake_fd, EPOLL_CTL_ADD, socket->fd, &event) < 0) {
+		r = -errno;
+		socket->is_watched = false;
+	}
+	return r;
 }
 
 /*
