@@ -148,7 +148,7 @@ int interface_set_take(struct daemon *daemon, const struct config *config, const
 	                                      : interface_set_find(daemon, name, config_backend_name(backend));
 	int r = interface ? 0 : interface_set_add(daemon, config, name, backend, &interface, failure);
 
-	if (r < 0)
+	if (!interface)
 		return r;
 	interface->is_auto |= is_auto;
 	interface->is_named |= !is_auto;
