@@ -9,9 +9,11 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <stdio.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #define OLD       ".old"
@@ -77,6 +79,13 @@ int part_file_open_direct(const char *path)
 
 	snprintf(part, sizeof(part), "%s" FILE_WINDOW_PART, path);
 	return open(part, O_WRONLY | O_DIRECT | O_NOFOLLOW | O_CLOEXEC);
+}
+
+bool part_file_is_in_memory(int fd)
+{
+	struct statfs system;
+
+	return fstatfs(fd, &system) == 0 && system.f_type == TMPFS_MAGIC;
 }
 
 FILE *part_file_open_beside(const char *path, const char *suffix)

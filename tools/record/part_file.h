@@ -3,6 +3,7 @@
 #ifndef TOOLS_RECORD_PART_FILE_H
 #define TOOLS_RECORD_PART_FILE_H
 
+#include <stdbool.h>
 #include <stdio.h>
 
 /**
@@ -13,6 +14,9 @@ int part_file_open(const char *path, int *fd);
 
 /** Open a .part that is open once more, past the kernel's cache. The descriptor; -1: the file system cannot do it. */
 int part_file_open_direct(const char *path);
+
+/** Is it on tmpfs, where to allocate room ahead means to do the work for each page twice? */
+bool part_file_is_in_memory(int fd);
 
 /** Open the file that belongs to the file of that name, empty. suffix: FILE_WINDOW_…. NULL: errno says why. */
 FILE *part_file_open_beside(const char *path, const char *suffix);

@@ -119,6 +119,7 @@ int raw_file_open(struct raw_file *file, const struct source *source, const char
 	if (r < 0)
 		return r;
 	file->direct = part_file_open_direct(path);
+	file->allocated = part_file_is_in_memory(file->fd) ? UINT64_MAX : 0;
 	file->runs = json_array();
 	file->losses = json_array();
 	file->meta = part_file_open_beside(path, FILE_WINDOW_META);

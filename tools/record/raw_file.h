@@ -27,11 +27,11 @@ struct raw_file {
 	uint64_t payload_bytes;        /* of these: the most that a packet has there */
 	uint32_t network_header_bytes; /* of an ordinary packet, split off */
 	uint32_t application_header_bytes;
-	bool has_frames; /* rows hold whole frames */
-	bool is_paged;   /* each block begins on a page of memory */
-	uint32_t offset; /* of the first row in the file */
-	uint64_t bytes;  /* with offset */
-	uint64_t allocated;
+	bool has_frames;       /* rows hold whole frames */
+	bool is_paged;         /* each block begins on a page of memory */
+	uint32_t offset;       /* of the first row in the file */
+	uint64_t bytes;        /* with offset */
+	uint64_t allocated;    /* ahead; UINT64_MAX: nothing is */
 	uint64_t direct_bytes; /* of bytes: written straight from the ring to the device */
 	uint64_t next_sequence;
 	uint64_t epoch;

@@ -9,13 +9,11 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <linux/magic.h>
 #include <signal.h>
 #include <spawn.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/vfs.h>
 #include <unistd.h>
 
 #define END_BYTES      (64u << 10) /* kept free for the end of the file */
@@ -26,7 +24,6 @@ extern char **environ;
 
 static int open_regular(struct record_file *file, const char *path)
 {
-	struct statfs system;
 	struct stat status;
 	int r = 0;
 
@@ -41,7 +38,7 @@ static int open_regular(struct record_file *file, const char *path)
 		r = -errno;
 	if (r < 0)
 		return r;
-	file->is_in_memory = fstatfs(file->fd, &system) == 0 && system.f_type == TMPFS_MAGIC;
+	file->is_in_memory = part_file_is_in_memory(file->fd);
 	/* What is compressed lies anywhere in memory. */
 	if (file->is_regular && !file->options->zstd_level)
 		file->direct = part_file_open_direct(file->path);
