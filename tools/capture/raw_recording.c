@@ -5,6 +5,8 @@
  */
 #include "tools/capture/raw_recording.h"
 
+#include "tools/pcapng/recording_words.h"
+
 #include <errno.h>
 #include <ibvcap/layout.h>
 #include <jansson.h>
@@ -32,10 +34,10 @@ struct raw_recording {
 
 /* ---- files --------------------------------------------------------------------------------------- */
 
-/* The name of a file next to the rows. These may have ".part" behind their name still. */
+/* The name of a file next to the rows. These may have RECORDING_PART behind their name still. */
 static bool name_beside(char beside[PATH_MAX], const char *path, const char *suffix)
 {
-	static const char part[] = ".part";
+	static const char part[] = RECORDING_PART;
 	size_t n = strlen(path);
 
 	if (n > strlen(part) && !strcmp(path + n - strlen(part), part))
@@ -46,7 +48,7 @@ static bool name_beside(char beside[PATH_MAX], const char *path, const char *suf
 static json_t *load_description(const char *path)
 {
 	char beside[PATH_MAX];
-	json_t *said = name_beside(beside, path, ".json") ? json_load_file(beside, 0, NULL) : NULL;
+	json_t *said = name_beside(beside, path, RECORDING_JSON) ? json_load_file(beside, 0, NULL) : NULL;
 
 	if (json_is_array(json_object_get(said, "meta_dtype")) && json_is_array(json_object_get(said, "shape")))
 		return said;
@@ -104,10 +106,10 @@ static int open_files(struct raw_recording *recording, const char *path, char *e
 	}
 	if (offset > ROW_BYTES_MAX || fseek(recording->rows, (long)offset, SEEK_SET) < 0)
 		return -EBADMSG;
-	recording->meta = open_beside(path, ".meta", error, error_bytes);
+	recording->meta = open_beside(path, RECORDING_META, error, error_bytes);
 	if (!recording->meta)
 		return -errno;
-	if (recording->header_bytes && !(recording->headers = open_beside(path, ".headers", error, error_bytes)))
+	if (recording->header_bytes && !(recording->headers = open_beside(path, RECORDING_HEADERS, error, error_bytes)))
 		return -errno;
 	return 0;
 }

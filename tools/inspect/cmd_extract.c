@@ -250,7 +250,7 @@ static int jump_by_index(struct extract *extract, bool *has_jumped)
 	FILE *index;
 	int r;
 
-	snprintf(path, sizeof(path), "%s" RECORDING_INDEX_SUFFIX, extract->recording.path);
+	snprintf(path, sizeof(path), "%s" RECORDING_INDEX, extract->recording.path);
 	index = fopen(path, "re");
 	if (!index)
 		return EX_OK;

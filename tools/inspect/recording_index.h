@@ -7,8 +7,6 @@
 #include <stdint.h>
 #include <stdio.h>
 
-#define RECORDING_INDEX_SUFFIX ".index" /* behind the recording's name */
-
 /* Where to begin, and how many packets there are until the last piece ends; n_packets 0: no piece has that time. */
 struct recording_pieces {
 	uint64_t offset;

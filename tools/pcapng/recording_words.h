@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The words in comments of a recording, and in its index, that the recorder writes and `ibvcap info` looks for. */
+/*
+ * The words in comments of a recording, in its index and in the names of its files. The recorder writes them; `info`,
+ * `extract` and `replay` look for them.
+ */
 #ifndef TOOLS_PCAPNG_RECORDING_WORDS_H
 #define TOOLS_PCAPNG_RECORDING_WORDS_H
 
@@ -20,5 +23,13 @@
 
 /* How an index begins: with its version. */
 #define RECORDING_INDEX_HEAD "# ibvcap index 1:"
+
+/* Behind the name of a file that is being written. */
+#define RECORDING_PART ".part"
+/* Behind the name of a file: what belongs to it. META, JSON and HEADERS: to rows of --raw. */
+#define RECORDING_INDEX   ".index"
+#define RECORDING_META    ".meta"
+#define RECORDING_JSON    ".json"
+#define RECORDING_HEADERS ".headers"
 
 #endif

@@ -20,8 +20,7 @@
 #define NUMBER_DIGITS_MAX 9 /* of a number that the next one follows: a uint32_t has room for it */
 #define TIME_DIGITS       14
 
-const char *const file_window_suffixes[] = {FILE_WINDOW_INDEX, FILE_WINDOW_META, FILE_WINDOW_JSON, FILE_WINDOW_HEADERS,
-                                            NULL};
+const char *const file_window_suffixes[] = {RECORDING_INDEX, RECORDING_META, RECORDING_JSON, RECORDING_HEADERS, NULL};
 
 /* Behind the last '/'. */
 static const char *base_of(const char *path)
@@ -59,9 +58,9 @@ static int window_append(struct file_window *window, const char *path, uint64_t 
 /* Length of the name that the file has, or would have got, when complete. */
 static int name_bytes(const char *path)
 {
-	size_t n = strlen(path), part = strlen(FILE_WINDOW_PART);
+	size_t n = strlen(path), part = strlen(RECORDING_PART);
 
-	return (int)(n > part && !strcmp(path + n - part, FILE_WINDOW_PART) ? n - part : n);
+	return (int)(n > part && !strcmp(path + n - part, RECORDING_PART) ? n - part : n);
 }
 
 static bool delete_oldest(struct file_window *window)
@@ -139,7 +138,7 @@ static bool are_numbers(const char *at, const char *suffix)
 		return false;
 	/* What a recorder was writing when it was killed, or the machine lost its power, counts too. */
 	at += strlen(suffix);
-	return !*at || !strcmp(at, FILE_WINDOW_PART);
+	return !*at || !strcmp(at, RECORDING_PART);
 }
 
 /* Where the numbers are in a file's name, behind the stream and "-" and the flow if there is one. NULL: another name.
@@ -282,7 +281,7 @@ static int insert_at_stem(char path[PATH_MAX], const char *text)
 	char rest[PATH_MAX];
 
 	strcpy(rest, path + stem);
-	if (stem + strlen(text) + strlen(rest) + sizeof(FILE_WINDOW_INDEX) > PATH_MAX)
+	if (stem + strlen(text) + strlen(rest) + sizeof(RECORDING_INDEX) > PATH_MAX)
 		return -ENAMETOOLONG;
 	snprintf(path + stem, PATH_MAX - stem, "%s%s", text, rest);
 	return 0;

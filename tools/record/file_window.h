@@ -6,19 +6,14 @@
 #ifndef TOOLS_RECORD_FILE_WINDOW_H
 #define TOOLS_RECORD_FILE_WINDOW_H
 
+#include "tools/pcapng/recording_words.h"
+
 #include <limits.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/queue.h>
 
-#define FILE_WINDOW_PART ".part" /* behind the name of a file that is being written */
-/* Behind the name of a file: what belongs to it, and is deleted with it. */
-#define FILE_WINDOW_INDEX   ".index"
-#define FILE_WINDOW_META    ".meta"
-#define FILE_WINDOW_JSON    ".json"
-#define FILE_WINDOW_HEADERS ".headers"
-
-/** All four; NULL ends the list. */
+/** Of what belongs to a file and is deleted with it: index, meta, JSON, headers; NULL ends the list. */
 extern const char *const file_window_suffixes[];
 
 struct kept_file {

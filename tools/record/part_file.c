@@ -45,21 +45,21 @@ static void put_aside(const char *path)
 
 	for (const char *const *suffix = file_window_suffixes; *suffix; suffix++) {
 		snprintf(from, sizeof(from), "%s%s", path, *suffix);
-		snprintf(to, sizeof(to), "%s" FILE_WINDOW_PART OLD "%s", path, *suffix);
+		snprintf(to, sizeof(to), "%s" RECORDING_PART OLD "%s", path, *suffix);
 		rename(from, to);
 	}
-	snprintf(from, sizeof(from), "%s" FILE_WINDOW_PART, path);
-	snprintf(to, sizeof(to), "%s" FILE_WINDOW_PART OLD, path);
+	snprintf(from, sizeof(from), "%s" RECORDING_PART, path);
+	snprintf(to, sizeof(to), "%s" RECORDING_PART OLD, path);
 	if (rename(from, to) == 0)
 		fprintf(stderr, "ibvcap record: %s is what a recorder that was killed has left: now %s\n", from, to);
 }
 
 int part_file_open(const char *path, int *fd)
 {
-	char part[PATH_MAX + sizeof(FILE_WINDOW_PART)];
+	char part[PATH_MAX + sizeof(RECORDING_PART)];
 	int r = -EAGAIN;
 
-	snprintf(part, sizeof(part), "%s" FILE_WINDOW_PART, path);
+	snprintf(part, sizeof(part), "%s" RECORDING_PART, path);
 	for (int i = 0; i < TRIES_MAX && (r == -EAGAIN || r == 1); i++) {
 		r = open_locked(part, fd);
 		if (r == 1) {
@@ -75,9 +75,9 @@ int part_file_open(const char *path, int *fd)
 
 int part_file_open_direct(const char *path)
 {
-	char part[PATH_MAX + sizeof(FILE_WINDOW_PART)];
+	char part[PATH_MAX + sizeof(RECORDING_PART)];
 
-	snprintf(part, sizeof(part), "%s" FILE_WINDOW_PART, path);
+	snprintf(part, sizeof(part), "%s" RECORDING_PART, path);
 	return open(part, O_WRONLY | O_DIRECT | O_NOFOLLOW | O_CLOEXEC);
 }
 
@@ -90,7 +90,7 @@ bool part_file_is_in_memory(int fd)
 
 FILE *part_file_open_beside(const char *path, const char *suffix)
 {
-	char name[PATH_MAX + sizeof(FILE_WINDOW_HEADERS)];
+	char name[PATH_MAX + sizeof(RECORDING_HEADERS)];
 	FILE *file;
 	int fd;
 
@@ -106,11 +106,11 @@ FILE *part_file_open_beside(const char *path, const char *suffix)
 
 int part_file_finish(const char *path, int fd)
 {
-	char part[PATH_MAX + sizeof(FILE_WINDOW_PART)];
+	char part[PATH_MAX + sizeof(RECORDING_PART)];
 	int r;
 
 	/* Under the lock: without it, another recorder takes the file for one that was left. */
-	snprintf(part, sizeof(part), "%s" FILE_WINDOW_PART, path);
+	snprintf(part, sizeof(part), "%s" RECORDING_PART, path);
 	r = rename(part, path) < 0 ? -errno : 0;
 	if (close(fd) < 0 && r == 0)
 		r = -errno;

@@ -18,7 +18,7 @@ int part_file_open_direct(const char *path);
 /** Is it on tmpfs, where to allocate room ahead means to do the work for each page twice? */
 bool part_file_is_in_memory(int fd);
 
-/** Open the file that belongs to the file of that name, empty. suffix: FILE_WINDOW_…. NULL: errno says why. */
+/** Open the file that belongs to the file of that name, empty. suffix: RECORDING_…. NULL: errno says why. */
 FILE *part_file_open_beside(const char *path, const char *suffix);
 
 /** The file is complete: give it its name, and close it. 0; -errno. */

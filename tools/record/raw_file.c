@@ -63,7 +63,7 @@ static int write_description(const struct raw_file *file, const struct record_su
 		json_object_set_new(all, "sum", record_sum_to_json(sum));
 	if (error)
 		json_object_set_new(all, "error", json_string(strerror(error)));
-	to = part_file_open_beside(file->path, FILE_WINDOW_JSON);
+	to = part_file_open_beside(file->path, RECORDING_JSON);
 	r = to ? 0 : -errno;
 	if (to && json_dumpf(all, to, JSON_INDENT(1)) < 0)
 		r = -EIO;
@@ -122,10 +122,10 @@ int raw_file_open(struct raw_file *file, const struct source *source, const char
 	file->allocated = part_file_is_in_memory(file->fd) ? UINT64_MAX : 0;
 	file->runs = json_array();
 	file->losses = json_array();
-	file->meta = part_file_open_beside(path, FILE_WINDOW_META);
+	file->meta = part_file_open_beside(path, RECORDING_META);
 	if (!file->meta)
 		return -errno;
-	if (file->application_header_bytes && !(file->headers = part_file_open_beside(path, FILE_WINDOW_HEADERS)))
+	if (file->application_header_bytes && !(file->headers = part_file_open_beside(path, RECORDING_HEADERS)))
 		return -errno;
 	return write_description(file, NULL, 0);
 }

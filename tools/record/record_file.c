@@ -47,7 +47,7 @@ static int open_regular(struct record_file *file, const char *path)
 
 static int open_index(struct record_file *file)
 {
-	file->index = part_file_open_beside(file->path, FILE_WINDOW_INDEX);
+	file->index = part_file_open_beside(file->path, RECORDING_INDEX);
 	if (!file->index)
 		return -errno;
 	fputs(RECORDING_INDEX_HEAD " offset bytes packets first_ns last_ns first_sequence last_sequence\n",
