@@ -14,7 +14,7 @@
 
 #define NUMA_NODES_MAX 1024
 #define NUMA_WORD_BITS (8 * sizeof(unsigned long))
-#define NUMA_MASK_BITS (NUMA_NODES_MAX + 1) /* the kernel takes one bit less than it is told */
+#define NUMA_MASK_BITS (NUMA_NODES_MAX + 1) /* set_mempolicy(2) uses one bit less than its argument says */
 
 /* The numbers of a list such as "0-3,8" as a set. False: there is no such file. */
 static bool numa_read_list(const char *path, cpu_set_t *numbers)

@@ -17,7 +17,7 @@
 
 #define RX_SET_FEWER 2                  /* the part has fewer rows than wanted, and there will be no more */
 #define ASK_NS       UINT64_C(20000000) /* while packets come without a pause, how often a new queue is looked for */
-#define TAP_NAP_MS   1                  /* nobody wakes a tap */
+#define TAP_NAP_MS   1                  /* the daemon does not wake taps */
 #define SLICE_MS     (PAUSE_SLICE_NS / 1000000)
 #define PART_SHIFT   8 /* of a batch's lease: below it the lease of the part */
 

@@ -48,7 +48,7 @@ struct record_file {
 	uint64_t bytes;     /* in the file */
 	uint64_t raw_bytes; /* before compression */
 	uint64_t allocated;
-	bool is_in_memory; /* on tmpfs: to allocate means to do the work for each page twice */
+	bool is_in_memory; /* part_file_is_in_memory() */
 	FILE *index;
 	struct zstd_frames *zstd;
 	char path[PATH_MAX];

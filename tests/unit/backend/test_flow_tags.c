@@ -86,7 +86,7 @@ static struct flow_rule before, after; /* the second takes the place of the firs
 static uint8_t *last_word_page;
 static size_t page_bytes;
 
-/* The worker reads the last word of the headers: it has compared the others, and not read the number yet. */
+/* Runs when the worker reads the last word of the headers: after the other words, and before the flow's number. */
 static void exchange_flows(int number)
 {
 	(void)number;

@@ -46,6 +46,15 @@ static int write_piece(size_t bytes, size_t elsewhere, bool is_late)
 	return r;
 }
 
+/* Direct writes go to another file. */
+static void write_directly_to(const char *other)
+{
+	if (file.direct >= 0)
+		close(file.direct);
+	file.direct = open(other, O_WRONLY);
+	cr_assert_geq(file.direct, 0);
+}
+
 static void expect_content(const char *of)
 {
 	int fd = open(of, O_RDONLY);
@@ -91,10 +100,7 @@ Test(record_file, late_pieces_and_those_elsewhere_in_memory_go_through_the_cache
 Test(record_file, a_file_system_that_refuses_direct_writes_gets_the_others)
 {
 	cr_expect_eq(write_piece(500001, 0, false), 0);
-	if (file.direct >= 0)
-		close(file.direct);
-	file.direct = open("/proc/self/oom_score_adj", O_WRONLY);
-	cr_assert_geq(file.direct, 0);
+	write_directly_to("/proc/self/oom_score_adj");
 	cr_expect_eq(write_piece(500001, 0, false), 0);
 	cr_expect_lt(file.direct, 0);
 	cr_expect_eq(write_piece(500001, 0, false), 0);
@@ -103,10 +109,7 @@ Test(record_file, a_file_system_that_refuses_direct_writes_gets_the_others)
 Test(record_file, of_a_direct_write_that_fails_nothing_is_left)
 {
 	cr_expect_eq(write_piece(500001, 0, false), 0);
-	if (file.direct >= 0)
-		close(file.direct);
-	file.direct = open("/dev/full", O_WRONLY);
-	cr_assert_geq(file.direct, 0);
+	write_directly_to("/dev/full");
 	cr_expect_eq(write_piece(500001, 0, false), -ENOSPC);
 	expect_content(part);
 	cr_expect_eq(write_piece(100, 0, false), 0, "the end of the file");
