@@ -172,14 +172,18 @@ bool rx_endpoint_is_settled(const struct rx_endpoint *rx_endpoint)
 }
 
 /*
- * No mail if the workers know this reading and have accounted for it: those of a stream at rest may sleep. The one that
- * found the last losses has them in its ring; each other one puts them into its own with its next mail.
+ * No mail if the workers have accounted for this reading, and the ring says so: those of a stream at rest may sleep.
+ * The first reading without a new packet is mailed: by it the worker knows the losses exactly.
  */
 static bool rx_endpoint_is_at_rest(const struct control_stream *stream)
 {
+	const struct ibvcap_ring *ring = stream->ring->ring;
+	struct ring_settled settled;
+
 	return rx_sum_is_at_rest(stream->sum, stream->matched->value) &&
-	       counter_get(&stream->ring->ring->counters[IBVCAP_RX_COUNTER_NO_BUFFER]) ==
-	               counter_get(&stream->sum->no_buffer);
+	       counter_get(&ring->counters[IBVCAP_RX_COUNTER_NO_BUFFER]) == counter_get(&stream->sum->no_buffer) &&
+	       ring_load_settled(&ring->settled, &settled) && settled.matched == stream->matched->value &&
+	       settled.at_ns && settled.no_buffer == settled.no_buffer_most;
 }
 
 bool rx_endpoint_mail_matched(struct rx_endpoint *rx_endpoint)
@@ -206,6 +210,7 @@ static void on_matched(void *context)
 	TAILQ_FOREACH (rx_endpoint, &control->rx_endpoints, link) {
 		if (rx_endpoint->stream->matched != matched || rx_endpoint->endpoint.ended || matched->result < 0)
 			continue;
+		daemon_store_reading(rx_endpoint->stream->ring->ring, matched->value, matched->at_ns);
 		rx_endpoint->is_matched_mailed = false;
 		rx_endpoint_mail_matched(rx_endpoint);
 	}

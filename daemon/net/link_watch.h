@@ -13,6 +13,7 @@
 struct link_change {
 	unsigned index;       /* 0: the kernel dropped events, so that anything may have changed */
 	bool is_gone;         /* deleted, or moved to another network namespace */
+	bool is_down;         /* now, or it was for a moment: each change of the link is an event */
 	unsigned lower_index; /* the interface that it stands on in this network namespace; 0: none */
 	int vlan;             /* 802.1Q; -1: it is not the interface of a VLAN */
 };

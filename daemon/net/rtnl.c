@@ -205,6 +205,7 @@ bool rtnl_read_link_change(const struct nlmsghdr *message, struct link_change *c
 		return false;
 	change->index = (unsigned)info->ifi_index;
 	change->is_gone = message->nlmsg_type == RTM_DELLINK;
+	change->is_down = !(info->ifi_flags & IFF_UP) || !(info->ifi_flags & IFF_RUNNING);
 	mnl_attr_for_each(attribute, message, sizeof(*info))
 	{
 		switch (mnl_attr_get_type(attribute)) {

@@ -49,14 +49,23 @@ void rx_ring_note_losses(struct rx_ring *ring, uint64_t no_buffer, uint64_t at_n
 {
 	ring->no_buffer = no_buffer;
 	ring->no_buffer_ns = at_ns;
-	if (ring->head % ring->slots_per_block)
-		daemon_update_block(rx_ring_block_record(ring, ring->head), no_buffer, at_ns);
+	daemon_store_no_buffer(ring->ring, no_buffer, at_ns);
+	/* The newest row's block, also when that row is its last. */
+	if (ring->head)
+		daemon_update_block(rx_ring_block_record(ring, ring->head - 1), no_buffer, at_ns);
+}
+
+void rx_ring_note_settled(struct rx_ring *ring, const struct ring_settled *settled)
+{
+	ring->settled = *settled;
+	daemon_store_settled(&ring->ring->settled, settled);
 }
 
 void rx_ring_publish(struct rx_ring *ring, uint32_t n)
 {
 	if (ring->head % ring->slots_per_block == 0 && n)
-		daemon_open_block(rx_ring_block_record(ring, ring->head), ring->no_buffer, ring->no_buffer_ns);
+		daemon_open_block(rx_ring_block_record(ring, ring->head), ring->no_buffer, ring->no_buffer_ns,
+		                  &ring->settled);
 	ring->head += n;
 	daemon_publish_head(ring->ring, ring->head);
 }

@@ -10,6 +10,7 @@
 #define DAEMON_RING_RX_RING_H
 
 #include "daemon/base/failure.h"
+#include "lib/ibvcap/ring.h"
 #include "lib/ibvcap/shm.h"
 #include "lib/ibvcap/rx_start_position.h"
 
@@ -107,6 +108,7 @@ struct rx_ring {
 	uint64_t next_block;         /* the next block number to get memory */
 	uint64_t no_buffer;          /* packets that the device dropped because it had no slot, as of no_buffer_ns */
 	uint64_t no_buffer_ns;       /* UTC; 0: the device was not read yet */
+	struct ring_settled settled; /* the newest record */
 	struct ibvcap_block *blocks; /* by physical block */
 	uint32_t *physical;          /* private block table, table_mask + 1 entries */
 	uint32_t *free_blocks;       /* stack */
@@ -153,6 +155,9 @@ void rx_ring_publish(struct rx_ring *ring, uint32_t n);
 
 /** The device had dropped no_buffer packets by at_ns (UTC). The records of this block and of later ones note it. */
 void rx_ring_note_losses(struct rx_ring *ring, uint64_t no_buffer, uint64_t at_ns);
+
+/** Publish what is settled. The records of later blocks note it. */
+void rx_ring_note_settled(struct rx_ring *ring, const struct ring_settled *settled);
 
 /**
  * The next rows to post: at most max, and never beyond the end of their block. A new block takes memory, which may

@@ -180,10 +180,23 @@ static void stream_service_rejoin(struct daemon *daemon, struct stream *stream)
 	}
 }
 
+/* Consumers learn that packets of the network may not have come. */
+static void stream_service_note_outage(const struct stream *stream, bool is_down)
+{
+	for (uint32_t i = 0; i < stream->n_queues; i++)
+		if (stream->queues[i].ring.ring) /* a reload makes it in steps */
+			daemon_store_outage(stream->queues[i].ring.ring, is_down, time_utc_ns());
+}
+
 /* One that goes often comes back at once, so the groups that were joined there wait for the next refresh. */
 static void stream_service_take_link_change(struct daemon *daemon, struct service *service,
                                             const struct link_change *change)
 {
+	const struct interface *interface = stream_of(service)->interface;
+
+	/* Of a link that is back already, no reading shows that it was down; the next refresh ends the outage. */
+	if (change->index == 0 || (change->index == interface->opened_index && (change->is_down || change->is_gone)))
+		stream_service_note_outage(stream_of(service), true);
 	stream_note_link_change(stream_of(service), change);
 	if (!change->is_gone)
 		stream_service_rejoin(daemon, stream_of(service));
@@ -207,6 +220,7 @@ static void stream_service_refresh(struct daemon *daemon, struct service *servic
 		stream->queues[i].control.state = stream_service_state(stream, &stream->queues[i]);
 	if (daemon->stopping || service->removed)
 		return;
+	stream_service_note_outage(stream, service->link_down);
 	stream_service_rejoin(daemon, stream);
 	stream_set_clock(stream);
 	for (uint32_t i = 0; i < stream->n_queues; i++)

@@ -12,6 +12,8 @@
 
 #include <errno.h>
 
+#define LOW_PART 8 /* 1/8 of the queue's slots counts as none */
+
 /* ---- one span: rows of one block ----------------------------------------------------------------- */
 
 /* Errors have no time. */
@@ -296,6 +298,19 @@ int rx_receive_refill(struct rx_receive *receive)
 	return 0;
 }
 
+/*
+ * A short poll shows that the device has completed no more packets. If it had used up its slots at some time since the
+ * short poll before, packets with all the slots of that time, and maybe more, would be published by now. The margin is
+ * for completions that have not reached memory yet.
+ */
+void rx_receive_check_low(struct rx_receive *receive)
+{
+	const struct rx_ring *ring = receive->ring;
+
+	receive->n_low += ring->head >= receive->low;
+	receive->low = ring->posted - receive->queue_slots / LOW_PART;
+}
+
 int rx_receive_batch(struct rx_receive *receive)
 {
 	int n = receive->queue->ops->poll(receive->queue, receive->events, RX_RECEIVE_BATCH);
@@ -303,13 +318,17 @@ int rx_receive_batch(struct rx_receive *receive)
 	if (n < 0)
 		return n;
 	if (n == 0) {
+		rx_receive_check_low(receive);
 		counter_add(&receive->ring->ring->counters[IBVCAP_RX_COUNTER_EMPTY_POLLS], 1);
 		return rx_receive_refill(receive); /* no effect unless memory or the device was short before */
 	}
 	int r = publish_events(receive, (uint32_t)n);
 
-	if (r == 0)
-		r = rx_receive_refill(receive);
+	if (r < 0)
+		return r;
+	if (n < RX_RECEIVE_BATCH)
+		rx_receive_check_low(receive);
+	r = rx_receive_refill(receive);
 	return r < 0 ? r : n;
 }
 
@@ -325,5 +344,6 @@ int rx_receive_restart(struct rx_receive *receive)
 	                  counter_get(&receive->ring->ring->counters[IBVCAP_RX_COUNTER_QUEUE_RESETS]));
 	rx_ring_rewind(receive->ring);
 	r = rx_receive_refill(receive);
+	receive->low = receive->ring->posted;
 	return r < 0 ? r : queue->ops->start(queue);
 }

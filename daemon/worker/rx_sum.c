@@ -47,6 +47,11 @@ static uint64_t rx_sum_dropped(const struct rx_sum_part *part)
 	return sum;
 }
 
+uint64_t rx_sum_dropped_of(const struct rx_sum *sum, uint32_t queue)
+{
+	return rx_sum_dropped(&sum->parts[queue]);
+}
+
 /* A note is read before what was stored before it; that may be newer by then, and then the sum is less, never more. */
 static struct rx_sum_terms rx_sum_add_up(const struct rx_sum *sum, uint64_t at_ns)
 {
@@ -110,6 +115,47 @@ uint64_t rx_sum_settle(struct rx_sum *sum, const struct rx_reading *reading)
 	rx_sum_raise(&sum->matched, reading->matched + terms.split);
 	rx_sum_raise(&sum->read, reading->matched);
 	return lost;
+}
+
+void rx_sum_note_before(struct rx_sum *sum, uint32_t queue, const struct rx_reading *reading, uint64_t rows)
+{
+	struct rx_sum_part *part = &sum->parts[queue];
+	uint64_t split = rx_sum_split(part);
+
+	atomic_store_explicit(&part->before_at_ns, 0, memory_order_relaxed);
+	atomic_store_explicit(&part->before, rows > split ? rows - split : 0, memory_order_release);
+	atomic_store_explicit(&part->before_at_ns, reading->at_ns, memory_order_release);
+}
+
+/* False: the part's rows are of another reading. */
+static bool rx_sum_add_before(const struct rx_sum_part *part, uint64_t at_ns, uint64_t *rows)
+{
+	bool is_of_it = atomic_load_explicit(&part->before_at_ns, memory_order_acquire) == at_ns;
+
+	*rows += atomic_load_explicit(&part->before, memory_order_acquire);
+	return is_of_it && atomic_load_explicit(&part->before_at_ns, memory_order_relaxed) == at_ns;
+}
+
+/*
+ * Of the matched packets, those with a row from before the reading are not lost. Rows that came later may be of packets
+ * that were matched later. The device's own count, if there is one, is another bound.
+ */
+void rx_sum_bound(const struct rx_sum *sum, const struct rx_reading *reading, uint64_t *least, uint64_t *most)
+{
+	uint64_t before = 0, dropped = 0;
+	bool is_known = true, all_ended = true;
+
+	*least = counter_get(&sum->no_buffer);
+	for (uint32_t i = 0; i < sum->n_queues; i++) {
+		is_known &= rx_sum_add_before(&sum->parts[i], reading->at_ns, &before);
+		dropped += rx_sum_dropped(&sum->parts[i]);
+		all_ended &= atomic_load_explicit(&sum->parts[i].noted, memory_order_relaxed) == NOTE_ENDED;
+	}
+	*most = is_known && reading->matched >= before ? reading->matched - before : UINT64_MAX;
+	if (sum->counts_drops && dropped < *most)
+		*most = dropped;
+	if (*most < *least || all_ended)
+		*most = *least;
 }
 
 /*

@@ -24,6 +24,8 @@ struct rx_sum_part {
 	_Atomic uint64_t accounted;      /* rows of packets that the flow counters have, as of the last note */
 	_Atomic uint64_t noted;          /* enum rx_sum_note */
 	_Atomic uint64_t stalled_utc_ns; /* when a lossless consumer was last seen to stop the queue; 0: never */
+	_Atomic uint64_t before_at_ns;   /* of the reading that before is about; 0: it is being written */
+	_Atomic uint64_t before;         /* as accounted, a while before that reading */
 };
 
 /* Constant but for the atomic words once the workers' threads run. */
@@ -63,6 +65,18 @@ void rx_sum_note(struct rx_sum *sum, uint32_t queue, const struct rx_reading *re
  * newer one. Returns how many were added.
  */
 uint64_t rx_sum_settle(struct rx_sum *sum, const struct rx_reading *reading);
+
+/** The worker of that queue: rows and errors at a moment before the reading. */
+void rx_sum_note_before(struct rx_sum *sum, uint32_t queue, const struct rx_reading *reading, uint64_t rows);
+
+/**
+ * So many packets at least, and at most, were lost until the reading (UINT64_MAX: not known). Right for a device that
+ * poll() has emptied of the packets of that reading.
+ */
+void rx_sum_bound(const struct rx_sum *sum, const struct rx_reading *reading, uint64_t *least, uint64_t *most);
+
+/** Packets of this queue that the device dropped. Of a device that counts them itself. */
+uint64_t rx_sum_dropped_of(const struct rx_sum *sum, uint32_t queue);
 
 /** Are all packets of a reading of the flow counters accounted for? Any thread. */
 bool rx_sum_is_settled(const struct rx_sum *sum, uint64_t matched);

@@ -51,6 +51,10 @@ struct rx_worker {
 	bool has_matched;          /* the last reading of the flow counters is not settled yet */
 	struct rx_reading reading; /* the last one */
 	uint64_t taken_at_ns;      /* when it came by mail */
+	uint64_t rows;             /* of the last note, as of … */
+	uint64_t rows_ns;          /* … CLOCK_MONOTONIC */
+	bool is_record_due;        /* what is settled as of the reading is not in the ring yet */
+	uint64_t record_head;      /* past it, a card with slots for all has completed the packets of the reading */
 
 	uint64_t restarted_at_ns;  /* the last time; 0: never */
 	uint64_t restart_pause_ns; /* before the last reset */
@@ -59,6 +63,7 @@ struct rx_worker {
 	bool stopping;
 	uint64_t stopping_at_ns;
 	bool stopped;
+	bool failed; /* … since the queue cannot be reset */
 };
 
 /* ---- the sum: matched = published + no_buffer + errored, of all queues of the stream ---------------- */
@@ -70,7 +75,6 @@ static void rx_worker_show_sum(struct rx_worker *worker)
 	uint64_t no_buffer = counter_get(&worker->sum->no_buffer);
 
 	counter_set(&ring->counters[IBVCAP_RX_COUNTER_MATCHED], counter_get(&worker->sum->matched));
-	counter_set(&ring->counters[IBVCAP_RX_COUNTER_NO_BUFFER], no_buffer);
 	counter_set(&ring->counters[IBVCAP_RX_COUNTER_NO_BUFFER_LOSSLESS],
 	            counter_get(&worker->sum->no_buffer_lossless));
 	rx_ring_note_losses(worker->receive.ring, no_buffer, worker->reading.utc_ns);
@@ -81,7 +85,9 @@ static void rx_worker_note(struct rx_worker *worker, enum rx_sum_note note)
 	const struct rx_receive *receive = &worker->receive;
 	uint64_t lost;
 
-	rx_sum_note(worker->sum, worker->queue_index, &worker->reading, note, receive->published + receive->errored);
+	worker->rows = receive->published + receive->errored;
+	worker->rows_ns = time_monotonic_ns();
+	rx_sum_note(worker->sum, worker->queue_index, &worker->reading, note, worker->rows);
 	lost = rx_sum_settle(worker->sum, &worker->reading);
 	if (lost)
 		PROBE_LOSS(receive->ring->ring->stream, lost, counter_get(&worker->sum->no_buffer));
@@ -96,8 +102,47 @@ static void rx_worker_take_matched(struct rx_worker *worker, const struct mail *
 	                                      .utc_ns = mail->at_ns,
 	                                      .before_utc_ns = worker->reading.utc_ns};
 	worker->taken_at_ns = time_monotonic_ns();
+	worker->is_record_due = true;
+	worker->record_head = worker->receive.ring->posted;
+	if (worker->rows_ns < mail->read_ns)
+		rx_sum_note_before(worker->sum, worker->queue_index, &worker->reading, worker->rows);
 	/* Under overload no poll may ever be empty, but at most a whole receive queue of packets can still come. */
 	rx_worker_note(worker, RX_SUM_OPEN);
+}
+
+/* at_ns: of the reading, or RING_SETTLED_ENDED. */
+static void rx_worker_record_settled(struct rx_worker *worker, uint64_t at_ns)
+{
+	const struct rx_receive *receive = &worker->receive;
+	struct ring_settled settled = {
+		.at_ns = at_ns,
+		.matched = worker->reading.matched,
+		.head = receive->ring->head,
+		.marks = counter_get(&receive->ring->ring->counters[IBVCAP_RX_COUNTER_QUEUE_RESETS]) + worker->failed,
+	};
+
+	if (worker->sum->counts_drops)
+		settled.marks += rx_sum_dropped_of(worker->sum, worker->queue_index);
+	else
+		settled.marks += receive->n_low;
+	rx_sum_bound(worker->sum, &worker->reading, &settled.no_buffer, &settled.no_buffer_most);
+	rx_ring_note_settled(receive->ring, &settled);
+	worker->is_record_due = false;
+}
+
+/*
+ * Every packet of the reading has come or is lost: so long after it, at a poll that took all; or when the card has used
+ * all slots that it had then. The kernel's rings can hold packets for which there is no slot.
+ */
+static void rx_worker_record_if_settled(struct rx_worker *worker, int n)
+{
+	bool is_past = !worker->sum->counts_drops && worker->receive.ring->head >= worker->record_head;
+
+	if (!is_past && (n == RX_RECEIVE_BATCH || time_monotonic_ns() - worker->taken_at_ns < worker->drain_ns))
+		return;
+	if (is_past)
+		rx_receive_check_low(&worker->receive);
+	rx_worker_record_settled(worker, worker->reading.at_ns);
 }
 
 /* At an empty poll, long enough after the reading: every packet that it counted has come or is lost. */
@@ -123,6 +168,8 @@ static void rx_worker_finish(struct rx_worker *worker, enum mail_type type, int 
 	const struct mail last = {.type = type, .error = error};
 
 	rx_worker_note(worker, RX_SUM_ENDED);
+	worker->failed = type == MAIL_FAILED;
+	rx_worker_record_settled(worker, RING_SETTLED_ENDED);
 	rx_ring_close(worker->receive.ring, type == MAIL_FAILED ? IBVCAP_RING_END_FAILED : IBVCAP_RING_END_STOPPED);
 	worker->stopped = true;
 	mailbox_send_last(worker->outbox, &last);
@@ -283,6 +330,8 @@ int rx_worker_do_work(struct rx_worker *worker)
 		rx_worker_check_consumers(worker);
 	if (n == 0)
 		rx_worker_after_empty_poll(worker);
+	if (worker->is_record_due && !worker->restart_at_ns && !worker->stopped)
+		rx_worker_record_if_settled(worker, n);
 	return worker->stopped ? 0 : n + rx_worker_take_mails(worker);
 }
 
@@ -302,8 +351,8 @@ static int rx_worker_sleep_for_work(struct rx_worker *worker)
 	struct pollfd fds[] = {{.fd = queue->ops->fd(queue), .events = POLLIN},
 	                       {.fd = mailbox_fd(worker->inbox), .events = POLLIN}};
 	/* No event says that a consumer has acquired the block on which the queue is stalled. */
-	bool busy = worker->has_matched || worker->stopping || mailbox_full(worker->outbox) || worker->restart_at_ns ||
-	            worker->receive.ring->stalled;
+	bool busy = worker->has_matched || worker->is_record_due || worker->stopping || mailbox_full(worker->outbox) ||
+	            worker->restart_at_ns || worker->receive.ring->stalled;
 
 	if (poll(fds, 2, busy ? NAP_MS : -1) > 0) {
 		if (fds[0].revents)
@@ -402,7 +451,10 @@ int rx_worker_new(struct rx_worker **worker, const struct rx_worker_options *opt
 
 int rx_worker_prime(struct rx_worker *worker)
 {
-	return rx_receive_refill(&worker->receive);
+	int r = rx_receive_refill(&worker->receive);
+
+	worker->receive.low = worker->receive.ring->posted;
+	return r;
 }
 
 int rx_worker_start(struct rx_worker *worker)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The lesser of two unsigned numbers. */
+/* The lesser or the greater of two unsigned numbers. */
 #ifndef IBVCAP_MIN_H
 #define IBVCAP_MIN_H
 
@@ -13,6 +13,11 @@ static inline uint32_t u32_min(uint32_t a, uint32_t b)
 static inline uint64_t u64_min(uint64_t a, uint64_t b)
 {
 	return a < b ? a : b;
+}
+
+static inline uint64_t u64_max(uint64_t a, uint64_t b)
+{
+	return a > b ? a : b;
 }
 
 #endif

@@ -71,6 +71,94 @@ static inline uint64_t consumer_load_head(const struct ibvcap_ring *ring)
 	return atomic_load_explicit(&ring->head, memory_order_acquire);
 }
 
+/* ---- what is settled ----------------------------------------------------------------------------- */
+
+/* A copy of struct ibvcap_settled. */
+struct ring_settled {
+	uint64_t at_ns;
+	uint64_t matched;
+	uint64_t head;
+	uint64_t marks;
+	uint64_t no_buffer;
+	uint64_t no_buffer_most;
+};
+
+#define RING_SETTLED_ENDED UINT64_MAX /* in place of a time: no packet comes any more */
+
+/** Worker. Partner: ring_load_settled(). Each store is ordered behind the odd version, without a fence. */
+static inline void daemon_store_settled(struct ibvcap_settled *shared, const struct ring_settled *settled)
+{
+	uint64_t version = atomic_load_explicit(&shared->version, memory_order_relaxed);
+
+	atomic_store_explicit(&shared->version, version + 1, memory_order_relaxed);
+	atomic_store_explicit(&shared->at_ns, settled->at_ns, memory_order_release);
+	atomic_store_explicit(&shared->matched, settled->matched, memory_order_release);
+	atomic_store_explicit(&shared->head, settled->head, memory_order_release);
+	atomic_store_explicit(&shared->marks, settled->marks, memory_order_release);
+	atomic_store_explicit(&shared->no_buffer, settled->no_buffer, memory_order_release);
+	atomic_store_explicit(&shared->no_buffer_most, settled->no_buffer_most, memory_order_release);
+	atomic_store_explicit(&shared->version, version + 2, memory_order_release);
+}
+
+/** Another number for each record, odd while the worker writes one. Partner: daemon_store_settled(). */
+static inline uint64_t ring_settled_version(const struct ibvcap_settled *shared)
+{
+	return atomic_load_explicit(&shared->version, memory_order_acquire);
+}
+
+/** False: the worker is writing it. Partner: daemon_store_settled(). */
+static inline bool ring_load_settled(const struct ibvcap_settled *shared, struct ring_settled *settled)
+{
+	uint64_t version = ring_settled_version(shared);
+
+	settled->at_ns = atomic_load_explicit(&shared->at_ns, memory_order_acquire);
+	settled->matched = atomic_load_explicit(&shared->matched, memory_order_acquire);
+	settled->head = atomic_load_explicit(&shared->head, memory_order_acquire);
+	settled->marks = atomic_load_explicit(&shared->marks, memory_order_acquire);
+	settled->no_buffer = atomic_load_explicit(&shared->no_buffer, memory_order_acquire);
+	settled->no_buffer_most = atomic_load_explicit(&shared->no_buffer_most, memory_order_acquire);
+	return version % 2 == 0 && atomic_load_explicit(&shared->version, memory_order_relaxed) == version;
+}
+
+/** Control: a reading of the flow counters. Partner: ring_load_reading(). */
+static inline void daemon_store_reading(struct ibvcap_ring *ring, uint64_t matched, uint64_t at_ns)
+{
+	atomic_store_explicit(&ring->reading_matched, matched, memory_order_relaxed);
+	atomic_store_explicit(&ring->reading_at_ns, at_ns, memory_order_release);
+}
+
+/** When the flow counters were read, and what they were then or a reading later. Partner: daemon_store_reading(). */
+static inline uint64_t ring_load_reading(const struct ibvcap_ring *ring, uint64_t *matched)
+{
+	uint64_t at_ns = atomic_load_explicit(&ring->reading_at_ns, memory_order_acquire);
+
+	*matched = atomic_load_explicit(&ring->reading_matched, memory_order_relaxed);
+	return at_ns;
+}
+
+/** Control: the interface went down (is_down), or is back. No effect if that is known. Partner: ring_load_outages(). */
+static inline void daemon_store_outage(struct ibvcap_ring *ring, bool is_down, uint64_t utc_ns)
+{
+	uint64_t n = atomic_load_explicit(&ring->outages, memory_order_relaxed);
+
+	if ((n % 2 == 1) == is_down)
+		return;
+	if (is_down)
+		atomic_store_explicit(&ring->outage_from_ns, utc_ns, memory_order_relaxed);
+	atomic_store_explicit(&ring->outage_until_ns, is_down ? 0 : utc_ns, memory_order_relaxed);
+	atomic_store_explicit(&ring->outages, n + 1, memory_order_release);
+}
+
+/** Odd: the interface is down. The times are those of the last outage, or of a newer one. */
+static inline uint64_t ring_load_outages(const struct ibvcap_ring *ring, uint64_t *from_ns, uint64_t *until_ns)
+{
+	uint64_t n = atomic_load_explicit(&ring->outages, memory_order_acquire);
+
+	*from_ns = atomic_load_explicit(&ring->outage_from_ns, memory_order_relaxed);
+	*until_ns = atomic_load_explicit(&ring->outage_until_ns, memory_order_relaxed);
+	return n;
+}
+
 /* ---- block records ------------------------------------------------------------------------------- */
 /* The worker stores the time last, and readers load it first: a count is never older than its time. */
 
@@ -82,8 +170,11 @@ static inline void daemon_update_block(struct ibvcap_block *block, uint64_t no_b
 }
 
 /** Worker, before it publishes the block's first row. Partner: consumer_load_open(). */
-static inline void daemon_open_block(struct ibvcap_block *block, uint64_t no_buffer, uint64_t at_ns)
+static inline void daemon_open_block(struct ibvcap_block *block, uint64_t no_buffer, uint64_t at_ns,
+                                     const struct ring_settled *before)
 {
+	atomic_store_explicit(&block->before.marks, before->marks, memory_order_relaxed);
+	atomic_store_explicit(&block->before.no_buffer, before->no_buffer, memory_order_relaxed);
 	atomic_store_explicit(&block->open_no_buffer, no_buffer, memory_order_relaxed);
 	atomic_store_explicit(&block->open_ns, at_ns, memory_order_release);
 	daemon_update_block(block, no_buffer, at_ns);
@@ -96,11 +187,33 @@ static inline uint64_t consumer_load_open(const struct ibvcap_block *block, uint
 	return atomic_load_explicit(&block->open_no_buffer, memory_order_relaxed);
 }
 
+/** What was settled before the block's first row; likewise. The other fields are not in the record. */
+static inline void consumer_load_before(const struct ibvcap_block *block, struct ring_settled *before)
+{
+	before->marks = atomic_load_explicit(&block->before.marks, memory_order_relaxed);
+	before->no_buffer = atomic_load_explicit(&block->before.no_buffer, memory_order_relaxed);
+	before->no_buffer_most = UINT64_MAX;
+}
+
 /** Partner: daemon_update_block(). */
 static inline uint64_t consumer_load_close(const struct ibvcap_block *block, uint64_t *at_ns)
 {
 	*at_ns = atomic_load_explicit(&block->close_ns, memory_order_acquire);
 	return atomic_load_explicit(&block->close_no_buffer, memory_order_relaxed);
+}
+
+/** Worker: the newest count of the device's drops, and the time of that reading. Partner: ring_load_no_buffer(). */
+static inline void daemon_store_no_buffer(struct ibvcap_ring *ring, uint64_t no_buffer, uint64_t at_ns)
+{
+	atomic_store_explicit(&ring->counters[IBVCAP_RX_COUNTER_NO_BUFFER], no_buffer, memory_order_release);
+	atomic_store_explicit(&ring->no_buffer_ns, at_ns, memory_order_release);
+}
+
+/** Partner: daemon_store_no_buffer(). */
+static inline uint64_t ring_load_no_buffer(const struct ibvcap_ring *ring, uint64_t *at_ns)
+{
+	*at_ns = atomic_load_explicit(&ring->no_buffer_ns, memory_order_acquire);
+	return atomic_load_explicit(&ring->counters[IBVCAP_RX_COUNTER_NO_BUFFER], memory_order_acquire);
 }
 
 /* ---- leases -------------------------------------------------------------------------------------- */

@@ -158,6 +158,8 @@ static int rx_take(struct ibvcap_rx *rx, struct ibvcap_rx_batch *batch, uint32_t
 		uint64_t published = head > rx->next ? head - rx->next : 0;
 		int r = 1;
 
+		if (rx->next >= rx->waiting.head || ring_settled_version(&rx->ring->settled) != rx->settled_version)
+			rx_settled_follow(rx);
 		if (slot == rx->lease_blocks)
 			return -ENOBUFS;
 		if (published == 0 || published < u32_min(min, most))

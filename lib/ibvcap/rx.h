@@ -4,7 +4,9 @@
  *
  *   rx_poll.c         the descriptor for poll()
  *   rx_map.c          maps and checks the segments that the daemon sent
+ *   rx_settled.c      follows what the daemon has settled of the losses
  *   rx_handle.c       makes, describes and frees a handle
+ *   rx_moment.c       moments of a handle, between which account.c compares
  *   rx_wait.c         waits for packets
  *   rx_open.c         attaches to a stream
  *   rx_reattach.c     attaches to the next daemon when this one has ended
@@ -24,6 +26,7 @@
 
 #include "lib/ibvcap/client.h"
 #include "lib/ibvcap/protocol.h"
+#include "lib/ibvcap/ring.h"
 #include "lib/ibvcap/rx_start_position.h"
 #include "lib/ibvcap/shm.h"
 
@@ -41,10 +44,14 @@ struct rx_reattach {
 	char *path; /* of the control socket; NULL: the handle does not reattach */
 	char stream[IBVCAP_STREAM_NAME_MAX];
 	struct ibvcap_rx_options options;
-	struct ibvcap_rx_counts counts; /* of the epochs that ended */
-	uint32_t next_flags;            /* enum ibvcap_rx_batch_flag, for the next batch */
-	uint64_t member;                /* of a group: see struct protocol_attach */
-	int poll_fd;                    /* the result of ibvcap_rx_fd(); -1: no call of it yet */
+	struct ibvcap_rx_counts counts;    /* of the epochs that ended */
+	struct ibvcap_settled_losses past; /* likewise, as far as they are counted */
+	uint64_t past_most;                /* likewise, at most */
+	uint64_t past_until_ns;            /* when the last of them was settled, CLOCK_MONOTONIC */
+	uint64_t past_outages;
+	uint32_t next_flags; /* enum ibvcap_rx_batch_flag, for the next batch */
+	uint64_t member;     /* of a group: see struct protocol_attach */
+	int poll_fd;         /* the result of ibvcap_rx_fd(); -1: no call of it yet */
 	int timer_fd;
 
 	bool away;            /* between two epochs: nothing is mapped, pointers into segments are NULL */
@@ -101,7 +108,10 @@ struct ibvcap_rx {
 	const struct ibvcap_meta *meta;
 	const struct ibvcap_block *blocks;
 
-	uint64_t next; /* packet number to acquire next */
+	uint64_t next;                       /* packet number to acquire next */
+	struct ibvcap_settled_losses before; /* the newest settled record that lies before next */
+	struct ring_settled waiting;         /* the oldest one that does not; head UINT64_MAX: none is known */
+	uint64_t settled_version;            /* of the newest one that was looked at */
 	uint64_t skipped;
 	uint64_t released;
 	uint64_t gap;             /* the part of skipped that no batch has reported yet */
@@ -182,6 +192,22 @@ uint32_t rx_handle_failed_queues(const struct ibvcap_rx *rx);
 /** The whole struct, as ibvcap_rx_info() and ibvcap_rx_counts(). */
 void rx_handle_describe(const struct ibvcap_rx *rx, struct ibvcap_rx_info *info);
 void rx_handle_count(const struct ibvcap_rx *rx, struct ibvcap_rx_counts *counts);
+
+/* ---- rx_settled.c ---------------------------------------------------------------------------------- */
+
+/** The handle is attached, and next is set. */
+void rx_settled_begin(struct ibvcap_rx *rx);
+/** Look for a newer record that lies before next. The caller of the library holds no batch that it may cut there. */
+void rx_settled_follow(struct ibvcap_rx *rx);
+/** The epoch has ended, and the ring is about to be unmapped. */
+void rx_settled_leave(struct ibvcap_rx *rx);
+
+/** A copy of the newest record. False: the daemon is writing it. */
+bool rx_settled_load(const struct ibvcap_rx *rx, struct ring_settled *settled);
+/** What it counts, with the losses of earlier epochs. */
+struct ibvcap_settled_losses rx_settled_losses(const struct ibvcap_rx *rx, const struct ring_settled *settled);
+/** Until when it holds, CLOCK_MONOTONIC: its own time, or later as long as the flow counters have not moved since. */
+uint64_t rx_settled_until_ns(const struct ibvcap_rx *rx, const struct ring_settled *settled);
 
 /* ---- rx_wait.c ------------------------------------------------------------------------------------- */
 

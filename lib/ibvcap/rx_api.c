@@ -3,6 +3,7 @@
 #include "lib/ibvcap/error.h"
 #include "lib/ibvcap/owner.h"
 #include "lib/ibvcap/rx.h"
+#include "lib/ibvcap/rx_moment.h"
 #include "lib/ibvcap/rx_set.h"
 #include "lib/ibvcap/sized_struct.h"
 
@@ -167,6 +168,26 @@ int ibvcap_rx_add_losses(const struct ibvcap_rx *rx, const struct ibvcap_rx_batc
 		return rx_add_losses(rx, batch, losses);
 	part = rx_set_part(rx->set, batch, &of_part);
 	return part ? rx_add_losses(part, &of_part, losses) : -EINVAL;
+}
+
+int ibvcap_rx_take_moment(struct ibvcap_rx *rx, struct ibvcap_rx_moment *moment)
+{
+	struct ibvcap_rx_moment now;
+
+	if (rx->set)
+		rx_set_take_moment(rx->set, &now);
+	else
+		rx_moment_take(rx, &now);
+	return sized_struct_write(moment, &now, sizeof(now), "ibvcap_rx_moment");
+}
+
+int ibvcap_rx_settle_moment(const struct ibvcap_rx *rx, struct ibvcap_rx_moment *moment)
+{
+	int r = sized_struct_check(moment, sizeof(*moment), "ibvcap_rx_moment");
+
+	if (r < 0)
+		return r;
+	return rx->set ? rx_set_settle_moment(rx->set, moment) : rx_moment_settle(rx, moment);
 }
 
 int ibvcap_rx_sequence(const struct ibvcap_rx *rx, struct ibvcap_sequence *sequence)

@@ -60,6 +60,8 @@ int rx_handle_new(struct ibvcap_rx **rx, int socket, const int fds[PROTOCOL_FD_N
 		                           sizeof(*new->batch_starts));
 		r = new->batch_starts ? 0 : error_set(-ENOMEM, "out of memory");
 	}
+	if (r == 0)
+		rx_settled_begin(new);
 	if (r < 0)
 		rx_handle_free(new);
 	else

@@ -20,7 +20,7 @@ static void losses_begin_epoch(struct ibvcap_rx_losses *losses, uint64_t epoch, 
 
 int rx_add_losses(const struct ibvcap_rx *rx, const struct ibvcap_rx_batch *batch, struct ibvcap_rx_losses *losses)
 {
-	uint64_t opened, opened_ns, closed, closed_ns;
+	uint64_t opened, opened_ns, newest, newest_ns;
 	const struct ibvcap_block *block;
 	int r = sized_struct_check(losses, sizeof(*losses), "ibvcap_rx_losses");
 
@@ -33,7 +33,7 @@ int rx_add_losses(const struct ibvcap_rx *rx, const struct ibvcap_rx_batch *batc
 		return 0;
 	block = &rx->blocks[rx->leases[batch->lease].physical];
 	opened = consumer_load_open(block, &opened_ns);
-	closed = consumer_load_close(block, &closed_ns);
+	newest = ring_load_no_buffer(rx->ring, &newest_ns);
 	if (rx->info.epoch != losses->epoch) {
 		losses->before = losses->after;
 		losses->before_ns = losses->after_ns;
@@ -44,9 +44,9 @@ int rx_add_losses(const struct ibvcap_rx *rx, const struct ibvcap_rx_batch *batc
 		losses->before_ns = opened_ns;
 		losses->counted = opened;
 	}
-	if (closed >= losses->known) {
-		losses->known = closed;
-		losses->after_ns = closed_ns;
+	if (newest >= losses->known) {
+		losses->known = newest;
+		losses->after_ns = newest_ns;
 	}
 	losses->packets += losses->before;
 	losses->after = losses->known - losses->counted;

@@ -50,6 +50,7 @@ static void rx_leave_epoch(struct ibvcap_rx *rx)
 {
 	rx->fd_armed = false;
 	rx->reattach.failed = rx_handle_failed_queues(rx);
+	rx_settled_leave(rx);
 	rx_handle_close_epoch(rx); /* unmaps the ring, which may take a while */
 	rx_reattach_begin(&rx->reattach, client_now_ns());
 }
@@ -156,6 +157,7 @@ static void rx_take_over(struct ibvcap_rx *rx, struct ibvcap_rx *new)
 	free(rx->batch_starts);
 	*rx = *new;
 	free(new);
+	rx_settled_begin(rx);
 }
 
 static int rx_check_same_epoch(const struct ibvcap_rx *new)

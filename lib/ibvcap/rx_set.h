@@ -35,4 +35,8 @@ int rx_set_fd(const struct rx_set *set);
 void rx_set_describe(const struct rx_set *set, struct ibvcap_rx_info *info);
 void rx_set_count(const struct rx_set *set, struct ibvcap_rx_counts *counts);
 
+/** As ibvcap_rx_take_moment() and ibvcap_rx_settle_moment(): of all queues together. */
+void rx_set_take_moment(const struct rx_set *set, struct ibvcap_rx_moment *moment);
+bool rx_set_settle_moment(const struct rx_set *set, struct ibvcap_rx_moment *moment);
+
 #endif

@@ -12,7 +12,7 @@ from manual_pages import expect_in_order, expect_same_options, needs_mandoc, pri
 DOC = conftest.ROOT / "doc"
 PAGES = sorted(DOC.glob("*.[1-8]"))
 HEADER = (conftest.ROOT / "lib/ibvcap/include/ibvcap/ibvcap.h").read_text()
-PROTOTYPE = re.compile(r"^(?:static inline )?((?:const )?\w+ \**)(ibvcap_\w+)\(([^;{]*?)\)(?:;|\n\{)", re.M)
+PROTOTYPE = re.compile(r"^(?:static inline )?((?:const |enum )?\w+ \**)(ibvcap_\w+)\(([^;{]*?)\)(?:;|\n\{)", re.M)
 
 
 def page(name):

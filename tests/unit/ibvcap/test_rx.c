@@ -312,6 +312,8 @@ Test(rx, what_the_card_lost_is_told_once_and_by_the_batch_behind_it)
 	publish_and_acquire(N);
 	expect_losses(5, 5, 3000, 0);
 	expect_losses(5, 0, 0, 0);
+	rx_ring_note_losses(&a.ring, 13, 4000); /* the block is full, and the next one has no row */
+	expect_losses(5, 0, 0, 1);
 }
 
 Test(rx, what_the_card_lost_at_the_end_of_an_epoch_is_told_by_the_next_one)

@@ -224,8 +224,11 @@ Test(worker, a_loss_is_in_the_records_of_the_blocks_around_it_with_the_time_of_t
 	work(&bench);
 	const struct ibvcap_block *blocks = ring_blocks(bench.ring.ring);
 
-	cr_expect(eq(u64, consumer_load_close(&blocks[consumer_load_table(bench.ring.ring, 1)], &at_ns), 0));
+	cr_expect(eq(u64, consumer_load_open(&blocks[consumer_load_table(bench.ring.ring, 1)], &at_ns), 0));
 	cr_expect(eq(u64, at_ns, 0), "not read yet");
+	cr_expect(eq(u64, consumer_load_close(&blocks[consumer_load_table(bench.ring.ring, 1)], &at_ns), 10),
+	          "its last row is the newest");
+	cr_expect(eq(u64, at_ns, 5000));
 	cr_expect(eq(u64, consumer_load_open(&blocks[consumer_load_table(bench.ring.ring, 2)], &at_ns), 10));
 	cr_expect(eq(u64, at_ns, 5000));
 	tear_down(&bench);

@@ -334,6 +334,117 @@ static inline const uint8_t *ibvcap_rx_headers(const struct ibvcap_rx_batch *bat
 	return batch->headers + (size_t)i * batch->header_stride;
 }
 
+/* ---- what is known of the losses ------------------------------------------------------------------ */
+/*
+ * What a receiver got between two moments is complete, incomplete, or not proven. Take a moment before the first packet
+ * and one behind the last, settle both, and compare them. A moment is settled when the daemon has accounted for every
+ * packet that came before it, which takes some 0.1 s.
+ */
+
+enum ibvcap_verdict {
+	IBVCAP_VERDICT_COMPLETE = 0,   /* every packet that the device gave to the stream was delivered */
+	IBVCAP_VERDICT_INCOMPLETE = 1, /* packets are missing */
+	IBVCAP_VERDICT_NOT_PROVEN = 2, /* none is known to be missing, but something cannot be known */
+};
+
+/* Why the losses of an interval cannot be known. */
+enum ibvcap_unknown {
+	IBVCAP_UNKNOWN_RESTART = 1 << 0,   /* the daemon was restarted: packets between its runs are not counted */
+	IBVCAP_UNKNOWN_AWAY = 1 << 1,      /* the daemon was away at an end of the interval */
+	IBVCAP_UNKNOWN_FAILED = 1 << 2,    /* a queue of the device had failed */
+	IBVCAP_UNKNOWN_OUTAGE = 1 << 3,    /* the interface was down, renamed or gone */
+	IBVCAP_UNKNOWN_UNSETTLED = 1 << 4, /* the moment at the end is not settled */
+	IBVCAP_UNKNOWN_EDGE = 1 << 5,      /* the card lost packets near an end of the interval, inside or outside */
+	IBVCAP_UNKNOWN_QUEUES = 1 << 6,    /* the stream had queues that were not read */
+	IBVCAP_UNKNOWN_REMOVED = 1 << 7,   /* the administrator removed the stream */
+	IBVCAP_UNKNOWN_ABANDONED = 1 << 8, /* a member of the group left with packets that it had acquired */
+};
+
+/* What a queue lost until some moment: see struct ibvcap_settled in layout.h. Sums over all epochs. */
+struct ibvcap_settled_losses {
+	uint64_t marks;
+	uint64_t least;
+	uint64_t most;
+};
+
+/** A moment between two packets of a handle. Begin with IBVCAP_INIT. The fields from state on are the library's. */
+struct ibvcap_rx_moment {
+	size_t size;
+	uint64_t utc_ns;
+	uint64_t epoch;      /* 0: the handle is not attached now */
+	uint64_t sequence;   /* of the next packet in that epoch; of a handle of several queues: 0 */
+	uint32_t n_queues;   /* of the stream, in that epoch */
+	uint32_t is_settled; /* 1: ibvcap_rx_settle_moment() has returned 1 */
+	uint32_t state;
+	uint32_t queues; /* bit k: the handle reads queue k */
+	uint64_t monotonic_ns;
+	uint64_t epochs;
+	uint64_t delivered;
+	uint64_t skipped;
+	uint64_t abandoned;
+	uint64_t failures;
+	uint64_t outages;
+	uint64_t outages_after;
+	uint64_t outage_from_ns;
+	uint64_t outage_until_ns;
+	struct ibvcap_settled_losses before;
+	struct ibvcap_settled_losses after;
+};
+
+/** What is known of the packets between two moments. Begin with IBVCAP_INIT. */
+struct ibvcap_rx_account {
+	size_t size;
+	uint64_t from_ns;  /* UTC */
+	uint64_t until_ns; /* UTC */
+	uint64_t delivered;
+	uint64_t skipped;
+	uint64_t abandoned;
+	/*
+	 * Lost by the card, for all consumers and all queues of the stream. A loss near a moment is counted in one of
+	 * the two intervals that meet there: this one has lost at least no_buffer_least, at most no_buffer_most.
+	 */
+	uint64_t no_buffer;
+	uint64_t no_buffer_least;
+	uint64_t no_buffer_most;  /* 0: the queue has lost nothing. UINT64_MAX: not known */
+	uint64_t restarts;        /* of the daemon */
+	uint64_t failures;        /* of queues */
+	uint64_t outages;         /* times that the interface was down, one that lasts included */
+	uint64_t outage_from_ns;  /* of the last one, UTC */
+	uint64_t outage_until_ns; /* 0: it lasts */
+	uint64_t missing; /* skipped + no_buffer_least. Add to it what else is missing: rows in error, for example */
+	uint32_t unknown; /* enum ibvcap_unknown */
+	uint32_t reserved;
+};
+
+/**
+ * The moment before the next packet that the handle will acquire. Between the batches of a handle that holds one, the
+ * losses before it are known less exactly. Never blocks. 0; -EINVAL: the size is not set.
+ */
+int ibvcap_rx_take_moment(struct ibvcap_rx *rx, struct ibvcap_rx_moment *moment);
+
+/**
+ * Ask what the daemon has settled since the moment was taken. Never blocks. 1: the moment is settled, or cannot be any
+ * more, which the account says; 0: not yet, call again some ms later; -EINVAL: the size is not set.
+ */
+int ibvcap_rx_settle_moment(const struct ibvcap_rx *rx, struct ibvcap_rx_moment *moment);
+
+/** Compare two moments of one handle. Pure. 0; -EINVAL: a size is not set, or they are not in this order. */
+int ibvcap_rx_account_between(const struct ibvcap_rx_moment *from, const struct ibvcap_rx_moment *until,
+                              struct ibvcap_rx_account *account);
+
+/** Add the account of another queue of the same stream and interval. Pure. 0; -EINVAL: a size is not set. */
+int ibvcap_account_add_queue(struct ibvcap_rx_account *stream, const struct ibvcap_rx_account *queue);
+
+/** missing: incomplete; otherwise unknown: not proven; otherwise complete. Pure. */
+enum ibvcap_verdict ibvcap_account_verdict(const struct ibvcap_rx_account *account);
+
+/** "complete", "incomplete", "not proven". NULL: there is no such verdict. Pure. */
+const char *ibvcap_verdict_word(enum ibvcap_verdict verdict);
+/** "restart", "away", … of one bit of enum ibvcap_unknown. NULL: there is no such bit. Pure. */
+const char *ibvcap_unknown_word(uint32_t bit);
+/** A sentence about it, without a full stop. NULL likewise. Pure. */
+const char *ibvcap_unknown_text(uint32_t bit);
+
 /* ---- the packets' own number --------------------------------------------------------------------- */
 /*
  * Most protocols number their packets. A tracker counts by these numbers what was lost, wherever it was lost: in the

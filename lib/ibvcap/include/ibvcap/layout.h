@@ -46,7 +46,7 @@
 #endif
 
 #define IBVCAP_ABI_MAJOR 1
-#define IBVCAP_ABI_MINOR 1
+#define IBVCAP_ABI_MINOR 2
 
 #define IBVCAP_RING_MAGIC     UINT64_C(0x474e495250414349) /* "ICAPRING" */
 #define IBVCAP_STATE_MAGIC    UINT64_C(0x5453534e4f434349) /* "ICCONSST" */
@@ -119,18 +119,27 @@ static_assert(sizeof(struct ibvcap_meta) == 16, "shared layout");
 /* ---- block record -------------------------------------------------------------------------------- */
 
 /*
+ * The newest settled record (struct ibvcap_settled) of which all rows lie before a block. It begins at 0 in each epoch.
+ */
+struct ibvcap_settled_before {
+	IBVCAP_ATOMIC(uint64_t) marks;
+	IBVCAP_ATOMIC(uint64_t) no_buffer;
+};
+
+/*
  * Packets that the device had dropped for want of a buffer (IBVCAP_RX_COUNTER_NO_BUFFER), which places a loss between
  * two blocks. The daemon reads the device's counter some times a second: *_ns is the UTC time of a reading. "open" is
- * the newest reading when the worker published the block's first row; "close" is renewed until it publishes the last.
- * Under overload without a pause, up to a receive queue's depth of drops is counted late.
+ * the newest reading when the worker published the block's first row; "close" is renewed until it publishes the first
+ * row of the next block. Under overload without a pause, up to a receive queue's depth of drops is counted late.
  */
 struct ibvcap_block {
 	IBVCAP_ATOMIC(uint64_t) open_no_buffer;
 	IBVCAP_ATOMIC(uint64_t) open_ns; /* 0: no reading yet */
 	IBVCAP_ATOMIC(uint64_t) close_no_buffer;
 	IBVCAP_ATOMIC(uint64_t) close_ns;
+	struct ibvcap_settled_before before; /* written with "open" */
 };
-static_assert(sizeof(struct ibvcap_block) == 32, "shared layout");
+static_assert(sizeof(struct ibvcap_block) == 48, "shared layout");
 
 /* ---- the packets' own number --------------------------------------------------------------------- */
 
@@ -224,6 +233,23 @@ enum ibvcap_ring_end {
 };
 
 /*
+ * What is settled of a queue: each packet that steering gave it before at_ns is published below head, is a row in
+ * error, or is lost and counted. The worker renews it some times a second. A reader compares two records: if marks is
+ * the same, the queue lost nothing between them; otherwise no_buffer says how much the stream lost.
+ */
+struct ibvcap_settled {
+	IBVCAP_ATOMIC(uint64_t) version;        /* odd: it is being written */
+	IBVCAP_ATOMIC(uint64_t) at_ns;          /* CLOCK_MONOTONIC; 0: no record yet; UINT64_MAX: the queue has ended */
+	IBVCAP_ATOMIC(uint64_t) matched;        /* the flow counters of the stream, at that time */
+	IBVCAP_ATOMIC(uint64_t) head;           /* a while later */
+	IBVCAP_ATOMIC(uint64_t) marks;          /* grows whenever the queue may have lost a packet */
+	IBVCAP_ATOMIC(uint64_t) no_buffer;      /* of the stream: so many were lost at least, by all queues */
+	IBVCAP_ATOMIC(uint64_t) no_buffer_most; /* and at most; UINT64_MAX: not known */
+	uint64_t reserved;
+};
+static_assert(sizeof(struct ibvcap_settled) == 64, "shared layout");
+
+/*
  * At offset 0 of the ring segment. The first part is constant once ready. head and floor have cache lines of their own,
  * since the worker writes them at different rates.
  */
@@ -273,6 +299,21 @@ struct ibvcap_ring {
 
 	/* Constant. */
 	alignas(IBVCAP_CURSOR_ALIGN) struct ibvcap_sequence sequence;
+
+	/* Written by the worker, at the end of each of its readings. */
+	alignas(IBVCAP_CURSOR_ALIGN) struct ibvcap_settled settled;
+
+	/* Written by the control thread. Here a reading of the flow counters: matched is stored before at_ns. */
+	IBVCAP_ATOMIC(uint64_t) reading_at_ns; /* CLOCK_MONOTONIC */
+	IBVCAP_ATOMIC(uint64_t) reading_matched;
+	/* Grows when the interface goes down, is renamed or goes away, and when it is back: odd while it is down. */
+	IBVCAP_ATOMIC(uint64_t) outages;
+	IBVCAP_ATOMIC(uint64_t) outage_from_ns;  /* of the last one, UTC: stored before outages */
+	IBVCAP_ATOMIC(uint64_t) outage_until_ns; /* likewise */
+
+	/* Written by the worker, after IBVCAP_RX_COUNTER_NO_BUFFER: UTC of the reading behind that counter. */
+	IBVCAP_ATOMIC(uint64_t) no_buffer_ns;
+	uint64_t reserved2[2];
 };
 static_assert(offsetof(struct ibvcap_ring, slots_per_block) == 32, "shared layout");
 static_assert(offsetof(struct ibvcap_ring, stream) == 144, "shared layout");
@@ -281,7 +322,8 @@ static_assert(offsetof(struct ibvcap_ring, floor) == 384, "shared layout");
 static_assert(offsetof(struct ibvcap_ring, closed) == 512, "shared layout");
 static_assert(offsetof(struct ibvcap_ring, counters) == 640, "shared layout");
 static_assert(offsetof(struct ibvcap_ring, sequence) == 1152, "shared layout");
-static_assert(sizeof(struct ibvcap_ring) == 1280, "shared layout");
+static_assert(offsetof(struct ibvcap_ring, settled) == 1280, "shared layout");
+static_assert(sizeof(struct ibvcap_ring) == 1408, "shared layout");
 
 /* ---- a consumer's two pages ---------------------------------------------------------------------- */
 

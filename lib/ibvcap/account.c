@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Compares two moments of a receiver, and makes the verdict. The only place where one is made. */
+#include "lib/ibvcap/rx_moment.h"
+
+#include "lib/ibvcap/min.h"
+#include "lib/ibvcap/sized_struct.h"
+
+#include <errno.h>
+
+static uint64_t difference(uint64_t more, uint64_t less)
+{
+	return more > less ? more - less : 0;
+}
+
+/* An odd count is an outage that lasts: it is in both of the intervals that meet there. */
+static uint64_t outages_between(const struct ibvcap_rx_moment *from, const struct ibvcap_rx_moment *until)
+{
+	return (until->outages_after + 1) / 2 - from->outages / 2;
+}
+
+/*
+ * The newest record before a moment may be older than the moment, and the oldest one after it newer. So the losses
+ * between the two inner records are certainly in the interval, and those between the two outer ones may be.
+ */
+static void add_card_losses(struct ibvcap_rx_account *account, const struct ibvcap_rx_moment *from,
+                            const struct ibvcap_rx_moment *until)
+{
+	bool is_settled = until->is_settled && !(until->state & RX_MOMENT_UNSETTLED);
+
+	account->no_buffer_most = UINT64_MAX;
+	if (is_settled && until->after.most != UINT64_MAX)
+		account->no_buffer_most = difference(until->after.most, from->before.least);
+	if (is_settled && until->after.marks == from->before.marks)
+		account->no_buffer_most = 0;
+	if (from->is_settled && from->after.most != UINT64_MAX)
+		account->no_buffer_least =
+			u64_min(difference(until->before.least, from->after.most), account->no_buffer_most);
+	account->no_buffer = difference(until->is_settled ? until->after.least : until->before.least,
+	                                from->is_settled ? from->after.least : from->before.least);
+	account->no_buffer = u64_min(account->no_buffer, account->no_buffer_most);
+	if (account->no_buffer < account->no_buffer_least)
+		account->no_buffer = account->no_buffer_least;
+	account->unknown |= is_settled ? 0 : IBVCAP_UNKNOWN_UNSETTLED;
+	account->unknown |= account->no_buffer_most > account->no_buffer_least ? IBVCAP_UNKNOWN_EDGE : 0;
+}
+
+static bool lacks_queues(const struct ibvcap_rx_moment *moment)
+{
+	return moment->state & RX_MOMENT_ALL_QUEUES && (uint32_t)__builtin_popcount(moment->queues) != moment->n_queues;
+}
+
+static uint32_t unknown_between(const struct ibvcap_rx_moment *from, const struct ibvcap_rx_moment *until)
+{
+	uint32_t state = from->state | until->state, unknown = 0;
+
+	unknown |= from->epochs != until->epochs ? IBVCAP_UNKNOWN_RESTART : 0;
+	unknown |= state & RX_MOMENT_AWAY ? IBVCAP_UNKNOWN_AWAY : 0;
+	unknown |= state & RX_MOMENT_REMOVED ? IBVCAP_UNKNOWN_REMOVED : 0;
+	unknown |= state & RX_MOMENT_FAILED || from->failures != until->failures ? IBVCAP_UNKNOWN_FAILED : 0;
+	unknown |= outages_between(from, until) ? IBVCAP_UNKNOWN_OUTAGE : 0;
+	unknown |= from->abandoned != until->abandoned ? IBVCAP_UNKNOWN_ABANDONED : 0;
+	unknown |=
+		from->queues != until->queues || lacks_queues(from) || lacks_queues(until) ? IBVCAP_UNKNOWN_QUEUES : 0;
+	return unknown;
+}
+
+int ibvcap_rx_account_between(const struct ibvcap_rx_moment *from, const struct ibvcap_rx_moment *until,
+                              struct ibvcap_rx_account *account)
+{
+	struct ibvcap_rx_account known = {
+		.size = sizeof(known),
+		.from_ns = from->utc_ns,
+		.until_ns = until->utc_ns,
+		.delivered = difference(until->delivered, from->delivered),
+		.skipped = difference(until->skipped, from->skipped),
+		.abandoned = difference(until->abandoned, from->abandoned),
+		.restarts = difference(until->epochs, from->epochs),
+		.failures = difference(until->failures, from->failures),
+		.outages = outages_between(from, until),
+		.unknown = unknown_between(from, until),
+	};
+	int r = sized_struct_check(from, sizeof(*from), "ibvcap_rx_moment");
+
+	if (r == 0)
+		r = sized_struct_check(until, sizeof(*until), "ibvcap_rx_moment");
+	if (r == 0 && until->monotonic_ns < from->monotonic_ns)
+		r = -EINVAL;
+	if (r < 0)
+		return r;
+	if (known.outages) {
+		known.outage_from_ns = until->outage_from_ns;
+		known.outage_until_ns = until->outage_until_ns;
+	}
+	add_card_losses(&known, from, until);
+	known.missing = known.skipped + known.no_buffer_least;
+	return sized_struct_write(account, &known, sizeof(known), "ibvcap_rx_account");
+}
+
+/* no_buffer* are the stream's in the account of each queue that may have lost packets. */
+int ibvcap_account_add_queue(struct ibvcap_rx_account *stream, const struct ibvcap_rx_account *queue)
+{
+	int r = sized_struct_check(stream, sizeof(*stream), "ibvcap_rx_account");
+
+	if (r == 0)
+		r = sized_struct_check(queue, sizeof(*queue), "ibvcap_rx_account");
+	if (r < 0)
+		return r;
+	stream->missing += queue->missing - queue->no_buffer_least - stream->no_buffer_least;
+	stream->delivered += queue->delivered;
+	stream->skipped += queue->skipped;
+	stream->abandoned += queue->abandoned;
+	stream->failures += queue->failures;
+	stream->restarts = u64_max(stream->restarts, queue->restarts);
+	if (queue->outages > stream->outages) {
+		stream->outages = queue->outages;
+		stream->outage_from_ns = queue->outage_from_ns;
+		stream->outage_until_ns = queue->outage_until_ns;
+	}
+	stream->no_buffer = u64_max(stream->no_buffer, queue->no_buffer);
+	stream->no_buffer_least = u64_max(stream->no_buffer_least, queue->no_buffer_least);
+	stream->no_buffer_most = u64_max(stream->no_buffer_most, queue->no_buffer_most);
+	stream->missing += stream->no_buffer_least;
+	stream->unknown |= queue->unknown;
+	return 0;
+}
+
+enum ibvcap_verdict ibvcap_account_verdict(const struct ibvcap_rx_account *account)
+{
+	return account->missing   ? IBVCAP_VERDICT_INCOMPLETE
+	       : account->unknown ? IBVCAP_VERDICT_NOT_PROVEN
+	                          : IBVCAP_VERDICT_COMPLETE;
+}
+
+/* ---- words --------------------------------------------------------------------------------------- */
+
+const char *ibvcap_verdict_word(enum ibvcap_verdict verdict)
+{
+	static const char *const words[] = {
+		[IBVCAP_VERDICT_COMPLETE] = "complete",
+		[IBVCAP_VERDICT_INCOMPLETE] = "incomplete",
+		[IBVCAP_VERDICT_NOT_PROVEN] = "not proven",
+	};
+
+	return (size_t)verdict < sizeof(words) / sizeof(words[0]) ? words[verdict] : NULL;
+}
+
+static const struct unknown_text {
+	uint32_t bit;
+	const char *word;
+	const char *text;
+} texts[] = {
+	{IBVCAP_UNKNOWN_RESTART, "restart", "ibvcapd was restarted: packets between its two runs are not counted"},
+	{IBVCAP_UNKNOWN_AWAY, "away", "ibvcapd was away: packets of that time are not counted"},
+	{IBVCAP_UNKNOWN_FAILED, "failed", "a queue of the network card had failed: its packets are lost"},
+	{IBVCAP_UNKNOWN_OUTAGE, "outage",
+         "the network interface was down, renamed or gone: packets of that time are not counted"},
+	{IBVCAP_UNKNOWN_UNSETTLED, "unsettled", "ibvcapd did not settle its count of losses in time"},
+	{IBVCAP_UNKNOWN_EDGE, "edge",
+         "the network card lost packets at about the time of the beginning or the end; whether before or after it, "
+         "is not known"},
+	{IBVCAP_UNKNOWN_QUEUES, "queues", "the stream had other queues than those that were read"},
+	{IBVCAP_UNKNOWN_REMOVED, "removed", "the stream was removed from the configuration"},
+	{IBVCAP_UNKNOWN_ABANDONED, "abandoned", "a member of the group left with packets that it had acquired"},
+};
+
+static const struct unknown_text *find_text(uint32_t bit)
+{
+	for (unsigned i = 0; i < sizeof(texts) / sizeof(texts[0]); i++)
+		if (texts[i].bit == bit)
+			return &texts[i];
+	return NULL;
+}
+
+const char *ibvcap_unknown_word(uint32_t bit)
+{
+	const struct unknown_text *found = find_text(bit);
+
+	return found ? found->word : NULL;
+}
+
+const char *ibvcap_unknown_text(uint32_t bit)
+{
+	const struct unknown_text *found = find_text(bit);
+
+	return found ? found->text : NULL;
+}

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Moments of a handle of one queue. What was lost before a moment is in the newest settled record before it, or later:
+ * a record whose time is later than the moment counts all that was lost before it.
+ */
+#include "lib/ibvcap/rx_moment.h"
+
+#include "lib/ibvcap/client.h"
+
+#include <time.h>
+
+static uint64_t utc_now_ns(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_REALTIME, &now);
+	return (uint64_t)now.tv_sec * UINT64_C(1000000000) + (uint64_t)now.tv_nsec;
+}
+
+static uint64_t count_outages(const struct ibvcap_rx *rx, uint64_t *from_ns, uint64_t *until_ns)
+{
+	return rx->reattach.past_outages + (rx->ring ? ring_load_outages(rx->ring, from_ns, until_ns) : 0);
+}
+
+static uint32_t moment_state(const struct ibvcap_rx *rx)
+{
+	struct ibvcap_rx_info info;
+
+	rx_handle_describe(rx, &info);
+	return (rx->reattach.away || info.disconnected ? RX_MOMENT_AWAY : 0) |
+	       (info.failed_queues ? RX_MOMENT_FAILED : 0) |
+	       (!rx->reattach.away && rx_handle_is_removed(rx) ? RX_MOMENT_REMOVED : 0);
+}
+
+void rx_moment_take(struct ibvcap_rx *rx, struct ibvcap_rx_moment *moment)
+{
+	struct ibvcap_rx_counts counts;
+
+	if (!rx->reattach.away && !rx_handle_has_batches(rx))
+		rx_settled_follow(rx);
+	rx_handle_count(rx, &counts);
+	*moment = (struct ibvcap_rx_moment){
+		.size = sizeof(*moment),
+		.utc_ns = utc_now_ns(),
+		.monotonic_ns = client_now_ns(),
+		.epoch = rx->reattach.away ? 0 : rx->info.epoch,
+		.sequence = rx->reattach.away ? 0 : rx->next,
+		.n_queues = rx->info.n_queues,
+		.state = moment_state(rx),
+		.queues = rx->info.queue < IBVCAP_QUEUES_MAX ? UINT32_C(1) << rx->info.queue : 0,
+		.epochs = counts.epochs,
+		.delivered = counts.delivered,
+		.skipped = counts.skipped,
+		.abandoned = counts.abandoned,
+		.failures = counts.failures,
+		.before = rx->reattach.away ? rx->reattach.past : rx->before,
+	};
+	moment->outages = count_outages(rx, &moment->outage_from_ns, &moment->outage_until_ns);
+	moment->outages_after = moment->outages;
+	moment->after = moment->before;
+	moment->is_settled = rx->reattach.away;
+}
+
+/* The handle has left the epoch of the moment: its last record is all that there will be. */
+static void settle_by_past(const struct ibvcap_rx *rx, struct ibvcap_rx_moment *moment)
+{
+	moment->after = rx->reattach.past;
+	moment->after.most = rx->reattach.past_most;
+	if (rx->reattach.past_until_ns < moment->monotonic_ns)
+		moment->state |= RX_MOMENT_UNSETTLED;
+	moment->is_settled = 1;
+}
+
+bool rx_moment_settle(const struct ibvcap_rx *rx, struct ibvcap_rx_moment *moment)
+{
+	struct ring_settled settled;
+
+	if (moment->is_settled)
+		return true;
+	if (rx->reattach.away || rx->info.epoch != moment->epoch) {
+		settle_by_past(rx, moment);
+		return true;
+	}
+	moment->outages_after = count_outages(rx, &moment->outage_from_ns, &moment->outage_until_ns);
+	if (rx_settled_load(rx, &settled) && rx_settled_until_ns(rx, &settled) >= moment->monotonic_ns) {
+		moment->after = rx_settled_losses(rx, &settled);
+		moment->is_settled = 1;
+	} else if (moment_state(rx) & RX_MOMENT_AWAY) {
+		moment->state |= moment_state(rx) | RX_MOMENT_UNSETTLED;
+		moment->is_settled = 1;
+	}
+	return moment->is_settled;
+}
