@@ -173,7 +173,7 @@ bool rx_endpoint_is_settled(const struct rx_endpoint *rx_endpoint)
 
 /*
  * No mail if the workers have accounted for this reading, and the ring says so: those of a stream at rest may sleep.
- * The first reading without a new packet is mailed: by it the worker knows the losses exactly.
+ * The first readings without a new packet are mailed: by them the worker knows the losses exactly.
  */
 static bool rx_endpoint_is_at_rest(const struct control_stream *stream)
 {
@@ -183,7 +183,7 @@ static bool rx_endpoint_is_at_rest(const struct control_stream *stream)
 	return rx_sum_is_at_rest(stream->sum, stream->matched->value) &&
 	       counter_get(&ring->counters[IBVCAP_RX_COUNTER_NO_BUFFER]) == counter_get(&stream->sum->no_buffer) &&
 	       ring_load_settled(&ring->settled, &settled) && settled.matched == stream->matched->value &&
-	       settled.at_ns && settled.no_buffer == settled.no_buffer_most;
+	       ring_settled_is_exact(&settled) && settled.before.outages == counter_get(&ring->outages);
 }
 
 bool rx_endpoint_mail_matched(struct rx_endpoint *rx_endpoint)

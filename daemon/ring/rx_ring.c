@@ -57,7 +57,7 @@ void rx_ring_note_losses(struct rx_ring *ring, uint64_t no_buffer, uint64_t at_n
 
 void rx_ring_note_settled(struct rx_ring *ring, const struct ring_settled *settled)
 {
-	ring->settled = *settled;
+	ring->settled_before = settled->before;
 	daemon_store_settled(&ring->ring->settled, settled);
 }
 
@@ -65,7 +65,7 @@ void rx_ring_publish(struct rx_ring *ring, uint32_t n)
 {
 	if (ring->head % ring->slots_per_block == 0 && n)
 		daemon_open_block(rx_ring_block_record(ring, ring->head), ring->no_buffer, ring->no_buffer_ns,
-		                  &ring->settled);
+		                  &ring->settled_before);
 	ring->head += n;
 	daemon_publish_head(ring->ring, ring->head);
 }

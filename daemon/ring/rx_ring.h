@@ -104,14 +104,14 @@ struct rx_ring {
 
 	uint64_t head;
 	uint64_t posted;
-	uint64_t floor;              /* block number */
-	uint64_t next_block;         /* the next block number to get memory */
-	uint64_t no_buffer;          /* packets that the device dropped because it had no slot, as of no_buffer_ns */
-	uint64_t no_buffer_ns;       /* UTC; 0: the device was not read yet */
-	struct ring_settled settled; /* the newest record */
-	struct ibvcap_block *blocks; /* by physical block */
-	uint32_t *physical;          /* private block table, table_mask + 1 entries */
-	uint32_t *free_blocks;       /* stack */
+	uint64_t floor;        /* block number */
+	uint64_t next_block;   /* the next block number to get memory */
+	uint64_t no_buffer;    /* packets that the device dropped because it had no slot, as of no_buffer_ns */
+	uint64_t no_buffer_ns; /* UTC; 0: the device was not read yet */
+	struct ring_losses settled_before; /* of the newest settled record */
+	struct ibvcap_block *blocks;       /* by physical block */
+	uint32_t *physical;                /* private block table, table_mask + 1 entries */
+	uint32_t *free_blocks;             /* stack */
 	uint32_t n_free;
 	struct rx_ring_held *held; /* n_blocks entries */
 	uint32_t n_held;

@@ -12,7 +12,7 @@
 
 #include <errno.h>
 
-#define LOW_PART 8 /* 1/8 of the queue's slots counts as none */
+#define LOW_PART 8 /* this part of the queue's slots, and a batch, count as none */
 
 /* ---- one span: rows of one block ----------------------------------------------------------------- */
 
@@ -299,16 +299,27 @@ int rx_receive_refill(struct rx_receive *receive)
 }
 
 /*
- * A short poll shows that the device has completed no more packets. If it had used up its slots at some time since the
- * short poll before, packets with all the slots of that time, and maybe more, would be published by now. The margin is
+ * If the device had used up its slots at some time since the last short poll, which showed that it had completed no more
+ * packets, then packets with all the slots of that time, and maybe more, are published by the next one. The margin is
  * for completions that have not reached memory yet.
  */
-void rx_receive_check_low(struct rx_receive *receive)
+bool rx_receive_may_have_lost(const struct rx_receive *receive)
 {
 	const struct rx_ring *ring = receive->ring;
 
-	receive->n_low += ring->head >= receive->low;
-	receive->low = ring->posted - receive->queue_slots / LOW_PART;
+	return ring->head >= receive->low_head &&
+	       (ring->head != receive->short_head || ring->posted == ring->head);
+}
+
+static void receive_note_short_poll(struct rx_receive *receive)
+{
+	const struct rx_ring *ring = receive->ring;
+	uint32_t margin = receive->queue_slots / LOW_PART + RX_RECEIVE_BATCH;
+
+	receive->n_low += rx_receive_may_have_lost(receive);
+	receive->has_slots = ring->posted > ring->head;
+	receive->short_head = ring->head;
+	receive->low_head = ring->posted - u64_min(margin, ring->posted);
 }
 
 int rx_receive_batch(struct rx_receive *receive)
@@ -318,7 +329,7 @@ int rx_receive_batch(struct rx_receive *receive)
 	if (n < 0)
 		return n;
 	if (n == 0) {
-		rx_receive_check_low(receive);
+		receive_note_short_poll(receive);
 		counter_add(&receive->ring->ring->counters[IBVCAP_RX_COUNTER_EMPTY_POLLS], 1);
 		return rx_receive_refill(receive); /* no effect unless memory or the device was short before */
 	}
@@ -327,7 +338,7 @@ int rx_receive_batch(struct rx_receive *receive)
 	if (r < 0)
 		return r;
 	if (n < RX_RECEIVE_BATCH)
-		rx_receive_check_low(receive);
+		receive_note_short_poll(receive);
 	r = rx_receive_refill(receive);
 	return r < 0 ? r : n;
 }
@@ -344,6 +355,6 @@ int rx_receive_restart(struct rx_receive *receive)
 	                  counter_get(&receive->ring->ring->counters[IBVCAP_RX_COUNTER_QUEUE_RESETS]));
 	rx_ring_rewind(receive->ring);
 	r = rx_receive_refill(receive);
-	receive->low = receive->ring->posted;
+	receive->low_head = receive->ring->posted;
 	return r < 0 ? r : queue->ops->start(queue);
 }

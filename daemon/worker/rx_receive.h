@@ -25,9 +25,11 @@ struct rx_receive {
 	struct clock_line clock;   /* all zero until the first MAIL_CLOCK: rows have no time until then */
 	uint64_t published;        /* rows with a packet; this and errored are the worker's copies of the counters */
 	uint64_t errored;
-	uint64_t low;       /* head where the slots that were posted at the last short poll are almost used up */
-	uint64_t n_low;     /* times that head came there: the device may have had no slot */
-	uint64_t newest_ns; /* no timestamp is before this; that of the last row, or 0 if there was none */
+	uint64_t short_head; /* head at the last short poll */
+	bool has_slots;      /* there: so the device had no more packets */
+	uint64_t low_head;   /* where the slots that were posted there are almost used up */
+	uint64_t n_low;      /* times that head came there: the device may have had no slot */
+	uint64_t newest_ns;  /* no timestamp is before this; that of the last row, or 0 if there was none */
 	struct backend_event events[RX_RECEIVE_BATCH];
 };
 
@@ -61,8 +63,8 @@ static inline void rx_zero_rest(const struct rx_ring *ring, const struct rx_span
  */
 int rx_receive_batch(struct rx_receive *receive);
 
-/** Look whether the device may have had no slot since the last short poll, and count it in n_low. */
-void rx_receive_check_low(struct rx_receive *receive);
+/** May the device have had no slot since the last short poll? Right for packets that are published. */
+bool rx_receive_may_have_lost(const struct rx_receive *receive);
 
 /** Rows get their timestamps by this line from now on. */
 void rx_receive_set_clock(struct rx_receive *receive, const struct clock_line *clock);

@@ -51,8 +51,12 @@ struct rx_worker {
 	bool has_matched;          /* the last reading of the flow counters is not settled yet */
 	struct rx_reading reading; /* the last one */
 	uint64_t taken_at_ns;      /* when it came by mail */
-	uint64_t rows;             /* of the last note, as of … */
-	uint64_t rows_ns;          /* … CLOCK_MONOTONIC */
+	struct {
+		uint64_t at_ns; /* CLOCK_MONOTONIC */
+		uint64_t rows;
+		struct ring_losses losses;
+	} noted;                   /* at the last note */
+	struct ring_losses before; /* the same at a time before the reading */
 	bool is_record_due;        /* what is settled as of the reading is not in the ring yet */
 	uint64_t record_head;      /* past it, a card with slots for all has completed the packets of the reading */
 
@@ -80,18 +84,33 @@ static void rx_worker_show_sum(struct rx_worker *worker)
 	rx_ring_note_losses(worker->receive.ring, no_buffer, worker->reading.utc_ns);
 }
 
+/* What the queue has lost, as far as it is known now. A device that counts its drops is read now and then. */
+static struct ring_losses rx_worker_losses(const struct rx_worker *worker)
+{
+	const struct ibvcap_ring *ring = worker->receive.ring->ring;
+	uint64_t marks =
+		worker->sum->counts_drops ? rx_sum_dropped_of(worker->sum, worker->queue_index) : worker->receive.n_low;
+
+	return (struct ring_losses){
+		.marks = marks + counter_get(&ring->counters[IBVCAP_RX_COUNTER_QUEUE_RESETS]) + worker->failed,
+		.no_buffer = counter_get(&worker->sum->no_buffer),
+		.outages = counter_get(&ring->outages),
+	};
+}
+
 static void rx_worker_note(struct rx_worker *worker, enum rx_sum_note note)
 {
 	const struct rx_receive *receive = &worker->receive;
-	uint64_t lost;
+	uint64_t rows = receive->published + receive->errored, lost;
 
-	worker->rows = receive->published + receive->errored;
-	worker->rows_ns = time_monotonic_ns();
-	rx_sum_note(worker->sum, worker->queue_index, &worker->reading, note, worker->rows);
+	rx_sum_note(worker->sum, worker->queue_index, &worker->reading, note, rows);
 	lost = rx_sum_settle(worker->sum, &worker->reading);
 	if (lost)
 		PROBE_LOSS(receive->ring->ring->stream, lost, counter_get(&worker->sum->no_buffer));
 	rx_worker_show_sum(worker);
+	worker->noted.rows = rows;
+	worker->noted.losses = rx_worker_losses(worker);
+	worker->noted.at_ns = time_monotonic_ns();
 }
 
 static void rx_worker_take_matched(struct rx_worker *worker, const struct mail *mail)
@@ -104,8 +123,10 @@ static void rx_worker_take_matched(struct rx_worker *worker, const struct mail *
 	worker->taken_at_ns = time_monotonic_ns();
 	worker->is_record_due = true;
 	worker->record_head = worker->receive.ring->posted;
-	if (worker->rows_ns < mail->read_ns)
-		rx_sum_note_before(worker->sum, worker->queue_index, &worker->reading, worker->rows);
+	if (worker->noted.at_ns < mail->read_ns) {
+		worker->before = worker->noted.losses;
+		rx_sum_note_before(worker->sum, worker->queue_index, &worker->reading, worker->noted.rows);
+	}
 	/* Under overload no poll may ever be empty, but at most a whole receive queue of packets can still come. */
 	rx_worker_note(worker, RX_SUM_OPEN);
 }
@@ -113,35 +134,34 @@ static void rx_worker_take_matched(struct rx_worker *worker, const struct mail *
 /* at_ns: of the reading, or RING_SETTLED_ENDED. */
 static void rx_worker_record_settled(struct rx_worker *worker, uint64_t at_ns)
 {
-	const struct rx_receive *receive = &worker->receive;
+	struct rx_ring *ring = worker->receive.ring;
 	struct ring_settled settled = {
 		.at_ns = at_ns,
 		.matched = worker->reading.matched,
-		.head = receive->ring->head,
-		.marks = counter_get(&receive->ring->ring->counters[IBVCAP_RX_COUNTER_QUEUE_RESETS]) + worker->failed,
+		.head = ring->head,
+		.before = worker->before,
+		.after = rx_worker_losses(worker),
 	};
 
-	if (worker->sum->counts_drops)
-		settled.marks += rx_sum_dropped_of(worker->sum, worker->queue_index);
-	else
-		settled.marks += receive->n_low;
-	rx_sum_bound(worker->sum, &worker->reading, &settled.no_buffer, &settled.no_buffer_most);
-	rx_ring_note_settled(receive->ring, &settled);
+	if (!worker->sum->counts_drops)
+		settled.after.marks += rx_receive_may_have_lost(&worker->receive);
+	rx_sum_bound(worker->sum, &worker->reading, &settled.after.no_buffer, &settled.no_buffer_most);
+	rx_ring_note_settled(ring, &settled);
 	worker->is_record_due = false;
 }
 
 /*
  * Every packet of the reading has come or is lost: so long after it, at a poll that took all; or when the card has used
- * all slots that it had then. The kernel's rings can hold packets for which there is no slot.
+ * all slots that it had then. Where the kernel has a ring of its own, packets wait there while there is no slot.
  */
 static void rx_worker_record_if_settled(struct rx_worker *worker, int n)
 {
-	bool is_past = !worker->sum->counts_drops && worker->receive.ring->head >= worker->record_head;
+	const bool waits_for_slots = worker->sum->counts_drops;
+	bool is_past = !waits_for_slots && worker->receive.ring->head >= worker->record_head;
 
-	if (!is_past && (n == RX_RECEIVE_BATCH || time_monotonic_ns() - worker->taken_at_ns < worker->drain_ns))
+	if (!is_past && (n == RX_RECEIVE_BATCH || (waits_for_slots && !worker->receive.has_slots) ||
+	                 time_monotonic_ns() - worker->taken_at_ns < worker->drain_ns))
 		return;
-	if (is_past)
-		rx_receive_check_low(&worker->receive);
 	rx_worker_record_settled(worker, worker->reading.at_ns);
 }
 
@@ -453,7 +473,7 @@ int rx_worker_prime(struct rx_worker *worker)
 {
 	int r = rx_receive_refill(&worker->receive);
 
-	worker->receive.low = worker->receive.ring->posted;
+	worker->receive.low_head = worker->receive.ring->posted;
 	return r;
 }
 

@@ -15,38 +15,45 @@ static uint64_t difference(uint64_t more, uint64_t less)
 /* An odd count is an outage that lasts: it is in both of the intervals that meet there. */
 static uint64_t outages_between(const struct ibvcap_rx_moment *from, const struct ibvcap_rx_moment *until)
 {
-	return (until->outages_after + 1) / 2 - from->outages / 2;
+	return difference((until->after.outages + 1) / 2, from->before.outages / 2);
 }
 
-/*
- * The newest record before a moment may be older than the moment, and the oldest one after it newer. So the losses
- * between the two inner records are certainly in the interval, and those between the two outer ones may be.
- */
-static void add_card_losses(struct ibvcap_rx_account *account, const struct ibvcap_rx_moment *from,
-                            const struct ibvcap_rx_moment *until)
+static bool has_all_queues(const struct ibvcap_rx_moment *moment)
 {
-	bool is_settled = until->is_settled && !(until->state & RX_MOMENT_UNSETTLED);
-
-	account->no_buffer_most = UINT64_MAX;
-	if (is_settled && until->after.most != UINT64_MAX)
-		account->no_buffer_most = difference(until->after.most, from->before.least);
-	if (is_settled && until->after.marks == from->before.marks)
-		account->no_buffer_most = 0;
-	if (from->is_settled && from->after.most != UINT64_MAX)
-		account->no_buffer_least =
-			u64_min(difference(until->before.least, from->after.most), account->no_buffer_most);
-	account->no_buffer = difference(until->is_settled ? until->after.least : until->before.least,
-	                                from->is_settled ? from->after.least : from->before.least);
-	account->no_buffer = u64_min(account->no_buffer, account->no_buffer_most);
-	if (account->no_buffer < account->no_buffer_least)
-		account->no_buffer = account->no_buffer_least;
-	account->unknown |= is_settled ? 0 : IBVCAP_UNKNOWN_UNSETTLED;
-	account->unknown |= account->no_buffer_most > account->no_buffer_least ? IBVCAP_UNKNOWN_EDGE : 0;
+	return (uint32_t)__builtin_popcount(moment->queues) == moment->n_queues;
 }
 
 static bool lacks_queues(const struct ibvcap_rx_moment *moment)
 {
-	return moment->state & RX_MOMENT_ALL_QUEUES && (uint32_t)__builtin_popcount(moment->queues) != moment->n_queues;
+	return moment->state & RX_MOMENT_ALL_QUEUES && !has_all_queues(moment);
+}
+
+static bool is_known(const struct ibvcap_rx_moment *moment)
+{
+	return moment->is_settled && !(moment->state & RX_MOMENT_UNSETTLED);
+}
+
+/*
+ * The newest record before a moment may be older than the moment, and the oldest one after it newer. So the losses
+ * between the two inner records are certainly in the interval, and those between the two outer ones may be. The count
+ * is the stream's: for one of several queues, all of it may be of the others.
+ */
+static void add_card_losses(struct ibvcap_rx_account *account, const struct ibvcap_rx_moment *from,
+                            const struct ibvcap_rx_moment *until)
+{
+	account->no_buffer_most = UINT64_MAX;
+	if (is_known(until) && until->after.most != UINT64_MAX)
+		account->no_buffer_most = difference(until->after.most, from->before.least);
+	if (is_known(until) && until->after.marks == from->before.marks)
+		account->no_buffer_most = 0;
+	if (is_known(from) && from->after.most != UINT64_MAX && has_all_queues(from) && has_all_queues(until))
+		account->no_buffer_least =
+			u64_min(difference(until->before.least, from->after.most), account->no_buffer_most);
+	account->no_buffer = u64_min(difference(until->after.least, from->after.least), account->no_buffer_most);
+	if (account->no_buffer < account->no_buffer_least)
+		account->no_buffer = account->no_buffer_least;
+	account->unknown |= is_known(until) ? 0 : IBVCAP_UNKNOWN_UNSETTLED;
+	account->unknown |= account->no_buffer_most > account->no_buffer_least ? IBVCAP_UNKNOWN_EDGE : 0;
 }
 
 static uint32_t unknown_between(const struct ibvcap_rx_moment *from, const struct ibvcap_rx_moment *until)
@@ -96,39 +103,62 @@ int ibvcap_rx_account_between(const struct ibvcap_rx_moment *from, const struct 
 	return sized_struct_write(account, &known, sizeof(known), "ibvcap_rx_account");
 }
 
-/* no_buffer* are the stream's in the account of each queue that may have lost packets. */
-int ibvcap_account_add_queue(struct ibvcap_rx_account *stream, const struct ibvcap_rx_account *queue)
-{
-	int r = sized_struct_check(stream, sizeof(*stream), "ibvcap_rx_account");
-
-	if (r == 0)
-		r = sized_struct_check(queue, sizeof(*queue), "ibvcap_rx_account");
-	if (r < 0)
-		return r;
-	stream->missing += queue->missing - queue->no_buffer_least - stream->no_buffer_least;
-	stream->delivered += queue->delivered;
-	stream->skipped += queue->skipped;
-	stream->abandoned += queue->abandoned;
-	stream->failures += queue->failures;
-	stream->restarts = u64_max(stream->restarts, queue->restarts);
-	if (queue->outages > stream->outages) {
-		stream->outages = queue->outages;
-		stream->outage_from_ns = queue->outage_from_ns;
-		stream->outage_until_ns = queue->outage_until_ns;
-	}
-	stream->no_buffer = u64_max(stream->no_buffer, queue->no_buffer);
-	stream->no_buffer_least = u64_max(stream->no_buffer_least, queue->no_buffer_least);
-	stream->no_buffer_most = u64_max(stream->no_buffer_most, queue->no_buffer_most);
-	stream->missing += stream->no_buffer_least;
-	stream->unknown |= queue->unknown;
-	return 0;
-}
-
 enum ibvcap_verdict ibvcap_account_verdict(const struct ibvcap_rx_account *account)
 {
 	return account->missing   ? IBVCAP_VERDICT_INCOMPLETE
 	       : account->unknown ? IBVCAP_VERDICT_NOT_PROVEN
 	                          : IBVCAP_VERDICT_COMPLETE;
+}
+
+/* ---- several queues ------------------------------------------------------------------------------ */
+
+/* The losses before all boundaries are those that the oldest of the records counts. */
+static void add_before(struct ibvcap_settled_losses *sum, const struct ibvcap_settled_losses *queue)
+{
+	sum->marks += queue->marks;
+	sum->least = u64_min(sum->least, queue->least);
+	sum->outages = u64_min(sum->outages, queue->outages);
+}
+
+/* Each queue's bounds are those of the stream, and each holds at the moment. */
+static void add_after(struct ibvcap_settled_losses *sum, const struct ibvcap_settled_losses *queue)
+{
+	sum->marks += queue->marks;
+	sum->least = u64_max(sum->least, queue->least);
+	sum->most = u64_min(sum->most, queue->most);
+	sum->outages = u64_max(sum->outages, queue->outages);
+}
+
+void rx_moment_add_queue(struct ibvcap_rx_moment *stream, const struct ibvcap_rx_moment *queue)
+{
+	if (stream->queues == 0) {
+		*stream = *queue;
+		stream->sequence = 0;
+		stream->state |= RX_MOMENT_ALL_QUEUES;
+		return;
+	}
+	stream->n_queues = queue->n_queues > stream->n_queues ? queue->n_queues : stream->n_queues;
+	stream->is_settled &= queue->is_settled;
+	stream->state |= queue->state;
+	stream->queues |= queue->queues;
+	stream->epochs = u64_max(stream->epochs, queue->epochs);
+	stream->delivered += queue->delivered;
+	stream->skipped += queue->skipped;
+	stream->abandoned += queue->abandoned;
+	stream->failures += queue->failures;
+	add_before(&stream->before, &queue->before);
+	add_after(&stream->after, &queue->after);
+}
+
+int ibvcap_moment_add_queue(struct ibvcap_rx_moment *stream, const struct ibvcap_rx_moment *queue)
+{
+	int r = sized_struct_check(stream, sizeof(*stream), "ibvcap_rx_moment");
+
+	if (r == 0)
+		r = sized_struct_check(queue, sizeof(*queue), "ibvcap_rx_moment");
+	if (r == 0)
+		rx_moment_add_queue(stream, queue);
+	return r;
 }
 
 /* ---- words --------------------------------------------------------------------------------------- */

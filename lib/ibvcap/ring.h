@@ -73,17 +73,38 @@ static inline uint64_t consumer_load_head(const struct ibvcap_ring *ring)
 
 /* ---- what is settled ----------------------------------------------------------------------------- */
 
-/* A copy of struct ibvcap_settled. */
+/* Copies of struct ibvcap_queue_losses and struct ibvcap_settled. */
+struct ring_losses {
+	uint64_t marks;
+	uint64_t no_buffer;
+	uint64_t outages;
+};
 struct ring_settled {
 	uint64_t at_ns;
 	uint64_t matched;
 	uint64_t head;
-	uint64_t marks;
-	uint64_t no_buffer;
+	struct ring_losses before;
+	struct ring_losses after;
 	uint64_t no_buffer_most;
 };
 
 #define RING_SETTLED_ENDED UINT64_MAX /* in place of a time: no packet comes any more */
+
+/** Partner: ring_load_losses(). */
+static inline void daemon_store_losses(struct ibvcap_queue_losses *shared, const struct ring_losses *losses)
+{
+	atomic_store_explicit(&shared->marks, losses->marks, memory_order_release);
+	atomic_store_explicit(&shared->no_buffer, losses->no_buffer, memory_order_release);
+	atomic_store_explicit(&shared->outages, losses->outages, memory_order_release);
+}
+
+/** Of a block: constant while the block is leased. Partner: daemon_store_losses(). */
+static inline void ring_load_losses(const struct ibvcap_queue_losses *shared, struct ring_losses *losses)
+{
+	losses->marks = atomic_load_explicit(&shared->marks, memory_order_acquire);
+	losses->no_buffer = atomic_load_explicit(&shared->no_buffer, memory_order_acquire);
+	losses->outages = atomic_load_explicit(&shared->outages, memory_order_acquire);
+}
 
 /** Worker. Partner: ring_load_settled(). Each store is ordered behind the odd version, without a fence. */
 static inline void daemon_store_settled(struct ibvcap_settled *shared, const struct ring_settled *settled)
@@ -94,8 +115,8 @@ static inline void daemon_store_settled(struct ibvcap_settled *shared, const str
 	atomic_store_explicit(&shared->at_ns, settled->at_ns, memory_order_release);
 	atomic_store_explicit(&shared->matched, settled->matched, memory_order_release);
 	atomic_store_explicit(&shared->head, settled->head, memory_order_release);
-	atomic_store_explicit(&shared->marks, settled->marks, memory_order_release);
-	atomic_store_explicit(&shared->no_buffer, settled->no_buffer, memory_order_release);
+	daemon_store_losses(&shared->before, &settled->before);
+	daemon_store_losses(&shared->after, &settled->after);
 	atomic_store_explicit(&shared->no_buffer_most, settled->no_buffer_most, memory_order_release);
 	atomic_store_explicit(&shared->version, version + 2, memory_order_release);
 }
@@ -114,10 +135,18 @@ static inline bool ring_load_settled(const struct ibvcap_settled *shared, struct
 	settled->at_ns = atomic_load_explicit(&shared->at_ns, memory_order_acquire);
 	settled->matched = atomic_load_explicit(&shared->matched, memory_order_acquire);
 	settled->head = atomic_load_explicit(&shared->head, memory_order_acquire);
-	settled->marks = atomic_load_explicit(&shared->marks, memory_order_acquire);
-	settled->no_buffer = atomic_load_explicit(&shared->no_buffer, memory_order_acquire);
+	ring_load_losses(&shared->before, &settled->before);
+	ring_load_losses(&shared->after, &settled->after);
 	settled->no_buffer_most = atomic_load_explicit(&shared->no_buffer_most, memory_order_acquire);
 	return version % 2 == 0 && atomic_load_explicit(&shared->version, memory_order_relaxed) == version;
+}
+
+/** Are the losses known to the packet, and was none found since before the reading? */
+static inline bool ring_settled_is_exact(const struct ring_settled *settled)
+{
+	return settled->at_ns && settled->before.marks == settled->after.marks &&
+	       settled->before.no_buffer == settled->no_buffer_most &&
+	       settled->after.no_buffer == settled->no_buffer_most;
 }
 
 /** Control: a reading of the flow counters. Partner: ring_load_reading(). */
@@ -171,10 +200,9 @@ static inline void daemon_update_block(struct ibvcap_block *block, uint64_t no_b
 
 /** Worker, before it publishes the block's first row. Partner: consumer_load_open(). */
 static inline void daemon_open_block(struct ibvcap_block *block, uint64_t no_buffer, uint64_t at_ns,
-                                     const struct ring_settled *before)
+                                     const struct ring_losses *before)
 {
-	atomic_store_explicit(&block->before.marks, before->marks, memory_order_relaxed);
-	atomic_store_explicit(&block->before.no_buffer, before->no_buffer, memory_order_relaxed);
+	daemon_store_losses(&block->before, before);
 	atomic_store_explicit(&block->open_no_buffer, no_buffer, memory_order_relaxed);
 	atomic_store_explicit(&block->open_ns, at_ns, memory_order_release);
 	daemon_update_block(block, no_buffer, at_ns);
@@ -185,14 +213,6 @@ static inline uint64_t consumer_load_open(const struct ibvcap_block *block, uint
 {
 	*at_ns = atomic_load_explicit(&block->open_ns, memory_order_acquire);
 	return atomic_load_explicit(&block->open_no_buffer, memory_order_relaxed);
-}
-
-/** What was settled before the block's first row; likewise. The other fields are not in the record. */
-static inline void consumer_load_before(const struct ibvcap_block *block, struct ring_settled *before)
-{
-	before->marks = atomic_load_explicit(&block->before.marks, memory_order_relaxed);
-	before->no_buffer = atomic_load_explicit(&block->before.no_buffer, memory_order_relaxed);
-	before->no_buffer_most = UINT64_MAX;
 }
 
 /** Partner: daemon_update_block(). */

@@ -17,9 +17,11 @@ static uint64_t utc_now_ns(void)
 	return (uint64_t)now.tv_sec * UINT64_C(1000000000) + (uint64_t)now.tv_nsec;
 }
 
-static uint64_t count_outages(const struct ibvcap_rx *rx, uint64_t *from_ns, uint64_t *until_ns)
+static void note_outages(const struct ibvcap_rx *rx, struct ibvcap_rx_moment *moment)
 {
-	return rx->reattach.past_outages + (rx->ring ? ring_load_outages(rx->ring, from_ns, until_ns) : 0);
+	uint64_t n = ring_load_outages(rx->ring, &moment->outage_from_ns, &moment->outage_until_ns);
+
+	moment->after.outages = rx->reattach.past.outages + n;
 }
 
 static uint32_t moment_state(const struct ibvcap_rx *rx)
@@ -55,10 +57,10 @@ void rx_moment_take(struct ibvcap_rx *rx, struct ibvcap_rx_moment *moment)
 		.failures = counts.failures,
 		.before = rx->reattach.away ? rx->reattach.past : rx->before,
 	};
-	moment->outages = count_outages(rx, &moment->outage_from_ns, &moment->outage_until_ns);
-	moment->outages_after = moment->outages;
 	moment->after = moment->before;
 	moment->is_settled = rx->reattach.away;
+	if (!rx->reattach.away)
+		note_outages(rx, moment);
 }
 
 /* The handle has left the epoch of the moment: its last record is all that there will be. */
@@ -81,11 +83,12 @@ bool rx_moment_settle(const struct ibvcap_rx *rx, struct ibvcap_rx_moment *momen
 		settle_by_past(rx, moment);
 		return true;
 	}
-	moment->outages_after = count_outages(rx, &moment->outage_from_ns, &moment->outage_until_ns);
 	if (rx_settled_load(rx, &settled) && rx_settled_until_ns(rx, &settled) >= moment->monotonic_ns) {
-		moment->after = rx_settled_losses(rx, &settled);
+		moment->after = rx_settled_losses(rx, &settled.after, settled.no_buffer_most);
 		moment->is_settled = 1;
-	} else if (moment_state(rx) & RX_MOMENT_AWAY) {
+	}
+	note_outages(rx, moment); /* newer than the record's, which was written before */
+	if (!moment->is_settled && moment_state(rx) & RX_MOMENT_AWAY) {
 		moment->state |= moment_state(rx) | RX_MOMENT_UNSETTLED;
 		moment->is_settled = 1;
 	}

@@ -19,4 +19,7 @@ void rx_moment_take(struct ibvcap_rx *rx, struct ibvcap_rx_moment *moment);
 /** As ibvcap_rx_settle_moment(), likewise. */
 bool rx_moment_settle(const struct ibvcap_rx *rx, struct ibvcap_rx_moment *moment);
 
+/** As ibvcap_moment_add_queue(): account.c. */
+void rx_moment_add_queue(struct ibvcap_rx_moment *stream, const struct ibvcap_rx_moment *queue);
+
 #endif

@@ -148,69 +148,33 @@ void rx_set_count(const struct rx_set *set, struct ibvcap_rx_counts *counts)
 
 /* ---- moments ------------------------------------------------------------------------------------- */
 
-/* The least that is known of before is what each queue has seen. */
-static void add_before(struct ibvcap_settled_losses *sum, const struct ibvcap_settled_losses *part, bool is_first)
-{
-	sum->marks += part->marks;
-	sum->least = is_first ? part->least : u64_min(sum->least, part->least);
-	sum->most = u64_max(sum->most, part->most);
-}
-
-/* Each queue's bounds are those of the stream, so the narrowest hold. */
-static void add_after(struct ibvcap_settled_losses *sum, const struct ibvcap_settled_losses *part, bool is_first)
-{
-	sum->marks += part->marks;
-	sum->least = u64_max(sum->least, part->least);
-	sum->most = is_first ? part->most : u64_min(sum->most, part->most);
-}
-
-static void add_part(struct ibvcap_rx_moment *sum, const struct ibvcap_rx_moment *part)
-{
-	bool is_first = sum->queues == 0;
-
-	sum->utc_ns = part->utc_ns;
-	sum->monotonic_ns = part->monotonic_ns;
-	sum->epoch = part->epoch;
-	sum->n_queues = part->n_queues;
-	sum->state |= part->state;
-	sum->queues |= part->queues;
-	if (part->outages >= sum->outages) {
-		sum->outages = sum->outages_after = part->outages;
-		sum->outage_from_ns = part->outage_from_ns;
-		sum->outage_until_ns = part->outage_until_ns;
-	}
-	add_before(&sum->before, &part->before, is_first);
-}
-
 void rx_set_take_moment(const struct rx_set *set, struct ibvcap_rx_moment *moment)
 {
-	struct ibvcap_rx_moment part;
+	struct ibvcap_rx_moment sum = {.size = sizeof(sum)}, part;
 	struct ibvcap_rx_counts counts;
 
-	rx_set_count(set, &counts);
-	*moment = (struct ibvcap_rx_moment){.size = sizeof(*moment),
-	                                    .epochs = counts.epochs,
-	                                    .delivered = counts.delivered,
-	                                    .skipped = counts.skipped,
-	                                    .abandoned = counts.abandoned,
-	                                    .failures = counts.failures,
-	                                    .n_queues = set->n_queues,
-	                                    .state = (set->is_group ? 0 : RX_MOMENT_ALL_QUEUES) |
-	                                             (set->failed ? RX_MOMENT_FAILED : 0)};
 	for (uint32_t i = 0; i < set->n_parts; i++) {
 		if (!set->parts[i])
 			continue;
 		rx_moment_take(set->parts[i], &part);
-		add_part(moment, &part);
+		rx_moment_add_queue(&sum, &part);
 	}
-	moment->after = moment->before;
+	rx_set_count(set, &counts);
+	sum.n_queues = set->n_queues;
+	sum.epochs = counts.epochs;
+	sum.delivered = counts.delivered;
+	sum.skipped = counts.skipped;
+	sum.abandoned = counts.abandoned;
+	sum.failures = counts.failures;
+	sum.state |= set->failed ? RX_MOMENT_FAILED : 0;
+	if (set->is_group) /* other members have the other queues */
+		sum.state &= ~(uint32_t)RX_MOMENT_ALL_QUEUES;
+	*moment = sum;
 }
 
 bool rx_set_settle_moment(const struct rx_set *set, struct ibvcap_rx_moment *moment)
 {
-	struct ibvcap_settled_losses after = {0};
-	struct ibvcap_rx_moment part;
-	uint32_t queues = 0, state = 0;
+	struct ibvcap_rx_moment sum = {0}, part;
 
 	if (moment->is_settled)
 		return true;
@@ -218,15 +182,16 @@ bool rx_set_settle_moment(const struct rx_set *set, struct ibvcap_rx_moment *mom
 		if (!set->parts[i])
 			continue;
 		part = *moment;
+		part.queues = UINT32_C(1) << set->parts[i]->info.queue % IBVCAP_QUEUES_MAX;
 		if (!rx_moment_settle(set->parts[i], &part))
 			return false;
-		add_after(&after, &part.after, queues == 0);
-		moment->outages_after = u64_max(moment->outages_after, part.outages_after);
-		queues |= UINT32_C(1) << set->parts[i]->info.queue % IBVCAP_QUEUES_MAX;
-		state |= part.state;
+		rx_moment_add_queue(&sum, &part);
 	}
-	moment->state |= state | (queues != moment->queues ? RX_MOMENT_UNSETTLED : 0);
-	moment->after = after;
+	moment->state |= (sum.state & ~(uint32_t)RX_MOMENT_ALL_QUEUES) |
+	                 (sum.queues != moment->queues ? RX_MOMENT_UNSETTLED : 0);
+	moment->after = sum.after;
+	moment->outage_from_ns = sum.outage_from_ns;
+	moment->outage_until_ns = sum.outage_until_ns;
 	moment->is_settled = 1;
 	return true;
 }

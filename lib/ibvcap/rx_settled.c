@@ -17,15 +17,22 @@ bool rx_settled_load(const struct ibvcap_rx *rx, struct ring_settled *settled)
 	return false;
 }
 
-struct ibvcap_settled_losses rx_settled_losses(const struct ibvcap_rx *rx, const struct ring_settled *settled)
+struct ibvcap_settled_losses rx_settled_losses(const struct ibvcap_rx *rx, const struct ring_losses *losses,
+                                               uint64_t most)
 {
 	const struct ibvcap_settled_losses *past = &rx->reattach.past;
 
 	return (struct ibvcap_settled_losses){
-		.marks = past->marks + settled->marks,
-		.least = past->least + settled->no_buffer,
-		.most = settled->no_buffer_most == UINT64_MAX ? UINT64_MAX : past->least + settled->no_buffer_most,
+		.marks = past->marks + losses->marks,
+		.least = past->least + losses->no_buffer,
+		.most = most == UINT64_MAX ? UINT64_MAX : past->least + most,
+		.outages = past->outages + losses->outages,
 	};
+}
+
+static void note_before(struct ibvcap_rx *rx, const struct ring_losses *losses)
+{
+	rx->before = rx_settled_losses(rx, losses, UINT64_MAX);
 }
 
 /* ---- the newest record before the next packet ---------------------------------------------------- */
@@ -36,14 +43,14 @@ void rx_settled_follow(struct ibvcap_rx *rx)
 	struct ring_settled settled;
 
 	if (rx->next >= rx->waiting.head) {
-		rx->before = rx_settled_losses(rx, &rx->waiting);
+		note_before(rx, &rx->waiting.before);
 		rx->waiting.head = UINT64_MAX;
 	}
 	if (rx->waiting.head == UINT64_MAX) {
 		if (!rx_settled_load(rx, &settled))
 			return;
 		if (settled.at_ns && settled.head <= rx->next)
-			rx->before = rx_settled_losses(rx, &settled);
+			note_before(rx, &settled.before);
 		else if (settled.at_ns)
 			rx->waiting = settled;
 	}
@@ -54,20 +61,20 @@ void rx_settled_follow(struct ibvcap_rx *rx)
 static void begin_in_block(struct ibvcap_rx *rx, uint64_t block)
 {
 	uint32_t physical = consumer_load_table_at(rx->table, rx->table_mask, block);
-	struct ring_settled before = {0};
+	struct ring_losses before;
 
 	if (physical >= rx->n_blocks)
 		return;
-	consumer_load_before(&rx->blocks[physical], &before);
+	ring_load_losses(&rx->blocks[physical].before, &before);
 	if (tap_load_floor(rx->ring) <= block)
-		rx->before = rx_settled_losses(rx, &before);
+		note_before(rx, &before);
 }
 
 void rx_settled_begin(struct ibvcap_rx *rx)
 {
-	static const struct ring_settled none;
+	static const struct ring_losses none;
 
-	rx->before = rx_settled_losses(rx, &none);
+	note_before(rx, &none);
 	rx->waiting.head = UINT64_MAX;
 	if (consumer_load_head(rx->ring) > rx->next / rx->slots_per_block * rx->slots_per_block)
 		begin_in_block(rx, rx->next / rx->slots_per_block);
@@ -92,9 +99,9 @@ void rx_settled_leave(struct ibvcap_rx *rx)
 	if (!rx->ring)
 		return;
 	reattach->past_until_ns = rx_settled_load(rx, &settled) ? rx_settled_until_ns(rx, &settled) : 0;
-	reattach->past_most = rx_settled_losses(rx, &settled).most;
-	reattach->past.marks += settled.marks;
-	reattach->past.least += u64_max(ring_load_no_buffer(rx->ring, &at_ns), settled.no_buffer);
+	reattach->past_most = rx_settled_losses(rx, &settled.after, settled.no_buffer_most).most;
+	reattach->past.marks += settled.after.marks;
+	reattach->past.least += u64_max(ring_load_no_buffer(rx->ring, &at_ns), settled.after.no_buffer);
 	reattach->past.most = reattach->past.least;
-	reattach->past_outages += (ring_load_outages(rx->ring, &at_ns, &unused) + 1) / 2 * 2;
+	reattach->past.outages += (ring_load_outages(rx->ring, &at_ns, &unused) + 1) / 2 * 2;
 }

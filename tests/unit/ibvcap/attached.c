@@ -54,28 +54,35 @@ static void init_consumer(struct ring_consumer *consumer, uint64_t epoch)
 	consumer->state->lease_blocks = QUOTA;
 }
 
+int attached_add_consumer(struct rx_ring *ring, struct ring_consumer *consumer, uint64_t epoch, int fds[PROTOCOL_FD_N])
+{
+	int wake[2];
+
+	init_consumer(consumer, epoch);
+	cr_assert_eq(rx_ring_add_consumer(ring, consumer), 0);
+	cr_assert_eq(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, wake), 0);
+	fds[PROTOCOL_FD_PAYLOAD] = shm_reopen_readonly(&ring->payload);
+	fds[PROTOCOL_FD_HEADERS] = shm_reopen_readonly(&ring->headers);
+	fds[PROTOCOL_FD_RING] = shm_reopen_readonly(&ring->ring_shm);
+	fds[PROTOCOL_FD_CONSUMER_STATE] = shm_reopen_readonly(&consumer->state_shm);
+	fds[PROTOCOL_FD_CONSUMER_PAGE] = fcntl(consumer->page_shm.fd, F_DUPFD_CLOEXEC, 0);
+	fds[PROTOCOL_FD_WAKE_SOCKET] = wake[0];
+	return wake[1];
+}
+
 void attached_prepare(struct attached *attached, int fds[PROTOCOL_FD_N], int *socket)
 {
 	const uint64_t epoch = attached->epoch ? attached->epoch : EPOCH;
-	int ends[2], wake[2];
+	int ends[2];
 
 	*attached = (struct attached){.epoch = epoch, .n_earlier = attached->n_earlier};
 	init_ring(attached);
 	attached_publish(attached, attached->n_earlier);
-	init_consumer(&attached->consumer, epoch);
+	attached->daemon_wake = attached_add_consumer(&attached->ring, &attached->consumer, epoch, fds);
 	attached->consumer.budget = &attached->account;
-	cr_assert_eq(rx_ring_add_consumer(&attached->ring, &attached->consumer), 0);
 	cr_assert_eq(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends), 0);
-	cr_assert_eq(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, wake), 0);
 	attached->daemon_socket = ends[0];
-	attached->daemon_wake = wake[1];
 	*socket = ends[1];
-	fds[PROTOCOL_FD_PAYLOAD] = shm_reopen_readonly(&attached->ring.payload);
-	fds[PROTOCOL_FD_HEADERS] = shm_reopen_readonly(&attached->ring.headers);
-	fds[PROTOCOL_FD_RING] = shm_reopen_readonly(&attached->ring.ring_shm);
-	fds[PROTOCOL_FD_CONSUMER_STATE] = shm_reopen_readonly(&attached->consumer.state_shm);
-	fds[PROTOCOL_FD_CONSUMER_PAGE] = fcntl(attached->consumer.page_shm.fd, F_DUPFD_CLOEXEC, 0);
-	fds[PROTOCOL_FD_WAKE_SOCKET] = wake[0];
 }
 
 void attached_init(struct attached *attached)

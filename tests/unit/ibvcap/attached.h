@@ -23,6 +23,12 @@ struct attached {
 	struct ibvcap_rx *rx;
 };
 
+/**
+ * Make a consumer's pages, and add it to the ring. The descriptors are the client's. Returns the daemon's end of the
+ * wake socket. Asserts.
+ */
+int attached_add_consumer(struct rx_ring *ring, struct ring_consumer *consumer, uint64_t epoch, int fds[PROTOCOL_FD_N]);
+
 /** Everything but the consumer's side: its descriptors, which are the caller's. */
 void attached_prepare(struct attached *attached, int fds[PROTOCOL_FD_N], int *socket);
 /** And that too. Asserts. */

@@ -365,6 +365,7 @@ struct ibvcap_settled_losses {
 	uint64_t marks;
 	uint64_t least;
 	uint64_t most;
+	uint64_t outages;
 };
 
 /** A moment between two packets of a handle. Begin with IBVCAP_INIT. The fields from state on are the library's. */
@@ -383,8 +384,6 @@ struct ibvcap_rx_moment {
 	uint64_t skipped;
 	uint64_t abandoned;
 	uint64_t failures;
-	uint64_t outages;
-	uint64_t outages_after;
 	uint64_t outage_from_ns;
 	uint64_t outage_until_ns;
 	struct ibvcap_settled_losses before;
@@ -432,8 +431,12 @@ int ibvcap_rx_settle_moment(const struct ibvcap_rx *rx, struct ibvcap_rx_moment 
 int ibvcap_rx_account_between(const struct ibvcap_rx_moment *from, const struct ibvcap_rx_moment *until,
                               struct ibvcap_rx_account *account);
 
-/** Add the account of another queue of the same stream and interval. Pure. 0; -EINVAL: a size is not set. */
-int ibvcap_account_add_queue(struct ibvcap_rx_account *stream, const struct ibvcap_rx_account *queue);
+/**
+ * Add the settled moment of one queue to that of a stream, for a program with a handle for each queue. The first queue
+ * is added to a moment of IBVCAP_INIT. Losses of the card are counted by the stream: an account between two such
+ * moments says more of them than the accounts of the queues. Pure. 0; -EINVAL: a size is not set.
+ */
+int ibvcap_moment_add_queue(struct ibvcap_rx_moment *stream, const struct ibvcap_rx_moment *queue);
 
 /** missing: incomplete; otherwise unknown: not proven; otherwise complete. Pure. */
 enum ibvcap_verdict ibvcap_account_verdict(const struct ibvcap_rx_account *account);

@@ -119,11 +119,13 @@ static_assert(sizeof(struct ibvcap_meta) == 16, "shared layout");
 /* ---- block record -------------------------------------------------------------------------------- */
 
 /*
- * The newest settled record (struct ibvcap_settled) of which all rows lie before a block. It begins at 0 in each epoch.
+ * What a queue had lost until some moment. It begins at 0 in each epoch. A reader compares two: if marks is the same,
+ * the queue lost nothing between them.
  */
-struct ibvcap_settled_before {
-	IBVCAP_ATOMIC(uint64_t) marks;
-	IBVCAP_ATOMIC(uint64_t) no_buffer;
+struct ibvcap_queue_losses {
+	IBVCAP_ATOMIC(uint64_t) marks;     /* grows whenever the queue may have lost a packet */
+	IBVCAP_ATOMIC(uint64_t) no_buffer; /* of the stream: so many were lost at least, by all queues */
+	IBVCAP_ATOMIC(uint64_t) outages;   /* of the interface; odd: it is down */
 };
 
 /*
@@ -137,9 +139,9 @@ struct ibvcap_block {
 	IBVCAP_ATOMIC(uint64_t) open_ns; /* 0: no reading yet */
 	IBVCAP_ATOMIC(uint64_t) close_no_buffer;
 	IBVCAP_ATOMIC(uint64_t) close_ns;
-	struct ibvcap_settled_before before; /* written with "open" */
+	struct ibvcap_queue_losses before; /* of the newest settled record when "open" was written */
 };
-static_assert(sizeof(struct ibvcap_block) == 48, "shared layout");
+static_assert(sizeof(struct ibvcap_block) == 56, "shared layout");
 
 /* ---- the packets' own number --------------------------------------------------------------------- */
 
@@ -234,20 +236,20 @@ enum ibvcap_ring_end {
 
 /*
  * What is settled of a queue: each packet that steering gave it before at_ns is published below head, is a row in
- * error, or is lost and counted. The worker renews it some times a second. A reader compares two records: if marks is
- * the same, the queue lost nothing between them; otherwise no_buffer says how much the stream lost.
+ * error, or is lost and counted. The worker renews it some times a second. All that "before" counts was lost before the
+ * row at head; all that was lost before at_ns is in "after".
  */
 struct ibvcap_settled {
-	IBVCAP_ATOMIC(uint64_t) version;        /* odd: it is being written */
-	IBVCAP_ATOMIC(uint64_t) at_ns;          /* CLOCK_MONOTONIC; 0: no record yet; UINT64_MAX: the queue has ended */
-	IBVCAP_ATOMIC(uint64_t) matched;        /* the flow counters of the stream, at that time */
-	IBVCAP_ATOMIC(uint64_t) head;           /* a while later */
-	IBVCAP_ATOMIC(uint64_t) marks;          /* grows whenever the queue may have lost a packet */
-	IBVCAP_ATOMIC(uint64_t) no_buffer;      /* of the stream: so many were lost at least, by all queues */
-	IBVCAP_ATOMIC(uint64_t) no_buffer_most; /* and at most; UINT64_MAX: not known */
+	IBVCAP_ATOMIC(uint64_t) version; /* odd: it is being written */
+	IBVCAP_ATOMIC(uint64_t) at_ns;   /* CLOCK_MONOTONIC; 0: no record yet; UINT64_MAX: the queue has ended */
+	IBVCAP_ATOMIC(uint64_t) matched; /* the flow counters of the stream, at that time */
+	IBVCAP_ATOMIC(uint64_t) head;    /* a while later */
+	struct ibvcap_queue_losses before;
+	struct ibvcap_queue_losses after;
+	IBVCAP_ATOMIC(uint64_t) no_buffer_most; /* of after: so many at most; UINT64_MAX: not known */
 	uint64_t reserved;
 };
-static_assert(sizeof(struct ibvcap_settled) == 64, "shared layout");
+static_assert(sizeof(struct ibvcap_settled) == 96, "shared layout");
 
 /*
  * At offset 0 of the ring segment. The first part is constant once ready. head and floor have cache lines of their own,
@@ -323,7 +325,7 @@ static_assert(offsetof(struct ibvcap_ring, closed) == 512, "shared layout");
 static_assert(offsetof(struct ibvcap_ring, counters) == 640, "shared layout");
 static_assert(offsetof(struct ibvcap_ring, sequence) == 1152, "shared layout");
 static_assert(offsetof(struct ibvcap_ring, settled) == 1280, "shared layout");
-static_assert(sizeof(struct ibvcap_ring) == 1408, "shared layout");
+static_assert(sizeof(struct ibvcap_ring) == 1536, "shared layout");
 
 /* ---- a consumer's two pages ---------------------------------------------------------------------- */
 

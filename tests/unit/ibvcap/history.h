@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * A daemon's run in miniature, with everything that can happen to it in any order: queues of a reference device, their
+ * workers, the readings that control makes, outages, failures and restarts; and readers with moments. The history
+ * remembers every packet that was lost, with its place, so that each verdict can be judged. Time is simulated.
+ */
+#ifndef TESTS_UNIT_IBVCAP_HISTORY_H
+#define TESTS_UNIT_IBVCAP_HISTORY_H
+
+#include "daemon/worker/rx_sum.h"
+#include "daemon/worker/rx_worker.h"
+#include "tests/support/reference_device.h"
+
+#include <ibvcap/ibvcap.h>
+
+#define HISTORY_QUEUES_MAX  3
+#define HISTORY_LOSSES_MAX  200000
+#define HISTORY_MOMENTS_MAX 64
+
+enum history_place {
+	PLACE_WIRE,   /* it did not reach the device, or the daemon was away */
+	PLACE_DEVICE, /* it got no row, or one that was not published */
+	PLACE_READER, /* the reader skipped its row */
+	N_PLACES
+};
+
+/* A packet that no reader gets. */
+struct history_loss {
+	enum history_place place;
+	uint32_t queue;
+	uint32_t epoch;    /* from 0 */
+	uint64_t sequence; /* of its row, or of the next one; UINT64_MAX: behind the last */
+	uint64_t at_ns;
+};
+
+/* A boundary: of each queue, the moment and the first row behind it. */
+struct history_moment {
+	uint64_t at_ns;
+	uint32_t epoch[HISTORY_QUEUES_MAX];
+	uint64_t sequence[HISTORY_QUEUES_MAX]; /* UINT64_MAX: behind the last */
+	struct ibvcap_rx_moment moments[HISTORY_QUEUES_MAX];
+};
+
+struct history_queue {
+	struct device *device;
+	struct rx_ring ring;
+	struct rx_worker *worker;
+	struct ring_consumer consumer;
+	bool has_consumer;
+	int daemon_socket;
+	int daemon_wake;
+	struct ibvcap_rx *rx;
+	struct ibvcap_rx_batch batch;
+	bool has_batch;
+};
+
+struct history {
+	uint32_t n_queues;
+	bool has_kernel_ring;
+	uint32_t epoch; /* the daemon's */
+	bool is_away;
+	bool is_outage, is_outage_told;
+	struct rx_sum sum;
+	struct history_queue queues[HISTORY_QUEUES_MAX];
+	struct {
+		bool is_due;
+		uint64_t matched, at_ns, utc_ns;
+	} reading;
+	uint64_t next_number;
+	struct history_loss *losses;
+	uint32_t n_losses;
+	struct history_moment moments[HISTORY_MOMENTS_MAX];
+	uint32_t n_moments;
+};
+
+/** The simulated clock, CLOCK_MONOTONIC and CLOCK_REALTIME alike. */
+extern uint64_t history_now_ns;
+
+void history_init(struct history *history, uint32_t n_queues, bool has_kernel_ring, const char *path, int listener);
+void history_deinit(struct history *history);
+
+/* What can happen. */
+void history_arrive(struct history *history, uint32_t n, uint32_t late_ns);
+void history_work(struct history *history, uint32_t queue, uint32_t rounds);
+void history_read_counters(struct history *history);
+void history_mail_reading(struct history *history);
+void history_fail_queue(struct history *history, uint32_t queue, bool for_ever);
+void history_set_outage(struct history *history, bool is_down);
+void history_tell_outage(struct history *history);
+void history_kill(struct history *history);
+void history_stop(struct history *history);
+void history_begin(struct history *history);
+void history_acquire(struct history *history, uint32_t queue, uint32_t max);
+void history_release(struct history *history, uint32_t queue);
+void history_take_moment(struct history *history, uint32_t in_batch);
+void history_settle_moments(struct history *history);
+
+#endif
