@@ -299,16 +299,15 @@ int rx_receive_refill(struct rx_receive *receive)
 }
 
 /*
- * If the device had used up its slots at some time since the last short poll, which showed that it had completed no more
- * packets, then packets with all the slots of that time, and maybe more, are published by the next one. The margin is
- * for completions that have not reached memory yet.
+ * The last short poll showed that the device had completed no more packets. If the device has used up its slots at some
+ * time since then, packets with all the slots of that time, and maybe more, are published by the next short poll. The
+ * margin is for completions that have not reached memory yet.
  */
 bool rx_receive_may_have_lost(const struct rx_receive *receive)
 {
 	const struct rx_ring *ring = receive->ring;
 
-	return ring->head >= receive->low_head &&
-	       (ring->head != receive->short_head || ring->posted == ring->head);
+	return ring->head >= receive->low_head && (ring->head != receive->short_head || ring->posted == ring->head);
 }
 
 static void receive_note_short_poll(struct rx_receive *receive)

@@ -127,13 +127,13 @@ void rx_sum_note_before(struct rx_sum *sum, uint32_t queue, const struct rx_read
 	atomic_store_explicit(&part->before_at_ns, reading->at_ns, memory_order_release);
 }
 
-/* False: the part's rows are of another reading. */
+/* False: the part's rows are of a newer reading. Those of an older one are before this one, too. */
 static bool rx_sum_add_before(const struct rx_sum_part *part, uint64_t at_ns, uint64_t *rows)
 {
-	bool is_of_it = atomic_load_explicit(&part->before_at_ns, memory_order_acquire) == at_ns;
+	uint64_t of_ns = atomic_load_explicit(&part->before_at_ns, memory_order_acquire);
 
 	*rows += atomic_load_explicit(&part->before, memory_order_acquire);
-	return is_of_it && atomic_load_explicit(&part->before_at_ns, memory_order_relaxed) == at_ns;
+	return of_ns && of_ns <= at_ns && atomic_load_explicit(&part->before_at_ns, memory_order_relaxed) == of_ns;
 }
 
 /*

@@ -140,6 +140,8 @@ void rx_moment_add_queue(struct ibvcap_rx_moment *stream, const struct ibvcap_rx
 	stream->n_queues = queue->n_queues > stream->n_queues ? queue->n_queues : stream->n_queues;
 	stream->is_settled &= queue->is_settled;
 	stream->state |= queue->state;
+	if (queue->epoch != stream->epoch) /* counts of two epochs do not compare */
+		stream->state |= RX_MOMENT_UNSETTLED;
 	stream->queues |= queue->queues;
 	stream->epochs = u64_max(stream->epochs, queue->epochs);
 	stream->delivered += queue->delivered;
