@@ -500,10 +500,13 @@ def test_files_by_size_time_and_signal_and_a_command_after_each(daemon, wire, re
 
 def test_files_of_an_earlier_run_belong_to_the_window(daemon, wire, record, tmp):
     one = daemon([conftest.stream(wire, payload_size=256)])
+    recorder = record(one, "-w", tmp / "cut.pcapng", "-c", 200)
+    send(wire, 200)
+    assert recorder.finish()[0] == 0
     cut = tmp / "w_00001_20200101000000.pcapng.part"  # of a recorder that was killed
-    cut.write_bytes(bytes(70000))
+    (tmp / "cut.pcapng").rename(cut)
+    (tmp / "cut.pcapng.index").rename(tmp / f"{cut.name}.index")
     os.utime(cut, (0, 0))
-    (tmp / "w_00001_20200101000000.pcapng.index").touch()
     for run_number in range(2):
         recorder = record(one, "-w", tmp / "w.pcapng", "-N", 100, "-Q", "80k", "-c", 500)
         # Without an ending, an index looks much like a recording; notes of the user are neither.

@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #define ROW_BYTES_MAX (1u << 20)
 
@@ -34,15 +35,9 @@ struct raw_recording {
 
 /* ---- files --------------------------------------------------------------------------------------- */
 
-/* The name of a file next to the rows. These may have RECORDING_PART behind their name still. */
 static bool name_beside(char beside[PATH_MAX], const char *path, const char *suffix)
 {
-	static const char part[] = RECORDING_PART;
-	size_t n = strlen(path);
-
-	if (n > strlen(part) && !strcmp(path + n - strlen(part), part))
-		n -= strlen(part);
-	return snprintf(beside, PATH_MAX, "%.*s%s", (int)n, path, suffix) < PATH_MAX;
+	return snprintf(beside, PATH_MAX, "%s%s", path, suffix) < PATH_MAX;
 }
 
 static json_t *load_description(const char *path)
@@ -94,6 +89,24 @@ static uint32_t bytes_of(const json_t *value)
 	return bytes <= ROW_BYTES_MAX ? (uint32_t)bytes : 0;
 }
 
+static bool is_longer(FILE *file, uint64_t bytes)
+{
+	struct stat status;
+
+	return fstat(fileno(file), &status) == 0 && (uint64_t)status.st_size > bytes;
+}
+
+/* Longer than a complete description says: they are another recording's. Shorter: their end is missing. */
+static bool belong_together(const struct raw_recording *recording, uint64_t offset)
+{
+	uint64_t n = recording->n_rows;
+
+	return !json_object_get(recording->said, "sum") ||
+	       (n <= INT64_MAX / ROW_BYTES_MAX && !is_longer(recording->rows, offset + n * recording->row_bytes) &&
+	        !is_longer(recording->meta, n * sizeof(struct ibvcap_meta)) &&
+	        (!recording->headers || !is_longer(recording->headers, n * recording->header_bytes)));
+}
+
 /* 0; -errno. */
 static int open_files(struct raw_recording *recording, const char *path, char *error, size_t error_bytes)
 {
@@ -111,6 +124,10 @@ static int open_files(struct raw_recording *recording, const char *path, char *e
 		return -errno;
 	if (recording->header_bytes && !(recording->headers = open_beside(path, RECORDING_HEADERS, error, error_bytes)))
 		return -errno;
+	if (!belong_together(recording, offset)) {
+		snprintf(error, error_bytes, "%s: it has more rows, meta or headers than its description says", path);
+		return -EBADMSG;
+	}
 	return 0;
 }
 

@@ -240,13 +240,15 @@ static int fail_extract(const struct extract *extract, int code, const char *why
 	return code;
 }
 
-/* Find the pieces by the index, if there is one, and go there, if they are not at the beginning. An exit code. */
+/*
+ * Find the pieces by the index, if there is one, and go there, if they are not at the beginning. An exit code. Without
+ * one, or with that of another file, the recording is read as it is.
+ */
 static int jump_by_index(struct extract *extract, bool *has_jumped)
 {
 	char path[PATH_MAX];
 	struct recording_pieces pieces = {0};
-	struct stat status;
-	uint64_t line;
+	struct recording_stamp stamp;
 	FILE *index;
 	int r;
 
@@ -254,18 +256,17 @@ static int jump_by_index(struct extract *extract, bool *has_jumped)
 	index = fopen(path, "re");
 	if (!index)
 		return EX_OK;
-	r = fstat(extract->recording.fd, &status) < 0 ? -errno : 0;
+	r = recording_stamp_of(extract->recording.fd, &stamp);
 	if (r == 0)
-		r = recording_index_find(index, (uint64_t)status.st_size, extract->from_ns, extract->to_ns, &pieces,
-		                         &line);
+		r = recording_index_find(index, &stamp, extract->from_ns, extract->to_ns, &pieces);
 	fclose(index);
-	if (r == -EBADMSG) {
-		fprintf(stderr, "ibvcap extract: %s:%" PRIu64 ": not the index of this recording: use --no-index\n",
-		        path, line);
-		return EX_DATAERR;
+	if (r < 0) {
+		fprintf(stderr, "ibvcap extract: %s: not the index of this recording; the whole recording is read\n",
+		        path);
+		return EX_OK;
 	}
 	*has_jumped = pieces.n_packets && pieces.offset;
-	if (r == 0 && *has_jumped)
+	if (*has_jumped)
 		r = recording_jump(&extract->recording, pieces.offset);
 	extract->n_left = pieces.n_packets;
 	return r == 0 ? EX_OK : fail_extract(extract, EX_NOINPUT, strerror(-r));

@@ -2,7 +2,8 @@
 /*
  * Reads the index of a recording. Its first line names the format; each other line is a piece of the file:
  *   offset bytes packets first_ns last_ns first_sequence last_sequence
- * Pieces follow each other; their times may overlap where a recording has several queues.
+ * The last line says of which file. Pieces follow each other; their times may overlap where a recording has several
+ * queues.
  */
 #include "tools/inspect/recording_index.h"
 
@@ -10,6 +11,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <stdbool.h>
 #include <string.h>
 
 #define INDEX_LINE_MAX  256 /* seven numbers of 20 digits fit */
@@ -32,33 +34,43 @@ static bool index_line_fits(const struct index_line *line, uint64_t end, uint64_
 	       line->n_packets <= file_bytes;
 }
 
-int recording_index_find(FILE *index, uint64_t file_bytes, uint64_t from_ns, uint64_t to_ns,
-                         struct recording_pieces *pieces, uint64_t *line_number)
+static bool is_end_of(const char *text, const struct recording_stamp *stamp)
+{
+	struct recording_stamp said;
+
+	return sscanf(text, RECORDING_INDEX_END "%" SCNu64 " %" SCNx64, &said.bytes, &said.hash) == 2 &&
+	       said.bytes == stamp->bytes && said.hash == stamp->hash;
+}
+
+static void add_piece(struct recording_pieces *pieces, const struct index_line *line, uint64_t *n_since)
+{
+	if (!*n_since) {
+		pieces->offset = line->offset;
+		*n_since = line->n_packets;
+	}
+	pieces->n_packets = *n_since;
+}
+
+int recording_index_find(FILE *index, const struct recording_stamp *stamp, uint64_t from_ns, uint64_t to_ns,
+                         struct recording_pieces *pieces)
 {
 	char text[INDEX_LINE_MAX];
 	struct index_line line;
 	uint64_t end = 0, n_since = 0; /* packets since the first piece that was found */
 
 	*pieces = (struct recording_pieces){0};
-	*line_number = 1;
 	if (!fgets(text, sizeof(text), index) || strncmp(text, RECORDING_INDEX_HEAD, strlen(RECORDING_INDEX_HEAD)) != 0)
 		return -EBADMSG;
 	while (fgets(text, sizeof(text), index)) {
-		++*line_number;
-		if (!strchr(text, '\n')) /* being written, or cut off by the end of a recorder */
-			break;
-		if (!parse_index_line(text, &line) || !index_line_fits(&line, end, file_bytes))
+		if (text[0] == '#')
+			return is_end_of(text, stamp) ? 0 : -EBADMSG;
+		if (!parse_index_line(text, &line) || !index_line_fits(&line, end, stamp->bytes))
 			return -EBADMSG;
 		end = line.offset + line.bytes;
 		if (n_since)
 			n_since += line.n_packets;
-		if (line.last_ns < from_ns || line.first_ns > to_ns)
-			continue;
-		if (!n_since) {
-			pieces->offset = line.offset;
-			n_since = line.n_packets;
-		}
-		pieces->n_packets = n_since;
+		if (line.last_ns >= from_ns && line.first_ns <= to_ns)
+			add_piece(pieces, &line, &n_since);
 	}
-	return 0;
+	return -EBADMSG;
 }

@@ -3,7 +3,8 @@
 #ifndef TOOLS_INSPECT_RECORDING_INDEX_H
 #define TOOLS_INSPECT_RECORDING_INDEX_H
 
-#include <stdbool.h>
+#include "tools/pcapng/recording_stamp.h"
+
 #include <stdint.h>
 #include <stdio.h>
 
@@ -14,10 +15,10 @@ struct recording_pieces {
 };
 
 /**
- * Read an index and find the pieces with packets of [from_ns, to_ns]. file_bytes: of the recording, which no piece may
- * leave. 0; -EBADMSG: a line is not one of an index, or contradicts the others; *line is its number.
+ * Read an index and find the pieces with packets of [from_ns, to_ns]. stamp: of the recording. 0; -EBADMSG: it is not
+ * an index, or not one of this recording, or it was cut off.
  */
-int recording_index_find(FILE *index, uint64_t file_bytes, uint64_t from_ns, uint64_t to_ns,
-                         struct recording_pieces *pieces, uint64_t *line);
+int recording_index_find(FILE *index, const struct recording_stamp *stamp, uint64_t from_ns, uint64_t to_ns,
+                         struct recording_pieces *pieces);
 
 #endif

@@ -21,8 +21,11 @@
 /* How the closing comment of an extract begins. */
 #define RECORDING_EXTRACTED "extracted by ibvcap"
 
-/* How an index begins: with its version. */
-#define RECORDING_INDEX_HEAD "# ibvcap index 1:"
+/* How an index begins: the words, and its version. */
+#define RECORDING_INDEX_WORDS "# ibvcap index "
+#define RECORDING_INDEX_HEAD  RECORDING_INDEX_WORDS "2:"
+/* Its last line: which file it is the index of. Two numbers of struct recording_stamp follow. */
+#define RECORDING_INDEX_END "# end "
 
 /* Behind the name of a file that is being written. */
 #define RECORDING_PART ".part"

@@ -314,6 +314,7 @@ int cmd_record(int argc, char **argv)
 	stop_signal_end_by_second();
 	rotate_signal_catch();
 	signal(SIGPIPE, SIG_IGN); /* the reader of a pipe may end at any time: then write() returns EPIPE */
+	signal(SIGXFSZ, SIG_IGN); /* a file that may not grow any more: write() returns EFBIG */
 	signal(SIGCHLD, SIG_IGN); /* the ends of commands are not waited for */
 	if (options.has_triggers)
 		return record_triggers(&recorder, &options);

@@ -1,85 +1,102 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Names, counts and deletes the files of a recording. */
+/* Counts and deletes the files of a recording. file_names.c makes their names. */
 #include "tools/record/file_window.h"
 
 #include "daemon/base/time.h"
+#include "tools/pcapng/recording_words.h"
+#include "tools/record/file_names.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <glob.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <time.h>
 #include <unistd.h>
 
-#define NUMBER_DIGITS     5 /* at least */
-#define NUMBER_DIGITS_MAX 9 /* of a number that the next one follows: a uint32_t has room for it */
-#define TIME_DIGITS       14
-
-const char *const file_window_suffixes[] = {RECORDING_INDEX, RECORDING_META, RECORDING_JSON, RECORDING_HEADERS, NULL};
-
-/* Behind the last '/'. */
-static const char *base_of(const char *path)
-{
-	const char *slash = strrchr(path, '/');
-
-	return slash ? slash + 1 : path;
-}
-
-/* Where the numbers go: before the first '.' of the name that is not its first character, so "a.pcapng.zst" is whole.
- */
-static size_t stem_bytes(const char *path)
-{
-	const char *base = base_of(path), *dot = *base ? strchr(base + 1, '.') : NULL;
-
-	return dot ? (size_t)(dot - path) : strlen(path);
-}
-
 /* ---- the window ---------------------------------------------------------------------------------- */
 
-static int window_append(struct file_window *window, const char *path, uint64_t bytes)
+/* The file and what belongs to it. */
+static uint64_t bytes_of_all(const char *path, const struct stat *status)
 {
-	struct kept_file *kept = malloc(sizeof(*kept) + strlen(path) + 1);
+	uint64_t bytes = (uint64_t)status->st_size;
+	char beside[PATH_MAX];
+	struct stat other;
 
+	for (const char *const *suffix = own_file_suffixes; *suffix; suffix++)
+		if (snprintf(beside, sizeof(beside), "%s%s", path, *suffix) < (int)sizeof(beside) &&
+		    lstat(beside, &other) == 0)
+			bytes += (uint64_t)other.st_size;
+	return bytes;
+}
+
+/* Room that a deleted link would give back is none, so only regular files are kept. NULL: another one, or no memory. */
+static struct kept_file *new_kept_file(const char *path)
+{
+	struct kept_file *kept;
+	struct stat status;
+
+	errno = 0;
+	if (lstat(path, &status) < 0 || !S_ISREG(status.st_mode))
+		return NULL;
+	kept = malloc(sizeof(*kept) + strlen(path) + 1);
 	if (!kept)
-		return -ENOMEM;
+		return NULL;
 	strcpy(kept->path, path);
-	kept->bytes = bytes;
+	kept->bytes = bytes_of_all(path, &status);
+	kept->time_ns = (uint64_t)status.st_mtim.tv_sec * TIME_SECOND_NS + (uint64_t)status.st_mtim.tv_nsec;
+	kept->device = status.st_dev;
+	kept->inode = status.st_ino;
+	return kept;
+}
+
+static void window_append(struct file_window *window, struct kept_file *kept)
+{
 	STAILQ_INSERT_TAIL(&window->kept, kept, entry);
 	window->n_kept++;
-	window->kept_bytes += bytes;
-	return 0;
+	window->kept_bytes += kept->bytes;
 }
 
-/* Length of the name that the file has, or would have got, when complete. */
-static int name_bytes(const char *path)
+/* Does a recorder write the file now? Its lock says so. */
+static bool is_being_written(const char *path)
 {
-	size_t n = strlen(path), part = strlen(RECORDING_PART);
+	int fd = open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+	bool is_locked;
 
-	return (int)(n > part && !strcmp(path + n - part, RECORDING_PART) ? n - part : n);
+	if (fd < 0)
+		return false;
+	is_locked = flock(fd, LOCK_EX | LOCK_NB) < 0 && errno == EWOULDBLOCK;
+	close(fd);
+	return is_locked;
 }
 
+static bool delete_kept(const struct kept_file *kept)
+{
+	struct stat status;
+
+	if (lstat(kept->path, &status) < 0 || status.st_dev != kept->device || status.st_ino != kept->inode ||
+	    is_being_written(kept->path) || unlink(kept->path) < 0)
+		return false;
+	own_file_remove_beside(AT_FDCWD, kept->path);
+	return true;
+}
+
+/* False: there is none. What cannot be deleted is not tried again. */
 static bool delete_oldest(struct file_window *window)
 {
 	struct kept_file *oldest = STAILQ_FIRST(&window->kept);
-	char path[PATH_MAX];
-	int n;
 
 	if (!oldest)
 		return false;
-	unlink(oldest->path);
-	n = name_bytes(oldest->path);
-	for (const char *const *suffix = file_window_suffixes; *suffix; suffix++)
-		if (snprintf(path, sizeof(path), "%.*s%s", n, oldest->path, *suffix) < (int)sizeof(path))
-			unlink(path);
+	window->n_deleted += delete_kept(oldest);
 	STAILQ_REMOVE_HEAD(&window->kept, entry);
 	window->n_kept--;
 	window->kept_bytes -= oldest->bytes;
-	window->n_deleted++;
 	free(oldest);
 	return true;
 }
@@ -89,13 +106,19 @@ bool file_window_give_way(struct file_window *window)
 	return file_window_has_limit(window) && delete_oldest(window);
 }
 
-int file_window_add(struct file_window *window, const char *path, uint64_t bytes)
+int file_window_add(struct file_window *window, const char *path)
 {
-	int r = window_append(window, path, bytes);
+	struct kept_file *kept;
 
+	if (!file_window_has_limit(window))
+		return 0;
+	kept = new_kept_file(path);
+	if (!kept)
+		return -errno;
+	window_append(window, kept);
 	while (window->files && window->n_kept > window->files)
 		delete_oldest(window);
-	return r;
+	return 0;
 }
 
 static bool is_disk_too_full(const struct file_window *window, int fd)
@@ -122,102 +145,67 @@ bool file_window_make_room(struct file_window *window, int fd, uint64_t bytes)
 
 /* ---- files of an earlier run --------------------------------------------------------------------- */
 
-/* Such names have the numbers at the end of the stem: …_00001_20261123014500. */
-
-static bool are_numbers(const char *at, const char *suffix)
-{
-	size_t digits = strspn(at, "0123456789");
-
-	if (digits < NUMBER_DIGITS || digits > NUMBER_DIGITS_MAX || at[digits] != '_')
-		return false;
-	at += digits + 1;
-	if (strspn(at, "0123456789") != TIME_DIGITS)
-		return false;
-	at += TIME_DIGITS;
-	if (strncmp(at, suffix, strlen(suffix)) != 0)
-		return false;
-	/* What a recorder was writing when it was killed, or the machine lost its power, counts too. */
-	at += strlen(suffix);
-	return !*at || !strcmp(at, RECORDING_PART);
-}
-
-/* Where the numbers are in a file's name, behind the stream and "-" and the flow if there is one. NULL: another name.
- */
-static const char *numbers_in(const struct file_window *window, const char *name)
-{
-	const char *base = base_of(window->pattern), *at;
-	size_t stem = stem_bytes(window->pattern) - (size_t)(base - window->pattern);
-
-	if (strncmp(name, base, stem) != 0 || name[stem] != '_')
-		return NULL;
-	at = name + stem + 1;
-	if (!window->by_flow)
-		return are_numbers(at, base + stem) ? at : NULL;
-	while ((at = strchr(at, '-'))) {
-		at++;
-		at += strspn(at, "0123456789");
-		if (at[0] == '_' && at[-1] != '-' && are_numbers(at + 1, base + stem))
-			return at + 1;
-	}
-	return NULL;
-}
+struct left_files {
+	struct kept_file **files;
+	size_t n;
+};
 
 static int by_age(const void *a, const void *b)
 {
 	const struct kept_file *const *one = a, *const *other = b;
 
-	/* Until they are in the window, bytes is the time of the last change. */
-	return ((*one)->bytes > (*other)->bytes) - ((*one)->bytes < (*other)->bytes);
+	return ((*one)->time_ns > (*other)->time_ns) - ((*one)->time_ns < (*other)->time_ns);
 }
 
-/* What a link points to takes no room that a deleted link would give back. */
-static bool find_regular_file(DIR *directory, const char *name, struct stat *status)
+/* The name says which flow of which stream the file has to show. */
+static bool is_own(const struct file_window *window, const char *path, const struct file_name *name)
 {
-	return fstatat(dirfd(directory), name, status, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(status->st_mode);
+	struct own_streams one = window->streams;
+
+	if (!window->by_flow)
+		return own_file_is(path, &one, -1) && !is_being_written(path);
+	one.names += name->stream;
+	one.n = 1;
+	return own_file_is(path, &one, name->flow) && !is_being_written(path);
 }
 
-static int collect_left_files(struct file_window *window, DIR *directory, const char *folder, struct kept_file ***found,
-                              size_t *n)
+static int collect_left_file(struct file_window *window, const char *path, struct left_files *left)
 {
-	struct dirent *item;
-	struct stat status;
+	struct kept_file **grown, *kept;
+	struct file_name name;
 
-	while ((item = readdir(directory))) {
-		struct kept_file *kept, **grown;
-
-		if (!numbers_in(window, item->d_name) || !find_regular_file(directory, item->d_name, &status))
-			continue;
-		grown = realloc(*found, (*n + 1) * sizeof(*grown));
-		if (!grown)
-			return -ENOMEM;
-		*found = grown;
-		kept = malloc(sizeof(*kept) + strlen(folder) + strlen(item->d_name) + 1);
-		if (!kept)
-			return -ENOMEM;
-		sprintf(kept->path, "%s%s", folder, item->d_name);
-		kept->bytes = (uint64_t)status.st_mtim.tv_sec * TIME_SECOND_NS + (uint64_t)status.st_mtim.tv_nsec;
-		(*found)[(*n)++] = kept;
+	if (!file_names_parse(window, path, &name))
+		return 0;
+	if (name.number >= window->number)
+		window->number = name.number + 1;
+	if (!file_window_has_limit(window) || !is_own(window, path, &name))
+		return 0;
+	kept = new_kept_file(path);
+	if (!kept)
+		return -errno;
+	grown = realloc(left->files, (left->n + 1) * sizeof(*grown));
+	if (!grown) {
+		free(kept);
+		return -ENOMEM;
 	}
+	left->files = grown;
+	grown[left->n++] = kept;
 	return 0;
 }
 
 /* In the order of their age. */
-static int append_left_files(struct file_window *window, struct kept_file **found, size_t n)
+static int collect_left_files(struct file_window *window, const glob_t *found)
 {
-	struct stat status;
+	struct left_files left = {0};
 	int r = 0;
 
-	if (n)
-		qsort(found, n, sizeof(*found), by_age);
-	for (size_t i = 0; i < n; i++) {
-		unsigned number = (unsigned)strtoul(numbers_in(window, base_of(found[i]->path)), NULL, 10);
-
-		if (number >= window->number)
-			window->number = number + 1;
-		if (r == 0 && lstat(found[i]->path, &status) == 0)
-			r = window_append(window, found[i]->path, (uint64_t)status.st_size);
-		free(found[i]);
-	}
+	for (size_t i = 0; i < found->gl_pathc && r == 0; i++)
+		r = collect_left_file(window, found->gl_pathv[i], &left);
+	if (left.n)
+		qsort(left.files, left.n, sizeof(*left.files), by_age);
+	for (size_t i = 0; i < left.n; i++)
+		window_append(window, left.files[i]);
+	free(left.files);
 	return r;
 }
 
@@ -231,7 +219,7 @@ int file_window_check(const char *pattern)
 		return 0;
 	if (!realpath(pattern, path))
 		snprintf(path, sizeof(path), "%s", pattern);
-	base = base_of(path);
+	base = file_names_base(path);
 	snprintf(folder, sizeof(folder), "%.*s", (int)(base - path), path);
 	if (strchr(folder, '%'))
 		return 0;
@@ -240,26 +228,25 @@ int file_window_check(const char *pattern)
 
 int file_window_init(struct file_window *window)
 {
-	const char *base = base_of(window->pattern);
-	struct kept_file **found = NULL;
-	char folder[PATH_MAX];
-	DIR *directory;
-	size_t n = 0;
-	int r, left;
+	char pattern[FILE_NAMES_GLOB_BYTES];
+	glob_t found = {0};
+	bool has_one_folder = file_names_glob(window->pattern, pattern);
+	int r;
 
 	STAILQ_INIT(&window->kept);
 	window->number = 1;
-	if (!window->numbered || strchr(window->pattern, '%'))
+	if (!window->numbered)
 		return 0;
-	snprintf(folder, sizeof(folder), "%.*s", (int)(base - window->pattern), window->pattern);
-	directory = opendir(folder[0] ? folder : ".");
-	if (!directory)
-		return -errno;
-	r = collect_left_files(window, directory, folder, &found, &n);
-	closedir(directory);
-	left = append_left_files(window, found, n);
-	free(found);
-	return r < 0 ? r : left;
+	errno = 0;
+	r = glob(pattern, GLOB_NOSORT | (has_one_folder ? GLOB_ERR : 0), NULL, &found);
+	if (r == 0)
+		r = collect_left_files(window, &found);
+	else if (r == GLOB_NOSPACE)
+		r = -ENOMEM;
+	else
+		r = r == GLOB_ABORTED ? -(errno ? errno : EIO) : 0;
+	globfree(&found);
+	return r;
 }
 
 void file_window_deinit(struct file_window *window)
@@ -270,69 +257,4 @@ void file_window_deinit(struct file_window *window)
 		STAILQ_REMOVE_HEAD(&window->kept, entry);
 		free(kept);
 	}
-}
-
-/* ---- names --------------------------------------------------------------------------------------- */
-
-/* Put text into the path where its stem ends. */
-static int insert_at_stem(char path[PATH_MAX], const char *text)
-{
-	size_t stem = stem_bytes(path);
-	char rest[PATH_MAX];
-
-	strcpy(rest, path + stem);
-	if (stem + strlen(text) + strlen(rest) + sizeof(RECORDING_INDEX) > PATH_MAX)
-		return -ENAMETOOLONG;
-	snprintf(path + stem, PATH_MAX - stem, "%s%s", text, rest);
-	return 0;
-}
-
-/* The pattern is the user's own, and strftime() takes nothing from it but the time. */
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wformat-nonliteral"
-static size_t put_time_in(char path[PATH_MAX], const char *pattern, const struct tm *utc)
-{
-	return strftime(path, PATH_MAX, pattern, utc);
-}
-#pragma GCC diagnostic pop
-
-/* Does a file that is complete have this name? What is no regular file is written in its place, again and again. */
-static bool is_name_taken(const char *path)
-{
-	struct stat status;
-
-	return stat(path, &status) == 0 && S_ISREG(status.st_mode);
-}
-
-int file_window_name(struct file_window *window, uint64_t time_ns, const char *flow, char path[PATH_MAX])
-{
-	time_t seconds = (time_t)(time_ns / TIME_SECOND_NS);
-	bool has_time = strchr(window->pattern, '%'), takes_number;
-	char number[32], plain[PATH_MAX];
-	struct tm utc;
-	int r = 0;
-
-	gmtime_r(&seconds, &utc);
-	if (has_time && put_time_in(path, window->pattern, &utc) == 0)
-		return -ENAMETOOLONG;
-	if (!has_time && snprintf(path, PATH_MAX, "%s", window->pattern) >= PATH_MAX)
-		return -ENAMETOOLONG;
-	if (flow && (insert_at_stem(path, "_") < 0 || insert_at_stem(path, flow) < 0))
-		return -ENAMETOOLONG;
-	strcpy(plain, path);
-	/* Without an option that begins new files the first file has the name as it is, and those that SIGUSR1 begins
-	 * get numbers. A name that has only the time may come again within the unit of time that it shows. */
-	takes_number = window->numbered && !has_time;
-	if (!takes_number && (window->numbered || window->by_flow || window->number > 1))
-		takes_number = is_name_taken(path);
-	while (takes_number && r == 0) {
-		strcpy(path, plain);
-		snprintf(number, sizeof(number), "_%05u", window->number);
-		if (!has_time)
-			strftime(number + strlen(number), sizeof(number) - strlen(number), "_%Y%m%d%H%M%S", &utc);
-		r = insert_at_stem(path, number);
-		takes_number = r == 0 && is_name_taken(path) && ++window->number;
-	}
-	window->number++;
-	return r;
 }

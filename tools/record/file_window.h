@@ -6,19 +6,21 @@
 #ifndef TOOLS_RECORD_FILE_WINDOW_H
 #define TOOLS_RECORD_FILE_WINDOW_H
 
-#include "tools/pcapng/recording_words.h"
+#include "tools/record/own_file.h"
 
+#include <errno.h>
 #include <limits.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/queue.h>
-
-/** Of what belongs to a file and is deleted with it: index, meta, JSON, headers; NULL ends the list. */
-extern const char *const file_window_suffixes[];
+#include <sys/types.h>
 
 struct kept_file {
 	STAILQ_ENTRY(kept_file) entry;
-	uint64_t bytes;
+	uint64_t bytes;   /* with the files beside it */
+	uint64_t time_ns; /* of its last change */
+	dev_t device;     /* this and inode: another file of that name is not deleted */
+	ino_t inode;
 	char path[];
 };
 
@@ -26,20 +28,25 @@ struct file_window {
 	const char *pattern; /* -w */
 	bool numbered;       /* several files: a number and the time go into each name */
 	bool by_flow;        /* a flow goes into each name, ahead of the number */
-	uint32_t files;      /* limits; 0: none */
+	struct own_streams streams;
+	uint32_t files; /* limits; 0: none */
 	uint64_t quota;
 	uint32_t disk_limit;
 	STAILQ_HEAD(, kept_file) kept; /* the oldest first */
 	uint32_t n_kept;
 	uint64_t kept_bytes;
 	uint64_t n_deleted;
-	uint32_t number; /* of the next file */
+	uint32_t number;  /* of the next file */
+	bool may_replace; /* the file that has the name which was made last */
 };
 
 /** Can a file of that name be made? 0; -errno: its folder is not there, or this user may not write to it. */
 int file_window_check(const char *pattern);
 
-/** Begin; finds the files that an earlier run with the same pattern has left. 0; -errno. */
+/**
+ * Begin; finds the files that an earlier run with the same pattern and the same streams has left, and that no other
+ * recorder is writing. 0; -errno.
+ */
 int file_window_init(struct file_window *window);
 void file_window_deinit(struct file_window *window);
 
@@ -50,14 +57,20 @@ void file_window_deinit(struct file_window *window);
  */
 int file_window_name(struct file_window *window, uint64_t time_ns, const char *flow, char path[PATH_MAX]);
 
-/** A file is complete: keep it, and delete the oldest that are too many. */
-int file_window_add(struct file_window *window, const char *path, uint64_t bytes);
+/** A file is complete: keep it, and delete the oldest that are too many. 0; -ENOMEM. */
+int file_window_add(struct file_window *window, const char *path);
 
 /** Make room for a file that has bytes so far: by the quota and the disk limit. False: the disk limit is not met. */
 bool file_window_make_room(struct file_window *window, int fd, uint64_t bytes);
 
 /** The disk is full: delete the oldest file. False: there is none, or nobody said that files may be deleted. */
 bool file_window_give_way(struct file_window *window);
+
+/** Is it an error that room for files mends? */
+static inline bool file_window_is_full(int error)
+{
+	return error == -ENOSPC || error == -EDQUOT;
+}
 
 /** May files be deleted? */
 static inline bool file_window_has_limit(const struct file_window *window)

@@ -1,27 +1,82 @@
 // SPDX-License-Identifier: Apache-2.0
-/* FILE.part: a file of a recording while it is written. One recorder at a time has it. */
+/*
+ * FILE.part: a file of a recording while it is written, and FILE.part.SUFFIX: the files that belong to it. They get
+ * their names together, when all of them are complete. One recorder at a time has them. Whatever write fails, a file
+ * ends where the last one ended that did not.
+ */
 #ifndef TOOLS_RECORD_PART_FILE_H
 #define TOOLS_RECORD_PART_FILE_H
 
+#include <limits.h>
 #include <stdbool.h>
-#include <stdio.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* Alignment that O_DIRECT needs, of addresses and offsets. */
+#define DISK_PAGE_BYTES 4096u
+
+struct part_file {
+	int folder; /* of a regular file: keeps its name right if the folder is renamed; -1 */
+	int fd;     /* -1: closed */
+	int direct; /* the same file with O_DIRECT; -1: none */
+	bool is_beside;
+	bool is_in_memory;     /* on tmpfs */
+	uint32_t end_bytes;    /* kept free behind the file */
+	uint64_t bytes;        /* of the file */
+	uint64_t allocated;    /* likewise, with what was allocated ahead */
+	uint64_t direct_bytes; /* of bytes: written past the kernel's cache */
+	char name[NAME_MAX + 1];
+	char part[NAME_MAX + 1]; /* its name while it is written */
+};
+
+#define PART_FILE_CLOSED ((struct part_file){.folder = -1, .fd = -1, .direct = -1})
 
 /**
- * Open the .part of a file, empty, and lock it until *fd is closed. What a killed recorder has left there gets ".old"
- * behind its name. 0; -EBUSY: another recorder writes it, and a message was printed; -errno.
+ * Open FILE.part, empty, and lock it until it is closed. The files that a killed recorder has left there get names that
+ * end in .old, .old2 and so on. path: of FILE; if it is a link, it becomes the path of the file that the link names. A
+ * device or a pipe is opened as it is, "-" is standard output. 0; -EEXIST: is_new, and FILE is there; -EBUSY: another
+ * recorder writes it, and a message was printed; -errno.
  */
-int part_file_open(const char *path, int *fd);
+int part_file_open(struct part_file *file, char path[PATH_MAX], bool is_new);
 
-/** Open a .part that is open once more, past the kernel's cache. The descriptor; -1: the file system cannot do it. */
-int part_file_open_direct(const char *path);
+/** Open an empty file that belongs to a file that is open. suffix: RECORDING_…. 0; -errno. */
+int part_file_open_beside(struct part_file *file, const struct part_file *main, const char *suffix);
 
-/** Is it on tmpfs, where to allocate room ahead means to do the work for each page twice? */
-bool part_file_is_in_memory(int fd);
+/** Long writes go past the kernel's cache from now on, where address and offset permit it. */
+void part_file_begin_direct(struct part_file *file);
 
-/** Open the file that belongs to the file of that name, empty. suffix: RECORDING_…. NULL: errno says why. */
-FILE *part_file_open_beside(const char *path, const char *suffix);
+enum part_file_way {
+	PART_FILE_CACHED,
+	PART_FILE_TO_DISK, /* past the cache, or through the cache and from there to the disk at once */
+};
 
-/** The file is complete: give it its name, and close it. 0; -errno. */
-int part_file_finish(const char *path, int fd);
+/** Append. 0; -errno: nothing of it is in the file. */
+int part_file_write(struct part_file *file, const void *at, size_t n, enum part_file_way way);
+
+/** Write what the whole file is to have: a short text. 0; -errno; of these -ENOSPC: it has what it had before. */
+int part_file_replace(struct part_file *file, const void *at, size_t n);
+
+/** The file ends here, and what was allocated behind it is free again. 0; -errno. */
+int part_file_cut(struct part_file *file, uint64_t bytes);
+
+/** The file is complete: give back what was allocated ahead. to_disk: wait until the disk has it. 0; -errno. */
+int part_file_settle(struct part_file *file, bool to_disk);
+
+/**
+ * Give the files their names: the first is the one that the others belong to, and the last the one that makes readers
+ * look for the others. At no time does a file with its name have another file's files beside it. sync: wait until the
+ * disk has the names. 0; -errno.
+ */
+int part_file_name_all(struct part_file *const files[], unsigned n, bool sync);
+
+void part_file_close(struct part_file *file);
+
+/** Close it and delete it. */
+void part_file_discard(struct part_file *file);
+
+static inline bool part_file_is_regular(const struct part_file *file)
+{
+	return file->folder >= 0;
+}
 
 #endif

@@ -43,16 +43,20 @@ static struct record_sum raw_sum(const struct raw *raw)
 static int raw_begin_file(struct raw *raw)
 {
 	uint64_t now_ns = time_utc_ns(), file_ns = raw->options->file_ns;
+	struct file_window *window = &raw->window;
 	char path[PATH_MAX];
-	int r = file_window_name(&raw->window, now_ns, NULL, path);
+	int r;
 
 	source_describe_again(raw->source);
 	raw->file_start = source_sum(&raw->source->losses, raw->source->n_written, 0);
 	raw->rotate_ns = UINT64_MAX;
 	if (file_ns != UINT64_MAX)
 		raw->rotate_ns = raw->options->aligned ? (now_ns / file_ns + 1) * file_ns : now_ns + file_ns;
-	if (r == 0)
-		r = raw_file_open(&raw->file, raw->source, path);
+	do {
+		r = file_window_name(window, now_ns, NULL, path);
+		if (r == 0)
+			r = raw_file_open(&raw->file, raw->source, path, !window->may_replace);
+	} while (r == -EEXIST || (file_window_is_full(r) && file_window_give_way(window)));
 	raw->result->n_files += r == 0;
 	return r;
 }
@@ -60,17 +64,16 @@ static int raw_begin_file(struct raw *raw)
 static int raw_end_file(struct raw *raw, const struct record_sum *now)
 {
 	struct record_sum sum = *now;
-	uint64_t bytes = raw->file.bytes;
 	int r;
 
-	if (raw->file.fd < 0)
+	if (raw->file.rows.fd < 0)
 		return 0;
 	record_sum_subtract(&sum, &raw->file_start);
-	raw->result->bytes += bytes;
-	raw->result->direct_bytes += raw->file.direct_bytes;
+	raw->result->bytes += raw->file.rows.bytes;
+	raw->result->direct_bytes += raw->file.rows.direct_bytes;
 	r = raw_file_finish(&raw->file, &sum, raw->result->error, raw->options->sync);
 	if (r == 0)
-		r = file_window_add(&raw->window, raw->file.path, bytes);
+		r = file_window_add(&raw->window, raw->file.path);
 	if (r == 0 && raw->options->command)
 		record_file_run_command(raw->options->command, raw->file.path);
 	return r;
@@ -110,19 +113,19 @@ static void count_rows(struct raw *raw, const struct ibvcap_rx_batch *batch)
 
 static int raw_make_room(struct raw *raw, uint64_t bytes)
 {
-	return file_window_make_room(&raw->window, raw->file.fd, raw->file.bytes + bytes) ? 0 : -ENOSPC;
+	return file_window_make_room(&raw->window, raw->file.rows.fd, raw_file_bytes(&raw->file) + bytes) ? 0 : -ENOSPC;
 }
 
 /* While the disk is full and may be emptied, delete the oldest file and try again. */
 static int raw_write_batch(struct raw *raw, const struct ibvcap_rx_batch *batch)
 {
-	int r = raw_make_room(raw, (uint64_t)batch->n * batch->stride);
+	int r = raw_make_room(raw, batch->n * (batch->stride + sizeof(*batch->meta) + batch->application_header_bytes));
 
 	if (r < 0)
 		return r;
 	do
 		r = raw_file_write(&raw->file, batch);
-	while (r == -ENOSPC && file_window_give_way(&raw->window));
+	while (file_window_is_full(r) && file_window_give_way(&raw->window));
 	return r;
 }
 
@@ -135,7 +138,9 @@ static int raw_write(struct raw *raw, const struct ibvcap_rx_batch *batch)
 	if (r == 0 && !raw_file_takes(&raw->file, batch))
 		r = raw_rotate(raw);
 	if (r == 0 && (losses->pending || losses->text[0])) {
-		r = raw_file_note_loss(&raw->file, losses);
+		do
+			r = raw_file_note_loss(&raw->file, losses);
+		while (file_window_is_full(r) && file_window_give_way(&raw->window));
 		losses_written(losses);
 	}
 	begin_ns = time_monotonic_ns();
@@ -153,7 +158,7 @@ static int raw_write(struct raw *raw, const struct ibvcap_rx_batch *batch)
 static void raw_print_progress(struct raw *raw, uint64_t now_ns)
 {
 	const struct record_sum *sum = &raw->source->losses.told;
-	uint64_t bytes = raw->result->bytes + raw->file.bytes;
+	uint64_t bytes = raw->result->bytes + raw->file.rows.bytes;
 	double seconds = (double)(now_ns - raw->printed_ns) * 1e-9;
 
 	if (raw->options->quiet || now_ns - raw->printed_ns < TIME_SECOND_NS)
@@ -258,7 +263,7 @@ static void raw_finish(struct raw *raw)
 	int r;
 
 	losses_at_end(losses, &end, time_monotonic_ns());
-	if (raw->file.fd >= 0 && (losses->pending || losses->text[0]))
+	if (raw->file.rows.fd >= 0 && (losses->pending || losses->text[0]))
 		raw_file_note_loss(&raw->file, losses);
 	losses->told = losses->sum;
 	raw->result->sum = raw_sum(raw);
@@ -273,7 +278,7 @@ static void raw_finish(struct raw *raw)
 
 int raw_run(const struct record_options *options, struct source *source, struct raw_result *result)
 {
-	struct raw raw = {.options = options, .source = source, .result = result, .file = {.fd = -1, .direct = -1}};
+	struct raw raw = {.options = options, .source = source, .result = result, .file = {.rows = PART_FILE_CLOSED}};
 	int r;
 
 	*result = (struct raw_result){0};

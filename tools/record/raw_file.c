@@ -3,18 +3,18 @@
 #include "tools/record/raw_file.h"
 
 #include "tools/ibvcap/status_view.h"
-#include "tools/record/part_file.h"
+#include "tools/pcapng/recording_words.h"
 
 #include <assert.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
-#define DIRECT_BYTES   4096u /* addresses, lengths and places in the file that O_DIRECT takes everywhere */
-#define ALLOCATE_BYTES (64u << 20)
-#define SCHEMA_VERSION 1
+#define DESCRIPTION_END_BYTES (64u << 10) /* kept free for what the description has more at the end */
+#define HEADERS_AT_ONCE_BYTES (64u << 10)
+#define SCHEMA_VERSION        1
 
 /* ---- description --------------------------------------------------------------------------------- */
 
@@ -47,13 +47,13 @@ static void describe_raw_rows(const struct raw_file *file, json_t *all)
 }
 
 /* sum NULL: the recording goes on. */
-static int write_description(const struct raw_file *file, const struct record_sum *sum, int error)
+static int write_description(struct raw_file *file, const struct record_sum *sum, int error)
 {
 	json_t *all = json_pack("{s:i, s:s, s:I, s:s, s:s, s:s, s:O, s:O}", "schema_version", SCHEMA_VERSION, "stream",
 	                        file->source->name, "queue", (json_int_t)file->source->queue, "flows",
 	                        file->source->filter, "interface", file->source->interface, "clock",
 	                        file->source->clock, "runs", file->runs, "losses", file->losses);
-	FILE *to;
+	char *text;
 	int r;
 
 	if (!all)
@@ -63,34 +63,48 @@ static int write_description(const struct raw_file *file, const struct record_su
 		json_object_set_new(all, "sum", record_sum_to_json(sum));
 	if (error)
 		json_object_set_new(all, "error", json_string(strerror(error)));
-	to = part_file_open_beside(file->path, RECORDING_JSON);
-	r = to ? 0 : -errno;
-	if (to && json_dumpf(all, to, JSON_INDENT(1)) < 0)
-		r = -EIO;
-	if (to && fclose(to) != 0)
-		r = -EIO;
+	text = json_dumps(all, JSON_INDENT(1));
 	json_decref(all);
+	if (!text)
+		return -ENOMEM;
+	r = part_file_replace(&file->description, text, strlen(text));
+	free(text);
 	return r;
 }
 
 int raw_file_note_loss(struct raw_file *file, const struct losses *losses)
 {
+	int r;
+
 	json_array_append_new(file->losses, json_pack("{s:I, s:I, s:s}", "row", (json_int_t)file->n_rows, "packets",
 	                                              (json_int_t)losses->pending, "why", losses->text));
-	return write_description(file, NULL, 0);
+	r = write_description(file, NULL, 0);
+	if (r < 0)
+		json_array_remove(file->losses, json_array_size(file->losses) - 1);
+	return r;
 }
 
-/* Each run begins a row of the table; its packets are numbered on from sequence. */
-static void note_run(struct raw_file *file, const struct ibvcap_rx_batch *batch)
+/* Each run begins a row of the table; its packets are numbered on from sequence. It is in the file at once: the
+ * recorder may be killed. */
+static int note_run(struct raw_file *file, const struct ibvcap_rx_batch *batch)
 {
+	size_t n = json_array_size(file->runs);
 	char epoch[24];
+	int r;
 
-	if (file->n_rows && batch->epoch == file->epoch && batch->sequence == file->next_sequence)
-		return;
+	if (n && batch->epoch == file->epoch && batch->sequence == file->next_sequence)
+		return 0;
 	snprintf(epoch, sizeof(epoch), "%016" PRIx64, batch->epoch);
 	json_array_append_new(file->runs, json_pack("{s:I, s:I, s:s}", "row", (json_int_t)file->n_rows, "sequence",
 	                                            (json_int_t)batch->sequence, "epoch", epoch));
+	r = write_description(file, NULL, 0);
+	if (r < 0) {
+		json_array_remove(file->runs, n);
+		return r;
+	}
 	file->epoch = batch->epoch;
+	file->next_sequence = batch->sequence;
+	return 0;
 }
 
 /* ---- files --------------------------------------------------------------------------------------- */
@@ -105,86 +119,88 @@ static void note_geometry(struct raw_file *file)
 	file->has_frames = info.flags & IBVCAP_RING_FLAG_FRAMES;
 	file->application_header_bytes = info.application_header_bytes;
 	file->network_header_bytes = info.header_bytes - info.application_header_bytes;
-	file->is_paged = (uint64_t)info.slots_per_block * info.row_stride % DIRECT_BYTES == 0;
+	file->is_paged = (uint64_t)info.slots_per_block * info.row_stride % DISK_PAGE_BYTES == 0;
 }
 
-int raw_file_open(struct raw_file *file, const struct source *source, const char *path)
+static void discard_all(struct raw_file *file)
+{
+	part_file_discard(&file->description);
+	part_file_discard(&file->headers);
+	part_file_discard(&file->meta);
+	part_file_discard(&file->rows);
+	json_decref(file->runs);
+	json_decref(file->losses);
+}
+
+int raw_file_open(struct raw_file *file, const struct source *source, const char *path, bool is_new)
 {
 	int r;
 
-	*file = (struct raw_file){.source = source, .fd = -1, .direct = -1};
+	*file = (struct raw_file){.source = source,
+	                          .rows = PART_FILE_CLOSED,
+	                          .meta = PART_FILE_CLOSED,
+	                          .headers = PART_FILE_CLOSED,
+	                          .description = PART_FILE_CLOSED};
 	note_geometry(file);
 	snprintf(file->path, sizeof(file->path), "%s", path);
-	r = part_file_open(path, &file->fd);
-	if (r < 0)
-		return r;
-	file->direct = part_file_open_direct(path);
-	file->allocated = part_file_is_in_memory(file->fd) ? UINT64_MAX : 0;
+	r = part_file_open(&file->rows, file->path, is_new);
+	if (r == 0 && !part_file_is_regular(&file->rows))
+		r = -ESPIPE;
 	file->runs = json_array();
 	file->losses = json_array();
-	file->meta = part_file_open_beside(path, RECORDING_META);
-	if (!file->meta)
-		return -errno;
-	if (file->application_header_bytes && !(file->headers = part_file_open_beside(path, RECORDING_HEADERS)))
-		return -errno;
-	return write_description(file, NULL, 0);
-}
-
-static int pwrite_rows(const struct raw_file *file, int fd, const uint8_t *at, size_t bytes)
-{
-	size_t written = 0;
-
-	while (written < bytes) {
-		ssize_t r = pwrite(fd, at + written, bytes - written, (off_t)(file->bytes + written));
-
-		if (r > 0)
-			written += (size_t)r;
-		else if (r == 0 || errno != EINTR)
-			return r == 0 ? -EIO : -errno;
-	}
-	return 0;
-}
-
-static bool is_aligned(const struct raw_file *file, const uint8_t *at, size_t bytes)
-{
-	return file->direct >= 0 && ((uintptr_t)at | bytes | file->bytes) % DIRECT_BYTES == 0;
-}
-
-static int write_rows(struct raw_file *file, const uint8_t *at, size_t bytes)
-{
-	int r = -EINVAL;
-
-	if (file->bytes + bytes > file->allocated &&
-	    fallocate(file->fd, FALLOC_FL_KEEP_SIZE, (off_t)file->bytes, ALLOCATE_BYTES) == 0)
-		file->allocated = file->bytes + ALLOCATE_BYTES;
-	if (is_aligned(file, at, bytes)) {
-		r = pwrite_rows(file, file->direct, at, bytes);
-		if (r == 0)
-			file->direct_bytes += bytes;
-	}
-	/* What the kernel does not take from this memory, it takes by its cache. */
-	if (r == -EINVAL || r == -EFAULT)
-		r = pwrite_rows(file, file->fd, at, bytes);
+	if (r == 0)
+		r = part_file_open_beside(&file->meta, &file->rows, RECORDING_META);
+	if (r == 0 && file->application_header_bytes)
+		r = part_file_open_beside(&file->headers, &file->rows, RECORDING_HEADERS);
+	if (r == 0)
+		r = part_file_open_beside(&file->description, &file->rows, RECORDING_JSON);
+	file->description.end_bytes = DESCRIPTION_END_BYTES;
+	if (r == 0)
+		r = write_description(file, NULL, 0);
+	if (r < 0)
+		discard_all(file);
+	else
+		part_file_begin_direct(&file->rows);
 	return r;
+}
+
+uint64_t raw_file_bytes(const struct raw_file *file)
+{
+	return file->rows.bytes + file->meta.bytes + file->headers.bytes;
 }
 
 /* The rest of the network's headers, if they are longer than ordinary ones, is in the row as well. */
 static int write_headers(struct raw_file *file, const struct ibvcap_rx_batch *batch)
 {
-	uint32_t begin = batch->header_bytes - batch->application_header_bytes;
+	uint32_t begin = batch->header_bytes - batch->application_header_bytes, n = file->application_header_bytes;
+	uint8_t headers[HEADERS_AT_ONCE_BYTES];
+	size_t used = 0;
+	int r = 0;
 
-	for (uint32_t i = 0; i < batch->n; i++)
-		if (fwrite(ibvcap_rx_headers(batch, i) + begin, file->application_header_bytes, 1, file->headers) != 1)
-			return -errno;
-	return 0;
+	for (uint32_t i = 0; i < batch->n && r == 0; i++) {
+		memcpy(headers + used, ibvcap_rx_headers(batch, i) + begin, n);
+		used += n;
+		if (used + n <= sizeof(headers) && i + 1 < batch->n)
+			continue;
+		r = part_file_write(&file->headers, headers, used, PART_FILE_CACHED);
+		used = 0;
+	}
+	return r;
 }
 
 /* A direct write wants the same place in a page of the file as in a page of memory. */
-static void place_first_row(struct raw_file *file, const uint8_t *at)
+static int place_first_row(struct raw_file *file, const uint8_t *at)
 {
-	if (file->direct >= 0 && file->is_paged)
-		file->offset = (uint32_t)((uintptr_t)at % DIRECT_BYTES);
-	file->bytes = file->offset;
+	static const uint8_t zeros[DISK_PAGE_BYTES];
+	uint32_t offset = (uint32_t)((uintptr_t)at % DISK_PAGE_BYTES);
+	int r;
+
+	if (file->rows.bytes || file->rows.direct < 0 || !file->is_paged || !offset)
+		return 0;
+	r = part_file_write(&file->rows, zeros, offset, PART_FILE_CACHED);
+	if (r == 0)
+		file->offset = offset;
+	return r;
 }
 
 bool raw_file_takes(const struct raw_file *file, const struct ibvcap_rx_batch *batch)
@@ -193,56 +209,58 @@ bool raw_file_takes(const struct raw_file *file, const struct ibvcap_rx_batch *b
 	       batch->header_bytes == file->network_header_bytes + file->application_header_bytes;
 }
 
+/* All files end behind the last row that each of them has. */
+static int cut_to_rows(struct raw_file *file)
+{
+	int rows = part_file_cut(&file->rows, file->offset + file->n_rows * file->row_bytes);
+	int meta = part_file_cut(&file->meta, file->n_rows * sizeof(struct ibvcap_meta));
+	int headers = 0;
+
+	if (file->headers.fd >= 0)
+		headers = part_file_cut(&file->headers, file->n_rows * file->application_header_bytes);
+	return rows < 0 ? rows : meta < 0 ? meta : headers;
+}
+
 int raw_file_write(struct raw_file *file, const struct ibvcap_rx_batch *batch)
 {
-	size_t bytes = (size_t)batch->n * batch->stride;
-	int r;
+	int r = raw_file_takes(file, batch) ? 0 : -ESTALE, cut;
 
-	if (file->n_rows == 0)
-		place_first_row(file, batch->payload);
-	r = raw_file_takes(file, batch) ? write_rows(file, batch->payload, bytes) : -ESTALE;
-	if (r == 0 && fwrite(batch->meta, sizeof(*batch->meta), batch->n, file->meta) != batch->n)
-		r = -errno;
-	if (r == 0 && file->headers)
+	if (r == 0 && file->n_rows == 0)
+		r = place_first_row(file, batch->payload);
+	if (r == 0)
+		r = note_run(file, batch);
+	if (r == 0)
+		r = part_file_write(&file->rows, batch->payload, (size_t)batch->n * batch->stride, PART_FILE_TO_DISK);
+	if (r == 0)
+		r = part_file_write(&file->meta, batch->meta, batch->n * sizeof(*batch->meta), PART_FILE_CACHED);
+	if (r == 0 && file->headers.fd >= 0)
 		r = write_headers(file, batch);
 	if (r < 0) {
-		if (ftruncate(file->fd, (off_t)file->bytes) < 0)
-			return -errno;
-		return r;
+		cut = cut_to_rows(file);
+		return cut < 0 ? cut : r;
 	}
-	note_run(file, batch);
-	file->bytes += bytes;
 	file->n_rows += batch->n;
 	file->next_sequence = batch->sequence + batch->n;
 	return 0;
 }
 
-static int close_rows(struct raw_file *file, bool sync)
-{
-	int r = 0, named;
-
-	if (ftruncate(file->fd, (off_t)file->bytes) < 0 || (sync && fsync(file->fd) < 0))
-		r = -errno;
-	if (file->direct >= 0)
-		close(file->direct);
-	named = part_file_finish(file->path, file->fd);
-	file->fd = -1;
-	return r < 0 ? r : named;
-}
-
+/* The description is the last: without it nobody takes the others for those of a file. */
 int raw_file_finish(struct raw_file *file, const struct record_sum *sum, int error, bool sync)
 {
-	int r, described;
+	struct part_file *const all[] = {&file->rows, &file->meta, &file->headers, &file->description};
+	int r;
 
-	if (file->fd < 0)
+	if (file->rows.fd < 0)
 		return 0;
-	r = close_rows(file, sync);
-	if (file->meta && fclose(file->meta) != 0 && r == 0)
-		r = -errno;
-	if (file->headers && fclose(file->headers) != 0 && r == 0)
-		r = -errno;
-	described = write_description(file, sum, error);
+	r = write_description(file, sum, error);
+	for (unsigned i = 0; i < 4; i++)
+		if (r == 0 && all[i]->fd >= 0)
+			r = part_file_settle(all[i], true);
+	if (r == 0)
+		r = part_file_name_all(all, 4, sync);
+	for (unsigned i = 4; i-- > 0;)
+		part_file_close(all[i]);
 	json_decref(file->runs);
 	json_decref(file->losses);
-	return r < 0 ? r : described;
+	return r;
 }

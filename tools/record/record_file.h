@@ -1,18 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * One file of a recording, as the writer thread writes it: under its name with ".part", renamed when it is complete.
- * Whatever happens, it ends behind a whole piece: a piece that could not be written is cut off again.
+ * Whatever happens, it ends behind a whole piece.
  */
 #ifndef TOOLS_RECORD_RECORD_FILE_H
 #define TOOLS_RECORD_RECORD_FILE_H
 
 #include "tools/record/file_window.h"
+#include "tools/record/part_file.h"
 
 #include <stddef.h>
-#include <stdio.h>
-
-/* Of addresses in memory and of places in a file that O_DIRECT takes. */
-#define DISK_PAGE_BYTES 4096u
 
 /*
  * A run of blocks. It goes to the disk past the kernel's cache if it is long and lies at the same place of a page in
@@ -42,19 +39,17 @@ struct zstd_frames;
 struct record_file {
 	const struct record_file_options *options;
 	struct file_window *window;
-	int fd;     /* -1: closed */
-	int direct; /* the same file with O_DIRECT; -1: none */
-	bool is_regular;
-	uint64_t bytes;     /* in the file */
-	uint64_t raw_bytes; /* before compression */
-	uint64_t allocated;
-	bool is_in_memory; /* part_file_is_in_memory() */
-	FILE *index;
+	struct part_file part;  /* its fd is -1: closed */
+	struct part_file index; /* its fd is -1: none */
+	uint64_t raw_bytes;     /* before compression */
 	struct zstd_frames *zstd;
 	char path[PATH_MAX];
 };
 
-/** Open the file of that name; "-" is standard output. 0; -errno. */
+/**
+ * Open the file of that name, which file_window_name() made; "-" is standard output. When the disk is full, the oldest
+ * files of the window are deleted first. 0; -EEXIST: another recorder has given a file that name meanwhile; -errno.
+ */
 int record_file_open(struct record_file *file, const struct record_file_options *options, struct file_window *window,
                      const char *path);
 
@@ -64,7 +59,10 @@ int record_file_open(struct record_file *file, const struct record_file_options 
  */
 int record_file_write(struct record_file *file, const struct record_piece *piece, bool is_end);
 
-/** The file is complete: write its last tables, rename it, run the command. 0; -errno. */
+/**
+ * The file is complete: write its last tables, wait until the disk has it, rename it, run the command. 0; -errno: it
+ * keeps its .part if the disk did not take it.
+ */
 int record_file_finish(struct record_file *file);
 
 /** Run the command with the path as its argument. Its end is not waited for. */

@@ -50,7 +50,7 @@ static const char usage[] =
 	"  -Q, --quota SIZE        keep files of SIZE in all, as in -C\n"
 	"  -L, --disk-limit N      delete the oldest files when the file system is more than N % full\n"
 	"  -z, --command COMMAND   run COMMAND FILE after each file\n"
-	"  -y, --sync              wait until a file is on the disk before it gets its name\n"
+	"  -y, --sync              wait until the disk has each file's name, too\n"
 	"  -n, --no-index          write no FILE.index\n"
 	"\n"
 	"  -S, --socket PATH       the daemon's control socket (else $IBVCAP_SOCKET, else " IBVCAP_CONTROL_SOCKET ")\n"
@@ -267,6 +267,7 @@ struct file_window record_options_window(const struct record_options *options)
 	return (struct file_window){.pattern = options->path,
 	                            .numbered = has_several_files(options) || options->has_triggers,
 	                            .by_flow = options->by_flow,
+	                            .streams = {options->streams, options->n_streams, options->raw},
 	                            .files = options->files,
 	                            .quota = options->quota,
 	                            .disk_limit = options->disk_limit};

@@ -37,18 +37,20 @@ static void output_failed(struct writer *writer, const struct writer_output *out
 
 static void begin_file(struct writer *writer, struct writer_output *output, const struct writer_buffer *buffer)
 {
-	char path[PATH_MAX];
-	int r = 0;
+	char path[PATH_MAX] = "-";
+	int r;
 
-	if (strcmp(writer->path, "-") != 0)
-		r = file_window_name(&writer->window, buffer->file_ns, output->flow[0] ? output->flow : NULL, path);
-	else
-		strcpy(path, "-");
 	output->start_ns = buffer->file_ns;
 	memcpy(output->start_sums, buffer->start_sums, writer->n_sources * sizeof(*output->start_sums));
 	memset(output->unwritten, 0, writer->n_sources * sizeof(*output->unwritten));
-	if (r == 0)
-		r = record_file_open(&output->file, &writer->file_options, &writer->window, path);
+	do {
+		r = 0;
+		if (strcmp(writer->path, "-") != 0)
+			r = file_window_name(&writer->window, buffer->file_ns, output->flow[0] ? output->flow : NULL,
+			                     path);
+		if (r == 0)
+			r = record_file_open(&output->file, &writer->file_options, &writer->window, path);
+	} while (r == -EEXIST);
 	if (r < 0)
 		output_failed(writer, output, r);
 	else
@@ -105,7 +107,7 @@ static void write_buffer(struct writer *writer, struct writer_buffer *buffer, bo
 		output->unwritten[i] += buffer->n_rows[i];
 	}
 	/* After a failure the file stays open until the recording ends: its end then counts all that was lost. */
-	if (buffer->ends_file && output->file.fd >= 0 && (buffer->is_last || !atomic_load(&writer->error)))
+	if (buffer->ends_file && output->file.part.fd >= 0 && (buffer->is_last || !atomic_load(&writer->error)))
 		end_file(writer, output, buffer);
 }
 
@@ -244,7 +246,7 @@ struct writer_output *writer_add_output(struct writer *writer, unsigned first_so
 		return NULL;
 	output->first_source = first_source;
 	output->n_sources = n_sources;
-	output->file.fd = -1;
+	output->file.part = output->file.index = PART_FILE_CLOSED;
 	output->start_sums = calloc(writer->n_sources, sizeof(*output->start_sums));
 	output->unwritten = calloc(writer->n_sources, sizeof(*output->unwritten));
 	if (!output->start_sums || !output->unwritten || add_buffer(writer, NULL) < 0) {

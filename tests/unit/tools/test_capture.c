@@ -197,7 +197,7 @@ static const char *put_beside(const char *suffix, const void *at, size_t bytes)
 }
 
 /* Rows of 8 bytes behind 3 bytes of nothing; 2 bytes of each payload are application headers. */
-static void put_raw(const struct ibvcap_meta *meta, uint32_t n, const char *headers, const char *rows)
+static void put_raw_unread(const struct ibvcap_meta *meta, uint32_t n, const char *headers, const char *rows)
 {
 	char said[500];
 
@@ -212,6 +212,11 @@ static void put_raw(const struct ibvcap_meta *meta, uint32_t n, const char *head
 	put_beside(".headers", headers, strlen(headers));
 	fputs("xxx", file);
 	fputs(rows, file);
+}
+
+static void put_raw(const struct ibvcap_meta *meta, uint32_t n, const char *headers, const char *rows)
+{
+	put_raw_unread(meta, n, headers, rows);
 	cr_assert(eq(int, reopen(), 0), "%s", capture.error);
 }
 
@@ -270,6 +275,17 @@ Test(capture, a_raw_recording_with_fewer_rows_than_it_says_is_damaged)
 	expect_row("AAaaaaaaaa", DATAGRAM_WHOLE);
 	cr_expect(eq(int, capture_next(&capture, &(struct capture_packet){0}), -EBADMSG));
 	cr_expect(strstr(capture.error, "after packet 1: it has fewer rows") != NULL, "%s", capture.error);
+	remove_raw();
+}
+
+/* After a crash between two renames, say. */
+Test(capture, the_description_of_another_raw_recording_is_not_believed)
+{
+	const struct ibvcap_meta meta[2] = {{.length = 8, .header_length = 42}};
+
+	put_raw_unread(meta, 1, "AA", "aaaaaaaabbbbbbbb");
+	cr_expect(eq(int, reopen(), EX_DATAERR));
+	cr_expect(strstr(capture.error, "it has more rows") != NULL, "%s", capture.error);
 	remove_raw();
 }
 

@@ -61,13 +61,13 @@ Test(time_text, everything_else_is_refused)
 
 /* ---- the index ----------------------------------------------------------------------------------- */
 
-#define INDEX_HEAD "# ibvcap index 1: offset bytes packets first_ns last_ns first_sequence last_sequence\n"
+#define INDEX_HEAD "# ibvcap index 2: offset bytes packets first_ns last_ns first_sequence last_sequence\n"
+#define INDEX_END  "# end 1000 00000000000000ab\n"
 
 static int find_pieces(const char *text, uint64_t from, uint64_t to, struct recording_pieces *pieces)
 {
 	FILE *index = fmemopen((void *)(uintptr_t)text, strlen(text), "r");
-	uint64_t line;
-	int r = recording_index_find(index, 1000, from, to, pieces, &line);
+	int r = recording_index_find(index, &(struct recording_stamp){1000, 0xab}, from, to, pieces);
 
 	fclose(index);
 	return r;
@@ -78,8 +78,7 @@ Test(recording_index, the_pieces_of_a_time_are_found_with_those_between_them)
 	static const char text[] = INDEX_HEAD "100 100 10 1000 1999 0 9\n"
 					      "200 100 20 2000 2999 10 29\n"
 					      "300 100 30 1500 1600 0 29\n" /* of another queue */
-					      "400 100 40 3000 3999 30 69\n"
-					      "500 100 50 4"; /* being written */
+					      "400 100 40 3000 3999 30 69\n" INDEX_END;
 	struct recording_pieces pieces;
 
 	cr_assert(eq(int, find_pieces(text, 1550, 1999, &pieces), 0));
@@ -97,21 +96,27 @@ Test(recording_index, the_pieces_of_a_time_are_found_with_those_between_them)
 Test(recording_index, what_no_recorder_writes_is_refused)
 {
 	static const char *const texts[] = {
-		"",
-		"offset bytes\n",
-		INDEX_HEAD "100 100 10 1000\n",
-		INDEX_HEAD "100 100 10 2000 1999 0 9\n",
-		INDEX_HEAD "900 101 10 1000 1999 0 9\n",
-		INDEX_HEAD "18446744073709551615 2 10 1000 1999 0 9\n",
-		INDEX_HEAD "200 100 10 1000 1999 0 9\n150 100 10 2000 2999 10 19\n",
+		"offset bytes\n" INDEX_END,
+		INDEX_HEAD "100 100 10 1000\n" INDEX_END,
+		INDEX_HEAD "100 100 10 2000 1999 0 9\n" INDEX_END,
+		INDEX_HEAD "900 101 10 1000 1999 0 9\n" INDEX_END,
+		INDEX_HEAD "18446744073709551615 2 10 1000 1999 0 9\n" INDEX_END,
+		INDEX_HEAD "200 100 10 1000 1999 0 9\n150 100 10 2000 2999 10 19\n" INDEX_END,
 		/* A line is missing. */
-		INDEX_HEAD "200 100 10 1000 1999 0 9\n400 100 10 2000 2999 30 39\n",
-		INDEX_HEAD "200 100 0 1000 1999 0 9\n",
-		INDEX_HEAD "200 100 1001 1000 1999 0 9\n",
+		INDEX_HEAD "200 100 10 1000 1999 0 9\n400 100 10 2000 2999 30 39\n" INDEX_END,
+		INDEX_HEAD "200 100 0 1000 1999 0 9\n" INDEX_END,
+		INDEX_HEAD "200 100 1001 1000 1999 0 9\n" INDEX_END,
+		/* Of another recording, of a recorder that was killed, and of an earlier version. */
+		INDEX_HEAD "200 100 10 1000 1999 0 9\n# end 1001 00000000000000ab\n",
+		INDEX_HEAD "200 100 10 1000 1999 0 9\n# end 1000 00000000000000ac\n",
+		INDEX_HEAD "200 100 10 1000 1999 0 9\n",
+		INDEX_HEAD "200 100 10 1000 1999 0 9\n300 100 5",
+		INDEX_HEAD,
+		"# ibvcap index 1: offset\n200 100 10 1000 1999 0 9\n" INDEX_END,
 	};
 	struct recording_pieces pieces;
 
-	for (size_t i = 1; i < sizeof(texts) / sizeof(texts[0]); i++)
+	for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++)
 		cr_expect(eq(int, find_pieces(texts[i], 0, UINT64_MAX, &pieces), -EBADMSG), "%s", texts[i]);
 }
 

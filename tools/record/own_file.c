@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * A name is no proof: "a_2_00001_….pcapng" fits "a.pcapng", too, and other programs name their files by number and
+ * time. The file itself says who has written it, and what it shows.
+ */
+#include "tools/record/own_file.h"
+
+#include "tools/capture/recording.h"
+#include "tools/pcapng/recording_words.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <jansson.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define APPLICATION "ibvcap "
+
+const char *const own_file_suffixes[] = {RECORDING_INDEX, RECORDING_JSON, RECORDING_META, RECORDING_HEADERS, NULL};
+
+static bool ends_with(const char *text, const char *end)
+{
+	size_t n = strlen(text), m = strlen(end);
+
+	return n >= m && !strcmp(text + n - m, end);
+}
+
+bool own_file_is_note(const char *name)
+{
+	return ends_with(name, RECORDING_INDEX) || ends_with(name, RECORDING_JSON);
+}
+
+/* ---- raw rows -------------------------------------------------------------------------------------- */
+
+/* NULL: no description of raw rows. */
+static json_t *load_description_at(int folder, const char *name)
+{
+	int fd = openat(folder, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+	struct stat status;
+	json_t *said = NULL;
+
+	if (fd < 0)
+		return NULL;
+	if (fstat(fd, &status) == 0 && S_ISREG(status.st_mode))
+		said = json_loadfd(fd, 0, NULL);
+	close(fd);
+	if (json_is_array(json_object_get(said, "meta_dtype")) && json_is_array(json_object_get(said, "shape")))
+		return said;
+	json_decref(said);
+	return NULL;
+}
+
+/* "lidar" of "lidar/1", which is a queue. */
+static bool is_name_of_stream(const char *name, size_t n, const char *stream)
+{
+	const char *slash = memchr(name, '/', n);
+
+	n = slash ? (size_t)(slash - name) : n;
+	return strlen(stream) == n && !memcmp(name, stream, n);
+}
+
+static bool has_own_rows(const char *path, const struct own_streams *streams)
+{
+	char beside[PATH_MAX];
+	const char *stream;
+	json_t *said;
+	bool is_own;
+
+	if (snprintf(beside, sizeof(beside), "%s" RECORDING_JSON, path) >= (int)sizeof(beside))
+		return false;
+	said = load_description_at(AT_FDCWD, beside);
+	stream = json_string_value(json_object_get(said, "stream"));
+	is_own = stream && streams->n == 1 && is_name_of_stream(stream, strlen(stream), streams->names[0]);
+	json_decref(said);
+	return is_own;
+}
+
+/* ---- packets --------------------------------------------------------------------------------------- */
+
+static bool begins_with(const struct pcapng_text *text, const char *with)
+{
+	return text->bytes >= strlen(with) && !memcmp(text->at, with, strlen(with));
+}
+
+/* The flow that the description ends with; -1: none. */
+static int flow_of(const struct pcapng_text *description)
+{
+	char text[256];
+	const char *at;
+
+	snprintf(text, sizeof(text), "%.*s", description->at ? (int)description->bytes : 0,
+	         description->at ? description->at : "");
+	at = strstr(text, RECORDING_ONLY_FLOW);
+	return at ? atoi(at + strlen(RECORDING_ONLY_FLOW)) : -1;
+}
+
+/* The streams come in their order, each with all of its queues. *at: of the one before. */
+static bool is_interface_own(const struct pcapng_interface *interface, const struct own_streams *streams, int flow,
+                             unsigned *n_seen)
+{
+	const struct pcapng_text *name = &interface->name;
+
+	if (!name->at || flow_of(&interface->description) != flow)
+		return false;
+	if (*n_seen && is_name_of_stream(name->at, name->bytes, streams->names[*n_seen - 1]))
+		return true;
+	return *n_seen < streams->n && is_name_of_stream(name->at, name->bytes, streams->names[(*n_seen)++]);
+}
+
+static bool has_own_packets(struct recording *recording, const struct own_streams *streams, int flow)
+{
+	struct pcapng_block block;
+	unsigned n_seen = 0;
+
+	if (!recording_is_one(recording) || recording_next(recording, &block) <= 0 ||
+	    block.type != PCAPNG_BLOCK_SECTION || !begins_with(&block.section.application, APPLICATION))
+		return false;
+	while (recording_next(recording, &block) > 0 && block.type == PCAPNG_BLOCK_INTERFACE)
+		if (!is_interface_own(&block.interface, streams, flow, &n_seen))
+			return false;
+	return n_seen == streams->n;
+}
+
+bool own_file_is(const char *path, const struct own_streams *streams, int flow)
+{
+	struct recording recording;
+	bool is_own;
+
+	if (streams->is_raw)
+		return has_own_rows(path, streams);
+	if (recording_open(&recording, path) < 0)
+		return false;
+	is_own = has_own_packets(&recording, streams, flow);
+	recording_close(&recording);
+	return is_own;
+}
+
+/* ---- beside a file --------------------------------------------------------------------------------- */
+
+static bool is_index_at(int folder, const char *name)
+{
+	char head[sizeof(RECORDING_INDEX_WORDS)] = "";
+	int fd = openat(folder, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+	bool is_index;
+
+	if (fd < 0)
+		return false;
+	is_index = read(fd, head, sizeof(head) - 1) > 0 && !strcmp(head, RECORDING_INDEX_WORDS);
+	close(fd);
+	return is_index;
+}
+
+static void remove_with_suffix(int folder, const char *name, const char *suffix)
+{
+	char path[PATH_MAX];
+
+	if (snprintf(path, sizeof(path), "%s%s", name, suffix) < (int)sizeof(path))
+		unlinkat(folder, path, 0);
+}
+
+void own_file_remove_beside(int folder, const char *name)
+{
+	char path[PATH_MAX];
+	json_t *said;
+
+	if (snprintf(path, sizeof(path), "%s" RECORDING_INDEX, name) < (int)sizeof(path) && is_index_at(folder, path))
+		unlinkat(folder, path, 0);
+	if (snprintf(path, sizeof(path), "%s" RECORDING_JSON, name) >= (int)sizeof(path))
+		return;
+	said = load_description_at(folder, path);
+	if (!said)
+		return;
+	json_decref(said);
+	/* The description first: without it nobody takes the others for those of another file. */
+	remove_with_suffix(folder, name, RECORDING_JSON);
+	remove_with_suffix(folder, name, RECORDING_META);
+	remove_with_suffix(folder, name, RECORDING_HEADERS);
+}

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Which files are recordings of the same streams, and which files beside one belong to it: only these are deleted. */
+#ifndef TOOLS_RECORD_OWN_FILE_H
+#define TOOLS_RECORD_OWN_FILE_H
+
+#include <stdbool.h>
+
+/** Of what belongs to a file and goes with it: index, JSON, meta, headers; NULL ends the list. */
+extern const char *const own_file_suffixes[];
+
+/** What the files of a recording show. */
+struct own_streams {
+	char **names;
+	unsigned n;
+	bool is_raw;
+};
+
+/** Does the name have the suffix of a file that says something of packets, and has none itself? */
+bool own_file_is_note(const char *name);
+
+/**
+ * Has a recorder of these streams, and of no others, begun the file? flow: of the one stream names[0] with flow
+ * numbers, the number of the only flow that the file has; -1: it has all flows.
+ */
+bool own_file_is(const char *path, const struct own_streams *streams, int flow);
+
+/** Delete the files that a recorder has written beside a file of that name. Those of other programs stay. */
+void own_file_remove_beside(int folder, const char *name);
+
+#endif
