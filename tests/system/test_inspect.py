@@ -182,6 +182,16 @@ def test_info_proves_that_a_recording_is_complete_or_says_what_is_wrong(recordin
     assert "No such file" in ibvcap("info", tmp / "none", code=NO_INPUT)
 
 
+def test_the_name_of_a_file_does_not_control_the_terminal(tmp):
+    for control in ("\x1b[31m", "\n", "\u009b31m", "\x7f"):
+        path = tmp / f"a{control}b"
+        path.write_bytes(b"no recording")
+        for words, code in ((("info", path), DAMAGED), (("info", f"{path}none"), NO_INPUT),
+                            (("extract", path, "-w", tmp / "out"), DAMAGED)):
+            text = ibvcap(*words, code=code)
+            assert f"a{control}b" not in text and f"{tmp}/a " in text, words
+
+
 def test_info_names_gaps_with_their_cause_and_extract_keeps_them(daemon, wire, tmp):
     one = daemon([conftest.stream(wire, payload_size=512, lease_blocks=1, **SMALL)])
     assert Recorder(one, tmp / "none.pcapng").finish() == 0

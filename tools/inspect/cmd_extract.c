@@ -236,7 +236,10 @@ static int copy_packet(struct extract *extract, struct pcapng_packet *packet)
 
 static int fail_extract(const struct extract *extract, int code, const char *why)
 {
-	fprintf(stderr, "ibvcap extract: %s: %s\n", extract->recording.path, why);
+	char path[PATH_MAX];
+
+	snprintf(path, sizeof(path), "%s", extract->recording.path);
+	fprintf(stderr, "ibvcap extract: %s: %s\n", inspect_clean(path), why);
 	return code;
 }
 

@@ -12,6 +12,7 @@
 #include <errno.h>
 #include <getopt.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 #include <sysexits.h>
@@ -227,13 +228,15 @@ static void print_numbered(const struct inspect_numbered *numbered)
 
 static void print_info(const struct info *info, uint64_t gaps)
 {
-	char verdict[INSPECT_TEXT_BYTES];
+	char verdict[INSPECT_TEXT_BYTES], path[PATH_MAX];
 
+	snprintf(path, sizeof(path), "%s", info->path);
+	inspect_clean(path);
 	if (info->is_index) {
-		printf("%s: the index of a recording\n", info->path);
+		printf("%s: the index of a recording\n", path);
 		return;
 	}
-	printf("%s: %" PRIu64 " packets%s%s\n", info->path, info->sum.n_packets,
+	printf("%s: %" PRIu64 " packets%s%s\n", path, info->sum.n_packets,
 	       info->sum.application[0] ? ", written by " : "", info->sum.application);
 	if (info->sum.opening[0])
 		printf("  %s\n", info->sum.opening);
@@ -335,10 +338,12 @@ static int read_info(struct info *info, const char *path)
 	struct recording recording;
 	struct pcapng_block block;
 	int r = recording_open(&recording, path), memory = 0;
+	char shown[PATH_MAX];
 
 	*info = (struct info){.path = path};
+	snprintf(shown, sizeof(shown), "%s", path);
 	if (r < 0) {
-		fprintf(stderr, "ibvcap info: %s: %s\n", path, strerror(-r));
+		fprintf(stderr, "ibvcap info: %s: %s\n", inspect_clean(shown), strerror(-r));
 		return EX_NOINPUT;
 	}
 	info->is_index = recording_is_index(&recording);
@@ -358,7 +363,7 @@ static int read_info(struct info *info, const char *path)
 	snprintf(info->error, sizeof(info->error), "%s", recording_error(&recording));
 	recording_close(&recording);
 	if (memory < 0)
-		fprintf(stderr, "ibvcap info: %s: out of memory\n", path);
+		fprintf(stderr, "ibvcap info: %s: out of memory\n", inspect_clean(shown));
 	return memory < 0 ? EX_OSERR : info_code(info);
 }
 

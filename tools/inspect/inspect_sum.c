@@ -16,6 +16,18 @@ static bool is_control(const char *c)
 	return iscntrl((unsigned char)*c) || ((unsigned char)c[0] == 0xc2 && ((unsigned char)c[1] & 0xe0) == 0x80);
 }
 
+char *inspect_clean(char *text)
+{
+	for (char *c = text; *c; c++) {
+		if (!is_control(c))
+			continue;
+		if (!iscntrl((unsigned char)*c))
+			c[1] = ' ';
+		*c = ' ';
+	}
+	return text;
+}
+
 static void keep_text(char to[INSPECT_TEXT_BYTES], const struct pcapng_text *text)
 {
 	size_t n = text->bytes < INSPECT_TEXT_BYTES - 1 ? text->bytes : INSPECT_TEXT_BYTES - 1;
@@ -23,13 +35,7 @@ static void keep_text(char to[INSPECT_TEXT_BYTES], const struct pcapng_text *tex
 	if (n)
 		memcpy(to, text->at, n);
 	to[n] = '\0';
-	for (char *c = to; *c; c++) { /* it goes to a terminal */
-		if (!is_control(c))
-			continue;
-		if (!iscntrl((unsigned char)*c))
-			c[1] = ' ';
-		*c = ' ';
-	}
+	inspect_clean(to);
 }
 
 /* Room for one more. NULL: no memory. */

@@ -83,4 +83,7 @@ bool inspect_is_extract(const struct inspect_sum *sum);
 /** Has the file statistics of all its interfaces: was it closed? Pure. */
 bool inspect_is_closed(const struct inspect_sum *sum);
 
+/** Put spaces in place of control characters: text of a stranger goes to a terminal. Returns text. */
+char *inspect_clean(char *text);
+
 #endif
