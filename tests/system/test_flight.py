@@ -108,7 +108,8 @@ def test_nothing_is_written_until_a_trigger_and_then_a_file_for_each(daemon, wir
     one = daemon([conftest.stream(wire, payload_size=256)])
     publish(one, wire, 20)
     port = free_port()
-    recorder = flight(one, "--trigger", "signal", "--trigger", f"udp:{port}", "--before", 600, "--after", 0.3)
+    recorder = flight(one, "--trigger", "signal", "--trigger", f"udp:{port}", "--before", 600, "--after", 0.3,
+                      "-W", 100)
     assert not recorded(tmp, "flight*") and not one.status()["consumers"]
     recorder.process.send_signal(signal.SIGUSR2)
     wait_until(lambda: len(recorded(tmp, "flight_*.pcapng")) == 1, 30, recorder.text)
@@ -174,10 +175,31 @@ def test_a_loss_is_a_trigger(daemon, wire, tmp, flight):
     assert summaries[0]["sources"][0]["written"] > 0
 
 
+def test_a_flood_of_messages_makes_few_files(daemon, wire, tmp, flight):
+    one = daemon([conftest.stream(wire, payload_size=256)])
+    publish(one, wire, 20)
+    port = free_port()
+    recorder = flight(one, "--trigger", f"udp:{port}", "--before", 600, "--after", 0.01, "-W", 100)
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
+        for i in range(800):
+            sender.sendto(b"now", ("127.0.0.1", port))
+            if i == 400:
+                publish(one, wire, 20, first=20)
+            time.sleep(0.01)
+    files = sorted(recorded(tmp, "flight_*.pcapng"))
+    assert len(files) == 10, recorder.text()
+    # What came while there were too many is one trigger more.
+    wait_until(lambda: len(recorded(tmp, "flight_*.pcapng")) == 11, 30, recorder.text)
+    last_file, = set(recorded(tmp, "flight_*.pcapng")) - set(files)
+    assert numbers(last_file) == list(range(40))
+    assert recorder.finish(signal.SIGTERM)[0] == 0
+
+
 @pytest.mark.parametrize("options,said", [
     (["--trigger", "smoke"], "signal, loss, udp:[ADDRESS:]PORT or exit:COMMAND is wanted"),
     (["--trigger", "udp:70000"], "is wanted"),
     (["--trigger", "udp:here:7000"], "is wanted"),
+    (["--trigger", "udp:7000"], "any program of this machine can send a message"),
     (["--before", "1"], "--before and --after go with --trigger"),
     (["--last", "1", "--trigger", "signal"], "one of them is wanted"),
     (["--last", "1", "--oldest"], "do not go with them"),

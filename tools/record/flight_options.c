@@ -55,6 +55,11 @@ int flight_options_check(const struct record_options *options, const char *usage
 		return options_reject("record", usage,
 		                      "--trigger writes files with a number and the time in their names: --write FILE "
 		                      "is wanted, without '%%'");
+	if (options->triggers.message.sin_port && !options->files && !options->quota && !options->disk_limit)
+		return options_reject(
+			"record", usage,
+			"--trigger udp: any program of this machine can send a message, so say how much is "
+			"kept, by --files, --quota or --disk-limit");
 	return -1;
 }
 

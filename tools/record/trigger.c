@@ -29,6 +29,9 @@
 #define LOOK_MS         200  /* from one look at the daemon's counters to the next */
 #define MESSAGES_MAX    1024 /* at one look: they may come without an end */
 #define READING_AGE_MAX (5 * TIME_SECOND_NS)
+/* Any program of this machine can send messages: so many files they make at once, and then one in this time. */
+#define MESSAGE_FILES_MAX 10
+#define MESSAGE_FILE_NS   (10 * TIME_SECOND_NS)
 
 /* ---- the command line ---------------------------------------------------------------------------- */
 
@@ -113,7 +116,7 @@ static uint64_t message_time_ns(struct msghdr *message)
 	return time_utc_ns();
 }
 
-static void look_for_messages(int fd, struct trigger_window *window)
+static void read_messages(int fd, struct trigger_window *window)
 {
 	_Alignas(struct cmsghdr) char control[256];
 	struct sockaddr_in from = {0};
@@ -133,6 +136,30 @@ static void look_for_messages(int fd, struct trigger_window *window)
 		snprintf(text, sizeof(text), "a UDP message from %s:%u", address, ntohs(from.sin_port));
 		note_trigger(window, at_ns, at_ns, text);
 	}
+}
+
+/* A leaky bucket. Messages that come while it is full are one trigger, from the first to the last of them. */
+static bool take_message_file(struct triggers *triggers)
+{
+	uint64_t now_ns = time_monotonic_ns();
+
+	if (triggers->messages_until_ns > now_ns + (MESSAGE_FILES_MAX - 1) * MESSAGE_FILE_NS)
+		return false;
+	if (triggers->messages_until_ns < now_ns)
+		triggers->messages_until_ns = now_ns;
+	triggers->messages_until_ns += MESSAGE_FILE_NS;
+	return true;
+}
+
+static void look_for_messages(struct triggers *triggers, struct trigger_window *window)
+{
+	struct trigger_window *messages = &triggers->messages;
+
+	read_messages(triggers->message_fd, messages);
+	if (!messages->first_ns || !take_message_file(triggers))
+		return;
+	note_trigger(window, messages->first_ns, messages->last_ns, messages->text);
+	*messages = (struct trigger_window){0};
 }
 
 static void look_for_end(struct triggers *triggers, struct trigger_window *window)
@@ -299,7 +326,7 @@ bool triggers_wait(struct triggers *triggers, struct trigger_window *window)
 
 		look_for_signal(window);
 		if (triggers->message_fd >= 0)
-			look_for_messages(triggers->message_fd, window);
+			look_for_messages(triggers, window);
 		if (triggers->process_fd >= 0)
 			look_for_end(triggers, window);
 		if (triggers->kinds.loss)
@@ -307,6 +334,9 @@ bool triggers_wait(struct triggers *triggers, struct trigger_window *window)
 		triggers->looked_ns = time_utc_ns();
 		if (window->first_ns)
 			return true;
+		/* While messages wait for their file, more of them are no reason to wake up. */
+		if (triggers->messages.first_ns)
+			fds[0].fd = -1;
 		poll(fds, 2, LOOK_MS);
 	}
 	return false;

@@ -29,8 +29,10 @@ struct triggers {
 	const char *socket; /* of the daemon */
 	char **streams;
 	unsigned n_streams;
-	int message_fd; /* -1: none */
-	int process_fd; /* of the command; -1: none */
+	int message_fd;                 /* -1: none */
+	struct trigger_window messages; /* that have no file yet */
+	uint64_t messages_until_ns;     /* CLOCK_MONOTONIC: when the bucket of their files is empty */
+	int process_fd;                 /* of the command; -1: none */
 	uint64_t looked_ns;
 	/* As in the daemon's last answer. */
 	uint64_t lost;
