@@ -136,6 +136,24 @@ def test_what_the_disk_does_not_take_from_the_cache_is_told(options, daemon, wir
         subprocess.run(["umount", "-l", tmp / "below"], check=False)
 
 
+@pytest.mark.parametrize("options", [(), ("--raw",), ("--aligned",)])
+def test_a_file_ends_after_its_time_although_the_clock_is_set_back(options, daemon, wire, record, tmp, monkeypatch):
+    one = daemon([conftest.stream(wire, payload_size=256)])
+    monkeypatch.setenv("SET_CLOCK_WHEN", str(tmp / "back"))
+    monkeypatch.setenv("SET_CLOCK_BACK", "7200")
+    monkeypatch.setenv("LD_PRELOAD", str(conftest.BUILD / "tests/support/libset_clock.so"))
+    recorder = record(one, "-w", tmp / "a.pcapng", "-G", 2, *options)
+    monkeypatch.undo()
+    send(wire, 10)
+    read_all(one)
+    (tmp / "back").touch()
+    time.sleep(2.2)
+    if "--raw" in options:
+        send(wire, 10, first=10)  # a raw file ends ahead of a packet
+    wait_until(lambda: recorded(tmp, "a_*.pcapng"), 5, "the file has ended")
+    assert recorder.finish(signal.SIGTERM)[0] == 0
+
+
 # ---- recorders that are killed -------------------------------------------------------------------------------------
 
 

@@ -96,6 +96,7 @@ static void begin_output(struct recorder *recorder, struct record_output *output
 	output->bytes = buffer->used;
 	output->n_packets = 0;
 	output->rotate_ns = end_of_file_ns(&recorder->options, now_ns);
+	output->until_ns = buffer->filled_ns + (output->rotate_ns - now_ns);
 }
 
 void output_rotate(struct recorder *recorder, struct record_output *output, uint64_t now_ns)

@@ -27,6 +27,7 @@ struct record_output {
 	uint64_t bytes; /* of the file so far, before compression */
 	uint64_t n_packets;
 	uint64_t rotate_ns; /* UTC, when its time is over; UINT64_MAX: never */
+	uint64_t until_ns;  /* CLOCK_MONOTONIC of the same: UTC may be set back */
 	unsigned first_source;
 	unsigned n_sources;
 	struct output_source sources[]; /* by number, less first_source */

@@ -25,7 +25,7 @@ struct raw {
 	struct file_window window;
 	struct raw_file file;
 	struct record_sum file_start;
-	uint64_t rotate_ns;
+	uint64_t rotate_ns; /* CLOCK_MONOTONIC: UTC may be set back; UINT64_MAX: never */
 	uint64_t start_ns;
 	uint64_t printed_ns;
 	uint64_t printed_bytes;
@@ -51,7 +51,7 @@ static int raw_begin_file(struct raw *raw)
 	raw->file_start = source_sum(&raw->source->losses, raw->source->n_written, 0);
 	raw->rotate_ns = UINT64_MAX;
 	if (file_ns != UINT64_MAX)
-		raw->rotate_ns = raw->options->aligned ? (now_ns / file_ns + 1) * file_ns : now_ns + file_ns;
+		raw->rotate_ns = time_monotonic_ns() + file_ns - (raw->options->aligned ? now_ns % file_ns : 0);
 	do {
 		r = file_window_name(window, now_ns, NULL, path);
 		if (r == 0)
@@ -91,9 +91,9 @@ static int raw_rotate_if_due(struct raw *raw, uint32_t n)
 {
 	const struct record_options *options = raw->options;
 
-	if (!raw->file.n_rows ||
-	    ((raw->file.n_rows + n) * raw->file.row_bytes <= options->file_bytes &&
-	     raw->file.n_rows < options->file_packets && time_utc_ns() < raw->rotate_ns && !rotate_signal_is_new()))
+	if (!raw->file.n_rows || ((raw->file.n_rows + n) * raw->file.row_bytes <= options->file_bytes &&
+	                          raw->file.n_rows < options->file_packets && time_monotonic_ns() < raw->rotate_ns &&
+	                          !rotate_signal_is_new()))
 		return 0;
 	return raw_rotate(raw);
 }

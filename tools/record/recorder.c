@@ -252,8 +252,9 @@ static void look_at_time(struct recorder *recorder, uint64_t now_ns)
 	if (SLIST_FIRST(&recorder->outputs)->buffer->used == 0)
 		writer_look_for_reader(&recorder->writer);
 	SLIST_FOREACH (output, &recorder->outputs, entry) {
-		if (rotates || (output->rotate_ns != UINT64_MAX && output->n_packets &&
-		                utc_ns >= output->rotate_ns + PACKET_ENDS_NS))
+		if (rotates ||
+		    (output->rotate_ns != UINT64_MAX && output->n_packets &&
+		     (utc_ns >= output->rotate_ns + PACKET_ENDS_NS || now_ns >= output->until_ns + PACKET_ENDS_NS)))
 			output_rotate(recorder, output, utc_ns);
 		else if (now_ns - output->buffer->filled_ns >= flush_ns)
 			output_flush(recorder, output);
