@@ -341,15 +341,20 @@ static int sync_folder(int folder)
 
 int part_file_name_all(struct part_file *const files[], unsigned n, bool sync)
 {
+	unsigned done = 0;
 	int r = 0;
 
 	if (!part_file_is_regular(files[0]))
 		return 0;
 	own_file_remove_beside(files[0]->folder, files[0]->name);
 	/* Under the lock: without it, another recorder takes the file for one that was left. */
-	for (unsigned i = 0; i < n && r == 0; i++)
+	for (; done < n && r == 0; done++)
+		if (files[done]->fd >= 0)
+			r = rename_part(files[done]);
+	/* All of them or none. */
+	for (unsigned i = 0; r < 0 && i + 1 < done; i++)
 		if (files[i]->fd >= 0)
-			r = rename_part(files[i]);
+			renameat(files[i]->folder, files[i]->name, files[i]->folder, files[i]->part);
 	return r == 0 && sync ? sync_folder(files[0]->folder) : r;
 }
 

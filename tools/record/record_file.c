@@ -38,6 +38,14 @@ static int open_index(struct record_file *file)
 	return r;
 }
 
+void record_file_discard(struct record_file *file)
+{
+	zstd_frames_free(file->zstd);
+	file->zstd = NULL;
+	part_file_discard(&file->index);
+	part_file_discard(&file->part);
+}
+
 int record_file_open(struct record_file *file, const struct record_file_options *options, struct file_window *window,
                      const char *path)
 {
@@ -61,8 +69,7 @@ int record_file_open(struct record_file *file, const struct record_file_options 
 		file->zstd = zstd_frames_new(options->zstd_level, options->seekable);
 	if (!options->zstd_level || file->zstd)
 		return 0;
-	part_file_discard(&file->index);
-	part_file_discard(&file->part);
+	record_file_discard(file);
 	return -ENOMEM;
 }
 
@@ -180,7 +187,7 @@ static int finish_regular(struct record_file *file)
 	return r;
 }
 
-int record_file_finish(struct record_file *file)
+int record_file_finish(struct record_file *file, bool is_whole)
 {
 	const uint8_t *end;
 	size_t bytes;
@@ -194,8 +201,10 @@ int record_file_finish(struct record_file *file)
 		zstd_frames_free(file->zstd);
 		file->zstd = NULL;
 	}
-	if (r == 0 && part_file_is_regular(&file->part))
+	if (r == 0 && is_whole && part_file_is_regular(&file->part))
 		r = finish_regular(file);
+	else
+		part_file_settle(&file->part, false);
 	part_file_close(&file->index);
 	part_file_close(&file->part);
 	return r;

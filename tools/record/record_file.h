@@ -60,10 +60,13 @@ int record_file_open(struct record_file *file, const struct record_file_options 
 int record_file_write(struct record_file *file, const struct record_piece *piece, bool is_end);
 
 /**
- * The file is complete: write its last tables, wait until the disk has it, rename it, run the command. 0; -errno: it
- * keeps its .part if the disk did not take it.
+ * The file ends: write its last tables, wait until the disk has it, rename it, run the command. 0; -errno: it keeps its
+ * .part, as if not is_whole.
  */
-int record_file_finish(struct record_file *file);
+int record_file_finish(struct record_file *file, bool is_whole);
+
+/** Nothing was written: close the file, and delete it. */
+void record_file_discard(struct record_file *file);
 
 /** Run the command with the path as its argument. Its end is not waited for. */
 void record_file_run_command(const char *command, const char *path);

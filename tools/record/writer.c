@@ -70,6 +70,11 @@ static void end_file(struct writer *writer, struct writer_output *output, const 
 	struct record_piece piece = {.at = writer->scratch};
 	int r;
 
+	/* Not even the head could be written: an end alone is no file. */
+	if (!output->file.raw_bytes) {
+		record_file_discard(&output->file);
+		return;
+	}
 	for (unsigned i = output->first_source; i < output->first_source + output->n_sources; i++) {
 		record_sum_subtract(&sums[i], &output->start_sums[i]);
 		sums[i].written -= output->unwritten[i];
@@ -80,7 +85,7 @@ static void end_file(struct writer *writer, struct writer_output *output, const 
 	if (r < 0)
 		output_failed(writer, output, r);
 	atomic_fetch_add(&writer->bytes, piece.bytes);
-	r = record_file_finish(&output->file);
+	r = record_file_finish(&output->file, r == 0);
 	if (r < 0)
 		output_failed(writer, output, r);
 }

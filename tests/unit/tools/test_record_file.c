@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define MEMORY_BYTES (2u << 20)
@@ -69,7 +70,7 @@ static void expect_content(const char *of)
 static void close_file(void)
 {
 	expect_content(part);
-	cr_expect_eq(record_file_finish(&file), 0);
+	cr_expect_eq(record_file_finish(&file, true), 0);
 	expect_content(path);
 	file_window_deinit(&window);
 	unlink(path);
@@ -120,7 +121,7 @@ Test(record_file, a_link_stays_and_what_it_points_to_is_replaced)
 {
 	char link[64];
 
-	cr_assert_eq(record_file_finish(&file), 0);
+	cr_assert_eq(record_file_finish(&file, true), 0);
 	snprintf(link, sizeof(link), "%s/link.pcapng", folder);
 	cr_assert_eq(symlink("a.pcapng", link), 0);
 	cr_assert_eq(record_file_open(&file, &options, &window, link), 0);
@@ -149,4 +150,19 @@ Test(record_file, no_link_is_followed_to_a_file_that_is_written)
 	snprintf(other, sizeof(other), "%s/b.pcapng", folder);
 	expect_link_is_refused(other, ".part");
 	expect_link_is_refused(other, ".part.index");
+}
+
+Test(record_file, without_its_end_a_file_keeps_its_part)
+{
+	struct stat status;
+
+	cr_expect_eq(write_piece(1000, 0, false), 0);
+	cr_expect_eq(record_file_finish(&file, false), 0);
+	cr_expect_lt(stat(path, &status), 0);
+	cr_assert_eq(stat(part, &status), 0);
+	cr_expect_eq(status.st_size, 1000);
+	cr_expect_leq(status.st_blocks * 512, 4096);
+	cr_assert_eq(unlink(part), 0);
+	n_wanted = 0;
+	cr_assert_eq(record_file_open(&file, &options, &window, path), 0);
 }
