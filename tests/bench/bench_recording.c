@@ -133,6 +133,7 @@ int main(int argc, char **argv)
 	generator.options.seekable = true;
 	generator.frame_bytes = frame_build(&frame, 0, generator.frame);
 	generator.window.pattern = argv[1];
+	generator.window.may_replace = true;
 	require(file_window_init(&generator.window), argv[1]);
 	require(record_file_open(&generator.file, &generator.options, &generator.window, argv[1]), argv[1]);
 	write_head(&generator);
@@ -142,8 +143,8 @@ int main(int argc, char **argv)
 		generator.time_ns = FIRST_NS + (uint64_t)((double)written / (double)bytes_per_s * 1e9);
 	}
 	write_piece(&generator);
-	bytes = generator.file.bytes;
-	require(record_file_finish(&generator.file), argv[1]);
+	bytes = generator.file.part.bytes;
+	require(record_file_finish(&generator.file, true), argv[1]);
 	file_window_deinit(&generator.window);
 	printf("{\"packets\": %" PRIu64 ", \"bytes\": %" PRIu64 ", \"first_ns\": %" PRIu64 ", \"last_ns\": %" PRIu64
 	       "}\n",

@@ -117,7 +117,7 @@ int part_file_open(struct part_file *file, char path[PATH_MAX], bool is_new)
 	/* Under the lock, which another recorder has had until it gave its file the name. */
 	if (r == 0 && is_new && stat(path, &status) == 0 && S_ISREG(status.st_mode)) {
 		part_file_discard(file);
-		return -EEXIST;
+		return -EALREADY;
 	}
 	if (r < 0)
 		part_file_close(file);

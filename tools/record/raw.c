@@ -56,7 +56,7 @@ static int raw_begin_file(struct raw *raw)
 		r = file_window_name(window, now_ns, NULL, path);
 		if (r == 0)
 			r = raw_file_open(&raw->file, raw->source, path, !window->may_replace);
-	} while (r == -EEXIST || (file_window_is_full(r) && file_window_give_way(window)));
+	} while (r == -EALREADY || (file_window_is_full(r) && file_window_give_way(window)));
 	raw->result->n_files += r == 0;
 	return r;
 }

@@ -36,7 +36,7 @@ struct raw_file {
 	json_t *losses;
 };
 
-/** Open the files. is_new: none with that name may be replaced. 0; -EEXIST: is_new, and it is there; -errno. */
+/** Open the files. is_new: none with that name may be replaced. 0; -EALREADY: is_new, and it is there; -errno. */
 int raw_file_open(struct raw_file *file, const struct source *source, const char *path, bool is_new);
 
 /** Bytes of the files so far. */

@@ -48,7 +48,7 @@ struct record_file {
 
 /**
  * Open the file of that name, which file_window_name() made; "-" is standard output. When the disk is full, the oldest
- * files of the window are deleted first. 0; -EEXIST: another recorder has given a file that name meanwhile; -errno.
+ * files of the window are deleted first. 0; -EALREADY: another recorder has given a file that name meanwhile; -errno.
  */
 int record_file_open(struct record_file *file, const struct record_file_options *options, struct file_window *window,
                      const char *path);

@@ -50,7 +50,7 @@ static void begin_file(struct writer *writer, struct writer_output *output, cons
 			                     path);
 		if (r == 0)
 			r = record_file_open(&output->file, &writer->file_options, &writer->window, path);
-	} while (r == -EEXIST);
+	} while (r == -EALREADY);
 	if (r < 0)
 		output_failed(writer, output, r);
 	else

@@ -105,9 +105,20 @@ Test(part_file, a_name_that_another_recorder_has_given_meanwhile_is_not_taken)
 	begin("one");
 	cr_assert_eq(name_both(), 0);
 	leave();
-	cr_expect_eq(part_file_open(&rows, path, true), -EEXIST);
+	cr_expect_eq(part_file_open(&rows, path, true), -EALREADY);
 	cr_expect(has("a", "one"));
 	cr_expect_neq(access("a.part", F_OK), 0);
+}
+
+Test(part_file, what_is_no_file_is_refused)
+{
+	strcpy(path, "a");
+	cr_assert_eq(mkfifo("a.part", 0644), 0);
+	cr_expect_eq(part_file_open(&rows, path, true), -EEXIST);
+	cr_assert_eq(unlink("a.part"), 0);
+	cr_assert_eq(symlink("elsewhere", "a.part"), 0);
+	cr_expect_eq(part_file_open(&rows, path, true), -ELOOP);
+	cr_expect_neq(access("elsewhere", F_OK), 0);
 }
 
 Test(part_file, one_recorder_at_a_time)
