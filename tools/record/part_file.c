@@ -22,6 +22,7 @@
 #include <unistd.h>
 
 #define TRIES_MAX       10
+#define AHEAD_BYTES_MIN (1u << 20)
 #define AHEAD_BYTES_MAX (16u << 20)
 #define AHEAD_DISK_PART 64           /* of the free room of the disk, the part that is allocated ahead at most */
 #define DIRECT_BYTES    (256u << 10) /* at least: each direct write waits for the disk */
@@ -166,19 +167,20 @@ static int reserve(const struct part_file *file, uint64_t at, uint64_t bytes)
 /* Many small files, or files on a small disk, must not take the room that others need. */
 static uint64_t bytes_ahead(const struct part_file *file)
 {
-	uint64_t ahead = file->bytes < AHEAD_BYTES_MAX ? file->bytes : AHEAD_BYTES_MAX, free_part;
+	uint64_t ahead = file->bytes < AHEAD_BYTES_MIN ? AHEAD_BYTES_MIN : file->bytes, free_part;
 	struct statvfs disk;
 
 	if (fstatvfs(file->fd, &disk) < 0)
 		return 0;
+	ahead = ahead < AHEAD_BYTES_MAX ? ahead : AHEAD_BYTES_MAX;
 	free_part = (uint64_t)disk.f_bavail * disk.f_frsize / AHEAD_DISK_PART;
 	return ahead < free_part ? ahead : free_part;
 }
 
 /*
  * Have room for n bytes and for the end of the file behind them, and for more, so that a file does not become thousands
- * of extents. The file's size does not change by it. On tmpfs to allocate is to do the work for each page twice: there
- * only the end is allocated.
+ * of extents. The file's size does not change by it. A file that keeps nothing free gets its room by its writes. On
+ * tmpfs to allocate is to do the work for each page twice: there only the end is allocated.
  */
 static int allocate_ahead(struct part_file *file, size_t n)
 {
@@ -186,7 +188,7 @@ static int allocate_ahead(struct part_file *file, size_t n)
 
 	if (file->is_in_memory)
 		return reserve(file, file->bytes + n, file->end_bytes);
-	if (file->bytes + needed <= file->allocated)
+	if (!file->end_bytes || file->bytes + needed <= file->allocated)
 		return 0;
 	ahead = bytes_ahead(file);
 	/* A call that fails may have allocated a part: the write's failure cuts it off. */
