@@ -1,10 +1,11 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""check_includes.py [TREE]: fail on an include against the current.
+"""check_includes.py [TREE]: fail on an include against the current, and on a word that no file may have.
 
 Data flows config -> backend -> worker -> ring -> consumer, and a room includes only what is upstream of it. MAY_INCLUDE
 says what each room may include besides itself; a room is the longest path that fits. FOREIGN says which rooms may
 include the headers of other libraries and of special parts of the kernel. Every room may include the C library.
+FORBIDDEN has words that no C file may have, those of tests included.
 """
 import pathlib
 import re
@@ -34,7 +35,7 @@ MAY_INCLUDE = {
     "daemon/backend": ["daemon/base", "daemon/flow", "daemon/priv"],
     "daemon/backend/bpf": ["daemon/base", "daemon/flow"],
     "daemon/backend/verbs": ["daemon/base", "daemon/flow", "daemon/backend/backend.h", "daemon/net", "daemon/priv"],
-    "daemon/backend/packet": ["daemon/base", "daemon/flow", "daemon/backend/backend.h",
+    "daemon/backend/packet": ["daemon/base", "daemon/flow", "daemon/backend/backend.h", "daemon/net",
                               "daemon/backend/posted_rows.h", "daemon/backend/socket",
                               "daemon/backend/bpf/tcx_drop.h", "daemon/backend/bpf/flow_key.h",
                               "daemon/backend/bpf/flow_table.h", "daemon/backend/bpf/flow_tags.h"],
@@ -43,7 +44,7 @@ MAY_INCLUDE = {
     "daemon/backend/xdp": ["daemon/base", "daemon/flow", "daemon/backend/backend.h", "daemon/backend/posted_rows.h",
                            "daemon/backend/bpf/flow_key.h", "daemon/backend/bpf/flow_tags.h",
                            "daemon/backend/bpf/frame_wait.h", "daemon/backend/bpf/xdp_program.h",
-                           "daemon/backend/socket", "daemon/net"],
+                           "daemon/backend/socket"],
     "daemon/backend/choice": ["daemon/base", "daemon/backend/backend.h", "daemon/net", "daemon/priv"],
     "daemon/ring": ["daemon/base", CORE, API],
     "daemon/worker": ["daemon/base", "daemon/backend/backend.h", "daemon/clock", "daemon/packet", "daemon/ring", CORE,
@@ -112,6 +113,16 @@ FOREIGN = {
     "grp.h": ["daemon/config", "daemon/priv", "tools/doctor", CLIENT_TEXTS],
     "dlfcn.h": ["lib/softhca/preload"],
 }
+# A BPF program that is bound to its interface can crash the kernel when the interface goes, because the kernel frees it
+# by a pointer from before the verifier moved it (seen with Linux 6.12 and 6.18). Only such programs may ask a driver
+# for metadata.
+BOUND = "loads a BPF program that is bound to its interface, which can crash the kernel"
+FORBIDDEN = {
+    "BPF_F_XDP_DEV_BOUND_ONLY": BOUND,
+    "bpf_program__set_ifindex": BOUND,
+    "prog_ifindex": BOUND,
+    "bpf_xdp_metadata_": BOUND,
+}
 C_LIBRARY = set(
     """alloca assert byteswap ctype dirent elf endian err errno error fcntl fnmatch getopt glob ifaddrs inttypes
     libgen limits locale malloc math netdb poll pthread regex sched search semaphore setjmp signal spawn stdalign stdarg
@@ -171,6 +182,15 @@ def fault_of(name, line, tree):
         f"{pathlib.Path(__file__).name}"
 
 
+def forbidden(tree):
+    """Yield "FILE:LINE: why"."""
+    for source in sorted(path for top in ("lib", "daemon", "tools", "tests") for path in (tree / top).rglob("*.[ch]")):
+        for number, line in enumerate(source.read_text().splitlines(), 1):
+            for word in FORBIDDEN:
+                if word in line:
+                    yield f"{source.relative_to(tree)}:{number}: {word}: {FORBIDDEN[word]}"
+
+
 def check(tree):
     wrong, looked_at = [], 0
     for source in sorted(path for top in ("lib", "daemon", "tools") for path in (tree / top).rglob("*.[ch]")):
@@ -183,7 +203,7 @@ def check(tree):
             fault = fault_of(name, line, tree)
             if fault:
                 wrong.append(f"{name}:{number}: {fault}")
-    return wrong, looked_at
+    return wrong + [*forbidden(tree)], looked_at
 
 
 def main():

@@ -60,9 +60,6 @@ int net_driver_read(const char *interface, struct net_driver *driver);
 /** What the driver can do for native XDP. -ENOTSUP: this kernel, before Linux 6.3, does not say. */
 int net_xdp_features(unsigned interface_index, uint64_t *features);
 
-/** Can an XDP program that is bound to the interface ask the driver when a packet arrived? Linux 6.7 says so. */
-bool net_xdp_has_packet_time(unsigned interface_index);
-
 /** ID of the XDP program that is attached to the interface; 0: none, or not known. */
 uint32_t net_xdp_program(unsigned interface_index);
 

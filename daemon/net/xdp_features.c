@@ -21,13 +21,10 @@
 #define NETDEV_DEV_GET      1
 #define NETDEV_IFINDEX      1
 #define NETDEV_XDP_FEATURES 3
-#define NETDEV_XDP_METADATA 5
-#define NETDEV_TIMESTAMP    1
 
 struct xdp_features_answer {
 	uint16_t family;
 	uint64_t features;
-	uint64_t metadata;
 	bool has_family;
 	bool has_features;
 };
@@ -48,8 +45,6 @@ static int xdp_features_take(const struct nlmsghdr *message, void *into)
 		} else if (!is_family && type == NETDEV_XDP_FEATURES && bytes >= sizeof(uint64_t)) {
 			answer->features = mnl_attr_get_u64(attribute);
 			answer->has_features = true;
-		} else if (!is_family && type == NETDEV_XDP_METADATA && bytes >= sizeof(uint64_t)) {
-			answer->metadata = mnl_attr_get_u64(attribute);
 		}
 	}
 	return MNL_CB_OK;
@@ -103,35 +98,22 @@ static int xdp_features_ask(struct mnl_socket *socket, unsigned interface_index,
 	return r < 0 ? r : answer->has_features ? 0 : -ENOTSUP;
 }
 
-static int xdp_features_read(unsigned interface_index, struct xdp_features_answer *answer)
+int net_xdp_features(unsigned interface_index, uint64_t *features)
 {
 	const struct timeval second = {.tv_sec = 1};
 	struct mnl_socket *socket = mnl_socket_open2(NETLINK_GENERIC, SOCK_CLOEXEC);
+	struct xdp_features_answer answer = {0};
 	int r;
 
+	*features = 0;
 	if (!socket)
 		return -errno;
 	setsockopt(mnl_socket_get_fd(socket), SOL_SOCKET, SO_RCVTIMEO, &second, sizeof(second));
 	r = mnl_socket_bind(socket, 0, MNL_SOCKET_AUTOPID) < 0 ? -errno
-	                                                       : xdp_features_ask(socket, interface_index, answer);
+	                                                       : xdp_features_ask(socket, interface_index, &answer);
 	mnl_socket_close(socket);
-	return r;
-}
-
-int net_xdp_features(unsigned interface_index, uint64_t *features)
-{
-	struct xdp_features_answer answer = {0};
-	int r = xdp_features_read(interface_index, &answer);
-
 	*features = answer.features;
 	return r;
-}
-
-bool net_xdp_has_packet_time(unsigned interface_index)
-{
-	struct xdp_features_answer answer = {0};
-
-	return xdp_features_read(interface_index, &answer) == 0 && answer.metadata & NETDEV_TIMESTAMP;
 }
 
 uint32_t net_xdp_program(unsigned interface_index)

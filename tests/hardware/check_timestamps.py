@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""What only a card can answer that stamps all packets: its time of arrival with the backends packet and xdp. As root.
+"""What only a card can answer that stamps all packets: its time of arrival with the backend packet. As root.
 
   IBVCAP_HARDWARE_STAMPS  the interface of the card; the card goes on to stamp all packets afterwards
   IBVCAP_HARDWARE_TX      an interface of this machine whose packets reach it: its neighbour by a cable
@@ -27,7 +27,7 @@ TX = os.environ.get("IBVCAP_HARDWARE_TX")
 GROUP, PORT, COUNT = "239.7.1.2", 7502, 200
 KERNEL_TIME, DEVICE = 1 << 7, 2
 CONFIG = """control = {{ socket = "{directory}/control.sock"; }};
-streams = ( {{ name = "stamped"; interface = "{interface}"; backend = "{backend}"; timestamps = "hardware";
+streams = ( {{ name = "stamped"; interface = "{interface}"; backend = "packet"; timestamps = "hardware";
                payload_size = 1000; page_size = "4K"; history_blocks = 64;
                flows = ( {{ destination = "{group}"; port = {port}; }} ); }} );
 """
@@ -69,14 +69,14 @@ def capture(directory):
     return sent, rows, status["streams"][0]
 
 
-def check_backend(checks, backend, directory):
+def check_packet(checks, directory):
     config = pathlib.Path(directory, "ibvcapd.conf")
-    config.write_text(CONFIG.format(directory=directory, interface=RX, backend=backend, group=GROUP, port=PORT))
+    config.write_text(CONFIG.format(directory=directory, interface=RX, group=GROUP, port=PORT))
     with open(f"{directory}/log", "wb") as log, \
             subprocess.Popen([BUILD / "daemon/ibvcapd", "--config", config, "--user", "root"], stderr=log) as daemon:
         is_ready = wait_until(lambda: b"ready: " in pathlib.Path(log.name).read_bytes() or daemon.poll() is not None,
                               30) and daemon.poll() is None
-        checks.expect(f"{backend}: the card stamps all packets", is_ready, pathlib.Path(log.name).read_text())
+        checks.expect("the card stamps all packets", is_ready, pathlib.Path(log.name).read_text())
         if not is_ready:
             daemon.kill()
             return
@@ -84,18 +84,18 @@ def check_backend(checks, backend, directory):
         sent, rows, status = capture(directory)
         daemon.terminate()
     error_ns = status["clock_error_ns"]
-    checks.expect(f"{backend}: the clock is the device's", status["clock_source"] == "device", status["clock_source"])
-    checks.expect(f"{backend}: its error is less than 10 us", 0 < error_ns < 10000, error_ns)
-    checks.expect(f"{backend}: each packet arrives", len(rows) == COUNT, len(rows))
+    checks.expect("the clock is the device's", status["clock_source"] == "device", status["clock_source"])
+    checks.expect("its error is less than 10 us", 0 < error_ns < 10000, error_ns)
+    checks.expect("each packet arrives", len(rows) == COUNT, len(rows))
     unstamped = sum(bool(row["flags"] & KERNEL_TIME) for row in rows)
-    checks.expect(f"{backend}: each packet has the card's time", unstamped == 0, f"{unstamped} have not")
+    checks.expect("each packet has the card's time", unstamped == 0, f"{unstamped} have not")
     wrong = [(before, row["timestamp_ns"], after) for (before, after), row in zip(sent, rows)
              if not before - error_ns <= row["timestamp_ns"] <= after + error_ns]
-    checks.expect(f"{backend}: it lies between the readings of the clock around it, within its error", not wrong,
+    checks.expect("it lies between the readings of the clock around it, within its error", not wrong,
                   wrong[:3])
     if rows:
         delays = sorted(row["timestamp_ns"] - before for (before, _), row in zip(sent, rows))
-        print(f"answer  {backend}: from send() to the card, median: {delays[len(delays) // 2]} ns; error {error_ns} ns")
+        print(f"answer  from send() to the card, median: {delays[len(delays) // 2]} ns; error {error_ns} ns")
 
 
 def main():
@@ -103,9 +103,8 @@ def main():
         print("no hardware named: IBVCAP_HARDWARE_STAMPS and IBVCAP_HARDWARE_TX are interfaces wired to each other")
         return 77
     checks = Checks()
-    for backend in ("packet", "xdp"):
-        with tempfile.TemporaryDirectory() as directory:
-            check_backend(checks, backend, directory)
+    with tempfile.TemporaryDirectory() as directory:
+        check_packet(checks, directory)
     print(f"{checks.failed} failed")
     return 1 if checks.failed else 0
 

@@ -66,6 +66,19 @@ def test_an_include_against_the_current_is_found(tmp_path, source, line):
         assert wrong.returncode == 1 and wrong.stdout.startswith(f"{source}:2: includes ")
 
 
+@pytest.mark.parametrize("source", ["daemon/backend/bpf/load.c", "tests/unit/backend/test_load.c"])
+@pytest.mark.parametrize("line", ["r = bpf_program__set_flags(program, BPF_F_XDP_DEV_BOUND_ONLY);",
+                                  "bpf_program__set_ifindex(program, index);", "options.prog_ifindex = index;",
+                                  "extern int bpf_xdp_metadata_rx_timestamp(void) __ksym;"])
+def test_a_program_that_is_bound_to_its_interface_is_found(tmp_path, source, line):
+    (tmp_path / "daemon/backend/bpf").mkdir(parents=True)
+    (tmp_path / "daemon/backend/bpf/other.c").write_text("")
+    (tmp_path / source).parent.mkdir(parents=True, exist_ok=True)
+    (tmp_path / source).write_text(f"\n{line}\n")
+    wrong = run(ROOT / "tests/check_includes.py", tmp_path)
+    assert wrong.returncode == 1 and wrong.stdout.startswith(f"{source}:2: ") and "crash the kernel" in wrong.stdout
+
+
 @pytest.mark.parametrize("source,header,allowed", [
     ("daemon/backend/verbs/queue.c", "infiniband/verbs.h", True),
     ("daemon/worker/rx_worker.c", "infiniband/verbs.h", False),

@@ -78,7 +78,8 @@ static void check_stamping(const struct doctor_interface *interface, struct find
 		return;
 	if (interface->stamping == NET_STAMPING_ALL) {
 		finding_append(finding->found, "; the card stamps all packets%s",
-		               interface->ptp_is_read ? "" : ", and they have the kernel's time for want of the clock");
+		               interface->ptp_is_read ? ": they have its time with backend packet"
+		                                      : ", and they have the kernel's time for want of the clock");
 		return;
 	}
 	finding_append(finding->found, "; the card %s: packets have the kernel's time",

@@ -16,7 +16,6 @@ struct bpf_code {
 };
 
 extern const struct bpf_code bpf_code_xdp;
-extern const struct bpf_code bpf_code_xdp_bound;
 extern const struct bpf_code bpf_code_tcx;
 
 /** Open it, so that the sizes of its maps can be set. Close it with bpf_object__close(). */

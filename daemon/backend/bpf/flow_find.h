@@ -38,7 +38,6 @@ struct flow_scratch {
 	struct flow_headers frame;
 	struct flow_key wanted; /* those of its fields that an exact rule may have */
 	struct flow_target target;
-	__u64 device_ns; /* the time that the driver gave */
 };
 
 struct {

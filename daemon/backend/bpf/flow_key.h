@@ -70,16 +70,10 @@ struct flow_settings {
 	__u32 no_ethernet;  /* frames begin with IP, and keys have no MAC */
 };
 
-/* When a frame arrived, in ns. They lie just before it. */
-struct flow_times {
-	__u64 device_ns; /* of the card's clock; 0: it did not stamp the frame, or the program is not bound to it */
-	__u64 tai_ns;    /* CLOCK_TAI */
-};
-
 /* What a key stands for in the map of rules. */
 struct flow_target {
 	__u32 stream;
-	__u32 has_time; /* the times of its arrival are put before a frame */
+	__u32 has_time; /* the time of its arrival is put before a frame: CLOCK_TAI, a __u64 of ns */
 	__u32 rank;     /* of two rules that match a frame, the one with the higher rank has it; 0: no rule */
 	__u32 is_group; /* a hash chooses a member of the group that begins with the stream */
 };

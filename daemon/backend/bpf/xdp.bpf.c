@@ -27,33 +27,17 @@ struct {
 	__type(value, struct flow_group);
 } groups SEC(".maps");
 
-#ifdef XDP_IS_BOUND
-/* The kernel puts the driver's own function in its place. */
-extern int bpf_xdp_metadata_rx_timestamp(const struct xdp_md *context, __u64 *ns) __ksym;
-
-/* 0: the card did not stamp the frame. */
-static __always_inline __u64 xdp_ask_device_time(const struct xdp_md *context, struct flow_scratch *mine)
+/* It stays 0 with a driver that has no room for metadata. */
+static __always_inline void xdp_put_time(struct xdp_md *context)
 {
-	mine->device_ns = 0;
-	return bpf_xdp_metadata_rx_timestamp(context, &mine->device_ns) == 0 ? mine->device_ns : 0;
-}
-#else
-#define xdp_ask_device_time(context, mine) ((void)(mine), 0)
-#endif
+	__u64 *tai_ns;
 
-/* They stay 0 with a driver that has no room for metadata. */
-static __always_inline void xdp_put_times(struct xdp_md *context, struct flow_scratch *mine)
-{
-	__u64 device_ns = xdp_ask_device_time(context, mine);
-	struct flow_times *times;
-
-	if (bpf_xdp_adjust_meta(context, -(int)sizeof(*times)))
+	if (bpf_xdp_adjust_meta(context, -(int)sizeof(*tai_ns)))
 		return;
-	times = (struct flow_times *)(long)context->data_meta;
-	if ((const __u8 *)(times + 1) > (const __u8 *)(long)context->data)
+	tai_ns = (__u64 *)(long)context->data_meta;
+	if ((const __u8 *)(tai_ns + 1) > (const __u8 *)(long)context->data)
 		return;
-	times->device_ns = device_ns;
-	times->tai_ns = bpf_ktime_get_tai_ns();
+	*tai_ns = bpf_ktime_get_tai_ns();
 }
 
 static __always_inline bool xdp_read_frame(const __u8 *frame, const __u8 *end, const struct flow_settings *now,
@@ -93,7 +77,7 @@ static __always_inline int xdp_steer(struct xdp_md *context)
 		return XDP_PASS;
 	count->matched++;
 	if (mine->target.has_time)
-		xdp_put_times(context, mine);
+		xdp_put_time(context);
 	/* The last argument is the result if the slot is empty. */
 	if (queue < now->n_channels &&
 	    bpf_redirect_map(&sockets, mine->target.stream * now->max_channels + queue, XDP_DROP) == XDP_REDIRECT)

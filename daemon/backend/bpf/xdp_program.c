@@ -14,10 +14,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#ifndef BPF_F_XDP_DEV_BOUND_ONLY
-#define BPF_F_XDP_DEV_BOUND_ONLY (1U << 6) /* Linux 6.3 */
-#endif
-
 struct xdp_program {
 	char interface[IFNAMSIZ];
 	struct bpf_object *object;
@@ -51,24 +47,8 @@ static int xdp_program_size_maps(const struct xdp_program *program, uint32_t n_s
 	return r < 0 ? r : bpf_code_size_map(program->object, "sockets", n_streams * max_channels);
 }
 
-static int xdp_program_bind(const struct bpf_object *object, unsigned int ifindex)
-{
-	struct bpf_program *program;
-	int r = 0;
-
-	bpf_object__for_each_program(program, object)
-	{
-		if (r == 0)
-			r = bpf_program__set_flags(program, bpf_program__flags(program) | BPF_F_XDP_DEV_BOUND_ONLY);
-		bpf_program__set_ifindex(program, ifindex);
-	}
-	return r;
-}
-
-/* bound_to: 0: it is not bound. */
-static int xdp_program_make(const struct bpf_code *code, const char *interface, unsigned int bound_to,
-                            uint32_t n_streams, uint32_t max_channels, struct xdp_program **out,
-                            struct failure *failure)
+int xdp_program_load(const char *interface, uint32_t n_streams, uint32_t max_channels, struct xdp_program **out,
+                     struct failure *failure)
 {
 	const struct flow_settings settings = {.max_channels = max_channels};
 	struct xdp_program *program = calloc(1, sizeof(*program));
@@ -83,9 +63,7 @@ static int xdp_program_make(const struct bpf_code *code, const char *interface, 
 	r = program->n_cpus < 0
 	            ? failure_set(failure, EX_OSERR, -program->n_cpus,
 	                          "cannot read /sys/devices/system/cpu/possible: %s", strerror(-program->n_cpus))
-	            : bpf_code_open(code, &program->object, failure);
-	if (r == 0 && bound_to)
-		r = xdp_program_bind(program->object, bound_to);
+	            : bpf_code_open(&bpf_code_xdp, &program->object, failure);
 	if (r == 0)
 		r = xdp_program_size_maps(program, n_streams, max_channels);
 	if (r == 0)
@@ -103,18 +81,6 @@ static int xdp_program_make(const struct bpf_code *code, const char *interface, 
 	program->groups_fd = bpf_object__find_map_fd_by_name(program->object, "groups");
 	*out = program;
 	return 0;
-}
-
-int xdp_program_load(const char *interface, uint32_t n_streams, uint32_t max_channels, struct xdp_program **program,
-                     struct failure *failure)
-{
-	return xdp_program_make(&bpf_code_xdp, interface, 0, n_streams, max_channels, program, failure);
-}
-
-int xdp_program_load_bound(const char *interface, unsigned int ifindex, uint32_t n_streams, uint32_t max_channels,
-                           struct xdp_program **program, struct failure *failure)
-{
-	return xdp_program_make(&bpf_code_xdp_bound, interface, ifindex, n_streams, max_channels, program, failure);
 }
 
 void xdp_program_free(struct xdp_program *program)
@@ -223,13 +189,6 @@ int xdp_program_set_socket(struct xdp_program *program, uint32_t stream, uint32_
 	return bpf_map_update_elem(program->sockets_fd, &slot, &fd, BPF_ANY);
 }
 
-void xdp_program_clear_socket(struct xdp_program *program, uint32_t stream, uint32_t channel)
-{
-	uint32_t slot = xdp_program_slot(program, stream, channel);
-
-	bpf_map_delete_elem(program->sockets_fd, &slot);
-}
-
 int xdp_program_set_group(struct xdp_program *program, const uint32_t *streams, uint32_t n, bool ports)
 {
 	struct flow_group group = {.n_members = n, .has_ports = ports};
@@ -244,20 +203,10 @@ int xdp_program_set_group(struct xdp_program *program, const uint32_t *streams, 
 	return bpf_map_update_elem(program->groups_fd, &streams[0], &group, BPF_ANY);
 }
 
-int xdp_program_add_flow(struct xdp_program *program, uint32_t stream, const struct flow_rule *rule, bool timestamps,
+int xdp_program_add_flow(struct xdp_program *program, const struct flow_target *target, const struct flow_rule *rule,
                          struct failure *failure)
 {
-	const struct flow_target target = {.stream = stream, .has_time = timestamps};
-
-	return flow_table_add(&program->table, rule, &target, failure);
-}
-
-int xdp_program_add_group_flow(struct xdp_program *program, uint32_t stream, const struct flow_rule *rule,
-                               bool timestamps, struct failure *failure)
-{
-	const struct flow_target target = {.stream = stream, .has_time = timestamps, .is_group = true};
-
-	return flow_table_add(&program->table, rule, &target, failure);
+	return flow_table_add(&program->table, rule, target, failure);
 }
 
 void xdp_program_remove_flow(struct xdp_program *program, const struct flow_rule *rule)

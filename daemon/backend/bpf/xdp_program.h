@@ -33,12 +33,6 @@ struct xdp_program_counts {
  */
 int xdp_program_load(const char *interface, uint32_t n_streams, uint32_t max_channels, struct xdp_program **program,
                      struct failure *failure);
-/**
- * Likewise a program that can be attached to that interface only, and that asks its driver when the card received a
- * packet. It takes Linux 6.7, which admits packets of several pieces there, and a driver that can tell.
- */
-int xdp_program_load_bound(const char *interface, unsigned int ifindex, uint32_t n_streams, uint32_t max_channels,
-                           struct xdp_program **program, struct failure *failure);
 /** Detaches it. NULL is allowed. */
 void xdp_program_free(struct xdp_program *program);
 
@@ -59,8 +53,6 @@ int xdp_program_set_channels(struct xdp_program *program, uint32_t n);
 
 /** The socket is bound to that channel. 0 or -errno. */
 int xdp_program_set_socket(struct xdp_program *program, uint32_t stream, uint32_t channel, int fd);
-/** Packets may still come to the socket until membarrier(MEMBARRIER_CMD_GLOBAL) returns. */
-void xdp_program_clear_socket(struct xdp_program *program, uint32_t stream, uint32_t channel);
 
 /**
  * Streams to which a symmetric hash of the addresses, and of the ports of UDP packets that are no fragments, shares
@@ -69,22 +61,19 @@ void xdp_program_clear_socket(struct xdp_program *program, uint32_t stream, uint
  */
 int xdp_program_set_group(struct xdp_program *program, const uint32_t *streams, uint32_t n, bool ports);
 
-/** No two flows of all streams match the same packet. Failures: -EEXIST, -E2BIG. */
-int xdp_program_add_flow(struct xdp_program *program, uint32_t stream, const struct flow_rule *rule, bool timestamps,
+/** The target's rank is the rule's. No two flows of all streams match the same packet. Failures: -EEXIST, -E2BIG. */
+int xdp_program_add_flow(struct xdp_program *program, const struct flow_target *target, const struct flow_rule *rule,
                          struct failure *failure);
-/** For the group of the stream. */
-int xdp_program_add_group_flow(struct xdp_program *program, uint32_t stream, const struct flow_rule *rule,
-                               bool timestamps, struct failure *failure);
 /**
- * When a packet of a flow with timestamps arrived. frame: its first byte in the socket's memory, which was 0 before its
- * first packet. tai_ns 0: its driver has no room for the times.
+ * When a packet of a flow with has_time arrived, by CLOCK_TAI. frame: its first byte in the socket's memory, which was
+ * 0 before its first packet. 0: its driver has no room for the time.
  */
-static inline struct flow_times xdp_program_packet_times(const uint8_t *frame)
+static inline uint64_t xdp_program_packet_time(const uint8_t *frame)
 {
-	struct flow_times times;
+	uint64_t tai_ns;
 
-	memcpy(&times, frame - sizeof(times), sizeof(times));
-	return times;
+	memcpy(&tai_ns, frame - sizeof(tai_ns), sizeof(tai_ns));
+	return tai_ns;
 }
 /** Packets may still match it until membarrier(MEMBARRIER_CMD_GLOBAL) returns. */
 void xdp_program_remove_flow(struct xdp_program *program, const struct flow_rule *rule);

@@ -12,7 +12,7 @@
 #include "daemon/backend/bpf/flow_tags.h"
 #include "daemon/backend/bpf/tcx_drop.h"
 #include "daemon/backend/posted_rows.h"
-#include "daemon/backend/socket/device_time.h"
+#include "daemon/backend/packet/device_time.h"
 
 #include <linux/filter.h>
 #include <linux/if_packet.h>

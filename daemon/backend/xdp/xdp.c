@@ -5,7 +5,7 @@
 #include "daemon/backend/socket/kernel_path.h"
 #include "daemon/backend/socket/packet_socket.h"
 #include "daemon/base/log.h"
-#include "daemon/net/net.h"
+#include "daemon/base/time.h"
 
 #include <errno.h>
 #include <linux/capability.h>
@@ -45,7 +45,6 @@ static void xdp_close(struct backend *base)
 	struct xdp_backend *backend = xdp_backend(base);
 
 	xdp_program_free(backend->program);
-	device_time_close(&backend->time);
 	for (uint32_t i = 0; backend->channels && i < backend->interface.max_channels; i++)
 		xdp_close_channel(backend, i);
 	pthread_mutex_destroy(&backend->changing);
@@ -92,42 +91,12 @@ static void xdp_log_open(const struct xdp_backend *backend)
 	            (unsigned long long)(bytes >> 20), backend->n_streams);
 }
 
-/* A program that is bound to the interface asks its driver for the card's time of a packet. */
-static void xdp_load_bound_program(struct xdp_backend *backend, const struct backend_open_options *options)
-{
-	const struct xdp_interface *interface = &backend->interface;
-	char why[BACKEND_WHY_BYTES];
-	int r;
-
-	device_time_open(&backend->time, options);
-	if (!device_time_is_open(&backend->time))
-		return;
-	if (!net_xdp_has_packet_time(interface->index)) {
-		device_time_give_up(
-			&backend->time,
-			"its driver, or Linux before 6.7, does not give XDP programs the card's time: backend = "
-			"\"packet\" has it");
-		return;
-	}
-	r = xdp_program_load_bound(interface->name, interface->index, backend->n_streams, interface->max_channels,
-	                           &backend->program, NULL);
-	if (r == 0)
-		return;
-	snprintf(why, sizeof(why),
-	         "an XDP program that asks for the card's time cannot be loaded (%s): backend = \"packet\" has it",
-	         strerror(-r));
-	device_time_give_up(&backend->time, why);
-}
-
-static int xdp_set_up(struct xdp_backend *backend, const struct backend_open_options *options, struct failure *failure)
+static int xdp_set_up(struct xdp_backend *backend, struct failure *failure)
 {
 	struct xdp_interface *interface = &backend->interface;
-	int r = 0;
+	int r = xdp_program_load(interface->name, backend->n_streams, interface->max_channels, &backend->program,
+	                         failure);
 
-	xdp_load_bound_program(backend, options);
-	if (!backend->program)
-		r = xdp_program_load(interface->name, backend->n_streams, interface->max_channels, &backend->program,
-		                     failure);
 	if (r == 0)
 		r = xdp_open_channels(backend, failure);
 	if (r == 0)
@@ -143,7 +112,6 @@ static int xdp_open(const struct backend_open_options *options, struct backend *
 	if (!backend)
 		return failure_no_memory(failure);
 	backend->base.ops = &xdp_backend_ops;
-	backend->time.clock_fd = -1;
 	pthread_mutex_init(&backend->changing, NULL);
 	backend->mode = options->xdp_mode;
 	backend->n_streams = options->streams ? options->streams : 1;
@@ -152,7 +120,7 @@ static int xdp_open(const struct backend_open_options *options, struct backend *
 	r = xdp_interface_read(&backend->interface, options->interface, failure);
 	if (r == 0) {
 		r = xdp_plan_depths(backend, options);
-		r = r < 0 ? failure_no_memory(failure) : xdp_set_up(backend, options, failure);
+		r = r < 0 ? failure_no_memory(failure) : xdp_set_up(backend, failure);
 	}
 	if (r < 0) {
 		xdp_close(&backend->base);
@@ -174,8 +142,11 @@ static void xdp_capabilities(const struct backend *base, struct backend_capabili
 		.flow_tags = true,
 		.max_send_slots = MAX_QUEUE_SLOTS,
 		.send_checksums = true,
+		.timestamps = true,
+		.clock_is_utc = true,
+		.no_device_time = "AF_XDP gives packets the kernel's time of arrival: set backend = \"packet\", which "
+				  "gives the card's if the card stamps all packets",
 	};
-	device_time_describe(&xdp_backend(base)->time, capabilities);
 	snprintf(capabilities->device, sizeof(capabilities->device), "%s", xdp_backend(base)->interface.name);
 }
 
@@ -210,7 +181,6 @@ static int xdp_read_port(struct backend *base, struct backend_port_statistics *s
 {
 	xdp_follow_mtu(xdp_backend(base));
 	xdp_follow_channels(xdp_backend(base));
-	device_time_follow(&xdp_backend(base)->time);
 	/* The interface's own state says whether there is a link. */
 	*statistics = (struct backend_port_statistics){.port_active = true};
 	return 0;
@@ -218,7 +188,9 @@ static int xdp_read_port(struct backend *base, struct backend_port_statistics *s
 
 static int xdp_read_clock(struct backend *base, struct backend_clock_reading *reading)
 {
-	return device_time_read_clock(&xdp_backend(base)->time, reading);
+	(void)base;
+	*reading = (struct backend_clock_reading){.raw = time_utc_ns()};
+	return 0;
 }
 
 static const struct backend_privilege xdp_privileges[] = {

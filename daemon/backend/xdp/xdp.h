@@ -22,7 +22,6 @@
 #include "daemon/backend/bpf/flow_tags.h"
 #include "daemon/backend/bpf/xdp_program.h"
 #include "daemon/backend/posted_rows.h"
-#include "daemon/backend/socket/device_time.h"
 #include "daemon/backend/xdp/xdp_ring.h"
 
 #include <net/if.h>
@@ -147,7 +146,6 @@ struct xdp_backend {
 	uint32_t n_streams;
 	uint32_t *depths; /* descriptors of the receive ring of a stream number */
 	struct xdp_program *program;
-	struct device_time time;
 	struct xdp_channel *channels; /* room for max_channels of the interface, of which n_channels are in use */
 	struct xdp_socket *sockets;   /* of stream s on channel c: s * max_channels + c */
 	struct xdp_receive **queues;  /* of each stream number; NULL: it is free */
@@ -173,7 +171,6 @@ struct xdp_receive {
 	_Atomic uint32_t n_sockets;
 	uint32_t turn; /* the socket that poll() begins with */
 	bool timestamps;
-	uint8_t flag_of_kernel_time;    /* of events without the card's time; 0: none has it */
 	struct flow_tags *tags;         /* NULL: events have no tags */
 	_Atomic uint64_t tai_offset_ns; /* CLOCK_TAI is so much later than CLOCK_REALTIME */
 	struct posted_rows rows;

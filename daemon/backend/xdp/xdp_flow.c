@@ -59,9 +59,10 @@ static int flow_add_rule(const struct xdp_members *members, bool is_group, const
                          struct failure *failure)
 {
 	const struct xdp_receive *first = members->at[0];
+	const struct flow_target target = {
+		.stream = first->stream, .has_time = first->timestamps, .is_group = is_group};
 
-	return (is_group ? xdp_program_add_group_flow : xdp_program_add_flow)(first->backend->program, first->stream,
-	                                                                      rule, first->timestamps, failure);
+	return xdp_program_add_flow(first->backend->program, &target, rule, failure);
 }
 
 int xdp_add_flow(struct backend_queue *base, const struct flow_rule *rule, struct backend_flow **out,

@@ -101,7 +101,6 @@ static int queue_create(struct backend *base, const struct backend_queue_options
 		return failure_no_memory(failure);
 	receive->base.ops = base->ops;
 	receive->timestamps = options->timestamps;
-	receive->flag_of_kernel_time = device_time_is_open(&backend->time) ? BACKEND_EVENT_KERNEL_TIME : 0;
 	xdp_read_tai_offset(receive);
 	receive->backend = backend;
 	receive->stream = stream;

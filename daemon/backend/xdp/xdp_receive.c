@@ -14,17 +14,14 @@
 
 #define PACKETS_AT_ONCE 64 /* of one socket, before it is the next one's turn */
 
-/* The card's time, or UTC. Without a time of its own, a packet has that at which it is read. */
-static uint64_t receive_packet_time(const struct xdp_receive *receive, const uint8_t *frame, uint8_t *flags)
+/* UTC. Without a time of its own, a packet has that at which it is read. */
+static uint64_t receive_packet_time(const struct xdp_receive *receive, const uint8_t *frame)
 {
-	const struct flow_times times = xdp_program_packet_times(frame);
+	uint64_t tai_ns = xdp_program_packet_time(frame);
 
-	if (times.device_ns)
-		return times.device_ns;
-	*flags = receive->flag_of_kernel_time;
-	if (times.tai_ns == 0)
+	if (tai_ns == 0)
 		return time_utc_ns();
-	return times.tai_ns - atomic_load_explicit(&receive->tai_offset_ns, memory_order_relaxed);
+	return tai_ns - atomic_load_explicit(&receive->tai_offset_ns, memory_order_relaxed);
 }
 
 /* The headers are in the first frame. */
@@ -44,13 +41,12 @@ static void receive_take_packet(struct xdp_receive *receive, struct xdp_socket *
 	struct xdp_ring *ring = &socket->receive;
 	uint64_t time_ns = 0;
 	uint32_t bytes = 0, tag = 0;
-	uint8_t flags = 0;
 
 	if (receive->tags)
 		tag = receive_find_packet_tag(receive, frames + xdp_ring_descriptor(ring, ring->next)->addr,
 		                              xdp_ring_descriptor(ring, ring->next)->len);
 	if (receive->timestamps)
-		time_ns = receive_packet_time(receive, frames + xdp_ring_descriptor(ring, ring->next)->addr, &flags);
+		time_ns = receive_packet_time(receive, frames + xdp_ring_descriptor(ring, ring->next)->addr);
 	for (uint32_t i = 0; i < n_descriptors; i++) {
 		const struct xdp_desc *descriptor = xdp_ring_descriptor(ring, ring->next++);
 
@@ -60,7 +56,6 @@ static void receive_take_packet(struct xdp_receive *receive, struct xdp_socket *
 	}
 	posted_rows_end(&receive->rows, bytes, event);
 	event->timestamp_raw = time_ns;
-	event->flags = flags;
 	event->tag = tag;
 }
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The card's time of a packet, on both backends that take packets from the kernel. The card is a veth pair, which says
- * that it stamps all packets, and has a precision clock on TAI. Its driver does give XDP programs the time, but always
- * 0: where a test wants another one, it writes that into the kernel's ring, before the backend reads it.
+ * The card's time of a packet. The card is a veth pair, which says that it stamps all packets, and has a precision
+ * clock on TAI. It stamps none: where a test wants a stamp, the test writes it into the kernel's ring before the
+ * backend reads it.
  */
 #include "daemon/backend/packet/af_packet.h"
 #include "daemon/base/log.h"
@@ -108,7 +108,7 @@ int ioctl(int fd, unsigned long number, ...)
 
 /* ---- the clock ------------------------------------------------------------------------------------- */
 
-static const struct backend_ops *ops;
+static const struct backend_ops *const ops = &af_packet_ops;
 
 static int read_clock(void *context, struct clock_pair *pair)
 {
@@ -165,94 +165,9 @@ static void expect_kernel_time(const struct backend_event *event, uint64_t since
 	cr_expect(le(u64, event->timestamp_raw, time_utc_ns()));
 }
 
-/* ---- xdp ------------------------------------------------------------------------------------------- */
+/* ---- packet sockets -------------------------------------------------------------------------------- */
 
-static void set_up_device_time(void)
-{
-	set_up_xdp();
-	ops = &xdp_backend_ops;
-	queue_timestamps = true;
-}
-
-TestSuite(device_time, .init = set_up_device_time, .fini = tear_down_xdp, .timeout = 60);
-
-static void open_bound(void)
-{
-	open_backend("1500", "1");
-	if (!net_xdp_has_packet_time(if_nametoindex("test0")))
-		cr_skip_test("before Linux 6.7 the kernel does not say that a veth pair takes such programs");
-}
-
-/* The next packet is in the ring. */
-static uint8_t *wait_for_frame(void)
-{
-	struct xdp_socket *socket = &xdp_backend(backend)->sockets[0];
-
-	for (int i = 0; i < WAIT_MS && xdp_ring_next_packet(&socket->receive) == 0; i++)
-		poll(NULL, 0, 1);
-	cr_assert(xdp_ring_next_packet(&socket->receive) > 0);
-	return socket->channel->frames + xdp_ring_descriptor(&socket->receive, socket->receive.next)->addr;
-}
-
-Test(device_time, a_program_bound_to_the_interface_gives_the_cards_time_or_else_the_kernels)
-{
-	struct backend_event event;
-	struct stream stream;
-	struct flow_times *times;
-	uint64_t since_ns;
-
-	open_bound();
-	expect_fit(backend);
-	stream_open(&stream, PORT, 60);
-	since_ns = time_utc_ns();
-	send_frames(PORT, 1, 60);
-	wait_for_frame();
-	cr_assert(eq(int, ops->poll(stream.queue, &event, 1), 1));
-	expect_kernel_time(&event, since_ns);
-	send_frames(PORT, 1, 60);
-	times = (struct flow_times *)wait_for_frame() - 1;
-	cr_expect(eq(u64, times->device_ns, 0));
-	times->device_ns = 4711000;
-	cr_assert(eq(int, ops->poll(stream.queue, &event, 1), 1));
-	cr_expect(eq(u64, event.timestamp_raw, 4711000));
-	cr_expect(eq(int, event.flags, 0));
-	stream_close(&stream);
-}
-
-Test(device_time, queues_that_come_later_have_the_bound_program_too)
-{
-	struct stream stream;
-
-	open_bound();
-	stream_open(&stream, PORT, 60);
-	for (int i = 0; i < 3; i++)
-		cr_assert(eq(int, xdp_program_set_channels(xdp_backend(backend)->program, 1), 0));
-	send_frames(PORT, 10, 60);
-	stream_take_all(&stream);
-	cr_expect(eq(u64, expect_sum(&stream), 10));
-	stream_close(&stream);
-}
-
-Test(device_time, what_is_missing_is_said_and_packets_have_the_kernels_time)
-{
-	struct backend_event event;
-	struct stream stream;
-	uint64_t since_ns;
-
-	card.filter = HWTSTAMP_FILTER_PTP_V2_EVENT;
-	open_backend("1500", "1");
-	expect_why(backend, "set timestamps = \"hardware\"");
-	stream_open(&stream, PORT, 60);
-	since_ns = time_utc_ns();
-	send_frames(PORT, 1, 60);
-	wait_for_frame();
-	cr_assert(eq(int, ops->poll(stream.queue, &event, 1), 1));
-	cr_expect(eq(int, event.flags, 0));
-	cr_expect(ge(u64, event.timestamp_raw, since_ns));
-	stream_close(&stream);
-}
-
-/* ---- packet ---------------------------------------------------------------------------------------- */
+TestSuite(device_time, .init = set_up_xdp, .timeout = 60);
 
 static struct backend *open_packet(bool stamp_packets)
 {
@@ -260,7 +175,6 @@ static struct backend *open_packet(bool stamp_packets)
 	struct backend *opened;
 	int r;
 
-	ops = &af_packet_ops;
 	r = ops->open(&options, &opened, &failure);
 	if (r == -EPERM)
 		cr_skip_test("this machine lets us use no packet sockets: %s", failure.text);

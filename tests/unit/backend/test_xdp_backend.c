@@ -3,11 +3,13 @@
  * The xdp backend on a veth interface: several streams that share the frames of a channel. Whatever becomes of a
  * packet, it is counted once; whatever becomes of a stream, its frames come back.
  */
+#include "daemon/base/time.h"
 #include "tests/unit/backend/xdp_streams.h"
 
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
 #include <poll.h>
+#include <string.h>
 
 TestSuite(xdp_backend, .init = set_up_xdp, .fini = tear_down_xdp);
 
@@ -129,6 +131,30 @@ Test(xdp_backend, an_interface_whose_mtu_grows_goes_on)
 	stream_take_all(&stream);
 	cr_expect(eq(u64, expect_sum(&stream), 100));
 	cr_expect(eq(u64, stream.n_received, 100));
+	stream_close(&stream);
+}
+
+Test(xdp_backend, a_packet_has_the_time_at_which_the_kernel_got_it_and_the_remedy_is_named)
+{
+	struct backend_capabilities is;
+	struct backend_event event;
+	struct stream stream;
+	uint64_t before_ns, after_ns;
+
+	queue_timestamps = true;
+	open_backend("1500", "1");
+	xdp_backend_ops.capabilities(backend, &is);
+	cr_expect(is.timestamps && is.clock_is_utc && !is.kernel_times);
+	cr_expect(strstr(is.no_device_time, "backend = \"packet\"") != NULL, "%s", is.no_device_time);
+	stream_open(&stream, PORT, 60);
+	before_ns = time_utc_ns();
+	send_frames(PORT, 1, 60);
+	after_ns = time_utc_ns();
+	poll(NULL, 0, 50);
+	cr_assert(eq(int, xdp_backend_ops.poll(stream.queue, &event, 1), 1));
+	cr_expect(ge(u64, event.timestamp_raw, before_ns));
+	cr_expect(lt(u64, event.timestamp_raw, after_ns + 25000000));
+	cr_expect(eq(int, event.flags, 0));
 	stream_close(&stream);
 }
 

@@ -104,6 +104,12 @@ static void expect_counts(uint32_t stream, uint64_t matched, uint64_t no_socket)
 	cr_expect(eq(u64, counts.no_socket, no_socket));
 }
 
+static int add_flow(uint32_t stream, const struct flow_rule *rule, bool is_group)
+{
+	return xdp_program_add_flow(program, &(struct flow_target){.stream = stream, .is_group = is_group}, rule,
+	                            &failure);
+}
+
 static void attach(void)
 {
 	cr_assert(eq(int, xdp_program_attach(program, if_nametoindex("test0"), &failure), 0), "%s", failure.text);
@@ -133,7 +139,7 @@ Test(xdp_program, without_a_socket_a_streams_packets_are_dropped_and_counted_and
 	attach();
 	kernel = open_packet_socket("test0");
 	for (uint32_t i = 0; i < N_STREAMS; i++)
-		cr_assert(eq(int, xdp_program_add_flow(program, i, &rules[i], false, &failure), 0), "%s", failure.text);
+		cr_assert(eq(int, add_flow(i, &rules[i], false), 0), "%s", failure.text);
 	send_frames(7502, 3);
 	send_frames(7503, 4);
 	send_frames(7504, 5);
@@ -156,11 +162,11 @@ Test(xdp_program, of_two_rules_that_match_the_one_of_higher_priority_has_the_pac
 	prefix.value.destination[3] = prefix.mask.destination[3] = 0;
 	prefix.priority = 1;
 	attach();
-	cr_assert(eq(int, xdp_program_add_flow(program, 0, &exact, false, &failure), 0), "%s", failure.text);
-	cr_assert(eq(int, xdp_program_add_flow(program, 1, &prefix, false, &failure), 0), "%s", failure.text);
+	cr_assert(eq(int, add_flow(0, &exact, false), 0), "%s", failure.text);
+	cr_assert(eq(int, add_flow(1, &prefix, false), 0), "%s", failure.text);
 	all.priority = 2;
-	cr_assert(eq(int, xdp_program_add_flow(program, 1, &all, false, &failure), 0), "%s", failure.text);
-	cr_expect(eq(int, xdp_program_add_flow(program, 0, &all, false, &failure), -EEXIST), "%s", failure.text);
+	cr_assert(eq(int, add_flow(1, &all, false), 0), "%s", failure.text);
+	cr_expect(eq(int, add_flow(0, &all, false), -EEXIST), "%s", failure.text);
 	send_frames(7502, 3);
 	send_frames(7503, 4);
 	expect_counts(1, 7, 7);
@@ -170,7 +176,7 @@ Test(xdp_program, of_two_rules_that_match_the_one_of_higher_priority_has_the_pac
 	expect_counts(1, 8, 8);
 	expect_counts(0, 2, 2);
 	exact.priority = 2;
-	cr_assert(eq(int, xdp_program_add_flow(program, 1, &exact, false, &failure), 0), "%s", failure.text);
+	cr_assert(eq(int, add_flow(1, &exact, false), 0), "%s", failure.text);
 	send_frames(7502, 5);
 	expect_counts(1, 13, 13);
 }
@@ -183,7 +189,7 @@ Test(xdp_program, has_room_for_a_number_of_rules_that_are_not_exact)
 	rule.value.destination[3] = rule.mask.destination[3] = 0;
 	do {
 		rule.value.destination_port_be = htons((uint16_t)++n);
-		r = xdp_program_add_flow(program, 0, &rule, false, &failure);
+		r = add_flow(0, &rule, false);
 	} while (r == 0);
 	cr_expect(eq(int, r, -E2BIG));
 	cr_expect(eq(int, n, 65), "%d", n);
@@ -207,8 +213,8 @@ Test(xdp_program, a_hash_shares_the_packets_of_a_groups_flow_out_and_those_of_a_
 
 	attach();
 	cr_assert(eq(int, xdp_program_set_group(program, members, N_STREAMS, true), 0));
-	cr_assert(eq(int, xdp_program_add_group_flow(program, 1, &shared, false, &failure), 0), "%s", failure.text);
-	cr_assert(eq(int, xdp_program_add_flow(program, 1, &own, false, &failure), 0), "%s", failure.text);
+	cr_assert(eq(int, add_flow(1, &shared, true), 0), "%s", failure.text);
+	cr_assert(eq(int, add_flow(1, &own, false), 0), "%s", failure.text);
 	send_frames(7502, 100); /* each of another source port */
 	for (int ms = 0; ms < 1000 && matched_of(0) + matched_of(1) < 100; ms++)
 		poll(NULL, 0, 1);
@@ -363,7 +369,7 @@ Test(xdp_program, counts_and_flows_outlive_the_interface)
 {
 	struct flow_rule rule = to_port(7502);
 
-	cr_assert(eq(int, xdp_program_add_flow(program, 1, &rule, false, &failure), 0));
+	cr_assert(eq(int, add_flow(1, &rule, false), 0));
 	attach();
 	send_frames(7502, 3);
 	expect_counts(1, 3, 3);
@@ -415,7 +421,7 @@ Test(xdp_program, queues_that_come_later_run_the_program_once_it_has_their_chann
 	                 " numrxqueues 4 numtxqueues 4 type veth peer name test1 numrxqueues 4 numtxqueues 4 && "
 	                 "ethtool -L test0 rx 1 tx 1 && ethtool -L test1 rx 4 tx 1 && "
 	                 "ip link set test0 up && ip link set test1 up") == 0);
-	cr_assert(eq(int, xdp_program_add_flow(program, 0, &rule, false, &failure), 0));
+	cr_assert(eq(int, add_flow(0, &rule, false), 0));
 	attach();
 	send_frames(7502, 64);
 	expect_counts(0, 64, 64);
@@ -446,8 +452,8 @@ Test(xdp_program, a_flow_that_another_stream_has_is_refused)
 {
 	struct flow_rule rule = to_port(7502);
 
-	cr_assert(eq(int, xdp_program_add_flow(program, 0, &rule, false, &failure), 0));
-	cr_expect(eq(int, xdp_program_add_flow(program, 1, &rule, false, &failure), -EEXIST));
+	cr_assert(eq(int, add_flow(0, &rule, false), 0));
+	cr_expect(eq(int, add_flow(1, &rule, false), -EEXIST));
 	cr_expect(strstr(failure.text, "test0: another stream has the flow 10.0.0.1:7502 already") != NULL, "%s",
 	          failure.text);
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Lets the card stamp packets, and opens its clock; says which step failed. */
-#include "daemon/backend/socket/device_time.h"
+#include "daemon/backend/packet/device_time.h"
 
 #include "daemon/base/log.h"
 #include "daemon/base/time.h"
@@ -17,13 +17,6 @@ static void device_time_log(const struct device_time *time)
 {
 	log_message(LOG_INFO, &(struct log_about){.interface = time->interface},
 	            "interface %s: packets have the kernel's time of arrival, because %s", time->interface, time->why);
-}
-
-void device_time_give_up(struct device_time *time, const char *why)
-{
-	device_time_close(time);
-	snprintf(time->why, sizeof(time->why), "%s", why);
-	device_time_log(time);
 }
 
 static void device_time_open_clock(struct device_time *time)

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The time at which an interface's card received a packet, for the backends that take packets from the kernel. It is of
- * the card's precision clock, which another program may set. The card is asked for it when the interface is opened,
- * because some of that takes capabilities which the daemon drops.
+ * The time at which an interface's card received a packet, which packet sockets hand out. It is of the card's precision
+ * clock, which another program may set. The card is asked for it when the interface is opened, because some of that
+ * takes capabilities which the daemon drops.
  */
-#ifndef DAEMON_BACKEND_SOCKET_DEVICE_TIME_H
-#define DAEMON_BACKEND_SOCKET_DEVICE_TIME_H
+#ifndef DAEMON_BACKEND_PACKET_DEVICE_TIME_H
+#define DAEMON_BACKEND_PACKET_DEVICE_TIME_H
 
 #include "daemon/backend/backend.h"
 
@@ -20,8 +20,6 @@ struct device_time {
 
 /** If the card stamps all packets (options->stamp_packets: it is made to), open its clock. The log says what failed. */
 void device_time_open(struct device_time *time, const struct backend_open_options *options);
-/** The backend cannot use it. */
-void device_time_give_up(struct device_time *time, const char *why);
 /** Any state after open. */
 void device_time_close(struct device_time *time);
 
