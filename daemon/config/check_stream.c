@@ -99,6 +99,19 @@ static int check_xdp_flows(const struct config_reader *reader, const config_sett
 	return 0;
 }
 
+/* Only a program that is bound to its interface could ask the driver, and such a program can crash the kernel. */
+static int check_xdp_timestamps(const struct config_reader *reader, const config_setting_t *setting,
+                                const struct config_stream *stream)
+{
+	if (stream->backend != CONFIG_BACKEND_XDP || stream->timestamps != CONFIG_TIMESTAMPS_HARDWARE)
+		return 0;
+	return config_reader_failure(
+		reader, config_reader_find(setting, "timestamps"),
+		"timestamps = \"hardware\" in a stream with backend = \"xdp\": AF_XDP gives packets the kernel's time "
+		"of "
+		"arrival: accepted is backend = \"packet\" with it, which gives the card's, or timestamps = \"auto\"");
+}
+
 static int check_queues(const struct config_reader *reader, const config_setting_t *setting,
                         const struct config_stream *stream)
 {
@@ -154,7 +167,9 @@ int config_check_stream(const struct config_reader *reader, const config_setting
 		r = check_queues(reader, setting, stream);
 	if (r == 0)
 		r = check_lossless(reader, setting, stream);
-	return r < 0 ? r : check_xdp_flows(reader, setting, stream);
+	if (r == 0)
+		r = check_xdp_flows(reader, setting, stream);
+	return r < 0 ? r : check_xdp_timestamps(reader, setting, stream);
 }
 
 int config_check_stream_among(const struct config *config, const void *entry, struct failure *failure)

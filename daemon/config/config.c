@@ -65,6 +65,16 @@ bool config_interface_leaves_packets(const struct config *config, const char *in
 	return false;
 }
 
+bool config_interface_wants_card_time(const struct config *config, const char *interface)
+{
+	for (uint32_t i = 0; i < config->n_streams; i++)
+		if (strcmp(config->streams[i].interface, interface) == 0 &&
+		    config->streams[i].backend == CONFIG_BACKEND_AUTO &&
+		    config->streams[i].timestamps == CONFIG_TIMESTAMPS_HARDWARE)
+			return true;
+	return false;
+}
+
 bool config_may_share_backend(enum config_backend a, enum config_backend b)
 {
 	return a == b || a == CONFIG_BACKEND_AUTO || b == CONFIG_BACKEND_AUTO;

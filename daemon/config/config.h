@@ -270,6 +270,9 @@ bool config_flow_leaves_packets(const struct config_flow *flow);
 /** Some flow does, of a stream of the interface whose backend is AUTO. Pure. */
 bool config_interface_leaves_packets(const struct config *config, const char *interface);
 
+/** Has some stream of the interface whose backend is AUTO the timestamps HARDWARE? Pure. */
+bool config_interface_wants_card_time(const struct config *config, const char *interface);
+
 /** On one interface: are they the same, or may AUTO become the other one? Pure. */
 bool config_may_share_backend(enum config_backend a, enum config_backend b);
 

@@ -33,6 +33,7 @@ static void interface_choose(struct interface *interface, enum config_backend ba
 	if (backend == CONFIG_BACKEND_AUTO) {
 		backend_choice_read(interface->name, &facts);
 		facts.leaves_packets = wishes->leaves_packets;
+		facts.wants_card_time = wishes->wants_card_time;
 		if (wishes->has_xdp) { /* the program is our own, and the rights were needed to attach it */
 			facts.xdp_program = 0;
 			facts.has_bpf = facts.has_net_admin = true;

@@ -91,8 +91,9 @@ struct interface {
 
 /* What the choice of a backend depends on, besides the interface. */
 struct interface_wishes {
-	bool leaves_packets; /* flows of streams with backend = "auto" do */
-	bool has_xdp;        /* the daemon has the interface by xdp already, for a service that names it */
+	bool leaves_packets;  /* flows of streams with backend = "auto" do */
+	bool wants_card_time; /* streams with backend = "auto" have timestamps = "hardware" */
+	bool has_xdp;         /* the daemon has the interface by xdp already, for a service that names it */
 };
 
 /** Look the interface up; does not open the device. -ENODEV: the failure lists the interfaces that exist. */

@@ -116,6 +116,7 @@ static int interface_set_add(struct daemon *daemon, const struct config *config,
 {
 	const struct interface_wishes wishes = {
 		.leaves_packets = config_interface_leaves_packets(config, name),
+		.wants_card_time = config_interface_wants_card_time(config, name),
 		.has_xdp = interface_set_find(daemon, name, "xdp") != NULL,
 	};
 	struct interface *interface = calloc(1, sizeof(*interface));

@@ -210,7 +210,7 @@ def test_sending(build, daemon, card, backend):
 
 
 @with_each_card
-def test_auto_takes_what_the_driver_can(daemon, card):
+def test_auto_takes_what_the_driver_can(daemon, start_daemon, card):
     largest = LARGEST_MTU.get(card.model, 9000)
     for mtu, native in ((1500, NATIVE_XDP), (largest, JUMBO_XDP if largest > 1500 else NATIVE_XDP)):
         card.set_mtu(mtu)
@@ -219,6 +219,10 @@ def test_auto_takes_what_the_driver_can(daemon, card):
         expect(one, card, lidar=100)
         assert one.stream()["backend"] == ("xdp" if has_xdp(card.model, native) else "packet"), one.text()
         one.stop()
+    if has_xdp(card.model):
+        card.set_mtu(1500)
+        one = start_daemon([conftest.stream(card, backend="auto", timestamps="hardware")])
+        wait_until(lambda: 'backend packet, because timestamps = "hardware"' in one.text(), 60, one.text)
 
 
 @with_each_card

@@ -31,6 +31,7 @@ struct backend_choice_facts facts_for_choice(const struct doctor_facts *facts, c
 	known.has_bpf = capabilities >> CAP_BPF & 1;
 	known.has_net_admin = capabilities >> CAP_NET_ADMIN & 1;
 	known.leaves_packets = facts->config && config_interface_leaves_packets(facts->config, interface->name);
+	known.wants_card_time = facts->config && config_interface_wants_card_time(facts->config, interface->name);
 	return known;
 }
 

@@ -91,6 +91,9 @@ void backend_choice_make(const struct backend_choice_facts *facts, struct backen
 		choice_say(choice->why, "an RDMA device is behind it");
 	} else if (*facts->driver && facts->native_xdp != BACKEND_CHOICE_XDP_NONE && !facts->is_card) {
 		choice_say(choice->why, "packet sockets are at least as fast as XDP on %s", facts->driver);
+	} else if (facts->wants_card_time) {
+		choice_say(choice->why, "timestamps = \"hardware\" wants the card's time of arrival, which AF_XDP does "
+		                        "not give");
 	} else if (facts->leaves_packets) {
 		choice_say(choice->why, "flows with copy or match = \"default\" leave packets to the kernel, and xdp "
 		                        "takes them from it");

@@ -2,9 +2,10 @@
 /*
  * Which backend `backend = "auto"` takes for an interface, and why. The daemon and `ibvcap doctor` ask the same
  * function. verbs where an RDMA device is behind the interface: nothing else is as fast. Else xdp on a network card
- * whose driver has native XDP. Else packet: on veth, a socket's packet becomes an XDP frame only after the driver has
- * copied it, so that packet sockets with a drop program cost 0 to 25 % less than native XDP there; and generic XDP,
- * which is all that other interfaces have, is no faster than packet sockets on any.
+ * whose driver has native XDP, unless a stream needs what only packet has. Else packet: on veth, a socket's packet
+ * becomes an XDP frame only after the driver has copied it, so that packet sockets with a drop program cost 0 to 25 %
+ * less than native XDP there; and generic XDP, which is all that other interfaces have, is no faster than packet
+ * sockets on any.
  */
 #ifndef DAEMON_BACKEND_CHOICE_CHOICE_H
 #define DAEMON_BACKEND_CHOICE_CHOICE_H
@@ -18,6 +19,7 @@ struct backend_choice_facts {
 	bool has_rdma_device; /* behind the interface, and this process can use it */
 	char driver[32];      /* of the interface; "": it has none, or does not say */
 	bool leaves_packets;  /* flows leave packets to the kernel, which xdp cannot */
+	bool wants_card_time; /* streams have timestamps = "hardware", which xdp cannot */
 	bool is_card;         /* a network card, or what a hypervisor emulates; not veth, lo, a tunnel */
 	enum {
 		BACKEND_CHOICE_XDP_NONE,

@@ -49,6 +49,10 @@ CASE(without_native_xdp_it_is_packet, "packet", "its driver ice has no native XD
 CASE(an_interface_without_a_driver_has_packet, "packet", "it has no driver with native XDP", NULL,
      facts.driver[0] = '\0')
 CASE(a_flow_with_copy_has_packet, "packet", "flows with copy", NULL, facts.leaves_packets = true)
+CASE(a_stream_that_wants_the_cards_time_has_packet, "packet", "timestamps = \"hardware\"", NULL,
+     facts.wants_card_time = true)
+CASE(an_rdma_device_has_a_time_of_its_own, "verbs", "an RDMA device", NULL,
+     facts.has_rdma_device = facts.wants_card_time = true)
 CASE(an_rdma_device_copies_by_itself, "verbs", "an RDMA device", NULL,
      facts.has_rdma_device = facts.leaves_packets = true)
 CASE(veth_has_packet_although_it_has_native_xdp, "packet", "at least as fast as XDP on veth", NULL,

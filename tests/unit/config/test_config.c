@@ -97,6 +97,28 @@ Test(config, unknown_keys_are_errors_that_list_the_known_ones)
 	expect_refused(load("stream = ();"), ":1: ", "streams");
 }
 
+Test(config, xdp_with_the_cards_time_is_refused_with_packet_as_the_remedy)
+{
+	struct config *config;
+
+	expect_refused(load_with("", "backend = \"xdp\"; timestamps = \"hardware\";", ""),
+	               ":5: timestamps = \"hardware\" in a stream with backend = \"xdp\"",
+	               "accepted is backend = \"packet\"");
+	config = load_with("", "backend = \"xdp\"; timestamps = \"auto\";", "");
+	cr_assert(config != NULL, "%s", failure.text);
+	cr_expect(not(config_interface_wants_card_time(config, "eth0")));
+	config_free(config);
+	config = load_with("", "timestamps = \"hardware\";", "");
+	cr_assert(config != NULL, "%s", failure.text);
+	cr_expect(config_interface_wants_card_time(config, "eth0"));
+	cr_expect(not(config_interface_wants_card_time(config, "eth1")));
+	config_free(config);
+	config = load_with("", "backend = \"packet\"; timestamps = \"hardware\";", "");
+	cr_assert(config != NULL, "%s", failure.text);
+	cr_expect(not(config_interface_wants_card_time(config, "eth0")));
+	config_free(config);
+}
+
 Test(config, an_unknown_key_is_told_the_nearest_one)
 {
 	expect_refused(load_with("", "payload_sise = 1;", ""), ":5: ",
