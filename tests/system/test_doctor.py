@@ -10,12 +10,13 @@ import shutil
 import signal
 import subprocess
 import sys
+import types
 
 import pytest
 
 import control_client
-from conftest import (BUILD, HUGEPAGES, NOBODY, ROOT, Net, as_nobody, channel, flow, libconfig, reachable, read_number,
-                      stream, wait_until)
+from conftest import (BUILD, HUGEPAGES, NOBODY, ROOT, Consumer, Net, as_nobody, channel, flow, libconfig, reachable,
+                      read_number, stream, wait_until)
 
 HERE = pathlib.Path(__file__).parent
 
@@ -220,6 +221,27 @@ def test_a_process_that_keeps_memory_of_a_ring_that_has_ended_is_named(net, wire
     reader.process.kill()
     reader.process.wait()
     assert holder() is None
+
+
+def test_a_process_that_calls_itself_ibvcapd_is_named_too(net, wire, daemon, build, tmp):
+    one = daemon([stream(wire)])
+    reachable(build.capture_dump)
+    shutil.copy(build.capture_dump, tmp / "ibvcapd")
+    reader = Consumer(types.SimpleNamespace(capture_dump=tmp / "ibvcapd"), tmp / "rows", one, "lidar")
+
+    def levels():
+        subject = f"ibvcapd (pid {reader.process.pid}, user {NOBODY.pw_name})"
+        return [entry["level"] for entry in of(diagnosis(net, "--config", one.config), "ring_memory")
+                if entry["subject"] == subject]
+
+    try:
+        assert levels() == ["ok"]
+        reader.process.send_signal(signal.SIGSTOP)
+        one.stop()
+        assert levels() == ["warning"]
+    finally:
+        reader.process.kill()
+        reader.process.wait()
 
 
 KEEPER = """

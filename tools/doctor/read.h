@@ -8,6 +8,8 @@
 
 #include "tools/doctor/facts.h"
 
+#define SYSTEM_UID_MAX 999 /* the last uid of system accounts, as systemd defines it */
+
 /** Load the configuration as the daemon would. */
 void doctor_read_config(const char *file, struct doctor_facts *facts);
 

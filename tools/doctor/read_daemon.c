@@ -23,8 +23,6 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#define SYSTEM_UID_MAX 999 /* the last uid of system accounts, as systemd defines it */
-
 /* ---- the socket ------------------------------------------------------------------------------------ */
 
 /* The kernel keeps the credentials of the process that called listen() last. It never waits: EAGAIN, a full backlog. */

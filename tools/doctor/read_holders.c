@@ -2,8 +2,9 @@
 /*
  * The processes that map ring memory or have a descriptor of it, from the maps and fd of /proc/PID and its threads. The
  * kernel frees this memory only when the last of them has unmapped and closed it, maybe long after the ring has ended.
- * A ring has ended if no process called ibvcapd holds its segments. /proc does not show descriptors that were sent over
- * a socket and not received yet, or that were registered with an io_uring.
+ * A ring has ended if no daemon holds its segments. Any user can call a process ibvcapd, so the name is not enough: see
+ * is_trusted(). /proc does not show descriptors that were sent over a socket and not received yet, or that were
+ * registered with an io_uring.
  */
 #include "tools/doctor/read.h"
 
@@ -18,6 +19,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
+#include <unistd.h>
 
 /* The beginning of the names that ibvcapd gives to its segments. */
 #define SEGMENT_NAME "memfd:ibvcap-"
@@ -42,6 +44,7 @@ struct holder_scan {
 	unsigned int first;
 	const char *pid;
 	bool has_maps;      /* its mappings were read */
+	bool only_writers;  /* only what it has mapped writable counts */
 	bool reads_daemons; /* in this pass over all processes; else it reads the others */
 };
 
@@ -76,15 +79,16 @@ static void read_mapped_segments(struct holder_scan *scan, const char *directory
 {
 	uint64_t start, end, offset, inode;
 	unsigned int major_number, minor_number;
-	char path[PATH_MAX], line[512];
+	char path[PATH_MAX], line[512], writable;
 	FILE *maps;
 
 	files_join(path, "%s/%s/maps", directory, pid);
 	maps = fopen(path, "re");
 	while (maps && fgets(line, sizeof(line), maps))
 		if (strstr(line, " /" SEGMENT_NAME) &&
-		    sscanf(line, "%" SCNx64 "-%" SCNx64 " %*s %" SCNx64 " %x:%x %" SCNu64, &start, &end, &offset,
-		           &major_number, &minor_number, &inode) == 6)
+		    sscanf(line, "%" SCNx64 "-%" SCNx64 " %*c%c%*s %" SCNx64 " %x:%x %" SCNu64, &start, &end, &writable,
+		           &offset, &major_number, &minor_number, &inode) == 7 &&
+		    (writable == 'w' || !scan->only_writers))
 			add_segment(scan, makedev(major_number, minor_number), inode, offset + end - start);
 	scan->has_maps = scan->has_maps || (maps && ftell(maps) > 0);
 	if (!maps || ferror(maps))
@@ -117,7 +121,7 @@ static void read_held_segments(struct holder_scan *scan, const char *directory, 
 	if (!scan->has_maps)
 		read_mapped_segments(scan, directory, id);
 	files_join(path, "%s/%s/fd", directory, id);
-	if (!files_for_each(path, read_segment_descriptor, scan))
+	if (!scan->only_writers && !files_for_each(path, read_segment_descriptor, scan))
 		note_read_error(scan);
 }
 
@@ -133,34 +137,58 @@ static void read_thread(const char *directory, const char *tid, void *context)
 		read_held_segments(scan, directory, tid);
 }
 
-static void read_user_name(const char *directory, const char *pid, char *name)
+/* False: it has ended. */
+static bool read_user(const char *directory, const char *pid, uid_t *uid)
 {
 	char path[PATH_MAX], text[DOCTOR_NAME_BYTES];
-	const struct passwd *user;
-	unsigned long uid;
 
 	files_join(path, "%s/%s/status", directory, pid);
 	files_read_labelled(path, "Uid:", text, sizeof(text));
-	uid = strtoul(text, NULL, 10);
-	user = *text ? getpwuid((uid_t)uid) : NULL;
+	*uid = (uid_t)strtoul(text, NULL, 10);
+	return *text != '\0';
+}
+
+static void read_user_name(const char *directory, const char *pid, char *name)
+{
+	const struct passwd *user;
+	uid_t uid;
+
+	user = read_user(directory, pid, &uid) ? getpwuid(uid) : NULL;
 	if (user)
 		files_copy_name(name, DOCTOR_NAME_BYTES, user->pw_name);
 	else
-		snprintf(name, DOCTOR_NAME_BYTES, "%lu", uid);
+		snprintf(name, DOCTOR_NAME_BYTES, "%u", uid);
 }
 
-/* Any process called ibvcapd is a daemon here: one may run as any user. */
+/*
+ * Is a process called ibvcapd a daemon? Yes, if it listens at the control socket, or if its account is root's, a
+ * system's, or the doctor's own. A daemon may run as any other user, too: what proves that a ring has it is the ring's
+ * memory, which nobody but its daemon can map writable. Such a process is listed.
+ */
+static bool is_trusted(const struct doctor_facts *facts, const char *directory, const char *pid)
+{
+	uid_t uid;
+
+	if (facts->process.kind == DOCTOR_DAEMON && facts->process.pid == (pid_t)strtol(pid, NULL, 10))
+		return true;
+	return read_user(directory, pid, &uid) && (uid <= SYSTEM_UID_MAX || uid == geteuid());
+}
+
 static void read_holder(const char *directory, const char *pid, void *context)
 {
 	struct holder_scan *scan = context;
 	struct doctor_facts *facts = scan->facts;
 	struct doctor_holder *holder = &facts->holders[facts->n_holders];
 	char path[PATH_MAX], name[DOCTOR_NAME_BYTES];
+	bool is_named, trusted;
 
 	files_read_line(name, sizeof(name), "%s/%s/comm", directory, pid);
-	if (pid[strspn(pid, "0123456789")] || (strcmp(name, "ibvcapd") == 0) != scan->reads_daemons ||
+	is_named = strcmp(name, "ibvcapd") == 0;
+	trusted = is_named && is_trusted(facts, directory, pid);
+	if (pid[strspn(pid, "0123456789")] || (scan->reads_daemons ? !is_named : trusted) ||
 	    (!scan->reads_daemons && facts->n_holders == DOCTOR_HOLDERS_MAX))
 		return;
+	scan->only_writers = scan->reads_daemons && !trusted;
 	scan->first = scan->n;
 	scan->pid = pid;
 	scan->has_maps = false;

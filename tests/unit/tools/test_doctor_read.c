@@ -404,6 +404,7 @@ Test(machine, rings_have_not_ended_because_a_daemon_cannot_be_read)
 	cr_expect_eq(find_holder(700)->bytes, (4 << 20) + 8192);
 	remove_file("/proc/421/maps");
 	put("/proc/422/comm", "ibvcapd\n");
+	put("/proc/422/status", "Name:\tibvcapd\nUid:\t999\t0\t0\t0\n");
 	put_link("/proc/422/fd", "fd");
 	cr_expect_eq(read_ended_bytes(), 0);
 	remove_file("/proc/422/fd");
@@ -450,19 +451,43 @@ Test(machine, rings_have_not_ended_because_there_are_too_many_segments)
 	cr_expect(facts.sees_all_processes && !facts.knows_ended_rings);
 }
 
-Test(machine, a_daemon_of_any_user_is_not_judged_and_its_rings_are_in_use)
+/* Nobody but the daemon of a ring can map its memory writable. */
+Test(machine, the_rings_of_a_daemon_of_any_user_are_in_use_and_it_is_listed)
+{
+	static const char line[] = "ibvcapd";
+	char map[160];
+	struct stat ring;
+
+	put_segment("ibvcap-ring-of-user", &ring);
+	put_daemon_of(4000000001, "423", line, sizeof(line));
+	snprintf(map, sizeof(map),
+	         "7f0000000000-7f0000002000 rw-s 00000000 %02x:%02x %lu    /memfd:ibvcap-ring (deleted)\n",
+	         major(ring.st_dev), minor(ring.st_dev), (unsigned long)ring.st_ino);
+	put("/proc/423/maps", map);
+	put_open_segment("423", "ibvcap-ring-of-user");
+	put_open_segment("704", "ibvcap-ring-of-user");
+	cr_expect_eq(read_ended_bytes(), 4 << 20, "that of 700");
+	cr_assert_not_null(find_holder(704));
+	cr_expect_eq(find_holder(704)->ended_bytes, 0);
+	cr_assert_not_null(find_holder(423));
+	cr_expect_eq(find_holder(423)->ended_bytes, 0);
+}
+
+Test(machine, a_process_that_calls_itself_ibvcapd_hides_neither_itself_nor_others)
 {
 	static const char line[] = "ibvcapd";
 	struct stat ring;
 
 	put_segment("ibvcap-ring-of-user", &ring);
 	put_daemon_of(4000000001, "423", line, sizeof(line));
+	put("/proc/423/maps", "7f0000000000-7f0000200000 r--s 00000000 00:01 77    /memfd:ibvcap-payload (deleted)\n");
 	put_open_segment("423", "ibvcap-ring-of-user");
 	put_open_segment("704", "ibvcap-ring-of-user");
-	cr_expect_eq(read_ended_bytes(), 4 << 20, "that of 700");
-	cr_assert_not_null(find_holder(704));
-	cr_expect_eq(find_holder(704)->ended_bytes, 0);
-	cr_expect_null(find_holder(423));
+	read_ended_bytes();
+	cr_assert_not_null(find_holder(423));
+	cr_expect_str_eq(find_holder(423)->name, "ibvcapd");
+	cr_expect_eq(find_holder(423)->ended_bytes, (2 << 20) + 8192);
+	cr_expect_eq(find_holder(704)->ended_bytes, 8192);
 }
 
 Test(machine, interfaces_and_their_groups)
