@@ -274,6 +274,10 @@ def two_lanes_fixture(tmp_path):
         end = script[script.index('if ! wait "$behind"'):]
         (tmp_path / "scripts").mkdir()
         (tmp_path / "build/test-logs").mkdir(parents=True)
+        (tmp_path / "tests").mkdir()
+        check = tmp_path / "tests/check_kernel_log.py"
+        check.write_text('#!/bin/sh\n[ "$1" = --mark ] && echo 4711:0 || [ "$1" = 4711:0 ]\n')
+        check.chmod(0o755)
         test = tmp_path / "scripts/test"
         test.write_text(
             f'{functions}\nbehind() {{\n{behind}\n}}\nif [ "${{1:-}}" = --behind ]{rest}{lanes}{front}\n{end}')
@@ -302,8 +306,8 @@ def test_test_waits_for_what_is_behind_and_stops_it_for_what_wants_quiet(two_lan
                         "until [ -s ticks ]; do sleep 0.01; done\n"
                         f"quietly single quiet bash -c '{quiet}'\nsingle moves bash -c '{moves}'")
     out, _ = process.communicate(timeout=60)
-    # good, after-good, after-bad, quiet, moves, tick | bad
-    assert out.splitlines()[-1] == "6 passed, 1 failed, 0 skipped", out
+    # good, after-good, after-bad, quiet, moves, tick, kernel-log | bad
+    assert out.splitlines()[-1] == "7 passed, 1 failed, 0 skipped", out
 
 
 def has_ended(pid):
