@@ -5,6 +5,7 @@
 Each card has a wire to a second one, the tests' sender. As a program: the options of qemu that make them, one a line.
 """
 import json
+import pathlib
 import select
 import subprocess
 import sys
@@ -76,6 +77,7 @@ class Card(wires.Wire):
 
     def __init__(self, net, number, monitor):
         self.monitor, self.model = monitor, MODELS[number]
+        self.driver = self.bus = None  # of a card that is unbound
         super().__init__(net, number)
 
     def make(self):
@@ -138,8 +140,25 @@ class Card(wires.Wire):
         self.monitor.ask("device_del", id=f"card{self.number}")
 
     def plug(self):
-        """The other end has stayed."""
         self.monitor.ask("device_add", **device(self.number))
+        self.come_back()
+
+    def unbind(self):
+        """The driver lets go of the card, which stays in its slot."""
+        self.socket.close()
+        namespace = f"ip netns exec {self.net.rx}".split()
+        (bus,) = [line.split()[1] for line in wires.run(*namespace, "ethtool", "-i", self.interface).stdout.splitlines()
+                  if line.startswith("bus-info: ")]
+        self.driver = pathlib.Path("/sys/bus/pci/devices", bus, "driver").resolve()
+        self.bus = bus
+        (self.driver / "unbind").write_text(bus)
+
+    def bind(self):
+        (self.driver / "bind").write_text(self.bus)
+        self.come_back()
+
+    def come_back(self):
+        """The other end has stayed."""
         self.take(mac(self.number), self.net.rx, self.interface)
         wires.run("ip", "-n", self.net.tx, "address", "flush", "dev", self.tx)
         self.configure(1500)

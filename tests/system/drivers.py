@@ -13,6 +13,8 @@ import pytest
 
 import cards
 import conftest
+import departures
+from departures import churn_modules, kernel_log  # noqa: F401  pylint: disable=unused-import
 from wires import Net, Tap, mac_bytes, run, wait_until
 
 KERNEL = tuple(int(number) for number in platform.release().split(".")[:2])
@@ -182,6 +184,24 @@ def test_a_card_that_is_unplugged_and_back(start_daemon, card, backend):
     card.send(*frames(card, 100), *frames(card, 100, destination=GROUP))
     expect(again, card, lidar=200)
     again.stop_clean()
+
+
+@with_each_backend
+@pytest.mark.parametrize("goes,comes", [("unplug", "plug"), ("unbind", "bind")], ids=["unplugged", "unbound"])
+def test_a_card_that_goes_again_and_again(start_daemon, card, backend, goes, comes):
+    """The kernel must not report a fault: see kernel_log."""
+    for way in departures.WAYS_TO_END:
+        one = start_daemon([conftest.stream(card, flows=[conftest.flow(7502, card.address), conftest.flow(7502, GROUP)],
+                                            backend=backend)],
+                           channels=[conftest.channel(card, backend=backend)]).wait_ready()
+        card.send(*frames(card, 100))
+        expect(one, card, lidar=100)
+        churn_modules()
+        getattr(card, goes)()
+        wait_until(lambda one=one: one.stream()["state"] == "interface_gone", 60, one.text)
+        churn_modules()
+        departures.end(one, way)
+        getattr(card, comes)()
 
 
 def sent_frames(tap, source):
