@@ -114,8 +114,8 @@ FOREIGN = {
     "dlfcn.h": ["lib/softhca/preload"],
 }
 # A BPF program that is bound to its interface can crash the kernel when the interface goes, because the kernel frees it
-# by a pointer from before the verifier moved it (seen with Linux 6.12 and 6.18). Only such programs may ask a driver
-# for metadata.
+# by a pointer from before the verifier moved it (seen with Linux 6.12, 6.18 and 7.3). Only such programs may ask a
+# driver for metadata.
 BOUND = "loads a BPF program that is bound to its interface, which can crash the kernel"
 FORBIDDEN = {
     "BPF_F_XDP_DEV_BOUND_ONLY": BOUND,
