@@ -15,7 +15,8 @@ static uint64_t difference(uint64_t more, uint64_t less)
 /* An odd count is an outage that lasts: it is in both of the intervals that meet there. */
 static uint64_t outages_between(const struct ibvcap_rx_moment *from, const struct ibvcap_rx_moment *until)
 {
-	return difference((until->after.outages + 1) / 2, from->before.outages / 2);
+	return difference((until->past.outages + until->after.outages + 1) / 2,
+	                  (from->past.outages + from->before.outages) / 2);
 }
 
 static bool has_all_queues(const struct ibvcap_rx_moment *moment)
@@ -38,20 +39,31 @@ static bool is_known(const struct ibvcap_rx_moment *moment)
  * between the two inner records are certainly in the interval, and those between the two outer ones may be. The count
  * is the stream's: for one of several queues, all of it may be of the others.
  */
+static void bound_card_losses(struct ibvcap_rx_account *account, const struct ibvcap_rx_moment *from,
+                              const struct ibvcap_rx_moment *until)
+{
+	bool is_one_epoch = from->epochs == until->epochs;
+
+	account->no_buffer_most = UINT64_MAX;
+	if (is_one_epoch && is_known(until) && until->after.most != UINT64_MAX)
+		account->no_buffer_most = difference(until->after.most, from->before.least);
+	if (is_one_epoch && is_known(until) && until->after.marks == from->before.marks)
+		account->no_buffer_most = 0;
+	if (!has_all_queues(from) || !has_all_queues(until))
+		return;
+	if (!is_one_epoch)
+		account->no_buffer_least = until->before.least;
+	else if (is_known(from) && from->after.most != UINT64_MAX)
+		account->no_buffer_least =
+			u64_min(difference(until->before.least, from->after.most), account->no_buffer_most);
+}
+
 static void add_card_losses(struct ibvcap_rx_account *account, const struct ibvcap_rx_moment *from,
                             const struct ibvcap_rx_moment *until)
 {
-	account->no_buffer_most = UINT64_MAX;
-	if (is_known(until) && until->after.most != UINT64_MAX)
-		account->no_buffer_most = difference(until->after.most, from->before.least);
-	if (is_known(until) && until->after.marks == from->before.marks)
-		account->no_buffer_most = 0;
-	if (is_known(from) && from->after.most != UINT64_MAX && has_all_queues(from) && has_all_queues(until))
-		account->no_buffer_least =
-			u64_min(difference(until->before.least, from->after.most), account->no_buffer_most);
-	account->no_buffer = u64_min(difference(until->after.least, from->after.least), account->no_buffer_most);
-	if (account->no_buffer < account->no_buffer_least)
-		account->no_buffer = account->no_buffer_least;
+	bound_card_losses(account, from, until);
+	account->no_buffer = difference(until->past.least + until->after.least, from->past.least + from->after.least);
+	account->no_buffer = u64_max(u64_min(account->no_buffer, account->no_buffer_most), account->no_buffer_least);
 	account->unknown |= is_known(until) ? 0 : IBVCAP_UNKNOWN_UNSETTLED;
 	account->unknown |= account->no_buffer_most > account->no_buffer_least ? IBVCAP_UNKNOWN_EDGE : 0;
 }
@@ -148,6 +160,8 @@ void rx_moment_add_queue(struct ibvcap_rx_moment *stream, const struct ibvcap_rx
 	stream->skipped += queue->skipped;
 	stream->abandoned += queue->abandoned;
 	stream->failures += queue->failures;
+	stream->past.least = u64_max(stream->past.least, queue->past.least);
+	stream->past.outages = u64_max(stream->past.outages, queue->past.outages);
 	add_before(&stream->before, &queue->before);
 	add_after(&stream->after, &queue->after);
 }

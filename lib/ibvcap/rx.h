@@ -45,12 +45,13 @@ struct rx_reattach {
 	char stream[IBVCAP_STREAM_NAME_MAX];
 	struct ibvcap_rx_options options;
 	struct ibvcap_rx_counts counts;    /* of the epochs that ended */
-	struct ibvcap_settled_losses past; /* likewise, as far as they are counted */
-	uint64_t past_most;                /* likewise, at most */
-	uint64_t past_until_ns;            /* when the last of them was settled, CLOCK_MONOTONIC */
-	uint32_t next_flags;               /* enum ibvcap_rx_batch_flag, for the next batch */
-	uint64_t member;                   /* of a group: see struct protocol_attach */
-	int poll_fd;                       /* the result of ibvcap_rx_fd(); -1: no call of it yet */
+	struct ibvcap_settled_losses past; /* likewise, without the last one: least and outages */
+	struct ibvcap_settled_losses last; /* of the last one that ended, until the next begins */
+	uint64_t last_epoch;
+	uint64_t last_until_ns; /* when its losses were settled last, CLOCK_MONOTONIC */
+	uint32_t next_flags;    /* enum ibvcap_rx_batch_flag, for the next batch */
+	uint64_t member;        /* of a group: see struct protocol_attach */
+	int poll_fd;            /* the result of ibvcap_rx_fd(); -1: no call of it yet */
 	int timer_fd;
 
 	bool away;            /* between two epochs: nothing is mapped, pointers into segments are NULL */
@@ -203,9 +204,8 @@ void rx_settled_leave(struct ibvcap_rx *rx);
 
 /** A copy of the newest record. False: the daemon is writing it. */
 bool rx_settled_load(const struct ibvcap_rx *rx, struct ring_settled *settled);
-/** With those of earlier epochs. most: of the losses, or UINT64_MAX. */
-struct ibvcap_settled_losses rx_settled_losses(const struct ibvcap_rx *rx, const struct ring_losses *losses,
-                                               uint64_t most);
+/** A copy for a moment. most: of the losses, or UINT64_MAX. */
+struct ibvcap_settled_losses rx_settled_losses(const struct ring_losses *losses, uint64_t most);
 /** Until when it holds, CLOCK_MONOTONIC: its own time, or later as long as the flow counters have not moved since. */
 uint64_t rx_settled_until_ns(const struct ibvcap_rx *rx, const struct ring_settled *settled);
 

@@ -21,7 +21,7 @@ static void note_outages(const struct ibvcap_rx *rx, struct ibvcap_rx_moment *mo
 {
 	uint64_t n = ring_load_outages(rx->ring, &moment->outage_from_ns, &moment->outage_until_ns);
 
-	moment->after.outages = rx->reattach.past.outages + n;
+	moment->after.outages = n;
 }
 
 static uint32_t moment_state(const struct ibvcap_rx *rx)
@@ -55,7 +55,8 @@ void rx_moment_take(struct ibvcap_rx *rx, struct ibvcap_rx_moment *moment)
 		.skipped = counts.skipped,
 		.abandoned = counts.abandoned,
 		.failures = counts.failures,
-		.before = rx->reattach.away ? rx->reattach.past : rx->before,
+		.past = rx->reattach.past,
+		.before = rx->reattach.away ? rx->reattach.last : rx->before,
 	};
 	moment->after = moment->before;
 	moment->is_settled = rx->reattach.away;
@@ -64,11 +65,13 @@ void rx_moment_take(struct ibvcap_rx *rx, struct ibvcap_rx_moment *moment)
 }
 
 /* The handle has left the epoch of the moment: its last record is all that there will be. */
-static void settle_by_past(const struct ibvcap_rx *rx, struct ibvcap_rx_moment *moment)
+static void settle_by_last(const struct ibvcap_rx *rx, struct ibvcap_rx_moment *moment)
 {
-	moment->after = rx->reattach.past;
-	moment->after.most = rx->reattach.past_most;
-	if (rx->reattach.past_until_ns < moment->monotonic_ns)
+	const struct rx_reattach *reattach = &rx->reattach;
+
+	if (reattach->away && reattach->last_epoch == moment->epoch && reattach->last_until_ns >= moment->monotonic_ns)
+		moment->after = reattach->last;
+	else
 		moment->state |= RX_MOMENT_UNSETTLED;
 	moment->is_settled = 1;
 }
@@ -80,11 +83,11 @@ bool rx_moment_settle(const struct ibvcap_rx *rx, struct ibvcap_rx_moment *momen
 	if (moment->is_settled)
 		return true;
 	if (rx->reattach.away || rx->info.epoch != moment->epoch) {
-		settle_by_past(rx, moment);
+		settle_by_last(rx, moment);
 		return true;
 	}
 	if (rx_settled_load(rx, &settled) && rx_settled_until_ns(rx, &settled) >= moment->monotonic_ns) {
-		moment->after = rx_settled_losses(rx, &settled.after, settled.no_buffer_most);
+		moment->after = rx_settled_losses(&settled.after, settled.no_buffer_most);
 		moment->is_settled = 1;
 	}
 	note_outages(rx, moment); /* newer than the record's, which was written before */

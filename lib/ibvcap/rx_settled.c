@@ -17,22 +17,15 @@ bool rx_settled_load(const struct ibvcap_rx *rx, struct ring_settled *settled)
 	return false;
 }
 
-struct ibvcap_settled_losses rx_settled_losses(const struct ibvcap_rx *rx, const struct ring_losses *losses,
-                                               uint64_t most)
+struct ibvcap_settled_losses rx_settled_losses(const struct ring_losses *losses, uint64_t most)
 {
-	const struct ibvcap_settled_losses *past = &rx->reattach.past;
-
 	return (struct ibvcap_settled_losses){
-		.marks = past->marks + losses->marks,
-		.least = past->least + losses->no_buffer,
-		.most = most == UINT64_MAX ? UINT64_MAX : past->least + most,
-		.outages = past->outages + losses->outages,
-	};
+		.marks = losses->marks, .least = losses->no_buffer, .most = most, .outages = losses->outages};
 }
 
 static void note_before(struct ibvcap_rx *rx, const struct ring_losses *losses)
 {
-	rx->before = rx_settled_losses(rx, losses, UINT64_MAX);
+	rx->before = rx_settled_losses(losses, UINT64_MAX);
 }
 
 /* ---- the newest record before the next packet ---------------------------------------------------- */
@@ -73,7 +66,11 @@ static void begin_in_block(struct ibvcap_rx *rx, uint64_t block)
 void rx_settled_begin(struct ibvcap_rx *rx)
 {
 	static const struct ring_losses none;
+	struct rx_reattach *reattach = &rx->reattach;
 
+	reattach->past.least += reattach->last.least;
+	reattach->past.outages += (reattach->last.outages + 1) / 2 * 2;
+	reattach->last = (struct ibvcap_settled_losses){0};
 	note_before(rx, &none);
 	rx->waiting.head = UINT64_MAX;
 	if (consumer_load_head(rx->ring) > rx->next / rx->slots_per_block * rx->slots_per_block)
@@ -94,14 +91,13 @@ void rx_settled_leave(struct ibvcap_rx *rx)
 {
 	struct rx_reattach *reattach = &rx->reattach;
 	struct ring_settled settled = {0};
-	uint64_t at_ns, unused;
+	uint64_t unused;
 
 	if (!rx->ring)
 		return;
-	reattach->past_until_ns = rx_settled_load(rx, &settled) ? rx_settled_until_ns(rx, &settled) : 0;
-	reattach->past_most = rx_settled_losses(rx, &settled.after, settled.no_buffer_most).most;
-	reattach->past.marks += settled.after.marks;
-	reattach->past.least += u64_max(ring_load_no_buffer(rx->ring, &at_ns), settled.after.no_buffer);
-	reattach->past.most = reattach->past.least;
-	reattach->past.outages += (ring_load_outages(rx->ring, &at_ns, &unused) + 1) / 2 * 2;
+	reattach->last_epoch = rx->info.epoch;
+	reattach->last_until_ns = rx_settled_load(rx, &settled) ? rx_settled_until_ns(rx, &settled) : 0;
+	reattach->last = rx_settled_losses(&settled.after, settled.no_buffer_most);
+	reattach->last.least = u64_max(reattach->last.least, ring_load_no_buffer(rx->ring, &unused));
+	reattach->last.outages = ring_load_outages(rx->ring, &unused, &unused);
 }

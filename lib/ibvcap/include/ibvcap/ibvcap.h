@@ -360,7 +360,7 @@ enum ibvcap_unknown {
 	IBVCAP_UNKNOWN_ABANDONED = 1 << 8, /* a member of the group left with packets that it had acquired */
 };
 
-/* What a queue lost until some moment: see struct ibvcap_settled in layout.h. Sums over all epochs. */
+/* What a queue lost in an epoch until some moment: see struct ibvcap_settled in layout.h. */
 struct ibvcap_settled_losses {
 	uint64_t marks;
 	uint64_t least;
@@ -386,6 +386,7 @@ struct ibvcap_rx_moment {
 	uint64_t failures;
 	uint64_t outage_from_ns;
 	uint64_t outage_until_ns;
+	struct ibvcap_settled_losses past; /* of earlier epochs: least and outages */
 	struct ibvcap_settled_losses before;
 	struct ibvcap_settled_losses after;
 };
