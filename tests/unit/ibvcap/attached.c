@@ -22,7 +22,8 @@ static void init_ring(struct attached *attached)
 		.spare_blocks = QUOTA,
 		.lease_blocks_max = QUOTA,
 		.page_bytes = 4096,
-		.n_queues = 1,
+		.queue_index = attached->queue,
+		.n_queues = attached->n_queues ? attached->n_queues : 1,
 	};
 	struct failure failure;
 
@@ -46,7 +47,7 @@ static void init_page(struct shm *shm, uint64_t magic, uint64_t epoch)
 
 static void init_consumer(struct ring_consumer *consumer, uint64_t epoch)
 {
-	*consumer = (struct ring_consumer){.lease_blocks = QUOTA};
+	*consumer = (struct ring_consumer){.lease_blocks = QUOTA, .start = consumer->start};
 	init_page(&consumer->state_shm, IBVCAP_STATE_MAGIC, epoch);
 	init_page(&consumer->page_shm, IBVCAP_CONSUMER_MAGIC, epoch);
 	consumer->state = consumer->state_shm.address;
@@ -75,9 +76,14 @@ void attached_prepare(struct attached *attached, int fds[PROTOCOL_FD_N], int *so
 	const uint64_t epoch = attached->epoch ? attached->epoch : EPOCH;
 	int ends[2];
 
-	*attached = (struct attached){.epoch = epoch, .n_earlier = attached->n_earlier};
+	*attached = (struct attached){.epoch = epoch,
+	                              .queue = attached->queue,
+	                              .n_queues = attached->n_queues,
+	                              .n_earlier = attached->n_earlier,
+	                              .start = attached->start};
 	init_ring(attached);
 	attached_publish(attached, attached->n_earlier);
+	attached->consumer.start = attached->start;
 	attached->daemon_wake = attached_add_consumer(&attached->ring, &attached->consumer, epoch, fds);
 	attached->consumer.budget = &attached->account;
 	cr_assert_eq(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends), 0);

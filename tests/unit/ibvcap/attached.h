@@ -12,8 +12,11 @@
 #define SLOT_BYTES 100u
 
 struct attached {
-	uint64_t epoch;         /* 0: EPOCH */
-	uint64_t n_earlier;     /* packets that are published before the consumer attaches */
+	uint64_t epoch;     /* 0: EPOCH */
+	uint32_t queue;     /* of the stream */
+	uint32_t n_queues;  /* 0: 1 */
+	uint64_t n_earlier; /* packets that are published before the consumer attaches */
+	struct rx_start_position start;
 	uint64_t numbers_ahead; /* added to the numbers in the rows */
 	struct rx_ring ring;
 	struct ring_consumer consumer;
@@ -24,8 +27,8 @@ struct attached {
 };
 
 /**
- * Make a consumer's pages, and add it to the ring. The descriptors are the client's. Returns the daemon's end of the
- * wake socket. Asserts.
+ * Make a consumer's pages, and add it to the ring, where consumer->start says. The descriptors are the client's.
+ * Returns the daemon's end of the wake socket. Asserts.
  */
 int attached_add_consumer(struct rx_ring *ring, struct ring_consumer *consumer, uint64_t epoch, int fds[PROTOCOL_FD_N]);
 
