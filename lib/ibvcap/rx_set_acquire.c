@@ -163,7 +163,7 @@ static int prepare_all(struct rx_set *set, uint32_t max, uint32_t min, uint64_t 
 		n_removed += r == -ENODEV;
 		if (r < 0 && r != -ENOBUFS && r != -ENODEV)
 			return r;
-		if (r > found || (r == -ENOBUFS && found == 0))
+		if (r > 0 ? r > found : r == -ENOBUFS && found == 0)
 			found = r;
 	}
 	if (n_removed && n_removed == rx_set_count_parts(set))

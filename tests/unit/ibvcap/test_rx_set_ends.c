@@ -140,6 +140,27 @@ Test(rx_set_ends, the_descriptor_says_each_step_into_the_next_epoch)
 	cr_expect(is_readable(fd, 1000), "a packet of the new queue");
 }
 
+Test(rx_set_ends, batches_of_the_old_epoch_are_released_before_the_next_one_begins)
+{
+	struct ibvcap_rx_batch held;
+
+	open_all_queues(queues, 2, NULL);
+	attached_publish(&queues[0], 5);
+	cr_assert(eq(int, take(N), 5));
+	held = batch;
+	end_rings(2, IBVCAP_RING_END_STOPPED);
+	cr_expect(eq(int, take(N), -ENOBUFS));
+	answer_requests(next_queues, 2, NEXT, 1);
+	cr_expect(eq(u32, next_queues[1].queue, 1), "the queue without batches goes on");
+	attached_publish(&next_queues[1], 1);
+	expect_rows(1, 1, IBVCAP_RX_BATCH_FLAG_GAP_UNKNOWN);
+	cr_expect(eq(int, ibvcap_rx_release(rx, &held), 0));
+	cr_expect(eq(int, take(N), 0));
+	answer_requests(next_queues, 2, NEXT, 1);
+	attached_publish(&next_queues[0], 2);
+	expect_rows(0, 2, IBVCAP_RX_BATCH_FLAG_GAP_UNKNOWN);
+}
+
 Test(rx_set_ends, without_a_next_daemon_the_end_is_an_error)
 {
 	struct ibvcap_rx_options options = {.size = sizeof(options), .reattach_ms = IBVCAP_NO_REATTACH};
@@ -255,6 +276,16 @@ Test(rx_set_ends, a_stream_is_removed_when_all_its_queues_are_and_their_packets_
 	expect_rows(1, 4, 0);
 	cr_expect(eq(int, take(N), -ENODEV));
 	cr_expect(eq(int, take(N), -ENODEV));
+}
+
+Test(rx_set_ends, a_queue_that_was_removed_is_no_end_while_a_batch_of_another_is_out)
+{
+	open_all_queues(queues, 2, NULL);
+	attached_publish(&queues[0], 5);
+	cr_assert(eq(int, take(N), 5));
+	rx_ring_close(&queues[0].ring, IBVCAP_RING_END_STOPPED);
+	remove_queue(1);
+	cr_expect(eq(int, take(N), -ENOBUFS));
 }
 
 Test(rx_set_ends, a_handle_that_the_daemon_disconnects_in_one_queue_is_told)
