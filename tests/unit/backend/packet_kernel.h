@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * The calls that the packet backend makes of the kernel, in place of the kernel's (the linker's --wrap): a test says
+ * what they answer and which one fails, and looks at what was asked. Sockets are ends of socket pairs.
+ */
+#ifndef TESTS_UNIT_BACKEND_PACKET_KERNEL_H
+#define TESTS_UNIT_BACKEND_PACKET_KERNEL_H
+
+#include "daemon/backend/packet/af_packet.h"
+
+#include <linux/filter.h>
+#include <netinet/in.h>
+
+#define KERNEL_CALLS_MAX  256
+#define KERNEL_FILTER_MAX 4096
+
+/* A setsockopt() that succeeded, or a bind(). */
+struct kernel_call {
+	int fd;
+	int level;
+	int name; /* KERNEL_BIND: a bind() */
+	int value;
+	struct sockaddr_storage address; /* of a bind() */
+	struct tpacket_req3 ring;        /* of PACKET_RX_RING */
+	char text[16];                   /* of SO_BINDTODEVICE */
+	int filter_n;                    /* of SO_ATTACH_FILTER */
+	struct sock_filter filter_begin[4];
+};
+#define KERNEL_BIND (-1)
+
+extern struct kernel {
+	struct kernel_call calls[KERNEL_CALLS_MAX];
+	int n_calls;
+
+	int fail_setsockopt_of; /* option name that fails; 0: none */
+	int fail_setsockopt_after;
+	int setsockopt_error;
+	int bind_error;         /* of sockets that are no packet sockets; 0: none */
+	int fanout_id;          /* that PACKET_FANOUT has after the first socket joined */
+	int statistics_error;   /* of PACKET_STATISTICS */
+	uint32_t tp_packets;    /* the next reading, which takes them away */
+	uint32_t tp_drops;      /* likewise */
+	const char *release;    /* of uname() */
+	unsigned hardware_type; /* of SIOCGIFHWADDR */
+	int ioctl_error;        /* of the request that fails */
+	unsigned long fail_ioctl;
+
+	int tcx_open_result;
+	int tcx_add_result;
+	int n_tcx_added;
+	int n_tcx_removed;
+	int n_tcx_closed;
+	const struct flow_rule *last_removed;
+
+	char log[4096]; /* warnings, one a line */
+} kernel;
+
+/** For a test suite. */
+void set_up_kernel(void);
+
+/** n of the calls that can fail are let through, then one fails; below 0: none does. */
+void kernel_fail_after(int n);
+bool kernel_has_failed(void);
+
+/** The calls of this name on a socket (-1: any), from the first that is left in `kernel` on; NULL: there is no k-th. */
+const struct kernel_call *kernel_find(int fd, int name, int k);
+int kernel_count(int fd, int name);
+void kernel_forget_calls(void);
+
+/** An opened backend on an interface with Ethernet, without a drop and without a card's time. */
+void make_packet_backend(struct af_packet *backend);
+struct backend_queue_options packet_queue_options(void);
+/** UDP to 10.0.0.x and a port, of priority 0: an exact rule. */
+struct flow_rule packet_rule(uint8_t x, uint16_t port);
+
+unsigned count_open_fds(void);
+
+#endif
