@@ -5,6 +5,7 @@
 
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
@@ -38,12 +39,13 @@ void set_up_queues(void)
 	cr_assert(eq(int, listen(listener, 64), 0));
 }
 
-static void end_queue(struct attached *of)
+void end_queue(struct attached *of)
 {
 	if (!of->ring.ring)
 		return;
 	of->rx = NULL;
 	attached_deinit(of);
+	*of = (struct attached){0};
 }
 
 void tear_down_queues(void)
@@ -73,24 +75,49 @@ bool is_asked(int ms)
 	return is_readable(listener, ms);
 }
 
-int accept_request(union protocol_message *request)
+/* A handle that searches the next daemon gives a connection a millisecond, and tries again in a later call. */
+static void wait_for_request(void)
 {
-	int fd;
+	struct ibvcap_rx_batch unused = IBVCAP_INIT(struct ibvcap_rx_batch);
 
-	cr_assert(is_asked(PATIENCE_MS), "no client asks");
+	for (int ms = 0; !is_asked(5); ms += 5) {
+		cr_assert(lt(int, ms, PATIENCE_MS), "no client asks");
+		if (rx)
+			cr_assert(le(int, ibvcap_rx_acquire(rx, &unused, N, 1, 0), 0));
+	}
+}
+
+int try_accept_request(union protocol_message *request)
+{
+	int fd, r;
+
+	wait_for_request();
 	fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
 	cr_assert(ge(int, fd, 0));
 	cr_assert(is_readable(fd, PATIENCE_MS), "the client sends no request");
-	cr_assert(eq(int, protocol_recv(fd, request, NULL, NULL), 1));
+	r = protocol_recv(fd, request, NULL, NULL);
+	if (r == 0) {
+		close(fd);
+		return -1;
+	}
+	cr_assert(eq(int, r, 1));
 	cr_assert(eq(u16, request->header.type, PROTOCOL_ATTACH));
 	cr_expect(eq(str, request->attach.stream, (char *)"test"));
+	return fd;
+}
+
+int accept_request(union protocol_message *request)
+{
+	int fd = try_accept_request(request);
+
+	cr_assert(ge(int, fd, 0), "the client has hung up");
 	return fd;
 }
 
 static void send_attached(int fd, struct attached *of, uint64_t abandoned, bool taken_over, unsigned n)
 {
 	struct protocol_attached message = {.epoch = of->epoch ? of->epoch : EPOCH};
-	int fds[PROTOCOL_FD_N], unused;
+	int fds[PROTOCOL_FD_N], unused, r;
 
 	of->start.where = IBVCAP_START_OLDEST;
 	attached_prepare(of, fds, &unused);
@@ -100,7 +127,8 @@ static void send_attached(int fd, struct attached *of, uint64_t abandoned, bool 
 	close(of->daemon_socket);
 	of->daemon_socket = fd;
 	protocol_init(&message.header, PROTOCOL_ATTACHED, sizeof(message));
-	cr_assert(eq(int, protocol_send(fd, &message.header, fds, n), 0));
+	r = protocol_send(fd, &message.header, fds, n);
+	cr_assert(r == 0 || r == -EPIPE, "%d", r); /* a client that fails hangs up */
 	for (unsigned i = 0; i < PROTOCOL_FD_N; i++)
 		close(fds[i]);
 }
@@ -132,9 +160,11 @@ void refuse(int fd, int error)
 void answer_joined(int fd, uint64_t epoch, uint32_t n_queues)
 {
 	struct protocol_joined message = {.epoch = epoch, .n_queues = n_queues};
+	int r;
 
 	protocol_init(&message.header, PROTOCOL_JOINED, sizeof(message));
-	cr_assert(eq(int, protocol_send(fd, &message.header, NULL, 0), 0));
+	r = protocol_send(fd, &message.header, NULL, 0);
+	cr_assert(r == 0 || r == -EPIPE, "%d", r);
 }
 
 void recall(struct attached *of)
@@ -206,6 +236,45 @@ void open_all_queues(struct attached *of, uint32_t n, const struct ibvcap_rx_opt
 	answer_requests(of, n, EPOCH, n);
 	r = end_open(&error_text);
 	cr_assert(eq(int, r, 0), "%s", error_text);
+}
+
+/* ---- a member of a group ------------------------------------------------------------------------------ */
+
+int asking;
+union protocol_message last_request;
+
+void join_with(struct ibvcap_rx_options options, uint32_t n_queues)
+{
+	options.size = sizeof(options);
+	strcpy(options.group, "work");
+	begin_open(&options);
+	asking = accept_request(&last_request);
+	answer_joined(asking, EPOCH, n_queues);
+	cr_assert(eq(int, end_open(NULL), 0));
+}
+
+void join(uint32_t n_queues)
+{
+	join_with((struct ibvcap_rx_options){0}, n_queues);
+}
+
+void prepare(struct attached *of, uint32_t queue, uint32_t n_queues, uint64_t epoch)
+{
+	*of = (struct attached){.queue = queue, .n_queues = n_queues, .epoch = epoch};
+}
+
+void give(struct attached *of, uint32_t queue, uint32_t n_queues, uint64_t epoch)
+{
+	prepare(of, queue, n_queues, epoch);
+	answer(asking, of);
+	cr_assert(eq(int, take(N), 0));
+	cr_assert(eq(int, take(N), 0));
+}
+
+void expect_next_request(uint32_t n_queues)
+{
+	asking = accept_request(&last_request);
+	answer_joined(asking, EPOCH, n_queues);
 }
 
 /* ---- reading ---------------------------------------------------------------------------------------- */

@@ -30,6 +30,8 @@ const char *queues_path(void);
 bool is_asked(int ms);
 /** The connection of the next client, and its request to attach. Asserts that one comes. */
 int accept_request(union protocol_message *request);
+/** The same; -1: the client has hung up without a request. */
+int try_accept_request(union protocol_message *request);
 /** Answer with the ring of the queue. taken_over: of a group, with so many packets abandoned before. */
 void answer(int fd, struct attached *of);
 void answer_taken_over(int fd, struct attached *of, uint64_t abandoned);
@@ -49,6 +51,18 @@ void open_all_queues(struct attached *of, uint32_t n, const struct ibvcap_rx_opt
 /** Answer to so many requests, each with the ring of the queue that it asks for. */
 void answer_requests(struct attached *of, uint32_t n_queues, uint64_t epoch, uint32_t n_requests);
 
+/** The connection by which a member of a group waits for its next queue, and its last request. */
+extern int asking;
+extern union protocol_message last_request;
+/** Open rx as a member of a group; there is no queue for it yet. */
+void join_with(struct ibvcap_rx_options options, uint32_t n_queues);
+void join(uint32_t n_queues);
+void prepare(struct attached *of, uint32_t queue, uint32_t n_queues, uint64_t epoch);
+/** The member reads that it has joined, gets a queue, and asks for another one if there may be one more. */
+void give(struct attached *of, uint32_t queue, uint32_t n_queues, uint64_t epoch);
+/** It asks for one more. */
+void expect_next_request(uint32_t n_queues);
+
 /** Acquire at most max rows without waiting, as batch. */
 int take(uint32_t max);
 /** The same; expects so many rows of that queue, and releases them. */
@@ -58,6 +72,8 @@ struct ibvcap_rx_info info_of_rx(void);
 
 /** As worker and notifier do after a packet: wake the consumer if it has asked for that. */
 void notify(struct attached *of);
+/** The daemon gives the queue up: its memory and its descriptors. No effect on one that was never answered with. */
+void end_queue(struct attached *of);
 /** Is the descriptor of rx readable within so many ms? */
 bool is_readable(int fd, int ms);
 /** Has the client closed the connection of this queue? */

@@ -128,8 +128,7 @@ Test(rx_set, an_error_at_a_later_queue_closes_the_earlier_ones)
 	cr_expect(eq(int, end_open(NULL), -EAGAIN));
 	cr_expect(eq(ptr, rx, NULL));
 	cr_expect(has_hung_up(&queues[0]));
-	attached_deinit(&queues[0]);
-	queues[0] = (struct attached){0};
+	end_queue(&queues[0]);
 	cr_expect(eq(uint, count_fds(), before), "nothing stays open");
 }
 
@@ -142,9 +141,7 @@ Test(rx_set, closing_ends_every_connection_and_leaves_nothing_open)
 	rx = NULL;
 	for (uint32_t i = 0; i < 3; i++) {
 		cr_expect(has_hung_up(&queues[i]));
-		queues[i].rx = NULL;
-		attached_deinit(&queues[i]);
-		queues[i] = (struct attached){0};
+		end_queue(&queues[i]);
 	}
 	cr_expect(eq(uint, count_fds(), before));
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * A member of a group: queues that come, that are recalled, that another member had before, and which of their first
- * batches say that packets are missing. The daemon is played by the test.
+ * A member of a group: queues that come, queues that another member had before, and which of their first batches say
+ * that packets are missing. The daemon is played by the test.
  */
 #include "lib/ibvcap/ring.h"
 #include "tests/unit/ibvcap/several_queues.h"
@@ -16,44 +16,6 @@
 
 TestSuite(rx_set_group, .init = set_up_queues, .fini = tear_down_queues, .timeout = 30);
 
-static int asking; /* the connection by which the member waits for its next queue */
-static union protocol_message request;
-
-static void join_with(struct ibvcap_rx_options options, uint32_t n_queues)
-{
-	options.size = sizeof(options);
-	strcpy(options.group, "work");
-	begin_open(&options);
-	asking = accept_request(&request);
-	answer_joined(asking, EPOCH, n_queues);
-	cr_assert(eq(int, end_open(NULL), 0));
-}
-
-static void join(uint32_t n_queues)
-{
-	join_with((struct ibvcap_rx_options){0}, n_queues);
-}
-
-static void prepare(struct attached *of, uint32_t queue, uint32_t n_queues, uint64_t epoch)
-{
-	*of = (struct attached){.queue = queue, .n_queues = n_queues, .epoch = epoch};
-}
-
-/* The member reads that it has joined, gets a queue, and asks for another one if there may be one more. */
-static void give(struct attached *of, uint32_t queue, uint32_t n_queues, uint64_t epoch)
-{
-	prepare(of, queue, n_queues, epoch);
-	answer(asking, of);
-	cr_assert(eq(int, take(N), 0));
-	cr_assert(eq(int, take(N), 0));
-}
-
-static void expect_next_request(uint32_t n_queues)
-{
-	asking = accept_request(&request);
-	answer_joined(asking, EPOCH, n_queues);
-}
-
 /* ---- joining ---------------------------------------------------------------------------------------- */
 
 Test(rx_set_group, a_member_without_a_queue_knows_the_stream_and_waits)
@@ -62,9 +24,9 @@ Test(rx_set_group, a_member_without_a_queue_knows_the_stream_and_waits)
 	struct ibvcap_sequence sequence;
 
 	join_with((struct ibvcap_rx_options){.start = IBVCAP_START_PACKETS_BACK, .back = 7}, 2);
-	cr_expect(eq(str, request.attach.group, (char *)"work"));
-	cr_expect(ne(u64, request.attach.member, 0));
-	cr_expect(eq(u32, request.attach.start, IBVCAP_START_PACKETS_BACK));
+	cr_expect(eq(str, last_request.attach.group, (char *)"work"));
+	cr_expect(ne(u64, last_request.attach.member, 0));
+	cr_expect(eq(u32, last_request.attach.start, IBVCAP_START_PACKETS_BACK));
 	info = info_of_rx();
 	cr_expect(eq(str, info.stream, (char *)"test"));
 	cr_expect(eq(u64, info.epoch, EPOCH));
@@ -81,7 +43,7 @@ Test(rx_set_group, a_refusal_to_join_is_passed_on)
 	unsigned before = count_fds();
 
 	begin_open(&options);
-	refuse(accept_request(&request), -EACCES);
+	refuse(accept_request(&last_request), -EACCES);
 	cr_expect(eq(int, end_open(NULL), -EACCES));
 	cr_expect(eq(ptr, rx, NULL));
 	cr_expect(eq(uint, count_fds(), before));
@@ -92,7 +54,7 @@ Test(rx_set_group, a_queue_before_the_word_of_the_group_is_a_fault_of_the_daemon
 	struct ibvcap_rx_options options = {.size = sizeof(options), .group = "work"};
 
 	begin_open(&options);
-	asking = accept_request(&request);
+	asking = accept_request(&last_request);
 	prepare(&queues[0], 0, 1, EPOCH);
 	answer(asking, &queues[0]);
 	cr_expect(lt(int, end_open(NULL), 0));
@@ -104,7 +66,7 @@ Test(rx_set_group, the_member_asks_for_one_queue_after_the_other_until_it_has_al
 	int fd;
 
 	join(2);
-	member = request.attach.member;
+	member = last_request.attach.member;
 	fd = ibvcap_rx_fd(rx);
 	prepare(&queues[1], 1, 2, EPOCH);
 	answer(asking, &queues[1]);
@@ -112,9 +74,9 @@ Test(rx_set_group, the_member_asks_for_one_queue_after_the_other_until_it_has_al
 	cr_assert(eq(int, take(N), 0));
 	cr_expect(not(is_readable(fd, 0)));
 	expect_next_request(2);
-	cr_expect(eq(u64, request.attach.member, member));
-	cr_expect(eq(str, request.attach.group, (char *)"work"));
-	cr_expect(eq(u32, request.attach.start, IBVCAP_START_OLDEST));
+	cr_expect(eq(u64, last_request.attach.member, member));
+	cr_expect(eq(str, last_request.attach.group, (char *)"work"));
+	cr_expect(eq(u32, last_request.attach.start, IBVCAP_START_OLDEST));
 	cr_expect(eq(u32, info_of_rx().n_attached, 1));
 	attached_publish(&queues[1], 2);
 	notify(&queues[1]);
@@ -130,6 +92,15 @@ Test(rx_set_group, the_member_asks_for_one_queue_after_the_other_until_it_has_al
 	expect_rows(1, 1, 0);
 	cr_expect(eq(u64, counts_of_rx().delivered, 6));
 	cr_expect(eq(u64, counts_of_rx().epochs, 0));
+}
+
+Test(rx_set_group, packets_that_a_queue_brings_are_delivered_by_the_call_that_gets_the_queue)
+{
+	join(2);
+	prepare(&queues[0], 0, 2, EPOCH);
+	queues[0].n_earlier = 3;
+	answer(asking, &queues[0]);
+	expect_rows(0, 3, 0);
 }
 
 Test(rx_set_group, a_queue_that_comes_while_packets_come_without_a_pause_is_taken)
@@ -188,7 +159,7 @@ static void go_on_in_next_epoch(void)
 	cr_expect(has_hung_up(&queues[0]), "the next daemon shares the queues out anew");
 	while (!is_asked(20))
 		cr_assert(eq(int, take(N), 0));
-	asking = accept_request(&request);
+	asking = accept_request(&last_request);
 	answer_joined(asking, NEXT, 2);
 	cr_assert(eq(int, take(N), 0));
 }
@@ -226,123 +197,6 @@ Test(rx_set_group, a_queue_of_the_next_epoch_that_a_member_had_there_goes_on_whe
 	cr_expect(eq(u64, counts_of_rx().epochs, 1));
 }
 
-/* ---- recalls ---------------------------------------------------------------------------------------- */
-
-Test(rx_set_group, a_recalled_queue_is_given_up_at_once_and_what_was_not_acquired_is_not_the_members)
-{
-	struct ibvcap_rx_counts counts;
-
-	join(2);
-	give(&queues[0], 0, 2, EPOCH);
-	expect_next_request(2);
-	attached_publish(&queues[0], 10);
-	cr_assert(eq(int, take(4), 4));
-	cr_assert(eq(int, ibvcap_rx_release(rx, &batch), 0));
-	cr_expect(eq(u64, counts_of_rx().lag, 6));
-	recall(&queues[0]);
-	cr_expect(eq(int, take(N), 0));
-	cr_expect(has_hung_up(&queues[0]));
-	counts = counts_of_rx();
-	cr_expect(eq(u64, counts.published, 4));
-	cr_expect(eq(u64, counts.delivered, 4));
-	cr_expect(eq(u64, counts.lag, 0));
-	cr_expect(eq(u32, info_of_rx().n_attached, 0));
-	give(&queues[1], 1, 2, EPOCH);
-	attached_publish(&queues[1], 1);
-	expect_rows(1, 1, 0);
-}
-
-Test(rx_set_group, a_recalled_queue_goes_when_its_last_batch_is_released)
-{
-	struct ibvcap_rx_batch first, second;
-	int fd;
-
-	join(2);
-	fd = ibvcap_rx_fd(rx);
-	give(&queues[0], 0, 2, EPOCH);
-	expect_next_request(2);
-	attached_publish(&queues[0], 20);
-	cr_assert(eq(int, take(5), 5));
-	first = batch;
-	cr_assert(eq(int, take(5), 5));
-	second = batch;
-	recall(&queues[0]);
-	cr_expect(is_readable(fd, 1000), "the descriptor says that it is recalled");
-	cr_expect(eq(int, take(5), 0), "no more of it");
-	cr_expect(not(is_readable(fd, 0)), "what is known is read");
-	cr_expect(eq(int, ibvcap_rx_release(rx, &first), 0));
-	cr_expect(not(has_hung_up(&queues[0])));
-	cr_expect(eq(u64, attached_number(&second, 4), 9));
-	cr_expect(eq(int, ibvcap_rx_release(rx, &second), 0));
-	cr_expect(has_hung_up(&queues[0]));
-	cr_expect(eq(int, ibvcap_rx_release(rx, &second), -EINVAL));
-	cr_expect(eq(u64, counts_of_rx().published, 10));
-}
-
-Test(rx_set_group, a_queue_that_was_not_given_up_in_time_is_lost_and_the_others_go_on)
-{
-	struct ibvcap_rx_batch held;
-
-	join(2);
-	give(&queues[0], 0, 2, EPOCH);
-	expect_next_request(2);
-	give(&queues[1], 1, 2, EPOCH);
-	attached_publish(&queues[0], 5);
-	cr_assert(eq(int, take(N), 5));
-	held = batch;
-	daemon_disconnect(queues[0].consumer.state, IBVCAP_DISCONNECT_RECALLED);
-	attached_publish(&queues[1], 2);
-	expect_rows(1, 2, 0);
-	cr_expect(eq(int, ibvcap_rx_release(rx, &held), -ECONNABORTED), "the rows may have changed");
-	cr_expect(has_hung_up(&queues[0]));
-	cr_expect(eq(int, take(N), 0));
-}
-
-Test(rx_set_group, a_row_that_is_copied_from_a_queue_that_is_taken_away_is_passed_over)
-{
-	uint8_t row[SLOT_BYTES];
-	size_t length;
-
-	join(2);
-	give(&queues[0], 0, 2, EPOCH);
-	attached_publish(&queues[0], 5);
-	cr_expect(eq(int, ibvcap_rx_recv(rx, row, sizeof(row), &length, NULL, 0), 1));
-	daemon_disconnect(queues[0].consumer.state, IBVCAP_DISCONNECT_RECALLED);
-	cr_expect(eq(int, ibvcap_rx_recv(rx, row, sizeof(row), &length, NULL, 0), 0));
-}
-
-Test(rx_set_group, a_member_that_is_disconnected_for_another_reason_is_told)
-{
-	join(2);
-	give(&queues[0], 0, 2, EPOCH);
-	daemon_disconnect(queues[0].consumer.state, IBVCAP_DISCONNECT_RIGHTS);
-	cr_expect(eq(int, take(N), -ECONNABORTED));
-}
-
-Test(rx_set_group, a_queue_may_come_back_while_its_old_batches_are_out)
-{
-	struct ibvcap_rx_batch old;
-
-	join(2);
-	give(&queues[0], 0, 2, EPOCH);
-	expect_next_request(2);
-	attached_publish(&queues[0], 5);
-	cr_assert(eq(int, take(N), 5));
-	old = batch;
-	recall(&queues[0]);
-	cr_expect(eq(int, take(N), 0));
-	give(&next_queues[0], 0, 2, EPOCH);
-	attached_publish(&next_queues[0], 3);
-	cr_assert(eq(int, take(N), 3));
-	cr_expect(ne(u32, batch.lease, old.lease));
-	cr_expect(eq(int, ibvcap_rx_release(rx, &old), 0));
-	cr_expect(has_hung_up(&queues[0]));
-	cr_expect(not(has_hung_up(&next_queues[0])));
-	cr_expect(eq(int, ibvcap_rx_release(rx, &batch), 0));
-	attached_publish(&next_queues[0], 1);
-	expect_rows(0, 1, 0);
-}
-
 /* ---- ends ------------------------------------------------------------------------------------------- */
 
 Test(rx_set_group, a_failed_queue_is_given_up_also_if_it_is_the_only_one)
@@ -356,7 +210,7 @@ Test(rx_set_group, a_failed_queue_is_given_up_also_if_it_is_the_only_one)
 	cr_expect(has_hung_up(&queues[0]));
 	cr_expect(eq(u32, info_of_rx().failed_queues, 1 << 0));
 	cr_expect(eq(u64, counts_of_rx().failures, 1));
-	asking = accept_request(&request);
+	asking = accept_request(&last_request);
 	answer_joined(asking, NEXT, 1);
 	cr_expect(eq(int, take(N), 0));
 	give(&next_queues[0], 0, 1, NEXT);
@@ -391,7 +245,7 @@ Test(rx_set_group, a_refusal_of_another_queue_is_no_error_while_the_member_has_o
 {
 	join(2);
 	give(&queues[0], 0, 2, EPOCH);
-	refuse(accept_request(&request), -EACCES);
+	refuse(accept_request(&last_request), -EACCES);
 	cr_expect(eq(int, take(N), 0));
 	attached_publish(&queues[0], 1);
 	expect_rows(0, 1, 0);
