@@ -333,6 +333,7 @@ int rx_reattach_new(struct ibvcap_rx **rx, const char *path, const char *stream,
 		r = rx_handle_set_reattach(*rx, path, stream, options);
 	if (r < 0) {
 		rx_handle_free(*rx);
+		*rx = NULL;
 		return r;
 	}
 	(*rx)->is_tap = options->policy == IBVCAP_POLICY_TAP;
