@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <net/if.h>
+#include <sched.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -164,6 +165,10 @@ int __wrap_getsockopt(int fd, int level, int name, void *value, socklen_t *bytes
 		return -1;
 	}
 	cr_assert_geq(*bytes, sizeof(struct tpacket_stats));
+	cr_assert_eq(kernel.n_in_statistics++, 0, "two threads read at once");
+	for (int i = 0; i < kernel.statistics_slow; i++)
+		sched_yield();
+	kernel.n_in_statistics--;
 	*(struct tpacket_stats *)value = (struct tpacket_stats){kernel.tp_packets, kernel.tp_drops};
 	kernel.tp_packets = kernel.tp_drops = 0;
 	return 0;
@@ -216,6 +221,8 @@ void *__wrap_mmap(void *address, size_t bytes, int protection, int flags, int fd
 {
 	if (fd < 0 || !is_packet[fd])
 		return __real_mmap(address, bytes, protection, flags, fd, offset);
+	cr_assert_eq(flags, MAP_SHARED);
+	cr_assert_eq(offset, 0);
 	if (fails(ENOMEM))
 		return MAP_FAILED;
 	return __real_mmap(NULL, bytes, protection, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

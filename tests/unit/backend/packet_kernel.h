@@ -35,9 +35,11 @@ extern struct kernel {
 	int fail_setsockopt_of; /* option name that fails; 0: none */
 	int fail_setsockopt_after;
 	int setsockopt_error;
-	int bind_error;         /* of sockets that are no packet sockets; 0: none */
-	int fanout_id;          /* that PACKET_FANOUT has after the first socket joined */
-	int statistics_error;   /* of PACKET_STATISTICS */
+	int bind_error;       /* of sockets that are no packet sockets; 0: none */
+	int fanout_id;        /* that PACKET_FANOUT has after the first socket joined */
+	int statistics_error; /* of PACKET_STATISTICS */
+	int statistics_slow;  /* so often the thread that reads lets others run */
+	atomic_int n_in_statistics;
 	uint32_t tp_packets;    /* the next reading, which takes them away */
 	uint32_t tp_drops;      /* likewise */
 	const char *release;    /* of uname() */

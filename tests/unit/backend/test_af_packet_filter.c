@@ -161,6 +161,130 @@ Test(af_packet_filter, ipv6_compares_the_whole_address)
 	cr_expect_not(takes(&rule, 1, frame, ipv4_frame(frame, 7502, 0)));
 }
 
+Test(af_packet_filter, ipv6_compares_the_whole_source)
+{
+	struct af_packet_claim rule = claim_of(AF_INET6, 7502);
+	uint8_t frame[128];
+	size_t bytes;
+
+	for (uint8_t i = 0; i < 16; i++)
+		rule.condition.value.key.source[i] = (uint8_t)(0x10 + i);
+	memset(rule.condition.mask.key.source, 0xff, 16);
+	for (size_t at = 22; at < 39; at++) { /* the last round changes no byte */
+		bytes = ipv6_frame(frame, 7502);
+		memcpy(frame + 22, rule.condition.value.key.source, 16);
+		frame[at] ^= at < 38 ? 1 : 0;
+		cr_expect_eq(takes(&rule, 1, frame, bytes), at == 38, "byte %zu", at);
+	}
+}
+
+/* A field that all rules ask the same of is compared once, when it is read. */
+Test(af_packet_filter, a_field_that_one_rule_leaves_open_is_compared_for_the_others_only)
+{
+	struct af_packet_claim rules[] = {claim_of(AF_INET, 7502), claim_of(AF_INET, 7502)};
+	uint8_t frame[128];
+	size_t bytes;
+
+	rules[1].condition.value.key.destination[3] = 2;
+	rules[1].condition.value.key.destination_port_be = rules[1].condition.mask.key.destination_port_be = 0;
+	bytes = ipv4_frame(frame, 9, 0);
+	cr_expect_not(takes(rules, 2, frame, bytes));
+	frame[33] = 2;
+	cr_expect(takes(rules, 2, frame, bytes));
+}
+
+Test(af_packet_filter, a_rule_of_another_queue_may_leave_a_common_field_open)
+{
+	struct af_packet_claim rules[] = {claim_of(AF_INET, 7502), claim_of(AF_INET, 7502)};
+	uint8_t frame[128];
+	size_t bytes;
+
+	rules[0].is_own = false; /* all of UDP from 10.0.0.8, ahead of the queue's own rule */
+	memset(&rules[0].condition.mask.key.destination, 0, 16);
+	memset(&rules[0].condition.value.key.destination, 0, 16);
+	rules[0].condition.value.key.destination_port_be = rules[0].condition.mask.key.destination_port_be = 0;
+	memcpy(rules[0].condition.value.key.source, (uint8_t[]){10, 0, 0, 8}, 4);
+	memset(rules[0].condition.mask.key.source, 0xff, 4);
+	bytes = ipv4_frame(frame, 7502, 0);
+	cr_expect(takes(rules, 2, frame, bytes));
+	frame[29] = 8;
+	cr_expect_not(takes(rules, 2, frame, bytes), "it is the other queue's");
+	bytes = ipv4_frame(frame, 7503, 0);
+	cr_expect_not(takes(rules, 2, frame, bytes), "another port");
+	bytes = ipv4_frame(frame, 7502, 0);
+	frame[33] = 2;
+	cr_expect_not(takes(rules, 2, frame, bytes), "another address");
+}
+
+Test(af_packet_filter, a_frame_that_is_too_short_for_ports_may_be_of_a_rule_without_them)
+{
+	for (int ipv6 = 0; ipv6 < 2; ipv6++) {
+		sa_family_t family = ipv6 ? AF_INET6 : AF_INET;
+		struct af_packet_claim rules[] = {claim_of(family, 7502), claim_of(family, 7502)};
+		uint8_t frame[128];
+		size_t bytes = (ipv6 ? ipv6_frame(frame, 7502) : ipv4_frame(frame, 7502, 0)) - 8;
+
+		rules[1].condition.value.key.destination_port_be = 0;
+		rules[1].condition.mask.key.destination_port_be = 0;
+		for (size_t n = 0; n <= 8; n++) {
+			cr_expect(takes(rules, 2, frame, bytes + n), "%zu bytes of UDP", n);
+			cr_expect_eq(takes(rules, 1, frame, bytes + n), n >= 4, "%zu bytes of UDP", n);
+		}
+		for (size_t n = 1; n <= 4; n++) /* the IP header is not whole */
+			cr_expect_not(takes(rules, 2, frame, bytes - n), "%zu bytes less", n);
+	}
+}
+
+Test(af_packet_filter, an_inner_tag_is_passed_over_if_it_is_whole)
+{
+	struct af_packet_claim rule = claim_of(AF_INET, 7502);
+	uint8_t frame[128], tagged[132];
+	size_t bytes = ipv4_frame(frame, 7502, 0);
+
+	memcpy(tagged, frame, 12);
+	memcpy(tagged + 16, frame + 12, bytes - 12);
+	for (int service = 0; service < 2; service++) {
+		memcpy(tagged + 12, service ? "\x88\xa8\x00\x05" : "\x81\x00\x00\x05", 4);
+		cr_expect(takes(&rule, 1, tagged, bytes + 4));
+		cr_expect_not(takes(&rule, 1, tagged, 17));
+	}
+	memcpy(tagged + 12, "\x91\x00\x00\x05", 4);
+	cr_expect_not(takes(&rule, 1, tagged, bytes + 4), "another type of tag");
+}
+
+Test(af_packet_filter, the_version_in_the_ip_header_counts_too)
+{
+	struct af_packet_claim rules[] = {claim_of(AF_INET, 7502), claim_of(AF_INET6, 7502)};
+	static const uint8_t wrong[2][3] = {{0x44, 0x50, 0x35}, {0x5f, 0x70, 0x45}};
+	uint8_t frame[128];
+
+	for (int ipv6 = 0; ipv6 < 2; ipv6++) {
+		size_t bytes = ipv6 ? ipv6_frame(frame, 7502) : ipv4_frame(frame, 7502, 0);
+
+		cr_expect(takes(&rules[ipv6], 1, frame, bytes));
+		cr_expect(takes(rules, 2, frame, bytes));
+		for (int i = 0; i < 3; i++) {
+			frame[14] = wrong[ipv6][i];
+			cr_expect_not(takes(&rules[ipv6], 1, frame, bytes), "%#x", frame[14]);
+			cr_expect_not(takes(rules, 2, frame, bytes), "%#x", frame[14]);
+		}
+	}
+}
+
+/* The filter has 16 words, and there are 19 fields. */
+Test(af_packet_filter, rules_that_differ_in_more_fields_than_there_are_words_are_refused)
+{
+	static struct sock_filter code[AF_PACKET_FILTER_MAX];
+	struct af_packet_claim rules[2] = {{.is_own = true}, {.is_own = true}};
+
+	memset(&rules[0].condition.mask, 0xff, sizeof(rules[0].condition.mask));
+	memset(&rules[1].condition.mask, 0xff, sizeof(rules[1].condition.mask));
+	memset(&rules[1].condition.value, 0x01, sizeof(rules[1].condition.value));
+	cr_expect_eq(af_packet_filter_build(rules, 2, true, code), -E2BIG);
+	memset(&rules[1].condition.value, 0, sizeof(rules[1].condition.value));
+	cr_expect_gt(af_packet_filter_build(rules, 2, true, code), 0, "they differ in none");
+}
+
 Test(af_packet_filter, as_many_rules_as_a_stream_may_have_or_an_error)
 {
 	static struct sock_filter code[AF_PACKET_FILTER_MAX];

@@ -264,6 +264,27 @@ Test(packet_queue, a_reading_that_fails_changes_nothing)
 	expect_counts(109, 0);
 }
 
+static void *read_often(void *unused)
+{
+	uint64_t packets;
+
+	for (int i = 0; i < 200; i++)
+		af_packet_read_matched(queue, &packets);
+	return unused;
+}
+
+/* Each reading takes the counts away: a second thread would add what the first one has not yet added. */
+Test(packet_queue, one_thread_at_a_time_reads_the_counts)
+{
+	pthread_t other;
+
+	cr_assert(eq(int, create(), 0));
+	kernel.statistics_slow = 20;
+	cr_assert(eq(int, pthread_create(&other, NULL, read_often, NULL), 0));
+	read_often(NULL);
+	cr_assert(eq(int, pthread_join(other, NULL), 0));
+}
+
 /* ---- sleeping --------------------------------------------------------------------------------------- */
 
 static bool is_readable(int fd)
