@@ -128,3 +128,17 @@ Test(af_packet_claims, what_is_left_over_is_neither_a_flows_nor_the_interfaces)
 	flows[1].rule.copy = true;
 	cr_expect(takes(0, 0, false));
 }
+
+Test(af_packet_claims, what_the_kernel_takes_for_itself_is_a_claim_once)
+{
+	struct af_packet_claim *claims;
+
+	add(0, CONFIG_MATCH_DEFAULT, 0, 0, false);
+	add(0, CONFIG_MATCH_DEFAULT, 0, 0, false);
+	add(0, CONFIG_MATCH_RULE, 32, 0, false);
+	cr_expect_eq(af_packet_claims_new(&queues[0], &claims), 5);
+	cr_expect(claims[0].is_own);
+	cr_expect_not(claims[1].is_own || claims[2].is_own);
+	cr_expect(claims[3].is_own && claims[4].is_own);
+	free(claims);
+}
