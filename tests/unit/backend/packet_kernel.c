@@ -126,6 +126,7 @@ static void note_option(int fd, int level, int name, const void *value, socklen_
 	} else if (level == SOL_SOCKET && name == SO_ATTACH_FILTER) {
 		const struct sock_fprog *program = value;
 
+		cr_assert_leq(program->len, BPF_MAXINSNS, "the kernel takes no longer ones");
 		call->filter_n = program->len;
 		memcpy(call->filter_begin, program->filter,
 		       sizeof(struct sock_filter) * (program->len < 4 ? program->len : 4));

@@ -142,3 +142,19 @@ Test(af_packet_claims, what_the_kernel_takes_for_itself_is_a_claim_once)
 	cr_expect(claims[3].is_own && claims[4].is_own);
 	free(claims);
 }
+
+Test(af_packet_claims, a_flow_takes_packets_of_the_lower_of_a_queues_flows_whatever_their_order)
+{
+	for (int order = 0; order < 2; order++) {
+		set_up();
+		add(0, CONFIG_MATCH_RULE, 24, order ? 3 : 0, false);
+		add(0, CONFIG_MATCH_RULE, 24, order ? 0 : 3, false);
+		flows[order].rule.mask.destination[0] = flows[order].rule.value.destination[0] = 0; /* the lower: any */
+		flows[order].rule.mask.destination[1] = flows[order].rule.mask.destination[2] = 0;
+		flows[!order].rule.value.destination[1] = 9; /* the higher: 10.9.0.0/24 */
+		add(1, CONFIG_MATCH_RULE, 24, 1, false);
+		cr_expect(takes(1, 0, true));
+		cr_expect_not(takes(0, 0, true));
+		cr_expect(af_packet_claims_change_by(&queues[0], &flows[2].rule));
+	}
+}

@@ -344,6 +344,37 @@ Test(rx_set, a_wait_for_rows_sleeps_until_one_queue_has_as_many)
 	cr_expect(eq(u32, batch.queue, 1));
 }
 
+static void *publish_now_and_then(void *queue)
+{
+	for (uint32_t i = 0; i < 10000; i++) {
+		for (volatile uint32_t pause = 0; pause < (i * 37) % 4000; pause++)
+			;
+		attached_publish(queue, 1);
+		notify(queue);
+	}
+	return NULL;
+}
+
+/* Packets come before the wait, while it spins, and while it sleeps. */
+Test(rx_set, a_wait_without_an_end_does_not_end_without_rows)
+{
+	pthread_t worker;
+	uint64_t n = 0;
+
+	open_all_queues(queues, 2, NULL);
+	cr_assert(eq(int, pthread_create(&worker, NULL, publish_now_and_then, &queues[1]), 0));
+	while (n < 10000) {
+		int r;
+
+		batch = (struct ibvcap_rx_batch)IBVCAP_INIT(struct ibvcap_rx_batch);
+		r = ibvcap_rx_acquire(rx, &batch, N, 1, -1);
+		cr_assert(gt(int, r, 0));
+		n += batch.gap + (uint32_t)r;
+		cr_assert(eq(int, ibvcap_rx_release(rx, &batch), 0));
+	}
+	pthread_join(worker, NULL);
+}
+
 /* ---- sums ------------------------------------------------------------------------------------------- */
 
 Test(rx_set, published_is_delivered_and_skipped_and_lag_in_each_queue_and_in_sum)

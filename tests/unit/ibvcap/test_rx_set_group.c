@@ -268,3 +268,23 @@ Test(rx_set_group, a_member_without_a_queue_is_told_that_the_stream_is_gone)
 	refuse(asking, -ESRCH);
 	cr_expect(eq(int, take(N), -ENODEV));
 }
+
+/* While the member has a queue the daemon is there, so the search for the next queue has no end. */
+Test(rx_set_group, a_daemon_that_answers_late_is_waited_for_while_the_member_has_a_queue)
+{
+	join_with((struct ibvcap_rx_options){.reattach_ms = 50}, 2);
+	give(&queues[0], 0, 2, EPOCH);
+	asking = accept_request(&last_request);
+	for (int i = 0; i < 30; i++) {
+		cr_assert(eq(int, take(N), 0));
+		usleep(5000);
+	}
+	answer_joined(asking, EPOCH, 2); /* too late for this connection */
+	while (!is_asked(5))
+		cr_assert(eq(int, take(N), 0));
+	close(asking);
+	expect_next_request(2);
+	give(&queues[1], 1, 2, EPOCH);
+	attached_publish(&queues[1], 1);
+	expect_rows(1, 1, 0);
+}
