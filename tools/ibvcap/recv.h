@@ -34,7 +34,8 @@ struct recv_options {
 		.count = UINT64_MAX, .duration_ns = UINT64_MAX, .cpu = -1                                           \
 	}
 
-#define RECV_FLAGS 8 /* of enum ibvcap_packet_flag */
+#define RECV_FLAGS      8 /* of enum ibvcap_packet_flag */
+#define RECV_FLAG_ERROR 5 /* the bit of IBVCAP_PACKET_FLAG_ERROR */
 
 /* Rows that were received, and their payload bytes. A gap is a run of skipped packets. */
 struct recv_totals {
@@ -60,6 +61,7 @@ struct recv_summary {
 	const struct ibvcap_tracker *tracker; /* NULL without --sequence */
 	struct ibvcap_rx_counts counts;
 	struct ibvcap_rx_info info;
+	struct ibvcap_rx_account account; /* all 0: a tap has none */
 	double seconds;
 };
 
@@ -109,10 +111,13 @@ void recv_print_sequence(const struct ibvcap_tracker *tracker);
 /** The same. The caller frees it. */
 json_t *recv_sequence_to_json(const struct recv_summary *summary);
 
-/**
- * Did a packet come, with all numbers from the first to the highest of each source, in time, and no queue fail, whose
- * sources are silent since?
- */
-bool recv_is_complete(const struct recv_summary *summary);
+/** Of the packets that the stream got: by the daemon's account and, with --sequence, by the packets' own numbers. */
+enum ibvcap_verdict recv_verdict(const struct recv_summary *summary);
+
+/** Print the verdict, and what is not known. */
+void recv_print_verdict(const struct recv_summary *summary);
+
+/** The account with its verdict. The caller frees it. */
+json_t *recv_account_to_json(const struct recv_summary *summary);
 
 #endif

@@ -200,6 +200,7 @@ static void print_recv_json(const struct recv_summary *summary)
 		json_object_set_new(all, "latency", latency_to_json(summary));
 	if (summary->tracker)
 		json_object_set_new(all, "sequence", recv_sequence_to_json(summary));
+	json_object_set_new(all, "account", recv_account_to_json(summary));
 	report_json(all, JSON_INDENT(2));
 }
 
@@ -242,6 +243,5 @@ void recv_print_summary(const struct recv_summary *summary)
 		print_latency(summary);
 	if (summary->tracker)
 		recv_print_sequence(summary->tracker);
-	if (summary->options->check)
-		puts(recv_is_complete(summary) ? "complete" : "NOT complete");
+	recv_print_verdict(summary);
 }
