@@ -307,18 +307,26 @@ bool rx_receive_may_have_lost(const struct rx_receive *receive)
 {
 	const struct rx_ring *ring = receive->ring;
 
-	return ring->head >= receive->low_head && (ring->head != receive->short_head || ring->posted == ring->head);
+	return __builtin_expect(ring->head + receive->low_slots >= receive->short_posted, 0) &&
+	       (ring->head != receive->short_head || ring->posted == ring->head);
 }
 
 static void receive_note_short_poll(struct rx_receive *receive)
 {
-	const struct rx_ring *ring = receive->ring;
-	uint32_t margin = receive->queue_slots / LOW_PART + RX_RECEIVE_BATCH;
+	if (rx_receive_may_have_lost(receive))
+		receive->n_low++;
+	receive->short_head = receive->ring->head;
+	receive->short_posted = receive->ring->posted;
+}
 
-	receive->n_low += rx_receive_may_have_lost(receive);
-	receive->has_slots = ring->posted > ring->head;
-	receive->short_head = ring->head;
-	receive->low_head = ring->posted - u64_min(margin, ring->posted);
+int rx_receive_prime(struct rx_receive *receive)
+{
+	int r = rx_receive_refill(receive);
+
+	receive->low_slots = receive->queue_slots / LOW_PART + RX_RECEIVE_BATCH;
+	receive->short_head = receive->ring->head;
+	receive->short_posted = receive->ring->posted;
+	return r;
 }
 
 int rx_receive_batch(struct rx_receive *receive)
@@ -353,7 +361,6 @@ int rx_receive_restart(struct rx_receive *receive)
 	PROBE_QUEUE_RESET(receive->ring->ring->stream,
 	                  counter_get(&receive->ring->ring->counters[IBVCAP_RX_COUNTER_QUEUE_RESETS]));
 	rx_ring_rewind(receive->ring);
-	r = rx_receive_refill(receive);
-	receive->low_head = receive->ring->posted;
+	r = rx_receive_prime(receive);
 	return r < 0 ? r : queue->ops->start(queue);
 }

@@ -25,11 +25,11 @@ struct rx_receive {
 	struct clock_line clock;   /* all zero until the first MAIL_CLOCK: rows have no time until then */
 	uint64_t published;        /* rows with a packet; this and errored are the worker's copies of the counters */
 	uint64_t errored;
-	uint64_t short_head; /* head at the last short poll */
-	bool has_slots;      /* there: so the device had no more packets */
-	uint64_t low_head;   /* where the slots that were posted there are almost used up */
-	uint64_t n_low;      /* times that head came there: the device may have had no slot */
-	uint64_t newest_ns;  /* no timestamp is before this; that of the last row, or 0 if there was none */
+	uint64_t short_head;   /* of the ring, at the last poll that returned fewer than asked for */
+	uint64_t short_posted; /* likewise */
+	uint64_t low_slots;    /* as many free slots count as none */
+	uint64_t n_low;        /* times that the device may have had no slot */
+	uint64_t newest_ns;    /* no timestamp is before this; that of the last row, or 0 if there was none */
 	struct backend_event events[RX_RECEIVE_BATCH];
 };
 
@@ -69,8 +69,17 @@ bool rx_receive_may_have_lost(const struct rx_receive *receive);
 /** Rows get their timestamps by this line from now on. */
 void rx_receive_set_clock(struct rx_receive *receive, const struct clock_line *clock);
 
+/** Post the first slots of a queue that is not started. 0 or -errno. */
+int rx_receive_prime(struct rx_receive *receive);
+
 /** Post until the queue is full. 0 or -errno. */
 int rx_receive_refill(struct rx_receive *receive);
+
+/** The device had slots at the last short poll, and so no more packets. */
+static inline bool rx_receive_was_empty(const struct rx_receive *receive)
+{
+	return receive->short_posted > receive->short_head;
+}
 
 /** After a failure: reset the queue, post everything unpublished again, start. 0 or -errno. */
 int rx_receive_restart(struct rx_receive *receive);

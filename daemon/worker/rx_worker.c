@@ -159,7 +159,7 @@ static void rx_worker_record_if_settled(struct rx_worker *worker, int n)
 	const bool waits_for_slots = worker->sum->counts_drops;
 	bool is_past = !waits_for_slots && worker->receive.ring->head >= worker->record_head;
 
-	if (!is_past && (n == RX_RECEIVE_BATCH || (waits_for_slots && !worker->receive.has_slots) ||
+	if (!is_past && (n == RX_RECEIVE_BATCH || (waits_for_slots && !rx_receive_was_empty(&worker->receive)) ||
 	                 time_monotonic_ns() - worker->taken_at_ns < worker->drain_ns))
 		return;
 	rx_worker_record_settled(worker, worker->reading.at_ns);
@@ -471,10 +471,7 @@ int rx_worker_new(struct rx_worker **worker, const struct rx_worker_options *opt
 
 int rx_worker_prime(struct rx_worker *worker)
 {
-	int r = rx_receive_refill(&worker->receive);
-
-	worker->receive.low_head = worker->receive.ring->posted;
-	return r;
+	return rx_receive_prime(&worker->receive);
 }
 
 int rx_worker_start(struct rx_worker *worker)
