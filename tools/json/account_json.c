@@ -1,0 +1,278 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Writes and reads the account of a source in a file, field by field. A file comes from anywhere: all is checked. */
+#include "tools/json/account_json.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define VERSION    1
+#define LINE       "account " /* how the line begins */
+#define FLOW_MAX   255
+#define HEX_DIGITS 16
+
+static const char *const unknown_words[] = {"restart", "away",   "failed",  "outage",   "unsettled",
+                                            "edge",    "queues", "removed", "abandoned"};
+static const char *const verdict_words[] = {"complete", "incomplete", "not proven"};
+
+#define N_OF(array) (sizeof(array) / sizeof((array)[0]))
+
+struct count {
+	const char *key;
+	size_t offset;
+};
+
+#define COUNT(name)                                             \
+	{                                                       \
+#name, offsetof(struct recording_account, name) \
+	}
+
+static const struct count counts[] = {
+	COUNT(file),
+	COUNT(written),
+	COUNT(other_files),
+	COUNT(unwritten),
+	COUNT(errored),
+	COUNT(skipped),
+	COUNT(disk_wait),
+	COUNT(lag),
+	COUNT(abandoned),
+	COUNT(no_buffer),
+	COUNT(no_buffer_least),
+	COUNT(no_buffer_most),
+	COUNT(restarts),
+	COUNT(failures),
+	COUNT(outages),
+	COUNT(outage_from_ns),
+	COUNT(outage_until_ns),
+};
+
+uint64_t recording_account_missing(const struct recording_account *account)
+{
+	return account->unwritten + account->errored + account->skipped + account->disk_wait + account->no_buffer_least;
+}
+
+/* ---- to JSON ------------------------------------------------------------------------------------- */
+
+static void set_count(json_t *json, const char *key, uint64_t value)
+{
+	json_object_set_new(json, key, json_integer(value > INT64_MAX ? INT64_MAX : (json_int_t)value));
+}
+
+/* Identifiers use all 64 bits, and JSON's numbers do not have that many. */
+static void set_identifier(json_t *json, const char *key, uint64_t value)
+{
+	json_object_set_new(json, key, json_sprintf("%016" PRIx64, value));
+}
+
+static json_t *end_to_json(const struct recording_account_end *end)
+{
+	json_t *json = json_object();
+
+	set_count(json, "utc_ns", end->utc_ns);
+	set_identifier(json, "epoch", end->epoch);
+	set_count(json, "sequence", end->sequence);
+	return json;
+}
+
+static json_t *unknown_to_json(uint32_t unknown)
+{
+	json_t *json = json_array();
+
+	for (unsigned i = 0; i < N_OF(unknown_words); i++)
+		if (unknown & 1u << i)
+			json_array_append_new(json, json_string(unknown_words[i]));
+	return json;
+}
+
+json_t *recording_account_to_json(const struct recording_account *account)
+{
+	json_t *json = json_pack("{s:i}", "version", VERSION);
+
+	set_identifier(json, "recording", account->recording);
+	if (account->flow != RECORDING_ACCOUNT_NO_FLOW)
+		json_object_set_new(json, "flow", json_integer(account->flow));
+	json_object_set_new(json, "stream", json_string(account->stream));
+	json_object_set_new(json, "queue", json_integer(account->queue));
+	json_object_set_new(json, "queues", json_integer(account->n_queues));
+	json_object_set_new(json, "from", end_to_json(&account->from));
+	json_object_set_new(json, "until", end_to_json(&account->until));
+	for (size_t i = 0; i < N_OF(counts); i++) {
+		uint64_t value;
+
+		memcpy(&value, (const uint8_t *)account + counts[i].offset, sizeof(value));
+		set_count(json, counts[i].key, value);
+	}
+	json_object_set_new(json, "unknown", unknown_to_json(account->unknown));
+	if (account->is_last)
+		json_object_set_new(json, "last", json_true());
+	json_object_set_new(json, "verdict", json_string(verdict_words[account->verdict]));
+	return json;
+}
+
+/* ---- from JSON ----------------------------------------------------------------------------------- */
+
+static bool get_count(const json_t *json, const char *key, uint64_t max, uint64_t *value)
+{
+	const json_t *member = json_object_get(json, key);
+
+	if (!json_is_integer(member) || json_integer_value(member) < 0)
+		return false;
+	*value = (uint64_t)json_integer_value(member);
+	return *value <= max;
+}
+
+static bool get_number(const json_t *json, const char *key, uint32_t *value)
+{
+	uint64_t number;
+
+	if (!get_count(json, key, UINT32_MAX, &number))
+		return false;
+	*value = (uint32_t)number;
+	return true;
+}
+
+static bool get_identifier(const json_t *json, const char *key, uint64_t *value)
+{
+	const char *text = json_string_value(json_object_get(json, key));
+
+	if (!text || strlen(text) != HEX_DIGITS || strspn(text, "0123456789abcdef") != HEX_DIGITS)
+		return false;
+	*value = strtoull(text, NULL, 16);
+	return true;
+}
+
+static bool get_end(const json_t *json, const char *key, struct recording_account_end *end)
+{
+	const json_t *member = json_object_get(json, key);
+
+	return get_count(member, "utc_ns", INT64_MAX, &end->utc_ns) && get_identifier(member, "epoch", &end->epoch) &&
+	       get_count(member, "sequence", INT64_MAX, &end->sequence);
+}
+
+static bool get_flow(const json_t *json, int32_t *flow)
+{
+	uint64_t number;
+
+	*flow = RECORDING_ACCOUNT_NO_FLOW;
+	if (!json_object_get(json, "flow"))
+		return true;
+	if (!get_count(json, "flow", FLOW_MAX, &number))
+		return false;
+	*flow = (int32_t)number;
+	return true;
+}
+
+static bool get_stream(const json_t *json, struct recording_account *account)
+{
+	const char *stream = json_string_value(json_object_get(json, "stream"));
+
+	if (!stream || strlen(stream) >= sizeof(account->stream))
+		return false;
+	strcpy(account->stream, stream);
+	return get_number(json, "queue", &account->queue) && get_number(json, "queues", &account->n_queues) &&
+	       account->queue < account->n_queues;
+}
+
+/* The place of the word; n: it is none of them. */
+static unsigned find_word(const char *const *words, unsigned n, const json_t *word)
+{
+	const char *text = json_string_value(word);
+	unsigned i = text ? 0 : n;
+
+	while (i < n && strcmp(words[i], text) != 0)
+		i++;
+	return i;
+}
+
+static bool get_unknown(const json_t *json, uint32_t *unknown)
+{
+	const json_t *words = json_object_get(json, "unknown");
+
+	*unknown = 0;
+	if (!json_is_array(words) || json_array_size(words) > N_OF(unknown_words))
+		return false;
+	for (size_t i = 0; i < json_array_size(words); i++) {
+		unsigned bit = find_word(unknown_words, N_OF(unknown_words), json_array_get(words, i));
+
+		if (bit == N_OF(unknown_words))
+			return false;
+		*unknown |= 1u << bit;
+	}
+	return true;
+}
+
+static bool get_last(const json_t *json, bool *is_last)
+{
+	const json_t *last = json_object_get(json, "last");
+
+	*is_last = json_is_true(last);
+	return !last || json_is_boolean(last);
+}
+
+/* A file that claims more than its own numbers say is not believed. */
+static bool get_verdict(const json_t *json, struct recording_account *account)
+{
+	unsigned of_numbers = recording_account_missing(account) ? 1 : account->unknown ? 2 : 0;
+
+	account->verdict = find_word(verdict_words, N_OF(verdict_words), json_object_get(json, "verdict"));
+	return account->verdict == of_numbers;
+}
+
+bool recording_account_from_json(const json_t *json, struct recording_account *account)
+{
+	uint64_t value;
+
+	*account = (struct recording_account){0};
+	if (!get_count(json, "version", VERSION, &value) || value != VERSION)
+		return false;
+	for (size_t i = 0; i < N_OF(counts); i++) {
+		if (!get_count(json, counts[i].key, INT64_MAX, &value))
+			return false;
+		memcpy((uint8_t *)account + counts[i].offset, &value, sizeof(value));
+	}
+	return get_identifier(json, "recording", &account->recording) && get_flow(json, &account->flow) &&
+	       get_stream(json, account) && get_end(json, "from", &account->from) &&
+	       get_end(json, "until", &account->until) && get_unknown(json, &account->unknown) &&
+	       get_last(json, &account->is_last) && get_verdict(json, account);
+}
+
+/* ---- the line of a comment ----------------------------------------------------------------------- */
+
+bool recording_account_append(char *text, size_t bytes, const struct recording_account *account)
+{
+	size_t used = strlen(text);
+	json_t *json = recording_account_to_json(account);
+	char *line = json ? json_dumps(json, JSON_COMPACT) : NULL;
+	bool fits = line && bytes - used >= RECORDING_ACCOUNT_TEXT_SIZE;
+
+	if (fits)
+		snprintf(text + used, bytes - used, "\n" LINE "%s", line);
+	free(line);
+	json_decref(json);
+	return fits;
+}
+
+bool recording_account_find(const char *comment, size_t bytes, struct recording_account *account)
+{
+	const char *line = comment, *end = comment + bytes, *line_end;
+	bool is_valid;
+	json_t *json;
+
+	for (;; line = line_end + 1) {
+		line_end = memchr(line, '\n', (size_t)(end - line));
+		if ((size_t)((line_end ? line_end : end) - line) > strlen(LINE) && !memcmp(line, LINE, strlen(LINE)))
+			break;
+		if (!line_end)
+			return false;
+	}
+	line += strlen(LINE);
+	bytes = (size_t)((line_end ? line_end : end) - line);
+	if (bytes >= RECORDING_ACCOUNT_TEXT_SIZE)
+		return false;
+	json = json_loadb(line, bytes, JSON_REJECT_DUPLICATES, NULL);
+	is_valid = json && recording_account_from_json(json, account);
+	json_decref(json);
+	return is_valid;
+}

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * The account of one source (a queue of a stream) in one file of a recording, as JSON. In a pcapng file it is a line of
+ * the comment of the interface's statistics; beside rows of --raw it is a member of FILE.json.
+ */
+#ifndef TOOLS_JSON_ACCOUNT_JSON_H
+#define TOOLS_JSON_ACCOUNT_JSON_H
+
+#include <ibvcap/ibvcap.h>
+#include <jansson.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define RECORDING_ACCOUNT_NO_FLOW   (-1)
+#define RECORDING_ACCOUNT_TEXT_SIZE 2048 /* more than an account takes as compact JSON, with its NUL */
+
+/* An end of a file: between two packets of the source. */
+struct recording_account_end {
+	uint64_t utc_ns;
+	uint64_t epoch;    /* of the daemon; 0: it was away */
+	uint64_t sequence; /* of the next packet, in that epoch */
+};
+
+struct recording_account {
+	uint64_t recording; /* random, one number for each run of the recorder */
+	uint64_t file;      /* 0, 1, 2 … within the recording, or within the flow of the recording */
+	int32_t flow;       /* the only one in the file; RECORDING_ACCOUNT_NO_FLOW: packets of all flows */
+	char stream[IBVCAP_STREAM_NAME_MAX];
+	uint32_t queue;
+	uint32_t n_queues; /* of the stream, that the recording has */
+	struct recording_account_end from;
+	struct recording_account_end until;
+	/* struct record_sum has the first seven, struct ibvcap_rx_account the others. */
+	uint64_t written;
+	uint64_t other_files;
+	uint64_t unwritten;
+	uint64_t errored;
+	uint64_t skipped;
+	uint64_t disk_wait;
+	uint64_t lag;
+	uint64_t abandoned;
+	uint64_t no_buffer;
+	uint64_t no_buffer_least;
+	uint64_t no_buffer_most;
+	uint64_t restarts;
+	uint64_t failures;
+	uint64_t outages;
+	uint64_t outage_from_ns;
+	uint64_t outage_until_ns;
+	uint32_t unknown; /* enum ibvcap_unknown */
+	bool is_last;     /* the recording ended with this file */
+	uint32_t verdict; /* enum ibvcap_verdict */
+};
+
+/** Packets that are certainly missing in the file. */
+uint64_t recording_account_missing(const struct recording_account *account);
+
+/** As a JSON object, which the caller frees. NULL: out of memory. */
+json_t *recording_account_to_json(const struct recording_account *account);
+
+/**
+ * The other way. Unknown members are ignored. False: a member is absent, of another type or out of its range, the
+ * version is another one, or the verdict is not that of the numbers.
+ */
+bool recording_account_from_json(const json_t *json, struct recording_account *account);
+
+/** Put the account's line behind the text, from a new line on. False: no memory, or less than
+ * RECORDING_ACCOUNT_TEXT_SIZE bytes of room. */
+bool recording_account_append(char *text, size_t bytes, const struct recording_account *account);
+
+/** Find the account's line in a comment, which has no closing NUL. False: there is none, or it is not valid. */
+bool recording_account_find(const char *comment, size_t bytes, struct recording_account *account);
+
+#endif
