@@ -12,7 +12,7 @@ import pytest
 import conftest
 from conftest import wait_until
 from stopped_thread import stopped, threads
-from test_record import IBVCAP, NOT_COMPLETE, TERMS, USAGE, comments, numbers, recorded, run, send
+from test_record import IBVCAP, NOT_COMPLETE, NOT_PROVEN, TERMS, USAGE, comments, numbers, recorded, run, send
 
 pytestmark = pytest.mark.usefixtures("built")
 
@@ -67,7 +67,7 @@ def last(one, file, seconds, *options):
     command = [IBVCAP, "record", "lidar", "--socket", one.socket_path, "--json", "-w", file, "--last", seconds,
                *options]
     done = subprocess.run([str(word) for word in command], capture_output=True, text=True, check=False, timeout=60)
-    assert done.returncode in (0, NOT_COMPLETE), done.stderr
+    assert done.returncode in (0, NOT_COMPLETE, NOT_PROVEN), done.stderr
     return done.returncode, json.loads(done.stdout)["sources"][0], done.stderr
 
 
@@ -169,7 +169,7 @@ def test_a_loss_is_a_trigger(daemon, wire, tmp, flight):
     wait_until(lambda: recorded(tmp, "flight_*.pcapng"), 60, recorder.text)
     recorder.process.send_signal(signal.SIGTERM)
     code, summaries = recorder.finish()
-    assert code in (0, NOT_COMPLETE), recorder.text()
+    assert code in (0, NOT_COMPLETE, NOT_PROVEN), recorder.text()
     said = re.match(r"trigger: a loss of (\d+) packets \(no_buffer \+ errored\) at ", summaries[0]["trigger"])
     assert said and int(said[1]) <= one.stream()["no_buffer"], (summaries, one.stream())
     assert summaries[0]["sources"][0]["written"] > 0

@@ -12,20 +12,18 @@
 #define FLOW_MAX   255
 #define HEX_DIGITS 16
 
-static const char *const unknown_words[] = {"restart", "away",   "failed",  "outage",   "unsettled",
-                                            "edge",    "queues", "removed", "abandoned"};
-static const char *const verdict_words[] = {"complete", "incomplete", "not proven"};
-
 #define N_OF(array) (sizeof(array) / sizeof((array)[0]))
 
 struct count {
 	const char *key;
 	size_t offset;
+	bool may_be_unknown; /* null, and UINT64_MAX */
 };
 
-#define COUNT(name)                                             \
-	{                                                       \
-#name, offsetof(struct recording_account, name) \
+#define OFFSET(name) offsetof(struct recording_account, name)
+#define COUNT(name)                        \
+	{                                  \
+#name, OFFSET(name), false \
 	}
 
 static const struct count counts[] = {
@@ -40,7 +38,7 @@ static const struct count counts[] = {
 	COUNT(abandoned),
 	COUNT(no_buffer),
 	COUNT(no_buffer_least),
-	COUNT(no_buffer_most),
+	{"no_buffer_most", OFFSET(no_buffer_most), true},
 	COUNT(restarts),
 	COUNT(failures),
 	COUNT(outages),
@@ -55,9 +53,13 @@ uint64_t recording_account_missing(const struct recording_account *account)
 
 /* ---- to JSON ------------------------------------------------------------------------------------- */
 
+/* UINT64_MAX: not known. */
 static void set_count(json_t *json, const char *key, uint64_t value)
 {
-	json_object_set_new(json, key, json_integer(value > INT64_MAX ? INT64_MAX : (json_int_t)value));
+	if (value == UINT64_MAX)
+		json_object_set_new(json, key, json_null());
+	else
+		json_object_set_new(json, key, json_integer(value > INT64_MAX ? INT64_MAX : (json_int_t)value));
 }
 
 /* Identifiers use all 64 bits, and JSON's numbers do not have that many. */
@@ -80,9 +82,9 @@ static json_t *unknown_to_json(uint32_t unknown)
 {
 	json_t *json = json_array();
 
-	for (unsigned i = 0; i < N_OF(unknown_words); i++)
-		if (unknown & 1u << i)
-			json_array_append_new(json, json_string(unknown_words[i]));
+	for (uint32_t bit = 1; ibvcap_unknown_word(bit); bit <<= 1)
+		if (unknown & bit)
+			json_array_append_new(json, json_string(ibvcap_unknown_word(bit)));
 	return json;
 }
 
@@ -107,7 +109,7 @@ json_t *recording_account_to_json(const struct recording_account *account)
 	json_object_set_new(json, "unknown", unknown_to_json(account->unknown));
 	if (account->is_last)
 		json_object_set_new(json, "last", json_true());
-	json_object_set_new(json, "verdict", json_string(verdict_words[account->verdict]));
+	json_object_set_new(json, "verdict", json_string(ibvcap_verdict_word(account->verdict)));
 	return json;
 }
 
@@ -175,15 +177,14 @@ static bool get_stream(const json_t *json, struct recording_account *account)
 	       account->queue < account->n_queues;
 }
 
-/* The place of the word; n: it is none of them. */
-static unsigned find_word(const char *const *words, unsigned n, const json_t *word)
+/* 0: it is none of the library's words. */
+static uint32_t find_unknown(const char *word)
 {
-	const char *text = json_string_value(word);
-	unsigned i = text ? 0 : n;
+	uint32_t bit = 1;
 
-	while (i < n && strcmp(words[i], text) != 0)
-		i++;
-	return i;
+	while (ibvcap_unknown_word(bit) && strcmp(ibvcap_unknown_word(bit), word) != 0)
+		bit <<= 1;
+	return ibvcap_unknown_word(bit) ? bit : 0;
 }
 
 static bool get_unknown(const json_t *json, uint32_t *unknown)
@@ -191,16 +192,15 @@ static bool get_unknown(const json_t *json, uint32_t *unknown)
 	const json_t *words = json_object_get(json, "unknown");
 
 	*unknown = 0;
-	if (!json_is_array(words) || json_array_size(words) > N_OF(unknown_words))
-		return false;
 	for (size_t i = 0; i < json_array_size(words); i++) {
-		unsigned bit = find_word(unknown_words, N_OF(unknown_words), json_array_get(words, i));
+		const char *word = json_string_value(json_array_get(words, i));
+		uint32_t bit = word ? find_unknown(word) : 0;
 
-		if (bit == N_OF(unknown_words))
+		if (!bit)
 			return false;
-		*unknown |= 1u << bit;
+		*unknown |= bit;
 	}
-	return true;
+	return json_is_array(words);
 }
 
 static bool get_last(const json_t *json, bool *is_last)
@@ -214,10 +214,12 @@ static bool get_last(const json_t *json, bool *is_last)
 /* A file that claims more than its own numbers say is not believed. */
 static bool get_verdict(const json_t *json, struct recording_account *account)
 {
-	unsigned of_numbers = recording_account_missing(account) ? 1 : account->unknown ? 2 : 0;
+	const struct ibvcap_rx_account numbers = {.missing = recording_account_missing(account),
+	                                          .unknown = account->unknown};
+	const char *word = json_string_value(json_object_get(json, "verdict"));
 
-	account->verdict = find_word(verdict_words, N_OF(verdict_words), json_object_get(json, "verdict"));
-	return account->verdict == of_numbers;
+	account->verdict = ibvcap_account_verdict(&numbers);
+	return word && !strcmp(word, ibvcap_verdict_word(account->verdict));
 }
 
 bool recording_account_from_json(const json_t *json, struct recording_account *account)
@@ -228,7 +230,9 @@ bool recording_account_from_json(const json_t *json, struct recording_account *a
 	if (!get_count(json, "version", VERSION, &value) || value != VERSION)
 		return false;
 	for (size_t i = 0; i < N_OF(counts); i++) {
-		if (!get_count(json, counts[i].key, INT64_MAX, &value))
+		if (counts[i].may_be_unknown && json_is_null(json_object_get(json, counts[i].key)))
+			value = UINT64_MAX;
+		else if (!get_count(json, counts[i].key, INT64_MAX, &value))
 			return false;
 		memcpy((uint8_t *)account + counts[i].offset, &value, sizeof(value));
 	}

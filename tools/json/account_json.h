@@ -42,15 +42,15 @@ struct recording_account {
 	uint64_t abandoned;
 	uint64_t no_buffer;
 	uint64_t no_buffer_least;
-	uint64_t no_buffer_most;
+	uint64_t no_buffer_most; /* UINT64_MAX: not known */
 	uint64_t restarts;
 	uint64_t failures;
 	uint64_t outages;
 	uint64_t outage_from_ns;
 	uint64_t outage_until_ns;
 	uint32_t unknown; /* enum ibvcap_unknown */
-	bool is_last;     /* the recording ended with this file */
-	uint32_t verdict; /* enum ibvcap_verdict */
+	enum ibvcap_verdict verdict;
+	bool is_last; /* the recording ended with this file */
 };
 
 /** Packets that are certainly missing in the file. */

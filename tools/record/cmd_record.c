@@ -5,6 +5,7 @@
 #include "daemon/base/time.h"
 #include "tools/ibvcap/report.h"
 #include "tools/ibvcap/stop_signal.h"
+#include "tools/record/contents.h"
 #include "tools/record/raw.h"
 #include "tools/record/recorder.h"
 #include "tools/record/ring_reach.h"
@@ -17,10 +18,11 @@
 #include <string.h>
 #include <sysexits.h>
 
-#define SCHEMA_VERSION    1
-#define SUM_TEXT_BYTES    400
-#define N_BUFFERS_MIN     4u
-#define EXIT_NOT_COMPLETE 1 /* packets are missing */
+#define SCHEMA_VERSION  1
+#define SUM_TEXT_BYTES  400
+#define N_BUFFERS_MIN   4u
+#define EXIT_INCOMPLETE 1 /* packets are missing */
+#define EXIT_NOT_PROVEN 2 /* none is known to be missing, but something cannot be known */
 
 static int refuse_by_flow(struct source *source)
 {
@@ -53,7 +55,7 @@ static int open_stream(struct recorder *recorder, const char *stream)
 		if (recorder->options.by_flow && !source->has_flow_numbers)
 			return refuse_by_flow(source);
 		source_describe(source, &recorder->options);
-		recorder->names[recorder->n_sources++] = source->name;
+		recorder->n_sources++;
 		ibvcap_rx_info(source->rx, &info);
 	} while (++queue < info.n_queues);
 	return EX_OK;
@@ -67,7 +69,7 @@ static int open_sources(struct recorder *recorder)
 	for (unsigned i = 0; i < options->n_streams && code == EX_OK; i++)
 		code = open_stream(recorder, options->streams[i]);
 	for (unsigned i = 0; i < recorder->n_sources && code == EX_OK && !options->quiet; i++)
-		fprintf(stderr, "%s: %s\n", recorder->names[i],
+		fprintf(stderr, "%s: %s\n", recorder->sources[i].name,
 		        recorder->sources[i].is_lossless ? "lossless" : "lossy");
 	return code;
 }
@@ -97,9 +99,10 @@ static int start_writer(struct recorder *recorder)
 	                                                    .zstd_level = options->zstd_level,
 	                                                    .seekable = options->seekable,
 	                                                    .sync = options->sync,
-	                                                    .index = options->index};
+	                                                    .index = options->index,
+	                                                    .end_bytes = CONTENTS_END_BYTES(recorder->n_sources)};
 	writer->window = record_options_window(options);
-	writer->names = recorder->names;
+	writer->sources = recorder->sources;
 	writer->n_sources = recorder->n_sources;
 	writer->n_buffers = (unsigned)(options->buffer_bytes / WRITER_BUFFER_BYTES);
 	if (writer->n_buffers < N_BUFFERS_MIN)
@@ -111,7 +114,7 @@ static int start_writer(struct recorder *recorder)
 /* ---- summary ------------------------------------------------------------------------------------- */
 
 struct summary {
-	const struct record_sum *sums; /* by source */
+	const struct recording_account *accounts; /* by source */
 	uint64_t n_files;
 	uint64_t n_deleted;
 	uint64_t bytes;
@@ -120,13 +123,15 @@ struct summary {
 	int error;
 };
 
-static json_t *recorded_source_to_json(const struct recorder *recorder, unsigned i, const struct record_sum *sum)
+static json_t *recorded_source_to_json(const struct source *source, const struct recording_account *account)
 {
-	json_t *object = record_sum_to_json(sum);
+	struct record_sum sum = account_sum(account);
+	json_t *object = recording_account_to_json(account);
 
-	json_object_set_new(object, "name", json_string(recorder->names[i]));
-	json_object_set_new(object, "queue", json_integer(recorder->sources[i].queue));
-	json_object_set_new(object, "lossless", json_boolean(recorder->sources[i].is_lossless));
+	json_object_del(object, "file"); /* of all files */
+	json_object_set_new(object, "published", json_integer((json_int_t)sum.published));
+	json_object_set_new(object, "name", json_string(source->name));
+	json_object_set_new(object, "lossless", json_boolean(source->is_lossless));
 	return object;
 }
 
@@ -137,11 +142,14 @@ static void print_record_json(const struct recorder *recorder, const struct summ
 	json_t *sources = json_array(), *all;
 
 	for (unsigned i = 0; i < recorder->n_sources; i++)
-		json_array_append_new(sources, recorded_source_to_json(recorder, i, &summary->sums[i]));
+		json_array_append_new(sources, recorded_source_to_json(&recorder->sources[i], &summary->accounts[i]));
 	all = json_pack("{s:i, s:o, s:f, s:I, s:I, s:I, s:I, s:i}", "schema_version", SCHEMA_VERSION, "sources",
 	                sources, "seconds", summary->seconds, "files", (json_int_t)summary->n_files, "deleted",
 	                (json_int_t)summary->n_deleted, "bytes", (json_int_t)summary->bytes, "disk_wait_ms",
 	                (json_int_t)(summary->waited_ns / 1000000), "error", summary->error);
+	json_object_set_new(
+		all, "verdict",
+		json_string(ibvcap_verdict_word(account_verdict_of_all(summary->accounts, recorder->n_sources))));
 	if (recorder->options.why)
 		json_object_set_new(all, "trigger", json_string(recorder->options.why));
 	json_dumpf(all, to, JSON_INDENT(2));
@@ -151,20 +159,24 @@ static void print_record_json(const struct recorder *recorder, const struct summ
 
 static void print_record_summary(const struct recorder *recorder, const struct summary *summary)
 {
-	char text[SUM_TEXT_BYTES];
+	char text[SUM_TEXT_BYTES + ACCOUNT_VERDICT_BYTES];
 
 	fprintf(stderr, "%s: %" PRIu64 " bytes in %" PRIu64 " files, %" PRIu64 " files deleted\n",
 	        recorder->options.path, summary->bytes, summary->n_files, summary->n_deleted);
 	for (unsigned i = 0; i < recorder->n_sources; i++) {
-		record_sum_print(text, sizeof(text), &summary->sums[i]);
-		fprintf(stderr, "%s: %s\n", recorder->names[i], text);
+		struct record_sum sum = account_sum(&summary->accounts[i]);
+
+		record_sum_print(text, sizeof(text), &sum);
+		fprintf(stderr, "%s: %s\n", recorder->sources[i].name, text);
 	}
+	account_print_verdict(text, sizeof(text), summary->accounts, recorder->n_sources);
+	fprintf(stderr, "%s\n", text);
 }
 
 /* The exit code. r: how reading ended, of the source that had it. */
 static int end_record(const struct recorder *recorder, const struct summary *summary, unsigned which, int r)
 {
-	struct record_sum all = {0};
+	enum ibvcap_verdict verdict = account_verdict_of_all(summary->accounts, recorder->n_sources);
 	int code;
 
 	if (recorder->options.json)
@@ -173,15 +185,13 @@ static int end_record(const struct recorder *recorder, const struct summary *sum
 		print_record_summary(recorder, summary);
 	if (summary->error)
 		return summary->error == EPIPE ? EX_OK : EX_IOERR;
-	code = report_end("record", "stream", recorder->names[which < recorder->n_sources ? which : 0], r);
-	for (unsigned i = 0; i < recorder->n_sources; i++)
-		record_sum_add(&all, &summary->sums[i]);
-	if (code == EX_OK && (record_sum_missing(&all) || all.restarts))
-		return EXIT_NOT_COMPLETE;
+	code = report_end("record", "stream", recorder->sources[which < recorder->n_sources ? which : 0].name, r);
+	if (code == EX_OK && verdict == IBVCAP_VERDICT_INCOMPLETE)
+		return EXIT_INCOMPLETE;
 	for (unsigned i = 0; i < recorder->n_sources && code == EX_OK; i++)
 		if (recorder->sources[i].end_error)
 			code = report_exit_code(recorder->sources[i].end_error);
-	return code;
+	return code == EX_OK && verdict == IBVCAP_VERDICT_NOT_PROVEN ? EXIT_NOT_PROVEN : code;
 }
 
 /* ---- the command --------------------------------------------------------------------------------- */
@@ -193,7 +203,7 @@ static int run_pcapng(struct recorder *recorder)
 	int r = recorder_run(recorder, &which);
 
 	recorder_finish(recorder);
-	summary = (struct summary){.sums = recorder->sums,
+	summary = (struct summary){.accounts = recorder->accounts,
 	                           .n_files = recorder->writer.n_files,
 	                           .n_deleted = recorder->writer.window.n_deleted,
 	                           .bytes = recorder->writer.bytes,
@@ -215,7 +225,7 @@ static int run_raw(struct recorder *recorder)
 		return EX_USAGE;
 	}
 	r = raw_run(&recorder->options, &recorder->sources[0], &result);
-	summary = (struct summary){.sums = &result.sum,
+	summary = (struct summary){.accounts = &result.account,
 	                           .n_files = result.n_files,
 	                           .n_deleted = result.n_deleted,
 	                           .bytes = result.bytes,

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * What a recording says about itself. The loss sum is at the end three times: as numbers in the statistics of each
- * interface, for programs; as their comment; and as the comment of a section of its own, which capinfos prints.
+ * interface; as their comment, with the account for programs; and as the comment of a section of its own, which
+ * capinfos prints.
  */
 #include "tools/record/contents.h"
 
@@ -36,9 +37,10 @@ static void print_comment(char *text, size_t bytes, const struct source *source)
 }
 
 size_t contents_write_head(uint8_t *to, size_t room, const char *why, const struct source *sources, unsigned n_sources,
-                           const char *flow)
+                           int32_t flow)
 {
 	struct utsname system;
+	char flow_text[RECORD_FLOW_TEXT_BYTES] = "";
 	char os[sizeof(system.sysname) + sizeof(system.release) + 2];
 	struct pcapng_section section = {.application = pcapng_text_of("ibvcap " IBVCAP_BUILD_VERSION)};
 	size_t used;
@@ -49,6 +51,8 @@ size_t contents_write_head(uint8_t *to, size_t room, const char *why, const stru
 	section.hardware = pcapng_text_of(system.machine);
 	if (why)
 		section.comment = pcapng_text_of(why);
+	if (flow != RECORDING_ACCOUNT_NO_FLOW)
+		snprintf(flow_text, sizeof(flow_text), RECORDING_ONLY_FLOW "%d", flow);
 	used = pcapng_write_section(to, room, &section);
 	for (unsigned i = 0; i < n_sources; i++) {
 		char description[sizeof(sources[i].interface) + RECORD_FLOW_TEXT_BYTES];
@@ -63,7 +67,7 @@ size_t contents_write_head(uint8_t *to, size_t room, const char *why, const stru
 		print_comment(comment, sizeof(comment), &sources[i]);
 		interface.comment = text_unless_empty(comment);
 		snprintf(description, sizeof(description), "%s%s%s", sources[i].interface,
-		         sources[i].interface[0] && flow[0] ? ", " : "", flow);
+		         sources[i].interface[0] && flow_text[0] ? ", " : "", flow_text);
 		interface.description = text_unless_empty(description);
 		used += pcapng_write_interface(to + used, room - used, &interface);
 	}
@@ -74,55 +78,44 @@ size_t contents_write_head(uint8_t *to, size_t room, const char *why, const stru
 
 static size_t write_statistics(uint8_t *to, size_t room, const struct contents_end *end, unsigned source)
 {
-	const struct record_sum *sum = &end->sums[source];
-	char text[SUM_TEXT_BYTES];
+	struct record_sum sum = account_sum(&end->accounts[source]);
+	char text[SUM_TEXT_BYTES + RECORDING_ACCOUNT_TEXT_SIZE];
 	struct pcapng_statistics statistics = {.interface = source,
 	                                       .time_ns = end->end_ns,
 	                                       .start_ns = end->start_ns,
 	                                       .end_ns = end->end_ns,
 	                                       .values_set = (1u << PCAPNG_STATISTIC_N) - 1};
 
-	statistics.values[PCAPNG_STATISTIC_RECEIVED] = sum->published + sum->no_buffer;
-	statistics.values[PCAPNG_STATISTIC_DROPPED] = sum->no_buffer + sum->errored;
-	statistics.values[PCAPNG_STATISTIC_FILTER_ACCEPTED] = sum->published + sum->no_buffer - sum->other_files;
-	statistics.values[PCAPNG_STATISTIC_OS_DROPPED] = sum->skipped + sum->disk_wait + sum->unwritten;
-	statistics.values[PCAPNG_STATISTIC_DELIVERED] = sum->written;
-	record_sum_print(text, sizeof(text), sum);
+	statistics.values[PCAPNG_STATISTIC_RECEIVED] = sum.published + sum.no_buffer;
+	statistics.values[PCAPNG_STATISTIC_DROPPED] = sum.no_buffer + sum.errored;
+	statistics.values[PCAPNG_STATISTIC_FILTER_ACCEPTED] = sum.published + sum.no_buffer - sum.other_files;
+	statistics.values[PCAPNG_STATISTIC_OS_DROPPED] = sum.skipped + sum.disk_wait + sum.unwritten;
+	statistics.values[PCAPNG_STATISTIC_DELIVERED] = sum.written;
+	record_sum_print(text, SUM_TEXT_BYTES, &sum);
+	recording_account_append(text, sizeof(text), &end->accounts[source]);
 	statistics.comment = pcapng_text_of(text);
 	return pcapng_write_statistics(to, room, &statistics);
 }
 
-/* "complete", or how much is missing. */
-static void print_verdict(char *text, size_t bytes, const struct contents_end *end)
-{
-	struct record_sum all = {0};
-	char why[160] = "";
-
-	for (unsigned i = 0; i < end->n_sources; i++)
-		record_sum_add(&all, &end->sums[i]);
-	if (end->error)
-		snprintf(why, sizeof(why), "the recording ended because the file could not be written: %s. ",
-		         strerror(end->error));
-	if (record_sum_missing(&all) == 0 && all.restarts == 0)
-		snprintf(text, bytes, "%sComplete: no packet is missing.", why);
-	else
-		snprintf(text, bytes, "%s%" PRIu64 " packets are missing%s.", why, record_sum_missing(&all),
-		         all.restarts ? ", and an unknown number while ibvcapd was away" : "");
-}
-
 size_t contents_write_end(uint8_t *to, size_t room, const struct contents_end *end)
 {
-	static char text[RECORD_SOURCES_MAX * (SUM_TEXT_BYTES + 96) + LOSSES_TEXT_BYTES + 600];
+	static char text[RECORD_SOURCES_MAX * (SUM_TEXT_BYTES + 96) + LOSSES_TEXT_BYTES + 200 + ACCOUNT_VERDICT_BYTES];
 	struct pcapng_section section = {.application = pcapng_text_of("ibvcap " IBVCAP_BUILD_VERSION)};
-	size_t used = 0, length;
+	size_t used = 0, length = 0;
 
 	for (unsigned i = 0; i < end->n_sources; i++)
 		used += write_statistics(to + used, room - used, end, i);
-	print_verdict(text, sizeof(text), end);
+	if (end->error)
+		length = (size_t)snprintf(text, sizeof(text),
+		                          "the recording ended because the file could not be written: %s. ",
+		                          strerror(end->error));
+	account_print_verdict(text + length, sizeof(text) - length, end->accounts, end->n_sources);
 	for (unsigned i = 0; i < end->n_sources; i++) {
+		struct record_sum sum = account_sum(&end->accounts[i]);
+
 		length = strlen(text);
-		length += (size_t)snprintf(text + length, sizeof(text) - length, "\n%s: ", end->names[i]);
-		record_sum_print(text + length, sizeof(text) - length, &end->sums[i]);
+		length += (size_t)snprintf(text + length, sizeof(text) - length, "\n%s: ", end->sources[i].name);
+		record_sum_print(text + length, sizeof(text) - length, &sum);
 	}
 	length = strlen(text);
 	if (end->note[0])

@@ -3,19 +3,21 @@
 #ifndef TOOLS_RECORD_CONTENTS_H
 #define TOOLS_RECORD_CONTENTS_H
 
-#include "tools/record/source.h"
+#include "tools/record/account.h"
 
 #include <stddef.h>
 
-/** The section header, with why the file was written unless it is NULL, and an interface for each source. flow: goes
- * into their descriptions. Returns the bytes. */
+#define CONTENTS_END_BYTES(n_sources) ((60u + 4u * (n_sources)) << 10) /* more than the end takes */
+
+/** The section header, with why the file was written unless it is NULL, and an interface for each source. flow: the
+ * only one in the file, or RECORDING_ACCOUNT_NO_FLOW. Returns the bytes. */
 size_t contents_write_head(uint8_t *to, size_t room, const char *why, const struct source *sources, unsigned n_sources,
-                           const char *flow);
+                           int32_t flow);
 
 /* What is said at the end of a file. */
 struct contents_end {
-	const struct record_sum *sums; /* of this file, by source */
-	const char *const *names;      /* of the sources */
+	const struct recording_account *accounts; /* of this file, by source */
+	const struct source *sources;
 	unsigned n_sources;
 	uint64_t start_ns;
 	uint64_t end_ns;
@@ -23,7 +25,8 @@ struct contents_end {
 	const char *note; /* losses after the last packet; empty: none */
 };
 
-/** Statistics of each interface, and a section with the loss sum as its comment. Returns the bytes. */
+/** Statistics of each interface with its account, and a section with the verdict and the loss sum as its comment.
+ * Returns the bytes. */
 size_t contents_write_end(uint8_t *to, size_t room, const struct contents_end *end);
 
 #endif

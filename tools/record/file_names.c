@@ -58,11 +58,15 @@ static size_t put_time_in(char path[PATH_MAX], const char *pattern, const struct
 }
 #pragma GCC diagnostic pop
 
-/* Does a file that is complete have this name? What is no regular file is written in its place, again and again. */
-static bool is_name_taken(const char *path)
+/* Does a file have this name, or will it? What is no regular file is written in its place, again and again. */
+static bool is_name_taken(const struct file_window *window, const char *path)
 {
+	const struct open_file *open;
 	struct stat status;
 
+	TAILQ_FOREACH (open, &window->open, entry)
+		if (!strcmp(open->path, path))
+			return true;
 	return stat(path, &status) == 0 && S_ISREG(status.st_mode);
 }
 
@@ -87,14 +91,14 @@ int file_window_name(struct file_window *window, uint64_t time_ns, const char *f
 	takes_number = window->numbered && !has_time;
 	window->may_replace = !window->numbered && !window->by_flow && window->number == 1;
 	if (!takes_number && !window->may_replace)
-		takes_number = is_name_taken(path);
+		takes_number = is_name_taken(window, path);
 	while (takes_number && r == 0) {
 		strcpy(path, plain);
 		snprintf(number, sizeof(number), "_%05u", window->number);
 		if (!has_time)
 			strftime(number + strlen(number), sizeof(number) - strlen(number), "_%Y%m%d%H%M%S", &utc);
 		r = insert_at_stem(path, number);
-		takes_number = r == 0 && is_name_taken(path) && ++window->number;
+		takes_number = r == 0 && is_name_taken(window, path) && ++window->number;
 	}
 	window->number++;
 	return r;

@@ -86,19 +86,58 @@ static bool delete_kept(const struct kept_file *kept)
 	return true;
 }
 
+/* A file that is full and not complete. */
+static bool discard_oldest(struct file_window *window)
+{
+	struct open_file *open;
+
+	TAILQ_FOREACH (open, &window->open, entry)
+		if (open->discard) {
+			window->n_deleted++;
+			open->discard(open);
+			file_window_close(window, open);
+			return true;
+		}
+	return false;
+}
+
 /* False: there is none. What cannot be deleted is not tried again. */
 static bool delete_oldest(struct file_window *window)
 {
 	struct kept_file *oldest = STAILQ_FIRST(&window->kept);
 
 	if (!oldest)
-		return false;
+		return discard_oldest(window);
 	window->n_deleted += delete_kept(oldest);
 	STAILQ_REMOVE_HEAD(&window->kept, entry);
 	window->n_kept--;
 	window->kept_bytes -= oldest->bytes;
 	free(oldest);
 	return true;
+}
+
+void file_window_open(struct file_window *window, struct open_file *open, const char *path)
+{
+	*open = (struct open_file){0};
+	snprintf(open->path, sizeof(open->path), "%s", path);
+	TAILQ_INSERT_TAIL(&window->open, open, entry);
+}
+
+void file_window_fill(struct file_window *window, struct open_file *open, uint64_t bytes,
+                      void (*discard)(struct open_file *open))
+{
+	open->bytes = bytes;
+	open->discard = discard;
+	window->full_bytes += bytes;
+}
+
+void file_window_close(struct file_window *window, struct open_file *open)
+{
+	if (!open->path[0])
+		return;
+	TAILQ_REMOVE(&window->open, open, entry);
+	window->full_bytes -= open->bytes;
+	*open = (struct open_file){0};
 }
 
 bool file_window_give_way(struct file_window *window)
@@ -135,7 +174,8 @@ static bool is_disk_too_full(const struct file_window *window, int fd)
 
 bool file_window_make_room(struct file_window *window, int fd, uint64_t bytes)
 {
-	while (window->quota && window->kept_bytes + bytes > window->quota && delete_oldest(window))
+	while (window->quota && window->kept_bytes + window->full_bytes + bytes > window->quota &&
+	       delete_oldest(window))
 		;
 	while (is_disk_too_full(window, fd))
 		if (!delete_oldest(window))
@@ -234,6 +274,7 @@ int file_window_init(struct file_window *window)
 	int r;
 
 	STAILQ_INIT(&window->kept);
+	TAILQ_INIT(&window->open);
 	window->number = 1;
 	if (!window->numbered)
 		return 0;

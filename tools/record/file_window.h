@@ -24,6 +24,15 @@ struct kept_file {
 	char path[];
 };
 
+/* A file that is not complete: no other file gets its name. */
+struct open_file {
+	TAILQ_ENTRY(open_file) entry;
+	uint64_t bytes; /* once it is full: they count for the quota */
+	/* Once it is full: deletes it, as the oldest file of the window. NULL before. */
+	void (*discard)(struct open_file *open);
+	char path[PATH_MAX]; /* empty: it is not open */
+};
+
 struct file_window {
 	const char *pattern; /* -w */
 	bool numbered;       /* several files: a number and the time go into each name */
@@ -35,6 +44,8 @@ struct file_window {
 	STAILQ_HEAD(, kept_file) kept; /* the oldest first */
 	uint32_t n_kept;
 	uint64_t kept_bytes;
+	TAILQ_HEAD(, open_file) open; /* likewise */
+	uint64_t full_bytes;          /* of these, of those that are full */
 	uint64_t n_deleted;
 	uint32_t number;  /* of the next file */
 	bool may_replace; /* the file that has the name which was made last */
@@ -56,6 +67,14 @@ void file_window_deinit(struct file_window *window);
  * No file but the first of a recording without numbers has the name of a file that is there already.
  */
 int file_window_name(struct file_window *window, uint64_t time_ns, const char *flow, char path[PATH_MAX]);
+
+/** A file of that name is open from now on. */
+void file_window_open(struct file_window *window, struct open_file *open, const char *path);
+/** It is full, and complete some time later. */
+void file_window_fill(struct file_window *window, struct open_file *open, uint64_t bytes,
+                      void (*discard)(struct open_file *open));
+/** It is not open any more. */
+void file_window_close(struct file_window *window, struct open_file *open);
 
 /** A file is complete: keep it, and delete the oldest that are too many. 0; -ENOMEM. */
 int file_window_add(struct file_window *window, const char *path);

@@ -159,20 +159,18 @@ static void note_disconnected(struct losses *losses, bool has_failed)
 
 	if (losses->last_row_ns)
 		report_format_utc(losses->last_row_ns, 9, last);
-	losses->sum.restarts++;
 	losses_say(losses, "%s when the recording ended: how many packets were lost since %s is not known",
 	           has_failed ? "the card's queue had failed" : "ibvcapd was away", last);
 }
 
-void losses_at_end(struct losses *losses, const struct source_end *end, uint64_t now_ns)
+void losses_at_end(struct losses *losses, const struct source_end *end, uint64_t no_buffer, uint64_t now_ns)
 {
 	uint64_t told = losses->sum.skipped + losses->sum.disk_wait;
 
 	if (end->skipped > told)
 		note_skipped(losses, end->skipped - told, now_ns);
-	if (losses->card->after)
-		note_no_buffer(losses, losses->card->after, losses->card->after_ns);
-	losses->card->after = 0; /* named */
+	if (no_buffer)
+		note_no_buffer(losses, no_buffer, time_utc_ns());
 	if (end->is_removed)
 		losses_say(losses, "the administrator removed the stream before the recording ended");
 	if (end->is_disconnected)

@@ -48,8 +48,9 @@ void losses_of_error(struct losses *losses);
 /** Ask the handle. n_left: rows that are acquired and not recorded. */
 struct source_end losses_find_end(const struct ibvcap_rx *rx, uint64_t n_left);
 
-/** Note what no batch has told: packets skipped just before the end, and that the daemon has ended. */
-void losses_at_end(struct losses *losses, const struct source_end *end, uint64_t now_ns);
+/** Note what no batch has told: packets skipped or lost by the card just before the end, and that the daemon has ended.
+ * no_buffer: those that no packet has told of. */
+void losses_at_end(struct losses *losses, const struct source_end *end, uint64_t no_buffer, uint64_t now_ns);
 
 /** The row was written, with the packets that were missing before it. */
 static inline void losses_written(struct losses *losses)

@@ -14,8 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#define ALL_FLOWS (-1) /* in place of a flow's number */
+#include <sys/stat.h>
 
 /* ---- sums ---------------------------------------------------------------------------------------- */
 
@@ -27,10 +26,17 @@ static struct record_sum output_sum(const struct recorder *recorder, const struc
 	return source_sum(&shown->losses, shown->n_written, source->n_written - shown->n_written);
 }
 
-static void output_sums(const struct recorder *recorder, const struct record_output *output, struct record_sum *sums)
+/* The file ends here: what it shows of each source. */
+static void end_parts(const struct recorder *recorder, const struct record_output *output)
 {
-	for (unsigned i = 0; i < output->n_sources; i++)
-		sums[output->first_source + i] = output_sum(recorder, output, i);
+	for (unsigned i = 0; i < output->n_sources; i++) {
+		const struct source *source = &recorder->sources[output->first_source + i];
+		struct account_parts *parts = &output->file->sources[i];
+
+		source_take_moment(source, &parts->until);
+		parts->end = output_sum(recorder, output, i);
+		parts->unknown = source_unknown(source);
+	}
 }
 
 /* ---- buffers and files --------------------------------------------------------------------------- */
@@ -58,9 +64,10 @@ static struct writer_buffer *take_buffer(struct recorder *recorder, struct recor
 		buffer = writer_take(&recorder->writer, file_bytes, RECORDER_SLEEP_MS);
 		end_ns = time_monotonic_ns();
 		note_waited(recorder, end_ns - begin_ns);
+		output_end_settled(recorder, end_ns);
 		recorder_print_progress(recorder, end_ns);
 	}
-	buffer->output = output->file;
+	buffer->file = output->file;
 	return buffer;
 }
 
@@ -80,17 +87,17 @@ static uint64_t end_of_file_ns(const struct record_options *options, uint64_t no
 	return options->aligned ? (now_ns / options->file_ns + 1) * options->file_ns : now_ns + options->file_ns;
 }
 
-static void begin_output(struct recorder *recorder, struct record_output *output, uint64_t now_ns)
+static void output_begin_file(struct recorder *recorder, struct record_output *output, uint64_t now_ns)
 {
 	struct source *sources = recorder->sources + output->first_source;
 	struct writer_buffer *buffer = take_buffer(recorder, output, 0);
 
 	buffer->begins_file = true;
-	buffer->file_ns = now_ns;
+	output->file->start_ns = now_ns;
 	for (unsigned i = 0; i < output->n_sources; i++)
 		source_describe_again(&sources[i]);
 	buffer->used = contents_write_head(buffer->at, WRITER_BUFFER_BYTES, recorder->options.why, sources,
-	                                   output->n_sources, output->file->flow_text);
+	                                   output->n_sources, output->files->flow_number);
 	buffer->filled_ns = time_monotonic_ns();
 	output->buffer = buffer;
 	output->bytes = buffer->used;
@@ -99,17 +106,70 @@ static void begin_output(struct recorder *recorder, struct record_output *output
 	output->until_ns = buffer->filled_ns + (output->rotate_ns - now_ns);
 }
 
+/* Of files that go into the same pipe one must end before the next begins. */
+static bool is_one_stream(const char *path)
+{
+	struct stat status;
+
+	return !strcmp(path, "-") || (stat(path, &status) == 0 && !S_ISREG(status.st_mode));
+}
+
 void output_rotate(struct recorder *recorder, struct record_output *output, uint64_t now_ns)
 {
-	struct record_sum sums[RECORD_SOURCES_MAX] = {0};
-	struct writer_buffer *buffer = output->buffer;
+	struct writer_file *ended = output->file, *file = writer_new_file(output->files);
 
-	output_sums(recorder, output, sums);
-	buffer->ends_file = true;
-	memcpy(buffer->end_sums, sums, sizeof(*sums) * recorder->n_sources);
-	writer_give(&recorder->writer, buffer);
-	begin_output(recorder, output, now_ns);
-	memcpy(output->buffer->start_sums, sums, sizeof(*sums) * recorder->n_sources);
+	if (!file) {
+		writer_fail(&recorder->writer, -ENOMEM);
+		output_flush(recorder, output);
+		return;
+	}
+	end_parts(recorder, output);
+	ended->rotated_ns = is_one_stream(recorder->options.path) ? 0 : time_monotonic_ns();
+	ended->next = file;
+	file->number = ended->number + 1;
+	for (unsigned i = 0; i < output->n_sources; i++) {
+		file->sources[i].from = ended->sources[i].until;
+		file->sources[i].start = ended->sources[i].end;
+	}
+	writer_give(&recorder->writer, output->buffer);
+	STAILQ_INSERT_TAIL(&recorder->ending, ended, entry);
+	output_end_settled(recorder, time_monotonic_ns());
+	output->file = file;
+	output_begin_file(recorder, output, now_ns);
+}
+
+/* ---- the ends of files --------------------------------------------------------------------------- */
+
+/* Learn what the daemon has settled. True: the file waits for nothing more. */
+static bool is_settled(struct recorder *recorder, struct writer_file *file, uint64_t now_ns)
+{
+	bool is_all = true;
+
+	for (unsigned i = 0; i < file->output->n_sources; i++) {
+		struct source *source = &recorder->sources[file->output->first_source + i];
+		struct account_parts *parts = &file->sources[i];
+
+		is_all &= source_settle(source, &parts->until);
+		if (parts->is_first)
+			parts->from = source->from;
+	}
+	return is_all || now_ns >= file->rotated_ns + SETTLE_NS_MAX;
+}
+
+/* In the order in which they were filled: so they are in the window, and so the commands get them. */
+void output_end_settled(struct recorder *recorder, uint64_t now_ns)
+{
+	struct writer_file *file;
+
+	/* Soon: what is lost between a moment and the daemon's next record may be before the moment or after it. */
+	for (unsigned i = 0; i < recorder->n_sources; i++)
+		source_settle(&recorder->sources[i], &recorder->sources[i].from);
+	while ((file = STAILQ_FIRST(&recorder->ending)) && is_settled(recorder, file, now_ns)) {
+		STAILQ_REMOVE_HEAD(&recorder->ending, entry);
+		for (unsigned i = 0; file->next && i < file->output->n_sources; i++)
+			file->next->sources[i].from = file->sources[i].until;
+		writer_give(&recorder->writer, &file->end);
+	}
 }
 
 /* ---- the files of a recording -------------------------------------------------------------------- */
@@ -126,8 +186,9 @@ static void copy_losses(struct record_output *output, const struct source *sourc
 	}
 }
 
-/* now_ns: UTC. The sum of the first file begins at 0, so that all that was lost before it is in it. */
-static struct record_output *add_output(struct recorder *recorder, unsigned first_source, unsigned n_sources, int flow)
+/* The first file tells of the sources from when they were attached on. */
+static struct record_output *add_output(struct recorder *recorder, unsigned first_source, unsigned n_sources,
+                                        int32_t flow)
 {
 	struct record_output *output = calloc(1, sizeof(*output) + n_sources * sizeof(output->sources[0]));
 
@@ -135,19 +196,20 @@ static struct record_output *add_output(struct recorder *recorder, unsigned firs
 		return NULL;
 	output->first_source = first_source;
 	output->n_sources = n_sources;
-	output->file = writer_add_output(&recorder->writer, first_source, n_sources);
+	output->files = writer_add_output(&recorder->writer, first_source, n_sources);
+	output->file = output->files ? writer_new_file(output->files) : NULL;
 	if (!output->file) {
 		free(output);
 		return NULL;
 	}
-	if (flow != ALL_FLOWS) {
-		snprintf(output->file->flow, sizeof(output->file->flow), "%s-%d",
+	output->files->flow_number = flow;
+	if (flow != RECORDING_ACCOUNT_NO_FLOW)
+		snprintf(output->files->flow, sizeof(output->files->flow), "%s-%d",
 		         recorder->sources[first_source].stream, flow);
-		snprintf(output->file->flow_text, sizeof(output->file->flow_text), RECORDING_ONLY_FLOW "%d", flow);
-	}
 	copy_losses(output, &recorder->sources[first_source]);
-	begin_output(recorder, output, recorder->options.from_ns ? recorder->options.from_ns : time_utc_ns());
-	memset(output->buffer->start_sums, 0, sizeof(struct record_sum) * recorder->n_sources);
+	for (unsigned i = 0; i < n_sources; i++)
+		output->file->sources[i].is_first = true;
+	output_begin_file(recorder, output, recorder->options.from_ns ? recorder->options.from_ns : time_utc_ns());
 	SLIST_INSERT_HEAD(&recorder->outputs, output, entry);
 	output_flush(recorder, output); /* the program at the other end of a pipe gets the interfaces now */
 	return output;
@@ -174,7 +236,7 @@ struct record_output *output_of(struct recorder *recorder, unsigned source, uint
 int output_begin_all(struct recorder *recorder)
 {
 	if (!recorder->options.by_flow)
-		return add_output(recorder, 0, recorder->n_sources, ALL_FLOWS) ? 0 : -ENOMEM;
+		return add_output(recorder, 0, recorder->n_sources, RECORDING_ACCOUNT_NO_FLOW) ? 0 : -ENOMEM;
 	for (unsigned i = 0; i < recorder->n_sources; i += recorder->sources[i].n_queues) {
 		recorder->by_flow[i][0] = add_output(recorder, i, recorder->sources[i].n_queues, 0);
 		if (!recorder->by_flow[i][0])
@@ -255,34 +317,51 @@ void output_put(struct recorder *recorder, struct record_output *output, unsigne
 	buffer->used += n;
 	output->bytes += n;
 	output->n_packets++;
-	note_row(buffer, source, packet->time_ns, packet->packet_id);
+	note_row(buffer, packet->interface, packet->time_ns, packet->packet_id);
 	losses_written(&shown->losses);
 	shown->n_written++;
 }
 
 /* ---- the end ------------------------------------------------------------------------------------- */
 
+/* What the card has lost of a stream and no packet has told of is noted at the first of the stream's queues. */
+static uint64_t untold_no_buffer(const struct output_source *shown, const struct recording_account *account,
+                                 uint32_t n_queues)
+{
+	uint64_t told = 0;
+
+	for (uint32_t i = 0; i < n_queues; i++)
+		told += shown[i].losses.sum.no_buffer;
+	return account->no_buffer > told ? account->no_buffer - told : 0;
+}
+
 void output_end(struct recorder *recorder, struct record_output *output, const struct source_end *ends)
 {
-	struct writer_buffer *buffer = output->buffer;
+	struct writer_file *file = output->file;
 	size_t used = 0;
 
+	end_parts(recorder, output);
 	for (unsigned i = 0; i < output->n_sources; i++) {
-		struct losses *losses = &output->sources[i].losses;
 		unsigned number = output->first_source + i;
-		struct record_sum *sum = &buffer->end_sums[number];
+		const struct source *source = &recorder->sources[number];
+		struct losses *losses = &output->sources[i].losses;
+		struct account_parts *parts = &file->sources[i];
+		uint64_t untold = source->queue ? 0
+		                                : untold_no_buffer(&output->sources[i], &recorder->accounts[number],
+		                                                   source->n_queues);
 
-		losses_at_end(losses, &ends[number], time_monotonic_ns());
+		losses_at_end(losses, &ends[number], untold, time_monotonic_ns());
 		losses->told = losses->sum;
-		*sum = output_sum(recorder, output, i);
-		sum->lag = ends[number].lag;
-		sum->published += ends[number].lag;
-		if (losses->text[0] && used < sizeof(buffer->note) - 1)
-			used += (size_t)snprintf(buffer->note + used, sizeof(buffer->note) - used, "%s%s: %s",
-			                         used ? "; " : "", recorder->sources[number].name, losses->text);
+		parts->until = source->until;
+		parts->end = output_sum(recorder, output, i);
+		parts->end.lag = ends[number].lag;
+		if (losses->text[0] && used < sizeof(file->note) - 1)
+			used += (size_t)snprintf(file->note + used, sizeof(file->note) - used, "%s%s: %s",
+			                         used ? "; " : "", source->name, losses->text);
 	}
-	buffer->ends_file = true;
-	buffer->is_last = true;
+	file->is_last = true;
+	file->rotated_ns = time_monotonic_ns();
+	writer_give(&recorder->writer, output->buffer);
 	output->buffer = NULL;
-	writer_give(&recorder->writer, buffer);
+	STAILQ_INSERT_TAIL(&recorder->ending, file, entry);
 }

@@ -22,7 +22,8 @@ struct output_source {
 
 struct record_output {
 	SLIST_ENTRY(record_output) entry;
-	struct writer_output *file;
+	struct writer_output *files;
+	struct writer_file *file; /* that is being filled */
 	struct writer_buffer *buffer;
 	uint64_t bytes; /* of the file so far, before compression */
 	uint64_t n_packets;
@@ -49,13 +50,16 @@ int output_begin_all(struct recorder *recorder);
 /** Hand over what is in the buffer. */
 void output_flush(struct recorder *recorder, struct record_output *output);
 
-/** The next file begins at now_ns, UTC. */
+/** The next file begins at now_ns, UTC. The one before ends when what the daemon settles of it is known. */
 void output_rotate(struct recorder *recorder, struct record_output *output, uint64_t now_ns);
 
 /** Put a packet of a source into the file, and end the file before that if it is full. */
 void output_put(struct recorder *recorder, struct record_output *output, unsigned source, struct pcapng_packet *packet);
 
-/** The recording ends: hand over the last buffer. ends: of all sources. */
+/** End the files that wait for nothing more from the daemon, or have waited for long; now_ns: CLOCK_MONOTONIC. */
+void output_end_settled(struct recorder *recorder, uint64_t now_ns);
+
+/** The recording ends: hand over the last buffer and the last file. ends: of all sources, which are settled. */
 void output_end(struct recorder *recorder, struct record_output *output, const struct source_end *ends);
 
 void output_free_all(struct recorder *recorder);

@@ -3,13 +3,13 @@
 #ifndef TOOLS_RECORD_RAW_H
 #define TOOLS_RECORD_RAW_H
 
-#include "tools/record/source.h"
+#include "tools/record/account.h"
 
 #include <stdbool.h>
 
 /* What happened, for the summary. */
 struct raw_result {
-	struct record_sum sum;
+	struct recording_account account;
 	uint64_t bytes;
 	uint64_t direct_bytes;
 	uint64_t n_files;

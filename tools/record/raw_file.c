@@ -46,8 +46,19 @@ static void describe_raw_rows(const struct raw_file *file, json_t *all)
 		json_object_set(all, "sequence", file->source->sequence);
 }
 
-/* sum NULL: the recording goes on. */
-static int write_description(struct raw_file *file, const struct record_sum *sum, int error)
+static json_t *raw_sum_to_json(const struct recording_account *account)
+{
+	struct record_sum sum = account_sum(account);
+
+	return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "published", (json_int_t)sum.published,
+	                 "written", (json_int_t)sum.written, "unwritten", (json_int_t)sum.unwritten, "errored",
+	                 (json_int_t)sum.errored, "skipped", (json_int_t)sum.skipped, "disk_wait",
+	                 (json_int_t)sum.disk_wait, "lag", (json_int_t)sum.lag, "no_buffer", (json_int_t)sum.no_buffer,
+	                 "restarts", (json_int_t)sum.restarts);
+}
+
+/* account NULL: the recording goes on. */
+static int write_description(struct raw_file *file, const struct recording_account *account, int error)
 {
 	json_t *all = json_pack("{s:i, s:s, s:I, s:s, s:s, s:s, s:O, s:O}", "schema_version", SCHEMA_VERSION, "stream",
 	                        file->source->name, "queue", (json_int_t)file->source->queue, "flows",
@@ -59,8 +70,10 @@ static int write_description(struct raw_file *file, const struct record_sum *sum
 	if (!all)
 		return -ENOMEM;
 	describe_raw_rows(file, all);
-	if (sum)
-		json_object_set_new(all, "sum", record_sum_to_json(sum));
+	if (account) {
+		json_object_set_new(all, "sum", raw_sum_to_json(account));
+		json_object_set_new(all, "account", recording_account_to_json(account));
+	}
 	if (error)
 		json_object_set_new(all, "error", json_string(strerror(error)));
 	text = json_dumps(all, JSON_INDENT(1));
@@ -244,15 +257,30 @@ int raw_file_write(struct raw_file *file, const struct ibvcap_rx_batch *batch)
 	return 0;
 }
 
+void raw_file_fill(struct raw_file *file)
+{
+	cut_to_rows(file);
+}
+
+void raw_file_discard(struct raw_file *file)
+{
+	struct part_file *const all[] = {&file->description, &file->headers, &file->meta, &file->rows};
+
+	for (unsigned i = 0; i < 4; i++)
+		part_file_discard(all[i]);
+	json_decref(file->runs);
+	json_decref(file->losses);
+}
+
 /* The description is the last: without it nobody takes the others for those of a file. */
-int raw_file_finish(struct raw_file *file, const struct record_sum *sum, int error, bool sync)
+int raw_file_finish(struct raw_file *file, const struct recording_account *account, int error, bool sync)
 {
 	struct part_file *const all[] = {&file->rows, &file->meta, &file->headers, &file->description};
 	int r;
 
 	if (file->rows.fd < 0)
 		return 0;
-	r = write_description(file, sum, error);
+	r = write_description(file, account, error);
 	for (unsigned i = 0; i < 4; i++)
 		if (r == 0 && all[i]->fd >= 0)
 			r = part_file_settle(all[i], true);

@@ -9,9 +9,9 @@
 #ifndef TOOLS_RECORD_RAW_FILE_H
 #define TOOLS_RECORD_RAW_FILE_H
 
+#include "tools/record/account.h"
 #include "tools/record/file_window.h"
 #include "tools/record/part_file.h"
-#include "tools/record/source.h"
 
 #include <jansson.h>
 
@@ -55,6 +55,12 @@ int raw_file_note_loss(struct raw_file *file, const struct losses *losses);
  * Write the description, wait until the disk has the files, and give them their names. error: why the recording ended
  * early; 0. sync: as part_file_name_all(). 0; -errno: they keep their .part if the disk did not take them.
  */
-int raw_file_finish(struct raw_file *file, const struct record_sum *sum, int error, bool sync);
+int raw_file_finish(struct raw_file *file, const struct recording_account *account, int error, bool sync);
+
+/** No more rows come: give back what was allocated ahead. */
+void raw_file_fill(struct raw_file *file);
+
+/** Close the files and delete them. */
+void raw_file_discard(struct raw_file *file);
 
 #endif

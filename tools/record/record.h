@@ -7,7 +7,6 @@
 #include "tools/record/trigger.h"
 
 #include <ibvcap/ibvcap.h>
-#include <jansson.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -74,7 +73,7 @@ struct record_sum {
 	uint64_t disk_wait;   /* the same, because the disk was */
 	uint64_t lag;         /* in the ring still, when the recording ended */
 	uint64_t no_buffer;   /* never published: the device had no free row. Not a term of the sum */
-	uint64_t restarts;    /* times that the daemon was away, or the queue had failed: packets lost uncounted */
+	uint64_t restarts;    /* of the daemon: packets lost uncounted */
 };
 
 #define RECORD_FLOW_TEXT_BYTES 32
@@ -98,7 +97,5 @@ static inline uint64_t record_sum_missing(const struct record_sum *sum)
 
 /** "published 10 = written 9 + …", and what the device dropped. Cut off at bytes. */
 void record_sum_print(char *text, size_t bytes, const struct record_sum *sum);
-
-json_t *record_sum_to_json(const struct record_sum *sum);
 
 #endif

@@ -13,8 +13,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#define END_BYTES (64u << 10) /* kept free for the end of the file */
-
 extern char **environ;
 
 /* Without an index the file is read from its beginning. */
@@ -61,7 +59,7 @@ int record_file_open(struct record_file *file, const struct record_file_options 
 	} while (file_window_is_full(r) && file_window_give_way(window));
 	if (r < 0)
 		return r;
-	file->part.end_bytes = END_BYTES;
+	file->part.end_bytes = options->end_bytes;
 	/* What is compressed lies anywhere in memory. */
 	if (!options->zstd_level)
 		part_file_begin_direct(&file->part);
@@ -128,6 +126,11 @@ int record_file_write(struct record_file *file, const struct record_piece *piece
 }
 
 /* ---- the end ------------------------------------------------------------------------------------- */
+
+void record_file_fill(struct record_file *file)
+{
+	part_file_cut(&file->part, file->part.bytes);
+}
 
 /* The command has the signals as they were when the shell started the recorder. Its end is not waited for. */
 void record_file_run_command(const char *command, const char *path)

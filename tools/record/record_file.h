@@ -31,7 +31,8 @@ struct record_file_options {
 	int zstd_level;      /* 0: not compressed */
 	bool seekable;       /* if compressed: it can be read from each piece on */
 	bool sync;
-	bool index; /* of files that can be read from each piece on */
+	bool index;         /* of files that can be read from each piece on */
+	uint32_t end_bytes; /* kept free for the end of the file */
 };
 
 struct zstd_frames;
@@ -55,9 +56,12 @@ int record_file_open(struct record_file *file, const struct record_file_options 
 
 /**
  * Append a piece. 0; -errno: nothing of it is in the file. When the disk is full, the oldest files of the window are
- * deleted first. 64 KiB are kept free for the end of the file, which may use them.
+ * deleted first. The end of the file may use what is kept free for it.
  */
 int record_file_write(struct record_file *file, const struct record_piece *piece, bool is_end);
+
+/** Only the end comes yet: give back what was allocated ahead. */
+void record_file_fill(struct record_file *file);
 
 /**
  * The file ends: write its last tables, wait until the disk has it, rename it, run the command. 0; -errno: it keeps its
@@ -65,7 +69,7 @@ int record_file_write(struct record_file *file, const struct record_piece *piece
  */
 int record_file_finish(struct record_file *file, bool is_whole);
 
-/** Nothing was written: close the file, and delete it. */
+/** Close the file and delete it: nothing was written, or it is the oldest of the window. */
 void record_file_discard(struct record_file *file);
 
 /** Run the command with the path as its argument. Its end is not waited for. */

@@ -144,8 +144,13 @@ static int end_source(const struct recorder *recorder, struct source *source, in
 	source->end_error = error;
 	for (unsigned i = 0; i < recorder->n_sources; i++)
 		n += !recorder->sources[i].end_error;
-	if (n && error != -EIO) /* which was told already */
+	if (n && error != -EIO) { /* which was told already */
 		report_end("record", "stream", source->name, error);
+		fprintf(stderr,
+		        "ibvcap record: %s: later files have none of its packets, and say so; to record it "
+		        "again, start the recording again\n",
+		        source->name);
+	}
 	return n ? 0 : error;
 }
 
@@ -164,12 +169,14 @@ static int fill_source(struct recorder *recorder, struct source *source, int tim
 	                      timeout_ms);
 	if (r <= 0) {
 		note_caught_up(recorder, source);
-		source_tell_failure(source);
+		source_tell_changes(source);
 		return r == 0 || r == -EINTR ? r : end_source(recorder, source, r);
 	}
 	source->has_batch = true;
 	source->next = 0;
 	note_batch(recorder, source);
+	if (source->batch.flags & IBVCAP_RX_BATCH_FLAG_GAP_UNKNOWN)
+		source_tell_changes(source);
 	/* Under a steady load a source is never empty. */
 	if (ibvcap_rx_counts(source->rx, &counts) == 0 && counts.lag < ROWS_AT_ONCE)
 		note_caught_up(recorder, source);
@@ -213,10 +220,11 @@ static void record_run(struct recorder *recorder, unsigned number, uint64_t unti
 {
 	struct source *source = &recorder->sources[number];
 
-	do
-		record_row(recorder, number, source->next++);
-	while (source->next < source->batch.n && source->batch.meta[source->next].timestamp_ns <= until_ns &&
-	       recorder->n_packets < recorder->options.count);
+	do {
+		record_row(recorder, number, source->next);
+		source->next++; /* a file that ends at this row ends before it */
+	} while (source->next < source->batch.n && source->batch.meta[source->next].timestamp_ns <= until_ns &&
+	         recorder->n_packets < recorder->options.count);
 	if (source->next == source->batch.n)
 		release_source(source);
 }
@@ -249,6 +257,7 @@ static void look_at_time(struct recorder *recorder, uint64_t now_ns)
 	struct record_output *output;
 
 	recorder_print_progress(recorder, now_ns);
+	output_end_settled(recorder, now_ns);
 	if (SLIST_FIRST(&recorder->outputs)->buffer->used == 0)
 		writer_look_for_reader(&recorder->writer);
 	SLIST_FOREACH (output, &recorder->outputs, entry) {
@@ -269,6 +278,7 @@ int recorder_run(struct recorder *recorder, unsigned *which)
 
 	recorder->start_ns = recorder->printed_ns = recorder->nap_ns = now_ns;
 	*which = 0;
+	STAILQ_INIT(&recorder->ending);
 	r = output_begin_all(recorder);
 	if (r < 0)
 		return r;
@@ -326,10 +336,48 @@ static void drain_sources(struct recorder *recorder)
 	}
 }
 
+/* Wait until the daemon has settled what came before the end, but not for ever. */
+static void settle_sources(struct recorder *recorder)
+{
+	uint64_t until_ns = time_monotonic_ns() + SETTLE_NS_MAX;
+	const struct timespec pause = {.tv_nsec = SETTLE_PAUSE_NS};
+	bool is_settled = false;
+
+	while (!is_settled && time_monotonic_ns() < until_ns) {
+		is_settled = true;
+		for (unsigned i = 0; i < recorder->n_sources; i++)
+			is_settled &= source_settle_ends(&recorder->sources[i]);
+		output_end_settled(recorder, time_monotonic_ns());
+		if (!is_settled)
+			nanosleep(&pause, NULL);
+	}
+}
+
+/* Of all files together. unwritten: by source. */
+static void make_accounts(struct recorder *recorder, const struct source_end *ends, const uint64_t *unwritten)
+{
+	static struct account_parts parts[RECORD_SOURCES_MAX];
+
+	for (unsigned i = 0; i < recorder->n_sources; i++) {
+		const struct source *source = &recorder->sources[i];
+
+		parts[i] = (struct account_parts){.from = source->from,
+		                                  .until = source->until,
+		                                  .unknown = source_unknown(source),
+		                                  .unwritten = unwritten[i],
+		                                  .is_first = true};
+		parts[i].end = source_sum(&source->losses, source->n_written, 0);
+		parts[i].end.lag = ends[i].lag;
+	}
+	account_of_sources(parts, recorder->sources, recorder->n_sources, recorder->accounts);
+	for (unsigned i = 0; i < recorder->n_sources; i++)
+		recorder->accounts[i].recording = recorder->writer.recording;
+}
+
 void recorder_finish(struct recorder *recorder)
 {
+	static const uint64_t not_known_yet[RECORD_SOURCES_MAX];
 	struct source_end ends[RECORD_SOURCES_MAX];
-	struct record_sum *sums = recorder->sums;
 	struct record_output *output;
 
 	drain_sources(recorder);
@@ -338,19 +386,17 @@ void recorder_finish(struct recorder *recorder)
 
 		ends[i] = losses_find_end(source->rx, source->has_batch ? source->batch.n - source->next : 0);
 		ends[i].is_removed = source->end_error == -ENODEV;
+		source_take_moment(source, &source->until);
 		release_source(source);
-		losses_at_end(&source->losses, &ends[i], time_monotonic_ns());
+		losses_at_end(&source->losses, &ends[i], 0, time_monotonic_ns());
 		source->losses.told = source->losses.sum;
-		sums[i] = source_sum(&source->losses, source->n_written, 0);
-		sums[i].lag = ends[i].lag;
-		sums[i].published += ends[i].lag;
 	}
+	settle_sources(recorder);
+	make_accounts(recorder, ends, not_known_yet);
 	SLIST_FOREACH (output, &recorder->outputs, entry)
 		output_end(recorder, output, ends);
+	output_end_settled(recorder, UINT64_MAX);
 	writer_stop(&recorder->writer);
-	for (unsigned i = 0; i < recorder->n_sources; i++) {
-		sums[i].unwritten = recorder->writer.unwritten[i];
-		sums[i].written -= sums[i].unwritten;
-	}
+	make_accounts(recorder, ends, recorder->writer.unwritten);
 	output_free_all(recorder);
 }

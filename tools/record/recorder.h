@@ -11,17 +11,17 @@ struct recorder {
 	struct record_options options;
 	struct source sources[RECORD_SOURCES_MAX];
 	unsigned n_sources;
-	const char *names[RECORD_SOURCES_MAX];
 	struct writer writer;
 	struct record_outputs outputs;
+	struct writer_files ending; /* files that were filled, and wait for what the daemon settles */
 	struct record_output *by_flow[RECORD_SOURCES_MAX][OUTPUT_FLOWS_MAX]; /* by the first source of the stream */
 	uint64_t n_packets;                                                  /* put into buffers */
 	uint64_t n_bytes;                                                    /* of frames */
 	uint64_t waited_ns;                                                  /* for a free buffer, all in all */
-	struct record_sum sums[RECORD_SOURCES_MAX]; /* after recorder_finish(): of each source, in all files */
-	uint64_t start_ns;                          /* CLOCK_MONOTONIC */
-	uint64_t nap_packets;                       /* n_packets … */
-	uint64_t nap_ns;                            /* … and the time when all had been read */
+	struct recording_account accounts[RECORD_SOURCES_MAX]; /* after recorder_finish(): of all files together */
+	uint64_t start_ns;                                     /* CLOCK_MONOTONIC */
+	uint64_t nap_packets;                                  /* n_packets … */
+	uint64_t nap_ns;                                       /* … and the time when all had been read */
 	uint64_t printed_ns;
 	uint64_t printed_packets;
 	uint64_t printed_bytes;

@@ -58,6 +58,7 @@ int source_open(struct source *source, const struct record_options *options, con
 	source->has_flow_numbers = info.flags & IBVCAP_RING_FLAG_FLOWS;
 	snprintf(source->stream, sizeof(source->stream), "%s", stream);
 	source_print_name(source->name, stream, queue, info.n_queues);
+	source_take_moment(source, &source->from);
 	source->losses.card = &(source - queue)->card;
 	losses_caught_up(&source->losses, time_monotonic_ns());
 	return 0;
@@ -71,7 +72,21 @@ void source_close(struct source *source)
 	source->sequence = NULL;
 }
 
-void source_tell_failure(struct source *source)
+static void tell_queues(struct source *source)
+{
+	struct ibvcap_rx_info info = IBVCAP_INIT(struct ibvcap_rx_info);
+
+	ibvcap_rx_info(source->rx, &info);
+	if (source->queue || source->queues_told || info.disconnected || info.n_queues == source->n_queues)
+		return;
+	source->queues_told = true;
+	fprintf(stderr,
+	        "ibvcap record: stream '%s' has %u queues now, and this recording has %u: packets of the others are "
+	        "not recorded, and later files say so; start the recording again\n",
+	        source->stream, info.n_queues, source->n_queues);
+}
+
+static void tell_failed_queue(struct source *source)
 {
 	struct ibvcap_rx_counts counts = IBVCAP_INIT(struct ibvcap_rx_counts);
 
@@ -83,6 +98,46 @@ void source_tell_failure(struct source *source)
 	        "ibvcap record: %s: its queue has failed; its packets are lost, until the daemon is started again: "
 	        "systemctl restart ibvcapd\n",
 	        source->name);
+}
+
+void source_tell_changes(struct source *source)
+{
+	tell_failed_queue(source);
+	tell_queues(source);
+}
+
+void source_take_moment(const struct source *source, struct ibvcap_rx_moment *moment)
+{
+	*moment = (struct ibvcap_rx_moment)IBVCAP_INIT(struct ibvcap_rx_moment);
+	ibvcap_rx_take_moment(source->rx, moment);
+	if (source->has_batch && moment->epoch)
+		moment->sequence = source->batch.sequence + source->next;
+}
+
+bool source_settle(const struct source *source, struct ibvcap_rx_moment *moment)
+{
+	return moment->is_settled || ibvcap_rx_settle_moment(source->rx, moment) != 0;
+}
+
+bool source_settle_ends(struct source *source)
+{
+	bool is_settled = source_settle(source, &source->from);
+
+	return source_settle(source, &source->until) && is_settled;
+}
+
+uint32_t source_unknown(const struct source *source)
+{
+	switch (source->end_error) {
+	case 0:
+		return 0;
+	case -ENODEV:
+		return IBVCAP_UNKNOWN_REMOVED;
+	case -EIO:
+		return IBVCAP_UNKNOWN_FAILED;
+	default:
+		return IBVCAP_UNKNOWN_AWAY;
+	}
 }
 
 struct record_sum source_sum(const struct losses *losses, uint64_t n_written, uint64_t n_other_files)

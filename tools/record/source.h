@@ -5,6 +5,10 @@
 
 #include "tools/record/losses.h"
 
+#include <jansson.h>
+
+#define SETTLE_NS_MAX     UINT64_C(1000000000) /* the end of a file or a recording waits no longer for the daemon */
+#define SETTLE_PAUSE_NS   5000000u             /* between two looks */
 #define SOURCE_NAME_BYTES (IBVCAP_STREAM_NAME_MAX + 16)
 
 struct source {
@@ -21,6 +25,7 @@ struct source {
 	json_t *sequence; /* where the packets have their own number; NULL: the configuration does not say */
 	bool is_lossless;
 	bool failure_told; /* the device's queue has failed */
+	bool queues_told;  /* the stream has another number of queues */
 	int end_error;     /* the library's, after which it cannot be read: other sources go on; 0 */
 	struct losses losses;
 	struct ibvcap_rx_losses card; /* of the first source of a stream: of all of its queues */
@@ -29,6 +34,8 @@ struct source {
 	struct ibvcap_rx_batch batch;
 	uint32_t next; /* row of the batch */
 	bool has_batch;
+	struct ibvcap_rx_moment from;  /* when it was attached */
+	struct ibvcap_rx_moment until; /* … and when the recording ended */
 };
 
 /** "lidar", or "lidar/1" if the stream has several queues. */
@@ -44,8 +51,20 @@ void source_close(struct source *source);
 /** Fill in what the daemon's status says of the stream. Without an answer the fields stay empty. */
 void source_describe(struct source *source, const struct record_options *options);
 
-/** Say on standard error, once, that the device's queue has failed. */
-void source_tell_failure(struct source *source);
+/** Say on standard error, once each, that the device's queue has failed, or that the stream has other queues now. */
+void source_tell_changes(struct source *source);
+
+/** The moment before the next row that is not recorded. */
+void source_take_moment(const struct source *source, struct ibvcap_rx_moment *moment);
+
+/** Learn what the daemon has settled since. True: there is nothing more to learn. */
+bool source_settle(const struct source *source, struct ibvcap_rx_moment *moment);
+
+/** The same for the two moments of the whole recording. */
+bool source_settle_ends(struct source *source);
+
+/** What is unknown from now on since the source cannot be read any more: enum ibvcap_unknown. */
+uint32_t source_unknown(const struct source *source);
 
 /** Renew what is said of the clock, whose error changes, and of the sequence, which another daemon may know better. */
 void source_describe_again(struct source *source);

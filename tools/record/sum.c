@@ -40,12 +40,3 @@ void record_sum_print(char *text, size_t bytes, const struct record_sum *sum)
 	         sum->published, sum->written, other_files, sum->unwritten, sum->errored, sum->skipped, sum->disk_wait,
 	         sum->lag, sum->no_buffer, sum->restarts);
 }
-
-json_t *record_sum_to_json(const struct record_sum *sum)
-{
-	return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "published", (json_int_t)sum->published,
-	                 "written", (json_int_t)sum->written, "unwritten", (json_int_t)sum->unwritten, "errored",
-	                 (json_int_t)sum->errored, "skipped", (json_int_t)sum->skipped, "disk_wait",
-	                 (json_int_t)sum->disk_wait, "lag", (json_int_t)sum->lag, "no_buffer",
-	                 (json_int_t)sum->no_buffer, "restarts", (json_int_t)sum->restarts);
-}

@@ -21,7 +21,7 @@
 
 /* ---- files --------------------------------------------------------------------------------------- */
 
-static void output_failed(struct writer *writer, const struct writer_output *output, int error)
+static void output_failed(struct writer *writer, const struct writer_file *file, int error)
 {
 	const char *hint = "";
 
@@ -31,89 +31,144 @@ static void output_failed(struct writer *writer, const struct writer_output *out
 		hint = "; the older files are deleted, and --quota, --disk-limit or the disk has no room all the same";
 	else if (error == -ENOSPC)
 		hint = "; --quota, --files and --disk-limit keep room by deleting the oldest files";
-	fprintf(stderr, "ibvcap record: %s: %s%s\n", output->file.path[0] ? output->file.path : writer->path,
+	fprintf(stderr, "ibvcap record: %s: %s%s\n", file->file.path[0] ? file->file.path : writer->path,
 	        strerror(-error), hint);
 }
 
-static void begin_file(struct writer *writer, struct writer_output *output, const struct writer_buffer *buffer)
+static void discard_file(struct open_file *open)
 {
+	record_file_discard(&((struct writer_file *)((uint8_t *)open - offsetof(struct writer_file, open)))->file);
+}
+
+/* Its end comes later. A pipe has no end of its own. */
+static void fill_file(struct writer *writer, struct writer_file *file)
+{
+	if (!part_file_is_regular(&file->file.part))
+		return;
+	record_file_fill(&file->file);
+	file_window_fill(&writer->window, &file->open, file->file.part.bytes, discard_file);
+}
+
+static void begin_file(struct writer *writer, struct writer_file *file)
+{
+	const char *flow = file->output->flow;
 	char path[PATH_MAX] = "-";
 	int r;
 
-	output->start_ns = buffer->file_ns;
-	memcpy(output->start_sums, buffer->start_sums, writer->n_sources * sizeof(*output->start_sums));
-	memset(output->unwritten, 0, writer->n_sources * sizeof(*output->unwritten));
+	if (file->output->newest)
+		fill_file(writer, file->output->newest);
 	do {
 		r = 0;
 		if (strcmp(writer->path, "-") != 0)
-			r = file_window_name(&writer->window, buffer->file_ns, output->flow[0] ? output->flow : NULL,
-			                     path);
+			r = file_window_name(&writer->window, file->start_ns, flow[0] ? flow : NULL, path);
 		if (r == 0)
-			r = record_file_open(&output->file, &writer->file_options, &writer->window, path);
+			r = record_file_open(&file->file, &writer->file_options, &writer->window, path);
 	} while (r == -EALREADY);
-	if (r < 0)
-		output_failed(writer, output, r);
-	else
-		atomic_fetch_add(&writer->n_files, 1);
+	if (r < 0) {
+		output_failed(writer, file, r);
+		return;
+	}
+	if (part_file_is_regular(&file->file.part))
+		file_window_open(&writer->window, &file->open, path);
+	file->output->newest = file;
+	atomic_fetch_add(&writer->n_files, 1);
 }
 
-static void end_file(struct writer *writer, struct writer_output *output, const struct writer_buffer *buffer)
+static void write_end(struct writer *writer, struct writer_file *file)
 {
-	struct record_sum *sums = buffer->end_sums;
-	struct contents_end end = {.sums = sums + output->first_source,
-	                           .names = writer->names + output->first_source,
+	const struct writer_output *output = file->output;
+	const struct source *sources = writer->sources + output->first_source;
+	struct contents_end end = {.accounts = writer->accounts,
+	                           .sources = sources,
 	                           .n_sources = output->n_sources,
-	                           .start_ns = output->start_ns,
+	                           .start_ns = file->start_ns,
 	                           .end_ns = time_utc_ns(),
-	                           .error = atomic_load(&writer->error),
-	                           .note = buffer->note};
+	                           .error = file->is_last ? atomic_load(&writer->error) : 0,
+	                           .note = file->note};
 	struct record_piece piece = {.at = writer->scratch};
 	int r;
 
 	/* Not even the head could be written: an end alone is no file. */
-	if (!output->file.raw_bytes) {
-		record_file_discard(&output->file);
+	if (!file->file.raw_bytes) {
+		record_file_discard(&file->file);
 		return;
 	}
-	for (unsigned i = output->first_source; i < output->first_source + output->n_sources; i++) {
-		record_sum_subtract(&sums[i], &output->start_sums[i]);
-		sums[i].written -= output->unwritten[i];
-		sums[i].unwritten += output->unwritten[i];
+	account_of_sources(file->sources, sources, output->n_sources, writer->accounts);
+	for (unsigned i = 0; i < output->n_sources; i++) {
+		writer->accounts[i].recording = writer->recording;
+		writer->accounts[i].file = file->number;
+		writer->accounts[i].flow = output->flow_number;
+		writer->accounts[i].is_last = file->is_last;
 	}
 	piece.bytes = contents_write_end(writer->scratch, WRITER_BUFFER_BYTES, &end);
-	r = record_file_write(&output->file, &piece, true);
+	r = record_file_write(&file->file, &piece, true);
 	if (r < 0)
-		output_failed(writer, output, r);
+		output_failed(writer, file, r);
 	atomic_fetch_add(&writer->bytes, piece.bytes);
-	r = record_file_finish(&output->file, r == 0);
+	r = record_file_finish(&file->file, r == 0);
 	if (r < 0)
-		output_failed(writer, output, r);
+		output_failed(writer, file, r);
+}
+
+/* A file that could not be opened: the one before it ends later, and tells of both. */
+static void hold_longer(struct writer_file *held, const struct writer_file *unopened)
+{
+	for (unsigned i = 0; i < held->output->n_sources; i++) {
+		held->sources[i].until = unopened->sources[i].until;
+		held->sources[i].end = unopened->sources[i].end;
+		held->sources[i].unknown |= unopened->sources[i].unknown;
+		held->sources[i].unwritten += unopened->sources[i].unwritten;
+	}
+	held->is_last = unopened->is_last;
+	memcpy(held->note, unopened->note, sizeof(held->note));
+}
+
+/* After a failure the output's last file stays open until the recording ends. */
+static void end_file(struct writer *writer, struct writer_file *file)
+{
+	struct writer_output *output = file->output;
+	struct writer_file *ended = file;
+
+	if (output->held) {
+		hold_longer(output->held, file);
+		free(file);
+		ended = output->held;
+	}
+	output->held = NULL;
+	if (!ended->is_last && ended == output->newest && atomic_load(&writer->error)) {
+		output->held = ended;
+		return;
+	}
+	if (ended == output->newest)
+		output->newest = NULL;
+	file_window_close(&writer->window, &ended->open);
+	if (ended->file.part.fd >= 0) /* it was not the oldest of the window, on a full disk */
+		write_end(writer, ended);
+	free(ended);
 }
 
 static void write_buffer(struct writer *writer, struct writer_buffer *buffer, bool is_late)
 {
-	struct writer_output *output = buffer->output;
+	struct writer_file *file = buffer->file;
+	unsigned first_source = file->output->first_source;
 	int r = 0;
 
 	if (buffer->begins_file && !atomic_load(&writer->error))
-		begin_file(writer, output, buffer);
+		begin_file(writer, file);
 	buffer->piece.at = buffer->at;
 	buffer->piece.bytes = buffer->used;
 	buffer->piece.is_late = is_late;
 	if (!atomic_load(&writer->error) && buffer->used) {
-		r = record_file_write(&output->file, &buffer->piece, false);
+		r = record_file_write(&file->file, &buffer->piece, false);
 		if (r < 0)
-			output_failed(writer, output, r);
+			output_failed(writer, file, r);
 		else
 			atomic_fetch_add(&writer->bytes, buffer->used);
 	}
-	for (unsigned i = 0; atomic_load(&writer->error) && i < writer->n_sources; i++) {
-		writer->unwritten[i] += buffer->n_rows[i];
-		output->unwritten[i] += buffer->n_rows[i];
+	for (unsigned i = 0; atomic_load(&writer->error) && i < file->output->n_sources; i++) {
+		writer->unwritten[first_source + i] += buffer->n_rows[i];
+		file->sources[i].unwritten += buffer->n_rows[i];
 	}
-	/* After a failure the file stays open until the recording ends: its end then counts all that was lost. */
-	if (buffer->ends_file && output->file.part.fd >= 0 && (buffer->is_last || !atomic_load(&writer->error)))
-		end_file(writer, output, buffer);
 }
 
 void writer_look_for_reader(struct writer *writer)
@@ -144,6 +199,11 @@ static void *run_writer(void *argument)
 		STAILQ_REMOVE_HEAD(&writer->full, entry);
 		is_late = writer->n_unused < writer->n_buffers / 2;
 		pthread_mutex_unlock(&writer->lock);
+		if (buffer == &buffer->file->end) {
+			end_file(writer, buffer->file);
+			pthread_mutex_lock(&writer->lock);
+			continue;
+		}
 		write_buffer(writer, buffer, is_late);
 		pthread_mutex_lock(&writer->lock);
 		/* Taken next, while the CPU's cache and the page table have it: others are touched only under need. */
@@ -155,17 +215,10 @@ static void *run_writer(void *argument)
 	return NULL;
 }
 
-static bool is_buffer_whole(const struct writer_buffer *buffer)
-{
-	return buffer->pages && buffer->n_rows && buffer->start_sums && buffer->end_sums;
-}
-
 static void free_buffer(struct writer_buffer *buffer)
 {
 	free(buffer->own);
 	free(buffer->n_rows);
-	free(buffer->start_sums);
-	free(buffer->end_sums);
 	free(buffer);
 }
 
@@ -180,9 +233,7 @@ static struct writer_buffer *new_buffer(const struct writer *writer, uint8_t *pa
 		buffer->own = aligned_alloc(DISK_PAGE_BYTES, BUFFER_PITCH);
 	buffer->pages = pages ? pages : buffer->own;
 	buffer->n_rows = calloc(writer->n_sources, sizeof(*buffer->n_rows));
-	buffer->start_sums = calloc(writer->n_sources, sizeof(*buffer->start_sums));
-	buffer->end_sums = calloc(writer->n_sources, sizeof(*buffer->end_sums));
-	if (is_buffer_whole(buffer))
+	if (buffer->pages && buffer->n_rows)
 		return buffer;
 	free_buffer(buffer);
 	return NULL;
@@ -228,19 +279,13 @@ static int make_buffers(struct writer *writer)
 
 	make_pool(writer);
 	writer->unwritten = calloc(writer->n_sources, sizeof(*writer->unwritten));
+	writer->accounts = calloc(writer->n_sources, sizeof(*writer->accounts));
 	writer->scratch = malloc(WRITER_BUFFER_BYTES);
-	if (!writer->unwritten || !writer->scratch || !writer->pool)
+	if (!writer->unwritten || !writer->accounts || !writer->scratch || !writer->pool)
 		return -ENOMEM;
 	for (unsigned i = 0; i < writer->n_buffers && r == 0; i++)
 		r = add_buffer(writer, writer->pool + i * (size_t)BUFFER_PITCH);
 	return r;
-}
-
-static void free_output(struct writer_output *output)
-{
-	free(output->start_sums);
-	free(output->unwritten);
-	free(output);
 }
 
 struct writer_output *writer_add_output(struct writer *writer, unsigned first_source, unsigned n_sources)
@@ -249,17 +294,27 @@ struct writer_output *writer_add_output(struct writer *writer, unsigned first_so
 
 	if (!output)
 		return NULL;
-	output->first_source = first_source;
-	output->n_sources = n_sources;
-	output->file.part = output->file.index = PART_FILE_CLOSED;
-	output->start_sums = calloc(writer->n_sources, sizeof(*output->start_sums));
-	output->unwritten = calloc(writer->n_sources, sizeof(*output->unwritten));
-	if (!output->start_sums || !output->unwritten || add_buffer(writer, NULL) < 0) {
-		free_output(output);
+	if (add_buffer(writer, NULL) < 0) {
+		free(output);
 		return NULL;
 	}
+	output->flow_number = RECORDING_ACCOUNT_NO_FLOW;
+	output->first_source = first_source;
+	output->n_sources = n_sources;
 	SLIST_INSERT_HEAD(&writer->outputs, output, entry);
 	return output;
+}
+
+struct writer_file *writer_new_file(struct writer_output *output)
+{
+	struct writer_file *file = calloc(1, sizeof(*file) + output->n_sources * sizeof(file->sources[0]));
+
+	if (!file)
+		return NULL;
+	file->output = output;
+	file->file.part = file->file.index = PART_FILE_CLOSED;
+	file->end.file = file;
+	return file;
 }
 
 int writer_start(struct writer *writer)
@@ -274,6 +329,7 @@ int writer_start(struct writer *writer)
 	pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
 	pthread_cond_init(&writer->changed, &monotonic);
 	pthread_condattr_destroy(&monotonic);
+	writer->recording = account_random();
 	r = make_buffers(writer);
 	if (r == 0)
 		r = file_window_init(&writer->window);
@@ -305,10 +361,9 @@ struct writer_buffer *writer_take(struct writer *writer, uint64_t file_bytes, un
 		return NULL;
 	buffer->at = buffer->pages + file_bytes % DISK_PAGE_BYTES;
 	buffer->used = 0;
-	buffer->begins_file = buffer->ends_file = buffer->is_last = false;
+	buffer->begins_file = false;
 	buffer->filled_ns = 0;
 	buffer->piece = (struct record_piece){0};
-	buffer->note[0] = '\0';
 	memset(buffer->n_rows, 0, writer->n_sources * sizeof(*buffer->n_rows));
 	return buffer;
 }
@@ -348,9 +403,10 @@ void writer_deinit(struct writer *writer)
 	free_buffers(&writer->unused);
 	while ((output = SLIST_FIRST(&writer->outputs))) {
 		SLIST_REMOVE_HEAD(&writer->outputs, entry);
-		free_output(output);
+		free(output);
 	}
 	free(writer->unwritten);
+	free(writer->accounts);
 	free(writer->scratch);
 	free(writer->pool);
 	file_window_deinit(&writer->window);

@@ -6,8 +6,7 @@
 #ifndef TOOLS_RECORD_WRITER_H
 #define TOOLS_RECORD_WRITER_H
 
-#include "tools/record/record.h"
-#include "tools/record/losses.h"
+#include "tools/record/account.h"
 #include "tools/record/record_file.h"
 
 #include <pthread.h>
@@ -16,47 +15,58 @@
 
 #define WRITER_BUFFER_BYTES (1u << 20)
 
-/* A run of whole blocks of one file. */
+/* A run of whole blocks of one file, or its end. */
 struct writer_buffer {
 	STAILQ_ENTRY(writer_buffer) entry;
 	uint8_t *pages; /* its memory, a page more than WRITER_BUFFER_BYTES */
 	uint8_t *own;   /* the same, if it is not of the pool */
 	uint8_t *at;    /* in its first page, at the place in a page at which the file goes on */
 	size_t used;
-	struct writer_output *output;
+	struct writer_file *file;
 	bool begins_file;
-	bool ends_file;
-	bool is_last;       /* of the output: with ends_file */
-	uint64_t file_ns;   /* with begins_file: the time in its name */
 	uint64_t filled_ns; /* CLOCK_MONOTONIC of its first packet */
 	struct record_piece piece;
-	uint64_t *n_rows;              /* by source */
-	struct record_sum *start_sums; /* of all sources, when the file began */
-	struct record_sum *end_sums;   /* … and when it ended */
-	char note[LOSSES_TEXT_BYTES];  /* losses after the last packet of the file */
+	uint64_t *n_rows; /* by source of the file */
 };
 STAILQ_HEAD(writer_buffers, writer_buffer);
 
-/* One file after the other. */
+/* Files that follow one another: of all packets, or of a flow. */
 struct writer_output {
 	SLIST_ENTRY(writer_output) entry;
-	char flow[IBVCAP_STREAM_NAME_MAX + 8];  /* in their names; empty: nothing */
-	char flow_text[RECORD_FLOW_TEXT_BYTES]; /* in them; empty: nothing */
-	unsigned first_source;                  /* the sources that they show */
+	char flow[IBVCAP_STREAM_NAME_MAX + 8]; /* in their names; empty: nothing */
+	int32_t flow_number;                   /* RECORDING_ACCOUNT_NO_FLOW: all flows */
+	unsigned first_source;                 /* the sources that they show */
 	unsigned n_sources;
-	struct record_file file;
-	uint64_t start_ns;
-	struct record_sum *start_sums;
-	uint64_t *unwritten; /* by source, since the file began */
+	/* The writer's own. */
+	struct writer_file *newest; /* that was opened, until it ends */
+	struct writer_file *held;   /* after a failure: its end tells of all files that could not be opened */
 };
 SLIST_HEAD(writer_outputs, writer_output);
+
+/* The reader fills it in, and hands it over with its first buffer and with its end. The writer frees it. */
+struct writer_file {
+	STAILQ_ENTRY(writer_file) entry; /* the reader's own */
+	struct writer_file *next;        /* likewise: it begins where this one ends; NULL: none */
+	uint64_t rotated_ns;             /* likewise: CLOCK_MONOTONIC */
+	struct writer_output *output;
+	struct record_file file;
+	struct open_file open;
+	uint64_t start_ns; /* the time in its name */
+	uint64_t number;   /* of the output's files, from 0 on */
+	bool is_last;
+	char note[LOSSES_TEXT_BYTES]; /* losses after the last packet of the file */
+	struct writer_buffer end;     /* without memory */
+	struct account_parts sources[];
+};
+STAILQ_HEAD(writer_files, writer_file);
 
 struct writer {
 	const char *path;
 	struct record_file_options file_options;
 	struct file_window window;
-	const char *const *names; /* of the sources */
+	const struct source *sources;
 	unsigned n_sources;
+	uint64_t recording;            /* random: which files are of one recording */
 	struct writer_outputs outputs; /* of the reader */
 	unsigned n_buffers;
 
@@ -73,15 +83,19 @@ struct writer {
 	_Atomic int error; /* errno of the first write that failed; 0. Later buffers are counted as unwritten */
 	_Atomic uint64_t bytes;
 	_Atomic uint32_t n_files;
-	uint64_t *unwritten; /* by source, of the whole recording; for the reader after writer_stop() */
+	uint64_t *unwritten;                /* by source, of the whole recording; for the reader after writer_stop() */
+	struct recording_account *accounts; /* of the file that ends */
 	uint8_t *scratch;
 };
 
-/** Fill in path, file_options, window, names, n_sources and n_buffers before. 0; -errno. */
+/** Fill in path, file_options, window, sources, n_sources and n_buffers before. 0; -errno. */
 int writer_start(struct writer *writer);
 
 /** More files, and a buffer more, since one is always being filled. NULL: no memory. */
 struct writer_output *writer_add_output(struct writer *writer, unsigned first_source, unsigned n_sources);
+
+/** A file of the output, which has no buffer yet. NULL: no memory. */
+struct writer_file *writer_new_file(struct writer_output *output);
 
 /** Take an empty buffer for what follows file_bytes of a file. NULL: there was none within timeout_ms. */
 struct writer_buffer *writer_take(struct writer *writer, uint64_t file_bytes, unsigned timeout_ms);
@@ -89,7 +103,7 @@ struct writer_buffer *writer_take(struct writer *writer, uint64_t file_bytes, un
 /** Nothing more is written, as after a failed write; error: -errno. True: it is the first failure. */
 bool writer_fail(struct writer *writer, int error);
 
-/** Hand over a buffer. */
+/** Hand over a buffer; or, behind all buffers of a file, its end: then the file is the writer's. */
 void writer_give(struct writer *writer, struct writer_buffer *buffer);
 
 /** If standard output is a pipe that nobody reads any more, set the error to EPIPE, although nothing is written now. */

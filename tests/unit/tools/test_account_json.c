@@ -70,6 +70,8 @@ Test(account_json, what_was_written_is_read_again)
 		account.unknown = 1u << bit;
 		expect_read_again(&account);
 	}
+	account.no_buffer_most = UINT64_MAX;
+	expect_read_again(&account);
 }
 
 Test(account_json, the_text_is_the_documented_one)
@@ -128,7 +130,7 @@ Test(account_json, each_member_must_be_of_its_type)
 
 	json_object_foreach(json, key, value)
 	{
-		cr_expect(not(is_read_with(key, "null")), "%s", key);
+		cr_expect_eq(is_read_with(key, "null"), !strcmp(key, "no_buffer_most"), "%s", key);
 		cr_expect(not(is_read_with(key, "1.5")), "%s", key);
 		cr_expect(not(is_read_with(key, "-1")), "%s", key);
 		cr_expect_eq(is_read_with(key, "\"x\""), !strcmp(key, "stream"), "%s", key);

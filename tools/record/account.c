@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Puts together what the recorder did with the packets that it got, and what the library knows of those that it did not
+ * get. */
+#include "tools/record/account.h"
+
+#include "daemon/base/time.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/random.h>
+
+/* What the moments of all queues tell, and not those of one. */
+#define STREAM_UNKNOWN (IBVCAP_UNKNOWN_EDGE | IBVCAP_UNKNOWN_UNSETTLED | IBVCAP_UNKNOWN_QUEUES)
+
+static struct recording_account_end end_of_moment(const struct ibvcap_rx_moment *moment)
+{
+	return (struct recording_account_end){
+		.utc_ns = moment->utc_ns, .epoch = moment->epoch, .sequence = moment->sequence};
+}
+
+static void take_record_sum(struct recording_account *account, const struct account_parts *parts)
+{
+	struct record_sum sum = parts->end;
+
+	record_sum_subtract(&sum, &parts->start);
+	account->written = sum.written - parts->unwritten;
+	account->other_files = sum.other_files;
+	account->unwritten = sum.unwritten + parts->unwritten;
+	account->errored = sum.errored;
+	account->skipped = sum.skipped;
+	account->disk_wait = sum.disk_wait;
+	account->lag = sum.lag;
+}
+
+static void take_between(struct recording_account *account, const struct ibvcap_rx_account *between)
+{
+	account->abandoned = between->abandoned;
+	account->no_buffer = between->no_buffer;
+	account->no_buffer_least = between->no_buffer_least;
+	account->no_buffer_most = between->no_buffer_most;
+	account->restarts = between->restarts;
+	account->failures = between->failures;
+	account->outages = between->outages;
+	account->outage_from_ns = between->outage_from_ns;
+	account->outage_until_ns = between->outage_until_ns;
+}
+
+/* More or fewer queues than the recording has. Without an epoch the number is not known. */
+static bool has_other_queues(const struct ibvcap_rx_moment *moment, const struct source *source)
+{
+	return moment->epoch && moment->n_queues != source->n_queues;
+}
+
+static void find_between(const struct account_parts *parts, const struct source *source,
+                         struct ibvcap_rx_account *between)
+{
+	*between = (struct ibvcap_rx_account)IBVCAP_INIT(struct ibvcap_rx_account);
+	if (ibvcap_rx_account_between(&parts->from, &parts->until, between) < 0) {
+		*between = (struct ibvcap_rx_account)IBVCAP_INIT(struct ibvcap_rx_account);
+		between->unknown = IBVCAP_UNKNOWN_UNSETTLED; /* nothing is known */
+	}
+	between->unknown |= parts->unknown;
+	if (has_other_queues(&parts->from, source) || has_other_queues(&parts->until, source))
+		between->unknown |= IBVCAP_UNKNOWN_QUEUES;
+}
+
+static void make_account(const struct account_parts *parts, const struct source *source,
+                         struct ibvcap_rx_account *between, struct recording_account *account)
+{
+	*account = (struct recording_account){.flow = RECORDING_ACCOUNT_NO_FLOW,
+	                                      .queue = source->queue,
+	                                      .n_queues = source->n_queues,
+	                                      .from = end_of_moment(&parts->from),
+	                                      .until = end_of_moment(&parts->until)};
+	snprintf(account->stream, sizeof(account->stream), "%s", source->stream);
+	take_record_sum(account, parts);
+	take_between(account, between);
+	/* The recorder knows between which rows a gap is: the library, only that it is between two batches. */
+	between->missing = recording_account_missing(account);
+	account->unknown = between->unknown;
+	account->verdict = ibvcap_account_verdict(between);
+}
+
+/*
+ * The card's losses are those of the stream: they are in the account of its first queue. Of a time before the source was
+ * attached the blocks tell of some that the moments do not place.
+ */
+static void place_losses(struct ibvcap_rx_account *queues, const struct account_parts *parts, unsigned n)
+{
+	struct ibvcap_rx_account stream = IBVCAP_INIT(struct ibvcap_rx_account);
+	struct ibvcap_rx_moment from = IBVCAP_INIT(struct ibvcap_rx_moment);
+	struct ibvcap_rx_moment until = IBVCAP_INIT(struct ibvcap_rx_moment);
+	uint64_t told = 0;
+	int r = 0;
+
+	for (unsigned i = 0; i < n && r == 0; i++) {
+		told += parts[i].is_first ? parts[i].end.no_buffer : 0;
+		r = ibvcap_moment_add_queue(&from, &parts[i].from);
+		if (r == 0)
+			r = ibvcap_moment_add_queue(&until, &parts[i].until);
+	}
+	if (r == 0)
+		r = ibvcap_rx_account_between(&from, &until, &stream);
+	for (unsigned i = 0; i < n; i++) {
+		queues[i].no_buffer = queues[i].no_buffer_least = queues[i].no_buffer_most = 0;
+		queues[i].unknown &= ~(uint32_t)IBVCAP_UNKNOWN_EDGE;
+	}
+	if (told > stream.no_buffer)
+		stream.no_buffer = told < stream.no_buffer_most ? told : stream.no_buffer_most;
+	queues[0].no_buffer = stream.no_buffer;
+	queues[0].no_buffer_least = stream.no_buffer_least;
+	queues[0].no_buffer_most = r < 0 ? UINT64_MAX : stream.no_buffer_most;
+	queues[0].unknown |= r < 0 ? IBVCAP_UNKNOWN_UNSETTLED : stream.unknown & STREAM_UNKNOWN;
+}
+
+void account_of_sources(const struct account_parts *parts, const struct source *sources, unsigned n,
+                        struct recording_account *accounts)
+{
+	struct ibvcap_rx_account between[RECORD_SOURCES_MAX];
+	unsigned first = 0;
+
+	for (unsigned i = 0; i < n; i++)
+		find_between(&parts[i], &sources[i], &between[i]);
+	for (unsigned i = 1; i <= n; i++)
+		if (i == n || sources[i].queue == 0) {
+			place_losses(between + first, parts + first, i - first);
+			first = i;
+		}
+	for (unsigned i = 0; i < n; i++)
+		make_account(&parts[i], &sources[i], &between[i], &accounts[i]);
+}
+
+/* Without the kernel's random numbers, which are there in all but the first second of a machine, the time has to do. */
+uint64_t account_random(void)
+{
+	uint64_t number;
+
+	if (getrandom(&number, sizeof(number), GRND_NONBLOCK) != sizeof(number))
+		number = time_utc_ns();
+	return number;
+}
+
+struct record_sum account_sum(const struct recording_account *account)
+{
+	struct record_sum sum = {.written = account->written,
+	                         .other_files = account->other_files,
+	                         .unwritten = account->unwritten,
+	                         .errored = account->errored,
+	                         .skipped = account->skipped,
+	                         .disk_wait = account->disk_wait,
+	                         .lag = account->lag,
+	                         .no_buffer = account->no_buffer,
+	                         .restarts = account->restarts};
+
+	sum.published =
+		sum.written + sum.other_files + sum.unwritten + sum.errored + sum.skipped + sum.disk_wait + sum.lag;
+	return sum;
+}
+
+/* ---- verdicts ------------------------------------------------------------------------------------ */
+
+enum ibvcap_verdict account_verdict_of_all(const struct recording_account *accounts, unsigned n)
+{
+	enum ibvcap_verdict verdict = IBVCAP_VERDICT_COMPLETE;
+
+	for (unsigned i = 0; i < n; i++) {
+		if (accounts[i].verdict == IBVCAP_VERDICT_INCOMPLETE)
+			return IBVCAP_VERDICT_INCOMPLETE;
+		if (accounts[i].verdict != IBVCAP_VERDICT_COMPLETE)
+			verdict = IBVCAP_VERDICT_NOT_PROVEN;
+	}
+	return verdict;
+}
+
+uint32_t account_unknown_of_all(const struct recording_account *accounts, unsigned n)
+{
+	uint32_t unknown = 0;
+
+	for (unsigned i = 0; i < n; i++)
+		unknown |= accounts[i].unknown;
+	return unknown;
+}
+
+static void append_reasons(char *text, size_t bytes, uint32_t unknown)
+{
+	for (uint32_t bit = 1; bit && bit <= unknown; bit <<= 1) {
+		size_t used = strlen(text);
+
+		if (unknown & bit)
+			snprintf(text + used, bytes - used, " %s.", ibvcap_unknown_text(bit));
+	}
+}
+
+void account_print_verdict(char *text, size_t bytes, const struct recording_account *accounts, unsigned n)
+{
+	uint32_t unknown = account_unknown_of_all(accounts, n);
+	uint64_t missing = 0;
+
+	for (unsigned i = 0; i < n; i++)
+		missing += recording_account_missing(&accounts[i]);
+	switch (account_verdict_of_all(accounts, n)) {
+	case IBVCAP_VERDICT_COMPLETE:
+		snprintf(text, bytes, "Complete: no packet is missing.");
+		break;
+	case IBVCAP_VERDICT_INCOMPLETE:
+		snprintf(text, bytes, "Incomplete: %" PRIu64 " packets are missing%s.", missing,
+		         unknown ? ", and maybe more" : "");
+		break;
+	case IBVCAP_VERDICT_NOT_PROVEN:
+		snprintf(text, bytes, "Not proven: no packet is known to be missing, but maybe some are.");
+		break;
+	}
+	append_reasons(text, bytes, unknown);
+}

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+/* The account of a source, in one file or in the whole recording. */
+#ifndef TOOLS_RECORD_ACCOUNT_H
+#define TOOLS_RECORD_ACCOUNT_H
+
+#include "tools/json/account_json.h"
+#include "tools/record/source.h"
+
+#define ACCOUNT_VERDICT_BYTES 1500 /* more than account_print_verdict() takes */
+
+/* What an account is made of. */
+struct account_parts {
+	struct ibvcap_rx_moment from;
+	struct ibvcap_rx_moment until;
+	struct record_sum start; /* since the recording began, as of each moment */
+	struct record_sum end;
+	uint32_t unknown;   /* beside what the moments tell */
+	uint64_t unwritten; /* of the rows that end counts as written */
+	bool is_first;      /* from is where the source was attached, which may be in the past */
+};
+
+/**
+ * The accounts of sources from the first of a stream on: all but recording, file, flow and is_last. A loss of the card
+ * is one of the stream: it is counted in the account of the stream's first queue.
+ */
+void account_of_sources(const struct account_parts *parts, const struct source *sources, unsigned n,
+                        struct recording_account *accounts);
+
+/** A number for a recording, which no other has. */
+uint64_t account_random(void);
+
+/** The loss sum that is in an account. */
+struct record_sum account_sum(const struct recording_account *account);
+
+/** The verdict of all accounts: the worst one. */
+enum ibvcap_verdict account_verdict_of_all(const struct recording_account *accounts, unsigned n);
+
+/** What is unknown in any of them. */
+uint32_t account_unknown_of_all(const struct recording_account *accounts, unsigned n);
+
+/** The verdict of all accounts, as a sentence for people, with the reasons. Cut off at bytes. */
+void account_print_verdict(char *text, size_t bytes, const struct recording_account *accounts, unsigned n);
+
+#endif
