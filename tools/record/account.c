@@ -199,8 +199,8 @@ void account_print_verdict(char *text, size_t bytes, const struct recording_acco
 
 	/* A loss near a moment may be one of the file before: counted in one of them, so that the sum is exact. */
 	for (unsigned i = 0; i < n; i++)
-		missing += recording_account_missing(&accounts[i]) - accounts[i].no_buffer_least +
-		           accounts[i].no_buffer;
+		missing +=
+			recording_account_missing(&accounts[i]) - accounts[i].no_buffer_least + accounts[i].no_buffer;
 	switch (account_verdict_of_all(accounts, n)) {
 	case IBVCAP_VERDICT_COMPLETE:
 		snprintf(text, bytes, "Complete: no packet is missing.");
