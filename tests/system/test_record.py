@@ -97,7 +97,13 @@ def comments(path):
 def accounts(path):
     """The machine-readable line of each interface's statistics."""
     found = path.read_bytes().split(b"\naccount ")[1:]
-    return [json.JSONDecoder().raw_decode(line.decode(errors="replace"))[0] for line in found]
+    found = [json.JSONDecoder().raw_decode(line.decode(errors="replace"))[0] for line in found]
+    for account in found:
+        ends = account["from"], account["until"]
+        if ends[0]["epoch"] == ends[1]["epoch"]:
+            terms = (*TERMS[:-1], "other_files")
+            assert ends[1]["sequence"] - ends[0]["sequence"] == sum(account[term] for term in terms), account
+    return found
 
 
 def send(wire, n, first=0, size=256, port=7502, pause_every=500):

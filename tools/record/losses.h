@@ -52,6 +52,14 @@ struct source_end losses_find_end(const struct ibvcap_rx *rx, uint64_t n_left);
  * no_buffer: those that no packet has told of. */
 void losses_at_end(struct losses *losses, const struct source_end *end, uint64_t no_buffer, uint64_t now_ns);
 
+/** Numbers of the ring behind the last row that was written, of which no file shows what became. */
+static inline uint64_t losses_untold(const struct losses *losses)
+{
+	const struct record_sum *sum = &losses->sum, *told = &losses->told;
+
+	return sum->skipped + sum->disk_wait + sum->errored - told->skipped - told->disk_wait - told->errored;
+}
+
 /** The row was written, with the packets that were missing before it. */
 static inline void losses_written(struct losses *losses)
 {

@@ -33,7 +33,7 @@ static void end_parts(const struct recorder *recorder, const struct record_outpu
 		const struct source *source = &recorder->sources[output->first_source + i];
 		struct account_parts *parts = &output->file->sources[i];
 
-		source_take_moment(source, &parts->until);
+		source_take_moment(source, &output->sources[i].losses, &parts->until);
 		parts->end = output_sum(recorder, output, i);
 		parts->unknown = source_unknown(source);
 	}

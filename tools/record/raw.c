@@ -143,7 +143,7 @@ static struct raw_part *raw_close_file(struct raw *raw)
 	struct raw_part *part = raw->part;
 
 	raw->part = NULL;
-	source_take_moment(raw->source, &part->parts.until);
+	source_take_moment(raw->source, &raw->source->losses, &part->parts.until);
 	part->parts.end = raw_sum(raw);
 	part->parts.unknown = source_unknown(raw->source);
 	part->rotated_ns = time_monotonic_ns();
@@ -405,7 +405,7 @@ static void raw_finish(struct raw *raw, int end_error)
 
 	raw->source->end_error = end_error;
 	end.is_removed = end_error == -ENODEV;
-	source_take_moment(raw->source, &raw->source->until);
+	source_take_moment(raw->source, &raw->source->losses, &raw->source->until);
 	r = raw_settle_end(raw);
 	raw_make_account(raw, &end);
 	losses_at_end(losses, &end, raw->result->account.no_buffer > told ? raw->result->account.no_buffer - told : 0,

@@ -386,10 +386,10 @@ void recorder_finish(struct recorder *recorder)
 
 		ends[i] = losses_find_end(source->rx, source->has_batch ? source->batch.n - source->next : 0);
 		ends[i].is_removed = source->end_error == -ENODEV;
-		source_take_moment(source, &source->until);
-		release_source(source);
 		losses_at_end(&source->losses, &ends[i], 0, time_monotonic_ns());
 		source->losses.told = source->losses.sum;
+		source_take_moment(source, &source->losses, &source->until);
+		release_source(source);
 	}
 	settle_sources(recorder);
 	make_accounts(recorder, ends, not_known_yet);

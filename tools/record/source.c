@@ -58,7 +58,7 @@ int source_open(struct source *source, const struct record_options *options, con
 	source->has_flow_numbers = info.flags & IBVCAP_RING_FLAG_FLOWS;
 	snprintf(source->stream, sizeof(source->stream), "%s", stream);
 	source_print_name(source->name, stream, queue, info.n_queues);
-	source_take_moment(source, &source->from);
+	source_take_moment(source, &source->losses, &source->from);
 	source->losses.card = &(source - queue)->card;
 	losses_caught_up(&source->losses, time_monotonic_ns());
 	return 0;
@@ -106,12 +106,15 @@ void source_tell_changes(struct source *source)
 	tell_queues(source);
 }
 
-void source_take_moment(const struct source *source, struct ibvcap_rx_moment *moment)
+void source_take_moment(const struct source *source, const struct losses *losses, struct ibvcap_rx_moment *moment)
 {
+	uint64_t untold = losses_untold(losses);
+
 	*moment = (struct ibvcap_rx_moment)IBVCAP_INIT(struct ibvcap_rx_moment);
 	ibvcap_rx_take_moment(source->rx, moment);
 	if (source->has_batch && moment->epoch)
 		moment->sequence = source->batch.sequence + source->next;
+	moment->sequence -= untold < moment->sequence ? untold : moment->sequence;
 }
 
 bool source_settle(const struct source *source, struct ibvcap_rx_moment *moment)
