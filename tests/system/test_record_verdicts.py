@@ -15,7 +15,7 @@ from test_record import (IBVCAP, NOT_COMPLETE, NOT_PROVEN, Record, UNAVAILABLE, 
                          recorded, run, send)
 from wires import N_QUEUES
 
-BURST = 5000 if BACKEND == "verbs" else 60000  # more than there is room for
+BURST = {"verbs": 3000, "xdp": 3000, "packet": 60000}[BACKEND]  # more than there is room for
 COMPLETE, MISSING, UNKNOWN = "complete", "incomplete", "not proven"
 
 
@@ -28,16 +28,12 @@ def verdicts(*paths):
     return [account["verdict"] for path in paths for account in accounts(path)]
 
 
+def says_complete(path):
+    return "Complete: no packet is missing." in comments(path)
+
+
 def sums(paths, term):
     return sum(account[term] for path in paths for account in accounts(path))
-
-
-def burst(one, wire, first):
-    """More packets than there is room for, while the worker stands still."""
-    thread, = threads(one.pid(), "lidar")
-    with stopped(thread):
-        send(wire, BURST, first=first, size=1400)
-    wait_until(lambda: one.stream()["in_flight"] == 0, 30, "all is counted")
 
 
 def said_at_packets(path):
@@ -62,18 +58,21 @@ def reload(one, streams):
 
 @pytest.mark.parametrize("options", [[], ["--raw"]], ids=["pcapng", "raw"])
 def test_what_the_card_lost_at_the_very_end_is_counted(daemon, wire, record, tmp, options):
-    """No packet comes after the loss, and its head is where a block ends: no block tells of it."""
+    """No packet comes after the loss, and the ring's head is where a block ends: no block tells of it."""
     one = daemon([big_stream(wire)])
     recorder = record(one, "-w", tmp / "a", *options)
-    send(wire, 10, size=1400)
-    delivered(one, 10)
-    burst(one, wire, 10)
+    thread, = threads(one.pid(), "lidar")
+    time.sleep(1)  # the beginning is settled
+    with stopped(thread):  # for less time than passes between two readings of the card's counter
+        send(wire, BURST, size=1400, pause_every=BURST + 1)
+    wait_until(lambda: one.stream()["in_flight"] == 0, 30, "all is counted")
     lost = one.stream()["no_buffer"]
     code, said, err = recorder.finish(signal.SIGTERM)
     source, = said["sources"]
-    assert lost > 0 and code == NOT_COMPLETE and said["verdict"] == MISSING, (lost, said, err)
+    assert lost > 0 and code == NOT_COMPLETE, (lost, said, err)
+    assert said["verdict"] == MISSING, said
     assert source["no_buffer"] == source["no_buffer_most"] == lost >= source["no_buffer_least"] > 0, (lost, said)
-    assert source["published"] + lost == BURST + 10
+    assert source["published"] + lost == BURST
     if options:
         account = json.loads((tmp / "a.json").read_text())["account"]
     else:
@@ -108,11 +107,14 @@ def test_a_file_that_begins_just_after_a_loss(daemon, wire, record, tmp):
     code, said, err = recorder.finish(signal.SIGTERM)
     files = sorted(recorded(tmp), key=lambda path: path.stat().st_mtime_ns)
     assert code == NOT_COMPLETE and said["files"] == len(files) == 6, err
-    assert lost > 0 and sums(files, "no_buffer") == said["sources"][0]["no_buffer"] == lost, said
     for path in files:
         of_file = numbers(path)
         has_hole = of_file != list(range(of_file[0], of_file[-1] + 1))
-        assert not has_hole or verdicts(path) != [COMPLETE], (path, accounts(path))
+        assert not has_hole or not says_complete(path), path
+        assert says_complete(path) == (verdicts(path) == [COMPLETE]), accounts(path)
+    assert lost > 0 and said["sources"][0]["no_buffer"] == lost, said
+    # Of a loss near the end of a file, some packets may be counted when the next file is known to lack none.
+    assert 0.9 * lost < sums(files, "no_buffer") <= lost <= sums(files, "no_buffer_most"), [accounts(p) for p in files]
 
 
 def test_files_are_complete_while_nothing_is_lost(daemon, wire, record, tmp):
@@ -203,6 +205,7 @@ def test_a_stream_that_is_removed_and_added_again(daemon, wire, record, tmp):
     wait_until(lambda: len(recorded(tmp)) == 2, 30, "another file")
     code, said, err = recorder.finish(signal.SIGTERM)
     files = sorted(recorded(tmp), key=lambda path: path.stat().st_mtime_ns)
+    assert [says_complete(path) for path in files] == [True, False, False]
     assert code == UNAVAILABLE and said["verdict"] == UNKNOWN, (said, err)
     assert [verdicts(path) for path in files] == [[COMPLETE, COMPLETE], *[[COMPLETE, UNKNOWN]] * 2], \
         [accounts(path) for path in files]
