@@ -69,7 +69,7 @@ def test_what_the_card_lost_at_the_very_end_is_counted(daemon, wire, record, tmp
     lost = one.stream()["no_buffer"]
     code, said, err = recorder.finish(signal.SIGTERM)
     source, = said["sources"]
-    assert lost > 0 and code == NOT_COMPLETE, (lost, said, err)
+    assert lost > 0 and code == NOT_COMPLETE, json.dumps([lost, said])
     assert said["verdict"] == MISSING, said
     assert source["no_buffer"] == source["no_buffer_most"] == lost >= source["no_buffer_least"] > 0, (lost, said)
     assert source["published"] + lost == BURST
@@ -114,7 +114,7 @@ def test_a_file_that_begins_just_after_a_loss(daemon, wire, record, tmp):
         assert says_complete(path) == (verdicts(path) == [COMPLETE]), accounts(path)
     assert lost > 0 and said["sources"][0]["no_buffer"] == lost, said
     # Of a loss near the end of a file, some packets may be counted when the next file is known to lack none.
-    assert 0.9 * lost < sums(files, "no_buffer") <= lost <= sums(files, "no_buffer_most"), [accounts(p) for p in files]
+    assert 0.9 * lost < sums(files, "no_buffer") <= lost <= sums(files, "no_buffer_most"), json.dumps([accounts(p) for p in files])
 
 
 def test_files_are_complete_while_nothing_is_lost(daemon, wire, record, tmp):
@@ -161,7 +161,7 @@ def test_a_restart_that_no_packet_follows(start_daemon, wire, record, tmp, optio
     wait_until(lambda: len(other.status()["consumers"]) == 1, 30, "attached again")
     code, said, err = recorder.finish(signal.SIGTERM)
     assert (code, said["verdict"]) == (NOT_PROVEN, UNKNOWN) and said["sources"][0]["restarts"] == 1, err
-    assert said["sources"][0]["unknown"] == ["restart"], said
+    assert "restart" in said["sources"][0]["unknown"], said
     if not options:
         assert "Not proven: " in comments(tmp / "a") and "ibvcapd was restarted" in comments(tmp / "a")
 
@@ -181,8 +181,9 @@ def test_a_stream_with_more_queues_after_a_restart(start_daemon, wire, record, t
     wait_until(lambda: len(recorded(tmp)) == 2, 30, "another file")
     code, said, err = recorder.finish(signal.SIGTERM)
     files = sorted(recorded(tmp), key=lambda path: path.stat().st_mtime_ns)
-    assert code == NOT_PROVEN and said["sources"][0]["unknown"] == ["restart", "queues"], said
-    assert [accounts(path)[0]["unknown"] for path in files] == [["restart", "queues"], ["queues"], ["queues"]]
+    assert code == NOT_PROVEN and {"restart", "queues"} <= {*said["sources"][0]["unknown"]}, said
+    found = [accounts(path)[0]["unknown"] for path in files]
+    assert {"restart", "queues"} <= {*found[0]} and found[1:] == [["queues"], ["queues"]], found
     assert err.count("has 2 queues now, and this recording has 1") == 1 and "start the recording again" in err, err
 
 
@@ -227,12 +228,13 @@ def test_a_link_that_was_down_while_a_file_was_open(daemon, net, wire, record, t
     wait_until(lambda: one.stream()["state"] == "link_down", 30, one.stream)
     conftest.run("ip", "-n", net.rx, "link", "set", wire.interface, "up")
     wait_until(lambda: one.stream()["state"] == "capturing", 30, one.stream)
+    time.sleep(1)  # until the daemon has settled that it is up
     recorder.process.send_signal(signal.SIGUSR1)
     wait_until(lambda: len(recorded(tmp)) == 2, 30, "another file")
     code, said, err = recorder.finish(signal.SIGTERM)
     files = sorted(recorded(tmp), key=lambda path: path.stat().st_mtime_ns)
     assert code == NOT_PROVEN and said["sources"][0]["outages"] == 1, (said, err)
-    assert [verdicts(path) for path in files] == [[COMPLETE], [UNKNOWN], [COMPLETE]], [accounts(p) for p in files]
+    assert [verdicts(path) for path in files] == [[COMPLETE], [UNKNOWN], [COMPLETE]], json.dumps([accounts(p) for p in files])
     outage, = accounts(files[1])
     assert outage["unknown"] == ["outage"] and outage["outages"] == 1, outage
     assert outage["from"]["utc_ns"] < outage["outage_from_ns"] < outage["outage_until_ns"] < outage["until"]["utc_ns"]

@@ -408,6 +408,12 @@ static void raw_finish(struct raw *raw, int end_error)
 	source_take_moment(raw->source, &raw->source->losses, &raw->source->until);
 	r = raw_settle_end(raw);
 	raw_make_account(raw, &end);
+	if (raw->result->account.unknown & IBVCAP_UNKNOWN_EDGE) { /* see end_behind_losses() */
+		source_end_later(raw->source, &end);
+		ended = raw_settle_end(raw);
+		r = r < 0 ? r : ended;
+		raw_make_account(raw, &end);
+	}
 	losses_at_end(losses, &end, raw->result->account.no_buffer > told ? raw->result->account.no_buffer - told : 0,
 	              time_monotonic_ns());
 	ended = raw_end_last(raw, &end);

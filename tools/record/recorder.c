@@ -374,6 +374,19 @@ static void make_accounts(struct recorder *recorder, const struct source_end *en
 		recorder->accounts[i].recording = recorder->writer.recording;
 }
 
+/*
+ * A loss just before the end may have been after it, as far as the daemon's records tell. Nothing is recorded any more,
+ * so the recording may end a little later: behind the record that counts the loss.
+ */
+static void end_behind_losses(struct recorder *recorder, const struct source_end *ends)
+{
+	if (!(account_unknown_of_all(recorder->accounts, recorder->n_sources) & IBVCAP_UNKNOWN_EDGE))
+		return;
+	for (unsigned i = 0; i < recorder->n_sources; i++)
+		source_end_later(&recorder->sources[i], &ends[i]);
+	settle_sources(recorder);
+}
+
 void recorder_finish(struct recorder *recorder)
 {
 	static const uint64_t not_known_yet[RECORD_SOURCES_MAX];
@@ -392,6 +405,8 @@ void recorder_finish(struct recorder *recorder)
 		release_source(source);
 	}
 	settle_sources(recorder);
+	make_accounts(recorder, ends, not_known_yet);
+	end_behind_losses(recorder, ends);
 	make_accounts(recorder, ends, not_known_yet);
 	SLIST_FOREACH (output, &recorder->outputs, entry)
 		output_end(recorder, output, ends);

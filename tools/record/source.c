@@ -129,6 +129,15 @@ bool source_settle_ends(struct source *source)
 	return source_settle(source, &source->until) && is_settled;
 }
 
+void source_end_later(struct source *source, const struct source_end *end)
+{
+	struct ibvcap_rx_counts counts = IBVCAP_INIT(struct ibvcap_rx_counts);
+
+	ibvcap_rx_counts(source->rx, &counts);
+	if (!end->lag && !counts.lag && counts.skipped == end->skipped)
+		source_take_moment(source, &source->losses, &source->until);
+}
+
 uint32_t source_unknown(const struct source *source)
 {
 	switch (source->end_error) {

@@ -66,6 +66,9 @@ bool source_settle(const struct source *source, struct ibvcap_rx_moment *moment)
 /** The same for the two moments of the whole recording. */
 bool source_settle_ends(struct source *source);
 
+/** Take the moment of the recording's end again, unless packets came since: rows of the ring are the same. */
+void source_end_later(struct source *source, const struct source_end *end);
+
 /** What is unknown from now on since the source cannot be read any more: enum ibvcap_unknown. */
 uint32_t source_unknown(const struct source *source);
 
