@@ -28,6 +28,10 @@ def verdicts(*paths):
     return [account["verdict"] for path in paths for account in accounts(path)]
 
 
+def told(paths):
+    return json.dumps([accounts(path) for path in paths])
+
+
 def says_complete(path):
     return "Complete: no packet is missing." in comments(path)
 
@@ -114,7 +118,7 @@ def test_a_file_that_begins_just_after_a_loss(daemon, wire, record, tmp):
         assert says_complete(path) == (verdicts(path) == [COMPLETE]), accounts(path)
     assert lost > 0 and said["sources"][0]["no_buffer"] == lost, said
     # Of a loss near the end of a file, some packets may be counted when the next file is known to lack none.
-    assert 0.9 * lost < sums(files, "no_buffer") <= lost <= sums(files, "no_buffer_most"), json.dumps([accounts(p) for p in files])
+    assert 0.9 * lost < sums(files, "no_buffer") <= lost <= sums(files, "no_buffer_most"), told(files)
 
 
 def test_files_are_complete_while_nothing_is_lost(daemon, wire, record, tmp):
@@ -234,7 +238,7 @@ def test_a_link_that_was_down_while_a_file_was_open(daemon, net, wire, record, t
     code, said, err = recorder.finish(signal.SIGTERM)
     files = sorted(recorded(tmp), key=lambda path: path.stat().st_mtime_ns)
     assert code == NOT_PROVEN and said["sources"][0]["outages"] == 1, (said, err)
-    assert [verdicts(path) for path in files] == [[COMPLETE], [UNKNOWN], [COMPLETE]], json.dumps([accounts(p) for p in files])
+    assert [verdicts(path) for path in files] == [[COMPLETE], [UNKNOWN], [COMPLETE]], told(files)
     outage, = accounts(files[1])
     assert outage["unknown"] == ["outage"] and outage["outages"] == 1, outage
     assert outage["from"]["utc_ns"] < outage["outage_from_ns"] < outage["outage_until_ns"] < outage["until"]["utc_ns"]

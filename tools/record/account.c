@@ -83,8 +83,8 @@ static void make_account(const struct account_parts *parts, const struct source 
 }
 
 /*
- * The card's losses are those of the stream: they are in the account of its first queue. Of a time before the source was
- * attached the blocks tell of some that the moments do not place.
+ * The card's losses are those of the stream: they are in the account of its first queue. Of a time before the source
+ * was attached the blocks tell of some that the moments do not place.
  */
 static void place_losses(struct ibvcap_rx_account *queues, const struct account_parts *parts, unsigned n)
 {
