@@ -134,6 +134,27 @@ bool recording_is_index(const struct recording *recording)
 	       !memcmp(recording->head, RECORDING_INDEX_HEAD, RECORDING_HEAD_BYTES);
 }
 
+bool recording_is_pcap(const struct recording *recording)
+{
+	/* In both byte orders, with times in us and in ns. */
+	static const uint32_t magics[] = {0xa1b2c3d4, 0xd4c3b2a1, 0xa1b23c4d, 0x4d3cb2a1};
+	const struct pcapng_reader *reader = &recording->reader;
+	uint32_t magic;
+
+	if (reader->n_sections || reader->end - reader->begin < sizeof(magic))
+		return false;
+	memcpy(&magic, reader->buffer + reader->begin, sizeof(magic));
+	for (size_t i = 0; i < sizeof(magics) / sizeof(magics[0]); i++)
+		if (magic == magics[i])
+			return true;
+	return false;
+}
+
+bool recording_is_cut_off(const struct recording *recording)
+{
+	return recording->zstd && recording->zstd->in_frame;
+}
+
 FILE *recording_give_file(struct recording *recording)
 {
 	FILE *file = fdopen(recording->fd, "r");

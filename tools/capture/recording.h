@@ -30,6 +30,12 @@ bool recording_is_one(const struct recording *recording);
 /** Is it the index beside a recording, which a pattern as a.* names too? */
 bool recording_is_index(const struct recording *recording);
 
+/** Is it, or would it be without the compression, a pcap file? To be asked after recording_next() has failed. */
+bool recording_is_pcap(const struct recording *recording);
+
+/** recording_next() has returned 0: does the file end within a zstd frame, so that it was cut off? */
+bool recording_is_cut_off(const struct recording *recording);
+
 /** It is not: give the file away, from its beginning. NULL, and errno. After it only recording_close() is allowed. */
 FILE *recording_give_file(struct recording *recording);
 

@@ -10,23 +10,34 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define SOURCES_MAX  65536
+#define SOURCE_BYTES 512 /* of a source in a tracker, without its window; more than it takes */
+#define MEMORY_BYTES (UINT64_C(64) << 20)
+
 /* Of "lidar/1", queue 1 of a stream: "lidar". */
 static size_t stream_length(const char *name)
 {
 	return strcspn(name, "/");
 }
 
-static struct inspect_numbered *find_stream(struct inspect_numbers *numbers, const char *name)
+const struct inspect_numbered *inspect_numbers_find(const struct inspect_numbers *numbers, const char *name)
 {
 	size_t length = stream_length(name);
 
 	for (uint32_t i = 0; i < numbers->n_streams; i++) {
-		struct inspect_numbered *numbered = &numbers->streams[i];
+		const struct inspect_numbered *numbered = &numbers->streams[i];
 
 		if (!strncmp(numbered->stream, name, length) && !numbered->stream[length])
 			return numbered;
 	}
 	return NULL;
+}
+
+static struct inspect_numbered *find_stream(struct inspect_numbers *numbers, const char *name)
+{
+	const struct inspect_numbered *found = inspect_numbers_find(numbers, name);
+
+	return found ? &numbers->streams[found - numbers->streams] : NULL;
 }
 
 /* False: the comment has no description. */
@@ -47,19 +58,32 @@ static bool find_description(const struct pcapng_text *comment, struct ibvcap_se
 	return is_one;
 }
 
+/*
+ * A stranger's packets take places of the tracker, so it has room for as many sources as a tracker may have, but for a
+ * long window not more than MEMORY_BYTES.
+ */
+static uint32_t max_sources(const struct ibvcap_sequence *sequence)
+{
+	uint64_t n = MEMORY_BYTES / (SOURCE_BYTES + sequence->window / 8);
+
+	return n < SOURCES_MAX ? (uint32_t)n : SOURCES_MAX;
+}
+
 /* An interface for one flow has a part of the numbers if all flows count together. */
 static int add_stream(struct inspect_numbers *numbers, const struct inspect_source *source,
                       const struct pcapng_interface *interface)
 {
+	struct ibvcap_tracker_options options = IBVCAP_INIT(struct ibvcap_tracker_options);
 	struct inspect_numbered *numbered = &numbers->streams[numbers->n_streams];
 	struct ibvcap_sequence sequence;
 	int r;
 
-	if (numbers->n_streams == INSPECT_NUMBERS_MAX || find_stream(numbers, source->name) ||
+	if (numbers->n_streams == INSPECT_NUMBERS_MAX || inspect_numbers_find(numbers, source->name) ||
 	    !find_description(&interface->comment, &sequence, &numbered->has_frames) ||
 	    (source->is_one_flow && sequence.source != IBVCAP_SOURCE_FLOW))
 		return 0;
-	r = ibvcap_tracker_new(&sequence, NULL, &numbered->tracker);
+	options.max_sources = max_sources(&sequence);
+	r = ibvcap_tracker_new(&sequence, &options, &numbered->tracker);
 	if (r < 0)
 		return r == -ENOMEM ? r : 0; /* a description that no tracker takes */
 	strcpy(numbered->stream, source->name);
@@ -123,10 +147,17 @@ void inspect_numbers_free(struct inspect_numbers *numbers)
 	*numbers = (struct inspect_numbers){0};
 }
 
-uint64_t inspect_lost_before_card(const struct inspect_numbered *numbered)
+struct ibvcap_tracker_counts inspect_numbers_counts(const struct inspect_numbered *numbered)
 {
 	struct ibvcap_tracker_counts counts = IBVCAP_INIT(struct ibvcap_tracker_counts);
 
 	ibvcap_tracker_counts(numbered->tracker, &counts);
-	return counts.numbers.lost > numbered->n_named ? counts.numbers.lost - numbered->n_named : 0;
+	return counts;
+}
+
+uint64_t inspect_lost_before_card(const struct inspect_numbered *numbered)
+{
+	uint64_t lost = inspect_numbers_counts(numbered).numbers.lost;
+
+	return lost > numbered->n_named ? lost - numbered->n_named : 0;
 }

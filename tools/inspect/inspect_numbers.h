@@ -35,6 +35,12 @@ void inspect_numbers_free(struct inspect_numbers *numbers);
 /** Behind the last block: note what the recording names as lost. */
 void inspect_numbers_end(struct inspect_numbers *numbers, const struct inspect_sum *sum);
 
+/** The stream of an interface of this name. NULL: its packets' own numbers are not counted. Pure. */
+const struct inspect_numbered *inspect_numbers_find(const struct inspect_numbers *numbers, const char *name);
+
+/** The counts of a stream's tracker. */
+struct ibvcap_tracker_counts inspect_numbers_counts(const struct inspect_numbered *numbered);
+
 /** Packets of the stream that were lost before the card: the recording does not name them. Pure. */
 uint64_t inspect_lost_before_card(const struct inspect_numbered *numbered);
 

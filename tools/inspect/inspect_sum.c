@@ -54,7 +54,7 @@ static int add_source(struct inspect_sum *sum, const struct pcapng_interface *in
 		return -ENOMEM;
 	sum->sources = source;
 	source += sum->n_sources++;
-	*source = (struct inspect_source){0};
+	*source = (struct inspect_source){.section = sum->n_sections};
 	keep_text(source->name, &interface->name);
 	keep_text(source->description, &interface->description);
 	keep_text(source->hardware, &interface->hardware);
@@ -100,6 +100,7 @@ static int add_gap(struct inspect_sum *sum, uint32_t number, const struct pcapng
 	*restarted = packet->comment.bytes && memmem(packet->comment.at, packet->comment.bytes, RECORDING_RESTARTED,
 	                                             strlen(RECORDING_RESTARTED));
 	source->n_lost += gap.n_lost;
+	source->n_card += no_buffer;
 	if (source->n_packets && !*restarted && gap.n_lost > no_buffer)
 		source->n_named += gap.n_lost - no_buffer;
 	sum->n_gaps++;
@@ -118,6 +119,10 @@ static void add_number(struct inspect_source *source, const struct pcapng_packet
 {
 	uint64_t id = packet->packet_id;
 
+	if (restarted) {
+		source->n_restarts_before_packets++;
+		source->begins_after_restart = source->begins_after_restart || !source->n_packets;
+	}
 	if (!(packet->options & PCAPNG_PACKET_HAS_ID))
 		return;
 	if (!source->has_numbers) {
@@ -159,11 +164,42 @@ static int add_packet(struct inspect_sum *sum, const struct pcapng_packet *packe
 	return r;
 }
 
+/* What files without an account have: ibvcap 0.1 and the first 0.2 wrote it for people only. */
+static void add_old_sum(struct inspect_source *source)
+{
+	const char *restarts = strstr(source->sum, RECORDING_RESTARTS);
+
+	source->n_restarts = restarts ? strtoull(restarts + strlen(RECORDING_RESTARTS), NULL, 10) : 0;
+}
+
+static struct pcapng_text first_line(const struct pcapng_text *text)
+{
+	const char *end = text->bytes ? memchr(text->at, '\n', text->bytes) : NULL;
+
+	return (struct pcapng_text){.at = text->at, .bytes = end ? (size_t)(end - text->at) : text->bytes};
+}
+
+static void add_account(struct inspect_source *source, const struct pcapng_text *comment)
+{
+	const struct pcapng_text for_people = first_line(comment);
+
+	keep_text(source->sum, &for_people);
+	source->account_state = INSPECT_ACCOUNT_NONE;
+	if (comment->bytes && recording_account_find(comment->at, comment->bytes, &source->account))
+		source->account_state = INSPECT_ACCOUNT_READ;
+	else if (comment->bytes > for_people.bytes)
+		source->account_state = INSPECT_ACCOUNT_UNREADABLE;
+	inspect_clean(source->account.stream);
+	if (source->account_state == INSPECT_ACCOUNT_READ)
+		source->n_restarts = source->account.restarts;
+	else
+		add_old_sum(source);
+}
+
 static void add_statistics(struct inspect_sum *sum, const struct pcapng_statistics *statistics)
 {
 	uint32_t number = sum->first_source + statistics->interface;
 	struct inspect_source *source;
-	const char *restarts;
 
 	if (number >= sum->n_sources)
 		return;
@@ -174,21 +210,27 @@ static void add_statistics(struct inspect_sum *sum, const struct pcapng_statisti
 		statistics->values[PCAPNG_STATISTIC_RECEIVED] - statistics->values[PCAPNG_STATISTIC_FILTER_ACCEPTED];
 	source->n_dropped =
 		statistics->values[PCAPNG_STATISTIC_DROPPED] + statistics->values[PCAPNG_STATISTIC_OS_DROPPED];
-	keep_text(source->sum, &statistics->comment);
-	restarts = strstr(source->sum, RECORDING_RESTARTS);
-	source->n_restarts = restarts ? strtoull(restarts + strlen(RECORDING_RESTARTS), NULL, 10) : 0;
+	add_account(source, &statistics->comment);
+}
+
+static void add_section(struct inspect_sum *sum, const struct pcapng_section *section)
+{
+	sum->n_sections++;
+	sum->first_source = sum->n_sources;
+	sum->has_closing = sum->n_sources;
+	if (!sum->application[0])
+		keep_text(sum->application, &section->application);
+	keep_text(sum->n_sources ? sum->closing : sum->opening, &section->comment);
 }
 
 int inspect_sum_add(struct inspect_sum *sum, const struct pcapng_block *block)
 {
 	switch (block->type) {
 	case PCAPNG_BLOCK_SECTION:
-		sum->first_source = sum->n_sources;
-		if (!sum->application[0])
-			keep_text(sum->application, &block->section.application);
-		keep_text(sum->n_sources ? sum->closing : sum->opening, &block->section.comment);
+		add_section(sum, &block->section);
 		return 0;
 	case PCAPNG_BLOCK_INTERFACE:
+		sum->has_closing = false;
 		return add_source(sum, &block->interface);
 	case PCAPNG_BLOCK_PACKET:
 		return add_packet(sum, &block->packet);
@@ -226,5 +268,10 @@ bool inspect_is_closed(const struct inspect_sum *sum)
 	for (uint32_t i = 0; i < sum->n_sources; i++)
 		if (!sum->sources[i].has_statistics)
 			return false;
-	return sum->n_sources;
+	return sum->n_sources && sum->has_closing;
+}
+
+bool inspect_is_ours(const struct inspect_sum *sum)
+{
+	return !strncmp(sum->application, "ibvcap ", strlen("ibvcap "));
 }

@@ -6,6 +6,7 @@
 #ifndef TOOLS_INSPECT_INSPECT_SUM_H
 #define TOOLS_INSPECT_INSPECT_SUM_H
 
+#include "tools/json/account_json.h"
 #include "tools/pcapng/pcapng.h"
 #include "tools/pcapng/pcapng_read.h"
 
@@ -20,8 +21,16 @@ struct inspect_gap {
 	char text[INSPECT_TEXT_BYTES]; /* the cause */
 };
 
+/* The line in the statistics of an interface that a program can read. */
+enum inspect_account {
+	INSPECT_ACCOUNT_NONE,       /* of ibvcap 0.1 and of the first 0.2, and of other programs */
+	INSPECT_ACCOUNT_UNREADABLE, /* damaged, or of a later version */
+	INSPECT_ACCOUNT_READ,
+};
+
 /* An interface of the file: one queue of a stream, in what ibvcap writes. */
 struct inspect_source {
+	uint32_t section; /* of the file, counted from 1 */
 	char name[INSPECT_TEXT_BYTES];
 	char description[INSPECT_TEXT_BYTES];
 	char hardware[INSPECT_TEXT_BYTES];
@@ -37,18 +46,23 @@ struct inspect_source {
 	bool has_numbers;
 	uint64_t first_id;
 	uint64_t last_id;
-	uint64_t n_runs;     /* of numbers: a daemon that is restarted begins again */
-	uint64_t n_absent;   /* numbers between the first and the last of each run that no packet has */
-	uint64_t n_repeated; /* numbers that come twice, or go back without a restart */
-	uint64_t n_lost;     /* packets that the recording says are missing */
+	uint64_t n_runs;                    /* of numbers: a daemon that is restarted begins again */
+	uint64_t n_restarts_before_packets; /* packets before which the daemon was restarted */
+	bool begins_after_restart;          /* … the first packet is one of them */
+	uint64_t n_absent;                  /* numbers between the first and the last of each run that no packet has */
+	uint64_t n_repeated;                /* numbers that come twice, or go back without a restart */
+	uint64_t n_lost;                    /* packets that the recording says are missing */
+	uint64_t n_card;                    /* of these: the card lost them */
+	uint64_t n_named; /* of these: between two packets of a run, and with a number: not lost by the card */
 	/* The statistics at the end of the file. */
 	bool has_statistics;
-	uint64_t n_other_files; /* packets of other flows, which have their own files */
-	uint64_t n_delivered;   /* packets that the recorder wrote */
-	uint64_t n_dropped;     /* that the card or the recorder lost */
-	uint64_t n_restarts;    /* times that the daemon was away, also at the end of the recording */
-	char sum[INSPECT_TEXT_BYTES];
-	uint64_t n_named; /* of these: between two packets of a run, and with a number: not dropped by the card */
+	enum inspect_account account_state;
+	struct recording_account account; /* if it was read */
+	uint64_t n_other_files;           /* packets of other flows, which have their own files */
+	uint64_t n_delivered;             /* packets that the recorder wrote */
+	uint64_t n_dropped;               /* that the card or the recorder lost */
+	uint64_t n_restarts;              /* times that the daemon was away, also at the end of the recording */
+	char sum[INSPECT_TEXT_BYTES];     /* for people */
 };
 
 struct inspect_sum {
@@ -57,7 +71,9 @@ struct inspect_sum {
 	char closing[INSPECT_TEXT_BYTES]; /* the comment of the last section, which has the whole file's verdict */
 	struct inspect_source *sources;
 	uint32_t n_sources;
+	uint32_t n_sections;
 	uint32_t first_source; /* of the section that is being read */
+	bool has_closing;      /* a section without interfaces ends the file */
 	struct inspect_gap *gaps;
 	uint32_t n_gaps_kept;
 	uint64_t n_gaps;
@@ -80,10 +96,13 @@ bool inspect_is_explained(const struct inspect_source *source);
 /** Did `ibvcap extract` write it? Then packets may be absent that were not lost. Pure. */
 bool inspect_is_extract(const struct inspect_sum *sum);
 
-/** Has the file statistics of all its interfaces: was it closed? Pure. */
+/** Has the file statistics of all its interfaces and the section behind them: was it closed? Pure. */
 bool inspect_is_closed(const struct inspect_sum *sum);
 
 /** Put spaces in place of control characters: text of a stranger goes to a terminal. Returns text. */
 char *inspect_clean(char *text);
+
+/** Did ibvcap write the file, or the one that it was extracted from? Pure. */
+bool inspect_is_ours(const struct inspect_sum *sum);
 
 #endif

@@ -1,0 +1,295 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Sorts the accounts of all files by recording, flow, queue and number of the file. Where two numbers in a row join,
+ * the second account begins at the packet at which the first one ends; where a file is missing, the packets between
+ * the two are those of the missing file.
+ */
+#include "tools/inspect/inspect_set.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum join_kind {
+	JOIN_WHOLE,
+	JOIN_TWICE,   /* the same file again */
+	JOIN_MISSING, /* files between them are not here */
+	JOIN_CONTRADICTS,
+};
+
+/* Two pieces of the same queue, one behind the other. */
+struct join {
+	enum join_kind kind;
+	bool is_counted;    /* JOIN_MISSING: it is known how many packets the files have */
+	uint64_t n_packets; /* … that is so many */
+	const char *what;   /* JOIN_CONTRADICTS */
+};
+
+/* ---- pieces -------------------------------------------------------------------------------------- */
+
+int inspect_set_add(struct inspect_set *set, const char *path, const struct inspect_sum *sum,
+                    const struct inspect_finding *finding)
+{
+	set->n_files++;
+	set->worst = finding->verdict > set->worst ? finding->verdict : set->worst;
+	set->is_incomplete = set->is_incomplete || finding->is_incomplete;
+	for (uint32_t i = 0; i < sum->n_sources; i++) {
+		struct inspect_piece *pieces;
+
+		if (sum->sources[i].account_state != INSPECT_ACCOUNT_READ || inspect_is_extract(sum))
+			continue;
+		pieces = realloc(set->pieces, (set->n_pieces + (size_t)1) * sizeof(*pieces));
+		if (!pieces)
+			return -ENOMEM;
+		set->pieces = pieces;
+		pieces[set->n_pieces++] = (struct inspect_piece){.account = sum->sources[i].account, .path = path};
+	}
+	return 0;
+}
+
+void inspect_set_free(struct inspect_set *set)
+{
+	free(set->pieces);
+	*set = (struct inspect_set){0};
+}
+
+static int compare_u64(uint64_t a, uint64_t b)
+{
+	return a < b ? -1 : a > b;
+}
+
+/* Of one recording, and by flow of one flow. */
+static int compare_recordings(const struct recording_account *a, const struct recording_account *b)
+{
+	int r = compare_u64(a->recording, b->recording);
+
+	return r ? r : (a->flow > b->flow) - (a->flow < b->flow);
+}
+
+static int compare_queues(const struct recording_account *a, const struct recording_account *b)
+{
+	int r = compare_recordings(a, b);
+
+	if (r == 0)
+		r = strcmp(a->stream, b->stream);
+	return r ? r : compare_u64(a->queue, b->queue);
+}
+
+static int compare_pieces(const void *a, const void *b)
+{
+	const struct inspect_piece *one = a, *other = b;
+	int r = compare_queues(&one->account, &other->account);
+
+	return r ? r : compare_u64(one->account.file, other->account.file);
+}
+
+static bool begins_queue(const struct inspect_set *set, uint32_t i)
+{
+	return i == 0 || compare_queues(&set->pieces[i - 1].account, &set->pieces[i].account) != 0;
+}
+
+static bool ends_queue(const struct inspect_set *set, uint32_t i)
+{
+	return i + 1 == set->n_pieces || begins_queue(set, i + 1);
+}
+
+/* ---- joins --------------------------------------------------------------------------------------- */
+
+static bool is_same_end(const struct recording_account_end *a, const struct recording_account_end *b)
+{
+	return a->epoch == b->epoch && a->sequence == b->sequence;
+}
+
+static bool is_same_file(const struct recording_account *a, const struct recording_account *b)
+{
+	return is_same_end(&a->from, &b->from) && is_same_end(&a->until, &b->until) && a->written == b->written;
+}
+
+static struct join join_over_gap(const struct recording_account *before, const struct recording_account *after)
+{
+	struct join join = {.kind = JOIN_MISSING};
+
+	if (!before->until.epoch || before->until.epoch != after->from.epoch)
+		return join; /* numbers begin again at 0 */
+	if (after->from.sequence < before->until.sequence)
+		return (struct join){.kind = JOIN_CONTRADICTS, .what = "the later file begins before the earlier ends"};
+	join.n_packets = after->from.sequence - before->until.sequence;
+	/* By flow, these are those of all flows. */
+	join.is_counted = before->flow == RECORDING_ACCOUNT_NO_FLOW;
+	return join;
+}
+
+static struct join join_pieces(const struct recording_account *before, const struct recording_account *after)
+{
+	if (before->file == after->file)
+		return is_same_file(before, after)
+		               ? (struct join){.kind = JOIN_TWICE}
+		               : (struct join){.kind = JOIN_CONTRADICTS, .what = "both have the same number"};
+	if (before->is_last)
+		return (struct join){.kind = JOIN_CONTRADICTS, .what = "the recording ended with the earlier file"};
+	if (after->file - before->file > 1)
+		return join_over_gap(before, after);
+	if (!is_same_end(&before->until, &after->from))
+		return (struct join){.kind = JOIN_CONTRADICTS,
+		                     .what = "the later file does not begin where the earlier ends"};
+	return (struct join){.kind = JOIN_WHOLE};
+}
+
+void inspect_set_judge(struct inspect_set *set, struct inspect_finding *finding)
+{
+	uint64_t n_missing = 0;
+	bool has_missing = false, is_uncounted = false;
+
+	*finding = (struct inspect_finding){.is_incomplete = set->is_incomplete};
+	if (set->n_pieces)
+		qsort(set->pieces, set->n_pieces, sizeof(*set->pieces), compare_pieces);
+	for (uint32_t i = 1; i < set->n_pieces; i++) {
+		const struct inspect_piece *before = &set->pieces[i - 1], *after = &set->pieces[i];
+		struct join join = {.kind = JOIN_WHOLE};
+
+		if (!begins_queue(set, i))
+			join = join_pieces(&before->account, &after->account);
+		if (join.kind == JOIN_CONTRADICTS)
+			inspect_say(finding, INSPECT_DAMAGED, "do not agree with each other: %s and %s: %s",
+			            before->path, after->path, join.what);
+		has_missing = has_missing || join.kind == JOIN_MISSING;
+		is_uncounted = is_uncounted || (join.kind == JOIN_MISSING && !join.is_counted);
+		n_missing += join.is_counted ? join.n_packets : 0;
+	}
+	if (n_missing)
+		inspect_say(finding, INSPECT_INCOMPLETE, "%" PRIu64 " packets are missing, of files that are not here",
+		            n_missing);
+	if (is_uncounted)
+		inspect_say(finding, INSPECT_INCOMPLETE,
+		            "packets are missing, of files that are not here; how many is not known");
+	if (has_missing && !n_missing && !is_uncounted)
+		inspect_say(finding, INSPECT_NOT_PROVEN, "files without packets are not here");
+	if (set->worst > INSPECT_COMPLETE)
+		inspect_say(finding, set->worst, "see the verdicts of the files");
+	else if (finding->verdict == INSPECT_COMPLETE)
+		inspect_say(finding, INSPECT_COMPLETE, "no packet is missing in these files");
+}
+
+/* ---- text ---------------------------------------------------------------------------------------- */
+
+static void print_queue_head(const struct inspect_set *set, uint32_t first)
+{
+	const struct recording_account *account = &set->pieces[first].account;
+	const struct recording_account *last;
+	uint32_t i = first;
+
+	while (!ends_queue(set, i))
+		i++;
+	last = &set->pieces[i].account;
+	printf("recording %016" PRIx64 ", ", account->recording);
+	if (account->flow != RECORDING_ACCOUNT_NO_FLOW)
+		printf("flow %d, ", account->flow);
+	printf("%s, queue %u: ", account->stream, account->queue);
+	if (account->file == last->file)
+		printf("file %" PRIu64 "\n", account->file);
+	else
+		printf("files %" PRIu64 " to %" PRIu64 "\n", account->file, last->file);
+	if (account->file)
+		printf("  files before %" PRIu64 " are not here\n", account->file);
+	if (!last->is_last)
+		printf("  files behind %" PRIu64 " are not here, if there are any\n", last->file);
+}
+
+static void print_missing(const struct recording_account *before, const struct recording_account *after,
+                          const struct join *join)
+{
+	uint64_t first = before->file + 1, last = after->file - 1;
+
+	if (first == last)
+		printf("  file %" PRIu64 " is missing: ", first);
+	else
+		printf("  files %" PRIu64 " to %" PRIu64 " are missing: ", first, last);
+	if (join->is_counted && !join->n_packets)
+		puts("no packets");
+	else if (join->n_packets)
+		printf("%spackets %" PRIu64 " to %" PRIu64 "\n", join->is_counted ? "" : "of this flow, some of ",
+		       before->until.sequence, after->from.sequence - 1);
+	else
+		printf("packets from %" PRIu64 " on, and ibvcapd was restarted before packet %" PRIu64 "\n",
+		       before->until.sequence, after->from.sequence);
+}
+
+void inspect_set_print(const struct inspect_set *set)
+{
+	for (uint32_t i = 0; i < set->n_pieces; i++) {
+		const struct inspect_piece *piece = &set->pieces[i];
+		struct join join;
+
+		if (begins_queue(set, i)) {
+			print_queue_head(set, i);
+			continue;
+		}
+		join = join_pieces(&piece[-1].account, &piece->account);
+		if (join.kind == JOIN_MISSING)
+			print_missing(&piece[-1].account, &piece->account, &join);
+		else if (join.kind == JOIN_TWICE)
+			printf("  file %" PRIu64 " is given twice: %s and %s\n", piece->account.file, piece[-1].path,
+			       piece->path);
+	}
+}
+
+/* ---- JSON ---------------------------------------------------------------------------------------- */
+
+static json_t *missing_to_json(const struct recording_account *before, const struct recording_account *after,
+                               const struct join *join)
+{
+	json_t *json = json_pack("{s:I, s:I, s:I, s:I}", "first_file", (json_int_t)before->file + 1, "last_file",
+	                         (json_int_t)after->file - 1, "from", (json_int_t)before->until.sequence, "until",
+	                         (json_int_t)after->from.sequence);
+
+	if (join->is_counted)
+		json_object_set_new(json, "packets", json_integer((json_int_t)join->n_packets));
+	else
+		json_object_set_new(json, "packets", json_null());
+	return json;
+}
+
+/* The queue whose first piece is at *i, which is moved to its last one. */
+static json_t *queue_to_json(const struct inspect_set *set, uint32_t *i)
+{
+	const struct recording_account *first = &set->pieces[*i].account, *account = first;
+	json_t *missing = json_array(), *twice = json_array();
+
+	while (!ends_queue(set, *i)) {
+		const struct recording_account *next = &set->pieces[++*i].account;
+		struct join join = join_pieces(account, next);
+
+		if (join.kind == JOIN_MISSING)
+			json_array_append_new(missing, missing_to_json(account, next, &join));
+		else if (join.kind == JOIN_TWICE)
+			json_array_append_new(twice, json_integer((json_int_t)next->file));
+		account = next;
+	}
+	return json_pack("{s:s, s:i, s:I, s:I, s:b, s:o, s:o}", "stream", first->stream, "queue", (int)first->queue,
+	                 "first_file", (json_int_t)first->file, "last_file", (json_int_t)account->file, "has_last",
+	                 account->is_last, "missing", missing, "twice", twice);
+}
+
+json_t *inspect_set_to_json(const struct inspect_set *set)
+{
+	json_t *recordings = json_array(), *queues = NULL;
+
+	for (uint32_t i = 0; i < set->n_pieces; i++) {
+		const struct recording_account *account = &set->pieces[i].account;
+		json_t *recording;
+
+		if (i == 0 || compare_recordings(&set->pieces[i - 1].account, account) != 0) {
+			recording = json_object();
+			queues = json_array();
+			json_object_set_new(recording, "recording", json_sprintf("%016" PRIx64, account->recording));
+			if (account->flow != RECORDING_ACCOUNT_NO_FLOW)
+				json_object_set_new(recording, "flow", json_integer(account->flow));
+			json_object_set_new(recording, "queues", queues);
+			json_array_append_new(recordings, recording);
+		}
+		json_array_append_new(queues, queue_to_json(set, &i));
+	}
+	return recordings;
+}

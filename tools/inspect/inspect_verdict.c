@@ -1,0 +1,269 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Judges a file. The recorder's accounts say what is missing and what could not be known; this file adds what the
+ * packets' own numbers tell, and takes back what the file does not prove.
+ */
+#include "tools/inspect/inspect_verdict.h"
+
+#include "tools/inspect/inspect_account.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <sysexits.h>
+
+void inspect_say(struct inspect_finding *finding, enum inspect_verdict verdict, const char *format, ...)
+{
+	size_t used = strlen(finding->text);
+	va_list arguments;
+
+	if (verdict > finding->verdict)
+		finding->verdict = verdict;
+	if (verdict == INSPECT_INCOMPLETE)
+		finding->is_incomplete = true;
+	if (used)
+		used += (size_t)snprintf(finding->text + used, sizeof(finding->text) - used, "; ");
+	if (used >= sizeof(finding->text))
+		return;
+	va_start(arguments, format);
+	vsnprintf(finding->text + used, sizeof(finding->text) - used, format, arguments);
+	va_end(arguments);
+}
+
+const char *inspect_verdict_word(const struct inspect_finding *finding)
+{
+	if (finding->is_incomplete)
+		return ibvcap_verdict_word(IBVCAP_VERDICT_INCOMPLETE);
+	return ibvcap_verdict_word(finding->verdict == INSPECT_COMPLETE ? IBVCAP_VERDICT_COMPLETE
+	                                                                : IBVCAP_VERDICT_NOT_PROVEN);
+}
+
+void inspect_print_finding(char *text, size_t bytes, const struct inspect_finding *finding)
+{
+	bool is_damaged = finding->verdict == INSPECT_DAMAGED; /* which its first sentence says */
+
+	snprintf(text, bytes, "%s%s%s", is_damaged ? "" : inspect_verdict_word(finding), is_damaged ? "" : ": ",
+	         finding->text);
+}
+
+int inspect_exit_code(enum inspect_verdict verdict)
+{
+	static const int codes[] = {[INSPECT_COMPLETE] = EX_OK,
+	                            [INSPECT_NOT_PROVEN] = 2,
+	                            [INSPECT_INCOMPLETE] = 1,
+	                            [INSPECT_DAMAGED] = EX_DATAERR};
+
+	return codes[verdict];
+}
+
+/* ---- damage -------------------------------------------------------------------------------------- */
+
+static void find_contradictions(struct inspect_finding *finding, const struct inspect_sum *sum)
+{
+	for (uint32_t i = 0; i < sum->n_sources; i++) {
+		const struct inspect_source *source = &sum->sources[i];
+		const char *wrong = inspect_contradiction(source);
+
+		if (!wrong)
+			wrong = inspect_contradiction_of_others(sum, i);
+		if (wrong) {
+			inspect_say(finding, INSPECT_DAMAGED, "does not agree with itself: %s: %s", source->name,
+			            wrong);
+			return;
+		}
+	}
+}
+
+/* What is wrong with the file as a whole. */
+static void find_damage(struct inspect_finding *finding, const struct inspect_sum *sum, int end, const char *error)
+{
+	bool is_record = inspect_is_ours(sum) && !inspect_is_extract(sum);
+
+	if (end == INSPECT_END_PCAP)
+		inspect_say(finding, INSPECT_NOT_PROVEN,
+		            "a pcap file, not written by ibvcap record, so nothing proves that no packet is missing");
+	else if (end == -ENODATA && !sum->n_sections)
+		inspect_say(finding, INSPECT_NOT_PROVEN, "cut off before its first block: nothing says what it was");
+	else if (end == -ENODATA)
+		inspect_say(finding, INSPECT_DAMAGED, "cut off: the packets before are whole: %s", error);
+	else if (end)
+		inspect_say(finding, INSPECT_DAMAGED, "damaged: %s", error);
+	else if (is_record)
+		find_contradictions(finding, sum);
+	if (!end && is_record && finding->verdict < INSPECT_DAMAGED && !inspect_is_closed(sum))
+		inspect_say(finding, INSPECT_DAMAGED,
+		            "not closed: the recorder still writes it, or was killed; losses behind the last packet "
+		            "are not known");
+}
+
+/* ---- losses -------------------------------------------------------------------------------------- */
+
+/* Without an account: what the statistics or the packets name, whichever is more. */
+static uint64_t missing_of(const struct inspect_source *source)
+{
+	if (source->account_state == INSPECT_ACCOUNT_READ)
+		return recording_account_missing(&source->account);
+	return source->n_dropped > source->n_lost ? source->n_dropped : source->n_lost;
+}
+
+static void find_losses(struct inspect_finding *finding, const struct inspect_sum *sum)
+{
+	uint64_t missing = 0;
+
+	for (uint32_t i = 0; i < sum->n_sources; i++)
+		missing += missing_of(&sum->sources[i]);
+	if (missing)
+		inspect_say(finding, INSPECT_INCOMPLETE, "%" PRIu64 " packets are missing", missing);
+}
+
+static void find_lost_numbers(struct inspect_finding *finding, const struct inspect_numbers *numbers)
+{
+	uint64_t lost = 0, before_card = 0;
+
+	for (uint32_t i = 0; i < numbers->n_streams; i++) {
+		lost += inspect_numbers_counts(&numbers->streams[i]).numbers.lost;
+		before_card += inspect_lost_before_card(&numbers->streams[i]);
+	}
+	if (before_card)
+		inspect_say(finding, INSPECT_INCOMPLETE,
+		            "%" PRIu64 " were lost before the network card, by the sender or the network", before_card);
+	else if (lost)
+		inspect_say(finding, INSPECT_INCOMPLETE, "%" PRIu64 " are absent by their own numbers", lost);
+}
+
+/* ---- what is not proven -------------------------------------------------------------------------- */
+
+/* What the tracker could not follow: a packet of it may hide a loss. */
+static void find_unfollowed(struct inspect_finding *finding, const struct inspect_numbered *numbered)
+{
+	const struct ibvcap_tracker_counts counts = inspect_numbers_counts(numbered);
+	const struct {
+		const char *word;
+		uint64_t n;
+	} terms[] = {{"untracked", counts.untracked},
+	             {"unread", counts.unread},
+	             {"stray", counts.numbers.stray},
+	             {"late", counts.numbers.late},
+	             {"restarted", counts.numbers.restarted}};
+	char text[160] = "";
+	size_t used = 0;
+
+	for (size_t i = 0; i < sizeof(terms) / sizeof(terms[0]); i++)
+		if (terms[i].n)
+			used += (size_t)snprintf(text + used, sizeof(text) - used, "%s%s %" PRIu64, used ? ", " : "",
+			                         terms[i].word, terms[i].n);
+	if (used)
+		inspect_say(finding, INSPECT_NOT_PROVEN,
+		            "the own numbers of the packets of %s do not prove that none is missing: %s",
+		            numbered->stream, text);
+}
+
+/* The losses of the card are counted in the account of the stream's first queue. */
+static uint32_t unknown_of_card(const struct recording_account *account)
+{
+	return account->queue == 0 && account->no_buffer_most > account->no_buffer_least ? IBVCAP_UNKNOWN_EDGE : 0;
+}
+
+static uint32_t unknown_of(const struct inspect_sum *sum)
+{
+	uint32_t unknown = 0;
+
+	for (uint32_t i = 0; i < sum->n_sources; i++) {
+		const struct inspect_source *source = &sum->sources[i];
+
+		if (source->account_state == INSPECT_ACCOUNT_READ)
+			unknown |= source->account.unknown | unknown_of_card(&source->account);
+		else if (source->n_restarts || source->n_restarts_before_packets)
+			unknown |= IBVCAP_UNKNOWN_RESTART;
+	}
+	return unknown;
+}
+
+static void find_unknown(struct inspect_finding *finding, const struct inspect_sum *sum)
+{
+	uint32_t unknown = unknown_of(sum);
+
+	for (uint32_t bit = 1; bit; bit <<= 1)
+		if (unknown & bit)
+			inspect_say(finding, INSPECT_NOT_PROVEN, "%s", ibvcap_unknown_text(bit));
+}
+
+/*
+ * Packets that name more losses of the card than the accounts have: the card's counter is read some times a second, so
+ * these may have been lost while the file before was written. A queue names what the account of another one has.
+ */
+static bool names_more_of_card(const struct inspect_sum *sum)
+{
+	uint64_t named = 0, counted = 0;
+
+	for (uint32_t i = 0; i < sum->n_sources; i++) {
+		named += sum->sources[i].n_card;
+		counted += sum->sources[i].account.no_buffer;
+	}
+	return named > counted;
+}
+
+static void find_unproven(struct inspect_finding *finding, const struct inspect_sum *sum)
+{
+	bool has_old = false, has_unreadable = false;
+
+	for (uint32_t i = 0; i < sum->n_sources; i++) {
+		has_old = has_old || sum->sources[i].account_state == INSPECT_ACCOUNT_NONE;
+		has_unreadable = has_unreadable || sum->sources[i].account_state == INSPECT_ACCOUNT_UNREADABLE;
+	}
+	if (has_unreadable)
+		inspect_say(finding, INSPECT_NOT_PROVEN,
+		            "its account cannot be read: it is damaged, or of a later version of ibvcap");
+	else if (has_old)
+		inspect_say(finding, INSPECT_NOT_PROVEN,
+		            "it has no account: a version of ibvcap wrote it that did not prove that no packet is "
+		            "missing");
+	if (!has_old && !has_unreadable && names_more_of_card(sum))
+		inspect_say(finding, INSPECT_NOT_PROVEN,
+		            "packets name losses of the card that its account does not have: they may be of the time "
+		            "before the file");
+}
+
+static void find_origin(struct inspect_finding *finding, const struct inspect_sum *sum)
+{
+	if (!sum->n_sections)
+		inspect_say(finding, INSPECT_NOT_PROVEN, "there is nothing in the file");
+	else if (!inspect_is_ours(sum))
+		inspect_say(finding, INSPECT_NOT_PROVEN,
+		            "not written by ibvcap record, so nothing proves that no packet is missing");
+	else if (inspect_is_extract(sum))
+		inspect_say(finding, INSPECT_NOT_PROVEN,
+		            "an extract: it names the losses between its packets, and nothing proves what was left "
+		            "out");
+}
+
+/* ---- all together -------------------------------------------------------------------------------- */
+
+/* Have all streams of the file packets with numbers of their own, which are followed? */
+static bool is_followed(const struct inspect_sum *sum, const struct inspect_numbers *numbers)
+{
+	for (uint32_t i = 0; i < sum->n_sources; i++)
+		if (!inspect_numbers_find(numbers, sum->sources[i].name))
+			return false;
+	return true;
+}
+
+void inspect_judge(struct inspect_finding *finding, const struct inspect_sum *sum,
+                   const struct inspect_numbers *numbers, int end, const char *error)
+{
+	*finding = (struct inspect_finding){0};
+	find_damage(finding, sum, end, error);
+	if (!end)
+		find_origin(finding, sum);
+	find_losses(finding, sum);
+	find_lost_numbers(finding, numbers);
+	for (uint32_t i = 0; i < numbers->n_streams; i++)
+		find_unfollowed(finding, &numbers->streams[i]);
+	find_unknown(finding, sum);
+	if (!end && inspect_is_ours(sum) && !inspect_is_extract(sum))
+		find_unproven(finding, sum);
+	if (finding->verdict == INSPECT_COMPLETE)
+		inspect_say(finding, INSPECT_COMPLETE, "no packet is missing%s",
+		            is_followed(sum, numbers) ? ", by the packets' own numbers, too" : "");
+}

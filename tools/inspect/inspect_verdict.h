@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Does a file prove that no packet is missing? Its accounts say so, and its packets must agree with them. A file that
+ * does not prove it is never called complete.
+ */
+#ifndef TOOLS_INSPECT_INSPECT_VERDICT_H
+#define TOOLS_INSPECT_INSPECT_VERDICT_H
+
+#include "tools/inspect/inspect_numbers.h"
+#include "tools/inspect/inspect_sum.h"
+
+#include <stdarg.h>
+
+#define INSPECT_FINDING_BYTES 1024
+#define INSPECT_END_PCAP      1 /* in place of an errno: the file is no pcapng file, but a pcap file */
+
+/* The worst is the highest. */
+enum inspect_verdict {
+	INSPECT_COMPLETE,
+	INSPECT_NOT_PROVEN, /* nothing proves that a packet is missing, or that none is */
+	INSPECT_INCOMPLETE,
+	INSPECT_DAMAGED, /* or cut off, or not closed, or the file does not agree with itself */
+};
+
+/* Zero-initialise it. */
+struct inspect_finding {
+	enum inspect_verdict verdict;
+	bool is_incomplete;               /* packets are known to be missing, also of a damaged file */
+	char text[INSPECT_FINDING_BYTES]; /* why, without the verdict; sentences that "; " separates */
+};
+
+/** Say why a file has at least this verdict. A text that does not fit is cut off. */
+__attribute__((format(printf, 3, 4))) void inspect_say(struct inspect_finding *finding, enum inspect_verdict verdict,
+                                                       const char *format, ...);
+
+/** "complete", "incomplete" or "not proven". A damaged file is one of the latter two. */
+const char *inspect_verdict_word(const struct inspect_finding *finding);
+
+/** Verdict and reasons. Cut off at bytes. */
+void inspect_print_finding(char *text, size_t bytes, const struct inspect_finding *finding);
+
+/** The exit status. */
+int inspect_exit_code(enum inspect_verdict verdict);
+
+/**
+ * Find what a file proves. end: 0: it was read to its end; INSPECT_END_PCAP; or -errno of the reader, and error says
+ * what was wrong.
+ */
+void inspect_judge(struct inspect_finding *finding, const struct inspect_sum *sum,
+                   const struct inspect_numbers *numbers, int end, const char *error);
+
+#endif
