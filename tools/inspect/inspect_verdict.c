@@ -59,13 +59,16 @@ int inspect_exit_code(enum inspect_verdict verdict)
 
 /* ---- damage -------------------------------------------------------------------------------------- */
 
+/* Accounts are compared with each other only if the file has all. */
 static void find_contradictions(struct inspect_finding *finding, const struct inspect_sum *sum)
 {
+	bool is_closed = inspect_is_closed(sum);
+
 	for (uint32_t i = 0; i < sum->n_sources; i++) {
 		const struct inspect_source *source = &sum->sources[i];
 		const char *wrong = inspect_contradiction(source);
 
-		if (!wrong)
+		if (!wrong && is_closed)
 			wrong = inspect_contradiction_of_others(sum, i);
 		if (wrong) {
 			inspect_say(finding, INSPECT_DAMAGED, "does not agree with itself: %s: %s", source->name,
@@ -261,7 +264,7 @@ void inspect_judge(struct inspect_finding *finding, const struct inspect_sum *su
 	for (uint32_t i = 0; i < numbers->n_streams; i++)
 		find_unfollowed(finding, &numbers->streams[i]);
 	find_unknown(finding, sum);
-	if (!end && inspect_is_ours(sum) && !inspect_is_extract(sum))
+	if (finding->verdict < INSPECT_DAMAGED && inspect_is_ours(sum) && !inspect_is_extract(sum))
 		find_unproven(finding, sum);
 	if (finding->verdict == INSPECT_COMPLETE)
 		inspect_say(finding, INSPECT_COMPLETE, "no packet is missing%s",

@@ -199,11 +199,15 @@ Test(inspect_sum, numbers_begin_again_only_after_a_restart_that_is_named)
 	cr_expect(not(inspect_is_explained(&sum.sources[0])));
 }
 
-Test(inspect_sum, a_file_is_closed_by_the_statistics_of_all_its_interfaces)
+Test(inspect_sum, a_file_is_closed_by_its_statistics_and_a_section_without_interfaces)
 {
+	const struct pcapng_block section = {.type = PCAPNG_BLOCK_SECTION};
+
 	add(0, 0, NULL);
 	cr_expect(not(inspect_is_closed(&sum)));
 	add_statistics(1);
+	cr_expect(not(inspect_is_closed(&sum)));
+	cr_assert(zero(int, inspect_sum_add(&sum, &section)));
 	cr_expect(inspect_is_closed(&sum));
 	cr_expect(eq(u64, sum.sources[0].n_delivered, 1));
 }

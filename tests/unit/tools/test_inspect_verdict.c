@@ -1,0 +1,533 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Verdicts of one file: each row of a table changes one thing in a recording that is complete. */
+#include "made_recording.h"
+#include "tools/inspect/inspect_file.h"
+
+#include <criterion/criterion.h>
+#include <criterion/new/assert.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <zstd.h>
+
+#define SEQUENCE                                                                                                 \
+	"clock device; sequence {\"offsets_from\":\"payload\",\"offset\":0,\"bytes\":4,\"step\":1,\"source\":1," \
+	"\"window\":64,\"jump\":100}"
+#define RESTARTED "ibvcapd was restarted: how many packets were lost is not known"
+
+static char path[64];
+static struct inspect_file file;
+
+static void begin(void)
+{
+	int fd;
+
+	strcpy(path, "/tmp/ibvcap-test-inspect-XXXXXX");
+	fd = mkstemp(path);
+	cr_assert(ge(int, fd, 0));
+	close(fd);
+}
+
+static void end(void)
+{
+	unlink(path);
+}
+
+struct row {
+	const char *what;
+	void (*change)(struct made_recording *recording, struct made_source *source, struct recording_account *account);
+	enum inspect_verdict verdict;
+	const char *text; /* the whole verdict, or a part of it */
+};
+
+static void check_row(const struct row *row)
+{
+	struct made_recording recording = made_recording();
+	char text[INSPECT_FINDING_BYTES + INSPECT_TEXT_BYTES];
+
+	row->change(&recording, &recording.sources[0], &recording.sources[0].account);
+	made_write(&recording, path);
+	cr_assert(zero(int, inspect_file_read(&file, path)));
+	inspect_print_finding(text, sizeof(text), &file.finding);
+	cr_expect_eq(file.finding.verdict, row->verdict, "%s: %u: %s", row->what, file.finding.verdict, text);
+	cr_expect(strstr(text, row->text) != NULL, "%s: %s", row->what, text);
+	inspect_file_deinit(&file);
+}
+
+static void check_rows(const struct row *rows, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		check_row(&rows[i]);
+}
+
+#define CHECK(rows) check_rows(rows, sizeof(rows) / sizeof((rows)[0]))
+
+/* A change of the table: a function with the three parameters, of which most rows need one. */
+#define CHANGE(name, statements)                                                    \
+	static void name(__attribute__((unused)) struct made_recording *recording,  \
+	                 __attribute__((unused)) struct made_source *source,        \
+	                 __attribute__((unused)) struct recording_account *account) \
+	{                                                                           \
+		statements;                                                         \
+	}
+
+/* The account names packets that are missing, and its span and verdict are right. */
+static void lose_rows(struct recording_account *account, uint64_t *term, uint64_t n)
+{
+	*term += n;
+	account->until.sequence += n;
+	account->verdict = IBVCAP_VERDICT_INCOMPLETE;
+}
+
+TestSuite(inspect_verdict, .init = begin, .fini = end);
+
+/* ---- complete ------------------------------------------------------------------------------------ */
+
+CHANGE(nothing, )
+CHANGE(no_packets, *source = made_source("lidar", 10, 10))
+CHANGE(of_queues, (recording->n_sources = 2, recording->sources[0] = made_source("lidar/0", 10, 14),
+                   recording->sources[1] = made_source("lidar/1", 0, 3), recording->sources[1].account.queue = 1,
+                   recording->sources[0].account.n_queues = recording->sources[1].account.n_queues = 2))
+CHANGE(of_streams, (recording->n_sources = 2, recording->sources[1] = made_source("radar", 0, 3)))
+CHANGE(by_flow, (source->description = "interface eth0, only flow 3", account->flow = 3, source->packets[1].id = 12,
+                 source->packets[2].id = 13, source->packets[3].id = 17, account->until.sequence = 18,
+                 account->other_files = 4, source->received += 4))
+CHANGE(in_the_middle, (account->file = 3, account->is_last = false))
+CHANGE(lag, account->lag = 5)
+CHANGE(numbered, source->comment = SEQUENCE)
+CHANGE(unnumbered_beside_numbered, (of_streams(recording, source, account), source->comment = SEQUENCE))
+CHANGE(cleared_by_card, (account->no_buffer_most = 0, source->packets[2].comment = "not lossless any more"))
+
+Test(inspect_verdict, a_file_is_complete_only_if_its_accounts_prove_it)
+{
+	static const struct row rows[] = {
+		{"as it is", nothing, INSPECT_COMPLETE, "complete: no packet is missing"},
+		{"no packet came", no_packets, INSPECT_COMPLETE, "complete: no packet is missing"},
+		{"two queues", of_queues, INSPECT_COMPLETE, "complete: no packet is missing"},
+		{"two streams", of_streams, INSPECT_COMPLETE, "complete: no packet is missing"},
+		{"one flow", by_flow, INSPECT_COMPLETE, "complete: no packet is missing"},
+		{"not the first file, not the last", in_the_middle, INSPECT_COMPLETE, "complete: no packet is missing"},
+		{"rows that were not read any more", lag, INSPECT_COMPLETE, "complete: no packet is missing"},
+		{"numbers of their own", numbered, INSPECT_COMPLETE,
+	         "complete: no packet is missing, by the packets' own numbers, too"},
+		{"a comment that names no loss", cleared_by_card, INSPECT_COMPLETE, "complete: no packet is missing"},
+	};
+	char text[INSPECT_FINDING_BYTES + INSPECT_TEXT_BYTES];
+	struct made_recording recording = made_recording();
+
+	CHECK(rows);
+	/* A stream without a description: the claim is not made. */
+	unnumbered_beside_numbered(&recording, &recording.sources[0], &recording.sources[0].account);
+	made_write(&recording, path);
+	cr_assert(zero(int, inspect_file_read(&file, path)));
+	inspect_print_finding(text, sizeof(text), &file.finding);
+	cr_expect_str_eq(text, "complete: no packet is missing");
+	cr_expect_str_eq(inspect_verdict_word(&file.finding), "complete");
+	inspect_file_deinit(&file);
+}
+
+/* ---- missing ------------------------------------------------------------------------------------- */
+
+CHANGE(unwritten, (lose_rows(account, &account->unwritten, 2)))
+CHANGE(errored, (lose_rows(account, &account->errored, 2)))
+CHANGE(skipped, (lose_rows(account, &account->skipped, 2)))
+CHANGE(disk_wait, (lose_rows(account, &account->disk_wait, 2)))
+CHANGE(no_buffer, (account->no_buffer = account->no_buffer_least = account->no_buffer_most = 2,
+                   account->verdict = IBVCAP_VERDICT_INCOMPLETE))
+CHANGE(gap, (lose_rows(account, &account->skipped, 5), source->packets[2].id = 17, source->packets[3].id = 18,
+             source->packets[2].drops = 7,
+             source->packets[2].comment = "5 packets lost (skipped): x; "
+                                          "2 packets lost (no_buffer): y",
+             account->no_buffer = account->no_buffer_least = account->no_buffer_most = 2))
+CHANGE(missing_and_unknown, (skipped(recording, source, account), account->unknown = IBVCAP_UNKNOWN_OUTAGE))
+CHANGE(lost_number, (source->comment = SEQUENCE, source->packets[3].number = 15))
+CHANGE(lost_and_named, (numbered(recording, source, account), gap(recording, source, account),
+                        source->packets[2].number = 17, source->packets[3].number = 18))
+CHANGE(lost_and_named_and_before_card, (lost_and_named(recording, source, account), source->packets[3].number = 22))
+CHANGE(lost_maybe_by_card,
+       (lost_number(recording, source, account), account->no_buffer = account->no_buffer_most = 2, source->dropped = 2,
+        account->unknown = IBVCAP_UNKNOWN_EDGE, account->verdict = IBVCAP_VERDICT_NOT_PROVEN))
+
+Test(inspect_verdict, packets_that_are_missing_are_counted)
+{
+	static const struct row rows[] = {
+		{"unwritten", unwritten, INSPECT_INCOMPLETE, "incomplete: 2 packets are missing"},
+		{"errored", errored, INSPECT_INCOMPLETE, "incomplete: 2 packets are missing"},
+		{"skipped", skipped, INSPECT_INCOMPLETE, "incomplete: 2 packets are missing"},
+		{"disk_wait", disk_wait, INSPECT_INCOMPLETE, "incomplete: 2 packets are missing"},
+		{"no_buffer", no_buffer, INSPECT_INCOMPLETE, "incomplete: 2 packets are missing"},
+		{"a gap between packets", gap, INSPECT_INCOMPLETE, "incomplete: 7 packets are missing"},
+		{"and something unknown", missing_and_unknown, INSPECT_INCOMPLETE,
+	         "incomplete: 2 packets are missing; "},
+		{"lost before the card", lost_number, INSPECT_INCOMPLETE,
+	         "incomplete: 2 were lost before the network card, by the sender or the network"},
+		{"all lost numbers are named", lost_and_named, INSPECT_INCOMPLETE,
+	         "incomplete: 7 packets are missing; 5 are absent by their own numbers"},
+		{"some lost numbers are named", lost_and_named_and_before_card, INSPECT_INCOMPLETE,
+	         "incomplete: 7 packets are missing; 2 were lost before the network card"},
+		{"lost for sure, maybe by the card", lost_maybe_by_card, INSPECT_INCOMPLETE,
+	         "incomplete: 2 are absent by their own numbers; "},
+	};
+
+	CHECK(rows);
+}
+
+/* ---- unknown ------------------------------------------------------------------------------------- */
+
+Test(inspect_verdict, each_unknown_bit_alone_takes_the_proof)
+{
+	for (uint32_t bit = IBVCAP_UNKNOWN_RESTART; bit <= IBVCAP_UNKNOWN_ABANDONED; bit <<= 1) {
+		struct made_recording recording = made_recording();
+		char text[INSPECT_FINDING_BYTES + INSPECT_TEXT_BYTES], wanted[INSPECT_TEXT_BYTES];
+
+		recording.sources[0].account.unknown = bit;
+		recording.sources[0].account.verdict = IBVCAP_VERDICT_NOT_PROVEN;
+		made_write(&recording, path);
+		cr_assert(zero(int, inspect_file_read(&file, path)));
+		inspect_print_finding(text, sizeof(text), &file.finding);
+		snprintf(wanted, sizeof(wanted), "not proven: %s", ibvcap_unknown_text(bit));
+		cr_expect_str_eq(text, wanted);
+		cr_expect_eq(file.finding.verdict, INSPECT_NOT_PROVEN);
+		cr_expect_str_eq(inspect_verdict_word(&file.finding), "not proven");
+		inspect_file_deinit(&file);
+	}
+}
+
+CHANGE(maybe_lost_by_card, account->no_buffer_most = 1)
+CHANGE(of_another_queue, (of_queues(recording, source, account), recording->sources[1].account.no_buffer_most = 1))
+CHANGE(named_by_packet_only,
+       (source->packets[0].drops = 2, source->packets[0].comment = "2 packets lost (no_buffer): x"))
+CHANGE(named_by_another_queue, (of_queues(recording, source, account), no_buffer(recording, source, account),
+                                recording->sources[1].packets[0].drops = 2,
+                                recording->sources[1].packets[0].comment = "2 packets lost (no_buffer): x"))
+CHANGE(no_account, source->has_account = false)
+CHANGE(newer_account, source->account_text = "{\"version\":2}")
+CHANGE(broken_account, source->account_text = "{")
+CHANGE(foreign, recording->application = "Dumpcap")
+CHANGE(almost_ours, recording->application = "ibvcapture 1")
+CHANGE(foreign_without_statistics, (recording->application = "", source->has_statistics = false))
+CHANGE(foreign_that_repeats, (recording->application = "", source->packets[1].id = 10))
+CHANGE(foreign_with_drops, (recording->application = "Dumpcap", source->has_account = false, source->dropped = 4))
+CHANGE(extract, (recording->closing = "extracted by ibvcap: 4 packets", source->has_statistics = false))
+CHANGE(extract_with_holes, (extract(recording, source, account), source->packets[2].id = 20))
+CHANGE(extract_with_losses, (extract(recording, source, account), source->packets[2].drops = 3))
+CHANGE(restarted_numbers,
+       (source->comment = SEQUENCE, source->packets[2].number = 2000, source->packets[3].number = 2001))
+CHANGE(stray_number, (source->comment = SEQUENCE, source->packets[3].number = 2000))
+CHANGE(unread_number, (source->comment = SEQUENCE, source->packets[3].number = UINT64_MAX))
+CHANGE(late_number, (source->comment = SEQUENCE, source->packets[0].number = 1000, source->packets[1].number = 1001,
+                     source->packets[2].number = 900, source->packets[3].number = 1002))
+
+Test(inspect_verdict, what_is_not_proven_is_not_complete)
+{
+	static const struct row rows[] = {
+		{"the card lost some near an end", maybe_lost_by_card, INSPECT_NOT_PROVEN, "not proven: "},
+		{"the same of the stream, by another queue", of_another_queue, INSPECT_COMPLETE, "complete"},
+		{"a loss of the card that only a packet names", named_by_packet_only, INSPECT_NOT_PROVEN,
+	         "not proven: packets name losses of the card that its account does not have"},
+		{"the packet and the account that name a loss are of two queues", named_by_another_queue,
+	         INSPECT_INCOMPLETE, "incomplete: 2 packets are missing"},
+		{"no account", no_account, INSPECT_NOT_PROVEN, "not proven: it has no account: a version of ibvcap"},
+		{"an account of a later version", newer_account, INSPECT_NOT_PROVEN,
+	         "not proven: its account cannot be read"},
+		{"an account that is no JSON", broken_account, INSPECT_NOT_PROVEN,
+	         "not proven: its account cannot be read"},
+		{"another program", foreign, INSPECT_NOT_PROVEN, "not proven: not written by ibvcap record"},
+		{"a program whose name begins like ours", almost_ours, INSPECT_NOT_PROVEN, "not written by ibvcap"},
+		{"another program, open", foreign_without_statistics, INSPECT_NOT_PROVEN, "not written by ibvcap"},
+		{"numbers of another program", foreign_that_repeats, INSPECT_NOT_PROVEN, "not written by ibvcap"},
+		{"drops that another program names", foreign_with_drops, INSPECT_INCOMPLETE,
+	         "incomplete: not written by ibvcap record, so nothing proves that no packet is missing; "
+	         "4 packets are missing"},
+		{"an extract", extract, INSPECT_NOT_PROVEN, "not proven: an extract: "},
+		{"an extract that left packets out", extract_with_holes, INSPECT_NOT_PROVEN,
+	         "not proven: an extract: "},
+		{"an extract with losses", extract_with_losses, INSPECT_INCOMPLETE,
+	         "incomplete: an extract: it names the losses between its packets, and nothing proves what was left "
+	         "out; 3 packets are missing"},
+		{"a gap beyond jump", restarted_numbers, INSPECT_NOT_PROVEN,
+	         "not proven: the own numbers of the packets of lidar do not prove that none is missing: restarted 1"},
+		{"a stray number", stray_number, INSPECT_NOT_PROVEN, "none is missing: stray 1"},
+		{"a packet without a number", unread_number, INSPECT_NOT_PROVEN, "none is missing: unread 1"},
+		{"a late number", late_number, INSPECT_NOT_PROVEN, "none is missing: "},
+	};
+
+	CHECK(rows);
+}
+
+/* ---- damage -------------------------------------------------------------------------------------- */
+
+CHANGE(repeated, source->packets[1].id = 10)
+CHANGE(hole, source->packets[3].id = 14)
+CHANGE(named_too_much, (skipped(recording, source, account), source->packets[2].drops = 1))
+CHANGE(taken_out, source->n_packets = 3)
+CHANGE(taken_out_and_statistics, (source->n_packets = 3, source->delivered = 3))
+CHANGE(taken_out_and_written, (taken_out_and_statistics(recording, source, account), account->written = 3))
+CHANGE(put_in, (source->packets[4] = source->packets[3], source->packets[4].id = 14, source->n_packets = 5,
+                source->delivered = 5, account->written = 5))
+CHANGE(first_before, account->from.sequence = 11)
+CHANGE(first_before_and_written, (account->from.sequence = 11, account->until.sequence = 15))
+CHANGE(last_behind, (account->from.sequence = 9, account->until.sequence = 13))
+CHANGE(from_behind_until, account->from.sequence = 15)
+CHANGE(too_short_a_span, account->until.sequence = 15)
+CHANGE(too_many_terms, (account->skipped = 1, account->verdict = IBVCAP_VERDICT_INCOMPLETE))
+CHANGE(other_stream, strcpy(account->stream, "radar"))
+CHANGE(other_queue, (of_queues(recording, source, account), account->queue = 1))
+CHANGE(other_flow, account->flow = 3)
+CHANGE(no_flow, source->description = "only flow 3")
+CHANGE(gap_that_account_lacks,
+       (gap(recording, source, account), account->skipped = 0, account->lag = 5, account->no_buffer_least = 7))
+CHANGE(restart_without_account, (source->packets[2].comment = RESTARTED, source->packets[2].id = 0,
+                                 source->packets[3].id = 1, account->from.epoch = 0, account->until.epoch = 0,
+                                 account->no_buffer_least = 1, account->verdict = IBVCAP_VERDICT_INCOMPLETE))
+CHANGE(complete_with_restarts, account->restarts = 1)
+CHANGE(complete_with_failures, account->failures = 1)
+CHANGE(complete_with_outages, account->outages = 1)
+CHANGE(complete_with_abandoned, account->abandoned = 1)
+CHANGE(complete_over_epochs, account->until.epoch = 8)
+CHANGE(complete_without_epochs, account->from.epoch = account->until.epoch = 0)
+CHANGE(other_recording, (of_queues(recording, source, account), recording->sources[1].account.recording = 5))
+CHANGE(other_file, (of_queues(recording, source, account), recording->sources[1].account.file = 5))
+CHANGE(one_without_account, (of_streams(recording, source, account), recording->sources[1].has_account = false))
+CHANGE(first_without_account, (of_streams(recording, source, account), source->has_account = false))
+CHANGE(queue_absent, account->n_queues = 2)
+CHANGE(queue_absent_in_the_middle, (of_streams(recording, source, account), queue_absent(recording, source, account)))
+CHANGE(open_file, source->has_statistics = false)
+CHANGE(open_queue, (of_queues(recording, source, account), recording->sources[1].has_statistics = false))
+CHANGE(no_closing, recording->closing = NULL)
+CHANGE(goes_on, recording->has_packet_behind = true)
+
+Test(inspect_verdict, a_file_that_does_not_agree_with_itself_is_damaged)
+{
+	static const struct row rows[] = {
+		{"repeated", repeated, INSPECT_DAMAGED,
+	         "does not agree with itself: lidar: numbers of packets come twice"},
+		{"a hole", hole, INSPECT_DAMAGED, "lidar: numbers of packets are absent that no gap explains"},
+		{"a gap that is none", named_too_much, INSPECT_DAMAGED, "are absent that no gap explains"},
+		{"the last packet taken out", taken_out, INSPECT_DAMAGED,
+	         "its statistics name another number of packets than it has"},
+		{"and the statistics changed", taken_out_and_statistics, INSPECT_DAMAGED,
+	         "its account names another number of packets than it has"},
+		{"and the account", taken_out_and_written, INSPECT_DAMAGED, "the terms of its account do not add up"},
+		{"a packet put in", put_in, INSPECT_DAMAGED, "numbers of packets are outside the account"},
+		{"the first before the account", first_before, INSPECT_DAMAGED,
+	         "numbers of packets are outside the account"},
+		{"the same, the span is right", first_before_and_written, INSPECT_DAMAGED,
+	         "numbers of packets are outside the account"},
+		{"the last behind the account", last_behind, INSPECT_DAMAGED,
+	         "numbers of packets are outside the account"},
+		{"it ends before it begins", from_behind_until, INSPECT_DAMAGED, "outside the account"},
+		{"one more in the span", too_short_a_span, INSPECT_DAMAGED, "the terms of its account do not add up"},
+		{"one more in the terms", too_many_terms, INSPECT_DAMAGED, "the terms of its account do not add up"},
+		{"the account of another stream", other_stream, INSPECT_DAMAGED,
+	         "its account is that of another queue"},
+		{"of another queue", other_queue, INSPECT_DAMAGED, "its account is that of another queue"},
+		{"of one flow", other_flow, INSPECT_DAMAGED, "its account is not that of its flow"},
+		{"of all flows", no_flow, INSPECT_DAMAGED, "its account is not that of its flow"},
+		{"a gap that the account lacks", gap_that_account_lacks, INSPECT_DAMAGED,
+	         "the terms of its account do not add up"},
+		{"a restart that the account lacks", restart_without_account, INSPECT_DAMAGED,
+	         "a packet comes after a restart of ibvcapd that its account does not name"},
+		{"complete, and restarts", complete_with_restarts, INSPECT_DAMAGED, "its account says complete, and"},
+		{"complete, and failures", complete_with_failures, INSPECT_DAMAGED, "its account says complete, and"},
+		{"complete, and outages", complete_with_outages, INSPECT_DAMAGED, "its account says complete, and"},
+		{"complete, and abandoned", complete_with_abandoned, INSPECT_DAMAGED, "its account says complete, and"},
+		{"complete over epochs", complete_over_epochs, INSPECT_DAMAGED, "its account says complete, and"},
+		{"complete while the daemon was away", complete_without_epochs, INSPECT_DAMAGED, "says complete, and"},
+		{"an account of another recording", other_recording, INSPECT_DAMAGED,
+	         "lidar/1: its account is of another file"},
+		{"an account of another file", other_file, INSPECT_DAMAGED, "lidar/1: its account is of another file"},
+		{"no account in one of two", one_without_account, INSPECT_DAMAGED, "radar: it has an account, or none"},
+		{"no account in the first of two", first_without_account, INSPECT_DAMAGED,
+	         "radar: it has an account, or none"},
+		{"a queue is absent", queue_absent, INSPECT_DAMAGED, "its account names more queues than the file has"},
+		{"a queue is absent before another stream", queue_absent_in_the_middle, INSPECT_DAMAGED,
+	         "lidar: its account names more queues than the file has"},
+		{"no statistics", open_file, INSPECT_DAMAGED, "not closed: "},
+		{"no statistics of one of two", open_queue, INSPECT_DAMAGED, "not closed: "},
+		{"no closing section", no_closing, INSPECT_DAMAGED, "not closed: "},
+		{"something behind the closing section", goes_on, INSPECT_DAMAGED, "not closed: "},
+	};
+
+	CHECK(rows);
+}
+
+CHANGE(open_with_losses, (open_file(recording, source, account), source->packets[0].drops = 3))
+
+Test(inspect_verdict, losses_of_a_damaged_file_are_told_too)
+{
+	static const struct row rows[] = {
+		{"open", open_with_losses, INSPECT_DAMAGED, "; 3 packets are missing"},
+		{"queues that were not read", nothing, INSPECT_COMPLETE, "complete"},
+	};
+
+	CHECK(rows);
+	{
+		struct made_recording recording = made_recording();
+
+		open_with_losses(&recording, &recording.sources[0], NULL);
+		made_write(&recording, path);
+		cr_assert(zero(int, inspect_file_read(&file, path)));
+		cr_expect_str_eq(inspect_verdict_word(&file.finding), "incomplete");
+		inspect_file_deinit(&file);
+	}
+}
+
+/* ---- restarts ------------------------------------------------------------------------------------ */
+
+/* Packets 10 and 11 of one run, 0 and 1 of the next. */
+CHANGE(restart, (source->packets[2].comment = RESTARTED, source->packets[2].id = 0, source->packets[3].id = 1,
+                 account->until.epoch = 8, account->until.sequence = 2, account->restarts = 1,
+                 account->unknown = IBVCAP_UNKNOWN_RESTART, account->verdict = IBVCAP_VERDICT_NOT_PROVEN))
+CHANGE(restart_at_begin,
+       (source->packets[0].comment = RESTARTED, account->from.sequence = 1000, account->until.epoch = 8,
+        account->restarts = 1, account->unknown = IBVCAP_UNKNOWN_RESTART, account->verdict = IBVCAP_VERDICT_NOT_PROVEN))
+CHANGE(restart_at_end, (restart(recording, source, account), account->restarts = 2, account->until.sequence = 1))
+CHANGE(restart_and_first_before, (restart(recording, source, account), account->from.sequence = 11))
+CHANGE(restart_and_last_behind, (restart(recording, source, account), account->until.sequence = 1))
+CHANGE(away_at_end, (account->until.epoch = 0, account->until.sequence = 0, account->unknown = IBVCAP_UNKNOWN_AWAY,
+                     account->verdict = IBVCAP_VERDICT_NOT_PROVEN))
+CHANGE(away_at_begin, (account->from.epoch = 0, account->from.sequence = 99, account->unknown = IBVCAP_UNKNOWN_AWAY,
+                       account->verdict = IBVCAP_VERDICT_NOT_PROVEN))
+CHANGE(queues_not_read,
+       (account->n_queues = 2, account->unknown = IBVCAP_UNKNOWN_QUEUES, account->verdict = IBVCAP_VERDICT_NOT_PROVEN))
+
+Test(inspect_verdict, numbers_of_several_runs_must_be_within_the_ends)
+{
+	static const struct row rows[] = {
+		{"one restart", restart, INSPECT_NOT_PROVEN, "not proven: "},
+		{"before the first packet", restart_at_begin, INSPECT_NOT_PROVEN, "not proven: "},
+		{"one more behind the last packet", restart_at_end, INSPECT_NOT_PROVEN, "not proven: "},
+		{"the first before the account", restart_and_first_before, INSPECT_DAMAGED, "outside the account"},
+		{"the last behind the account", restart_and_last_behind, INSPECT_DAMAGED, "outside the account"},
+		{"away at the end", away_at_end, INSPECT_NOT_PROVEN, "not proven: "},
+		{"away at the begin", away_at_begin, INSPECT_NOT_PROVEN, "not proven: "},
+		{"queues that were not read", queues_not_read, INSPECT_NOT_PROVEN, "not proven: "},
+	};
+
+	CHECK(rows);
+}
+
+/* ---- files without an account -------------------------------------------------------------------- */
+
+CHANGE(old_restarts, (no_account(recording, source, account), source->sum = "no_buffer 0 before that; restarts 2"))
+CHANGE(old_restart, (no_account(recording, source, account), source->packets[0].comment = RESTARTED))
+CHANGE(old_drops, (no_account(recording, source, account), source->dropped = 2, source->os_dropped = 3))
+CHANGE(old_gap, (no_account(recording, source, account), gap(recording, source, account)))
+CHANGE(old_hole, (no_account(recording, source, account), hole(recording, source, account)))
+
+Test(inspect_verdict, without_an_account_the_old_words_are_read)
+{
+	static const struct row rows[] = {
+		{"restarts in the sum", old_restarts, INSPECT_NOT_PROVEN, "; it has no account: "},
+		{"a restart before a packet", old_restart, INSPECT_NOT_PROVEN, "; it has no account: "},
+		{"drops in the statistics", old_drops, INSPECT_INCOMPLETE,
+	         "incomplete: 5 packets are missing; it has no"},
+		{"a gap", old_gap, INSPECT_INCOMPLETE, "incomplete: 7 packets are missing; it has no"},
+		{"a hole", old_hole, INSPECT_DAMAGED, "absent that no gap explains"},
+	};
+
+	CHECK(rows);
+	for (size_t i = 0; i < 2; i++) {
+		check_row(&rows[i]);
+	}
+}
+
+static void expect_old_file(const char *name, enum inspect_verdict verdict, const char *wanted)
+{
+	char text[INSPECT_FINDING_BYTES + INSPECT_TEXT_BYTES], old[256];
+
+	snprintf(old, sizeof(old), "%s/%s", TEST_DATA, name);
+	cr_assert(zero(int, inspect_file_read(&file, old)), "%s", old);
+	inspect_print_finding(text, sizeof(text), &file.finding);
+	cr_expect_eq(file.finding.verdict, verdict, "%s: %s", name, text);
+	cr_expect_str_eq(text, wanted);
+	inspect_file_deinit(&file);
+}
+
+Test(inspect_verdict, files_of_the_first_versions_prove_nothing_but_losses)
+{
+	expect_old_file("recording-0.2-whole.pcapng", INSPECT_NOT_PROVEN,
+	                "not proven: it has no account: a version of ibvcap wrote it that did not prove that no packet "
+	                "is missing");
+	expect_old_file("recording-0.2-lost.pcapng", INSPECT_INCOMPLETE,
+	                "incomplete: 764 packets are missing; it has no account: a version of ibvcap wrote it that did "
+	                "not prove that no packet is missing");
+}
+
+/* ---- files that are none ------------------------------------------------------------------------- */
+
+static void expect_bytes(const void *bytes, size_t n, enum inspect_verdict verdict, const char *wanted)
+{
+	char text[INSPECT_FINDING_BYTES + INSPECT_TEXT_BYTES];
+
+	made_write_bytes(path, bytes, n);
+	cr_assert(zero(int, inspect_file_read(&file, path)));
+	inspect_print_finding(text, sizeof(text), &file.finding);
+	cr_expect_eq(file.finding.verdict, verdict, "%s", text);
+	cr_expect(strstr(text, wanted) != NULL, "%s", text);
+	inspect_file_deinit(&file);
+}
+
+Test(inspect_verdict, files_that_are_no_recordings_prove_nothing)
+{
+	static const uint8_t pcap[24] = {0xd4, 0xc3, 0xb2, 0xa1, 2, 0, 4};
+	static const uint8_t other_pcaps[3][24] = {{0xa1, 0xb2, 0xc3, 0xd4, 0, 2, 0, 4},
+	                                           {0x4d, 0x3c, 0xb2, 0xa1, 2, 0, 4},
+	                                           {0xa1, 0xb2, 0x3c, 0x4d, 0, 2, 0, 4}};
+	uint8_t packed[256];
+	size_t n = ZSTD_compress(packed, sizeof(packed), pcap, sizeof(pcap), 1);
+
+	expect_bytes("", 0, INSPECT_NOT_PROVEN, "not proven: there is nothing in the file");
+	expect_bytes("\x28\xb5\x2f\xfd", 4, INSPECT_NOT_PROVEN, "not proven: cut off before its first block");
+	expect_bytes("\n\r\r\n", 4, INSPECT_NOT_PROVEN, "not proven: cut off before its first block");
+	expect_bytes(pcap, sizeof(pcap), INSPECT_NOT_PROVEN, "not proven: a pcap file, not written by ibvcap record");
+	for (unsigned i = 0; i < 3; i++)
+		expect_bytes(other_pcaps[i], sizeof(pcap), INSPECT_NOT_PROVEN, "not proven: a pcap file");
+	expect_bytes(packed, n, INSPECT_NOT_PROVEN, "not proven: a pcap file");
+	n = ZSTD_compress(packed, sizeof(packed), "", 0, 1);
+	expect_bytes(packed, n, INSPECT_NOT_PROVEN, "not proven: there is nothing in the file");
+	expect_bytes("no recording", 12, INSPECT_DAMAGED, "damaged: at byte 0: not a pcapng file");
+}
+
+/* In two zstd blocks: the whole file, and an end without bytes. */
+static size_t compress_in_blocks(void *to, size_t room, const void *from, size_t n)
+{
+	ZSTD_CCtx *context = ZSTD_createCCtx();
+	ZSTD_inBuffer in = {.src = from, .size = n};
+	ZSTD_outBuffer out = {.dst = to, .size = room};
+
+	cr_assert(zero(sz, ZSTD_compressStream2(context, &out, &in, ZSTD_e_flush)));
+	cr_assert(zero(sz, ZSTD_compressStream2(context, &out, &in, ZSTD_e_end)));
+	ZSTD_freeCCtx(context);
+	return out.pos;
+}
+
+Test(inspect_verdict, a_file_that_was_cut_is_never_complete)
+{
+	static uint8_t whole[8192], packed[8192];
+	const struct made_recording recording = made_recording();
+	size_t bytes = made_write(&recording, path), n;
+	FILE *in = fopen(path, "re");
+
+	cr_assert(eq(sz, fread(whole, 1, sizeof(whole), in), bytes));
+	fclose(in);
+	n = compress_in_blocks(packed, sizeof(packed), whole, bytes);
+	for (size_t cut = 1; cut <= n; cut++) {
+		made_write_bytes(path, packed, n - cut);
+		cr_assert(zero(int, inspect_file_read(&file, path)));
+		cr_expect(ne(int, (int)file.finding.verdict, INSPECT_COMPLETE), "%zu bytes fewer", cut);
+		inspect_file_deinit(&file);
+	}
+	for (size_t cut = 4; cut <= bytes; cut += 4) {
+		made_write_bytes(path, whole, bytes - cut);
+		cr_assert(zero(int, inspect_file_read(&file, path)));
+		cr_expect(ne(int, (int)file.finding.verdict, INSPECT_COMPLETE), "%zu bytes fewer", cut);
+		inspect_file_deinit(&file);
+	}
+	expect_bytes(packed, n, INSPECT_COMPLETE, "complete");
+	expect_bytes(packed, n - 1, INSPECT_DAMAGED, "cut off: the packets before are whole: the file ends within");
+	expect_bytes(whole, bytes - 4, INSPECT_DAMAGED, "cut off: the packets before are whole: at byte");
+}
