@@ -190,7 +190,8 @@ static int put_summary(struct extract *extract)
 	snprintf(text, sizeof(text),
 	         RECORDING_EXTRACTED ": %" PRIu64
 	                             " packets, from %s to %s%s%s; the losses before each packet are those "
-	                             "of the recording",
+	                             "of the recording; not proven: nothing proves what "
+	                             "was left out",
 	         extract->n_found, extract->options.from ? extract->options.from : "the beginning",
 	         extract->options.to ? extract->options.to : "the end", extract->options.filter ? ", filter " : "",
 	         extract->options.filter ? extract->options.filter : "");

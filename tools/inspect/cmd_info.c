@@ -128,8 +128,11 @@ static void print_file(const struct inspect_file *file, uint64_t gaps)
 		printf("%s: the index of a recording\n", path);
 		return;
 	}
-	printf("%s: %" PRIu64 " packets%s%s\n", path, sum->n_packets, sum->application[0] ? ", written by " : "",
-	       sum->application);
+	if (!sum->n_sections)
+		printf("%s: nothing was read\n", path);
+	else
+		printf("%s: %" PRIu64 " packets%s%s\n", path, sum->n_packets,
+		       sum->application[0] ? ", written by " : "", sum->application);
 	if (sum->opening[0])
 		printf("  %s\n", sum->opening);
 	for (uint32_t i = 0; i < sum->n_sources; i++)

@@ -98,7 +98,7 @@ const char *inspect_contradiction(const struct inspect_source *source)
 	return source->account_state == INSPECT_ACCOUNT_READ ? contradiction_of_account(source) : NULL;
 }
 
-static bool is_of_stream(const struct inspect_source *source, const struct inspect_source *other)
+static bool is_in_stream_of(const struct inspect_source *source, const struct inspect_source *other)
 {
 	return source->section == other->section && !strcmp(source->account.stream, other->account.stream);
 }
@@ -109,7 +109,7 @@ static bool has_all_queues(const struct inspect_sum *sum, uint32_t first)
 	const struct inspect_source *source = &sum->sources[first];
 	uint32_t i = first;
 
-	while (i < sum->n_sources && is_of_stream(source, &sum->sources[i]))
+	while (i < sum->n_sources && is_in_stream_of(source, &sum->sources[i]))
 		i++;
 	return i - first >= source->account.n_queues;
 }
@@ -127,7 +127,7 @@ const char *inspect_contradiction_of_others(const struct inspect_sum *sum, uint3
 			return "its account is of another file than that of the interface before it";
 	}
 	if (source->account_state == INSPECT_ACCOUNT_READ && !(source->account.unknown & IBVCAP_UNKNOWN_QUEUES) &&
-	    !(before && is_of_stream(source, before)) && !has_all_queues(sum, number))
+	    !(before && is_in_stream_of(source, before)) && !has_all_queues(sum, number))
 		return "its account names more queues than the file has";
 	return NULL;
 }

@@ -8,6 +8,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,9 +23,12 @@ enum join_kind {
 /* Two pieces of the same queue, one behind the other. */
 struct join {
 	enum join_kind kind;
-	bool is_counted;    /* JOIN_MISSING: it is known how many packets the files have */
-	uint64_t n_packets; /* … that is so many */
-	const char *what;   /* JOIN_CONTRADICTS */
+	/* JOIN_MISSING: */
+	bool is_one_epoch;  /* the packets' numbers go on over the gap, which has */
+	uint64_t n_packets; /* so many */
+	bool is_counted;    /* all of them are of the missing files */
+	/* JOIN_CONTRADICTS: */
+	const char *what;
 };
 
 /* ---- pieces -------------------------------------------------------------------------------------- */
@@ -82,7 +86,9 @@ static int compare_pieces(const void *a, const void *b)
 	const struct inspect_piece *one = a, *other = b;
 	int r = compare_queues(&one->account, &other->account);
 
-	return r ? r : compare_u64(one->account.file, other->account.file);
+	if (r == 0)
+		r = compare_u64(one->account.file, other->account.file);
+	return r ? r : strcmp(one->path, other->path);
 }
 
 static bool begins_queue(const struct inspect_set *set, uint32_t i)
@@ -102,7 +108,7 @@ static bool is_same_end(const struct recording_account_end *a, const struct reco
 	return a->epoch == b->epoch && a->sequence == b->sequence;
 }
 
-static bool is_same_file(const struct recording_account *a, const struct recording_account *b)
+static bool is_same_piece(const struct recording_account *a, const struct recording_account *b)
 {
 	return is_same_end(&a->from, &b->from) && is_same_end(&a->until, &b->until) && a->written == b->written;
 }
@@ -115,6 +121,7 @@ static struct join join_over_gap(const struct recording_account *before, const s
 		return join; /* numbers begin again at 0 */
 	if (after->from.sequence < before->until.sequence)
 		return (struct join){.kind = JOIN_CONTRADICTS, .what = "the later file begins before the earlier ends"};
+	join.is_one_epoch = true;
 	join.n_packets = after->from.sequence - before->until.sequence;
 	/* By flow, these are those of all flows. */
 	join.is_counted = before->flow == RECORDING_ACCOUNT_NO_FLOW;
@@ -124,7 +131,7 @@ static struct join join_over_gap(const struct recording_account *before, const s
 static struct join join_pieces(const struct recording_account *before, const struct recording_account *after)
 {
 	if (before->file == after->file)
-		return is_same_file(before, after)
+		return is_same_piece(before, after)
 		               ? (struct join){.kind = JOIN_TWICE}
 		               : (struct join){.kind = JOIN_CONTRADICTS, .what = "both have the same number"};
 	if (before->is_last)
@@ -158,6 +165,7 @@ void inspect_set_judge(struct inspect_set *set, struct inspect_finding *finding)
 		is_uncounted = is_uncounted || (join.kind == JOIN_MISSING && !join.is_counted);
 		n_missing += join.is_counted ? join.n_packets : 0;
 	}
+	inspect_clean(finding->text); /* it names files */
 	if (n_missing)
 		inspect_say(finding, INSPECT_INCOMPLETE, "%" PRIu64 " packets are missing, of files that are not here",
 		            n_missing);
@@ -206,14 +214,23 @@ static void print_missing(const struct recording_account *before, const struct r
 		printf("  file %" PRIu64 " is missing: ", first);
 	else
 		printf("  files %" PRIu64 " to %" PRIu64 " are missing: ", first, last);
-	if (join->is_counted && !join->n_packets)
+	if (join->is_one_epoch && !join->n_packets)
 		puts("no packets");
-	else if (join->n_packets)
+	else if (join->is_one_epoch)
 		printf("%spackets %" PRIu64 " to %" PRIu64 "\n", join->is_counted ? "" : "of this flow, some of ",
 		       before->until.sequence, after->from.sequence - 1);
 	else
 		printf("packets from %" PRIu64 " on, and ibvcapd was restarted before packet %" PRIu64 "\n",
 		       before->until.sequence, after->from.sequence);
+}
+
+static void print_twice(const struct inspect_piece *one, const struct inspect_piece *other)
+{
+	char text[2 * PATH_MAX + 64];
+
+	snprintf(text, sizeof(text), "  file %" PRIu64 " is given twice: %s and %s", one->account.file, one->path,
+	         other->path);
+	puts(inspect_clean(text));
 }
 
 void inspect_set_print(const struct inspect_set *set)
@@ -230,8 +247,7 @@ void inspect_set_print(const struct inspect_set *set)
 		if (join.kind == JOIN_MISSING)
 			print_missing(&piece[-1].account, &piece->account, &join);
 		else if (join.kind == JOIN_TWICE)
-			printf("  file %" PRIu64 " is given twice: %s and %s\n", piece->account.file, piece[-1].path,
-			       piece->path);
+			print_twice(&piece[-1], piece);
 	}
 }
 
