@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "tools/inspect/inspect_numbers.h"
 #include "tools/inspect/inspect_sum.h"
 #include "tools/inspect/packet_filter.h"
 #include "tools/inspect/recording_index.h"
@@ -159,6 +160,7 @@ static void begin_sum(void)
 static void end_sum(void)
 {
 	inspect_sum_free(&sum);
+	cr_expect(zero(u32, sum.n_sources));
 }
 
 TestSuite(inspect_sum, .init = begin_sum, .fini = end_sum);
@@ -224,6 +226,97 @@ Test(inspect_sum, a_daemon_that_was_away_at_the_end_is_in_the_statistics)
 Test(inspect_sum, texts_of_a_file_send_no_control_codes_to_the_terminal)
 {
 	cr_expect(zero(int, strcmp(sum.sources[0].name, "li [2Jd  \xc3\x9br")));
+}
+
+Test(inspect_sum, blocks_of_no_use_are_passed_over)
+{
+	static const uint32_t types[] = {PCAPNG_BLOCK_PACKET, PCAPNG_BLOCK_STATISTICS, 99};
+
+	for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); i++) {
+		struct pcapng_block block = {.type = types[i]};
+
+		block.packet.interface = block.statistics.interface = 1; /* there is one, number 0 */
+		cr_expect(zero(int, inspect_sum_add(&sum, &block)));
+	}
+	cr_expect(zero(u64, sum.n_packets));
+}
+
+Test(inspect_sum, long_texts_are_cut_off)
+{
+	char text[INSPECT_TEXT_BYTES + 10];
+	struct pcapng_block block = {.type = PCAPNG_BLOCK_INTERFACE};
+
+	memset(text, 'x', sizeof(text));
+	for (size_t n = INSPECT_TEXT_BYTES - 4; n < sizeof(text); n++) {
+		size_t kept = n < INSPECT_TEXT_BYTES ? n : INSPECT_TEXT_BYTES - 1;
+
+		block.interface.name = (struct pcapng_text){.at = text, .bytes = n};
+		cr_assert(zero(int, inspect_sum_add(&sum, &block)));
+		cr_expect(eq(sz, strlen(sum.sources[sum.n_sources - 1].name), kept));
+	}
+}
+
+Test(inspect_sum, of_many_gaps_the_first_are_kept)
+{
+	for (uint64_t i = 0; i < INSPECT_GAPS_MAX + 5; i++)
+		add(2 * i, 1, "1 packets lost (skipped): x");
+	cr_expect(eq(u64, sum.n_gaps, INSPECT_GAPS_MAX + 5));
+	cr_expect(eq(u32, sum.n_gaps_kept, INSPECT_GAPS_MAX));
+	cr_expect(eq(u64, sum.gaps[INSPECT_GAPS_MAX - 1].packet_id, 2 * (INSPECT_GAPS_MAX - 1)));
+	cr_expect(eq(u64, sum.sources[0].n_named, INSPECT_GAPS_MAX + 4));
+}
+
+/* ---- the packets' own numbers -------------------------------------------------------------------- */
+
+/* Packets of n sources, told apart by the port, two of each. How many were not tracked. */
+static uint64_t count_untracked(uint32_t n, const char *description)
+{
+	static struct inspect_numbers numbers;
+	uint8_t frame[46] = {[12] = 0x08, [14] = 0x45, [17] = 32, [23] = 17, [39] = 12};
+	struct pcapng_block block = {.type = PCAPNG_BLOCK_INTERFACE};
+	struct ibvcap_tracker_counts counts;
+
+	block.interface.name = pcapng_text_of("radar");
+	block.interface.comment = pcapng_text_of(description);
+	cr_assert(zero(int, inspect_sum_add(&sum, &block)));
+	cr_assert(zero(int, inspect_numbers_add(&numbers, &sum, &block)));
+	cr_assert(eq(u32, numbers.n_streams, 1));
+	block = (struct pcapng_block){
+		.type = PCAPNG_BLOCK_PACKET,
+		.packet = {
+			.interface = 1, .frame = {frame}, .frame_bytes = {sizeof(frame)}, .wire_bytes = sizeof(frame)}};
+	for (uint32_t i = 0; i < 2 * n; i++) {
+		frame[27] = (uint8_t)(i / 2 >> 16); /* of the address */
+		frame[34] = (uint8_t)(i / 2 >> 8);
+		frame[35] = (uint8_t)(i / 2);
+		frame[45] = i & 1;
+		cr_assert(zero(int, inspect_numbers_add(&numbers, &sum, &block)));
+	}
+	counts = inspect_numbers_counts(&numbers.streams[0]);
+	cr_expect(eq(u64, counts.packets, 2 * n));
+	cr_expect(zero(u64, counts.unread));
+	inspect_numbers_free(&numbers);
+	cr_expect(zero(u32, numbers.n_streams));
+	return counts.untracked;
+}
+
+#define DESCRIPTION \
+	"sequence {\"offsets_from\":\"payload\",\"bytes\":4,\"step\":1,\"source\":%d,\"jump\":100,\"window\":%d}"
+
+Test(inspect_sum, a_stranger_cannot_fill_the_table_of_sources_unseen)
+{
+	char text[200];
+
+	snprintf(text, sizeof(text), "x; " DESCRIPTION, IBVCAP_SOURCE_FLOW, 64);
+	cr_expect(zero(u64, count_untracked(65536, text)));
+	inspect_sum_free(&sum);
+	begin_sum();
+	cr_expect(eq(u64, count_untracked(65537, text), 2));
+	inspect_sum_free(&sum);
+	begin_sum();
+	/* A window of 8 KiB for each source, and 64 MiB for all. */
+	snprintf(text, sizeof(text), "x; " DESCRIPTION, IBVCAP_SOURCE_FLOW, 65536);
+	cr_expect(eq(u64, count_untracked(7711, text), 2));
 }
 
 /* ---- filters ------------------------------------------------------------------------------------- */

@@ -274,11 +274,14 @@ Test(inspect_set, exit_codes_and_words)
 
 Test(inspect_set, a_long_list_of_reasons_is_cut_off)
 {
-	memset(&finding, 0, sizeof(finding));
-	for (int i = 0; i < 200; i++)
-		inspect_say(&finding, INSPECT_NOT_PROVEN, "reason %d", i);
-	cr_expect(eq(sz, strlen(finding.text), sizeof(finding.text) - 1));
-	cr_expect_eq(finding.verdict, INSPECT_NOT_PROVEN);
+	for (int width = 1; width < 40; width++) {
+		memset(&finding, 0, sizeof(finding));
+		for (int i = 0; i < 1000; i++)
+			inspect_say(&finding, INSPECT_NOT_PROVEN, "%0*d", width, 0);
+		cr_expect(eq(sz, strlen(finding.text), sizeof(finding.text) - 1), "%d", width);
+		cr_expect_eq(finding.verdict, INSPECT_NOT_PROVEN);
+	}
 	inspect_say(&finding, INSPECT_INCOMPLETE, "x");
 	cr_expect_eq(finding.verdict, INSPECT_INCOMPLETE);
+	cr_expect(finding.is_incomplete);
 }

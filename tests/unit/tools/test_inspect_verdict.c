@@ -174,6 +174,20 @@ Test(inspect_verdict, packets_that_are_missing_are_counted)
 	CHECK(rows);
 }
 
+Test(inspect_verdict, an_extract_is_not_counted_by_the_own_numbers)
+{
+	struct made_recording recording = made_recording();
+
+	recording.sources[0].comment = SEQUENCE;
+	recording.sources[0].packets[2].number = 50;
+	recording.closing = "extracted by ibvcap: 4 packets";
+	made_write(&recording, path);
+	cr_assert(zero(int, inspect_file_read(&file, path)));
+	cr_expect(eq(u32, file.numbers.n_streams, 0));
+	cr_expect_eq(file.finding.verdict, INSPECT_NOT_PROVEN);
+	inspect_file_deinit(&file);
+}
+
 /* ---- unknown ------------------------------------------------------------------------------------- */
 
 Test(inspect_verdict, each_unknown_bit_alone_takes_the_proof)
@@ -202,6 +216,10 @@ CHANGE(named_by_packet_only,
 CHANGE(named_by_another_queue, (of_queues(recording, source, account), no_buffer(recording, source, account),
                                 recording->sources[1].packets[0].drops = 2,
                                 recording->sources[1].packets[0].comment = "2 packets lost (no_buffer): x"))
+CHANGE(named_by_two_packets,
+       (no_buffer(recording, source, account), source->packets[1].drops = 2,
+        source->packets[1].comment = "2 packets lost (no_buffer): x", source->packets[3].drops = 2,
+        source->packets[3].comment = "2 packets lost (no_buffer): x"))
 CHANGE(no_account, source->has_account = false)
 CHANGE(newer_account, source->account_text = "{\"version\":2}")
 CHANGE(broken_account, source->account_text = "{")
@@ -217,6 +235,9 @@ CHANGE(restarted_numbers,
        (source->comment = SEQUENCE, source->packets[2].number = 2000, source->packets[3].number = 2001))
 CHANGE(stray_number, (source->comment = SEQUENCE, source->packets[3].number = 2000))
 CHANGE(unread_number, (source->comment = SEQUENCE, source->packets[3].number = UINT64_MAX))
+CHANGE(unread_and_stray_number, (stray_number(recording, source, account), source->packets[2].number = UINT64_MAX))
+CHANGE(wrong_description,
+       source->comment = "sequence {\"offsets_from\":\"payload\",\"bytes\":4,\"step\":1,\"window\":3}")
 CHANGE(late_number, (source->comment = SEQUENCE, source->packets[0].number = 1000, source->packets[1].number = 1001,
                      source->packets[2].number = 900, source->packets[3].number = 1002))
 
@@ -229,6 +250,8 @@ Test(inspect_verdict, what_is_not_proven_is_not_complete)
 	         "not proven: packets name losses of the card that its account does not have"},
 		{"the packet and the account that name a loss are of two queues", named_by_another_queue,
 	         INSPECT_INCOMPLETE, "incomplete: 2 packets are missing"},
+		{"two packets name more than the account", named_by_two_packets, INSPECT_INCOMPLETE,
+	         "incomplete: 2 packets are missing; packets name losses of the card"},
 		{"no account", no_account, INSPECT_NOT_PROVEN, "not proven: it has no account: a version of ibvcap"},
 		{"an account of a later version", newer_account, INSPECT_NOT_PROVEN,
 	         "not proven: its account cannot be read"},
@@ -251,6 +274,9 @@ Test(inspect_verdict, what_is_not_proven_is_not_complete)
 	         "not proven: the own numbers of the packets of lidar do not prove that none is missing: restarted 1"},
 		{"a stray number", stray_number, INSPECT_NOT_PROVEN, "none is missing: stray 1"},
 		{"a packet without a number", unread_number, INSPECT_NOT_PROVEN, "none is missing: unread 1"},
+		{"both", unread_and_stray_number, INSPECT_NOT_PROVEN, "none is missing: unread 1, stray 1"},
+		{"a description that no tracker takes", wrong_description, INSPECT_COMPLETE,
+	         "complete: no packet is missing"},
 		{"a late number", late_number, INSPECT_NOT_PROVEN, "none is missing: "},
 	};
 
@@ -279,6 +305,7 @@ CHANGE(other_flow, account->flow = 3)
 CHANGE(no_flow, source->description = "only flow 3")
 CHANGE(gap_that_account_lacks,
        (gap(recording, source, account), account->skipped = 0, account->lag = 5, account->no_buffer_least = 7))
+CHANGE(gap_of_other_flows, (by_flow(recording, source, account), source->packets[3].drops = 3))
 CHANGE(restart_without_account, (source->packets[2].comment = RESTARTED, source->packets[2].id = 0,
                                  source->packets[3].id = 1, account->from.epoch = 0, account->until.epoch = 0,
                                  account->no_buffer_least = 1, account->verdict = IBVCAP_VERDICT_INCOMPLETE))
@@ -328,6 +355,8 @@ Test(inspect_verdict, a_file_that_does_not_agree_with_itself_is_damaged)
 		{"of all flows", no_flow, INSPECT_DAMAGED, "its account is not that of its flow"},
 		{"a gap that the account lacks", gap_that_account_lacks, INSPECT_DAMAGED,
 	         "the terms of its account do not add up"},
+		{"a gap that the account has as packets of other flows", gap_of_other_flows, INSPECT_DAMAGED,
+	         "gaps between its packets name more packets than its account"},
 		{"a restart that the account lacks", restart_without_account, INSPECT_DAMAGED,
 	         "a packet comes after a restart of ibvcapd that its account does not name"},
 		{"complete, and restarts", complete_with_restarts, INSPECT_DAMAGED, "its account says complete, and"},
