@@ -303,6 +303,29 @@ static uint64_t count_untracked(uint32_t n, const char *description)
 #define DESCRIPTION \
 	"sequence {\"offsets_from\":\"payload\",\"bytes\":4,\"step\":1,\"source\":%d,\"jump\":100,\"window\":%d}"
 
+Test(inspect_sum, a_stream_without_a_description_is_not_followed)
+{
+	static const char *const comments[] = {
+		"",
+		"clock device",
+		"x; sequence",
+		"x; sequence {",
+		"x; sequence {\"bytes\":4}",
+		"x; sequence {\"offsets_from\":\"payload\",\"bytes\":4,\"step\":1,\"window\":3}"};
+	static struct inspect_numbers numbers;
+
+	for (size_t i = 0; i < sizeof(comments) / sizeof(comments[0]); i++) {
+		struct pcapng_block block = {.type = PCAPNG_BLOCK_INTERFACE};
+
+		block.interface.name = pcapng_text_of("radar");
+		block.interface.comment = pcapng_text_of(comments[i]);
+		cr_assert(zero(int, inspect_sum_add(&sum, &block)));
+		cr_expect(zero(int, inspect_numbers_add(&numbers, &sum, &block)));
+		cr_expect(zero(u32, numbers.n_streams), "%s", comments[i]);
+		cr_expect(inspect_numbers_find(&numbers, "radar") == NULL);
+	}
+}
+
 Test(inspect_sum, a_stranger_cannot_fill_the_table_of_sources_unseen)
 {
 	char text[200];
