@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * A file that somebody calls pcapng: what the reader finds lies within its block. Then the writer writes what was read,
- * and the reader has to find the same in that.
+ * and the reader has to find the same in that. Last, `ibvcap info` judges the file: it is complete only if each of its
+ * interfaces has an account that says so.
  */
+#include "tools/inspect/inspect_verdict.h"
 #include "tools/pcapng/pcapng_read.h"
 #include "tools/pcapng/pcapng_write.h"
 
@@ -129,6 +131,41 @@ static void check_interface(const struct pcapng_block *block)
 	pcapng_reader_deinit(&reader);
 }
 
+static void check_verdict(const struct inspect_finding *finding, const struct inspect_sum *sum)
+{
+	expect(finding->text[0]);
+	for (uint32_t i = 0; finding->verdict == INSPECT_COMPLETE && i < sum->n_sources; i++) {
+		const struct inspect_source *source = &sum->sources[i];
+
+		expect(source->account_state == INSPECT_ACCOUNT_READ && source->account.unknown == 0 &&
+		       recording_account_missing(&source->account) == 0 &&
+		       source->account.written == source->n_packets);
+	}
+	expect(finding->verdict != INSPECT_COMPLETE || (sum->n_sources && sum->has_closing));
+}
+
+static void judge(struct memory memory)
+{
+	static struct inspect_numbers numbers;
+	struct inspect_finding finding;
+	struct inspect_sum sum = {0};
+	struct pcapng_reader reader;
+	struct pcapng_block block;
+	int r = 0;
+
+	pcapng_reader_init(&reader, read_memory, &memory);
+	for (int i = 0; i < BLOCKS_MAX && (r = pcapng_read(&reader, &block)) > 0; i++) {
+		inspect_sum_add(&sum, &block);
+		inspect_numbers_add(&numbers, &sum, &block);
+	}
+	inspect_numbers_end(&numbers, &sum);
+	inspect_judge(&finding, &sum, &numbers, r > 0 ? 0 : r, reader.error);
+	check_verdict(&finding, &sum);
+	inspect_numbers_free(&numbers);
+	inspect_sum_free(&sum);
+	pcapng_reader_deinit(&reader);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	struct memory memory = {.at = data, .bytes = size};
@@ -147,5 +184,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 			look_at_text(&block, block.section.comment);
 	}
 	pcapng_reader_deinit(&reader);
+	judge((struct memory){.at = data, .bytes = size});
 	return 0;
 }

@@ -12,7 +12,7 @@ import conftest
 from conftest import wait_until
 
 IBVCAP = conftest.BUILD / "tools/ibvcap"
-LOST, USAGE, DAMAGED, NO_INPUT = 1, 64, 65, 66
+LOST, NOT_PROVEN, USAGE, DAMAGED, NO_INPUT = 1, 2, 64, 65, 66
 SECTION, PACKET = 0x0A0D0D0A, 6
 SMALL = {"history_blocks": 16, "slots_per_block": 64, "receive_queue_slots": 1024}
 
@@ -121,12 +121,12 @@ def test_a_filter_takes_what_tcpdump_takes(recording, tmp):
     path, second = sorted(tmp.glob("a_*.pcapng"))
     part = tmp / "part.pcapng"
     ibvcap("extract", second, "--from", "+0", "-w", part)
-    assert [(stream["name"], stream["packets"]) for stream in info(part)["streams"]] == [("lidar", 2000)]
+    assert [(stream["name"], stream["packets"]) for stream in info(part, NOT_PROVEN)["streams"]] == [("lidar", 2000)]
     ibvcap("extract", path, second, "--filter", "udp dst port 7503", "-w", part)
     assert [int(payload[:16], 16) for *_, payload in packets(part)] == [*range(1000), *range(2000, 3000)]
     assert "pcap-filter(7)" in ibvcap("extract", path, "--filter", "udp port", "-w", part, code=USAGE)
-    found = info(part)
-    assert found["verdict"].startswith("an extract") and not found["complete"] and found["packets"] == 2000
+    found = info(part, NOT_PROVEN)
+    assert found["verdict"].startswith("not proven: an extract") and not found["complete"] and found["packets"] == 2000
     # The recording is not overwritten, whatever it is called.
     (tmp / "link").symlink_to(path)
     for name in (path, tmp / "link", tmp / ".." / tmp.name / path.name):
@@ -153,7 +153,7 @@ def test_info_proves_that_a_recording_is_complete_or_says_what_is_wrong(recordin
     assert len(json.loads(ibvcap("info", "--json", path, index))) == 1
     assert "the index of a recording" in ibvcap("info", path, index)
     ibvcap("extract", path, index, "-w", damaged)
-    assert info(damaged)["packets"] == 4000
+    assert info(damaged, NOT_PROVEN)["packets"] == 4000
     # A time without packets, and a file that has lost all of them.
     empty = [block for kind, block in parts if kind != PACKET]
     damaged.write_bytes(b"".join(empty))
@@ -192,6 +192,47 @@ def test_the_name_of_a_file_does_not_control_the_terminal(tmp):
             assert f"a{control}b" not in text and f"{tmp}/a " in text, words
 
 
+def test_info_misses_a_file_between_two_others(recording, tmp):
+    recording("--file-packets", 1000)
+    files = sorted(tmp.glob("a_*.pcapng"))
+    assert len(files) == 4
+    assert "all 4 files together: complete: no packet is missing" in ibvcap("info", *files[::-1])
+    text = ibvcap("info", files[3], files[0], code=LOST)
+    assert "  files 1 to 2 are missing: packets 1000 to 2999\n" in text
+    assert text.endswith("all 2 files together: incomplete: 2000 packets are missing, of files that are not here\n")
+    first, last, both = json.loads(ibvcap("info", "--json", files[0], files[2], code=LOST))
+    assert first["complete"] and last["complete"] and not both["complete"] and both["verdict_word"] == "incomplete"
+    missing, = both["recordings"][0]["queues"][0]["missing"]
+    assert missing == {"first_file": 1, "last_file": 1, "from": 1000, "until": 2000, "packets": 1000}
+    text = ibvcap("info", files[1], files[2], files[1])
+    assert "  files before 1 are not here\n  files behind 2 are not here, if there are any\n" in text
+    assert f"  file 1 is given twice: {files[1]} and {files[1]}\n" in text
+
+
+def test_info_proves_nothing_of_files_that_record_did_not_write(recording, tmp):
+    pcap = conftest.ROOT / "tests/data/lidar-os0-32.pcap"
+    foreign, empty, packed = tmp / "foreign.pcapng", tmp / "empty.pcapng", tmp / "packed.pcapng.zst"
+    subprocess.run(["tshark", "-r", str(pcap), "-F", "pcapng", "-w", str(foreign)], check=True, timeout=60)
+    empty.touch()
+    packed.write_bytes(bytes.fromhex("28b52ffd"))
+    for path, why in ((pcap, "a pcap file"), (foreign, "not written by ibvcap"), (empty, "there is nothing in the file"),
+                      (packed, "cut off before its first block")):
+        found = info(path, NOT_PROVEN)
+        assert not found["complete"] and found["verdict"].startswith(f"not proven: {why}"), found
+        assert found["verdict_word"] == "not proven" and f"  not proven: {why}" in ibvcap("info", path, code=NOT_PROVEN)
+    # Wireshark copies the name of the program, and no closing section.
+    path = recording("--zstd", "3")
+    subprocess.run(["tshark", "-r", str(path), "-F", "pcapng", "-w", str(foreign)], check=True, timeout=60)
+    assert info(foreign, DAMAGED)["verdict"].startswith("not closed")
+    # Cut anywhere.
+    data = path.read_bytes()
+    assert info(path)["complete"]
+    for end in range(0, len(data), len(data) // 20):
+        packed.write_bytes(data[:end])
+        done = subprocess.run([IBVCAP, "info", "--json", packed], capture_output=True, check=False, timeout=60)
+        assert done.returncode in (NOT_PROVEN, DAMAGED) and not json.loads(done.stdout)[0]["complete"], end
+
+
 def test_info_names_gaps_with_their_cause_and_extract_keeps_them(daemon, wire, tmp):
     one = daemon([conftest.stream(wire, payload_size=512, lease_blocks=1, **SMALL)])
     assert Recorder(one, tmp / "none.pcapng").finish() == 0
@@ -216,7 +257,7 @@ def test_info_names_gaps_with_their_cause_and_extract_keeps_them(daemon, wire, t
     stream = found["streams"][0]
     assert stream["absent"] == stream["explained"] > 0 and stream["lost"] >= stream["absent"]
     assert "(skipped)" in found["gaps"][0]["why"] and found["consistent"] and not found["complete"]
-    assert "packets are missing; each is named above" in ibvcap("info", path, code=LOST)
+    assert f"  incomplete: {stream['lost']} packets are missing\n" in ibvcap("info", path, code=LOST)
     part = tmp / "part.pcapng"
     ibvcap("extract", path, "-w", part)
     assert packets(part) == packets(path)

@@ -203,7 +203,7 @@ def test_the_recorder_service_outlives_the_daemon(booted, net, wire):
                         "the sum in the journal")
     said = json.loads(booted.call("ibvcap", "info", "--json", *(f"/var/lib/ibvcap-record/{file.name}"
                                                                 for file in recordings(booted))).stdout)
-    assert sum(one["packets"] for one in said) == 40, said
+    assert sum(one["packets"] for one in said if "file" in one) == 40, said
     assert booted.must("stat", "-c", "%U %G %a", "/var/lib/ibvcap-record").split() == ["ibvcap-record"] * 2 + ["750"]
     assert all(booted.must("stat", "-c", "%U %a", f"/var/lib/ibvcap-record/{file.name}").split() ==
                ["ibvcap-record", "640"] for file in recordings(booted))
