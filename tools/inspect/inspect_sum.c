@@ -67,11 +67,13 @@ static int add_source(struct inspect_sum *sum, const struct pcapng_interface *in
 /* All that a comment names: several batches may have lost packets before one row. */
 static uint64_t no_buffer_of(const struct pcapng_text *comment)
 {
-	const char *at = comment->at, *end = at + comment->bytes, *found;
+	const char *at = comment->at, *end, *found;
 	uint64_t sum = 0;
 
-	while (comment->bytes &&
-	       (found = memmem(at, (size_t)(end - at), RECORDING_NO_BUFFER, strlen(RECORDING_NO_BUFFER)))) {
+	if (!comment->bytes)
+		return 0;
+	end = at + comment->bytes;
+	while ((found = memmem(at, (size_t)(end - at), RECORDING_NO_BUFFER, strlen(RECORDING_NO_BUFFER)))) {
 		const char *digits = found;
 		uint64_t n = 0;
 
