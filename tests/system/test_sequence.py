@@ -176,6 +176,34 @@ def test_the_number_is_found_in_frames_and_across_the_split_of_a_row(daemon, wir
                     "window": 4096, "jump": 1 << 20}
 
 
+def test_a_recording_whose_own_numbers_cannot_be_followed_is_not_proven(daemon, wire, tmp_path):
+    described = {"offset": 0, "bytes": 4, "source": "port"}
+    one = daemon([stream(wire, described, name=name, port=port)
+                  for name, port in (("lidar", 7502), ("jump", 7503), ("unread", 7504))])
+
+    def send(port, numbers, source_port=4000):
+        wire.send(*[wire.frame(struct.pack(">I", number) + b"x" * 20, port, source_port=source_port)
+                    for number in numbers])
+
+    send(7502, range(10))
+    for stranger in range(300):
+        send(7502, [stranger], 5000 + stranger)
+    send(7502, [10, 11], 4001)
+    send(7503, [*range(10), *range(2_500_000, 2_500_010)])
+    send(7504, range(10))
+    wire.send(wire.frame(b"abc", 7504))
+    conftest.wait_until(lambda: [one.stream(name)["published"] for name in ("lidar", "jump", "unread")] ==
+                        [312, 20, 11], 30, one.status)
+    for name, n, code, verdict in (
+            ("lidar", 312, 0, "complete: no packet is missing, by the packets' own numbers, too"),
+            ("jump", 20, 2, "not proven: the own numbers of the packets of jump do not prove that none is missing: "
+                            "restarted 1"),
+            ("unread", 11, 2, "not proven: the own numbers of the packets of unread do not prove that none is missing: "
+                              "unread 1")):
+        found, info = recorded(one, tmp_path, n, name)
+        assert (found, info["verdict"], info["complete"]) == (code, verdict, code == 0), info
+
+
 def test_what_was_lost_between_two_runs_of_the_daemon_is_counted(start_daemon, wire, recv):
     streams = [stream(wire, sequence("pattern"))]
 
