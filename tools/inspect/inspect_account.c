@@ -28,30 +28,48 @@ static bool is_of_one_epoch(const struct recording_account *account)
 	return account->from.epoch && account->from.epoch == account->until.epoch;
 }
 
+/* A file may begin behind a restart, which the first packet tells of and the account of the file before has. */
+static bool is_restart_before(const struct inspect_source *source)
+{
+	return source->begins_after_restart && source->account.restarts < source->n_restarts_before_packets;
+}
+
+/* Restarts within the account of which packets tell. */
+static uint64_t restarts_between(const struct inspect_source *source)
+{
+	return source->n_restarts_before_packets - is_restart_before(source);
+}
+
 /* Is the packets' last run of numbers the one in which the account ends? */
 static bool ends_in_last_run(const struct inspect_source *source)
 {
 	const struct recording_account *account = &source->account;
 
-	return account->until.epoch && account->restarts == source->n_restarts_before_packets &&
+	return account->until.epoch && account->restarts == restarts_between(source) &&
 	       (account->restarts || is_of_one_epoch(account));
 }
 
 static bool is_within(const struct inspect_source *source)
 {
 	const struct recording_account *account = &source->account;
+	bool begins_in_first_run = !source->begins_after_restart || is_restart_before(source);
 
 	if (!source->has_numbers)
 		return true;
-	if (account->from.epoch && !source->begins_after_restart && source->first_id < account->from.sequence)
+	if (account->from.epoch && begins_in_first_run && source->first_id < account->from.sequence)
 		return false;
 	return !ends_in_last_run(source) || source->last_id < account->until.sequence;
 }
 
-/* Rows that were in the ring when the recording ended are behind the account's end. */
-static bool adds_up(const struct recording_account *account)
+/*
+ * Rows that were in the ring when the recording ended are behind the account's end. Behind a restart, rows of the run
+ * before may be among the losses.
+ */
+static bool adds_up(const struct inspect_source *source)
 {
-	if (account->restarts || !is_of_one_epoch(account))
+	const struct recording_account *account = &source->account;
+
+	if (account->restarts || source->begins_after_restart || !is_of_one_epoch(account))
 		return true;
 	return account->from.sequence <= account->until.sequence &&
 	       account->until.sequence - account->from.sequence == account->written + rows_elsewhere(account);
@@ -76,11 +94,11 @@ static const char *contradiction_of_account(const struct inspect_source *source)
 		return "its account names another number of packets than it has";
 	if (!is_within(source))
 		return "numbers of packets are outside the account";
-	if (!adds_up(account))
+	if (!adds_up(source))
 		return "the terms of its account do not add up";
 	if (source->n_named > rows_elsewhere(account) - account->other_files)
 		return "gaps between its packets name more packets than its account";
-	if (source->n_restarts_before_packets && !account->restarts && !account->unknown)
+	if (restarts_between(source) > account->restarts && !account->unknown)
 		return "a packet comes after a restart of ibvcapd that its account does not name";
 	if (account->verdict == IBVCAP_VERDICT_COMPLETE && has_doubt(account))
 		return "its account says complete, and names what leaves losses unknown";

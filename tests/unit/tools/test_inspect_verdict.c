@@ -416,6 +416,12 @@ CHANGE(restart_at_begin,
 CHANGE(restart_at_end, (restart(recording, source, account), account->restarts = 2, account->until.sequence = 1))
 CHANGE(restart_and_first_before, (restart(recording, source, account), account->from.sequence = 11))
 CHANGE(restart_and_last_behind, (restart(recording, source, account), account->until.sequence = 1))
+CHANGE(restart_before, source->packets[0].comment = RESTARTED)
+CHANGE(restart_before_and_within, (restart(recording, source, account), source->packets[0].comment = RESTARTED))
+CHANGE(restart_before_and_first_before, (restart_before(recording, source, account), account->from.sequence = 11))
+CHANGE(restart_before_and_last_behind, (restart_before(recording, source, account), account->until.sequence = 13))
+CHANGE(restart_before_and_lost, (restart_before(recording, source, account), account->skipped = 5,
+                                 source->packets[0].drops = 5, account->verdict = IBVCAP_VERDICT_INCOMPLETE))
 CHANGE(away_at_end, (account->until.epoch = 0, account->until.sequence = 0, account->unknown = IBVCAP_UNKNOWN_AWAY,
                      account->verdict = IBVCAP_VERDICT_NOT_PROVEN))
 CHANGE(away_at_begin, (account->from.epoch = 0, account->from.sequence = 99, account->unknown = IBVCAP_UNKNOWN_AWAY,
@@ -431,6 +437,14 @@ Test(inspect_verdict, numbers_of_several_runs_must_be_within_the_ends)
 		{"one more behind the last packet", restart_at_end, INSPECT_NOT_PROVEN, "not proven: "},
 		{"the first before the account", restart_and_first_before, INSPECT_DAMAGED, "outside the account"},
 		{"the last behind the account", restart_and_last_behind, INSPECT_DAMAGED, "outside the account"},
+		{"before the file", restart_before, INSPECT_COMPLETE, "complete: no packet is missing"},
+		{"before the file, and in it", restart_before_and_within, INSPECT_NOT_PROVEN, "not proven: "},
+		{"before the file, and the first before the account", restart_before_and_first_before, INSPECT_DAMAGED,
+	         "outside the account"},
+		{"before the file, and the last behind the account", restart_before_and_last_behind, INSPECT_DAMAGED,
+	         "outside the account"},
+		{"before the file, with losses of the run before", restart_before_and_lost, INSPECT_INCOMPLETE,
+	         "incomplete: 5 packets are missing"},
 		{"away at the end", away_at_end, INSPECT_NOT_PROVEN, "not proven: "},
 		{"away at the begin", away_at_begin, INSPECT_NOT_PROVEN, "not proven: "},
 		{"queues that were not read", queues_not_read, INSPECT_NOT_PROVEN, "not proven: "},
