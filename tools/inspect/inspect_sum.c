@@ -103,6 +103,8 @@ static int add_gap(struct inspect_sum *sum, uint32_t number, const struct pcapng
 	                                             strlen(RECORDING_RESTARTED));
 	source->n_lost += gap.n_lost;
 	source->n_card += no_buffer;
+	if (source->n_packets && packet->time_ns > source->first_ns + INSPECT_CARD_NS)
+		source->n_card_late += no_buffer;
 	if (source->n_packets && !*restarted && gap.n_lost > no_buffer)
 		source->n_named += gap.n_lost - no_buffer;
 	sum->n_gaps++;

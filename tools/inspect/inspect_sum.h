@@ -21,6 +21,9 @@ struct inspect_gap {
 	char text[INSPECT_TEXT_BYTES]; /* the cause */
 };
 
+/* A loss of the card is named this much later than it happened at most, but by the first packet that comes at all. */
+#define INSPECT_CARD_NS UINT64_C(1000000000)
+
 /* The line in the statistics of an interface that a program can read. */
 enum inspect_account {
 	INSPECT_ACCOUNT_NONE,       /* of ibvcap 0.1 and of the first 0.2, and of other programs */
@@ -53,6 +56,7 @@ struct inspect_source {
 	uint64_t n_repeated;                /* numbers that come twice, or go back without a restart */
 	uint64_t n_lost;                    /* packets that the recording says are missing */
 	uint64_t n_card;                    /* of these: the card lost them */
+	uint64_t n_card_late;               /* of these: before a packet more than INSPECT_CARD_NS behind the first */
 	uint64_t n_named; /* of these: between two packets of a run, and with a number: not lost by the card */
 	/* The statistics at the end of the file. */
 	bool has_statistics;

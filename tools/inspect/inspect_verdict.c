@@ -193,23 +193,27 @@ static void find_unknown(struct inspect_finding *finding, const struct inspect_s
 }
 
 /*
- * Packets that name more losses of the card than the accounts have: the card's counter is read some times a second, so
- * these may have been lost while the file before was written. A queue names what the account of another one has.
+ * Losses of the card that packets name and the accounts do not have. The card's counter is read some times a second, so
+ * the first packets of a file name losses of the time before it. A queue names what the account of another one has.
  */
-static bool names_more_of_card(const struct inspect_sum *sum)
+static void count_more_of_card(const struct inspect_sum *sum, uint64_t *all, uint64_t *late)
 {
-	uint64_t named = 0, counted = 0;
+	uint64_t counted = 0;
 
+	*all = *late = 0;
 	for (uint32_t i = 0; i < sum->n_sources; i++) {
-		named += sum->sources[i].n_card;
+		*all += sum->sources[i].n_card;
+		*late += sum->sources[i].n_card_late;
 		counted += sum->sources[i].account.no_buffer;
 	}
-	return named > counted;
+	*all -= *all < counted ? *all : counted;
+	*late -= *late < counted ? *late : counted;
 }
 
 static void find_unproven(struct inspect_finding *finding, const struct inspect_sum *sum)
 {
 	bool has_old = false, has_unreadable = false;
+	uint64_t more_of_card, late;
 
 	for (uint32_t i = 0; i < sum->n_sources; i++) {
 		has_old = has_old || sum->sources[i].account_state == INSPECT_ACCOUNT_NONE;
@@ -222,10 +226,10 @@ static void find_unproven(struct inspect_finding *finding, const struct inspect_
 		inspect_say(finding, INSPECT_NOT_PROVEN,
 		            "it has no account: a version of ibvcap wrote it that did not prove that no packet is "
 		            "missing");
-	if (!has_old && !has_unreadable && names_more_of_card(sum))
+	count_more_of_card(sum, &more_of_card, &late);
+	if (!has_old && !has_unreadable && late)
 		inspect_say(finding, INSPECT_NOT_PROVEN,
-		            "packets name losses of the card that its account does not have: they may be of the time "
-		            "before the file");
+		            "packets name %" PRIu64 " losses of the card that its account does not have", late);
 }
 
 static void find_origin(struct inspect_finding *finding, const struct inspect_sum *sum)
@@ -255,6 +259,8 @@ static bool is_followed(const struct inspect_sum *sum, const struct inspect_numb
 void inspect_judge(struct inspect_finding *finding, const struct inspect_sum *sum,
                    const struct inspect_numbers *numbers, int end, const char *error)
 {
+	uint64_t more_of_card, late;
+
 	*finding = (struct inspect_finding){0};
 	find_damage(finding, sum, end, error);
 	if (!end)
@@ -266,7 +272,12 @@ void inspect_judge(struct inspect_finding *finding, const struct inspect_sum *su
 	find_unknown(finding, sum);
 	if (finding->verdict < INSPECT_DAMAGED && inspect_is_ours(sum) && !inspect_is_extract(sum))
 		find_unproven(finding, sum);
-	if (finding->verdict == INSPECT_COMPLETE)
-		inspect_say(finding, INSPECT_COMPLETE, "no packet is missing%s",
-		            is_followed(sum, numbers) ? ", by the packets' own numbers, too" : "");
+	if (finding->verdict > INSPECT_COMPLETE)
+		return;
+	inspect_say(finding, INSPECT_COMPLETE, "no packet is missing%s",
+	            is_followed(sum, numbers) ? ", by the packets' own numbers, too" : "");
+	count_more_of_card(sum, &more_of_card, &late);
+	if (more_of_card)
+		inspect_say(finding, INSPECT_COMPLETE,
+		            "%" PRIu64 " that packets name were lost by the card before the file began", more_of_card);
 }

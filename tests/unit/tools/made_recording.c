@@ -52,7 +52,7 @@ static void put_packet(uint32_t interface, const struct made_packet *packet)
 	                              .options = PCAPNG_PACKET_HAS_ID | (packet->drops ? PCAPNG_PACKET_HAS_DROPS : 0u),
 	                              .packet_id = packet->id,
 	                              .drop_count = packet->drops,
-	                              .time_ns = MADE_TIME_NS + packet->id * 1000000,
+	                              .time_ns = MADE_TIME_NS + packet->id * 1000000 + packet->later_ns,
 	                              .frame = {frame},
 	                              .frame_bytes = {has_payload ? FRAME_BYTES : HEADER_BYTES},
 	                              .wire_bytes = has_payload ? FRAME_BYTES : HEADER_BYTES,

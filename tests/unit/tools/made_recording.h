@@ -20,6 +20,7 @@ struct made_packet {
 	const char *comment;
 	uint64_t number; /* its own, big-endian in the first 4 bytes of the payload; UINT64_MAX: no payload */
 	uint16_t port;   /* of its sender */
+	uint64_t later_ns;
 };
 
 /* An interface. made_source() fills it in. */

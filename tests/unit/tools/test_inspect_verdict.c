@@ -213,11 +213,18 @@ CHANGE(maybe_lost_by_card, account->no_buffer_most = 1)
 CHANGE(of_another_queue, (of_queues(recording, source, account), recording->sources[1].account.no_buffer_most = 1))
 CHANGE(named_by_packet_only,
        (source->packets[0].drops = 2, source->packets[0].comment = "2 packets lost (no_buffer): x"))
+CHANGE(named_late, (source->packets[3].drops = 2, source->packets[3].comment = "2 packets lost (no_buffer): x",
+                    source->packets[3].later_ns = INSPECT_CARD_NS))
+CHANGE(named_by_late_first, (named_by_packet_only(recording, source, account),
+                             source->packets[0].later_ns = source->packets[1].later_ns = source->packets[2].later_ns =
+                                     source->packets[3].later_ns = 3 * INSPECT_CARD_NS))
+CHANGE(named_in_time, (named_late(recording, source, account), source->packets[3].later_ns = INSPECT_CARD_NS - 3000000))
 CHANGE(named_by_another_queue, (of_queues(recording, source, account), no_buffer(recording, source, account),
                                 recording->sources[1].packets[0].drops = 2,
                                 recording->sources[1].packets[0].comment = "2 packets lost (no_buffer): x"))
 CHANGE(named_by_two_packets,
-       (no_buffer(recording, source, account), source->packets[1].drops = 2,
+       (no_buffer(recording, source, account), source->packets[1].later_ns = 2 * INSPECT_CARD_NS,
+        source->packets[3].later_ns = 2 * INSPECT_CARD_NS, source->packets[1].drops = 2,
         source->packets[1].comment = "2 packets lost (no_buffer): x", source->packets[3].drops = 2,
         source->packets[3].comment = "2 packets lost (no_buffer): x"))
 CHANGE(no_account, source->has_account = false)
@@ -246,12 +253,16 @@ Test(inspect_verdict, what_is_not_proven_is_not_complete)
 	static const struct row rows[] = {
 		{"the card lost some near an end", maybe_lost_by_card, INSPECT_NOT_PROVEN, "not proven: "},
 		{"the same of the stream, by another queue", of_another_queue, INSPECT_COMPLETE, "complete"},
-		{"a loss of the card that only a packet names", named_by_packet_only, INSPECT_NOT_PROVEN,
-	         "not proven: packets name losses of the card that its account does not have"},
+		{"a loss of the card that only the first packet names", named_by_packet_only, INSPECT_COMPLETE,
+	         "complete: no packet is missing; 2 that packets name were lost by the card before the file began"},
+		{"the first packet comes late", named_by_late_first, INSPECT_COMPLETE, "before the file began"},
+		{"a packet names it within a second", named_in_time, INSPECT_COMPLETE, "before the file began"},
+		{"a packet names it later", named_late, INSPECT_NOT_PROVEN,
+	         "not proven: packets name 2 losses of the card that its account does not have"},
 		{"the packet and the account that name a loss are of two queues", named_by_another_queue,
 	         INSPECT_INCOMPLETE, "incomplete: 2 packets are missing"},
 		{"two packets name more than the account", named_by_two_packets, INSPECT_INCOMPLETE,
-	         "incomplete: 2 packets are missing; packets name losses of the card"},
+	         "incomplete: 2 packets are missing; packets name 2 losses of the card that its account does not"},
 		{"no account", no_account, INSPECT_NOT_PROVEN, "not proven: it has no account: a version of ibvcap"},
 		{"an account of a later version", newer_account, INSPECT_NOT_PROVEN,
 	         "not proven: its account cannot be read"},
