@@ -183,7 +183,7 @@ static uint32_t unknown_of(const struct inspect_sum *sum)
 	return unknown;
 }
 
-static void find_unknown(struct inspect_finding *finding, const struct inspect_sum *sum)
+static void say_unknown(struct inspect_finding *finding, const struct inspect_sum *sum)
 {
 	uint32_t unknown = unknown_of(sum);
 
@@ -269,7 +269,7 @@ void inspect_judge(struct inspect_finding *finding, const struct inspect_sum *su
 	find_lost_numbers(finding, numbers);
 	for (uint32_t i = 0; i < numbers->n_streams; i++)
 		find_unfollowed(finding, &numbers->streams[i]);
-	find_unknown(finding, sum);
+	say_unknown(finding, sum);
 	if (finding->verdict < INSPECT_DAMAGED && inspect_is_ours(sum) && !inspect_is_extract(sum))
 		find_unproven(finding, sum);
 	if (finding->verdict > INSPECT_COMPLETE)
