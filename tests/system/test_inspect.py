@@ -210,23 +210,22 @@ def test_info_misses_a_file_between_two_others(recording, tmp):
 
 
 def test_files_that_end_at_a_gap_agree_with_each_other(daemon, wire, tmp):
-    one = daemon([conftest.stream(wire, payload_size=64, lease_blocks=1, history_blocks=2, slots_per_block=64,
-                                  receive_queue_slots=128)])
-    recorder = Recorder(one, tmp / "a.pcapng", "--policy", "lossy", "--file-packets", 4)
+    one = daemon([conftest.stream(wire, payload_size=512, lease_blocks=1, **SMALL)])
+    recorder = Recorder(one, tmp / "a.pcapng", "--policy", "lossy", "--file-packets", 200)
 
     def publish(numbers):
         send(wire, numbers)
         wait_until(lambda: one.stream()["published"] == numbers[-1] + 1, 20, one.stream)
 
     try:
-        publish(range(4))
+        publish(range(200))
         time.sleep(0.3)
         recorder.process.send_signal(signal.SIGSTOP)
-        for first in range(4, 1004, 100):
-            publish(range(first, first + 100))
+        for first in range(200, 6200, 200):
+            publish(range(first, first + 200))
         recorder.process.send_signal(signal.SIGCONT)
         time.sleep(0.3)
-        publish(range(1004, 1006))
+        publish(range(6200, 6202))
         assert recorder.finish() == LOST
     finally:
         recorder.process.kill()
@@ -234,7 +233,7 @@ def test_files_that_end_at_a_gap_agree_with_each_other(daemon, wire, tmp):
     *files, together = json.loads(ibvcap("info", "--json", *tmp.glob("a_*.pcapng"), code=LOST))
     accounts = [file["streams"][0]["account"] for file in files]
     assert all(file["consistent"] for file in files) and together["consistent"], together
-    assert sum(one["written"] + one["skipped"] for one in accounts) == 1006
+    assert sum(one["written"] + one["skipped"] for one in accounts) == 6202
     assert [file["verdict_word"] for file in files].count("incomplete") == 1
     assert together["verdict"] == "incomplete: see the verdicts of the files"
     assert together["recordings"][0]["queues"][0]["missing"] == []

@@ -102,6 +102,8 @@ static void put_interface(const struct made_source *source)
 	const struct pcapng_interface interface = {.link_type = PCAPNG_LINK_ETHERNET,
 	                                           .name = pcapng_text_of(source->name),
 	                                           .description = pcapng_text_of(source->description),
+	                                           .hardware = pcapng_text_of(source->device),
+	                                           .filter = pcapng_text_of(source->flows),
 	                                           .comment = pcapng_text_of(source->comment)};
 
 	used += pcapng_write_interface(file_bytes + used, sizeof(file_bytes) - used, &interface);

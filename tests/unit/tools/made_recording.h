@@ -27,6 +27,8 @@ struct made_packet {
 struct made_source {
 	const char *name;
 	const char *description;
+	const char *device;
+	const char *flows;
 	const char *comment;
 	struct made_packet packets[MADE_PACKETS_MAX];
 	unsigned n_packets;

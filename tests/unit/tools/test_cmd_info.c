@@ -91,6 +91,8 @@ static struct made_recording make_rich(void)
 	recording.n_sources = 2;
 	*source = made_source("lidar/0", 10, 13);
 	source->description = "interface eth0, backend xdp";
+	source->device = "mlx5_0";
+	source->flows = "10.0.0.1:7502";
 	source->comment = "clock device";
 	source->packets[1].id = 15;
 	source->packets[1].drops = 6;
@@ -124,6 +126,8 @@ Test(cmd_info, the_text_has_all_that_is_known)
 		"a: 5 packets, written by ibvcap 0.2.0\n"
 		"  lidar/0\n"
 		"    what       interface eth0, backend xdp\n"
+		"    device     mlx5_0\n"
+		"    flows      10.0.0.1:7502\n"
 		"    notes      clock device\n"
 		"    packets    3, 180 bytes on the wire\n"
 		"    times      2026-11-22T08:00:00.010000000Z to 2026-11-22T08:00:00.000000000Z (-0.010 s)\n"
@@ -194,8 +198,8 @@ Test(cmd_info, json_has_the_same)
 			{"description", "\"interface eth0, backend xdp\""},
 			{"notes", "\"clock device\""},
 			{"sum", "\"published\""},
-			{"flows", "\"\""},
-			{"device", "\"\""},
+			{"flows", "\"10.0.0.1:7502\""},
+			{"device", "\"mlx5_0\""},
 		};
 		char path[64];
 

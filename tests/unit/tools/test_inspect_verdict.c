@@ -332,6 +332,8 @@ CHANGE(one_without_account, (of_streams(recording, source, account), recording->
 CHANGE(first_without_account, (of_streams(recording, source, account), source->has_account = false))
 CHANGE(queue_absent, account->n_queues = 2)
 CHANGE(queue_absent_in_the_middle, (of_streams(recording, source, account), queue_absent(recording, source, account)))
+CHANGE(queue_of_second_stream_absent,
+       (of_streams(recording, source, account), recording->sources[1].account.n_queues = 2))
 CHANGE(open_file, source->has_statistics = false)
 CHANGE(open_queue, (of_queues(recording, source, account), recording->sources[1].has_statistics = false))
 CHANGE(no_closing, recording->closing = NULL)
@@ -385,6 +387,8 @@ Test(inspect_verdict, a_file_that_does_not_agree_with_itself_is_damaged)
 		{"a queue is absent", queue_absent, INSPECT_DAMAGED, "its account names more queues than the file has"},
 		{"a queue is absent before another stream", queue_absent_in_the_middle, INSPECT_DAMAGED,
 	         "lidar: its account names more queues than the file has"},
+		{"a queue of the second stream is absent", queue_of_second_stream_absent, INSPECT_DAMAGED,
+	         "radar: its account names more queues than the file has"},
 		{"no statistics", open_file, INSPECT_DAMAGED, "not closed: "},
 		{"no statistics of one of two", open_queue, INSPECT_DAMAGED, "not closed: "},
 		{"no closing section", no_closing, INSPECT_DAMAGED, "not closed: "},
