@@ -122,7 +122,7 @@ static bool is_in_stream_of(const struct inspect_source *source, const struct in
 }
 
 /* Queues of a stream follow each other. */
-static bool has_all_queues(const struct inspect_sum *sum, uint32_t first)
+static bool has_queues_of_account(const struct inspect_sum *sum, uint32_t first)
 {
 	const struct inspect_source *source = &sum->sources[first];
 	uint32_t i = first;
@@ -145,7 +145,7 @@ const char *inspect_contradiction_of_others(const struct inspect_sum *sum, uint3
 			return "its account is of another file than that of the interface before it";
 	}
 	if (source->account_state == INSPECT_ACCOUNT_READ && !(source->account.unknown & IBVCAP_UNKNOWN_QUEUES) &&
-	    !(before && is_in_stream_of(source, before)) && !has_all_queues(sum, number))
+	    !(before && is_in_stream_of(source, before)) && !has_queues_of_account(sum, number))
 		return "its account names more queues than the file has";
 	return NULL;
 }
