@@ -64,8 +64,10 @@ static void add_card_losses(struct ibvcap_rx_account *account, const struct ibvc
 	bound_card_losses(account, from, until);
 	account->no_buffer = difference(until->past.least + until->after.least, from->past.least + from->after.least);
 	account->no_buffer = u64_max(u64_min(account->no_buffer, account->no_buffer_most), account->no_buffer_least);
-	account->unknown |= is_known(until) ? 0 : IBVCAP_UNKNOWN_UNSETTLED;
-	account->unknown |= account->no_buffer_most > account->no_buffer_least ? IBVCAP_UNKNOWN_EDGE : 0;
+	if (!is_known(until))
+		account->unknown |= IBVCAP_UNKNOWN_UNSETTLED;
+	else if (from->epochs == until->epochs && account->no_buffer_most > account->no_buffer_least)
+		account->unknown |= IBVCAP_UNKNOWN_EDGE;
 }
 
 static uint32_t unknown_between(const struct ibvcap_rx_moment *from, const struct ibvcap_rx_moment *until)
