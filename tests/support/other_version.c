@@ -50,6 +50,9 @@ static void receive(const char *socket)
 	GUARDED(struct ibvcap_rx_info, info);
 	GUARDED(struct ibvcap_rx_counts, counts);
 	GUARDED(struct ibvcap_rx_losses, losses);
+	GUARDED(struct ibvcap_rx_moment, from);
+	GUARDED(struct ibvcap_rx_moment, until);
+	GUARDED(struct ibvcap_rx_account, account);
 	struct ibvcap_rx *rx;
 
 	REFUSES_LATER(options, ibvcap_rx_open(socket, "lidar", &options, &rx));
@@ -60,6 +63,7 @@ static void receive(const char *socket)
 #endif
 	options.start = IBVCAP_START_OLDEST;
 	REQUIRE(ibvcap_rx_open(socket, "lidar", &options, &rx) == 0);
+	REQUIRE(ibvcap_rx_take_moment(rx, &from.it) == 0);
 	REQUIRE(ibvcap_rx_acquire(rx, &batch.it, 3, 3, 10000) == 3);
 	for (uint32_t i = 0; i < batch.it.n; i++)
 		REQUIRE(batch.it.meta[i].length == 5 && !memcmp(ibvcap_rx_payload(&batch.it, i), "hello", 5));
@@ -70,7 +74,13 @@ static void receive(const char *socket)
 	REQUIRE(info.it.queue == 0 && info.it.n_queues == 1);
 #endif
 	REQUIRE(ibvcap_rx_counts(rx, &counts.it) == 0 && counts.it.published == 3);
+	REQUIRE(ibvcap_rx_take_moment(rx, &until.it) == 0 && ibvcap_rx_settle_moment(rx, &until.it) >= 0);
+	REQUIRE(ibvcap_rx_account_between(&from.it, &until.it, &account.it) == 0);
+	REQUIRE(account.it.until_ns >= account.it.from_ns && account.it.from_ns > 0);
 	ibvcap_rx_close(rx);
+	CHECK_GUARD(from);
+	CHECK_GUARD(until);
+	CHECK_GUARD(account);
 	CHECK_GUARD(batch);
 	CHECK_GUARD(info);
 	CHECK_GUARD(counts);
