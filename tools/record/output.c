@@ -324,15 +324,19 @@ void output_put(struct recorder *recorder, struct record_output *output, unsigne
 
 /* ---- the end ------------------------------------------------------------------------------------- */
 
-/* What the card has lost of a stream and no packet has told of is noted at the first of the stream's queues. */
-static uint64_t untold_no_buffer(const struct output_source *shown, const struct recording_account *account,
-                                 uint32_t n_queues)
+/*
+ * What the card has lost of a stream and no packet has told of is noted at the first of the stream's queues: source i
+ * of the output. The others follow it.
+ */
+static uint64_t untold_no_buffer(const struct recorder *recorder, const struct record_output *output, unsigned i)
 {
-	uint64_t told = 0;
+	const struct source *sources = &recorder->sources[output->first_source];
+	uint64_t lost = recorder->accounts[output->first_source + i].no_buffer, told = 0;
 
-	for (uint32_t i = 0; i < n_queues; i++)
-		told += shown[i].losses.sum.no_buffer;
-	return account->no_buffer > told ? account->no_buffer - told : 0;
+	do
+		told += output->sources[i].losses.sum.no_buffer;
+	while (++i < output->n_sources && sources[i].queue > 0);
+	return lost > told ? lost - told : 0;
 }
 
 void output_end(struct recorder *recorder, struct record_output *output, const struct source_end *ends)
@@ -346,9 +350,7 @@ void output_end(struct recorder *recorder, struct record_output *output, const s
 		const struct source *source = &recorder->sources[number];
 		struct losses *losses = &output->sources[i].losses;
 		struct account_parts *parts = &file->sources[i];
-		uint64_t untold = source->queue ? 0
-		                                : untold_no_buffer(&output->sources[i], &recorder->accounts[number],
-		                                                   source->n_queues);
+		uint64_t untold = source->queue ? 0 : untold_no_buffer(recorder, output, i);
 
 		losses_at_end(losses, &ends[number], untold, time_monotonic_ns());
 		losses->told = losses->sum;
