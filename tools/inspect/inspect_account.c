@@ -135,9 +135,9 @@ static bool has_queues_of_account(const struct inspect_sum *sum, uint32_t first)
 const char *inspect_contradiction_of_others(const struct inspect_sum *sum, uint32_t number)
 {
 	const struct inspect_source *source = &sum->sources[number];
-	const struct inspect_source *before = number ? source - 1 : NULL;
+	const struct inspect_source *before = &sum->sources[number ? number - 1 : 0];
 
-	if (before && before->section == source->section) {
+	if (number && before->section == source->section) {
 		if (before->account_state != source->account_state)
 			return "it has an account, or none, unlike the interface before it";
 		if (before->account.recording != source->account.recording ||
@@ -145,7 +145,7 @@ const char *inspect_contradiction_of_others(const struct inspect_sum *sum, uint3
 			return "its account is of another file than that of the interface before it";
 	}
 	if (source->account_state == INSPECT_ACCOUNT_READ && !(source->account.unknown & IBVCAP_UNKNOWN_QUEUES) &&
-	    !(before && is_in_stream_of(source, before)) && !has_queues_of_account(sum, number))
+	    !(number && is_in_stream_of(source, before)) && !has_queues_of_account(sum, number))
 		return "its account names more queues than the file has";
 	return NULL;
 }

@@ -390,7 +390,7 @@ static void end_behind_losses(struct recorder *recorder, const struct source_end
 void recorder_finish(struct recorder *recorder)
 {
 	static const uint64_t not_known_yet[RECORD_SOURCES_MAX];
-	struct source_end ends[RECORD_SOURCES_MAX];
+	struct source_end ends[RECORD_SOURCES_MAX] = {0};
 	struct record_output *output;
 
 	drain_sources(recorder);
