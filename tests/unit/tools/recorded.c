@@ -69,6 +69,8 @@ int __wrap_nanosleep(const struct timespec *pause, struct timespec *left)
 int __wrap_ibvcap_rx_acquire(struct ibvcap_rx *rx, struct ibvcap_rx_batch *batch, uint32_t max, uint32_t min,
                              int timeout_ms)
 {
+	int r;
+
 	recorded_max = max;
 	recorded_min = min;
 	recorded_timeout_ms = timeout_ms;
@@ -77,10 +79,11 @@ int __wrap_ibvcap_rx_acquire(struct ibvcap_rx *rx, struct ibvcap_rx_batch *batch
 	for (unsigned i = 0; i < recorder.n_sources; i++)
 		if (recorder.sources[i].rx == rx && recorded_error[i])
 			return recorded_error[i];
+	r = __real_ibvcap_rx_acquire(rx, batch, max, 1, 0);
 	/* While nothing comes, the time passes at once. */
-	if (timeout_ms)
+	if (r == 0)
 		recorded_pass_ns((uint64_t)timeout_ms * 1000000);
-	return __real_ibvcap_rx_acquire(rx, batch, max, 1, 0);
+	return r;
 }
 
 /* ---- the daemon -------------------------------------------------------------------------------------- */

@@ -1,0 +1,421 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Where a recorder's files end, what each of them shows, and when packets reach the disk. */
+#include "daemon/base/time.h"
+#include "tests/unit/tools/recorded.h"
+#include "tools/record/rotate_signal.h"
+
+#include <criterion/criterion.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define T RECORDED_BASE_NS
+
+TestSuite(recorder_files, .fini = recorded_clean_up, .timeout = 30);
+
+static struct record_options *options(void)
+{
+	return &recorder.options;
+}
+
+/* The files have these packets, follow one another, and are complete. */
+static void expect_files(unsigned n, const char *const *packets)
+{
+	cr_assert_eq(n_files, n, "%u", n_files);
+	for (unsigned i = 0; i < n; i++) {
+		const struct recording_account *account = &files[i].accounts[0];
+
+		cr_expect_str_eq(files[i].packets, packets[i]);
+		cr_expect_eq(account->verdict, IBVCAP_VERDICT_COMPLETE, "%u: unknown %x", i, account->unknown);
+		cr_expect_eq(account->file, i);
+		cr_expect_eq(account->is_last, i + 1 == n);
+		cr_expect_eq(account->recording, files[0].accounts[0].recording);
+		if (i)
+			cr_expect_eq(memcmp(&account->from, &files[i - 1].accounts[0].until, sizeof(account->from)), 0);
+	}
+	cr_expect_eq(recorder.writer.n_files, n);
+}
+
+Test(recorder_files, a_file_ends_after_so_many_packets)
+{
+	static const char *const packets[] = {"0:0 0:1 0:2", "0:3 0:4 0:5", "0:6"};
+
+	recorded_prepare(1, false);
+	options()->file_packets = 3;
+	options()->count = 7;
+	recorded_publish(0, 7, T, TIME_SECOND_NS);
+	cr_expect_eq(recorded_run(NULL), 0);
+	expect_files(3, packets);
+	cr_expect_str_eq(files[1].name, "_00002_20261122080003.pcapng", "the time of its first packet");
+	cr_expect_str_eq(files[2].name, "_00003_20261122080006.pcapng");
+	cr_expect_eq(files[1].accounts[0].from.sequence, 3);
+	cr_expect_eq(files[1].accounts[0].written, 3);
+	cr_expect_eq(files[2].accounts[0].written, 1);
+	cr_expect_eq(recorder.accounts[0].written, 7);
+	cr_expect_eq(recorder.accounts[0].file, 0);
+}
+
+Test(recorder_files, a_file_ends_before_it_is_too_long)
+{
+	struct stat status;
+	char path[200];
+
+	recorded_prepare(1, false);
+	options()->file_bytes = 1200;
+	options()->count = 20;
+	recorded_publish(0, 20, T, 1);
+	cr_expect_eq(recorded_run(NULL), 0);
+	cr_assert_eq(n_files, 5);
+	for (unsigned i = 0; i < n_files; i++)
+		cr_expect_eq(files[i].accounts[0].written, 4);
+	snprintf(path, sizeof(path), "%s/a%s", recorded_folder, files[0].name);
+	cr_assert_eq(stat(path, &status), 0);
+	cr_expect_gt(status.st_size, 1200, "with the blocks at its end");
+}
+
+Test(recorder_files, a_file_of_one_packet_may_be_too_long)
+{
+	static const char *const packets[] = {"0:0", "0:1"};
+
+	recorded_prepare(1, false);
+	options()->file_bytes = 10;
+	options()->count = 2;
+	recorded_publish(0, 2, T, 1);
+	cr_expect_eq(recorded_run(NULL), 0);
+	expect_files(2, packets);
+}
+
+static uint64_t now_ns;
+
+static void publish_around_a_full_hour(unsigned call)
+{
+	if (call == 0)
+		recorded_publish(0, 4, now_ns - now_ns % (3600 * TIME_SECOND_NS) + 3599 * TIME_SECOND_NS,
+		                 TIME_SECOND_NS / 2);
+}
+
+Test(recorder_files, aligned_files_end_at_multiples_of_their_time)
+{
+	static const char *const packets[] = {"0:0 0:1", "0:2 0:3"};
+
+	recorded_prepare(1, false);
+	/* The clock is in the middle of an hour. */
+	now_ns = time_utc_ns();
+	recorded_pass_ns((UINT64_C(5400) * TIME_SECOND_NS - now_ns % (3600 * TIME_SECOND_NS)));
+	now_ns = time_utc_ns();
+	options()->file_ns = 3600 * TIME_SECOND_NS;
+	options()->aligned = true;
+	options()->count = 4;
+	recorded_script = publish_around_a_full_hour;
+	cr_expect_eq(recorded_run(NULL), 0);
+	expect_files(2, packets);
+}
+
+static void publish_around_an_hour_later(unsigned call)
+{
+	if (call == 0)
+		recorded_publish(0, 4, time_utc_ns() + 3598 * TIME_SECOND_NS, TIME_SECOND_NS);
+}
+
+Test(recorder_files, files_that_are_not_aligned_last_for_their_time)
+{
+	static const char *const packets[] = {"0:0 0:1", "0:2 0:3"};
+
+	recorded_prepare(1, false);
+	options()->file_ns = 3600 * TIME_SECOND_NS;
+	options()->count = 4;
+	recorded_script = publish_around_an_hour_later;
+	cr_expect_eq(recorded_run(NULL), 0);
+	expect_files(2, packets);
+}
+
+static void a_packet_and_much_time(unsigned call)
+{
+	if (call == 0)
+		recorded_publish(0, 1, time_utc_ns(), 0);
+	if (call == 2)
+		recorded_pass_ns(TIME_SECOND_NS);
+	if (call == 4)
+		cr_expect_eq(SLIST_FIRST(&recorder.outputs)->file->number, 0, "a packet may come late");
+	if (call == 5)
+		recorded_pass_ns(TIME_SECOND_NS / 10);
+	if (call == 7) {
+		cr_expect_eq(SLIST_FIRST(&recorder.outputs)->file->number, 1);
+		recorded_pass_ns(5 * TIME_SECOND_NS);
+	}
+	if (call == 10)
+		recorded_stop();
+}
+
+Test(recorder_files, a_file_ends_by_the_clock_and_one_without_packets_goes_on)
+{
+	static const char *const packets[] = {"0:0", ""};
+
+	recorded_prepare(1, false);
+	options()->file_ns = TIME_SECOND_NS + TIME_SECOND_NS / 10;
+	recorded_script = a_packet_and_much_time;
+	cr_expect_eq(recorded_run(NULL), 0);
+	cr_assert_eq(n_files, 2);
+	cr_expect_str_eq(files[0].packets, packets[0]);
+	cr_expect_str_eq(files[1].packets, packets[1]);
+}
+
+static void signal_twice(unsigned call)
+{
+	if (call == 2 || call == 6)
+		cr_assert_eq(raise(SIGUSR1), 0);
+	if (call == 4)
+		recorded_publish(0, 2, T, 1);
+	if (call == 10)
+		recorded_stop();
+}
+
+Test(recorder_files, a_signal_begins_a_new_file_also_without_packets)
+{
+	recorded_prepare(1, false);
+	rotate_signal_catch();
+	recorded_script = signal_twice;
+	cr_expect_eq(recorded_run(NULL), 0);
+	cr_assert_eq(n_files, 3);
+	cr_expect_str_eq(files[0].name, ".pcapng", "the first file has the name as it is");
+	cr_expect_str_eq(files[0].packets, "");
+	cr_expect_str_eq(files[1].packets, "0:0 0:1");
+	cr_expect_eq(strncmp(files[1].name, "_00002_", 7), 0, "%s", files[1].name);
+	cr_expect_str_eq(files[2].packets, "");
+}
+
+/* ---- by flow ------------------------------------------------------------------------------------- */
+
+static void publish_flows(unsigned call)
+{
+	if (call == 0) {
+		recorded_publish_kind(0, 2, T, 2, 0, 7);                            /* 0:0 0:1 */
+		recorded_publish_kind(1, 1, T + 1, 1, 0, 3);                        /* 1:0 */
+		recorded_publish_kind(0, 1, T + 4, 1, IBVCAP_PACKET_FLAG_ERROR, 7); /* lost for all */
+		recorded_publish_kind(0, 1, T + 5, 1, 0, 0);                        /* 0:3 */
+		recorded_publish_kind(0, 1, T + 6, 1, 0, 7);                        /* 0:4 */
+	}
+	if (call == 8)
+		recorded_stop();
+}
+
+static struct recorded_file *file_named(const char *begin)
+{
+	struct recorded_file *found = NULL;
+
+	for (unsigned i = 0; i < n_files; i++)
+		if (!strncmp(files[i].name, begin, strlen(begin)))
+			found = &files[i];
+	cr_assert(found, "no file a%s", begin);
+	return found;
+}
+
+Test(recorder_files, each_flow_of_a_stream_has_its_file)
+{
+	struct recorded_file *zero, *three, *seven;
+
+	recorded_prepare(2, true);
+	options()->by_flow = true;
+	recorded_script = publish_flows;
+	cr_expect_eq(recorded_run(NULL), 0);
+	cr_assert_eq(n_files, 3);
+	zero = file_named("_s-0.");
+	three = file_named("_s-3.");
+	seven = file_named("_s-7.");
+	cr_expect_str_eq(zero->packets, "0:3+1");
+	cr_expect_str_eq(three->packets, "1:0");
+	cr_expect_str_eq(seven->packets, "0:0 0:1 0:4+1");
+	cr_expect(strstr(seven->head, "only flow 7") && strstr(seven->head, "s/1"), "%s", seven->head);
+	cr_expect_eq(seven->accounts[0].flow, 7);
+	cr_expect_eq(seven->accounts[0].written, 3);
+	cr_expect_eq(seven->accounts[0].other_files, 1);
+	cr_expect_eq(seven->accounts[0].errored, 1);
+	cr_expect_eq(seven->accounts[1].other_files, 1);
+	cr_expect_eq(seven->values[0][PCAPNG_STATISTIC_FILTER_ACCEPTED], 4);
+	cr_expect_eq(zero->accounts[0].other_files, 3);
+	cr_expect_eq(three->accounts[1].written, 1);
+	cr_expect_eq(three->accounts[1].n_queues, 2);
+	cr_expect_eq(three->accounts[0].until.sequence, 5);
+}
+
+Test(recorder_files, flows_of_each_stream_are_its_own)
+{
+	recorded_prepare(2, false);
+	options()->by_flow = true;
+	recorded_script = publish_flows;
+	cr_expect_eq(recorded_run(NULL), 0);
+	cr_assert_eq(n_files, 4);
+	cr_expect_str_eq(file_named("_s0-0.")->packets, "0:3+1");
+	cr_expect_str_eq(file_named("_s0-7.")->packets, "0:0 0:1 0:4+1");
+	cr_expect_str_eq(file_named("_s1-0.")->packets, "");
+	cr_expect_str_eq(file_named("_s1-3.")->packets, "0:0");
+	cr_expect_str_eq(file_named("_s1-3.")->accounts[0].stream, "s1");
+	cr_expect_eq(file_named("_s1-3.")->accounts[0].unwritten, 0);
+}
+
+/* ---- losses and files ---------------------------------------------------------------------------- */
+
+static void lose_between_files(unsigned call)
+{
+	if (call == 1)
+		recorded_publish(0, 3, T, 1);
+	if (call == 3)
+		recorded_settle_all();
+	if (call == 5)
+		recorded_settle(0, 6);
+	if (call == 7)
+		recorded_publish(0, 64, T + 10, 1);
+	if (call == 9)
+		recorded_publish(0, 64, T + 100, 1);
+	if (call == 12)
+		recorded_stop();
+}
+
+Test(recorder_files, a_loss_is_in_the_file_that_it_was_in)
+{
+	recorded_prepare(1, false);
+	options()->file_packets = 3;
+	options()->count = 6;
+	recorded_script = lose_between_files;
+	cr_expect_eq(recorded_run(NULL), 0);
+	cr_assert_eq(n_files, 2);
+	cr_expect_eq(files[0].accounts[0].no_buffer + files[1].accounts[0].no_buffer, 6);
+	cr_expect_eq(files[0].accounts[0].no_buffer, 6, "it was counted before the second file began");
+	cr_expect_eq(recorder.accounts[0].no_buffer, 6);
+	cr_expect_eq(recorder.accounts[0].verdict, IBVCAP_VERDICT_INCOMPLETE);
+}
+
+/* ---- when packets reach the disk ----------------------------------------------------------------- */
+
+static uint64_t bytes_of_head;
+
+static void look_at_the_buffer(unsigned call)
+{
+	const struct record_output *output = SLIST_FIRST(&recorder.outputs);
+
+	if (call == 0) {
+		cr_expect_eq(output->buffer->used, 0, "the head is handed over at once");
+		bytes_of_head = output->bytes;
+		recorded_publish(0, 1, T, 1);
+	}
+	if (call == 1)
+		cr_expect_gt(output->buffer->used, 0);
+	if (call == 2) {
+		cr_expect_gt(output->buffer->used, 0);
+		recorded_pass_ns(TIME_SECOND_NS);
+	}
+	if (call == 4) {
+		cr_expect_eq(output->buffer->used, 0);
+		cr_expect_gt(output->bytes, bytes_of_head);
+		recorded_stop();
+	}
+}
+
+Test(recorder_files, packets_are_on_the_disk_after_a_second)
+{
+	static const char *const packets[] = {"0:0"};
+
+	recorded_prepare(1, false);
+	recorded_script = look_at_the_buffer;
+	cr_expect_eq(recorded_run(NULL), 0);
+	expect_files(1, packets);
+}
+
+/* Calls 0, 2, 4 … do not wait, and the others wait for packets. */
+static void look_how_it_waits(unsigned call)
+{
+	if (call == 2)
+		cr_expect_eq(recorded_timeout_ms, 0);
+	if (call == 3) {
+		cr_expect_eq(recorded_timeout_ms, RECORDER_SLEEP_MS, "nothing came");
+		cr_expect_eq(recorded_min, 512);
+		cr_expect_eq(recorded_max, 4096);
+		recorded_publish(0, 20, T, 1);
+	}
+	/* 20 rows in a ms: sleep until there are 16 more, an eighth of the ring. */
+	if (call == 4) {
+		cr_expect_eq(recorded_n_sleeps, 0);
+		recorded_pass_ns(1000000);
+	}
+	if (call == 5) {
+		cr_expect_eq(recorded_n_sleeps, 1);
+		cr_expect(recorded_slept_ns >= 800000 && recorded_slept_ns < 1500000, "%lu", recorded_slept_ns);
+		cr_expect_eq(recorded_timeout_ms, 0);
+	}
+	if (call == 6) {
+		cr_expect_eq(recorded_timeout_ms, RECORDER_SLEEP_MS, "nothing came in that time");
+		recorded_publish(0, 20, T, 1);
+	}
+	if (call == 7)
+		recorded_pass_ns(2000000);
+	if (call == 8) {
+		cr_expect_eq(recorded_n_sleeps, 1, "20 rows in 2 ms are few");
+		cr_expect_eq(recorded_timeout_ms, RECORDER_SLEEP_MS);
+		recorded_stop();
+	}
+}
+
+Test(recorder_files, the_recorder_sleeps_as_long_as_packets_are_few)
+{
+	recorded_prepare(1, false);
+	recorded_script = look_how_it_waits;
+	cr_expect_eq(recorded_run(NULL), 0);
+	cr_expect_eq(recorder.accounts[0].written, 40);
+}
+
+static char pipe_path[80];
+static unsigned n_published;
+
+static void *read_pipe(void *unused)
+{
+	static uint8_t piped[1 << 16];
+	int fd = open(pipe_path, O_RDONLY);
+
+	/* Until then the writer waits, and the recorder has no buffer. */
+	while (!atomic_load((_Atomic uint64_t *)&recorder.waited_ns))
+		usleep(1000);
+	usleep(50000);
+	while (read(fd, piped, sizeof(piped)) > 0)
+		;
+	close(fd);
+	return unused;
+}
+
+static void publish_until_it_waits(unsigned call)
+{
+	(void)call;
+	if (!recorder.waited_ns) {
+		recorded_publish(0, 64, T + n_published, 1);
+		n_published += 64;
+		return;
+	}
+	if (n_published % 64 == 0) {
+		recorded_publish(0, 1001, T + n_published, 1);
+		n_published += 1001;
+	} else {
+		recorded_stop();
+	}
+}
+
+Test(recorder_files, while_the_disk_takes_nothing_the_ring_is_the_last_buffer)
+{
+	const struct recording_account *account = &recorder.accounts[0];
+	pthread_t reader;
+
+	recorded_prepare(1, false);
+	snprintf(pipe_path, sizeof(pipe_path), "%s/pipe", recorded_folder);
+	cr_assert_eq(mkfifo(pipe_path, 0600), 0);
+	options()->path = pipe_path;
+	recorded_script = publish_until_it_waits;
+	cr_assert_eq(pthread_create(&reader, NULL, read_pipe, NULL), 0);
+	cr_expect_eq(recorded_run(NULL), 0);
+	cr_assert_eq(pthread_join(reader, NULL), 0);
+	cr_expect_gt(recorder.waited_ns, 0);
+	cr_expect_gt(account->disk_wait, 0);
+	cr_expect_eq(account->skipped, 0);
+	cr_expect_eq(account->disk_wait + account->written, n_published);
+	cr_expect_eq(account->verdict, IBVCAP_VERDICT_INCOMPLETE);
+}
