@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 off_t disk_allocated_at, disk_allocated_bytes;
-uint64_t disk_free_bytes;
+uint64_t disk_free_bytes, disk_total_bytes;
 long disk_type;
 
 static struct {
@@ -88,6 +88,8 @@ int __wrap_fstatvfs(int fd, struct statvfs *disk)
 	if (disk_free_bytes) {
 		disk->f_frsize = 1;
 		disk->f_bavail = disk_free_bytes;
+		disk->f_bfree = disk_free_bytes + 100;
+		disk->f_blocks = disk_total_bytes;
 	}
 	return r;
 }

@@ -32,6 +32,8 @@ extern off_t disk_allocated_at, disk_allocated_bytes;
 
 /** In place of what fstatvfs() says is free; 0: as it is. */
 extern uint64_t disk_free_bytes;
+/** And how large the disk is, of which root alone may use 100 bytes. */
+extern uint64_t disk_total_bytes;
 /** In place of what fstatfs() says; 0: as it is. */
 extern long disk_type;
 

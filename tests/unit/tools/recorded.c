@@ -201,7 +201,12 @@ static void start_writer(void)
 	struct writer *writer = &recorder.writer;
 
 	writer->path = recorder.options.path;
-	writer->file_options.end_bytes = CONTENTS_END_BYTES(recorder.n_sources);
+	writer->file_options = (struct record_file_options){.command = recorder.options.command,
+	                                                    .zstd_level = recorder.options.zstd_level,
+	                                                    .seekable = recorder.options.seekable,
+	                                                    .sync = recorder.options.sync,
+	                                                    .index = recorder.options.index,
+	                                                    .end_bytes = CONTENTS_END_BYTES(recorder.n_sources)};
 	writer->window = record_options_window(&recorder.options);
 	writer->sources = recorder.sources;
 	writer->n_sources = recorder.n_sources;
@@ -314,4 +319,37 @@ void recorded_read(void)
 		for (size_t i = 0; i < found.gl_pathc && n_files < RECORDED_FILES_MAX; i++)
 			read_file(&files[n_files++], found.gl_pathv[i]);
 	globfree(&found);
+}
+
+/* ---- waiting ----------------------------------------------------------------------------------------- */
+
+void recorded_wait_for_writer(void)
+{
+	bool is_idle = false;
+
+	for (unsigned i = 0; i < 5000 && !is_idle; i++) {
+		pthread_mutex_lock(&recorder.writer.lock);
+		is_idle = STAILQ_EMPTY(&recorder.writer.full) && recorder.writer.n_unused >= recorder.writer.n_buffers;
+		pthread_mutex_unlock(&recorder.writer.lock);
+		if (!is_idle)
+			usleep(1000);
+	}
+	cr_expect(is_idle, "the writer hangs");
+}
+
+void recorded_wait_for_files(unsigned n)
+{
+	char pattern[64];
+	size_t found = 0;
+
+	snprintf(pattern, sizeof(pattern), "%s/a*.pcapng", recorded_folder);
+	for (unsigned i = 0; i < 5000 && found < n; i++) {
+		glob_t all = {0};
+
+		found = glob(pattern, 0, NULL, &all) == 0 ? all.gl_pathc : 0;
+		globfree(&all);
+		if (found < n)
+			usleep(1000);
+	}
+	cr_expect_geq(found, n);
 }

@@ -69,6 +69,11 @@ void recorded_settle(unsigned ring, uint64_t lost);
 /** All rings, with what was settled last. */
 void recorded_settle_all(void);
 
+/** Until the writer has written all that it was given. */
+void recorded_wait_for_writer(void);
+/** Until so many files have their names. */
+void recorded_wait_for_files(unsigned n);
+
 /** As an administrator who ends the recording. */
 void recorded_stop(void);
 
