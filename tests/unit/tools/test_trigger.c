@@ -81,7 +81,7 @@ Test(trigger, kinds_of_triggers)
 
 /* ---- signals and messages -------------------------------------------------------------------------- */
 
-Test(trigger, a_signal_is_a_trigger_from_the_first_to_the_last_of_them, .timeout = 10)
+Test(trigger, a_signal_is_a_trigger_from_the_first_to_the_last_of_them, .timeout = 20)
 {
 	struct triggers triggers = {.kinds = {.signal = true}};
 	struct trigger_window window;
