@@ -1,0 +1,196 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A folder of the fault walk: runs of `ibvcap record` with the same options, one after another, and their files."""
+import collections
+import json
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import time
+
+import conftest
+from conftest import wait_until
+from walk_files import NUMBER_AT, File
+from walk_judge import FalseVerdict, Recording, Sent
+
+IBVCAP = conftest.BUILD / "tools/ibvcap"
+COMPANIONS = (".index", ".meta", ".headers", ".json")
+DAMAGED = 65
+EXIT_CODES = (0, 1, 2, 69, 73, 74)
+AT_REST_NS = 250_000_000
+SNAP = 200
+SAMPLE = 5  # every so many files are read by tshark, too
+
+
+def choose_options(random, is_small):
+    format_options = random.choice([[], [], ["-Z", 1], ["-Z", 1, "-K"], ["--raw"], ["--by-flow"], ["--no-index"],
+                                    ["--snap", SNAP]])
+    rotation = random.choice([["-N", random.choice([50, 300, 2000])], ["-C", random.choice(["20k", "200k"])],
+                              ["-G", random.choice([0.3, 1, 3])], ["-G", 1, "-N", 500]])
+    window = random.choice([[], [], ["-W", random.randint(2, 8)]]) if "--by-flow" not in format_options else []
+    if is_small and random.random() < 0.7:
+        window = ["-W", random.randint(2, 8)]
+    return [*format_options, *rotation, *window, "-p", random.choice(["lossy", "lossy", "lossless"]),
+            "-B", random.choice([4, 64])]
+
+
+class Folder:
+    def __init__(self, path, socket_path, random, is_small):
+        self.path, self.random, self.is_small = path, random, is_small
+        self.options = choose_options(random, is_small)
+        self.streams = random.choice([["lidar"], ["lidar", "imu"], ["imu"]]) if "--raw" not in self.options else ["imu"]
+        self.window = self.options[self.options.index("-W") + 1] if "-W" in self.options else None
+        name = "a.raw" if "--raw" in self.options else "a.pcapng.zst" if "-Z" in self.options else "a.pcapng"
+        self.closed = path / "closed"  # names of files, in the order of their ends
+        self.command = [str(word) for word in (
+            IBVCAP, "record", *self.streams, "-w", path / name, "--socket", socket_path, "--quiet", "--json",
+            *self.options, "-z", f"echo >>{self.closed}")]
+        self.process = None
+        self.n_runs, self.begun = 0, time.monotonic()
+        self.seen, self.ends = set(), {}
+
+    # ---- runs ------------------------------------------------------------------------------------------------------
+
+    def keep_running(self, log):
+        self.look()
+        if self.process and self.process.poll() is not None:
+            self.take_end(log)
+        if not self.process:
+            self.n_runs += 1
+            log(f"{self.path.name}: run {self.n_runs}")
+            with open(self.path / f"said{self.n_runs}", "w", encoding="utf-8") as out:
+                self.process = subprocess.Popen(self.command, stdout=out, stderr=out)
+
+    def take_end(self, log, ended_ns=None):
+        code = self.process.wait(60)
+        log(f"{self.path.name}: ended with {code}")
+        self.process = None
+        if code != -signal.SIGKILL and code not in EXIT_CODES:
+            raise AssertionError(f"{self.path}: {self.command} ended with {code}")
+        said = (self.path / f"said{self.n_runs}").read_text()
+        if "{\n" in said:
+            summary, _ = json.JSONDecoder().raw_decode(said[said.index("{\n"):])
+            for source in summary["sources"]:
+                self.ends[source["recording"]] = code, ended_ns
+
+    def look(self):
+        """Remember each file that is closed."""
+        self.seen.update(path.name for path in self.files())
+
+    def files(self):
+        return [path for path in self.path.glob("a*") if path.name.endswith((".pcapng", ".pcapng.zst", ".raw"))]
+
+    def is_ready(self):
+        """It has its signal handlers."""
+        try:
+            lines = pathlib.Path(f"/proc/{self.process.pid}/status").read_text().splitlines()
+        except OSError:
+            return False
+        caught, = (int(line.split()[1], 16) for line in lines if line.startswith("SigCgt:"))
+        return caught >> signal.SIGUSR1 - 1 & 1 and caught >> signal.SIGTERM - 1 & 1
+
+    def event(self, log, random, sender):
+        if not self.process or self.process.poll() is not None or not self.is_ready():
+            return
+        kind = random.choice(["TERM", "KILL", "STOP", "STOP", "USR1", "USR1"])
+        log(f"{self.path.name}: {kind}")
+        if kind == "STOP":
+            self.process.send_signal(signal.SIGSTOP)
+            sender.burst(random.choice([0, 1000, 5000]))
+            time.sleep(random.uniform(0.01, 1.5))
+            self.process.send_signal(signal.SIGCONT)
+        else:
+            self.process.send_signal(getattr(signal, f"SIG{kind}"))
+        if kind in ("TERM", "KILL"):
+            self.take_end(log)
+
+    def rest(self, log):
+        """End it when the sender is silent and nothing else has happened for a while."""
+        if not self.process or self.process.poll() is not None or not self.is_ready():
+            return
+        log(f"{self.path.name}: TERM at rest")
+        now = time.time_ns()
+        self.process.send_signal(signal.SIGTERM)
+        self.take_end(log, now - AT_REST_NS)
+
+    def end(self, log):
+        if self.process:
+            wait_until(lambda: self.process.poll() is not None or self.is_ready(), 20, "signal handlers")
+            self.process.send_signal(signal.SIGTERM)
+            self.take_end(log)
+        self.look()
+
+    def kill(self):
+        if self.process and self.process.poll() is None:
+            self.process.kill()
+            self.process.wait()
+
+    # ---- judgement -------------------------------------------------------------------------------------------------
+
+    def judge(self, sender, counts):
+        files = [File(path) for path in sorted(self.files())]
+        self.check_kept(files)
+        for file in files:
+            counts["files"] += 1
+            counts["packets"] += len(file.numbers)
+            word = "complete" if file.is_complete else "incomplete" if file.is_incomplete else "not proven"
+            counts[word] += 1
+        recordings = collections.defaultdict(list)
+        for file in files:
+            recordings[file.recording, tuple(sorted((a["stream"]) for a in file.accounts))].append(file)
+        with sender.lock:
+            sent = Sent(sender)
+        for of_one in recordings.values():
+            counts["recordings"] += 1
+            n_kept = SNAP - NUMBER_AT - 8 if "--snap" in self.options else None
+            Recording(sent, of_one, n_kept, *self.ends.get(of_one[0].recording[0], (None, None))).check()
+            if "--raw" not in self.options:
+                self.check_info(of_one)
+        for path in self.files()[::SAMPLE]:
+            if not path.name.endswith((".raw", ".zst")):
+                read_by_others(path)
+
+    def check_kept(self, files):
+        """Each file that was closed is there, or the window has deleted it and older ones."""
+        there = {file.path.name for file in files}
+        if self.closed.exists():
+            self.seen.update(os.path.basename(line) for line in self.closed.read_text().splitlines())
+        lost = [name for name in self.seen if name not in there]
+        if not lost:
+            return
+        if self.window is None:
+            raise FalseVerdict(f"{self.path}: files are lost: {lost}; there are {sorted(there)}")
+        newest_lost = max(second_of(name) for name in lost)
+        oldest_kept = min((second_of(name) for name in there), default=newest_lost)
+        if newest_lost > oldest_kept + 1 or (not self.is_small and len(there) < self.window - 1):
+            raise FalseVerdict(f"{self.path}: window of {self.window}: lost {lost}; there are {sorted(there)}")
+
+    def check_info(self, files):
+        """info has the verdicts of the accounts, or better reasons; nothing disagrees."""
+        paths = [str(file.path) for file in files]
+        done = subprocess.run([IBVCAP, "info", "--json", *paths], capture_output=True, text=True, check=False,
+                              timeout=300)
+        found = json.loads(done.stdout)
+        for file, said in zip(files, found):
+            account = "complete" if file.is_complete else "incomplete" if file.is_incomplete else "not proven"
+            if said["verdict_word"] != account or not said.get("consistent", True):
+                raise FalseVerdict(f"{file.path}: the account says {account}, info {said['verdict']}")
+        if done.returncode >= DAMAGED or done.returncode < 0:
+            raise FalseVerdict(f"info ends with {done.returncode} for {paths}: {found[-1]} {done.stderr}")
+
+
+def second_of(name):
+    """a_00001_20261123014500.pcapng"""
+    digits = name.split("_")[-1][:14]
+    return time.mktime(time.strptime(digits, "%Y%m%d%H%M%S"))
+
+
+def read_by_others(path):
+    for words in (("capinfos", path), ("tshark", "-n", "-r", path, "-c", "100000", "-T", "fields", "-e",
+                                       "frame.packet_id")):
+        if shutil.which(words[0]):
+            done = subprocess.run([str(word) for word in words], capture_output=True, text=True, check=False,
+                                  timeout=120, env={**os.environ, "HOME": "/tmp"})
+            if done.returncode:
+                raise FalseVerdict(f"{path}: {words[0]}: {done.stderr}")
