@@ -32,6 +32,7 @@ os.environ["IBVCAP_TEST_BACKEND"], os.environ["IBVCAP_TEST_QUEUES"] = WORDS.back
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
 import conftest  # noqa: E402  # reads the environment
 from conftest import run, wait_until  # noqa: E402
+from stopped_thread import stopped, threads  # noqa: E402
 from walk_recorder import Folder  # noqa: E402
 from walk_sender import IMU_PORT, LIDAR_PORTS, Sender  # noqa: E402
 
@@ -115,15 +116,28 @@ class Walk:
         self.log(f"daemon {how.name}, {pause} s later a new one")
         self.end_daemon(how, pause)
 
+    def while_stopped(self):
+        self.random.choice([self.burst, self.burst, self.to_recorder, self.link_down, lambda: None])()
+        time.sleep(self.random.uniform(0.01, 1))
+
     def stop_daemon(self):
-        seconds, burst = self.random.uniform(0.01, 1), self.random.choice([0, 3000, 30000])
-        self.log(f"daemon stopped for {seconds:.3f} s, {burst} packets at once")
+        self.log("daemon stopped")
         os.killpg(self.daemon.process.pid, signal.SIGSTOP)
         try:
-            self.sender.burst(burst)
-            time.sleep(seconds)
+            self.while_stopped()
         finally:
             os.killpg(self.daemon.process.pid, signal.SIGCONT)
+        self.log("daemon goes on")
+
+    def stop_worker(self):
+        """One queue stands still, and the control thread answers."""
+        queue = f":{self.random.randrange(WORDS.queues)}" if WORDS.queues > 1 else ""
+        name = self.random.choice([f"lidar{queue}", f"lidar{queue}", "imu"])
+        worker, = threads(self.daemon.process.pid, name)
+        self.log(f"worker {name} stopped")
+        with stopped(worker):
+            self.while_stopped()
+        self.log(f"worker {name} goes on")
 
     def burst(self):
         n = self.random.choice([3000, 10000, 30000])
@@ -222,9 +236,9 @@ class Walk:
         folder = self.random.choice(self.folders)
         folder.event(self.log, self.random, self.sender)
 
-    EVENTS = ((quiet, 10), (to_recorder, 26), (restart, 5), (stop_daemon, 5), (burst, 5), (change_flows, 3),
-              (change_streams, 2), (storm, 2), (link_down, 4), (rename, 2), (change_mtu, 2), (ethtool, 3),
-              (fill_disk, 3), (change_rate, 5))
+    EVENTS = ((quiet, 10), (to_recorder, 26), (restart, 5), (stop_daemon, 5), (stop_worker, 5), (burst, 5),
+              (change_flows, 3), (change_streams, 2), (storm, 2), (link_down, 4), (rename, 2), (change_mtu, 2),
+              (ethtool, 3), (fill_disk, 3), (change_rate, 5))
 
     # ---- the walk --------------------------------------------------------------------------------------------------
 

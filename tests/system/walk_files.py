@@ -7,7 +7,7 @@ import subprocess
 SECTION, INTERFACE, STATISTICS, PACKET = 0x0A0D0D0A, 1, 5, 6
 COMMENT, PACKET_ID = 1, 5
 NUMBER_AT = 14 + 20 + 8  # in a frame: Ethernet, IPv4, UDP
-ROW_OK = 0
+FLAG_ERROR = 1 << 5
 
 
 class Damaged(Exception):
@@ -78,8 +78,8 @@ class File:
         if len(rows) != n_rows * n_bytes or len(meta) != 16 * n_rows:
             raise Damaged(f"{self.path}: {n_rows} rows of {n_bytes} bytes, {len(rows)} bytes, {len(meta)} of meta")
         for i in range(n_rows):
-            _, length, flags = struct.unpack_from("<QII", meta, 16 * i)
-            if flags == ROW_OK:
+            _, length, flags = struct.unpack_from("<QHH", meta, 16 * i)
+            if not flags & FLAG_ERROR:
                 self.add(rows[i * n_bytes:i * n_bytes + length], (0, i))
         self.accounts.append(said["account"])
 

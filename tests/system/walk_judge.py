@@ -165,7 +165,7 @@ class Recording:
                 inside += sum(number not in have and self.sender.sure[number]
                               for number in self.sent.between(path, found[0], found[-1]))
         least = file.sum("no_buffer_least", *LOSSES)
-        most = file.sum("no_buffer_most", *LOSSES)
-        if least > around or (not file.unknown and most < inside):
+        most = None if file.unknown else file.sum("no_buffer_most", *LOSSES)
+        if least > around or (most is not None and most < inside):
             raise FalseVerdict(f"INCOMPLETE: {file.path} says that {least} to {most} packets are missing; in it are "
                                f"{inside}, and {around} at most with those next to it; {file.accounts}")

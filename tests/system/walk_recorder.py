@@ -45,10 +45,16 @@ class Folder:
         self.closed = path / "closed"  # names of files, in the order of their ends
         self.command = [str(word) for word in (
             IBVCAP, "record", *self.streams, "-w", path / name, "--socket", socket_path, "--quiet", "--json",
-            *self.options, "-z", f"echo >>{self.closed}")]
+            *self.options, "-z", self.make_command())]
         self.process = None
         self.n_runs, self.begun = 0, time.monotonic()
         self.seen, self.ends = set(), {}
+
+    def make_command(self):
+        program = self.path / "command"
+        program.write_text(f'#!/bin/sh\necho "$1" >>{self.closed}\n')
+        program.chmod(0o755)
+        return program
 
     # ---- runs ------------------------------------------------------------------------------------------------------
 
