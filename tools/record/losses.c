@@ -117,9 +117,20 @@ static void note_no_buffer(struct losses *losses, uint64_t n, uint64_t read_ns)
 	           n, to, from);
 }
 
+void losses_in_epoch(struct losses *losses, uint64_t epoch)
+{
+	if (losses->epoch && losses->epoch != epoch) {
+		losses->told.skipped = losses->sum.skipped;
+		losses->told.disk_wait = losses->sum.disk_wait;
+		losses->told.errored = losses->sum.errored;
+	}
+	losses->epoch = epoch;
+}
+
 void losses_of_batch(struct losses *losses, const struct ibvcap_rx *rx, const struct ibvcap_rx_batch *batch,
                      uint64_t now_ns)
 {
+	losses_in_epoch(losses, batch->epoch);
 	if (batch->flags & IBVCAP_RX_BATCH_FLAG_GAP_UNKNOWN)
 		note_restart(losses, batch->meta[0].timestamp_ns);
 	if (batch->gap)

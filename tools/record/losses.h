@@ -24,6 +24,7 @@ struct losses {
 	char text[LOSSES_TEXT_BYTES];  /* why; empty: nothing is */
 	struct ibvcap_rx_losses *card; /* of the stream, for all of its queues */
 	uint64_t last_row_ns;
+	uint64_t epoch; /* in which the numbers of rows count; 0: no row has come yet */
 	/* Since the source was last read to its end: when that was, and how long the disk was waited for. */
 	uint64_t behind_since_ns;
 	uint64_t waited_ns;
@@ -37,6 +38,12 @@ static inline void losses_waited(struct losses *losses, uint64_t ns)
 {
 	losses->waited_ns += ns;
 }
+
+/**
+ * Numbers of rows count in this epoch from now on. If it is a new one, nothing of the epoch before is left to tell: the
+ * next row that is written may be files later, and those count in the new epoch.
+ */
+void losses_in_epoch(struct losses *losses, uint64_t epoch);
 
 /** Note what the batch tells of the time before it. now_ns: CLOCK_MONOTONIC. */
 void losses_of_batch(struct losses *losses, const struct ibvcap_rx *rx, const struct ibvcap_rx_batch *batch,

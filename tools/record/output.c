@@ -27,7 +27,7 @@ static struct record_sum output_sum(const struct recorder *recorder, const struc
 }
 
 /* The file ends here: what it shows of each source. */
-static void end_parts(const struct recorder *recorder, const struct record_output *output)
+static void end_parts(const struct recorder *recorder, struct record_output *output)
 {
 	for (unsigned i = 0; i < output->n_sources; i++) {
 		const struct source *source = &recorder->sources[output->first_source + i];

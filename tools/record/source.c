@@ -106,14 +106,17 @@ void source_tell_changes(struct source *source)
 	tell_queues(source);
 }
 
-void source_take_moment(const struct source *source, const struct losses *losses, struct ibvcap_rx_moment *moment)
+void source_take_moment(const struct source *source, struct losses *losses, struct ibvcap_rx_moment *moment)
 {
-	uint64_t untold = losses_untold(losses);
+	uint64_t untold;
 
 	*moment = (struct ibvcap_rx_moment)IBVCAP_INIT(struct ibvcap_rx_moment);
 	ibvcap_rx_take_moment(source->rx, moment);
 	if (source->has_batch && moment->epoch)
 		moment->sequence = source->batch.sequence + source->next;
+	if (moment->epoch && losses->epoch)
+		losses_in_epoch(losses, moment->epoch);
+	untold = losses_untold(losses);
 	moment->sequence -= untold < moment->sequence ? untold : moment->sequence;
 }
 

@@ -58,7 +58,7 @@ void source_tell_changes(struct source *source);
  * The moment before the next row that is not recorded. losses: of the source, or of a file, whose next packet tells of
  * those that it has not told of.
  */
-void source_take_moment(const struct source *source, const struct losses *losses, struct ibvcap_rx_moment *moment);
+void source_take_moment(const struct source *source, struct losses *losses, struct ibvcap_rx_moment *moment);
 
 /** Learn what the daemon has settled since. True: there is nothing more to learn. */
 bool source_settle(const struct source *source, struct ibvcap_rx_moment *moment);

@@ -81,3 +81,25 @@ Test(record_losses, many_gaps_before_one_row_leave_no_cause_out)
 	cr_expect_eq(queue->pending, no_buffer + 20 * 1000 + 20);
 	attached_deinit(&attached);
 }
+
+Test(record_losses, what_an_epoch_lost_is_told_in_the_file_in_which_it_ends)
+{
+	struct losses *queue = &queues[0];
+
+	attached_init(&attached);
+	record_block(queue, 0);
+	losses_written(queue);
+	record_block_behind(queue, 0, 300);
+	losses_of_error(queue);
+	cr_expect_eq(losses_untold(queue), 301);
+	losses_in_epoch(queue, queue->epoch);
+	cr_expect_eq(losses_untold(queue), 301, "the next row that is written tells of it");
+	losses_in_epoch(queue, queue->epoch + 1);
+	cr_expect_eq(losses_untold(queue), 0, "they are no numbers of the new epoch");
+	cr_expect_eq(queue->told.skipped + queue->told.errored, 301);
+	cr_expect_eq(queue->pending, 301, "the next packet tells of it, too");
+	queue->epoch = 1;
+	record_block_behind(queue, 0, 5);
+	cr_expect_eq(losses_untold(queue), 5, "a batch of another epoch does the same");
+	attached_deinit(&attached);
+}
