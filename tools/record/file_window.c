@@ -52,6 +52,7 @@ static struct kept_file *new_kept_file(const char *path)
 	kept->time_ns = (uint64_t)status.st_mtim.tv_sec * TIME_SECOND_NS + (uint64_t)status.st_mtim.tv_nsec;
 	kept->device = status.st_dev;
 	kept->inode = status.st_ino;
+	kept->is_left = false;
 	return kept;
 }
 
@@ -75,12 +76,16 @@ static bool is_being_written(const char *path)
 	return is_locked;
 }
 
+/*
+ * This recorder's own files are complete. Their locks may last a little longer: in a child that was forked to run
+ * --command while they were written, until its exec.
+ */
 static bool delete_kept(const struct kept_file *kept)
 {
 	struct stat status;
 
 	if (lstat(kept->path, &status) < 0 || status.st_dev != kept->device || status.st_ino != kept->inode ||
-	    is_being_written(kept->path) || unlink(kept->path) < 0)
+	    (kept->is_left && is_being_written(kept->path)) || unlink(kept->path) < 0)
 		return false;
 	own_file_remove_beside(AT_FDCWD, kept->path);
 	return true;
@@ -228,6 +233,7 @@ static int collect_left_file(struct file_window *window, const char *path, struc
 		free(kept);
 		return -ENOMEM;
 	}
+	kept->is_left = true;
 	left->files = grown;
 	grown[left->n++] = kept;
 	return 0;

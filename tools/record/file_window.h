@@ -21,6 +21,7 @@ struct kept_file {
 	uint64_t time_ns; /* of its last change */
 	dev_t device;     /* this and inode: another file of that name is not deleted */
 	ino_t inode;
+	bool is_left; /* by an earlier run: maybe another recorder writes it now */
 	char path[];
 };
 

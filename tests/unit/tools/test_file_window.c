@@ -194,6 +194,23 @@ Test(file_window, a_file_that_another_recorder_writes_is_not_deleted)
 	close(fd);
 }
 
+Test(file_window, a_file_of_this_run_is_deleted_although_a_child_has_its_lock)
+{
+	char path[96];
+	int fd;
+
+	begin("a.pcapng", 1, false);
+	put_own("a_00001_20261123014500.pcapng");
+	snprintf(path, sizeof(path), "%s/a_00001_20261123014500.pcapng", folder);
+	fd = open(path, O_RDONLY);
+	cr_assert_eq(flock(fd, LOCK_EX | LOCK_NB), 0);
+	cr_assert_eq(file_window_add(&window, path), 0);
+	cr_expect(file_window_give_way(&window));
+	cr_expect_eq(window.n_deleted, 1);
+	cr_expect_not(is_there("a_00001_20261123014500.pcapng"));
+	close(fd);
+}
+
 Test(file_window, a_file_that_took_the_name_meanwhile_is_not_deleted)
 {
 	put_own("a_00001_20261123014500.pcapng");
