@@ -117,7 +117,9 @@ class Walk:
         self.end_daemon(how, pause)
 
     def while_stopped(self):
-        self.random.choice([self.burst, self.burst, self.to_recorder, self.link_down, lambda: None])()
+        """For less time than CLOCK_BASE_AGE_NS: packets that wait for longer get wrong times."""
+        self.random.choice([lambda: self.burst(1000, 4000), lambda: self.burst(4000), self.to_recorder, self.link_down,
+                            lambda: None])()
         time.sleep(self.random.uniform(0.01, 1))
 
     def stop_daemon(self):
@@ -139,8 +141,8 @@ class Walk:
             self.while_stopped()
         self.log(f"worker {name} goes on")
 
-    def burst(self):
-        n = self.random.choice([3000, 10000, 30000])
+    def burst(self, *sizes):
+        n = self.random.choice(sizes or [3000, 10000, 30000])
         self.log(f"{n} packets at once")
         self.sender.burst(n)
 
@@ -247,7 +249,7 @@ class Walk:
         is_small = self.random.random() < 0.25
         path = (self.disk if is_small else self.tmp) / f"f{self.n_folders}"
         path.mkdir()
-        folder = Folder(path, self.daemon.socket_path, self.random, is_small)
+        folder = Folder(path, self.tmp / f"f{self.n_folders}-said", self.daemon.socket_path, self.random, is_small)
         self.log(f"{path}: {' '.join(map(str, folder.options))} {folder.streams}")
         self.folders.append(folder)
 

@@ -36,8 +36,11 @@ def choose_options(random, is_small):
 
 
 class Folder:
-    def __init__(self, path, socket_path, random, is_small):
-        self.path, self.random, self.is_small = path, random, is_small
+    """said: a path, behind which the run's number is put; what the runs print is there, since the folder's disk may be
+    full."""
+
+    def __init__(self, path, said, socket_path, random, is_small):
+        self.path, self.said, self.random, self.is_small = path, said, random, is_small
         self.options = choose_options(random, is_small)
         self.streams = random.choice([["lidar"], ["lidar", "imu"], ["imu"]]) if "--raw" not in self.options else ["imu"]
         self.window = self.options[self.options.index("-W") + 1] if "-W" in self.options else None
@@ -65,7 +68,7 @@ class Folder:
         if not self.process:
             self.n_runs += 1
             log(f"{self.path.name}: run {self.n_runs}")
-            with open(self.path / f"said{self.n_runs}", "w", encoding="utf-8") as out:
+            with open(f"{self.said}{self.n_runs}", "w", encoding="utf-8") as out:
                 self.process = subprocess.Popen(self.command, stdout=out, stderr=out)
 
     def take_end(self, log, ended_ns=None):
@@ -74,7 +77,7 @@ class Folder:
         self.process = None
         if code != -signal.SIGKILL and code not in EXIT_CODES:
             raise AssertionError(f"{self.path}: {self.command} ended with {code}")
-        said = (self.path / f"said{self.n_runs}").read_text()
+        said = pathlib.Path(f"{self.said}{self.n_runs}").read_text()
         if "{\n" in said:
             summary, _ = json.JSONDecoder().raw_decode(said[said.index("{\n"):])
             for source in summary["sources"]:
@@ -170,7 +173,8 @@ class Folder:
         newest_lost = max(second_of(name) for name in lost)
         oldest_kept = min((second_of(name) for name in there), default=newest_lost)
         if newest_lost > oldest_kept + 1 or (not self.is_small and len(there) < self.window - 1):
-            raise FalseVerdict(f"{self.path}: window of {self.window}: lost {lost}; there are {sorted(there)}")
+            raise FalseVerdict(f"{self.path}: window of {self.window}: lost {sorted(lost, key=second_of)[-5:]}; there "
+                               f"are {sorted(there)}")
 
     def check_info(self, files):
         """info has the verdicts of the accounts, or better reasons; nothing disagrees."""
