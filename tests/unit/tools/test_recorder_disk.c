@@ -30,15 +30,27 @@ static bool has_file(const char *name)
 	return access(path, F_OK) == 0;
 }
 
-/* Three rows, of which each is a piece of its own. */
+static unsigned n_pieces;
+static void (*before_second)(void);
+
+/* Three times two rows, of which each two are a piece of their own: a second later they are handed over. */
 static void rows_and_seconds(unsigned call)
 {
-	if (call == 0 || call == 3 || call == 6)
-		recorded_publish(0, 2, T + call, 1);
-	if (call == 2 || call == 5 || call == 8)
+	(void)call;
+	if (recorder.n_packets < 2 * n_pieces)
+		return;
+	if (SLIST_FIRST(&recorder.outputs)->buffer->used) {
 		recorded_pass_ns(UINT64_C(1000000000));
-	if (call == 9)
+		return;
+	}
+	if (n_pieces == 1 && before_second) {
+		recorded_wait_for_writer();
+		before_second();
+	}
+	if (n_pieces == 3)
 		recorded_stop();
+	else
+		recorded_publish(0, 2, T + 3 * n_pieces++, 1);
 }
 
 /* ---- the index ------------------------------------------------------------------------------------- */
@@ -107,13 +119,10 @@ Test(recorder_disk, a_compressed_file_that_is_one_frame_has_no_index)
 	cr_expect_not(has_file("a.pcapng.index"));
 }
 
-static void break_the_index(unsigned call)
+/* The next write is that of the packets, and then comes the index. */
+static void break_the_index(void)
 {
-	if (call == 3) { /* the next write is that of the packets, and then comes the index */
-		recorded_wait_for_writer();
-		disk_fail(DISK_PWRITE, 1, 1, EIO);
-	}
-	rows_and_seconds(call);
+	disk_fail(DISK_PWRITE, 1, 1, EIO);
 }
 
 Test(recorder_disk, without_an_index_the_recording_goes_on)
@@ -121,7 +130,8 @@ Test(recorder_disk, without_an_index_the_recording_goes_on)
 	const char *said;
 
 	recorder.options.index = true;
-	recorded_script = break_the_index;
+	recorded_script = rows_and_seconds;
+	before_second = break_the_index;
 	captured_begin();
 	cr_expect_eq(recorded_run(NULL), 0);
 	said = captured_end();
@@ -135,13 +145,9 @@ Test(recorder_disk, without_an_index_the_recording_goes_on)
 
 static int disk_error;
 
-static void fill_the_disk(unsigned call)
+static void fill_the_disk(void)
 {
-	if (call == 3) {
-		recorded_wait_for_writer();
-		disk_fail(DISK_PWRITE, 0, 1, disk_error);
-	}
-	rows_and_seconds(call);
+	disk_fail(DISK_PWRITE, 0, 1, disk_error);
 }
 
 Test(recorder_disk, a_full_disk_ends_the_recording_and_the_file_says_so)
@@ -149,7 +155,8 @@ Test(recorder_disk, a_full_disk_ends_the_recording_and_the_file_says_so)
 	const char *said;
 
 	disk_error = ENOSPC;
-	recorded_script = fill_the_disk;
+	recorded_script = rows_and_seconds;
+	before_second = fill_the_disk;
 	captured_begin();
 	cr_expect_eq(recorded_run(NULL), 0);
 	said = captured_end();
@@ -174,7 +181,8 @@ Test(recorder_disk, a_broken_disk_is_told_without_a_hint)
 	const char *said;
 
 	disk_error = EIO;
-	recorded_script = fill_the_disk;
+	recorded_script = rows_and_seconds;
+	before_second = fill_the_disk;
 	captured_begin();
 	cr_expect_eq(recorded_run(NULL), 0);
 	said = captured_end();
