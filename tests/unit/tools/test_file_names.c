@@ -120,6 +120,20 @@ Test(file_names, a_number_whose_name_is_there_is_left_out)
 	expect_name(NULL, "a_00004_20261122080000");
 }
 
+Test(file_names, numbers_go_on_behind_those_of_the_last_run)
+{
+	make_file("a_00010_20261122080000.pcapng", 1);
+	make_file("a_999999999_2026112208000.pcapng", 1);
+	make_file("a_0011_20261122080000.pcapng", 1);
+	make_file("a_00012_20261122080000.pcap", 1);
+	make_file("b_00012_20261122080000.pcapng", 1);
+	begin_window((struct file_window){.pattern = "a.pcapng", .numbered = true});
+	expect_name(NULL, "a_00011_20261122080000.pcapng");
+	make_file("a_s0-12_00020_20261122080000.pcapng", 1);
+	begin_window((struct file_window){.pattern = "a.pcapng", .numbered = true});
+	expect_name(NULL, "a_00011_20261122080000.pcapng");
+}
+
 Test(file_names, too_long_names_are_refused)
 {
 	static char pattern[PATH_MAX + 10];

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Raw recordings: rows, their meta and their description belong together, in every file. */
 #include "daemon/base/time.h"
+#include "tests/unit/tools/captured.h"
+#include "tests/unit/tools/disk.h"
 #include "tests/unit/tools/recorded.h"
 #include "tools/record/raw.h"
 
@@ -365,4 +367,68 @@ Test(raw_recorder, a_duration_ends_it)
 	cr_expect_geq(time_monotonic_ns() - start_ns, 2 * TIME_SECOND_NS);
 	cr_expect_lt(time_monotonic_ns() - start_ns, 3 * TIME_SECOND_NS);
 	cr_expect(result.seconds >= 2 && result.seconds < 3);
+}
+
+Test(raw_recorder, a_place_where_no_file_can_be_made_is_an_error_of_the_files)
+{
+	prepare_raw();
+	strcat(pattern, "/not/there");
+	captured_begin();
+	cr_expect_eq(raw_run(&recorder.options, &recorder.sources[0], &result), 0);
+	cr_expect(strstr(captured_end(), "No such file or directory"));
+	cr_expect_eq(result.error, ENOENT);
+	cr_expect_eq(result.n_files, 0);
+}
+
+static void full_disk_in_the_third_file(unsigned call)
+{
+	if (call == 2)
+		recorded_settle_all();
+	if (call == 3) {
+		recorded_publish(0, 10, T, 1);
+		disk_fail(DISK_PWRITE, 3, 1, ENOSPC); /* behind the description, the run and the rows */
+		recorded_stop();
+	}
+}
+
+Test(raw_recorder, on_a_full_disk_the_oldest_file_gives_way)
+{
+	prepare_raw();
+	disk_free_bytes = disk_total_bytes = UINT64_C(1) << 40;
+	recorder.options.file_packets = 10;
+	recorder.options.files = 9;
+	recorded_publish(0, 20, T, 1);
+	recorded_script = full_disk_in_the_third_file;
+	cr_expect_eq(run_raw(), 0);
+	cr_expect_eq(result.error, 0);
+	cr_expect_eq(result.n_deleted, 1);
+	cr_assert_eq(n_raws, 2);
+	cr_expect(raws[0].n_rows == 10 && raws[0].first == 10 && raws[1].n_rows == 10 && raws[1].first == 20);
+	cr_expect_eq(raws[1].account.verdict, IBVCAP_VERDICT_COMPLETE);
+	cr_expect_eq(result.account.written, 30);
+}
+
+static void break_the_disk(unsigned call)
+{
+	if (call == 2) {
+		recorded_publish(0, 10, T, 1);
+		disk_fail(DISK_PWRITE, 0, 1, EIO);
+	}
+}
+
+Test(raw_recorder, rows_that_were_not_written_are_counted)
+{
+	prepare_raw();
+	recorded_publish(0, 10, T, 1);
+	recorded_script = break_the_disk;
+	captured_begin();
+	cr_expect_eq(run_raw(), 0);
+	cr_expect(strstr(captured_end(), "r.raw: Input/output error"));
+	cr_expect_eq(result.error, EIO);
+	cr_assert_eq(n_raws, 1);
+	cr_expect_eq(raws[0].n_rows, 10);
+	cr_expect_eq(raws[0].account.unwritten, 10);
+	cr_expect_eq(raws[0].account.verdict, IBVCAP_VERDICT_INCOMPLETE);
+	cr_expect_eq(result.account.unwritten, 10);
+	cr_expect_str_eq(json_string_value(json_object_get(raws[0].said, "error")), "Input/output error");
 }

@@ -305,6 +305,26 @@ Test(recorder, a_source_that_ends_leaves_the_others)
 	cr_expect_eq(recorder.accounts[0].unknown, IBVCAP_UNKNOWN_REMOVED);
 }
 
+static void end_while_it_waits(unsigned call)
+{
+	if (call == 3)
+		recorded_error[0] = -ESHUTDOWN;
+}
+
+Test(recorder, the_end_of_the_only_source_is_the_end)
+{
+	unsigned which = 9;
+
+	recorded_prepare(1, false);
+	recorder.options.duration_ns = TIME_SECOND_NS;
+	recorded_script = end_while_it_waits;
+	captured_begin();
+	cr_expect_eq(recorded_run(&which), -ESHUTDOWN);
+	cr_expect_str_eq(captured_end(), "", "the caller tells it");
+	cr_expect_eq(which, 0);
+	cr_expect_eq(files[0].accounts[0].unknown, IBVCAP_UNKNOWN_AWAY);
+}
+
 Test(recorder, a_queue_that_failed_was_told_already)
 {
 	recorded_prepare(2, false);

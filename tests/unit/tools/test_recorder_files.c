@@ -5,8 +5,6 @@
 #include "tools/record/rotate_signal.h"
 
 #include <criterion/criterion.h>
-#include <fcntl.h>
-#include <pthread.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -189,9 +187,12 @@ Test(recorder_files, a_signal_begins_a_new_file_also_without_packets)
 
 /* ---- by flow ------------------------------------------------------------------------------------- */
 
+static unsigned n_errors_of_second;
+
 static void publish_flows(unsigned call)
 {
 	if (call == 0) {
+		recorded_publish_kind(1, n_errors_of_second, T, 0, IBVCAP_PACKET_FLAG_ERROR, 3);
 		recorded_publish_kind(0, 2, T, 2, 0, 7);                            /* 0:0 0:1 */
 		recorded_publish_kind(1, 1, T + 1, 1, 0, 3);                        /* 1:0 */
 		recorded_publish_kind(0, 1, T + 4, 1, IBVCAP_PACKET_FLAG_ERROR, 7); /* lost for all */
@@ -246,12 +247,16 @@ Test(recorder_files, flows_of_each_stream_are_its_own)
 	recorded_prepare(2, false);
 	options()->by_flow = true;
 	recorded_script = publish_flows;
+	n_errors_of_second = 2;
 	cr_expect_eq(recorded_run(NULL), 0);
 	cr_assert_eq(n_files, 4);
 	cr_expect_str_eq(file_named("_s0-0.")->packets, "0:3+1");
 	cr_expect_str_eq(file_named("_s0-7.")->packets, "0:0 0:1 0:4+1");
 	cr_expect_str_eq(file_named("_s1-0.")->packets, "");
-	cr_expect_str_eq(file_named("_s1-3.")->packets, "0:0");
+	cr_expect_str_eq(file_named("_s1-3.")->packets, "0:2+2");
+	cr_expect_eq(file_named("_s1-3.")->accounts[0].errored, 2);
+	cr_expect_eq(file_named("_s1-0.")->accounts[0].errored, 2);
+	cr_expect_eq(file_named("_s0-0.")->accounts[0].errored, 1);
 	cr_expect_str_eq(file_named("_s1-3.")->accounts[0].stream, "s1");
 	cr_expect_eq(file_named("_s1-3.")->accounts[0].unwritten, 0);
 }
@@ -286,136 +291,4 @@ Test(recorder_files, a_loss_is_in_the_file_that_it_was_in)
 	cr_expect_eq(files[0].accounts[0].no_buffer, 6, "it was counted before the second file began");
 	cr_expect_eq(recorder.accounts[0].no_buffer, 6);
 	cr_expect_eq(recorder.accounts[0].verdict, IBVCAP_VERDICT_INCOMPLETE);
-}
-
-/* ---- when packets reach the disk ----------------------------------------------------------------- */
-
-static uint64_t bytes_of_head;
-
-static void look_at_the_buffer(unsigned call)
-{
-	const struct record_output *output = SLIST_FIRST(&recorder.outputs);
-
-	if (call == 0) {
-		cr_expect_eq(output->buffer->used, 0, "the head is handed over at once");
-		bytes_of_head = output->bytes;
-		recorded_publish(0, 1, T, 1);
-	}
-	if (call == 1)
-		cr_expect_gt(output->buffer->used, 0);
-	if (call == 2) {
-		cr_expect_gt(output->buffer->used, 0);
-		recorded_pass_ns(TIME_SECOND_NS);
-	}
-	if (call == 4) {
-		cr_expect_eq(output->buffer->used, 0);
-		cr_expect_gt(output->bytes, bytes_of_head);
-		recorded_stop();
-	}
-}
-
-Test(recorder_files, packets_are_on_the_disk_after_a_second)
-{
-	static const char *const packets[] = {"0:0"};
-
-	recorded_prepare(1, false);
-	recorded_script = look_at_the_buffer;
-	cr_expect_eq(recorded_run(NULL), 0);
-	expect_files(1, packets);
-}
-
-/* Calls 0, 2, 4 … do not wait, and the others wait for packets. */
-static void look_how_it_waits(unsigned call)
-{
-	if (call == 2)
-		cr_expect_eq(recorded_timeout_ms, 0);
-	if (call == 3) {
-		cr_expect_eq(recorded_timeout_ms, RECORDER_SLEEP_MS, "nothing came");
-		cr_expect_eq(recorded_min, 512);
-		cr_expect_eq(recorded_max, 4096);
-		recorded_publish(0, 20, T, 1);
-	}
-	/* 20 rows in a ms: sleep until there are 16 more, an eighth of the ring. */
-	if (call == 4) {
-		cr_expect_eq(recorded_n_sleeps, 0);
-		recorded_pass_ns(1000000);
-	}
-	if (call == 5) {
-		cr_expect_eq(recorded_n_sleeps, 1);
-		cr_expect(recorded_slept_ns >= 800000 && recorded_slept_ns < 1500000, "%lu", recorded_slept_ns);
-		cr_expect_eq(recorded_timeout_ms, 0);
-	}
-	if (call == 6) {
-		cr_expect_eq(recorded_timeout_ms, RECORDER_SLEEP_MS, "nothing came in that time");
-		recorded_publish(0, 20, T, 1);
-	}
-	if (call == 7)
-		recorded_pass_ns(2000000);
-	if (call == 8) {
-		cr_expect_eq(recorded_n_sleeps, 1, "20 rows in 2 ms are few");
-		cr_expect_eq(recorded_timeout_ms, RECORDER_SLEEP_MS);
-		recorded_stop();
-	}
-}
-
-Test(recorder_files, the_recorder_sleeps_as_long_as_packets_are_few)
-{
-	recorded_prepare(1, false);
-	recorded_script = look_how_it_waits;
-	cr_expect_eq(recorded_run(NULL), 0);
-	cr_expect_eq(recorder.accounts[0].written, 40);
-}
-
-static char pipe_path[80];
-static unsigned n_published;
-
-static void *read_pipe(void *unused)
-{
-	static uint8_t piped[1 << 16];
-	int fd = open(pipe_path, O_RDONLY);
-
-	/* Until then the writer waits, and the recorder has no buffer. */
-	while (!atomic_load((_Atomic uint64_t *)&recorder.waited_ns))
-		usleep(1000);
-	usleep(50000);
-	while (read(fd, piped, sizeof(piped)) > 0)
-		;
-	close(fd);
-	return unused;
-}
-
-static void publish_until_it_waits(unsigned call)
-{
-	(void)call;
-	if (!recorder.waited_ns) {
-		recorded_publish(0, 64, T + n_published, 1);
-		n_published += 64;
-		return;
-	}
-	if (n_published % 64 == 0) {
-		recorded_publish(0, 1001, T + n_published, 1);
-		n_published += 1001;
-	} else {
-		recorded_stop();
-	}
-}
-
-Test(recorder_files, while_the_disk_takes_nothing_the_ring_is_the_last_buffer)
-{
-	const struct recording_account *account = &recorder.accounts[0];
-	pthread_t reader;
-
-	recorded_prepare(1, false);
-	snprintf(pipe_path, sizeof(pipe_path), "%s/pipe", recorded_folder);
-	cr_assert_eq(mkfifo(pipe_path, 0600), 0);
-	options()->path = pipe_path;
-	recorded_script = publish_until_it_waits;
-	cr_assert_eq(pthread_create(&reader, NULL, read_pipe, NULL), 0);
-	cr_expect_eq(recorded_run(NULL), 0);
-	cr_assert_eq(pthread_join(reader, NULL), 0);
-	cr_expect_gt(recorder.waited_ns, 0);
-	cr_expect_gt(account->disk_wait, 0);
-	cr_expect_eq(account->skipped, 0);
-	cr_expect_eq(account->disk_wait + account->written, n_published);
-	cr_expect_eq(account->verdict, IBVCAP_VERDICT_INCOMPLETE);
 }
