@@ -278,7 +278,9 @@ class Walk:
         self.sender.start()
         while time.monotonic() < self.begun + 60 * WORDS.minutes:
             self.step()
-        self.quiet()
+        for folder in self.folders:
+            folder.begin_file(self.log)
+        self.quiet()  # so that some files are complete
         for folder in list(self.folders):
             self.end_folder(folder)
         assert self.counts["complete"], self.counts

@@ -20,7 +20,7 @@ DAMAGED = 65
 EXIT_CODES = (0, 1, 2, 69, 73, 74)
 AT_REST_NS = 250_000_000
 SNAP = 200
-SAMPLE = 5  # every so many files are read by tshark, too
+SAMPLE = 3  # so many files of a folder are read by tshark, too
 
 
 def choose_options(random, is_small):
@@ -114,6 +114,11 @@ class Folder:
         if kind in ("TERM", "KILL"):
             self.take_end(log)
 
+    def begin_file(self, log):
+        self.keep_running(log)
+        wait_until(lambda: self.process.poll() is not None or self.is_ready(), 20, "signal handlers")
+        self.process.send_signal(signal.SIGUSR1)
+
     def rest(self, log):
         """End it when the sender is silent and nothing else has happened for a while."""
         if not self.process or self.process.poll() is not None or not self.is_ready():
@@ -156,9 +161,9 @@ class Folder:
             Recording(sent, of_one, n_kept, *self.ends.get(of_one[0].recording[0], (None, None))).check()
             if "--raw" not in self.options:
                 self.check_info(of_one)
-        for path in self.files()[::SAMPLE]:
-            if not path.name.endswith((".raw", ".zst")):
-                read_by_others(path)
+        plain = [path for path in self.files() if path.name.endswith(".pcapng")]
+        for path in self.random.sample(plain, min(len(plain), SAMPLE)):
+            read_by_others(path)
 
     def check_kept(self, files):
         """Each file that was closed is there, or the window has deleted it and older ones."""
