@@ -5,7 +5,8 @@ go down, disks fill, rings overflow. All files are compared with a log of what w
 
     tests/system/fault_walk.py --seed N --minutes M --backend packet|xdp|verbs --queues N
 
-The same seed gives the same events, not the same moments. On a fault the files stay in /tmp/walk-*.
+The same seed begins with the same events; which come later depends on the machine, too. On a fault the files stay in
+/tmp/walk-*.
 """
 import argparse
 import contextlib

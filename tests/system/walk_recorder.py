@@ -20,7 +20,7 @@ DAMAGED = 65
 EXIT_CODES = (0, 1, 2, 69, 73, 74)
 AT_REST_NS = 250_000_000
 SNAP = 200
-SAMPLE = 3  # so many files of a folder are read by tshark, too
+SAMPLE = 3  # about so many files of a folder are read by tshark, too
 
 
 def choose_options(random, is_small):
@@ -161,8 +161,8 @@ class Folder:
             Recording(sent, of_one, n_kept, *self.ends.get(of_one[0].recording[0], (None, None))).check()
             if "--raw" not in self.options:
                 self.check_info(of_one)
-        plain = [path for path in self.files() if path.name.endswith(".pcapng")]
-        for path in self.random.sample(plain, min(len(plain), SAMPLE)):
+        plain = sorted(path for path in self.files() if path.name.endswith(".pcapng"))
+        for path in plain[::max(1, len(plain) // SAMPLE)]:
             read_by_others(path)
 
     def check_kept(self, files):
