@@ -158,6 +158,20 @@ Test(file_names, too_long_names_are_refused)
 	cr_expect_eq(file_window_name(&window, T, NULL, path), -ENAMETOOLONG);
 }
 
+Test(file_names, a_pattern_finds_all_of_its_names)
+{
+	char glob[FILE_NAMES_GLOB_BYTES];
+
+	cr_expect(file_names_glob("d/a.pcapng", glob));
+	cr_expect_str_eq(glob, "d/a*.pcapng*");
+	cr_expect(file_names_glob("d/a%Y.pcapng", glob));
+	cr_expect_str_eq(glob, "d/a**.pcapng*");
+	cr_expect_not(file_names_glob("d%-5Ey/a.pcapng", glob), "in several folders");
+	cr_expect_str_eq(glob, "d*/a*.pcapng*");
+	cr_expect(file_names_glob("a%%[?*\\b", glob));
+	cr_expect_str_eq(glob, "a%\\[\\?\\*\\\\b*");
+}
+
 Test(file_names, places_where_no_file_can_be_made)
 {
 	cr_expect_eq(file_window_check("-"), 0);

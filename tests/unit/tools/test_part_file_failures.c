@@ -142,6 +142,8 @@ Test(part_file_failures, in_memory_only_the_end_is_allocated)
 	disk_fail(DISK_FALLOCATE, 0, 1, ENOSPC);
 	cr_expect_eq(append("two"), -ENOSPC);
 	expect_text("zeroone");
+	cr_assert_eq(part_file_open_beside(&meta, &file, RECORDING_META), 0);
+	cr_expect(file.is_in_memory && meta.is_in_memory);
 }
 
 Test(part_file_failures, without_room_ahead_less_is_allocated)

@@ -363,7 +363,9 @@ Test(raw_recorder, a_duration_ends_it)
 
 	prepare_raw();
 	recorder.options.duration_ns = 2 * TIME_SECOND_NS;
+	captured_begin();
 	cr_expect_eq(run_raw(), 0);
+	cr_expect_str_eq(captured_end(), "");
 	cr_expect_geq(time_monotonic_ns() - start_ns, 2 * TIME_SECOND_NS);
 	cr_expect_lt(time_monotonic_ns() - start_ns, 3 * TIME_SECOND_NS);
 	cr_expect(result.seconds >= 2 && result.seconds < 3);

@@ -90,6 +90,20 @@ Test(record_file, pieces_of_any_length_follow_each_other)
 		cr_expect_eq(write_piece(bytes[i], 0, false), 0);
 }
 
+/* As where the file system takes direct writes. */
+Test(record_file, whole_pages_go_past_the_cache_and_the_rest_through_it)
+{
+	write_directly_to(part);
+	cr_expect_eq(write_piece(1 << 20, 0, false), 0);
+	cr_expect_eq(file.part.direct_bytes, 1 << 20);
+	cr_expect_eq(write_piece(300001, 0, false), 0);
+	cr_expect_eq(file.part.direct_bytes, (1 << 20) + 299008);
+	cr_expect_eq(write_piece(300001, 0, false), 0);
+	cr_expect_eq(file.part.direct_bytes, (1 << 20) + 299008 + 294912);
+	cr_expect_eq(write_piece(262143, 0, false), 0);
+	cr_expect_eq(file.part.direct_bytes, (1 << 20) + 299008 + 294912, "it is too short");
+}
+
 Test(record_file, late_pieces_and_those_elsewhere_in_memory_go_through_the_cache)
 {
 	cr_expect_eq(write_piece(500001, 0, false), 0);

@@ -102,6 +102,24 @@ static void publish_always(unsigned call)
 		recorded_stop();
 }
 
+static void publish_errors_always(unsigned call)
+{
+	/* A batch ends with its block: some of the 70 rows are left for the end. */
+	recorded_publish_kind(0, call == 3 ? 70 : 1, T + call, 0, call < 20 ? IBVCAP_PACKET_FLAG_ERROR : 0, 0);
+	if (call == 3)
+		recorded_stop();
+}
+
+Test(recorder, rows_in_error_at_the_end_are_rows_too)
+{
+	recorded_prepare(1, false);
+	recorded_script = publish_errors_always;
+	cr_expect_eq(recorded_run(NULL), 0);
+	cr_expect_eq(recorder.n_packets, 0);
+	cr_expect_eq(recorder.accounts[0].errored + recorder.accounts[0].lag, rings[0].ring.head);
+	cr_expect_leq(recorder.accounts[0].errored, 78, "%lu", recorder.accounts[0].errored);
+}
+
 Test(recorder, what_comes_after_the_end_is_left)
 {
 	recorded_prepare(1, false);

@@ -292,3 +292,29 @@ Test(recorder_files, a_loss_is_in_the_file_that_it_was_in)
 	cr_expect_eq(recorder.accounts[0].no_buffer, 6);
 	cr_expect_eq(recorder.accounts[0].verdict, IBVCAP_VERDICT_INCOMPLETE);
 }
+
+static void lose_in_the_second_file(unsigned call)
+{
+	if (call == 0)
+		recorded_publish(0, 4, T, 1);
+	if (call == 2)
+		recorded_settle_all(); /* the first file is over */
+	if (call == 4)
+		recorded_settle(0, 6);
+	if (call == 6)
+		recorded_stop();
+}
+
+Test(recorder_files, a_file_begins_when_the_one_before_is_settled)
+{
+	recorded_prepare(1, false);
+	options()->file_packets = 3;
+	recorded_script = lose_in_the_second_file;
+	cr_expect_eq(recorded_run(NULL), 0);
+	cr_assert_eq(n_files, 2);
+	cr_expect_eq(files[0].accounts[0].verdict, IBVCAP_VERDICT_COMPLETE);
+	cr_expect_eq(files[0].accounts[0].no_buffer_most, 0);
+	cr_expect_eq(files[1].accounts[0].no_buffer, 6);
+	cr_expect_eq(files[1].accounts[0].no_buffer_least, 6, "%lu", files[1].accounts[0].no_buffer_least);
+	cr_expect_eq(files[1].accounts[0].unknown, 0);
+}

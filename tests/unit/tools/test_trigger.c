@@ -35,6 +35,8 @@ int __wrap_posix_spawn(pid_t *pid, const char *path, const posix_spawn_file_acti
 	return r;
 }
 
+TestSuite(trigger, .timeout = 20);
+
 Test(trigger, a_command_that_has_ended_before_it_is_looked_at_is_a_trigger)
 {
 	struct triggers triggers = {.kinds = {.command = "exit 3"}};
@@ -81,7 +83,7 @@ Test(trigger, kinds_of_triggers)
 
 /* ---- signals and messages -------------------------------------------------------------------------- */
 
-Test(trigger, a_signal_is_a_trigger_from_the_first_to_the_last_of_them, .timeout = 20)
+Test(trigger, a_signal_is_a_trigger_from_the_first_to_the_last_of_them)
 {
 	struct triggers triggers = {.kinds = {.signal = true}};
 	struct trigger_window window;
@@ -139,7 +141,7 @@ static void open_messages(struct triggers *triggers)
 	cr_assert_eq(triggers_open(triggers), EX_OK);
 }
 
-Test(trigger, messages_are_triggers_and_many_of_them_share_a_file, .timeout = 20)
+Test(trigger, messages_are_triggers_and_many_of_them_share_a_file)
 {
 	struct triggers triggers = {0};
 	struct trigger_window window;
@@ -243,7 +245,7 @@ int __wrap_status_view_ask(struct status_view *view, const char *socket_path, ui
 	return status_error;
 }
 
-Test(trigger, a_loss_of_a_stream_that_is_recorded_is_a_trigger, .timeout = 20)
+Test(trigger, a_loss_of_a_stream_that_is_recorded_is_a_trigger)
 {
 	static char lidar[] = "lidar", *recorded[] = {lidar};
 	struct triggers triggers = {.kinds = {.loss = true}, .streams = recorded, .n_streams = 1};
@@ -264,7 +266,7 @@ Test(trigger, a_loss_of_a_stream_that_is_recorded_is_a_trigger, .timeout = 20)
 	triggers_close(&triggers);
 }
 
-Test(trigger, without_the_daemon_it_waits, .timeout = 20)
+Test(trigger, without_the_daemon_it_waits)
 {
 	struct triggers triggers = {.kinds = {.loss = true}};
 	struct trigger_window window;
@@ -284,7 +286,7 @@ Test(trigger, without_the_daemon_it_waits, .timeout = 20)
 
 /* ---- commands -------------------------------------------------------------------------------------- */
 
-Test(trigger, a_command_that_runs_ends_with_the_recorder, .timeout = 20)
+Test(trigger, a_command_that_runs_ends_with_the_recorder)
 {
 	struct triggers triggers = {.kinds = {.command = "exec sleep 100"}};
 	struct trigger_window window;
