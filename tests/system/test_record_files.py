@@ -136,6 +136,7 @@ def test_what_the_disk_does_not_take_from_the_cache_is_told(options, daemon, wir
         subprocess.run(["umount", "-l", tmp / "below"], check=False)
 
 
+@pytest.mark.skipif(conftest.is_sanitized(), reason="a sanitizer has this function already")
 @pytest.mark.parametrize("options", [(), ("--raw",), ("--aligned",)])
 def test_a_file_ends_after_its_time_although_the_clock_is_set_back(options, daemon, wire, record, tmp, monkeypatch):
     one = daemon([conftest.stream(wire, payload_size=256)])
