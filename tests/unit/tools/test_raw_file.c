@@ -228,6 +228,8 @@ Test(raw_file, the_description_says_what_the_rows_are)
 	cr_expect_eq(json_integer_value(json_object_get(json_object_get(said, "sum"), "unwritten")), 1);
 	cr_expect_eq(json_integer_value(json_object_get(json_object_get(said, "sum"), "disk_wait")), 4);
 	cr_expect(json_object_get(said, "account"));
+	cr_expect_eq(json_integer_value(json_object_get(said, "network_header_bytes")), 42);
+	cr_expect(json_is_integer(json_object_get(said, "application_header_bytes")));
 	dtype = json_object_get(said, "meta_dtype");
 	for (unsigned i = 0; i < 6; i++) {
 		cr_expect_str_eq(json_string_value(json_array_get(json_array_get(dtype, i), 0)), names[i]);

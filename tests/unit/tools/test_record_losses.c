@@ -103,3 +103,53 @@ Test(record_losses, what_an_epoch_lost_is_told_in_the_file_in_which_it_ends)
 	cr_expect_eq(losses_untold(queue), 5, "a batch of another epoch does the same");
 	attached_deinit(&attached);
 }
+
+Test(record_losses, a_restart_and_a_demotion_are_told_with_the_packets_around_them)
+{
+	struct ibvcap_rx_batch batch = IBVCAP_INIT(struct ibvcap_rx_batch);
+	struct losses *queue = &queues[0];
+
+	attached_init(&attached);
+	queue->card = &card;
+	queue->last_row_ns = UINT64_C(1795334400000000001);
+	attached_publish(&attached, N);
+	for (uint32_t i = 0; i < attached.ring.n_blocks * N; i++)
+		attached.ring.meta[i].timestamp_ns = UINT64_C(1795334405000000002);
+	cr_assert_eq(ibvcap_rx_acquire(attached.rx, &batch, N, 1, 0), N);
+	batch.flags |= IBVCAP_RX_BATCH_FLAG_GAP_UNKNOWN | IBVCAP_RX_BATCH_FLAG_DEMOTED;
+	losses_of_batch(queue, attached.rx, &batch, 0);
+	cr_expect_eq(queue->sum.restarts, 1);
+	cr_expect_eq(queue->pending, 0, "how many were lost is not known");
+	cr_expect(strstr(queue->text, "ibvcapd was restarted: how many packets were lost is not known (last packet "
+	                              "2026-11-22T08:00:00.000000001"),
+	          "%s", queue->text);
+	cr_expect(strstr(queue->text, ", next packet 2026-11-22T08:00:05.000000002"), "%s", queue->text);
+	cr_expect(strstr(queue->text, "; not lossless any more: the recorder kept the card's queue waiting"), "%s",
+	          queue->text);
+	cr_expect_eq(queue->last_row_ns, UINT64_C(1795334405000000002), "of the batch's last row");
+	cr_assert_eq(ibvcap_rx_release(attached.rx, &batch), 0);
+	attached_deinit(&attached);
+}
+
+/* The disk is the cause if it was waited for in a tenth of the time in which the ring filled. */
+Test(record_losses, the_cause_is_what_took_the_time)
+{
+	struct source_end end = {.skipped = 5};
+	struct losses losses = {.behind_since_ns = 1000};
+
+	losses_waited(&losses, 100000000);
+	losses_at_end(&losses, &end, 0, 1000 + 1000000000);
+	cr_expect_str_eq(losses.text, "5 packets lost (disk_wait): the disk did not take the data for 100 of 1000 ms, "
+	                              "and the ring was full");
+	cr_expect(losses.sum.disk_wait == 5 && losses.sum.skipped == 0 && losses.pending == 5);
+	cr_expect(losses.waited_ns == 0 && losses.behind_since_ns == 1000001000);
+	losses_written(&losses);
+	cr_expect(losses.told.disk_wait == 5 && !losses.pending && !losses.text[0]);
+	losses_waited(&losses, 99000000);
+	end.skipped = 12;
+	losses_at_end(&losses, &end, 0, 1000001000 + 1000000000);
+	cr_expect_str_eq(losses.text,
+	                 "7 packets lost (skipped): the recorder was too slow for 1000 ms, and the ring was "
+	                 "full; the disk was ready");
+	cr_expect(losses.sum.disk_wait == 5 && losses.sum.skipped == 7 && losses_untold(&losses) == 7);
+}

@@ -17,7 +17,8 @@
 static void begin_recorder(void)
 {
 	recorded_prepare(1, false);
-	disk_free_bytes = disk_total_bytes = UINT64_C(1) << 40;
+	disk_free_bytes = UINT64_C(1) << 40;
+	disk_total_bytes = disk_free_bytes + 1100;
 }
 
 TestSuite(recorder_disk, .init = begin_recorder, .fini = recorded_clean_up, .timeout = 30);
@@ -174,6 +175,29 @@ Test(recorder_disk, a_full_disk_ends_the_recording_and_the_file_says_so)
 	cr_expect_eq(recorder.accounts[0].written, 2);
 	cr_expect_eq(recorder.accounts[0].verdict, IBVCAP_VERDICT_INCOMPLETE);
 	cr_expect_eq(files[0].values[0][PCAPNG_STATISTIC_OS_DROPPED], recorder.n_packets - 2);
+}
+
+static void exceed_the_disk_limit(void)
+{
+	disk_total_bytes = 1100;
+	disk_free_bytes = 50;
+}
+
+Test(recorder_disk, a_file_ends_although_the_disk_limit_leaves_no_room_for_packets)
+{
+	const char *said;
+
+	recorder.options.disk_limit = 90;
+	recorded_script = rows_and_seconds;
+	before_second = exceed_the_disk_limit;
+	captured_begin();
+	cr_expect_eq(recorded_run(NULL), 0);
+	said = captured_end();
+	cr_expect(strstr(said, "the older files are deleted, and --quota, --disk-limit or the disk has no room"), "%s",
+	          said);
+	cr_assert_eq(n_files, 1);
+	cr_expect_str_eq(files[0].packets, "0:0 0:1");
+	cr_expect_eq(files[0].accounts[0].unwritten, recorder.n_packets - 2);
 }
 
 Test(recorder_disk, a_broken_disk_is_told_without_a_hint)
