@@ -17,7 +17,7 @@ from walk_judge import FalseVerdict, Recording, Sent
 IBVCAP = conftest.BUILD / "tools/ibvcap"
 COMPANIONS = (".index", ".meta", ".headers", ".json")
 DAMAGED = 65
-EXIT_CODES = (0, 1, 2, 69, 73, 74)
+EXIT_CODES = (0, 1, 2, 69, 73, 74, 75)  # 75: the daemon ends while a recorder attaches
 AT_REST_NS = 250_000_000
 SNAP = 200
 SAMPLE = 3  # about so many files of a folder are read by tshark, too
