@@ -19,6 +19,7 @@ COMPANIONS = (".index", ".meta", ".headers", ".json")
 DAMAGED = 65
 EXIT_CODES = (0, 1, 2, 69, 73, 74, 75)  # 75: the daemon ends while a recorder attaches
 AT_REST_NS = 250_000_000
+LATE_SECONDS = 5  # a file's name has the time of its first packet, and a stopped worker publishes packets late
 SNAP = 200
 SAMPLE = 3  # about so many files of a folder are read by tshark, too
 
@@ -177,7 +178,7 @@ class Folder:
             raise FalseVerdict(f"{self.path}: files are lost: {lost}; there are {sorted(there)}")
         newest_lost = max(second_of(name) for name in lost)
         oldest_kept = min((second_of(name) for name in there), default=newest_lost)
-        if newest_lost > oldest_kept + 1 or (not self.is_small and len(there) < self.window - 1):
+        if newest_lost > oldest_kept + LATE_SECONDS or (not self.is_small and len(there) < self.window - 1):
             raise FalseVerdict(f"{self.path}: window of {self.window}: lost {sorted(lost, key=second_of)[-5:]}; there "
                                f"are {sorted(there)}")
 
