@@ -90,7 +90,7 @@ Test(raw_file, a_write_that_fails_leaves_no_row_in_any_file)
 	}
 	disk_fail(DISK_PWRITE, 0, 1, EIO);
 	disk_fail(DISK_FTRUNCATE, 1, 1, EROFS);
-	cr_expect_eq(raw_file_write(&file, &batch), -EROFS, "of a file that is too long the reason is told");
+	cr_expect_eq(raw_file_write(&file, &batch), -EROFS, "the error names the reason for which a file is too long");
 	cr_expect_eq(raw_file_write(&file, &batch), 0);
 	expect_rows(20);
 	cr_expect_eq(n_runs(), 1, "the packets follow one another");
