@@ -45,17 +45,17 @@ struct rx_reattach {
 	char stream[IBVCAP_STREAM_NAME_MAX];
 	struct ibvcap_rx_options options;
 	struct ibvcap_rx_counts counts;    /* of the epochs that ended */
-	struct ibvcap_settled_losses past; /* likewise, without the last one: least and outages */
-	struct ibvcap_settled_losses last; /* of the last one that ended, until the next begins */
+	struct ibvcap_settled_losses past; /* of the epochs before the last one: least and outages only */
+	struct ibvcap_settled_losses last; /* of the last epoch, until the next one begins */
 	uint64_t last_epoch;
-	uint64_t last_until_ns; /* when its losses were settled last, CLOCK_MONOTONIC */
+	uint64_t last_until_ns; /* last holds for all packets until this time, CLOCK_MONOTONIC */
 	uint32_t next_flags;    /* enum ibvcap_rx_batch_flag, for the next batch */
 	uint64_t member;        /* of a group: see struct protocol_attach */
 	int poll_fd;            /* the result of ibvcap_rx_fd(); -1: no call of it yet */
 	int timer_fd;
 
 	bool away;            /* between two epochs: nothing is mapped, pointers into segments are NULL */
-	bool failed;          /* the queue has failed: it had when the epoch ended, or the daemon says so */
+	bool failed;          /* the queue has failed, by its ring or by the daemon's answer */
 	int error;            /* the search has failed: every later call returns this */
 	struct client client; /* the connection whose answer the handle waits for */
 	uint64_t deadline_ns;
@@ -72,7 +72,7 @@ struct rx_reattach {
 struct rx_set;
 
 struct ibvcap_rx {
-	struct rx_set *set; /* several queues, each a handle of its own: nothing below is used but owner; else NULL */
+	struct rx_set *set; /* not NULL: the handle reads several queues, and of the fields below only owner is used */
 	const uint32_t *owner; /* see owner.h */
 	struct rx_reattach reattach;
 	int socket; /* the kernel hangs it up when the daemon ends */
@@ -110,12 +110,12 @@ struct ibvcap_rx {
 
 	uint64_t next;                       /* packet number to acquire next */
 	struct ibvcap_settled_losses before; /* the newest settled record that lies before next */
-	struct ring_settled waiting;         /* the oldest one that does not; head UINT64_MAX: none is known */
-	uint64_t settled_version;            /* of the newest one that was looked at */
+	struct ring_settled waiting;         /* the oldest record behind next; head UINT64_MAX: none is known */
+	uint64_t settled_version;            /* of the newest record that the handle has read */
 	uint64_t skipped;
 	uint64_t released;
 	uint64_t gap;             /* the part of skipped that no batch has reported yet */
-	uint16_t flags_before;    /* for the next row of ibvcap_rx_recv(): what came with rows that it passed over */
+	uint16_t flags_before;    /* ibvcap_rx_recv(): flags of rows that it passed over, for its next row */
 	uint32_t policy_reported; /* enum ibvcap_policy, as the last batch reported it */
 	struct rx_lease leases[IBVCAP_LEASE_SLOTS_MAX];
 	uint64_t *batch_starts; /* lease_blocks × a bit a row: the caller holds a batch that begins there */
@@ -197,7 +197,7 @@ void rx_handle_count(const struct ibvcap_rx *rx, struct ibvcap_rx_counts *counts
 
 /** The handle is attached, and next is set. */
 void rx_settled_begin(struct ibvcap_rx *rx);
-/** Look for a newer record that lies before next. The caller of the library holds no batch that it may cut there. */
+/** Take the newest record that lies before next, if there is a newer one. */
 void rx_settled_follow(struct ibvcap_rx *rx);
 /** The epoch has ended, and the ring is about to be unmapped. */
 void rx_settled_leave(struct ibvcap_rx *rx);
@@ -206,7 +206,10 @@ void rx_settled_leave(struct ibvcap_rx *rx);
 bool rx_settled_load(const struct ibvcap_rx *rx, struct ring_settled *settled);
 /** A copy for a moment. most: of the losses, or UINT64_MAX. */
 struct ibvcap_settled_losses rx_settled_losses(const struct ring_losses *losses, uint64_t most);
-/** Until when it holds, CLOCK_MONOTONIC: its own time, or later as long as the flow counters have not moved since. */
+/**
+ * The time until which the record holds, CLOCK_MONOTONIC: the time of the record, or of the last reading of the flow
+ * counters if the counters have not changed since the record.
+ */
 uint64_t rx_settled_until_ns(const struct ibvcap_rx *rx, const struct ring_settled *settled);
 
 /* ---- rx_wait.c ------------------------------------------------------------------------------------- */
@@ -271,7 +274,7 @@ void rx_reattach_put_off_end(struct ibvcap_rx *rx, uint64_t now_ns);
 
 /* ---- rx.c ------------------------------------------------------------------------------------------ */
 
-/** Rows that a wait for min of at most max is over with: not more than the rest of the block has. */
+/** The number of rows that ends a wait for min of at most max rows: never more than the block still has. */
 uint32_t rx_least(const struct ibvcap_rx *rx, uint32_t max, uint32_t min);
 
 /**

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Moments of a handle of one queue. What was lost before a moment is in the newest settled record before it, or later:
- * a record whose time is later than the moment counts all that was lost before it.
+ * Moments of a handle of one queue. A settled record before the moment counts a part of the losses before the moment.
+ * A record whose time is later than the moment counts all of them.
  */
 #include "lib/ibvcap/rx_moment.h"
 
@@ -64,7 +64,7 @@ void rx_moment_take(struct ibvcap_rx *rx, struct ibvcap_rx_moment *moment)
 		note_outages(rx, moment);
 }
 
-/* The handle has left the epoch of the moment: its last record is all that there will be. */
+/* The handle has left the epoch of the moment, so no record can follow the last one of that epoch. */
 static void settle_by_last(const struct ibvcap_rx *rx, struct ibvcap_rx_moment *moment)
 {
 	const struct rx_reattach *reattach = &rx->reattach;
@@ -90,7 +90,7 @@ bool rx_moment_settle(const struct ibvcap_rx *rx, struct ibvcap_rx_moment *momen
 		moment->after = rx_settled_losses(&settled.after, settled.no_buffer_most);
 		moment->is_settled = 1;
 	}
-	note_outages(rx, moment); /* newer than the record's, which was written before */
+	note_outages(rx, moment); /* the ring's count is newer than the record's */
 	if (!moment->is_settled && moment_state(rx) & RX_MOMENT_AWAY) {
 		moment->state |= moment_state(rx) | RX_MOMENT_UNSETTLED;
 		moment->is_settled = 1;

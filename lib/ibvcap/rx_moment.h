@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Moments of a receive handle: what is settled of the losses before and after them. */
+/* Moments of a receive handle, with the losses that are settled before and after each moment. */
 #ifndef IBVCAP_RX_MOMENT_H
 #define IBVCAP_RX_MOMENT_H
 
@@ -8,9 +8,9 @@
 /* state of struct ibvcap_rx_moment */
 enum rx_moment_state {
 	RX_MOMENT_AWAY = 1 << 0,       /* the daemon, or the connection to it, had ended */
-	RX_MOMENT_FAILED = 1 << 1,     /* a queue had */
-	RX_MOMENT_REMOVED = 1 << 2,    /* the stream was */
-	RX_MOMENT_UNSETTLED = 1 << 3,  /* nothing will be settled behind it */
+	RX_MOMENT_FAILED = 1 << 1,     /* a queue had failed */
+	RX_MOMENT_REMOVED = 1 << 2,    /* the stream was removed */
+	RX_MOMENT_UNSETTLED = 1 << 3,  /* no record will count the losses until the moment */
 	RX_MOMENT_ALL_QUEUES = 1 << 4, /* the handle is to read all queues of the stream */
 };
 

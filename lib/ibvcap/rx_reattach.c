@@ -26,7 +26,7 @@
 
 /* ---- leaving the old epoch ------------------------------------------------------------------------- */
 
-/* A member of a group that reattaches to no other daemon still attaches to its queues. */
+/* IBVCAP_NO_REATTACH: a member of a group still waits this long to attach to each of its queues. */
 static uint32_t rx_reattach_ms(const struct rx_reattach *reattach)
 {
 	switch (reattach->options.reattach_ms) {
@@ -76,7 +76,7 @@ static int rx_reattach_send(struct rx_reattach *reattach, const struct ibvcap_rx
 	return client_send(&reattach->client, &request.header);
 }
 
-/* Connect and ask. Any failure here may pass: the socket may not exist yet, or not have its final mode. */
+/* Connect and ask. Each failure is tried again: the socket may not exist yet, or not have its final mode. */
 static void rx_reattach_ask(struct rx_reattach *reattach, uint64_t now_ns)
 {
 	int r;
@@ -93,8 +93,8 @@ static void rx_reattach_ask(struct rx_reattach *reattach, uint64_t now_ns)
 }
 
 /*
- * Errors that may pass before the deadline: no place in the daemon, a daemon that ended again, no memory here. A daemon
- * whose queues have all failed ends, and is started again.
+ * Errors after which the search goes on until its deadline: the daemon has no place, the daemon has ended again, this
+ * process has no memory. -EIO too: a daemon whose queues have all failed ends, and systemd starts it again.
  */
 static bool rx_reattach_is_passing(int error)
 {
@@ -191,7 +191,7 @@ static int rx_reattach_open(struct ibvcap_rx *rx, struct ibvcap_rx **new, const 
 	return r;
 }
 
-/* The daemon answers as late as it likes; the search goes on when its connection ends. */
+/* From now on the daemon may answer at any time. If the connection ends, the search starts again. */
 static void rx_reattach_note_joined(struct rx_reattach *reattach, const struct protocol_joined *joined)
 {
 	reattach->joined = true;
@@ -314,7 +314,7 @@ int rx_reattach(struct ibvcap_rx *rx, uint64_t until_ns)
 		rx_leave_epoch(rx);
 	}
 	r = rx_reattach_search(rx, until_ns);
-	/* Also while it awaits an answer: a socket that outlives its daemon accepts connections, but never answers. */
+	/* The timer limits the wait for an answer too: a socket that outlives its daemon accepts, but never answers. */
 	rx_poll_set_timer(reattach, reattach->away && !reattach->error ? rx_reattach_next_step_ns(reattach) : 0);
 	return r;
 }

@@ -33,7 +33,7 @@ static int open_queue(struct rx_set *set, uint32_t queue, const struct ibvcap_rx
 	return rx_set_watch_part(set, part);
 }
 
-/* Without those that have failed. The first one that has not says how many there are. */
+/* Opens all queues but those that have failed. The first queue that opens tells the number of queues. */
 static int open_all(struct rx_set *set, const struct ibvcap_rx_options *options)
 {
 	uint32_t n = IBVCAP_QUEUES_MAX;
@@ -63,7 +63,7 @@ int rx_set_new(struct rx_set **out, const char *path, const char *stream, const 
 	if (!set)
 		return error_set(-ENOMEM, "out of memory");
 	set->options = *options;
-	set->options.start = IBVCAP_START_OLDEST; /* of queues that come later: a group begins with the first */
+	set->options.start = IBVCAP_START_OLDEST; /* for queues that come later, so that no packet is left out */
 	set->is_group = options->group[0];
 	set->is_tap = options->policy == IBVCAP_POLICY_TAP;
 	set->counts.size = sizeof(set->counts);
@@ -86,7 +86,7 @@ void rx_set_free(struct rx_set *set)
 {
 	if (!set)
 		return;
-	/* First: a child of fork() has the same epoll set, and takes nothing out of it. */
+	/* Close it first: a child of fork() shares the epoll set and must not remove descriptors from it. */
 	if (set->poll_fd >= 0)
 		close(set->poll_fd);
 	for (uint32_t i = 0; i < set->n_parts; i++)

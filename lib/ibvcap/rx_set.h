@@ -16,17 +16,20 @@ void rx_set_free(struct rx_set *set);
 /** As ibvcap_rx_acquire(). */
 int rx_set_acquire(struct rx_set *set, struct ibvcap_rx_batch *batch, uint32_t max, uint32_t min, int timeout_ms);
 
-/** The handle that the batch is of, and the batch as that one gave it. NULL: of none. */
+/** The part that gave the batch out. *of_part is the batch as that part knows it. NULL: no part gave it out. */
 struct ibvcap_rx *rx_set_part(const struct rx_set *set, const struct ibvcap_rx_batch *batch,
                               struct ibvcap_rx_batch *of_part);
 
-/** A batch was released: a queue that is recalled goes when all are. True: its queue was recalled. */
+/**
+ * The caller released a batch. If the group recalled the batch's queue, and this was the queue's last batch, the set
+ * gives the queue back. True: the queue was recalled.
+ */
 bool rx_set_note_release(struct rx_set *set, const struct ibvcap_rx_batch *batch);
 
-/** The first handle that is attached. NULL: none is. */
+/** The first part that is attached. NULL: none is attached. */
 struct ibvcap_rx *rx_set_first(const struct rx_set *set);
 
-/** Of the stream. */
+/** The name of the stream. */
 const char *rx_set_name(const struct rx_set *set);
 
 /** For poll(); -EOPNOTSUPP: a tap. */

@@ -15,7 +15,7 @@
 #include <string.h>
 #include <time.h>
 
-#define RX_SET_FEWER 2                  /* the part has fewer rows than wanted, and there will be no more */
+#define RX_SET_FEWER 2                  /* the part has fewer rows than wanted, and no more will come */
 #define ASK_NS       UINT64_C(20000000) /* while packets come without a pause, how often a new queue is looked for */
 #define TAP_NAP_MS   1                  /* the daemon does not wake taps */
 #define SLICE_MS     (PAUSE_SLICE_NS / 1000000)
@@ -65,8 +65,8 @@ static int take_in_turn(struct rx_set *set, struct ibvcap_rx_batch *batch, uint3
 }
 
 /*
- * A part is in the next epoch: search for the queues that are new, and for those that had failed. Of queues that the
- * stream has no more, the search fails. 1 or -errno.
+ * A part has reached the next epoch: search for the queues that are new there, and for those that had failed. The
+ * search for a queue that the stream no longer has fails. 1 or -errno.
  */
 static int follow_queues(struct rx_set *set, const struct ibvcap_rx *first)
 {
@@ -92,7 +92,7 @@ static int follow_queues(struct rx_set *set, const struct ibvcap_rx *first)
 	return 1;
 }
 
-/* The others go on. 1: the queue was given up; 0: not before its batches are released. */
+/* Give up a queue that has failed; the others go on. 1: done; 0: the caller still holds batches of the queue. */
 static int give_up_failed(struct rx_set *set, uint32_t index)
 {
 	const struct ibvcap_rx *part = set->parts[index];
@@ -104,7 +104,7 @@ static int give_up_failed(struct rx_set *set, uint32_t index)
 	return 1;
 }
 
-/* The epoch of the part has ended. 1: it is in the next one, or was given up; 0: not yet; -errno. */
+/* The epoch of the part has ended. 1: the part is in the next epoch, or was given up; 0: not yet; -errno. */
 static int step_ended(struct rx_set *set, uint32_t index)
 {
 	struct ibvcap_rx *part = set->parts[index];
@@ -129,7 +129,7 @@ static int step_ended(struct rx_set *set, uint32_t index)
 }
 
 /*
- * Make the part wake the descriptor when it has so many rows. 1: look at the parts again; 0: it has nothing; -errno.
+ * Make the descriptor readable when the part has min rows. 1: look at the parts again; 0: no rows yet; -errno.
  */
 static int prepare_part(struct rx_set *set, uint32_t index, uint32_t max, uint32_t min)
 {
@@ -152,7 +152,7 @@ static int prepare_part(struct rx_set *set, uint32_t index, uint32_t max, uint32
 	return r == RX_WAIT_HEAD ? 1 : r == RX_WAIT_TIME ? 0 : r;
 }
 
-/* The stream is removed when all its queues are: the others may have packets yet. Results as of prepare_part(). */
+/* -ENODEV only when all queues are removed, because the others may still have packets. Else as prepare_part(). */
 static int prepare_all(struct rx_set *set, uint32_t max, uint32_t min, uint64_t now_ns)
 {
 	uint32_t n_removed = 0;
@@ -174,7 +174,7 @@ static int prepare_all(struct rx_set *set, uint32_t max, uint32_t min, uint64_t 
 
 /* ---- acquiring ------------------------------------------------------------------------------------------ */
 
-/* While packets come without a pause. */
+/* A set that never waits for packets must ask for its next queue from time to time. */
 static int look_for_queue(struct rx_set *set)
 {
 	struct timespec now;
@@ -241,7 +241,7 @@ static int acquire_from_any(struct rx_set *set, struct ibvcap_rx_batch *batch, u
 	return r;
 }
 
-/* The stream has one queue: as a handle of that queue does. */
+/* A stream of one queue: the part waits by itself, as a handle of one queue. */
 static int acquire_from_one(struct rx_set *set, struct ibvcap_rx_batch *batch, uint32_t max, uint32_t min,
                             int timeout_ms)
 {

@@ -23,7 +23,7 @@ bool rx_set_is_recalled(const struct ibvcap_rx *part)
 	return consumer_load_reason(part->state) == IBVCAP_DISCONNECT_RECALLED;
 }
 
-/* Empties the socket, so that the descriptor is not readable for what is known. */
+/* Reads the message, so that the descriptor is no longer readable because of it. */
 void rx_set_give_back(struct rx_set *set, uint32_t index)
 {
 	struct ibvcap_rx *part = set->parts[index];
@@ -34,7 +34,7 @@ void rx_set_give_back(struct rx_set *set, uint32_t index)
 		rx_set_drop_part(set, index);
 }
 
-/* The ask was answered: it is a queue of this handle now. */
+/* The daemon has answered the request: its handle becomes a part of the set. */
 static int take_queue(struct rx_set *set)
 {
 	struct ibvcap_rx *part = set->ask;
@@ -77,7 +77,7 @@ int rx_set_ask(struct rx_set *set, uint64_t now_ns)
 	return n ? 0 : r;
 }
 
-/* The first answer says whether this client may be a member. */
+/* The daemon's first answer says whether this client may be a member. */
 int rx_set_join(struct rx_set *set, const struct ibvcap_rx_options *options)
 {
 	int r = getrandom(&set->member, sizeof(set->member), 0) < 0

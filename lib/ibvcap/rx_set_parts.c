@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Adds and removes the handles of single queues. Each has a connection of its own. One epoll set has the descriptors
- * that all of them wait for.
+ * Adds and removes the handles of single queues, each with its own connection. One epoll set has the descriptors of
+ * all of them.
  */
 #include "lib/ibvcap/rx_set_parts.h"
 

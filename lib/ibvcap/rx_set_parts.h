@@ -5,7 +5,8 @@
 
 #include "lib/ibvcap/rx.h"
 
-#define RX_SET_PARTS_MAX (2 * IBVCAP_QUEUES_MAX) /* a queue may come back while batches of it are out */
+/* Twice the queues: a queue may come back while the caller still holds batches of its former part. */
+#define RX_SET_PARTS_MAX (2 * IBVCAP_QUEUES_MAX)
 
 struct rx_set {
 	char *path;
@@ -14,13 +15,13 @@ struct rx_set {
 	bool is_group;
 	bool is_tap;
 	uint64_t member;
-	uint64_t epoch; /* of a group: of the last queue that came */
+	uint64_t epoch; /* for a group: the epoch of the newest part */
 	uint32_t n_queues;
-	struct ibvcap_rx *parts[RX_SET_PARTS_MAX]; /* a batch's lease has the index; NULL: free */
-	uint32_t n_parts;                          /* no part from here on is used */
+	struct ibvcap_rx *parts[RX_SET_PARTS_MAX]; /* the lease of a batch contains the index; NULL: free */
+	uint32_t n_parts;                          /* all parts from this index on are NULL */
 	uint32_t turn;                             /* the part to be asked first */
 	uint32_t failed;                           /* bit k: queue k failed in this epoch, and was given up */
-	struct ibvcap_rx *ask;                     /* of a group: waits for the next queue; NULL: it has all */
+	struct ibvcap_rx *ask;                     /* for a group: waits for the next queue; NULL: no request is open */
 	uint64_t asked_ns;
 	struct ibvcap_rx_counts counts; /* of queues that were given up */
 	int poll_fd;
@@ -40,13 +41,13 @@ void rx_set_put_part(struct rx_set *set, int index, struct ibvcap_rx *part);
 void rx_set_drop_part(struct rx_set *set, uint32_t index);
 uint32_t rx_set_count_parts(const struct rx_set *set);
 
-/** Have the set's descriptor readable when this one is. 0; -errno. */
+/** Add fd to the descriptor of the set. 0; -errno. */
 int rx_set_watch_fd(const struct rx_set *set, int fd);
 
-/** The same for what a part waits for: packets, and the next daemon. A tap has nothing to be watched. 0; -errno. */
+/** Add the descriptors of a part, which waits for packets or for the next daemon. A tap has none. 0; -errno. */
 int rx_set_watch_part(const struct rx_set *set, struct ibvcap_rx *part);
 
-/** Before the part is closed: a child of fork() may have copies of its descriptors, which keep them in the set. */
+/** Call it before the part is closed: copies of the descriptors in a child of fork() would keep them in the set. */
 void rx_set_unwatch_part(const struct rx_set *set, const struct ibvcap_rx *part);
 
 /** Add the counts of a part. */

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Follows the settled records of a ring. A record is before the next packet if all rows below its head are behind the
- * reader; what it counts was lost before that packet.
+ * Follows the settled records of a ring. If the reader has passed the head of a record, all losses that the record
+ * counts happened before the reader's next packet.
  */
 #include "lib/ibvcap/rx.h"
 
@@ -50,7 +50,7 @@ void rx_settled_follow(struct ibvcap_rx *rx)
 	rx->settled_version = version;
 }
 
-/* A handle that begins in the past finds the record in that of the block, if the ring still has the block. */
+/* A handle that begins in the past takes the record of its first block, if the ring still has that block. */
 static void begin_in_block(struct ibvcap_rx *rx, uint64_t block)
 {
 	uint32_t physical = consumer_load_table_at(rx->table, rx->table_mask, block);
