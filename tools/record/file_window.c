@@ -195,11 +195,13 @@ struct left_files {
 	size_t n;
 };
 
+/* Files whose last changes were within a tick of the kernel's clock have the same time: their numbers tell. */
 static int by_age(const void *a, const void *b)
 {
 	const struct kept_file *const *one = a, *const *other = b;
+	int order = ((*one)->time_ns > (*other)->time_ns) - ((*one)->time_ns < (*other)->time_ns);
 
-	return ((*one)->time_ns > (*other)->time_ns) - ((*one)->time_ns < (*other)->time_ns);
+	return order ? order : strverscmp((*one)->path, (*other)->path);
 }
 
 /* The name says which flow of which stream the file has to show. */

@@ -211,6 +211,26 @@ Test(file_window, a_file_of_this_run_is_deleted_although_a_child_has_its_lock)
 	close(fd);
 }
 
+/* A copy of a recording has such files, and one whose files take less than a tick of the kernel's clock each. */
+Test(file_window, files_of_the_same_age_go_in_the_order_of_their_numbers)
+{
+	static const unsigned numbers[] = {99999, 3, 100001, 1, 100000, 20, 4, 2};
+	static const unsigned order[] = {1, 2, 3, 4, 20, 99999, 100000, 100001};
+	char name[64];
+
+	for (unsigned i = 0; i < 8; i++, age--) {
+		snprintf(name, sizeof(name), "a_%05u_20261123014500.pcapng", numbers[i]);
+		put_own(name);
+	}
+	begin("a.pcapng", 1, false);
+	for (unsigned i = 0; i < 8; i++) {
+		snprintf(name, sizeof(name), "a_%05u_20261123014500.pcapng", order[i]);
+		cr_expect(is_there(name), "%s", name);
+		cr_expect(file_window_give_way(&window));
+		cr_expect_not(is_there(name), "%s", name);
+	}
+}
+
 Test(file_window, a_file_that_took_the_name_meanwhile_is_not_deleted)
 {
 	put_own("a_00001_20261123014500.pcapng");
