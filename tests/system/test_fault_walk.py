@@ -12,6 +12,7 @@ import pytest
 
 import conftest
 from walk_judge import LOSSES, FalseVerdict, Recording, Sent
+from walk_recorder import Folder
 from wires import N_QUEUES
 
 SECONDS = float(os.environ.get("IBVCAP_WALK_SECONDS", "20"))
@@ -114,3 +115,27 @@ def test_a_last_file_has_what_was_sent_before_its_end():
     judge(file(0, range(5, 30), last=True), ended=29)
     with pytest.raises(FalseVerdict, match="COMPLETE"):
         judge(file(0, range(5, 30), last=True), ended=30)
+
+
+@pytest.mark.parametrize("numbers,window,is_small,is_lie", [
+    ([1, 2, 3, 4], None, False, False),
+    ([1, 2, 4], None, False, True),
+    ([3, 4], 2, False, False),
+    ([1, 4], 2, False, True),
+    ([4], 3, False, True),
+    ([4], 3, True, False),
+    ([], 3, True, False),
+])
+def test_a_window_deletes_the_files_with_the_lowest_numbers(tmp_path, numbers, window, is_small, is_lie):
+    def name(number):
+        # times of the first packets, which a stopped worker publishes late
+        return f"a_{number:05}_{20261123014500 - number}.pcapng"
+    folder = types.SimpleNamespace(path=tmp_path, closed=tmp_path / "closed", window=window, is_small=is_small,
+                                   seen={name(number) for number in range(1, 4)})
+    folder.closed.write_text(f"{tmp_path}/{name(4)}\n")
+    files = [types.SimpleNamespace(path=tmp_path / name(number)) for number in numbers]
+    if is_lie:
+        with pytest.raises(FalseVerdict):
+            Folder.check_kept(folder, files)
+    else:
+        Folder.check_kept(folder, files)

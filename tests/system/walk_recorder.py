@@ -15,11 +15,10 @@ from walk_files import NUMBER_AT, File
 from walk_judge import FalseVerdict, Recording, Sent
 
 IBVCAP = conftest.BUILD / "tools/ibvcap"
-COMPANIONS = (".index", ".meta", ".headers", ".json")
+ROWS = (".pcapng", ".pcapng.zst", ".raw")
 DAMAGED = 65
 EXIT_CODES = (0, 1, 2, 69, 73, 74, 75)  # 75: the daemon ends while a recorder attaches
 AT_REST_NS = 250_000_000
-LATE_SECONDS = 5  # a file's name has the time of its first packet, and a stopped worker publishes packets late
 SNAP = 200
 SAMPLE = 3  # about so many files of a folder are read by tshark, too
 
@@ -69,8 +68,16 @@ class Folder:
         if not self.process:
             self.n_runs += 1
             log(f"{self.path.name}: run {self.n_runs}")
+            if not any(path.name.endswith((*ROWS, ".part")) for path in self.path.glob("a*")):
+                self.forget()
             with open(f"{self.said}{self.n_runs}", "w", encoding="utf-8") as out:
                 self.process = subprocess.Popen(self.command, stdout=out, stderr=out)
+
+    def forget(self):
+        """The full disk has left no file, so the next run numbers its files from 1 again."""
+        self.check_kept([])
+        self.seen.clear()
+        self.closed.unlink(missing_ok=True)
 
     def take_end(self, log, ended_ns=None):
         code = self.process.wait(60)
@@ -89,7 +96,7 @@ class Folder:
         self.seen.update(path.name for path in self.files())
 
     def files(self):
-        return [path for path in self.path.glob("a*") if path.name.endswith((".pcapng", ".pcapng.zst", ".raw"))]
+        return [path for path in self.path.glob("a*") if path.name.endswith(ROWS)]
 
     def is_ready(self):
         """It has its signal handlers."""
@@ -176,10 +183,11 @@ class Folder:
             return
         if self.window is None:
             raise FalseVerdict(f"{self.path}: files are lost: {lost}; there are {sorted(there)}")
-        newest_lost = max(second_of(name) for name in lost)
-        oldest_kept = min((second_of(name) for name in there), default=newest_lost)
-        if newest_lost > oldest_kept + LATE_SECONDS or (not self.is_small and len(there) < self.window - 1):
-            raise FalseVerdict(f"{self.path}: window of {self.window}: lost {sorted(lost, key=second_of)[-5:]}; there "
+        newest_lost = max(number_of(name) for name in lost)
+        oldest_kept = min((number_of(name) for name in there), default=newest_lost + 1)
+        n_kept = len(there) + len([*self.path.glob("a*.part")])  # of runs that were killed
+        if newest_lost >= oldest_kept or (not self.is_small and n_kept < self.window - 1):
+            raise FalseVerdict(f"{self.path}: window of {self.window}: lost {sorted(lost, key=number_of)[-5:]}; there "
                                f"are {sorted(there)}")
 
     def check_info(self, files):
@@ -196,10 +204,9 @@ class Folder:
             raise FalseVerdict(f"info ends with {done.returncode} for {paths}: {found[-1]} {done.stderr}")
 
 
-def second_of(name):
-    """a_00001_20261123014500.pcapng"""
-    digits = name.split("_")[-1][:14]
-    return time.mktime(time.strptime(digits, "%Y%m%d%H%M%S"))
+def number_of(name):
+    """Of a_00001_20261123014500.pcapng."""
+    return int(name.split("_")[-2])
 
 
 def read_by_others(path):
