@@ -108,10 +108,14 @@ def test_a_log_that_cannot_be_read_is_skipped_with_the_reason(tmp_path):
     assert status == 77 and "No such file" in said
 
 
-def test_the_log_of_this_machine_can_be_marked_and_read():
+def test_a_program_that_writes_to_the_log_of_this_machine_is_no_fault(log):
+    text = "INFO: possible test of ibvcap detected: a program wrote this line, and nothing is wrong"
+    log.write_text(kmsg(text))
+    assert check("--log", log) == (1, f"{text}\n"), "it would be a fault if the kernel had written it"
     mark = subprocess.run([CHECK, "--mark"], capture_output=True, text=True, check=False)
     if mark.returncode == 77:
         pytest.skip(mark.stderr)
     with open("/dev/kmsg", "w", encoding="ascii") as kernel_log:
-        kernel_log.write("<4>BUG: no record of the kernel has this text")
+        kernel_log.write(f"<6>{text}")
+    assert text in subprocess.run(["dmesg"], capture_output=True, text=True, check=True).stdout
     assert check(mark.stdout.strip()) == (0, "the kernel reported no fault\n")
