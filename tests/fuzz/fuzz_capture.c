@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* A file that somebody calls a capture, as ibvcap replay reads it: what it finds lies within the frame, times go on. */
 #include "tools/capture/capture.h"
-#include "tools/ibvcap/timing.h"
+#include "tools/send/timing.h"
 
 #include <stdio.h>
 #include <stdlib.h>

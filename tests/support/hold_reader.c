@@ -6,7 +6,7 @@
  * meanwhile. Where nothing was lost before the ring and the sender began at the ring's head, a row's number is its
  * sequence. A line of JSON when attached, one with the counts at TERM.
  */
-#include "tools/ibvcap/pattern.h"
+#include "tools/send/pattern.h"
 
 #include <ibvcap/ibvcap.h>
 

@@ -5,7 +5,7 @@
  * The count is exact as long as nothing behind the socket drops: the neighbour must be known (a queue for an
  * unresolved one is short) and the interface without a queueing discipline, as a veth is.
  */
-#include "tools/ibvcap/pattern.h"
+#include "tools/send/pattern.h"
 
 #include <arpa/inet.h>
 #include <errno.h>

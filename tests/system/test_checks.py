@@ -82,7 +82,7 @@ def test_a_program_that_is_bound_to_its_interface_is_found(tmp_path, source, lin
 @pytest.mark.parametrize("source,header,allowed", [
     ("daemon/backend/verbs/queue.c", "infiniband/verbs.h", True),
     ("daemon/worker/rx_worker.c", "infiniband/verbs.h", False),
-    ("tools/ibvcap/top_screen.c", "ncurses.h", True),
+    ("tools/status/top_screen.c", "ncurses.h", True),
     ("tools/ibvcap/recv.c", "ncurses.h", False),
     ("daemon/config/reader.c", "libconfig.h", True),
     ("daemon/control/status.c", "libconfig.h", False),

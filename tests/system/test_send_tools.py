@@ -114,7 +114,7 @@ def received(there, n):
 
 
 def pattern(number, size):
-    """As in tools/ibvcap/pattern.h."""
+    """As in tools/send/pattern.h."""
     mask = 2**64 - 1
     x = number
     for _ in range(2):

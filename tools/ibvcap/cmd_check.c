@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /* ibvcap check: receives a stream, tracks the packets' own numbers, and says whether all of them came. */
 #include "tools/ibvcap/ibvcap.h"
-#include "tools/ibvcap/options.h"
-#include "tools/ibvcap/recv.h"
+#include "tools/common/options.h"
+#include "tools/receive/recv.h"
 
 #include <getopt.h>
 #include <sysexits.h>

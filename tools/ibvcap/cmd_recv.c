@@ -1,400 +1,206 @@
 // SPDX-License-Identifier: Apache-2.0
-/*
- * ibvcap recv: attaches to a stream, counts and checks what it receives, and prints or writes it. ibvcap check is the
- * same with fewer options.
- */
-#include "tools/ibvcap/recv.h"
+/* The command line of `ibvcap recv`. */
+#include "tools/common/options.h"
+#include "tools/receive/recv.h"
 
-#include "daemon/base/time.h"
-#include "tools/ibvcap/ibvcap.h"
-#include "tools/ibvcap/report.h"
-#include "tools/ibvcap/stop_signal.h"
-
-#include <errno.h>
-#include <fcntl.h>
-#include <inttypes.h>
+#include <getopt.h>
 #include <sched.h>
-#include <signal.h>
-#include <stdio_ext.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sysexits.h>
-#include <unistd.h>
 
-/* In a sleep: to print the rates in time, and to see a signal that came just before the call. */
-#define SLEEP_MS             50
-#define SILENCE_NS           (3 * TIME_SECOND_NS)
-#define PAYLOAD_BUFFER_BYTES 65536 /* what a pipe holds */
-#define SETTLE_MS            1000
-#define SETTLE_STEP_MS       10
+static const char usage[] =
+	"usage: ibvcap recv STREAM [OPTIONS...]\n"
+	"Receive a stream until it ends, or until SIGINT or SIGTERM. Print rates every second,\n"
+	"and the loss sum at the end. Defaults are in parentheses.\n"
+	"\n"
+	"  -s, --socket PATH       the daemon's control socket (else $IBVCAP_SOCKET, else " IBVCAP_CONTROL_SOCKET ")\n"
+	"  -c, --count N           end after N packets\n"
+	"  -t, --duration S        end after S seconds\n"
+	"  -v, --verify            check the numbered test pattern; exit 1 if a payload is corrupt\n"
+	"  -n, --sequence          count by the packets' own numbers what is lost, repeated and reordered, per source\n"
+	"  -d, --dump N            print the first N packets\n"
+	"  -o, --oldest            begin with the oldest packet in the ring (the next packet that comes)\n"
+	"  -b, --packets-back N    begin N packets back, or with the oldest\n"
+	"  -B, --seconds-back S    begin with the packets of S seconds ago, or with the oldest\n"
+	"  -p, --policy POLICY     lossy, lossless (needs a permission), or tap (no quotas, no headers) (lossy)\n"
+	"  -q, --queue N           only queue N of the stream, from 0; all: every queue (all)\n"
+	"  -g, --group NAME        share the queues with all that name this group, and take over from those that end\n"
+	"  -r, --reattach S        when the daemon ends, wait S seconds for its next run; 0: end (30)\n"
+	"  -w, --payload-out FILE  write all payloads to FILE, one after the other; -: standard output, and all that\n"
+	"                          is printed goes to standard error\n"
+	"  -l, --latency           at the end print the time from each packet's timestamp until this program had it\n"
+	"  -C, --cpu N             run on CPU N\n"
+	"  -y, --busy              never sleep: ask for packets all the time, which takes a whole CPU\n"
+	"  -u, --utc               with --dump: timestamps as date and time\n"
+	"  -j, --json              print only the summary, as JSON\n"
+	"  -h, --help              print this\n";
 
-/* Of check. */
-static const int exit_codes[] = {
-	[IBVCAP_VERDICT_COMPLETE] = EX_OK,
-	[IBVCAP_VERDICT_INCOMPLETE] = 1,
-	[IBVCAP_VERDICT_NOT_PROVEN] = 2,
-};
-
-/* ---- receiving ----------------------------------------------------------------------------------- */
-
-struct receiver {
-	struct recv_options options;
-	struct ibvcap_rx *rx;
-	FILE *payload_out;
-	bool flushes;    /* payload_out is a pipe: write each batch as it comes */
-	int write_error; /* errno of payload_out; 0 */
-	struct recv_pattern pattern;
-	struct latency *latency;        /* NULL without --latency */
-	struct ibvcap_tracker *tracker; /* NULL without --sequence */
-	struct ibvcap_rx_moment from;   /* before the first packet */
-	struct recv_totals totals;
-	struct recv_totals printed; /* the totals in the last line of rates */
-	uint64_t start_ns;
-	uint64_t printed_ns;
-	bool silence_told;
-	uint32_t failed_told;
-	uint64_t last_row_ns; /* timestamp of the row that came last; 0: none came */
-};
-
-static void write_payload(struct receiver *receiver, const uint8_t *payload, size_t bytes)
+static bool parse_reattach(const char *text, uint32_t *ms)
 {
-	if (receiver->payload_out && fwrite(payload, 1, bytes, receiver->payload_out) != bytes)
-		receiver->write_error = errno;
+	uint64_t seconds = 0;
+
+	if (strcmp(text, "0") && !options_parse_count("recv", "--reattach", text, UINT32_MAX / 1000, &seconds))
+		return false;
+	*ms = seconds ? (uint32_t)seconds * 1000 : IBVCAP_NO_REATTACH;
+	return true;
 }
 
-static void count_row(struct receiver *receiver, const struct ibvcap_rx_batch *batch, uint32_t i, uint64_t seen_ns)
+static bool parse_policy(const char *text, enum ibvcap_policy *policy)
 {
-	const struct ibvcap_meta *meta = &batch->meta[i];
-	const uint8_t *payload = ibvcap_rx_payload(batch, i);
+	static const char *const names[] = {
+		[IBVCAP_POLICY_LOSSY] = "lossy", [IBVCAP_POLICY_LOSSLESS] = "lossless", [IBVCAP_POLICY_TAP] = "tap"};
 
-	if (receiver->options.dump > 0) {
-		receiver->options.dump--;
-		recv_dump(batch, i, receiver->options.utc);
+	for (unsigned i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+		if (strcmp(text, names[i]))
+			continue;
+		*policy = (enum ibvcap_policy)i;
+		return true;
 	}
-	for (unsigned bit = 0; meta->flags >> bit && bit < RECV_FLAGS; bit++)
-		receiver->totals.flagged[bit] += meta->flags >> bit & 1;
-	if (meta->flags & IBVCAP_PACKET_FLAG_ERROR)
-		return;
-	if (receiver->latency && meta->timestamp_ns)
-		latency_add(receiver->latency, meta->timestamp_ns, seen_ns);
-	receiver->totals.bytes += meta->length;
-	if (meta->flags & IBVCAP_PACKET_FLAG_UNUSABLE)
-		return;
-	if (receiver->pattern.numbers)
-		recv_pattern_add(&receiver->pattern, payload, meta->length);
-	write_payload(receiver, payload, meta->length);
+	fprintf(stderr, "ibvcap recv: --policy '%s': lossy, lossless or tap is wanted\n", text);
+	return false;
 }
 
-static void count_received(struct receiver *receiver, const struct ibvcap_rx_batch *batch)
+static bool parse_queue(const char *text, uint32_t *queue)
 {
-	uint64_t seen_ns = receiver->latency ? time_utc_ns() : 0;
+	uint64_t number = IBVCAP_QUEUE_ALL;
 
-	recv_tell(&receiver->options, batch, receiver->last_row_ns);
-	receiver->last_row_ns = batch->meta[batch->n - 1].timestamp_ns;
-	receiver->totals.packets += batch->n;
-	receiver->totals.gaps += batch->gap > 0;
-	receiver->totals.skipped += batch->gap;
-	for (uint32_t i = 0; i < batch->n && receiver->write_error == 0; i++)
-		count_row(receiver, batch, i, seen_ns);
-	if (receiver->flushes && receiver->write_error == 0 && fflush(receiver->payload_out) != 0)
-		receiver->write_error = errno;
+	if (strcmp(text, "all") && !options_parse_number("recv", "--queue", text, IBVCAP_QUEUES_MAX - 1, &number))
+		return false;
+	*queue = (uint32_t)number;
+	return true;
 }
 
-static void print_recv_rate(struct receiver *receiver, uint64_t now)
+static bool parse_group(const char *text, struct ibvcap_rx_options *attach)
 {
-	if (!receiver->options.json)
-		recv_print_rate((double)(now - receiver->start_ns) * 1e-9, (double)(now - receiver->printed_ns) * 1e-9,
-		                &receiver->totals, &receiver->printed);
-	receiver->printed = receiver->totals;
-	receiver->printed_ns = now;
-	ibvcap_rx_settle_moment(receiver->rx, &receiver->from);
-}
+	size_t length = strlen(text);
 
-/* Packets that a tap has skipped since the last gap. */
-static uint64_t count_new_gap(const struct receiver *receiver)
-{
-	struct ibvcap_rx_counts counts = IBVCAP_INIT(struct ibvcap_rx_counts);
-
-	return ibvcap_rx_counts(receiver->rx, &counts) == 0 ? counts.skipped - receiver->totals.skipped : 0;
-}
-
-/* A tap receives copies, one packet at a time. Each one is counted as a batch of one. */
-static int receive_tapped(struct receiver *receiver, int timeout_ms)
-{
-	static uint8_t payload[UINT16_MAX];
-	struct ibvcap_meta meta;
-	struct ibvcap_rx_batch batch = {.payload = payload, .meta = &meta, .n = 1};
-	size_t length;
-	int r = ibvcap_rx_recv(receiver->rx, payload, sizeof(payload), &length, &meta, timeout_ms);
-
-	if (r <= 0)
-		return r;
-	meta.header_length = 0; /* the copy begins at the payload */
-	batch.flags = meta.flags & IBVCAP_PACKET_FLAG_GAP_UNKNOWN ? IBVCAP_RX_BATCH_FLAG_GAP_UNKNOWN : 0;
-	batch.gap = meta.flags & IBVCAP_PACKET_FLAG_GAP ? count_new_gap(receiver) : 0;
-	count_received(receiver, &batch);
-	if (receiver->tracker)
-		ibvcap_tracker_add(receiver->tracker, &(struct ibvcap_packet){.row = payload, .row_bytes = meta.length},
-		                   NULL);
-	return r;
-}
-
-static int receive_leased(struct receiver *receiver, uint32_t max, int timeout_ms)
-{
-	struct ibvcap_rx_batch batch = IBVCAP_INIT(struct ibvcap_rx_batch);
-	int r = ibvcap_rx_acquire(receiver->rx, &batch, max, 1, timeout_ms), tracked = 0;
-
-	if (r <= 0)
-		return r;
-	count_received(receiver, &batch);
-	if (receiver->tracker)
-		tracked = ibvcap_rx_track(receiver->rx, &batch, receiver->tracker, NULL);
-	ibvcap_rx_release(receiver->rx, &batch);
-	return tracked < 0 ? tracked : r;
-}
-
-/* A stream that stays silent from the start has a cause that other commands know. */
-static void tell_silence(struct receiver *receiver, uint64_t now)
-{
-	const struct recv_options *options = &receiver->options;
-
-	if (receiver->silence_told || receiver->totals.packets || now - receiver->start_ns < SILENCE_NS)
-		return;
-	receiver->silence_told = true;
-	fprintf(stderr, "ibvcap %s: stream '%s': no packet in %" PRIu64 " s; see why: ibvcap why %s%s%s\n",
-	        options->command, options->stream, SILENCE_NS / TIME_SECOND_NS, options->stream,
-	        options->socket ? " --socket " : "", options->socket ? options->socket : "");
-}
-
-/* 0 when --count or --duration is reached, a stop signal came or payloads cannot be written; else the library's error.
- */
-static int receive_packets(struct receiver *receiver)
-{
-	const struct recv_options *options = &receiver->options;
-	int timeout_ms = options->busy ? 0 : SLEEP_MS, r = 0;
-
-	while (!stop_signal_came() && r >= 0 && receiver->write_error == 0 &&
-	       receiver->totals.packets < options->count) {
-		uint64_t left = options->count - receiver->totals.packets;
-		uint64_t now = time_monotonic_ns();
-
-		if (now - receiver->start_ns >= options->duration_ns)
-			return 0;
-		if (now - receiver->printed_ns >= TIME_SECOND_NS) {
-			print_recv_rate(receiver, now);
-			recv_tell_failed(options, receiver->rx, &receiver->failed_told);
-		}
-		tell_silence(receiver, now);
-		if (options->attach.policy == IBVCAP_POLICY_TAP)
-			r = receive_tapped(receiver, timeout_ms);
-		else
-			r = receive_leased(receiver, left < UINT32_MAX ? (uint32_t)left : UINT32_MAX, timeout_ms);
+	if (length == 0 || length >= sizeof(attach->group)) {
+		fprintf(stderr, "ibvcap recv: --group '%s': a name of 1 to %zu bytes is wanted\n", text,
+		        sizeof(attach->group) - 1);
+		return false;
 	}
-	return r == -EINTR || r > 0 ? 0 : r;
+	memcpy(attach->group, text, length + 1);
+	return true;
 }
 
-/* The daemon accounts for the last packets within some 0.1 s. */
-static void settle(const struct receiver *receiver, struct ibvcap_rx_moment *moment)
+static bool parse_cpu(const char *text, int *cpu)
 {
-	for (int ms = 0; ms < SETTLE_MS && ibvcap_rx_settle_moment(receiver->rx, moment) == 0; ms += SETTLE_STEP_MS)
-		usleep(SETTLE_STEP_MS * 1000);
+	uint64_t number;
+
+	if (!options_parse_number("recv", "--cpu", text, CPU_SETSIZE - 1, &number))
+		return false;
+	*cpu = (int)number;
+	return true;
 }
 
-/* A tap is unknown to the daemon, which tells it nothing of the card's losses at its place. */
-static struct ibvcap_rx_account account_of(struct receiver *receiver)
+/* -1: go on; otherwise the exit code. */
+static int parse_recv_option(int option, struct recv_options *options)
 {
-	struct ibvcap_rx_account account = IBVCAP_INIT(struct ibvcap_rx_account);
-	struct ibvcap_rx_moment until = IBVCAP_INIT(struct ibvcap_rx_moment);
-
-	if (receiver->options.attach.policy == IBVCAP_POLICY_TAP)
-		return account;
-	ibvcap_rx_take_moment(receiver->rx, &until);
-	settle(receiver, &until);
-	ibvcap_rx_settle_moment(receiver->rx, &receiver->from);
-	ibvcap_rx_account_between(&receiver->from, &until, &account);
-	account.missing += receiver->totals.flagged[RECV_FLAG_ERROR];
-	return account;
+	switch (option) {
+	case 's':
+		options->socket = optarg;
+		return -1;
+	case 'c':
+		return options_parse_count("recv", "--count", optarg, UINT64_MAX - 1, &options->count) ? -1 : EX_USAGE;
+	case 't':
+		return options_parse_seconds("recv", "--duration", optarg, &options->duration_ns) ? -1 : EX_USAGE;
+	case 'v':
+		options->verify = true;
+		return -1;
+	case 'n':
+		options->sequence = true;
+		return -1;
+	case 'd':
+		return options_parse_count("recv", "--dump", optarg, UINT64_MAX, &options->dump) ? -1 : EX_USAGE;
+	case 'o':
+		options->attach.start = IBVCAP_START_OLDEST;
+		return -1;
+	case 'b':
+		options->attach.start = IBVCAP_START_PACKETS_BACK;
+		return options_parse_count("recv", "--packets-back", optarg, UINT64_MAX, &options->attach.back)
+		               ? -1
+		               : EX_USAGE;
+	case 'B':
+		options->attach.start = IBVCAP_START_NS_BACK;
+		return options_parse_seconds("recv", "--seconds-back", optarg, &options->attach.back) ? -1 : EX_USAGE;
+	case 'p':
+		return parse_policy(optarg, &options->attach.policy) ? -1 : EX_USAGE;
+	case 'q':
+		return parse_queue(optarg, &options->attach.queue) ? -1 : EX_USAGE;
+	case 'g':
+		return parse_group(optarg, &options->attach) ? -1 : EX_USAGE;
+	case 'r':
+		return parse_reattach(optarg, &options->attach.reattach_ms) ? -1 : EX_USAGE;
+	case 'w':
+		options->payload_out = optarg;
+		return -1;
+	case 'l':
+		options->latency = true;
+		return -1;
+	case 'C':
+		return parse_cpu(optarg, &options->cpu) ? -1 : EX_USAGE;
+	case 'y':
+		options->busy = true;
+		return -1;
+	case 'u':
+		options->utc = true;
+		return -1;
+	case 'j':
+		options->json = true;
+		return -1;
+	}
+	return options_print_usage(option, usage);
 }
 
-static struct recv_summary summarize(struct receiver *receiver)
+int recv_parse_arguments(int argc, char **argv, struct recv_options *options)
 {
-	struct recv_summary summary = {
-		.options = &receiver->options,
-		.totals = &receiver->totals,
-		.pattern = &receiver->pattern,
-		.latency = receiver->latency,
-		.tracker = receiver->tracker,
-		.counts = IBVCAP_INIT(struct ibvcap_rx_counts),
-		.info = IBVCAP_INIT(struct ibvcap_rx_info),
-		.seconds = (double)(time_monotonic_ns() - receiver->start_ns) * 1e-9,
-		.account = account_of(receiver),
+	static const struct option known[] = {
+		{"socket", required_argument, NULL, 's'},
+		{"count", required_argument, NULL, 'c'},
+		{"duration", required_argument, NULL, 't'},
+		{"verify", no_argument, NULL, 'v'},
+		{"sequence", no_argument, NULL, 'n'},
+		{"dump", required_argument, NULL, 'd'},
+		{"oldest", no_argument, NULL, 'o'},
+		{"payload-out", required_argument, NULL, 'w'},
+		{"latency", no_argument, NULL, 'l'},
+		{"cpu", required_argument, NULL, 'C'},
+		{"busy", no_argument, NULL, 'y'},
+		{"utc", no_argument, NULL, 'u'},
+		{"json", no_argument, NULL, 'j'},
+		{"reattach", required_argument, NULL, 'r'},
+		{"queue", required_argument, NULL, 'q'},
+		{"group", required_argument, NULL, 'g'},
+		{"packets-back", required_argument, NULL, 'b'},
+		{"seconds-back", required_argument, NULL, 'B'},
+		{"policy", required_argument, NULL, 'p'},
+		{"help", no_argument, NULL, 'h'},
+		{0},
 	};
+	int option, r = -1;
 
-	ibvcap_rx_counts(receiver->rx, &summary.counts);
-	ibvcap_rx_info(receiver->rx, &summary.info);
-	return summary;
-}
-
-/* ---- where payloads go --------------------------------------------------------------------------- */
-
-/* Take standard output for the payloads. What is printed to it goes to standard error from now on. */
-static FILE *take_standard_output(void)
-{
-	int fd = fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
-
-	return fd >= 0 && dup2(STDERR_FILENO, STDOUT_FILENO) >= 0 ? fdopen(fd, "w") : NULL;
-}
-
-static int open_payload_out(struct receiver *receiver)
-{
-	const char *path = receiver->options.payload_out;
-
-	receiver->flushes = !strcmp(path, "-");
-	receiver->payload_out = receiver->flushes ? take_standard_output() : fopen(path, "we");
-	if (!receiver->payload_out) {
-		fprintf(stderr, "ibvcap recv: --payload-out '%s': %s\n", path, strerror(errno));
-		return EX_CANTCREAT;
-	}
-	setvbuf(receiver->payload_out, NULL, _IOFBF, PAYLOAD_BUFFER_BYTES);
-	/* The reader of a pipe may end at any time: then write() returns EPIPE. */
-	signal(SIGPIPE, SIG_IGN);
-	return EX_OK;
-}
-
-/* EX_OK also if the reader of a pipe, or a signal, has ended the run. */
-static int finish_payloads(struct receiver *receiver)
-{
-	if (receiver->payload_out && receiver->write_error == 0 && fflush(receiver->payload_out) != 0)
-		receiver->write_error = errno;
-	if (receiver->write_error == 0)
-		return EX_OK;
-	__fpurge(receiver->payload_out);
-	if (receiver->write_error == EPIPE || receiver->write_error == EINTR)
-		return EX_OK;
-	fprintf(stderr, "ibvcap recv: stream '%s': the payloads cannot be written: %s\n", receiver->options.stream,
-	        strerror(receiver->write_error));
-	return EX_IOERR;
-}
-
-/* ---- the command --------------------------------------------------------------------------------- */
-
-static int move_to_cpu(int cpu)
-{
-	cpu_set_t cpus;
-
-	CPU_ZERO(&cpus);
-	CPU_SET((unsigned)cpu, &cpus);
-	if (sched_setaffinity(0, sizeof(cpus), &cpus) == 0)
-		return EX_OK;
-	fprintf(stderr, "ibvcap recv: --cpu %d: %s\n", cpu,
-	        errno == EINVAL ? "there is no such CPU, or this process may not run on it" : strerror(errno));
-	return EX_USAGE;
-}
-
-static int open_tracker(struct receiver *receiver)
-{
-	const struct recv_options *options = &receiver->options;
-	struct ibvcap_rx_info info = IBVCAP_INIT(struct ibvcap_rx_info);
-	struct ibvcap_sequence sequence;
-	int r;
-
-	ibvcap_rx_info(receiver->rx, &info);
-	if (!ibvcap_rx_sequence(receiver->rx, &sequence)) {
-		fprintf(stderr,
-		        "ibvcap %s: stream '%s': its configuration does not say where the packets have their number: "
-		        "give it a sequence (ibvcapd.conf(5))\n",
-		        options->command, options->stream);
-		return EX_CONFIG;
-	}
-	if (options->attach.policy == IBVCAP_POLICY_TAP &&
-	    (sequence.source != IBVCAP_SOURCE_NONE || info.application_header_bytes)) {
-		fprintf(stderr,
-		        "ibvcap %s: stream '%s': headers tell its sources apart or have its numbers; a tap gets none: "
-		        "leave out --policy tap\n",
-		        options->command, options->stream);
-		return EX_USAGE;
-	}
-	r = ibvcap_tracker_new(&sequence, NULL, &receiver->tracker);
-	return r == 0 ? EX_OK : report_failure(options->command, r);
-}
-
-static int open_receiver(struct receiver *receiver)
-{
-	const struct recv_options *options = &receiver->options;
-	int code = options->cpu >= 0 ? move_to_cpu(options->cpu) : EX_OK, r;
-
-	if (code != EX_OK)
-		return code;
-	if ((options->verify && recv_pattern_init(&receiver->pattern) < 0) ||
-	    (options->latency && !(receiver->latency = calloc(1, sizeof(*receiver->latency))))) {
-		fprintf(stderr, "ibvcap recv: out of memory\n");
-		return EX_OSERR;
-	}
-	code = options->payload_out ? open_payload_out(receiver) : EX_OK;
-	if (code != EX_OK)
-		return code;
-	r = ibvcap_rx_open(options->socket, options->stream, &options->attach, &receiver->rx);
-	if (r < 0)
-		return report_failure(options->command, r);
-	return options->sequence ? open_tracker(receiver) : EX_OK;
-}
-
-/* Print how far back the first packet is, if packets of the past were asked for. */
-static void print_recv_start(const struct receiver *receiver)
-{
-	struct ibvcap_rx_info info = IBVCAP_INIT(struct ibvcap_rx_info);
-
-	ibvcap_rx_info(receiver->rx, &info);
-	if (receiver->options.attach.start != IBVCAP_START_NEWEST && !receiver->options.json && info.n_attached)
-		printf("%s: begins %llu packets back\n", receiver->options.stream,
-		       (unsigned long long)info.attach_back);
-}
-
-static int run_recv(struct receiver *receiver)
-{
-	struct recv_summary summary;
-	int code, r;
-
-	print_recv_start(receiver);
-	receiver->from = (struct ibvcap_rx_moment)IBVCAP_INIT(struct ibvcap_rx_moment);
-	ibvcap_rx_take_moment(receiver->rx, &receiver->from);
-	receiver->start_ns = time_monotonic_ns();
-	receiver->printed_ns = receiver->start_ns;
-	r = receive_packets(receiver);
-	code = finish_payloads(receiver);
-	recv_tell_failed(&receiver->options, receiver->rx, &receiver->failed_told);
-	summary = summarize(receiver);
-	recv_print_summary(&summary);
-	if (code == EX_OK)
-		code = report_end(receiver->options.command, "stream", receiver->options.stream, r);
-	if (code == EX_OK && receiver->options.check)
-		code = exit_codes[recv_verdict(&summary)];
-	return code == EX_OK && receiver->pattern.corrupt ? 1 : code;
-}
-
-int recv_run(const struct recv_options *options)
-{
-	struct receiver receiver = {.options = *options};
-	int code;
-
-	stop_signal_catch();
-	setvbuf(stdout, NULL, _IOLBF, 0);
-	code = open_receiver(&receiver);
-	if (code == EX_OK)
-		code = run_recv(&receiver);
-	ibvcap_rx_close(receiver.rx);
-	if (receiver.payload_out)
-		fclose(receiver.payload_out);
-	ibvcap_tracker_free(receiver.tracker);
-	free(receiver.latency);
-	recv_pattern_deinit(&receiver.pattern);
-	return code;
-}
-
-int cmd_recv(int argc, char **argv)
-{
-	struct recv_options options;
-	int code = recv_parse_arguments(argc, argv, &options);
-
-	return code >= 0 ? code : recv_run(&options);
+	*options = (struct recv_options)RECV_OPTIONS_INIT;
+	while (r < 0 && (option = getopt_long(argc, argv, "s:c:t:vnd:ob:B:p:q:g:r:w:lC:yujh", known, NULL)) != -1)
+		r = parse_recv_option(option, options);
+	if (r >= 0)
+		return r;
+	if (optind == argc)
+		return options_reject("recv", usage, "which stream? 'ibvcap status' lists them");
+	options->stream = argv[optind++];
+	if (optind < argc)
+		return options_reject("recv", usage, "unexpected argument '%s'", argv[optind]);
+	if (options->attach.group[0] && options->attach.queue != IBVCAP_QUEUE_ALL)
+		return options_reject("recv", usage, "--group and --queue do not go together: the group chooses");
+	if (options->attach.group[0] && options->attach.policy == IBVCAP_POLICY_TAP)
+		return options_reject("recv", usage, "--group and --policy tap do not go together");
+	if (options->attach.group[0] && options->sequence)
+		return options_reject("recv", usage, "--group and --sequence do not go together");
+	if (options->dump && options->json)
+		return options_reject("recv", usage, "--dump and --json do not go together");
+	if (options->utc && !options->dump)
+		return options_reject("recv", usage, "--utc goes with --dump");
+	if (options->dump && options->attach.policy == IBVCAP_POLICY_TAP)
+		return options_reject("recv", usage,
+		                      "--dump and --policy tap do not go together: a tap has no headers");
+	return -1;
 }

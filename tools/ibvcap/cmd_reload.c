@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /* ibvcap reload: the daemon reads its configuration file again. */
 #include "tools/ibvcap/ibvcap.h"
-#include "tools/ibvcap/options.h"
-#include "tools/ibvcap/reconfigure.h"
+#include "tools/common/options.h"
+#include "tools/reconfigure/reconfigure.h"
 
 #include <getopt.h>
 

@@ -4,8 +4,8 @@
  * recording it begins to read where that time begins.
  */
 #include "tools/ibvcap/ibvcap.h"
-#include "tools/ibvcap/options.h"
-#include "tools/ibvcap/report.h"
+#include "tools/common/options.h"
+#include "tools/common/report.h"
 #include "tools/pcapng/pcapng_write.h"
 #include "tools/inspect/inspect_sum.h"
 #include "tools/inspect/packet_filter.h"

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /* ibvcap info: says what is in a recording, what is missing and why, and whether the file proves it. */
 #include "tools/ibvcap/ibvcap.h"
-#include "tools/ibvcap/options.h"
-#include "tools/ibvcap/report.h"
-#include "tools/ibvcap/tracker_print.h"
+#include "tools/common/options.h"
+#include "tools/common/report.h"
+#include "tools/common/tracker_print.h"
 #include "tools/inspect/inspect_file.h"
 #include "tools/inspect/inspect_set.h"
 #include "tools/json/text_to_json.h"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* A file as JSON, with all that the text of `ibvcap info` has, and its accounts. */
 #include "tools/inspect/inspect_file.h"
-#include "tools/ibvcap/tracker_print.h"
+#include "tools/common/tracker_print.h"
 #include "tools/json/text_to_json.h"
 
 static json_t *inspect_source_to_json(const struct inspect_source *source)

@@ -5,8 +5,8 @@
  */
 #include "tools/ibvcap/ibvcap.h"
 
-#include "tools/ibvcap/options.h"
-#include "tools/ibvcap/status_view.h"
+#include "tools/common/options.h"
+#include "tools/status/status_view.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -3,8 +3,8 @@
 #include "tools/ibvcap/ibvcap.h"
 
 #include "daemon/base/time.h"
-#include "tools/ibvcap/report.h"
-#include "tools/ibvcap/stop_signal.h"
+#include "tools/common/report.h"
+#include "tools/common/stop_signal.h"
 #include "tools/record/contents.h"
 #include "tools/record/raw.h"
 #include "tools/record/recorder.h"

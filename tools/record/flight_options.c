@@ -3,7 +3,7 @@
 #include "tools/record/flight_options.h"
 
 #include "daemon/base/time.h"
-#include "tools/ibvcap/options.h"
+#include "tools/common/options.h"
 
 #include <getopt.h>
 #include <stdio.h>

@@ -7,7 +7,7 @@
 #include "tools/record/losses.h"
 
 #include "daemon/base/time.h"
-#include "tools/ibvcap/report.h"
+#include "tools/common/report.h"
 #include "tools/pcapng/recording_words.h"
 
 #include <inttypes.h>

@@ -6,7 +6,7 @@
 #include "tools/record/raw.h"
 
 #include "daemon/base/time.h"
-#include "tools/ibvcap/stop_signal.h"
+#include "tools/common/stop_signal.h"
 #include "tools/record/raw_file.h"
 #include "tools/record/record_file.h"
 #include "tools/record/rotate_signal.h"

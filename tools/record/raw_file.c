@@ -2,7 +2,7 @@
 /* Writes rows, their meta and their description. */
 #include "tools/record/raw_file.h"
 
-#include "tools/ibvcap/status_view.h"
+#include "tools/status/status_view.h"
 #include "tools/pcapng/recording_words.h"
 
 #include <assert.h>

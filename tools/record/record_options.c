@@ -3,7 +3,7 @@
 #include "tools/record/record.h"
 
 #include "daemon/base/time.h"
-#include "tools/ibvcap/options.h"
+#include "tools/common/options.h"
 #include "tools/record/flight_options.h"
 
 #include <getopt.h>

@@ -3,8 +3,8 @@
 #include "tools/record/recorder.h"
 
 #include "daemon/base/time.h"
-#include "tools/ibvcap/report.h"
-#include "tools/ibvcap/stop_signal.h"
+#include "tools/common/report.h"
+#include "tools/common/stop_signal.h"
 #include "tools/pcapng/pcapng_write.h"
 #include "tools/record/rotate_signal.h"
 #include "tools/record/row_frame.h"

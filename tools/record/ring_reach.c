@@ -3,7 +3,7 @@
 #include "tools/record/ring_reach.h"
 
 #include "daemon/base/time.h"
-#include "tools/ibvcap/report.h"
+#include "tools/common/report.h"
 #include "tools/record/source.h"
 
 #include <inttypes.h>

@@ -3,7 +3,7 @@
 #include "tools/record/source.h"
 
 #include "daemon/base/time.h"
-#include "tools/ibvcap/status_view.h"
+#include "tools/status/status_view.h"
 #include "tools/json/sequence_json.h"
 
 #include <errno.h>

@@ -6,10 +6,10 @@
 #include "tools/record/trigger.h"
 
 #include "daemon/base/time.h"
-#include "tools/ibvcap/options.h"
-#include "tools/ibvcap/status_view.h"
-#include "tools/ibvcap/stop_signal.h"
-#include "tools/ibvcap/stream_sum.h"
+#include "tools/common/options.h"
+#include "tools/status/status_view.h"
+#include "tools/common/stop_signal.h"
+#include "tools/status/stream_sum.h"
 
 #include <arpa/inet.h>
 #include <errno.h>

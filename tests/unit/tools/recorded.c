@@ -3,7 +3,7 @@
 
 #include "daemon/base/time.h"
 #include "tools/capture/recording.h"
-#include "tools/ibvcap/stop_signal.h"
+#include "tools/common/stop_signal.h"
 #include "tools/record/contents.h"
 
 #include <criterion/criterion.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tools/ibvcap/arrivals.h"
+#include "tools/send/arrivals.h"
 
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>

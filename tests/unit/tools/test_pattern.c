@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tools/ibvcap/pattern.h"
+#include "tools/send/pattern.h"
 
 #include <criterion/criterion.h>
 #include <string.h>

@@ -3,7 +3,7 @@
 #include "daemon/base/time.h"
 #include "tests/unit/ibvcap/attached.h"
 #include "tests/unit/tools/captured.h"
-#include "tools/ibvcap/status_view.h"
+#include "tools/status/status_view.h"
 #include "tools/record/ring_reach.h"
 #include "tools/record/source.h"
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* What the subcommands print when a stream or channel ends, and their exit codes. */
-#include "tools/ibvcap/report.h"
+#include "tools/common/report.h"
 
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tools/ibvcap/stop_signal.h"
+#include "tools/common/stop_signal.h"
 
 #include <criterion/criterion.h>
 #include <signal.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tools/ibvcap/stream_sum.h"
+#include "tools/status/stream_sum.h"
 
 #include <criterion/criterion.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tools/ibvcap/timing.h"
+#include "tools/send/timing.h"
 
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>

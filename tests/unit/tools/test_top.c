@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Rates between two answers of the daemon, and the cases in which there is no rate. */
-#include "tools/ibvcap/top.h"
+#include "tools/status/top.h"
 
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>

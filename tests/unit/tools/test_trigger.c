@@ -2,8 +2,8 @@
 /* Triggers of the flight recorder. The daemon's status is the test's. */
 #include "daemon/base/time.h"
 #include "tests/unit/tools/captured.h"
-#include "tools/ibvcap/status_view.h"
-#include "tools/ibvcap/stop_signal.h"
+#include "tools/status/status_view.h"
+#include "tools/common/stop_signal.h"
 #include "tools/record/trigger.h"
 
 #include <arpa/inet.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Each loss has a line with its cause and a remedy. Without loss no line has a remedy. */
-#include "tools/ibvcap/why.h"
+#include "tools/status/why.h"
 
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+/* How every subcommand reports failures and prints JSON. */
+#ifndef TOOLS_COMMON_REPORT_H
+#define TOOLS_COMMON_REPORT_H
+
+#include <jansson.h>
+#include <stdint.h>
+
+/** The exit code for a negative errno of the library: EX_UNAVAILABLE unless the error has one of its own. */
+int report_exit_code(int error);
+
+/** Print why the library's last call failed. Returns the exit code for its error. */
+int report_failure(const char *command, int error);
+
+/**
+ * Print why the stream or channel can be used no longer. kind is "stream" or "channel". Returns the exit code; 0 for 0.
+ */
+int report_end(const char *command, const char *kind, const char *name, int error);
+
+#define REPORT_UTC_BYTES 32
+
+/** "2026-11-22T08:17:45.402Z" of a time in ns since 1970, with 1 to 9 decimals; "unknown" of 0. */
+void report_format_utc(uint64_t ns, unsigned decimals, char text[REPORT_UTC_BYTES]);
+
+/** Print json and a line feed on standard output, and free it. flags are jansson's. */
+void report_json(json_t *json, size_t flags);
+
+#endif

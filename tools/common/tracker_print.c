@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Prints what a tracker counted: a source in words, its numbers, and those of all sources. */
+#include "tools/common/tracker_print.h"
+
+#include <arpa/inet.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#define SOURCE_TEXT_BYTES 192
+
+/* ---- a source in words --------------------------------------------------------------------------- */
+
+/* "10.0.0.1"; "" if it is all 0: it does not tell sources apart. */
+static void put_source_address(const uint8_t address[16], char *text, socklen_t bytes)
+{
+	static const uint8_t none[16], ipv4[12] = {[10] = 0xff, [11] = 0xff};
+
+	*text = '\0';
+	if (memcmp(address, ipv4, sizeof(ipv4)) == 0)
+		inet_ntop(AF_INET, address + sizeof(ipv4), text, bytes);
+	else if (memcmp(address, none, sizeof(none)) != 0)
+		inet_ntop(AF_INET6, address, text, bytes);
+}
+
+static void put_source_end(const uint8_t address[16], uint16_t port, char *text, size_t bytes)
+{
+	char name[INET6_ADDRSTRLEN];
+
+	put_source_address(address, name, sizeof(name));
+	*text = '\0';
+	if (port)
+		snprintf(text, bytes, strchr(name, ':') ? "[%s]:%u" : "%s:%u", name, port);
+	else
+		snprintf(text, bytes, "%s", name);
+}
+
+/* "1a2b", of the payload's field; text has room for it. */
+static void put_source_field(const struct ibvcap_tracker_source *source, char *text)
+{
+	*text = '\0';
+	for (uint32_t i = 0; i < source->field_bytes && i < sizeof(source->field); i++)
+		sprintf(text + (size_t)2 * i, "%02x", source->field[i]);
+}
+
+/* "10.0.0.1:5000 > 239.1.2.3:7502, field 1a2b3c4d" */
+static void put_source(const struct ibvcap_tracker_source *source, char text[SOURCE_TEXT_BYTES])
+{
+	char from[64], to[64], field[2 * IBVCAP_SOURCE_BYTES_MAX + 1];
+
+	put_source_end(source->address, source->port, from, sizeof(from));
+	put_source_end(source->destination, source->destination_port, to, sizeof(to));
+	put_source_field(source, field);
+	snprintf(text, SOURCE_TEXT_BYTES, "%s%s%s%s%s%s", from, to[0] ? " > " : "", to, from[0] && field[0] ? ", " : "",
+	         field[0] ? "field " : "", field);
+}
+
+/* ---- for people ---------------------------------------------------------------------------------- */
+
+static void print_numbers(const struct ibvcap_tracker_numbers *numbers)
+{
+	printf("  sent %" PRIu64 " = once %" PRIu64 " + lost %" PRIu64 "; arrived %" PRIu64 " = once %" PRIu64
+	       " + repeated %" PRIu64 "\n"
+	       "  reordered %" PRIu64 ", late %" PRIu64 ", stray %" PRIu64 ", restarted %" PRIu64 "\n",
+	       numbers->sent, numbers->once, numbers->lost, numbers->arrived, numbers->once, numbers->repeated,
+	       numbers->reordered, numbers->late, numbers->stray, numbers->restarted);
+}
+
+/* A network that lost more than half, or a source that often began anew: a wrong description is more likely. */
+static bool is_doubtful(const struct ibvcap_tracker_numbers *numbers)
+{
+	return numbers->lost > numbers->arrived ||
+	       numbers->stray + numbers->late + 2 * numbers->restarted > numbers->arrived;
+}
+
+void tracker_print(const struct ibvcap_tracker *tracker)
+{
+	struct ibvcap_tracker_counts counts = IBVCAP_INIT(struct ibvcap_tracker_counts);
+	struct ibvcap_tracker_source source = IBVCAP_INIT(struct ibvcap_tracker_source);
+	char text[SOURCE_TEXT_BYTES];
+
+	for (uint32_t i = 0; ibvcap_tracker_source(tracker, i, &source) > 0; i++) {
+		put_source(&source, text);
+		printf("source %u%s%s\n", i, text[0] ? ": " : "", text);
+		print_numbers(&source.numbers);
+	}
+	ibvcap_tracker_counts(tracker, &counts);
+	printf("numbers of %u sources, %" PRIu64 " packets:\n", counts.n_sources, counts.packets);
+	print_numbers(&counts.numbers);
+	if (counts.unread)
+		printf("  unread %" PRIu64 ": too short for the number, or in error\n", counts.unread);
+	if (counts.untracked)
+		printf("  untracked %" PRIu64 ": there are more sources than this program has room for\n",
+		       counts.untracked);
+	if (is_doubtful(&counts.numbers))
+		puts("  So many? Maybe the stream's sequence does not fit its packets: see offset, bytes, endian, "
+		     "shift, bits, step and modulus in ibvcapd.conf(5)");
+}
+
+/* ---- JSON ---------------------------------------------------------------------------------------- */
+
+static json_t *numbers_to_json(const struct ibvcap_tracker_numbers *numbers)
+{
+	return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "arrived", (json_int_t)numbers->arrived,
+	                 "once", (json_int_t)numbers->once, "repeated", (json_int_t)numbers->repeated, "sent",
+	                 (json_int_t)numbers->sent, "lost", (json_int_t)numbers->lost, "reordered",
+	                 (json_int_t)numbers->reordered, "late", (json_int_t)numbers->late, "stray",
+	                 (json_int_t)numbers->stray, "restarted", (json_int_t)numbers->restarted);
+}
+
+static json_t *source_to_json(const struct ibvcap_tracker_source *source)
+{
+	char from[INET6_ADDRSTRLEN], to[INET6_ADDRSTRLEN], field[2 * IBVCAP_SOURCE_BYTES_MAX + 1];
+	json_t *object = numbers_to_json(&source->numbers);
+
+	put_source_address(source->address, from, sizeof(from));
+	put_source_address(source->destination, to, sizeof(to));
+	put_source_field(source, field);
+	json_object_set_new(object, "address", json_string(from));
+	json_object_set_new(object, "port", json_integer(source->port));
+	json_object_set_new(object, "destination", json_string(to));
+	json_object_set_new(object, "destination_port", json_integer(source->destination_port));
+	json_object_set_new(object, "field", json_string(field));
+	json_object_set_new(object, "packets", json_integer((json_int_t)source->packets));
+	return object;
+}
+
+json_t *tracker_to_json(const struct ibvcap_tracker *tracker)
+{
+	struct ibvcap_tracker_counts counts = IBVCAP_INIT(struct ibvcap_tracker_counts);
+	struct ibvcap_tracker_source source = IBVCAP_INIT(struct ibvcap_tracker_source);
+	json_t *object, *sources = json_array();
+
+	ibvcap_tracker_counts(tracker, &counts);
+	object = numbers_to_json(&counts.numbers);
+	json_object_set_new(object, "packets", json_integer((json_int_t)counts.packets));
+	json_object_set_new(object, "unread", json_integer((json_int_t)counts.unread));
+	json_object_set_new(object, "untracked", json_integer((json_int_t)counts.untracked));
+	for (uint32_t i = 0; ibvcap_tracker_source(tracker, i, &source) > 0; i++)
+		json_array_append_new(sources, source_to_json(&source));
+	json_object_set_new(object, "sources", sources);
+	return object;
+}
+
+enum ibvcap_verdict tracker_verdict(const struct ibvcap_tracker *tracker)
+{
+	struct ibvcap_tracker_counts counts = IBVCAP_INIT(struct ibvcap_tracker_counts);
+	const struct ibvcap_tracker_numbers *numbers = &counts.numbers;
+
+	ibvcap_tracker_counts(tracker, &counts);
+	if (numbers->lost || counts.packets == 0)
+		return IBVCAP_VERDICT_INCOMPLETE;
+	return counts.unread || counts.untracked || numbers->late || numbers->stray || numbers->restarted
+	               ? IBVCAP_VERDICT_NOT_PROVEN
+	               : IBVCAP_VERDICT_COMPLETE;
+}

@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Users by name, as people know them. */
+#ifndef TOOLS_COMMON_USER_NAME_H
+#define TOOLS_COMMON_USER_NAME_H
+
+#include <sys/types.h>
+
+#define USER_NAME_BYTES 48
+
+/** "ana (1000)", or "1000" if the user has no name here; returns text. May ask a directory service. */
+const char *user_name_and_number(uid_t uid, char text[USER_NAME_BYTES]);
+
+/** "ana", or "user 1000", for where there is little room; returns text. */
+const char *user_name_or_number(uid_t uid, char text[USER_NAME_BYTES]);
+
+#endif

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+/* The command line and the totals of `ibvcap recv` and `ibvcap check`, and the functions that print them. */
+#ifndef TOOLS_RECEIVE_RECV_H
+#define TOOLS_RECEIVE_RECV_H
+
+#include "tools/receive/latency.h"
+
+#include <ibvcap/ibvcap.h>
+#include <jansson.h>
+#include <stdio.h>
+
+struct recv_options {
+	const char *command; /* "recv" or "check" */
+	const char *stream;
+	const char *socket;
+	const char *payload_out;
+	struct ibvcap_rx_options attach;
+	uint64_t count;       /* packets; UINT64_MAX = no end */
+	uint64_t duration_ns; /* UINT64_MAX = no end */
+	uint64_t dump;        /* packets still to be printed */
+	int cpu;              /* to run on; -1: any */
+	bool verify;
+	bool latency;
+	bool busy; /* poll, and never sleep */
+	bool utc;
+	bool json;
+	bool sequence; /* track the packets' own numbers */
+	bool check;    /* exit 1 if not all came */
+};
+
+#define RECV_OPTIONS_INIT                                                                                           \
+	{                                                                                                           \
+		.command = "recv", .attach = {.size = sizeof(struct ibvcap_rx_options), .queue = IBVCAP_QUEUE_ALL}, \
+		.count = UINT64_MAX, .duration_ns = UINT64_MAX, .cpu = -1                                           \
+	}
+
+#define RECV_FLAGS      8 /* of enum ibvcap_packet_flag */
+#define RECV_FLAG_ERROR 5 /* the bit of IBVCAP_PACKET_FLAG_ERROR */
+
+/* Rows that were received, and their payload bytes. A gap is a run of skipped packets. */
+struct recv_totals {
+	uint64_t packets;
+	uint64_t bytes;
+	uint64_t gaps;
+	uint64_t skipped;
+	uint64_t flagged[RECV_FLAGS]; /* by bit of flags */
+};
+
+/* What --verify finds: the numbers of payloads that are intact, and how many are not. */
+struct recv_pattern {
+	struct ibvcap_tracker *numbers; /* NULL without --verify */
+	uint64_t corrupt;
+};
+
+/* What is known at the end. */
+struct recv_summary {
+	const struct recv_options *options;
+	const struct recv_totals *totals;
+	const struct recv_pattern *pattern;
+	const struct latency *latency;        /* NULL without --latency */
+	const struct ibvcap_tracker *tracker; /* NULL without --sequence */
+	struct ibvcap_rx_counts counts;
+	struct ibvcap_rx_info info;
+	struct ibvcap_rx_account account; /* all 0: a tap has none */
+	double seconds;
+};
+
+/** Parse the command line. -1: go on; otherwise the exit code. */
+int recv_parse_arguments(int argc, char **argv, struct recv_options *options);
+
+/** Print one row: its number, timestamp (with utc as date and time) and flags, and the bytes as hexdump -C does. */
+void recv_dump(const struct ibvcap_rx_batch *batch, uint32_t i, bool utc);
+
+/**
+ * Say on standard error what the batch tells of the time before it, if the daemon was restarted or has demoted this
+ * consumer. last_row_ns: the timestamp of the row before, 0: there was none.
+ */
+void recv_tell(const struct recv_options *options, const struct ibvcap_rx_batch *batch, uint64_t last_row_ns);
+
+/** Say on standard error which queues have failed since the last call; *told is for this function. */
+void recv_tell_failed(const struct recv_options *options, const struct ibvcap_rx *rx, uint32_t *told);
+
+/** Print the rates of one interval: now and before are the totals at its end and at its beginning. */
+void recv_print_rate(double seconds, double interval, const struct recv_totals *now, const struct recv_totals *before);
+
+/** Print the totals, published = delivered + skipped + lag, and the accounts of pattern and latency. */
+void recv_print_summary(const struct recv_summary *summary);
+
+/** Receive until the end that the options say; then print the summary. Returns the exit code. */
+int recv_run(const struct recv_options *options);
+
+/* ---- recv_pattern.c ------------------------------------------------------------------------------ */
+
+/** 0 or -ENOMEM. */
+int recv_pattern_init(struct recv_pattern *pattern);
+void recv_pattern_deinit(struct recv_pattern *pattern);
+
+/** Check a payload; each, in the order in which they came. */
+void recv_pattern_add(struct recv_pattern *pattern, const uint8_t *payload, size_t bytes);
+
+void recv_print_pattern(const struct recv_pattern *pattern);
+
+/** The same. The caller frees it. */
+json_t *recv_pattern_to_json(const struct recv_pattern *pattern);
+
+/* ---- recv_sequence.c ----------------------------------------------------------------------------- */
+
+/** Print the account of each source, and that of all. */
+void recv_print_sequence(const struct ibvcap_tracker *tracker);
+
+/** The same. The caller frees it. */
+json_t *recv_sequence_to_json(const struct recv_summary *summary);
+
+/** Of the packets that the stream got: by the daemon's account and, with --sequence, by the packets' own numbers. */
+enum ibvcap_verdict recv_verdict(const struct recv_summary *summary);
+
+/** Print the verdict, and what is not known. */
+void recv_print_verdict(const struct recv_summary *summary);
+
+/** The account with its verdict. The caller frees it. */
+json_t *recv_account_to_json(const struct recv_summary *summary);
+
+#endif

@@ -1,0 +1,247 @@
+// SPDX-License-Identifier: Apache-2.0
+/* The lines and the JSON that `ibvcap recv` prints. */
+#include "tools/receive/recv.h"
+
+#include "tools/common/report.h"
+#include "tools/status/status_view.h"
+
+#include <ctype.h>
+#include <inttypes.h>
+#include <jansson.h>
+
+#define SCHEMA_VERSION 1
+
+/* Indexed by the bit of the flag. */
+static const char *const flag_names[RECV_FLAGS] = {
+	"short", "truncated", "irregular", "fragment", "bad_checksum", "error", "unusable", "kernel_time",
+};
+static_assert(IBVCAP_PACKET_FLAG_KERNEL_TIME == 1 << (RECV_FLAGS - 1), "a flag wants its name here");
+
+static void print_dump_line(const uint8_t *bytes, size_t offset, size_t n)
+{
+	printf("  %04zx ", offset);
+	for (size_t i = 0; i < 16; i++) {
+		if (i < n)
+			printf(" %02x", bytes[offset + i]);
+		else
+			printf("   ");
+	}
+	printf("  |");
+	for (size_t i = 0; i < n; i++)
+		putchar(isprint(bytes[offset + i]) ? bytes[offset + i] : '.');
+	printf("|\n");
+}
+
+static void print_dump(const char *what, const uint8_t *bytes, size_t n)
+{
+	printf(" %s, %zu bytes\n", what, n);
+	for (size_t offset = 0; offset < n; offset += 16)
+		print_dump_line(bytes, offset, n - offset < 16 ? n - offset : 16);
+}
+
+static void print_timestamp(uint64_t ns, bool utc)
+{
+	char text[REPORT_UTC_BYTES];
+
+	report_format_utc(ns, 9, text);
+	if (utc)
+		printf("timestamp %s", text);
+	else
+		printf("timestamp %" PRIu64 " ns", ns);
+}
+
+void recv_dump(const struct ibvcap_rx_batch *batch, uint32_t i, bool utc)
+{
+	const struct ibvcap_meta *meta = &batch->meta[i];
+	const uint8_t *row = batch->payload + (size_t)i * batch->stride, *payload = ibvcap_rx_payload(batch, i);
+
+	printf("packet %" PRIu64 ": ", batch->sequence + i);
+	print_timestamp(meta->timestamp_ns, utc);
+	printf(", %u of %u bytes", meta->length, meta->wire_length);
+	for (unsigned bit = 0; bit < RECV_FLAGS; bit++)
+		if (meta->flags & 1u << bit)
+			printf(", %s", flag_names[bit]);
+	if (meta->flow)
+		printf(", flow %u", meta->flow);
+	putchar('\n');
+	if (meta->flags & IBVCAP_PACKET_FLAG_ERROR)
+		return;
+	if (batch->header_bytes)
+		print_dump("headers", ibvcap_rx_headers(batch, i), batch->header_bytes);
+	if (payload > row) /* of an irregular packet */
+		print_dump("the rest of the headers", row, (size_t)(payload - row));
+	print_dump("payload", payload, meta->length);
+}
+
+static void tell_restart(const struct recv_options *options, uint64_t last_row_ns, uint64_t next_row_ns)
+{
+	char last[REPORT_UTC_BYTES], next[REPORT_UTC_BYTES];
+
+	report_format_utc(last_row_ns, 3, last);
+	report_format_utc(next_row_ns, 3, next);
+	fprintf(stderr,
+	        "ibvcap %s: stream '%s': ibvcapd was restarted; how many packets were lost meanwhile is not known "
+	        "(last packet %s, next packet %s)\n",
+	        options->command, options->stream, last, next);
+}
+
+void recv_tell(const struct recv_options *options, const struct ibvcap_rx_batch *batch, uint64_t last_row_ns)
+{
+	if (batch->flags & IBVCAP_RX_BATCH_FLAG_GAP_UNKNOWN)
+		tell_restart(options, last_row_ns, batch->meta[0].timestamp_ns);
+	if (batch->flags & IBVCAP_RX_BATCH_FLAG_DEMOTED)
+		fprintf(stderr,
+		        "ibvcap %s: stream '%s': not lossless any more, because this process kept the card's queue "
+		        "waiting for longer than lossless_deadline_ms; %" PRIu64 " packets were skipped\n",
+		        options->command, options->stream, batch->gap);
+	if (batch->flags & IBVCAP_RX_BATCH_FLAG_TAKEN_OVER)
+		fprintf(stderr,
+		        "ibvcap %s: stream '%s': queue %u was another member's of group '%s', and goes on at packet "
+		        "%" PRIu64 "; %" PRIu64 " packets were skipped\n",
+		        options->command, options->stream, batch->queue, options->attach.group, batch->sequence,
+		        batch->gap);
+}
+
+void recv_tell_failed(const struct recv_options *options, const struct ibvcap_rx *rx, uint32_t *told)
+{
+	struct ibvcap_rx_info info = IBVCAP_INIT(struct ibvcap_rx_info);
+
+	ibvcap_rx_info(rx, &info);
+	for (unsigned i = 0; i < IBVCAP_QUEUES_MAX; i++)
+		if (info.failed_queues & ~*told & 1u << i)
+			fprintf(stderr,
+			        "ibvcap %s: stream '%s': queue %u has failed; its packets are lost, until the daemon "
+			        "is started again: systemctl restart ibvcapd\n",
+			        options->command, options->stream, i);
+	*told = info.failed_queues;
+}
+
+void recv_print_rate(double seconds, double interval, const struct recv_totals *now, const struct recv_totals *before)
+{
+	printf("%6.1f s  %10.0f packets/s  %8.3f Gb/s  gaps %" PRIu64 " (%" PRIu64 " packets skipped)\n", seconds,
+	       (double)(now->packets - before->packets) / interval,
+	       (double)(now->bytes - before->bytes) * 8e-9 / interval, now->gaps - before->gaps,
+	       now->skipped - before->skipped);
+}
+
+/* ---- latency ------------------------------------------------------------------------------------- */
+
+static const struct {
+	uint32_t permille;
+	const char *name;
+	const char *key;
+} latency_shares[] = {
+	{500, "p50", "p50_ns"},     {900, "p90", "p90_ns"},  {990, "p99", "p99_ns"},
+	{999, "p99.9", "p99_9_ns"}, {1000, "max", "max_ns"},
+};
+#define N_LATENCY_SHARES (sizeof(latency_shares) / sizeof(latency_shares[0]))
+
+static json_t *latency_to_json(const struct recv_summary *summary)
+{
+	const struct latency *latency = summary->latency;
+	json_t *all = json_pack("{s:I, s:I, s:I, s:s, s:I}", "packets", (json_int_t)latency->packets, "early",
+	                        (json_int_t)latency->early, "early_max_ns", (json_int_t)latency->early_max_ns,
+	                        "clock_source", status_view_clock_name(summary->info.clock_source), "clock_error_ns",
+	                        (json_int_t)summary->info.clock_error_ns);
+
+	for (unsigned i = 0; i < N_LATENCY_SHARES; i++) {
+		uint64_t ns = latency_permille_ns(latency, latency_shares[i].permille);
+
+		json_object_set_new(all, latency_shares[i].key,
+		                    latency->packets ? json_integer((json_int_t)ns) : json_null());
+	}
+	return all;
+}
+
+static void print_latency(const struct recv_summary *summary)
+{
+	const struct latency *latency = summary->latency;
+
+	printf("latency of %" PRIu64 " packets:", latency->packets);
+	for (unsigned i = 0; latency->packets && i < N_LATENCY_SHARES; i++)
+		printf(" %s %.1f us", latency_shares[i].name,
+		       (double)latency_permille_ns(latency, latency_shares[i].permille) * 1e-3);
+	printf(", from the timestamp (%s) until recv had the packet; a timestamp is right within %.3f us\n",
+	       status_view_clock_name(summary->info.clock_source), (double)summary->info.clock_error_ns * 1e-3);
+	if (latency->early)
+		printf("%" PRIu64 " packets had a timestamp up to %.3f us later than the time when recv had them\n",
+		       latency->early, (double)latency->early_max_ns * 1e-3);
+}
+
+/* ---- the summary --------------------------------------------------------------------------------- */
+
+static json_t *flagged_to_json(const struct recv_totals *totals)
+{
+	json_t *flagged = json_object();
+
+	for (unsigned bit = 0; bit < RECV_FLAGS; bit++)
+		json_object_set_new(flagged, flag_names[bit], json_integer((json_int_t)totals->flagged[bit]));
+	return flagged;
+}
+
+static void print_recv_json(const struct recv_summary *summary)
+{
+	const struct recv_totals *totals = summary->totals;
+	const struct ibvcap_rx_counts *counts = &summary->counts;
+	json_t *all = json_pack("{s:i, s:s, s:f, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o}", "schema_version",
+	                        SCHEMA_VERSION, "stream", summary->options->stream, "seconds", summary->seconds,
+	                        "packets", (json_int_t)totals->packets, "bytes", (json_int_t)totals->bytes, "gaps",
+	                        (json_int_t)totals->gaps, "published", (json_int_t)counts->published, "delivered",
+	                        (json_int_t)counts->delivered, "skipped", (json_int_t)counts->skipped, "lag",
+	                        (json_int_t)counts->lag, "unknown_gaps", (json_int_t)counts->epochs, "flags",
+	                        flagged_to_json(totals));
+
+	json_object_set_new(all, "queues", json_integer(summary->info.n_attached));
+	json_object_set_new(all, "abandoned", json_integer((json_int_t)counts->abandoned));
+	json_object_set_new(all, "failures", json_integer((json_int_t)counts->failures));
+	if (summary->pattern->numbers)
+		json_object_set_new(all, "pattern", recv_pattern_to_json(summary->pattern));
+	if (summary->latency)
+		json_object_set_new(all, "latency", latency_to_json(summary));
+	if (summary->tracker)
+		json_object_set_new(all, "sequence", recv_sequence_to_json(summary));
+	json_object_set_new(all, "account", recv_account_to_json(summary));
+	report_json(all, JSON_INDENT(2));
+}
+
+static void print_recv_flags(const struct recv_totals *totals)
+{
+	unsigned n_printed = 0;
+
+	for (unsigned bit = 0; bit < RECV_FLAGS; bit++)
+		if (totals->flagged[bit])
+			printf("%s %s %" PRIu64, n_printed++ ? "," : "marked:", flag_names[bit], totals->flagged[bit]);
+	if (n_printed)
+		putchar('\n');
+}
+
+void recv_print_summary(const struct recv_summary *summary)
+{
+	const struct recv_totals *totals = summary->totals;
+	const struct ibvcap_rx_counts *counts = &summary->counts;
+
+	if (summary->options->json) {
+		print_recv_json(summary);
+		return;
+	}
+	printf("%s: %" PRIu64 " packets, %" PRIu64 " payload bytes, %" PRIu64 " gaps in %.1f s\n",
+	       summary->options->stream, totals->packets, totals->bytes, totals->gaps, summary->seconds);
+	printf("published %" PRIu64 " = delivered %" PRIu64 " + skipped %" PRIu64 " + lag %" PRIu64 "\n",
+	       counts->published, counts->delivered, counts->skipped, counts->lag);
+	if (counts->abandoned)
+		printf("and %" PRIu64 " packets that other members of the group had acquired and not released\n",
+		       counts->abandoned);
+	if (counts->epochs)
+		printf("and %" PRIu64 " unknown gaps, between runs of the daemon\n", counts->epochs);
+	if (counts->failures)
+		printf("and %" PRIu64 " queues that failed: what came to them then is no_buffer of the stream\n",
+		       counts->failures);
+	print_recv_flags(totals);
+	if (summary->pattern->numbers)
+		recv_print_pattern(summary->pattern);
+	if (summary->latency)
+		print_latency(summary);
+	if (summary->tracker)
+		recv_print_sequence(summary->tracker);
+	recv_print_verdict(summary);
+}

@@ -1,0 +1,304 @@
+// SPDX-License-Identifier: Apache-2.0
+/* ibvcap replay: sends the UDP payloads of a capture file on a channel, at the times at which they were recorded. */
+#include "tools/capture/capture.h"
+#include "tools/ibvcap/ibvcap.h"
+#include "tools/common/options.h"
+#include "tools/send/replay.h"
+#include "tools/send/replay_stats.h"
+#include "tools/common/report.h"
+#include "tools/common/stop_signal.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sysexits.h>
+
+/* ---- replaying ----------------------------------------------------------------------------------- */
+
+/* Why a packet of the capture was not sent. The first ones are datagram_find()'s verdicts. */
+enum skip { SKIP_TOO_LONG = DATAGRAM_MALFORMED + 1, SKIP_OTHER_PORT, SKIP_N };
+
+static const struct {
+	const char *key;
+	const char *text;
+	bool wanted; /* the user asked for this packet to be sent */
+} skips[SKIP_N] = {
+	[DATAGRAM_NOT_UDP] = {"not_udp", "not UDP", false},
+	[DATAGRAM_FRAGMENT] = {"fragment", "fragments of IP packets: they are not put together", true},
+	[DATAGRAM_CUT] = {"cut", "cut off in the capture: record whole packets (tcpdump -s 0)", true},
+	[DATAGRAM_MALFORMED] = {"malformed", "malformed: their lengths contradict each other", true},
+	[SKIP_TOO_LONG] = {"too_long", "longer than the channel's payload_size", true},
+	[SKIP_OTHER_PORT] = {"other_port", "to other UDP ports", false},
+};
+
+struct replay {
+	struct tx_run run;
+	struct replay_options options;
+	struct capture capture;
+	struct timing_capture timing;
+	struct replay_stats stats;
+	uint64_t start_utc_ns; /* 0: no packet was sent yet, or packets have no send time */
+	uint64_t passes;       /* completed */
+	uint64_t n_packets;    /* read from the capture, in all passes */
+	uint64_t n_gaps;       /* in one pass: packets before which the capture names losses */
+	uint64_t n_lost;       /* packets that it says it lacks, in one pass */
+	uint64_t n_given;      /* of these: put into rows of the channel */
+	uint64_t skipped[SKIP_N];
+	uint32_t longest_bytes; /* the longest payload that was too long */
+	uint16_t ports[2];      /* the first two UDP ports to which payloads went in the capture */
+	int file_code;          /* exit code if the file was damaged or unusable; otherwise 0 */
+};
+
+static bool skip_packet(struct replay *replay, unsigned why)
+{
+	replay->skipped[why]++;
+	replay->run.skipped++;
+	return false;
+}
+
+/* True: datagram is the payload to send. False: the packet is skipped and counted. */
+static bool find_payload(struct replay *replay, const struct capture_packet *packet, struct datagram *datagram)
+{
+	enum datagram_verdict verdict =
+		datagram_find(packet->link, packet->frame, packet->captured, packet->wire_bytes, datagram);
+
+	if (verdict != DATAGRAM_WHOLE)
+		return skip_packet(replay, verdict);
+	if (replay->options.port && datagram->destination_port != replay->options.port)
+		return skip_packet(replay, SKIP_OTHER_PORT);
+	if (datagram->bytes <= replay->run.info.slot_bytes) {
+		if (replay->n_given == 0)
+			replay->ports[0] = datagram->destination_port;
+		else if (replay->ports[1] == 0 && datagram->destination_port != replay->ports[0])
+			replay->ports[1] = datagram->destination_port;
+		return true;
+	}
+	if (datagram->bytes > replay->longest_bytes)
+		replay->longest_bytes = datagram->bytes;
+	return skip_packet(replay, SKIP_TOO_LONG);
+}
+
+/* End the replay because of the file. The packets that were read before are still sent. */
+static int fail_capture_file(struct replay *replay, int code, const char *why)
+{
+	fprintf(stderr, "ibvcap replay: %s\n", why);
+	replay->file_code = code;
+	return 0;
+}
+
+/* 1: go on; 0: the replay ends because of the file; otherwise the library's error. */
+static int send_payload(struct replay *replay, const struct capture_packet *packet, const struct datagram *datagram)
+{
+	struct tx_run_row row;
+	char why[CAPTURE_TEXT_BYTES + 80];
+	uint64_t offset_ns = 0;
+	int r;
+
+	if (timing_of_packet(&replay->timing, packet->time_ns, &offset_ns) < 0) {
+		snprintf(why, sizeof(why), "%s: packet %" PRIu64 " would be due decades after the first",
+		         replay->capture.path, replay->capture.n_packets);
+		return fail_capture_file(replay, EX_DATAERR, why);
+	}
+	/* The start is set by the first packet: a pipe may deliver it long after the program began. */
+	if (!replay->options.top_speed && !replay->start_utc_ns)
+		replay->start_utc_ns = tx_run_start(&replay->run);
+	r = tx_run_row(&replay->run, replay->options.top_speed ? 0 : replay->start_utc_ns + offset_ns, &row);
+	if (r < 0)
+		return r;
+	if (replay->stats.rx && replay_stats_sent(&replay->stats, datagram->payload, datagram->bytes) < 0)
+		return fail_capture_file(replay, EX_OSERR, "out of memory");
+	memcpy(row.payload, datagram->payload, datagram->bytes);
+	row.packet->length = (uint16_t)datagram->bytes;
+	tx_run_add(&replay->run);
+	replay->n_given++;
+	/* The next packet of a pipe may come much later: submit now. */
+	r = replay->capture.is_pipe ? tx_run_push(&replay->run) : 0;
+	return r == 0 ? 1 : r;
+}
+
+/* Send all packets once. 1: done; 0: the replay ends because of the file; otherwise the library's error. */
+static int play_pass(struct replay *replay)
+{
+	struct capture_packet packet;
+	struct datagram datagram;
+	int r;
+
+	while ((r = capture_next(&replay->capture, &packet)) > 0) {
+		replay->n_packets++;
+		if (stop_signal_came())
+			return -EINTR;
+		if (!find_payload(replay, &packet, &datagram))
+			continue;
+		r = send_payload(replay, &packet, &datagram);
+		if (r <= 0)
+			return r;
+	}
+	if (r < 0 && stop_signal_came()) /* the signal interrupted a read from a pipe */
+		return -EINTR;
+	return r == 0 ? 1 : fail_capture_file(replay, EX_DATAERR, replay->capture.error);
+}
+
+/* A pass may end early: the losses are those of the longest. */
+static void note_lost(struct replay *replay)
+{
+	const struct capture *capture = &replay->capture;
+
+	if (capture_lost(capture) > replay->n_lost)
+		replay->n_lost = capture_lost(capture);
+	if (capture->n_gaps > replay->n_gaps)
+		replay->n_gaps = capture->n_gaps;
+}
+
+/* Open the file again. 1; 0 if that fails, because the file was changed meanwhile. */
+static int rewind_capture(struct replay *replay)
+{
+	int code;
+
+	timing_next_pass(&replay->timing);
+	note_lost(replay);
+	capture_close(&replay->capture);
+	code = capture_open(&replay->capture, replay->options.file);
+	return code == EX_OK ? 1 : fail_capture_file(replay, code, replay->capture.error);
+}
+
+/* 0: all passes are done, or the replay ended because of the file; otherwise the library's error. */
+static int play_passes(struct replay *replay)
+{
+	uint64_t n_before;
+	int r;
+
+	do {
+		n_before = replay->n_given;
+		r = play_pass(replay);
+		if (r <= 0)
+			return r;
+		if (replay->n_given == n_before)
+			return fail_capture_file(replay, EX_DATAERR,
+			                         "nothing of the capture can be sent on this channel");
+		if (++replay->passes == replay->options.loops)
+			return 0;
+		r = rewind_capture(replay);
+	} while (r > 0);
+	return r;
+}
+
+/* ---- the summary --------------------------------------------------------------------------------- */
+
+/* The last thing said. */
+static void print_skips(const struct replay *replay)
+{
+	for (unsigned why = 0; why < SKIP_N; why++) {
+		if (!skips[why].text || !replay->skipped[why])
+			continue;
+		printf("skipped: %" PRIu64 " %s", replay->skipped[why], skips[why].text);
+		if (why == SKIP_TOO_LONG)
+			printf(" of %u bytes (up to %u)", replay->run.info.slot_bytes, replay->longest_bytes);
+		putchar('\n');
+	}
+}
+
+static bool all_wanted_sent(const struct replay *replay)
+{
+	for (unsigned why = 0; why < SKIP_N; why++)
+		if (skips[why].wanted && replay->skipped[why])
+			return false;
+	return true;
+}
+
+static void print_replay(const struct replay *replay)
+{
+	printf("%s: %" PRIu64 " packets read, %" PRIu64 " given to the channel, %" PRIu64 " skipped\n",
+	       replay->options.file, replay->n_packets, replay->n_given, replay->run.skipped);
+	if (replay->n_lost)
+		printf("the capture says that it lacks %" PRIu64 " packets (gaps passed: %" PRIu64 ")\n",
+		       replay->n_lost, replay->n_gaps);
+	if (replay->ports[1])
+		printf("recorded to UDP ports %u, %u and perhaps more, all sent to the channel's; --port N: those of "
+		       "one\n",
+		       replay->ports[0], replay->ports[1]);
+	if (replay->timing.backwards)
+		printf("%" PRIu64 " packets were recorded before one ahead of them in the file: sent right behind it\n",
+		       replay->timing.backwards);
+	tx_run_print(&replay->run);
+	if (replay->stats.rx)
+		replay_stats_print(&replay->stats);
+	print_skips(replay);
+}
+
+static void print_replay_json(const struct replay *replay)
+{
+	json_t *all = tx_run_to_json(&replay->run), *skipped = json_object();
+	json_t *file = json_string(replay->options.file); /* NULL if the name is not UTF-8 */
+	json_t *capture = json_pack("{s:o, s:I, s:I, s:I, s:I, s:I, s:I}", "file", file ? file : json_null(), "passes",
+	                            (json_int_t)replay->passes, "packets", (json_int_t)replay->n_packets, "given",
+	                            (json_int_t)replay->n_given, "backwards", (json_int_t)replay->timing.backwards,
+	                            "gaps", (json_int_t)replay->n_gaps, "lost", (json_int_t)replay->n_lost);
+
+	for (unsigned why = 0; why < SKIP_N; why++)
+		if (skips[why].key)
+			json_object_set_new(skipped, skips[why].key, json_integer((json_int_t)replay->skipped[why]));
+	json_object_set_new(capture, "skipped", skipped);
+	json_object_set_new(all, "capture", capture);
+	if (replay->stats.rx)
+		json_object_set_new(all, "stats", replay_stats_to_json(&replay->stats));
+	report_json(all, JSON_INDENT(2));
+}
+
+/* ---- the command --------------------------------------------------------------------------------- */
+
+static int open_replay(struct replay *replay)
+{
+	int code = capture_open(&replay->capture, replay->options.file);
+
+	if (code != EX_OK) {
+		fprintf(stderr, "ibvcap replay: %s\n", replay->capture.error);
+		return code;
+	}
+	if (replay->capture.raw && replay->options.port)
+		return options_reject("replay", replay_usage,
+		                      "--port: a raw recording has payloads without ports; leave it out");
+	if (replay->capture.is_pipe && replay->options.loops != 1)
+		return options_reject("replay", replay_usage, "--loop wants a file: a pipe cannot be read again");
+	code = tx_run_open(&replay->run, &replay->options.run);
+	if (code != EX_OK || !replay->options.stats_stream)
+		return code;
+	replay->run.on_tick = replay_stats_take;
+	replay->run.on_tick_context = &replay->stats;
+	return replay_stats_open(&replay->stats, replay->options.run.socket, replay->options.stats_stream);
+}
+
+static int run_replay(struct replay *replay)
+{
+	int code;
+
+	replay->timing.speed = replay->options.speed ? replay->options.speed : 1;
+	code = tx_run_finish(&replay->run, play_passes(replay));
+	note_lost(replay);
+	if (replay->stats.rx)
+		replay_stats_finish(&replay->stats);
+	if (replay->options.run.json)
+		print_replay_json(replay);
+	else
+		print_replay(replay);
+	if (replay->file_code)
+		return replay->file_code;
+	return code == EX_OK && !(all_wanted_sent(replay) && replay_stats_all_came(&replay->stats)) ? 1 : code;
+}
+
+int cmd_replay(int argc, char **argv)
+{
+	struct replay replay = {0};
+	int code = replay_parse_arguments(argc, argv, &replay.options);
+
+	if (code >= 0)
+		return code;
+	code = open_replay(&replay);
+	if (code == EX_OK)
+		code = run_replay(&replay);
+	replay_stats_close(&replay.stats);
+	tx_run_close(&replay.run);
+	capture_close(&replay.capture);
+	return code;
+}

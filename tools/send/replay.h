@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+/* What `ibvcap replay` is asked to do. */
+#ifndef TOOLS_SEND_REPLAY_H
+#define TOOLS_SEND_REPLAY_H
+
+#include "tools/send/tx_run.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct replay_options {
+	struct tx_run_options run;
+	const char *file;
+	uint64_t port;  /* 0: all */
+	uint64_t loops; /* 0: no end */
+	double speed;   /* 0: no --speed */
+	bool top_speed;
+	const char *stats_stream; /* NULL: no --stats */
+};
+
+extern const char replay_usage[];
+
+/** Parse the command line. -1: go on; otherwise the exit code. */
+int replay_parse_arguments(int argc, char **argv, struct replay_options *options);
+
+#endif

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * What `ibvcap send` and `ibvcap replay` share: they open a channel, fill rows one after the other, and print the sum.
+ */
+#ifndef TOOLS_SEND_TX_RUN_H
+#define TOOLS_SEND_TX_RUN_H
+
+#include "tools/send/timing.h"
+
+#include <ibvcap/ibvcap.h>
+#include <jansson.h>
+
+#define TX_RUN_REASONS 7
+
+struct tx_run_options {
+	const char *command; /* for messages: "send", "replay" */
+	const char *channel;
+	const char *socket;
+	uint64_t destination;
+	bool drop_late;
+	bool json;
+};
+
+struct tx_run {
+	struct tx_run_options options;
+	struct ibvcap_tx *tx;
+	struct ibvcap_tx_info info;
+	struct ibvcap_tx_slots slots;   /* the rows that are reserved */
+	uint32_t filled;                /* so many of them are written and not submitted yet */
+	uint64_t skipped;               /* counted by the caller; printed with the rates if not 0 */
+	void (*on_tick)(void *context); /* set by the caller after tx_run_open(): what it does in each tick; NULL */
+	void *on_tick_context;
+	uint64_t start_ns;
+	uint64_t start_utc_ns; /* send times count from here; 0: packets have none */
+	uint64_t end_ns;
+	uint64_t printed_ns;
+	struct ibvcap_tx_counts printed; /* the counts in the last line of rates */
+	struct timing_drift drift;
+	uint64_t reasons[TX_RUN_REASONS]; /* packets that were not sent, by reason */
+};
+
+struct tx_run_row {
+	uint8_t *payload; /* room for info.slot_bytes */
+	struct ibvcap_tx_descriptor *packet;
+};
+
+/**
+ * Take one of the options that both have: -s, -L, -d, -j. Others print the usage. -1: go on; otherwise the exit code.
+ */
+int tx_run_parse_option(int option, const char *usage, struct tx_run_options *options);
+
+/** Open the channel, and catch SIGINT and SIGTERM. EX_OK; or another exit code, after an error message. */
+int tx_run_open(struct tx_run *run, const struct tx_run_options *options);
+
+/** Set the start from which send times count, a moment from now: there is time to submit the first packets. In UTC. */
+uint64_t tx_run_start(struct tx_run *run);
+
+/** Nanoseconds since the start; 0 before it. */
+uint64_t tx_run_elapsed_ns(const struct tx_run *run);
+
+/**
+ * Get a row for the next packet, with destination and flags set. not_before_ns is its send time, 0 for none. Waits for
+ * room in the arena, and until the send time is near; submits rows that were added before. 0; -EINTR after a stop
+ * signal; otherwise the library's error.
+ */
+int tx_run_row(struct tx_run *run, uint64_t not_before_ns, struct tx_run_row *row);
+
+/** Add the row: the caller has written the payload, and its length into the packet. */
+void tx_run_add(struct tx_run *run);
+
+/** Submit the rows that were added, because the next one may come much later. 0 or as tx_run_row(). */
+int tx_run_push(struct tx_run *run);
+
+/** Print rates once per second, and collect the results of packets. To be called while the caller waits. */
+void tx_run_tick(struct tx_run *run);
+
+/**
+ * End the run: wait until all packets are sent, or for a while after a signal. r is the result of the last call. Prints
+ * errors. The exit code: 0; 1 if packets were not sent; or the one of an error.
+ */
+int tx_run_finish(struct tx_run *run, int r);
+
+/** Print the sum and the timing as text. */
+void tx_run_print(const struct tx_run *run);
+
+/** The sum and the timing as JSON, which the caller frees and may add to. */
+json_t *tx_run_to_json(const struct tx_run *run);
+
+/** Close the channel, if it is open. */
+void tx_run_close(struct tx_run *run);
+
+#endif

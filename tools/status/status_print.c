@@ -1,0 +1,255 @@
+// SPDX-License-Identifier: Apache-2.0
+/* ibvcap status: prints streams, channels, clients and interfaces, and the sums that account for every packet. */
+#include "tools/status/flow_view.h"
+#include "tools/ibvcap/ibvcap.h"
+#include "tools/common/options.h"
+#include "tools/common/report.h"
+#include "tools/status/status_view.h"
+#include "tools/status/stream_sum.h"
+#include "tools/common/user_name.h"
+
+#include <getopt.h>
+#include <ibvcap/ibvcap.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <sysexits.h>
+
+static const char usage[] =
+	"usage: ibvcap status [--socket PATH] [--json]\n"
+	"Print what ibvcapd receives and sends, and where every packet went.\n"
+	"\n"
+	"  -s, --socket PATH  the daemon's control socket (else $IBVCAP_SOCKET, else " IBVCAP_CONTROL_SOCKET ")\n"
+	"  -j, --json         print JSON\n"
+	"  -h, --help         print this\n";
+
+static const char *const sum_terms[] = {"matched", "published", "no_buffer", "errored", "in_flight"};
+static const char *const channel_sum[] = {"submitted", "completed", "errored", "flushed", "late_dropped", "pending"};
+static const char *const consumer_sum[] = {"published", "delivered", "skipped", "lag"};
+#define DEVICE_TEXT_BYTES 80
+#define N(array)          (unsigned)(sizeof(array) / sizeof((array)[0]))
+
+static void print_sum_line(struct counters counters, const char *const *sum, unsigned n_sum)
+{
+	counters_print_sum(counters, sum, n_sum);
+	putchar('\n');
+}
+
+static bool is_in_sum(const char *label, const char *const *sum, unsigned n)
+{
+	for (unsigned i = 0; i < n; i++)
+		if (!strcmp(label, sum[i]))
+			return true;
+	return false;
+}
+
+/* The sum in a line, and the other counters that are not 0 in a second one. */
+static void print_all_counters(struct counters counters, const char *const *sum, unsigned n_sum)
+{
+	unsigned n_printed = 0;
+
+	print_sum_line(counters, sum, n_sum);
+	for (uint32_t i = 0; i < counters.n; i++) {
+		if (counters.at[i].value == 0 || is_in_sum(counters.at[i].label, sum, n_sum))
+			continue;
+		printf("  %s %" PRIu64, counters.at[i].label, counters.at[i].value);
+		n_printed++;
+	}
+	if (n_printed)
+		putchar('\n');
+}
+
+static void print_age(const char *what, const char *device, uint32_t age_ms)
+{
+	if (age_ms > STATUS_VIEW_OLD_MS)
+		printf("  %s are %u s old: device %s does not answer\n", what, age_ms / 1000, device);
+}
+
+/* " mlx5_0" beside the interface's name; "" if the device is the interface itself. Returns text. */
+static const char *device_text(const char *device, const char *interface, char text[DEVICE_TEXT_BYTES])
+{
+	bool is_other = device[0] && strcmp(device, interface) != 0;
+
+	snprintf(text, DEVICE_TEXT_BYTES, "%s%s", is_other ? " " : "", is_other ? device : "");
+	return text;
+}
+
+/* What is the queue's own, where the stream's line before has the sum. */
+static void print_queue_status(const struct ibvcap_status_stream *stream)
+{
+	struct stream_sum own;
+	struct counters counters = stream_sum_queue(stream, &own);
+
+	printf("  queue %u:", stream->queue);
+	for (uint32_t i = 0; i < counters.n; i++)
+		if (counters.at[i].value || strcmp(counters.at[i].label, "published") == 0)
+			printf(" %s %" PRIu64, counters.at[i].label, counters.at[i].value);
+	putchar('\n');
+}
+
+static void print_stream_line(const struct status_view *view, const struct ibvcap_status_stream *stream)
+{
+	char device[DEVICE_TEXT_BYTES];
+	struct stream_sum sum;
+
+	printf("stream %s: %s on %s%s, %s; %u B a payload, %u blocks of %u slots, pages of %u KiB; clock: "
+	       "%s",
+	       stream->name, stream->state, stream->interface, device_text(stream->device, stream->interface, device),
+	       stream->backend, stream->slot_bytes, stream->n_blocks, stream->slots_per_block,
+	       stream->page_bytes / 1024, status_view_clock_name(stream->clock_source));
+	if (stream->clock_source != IBVCAP_CLOCK_SOURCE_NONE)
+		printf(" (within %" PRIu64 " ns)", stream->clock_error_ns);
+	if (stream->n_queues > 1)
+		printf("; %u queues", stream->n_queues);
+	putchar('\n');
+	flow_view_print(view, stream);
+	print_all_counters(stream_sum_of(view, stream, &sum), sum_terms, N(sum_terms));
+	print_age("matched and no_buffer", stream->device, stream->reading_age_ms);
+}
+
+static void print_stream_status(const struct status_view *view, const struct ibvcap_status_stream *stream)
+{
+	if (stream->queue == 0)
+		print_stream_line(view, stream);
+	if (stream->n_queues > 1)
+		print_queue_status(stream);
+}
+
+/* What its tracker counts: the sums, then the rest that is not 0. */
+static void print_tracked(struct counters counters)
+{
+	static const char *const sent[] = {"sent", "once", "lost"}, *const arrived[] = {"arrived", "once", "repeated"};
+	static const char *const lost[] = {"lost", "lost_before_card", "lost_in_card", "lost_after_card",
+	                                   "lost_unread"};
+	static const char *const rest[] = {"reordered", "late", "stray", "restarted", "unread", "untracked"};
+	bool has_rest = false;
+
+	printf("  numbers of %" PRIu64 " sources:", counters_value(counters, "sources"));
+	counters_print_sum(counters, sent, N(sent));
+	putchar(';');
+	print_sum_line(counters, arrived, N(arrived));
+	if (counters_value(counters, "lost") && counters_have(counters, "lost_before_card"))
+		print_sum_line(counters, lost, N(lost));
+	for (unsigned i = 0; i < N(rest); i++) {
+		uint64_t value = counters_value(counters, rest[i]);
+
+		if (value)
+			printf("  %s %" PRIu64, rest[i], value);
+		has_rest |= value != 0;
+	}
+	if (has_rest)
+		putchar('\n');
+}
+
+static bool has_queues(const struct status_view *view, const char *stream)
+{
+	for (int i = 0; i < view->n_streams; i++)
+		if (strcmp(view->streams[i].name, stream) == 0)
+			return view->streams[i].n_queues > 1;
+	return false;
+}
+
+static void print_consumer_status(const struct status_view *view, const struct ibvcap_status_consumer *consumer)
+{
+	uint64_t gone = counters_value(COUNTERS_OF(consumer), "gone");
+	char user[USER_NAME_BYTES];
+
+	user_name_and_number(consumer->uid, user);
+	if (consumer->policy == IBVCAP_POLICY_TAP) {
+		printf("tap of %s: process %d of user %s; it counts for itself\n", consumer->stream, (int)consumer->pid,
+		       user);
+		return;
+	}
+	printf("consumer of %s", consumer->stream);
+	if (has_queues(view, consumer->stream))
+		printf(" queue %u", consumer->queue);
+	printf(": process %d of user %s, %s, %" PRIu64 " blocks under lease", (int)consumer->pid, user,
+	       status_view_policy_name(consumer->policy), counters_value(COUNTERS_OF(consumer), "leased_blocks"));
+	printf("%s%s\n", consumer->group[0] ? ", group " : "", consumer->group);
+	print_sum_line(COUNTERS_OF(consumer), consumer_sum, N(consumer_sum));
+	if (gone)
+		printf("  gone %" PRIu64 " of lag: their blocks were used again, so this consumer will skip them\n",
+		       gone);
+	if (counters_have(COUNTERS_OF(consumer), "sources"))
+		print_tracked(COUNTERS_OF(consumer));
+}
+
+static void print_channel_status(const struct ibvcap_status_channel *channel)
+{
+	char device[DEVICE_TEXT_BYTES];
+
+	printf("channel %s: %s on %s%s, %s; %u B a payload at most, arenas of %u slots, pages of %u KiB; ",
+	       channel->name, channel->state, channel->interface,
+	       device_text(channel->device, channel->interface, device), channel->backend, channel->slot_bytes,
+	       channel->arena_slots, channel->page_bytes / 1024);
+	if (channel->rate_bps)
+		printf("%" PRIu64 " Mb/s at most; ", channel->rate_bps / 1000000);
+	printf("%u destinations", channel->n_destinations);
+	if (channel->n_unresolved)
+		printf(", %u of them without a next hop", channel->n_unresolved);
+	putchar('\n');
+	print_all_counters(COUNTERS_OF(channel), channel_sum, N(channel_sum));
+}
+
+static void print_sender_status(const struct ibvcap_status_sender *sender)
+{
+	char user[USER_NAME_BYTES];
+
+	printf("sender on %s: process %d of user %s\n", sender->channel, (int)sender->pid,
+	       user_name_and_number(sender->uid, user));
+	print_all_counters(COUNTERS_OF(sender), channel_sum, N(channel_sum));
+}
+
+static void print_interface_status(const struct ibvcap_status_interface *interface)
+{
+	char device[DEVICE_TEXT_BYTES];
+
+	printf("interface %s%s:", interface->interface, device_text(interface->device, interface->interface, device));
+	for (uint32_t i = 0; i < interface->n_counters; i++)
+		printf(" %s %" PRIu64, interface->counters[i].label, interface->counters[i].value);
+	putchar('\n');
+	if (interface->backend_why[0])
+		printf("  backend %s: %s\n", interface->backend, interface->backend_why);
+	if (interface->backend_how[0])
+		printf("  %s\n", interface->backend_how);
+	if (interface->backend_better[0])
+		printf("  %s%s%s\n", interface->backend_better, interface->backend_command[0] ? ": " : "",
+		       interface->backend_command);
+	print_age("these counters", interface->device, interface->reading_age_ms);
+}
+
+static void print_status(const struct status_view *view)
+{
+	printf("ibvcapd %s, process %d\n", view->version, (int)view->pid);
+	for (int i = 0; i < view->n_streams; i++)
+		print_stream_status(view, &view->streams[i]);
+	for (int i = 0; i < view->n_consumers; i++)
+		print_consumer_status(view, &view->consumers[i]);
+	for (int i = 0; i < view->n_channels; i++)
+		print_channel_status(&view->channels[i]);
+	for (int i = 0; i < view->n_senders; i++)
+		print_sender_status(&view->senders[i]);
+	for (int i = 0; i < view->n_interfaces; i++)
+		print_interface_status(&view->interfaces[i]);
+}
+
+int cmd_status(int argc, char **argv)
+{
+	struct query_options options;
+	struct status_view view;
+	int r = options_parse_query(argc, argv, usage, true, &options);
+
+	if (r >= 0)
+		return r;
+	if (optind < argc)
+		return options_reject("status", usage, "unexpected argument '%s'", argv[optind]);
+	r = status_view_ask(&view, options.socket, 0);
+	if (r < 0)
+		return report_failure("status", r);
+	if (options.json)
+		report_json(status_view_to_json(&view), JSON_INDENT(2));
+	else
+		print_status(&view);
+	status_view_deinit(&view);
+	return EX_OK;
+}

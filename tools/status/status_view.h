@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+/* The answer to a status request as arrays, as names and as JSON: for status, top and why. */
+#ifndef TOOLS_STATUS_STATUS_VIEW_H
+#define TOOLS_STATUS_STATUS_VIEW_H
+
+#include <ibvcap/ibvcap.h>
+#include <jansson.h>
+#include <stdbool.h>
+
+/* Does the kernel get the packets of a flow's multicast group from the network? */
+enum flow_group {
+	FLOW_GROUP_NONE, /* the destination is no group */
+	FLOW_GROUP_JOINED,
+	FLOW_GROUP_NOT_JOINED,
+	FLOW_GROUP_UNKNOWN, /* the daemon is in another PID namespace */
+};
+
+/* All zero: none. */
+struct status_view {
+	struct ibvcap_status_stream *streams;
+	struct ibvcap_status_flow *flows;
+	enum flow_group *groups; /* of the flows */
+	struct ibvcap_status_consumer *consumers;
+	struct ibvcap_status_channel *channels;
+	struct ibvcap_status_sender *senders;
+	struct ibvcap_status_interface *interfaces;
+	int n_streams;
+	int n_flows;
+	int n_consumers;
+	int n_channels;
+	int n_senders;
+	int n_interfaces;
+	char version[32];
+	pid_t pid;
+	struct ibvcap_status *status; /* holds the counters */
+};
+
+/* The labelled counters of one stream, consumer, channel, sender or interface. */
+struct counters {
+	const struct ibvcap_counter *at;
+	uint32_t n;
+};
+#define COUNTERS_OF(part) ((struct counters){(part)->counters, (part)->n_counters})
+
+/** Ask the daemon and copy all parts of its answer. Errors of ibvcap_status(). Free with status_view_deinit(). */
+int status_view_ask(struct status_view *view, const char *socket_path, uint32_t timeout_ms);
+void status_view_deinit(struct status_view *view);
+
+bool counters_have(struct counters counters, const char *label);
+/** The counter of that label; 0 if there is none. */
+uint64_t counters_value(struct counters counters, const char *label);
+
+/* Readings are renewed every 100 ms, those of an interface every second: older ones mean that the device hangs. */
+#define STATUS_VIEW_OLD_MS 3000u
+
+/** Print "  whole 5 = part 3 + part 2", without a line feed. labels[0] is the whole. */
+void counters_print_sum(struct counters counters, const char *const *labels, unsigned n_labels);
+
+const char *status_view_clock_name(enum ibvcap_clock_source source);
+const char *status_view_policy_name(uint32_t policy);
+
+/** The whole view. Keys are the counters' labels; the arrays have the order of the view's. The caller frees it. */
+json_t *status_view_to_json(const struct status_view *view);
+
+#endif

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * The view of `ibvcap top`: two answers of the daemon, and the rates between them. It is pure; the caller puts its
+ * lines on a terminal (top_screen.h) or on standard output.
+ */
+#ifndef TOOLS_STATUS_TOP_H
+#define TOOLS_STATUS_TOP_H
+
+#include "tools/status/status_view.h"
+#include "tools/status/stream_sum.h"
+
+#include <stdbool.h>
+
+struct top_view {
+	struct status_view now;
+	struct status_view before; /* all zero: none */
+	uint64_t interval_ns;      /* between the two */
+};
+
+/*
+ * The counters that the same stream, consumer, … had in the earlier answer. None if it was not there then, or belonged
+ * to another run of the daemon. at points into view->now.
+ */
+struct counters top_stream_before(const struct top_view *view, const struct ibvcap_status_stream *at);
+/* The same of a stream over all its queues; now: those of the present answer. */
+struct counters top_sum_before(const struct top_view *view, const struct ibvcap_status_stream *at, struct counters now,
+                               struct stream_sum *sum);
+struct counters top_consumer_before(const struct top_view *view, const struct ibvcap_status_consumer *at);
+struct counters top_channel_before(const struct top_view *view, const struct ibvcap_status_channel *at);
+struct counters top_sender_before(const struct top_view *view, const struct ibvcap_status_sender *at);
+struct counters top_interface_before(const struct top_view *view, const struct ibvcap_status_interface *at);
+
+/** Does this counter only grow? Levels and maxima have no rate. */
+bool top_is_total(const char *label);
+
+/** The rate per second of the sum of some counters; labels ends with NULL. Negative if it is not known. */
+double top_rate(const struct top_view *view, struct counters now, struct counters before, const char *const *labels);
+
+/** How many rows the slowest consumer of the stream has not acquired yet. */
+uint64_t top_stream_lag(const struct status_view *status, const struct ibvcap_status_stream *stream);
+
+/** So many rows in percent of the stream's history. At 100 a lossy consumer begins to skip. */
+unsigned top_fill_percent(const struct ibvcap_status_stream *stream, uint64_t rows);
+
+/**
+ * How late packets of a channel or sender left, as the mean over the interval: after their own send times, or, if none
+ * had one, after the rate allowed them. Negative if none left.
+ */
+double top_lateness_ns(struct counters now, struct counters before);
+
+enum top_style {
+	TOP_PLAIN,
+	TOP_HEADING,
+	TOP_TROUBLE, /* packets are being lost */
+};
+typedef void top_put(void *context, enum top_style style, const char *line);
+
+/** Print the whole view, line by line. */
+void top_print(const struct top_view *view, top_put *put, void *context);
+
+/** The JSON of `ibvcap status`, with "per_s" in each entry: the rates of the counters that only grow, or null. */
+json_t *top_to_json(const struct top_view *view);
+
+#endif

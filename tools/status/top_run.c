@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: Apache-2.0
+/* ibvcap top: asks the daemon again and again, and shows the difference between the last two answers. */
+#include "tools/status/top.h"
+
+#include "daemon/base/time.h"
+#include "tools/ibvcap/ibvcap.h"
+#include "tools/common/options.h"
+#include "tools/common/report.h"
+#include "tools/common/stop_signal.h"
+#include "tools/status/top_screen.h"
+
+#include <getopt.h>
+#include <stdio.h>
+#include <sysexits.h>
+
+#define INTERVAL_MIN_NS (TIME_SECOND_NS / 10)
+#define ANSWER_MS       2000
+
+static const char usage[] =
+	"usage: ibvcap top [OPTIONS...]\n"
+	"Show what streams and channels do now: rates, how far consumers are behind, losses. q ends it.\n"
+	"\n"
+	"  -s, --socket PATH  the daemon's control socket (else $IBVCAP_SOCKET, else " IBVCAP_CONTROL_SOCKET ")\n"
+	"  -i, --interval S   seconds between two updates, at least 0.1 (1)\n"
+	"  -1, --once         print one interval as text, and end\n"
+	"  -j, --json         print JSON, one line each interval\n"
+	"  -h, --help         print this\n";
+
+struct arguments {
+	const char *socket;
+	uint64_t interval_ns;
+	bool once;
+	bool json;
+};
+
+/* -1: go on; otherwise the exit code. */
+static int parse_top_arguments(int argc, char **argv, struct arguments *arguments)
+{
+	static const struct option known[] = {
+		{"socket", required_argument, NULL, 's'}, {"interval", required_argument, NULL, 'i'},
+		{"once", no_argument, NULL, '1'},         {"json", no_argument, NULL, 'j'},
+		{"help", no_argument, NULL, 'h'},         {0},
+	};
+	int option;
+
+	while ((option = getopt_long(argc, argv, "s:i:1jh", known, NULL)) != -1) {
+		switch (option) {
+		case 's':
+			arguments->socket = optarg;
+			break;
+		case 'i':
+			if (!options_parse_seconds("top", "--interval", optarg, &arguments->interval_ns))
+				return EX_USAGE;
+			break;
+		case '1':
+			arguments->once = true;
+			break;
+		case 'j':
+			arguments->json = true;
+			break;
+		default:
+			return options_print_usage(option, usage);
+		}
+	}
+	if (optind != argc)
+		return options_reject("top", usage, "unexpected argument '%s'", argv[optind]);
+	if (arguments->interval_ns < INTERVAL_MIN_NS)
+		return options_reject("top", usage, "--interval: 0.1 seconds at least");
+	return -1;
+}
+
+/* ---- two statuses ---------------------------------------------------------------------------------- */
+
+struct sample {
+	struct status_view view; /* all zero: none */
+	uint64_t at_ns;
+};
+
+struct samples {
+	struct sample now;
+	struct sample before;
+};
+
+static void samples_deinit(struct samples *samples)
+{
+	status_view_deinit(&samples->now.view);
+	status_view_deinit(&samples->before.view);
+	*samples = (struct samples){0};
+}
+
+/* Ask the daemon once more. On an error, -errno, both samples are dropped. */
+static int samples_take(const struct arguments *arguments, struct samples *samples)
+{
+	struct status_view view;
+	int r = status_view_ask(&view, arguments->socket, ANSWER_MS);
+
+	if (r < 0) {
+		samples_deinit(samples);
+		return r;
+	}
+	status_view_deinit(&samples->before.view);
+	samples->before = samples->now;
+	samples->now = (struct sample){view, time_monotonic_ns()};
+	return 0;
+}
+
+static void samples_compare(const struct samples *samples, struct top_view *view)
+{
+	*view = (struct top_view){.now = samples->now.view, .before = samples->before.view};
+	if (view->before.status)
+		view->interval_ns = samples->now.at_ns - samples->before.at_ns;
+}
+
+/* ---- to stdout ------------------------------------------------------------------------------------- */
+
+static void put_plain_line(void *context, enum top_style style, const char *line)
+{
+	(void)context;
+	(void)style;
+	puts(line);
+}
+
+static bool print_view(const struct arguments *arguments, const struct samples *samples)
+{
+	struct top_view view;
+
+	samples_compare(samples, &view);
+	if (arguments->json) {
+		report_json(top_to_json(&view), JSON_COMPACT);
+	} else {
+		top_print(&view, put_plain_line, NULL);
+	}
+	return fflush(stdout) == 0 && !ferror(stdout);
+}
+
+static void wait_interval(uint64_t ns)
+{
+	const struct timespec time = {.tv_sec = (time_t)(ns / TIME_SECOND_NS), .tv_nsec = (long)(ns % TIME_SECOND_NS)};
+
+	nanosleep(&time, NULL);
+}
+
+/* When the daemon ends, this waits for the next run of the daemon. */
+static int run_lines(const struct arguments *arguments, struct samples *samples)
+{
+	bool is_reported = false;
+	int r = 0;
+
+	while (!stop_signal_came()) {
+		wait_interval(arguments->interval_ns);
+		if (stop_signal_came())
+			break;
+		r = samples_take(arguments, samples);
+		if (r < 0 && arguments->once)
+			break;
+		if (r < 0 && !is_reported)
+			fprintf(stderr, "ibvcap top: %s; trying again\n", ibvcap_error_text());
+		is_reported = r < 0;
+		if (r == 0 && samples->before.view.status && !print_view(arguments, samples))
+			return EX_IOERR;
+		if (arguments->once && samples->before.view.status)
+			return EX_OK;
+	}
+	if (stop_signal_came())
+		return EX_OK;
+	return report_failure("top", r);
+}
+
+/* ---- to a terminal --------------------------------------------------------------------------------- */
+
+static void draw_view(struct top_screen *screen, const struct samples *samples)
+{
+	struct top_view view;
+
+	top_screen_clear(screen);
+	if (samples->now.view.status) {
+		samples_compare(samples, &view);
+		top_print(&view, top_screen_put, screen);
+	} else {
+		top_screen_put(screen, TOP_TROUBLE, ibvcap_error_text());
+		top_screen_put(screen, TOP_PLAIN, "trying again");
+	}
+	top_screen_show(screen);
+}
+
+static int run_screen(const struct arguments *arguments, struct samples *samples)
+{
+	struct top_screen *screen = top_screen_new();
+
+	if (!screen) {
+		fputs("ibvcap top: standard output is no terminal that ncurses can draw on: use --once or --json\n",
+		      stderr);
+		return EX_USAGE;
+	}
+	do {
+		draw_view(screen, samples);
+		if (!top_screen_wait(screen, arguments->interval_ns))
+			break;
+		if (!stop_signal_came())
+			samples_take(arguments, samples);
+	} while (!stop_signal_came());
+	top_screen_free(screen);
+	return EX_OK;
+}
+
+int cmd_top(int argc, char **argv)
+{
+	struct arguments arguments = {.interval_ns = TIME_SECOND_NS};
+	struct samples samples = {0};
+	int r = parse_top_arguments(argc, argv, &arguments);
+
+	if (r >= 0)
+		return r;
+	/* Before ncurses starts, because it installs handlers of its own only for signals that have none. */
+	stop_signal_catch();
+	r = samples_take(&arguments, &samples);
+	if (r < 0)
+		return report_failure("top", r);
+	r = arguments.once || arguments.json ? run_lines(&arguments, &samples) : run_screen(&arguments, &samples);
+	samples_deinit(&samples);
+	return r;
+}

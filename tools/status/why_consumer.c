@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0
+/* The rules by which `ibvcap why` explains what a consumer got: from published to its own counts. */
+#include "tools/status/why.h"
+
+#include "tools/status/status_view.h"
+
+static uint64_t consumer_counter(const struct ibvcap_status_consumer *consumer, const char *label)
+{
+	return counters_value(COUNTERS_OF(consumer), label);
+}
+
+static void explain_skipped(const struct ibvcap_status_consumer *consumer, struct why_report *report)
+{
+	struct why_line line = {.place = "consumer",
+	                        .consumer = consumer,
+	                        .term = "skipped",
+	                        .value = consumer_counter(consumer, "skipped"),
+	                        .cause = "it acquired every packet before its block was used again"};
+
+	if (line.value && consumer->policy == IBVCAP_POLICY_LOSSLESS) {
+		line.level = WHY_LOSS;
+		line.cause = "the worker used their blocks again before this consumer acquired them, although it is "
+			     "lossless: they were gone when it attached, or it was demoted to lossy";
+		line.remedy = "make it faster, or raise lossless_deadline_ms";
+	} else if (line.value) {
+		line.level = WHY_LOSS;
+		line.cause = "the worker used their blocks again before this consumer acquired them: it is slower than "
+			     "the packets come, or paused for longer than the ring lasts";
+		line.remedy = "make it faster (several consumers, larger batches, no work while a batch is held), or "
+			      "make the ring longer: history_blocks";
+	}
+	why_add_line(report, &line);
+}
+
+static void explain_lag(const struct why_facts *facts, const struct ibvcap_status_consumer *consumer,
+                        struct why_report *report)
+{
+	uint64_t room = (uint64_t)facts->stream->n_blocks * facts->stream->slots_per_block;
+	struct why_line line = {
+		.place = "consumer", .consumer = consumer, .term = "lag", .value = consumer_counter(consumer, "lag")};
+
+	if (line.value == 0) {
+		line.cause = "it has acquired all packets";
+	} else if (consumer_counter(consumer, "gone")) {
+		line.cause = "not acquired yet";
+	} else if (line.value > room / 2) {
+		line.level = WHY_NOTE;
+		line.cause = "not acquired yet, more than half of the ring: it is about to skip packets";
+		line.remedy = "check whether it is stopped or waits for something; make it faster, or the ring longer: "
+			      "history_blocks";
+	} else {
+		line.cause = "not acquired yet, but safe for now";
+	}
+	why_add_line(report, &line);
+}
+
+static void explain_gone(const struct ibvcap_status_consumer *consumer, struct why_report *report)
+{
+	const struct why_line line = {
+		.level = WHY_LOSS,
+		.place = "consumer",
+		.consumer = consumer,
+		.term = "gone",
+		.value = consumer_counter(consumer, "gone"),
+		.cause = "of lag: the worker has used their blocks again, so they are lost for this consumer; they "
+			 "become skipped when it goes on",
+		.remedy = "check whether it is stopped or waits for something; make it faster, or the ring longer: "
+			  "history_blocks",
+	};
+
+	if (line.value)
+		why_add_line(report, &line);
+}
+
+/* What its tracker counts, in the order of the report; each has a line if it is not 0. */
+static const struct {
+	enum why_level level;
+	const char *term;
+	const char *cause;
+	const char *remedy;
+} tracked_terms[] = {
+	{WHY_LOSS, "lost_before_card",
+         "of lost: by the packets' own numbers they were sent, but did not come to the card's queue: the sender, the "
+         "network or the port lost them",
+         "look for port_discards above, for drops in the sender and in the switches on the way, and at 'ethtool -S'"},
+	{WHY_LOSS, "lost_in_card",
+         "of lost: came, but the card had no free row: they are among no_buffer of the stream", "see no_buffer above"},
+	{WHY_LOSS, "lost_after_card", "of lost: this consumer skipped them: they are among skipped",
+         "see skipped above"},
+	{WHY_LOSS, "lost_unread", "of lost: came in rows that are in error or too short, without their number",
+         "see errored and irregular above"},
+	{WHY_NOTE, "repeated",
+         "their numbers had come before: the sender or the network sends packets twice, or two paths lead here", NULL},
+	{WHY_NOTE, "reordered",
+         "came after a higher number of their source: paths of different length, or several queues", NULL},
+	{WHY_LOSS, "late", "came so long after higher numbers that they count as lost",
+         "with a larger window in sequence the "
+         "tracker remembers more numbers"},
+	{WHY_NOTE, "stray", "their numbers are far ahead of those of the packets around them",
+         "compare sequence in the stream's configuration with the packets (ibvcap recv --dump 10)"},
+	{WHY_NOTE, "restarted", "times that a source began its numbers anew", NULL},
+	{WHY_NOTE, "unread", "packets without a number that can be read: too short, or in error",
+         "compare sequence in the stream's configuration with the packets (ibvcap recv --dump 10)"},
+	{WHY_NOTE, "untracked", "packets of sources for which this consumer has no room in its table",
+         "give the tracker more sources (max_sources), or the stream a coarser source in sequence"},
+};
+
+static void explain_tracked(const struct ibvcap_status_consumer *consumer, struct why_report *report)
+{
+	const bool is_placed = counters_have(COUNTERS_OF(consumer), "lost_before_card");
+	struct why_line line = {.place = "consumer", .consumer = consumer, .term = "lost"};
+
+	if (!counters_have(COUNTERS_OF(consumer), line.term))
+		return;
+	line.value = consumer_counter(consumer, line.term);
+	line.cause = "by the packets' own numbers, all that were sent came";
+	if (line.value) {
+		line.level = WHY_LOSS;
+		line.cause =
+			is_placed ? "numbers that were sent and did not come; the next lines say where they were lost"
+				  : "numbers that were sent and did not come; a packet takes several";
+	}
+	why_add_line(report, &line);
+	for (unsigned i = 0; i < sizeof(tracked_terms) / sizeof(tracked_terms[0]); i++) {
+		line.value = consumer_counter(consumer, tracked_terms[i].term);
+		line.level = tracked_terms[i].level;
+		line.term = tracked_terms[i].term;
+		line.cause = tracked_terms[i].cause;
+		line.remedy = tracked_terms[i].remedy;
+		if (line.value)
+			why_add_line(report, &line);
+	}
+}
+
+static void explain_tap(const struct ibvcap_status_consumer *consumer, struct why_report *report)
+{
+	const struct why_line line = {
+		.place = "consumer",
+		.consumer = consumer,
+		.term = "tap",
+		.cause = "it copies packets without the daemon's help, and only it knows how many it missed "
+			 "(ibvcap_rx_counts)",
+	};
+
+	why_add_line(report, &line);
+}
+
+void why_explain_consumer(const struct why_facts *facts, const struct ibvcap_status_consumer *consumer,
+                          struct why_report *report)
+{
+	const struct why_line delivered = {
+		.place = "consumer",
+		.consumer = consumer,
+		.term = "delivered",
+		.value = consumer_counter(consumer, "delivered"),
+		.cause = "packets that it acquired since it attached",
+	};
+
+	if (consumer->policy == IBVCAP_POLICY_TAP) {
+		explain_tap(consumer, report);
+		return;
+	}
+	why_add_line(report, &delivered);
+	explain_skipped(consumer, report);
+	explain_lag(facts, consumer, report);
+	explain_gone(consumer, report);
+	explain_tracked(consumer, report);
+}

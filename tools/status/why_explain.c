@@ -1,0 +1,413 @@
+// SPDX-License-Identifier: Apache-2.0
+/* The rules by which `ibvcap why` finds a cause and a remedy for each term of the sum of a stream. */
+#include "tools/status/why.h"
+
+#include "tools/common/report.h"
+#include "tools/status/status_view.h"
+#include "tools/common/user_name.h"
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <string.h>
+
+static uint64_t stream_counter(const struct why_facts *facts, const char *label)
+{
+	return counters_value(COUNTERS_OF(facts->stream), label);
+}
+
+static bool is_of_stream(const struct why_facts *facts, const struct ibvcap_status_consumer *consumer)
+{
+	return strcmp(consumer->stream, facts->stream->name) == 0;
+}
+
+/* ---- before the stream --------------------------------------------------------------------------- */
+
+static void explain_age(const struct why_facts *facts, struct why_report *report)
+{
+	const struct why_line line = {
+		.level = WHY_NOTE,
+		.place = "port",
+		.term = "reading_age_ms",
+		.value = facts->stream->reading_age_ms,
+		.cause =
+			"the device has not answered the daemon for so long: packets are captured, and those that were "
+			"lost since then are counted when it answers",
+		.remedy = "the kernel log (dmesg) says whether the driver waits for the firmware (mlx5_core: timeout)",
+	};
+
+	if (facts->stream->reading_age_ms > STATUS_VIEW_OLD_MS)
+		why_add_line(report, &line);
+}
+
+/* The packets come by the kernel's sockets, and not from a queue of a card. */
+static bool has_kernel_backend(const struct why_facts *facts)
+{
+	return strcmp(facts->stream->backend, "packet") == 0 || strcmp(facts->stream->backend, "xdp") == 0;
+}
+
+static void explain_port(const struct why_facts *facts, struct why_report *report)
+{
+	struct why_line line = {
+		.place = "port", .term = "port_discards", .cause = "the port dropped nothing before steering"};
+
+	if (!facts->interface)
+		return;
+	line.value = counters_value(COUNTERS_OF(facts->interface), line.term);
+	if (has_kernel_backend(facts)) {
+		line.level = WHY_NOTE;
+		line.cause = "sockets do not show how many packets the interface dropped before them";
+		line.remedy = "'ip -s -s link' and 'ethtool -S' of the interface show its own counters; by the "
+			      "packets' own numbers 'ibvcap check' finds all losses (sequence in ibvcapd.conf(5))";
+	} else if (!counters_have(COUNTERS_OF(facts->interface), line.term)) {
+		line.level = WHY_NOTE;
+		line.cause = "the port does not show how many packets it dropped before the flow rules; virtual "
+			     "functions have no such counter";
+		line.remedy = "ethtool -S of the physical port, on the host, shows rx_discards_phy";
+	} else if (line.value) {
+		line.level = WHY_LOSS;
+		line.cause = "the port dropped packets before it knew the stream, so this counts all streams of the "
+			     "port: the card could not write packets to memory as fast as they came";
+		line.remedy = "check for a slow PCIe link (lspci -vv: LnkSta), memory on another NUMA node, and other "
+			      "traffic on the port; ethtool -S shows the driver's own counters";
+	}
+	why_add_line(report, &line);
+}
+
+/* The sum of losses does not need this counter, so it has a line only if it is missing. */
+static void explain_out_of_buffer(const struct why_facts *facts, struct why_report *report)
+{
+	const struct why_line line = {
+		.level = WHY_NOTE,
+		.place = "port",
+		.term = "out_of_buffer",
+		.cause = "the device does not show this counter (devices in switchdev mode on some kernels); no_buffer "
+			 "of each stream is exact without it",
+	};
+
+	/* Sockets have no such counter. */
+	if (facts->interface && !has_kernel_backend(facts) && !counters_have(COUNTERS_OF(facts->interface), line.term))
+		why_add_line(report, &line);
+}
+
+static void explain_link(const struct why_facts *facts, struct why_report *report)
+{
+	const struct why_line line = {
+		.level = WHY_LOSS,
+		.place = "port",
+		.term = "link_down",
+		.value = 1,
+		.cause = "the interface has no link, so no packets arrive",
+		.remedy = report->link_remedy,
+	};
+
+	if (strcmp(facts->stream->state, "link_down") != 0)
+		return;
+	snprintf(report->link_remedy, sizeof(report->link_remedy),
+	         "ip link set dev %s up; then check the cable and the port at its other end", facts->stream->interface);
+	why_add_line(report, &line);
+}
+
+static void explain_gone_interface(const struct why_facts *facts, struct why_report *report)
+{
+	const struct why_line line = {
+		.level = WHY_LOSS,
+		.place = "port",
+		.term = "interface_gone",
+		.value = 1,
+		.cause = "the interface is not there any more: its card was unplugged, or it was deleted or renamed",
+		.remedy = "bring it back under its name; the daemon then starts anew with its device",
+	};
+
+	if (strcmp(facts->stream->state, "interface_gone") == 0)
+		why_add_line(report, &line);
+}
+
+static void explain_matched(const struct why_facts *facts, struct why_report *report)
+{
+	struct why_line line = {.place = "stream", .term = "matched", .value = stream_counter(facts, "matched")};
+
+	line.cause = "packets that the flow rules selected, before any was dropped";
+	if (line.value == 0) {
+		line.level = WHY_NOTE;
+		line.cause = "no packet has matched a flow of this stream yet: none is sent, none arrives here, or the "
+			     "flows select other packets";
+		line.remedy = "compare the flows in the configuration (destination, port, source, vlan) with what the "
+			      "sender sends; a multicast group needs join = true, and an IGMP querier in the network";
+	}
+	if (line.value == 0 && facts->lacks_group) {
+		line.cause = "no packet has matched a flow of this stream yet, and the kernel has not joined each of "
+			     "its groups: a switch sends the packets of a group only to ports that have joined it";
+		line.remedy = "set join = true in the stream's configuration; if it is, reload (systemctl reload "
+			      "ibvcapd) and read the daemon's log";
+	}
+	why_add_line(report, &line);
+}
+
+/* ---- from matched to published ------------------------------------------------------------------- */
+
+/* The lossless consumer of the stream that is furthest behind; NULL: there is none. */
+static const struct ibvcap_status_consumer *find_slowest_lossless(const struct why_facts *facts)
+{
+	const struct ibvcap_status_consumer *slowest = NULL;
+	uint64_t most = 0;
+
+	for (uint32_t i = 0; i < facts->n_consumers; i++) {
+		const struct ibvcap_status_consumer *consumer = &facts->consumers[i];
+		uint64_t lag = counters_value(COUNTERS_OF(consumer), "lag");
+
+		if (!is_of_stream(facts, consumer) || consumer->policy != IBVCAP_POLICY_LOSSLESS ||
+		    (slowest && lag <= most))
+			continue;
+		slowest = consumer;
+		most = lag;
+	}
+	return slowest;
+}
+
+__attribute__((format(printf, 2, 3))) static void why_append(char text[WHY_TEXT_BYTES], const char *format, ...)
+{
+	size_t used = strlen(text);
+	va_list arguments;
+
+	va_start(arguments, format);
+	vsnprintf(text + used, WHY_TEXT_BYTES - used, format, arguments);
+	va_end(arguments);
+}
+
+/* What lossless consumers cost, and who they are or were. */
+static void explain_lossless(const struct why_facts *facts, uint64_t n_lossless, char text[WHY_TEXT_BYTES])
+{
+	const struct ibvcap_status_consumer *slowest = find_slowest_lossless(facts);
+	const struct ibvcap_status_stream *stream = facts->stream;
+	char until[REPORT_UTC_BYTES], user[USER_NAME_BYTES];
+
+	why_append(text, "%" PRIu64 " of these packets came while a lossless consumer stopped the queue", n_lossless);
+	if (slowest)
+		why_append(text, "; lossless now: process %d of user %s", (int)slowest->pid,
+		           user_name_and_number(slowest->uid, user));
+	if (stream->stall_pid) {
+		report_format_utc(stream->stall_until_ns, 3, until);
+		why_append(text, "; lossless until %s: process %d of user %s", until, (int)stream->stall_pid,
+		           user_name_and_number(stream->stall_uid, user));
+	}
+}
+
+/* The causes and remedies of the packets that no lossless consumer cost. No counter says how many each cause did. */
+static void explain_slow_worker(const struct why_facts *facts, const char *packets, char cause[WHY_TEXT_BYTES],
+                                char remedy[WHY_TEXT_BYTES])
+{
+	bool small_pages = facts->stream->page_bytes == 4096;
+
+	why_append(cause, "%s came while no row was free: the worker was too slow, %s", packets,
+	           small_pages ? "on a ring in pages of 4 KiB" : "or did not run for longer than its queue lasts");
+	why_append(
+		remedy,
+		"%sgive the worker its own CPU (cpu), set poll = \"busy\", or raise receive_queue_slots; if the rate "
+		"is too high for one worker, split the flows over several streams",
+		small_pages ? "set page_size = \"2M\"; then " : "");
+	if (!stream_counter(facts, "queue_resets"))
+		return;
+	why_append(cause, "; or while the queue was reset after an error of the device");
+	why_append(remedy, "; the daemon's log says when and why the queue was reset (journalctl -u ibvcapd)");
+}
+
+static void write_no_buffer_cause(const struct why_facts *facts, uint64_t n, char cause[WHY_TEXT_BYTES],
+                                  char remedy[WHY_TEXT_BYTES])
+{
+	uint64_t n_lossless = stream_counter(facts, "no_buffer_lossless");
+
+	*cause = *remedy = '\0';
+	if (n_lossless) {
+		explain_lossless(facts, n_lossless, cause);
+		why_append(remedy, "make the lossless consumer faster or lossy; or raise history_blocks, or lower "
+		                   "lossless_deadline_ms");
+	}
+	if (n_lossless && n_lossless < n) {
+		why_append(cause, "; ");
+		why_append(remedy, "; against the others, ");
+	}
+	if (n_lossless < n)
+		explain_slow_worker(facts, n_lossless ? "the others" : "these packets", cause, remedy);
+}
+
+/* Causes of no_buffer that are not the worker's, which only sockets have; each has a line if it is not 0. */
+static const struct {
+	const char *term;
+	const char *cause;
+	const char *remedy;
+} drop_terms[] = {
+	{"no_frame",
+         "of no_buffer: no buffer of the interface's receive queue was free, because the rings of this and other "
+         "streams "
+         "of the interface held all of them",
+         "set xdp_streams to the number of streams of the interface and restart the daemon; then help the streams of "
+         "the interface whose ring_full grows"},
+	{"no_socket",
+         "of no_buffer: they came through a receive queue of the interface that the stream has no socket on: the "
+         "interface got more queues (ethtool -L)",
+         "if it grows on, restart the daemon (systemctl restart ibvcapd)"},
+	{"unbound",
+         "of no_buffer: the kernel took the interface from the stream's sockets: it was deleted, or moved to another "
+         "network namespace",
+         "bring it back under its name; the daemon then starts anew with it"},
+};
+#define N_DROP_TERMS (sizeof(drop_terms) / sizeof(drop_terms[0]))
+
+static uint64_t count_other_drops(const struct why_facts *facts)
+{
+	uint64_t n = 0;
+
+	for (size_t i = 0; i < N_DROP_TERMS; i++)
+		n += stream_counter(facts, drop_terms[i].term);
+	return n;
+}
+
+static void explain_drops(const struct why_facts *facts, struct why_report *report)
+{
+	for (size_t i = 0; i < N_DROP_TERMS; i++) {
+		const struct why_line line = {
+			.level = WHY_LOSS,
+			.place = "stream",
+			.term = drop_terms[i].term,
+			.value = stream_counter(facts, drop_terms[i].term),
+			.cause = drop_terms[i].cause,
+			.remedy = drop_terms[i].remedy,
+		};
+
+		if (line.value)
+			why_add_line(report, &line);
+	}
+}
+
+/* The lines of other causes follow: this one is about the rest. */
+static void explain_ring_full(const struct why_facts *facts, struct why_line *line, struct why_report *report)
+{
+	uint64_t n_ring_full = stream_counter(facts, "ring_full");
+	char cause[WHY_TEXT_BYTES];
+
+	line->remedy = NULL;
+	if (n_ring_full == 0) {
+		line->cause = "dropped by the kernel before they came to the worker; the next lines have the causes";
+		return;
+	}
+	write_no_buffer_cause(facts, n_ring_full, cause, report->no_buffer_remedy);
+	report->no_buffer_cause[0] = '\0';
+	why_append(report->no_buffer_cause, "ring_full %" PRIu64 ": %s; the next lines have the other causes",
+	           n_ring_full, cause);
+	line->remedy = report->no_buffer_remedy;
+}
+
+static void explain_no_buffer(const struct why_facts *facts, struct why_report *report)
+{
+	struct why_line line = {.place = "stream", .term = "no_buffer", .value = stream_counter(facts, "no_buffer")};
+
+	line.cause = "every packet that matched found a free row";
+	if (line.value == 0) {
+		why_add_line(report, &line);
+		return;
+	}
+	line.level = WHY_LOSS;
+	line.last = facts->stream->loss_packets;
+	line.from_ns = facts->stream->loss_from_ns;
+	line.to_ns = facts->stream->loss_to_ns;
+	line.cause = report->no_buffer_cause;
+	line.remedy = report->no_buffer_remedy;
+	if (count_other_drops(facts) == 0)
+		write_no_buffer_cause(facts, line.value, report->no_buffer_cause, report->no_buffer_remedy);
+	else
+		explain_ring_full(facts, &line, report);
+	why_add_line(report, &line);
+	explain_drops(facts, report);
+}
+
+/* The terms behind no_buffer, in the order of the report. Each of them has one cause. */
+static const struct {
+	enum why_level level; /* if the term is not 0 */
+	const char *term;
+	const char *at_zero; /* NULL: no line then */
+	const char *cause;
+	const char *remedy;
+} simple_terms[] = {
+	{WHY_LOSS, "errored", "the device reported no error",
+         "these packets could not be used, most likely because they are longer than payload_size: their rows are "
+         "marked as errors",
+         "raise payload_size to the largest payload that is sent, or set oversize_sink = true to get the part that "
+         "fits"},
+	{WHY_NOTE, "in_flight", "all packets that matched are accounted for",
+         "matched but not published when the daemon answered: they are on their way, or will be counted as no_buffer",
+         "ask again when the sender pauses: it is 0 then"},
+	{WHY_OK, "published", "nothing was put into the ring yet", "put into the ring for consumers", NULL},
+	{WHY_LOSS, "truncated", NULL, "of published: the payload was longer than its row, which has only its beginning",
+         "raise payload_size to the largest payload that is sent"},
+	{WHY_NOTE, "irregular", NULL,
+         "of published: a VLAN tag, IP options or a fragment where the flow expects none; the row has the bytes that "
+         "could be found",
+         "for a tag set vlan = ID in the flow"},
+	{WHY_LOSS, "bad_checksum", NULL, "of published: damaged between the sender's card and this one",
+         "check cables, transceivers and switches on the way; ip -s link shows errors on both ends"},
+};
+
+/* A fragment is published, so the sums are right; but the rest of its datagram is lost. */
+static void explain_fragments(const struct why_facts *facts, struct why_report *report)
+{
+	struct why_line line = {
+		.level = WHY_LOSS,
+		.place = "stream",
+		.term = "fragments",
+		.value = stream_counter(facts, "fragments"),
+		.cause = report->fragments_cause,
+		.remedy = "let the sender use payloads that fit its MTU, or give sender, network and this interface a "
+			  "larger MTU; a larger payload_size does not help",
+	};
+
+	if (!line.value)
+		return;
+	report->fragments_cause[0] = '\0';
+	why_append(report->fragments_cause,
+	           "of published: IP fragments; %" PRIu64 " payload bytes of their datagrams are lost. Only the first "
+	           "fragment of a datagram has a port, so the others match no flow and go to the kernel, and ibvcapd "
+	           "does not reassemble datagrams",
+	           stream_counter(facts, "fragment_lost_bytes"));
+	why_add_line(report, &line);
+}
+
+static void explain_simple_terms(const struct why_facts *facts, struct why_report *report)
+{
+	for (unsigned i = 0; i < sizeof(simple_terms) / sizeof(simple_terms[0]); i++) {
+		struct why_line line = {.place = "stream", .term = simple_terms[i].term};
+
+		line.value = stream_counter(facts, line.term);
+		line.cause = simple_terms[i].at_zero;
+		if (line.value) {
+			line.level = simple_terms[i].level;
+			line.cause = simple_terms[i].cause;
+			line.remedy = simple_terms[i].remedy;
+		}
+		if (line.value && strcmp(line.term, "errored") == 0 && stream_counter(facts, "queue_resets")) {
+			line.cause = "these packets could not be used: the device could not write them, and its queue "
+				     "was reset; or they are longer than payload_size";
+			line.remedy = "the daemon's log has the device's error (journalctl -u ibvcapd); against longer "
+				      "packets raise payload_size, or set oversize_sink = true";
+		}
+		if (line.cause)
+			why_add_line(report, &line);
+	}
+}
+
+void why_explain(const struct why_facts *facts, struct why_report *report)
+{
+	report->n_lines = 0;
+	explain_link(facts, report);
+	explain_gone_interface(facts, report);
+	explain_age(facts, report);
+	explain_port(facts, report);
+	explain_out_of_buffer(facts, report);
+	explain_matched(facts, report);
+	explain_no_buffer(facts, report);
+	explain_simple_terms(facts, report);
+	explain_fragments(facts, report);
+	for (uint32_t i = 0; i < facts->n_consumers; i++)
+		if (is_of_stream(facts, &facts->consumers[i]))
+			why_explain_consumer(facts, &facts->consumers[i], report);
+}

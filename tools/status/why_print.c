@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: Apache-2.0
+/* ibvcap why: print what why_explain() makes of a stream's counters. */
+#include "tools/status/why.h"
+
+#include "tools/status/flow_view.h"
+#include "tools/ibvcap/ibvcap.h"
+#include "tools/common/options.h"
+#include "tools/common/report.h"
+#include "tools/status/status_view.h"
+#include "tools/status/stream_sum.h"
+#include "tools/common/user_name.h"
+
+#include <getopt.h>
+#include <inttypes.h>
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sysexits.h>
+
+#define SCHEMA_VERSION 1
+
+static const char usage[] =
+	"usage: ibvcap why STREAM [--socket PATH] [--json]\n"
+	"Print where each packet of a stream went, from the wire to each consumer: every term of the sum, its\n"
+	"cause, and what helps.\n"
+	"\n"
+	"  -s, --socket PATH  the daemon's control socket (else $IBVCAP_SOCKET, else " IBVCAP_CONTROL_SOCKET ")\n"
+	"  -j, --json         print JSON\n"
+	"  -h, --help         print this\n";
+
+static const char *const why_level_names[] = {[WHY_OK] = "ok", [WHY_NOTE] = "note", [WHY_LOSS] = "loss"};
+
+/* ---- JSON ---------------------------------------------------------------------------------------- */
+
+static json_t *why_line_to_json(const struct why_line *line)
+{
+	json_t *object = json_pack("{s:s, s:s, s:s, s:I, s:s, s:s?}", "place", line->place, "level",
+	                           why_level_names[line->level], "term", line->term, "value", (json_int_t)line->value,
+	                           "cause", line->cause, "remedy", line->remedy);
+
+	if (line->consumer)
+		json_object_set_new(object, "pid", json_integer(line->consumer->pid));
+	if (line->last)
+		json_object_set_new(object, "last",
+		                    json_pack("{s:I, s:I, s:I}", "packets", (json_int_t)line->last, "from_ns",
+		                              (json_int_t)line->from_ns, "to_ns", (json_int_t)line->to_ns));
+	return object;
+}
+
+static json_t *why_report_to_json(const struct why_facts *facts, const struct why_report *report)
+{
+	json_t *lines = json_array();
+
+	for (uint32_t i = 0; i < report->n_lines; i++)
+		json_array_append_new(lines, why_line_to_json(&report->lines[i]));
+	return json_pack("{s:s, s:I, s:s, s:s, s:s, s:o}", "stream", facts->stream->name, "queue",
+	                 (json_int_t)facts->stream->queue, "interface", facts->stream->interface, "backend",
+	                 facts->stream->backend, "state", facts->stream->state, "lines", lines);
+}
+
+/* ---- for people ---------------------------------------------------------------------------------- */
+
+static void print_stream_sum(const struct status_view *view, const struct why_facts *facts)
+{
+	static const char *const terms[] = {"matched", "published", "no_buffer", "errored", "in_flight"};
+
+	printf("stream %s: %s on %s, backend %s\n", facts->stream->name, facts->stream->state, facts->stream->interface,
+	       facts->stream->backend);
+	flow_view_print(view, facts->stream);
+	counters_print_sum(COUNTERS_OF(facts->stream), terms, sizeof(terms) / sizeof(terms[0]));
+	putchar('\n');
+}
+
+static void print_consumer_sum(const struct ibvcap_status_consumer *consumer)
+{
+	static const char *const terms[] = {"published", "delivered", "skipped", "lag"};
+	bool is_tap = consumer->policy == IBVCAP_POLICY_TAP;
+	char user[USER_NAME_BYTES];
+
+	printf("%s process %d of user %s", is_tap ? "tap" : "consumer", (int)consumer->pid,
+	       user_name_and_number(consumer->uid, user));
+	if (consumer->queue)
+		printf(", queue %u", consumer->queue);
+	putchar('\n');
+	if (is_tap)
+		return;
+	counters_print_sum(COUNTERS_OF(consumer), terms, sizeof(terms) / sizeof(terms[0]));
+	puts(" since it attached");
+}
+
+static void print_last_loss(const struct why_line *line)
+{
+	char from[REPORT_UTC_BYTES] = "the start", to[REPORT_UTC_BYTES];
+
+	if (line->from_ns)
+		report_format_utc(line->from_ns, 3, from);
+	report_format_utc(line->to_ns, 3, to);
+	printf("  %-4s  %-13s %12s  the last %" PRIu64 " between %s and %s\n", "", "", "", line->last, from, to);
+}
+
+static void print_why_lines(const struct why_report *report, const struct ibvcap_status_consumer *consumer)
+{
+	for (uint32_t i = 0; i < report->n_lines; i++) {
+		const struct why_line *line = &report->lines[i];
+
+		if (line->consumer != consumer)
+			continue;
+		printf("  %-4s  %-13s %12" PRIu64 "  %s\n",
+		       line->level == WHY_LOSS ? "LOSS" : why_level_names[line->level], line->term, line->value,
+		       line->cause);
+		if (line->last)
+			print_last_loss(line);
+		if (line->remedy)
+			printf("  %-4s  %-13s %12s  -> %s\n", "", "", "", line->remedy);
+	}
+}
+
+static void print_why(const struct status_view *view, const struct why_facts *facts, const struct why_report *report)
+{
+	print_stream_sum(view, facts);
+	print_why_lines(report, NULL);
+	for (uint32_t i = 0; i < facts->n_consumers; i++) {
+		const struct ibvcap_status_consumer *consumer = &facts->consumers[i];
+
+		if (strcmp(consumer->stream, facts->stream->name) != 0)
+			continue;
+		print_consumer_sum(consumer);
+		print_why_lines(report, consumer);
+	}
+}
+
+/* ---- the command --------------------------------------------------------------------------------- */
+
+static const struct ibvcap_status_interface *find_why_interface(const struct status_view *view,
+                                                                const struct ibvcap_status_stream *stream)
+{
+	for (int i = 0; i < view->n_interfaces; i++)
+		if (strcmp(view->interfaces[i].interface, stream->interface) == 0 &&
+		    strcmp(view->interfaces[i].backend, stream->backend) == 0)
+			return &view->interfaces[i];
+	return NULL;
+}
+
+/* A stream with several queues is explained by their sum. */
+static struct ibvcap_status_stream take_sum(const struct status_view *view, const struct ibvcap_status_stream *queue,
+                                            struct stream_sum *sum)
+{
+	struct ibvcap_status_stream stream = *queue;
+	struct counters counters = stream_sum_of(view, queue, sum);
+
+	stream.counters = counters.at;
+	stream.n_counters = counters.n;
+	return stream;
+}
+
+/* Explain the stream, or the two of that name, of which one ends. Returns their number. */
+static int explain_streams(const struct status_view *view, const char *stream, bool as_json, struct why_report *report)
+{
+	struct why_facts facts = {.consumers = view->consumers, .n_consumers = (uint32_t)view->n_consumers};
+	struct ibvcap_status_stream whole;
+	json_t *queues = json_array();
+	struct stream_sum sum;
+	int n_found = 0;
+
+	for (int i = 0; i < view->n_streams; i++) {
+		if (strcmp(view->streams[i].name, stream) != 0 || view->streams[i].queue != 0)
+			continue;
+		whole = take_sum(view, &view->streams[i], &sum);
+		facts.stream = &whole;
+		facts.interface = find_why_interface(view, &view->streams[i]);
+		facts.lacks_group = flow_view_lacks_group(view, facts.stream);
+		why_explain(&facts, report);
+		if (as_json)
+			json_array_append_new(queues, why_report_to_json(&facts, report));
+		else
+			print_why(view, &facts, report);
+		n_found++;
+	}
+	if (as_json && n_found)
+		report_json(json_pack("{s:i, s:O}", "schema_version", SCHEMA_VERSION, "queues", queues),
+		            JSON_INDENT(2));
+	json_decref(queues);
+	return n_found;
+}
+
+int cmd_why(int argc, char **argv)
+{
+	struct query_options options;
+	struct status_view view;
+	struct why_report *report;
+	int r = options_parse_query(argc, argv, usage, true, &options);
+	int n_found;
+
+	if (r >= 0)
+		return r;
+	if (argc - optind != 1)
+		return options_reject("why", usage, "which stream? 'ibvcap status' lists them");
+	r = status_view_ask(&view, options.socket, 0);
+	if (r < 0)
+		return report_failure("why", r);
+	report = malloc(sizeof(*report));
+	n_found = report ? explain_streams(&view, argv[optind], options.json, report) : 0;
+	free(report);
+	status_view_deinit(&view);
+	if (n_found > 0)
+		return EX_OK;
+	fprintf(stderr, "ibvcap why: no stream '%s' that this user may see; 'ibvcap status' lists the streams\n",
+	        argv[optind]);
+	return EX_UNAVAILABLE;
+}
