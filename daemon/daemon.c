@@ -5,21 +5,24 @@
  */
 #include "daemon/daemon.h"
 
+#include "daemon/backend/choice/backends.h"
 #include "daemon/base/background.h"
 #include "daemon/base/log.h"
 #include "daemon/base/time.h"
 #include "daemon/events.h"
+#include "daemon/memory/memory_check.h"
 #include "daemon/net/neighbour.h"
+#include "daemon/port/interface.h"
 #include "daemon/process/preflight.h"
 #include "daemon/process/socket_link.h"
 #include "daemon/process/socket_place.h"
-#include "daemon/process/watchdog.h"
 #include "daemon/reload/apply.h"
 #include "daemon/reload/reload.h"
 
 #include <errno.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/capability.h>
 #include <systemd/sd-daemon.h>
 #include <unistd.h>
 
@@ -61,7 +64,7 @@ static int make_services(struct daemon *daemon, struct failure *failure)
 {
 	const struct service_memory nothing = {0};
 	struct service_memory memory;
-	int r = preflight_check_rings(daemon->config, failure);
+	int r = memory_check_rings(daemon->config, failure);
 
 	if (r == 0)
 		r = preflight_check_cpus(daemon->config, NULL, failure);
@@ -69,7 +72,7 @@ static int make_services(struct daemon *daemon, struct failure *failure)
 		r = apply_add_services(daemon, daemon->config, &daemon->services, failure);
 	memory = service_memory_of(&daemon->services, true);
 	if (r == 0)
-		r = preflight_check_memory(&memory, &nothing, failure);
+		r = memory_check_free(&memory, &nothing, failure);
 	if (r == 0)
 		r = service_walk(daemon, &daemon->services, SERVICE_OPEN, SERVICE_OPEN, failure);
 	return r;
@@ -129,12 +132,22 @@ static int prepare_all_services(struct daemon *daemon, struct failure *failure)
 	return r;
 }
 
-/* All memory is locked by now, but for that of senders. */
+/*
+ * All memory is locked by now, but for that of senders. A daemon without an interface keeps what any backend needs.
+ * CAP_BPF may have to stay for what was made with it at the start.
+ */
 static int give_up_unused_privileges(struct daemon *daemon, struct failure *failure)
 {
 	const struct service_memory memory = service_memory_of(&daemon->services, true);
+	uint64_t used = memory_needs_ipc_lock(&memory) ? PRIV_BIT(CAP_IPC_LOCK) : 0;
+	const struct interface *interface;
 
-	return preflight_give_up_privileges(daemon, preflight_needs_ipc_lock(&memory), failure);
+	if (TAILQ_EMPTY(&daemon->interfaces))
+		used |= backend_capabilities_of(NULL, BACKEND_PHASE_LATER);
+	TAILQ_FOREACH (interface, &daemon->interfaces, link)
+		used |= backend_capabilities_of(interface->ops, BACKEND_PHASE_LATER) |
+		        (backend_capabilities_of(interface->ops, BACKEND_PHASE_START) & PRIV_BIT(CAP_BPF));
+	return preflight_give_up_privileges(used, failure);
 }
 
 static int start_background(struct daemon *daemon, struct failure *failure)
@@ -170,8 +183,6 @@ static int watch_events(struct daemon *daemon, struct failure *failure)
 {
 	int r = events_add(daemon);
 
-	if (r == 0)
-		r = watchdog_add(daemon);
 	return r == 0 ? 0
 	              : failure_set(failure, EX_OSERR, -r, "cannot watch signals, timers and interfaces: %s",
 	                            strerror(-r));
@@ -230,7 +241,6 @@ static void daemon_tear_down(struct daemon *daemon)
 	reload_cancel(daemon);
 	background_drain(daemon->memory, BACKGROUND_FOR_EVER);
 	background_free(daemon->memory);
-	watchdog_drop(daemon);
 	events_drop(daemon);
 	TAILQ_FOREACH (interface, &daemon->interfaces, link)
 		interface_end_readings(interface, END_US);

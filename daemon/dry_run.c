@@ -7,10 +7,11 @@
 #include "daemon/channel/tx_headers.h"
 #include "daemon/net/net.h"
 #include "daemon/priv/priv.h"
+#include "daemon/memory/geometry.h"
+#include "daemon/memory/memory_check.h"
 #include "daemon/process/preflight.h"
 #include "daemon/process/socket_place.h"
 #include "daemon/ring/pages.h"
-#include "daemon/stream/geometry.h"
 #include "daemon/stream/stream.h"
 
 #include <errno.h>
@@ -143,7 +144,7 @@ static void try_user(const struct config *config, const char *name)
 int dry_run(const struct config *config, const char *user, struct failure *failure)
 {
 	struct failure cpus;
-	int r = preflight_check_rings(config, failure);
+	int r = memory_check_rings(config, failure);
 
 	if (r < 0)
 		return r;

@@ -8,17 +8,22 @@
 #include "daemon/base/log.h"
 #include "daemon/base/time.h"
 #include "daemon/net/link_watch.h"
+#include "daemon/port/interface.h"
 #include "daemon/reload/reload.h"
-#include "daemon/schedule.h"
+#include "daemon/state/schedule.h"
 #include "daemon/stream/stream.h"
 
 #include <errno.h>
 #include <signal.h>
+#include <stdio.h>
 #include <string.h>
 #include <systemd/sd-daemon.h>
 
 #define SECOND_US  UINT64_C(1000000)
 #define DELETED_NS UINT64_C(1000000000)
+
+/* The watchdog looks this often within its time, so a thread has at least half of the time for a round. */
+#define WATCHDOG_LOOKS 4
 
 /* ---- stopping ------------------------------------------------------------------------------------ */
 
@@ -204,6 +209,40 @@ void events_take_notice(struct interface *interface, const struct backend_notice
 	}
 }
 
+/* ---- the watchdog --------------------------------------------------------------------------------- */
+
+/*
+ * Tells the service manager that the daemon lives (WatchdogSec=) as long as the control thread, which runs this, and
+ * every thread with a heartbeat (base/heartbeat.h) make rounds. Without that, the service manager ends the daemon and
+ * starts it again.
+ */
+static int on_watchdog_look(sd_event_source *source, uint64_t time_us, void *context)
+{
+	struct daemon *daemon = context;
+	const struct heartbeat *stopped = heartbeat_find_stopped(&daemon->heartbeats);
+
+	(void)time_us;
+	if (!stopped)
+		sd_notify(0, "WATCHDOG=1");
+	else if (strcmp(stopped->name, daemon->stuck) != 0)
+		log_message(LOG_WARNING, &(struct log_about){.event = LOG_EVENT_STUCK},
+		            "%s has not moved for %llu ms: if it does not, the service manager ends the daemon and "
+		            "starts it again (WatchdogSec=)",
+		            stopped->name, (unsigned long long)(daemon->watchdog_us / WATCHDOG_LOOKS / 1000));
+	snprintf(daemon->stuck, sizeof(daemon->stuck), "%s", stopped ? stopped->name : "");
+	sd_event_source_set_time_relative(source, daemon->watchdog_us / WATCHDOG_LOOKS);
+	return sd_event_source_set_enabled(source, SD_EVENT_ONESHOT);
+}
+
+static int events_add_watchdog(struct daemon *daemon)
+{
+	int r = sd_watchdog_enabled(0, &daemon->watchdog_us);
+
+	return r <= 0 ? r
+	              : sd_event_add_time_relative(daemon->event, &daemon->watchdog, CLOCK_MONOTONIC, 0, 1,
+	                                           on_watchdog_look, daemon);
+}
+
 /* ---- sources ------------------------------------------------------------------------------------- */
 
 int events_add(struct daemon *daemon)
@@ -226,6 +265,8 @@ int events_add(struct daemon *daemon)
 		r = sd_event_source_set_enabled(daemon->reaper, SD_EVENT_OFF);
 	if (r >= 0)
 		r = link_watch_new(&daemon->links, daemon->event, on_link_change, daemon);
+	if (r >= 0)
+		r = events_add_watchdog(daemon);
 	return r < 0 ? r : 0;
 }
 
@@ -237,6 +278,7 @@ void events_drop(struct daemon *daemon)
 	sd_event_source_disable_unref(daemon->interrupt);
 	sd_event_source_disable_unref(daemon->hang_up);
 	sd_event_source_disable_unref(daemon->second);
+	sd_event_source_disable_unref(daemon->watchdog);
 	link_watch_free(daemon->links);
 	daemon->reaper = sd_event_source_disable_unref(daemon->reaper);
 	daemon->mailer = sd_event_source_disable_unref(daemon->mailer);

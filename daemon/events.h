@@ -3,7 +3,7 @@
 #ifndef DAEMON_EVENTS_H
 #define DAEMON_EVENTS_H
 
-#include "daemon/state.h"
+#include "daemon/state/state.h"
 
 /** Watch signals and time. 0 or -errno; what was added is dropped by events_drop(). */
 int events_add(struct daemon *daemon);

@@ -1,6 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""check_calls.py BUILD_DIRECTORY: fail if source files outside tests/ call each other in a circle.
+"""check_calls.py BUILD_DIRECTORY: fail if source files outside tests/ call each other in a circle, or folders do by
+calls and includes together.
 
 The symbols of the objects say it: a file uses another one if it needs a symbol that the other one defines. A call
 through a function pointer does not count: the file that takes the pointer does not depend on the file that gives it.
@@ -12,6 +13,8 @@ import pathlib
 import re
 import subprocess
 import sys
+
+from check_includes import circles, describe, folder_edges, include_edges
 
 PRODUCT = ("daemon/", "lib/", "tools/")
 
@@ -60,50 +63,17 @@ def file_edges(build):
     return edges
 
 
-def circles(edges):
-    """The strongly connected components of more than one file (Tarjan, without recursion)."""
-    index, low, stack, found = {}, {}, [], []
-    for root in sorted(edges):
-        if root in index:
-            continue
-        work = [(root, iter(sorted(edges[root])))]
-        index[root] = low[root] = len(index)
-        stack.append(root)
-        while work:
-            node, rest = work[-1]
-            for used in rest:
-                if used not in index:
-                    index[used] = low[used] = len(index)
-                    stack.append(used)
-                    work.append((used, iter(sorted(edges[used]))))
-                    break
-                if used in stack:
-                    low[node] = min(low[node], index[used])
-            else:
-                work.pop()
-                if work:
-                    low[work[-1][0]] = min(low[work[-1][0]], low[node])
-                if low[node] == index[node]:
-                    cut = stack.index(node)
-                    if len(stack) - cut > 1:
-                        found.append(sorted(stack[cut:]))
-                    del stack[cut:]
-    return found
-
-
 def main():
     if len(sys.argv) != 2:
         print(__doc__.splitlines()[0], file=sys.stderr)
         return 64
-    edges = file_edges(pathlib.Path(sys.argv[1]).resolve())
-    found = circles(edges)
-    for circle in found:
-        print(f"circle of {len(circle)} files:")
-        for user in circle:
-            for used in sorted(set(edges[user]) & set(circle)):
-                print(f"    {user} -> {used} ({edges[user][used]})")
-    print(f"{len(edges)} files, {len(found)} circles of calls")
-    return 1 if found or not edges else 0
+    files = file_edges(pathlib.Path(sys.argv[1]).resolve())
+    calls = [(user, used, f"{user} calls {name}") for user, uses in files.items() for used, name in uses.items()]
+    folders = folder_edges(include_edges(pathlib.Path(__file__).resolve().parents[1]) + calls)
+    found = [line for edges, kind in ((files, "files"), (folders, "folders"))
+             for circle in circles(edges) for line in describe(circle, edges, kind)]
+    print("\n".join(found) or f"{len(files)} files and {len(folders)} folders use each other without a circle")
+    return 1 if found or not files else 0
 
 
 if __name__ == "__main__":

@@ -1,12 +1,14 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""check_includes.py [TREE]: fail on an include against the current, and on a word that no file may have.
+"""check_includes.py [TREE]: fail on an include against the current, on folders that include each other in a circle, and
+on a word that no file may have.
 
 Data flows config -> backend -> worker -> ring -> consumer, and a room includes only what is upstream of it. MAY_INCLUDE
 says what each room may include besides itself; a room is the longest path that fits. FOREIGN says which rooms may
 include the headers of other libraries and of special parts of the kernel. Every room may include the C library.
 FORBIDDEN has words that no C file may have, those of tests included.
 """
+import collections
 import pathlib
 import re
 import sys
@@ -14,8 +16,6 @@ import sys
 API = "lib/ibvcap/include"
 CLIENT_TEXTS = "lib/ibvcap/client_explain.c"
 CORE = "lib/ibvcap"  # the library's own core; the daemon links it too
-# The daemon as a whole, for its upper rooms: its state, the steps of a service, what can be asked of the loop.
-STATE = ["daemon/state.h", "daemon/service.h", "daemon/schedule.h"]
 MAY_INCLUDE = {
     API: [],
     CORE: [API],
@@ -32,7 +32,7 @@ MAY_INCLUDE = {
     "daemon/clock": ["daemon/base"],
     "daemon/packet": [],
     "daemon/priv": ["daemon/base"],
-    "daemon/backend": ["daemon/base", "daemon/flow", "daemon/priv"],
+    "daemon/backend": ["daemon/base", "daemon/flow"],
     "daemon/backend/bpf": ["daemon/base", "daemon/flow"],
     "daemon/backend/verbs": ["daemon/base", "daemon/flow", "daemon/backend/backend.h", "daemon/net", "daemon/priv"],
     "daemon/backend/packet": ["daemon/base", "daemon/flow", "daemon/backend/backend.h", "daemon/net",
@@ -45,24 +45,29 @@ MAY_INCLUDE = {
                            "daemon/backend/bpf/flow_key.h", "daemon/backend/bpf/flow_tags.h",
                            "daemon/backend/bpf/frame_wait.h", "daemon/backend/bpf/xdp_program.h",
                            "daemon/backend/socket"],
-    "daemon/backend/choice": ["daemon/base", "daemon/backend/backend.h", "daemon/net", "daemon/priv"],
+    "daemon/backend/choice": ["daemon/base", "daemon/backend/backend.h", "daemon/net", "daemon/priv",
+                              "daemon/backend/packet/af_packet.h", "daemon/backend/verbs/verbs.h",
+                              "daemon/backend/xdp/xdp.h"],
     "daemon/ring": ["daemon/base", CORE, API],
     "daemon/worker": ["daemon/base", "daemon/backend/backend.h", "daemon/clock", "daemon/packet", "daemon/ring", CORE,
                       API],
     "daemon/control": ["daemon/base", "daemon/config", "daemon/flow", "daemon/ring", "daemon/worker/mailbox.h",
                        "daemon/worker/rx_sum.h", CORE, API],
-    "daemon": ["daemon", CORE, API],  # daemon.c, and what is split off it: sees all
     # What daemon.c is made of, from the lowest to the highest.
-    "daemon/process": [*STATE, "daemon/base", "daemon/config", "daemon/net", "daemon/priv", "daemon/stream/geometry.h",
-                       "daemon/backend/backend.h", CORE],
-    "daemon/port": [*STATE, "daemon/base", "daemon/config", "daemon/net", "daemon/clock", "daemon/backend/backend.h",
-                    "daemon/backend/choice", "daemon/worker", "daemon/control/control.h", CORE],
-    "daemon/stream": [*STATE, "daemon/base", "daemon/config", "daemon/flow", "daemon/backend/backend.h",
-                      "daemon/ring", "daemon/worker", "daemon/control/control.h", "daemon/port", CORE],
-    "daemon/channel": [*STATE, "daemon/base", "daemon/config", "daemon/net", "daemon/packet",
+    "daemon/memory": ["daemon/base", "daemon/config", "daemon/flow", "daemon/priv", "daemon/ring"],
+    "daemon/process": ["daemon/base", "daemon/config", "daemon/net", "daemon/priv", "daemon/backend/choice", CORE],
+    "daemon/state": ["daemon/base", "daemon/config", "daemon/memory", "daemon/process", "daemon/control"],
+    "daemon/port": ["daemon/state", "daemon/base", "daemon/config", "daemon/net", "daemon/clock",
+                    "daemon/backend/backend.h", "daemon/backend/choice", "daemon/worker", "daemon/control/control.h",
+                    CORE],
+    "daemon/stream": ["daemon/state", "daemon/base", "daemon/config", "daemon/flow", "daemon/backend/backend.h",
+                      "daemon/memory", "daemon/ring", "daemon/worker", "daemon/control/control.h", "daemon/port",
+                      CORE],
+    "daemon/channel": ["daemon/state", "daemon/base", "daemon/config", "daemon/net", "daemon/packet",
                        "daemon/backend/backend.h", "daemon/worker", "daemon/control/control.h", "daemon/port", CORE],
-    "daemon/reload": [*STATE, "daemon/base", "daemon/config", "daemon/flow", "daemon/process", "daemon/stream",
-                      "daemon/channel"],
+    "daemon/reload": ["daemon/state", "daemon/base", "daemon/config", "daemon/flow", "daemon/memory",
+                      "daemon/process", "daemon/stream", "daemon/channel"],
+    "daemon": ["daemon", CORE, API],  # daemon.c, and what is split off it: sees all
     "tools/groups": [],
     "tools/common": [API, "daemon/base/time.h"],
     "tools/json": [API],
@@ -80,14 +85,10 @@ MAY_INCLUDE = {
     "tools/ibvcap": [API, "tools/common", "tools/receive", "tools/reconfigure", "tools/send", "tools/status",
                      "daemon/base/standard_files.h"],
     # It asks the daemon's own code: is the configuration right, what does it take, does the device take a queue?
-    "tools/doctor": ["daemon/base", "daemon/config", "daemon/flow", "daemon/stream/geometry.h",
+    "tools/doctor": ["daemon/base", "daemon/config", "daemon/flow", "daemon/memory/geometry.h",
                      "daemon/process/socket_place.h", "daemon/backend/backend.h", "daemon/backend/choice",
                      "daemon/net/net.h", "tools/groups", "tools/json", "lib/ibvcap/shm.h", API],
 }
-# The one place where the backends are known by name.
-EXCEPTIONS = {("daemon/backend/backend.c", "daemon/backend/packet/af_packet.h"),
-              ("daemon/backend/backend.c", "daemon/backend/verbs/verbs.h"),
-              ("daemon/backend/backend.c", "daemon/backend/xdp/xdp.h")}
 # Headers that are not ours: a header or a folder of headers, and the rooms or single files that may include it.
 FOREIGN = {
     "infiniband/": ["daemon/backend/verbs"],
@@ -110,10 +111,10 @@ FOREIGN = {
     "term.h": ["tools/status/top_screen.c"],
     "pcap/": ["tools/capture/capture.c", "tools/inspect/packet_filter.c"],
     "systemd/sd-journal.h": ["daemon/base"],
-    "systemd/sd-event.h": ["daemon", "daemon/base", "daemon/process", "daemon/control", "daemon/net"],
-    "systemd/sd-daemon.h": ["daemon", "daemon/process", "daemon/reload"],
-    "sys/capability.h": ["daemon/priv", "daemon/process", "daemon/backend/verbs", "daemon/backend/choice",
-                         "tools/doctor"],
+    "systemd/sd-event.h": ["daemon/base", "daemon/state", "daemon/control", "daemon/net"],
+    "systemd/sd-daemon.h": ["daemon", "daemon/process", "daemon/state", "daemon/reload"],
+    "sys/capability.h": ["daemon", "daemon/priv", "daemon/process", "daemon/memory", "daemon/backend/verbs",
+                         "daemon/backend/choice", "tools/doctor"],
     "sys/inotify.h": ["daemon/control"],
     "sys/sdt.h": ["daemon/base", "lib/ibvcap/probes.h"],
     # These may ask a directory service, and wait for it.
@@ -160,7 +161,7 @@ def resolve(tree, source, name):
 
 def allowed(source, included):
     room = room_of(source)
-    if (source, included) in EXCEPTIONS or room_of(included) == room:
+    if room_of(included) == room:
         return True
     return any(included == entry or room_of(included) == entry or (room == "daemon" and within(included, entry))
                for entry in MAY_INCLUDE[room])
@@ -174,19 +175,15 @@ def may_include_foreign(source, header):
     return True if header.startswith(C_LIBRARY_FOLDERS) or header.removesuffix(".h") in C_LIBRARY else None
 
 
-def fault_of(name, line, tree):
-    """Why this line may not be in that file, or None."""
-    match = re.match(r'\s*#\s*include\s*["<]([^">]+)[">]', line)
-    if not match or match[1] == "atomic":  # the public headers are for C++, too
-        return None
-    included = resolve(tree, tree / name, match[1])
+def fault_of(name, header, included):
+    """Why that file may not include this header, or None."""
     if included:
         return None if allowed(name, included) else \
             f"includes {included}; {room_of(name)} may include {MAY_INCLUDE[room_of(name)]}"
-    right = may_include_foreign(name, match[1])
+    right = may_include_foreign(name, header)
     if right is None:
-        return f"includes <{match[1]}>, of which FOREIGN in {pathlib.Path(__file__).name} does not say who may"
-    return None if right else f"includes <{match[1]}>, which {room_of(name)} may not: see FOREIGN in " \
+        return f"includes <{header}>, of which FOREIGN in {pathlib.Path(__file__).name} does not say who may"
+    return None if right else f"includes <{header}>, which {room_of(name)} may not: see FOREIGN in " \
         f"{pathlib.Path(__file__).name}"
 
 
@@ -199,19 +196,66 @@ def forbidden(tree):
                     yield f"{source.relative_to(tree)}:{number}: {word}: {FORBIDDEN[word]}"
 
 
-def check(tree):
-    wrong, looked_at = [], 0
-    for source in sorted(path for top in ("lib", "daemon", "tools") for path in (tree / top).rglob("*.[ch]")):
-        name = str(source.relative_to(tree))
-        if room_of(name) is None:
-            wrong.append(f"{name}: in no room that this check knows: add it to the table with what it may include")
-            continue
-        looked_at += 1
+def sources(tree):
+    return sorted(path for top in ("lib", "daemon", "tools") for path in (tree / top).rglob("*.[ch]"))
+
+
+def includes(tree):
+    """Yield (file, line number, header, the included file or None)."""
+    for source in sources(tree):
         for number, line in enumerate(source.read_text().splitlines(), 1):
-            fault = fault_of(name, line, tree)
-            if fault:
-                wrong.append(f"{name}:{number}: {fault}")
-    return wrong + [*forbidden(tree)], looked_at
+            match = re.match(r'\s*#\s*include\s*["<]([^">]+)[">]', line)
+            if match and match[1] != "atomic":  # the public headers are for C++, too
+                yield str(source.relative_to(tree)), number, match[1], resolve(tree, source, match[1])
+
+
+def folder_edges(file_edges):
+    """For each folder, without those below it, the folders it uses, as {user: {used: why}}; of (file, file, why)."""
+    edges = collections.defaultdict(dict)
+    for user, used, why in file_edges:
+        one, other = str(pathlib.PurePath(user).parent), str(pathlib.PurePath(used).parent)
+        edges[other]  # it may have no edge of its own
+        if one != other:
+            edges[one].setdefault(other, why)
+    return edges
+
+
+def include_edges(tree):
+    return [(name, included, f"{name} includes {included}") for name, _, _, included in includes(tree) if included]
+
+
+def circles(edges):
+    """The strongly connected components of more than one node: what is reached from a node and reaches it."""
+    def reached(start):
+        found, left = set(), [start]
+        while left:
+            for used in edges.get(left.pop(), ()):
+                if used not in found:
+                    found.add(used)
+                    left.append(used)
+        return found
+    reach = {node: reached(node) for node in edges}
+    return sorted({tuple(sorted(other for other in reach[node] if node in reach.get(other, ())))
+                   for node in edges if node in reach[node]})
+
+
+def describe(circle, edges, kind):
+    links = [f"    {user} -> {used} ({why})" for user in circle for used, why in sorted(edges[user].items())
+             if used in circle]
+    return [f"circle of {len(circle)} {kind}:", *links]
+
+
+def check(tree):
+    wrong = [f"{name}: in no room that this check knows: add it to the table with what it may include"
+             for name in (str(source.relative_to(tree)) for source in sources(tree)) if room_of(name) is None]
+    for name, number, header, included in includes(tree):
+        fault = room_of(name) and fault_of(name, header, included)
+        if fault:
+            wrong.append(f"{name}:{number}: {fault}")
+    edges = folder_edges(include_edges(tree))
+    for circle in circles(edges):
+        wrong += describe(circle, edges, "folders")
+    return wrong + [*forbidden(tree)], len(sources(tree))
 
 
 def main():

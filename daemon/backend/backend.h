@@ -317,21 +317,4 @@ struct backend_ops {
 	int (*read_notice)(struct backend *backend, struct backend_notice *notice);
 };
 
-/** The backend of this name. NULL: this build has none. */
-const struct backend_ops *backend_find(const char *name);
-
-enum backend_phase {
-	BACKEND_PHASE_START, /* devices are opened, and queues made */
-	BACKEND_PHASE_LATER, /* they run, and others are added to devices that are open */
-};
-
-/** The capabilities that a backend (NULL: any of this build) uses in a phase, as a mask: 1 << CAP_NET_RAW | … */
-uint64_t backend_capabilities_of(const struct backend_ops *ops, enum backend_phase phase);
-
-/**
- * Has this thread the capabilities that open() of the backend needs? If not: -EPERM and EX_NOPERM with the name of
- * the capability and the commands that grant it.
- */
-int backend_check_privileges(const struct backend_ops *ops, struct failure *failure);
-
 #endif

@@ -9,8 +9,8 @@
 #include "daemon/base/size.h"
 #include "daemon/channel/tx_headers.h"
 #include "daemon/port/interface_tx.h"
-#include "daemon/schedule.h"
-#include "daemon/state.h"
+#include "daemon/state/schedule.h"
+#include "daemon/state/state.h"
 #include "lib/ibvcap/counters.h"
 #include "lib/ibvcap/ring.h"
 

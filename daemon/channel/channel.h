@@ -13,7 +13,7 @@
 #include "daemon/control/control.h"
 #include "daemon/port/interface.h"
 #include "daemon/net/neighbour.h"
-#include "daemon/service.h"
+#include "daemon/state/service.h"
 #include "daemon/worker/tx_queue.h"
 
 struct interface_tx;

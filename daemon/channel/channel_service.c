@@ -10,8 +10,8 @@
 #include "daemon/channel/channel_destination.h"
 #include "daemon/port/interface_set.h"
 #include "daemon/port/interface_tx.h"
-#include "daemon/schedule.h"
-#include "daemon/state.h"
+#include "daemon/state/schedule.h"
+#include "daemon/state/state.h"
 
 #include <errno.h>
 #include <stdlib.h>

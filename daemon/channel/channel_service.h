@@ -3,7 +3,7 @@
 #ifndef DAEMON_CHANNEL_CHANNEL_SERVICE_H
 #define DAEMON_CHANNEL_CHANNEL_SERVICE_H
 
-#include "daemon/service.h"
+#include "daemon/state/service.h"
 
 /**
  * A channel at the end of the list, with its interface and the transmit worker of that, which may be new. On failure

@@ -2,6 +2,7 @@
 /* Opens the device of an interface, and follows its clock. */
 #include "daemon/port/interface.h"
 
+#include "daemon/backend/choice/backends.h"
 #include "daemon/base/log.h"
 #include "daemon/base/numa.h"
 #include "daemon/base/time.h"

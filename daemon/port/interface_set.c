@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The list of interfaces, in which one that several backends drive is several times: takes, opens, serves and releases
- * them; each has the number of its services.
+ * The list of interfaces: one entry per interface and backend, with a reference count. Entries are opened when the
+ * first service needs the device, and freed with the last one.
  */
 #include "daemon/port/interface_set.h"
 
 #include "daemon/base/log.h"
-#include "daemon/state.h"
+#include "daemon/port/interface.h"
+#include "daemon/state/state.h"
 
 #include <errno.h>
 #include <stddef.h>

@@ -3,7 +3,7 @@
 #include "daemon/port/interface_tx.h"
 
 #include "daemon/port/interface.h"
-#include "daemon/state.h"
+#include "daemon/state/state.h"
 
 #include <errno.h>
 #include <stdio.h>

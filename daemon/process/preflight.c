@@ -1,15 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-/*
- * Asks the kernel what it enforces and allows (seals, limits, memory), and sets CPUs and capabilities of the process.
- */
+/* Asks the kernel what it enforces and allows (seals, limits), and sets CPUs and capabilities of the process. */
 #include "daemon/process/preflight.h"
 
-#include "daemon/backend/backend.h"
+#include "daemon/backend/choice/backends.h"
 #include "daemon/base/log.h"
-#include "daemon/base/machine.h"
 #include "daemon/base/size.h"
-#include "daemon/state.h"
-#include "daemon/stream/geometry.h"
 #include "lib/ibvcap/shm.h"
 
 #include <dirent.h>
@@ -184,86 +179,6 @@ void preflight_leave_cpus(struct preflight_cpus *cpus, const struct config *conf
 	cpus->ours = ours;
 }
 
-/* ---- memory -------------------------------------------------------------------------------------- */
-
-int preflight_check_rings(const struct config *config, struct failure *failure)
-{
-	uint64_t memory = machine_memory_bytes(), all = 0, largest = 0;
-	const struct config_stream *stream = NULL;
-
-	for (uint32_t i = 0; i < config->n_streams; i++) {
-		uint64_t bytes = geometry_ring_bytes(&config->streams[i]);
-
-		all += bytes;
-		if (bytes > largest) {
-			largest = bytes;
-			stream = &config->streams[i];
-		}
-	}
-	if (!stream || all <= memory)
-		return 0;
-	return failure_set(failure, EX_CONFIG, EINVAL,
-	                   "%s:%d: stream '%s': history_blocks = %u makes a ring of %llu MiB, all rings together are "
-	                   "%llu MiB, and this machine has %llu MiB of memory: lower history_blocks, slots_per_block "
-	                   "or payload_size",
-	                   stream->file, stream->line, stream->name, stream->history_blocks,
-	                   (unsigned long long)(largest >> 20), (unsigned long long)(all >> 20),
-	                   (unsigned long long)(memory >> 20));
-}
-
-/* 0: the kernel does not tell. */
-static uint64_t preflight_available_bytes(void)
-{
-	FILE *file = fopen("/proc/meminfo", "re");
-	unsigned long long kib = 0;
-	char line[128];
-
-	if (!file)
-		return 0;
-	while (fgets(line, sizeof(line), file))
-		if (sscanf(line, "MemAvailable: %llu kB", &kib) == 1)
-			break;
-	fclose(file);
-	return (uint64_t)kib * 1024;
-}
-
-int preflight_check_memory(const struct service_memory *added, const struct service_memory *running,
-                           struct failure *failure)
-{
-	uint64_t available = preflight_available_bytes();
-
-	if (available && added->small_ring_bytes + added->kernel_bytes > available)
-		return failure_set(
-			failure, EX_TEMPFAIL, ENOMEM,
-			"the rings in 4 kB pages want %llu MiB of memory and the kernel's buffers of receive "
-			"queues %llu MiB, %llu MiB are available; lower history_blocks, slots_per_block, "
-			"payload_size or receive_queue_slots",
-			(unsigned long long)(added->small_ring_bytes >> 20),
-			(unsigned long long)(added->kernel_bytes >> 20), (unsigned long long)(available >> 20));
-	return added->locked_ring_bytes
-	               ? priv_memlock_allows(added->locked_ring_bytes + running->locked_ring_bytes, failure)
-	               : 0;
-}
-
-bool preflight_needs_ipc_lock(const struct service_memory *memory)
-{
-	unsigned long long bytes = memory->locked_ring_bytes + memory->locked_channel_bytes;
-	struct rlimit limit;
-
-	if (memory->locked_channel_bytes == 0 || getrlimit(RLIMIT_MEMLOCK, &limit) < 0 || limit.rlim_cur >= bytes)
-		return false;
-	if (priv_has(CAP_IPC_LOCK))
-		log_info("with all senders %llu bytes will be locked, and RLIMIT_MEMLOCK allows %llu: CAP_IPC_LOCK is "
-		         "kept",
-		         bytes, (unsigned long long)limit.rlim_cur);
-	else
-		log_warning("with all senders %llu bytes will be locked, and RLIMIT_MEMLOCK allows %llu: some senders "
-		            "will be refused; raise the limit (systemd: LimitMEMLOCK=infinity), grant CAP_IPC_LOCK and "
-		            "restart the daemon (systemctl restart ibvcapd), or lower max_senders or arena_slots",
-		            bytes, (unsigned long long)limit.rlim_cur);
-	return true;
-}
-
 /* ---- capabilities -------------------------------------------------------------------------------- */
 
 /* What the backends of the configuration use while it starts; of "auto": any. */
@@ -313,22 +228,9 @@ static bool preflight_needs_bpf(void)
 	return uname(&system) == 0 && preflight_bpf_stays_restricted(system.release, disabled);
 }
 
-static uint64_t preflight_later_capabilities(const struct daemon *daemon)
+int preflight_give_up_privileges(uint64_t used, struct failure *failure)
 {
-	bool has_bpf = false, is_empty = TAILQ_EMPTY(&daemon->interfaces);
-	uint64_t mask = is_empty ? backend_capabilities_of(NULL, BACKEND_PHASE_LATER) : 0;
-	const struct interface *interface;
-
-	TAILQ_FOREACH (interface, &daemon->interfaces, link) {
-		mask |= backend_capabilities_of(interface->ops, BACKEND_PHASE_LATER);
-		has_bpf |= backend_capabilities_of(interface->ops, BACKEND_PHASE_START) & PRIV_BIT(CAP_BPF);
-	}
-	return mask | (has_bpf && preflight_needs_bpf() ? PRIV_BIT(CAP_BPF) : 0);
-}
-
-int preflight_give_up_privileges(const struct daemon *daemon, bool keeps_ipc_lock, struct failure *failure)
-{
-	uint64_t mask = ~(preflight_later_capabilities(daemon) | (keeps_ipc_lock ? PRIV_BIT(CAP_IPC_LOCK) : 0));
+	uint64_t mask = used & PRIV_BIT(CAP_BPF) && !preflight_needs_bpf() ? ~used | PRIV_BIT(CAP_BPF) : ~used;
 	char names[256], left[256];
 	int r;
 

@@ -9,8 +9,9 @@
 #include "daemon/base/log.h"
 #include "daemon/base/time.h"
 #include "daemon/channel/channel_service.h"
+#include "daemon/memory/memory_check.h"
 #include "daemon/process/preflight.h"
-#include "daemon/schedule.h"
+#include "daemon/state/schedule.h"
 #include "daemon/stream/stream_service.h"
 
 #include <errno.h>
@@ -84,7 +85,7 @@ static void reconfiguration_settle(struct reconfiguration *new)
 		TAILQ_CONCAT(&daemon->services, &new->added, link);
 		/* CAP_IPC_LOCK was given up at start: the log says what is missing without it. */
 		memory = service_memory_of(&daemon->services, false);
-		preflight_needs_ipc_lock(&memory);
+		memory_needs_ipc_lock(&memory);
 	}
 	new->config->older = daemon->config;
 	daemon->config = new->config;
@@ -165,7 +166,7 @@ static int reconfiguration_check_memory(const struct reconfiguration *new, struc
 {
 	const struct service_memory added = service_memory_of(&new->added, true);
 	const struct service_memory running = service_memory_of(&new->daemon->services, true);
-	int r = preflight_check_memory(&added, &running, failure);
+	int r = memory_check_free(&added, &running, failure);
 	size_t used = strlen(failure->text);
 
 	if (r < 0 && failure->exit_code == EX_NOPERM) /* a start locks its memory before it gives CAP_IPC_LOCK up */
@@ -186,7 +187,7 @@ static int reconfiguration_begin(struct reconfiguration *new, struct failure *fa
 			r = service->ops->can_remove(service, failure);
 	}
 	if (r == 0)
-		r = preflight_check_rings(new->config, failure);
+		r = memory_check_rings(new->config, failure);
 	if (r == 0)
 		r = preflight_check_cpus(new->config, daemon->config, failure);
 	if (r == 0)

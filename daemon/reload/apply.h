@@ -14,7 +14,7 @@
 #ifndef DAEMON_RELOAD_APPLY_H
 #define DAEMON_RELOAD_APPLY_H
 
-#include "daemon/state.h"
+#include "daemon/state/state.h"
 
 /** How it ended: 0: daemon->config is in force; or -errno and the failure: nothing was changed then. */
 typedef void apply_done(struct daemon *daemon, int result, struct failure *failure);

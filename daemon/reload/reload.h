@@ -7,7 +7,7 @@
 #ifndef DAEMON_RELOAD_RELOAD_H
 #define DAEMON_RELOAD_RELOAD_H
 
-#include "daemon/state.h"
+#include "daemon/state/state.h"
 
 /** Read the file again and apply it; if a change is on its way, after that one. The log says how it went. */
 void reload_by_signal(struct daemon *daemon);

@@ -10,7 +10,7 @@
 #include "daemon/base/size.h"
 #include "daemon/base/time.h"
 #include "daemon/flow/flow.h"
-#include "daemon/stream/geometry.h"
+#include "daemon/memory/geometry.h"
 #include "lib/ibvcap/counters.h"
 #include "lib/ibvcap/ring.h"
 

@@ -12,7 +12,7 @@
 #include "daemon/config/config.h"
 #include "daemon/control/control.h"
 #include "daemon/port/interface.h"
-#include "daemon/service.h"
+#include "daemon/state/service.h"
 #include "daemon/stream/stream_queue.h"
 #include "daemon/worker/rx_sum.h"
 

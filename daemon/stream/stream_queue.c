@@ -4,7 +4,7 @@
 
 #include "daemon/base/log.h"
 #include "daemon/base/numa.h"
-#include "daemon/stream/geometry.h"
+#include "daemon/memory/geometry.h"
 #include "daemon/stream/stream.h"
 #include "lib/ibvcap/ring.h"
 

@@ -10,8 +10,8 @@
 #include "daemon/base/size.h"
 #include "daemon/base/time.h"
 #include "daemon/port/interface_set.h"
-#include "daemon/state.h"
-#include "daemon/stream/geometry.h"
+#include "daemon/state/state.h"
+#include "daemon/memory/geometry.h"
 #include "daemon/stream/stream.h"
 #include "lib/ibvcap/counters.h"
 

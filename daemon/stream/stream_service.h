@@ -3,7 +3,7 @@
 #ifndef DAEMON_STREAM_STREAM_SERVICE_H
 #define DAEMON_STREAM_STREAM_SERVICE_H
 
-#include "daemon/service.h"
+#include "daemon/state/service.h"
 
 /** A stream at the end of the list, with its interface, which may be new. On failure the list is as before. */
 int stream_service_new(struct daemon *daemon, const struct config *whole, struct service_list *list,

@@ -12,6 +12,7 @@
  * Under callgrind (--collect-atstart=no --instr-atstart=no is set up by scripts/bench) only that is counted. Prints one
  * JSON line.
  */
+#include "daemon/backend/choice/backends.h"
 #include "daemon/base/time.h"
 #include "daemon/worker/tx_worker.h"
 #include "tests/support/scripted_backend.h"

@@ -5,6 +5,7 @@
  */
 #include "tests/bench/ring_bed.h"
 
+#include "daemon/backend/choice/backends.h"
 #include "daemon/base/time.h"
 #include "daemon/net/net.h"
 #include "lib/ibvcap/ring.h"

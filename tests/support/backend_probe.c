@@ -10,6 +10,7 @@
  */
 #include "tests/support/backend_probe.h"
 
+#include "daemon/backend/choice/backends.h"
 #include "daemon/base/log.h"
 
 #include <arpa/inet.h>

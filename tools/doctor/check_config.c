@@ -3,7 +3,7 @@
 #include "tools/doctor/checks.h"
 
 #include "daemon/flow/flow.h"
-#include "daemon/stream/geometry.h"
+#include "daemon/memory/geometry.h"
 
 #include <arpa/inet.h>
 #include <stdio.h>

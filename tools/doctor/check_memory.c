@@ -2,9 +2,9 @@
 /* Memory and hugepages: those that the machine has, by size and node, and those that the configuration needs. */
 #include "tools/doctor/checks.h"
 
-#include "daemon/backend/backend.h"
+#include "daemon/backend/choice/backends.h"
 #include "daemon/base/machine.h"
-#include "daemon/stream/geometry.h"
+#include "daemon/memory/geometry.h"
 
 #include <inttypes.h>
 #include <string.h>

@@ -2,7 +2,7 @@
 /* The limits of cgroups, whether sealed memory holds, and whether the kernel has AF_XDP. */
 #include "tools/doctor/checks.h"
 
-#include "daemon/stream/geometry.h"
+#include "daemon/memory/geometry.h"
 #include "lib/ibvcap/shm.h"
 
 #include <errno.h>

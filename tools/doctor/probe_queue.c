@@ -2,7 +2,7 @@
 /* Makes a queue and a flow with the daemon's own backend: if the device refuses them here, it refuses the daemon's. */
 #include "tools/doctor/probe_queue.h"
 
-#include "daemon/backend/backend.h"
+#include "daemon/backend/choice/backends.h"
 #include "daemon/base/size.h"
 #include "daemon/base/time.h"
 

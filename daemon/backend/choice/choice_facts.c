@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Reads the facts by which a backend is chosen. */
-#include "daemon/backend/backend.h"
+#include "daemon/backend/choice/backends.h"
 #include "daemon/backend/choice/choice.h"
 #include "daemon/net/net.h"
 #include "daemon/priv/priv.h"

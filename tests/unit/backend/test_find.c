@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "daemon/backend/backend.h"
+#include "daemon/backend/choice/backends.h"
 #include "daemon/priv/priv.h"
 
 #include <criterion/criterion.h>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The start's self-test of shared memory, on kernels that lack a call or pages of a size. */
+#include "daemon/memory/memory_check.h"
 #include "daemon/process/preflight.h"
 
 #include <criterion/criterion.h>
@@ -74,8 +75,8 @@ Test(preflight, the_kernels_own_buffers_have_to_fit_into_memory_too)
 	const struct service_memory none = {0}, little = {.kernel_bytes = 1 << 20};
 	const struct service_memory much = {.small_ring_bytes = 1 << 20, .kernel_bytes = UINT64_C(1) << 50};
 
-	cr_expect(eq(int, preflight_check_memory(&little, &none, &failure), 0), "%s", failure.text);
-	cr_expect(eq(int, preflight_check_memory(&much, &none, &failure), -ENOMEM));
+	cr_expect(eq(int, memory_check_free(&little, &none, &failure), 0), "%s", failure.text);
+	cr_expect(eq(int, memory_check_free(&much, &none, &failure), -ENOMEM));
 	cr_expect(strstr(failure.text, "the kernel's buffers of receive queues 1073741824 MiB") != NULL, "%s",
 	          failure.text);
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Checks of a configuration against the machine, before any memory is made. */
+#include "daemon/memory/memory_check.h"
 #include "daemon/process/preflight.h"
 #include "daemon/process/socket_place.h"
 #include "tests/support/flows.h"
@@ -44,7 +45,7 @@ Test(preflight, rings_larger_than_the_machine_are_refused_with_the_key_and_the_s
 	struct config *config = load("history_blocks = 10000000;", "");
 
 	/* 256 * (100 + 64) bytes a block; a page of 4096 bytes for the payload of a block and 64 bytes a header */
-	cr_expect(eq(int, preflight_check_rings(config, &failure), -EINVAL));
+	cr_expect(eq(int, memory_check_rings(config, &failure), -EINVAL));
 	cr_expect(eq(int, failure.exit_code, EX_CONFIG));
 	expect_said("test.conf:3: stream 'other': history_blocks = 10000000 makes a ring of ");
 	expect_said("all rings together are ");
@@ -53,7 +54,7 @@ Test(preflight, rings_larger_than_the_machine_are_refused_with_the_key_and_the_s
 	cr_expect(eq(ptr, strstr(failure.text, "echo"), NULL));
 	config_free(config);
 	config = load("", "");
-	cr_expect(eq(int, preflight_check_rings(config, &failure), 0));
+	cr_expect(eq(int, memory_check_rings(config, &failure), 0));
 	config_free(config);
 }
 
@@ -80,9 +81,9 @@ Test(preflight, rings_that_fit_alone_but_not_together_are_refused)
 	streams[1].name[0] = 'b';
 	streams[1].line++;
 	streams[1].history_blocks++;
-	cr_expect(eq(int, preflight_check_rings(&config, &failure), 0));
+	cr_expect(eq(int, memory_check_rings(&config, &failure), 0));
 	config.n_streams = 2;
-	cr_expect(eq(int, preflight_check_rings(&config, &failure), -EINVAL));
+	cr_expect(eq(int, memory_check_rings(&config, &failure), -EINVAL));
 	expect_said("test.conf:4: stream 'b'");
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Services take their steps side by side, and only those that are there are found and counted. */
-#include "daemon/service.h"
+#include "daemon/state/service.h"
 
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* What a row holds by the keys of its stream: geometry, worker and library together, on the scripted backend. */
-#include "daemon/stream/geometry.h"
+#include "daemon/memory/geometry.h"
 #include "daemon/worker/rx_sum.h"
 #include "daemon/worker/rx_worker.h"
 #include "lib/ibvcap/ring.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Translates the keys of a stream or a channel into the options, and so the sizes, of its shared memory. */
-#include "daemon/stream/geometry.h"
+#include "daemon/memory/geometry.h"
 
 #include "daemon/flow/flow.h"
 #include "daemon/ring/sender.h"

@@ -3,10 +3,10 @@
  * Arms the event sources that events.c adds. Before they are added, and after they are dropped, a request has no
  * effect: the sources are armed when they are added, and at the end everything is freed anyway.
  */
-#include "daemon/schedule.h"
+#include "daemon/state/schedule.h"
 
 #include "daemon/base/log.h"
-#include "daemon/state.h"
+#include "daemon/state/state.h"
 
 #define MAIL_US UINT64_C(1000) /* more than a worker's round takes */
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Ask the event loop for something that must not be done at once, in the midst of a callback. Control thread only. */
-#ifndef DAEMON_SCHEDULE_H
-#define DAEMON_SCHEDULE_H
+#ifndef DAEMON_STATE_SCHEDULE_H
+#define DAEMON_STATE_SCHEDULE_H
 
 struct daemon;
 

@@ -1,16 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The daemon's state: every object of the process hangs on it. Control thread only. */
-#ifndef DAEMON_STATE_H
-#define DAEMON_STATE_H
+#ifndef DAEMON_STATE_STATE_H
+#define DAEMON_STATE_STATE_H
 
 #include "daemon/base/heartbeat.h"
 #include "daemon/control/control.h"
-#include "daemon/port/interface.h"
 #include "daemon/process/fdstore.h"
 #include "daemon/process/preflight.h"
-#include "daemon/service.h"
+#include "daemon/state/service.h"
 
 #include <systemd/sd-event.h>
+
+struct backend_notice;
+struct interface;
 
 struct daemon {
 	struct config *config;   /* in force; older ones behind it while a service that drains uses them */

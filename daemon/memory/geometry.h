@@ -3,8 +3,8 @@
  * How much shared memory a stream or a sender takes, from the configuration alone: the daemon makes it, and the
  * doctor asks how much it will be. Pure.
  */
-#ifndef DAEMON_STREAM_GEOMETRY_H
-#define DAEMON_STREAM_GEOMETRY_H
+#ifndef DAEMON_MEMORY_GEOMETRY_H
+#define DAEMON_MEMORY_GEOMETRY_H
 
 #include "daemon/config/config.h"
 #include "daemon/ring/rx_ring.h"

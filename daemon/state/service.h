@@ -15,12 +15,13 @@
  *
  * Control thread only, but for PREPARE.
  */
-#ifndef DAEMON_SERVICE_H
-#define DAEMON_SERVICE_H
+#ifndef DAEMON_STATE_SERVICE_H
+#define DAEMON_STATE_SERVICE_H
 
 #include "daemon/base/failure.h"
 #include "daemon/base/reading.h"
 #include "daemon/config/config.h"
+#include "daemon/memory/memory_check.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -46,15 +47,6 @@ enum service_step {
 };
 
 typedef int service_step_call(struct daemon *daemon, struct service *service, struct failure *failure);
-
-/* What a service locks in memory. */
-struct service_memory {
-	uint64_t ring_bytes;           /* of a stream */
-	uint64_t small_ring_bytes;     /* of that, in 4 kB pages */
-	uint64_t kernel_bytes;         /* that the kernel takes for the queue of a stream, besides */
-	uint64_t locked_ring_bytes;    /* of ring_bytes, what the backend locks in memory */
-	uint64_t locked_channel_bytes; /* of a channel and of all senders that it may have, likewise */
-};
 
 /* A step may be NULL: there is nothing to do. */
 struct service_ops {

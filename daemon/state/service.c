@@ -3,9 +3,9 @@
  * The steps and sums over lists of services, and what systemctl status shows of them. Calls streams and channels
  * through their struct service_ops only.
  */
-#include "daemon/service.h"
+#include "daemon/state/service.h"
 
-#include "daemon/state.h"
+#include "daemon/state/state.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The backends of this build by name, and the capabilities that they need. */
-#include "daemon/backend/backend.h"
+/* The only file that names all backends. */
+#include "daemon/backend/choice/backends.h"
 
 #include "daemon/backend/packet/af_packet.h"
 #include "daemon/backend/verbs/verbs.h"

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Compares what streams and channels take of memory with what the machine has and the kernel lets a process lock. */
+#include "daemon/memory/memory_check.h"
+
+#include "daemon/base/log.h"
+#include "daemon/base/machine.h"
+#include "daemon/memory/geometry.h"
+#include "daemon/priv/priv.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <sys/capability.h>
+#include <sys/resource.h>
+
+int memory_check_rings(const struct config *config, struct failure *failure)
+{
+	uint64_t memory = machine_memory_bytes(), all = 0, largest = 0;
+	const struct config_stream *stream = NULL;
+
+	for (uint32_t i = 0; i < config->n_streams; i++) {
+		uint64_t bytes = geometry_ring_bytes(&config->streams[i]);
+
+		all += bytes;
+		if (bytes > largest) {
+			largest = bytes;
+			stream = &config->streams[i];
+		}
+	}
+	if (!stream || all <= memory)
+		return 0;
+	return failure_set(failure, EX_CONFIG, EINVAL,
+	                   "%s:%d: stream '%s': history_blocks = %u makes a ring of %llu MiB, all rings together are "
+	                   "%llu MiB, and this machine has %llu MiB of memory: lower history_blocks, slots_per_block "
+	                   "or payload_size",
+	                   stream->file, stream->line, stream->name, stream->history_blocks,
+	                   (unsigned long long)(largest >> 20), (unsigned long long)(all >> 20),
+	                   (unsigned long long)(memory >> 20));
+}
+
+/* 0: the kernel does not tell. */
+static uint64_t memory_available_bytes(void)
+{
+	FILE *file = fopen("/proc/meminfo", "re");
+	unsigned long long kib = 0;
+	char line[128];
+
+	if (!file)
+		return 0;
+	while (fgets(line, sizeof(line), file))
+		if (sscanf(line, "MemAvailable: %llu kB", &kib) == 1)
+			break;
+	fclose(file);
+	return (uint64_t)kib * 1024;
+}
+
+int memory_check_free(const struct service_memory *added, const struct service_memory *running, struct failure *failure)
+{
+	uint64_t available = memory_available_bytes();
+
+	if (available && added->small_ring_bytes + added->kernel_bytes > available)
+		return failure_set(
+			failure, EX_TEMPFAIL, ENOMEM,
+			"the rings in 4 kB pages want %llu MiB of memory and the kernel's buffers of receive "
+			"queues %llu MiB, %llu MiB are available; lower history_blocks, slots_per_block, "
+			"payload_size or receive_queue_slots",
+			(unsigned long long)(added->small_ring_bytes >> 20),
+			(unsigned long long)(added->kernel_bytes >> 20), (unsigned long long)(available >> 20));
+	return added->locked_ring_bytes
+	               ? priv_memlock_allows(added->locked_ring_bytes + running->locked_ring_bytes, failure)
+	               : 0;
+}
+
+bool memory_needs_ipc_lock(const struct service_memory *memory)
+{
+	unsigned long long bytes = memory->locked_ring_bytes + memory->locked_channel_bytes;
+	struct rlimit limit;
+
+	if (memory->locked_channel_bytes == 0 || getrlimit(RLIMIT_MEMLOCK, &limit) < 0 || limit.rlim_cur >= bytes)
+		return false;
+	if (priv_has(CAP_IPC_LOCK))
+		log_info("with all senders %llu bytes will be locked, and RLIMIT_MEMLOCK allows %llu: CAP_IPC_LOCK is "
+		         "kept",
+		         bytes, (unsigned long long)limit.rlim_cur);
+	else
+		log_warning("with all senders %llu bytes will be locked, and RLIMIT_MEMLOCK allows %llu: some senders "
+		            "will be refused; raise the limit (systemd: LimitMEMLOCK=infinity), grant CAP_IPC_LOCK and "
+		            "restart the daemon (systemctl restart ibvcapd), or lower max_senders or arena_slots",
+		            bytes, (unsigned long long)limit.rlim_cur);
+	return true;
+}

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Does the machine have the memory that streams and channels take, and may the process lock it? */
+#ifndef DAEMON_MEMORY_MEMORY_CHECK_H
+#define DAEMON_MEMORY_MEMORY_CHECK_H
+
+#include "daemon/base/failure.h"
+#include "daemon/config/config.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* What a service locks in memory. */
+struct service_memory {
+	uint64_t ring_bytes;           /* of a stream */
+	uint64_t small_ring_bytes;     /* of that, in 4 kB pages */
+	uint64_t kernel_bytes;         /* that the kernel takes for the queue of a stream, besides */
+	uint64_t locked_ring_bytes;    /* of ring_bytes, what the backend locks in memory */
+	uint64_t locked_channel_bytes; /* of a channel and of all senders that it may have, likewise */
+};
+
+/**
+ * Do the rings of all streams fit into the machine, whatever else is in its memory? Failure: EX_CONFIG with file:line
+ * of the largest one.
+ */
+int memory_check_rings(const struct config *config, struct failure *failure);
+
+/**
+ * Is there memory for the rings of added, and may it be locked beside that of running? Rings in 4 kB pages are checked
+ * against the memory that is available: if they took more, the kernel would kill a process.
+ */
+int memory_check_free(const struct service_memory *added, const struct service_memory *running,
+                      struct failure *failure);
+
+/**
+ * Memory of senders is locked when they come. True: all of it, beside everything else, is more than RLIMIT_MEMLOCK
+ * allows; the log says so, and what follows.
+ */
+bool memory_needs_ipc_lock(const struct service_memory *memory);
+
+#endif
