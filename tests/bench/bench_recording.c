@@ -3,9 +3,9 @@
  * Makes a recording of any size at once, as `ibvcap record` would have written it: one stream of equal packets at a
  * steady rate, in the recorder's pieces, with its index. For scripts/bench extract.
  *
- *     bench_recording FILE BYTES BYTES_PER_S [ZSTD_LEVEL]
+ *     bench_recording FILE BYTES BYTES_PER_S
  *
- * BYTES and BYTES_PER_S are of the file before compression. Half of each payload is random, so that zstd halves it.
+ * BYTES and BYTES_PER_S are of the file. Half of each payload is random.
  * Prints one JSON line.
  */
 #include "tests/support/frames.h"
@@ -123,14 +123,12 @@ int main(int argc, char **argv)
 	const struct frame_options frame = {.payload_bytes = PAYLOAD_BYTES};
 	uint64_t bytes, bytes_per_s, written = 0, last_ns = FIRST_NS;
 
-	if (argc < 4 || argc > 5) {
-		fprintf(stderr, "usage: bench_recording FILE BYTES BYTES_PER_S [ZSTD_LEVEL]\n");
+	if (argc != 4) {
+		fprintf(stderr, "usage: bench_recording FILE BYTES BYTES_PER_S\n");
 		return EX_USAGE;
 	}
 	bytes = strtoull(argv[2], NULL, 10);
 	bytes_per_s = strtoull(argv[3], NULL, 10);
-	generator.options.zstd_level = argc == 5 ? atoi(argv[4]) : 0;
-	generator.options.seekable = true;
 	generator.frame_bytes = frame_build(&frame, 0, generator.frame);
 	generator.window.pattern = argv[1];
 	generator.window.may_replace = true;

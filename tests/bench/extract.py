@@ -47,11 +47,11 @@ def timed(*command):
 class Recording:
     """Made at once; removed with its folder."""
 
-    def __init__(self, options, folder, gigabytes, level):
-        self.options, self.level, self.gigabytes = options, level, gigabytes
-        self.path = folder / f"{gigabytes}GB-zstd{level}.pcapng"
+    def __init__(self, options, folder, gigabytes):
+        self.options, self.gigabytes = options, gigabytes
+        self.path = folder / f"{gigabytes}GB.pcapng"
         made = json.loads(run(options.build / "tests/bench/bench_recording", self.path, gigabytes * 10**9,
-                              options.rate * 10**6, *([level] if level else [])).stdout)
+                              options.rate * 10**6).stdout)
         self.bytes, self.n_packets = made["bytes"], made["packets"]
         self.last_s = (made["last_ns"] - made["first_ns"]) / 1e9
         self.found = {column: [] for column in COLUMNS}
@@ -91,15 +91,14 @@ class Recording:
         self.found["reading"].append(self.read_s())
 
     def result(self):
-        return {"gigabytes": self.gigabytes, "zstd": self.level, "file_bytes": self.bytes, "packets": self.n_packets,
+        return {"gigabytes": self.gigabytes, "file_bytes": self.bytes, "packets": self.n_packets,
                 **{f"{column} s": statistics.median(found) for column, found in self.found.items()}}
 
 
 def table(options, results):
     rows = [[f"of one second, {options.rate} MB: s", *COLUMNS]]
     for result in results:
-        how = f", zstd {result['zstd']}: a file of {result['file_bytes'] / 1e9:.1f} GB" if result["zstd"] else ""
-        rows.append([f"{result['gigabytes']} GB{how}", *(f"{result[f'{column} s']:.2f}" for column in COLUMNS)])
+        rows.append([f"{result['gigabytes']} GB", *(f"{result[f'{column} s']:.2f}" for column in COLUMNS)])
     return aligned(rows)
 
 
@@ -108,17 +107,15 @@ def main():
     parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build/release", help="build directory")
     parser.add_argument("--folder", type=pathlib.Path, default="/var/tmp", help="on the disk to measure")
     parser.add_argument("--gigabytes", nargs="+", type=int, default=[1, 10], help="sizes of the recordings")
-    parser.add_argument("--zstd", nargs="+", type=int, default=[0, 1], metavar="LEVEL", help="0: not compressed")
     parser.add_argument("--rate", type=int, default=100, help="megabytes of packets a second")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--check", action="store_true", help="exit 1 if one takes longer than a second")
     options = parser.parse_args()
-    need = len(options.zstd) * sum(options.gigabytes)
+    need = sum(options.gigabytes)
     if shutil.disk_usage(options.folder).free < need * 10**9 + SPARE_BYTES:
         raise SystemExit(f"bench extract: {options.folder} has no room for {need} GB: use --folder")
     with tempfile.TemporaryDirectory(dir=options.folder, prefix="ibvcap-bench-") as folder:
-        recordings = [Recording(options, pathlib.Path(folder), gigabytes, level)
-                      for level in options.zstd for gigabytes in options.gigabytes]
+        recordings = [Recording(options, pathlib.Path(folder), gigabytes) for gigabytes in options.gigabytes]
         for _ in range(options.rounds):
             for recording in recordings:
                 recording.measure()

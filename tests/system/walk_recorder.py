@@ -24,7 +24,7 @@ SAMPLE = 3  # about so many files of a folder are read by tshark, too
 
 
 def choose_options(random, is_small):
-    format_options = random.choice([[], [], ["-Z", 1], ["-Z", 1, "-K"], ["--raw"], ["--by-flow"], ["--no-index"],
+    format_options = random.choice([[], [], ["-Z", 1], ["--raw"], ["--by-flow"], ["--no-index"],
                                     ["--snap", SNAP]])
     rotation = random.choice([["-N", random.choice([50, 300, 2000])], ["-C", random.choice(["20k", "200k"])],
                               ["-G", random.choice([0.3, 1, 3])], ["-G", 1, "-N", 500]])

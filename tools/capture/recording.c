@@ -1,8 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/*
- * Opens recordings and reads their blocks. A compressed file is one zstd frame. If it is seekable, it has one for each
- * piece of the index, so reading can begin at any of them.
- */
+/* Opens recordings and reads their blocks. A compressed file is one zstd frame or several. */
 #include "tools/capture/recording.h"
 
 #include "tools/pcapng/recording_words.h"
@@ -212,11 +209,6 @@ int recording_jump(struct recording *recording, uint64_t offset)
 	if (offset > INT64_MAX || lseek(recording->fd, (off_t)offset, SEEK_SET) < 0)
 		return -errno;
 	recording->head_read = recording->head_bytes;
-	if (recording->zstd) {
-		ZSTD_DCtx_reset(recording->zstd->context, ZSTD_reset_session_only);
-		recording->zstd->in = (ZSTD_inBuffer){.src = recording->zstd->buffer};
-		recording->zstd->in_frame = false;
-	}
 	pcapng_reader_jump(&recording->reader, offset);
 	return 0;
 }

@@ -47,8 +47,8 @@ int recording_next(struct recording *recording, struct pcapng_block *block);
 const char *recording_error(const struct recording *recording);
 
 /**
- * Go on at offset of the file, where its index says that a piece begins. The interfaces before it must have been read.
- * 0; -errno: not a regular file.
+ * Go on at offset of the file, where its index says that a piece begins. The file is not compressed, and the interfaces
+ * before offset have been read. 0; -errno: not a regular file.
  */
 int recording_jump(struct recording *recording, uint64_t offset);
 

@@ -291,7 +291,8 @@ static int begin_extract(struct extract *extract, uint64_t begin_ns)
 		return options_reject("extract", usage, "--from '%s': %s", options->from, TIME_TEXT_FORMS);
 	if (options->to && !time_text_parse(options->to, begin_ns, &extract->to_ns))
 		return options_reject("extract", usage, "--to '%s': %s", options->to, TIME_TEXT_FORMS);
-	if (options->no_index || (!options->from && !options->to) || !strcmp(extract->recording.path, "-"))
+	if (options->no_index || (!options->from && !options->to) || extract->recording.zstd ||
+	    !strcmp(extract->recording.path, "-"))
 		return EX_OK;
 	code = jump_by_index(extract, &has_jumped);
 	return code == EX_OK && (has_jumped || !extract->n_left) ? -1 : code;

@@ -97,7 +97,6 @@ static int start_writer(struct recorder *recorder)
 	writer->path = options->path;
 	writer->file_options = (struct record_file_options){.command = options->command,
 	                                                    .zstd_level = options->zstd_level,
-	                                                    .seekable = options->seekable,
 	                                                    .sync = options->sync,
 	                                                    .index = options->index,
 	                                                    .end_bytes = CONTENTS_END_BYTES(recorder->n_sources)};

@@ -47,7 +47,6 @@ struct record_options {
 	uint64_t buffer_bytes;
 	enum record_policy policy;
 	int zstd_level; /* 0: not compressed */
-	bool seekable;
 	bool raw;
 	bool by_flow; /* a file for each flow */
 	bool sync;

@@ -53,8 +53,8 @@ int record_file_open(struct record_file *file, const struct record_file_options 
 	snprintf(file->path, sizeof(file->path), "%s", path);
 	do {
 		r = part_file_open(&file->part, file->path, !window->may_replace);
-		if (r == 0 && options->index && part_file_is_regular(&file->part) &&
-		    (options->seekable || !options->zstd_level) && (r = open_index(file)) < 0)
+		if (r == 0 && options->index && !options->zstd_level && part_file_is_regular(&file->part) &&
+		    (r = open_index(file)) < 0)
 			part_file_discard(&file->part);
 	} while (file_window_is_full(r) && file_window_give_way(window));
 	if (r < 0)
@@ -64,7 +64,7 @@ int record_file_open(struct record_file *file, const struct record_file_options 
 	if (!options->zstd_level)
 		part_file_begin_direct(&file->part);
 	else
-		file->zstd = zstd_frames_new(options->zstd_level, options->seekable);
+		file->zstd = zstd_frames_new(options->zstd_level);
 	if (!options->zstd_level || file->zstd)
 		return 0;
 	record_file_discard(file);
@@ -200,7 +200,7 @@ int record_file_finish(struct record_file *file, bool is_whole)
 		return 0;
 	if (file->zstd) {
 		end = zstd_frames_end(file->zstd, &bytes);
-		r = end ? part_file_write(&file->part, end, bytes, PART_FILE_CACHED) : -ENOMEM;
+		r = part_file_write(&file->part, end, bytes, PART_FILE_CACHED);
 		zstd_frames_free(file->zstd);
 		file->zstd = NULL;
 	}

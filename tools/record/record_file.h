@@ -29,9 +29,8 @@ struct record_piece {
 struct record_file_options {
 	const char *command; /* after the file is complete; NULL */
 	int zstd_level;      /* 0: not compressed */
-	bool seekable;       /* if compressed: it can be read from each piece on */
 	bool sync;
-	bool index;         /* of files that can be read from each piece on */
+	bool index;         /* unless compressed: such a file is read from its beginning */
 	uint32_t end_bytes; /* kept free for the end of the file */
 };
 

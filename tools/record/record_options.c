@@ -33,7 +33,6 @@ static const char usage[] =
 	"  -a, --after S           the file ends S seconds after it (1)\n"
 	"  -r, --reattach S        when the daemon ends, wait S seconds for its next run; 0: end (30)\n"
 	"  -Z, --zstd LEVEL        compress the file, 1 to 19\n"
-	"  -K, --seekable          with -Z: in pieces that can be read from anywhere; not by Wireshark 4.0\n"
 	"  -R, --raw               rows of payloads as they are in the ring, for numpy.fromfile(), to FILE; times and\n"
 	"                          lengths to FILE.meta; what they are to FILE.json\n"
 	"  -F, --by-flow           a file for each flow of a stream: the stream and the flow's number go into the "
@@ -45,7 +44,6 @@ static const char usage[] =
 	"  -G, --file-seconds S    after S seconds\n"
 	"  -A, --aligned           with -G: at multiples of S seconds since 1970, so at full minutes or hours\n"
 	"  -N, --file-packets N    after N packets\n"
-	"  -b, --ring OPTION       as dumpcap: filesize:KB, duration:S, interval:S, packets:N, files:N\n"
 	"  -W, --files N           keep the newest N files, and delete older ones\n"
 	"  -Q, --quota SIZE        keep files of SIZE in all, as in -C\n"
 	"  -L, --disk-limit N      delete the oldest files when the file system is more than N % full\n"
@@ -87,36 +85,6 @@ static bool parse_u32(const char *option, const char *text, uint64_t max, uint32
 		return false;
 	*value = (uint32_t)number;
 	return true;
-}
-
-/* dumpcap's way to say -C, -G, -N and -W. */
-static bool parse_ring(const char *text, struct record_options *options)
-{
-	const char *value = strchr(text, ':');
-	size_t n = value ? (size_t)(value - text) : 0;
-	uint64_t kb;
-
-	value = value ? value + 1 : "";
-	if (n == 8 && !strncmp(text, "filesize", n)) {
-		if (!options_parse_count("record", "--ring filesize", value, UINT64_C(1) << 40, &kb))
-			return false;
-		options->file_bytes = kb * 1000;
-		return true;
-	}
-	if (n == 8 && !strncmp(text, "duration", n))
-		return options_parse_seconds("record", "--ring duration", value, &options->file_ns);
-	if (n == 8 && !strncmp(text, "interval", n)) {
-		options->aligned = true;
-		return options_parse_seconds("record", "--ring interval", value, &options->file_ns);
-	}
-	if (n == 7 && !strncmp(text, "packets", n))
-		return options_parse_count("record", "--ring packets", value, UINT64_MAX - 1, &options->file_packets);
-	if (n == 5 && !strncmp(text, "files", n))
-		return parse_u32("--ring files", value, UINT32_MAX, &options->files);
-	fprintf(stderr,
-	        "ibvcap record: --ring '%s': filesize:KB, duration:S, interval:S, packets:N or files:N is wanted\n",
-	        text);
-	return false;
 }
 
 static bool parse_record_policy(const char *text, enum record_policy *policy)
@@ -173,9 +141,6 @@ static bool parse_file_option(int option, struct record_options *options, bool *
 	case 'N':
 		*ok = options_parse_count("record", "--file-packets", optarg, UINT64_MAX - 1, &options->file_packets);
 		return true;
-	case 'b':
-		*ok = parse_ring(optarg, options);
-		return true;
 	case 'W':
 		*ok = parse_u32("--files", optarg, UINT32_MAX, &options->files);
 		return true;
@@ -228,9 +193,16 @@ static int parse_record_option(int option, struct record_options *options)
 		return parse_record_reattach(optarg, &options->reattach_ms) ? -1 : EX_USAGE;
 	case 'Z':
 		return parse_zstd(optarg, &options->zstd_level) ? -1 : EX_USAGE;
+	case 'b':
+		return options_reject(
+			"record", usage,
+			"--ring is gone: --file-size, --file-seconds (--aligned), --file-packets and --files "
+			"say the same");
 	case 'K':
-		options->seekable = true;
-		return -1;
+		return options_reject(
+			"record", usage,
+			"--seekable is gone: 'ibvcap extract' reads any time of a file without --zstd; with "
+			"--zstd, begin new files by --file-size or --file-seconds");
 	case 'B':
 		if (!parse_u32("--buffer", optarg, 1 << 20, &mb))
 			return EX_USAGE;
@@ -290,8 +262,6 @@ static int check_record_options(const struct record_options *options)
 	bool rotates = has_several_files(options) || options->has_triggers;
 	int code;
 
-	if (options->seekable && !options->zstd_level)
-		return options_reject("record", usage, "--seekable is of compressed files: add --zstd LEVEL");
 	if (!options->n_streams)
 		return options_reject("record", usage, "which stream? 'ibvcap status' lists them");
 	if (!options->path)

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Compression in pieces. All of them are one zstd frame, in which every piece can be decompressed when it is written.
- * Or, seekable: each piece is a frame of its own, and a table at the end, in zstd's seekable format, says where the
- * frames are; a program begins at any of them. A file without its table lacks nothing else. Wireshark 4.0 reads a file
- * of several frames wrong behind the first 128 KiB.
+ * Compression in pieces. All pieces are one zstd frame, because Wireshark 4.0 reads a file of several frames wrong
+ * behind the first 128 KiB. Each piece can be decompressed as soon as it is written.
  */
 #ifndef TOOLS_RECORD_ZSTD_FRAMES_H
 #define TOOLS_RECORD_ZSTD_FRAMES_H
@@ -15,18 +13,18 @@
 struct zstd_frames;
 
 /** NULL: no memory. */
-struct zstd_frames *zstd_frames_new(int level, bool seekable);
+struct zstd_frames *zstd_frames_new(int level);
 void zstd_frames_free(struct zstd_frames *frames);
 
-/** Compress a piece. What goes to the file, valid until the next call, and its size; NULL: no memory. */
+/** Compress a piece. Returns the bytes for the file, which are valid until the next call. NULL: no memory. */
 const uint8_t *zstd_frames_compress(struct zstd_frames *frames, const uint8_t *at, size_t bytes, size_t *n_bytes);
 
-/** What was compressed last is in the file. */
+/** The file has the piece that was compressed last. */
 void zstd_frames_add(struct zstd_frames *frames);
-/** It is not, and the next piece follows the one before. */
+/** The file does not have it: the next piece follows the one before. */
 void zstd_frames_leave_out(struct zstd_frames *frames);
 
-/** The end of the file: of its frame, or the table, a frame that decompressors pass over. NULL: no memory for it. */
-const uint8_t *zstd_frames_end(struct zstd_frames *frames, size_t *bytes);
+/** The end of the frame, for the end of the file. Without a piece in the file it has no bytes. */
+const uint8_t *zstd_frames_end(const struct zstd_frames *frames, size_t *bytes);
 
 #endif

@@ -211,7 +211,6 @@ static void start_writer(void)
 	writer->path = recorder.options.path;
 	writer->file_options = (struct record_file_options){.command = recorder.options.command,
 	                                                    .zstd_level = recorder.options.zstd_level,
-	                                                    .seekable = recorder.options.seekable,
 	                                                    .sync = recorder.options.sync,
 	                                                    .index = recorder.options.index,
 	                                                    .end_bytes = CONTENTS_END_BYTES(recorder.n_sources)};

@@ -99,17 +99,7 @@ Test(recorder_disk, the_index_has_each_piece)
 	expect_index_of_pieces();
 }
 
-Test(recorder_disk, compressed_pieces_can_be_read_from_each_of_them)
-{
-	recorder.options.index = recorder.options.seekable = true;
-	recorder.options.zstd_level = 3;
-	recorded_script = rows_and_seconds;
-	cr_expect_eq(recorded_run(NULL), 0);
-	cr_expect_str_eq(files[0].packets, "0:0 0:1 0:2 0:3 0:4 0:5");
-	expect_index_of_pieces();
-}
-
-Test(recorder_disk, a_compressed_file_that_is_one_frame_has_no_index)
+Test(recorder_disk, a_compressed_file_has_no_index)
 {
 	recorder.options.index = true;
 	recorder.options.zstd_level = 3;
