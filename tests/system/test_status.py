@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The JSON of a status: keys and types stay from version to version, because other programs read them."""
+import json
+import subprocess
+
+import pytest
+
+import conftest
+from sending import Sender
+
+IBVCAP = conftest.BUILD / "tools/ibvcap"
+KNOWN = conftest.ROOT / "tests/data/status-keys.json"
+OF_VERBS = {"out_of_buffer", "port_discards"}
+OF_SOCKETS = {"no_frame", "ring_full", "no_socket", "unbound"}
+
+
+def types_of(value):
+    """The same structure with the names of types as values. Of an array: the keys of all its entries together."""
+    if isinstance(value, list):
+        entries = [types_of(entry) for entry in value]
+        return [{key: entry[key] for entry in entries for key in entry}]
+    if isinstance(value, dict):
+        return {key: types_of(entry) for key, entry in value.items()}
+    return type(value).__name__
+
+
+def missing(known, now, path=""):
+    """Paths of known that now lacks, or has as another type."""
+    if isinstance(known, list) and isinstance(now, list):
+        return missing(known[0], now[0], path + "[]")
+    if isinstance(known, dict) and isinstance(now, dict):
+        return [gone for key, value in known.items() for gone in
+                (missing(value, now[key], f"{path}.{key}") if key in now else [f"{path}.{key}"])]
+    return [] if known == now else [f"{path}: {known}, now {now}"]
+
+
+@pytest.fixture
+def busy(daemon, wire, started):
+    """A daemon that has a part of each kind, each with all its keys."""
+    flows = [conftest.flow(7502, wire.address),
+             conftest.flow(7503, "239.1.7.8", source=wire.tx_address, source_port=9),
+             conftest.flow(7504, wire.address, vlan=5)]
+    numbers = {"offset": 3, "bytes": 2, "source": "port"}
+    one = daemon([conftest.stream(wire, flows=flows, layout="frame", sequence=numbers)],
+                 channels=[conftest.channel(wire)])
+    started([IBVCAP, "recv", "lidar", "--sequence", "--socket", one.socket_path])
+    conftest.wait_until(lambda: one.status()["consumers"], 30, "recv attached")
+    sender = Sender(one.socket_path, "out")
+    wire.send(*[wire.frame(b"abc" + bytes([0, i]) + b"x" * 20, 7502) for i in range(9)])
+    conftest.wait_until(lambda: "sources" in one.status()["consumers"][0], 30, "it tracks the numbers")
+    yield one
+    sender.close()
+
+
+def test_each_key_of_the_json_stays_with_its_type(busy):
+    done = subprocess.run([IBVCAP, "status", "--json", "--socket", busy.socket_path], capture_output=True, check=True)
+    known = json.loads(KNOWN.read_text())
+    for key in OF_VERBS if conftest.BACKEND != "verbs" else OF_SOCKETS:
+        for part in (known["streams"][0], known["interfaces"][0]):
+            part.pop(key, None)
+    assert missing(known, types_of(json.loads(done.stdout))) == []
