@@ -74,7 +74,7 @@ MAY_INCLUDE = {
     "tools/pcapng": [],
     "tools/capture": ["tools/pcapng", "daemon/base/time.h", API],
     "tools/status": [API, "tools/common", "tools/groups", "tools/ibvcap/ibvcap.h", "daemon/base/time.h"],
-    "tools/send": [API, "tools/capture", "tools/common", "tools/status", "tools/ibvcap/ibvcap.h", "daemon/base/time.h"],
+    "tools/send": [API, "tools/capture", "tools/common", "tools/ibvcap/ibvcap.h", "daemon/base/time.h"],
     "tools/receive": [API, "tools/common", "tools/send/pattern.h", "tools/status", "tools/ibvcap/ibvcap.h",
                       "daemon/base/time.h"],
     "tools/reconfigure": [API, "tools/common"],

@@ -521,32 +521,6 @@ def test_a_recording_is_replayed_with_its_losses_told_and_recorded_again(daemon,
     assert [frame[42:] for _, frame in test_record.frames_of(tmp / "again.pcapng")] == payloads
 
 
-def test_stats_say_which_payloads_of_the_file_came_back(daemon, wire, receiver, tmp):
-    one = daemon([conftest.stream(wire, payload_size=256, application_header_bytes=4, users=["nobody"])],
-                 channels=[conftest.channel(wire, users=["nobody"])])
-    wait_until(lambda: one.channel()["state"] == "sending", 20, lambda: one.channel())
-    there, path = receiver(), write_pcap(tmp / "it.pcap", at_10ms(20))
-
-    def replay(come_back, *words):
-        """come_back: the numbers of the packets that the other end sends back; None: another one."""
-        with subprocess.Popen(command(one, "replay", path, "--stats", "lidar", *words), stdout=subprocess.PIPE,
-                              text=True) as process:
-            there.settimeout(20)
-            payloads = [there.recv(100) for _ in range(20)]
-            for number in come_back:
-                wire.socket.send(wire.frame(payloads[number] if number is not None else b"of nobody", PORT))
-            return process.wait(60), process.stdout.read()
-
-    code, text = replay(range(20), "--json")
-    stats = checked(text)["stats"]
-    assert code == 0 and stats["in_order"] == stats["packets"] == stats["published"] == 20 and stats["missing"] == 0
-    assert stats["bytes"] == sum(len(b"payload %d" % k) for k in range(20)) and stats["first_difference"] is None
-    code, text = replay([0, 1, 2, 5, 4, None, *range(6, 20)])
-    assert code == NOT_ALL_SENT and "came as in the file and in order 18, late 1, missing 1, other packets 1\n" in text
-    assert "has 20 packets with 190 payload bytes for the channel; stream 'lidar' published 20\n" in text
-    assert "stats: first difference: packet 4 of those sent came late or not at all\n" in text
-
-
 def test_pcapng_with_ns_is_read_and_a_vlan_tag_taken_off(channel, receiver, tmp):
     one, there = channel(), receiver()
     tagged = udp(b"tagged")

@@ -20,9 +20,8 @@ const char replay_usage[] =
 	"Each packet gets a send time, counted from the start, so delays do not add up. Print rates every second; at\n"
 	"the end print the sum, how well the times were kept, how many packets the capture says it lacks, and how\n"
 	"many were skipped for which reason. Defaults are in parentheses.\n"
-	"Exit 1: some UDP packets of the file (with --port: of those to that port) were not sent, or did not come to\n"
-	"the stream of --stats. Exit 65: the file is damaged; the packets before the damage were sent. Exit 66: the\n"
-	"file cannot be read.\n"
+	"Exit 1: some UDP packets of the file (with --port: of those to that port) were not sent. Exit 65: the file\n"
+	"is damaged; the packets before the damage were sent. Exit 66: the file cannot be read.\n"
 	"\n"
 	"  -s, --socket PATH    the daemon's control socket (else $IBVCAP_SOCKET, else " IBVCAP_CONTROL_SOCKET ")\n"
 	"  -p, --port N         only payloads that went to UDP port N (all)\n"
@@ -31,7 +30,6 @@ const char replay_usage[] =
 	"  -l, --loop N         send the file N times; 0: until SIGINT or SIGTERM (1)\n"
 	"  -L, --drop-late      the daemon drops packets that it can no longer send in time\n"
 	"  -d, --destination N  number of the destination in the channel's configuration (0)\n"
-	"  -S, --stats STREAM   read this stream meanwhile, and say whether the payloads of the file came, in order\n"
 	"  -j, --json           print only the summary, as JSON\n"
 	"  -h, --help           print this\n";
 
@@ -56,9 +54,6 @@ static int parse_replay_option(int option, struct replay_options *options)
 		return parse_speed(optarg, &options->speed) ? -1 : EX_USAGE;
 	case 'T':
 		options->top_speed = true;
-		return -1;
-	case 'S':
-		options->stats_stream = optarg;
 		return -1;
 	case 'l':
 		return options_parse_number("replay", "--loop", optarg, UINT64_MAX, &options->loops) ? -1 : EX_USAGE;
@@ -89,7 +84,6 @@ int replay_parse_arguments(int argc, char **argv, struct replay_options *options
 		{"loop", required_argument, NULL, 'l'},
 		{"drop-late", no_argument, NULL, 'L'},
 		{"destination", required_argument, NULL, 'd'},
-		{"stats", required_argument, NULL, 'S'},
 		{"json", no_argument, NULL, 'j'},
 		{"help", no_argument, NULL, 'h'},
 		{0},
@@ -97,7 +91,7 @@ int replay_parse_arguments(int argc, char **argv, struct replay_options *options
 	int option, r = -1;
 
 	*options = (struct replay_options){.run.command = "replay", .loops = 1};
-	while (r < 0 && (option = getopt_long(argc, argv, "s:p:x:Tl:Ld:S:jh", known, NULL)) != -1)
+	while (r < 0 && (option = getopt_long(argc, argv, "s:p:x:Tl:Ld:jh", known, NULL)) != -1)
 		r = parse_replay_option(option, options);
 	if (r >= 0)
 		return r;

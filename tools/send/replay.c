@@ -4,7 +4,6 @@
 #include "tools/ibvcap/ibvcap.h"
 #include "tools/common/options.h"
 #include "tools/send/replay.h"
-#include "tools/send/replay_stats.h"
 #include "tools/common/report.h"
 #include "tools/common/stop_signal.h"
 
@@ -38,7 +37,6 @@ struct replay {
 	struct replay_options options;
 	struct capture capture;
 	struct timing_capture timing;
-	struct replay_stats stats;
 	uint64_t start_utc_ns; /* 0: no packet was sent yet, or packets have no send time */
 	uint64_t passes;       /* completed */
 	uint64_t n_packets;    /* read from the capture, in all passes */
@@ -107,8 +105,6 @@ static int send_payload(struct replay *replay, const struct capture_packet *pack
 	r = tx_run_row(&replay->run, replay->options.top_speed ? 0 : replay->start_utc_ns + offset_ns, &row);
 	if (r < 0)
 		return r;
-	if (replay->stats.rx && replay_stats_sent(&replay->stats, datagram->payload, datagram->bytes) < 0)
-		return fail_capture_file(replay, EX_OSERR, "out of memory");
 	memcpy(row.payload, datagram->payload, datagram->bytes);
 	row.packet->length = (uint16_t)datagram->bytes;
 	tx_run_add(&replay->run);
@@ -222,8 +218,6 @@ static void print_replay(const struct replay *replay)
 		printf("%" PRIu64 " packets were recorded before one ahead of them in the file: sent right behind it\n",
 		       replay->timing.backwards);
 	tx_run_print(&replay->run);
-	if (replay->stats.rx)
-		replay_stats_print(&replay->stats);
 	print_skips(replay);
 }
 
@@ -241,8 +235,6 @@ static void print_replay_json(const struct replay *replay)
 			json_object_set_new(skipped, skips[why].key, json_integer((json_int_t)replay->skipped[why]));
 	json_object_set_new(capture, "skipped", skipped);
 	json_object_set_new(all, "capture", capture);
-	if (replay->stats.rx)
-		json_object_set_new(all, "stats", replay_stats_to_json(&replay->stats));
 	report_json(all, JSON_INDENT(2));
 }
 
@@ -261,12 +253,7 @@ static int open_replay(struct replay *replay)
 		                      "--port: a raw recording has payloads without ports; leave it out");
 	if (replay->capture.is_pipe && replay->options.loops != 1)
 		return options_reject("replay", replay_usage, "--loop wants a file: a pipe cannot be read again");
-	code = tx_run_open(&replay->run, &replay->options.run);
-	if (code != EX_OK || !replay->options.stats_stream)
-		return code;
-	replay->run.on_tick = replay_stats_take;
-	replay->run.on_tick_context = &replay->stats;
-	return replay_stats_open(&replay->stats, replay->options.run.socket, replay->options.stats_stream);
+	return tx_run_open(&replay->run, &replay->options.run);
 }
 
 static int run_replay(struct replay *replay)
@@ -276,15 +263,13 @@ static int run_replay(struct replay *replay)
 	replay->timing.speed = replay->options.speed ? replay->options.speed : 1;
 	code = tx_run_finish(&replay->run, play_passes(replay));
 	note_lost(replay);
-	if (replay->stats.rx)
-		replay_stats_finish(&replay->stats);
 	if (replay->options.run.json)
 		print_replay_json(replay);
 	else
 		print_replay(replay);
 	if (replay->file_code)
 		return replay->file_code;
-	return code == EX_OK && !(all_wanted_sent(replay) && replay_stats_all_came(&replay->stats)) ? 1 : code;
+	return code == EX_OK && !all_wanted_sent(replay) ? 1 : code;
 }
 
 int cmd_replay(int argc, char **argv)
@@ -297,7 +282,6 @@ int cmd_replay(int argc, char **argv)
 	code = open_replay(&replay);
 	if (code == EX_OK)
 		code = run_replay(&replay);
-	replay_stats_close(&replay.stats);
 	tx_run_close(&replay.run);
 	capture_close(&replay.capture);
 	return code;

@@ -15,7 +15,6 @@ struct replay_options {
 	uint64_t loops; /* 0: no end */
 	double speed;   /* 0: no --speed */
 	bool top_speed;
-	const char *stats_stream; /* NULL: no --stats */
 };
 
 extern const char replay_usage[];

@@ -148,8 +148,6 @@ void tx_run_tick(struct tx_run *run)
 	uint64_t now_ns = time_monotonic_ns();
 	struct ibvcap_tx_counts now = IBVCAP_INIT(struct ibvcap_tx_counts);
 
-	if (run->on_tick)
-		run->on_tick(run->on_tick_context);
 	count_results(run);
 	ibvcap_tx_counts(run->tx, &now);
 	timing_drift_add(&run->drift, now_ns, now.timed, now.timed_lateness_ns);

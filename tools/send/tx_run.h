@@ -28,8 +28,6 @@ struct tx_run {
 	struct ibvcap_tx_slots slots;   /* the rows that are reserved */
 	uint32_t filled;                /* so many of them are written and not submitted yet */
 	uint64_t skipped;               /* counted by the caller; printed with the rates if not 0 */
-	void (*on_tick)(void *context); /* set by the caller after tx_run_open(): what it does in each tick; NULL */
-	void *on_tick_context;
 	uint64_t start_ns;
 	uint64_t start_utc_ns; /* send times count from here; 0: packets have none */
 	uint64_t end_ns;
