@@ -73,9 +73,9 @@ MAY_INCLUDE = {
     "tools/json": [API],
     "tools/pcapng": [],
     "tools/capture": ["tools/pcapng", "daemon/base/time.h", API],
-    "tools/status": [API, "tools/common", "tools/groups", "tools/ibvcap/ibvcap.h", "daemon/base/time.h"],
-    "tools/send": [API, "tools/capture", "tools/common", "tools/ibvcap/ibvcap.h", "daemon/base/time.h"],
-    "tools/receive": [API, "tools/common", "tools/send/pattern.h", "tools/status", "tools/ibvcap/ibvcap.h",
+    "tools/status": [API, "tools/common", "tools/groups", "daemon/base/time.h"],
+    "tools/send": [API, "tools/capture", "tools/common", "daemon/base/time.h"],
+    "tools/receive": [API, "tools/common", "tools/send/pattern.h", "tools/status",
                       "daemon/base/time.h"],
     "tools/reconfigure": [API, "tools/common"],
     "tools/record": [API, "tools/capture/recording.h", "tools/common", "tools/ibvcap/ibvcap.h", "tools/json",
@@ -83,7 +83,7 @@ MAY_INCLUDE = {
     "tools/inspect": [API, "tools/capture", "tools/common", "tools/ibvcap/ibvcap.h", "tools/json", "tools/pcapng"],
     # The program: its subcommands' entries. No other room includes it.
     "tools/ibvcap": [API, "tools/common", "tools/receive", "tools/reconfigure", "tools/send", "tools/status",
-                     "daemon/base/standard_files.h"],
+                     "daemon/base/standard_files.h", "daemon/base/time.h"],
     # It asks the daemon's own code: is the configuration right, what does it take, does the device take a queue?
     "tools/doctor": ["daemon/base", "daemon/config", "daemon/flow", "daemon/memory/geometry.h",
                      "daemon/process/socket_place.h", "daemon/backend/backend.h", "daemon/backend/choice",

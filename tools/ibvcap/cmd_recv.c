@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The command line of `ibvcap recv`. */
+#include "tools/ibvcap/ibvcap.h"
 #include "tools/common/options.h"
 #include "tools/receive/recv.h"
 
@@ -152,7 +153,7 @@ static int parse_recv_option(int option, struct recv_options *options)
 	return options_print_usage(option, usage);
 }
 
-int recv_parse_arguments(int argc, char **argv, struct recv_options *options)
+static int parse_recv_arguments(int argc, char **argv, struct recv_options *options)
 {
 	static const struct option known[] = {
 		{"socket", required_argument, NULL, 's'},
@@ -203,4 +204,12 @@ int recv_parse_arguments(int argc, char **argv, struct recv_options *options)
 		return options_reject("recv", usage,
 		                      "--dump and --policy tap do not go together: a tap has no headers");
 	return -1;
+}
+
+int cmd_recv(int argc, char **argv)
+{
+	struct recv_options options;
+	int code = parse_recv_arguments(argc, argv, &options);
+
+	return code >= 0 ? code : recv_run(&options);
 }

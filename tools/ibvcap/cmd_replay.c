@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The command line of `ibvcap replay`. */
+#include "tools/ibvcap/ibvcap.h"
 #include "tools/send/replay.h"
 
 #include "tools/common/options.h"
@@ -74,7 +75,7 @@ static int check_replay_options(const struct replay_options *options)
 	return -1;
 }
 
-int replay_parse_arguments(int argc, char **argv, struct replay_options *options)
+static int parse_replay_arguments(int argc, char **argv, struct replay_options *options)
 {
 	static const struct option known[] = {
 		{"socket", required_argument, NULL, 's'},
@@ -104,4 +105,12 @@ int replay_parse_arguments(int argc, char **argv, struct replay_options *options
 	if (optind < argc)
 		return options_reject("replay", replay_usage, "unexpected argument '%s'", argv[optind]);
 	return check_replay_options(options);
+}
+
+int cmd_replay(int argc, char **argv)
+{
+	struct replay_options options;
+	int code = parse_replay_arguments(argc, argv, &options);
+
+	return code >= 0 ? code : replay_run(&options);
 }

@@ -65,9 +65,6 @@ struct recv_summary {
 	double seconds;
 };
 
-/** Parse the command line. -1: go on; otherwise the exit code. */
-int recv_parse_arguments(int argc, char **argv, struct recv_options *options);
-
 /** Print one row: its number, timestamp (with utc as date and time) and flags, and the bytes as hexdump -C does. */
 void recv_dump(const struct ibvcap_rx_batch *batch, uint32_t i, bool utc);
 

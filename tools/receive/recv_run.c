@@ -6,7 +6,6 @@
 #include "tools/receive/recv.h"
 
 #include "daemon/base/time.h"
-#include "tools/ibvcap/ibvcap.h"
 #include "tools/common/report.h"
 #include "tools/common/stop_signal.h"
 
@@ -389,12 +388,4 @@ int recv_run(const struct recv_options *options)
 	free(receiver.latency);
 	recv_pattern_deinit(&receiver.pattern);
 	return code;
-}
-
-int cmd_recv(int argc, char **argv)
-{
-	struct recv_options options;
-	int code = recv_parse_arguments(argc, argv, &options);
-
-	return code >= 0 ? code : recv_run(&options);
 }

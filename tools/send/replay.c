@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* ibvcap replay: sends the UDP payloads of a capture file on a channel, at the times at which they were recorded. */
 #include "tools/capture/capture.h"
-#include "tools/ibvcap/ibvcap.h"
 #include "tools/common/options.h"
 #include "tools/send/replay.h"
 #include "tools/common/report.h"
@@ -256,7 +255,7 @@ static int open_replay(struct replay *replay)
 	return tx_run_open(&replay->run, &replay->options.run);
 }
 
-static int run_replay(struct replay *replay)
+static int play_and_print(struct replay *replay)
 {
 	int code;
 
@@ -272,16 +271,13 @@ static int run_replay(struct replay *replay)
 	return code == EX_OK && !all_wanted_sent(replay) ? 1 : code;
 }
 
-int cmd_replay(int argc, char **argv)
+int replay_run(const struct replay_options *options)
 {
-	struct replay replay = {0};
-	int code = replay_parse_arguments(argc, argv, &replay.options);
+	struct replay replay = {.options = *options};
+	int code = open_replay(&replay);
 
-	if (code >= 0)
-		return code;
-	code = open_replay(&replay);
 	if (code == EX_OK)
-		code = run_replay(&replay);
+		code = play_and_print(&replay);
 	tx_run_close(&replay.run);
 	capture_close(&replay.capture);
 	return code;

@@ -19,7 +19,7 @@ struct replay_options {
 
 extern const char replay_usage[];
 
-/** Parse the command line. -1: go on; otherwise the exit code. */
-int replay_parse_arguments(int argc, char **argv, struct replay_options *options);
+/** Send the file as the options say, and print the sum. Returns the exit code. */
+int replay_run(const struct replay_options *options);
 
 #endif

@@ -25,9 +25,9 @@ struct tx_run {
 	struct tx_run_options options;
 	struct ibvcap_tx *tx;
 	struct ibvcap_tx_info info;
-	struct ibvcap_tx_slots slots;   /* the rows that are reserved */
-	uint32_t filled;                /* so many of them are written and not submitted yet */
-	uint64_t skipped;               /* counted by the caller; printed with the rates if not 0 */
+	struct ibvcap_tx_slots slots; /* the rows that are reserved */
+	uint32_t filled;              /* so many of them are written and not submitted yet */
+	uint64_t skipped;             /* counted by the caller; printed with the rates if not 0 */
 	uint64_t start_ns;
 	uint64_t start_utc_ns; /* send times count from here; 0: packets have none */
 	uint64_t end_ns;

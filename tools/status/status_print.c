@@ -1,27 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-/* ibvcap status: prints streams, channels, clients and interfaces, and the sums that account for every packet. */
+/* Prints streams, channels, clients and interfaces, and the sums that account for every packet. */
+#include "tools/status/status_print.h"
+
 #include "tools/status/flow_view.h"
-#include "tools/ibvcap/ibvcap.h"
-#include "tools/common/options.h"
-#include "tools/common/report.h"
-#include "tools/status/status_view.h"
 #include "tools/status/stream_sum.h"
 #include "tools/common/user_name.h"
 
-#include <getopt.h>
 #include <ibvcap/ibvcap.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
-#include <sysexits.h>
-
-static const char usage[] =
-	"usage: ibvcap status [--socket PATH] [--json]\n"
-	"Print what ibvcapd receives and sends, and where every packet went.\n"
-	"\n"
-	"  -s, --socket PATH  the daemon's control socket (else $IBVCAP_SOCKET, else " IBVCAP_CONTROL_SOCKET ")\n"
-	"  -j, --json         print JSON\n"
-	"  -h, --help         print this\n";
 
 static const char *const sum_terms[] = {"matched", "published", "no_buffer", "errored", "in_flight"};
 static const char *const channel_sum[] = {"submitted", "completed", "errored", "flushed", "late_dropped", "pending"};
@@ -218,7 +206,7 @@ static void print_interface_status(const struct ibvcap_status_interface *interfa
 	print_age("these counters", interface->device, interface->reading_age_ms);
 }
 
-static void print_status(const struct status_view *view)
+void status_print(const struct status_view *view)
 {
 	printf("ibvcapd %s, process %d\n", view->version, (int)view->pid);
 	for (int i = 0; i < view->n_streams; i++)
@@ -231,25 +219,4 @@ static void print_status(const struct status_view *view)
 		print_sender_status(&view->senders[i]);
 	for (int i = 0; i < view->n_interfaces; i++)
 		print_interface_status(&view->interfaces[i]);
-}
-
-int cmd_status(int argc, char **argv)
-{
-	struct query_options options;
-	struct status_view view;
-	int r = options_parse_query(argc, argv, usage, true, &options);
-
-	if (r >= 0)
-		return r;
-	if (optind < argc)
-		return options_reject("status", usage, "unexpected argument '%s'", argv[optind]);
-	r = status_view_ask(&view, options.socket, 0);
-	if (r < 0)
-		return report_failure("status", r);
-	if (options.json)
-		report_json(status_view_to_json(&view), JSON_INDENT(2));
-	else
-		print_status(&view);
-	status_view_deinit(&view);
-	return EX_OK;
 }

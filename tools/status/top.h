@@ -61,4 +61,14 @@ void top_print(const struct top_view *view, top_put *put, void *context);
 /** The JSON of `ibvcap status`, with "per_s" in each entry: the rates of the counters that only grow, or null. */
 json_t *top_to_json(const struct top_view *view);
 
+struct top_options {
+	const char *socket;
+	uint64_t interval_ns;
+	bool once;
+	bool json;
+};
+
+/** Show what changes, until the user or a signal ends it; with once, one interval. Returns the exit code. */
+int top_run(const struct top_options *options);
+
 #endif

@@ -3,71 +3,14 @@
 #include "tools/status/top.h"
 
 #include "daemon/base/time.h"
-#include "tools/ibvcap/ibvcap.h"
-#include "tools/common/options.h"
 #include "tools/common/report.h"
 #include "tools/common/stop_signal.h"
 #include "tools/status/top_screen.h"
 
-#include <getopt.h>
 #include <stdio.h>
 #include <sysexits.h>
 
-#define INTERVAL_MIN_NS (TIME_SECOND_NS / 10)
-#define ANSWER_MS       2000
-
-static const char usage[] =
-	"usage: ibvcap top [OPTIONS...]\n"
-	"Show what streams and channels do now: rates, how far consumers are behind, losses. q ends it.\n"
-	"\n"
-	"  -s, --socket PATH  the daemon's control socket (else $IBVCAP_SOCKET, else " IBVCAP_CONTROL_SOCKET ")\n"
-	"  -i, --interval S   seconds between two updates, at least 0.1 (1)\n"
-	"  -1, --once         print one interval as text, and end\n"
-	"  -j, --json         print JSON, one line each interval\n"
-	"  -h, --help         print this\n";
-
-struct arguments {
-	const char *socket;
-	uint64_t interval_ns;
-	bool once;
-	bool json;
-};
-
-/* -1: go on; otherwise the exit code. */
-static int parse_top_arguments(int argc, char **argv, struct arguments *arguments)
-{
-	static const struct option known[] = {
-		{"socket", required_argument, NULL, 's'}, {"interval", required_argument, NULL, 'i'},
-		{"once", no_argument, NULL, '1'},         {"json", no_argument, NULL, 'j'},
-		{"help", no_argument, NULL, 'h'},         {0},
-	};
-	int option;
-
-	while ((option = getopt_long(argc, argv, "s:i:1jh", known, NULL)) != -1) {
-		switch (option) {
-		case 's':
-			arguments->socket = optarg;
-			break;
-		case 'i':
-			if (!options_parse_seconds("top", "--interval", optarg, &arguments->interval_ns))
-				return EX_USAGE;
-			break;
-		case '1':
-			arguments->once = true;
-			break;
-		case 'j':
-			arguments->json = true;
-			break;
-		default:
-			return options_print_usage(option, usage);
-		}
-	}
-	if (optind != argc)
-		return options_reject("top", usage, "unexpected argument '%s'", argv[optind]);
-	if (arguments->interval_ns < INTERVAL_MIN_NS)
-		return options_reject("top", usage, "--interval: 0.1 seconds at least");
-	return -1;
-}
+#define ANSWER_MS 2000
 
 /* ---- two statuses ---------------------------------------------------------------------------------- */
 
@@ -89,10 +32,10 @@ static void samples_deinit(struct samples *samples)
 }
 
 /* Ask the daemon once more. On an error, -errno, both samples are dropped. */
-static int samples_take(const struct arguments *arguments, struct samples *samples)
+static int samples_take(const struct top_options *options, struct samples *samples)
 {
 	struct status_view view;
-	int r = status_view_ask(&view, arguments->socket, ANSWER_MS);
+	int r = status_view_ask(&view, options->socket, ANSWER_MS);
 
 	if (r < 0) {
 		samples_deinit(samples);
@@ -120,12 +63,12 @@ static void put_plain_line(void *context, enum top_style style, const char *line
 	puts(line);
 }
 
-static bool print_view(const struct arguments *arguments, const struct samples *samples)
+static bool print_view(const struct top_options *options, const struct samples *samples)
 {
 	struct top_view view;
 
 	samples_compare(samples, &view);
-	if (arguments->json) {
+	if (options->json) {
 		report_json(top_to_json(&view), JSON_COMPACT);
 	} else {
 		top_print(&view, put_plain_line, NULL);
@@ -141,24 +84,24 @@ static void wait_interval(uint64_t ns)
 }
 
 /* When the daemon ends, this waits for the next run of the daemon. */
-static int run_lines(const struct arguments *arguments, struct samples *samples)
+static int run_lines(const struct top_options *options, struct samples *samples)
 {
 	bool is_reported = false;
 	int r = 0;
 
 	while (!stop_signal_came()) {
-		wait_interval(arguments->interval_ns);
+		wait_interval(options->interval_ns);
 		if (stop_signal_came())
 			break;
-		r = samples_take(arguments, samples);
-		if (r < 0 && arguments->once)
+		r = samples_take(options, samples);
+		if (r < 0 && options->once)
 			break;
 		if (r < 0 && !is_reported)
 			fprintf(stderr, "ibvcap top: %s; trying again\n", ibvcap_error_text());
 		is_reported = r < 0;
-		if (r == 0 && samples->before.view.status && !print_view(arguments, samples))
+		if (r == 0 && samples->before.view.status && !print_view(options, samples))
 			return EX_IOERR;
-		if (arguments->once && samples->before.view.status)
+		if (options->once && samples->before.view.status)
 			return EX_OK;
 	}
 	if (stop_signal_came())
@@ -183,7 +126,7 @@ static void draw_view(struct top_screen *screen, const struct samples *samples)
 	top_screen_show(screen);
 }
 
-static int run_screen(const struct arguments *arguments, struct samples *samples)
+static int run_screen(const struct top_options *options, struct samples *samples)
 {
 	struct top_screen *screen = top_screen_new();
 
@@ -194,29 +137,26 @@ static int run_screen(const struct arguments *arguments, struct samples *samples
 	}
 	do {
 		draw_view(screen, samples);
-		if (!top_screen_wait(screen, arguments->interval_ns))
+		if (!top_screen_wait(screen, options->interval_ns))
 			break;
 		if (!stop_signal_came())
-			samples_take(arguments, samples);
+			samples_take(options, samples);
 	} while (!stop_signal_came());
 	top_screen_free(screen);
 	return EX_OK;
 }
 
-int cmd_top(int argc, char **argv)
+int top_run(const struct top_options *options)
 {
-	struct arguments arguments = {.interval_ns = TIME_SECOND_NS};
 	struct samples samples = {0};
-	int r = parse_top_arguments(argc, argv, &arguments);
+	int r;
 
-	if (r >= 0)
-		return r;
 	/* Before ncurses starts, because it installs handlers of its own only for signals that have none. */
 	stop_signal_catch();
-	r = samples_take(&arguments, &samples);
+	r = samples_take(options, &samples);
 	if (r < 0)
 		return report_failure("top", r);
-	r = arguments.once || arguments.json ? run_lines(&arguments, &samples) : run_screen(&arguments, &samples);
+	r = options->once || options->json ? run_lines(options, &samples) : run_screen(options, &samples);
 	samples_deinit(&samples);
 	return r;
 }

@@ -1,33 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-/* ibvcap why: print what why_explain() makes of a stream's counters. */
-#include "tools/status/why.h"
+/* Prints what why_explain() makes of a stream's counters. */
+#include "tools/status/why_print.h"
 
 #include "tools/status/flow_view.h"
-#include "tools/ibvcap/ibvcap.h"
-#include "tools/common/options.h"
 #include "tools/common/report.h"
-#include "tools/status/status_view.h"
 #include "tools/status/stream_sum.h"
+#include "tools/status/why.h"
 #include "tools/common/user_name.h"
 
-#include <getopt.h>
 #include <inttypes.h>
 #include <jansson.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sysexits.h>
 
 #define SCHEMA_VERSION 1
-
-static const char usage[] =
-	"usage: ibvcap why STREAM [--socket PATH] [--json]\n"
-	"Print where each packet of a stream went, from the wire to each consumer: every term of the sum, its\n"
-	"cause, and what helps.\n"
-	"\n"
-	"  -s, --socket PATH  the daemon's control socket (else $IBVCAP_SOCKET, else " IBVCAP_CONTROL_SOCKET ")\n"
-	"  -j, --json         print JSON\n"
-	"  -h, --help         print this\n";
 
 static const char *const why_level_names[] = {[WHY_OK] = "ok", [WHY_NOTE] = "note", [WHY_LOSS] = "loss"};
 
@@ -116,7 +103,8 @@ static void print_why_lines(const struct why_report *report, const struct ibvcap
 	}
 }
 
-static void print_why(const struct status_view *view, const struct why_facts *facts, const struct why_report *report)
+static void print_explained(const struct status_view *view, const struct why_facts *facts,
+                            const struct why_report *report)
 {
 	print_stream_sum(view, facts);
 	print_why_lines(report, NULL);
@@ -174,7 +162,7 @@ static int explain_streams(const struct status_view *view, const char *stream, b
 		if (as_json)
 			json_array_append_new(queues, why_report_to_json(&facts, report));
 		else
-			print_why(view, &facts, report);
+			print_explained(view, &facts, report);
 		n_found++;
 	}
 	if (as_json && n_found)
@@ -184,28 +172,11 @@ static int explain_streams(const struct status_view *view, const char *stream, b
 	return n_found;
 }
 
-int cmd_why(int argc, char **argv)
+int why_print(const struct status_view *view, const char *stream, bool as_json)
 {
-	struct query_options options;
-	struct status_view view;
-	struct why_report *report;
-	int r = options_parse_query(argc, argv, usage, true, &options);
-	int n_found;
+	struct why_report *report = malloc(sizeof(*report));
+	int n_found = report ? explain_streams(view, stream, as_json, report) : 0;
 
-	if (r >= 0)
-		return r;
-	if (argc - optind != 1)
-		return options_reject("why", usage, "which stream? 'ibvcap status' lists them");
-	r = status_view_ask(&view, options.socket, 0);
-	if (r < 0)
-		return report_failure("why", r);
-	report = malloc(sizeof(*report));
-	n_found = report ? explain_streams(&view, argv[optind], options.json, report) : 0;
 	free(report);
-	status_view_deinit(&view);
-	if (n_found > 0)
-		return EX_OK;
-	fprintf(stderr, "ibvcap why: no stream '%s' that this user may see; 'ibvcap status' lists the streams\n",
-	        argv[optind]);
-	return EX_UNAVAILABLE;
+	return n_found;
 }

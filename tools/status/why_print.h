@@ -1,0 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
+/* What why_explain() makes of a stream's counters, as text or JSON. */
+#ifndef TOOLS_STATUS_WHY_PRINT_H
+#define TOOLS_STATUS_WHY_PRINT_H
+
+#include "tools/status/status_view.h"
+
+/** Explain the stream, or the two of that name, of which one ends. Returns their number: 0 if there is none. */
+int why_print(const struct status_view *view, const char *stream, bool as_json);
+
+#endif
