@@ -132,6 +132,14 @@ static uint64_t clock_base_age_ticks(const struct clock_fit *fit)
 	return ticks < fit->mask / 2 ? ticks : fit->mask / 2;
 }
 
+/* A clock that can step is believed for as long as before its last pair; any other, as long as the product fits. */
+static uint64_t clock_choose_reach(const struct clock_fit *fit, uint64_t age_ticks)
+{
+	if (fit->can_step)
+		return 2 * age_ticks;
+	return fit->mult ? UINT64_MAX / fit->mult : 0;
+}
+
 static void clock_fill_line(const struct clock_fit *fit, uint64_t residual_ns, struct clock_line *line)
 {
 	uint64_t age_ticks = clock_base_age_ticks(fit);
@@ -142,7 +150,8 @@ static void clock_fill_line(const struct clock_fit *fit, uint64_t residual_ns, s
 		.mult = fit->mult,
 		.shift = fit->shift,
 		.mask = fit->mask,
-		.reach = fit->can_step ? 2 * age_ticks : 0,
+		.reach = clock_choose_reach(fit, age_ticks),
+		.can_step = fit->can_step,
 		.error_ns = clock_half_bracket_ns(&fit->last) + residual_ns + clock_tick_ns(fit) +
 	                    fit->rate_error_ppb * CLOCK_RENEWAL_NS / NS_PER_S,
 	};
@@ -153,7 +162,7 @@ static void clock_extend_line(const struct clock_fit *fit, const struct clock_pa
 {
 	uint64_t base_raw = (pair->raw - clock_base_age_ticks(fit)) & fit->mask;
 
-	line->base_utc_ns = clock_utc_ns(line, base_raw);
+	line->base_utc_ns = clock_utc_far_ns(line, base_raw);
 	line->base_raw = base_raw;
 	clock_fit_miss(fit, line);
 }
@@ -205,4 +214,13 @@ void clock_fit_add(struct clock_fit *fit, const struct clock_pair *pair, struct 
 void clock_fit_miss(const struct clock_fit *fit, struct clock_line *line)
 {
 	line->error_ns += fit->rate_error_ppb; /* in a second */
+}
+
+uint64_t clock_utc_far_ns(const struct clock_line *line, uint64_t raw)
+{
+	uint64_t after = (raw - line->base_raw) & line->mask, before = (line->base_raw - raw) & line->mask;
+
+	if (clock_reaches(line, raw) || after < before)
+		return line->base_utc_ns + (uint64_t)((unsigned __int128)after * line->mult >> line->shift);
+	return line->base_utc_ns - (uint64_t)((unsigned __int128)before * line->mult >> line->shift);
 }

@@ -9,7 +9,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* The base of a line is so long before the newest pair. Older readings are mapped wrongly. */
+/* The base of a line is so long before the newest pair. */
 #define CLOCK_BASE_AGE_NS UINT64_C(4000000000)
 
 /*
@@ -19,9 +19,9 @@
 #define CLOCK_RENEWAL_NS UINT64_C(2000000000)
 
 /*
- * utc = base_utc_ns + (((raw - base_raw) & mask) * mult >> shift). The base is before every reading
- * that is mapped, so the difference is never negative; mult and shift are chosen so that the
- * product fits 64 bits for 2 * CLOCK_BASE_AGE_NS after the base at least (10 GHz; 34 s at 1 GHz).
+ * utc = base_utc_ns + (((raw - base_raw) & mask) * mult >> shift). The base is before almost every
+ * reading, so the difference is not negative; mult and shift are chosen so that the product fits 64
+ * bits for 2 * CLOCK_BASE_AGE_NS after the base at least (10 GHz; 34 s at 1 GHz).
  */
 struct clock_line {
 	uint64_t base_raw;
@@ -29,8 +29,9 @@ struct clock_line {
 	uint64_t mult;
 	uint32_t shift;
 	uint64_t mask;
-	uint64_t reach;    /* the line serves so long after its base; 0: a free-running clock, of which it serves all */
+	uint64_t reach;    /* ticks after the base for which the formula holds; 0: for all readings */
 	uint64_t error_ns; /* bound from the newest pair to CLOCK_RENEWAL_NS after it */
+	bool can_step;     /* a reading out of reach has no time; else clock_utc_far_ns() maps it */
 };
 
 /* One pair: raw was read between the two readings of CLOCK_REALTIME. */
@@ -68,17 +69,21 @@ void clock_fit_add(struct clock_fit *fit, const struct clock_pair *pair, struct 
 void clock_fit_miss(const struct clock_fit *fit, struct clock_line *line);
 
 /**
- * Does the line serve for this reading? After a step of the device's clock by seconds it does not, until the next pair.
+ * Does clock_utc_ns() map this reading? Not if the packet waited for seconds, if the line was not renewed for long, or
+ * if the device's clock was stepped by seconds after the newest pair.
  */
 static inline bool clock_reaches(const struct clock_line *line, uint64_t raw)
 {
 	return line->reach == 0 || ((raw - line->base_raw) & line->mask) <= line->reach;
 }
 
-/** Hot path. raw: a reading at most CLOCK_BASE_AGE_NS before or after the newest pair of the line. */
+/** Hot path. raw: a reading that the line reaches. */
 static inline uint64_t clock_utc_ns(const struct clock_line *line, uint64_t raw)
 {
 	return line->base_utc_ns + (((raw - line->base_raw) & line->mask) * line->mult >> line->shift);
 }
+
+/** Any reading of a free-running clock, as far as half the clock's range from the line's base. */
+uint64_t clock_utc_far_ns(const struct clock_line *line, uint64_t raw);
 
 #endif

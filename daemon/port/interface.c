@@ -110,7 +110,7 @@ static int interface_take_clock_pair(struct interface *interface, uint64_t patie
 static void interface_lose_clock(struct interface *interface)
 {
 	interface->lost_clock = true;
-	interface->line = (struct clock_line){.mult = 1, .mask = UINT64_MAX, .reach = 1};
+	interface->line = (struct clock_line){.mult = 1, .mask = UINT64_MAX, .reach = 1, .can_step = true};
 	log_message(LOG_WARNING, &(struct log_about){.interface = interface->name},
 	            "interface %s: the clock of device %s has gone: packets have the time at which the %s them; "
 	            "restart the daemon when it is back (systemctl restart ibvcapd)",

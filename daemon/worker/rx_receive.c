@@ -16,15 +16,6 @@
 
 /* ---- one span: rows of one block ----------------------------------------------------------------- */
 
-/* Errors have no time. */
-static bool clock_reaches_all(const struct clock_line *clock, const struct backend_event *event, uint32_t n)
-{
-	for (const struct backend_event *end = event + n; event != end; event++)
-		if (event->status == BACKEND_OK && !clock_reaches(clock, event->timestamp_raw))
-			return false;
-	return true;
-}
-
 /*
  * No timestamp of a queue is before that of the row before it, which a renewed line would give it if it corrects the
  * old one. But when UTC itself was set back, the rows follow it: then the newest timestamp lies in the future.
@@ -42,16 +33,47 @@ void rx_receive_set_clock(struct rx_receive *receive, const struct clock_line *c
 }
 
 /*
- * Without device timestamps, or after a step of the device's clock, every row of a span gets the present time: a line
- * of slope 0 through now.
+ * The time of each event becomes UTC, by the device's clock or by the kernel's. What the device stamped has the present
+ * time after a step of its clock, or without it.
  */
+static __attribute__((noinline)) struct clock_line convert_times(struct rx_receive *receive,
+                                                                 struct backend_event *events, uint32_t n)
+{
+	const struct clock_line *clock = &receive->clock;
+	uint64_t now_ns = time_utc_ns();
+
+	for (struct backend_event *event = events; event != events + n; event++) {
+		if (event->flags & BACKEND_EVENT_KERNEL_TIME)
+			continue;
+		if (clock_reaches(clock, event->timestamp_raw)) {
+			event->timestamp_raw = clock_utc_ns(clock, event->timestamp_raw);
+		} else if (!clock->can_step) {
+			event->timestamp_raw = clock_utc_far_ns(clock, event->timestamp_raw);
+		} else {
+			event->timestamp_raw = now_ns;
+			event->flags |= BACKEND_EVENT_KERNEL_TIME;
+		}
+	}
+	receive_follow_utc(receive, now_ns);
+	return (struct clock_line){.mult = 1, .mask = UINT64_MAX};
+}
+
+/* The events of a span are in the order of their times, but for errors, which have none. */
+static inline bool clock_reaches_span(const struct clock_line *clock, const struct backend_event *events, uint32_t n)
+{
+	return clock_reaches(clock, events[0].timestamp_raw) && clock_reaches(clock, events[n - 1].timestamp_raw);
+}
+
+/* Without device timestamps every row of a span gets the present time: a line of slope 0 through now. */
 static inline __attribute__((always_inline)) struct clock_line span_clock(struct rx_receive *receive,
-                                                                          const struct backend_event *event, uint32_t n)
+                                                                          struct backend_event *events, uint32_t n)
 {
 	uint64_t now_ns;
 
-	if (receive->device_timestamps && (!receive->clock.reach || clock_reaches_all(&receive->clock, event, n)))
-		return receive->clock;
+	if (receive->device_timestamps)
+		return __builtin_expect(clock_reaches_span(&receive->clock, events, n), 1)
+		               ? receive->clock
+		               : convert_times(receive, events, n);
 	now_ns = time_utc_ns();
 	receive_follow_utc(receive, now_ns);
 	return (struct clock_line){.base_utc_ns = now_ns};
@@ -159,28 +181,6 @@ static uint32_t describe_frames(struct rx_receive *receive, const struct rx_span
 		}
 	}
 	return i;
-}
-
-/*
- * The time of each event becomes UTC, by the device's clock or by the kernel's. After a step of the device's clock, or
- * without it, what the device stamped has the present time.
- */
-static struct clock_line convert_times(struct rx_receive *receive, struct backend_event *events, uint32_t n)
-{
-	uint64_t now_ns = time_utc_ns();
-
-	for (struct backend_event *event = events; event != events + n; event++) {
-		if (event->flags & BACKEND_EVENT_KERNEL_TIME)
-			continue;
-		if (clock_reaches(&receive->clock, event->timestamp_raw)) {
-			event->timestamp_raw = clock_utc_ns(&receive->clock, event->timestamp_raw);
-			continue;
-		}
-		event->timestamp_raw = now_ns;
-		event->flags |= BACKEND_EVENT_KERNEL_TIME;
-	}
-	receive_follow_utc(receive, now_ns);
-	return (struct clock_line){.mult = 1, .mask = UINT64_MAX};
 }
 
 /*

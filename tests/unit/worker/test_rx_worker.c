@@ -699,12 +699,51 @@ Test(worker, after_a_step_of_a_card_that_has_real_time_only_rows_get_the_time_of
 	}
 }
 
+/* The control thread has renewed the line when the worker goes on. */
+Test(worker, packets_that_waited_for_a_worker_that_stood_still_have_their_own_times)
+{
+	const uint64_t hz = 156250000, pair_utc_ns = UINT64_C(1700000000) * 1000000000, pair_raw = UINT64_C(1) << 50;
+	static const uint64_t steps[] = {0, 1, 156250000 / 2}; /* 0: the batch is before the base as a whole */
+	struct mail mail = {.type = MAIL_CLOCK};
+	struct clock_fit fit;
+
+	clock_fit_init(&fit, hz, UINT64_MAX);
+	clock_fit_add(&fit, &(struct clock_pair){pair_raw, pair_utc_ns, pair_utc_ns}, &mail.clock);
+	for (size_t i = 0; i < 3; i++)
+		for (uint64_t waited_s = 3; waited_s < 3000; waited_s *= 10) {
+			uint64_t raw = pair_raw - waited_s * hz, ns = pair_utc_ns - waited_s * 1000000000;
+			const uint8_t *payload;
+			struct bench bench;
+
+			set_up(&bench, &(struct setting){0});
+			mailbox_send(rx_worker_inbox(bench.worker), &mail);
+			work(&bench);
+			scripted_set_clock(bench.queue, raw, steps[i]);
+			for (int n = 0; n < 10; n++)
+				cr_assert(arrive(&bench, &(struct frame_options){.payload_bytes = S}, 3));
+			work(&bench);
+			for (uint64_t n = 0; n < 10; n++) {
+				uint64_t due_ns = ns + n * steps[i] * 1000000000 / hz;
+				struct ibvcap_meta meta = *row(&bench, n, &payload);
+
+				cr_expect(le(u64, meta.timestamp_ns - due_ns + 1000, 2000),
+				          "row %llu after %llu s: %lld ns", (unsigned long long)n,
+				          (unsigned long long)waited_s, (long long)(meta.timestamp_ns - due_ns));
+			}
+			tear_down(&bench);
+		}
+}
+
 Test(worker, a_packet_without_the_devices_time_has_the_kernels_and_says_so)
 {
 	const uint64_t now = UINT64_C(1700000000) * 1000000000;
-	const struct mail mail = {
-		.type = MAIL_CLOCK,
-		.clock = {.base_raw = 1000, .base_utc_ns = now, .mult = 1, .mask = UINT64_MAX, .reach = 1000000}};
+	const struct mail mail = {.type = MAIL_CLOCK,
+	                          .clock = {.base_raw = 1000,
+	                                    .base_utc_ns = now,
+	                                    .mult = 1,
+	                                    .mask = UINT64_MAX,
+	                                    .reach = 1000000,
+	                                    .can_step = true}};
 	const struct frame_options options = {.payload_bytes = S};
 	const uint8_t *payload;
 	struct bench bench;
