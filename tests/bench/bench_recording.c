@@ -64,7 +64,7 @@ static void write_piece(struct generator *generator)
 	struct record_piece *piece = &generator->piece;
 
 	if (piece->bytes)
-		require(record_file_write(&generator->file, piece, false), "write");
+		require(record_file_write(&generator->file, piece), "write");
 	*piece = (struct record_piece){.at = generator->bytes};
 }
 
@@ -119,7 +119,8 @@ static size_t add_packet(struct generator *generator)
 
 int main(int argc, char **argv)
 {
-	static struct generator generator = {.options = {.index = true}, .time_ns = FIRST_NS, .random = 1};
+	static struct generator generator = {
+		.options = {.format = &pcapng_format, .index = true}, .time_ns = FIRST_NS, .random = 1};
 	const struct frame_options frame = {.payload_bytes = PAYLOAD_BYTES};
 	uint64_t bytes, bytes_per_s, written = 0, last_ns = FIRST_NS;
 
@@ -141,7 +142,7 @@ int main(int argc, char **argv)
 		generator.time_ns = FIRST_NS + (uint64_t)((double)written / (double)bytes_per_s * 1e9);
 	}
 	write_piece(&generator);
-	bytes = generator.file.part.bytes;
+	bytes = generator.file.parts[0].bytes;
 	require(record_file_finish(&generator.file, true), argv[1]);
 	file_window_deinit(&generator.window);
 	printf("{\"packets\": %" PRIu64 ", \"bytes\": %" PRIu64 ", \"first_ns\": %" PRIu64 ", \"last_ns\": %" PRIu64

@@ -6,7 +6,6 @@
 #include "tools/common/report.h"
 #include "tools/common/stop_signal.h"
 #include "tools/record/contents.h"
-#include "tools/record/raw.h"
 #include "tools/record/recorder.h"
 #include "tools/record/ring_reach.h"
 #include "tools/record/rotate_signal.h"
@@ -95,11 +94,14 @@ static int start_writer(struct recorder *recorder)
 	int r;
 
 	writer->path = options->path;
-	writer->file_options = (struct record_file_options){.command = options->command,
-	                                                    .zstd_level = options->zstd_level,
-	                                                    .sync = options->sync,
-	                                                    .index = options->index,
-	                                                    .end_bytes = CONTENTS_END_BYTES(recorder->n_sources)};
+	writer->file_options =
+		(struct record_file_options){.format = options->raw ? &raw_format : &pcapng_format,
+	                                     .sources = recorder->sources,
+	                                     .command = options->command,
+	                                     .zstd_level = options->zstd_level,
+	                                     .sync = options->sync,
+	                                     .index = options->index,
+	                                     .end_bytes = options->raw ? 0 : CONTENTS_END_BYTES(recorder->n_sources)};
 	writer->window = record_options_window(options);
 	writer->sources = recorder->sources;
 	writer->n_sources = recorder->n_sources;
@@ -111,16 +113,6 @@ static int start_writer(struct recorder *recorder)
 }
 
 /* ---- summary ------------------------------------------------------------------------------------- */
-
-struct summary {
-	const struct recording_account *accounts; /* by source */
-	uint64_t n_files;
-	uint64_t n_deleted;
-	uint64_t bytes;
-	uint64_t waited_ns;
-	double seconds;
-	int error;
-};
 
 static json_t *recorded_source_to_json(const struct source *source, const struct recording_account *account)
 {
@@ -134,21 +126,23 @@ static json_t *recorded_source_to_json(const struct source *source, const struct
 	return object;
 }
 
-static void print_record_json(const struct recorder *recorder, const struct summary *summary)
+static void print_record_json(const struct recorder *recorder)
 {
+	const struct writer *writer = &recorder->writer;
 	/* Standard output may be the recording. */
 	FILE *to = !strcmp(recorder->options.path, "-") ? stderr : stdout;
 	json_t *sources = json_array(), *all;
 
 	for (unsigned i = 0; i < recorder->n_sources; i++)
-		json_array_append_new(sources, recorded_source_to_json(&recorder->sources[i], &summary->accounts[i]));
+		json_array_append_new(sources, recorded_source_to_json(&recorder->sources[i], &recorder->accounts[i]));
 	all = json_pack("{s:i, s:o, s:f, s:I, s:I, s:I, s:I, s:i}", "schema_version", SCHEMA_VERSION, "sources",
-	                sources, "seconds", summary->seconds, "files", (json_int_t)summary->n_files, "deleted",
-	                (json_int_t)summary->n_deleted, "bytes", (json_int_t)summary->bytes, "disk_wait_ms",
-	                (json_int_t)(summary->waited_ns / 1000000), "error", summary->error);
+	                sources, "seconds", (double)(time_monotonic_ns() - recorder->start_ns) * 1e-9, "files",
+	                (json_int_t)writer->n_files, "deleted", (json_int_t)writer->window.n_deleted, "bytes",
+	                (json_int_t)writer->bytes, "disk_wait_ms", (json_int_t)(recorder->waited_ns / 1000000), "error",
+	                writer->error);
 	json_object_set_new(
 		all, "verdict",
-		json_string(ibvcap_verdict_word(account_verdict_of_all(summary->accounts, recorder->n_sources))));
+		json_string(ibvcap_verdict_word(account_verdict_of_all(recorder->accounts, recorder->n_sources))));
 	if (recorder->options.why)
 		json_object_set_new(all, "trigger", json_string(recorder->options.why));
 	json_dumpf(all, to, JSON_INDENT(2));
@@ -156,34 +150,35 @@ static void print_record_json(const struct recorder *recorder, const struct summ
 	json_decref(all);
 }
 
-static void print_record_summary(const struct recorder *recorder, const struct summary *summary)
+static void print_record_summary(const struct recorder *recorder)
 {
+	const struct writer *writer = &recorder->writer;
 	char text[SUM_TEXT_BYTES + ACCOUNT_VERDICT_BYTES];
 
-	fprintf(stderr, "%s: %" PRIu64 " bytes in %" PRIu64 " files, %" PRIu64 " files deleted\n",
-	        recorder->options.path, summary->bytes, summary->n_files, summary->n_deleted);
+	fprintf(stderr, "%s: %" PRIu64 " bytes in %" PRIu32 " files, %" PRIu64 " files deleted\n",
+	        recorder->options.path, writer->bytes, writer->n_files, writer->window.n_deleted);
 	for (unsigned i = 0; i < recorder->n_sources; i++) {
-		struct record_sum sum = account_sum(&summary->accounts[i]);
+		struct record_sum sum = account_sum(&recorder->accounts[i]);
 
 		record_sum_print(text, sizeof(text), &sum);
 		fprintf(stderr, "%s: %s\n", recorder->sources[i].name, text);
 	}
-	account_print_verdict(text, sizeof(text), summary->accounts, recorder->n_sources);
+	account_print_verdict(text, sizeof(text), recorder->accounts, recorder->n_sources);
 	fprintf(stderr, "%s\n", text);
 }
 
 /* The exit code. r: how reading ended, of the source that had it. */
-static int end_record(const struct recorder *recorder, const struct summary *summary, unsigned which, int r)
+static int end_record(const struct recorder *recorder, unsigned which, int r)
 {
-	enum ibvcap_verdict verdict = account_verdict_of_all(summary->accounts, recorder->n_sources);
+	enum ibvcap_verdict verdict = account_verdict_of_all(recorder->accounts, recorder->n_sources);
 	int code;
 
 	if (recorder->options.json)
-		print_record_json(recorder, summary);
+		print_record_json(recorder);
 	else if (!recorder->options.silent)
-		print_record_summary(recorder, summary);
-	if (summary->error)
-		return summary->error == EPIPE ? EX_OK : EX_IOERR;
+		print_record_summary(recorder);
+	if (recorder->writer.error)
+		return recorder->writer.error == EPIPE ? EX_OK : EX_IOERR;
 	code = report_end("record", "stream", recorder->sources[which < recorder->n_sources ? which : 0].name, r);
 	if (code == EX_OK && verdict == IBVCAP_VERDICT_INCOMPLETE)
 		return EXIT_INCOMPLETE;
@@ -195,61 +190,29 @@ static int end_record(const struct recorder *recorder, const struct summary *sum
 
 /* ---- the command --------------------------------------------------------------------------------- */
 
-static int run_pcapng(struct recorder *recorder)
-{
-	struct summary summary;
-	unsigned which = 0;
-	int r = recorder_run(recorder, &which);
-
-	recorder_finish(recorder);
-	summary = (struct summary){.accounts = recorder->accounts,
-	                           .n_files = recorder->writer.n_files,
-	                           .n_deleted = recorder->writer.window.n_deleted,
-	                           .bytes = recorder->writer.bytes,
-	                           .waited_ns = recorder->waited_ns,
-	                           .seconds = (double)(time_monotonic_ns() - recorder->start_ns) * 1e-9,
-	                           .error = recorder->writer.error};
-	return end_record(recorder, &summary, which, r);
-}
-
-static int run_raw(struct recorder *recorder)
-{
-	struct raw_result result;
-	struct summary summary;
-	int r;
-
-	if (recorder->n_sources > 1) {
-		fprintf(stderr, "ibvcap record: stream '%s' has %u queues, and --raw records one\n",
-		        recorder->options.streams[0], recorder->n_sources);
-		return EX_USAGE;
-	}
-	r = raw_run(&recorder->options, &recorder->sources[0], &result);
-	summary = (struct summary){.accounts = &result.account,
-	                           .n_files = result.n_files,
-	                           .n_deleted = result.n_deleted,
-	                           .bytes = result.bytes,
-	                           .waited_ns = result.waited_ns,
-	                           .seconds = result.seconds,
-	                           .error = result.error};
-	if (!recorder->options.quiet)
-		fprintf(stderr, "%" PRIu64 " of %" PRIu64 " bytes went to the disk straight from the ring\n",
-		        result.direct_bytes, result.bytes);
-	return end_record(recorder, &summary, 0, r);
-}
-
 /* Attach, record to the end that the options set, and detach. */
 static int record_once(struct recorder *recorder)
 {
-	int code = open_sources(recorder);
+	const struct record_options *options = &recorder->options;
+	unsigned which = 0;
+	int code = open_sources(recorder), r;
 
-	if (code == EX_OK && recorder->options.raw)
-		code = run_raw(recorder);
-	else if (code == EX_OK && (code = start_writer(recorder)) == EX_OK)
-		code = run_pcapng(recorder);
+	if (code == EX_OK && options->raw && recorder->n_sources > 1) {
+		fprintf(stderr, "ibvcap record: stream '%s' has %u queues, and --raw records one\n",
+		        options->streams[0], recorder->n_sources);
+		code = EX_USAGE;
+	}
+	if (code == EX_OK && (code = start_writer(recorder)) == EX_OK) {
+		r = recorder_run(recorder, &which);
+		recorder_finish(recorder);
+		if (options->raw && !options->quiet)
+			fprintf(stderr, "%" PRIu64 " of %" PRIu64 " bytes went to the disk straight from the ring\n",
+			        recorder->writer.direct_bytes, recorder->writer.bytes);
+		code = end_record(recorder, which, r);
+	}
 	for (unsigned i = 0; i < recorder->n_sources; i++)
 		source_close(&recorder->sources[i]);
-	if (!recorder->options.raw)
-		writer_deinit(&recorder->writer);
+	writer_deinit(&recorder->writer);
 	return code;
 }
 

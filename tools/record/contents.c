@@ -76,7 +76,7 @@ size_t contents_write_head(uint8_t *to, size_t room, const char *why, const stru
 
 /* ---- the end ------------------------------------------------------------------------------------- */
 
-static size_t write_statistics(uint8_t *to, size_t room, const struct contents_end *end, unsigned source)
+static size_t write_statistics(uint8_t *to, size_t room, const struct record_end *end, unsigned source)
 {
 	struct record_sum sum = account_sum(&end->accounts[source]);
 	char text[SUM_TEXT_BYTES + RECORDING_ACCOUNT_TEXT_SIZE];
@@ -97,7 +97,7 @@ static size_t write_statistics(uint8_t *to, size_t room, const struct contents_e
 	return pcapng_write_statistics(to, room, &statistics);
 }
 
-size_t contents_write_end(uint8_t *to, size_t room, const struct contents_end *end)
+size_t contents_write_end(uint8_t *to, size_t room, const struct record_end *end)
 {
 	static char text[RECORD_SOURCES_MAX * (SUM_TEXT_BYTES + 96) + LOSSES_TEXT_BYTES + 200 + ACCOUNT_VERDICT_BYTES];
 	struct pcapng_section section = {.application = pcapng_text_of("ibvcap " IBVCAP_BUILD_VERSION)};

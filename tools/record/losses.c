@@ -151,6 +151,12 @@ void losses_of_error(struct losses *losses)
 		losses_say(losses, "packets lost (errored): the network card could not write them");
 }
 
+void losses_of_rows_in_error(struct losses *losses, uint64_t n)
+{
+	losses->sum.errored += n;
+	losses->told.errored += n;
+}
+
 struct source_end losses_find_end(const struct ibvcap_rx *rx, uint64_t n_left)
 {
 	struct ibvcap_rx_counts counts = IBVCAP_INIT(struct ibvcap_rx_counts);

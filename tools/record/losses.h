@@ -52,6 +52,9 @@ void losses_of_batch(struct losses *losses, const struct ibvcap_rx *rx, const st
 /** Note a row in error: its packet cannot be written. */
 void losses_of_error(struct losses *losses);
 
+/** The file shows so many rows in error itself: no packet has to tell of them. */
+void losses_of_rows_in_error(struct losses *losses, uint64_t n);
+
 /** Ask the handle. n_left: rows that are acquired and not recorded. */
 struct source_end losses_find_end(const struct ibvcap_rx *rx, uint64_t n_left);
 

@@ -8,7 +8,7 @@
 #include "daemon/base/time.h"
 #include "tools/pcapng/pcapng_write.h"
 #include "tools/pcapng/recording_words.h"
-#include "tools/record/contents.h"
+#include "tools/record/raw_file.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -73,7 +73,7 @@ static struct writer_buffer *take_buffer(struct recorder *recorder, struct recor
 
 void output_flush(struct recorder *recorder, struct record_output *output)
 {
-	if (!output->buffer->used)
+	if (!output->buffer->used && !output->buffer->begins_file)
 		return;
 	writer_give(&recorder->writer, output->buffer);
 	output->buffer = take_buffer(recorder, output, output->bytes);
@@ -89,6 +89,7 @@ static uint64_t end_of_file_ns(const struct record_options *options, uint64_t no
 
 static void output_begin_file(struct recorder *recorder, struct record_output *output, uint64_t now_ns)
 {
+	const struct record_format *format = recorder->writer.file_options.format;
 	struct source *sources = recorder->sources + output->first_source;
 	struct writer_buffer *buffer = take_buffer(recorder, output, 0);
 
@@ -96,8 +97,9 @@ static void output_begin_file(struct recorder *recorder, struct record_output *o
 	output->file->start_ns = now_ns;
 	for (unsigned i = 0; i < output->n_sources; i++)
 		source_describe_again(&sources[i]);
-	buffer->used = contents_write_head(buffer->at, WRITER_BUFFER_BYTES, recorder->options.why, sources,
-	                                   output->n_sources, output->files->flow_number);
+	if (format->write_head)
+		buffer->used = format->write_head(buffer->at, WRITER_BUFFER_BYTES, recorder->options.why, sources,
+		                                  output->n_sources, output->files->flow_number);
 	buffer->filled_ns = time_monotonic_ns();
 	output->buffer = buffer;
 	output->bytes = buffer->used;
@@ -322,6 +324,43 @@ void output_put(struct recorder *recorder, struct record_output *output, unsigne
 	shown->n_written++;
 }
 
+uint64_t output_rows_left(const struct record_options *options, const struct record_output *output, uint64_t row_bytes)
+{
+	uint64_t n = options->file_bytes / row_bytes;
+
+	if (n > options->file_packets)
+		n = options->file_packets;
+	if (n == 0)
+		n = 1;
+	return output->n_packets < n ? n - output->n_packets : n;
+}
+
+void output_put_rows(struct recorder *recorder, struct record_output *output, unsigned source, uint32_t n_good)
+{
+	const struct ibvcap_rx_batch *rows = &recorder->sources[source].batch;
+	struct output_source *shown = &output->sources[source - output->first_source];
+	size_t bytes = (size_t)rows->n * rows->stride;
+	struct writer_buffer *buffer;
+	uint64_t begin_ns;
+
+	if (is_file_full(recorder, output, bytes, rows->meta[0].timestamp_ns) ||
+	    (output->file->file.rows && !raw_file_takes(&output->file->file, rows)))
+		output_rotate(recorder, output, time_utc_ns());
+	buffer = output->buffer;
+	buffer->used = bytes;
+	buffer->piece.rows = rows;
+	buffer->piece.n_lost = shown->losses.pending;
+	buffer->piece.why = shown->losses.text;
+	buffer->n_rows[source - output->first_source] = n_good;
+	output->bytes += bytes;
+	output->n_packets += rows->n;
+	begin_ns = time_monotonic_ns();
+	output_flush(recorder, output);
+	note_waited(recorder, time_monotonic_ns() - begin_ns);
+	losses_written(&shown->losses);
+	shown->n_written += n_good;
+}
+
 /* ---- the end ------------------------------------------------------------------------------------- */
 
 /*
@@ -360,6 +399,7 @@ void output_end(struct recorder *recorder, struct record_output *output, const s
 		if (losses->text[0] && used < sizeof(file->note) - 1)
 			used += (size_t)snprintf(file->note + used, sizeof(file->note) - used, "%s%s: %s",
 			                         used ? "; " : "", source->name, losses->text);
+		file->n_lost += losses->pending;
 	}
 	file->is_last = true;
 	file->rotated_ns = time_monotonic_ns();

@@ -25,8 +25,8 @@ struct record_output {
 	struct writer_output *files;
 	struct writer_file *file; /* that is being filled */
 	struct writer_buffer *buffer;
-	uint64_t bytes; /* of the file so far, before compression */
-	uint64_t n_packets;
+	uint64_t bytes;     /* of the file so far, before compression */
+	uint64_t n_packets; /* of the file so far; of raw_format: rows */
 	uint64_t rotate_ns; /* UTC, when its time is over; UINT64_MAX: never */
 	uint64_t until_ns;  /* CLOCK_MONOTONIC of the same: UTC may be set back */
 	unsigned first_source;
@@ -55,6 +55,15 @@ void output_rotate(struct recorder *recorder, struct record_output *output, uint
 
 /** Put a packet of a source into the file, and end the file before that if it is full. */
 void output_put(struct recorder *recorder, struct record_output *output, unsigned source, struct pcapng_packet *packet);
+
+/**
+ * Write all rows of the batch of a source to the file, and end the file before that if it is full. raw_format. n_good:
+ * rows that are not in error.
+ */
+void output_put_rows(struct recorder *recorder, struct record_output *output, unsigned source, uint32_t n_good);
+
+/** For how many rows of so many bytes the file has room. If it has none: for how many the next one has. */
+uint64_t output_rows_left(const struct record_options *options, const struct record_output *output, uint64_t row_bytes);
 
 /** End the files that wait for nothing more from the daemon, or have waited for long; now_ns: CLOCK_MONOTONIC. */
 void output_end_settled(struct recorder *recorder, uint64_t now_ns);

@@ -341,23 +341,23 @@ static int sync_folder(int folder)
 	return r;
 }
 
-int part_file_name_all(struct part_file *const files[], unsigned n, bool sync)
+int part_file_name_all(struct part_file files[], unsigned n, bool sync)
 {
 	unsigned done = 0;
 	int r = 0;
 
-	if (!part_file_is_regular(files[0]))
+	if (!part_file_is_regular(&files[0]))
 		return 0;
-	own_file_remove_beside(files[0]->folder, files[0]->name);
+	own_file_remove_beside(files[0].folder, files[0].name);
 	/* Under the lock: without it, another recorder takes the file for one that was left. */
 	for (; done < n && r == 0; done++)
-		if (files[done]->fd >= 0)
-			r = rename_part(files[done]);
+		if (files[done].fd >= 0)
+			r = rename_part(&files[done]);
 	/* All of them or none. */
 	for (unsigned i = 0; r < 0 && i + 1 < done; i++)
-		if (files[i]->fd >= 0)
-			renameat(files[i]->folder, files[i]->name, files[i]->folder, files[i]->part);
-	return r == 0 && sync ? sync_folder(files[0]->folder) : r;
+		if (files[i].fd >= 0)
+			renameat(files[i].folder, files[i].name, files[i].folder, files[i].part);
+	return r == 0 && sync ? sync_folder(files[0].folder) : r;
 }
 
 void part_file_close(struct part_file *file)

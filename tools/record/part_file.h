@@ -63,11 +63,11 @@ int part_file_cut(struct part_file *file, uint64_t bytes);
 int part_file_settle(struct part_file *file, bool to_disk);
 
 /**
- * Give the files their names: the first is the one that the others belong to, and the last the one that makes readers
- * look for the others. At no time does a file with its name have another file's files beside it. sync: wait until the
- * disk has the names. 0; -errno.
+ * Give the files that are open their names: the first is the one that the others belong to, and the last the one that
+ * makes readers look for the others. At no time does a file with its name have another file's files beside it. sync:
+ * wait until the disk has the names. 0; -errno.
  */
-int part_file_name_all(struct part_file *const files[], unsigned n, bool sync);
+int part_file_name_all(struct part_file files[], unsigned n, bool sync);
 
 void part_file_close(struct part_file *file);
 

@@ -47,11 +47,10 @@ void recorder_print_progress(struct recorder *recorder, uint64_t now_ns)
 	        (double)(recorder->n_packets - recorder->printed_packets) / seconds,
 	        (double)(recorder->n_bytes - recorder->printed_bytes) * 8e-9 / seconds);
 	print_head_room(recorder, (double)(disk_bytes - recorder->printed_disk_bytes) / seconds);
-	fprintf(stderr,
-	        "  buffers %u %% full  skipped %" PRIu64 "  disk_wait %" PRIu64 "  no_buffer %" PRIu64
-	        "  errored %" PRIu64 "\n",
-	        100 - 100 * n_unused / recorder->writer.n_buffers, all.skipped, all.disk_wait, all.no_buffer,
-	        all.errored);
+	if (!recorder->options.raw)
+		fprintf(stderr, "  buffers %u %% full", 100 - 100 * n_unused / recorder->writer.n_buffers);
+	fprintf(stderr, "  skipped %" PRIu64 "  disk_wait %" PRIu64 "  no_buffer %" PRIu64 "  errored %" PRIu64 "\n",
+	        all.skipped, all.disk_wait, all.no_buffer, all.errored);
 	recorder->printed_ns = now_ns;
 	recorder->printed_packets = recorder->n_packets;
 	recorder->printed_bytes = recorder->n_bytes;

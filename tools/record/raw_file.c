@@ -2,7 +2,6 @@
 /* Writes rows, their meta and their description. */
 #include "tools/record/raw_file.h"
 
-#include "tools/status/status_view.h"
 #include "tools/pcapng/recording_words.h"
 
 #include <assert.h>
@@ -31,19 +30,17 @@ static json_t *meta_dtype(void)
 	                 "<u2", "header_length", "u1", "flow", "u1", "wire_length", "<u2");
 }
 
-static void describe_raw_rows(const struct raw_file *file, json_t *all)
+static void describe_raw_rows(const struct raw_rows *rows, json_t *all)
 {
 	json_object_set_new(all, "dtype", json_string("u1"));
-	json_object_set_new(all, "offset", json_integer(file->offset));
-	json_object_set_new(all, "shape", json_pack("[I,I]", (json_int_t)file->n_rows, (json_int_t)file->row_bytes));
-	json_object_set_new(all, "payload_bytes", json_integer((json_int_t)file->payload_bytes));
+	json_object_set_new(all, "offset", json_integer(rows->offset));
+	json_object_set_new(all, "shape", json_pack("[I,I]", (json_int_t)rows->n, (json_int_t)rows->bytes));
+	json_object_set_new(all, "payload_bytes", json_integer((json_int_t)rows->payload_bytes));
 	json_object_set_new(all, "byte_order", json_string("little"));
 	json_object_set_new(all, "meta_dtype", meta_dtype());
-	json_object_set_new(all, "layout", json_string(file->has_frames ? "frame" : "payload"));
-	json_object_set_new(all, "network_header_bytes", json_integer(file->network_header_bytes));
-	json_object_set_new(all, "application_header_bytes", json_integer(file->application_header_bytes));
-	if (file->source->sequence)
-		json_object_set(all, "sequence", file->source->sequence);
+	json_object_set_new(all, "layout", json_string(rows->has_frames ? "frame" : "payload"));
+	json_object_set_new(all, "network_header_bytes", json_integer(rows->network_header_bytes));
+	json_object_set_new(all, "application_header_bytes", json_integer(rows->application_header_bytes));
 }
 
 static json_t *raw_sum_to_json(const struct recording_account *account)
@@ -57,135 +54,120 @@ static json_t *raw_sum_to_json(const struct recording_account *account)
 	                 "restarts", (json_int_t)sum.restarts);
 }
 
-/* account NULL: the recording goes on. */
-static int write_description(struct raw_file *file, const struct recording_account *account, int error)
+/* end NULL: the recording goes on. */
+static int write_description(struct record_file *file, const struct record_end *end)
 {
+	const struct source *source = file->options->sources;
+	const struct raw_rows *rows = file->rows;
 	json_t *all = json_pack("{s:i, s:s, s:I, s:s, s:s, s:s, s:O, s:O}", "schema_version", SCHEMA_VERSION, "stream",
-	                        file->source->name, "queue", (json_int_t)file->source->queue, "flows",
-	                        file->source->filter, "interface", file->source->interface, "clock",
-	                        file->source->clock, "runs", file->runs, "losses", file->losses);
+	                        source->name, "queue", (json_int_t)source->queue, "flows", source->filter, "interface",
+	                        source->interface, "clock", source->clock, "runs", rows->runs, "losses", rows->losses);
 	char *text;
 	int r;
 
 	if (!all)
 		return -ENOMEM;
-	describe_raw_rows(file, all);
-	if (account) {
-		json_object_set_new(all, "sum", raw_sum_to_json(account));
-		json_object_set_new(all, "account", recording_account_to_json(account));
+	describe_raw_rows(rows, all);
+	if (source->sequence)
+		json_object_set(all, "sequence", source->sequence);
+	if (end) {
+		json_object_set_new(all, "sum", raw_sum_to_json(end->accounts));
+		json_object_set_new(all, "account", recording_account_to_json(end->accounts));
 	}
-	if (error)
-		json_object_set_new(all, "error", json_string(strerror(error)));
+	if (end && end->error)
+		json_object_set_new(all, "error", json_string(strerror(end->error)));
 	text = json_dumps(all, JSON_INDENT(1));
 	json_decref(all);
 	if (!text)
 		return -ENOMEM;
-	r = part_file_replace(&file->description, text, strlen(text));
+	r = part_file_replace(&file->parts[RAW_DESCRIPTION], text, strlen(text));
 	free(text);
 	return r;
 }
 
-int raw_file_note_loss(struct raw_file *file, const struct losses *losses)
+static void note_raw_loss(struct raw_rows *rows, uint64_t n_lost, const char *why)
 {
-	int r;
-
-	json_array_append_new(file->losses, json_pack("{s:I, s:I, s:s}", "row", (json_int_t)file->n_rows, "packets",
-	                                              (json_int_t)losses->pending, "why", losses->text));
-	r = write_description(file, NULL, 0);
-	if (r < 0)
-		json_array_remove(file->losses, json_array_size(file->losses) - 1);
-	return r;
+	json_array_append_new(rows->losses, json_pack("{s:I, s:I, s:s}", "row", (json_int_t)rows->n, "packets",
+	                                              (json_int_t)n_lost, "why", why));
 }
 
-/* Each run begins a row of the table; its packets are numbered on from sequence. It is in the file at once: the
- * recorder may be killed. */
-static int note_run(struct raw_file *file, const struct ibvcap_rx_batch *batch)
+/*
+ * Each run begins a row of its table, and its packets are numbered on from sequence. The file has a run and a loss
+ * ahead of their rows, because the recorder may be killed.
+ */
+static int describe_batch(struct record_file *file, const struct record_piece *piece)
 {
-	size_t n = json_array_size(file->runs);
+	const struct ibvcap_rx_batch *batch = piece->rows;
+	struct raw_rows *rows = file->rows;
+	bool has_loss = piece->n_lost || piece->why[0];
 	char epoch[24];
-	int r;
 
-	if (n && batch->epoch == file->epoch && batch->sequence == file->next_sequence)
-		return 0;
+	if (has_loss)
+		note_raw_loss(rows, piece->n_lost, piece->why);
+	if (rows->n && batch->epoch == rows->epoch && batch->sequence == rows->next_sequence)
+		return has_loss ? write_description(file, NULL) : 0;
 	snprintf(epoch, sizeof(epoch), "%016" PRIx64, batch->epoch);
-	json_array_append_new(file->runs, json_pack("{s:I, s:I, s:s}", "row", (json_int_t)file->n_rows, "sequence",
+	json_array_append_new(rows->runs, json_pack("{s:I, s:I, s:s}", "row", (json_int_t)rows->n, "sequence",
 	                                            (json_int_t)batch->sequence, "epoch", epoch));
-	r = write_description(file, NULL, 0);
-	if (r < 0) {
-		json_array_remove(file->runs, n);
-		return r;
-	}
-	file->epoch = batch->epoch;
-	file->next_sequence = batch->sequence;
-	return 0;
+	return write_description(file, NULL);
 }
 
 /* ---- files --------------------------------------------------------------------------------------- */
 
-static void note_geometry(struct raw_file *file)
+static void note_geometry(struct raw_rows *rows, const struct source *source)
 {
 	struct ibvcap_rx_info info = IBVCAP_INIT(struct ibvcap_rx_info);
 
-	ibvcap_rx_info(file->source->rx, &info);
-	file->row_bytes = info.row_stride;
-	file->payload_bytes = info.slot_bytes;
-	file->has_frames = info.flags & IBVCAP_RING_FLAG_FRAMES;
-	file->application_header_bytes = info.application_header_bytes;
-	file->network_header_bytes = info.header_bytes - info.application_header_bytes;
-	file->is_paged = (uint64_t)info.slots_per_block * info.row_stride % DISK_PAGE_BYTES == 0;
+	ibvcap_rx_info(source->rx, &info);
+	rows->bytes = info.row_stride;
+	rows->payload_bytes = info.slot_bytes;
+	rows->has_frames = info.flags & IBVCAP_RING_FLAG_FRAMES;
+	rows->application_header_bytes = info.application_header_bytes;
+	rows->network_header_bytes = info.header_bytes - info.application_header_bytes;
+	rows->is_paged = (uint64_t)info.slots_per_block * info.row_stride % DISK_PAGE_BYTES == 0;
 }
 
-static void discard_all(struct raw_file *file)
+static void free_rows(struct record_file *file)
 {
-	part_file_discard(&file->description);
-	part_file_discard(&file->headers);
-	part_file_discard(&file->meta);
-	part_file_discard(&file->rows);
-	json_decref(file->runs);
-	json_decref(file->losses);
+	if (file->rows) {
+		json_decref(file->rows->runs);
+		json_decref(file->rows->losses);
+	}
+	free(file->rows);
+	file->rows = NULL;
 }
 
-int raw_file_open(struct raw_file *file, const struct source *source, const char *path, bool is_new)
+static int open_rows(struct record_file *file)
 {
+	const struct part_file *main = &file->parts[RAW_ROWS];
+	struct raw_rows *rows = calloc(1, sizeof(*rows));
 	int r;
 
-	*file = (struct raw_file){.source = source,
-	                          .rows = PART_FILE_CLOSED,
-	                          .meta = PART_FILE_CLOSED,
-	                          .headers = PART_FILE_CLOSED,
-	                          .description = PART_FILE_CLOSED};
-	note_geometry(file);
-	snprintf(file->path, sizeof(file->path), "%s", path);
-	r = part_file_open(&file->rows, file->path, is_new);
-	if (r == 0 && !part_file_is_regular(&file->rows))
-		r = -ESPIPE;
-	file->runs = json_array();
-	file->losses = json_array();
+	if (!rows)
+		return -ENOMEM;
+	file->rows = rows;
+	rows->runs = json_array();
+	rows->losses = json_array();
+	note_geometry(rows, file->options->sources);
+	if (!part_file_is_regular(main))
+		return -ESPIPE;
+	r = part_file_open_beside(&file->parts[RAW_META], main, RECORDING_META);
+	if (r == 0 && rows->application_header_bytes)
+		r = part_file_open_beside(&file->parts[RAW_HEADERS], main, RECORDING_HEADERS);
 	if (r == 0)
-		r = part_file_open_beside(&file->meta, &file->rows, RECORDING_META);
-	if (r == 0 && file->application_header_bytes)
-		r = part_file_open_beside(&file->headers, &file->rows, RECORDING_HEADERS);
+		r = part_file_open_beside(&file->parts[RAW_DESCRIPTION], main, RECORDING_JSON);
+	file->parts[RAW_DESCRIPTION].end_bytes = DESCRIPTION_END_BYTES;
 	if (r == 0)
-		r = part_file_open_beside(&file->description, &file->rows, RECORDING_JSON);
-	file->description.end_bytes = DESCRIPTION_END_BYTES;
-	if (r == 0)
-		r = write_description(file, NULL, 0);
-	if (r < 0)
-		discard_all(file);
-	else
-		part_file_begin_direct(&file->rows);
+		r = write_description(file, NULL);
+	file->is_begun = r == 0;
 	return r;
 }
 
-uint64_t raw_file_bytes(const struct raw_file *file)
-{
-	return file->rows.bytes + file->meta.bytes + file->headers.bytes;
-}
-
 /* The rest of the network's headers, if they are longer than ordinary ones, is in the row as well. */
-static int write_headers(struct raw_file *file, const struct ibvcap_rx_batch *batch)
+static int write_headers(struct record_file *file, const struct ibvcap_rx_batch *batch)
 {
-	uint32_t begin = batch->header_bytes - batch->application_header_bytes, n = file->application_header_bytes;
+	uint32_t begin = batch->header_bytes - batch->application_header_bytes,
+		 n = file->rows->application_header_bytes;
 	uint8_t headers[HEADERS_AT_ONCE_BYTES];
 	size_t used = 0;
 	int r = 0;
@@ -195,100 +177,103 @@ static int write_headers(struct raw_file *file, const struct ibvcap_rx_batch *ba
 		used += n;
 		if (used + n <= sizeof(headers) && i + 1 < batch->n)
 			continue;
-		r = part_file_write(&file->headers, headers, used, PART_FILE_CACHED);
+		r = part_file_write(&file->parts[RAW_HEADERS], headers, used, PART_FILE_CACHED);
 		used = 0;
 	}
 	return r;
 }
 
 /* A direct write wants the same place in a page of the file as in a page of memory. */
-static int place_first_row(struct raw_file *file, const uint8_t *at)
+static int place_first_row(struct record_file *file, const uint8_t *at)
 {
 	static const uint8_t zeros[DISK_PAGE_BYTES];
+	struct part_file *main = &file->parts[RAW_ROWS];
 	uint32_t offset = (uint32_t)((uintptr_t)at % DISK_PAGE_BYTES);
 	int r;
 
-	if (file->rows.bytes || file->rows.direct < 0 || !file->is_paged || !offset)
+	if (main->bytes || main->direct < 0 || !file->rows->is_paged || !offset)
 		return 0;
-	r = part_file_write(&file->rows, zeros, offset, PART_FILE_CACHED);
+	r = part_file_write(main, zeros, offset, PART_FILE_CACHED);
 	if (r == 0)
-		file->offset = offset;
+		file->rows->offset = offset;
 	return r;
 }
 
-bool raw_file_takes(const struct raw_file *file, const struct ibvcap_rx_batch *batch)
+bool raw_file_takes(const struct record_file *file, const struct ibvcap_rx_batch *batch)
 {
-	return batch->stride == file->row_bytes && batch->application_header_bytes == file->application_header_bytes &&
-	       batch->header_bytes == file->network_header_bytes + file->application_header_bytes;
+	const struct raw_rows *rows = file->rows;
+
+	return batch->stride == rows->bytes && batch->application_header_bytes == rows->application_header_bytes &&
+	       batch->header_bytes == rows->network_header_bytes + rows->application_header_bytes;
 }
 
 /* All files end behind the last row that each of them has. */
-static int cut_to_rows(struct raw_file *file)
+static int cut_to_rows(struct record_file *file)
 {
-	int rows = part_file_cut(&file->rows, file->offset + file->n_rows * file->row_bytes);
-	int meta = part_file_cut(&file->meta, file->n_rows * sizeof(struct ibvcap_meta));
-	int headers = 0;
+	const struct raw_rows *rows = file->rows;
+	int main = part_file_cut(&file->parts[RAW_ROWS], rows->offset + rows->n * rows->bytes);
+	int meta = part_file_cut(&file->parts[RAW_META], rows->n * sizeof(struct ibvcap_meta));
+	int headers = part_file_cut(&file->parts[RAW_HEADERS], rows->n * rows->application_header_bytes);
 
-	if (file->headers.fd >= 0)
-		headers = part_file_cut(&file->headers, file->n_rows * file->application_header_bytes);
-	return rows < 0 ? rows : meta < 0 ? meta : headers;
+	return main < 0 ? main : meta < 0 ? meta : headers;
 }
 
-int raw_file_write(struct raw_file *file, const struct ibvcap_rx_batch *batch)
+static int append_rows(struct record_file *file, const struct record_piece *piece)
 {
-	int r = raw_file_takes(file, batch) ? 0 : -ESTALE, cut;
+	const struct ibvcap_rx_batch *batch = piece->rows;
+	struct raw_rows *rows = file->rows;
+	size_t meta_bytes = batch->n * sizeof(*batch->meta);
+	int r = record_file_make_room(file,
+	                              piece->bytes + meta_bytes + (uint64_t)batch->n * rows->application_header_bytes);
 
-	if (r == 0 && file->n_rows == 0)
-		r = place_first_row(file, batch->payload);
+	if (r == 0 && rows->n == 0)
+		r = place_first_row(file, piece->at);
 	if (r == 0)
-		r = note_run(file, batch);
+		r = describe_batch(file, piece);
 	if (r == 0)
-		r = part_file_write(&file->rows, batch->payload, (size_t)batch->n * batch->stride, PART_FILE_TO_DISK);
+		r = part_file_write(&file->parts[RAW_ROWS], piece->at, piece->bytes, PART_FILE_TO_DISK);
 	if (r == 0)
-		r = part_file_write(&file->meta, batch->meta, batch->n * sizeof(*batch->meta), PART_FILE_CACHED);
-	if (r == 0 && file->headers.fd >= 0)
+		r = part_file_write(&file->parts[RAW_META], batch->meta, meta_bytes, PART_FILE_CACHED);
+	if (r == 0 && rows->application_header_bytes)
 		r = write_headers(file, batch);
+	return r;
+}
+
+static void forget_from(json_t *array, size_t n)
+{
+	while (json_array_size(array) > n)
+		json_array_remove(array, json_array_size(array) - 1);
+}
+
+static int write_rows(struct record_file *file, const struct record_piece *piece)
+{
+	const struct ibvcap_rx_batch *batch = piece->rows;
+	struct raw_rows *rows = file->rows;
+	size_t n_runs = json_array_size(rows->runs), n_losses = json_array_size(rows->losses);
+	int r = raw_file_takes(file, batch) ? append_rows(file, piece) : -ESTALE, cut;
+
 	if (r < 0) {
+		forget_from(rows->runs, n_runs);
+		forget_from(rows->losses, n_losses);
 		cut = cut_to_rows(file);
 		return cut < 0 ? cut : r;
 	}
-	file->n_rows += batch->n;
-	file->next_sequence = batch->sequence + batch->n;
+	rows->n += batch->n;
+	rows->epoch = batch->epoch;
+	rows->next_sequence = batch->sequence + batch->n;
 	return 0;
 }
 
-void raw_file_fill(struct raw_file *file)
+static int end_rows(struct record_file *file, const struct record_end *end)
 {
-	cut_to_rows(file);
+	if (end->note[0])
+		note_raw_loss(file->rows, end->n_lost, end->note);
+	return write_description(file, end);
 }
 
-void raw_file_discard(struct raw_file *file)
-{
-	struct part_file *const all[] = {&file->description, &file->headers, &file->meta, &file->rows};
-
-	for (unsigned i = 0; i < 4; i++)
-		part_file_discard(all[i]);
-	json_decref(file->runs);
-	json_decref(file->losses);
-}
-
-/* The description is the last: without it nobody takes the others for those of a file. */
-int raw_file_finish(struct raw_file *file, const struct recording_account *account, int error, bool sync)
-{
-	struct part_file *const all[] = {&file->rows, &file->meta, &file->headers, &file->description};
-	int r;
-
-	if (file->rows.fd < 0)
-		return 0;
-	r = write_description(file, account, error);
-	for (unsigned i = 0; i < 4; i++)
-		if (r == 0 && all[i]->fd >= 0)
-			r = part_file_settle(all[i], true);
-	if (r == 0)
-		r = part_file_name_all(all, 4, sync);
-	for (unsigned i = 4; i-- > 0;)
-		part_file_close(all[i]);
-	json_decref(file->runs);
-	json_decref(file->losses);
-	return r;
-}
+const struct record_format raw_format = {.is_synchronous = true,
+                                         .n_needed = RECORD_FILE_PARTS,
+                                         .open = open_rows,
+                                         .write = write_rows,
+                                         .end = end_rows,
+                                         .deinit = free_rows};

@@ -1,13 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Writes, finishes and renames one file. */
+/* What the files of all formats have in common: their parts, compression, room on the disk, names and the command. */
 #include "tools/record/record_file.h"
 
-#include "tools/pcapng/recording_stamp.h"
-#include "tools/pcapng/recording_words.h"
 #include "tools/record/zstd_frames.h"
 
 #include <errno.h>
-#include <inttypes.h>
 #include <signal.h>
 #include <spawn.h>
 #include <stdio.h>
@@ -15,33 +12,39 @@
 
 extern char **environ;
 
-/* Without an index the file is read from its beginning. */
-static void drop_index(struct record_file *file, int error)
+void record_file_init(struct record_file *file)
 {
-	if (file->index.fd < 0)
-		return;
-	fprintf(stderr, "ibvcap record: %s" RECORDING_INDEX ": %s; the file has no index\n", file->path,
-	        strerror(-error));
-	part_file_discard(&file->index);
+	*file = (struct record_file){0};
+	for (unsigned i = 0; i < RECORD_FILE_PARTS; i++)
+		file->parts[i] = PART_FILE_CLOSED;
 }
 
-static int open_index(struct record_file *file)
+static void deinit_record_file(struct record_file *file)
 {
-	static const char head[] =
-		RECORDING_INDEX_HEAD " offset bytes packets first_ns last_ns first_sequence last_sequence\n";
-	int r = part_file_open_beside(&file->index, &file->part, RECORDING_INDEX);
-
-	if (r == 0 && (r = part_file_write(&file->index, head, sizeof(head) - 1, PART_FILE_CACHED)) < 0)
-		part_file_discard(&file->index);
-	return r;
+	zstd_frames_free(file->zstd);
+	file->zstd = NULL;
+	if (file->options->format->deinit)
+		file->options->format->deinit(file);
 }
 
 void record_file_discard(struct record_file *file)
 {
-	zstd_frames_free(file->zstd);
-	file->zstd = NULL;
-	part_file_discard(&file->index);
-	part_file_discard(&file->part);
+	for (unsigned i = RECORD_FILE_PARTS; i-- > 0;)
+		part_file_discard(&file->parts[i]);
+	deinit_record_file(file);
+}
+
+static int open_parts(struct record_file *file)
+{
+	int r = part_file_open(&file->parts[0], file->path, !file->window->may_replace);
+
+	if (r == 0) {
+		file->parts[0].end_bytes = file->options->end_bytes;
+		r = file->options->format->open(file);
+	}
+	if (r < 0)
+		record_file_discard(file);
+	return r;
 }
 
 int record_file_open(struct record_file *file, const struct record_file_options *options, struct file_window *window,
@@ -49,20 +52,18 @@ int record_file_open(struct record_file *file, const struct record_file_options 
 {
 	int r;
 
-	*file = (struct record_file){.options = options, .window = window, .index = PART_FILE_CLOSED};
+	record_file_init(file);
+	file->options = options;
+	file->window = window;
 	snprintf(file->path, sizeof(file->path), "%s", path);
-	do {
-		r = part_file_open(&file->part, file->path, !window->may_replace);
-		if (r == 0 && options->index && !options->zstd_level && part_file_is_regular(&file->part) &&
-		    (r = open_index(file)) < 0)
-			part_file_discard(&file->part);
-	} while (file_window_is_full(r) && file_window_give_way(window));
+	do
+		r = open_parts(file);
+	while (file_window_is_full(r) && file_window_give_way(window));
 	if (r < 0)
 		return r;
-	file->part.end_bytes = options->end_bytes;
 	/* What is compressed lies anywhere in memory. */
 	if (!options->zstd_level)
-		part_file_begin_direct(&file->part);
+		part_file_begin_direct(&file->parts[0]);
 	else
 		file->zstd = zstd_frames_new(options->zstd_level);
 	if (!options->zstd_level || file->zstd)
@@ -73,55 +74,46 @@ int record_file_open(struct record_file *file, const struct record_file_options 
 
 /* ---- writing ------------------------------------------------------------------------------------- */
 
-static int write_in_room(struct record_file *file, const uint8_t *at, size_t n, enum part_file_way way, bool is_end)
+uint64_t record_file_bytes(const struct record_file *file)
 {
-	if (is_end)
-		file->part.end_bytes = 0;
-	else if (part_file_is_regular(&file->part) &&
-	         !file_window_make_room(file->window, file->part.fd, file->part.bytes + n))
-		return -ENOSPC;
-	return part_file_write(&file->part, at, n, way);
+	uint64_t bytes = 0;
+
+	for (unsigned i = 0; i < RECORD_FILE_PARTS; i++)
+		bytes += file->parts[i].bytes;
+	return bytes;
 }
 
-static void write_index_line(struct record_file *file, const struct record_piece *piece, size_t bytes)
+int record_file_make_room(struct record_file *file, uint64_t bytes)
 {
-	char line[160];
-	int n, r;
+	const struct part_file *part = &file->parts[0];
 
-	if (file->index.fd < 0 || !piece->n_packets)
-		return;
-	n = snprintf(line, sizeof(line),
-	             "%" PRIu64 " %zu %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 "\n",
-	             file->part.bytes - bytes, bytes, piece->n_packets, piece->first_ns, piece->last_ns,
-	             piece->first_sequence, piece->last_sequence);
-	r = part_file_write(&file->index, line, (size_t)n, PART_FILE_CACHED);
-	if (r < 0)
-		drop_index(file, r);
+	if (file->is_ending || !part_file_is_regular(part) ||
+	    file_window_make_room(file->window, part->fd, record_file_bytes(file) + bytes))
+		return 0;
+	return -ENOSPC;
 }
 
-int record_file_write(struct record_file *file, const struct record_piece *piece, bool is_end)
+int record_file_write(struct record_file *file, const struct record_piece *piece)
 {
-	enum part_file_way way = piece->is_late ? PART_FILE_CACHED : PART_FILE_TO_DISK;
-	const uint8_t *at = piece->at;
-	size_t bytes = piece->bytes;
+	struct record_piece written = *piece;
 	int r;
 
 	if (file->zstd) {
-		at = zstd_frames_compress(file->zstd, piece->at, piece->bytes, &bytes);
-		if (!at)
+		written.at = zstd_frames_compress(file->zstd, piece->at, piece->bytes, &written.bytes);
+		if (!written.at)
 			return -ENOMEM;
 	}
 	do
-		r = write_in_room(file, at, bytes, way, is_end);
+		r = file->options->format->write(file, &written);
 	while (file_window_is_full(r) && file_window_give_way(file->window));
-	if (r < 0 && file->zstd)
+	if (file->zstd && r < 0)
 		zstd_frames_leave_out(file->zstd);
+	else if (file->zstd)
+		zstd_frames_add(file->zstd);
 	if (r < 0)
 		return r;
-	if (file->zstd)
-		zstd_frames_add(file->zstd);
-	write_index_line(file, piece, bytes);
-	file->raw_bytes += piece->bytes;
+	file->is_begun = true;
+	file->piece_bytes += piece->bytes;
 	return 0;
 }
 
@@ -129,11 +121,19 @@ int record_file_write(struct record_file *file, const struct record_piece *piece
 
 void record_file_fill(struct record_file *file)
 {
-	part_file_cut(&file->part, file->part.bytes);
+	for (unsigned i = 0; i < RECORD_FILE_PARTS; i++)
+		part_file_cut(&file->parts[i], file->parts[i].bytes);
+}
+
+int record_file_end(struct record_file *file, const struct record_end *end)
+{
+	file->is_ending = true;
+	file->parts[0].end_bytes = 0;
+	return file->options->format->end(file, end);
 }
 
 /* The command has the signals as they were when the shell started the recorder. Its end is not waited for. */
-void record_file_run_command(const char *command, const char *path)
+static void run_file_command(const char *command, const char *path)
 {
 	char *arguments[] = {(char *)(uintptr_t)command, (char *)(uintptr_t)path, NULL};
 	posix_spawnattr_t attributes;
@@ -153,40 +153,22 @@ void record_file_run_command(const char *command, const char *path)
 		fprintf(stderr, "ibvcap record: --command '%s': %s\n", command, strerror(r));
 }
 
-/* The index says which file it is of: another one may get the name. */
-static void end_index(struct record_file *file)
+static int name_parts(struct record_file *file)
 {
-	struct recording_stamp stamp;
-	char line[80];
-	int n, r;
+	const struct record_file_options *options = file->options;
+	int r = 0;
 
-	if (file->index.fd < 0)
-		return;
-	r = recording_stamp_of(file->part.fd, &stamp);
-	if (r == 0) {
-		n = snprintf(line, sizeof(line), RECORDING_INDEX_END "%" PRIu64 " %016" PRIx64 "\n", stamp.bytes,
-		             stamp.hash);
-		r = part_file_write(&file->index, line, (size_t)n, PART_FILE_CACHED);
-	}
+	for (unsigned i = 0; i < options->format->n_needed && r == 0; i++)
+		if (file->parts[i].fd >= 0)
+			r = part_file_settle(&file->parts[i], true);
+	if (r == 0 && options->format->finish)
+		options->format->finish(file);
 	if (r == 0)
-		r = part_file_settle(&file->index, false);
-	if (r < 0)
-		drop_index(file, r);
-}
-
-static int finish_regular(struct record_file *file)
-{
-	struct part_file *const all[] = {&file->part, &file->index};
-	int r = part_file_settle(&file->part, true);
-
-	if (r < 0)
-		return r;
-	end_index(file);
-	r = part_file_name_all(all, 2, file->options->sync);
+		r = part_file_name_all(file->parts, RECORD_FILE_PARTS, options->sync);
 	if (r == 0)
 		r = file_window_add(file->window, file->path);
-	if (r == 0 && file->options->command)
-		record_file_run_command(file->options->command, file->path);
+	if (r == 0 && options->command)
+		run_file_command(options->command, file->path);
 	return r;
 }
 
@@ -196,19 +178,18 @@ int record_file_finish(struct record_file *file, bool is_whole)
 	size_t bytes;
 	int r = 0;
 
-	if (file->part.fd < 0)
+	if (!record_file_is_open(file))
 		return 0;
 	if (file->zstd) {
 		end = zstd_frames_end(file->zstd, &bytes);
-		r = part_file_write(&file->part, end, bytes, PART_FILE_CACHED);
-		zstd_frames_free(file->zstd);
-		file->zstd = NULL;
+		r = part_file_write(&file->parts[0], end, bytes, PART_FILE_CACHED);
 	}
-	if (r == 0 && is_whole && part_file_is_regular(&file->part))
-		r = finish_regular(file);
+	if (r == 0 && is_whole && part_file_is_regular(&file->parts[0]))
+		r = name_parts(file);
 	else
-		part_file_settle(&file->part, false);
-	part_file_close(&file->index);
-	part_file_close(&file->part);
+		part_file_settle(&file->parts[0], false);
+	for (unsigned i = RECORD_FILE_PARTS; i-- > 0;)
+		part_file_close(&file->parts[i]);
+	deinit_record_file(file);
 	return r;
 }

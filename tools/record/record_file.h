@@ -1,19 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * One file of a recording, as the writer thread writes it: under its name with ".part", renamed when it is complete.
- * Whatever happens, it ends behind a whole piece.
+ * One file of a recording, as the writer writes it: under its name with ".part", together with the files that belong to
+ * it, and renamed when all of them are complete. Whatever write fails, the file ends behind a whole piece.
+ *
+ * There are two formats: blocks of pcapng (pcapng_file.c), and rows as they are in the ring (raw_file.c).
  */
 #ifndef TOOLS_RECORD_RECORD_FILE_H
 #define TOOLS_RECORD_RECORD_FILE_H
 
+#include "tools/record/account.h"
 #include "tools/record/file_window.h"
 #include "tools/record/part_file.h"
 
 #include <stddef.h>
 
+#define RECORD_FILE_PARTS 4
+
 /*
- * A run of blocks. It goes to the disk past the kernel's cache if it is long and lies at the same place of a page in
- * memory as in the file.
+ * A run of blocks, or of rows. It goes to the disk past the kernel's cache if it is long and lies at the same place of
+ * a page in memory as in the file.
  */
 struct record_piece {
 	const uint8_t *at;
@@ -24,27 +29,81 @@ struct record_piece {
 	uint64_t last_ns;
 	uint64_t first_sequence; /* of the source that the first packet came from */
 	uint64_t last_sequence;
+	/* Of rows: */
+	const struct ibvcap_rx_batch *rows;
+	uint64_t n_lost; /* packets that are missing before the first row */
+	const char *why; /* empty: nothing is */
 };
 
+/* What is said at the end of a file. */
+struct record_end {
+	const struct recording_account *accounts; /* of this file, by source */
+	const struct source *sources;
+	unsigned n_sources;
+	uint64_t start_ns;
+	uint64_t end_ns;
+	int error;        /* errno for which the recording ended early; 0 */
+	const char *note; /* losses after the last packet; empty: none */
+	uint64_t n_lost;  /* packets that these losses took */
+	uint8_t *scratch; /* WRITER_BUFFER_BYTES */
+};
+
+struct record_file;
+
+struct record_format {
+	bool is_synchronous; /* pieces lie in the ring, which keeps them until they are written: the reader writes */
+	unsigned n_needed;   /* of the parts: those that the disk has to have before they get their names */
+	/* The blocks with which the first piece of a file begins. NULL: none. Returns the bytes. */
+	size_t (*write_head)(uint8_t *to, size_t room, const char *why, const struct source *sources,
+	                     unsigned n_sources, int32_t flow);
+	/* Open the parts behind the first. 0; -errno: record_file.c discards all. */
+	int (*open)(struct record_file *file);
+	/* Append a piece. 0; -errno: nothing of it is in the parts. */
+	int (*write)(struct record_file *file, const struct record_piece *piece);
+	/* The last packet is written: say what became of all. 0; -errno. */
+	int (*end)(struct record_file *file, const struct record_end *end);
+	/* Nothing is written to the first part any more. NULL: nothing to do. */
+	void (*finish)(struct record_file *file);
+	/* Free what open() has made. NULL: nothing. */
+	void (*deinit)(struct record_file *file);
+};
+
+extern const struct record_format pcapng_format, raw_format;
+
 struct record_file_options {
-	const char *command; /* after the file is complete; NULL */
-	int zstd_level;      /* 0: not compressed */
+	const struct record_format *format;
+	const struct source *sources; /* raw_format: that of the rows */
+	const char *command;          /* after the file is complete; NULL */
+	int zstd_level;               /* 0: not compressed */
 	bool sync;
 	bool index;         /* unless compressed: such a file is read from its beginning */
 	uint32_t end_bytes; /* kept free for the end of the file */
 };
 
 struct zstd_frames;
+struct raw_rows;
 
 struct record_file {
 	const struct record_file_options *options;
 	struct file_window *window;
-	struct part_file part;  /* its fd is -1: closed */
-	struct part_file index; /* its fd is -1: none */
-	uint64_t raw_bytes;     /* before compression */
+	/* The first is FILE itself, and the last the one that makes readers look for the others. Its fd is -1: there is
+	 * none, or it is closed. */
+	struct part_file parts[RECORD_FILE_PARTS];
+	uint64_t piece_bytes; /* of all pieces, before compression */
+	bool is_begun;        /* it has what a file begins with */
+	bool is_ending;       /* its end may use what is kept free */
 	struct zstd_frames *zstd;
+	struct raw_rows *rows; /* raw_format's own */
 	char path[PATH_MAX];
 };
+
+/** A file that is closed. */
+void record_file_init(struct record_file *file);
+
+static inline bool record_file_is_open(const struct record_file *file)
+{
+	return file->parts[0].fd >= 0;
+}
 
 /**
  * Open the file of that name, which file_window_name() made; "-" is standard output. When the disk is full, the oldest
@@ -53,25 +112,31 @@ struct record_file {
 int record_file_open(struct record_file *file, const struct record_file_options *options, struct file_window *window,
                      const char *path);
 
+/** Bytes of all parts so far. */
+uint64_t record_file_bytes(const struct record_file *file);
+
+/** For formats: make room for so many bytes more, by the limits of the window. 0; -ENOSPC. */
+int record_file_make_room(struct record_file *file, uint64_t bytes);
+
 /**
  * Append a piece. 0; -errno: nothing of it is in the file. When the disk is full, the oldest files of the window are
- * deleted first. The end of the file may use what is kept free for it.
+ * deleted first.
  */
-int record_file_write(struct record_file *file, const struct record_piece *piece, bool is_end);
+int record_file_write(struct record_file *file, const struct record_piece *piece);
 
 /** Only the end comes yet: give back what was allocated ahead. */
 void record_file_fill(struct record_file *file);
 
+/** Write the end, which may use what is kept free for it. 0; -errno. */
+int record_file_end(struct record_file *file, const struct record_end *end);
+
 /**
- * The file ends: write its last tables, wait until the disk has it, rename it, run the command. 0; -errno: it keeps its
- * .part, as if not is_whole.
+ * Write the last tables, wait until the disk has the file, rename it, run the command. 0; -errno: it keeps its .part,
+ * as if not is_whole.
  */
 int record_file_finish(struct record_file *file, bool is_whole);
 
 /** Close the file and delete it: nothing was written, or it is the oldest of the window. */
 void record_file_discard(struct record_file *file);
-
-/** Run the command with the path as its argument. Its end is not waited for. */
-void record_file_run_command(const char *command, const char *path);
 
 #endif

@@ -22,6 +22,8 @@
 #define NAP_NS_MAX     4000000u
 #define FLUSH_NS       TIME_SECOND_NS /* what was received is in the file after this time */
 #define PIPE_FLUSH_NS  (TIME_SECOND_NS / 10)
+#define RAW_WAIT_MS    200
+#define RAW_SETTLE_MS  20
 #define PACKET_ENDS_NS 100000000u /* how much later than its time a packet comes at most, for files that end by time */
 
 /* ---- losses -------------------------------------------------------------------------------------- */
@@ -99,6 +101,25 @@ static void record_row(struct recorder *recorder, unsigned number, uint32_t i)
 	recorder->n_bytes += frame.wire_bytes;
 }
 
+/* All rows of the batch go to the disk from where they are in the ring. */
+static void record_batch(struct recorder *recorder, unsigned number)
+{
+	struct record_output *output = SLIST_FIRST(&recorder->outputs);
+	struct source *source = &recorder->sources[number];
+	uint32_t n_errored = 0, n_good;
+
+	for (uint32_t i = 0; i < source->batch.n; i++)
+		n_errored += !!(source->batch.meta[i].flags & IBVCAP_PACKET_FLAG_ERROR);
+	n_good = source->batch.n - n_errored;
+	output_put_rows(recorder, output, number, n_good);
+	losses_of_rows_in_error(&source->losses, n_errored);
+	losses_of_rows_in_error(&output_source(output, recorder, source)->losses, n_errored);
+	source->n_written += n_good;
+	source->next = source->batch.n;
+	recorder->n_packets += n_good;
+	recorder->n_bytes += (uint64_t)source->batch.n * source->batch.stride;
+}
+
 /* ---- sources ------------------------------------------------------------------------------------- */
 
 /* Rows that each of the sources may leave in its ring. */
@@ -154,19 +175,37 @@ static int end_source(const struct recorder *recorder, struct source *source, in
 	return n ? 0 : error;
 }
 
+/* How many rows to ask for: at most, and at least within timeout_ms. */
+static uint32_t rows_to_ask_for(const struct recorder *recorder, const struct source *source, int timeout_ms,
+                                uint32_t *min)
+{
+	uint64_t left = recorder->options.count - recorder->n_packets, most = ROWS_AT_ONCE;
+	struct ibvcap_rx_info info = IBVCAP_INIT(struct ibvcap_rx_info);
+
+	if (recorder->options.raw) { /* whole blocks, as far as the file takes them */
+		ibvcap_rx_info(source->rx, &info);
+		most = output_rows_left(&recorder->options, SLIST_FIRST(&recorder->outputs), info.row_stride);
+		most = most < INT32_MAX ? most : INT32_MAX;
+	}
+	most = left < most ? left : most;
+	*min = recorder->options.raw ? (uint32_t)most : ROWS_TO_WAKE;
+	/* The program at the other end of a pipe gets packets as they come. */
+	if (!timeout_ms || !strcmp(recorder->options.path, "-"))
+		*min = 1;
+	return (uint32_t)most;
+}
+
 /* 1: the source has a row; 0: none came within timeout_ms; or the library's error. */
 static int fill_source(struct recorder *recorder, struct source *source, int timeout_ms)
 {
 	struct ibvcap_rx_counts counts = IBVCAP_INIT(struct ibvcap_rx_counts);
-	uint64_t left = recorder->options.count - recorder->n_packets;
-	/* The program at the other end of a pipe gets packets as they come. */
-	uint32_t min = strcmp(recorder->options.path, "-") && timeout_ms ? ROWS_TO_WAKE : 1;
+	uint32_t min, max;
 	int r;
 
 	if (source->has_batch || source->end_error)
 		return source->has_batch;
-	r = ibvcap_rx_acquire(source->rx, &source->batch, left < ROWS_AT_ONCE ? (uint32_t)left : ROWS_AT_ONCE, min,
-	                      timeout_ms);
+	max = rows_to_ask_for(recorder, source, timeout_ms, &min);
+	r = ibvcap_rx_acquire(source->rx, &source->batch, max, min, timeout_ms);
 	if (r <= 0) {
 		note_caught_up(recorder, source);
 		source_tell_changes(source);
@@ -220,6 +259,11 @@ static void record_run(struct recorder *recorder, unsigned number, uint64_t unti
 {
 	struct source *source = &recorder->sources[number];
 
+	if (recorder->options.raw) {
+		record_batch(recorder, number);
+		release_source(source);
+		return;
+	}
 	do {
 		record_row(recorder, number, source->next);
 		source->next++; /* a file that ends at this row ends before it */
@@ -227,6 +271,14 @@ static void record_run(struct recorder *recorder, unsigned number, uint64_t unti
 	         recorder->n_packets < recorder->options.count);
 	if (source->next == source->batch.n)
 		release_source(source);
+}
+
+/* For rows of raw_format, in ms: whole blocks are waited for, but not while files wait for their ends. */
+static int time_for_rows(const struct recorder *recorder)
+{
+	if (!recorder->options.raw)
+		return 0;
+	return recorder->sources[0].from.is_settled && STAILQ_EMPTY(&recorder->ending) ? RAW_WAIT_MS : RAW_SETTLE_MS;
 }
 
 /* Sleep until a source has packets. 0, or the library's error that the only source had. */
@@ -288,7 +340,7 @@ int recorder_run(struct recorder *recorder, unsigned *which)
 			return 0;
 		look_at_time(recorder, now_ns);
 		for (unsigned i = 0; i < recorder->n_sources; i++) {
-			r = fill_source(recorder, &recorder->sources[i], 0);
+			r = fill_source(recorder, &recorder->sources[i], time_for_rows(recorder));
 			*which = i;
 			if (r < 0 && r != -EINTR)
 				return r;
@@ -296,7 +348,7 @@ int recorder_run(struct recorder *recorder, unsigned *which)
 		oldest = oldest_source(recorder, &until_ns);
 		if (oldest >= 0)
 			record_run(recorder, (unsigned)oldest, until_ns);
-		else if (!recorder_nap(recorder) && (r = wait_for_sources(recorder)) < 0)
+		else if (!options->raw && !recorder_nap(recorder) && (r = wait_for_sources(recorder)) < 0)
 			return r;
 	}
 	return 0;

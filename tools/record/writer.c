@@ -43,10 +43,10 @@ static void discard_file(struct open_file *open)
 /* Its end comes later. A pipe has no end of its own. */
 static void fill_file(struct writer *writer, struct writer_file *file)
 {
-	if (!part_file_is_regular(&file->file.part))
+	if (!part_file_is_regular(&file->file.parts[0]))
 		return;
 	record_file_fill(&file->file);
-	file_window_fill(&writer->window, &file->open, file->file.part.bytes, discard_file);
+	file_window_fill(&writer->window, &file->open, record_file_bytes(&file->file), discard_file);
 }
 
 static void begin_file(struct writer *writer, struct writer_file *file)
@@ -68,7 +68,7 @@ static void begin_file(struct writer *writer, struct writer_file *file)
 		output_failed(writer, file, r);
 		return;
 	}
-	if (part_file_is_regular(&file->file.part))
+	if (part_file_is_regular(&file->file.parts[0]))
 		file_window_open(&writer->window, &file->open, path);
 	file->output->newest = file;
 	atomic_fetch_add(&writer->n_files, 1);
@@ -78,18 +78,20 @@ static void write_end(struct writer *writer, struct writer_file *file)
 {
 	const struct writer_output *output = file->output;
 	const struct source *sources = writer->sources + output->first_source;
-	struct contents_end end = {.accounts = writer->accounts,
-	                           .sources = sources,
-	                           .n_sources = output->n_sources,
-	                           .start_ns = file->start_ns,
-	                           .end_ns = time_utc_ns(),
-	                           .error = file->is_last ? atomic_load(&writer->error) : 0,
-	                           .note = file->note};
-	struct record_piece piece = {.at = writer->scratch};
+	struct record_end end = {.accounts = writer->accounts,
+	                         .sources = sources,
+	                         .n_sources = output->n_sources,
+	                         .start_ns = file->start_ns,
+	                         .end_ns = time_utc_ns(),
+	                         .error = file->is_last ? atomic_load(&writer->error) : 0,
+	                         .note = file->note,
+	                         .n_lost = file->n_lost,
+	                         .scratch = writer->scratch};
+	uint64_t piece_bytes = file->file.piece_bytes;
 	int r;
 
 	/* Not even the head could be written: an end alone is no file. */
-	if (!file->file.raw_bytes) {
+	if (!file->file.is_begun) {
 		record_file_discard(&file->file);
 		return;
 	}
@@ -100,11 +102,11 @@ static void write_end(struct writer *writer, struct writer_file *file)
 		writer->accounts[i].flow = output->flow_number;
 		writer->accounts[i].is_last = file->is_last;
 	}
-	piece.bytes = contents_write_end(writer->scratch, WRITER_BUFFER_BYTES, &end);
-	r = record_file_write(&file->file, &piece, true);
+	r = record_file_end(&file->file, &end);
 	if (r < 0)
 		output_failed(writer, file, r);
-	atomic_fetch_add(&writer->bytes, piece.bytes);
+	atomic_fetch_add(&writer->bytes, file->file.piece_bytes - piece_bytes);
+	writer->direct_bytes += file->file.parts[0].direct_bytes;
 	r = record_file_finish(&file->file, r == 0);
 	if (r < 0)
 		output_failed(writer, file, r);
@@ -121,6 +123,7 @@ static void hold_longer(struct writer_file *held, const struct writer_file *unop
 	}
 	held->is_last = unopened->is_last;
 	memcpy(held->note, unopened->note, sizeof(held->note));
+	held->n_lost = unopened->n_lost;
 }
 
 /* After a failure the output's last file stays open until the recording ends. */
@@ -142,7 +145,7 @@ static void end_file(struct writer *writer, struct writer_file *file)
 	if (ended == output->newest)
 		output->newest = NULL;
 	file_window_close(&writer->window, &ended->open);
-	if (ended->file.part.fd >= 0) /* it was not the oldest of the window, on a full disk */
+	if (record_file_is_open(&ended->file)) /* it was not the oldest of the window, on a full disk */
 		write_end(writer, ended);
 	free(ended);
 }
@@ -155,11 +158,11 @@ static void write_buffer(struct writer *writer, struct writer_buffer *buffer, bo
 
 	if (buffer->begins_file && !atomic_load(&writer->error))
 		begin_file(writer, file);
-	buffer->piece.at = buffer->at;
+	buffer->piece.at = buffer->piece.rows ? buffer->piece.rows->payload : buffer->at;
 	buffer->piece.bytes = buffer->used;
 	buffer->piece.is_late = is_late;
 	if (!atomic_load(&writer->error) && buffer->used) {
-		r = record_file_write(&file->file, &buffer->piece, false);
+		r = record_file_write(&file->file, &buffer->piece);
 		if (r < 0)
 			output_failed(writer, file, r);
 		else
@@ -181,6 +184,21 @@ void writer_look_for_reader(struct writer *writer)
 
 /* ---- the thread ---------------------------------------------------------------------------------- */
 
+static void write_given(struct writer *writer, struct writer_buffer *buffer, bool is_late)
+{
+	if (buffer == &buffer->file->end) {
+		end_file(writer, buffer->file);
+		return;
+	}
+	write_buffer(writer, buffer, is_late);
+	pthread_mutex_lock(&writer->lock);
+	/* Taken next, while the CPU's cache and the page table have it: others are touched only under need. */
+	STAILQ_INSERT_HEAD(&writer->unused, buffer, entry);
+	writer->n_unused++;
+	pthread_cond_broadcast(&writer->changed);
+	pthread_mutex_unlock(&writer->lock);
+}
+
 static void *run_writer(void *argument)
 {
 	struct writer *writer = argument;
@@ -199,17 +217,8 @@ static void *run_writer(void *argument)
 		STAILQ_REMOVE_HEAD(&writer->full, entry);
 		is_late = writer->n_unused < writer->n_buffers / 2;
 		pthread_mutex_unlock(&writer->lock);
-		if (buffer == &buffer->file->end) {
-			end_file(writer, buffer->file);
-			pthread_mutex_lock(&writer->lock);
-			continue;
-		}
-		write_buffer(writer, buffer, is_late);
+		write_given(writer, buffer, is_late);
 		pthread_mutex_lock(&writer->lock);
-		/* Taken next, while the CPU's cache and the page table have it: others are touched only under need. */
-		STAILQ_INSERT_HEAD(&writer->unused, buffer, entry);
-		writer->n_unused++;
-		pthread_cond_broadcast(&writer->changed);
 	}
 	pthread_mutex_unlock(&writer->lock);
 	return NULL;
@@ -280,7 +289,7 @@ static int make_buffers(struct writer *writer)
 	make_pool(writer);
 	writer->unwritten = calloc(writer->n_sources, sizeof(*writer->unwritten));
 	writer->accounts = calloc(writer->n_sources, sizeof(*writer->accounts));
-	writer->scratch = malloc(WRITER_BUFFER_BYTES);
+	writer->scratch = malloc(CONTENTS_END_BYTES_MAX);
 	if (!writer->unwritten || !writer->accounts || !writer->scratch || !writer->pool)
 		return -ENOMEM;
 	for (unsigned i = 0; i < writer->n_buffers && r == 0; i++)
@@ -312,7 +321,7 @@ struct writer_file *writer_new_file(struct writer_output *output)
 	if (!file)
 		return NULL;
 	file->output = output;
-	file->file.part = file->file.index = PART_FILE_CLOSED;
+	record_file_init(&file->file);
 	file->end.file = file;
 	return file;
 }
@@ -333,8 +342,9 @@ int writer_start(struct writer *writer)
 	r = make_buffers(writer);
 	if (r == 0)
 		r = file_window_init(&writer->window);
-	if (r == 0)
-		r = -pthread_create(&writer->thread, NULL, run_writer, writer);
+	if (r < 0 || writer->file_options.format->is_synchronous)
+		return r;
+	r = -pthread_create(&writer->thread, NULL, run_writer, writer);
 	writer->is_running = r == 0;
 	return r;
 }
@@ -377,6 +387,10 @@ bool writer_fail(struct writer *writer, int error)
 
 void writer_give(struct writer *writer, struct writer_buffer *buffer)
 {
+	if (writer->file_options.format->is_synchronous) {
+		write_given(writer, buffer, false);
+		return;
+	}
 	pthread_mutex_lock(&writer->lock);
 	STAILQ_INSERT_TAIL(&writer->full, buffer, entry);
 	pthread_cond_broadcast(&writer->changed);

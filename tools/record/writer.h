@@ -15,7 +15,7 @@
 
 #define WRITER_BUFFER_BYTES (1u << 20)
 
-/* A run of whole blocks of one file, or its end. */
+/* A run of whole blocks or rows of one file, or its end. */
 struct writer_buffer {
 	STAILQ_ENTRY(writer_buffer) entry;
 	uint8_t *pages; /* its memory, a page more than WRITER_BUFFER_BYTES */
@@ -55,6 +55,7 @@ struct writer_file {
 	uint64_t number;   /* of the output's files, from 0 on */
 	bool is_last;
 	char note[LOSSES_TEXT_BYTES]; /* losses after the last packet of the file */
+	uint64_t n_lost;              /* packets that these took */
 	struct writer_buffer end;     /* without memory */
 	struct account_parts sources[];
 };
@@ -80,7 +81,8 @@ struct writer {
 	unsigned n_unused;
 	bool ends;
 
-	_Atomic int error; /* errno of the first write that failed; 0. Later buffers are counted as unwritten */
+	uint64_t direct_bytes; /* of all files: written past the kernel's cache; after writer_stop() */
+	_Atomic int error;     /* errno of the first write that failed; 0. Later buffers are counted as unwritten */
 	_Atomic uint64_t bytes;
 	_Atomic uint32_t n_files;
 	uint64_t *unwritten;                /* by source, of the whole recording; for the reader after writer_stop() */
@@ -103,7 +105,10 @@ struct writer_buffer *writer_take(struct writer *writer, uint64_t file_bytes, un
 /** Nothing more is written, as after a failed write; error: -errno. True: it is the first failure. */
 bool writer_fail(struct writer *writer, int error);
 
-/** Hand over a buffer; or, behind all buffers of a file, its end: then the file is the writer's. */
+/**
+ * Hand over a buffer; or, behind all buffers of a file, its end: then the file is the writer's. If the format is
+ * synchronous, there is no thread: it is written when this returns.
+ */
 void writer_give(struct writer *writer, struct writer_buffer *buffer);
 
 /** If standard output is a pipe that nobody reads any more, set the error to EPIPE, although nothing is written now. */

@@ -209,11 +209,14 @@ static void start_writer(void)
 	struct writer *writer = &recorder.writer;
 
 	writer->path = recorder.options.path;
-	writer->file_options = (struct record_file_options){.command = recorder.options.command,
-	                                                    .zstd_level = recorder.options.zstd_level,
-	                                                    .sync = recorder.options.sync,
-	                                                    .index = recorder.options.index,
-	                                                    .end_bytes = CONTENTS_END_BYTES(recorder.n_sources)};
+	writer->file_options = (struct record_file_options){
+		.format = recorder.options.raw ? &raw_format : &pcapng_format,
+		.sources = recorder.sources,
+		.command = recorder.options.command,
+		.zstd_level = recorder.options.zstd_level,
+		.sync = recorder.options.sync,
+		.index = recorder.options.index,
+		.end_bytes = recorder.options.raw ? 0 : CONTENTS_END_BYTES(recorder.n_sources)};
 	writer->window = record_options_window(&recorder.options);
 	writer->sources = recorder.sources;
 	writer->n_sources = recorder.n_sources;

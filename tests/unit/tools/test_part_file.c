@@ -63,7 +63,7 @@ static void leave(void)
 
 static int name_both(void)
 {
-	struct part_file *const both[] = {&rows, &meta};
+	struct part_file both[] = {rows, meta};
 
 	cr_assert_eq(part_file_settle(&rows, true), 0);
 	cr_assert_eq(part_file_settle(&meta, true), 0);

@@ -201,7 +201,7 @@ Test(part_file_failures, a_text_is_replaced_or_stays)
 
 static int name_both(bool sync)
 {
-	struct part_file *const both[] = {&file, &meta};
+	struct part_file both[] = {file, meta};
 
 	return part_file_name_all(both, 2, sync);
 }

@@ -4,7 +4,7 @@
 #include "tests/unit/tools/captured.h"
 #include "tests/unit/tools/disk.h"
 #include "tests/unit/tools/recorded.h"
-#include "tools/record/raw.h"
+#include "tools/record/raw_file.h"
 
 #include <criterion/criterion.h>
 #include <errno.h>
@@ -26,7 +26,6 @@ struct raw_read {
 	struct recording_account account;
 };
 
-static struct raw_result result;
 static struct raw_read raws[FILES_MAX];
 static unsigned n_raws;
 static char pattern[64];
@@ -80,7 +79,7 @@ static void prepare_raw(void)
 
 static int run_raw(void)
 {
-	int r = raw_run(&recorder.options, &recorder.sources[0], &result);
+	int r = recorded_run(NULL);
 
 	read_raws();
 	return r;
@@ -118,12 +117,12 @@ static void expect_raws(unsigned n, const uint64_t *n_rows)
 		first += n_rows[i];
 		cr_expect_eq(account->until.sequence, first);
 		cr_expect(account->file == i && account->is_last == (i + 1 == n));
-		cr_expect_eq(account->recording, result.account.recording);
+		cr_expect_eq(account->recording, recorder.accounts[0].recording);
 	}
-	cr_expect_eq(result.account.written, first);
-	cr_expect_eq(result.account.verdict, IBVCAP_VERDICT_COMPLETE);
-	cr_expect_eq(result.n_files, n);
-	cr_expect_eq(result.error, 0);
+	cr_expect_eq(recorder.accounts[0].written, first);
+	cr_expect_eq(recorder.accounts[0].verdict, IBVCAP_VERDICT_COMPLETE);
+	cr_expect_eq(recorder.writer.n_files, n);
+	cr_expect_eq(recorder.writer.error, 0);
 }
 
 Test(raw_recorder, rows_until_the_count)
@@ -137,8 +136,8 @@ Test(raw_recorder, rows_until_the_count)
 	expect_raws(1, n_rows);
 	cr_expect_str_eq(raws[0].name, "r.raw");
 	cr_expect_eq(raws[0].account.lag, 20);
-	cr_expect_eq(result.account.lag, 20);
-	cr_expect_geq(result.bytes, 100 * SLOT_BYTES);
+	cr_expect_eq(recorder.accounts[0].lag, 20);
+	cr_expect_geq(recorder.writer.bytes, 100 * SLOT_BYTES);
 	cr_expect_eq(json_integer_value(json_object_get(raws[0].said, "payload_bytes")), SLOT_BYTES);
 	cr_expect_eq(json_integer_value(json_object_get(raws[0].said, "network_header_bytes")), 42);
 	cr_expect_str_eq(json_string_value(json_object_get(raws[0].said, "layout")), "payload");
@@ -158,7 +157,7 @@ Test(raw_recorder, files_of_so_many_packets)
 	cr_expect_eq(run_raw(), 0);
 	expect_raws(4, n_rows);
 	cr_expect_eq(strncmp(raws[2].name, "r_00003_", 8), 0, "%s", raws[2].name);
-	cr_expect_geq(result.bytes, 100 * SLOT_BYTES);
+	cr_expect_geq(recorder.writer.bytes, 100 * SLOT_BYTES);
 }
 
 Test(raw_recorder, files_of_so_many_bytes)
@@ -185,26 +184,26 @@ Test(raw_recorder, a_row_that_is_too_long_has_a_file_of_its_own)
 	expect_raws(3, n_rows);
 }
 
-static void rows_in_three_seconds(unsigned call)
+static void rows_each_half_second(unsigned call)
 {
-	if (call > 5) {
+	if (call > 4) {
 		recorded_stop();
 		return;
 	}
-	recorded_publish(0, 10, T, 1);
+	recorded_publish(0, 10, time_utc_ns(), 1);
 	recorded_settle_all();
 	recorded_pass_ns(TIME_SECOND_NS / 2);
 }
 
 Test(raw_recorder, files_end_by_time)
 {
-	static const uint64_t n_rows[] = {20, 30, 10};
+	static const uint64_t n_rows[] = {30, 20};
 
 	prepare_raw();
 	recorder.options.file_ns = TIME_SECOND_NS + TIME_SECOND_NS / 4;
-	recorded_script = rows_in_three_seconds;
+	recorded_script = rows_each_half_second;
 	cr_expect_eq(run_raw(), 0);
-	expect_raws(3, n_rows);
+	expect_raws(2, n_rows);
 }
 
 static void rows_and_errors(unsigned call)
@@ -231,7 +230,7 @@ Test(raw_recorder, rows_in_error_keep_their_place_and_are_no_packets)
 	cr_expect_eq(raws[0].account.until.sequence, 8);
 	cr_expect_eq(sum_of(&raws[0], "errored"), 2);
 	cr_expect_eq(sum_of(&raws[0], "published"), 8);
-	cr_expect_eq(result.account.errored, 2);
+	cr_expect_eq(recorder.accounts[0].errored, 2);
 }
 
 static void overflow_raw(unsigned call)
@@ -257,7 +256,7 @@ Test(raw_recorder, a_gap_is_named_at_its_row)
 	cr_expect_gt(skipped, 0);
 	cr_expect_eq(raws[0].n_rows + skipped, 1010);
 	cr_expect_eq(raws[0].account.verdict, IBVCAP_VERDICT_INCOMPLETE);
-	cr_expect_eq(result.account.skipped, skipped);
+	cr_expect_eq(recorder.accounts[0].skipped, skipped);
 	cr_assert_eq(json_array_size(json_object_get(raws[0].said, "losses")), 1);
 	loss = json_array_get(json_object_get(raws[0].said, "losses"), 0);
 	cr_expect_eq(json_integer_value(json_object_get(loss, "row")), 10);
@@ -309,7 +308,7 @@ Test(raw_recorder, a_loss_of_the_card_at_the_end_is_counted_and_named)
 	cr_expect_eq(raws[0].account.no_buffer_least, 5);
 	cr_expect_eq(raws[0].account.verdict, IBVCAP_VERDICT_INCOMPLETE);
 	cr_expect_eq(sum_of(&raws[0], "no_buffer"), 5);
-	cr_expect_eq(result.account.no_buffer, 5);
+	cr_expect_eq(recorder.accounts[0].no_buffer, 5);
 	loss = json_array_get(json_object_get(raws[0].said, "losses"), 0);
 	cr_expect_eq(json_integer_value(json_object_get(loss, "packets")), 5);
 	cr_expect_eq(json_integer_value(json_object_get(loss, "row")), 3);
@@ -335,7 +334,7 @@ Test(raw_recorder, it_ends_behind_a_loss_that_may_have_been_before_its_end)
 	cr_assert_eq(n_raws, 1);
 	cr_expect_eq(raws[0].account.no_buffer, 3);
 	cr_expect_eq(raws[0].account.unknown, 0);
-	cr_expect_eq(result.account.verdict, IBVCAP_VERDICT_INCOMPLETE);
+	cr_expect_eq(recorder.accounts[0].verdict, IBVCAP_VERDICT_INCOMPLETE);
 }
 
 static void removed(unsigned call)
@@ -351,7 +350,7 @@ Test(raw_recorder, a_stream_that_is_removed_is_not_proven)
 	cr_expect_eq(run_raw(), -ENODEV);
 	cr_assert_eq(n_raws, 1);
 	cr_expect_eq(raws[0].account.unknown, IBVCAP_UNKNOWN_REMOVED);
-	cr_expect_eq(result.account.verdict, IBVCAP_VERDICT_NOT_PROVEN);
+	cr_expect_eq(recorder.accounts[0].verdict, IBVCAP_VERDICT_NOT_PROVEN);
 	cr_expect(strstr(
 		json_string_value(json_object_get(json_array_get(json_object_get(raws[0].said, "losses"), 0), "why")),
 		"the administrator removed the stream"));
@@ -368,7 +367,6 @@ Test(raw_recorder, a_duration_ends_it)
 	cr_expect_str_eq(captured_end(), "");
 	cr_expect_geq(time_monotonic_ns() - start_ns, 2 * TIME_SECOND_NS);
 	cr_expect_lt(time_monotonic_ns() - start_ns, 3 * TIME_SECOND_NS);
-	cr_expect(result.seconds >= 2 && result.seconds < 3);
 }
 
 Test(raw_recorder, a_place_where_no_file_can_be_made_is_an_error_of_the_files)
@@ -376,10 +374,10 @@ Test(raw_recorder, a_place_where_no_file_can_be_made_is_an_error_of_the_files)
 	prepare_raw();
 	strcat(pattern, "/not/there");
 	captured_begin();
-	cr_expect_eq(raw_run(&recorder.options, &recorder.sources[0], &result), 0);
+	cr_expect_eq(run_raw(), 0);
 	cr_expect(strstr(captured_end(), "No such file or directory"));
-	cr_expect_eq(result.error, ENOENT);
-	cr_expect_eq(result.n_files, 0);
+	cr_expect_eq(recorder.writer.error, ENOENT);
+	cr_expect_eq(recorder.writer.n_files, 0);
 }
 
 static void full_disk_in_the_third_file(unsigned call)
@@ -402,12 +400,12 @@ Test(raw_recorder, on_a_full_disk_the_oldest_file_gives_way)
 	recorded_publish(0, 20, T, 1);
 	recorded_script = full_disk_in_the_third_file;
 	cr_expect_eq(run_raw(), 0);
-	cr_expect_eq(result.error, 0);
-	cr_expect_eq(result.n_deleted, 1);
+	cr_expect_eq(recorder.writer.error, 0);
+	cr_expect_eq(recorder.writer.window.n_deleted, 1);
 	cr_assert_eq(n_raws, 2);
 	cr_expect(raws[0].n_rows == 10 && raws[0].first == 10 && raws[1].n_rows == 10 && raws[1].first == 20);
 	cr_expect_eq(raws[1].account.verdict, IBVCAP_VERDICT_COMPLETE);
-	cr_expect_eq(result.account.written, 30);
+	cr_expect_eq(recorder.accounts[0].written, 30);
 }
 
 static void break_the_disk(unsigned call)
@@ -426,11 +424,11 @@ Test(raw_recorder, rows_that_were_not_written_are_counted)
 	captured_begin();
 	cr_expect_eq(run_raw(), 0);
 	cr_expect(strstr(captured_end(), "r.raw: Input/output error"));
-	cr_expect_eq(result.error, EIO);
+	cr_expect_eq(recorder.writer.error, EIO);
 	cr_assert_eq(n_raws, 1);
 	cr_expect_eq(raws[0].n_rows, 10);
 	cr_expect_eq(raws[0].account.unwritten, 10);
 	cr_expect_eq(raws[0].account.verdict, IBVCAP_VERDICT_INCOMPLETE);
-	cr_expect_eq(result.account.unwritten, 10);
+	cr_expect_eq(recorder.accounts[0].unwritten, 10);
 	cr_expect_str_eq(json_string_value(json_object_get(raws[0].said, "error")), "Input/output error");
 }

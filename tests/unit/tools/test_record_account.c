@@ -276,13 +276,13 @@ Test(record_account, the_end_says_what_became_of_all_packets)
 {
 	static const uint64_t values[PCAPNG_STATISTIC_N] = {36 + 9, 9 + 4, 36 + 9 - 2, 5 + 6 + 3, 1};
 	static uint8_t blocks[65536];
-	const struct contents_end end = {.accounts = accounts,
-	                                 .sources = sources,
-	                                 .n_sources = 2,
-	                                 .start_ns = 1000000,
-	                                 .end_ns = 2000000,
-	                                 .error = 28,
-	                                 .note = "a note"};
+	const struct record_end end = {.accounts = accounts,
+	                               .sources = sources,
+	                               .n_sources = 2,
+	                               .start_ns = 1000000,
+	                               .end_ns = 2000000,
+	                               .error = 28,
+	                               .note = "a note"};
 	size_t n;
 
 	make_source(0, 0, 1, "s");

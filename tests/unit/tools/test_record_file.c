@@ -13,7 +13,7 @@
 
 #define MEMORY_BYTES (2u << 20)
 
-static const struct record_file_options options;
+static const struct record_file_options options = {.format = &pcapng_format};
 static struct file_window window = {.may_replace = true};
 static struct record_file file;
 static char folder[] = "record_file.XXXXXX", path[64], part[80];
@@ -38,8 +38,8 @@ static void open_file(void)
 static int write_piece(size_t bytes, size_t elsewhere, bool is_late)
 {
 	struct record_piece piece = {
-		.at = memory + (file.part.bytes + elsewhere) % DISK_PAGE_BYTES, .bytes = bytes, .is_late = is_late};
-	int r = record_file_write(&file, &piece, false);
+		.at = memory + (file.parts[0].bytes + elsewhere) % DISK_PAGE_BYTES, .bytes = bytes, .is_late = is_late};
+	int r = record_file_write(&file, &piece);
 
 	if (r == 0) {
 		memcpy(wanted + n_wanted, piece.at, bytes);
@@ -51,10 +51,10 @@ static int write_piece(size_t bytes, size_t elsewhere, bool is_late)
 /* Direct writes go to another file. */
 static void write_directly_to(const char *other)
 {
-	if (file.part.direct >= 0)
-		close(file.part.direct);
-	file.part.direct = open(other, O_WRONLY);
-	cr_assert_geq(file.part.direct, 0);
+	if (file.parts[0].direct >= 0)
+		close(file.parts[0].direct);
+	file.parts[0].direct = open(other, O_WRONLY);
+	cr_assert_geq(file.parts[0].direct, 0);
 }
 
 static void expect_content(const char *of)
@@ -95,13 +95,13 @@ Test(record_file, whole_pages_go_past_the_cache_and_the_rest_through_it)
 {
 	write_directly_to(part);
 	cr_expect_eq(write_piece(1 << 20, 0, false), 0);
-	cr_expect_eq(file.part.direct_bytes, 1 << 20);
+	cr_expect_eq(file.parts[0].direct_bytes, 1 << 20);
 	cr_expect_eq(write_piece(300001, 0, false), 0);
-	cr_expect_eq(file.part.direct_bytes, (1 << 20) + 299008);
+	cr_expect_eq(file.parts[0].direct_bytes, (1 << 20) + 299008);
 	cr_expect_eq(write_piece(300001, 0, false), 0);
-	cr_expect_eq(file.part.direct_bytes, (1 << 20) + 299008 + 294912);
+	cr_expect_eq(file.parts[0].direct_bytes, (1 << 20) + 299008 + 294912);
 	cr_expect_eq(write_piece(262143, 0, false), 0);
-	cr_expect_eq(file.part.direct_bytes, (1 << 20) + 299008 + 294912, "it is too short");
+	cr_expect_eq(file.parts[0].direct_bytes, (1 << 20) + 299008 + 294912, "it is too short");
 }
 
 Test(record_file, late_pieces_and_those_elsewhere_in_memory_go_through_the_cache)
@@ -118,7 +118,7 @@ Test(record_file, a_file_system_that_refuses_direct_writes_gets_the_others)
 	cr_expect_eq(write_piece(500001, 0, false), 0);
 	write_directly_to("/proc/self/oom_score_adj");
 	cr_expect_eq(write_piece(500001, 0, false), 0);
-	cr_expect_lt(file.part.direct, 0);
+	cr_expect_lt(file.parts[0].direct, 0);
 	cr_expect_eq(write_piece(500001, 0, false), 0);
 }
 
@@ -145,7 +145,7 @@ Test(record_file, a_link_stays_and_what_it_points_to_is_replaced)
 
 static void expect_link_is_refused(const char *of, const char *suffix)
 {
-	static const struct record_file_options indexed = {.index = true};
+	static const struct record_file_options indexed = {.format = &pcapng_format, .index = true};
 	struct record_file refused;
 	char link[80];
 

@@ -36,7 +36,8 @@ static void begin_recording(void)
 	recorder.n_sources = 1;
 	STAILQ_INIT(&recorder.ending);
 	recorder.writer.path = pattern;
-	recorder.writer.file_options.end_bytes = CONTENTS_END_BYTES(1);
+	recorder.writer.file_options =
+		(struct record_file_options){.format = &pcapng_format, .end_bytes = CONTENTS_END_BYTES(1)};
 	recorder.writer.window = (struct file_window){.pattern = pattern};
 	recorder.writer.sources = recorder.sources;
 	recorder.writer.n_sources = 1;
