@@ -63,7 +63,7 @@ MAY_INCLUDE = {
     "daemon/stream": ["daemon/state", "daemon/base", "daemon/config", "daemon/flow", "daemon/backend/backend.h",
                       "daemon/memory", "daemon/ring", "daemon/worker", "daemon/control/control.h", "daemon/port",
                       CORE],
-    "daemon/channel": ["daemon/state", "daemon/base", "daemon/config", "daemon/net", "daemon/packet",
+    "daemon/channel": ["daemon/state", "daemon/base", "daemon/config", "daemon/memory", "daemon/net", "daemon/packet",
                        "daemon/backend/backend.h", "daemon/worker", "daemon/control/control.h", "daemon/port", CORE],
     "daemon/reload": ["daemon/state", "daemon/base", "daemon/config", "daemon/flow", "daemon/memory",
                       "daemon/process", "daemon/stream", "daemon/channel"],
@@ -87,7 +87,8 @@ MAY_INCLUDE = {
     # It asks the daemon's own code: is the configuration right, what does it take, does the device take a queue?
     "tools/doctor": ["daemon/base", "daemon/config", "daemon/flow", "daemon/memory/geometry.h",
                      "daemon/process/socket_place.h", "daemon/backend/backend.h", "daemon/backend/choice",
-                     "daemon/net/net.h", "tools/groups", "tools/json", "lib/ibvcap/shm.h", API],
+                     "daemon/net", "tools/common/options.h", "tools/groups", "tools/json", "lib/ibvcap/shm.h",
+                     API],
 }
 # Headers that are not ours: a header or a folder of headers, and the rooms or single files that may include it.
 FOREIGN = {

@@ -3,6 +3,7 @@
 #include "daemon/channel/tx_headers.h"
 
 #include "daemon/base/log.h"
+#include "daemon/memory/geometry.h"
 #include "daemon/packet/packet_view.h"
 
 #include <arpa/inet.h>
@@ -15,12 +16,6 @@ static bool tx_headers_has_ipv6(const struct config_channel *channel)
 		if (channel->destinations[i].address.family == AF_INET6)
 			return true;
 	return false;
-}
-
-/* An MTU counts the IP and UDP headers and the payload, but not the Ethernet header and the VLAN tag. */
-static uint32_t tx_headers_ip_bytes(sa_family_t family)
-{
-	return (family == AF_INET6 ? PACKET_IPV6_BYTES : PACKET_IPV4_BYTES) + PACKET_UDP_BYTES;
 }
 
 /* No error, because an address that moves between machines (a failover) may be on another machine now. */
@@ -38,8 +33,7 @@ static void tx_headers_check_source(const struct config_channel *channel, const 
 int tx_headers_check(const struct config_channel *channel, const struct net_interface *interface,
                      struct failure *failure)
 {
-	uint32_t headers = tx_headers_ip_bytes(tx_headers_has_ipv6(channel) ? AF_INET6 : AF_INET);
-	uint32_t needed = channel->payload_size + headers;
+	uint32_t needed = geometry_sent_packet_bytes(channel), headers = needed - channel->payload_size;
 
 	if (needed > interface->mtu)
 		return failure_set(
@@ -104,7 +98,8 @@ static int32_t tx_headers_find_error(const struct config_channel *channel, const
 		return -ENETDOWN;
 	if (next_hop->state != NEXT_HOP_READY || next_hop->source.family != destination->address.family)
 		return -EHOSTUNREACH;
-	return channel->payload_size + tx_headers_ip_bytes(destination->address.family) > next_hop->mtu ? -EMSGSIZE : 0;
+	return channel->payload_size + geometry_ip_udp_bytes(destination->address.family) > next_hop->mtu ? -EMSGSIZE
+	                                                                                                  : 0;
 }
 
 void tx_headers_make(const struct config_channel *channel, uint32_t index, enum packet_checksums checksums,

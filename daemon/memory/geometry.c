@@ -55,13 +55,30 @@ uint64_t geometry_ring_bytes(const struct config_stream *stream)
 	return stream->queues * (payload + headers);
 }
 
+uint32_t geometry_ip_udp_bytes(sa_family_t family)
+{
+	return family == AF_INET6 ? IPV6_UDP_BYTES : IPV4_UDP_BYTES;
+}
+
+uint32_t geometry_sent_packet_bytes(const struct config_channel *channel)
+{
+	uint32_t headers = 0;
+
+	for (uint32_t i = 0; i < channel->n_destinations; i++) {
+		uint32_t bytes = geometry_ip_udp_bytes(channel->destinations[i].address.family);
+
+		headers = bytes > headers ? bytes : headers;
+	}
+	return channel->payload_size + headers;
+}
+
 /* Of a frame, the MTU does not count the Ethernet header and VLAN tags. */
 uint32_t geometry_packet_bytes(const struct config_stream *stream)
 {
 	bool ipv6 = flow_header_bytes(&stream->flows[0]) >= IPV6_HEADERS_BYTES;
 
 	if (stream->layout == CONFIG_LAYOUT_UDP)
-		return stream->payload_size + (ipv6 ? IPV6_UDP_BYTES : IPV4_UDP_BYTES);
+		return stream->payload_size + geometry_ip_udp_bytes(ipv6 ? AF_INET6 : AF_INET);
 	return stream->payload_size > ETHERNET_BYTES_MAX ? stream->payload_size - ETHERNET_BYTES_MAX : 0;
 }
 

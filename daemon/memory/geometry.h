@@ -19,6 +19,13 @@ uint64_t geometry_ring_bytes(const struct config_stream *stream);
 /** Bytes of the longest IP packet that fits a row, for the MTU. */
 uint32_t geometry_packet_bytes(const struct config_stream *stream);
 
+/** Bytes of the IP and UDP headers of a packet that is sent: an MTU counts them and the payload, but not the Ethernet
+ * header and the VLAN tag. */
+uint32_t geometry_ip_udp_bytes(sa_family_t family);
+
+/** Bytes of the longest IP packet that the channel sends, for the MTU. */
+uint32_t geometry_sent_packet_bytes(const struct config_channel *channel);
+
 /** Bytes of one row of it: payload and headers. */
 uint32_t geometry_row_bytes(const struct config_stream *stream);
 

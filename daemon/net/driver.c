@@ -4,6 +4,7 @@
 #include "daemon/net/net.h"
 
 #include <stdio.h>
+#include <string.h>
 
 int net_driver_read(const char *interface, struct net_driver *driver)
 {

@@ -7,7 +7,7 @@
 #include <linux/ethtool.h>
 #include <linux/sockios.h>
 #include <net/if.h>
-#include <string.h>
+#include <stdio.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -20,7 +20,7 @@ static inline int ethtool_request(const char *interface, unsigned long number, v
 
 	if (fd < 0)
 		return -errno;
-	strncpy(request.ifr_name, interface, sizeof(request.ifr_name) - 1);
+	snprintf(request.ifr_name, sizeof(request.ifr_name), "%s", interface);
 	r = ioctl(fd, number, &request) < 0 ? -errno : 0;
 	close(fd);
 	return r;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Reads one statistic of a driver: its index by name, then its value (SIOCETHTOOL). */
+/* Reads one statistic or feature of a driver: its index by name, then its value (SIOCETHTOOL). */
 #include "daemon/net/net.h"
 
 #include <errno.h>
@@ -30,12 +30,13 @@ static int ethtool_ioctl(int fd, const char *interface, void *command)
 	return ioctl(fd, SIOCETHTOOL, &request) < 0 ? -errno : 0;
 }
 
-static int ethtool_count_statistics(int fd, const char *interface, uint32_t *n)
+/* How many names the set ETH_SS_… has; never 0. */
+static int ethtool_count_names(int fd, const char *interface, uint32_t set, uint32_t *n)
 {
 	union {
 		struct ethtool_sset_info info;
 		uint32_t words[sizeof(struct ethtool_sset_info) / sizeof(uint32_t) + 1]; /* the last is the length */
-	} command = {.info = {.cmd = ETHTOOL_GSSET_INFO, .sset_mask = UINT64_C(1) << ETH_SS_STATS}};
+	} command = {.info = {.cmd = ETHTOOL_GSSET_INFO, .sset_mask = UINT64_C(1) << set}};
 	int r = ethtool_ioctl(fd, interface, &command);
 
 	if (r < 0)
@@ -47,7 +48,7 @@ static int ethtool_count_statistics(int fd, const char *interface, uint32_t *n)
 }
 
 /* The index of a name among n, or -ENOTSUP. */
-static int ethtool_find_statistic(int fd, const char *interface, const char *name, uint32_t n)
+static int ethtool_find_name(int fd, const char *interface, uint32_t set, const char *name, uint32_t n)
 {
 	struct ethtool_gstrings *names = calloc(1, sizeof(*names) + (size_t)(n + STATISTICS_SPARE) * ETH_GSTRING_LEN);
 	int found = -ENOTSUP;
@@ -56,7 +57,7 @@ static int ethtool_find_statistic(int fd, const char *interface, const char *nam
 	if (!names)
 		return -ENOMEM;
 	names->cmd = ETHTOOL_GSTRINGS;
-	names->string_set = ETH_SS_STATS;
+	names->string_set = set;
 	names->len = n;
 	r = ethtool_ioctl(fd, interface, names);
 	for (uint32_t i = 0; r == 0 && i < n && found < 0; i++)
@@ -93,9 +94,9 @@ int net_statistic(const char *interface, const char *name, uint64_t *value)
 
 	if (fd < 0)
 		return -errno;
-	r = ethtool_count_statistics(fd, interface, &n);
+	r = ethtool_count_names(fd, interface, ETH_SS_STATS, &n);
 	if (r == 0)
-		r = ethtool_find_statistic(fd, interface, name, n);
+		r = ethtool_find_name(fd, interface, ETH_SS_STATS, name, n);
 	if (r >= 0)
 		r = ethtool_read_statistic(fd, interface, (uint32_t)r, n, value);
 	close(fd);
@@ -105,4 +106,37 @@ int net_statistic(const char *interface, const char *name, uint64_t *value)
 int net_port_discards(const char *interface, uint64_t *discards)
 {
 	return net_statistic(interface, "rx_discards_phy", discards);
+}
+
+static bool ethtool_feature_is_on(int fd, const char *interface, uint32_t place, uint32_t n)
+{
+	uint32_t n_blocks = (n + 31) / 32;
+	struct ethtool_gfeatures *features = calloc(1, sizeof(*features) + n_blocks * sizeof(features->features[0]));
+	bool is_on;
+
+	if (!features)
+		return false;
+	features->cmd = ETHTOOL_GFEATURES;
+	features->size = n_blocks;
+	is_on = ethtool_ioctl(fd, interface, features) == 0 &&
+	        features->features[place / 32].active >> (place % 32) & 1;
+	free(features);
+	return is_on;
+}
+
+bool net_has_feature(const char *interface, const char *name)
+{
+	int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0), place;
+	bool is_on = false;
+	uint32_t n = 0;
+
+	if (fd < 0)
+		return false;
+	place = ethtool_count_names(fd, interface, ETH_SS_FEATURES, &n);
+	if (place == 0)
+		place = ethtool_find_name(fd, interface, ETH_SS_FEATURES, name, n);
+	if (place >= 0)
+		is_on = ethtool_feature_is_on(fd, interface, (uint32_t)place, n);
+	close(fd);
+	return is_on;
 }

@@ -40,6 +40,9 @@ int net_find_address(const struct config_address *address, const char *interface
  */
 int net_statistic(const char *interface, const char *name, uint64_t *value);
 
+/** Is the feature (ethtool -k) on? Blocks until the driver answers. */
+bool net_has_feature(const char *interface, const char *name);
+
 /** Packets that the port dropped before steering: mlx5's rx_discards_phy. -ENOTSUP: the driver has no such count. */
 int net_port_discards(const char *interface, uint64_t *discards);
 

@@ -9,8 +9,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#define IPV4_UDP_BYTES 28
-#define IPV6_UDP_BYTES 48
 /* Up to this MTU, every packet comes from the driver in one piece (xdp_channel.c). */
 #define XDP_WHOLE_MTU 3498
 
@@ -80,15 +78,6 @@ static void list_port_netdevs(const struct doctor_facts *facts, char text[FINDIN
 				finding_append(text, "%s%s", separator, facts->devices[i].ports[j].netdev);
 				separator = ", ";
 			}
-}
-
-/* As verbs_check_stacking(): of a bond, mlx5 may make one device for all ports, which only the first of them has. */
-static bool is_stacked(const struct doctor_interface *interface)
-{
-	bool is_lag = strcmp(interface->kind, "bond") == 0 && interface->n_lower_devices == 1 &&
-	              interface->n_lower_foreign == 0;
-
-	return *interface->lower && !is_lag;
 }
 
 static void fix_choice(const struct backend_choice *choice, struct finding *finding)
@@ -169,13 +158,14 @@ static void check_config_interface(const struct doctor_facts *facts, const struc
 		check_config_kernel_interface(facts, service, finding);
 		return;
 	}
-	if (interface && is_stacked(interface)) {
-		finding_write(finding->found, "it is stacked on %s%s%s", interface->lower,
-		              *interface->kind ? ": a " : "", interface->kind);
+	if (interface && interface->stacking.n_lower && !net_stacking_is_lag(&interface->stacking)) {
+		finding_write(finding->found, "it is stacked on %s%s%s", interface->stacking.names,
+		              *interface->stacking.kind ? ": a " : "", interface->stacking.kind);
 		finding_fail(finding, FINDING_ERROR, "the interface of a port",
 		             "ibvcapd does not start: a device gives what comes in at a port, with VLAN tags");
 		finding_fix_by_edit(finding, service->file, service->line,
-		                    "interface: one of %s; for a VLAN, set vlan in the flows", interface->lower);
+		                    "interface: one of %s; for a VLAN, set vlan in the flows",
+		                    interface->stacking.names);
 		return;
 	}
 	if (facts_find_device(facts, service->interface)) {
@@ -314,11 +304,6 @@ static void check_config_destinations(const struct doctor_facts *facts, const st
 		check_config_destination(facts, stream, &stream->flows[i], findings);
 }
 
-static uint32_t ip_udp_header_bytes(sa_family_t family)
-{
-	return family == AF_INET6 ? IPV6_UDP_BYTES : IPV4_UDP_BYTES;
-}
-
 /* NULL: none, or the backend has no use for it. */
 static const struct doctor_device *find_device_of(const struct doctor_facts *facts, const char *interface,
                                                   enum config_backend backend)
@@ -354,7 +339,7 @@ static void check_config_channel(const struct doctor_facts *facts, const struct 
 {
 	enum config_backend backend = facts_find_backend(facts, channel->interface, channel->backend);
 	const struct doctor_device *device = find_device_of(facts, channel->interface, backend);
-	struct configured_service service = {
+	const struct configured_service service = {
 		.kind = "channel",
 		.name = channel->name,
 		.interface = channel->interface,
@@ -362,16 +347,12 @@ static void check_config_channel(const struct doctor_facts *facts, const struct 
 		.line = channel->line,
 		.backend = backend,
 		.is_auto = channel->backend == CONFIG_BACKEND_AUTO,
+		.packet_bytes = geometry_sent_packet_bytes(channel),
 		.slots = channel->send_queue_slots,
 		.slots_max = device ? device->probe.max_send_slots : 0,
 		.slots_key = "send_queue_slots",
 	};
 
-	for (uint32_t i = 0; i < channel->n_destinations; i++) {
-		uint32_t bytes = channel->payload_size + ip_udp_header_bytes(channel->destinations[i].address.family);
-
-		service.packet_bytes = bytes > service.packet_bytes ? bytes : service.packet_bytes;
-	}
 	check_config_service(facts, &service, findings);
 }
 

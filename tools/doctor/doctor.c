@@ -3,12 +3,12 @@
  * The program ibvcap-doctor, which `ibvcap doctor` runs: is this machine ready for capture, and if not, what has to be
  * done? It is a program of its own because it links the daemon's configuration and backend.
  */
+#include "tools/common/options.h"
 #include "tools/doctor/checks.h"
 #include "tools/doctor/print.h"
 #include "tools/doctor/probe_queue.h"
 #include "tools/doctor/read.h"
 
-#include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,66 +20,31 @@ static const char usage[] =
 	"usage: ibvcap doctor [--config FILE] [--json]\n"
 	"Check that this machine is ready for what the configuration asks of it; ibvcap-tuning(7) "
 	"explains the checks.\n"
-	"Run it as root: others do not see everything. Exit status: 0 ready, 1 warnings, 2 errors.\n"
-	"\n"
-	"  -c, --config FILE  the daemon's configuration (" DEFAULT_CONFIG ")\n"
-	"  -j, --json         print JSON\n"
-	"  -h, --help         print this\n";
+	"Run it as root: others do not see everything. Exit status: 0 ready, 1 warnings, 2 errors.\n";
 
-struct arguments {
+struct doctor_options {
 	const char *config;
 	bool json;
 };
 
-static int print_usage_line(void)
-{
-	fprintf(stderr, "%.*s\n--help prints all options\n", (int)strcspn(usage, "\n"), usage);
-	return EX_USAGE;
-}
+static const struct option_row rows[] = {
+	{"config", 'c', "FILE", "the daemon's configuration (" DEFAULT_CONFIG ")", OPTION_TEXT,
+         OPTION_AT(struct doctor_options, config)},
+	{"json", 'j', NULL, "print JSON", OPTION_FLAG, OPTION_AT(struct doctor_options, json)},
+};
 
-/* -1: go on; otherwise the exit code. */
-static int parse_doctor_arguments(int argc, char **argv, struct arguments *arguments)
-{
-	static const struct option options[] = {
-		{"config", required_argument, NULL, 'c'},
-		{"json", no_argument, NULL, 'j'},
-		{"help", no_argument, NULL, 'h'},
-		{NULL, 0, NULL, 0},
-	};
-	int option;
-
-	while ((option = getopt_long(argc, argv, "c:jh", options, NULL)) != -1) {
-		switch (option) {
-		case 'c':
-			arguments->config = optarg;
-			break;
-		case 'j':
-			arguments->json = true;
-			break;
-		case 'h':
-			fputs(usage, stdout);
-			return EX_OK;
-		default:
-			return print_usage_line();
-		}
-	}
-	if (optind < argc) {
-		fprintf(stderr, "ibvcap doctor: unexpected argument '%s'\n", argv[optind]);
-		return print_usage_line();
-	}
-	return -1;
-}
+static const struct options_table table = {.command = "doctor", .usage = usage, OPTION_ROWS(rows)};
 
 /* The exit code: the worst level found, or EX_IOERR. */
-static int run_doctor(const struct arguments *arguments, struct doctor_facts *facts, struct findings *findings)
+static int run_doctor(const struct doctor_options *options, struct doctor_facts *facts, struct findings *findings)
 {
-	doctor_read_config(arguments->config, facts);
+	doctor_read_config(options->config, facts);
 	doctor_find_daemon(facts);
 	doctor_read("", facts);
 	doctor_ask(facts);
 	doctor_probe_queues(facts);
 	doctor_check(facts, findings);
-	if (arguments->json)
+	if (options->json)
 		doctor_print_json(facts, findings);
 	else
 		doctor_print_text(facts, findings);
@@ -92,8 +57,8 @@ static int run_doctor(const struct arguments *arguments, struct doctor_facts *fa
 
 int main(int argc, char **argv)
 {
-	struct arguments arguments = {.config = DEFAULT_CONFIG};
-	int code = parse_doctor_arguments(argc, argv, &arguments);
+	struct doctor_options options = {.config = DEFAULT_CONFIG};
+	int code = options_parse(&table, argc, argv, &options);
 	struct findings *findings;
 	struct doctor_facts *facts;
 
@@ -102,7 +67,7 @@ int main(int argc, char **argv)
 	findings = calloc(1, sizeof(*findings));
 	facts = calloc(1, sizeof(*facts));
 	if (findings && facts) {
-		code = run_doctor(&arguments, facts, findings);
+		code = run_doctor(&options, facts, findings);
 	} else {
 		fputs("ibvcap doctor: out of memory\n", stderr);
 		code = EX_OSERR;

@@ -9,6 +9,7 @@
 #include "daemon/backend/choice/choice.h"
 #include "daemon/config/config.h"
 #include "daemon/net/net.h"
+#include "daemon/net/stacking.h"
 
 #include <net/if.h>
 #include <sched.h>
@@ -106,10 +107,7 @@ struct doctor_interface {
 	bool up;
 	bool running;
 	unsigned int mtu;
-	char lower[DOCTOR_NAME_BYTES]; /* the interfaces that it is stacked on, "eth0, eth1"; "": none */
-	unsigned int n_lower_devices;  /* of these: with an RDMA device of their own */
-	unsigned int n_lower_foreign;  /* of those without: not driven by mlx5_core */
-	char kind[16];                 /* "vlan", "bond"; "": the kernel does not say */
+	struct net_stacking stacking;
 	bool is_virtual_function;
 	unsigned int rx_ring, rx_ring_max;
 	bool has_pause, rx_pause, tx_pause;

@@ -9,6 +9,7 @@
  *  3. ports/P/gids/0 is the link-local address made from the MAC.
  */
 #include "daemon/backend/verbs/verbs.h"
+#include "daemon/net/stacking.h"
 
 #include <ctype.h>
 #include <dirent.h>
@@ -113,7 +114,7 @@ static enum netdev_answer port_netdev(const struct verbs_sysfs *sysfs, const cha
 			strcpy(first, name);
 		if (strcmp(name, interface) == 0)
 			answer = NETDEV_THIS;
-		else if (!verbs_is_stacked_on(sysfs, name, interface)) /* a VLAN or bond has GIDs of its own here */
+		else if (!net_is_stacked_on(sysfs->root, name, interface)) /* a VLAN or bond has GIDs of its own here */
 			answer = NETDEV_OTHERS;
 	}
 	closedir(entries);

@@ -168,8 +168,6 @@ const char *verbs_describe_devices(const struct verbs_sysfs *sysfs, char *buffer
 
 #define VERBS_STACKING_LAG 1 /* a bond of mlx5 ports with one device, which should be one for all of them */
 
-/** Is upper a VLAN, bond, … on the interface, or on one that is? */
-bool verbs_is_stacked_on(const struct verbs_sysfs *sysfs, const char *upper, const char *interface);
 /** 0: it is stacked on no other interface. VERBS_STACKING_LAG. -EINVAL: its packets cannot be captured through it. */
 int verbs_check_stacking(const struct verbs_sysfs *sysfs, const char *interface, struct failure *failure);
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Which RDMA device is behind an interface, on sysfs trees as kernels show them. */
 #include "daemon/backend/verbs/verbs.h"
+#include "daemon/net/stacking.h"
 
 #include <criterion/criterion.h>
 #include <errno.h>
@@ -295,9 +296,8 @@ Test(match, interfaces_that_are_stacked_in_a_circle_end)
 {
 	put(NULL, "class/net/a/lower_b");
 	put(NULL, "class/net/b/lower_a");
-	struct verbs_sysfs sysfs = {.root = root};
 
-	cr_assert_not(verbs_is_stacked_on(&sysfs, "a", "eth0"));
+	cr_assert_not(net_is_stacked_on(root, "a", "eth0"));
 }
 
 /* ---- the device's node ----------------------------------------------------------------------------- */

@@ -408,16 +408,19 @@ FAULT(no_config_is_an_error_that_says_where_it_belongs, ERROR, "config", "No suc
       facts.config = NULL; facts.config_failure.exit_code = EX_NOINPUT;
       strcpy(facts.config_failure.text, "No such file"))
 FAULT(a_stream_on_a_vlan_is_an_error_that_names_the_lower_interface, ERROR, "config", "stacked on eth1: a vlan",
-      "interface: one of eth1", true, strcpy(interface->kind, "vlan");
-      strcpy(interface->lower, "eth1"); interface->n_lower_devices = 1)
+      "interface: one of eth1", true, strcpy(interface->stacking.kind, "vlan");
+      interface->stacking.n_lower = 1; strcpy(interface->stacking.names, "eth1"); interface->stacking.n_with_device = 1)
 FAULT(a_stream_on_a_bond_of_two_devices_is_an_error, ERROR, "config", "stacked on eth1, eth2: a bond",
-      "interface: one of eth1, eth2", true, strcpy(interface->kind, "bond");
-      strcpy(interface->lower, "eth1, eth2"); interface->n_lower_devices = 2)
+      "interface: one of eth1, eth2", true, strcpy(interface->stacking.kind, "bond");
+      interface->stacking.n_lower = 2; strcpy(interface->stacking.names, "eth1, eth2");
+      interface->stacking.n_with_device = 2)
 FAULT(a_stream_on_a_bond_over_two_cards_of_which_one_has_a_device_is_an_error, ERROR, "config",
-      "stacked on eth1, eno1: a bond", "interface: one of eth1, eno1", true, strcpy(interface->kind, "bond");
-      strcpy(interface->lower, "eth1, eno1"); interface->n_lower_devices = 1; interface->n_lower_foreign = 1)
-TOLD(a_bond_with_one_device_has_that_device, "config", "mlx5_0 is behind it", strcpy(interface->kind, "bond");
-     strcpy(interface->lower, "eth1, eth2"); interface->n_lower_devices = 1)
+      "stacked on eth1, eno1: a bond", "interface: one of eth1, eno1", true, strcpy(interface->stacking.kind, "bond");
+      interface->stacking.n_lower = 2; strcpy(interface->stacking.names, "eth1, eno1");
+      interface->stacking.n_with_device = 1; interface->stacking.n_foreign = 1)
+TOLD(a_bond_with_one_device_has_that_device, "config", "mlx5_0 is behind it", strcpy(interface->stacking.kind, "bond");
+     interface->stacking.n_lower = 2; strcpy(interface->stacking.names, "eth1, eth2");
+     interface->stacking.n_with_device = 1)
 TOLD(a_port_without_out_of_buffer_is_told, "counters", "no out_of_buffer", port->has_out_of_buffer = false)
 TOLD(a_virtual_function_is_told_what_it_receives, "virtual_function", "own MAC", interface->is_virtual_function = true)
 FAULT(a_config_that_only_root_can_read_is_an_error, ERROR, "config", "user ibvcap may not read it",
