@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Options and numbers of the command line, and the messages about those that are wrong. */
+/* Parses command lines by a table of options, prints --help from it, and says what is wrong with a value. */
 #include "tools/common/options.h"
 
 #include <errno.h>
@@ -11,35 +11,314 @@
 #include <string.h>
 #include <sysexits.h>
 
-int options_parse_query(int argc, char **argv, const char *usage, bool with_json, struct query_options *options)
-{
-	static const struct option known[] = {
-		{"json", no_argument, NULL, 'j'},
-		{"socket", required_argument, NULL, 's'},
-		{"help", no_argument, NULL, 'h'},
-		{0},
-	};
-	int option;
+#define ROWS_MAX     63  /* a bit for each in a uint64_t, and one for help */
+#define FIRST_LONG   256 /* what getopt_long() returns for the first row, if its long name was given */
+#define SECONDS_MAX  1e9
+#define WANTED_BYTES 200
 
-	*options = (struct query_options){0};
-	while ((option = getopt_long(argc, argv, with_json ? "js:h" : "s:h", with_json ? known : known + 1, NULL)) !=
-	       -1) {
-		switch (option) {
-		case 's':
-			options->socket = optarg;
-			break;
-		case 'j':
-			options->json = true;
-			break;
-		default:
-			return options_print_usage(option, usage);
+static const struct option_row help_row = {"help", 'h', NULL, "print this", OPTION_FLAG, .at = 0};
+
+/* ---- --help -------------------------------------------------------------------------------------- */
+
+/* "  -c, --count N" */
+static int format_option(char *text, size_t bytes, const struct option_row *row)
+{
+	const char letter[] = {'-', row->letter, ',', ' ', '\0'};
+
+	return snprintf(text, bytes, "  %s--%s%s%s", row->letter ? letter : "", row->name, row->argument ? " " : "",
+	                row->argument ? row->argument : "");
+}
+
+static void print_row(const struct option_row *row, int column)
+{
+	const char *line = row->help, *end;
+	char option[80];
+
+	if (!row->help)
+		return;
+	if (!row->name) {
+		puts(row->help);
+		return;
+	}
+	format_option(option, sizeof(option), row);
+	printf("%-*s", column, option);
+	while ((end = strchr(line, '\n'))) {
+		printf("%.*s\n%*s", (int)(end - line), line, column, "");
+		line = end + 1;
+	}
+	puts(line);
+}
+
+static void print_help(const struct options_table *table)
+{
+	int column = format_option(NULL, 0, &help_row);
+
+	for (size_t i = 0; i < table->n_rows; i++) {
+		int width = table->rows[i].name && table->rows[i].help ? format_option(NULL, 0, &table->rows[i]) : 0;
+
+		column = width > column ? width : column;
+	}
+	puts(table->usage);
+	for (size_t i = 0; i < table->n_rows; i++)
+		print_row(&table->rows[i], column + 2);
+	print_row(&help_row, column + 2);
+}
+
+/* The lines of usage that show how the subcommand is called: the first one, and those behind it that are indented. */
+static int print_usage_lines(const struct options_table *table)
+{
+	const char *end = strchr(table->usage, '\n');
+
+	while (end && end[1] == ' ')
+		end = strchr(end + 1, '\n');
+	fprintf(stderr, "%.*s\n--help prints all options\n", end ? (int)(end - table->usage) : 0, table->usage);
+	return EX_USAGE;
+}
+
+int options_refuse(const struct options_table *table, const char *format, ...)
+{
+	va_list arguments;
+
+	fprintf(stderr, "ibvcap %s: ", table->command);
+	va_start(arguments, format);
+	vfprintf(stderr, format, arguments);
+	va_end(arguments);
+	fputc('\n', stderr);
+	return print_usage_lines(table);
+}
+
+/* ---- values -------------------------------------------------------------------------------------- */
+
+static void store_number(const struct option_row *row, void *options, uint64_t value)
+{
+	void *member = (char *)options + row->at;
+
+	switch (row->bytes) {
+	case sizeof(bool):
+		*(bool *)member = value;
+		break;
+	case sizeof(uint32_t):
+		*(uint32_t *)member = (uint32_t)value;
+		break;
+	default:
+		*(uint64_t *)member = value;
+	}
+}
+
+static bool parse_integer(const char *text, char **end, uint64_t *value)
+{
+	errno = 0;
+	*value = strtoull(text, end, 10);
+	return text[0] >= '0' && text[0] <= '9' && errno == 0;
+}
+
+/* The functions that take a value return false after they have written to wanted what they take. */
+static bool take_integer(const struct option_row *row, const char *text, void *options, char wanted[WANTED_BYTES])
+{
+	bool has_name = row->word && (row->word[0] < '0' || row->word[0] > '9');
+	uint64_t unit = row->unit ? row->unit : 1, min = row->type == OPTION_COUNT, value;
+	uint64_t max = row->max ? row->max : (row->bytes == sizeof(uint32_t) ? UINT32_MAX : UINT64_MAX) / unit;
+	char *end;
+
+	if (row->word && !strcmp(text, row->word)) {
+		store_number(row, options, row->value);
+		return true;
+	}
+	if (parse_integer(text, &end, &value) && !*end && value >= min && value <= max) {
+		store_number(row, options, value * unit);
+		return true;
+	}
+	snprintf(wanted, WANTED_BYTES, "a number from %" PRIu64 " to %" PRIu64 "%s%s is wanted", min, max,
+	         has_name ? ", or " : "", has_name ? row->word : "");
+	return false;
+}
+
+static bool take_seconds(const struct option_row *row, const char *text, void *options, char wanted[WANTED_BYTES])
+{
+	char *end;
+	double seconds = strtod(text, &end);
+
+	if (end != text && !*end && seconds > 0 && seconds <= SECONDS_MAX) {
+		store_number(row, options, (uint64_t)(seconds * 1e9));
+		return true;
+	}
+	snprintf(wanted, WANTED_BYTES, "seconds are wanted, more than 0 and at most 1e9");
+	return false;
+}
+
+static bool take_size(const struct option_row *row, const char *text, void *options, char wanted[WANTED_BYTES])
+{
+	static const struct {
+		char suffix;
+		uint64_t unit;
+	} units[] = {{'\0', 1000000}, {'k', 1 << 10}, {'K', 1 << 10}, {'M', 1 << 20}, {'G', 1 << 30}};
+	uint64_t value;
+	char *end;
+	bool is_number = parse_integer(text, &end, &value);
+
+	for (unsigned i = 0; is_number && i < sizeof(units) / sizeof(units[0]); i++) {
+		if (*end != units[i].suffix || (*end && end[1]) || value == 0 ||
+		    value > (UINT64_C(1) << 60) / units[i].unit)
+			continue;
+		store_number(row, options, value * units[i].unit);
+		return true;
+	}
+	snprintf(wanted, WANTED_BYTES, "a number of millions of bytes is wanted, or with k, M or G");
+	return false;
+}
+
+static bool take_choice(const struct option_row *row, const char *text, void *options, char wanted[WANTED_BYTES])
+{
+	size_t used = 0;
+
+	for (unsigned i = 0; row->choices[i]; i++) {
+		if (!strcmp(text, row->choices[i])) {
+			store_number(row, options, i);
+			return true;
 		}
+		used += (size_t)snprintf(wanted + used, WANTED_BYTES - used, "%s%s",
+		                         i == 0                ? ""
+		                         : row->choices[i + 1] ? ", "
+		                                               : " or ",
+		                         row->choices[i]);
+	}
+	snprintf(wanted + used, WANTED_BYTES - used, " is wanted");
+	return false;
+}
+
+static bool take_value(const struct option_row *row, const char *text, void *options, char wanted[WANTED_BYTES])
+{
+	const char *why;
+
+	switch (row->type) {
+	case OPTION_FLAG:
+		store_number(row, options, row->value ? row->value : 1);
+		return true;
+	case OPTION_TEXT:
+		*(const char **)((char *)options + row->at) = text;
+		return true;
+	case OPTION_COUNT:
+	case OPTION_NUMBER:
+		return take_integer(row, text, options, wanted);
+	case OPTION_SECONDS:
+		return take_seconds(row, text, options, wanted);
+	case OPTION_SIZE:
+		return take_size(row, text, options, wanted);
+	case OPTION_CHOICE:
+		return take_choice(row, text, options, wanted);
+	case OPTION_CALL:
+		why = row->take(options, text);
+		snprintf(wanted, WANTED_BYTES, "%s", why ? why : "");
+		return !why;
+	}
+	return false;
+}
+
+/* ---- the command line ---------------------------------------------------------------------------- */
+
+/* The rows as getopt_long() takes them. */
+struct known_options {
+	struct option names[ROWS_MAX + 2];
+	char letters[2 * ROWS_MAX + 2];
+};
+
+static void add_known(struct known_options *known, size_t *n, const struct option_row *row, int value)
+{
+	size_t used = strlen(known->letters);
+
+	known->names[(*n)++] = (struct option){row->name, row->argument ? required_argument : no_argument, NULL, value};
+	if (row->letter)
+		snprintf(known->letters + used, sizeof(known->letters) - used, "%c%s", row->letter,
+		         row->argument ? ":" : "");
+}
+
+static void list_known(const struct options_table *table, struct known_options *known)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < table->n_rows && i < ROWS_MAX; i++)
+		if (table->rows[i].name)
+			add_known(known, &n, &table->rows[i], FIRST_LONG + (int)i);
+	add_known(known, &n, &help_row, 'h');
+}
+
+/* The number of the row, n_rows if there is none. */
+static size_t find_row(const struct options_table *table, int option, const char *name)
+{
+	size_t i = option >= FIRST_LONG ? (size_t)option - FIRST_LONG : 0;
+
+	while (option < FIRST_LONG && i < table->n_rows &&
+	       (name ? !table->rows[i].name || strcmp(table->rows[i].name, name) : table->rows[i].letter != option))
+		i++;
+	return i;
+}
+
+static int take_option(const struct options_table *table, int option, void *options, uint64_t *given)
+{
+	size_t i = find_row(table, option, NULL);
+	char wanted[WANTED_BYTES];
+
+	if (option == 'h') {
+		print_help(table);
+		return EX_OK;
+	}
+	if (i == table->n_rows) /* getopt has printed a message */
+		return print_usage_lines(table);
+	*given |= UINT64_C(1) << i;
+	if (take_value(&table->rows[i], optarg, options, wanted))
+		return -1;
+	fprintf(stderr, "ibvcap %s: --%s", table->command, table->rows[i].name);
+	fprintf(stderr, optarg ? " '%s': %s\n" : "%s: %s\n", optarg ? optarg : "", wanted);
+	return EX_USAGE;
+}
+
+static int check_rules(const struct options_table *table, uint64_t given)
+{
+	for (size_t i = 0; i < table->n_rules; i++) {
+		const struct option_rule *rule = &table->rules[i];
+		bool has = given >> find_row(table, 0, rule->option) & 1;
+		bool has_other = given >> find_row(table, 0, rule->other) & 1;
+		const char *colon = rule->why ? ": " : "", *why = rule->why ? rule->why : "";
+
+		if (has && has_other && rule->kind == OPTION_NOT_WITH)
+			return options_refuse(table, "--%s and --%s do not go together%s%s", rule->option, rule->other,
+			                      colon, why);
+		if (has && !has_other && rule->kind == OPTION_ONLY_WITH)
+			return options_refuse(table, "--%s goes with --%s%s%s", rule->option, rule->other, colon, why);
 	}
 	return -1;
 }
 
+static int take_words(const struct options_table *table, int argc, char **argv, void *options)
+{
+	for (unsigned i = 0; i < OPTION_WORDS_MAX && table->words[i].missing; i++) {
+		if (optind == argc)
+			return options_refuse(table, "%s", table->words[i].missing);
+		*(const char **)((char *)options + table->words[i].at) = argv[optind++];
+	}
+	if (optind < argc && !table->takes_more)
+		return options_refuse(table, "unexpected argument '%s'", argv[optind]);
+	return -1;
+}
+
+int options_parse(const struct options_table *table, int argc, char **argv, void *options)
+{
+	struct known_options known = {0};
+	uint64_t given = 0;
+	int option, r = -1;
+
+	list_known(table, &known);
+	while (r < 0 && (option = getopt_long(argc, argv, known.letters, known.names, NULL)) != -1)
+		r = take_option(table, option, options, &given);
+	if (r < 0)
+		r = take_words(table, argc, argv, options);
+	return r < 0 ? check_rules(table, given) : r;
+}
+
+/* ---- without a table: to go ----------------------------------------------------------------------- */
+
 /* The lines of usage that show how the subcommand is called: the first one, and those behind it that are indented. */
-static void print_usage_lines(const char *usage)
+static void print_calls(const char *usage)
 {
 	const char *end = strchr(usage, '\n');
 
@@ -53,7 +332,7 @@ int options_print_usage(int option, const char *usage)
 	if (option == 'h')
 		fputs(usage, stdout);
 	else
-		print_usage_lines(usage);
+		print_calls(usage);
 	return option == 'h' ? EX_OK : EX_USAGE;
 }
 
@@ -69,7 +348,7 @@ int options_reject(const char *command, const char *usage, const char *format, .
 	return options_print_usage('?', usage);
 }
 
-static bool parse_integer(const char *command, const char *option, const char *text, uint64_t min, uint64_t max,
+static bool parse_limited(const char *command, const char *option, const char *text, uint64_t min, uint64_t max,
                           uint64_t *value)
 {
 	char *end;
@@ -85,12 +364,12 @@ static bool parse_integer(const char *command, const char *option, const char *t
 
 bool options_parse_count(const char *command, const char *option, const char *text, uint64_t max, uint64_t *value)
 {
-	return parse_integer(command, option, text, 1, max, value);
+	return parse_limited(command, option, text, 1, max, value);
 }
 
 bool options_parse_number(const char *command, const char *option, const char *text, uint64_t max, uint64_t *value)
 {
-	return parse_integer(command, option, text, 0, max, value);
+	return parse_limited(command, option, text, 0, max, value);
 }
 
 bool options_parse_seconds(const char *command, const char *option, const char *text, uint64_t *ns)

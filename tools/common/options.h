@@ -1,22 +1,112 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * What the subcommands share to parse their command lines. Functions that return an int return the exit code with which
- * the subcommand has to end, or -1 if it can go on.
+ * The command line of a subcommand as a table: a row for each option. --help, the values' checks and the messages
+ * about wrong ones are made of it; a test compares the manual page with --help, from which the shells complete, too.
  */
 #ifndef TOOLS_COMMON_OPTIONS_H
 #define TOOLS_COMMON_OPTIONS_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
+
+enum option_type {
+	OPTION_FLAG,    /* no argument; sets the member to value, or to 1 if that is 0 */
+	OPTION_TEXT,    /* const char * */
+	OPTION_COUNT,   /* an integer from 1 to max */
+	OPTION_NUMBER,  /* an integer from 0 to max */
+	OPTION_SECONDS, /* a decimal fraction of more than 0, stored as uint64_t in ns */
+	OPTION_SIZE,    /* millions of bytes, or a number with k, M or G (2^10, …), stored as uint64_t in bytes */
+	OPTION_CHOICE,  /* one of choices, stored as its index */
+	OPTION_CALL,    /* take() */
+};
+
+/*
+ * An option, or, without a name, a line of text in --help. The member of the subcommand's struct that gets the value is
+ * a bool, or an integer of 4 or 8 bytes.
+ */
+struct option_row {
+	const char *name;
+	char letter;          /* 0: it has none */
+	const char *argument; /* as --help calls the value; NULL: the option has none */
+	const char *help;     /* a line feed begins another line in the same column; NULL: an option that is gone */
+	enum option_type type;
+	size_t at; /* of the member, with bytes: OPTION_AT() */
+	size_t bytes;
+	uint64_t max;               /* 0: as much as the member holds */
+	uint64_t unit;              /* stored: the integer times this; 0: 1 */
+	uint64_t value;             /* of a flag; of word */
+	const char *word;           /* a word that an integer option takes, too, and stores as value */
+	const char *const *choices; /* NULL ends them */
+	/* NULL: the value is taken. Otherwise why it is wrong, for a message. text is NULL if there is no argument. */
+	const char *(*take)(void *options, const char *text);
+};
+
+#define OPTION_AT(type, member) .at = offsetof(type, member), .bytes = sizeof(((type *)NULL)->member)
+
+/* Rows of several subcommands. Their files include <ibvcap/ibvcap.h>. */
+#define OPTION_SOCKET(option_letter, type, member)                                                           \
+	{                                                                                                    \
+		"socket", option_letter, "PATH",                                                             \
+			"the daemon's control socket (else $IBVCAP_SOCKET, else " IBVCAP_CONTROL_SOCKET ")", \
+			OPTION_TEXT, OPTION_AT(type, member)                                                 \
+	}
+
+/* How long a consumer waits for the daemon's next run, in the member's ms. */
+#define OPTION_REATTACH(type, member)                                                                       \
+	{                                                                                                   \
+		"reattach", 'r', "S", "when the daemon ends, wait S seconds for its next run; 0: end (30)", \
+			OPTION_NUMBER, OPTION_AT(type, member), .max = UINT32_MAX / 1000 - 1, .unit = 1000, \
+								.word = "0", .value = IBVCAP_NO_REATTACH    \
+	}
+
+/* Two options that contradict each other, or of which one means nothing without the other. */
+struct option_rule {
+	const char *option;
+	enum { OPTION_NOT_WITH, OPTION_ONLY_WITH } kind;
+	const char *other;
+	const char *why; /* NULL: that is clear */
+};
+
+/* A word that is no option. */
+struct option_word {
+	const char *missing; /* what is said if it is not there */
+	size_t at;           /* of a const char * */
+};
+
+#define OPTION_WORDS_MAX 2
+
+struct options_table {
+	const char *command; /* "recv" */
+	const char *usage;   /* the text of --help in front of the options */
+	const struct option_row *rows;
+	const struct option_rule *rules;
+	size_t n_rows;
+	size_t n_rules;
+	struct option_word words[OPTION_WORDS_MAX];
+	bool takes_more; /* words behind these: from optind on */
+};
+
+#define OPTION_ROWS(array)  .rows = (array), .n_rows = sizeof(array) / sizeof((array)[0])
+#define OPTION_RULES(array) .rules = (array), .n_rules = sizeof(array) / sizeof((array)[0])
 
 /* The options of a subcommand that asks the daemon one question. */
 struct query_options {
 	const char *socket; /* NULL: the default one */
+	const char *stream;
 	bool json;
 };
 
-/** Parse -s, -h and, if with_json is set, -j. The words that are no options begin at optind then. */
-int options_parse_query(int argc, char **argv, const char *usage, bool with_json, struct query_options *options);
+/**
+ * Parse the command line into options, which has the defaults. -1: the subcommand goes on, and its further words begin
+ * at optind. Otherwise it ends with this exit code: --help was printed, or what is wrong.
+ */
+int options_parse(const struct options_table *table, int argc, char **argv, void *options);
+
+/** Print what is wrong with the command line, and how the subcommand is called. Returns EX_USAGE. */
+int options_refuse(const struct options_table *table, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* ---- without a table: to go ----------------------------------------------------------------------- */
 
 /**
  * For an option that the subcommand does not take itself: -h prints the usage. For any other one getopt has printed a

@@ -1,89 +1,54 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The command line of `ibvcap send`. */
-#include "tools/send/send.h"
-
 #include "tools/common/options.h"
 #include "tools/ibvcap/ibvcap.h"
-
-#include <getopt.h>
-#include <sysexits.h>
+#include "tools/send/send.h"
 
 static const char usage[] =
 	"usage: ibvcap send CHANNEL [OPTIONS...]\n"
 	"Send on a channel until --count, --duration, the end of --file, SIGINT or SIGTERM. Print rates every\n"
 	"second, and the sum at the end. Defaults are in parentheses.\n"
-	"Exit 1: some packets were not sent; the sum says how many and why.\n"
-	"\n"
-	"  -s, --socket PATH    the daemon's control socket (else $IBVCAP_SOCKET, else " IBVCAP_CONTROL_SOCKET ")\n"
-	"  -c, --count N        end after N packets\n"
-	"  -t, --duration S     end after S seconds\n"
-	"  -z, --size BYTES     size of each payload (the largest that the channel allows)\n"
-	"  -r, --rate N         N packets per second, each with a send time (as fast as the channel allows)\n"
-	"  -L, --drop-late      with --rate: the daemon drops packets that it can no longer send in time\n"
-	"  -f, --file FILE      send the bytes of FILE, --size of them in each packet; -: standard input\n"
-	"                       (the numbered test pattern; `ibvcap recv --verify` checks it from 8 bytes on)\n"
-	"  -d, --destination N  number of the destination in the channel's configuration (0)\n"
-	"  -j, --json           print only the summary, as JSON\n"
-	"  -h, --help           print this\n";
+	"Exit 1: some packets were not sent; the sum says how many and why.\n";
 
-/* -1: go on; otherwise the exit code. */
-static int parse_send_option(int option, struct send_options *options)
-{
-	switch (option) {
-	case 'c':
-		return options_parse_count("send", "--count", optarg, UINT64_MAX - 1, &options->count) ? -1 : EX_USAGE;
-	case 't':
-		return options_parse_seconds("send", "--duration", optarg, &options->duration_ns) ? -1 : EX_USAGE;
-	case 'z':
-		return options_parse_number("send", "--size", optarg, UINT16_MAX, &options->size_bytes) ? -1 : EX_USAGE;
-	case 'r':
-		return options_parse_count("send", "--rate", optarg, 1000000000, &options->rate_pps) ? -1 : EX_USAGE;
-	case 'f':
-		options->file = optarg;
-		return -1;
-	}
-	return tx_run_parse_option(option, usage, &options->run);
-}
+#define AT(member) OPTION_AT(struct send_options, member)
 
-static int parse_send_arguments(int argc, char **argv, struct send_options *options)
-{
-	static const struct option known[] = {
-		{"socket", required_argument, NULL, 's'},
-		{"count", required_argument, NULL, 'c'},
-		{"duration", required_argument, NULL, 't'},
-		{"size", required_argument, NULL, 'z'},
-		{"rate", required_argument, NULL, 'r'},
-		{"drop-late", no_argument, NULL, 'L'},
-		{"file", required_argument, NULL, 'f'},
-		{"destination", required_argument, NULL, 'd'},
-		{"json", no_argument, NULL, 'j'},
-		{"help", no_argument, NULL, 'h'},
-		{0},
-	};
-	int option, r = -1;
+static const struct option_row rows[] = {
+	OPTION_SOCKET('s', struct send_options, run.socket),
+	{"count", 'c', "N", "end after N packets", OPTION_COUNT, AT(count)},
+	{"duration", 't', "S", "end after S seconds", OPTION_SECONDS, AT(duration_ns)},
+	{"size", 'z', "BYTES", "size of each payload (the largest that the channel allows)", OPTION_NUMBER,
+         AT(size_bytes), .max = UINT16_MAX},
+	{"rate", 'r', "N", "N packets per second, each with a send time (as fast as the channel allows)", OPTION_COUNT,
+         AT(rate_pps), .max = 1000000000},
+	{"drop-late", 'L', NULL, "with --rate: the daemon drops packets that it can no longer send in time",
+         OPTION_FLAG, AT(run.drop_late)},
+	{"file", 'f', "FILE",
+         "send the bytes of FILE, --size of them in each packet; -: standard input\n"
+         "(the numbered test pattern; `ibvcap recv --verify` checks it from 8 bytes on)",
+         OPTION_TEXT, AT(file)},
+	TX_OPTION_DESTINATION(struct send_options),
+	{"json", 'j', NULL, "print only the summary, as JSON", OPTION_FLAG, AT(run.json)},
+};
 
-	*options = (struct send_options){
-		.run.command = "send", .count = UINT64_MAX, .duration_ns = UINT64_MAX, .size_bytes = UINT64_MAX};
-	while (r < 0 && (option = getopt_long(argc, argv, "s:c:t:z:r:Lf:d:jh", known, NULL)) != -1)
-		r = parse_send_option(option, options);
-	if (r >= 0)
-		return r;
-	if (optind == argc)
-		return options_reject("send", usage, "which channel? 'ibvcap status' lists them");
-	options->run.channel = argv[optind++];
-	if (optind < argc)
-		return options_reject("send", usage, "unexpected argument '%s'", argv[optind]);
-	if (options->run.drop_late && !options->rate_pps)
-		return options_reject("send", usage, "--drop-late goes with --rate: without it nothing is late");
-	if (options->file && options->size_bytes == 0)
-		return options_reject("send", usage, "--file and --size 0 do not go together");
-	return -1;
-}
+static const struct option_rule rules[] = {
+	{"drop-late", OPTION_ONLY_WITH, "rate", "without it nothing is late"},
+};
+
+static const struct options_table table = {
+	.command = "send",
+	.usage = usage,
+	OPTION_ROWS(rows),
+	OPTION_RULES(rules),
+	.words = {{"which channel? 'ibvcap status' lists them", offsetof(struct send_options, run.channel)}},
+};
 
 int cmd_send(int argc, char **argv)
 {
-	struct send_options options;
-	int code = parse_send_arguments(argc, argv, &options);
+	struct send_options options = {
+		.run.command = "send", .count = UINT64_MAX, .duration_ns = UINT64_MAX, .size_bytes = UINT64_MAX};
+	int code = options_parse(&table, argc, argv, &options);
 
+	if (code < 0 && options.file && options.size_bytes == 0)
+		code = options_refuse(&table, "--file and --size 0 do not go together");
 	return code >= 0 ? code : send_run(&options);
 }

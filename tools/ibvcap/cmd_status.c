@@ -5,27 +5,26 @@
 #include "tools/ibvcap/ibvcap.h"
 #include "tools/status/status_print.h"
 
-#include <getopt.h>
 #include <sysexits.h>
 
-static const char usage[] =
-	"usage: ibvcap status [--socket PATH] [--json]\n"
-	"Print what ibvcapd receives and sends, and where every packet went.\n"
-	"\n"
-	"  -s, --socket PATH  the daemon's control socket (else $IBVCAP_SOCKET, else " IBVCAP_CONTROL_SOCKET ")\n"
-	"  -j, --json         print JSON\n"
-	"  -h, --help         print this\n";
+static const char usage[] = "usage: ibvcap status [--socket PATH] [--json]\n"
+			    "Print what ibvcapd receives and sends, and where every packet went.\n";
+
+static const struct option_row rows[] = {
+	OPTION_SOCKET('s', struct query_options, socket),
+	{"json", 'j', NULL, "print JSON", OPTION_FLAG, OPTION_AT(struct query_options, json)},
+};
+
+static const struct options_table table = {.command = "status", .usage = usage, OPTION_ROWS(rows)};
 
 int cmd_status(int argc, char **argv)
 {
-	struct query_options options;
+	struct query_options options = {0};
 	struct status_view view;
-	int r = options_parse_query(argc, argv, usage, true, &options);
+	int r = options_parse(&table, argc, argv, &options);
 
 	if (r >= 0)
 		return r;
-	if (optind < argc)
-		return options_reject("status", usage, "unexpected argument '%s'", argv[optind]);
 	r = status_view_ask(&view, options.socket, 0);
 	if (r < 0)
 		return report_failure("status", r);

@@ -22,10 +22,16 @@ static const char usage[] =
 	"streams = ( { ... } ); or one stream, by its keys: name=a interface=eth0 payload_size=1472\n"
 	"flows.destination=239.1.2.3 flows.port=7502. A key of flows that comes for the second time begins the next\n"
 	"flow. Or remove a stream: its consumers still receive the published packets, then the end of the stream.\n"
-	"The change lasts until the daemon reads its own file again. Only root and the daemon's user may do this.\n"
-	"\n"
-	"  -s, --socket PATH  the daemon's control socket (else $IBVCAP_SOCKET, else " IBVCAP_CONTROL_SOCKET ")\n"
-	"  -h, --help         print this\n";
+	"The change lasts until the daemon reads its own file again. Only root and the daemon's user may do this.\n";
+
+static const struct option_row rows[] = {OPTION_SOCKET('s', struct query_options, socket)};
+
+static const struct options_table table = {
+	.command = "stream",
+	.usage = usage,
+	OPTION_ROWS(rows),
+	.takes_more = true,
+};
 
 static int read_stream_file(const char *path, char text[TEXT_BYTES])
 {
@@ -65,7 +71,7 @@ static int add_stream_args(const char *socket, char *const *words, int n_words)
 	int code;
 
 	if (!text)
-		return options_reject("stream", usage, "one FILE, or words KEY=VALUE");
+		return options_refuse(&table, "one FILE, or words KEY=VALUE");
 	code = reconfigure_daemon("stream", socket, IBVCAP_RECONFIGURE_ADD_STREAM, "arguments", text);
 	free(text);
 	return code;
@@ -73,22 +79,20 @@ static int add_stream_args(const char *socket, char *const *words, int n_words)
 
 int cmd_stream(int argc, char **argv)
 {
-	struct query_options options;
-	int code = options_parse_query(argc, argv, usage, false, &options);
-	int n_words = argc - optind - 1; /* behind the verb */
-	char **words = argv + optind + 1;
+	struct query_options options = {0};
+	int code = options_parse(&table, argc, argv, &options), n_words = argc - optind - 1;
+	char **words = argv + optind + 1; /* behind the verb */
+	bool adds, removes;
 
 	if (code >= 0)
 		return code;
-	if (n_words < 1)
-		return options_print_usage('?', usage);
-	if (strcmp(argv[optind], "add") == 0 && (n_words > 1 || stream_args_are_keys(words[0])))
+	adds = n_words > 0 && strcmp(argv[optind], "add") == 0;
+	removes = n_words == 1 && strcmp(argv[optind], "remove") == 0;
+	if (adds && (n_words > 1 || stream_args_are_keys(words[0])))
 		return add_stream_args(options.socket, words, n_words);
-	if (strcmp(argv[optind], "add") == 0)
+	if (adds)
 		return add_stream_file(options.socket, words[0]);
-	if (strcmp(argv[optind], "remove") != 0)
-		return options_reject("stream", usage, "'%s' is neither add nor remove", argv[optind]);
-	if (n_words > 1)
-		return options_print_usage('?', usage);
-	return reconfigure_daemon("stream", options.socket, IBVCAP_RECONFIGURE_REMOVE_STREAM, words[0], NULL);
+	if (removes)
+		return reconfigure_daemon("stream", options.socket, IBVCAP_RECONFIGURE_REMOVE_STREAM, words[0], NULL);
+	return options_refuse(&table, "add FILE, add KEY=VALUE... or remove NAME is wanted");
 }

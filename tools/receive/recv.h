@@ -15,6 +15,8 @@ struct recv_options {
 	const char *socket;
 	const char *payload_out;
 	struct ibvcap_rx_options attach;
+	uint64_t packets_back; /* to begin so many packets back, or so many ns; 0: no */
+	uint64_t ns_back;
 	uint64_t count;       /* packets; UINT64_MAX = no end */
 	uint64_t duration_ns; /* UINT64_MAX = no end */
 	uint64_t dump;        /* packets still to be printed */

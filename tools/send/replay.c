@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* ibvcap replay: sends the UDP payloads of a capture file on a channel, at the times at which they were recorded. */
 #include "tools/capture/capture.h"
-#include "tools/common/options.h"
 #include "tools/send/replay.h"
 #include "tools/common/report.h"
 #include "tools/common/stop_signal.h"
@@ -239,6 +238,12 @@ static void print_replay_json(const struct replay *replay)
 
 /* ---- the command --------------------------------------------------------------------------------- */
 
+static int refuse_replay(const char *why)
+{
+	fprintf(stderr, "ibvcap replay: %s\n", why);
+	return EX_USAGE;
+}
+
 static int open_replay(struct replay *replay)
 {
 	int code = capture_open(&replay->capture, replay->options.file);
@@ -248,10 +253,9 @@ static int open_replay(struct replay *replay)
 		return code;
 	}
 	if (replay->capture.raw && replay->options.port)
-		return options_reject("replay", replay_usage,
-		                      "--port: a raw recording has payloads without ports; leave it out");
+		return refuse_replay("--port: a raw recording has payloads without ports; leave it out");
 	if (replay->capture.is_pipe && replay->options.loops != 1)
-		return options_reject("replay", replay_usage, "--loop wants a file: a pipe cannot be read again");
+		return refuse_replay("--loop wants a file: a pipe cannot be read again");
 	return tx_run_open(&replay->run, &replay->options.run);
 }
 
@@ -259,7 +263,7 @@ static int play_and_print(struct replay *replay)
 {
 	int code;
 
-	replay->timing.speed = replay->options.speed ? replay->options.speed : 1;
+	replay->timing.speed = replay->options.speed;
 	code = tx_run_finish(&replay->run, play_passes(replay));
 	note_lost(replay);
 	if (replay->options.run.json)

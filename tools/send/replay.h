@@ -13,11 +13,9 @@ struct replay_options {
 	const char *file;
 	uint64_t port;  /* 0: all */
 	uint64_t loops; /* 0: no end */
-	double speed;   /* 0: no --speed */
+	double speed;   /* 1: as recorded */
 	bool top_speed;
 };
-
-extern const char replay_usage[];
 
 /** Send the file as the options say, and print the sum. Returns the exit code. */
 int replay_run(const struct replay_options *options);

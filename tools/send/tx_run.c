@@ -3,12 +3,10 @@
 #include "tools/send/tx_run.h"
 
 #include "daemon/base/time.h"
-#include "tools/common/options.h"
 #include "tools/common/report.h"
 #include "tools/common/stop_signal.h"
 
 #include <errno.h>
-#include <getopt.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -41,29 +39,6 @@ static const struct {
 	{-ETIME, "late_dropped", "late, and dropped as asked for"},
 	{-ECANCELED, "flushed", "the channel ended or its device was reset: it is not known whether they were sent"},
 };
-
-/* ---- arguments ----------------------------------------------------------------------------------- */
-
-int tx_run_parse_option(int option, const char *usage, struct tx_run_options *options)
-{
-	switch (option) {
-	case 's':
-		options->socket = optarg;
-		return -1;
-	case 'L':
-		options->drop_late = true;
-		return -1;
-	case 'd':
-		return options_parse_number(options->command, "--destination", optarg, UINT16_MAX,
-		                            &options->destination)
-		               ? -1
-		               : EX_USAGE;
-	case 'j':
-		options->json = true;
-		return -1;
-	}
-	return options_print_usage(option, usage);
-}
 
 /* ---- time -------------------------------------------------------------------------------------------- */
 

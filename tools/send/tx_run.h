@@ -42,10 +42,12 @@ struct tx_run_row {
 	struct ibvcap_tx_descriptor *packet;
 };
 
-/**
- * Take one of the options that both have: -s, -L, -d, -j. Others print the usage. -1: go on; otherwise the exit code.
- */
-int tx_run_parse_option(int option, const char *usage, struct tx_run_options *options);
+/* The row that both have. */
+#define TX_OPTION_DESTINATION(type)                                                                      \
+	{                                                                                                \
+		"destination", 'd', "N", "number of the destination in the channel's configuration (0)", \
+			OPTION_NUMBER, OPTION_AT(type, run.destination), .max = UINT16_MAX               \
+	}
 
 /** Open the channel, and catch SIGINT and SIGTERM. EX_OK; or another exit code, after an error message. */
 int tx_run_open(struct tx_run *run, const struct tx_run_options *options);
