@@ -208,7 +208,7 @@ static bool channel_mail_destinations(struct channel *channel, struct mailbox *i
 /* Stops at the first mail for which there is no room: the worker must hear of the channel before anything about it. */
 static bool channel_mail_news(struct channel *channel)
 {
-	struct mailbox *inbox = tx_worker_inbox(channel->tx->worker);
+	struct mailbox *inbox = channel->tx->worker->inbox;
 	struct mail mail = {.tx_queue = channel->queue, .error = channel->error};
 	const struct {
 		bool *to_mail;

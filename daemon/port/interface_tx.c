@@ -19,10 +19,10 @@ static int interface_tx_new(struct daemon *daemon, struct interface *interface, 
 
 	snprintf(name, sizeof(name), "tx-%.12s", interface->name);
 	if (tx) {
-		const struct tx_worker_options options = {.name = name,
-		                                          .spin_ns = config_spin_ns(config->poll, config->spin_us),
-		                                          .cpu = config->cpu,
-		                                          .node = interface->numa_node};
+		const struct worker_options options = {.name = name,
+		                                       .spin_ns = config_spin_ns(config->poll, config->spin_us),
+		                                       .cpu = config->cpu,
+		                                       .node = interface->numa_node};
 
 		r = tx_worker_new(&tx->worker, &options);
 	}
@@ -63,14 +63,14 @@ int interface_tx_take(struct daemon *daemon, struct interface *interface, const 
 
 static int interface_tx_start(struct interface_tx *tx, struct failure *failure)
 {
-	int r = tx_worker_start(tx->worker);
+	int r = worker_start(tx->worker);
 
 	if (r < 0)
 		return failure_set(failure, EX_OSERR, -r,
 		                   "interface %s: no thread for its transmit worker (cpu = %d): %s",
 		                   tx->interface->name, tx->cpu, strerror(-r));
 	tx->runs = true;
-	heartbeat_watch(&tx->daemon->heartbeats, tx_worker_heartbeat(tx->worker), "interface '%s': its transmit worker",
+	heartbeat_watch(&tx->daemon->heartbeats, &tx->worker->heartbeat, "interface '%s': its transmit worker",
 	                tx->interface->name);
 	return 0;
 }
@@ -88,8 +88,8 @@ int interface_tx_serve(struct interface_tx *tx, struct failure *failure)
 		return 0;
 	tx->control = (struct control_tx_worker){
 		.interface = tx->interface->name,
-		.inbox = tx_worker_inbox(tx->worker),
-		.outbox = tx_worker_outbox(tx->worker),
+		.inbox = tx->worker->inbox,
+		.outbox = tx->worker->outbox,
 		.doorbell = tx_worker_doorbell(tx->worker),
 		.epoll = tx_worker_epoll(tx->worker),
 		.said = tx->control.said,
@@ -109,14 +109,14 @@ void interface_tx_stop(struct interface_tx *tx)
 	if (!tx->runs || tx->stopping)
 		return;
 	tx->stopping = true;
-	mailbox_send_last(tx_worker_inbox(tx->worker), &stop);
+	mailbox_send_last(tx->worker->inbox, &stop);
 }
 
 void interface_tx_join(struct interface_tx *tx)
 {
 	if (!tx->runs)
 		return;
-	tx_worker_join(tx->worker);
+	worker_join(tx->worker);
 	tx->runs = false;
 }
 

@@ -16,7 +16,7 @@ struct interface;
 struct interface_tx {
 	struct daemon *daemon;
 	struct interface *interface;
-	struct tx_worker *worker;
+	struct worker *worker;
 	struct control_tx_worker control; /* as control sees it */
 	uint64_t spin_ns;
 	int32_t cpu;

@@ -86,13 +86,13 @@ static int stream_queue_create_worker(struct stream_queue *queue, struct failure
 	const struct config_stream *config = stream->config;
 	char name[32];
 	const struct rx_worker_options options = {
-		.name = name,
+		.worker.name = name,
 		.queue = queue->queue,
 		.ring = &queue->ring,
 		.receive_queue_slots = config->receive_queue_slots,
-		.spin_ns = stream_queue_spin_ns(stream),
-		.cpu = config_queue_cpu(config, queue->index),
-		.node = stream->interface->numa_node,
+		.worker.spin_ns = stream_queue_spin_ns(stream),
+		.worker.cpu = config_queue_cpu(config, queue->index),
+		.worker.node = stream->interface->numa_node,
 		.device_timestamps = stream->device_timestamps,
 		.kernel_times = stream->device_timestamps && stream->interface->capabilities.kernel_times,
 		.settle_ns = stream->interface->capabilities.settle_ns,
@@ -195,7 +195,7 @@ void stream_queue_set_clock(struct stream_queue *queue)
 	 * The worker takes the line up a little later, and not before the next renewal if the mailbox is full: a bound
 	 * that is smaller is published one renewal later.
 	 */
-	if (mailbox_send(rx_worker_inbox(queue->worker), &mail) == 0)
+	if (mailbox_send(queue->worker->inbox, &mail) == 0)
 		queue->clock_error_ns = error_ns;
 	daemon_store_clock(queue->ring.ring, stream_clock_source(interface),
 	                   error_ns > before_ns ? error_ns : before_ns);
@@ -211,7 +211,7 @@ int stream_queue_start(struct stream_queue *queue, struct failure *failure)
 		return failure_set(failure, EX_UNAVAILABLE, -r, "stream '%s': device %s does not start its queue: %s",
 		                   name, stream->interface->capabilities.device, strerror(-r));
 	stream_queue_set_clock(queue);
-	r = rx_worker_start(queue->worker);
+	r = worker_start(queue->worker);
 	if (r < 0)
 		return failure_set(failure, EX_OSERR, -r, "stream '%s': no thread for its worker (cpu = %d): %s", name,
 		                   config_queue_cpu(stream->config, queue->index), strerror(-r));
@@ -226,8 +226,8 @@ void stream_queue_stop(struct stream_queue *queue, const struct mail *matched)
 	if (!queue->worker_runs)
 		return;
 	if (matched)
-		mailbox_send_last(rx_worker_inbox(queue->worker), matched);
-	mailbox_send_last(rx_worker_inbox(queue->worker), &stop);
+		mailbox_send_last(queue->worker->inbox, matched);
+	mailbox_send_last(queue->worker->inbox, &stop);
 }
 
 bool stream_queue_join(struct stream_queue *queue)
@@ -235,7 +235,7 @@ bool stream_queue_join(struct stream_queue *queue)
 	bool ran = queue->worker_runs;
 
 	if (ran)
-		rx_worker_join(queue->worker);
+		worker_join(queue->worker);
 	queue->worker_runs = false;
 	return ran;
 }

@@ -26,7 +26,7 @@ struct stream_queue {
 	struct backend_memory *payload;
 	struct backend_memory *headers;
 	struct backend_queue *queue;
-	struct rx_worker *worker;
+	struct worker *worker;
 	bool worker_runs;
 	bool ended;                    /* the worker has mailed that it ends */
 	bool failed;                   /* since the device cannot reset the queue */

@@ -52,8 +52,8 @@ static int stream_service_start(struct daemon *daemon, struct service *service, 
 
 		if (stream->n_queues > 1)
 			snprintf(of_queue, sizeof(of_queue), " of queue %u", i);
-		heartbeat_watch(&daemon->heartbeats, rx_worker_heartbeat(stream->queues[i].worker),
-		                "stream '%s': its worker%s", service->name, of_queue);
+		heartbeat_watch(&daemon->heartbeats, &stream->queues[i].worker->heartbeat, "stream '%s': its worker%s",
+		                service->name, of_queue);
 	}
 	return r;
 }
@@ -70,8 +70,8 @@ static int stream_service_serve_queue(struct daemon *daemon, struct stream_queue
 		.ring = &queue->ring,
 		.queue = queue->index,
 		.n_queues = stream->n_queues,
-		.inbox = rx_worker_inbox(queue->worker),
-		.outbox = rx_worker_outbox(queue->worker),
+		.inbox = queue->worker->inbox,
+		.outbox = queue->worker->outbox,
 		.device = interface->capabilities.device,
 		.backend = interface->ops->name,
 		.matched = &stream->matched,

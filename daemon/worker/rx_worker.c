@@ -9,7 +9,6 @@
 #include "daemon/base/time.h"
 #include "daemon/worker/rx_receive.h"
 #include "daemon/worker/rx_sum.h"
-#include "daemon/worker/worker_thread.h"
 #include "lib/ibvcap/min.h"
 #include "lib/ibvcap/ring.h"
 
@@ -36,16 +35,8 @@
 #define WAKE_ROUNDS          16
 
 struct rx_worker {
+	struct worker base;
 	struct rx_receive receive;
-	struct mailbox *inbox;
-	struct mailbox *outbox;
-	struct heartbeat heartbeat;
-	pthread_t thread;
-	char name[16];
-	uint64_t spin_ns;
-	int32_t cpu;
-	int32_t node;
-
 	struct rx_sum *sum;        /* of the stream */
 	uint32_t queue_index;      /* in the stream */
 	bool has_matched;          /* the last reading of the flow counters is not settled yet */
@@ -66,8 +57,7 @@ struct rx_worker {
 	uint64_t drain_ns;
 	bool stopping;
 	uint64_t stopping_at_ns;
-	bool stopped;
-	bool failed; /* … since the queue cannot be reset */
+	bool failed; /* it has stopped since the queue cannot be reset */
 };
 
 /* ---- the sum: matched = published + no_buffer + errored, of all queues of the stream ---------------- */
@@ -178,11 +168,6 @@ static void rx_worker_settle_sum(struct rx_worker *worker)
 
 /* ---- mail ---------------------------------------------------------------------------------------- */
 
-static void rx_worker_send_answer(struct rx_worker *worker, const struct mail *mail)
-{
-	mailbox_send(worker->outbox, mail); /* the caller checked that there is room */
-}
-
 static void rx_worker_finish(struct rx_worker *worker, enum mail_type type, int error)
 {
 	const struct mail last = {.type = type, .error = error};
@@ -191,10 +176,11 @@ static void rx_worker_finish(struct rx_worker *worker, enum mail_type type, int 
 	worker->failed = type == MAIL_FAILED;
 	rx_worker_record_settled(worker, RING_SETTLED_ENDED);
 	rx_ring_close(worker->receive.ring, type == MAIL_FAILED ? IBVCAP_RING_END_FAILED : IBVCAP_RING_END_STOPPED);
-	worker->stopped = true;
-	mailbox_send_last(worker->outbox, &last);
+	worker->base.stopped = true;
+	mailbox_send_last(worker->base.outbox, &last);
 }
 
+/* The outbox has room for an answer. */
 static void rx_worker_take_mail(struct rx_worker *worker, const struct mail *mail)
 {
 	struct rx_ring *ring = worker->receive.ring;
@@ -204,28 +190,27 @@ static void rx_worker_take_mail(struct rx_worker *worker, const struct mail *mai
 	case MAIL_ADD_CONSUMER:
 		reply.type = MAIL_CONSUMER_ADDED;
 		reply.error = rx_ring_add_consumer(ring, mail->consumer);
-		rx_worker_send_answer(worker, &reply);
 		break;
 	case MAIL_REMOVE_CONSUMER:
-		rx_ring_remove_consumer(ring, mail->consumer);
 		reply.type = MAIL_CONSUMER_REMOVED;
-		rx_worker_send_answer(worker, &reply);
+		rx_ring_remove_consumer(ring, mail->consumer);
 		break;
 	case MAIL_MATCHED:
 		rx_worker_take_matched(worker, mail);
-		break;
+		return;
 	case MAIL_CLOCK:
 		rx_receive_set_clock(&worker->receive, &mail->clock);
-		break;
+		return;
 	case MAIL_STOP:
 		worker->stopping = true;
 		worker->stopping_at_ns = time_monotonic_ns();
 		if (mail->error) /* packets still come, so that there may never be an empty poll */
 			rx_worker_finish(worker, MAIL_STOPPED, 0);
-		break;
+		return;
 	default:
-		break;
+		return;
 	}
+	mailbox_send(worker->base.outbox, &reply);
 }
 
 static int rx_worker_take_mails(struct rx_worker *worker)
@@ -233,66 +218,44 @@ static int rx_worker_take_mails(struct rx_worker *worker)
 	struct mail mail;
 	int n = 0;
 
-	while (!mailbox_full(worker->outbox) && mailbox_receive(worker->inbox, &mail)) {
+	for (; !mailbox_full(worker->base.outbox) && mailbox_receive(worker->base.inbox, &mail); n++)
 		rx_worker_take_mail(worker, &mail);
-		n++;
-	}
 	return n;
-}
-
-static void rx_worker_report_evicted(struct rx_worker *worker)
-{
-	while (!mailbox_full(worker->outbox)) {
-		struct ring_consumer *consumer = rx_ring_next_evicted(worker->receive.ring);
-
-		if (!consumer)
-			return;
-		rx_worker_send_answer(worker, &(struct mail){.type = MAIL_CONSUMER_BAD,
-		                                             .error = -EBADMSG,
-		                                             .reason = (uint32_t)consumer->bad,
-		                                             .consumer = consumer});
-	}
-}
-
-static void rx_worker_report_demoted(struct rx_worker *worker)
-{
-	while (!mailbox_full(worker->outbox)) {
-		struct ring_consumer *consumer = rx_ring_next_demoted(worker->receive.ring);
-
-		if (!consumer)
-			return;
-		rx_worker_send_answer(worker, &(struct mail){.type = MAIL_CONSUMER_DEMOTED, .consumer = consumer});
-	}
 }
 
 /* Charge consumers that stall the queue, and report consumers that were evicted or demoted. */
 static void rx_worker_check_consumers(struct rx_worker *worker)
 {
 	struct rx_ring *ring = worker->receive.ring;
+	struct mailbox *outbox = worker->base.outbox;
+	struct ring_consumer *consumer;
 
 	if (ring->stalled)
 		atomic_store_explicit(&worker->sum->parts[worker->queue_index].stalled_utc_ns, time_utc_ns(),
 		                      memory_order_relaxed);
 	if (ring->stalled | ring->charging)
 		rx_ring_charge_stalls(ring, time_monotonic_ns());
-	if (ring->n_bad)
-		rx_worker_report_evicted(worker);
-	if (ring->n_unreported)
-		rx_worker_report_demoted(worker);
+	while (!mailbox_full(outbox) && (consumer = rx_ring_next_evicted(ring)))
+		mailbox_send(outbox, &(struct mail){.type = MAIL_CONSUMER_BAD,
+		                                    .error = -EBADMSG,
+		                                    .reason = (uint32_t)consumer->bad,
+		                                    .consumer = consumer});
+	while (!mailbox_full(outbox) && (consumer = rx_ring_next_demoted(ring)))
+		mailbox_send(outbox, &(struct mail){.type = MAIL_CONSUMER_DEMOTED, .consumer = consumer});
 }
 
 /* ---- a failed queue ------------------------------------------------------------------------------ */
 
-static int rx_worker_restart_queue(struct rx_worker *worker, uint64_t now_ns)
+static int rx_worker_restart_queue(struct rx_worker *worker)
 {
 	int r;
 
 	worker->restart_at_ns = 0;
-	worker->restarted_at_ns = now_ns;
+	worker->restarted_at_ns = time_monotonic_ns();
 	/* These are commands: a device that hangs must not end what the daemon captures from others. */
-	heartbeat_suspend(&worker->heartbeat);
+	heartbeat_suspend(&worker->base.heartbeat);
 	r = rx_receive_restart(&worker->receive);
-	heartbeat_resume(&worker->heartbeat);
+	heartbeat_resume(&worker->base.heartbeat);
 	return r;
 }
 
@@ -305,39 +268,27 @@ static int rx_worker_take_failure(struct rx_worker *worker)
 		                                    : RESTART_PAUSE_NS_MIN;
 	worker->restart_pause_ns = pause_ns;
 	if (pause_ns == 0)
-		return rx_worker_restart_queue(worker, now_ns);
+		return rx_worker_restart_queue(worker);
 	worker->restart_at_ns = now_ns + pause_ns;
 	return 0;
 }
 
-/* Packets that come meanwhile are matched and have no buffer. */
-static int rx_worker_wait_for_restart(struct rx_worker *worker)
-{
-	uint64_t now_ns = time_monotonic_ns();
-
-	return now_ns < worker->restart_at_ns ? 0 : rx_worker_restart_queue(worker, now_ns);
-}
-
 /* ---- one round ----------------------------------------------------------------------------------- */
 
-/* No packet is there: time for work that is not about packets. */
-static void rx_worker_after_empty_poll(struct rx_worker *worker)
+int rx_worker_do_work(struct worker *base)
 {
-	rx_worker_settle_sum(worker);
-	if (worker->stopping && !worker->has_matched &&
-	    time_monotonic_ns() - worker->stopping_at_ns >= worker->drain_ns)
-		rx_worker_finish(worker, MAIL_STOPPED, 0);
-}
-
-int rx_worker_do_work(struct rx_worker *worker)
-{
+	struct rx_worker *worker = (struct rx_worker *)base;
 	struct rx_ring *ring = worker->receive.ring;
-	uint64_t round = heartbeat_beat(&worker->heartbeat);
-	bool waits = worker->restart_at_ns != 0;
-	int n = waits ? rx_worker_wait_for_restart(worker) : rx_receive_batch(&worker->receive);
+	uint64_t round = heartbeat_beat(&worker->base.heartbeat);
+	int n;
 
-	if (n < 0 && n != -EPROTO && !waits)
-		n = rx_worker_take_failure(worker);
+	if (!worker->restart_at_ns) {
+		n = rx_receive_batch(&worker->receive);
+		if (n < 0 && n != -EPROTO)
+			n = rx_worker_take_failure(worker);
+	} else { /* packets that come meanwhile are matched and have no buffer */
+		n = time_monotonic_ns() < worker->restart_at_ns ? 0 : rx_worker_restart_queue(worker);
+	}
 	if (n < 0)
 		return n;
 	/*
@@ -349,10 +300,13 @@ int rx_worker_do_work(struct rx_worker *worker)
 	if (ring->stalled | ring->charging | ring->n_bad | ring->n_unreported)
 		rx_worker_check_consumers(worker);
 	if (n == 0)
-		rx_worker_after_empty_poll(worker);
-	if (worker->is_record_due && !worker->restart_at_ns && !worker->stopped)
+		rx_worker_settle_sum(worker);
+	if (n == 0 && worker->stopping && !worker->has_matched &&
+	    time_monotonic_ns() - worker->stopping_at_ns >= worker->drain_ns)
+		rx_worker_finish(worker, MAIL_STOPPED, 0);
+	if (worker->is_record_due && !worker->restart_at_ns && !worker->base.stopped)
 		rx_worker_record_if_settled(worker, n);
-	return worker->stopped ? 0 : n + rx_worker_take_mails(worker);
+	return worker->base.stopped ? 0 : n + rx_worker_take_mails(worker);
 }
 
 /* ---- idling --------------------------------------------------------------------------------------- */
@@ -365,69 +319,46 @@ static int rx_worker_sleep_for_work(struct rx_worker *worker)
 
 	if (r < 0)
 		return r;
-	r = rx_worker_do_work(worker);
-	if (r != 0 || worker->stopped)
+	r = rx_worker_do_work(&worker->base);
+	if (r != 0 || worker->base.stopped)
 		return r;
 	struct pollfd fds[] = {{.fd = queue->ops->fd(queue), .events = POLLIN},
-	                       {.fd = mailbox_fd(worker->inbox), .events = POLLIN}};
+	                       {.fd = mailbox_fd(worker->base.inbox), .events = POLLIN}};
 	/* No event says that a consumer has acquired the block on which the queue is stalled. */
-	bool busy = worker->has_matched || worker->is_record_due || worker->stopping || mailbox_full(worker->outbox) ||
-	            worker->restart_at_ns || worker->receive.ring->stalled;
+	bool busy = worker->has_matched || worker->is_record_due || worker->stopping ||
+	            mailbox_full(worker->base.outbox) || worker->restart_at_ns || worker->receive.ring->stalled;
 
 	if (poll(fds, 2, busy ? NAP_MS : -1) > 0) {
 		if (fds[0].revents)
 			queue->ops->clear(queue);
 		if (fds[1].revents)
-			mailbox_clear(worker->inbox);
+			mailbox_clear(worker->base.inbox);
 	}
 	return 0;
 }
 
-static int rx_worker_run(struct rx_worker *worker)
+static void rx_worker_run(struct worker *base)
 {
-	uint64_t idle_since_ns = 0;
-
-	while (!worker->stopped) {
-		int n = rx_worker_do_work(worker);
-
-		if (n < 0)
-			return n;
-		if (n > 0) {
-			idle_since_ns = 0;
-			continue;
-		}
-		if (worker->spin_ns == RX_WORKER_SPIN_FOREVER)
-			continue;
-		uint64_t now = time_monotonic_ns();
-
-		if (idle_since_ns == 0)
-			idle_since_ns = now;
-		if (now - idle_since_ns < worker->spin_ns)
-			continue;
-		n = rx_worker_sleep_for_work(worker);
-		if (n < 0)
-			return n;
-	}
-	return 0;
-}
-
-static void *rx_worker_main(void *argument)
-{
-	struct rx_worker *worker = argument;
-	int r;
+	struct rx_worker *worker = (struct rx_worker *)base;
+	int n = 0;
 
 	/* The clock is in the mail, and the thread may run so late that packets are there already. */
 	rx_worker_take_mails(worker);
-	r = rx_worker_run(worker);
-	if (r < 0)
-		rx_worker_finish(worker, MAIL_FAILED, r);
-	heartbeat_allow_until(&worker->heartbeat, UINT64_MAX);
-	return NULL;
+	while (!base->stopped && n >= 0) {
+		n = rx_worker_do_work(base);
+		if (n > 0)
+			base->idle_since_ns = 0;
+		else if (n == 0 && base->spin_ns != WORKER_SPIN_FOREVER &&
+		         worker_is_to_sleep(base, time_monotonic_ns()))
+			n = rx_worker_sleep_for_work(worker);
+	}
+	if (n < 0)
+		rx_worker_finish(worker, MAIL_FAILED, n);
 }
 
 /* ---- life ---------------------------------------------------------------------------------------- */
 
-int rx_worker_new(struct rx_worker **worker, const struct rx_worker_options *options)
+int rx_worker_new(struct worker **worker, const struct rx_worker_options *options)
 {
 	struct rx_worker *w = calloc(1, sizeof(*w));
 	int r;
@@ -452,67 +383,23 @@ int rx_worker_new(struct rx_worker **worker, const struct rx_worker_options *opt
 	w->queue_index = options->queue_index;
 	w->sum->parts[w->queue_index] = (struct rx_sum_part){
 		.ring = options->ring->ring, .queue = options->queue, .queue_slots = options->receive_queue_slots};
-	w->spin_ns = options->spin_ns;
-	w->cpu = options->cpu;
-	w->node = options->node;
 	w->drain_ns = options->settle_ns > DRAIN_NS_MIN ? options->settle_ns : DRAIN_NS_MIN;
-	snprintf(w->name, sizeof(w->name), "%s", options->name);
-	r = mailbox_new(&w->inbox);
-	if (r == 0)
-		r = mailbox_new(&w->outbox);
-	if (r < 0) {
-		rx_worker_free(w);
-		return r;
-	}
-	w->heartbeat.wake_fd = mailbox_fd(w->inbox);
-	*worker = w;
-	return 0;
+	r = worker_init(&w->base, &options->worker, rx_worker_run);
+	if (r < 0)
+		rx_worker_free(&w->base);
+	else
+		*worker = &w->base;
+	return r;
 }
 
-int rx_worker_prime(struct rx_worker *worker)
+int rx_worker_prime(struct worker *worker)
 {
-	return rx_receive_prime(&worker->receive);
+	return rx_receive_prime(&((struct rx_worker *)worker)->receive);
 }
 
-int rx_worker_start(struct rx_worker *worker)
+void rx_worker_free(struct worker *worker)
 {
-	return worker_thread_start(&worker->thread, worker->name, worker->cpu, worker->node, rx_worker_main, worker);
-}
-
-void rx_worker_join(struct rx_worker *worker)
-{
-	const struct timespec nap = {.tv_nsec = NAP_MS * 1000000};
-	struct mail mail;
-
-	/* The worker takes no MAIL_STOP while its outbox is full, and nobody else reads the outbox any more. */
-	while (pthread_tryjoin_np(worker->thread, NULL) == EBUSY) {
-		while (mailbox_receive(worker->outbox, &mail))
-			;
-		nanosleep(&nap, NULL);
-	}
-	heartbeat_unwatch(&worker->heartbeat);
-}
-
-void rx_worker_free(struct rx_worker *worker)
-{
-	if (!worker)
-		return;
-	mailbox_free(worker->inbox);
-	mailbox_free(worker->outbox);
+	if (worker)
+		worker_deinit(worker);
 	free(worker);
-}
-
-struct mailbox *rx_worker_inbox(struct rx_worker *worker)
-{
-	return worker->inbox;
-}
-
-struct mailbox *rx_worker_outbox(struct rx_worker *worker)
-{
-	return worker->outbox;
-}
-
-struct heartbeat *rx_worker_heartbeat(struct rx_worker *worker)
-{
-	return &worker->heartbeat;
 }

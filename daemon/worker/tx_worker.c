@@ -5,7 +5,6 @@
 #include "daemon/worker/tx_worker.h"
 
 #include "daemon/base/time.h"
-#include "daemon/worker/worker_thread.h"
 #include "daemon/worker/tx_worker_sleep.h"
 #include "lib/ibvcap/ring.h"
 
@@ -21,20 +20,12 @@
 #define SPIN_NS UINT64_C(100000)
 
 struct tx_worker {
+	struct worker base;
 	struct tx_queue **queues;
 	uint32_t n_queues;
-	struct mailbox *inbox;
-	struct mailbox *outbox;
 	struct tx_worker_sleep sleep;
-	struct heartbeat heartbeat;
-	pthread_t thread;
-	char name[16];
-	uint64_t spin_ns;
-	int32_t cpu;
-	int32_t node;
 	int doorbell;
 	bool stopping;
-	bool stopped;
 };
 
 static void tx_clock_read(struct tx_clock_sample *now)
@@ -70,7 +61,7 @@ static bool tx_worker_has_queue(const struct tx_worker *worker, const struct tx_
 
 static void tx_worker_say(struct tx_worker *worker, const struct mail *mail)
 {
-	mailbox_send(worker->outbox, mail); /* the caller checked that there is room */
+	mailbox_send(worker->base.outbox, mail); /* the caller checked that there is room */
 }
 
 /*
@@ -96,20 +87,12 @@ static void tx_worker_report_gone(struct tx_worker *worker, struct tx_queue *txq
 	tx_worker_say(worker, &mail);
 }
 
-static void tx_worker_release_senders(struct tx_worker *worker, struct tx_queue *txq)
-{
-	struct tx_queue_sender gone;
-
-	while (txq->n_leaving && !mailbox_full(worker->outbox) && tx_queue_take_gone(txq, &gone))
-		tx_worker_report_gone(worker, txq, &gone);
-}
-
 /* Control may free the queue as soon as it reads the mail. */
 static void tx_worker_release_queue(struct tx_worker *worker, struct tx_queue *txq)
 {
 	struct mail mail = {.error = txq->fatal, .tx_queue = txq};
 
-	if (txq->n_senders || txq->first != txq->next || mailbox_full(worker->outbox))
+	if (txq->n_senders || txq->first != txq->next || mailbox_full(worker->base.outbox))
 		return;
 	tx_worker_sleep_forget(&worker->sleep, txq->queue->ops->fd(txq->queue));
 	worker->queues[tx_worker_find_queue(worker, txq)] = worker->queues[worker->n_queues - 1];
@@ -131,7 +114,7 @@ static int tx_worker_add_queue(struct tx_worker *worker, struct tx_queue *txq)
 		worker->queues = queues;
 	if (queues && !worker->stopping)
 		r = tx_worker_sleep_watch(&worker->sleep, txq->queue->ops->fd(txq->queue));
-	txq->heartbeat = &worker->heartbeat;
+	txq->heartbeat = &worker->base.heartbeat;
 	if (r == 0)
 		worker->queues[worker->n_queues++] = txq;
 	return r;
@@ -225,44 +208,43 @@ static int tx_worker_take_mails(struct tx_worker *worker, const struct tx_clock_
 	struct mail mail;
 	int n = 0;
 
-	for (; !mailbox_full(worker->outbox) && mailbox_receive(worker->inbox, &mail); n++)
+	for (; !mailbox_full(worker->base.outbox) && mailbox_receive(worker->base.inbox, &mail); n++)
 		tx_worker_take_mail(worker, &mail, at);
 	return n;
 }
 
 /* ---- one round ------------------------------------------------------------------------------------ */
 
-static void tx_worker_ring_doorbell(struct tx_worker *worker, struct tx_queue *txq)
-{
-	if (!txq->to_wake)
-		return;
-	txq->to_wake = false;
-	counter_add(&txq->counters[IBVCAP_TX_COUNTER_WAKES], 1);
-	eventfd_write(worker->doorbell, 1);
-}
-
 static int tx_worker_serve(struct tx_worker *worker, struct tx_queue *txq, const struct tx_clock_sample *at)
 {
 	int n = tx_queue_serve(txq, at);
+	struct tx_queue_sender gone;
 
-	tx_worker_release_senders(worker, txq);
-	tx_worker_ring_doorbell(worker, txq);
+	while (txq->n_leaving && !mailbox_full(worker->base.outbox) && tx_queue_take_gone(txq, &gone))
+		tx_worker_report_gone(worker, txq, &gone);
+	if (txq->to_wake) {
+		txq->to_wake = false;
+		counter_add(&txq->counters[IBVCAP_TX_COUNTER_WAKES], 1);
+		eventfd_write(worker->doorbell, 1);
+	}
 	if (txq->leaving)
 		tx_worker_release_queue(worker, txq);
 	return n;
 }
 
-int tx_worker_do_work(struct tx_worker *worker, const struct tx_clock_sample *at)
+int tx_worker_do_work(struct worker *base, const struct tx_clock_sample *at)
 {
+	struct tx_worker *worker = (struct tx_worker *)base;
 	int n = 0;
 
-	heartbeat_beat(&worker->heartbeat);
+	heartbeat_beat(&worker->base.heartbeat);
 	/* Backwards: the last queue, which was served already, takes the place of a queue that is released. */
 	for (uint32_t i = worker->n_queues; i-- > 0;)
 		n += tx_worker_serve(worker, worker->queues[i], at);
 	n += tx_worker_take_mails(worker, at);
-	if (worker->stopping && worker->n_queues == 0 && !worker->stopped)
-		worker->stopped = mailbox_send_last(worker->outbox, &(struct mail){.type = MAIL_STOPPED}) == 0;
+	if (worker->stopping && worker->n_queues == 0 && !worker->base.stopped)
+		worker->base.stopped =
+			mailbox_send_last(worker->base.outbox, &(struct mail){.type = MAIL_STOPPED}) == 0;
 	return n;
 }
 
@@ -271,7 +253,7 @@ int tx_worker_do_work(struct tx_worker *worker, const struct tx_clock_sample *at
 /* No event says that control has read the outbox or that a drain has ended. */
 static uint64_t tx_worker_idle_ns(const struct tx_worker *worker, const struct tx_clock_sample *at)
 {
-	uint64_t idle = mailbox_full(worker->outbox) || worker->stopping ? NAP_NS : TX_QUEUE_NEVER;
+	uint64_t idle = mailbox_full(worker->base.outbox) || worker->stopping ? NAP_NS : TX_QUEUE_NEVER;
 
 	for (uint32_t i = 0; i < worker->n_queues; i++) {
 		uint64_t queue_idle = tx_queue_idle_ns(worker->queues[i], at);
@@ -296,8 +278,8 @@ static void tx_worker_count_kick(struct tx_worker *worker, int kick_epoll)
 /* The descriptor is readable: read it empty. A sender's kick needs no reading: the event was its edge. */
 static void tx_worker_clear(struct tx_worker *worker, int fd)
 {
-	if (fd == mailbox_fd(worker->inbox)) {
-		mailbox_clear(worker->inbox);
+	if (fd == mailbox_fd(worker->base.inbox)) {
+		mailbox_clear(worker->base.inbox);
 		return;
 	}
 	for (uint32_t i = 0; i < worker->n_queues; i++) {
@@ -321,7 +303,7 @@ static void tx_worker_sleep_for_work(struct tx_worker *worker)
 	for (uint32_t i = 0; i < worker->n_queues; i++)
 		tx_queue_arm(worker->queues[i]);
 	at = tx_clock_now();
-	if (tx_worker_do_work(worker, &at) == 0 && !worker->stopped) {
+	if (tx_worker_do_work(&worker->base, &at) == 0 && !worker->base.stopped) {
 		idle = tx_worker_idle_ns(worker, &at);
 		if (idle > SPIN_NS) {
 			tx_worker_sleep_wait(&worker->sleep, idle == TX_QUEUE_NEVER ? idle : idle - SPIN_NS, &woken);
@@ -333,108 +315,66 @@ static void tx_worker_sleep_for_work(struct tx_worker *worker)
 		tx_queue_disarm(worker->queues[i]);
 }
 
-static void *tx_worker_main(void *argument)
+static void tx_worker_run(struct worker *base)
 {
-	struct tx_worker *worker = argument;
-	uint64_t idle_since_ns = 0;
+	struct tx_worker *worker = (struct tx_worker *)base;
 
 	prctl(PR_SET_TIMERSLACK, 1000ul); /* ns; the default, 50 µs, would be half of SPIN_NS */
-	while (!worker->stopped) {
+	while (!base->stopped) {
 		const struct tx_clock_sample at = tx_clock_now();
 
-		if (tx_worker_do_work(worker, &at) > 0) {
-			idle_since_ns = 0;
-			continue;
-		}
-		if (worker->spin_ns == TX_WORKER_SPIN_FOREVER || tx_worker_idle_ns(worker, &at) <= SPIN_NS)
-			continue;
-		if (idle_since_ns == 0)
-			idle_since_ns = at.monotonic_ns;
-		if (at.monotonic_ns - idle_since_ns >= worker->spin_ns)
+		if (tx_worker_do_work(base, &at) > 0)
+			base->idle_since_ns = 0;
+		else if (base->spin_ns != WORKER_SPIN_FOREVER && tx_worker_idle_ns(worker, &at) > SPIN_NS &&
+		         worker_is_to_sleep(base, at.monotonic_ns))
 			tx_worker_sleep_for_work(worker);
 	}
-	heartbeat_allow_until(&worker->heartbeat, UINT64_MAX);
-	return NULL;
 }
 
 /* ---- life ----------------------------------------------------------------------------------------- */
 
-int tx_worker_new(struct tx_worker **worker, const struct tx_worker_options *options)
+int tx_worker_new(struct worker **worker, const struct worker_options *options)
 {
 	struct tx_worker *new = calloc(1, sizeof(*new));
 	int r;
 
 	if (!new)
 		return -ENOMEM;
-	new->spin_ns = options->spin_ns;
-	new->cpu = options->cpu;
-	new->node = options->node;
-	snprintf(new->name, sizeof(new->name), "%s", options->name);
-	new->doorbell = eventfd(0, EFD_CLOEXEC);
-	r = new->doorbell < 0 ? -errno : 0;
-	new->sleep.epoll = -1;
-	if (r == 0)
-		r = tx_worker_sleep_init(&new->sleep);
-	if (r == 0)
-		r = mailbox_new(&new->inbox);
-	if (r == 0)
-		r = mailbox_new(&new->outbox);
-	if (r == 0)
-		r = tx_worker_sleep_watch(&new->sleep, mailbox_fd(new->inbox));
-	if (r < 0) {
-		tx_worker_free(new);
-		return r;
+	new->sleep.epoll = new->doorbell = -1;
+	r = worker_init(&new->base, options, tx_worker_run);
+	if (r == 0) {
+		new->doorbell = eventfd(0, EFD_CLOEXEC);
+		r = new->doorbell < 0 ? -errno : tx_worker_sleep_init(&new->sleep);
 	}
-	new->heartbeat.wake_fd = mailbox_fd(new->inbox);
-	*worker = new;
-	return 0;
+	if (r == 0)
+		r = tx_worker_sleep_watch(&new->sleep, mailbox_fd(new->base.inbox));
+	if (r < 0)
+		tx_worker_free(&new->base);
+	else
+		*worker = &new->base;
+	return r;
 }
 
-int tx_worker_start(struct tx_worker *worker)
+void tx_worker_free(struct worker *base)
 {
-	return worker_thread_start(&worker->thread, worker->name, worker->cpu, worker->node, tx_worker_main, worker);
-}
+	struct tx_worker *worker = (struct tx_worker *)base;
 
-void tx_worker_join(struct tx_worker *worker)
-{
-	pthread_join(worker->thread, NULL);
-	heartbeat_unwatch(&worker->heartbeat);
-}
-
-void tx_worker_free(struct tx_worker *worker)
-{
 	if (!worker)
 		return;
 	tx_worker_sleep_deinit(&worker->sleep);
-	mailbox_free(worker->inbox);
-	mailbox_free(worker->outbox);
+	worker_deinit(base);
 	if (worker->doorbell >= 0)
 		close(worker->doorbell);
 	free(worker->queues);
 	free(worker);
 }
 
-struct mailbox *tx_worker_inbox(struct tx_worker *worker)
+int tx_worker_doorbell(const struct worker *worker)
 {
-	return worker->inbox;
+	return ((const struct tx_worker *)worker)->doorbell;
 }
 
-struct mailbox *tx_worker_outbox(struct tx_worker *worker)
+int tx_worker_epoll(const struct worker *worker)
 {
-	return worker->outbox;
-}
-
-int tx_worker_doorbell(const struct tx_worker *worker)
-{
-	return worker->doorbell;
-}
-
-int tx_worker_epoll(const struct tx_worker *worker)
-{
-	return worker->sleep.epoll;
-}
-
-struct heartbeat *tx_worker_heartbeat(struct tx_worker *worker)
-{
-	return &worker->heartbeat;
+	return ((const struct tx_worker *)worker)->sleep.epoll;
 }

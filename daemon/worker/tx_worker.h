@@ -25,39 +25,17 @@
 #define DAEMON_WORKER_TX_WORKER_H
 
 #include "daemon/worker/tx_queue.h"
-#include "daemon/base/heartbeat.h"
-#include "daemon/worker/mailbox.h"
+#include "daemon/worker/worker.h"
 
-#include <stdint.h>
-
-#define TX_WORKER_SPIN_FOREVER UINT64_MAX
-
-struct tx_worker_options {
-	const char *name; /* of the thread, 15 characters are kept */
-	uint64_t spin_ns; /* between the last packet and sleep; TX_WORKER_SPIN_FOREVER: the worker never sleeps */
-	int32_t cpu;      /* -1: not pinned */
-	int32_t node;     /* whose CPUs it has if it is not pinned; NUMA_ANY: those of all */
-};
-
-struct tx_worker;
-
-int tx_worker_new(struct tx_worker **worker, const struct tx_worker_options *options);
-/** Start the thread. */
-int tx_worker_start(struct tx_worker *worker);
-/** Wait for the end of the thread after MAIL_STOPPED. */
-void tx_worker_join(struct tx_worker *worker);
-void tx_worker_free(struct tx_worker *worker);
+int tx_worker_new(struct worker **worker, const struct worker_options *options);
+void tx_worker_free(struct worker *worker);
 
 /** One round without sleeping. Returns the work done (packets and mails). */
-int tx_worker_do_work(struct tx_worker *worker, const struct tx_clock_sample *now);
+int tx_worker_do_work(struct worker *worker, const struct tx_clock_sample *now);
 
-struct mailbox *tx_worker_inbox(struct tx_worker *worker);  /* control sends */
-struct mailbox *tx_worker_outbox(struct tx_worker *worker); /* control receives */
-/** For heartbeat_watch(), once the thread is started; tx_worker_join() ends the watch. */
-struct heartbeat *tx_worker_heartbeat(struct tx_worker *worker);
 /** An eventfd that the worker rings when a sender is to be woken (sender_due_request()); any thread may ring it too. */
-int tx_worker_doorbell(const struct tx_worker *worker);
+int tx_worker_doorbell(const struct worker *worker);
 /** The epoll on which the worker sleeps, for sender_kick_init(). */
-int tx_worker_epoll(const struct tx_worker *worker);
+int tx_worker_epoll(const struct worker *worker);
 
 #endif

@@ -42,7 +42,7 @@ struct bench {
 	const struct backend_ops *ops;
 	struct backend *backend;
 	struct tx_queue *channel;
-	struct tx_worker *transmit;
+	struct worker *transmit;
 	struct test_sender senders[SENDERS_MAX];
 };
 
@@ -120,10 +120,10 @@ static void tell(const struct bench *bench, const struct mail *mail)
 {
 	struct mail answer;
 
-	if (mailbox_send(tx_worker_inbox(bench->transmit), mail) < 0)
+	if (mailbox_send(bench->transmit->inbox, mail) < 0)
 		die("worker", "takes no mail");
 	tx_worker_do_work(bench->transmit, &now);
-	while (mailbox_receive(tx_worker_outbox(bench->transmit), &answer)) {
+	while (mailbox_receive(bench->transmit->outbox, &answer)) {
 		if (answer.error)
 			die("worker", strerror(-answer.error));
 	}
@@ -131,7 +131,7 @@ static void tell(const struct bench *bench, const struct mail *mail)
 
 static void create(struct bench *bench)
 {
-	const struct tx_worker_options transmit = {.name = "bench", .cpu = -1};
+	const struct worker_options transmit = {.name = "bench", .cpu = -1};
 	struct tx_queue_options channel = {
 		.name = "bench",
 		.queue_slots = QUEUE_SLOTS,

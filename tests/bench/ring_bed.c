@@ -214,11 +214,11 @@ static void create_queues(struct ring_bed *bed)
 
 static void create_worker(struct ring_bed *bed)
 {
-	const struct rx_worker_options worker = {.name = "bench",
+	const struct rx_worker_options worker = {.worker.name = "bench",
 	                                         .queue = bed->queue,
 	                                         .ring = &bed->ring,
 	                                         .receive_queue_slots = QUEUE_SLOTS,
-	                                         .cpu = -1,
+	                                         .worker.cpu = -1,
 	                                         .device_timestamps = true,
 	                                         .sum = &bed->sum};
 
@@ -258,7 +258,7 @@ static void start(struct ring_bed *bed)
 {
 	const struct mail clock = {.type = MAIL_CLOCK, .clock = {.mult = 1u << 24, .shift = 24, .mask = UINT64_MAX}};
 
-	mailbox_send(rx_worker_inbox(bed->worker), &clock);
+	mailbox_send(bed->worker->inbox, &clock);
 	if (rx_worker_prime(bed->worker) < 0 || bed->ops->start(bed->queue) < 0)
 		bench_die("start", "the queue did not take its slots");
 	if (bed->other && bed->ops->start(bed->other) < 0)

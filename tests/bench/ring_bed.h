@@ -32,7 +32,7 @@ struct ring_bed {
 	struct backend_queue *group;
 	struct backend_flow *flow;
 	struct rx_ring ring;
-	struct rx_worker *worker;
+	struct worker *worker;
 	struct rx_sum sum;
 	struct ring_consumer consumers[RX_RING_CONSUMERS_MAX];
 	int sender;

@@ -49,9 +49,9 @@ static struct config config = {.file = "fuzz.conf",
 static struct listener listener = LISTENER_INIT;
 static struct backend *backend;
 static struct rx_ring ring;
-static struct rx_worker *worker;
+static struct worker *worker;
 static sd_event *event;
-static struct tx_worker *transmit;
+static struct worker *transmit;
 static struct tx_queue *channel;
 static struct control_stream control_stream;
 static struct rx_sum sum;
@@ -117,8 +117,12 @@ static struct backend_queue *make_worker(void)
 	must(scripted_backend_ops.create_queue(backend, &queue_options, &queue, NULL));
 	must(rx_ring_init(&ring, &ring_options, NULL));
 	must(rx_ring_seal(&ring, NULL));
-	const struct rx_worker_options options = {
-		.name = "s", .queue = queue, .ring = &ring, .receive_queue_slots = SLOTS, .cpu = -1, .sum = &sum};
+	const struct rx_worker_options options = {.worker.name = "s",
+	                                          .queue = queue,
+	                                          .ring = &ring,
+	                                          .receive_queue_slots = SLOTS,
+	                                          .worker.cpu = -1,
+	                                          .sum = &sum};
 
 	rx_sum_init(&sum, 1, false);
 	must(rx_worker_new(&worker, &options));
@@ -166,9 +170,9 @@ static void said(void *context, const struct mail *mail)
 
 static void make_transmit(void)
 {
-	must(tx_worker_new(&transmit, &(struct tx_worker_options){.name = "o", .cpu = -1}));
-	control_tx_worker = (struct control_tx_worker){.inbox = tx_worker_inbox(transmit),
-	                                               .outbox = tx_worker_outbox(transmit),
+	must(tx_worker_new(&transmit, &(struct worker_options){.name = "o", .cpu = -1}));
+	control_tx_worker = (struct control_tx_worker){.inbox = transmit->inbox,
+	                                               .outbox = transmit->outbox,
 	                                               .epoll = tx_worker_epoll(transmit),
 	                                               .doorbell = tx_worker_doorbell(transmit),
 	                                               .said = said};
@@ -187,7 +191,7 @@ static void make_channel(void)
 
 	must(tx_queue_new(&channel, &options, NULL));
 	mail.tx_queue = channel;
-	must(mailbox_send(tx_worker_inbox(transmit), &mail));
+	must(mailbox_send(transmit->inbox, &mail));
 	control_channel = (struct control_channel){
 		.config = &out,
 		.worker = &control_tx_worker,
@@ -211,8 +215,8 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
 	control_stream = (struct control_stream){
 		.config = &stream,
 		.ring = &ring,
-		.inbox = rx_worker_inbox(worker),
-		.outbox = rx_worker_outbox(worker),
+		.inbox = worker->inbox,
+		.outbox = worker->outbox,
 		.state = "capturing",
 		.matched = &matched,
 		.sum = &sum,
@@ -274,11 +278,11 @@ static void work_without_mail(void)
 	static struct mail held[1024];
 	size_t n = 0;
 
-	while (n < sizeof(held) / sizeof(held[0]) && mailbox_receive(tx_worker_inbox(transmit), &held[n]))
+	while (n < sizeof(held) / sizeof(held[0]) && mailbox_receive(transmit->inbox, &held[n]))
 		n++;
 	work();
 	for (size_t i = 0; i < n; i++)
-		must(mailbox_send(tx_worker_inbox(transmit), &held[i]));
+		must(mailbox_send(transmit->inbox, &held[i]));
 }
 
 /* And the next reload puts it in again. */
@@ -312,7 +316,7 @@ static void take_out(void)
 		turn(1);
 	is_taken_out = true;
 	control_end_channel(control, &control_channel, IBVCAP_DISCONNECT_REMOVED);
-	must(mailbox_send(tx_worker_inbox(transmit), &remove));
+	must(mailbox_send(transmit->inbox, &remove));
 }
 
 static int come(void)

@@ -23,7 +23,7 @@ enum { HONEST, HOSTILE, SENDERS };
 struct scene {
 	struct backend *backend;
 	struct tx_queue *channel;
-	struct tx_worker *transmit;
+	struct worker *transmit;
 	struct test_sender senders[SENDERS];
 	struct tx_clock_sample now;
 	uint64_t honest_seen; /* frames of the honest one on the wire */
@@ -48,7 +48,7 @@ static void take_mail(struct scene *s)
 {
 	struct mail mail;
 
-	while (mailbox_receive(tx_worker_outbox(s->transmit), &mail)) {
+	while (mailbox_receive(s->transmit->outbox, &mail)) {
 		if (mail.type != MAIL_SENDER_BAD && mail.type != MAIL_SENDER_REMOVED)
 			continue;
 		require(mail.sender == &s->senders[HOSTILE].sender, "an honest sender is not put out");
@@ -70,7 +70,7 @@ static void work(struct scene *s)
 static void mail(struct scene *s, struct mail question)
 {
 	question.tx_queue = s->channel;
-	require(mailbox_send(tx_worker_inbox(s->transmit), &question) == 0, "room for mail");
+	require(mailbox_send(s->transmit->inbox, &question) == 0, "room for mail");
 	work(s);
 }
 
@@ -115,7 +115,7 @@ static void set_up(struct scene *s)
 	require(scripted_backend_ops.open(NULL, &s->backend, NULL) == 0, "a backend");
 	options.backend = s->backend;
 	require(tx_queue_new(&s->channel, &options, NULL) == 0, "a channel");
-	require(tx_worker_new(&s->transmit, &(struct tx_worker_options){.name = "s", .cpu = -1}) == 0, "a worker");
+	require(tx_worker_new(&s->transmit, &(struct worker_options){.name = "s", .cpu = -1}) == 0, "a worker");
 	mail(s, (struct mail){.type = MAIL_ADD_TX_QUEUE});
 	mail(s, (struct mail){.type = MAIL_DESTINATION, .destination = test_destination(0, PACKET_CHECKSUMS_DEVICE)});
 	for (int i = 0; i < SENDERS; i++) {

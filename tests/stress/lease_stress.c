@@ -67,7 +67,7 @@ struct stress {
 	struct backend_flow *flow;
 	struct rx_ring ring;
 	struct notifier *notifier;
-	struct rx_worker *worker;
+	struct worker *worker;
 	struct rx_sum sum;
 	uint64_t sent;
 	bool processes;
@@ -138,11 +138,11 @@ static void set_up(struct stress *stress)
 	require(rx_ring_init(&stress->ring, &ring, NULL) == 0, "no ring");
 	require(notifier_new(&stress->notifier, &stress->ring) == 0, "no notifier");
 	rx_sum_init(&stress->sum, 1, false);
-	require(rx_worker_new(&stress->worker, &(struct rx_worker_options){.name = "stress",
+	require(rx_worker_new(&stress->worker, &(struct rx_worker_options){.worker.name = "stress",
 	                                                                   .queue = stress->queue,
 	                                                                   .ring = &stress->ring,
 	                                                                   .receive_queue_slots = SLOTS,
-	                                                                   .cpu = -1,
+	                                                                   .worker.cpu = -1,
 	                                                                   .sum = &stress->sum}) == 0,
 	        "no worker");
 	require(rx_worker_prime(stress->worker) == 0 && ops->start(stress->queue) == 0, "no start");
@@ -173,10 +173,9 @@ static void ask_worker(struct stress *stress, enum mail_type question, struct ri
 	struct mail mail;
 
 	/* Full where the worker had no CPU for a second. */
-	while (mailbox_send(rx_worker_inbox(stress->worker), &(struct mail){.type = question, .consumer = consumer}) <
-	       0)
+	while (mailbox_send(stress->worker->inbox, &(struct mail){.type = question, .consumer = consumer}) < 0)
 		sched_yield();
-	while (!mailbox_receive(rx_worker_outbox(stress->worker), &mail))
+	while (!mailbox_receive(stress->worker->outbox, &mail))
 		sched_yield();
 	require(mail.type == answer && mail.error == 0 && mail.consumer == consumer,
 	        "the worker answered something else");
@@ -271,7 +270,7 @@ static void let_run(struct stress *stress, uint64_t seconds, uint64_t packets)
 	const time_t end_s = now_s() + (time_t)seconds;
 
 	for (uint64_t i = 0; now_s() < end_s && (!packets || consumer_load_head(stress->ring.ring) < packets); i++) {
-		mailbox_send(rx_worker_inbox(stress->worker), &(struct mail){.type = MAIL_CLOCK});
+		mailbox_send(stress->worker->inbox, &(struct mail){.type = MAIL_CLOCK});
 		nanosleep(&tick, NULL);
 		if (stress->processes && i % KILL_TICKS == KILL_TICKS - 1)
 			replace(stress, MORTAL);

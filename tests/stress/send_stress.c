@@ -46,7 +46,7 @@ struct shared {
 };
 
 struct stage {
-	struct tx_worker *transmit;
+	struct worker *transmit;
 	struct tx_queue *channel;
 	pthread_t waker;
 };
@@ -146,8 +146,8 @@ static void ask(struct stage *stage, struct mail question, enum mail_type answer
 	struct mail mail;
 
 	question.tx_queue = stage->channel;
-	require(mailbox_send(tx_worker_inbox(stage->transmit), &question) == 0, "the worker takes no mail");
-	while (answer && !mailbox_receive(tx_worker_outbox(stage->transmit), &mail))
+	require(mailbox_send(stage->transmit->inbox, &question) == 0, "the worker takes no mail");
+	while (answer && !mailbox_receive(stage->transmit->outbox, &mail))
 		sched_yield();
 	require(!answer || (mail.type == answer && mail.error == 0), "the worker answered something else");
 }
@@ -162,7 +162,7 @@ static void init_stage(struct stress *stress, struct stage *stage)
 		.n_destinations = 1,
 		.completion_events = true,
 	};
-	const struct tx_worker_options transmit = {.name = "stress", .cpu = -1};
+	const struct worker_options transmit = {.name = "stress", .cpu = -1};
 	static struct waker wakers[STAGES];
 	struct waker *waker = &wakers[stage - stress->stages];
 
@@ -172,7 +172,7 @@ static void init_stage(struct stress *stress, struct stage *stage)
 		require(pthread_create(&stress->wire, NULL, run_wire, stress) == 0, "no thread");
 	} else {
 		scripted_send_at_once(stage->channel->queue, true);
-		require(tx_worker_start(stage->transmit) == 0, "no worker thread");
+		require(worker_start(stage->transmit) == 0, "no worker thread");
 	}
 	*waker = (struct waker){stress, stage};
 	require(pthread_create(&stage->waker, NULL, run_waker, waker) == 0, "no thread");
@@ -293,7 +293,7 @@ static void stop(struct stress *stress)
 	for (int i = 0; i < STAGES; i++)
 		ask(&stress->stages[i], (struct mail){.type = MAIL_REMOVE_TX_QUEUE}, MAIL_TX_QUEUE_REMOVED);
 	ask(&stress->stages[THREAD], (struct mail){.type = MAIL_STOP}, MAIL_STOPPED);
-	tx_worker_join(stress->stages[THREAD].transmit);
+	worker_join(stress->stages[THREAD].transmit);
 	atomic_store_explicit(&stress->stop, true, memory_order_relaxed);
 	pthread_join(stress->wire, NULL);
 	for (int i = 0; i < STAGES; i++) {

@@ -10,8 +10,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-int test_sender_init(struct test_sender *sender, struct backend *backend, const struct tx_worker *worker,
-                     uint32_t n_slots, uint32_t slot_bytes)
+int test_sender_init(struct test_sender *sender, struct backend *backend, const struct worker *worker, uint32_t n_slots,
+                     uint32_t slot_bytes)
 {
 	const struct sender_options options = {.channel = "test",
 	                                       .epoch = 1,

@@ -16,8 +16,8 @@ struct test_sender {
 };
 
 /** Sealed and registered, as it would be mailed to the worker. 0 or -errno. */
-int test_sender_init(struct test_sender *sender, struct backend *backend, const struct tx_worker *worker,
-                     uint32_t n_slots, uint32_t slot_bytes);
+int test_sender_init(struct test_sender *sender, struct backend *backend, const struct worker *worker, uint32_t n_slots,
+                     uint32_t slot_bytes);
 void test_sender_deinit(struct test_sender *sender);
 
 /** Is there room for one more? */

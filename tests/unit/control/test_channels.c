@@ -38,7 +38,7 @@ static struct config_channel out;
 static struct config config;
 static struct backend *backend;
 static struct tx_queue *channel;
-static struct tx_worker *transmit;
+static struct worker *transmit;
 static bool worker_rests;
 static sd_event *event;
 static struct listener listener;
@@ -101,7 +101,7 @@ static void make_channel(void)
 	                                         .n_destinations = 1,
 	                                         .late_after_ns = 1000000,
 	                                         .completion_events = true};
-	const struct tx_worker_options worker = {.name = "test", .cpu = -1};
+	const struct worker_options worker = {.name = "test", .cpu = -1};
 	const struct mail mail = {.type = MAIL_ADD_TX_QUEUE};
 	struct mail add = mail;
 
@@ -109,7 +109,7 @@ static void make_channel(void)
 	channel->destinations[0] = test_destination(0, PACKET_CHECKSUMS_DEVICE);
 	cr_assert(eq(int, tx_worker_new(&transmit, &worker), 0));
 	add.tx_queue = channel;
-	cr_assert(eq(int, mailbox_send(tx_worker_inbox(transmit), &add), 0));
+	cr_assert(eq(int, mailbox_send(transmit->inbox, &add), 0));
 }
 
 static void make_control(void)
@@ -117,8 +117,8 @@ static void make_control(void)
 	const struct control_options options = {.config = &config, .event = event, .listener = &listener};
 
 	control_tx_worker = (struct control_tx_worker){
-		.inbox = tx_worker_inbox(transmit),
-		.outbox = tx_worker_outbox(transmit),
+		.inbox = transmit->inbox,
+		.outbox = transmit->outbox,
 		.doorbell = tx_worker_doorbell(transmit),
 		.epoll = tx_worker_epoll(transmit),
 		.said = said,
@@ -325,7 +325,7 @@ static void take_channel_out(void)
 	const struct mail remove = {.type = MAIL_REMOVE_TX_QUEUE, .tx_queue = channel};
 
 	control_end_channel(control, &control_channel, IBVCAP_DISCONNECT_REMOVED);
-	cr_assert(eq(int, mailbox_send(tx_worker_inbox(transmit), &remove), 0));
+	cr_assert(eq(int, mailbox_send(transmit->inbox, &remove), 0));
 }
 
 static uint32_t under_way(void)
@@ -548,14 +548,14 @@ Test(channels, who_leaves_as_its_channel_is_taken_out_is_waited_for)
 	ibvcap_tx_close(tx);
 	turn();
 	turn();
-	cr_assert(mailbox_receive(tx_worker_inbox(transmit), &held));
+	cr_assert(mailbox_receive(transmit->inbox, &held));
 	cr_assert(eq(int, held.type, MAIL_REMOVE_SENDER));
 	work(0);
 	TURN_UNTIL(last_said.type == MAIL_TX_QUEUE_REMOVED);
 	turn_for(20);
 	cr_expect(not(control_channel_is_empty(control, &control_channel)), "its removal is to be answered");
 	cr_expect(eq(u32, n_emptied, 0));
-	cr_assert(eq(int, mailbox_send(tx_worker_inbox(transmit), &held), 0));
+	cr_assert(eq(int, mailbox_send(transmit->inbox, &held), 0));
 	work(0); /* answers */
 	TURN_UNTIL(n_emptied == 1);
 	cr_expect(control_channel_is_empty(control, &control_channel));
@@ -728,7 +728,7 @@ Test(channels, a_worker_with_too_much_mail_is_asked_again)
 	const struct mail nothing = {.type = MAIL_TX_QUEUE_ERROR, .tx_queue = channel};
 
 	worker_rests = true;
-	while (mailbox_send(tx_worker_inbox(transmit), &nothing) == 0)
+	while (mailbox_send(transmit->inbox, &nothing) == 0)
 		;
 	cr_assert(eq(int, open_channel(connect_client(), &other), 0));
 	say(other->control, PROTOCOL_MAPPED);
@@ -754,7 +754,7 @@ Test(channels, who_waits_for_a_worker_with_too_much_mail_may_leave)
 	union protocol_message answer;
 
 	worker_rests = true;
-	while (mailbox_send(tx_worker_inbox(transmit), &nothing) == 0)
+	while (mailbox_send(transmit->inbox, &nothing) == 0)
 		;
 	cr_assert(eq(int, open_channel(connect_client(), &gone), 0));
 	cr_assert(eq(int, open_channel(connect_client(), &ends), 0));
@@ -815,7 +815,7 @@ Test(channels, a_worker_that_stops_accounts_for_everything_first)
 	submit(tx, SLOTS);
 	TURN_UNTIL(under_way() > 0);
 	scripted_send_at_once(channel->queue, true);
-	cr_assert(eq(int, mailbox_send(tx_worker_inbox(transmit), &(struct mail){.type = MAIL_STOP}), 0));
+	cr_assert(eq(int, mailbox_send(transmit->inbox, &(struct mail){.type = MAIL_STOP}), 0));
 	TURN_UNTIL(last_said.type == MAIL_STOPPED);
 	cr_expect(eq(u64, sender_load_completed(tx->state), SLOTS));
 	cr_expect(eq(u32, sender_load_reason(tx->state), IBVCAP_DISCONNECT_SHUTDOWN));

@@ -44,7 +44,7 @@ static struct backend *backend;
 static struct backend_queue *queue;
 static struct backend_flow *flow;
 static struct rx_ring ring;
-static struct rx_worker *worker;
+static struct worker *worker;
 static bool worker_rests; /* it takes no turn */
 static sd_event *event;
 static struct listener listener;
@@ -126,11 +126,11 @@ static void make_ring(void)
 	cr_assert(eq(int, scripted_backend_ops.create_queue(backend, &queue_options, &queue, NULL), 0));
 	make_ring_of(&ring);
 	const struct rx_worker_options options = {
-		.name = "test",
+		.worker.name = "test",
 		.queue = queue,
 		.ring = &ring,
 		.receive_queue_slots = SLOTS,
-		.cpu = -1,
+		.worker.cpu = -1,
 		.sum = &sum,
 	};
 
@@ -153,8 +153,8 @@ static void make_control(void)
 	control_stream = (struct control_stream){
 		.config = &stream,
 		.ring = &ring,
-		.inbox = rx_worker_inbox(worker),
-		.outbox = rx_worker_outbox(worker),
+		.inbox = worker->inbox,
+		.outbox = worker->outbox,
 		.device = "scripted0",
 		.backend = "scripted",
 		.state = "capturing",
@@ -1053,7 +1053,7 @@ Test(control, a_worker_that_does_not_answer_delays_status_by_a_moment_only)
 
 	worker_rests = true;
 	arrive(1);
-	while (mailbox_send(rx_worker_inbox(worker), &mail) == 0)
+	while (mailbox_send(worker->inbox, &mail) == 0)
 		;
 	start_ms = now_ms();
 	cr_expect(ask_status(client).ended);

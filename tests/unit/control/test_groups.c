@@ -61,7 +61,7 @@ static uint64_t epoch;
 static struct backend_queue *queues[QUEUES];
 static struct backend_flow *flows[QUEUES];
 static struct rx_ring rings[QUEUES];
-static struct rx_worker *workers[QUEUES];
+static struct worker *workers[QUEUES];
 static bool has_failed[QUEUES];
 static struct control_stream control_streams[QUEUES];
 static struct rx_sum sum;
@@ -231,10 +231,10 @@ static void make_queue(uint32_t index)
 		.n_queues = n_queues,
 		.sequence = packet_numbers,
 	};
-	struct rx_worker_options options = {.name = "test",
+	struct rx_worker_options options = {.worker.name = "test",
 	                                    .ring = &rings[index],
 	                                    .receive_queue_slots = SLOTS,
-	                                    .cpu = -1,
+	                                    .worker.cpu = -1,
 	                                    .sum = &sum,
 	                                    .queue_index = index};
 
@@ -251,8 +251,8 @@ static void make_queue(uint32_t index)
 		.ring = &rings[index],
 		.queue = index,
 		.n_queues = n_queues,
-		.inbox = rx_worker_inbox(workers[index]),
-		.outbox = rx_worker_outbox(workers[index]),
+		.inbox = workers[index]->inbox,
+		.outbox = workers[index]->outbox,
 		.device = "scripted0",
 		.backend = "scripted",
 		.state = "capturing",
@@ -430,7 +430,7 @@ static void fail_queue(uint32_t queue)
 
 	has_failed[queue] = true;
 	rx_ring_close(&rings[queue], IBVCAP_RING_END_FAILED);
-	cr_assert_eq(mailbox_send_last(rx_worker_outbox(workers[queue]), &failed), 0);
+	cr_assert_eq(mailbox_send_last(workers[queue]->outbox, &failed), 0);
 }
 
 static bool is_all_acquired(void)

@@ -44,7 +44,7 @@ static void set_up(void)
 {
 	struct tx_queue_options options = {
 		.name = "out", .queue_slots = 64, .slot_bytes = 100, .n_destinations = DESTINATIONS};
-	const struct tx_worker_options worker = {.name = "test", .cpu = -1};
+	const struct worker_options worker = {.name = "test", .cpu = -1};
 
 	block_signals();
 	TAILQ_INIT(&state.services);
@@ -100,7 +100,7 @@ Test(channel, all_destinations_become_known_soon)
 {
 	channel_lend(&channel);
 	set_all_destinations();
-	cr_assert(mailbox_full(tx_worker_inbox(tx.worker)));
+	cr_assert(mailbox_full(tx.worker->inbox));
 	for (int i = 0; i < TURNS && count_known() < DESTINATIONS; i++)
 		turn();
 	cr_expect(eq(u32, count_known(), DESTINATIONS));
@@ -115,7 +115,7 @@ Test(channel, a_removal_is_told_though_the_mailbox_was_full)
 	channel_take_back(&channel);
 	for (int i = 0; i < TURNS && mail.type != MAIL_TX_QUEUE_REMOVED; i++) {
 		turn();
-		while (mail.type != MAIL_TX_QUEUE_REMOVED && mailbox_receive(tx_worker_outbox(tx.worker), &mail))
+		while (mail.type != MAIL_TX_QUEUE_REMOVED && mailbox_receive(tx.worker->outbox, &mail))
 			;
 	}
 	cr_expect(eq(int, mail.type, MAIL_TX_QUEUE_REMOVED));

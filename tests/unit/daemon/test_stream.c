@@ -269,9 +269,9 @@ Test(stream, a_worker_that_is_up_to_its_ears_in_mail_is_stopped_all_the_same, .t
 	cr_assert(eq(int, stream_init(&stream, &config_stream, &interface, NULL), 0));
 	cr_assert(eq(int, stream_fit(&stream, NULL), 0));
 	cr_assert(eq(int, stream_prepare(&stream, 1, NULL), 0));
-	while (mailbox_send(rx_worker_outbox(stream.queues[0].worker), &mail) == 0)
+	while (mailbox_send(stream.queues[0].worker->outbox, &mail) == 0)
 		;
-	while (mailbox_send(rx_worker_inbox(stream.queues[0].worker), &mail) == 0)
+	while (mailbox_send(stream.queues[0].worker->inbox, &mail) == 0)
 		;
 	cr_assert(eq(int, stream_start(&stream, NULL), 0));
 	cr_assert(eq(int, stream_capture(&stream, NULL), 0));

@@ -58,11 +58,11 @@ static void begin_queue(struct history *history, uint32_t i)
 		.n_queues = history->n_queues,
 		.flags = IBVCAP_RING_FLAG_FRAMES,
 	};
-	const struct rx_worker_options options = {.name = "history",
+	const struct rx_worker_options options = {.worker.name = "history",
 	                                          .queue = &queue->device->queue,
 	                                          .ring = &queue->ring,
 	                                          .receive_queue_slots = DEVICE_SLOTS,
-	                                          .cpu = -1,
+	                                          .worker.cpu = -1,
 	                                          .sum = &history->sum,
 	                                          .queue_index = i};
 	struct failure failure;
@@ -163,7 +163,7 @@ void history_stop(struct history *history)
 	history_read_counters(history);
 	history_mail_reading(history);
 	for (uint32_t i = 0; i < history->n_queues; i++)
-		mailbox_send(rx_worker_inbox(history->queues[i].worker), &stop);
+		mailbox_send(history->queues[i].worker->inbox, &stop);
 	for (uint32_t round = 0; round < 50; round++) {
 		history_now_ns += 100000;
 		for (uint32_t i = 0; i < history->n_queues; i++)
@@ -242,7 +242,7 @@ void history_mail_reading(struct history *history)
 
 		daemon_store_reading(queue->ring.ring, mail.matched, mail.read_ns);
 		if (!is_at_rest(history, queue))
-			mailbox_send(rx_worker_inbox(queue->worker), &mail);
+			mailbox_send(queue->worker->inbox, &mail);
 	}
 }
 

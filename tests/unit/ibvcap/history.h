@@ -44,7 +44,7 @@ struct history_moment {
 struct history_queue {
 	struct device *device;
 	struct rx_ring ring;
-	struct rx_worker *worker;
+	struct worker *worker;
 	struct ring_consumer consumer;
 	bool has_consumer;
 	int daemon_socket;

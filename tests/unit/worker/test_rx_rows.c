@@ -23,7 +23,7 @@ static struct backend_queue *queue;
 static struct backend_flow *rule;
 static struct rx_ring ring;
 static struct rx_sum sum;
-static struct rx_worker *worker;
+static struct worker *worker;
 static struct ibvcap_rx_batch batch; /* all rows so far */
 
 static void set_up(void)
@@ -58,8 +58,11 @@ TestSuite(rx_rows, .init = set_up, .fini = tear_down);
 static void begin(void)
 {
 	const struct rx_ring_options options = geometry_of_ring(&config, 0, 1);
-	struct rx_worker_options worker_options = {
-		.name = "rows", .receive_queue_slots = 64, .cpu = -1, .device_timestamps = true, .sum = &sum};
+	struct rx_worker_options worker_options = {.worker.name = "rows",
+	                                           .receive_queue_slots = 64,
+	                                           .worker.cpu = -1,
+	                                           .device_timestamps = true,
+	                                           .sum = &sum};
 	struct backend_queue_options queue_options = {
 		.slots = 64, .oversize_sink = true, .timestamps = true, .flow_tags = config.flow_numbers};
 	const struct backend_ops *ops = &scripted_backend_ops;

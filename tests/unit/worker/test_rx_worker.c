@@ -26,7 +26,7 @@ struct bench {
 	struct backend_queue *queue;
 	struct backend_flow *flow;
 	struct rx_ring ring;
-	struct rx_worker *worker;
+	struct worker *worker;
 	struct rx_sum sum;
 };
 
@@ -70,12 +70,12 @@ static void set_up(struct bench *bench, const struct setting *setting)
 	cr_assert(eq(int, ops->create_queue(bench->backend, &queue_options, &bench->queue, NULL), 0));
 	cr_assert(eq(int, rx_ring_init(&bench->ring, &ring_options, NULL), 0));
 	const struct rx_worker_options rx_worker_options = {
-		.name = "test",
+		.worker.name = "test",
 		.queue = bench->queue,
 		.ring = &bench->ring,
 		.receive_queue_slots = SLOTS,
-		.spin_ns = setting->spin_ns,
-		.cpu = -1,
+		.worker.spin_ns = setting->spin_ns,
+		.worker.cpu = -1,
 		.device_timestamps = !setting->software_clock,
 		.kernel_times = setting->kernel_times,
 		.sum = &bench->sum,
@@ -138,7 +138,7 @@ static void settle(struct bench *bench)
 	struct mail mail = {.type = MAIL_MATCHED, .at_ns = time_utc_ns()};
 
 	bench->queue->ops->read_matched(bench->queue, &mail.matched);
-	cr_assert(eq(int, mailbox_send(rx_worker_inbox(bench->worker), &mail), 0));
+	cr_assert(eq(int, mailbox_send(bench->worker->inbox, &mail), 0));
 	work(bench);
 	usleep(200);
 	work(bench);
@@ -215,7 +215,7 @@ Test(worker, a_loss_is_in_the_records_of_the_blocks_around_it_with_the_time_of_t
 	work(&bench);
 	mail.at_ns = 5000;
 	bench.queue->ops->read_matched(bench.queue, &mail.matched);
-	mailbox_send(rx_worker_inbox(bench.worker), &mail);
+	mailbox_send(bench.worker->inbox, &mail);
 	work(&bench);
 	usleep(200);
 	work(&bench);
@@ -246,7 +246,7 @@ Test(worker, under_lasting_overload_the_sum_is_settled_up_to_one_queue)
 		cr_assert(gt(int, rx_worker_do_work(bench.worker), 0));
 	}
 	bench.queue->ops->read_matched(bench.queue, &mail.matched);
-	mailbox_send(rx_worker_inbox(bench.worker), &mail);
+	mailbox_send(bench.worker->inbox, &mail);
 	rx_worker_do_work(bench.worker);
 	struct scripted_counts device;
 
@@ -269,7 +269,7 @@ Test(worker, packets_still_in_the_device_are_in_flight_and_not_lost)
 	scripted_limit_visible(bench.queue, 40);
 	struct mail mail = {.type = MAIL_MATCHED, .matched = 100};
 
-	mailbox_send(rx_worker_inbox(bench.worker), &mail);
+	mailbox_send(bench.worker->inbox, &mail);
 	rx_worker_do_work(bench.worker);
 	cr_expect(eq(u64, counter(&bench, IBVCAP_RX_COUNTER_MATCHED), 100));
 	cr_expect(eq(u64, counter(&bench, IBVCAP_RX_COUNTER_PUBLISHED), 40));
@@ -324,7 +324,7 @@ Test(worker, a_row_in_error_has_the_time_of_the_row_before)
 	uint64_t before = 0;
 
 	set_up(&bench, &(struct setting){.no_sink = true});
-	mailbox_send(rx_worker_inbox(bench.worker), &mail);
+	mailbox_send(bench.worker->inbox, &mail);
 	work(&bench);
 	for (uint64_t i = 0; i < 3 * N; i++) {
 		/* In error: the very first row, the first of each block, the last of a poll, some in a row. */
@@ -559,11 +559,11 @@ Test(worker, a_paused_worker_takes_mail_and_stops, .timeout = 60)
 	}
 	scripted_fail_queue(bench.queue);
 	work(&bench);
-	cr_assert(eq(int, mailbox_send(rx_worker_inbox(bench.worker), &stop), 0));
+	cr_assert(eq(int, mailbox_send(bench.worker->inbox, &stop), 0));
 	work(&bench);
 	usleep(3000);
 	work(&bench);
-	cr_expect(mailbox_receive(rx_worker_outbox(bench.worker), &mail));
+	cr_expect(mailbox_receive(bench.worker->outbox, &mail));
 	cr_expect(eq(int, (int)mail.type, MAIL_STOPPED));
 	cr_expect(eq(u64, counter(&bench, IBVCAP_RX_COUNTER_QUEUE_RESETS), 6));
 	tear_down(&bench);
@@ -618,7 +618,7 @@ Test(worker, device_time_becomes_utc_and_software_time_is_now)
 		.type = MAIL_CLOCK,
 		.clock = {.base_raw = 1000, .base_utc_ns = 5000000, .mult = 2, .shift = 0, .mask = UINT64_MAX}};
 
-	mailbox_send(rx_worker_inbox(bench.worker), &mail);
+	mailbox_send(bench.worker->inbox, &mail);
 	work(&bench);
 	scripted_set_clock(bench.queue, 900, 1);
 	meta = meta_of(&bench, &(struct frame_options){.payload_bytes = S}, &payload);
@@ -642,7 +642,7 @@ static uint64_t time_of_next(struct bench *bench, const struct clock_line *line,
 	const struct mail mail = {.type = MAIL_CLOCK, .clock = *line};
 	const uint8_t *payload;
 
-	mailbox_send(rx_worker_inbox(bench->worker), &mail);
+	mailbox_send(bench->worker->inbox, &mail);
 	work(bench);
 	scripted_set_clock(bench->queue, raw, 1);
 	return meta_of(bench, &(struct frame_options){.payload_bytes = S}, &payload).timestamp_ns;
@@ -685,7 +685,7 @@ Test(worker, after_a_step_of_a_card_that_has_real_time_only_rows_get_the_time_of
 		uint64_t before = time_utc_ns();
 
 		set_up(&bench, &(struct setting){0});
-		mailbox_send(rx_worker_inbox(bench.worker), &mail);
+		mailbox_send(bench.worker->inbox, &mail);
 		work(&bench);
 		scripted_set_clock(bench.queue, now + 1000, 1);
 		struct ibvcap_meta meta = meta_of(&bench, &(struct frame_options){.payload_bytes = S}, &payload);
@@ -716,7 +716,7 @@ Test(worker, packets_that_waited_for_a_worker_that_stood_still_have_their_own_ti
 			struct bench bench;
 
 			set_up(&bench, &(struct setting){0});
-			mailbox_send(rx_worker_inbox(bench.worker), &mail);
+			mailbox_send(bench.worker->inbox, &mail);
 			work(&bench);
 			scripted_set_clock(bench.queue, raw, steps[i]);
 			for (int n = 0; n < 10; n++)
@@ -751,7 +751,7 @@ Test(worker, a_packet_without_the_devices_time_has_the_kernels_and_says_so)
 	uint64_t before;
 
 	set_up(&bench, &(struct setting){.kernel_times = true});
-	mailbox_send(rx_worker_inbox(bench.worker), &mail);
+	mailbox_send(bench.worker->inbox, &mail);
 	work(&bench);
 	scripted_set_clock(bench.queue, 3000, 1);
 	meta = meta_of(&bench, &options, &payload);
@@ -778,7 +778,7 @@ static struct mail expect_answer(struct bench *bench, enum mail_type type)
 	struct mail mail = {0};
 
 	work(bench);
-	cr_assert(mailbox_receive(rx_worker_outbox(bench->worker), &mail));
+	cr_assert(mailbox_receive(bench->worker->outbox, &mail));
 	cr_assert(eq(int, mail.type, type));
 	return mail;
 }
@@ -793,14 +793,13 @@ Test(worker, consumers_come_and_go_by_mail)
 	for (uint32_t i = 0; i < 10; i++)
 		arrive(&bench, &(struct frame_options){.payload_bytes = S}, 0);
 	work(&bench);
-	mailbox_send(rx_worker_inbox(bench.worker), &(struct mail){.type = MAIL_ADD_CONSUMER, .consumer = &consumer});
+	mailbox_send(bench.worker->inbox, &(struct mail){.type = MAIL_ADD_CONSUMER, .consumer = &consumer});
 	struct mail mail = expect_answer(&bench, MAIL_CONSUMER_ADDED);
 
 	cr_expect(eq(ptr, mail.consumer, &consumer));
 	cr_expect(eq(int, mail.error, 0));
 	cr_expect(eq(u64, consumer.attach_sequence, 10));
-	mailbox_send(rx_worker_inbox(bench.worker),
-	             &(struct mail){.type = MAIL_REMOVE_CONSUMER, .consumer = &consumer});
+	mailbox_send(bench.worker->inbox, &(struct mail){.type = MAIL_REMOVE_CONSUMER, .consumer = &consumer});
 	mail = expect_answer(&bench, MAIL_CONSUMER_REMOVED);
 	cr_expect(eq(ptr, mail.consumer, &consumer));
 	test_consumer_deinit(&consumer);
@@ -815,18 +814,18 @@ Test(worker, a_lying_consumer_is_put_out_and_control_is_told)
 
 	set_up(&bench, &(struct setting){0});
 	cr_assert(eq(int, test_consumer_init(&consumer, 2), 0));
-	mailbox_send(rx_worker_inbox(bench.worker), &(struct mail){.type = MAIL_ADD_CONSUMER, .consumer = &consumer});
+	mailbox_send(bench.worker->inbox, &(struct mail){.type = MAIL_ADD_CONSUMER, .consumer = &consumer});
 	expect_answer(&bench, MAIL_CONSUMER_ADDED);
 	atomic_store(&consumer.page->leases[0], UINT64_C(1) << 40);
 	for (uint32_t i = 0; i < 20 * N; i++) {
 		cr_assert(arrive(&bench, &(struct frame_options){.payload_bytes = S}, 0));
 		work(&bench);
 	}
-	cr_assert(mailbox_receive(rx_worker_outbox(bench.worker), &mail));
+	cr_assert(mailbox_receive(bench.worker->outbox, &mail));
 	cr_expect(eq(int, mail.type, MAIL_CONSUMER_BAD));
 	cr_expect(eq(u32, mail.reason, IBVCAP_DISCONNECT_BAD_CURSOR));
 	cr_expect(eq(ptr, mail.consumer, &consumer));
-	cr_expect(not(mailbox_receive(rx_worker_outbox(bench.worker), &mail)));
+	cr_expect(not(mailbox_receive(bench.worker->outbox, &mail)));
 	test_consumer_deinit(&consumer);
 	tear_down(&bench);
 }
@@ -837,7 +836,7 @@ static void add_lossless(struct bench *bench, struct ring_consumer *consumer, ui
 	consumer->policy = IBVCAP_POLICY_LOSSLESS;
 	consumer->deadline_ns = deadline_ns;
 	daemon_store_policy(consumer->state, IBVCAP_POLICY_LOSSLESS);
-	mailbox_send(rx_worker_inbox(bench->worker), &(struct mail){.type = MAIL_ADD_CONSUMER, .consumer = consumer});
+	mailbox_send(bench->worker->inbox, &(struct mail){.type = MAIL_ADD_CONSUMER, .consumer = consumer});
 	expect_answer(bench, MAIL_CONSUMER_ADDED);
 }
 
@@ -886,8 +885,7 @@ Test(worker, what_a_lossless_consumer_cost_stays_counted_when_it_has_left)
 		arrive(&bench, &(struct frame_options){.payload_bytes = S}, 0);
 		work(&bench);
 	}
-	mailbox_send(rx_worker_inbox(bench.worker),
-	             &(struct mail){.type = MAIL_REMOVE_CONSUMER, .consumer = &consumer});
+	mailbox_send(bench.worker->inbox, &(struct mail){.type = MAIL_REMOVE_CONSUMER, .consumer = &consumer});
 	expect_answer(&bench, MAIL_CONSUMER_REMOVED);
 	settle(&bench);
 	uint64_t lost = counter(&bench, IBVCAP_RX_COUNTER_NO_BUFFER);
@@ -915,7 +913,7 @@ Test(worker, a_lossless_consumer_that_is_too_slow_is_demoted_and_control_is_told
 	add_lossless(&bench, &consumer, 20000000);
 	while (arrive(&bench, &(struct frame_options){.payload_bytes = S}, 0))
 		work(&bench);
-	while (!mailbox_receive(rx_worker_outbox(bench.worker), &mail)) {
+	while (!mailbox_receive(bench.worker->outbox, &mail)) {
 		work(&bench);
 		usleep(1000);
 	}
@@ -933,7 +931,7 @@ static void await_answer(struct bench *bench, enum mail_type type)
 {
 	struct mail mail = {0};
 
-	for (int i = 0; i < 5000 && !mailbox_receive(rx_worker_outbox(bench->worker), &mail); i++)
+	for (int i = 0; i < 5000 && !mailbox_receive(bench->worker->outbox, &mail); i++)
 		usleep(1000);
 	cr_assert(eq(int, mail.type, type));
 }
@@ -946,22 +944,22 @@ Test(worker, packets_that_came_before_the_thread_ran_have_the_devices_time, .tim
 	const uint8_t *payload;
 
 	set_up(&bench, &(struct setting){0});
-	mailbox_send(rx_worker_inbox(bench.worker), &clock);
+	mailbox_send(bench.worker->inbox, &clock);
 	arrive(&bench, &(struct frame_options){.payload_bytes = S}, 0);
-	cr_assert(eq(int, rx_worker_start(bench.worker), 0));
+	cr_assert(eq(int, worker_start(bench.worker), 0));
 	for (int i = 0; i < 5000 && consumer_load_head(bench.ring.ring) == 0; i++)
 		usleep(1000);
 	cr_assert(eq(u64, consumer_load_head(bench.ring.ring), 1));
 	cr_expect(ge(u64, row(&bench, 0, &payload)->timestamp_ns, clock.clock.base_utc_ns));
-	mailbox_send(rx_worker_inbox(bench.worker), &(struct mail){.type = MAIL_STOP});
+	mailbox_send(bench.worker->inbox, &(struct mail){.type = MAIL_STOP});
 	await_answer(&bench, MAIL_STOPPED);
-	rx_worker_join(bench.worker);
+	worker_join(bench.worker);
 	tear_down(&bench);
 }
 
 Test(worker, each_idle_policy_starts_answers_drains_and_stops, .timeout = 60)
 {
-	const uint64_t policies[] = {0, 50000, RX_WORKER_SPIN_FOREVER};
+	const uint64_t policies[] = {0, 50000, WORKER_SPIN_FOREVER};
 
 	for (size_t i = 0; i < sizeof(policies) / sizeof(policies[0]); i++) {
 		struct bench bench;
@@ -971,15 +969,14 @@ Test(worker, each_idle_policy_starts_answers_drains_and_stops, .timeout = 60)
 		cr_assert(eq(int, test_consumer_init(&consumer, 2), 0));
 		for (uint32_t packet = 0; packet < 100; packet++)
 			arrive(&bench, &(struct frame_options){.payload_bytes = S}, 0);
-		cr_assert(eq(int, rx_worker_start(bench.worker), 0));
+		cr_assert(eq(int, worker_start(bench.worker), 0));
 		usleep(20000);
-		mailbox_send(rx_worker_inbox(bench.worker),
-		             &(struct mail){.type = MAIL_ADD_CONSUMER, .consumer = &consumer});
+		mailbox_send(bench.worker->inbox, &(struct mail){.type = MAIL_ADD_CONSUMER, .consumer = &consumer});
 		await_answer(&bench, MAIL_CONSUMER_ADDED);
-		mailbox_send(rx_worker_inbox(bench.worker), &(struct mail){.type = MAIL_MATCHED, .matched = 100});
-		mailbox_send(rx_worker_inbox(bench.worker), &(struct mail){.type = MAIL_STOP});
+		mailbox_send(bench.worker->inbox, &(struct mail){.type = MAIL_MATCHED, .matched = 100});
+		mailbox_send(bench.worker->inbox, &(struct mail){.type = MAIL_STOP});
 		await_answer(&bench, MAIL_STOPPED);
-		rx_worker_join(bench.worker);
+		worker_join(bench.worker);
 		cr_expect(consumer_ring_closed(bench.ring.ring));
 		cr_expect(eq(u64, consumer_load_head(bench.ring.ring), 100));
 		expect_sum(&bench);
@@ -990,26 +987,26 @@ Test(worker, each_idle_policy_starts_answers_drains_and_stops, .timeout = 60)
 
 Test(worker, it_makes_a_round_when_it_is_asked_and_is_not_missed_once_it_ends, .timeout = 60)
 {
-	const uint64_t policies[] = {0, RX_WORKER_SPIN_FOREVER};
+	const uint64_t policies[] = {0, WORKER_SPIN_FOREVER};
 
 	for (size_t i = 0; i < sizeof(policies) / sizeof(policies[0]); i++) {
 		struct heartbeats list = LIST_HEAD_INITIALIZER(list);
 		struct bench bench;
 
 		set_up(&bench, &(struct setting){.spin_ns = policies[i]});
-		cr_assert(eq(int, rx_worker_start(bench.worker), 0));
-		heartbeat_watch(&list, rx_worker_heartbeat(bench.worker), "it");
+		cr_assert(eq(int, worker_start(bench.worker), 0));
+		heartbeat_watch(&list, &bench.worker->heartbeat, "it");
 		for (int look = 0; look < 5; look++) {
 			usleep(20000); /* asleep */
 			while (heartbeat_find_stopped(&list))
 				usleep(100);
 		}
-		mailbox_send(rx_worker_inbox(bench.worker), &(struct mail){.type = MAIL_STOP});
+		mailbox_send(bench.worker->inbox, &(struct mail){.type = MAIL_STOP});
 		await_answer(&bench, MAIL_STOPPED);
 		usleep(20000);
 		for (int look = 0; look < 3; look++)
 			cr_expect(eq(ptr, (void *)heartbeat_find_stopped(&list), NULL));
-		rx_worker_join(bench.worker);
+		worker_join(bench.worker);
 		cr_expect(eq(ptr, LIST_FIRST(&list), NULL));
 		tear_down(&bench);
 	}
@@ -1025,16 +1022,16 @@ Test(worker, a_sleeping_worker_finds_what_a_lossless_consumer_acquired, .timeout
 	add_lossless(&bench, &consumer, UINT64_MAX);
 	while (arrive(&bench, &(struct frame_options){.payload_bytes = S}, 0))
 		work(&bench);
-	cr_assert(eq(int, rx_worker_start(bench.worker), 0));
+	cr_assert(eq(int, worker_start(bench.worker), 0));
 	usleep(20000);
 	uint64_t posted = counter(&bench, IBVCAP_RX_COUNTER_POSTED);
 
 	consumer_store_delivered(consumer.page, consumer_load_head(bench.ring.ring));
 	while (counter(&bench, IBVCAP_RX_COUNTER_POSTED) == posted)
 		usleep(100);
-	mailbox_send(rx_worker_inbox(bench.worker), &(struct mail){.type = MAIL_STOP});
+	mailbox_send(bench.worker->inbox, &(struct mail){.type = MAIL_STOP});
 	await_answer(&bench, MAIL_STOPPED);
-	rx_worker_join(bench.worker);
+	worker_join(bench.worker);
 	test_consumer_deinit(&consumer);
 	tear_down(&bench);
 }
@@ -1046,9 +1043,9 @@ Test(worker, a_thread_whose_queue_is_lost_says_failed_and_closes_the_ring, .time
 	set_up(&bench, &(struct setting){0});
 	scripted_fail_queue(bench.queue);
 	scripted_fail_reset(bench.queue, -ENODEV);
-	cr_assert(eq(int, rx_worker_start(bench.worker), 0));
+	cr_assert(eq(int, worker_start(bench.worker), 0));
 	await_answer(&bench, MAIL_FAILED);
-	rx_worker_join(bench.worker);
+	worker_join(bench.worker);
 	cr_expect(consumer_ring_closed(bench.ring.ring));
 	tear_down(&bench);
 }

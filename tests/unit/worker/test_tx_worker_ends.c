@@ -80,9 +80,9 @@ Test(tx_worker_ends, a_large_arena_is_flushed_in_many_rounds)
 	test_sender_submit(sender);
 	struct mail mail = {.type = MAIL_ADD_SENDER, .tx_queue = bench.queues[0], .sender = &sender->sender};
 
-	mailbox_send(tx_worker_inbox(bench.worker), &mail);
+	mailbox_send(bench.worker->inbox, &mail);
 	mail.type = MAIL_REMOVE_SENDER;
-	mailbox_send(tx_worker_inbox(bench.worker), &mail);
+	mailbox_send(bench.worker->inbox, &mail);
 	for (int i = 0; i < ROUNDS; i++)
 		bench_round(&bench);
 	cr_expect(lt(u64, test_sender_count(sender, IBVCAP_TX_COUNTER_FLUSHED), SLOTS));
@@ -274,7 +274,7 @@ Test(tx_worker_ends, who_asked_hears_that_a_lost_queue_may_still_read)
 			remove_sender(0);
 			bench_round(&bench);
 		}
-		cr_assert(mailbox_receive(tx_worker_outbox(bench.worker), &mail));
+		cr_assert(mailbox_receive(bench.worker->outbox, &mail));
 		cr_expect(eq(int, mail.type, MAIL_SENDER_REMOVED));
 		cr_expect(eq(int, mail.error, -ENODEV));
 		bench_expect_mail(&bench, MAIL_TX_QUEUE_FAILED);
@@ -292,7 +292,7 @@ Test(tx_worker_ends, a_queue_that_fails_again_and_again_is_given_up)
 	for (uint32_t i = 0; i < 1000 && mail.type != MAIL_TX_QUEUE_FAILED; i++) {
 		scripted_fail_queue(bench.queues[0]->queue);
 		bench_round(&bench);
-		mailbox_receive(tx_worker_outbox(bench.worker), &mail);
+		mailbox_receive(bench.worker->outbox, &mail);
 		bench_submit(&bench, 0, test_sender_has_room(&bench.senders[0]), 100);
 	}
 	cr_expect(eq(int, mail.type, MAIL_TX_QUEUE_FAILED));
@@ -374,16 +374,16 @@ Test(tx_worker_ends, what_was_put_out_is_told_also_when_the_outbox_was_full)
 	uint32_t answers = 0, removed = 0;
 
 	bench_set_up(&bench, &(struct bench_setting){.at_once = true});
-	while (!mailbox_full(tx_worker_outbox(bench.worker)))
+	while (!mailbox_full(bench.worker->outbox))
 		bench_mail(&bench, &(struct mail){.type = MAIL_REMOVE_SENDER, .sender = &nobody});
 	cr_assert(eq(int,
-	             mailbox_send(tx_worker_inbox(bench.worker), &(struct mail){.type = MAIL_REMOVE_SENDER,
-	                                                                        .tx_queue = bench.queues[0],
-	                                                                        .sender = &bench.senders[0].sender}),
+	             mailbox_send(bench.worker->inbox, &(struct mail){.type = MAIL_REMOVE_SENDER,
+	                                                              .tx_queue = bench.queues[0],
+	                                                              .sender = &bench.senders[0].sender}),
 	             0));
 	bench_work(&bench);
 	for (uint32_t i = 0; i < 1000; i++) {
-		if (mailbox_receive(tx_worker_outbox(bench.worker), &mail)) {
+		if (mailbox_receive(bench.worker->outbox, &mail)) {
 			answers++;
 			removed += mail.sender == &bench.senders[0].sender;
 		}

@@ -22,11 +22,11 @@ static void stop(void)
 {
 	struct mail mail = {0};
 
-	mailbox_send(tx_worker_inbox(bench.worker), &(struct mail){.type = MAIL_STOP});
-	for (int i = 0; i < 20000 && !mailbox_receive(tx_worker_outbox(bench.worker), &mail); i++)
+	mailbox_send(bench.worker->inbox, &(struct mail){.type = MAIL_STOP});
+	for (int i = 0; i < 20000 && !mailbox_receive(bench.worker->outbox, &mail); i++)
 		usleep(500);
 	cr_assert(eq(int, mail.type, MAIL_STOPPED));
-	tx_worker_join(bench.worker);
+	worker_join(bench.worker);
 }
 
 /* Until it wants to be kicked: then it is asleep, or about to be. */
@@ -52,11 +52,11 @@ static uint64_t utc_ns(void)
 
 Test(tx_worker_thread, each_idle_policy_sends_what_is_submitted_and_stops, .timeout = 60)
 {
-	const uint64_t policies[] = {0, 50000, TX_WORKER_SPIN_FOREVER};
+	const uint64_t policies[] = {0, 50000, WORKER_SPIN_FOREVER};
 
 	for (size_t i = 0; i < sizeof(policies) / sizeof(policies[0]); i++) {
 		bench_set_up(&bench, &(struct bench_setting){.spin_ns = policies[i], .n_senders = 2, .at_once = true});
-		cr_assert(eq(int, tx_worker_start(bench.worker), 0));
+		cr_assert(eq(int, worker_start(bench.worker), 0));
 		for (uint32_t round = 1; round <= 20; round++) {
 			bench_submit(&bench, round % 2, 10, 100);
 			await_completed(round % 2, (round + round % 2) / 2 * 10);
@@ -72,8 +72,8 @@ Test(tx_worker_thread, it_makes_a_round_when_it_is_asked, .timeout = 60)
 	struct heartbeats list = LIST_HEAD_INITIALIZER(list);
 
 	bench_set_up(&bench, &(struct bench_setting){.at_once = true});
-	cr_assert(eq(int, tx_worker_start(bench.worker), 0));
-	heartbeat_watch(&list, tx_worker_heartbeat(bench.worker), "it");
+	cr_assert(eq(int, worker_start(bench.worker), 0));
+	heartbeat_watch(&list, &bench.worker->heartbeat, "it");
 	for (int look = 0; look < 5; look++) {
 		await_sleep(0);
 		while (heartbeat_find_stopped(&list))
@@ -87,7 +87,7 @@ Test(tx_worker_thread, it_makes_a_round_when_it_is_asked, .timeout = 60)
 Test(tx_worker_thread, one_that_sleeps_is_kicked_by_each_sender, .timeout = 60)
 {
 	bench_set_up(&bench, &(struct bench_setting){.n_senders = 3, .at_once = true});
-	cr_assert(eq(int, tx_worker_start(bench.worker), 0));
+	cr_assert(eq(int, worker_start(bench.worker), 0));
 	for (uint32_t i = 0; i < 300; i++) {
 		await_sleep(i % 3);
 		bench_submit(&bench, i % 3, 1, 100);
@@ -103,7 +103,7 @@ Test(tx_worker_thread, it_sleeps_when_nobody_sends_also_after_kicks, .timeout = 
 	clockid_t cpu_clock;
 
 	bench_set_up(&bench, &(struct bench_setting){.n_senders = 2, .at_once = true});
-	cr_assert(eq(int, tx_worker_start(bench.worker), 0));
+	cr_assert(eq(int, worker_start(bench.worker), 0));
 	await_sleep(1);
 	kick(0, 1);
 	usleep(20000);
@@ -126,7 +126,7 @@ Test(tx_worker_thread, who_kicks_and_submits_nothing_is_counted, .timeout = 60)
 
 	bench_set_up(&bench, &(struct bench_setting){.n_senders = 2, .at_once = true});
 	state = bench.senders[0].sender.state;
-	cr_assert(eq(int, tx_worker_start(bench.worker), 0));
+	cr_assert(eq(int, worker_start(bench.worker), 0));
 	await_sleep(0);
 	for (int i = 0; i < 20000 && counter_get(&state->counters[IBVCAP_TX_COUNTER_IDLE_KICKS]) < 3; i++) {
 		kick(0, 1);
@@ -145,7 +145,7 @@ static uint32_t kick_until_put_out(uint32_t sender, struct mail *mail)
 {
 	uint32_t n = 0;
 
-	for (int i = 0; i < 20000 && !mailbox_receive(tx_worker_outbox(bench.worker), mail); i++) {
+	for (int i = 0; i < 20000 && !mailbox_receive(bench.worker->outbox, mail); i++) {
 		const _Atomic uint64_t *counters = bench.senders[sender].sender.state->counters;
 		uint64_t before = counter_get(&counters[IBVCAP_TX_COUNTER_IDLE_KICKS]);
 
@@ -162,7 +162,7 @@ Test(tx_worker_thread, who_kicks_more_often_than_it_submits_is_put_out, .timeout
 	struct mail mail = {0};
 
 	bench_set_up(&bench, &(struct bench_setting){.n_senders = 2, .at_once = true});
-	cr_assert(eq(int, tx_worker_start(bench.worker), 0));
+	cr_assert(eq(int, worker_start(bench.worker), 0));
 	for (uint32_t i = 0; i < 10; i++) /* the allowance does not grow with packets */
 		bench_submit(&bench, 0, 20, 100);
 	await_completed(0, 200);
@@ -188,7 +188,7 @@ Test(tx_worker_thread, who_kicks_with_each_packet_stays, .timeout = 60)
 	struct test_sender *sender = &bench.senders[0];
 
 	bench_set_up(&bench, &(struct bench_setting){.n_senders = 2, .at_once = true});
-	cr_assert(eq(int, tx_worker_start(bench.worker), 0));
+	cr_assert(eq(int, worker_start(bench.worker), 0));
 	for (uint64_t i = 1; i <= 20000; i++) {
 		while (!test_sender_has_room(sender))
 			;
@@ -212,11 +212,11 @@ Test(tx_worker_thread, who_reads_or_fills_its_eventfd_harms_itself_alone, .timeo
 	eventfd_t value = 0;
 
 	bench_set_up(&bench, &(struct bench_setting){.n_senders = 3, .at_once = true});
-	cr_assert(eq(int, tx_worker_start(bench.worker), 0));
+	cr_assert(eq(int, worker_start(bench.worker), 0));
 	await_sleep(0);
 	cr_assert(eq(int, eventfd_read(bench.senders[0].sender.kick.eventfd, &value), 0));
 	cr_expect(eq(u64, value, 1));
-	for (int i = 0; i < 20000 && !mailbox_receive(tx_worker_outbox(bench.worker), &mail); i++) {
+	for (int i = 0; i < 20000 && !mailbox_receive(bench.worker->outbox, &mail); i++) {
 		kick(0, 1);
 		eventfd_read(bench.senders[0].sender.kick.eventfd, &value);
 		usleep(500);
@@ -243,7 +243,7 @@ Test(tx_worker_thread, a_timed_packet_leaves_when_its_time_has_come_and_nobody_k
 	struct test_sender *sender = &bench.senders[0];
 
 	bench_set_up(&bench, &(struct bench_setting){.at_once = true});
-	cr_assert(eq(int, tx_worker_start(bench.worker), 0));
+	cr_assert(eq(int, worker_start(bench.worker), 0));
 	for (uint64_t i = 0; i < 20; i++) {
 		uint64_t due_ns = utc_ns() + 3000000;
 
@@ -267,7 +267,7 @@ Test(tx_worker_thread, the_doorbell_rings_once_for_a_request_that_has_come, .tim
 	bench_set_up(&bench, &(struct bench_setting){.n_senders = 2, .at_once = true});
 	struct pollfd bell = {.fd = tx_worker_doorbell(bench.worker), .events = POLLIN};
 
-	cr_assert(eq(int, tx_worker_start(bench.worker), 0));
+	cr_assert(eq(int, worker_start(bench.worker), 0));
 	sender_request_wake(sender->sender.page, 5, false);
 	bench_submit(&bench, 0, 4, 100);
 	await_completed(0, 4);

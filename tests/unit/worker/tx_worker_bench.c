@@ -38,7 +38,7 @@ void bench_set_up(struct bench *bench, const struct bench_setting *setting)
 	bench->setting.queue_slots = setting->queue_slots ? setting->queue_slots : 128;
 	bench->setting.late_after_ns = setting->late_after_ns ? setting->late_after_ns : 1000000;
 	cr_assert(eq(int, scripted_backend_ops.open(NULL, &bench->backend, NULL), 0));
-	const struct tx_worker_options options = {.name = "test", .spin_ns = setting->spin_ns, .cpu = -1};
+	const struct worker_options options = {.name = "test", .spin_ns = setting->spin_ns, .cpu = -1};
 
 	cr_assert(eq(int, tx_worker_new(&bench->worker, &options), 0));
 	for (uint32_t i = 0; i < bench->setting.n_queues; i++)
@@ -84,7 +84,7 @@ void bench_pass(struct bench *bench, uint64_t ns)
 
 void bench_mail(struct bench *bench, const struct mail *mail)
 {
-	cr_assert(eq(int, mailbox_send(tx_worker_inbox(bench->worker), mail), 0));
+	cr_assert(eq(int, mailbox_send(bench->worker->inbox, mail), 0));
 	bench_round(bench);
 }
 
@@ -93,7 +93,7 @@ struct mail bench_expect_mail(struct bench *bench, enum mail_type type)
 	struct mail mail = {0};
 
 	bench_round(bench);
-	cr_assert(mailbox_receive(tx_worker_outbox(bench->worker), &mail), "no mail");
+	cr_assert(mailbox_receive(bench->worker->outbox, &mail), "no mail");
 	cr_assert(eq(int, mail.type, type));
 	return mail;
 }
@@ -103,7 +103,7 @@ void bench_expect_no_mail(struct bench *bench)
 	struct mail mail = {0};
 
 	bench_round(bench);
-	cr_expect(not(mailbox_receive(tx_worker_outbox(bench->worker), &mail)), "mail of type %d", mail.type);
+	cr_expect(not(mailbox_receive(bench->worker->outbox, &mail)), "mail of type %d", mail.type);
 }
 
 void bench_submit(struct bench *bench, uint32_t sender, uint32_t n, uint16_t length)

@@ -34,7 +34,7 @@ struct bench_setting {
 struct bench {
 	struct bench_setting setting;
 	struct backend *backend;
-	struct tx_worker *worker;
+	struct worker *worker;
 	struct tx_queue *queues[BENCH_QUEUES_MAX];
 	struct test_sender senders[BENCH_SENDERS_MAX];
 	struct tx_clock_sample now;
