@@ -30,22 +30,22 @@ struct backend_ops;
 
 enum backend_xdp_mode { BACKEND_XDP_AUTO, BACKEND_XDP_ZERO_COPY, BACKEND_XDP_COPY };
 
-#define BACKEND_STREAMS_MAX 64
+#define BACKEND_QUEUES_MAX 64
 
 struct backend_open_options {
 	const char *interface;
-	uint32_t streams; /* receive queues that it will have at once, if the backend must know; 0: one */
-	/* Of those at start, in any order, likewise; 0: what the backend finds right. */
-	uint32_t slots[BACKEND_STREAMS_MAX];
+	uint32_t queues; /* receive queues that it will have at once, if the backend must know; 0: one */
+	/* Depths of the receive queues at start, in any order, likewise; 0: the backend's default. */
+	uint32_t slots[BACKEND_QUEUES_MAX];
 	enum backend_xdp_mode xdp_mode;
 	bool stamp_packets; /* let the card stamp all packets, if it does not yet: other programs share that setting */
 };
 
 /* Why a device that counts_drops dropped packets that a flow had matched. */
 enum backend_drop {
-	BACKEND_DROP_NO_FRAME,  /* no buffer of the channel was free: some queue of the interface held them all */
+	BACKEND_DROP_NO_FRAME,  /* no buffer was free: some queue of the interface held them all */
 	BACKEND_DROP_RING_FULL, /* this queue's own ring was full: its worker was slow, or had no slot */
-	BACKEND_DROP_NO_SOCKET, /* the packet came through a channel of the interface that the queue does not serve */
+	BACKEND_DROP_NO_SOCKET, /* the packet came by a receive queue of the card that this queue does not serve */
 	BACKEND_DROP_UNBOUND,   /* the kernel took the interface from the queue */
 	BACKEND_N_DROPS
 };

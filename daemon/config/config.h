@@ -212,7 +212,7 @@ struct config {
 	const char *text; /* keys that are in no group, as config_dump() writes them, a line each */
 	int log_level;    /* syslog(3)'s: LOG_ERR to LOG_DEBUG */
 	enum config_xdp_mode xdp_mode;
-	uint32_t xdp_streams; /* that an interface with backend xdp has room for */
+	uint32_t xdp_queues; /* of streams, that an interface with backend xdp has room for */
 	const char *control_text;
 	char socket_path[108];
 	gid_t socket_group; /* (gid_t)-1: leave it as it is */

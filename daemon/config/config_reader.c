@@ -4,6 +4,7 @@
  */
 #include "daemon/config/config_reader.h"
 
+#include "daemon/base/log.h"
 #include "daemon/config/config_memory.h"
 #include "daemon/config/key_value.h"
 #include "daemon/config/render.h"
@@ -308,14 +309,32 @@ static int config_reader_refuse_unknown(const struct config_reader *reader, cons
 	                             question, key_group_names(group, names, sizeof(names)));
 }
 
+static void config_reader_warn_of_old_name(const struct config_reader *reader, const config_setting_t *setting,
+                                           const struct key *key)
+{
+	char file[PATH_MAX];
+
+	log_warning("%s:%u: the key %s is called %s now: rename it",
+	            config_reader_file(reader, config_setting_source_file(setting), file, sizeof(file)),
+	            config_setting_source_line(setting), key->old_name, key->name);
+}
+
 static int config_reader_check_known(const struct config_reader *reader, const config_setting_t *setting,
                                      const struct key_group *group)
 {
 	for (int i = 0; setting && i < config_setting_length(setting); i++) {
 		const config_setting_t *entry = config_setting_get_elem(setting, (unsigned)i);
+		const struct key *key = key_find(group, config_setting_name(entry));
 
-		if (!key_find(group, config_setting_name(entry)))
+		if (!key)
 			return config_reader_refuse_unknown(reader, entry, group);
+		if (strcmp(config_setting_name(entry), key->name) == 0)
+			continue;
+		if (config_setting_get_member(setting, key->name))
+			return config_reader_failure(reader, entry,
+			                             "%s is the old name of %s, which the file has, too: remove it",
+			                             key->old_name, key->name);
+		config_reader_warn_of_old_name(reader, entry, key);
 	}
 	return 0;
 }
@@ -338,7 +357,7 @@ int config_reader_read_group(const struct config_reader *reader, const config_se
 
 	for (unsigned i = 0; i < group->n_keys && r == 0; i++) {
 		const struct key *key = &group->keys[i];
-		const config_setting_t *value = setting ? config_setting_get_member(setting, key->name) : NULL;
+		const config_setting_t *value = key_setting(key, setting);
 
 		r = key->required && !value ? 0 : config_reader_read_key(reader, value, key, base);
 	}

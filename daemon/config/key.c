@@ -118,10 +118,20 @@ const char *key_group_names(const struct key_group *group, char *buffer, size_t 
 
 const struct key *key_find(const struct key_group *group, const char *name)
 {
-	for (unsigned i = 0; i < group->n_keys; i++)
-		if (strcmp(group->keys[i].name, name) == 0)
-			return &group->keys[i];
+	for (unsigned i = 0; i < group->n_keys; i++) {
+		const struct key *key = &group->keys[i];
+
+		if (strcmp(key->name, name) == 0 || (key->old_name && strcmp(key->old_name, name) == 0))
+			return key;
+	}
 	return NULL;
+}
+
+config_setting_t *key_setting(const struct key *key, const config_setting_t *group)
+{
+	config_setting_t *setting = group ? config_setting_get_member(group, key->name) : NULL;
+
+	return setting || !group || !key->old_name ? setting : config_setting_get_member(group, key->old_name);
 }
 
 /* ---- near misses --------------------------------------------------------------------------------- */

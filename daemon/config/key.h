@@ -63,6 +63,7 @@ struct key {
 	const char *string;               /* default of a string or choice; NULL = none */
 	const struct key_choice *choices; /* of a choice */
 	const struct key_group *group;    /* of a group, and of each entry of a list */
+	const char *old_name;             /* accepted with a warning; NULL = none */
 	const char *help;
 };
 
@@ -95,8 +96,11 @@ const char *key_default(const struct key *key, char *buffer, size_t bytes);
 /** "name, interface, …"; returns buffer. */
 const char *key_group_names(const struct key_group *group, char *buffer, size_t bytes);
 
-/** NULL: the group has no such key. */
+/** By its name or old name. NULL: the group has no such key. */
 const struct key *key_find(const struct key_group *group, const char *name);
+
+/** The setting of the key in a group of the file, by its name or old name. NULL: the key is at its default. */
+config_setting_t *key_setting(const struct key *key, const config_setting_t *group);
 
 /** The key of the group that differs from name by a slip or two; NULL: none does. */
 const struct key *key_find_nearest(const struct key_group *group, const char *name);

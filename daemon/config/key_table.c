@@ -428,8 +428,9 @@ static const struct key top[] = {
 	{"xdp_mode", KEY_CHOICE, TOP(xdp_mode), .string = "auto", .choices = xdp_modes,
          .help = "backend xdp: zero_copy: the card writes to the daemon's memory; copy: the kernel copies; auto: "
                  "zero_copy if the driver has it"},
-	{"xdp_streams", KEY_INTEGER, TOP(xdp_streams), .number = 8, .min = 1, .max = 64,
-         .help = "backend xdp: streams that each interface has room for; memory is taken for all of them at start"},
+	{"xdp_queues", KEY_INTEGER, TOP(xdp_queues), .number = 8, .min = 1, .max = 64, .old_name = "xdp_streams",
+         .help = "backend xdp: receive queues of streams that each interface has room for, besides the second and "
+                 "later ones of streams at start; memory is taken for all of them at start"},
 	{"control", KEY_GROUP, 0, 0, 0, .live = true, .group = &control_keys,
          .help = "the socket that clients connect to"},
 	{"streams", KEY_LIST, TOP_LIST(streams), .live = true, .group = &stream_keys,

@@ -119,7 +119,7 @@ const char *render_group(struct config *config, const struct key_group *group, c
 		if (key->group)
 			continue;
 		fprintf(to, "%s = ", key->name);
-		render_value(to, key, setting ? config_setting_get_member(setting, key->name) : NULL);
+		render_value(to, key, key_setting(key, setting));
 		fputs(";\n", to);
 	}
 	if (fclose(to) == 0)

@@ -60,20 +60,20 @@ static bool interface_may_serve(const struct interface *interface, const struct 
 }
 
 static void interface_list_queues(const struct config *config, const struct interface *interface,
-                                  uint32_t slots[BACKEND_STREAMS_MAX])
+                                  uint32_t slots[BACKEND_QUEUES_MAX])
 {
 	uint32_t n = 0;
 
 	for (uint32_t i = 0; i < config->n_streams; i++)
-		for (uint32_t queue = 0; queue < config->streams[i].queues && n < BACKEND_STREAMS_MAX; queue++)
+		for (uint32_t queue = 0; queue < config->streams[i].queues && n < BACKEND_QUEUES_MAX; queue++)
 			if (interface_may_serve(interface, &config->streams[i]))
 				slots[n++] = config->streams[i].receive_queue_slots;
 }
 
-/* Room for streams is room for one queue each; those of the start have what they need. */
+/* xdp_queues counts one queue of each stream; the further ones of streams at start have room of their own. */
 static uint32_t interface_count_queues(const struct config *config, const struct interface *interface)
 {
-	uint32_t n = config->xdp_streams;
+	uint32_t n = config->xdp_queues;
 
 	for (uint32_t i = 0; i < config->n_streams; i++)
 		if (interface_may_serve(interface, &config->streams[i]))
@@ -90,7 +90,7 @@ static struct backend_open_options interface_open_options(const struct config *c
 		[CONFIG_XDP_MODE_COPY] = BACKEND_XDP_COPY,
 	};
 
-	struct backend_open_options options = {.streams = interface_count_queues(config, interface),
+	struct backend_open_options options = {.queues = interface_count_queues(config, interface),
 	                                       .xdp_mode = modes[config->xdp_mode]};
 
 	interface_list_queues(config, interface, options.slots);

@@ -85,7 +85,7 @@ static int set_up_memory(struct probe *probe)
 
 static int set_up(struct probe *probe, const char *interface, const char *backend)
 {
-	const struct backend_open_options options = {.interface = interface, .streams = 8};
+	const struct backend_open_options options = {.interface = interface, .queues = 8};
 	int error = 0;
 
 	probe->ops = backend_find(backend);

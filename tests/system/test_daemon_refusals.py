@@ -107,6 +107,15 @@ def test_check_config_accepts_a_good_file_on_a_machine_without_the_interface(bui
         assert f"warning: {path}:{what}: interface {wire.interface}: this network namespace has none" in line
 
 
+def test_an_old_name_of_a_key_is_accepted_with_a_warning_that_names_the_new_one(build, wire, tmp):
+    path = tmp / "checked.conf"
+    path.write_text(f"channels = {conftest.libconfig([conftest.channel(wire)])};\nxdp_streams = 3;\n")
+    done = subprocess.run([build.ibvcapd, "--config", path, "--dump-config"], capture_output=True, text=True,
+                          check=False)
+    assert done.returncode == 0 and "xdp_queues = 3;" in done.stdout and "xdp_streams" not in done.stdout, done
+    assert f"warning: {path}:2: the key xdp_streams is called xdp_queues now: rename it\n" in done.stderr
+
+
 def test_check_config_warns_of_what_this_machine_has_not(build, net, wire, tmp):
     path = tmp / "checked.conf"
 

@@ -85,9 +85,9 @@ def test_streams_come_and_go_without_capabilities_and_cost_the_others_nothing(da
 
 
 def test_more_streams_than_planned_are_refused_and_the_others_go_on(daemon, wire):
-    one = daemon([conftest.stream(wire, 7502 + i, f"s{i}") for i in range(2)], xdp_streams=2)
+    one = daemon([conftest.stream(wire, 7502 + i, f"s{i}") for i in range(2)], xdp_queues=2)
     reload(one, [conftest.stream(wire, 7502 + i, f"s{i}") for i in range(3)],
-           "has room for 2 streams, and all are in use: set xdp_streams to a larger number", 1, xdp_streams=2)
+           "has room for 2 queues of streams, and all are in use: set xdp_queues to a larger number", 1, xdp_queues=2)
     assert sorted(one.status()["streams"]) == ["s0", "s1"]
     wire.send(wire.frame(b"x", 7502), wire.frame(b"x", 7503))
     publishes(one, 1, "s0")

@@ -58,7 +58,7 @@ def set_mtu(net, wire, mtu):
 
 def test_receive_queues_that_are_added_are_served(daemon, net, four):
     set_mtu(net, four, 1500)  # and one stream: the frames of the second queue fit into a limit of 8 MiB
-    one = daemon([conftest.stream(four)], xdp_streams=1)
+    one = daemon([conftest.stream(four)], xdp_queues=1)
     n = send_from_ports(net, four, 5)
     publishes(one, n)
     set_queues(net, four, 2)

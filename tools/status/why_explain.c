@@ -241,8 +241,8 @@ static const struct {
          "of no_buffer: no buffer of the interface's receive queue was free, because the rings of this and other "
          "streams "
          "of the interface held all of them",
-         "set xdp_streams to the number of streams of the interface and restart the daemon; then help the streams of "
-         "the interface whose ring_full grows"},
+         "set xdp_queues to the number of queues of the interface's streams and restart the daemon; then help the "
+         "streams of the interface whose ring_full grows"},
 	{"no_socket",
          "of no_buffer: they came through a receive queue of the interface that the stream has no socket on: the "
          "interface got more queues (ethtool -L)",

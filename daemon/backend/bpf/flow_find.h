@@ -97,7 +97,7 @@ static __always_inline void flow_find_conditional(struct flow_scratch *mine, con
 }
 
 /*
- * True: a rule matches the frame, and the target says which stream or group gets it. If there are conditions, the
+ * True: a rule matches the frame, and the target says which queue or group gets it. If there are conditions, the
  * headers are wide. The target is a copy: to a process without CAP_PERFMON the verifier of Linux 6.1 does not admit a
  * pointer to it that may be NULL.
  */

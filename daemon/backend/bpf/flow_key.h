@@ -63,27 +63,27 @@ struct flow_condition {
 
 /* The only entry of the map of that name. */
 struct flow_settings {
-	__u32 combinations; /* bit i: some exact rule has the fields i */
-	__u32 n_conditions; /* in use in the map of that name */
-	__u32 n_channels;   /* a packet of a later queue finds no socket */
-	__u32 max_channels; /* the socket of stream s for queue q is in slot s * max_channels + q */
-	__u32 no_ethernet;  /* frames begin with IP, and keys have no MAC */
+	__u32 combinations;    /* bit i: some exact rule has the fields i */
+	__u32 n_conditions;    /* in use in the map of that name */
+	__u32 n_card_queues;   /* a packet of a later one finds no socket */
+	__u32 max_card_queues; /* the socket of queue q on card queue c is in slot q * max_card_queues + c */
+	__u32 no_ethernet;     /* frames begin with IP, and keys have no MAC */
 };
 
 /* What a key stands for in the map of rules. */
 struct flow_target {
-	__u32 stream;
+	__u32 queue;
 	__u32 has_time; /* the time of its arrival is put before a frame: CLOCK_TAI, a __u64 of ns */
 	__u32 rank;     /* of two rules that match a frame, the one with the higher rank has it; 0: no rule */
-	__u32 is_group; /* a hash chooses a member of the group that begins with the stream */
+	__u32 is_group; /* a hash chooses a member of the group that begins with the queue */
 };
 
-/* Streams that share packets out, in the map `groups` at the number of their first one. */
+/* Queues that share packets out, in the map `groups` at the number of the first one. */
 #define FLOW_GROUP_MAX 16
 struct flow_group {
 	__u32 n_members;
 	__u32 has_ports;                        /* the hash takes them, too */
-	__u64 member_bytes[FLOW_GROUP_MAX / 8]; /* stream numbers, the first one in the lowest byte */
+	__u64 member_bytes[FLOW_GROUP_MAX / 8]; /* queue numbers, the first one in the lowest byte */
 };
 
 #define FLOW_CONDITIONS_MAX 64
@@ -94,7 +94,7 @@ struct flow_conditional {
 	struct flow_target target;
 };
 
-/* Of a stream, on one CPU. */
+/* Of a queue, on one CPU. */
 struct flow_counts {
 	__u64 matched;
 	__u64 no_socket; /* of these, dropped because there was no socket for them */
@@ -282,7 +282,7 @@ static inline __attribute__((always_inline)) __u32 flow_hash(const struct flow_k
 	return (__u32)(hash * 0x9e3779b97f4a7c15U >> 32);
 }
 
-/** The number of the stream that gets a packet with these headers. */
+/** The number of the queue that gets a packet with these headers. */
 static inline __attribute__((always_inline)) __u32 flow_group_choose(const struct flow_group *group,
                                                                      const struct flow_key *key)
 {

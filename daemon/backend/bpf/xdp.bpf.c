@@ -1,28 +1,28 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The XDP program: a frame that matches a flow goes to the socket of the flow's stream for the receive queue, or is
- * dropped and counted if there is no such socket; the kernel gets every other frame unchanged. The flow may be for a
- * group of streams, of which a hash of the frame's headers chooses one.
+ * The XDP program: a frame that matches a flow goes to the socket of the flow's queue on the card queue. Without
+ * such a socket the frame is dropped and counted. The kernel gets every other frame unchanged. The flow may be for a
+ * group of queues: then a hash of the frame's headers chooses one of them.
  */
 #include "flow_find.h"
 
 struct {
 	__uint(type, BPF_MAP_TYPE_XSKMAP);
-	__uint(max_entries, 1); /* the daemon sets it: streams * max_channels */
+	__uint(max_entries, 1); /* the daemon sets it: queues * max_card_queues */
 	__type(key, __u32);
 	__type(value, __u32);
 } sockets SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 1); /* the daemon sets it: streams */
+	__uint(max_entries, 1); /* the daemon sets it: queues */
 	__type(key, __u32);
 	__type(value, struct flow_counts);
 } counts SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1); /* the daemon sets it: streams */
+	__uint(max_entries, 1); /* the daemon sets it: queues */
 	__type(key, __u32);
 	__type(value, struct flow_group);
 } groups SEC(".maps");
@@ -49,21 +49,21 @@ static __always_inline bool xdp_read_frame(const __u8 *frame, const __u8 *end, c
 
 static __always_inline void xdp_share_out(struct flow_scratch *mine)
 {
-	const struct flow_group *group = bpf_map_lookup_elem(&groups, &mine->target.stream);
+	const struct flow_group *group = bpf_map_lookup_elem(&groups, &mine->target.queue);
 
 	if (group)
-		mine->target.stream = flow_group_choose(group, &mine->frame.key);
+		mine->target.queue = flow_group_choose(group, &mine->frame.key);
 }
 
 /*
- * The kernel does not redirect a frame to a socket of another queue, and counts that nowhere: hence the check of the
- * queue, without which queue max_channels would be queue 0 of the next stream.
+ * The kernel does not redirect a frame to a socket of another card queue, and counts that nowhere. Hence the check of
+ * the card queue: without it, card queue max_card_queues would be card queue 0 of the next queue.
  */
 static __always_inline int xdp_steer(struct xdp_md *context)
 {
 	const __u8 *frame = (const __u8 *)(long)context->data;
 	const __u8 *end = (const __u8 *)(long)context->data_end;
-	__u32 zero = 0, queue = context->rx_queue_index;
+	__u32 zero = 0, card_queue = context->rx_queue_index;
 	const struct flow_settings *now = bpf_map_lookup_elem(&settings, &zero);
 	struct flow_scratch *mine = flow_scratch_get();
 	struct flow_counts *count;
@@ -72,15 +72,16 @@ static __always_inline int xdp_steer(struct xdp_md *context)
 		return XDP_PASS;
 	if (mine->target.is_group)
 		xdp_share_out(mine);
-	count = bpf_map_lookup_elem(&counts, &mine->target.stream);
+	count = bpf_map_lookup_elem(&counts, &mine->target.queue);
 	if (!count)
 		return XDP_PASS;
 	count->matched++;
 	if (mine->target.has_time)
 		xdp_put_time(context);
 	/* The last argument is the result if the slot is empty. */
-	if (queue < now->n_channels &&
-	    bpf_redirect_map(&sockets, mine->target.stream * now->max_channels + queue, XDP_DROP) == XDP_REDIRECT)
+	if (card_queue < now->n_card_queues &&
+	    bpf_redirect_map(&sockets, mine->target.queue * now->max_card_queues + card_queue, XDP_DROP) ==
+	            XDP_REDIRECT)
 		return XDP_REDIRECT;
 	count->no_socket++;
 	return XDP_DROP;

@@ -36,21 +36,21 @@ static int xdp_program_fd(const struct bpf_object *object, const char *name)
 	return found ? bpf_program__fd(found) : -ENOENT;
 }
 
-static int xdp_program_size_maps(const struct xdp_program *program, uint32_t n_streams, uint32_t max_channels)
+static int xdp_program_size_maps(const struct xdp_program *program, uint32_t n_queues, uint32_t max_card_queues)
 {
 	int r = flow_table_size(program->object);
 
 	if (r == 0)
-		r = bpf_code_size_map(program->object, "counts", n_streams);
+		r = bpf_code_size_map(program->object, "counts", n_queues);
 	if (r == 0)
-		r = bpf_code_size_map(program->object, "groups", n_streams);
-	return r < 0 ? r : bpf_code_size_map(program->object, "sockets", n_streams * max_channels);
+		r = bpf_code_size_map(program->object, "groups", n_queues);
+	return r < 0 ? r : bpf_code_size_map(program->object, "sockets", n_queues * max_card_queues);
 }
 
-int xdp_program_load(const char *interface, uint32_t n_streams, uint32_t max_channels, struct xdp_program **out,
+int xdp_program_load(const char *interface, uint32_t n_queues, uint32_t max_card_queues, struct xdp_program **out,
                      struct failure *failure)
 {
-	const struct flow_settings settings = {.max_channels = max_channels};
+	const struct flow_settings settings = {.max_card_queues = max_card_queues};
 	struct xdp_program *program = calloc(1, sizeof(*program));
 	int r;
 
@@ -65,7 +65,7 @@ int xdp_program_load(const char *interface, uint32_t n_streams, uint32_t max_cha
 	                          "cannot read /sys/devices/system/cpu/possible: %s", strerror(-program->n_cpus))
 	            : bpf_code_open(&bpf_code_xdp, &program->object, failure);
 	if (r == 0)
-		r = xdp_program_size_maps(program, n_streams, max_channels);
+		r = xdp_program_size_maps(program, n_queues, max_card_queues);
 	if (r == 0)
 		r = bpf_code_load(program->object, interface, failure);
 	if (r == 0)
@@ -161,13 +161,13 @@ void xdp_program_detach(struct xdp_program *program)
 	program->stopped_vlan_strip = false;
 }
 
-int xdp_program_set_channels(struct xdp_program *program, uint32_t n)
+int xdp_program_set_card_queues(struct xdp_program *program, uint32_t n)
 {
 	int r;
 
-	if (n > program->table.settings.max_channels)
+	if (n > program->table.settings.max_card_queues)
 		return -EINVAL;
-	program->table.settings.n_channels = n;
+	program->table.settings.n_card_queues = n;
 	r = flow_table_apply(&program->table);
 	if (r < 0 || program->link_fd < 0)
 		return r;
@@ -177,30 +177,30 @@ int xdp_program_set_channels(struct xdp_program *program, uint32_t n)
 	return r;
 }
 
-static uint32_t xdp_program_slot(const struct xdp_program *program, uint32_t stream, uint32_t channel)
+static uint32_t xdp_program_slot(const struct xdp_program *program, uint32_t queue, uint32_t card_queue)
 {
-	return stream * program->table.settings.max_channels + channel;
+	return queue * program->table.settings.max_card_queues + card_queue;
 }
 
-int xdp_program_set_socket(struct xdp_program *program, uint32_t stream, uint32_t channel, int fd)
+int xdp_program_set_socket(struct xdp_program *program, uint32_t queue, uint32_t card_queue, int fd)
 {
-	uint32_t slot = xdp_program_slot(program, stream, channel);
+	uint32_t slot = xdp_program_slot(program, queue, card_queue);
 
 	return bpf_map_update_elem(program->sockets_fd, &slot, &fd, BPF_ANY);
 }
 
-int xdp_program_set_group(struct xdp_program *program, const uint32_t *streams, uint32_t n, bool ports)
+int xdp_program_set_group(struct xdp_program *program, const uint32_t *queues, uint32_t n, bool ports)
 {
 	struct flow_group group = {.n_members = n, .has_ports = ports};
 
 	if (n == 0 || n > FLOW_GROUP_MAX)
 		return -EINVAL;
 	for (uint32_t i = 0; i < n; i++) {
-		if (streams[i] > UINT8_MAX)
+		if (queues[i] > UINT8_MAX)
 			return -ERANGE;
-		group.member_bytes[i / 8] |= (uint64_t)streams[i] << i % 8 * 8;
+		group.member_bytes[i / 8] |= (uint64_t)queues[i] << i % 8 * 8;
 	}
-	return bpf_map_update_elem(program->groups_fd, &streams[0], &group, BPF_ANY);
+	return bpf_map_update_elem(program->groups_fd, &queues[0], &group, BPF_ANY);
 }
 
 int xdp_program_add_flow(struct xdp_program *program, const struct flow_target *target, const struct flow_rule *rule,
@@ -214,10 +214,10 @@ void xdp_program_remove_flow(struct xdp_program *program, const struct flow_rule
 	flow_table_remove(&program->table, rule);
 }
 
-int xdp_program_read_counts(const struct xdp_program *program, uint32_t stream, struct xdp_program_counts *counts)
+int xdp_program_read_counts(const struct xdp_program *program, uint32_t queue, struct xdp_program_counts *counts)
 {
 	struct flow_counts *of_cpus = calloc((size_t)program->n_cpus, sizeof(*of_cpus));
-	int r = of_cpus ? bpf_map_lookup_elem(program->counts_fd, &stream, of_cpus) : -ENOMEM;
+	int r = of_cpus ? bpf_map_lookup_elem(program->counts_fd, &queue, of_cpus) : -ENOMEM;
 
 	*counts = (struct xdp_program_counts){0};
 	for (int i = 0; r == 0 && i < program->n_cpus; i++) {

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The XDP program of an interface: it sends the packets of each stream's flows to the stream's AF_XDP sockets, one for
- * each channel (receive queue), and leaves all others to the kernel. The link that attaches it belongs to this process
- * alone: the kernel takes it away when the process ends, however it ends.
+ * The XDP program of an interface: it sends the packets of a queue's flows to the queue's AF_XDP sockets, one for each
+ * card queue (a receive queue of the interface), and leaves all other packets to the kernel. The link that attaches it
+ * belongs to this process alone: the kernel takes it away when the process ends, however it ends.
  *
  * load() needs CAP_BPF and CAP_NET_ADMIN; the other calls succeed without. One thread at a time, but for read_counts.
  * Only these calls change the program's maps, and none of them disturbs the interface but attach, detach and
- * set_channels.
+ * set_card_queues.
  */
 #ifndef DAEMON_BACKEND_BPF_XDP_PROGRAM_H
 #define DAEMON_BACKEND_BPF_XDP_PROGRAM_H
@@ -21,17 +21,17 @@
 
 struct xdp_program;
 
-/* Of a stream's number, since load(). */
+/* Of a queue number, since load(). */
 struct xdp_program_counts {
 	uint64_t matched;
-	uint64_t no_socket; /* of these, dropped because the stream had no socket for the channel */
+	uint64_t no_socket; /* of these, dropped because the queue had no socket on the card queue */
 };
 
 /**
- * Load it for streams 0 to n_streams - 1 and channels 0 to max_channels - 1. It has no channels, sockets and flows yet.
- * The interface's name is for messages.
+ * Load it for queues 0 to n_queues - 1 and card queues 0 to max_card_queues - 1. It has no card queues, sockets and
+ * flows yet. The interface's name is for messages.
  */
-int xdp_program_load(const char *interface, uint32_t n_streams, uint32_t max_channels, struct xdp_program **program,
+int xdp_program_load(const char *interface, uint32_t n_queues, uint32_t max_card_queues, struct xdp_program **program,
                      struct failure *failure);
 /** Detaches it. NULL is allowed. */
 void xdp_program_free(struct xdp_program *program);
@@ -45,23 +45,23 @@ int xdp_program_attach(struct xdp_program *program, unsigned int ifindex, struct
 void xdp_program_detach(struct xdp_program *program);
 
 /**
- * Packets of channels from n on are dropped and counted (no_socket). n is at most max_channels. If the program is
- * attached, it now runs on all queues that the interface has; without this call not on those that came since. 0 or
+ * Packets of card queues from n on are dropped and counted (no_socket). n is at most max_card_queues. If the program is
+ * attached, it now runs on all card queues that the interface has; without this call not on those that came since. 0 or
  * -errno.
  */
-int xdp_program_set_channels(struct xdp_program *program, uint32_t n);
+int xdp_program_set_card_queues(struct xdp_program *program, uint32_t n);
 
-/** The socket is bound to that channel. 0 or -errno. */
-int xdp_program_set_socket(struct xdp_program *program, uint32_t stream, uint32_t channel, int fd);
+/** The socket is bound to that card_queue. 0 or -errno. */
+int xdp_program_set_socket(struct xdp_program *program, uint32_t queue, uint32_t card_queue, int fd);
 
 /**
- * Streams to which a symmetric hash of the addresses, and of the ports of UDP packets that are no fragments, shares
+ * Queues to which a symmetric hash of the addresses, and of the ports of UDP packets that are no fragments, shares
  * packets out: the group of the first one. Packets without addresses come to the first one. At most 16; numbers below
- * 256; no stream is in two groups. 0 or -errno.
+ * 256; no queue is in two groups. 0 or -errno.
  */
-int xdp_program_set_group(struct xdp_program *program, const uint32_t *streams, uint32_t n, bool ports);
+int xdp_program_set_group(struct xdp_program *program, const uint32_t *queues, uint32_t n, bool ports);
 
-/** The target's rank is the rule's. No two flows of all streams match the same packet. Failures: -EEXIST, -E2BIG. */
+/** The target's rank is the rule's. No two flows of all queues match the same packet. Failures: -EEXIST, -E2BIG. */
 int xdp_program_add_flow(struct xdp_program *program, const struct flow_target *target, const struct flow_rule *rule,
                          struct failure *failure);
 /**
@@ -79,6 +79,6 @@ static inline uint64_t xdp_program_packet_time(const uint8_t *frame)
 void xdp_program_remove_flow(struct xdp_program *program, const struct flow_rule *rule);
 
 /** Any thread. 0 or -errno. */
-int xdp_program_read_counts(const struct xdp_program *program, uint32_t stream, struct xdp_program_counts *counts);
+int xdp_program_read_counts(const struct xdp_program *program, uint32_t queue, struct xdp_program_counts *counts);
 
 #endif

@@ -15,8 +15,8 @@
 
 #define MAX_QUEUE_SLOTS 65536
 /*
- * Packets that wait for the worker: as many as these, or more if a stream has asked for a deeper queue, or fewer if a
- * packet takes several descriptors.
+ * Packets that wait for the worker: this many; more if the configuration asks for a deeper queue; fewer if a packet
+ * takes several descriptors.
  */
 #define RING_DESCRIPTORS       2048
 #define RING_DESCRIPTORS_LARGE 4096
@@ -25,13 +25,13 @@
 /* Powers of two. */
 static int xdp_plan_depths(struct xdp_backend *backend, const struct backend_open_options *options)
 {
-	backend->depths = calloc(backend->n_streams, sizeof(*backend->depths));
+	backend->depths = calloc(backend->n_queues, sizeof(*backend->depths));
 	if (!backend->depths)
 		return -ENOMEM;
-	for (uint32_t i = 0; i < backend->n_streams; i++) {
+	for (uint32_t i = 0; i < backend->n_queues; i++) {
 		uint32_t n = backend->interface.mtu > MTU_LARGE ? RING_DESCRIPTORS_LARGE : RING_DESCRIPTORS;
 
-		while (i < BACKEND_STREAMS_MAX && n < options->slots[i])
+		while (i < BACKEND_QUEUES_MAX && n < options->slots[i])
 			n *= 2;
 		backend->depths[i] = n;
 	}
@@ -45,60 +45,61 @@ static void xdp_close(struct backend *base)
 	struct xdp_backend *backend = xdp_backend(base);
 
 	xdp_program_free(backend->program);
-	for (uint32_t i = 0; backend->channels && i < backend->interface.max_channels; i++)
-		xdp_close_channel(backend, i);
+	for (uint32_t i = 0; backend->card_queues && i < backend->interface.max_card_queues; i++)
+		xdp_close_card_queue(backend, i);
 	pthread_mutex_destroy(&backend->changing);
 	free(backend->sockets);
-	free(backend->channels);
+	free(backend->card_queues);
 	free(backend->queues);
 	free(backend->depths);
 	free(backend);
 }
 
-static int xdp_open_channels(struct xdp_backend *backend, struct failure *failure)
+static int xdp_open_card_queues(struct xdp_backend *backend, struct failure *failure)
 {
-	uint32_t n_channels = backend->interface.n_channels, max_channels = backend->interface.max_channels;
+	uint32_t n_card_queues = backend->interface.n_card_queues, max_card_queues = backend->interface.max_card_queues;
 	int r = 0;
 
-	backend->n_channels_seen = n_channels;
-	backend->sockets = calloc((size_t)backend->n_streams * max_channels, sizeof(*backend->sockets));
+	backend->n_card_queues_seen = n_card_queues;
+	backend->sockets = calloc((size_t)backend->n_queues * max_card_queues, sizeof(*backend->sockets));
 	if (!backend->sockets)
 		return failure_no_memory(failure);
-	backend->channels = calloc(max_channels, sizeof(*backend->channels));
-	backend->queues = calloc(backend->n_streams, sizeof(struct xdp_receive *));
-	if (!backend->channels || !backend->queues)
+	backend->card_queues = calloc(max_card_queues, sizeof(*backend->card_queues));
+	backend->queues = calloc(backend->n_queues, sizeof(struct xdp_receive *));
+	if (!backend->card_queues || !backend->queues)
 		return failure_no_memory(failure);
-	for (uint32_t i = 0; i < n_channels && r == 0; i++)
-		r = xdp_open_channel(backend, i, failure);
+	for (uint32_t i = 0; i < n_card_queues && r == 0; i++)
+		r = xdp_open_card_queue(backend, i, failure);
 	if (r < 0)
 		return r;
-	r = xdp_program_set_channels(backend->program, n_channels);
+	r = xdp_program_set_card_queues(backend->program, n_card_queues);
 	return r == 0 ? 0
-	              : failure_set(failure, EX_OSERR, -r, "interface %s: cannot set up the program's channels: %s",
+	              : failure_set(failure, EX_OSERR, -r, "interface %s: cannot set up the program's queues: %s",
 	                            backend->interface.name, strerror(-r));
 }
 
 static void xdp_log_open(const struct xdp_backend *backend)
 {
 	const struct xdp_interface *interface = &backend->interface;
-	const struct xdp_channel *channel = &backend->channels[0];
-	uint64_t bytes = (uint64_t)channel->n_frames * channel->frame_bytes;
+	const struct xdp_card_queue *card_queue = &backend->card_queues[0];
+	uint64_t bytes = (uint64_t)card_queue->n_frames * card_queue->frame_bytes;
 
 	log_message(LOG_INFO, &(struct log_about){.interface = interface->name},
-	            "interface %s: XDP in %s mode on %u receive queues, with %llu MiB for each: room for %u streams; "
+	            "interface %s: XDP in %s mode on %u receive queues, with %llu MiB for each: room for %u queues of "
+	            "streams; "
 	            "some drivers stop the link for a moment when a program comes or goes",
-	            interface->name, backend->zero_copy ? "zero-copy" : "copy", interface->n_channels,
-	            (unsigned long long)(bytes >> 20), backend->n_streams);
+	            interface->name, backend->zero_copy ? "zero-copy" : "copy", interface->n_card_queues,
+	            (unsigned long long)(bytes >> 20), backend->n_queues);
 }
 
 static int xdp_set_up(struct xdp_backend *backend, struct failure *failure)
 {
 	struct xdp_interface *interface = &backend->interface;
-	int r = xdp_program_load(interface->name, backend->n_streams, interface->max_channels, &backend->program,
+	int r = xdp_program_load(interface->name, backend->n_queues, interface->max_card_queues, &backend->program,
 	                         failure);
 
 	if (r == 0)
-		r = xdp_open_channels(backend, failure);
+		r = xdp_open_card_queues(backend, failure);
 	if (r == 0)
 		r = xdp_program_attach(backend->program, interface->index, failure);
 	return r;
@@ -114,9 +115,9 @@ static int xdp_open(const struct backend_open_options *options, struct backend *
 	backend->base.ops = &xdp_backend_ops;
 	pthread_mutex_init(&backend->changing, NULL);
 	backend->mode = options->xdp_mode;
-	backend->n_streams = options->streams ? options->streams : 1;
-	if (backend->n_streams > XDP_STREAMS_MAX)
-		backend->n_streams = XDP_STREAMS_MAX;
+	backend->n_queues = options->queues ? options->queues : 1;
+	if (backend->n_queues > XDP_QUEUES_MAX)
+		backend->n_queues = XDP_QUEUES_MAX;
 	r = xdp_interface_read(&backend->interface, options->interface, failure);
 	if (r == 0) {
 		r = xdp_plan_depths(backend, options);
@@ -180,7 +181,7 @@ static int xdp_create_send_queue(struct backend *base, const struct backend_send
 static int xdp_read_port(struct backend *base, struct backend_port_statistics *statistics)
 {
 	xdp_follow_mtu(xdp_backend(base));
-	xdp_follow_channels(xdp_backend(base));
+	xdp_follow_card_queues(xdp_backend(base));
 	/* The interface's own state says whether there is a link. */
 	*statistics = (struct backend_port_statistics){.port_active = true};
 	return 0;

@@ -4,16 +4,17 @@
  * program (daemon/backend/bpf) gives the packets of the flows to the sockets, past the kernel's network stack, and the
  * worker copies each one once, from the frame to its slot.
  *
- * A channel is a receive queue of the interface. It has an area of frames (UMEM), which belongs to its anchor socket:
- * that receives nothing and lives as long as the channel. Each stream has one socket on each channel, and all of a
- * channel share its frames: a frame is in the fill ring (free), in the receive ring of a socket, or in the hands of a
- * worker. A stream that nobody polls keeps as many frames as its receive ring has descriptors, so the area has these
- * for all streams, and some more. Those of streams that do not exist are in no ring: the fewer frames are in use, the
- * more of them are in the CPU's cache.
+ * A *card queue* is a receive queue of the interface (ethtool -l). A *queue* is one of a stream, as in backend.h: it
+ * has a number, and one socket on each card queue. A card queue has an area of frames (UMEM). The area belongs to an
+ * anchor socket, which receives nothing and lives as long as the card queue. All sockets of the card queue share it.
+ * A frame is in the fill ring (free), in the receive ring of a socket, or in the hands of a worker. A queue that nobody
+ * polls keeps as many frames as its receive ring has descriptors, so the area has these for all queues, and a reserve.
+ * The frames of queue numbers that are free are in no ring: the fewer frames are in use, the more of them are in the
+ * CPU's cache.
  *
  * All sockets are made when the interface is opened, because that takes a capability which the daemon drops, and those
- * that register and bind the frames disturb the interface. A stream that comes takes the sockets of a free number, and
- * leaves them empty and bound when it goes: to release one that is bound takes the kernel some 10 ms.
+ * that register and bind the frames disturb the interface. A new queue takes the sockets of a free number, and leaves
+ * them empty and bound when it goes: to release a bound socket takes the kernel some 10 ms.
  */
 #ifndef DAEMON_BACKEND_XDP_XDP_H
 #define DAEMON_BACKEND_XDP_XDP_H
@@ -36,22 +37,22 @@ struct xdp_interface {
 	char name[IFNAMSIZ];
 	unsigned index;
 	uint32_t mtu;
-	uint32_t n_channels;   /* receive queues in use */
-	uint32_t max_channels; /* that the driver can have */
-	uint32_t ring_slots;   /* of the card's own receive ring; 0: the driver has none, or does not say */
+	uint32_t n_card_queues;   /* receive queues in use */
+	uint32_t max_card_queues; /* that the driver can have */
+	uint32_t ring_slots;      /* of the card's own receive ring; 0: the driver has none, or does not say */
 };
 
 int xdp_interface_read(struct xdp_interface *interface, const char *name, struct failure *failure);
 /** Its MTU, now. 0: it is not there. */
 uint32_t xdp_interface_mtu(const struct xdp_interface *interface);
 /** The receive queues in use, now. 0: the driver does not say. */
-uint32_t xdp_interface_count_channels(const struct xdp_interface *interface);
+uint32_t xdp_interface_count_queues(const struct xdp_interface *interface);
 
-/* ---- channels: xdp_channel.c ----------------------------------------------------------------------- */
+/* ---- card queues: xdp_card_queue.c ----------------------------------------------------------------- */
 
 struct xdp_backend;
 
-struct xdp_channel {
+struct xdp_card_queue {
 	struct xdp_backend *backend;
 	uint32_t number; /* of the receive queue */
 	int anchor_fd;
@@ -62,36 +63,36 @@ struct xdp_channel {
 	struct xdp_ring completion;
 	struct xdp_ring unused; /* bind() wants a receive or send ring on every socket */
 	pthread_mutex_t fill_lock;
-	/* Under the lock: frames for streams that do not exist, and how many to take out of use as they come back. */
+	/* Under the lock: frames of free queue numbers, and how many frames to take out of use as they come back. */
 	uint64_t *spare;
 	uint32_t n_spare;
 	uint32_t n_excess;
 };
 
-/** It has no streams yet. */
-int xdp_channel_init(struct xdp_channel *channel, struct xdp_backend *backend, uint32_t number,
-                     struct failure *failure);
-/** Any state. After all sockets of the channel. */
-void xdp_channel_deinit(struct xdp_channel *channel);
+/** It has no sockets of queues yet. */
+int xdp_card_queue_init(struct xdp_card_queue *card_queue, struct xdp_backend *backend, uint32_t number,
+                        struct failure *failure);
+/** Any state. After all sockets of the card queue. */
+void xdp_card_queue_deinit(struct xdp_card_queue *card_queue);
 
-/** A stream begins to receive: its frames come into use. */
-void xdp_channel_admit_stream(struct xdp_channel *channel, uint32_t stream);
-/** It has ended. */
-void xdp_channel_dismiss_stream(struct xdp_channel *channel, uint32_t stream);
+/** A queue begins to receive: its frames come into use. */
+void xdp_card_queue_admit(struct xdp_card_queue *card_queue, uint32_t queue);
+/** The queue has ended. */
+void xdp_card_queue_dismiss(struct xdp_card_queue *card_queue, uint32_t queue);
 /** Put frames into the fill ring again, unless they go out of use. The caller has the lock. */
-void xdp_channel_fill(struct xdp_channel *channel, const uint64_t *frames, uint32_t n);
+void xdp_card_queue_fill(struct xdp_card_queue *card_queue, const uint64_t *frames, uint32_t n);
 
 /** bind() with patience: the kernel needs some 25 ms to release the sockets of another process. 0 or -errno. */
-int xdp_bind(int fd, const struct xdp_channel *channel, uint16_t flags, int shared_fd);
+int xdp_bind(int fd, const struct xdp_card_queue *card_queue, uint16_t flags, int shared_fd);
 /** A socket that is not bound yet. -errno and the failure. */
 int xdp_open_socket(const struct xdp_backend *backend, struct failure *failure);
 
-/* ---- sockets of a stream: xdp_socket.c ------------------------------------------------------------- */
+/* ---- sockets of a queue: xdp_socket.c -------------------------------------------------------------- */
 
 #define XDP_RETURNED_MAX 128 /* frames that a socket has in hand */
 
 struct xdp_socket {
-	struct xdp_channel *channel; /* NULL: the socket is not open */
+	struct xdp_card_queue *card_queue; /* NULL: the socket is not open */
 	int fd;
 	bool is_bound;
 	bool is_watched; /* by the queue's epoll */
@@ -106,9 +107,9 @@ struct xdp_socket_drops {
 	uint64_t ring_full;
 };
 
-int xdp_socket_init(struct xdp_socket *socket, struct xdp_channel *channel, struct failure *failure);
-/** Let it receive the stream's packets of its channel, unless it does already. */
-int xdp_socket_bind(struct xdp_socket *socket, uint32_t stream, struct failure *failure);
+int xdp_socket_init(struct xdp_socket *socket, struct xdp_card_queue *card_queue, struct failure *failure);
+/** Let it receive the queue's packets of its card queue, unless it does already. */
+int xdp_socket_bind(struct xdp_socket *socket, uint32_t queue, struct failure *failure);
 /** Any state. */
 void xdp_socket_deinit(struct xdp_socket *socket);
 
@@ -122,7 +123,7 @@ void xdp_socket_answer_driver(const struct xdp_socket *socket);
 /* The packet is copied. */
 static inline void xdp_socket_return_frame(struct xdp_socket *socket, const struct xdp_desc *descriptor)
 {
-	socket->returned[socket->n_returned++] = descriptor->addr & ~(uint64_t)(socket->channel->frame_bytes - 1);
+	socket->returned[socket->n_returned++] = descriptor->addr & ~(uint64_t)(socket->card_queue->frame_bytes - 1);
 	if (socket->n_returned == XDP_RETURNED_MAX)
 		xdp_socket_give_back(socket, true);
 }
@@ -143,13 +144,14 @@ struct xdp_backend {
 	struct xdp_interface interface;
 	enum backend_xdp_mode mode;
 	bool zero_copy; /* what the kernel chose */
-	uint32_t n_streams;
-	uint32_t *depths; /* descriptors of the receive ring of a stream number */
+	uint32_t n_queues;
+	uint32_t *depths; /* descriptors of the receive ring of a queue number */
 	struct xdp_program *program;
-	struct xdp_channel *channels; /* room for max_channels of the interface, of which n_channels are in use */
-	struct xdp_socket *sockets;   /* of stream s on channel c: s * max_channels + c */
-	struct xdp_receive **queues;  /* of each stream number; NULL: it is free */
-	uint32_t n_channels_seen;     /* xdp_follow_channels() has done what it can for so many */
+	struct xdp_card_queue
+		*card_queues;        /* room for max_card_queues of the interface, of which n_card_queues are in use */
+	struct xdp_socket *sockets;  /* of queue q on card queue c: q * max_card_queues + c */
+	struct xdp_receive **queues; /* of each number; NULL: the number is free */
+	uint32_t n_card_queues_seen; /* card queues at the last xdp_follow_card_queues() */
 	/* Of a kernel without packets of several frames: longer packets are lost, uncounted. 0: there is no limit. */
 	uint32_t mtu_max;
 	bool told_mtu;            /* that the interface's is larger now */
@@ -161,13 +163,13 @@ static inline struct xdp_backend *xdp_backend(const struct backend *base)
 	return (struct xdp_backend *)base;
 }
 
-/* ---- a receive queue: xdp_receive.c, xdp_queue.c --------------------------------------------------- */
+/* ---- a queue: xdp_receive.c, xdp_queue.c ----------------------------------------------------------- */
 
 struct xdp_receive {
 	struct backend_queue base;
 	struct xdp_backend *backend;
-	uint32_t stream;
-	struct xdp_socket *sockets; /* one for each channel */
+	uint32_t number;
+	struct xdp_socket *sockets; /* one for each card queue */
 	_Atomic uint32_t n_sockets;
 	uint32_t turn; /* the socket that poll() begins with */
 	bool timestamps;
@@ -179,7 +181,7 @@ struct xdp_receive {
 	int wake_fd;  /* epoll on the sockets without a packet since arm(); -1: no completion events */
 	bool arm_due; /* arm() was called while no slot was posted */
 
-	/* The counts of the stream's number when the queue was made. */
+	/* The counts of the queue's number when the queue was made. */
 	struct xdp_program_counts counts_before;
 	struct xdp_socket_drops drops_before;
 	_Atomic bool flows_removed; /* since the last reading: packets may still be on their way */
@@ -201,25 +203,25 @@ int xdp_arm(struct backend_queue *base);
 int xdp_watch_socket(const struct xdp_receive *receive, struct xdp_socket *socket);
 void xdp_clear(struct backend_queue *base);
 
-/** A channel was added: receive from it, too. 0 or -errno and the failure. */
+/** A card queue was added: receive from it, too. 0 or -errno and the failure. */
 int xdp_queue_add_socket(struct xdp_receive *receive, struct failure *failure);
 
-/* ---- channels that come later: xdp_follow.c -------------------------------------------------------- */
+/* ---- card queues that come later: xdp_follow.c ----------------------------------------------------- */
 
-/** Open a channel and the sockets of all streams on it. Failed: it is closed again. */
-int xdp_open_channel(struct xdp_backend *backend, uint32_t number, struct failure *failure);
+/** Open a card queue and the sockets of all queues on it. Failed: it is closed again. */
+int xdp_open_card_queue(struct xdp_backend *backend, uint32_t number, struct failure *failure);
 /** Any state. */
-void xdp_close_channel(struct xdp_backend *backend, uint32_t number);
+void xdp_close_card_queue(struct xdp_backend *backend, uint32_t number);
 /** Log once that the MTU has become larger than the backend can receive. The device's thread. */
 void xdp_follow_mtu(struct xdp_backend *backend);
-/** If the interface has more receive queues than before (ethtool -L), receive from them. The device's thread. */
-void xdp_follow_channels(struct xdp_backend *backend);
+/** If the interface has more card queues than before (ethtool -L), receive from them. The device's thread. */
+void xdp_follow_card_queues(struct xdp_backend *backend);
 
-/* ---- a group of receive queues: xdp_group.c -------------------------------------------------------- */
+/* ---- a group of queues: xdp_group.c ---------------------------------------------------------------- */
 
 #define XDP_GROUP_MAX 16 /* members; the program has room for no more */
-/* Stream numbers of an interface, because the program keeps those of members in bytes. */
-#define XDP_STREAMS_MAX 256
+/* Queue numbers of an interface, because the program keeps those of members in bytes. */
+#define XDP_QUEUES_MAX 256
 
 /* The queues that the packets of a flow may come to. */
 struct xdp_members {

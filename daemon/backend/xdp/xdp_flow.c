@@ -59,8 +59,7 @@ static int flow_add_rule(const struct xdp_members *members, bool is_group, const
                          struct failure *failure)
 {
 	const struct xdp_receive *first = members->at[0];
-	const struct flow_target target = {
-		.stream = first->stream, .has_time = first->timestamps, .is_group = is_group};
+	const struct flow_target target = {.queue = first->number, .has_time = first->timestamps, .is_group = is_group};
 
 	return xdp_program_add_flow(first->backend->program, &target, rule, failure);
 }

@@ -1,68 +1,68 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * What changes while the interface is in use: its MTU, and channels. If an administrator gives a running interface more
- * receive queues (ethtool -L), the driver does not run the program on them: their packets reach the kernel and are not
- * even matched. So each new queue becomes a channel, with a socket of every stream, and then the program is exchanged
- * for its twin, which the driver puts on all queues. The kernel refuses fewer queues than have sockets.
+ * Follows changes of the interface while it is in use: its MTU and its card queues. If an administrator adds card
+ * queues (ethtool -L), the driver does not run the program on them: their packets reach the kernel and are not even
+ * matched. So the backend opens each new card queue with a socket for every queue, and then replaces the program by its
+ * twin, which the driver runs on all card queues. The kernel refuses to remove card queues that have sockets.
  */
 #include "daemon/backend/xdp/xdp.h"
 
 #include "daemon/base/log.h"
 
-static struct xdp_socket *follow_socket(const struct xdp_backend *backend, uint32_t stream, uint32_t channel)
+static struct xdp_socket *follow_socket(const struct xdp_backend *backend, uint32_t queue, uint32_t card_queue)
 {
-	return &backend->sockets[(size_t)stream * backend->interface.max_channels + channel];
+	return &backend->sockets[(size_t)queue * backend->interface.max_card_queues + card_queue];
 }
 
-void xdp_close_channel(struct xdp_backend *backend, uint32_t number)
+void xdp_close_card_queue(struct xdp_backend *backend, uint32_t number)
 {
-	for (uint32_t stream = 0; stream < backend->n_streams; stream++)
-		xdp_socket_deinit(follow_socket(backend, stream, number));
-	xdp_channel_deinit(&backend->channels[number]);
+	for (uint32_t queue = 0; queue < backend->n_queues; queue++)
+		xdp_socket_deinit(follow_socket(backend, queue, number));
+	xdp_card_queue_deinit(&backend->card_queues[number]);
 }
 
-int xdp_open_channel(struct xdp_backend *backend, uint32_t number, struct failure *failure)
+int xdp_open_card_queue(struct xdp_backend *backend, uint32_t number, struct failure *failure)
 {
-	struct xdp_channel *channel = &backend->channels[number];
-	int r = xdp_channel_init(channel, backend, number, failure);
+	struct xdp_card_queue *card_queue = &backend->card_queues[number];
+	int r = xdp_card_queue_init(card_queue, backend, number, failure);
 
-	for (uint32_t stream = 0; stream < backend->n_streams && r == 0; stream++)
-		r = xdp_socket_init(follow_socket(backend, stream, number), channel, failure);
+	for (uint32_t queue = 0; queue < backend->n_queues && r == 0; queue++)
+		r = xdp_socket_init(follow_socket(backend, queue, number), card_queue, failure);
 	if (r < 0)
-		xdp_close_channel(backend, number);
+		xdp_close_card_queue(backend, number);
 	return r;
 }
 
 /*
- * The next channel. It is served as soon as the program runs on its queue. Nobody else knows of it while it is opened,
- * which locks and binds all its frames: the control thread does not wait for that.
+ * Opens the next card queue, which is served as soon as the program runs on it. No other thread knows of it until it is
+ * open, so the control thread does not wait while its frames are locked and bound.
  */
-static int follow_add_channel(struct xdp_backend *backend, struct failure *failure)
+static int follow_add_card_queue(struct xdp_backend *backend, struct failure *failure)
 {
-	uint32_t number = backend->interface.n_channels;
-	int r = xdp_open_channel(backend, number, failure);
+	uint32_t number = backend->interface.n_card_queues;
+	int r = xdp_open_card_queue(backend, number, failure);
 
 	if (r < 0)
 		return r;
 	pthread_mutex_lock(&backend->changing);
-	backend->interface.n_channels++;
-	for (uint32_t stream = 0; stream < backend->n_streams && r == 0; stream++)
-		if (backend->queues[stream])
-			r = xdp_queue_add_socket(backend->queues[stream], failure);
+	backend->interface.n_card_queues++;
+	for (uint32_t queue = 0; queue < backend->n_queues && r == 0; queue++)
+		if (backend->queues[queue])
+			r = xdp_queue_add_socket(backend->queues[queue], failure);
 	pthread_mutex_unlock(&backend->changing);
 	return r;
 }
 
-/* What cannot be served is matched, dropped and counted (no_socket), which is better than to lose it unseen. */
-static void follow_add_channels(struct xdp_backend *backend, uint32_t n)
+/* On a card queue without sockets the program drops and counts packets (no_socket), so no loss stays unseen. */
+static void follow_add_card_queues(struct xdp_backend *backend, uint32_t n)
 {
 	const struct xdp_interface *interface = &backend->interface;
 	const struct log_about about = {.interface = interface->name};
 	struct failure failure;
 	int r = 0;
 
-	while (interface->n_channels < n && r == 0)
-		r = follow_add_channel(backend, &failure);
+	while (interface->n_card_queues < n && r == 0)
+		r = follow_add_card_queue(backend, &failure);
 	if (r < 0)
 		log_message(LOG_WARNING, &about,
 		            "interface %s has %u receive queues now, and packets of the streams on some of them are "
@@ -70,7 +70,7 @@ static void follow_add_channels(struct xdp_backend *backend, uint32_t n)
 		            "for as many as before: %s",
 		            interface->name, n, failure.text);
 	pthread_mutex_lock(&backend->changing);
-	r = xdp_program_set_channels(backend->program, interface->n_channels);
+	r = xdp_program_set_card_queues(backend->program, interface->n_card_queues);
 	pthread_mutex_unlock(&backend->changing);
 	if (r < 0)
 		log_message(LOG_WARNING, &about,
@@ -79,7 +79,7 @@ static void follow_add_channels(struct xdp_backend *backend, uint32_t n)
 		            interface->name, n, -r);
 	else
 		log_message(LOG_INFO, &about, "interface %s has %u receive queues now, and %u are served",
-		            interface->name, n, interface->n_channels);
+		            interface->name, n, interface->n_card_queues);
 }
 
 /* Before Linux 6.6, with an interface that had a smaller MTU when it was opened. */
@@ -98,16 +98,16 @@ void xdp_follow_mtu(struct xdp_backend *backend)
 	backend->told_mtu = mtu > backend->mtu_max;
 }
 
-void xdp_follow_channels(struct xdp_backend *backend)
+void xdp_follow_card_queues(struct xdp_backend *backend)
 {
-	uint32_t n = xdp_interface_count_channels(&backend->interface);
+	uint32_t n = xdp_interface_count_queues(&backend->interface);
 
-	if (n > backend->interface.max_channels)
-		n = backend->interface.max_channels;
-	if (n == 0 || n == backend->n_channels_seen)
+	if (n > backend->interface.max_card_queues)
+		n = backend->interface.max_card_queues;
+	if (n == 0 || n == backend->n_card_queues_seen)
 		return;
-	backend->n_channels_seen = n; /* also if fewer: those that come back need the program again */
-	if (n <= backend->interface.n_channels)
+	backend->n_card_queues_seen = n; /* also if fewer: those that come back need the program again */
+	if (n <= backend->interface.n_card_queues)
 		return;
-	follow_add_channels(backend, n);
+	follow_add_card_queues(backend, n);
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * A group of receive queues, to which the program shares the packets of a flow out. Each of them has the stream number,
- * sockets and counts that it has without a group, so that packets count for the queue that gets them.
+ * A group of queues. The program shares the packets of a flow out to them. Each queue keeps its own number, sockets and
+ * counts, so a packet counts for the queue that gets it.
  */
 #include "daemon/backend/xdp/xdp.h"
 
@@ -42,17 +42,17 @@ int xdp_create_group(struct backend *base, const struct backend_group_options *o
 {
 	struct xdp_backend *backend = xdp_backend(base);
 	struct xdp_group *group = calloc(1, sizeof(*group));
-	uint32_t streams[XDP_GROUP_MAX];
+	uint32_t numbers[XDP_GROUP_MAX];
 	int r = options->n_queues <= XDP_GROUP_MAX && group_has_hash(options) ? 0 : -ENOTSUP;
 
 	if (!group)
 		return failure_no_memory(failure);
 	for (uint32_t i = 0; i < options->n_queues && r == 0; i++) {
 		group->members.at[i] = xdp_receive(options->queues[i]);
-		streams[i] = group->members.at[i]->stream;
+		numbers[i] = group->members.at[i]->number;
 	}
 	if (r == 0)
-		r = xdp_program_set_group(backend->program, streams, options->n_queues,
+		r = xdp_program_set_group(backend->program, numbers, options->n_queues,
 		                          options->fields & BACKEND_HASH_PORTS);
 	if (r < 0) {
 		free(group);

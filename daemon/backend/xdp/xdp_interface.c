@@ -20,7 +20,7 @@ static bool interface_ask_driver(int fd, const struct xdp_interface *interface, 
 	return ioctl(fd, SIOCETHTOOL, &request) == 0;
 }
 
-uint32_t xdp_interface_count_channels(const struct xdp_interface *interface)
+uint32_t xdp_interface_count_queues(const struct xdp_interface *interface)
 {
 	struct ethtool_channels channels = {.cmd = ETHTOOL_GCHANNELS};
 	int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
@@ -46,18 +46,18 @@ uint32_t xdp_interface_mtu(const struct xdp_interface *interface)
 	return (uint32_t)request.ifr_mtu;
 }
 
-static void interface_read_channels(struct xdp_interface *interface, int fd)
+static void interface_read_queues(struct xdp_interface *interface, int fd)
 {
 	struct ethtool_channels channels = {.cmd = ETHTOOL_GCHANNELS};
 	struct ethtool_ringparam rings = {.cmd = ETHTOOL_GRINGPARAM};
 
-	interface->n_channels = interface->max_channels = 1;
+	interface->n_card_queues = interface->max_card_queues = 1;
 	if (interface_ask_driver(fd, interface, &channels) && channels.rx_count + channels.combined_count > 0) {
-		interface->n_channels = channels.rx_count + channels.combined_count;
-		interface->max_channels = channels.max_rx + channels.max_combined;
+		interface->n_card_queues = channels.rx_count + channels.combined_count;
+		interface->max_card_queues = channels.max_rx + channels.max_combined;
 	}
-	if (interface->max_channels < interface->n_channels)
-		interface->max_channels = interface->n_channels;
+	if (interface->max_card_queues < interface->n_card_queues)
+		interface->max_card_queues = interface->n_card_queues;
 	if (interface_ask_driver(fd, interface, &rings))
 		interface->ring_slots = rings.rx_pending;
 }
@@ -84,7 +84,7 @@ int xdp_interface_read(struct xdp_interface *interface, const char *name, struct
 	snprintf(interface->name, sizeof(interface->name), "%s", name);
 	r = fd < 0 ? -errno : interface_read_index(interface, fd);
 	if (r == 0)
-		interface_read_channels(interface, fd);
+		interface_read_queues(interface, fd);
 	else
 		failure_set(failure, EX_UNAVAILABLE, -r, "interface %s: %s", name, strerror(-r));
 	if (fd >= 0)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The life of a receive queue: it takes the sockets of a stream number that is free, and leaves them empty. */
+/* The life of a queue: it takes a free number and the sockets of that number, and leaves the sockets empty. */
 #include "daemon/backend/bpf/frame_wait.h"
 #include "daemon/backend/xdp/xdp.h"
 
@@ -26,12 +26,12 @@ static bool queue_fits_better(uint32_t slots, uint32_t depth, uint32_t best)
 	return best >= slots && best > 0 ? depth >= slots && depth < best : depth > best;
 }
 
-/* The free number whose rings fit so many slots best. n_streams if none is free. */
-static uint32_t queue_find_stream(const struct xdp_backend *backend, uint32_t slots)
+/* The free number whose rings fit so many slots best. n_queues if none is free. */
+static uint32_t queue_find_free(const struct xdp_backend *backend, uint32_t slots)
 {
-	uint32_t best = backend->n_streams, best_depth = 0;
+	uint32_t best = backend->n_queues, best_depth = 0;
 
-	for (uint32_t i = 0; i < backend->n_streams; i++)
+	for (uint32_t i = 0; i < backend->n_queues; i++)
 		if (!backend->queues[i] && queue_fits_better(slots, backend->depths[i], best_depth)) {
 			best = i;
 			best_depth = backend->depths[i];
@@ -44,7 +44,7 @@ static int queue_bind_sockets(struct xdp_receive *receive, struct failure *failu
 	int r = 0;
 
 	for (uint32_t i = 0; i < receive->n_sockets && r == 0; i++)
-		r = xdp_socket_bind(&receive->sockets[i], receive->stream, failure);
+		r = xdp_socket_bind(&receive->sockets[i], receive->number, failure);
 	return r;
 }
 
@@ -70,7 +70,7 @@ static int queue_set_up(struct xdp_receive *receive, const struct backend_queue_
 int xdp_queue_add_socket(struct xdp_receive *receive, struct failure *failure)
 {
 	struct xdp_socket *socket = &receive->sockets[receive->n_sockets];
-	int r = xdp_socket_bind(socket, receive->stream, failure);
+	int r = xdp_socket_bind(socket, receive->number, failure);
 
 	if (r < 0)
 		return r;
@@ -78,7 +78,7 @@ int xdp_queue_add_socket(struct xdp_receive *receive, struct failure *failure)
 	r = receive->wake_fd < 0 ? 0 : xdp_watch_socket(receive, socket);
 	if (r < 0)
 		return failure_set(failure, EX_OSERR, -r, "cannot watch a socket: %s", strerror(-r));
-	xdp_channel_admit_stream(socket->channel, receive->stream);
+	xdp_card_queue_admit(socket->card_queue, receive->number);
 	receive->n_sockets++; /* the worker polls it from now on */
 	return 0;
 }
@@ -87,15 +87,15 @@ static int queue_create(struct backend *base, const struct backend_queue_options
                         struct failure *failure)
 {
 	struct xdp_backend *backend = xdp_backend(base);
-	uint32_t stream = queue_find_stream(backend, options->slots), n_sockets = backend->interface.n_channels;
+	uint32_t number = queue_find_free(backend, options->slots), n_sockets = backend->interface.n_card_queues;
 	struct xdp_receive *receive;
 	int r;
 
-	if (stream == backend->n_streams)
+	if (number == backend->n_queues)
 		return failure_set(failure, EX_CONFIG, ENOSPC,
-		                   "interface %s has room for %u streams, and all are in use: set xdp_streams to a "
-		                   "larger number and restart the daemon (systemctl restart ibvcapd)",
-		                   backend->interface.name, backend->n_streams);
+		                   "interface %s has room for %u queues of streams, and all are in use: set xdp_queues "
+		                   "to a larger number and restart the daemon (systemctl restart ibvcapd)",
+		                   backend->interface.name, backend->n_queues);
 	receive = calloc(1, sizeof(*receive));
 	if (!receive)
 		return failure_no_memory(failure);
@@ -103,9 +103,9 @@ static int queue_create(struct backend *base, const struct backend_queue_options
 	receive->timestamps = options->timestamps;
 	xdp_read_tai_offset(receive);
 	receive->backend = backend;
-	receive->stream = stream;
+	receive->number = number;
 	receive->n_sockets = n_sockets;
-	receive->sockets = &backend->sockets[(size_t)stream * backend->interface.max_channels];
+	receive->sockets = &backend->sockets[(size_t)number * backend->interface.max_card_queues];
 	receive->wake_fd = -1;
 	receive->tags = options->flow_tags ? flow_tags_new() : NULL;
 	r = options->flow_tags && !receive->tags ? failure_no_memory(failure) : queue_set_up(receive, options, failure);
@@ -114,8 +114,8 @@ static int queue_create(struct backend *base, const struct backend_queue_options
 		return r;
 	}
 	for (uint32_t i = 0; i < n_sockets; i++)
-		xdp_channel_admit_stream(receive->sockets[i].channel, stream);
-	backend->queues[stream] = receive;
+		xdp_card_queue_admit(receive->sockets[i].card_queue, number);
+	backend->queues[number] = receive;
 	*queue = &receive->base;
 	return 0;
 }
@@ -145,10 +145,10 @@ void xdp_destroy_queue(struct backend_queue *base)
 	if (receive->flows_removed)
 		frame_wait();
 	for (uint32_t i = 0; i < receive->n_sockets; i++) {
-		xdp_channel_dismiss_stream(receive->sockets[i].channel, receive->stream);
+		xdp_card_queue_dismiss(receive->sockets[i].card_queue, receive->number);
 		xdp_socket_drain(&receive->sockets[i]);
 	}
-	backend->queues[receive->stream] = NULL;
+	backend->queues[receive->number] = NULL;
 	pthread_mutex_unlock(&backend->changing);
 	queue_free(receive);
 }

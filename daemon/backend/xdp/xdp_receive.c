@@ -37,7 +37,7 @@ static __attribute__((noinline)) uint32_t receive_find_packet_tag(const struct x
 static void receive_take_packet(struct xdp_receive *receive, struct xdp_socket *socket, uint32_t n_descriptors,
                                 struct backend_event *event)
 {
-	const uint8_t *frames = socket->channel->frames;
+	const uint8_t *frames = socket->card_queue->frames;
 	struct xdp_ring *ring = &socket->receive;
 	uint64_t time_ns = 0;
 	uint32_t bytes = 0, tag = 0;
@@ -68,7 +68,7 @@ int xdp_watch_socket(const struct xdp_receive *receive, struct xdp_socket *socke
 
 	if (socket->is_watched)
 		return 0;
-	/* Before the call: of a new channel's socket, from then on the worker's thread reads and writes it. */
+	/* Before the call, because after it the worker's thread reads and writes is_watched. */
 	socket->is_watched = true;
 	if (epoll_ctl(receive->wake_fd, EPOLL_CTL_ADD, socket->fd, &event) < 0) {
 		r = -errno;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The socket of a stream on a channel: its receive ring, its way back for frames, its counts. */
+/* The socket of a queue on a card queue: its receive ring, the return of frames, its counts. */
 #include "daemon/backend/xdp/xdp.h"
 
 #include <errno.h>
@@ -7,13 +7,13 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-int xdp_socket_init(struct xdp_socket *socket, struct xdp_channel *channel, struct failure *failure)
+int xdp_socket_init(struct xdp_socket *socket, struct xdp_card_queue *card_queue, struct failure *failure)
 {
-	int fd = xdp_open_socket(channel->backend, failure);
+	int fd = xdp_open_socket(card_queue->backend, failure);
 
 	if (fd < 0)
 		return fd;
-	socket->channel = channel;
+	socket->card_queue = card_queue;
 	socket->fd = fd;
 	return 0;
 }
@@ -25,27 +25,27 @@ static void socket_renew(struct xdp_socket *socket)
 
 	xdp_ring_deinit(&socket->receive);
 	close(socket->fd);
-	socket->fd = xdp_open_socket(socket->channel->backend, &failure);
+	socket->fd = xdp_open_socket(socket->card_queue->backend, &failure);
 }
 
-int xdp_socket_bind(struct xdp_socket *socket, uint32_t stream, struct failure *failure)
+int xdp_socket_bind(struct xdp_socket *socket, uint32_t queue, struct failure *failure)
 {
-	const struct xdp_channel *channel = socket->channel;
-	const struct xdp_backend *backend = channel->backend;
+	const struct xdp_card_queue *card_queue = socket->card_queue;
+	const struct xdp_backend *backend = card_queue->backend;
 	int r;
 
 	if (socket->is_bound)
 		return 0;
-	r = xdp_ring_init(&socket->receive, socket->fd, XDP_RING_RX, backend->depths[stream]);
+	r = xdp_ring_init(&socket->receive, socket->fd, XDP_RING_RX, backend->depths[queue]);
 	if (r == 0)
-		r = xdp_bind(socket->fd, channel, XDP_SHARED_UMEM, channel->anchor_fd);
+		r = xdp_bind(socket->fd, card_queue, XDP_SHARED_UMEM, card_queue->anchor_fd);
 	if (r == 0)
-		r = xdp_program_set_socket(backend->program, stream, channel->number, socket->fd);
+		r = xdp_program_set_socket(backend->program, queue, card_queue->number, socket->fd);
 	if (r < 0) {
 		socket_renew(socket);
 		return failure_set(failure, EX_OSERR, -r,
 		                   "interface %s: cannot make an AF_XDP socket for receive queue %u: %s",
-		                   backend->interface.name, channel->number, strerror(-r));
+		                   backend->interface.name, card_queue->number, strerror(-r));
 	}
 	socket->is_bound = true;
 	return 0;
@@ -53,12 +53,12 @@ int xdp_socket_bind(struct xdp_socket *socket, uint32_t stream, struct failure *
 
 void xdp_socket_deinit(struct xdp_socket *socket)
 {
-	if (!socket->channel)
+	if (!socket->card_queue)
 		return;
 	xdp_ring_deinit(&socket->receive); /* first: see there */
 	if (socket->fd >= 0)
 		close(socket->fd);
-	socket->channel = NULL;
+	socket->card_queue = NULL;
 }
 
 /* ---- frames ---------------------------------------------------------------------------------------- */
@@ -71,23 +71,23 @@ static __attribute__((noinline, cold)) void socket_wake_driver(const struct xdp_
 
 void xdp_socket_answer_driver(const struct xdp_socket *socket)
 {
-	if (__builtin_expect(xdp_ring_needs_wakeup(&socket->channel->fill), 0))
+	if (__builtin_expect(xdp_ring_needs_wakeup(&socket->card_queue->fill), 0))
 		socket_wake_driver(socket);
 }
 
 void xdp_socket_give_back(struct xdp_socket *socket, bool wait)
 {
-	struct xdp_channel *channel = socket->channel;
+	struct xdp_card_queue *card_queue = socket->card_queue;
 
 	if (socket->n_returned == 0)
 		return;
-	if (pthread_mutex_trylock(&channel->fill_lock) != 0) {
+	if (pthread_mutex_trylock(&card_queue->fill_lock) != 0) {
 		if (!wait)
 			return;
-		pthread_mutex_lock(&channel->fill_lock);
+		pthread_mutex_lock(&card_queue->fill_lock);
 	}
-	xdp_channel_fill(channel, socket->returned, socket->n_returned);
-	pthread_mutex_unlock(&channel->fill_lock);
+	xdp_card_queue_fill(card_queue, socket->returned, socket->n_returned);
+	pthread_mutex_unlock(&card_queue->fill_lock);
 	socket->n_returned = 0;
 	xdp_socket_answer_driver(socket);
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The sum of a receive queue: packets that the program matched = packets taken out of the rings + dropped for each
- * reason + those that are still in the rings. The kernel and the program count for a stream number for ever, so a queue
- * begins with what was there.
+ * The sum of a queue: packets that the program matched = packets taken out of the rings + packets dropped for each
+ * reason + packets still in the rings. The kernel and the program never reset the counts of a queue number, so a queue
+ * subtracts the counts at its creation.
  */
 #include "daemon/backend/bpf/frame_wait.h"
 #include "daemon/backend/xdp/xdp.h"
@@ -29,7 +29,7 @@ static int statistics_read_drops(const struct xdp_receive *receive, struct xdp_s
 
 static int statistics_read_program(const struct xdp_receive *receive, struct xdp_program_counts *counts)
 {
-	return xdp_program_read_counts(receive->backend->program, receive->stream, counts);
+	return xdp_program_read_counts(receive->backend->program, receive->number, counts);
 }
 
 int xdp_statistics_begin(struct xdp_receive *receive)

@@ -9,7 +9,7 @@
 #include "daemon/base/time.h"
 #include "daemon/clock/clock_reader.h"
 #include "daemon/net/net.h"
-#include "tests/unit/backend/xdp_streams.h"
+#include "tests/unit/backend/xdp_queues.h"
 
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>

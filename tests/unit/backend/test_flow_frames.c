@@ -64,7 +64,7 @@ static void stay_on_this_cpu(void)
 
 static void load_xdp(void)
 {
-	const struct flow_settings settings = {.max_channels = 1};
+	const struct flow_settings settings = {.max_card_queues = 1};
 	int r = bpf_code_open(&bpf_code_xdp, &xdp, &failure);
 
 	cr_assert(eq(int, r, 0), "%s", failure.text);

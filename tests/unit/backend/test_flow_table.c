@@ -74,11 +74,11 @@ static struct flow_rule rule_of(uint16_t port, uint32_t priority)
 	return rule;
 }
 
-static void add(const struct flow_rule *rule, uint32_t stream)
+static void add(const struct flow_rule *rule, uint32_t queue)
 {
 	struct failure failure;
 
-	cr_assert(eq(int, flow_table_add(&table, rule, &(struct flow_target){.stream = stream}, &failure), 0), "%s",
+	cr_assert(eq(int, flow_table_add(&table, rule, &(struct flow_target){.queue = queue}, &failure), 0), "%s",
 	          failure.text);
 }
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The xdp backend on a veth interface: several streams that share the frames of a channel. Whatever becomes of a
+ * The xdp backend on a veth interface: several streams that share the frames of a card queue. Whatever becomes of a
  * packet, it is counted once; whatever becomes of a stream, its frames come back.
  */
 #include "daemon/base/time.h"
-#include "tests/unit/backend/xdp_streams.h"
+#include "tests/unit/backend/xdp_queues.h"
 
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
@@ -44,7 +44,7 @@ Test(xdp_backend, a_stream_that_nobody_polls_costs_the_others_nothing)
 	poll_one_of_two("1");
 }
 
-Test(xdp_backend, the_same_on_four_channels)
+Test(xdp_backend, the_same_on_four_card_queues)
 {
 	poll_one_of_two("4");
 }
@@ -183,7 +183,7 @@ Test(xdp_backend, without_posted_slots_packets_wait_and_then_are_dropped)
 
 Test(xdp_backend, a_stream_with_a_deeper_queue_has_room_for_as_many_packets)
 {
-	const struct backend_open_options options = {.interface = "test0", .streams = N_STREAMS, .slots = {256, 4096}};
+	const struct backend_open_options options = {.interface = "test0", .queues = N_QUEUES, .slots = {256, 4096}};
 	struct stream deep, other;
 
 	open_backend("1500", "1");

@@ -22,8 +22,8 @@
 #include <sys/wait.h>
 #include <signal.h>
 
-#define N_STREAMS  2
-#define N_CHANNELS 4
+#define N_QUEUES      2
+#define N_CARD_QUEUES 4
 
 static const struct flow_rule any = {
 	.family = AF_INET,
@@ -41,11 +41,11 @@ static void set_up(void)
 	enter_namespace();
 	/* Without IPv6 the kernel sends nothing by itself, which a rule for all packets would count. */
 	cr_assert(system("sysctl -qw net.ipv6.conf.all.disable_ipv6=1 && ip link set test1 up") == 0);
-	int r = xdp_program_load("test0", N_STREAMS, N_CHANNELS, &program, &failure);
+	int r = xdp_program_load("test0", N_QUEUES, N_CARD_QUEUES, &program, &failure);
 	if (r == -EPERM || r == -ENOSYS)
 		cr_skip_test("this machine lets us load no BPF program");
 	cr_assert(eq(int, r, 0), "%s", failure.text);
-	cr_assert(eq(int, xdp_program_set_channels(program, 1), 0));
+	cr_assert(eq(int, xdp_program_set_card_queues(program, 1), 0));
 }
 
 static void tear_down(void)
@@ -91,22 +91,22 @@ static void send_frames(uint16_t port, int n)
 	close(fd);
 }
 
-/* The counts of a stream as soon as they are that, or after a second. */
-static void expect_counts(uint32_t stream, uint64_t matched, uint64_t no_socket)
+/* The counts of a queue as soon as they are that, or after a second. */
+static void expect_counts(uint32_t queue, uint64_t matched, uint64_t no_socket)
 {
 	struct xdp_program_counts counts = {0};
 
 	for (int ms = 0; ms < 1000 && counts.matched != matched; ms++) {
-		cr_assert(eq(int, xdp_program_read_counts(program, stream, &counts), 0));
+		cr_assert(eq(int, xdp_program_read_counts(program, queue, &counts), 0));
 		poll(NULL, 0, 1);
 	}
 	cr_expect(eq(u64, counts.matched, matched));
 	cr_expect(eq(u64, counts.no_socket, no_socket));
 }
 
-static int add_flow(uint32_t stream, const struct flow_rule *rule, bool is_group)
+static int add_flow(uint32_t queue, const struct flow_rule *rule, bool is_group)
 {
-	return xdp_program_add_flow(program, &(struct flow_target){.stream = stream, .is_group = is_group}, rule,
+	return xdp_program_add_flow(program, &(struct flow_target){.queue = queue, .is_group = is_group}, rule,
 	                            &failure);
 }
 
@@ -133,12 +133,12 @@ static int n_received(int fd)
 
 Test(xdp_program, without_a_socket_a_streams_packets_are_dropped_and_counted_and_others_pass)
 {
-	struct flow_rule rules[N_STREAMS] = {to_port(7502), to_port(7503)};
+	struct flow_rule rules[N_QUEUES] = {to_port(7502), to_port(7503)};
 	int kernel;
 
 	attach();
 	kernel = open_packet_socket("test0");
-	for (uint32_t i = 0; i < N_STREAMS; i++)
+	for (uint32_t i = 0; i < N_QUEUES; i++)
 		cr_assert(eq(int, add_flow(i, &rules[i], false), 0), "%s", failure.text);
 	send_frames(7502, 3);
 	send_frames(7503, 4);
@@ -198,36 +198,36 @@ Test(xdp_program, has_room_for_a_number_of_rules_that_are_not_exact)
 
 /* ---- groups -------------------------------------------------------------------------------------- */
 
-static uint64_t matched_of(uint32_t stream)
+static uint64_t matched_of(uint32_t queue)
 {
 	struct xdp_program_counts counts;
 
-	cr_assert(eq(int, xdp_program_read_counts(program, stream, &counts), 0));
+	cr_assert(eq(int, xdp_program_read_counts(program, queue, &counts), 0));
 	return counts.matched;
 }
 
 Test(xdp_program, a_hash_shares_the_packets_of_a_groups_flow_out_and_those_of_a_stream_stay_its_own)
 {
-	static const uint32_t members[N_STREAMS] = {1, 0}, too_large[] = {256};
+	static const uint32_t members[N_QUEUES] = {1, 0}, too_large[] = {256};
 	struct flow_rule shared = to_port(7502), own = to_port(7503);
 
 	attach();
-	cr_assert(eq(int, xdp_program_set_group(program, members, N_STREAMS, true), 0));
+	cr_assert(eq(int, xdp_program_set_group(program, members, N_QUEUES, true), 0));
 	cr_assert(eq(int, add_flow(1, &shared, true), 0), "%s", failure.text);
 	cr_assert(eq(int, add_flow(1, &own, false), 0), "%s", failure.text);
 	send_frames(7502, 100); /* each of another source port */
 	for (int ms = 0; ms < 1000 && matched_of(0) + matched_of(1) < 100; ms++)
 		poll(NULL, 0, 1);
 	cr_expect(eq(u64, matched_of(0) + matched_of(1), 100));
-	for (uint32_t i = 0; i < N_STREAMS; i++)
+	for (uint32_t i = 0; i < N_QUEUES; i++)
 		cr_expect(gt(u64, matched_of(i), 20), "%u: %llu", i, (unsigned long long)matched_of(i));
 	expect_counts(0, matched_of(0), matched_of(0));
 	send_frames(7503, 50);
 	expect_counts(1, 150 - matched_of(0), 150 - matched_of(0));
 
 	/* By the addresses alone they have one home. */
-	cr_assert(eq(int, xdp_program_set_group(program, members, N_STREAMS, false), 0));
-	uint64_t before[N_STREAMS] = {matched_of(0), matched_of(1)};
+	cr_assert(eq(int, xdp_program_set_group(program, members, N_QUEUES, false), 0));
+	uint64_t before[N_QUEUES] = {matched_of(0), matched_of(1)};
 	send_frames(7502, 50);
 	for (int ms = 0; ms < 1000 && matched_of(0) + matched_of(1) < 200; ms++)
 		poll(NULL, 0, 1);
@@ -410,9 +410,9 @@ Test(xdp_program, nothing_is_left_of_a_process_that_is_killed)
 	cr_expect(eq(u32, n_tcx_programs(), 0));
 }
 
-/* ---- channels ------------------------------------------------------------------------------------ */
+/* ---- card queues --------------------------------------------------------------------------------- */
 
-Test(xdp_program, queues_that_come_later_run_the_program_once_it_has_their_channels)
+Test(xdp_program, card_queues_that_come_later_run_the_program_once_it_knows_them)
 {
 	struct flow_rule rule = to_port(7502);
 	struct xdp_program_counts counts;
@@ -432,10 +432,10 @@ Test(xdp_program, queues_that_come_later_run_the_program_once_it_has_their_chann
 	cr_assert(eq(int, xdp_program_read_counts(program, 0, &counts), 0));
 	if (counts.matched == 128)
 		cr_log_warn("this kernel runs the program on new queues");
-	cr_assert(eq(int, xdp_program_set_channels(program, 4), 0));
+	cr_assert(eq(int, xdp_program_set_card_queues(program, 4), 0));
 	send_frames(7502, 64);
 	expect_counts(0, counts.matched + 64, counts.matched + 64);
-	cr_expect(eq(int, xdp_program_set_channels(program, N_CHANNELS + 1), -EINVAL));
+	cr_expect(eq(int, xdp_program_set_card_queues(program, N_CARD_QUEUES + 1), -EINVAL));
 }
 
 /* ---- refusals ------------------------------------------------------------------------------------ */

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* What the xdp backend refuses, and what it says then. */
-#include "tests/unit/backend/xdp_streams.h"
+#include "tests/unit/backend/xdp_queues.h"
 
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
@@ -22,18 +22,18 @@ static void expect_says(const char *text)
 
 Test(xdp_refusals, more_streams_than_planned_are_refused_with_the_key_to_change)
 {
-	struct stream streams[N_STREAMS], one_more;
+	struct stream streams[N_QUEUES], one_more;
 
 	open_backend("1500", "1");
-	for (int i = 0; i < N_STREAMS; i++)
+	for (int i = 0; i < N_QUEUES; i++)
 		stream_open(&streams[i], (uint16_t)(PORT + i), 60);
 	cr_expect(eq(int, stream_create(&one_more, 60), -ENOSPC));
-	expect_says("set xdp_streams");
+	expect_says("set xdp_queues");
 	free(one_more.payload);
 	free(one_more.headers);
 	stream_close(&streams[1]);
 	stream_open(&streams[1], PORT + 1, 60);
-	for (int i = 0; i < N_STREAMS; i++)
+	for (int i = 0; i < N_QUEUES; i++)
 		stream_close(&streams[i]);
 }
 
@@ -51,7 +51,7 @@ Test(xdp_refusals, the_limit_of_locked_memory_is_named_with_its_cures)
 	cr_expect(eq(int, open_with(BACKEND_XDP_AUTO, &mine), -ENOBUFS), "%s", failure.text);
 	cr_expect(eq(int, failure.exit_code, EX_NOPERM));
 	expect_says("LimitMEMLOCK=infinity");
-	expect_says("lower xdp_streams");
+	expect_says("lower xdp_queues");
 }
 
 Test(xdp_refusals, a_queue_that_another_program_has_is_named)

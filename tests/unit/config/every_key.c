@@ -9,7 +9,7 @@
 static const struct every_key_sample samples[] = {
 	{&top_keys, "log_level", "\"debug\"", "\"verbose\""},
 	{&top_keys, "xdp_mode", "\"copy\"", "\"fast\""},
-	{&top_keys, "xdp_streams", "64", "0"},
+	{&top_keys, "xdp_queues", "64", "0"},
 	{&top_keys, "control", NULL, "5"},
 	{&top_keys, "streams", NULL, "5"},
 	{&top_keys, "channels", NULL, "()"},

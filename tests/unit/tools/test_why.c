@@ -186,7 +186,7 @@ Test(why, what_sockets_dropped_is_told_by_its_causes)
 	set(stream_counters, N_STREAM, "no_socket", 2);
 	set(stream_counters, N_STREAM, "unbound", 1);
 	expect_loss("no_buffer", "ring_full 7: these packets came while no row was free", "cpu");
-	expect_loss("no_frame", "held all of them", "xdp_streams");
+	expect_loss("no_frame", "held all of them", "xdp_queues");
 	expect_loss("no_socket", "ethtool -L", "restart the daemon");
 	expect_loss("unbound", "another network namespace", "under its name");
 	set(stream_counters, N_STREAM, "ring_full", 0);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Streams of the xdp backend on a veth interface in a namespace of the test's own, and a sender of frames. */
-#ifndef TESTS_UNIT_BACKEND_XDP_STREAMS_H
-#define TESTS_UNIT_BACKEND_XDP_STREAMS_H
+#ifndef TESTS_UNIT_BACKEND_XDP_QUEUES_H
+#define TESTS_UNIT_BACKEND_XDP_QUEUES_H
 
 #include "daemon/backend/xdp/xdp.h"
 
@@ -9,7 +9,7 @@
 #define HEADER_BYTES  42
 #define HEADER_STRIDE 64
 #define PORT          7502
-#define N_STREAMS     4
+#define N_QUEUES      4
 
 struct stream {
 	struct backend_queue *queue;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Streams of the xdp backend, and what they count, for tests. */
-#include "tests/unit/backend/xdp_streams.h"
+#include "tests/unit/backend/xdp_queues.h"
 
 #include "daemon/base/log.h"
 #include "tests/unit/net/namespace.h"
@@ -38,7 +38,7 @@ void make_veth(const char *mtu, const char *queues)
 
 int open_with(enum backend_xdp_mode mode, struct backend **out)
 {
-	const struct backend_open_options options = {.interface = "test0", .streams = N_STREAMS, .xdp_mode = mode};
+	const struct backend_open_options options = {.interface = "test0", .queues = N_QUEUES, .xdp_mode = mode};
 
 	return xdp_backend_ops.open(&options, out, &failure);
 }
@@ -226,10 +226,11 @@ uint32_t n_frames_lost(void)
 	const struct xdp_backend *xdp = xdp_backend(backend);
 	uint32_t n_lost = 0;
 
-	for (uint32_t i = 0; i < xdp->interface.n_channels; i++) {
-		const struct xdp_channel *channel = &xdp->channels[i];
+	for (uint32_t i = 0; i < xdp->interface.n_card_queues; i++) {
+		const struct xdp_card_queue *card_queue = &xdp->card_queues[i];
 
-		n_lost += channel->n_frames - channel->n_spare - (*channel->fill.producer - *channel->fill.consumer);
+		n_lost += card_queue->n_frames - card_queue->n_spare -
+		          (*card_queue->fill.producer - *card_queue->fill.consumer);
 	}
 	return n_lost;
 }
