@@ -57,6 +57,8 @@ struct extract_options {
 /* What happened before the next packet of an interface, told by packets that were left out. */
 struct pending {
 	uint64_t drops;
+	bool has_losses;
+	struct recording_losses losses;
 	char text[PENDING_BYTES];
 };
 
@@ -202,28 +204,34 @@ static int put_summary(struct extract *extract)
 static void leave_out_packet(struct extract *extract, const struct pcapng_packet *packet)
 {
 	struct pending *pending = &extract->pending[packet->interface];
-	size_t used = strlen(pending->text);
+	size_t used = strlen(pending->text), n;
+	struct recording_losses losses;
 
 	if (packet->options & PCAPNG_PACKET_HAS_DROPS)
 		pending->drops += packet->drop_count;
-	if (packet->comment.bytes && used < sizeof(pending->text) - 1)
+	if (recording_losses_find(packet->comment.at, packet->comment.bytes, &losses, &n)) {
+		recording_losses_add(&pending->losses, &losses);
+		pending->has_losses = true;
+	}
+	if (n && used < sizeof(pending->text) - 1)
 		snprintf(pending->text + used, sizeof(pending->text) - used, "%s%.*s", used ? "; " : "",
-		         (int)(packet->comment.bytes < PENDING_BYTES ? packet->comment.bytes : PENDING_BYTES),
-		         packet->comment.at);
+		         (int)(n < PENDING_BYTES ? n : PENDING_BYTES), packet->comment.at);
 }
 
 static int copy_packet(struct extract *extract, struct pcapng_packet *packet)
 {
 	struct pending *pending = &extract->pending[packet->interface];
-	struct pending before = *pending;
+	char text[PENDING_BYTES + RECORDING_LOSSES_TEXT_SIZE];
 	size_t bytes;
 
-	if (before.drops || before.text[0]) {
+	if (pending->drops || pending->text[0]) {
 		leave_out_packet(extract, packet); /* adds what this packet says itself */
-		before = *pending;
 		packet->options |= PCAPNG_PACKET_HAS_DROPS;
-		packet->drop_count = before.drops;
-		packet->comment = pcapng_text_of(before.text);
+		packet->drop_count = pending->drops;
+		strcpy(text, pending->text);
+		if (pending->has_losses)
+			recording_losses_append(text, sizeof(text), &pending->losses);
+		packet->comment = pcapng_text_of(text);
 		*pending = (struct pending){0};
 	}
 	bytes = pcapng_write_packet(extract->block, BLOCK_BYTES_MAX, packet);

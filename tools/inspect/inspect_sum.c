@@ -2,6 +2,7 @@
 /* Adds up the blocks of a recording, and compares the numbers of its packets with the losses that it names. */
 #include "tools/inspect/inspect_sum.h"
 
+#include "tools/inspect/old_recording.h"
 #include "tools/pcapng/recording_words.h"
 
 #include <ctype.h>
@@ -64,29 +65,6 @@ static int add_source(struct inspect_sum *sum, const struct pcapng_interface *in
 	return 0;
 }
 
-/* All that a comment names: several batches may have lost packets before one row. */
-static uint64_t no_buffer_of(const struct pcapng_text *comment)
-{
-	const char *at = comment->at, *end, *found;
-	uint64_t sum = 0;
-
-	if (!comment->bytes)
-		return 0;
-	end = at + comment->bytes;
-	while ((found = memmem(at, (size_t)(end - at), RECORDING_NO_BUFFER, strlen(RECORDING_NO_BUFFER)))) {
-		const char *digits = found;
-		uint64_t n = 0;
-
-		while (digits > at && isdigit((unsigned char)digits[-1]))
-			digits--;
-		for (; digits < found; digits++)
-			n = 10 * n + (uint64_t)(*digits - '0');
-		sum += n;
-		at = found + strlen(RECORDING_NO_BUFFER);
-	}
-	return sum;
-}
-
 static int add_gap(struct inspect_sum *sum, uint32_t number, const struct pcapng_packet *packet, bool *restarted)
 {
 	struct inspect_source *source = &sum->sources[number];
@@ -94,13 +72,16 @@ static int add_gap(struct inspect_sum *sum, uint32_t number, const struct pcapng
 	                          .packet_id = packet->packet_id,
 	                          .time_ns = packet->time_ns,
 	                          .n_lost = packet->options & PCAPNG_PACKET_HAS_DROPS ? packet->drop_count : 0};
+	struct pcapng_text text = packet->comment;
+	struct recording_losses losses;
 	struct inspect_gap *gaps;
 	uint64_t no_buffer;
 
-	keep_text(gap.text, &packet->comment);
-	no_buffer = no_buffer_of(&packet->comment);
-	*restarted = packet->comment.bytes && memmem(packet->comment.at, packet->comment.bytes, RECORDING_RESTARTED,
-	                                             strlen(RECORDING_RESTARTED));
+	if (!recording_losses_find(text.at, text.bytes, &losses, &text.bytes))
+		old_recording_losses(&text, &losses);
+	keep_text(gap.text, &text);
+	no_buffer = losses.no_buffer;
+	*restarted = losses.restarts;
 	source->n_lost += gap.n_lost;
 	source->n_card += no_buffer;
 	if (source->n_packets && packet->time_ns > source->first_ns + INSPECT_CARD_NS)
@@ -168,14 +149,6 @@ static int add_packet(struct inspect_sum *sum, const struct pcapng_packet *packe
 	return r;
 }
 
-/* What files without an account have: ibvcap 0.1 and the first 0.2 wrote it for people only. */
-static void add_old_sum(struct inspect_source *source)
-{
-	const char *restarts = strstr(source->sum, RECORDING_RESTARTS);
-
-	source->n_restarts = restarts ? strtoull(restarts + strlen(RECORDING_RESTARTS), NULL, 10) : 0;
-}
-
 static struct pcapng_text first_line(const struct pcapng_text *text)
 {
 	const char *end = text->bytes ? memchr(text->at, '\n', text->bytes) : NULL;
@@ -197,7 +170,7 @@ static void add_account(struct inspect_source *source, const struct pcapng_text 
 	if (source->account_state == INSPECT_ACCOUNT_READ)
 		source->n_restarts = source->account.restarts;
 	else
-		add_old_sum(source);
+		source->n_restarts = old_recording_restarts(source->sum);
 }
 
 static void add_statistics(struct inspect_sum *sum, const struct pcapng_statistics *statistics)

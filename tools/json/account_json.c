@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Writes and reads the account of a source in a file, field by field. A file comes from anywhere: all is checked. */
+/* Writes and reads accounts and losses field by field. A file comes from anywhere: all is checked. */
 #include "tools/json/account_json.h"
 
 #include <inttypes.h>
@@ -8,7 +8,8 @@
 #include <string.h>
 
 #define VERSION    1
-#define LINE       "account " /* how the line begins */
+#define ACCOUNT    "account " /* how the lines begin */
+#define LOSSES     "losses "
 #define FLOW_MAX   255
 #define HEX_DIGITS 16
 
@@ -242,41 +243,110 @@ bool recording_account_from_json(const json_t *json, struct recording_account *a
 	       get_last(json, &account->is_last) && get_verdict(json, account);
 }
 
-/* ---- the line of a comment ----------------------------------------------------------------------- */
+/* ---- lines of comments --------------------------------------------------------------------------- */
 
-bool recording_account_append(char *text, size_t bytes, const struct recording_account *account)
+static bool append_line(char *text, size_t bytes, size_t room, const char *word, json_t *json)
 {
 	size_t used = strlen(text);
-	json_t *json = recording_account_to_json(account);
 	char *line = json ? json_dumps(json, JSON_COMPACT) : NULL;
-	bool fits = line && bytes - used >= RECORDING_ACCOUNT_TEXT_SIZE;
+	bool fits = line && bytes - used >= room;
 
 	if (fits)
-		snprintf(text + used, bytes - used, "\n" LINE "%s", line);
+		snprintf(text + used, bytes - used, "\n%s%s", word, line);
 	free(line);
 	json_decref(json);
 	return fits;
 }
 
-bool recording_account_find(const char *comment, size_t bytes, struct recording_account *account)
+/* *at: where the line begins. NULL: there is none, or it is no JSON. */
+static json_t *find_line(const char *comment, size_t bytes, size_t max, const char *word, size_t *at)
 {
 	const char *line = comment, *end = comment + bytes, *line_end;
-	bool is_valid;
-	json_t *json;
+	size_t n = strlen(word);
 
 	for (;; line = line_end + 1) {
 		line_end = memchr(line, '\n', (size_t)(end - line));
-		if ((size_t)((line_end ? line_end : end) - line) > strlen(LINE) && !memcmp(line, LINE, strlen(LINE)))
+		bytes = (size_t)((line_end ? line_end : end) - line);
+		if (bytes > n && !memcmp(line, word, n))
 			break;
 		if (!line_end)
-			return false;
+			return NULL;
 	}
-	line += strlen(LINE);
-	bytes = (size_t)((line_end ? line_end : end) - line);
-	if (bytes >= RECORDING_ACCOUNT_TEXT_SIZE)
-		return false;
-	json = json_loadb(line, bytes, JSON_REJECT_DUPLICATES, NULL);
-	is_valid = json && recording_account_from_json(json, account);
+	*at = (size_t)(line - comment);
+	return bytes - n < max ? json_loadb(line + n, bytes - n, JSON_REJECT_DUPLICATES, NULL) : NULL;
+}
+
+bool recording_account_append(char *text, size_t bytes, const struct recording_account *account)
+{
+	return append_line(text, bytes, RECORDING_ACCOUNT_TEXT_SIZE, ACCOUNT, recording_account_to_json(account));
+}
+
+bool recording_account_find(const char *comment, size_t bytes, struct recording_account *account)
+{
+	size_t at;
+	json_t *json = find_line(comment, bytes, RECORDING_ACCOUNT_TEXT_SIZE, ACCOUNT, &at);
+	bool is_valid = json && recording_account_from_json(json, account);
+
+	json_decref(json);
+	return is_valid;
+}
+
+#undef OFFSET
+#define OFFSET(name) offsetof(struct recording_losses, name)
+
+static const struct count causes[] = {COUNT(skipped), COUNT(disk_wait), COUNT(errored), COUNT(no_buffer),
+                                      COUNT(restarts)};
+
+void recording_losses_to_json(const struct recording_losses *losses, json_t *json)
+{
+	uint64_t value;
+
+	for (size_t i = 0; i < N_OF(causes); i++) {
+		memcpy(&value, (const uint8_t *)losses + causes[i].offset, sizeof(value));
+		if (value)
+			set_count(json, causes[i].key, value);
+	}
+}
+
+bool recording_losses_append(char *text, size_t bytes, const struct recording_losses *losses)
+{
+	json_t *json = json_object();
+
+	recording_losses_to_json(losses, json);
+	return append_line(text, bytes, RECORDING_LOSSES_TEXT_SIZE, LOSSES, json);
+}
+
+void recording_losses_add(struct recording_losses *sum, const struct recording_losses *more)
+{
+	sum->skipped += more->skipped;
+	sum->disk_wait += more->disk_wait;
+	sum->errored += more->errored;
+	sum->no_buffer += more->no_buffer;
+	sum->restarts += more->restarts;
+}
+
+static bool losses_from_json(const json_t *json, struct recording_losses *losses)
+{
+	uint64_t value = 0;
+
+	*losses = (struct recording_losses){0};
+	for (size_t i = 0; i < N_OF(causes); i++) {
+		if (!json_object_get(json, causes[i].key))
+			continue;
+		if (!get_count(json, causes[i].key, INT64_MAX, &value))
+			return false;
+		memcpy((uint8_t *)losses + causes[i].offset, &value, sizeof(value));
+	}
+	return true;
+}
+
+bool recording_losses_find(const char *comment, size_t bytes, struct recording_losses *losses, size_t *for_people)
+{
+	size_t at = 0;
+	json_t *json = bytes ? find_line(comment, bytes, RECORDING_LOSSES_TEXT_SIZE, LOSSES, &at) : NULL;
+	bool is_valid = json_is_object(json) && losses_from_json(json, losses);
+
+	*for_people = !is_valid ? bytes : at ? at - 1 : 0;
 	json_decref(json);
 	return is_valid;
 }

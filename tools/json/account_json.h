@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The account of one source (a queue of a stream) in one file of a recording, as JSON. In a pcapng file it is a line of
- * the comment of the interface's statistics; beside rows of --raw it is a member of FILE.json.
+ * What a recording says to programs of what it lacks, as JSON: the account of one source (a queue of a stream) in one
+ * file, and the losses before a packet. In a pcapng file these are lines of comments, of the interface's statistics and
+ * of the packet. Beside rows of --raw they are members of FILE.json.
  */
 #ifndef TOOLS_JSON_ACCOUNT_JSON_H
 #define TOOLS_JSON_ACCOUNT_JSON_H
@@ -14,6 +15,7 @@
 
 #define RECORDING_ACCOUNT_NO_FLOW   (-1)
 #define RECORDING_ACCOUNT_TEXT_SIZE 2048 /* more than an account takes as compact JSON, with its NUL */
+#define RECORDING_LOSSES_TEXT_SIZE  256  /* likewise */
 
 /* An end of a file: between two packets of the source. */
 struct recording_account_end {
@@ -53,6 +55,15 @@ struct recording_account {
 	bool is_last; /* the recording ended with this file */
 };
 
+/* What is missing before a packet, by cause. */
+struct recording_losses {
+	uint64_t skipped;
+	uint64_t disk_wait;
+	uint64_t errored;
+	uint64_t no_buffer;
+	uint64_t restarts; /* of the daemon: the packet's number is one of another run */
+};
+
 /** Packets that are certainly missing in the file. */
 uint64_t recording_account_missing(const struct recording_account *account);
 
@@ -68,6 +79,22 @@ bool recording_account_from_json(const json_t *json, struct recording_account *a
 /** Put the account's line behind the text, from a new line on. False: no memory, or less than
  * RECORDING_ACCOUNT_TEXT_SIZE bytes of room. */
 bool recording_account_append(char *text, size_t bytes, const struct recording_account *account);
+
+/** Put the causes into a JSON object, without those that took nothing. */
+void recording_losses_to_json(const struct recording_losses *losses, json_t *json);
+
+/** Put the line of losses behind the text, from a new line on. False: no memory, or less than
+ * RECORDING_LOSSES_TEXT_SIZE bytes of room. */
+bool recording_losses_append(char *text, size_t bytes, const struct recording_losses *losses);
+
+/** *sum += *more */
+void recording_losses_add(struct recording_losses *sum, const struct recording_losses *more);
+
+/**
+ * Find the line of losses in the comment of a packet, which has no closing NUL. *for_people: how many bytes are ahead of
+ * it. False: there is none, or it is not valid; then these are all bytes.
+ */
+bool recording_losses_find(const char *comment, size_t bytes, struct recording_losses *losses, size_t *for_people);
 
 /** Find the account's line in a comment, which has no closing NUL. False: there is none, or it is not valid. */
 bool recording_account_find(const char *comment, size_t bytes, struct recording_account *account);

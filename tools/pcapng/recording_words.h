@@ -11,13 +11,6 @@
 /* In the comment of an interface: where the packets have their own number. A JSON object follows. */
 #define RECORDING_SEQUENCE "; sequence "
 
-/* In the comment of a packet: what was lost before it. A number is in front. */
-#define RECORDING_NO_BUFFER " packets lost (no_buffer)"
-/* Likewise: from here on the packets' numbers are those of another run of the daemon. */
-#define RECORDING_RESTARTED "was restarted"
-
-/* In the comment of an interface's statistics. A number follows. */
-#define RECORDING_RESTARTS "; restarts "
 /* How the closing comment of an extract begins. */
 #define RECORDING_EXTRACTED "extracted by ibvcap"
 

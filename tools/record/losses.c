@@ -8,7 +8,6 @@
 
 #include "daemon/base/time.h"
 #include "tools/common/report.h"
-#include "tools/pcapng/recording_words.h"
 
 #include <inttypes.h>
 #include <stdarg.h>
@@ -21,25 +20,24 @@
 /* In place of texts that do not fit: how many packets each cause has taken since the last row that was written. */
 static void sum_up(struct losses *losses)
 {
-	struct record_sum sum = losses->sum;
+	const struct recording_losses *named = &losses->named;
 	const struct {
 		const char *cause;
-		const uint64_t *n;
-	} terms[] = {{"skipped", &sum.skipped},
-	             {"disk_wait", &sum.disk_wait},
-	             {"no_buffer", &sum.no_buffer},
-	             {"errored", &sum.errored}};
+		uint64_t n;
+	} terms[] = {{"skipped", named->skipped},
+	             {"disk_wait", named->disk_wait},
+	             {"no_buffer", named->no_buffer},
+	             {"errored", named->errored}};
 	size_t used;
 
-	record_sum_subtract(&sum, &losses->told);
 	used = (size_t)snprintf(losses->text, sizeof(losses->text), "several gaps, one after the other");
 	for (unsigned i = 0; i < sizeof(terms) / sizeof(terms[0]); i++)
-		if (*terms[i].n)
+		if (terms[i].n)
 			used += (size_t)snprintf(losses->text + used, sizeof(losses->text) - used,
-			                         "; %" PRIu64 " packets lost (%s)", *terms[i].n, terms[i].cause);
-	if (sum.restarts)
+			                         "; %" PRIu64 " packets lost (%s)", terms[i].n, terms[i].cause);
+	if (named->restarts)
 		snprintf(losses->text + used, sizeof(losses->text) - used,
-		         "; ibvcapd " RECORDING_RESTARTED ", or away, %" PRIu64 " times", sum.restarts);
+		         "; ibvcapd was restarted, or away, %" PRIu64 " times", named->restarts);
 }
 
 /* What is said is in the sum already. */
@@ -72,12 +70,14 @@ static void note_skipped(struct losses *losses, uint64_t n, uint64_t now_ns)
 	losses->pending += n;
 	if (losses->waited_ns && losses->waited_ns >= behind_ns / DISK_SHARE) {
 		losses->sum.disk_wait += n;
+		losses->named.disk_wait += n;
 		losses_say(losses,
 		           "%" PRIu64 " packets lost (disk_wait): the disk did not take the data for %" PRIu64
 		           " of %" PRIu64 " ms, and the ring was full",
 		           n, losses->waited_ns / 1000000, behind_ns / 1000000);
 	} else {
 		losses->sum.skipped += n;
+		losses->named.skipped += n;
 		losses_say(losses,
 		           "%" PRIu64 " packets lost (skipped): the recorder was too slow for %" PRIu64
 		           " ms, and the ring was full; the disk was ready",
@@ -93,9 +93,9 @@ static void note_restart(struct losses *losses, uint64_t next_row_ns)
 	report_format_utc(losses->last_row_ns, 9, last);
 	report_format_utc(next_row_ns, 9, next);
 	losses->sum.restarts++;
+	losses->named.restarts++;
 	losses_say(losses,
-	           "ibvcapd " RECORDING_RESTARTED
-	           ": how many packets were lost is not known (last packet %s, next packet %s)",
+	           "ibvcapd was restarted: how many packets were lost is not known (last packet %s, next packet %s)",
 	           last, next);
 }
 
@@ -110,9 +110,10 @@ static void note_no_buffer(struct losses *losses, uint64_t n, uint64_t read_ns)
 	report_format_utc(losses->last_row_ns, 3, from);
 	report_format_utc(read_ns, 3, to);
 	losses->sum.no_buffer += n;
+	losses->named.no_buffer += n;
 	losses->pending += n;
 	losses_say(losses,
-	           "%" PRIu64 RECORDING_NO_BUFFER ": no row was free when they came; counted at %s, last packet "
+	           "%" PRIu64 " packets lost (no_buffer): no row was free when they came; counted at %s, last packet "
 	           "before %s",
 	           n, to, from);
 }
@@ -146,6 +147,7 @@ void losses_of_batch(struct losses *losses, const struct ibvcap_rx *rx, const st
 void losses_of_error(struct losses *losses)
 {
 	losses->sum.errored++;
+	losses->named.errored++;
 	losses->pending++;
 	if (!strstr(losses->text, "(errored)"))
 		losses_say(losses, "packets lost (errored): the network card could not write them");
@@ -155,6 +157,13 @@ void losses_of_rows_in_error(struct losses *losses, uint64_t n)
 {
 	losses->sum.errored += n;
 	losses->told.errored += n;
+}
+
+const char *losses_print_comment(const struct losses *losses, char text[LOSSES_COMMENT_BYTES])
+{
+	snprintf(text, LOSSES_COMMENT_BYTES, "%s", losses->text);
+	recording_losses_append(text, LOSSES_COMMENT_BYTES, &losses->named);
+	return text;
 }
 
 struct source_end losses_find_end(const struct ibvcap_rx *rx, uint64_t n_left)

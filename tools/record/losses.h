@@ -3,9 +3,11 @@
 #ifndef TOOLS_RECORD_LOSSES_H
 #define TOOLS_RECORD_LOSSES_H
 
+#include "tools/json/account_json.h"
 #include "tools/record/record.h"
 
-#define LOSSES_TEXT_BYTES 600
+#define LOSSES_TEXT_BYTES    600
+#define LOSSES_COMMENT_BYTES (LOSSES_TEXT_BYTES + RECORDING_LOSSES_TEXT_SIZE)
 
 /* What a handle says when the recording ends. */
 struct source_end {
@@ -21,7 +23,8 @@ struct losses {
 	struct record_sum sum;         /* without written, unwritten and lag */
 	struct record_sum told;        /* the same, of what the file shows already: without what is pending */
 	uint64_t pending;              /* packets that are missing before the next row that is written */
-	char text[LOSSES_TEXT_BYTES];  /* why; empty: nothing is */
+	struct recording_losses named; /* these by cause */
+	char text[LOSSES_TEXT_BYTES];  /* and in words; empty: nothing is missing */
 	struct ibvcap_rx_losses *card; /* of the stream, for all of its queues */
 	uint64_t last_row_ns;
 	uint64_t epoch; /* in which the numbers of rows count; 0: no row has come yet */
@@ -70,6 +73,9 @@ static inline uint64_t losses_untold(const struct losses *losses)
 	return sum->skipped + sum->disk_wait + sum->errored - told->skipped - told->disk_wait - told->errored;
 }
 
+/** What is missing before the next row: the words and a line for programs. Returns text. */
+const char *losses_print_comment(const struct losses *losses, char text[LOSSES_COMMENT_BYTES]);
+
 /** The row was written, with the packets that were missing before it. */
 static inline void losses_written(struct losses *losses)
 {
@@ -77,6 +83,7 @@ static inline void losses_written(struct losses *losses)
 		return;
 	losses->told = losses->sum;
 	losses->pending = 0;
+	losses->named = (struct recording_losses){0};
 	losses->text[0] = '\0';
 }
 

@@ -294,6 +294,7 @@ static size_t write_packet(const struct record_output *output, const struct pcap
 void output_put(struct recorder *recorder, struct record_output *output, unsigned source, struct pcapng_packet *packet)
 {
 	struct output_source *shown = &output->sources[source - output->first_source];
+	char comment[LOSSES_COMMENT_BYTES];
 	struct writer_buffer *buffer;
 	size_t n;
 
@@ -303,7 +304,7 @@ void output_put(struct recorder *recorder, struct record_output *output, unsigne
 		packet->drop_count = shown->losses.pending;
 	}
 	if (shown->losses.text[0])
-		packet->comment = pcapng_text_of(shown->losses.text);
+		packet->comment = pcapng_text_of(losses_print_comment(&shown->losses, comment));
 	n = write_packet(output, packet);
 	/* What comes next is another buffer, or the same one, written meanwhile: the packet goes into it again. */
 	if (is_file_full(recorder, output, n, packet->time_ns)) {
@@ -349,8 +350,7 @@ void output_put_rows(struct recorder *recorder, struct record_output *output, un
 	buffer = output->buffer;
 	buffer->used = bytes;
 	buffer->piece.rows = rows;
-	buffer->piece.n_lost = shown->losses.pending;
-	buffer->piece.why = shown->losses.text;
+	buffer->piece.losses = &shown->losses;
 	buffer->n_rows[source - output->first_source] = n_good;
 	output->bytes += bytes;
 	output->n_packets += rows->n;
@@ -399,7 +399,7 @@ void output_end(struct recorder *recorder, struct record_output *output, const s
 		if (losses->text[0] && used < sizeof(file->note) - 1)
 			used += (size_t)snprintf(file->note + used, sizeof(file->note) - used, "%s%s: %s",
 			                         used ? "; " : "", source->name, losses->text);
-		file->n_lost += losses->pending;
+		recording_losses_add(&file->named, &losses->named);
 	}
 	file->is_last = true;
 	file->rotated_ns = time_monotonic_ns();

@@ -85,10 +85,13 @@ static int write_description(struct record_file *file, const struct record_end *
 	return r;
 }
 
-static void note_raw_loss(struct raw_rows *rows, uint64_t n_lost, const char *why)
+static void note_raw_loss(struct raw_rows *rows, const struct recording_losses *named, const char *why)
 {
-	json_array_append_new(rows->losses, json_pack("{s:I, s:I, s:s}", "row", (json_int_t)rows->n, "packets",
-	                                              (json_int_t)n_lost, "why", why));
+	uint64_t n = named->skipped + named->disk_wait + named->errored + named->no_buffer;
+	json_t *loss = json_pack("{s:I, s:I, s:s}", "row", (json_int_t)rows->n, "packets", (json_int_t)n, "why", why);
+
+	recording_losses_to_json(named, loss);
+	json_array_append_new(rows->losses, loss);
 }
 
 /*
@@ -99,11 +102,11 @@ static int describe_batch(struct record_file *file, const struct record_piece *p
 {
 	const struct ibvcap_rx_batch *batch = piece->rows;
 	struct raw_rows *rows = file->rows;
-	bool has_loss = piece->n_lost || piece->why[0];
+	bool has_loss = piece->losses->text[0];
 	char epoch[24];
 
 	if (has_loss)
-		note_raw_loss(rows, piece->n_lost, piece->why);
+		note_raw_loss(rows, &piece->losses->named, piece->losses->text);
 	if (rows->n && batch->epoch == rows->epoch && batch->sequence == rows->next_sequence)
 		return has_loss ? write_description(file, NULL) : 0;
 	snprintf(epoch, sizeof(epoch), "%016" PRIx64, batch->epoch);
@@ -267,7 +270,7 @@ static int write_rows(struct record_file *file, const struct record_piece *piece
 static int end_rows(struct record_file *file, const struct record_end *end)
 {
 	if (end->note[0])
-		note_raw_loss(file->rows, end->n_lost, end->note);
+		note_raw_loss(file->rows, end->named, end->note);
 	return write_description(file, end);
 }
 

@@ -31,8 +31,7 @@ struct record_piece {
 	uint64_t last_sequence;
 	/* Of rows: */
 	const struct ibvcap_rx_batch *rows;
-	uint64_t n_lost; /* packets that are missing before the first row */
-	const char *why; /* empty: nothing is */
+	const struct losses *losses; /* what is missing before the first row */
 };
 
 /* What is said at the end of a file. */
@@ -42,10 +41,10 @@ struct record_end {
 	unsigned n_sources;
 	uint64_t start_ns;
 	uint64_t end_ns;
-	int error;        /* errno for which the recording ended early; 0 */
-	const char *note; /* losses after the last packet; empty: none */
-	uint64_t n_lost;  /* packets that these losses took */
-	uint8_t *scratch; /* WRITER_BUFFER_BYTES */
+	int error;                            /* errno for which the recording ended early; 0 */
+	const char *note;                     /* losses after the last packet; empty: none */
+	const struct recording_losses *named; /* these by cause */
+	uint8_t *scratch;                     /* CONTENTS_END_BYTES_MAX */
 };
 
 struct record_file;

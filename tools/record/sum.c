@@ -2,8 +2,6 @@
 /* Arithmetic on loss sums, and the one way to print them. */
 #include "tools/record/record.h"
 
-#include "tools/pcapng/recording_words.h"
-
 #include <inttypes.h>
 #include <stdio.h>
 
@@ -36,7 +34,7 @@ void record_sum_print(char *text, size_t bytes, const struct record_sum *sum)
 	snprintf(text, bytes,
 	         "published %" PRIu64 " = written %" PRIu64 "%s + unwritten %" PRIu64 " + errored %" PRIu64
 	         " + skipped %" PRIu64 " + disk_wait %" PRIu64 " + lag %" PRIu64 "; no_buffer %" PRIu64
-	         " before that" RECORDING_RESTARTS "%" PRIu64,
+	         " before that; restarts %" PRIu64,
 	         sum->published, sum->written, other_files, sum->unwritten, sum->errored, sum->skipped, sum->disk_wait,
 	         sum->lag, sum->no_buffer, sum->restarts);
 }

@@ -85,7 +85,7 @@ static void write_end(struct writer *writer, struct writer_file *file)
 	                         .end_ns = time_utc_ns(),
 	                         .error = file->is_last ? atomic_load(&writer->error) : 0,
 	                         .note = file->note,
-	                         .n_lost = file->n_lost,
+	                         .named = &file->named,
 	                         .scratch = writer->scratch};
 	uint64_t piece_bytes = file->file.piece_bytes;
 	int r;
@@ -123,7 +123,7 @@ static void hold_longer(struct writer_file *held, const struct writer_file *unop
 	}
 	held->is_last = unopened->is_last;
 	memcpy(held->note, unopened->note, sizeof(held->note));
-	held->n_lost = unopened->n_lost;
+	held->named = unopened->named;
 }
 
 /* After a failure the output's last file stays open until the recording ends. */

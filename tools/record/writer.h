@@ -54,9 +54,9 @@ struct writer_file {
 	uint64_t start_ns; /* the time in its name */
 	uint64_t number;   /* of the output's files, from 0 on */
 	bool is_last;
-	char note[LOSSES_TEXT_BYTES]; /* losses after the last packet of the file */
-	uint64_t n_lost;              /* packets that these took */
-	struct writer_buffer end;     /* without memory */
+	char note[LOSSES_TEXT_BYTES];  /* losses after the last packet of the file */
+	struct recording_losses named; /* these by cause */
+	struct writer_buffer end;      /* without memory */
 	struct account_parts sources[];
 };
 STAILQ_HEAD(writer_files, writer_file);

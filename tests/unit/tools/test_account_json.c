@@ -238,3 +238,47 @@ Test(account_json, the_longest_account_fits_its_text)
 	cr_expect(recording_account_find(text, strlen(text), &read));
 	cr_expect(not(recording_account_append(text, sizeof(text), &longest)));
 }
+
+/* ---- losses before a packet ------------------------------------------------------------------------ */
+
+Test(recording_losses, the_line_is_behind_the_words_and_comes_back)
+{
+	const struct recording_losses losses = {.skipped = 3, .no_buffer = 5, .restarts = 1};
+	struct recording_losses found;
+	char text[RECORDING_LOSSES_TEXT_SIZE + 8] = "words";
+	size_t for_people;
+
+	cr_assert(recording_losses_append(text, sizeof(text), &losses));
+	cr_expect(zero(int, strcmp(text, "words\nlosses {\"skipped\":3,\"no_buffer\":5,\"restarts\":1}")));
+	cr_assert(recording_losses_find(text, strlen(text), &found, &for_people));
+	cr_expect(eq(sz, for_people, strlen("words")));
+	cr_expect(zero(int, memcmp(&found, &losses, sizeof(losses))));
+	cr_assert(recording_losses_find(text + 6, strlen(text + 6), &found, &for_people), "alone");
+	cr_expect(zero(sz, for_people));
+	cr_expect(not(recording_losses_append(text, RECORDING_LOSSES_TEXT_SIZE, &losses)), "there is no room");
+	recording_losses_add(&found, &losses);
+	cr_expect(found.skipped == 6 && found.no_buffer == 10 && found.restarts == 2 && !found.errored);
+}
+
+Test(recording_losses, a_line_that_is_none_is_for_people)
+{
+	static const char *const texts[] = {"",
+	                                    "losses",
+	                                    "losses ",
+	                                    "losses {",
+	                                    "losses []",
+	                                    "losses {\"skipped\":-1}",
+	                                    "losses {\"skipped\":\"1\"}",
+	                                    "losses {\"skipped\":1,\"skipped\":1}",
+	                                    "x losses {}",
+	                                    "words\nLosses {}"};
+	struct recording_losses found;
+	size_t for_people;
+
+	for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
+		cr_expect(not(recording_losses_find(texts[i], strlen(texts[i]), &found, &for_people)), "%s", texts[i]);
+		cr_expect(eq(sz, for_people, strlen(texts[i])));
+	}
+	cr_expect(not(recording_losses_find(NULL, 0, &found, &for_people)));
+	cr_expect(recording_losses_find("losses {\"later\":1}", 18, &found, &for_people), "a later version has more");
+}

@@ -165,6 +165,20 @@ static void end_sum(void)
 
 TestSuite(inspect_sum, .init = begin_sum, .fini = end_sum);
 
+Test(inspect_sum, losses_are_those_of_the_line_and_not_of_the_words)
+{
+	add(10, 0, NULL);
+	add(15, 6, "ibvcapd was restarted; 9 packets lost (no_buffer): x\nlosses {\"skipped\":4,\"no_buffer\":2}");
+	cr_expect(eq(u64, sum.sources[0].n_card, 2));
+	cr_expect(eq(u64, sum.sources[0].n_named, 4));
+	cr_expect(zero(u64, sum.sources[0].n_restarts_before_packets));
+	cr_expect(zero(int, strcmp(sum.gaps[0].text, "ibvcapd was restarted; 9 packets lost (no_buffer): x")));
+	add(0, 0, "x\nlosses {\"restarts\":1}");
+	cr_expect(eq(u64, sum.sources[0].n_restarts_before_packets, 1));
+	cr_expect(inspect_is_explained(&sum.sources[0]));
+}
+
+/* As in recordings of 0.2 before its release. */
 Test(inspect_sum, each_absent_number_must_be_in_a_gap_that_is_named)
 {
 	add(10, 4, "4 packets lost (skipped): before the file began");

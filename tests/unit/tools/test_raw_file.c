@@ -36,15 +36,12 @@ static void open_rows(void)
 	cr_assert_eq(ibvcap_rx_acquire(attached.rx, &batch, 10, 1, 0), 10);
 }
 
-static const char *why = "";
+static struct losses losses;
 
 static int write_batch(const struct ibvcap_rx_batch *rows)
 {
-	const struct record_piece piece = {.at = rows->payload,
-	                                   .bytes = (size_t)rows->n * rows->stride,
-	                                   .rows = rows,
-	                                   .n_lost = 7 * !!why[0],
-	                                   .why = why};
+	const struct record_piece piece = {
+		.at = rows->payload, .bytes = (size_t)rows->n * rows->stride, .rows = rows, .losses = &losses};
 
 	return record_file_write(&file, &piece);
 }
@@ -144,7 +141,7 @@ Test(raw_file, a_loss_is_noted_with_its_rows_or_not_at_all)
 
 	cr_assert_eq(write_batch(&batch), 0);
 	batch.sequence = 10;
-	why = "why";
+	losses = (struct losses){.pending = 7, .named = {.skipped = 3, .no_buffer = 4}, .text = "why"};
 	for (unsigned after = 0; after < 3; after++) { /* the description, the rows, the meta */
 		disk_fail(DISK_PWRITE, after, 1, ENOSPC);
 		cr_expect_eq(write_batch(&batch), -ENOSPC);
@@ -158,6 +155,9 @@ Test(raw_file, a_loss_is_noted_with_its_rows_or_not_at_all)
 	cr_expect_eq(json_integer_value(json_object_get(loss, "row")), 10);
 	cr_expect_eq(json_integer_value(json_object_get(loss, "packets")), 7);
 	cr_expect_str_eq(json_string_value(json_object_get(loss, "why")), "why");
+	cr_expect_eq(json_integer_value(json_object_get(loss, "skipped")), 3);
+	cr_expect_eq(json_integer_value(json_object_get(loss, "no_buffer")), 4);
+	cr_expect_not(json_object_get(loss, "errored"));
 	json_decref(said);
 	record_file_discard(&file);
 }

@@ -65,6 +65,7 @@ static uint64_t sum_ahead_of(const char *words, const char *text)
 Test(record_losses, many_gaps_before_one_row_leave_no_cause_out)
 {
 	struct losses *queue = &queues[0];
+	char comment[LOSSES_COMMENT_BYTES];
 	uint64_t no_buffer = 0;
 
 	attached_init(&attached);
@@ -79,6 +80,13 @@ Test(record_losses, many_gaps_before_one_row_leave_no_cause_out)
 		cr_expect(strstr(queue->text, "(errored)"), "%s", queue->text);
 	}
 	cr_expect_eq(queue->pending, no_buffer + 20 * 1000 + 20);
+	cr_expect(queue->named.skipped == 20000 && queue->named.no_buffer == no_buffer && queue->named.errored == 20);
+	losses_print_comment(queue, comment);
+	cr_expect_eq(strncmp(comment, queue->text, strlen(queue->text)), 0);
+	cr_expect_str_eq(comment + strlen(queue->text),
+	                 "\nlosses {\"skipped\":20000,\"errored\":20,\"no_buffer\":210}");
+	losses_written(queue);
+	cr_expect(!queue->named.skipped && !queue->named.no_buffer && !queue->named.errored);
 	attached_deinit(&attached);
 }
 
@@ -119,6 +127,7 @@ Test(record_losses, a_restart_and_a_demotion_are_told_with_the_packets_around_th
 	batch.flags |= IBVCAP_RX_BATCH_FLAG_GAP_UNKNOWN | IBVCAP_RX_BATCH_FLAG_DEMOTED;
 	losses_of_batch(queue, attached.rx, &batch, 0);
 	cr_expect_eq(queue->sum.restarts, 1);
+	cr_expect_eq(queue->named.restarts, 1);
 	cr_expect_eq(queue->pending, 0, "how many were lost is not known");
 	cr_expect(strstr(queue->text, "ibvcapd was restarted: how many packets were lost is not known (last packet "
 	                              "2026-11-22T08:00:00.000000001"),

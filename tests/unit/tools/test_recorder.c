@@ -169,7 +169,8 @@ Test(recorder, rows_in_error_are_counted_and_named)
 	recorded_script = errors_between;
 	cr_expect_eq(recorded_run(NULL), 0);
 	cr_expect_str_eq(files[0].packets, "0:0 0:1 0:5+3");
-	cr_expect_str_eq(files[0].comments, "packets lost (errored): the network card could not write them");
+	cr_expect_str_eq(files[0].comments,
+	                 "packets lost (errored): the network card could not write them\nlosses {\"errored\":3}");
 	cr_expect_eq(files[0].accounts[0].errored, 5);
 	cr_expect_eq(files[0].accounts[0].written, 3);
 	cr_expect_eq(files[0].accounts[0].until.sequence, 8);
