@@ -122,18 +122,21 @@ def test_a_last_file_has_what_was_sent_before_its_end():
     ([1, 2, 4], None, False, True),
     ([3, 4], 2, False, False),
     ([1, 4], 2, False, True),
-    ([4], 3, False, True),
-    ([4], 3, True, False),
+    ([4], 4, False, True),
+    ([4], 4, True, False),
     ([], 3, True, False),
 ])
-def test_a_window_deletes_the_files_with_the_lowest_numbers(tmp_path, numbers, window, is_small, is_lie):
-    def name(number):
+@pytest.mark.parametrize("flow", ["", "_lidar-1"])
+def test_a_window_deletes_the_files_with_the_lowest_numbers(tmp_path, numbers, window, is_small, is_lie, flow):
+    def name(number, flow=flow):
         # times of the first packets, which a stopped worker publishes late
-        return f"a_{number:05}_{20261123014500 - number}.pcapng"
+        return f"a{flow}_{number:05}_{20261123014500 - number}.pcapng"
     folder = types.SimpleNamespace(path=tmp_path, closed=tmp_path / "closed", window=window, is_small=is_small,
                                    seen={name(number) for number in range(1, 4)})
     folder.closed.write_text(f"{tmp_path}/{name(4)}\n")
     files = [types.SimpleNamespace(path=tmp_path / name(number)) for number in numbers]
+    if flow and window:  # which is complete later than those of the other flow
+        files.append(types.SimpleNamespace(path=tmp_path / name(0, "_lidar-0")))
     if is_lie:
         with pytest.raises(FalseVerdict):
             Folder.check_kept(folder, files)

@@ -183,12 +183,12 @@ class Folder:
             return
         if self.window is None:
             raise FalseVerdict(f"{self.path}: files are lost: {lost}; there are {sorted(there)}")
-        newest_lost = max(number_of(name) for name in lost)
-        oldest_kept = min((number_of(name) for name in there), default=newest_lost + 1)
         n_kept = len(there) + len([*self.path.glob("a*.part")])  # of runs that were killed
-        if newest_lost >= oldest_kept or (not self.is_small and n_kept < self.window - 1):
-            raise FalseVerdict(f"{self.path}: window of {self.window}: lost {sorted(lost, key=number_of)[-5:]}; there "
-                               f"are {sorted(there)}")
+        kept, gone = map(flow_and_number, there), [*map(flow_and_number, lost)]
+        is_newer_gone = any(flow == other and number < newer for flow, number in kept for other, newer in gone)
+        if is_newer_gone or (not self.is_small and n_kept < self.window - 1):
+            raise FalseVerdict(f"{self.path}: window of {self.window}: lost {sorted(lost, key=flow_and_number)[-5:]}; "
+                               f"there are {sorted(there)}")
 
     def check_info(self, files):
         """info has the verdicts of the accounts, or better reasons; nothing disagrees."""
@@ -204,9 +204,11 @@ class Folder:
             raise FalseVerdict(f"info ends with {done.returncode} for {paths}: {found[-1]} {done.stderr}")
 
 
-def number_of(name):
-    """Of a_00001_20261123014500.pcapng."""
-    return int(name.split("_")[-2])
+def flow_and_number(name):
+    """Of a_00001_20261123014500.pcapng or a_lidar-2_00001_20261123014500.pcapng. Files of several flows are complete in
+    another order than they are begun."""
+    flow, number, _ = name.rsplit("_", 2)
+    return flow, int(number)
 
 
 def read_by_others(path):
