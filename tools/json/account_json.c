@@ -259,7 +259,7 @@ static bool append_line(char *text, size_t bytes, size_t room, const char *word,
 }
 
 /* *at: where the line begins. NULL: there is none, or it is no JSON. */
-static json_t *find_line(const char *comment, size_t bytes, size_t max, const char *word, size_t *at)
+static json_t *find_comment_line(const char *comment, size_t bytes, size_t max, const char *word, size_t *at)
 {
 	const char *line = comment, *end = comment + bytes, *line_end;
 	size_t n = strlen(word);
@@ -284,7 +284,7 @@ bool recording_account_append(char *text, size_t bytes, const struct recording_a
 bool recording_account_find(const char *comment, size_t bytes, struct recording_account *account)
 {
 	size_t at;
-	json_t *json = find_line(comment, bytes, RECORDING_ACCOUNT_TEXT_SIZE, ACCOUNT, &at);
+	json_t *json = find_comment_line(comment, bytes, RECORDING_ACCOUNT_TEXT_SIZE, ACCOUNT, &at);
 	bool is_valid = json && recording_account_from_json(json, account);
 
 	json_decref(json);
@@ -343,7 +343,7 @@ static bool losses_from_json(const json_t *json, struct recording_losses *losses
 bool recording_losses_find(const char *comment, size_t bytes, struct recording_losses *losses, size_t *for_people)
 {
 	size_t at = 0;
-	json_t *json = bytes ? find_line(comment, bytes, RECORDING_LOSSES_TEXT_SIZE, LOSSES, &at) : NULL;
+	json_t *json = bytes ? find_comment_line(comment, bytes, RECORDING_LOSSES_TEXT_SIZE, LOSSES, &at) : NULL;
 	bool is_valid = json_is_object(json) && losses_from_json(json, losses);
 
 	*for_people = !is_valid ? bytes : at ? at - 1 : 0;

@@ -91,8 +91,8 @@ bool recording_losses_append(char *text, size_t bytes, const struct recording_lo
 void recording_losses_add(struct recording_losses *sum, const struct recording_losses *more);
 
 /**
- * Find the line of losses in the comment of a packet, which has no closing NUL. *for_people: how many bytes are ahead of
- * it. False: there is none, or it is not valid; then these are all bytes.
+ * Find the line of losses in the comment of a packet, which has no closing NUL. *for_people: the number of bytes ahead
+ * of the line. False: the comment has no valid line, and *for_people is bytes.
  */
 bool recording_losses_find(const char *comment, size_t bytes, struct recording_losses *losses, size_t *for_people);
 
