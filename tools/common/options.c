@@ -34,7 +34,7 @@ static void print_row(const struct option_row *row, int column)
 	const char *line = row->help, *end;
 	char option[80];
 
-	if (!row->help)
+	if (row->type == OPTION_GONE)
 		return;
 	if (!row->name) {
 		puts(row->help);
@@ -54,7 +54,9 @@ static void print_help(const struct options_table *table)
 	int column = format_option(NULL, 0, &help_row);
 
 	for (size_t i = 0; i < table->n_rows; i++) {
-		int width = table->rows[i].name && table->rows[i].help ? format_option(NULL, 0, &table->rows[i]) : 0;
+		int width = table->rows[i].name && table->rows[i].type != OPTION_GONE
+		                    ? format_option(NULL, 0, &table->rows[i])
+		                    : 0;
 
 		column = width > column ? width : column;
 	}
@@ -210,6 +212,8 @@ static bool take_value(const struct option_row *row, const char *text, void *opt
 		why = row->take(options, text);
 		snprintf(wanted, WANTED_BYTES, "%s", why ? why : "");
 		return !why;
+	case OPTION_GONE:
+		break;
 	}
 	return false;
 }
@@ -264,6 +268,8 @@ static int take_option(const struct options_table *table, int option, void *opti
 	}
 	if (i == table->n_rows) /* getopt has printed a message */
 		return print_usage_lines(table);
+	if (table->rows[i].type == OPTION_GONE)
+		return options_refuse(table, "--%s is gone: %s", table->rows[i].name, table->rows[i].help);
 	*given |= UINT64_C(1) << i;
 	if (take_value(&table->rows[i], optarg, options, wanted))
 		return -1;
@@ -313,75 +319,4 @@ int options_parse(const struct options_table *table, int argc, char **argv, void
 	if (r < 0)
 		r = take_words(table, argc, argv, options);
 	return r < 0 ? check_rules(table, given) : r;
-}
-
-/* ---- without a table: to go ----------------------------------------------------------------------- */
-
-/* The lines of usage that show how the subcommand is called: the first one, and those behind it that are indented. */
-static void print_calls(const char *usage)
-{
-	const char *end = strchr(usage, '\n');
-
-	while (end && end[1] == ' ')
-		end = strchr(end + 1, '\n');
-	fprintf(stderr, "%.*s\n--help prints all options\n", end ? (int)(end - usage) : 0, usage);
-}
-
-int options_print_usage(int option, const char *usage)
-{
-	if (option == 'h')
-		fputs(usage, stdout);
-	else
-		print_calls(usage);
-	return option == 'h' ? EX_OK : EX_USAGE;
-}
-
-int options_reject(const char *command, const char *usage, const char *format, ...)
-{
-	va_list arguments;
-
-	fprintf(stderr, "ibvcap %s: ", command);
-	va_start(arguments, format);
-	vfprintf(stderr, format, arguments);
-	va_end(arguments);
-	fputc('\n', stderr);
-	return options_print_usage('?', usage);
-}
-
-static bool parse_limited(const char *command, const char *option, const char *text, uint64_t min, uint64_t max,
-                          uint64_t *value)
-{
-	char *end;
-
-	errno = 0;
-	*value = strtoull(text, &end, 10);
-	if (text[0] >= '0' && text[0] <= '9' && *end == '\0' && errno == 0 && *value >= min && *value <= max)
-		return true;
-	fprintf(stderr, "ibvcap %s: %s '%s': a number from %" PRIu64 " to %" PRIu64 " is wanted\n", command, option,
-	        text, min, max);
-	return false;
-}
-
-bool options_parse_count(const char *command, const char *option, const char *text, uint64_t max, uint64_t *value)
-{
-	return parse_limited(command, option, text, 1, max, value);
-}
-
-bool options_parse_number(const char *command, const char *option, const char *text, uint64_t max, uint64_t *value)
-{
-	return parse_limited(command, option, text, 0, max, value);
-}
-
-bool options_parse_seconds(const char *command, const char *option, const char *text, uint64_t *ns)
-{
-	char *end;
-	double seconds = strtod(text, &end);
-
-	if (end == text || *end || !(seconds > 0 && seconds <= 1e9)) {
-		fprintf(stderr, "ibvcap %s: %s '%s': seconds are wanted, more than 0 and at most 1e9\n", command,
-		        option, text);
-		return false;
-	}
-	*ns = (uint64_t)(seconds * 1e9);
-	return true;
 }

@@ -19,6 +19,7 @@ enum option_type {
 	OPTION_SIZE,    /* millions of bytes, or a number with k, M or G (2^10, …), stored as uint64_t in bytes */
 	OPTION_CHOICE,  /* one of choices, stored as its index */
 	OPTION_CALL,    /* take() */
+	OPTION_GONE,    /* of an earlier version; help says what to use now, and --help says nothing of it */
 };
 
 /*
@@ -29,7 +30,7 @@ struct option_row {
 	const char *name;
 	char letter;          /* 0: it has none */
 	const char *argument; /* as --help calls the value; NULL: the option has none */
-	const char *help;     /* a line feed begins another line in the same column; NULL: an option that is gone */
+	const char *help;     /* a line feed begins another line in the same column */
 	enum option_type type;
 	size_t at; /* of the member, with bytes: OPTION_AT() */
 	size_t bytes;
@@ -105,26 +106,5 @@ int options_parse(const struct options_table *table, int argc, char **argv, void
 
 /** Print what is wrong with the command line, and how the subcommand is called. Returns EX_USAGE. */
 int options_refuse(const struct options_table *table, const char *format, ...) __attribute__((format(printf, 2, 3)));
-
-/* ---- without a table: to go ----------------------------------------------------------------------- */
-
-/**
- * For an option that the subcommand does not take itself: -h prints the usage. For any other one getopt has printed a
- * message; this prints how the subcommand is called, and returns EX_USAGE.
- */
-int options_print_usage(int option, const char *usage);
-
-/** Print what is wrong with the command line, and how the subcommand is called. Returns EX_USAGE. */
-int options_reject(const char *command, const char *usage, const char *format, ...)
-	__attribute__((format(printf, 3, 4)));
-
-/** Parse a decimal integer from 1 to max. False after an error message. */
-bool options_parse_count(const char *command, const char *option, const char *text, uint64_t max, uint64_t *value);
-
-/** The same from 0. */
-bool options_parse_number(const char *command, const char *option, const char *text, uint64_t max, uint64_t *value);
-
-/** Parse seconds, a decimal fraction of more than 0. False after an error message. */
-bool options_parse_seconds(const char *command, const char *option, const char *text, uint64_t *ns);
 
 #endif

@@ -13,7 +13,8 @@ static const char usage[] =
 
 static const struct option_row rows[] = {
 	OPTION_SOCKET('s', struct recv_options, socket),
-	{"count", 'c', "N", "end after N packets", OPTION_COUNT, OPTION_AT(struct recv_options, count)},
+	{"count", 'c', "N", "end after N packets", OPTION_COUNT, OPTION_AT(struct recv_options, count),
+         .max = UINT64_MAX - 1},
 	{"duration", 't', "S", "end after S seconds (else at SIGINT, SIGTERM, or the stream's end)", OPTION_SECONDS,
          OPTION_AT(struct recv_options, duration_ns)},
 	{"oldest", 'o', NULL, "begin with the oldest packet in the ring (the next packet that comes)", OPTION_FLAG,

@@ -30,7 +30,7 @@ static const char *take_group(void *options, const char *text)
 
 static const struct option_row rows[] = {
 	OPTION_SOCKET('s', struct recv_options, socket),
-	{"count", 'c', "N", "end after N packets", OPTION_COUNT, AT(count)},
+	{"count", 'c', "N", "end after N packets", OPTION_COUNT, AT(count), .max = UINT64_MAX - 1},
 	{"duration", 't', "S", "end after S seconds", OPTION_SECONDS, AT(duration_ns)},
 	{"verify", 'v', NULL, "check the numbered test pattern; exit 1 if a payload is corrupt", OPTION_FLAG,
          AT(verify)},

@@ -14,7 +14,7 @@ static const char usage[] =
 
 static const struct option_row rows[] = {
 	OPTION_SOCKET('s', struct send_options, run.socket),
-	{"count", 'c', "N", "end after N packets", OPTION_COUNT, AT(count)},
+	{"count", 'c', "N", "end after N packets", OPTION_COUNT, AT(count), .max = UINT64_MAX - 1},
 	{"duration", 't', "S", "end after S seconds", OPTION_SECONDS, AT(duration_ns)},
 	{"size", 'z', "BYTES", "size of each payload (the largest that the channel allows)", OPTION_NUMBER,
          AT(size_bytes), .max = UINT16_MAX},

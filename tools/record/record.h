@@ -50,7 +50,7 @@ struct record_options {
 	bool raw;
 	bool by_flow; /* a file for each flow */
 	bool sync;
-	bool index;
+	bool no_index;
 	uint64_t back_ns; /* begin with packets of so long ago; 0: no */
 	bool oldest;
 	bool quiet;  /* no rates */
@@ -77,8 +77,15 @@ struct record_sum {
 
 #define RECORD_FLOW_TEXT_BYTES 32
 
-/** Parse the command line. -1: go on; otherwise the exit code. */
-int record_parse_arguments(int argc, char **argv, struct record_options *options);
+/** Record as the options say, and say what became of every packet. Returns the exit code. */
+int record_streams(struct record_options *options);
+
+/** Are there several files, or can there be? */
+static inline bool record_options_rotate(const struct record_options *options)
+{
+	return options->file_bytes != UINT64_MAX || options->file_packets != UINT64_MAX ||
+	       options->file_ns != UINT64_MAX || options->has_triggers;
+}
 
 /** The window of files that the options ask for; not begun. */
 struct file_window record_options_window(const struct record_options *options);

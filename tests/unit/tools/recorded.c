@@ -190,7 +190,8 @@ void recorded_prepare(unsigned n, bool is_one_stream)
 	                                           .snap_bytes = UINT32_MAX,
 	                                           .file_bytes = UINT64_MAX,
 	                                           .file_packets = UINT64_MAX,
-	                                           .file_ns = UINT64_MAX};
+	                                           .file_ns = UINT64_MAX,
+	                                           .no_index = true};
 	recorder.n_sources = n;
 	recorded_sleep = recorded_settle_all;
 	for (unsigned i = 0; i < n; i++)
@@ -215,7 +216,7 @@ static void start_writer(void)
 		.command = recorder.options.command,
 		.zstd_level = recorder.options.zstd_level,
 		.sync = recorder.options.sync,
-		.index = recorder.options.index,
+		.index = !recorder.options.no_index,
 		.end_bytes = recorder.options.raw ? 0 : CONTENTS_END_BYTES(recorder.n_sources)};
 	writer->window = record_options_window(&recorder.options);
 	writer->sources = recorder.sources;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The command line of `ibvcap record`: what each option sets, which values are refused, and which options together. */
 #include "tests/unit/tools/captured.h"
-#include "tools/record/record.h"
+#include "tools/ibvcap/cmd_record.h"
 
 #include <criterion/criterion.h>
 #include <fcntl.h>
@@ -65,7 +65,7 @@ Test(record_options, without_options_all_is_recorded_to_one_file)
 	cr_expect_eq(options.buffer_bytes, 64 << 20);
 	cr_expect_eq(options.policy, RECORD_POLICY_AUTO);
 	cr_expect_eq(options.reattach_ms, 0, "the library's default");
-	cr_expect(options.index);
+	cr_expect_not(options.no_index);
 	cr_expect_not(options.json || options.quiet || options.silent || options.raw || options.by_flow ||
 	              options.sync || options.oldest || options.aligned || options.has_triggers);
 	cr_expect(!options.files && !options.quota && !options.disk_limit && !options.zstd_level && !options.back_ns);
@@ -95,7 +95,7 @@ Test(record_options, each_option_sets_its_own_value)
 	EXPECT_NUMBER("s -w a -B 1048576", buffer_bytes, UINT64_C(1) << 40);
 	EXPECT_NUMBER("s -w a -j", json, true);
 	EXPECT_NUMBER("s -w a -y", sync, true);
-	EXPECT_NUMBER("s -w a -n", index, false);
+	EXPECT_NUMBER("s -w a -n", no_index, true);
 	EXPECT_NUMBER("s -w a -q", quiet, true);
 	cr_expect_not(options.silent);
 	EXPECT_NUMBER("s -w a -q -q", silent, true);

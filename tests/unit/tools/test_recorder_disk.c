@@ -92,7 +92,7 @@ static void expect_index_of_pieces(void)
 
 Test(recorder_disk, the_index_has_each_piece)
 {
-	recorder.options.index = true;
+	recorder.options.no_index = false;
 	recorded_script = rows_and_seconds;
 	cr_expect_eq(recorded_run(NULL), 0);
 	cr_expect_str_eq(files[0].packets, "0:0 0:1 0:2 0:3 0:4 0:5");
@@ -101,7 +101,7 @@ Test(recorder_disk, the_index_has_each_piece)
 
 Test(recorder_disk, a_compressed_file_has_no_index)
 {
-	recorder.options.index = true;
+	recorder.options.no_index = false;
 	recorder.options.zstd_level = 3;
 	recorded_script = rows_and_seconds;
 	cr_expect_eq(recorded_run(NULL), 0);
@@ -120,7 +120,7 @@ Test(recorder_disk, without_an_index_the_recording_goes_on)
 {
 	const char *said;
 
-	recorder.options.index = true;
+	recorder.options.no_index = false;
 	recorded_script = rows_and_seconds;
 	before_second = break_the_index;
 	captured_begin();

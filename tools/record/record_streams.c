@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 /* ibvcap record: attaches to streams, records them, and says what became of every packet. */
-#include "tools/ibvcap/ibvcap.h"
-
 #include "daemon/base/time.h"
 #include "tools/common/report.h"
 #include "tools/common/stop_signal.h"
@@ -87,6 +85,17 @@ static int check_place(const struct record_options *options)
 	return r < 0 ? refuse_place(options, r) : EX_OK;
 }
 
+struct file_window record_options_window(const struct record_options *options)
+{
+	return (struct file_window){.pattern = options->path,
+	                            .numbered = record_options_rotate(options),
+	                            .by_flow = options->by_flow,
+	                            .streams = {options->streams, options->n_streams, options->raw},
+	                            .files = options->files,
+	                            .quota = options->quota,
+	                            .disk_limit = options->disk_limit};
+}
+
 static int start_writer(struct recorder *recorder)
 {
 	const struct record_options *options = &recorder->options;
@@ -100,7 +109,7 @@ static int start_writer(struct recorder *recorder)
 	                                     .command = options->command,
 	                                     .zstd_level = options->zstd_level,
 	                                     .sync = options->sync,
-	                                     .index = options->index,
+	                                     .index = !options->no_index,
 	                                     .end_bytes = options->raw ? 0 : CONTENTS_END_BYTES(recorder->n_sources)};
 	writer->window = record_options_window(options);
 	writer->sources = recorder->sources;
@@ -271,15 +280,11 @@ static int record_triggers(struct recorder *recorder, struct record_options *opt
 	return code;
 }
 
-int cmd_record(int argc, char **argv)
+int record_streams(struct record_options *options)
 {
 	static struct recorder recorder;
-	struct record_options options;
-	int code = record_parse_arguments(argc, argv, &options);
+	int code = check_place(options);
 
-	if (code >= 0)
-		return code;
-	code = check_place(&options);
 	if (code != EX_OK)
 		return code;
 	stop_signal_catch();
@@ -288,10 +293,10 @@ int cmd_record(int argc, char **argv)
 	signal(SIGPIPE, SIG_IGN); /* the reader of a pipe may end at any time: then write() returns EPIPE */
 	signal(SIGXFSZ, SIG_IGN); /* a file that may not grow any more: write() returns EFBIG */
 	signal(SIGCHLD, SIG_IGN); /* the ends of commands are not waited for */
-	if (options.has_triggers)
-		return record_triggers(&recorder, &options);
-	if (options.last_ns)
-		return record_last(&recorder, &options);
-	recorder.options = options;
+	if (options->has_triggers)
+		return record_triggers(&recorder, options);
+	if (options->last_ns)
+		return record_last(&recorder, options);
+	recorder.options = *options;
 	return record_once(&recorder);
 }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * ibvcap extract: copies the packets of a time, or those that a filter takes, out of recordings. With the index of a
+ * Copies the packets of a time, or those that a filter takes, out of recordings. With the index of a
  * recording it begins to read where that time begins.
  */
-#include "tools/ibvcap/ibvcap.h"
-#include "tools/common/options.h"
+#include "tools/inspect/extract.h"
+
 #include "tools/common/report.h"
 #include "tools/pcapng/pcapng_write.h"
 #include "tools/inspect/inspect_sum.h"
@@ -15,7 +15,6 @@
 #include "tools/pcapng/recording_words.h"
 
 #include <errno.h>
-#include <getopt.h>
 #include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
@@ -25,34 +24,9 @@
 #include <sysexits.h>
 #include <unistd.h>
 
-static const char usage[] =
-	"usage: ibvcap extract FILE... -w OUT [OPTIONS...]\n"
-	"Copy packets out of recordings (pcapng, compressed by zstd or not) into one pcapng file, with their numbers,\n"
-	"queues and comments. Where a packet that is left out has losses before it, the next one of its queue gets\n"
-	"them. A recording with an index (FILE.index, of 'ibvcap record') is read only where the time is.\n"
-	"TIME: " TIME_TEXT_FORMS "\n"
-	"Exit 1: no packet was found. Exit 65: a recording is damaged or cut off; the packets before are copied.\n"
-	"\n"
-	"  -w, --write OUT    the file to write; -: standard output\n"
-	"  -f, --from TIME    packets of this time and later\n"
-	"  -t, --to TIME      packets of this time and earlier\n"
-	"  -F, --filter TEXT  only packets that a filter of tcpdump takes, such as 'udp port 7502'\n"
-	"  -n, --no-index     read the recordings from their beginning\n"
-	"  -h, --help         print this\n";
-
 #define BLOCK_BYTES_MAX (PCAPNG_BLOCK_MAX + 4096) /* of a packet that gets the comments of others */
 #define PENDING_BYTES   1024
 #define OUT_BYTES       (1u << 20) /* of one write: with the 4 KiB of the C library an extract takes twice as long */
-
-struct extract_options {
-	char **files;
-	unsigned n_files;
-	const char *out;
-	const char *from;
-	const char *to;
-	const char *filter;
-	bool no_index;
-};
 
 /* What happened before the next packet of an interface, told by packets that were left out. */
 struct pending {
@@ -81,72 +55,6 @@ struct extract {
 	bool has_begun;  /* the times are known, and a jump was made if one can be */
 	uint64_t n_left; /* packets until the pieces end that the index names */
 };
-
-/* ---- arguments ----------------------------------------------------------------------------------- */
-
-/* By whatever names: links, or another way to the same folder. */
-static bool is_same_file(const char *in, const char *out)
-{
-	struct stat one, other;
-
-	return strcmp(out, "-") != 0 && (strcmp(in, "-") ? stat(in, &one) : fstat(STDIN_FILENO, &one)) == 0 &&
-	       stat(out, &other) == 0 && S_ISREG(one.st_mode) && one.st_dev == other.st_dev &&
-	       one.st_ino == other.st_ino;
-}
-
-/* -1: go on; otherwise the exit code. */
-static int parse_extract_arguments(int argc, char **argv, struct extract_options *options)
-{
-	static const struct option known[] = {
-		{"write", required_argument, NULL, 'w'},
-		{"from", required_argument, NULL, 'f'},
-		{"to", required_argument, NULL, 't'},
-		{"filter", required_argument, NULL, 'F'},
-		{"no-index", no_argument, NULL, 'n'},
-		{"help", no_argument, NULL, 'h'},
-		{0},
-	};
-	uint64_t ns;
-	int option;
-
-	while ((option = getopt_long(argc, argv, "w:f:t:F:nh", known, NULL)) != -1) {
-		switch (option) {
-		case 'w':
-			options->out = optarg;
-			break;
-		case 'f':
-			options->from = optarg;
-			break;
-		case 't':
-			options->to = optarg;
-			break;
-		case 'F':
-			options->filter = optarg;
-			break;
-		case 'n':
-			options->no_index = true;
-			break;
-		default:
-			return options_print_usage(option, usage);
-		}
-	}
-	options->files = argv + optind;
-	options->n_files = (unsigned)(argc - optind);
-	if (!options->n_files)
-		return options_reject("extract", usage, "which recording?");
-	if (!options->out) {
-		options_reject("extract", usage, "--write is missing: which file to write? -: standard output");
-		return EX_USAGE;
-	}
-	if (options->from && !time_text_parse(options->from, 0, &ns))
-		return options_reject("extract", usage, "--from '%s': %s", options->from, TIME_TEXT_FORMS);
-	if (options->to && !time_text_parse(options->to, 0, &ns))
-		return options_reject("extract", usage, "--to '%s': %s", options->to, TIME_TEXT_FORMS);
-	for (unsigned i = 0; i < options->n_files; i++)
-		if (is_same_file(options->files[i], options->out))
-			return options_reject("extract", usage, "'%s' cannot be read and written", options->out);
-	return -1;
-}
 
 /* ---- what is written ----------------------------------------------------------------------------- */
 
@@ -252,6 +160,12 @@ static int fail_extract(const struct extract *extract, int code, const char *why
 	return code;
 }
 
+static int refuse_extract(const char *option, const char *text, const char *why)
+{
+	fprintf(stderr, "ibvcap extract: --%s '%s': %s\n", option, text, why);
+	return EX_USAGE;
+}
+
 /*
  * Find the pieces by the index, if there is one, and go there, if they are not at the beginning. An exit code. Without
  * one, or with that of another file, the recording is read as it is.
@@ -296,9 +210,9 @@ static int begin_extract(struct extract *extract, uint64_t begin_ns)
 	extract->to_ns = UINT64_MAX;
 	extract->n_left = UINT64_MAX;
 	if (options->from && !time_text_parse(options->from, begin_ns, &extract->from_ns))
-		return options_reject("extract", usage, "--from '%s': %s", options->from, TIME_TEXT_FORMS);
+		return refuse_extract("from", options->from, TIME_TEXT_FORMS);
 	if (options->to && !time_text_parse(options->to, begin_ns, &extract->to_ns))
-		return options_reject("extract", usage, "--to '%s': %s", options->to, TIME_TEXT_FORMS);
+		return refuse_extract("to", options->to, TIME_TEXT_FORMS);
 	if (options->no_index || (!options->from && !options->to) || extract->recording.zstd ||
 	    !strcmp(extract->recording.path, "-"))
 		return EX_OK;
@@ -367,7 +281,7 @@ static int extract_recording(struct extract *extract, const char *path)
 	return code;
 }
 
-/* ---- the command --------------------------------------------------------------------------------- */
+/* ---- the extract --------------------------------------------------------------------------------- */
 
 static int open_extract(struct extract *extract)
 {
@@ -378,7 +292,7 @@ static int open_extract(struct extract *extract)
 	if (options->filter) {
 		extract->filter = packet_filter_new(options->filter, error);
 		if (!extract->filter)
-			return options_reject("extract", usage, "--filter '%s': %s", options->filter, error);
+			return refuse_extract("filter", options->filter, error);
 	}
 	extract->block = malloc(BLOCK_BYTES_MAX);
 	if (!extract->block)
@@ -410,18 +324,14 @@ static int end_extract(struct extract *extract, int code)
 	return code == EX_OK && !extract->n_found ? 1 : code;
 }
 
-int cmd_extract(int argc, char **argv)
+int extract_run(const struct extract_options *options)
 {
-	struct extract extract = {0};
-	int code = parse_extract_arguments(argc, argv, &extract.options), one;
+	struct extract extract = {.options = *options, .recording.path = options->out};
+	int code = open_extract(&extract), one;
 
-	if (code >= 0)
-		return code;
-	extract.recording.path = extract.options.out;
-	code = open_extract(&extract);
 	if (code == EX_OK) {
-		for (unsigned i = 0; i < extract.options.n_files && code != EX_IOERR; i++) {
-			one = extract_recording(&extract, extract.options.files[i]);
+		for (unsigned i = 0; i < options->n_files && code != EX_IOERR; i++) {
+			one = extract_recording(&extract, options->files[i]);
 			code = code == EX_OK ? one : code;
 		}
 		code = end_extract(&extract, code);

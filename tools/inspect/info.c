@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/* ibvcap info: says what is in a recording, what is missing and why, and whether the file proves it. */
-#include "tools/ibvcap/ibvcap.h"
-#include "tools/common/options.h"
+/* Says what is in a recording, what is missing and why, and whether the file proves it. */
+#include "tools/inspect/info.h"
+
 #include "tools/common/report.h"
 #include "tools/common/tracker_print.h"
 #include "tools/inspect/inspect_file.h"
@@ -9,31 +9,11 @@
 #include "tools/json/text_to_json.h"
 
 #include <errno.h>
-#include <getopt.h>
 #include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
 #include <sysexits.h>
-
-static const char usage[] =
-	"usage: ibvcap info FILE... [OPTIONS...]\n"
-	"Say what is in a recording (pcapng, compressed by zstd or not): packets and times of each stream, by which\n"
-	"clock, what was lost where and why, and whether the numbers of the packets agree with that. Of several "
-	"files,\n"
-	"also say which files of their recordings are missing between them.\n"
-	"Exit 0: complete. Exit 1: packets are missing. Exit 2: nothing proves that none is missing. Exit 65: a file\n"
-	"is damaged, cut off or not closed, or does not agree with itself or with the others. Exit 66: a file cannot\n"
-	"be read.\n"
-	"\n"
-	"  -g, --gaps N  print at most N gaps of each file (10)\n"
-	"  -j, --json    print JSON, with up to 1000 gaps of each file\n"
-	"  -h, --help    print this\n";
-
-struct info_options {
-	uint64_t gaps;
-	bool json;
-};
 
 /* ---- text ---------------------------------------------------------------------------------------- */
 
@@ -207,39 +187,14 @@ static int look_at_set(struct inspect_set *set, json_t *all)
 	return inspect_exit_code(finding.verdict);
 }
 
-static int parse_info_arguments(int argc, char **argv, struct info_options *options)
+int info_run(char *const *files, int n_files, const struct info_options *options)
 {
-	static const struct option known[] = {
-		{"gaps", required_argument, NULL, 'g'},
-		{"json", no_argument, NULL, 'j'},
-		{"help", no_argument, NULL, 'h'},
-		{0},
-	};
-	int option;
-
-	while ((option = getopt_long(argc, argv, "g:jh", known, NULL)) != -1) {
-		if (option == 'g' && !options_parse_number("info", "--gaps", optarg, INSPECT_GAPS_MAX, &options->gaps))
-			return EX_USAGE;
-		if (option == 'j')
-			options->json = true;
-		else if (option != 'g')
-			return options_print_usage(option, usage);
-	}
-	return optind == argc ? options_reject("info", usage, "which recording?") : -1;
-}
-
-int cmd_info(int argc, char **argv)
-{
-	struct info_options options = {.gaps = 10};
+	json_t *all = options->json ? json_array() : NULL;
 	struct inspect_set set = {0};
-	int worst = parse_info_arguments(argc, argv, &options);
-	json_t *all = options.json && worst < 0 ? json_array() : NULL;
+	int worst = EX_OK;
 
-	if (worst >= 0)
-		return worst;
-	worst = EX_OK;
-	for (int i = optind; i < argc; i++)
-		worst = worse_code(worst, look_at_file(argv[i], &options, &set, all));
+	for (int i = 0; i < n_files; i++)
+		worst = worse_code(worst, look_at_file(files[i], options, &set, all));
 	if (set.n_files > 1)
 		worst = worse_code(worst, look_at_set(&set, all));
 	if (all)

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+/* The command line of `ibvcap info`. */
+#include "tools/common/options.h"
+#include "tools/ibvcap/ibvcap.h"
+#include "tools/inspect/info.h"
+#include "tools/inspect/inspect_sum.h"
+
+#include <getopt.h>
+
+static const char usage[] =
+	"usage: ibvcap info FILE... [OPTIONS...]\n"
+	"Say what is in a recording (pcapng, compressed by zstd or not): packets and times of each stream, by which\n"
+	"clock, what was lost where and why, and whether the numbers of the packets agree with that. Of several "
+	"files,\n"
+	"also say which files of their recordings are missing between them.\n"
+	"Exit 0: complete. Exit 1: packets are missing. Exit 2: nothing proves that none is missing. Exit 65: a file\n"
+	"is damaged, cut off or not closed, or does not agree with itself or with the others. Exit 66: a file cannot\n"
+	"be read.\n";
+
+static const struct option_row rows[] = {
+	{"gaps", 'g', "N", "print at most N gaps of each file (10)", OPTION_NUMBER,
+         OPTION_AT(struct info_options, gaps), .max = INSPECT_GAPS_MAX},
+	{"json", 'j', NULL, "print JSON, with up to 1000 gaps of each file", OPTION_FLAG,
+         OPTION_AT(struct info_options, json)},
+};
+
+static const struct options_table table = {
+	.command = "info",
+	.usage = usage,
+	OPTION_ROWS(rows),
+	.takes_more = true,
+};
+
+int cmd_info(int argc, char **argv)
+{
+	struct info_options options = {.gaps = 10};
+	int code = options_parse(&table, argc, argv, &options);
+
+	if (code < 0 && optind == argc)
+		code = options_refuse(&table, "which recording?");
+	return code >= 0 ? code : info_run(argv + optind, argc - optind, &options);
+}

@@ -1,0 +1,218 @@
+// SPDX-License-Identifier: Apache-2.0
+/* The command line of `ibvcap record`. */
+#include "tools/ibvcap/cmd_record.h"
+
+#include "daemon/base/time.h"
+#include "tools/common/options.h"
+#include "tools/ibvcap/ibvcap.h"
+
+#include <getopt.h>
+#include <string.h>
+#include <unistd.h>
+
+#define DEFAULT_BEFORE_NS (5 * TIME_SECOND_NS)
+#define DEFAULT_AFTER_NS  TIME_SECOND_NS
+
+static const char usage[] =
+	"usage: ibvcap record STREAM... -w FILE [OPTIONS...]\n"
+	"Record streams to a file in pcapng format, until SIGINT or SIGTERM. The file has the loss sum at\n"
+	"its end, and at each gap a comment with its cause. SIGUSR1 begins a new file.\n";
+
+static const char *const policies[] = {
+	[RECORD_POLICY_AUTO] = "auto", [RECORD_POLICY_LOSSY] = "lossy", [RECORD_POLICY_LOSSLESS] = "lossless", NULL};
+
+static const char *take_trigger(void *options, const char *text)
+{
+	struct record_options *record = options;
+
+	record->has_triggers = true;
+	return trigger_parse(text, &record->triggers) ? NULL
+	                                              : "signal, loss, udp:[ADDRESS:]PORT or exit:COMMAND is wanted";
+}
+
+static const char *take_quiet(void *options, const char *text)
+{
+	struct record_options *record = options;
+
+	record->silent = record->quiet;
+	record->quiet = true;
+	return text;
+}
+
+#define AT(member) OPTION_AT(struct record_options, member)
+
+static const struct option_row rows[] = {
+	{"write", 'w', "FILE", "the file; with a '%' in it the time is put in (strftime, UTC); -: standard output",
+         OPTION_TEXT, AT(path)},
+	{"count", 'c', "N", "end after N packets", OPTION_COUNT, AT(count), .max = UINT64_MAX - 1},
+	{"duration", 't', "S", "end after S seconds", OPTION_SECONDS, AT(duration_ns)},
+	{"snap", 's', "N", "only the first N bytes of each packet", OPTION_COUNT, AT(snap_bytes), .max = 1 << 18},
+	{"policy", 'p', "POLICY", "lossy, lossless, or auto: lossless if the stream permits it (auto)", OPTION_CHOICE,
+         AT(policy), .choices = policies},
+	{"oldest", 'o', NULL, "begin with the oldest packet in the ring (the next packet that comes)", OPTION_FLAG,
+         AT(oldest)},
+	{"seconds-back", 'k', "S", "begin with packets of the last S seconds, as far as the ring holds them",
+         OPTION_SECONDS, AT(back_ns)},
+	{"last", 'l', "S", "only what is in the ring: the packets of the last S seconds", OPTION_SECONDS, AT(last_ns)},
+	{"trigger", 'T', "KIND",
+         "write nothing until a trigger comes, and then a file; KIND: signal (USR2), loss,\n"
+         "udp:[ADDRESS:]PORT (a message there), exit:COMMAND (its end). Several may be given",
+         OPTION_CALL, .take = take_trigger},
+	{"before", 'f', "S", "the file begins S seconds before the trigger, as far as the ring reaches (5)",
+         OPTION_SECONDS, AT(before_ns)},
+	{"after", 'a', "S", "the file ends S seconds after it (1)", OPTION_SECONDS, AT(after_ns)},
+	OPTION_REATTACH(struct record_options, reattach_ms),
+	{"zstd", 'Z', "LEVEL", "compress the file, 1 to 19", OPTION_COUNT, AT(zstd_level), .max = 19},
+	{"seekable", 'K', NULL,
+         "'ibvcap extract' reads any time of a file without --zstd; with --zstd, begin new files by --file-size or "
+         "--file-seconds",
+         .type = OPTION_GONE},
+	{"raw", 'R', NULL,
+         "rows of payloads as they are in the ring, for numpy.fromfile(), to FILE; times and\n"
+         "lengths to FILE.meta; what they are to FILE.json",
+         OPTION_FLAG, AT(raw)},
+	{"by-flow", 'F', NULL, "a file for each flow of a stream: the stream and the flow's number go into the name",
+         OPTION_FLAG, AT(by_flow)},
+	{"buffer", 'B', "MB", "memory for what the disk has not taken yet (64)", OPTION_COUNT, AT(buffer_bytes),
+         .max = 1 << 20, .unit = 1 << 20},
+	{.help = "\nA new file, and which are kept:"},
+	{"file-size", 'C', "SIZE", "when a file would exceed SIZE million bytes; or SIZE with k, M or G (2^10, ...)",
+         OPTION_SIZE, AT(file_bytes)},
+	{"file-seconds", 'G', "S", "after S seconds", OPTION_SECONDS, AT(file_ns)},
+	{"aligned", 'A', NULL, "with -G: at multiples of S seconds since 1970, so at full minutes or hours",
+         OPTION_FLAG, AT(aligned)},
+	{"file-packets", 'N', "N", "after N packets", OPTION_COUNT, AT(file_packets), .max = UINT64_MAX - 1},
+	{"ring", 'b', "OPTION", "--file-size, --file-seconds (--aligned), --file-packets and --files say the same",
+         .type = OPTION_GONE},
+	{"files", 'W', "N", "keep the newest N files, and delete older ones", OPTION_COUNT, AT(files)},
+	{"quota", 'Q', "SIZE", "keep files of SIZE in all, as in -C", OPTION_SIZE, AT(quota)},
+	{"disk-limit", 'L', "N", "delete the oldest files when the file system is more than N % full", OPTION_COUNT,
+         AT(disk_limit), .max = 100},
+	{"command", 'z', "COMMAND", "run COMMAND FILE after each file", OPTION_TEXT, AT(command)},
+	{"sync", 'y', NULL, "wait until the disk has each file's name, too", OPTION_FLAG, AT(sync)},
+	{"no-index", 'n', NULL, "write no FILE.index", OPTION_FLAG, AT(no_index)},
+	{.help = ""},
+	OPTION_SOCKET('S', struct record_options, socket),
+	{"quiet", 'q', NULL, "no line of rates every second, only the summary at the end; twice: not that either",
+         OPTION_CALL, .take = take_quiet},
+	{"json", 'j', NULL, "print the summary as JSON", OPTION_FLAG, AT(json)},
+};
+
+static const struct option_rule rules[] = {
+	{"oldest", OPTION_NOT_WITH, "seconds-back", NULL},
+	{"aligned", OPTION_ONLY_WITH, "file-seconds", NULL},
+};
+
+static const struct options_table table = {
+	.command = "record",
+	.usage = usage,
+	OPTION_ROWS(rows),
+	OPTION_RULES(rules),
+	.takes_more = true,
+};
+
+/* Of options for what a ring has already. -1: none contradicts another. */
+static int check_flight_options(const struct record_options *options)
+{
+	if (!options->last_ns && !options->has_triggers)
+		return options->before_ns || options->after_ns
+		               ? options_refuse(&table, "--before and --after go with --trigger")
+		               : -1;
+	if (options->last_ns && (options->has_triggers || options->before_ns || options->after_ns))
+		return options_refuse(&table, "--last writes a file now, --trigger later: one of them is wanted");
+	if (options->oldest || options->back_ns || options->duration_ns != UINT64_MAX || options->file_ns != UINT64_MAX)
+		return options_refuse(
+			&table,
+			"--last and --trigger say what time is recorded: --oldest, --seconds-back, --duration and "
+			"--file-seconds do not go with them");
+	if (options->has_triggers && (!strcmp(options->path, "-") || strchr(options->path, '%')))
+		return options_refuse(&table,
+		                      "--trigger writes files with a number and the time in their names: --write FILE "
+		                      "is wanted, without '%%'");
+	if (options->triggers.message.sin_port && !options->files && !options->quota && !options->disk_limit)
+		return options_refuse(
+			&table, "--trigger udp: any program of this machine can send a message, so say how much is "
+				"kept, by --files, --quota or --disk-limit");
+	return -1;
+}
+
+static int check_raw_options(const struct record_options *options)
+{
+	if (options->n_streams > 1)
+		return options_refuse(&table, "--raw records one stream: start a process for each");
+	if (options->zstd_level || options->snap_bytes != UINT32_MAX || !strcmp(options->path, "-"))
+		return options_refuse(
+			&table, "--raw writes rows as they are, to files: --zstd, --snap and '-' do not go with it");
+	return -1;
+}
+
+/* Options that contradict each other. -1: none. */
+static int check_record_options(const struct record_options *options)
+{
+	bool rotates = record_options_rotate(options);
+	int code;
+
+	if (!options->n_streams)
+		return options_refuse(&table, "which stream? 'ibvcap status' lists them");
+	if (!options->path)
+		return options_refuse(&table, "--write FILE is missing; '-' is standard output");
+	if (!rotates && (options->files || options->quota || options->disk_limit))
+		return options_refuse(
+			&table, "--files, --quota and --disk-limit delete whole files: say when a new file begins, "
+				"by --file-size, --file-seconds, --file-packets or --trigger");
+	if (options->quota && options->file_bytes != UINT64_MAX && options->quota < options->file_bytes)
+		return options_refuse(&table, "--quota has no room for one file of --file-size");
+	code = check_flight_options(options);
+	if (code >= 0)
+		return code;
+	if (options->raw && options->by_flow)
+		return options_refuse(&table, "--raw writes all rows: --by-flow does not go with it");
+	if (!strcmp(options->path, "-") && (rotates || options->command || options->by_flow))
+		return options_refuse(&table, "standard output is one file: --write FILE is wanted");
+	if (!strcmp(options->path, "-") && isatty(STDOUT_FILENO))
+		return options_refuse(&table, "a terminal cannot show a recording: use a pipe, or --write FILE");
+	return options->raw ? check_raw_options(options) : -1;
+}
+
+static void complete_flight_options(struct record_options *options)
+{
+	if (!options->last_ns && !options->has_triggers)
+		return;
+	/* To keep the past of a full ring, the device's queue would have to stop. */
+	if (options->policy == RECORD_POLICY_AUTO)
+		options->policy = RECORD_POLICY_LOSSY;
+	if (!options->before_ns)
+		options->before_ns = DEFAULT_BEFORE_NS;
+	if (!options->after_ns)
+		options->after_ns = DEFAULT_AFTER_NS;
+}
+
+int record_parse_arguments(int argc, char **argv, struct record_options *options)
+{
+	int r;
+
+	*options = (struct record_options){.count = UINT64_MAX,
+	                                   .duration_ns = UINT64_MAX,
+	                                   .snap_bytes = UINT32_MAX,
+	                                   .file_bytes = UINT64_MAX,
+	                                   .file_packets = UINT64_MAX,
+	                                   .file_ns = UINT64_MAX,
+	                                   .buffer_bytes = UINT64_C(64) << 20};
+	r = options_parse(&table, argc, argv, options);
+	if (r >= 0)
+		return r;
+	options->streams = argv + optind;
+	options->n_streams = (unsigned)(argc - optind);
+	r = check_record_options(options);
+	if (r < 0)
+		complete_flight_options(options);
+	return r;
+}
+
+int cmd_record(int argc, char **argv)
+{
+	struct record_options options;
+	int code = record_parse_arguments(argc, argv, &options);
+
+	return code >= 0 ? code : record_streams(&options);
+}
