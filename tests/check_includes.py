@@ -18,7 +18,8 @@ CLIENT_TEXTS = "lib/ibvcap/client_explain.c"
 CORE = "lib/ibvcap"  # the library's own core; the daemon links it too
 MAY_INCLUDE = {
     API: [],
-    CORE: [API],
+    "lib/frame": [],
+    CORE: [API, "lib/frame"],
     "lib/softhca": ["lib/softhca/device", "lib/softhca/wire/complain.h"],  # the command, and the settings
     "lib/softhca/preload": ["lib/softhca/settings.h", "lib/softhca/uverbs", "lib/softhca/device",
                             "lib/softhca/wire/complain.h"],
@@ -35,7 +36,7 @@ MAY_INCLUDE = {
     "daemon/backend": ["daemon/base", "daemon/flow"],
     "daemon/backend/bpf": ["daemon/base", "daemon/flow"],
     "daemon/backend/verbs": ["daemon/base", "daemon/flow", "daemon/backend/backend.h", "daemon/net", "daemon/priv"],
-    "daemon/backend/packet": ["daemon/base", "daemon/flow", "daemon/backend/backend.h", "daemon/net",
+    "daemon/backend/packet": ["daemon/base", "daemon/flow", "daemon/backend/backend.h", "daemon/net", "lib/frame",
                               "daemon/backend/posted_rows.h", "daemon/backend/socket",
                               "daemon/backend/bpf/tcx_drop.h", "daemon/backend/bpf/flow_key.h",
                               "daemon/backend/bpf/flow_table.h", "daemon/backend/bpf/flow_tags.h"],
@@ -49,8 +50,8 @@ MAY_INCLUDE = {
                               "daemon/backend/packet/af_packet.h", "daemon/backend/verbs/verbs.h",
                               "daemon/backend/xdp/xdp.h"],
     "daemon/ring": ["daemon/base", CORE, API],
-    "daemon/worker": ["daemon/base", "daemon/backend/backend.h", "daemon/clock", "daemon/packet", "daemon/ring", CORE,
-                      API],
+    "daemon/worker": ["daemon/base", "daemon/backend/backend.h", "daemon/clock", "daemon/packet", "daemon/ring",
+                      "lib/frame", CORE, API],
     "daemon/control": ["daemon/base", "daemon/config", "daemon/flow", "daemon/ring", "daemon/worker/mailbox.h",
                        "daemon/worker/rx_sum.h", CORE, API],
     # What daemon.c is made of, from the lowest to the highest.
@@ -72,13 +73,13 @@ MAY_INCLUDE = {
     "tools/common": [API, "daemon/base/time.h"],
     "tools/json": [API],
     "tools/pcapng": [],
-    "tools/capture": ["tools/pcapng", "daemon/base/time.h", API],
+    "tools/capture": ["lib/frame", "tools/pcapng", "daemon/base/time.h", API],
     "tools/status": [API, "tools/common", "tools/groups", "daemon/base/time.h"],
     "tools/send": [API, "tools/capture", "tools/common", "daemon/base/time.h"],
     "tools/receive": [API, "tools/common", "tools/send/pattern.h", "tools/status", "daemon/base/time.h"],
     "tools/reconfigure": [API, "tools/common"],
-    "tools/record": [API, "tools/capture/recording.h", "tools/common", "tools/json", "tools/pcapng", "tools/status",
-                     "daemon/base/time.h"],
+    "tools/record": [API, "lib/frame", "tools/capture/recording.h", "tools/common", "tools/json", "tools/pcapng",
+                     "tools/status", "daemon/base/time.h"],
     "tools/inspect": [API, "tools/capture", "tools/common", "tools/json", "tools/pcapng"],
     # The program: its subcommands' entries. No other room includes it.
     "tools/ibvcap": [API, "tools/common", "tools/inspect", "tools/receive", "tools/reconfigure", "tools/record",

@@ -4,7 +4,7 @@
 
 #include "daemon/base/log.h"
 #include "daemon/memory/geometry.h"
-#include "daemon/packet/packet_view.h"
+#include "daemon/packet/packet_plain.h"
 
 #include <arpa/inet.h>
 #include <errno.h>

@@ -2,7 +2,7 @@
 /* Builds the headers of packets to send. All sums are in the byte order of memory. */
 #include "daemon/packet/packet_template.h"
 
-#include "daemon/packet/packet_view.h"
+#include "daemon/packet/packet_plain.h"
 
 #include <arpa/inet.h>
 #include <net/ethernet.h>

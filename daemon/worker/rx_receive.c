@@ -6,7 +6,7 @@
 
 #include "daemon/base/probes.h"
 #include "daemon/base/time.h"
-#include "daemon/packet/packet_view.h"
+#include "daemon/packet/packet_plain.h"
 #include "lib/ibvcap/min.h"
 #include "lib/ibvcap/ring.h"
 

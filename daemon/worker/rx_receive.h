@@ -5,7 +5,7 @@
 
 #include "daemon/backend/backend.h"
 #include "daemon/clock/clock.h"
-#include "daemon/packet/packet_view.h"
+#include "daemon/packet/packet_plain.h"
 #include "daemon/ring/rx_ring.h"
 
 #include <stdbool.h>

@@ -2,11 +2,12 @@
 /* Rows that are not ordinary: errors, truncated packets, irregular headers, bad checksums. */
 #include "daemon/worker/rx_receive.h"
 
+#include "lib/frame/frame.h"
 #include "lib/ibvcap/min.h"
 
 #include <string.h>
 
-#define HEADERS_MAX 128 /* bytes of a frame for packet_view_parse(): 14 + 8 + 60 + 8, or those of IPv6 */
+#define HEADERS_MAX 128 /* bytes of a frame to walk: Ethernet, four tags, IPv4 with options or IPv6 with extensions */
 
 /* The packet has wire bytes of payload from offset of the row on; the row holds present bytes. */
 static void describe_payload(uint32_t wire, uint32_t offset, uint32_t present, uint32_t slot_bytes,
@@ -44,25 +45,26 @@ static void describe_irregular(const struct rx_receive *receive, uint32_t frame_
 {
 	const struct rx_ring *ring = receive->ring;
 	uint32_t plain_bytes = receive->plain.header_bytes, application_bytes = ring->application_header_bytes;
-	uint8_t frame[HEADERS_MAX];
-	struct packet_view view;
+	uint8_t gathered[HEADERS_MAX];
+	struct frame frame;
 
 	meta->flags |= IBVCAP_PACKET_FLAG_IRREGULAR;
-	if (!packet_view_parse(frame, gather_headers(ring, frame_bytes, headers, payload, frame), &view)) {
+	frame_walk(gathered, gather_headers(ring, frame_bytes, headers, payload, gathered), frame_bytes, &frame);
+	if (frame.end != FRAME_UDP && frame.end != FRAME_LATER_FRAGMENT) {
 		meta->flags |= IBVCAP_PACKET_FLAG_UNUSABLE;
 		return;
 	}
-	if (view.fragment)
+	if (frame_is_fragment(&frame))
 		meta->flags |= IBVCAP_PACKET_FLAG_FRAGMENT;
-	if (view.header_length < plain_bytes || view.payload_length < application_bytes ||
-	    frame_bytes < view.header_length + application_bytes) {
+	if (frame.payload_at < plain_bytes || frame.payload_bytes < application_bytes ||
+	    frame_bytes < frame.payload_at + application_bytes) {
 		meta->flags |= IBVCAP_PACKET_FLAG_UNUSABLE;
 	} else {
-		meta->header_length = (uint8_t)view.header_length;
-		describe_payload(view.payload_length - application_bytes, view.header_length - plain_bytes, present,
+		meta->header_length = (uint8_t)frame.payload_at;
+		describe_payload(frame.payload_bytes - application_bytes, frame.payload_at - plain_bytes, present,
 		                 ring->slot_bytes, meta);
 	}
-	meta->wire_length = (uint16_t)(view.datagram_length - u32_min(view.datagram_length, application_bytes));
+	meta->wire_length = (uint16_t)(frame.datagram_bytes - u32_min(frame.datagram_bytes, application_bytes));
 }
 
 static void describe_frame(const struct rx_ring *ring, uint32_t frame_bytes, uint32_t present, struct ibvcap_meta *meta)

@@ -5,16 +5,15 @@
  */
 #include "lib/ibvcap/sequence_read.h"
 
+#include "lib/frame/frame.h"
+#include "lib/ibvcap/min.h"
 #include "lib/ibvcap/sequence.h"
 
 #include <endian.h>
-#include <net/ethernet.h>
 #include <netinet/in.h>
 #include <string.h>
 
-#define ETHER_TYPE_AT           12
-#define VLAN_TAG_BYTES          4
-#define ETHER_TYPE_SERVICE_VLAN 0x88a8u
+#define HEADERS_MAX 256 /* bytes of a frame to walk if the split is in its headers */
 
 /* The n bytes at that position lie on both sides of the split: gather them in copy. */
 static const uint8_t *packet_gather(const struct ibvcap_packet *packet, uint64_t at, uint32_t n, uint8_t *copy)
@@ -73,59 +72,51 @@ static void key_store_ipv4(uint8_t to[16], const uint8_t from[4])
 }
 
 /* Ports that are not there stay 0. */
-static void key_read_ports(const struct ibvcap_packet *packet, uint64_t at, uint8_t protocol, struct sequence_key *key)
+static void key_read_ports(const struct ibvcap_packet *packet, const struct frame *frame, struct sequence_key *key)
 {
+	bool has_ports = frame->protocol == IPPROTO_UDP || frame->protocol == IPPROTO_TCP;
+	const uint8_t *ports;
 	uint8_t copy[4];
-	const uint8_t *ports =
-		protocol == IPPROTO_UDP || protocol == IPPROTO_TCP ? packet_find(packet, at, sizeof(copy), copy) : NULL;
 
+	if (!frame->l4_at || !has_ports || frame->fragment_offset)
+		return;
+	ports = packet_find(packet, frame->l4_at, sizeof(copy), copy);
 	if (!ports)
 		return;
-	key->port = (uint16_t)(ports[0] << 8 | ports[1]);
-	key->destination_port = (uint16_t)(ports[2] << 8 | ports[3]);
+	key->port = frame_be16(ports);
+	key->destination_port = frame_be16(ports + 2);
 }
 
-static void key_read_ipv4(const struct ibvcap_packet *packet, uint64_t at, struct sequence_key *key)
+static void key_read_addresses(const uint8_t *bytes, const struct frame *frame, struct sequence_key *key)
 {
-	uint8_t copy[20];
-	const uint8_t *ip = packet_find(packet, at, sizeof(copy), copy);
+	const uint8_t *ip = bytes + frame->l3_at;
 
-	if (!ip)
-		return;
-	key_store_ipv4(key->address, ip + 12);
-	key_store_ipv4(key->destination, ip + 16);
-	key_read_ports(packet, at + 4 * (ip[0] & 15u), ip[9], key);
+	if (frame->ip_version == 4) {
+		key_store_ipv4(key->address, ip + 12);
+		key_store_ipv4(key->destination, ip + 16);
+	} else {
+		memcpy(key->address, ip + 8, 16);
+		memcpy(key->destination, ip + 24, 16);
+	}
 }
 
-static void key_read_ipv6(const struct ibvcap_packet *packet, uint64_t at, struct sequence_key *key)
-{
-	uint8_t copy[40];
-	const uint8_t *ip = packet_find(packet, at, sizeof(copy), copy);
-
-	if (!ip)
-		return;
-	memcpy(key->address, ip + 8, 16);
-	memcpy(key->destination, ip + 24, 16);
-	key_read_ports(packet, at + sizeof(copy), ip[6], key);
-}
-
-/* Tagged once or twice, or not at all. */
+/* Headers that the row has a part of are gathered. */
 static void key_read_headers(const struct ibvcap_packet *packet, struct sequence_key *key)
 {
-	uint64_t at = ETHER_TYPE_AT;
+	uint32_t present = (uint32_t)u64_min((uint64_t)packet->header_bytes + packet->row_bytes, HEADERS_MAX);
+	const uint8_t *bytes = packet->headers;
+	uint8_t copy[HEADERS_MAX];
+	struct frame frame;
 
-	for (int n_tags = 0; n_tags < 3; n_tags++, at += VLAN_TAG_BYTES) {
-		uint8_t copy[2];
-		const uint8_t *type = packet_find(packet, at, sizeof(copy), copy);
-		uint32_t ether_type = type ? (uint32_t)type[0] << 8 | type[1] : 0;
-
-		if (ether_type == ETHERTYPE_IP)
-			key_read_ipv4(packet, at + 2, key);
-		else if (ether_type == ETHERTYPE_IPV6)
-			key_read_ipv6(packet, at + 2, key);
-		if (ether_type != ETHERTYPE_VLAN && ether_type != ETHER_TYPE_SERVICE_VLAN)
-			return;
+	frame_walk(bytes, u32_min(packet->header_bytes, present), present, &frame);
+	if (frame.end == FRAME_CUT) {
+		bytes = packet_find(packet, 0, present, copy);
+		frame_walk(bytes, present, present, &frame);
 	}
+	if (!frame.ip_version)
+		return;
+	key_read_addresses(bytes, &frame, key);
+	key_read_ports(packet, &frame, key);
 }
 
 static bool read_key(const struct sequence_reader *reader, const struct ibvcap_packet *packet, struct sequence_key *key)

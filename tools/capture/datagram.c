@@ -1,210 +1,81 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Walks the headers of a recorded frame to its UDP payload. Nothing in the frame is trusted. */
+/* Judges whether the UDP payload of a recorded frame can be sent again. Nothing in the frame is trusted. */
 #include "tools/capture/datagram.h"
 
-#include <stdbool.h>
+#include "lib/frame/frame.h"
 
-#define ETHERTYPE_IPV4 0x0800u
-#define ETHERTYPE_IPV6 0x86ddu
-#define ETHERTYPE_NONE 0u
-#define VLAN_TAGS_MAX  4u
-#define EXTENSIONS_MAX 8u
+#include <net/ethernet.h>
+#include <netinet/in.h>
 
-enum { NEXT_HOP_BY_HOP = 0, NEXT_UDP = 17, NEXT_ROUTING = 43, NEXT_FRAGMENT = 44, NEXT_DESTINATION = 60 };
+#define SLL_BYTES  16
+#define SLL2_BYTES 20
 
-/* The part of the frame behind the headers that were read. */
-struct rest {
-	const uint8_t *at;
-	uint32_t captured;
-	uint32_t wire; /* at least captured */
-};
-
-static uint16_t read_be16(const uint8_t *at)
+static void walk_link(enum datagram_link link, const uint8_t *bytes, uint32_t captured, uint32_t wire_bytes,
+                      struct frame *frame)
 {
-	return (uint16_t)(at[0] << 8 | at[1]);
-}
-
-/* Check that the rest has so many bytes, on the wire and in the capture. */
-static enum datagram_verdict check_bytes(const struct rest *rest, uint32_t bytes)
-{
-	if (rest->wire < bytes)
-		return DATAGRAM_MALFORMED;
-	return rest->captured < bytes ? DATAGRAM_CUT : DATAGRAM_WHOLE;
-}
-
-static void skip_bytes(struct rest *rest, uint32_t bytes)
-{
-	rest->at += bytes;
-	rest->captured -= bytes;
-	rest->wire -= bytes;
-}
-
-/* A length in a header says where the packet ends: cut off the padding behind it. False if the frame is shorter. */
-static bool cut_at(struct rest *rest, uint32_t bytes)
-{
-	if (bytes > rest->wire)
-		return false;
-	rest->wire = bytes;
-	if (rest->captured > bytes)
-		rest->captured = bytes;
-	return true;
-}
-
-/* ---- from inside out ------------------------------------------------------------------------------ */
-
-static enum datagram_verdict find_udp(struct rest rest, struct datagram *datagram)
-{
-	enum datagram_verdict verdict = check_bytes(&rest, 8);
-	uint16_t length;
-
-	if (verdict != DATAGRAM_WHOLE)
-		return verdict;
-	length = read_be16(rest.at + 4);
-	if (length < 8 || !cut_at(&rest, length))
-		return DATAGRAM_MALFORMED;
-	if (rest.captured < length)
-		return DATAGRAM_CUT;
-	*datagram = (struct datagram){
-		.payload = rest.at + 8, .bytes = length - 8u, .destination_port = read_be16(rest.at + 2)};
-	return DATAGRAM_WHOLE;
-}
-
-static enum datagram_verdict find_ipv4(struct rest rest, struct datagram *datagram)
-{
-	enum datagram_verdict verdict = check_bytes(&rest, 20);
-	uint32_t header_bytes;
-
-	if (verdict != DATAGRAM_WHOLE)
-		return verdict;
-	header_bytes = (rest.at[0] & 15u) * 4;
-	if (rest.at[0] >> 4 != 4 || header_bytes < 20)
-		return DATAGRAM_MALFORMED;
-	if (rest.at[9] != NEXT_UDP)
-		return DATAGRAM_NOT_UDP;
-	if (read_be16(rest.at + 6) & 0x3fff) /* more fragments, offset */
-		return DATAGRAM_FRAGMENT;
-	if (!cut_at(&rest, read_be16(rest.at + 2)))
-		return DATAGRAM_MALFORMED;
-	verdict = check_bytes(&rest, header_bytes);
-	if (verdict != DATAGRAM_WHOLE)
-		return verdict;
-	skip_bytes(&rest, header_bytes);
-	return find_udp(rest, datagram);
-}
-
-/* rest begins behind the fixed IPv6 header; next is the type of the header that comes there. */
-static enum datagram_verdict walk_extensions(struct rest rest, uint8_t next, struct datagram *datagram)
-{
-	for (unsigned i = 0; i < EXTENSIONS_MAX && next != NEXT_UDP; i++) {
-		enum datagram_verdict verdict = check_bytes(&rest, 8);
-		uint32_t bytes;
-
-		if (next != NEXT_HOP_BY_HOP && next != NEXT_ROUTING && next != NEXT_DESTINATION &&
-		    next != NEXT_FRAGMENT)
-			return DATAGRAM_NOT_UDP;
-		if (verdict != DATAGRAM_WHOLE)
-			return verdict;
-		bytes = next == NEXT_FRAGMENT ? 8 : (rest.at[1] + 1u) * 8;
-		if (next == NEXT_FRAGMENT && read_be16(rest.at + 2) & 0xfff9) /* offset, more fragments */
-			return rest.at[0] == NEXT_UDP ? DATAGRAM_FRAGMENT : DATAGRAM_NOT_UDP;
-		verdict = check_bytes(&rest, bytes);
-		if (verdict != DATAGRAM_WHOLE)
-			return verdict;
-		next = rest.at[0];
-		skip_bytes(&rest, bytes);
-	}
-	return next == NEXT_UDP ? find_udp(rest, datagram) : DATAGRAM_NOT_UDP;
-}
-
-static enum datagram_verdict find_ipv6(struct rest rest, struct datagram *datagram)
-{
-	enum datagram_verdict verdict = check_bytes(&rest, 40);
-	uint8_t next;
-
-	if (verdict != DATAGRAM_WHOLE)
-		return verdict;
-	if (rest.at[0] >> 4 != 6 || !cut_at(&rest, 40u + read_be16(rest.at + 4)))
-		return DATAGRAM_MALFORMED;
-	next = rest.at[6];
-	skip_bytes(&rest, 40);
-	return walk_extensions(rest, next, datagram);
-}
-
-/* Skip a link header of so many bytes. The two bytes at type_at are the type of the protocol in it. */
-static enum datagram_verdict skip_link(struct rest *rest, uint32_t bytes, uint32_t type_at, uint16_t *type)
-{
-	enum datagram_verdict verdict = check_bytes(rest, bytes);
-
-	if (verdict != DATAGRAM_WHOLE)
-		return verdict;
-	*type = read_be16(rest->at + type_at);
-	skip_bytes(rest, bytes);
-	return DATAGRAM_WHOLE;
-}
-
-static bool is_vlan_tag(uint16_t type)
-{
-	return type == 0x8100 || type == 0x88a8 || type == 0x9100;
-}
-
-static enum datagram_verdict skip_links(enum datagram_link link, struct rest *rest, uint16_t *type)
-{
-	enum datagram_verdict verdict = DATAGRAM_WHOLE;
+	uint8_t version = captured ? bytes[0] >> 4 : 4;
 
 	switch (link) {
-	case DATAGRAM_LINK_ETHERNET:
-		verdict = skip_link(rest, 14, 12, type);
-		break;
 	case DATAGRAM_LINK_SLL:
-		verdict = skip_link(rest, 16, 14, type);
-		break;
+		frame_walk_from(bytes, captured, wire_bytes, SLL_BYTES,
+		                captured < SLL_BYTES ? 0 : frame_be16(bytes + SLL_BYTES - 2), frame);
+		return;
 	case DATAGRAM_LINK_SLL2:
-		verdict = skip_link(rest, 20, 0, type);
-		break;
-	case DATAGRAM_LINK_PAYLOAD:
-	case DATAGRAM_LINK_FRAGMENT:
-		return DATAGRAM_NOT_UDP;
+		frame_walk_from(bytes, captured, wire_bytes, SLL2_BYTES, captured < 2 ? 0 : frame_be16(bytes), frame);
+		return;
 	case DATAGRAM_LINK_IP:
-		verdict = check_bytes(rest, 1);
-		if (verdict != DATAGRAM_WHOLE)
-			return verdict;
-		*type = rest->at[0] >> 4 == 4   ? ETHERTYPE_IPV4
-		        : rest->at[0] >> 4 == 6 ? ETHERTYPE_IPV6
-		                                : ETHERTYPE_NONE;
-		return DATAGRAM_WHOLE;
+		frame_walk_from(bytes, captured, wire_bytes, 0,
+		                version == 4   ? ETHERTYPE_IP
+		                : version == 6 ? ETHERTYPE_IPV6
+		                               : 0,
+		                frame);
+		return;
+	default:
+		frame_walk(bytes, captured, wire_bytes, frame);
 	}
-	for (unsigned i = 0; i < VLAN_TAGS_MAX && verdict == DATAGRAM_WHOLE && is_vlan_tag(*type); i++)
-		verdict = skip_link(rest, 4, 2, type);
-	return verdict;
 }
 
-static enum datagram_verdict take_payload(const struct rest *rest, struct datagram *datagram)
+static enum datagram_verdict judge_frame(const struct frame *frame, uint32_t captured, uint32_t wire_bytes)
 {
-	if (rest->captured < rest->wire)
+	bool is_udp = frame->ip_version && frame->protocol == IPPROTO_UDP;
+
+	if (is_udp && frame_is_fragment(frame))
+		return DATAGRAM_FRAGMENT;
+	if (is_udp && frame->ip_end > wire_bytes)
+		return DATAGRAM_MALFORMED;
+	switch (frame->end) {
+	case FRAME_UDP:
+		if (frame->l4_at + frame->udp_length > frame->ip_end)
+			return DATAGRAM_MALFORMED;
+		return frame->payload_at + frame->payload_bytes > captured ? DATAGRAM_CUT : DATAGRAM_WHOLE;
+	case FRAME_CUT:
 		return DATAGRAM_CUT;
-	*datagram = (struct datagram){.payload = rest->at, .bytes = rest->captured};
-	return DATAGRAM_WHOLE;
+	case FRAME_SHORT:
+	case FRAME_MALFORMED:
+		return DATAGRAM_MALFORMED;
+	default:
+		return DATAGRAM_NOT_UDP;
+	}
 }
 
 enum datagram_verdict datagram_find(enum datagram_link link, const uint8_t *frame, uint32_t captured,
                                     uint32_t wire_bytes, struct datagram *datagram)
 {
-	struct rest rest = {.at = frame, .captured = captured, .wire = wire_bytes > captured ? wire_bytes : captured};
-	uint16_t type = ETHERTYPE_NONE;
+	uint32_t whole_bytes = wire_bytes > captured ? wire_bytes : captured;
 	enum datagram_verdict verdict;
+	struct frame headers;
 
 	if (link == DATAGRAM_LINK_FRAGMENT)
 		return DATAGRAM_FRAGMENT;
-	if (link == DATAGRAM_LINK_PAYLOAD)
-		return take_payload(&rest, datagram);
-	verdict = skip_links(link, &rest, &type);
-	if (verdict != DATAGRAM_WHOLE)
-		return verdict;
-	switch (type) {
-	case ETHERTYPE_IPV4:
-		return find_ipv4(rest, datagram);
-	case ETHERTYPE_IPV6:
-		return find_ipv6(rest, datagram);
+	if (link == DATAGRAM_LINK_PAYLOAD) {
+		*datagram = (struct datagram){.payload = frame, .bytes = captured};
+		return captured < whole_bytes ? DATAGRAM_CUT : DATAGRAM_WHOLE;
 	}
-	return DATAGRAM_NOT_UDP;
+	walk_link(link, frame, captured, whole_bytes, &headers);
+	verdict = judge_frame(&headers, captured, whole_bytes);
+	if (verdict == DATAGRAM_WHOLE)
+		*datagram = (struct datagram){.payload = frame + headers.payload_at,
+		                              .bytes = headers.payload_bytes,
+		                              .destination_port = frame_be16(frame + headers.l4_at + 2)};
+	return verdict;
 }

@@ -3,6 +3,8 @@
 #ifndef TOOLS_RECORD_ROW_FRAME_H
 #define TOOLS_RECORD_ROW_FRAME_H
 
+#include "lib/frame/frame.h"
+
 #include <ibvcap/ibvcap.h>
 
 /* Two pieces of memory: the headers, and what is in the payload's row. */
@@ -17,29 +19,6 @@ static inline uint32_t row_frame_min(uint32_t a, uint32_t b)
 	return a < b ? a : b;
 }
 
-static inline uint32_t row_frame_be16(const uint8_t *at)
-{
-	return (uint32_t)at[0] << 8 | at[1];
-}
-
-/* The frame's length by its IP header; 0: it is no IP packet, as far as these bytes tell. */
-static inline uint32_t row_frame_ip_length(const uint8_t *frame, uint32_t bytes)
-{
-	for (uint32_t l3 = 14; l3 + 6 <= bytes; l3 += 4)
-		switch (row_frame_be16(frame + l3 - 2)) {
-		case 0x8100: /* a VLAN tag */
-		case 0x88a8:
-			break;
-		case 0x0800:
-			return l3 + row_frame_be16(frame + l3 + 2);
-		case 0x86dd:
-			return l3 + 40 + row_frame_be16(frame + l3 + 4);
-		default:
-			return 0;
-		}
-	return 0;
-}
-
 /*
  * A row with IBVCAP_PACKET_FLAG_UNUSABLE has no known payload. The frame is its network headers, and what follows them
  * in the header row if, by the length in its IP header, the packet ends there. Otherwise more came from the wire than
@@ -47,16 +26,17 @@ static inline uint32_t row_frame_ip_length(const uint8_t *frame, uint32_t bytes)
  */
 static inline void row_frame_of_unusable(const struct ibvcap_rx_batch *batch, uint32_t i, struct row_frame *frame)
 {
-	uint32_t length = row_frame_ip_length(ibvcap_rx_headers(batch, i), batch->header_bytes);
 	uint32_t network_bytes = row_frame_min(batch->meta[i].header_length, batch->header_bytes);
+	struct frame headers;
 
-	if (length >= network_bytes && length && length < batch->header_bytes)
-		network_bytes = length;
+	frame_walk(ibvcap_rx_headers(batch, i), batch->header_bytes, batch->header_bytes, &headers);
+	if (headers.ip_end >= network_bytes && headers.ip_end && headers.ip_end < batch->header_bytes)
+		network_bytes = headers.ip_end;
 	frame->at[0] = ibvcap_rx_headers(batch, i);
 	frame->bytes[0] = network_bytes;
 	frame->at[1] = batch->payload + (size_t)i * batch->stride;
 	frame->bytes[1] = 0;
-	frame->wire_bytes = length >= network_bytes ? length : batch->header_bytes;
+	frame->wire_bytes = headers.ip_end >= network_bytes ? headers.ip_end : batch->header_bytes;
 }
 
 /**

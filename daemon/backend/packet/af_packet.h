@@ -95,7 +95,7 @@ void af_packet_ring_release(struct af_packet_ring *ring);
 
 /* ---- af_packet_row.c ----------------------------------------------------------------------------- */
 
-#define AF_PACKET_HEADERS_MAX 96 /* Ethernet, two VLAN tags, IPv4 with options, UDP */
+#define AF_PACKET_HEADERS_MAX 128 /* Ethernet, four VLAN tags, IPv4 with options or IPv6 with some extensions, UDP */
 
 struct af_packet_part {
 	const uint8_t *bytes;

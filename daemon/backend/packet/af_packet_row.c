@@ -6,30 +6,19 @@
  */
 #include "daemon/backend/packet/af_packet.h"
 
-#include <arpa/inet.h>
-#include <linux/if_ether.h>
+#include "lib/frame/frame.h"
+
+#include <netinet/in.h>
 #include <string.h>
 
-#define IPV4_BYTES       20
-#define IPV4_LENGTH      2
-#define IPV4_ID          4
-#define IPV4_CHECKSUM    10
-#define IPV6_BYTES       40
-#define IPV6_LENGTH      4
-#define UDP_BYTES        8
-#define UDP_LENGTH       4
-#define UDP_CHECKSUM     6
-#define VLAN_BYTES       4
-#define IPV4_OPTIONS_MAX 40
-#define TAGS_MAX         2 /* the filter takes an outer and an inner one */
-
-_Static_assert(ETH_HLEN + TAGS_MAX * VLAN_BYTES + IPV4_BYTES + IPV4_OPTIONS_MAX + UDP_BYTES <= AF_PACKET_HEADERS_MAX,
-               "too small");
-
-static uint16_t row_get16(const uint8_t *at)
-{
-	return (uint16_t)(at[0] << 8 | at[1]);
-}
+#define IPV4_LENGTH   2
+#define IPV4_ID       4
+#define IPV4_CHECKSUM 10
+#define IPV6_BYTES    40
+#define IPV6_LENGTH   4
+#define UDP_BYTES     8
+#define UDP_LENGTH    4
+#define UDP_CHECKSUM  6
 
 static void row_put16(uint8_t *at, uint32_t value)
 {
@@ -51,27 +40,12 @@ static uint32_t row_gather(const struct af_packet_row *row, uint8_t headers[AF_P
 	return n;
 }
 
-/* Where the IP and UDP headers of a frame begin, which the filter took for UDP over IP. */
-struct row_layout {
-	uint32_t ip_at;
-	uint32_t udp_at;
-};
-
-static bool row_find_headers(const uint8_t *headers, uint32_t n, struct row_layout *layout)
+/* False: these are not the headers of UDP. Lengths do not count, because the kernel joined several datagrams. */
+static bool row_find_headers(const uint8_t *headers, uint32_t n, struct frame *frame)
 {
-	uint16_t type;
-
-	if (n < ETH_HLEN + IPV4_BYTES + UDP_BYTES)
-		return false;
-	layout->ip_at = ETH_HLEN;
-	for (uint32_t i = 0; i < TAGS_MAX; i++) {
-		type = row_get16(headers + layout->ip_at - 2);
-		if (type == ETH_P_8021Q || type == ETH_P_8021AD)
-			layout->ip_at += VLAN_BYTES;
-	}
-	layout->udp_at =
-		layout->ip_at + (headers[layout->ip_at] >> 4 == 6 ? IPV6_BYTES : 4 * (headers[layout->ip_at] & 0xfU));
-	return n >= layout->udp_at + UDP_BYTES;
+	frame_walk(headers, n, n, frame);
+	return frame->l4_at && frame->protocol == IPPROTO_UDP && !frame->fragment_offset &&
+	       n >= frame->l4_at + UDP_BYTES;
 }
 
 static void row_sum_ipv4(uint8_t *ip, uint32_t bytes)
@@ -80,26 +54,26 @@ static void row_sum_ipv4(uint8_t *ip, uint32_t bytes)
 
 	row_put16(ip + IPV4_CHECKSUM, 0);
 	for (uint32_t i = 0; i < bytes; i += 2)
-		sum += row_get16(ip + i);
+		sum += frame_be16(ip + i);
 	sum = (sum & 0xffff) + (sum >> 16);
 	sum += sum >> 16;
 	row_put16(ip + IPV4_CHECKSUM, ~sum);
 }
 
 /* The lengths of datagram i with so much payload, and its IP identification, which goes up by one each. */
-static void row_write_headers(uint8_t *headers, const struct row_layout *layout, uint32_t payload_bytes, uint32_t i)
+static void row_write_headers(uint8_t *headers, const struct frame *frame, uint32_t payload_bytes, uint32_t i)
 {
-	uint8_t *ip = headers + layout->ip_at, *udp = headers + layout->udp_at;
-	uint32_t ip_bytes = layout->udp_at - layout->ip_at;
+	uint8_t *ip = headers + frame->l3_at, *udp = headers + frame->l4_at;
+	uint32_t ip_bytes = frame->l4_at - frame->l3_at;
 
 	row_put16(udp + UDP_LENGTH, UDP_BYTES + payload_bytes);
 	row_put16(udp + UDP_CHECKSUM, 0);
-	if (ip[0] >> 4 == 6) {
-		row_put16(ip + IPV6_LENGTH, UDP_BYTES + payload_bytes);
+	if (frame->ip_version == 6) {
+		row_put16(ip + IPV6_LENGTH, ip_bytes - IPV6_BYTES + UDP_BYTES + payload_bytes);
 		return;
 	}
 	row_put16(ip + IPV4_LENGTH, ip_bytes + UDP_BYTES + payload_bytes);
-	row_put16(ip + IPV4_ID, row_get16(ip + IPV4_ID) + i);
+	row_put16(ip + IPV4_ID, frame_be16(ip + IPV4_ID) + i);
 	row_sum_ipv4(ip, ip_bytes);
 }
 
@@ -108,24 +82,24 @@ uint32_t af_packet_row_cut(struct af_packet_row *row, uint32_t payload_bytes, ui
 	const struct af_packet_part *last = &row->parts[row->n_parts - 1];
 	uint32_t before_last = 0, at, n, here, present;
 	uint8_t headers[AF_PACKET_HEADERS_MAX];
-	struct row_layout layout;
+	struct frame frame;
 
 	for (uint32_t part = 0; part + 1 < row->n_parts; part++)
 		before_last += row->parts[part].n;
-	if (payload_bytes == 0 || !row_find_headers(headers, row_gather(row, headers), &layout) ||
-	    (udp_at && layout.udp_at != udp_at))
+	if (payload_bytes == 0 || !row_find_headers(headers, row_gather(row, headers), &frame) ||
+	    (udp_at && frame.l4_at != udp_at))
 		return 0;
-	at = layout.udp_at + UDP_BYTES + i * payload_bytes; /* from the start of the frame */
+	at = frame.l4_at + UDP_BYTES + i * payload_bytes; /* from the start of the frame */
 	if (at >= row->bytes)
 		return 0;
 	n = i + (row->bytes - at + payload_bytes - 1) / payload_bytes;
 	here = row->bytes - at < payload_bytes ? row->bytes - at : payload_bytes;
 	present = before_last + last->n > at ? before_last + last->n - at : 0;
-	row_write_headers(headers, &layout, here, i);
+	row_write_headers(headers, &frame, here, i);
 	row->parts[1] = (struct af_packet_part){last->bytes + (at - before_last), present < here ? present : here};
-	memcpy(row->made, headers, layout.udp_at + UDP_BYTES);
-	row->parts[0] = (struct af_packet_part){row->made, layout.udp_at + UDP_BYTES};
+	memcpy(row->made, headers, frame.l4_at + UDP_BYTES);
+	row->parts[0] = (struct af_packet_part){row->made, frame.l4_at + UDP_BYTES};
 	row->n_parts = 2;
-	row->bytes = layout.udp_at + UDP_BYTES + here;
+	row->bytes = frame.l4_at + UDP_BYTES + here;
 	return n;
 }

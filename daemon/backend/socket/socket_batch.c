@@ -4,7 +4,7 @@
  */
 #include "daemon/backend/socket/socket_batch.h"
 
-#include "daemon/packet/packet_view.h"
+#include "daemon/packet/packet_plain.h"
 
 #include <linux/if_ether.h>
 #include <stddef.h>

@@ -141,6 +141,26 @@ Test(af_packet_row, an_inner_vlan_tag_stays_too)
 	expect_ipv4(&joined, 22, 1, 2, 100, 100, row);
 }
 
+Test(af_packet_row, ipv6_with_extension_headers)
+{
+	struct af_packet_row row;
+	struct joined joined;
+
+	make_ipv6(&joined, 230);
+	memmove(joined.frame + 54 + 8, joined.frame + 54, joined.header_bytes - 54 + 230);
+	memcpy(joined.frame + 54, (uint8_t[8]){IPPROTO_UDP}, 8);
+	joined.frame[19] = 8 + 8 + 230;
+	joined.frame[20] = IPPROTO_DSTOPTS;
+	joined.header_bytes += 8;
+	row = row_of(&joined, joined.header_bytes + 230);
+	cr_expect_eq(af_packet_row_cut(&row, 100, 0, 2), 3);
+	cr_expect_eq(row.bytes, 70 + 30);
+	cr_expect_eq(read16(row.made + 14 + 4), 8 + 8 + 30, "the length in the IP header counts the extension header");
+	cr_expect_eq(row.made[54], IPPROTO_UDP);
+	cr_expect_eq(read16(row.made + 62 + 4), 8 + 30);
+	cr_expect_eq(row.parts[1].bytes, joined.frame + 70 + 200);
+}
+
 Test(af_packet_row, ipv6)
 {
 	struct af_packet_row row;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Headers of packets to send: their bytes and checksums, read back by packet_view. */
+/* Headers of packets to send: their bytes and checksums, read back by the walk. */
 #include "daemon/packet/packet_template.h"
-#include "daemon/packet/packet_view.h"
+#include "daemon/packet/packet_plain.h"
+#include "lib/frame/frame.h"
 
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
@@ -128,12 +129,13 @@ Test(build, what_was_built_is_parsed_as_what_was_asked_for)
 		for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
 			struct packet_template packet = build(&route, PACKET_CHECKSUMS_DEVICE, sizes[i], 0);
 			struct packet_plain plain;
-			struct packet_view view;
+			struct frame view;
 
-			cr_assert(packet_view_parse(frame, packet.header_bytes + sizes[i], &view));
-			cr_expect(eq(u32, view.header_length, packet.header_bytes));
-			cr_expect(eq(u32, view.payload_length, sizes[i]));
-			cr_expect(not(view.fragment));
+			frame_walk(frame, packet.header_bytes + sizes[i], packet.header_bytes + sizes[i], &view);
+			cr_assert(eq(int, view.end, FRAME_UDP));
+			cr_expect(eq(u32, view.payload_at, packet.header_bytes));
+			cr_expect(eq(u32, view.payload_bytes, sizes[i]));
+			cr_expect(not(frame_is_fragment(&view)));
 			cr_assert(packet_plain_init(&plain, packet.header_bytes));
 			cr_expect(packet_is_plain(&plain, frame));
 		}

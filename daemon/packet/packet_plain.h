@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Tells where the UDP payload of a received frame is, and whether the device split the frame there. Pure. */
-#ifndef DAEMON_PACKET_PACKET_VIEW_H
-#define DAEMON_PACKET_PACKET_VIEW_H
+/* Recognizes the frames whose headers end where the device splits them, without a walk over the headers. Pure. */
+#ifndef DAEMON_PACKET_PACKET_PLAIN_H
+#define DAEMON_PACKET_PACKET_PLAIN_H
 
 #include <arpa/inet.h>
 #include <stdbool.h>
@@ -11,21 +11,6 @@
 #define PACKET_IPV4_BYTES 20 /* without options */
 #define PACKET_IPV6_BYTES 40 /* without extension headers */
 #define PACKET_UDP_BYTES  8
-
-/* Result of packet_view_parse(). */
-struct packet_view {
-	uint16_t header_length;   /* bytes before the UDP payload; in a later fragment, before the IP payload */
-	uint16_t payload_length;  /* from the UDP header; in a fragment, from the IP header */
-	uint16_t datagram_length; /* payload of the whole datagram; in a later fragment, payload_length */
-	bool fragment;
-};
-
-/**
- * Slow path: walk Ethernet, up to two VLAN tags, IPv4 with options or IPv6 with extension headers, UDP.
- * bytes: how much of the frame is readable. False: it is not a UDP packet whose headers are
- * within bytes.
- */
-bool packet_view_parse(const uint8_t *frame, uint32_t bytes, struct packet_view *view);
 
 /*
  * The plain frame of one header layout: IPv4 without options that is not a fragment, or IPv6 without extension

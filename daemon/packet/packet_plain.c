@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+/* The masks by which the receive path knows a plain frame. */
+#include "daemon/packet/packet_plain.h"
+
+#include <netinet/in.h>
+
+/* The two words of packet_is_plain() as bytes of the frame; bits outside of the mask are ignored. */
+static const uint8_t ipv4_mask[2][8] = {{0xff, 0xff, 0xff, 0, 0, 0, 0, 0}, {0, 0, 0, 0, 0xbf, 0xff, 0, 0xff}};
+static const uint8_t ipv4_want[2][8] = {{0x08, 0x00, 0x45, 0, 0, 0, 0, 0}, {0, 0, 0, 0, 0, 0, 0, IPPROTO_UDP}};
+static const uint8_t ipv6_mask[2][8] = {{0xff, 0xff, 0xf0, 0, 0, 0, 0, 0}, {0, 0, 0, 0, 0xff, 0, 0, 0}};
+static const uint8_t ipv6_want[2][8] = {{0x86, 0xdd, 0x60, 0, 0, 0, 0, 0}, {0, 0, 0, 0, IPPROTO_UDP, 0, 0, 0}};
+
+bool packet_plain_init(struct packet_plain *plain, uint32_t header_bytes)
+{
+	bool ipv6 = header_bytes == 62 || header_bytes == 66;
+
+	if (!ipv6 && header_bytes != 42 && header_bytes != 46)
+		return false;
+	plain->header_bytes = header_bytes;
+	plain->l3 = header_bytes - PACKET_UDP_BYTES - (ipv6 ? PACKET_IPV6_BYTES : PACKET_IPV4_BYTES);
+	memcpy(plain->mask, ipv6 ? ipv6_mask : ipv4_mask, sizeof(plain->mask));
+	memcpy(plain->want, ipv6 ? ipv6_want : ipv4_want, sizeof(plain->want));
+	return true;
+}

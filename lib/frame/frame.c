@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: Apache-2.0
+/* The walk over the headers of a frame, one header after another and each once. */
+#include "lib/frame/frame.h"
+
+#include <net/ethernet.h>
+#include <netinet/in.h>
+
+#define TAG_BYTES  4
+#define IPV4_BYTES 20
+#define IPV6_BYTES 40
+#define UDP_BYTES  8
+
+#define IPV4_OFFSET_BITS 0x1fff
+#define IPV4_MORE        0x2000
+#define IPV6_OFFSET_BITS 0xfff8
+#define IPV6_MORE        0x0001
+
+struct walk {
+	const uint8_t *bytes;
+	uint32_t captured;
+	uint32_t wire_bytes;
+};
+
+/* False, and the walk ends: a header that ends there was not captured. */
+static bool walk_reaches(const struct walk *walk, uint32_t at, struct frame *frame)
+{
+	if (at <= walk->captured)
+		return true;
+	frame->end = at > walk->wire_bytes ? FRAME_SHORT : FRAME_CUT;
+	return false;
+}
+
+static void walk_udp(const struct walk *walk, struct frame *frame)
+{
+	uint32_t ip_bytes = frame->ip_end - frame->l4_at;
+
+	if (ip_bytes < UDP_BYTES) {
+		frame->end = FRAME_MALFORMED;
+		return;
+	}
+	if (!walk_reaches(walk, frame->l4_at + UDP_BYTES, frame))
+		return;
+	frame->udp_length = frame_be16(walk->bytes + frame->l4_at + 4);
+	if (frame->udp_length < UDP_BYTES) {
+		frame->end = FRAME_MALFORMED;
+		return;
+	}
+	frame->end = FRAME_UDP;
+	frame->payload_at = frame->l4_at + UDP_BYTES;
+	frame->payload_bytes = frame->datagram_bytes = ip_bytes - UDP_BYTES;
+	if (frame->more_fragments && frame->udp_length > ip_bytes)
+		frame->datagram_bytes = frame->udp_length - UDP_BYTES;
+	else if (!frame->more_fragments && frame->udp_length < ip_bytes) /* bytes follow that are not of the datagram */
+		frame->payload_bytes = frame->datagram_bytes = frame->udp_length - UDP_BYTES;
+}
+
+static void walk_transport(const struct walk *walk, uint32_t at, struct frame *frame)
+{
+	frame->l4_at = at;
+	if (frame->protocol != IPPROTO_UDP) {
+		frame->end = FRAME_OTHER_PROTOCOL;
+	} else if (frame->ip_end < at) {
+		frame->end = FRAME_MALFORMED;
+	} else if (frame->fragment_offset) {
+		frame->end = FRAME_LATER_FRAGMENT;
+		frame->payload_at = at;
+		frame->payload_bytes = frame->datagram_bytes = frame->ip_end - at;
+	} else {
+		walk_udp(walk, frame);
+	}
+}
+
+static void walk_ipv4(const struct walk *walk, struct frame *frame)
+{
+	const uint8_t *ip = walk->bytes + frame->l3_at;
+	uint32_t header_bytes;
+	uint16_t fragment;
+
+	if (!walk_reaches(walk, frame->l3_at + IPV4_BYTES, frame))
+		return;
+	header_bytes = (ip[0] & 15u) * 4;
+	if (ip[0] >> 4 != 4 || header_bytes < IPV4_BYTES) {
+		frame->end = FRAME_MALFORMED;
+		return;
+	}
+	fragment = frame_be16(ip + 6);
+	frame->ip_version = 4;
+	frame->ip_end = frame->l3_at + frame_be16(ip + 2);
+	frame->fragment_id = frame_be16(ip + 4);
+	frame->more_fragments = fragment & IPV4_MORE;
+	frame->fragment_offset = (uint16_t)((fragment & IPV4_OFFSET_BITS) << 3);
+	frame->protocol = ip[9];
+	if (walk_reaches(walk, frame->l3_at + header_bytes, frame))
+		walk_transport(walk, frame->l3_at + header_bytes, frame);
+}
+
+static void read_fragment(const uint8_t *extension, struct frame *frame)
+{
+	uint16_t fragment = frame_be16(extension + 2);
+
+	frame->fragment_offset = fragment & IPV6_OFFSET_BITS;
+	frame->more_fragments |= fragment & IPV6_MORE; /* neither: an atomic fragment (RFC 6946), which is whole */
+	frame->fragment_id = (uint32_t)frame_be16(extension + 4) << 16 | frame_be16(extension + 6);
+}
+
+/* By the first eight bytes of an extension header: RFC 8200, section 4, and for AH RFC 4302. */
+static uint32_t extension_bytes(uint8_t protocol, const uint8_t *extension)
+{
+	switch (protocol) {
+	case IPPROTO_HOPOPTS:
+	case IPPROTO_ROUTING:
+	case IPPROTO_DSTOPTS:
+		return (extension[1] + 1u) * 8;
+	case IPPROTO_AH:
+		return (extension[1] + 2u) * 4;
+	default:
+		return 8;
+	}
+}
+
+static bool is_extension(uint8_t protocol)
+{
+	return protocol == IPPROTO_HOPOPTS || protocol == IPPROTO_ROUTING || protocol == IPPROTO_DSTOPTS ||
+	       protocol == IPPROTO_FRAGMENT || protocol == IPPROTO_AH;
+}
+
+/* Go on behind the extension headers. False: the walk ends. */
+static bool walk_extensions(const struct walk *walk, uint32_t *at, struct frame *frame)
+{
+	for (; is_extension(frame->protocol) && !frame->fragment_offset; frame->n_extensions++) {
+		const uint8_t *extension = walk->bytes + *at;
+		uint32_t bytes = 8;
+
+		if (frame->n_extensions == FRAME_EXTENSIONS_MAX) {
+			frame->end = FRAME_TOO_MANY_EXTENSIONS;
+			return false;
+		}
+		if (!walk_reaches(walk, *at + bytes, frame))
+			return false;
+		bytes = extension_bytes(frame->protocol, extension);
+		if (*at + bytes > frame->ip_end) {
+			frame->end = FRAME_MALFORMED;
+			return false;
+		}
+		if (!walk_reaches(walk, *at + bytes, frame))
+			return false;
+		if (frame->protocol == IPPROTO_FRAGMENT)
+			read_fragment(extension, frame);
+		frame->protocol = extension[0];
+		*at += bytes;
+	}
+	return true;
+}
+
+static void walk_ipv6(const struct walk *walk, struct frame *frame)
+{
+	const uint8_t *ip = walk->bytes + frame->l3_at;
+	uint32_t at = frame->l3_at + IPV6_BYTES;
+
+	if (!walk_reaches(walk, at, frame))
+		return;
+	if (ip[0] >> 4 != 6) {
+		frame->end = FRAME_MALFORMED;
+		return;
+	}
+	frame->ip_version = 6;
+	frame->ip_end = at + frame_be16(ip + 4);
+	frame->protocol = ip[6];
+	if (walk_extensions(walk, &at, frame))
+		walk_transport(walk, at, frame);
+}
+
+static bool is_tag(uint16_t type)
+{
+	return type == ETHERTYPE_VLAN || type == 0x88a8 || type == 0x9100;
+}
+
+void frame_walk_from(const uint8_t *bytes, uint32_t captured, uint32_t wire_bytes, uint32_t at, uint16_t ether_type,
+                     struct frame *frame)
+{
+	const struct walk walk = {bytes, captured, wire_bytes};
+
+	*frame = (struct frame){.ether_type = ether_type};
+	if (!walk_reaches(&walk, at, frame))
+		return;
+	for (; is_tag(frame->ether_type); frame->n_tags++, at += TAG_BYTES) {
+		if (frame->n_tags == FRAME_TAGS_MAX) {
+			frame->end = FRAME_TOO_MANY_TAGS;
+			return;
+		}
+		if (!walk_reaches(&walk, at + TAG_BYTES, frame))
+			return;
+		frame->ether_type = frame_be16(bytes + at + 2);
+	}
+	frame->l3_at = at;
+	if (frame->ether_type == ETHERTYPE_IP)
+		walk_ipv4(&walk, frame);
+	else if (frame->ether_type == ETHERTYPE_IPV6)
+		walk_ipv6(&walk, frame);
+	else
+		frame->end = FRAME_OTHER_TYPE;
+}
+
+void frame_walk(const uint8_t *bytes, uint32_t captured, uint32_t wire_bytes, struct frame *frame)
+{
+	frame_walk_from(bytes, captured, wire_bytes, ETHER_HDR_LEN,
+	                captured < ETHER_HDR_LEN ? 0 : frame_be16(bytes + ETHER_HDR_LEN - 2), frame);
+}

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Finds the headers of a frame, from Ethernet to UDP. Pure and bounded; nothing in the frame is trusted. */
+#ifndef LIB_FRAME_FRAME_H
+#define LIB_FRAME_FRAME_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define FRAME_TAGS_MAX       4
+#define FRAME_EXTENSIONS_MAX 8
+
+/* Why the walk ended. */
+enum frame_end {
+	FRAME_UDP,            /* at the payload of a datagram, or of its first fragment */
+	FRAME_LATER_FRAGMENT, /* at the payload of a later fragment of UDP, which has no UDP header */
+	FRAME_OTHER_PROTOCOL, /* the protocol behind the IP headers is not UDP */
+	FRAME_OTHER_TYPE,     /* the EtherType behind the tags is not that of IP */
+	FRAME_TOO_MANY_TAGS,
+	FRAME_TOO_MANY_EXTENSIONS,
+	FRAME_CUT,       /* the next header ends behind the bytes that were captured */
+	FRAME_SHORT,     /* the next header ends behind the frame */
+	FRAME_MALFORMED, /* the IP version is not that of the EtherType, or lengths contradict each other */
+};
+
+/* Positions are bytes from the first one of the frame. What the walk did not reach is 0. */
+struct frame {
+	enum frame_end end;
+	uint16_t ether_type; /* behind the tags */
+	uint8_t n_tags;
+	uint8_t n_extensions;
+	uint8_t ip_version; /* 4 or 6: the IP header at l3_at was captured, but for the options of IPv4 */
+	uint8_t protocol;   /* the last one that an IP header names */
+	bool more_fragments;
+	uint16_t fragment_offset; /* 0: not a fragment, or the first one */
+	uint16_t udp_length;
+	uint32_t fragment_id;
+	uint32_t l3_at;
+	uint32_t l4_at;  /* behind the IP headers, which were captured */
+	uint32_t ip_end; /* by the length in the IP header; may be anywhere */
+	/* For FRAME_UDP and FRAME_LATER_FRAGMENT. By the headers: the frame may have less. */
+	uint32_t payload_at;
+	uint32_t payload_bytes;  /* of the frame; by the shorter one of IP's and UDP's lengths, of fragments by IP's */
+	uint32_t datagram_bytes; /* of all fragments, if this is the first one; else payload_bytes */
+};
+
+static inline bool frame_is_fragment(const struct frame *frame)
+{
+	return frame->more_fragments || frame->fragment_offset;
+}
+
+static inline uint16_t frame_be16(const uint8_t *at)
+{
+	return (uint16_t)(at[0] << 8 | at[1]);
+}
+
+/**
+ * Walk a frame that had wire_bytes, of which the first captured bytes are readable: Ethernet, VLAN tags (0x8100,
+ * 0x88a8, 0x9100), IPv4 with options or IPv6 with extension headers, UDP. It does not look into tunnels.
+ */
+void frame_walk(const uint8_t *bytes, uint32_t captured, uint32_t wire_bytes, struct frame *frame);
+
+/** The same for another link header, which ends at `at` and names this EtherType. */
+void frame_walk_from(const uint8_t *bytes, uint32_t captured, uint32_t wire_bytes, uint32_t at, uint16_t ether_type,
+                     struct frame *frame);
+
+#endif
