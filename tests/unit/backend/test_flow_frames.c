@@ -8,6 +8,7 @@
 #include "daemon/backend/bpf/tcx_drop.h"
 #include "daemon/backend/packet/af_packet.h"
 #include "tests/support/flow_frames.h"
+#include "tests/support/frame_cases.h"
 #include "tests/unit/net/namespace.h"
 
 #include <bpf/bpf.h>
@@ -24,8 +25,9 @@
 
 #define MARKER_TYPE 0x88b5 /* for experiments */
 
-/* Of frames that the kernel gives to sockets bound to a type; of provider tags it knows the type behind. */
-static const uint16_t kernel_types[] = {ETH_P_IP, ETH_P_IPV6, ETH_P_8021Q, ETH_P_ARP, ETH_P_1588};
+/* Of frames that the kernel gives to sockets bound to a type. It takes an outer tag of a VLAN or a provider out. */
+static const uint16_t kernel_types[] = {ETH_P_IP,    ETH_P_IPV6, ETH_P_8021Q, ETH_P_8021AD,
+                                        ETH_P_QINQ1, ETH_P_ARP,  ETH_P_1588};
 #define N_KERNEL (sizeof(kernel_types) / sizeof(kernel_types[0]))
 
 static const uint8_t mac[6] = {0x02, 0, 0, 0, 0x0a, 0x01}; /* TEST_MAC */
@@ -177,12 +179,14 @@ static void drop_rule(const struct flow_rule *rule)
 
 static bool is_for_kernel_sockets(const uint8_t *bytes)
 {
-	uint16_t type = (uint16_t)(bytes[12] << 8 | bytes[13]);
+	uint16_t type = frame_be16(bytes + 12);
 
+	if (type == ETH_P_8021Q || type == ETH_P_8021AD)
+		type = frame_be16(bytes + 16);
 	for (size_t i = 0; i < N_KERNEL; i++)
 		if (type == kernel_types[i])
 			return true;
-	return type == ETH_P_8021AD;
+	return false;
 }
 
 /* The kernel drops a frame that ends within two bytes behind a VLAN tag before anybody has it. */
@@ -230,4 +234,24 @@ Test(flow_frames, a_frame_that_ends_before_what_the_rule_asks_for_is_taken_by_no
 			expect(flow_frames[i].name, bytes, n, n >= needed);
 		drop_rule(&rule);
 	}
+}
+
+/* The headers of all rows that a program walks are among these bytes. */
+static void expect_case(const struct frame_case *row, void *context)
+{
+	const struct flow_frame exact = {.ipv6 = strstr(row->recipe, "v6") && row->frame.ip_version != 4};
+	const struct flow_rule rule = flow_frame_rule(&exact, mac);
+	size_t n = row->captured < FLOW_FRAME_BYTES_MAX ? row->captured : FLOW_FRAME_BYTES_MAX;
+
+	(void)context;
+	if (n < ETH_HLEN)
+		return;
+	use_rule(&rule);
+	expect(row->recipe, row->bytes, n, frame_case_is_taken(row));
+	drop_rule(&rule);
+}
+
+Test(flow_frames, each_filter_answers_as_the_table_of_all_walks)
+{
+	frame_cases_visit(TEST_DATA, expect_case, NULL);
 }
