@@ -116,6 +116,6 @@ def test_a_program_that_writes_to_the_log_of_this_machine_is_no_fault(log):
     if mark.returncode == 77:
         pytest.skip(mark.stderr)
     with open("/dev/kmsg", "w", encoding="ascii") as kernel_log:
-        kernel_log.write(f"<6>{text}")
+        kernel_log.write(f"<6>{text}\n")  # a reader sees a record without a newline when the next one comes
     assert text in subprocess.run(["dmesg"], capture_output=True, text=True, check=True).stdout
     assert check(mark.stdout.strip()) == (0, "the kernel reported no fault\n")
