@@ -63,6 +63,27 @@ Test(rx_set, the_info_is_that_of_the_first_queue_and_the_sum_of_all)
 	cr_expect(eq(u32, info_of_rx().disconnected, 1), "one of them is");
 }
 
+Test(rx_set, a_moment_is_settled_when_each_queue_is_and_has_the_outage_that_came_after_it)
+{
+	const struct ring_settled record = {.at_ns = UINT64_MAX / 2};
+	struct ibvcap_rx_moment moment = IBVCAP_INIT(struct ibvcap_rx_moment);
+
+	open_all_queues(queues, 2, NULL);
+	cr_assert(eq(int, ibvcap_rx_take_moment(rx, &moment), 0));
+	cr_expect(eq(u64, moment.outage_from_ns, 0));
+	for (unsigned i = 0; i < 2; i++) {
+		daemon_store_outage(queues[i].ring.ring, true, 4711);
+		daemon_store_outage(queues[i].ring.ring, false, 4712);
+	}
+	daemon_store_settled(&queues[0].ring.ring->settled, &record);
+	cr_expect(eq(int, ibvcap_rx_settle_moment(rx, &moment), 0), "the other queue is not");
+	daemon_store_settled(&queues[1].ring.ring->settled, &record);
+	cr_expect(eq(int, ibvcap_rx_settle_moment(rx, &moment), 1));
+	cr_expect(eq(u64, moment.outage_from_ns, 4711));
+	cr_expect(eq(u64, moment.outage_until_ns, 4712));
+	cr_expect(gt(u64, moment.after.outages, moment.before.outages));
+}
+
 Test(rx_set, the_packets_of_the_past_are_summed_over_the_queues)
 {
 	union protocol_message request;

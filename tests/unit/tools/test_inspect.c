@@ -218,6 +218,8 @@ Test(inspect_sum, numbers_begin_again_only_after_a_restart_that_is_named)
 Test(inspect_sum, a_file_is_closed_by_its_statistics_and_a_section_without_interfaces)
 {
 	const struct pcapng_block section = {.type = PCAPNG_BLOCK_SECTION};
+	const struct pcapng_block interface = {.type = PCAPNG_BLOCK_INTERFACE,
+	                                       .interface = {.name = pcapng_text_of("imu")}};
 
 	add(0, 0, NULL);
 	cr_expect(not(inspect_is_closed(&sum)));
@@ -226,6 +228,12 @@ Test(inspect_sum, a_file_is_closed_by_its_statistics_and_a_section_without_inter
 	cr_assert(zero(int, inspect_sum_add(&sum, &section)));
 	cr_expect(inspect_is_closed(&sum));
 	cr_expect(eq(u64, sum.sources[0].n_delivered, 1));
+	/* Another recording behind it, by cat(1). */
+	cr_assert(zero(int, inspect_sum_add(&sum, &interface)));
+	add_statistics(1);
+	cr_expect(not(inspect_is_closed(&sum)), "the second one is cut");
+	cr_assert(zero(int, inspect_sum_add(&sum, &section)));
+	cr_expect(inspect_is_closed(&sum));
 }
 
 Test(inspect_sum, a_daemon_that_was_away_at_the_end_is_in_the_statistics)
