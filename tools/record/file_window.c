@@ -5,6 +5,7 @@
 #include "daemon/base/time.h"
 #include "tools/pcapng/recording_words.h"
 #include "tools/record/file_names.h"
+#include "tools/record/part_file.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -260,10 +261,9 @@ static int collect_left_files(struct file_window *window, const glob_t *found)
 int file_window_check(const char *pattern)
 {
 	char path[PATH_MAX], folder[PATH_MAX];
-	struct stat status;
 	const char *base;
 
-	if (!strcmp(pattern, "-") || (stat(pattern, &status) == 0 && !S_ISREG(status.st_mode)))
+	if (part_file_is_special(pattern))
 		return 0;
 	if (!realpath(pattern, path))
 		snprintf(path, sizeof(path), "%s", pattern);

@@ -14,14 +14,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 /* ---- sums ---------------------------------------------------------------------------------------- */
 
 static struct record_sum output_sum(const struct recorder *recorder, const struct record_output *output, unsigned i)
 {
 	const struct output_source *shown = &output->sources[i];
-	const struct source *source = &recorder->sources[output->first_source + i];
+	const struct source *source = &recorder->sources[output->files.first_source + i];
 
 	return source_sum(&shown->losses, shown->n_written, source->n_written - shown->n_written);
 }
@@ -29,8 +28,8 @@ static struct record_sum output_sum(const struct recorder *recorder, const struc
 /* The file ends here: what it shows of each source. */
 static void end_parts(const struct recorder *recorder, struct record_output *output)
 {
-	for (unsigned i = 0; i < output->n_sources; i++) {
-		const struct source *source = &recorder->sources[output->first_source + i];
+	for (unsigned i = 0; i < output->files.n_sources; i++) {
+		const struct source *source = &recorder->sources[output->files.first_source + i];
 		struct account_parts *parts = &output->file->sources[i];
 
 		source_take_moment(source, &output->sources[i].losses, &parts->until);
@@ -49,7 +48,7 @@ static void note_waited(struct recorder *recorder, uint64_t ns)
 	for (unsigned i = 0; i < recorder->n_sources; i++)
 		losses_waited(&recorder->sources[i].losses, ns);
 	SLIST_FOREACH (output, &recorder->outputs, entry)
-		for (unsigned i = 0; i < output->n_sources; i++)
+		for (unsigned i = 0; i < output->files.n_sources; i++)
 			losses_waited(&output->sources[i].losses, ns);
 }
 
@@ -90,16 +89,16 @@ static uint64_t end_of_file_ns(const struct record_options *options, uint64_t no
 static void output_begin_file(struct recorder *recorder, struct record_output *output, uint64_t now_ns)
 {
 	const struct record_format *format = recorder->writer.file_options.format;
-	struct source *sources = recorder->sources + output->first_source;
+	struct source *sources = recorder->sources + output->files.first_source;
 	struct writer_buffer *buffer = take_buffer(recorder, output, 0);
 
 	buffer->begins_file = true;
 	output->file->start_ns = now_ns;
-	for (unsigned i = 0; i < output->n_sources; i++)
+	for (unsigned i = 0; i < output->files.n_sources; i++)
 		source_describe_again(&sources[i]);
 	if (format->write_head)
 		buffer->used = format->write_head(buffer->at, WRITER_BUFFER_BYTES, recorder->options.why, sources,
-		                                  output->n_sources, output->files->flow_number);
+		                                  output->files.n_sources, output->files.flow_number);
 	buffer->filled_ns = time_monotonic_ns();
 	output->buffer = buffer;
 	output->bytes = buffer->used;
@@ -108,17 +107,9 @@ static void output_begin_file(struct recorder *recorder, struct record_output *o
 	output->until_ns = buffer->filled_ns + (output->rotate_ns - now_ns);
 }
 
-/* Of files that go into the same pipe one must end before the next begins. */
-static bool is_one_stream(const char *path)
-{
-	struct stat status;
-
-	return !strcmp(path, "-") || (stat(path, &status) == 0 && !S_ISREG(status.st_mode));
-}
-
 void output_rotate(struct recorder *recorder, struct record_output *output, uint64_t now_ns)
 {
-	struct writer_file *ended = output->file, *file = writer_new_file(output->files);
+	struct writer_file *ended = output->file, *file = writer_new_file(&output->files);
 
 	if (!file) {
 		writer_fail(&recorder->writer, -ENOMEM);
@@ -126,10 +117,11 @@ void output_rotate(struct recorder *recorder, struct record_output *output, uint
 		return;
 	}
 	end_parts(recorder, output);
-	ended->rotated_ns = is_one_stream(recorder->options.path) ? 0 : time_monotonic_ns();
+	/* Of files that go into the same pipe one must end before the next begins. */
+	ended->rotated_ns = part_file_is_special(recorder->options.path) ? 0 : time_monotonic_ns();
 	ended->next = file;
 	file->number = ended->number + 1;
-	for (unsigned i = 0; i < output->n_sources; i++) {
+	for (unsigned i = 0; i < output->files.n_sources; i++) {
 		file->sources[i].from = ended->sources[i].until;
 		file->sources[i].start = ended->sources[i].end;
 	}
@@ -179,7 +171,7 @@ void output_end_settled(struct recorder *recorder, uint64_t now_ns)
 /* The file tells of all that its sources lost until now, and from now on of what it finds by itself. */
 static void copy_losses(struct record_output *output, const struct source *sources)
 {
-	for (unsigned i = 0; i < output->n_sources; i++) {
+	for (unsigned i = 0; i < output->files.n_sources; i++) {
 		struct output_source *shown = &output->sources[i];
 
 		shown->losses = sources[i].losses;
@@ -196,18 +188,17 @@ static struct record_output *add_output(struct recorder *recorder, unsigned firs
 
 	if (!output)
 		return NULL;
-	output->first_source = first_source;
-	output->n_sources = n_sources;
-	output->files = writer_add_output(&recorder->writer, first_source, n_sources);
-	output->file = output->files ? writer_new_file(output->files) : NULL;
+	output->files =
+		(struct writer_output){.flow_number = flow, .first_source = first_source, .n_sources = n_sources};
+	if (flow != RECORDING_ACCOUNT_NO_FLOW)
+		snprintf(output->files.flow, sizeof(output->files.flow), "%s-%d",
+		         recorder->sources[first_source].stream, flow);
+	if (writer_add_buffer(&recorder->writer) == 0)
+		output->file = writer_new_file(&output->files);
 	if (!output->file) {
 		free(output);
 		return NULL;
 	}
-	output->files->flow_number = flow;
-	if (flow != RECORDING_ACCOUNT_NO_FLOW)
-		snprintf(output->files->flow, sizeof(output->files->flow), "%s-%d",
-		         recorder->sources[first_source].stream, flow);
 	copy_losses(output, &recorder->sources[first_source]);
 	for (unsigned i = 0; i < n_sources; i++)
 		output->file->sources[i].is_first = true;
@@ -293,12 +284,12 @@ static size_t write_packet(const struct record_output *output, const struct pcap
 
 void output_put(struct recorder *recorder, struct record_output *output, unsigned source, struct pcapng_packet *packet)
 {
-	struct output_source *shown = &output->sources[source - output->first_source];
+	struct output_source *shown = &output->sources[source - output->files.first_source];
 	char comment[LOSSES_COMMENT_BYTES];
 	struct writer_buffer *buffer;
 	size_t n;
 
-	packet->interface = source - output->first_source;
+	packet->interface = source - output->files.first_source;
 	if (shown->losses.pending) {
 		packet->options |= PCAPNG_PACKET_HAS_DROPS;
 		packet->drop_count = shown->losses.pending;
@@ -339,7 +330,7 @@ uint64_t output_rows_left(const struct record_options *options, const struct rec
 void output_put_rows(struct recorder *recorder, struct record_output *output, unsigned source, uint32_t n_good)
 {
 	const struct ibvcap_rx_batch *rows = &recorder->sources[source].batch;
-	struct output_source *shown = &output->sources[source - output->first_source];
+	struct output_source *shown = &output->sources[source - output->files.first_source];
 	size_t bytes = (size_t)rows->n * rows->stride;
 	struct writer_buffer *buffer;
 	uint64_t begin_ns;
@@ -351,7 +342,7 @@ void output_put_rows(struct recorder *recorder, struct record_output *output, un
 	buffer->used = bytes;
 	buffer->piece.rows = rows;
 	buffer->piece.losses = &shown->losses;
-	buffer->n_rows[source - output->first_source] = n_good;
+	buffer->n_rows[source - output->files.first_source] = n_good;
 	output->bytes += bytes;
 	output->n_packets += rows->n;
 	begin_ns = time_monotonic_ns();
@@ -369,12 +360,12 @@ void output_put_rows(struct recorder *recorder, struct record_output *output, un
  */
 static uint64_t untold_no_buffer(const struct recorder *recorder, const struct record_output *output, unsigned i)
 {
-	const struct source *sources = &recorder->sources[output->first_source];
-	uint64_t lost = recorder->accounts[output->first_source + i].no_buffer, told = 0;
+	const struct source *sources = &recorder->sources[output->files.first_source];
+	uint64_t lost = recorder->accounts[output->files.first_source + i].no_buffer, told = 0;
 
 	do
 		told += output->sources[i].losses.sum.no_buffer;
-	while (++i < output->n_sources && sources[i].queue > 0);
+	while (++i < output->files.n_sources && sources[i].queue > 0);
 	return lost > told ? lost - told : 0;
 }
 
@@ -384,8 +375,8 @@ void output_end(struct recorder *recorder, struct record_output *output, const s
 	size_t used = 0;
 
 	end_parts(recorder, output);
-	for (unsigned i = 0; i < output->n_sources; i++) {
-		unsigned number = output->first_source + i;
+	for (unsigned i = 0; i < output->files.n_sources; i++) {
+		unsigned number = output->files.first_source + i;
 		const struct source *source = &recorder->sources[number];
 		struct losses *losses = &output->sources[i].losses;
 		struct account_parts *parts = &file->sources[i];

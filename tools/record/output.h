@@ -22,16 +22,14 @@ struct output_source {
 
 struct record_output {
 	SLIST_ENTRY(record_output) entry;
-	struct writer_output *files;
+	struct writer_output files;
 	struct writer_file *file; /* that is being filled */
 	struct writer_buffer *buffer;
-	uint64_t bytes;     /* of the file so far, before compression */
-	uint64_t n_packets; /* of the file so far; of raw_format: rows */
-	uint64_t rotate_ns; /* UTC, when its time is over; UINT64_MAX: never */
-	uint64_t until_ns;  /* CLOCK_MONOTONIC of the same: UTC may be set back */
-	unsigned first_source;
-	unsigned n_sources;
-	struct output_source sources[]; /* by number, less first_source */
+	uint64_t bytes;                 /* of the file so far, before compression */
+	uint64_t n_packets;             /* of the file so far; of raw_format: rows */
+	uint64_t rotate_ns;             /* UTC, when its time is over; UINT64_MAX: never */
+	uint64_t until_ns;              /* CLOCK_MONOTONIC of the same: UTC may be set back */
+	struct output_source sources[]; /* by number, less files.first_source */
 };
 SLIST_HEAD(record_outputs, record_output);
 

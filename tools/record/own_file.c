@@ -20,6 +20,7 @@
 
 #define APPLICATION "ibvcap "
 
+/* The description is ahead of the other files of rows: without it nobody takes them for those of another file. */
 const char *const own_file_suffixes[] = {RECORDING_INDEX, RECORDING_JSON, RECORDING_META, RECORDING_HEADERS, NULL};
 
 static bool ends_with(const char *text, const char *end)
@@ -154,14 +155,6 @@ static bool is_index_at(int folder, const char *name)
 	return is_index;
 }
 
-static void remove_with_suffix(int folder, const char *name, const char *suffix)
-{
-	char path[PATH_MAX];
-
-	if (snprintf(path, sizeof(path), "%s%s", name, suffix) < (int)sizeof(path))
-		unlinkat(folder, path, 0);
-}
-
 void own_file_remove_beside(int folder, const char *name)
 {
 	char path[PATH_MAX];
@@ -175,8 +168,7 @@ void own_file_remove_beside(int folder, const char *name)
 	if (!said)
 		return;
 	json_decref(said);
-	/* The description first: without it nobody takes the others for those of another file. */
-	remove_with_suffix(folder, name, RECORDING_JSON);
-	remove_with_suffix(folder, name, RECORDING_META);
-	remove_with_suffix(folder, name, RECORDING_HEADERS);
+	for (const char *const *suffix = own_file_suffixes + 1; *suffix; suffix++)
+		if (snprintf(path, sizeof(path), "%s%s", name, *suffix) < (int)sizeof(path))
+			unlinkat(folder, path, 0);
 }

@@ -86,6 +86,13 @@ static bool is_in_memory(int fd)
 	return fstatfs(fd, &system) == 0 && system.f_type == TMPFS_MAGIC;
 }
 
+bool part_file_is_special(const char *path)
+{
+	struct stat status;
+
+	return !strcmp(path, "-") || (stat(path, &status) == 0 && !S_ISREG(status.st_mode));
+}
+
 static int open_special(struct part_file *file, const char *path)
 {
 	file->fd = strcmp(path, "-") ? open(path, O_WRONLY | O_CLOEXEC) : STDOUT_FILENO;
@@ -100,7 +107,7 @@ int part_file_open(struct part_file *file, char path[PATH_MAX], bool is_new)
 	int r;
 
 	*file = PART_FILE_CLOSED;
-	if (!strcmp(path, "-") || (stat(path, &status) == 0 && !S_ISREG(status.st_mode)))
+	if (part_file_is_special(path))
 		return open_special(file, path);
 	if (lstat(path, &status) == 0 && S_ISLNK(status.st_mode) && realpath(path, target))
 		strcpy(path, target);

@@ -45,6 +45,9 @@ int part_file_open_beside(struct part_file *file, const struct part_file *main, 
 /** Long writes go past the kernel's cache from now on, where address and offset permit it. */
 void part_file_begin_direct(struct part_file *file);
 
+/** Is it standard output, a pipe or a device, where files have no names and follow one another? */
+bool part_file_is_special(const char *path);
+
 enum part_file_way {
 	PART_FILE_CACHED,
 	PART_FILE_TO_DISK, /* past the cache, or through the cache and from there to the disk at once */

@@ -95,12 +95,6 @@ void record_sum_add(struct record_sum *sum, const struct record_sum *more);
 /** *sum -= *less */
 void record_sum_subtract(struct record_sum *sum, const struct record_sum *less);
 
-/** Packets that are missing, as far as they are counted. */
-static inline uint64_t record_sum_missing(const struct record_sum *sum)
-{
-	return sum->unwritten + sum->errored + sum->skipped + sum->disk_wait + sum->no_buffer;
-}
-
 /** "published 10 = written 9 + …", and what the device dropped. Cut off at bytes. */
 void record_sum_print(char *text, size_t bytes, const struct record_sum *sum);
 

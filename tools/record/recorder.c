@@ -32,9 +32,9 @@
 static struct output_source *output_source(struct record_output *output, const struct recorder *recorder,
                                            const struct source *source)
 {
-	unsigned i = (unsigned)(source - recorder->sources) - output->first_source;
+	unsigned i = (unsigned)(source - recorder->sources) - output->files.first_source;
 
-	return i < output->n_sources ? &output->sources[i] : NULL;
+	return i < output->files.n_sources ? &output->sources[i] : NULL;
 }
 
 static void note_caught_up(struct recorder *recorder, struct source *source)

@@ -297,21 +297,9 @@ static int make_buffers(struct writer *writer)
 	return r;
 }
 
-struct writer_output *writer_add_output(struct writer *writer, unsigned first_source, unsigned n_sources)
+int writer_add_buffer(struct writer *writer)
 {
-	struct writer_output *output = calloc(1, sizeof(*output));
-
-	if (!output)
-		return NULL;
-	if (add_buffer(writer, NULL) < 0) {
-		free(output);
-		return NULL;
-	}
-	output->flow_number = RECORDING_ACCOUNT_NO_FLOW;
-	output->first_source = first_source;
-	output->n_sources = n_sources;
-	SLIST_INSERT_HEAD(&writer->outputs, output, entry);
-	return output;
+	return add_buffer(writer, NULL);
 }
 
 struct writer_file *writer_new_file(struct writer_output *output)
@@ -411,14 +399,8 @@ void writer_stop(struct writer *writer)
 
 void writer_deinit(struct writer *writer)
 {
-	struct writer_output *output;
-
 	free_buffers(&writer->full);
 	free_buffers(&writer->unused);
-	while ((output = SLIST_FIRST(&writer->outputs))) {
-		SLIST_REMOVE_HEAD(&writer->outputs, entry);
-		free(output);
-	}
 	free(writer->unwritten);
 	free(writer->accounts);
 	free(writer->scratch);

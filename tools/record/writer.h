@@ -32,7 +32,6 @@ STAILQ_HEAD(writer_buffers, writer_buffer);
 
 /* Files that follow one another: of all packets, or of a flow. */
 struct writer_output {
-	SLIST_ENTRY(writer_output) entry;
 	char flow[IBVCAP_STREAM_NAME_MAX + 8]; /* in their names; empty: nothing */
 	int32_t flow_number;                   /* RECORDING_ACCOUNT_NO_FLOW: all flows */
 	unsigned first_source;                 /* the sources that they show */
@@ -41,7 +40,6 @@ struct writer_output {
 	struct writer_file *newest; /* that was opened, until it ends */
 	struct writer_file *held;   /* after a failure: its end tells of all files that could not be opened */
 };
-SLIST_HEAD(writer_outputs, writer_output);
 
 /* The reader fills it in, and hands it over with its first buffer and with its end. The writer frees it. */
 struct writer_file {
@@ -67,8 +65,7 @@ struct writer {
 	struct file_window window;
 	const struct source *sources;
 	unsigned n_sources;
-	uint64_t recording;            /* random: which files are of one recording */
-	struct writer_outputs outputs; /* of the reader */
+	uint64_t recording; /* random: which files are of one recording */
 	unsigned n_buffers;
 
 	pthread_t thread;
@@ -93,8 +90,8 @@ struct writer {
 /** Fill in path, file_options, window, sources, n_sources and n_buffers before. 0; -errno. */
 int writer_start(struct writer *writer);
 
-/** More files, and a buffer more, since one is always being filled. NULL: no memory. */
-struct writer_output *writer_add_output(struct writer *writer, unsigned first_source, unsigned n_sources);
+/** A buffer more, for one more output: a buffer of each is always being filled. 0; -ENOMEM. */
+int writer_add_buffer(struct writer *writer);
 
 /** A file of the output, which has no buffer yet. NULL: no memory. */
 struct writer_file *writer_new_file(struct writer_output *output);
