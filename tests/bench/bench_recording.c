@@ -9,7 +9,7 @@
  * Prints one JSON line.
  */
 #include "tests/support/frames.h"
-#include "tools/pcapng/pcapng_write.h"
+#include "tools/recording/pcapng_write.h"
 #include "tools/record/record_file.h"
 
 #include <inttypes.h>

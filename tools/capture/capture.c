@@ -202,6 +202,9 @@ static int next_of_libpcap(struct capture *capture, struct capture_packet *packe
 
 static int next_of_raw(struct capture *capture, struct capture_packet *packet)
 {
+	static const enum datagram_link links[] = {[RAW_PACKET_FRAME] = DATAGRAM_LINK_ETHERNET,
+	                                           [RAW_PACKET_PAYLOAD] = DATAGRAM_LINK_PAYLOAD,
+	                                           [RAW_PACKET_FRAGMENT] = DATAGRAM_LINK_FRAGMENT};
 	struct raw_packet row;
 	int r = raw_recording_next(capture->raw, &row);
 
@@ -217,7 +220,7 @@ static int next_of_raw(struct capture *capture, struct capture_packet *packet)
 	capture->n_lost += row.n_lost;
 	*packet = (struct capture_packet){.time_ns = row.time_ns,
 	                                  .frame = row.at,
-	                                  .link = row.link,
+	                                  .link = links[row.kind],
 	                                  .captured = row.captured,
 	                                  .wire_bytes = row.wire_bytes};
 	return 1;

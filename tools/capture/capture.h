@@ -7,8 +7,8 @@
 #define TOOLS_CAPTURE_CAPTURE_H
 
 #include "tools/capture/datagram.h"
-#include "tools/capture/raw_recording.h"
-#include "tools/capture/recording.h"
+#include "tools/recording/raw_recording.h"
+#include "tools/recording/recording.h"
 
 #include <stdbool.h>
 #include <stddef.h>

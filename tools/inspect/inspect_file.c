@@ -2,7 +2,7 @@
 /* Reads a recording block by block, and lets it be judged. */
 #include "tools/inspect/inspect_file.h"
 
-#include "tools/capture/recording.h"
+#include "tools/recording/recording.h"
 
 #include <errno.h>
 

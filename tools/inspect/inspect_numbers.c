@@ -3,8 +3,8 @@
 #include "tools/inspect/inspect_numbers.h"
 
 #include "tools/capture/datagram.h"
-#include "tools/json/sequence_json.h"
-#include "tools/pcapng/recording_words.h"
+#include "tools/recording/sequence_json.h"
+#include "tools/recording/recording_words.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -3,7 +3,7 @@
 #include "tools/inspect/inspect_sum.h"
 
 #include "tools/inspect/old_recording.h"
-#include "tools/pcapng/recording_words.h"
+#include "tools/recording/recording_words.h"
 
 #include <ctype.h>
 #include <errno.h>

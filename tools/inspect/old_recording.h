@@ -6,8 +6,8 @@
 #ifndef TOOLS_INSPECT_OLD_RECORDING_H
 #define TOOLS_INSPECT_OLD_RECORDING_H
 
-#include "tools/json/account_json.h"
-#include "tools/pcapng/pcapng.h"
+#include "tools/recording/account_json.h"
+#include "tools/recording/pcapng.h"
 
 /** What the comment of a packet names, as far as info wants to know it: no_buffer and restarts. Pure. */
 void old_recording_losses(const struct pcapng_text *comment, struct recording_losses *losses);

@@ -3,7 +3,7 @@
 #ifndef TOOLS_INSPECT_PACKET_FILTER_H
 #define TOOLS_INSPECT_PACKET_FILTER_H
 
-#include "tools/pcapng/pcapng.h"
+#include "tools/recording/pcapng.h"
 
 #define PACKET_FILTER_ERROR_BYTES 256
 

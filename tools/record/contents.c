@@ -6,10 +6,10 @@
  */
 #include "tools/record/contents.h"
 
-#include "tools/json/sequence_json.h"
-#include "tools/pcapng/pcapng_write.h"
-#include "tools/pcapng/recording_words.h"
-#include "tools/record/row_frame.h"
+#include "tools/recording/sequence_json.h"
+#include "tools/recording/pcapng_write.h"
+#include "tools/recording/recording_words.h"
+#include "tools/recording/row_frame.h"
 
 #include <inttypes.h>
 #include <stdio.h>

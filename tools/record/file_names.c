@@ -3,7 +3,7 @@
 #include "tools/record/file_names.h"
 
 #include "daemon/base/time.h"
-#include "tools/pcapng/recording_words.h"
+#include "tools/recording/recording_words.h"
 
 #include <errno.h>
 #include <stdio.h>

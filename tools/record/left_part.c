@@ -2,7 +2,7 @@
 /* Gives the files that a killed recorder has left other names, and never one that is there. */
 #include "tools/record/left_part.h"
 
-#include "tools/pcapng/recording_words.h"
+#include "tools/recording/recording_words.h"
 #include "tools/record/own_file.h"
 
 #include <errno.h>

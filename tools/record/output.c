@@ -6,8 +6,8 @@
 #include "tools/record/recorder.h"
 
 #include "daemon/base/time.h"
-#include "tools/pcapng/pcapng_write.h"
-#include "tools/pcapng/recording_words.h"
+#include "tools/recording/pcapng_write.h"
+#include "tools/recording/recording_words.h"
 #include "tools/record/raw_file.h"
 
 #include <errno.h>

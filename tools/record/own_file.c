@@ -5,8 +5,9 @@
  */
 #include "tools/record/own_file.h"
 
-#include "tools/capture/recording.h"
-#include "tools/pcapng/recording_words.h"
+#include "tools/recording/raw_layout.h"
+#include "tools/recording/recording.h"
+#include "tools/recording/recording_words.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -15,7 +16,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #define APPLICATION "ibvcap "
@@ -37,24 +37,6 @@ bool own_file_is_note(const char *name)
 
 /* ---- raw rows -------------------------------------------------------------------------------------- */
 
-/* NULL: no description of raw rows. */
-static json_t *load_description_at(int folder, const char *name)
-{
-	int fd = openat(folder, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
-	struct stat status;
-	json_t *said = NULL;
-
-	if (fd < 0)
-		return NULL;
-	if (fstat(fd, &status) == 0 && S_ISREG(status.st_mode))
-		said = json_loadfd(fd, 0, NULL);
-	close(fd);
-	if (json_is_array(json_object_get(said, "meta_dtype")) && json_is_array(json_object_get(said, "shape")))
-		return said;
-	json_decref(said);
-	return NULL;
-}
-
 /* "lidar" of "lidar/1", which is a queue. */
 static bool is_name_of_stream(const char *name, size_t n, const char *stream)
 {
@@ -73,7 +55,7 @@ static bool has_own_rows(const char *path, const struct own_streams *streams)
 
 	if (snprintf(beside, sizeof(beside), "%s" RECORDING_JSON, path) >= (int)sizeof(beside))
 		return false;
-	said = load_description_at(AT_FDCWD, beside);
+	said = raw_description_load(AT_FDCWD, beside, O_NOFOLLOW);
 	stream = json_string_value(json_object_get(said, "stream"));
 	is_own = stream && streams->n == 1 && is_name_of_stream(stream, strlen(stream), streams->names[0]);
 	json_decref(said);
@@ -164,7 +146,7 @@ void own_file_remove_beside(int folder, const char *name)
 		unlinkat(folder, path, 0);
 	if (snprintf(path, sizeof(path), "%s" RECORDING_JSON, name) >= (int)sizeof(path))
 		return;
-	said = load_description_at(folder, path);
+	said = raw_description_load(folder, path, O_NOFOLLOW);
 	if (!said)
 		return;
 	json_decref(said);

@@ -5,7 +5,7 @@
  */
 #include "tools/record/part_file.h"
 
-#include "tools/pcapng/recording_words.h"
+#include "tools/recording/recording_words.h"
 #include "tools/record/left_part.h"
 #include "tools/record/own_file.h"
 

@@ -2,9 +2,8 @@
 /* Writes rows, their meta and their description. */
 #include "tools/record/raw_file.h"
 
-#include "tools/pcapng/recording_words.h"
+#include "tools/recording/recording_words.h"
 
-#include <assert.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -16,32 +15,6 @@
 #define SCHEMA_VERSION        1
 
 /* ---- description --------------------------------------------------------------------------------- */
-
-/* As numpy.dtype() takes it. */
-static json_t *meta_dtype(void)
-{
-	static_assert(sizeof(struct ibvcap_meta) == 16 && offsetof(struct ibvcap_meta, length) == 8 &&
-	                      offsetof(struct ibvcap_meta, flags) == 10 &&
-	                      offsetof(struct ibvcap_meta, header_length) == 12 &&
-	                      offsetof(struct ibvcap_meta, flow) == 13 &&
-	                      offsetof(struct ibvcap_meta, wire_length) == 14,
-	              "the names below say what is in FILE.meta");
-	return json_pack("[[s,s],[s,s],[s,s],[s,s],[s,s],[s,s]]", "timestamp_ns", "<u8", "length", "<u2", "flags",
-	                 "<u2", "header_length", "u1", "flow", "u1", "wire_length", "<u2");
-}
-
-static void describe_raw_rows(const struct raw_rows *rows, json_t *all)
-{
-	json_object_set_new(all, "dtype", json_string("u1"));
-	json_object_set_new(all, "offset", json_integer(rows->offset));
-	json_object_set_new(all, "shape", json_pack("[I,I]", (json_int_t)rows->n, (json_int_t)rows->bytes));
-	json_object_set_new(all, "payload_bytes", json_integer((json_int_t)rows->payload_bytes));
-	json_object_set_new(all, "byte_order", json_string("little"));
-	json_object_set_new(all, "meta_dtype", meta_dtype());
-	json_object_set_new(all, "layout", json_string(rows->has_frames ? "frame" : "payload"));
-	json_object_set_new(all, "network_header_bytes", json_integer(rows->network_header_bytes));
-	json_object_set_new(all, "application_header_bytes", json_integer(rows->application_header_bytes));
-}
 
 static json_t *raw_sum_to_json(const struct recording_account *account)
 {
@@ -67,7 +40,7 @@ static int write_description(struct record_file *file, const struct record_end *
 
 	if (!all)
 		return -ENOMEM;
-	describe_raw_rows(rows, all);
+	raw_layout_to_json(&rows->layout, all);
 	if (source->sequence)
 		json_object_set(all, "sequence", source->sequence);
 	if (end) {
@@ -88,7 +61,8 @@ static int write_description(struct record_file *file, const struct record_end *
 static void note_raw_loss(struct raw_rows *rows, const struct recording_losses *named, const char *why)
 {
 	uint64_t n = named->skipped + named->disk_wait + named->errored + named->no_buffer;
-	json_t *loss = json_pack("{s:I, s:I, s:s}", "row", (json_int_t)rows->n, "packets", (json_int_t)n, "why", why);
+	json_t *loss = json_pack("{s:I, s:I, s:s}", "row", (json_int_t)rows->layout.n_rows, "packets", (json_int_t)n,
+	                         "why", why);
 
 	recording_losses_to_json(named, loss);
 	json_array_append_new(rows->losses, loss);
@@ -107,11 +81,11 @@ static int describe_batch(struct record_file *file, const struct record_piece *p
 
 	if (has_loss)
 		note_raw_loss(rows, &piece->losses->named, piece->losses->text);
-	if (rows->n && batch->epoch == rows->epoch && batch->sequence == rows->next_sequence)
+	if (rows->layout.n_rows && batch->epoch == rows->epoch && batch->sequence == rows->next_sequence)
 		return has_loss ? write_description(file, NULL) : 0;
 	snprintf(epoch, sizeof(epoch), "%016" PRIx64, batch->epoch);
-	json_array_append_new(rows->runs, json_pack("{s:I, s:I, s:s}", "row", (json_int_t)rows->n, "sequence",
-	                                            (json_int_t)batch->sequence, "epoch", epoch));
+	json_array_append_new(rows->runs, json_pack("{s:I, s:I, s:s}", "row", (json_int_t)rows->layout.n_rows,
+	                                            "sequence", (json_int_t)batch->sequence, "epoch", epoch));
 	return write_description(file, NULL);
 }
 
@@ -122,11 +96,11 @@ static void note_geometry(struct raw_rows *rows, const struct source *source)
 	struct ibvcap_rx_info info = IBVCAP_INIT(struct ibvcap_rx_info);
 
 	ibvcap_rx_info(source->rx, &info);
-	rows->bytes = info.row_stride;
-	rows->payload_bytes = info.slot_bytes;
-	rows->has_frames = info.flags & IBVCAP_RING_FLAG_FRAMES;
-	rows->application_header_bytes = info.application_header_bytes;
-	rows->network_header_bytes = info.header_bytes - info.application_header_bytes;
+	rows->layout.row_bytes = info.row_stride;
+	rows->layout.payload_bytes = info.slot_bytes;
+	rows->layout.has_frames = info.flags & IBVCAP_RING_FLAG_FRAMES;
+	rows->layout.application_header_bytes = info.application_header_bytes;
+	rows->layout.network_header_bytes = info.header_bytes - info.application_header_bytes;
 	rows->is_paged = (uint64_t)info.slots_per_block * info.row_stride % DISK_PAGE_BYTES == 0;
 }
 
@@ -155,7 +129,7 @@ static int open_rows(struct record_file *file)
 	if (!part_file_is_regular(main))
 		return -ESPIPE;
 	r = part_file_open_beside(&file->parts[RAW_META], main, RECORDING_META);
-	if (r == 0 && rows->application_header_bytes)
+	if (r == 0 && rows->layout.application_header_bytes)
 		r = part_file_open_beside(&file->parts[RAW_HEADERS], main, RECORDING_HEADERS);
 	if (r == 0)
 		r = part_file_open_beside(&file->parts[RAW_DESCRIPTION], main, RECORDING_JSON);
@@ -170,7 +144,7 @@ static int open_rows(struct record_file *file)
 static int write_headers(struct record_file *file, const struct ibvcap_rx_batch *batch)
 {
 	uint32_t begin = batch->header_bytes - batch->application_header_bytes,
-		 n = file->rows->application_header_bytes;
+		 n = file->rows->layout.application_header_bytes;
 	uint8_t headers[HEADERS_AT_ONCE_BYTES];
 	size_t used = 0;
 	int r = 0;
@@ -198,7 +172,7 @@ static int place_first_row(struct record_file *file, const uint8_t *at)
 		return 0;
 	r = part_file_write(main, zeros, offset, PART_FILE_CACHED);
 	if (r == 0)
-		file->rows->offset = offset;
+		file->rows->layout.offset = offset;
 	return r;
 }
 
@@ -206,17 +180,20 @@ bool raw_file_takes(const struct record_file *file, const struct ibvcap_rx_batch
 {
 	const struct raw_rows *rows = file->rows;
 
-	return batch->stride == rows->bytes && batch->application_header_bytes == rows->application_header_bytes &&
-	       batch->header_bytes == rows->network_header_bytes + rows->application_header_bytes;
+	return batch->stride == rows->layout.row_bytes &&
+	       batch->application_header_bytes == rows->layout.application_header_bytes &&
+	       batch->header_bytes == rows->layout.network_header_bytes + rows->layout.application_header_bytes;
 }
 
 /* All files end behind the last row that each of them has. */
 static int cut_to_rows(struct record_file *file)
 {
 	const struct raw_rows *rows = file->rows;
-	int main = part_file_cut(&file->parts[RAW_ROWS], rows->offset + rows->n * rows->bytes);
-	int meta = part_file_cut(&file->parts[RAW_META], rows->n * sizeof(struct ibvcap_meta));
-	int headers = part_file_cut(&file->parts[RAW_HEADERS], rows->n * rows->application_header_bytes);
+	int main = part_file_cut(&file->parts[RAW_ROWS],
+	                         rows->layout.offset + rows->layout.n_rows * rows->layout.row_bytes);
+	int meta = part_file_cut(&file->parts[RAW_META], rows->layout.n_rows * sizeof(struct ibvcap_meta));
+	int headers =
+		part_file_cut(&file->parts[RAW_HEADERS], rows->layout.n_rows * rows->layout.application_header_bytes);
 
 	return main < 0 ? main : meta < 0 ? meta : headers;
 }
@@ -226,10 +203,10 @@ static int append_rows(struct record_file *file, const struct record_piece *piec
 	const struct ibvcap_rx_batch *batch = piece->rows;
 	struct raw_rows *rows = file->rows;
 	size_t meta_bytes = batch->n * sizeof(*batch->meta);
-	int r = record_file_make_room(file,
-	                              piece->bytes + meta_bytes + (uint64_t)batch->n * rows->application_header_bytes);
+	int r = record_file_make_room(file, piece->bytes + meta_bytes +
+	                                            (uint64_t)batch->n * rows->layout.application_header_bytes);
 
-	if (r == 0 && rows->n == 0)
+	if (r == 0 && rows->layout.n_rows == 0)
 		r = place_first_row(file, piece->at);
 	if (r == 0)
 		r = describe_batch(file, piece);
@@ -237,7 +214,7 @@ static int append_rows(struct record_file *file, const struct record_piece *piec
 		r = part_file_write(&file->parts[RAW_ROWS], piece->at, piece->bytes, PART_FILE_TO_DISK);
 	if (r == 0)
 		r = part_file_write(&file->parts[RAW_META], batch->meta, meta_bytes, PART_FILE_CACHED);
-	if (r == 0 && rows->application_header_bytes)
+	if (r == 0 && rows->layout.application_header_bytes)
 		r = write_headers(file, batch);
 	return r;
 }
@@ -261,7 +238,7 @@ static int write_rows(struct record_file *file, const struct record_piece *piece
 		cut = cut_to_rows(file);
 		return cut < 0 ? cut : r;
 	}
-	rows->n += batch->n;
+	rows->layout.n_rows += batch->n;
 	rows->epoch = batch->epoch;
 	rows->next_sequence = batch->sequence + batch->n;
 	return 0;

@@ -10,20 +10,13 @@
 #define TOOLS_RECORD_RAW_FILE_H
 
 #include "tools/record/record_file.h"
-
-#include <jansson.h>
+#include "tools/recording/raw_layout.h"
 
 enum raw_part { RAW_ROWS, RAW_META, RAW_HEADERS, RAW_DESCRIPTION };
 
 struct raw_rows {
-	uint64_t n;
-	uint64_t bytes;                /* from row to row */
-	uint64_t payload_bytes;        /* of these: the most that a packet has there */
-	uint32_t network_header_bytes; /* of an ordinary packet, split off */
-	uint32_t application_header_bytes;
-	bool has_frames; /* rows hold whole frames */
-	bool is_paged;   /* each block begins on a page of memory */
-	uint32_t offset; /* of the first row in the file */
+	struct raw_layout layout;
+	bool is_paged; /* each block begins on a page of memory */
 	uint64_t next_sequence;
 	uint64_t epoch;
 	json_t *runs; /* rows of consecutive packet numbers */

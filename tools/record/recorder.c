@@ -5,9 +5,9 @@
 #include "daemon/base/time.h"
 #include "tools/common/report.h"
 #include "tools/common/stop_signal.h"
-#include "tools/pcapng/pcapng_write.h"
+#include "tools/recording/pcapng_write.h"
 #include "tools/record/rotate_signal.h"
-#include "tools/record/row_frame.h"
+#include "tools/recording/row_frame.h"
 
 #include <errno.h>
 #include <poll.h>

@@ -4,7 +4,7 @@
 
 #include "daemon/base/time.h"
 #include "tools/status/status_view.h"
-#include "tools/json/sequence_json.h"
+#include "tools/recording/sequence_json.h"
 
 #include <errno.h>
 #include <inttypes.h>

@@ -2,7 +2,7 @@
 #include "tests/unit/tools/recorded.h"
 
 #include "daemon/base/time.h"
-#include "tools/capture/recording.h"
+#include "tools/recording/recording.h"
 #include "tools/common/stop_signal.h"
 #include "tools/record/contents.h"
 

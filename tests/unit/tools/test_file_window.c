@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* A window deletes files of the same recording, and no others, whatever they are called. */
-#include "tools/pcapng/pcapng_write.h"
+#include "tools/recording/pcapng_write.h"
 #include "tools/record/file_window.h"
 
 #include <criterion/criterion.h>

@@ -2,7 +2,7 @@
 #include "tools/inspect/inspect_numbers.h"
 #include "tools/inspect/inspect_sum.h"
 #include "tools/inspect/packet_filter.h"
-#include "tools/inspect/recording_index.h"
+#include "tools/recording/recording_index.h"
 #include "tools/inspect/time_text.h"
 
 #include <criterion/criterion.h>

@@ -2,7 +2,7 @@
 /* A disk that is full or broken: a file ends where the last write ended that did not fail. */
 #include "tests/unit/tools/captured.h"
 #include "tests/unit/tools/disk.h"
-#include "tools/pcapng/recording_words.h"
+#include "tools/recording/recording_words.h"
 #include "tools/record/left_part.h"
 #include "tools/record/part_file.h"
 

@@ -69,7 +69,7 @@ static void expect_rows(unsigned n)
 {
 	cr_expect_eq(size_of("a.part"), (off_t)n * SLOT_BYTES);
 	cr_expect_eq(size_of("a.part.meta"), (off_t)(n * sizeof(struct ibvcap_meta)));
-	cr_expect_eq(file.rows->n, n);
+	cr_expect_eq(file.rows->layout.n_rows, n);
 	cr_expect_eq(record_file_bytes(&file), n * (SLOT_BYTES + sizeof(struct ibvcap_meta)) +
 	                                               file.parts[RAW_HEADERS].bytes +
 	                                               file.parts[RAW_DESCRIPTION].bytes);
@@ -189,8 +189,8 @@ Test(raw_file, headers_of_the_application_have_a_file_of_their_own)
 	FILE *headers;
 
 	cr_assert_eq(part_file_open_beside(&file.parts[RAW_HEADERS], &file.parts[RAW_ROWS], ".headers"), 0);
-	file.rows->network_header_bytes = 34;
-	file.rows->application_header_bytes = 8;
+	file.rows->layout.network_header_bytes = 34;
+	file.rows->layout.application_header_bytes = 8;
 	batch.application_header_bytes = 8;
 	for (unsigned i = 0; i < 10; i++) {
 		uint64_t number = 1000 + i;

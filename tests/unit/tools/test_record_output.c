@@ -2,7 +2,7 @@
 /* Files of a recording get their ends when the daemon has settled them, and one begins where the other ends. */
 #include "daemon/base/time.h"
 #include "tests/unit/ibvcap/attached.h"
-#include "tools/pcapng/pcapng_write.h"
+#include "tools/recording/pcapng_write.h"
 #include "tools/record/contents.h"
 #include "tools/record/recorder.h"
 

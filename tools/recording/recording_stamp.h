@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Tells one recording from another, so that an index is used only with the file it was written for. */
-#ifndef TOOLS_PCAPNG_RECORDING_STAMP_H
-#define TOOLS_PCAPNG_RECORDING_STAMP_H
+#ifndef TOOLS_RECORDING_RECORDING_STAMP_H
+#define TOOLS_RECORDING_RECORDING_STAMP_H
 
 #include <stdint.h>
 

@@ -4,8 +4,8 @@
  * file, and the losses before a packet. In a pcapng file these are lines of comments, of the interface's statistics and
  * of the packet. Beside rows of --raw they are members of FILE.json.
  */
-#ifndef TOOLS_JSON_ACCOUNT_JSON_H
-#define TOOLS_JSON_ACCOUNT_JSON_H
+#ifndef TOOLS_RECORDING_ACCOUNT_JSON_H
+#define TOOLS_RECORDING_ACCOUNT_JSON_H
 
 #include <ibvcap/ibvcap.h>
 #include <jansson.h>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Opens recordings and reads their blocks. A compressed file is one zstd frame or several. */
-#include "tools/capture/recording.h"
+#include "tools/recording/recording.h"
 
-#include "tools/pcapng/recording_words.h"
+#include "tools/recording/recording_words.h"
 
 #include <errno.h>
 #include <fcntl.h>

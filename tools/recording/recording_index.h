@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Finds the pieces of a recording that have packets of some time, by the index that lies beside it. */
-#ifndef TOOLS_INSPECT_RECORDING_INDEX_H
-#define TOOLS_INSPECT_RECORDING_INDEX_H
+#ifndef TOOLS_RECORDING_RECORDING_INDEX_H
+#define TOOLS_RECORDING_RECORDING_INDEX_H
 
-#include "tools/pcapng/recording_stamp.h"
+#include "tools/recording/recording_stamp.h"
 
 #include <stdint.h>
 #include <stdio.h>

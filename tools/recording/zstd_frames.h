@@ -3,8 +3,8 @@
  * Compression in pieces. All pieces are one zstd frame, because Wireshark 4.0 reads a file of several frames wrong
  * behind the first 128 KiB. Each piece can be decompressed as soon as it is written.
  */
-#ifndef TOOLS_RECORD_ZSTD_FRAMES_H
-#define TOOLS_RECORD_ZSTD_FRAMES_H
+#ifndef TOOLS_RECORDING_ZSTD_FRAMES_H
+#define TOOLS_RECORDING_ZSTD_FRAMES_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Turns a row of a batch into the frame that came from the wire. */
-#ifndef TOOLS_RECORD_ROW_FRAME_H
-#define TOOLS_RECORD_ROW_FRAME_H
+/* What of a packet is in its row, in a ring and in a file of `record --raw`. */
+#ifndef TOOLS_RECORDING_ROW_FRAME_H
+#define TOOLS_RECORDING_ROW_FRAME_H
 
 #include "lib/frame/frame.h"
 
@@ -17,6 +17,20 @@ struct row_frame {
 static inline uint32_t row_frame_min(uint32_t a, uint32_t b)
 {
 	return a < b ? a : b;
+}
+
+static inline uint32_t row_frame_max(uint32_t a, uint32_t b)
+{
+	return a > b ? a : b;
+}
+
+/**
+ * The device splits each frame behind the headers of an ordinary packet of the stream. Headers that are longer go on in
+ * the row of the payload: so many bytes.
+ */
+static inline uint32_t row_frame_longer(const struct ibvcap_meta *meta, uint32_t ordinary_bytes)
+{
+	return meta->header_length - row_frame_min(ordinary_bytes, meta->header_length);
 }
 
 /*
@@ -39,15 +53,12 @@ static inline void row_frame_of_unusable(const struct ibvcap_rx_batch *batch, ui
 	frame->wire_bytes = headers.ip_end >= network_bytes ? headers.ip_end : batch->header_bytes;
 }
 
-/**
- * The device splits a frame at the same byte always. Headers that are longer than those of an ordinary packet of the
- * stream go on in the payload's row.
- */
+/** The frame that came from the wire. */
 static inline void row_frame_of(const struct ibvcap_rx_batch *batch, uint32_t i, struct row_frame *frame)
 {
 	const struct ibvcap_meta *meta = &batch->meta[i];
 	uint32_t ordinary_bytes = batch->header_bytes - batch->application_header_bytes;
-	uint32_t longer = meta->header_length - row_frame_min(ordinary_bytes, meta->header_length);
+	uint32_t longer = row_frame_longer(meta, ordinary_bytes);
 	uint32_t length = meta->length, wire = meta->wire_length;
 
 	if (meta->flags & IBVCAP_PACKET_FLAG_UNUSABLE) {
@@ -61,7 +72,7 @@ static inline void row_frame_of(const struct ibvcap_rx_batch *batch, uint32_t i,
 	frame->bytes[0] = batch->header_bytes;
 	frame->at[1] = batch->payload + (size_t)i * batch->stride;
 	frame->bytes[1] = row_frame_min(longer + length, batch->stride);
-	frame->wire_bytes = meta->header_length + batch->application_header_bytes + (wire > length ? wire : length);
+	frame->wire_bytes = meta->header_length + batch->application_header_bytes + row_frame_max(wire, length);
 }
 
 /** Leave only the first bytes of the frame. */

@@ -3,10 +3,8 @@
  * Reads the packets of `ibvcap record --raw`: FILE has their payloads, FILE.meta their times and lengths, FILE.json the
  * size of a row and the losses. FILE.headers, if the stream has application headers, has the first bytes of each.
  */
-#ifndef TOOLS_CAPTURE_RAW_RECORDING_H
-#define TOOLS_CAPTURE_RAW_RECORDING_H
-
-#include "tools/capture/datagram.h"
+#ifndef TOOLS_RECORDING_RAW_RECORDING_H
+#define TOOLS_RECORDING_RAW_RECORDING_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -14,10 +12,16 @@
 
 struct raw_recording;
 
+enum raw_packet_kind {
+	RAW_PACKET_FRAME,
+	RAW_PACKET_PAYLOAD,  /* of UDP, whose headers the file does not have */
+	RAW_PACKET_FRAGMENT, /* likewise, a part of a payload */
+};
+
 struct raw_packet {
 	uint64_t time_ns;
 	const uint8_t *at; /* until the next is read */
-	enum datagram_link link;
+	enum raw_packet_kind kind;
 	uint32_t captured;
 	uint32_t wire_bytes;
 	uint64_t n_lost; /* packets that are missing before it */

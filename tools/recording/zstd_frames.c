@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Flushes one zstd frame (RFC 8878) piece by piece. A piece that was not written makes the next one begin a frame. */
-#include "tools/record/zstd_frames.h"
+#include "tools/recording/zstd_frames.h"
 
 #include <stdbool.h>
 #include <stdlib.h>

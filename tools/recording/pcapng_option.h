@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Numbers of the options that are written and read. Numbers from 2 on have another meaning in each type of block. */
-#ifndef TOOLS_PCAPNG_PCAPNG_OPTION_H
-#define TOOLS_PCAPNG_PCAPNG_OPTION_H
+#ifndef TOOLS_RECORDING_PCAPNG_OPTION_H
+#define TOOLS_RECORDING_PCAPNG_OPTION_H
 
 enum pcapng_option {
 	PCAPNG_OPTION_END = 0,

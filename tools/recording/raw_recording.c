@@ -3,11 +3,14 @@
  * Joins what a raw recording has of a packet: its row of FILE.headers and its row of FILE lie side by side in the
  * buffer, as they did in the frame. Headers that are longer than the ordinary ones go on in the row of FILE.
  */
-#include "tools/capture/raw_recording.h"
+#include "tools/recording/raw_recording.h"
 
-#include "tools/pcapng/recording_words.h"
+#include "tools/recording/raw_layout.h"
+#include "tools/recording/recording_words.h"
+#include "tools/recording/row_frame.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <ibvcap/layout.h>
 #include <jansson.h>
 #include <limits.h>
@@ -16,21 +19,15 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#define ROW_BYTES_MAX (1u << 20)
-
 struct raw_recording {
 	FILE *rows;
 	FILE *meta;
 	FILE *headers;    /* NULL: the packets have no application headers */
 	json_t *said;     /* the description */
 	size_t next_loss; /* of its list */
-	uint32_t row_bytes;
-	uint32_t header_bytes; /* of a row of FILE.headers */
-	uint32_t network_bytes;
-	bool has_frames; /* rows hold frames, not payloads */
-	uint64_t n_rows; /* of FILE by the description */
+	struct raw_layout layout;
 	uint64_t n_read;
-	uint8_t buffer[]; /* of header_bytes + row_bytes */
+	uint8_t buffer[]; /* of a row of FILE.headers and of a row of FILE */
 };
 
 /* ---- files --------------------------------------------------------------------------------------- */
@@ -43,12 +40,8 @@ static bool name_beside(char beside[PATH_MAX], const char *path, const char *suf
 static json_t *load_description(const char *path)
 {
 	char beside[PATH_MAX];
-	json_t *said = name_beside(beside, path, RECORDING_JSON) ? json_load_file(beside, 0, NULL) : NULL;
 
-	if (json_is_array(json_object_get(said, "meta_dtype")) && json_is_array(json_object_get(said, "shape")))
-		return said;
-	json_decref(said);
-	return NULL;
+	return name_beside(beside, path, RECORDING_JSON) ? raw_description_load(AT_FDCWD, beside, 0) : NULL;
 }
 
 bool raw_recording_is_one(const char *path)
@@ -82,13 +75,6 @@ static uint64_t number_of(const json_t *value)
 	return number > 0 ? (uint64_t)number : 0;
 }
 
-static uint32_t bytes_of(const json_t *value)
-{
-	uint64_t bytes = number_of(value);
-
-	return bytes <= ROW_BYTES_MAX ? (uint32_t)bytes : 0;
-}
-
 static bool is_longer(FILE *file, uint64_t bytes)
 {
 	struct stat status;
@@ -97,34 +83,34 @@ static bool is_longer(FILE *file, uint64_t bytes)
 }
 
 /* Longer than a complete description says: they are another recording's. Shorter: their end is missing. */
-static bool belong_together(const struct raw_recording *recording, uint64_t offset)
+static bool belong_together(const struct raw_recording *recording)
 {
-	uint64_t n = recording->n_rows;
+	const struct raw_layout *layout = &recording->layout;
+	uint64_t n = layout->n_rows;
 
 	return !json_object_get(recording->said, "sum") ||
-	       (n <= INT64_MAX / ROW_BYTES_MAX && !is_longer(recording->rows, offset + n * recording->row_bytes) &&
+	       (!is_longer(recording->rows, layout->offset + n * layout->row_bytes) &&
 	        !is_longer(recording->meta, n * sizeof(struct ibvcap_meta)) &&
-	        (!recording->headers || !is_longer(recording->headers, n * recording->header_bytes)));
+	        (!recording->headers || !is_longer(recording->headers, n * layout->application_header_bytes)));
 }
 
 /* 0; -errno. */
 static int open_files(struct raw_recording *recording, const char *path, char *error, size_t error_bytes)
 {
-	uint64_t offset = number_of(json_object_get(recording->said, "offset"));
-
 	recording->rows = fopen(path, "re");
 	if (!recording->rows) {
 		snprintf(error, error_bytes, "%s: %s", path, strerror(errno));
 		return -errno;
 	}
-	if (offset > ROW_BYTES_MAX || fseek(recording->rows, (long)offset, SEEK_SET) < 0)
+	if (fseek(recording->rows, (long)recording->layout.offset, SEEK_SET) < 0)
 		return -EBADMSG;
 	recording->meta = open_beside(path, RECORDING_META, error, error_bytes);
 	if (!recording->meta)
 		return -errno;
-	if (recording->header_bytes && !(recording->headers = open_beside(path, RECORDING_HEADERS, error, error_bytes)))
+	if (recording->layout.application_header_bytes &&
+	    !(recording->headers = open_beside(path, RECORDING_HEADERS, error, error_bytes)))
 		return -errno;
-	if (!belong_together(recording, offset)) {
+	if (!belong_together(recording)) {
 		snprintf(error, error_bytes, "%s: it has more rows, meta or headers than its description says", path);
 		return -EBADMSG;
 	}
@@ -133,25 +119,23 @@ static int open_files(struct raw_recording *recording, const char *path, char *e
 
 int raw_recording_open(struct raw_recording **opened, const char *path, char *error, size_t error_bytes)
 {
-	json_t *said = load_description(path), *shape = json_object_get(said, "shape");
-	uint32_t header_bytes = bytes_of(json_object_get(said, "application_header_bytes"));
-	uint32_t row_bytes = bytes_of(json_array_get(shape, 1));
-	const char *layout = json_string_value(json_object_get(said, "layout"));
+	json_t *said = load_description(path);
 	struct raw_recording *recording;
+	struct raw_layout layout;
 	int r;
 
 	snprintf(error, error_bytes, "%s: its description, FILE.json, is not one of 'ibvcap record --raw'", path);
-	recording = row_bytes ? calloc(1, sizeof(*recording) + header_bytes + row_bytes) : NULL;
+	if (!raw_layout_from_json(said, &layout)) {
+		json_decref(said);
+		return -EBADMSG;
+	}
+	recording = calloc(1, sizeof(*recording) + layout.application_header_bytes + layout.row_bytes);
 	if (!recording) {
 		json_decref(said);
-		return row_bytes ? -ENOMEM : -EBADMSG;
+		return -ENOMEM;
 	}
 	recording->said = said;
-	recording->row_bytes = row_bytes;
-	recording->header_bytes = header_bytes;
-	recording->network_bytes = bytes_of(json_object_get(said, "network_header_bytes"));
-	recording->has_frames = layout && !strcmp(layout, "frame");
-	recording->n_rows = number_of(json_array_get(shape, 0));
+	recording->layout = layout;
 	r = open_files(recording, path, error, error_bytes);
 	if (r < 0) {
 		raw_recording_close(recording);
@@ -180,15 +164,17 @@ void raw_recording_close(struct raw_recording *recording)
 /* 1; 0 at the end; -errno. */
 static int read_row(struct raw_recording *recording, struct ibvcap_meta *meta)
 {
+	uint32_t header_bytes = recording->layout.application_header_bytes;
+
 	if (fread(meta, sizeof(*meta), 1, recording->meta) == 1 &&
-	    (!recording->headers || fread(recording->buffer, recording->header_bytes, 1, recording->headers) == 1) &&
-	    fread(recording->buffer + recording->header_bytes, recording->row_bytes, 1, recording->rows) == 1) {
+	    (!recording->headers || fread(recording->buffer, header_bytes, 1, recording->headers) == 1) &&
+	    fread(recording->buffer + header_bytes, recording->layout.row_bytes, 1, recording->rows) == 1) {
 		recording->n_read++;
 		return 1;
 	}
 	if (ferror(recording->meta) || ferror(recording->rows))
 		return -EIO;
-	return recording->n_read < recording->n_rows ? -EBADMSG : 0;
+	return recording->n_read < recording->layout.n_rows ? -EBADMSG : 0;
 }
 
 /* Packets lost before the row that was read last. */
@@ -205,25 +191,20 @@ static uint64_t lost_before(struct raw_recording *recording)
 	return n;
 }
 
-static uint32_t min_of(uint32_t a, uint32_t b)
-{
-	return a < b ? a : b;
-}
-
 static void describe_row(const struct raw_recording *recording, const struct ibvcap_meta *meta,
                          struct raw_packet *packet)
 {
-	uint32_t longer = meta->header_length - min_of(recording->network_bytes, meta->header_length);
-	uint32_t sent = meta->wire_length > meta->length ? meta->wire_length : meta->length;
+	const struct raw_layout *layout = &recording->layout;
+	uint32_t row_bytes = (uint32_t)layout->row_bytes;
+	uint32_t longer = row_frame_min(row_frame_longer(meta, layout->network_header_bytes), row_bytes);
 
-	longer = min_of(longer, recording->row_bytes);
 	packet->time_ns = meta->timestamp_ns;
 	packet->at = recording->buffer + longer;
-	packet->link = recording->has_frames ? DATAGRAM_LINK_ETHERNET : DATAGRAM_LINK_PAYLOAD;
-	packet->captured = recording->header_bytes + min_of(meta->length, recording->row_bytes - longer);
-	packet->wire_bytes = recording->header_bytes + sent;
-	if (meta->flags & IBVCAP_PACKET_FLAG_FRAGMENT && !recording->has_frames)
-		packet->link = DATAGRAM_LINK_FRAGMENT;
+	packet->kind = layout->has_frames                          ? RAW_PACKET_FRAME
+	               : meta->flags & IBVCAP_PACKET_FLAG_FRAGMENT ? RAW_PACKET_FRAGMENT
+	                                                           : RAW_PACKET_PAYLOAD;
+	packet->captured = layout->application_header_bytes + row_frame_min(meta->length, row_bytes - longer);
+	packet->wire_bytes = layout->application_header_bytes + row_frame_max(meta->wire_length, meta->length);
 	if (meta->flags & IBVCAP_PACKET_FLAG_UNUSABLE) {
 		packet->captured = 0;
 		packet->wire_bytes++;

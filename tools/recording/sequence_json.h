@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Where packets have their own number, as a recording keeps it: JSON with the keys of ibvcapd.conf(5), SEQUENCE. */
-#ifndef TOOLS_JSON_SEQUENCE_JSON_H
-#define TOOLS_JSON_SEQUENCE_JSON_H
+#ifndef TOOLS_RECORDING_SEQUENCE_JSON_H
+#define TOOLS_RECORDING_SEQUENCE_JSON_H
 
 #include <ibvcap/ibvcap.h>
 #include <jansson.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* FNV-1a: a hash against mistakes, not against forgery. */
-#include "tools/pcapng/recording_stamp.h"
+#include "tools/recording/recording_stamp.h"
 
 #include <errno.h>
 #include <sys/stat.h>
