@@ -15,13 +15,14 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 /* One client. */
 struct notifier_entry {
-	void *state;
-	const void *page; /* the client may write anything into it; NULL: the entry is free */
+	struct ibvcap_client_link *link;
+	const struct ibvcap_wake_request *wake;   /* the client may write anything into it */
+	const struct ibvcap_sender_state *sender; /* NULL: it is a consumer */
+	const void *page;                         /* that has wake; NULL: the entry is free */
 	int fd;
 	struct user *user;
 	void *owner;
@@ -33,7 +34,7 @@ struct notifier_entry {
 };
 
 struct notifier {
-	const struct rx_ring *ring; /* NULL: the clients are senders */
+	const struct rx_ring *ring; /* of the consumers; NULL: the clients are senders */
 	int doorbell;
 	int budget_fd;
 	struct heartbeat heartbeat;
@@ -48,28 +49,6 @@ struct notifier {
 };
 
 /* ---- waking -------------------------------------------------------------------------------------- */
-
-/*
- * A wake-up must not wait for the client. It goes to a socket and not to a pipe: a client whose read() faults on a page
- * that nobody provides (userfaultfd, FUSE) would hold the pipe's lock meanwhile, and stop the writer. A full socket is
- * readable as it is; when the reader has gone, control learns that from the control socket.
- */
-static void notifier_wake_consumer(const struct notifier_entry *entry)
-{
-	if (daemon_load_wake_socket(entry->page))
-		(void)send(entry->fd, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL);
-	else
-		rx_ring_wake_consumer(entry->state);
-}
-
-/* closed is read first: head is final then. */
-static uint64_t consumer_due_request(const struct ibvcap_ring *ring, const struct ibvcap_consumer_page *page)
-{
-	bool closed = consumer_ring_closed(ring);
-	uint64_t wake_at = daemon_load_wake_request(page);
-
-	return closed || wake_at <= consumer_load_head(ring) ? wake_at : 0;
-}
 
 static void notifier_free_entry(struct notifier_entry *entry)
 {
@@ -86,10 +65,7 @@ static void wake_unlocked(struct notifier *notifier, struct notifier_entry *entr
 	entry->busy = true;
 	pthread_mutex_unlock(&notifier->mutex);
 	cpu_ns = time_of_clock_ns(CLOCK_THREAD_CPUTIME_ID);
-	if (notifier->ring)
-		notifier_wake_consumer(entry);
-	else
-		sender_wake(entry->state, entry->page, entry->fd);
+	client_wake(entry->link, entry->wake, entry->fd);
 	cpu_ns = time_of_clock_ns(CLOCK_THREAD_CPUTIME_ID) - cpu_ns;
 	pthread_mutex_lock(&notifier->mutex);
 	entry->busy = false;
@@ -108,20 +84,19 @@ static void wake_unlocked(struct notifier *notifier, struct notifier_entry *entr
 static uint64_t due_request(const struct notifier *notifier, const struct notifier_entry *entry)
 {
 	uint64_t wake_at;
+	bool closed;
 
 	if (!entry->page || entry->removed || entry->is_over_budget)
 		return 0;
-	if (notifier->ring)
-		wake_at = consumer_due_request(notifier->ring->ring, entry->page);
-	else
-		wake_at = sender_due_request(entry->state, entry->page);
+	if (entry->sender) {
+		wake_at = sender_due_request(entry->sender, entry->wake);
+	} else {
+		closed = consumer_ring_closed(notifier->ring->ring); /* read first: head is final then */
+		wake_at = daemon_load_wake_request(entry->wake);
+		if (!closed && wake_at > consumer_load_head(notifier->ring->ring))
+			wake_at = 0;
+	}
 	return wake_at > entry->served ? wake_at : 0;
-}
-
-static void refuse_wake(struct notifier *notifier, struct notifier_entry *entry)
-{
-	entry->is_over_budget = true;
-	eventfd_write(notifier->budget_fd, 1);
 }
 
 /* One pass over all clients; the mutex is held, except during a wake-up. False: the thread is to end. */
@@ -133,10 +108,12 @@ static bool notify_all(struct notifier *notifier)
 
 		if (wake_at == 0)
 			continue;
-		if (entry->user && cpu_budget_excess_ns(&entry->user->wakes, time_monotonic_ns()))
-			refuse_wake(notifier, entry);
-		else
+		if (entry->user && cpu_budget_excess_ns(&entry->user->wakes, time_monotonic_ns())) {
+			entry->is_over_budget = true;
+			eventfd_write(notifier->budget_fd, 1);
+		} else {
 			wake_unlocked(notifier, entry, wake_at);
+		}
 	}
 	heartbeat_beat(&notifier->heartbeat);
 	return !notifier->stop;
@@ -191,8 +168,7 @@ void notifier_unref(struct notifier *notifier)
 		notifier_destroy(notifier);
 }
 
-/* ring NULL: for senders. */
-static int notifier_make(struct notifier **out, const struct rx_ring *ring, int doorbell, uint32_t max)
+int notifier_new(struct notifier **out, const struct rx_ring *ring, int doorbell, uint32_t max)
 {
 	uint32_t max_entries = max + 1; /* one that was removed may be busy still */
 	struct notifier *notifier = calloc(1, sizeof(*notifier) + max_entries * sizeof(notifier->entries[0]));
@@ -214,16 +190,6 @@ static int notifier_make(struct notifier **out, const struct rx_ring *ring, int 
 	}
 	*out = notifier;
 	return 0;
-}
-
-int notifier_new(struct notifier **notifier, const struct rx_ring *ring)
-{
-	return notifier_make(notifier, ring, ring->doorbell, RX_RING_CONSUMERS_MAX);
-}
-
-int notifier_new_of_senders(struct notifier **notifier, int doorbell, uint32_t max)
-{
-	return notifier_make(notifier, NULL, doorbell, max);
 }
 
 void notifier_free(struct notifier *notifier)
@@ -273,18 +239,23 @@ static int notifier_add_entry(struct notifier *notifier, const struct notifier_e
 int notifier_add(struct notifier *notifier, const struct ring_consumer *consumer, int fd, struct user *user,
                  void *owner)
 {
-	const struct notifier_entry entry = {
-		.state = consumer->state, .page = consumer->page, .fd = fd, .user = user, .owner = owner};
-
-	return notifier_add_entry(notifier, &entry);
+	return notifier_add_entry(notifier, &(struct notifier_entry){.link = &consumer->state->link,
+	                                                             .wake = &consumer->page->wake,
+	                                                             .page = consumer->page,
+	                                                             .fd = fd,
+	                                                             .user = user,
+	                                                             .owner = owner});
 }
 
 int notifier_add_sender(struct notifier *notifier, const struct sender *sender, struct user *user, void *owner)
 {
-	const struct notifier_entry entry = {
-		.state = sender->state, .page = sender->page, .fd = sender->socket, .user = user, .owner = owner};
-
-	return notifier_add_entry(notifier, &entry);
+	return notifier_add_entry(notifier, &(struct notifier_entry){.link = &sender->state->link,
+	                                                             .wake = &sender->page->wake,
+	                                                             .sender = sender->state,
+	                                                             .page = sender->page,
+	                                                             .fd = sender->socket,
+	                                                             .user = user,
+	                                                             .owner = owner});
 }
 
 int notifier_budget_fd(const struct notifier *notifier)

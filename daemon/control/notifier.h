@@ -19,11 +19,11 @@
 struct notifier;
 struct user;
 
-/** Start the thread. ring must outlive the notifier. 0 or -errno. */
-int notifier_new(struct notifier **notifier, const struct rx_ring *ring);
-
-/** The same for up to max senders. doorbell: the eventfd that is rung for them; it must outlive the notifier. */
-int notifier_new_of_senders(struct notifier **notifier, int doorbell, uint32_t max);
+/**
+ * Start the thread, for up to max consumers of the ring; NULL: for senders. doorbell: the eventfd that is rung for
+ * them. Both must outlive the notifier. 0 or -errno.
+ */
+int notifier_new(struct notifier **notifier, const struct rx_ring *ring, int doorbell, uint32_t max);
 
 /**
  * Stop the thread, and give one reference up. Waits for a wake-up that is under way, for milliseconds. NULL: no effect.

@@ -74,7 +74,7 @@ static void consumer_added(struct rx_session *rx, int error)
 	} else {
 		endpoint_serve_client(&rx->client);
 		if (endpoint->ending != IBVCAP_DISCONNECT_NONE)
-			daemon_disconnect(rx->consumer.state, endpoint->ending);
+			daemon_disconnect(&rx->consumer.state->link, endpoint->ending);
 		session_resume(session);
 		rx_group_note_told(rx);
 		r = rx_session_send(rx);
@@ -100,7 +100,7 @@ static void consumer_bad(struct rx_session *rx, const struct mail *mail)
 	struct session *session = rx->client.session;
 
 	endpoint_log_bad(&rx->client, mail->reason);
-	daemon_disconnect(rx->consumer.state, mail->reason);
+	daemon_disconnect(&rx->consumer.state->link, mail->reason);
 	if (rx->client.remove_mailed) /* MAIL_CONSUMER_REMOVED is still to come */
 		return;
 	consumer_removed(rx);
@@ -258,7 +258,7 @@ int rx_endpoint_new(struct control *control, const struct control_stream *stream
 	stream->matched->taken = on_matched;
 	stream->matched->taken_context = rx_endpoint;
 	TAILQ_INSERT_TAIL(&control->rx_endpoints, rx_endpoint, link);
-	r = notifier_new(&rx_endpoint->notifier, stream->ring);
+	r = notifier_new(&rx_endpoint->notifier, stream->ring, stream->ring->doorbell, RX_RING_CONSUMERS_MAX);
 	if (r >= 0)
 		r = endpoint_watch_budget(event, &rx_endpoint->over_budget, rx_endpoint->notifier);
 	if (r >= 0)
@@ -296,7 +296,7 @@ void rx_endpoint_end(struct rx_endpoint *rx_endpoint, enum ibvcap_disconnect rea
 	rx_groups_end(rx_endpoint);
 	LIST_FOREACH (client, &rx_endpoint->endpoint.clients, link)
 		if (client->session)
-			daemon_disconnect(((const struct rx_session *)client)->consumer.state, reason);
+			daemon_disconnect(&((const struct rx_session *)client)->consumer.state->link, reason);
 }
 
 void rx_endpoint_hang_up(struct rx_endpoint *rx_endpoint)

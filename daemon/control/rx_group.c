@@ -224,7 +224,7 @@ static void recall_queue(struct rx_group *group, struct rx_group_queue *queue)
 	protocol_init(&message.header, PROTOCOL_RECALLED, sizeof(message));
 	group->recalled = queue->owner;
 	group->recall_until_us = loop_now_us(control->options.event) + RX_GROUP_RECALL_US;
-	daemon_recall(queue->owner->consumer.state);
+	daemon_recall(&queue->owner->consumer.state->link);
 	if (session_send(session, &message.header, NULL, 0) < 0)
 		session_free(session);
 }

@@ -129,7 +129,7 @@ void rx_session_close(struct endpoint_client *client)
 
 	endpoint_detach_client(client);
 	/* The client may live on and read: it must learn that its leases end before the worker ends them. */
-	daemon_disconnect(rx->consumer.state, reason);
+	daemon_disconnect(&rx->consumer.state->link, reason);
 	notifier_remove(rx_session_endpoint(rx)->notifier, rx->consumer.page);
 	rx_session_mail_removal(rx);
 }

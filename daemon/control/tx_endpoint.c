@@ -138,7 +138,7 @@ static void sender_bad(struct tx_session *tx, const struct mail *mail)
 	struct session *session = tx->client.session;
 
 	endpoint_log_bad(&tx->client, mail->reason);
-	daemon_disconnect_sender(tx->sender.state, mail->reason);
+	daemon_disconnect(&tx->sender.state->link, mail->reason);
 	if (tx->client.remove_mailed) /* MAIL_SENDER_REMOVED is still to come */
 		return;
 	tx_session_free(tx);
@@ -204,7 +204,7 @@ static void tx_worker_ended(struct tx_worker_endpoint *worker, const struct mail
 			endpoint->ending = IBVCAP_DISCONNECT_SHUTDOWN;
 		LIST_FOREACH (client, &endpoint->clients, link)
 			if (client->served)
-				daemon_disconnect_sender(((struct tx_session *)client)->sender.state, endpoint->ending);
+				daemon_disconnect(&((struct tx_session *)client)->sender.state->link, endpoint->ending);
 	}
 	eventfd_write(worker->worker->doorbell, 1);
 	worker->worker->said(worker->worker->context, mail);
@@ -279,7 +279,7 @@ int tx_worker_endpoint_new(struct control *control, const struct control_tx_work
 	worker->control = control;
 	worker->worker = tx_worker;
 	TAILQ_INSERT_TAIL(&control->tx_workers, worker, link);
-	r = notifier_new_of_senders(&worker->notifier, tx_worker->doorbell, SENDERS_MAX);
+	r = notifier_new(&worker->notifier, NULL, tx_worker->doorbell, SENDERS_MAX);
 	if (r >= 0)
 		r = endpoint_watch_budget(event, &worker->over_budget, worker->notifier);
 	if (r >= 0)

@@ -337,9 +337,9 @@ void tx_session_close(struct endpoint_client *client)
 	struct tx_endpoint *tx_endpoint = tx_session_endpoint(tx);
 	bool has_memory = tx->doing == TX_SESSION_NO_JOB;
 
-	if (has_memory && sender_load_connection(tx->sender.state) == IBVCAP_CONNECTION_OPEN)
-		daemon_disconnect_sender(tx->sender.state,
-		                         endpoint_disconnect_reason(client->endpoint, client->session));
+	if (has_memory && client_load_connection(&tx->sender.state->link) == IBVCAP_CONNECTION_OPEN)
+		daemon_disconnect(&tx->sender.state->link,
+		                  endpoint_disconnect_reason(client->endpoint, client->session));
 	endpoint_detach_client(client);
 	if (has_memory)
 		notifier_remove(tx_endpoint->worker->notifier, tx->sender.page);

@@ -12,6 +12,7 @@
 #include <errno.h>
 #include <linux/futex.h>
 #include <sys/eventfd.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -285,24 +286,27 @@ struct ring_consumer *rx_ring_next_evicted(struct rx_ring *ring)
 /* ---- wake-up ------------------------------------------------------------------------------------- */
 
 /*
+ * A wake-up must not wait for the client. It goes to a socket and not to a pipe: a client whose read() faults on a page
+ * that nobody provides (userfaultfd, FUSE) would hold the pipe's lock meanwhile, and stop the writer. A full socket is
+ * readable as it is; when the reader has gone, control learns that from the control socket.
+ *
  * If a client puts thousands of threads to sleep on its word, this wakes one of them; the client pays for waking the
  * others. But a client can also fill the kernel's hash bucket of that word with sleepers on other words (futex_waitv),
  * and the kernel walks all of them: so the time that the call takes has no small bound.
  */
-void rx_ring_wake_consumer(struct ibvcap_consumer_state *state)
+void client_wake(struct ibvcap_client_link *link, const struct ibvcap_wake_request *wake, int socket)
 {
-	daemon_bump_wake_word(state);
-	syscall(SYS_futex, &state->wake_word, FUTEX_WAKE, 1, NULL, NULL, 0);
-}
-
-static void rx_ring_doorbell(const struct rx_ring *ring)
-{
-	eventfd_write(ring->doorbell, 1);
+	if (daemon_load_wake_socket(wake)) {
+		(void)send(socket, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL);
+		return;
+	}
+	daemon_bump_wake_word(link);
+	syscall(SYS_futex, &link->wake_word, FUTEX_WAKE, 1, NULL, NULL, 0);
 }
 
 static bool consumer_wants_wake(struct rx_ring *ring, struct ring_consumer *consumer)
 {
-	uint64_t wake_at = daemon_load_wake_request(consumer->page);
+	uint64_t wake_at = daemon_load_wake_request(&consumer->page->wake);
 
 	/* A page in which the client punched a hole reads as zeroes. */
 	if (wake_at == 0 && !daemon_is_page_whole(consumer->page))
@@ -326,12 +330,12 @@ uint32_t rx_ring_wake(struct rx_ring *ring)
 	for (uint32_t i = 0; i < ring->n_consumers; i++)
 		due |= consumer_wants_wake(ring, ring->consumers[i]);
 	if (due)
-		rx_ring_doorbell(ring);
+		eventfd_write(ring->doorbell, 1);
 	return due;
 }
 
 void rx_ring_close(struct rx_ring *ring, enum ibvcap_ring_end end)
 {
 	daemon_close_ring(ring->ring, end);
-	rx_ring_doorbell(ring);
+	eventfd_write(ring->doorbell, 1);
 }

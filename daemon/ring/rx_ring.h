@@ -200,8 +200,11 @@ void rx_ring_charge_stalls(struct rx_ring *ring, uint64_t now_ns);
  */
 uint32_t rx_ring_wake(struct rx_ring *ring);
 
-/** Wake one sleeper on the consumer's futex word. For the notifier's thread: the client decides how long it takes. */
-void rx_ring_wake_consumer(struct ibvcap_consumer_state *state);
+/**
+ * Wake a consumer or a sender by its socket or its futex word, as it asked. For the notifier's thread: it never blocks,
+ * but the client decides how long it takes.
+ */
+void client_wake(struct ibvcap_client_link *link, const struct ibvcap_wake_request *wake, int socket);
 
 /** No more rows will be published in this epoch: tell all consumers and wake them. */
 void rx_ring_close(struct rx_ring *ring, enum ibvcap_ring_end end);

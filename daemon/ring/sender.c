@@ -10,10 +10,6 @@
 #include "lib/ibvcap/ring_tx.h"
 
 #include <errno.h>
-#include <linux/futex.h>
-#include <sys/socket.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 /* ---- reading what the client writes ---------------------------------------------------------------- */
 
@@ -145,7 +141,7 @@ bool sender_wants_wake(struct sender *sender)
 	uint64_t wake_at;
 
 	daemon_fence_completed(sender->state, sender->published);
-	wake_at = daemon_load_sender_request(sender->page);
+	wake_at = daemon_load_wake_request(&sender->page->wake);
 	/* Each request is served once: a sleeper withdraws it late, and later requests are for higher cursors. */
 	if (wake_at > sender->published || wake_at <= sender->woken_at)
 		return false;
@@ -153,26 +149,10 @@ bool sender_wants_wake(struct sender *sender)
 	return true;
 }
 
-uint64_t sender_due_request(const struct ibvcap_sender_state *state, const struct ibvcap_sender_page *page)
+uint64_t sender_due_request(const struct ibvcap_sender_state *state, const struct ibvcap_wake_request *wake)
 {
-	uint64_t wake_at = daemon_load_sender_request(page);
-	bool ended = sender_load_connection(state) != IBVCAP_CONNECTION_OPEN;
+	uint64_t wake_at = daemon_load_wake_request(wake);
+	bool ended = client_load_connection(&state->link) != IBVCAP_CONNECTION_OPEN;
 
 	return ended || wake_at <= sender_load_completed(state) ? wake_at : 0;
-}
-
-/*
- * The daemon never waits for a client here. It writes to a socket and not to a pipe, because a client can stop while it
- * reads a pipe (its memory may be served by userfaultfd), and the writer would then wait for the pipe's lock. A failed
- * write needs no handling: a full socket is readable already, and control sees when the client has closed its end. Only
- * one thread that sleeps on the word is woken: the client pays for waking the others.
- */
-void sender_wake(struct ibvcap_sender_state *state, const struct ibvcap_sender_page *page, int socket)
-{
-	if (daemon_load_sender_socket(page)) {
-		(void)send(socket, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL);
-		return;
-	}
-	daemon_bump_sender_word(state);
-	syscall(SYS_futex, &state->wake_word, FUTEX_WAKE, 1, NULL, NULL, 0);
 }

@@ -122,12 +122,9 @@ void sender_publish(struct sender *sender, _Atomic uint64_t channel_counters[IBV
 /** Did the sender ask to be woken at a cursor that is published now, and was not woken for it? */
 bool sender_wants_wake(struct sender *sender);
 
-/* ---- the notifier's, and control's --------------------------------------------------------------- */
+/* ---- the notifier's ------------------------------------------------------------------------------ */
 
 /** The wake-up request that is due: the cursor is published, or the sender was told that it ends. 0: none is due. */
-uint64_t sender_due_request(const struct ibvcap_sender_state *state, const struct ibvcap_sender_page *page);
-
-/** Wake the sender by its socket or its futex word, as it asked. Never blocks; the client decides how long it takes. */
-void sender_wake(struct ibvcap_sender_state *state, const struct ibvcap_sender_page *page, int socket);
+uint64_t sender_due_request(const struct ibvcap_sender_state *state, const struct ibvcap_wake_request *wake);
 
 #endif

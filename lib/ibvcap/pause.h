@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <linux/futex.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <sys/syscall.h>
 #include <time.h>
@@ -22,6 +23,18 @@ static inline void pause_briefly(void)
 #elif defined(__aarch64__)
 	__asm__ volatile("yield");
 #endif
+}
+
+/** Read the wake-up bytes of a non-blocking socket. False: the daemon has closed its end. */
+static inline bool pause_drain(int socket)
+{
+	char bytes[64];
+	ssize_t n;
+
+	do {
+		n = read(socket, bytes, sizeof(bytes));
+	} while (n == (ssize_t)sizeof(bytes) || (n < 0 && errno == EINTR));
+	return n != 0;
 }
 
 /** Sleep at most ns while the futex word is still seen. 0; -EINTR a signal came. */

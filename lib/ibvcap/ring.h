@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * The atomic accesses to a ring's shared memory. Each store names its partner load, and no other file accesses the
- * _Atomic fields of layout.h. The daemon uses daemon_*, a consumer consumer_*, a tap tap_*.
+ * _Atomic fields of layout.h. The daemon uses daemon_*, a consumer consumer_*, a tap tap_*, consumers
+ * and senders client_*.
  *
  * The lease handshake is between a consumer, which wants to read block b, and the worker, which wants to give it back
  * to the device. Each side stores one word and then loads the other's, all seq_cst, so at least one of them sees the
@@ -353,29 +354,29 @@ static inline uint64_t daemon_load_released(const struct ibvcap_consumer_page *p
 
 /* ---- wake-up ------------------------------------------------------------------------------------- */
 /*
- * consumer: seen := own wake_word; wake_at := X (seq_cst); head >= X? (seq_cst) → no sleep; else futex_wait(seen)
- * worker:   head published; head stored again (seq_cst); 0 < wake_at <= head? → asks the notifier
+ * consumer: seen := own wake_word; wake.at := X (seq_cst); head >= X? (seq_cst) → no sleep; else futex_wait(seen)
+ * worker:   head published; head stored again (seq_cst); 0 < wake.at <= head? → asks the notifier
  * notifier: wake_word += 1; futex_wake of one thread
  *
  * As with leases, each side stores and then loads, so at least one sees the other. Each consumer sleeps on a word of
  * its own that no other client has mapped, so a client that puts many threads to sleep on it costs only itself.
  */
 
-static inline uint32_t consumer_load_wake_word(const struct ibvcap_consumer_state *state)
+static inline uint32_t client_load_wake_word(const struct ibvcap_client_link *link)
 {
-	return atomic_load_explicit(&state->wake_word, memory_order_acquire);
+	return atomic_load_explicit(&link->wake_word, memory_order_acquire);
 }
 
-/** Ask to be woken at head >= at. Partner: daemon_load_wake_request(). */
-static inline void consumer_request_wake(struct ibvcap_consumer_page *page, uint64_t at, bool by_socket)
+/** Ask to be woken at head, or completed, >= at. Partner: daemon_load_wake_request(). */
+static inline void client_request_wake(struct ibvcap_wake_request *wake, uint64_t at, bool by_socket)
 {
-	atomic_store_explicit(&page->wake_socket, by_socket, memory_order_relaxed);
-	atomic_store_explicit(&page->wake_at, at, memory_order_seq_cst);
+	atomic_store_explicit(&wake->by_socket, by_socket, memory_order_relaxed);
+	atomic_store_explicit(&wake->at, at, memory_order_seq_cst);
 }
 
-static inline void consumer_cancel_wake(struct ibvcap_consumer_page *page)
+static inline void client_cancel_wake(struct ibvcap_wake_request *wake)
 {
-	atomic_store_explicit(&page->wake_at, 0, memory_order_relaxed);
+	atomic_store_explicit(&wake->at, 0, memory_order_relaxed);
 }
 
 /** After a request. Partner: daemon_fence_head(). */
@@ -390,22 +391,22 @@ static inline void daemon_fence_head(struct ibvcap_ring *ring, uint64_t head)
 	atomic_store_explicit(&ring->head, head, memory_order_seq_cst);
 }
 
-/** Worker. 0 = no request. Partner: consumer_request_wake(). */
-static inline uint64_t daemon_load_wake_request(const struct ibvcap_consumer_page *page)
+/** Worker, notifier. 0 = no request. Partner: client_request_wake(). */
+static inline uint64_t daemon_load_wake_request(const struct ibvcap_wake_request *wake)
 {
-	return atomic_load_explicit(&page->wake_at, memory_order_seq_cst);
+	return atomic_load_explicit(&wake->at, memory_order_seq_cst);
 }
 
 /** After daemon_load_wake_request(). */
-static inline bool daemon_load_wake_socket(const struct ibvcap_consumer_page *page)
+static inline bool daemon_load_wake_socket(const struct ibvcap_wake_request *wake)
 {
-	return atomic_load_explicit(&page->wake_socket, memory_order_relaxed) != 0;
+	return atomic_load_explicit(&wake->by_socket, memory_order_relaxed) != 0;
 }
 
-/** Notifier, before the futex wake: a consumer that is about to sleep on the old value does not fall asleep. */
-static inline void daemon_bump_wake_word(struct ibvcap_consumer_state *state)
+/** Notifier, before the futex wake: a client that is about to sleep on the old value does not fall asleep. */
+static inline void daemon_bump_wake_word(struct ibvcap_client_link *link)
 {
-	atomic_fetch_add_explicit(&state->wake_word, 1, memory_order_release);
+	atomic_fetch_add_explicit(&link->wake_word, 1, memory_order_release);
 }
 
 /** False: the client punched a hole into its page, so each read is a page fault and gives zeroes. */
@@ -434,28 +435,28 @@ static inline bool consumer_ring_failed(const struct ibvcap_ring *ring)
 	return atomic_load_explicit(&ring->closed, memory_order_acquire) == IBVCAP_RING_END_FAILED;
 }
 
-/** Partner: consumer_load_connection(). */
-static inline void daemon_disconnect(struct ibvcap_consumer_state *state, enum ibvcap_disconnect reason)
+/** Control, as the last store to a sender's state. Partner: client_load_connection(). */
+static inline void daemon_disconnect(struct ibvcap_client_link *link, enum ibvcap_disconnect reason)
 {
-	atomic_store_explicit(&state->reason, (uint32_t)reason, memory_order_relaxed);
-	atomic_store_explicit(&state->connection, IBVCAP_CONNECTION_ENDED, memory_order_release);
+	atomic_store_explicit(&link->reason, (uint32_t)reason, memory_order_relaxed);
+	atomic_store_explicit(&link->connection, IBVCAP_CONNECTION_ENDED, memory_order_release);
 }
 
-/** Not after daemon_disconnect(). Partner: consumer_load_connection(). */
-static inline void daemon_recall(struct ibvcap_consumer_state *state)
+/** Not after daemon_disconnect(). Partner: client_load_connection(). */
+static inline void daemon_recall(struct ibvcap_client_link *link)
 {
-	atomic_store_explicit(&state->connection, IBVCAP_CONNECTION_RECALLED, memory_order_release);
+	atomic_store_explicit(&link->connection, IBVCAP_CONNECTION_RECALLED, memory_order_release);
 }
 
-static inline enum ibvcap_connection consumer_load_connection(const struct ibvcap_consumer_state *state)
+static inline enum ibvcap_connection client_load_connection(const struct ibvcap_client_link *link)
 {
-	return (enum ibvcap_connection)atomic_load_explicit(&state->connection, memory_order_seq_cst);
+	return (enum ibvcap_connection)atomic_load_explicit(&link->connection, memory_order_seq_cst);
 }
 
-/** Valid after consumer_load_connection() returned IBVCAP_CONNECTION_ENDED. Partner: daemon_disconnect(). */
-static inline uint32_t consumer_load_reason(const struct ibvcap_consumer_state *state)
+/** Valid after client_load_connection() returned IBVCAP_CONNECTION_ENDED. Partner: daemon_disconnect(). */
+static inline uint32_t client_load_reason(const struct ibvcap_client_link *link)
 {
-	return atomic_load_explicit(&state->reason, memory_order_relaxed);
+	return atomic_load_explicit(&link->reason, memory_order_relaxed);
 }
 
 /** Control at the attach; the worker at a demotion, before the floor passes blocks that the consumer had pinned. */

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The atomic accesses to a sender's shared memory. Each store names its partner load, and no other file accesses the
- * _Atomic fields of layout_tx.h. The daemon uses daemon_*, a sender sender_*.
+ * The atomic accesses to a sender's shared memory, beside those of ring.h: its connection and its requests to be woken.
+ * Each store names its partner load, and no other file accesses the _Atomic fields of layout_tx.h. The daemon uses
+ * daemon_*, a sender sender_*.
  *
  * There are two handshakes. In both, each side stores one word and then loads the other's, all seq_cst, so at least one
  * of them sees the other.
@@ -11,17 +12,16 @@
  *   2 need_kick? → 1 to the eventfd            2 submitted of every sender    (seq_cst): any more? → no sleep
  *
  *   sender, about to sleep                     worker, has published completed
- *   1 wake_at := X             (seq_cst)       1 completed := c again         (seq_cst)
- *   2 completed >= X?          (seq_cst)       2 0 < wake_at <= c?            → the notifier wakes it
+ *   1 wake.at := X             (seq_cst)       1 completed := c again         (seq_cst)
+ *   2 completed >= X?          (seq_cst)       2 0 < wake.at <= c?            → the notifier wakes it
  *     yes: no sleep
  */
 #ifndef IBVCAP_RING_TX_H
 #define IBVCAP_RING_TX_H
 
-#include <ibvcap/layout_tx.h>
+#include "lib/ibvcap/ring.h"
 
-#include <stdbool.h>
-#include <stdint.h>
+#include <ibvcap/layout_tx.h>
 
 /* ---- submitted: sender → worker ------------------------------------------------------------------ */
 
@@ -78,23 +78,6 @@ static inline uint64_t sender_load_completed(const struct ibvcap_sender_state *s
 
 /* ---- wake-up of senders -------------------------------------------------------------------------- */
 
-static inline uint32_t sender_load_wake_word(const struct ibvcap_sender_state *state)
-{
-	return atomic_load_explicit(&state->wake_word, memory_order_acquire);
-}
-
-/** Ask to be woken at completed >= at. Partner: daemon_load_sender_request(). */
-static inline void sender_request_wake(struct ibvcap_sender_page *page, uint64_t at, bool by_socket)
-{
-	atomic_store_explicit(&page->wake_socket, by_socket, memory_order_relaxed);
-	atomic_store_explicit(&page->wake_at, at, memory_order_seq_cst);
-}
-
-static inline void sender_cancel_wake(struct ibvcap_sender_page *page)
-{
-	atomic_store_explicit(&page->wake_at, 0, memory_order_relaxed);
-}
-
 /** After a request. Partner: daemon_fence_completed(). */
 static inline uint64_t sender_load_completed_seq_cst(const struct ibvcap_sender_state *state)
 {
@@ -105,44 +88,6 @@ static inline uint64_t sender_load_completed_seq_cst(const struct ibvcap_sender_
 static inline void daemon_fence_completed(struct ibvcap_sender_state *state, uint64_t completed)
 {
 	atomic_store_explicit(&state->completed, completed, memory_order_seq_cst);
-}
-
-/** Worker, notifier. 0 = no request. Partner: sender_request_wake(). */
-static inline uint64_t daemon_load_sender_request(const struct ibvcap_sender_page *page)
-{
-	return atomic_load_explicit(&page->wake_at, memory_order_seq_cst);
-}
-
-/** After daemon_load_sender_request(). */
-static inline bool daemon_load_sender_socket(const struct ibvcap_sender_page *page)
-{
-	return atomic_load_explicit(&page->wake_socket, memory_order_relaxed) != 0;
-}
-
-/** Notifier, before the futex wake: a sender that is about to sleep on the old value does not fall asleep. */
-static inline void daemon_bump_sender_word(struct ibvcap_sender_state *state)
-{
-	atomic_fetch_add_explicit(&state->wake_word, 1, memory_order_release);
-}
-
-/* ---- state ---------------------------------------------------------------------------------------- */
-
-/** Control, as the last store to this state. Partner: sender_load_connection(). */
-static inline void daemon_disconnect_sender(struct ibvcap_sender_state *state, enum ibvcap_disconnect reason)
-{
-	atomic_store_explicit(&state->reason, (uint32_t)reason, memory_order_relaxed);
-	atomic_store_explicit(&state->connection, IBVCAP_CONNECTION_ENDED, memory_order_release);
-}
-
-static inline enum ibvcap_connection sender_load_connection(const struct ibvcap_sender_state *state)
-{
-	return (enum ibvcap_connection)atomic_load_explicit(&state->connection, memory_order_acquire);
-}
-
-/** Valid after sender_load_connection() returned IBVCAP_CONNECTION_ENDED. Partner: daemon_disconnect_sender(). */
-static inline uint32_t sender_load_reason(const struct ibvcap_sender_state *state)
-{
-	return atomic_load_explicit(&state->reason, memory_order_relaxed);
 }
 
 #endif

@@ -114,7 +114,7 @@ bool rx_handle_is_hung_up(const struct ibvcap_rx *rx)
 
 bool rx_handle_is_removed(const struct ibvcap_rx *rx)
 {
-	return !rx->is_tap && consumer_load_reason(rx->state) == IBVCAP_DISCONNECT_REMOVED;
+	return !rx->is_tap && client_load_reason(&rx->state->link) == IBVCAP_DISCONNECT_REMOVED;
 }
 
 bool rx_handle_has_batches(const struct ibvcap_rx *rx)

@@ -12,7 +12,7 @@
 
 bool rx_set_is_recalled(const struct ibvcap_rx *part)
 {
-	switch (consumer_load_connection(part->state)) {
+	switch (client_load_connection(&part->state->link)) {
 	case IBVCAP_CONNECTION_OPEN:
 		return false;
 	case IBVCAP_CONNECTION_RECALLED:
@@ -20,7 +20,7 @@ bool rx_set_is_recalled(const struct ibvcap_rx *part)
 	case IBVCAP_CONNECTION_ENDED:
 		break;
 	}
-	return consumer_load_reason(part->state) == IBVCAP_DISCONNECT_RECALLED;
+	return client_load_reason(&part->state->link) == IBVCAP_DISCONNECT_RECALLED;
 }
 
 /* Reads the message, so that the descriptor is no longer readable because of it. */

@@ -14,10 +14,10 @@
 int rx_wait_check_connected(const struct ibvcap_rx *rx)
 {
 	/* What is recalled is the handle's until it is given up: its leases hold. */
-	if (rx->is_tap || consumer_load_connection(rx->state) != IBVCAP_CONNECTION_ENDED)
+	if (rx->is_tap || client_load_connection(&rx->state->link) != IBVCAP_CONNECTION_ENDED)
 		return 0;
 	/* The end of the epoch is no error yet: what was published is still to be delivered. */
-	switch (consumer_load_reason(rx->state)) {
+	switch (client_load_reason(&rx->state->link)) {
 	case IBVCAP_DISCONNECT_SHUTDOWN:
 	case IBVCAP_DISCONNECT_REMOVED:
 		return 0;
@@ -70,13 +70,13 @@ static int rx_wait_nap(uint64_t ns)
 /* Sleep at most ns. 0 or -EINTR. */
 static int rx_wait_sleep(struct ibvcap_rx *rx, uint64_t target, uint64_t ns)
 {
-	uint32_t seen = consumer_load_wake_word(rx->state);
+	uint32_t seen = client_load_wake_word(&rx->state->link);
 	int r = 0;
 
-	consumer_request_wake(rx->page, target, false);
+	client_request_wake(&rx->page->wake, target, false);
 	if (consumer_load_head_seq_cst(rx->ring) < target && !consumer_ring_closed(rx->ring))
-		r = pause_on_word(&rx->state->wake_word, seen, ns);
-	consumer_cancel_wake(rx->page);
+		r = pause_on_word(&rx->state->link.wake_word, seen, ns);
+	client_cancel_wake(&rx->page->wake);
 	return r;
 }
 
@@ -85,7 +85,7 @@ static int rx_wait_arm(struct ibvcap_rx *rx, uint64_t target)
 {
 	if (rx->reattach.poll_fd < 0)
 		return RX_WAIT_TIME;
-	consumer_request_wake(rx->page, target, true);
+	client_request_wake(&rx->page->wake, target, true);
 	rx->fd_armed = true;
 	if (consumer_load_head_seq_cst(rx->ring) >= target)
 		return RX_WAIT_HEAD;
@@ -94,18 +94,11 @@ static int rx_wait_arm(struct ibvcap_rx *rx, uint64_t target)
 
 void rx_wait_disarm(struct ibvcap_rx *rx)
 {
-	char bytes[64];
-	ssize_t n;
-
 	if (!rx->fd_armed)
 		return;
 	rx->fd_armed = false;
-	consumer_cancel_wake(rx->page);
-	do {
-		n = read(rx->wake_socket, bytes, sizeof(bytes));
-	} while (n == (ssize_t)sizeof(bytes) || (n < 0 && errno == EINTR));
-	if (n == 0)
-		rx->daemon_gone = true;
+	client_cancel_wake(&rx->page->wake);
+	rx->daemon_gone |= !pause_drain(rx->wake_socket);
 }
 
 int rx_wait(struct ibvcap_rx *rx, uint64_t target, int timeout_ms)

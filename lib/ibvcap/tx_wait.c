@@ -24,9 +24,9 @@ uint64_t tx_wait_load_completed(struct ibvcap_tx *tx)
 int tx_wait_check_connected(const struct ibvcap_tx *tx)
 {
 	/* The daemon stores the reason before it hangs up, so the reason wins. */
-	if (sender_load_connection(tx->state) == IBVCAP_CONNECTION_OPEN)
+	if (client_load_connection(&tx->state->link) == IBVCAP_CONNECTION_OPEN)
 		return tx->daemon_gone ? -ESHUTDOWN : 0;
-	switch (sender_load_reason(tx->state)) {
+	switch (client_load_reason(&tx->state->link)) {
 	case IBVCAP_DISCONNECT_SHUTDOWN:
 		return -ESHUTDOWN;
 	case IBVCAP_DISCONNECT_REMOVED:
@@ -71,13 +71,13 @@ static bool tx_wait_spin(struct ibvcap_tx *tx, uint64_t target)
 /* Sleep at most ns. 0 or -EINTR. */
 static int tx_wait_sleep(struct ibvcap_tx *tx, uint64_t target, uint64_t ns)
 {
-	uint32_t seen = sender_load_wake_word(tx->state);
+	uint32_t seen = client_load_wake_word(&tx->state->link);
 	int r = 0;
 
-	sender_request_wake(tx->page, target, false);
+	client_request_wake(&tx->page->wake, target, false);
 	if (sender_load_completed_seq_cst(tx->state) < target && tx_wait_check_connected(tx) == 0)
-		r = pause_on_word(&tx->state->wake_word, seen, ns);
-	sender_cancel_wake(tx->page);
+		r = pause_on_word(&tx->state->link.wake_word, seen, ns);
+	client_cancel_wake(&tx->page->wake);
 	return r;
 }
 
@@ -86,25 +86,18 @@ static int tx_wait_arm(struct ibvcap_tx *tx, uint64_t target)
 {
 	if (!tx->uses_fd)
 		return 0;
-	sender_request_wake(tx->page, target, true);
+	client_request_wake(&tx->page->wake, target, true);
 	tx->fd_armed = true;
 	return sender_load_completed_seq_cst(tx->state) >= target ? 1 : tx_wait_look(tx, target, client_now_ns());
 }
 
 void tx_wait_disarm(struct ibvcap_tx *tx)
 {
-	char bytes[64];
-	ssize_t n;
-
 	if (!tx->fd_armed)
 		return;
 	tx->fd_armed = false;
-	sender_cancel_wake(tx->page);
-	do {
-		n = read(tx->socket, bytes, sizeof(bytes));
-	} while (n == (ssize_t)sizeof(bytes) || (n < 0 && errno == EINTR));
-	if (n == 0)
-		tx->daemon_gone = true;
+	client_cancel_wake(&tx->page->wake);
+	tx->daemon_gone |= !pause_drain(tx->socket);
 }
 
 int tx_wait(struct ibvcap_tx *tx, uint64_t target, int timeout_ms)

@@ -108,7 +108,8 @@ static void open_ring(struct bench *bench)
 	};
 
 	require(rx_ring_init(&bench->ring, &options, NULL) == 0, "ring");
-	require(notifier_new(&bench->notifier, &bench->ring) == 0, "notifier");
+	require(notifier_new(&bench->notifier, &bench->ring, bench->ring.doorbell, RX_RING_CONSUMERS_MAX) == 0,
+	        "notifier");
 	for (uint32_t i = 0; i < bench->n_consumers; i++) {
 		require(test_consumer_init(&bench->consumers[i], 1) == 0, "consumer");
 		require(rx_ring_add_consumer(&bench->ring, &bench->consumers[i]) == 0, "consumer");

@@ -43,34 +43,34 @@ static void behaviour_act(const struct rx_ring *ring, struct ring_consumer *cons
 	case QUICK:
 	case LOSSLESS:
 		consumer_store_delivered(consumer->page, head);
-		consumer_request_wake(consumer->page, head + 1, false);
+		client_request_wake(&consumer->page->wake, head + 1, false);
 		break;
 	case SLOW:
 		if (block > 0)
 			consumer_store_lease(consumer->page, round % QUOTA, block - 1);
-		consumer_request_wake(consumer->page, head + 1, false);
+		client_request_wake(&consumer->page->wake, head + 1, false);
 		break;
 	case STOPPED:
 		if (block > 0 && round < QUOTA)
 			consumer_store_lease(consumer->page, round, block - 1);
 		break;
 	case POLLING:
-		consumer_request_wake(consumer->page, head + 1, true);
+		client_request_wake(&consumer->page->wake, head + 1, true);
 		break;
 	case DISTANT:
-		consumer_request_wake(consumer->page, UINT64_MAX, false);
+		client_request_wake(&consumer->page->wake, UINT64_MAX, false);
 		break;
 	case HOSTILE:
 		for (uint32_t slot = 0; slot < QUOTA; slot++)
 			consumer_store_lease(consumer->page, slot, (uint64_t)rand() % (block + 1));
-		consumer_request_wake(consumer->page, head + 1, rand() % 2);
+		client_request_wake(&consumer->page->wake, head + 1, rand() % 2);
 		break;
 	case DEAD:
 	case N_BEHAVIOURS:
 		break;
 	}
 	if ((behaviour == STOPPED || behaviour == DEAD) && round == 0)
-		consumer_request_wake(consumer->page, head + 1, false);
+		client_request_wake(&consumer->page->wake, head + 1, false);
 }
 
 void behaviours_act(const struct rx_ring *ring, struct ring_consumer *consumers, uint32_t n, uint32_t round)

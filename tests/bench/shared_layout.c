@@ -30,7 +30,7 @@ int main(void)
 	STRUCT(ibvcap_consumer_state);
 	STRUCT(ibvcap_consumer_page);
 	MEMBER(ibvcap_consumer_page, delivered);
-	MEMBER(ibvcap_consumer_page, wake_at);
+	MEMBER(ibvcap_consumer_page, wake);
 	MEMBER(ibvcap_consumer_page, leases);
 	return 0;
 }

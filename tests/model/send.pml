@@ -34,10 +34,10 @@
 #define FENCE SC /* daemon_fence_completed() */
 #endif
 #ifndef REQUEST_STORE
-#define REQUEST_STORE SC /* sender_request_wake() */
+#define REQUEST_STORE SC /* client_request_wake() */
 #endif
 #ifndef REQUEST_LOAD
-#define REQUEST_LOAD SC /* daemon_load_sender_request() */
+#define REQUEST_LOAD SC /* daemon_load_wake_request() */
 #endif
 #ifndef COMPLETED_LOAD
 #define COMPLETED_LOAD SC /* sender_load_completed_seq_cst() */
@@ -189,19 +189,19 @@ inline flush()
 	   :: value >= mine -> break
 	   :: else
 	   fi;
-	   word_changed = false; /* sender_load_wake_word() */
+	   word_changed = false; /* client_load_wake_word() */
 #ifdef REQUEST_LATE
 	   load(SENDER, COMPLETED, COMPLETED_LOAD, value); /* Broken: looks before it asks. */
 	   store(SENDER, WAKE_AT, mine, REQUEST_STORE);
 #else
-	   store(SENDER, WAKE_AT, mine, REQUEST_STORE); /* sender_request_wake() */
+	   store(SENDER, WAKE_AT, mine, REQUEST_STORE); /* client_request_wake() */
 	   load(SENDER, COMPLETED, COMPLETED_LOAD, value);
 #endif
 	   if
 	   :: value < mine -> d_step { asleep = !word_changed }; !asleep /* FUTEX_WAIT */
 	   :: else
 	   fi;
-	   store(SENDER, WAKE_AT, 0, RLX); /* sender_cancel_wake() */
+	   store(SENDER, WAKE_AT, 0, RLX); /* client_cancel_wake() */
 	   word_changed = true
 	od;
 	value = 0

@@ -51,7 +51,7 @@
 #define FENCE SC /* daemon_fence_head() */
 #endif
 #ifndef REQUEST_STORE
-#define REQUEST_STORE SC /* consumer_request_wake() */
+#define REQUEST_STORE SC /* client_request_wake() */
 #endif
 #ifndef REQUEST_LOAD
 #define REQUEST_LOAD SC /* daemon_load_wake_request() */

@@ -12,7 +12,7 @@
 
 byte timeouts = TIMEOUTS;
 
-/* consumer_request_wake() */
+/* client_request_wake() */
 inline request_wake(from, by_socket)
 {
 #ifdef SOCKET_LATE
@@ -24,7 +24,7 @@ inline request_wake(from, by_socket)
 #endif
 }
 
-/* consumer_cancel_wake() */
+/* client_cancel_wake() */
 inline cancel_wake()
 {
 	store(ME, WAKE_AT(self), 0, RLX)
@@ -88,7 +88,7 @@ inline sleep()
 inline rx_wait_sleep()
 {
 #ifndef SEEN_LATE
-	word_changed[self] = false; /* consumer_load_wake_word() */
+	word_changed[self] = false; /* client_load_wake_word() */
 #endif
 #ifdef REQUEST_LATE
 	load(ME, HEAD, HEAD_LOAD, head);

@@ -136,7 +136,8 @@ static void set_up(struct stress *stress)
 	require(ops->open(NULL, &stress->backend, NULL) == 0, "no backend");
 	require(ops->create_queue(stress->backend, &queue, &stress->queue, NULL) == 0, "no queue");
 	require(rx_ring_init(&stress->ring, &ring, NULL) == 0, "no ring");
-	require(notifier_new(&stress->notifier, &stress->ring) == 0, "no notifier");
+	require(notifier_new(&stress->notifier, &stress->ring, stress->ring.doorbell, RX_RING_CONSUMERS_MAX) == 0,
+	        "no notifier");
 	rx_sum_init(&stress->sum, 1, false);
 	require(rx_worker_new(&stress->worker, &(struct rx_worker_options){.worker.name = "stress",
 	                                                                   .queue = stress->queue,

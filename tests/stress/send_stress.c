@@ -11,6 +11,7 @@
  * again and again, at any instruction.
  */
 #include "daemon/base/time.h"
+#include "daemon/ring/rx_ring.h"
 #include "daemon/worker/tx_worker.h"
 #include "lib/ibvcap/ring.h"
 #include "tests/stress/submitter.h"
@@ -131,8 +132,8 @@ static void *run_waker(void *argument)
 			const struct sender *sender = &stress->shared->submitters[i].sender.sender;
 
 			if (stage_of(stress, i) == waker->stage && sender->state &&
-			    sender_due_request(sender->state, sender->page))
-				sender_wake(sender->state, sender->page, sender->socket);
+			    sender_due_request(sender->state, &sender->page->wake))
+				client_wake(&sender->state->link, &sender->page->wake, sender->socket);
 		}
 		pthread_mutex_unlock(&stress->mutex);
 	}

@@ -46,9 +46,9 @@ static void end(struct lie *lie)
 	struct hostile *hostile = lie->hostile;
 
 	if (lie->state) {
-		bool out = consumer_load_connection(lie->state) == IBVCAP_CONNECTION_ENDED;
+		bool out = client_load_connection(&lie->state->link) == IBVCAP_CONNECTION_ENDED;
 
-		hostile->put_out[out ? consumer_load_reason(lie->state) % HOSTILE_REASONS : 0]++;
+		hostile->put_out[out ? client_load_reason(&lie->state->link) % HOSTILE_REASONS : 0]++;
 		hostile->looks += consumer_load_floor(lie->ring) - lie->floor;
 	}
 	if (lie->page)
@@ -87,7 +87,7 @@ static bool begin(struct lie *lie, struct hostile *hostile, enum ibvcap_policy p
 
 static bool goes_on(const struct lie *lie)
 {
-	return consumer_load_connection(lie->state) == IBVCAP_CONNECTION_OPEN && hostile_now_ms() < lie->end_ms &&
+	return client_load_connection(&lie->state->link) == IBVCAP_CONNECTION_OPEN && hostile_now_ms() < lie->end_ms &&
 	       !hostile_is_over(lie->hostile);
 }
 
@@ -174,9 +174,9 @@ static void lie_about_waking(struct lie *lie)
 	struct hostile *hostile = lie->hostile;
 	uint64_t head = consumer_load_head(lie->ring);
 
-	consumer_request_wake(lie->page,
-	                      hostile_next(hostile) % 4 ? head + hostile_next(hostile) % 128 : nasty_value(hostile),
-	                      hostile_next(hostile) % 2);
+	client_request_wake(&lie->page->wake,
+	                    hostile_next(hostile) % 4 ? head + hostile_next(hostile) % 128 : nasty_value(hostile),
+	                    hostile_next(hostile) % 2);
 }
 
 /* Every word but the magic, with nothing that can be told from the truth: never to be put out. */
@@ -374,7 +374,7 @@ void hostile_watched(struct hostile *hostile)
 	watch_socket(lie.fds[PROTOCOL_FD_WAKE_SOCKET], epolls, WATCHERS);
 	lie.end_ms = hostile_now_ms() + WATCHED_MS;
 	while (goes_on(&lie)) {
-		consumer_request_wake(lie.page, consumer_load_head(lie.ring) + 1, true);
+		client_request_wake(&lie.page->wake, consumer_load_head(lie.ring) + 1, true);
 		hostile->written++;
 		(void)!recv(lie.fds[PROTOCOL_FD_WAKE_SOCKET], byte, sizeof(byte), MSG_DONTWAIT);
 	}

@@ -64,9 +64,9 @@ static bool exchange(struct opened *o, const struct protocol_header *request, en
 static void finish_sending(struct opened *o)
 {
 	if (o->state) {
-		bool out = sender_load_connection(o->state) == IBVCAP_CONNECTION_ENDED;
+		bool out = client_load_connection(&o->state->link) == IBVCAP_CONNECTION_ENDED;
 
-		o->hostile->put_out[out ? o->state->reason % HOSTILE_REASONS : 0]++;
+		o->hostile->put_out[out ? o->state->link.reason % HOSTILE_REASONS : 0]++;
 		munmap(o->state, o->state_bytes);
 	}
 	if (o->page)
@@ -129,7 +129,7 @@ static void kick(struct opened *o)
 
 static bool still_open(const struct opened *o)
 {
-	return sender_load_connection(o->state) == IBVCAP_CONNECTION_OPEN && !hostile_is_over(o->hostile);
+	return client_load_connection(&o->state->link) == IBVCAP_CONNECTION_OPEN && !hostile_is_over(o->hostile);
 }
 
 static void write_descriptors(struct opened *o, uint64_t n)
@@ -161,7 +161,7 @@ void hostile_send(struct hostile *hostile)
 			sender_store_submitted(o.page, o.submitted);
 			hostile->written += n;
 		}
-		sender_request_wake(o.page, o.submitted, hostile_next(hostile) % 2);
+		client_request_wake(&o.page->wake, o.submitted, hostile_next(hostile) % 2);
 		kick(&o);
 		hostile_nap_ms(1 + (unsigned)(hostile_next(hostile) % 4));
 	}

@@ -602,7 +602,7 @@ Test(channels, taking_a_channel_out_keeps_nobody_waiting)
 	cr_assert(eq(int, receive(other, &answer, NULL, NULL), 1));
 	cr_expect(eq(int, answer.header.type, PROTOCOL_DAEMON));
 	cr_expect(eq(u32, n_emptied, 0));
-	cr_expect(eq(u32, sender_load_reason(tx->state), IBVCAP_DISCONNECT_REMOVED));
+	cr_expect(eq(u32, client_load_reason(&tx->state->link), IBVCAP_DISCONNECT_REMOVED));
 	device_is_slow = false;
 	TURN_UNTIL(n_emptied == 1);
 	control_remove_channel(control, &control_channel);
@@ -783,7 +783,7 @@ Test(channels, who_lies_is_put_out_and_nobody_else)
 	TURN_UNTIL(sender_load_completed(bad->state) == 2);
 	sender_store_submitted(bad->page, 1);
 	TURN_UNTIL(n_registered == 1);
-	cr_expect(eq(u32, sender_load_reason(bad->state), IBVCAP_DISCONNECT_BAD_CURSOR));
+	cr_expect(eq(u32, client_load_reason(&bad->state->link), IBVCAP_DISCONNECT_BAD_CURSOR));
 	submit(good, 1);
 	TURN_UNTIL(sender_load_completed(good->state) == 1);
 	expect_sum(3, 3, 0);
@@ -801,7 +801,7 @@ Test(channels, a_failed_channel_puts_its_senders_out_once_its_queue_is_gone)
 	scripted_fail_queue(channel->queue);
 	TURN_UNTIL(n_registered == 0);
 	cr_expect(eq(int, last_said.type, MAIL_TX_QUEUE_FAILED));
-	cr_expect(eq(u32, sender_load_reason(tx->state), IBVCAP_DISCONNECT_CHANNEL_FAILED));
+	cr_expect(eq(u32, client_load_reason(&tx->state->link), IBVCAP_DISCONNECT_CHANNEL_FAILED));
 	cr_expect(eq(int, ibvcap_tx_submit(tx, 0), -EIO));
 	expect_sum(5, 0, 5);
 	cr_expect(eq(int, open_channel(connect_client(), &again), -EIO));
@@ -818,7 +818,7 @@ Test(channels, a_worker_that_stops_accounts_for_everything_first)
 	cr_assert(eq(int, mailbox_send(transmit->inbox, &(struct mail){.type = MAIL_STOP}), 0));
 	TURN_UNTIL(last_said.type == MAIL_STOPPED);
 	cr_expect(eq(u64, sender_load_completed(tx->state), SLOTS));
-	cr_expect(eq(u32, sender_load_reason(tx->state), IBVCAP_DISCONNECT_SHUTDOWN));
+	cr_expect(eq(u32, client_load_reason(&tx->state->link), IBVCAP_DISCONNECT_SHUTDOWN));
 	cr_expect(eq(u64, count(IBVCAP_TX_COUNTER_SUBMITTED), SLOTS));
 	cr_expect(eq(u64, count(IBVCAP_TX_COUNTER_COMPLETED) + count(IBVCAP_TX_COUNTER_FLUSHED), SLOTS));
 	ibvcap_tx_close(tx);

@@ -837,7 +837,7 @@ Test(control, a_consumer_that_asked_for_its_pipe_gets_a_byte_when_its_packets_co
 	struct ibvcap_consumer_page *page =
 		mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fds[PROTOCOL_FD_CONSUMER_PAGE], 0);
 
-	consumer_request_wake(page, 2, true);
+	client_request_wake(&page->wake, 2, true);
 	arrive(1);
 	cr_expect(not(turn_until_readable(fds[PROTOCOL_FD_WAKE_SOCKET], 50)));
 	arrive(1);
@@ -863,7 +863,7 @@ Test(control, a_consumer_whose_page_lies_is_told_and_hung_up)
 		turn_for(2);
 	}
 	cr_expect(is_hung_up(client));
-	cr_expect(eq(int, (int)consumer_load_connection(state), IBVCAP_CONNECTION_ENDED));
+	cr_expect(eq(int, (int)client_load_connection(&state->link), IBVCAP_CONNECTION_ENDED));
 	cr_expect(eq(u32, ring.n_consumers, 0));
 }
 

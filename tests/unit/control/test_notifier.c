@@ -76,7 +76,7 @@ static void init(void)
 	};
 
 	cr_assert_eq(rx_ring_init(&ring, &options, NULL), 0);
-	cr_assert_eq(notifier_new(&notifier, &ring), 0);
+	cr_assert_eq(notifier_new(&notifier, &ring, ring.doorbell, RX_RING_CONSUMERS_MAX), 0);
 	hostile = user_enter(&users, &(struct account){ACCOUNT_USER, 1});
 	honest = user_enter(&users, &(struct account){ACCOUNT_USER, 2});
 	for (int i = 0; i < 3; i++) {
@@ -124,15 +124,15 @@ static bool is_readable_within(int fd, int timeout_ms)
 
 static void await_word(const struct ring_consumer *consumer, uint32_t before)
 {
-	while (consumer_load_wake_word(consumer->state) == before)
+	while (client_load_wake_word(&consumer->state->link) == before)
 		usleep(100);
 }
 
 Test(notifier, each_consumer_is_woken_as_it_asked)
 {
-	consumer_request_wake(consumers[0].page, 1, false);
-	consumer_request_wake(consumers[1].page, 1, false);
-	consumer_request_wake(consumers[2].page, 1, true);
+	client_request_wake(&consumers[0].page->wake, 1, false);
+	client_request_wake(&consumers[1].page->wake, 1, false);
+	client_request_wake(&consumers[2].page->wake, 1, true);
 	publish(1);
 	await_word(&consumers[0], 0);
 	await_word(&consumers[1], 0);
@@ -142,8 +142,8 @@ Test(notifier, each_consumer_is_woken_as_it_asked)
 
 Test(notifier, who_waits_for_more_is_left_asleep)
 {
-	consumer_request_wake(consumers[0].page, 1, true);
-	consumer_request_wake(consumers[1].page, 2, true);
+	client_request_wake(&consumers[0].page->wake, 1, true);
+	client_request_wake(&consumers[1].page->wake, 2, true);
 	publish(1);
 	cr_expect(is_readable_within(theirs[0], 30000));
 	cr_expect_not(is_readable_within(theirs[1], 0));
@@ -151,7 +151,7 @@ Test(notifier, who_waits_for_more_is_left_asleep)
 
 Test(notifier, a_closed_ring_wakes_whoever_asked)
 {
-	consumer_request_wake(consumers[0].page, 1000, true);
+	client_request_wake(&consumers[0].page->wake, 1000, true);
 	rx_ring_close(&ring, IBVCAP_RING_END_STOPPED);
 	cr_expect(is_readable_within(theirs[0], 30000));
 }
@@ -171,7 +171,7 @@ static void await_first(uint32_t n)
 static void ask_and_publish(uint64_t head)
 {
 	for (int i = 0; i < 3; i++)
-		consumer_request_wake(consumers[i].page, head, true);
+		client_request_wake(&consumers[i].page->wake, head, true);
 	publish(1);
 }
 
@@ -253,11 +253,11 @@ Test(notifier, a_client_that_has_left_is_not_named)
 
 Test(notifier, a_request_is_served_once)
 {
-	consumer_request_wake(consumers[0].page, 1, true);
+	client_request_wake(&consumers[0].page->wake, 1, true);
 	publish(1);
 	empty(theirs[0]);
 	for (uint64_t head = 2; head < 5; head++) {
-		consumer_request_wake(consumers[1].page, head, true);
+		client_request_wake(&consumers[1].page->wake, head, true);
 		publish(1);
 		empty(theirs[1]); /* who comes after it */
 	}
@@ -286,7 +286,7 @@ Test(notifier, control_waits_for_no_wake_and_the_users_thread_waits_for_its_end)
 	pthread_t thread;
 
 	first_wake.is_stuck = true;
-	consumer_request_wake(consumers[0].page, 1, true);
+	client_request_wake(&consumers[0].page->wake, 1, true);
 	publish(1);
 	await_first(1);
 	cr_assert_eq(test_consumer_init(&other, 1), 0);
@@ -352,13 +352,13 @@ Test(notifier, a_reader_that_is_stuck_holds_up_nobody)
 		cr_skip_test("userfaultfd is not for this user");
 	cr_assert_eq(ioctl(fault_fd, UFFDIO_API, &api), 0);
 	cr_assert_eq(ioctl(fault_fd, UFFDIO_REGISTER, &range), 0);
-	consumer_request_wake(consumers[0].page, 1, true);
+	client_request_wake(&consumers[0].page->wake, 1, true);
 	publish(1);
 	cr_assert_eq(pthread_create(&thread, NULL, read_into_the_void, page), 0);
 	cr_assert(is_readable_within(fault_fd, 30000), "it faults, and waits");
-	consumer_request_wake(consumers[0].page, 2, true);
-	consumer_request_wake(consumers[1].page, 2, false);
-	consumer_request_wake(consumers[2].page, 2, true);
+	client_request_wake(&consumers[0].page->wake, 2, true);
+	client_request_wake(&consumers[1].page->wake, 2, false);
+	client_request_wake(&consumers[2].page->wake, 2, true);
 	publish(1);
 	await_word(&consumers[1], 0);
 	cr_expect(is_readable_within(theirs[2], 30000));
@@ -381,7 +381,7 @@ Test(notifier, it_is_alive_as_long_as_its_thread_goes_round)
 	await_alive();
 	await_alive();
 	first_wake.is_stuck = true;
-	consumer_request_wake(consumers[0].page, 1, true);
+	client_request_wake(&consumers[0].page->wake, 1, true);
 	publish(1);
 	while (first_wake.n_begun == 0)
 		usleep(100);

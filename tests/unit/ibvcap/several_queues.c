@@ -171,7 +171,7 @@ void recall(struct attached *of)
 {
 	struct protocol_recalled message;
 
-	daemon_recall(of->consumer.state);
+	daemon_recall(&of->consumer.state->link);
 	protocol_init(&message.header, PROTOCOL_RECALLED, sizeof(message));
 	cr_assert(eq(int, protocol_send(of->daemon_socket, &message.header, NULL, 0), 0));
 }
@@ -316,16 +316,16 @@ struct ibvcap_rx_info info_of_rx(void)
 
 void notify(struct attached *of)
 {
-	uint64_t at = daemon_load_wake_request(of->consumer.page);
+	uint64_t at = daemon_load_wake_request(&of->consumer.page->wake);
 
 	if (at == 0 || at > of->ring.head)
 		return;
-	if (daemon_load_wake_socket(of->consumer.page)) {
+	if (daemon_load_wake_socket(&of->consumer.page->wake)) {
 		cr_assert(eq(int, (int)write(of->daemon_wake, "", 1), 1));
 		return;
 	}
-	daemon_bump_wake_word(of->consumer.state);
-	rx_ring_wake_consumer(of->consumer.state);
+	daemon_bump_wake_word(&of->consumer.state->link);
+	client_wake(&of->consumer.state->link, &of->consumer.page->wake, -1);
 }
 
 bool has_hung_up(const struct attached *of)

@@ -123,7 +123,7 @@ Test(owner, a_childs_close_leaves_the_parents_descriptor_and_connection)
 	cr_assert_eq(ibvcap_rx_acquire(a.rx, &batch, 10, 1, 0), 0);
 	in_child(fork, close_it);
 	cr_expect_not(is_readable(a.daemon_socket));
-	cr_expect_eq(daemon_load_wake_request(a.consumer.page), 1, "the parent's request");
+	cr_expect_eq(daemon_load_wake_request(&a.consumer.page->wake), 1, "the parent's request");
 	attached_publish(&a, 1);
 	cr_assert_eq(write(a.daemon_wake, "", 1), 1);
 	cr_expect(is_readable(fd));

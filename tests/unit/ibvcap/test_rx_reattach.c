@@ -241,7 +241,7 @@ Test(rx_reattach, who_does_not_want_one_is_told_at_once)
 
 Test(rx_reattach, a_stream_that_was_removed_or_is_no_more_has_none)
 {
-	daemon_disconnect(a.consumer.state, IBVCAP_DISCONNECT_REMOVED);
+	daemon_disconnect(&a.consumer.state->link, IBVCAP_DISCONNECT_REMOVED);
 	attached_publish(&a, 2);
 	rx_ring_close(&a.ring, IBVCAP_RING_END_STOPPED);
 	cr_expect(eq(int, acquire(0), 2), "what was published is delivered");

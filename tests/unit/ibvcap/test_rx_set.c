@@ -262,8 +262,8 @@ Test(rx_set, a_queue_without_a_free_lease_stops_no_other)
 
 static uint64_t wish(uint32_t queue, bool *by_socket)
 {
-	*by_socket = daemon_load_wake_socket(queues[queue].consumer.page);
-	return daemon_load_wake_request(queues[queue].consumer.page);
+	*by_socket = daemon_load_wake_socket(&queues[queue].consumer.page->wake);
+	return daemon_load_wake_request(&queues[queue].consumer.page->wake);
 }
 
 Test(rx_set, an_idle_handle_asks_every_queue_to_wake_its_descriptor)
@@ -343,7 +343,7 @@ static void *publish_later(void *queue)
 {
 	struct attached *of = queue;
 
-	while (daemon_load_wake_request(of->consumer.page) == 0)
+	while (daemon_load_wake_request(&of->consumer.page->wake) == 0)
 		usleep(1000);
 	usleep(20000);
 	attached_publish(of, 1);

@@ -260,7 +260,7 @@ Test(rx_set_ends, the_last_queue_is_not_given_up_when_it_fails)
 
 static void remove_queue(uint32_t i)
 {
-	daemon_disconnect(queues[i].consumer.state, IBVCAP_DISCONNECT_REMOVED);
+	daemon_disconnect(&queues[i].consumer.state->link, IBVCAP_DISCONNECT_REMOVED);
 	rx_ring_close(&queues[i].ring, IBVCAP_RING_END_STOPPED);
 }
 
@@ -291,7 +291,7 @@ Test(rx_set_ends, a_queue_that_was_removed_is_no_end_while_a_batch_of_another_is
 Test(rx_set_ends, a_handle_that_the_daemon_disconnects_in_one_queue_is_told)
 {
 	open_all_queues(queues, 2, NULL);
-	daemon_disconnect(queues[1].consumer.state, IBVCAP_DISCONNECT_WAKE_BUDGET);
+	daemon_disconnect(&queues[1].consumer.state->link, IBVCAP_DISCONNECT_WAKE_BUDGET);
 	cr_expect(eq(int, take(N), -ECONNABORTED));
 }
 

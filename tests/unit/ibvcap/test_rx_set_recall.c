@@ -76,7 +76,7 @@ Test(rx_set_recall, a_queue_that_was_not_given_up_in_time_is_lost_and_the_others
 	attached_publish(&queues[0], 5);
 	cr_assert(eq(int, take(N), 5));
 	held = batch;
-	daemon_disconnect(queues[0].consumer.state, IBVCAP_DISCONNECT_RECALLED);
+	daemon_disconnect(&queues[0].consumer.state->link, IBVCAP_DISCONNECT_RECALLED);
 	attached_publish(&queues[1], 2);
 	expect_rows(1, 2, 0);
 	cr_expect(eq(int, ibvcap_rx_release(rx, &held), -ECONNABORTED), "the rows may have changed");
@@ -93,7 +93,7 @@ Test(rx_set_recall, a_row_that_is_copied_from_a_queue_that_is_taken_away_is_pass
 	give(&queues[0], 0, 2, EPOCH);
 	attached_publish(&queues[0], 5);
 	cr_expect(eq(int, ibvcap_rx_recv(rx, row, sizeof(row), &length, NULL, 0), 1));
-	daemon_disconnect(queues[0].consumer.state, IBVCAP_DISCONNECT_RECALLED);
+	daemon_disconnect(&queues[0].consumer.state->link, IBVCAP_DISCONNECT_RECALLED);
 	cr_expect(eq(int, ibvcap_rx_recv(rx, row, sizeof(row), &length, NULL, 0), 0));
 }
 
@@ -124,7 +124,7 @@ Test(rx_set_recall, a_queue_that_is_given_up_does_not_make_the_descriptor_readab
 		pause();
 		_exit(0);
 	}
-	daemon_disconnect(queues[0].consumer.state, IBVCAP_DISCONNECT_RECALLED);
+	daemon_disconnect(&queues[0].consumer.state->link, IBVCAP_DISCONNECT_RECALLED);
 	cr_expect(eq(int, take(N), 0));
 	cr_expect(has_hung_up(&queues[0]));
 	cr_expect(not(is_readable(ibvcap_rx_fd(rx), 0)), "its socket");
@@ -138,7 +138,7 @@ Test(rx_set_recall, a_member_that_is_disconnected_for_another_reason_is_told)
 {
 	join(2);
 	give(&queues[0], 0, 2, EPOCH);
-	daemon_disconnect(queues[0].consumer.state, IBVCAP_DISCONNECT_RIGHTS);
+	daemon_disconnect(&queues[0].consumer.state->link, IBVCAP_DISCONNECT_RIGHTS);
 	cr_expect(eq(int, take(N), -ECONNABORTED));
 }
 

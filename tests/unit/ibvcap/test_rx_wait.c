@@ -38,7 +38,7 @@ static void in_thread(pthread_t *thread, void *(*body)(void *))
 /* Until it asked to be woken, and a moment more: asleep, or about to. */
 static void wait_for_request(void)
 {
-	while (daemon_load_wake_request(a.consumer.page) == 0)
+	while (daemon_load_wake_request(&a.consumer.page->wake) == 0)
 		usleep(100);
 	usleep(1000);
 }
@@ -61,7 +61,7 @@ static void notify(void)
 static void wake(void)
 {
 	if (rx_ring_wake(&a.ring))
-		rx_ring_wake_consumer(a.consumer.state);
+		client_wake(&a.consumer.state->link, &a.consumer.page->wake, -1);
 }
 
 static void *publish_later(void *argument)
@@ -81,7 +81,7 @@ Test(rx_wait, a_sleeper_is_woken_by_the_packet)
 	cr_expect_eq(ibvcap_rx_acquire(a.rx, &batch, 10, 1, 30000), 5);
 	cr_expect_lt(client_now_ns() - start, UINT64_C(10000000000));
 	pthread_join(thread, NULL);
-	cr_expect_eq(daemon_load_wake_request(a.consumer.page), 0);
+	cr_expect_eq(daemon_load_wake_request(&a.consumer.page->wake), 0);
 }
 
 static void *publish_in_parts(void *argument)
@@ -118,7 +118,7 @@ static void *close_later(void *argument)
 {
 	wait_for_request();
 	rx_ring_close(&a.ring, IBVCAP_RING_END_STOPPED);
-	rx_ring_wake_consumer(a.consumer.state);
+	client_wake(&a.consumer.state->link, &a.consumer.page->wake, -1);
 	return argument;
 }
 
@@ -178,7 +178,7 @@ Test(rx_wait, who_only_looks_notices_too)
 Test(rx_wait, a_disconnected_consumer_gets_nothing_more)
 {
 	attached_publish(&a, 3);
-	daemon_disconnect(a.consumer.state, IBVCAP_DISCONNECT_BAD_CURSOR);
+	daemon_disconnect(&a.consumer.state->link, IBVCAP_DISCONNECT_BAD_CURSOR);
 	cr_expect_eq(ibvcap_rx_acquire(a.rx, &batch, 10, 1, 0), -ECONNABORTED);
 	cr_expect_eq(ibvcap_rx_acquire(a.rx, &batch, 10, 1, -1), -ECONNABORTED);
 }
@@ -186,7 +186,7 @@ Test(rx_wait, a_disconnected_consumer_gets_nothing_more)
 static void *disconnect_later(void *argument)
 {
 	wait_for_request();
-	daemon_disconnect(a.consumer.state, IBVCAP_DISCONNECT_BAD_CURSOR);
+	daemon_disconnect(&a.consumer.state->link, IBVCAP_DISCONNECT_BAD_CURSOR);
 	close(a.daemon_socket);
 	a.daemon_socket = -1;
 	return argument;
@@ -242,8 +242,8 @@ Test(rx_wait, the_descriptor_asks_for_the_next_packet_by_a_byte)
 	int fd = ibvcap_rx_fd(a.rx);
 
 	cr_assert_eq(ibvcap_rx_acquire(a.rx, &batch, 10, 1, 0), 0);
-	cr_expect_eq(daemon_load_wake_request(a.consumer.page), 1);
-	cr_expect(daemon_load_wake_socket(a.consumer.page));
+	cr_expect_eq(daemon_load_wake_request(&a.consumer.page->wake), 1);
+	cr_expect(daemon_load_wake_socket(&a.consumer.page->wake));
 	cr_expect_not(is_readable(fd));
 	attached_publish(&a, 1);
 	cr_expect_eq(rx_ring_wake(&a.ring), 1);
@@ -251,15 +251,15 @@ Test(rx_wait, the_descriptor_asks_for_the_next_packet_by_a_byte)
 	cr_expect(is_readable(fd));
 	cr_expect_eq(ibvcap_rx_acquire(a.rx, &batch, 10, 1, 0), 1);
 	cr_expect_not(is_readable(fd), "emptied by the acquire");
-	cr_expect_eq(daemon_load_wake_request(a.consumer.page), 0);
+	cr_expect_eq(daemon_load_wake_request(&a.consumer.page->wake), 0);
 	cr_assert_eq(ibvcap_rx_acquire(a.rx, &batch, 10, 1, 0), 0);
-	cr_expect_eq(daemon_load_wake_request(a.consumer.page), 2);
+	cr_expect_eq(daemon_load_wake_request(&a.consumer.page->wake), 2);
 }
 
 Test(rx_wait, who_never_asked_for_the_descriptor_wakes_nobody)
 {
 	cr_assert_eq(ibvcap_rx_acquire(a.rx, &batch, 10, 1, 0), 0);
-	cr_expect_eq(daemon_load_wake_request(a.consumer.page), 0);
+	cr_expect_eq(daemon_load_wake_request(&a.consumer.page->wake), 0);
 }
 
 Test(rx_wait, a_full_socket_is_emptied)

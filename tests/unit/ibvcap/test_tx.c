@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* A sender's handle and the daemon's side of it in one process: both can be driven step by step. */
+#include "daemon/ring/rx_ring.h"
 #include "daemon/ring/sender.h"
 #include "lib/ibvcap/ring_tx.h"
 #include "lib/ibvcap/tx.h"
@@ -87,7 +88,7 @@ static void work(uint32_t n, int32_t status)
 		sender_complete(&sender, status, BYTES, 146);
 	sender_publish(&sender, channel);
 	if (sender_wants_wake(&sender))
-		sender_wake(sender.state, sender.page, sender.socket);
+		client_wake(&sender.state->link, &sender.page->wake, sender.socket);
 }
 
 static void submit(uint32_t n)
@@ -505,7 +506,7 @@ Test(tx, the_reason_for_an_end_is_told)
 	submit(2);
 	work(1, 0);
 	for (size_t i = 0; i < sizeof(ends) / sizeof(ends[0]); i++) {
-		daemon_disconnect_sender(sender.state, ends[i].reason);
+		daemon_disconnect(&sender.state->link, ends[i].reason);
 		cr_expect(eq(int, ibvcap_tx_reserve(tx, &slots, 1, 1, -1), ends[i].error));
 		cr_expect(eq(int, ibvcap_tx_flush(tx, -1), ends[i].error));
 	}

@@ -660,7 +660,7 @@ Test(rx_ring, a_time_is_the_first_packet_that_is_not_older)
 
 static uint32_t word_of(const struct ring_consumer *consumer)
 {
-	return consumer_load_wake_word(consumer->state);
+	return client_load_wake_word(&consumer->state->link);
 }
 
 static bool has_rung(const struct rx_ring *ring)
@@ -679,7 +679,7 @@ Test(rx_ring, a_sleeper_is_woken_once_a_request_and_not_by_the_worker)
 	init(&ring, &small);
 	cr_assert(eq(int, test_consumer_init(&consumer, 1), 0));
 	rx_ring_add_consumer(&ring, &consumer);
-	consumer_request_wake(consumer.page, 10, false);
+	client_request_wake(&consumer.page->wake, 10, false);
 	post(&ring, N);
 	rx_ring_publish(&ring, 9);
 	cr_expect(eq(u32, rx_ring_wake(&ring), 0));
@@ -689,10 +689,10 @@ Test(rx_ring, a_sleeper_is_woken_once_a_request_and_not_by_the_worker)
 	cr_expect(has_rung(&ring));
 	cr_expect(eq(u32, word_of(&consumer), 0), "the notifier's business");
 	cr_expect(eq(u32, rx_ring_wake(&ring), 0));
-	consumer_request_wake(consumer.page, 11, false);
+	client_request_wake(&consumer.page->wake, 11, false);
 	rx_ring_publish(&ring, 1);
 	cr_expect(eq(u32, rx_ring_wake(&ring), 1));
-	rx_ring_wake_consumer(consumer.state);
+	client_wake(&consumer.state->link, &consumer.page->wake, -1);
 	cr_expect(eq(u32, word_of(&consumer), 1));
 	test_consumer_deinit(&consumer);
 	rx_ring_deinit(&ring);
@@ -707,7 +707,7 @@ Test(rx_ring, several_sleepers_are_one_ring_of_the_doorbell)
 	for (uint32_t i = 0; i < 3; i++) {
 		cr_assert(eq(int, test_consumer_init(&consumers[i], 1), 0));
 		rx_ring_add_consumer(&ring, &consumers[i]);
-		consumer_request_wake(consumers[i].page, 1 + i / 2, i % 2);
+		client_request_wake(&consumers[i].page->wake, 1 + i / 2, i % 2);
 	}
 	post(&ring, N);
 	rx_ring_publish(&ring, 2);

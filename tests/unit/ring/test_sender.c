@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* A sender's memory: what it can do to it, and what the daemon makes of what it writes there. */
+#include "daemon/ring/rx_ring.h"
 #include "daemon/ring/sender.h"
 #include "lib/ibvcap/ring.h"
 #include "lib/ibvcap/ring_tx.h"
@@ -320,21 +321,21 @@ Test(sender, a_request_is_due_once_what_it_asked_for_has_come)
 	cr_expect(not(sender_wants_wake(&sender)));
 	sender_store_submitted(sender.page, 2);
 	cr_assert(sender_read_submitted(&sender));
-	sender_request_wake(sender.page, 2, false);
+	client_request_wake(&sender.page->wake, 2, false);
 	for (int k = 0; k < 2; k++) {
 		cr_expect(not(sender_wants_wake(&sender)));
-		cr_expect(eq(u64, sender_due_request(sender.state, sender.page), 0));
+		cr_expect(eq(u64, sender_due_request(sender.state, &sender.page->wake), 0));
 		cr_assert(ne(ptr, (void *)sender_peek(&sender), NULL));
 		sender_take(&sender);
 		sender_complete(&sender, 0, 0, 64);
 		publish(&sender);
 	}
-	uint32_t word = sender_load_wake_word(sender.state);
+	uint32_t word = client_load_wake_word(&sender.state->link);
 
 	cr_expect(sender_wants_wake(&sender));
 	cr_expect(not(sender_wants_wake(&sender)), "told already");
-	cr_expect(eq(u64, sender_due_request(sender.state, sender.page), 2));
-	sender_wake(sender.state, sender.page, -1);
-	cr_expect(eq(u32, sender_load_wake_word(sender.state), word + 1));
+	cr_expect(eq(u64, sender_due_request(sender.state, &sender.page->wake), 2));
+	client_wake(&sender.state->link, &sender.page->wake, -1);
+	cr_expect(eq(u32, client_load_wake_word(&sender.state->link), word + 1));
 	sender_deinit(&sender);
 }

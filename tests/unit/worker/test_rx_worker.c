@@ -1062,7 +1062,7 @@ static uint32_t polls_until_rung(bool packets)
 	poller.fd = bench.ring.doorbell;
 	cr_assert(eq(int, test_consumer_init(&consumer, 1), 0));
 	cr_assert(eq(int, rx_ring_add_consumer(&bench.ring, &consumer), 0));
-	consumer_request_wake(consumer.page, 1, true);
+	client_request_wake(&consumer.page->wake, 1, true);
 	do {
 		if (packets || n == 0)
 			cr_assert(arrive(&bench, &(struct frame_options){.payload_bytes = S}, 0));

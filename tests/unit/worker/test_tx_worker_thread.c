@@ -268,7 +268,7 @@ Test(tx_worker_thread, the_doorbell_rings_once_for_a_request_that_has_come, .tim
 	struct pollfd bell = {.fd = tx_worker_doorbell(bench.worker), .events = POLLIN};
 
 	cr_assert(eq(int, worker_start(bench.worker), 0));
-	sender_request_wake(sender->sender.page, 5, false);
+	client_request_wake(&sender->sender.page->wake, 5, false);
 	bench_submit(&bench, 0, 4, 100);
 	await_completed(0, 4);
 	bench_submit(&bench, 1, 4, 100);

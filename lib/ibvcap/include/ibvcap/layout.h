@@ -356,22 +356,35 @@ enum ibvcap_disconnect {
 	IBVCAP_DISCONNECT_RECALLED = 11,      /* of a group: it did not give the queue up in time */
 };
 
+/* Of a consumer or a sender, in the daemon's segment about it. */
+struct ibvcap_client_link {
+	IBVCAP_ATOMIC(uint32_t) connection; /* enum ibvcap_connection */
+	IBVCAP_ATOMIC(uint32_t) reason;     /* enum ibvcap_disconnect */
+	/* Futex word of this client alone. The notifier changes and wakes it when its wake request is due. */
+	IBVCAP_ATOMIC(uint32_t) wake_word;
+};
+
+/* In a client's own page: wake it when head, or a sender's completed, is at least this. */
+struct ibvcap_wake_request {
+	IBVCAP_ATOMIC(uint64_t) at;        /* 0: no request */
+	IBVCAP_ATOMIC(uint32_t) by_socket; /* by a byte on its socket, else by the wake word */
+	uint32_t reserved;
+};
+
 /* The daemon's page about one consumer. The consumer maps it read-only. */
 struct ibvcap_consumer_state {
 	struct ibvcap_segment segment;
-	IBVCAP_ATOMIC(uint32_t) policy;     /* enum ibvcap_policy in force: a demotion makes lossless lossy */
-	uint32_t lease_blocks;              /* quota: how many lease slots may be used */
-	uint64_t attach_sequence;           /* the first packet that is this consumer's */
-	uint64_t attach_head;               /* head when it attached: packets between the two were there before */
-	IBVCAP_ATOMIC(uint32_t) connection; /* enum ibvcap_connection */
-	IBVCAP_ATOMIC(uint32_t) reason;     /* enum ibvcap_disconnect */
-	/* Futex word of this consumer alone. The notifier changes and wakes it when head has passed wake_at. */
-	IBVCAP_ATOMIC(uint32_t) wake_word;
+	IBVCAP_ATOMIC(uint32_t) policy; /* enum ibvcap_policy in force: a demotion makes lossless lossy */
+	uint32_t lease_blocks;          /* quota: how many lease slots may be used */
+	uint64_t attach_sequence;       /* the first packet that is this consumer's */
+	uint64_t attach_head;           /* head when it attached: packets between the two were there before */
+	struct ibvcap_client_link link;
 	/* Constant. 1: it goes on where another member of its group stopped. */
 	uint32_t taken_over;
 	uint64_t abandoned; /* packets that this member had acquired and not released */
 	uint8_t reserved[48];
 };
+static_assert(offsetof(struct ibvcap_consumer_state, link) == 56, "shared layout");
 static_assert(sizeof(struct ibvcap_consumer_state) == 128, "shared layout");
 
 /* What a consumer's trackers say about the packets' own numbers, summed over all sources: see ibvcap_tracker_new(). */
@@ -400,10 +413,8 @@ static_assert(IBVCAP_TRACKED_COUNTER_N <= IBVCAP_TRACKED_COUNTERS_MAX, "shared l
  */
 struct ibvcap_consumer_page {
 	struct ibvcap_segment segment; /* its magic is 0 once the client has punched a hole into the page */
-	/* A request to be woken at head >= wake_at; 0 = none. wake_socket: by a byte, else by the wake_word. */
-	IBVCAP_ATOMIC(uint64_t) wake_at;
-	IBVCAP_ATOMIC(uint32_t) wake_socket;
-	uint8_t reserved0[84];
+	struct ibvcap_wake_request wake;
+	uint8_t reserved0[80];
 	/* Packets acquired since the attach. A lossless consumer pins those that are neither acquired nor skipped. */
 	alignas(IBVCAP_CURSOR_ALIGN) IBVCAP_ATOMIC(uint64_t) delivered;
 	IBVCAP_ATOMIC(uint64_t) skipped;  /* packets that were recycled before they could be acquired */
@@ -413,7 +424,7 @@ struct ibvcap_consumer_page {
 	/* enum ibvcap_tracked_counter */
 	alignas(IBVCAP_CURSOR_ALIGN) IBVCAP_ATOMIC(uint64_t) tracked[IBVCAP_TRACKED_COUNTERS_MAX];
 };
-static_assert(offsetof(struct ibvcap_consumer_page, wake_at) == 32, "shared layout: the magic's cache line");
+static_assert(offsetof(struct ibvcap_consumer_page, wake) == 32, "shared layout: the magic's cache line");
 static_assert(offsetof(struct ibvcap_consumer_page, delivered) == 128, "shared layout");
 static_assert(offsetof(struct ibvcap_consumer_page, leases) == 256, "shared layout");
 static_assert(offsetof(struct ibvcap_consumer_page, tracked) == 768, "shared layout");

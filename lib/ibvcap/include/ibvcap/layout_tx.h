@@ -98,10 +98,7 @@ struct ibvcap_sender_state {
 	alignas(IBVCAP_CURSOR_ALIGN) IBVCAP_ATOMIC(uint64_t) completed;
 	/* 1: the worker sleeps and needs a byte on the socket when the sender submits a packet: ring_tx.h. */
 	alignas(IBVCAP_CURSOR_ALIGN) IBVCAP_ATOMIC(uint32_t) need_kick;
-	IBVCAP_ATOMIC(uint32_t) connection; /* enum ibvcap_connection */
-	IBVCAP_ATOMIC(uint32_t) reason;     /* enum ibvcap_disconnect */
-	/* Futex word of this sender alone. The notifier changes and wakes it when completed has passed wake_at. */
-	IBVCAP_ATOMIC(uint32_t) wake_word;
+	struct ibvcap_client_link link;
 
 	/* Written by the worker; enum ibvcap_tx_counter. */
 	alignas(IBVCAP_CURSOR_ALIGN) IBVCAP_ATOMIC(uint64_t) counters[IBVCAP_TX_COUNTERS_MAX];
@@ -111,21 +108,19 @@ static_assert(offsetof(struct ibvcap_sender_state, rate_bps) == 80, "shared layo
 static_assert(offsetof(struct ibvcap_sender_state, channel) == 128, "shared layout");
 static_assert(offsetof(struct ibvcap_sender_state, completed) == 256, "shared layout");
 static_assert(offsetof(struct ibvcap_sender_state, need_kick) == 384, "shared layout");
-static_assert(offsetof(struct ibvcap_sender_state, wake_word) == 396, "shared layout");
+static_assert(offsetof(struct ibvcap_sender_state, link) == 388, "shared layout");
 static_assert(offsetof(struct ibvcap_sender_state, counters) == 512, "shared layout");
 static_assert(sizeof(struct ibvcap_sender_state) == 768, "shared layout");
 
 /* The sender's own page. The daemon reads each word once, checks its bounds, and trusts none of it. */
 struct ibvcap_sender_page {
 	struct ibvcap_segment segment;
-	/* A request to be woken at completed >= wake_at; 0 = none. wake_socket: by a byte, else by the wake_word. */
-	IBVCAP_ATOMIC(uint64_t) wake_at;
-	IBVCAP_ATOMIC(uint32_t) wake_socket;
-	uint8_t reserved0[84];
+	struct ibvcap_wake_request wake;
+	uint8_t reserved0[80];
 	/* Packets whose descriptors and payloads the sender has written; see ring_tx.h. */
 	alignas(IBVCAP_CURSOR_ALIGN) IBVCAP_ATOMIC(uint64_t) submitted;
 };
-static_assert(offsetof(struct ibvcap_sender_page, wake_at) == 32, "shared layout");
+static_assert(offsetof(struct ibvcap_sender_page, wake) == 32, "shared layout");
 static_assert(offsetof(struct ibvcap_sender_page, submitted) == 128, "shared layout");
 static_assert(sizeof(struct ibvcap_sender_page) == 256, "shared layout");
 
