@@ -2,10 +2,10 @@
 /*
  * Reads a device's clock and CLOCK_REALTIME as a pair whose bracket is true, however old the reading is.
  *
- * A reading of hardware is made between the two readings of CLOCK_REALTIME around it, by the driver or here. The clock
- * of a device in software (softhca) is a page that a thread writes from time to time: what is read there was taken from
- * the clock at an unknown time before. It stands still between two readings that follow each other, and hardware does
- * not: its clock ticks in less time than a reading takes.
+ * A card's clock is read between the two readings of CLOCK_REALTIME around it, by the driver or here. The clock of a
+ * device in software is a page that a thread writes from time to time, so a reading is older than its bracket by an
+ * unknown time. Such a clock stands still between two readings that follow each other; the clock of a card never does,
+ * because it ticks in less time than a reading takes.
  */
 #ifndef DAEMON_CLOCK_CLOCK_READER_H
 #define DAEMON_CLOCK_CLOCK_READER_H

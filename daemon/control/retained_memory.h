@@ -5,8 +5,8 @@
  * bounded. An inotify watch for IN_DELETE_SELF on the memfd tells when that is, and does not itself keep the memory.
  * Control thread only.
  */
-#ifndef DAEMON_CONTROL_KEPT_H
-#define DAEMON_CONTROL_KEPT_H
+#ifndef DAEMON_CONTROL_RETAINED_MEMORY_H
+#define DAEMON_CONTROL_RETAINED_MEMORY_H
 
 #include "lib/ibvcap/shm.h"
 

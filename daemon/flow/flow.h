@@ -52,14 +52,6 @@ struct flow_rule {
 		.protocol = 0xff, .destination_port_be = 0xffff,                                                  \
 	}
 
-#define FLOW_MASK_UDP_IPV6                                                       \
-	{                                                                        \
-		.destination_mac = {0xff, 0xff, 0xff, 0xff, 0xff, 0xff},         \
-		.destination = {0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff,  \
-		                0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff}, \
-		.protocol = 0xff, .destination_port_be = 0xffff,                 \
-	}
-
 /**
  * Bytes from the start of a frame that this flow matches to its UDP payload: 42, 46, 62 or 66. 0: its packets have no
  * payload of UDP, or not all at the same place.

@@ -1,17 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Reads one statistic or feature of a driver: its index by name, then its value (SIOCETHTOOL). */
+#include "daemon/net/ethtool.h"
 #include "daemon/net/net.h"
 
-#include <errno.h>
-#include <linux/ethtool.h>
-#include <linux/sockios.h>
-#include <net/if.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
 /* mlx5 has some 1000, and 50 more for each queue. */
 #define STATISTICS_MAX 65536
@@ -22,22 +16,14 @@
  */
 #define STATISTICS_SPARE 4096
 
-static int ethtool_ioctl(int fd, const char *interface, void *command)
-{
-	struct ifreq request = {.ifr_data = command};
-
-	strncpy(request.ifr_name, interface, sizeof(request.ifr_name) - 1);
-	return ioctl(fd, SIOCETHTOOL, &request) < 0 ? -errno : 0;
-}
-
 /* How many names the set ETH_SS_… has; never 0. */
-static int ethtool_count_names(int fd, const char *interface, uint32_t set, uint32_t *n)
+static int ethtool_count_names(const char *interface, uint32_t set, uint32_t *n)
 {
 	union {
 		struct ethtool_sset_info info;
 		uint32_t words[sizeof(struct ethtool_sset_info) / sizeof(uint32_t) + 1]; /* the last is the length */
 	} command = {.info = {.cmd = ETHTOOL_GSSET_INFO, .sset_mask = UINT64_C(1) << set}};
-	int r = ethtool_ioctl(fd, interface, &command);
+	int r = ethtool_ask(interface, &command);
 
 	if (r < 0)
 		return r;
@@ -48,7 +34,7 @@ static int ethtool_count_names(int fd, const char *interface, uint32_t set, uint
 }
 
 /* The index of a name among n, or -ENOTSUP. */
-static int ethtool_find_name(int fd, const char *interface, uint32_t set, const char *name, uint32_t n)
+static int ethtool_find_name(const char *interface, uint32_t set, const char *name, uint32_t n)
 {
 	struct ethtool_gstrings *names = calloc(1, sizeof(*names) + (size_t)(n + STATISTICS_SPARE) * ETH_GSTRING_LEN);
 	int found = -ENOTSUP;
@@ -59,7 +45,7 @@ static int ethtool_find_name(int fd, const char *interface, uint32_t set, const 
 	names->cmd = ETHTOOL_GSTRINGS;
 	names->string_set = set;
 	names->len = n;
-	r = ethtool_ioctl(fd, interface, names);
+	r = ethtool_ask(interface, names);
 	for (uint32_t i = 0; r == 0 && i < n && found < 0; i++)
 		if (strncmp((const char *)names->data + (size_t)i * ETH_GSTRING_LEN, name, ETH_GSTRING_LEN) == 0)
 			found = (int)i;
@@ -67,7 +53,7 @@ static int ethtool_find_name(int fd, const char *interface, uint32_t set, const 
 	return r < 0 ? r : found;
 }
 
-static int ethtool_read_statistic(int fd, const char *interface, uint32_t place, uint32_t n, uint64_t *value)
+static int ethtool_read_statistic(const char *interface, uint32_t place, uint32_t n, uint64_t *value)
 {
 	struct ethtool_stats *values = calloc(1, sizeof(*values) + (size_t)(n + STATISTICS_SPARE) * sizeof(uint64_t));
 	int r;
@@ -76,7 +62,7 @@ static int ethtool_read_statistic(int fd, const char *interface, uint32_t place,
 		return -ENOMEM;
 	values->cmd = ETHTOOL_GSTATS;
 	values->n_stats = n;
-	r = ethtool_ioctl(fd, interface, values);
+	r = ethtool_ask(interface, values);
 	/* The driver changed its statistics since their names were read, so the index may be wrong. */
 	if (r == 0 && values->n_stats != n)
 		r = -EAGAIN;
@@ -88,19 +74,12 @@ static int ethtool_read_statistic(int fd, const char *interface, uint32_t place,
 
 int net_statistic(const char *interface, const char *name, uint64_t *value)
 {
-	int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
 	uint32_t n = 0;
-	int r;
+	int r = ethtool_count_names(interface, ETH_SS_STATS, &n);
 
-	if (fd < 0)
-		return -errno;
-	r = ethtool_count_names(fd, interface, ETH_SS_STATS, &n);
 	if (r == 0)
-		r = ethtool_find_name(fd, interface, ETH_SS_STATS, name, n);
-	if (r >= 0)
-		r = ethtool_read_statistic(fd, interface, (uint32_t)r, n, value);
-	close(fd);
-	return r;
+		r = ethtool_find_name(interface, ETH_SS_STATS, name, n);
+	return r < 0 ? r : ethtool_read_statistic(interface, (uint32_t)r, n, value);
 }
 
 int net_port_discards(const char *interface, uint64_t *discards)
@@ -108,7 +87,7 @@ int net_port_discards(const char *interface, uint64_t *discards)
 	return net_statistic(interface, "rx_discards_phy", discards);
 }
 
-static bool ethtool_feature_is_on(int fd, const char *interface, uint32_t place, uint32_t n)
+static bool ethtool_feature_is_on(const char *interface, uint32_t place, uint32_t n)
 {
 	uint32_t n_blocks = (n + 31) / 32;
 	struct ethtool_gfeatures *features = calloc(1, sizeof(*features) + n_blocks * sizeof(features->features[0]));
@@ -118,25 +97,17 @@ static bool ethtool_feature_is_on(int fd, const char *interface, uint32_t place,
 		return false;
 	features->cmd = ETHTOOL_GFEATURES;
 	features->size = n_blocks;
-	is_on = ethtool_ioctl(fd, interface, features) == 0 &&
-	        features->features[place / 32].active >> (place % 32) & 1;
+	is_on = ethtool_ask(interface, features) == 0 && features->features[place / 32].active >> (place % 32) & 1;
 	free(features);
 	return is_on;
 }
 
 bool net_has_feature(const char *interface, const char *name)
 {
-	int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0), place;
-	bool is_on = false;
 	uint32_t n = 0;
+	int place = ethtool_count_names(interface, ETH_SS_FEATURES, &n);
 
-	if (fd < 0)
-		return false;
-	place = ethtool_count_names(fd, interface, ETH_SS_FEATURES, &n);
 	if (place == 0)
-		place = ethtool_find_name(fd, interface, ETH_SS_FEATURES, name, n);
-	if (place >= 0)
-		is_on = ethtool_feature_is_on(fd, interface, (uint32_t)place, n);
-	close(fd);
-	return is_on;
+		place = ethtool_find_name(interface, ETH_SS_FEATURES, name, n);
+	return place >= 0 && ethtool_feature_is_on(interface, (uint32_t)place, n);
 }

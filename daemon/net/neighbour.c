@@ -317,7 +317,7 @@ static int neighbours_open(struct neighbours *neighbours)
 {
 	static const int groups[] = {RTNLGRP_LINK,        RTNLGRP_NEIGH,      RTNLGRP_IPV4_IFADDR,
 	                             RTNLGRP_IPV6_IFADDR, RTNLGRP_IPV4_ROUTE, RTNLGRP_IPV6_ROUTE};
-	int r = rtnl_open(&neighbours->requests);
+	int r = rtnl_open(&neighbours->requests, NETLINK_ROUTE);
 
 	if (r == 0)
 		r = rtnl_open_events(&neighbours->groups, groups, sizeof(groups) / sizeof(groups[0]));

@@ -55,10 +55,8 @@ struct net_driver {
 int net_driver_read(const char *interface, struct net_driver *driver);
 
 /* Of enum netdev_xdp_act in <linux/netdev.h>. */
-#define NET_XDP_BASIC     UINT64_C(1)
-#define NET_XDP_REDIRECT  UINT64_C(2)
-#define NET_XDP_ZERO_COPY UINT64_C(8)
-#define NET_XDP_RX_SG     UINT64_C(32)
+#define NET_XDP_BASIC    UINT64_C(1)
+#define NET_XDP_REDIRECT UINT64_C(2)
 
 /** What the driver can do for native XDP. -ENOTSUP: this kernel, before Linux 6.3, does not say. */
 int net_xdp_features(unsigned interface_index, uint64_t *features);

@@ -3,15 +3,13 @@
 #include "daemon/net/rdma_link.h"
 
 #include "daemon/net/net.h"
+#include "daemon/net/rtnl.h"
 
 #include <errno.h>
 #include <rdma/rdma_netlink.h>
 #include <string.h>
-#include <sys/socket.h>
-#include <sys/time.h>
 
 #define REQUEST_BYTES 256
-#define ANSWER_BYTES  32768
 
 struct rdma_link_search {
 	const char *device;
@@ -76,40 +74,24 @@ static int rdma_link_take_port(const struct nlmsghdr *message, void *into)
 /* Ask for a list, of the ports of a device if that is known. */
 static int rdma_link_list(struct mnl_socket *socket, unsigned command, mnl_cb_t take, struct rdma_link_search *search)
 {
-	char request[REQUEST_BYTES], answer[ANSWER_BYTES];
-	struct nlmsghdr *header = mnl_nlmsg_put_header(request);
-	int r = MNL_CB_OK;
+	char buffer[REQUEST_BYTES];
+	struct nlmsghdr *request = mnl_nlmsg_put_header(buffer);
 
-	header->nlmsg_type = RDMA_NL_GET_TYPE(RDMA_NL_NLDEV, command);
-	header->nlmsg_flags = NLM_F_REQUEST | NLM_F_DUMP;
-	header->nlmsg_seq = command;
+	request->nlmsg_type = RDMA_NL_GET_TYPE(RDMA_NL_NLDEV, command);
 	if (search->has_device)
-		mnl_attr_put_u32(header, RDMA_NLDEV_ATTR_DEV_INDEX, search->device_index);
-	if (mnl_socket_sendto(socket, header, header->nlmsg_len) < 0)
-		return -errno;
-	while (r > MNL_CB_STOP) {
-		ssize_t n = mnl_socket_recvfrom(socket, answer, sizeof(answer));
-
-		if (n < 0)
-			return -errno;
-		r = mnl_cb_run(answer, (size_t)n, command, mnl_socket_get_portid(socket), take, search);
-	}
-	return r < 0 ? -errno : 0;
+		mnl_attr_put_u32(request, RDMA_NLDEV_ATTR_DEV_INDEX, search->device_index);
+	return rtnl_ask_all(socket, request, NLM_F_DUMP, take, search);
 }
 
 int net_rdma_port(const char *device, unsigned interface_index, uint32_t *port)
 {
-	const struct timeval second = {.tv_sec = 1};
 	struct rdma_link_search search = {.device = device, .interface_index = interface_index};
-	struct mnl_socket *socket = mnl_socket_open2(NETLINK_RDMA, SOCK_CLOEXEC);
-	int r;
+	struct mnl_socket *socket;
+	int r = rtnl_open(&socket, NETLINK_RDMA);
 
-	if (!socket)
-		return -errno;
-	setsockopt(mnl_socket_get_fd(socket), SOL_SOCKET, SO_RCVTIMEO, &second, sizeof(second));
-	r = mnl_socket_bind(socket, 0, MNL_SOCKET_AUTOPID) < 0 ? -errno : 0;
-	if (r == 0)
-		r = rdma_link_list(socket, RDMA_NLDEV_CMD_GET, rdma_link_take_device, &search);
+	if (r < 0)
+		return r;
+	r = rdma_link_list(socket, RDMA_NLDEV_CMD_GET, rdma_link_take_device, &search);
 	if (r == 0 && search.has_device)
 		r = rdma_link_list(socket, RDMA_NLDEV_CMD_PORT_GET, rdma_link_take_port, &search);
 	mnl_socket_close(socket);

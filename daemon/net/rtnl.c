@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Requests to rtnetlink and the parsing of its answers. */
+/* Requests by netlink, and the parsing of the answers of rtnetlink. */
 #include "daemon/net/rtnl.h"
 
 #include <arpa/inet.h>
@@ -19,9 +19,9 @@
 
 /* ---- sockets -------------------------------------------------------------------------------------- */
 
-static int rtnl_open_socket(struct mnl_socket **socket, int flags)
+static int rtnl_open_socket(struct mnl_socket **socket, int bus, int flags)
 {
-	struct mnl_socket *opened = mnl_socket_open2(NETLINK_ROUTE, SOCK_CLOEXEC | flags);
+	struct mnl_socket *opened = mnl_socket_open2(bus, SOCK_CLOEXEC | flags);
 	int r;
 
 	if (!opened)
@@ -35,10 +35,10 @@ static int rtnl_open_socket(struct mnl_socket **socket, int flags)
 	return 0;
 }
 
-int rtnl_open(struct mnl_socket **socket)
+int rtnl_open(struct mnl_socket **socket, int bus)
 {
 	const struct timeval second = {.tv_sec = 1};
-	int r = rtnl_open_socket(socket, 0);
+	int r = rtnl_open_socket(socket, bus, 0);
 
 	if (r == 0)
 		setsockopt(mnl_socket_get_fd(*socket), SOL_SOCKET, SO_RCVTIMEO, &second, sizeof(second));
@@ -47,7 +47,7 @@ int rtnl_open(struct mnl_socket **socket)
 
 int rtnl_open_events(struct mnl_socket **socket, const int *groups, size_t n_groups)
 {
-	int r = rtnl_open_socket(socket, SOCK_NONBLOCK);
+	int r = rtnl_open_socket(socket, NETLINK_ROUTE, SOCK_NONBLOCK);
 
 	for (size_t i = 0; i < n_groups && r == 0; i++)
 		if (mnl_socket_setsockopt(*socket, NETLINK_ADD_MEMBERSHIP, (void *)&groups[i], sizeof(groups[i])) < 0) {
@@ -60,11 +60,7 @@ int rtnl_open_events(struct mnl_socket **socket, const int *groups, size_t n_gro
 
 /* ---- requests ------------------------------------------------------------------------------------- */
 
-/*
- * Calls cb for each message of the answer until the last one, or until cb returns MNL_CB_STOP. 0 or the kernel's
- * -errno.
- */
-static int rtnl_ask_all(struct mnl_socket *socket, struct nlmsghdr *request, uint16_t flags, mnl_cb_t cb, void *into)
+int rtnl_ask_all(struct mnl_socket *socket, struct nlmsghdr *request, uint16_t flags, mnl_cb_t cb, void *into)
 {
 	static unsigned sequence;
 	char answer[ANSWER_BYTES];
@@ -160,6 +156,36 @@ int rtnl_get_link(struct mnl_socket *socket, unsigned interface_index, struct rt
 	return rtnl_ask(socket, request, rtnl_on_link, link);
 }
 
+/* As rtnl_get_link(), with a socket of its own. */
+static int rtnl_read_link(unsigned interface_index, struct rtnl_link *link)
+{
+	struct mnl_socket *socket;
+	int r = rtnl_open(&socket, NETLINK_ROUTE);
+
+	*link = (struct rtnl_link){0};
+	if (r < 0)
+		return r;
+	r = rtnl_get_link(socket, interface_index, link);
+	mnl_socket_close(socket);
+	return r;
+}
+
+int net_queueing_discipline(unsigned interface_index, char kind[NET_QUEUEING_BYTES])
+{
+	struct rtnl_link link;
+	int r = rtnl_read_link(interface_index, &link);
+
+	snprintf(kind, NET_QUEUEING_BYTES, "%s", link.qdisc);
+	return r;
+}
+
+uint32_t net_xdp_program(unsigned interface_index)
+{
+	struct rtnl_link link;
+
+	return rtnl_read_link(interface_index, &link) == 0 ? link.xdp_program : 0;
+}
+
 /* ---- the interface of a VLAN --------------------------------------------------------------------------- */
 
 struct vlan_search {
@@ -242,7 +268,7 @@ static int rtnl_list_links(struct vlan_search *search)
 	char buffer[REQUEST_BYTES];
 	struct nlmsghdr *request = mnl_nlmsg_put_header(buffer);
 	struct mnl_socket *socket;
-	int r = rtnl_open(&socket);
+	int r = rtnl_open(&socket, NETLINK_ROUTE);
 
 	if (r < 0)
 		return r;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Asks the kernel for links, routes and neighbours (rtnetlink(7)). Inside the net room only. */
+/* Asks the kernel by netlink, above all for links, routes and neighbours (rtnetlink(7)). Inside the net room only. */
 #ifndef DAEMON_NET_RTNL_H
 #define DAEMON_NET_RTNL_H
 
@@ -32,10 +32,19 @@ struct rtnl_neighbour {
 	uint8_t mac[6];
 };
 
-/** A socket for requests. They block until the kernel has answered, at most a second (-EAGAIN). */
-int rtnl_open(struct mnl_socket **socket);
+/**
+ * A socket for requests to NETLINK_ROUTE or another bus. They block until the kernel has answered, at most a second
+ * (-EAGAIN).
+ */
+int rtnl_open(struct mnl_socket **socket, int bus);
 /** A nonblocking socket that gets the events of these groups (RTNLGRP_). */
 int rtnl_open_events(struct mnl_socket **socket, const int *groups, size_t n_groups);
+
+/**
+ * Call cb for each message of the answer until the last one, or until cb returns MNL_CB_STOP. flags: NLM_F_DUMP,
+ * NLM_F_ACK. 0 or the kernel's -errno.
+ */
+int rtnl_ask_all(struct mnl_socket *socket, struct nlmsghdr *request, uint16_t flags, mnl_cb_t cb, void *into);
 
 int rtnl_get_link(struct mnl_socket *socket, unsigned interface_index, struct rtnl_link *link);
 /** Find the interface of a VLAN (802.1Q) on an interface. -ENOENT: this network namespace has none. */

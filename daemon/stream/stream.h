@@ -64,11 +64,6 @@ static inline struct stream *stream_of(const struct service *service)
 	return (struct stream *)service;
 }
 
-#define STREAM_INIT                                                                       \
-	{                                                                                 \
-		.ring = {.payload = SHM_INIT, .headers = SHM_INIT, .ring_shm = SHM_INIT } \
-	}
-
 /** Does payload_size fit the MTU of the interface? Failure: EX_CONFIG with file:line. Pure. */
 int stream_check_mtu(const struct config_stream *config, uint32_t mtu, struct failure *failure);
 

@@ -12,6 +12,15 @@
 #define FLOW_DEFAULTS \
 	.protocol = IPPROTO_UDP, .dscp = CONFIG_ANY, .vlan = CONFIG_VLAN_UNTAGGED, .ether_type = CONFIG_ANY
 
+/* The mask of IPv6 packets of UDP to one address and port. */
+#define FLOW_MASK_UDP_IPV6                                                       \
+	{                                                                        \
+		.destination_mac = {0xff, 0xff, 0xff, 0xff, 0xff, 0xff},         \
+		.destination = {0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff,  \
+		                0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff}, \
+		.protocol = 0xff, .destination_port_be = 0xffff,                 \
+	}
+
 static inline void flow_set_destination(struct config_flow *flow, const char *text)
 {
 	flow->destination = (struct config_address){.family = strchr(text, ':') ? AF_INET6 : AF_INET};

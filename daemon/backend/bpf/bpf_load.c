@@ -5,8 +5,6 @@
 #include <errno.h>
 #include <string.h>
 
-#define VERIFIER_LOG_BYTES 65536
-
 /* IBVCAP_BPF_DIRECTORY is where the build puts the objects. */
 #define BPF_CODE_EMBED(name, file)                                \
 	__asm__(".pushsection .rodata\n"                          \

@@ -3,44 +3,22 @@
 #include "daemon/backend/bpf/vlan_strip.h"
 
 #include "daemon/base/log.h"
+#include "daemon/net/ethtool.h"
 
-#include <errno.h>
-#include <linux/ethtool.h>
-#include <linux/sockios.h>
-#include <net/if.h>
-#include <stdint.h>
 #include <string.h>
-#include <sys/ioctl.h>
-#include <sys/socket.h>
-#include <unistd.h>
-
-static int vlan_strip_command(int fd, const char *interface, struct ethtool_value *command)
-{
-	struct ifreq request = {.ifr_data = (void *)command};
-
-	strncpy(request.ifr_name, interface, sizeof(request.ifr_name) - 1);
-	return ioctl(fd, SIOCETHTOOL, &request) < 0 ? -errno : 0;
-}
 
 /* 1: changed; 0: it was so, or the driver has no such setting; or -errno. */
 static int vlan_strip_set(const char *interface, bool on)
 {
 	struct ethtool_value flags = {.cmd = ETHTOOL_GFLAGS};
-	int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0), r;
+	int r = ethtool_ask(interface, &flags);
 
-	if (fd < 0)
-		return -errno;
-	r = vlan_strip_command(fd, interface, &flags);
-	if (r == 0 && !(flags.data & ETH_FLAG_RXVLAN) != !on) {
-		flags.cmd = ETHTOOL_SFLAGS;
-		flags.data ^= ETH_FLAG_RXVLAN;
-		r = vlan_strip_command(fd, interface, &flags);
-		r = r == 0 ? 1 : r;
-	} else if (r == -EOPNOTSUPP) {
-		r = 0;
-	}
-	close(fd);
-	return r;
+	if (r < 0 || !(flags.data & ETH_FLAG_RXVLAN) == !on)
+		return r == -EOPNOTSUPP ? 0 : r;
+	flags.cmd = ETHTOOL_SFLAGS;
+	flags.data ^= ETH_FLAG_RXVLAN;
+	r = ethtool_ask(interface, &flags);
+	return r < 0 ? r : 1;
 }
 
 bool vlan_strip_stop(unsigned int ifindex)

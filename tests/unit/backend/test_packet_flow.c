@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Flows of the packet backend: whose filters change, what a failure undoes, what keeps packets from the kernel. */
+#include "tests/support/flows.h"
 #include "tests/unit/backend/packet_kernel.h"
 
 #include <arpa/inet.h>
