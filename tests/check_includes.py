@@ -15,11 +15,13 @@ import sys
 
 API = "lib/ibvcap/include"
 CLIENT_TEXTS = "lib/ibvcap/client_explain.c"
+COUNTERS = "lib/status/counters.h"
 CORE = "lib/ibvcap"  # the library's own core; the daemon links it too
 MAY_INCLUDE = {
     API: [],
     "lib/frame": [],
-    CORE: [API, "lib/frame"],
+    "lib/status": [API],
+    CORE: [API, "lib/frame", "lib/status"],
     "lib/softhca": ["lib/softhca/device", "lib/softhca/wire/complain.h"],  # the command, and the settings
     "lib/softhca/preload": ["lib/softhca/settings.h", "lib/softhca/uverbs", "lib/softhca/device",
                             "lib/softhca/wire/complain.h"],
@@ -33,7 +35,7 @@ MAY_INCLUDE = {
     "daemon/clock": ["daemon/base"],
     "daemon/packet": [],
     "daemon/priv": ["daemon/base"],
-    "daemon/backend": ["daemon/base", "daemon/flow"],
+    "daemon/backend": ["daemon/base", "daemon/flow", "lib/status/drop.h"],
     "daemon/backend/bpf": ["daemon/base", "daemon/flow", "daemon/net/ethtool.h"],
     "daemon/backend/verbs": ["daemon/base", "daemon/flow", "daemon/backend/backend.h", "daemon/net", "daemon/priv"],
     "daemon/backend/packet": ["daemon/base", "daemon/flow", "daemon/backend/backend.h", "daemon/net", "lib/frame",
@@ -53,19 +55,20 @@ MAY_INCLUDE = {
     "daemon/worker": ["daemon/base", "daemon/backend/backend.h", "daemon/clock", "daemon/packet", "daemon/ring",
                       "lib/frame", CORE, API],
     "daemon/control": ["daemon/base", "daemon/config", "daemon/flow", "daemon/ring", "daemon/worker/mailbox.h",
-                       "daemon/worker/rx_sum.h", CORE, API],
+                       "daemon/worker/rx_sum.h", CORE, "lib/status", API],
     # What daemon.c is made of, from the lowest to the highest.
     "daemon/memory": ["daemon/base", "daemon/config", "daemon/flow", "daemon/priv", "daemon/ring"],
     "daemon/process": ["daemon/base", "daemon/config", "daemon/net", "daemon/priv", "daemon/backend/choice", CORE],
     "daemon/state": ["daemon/base", "daemon/config", "daemon/memory", "daemon/process", "daemon/control"],
     "daemon/port": ["daemon/state", "daemon/base", "daemon/config", "daemon/net", "daemon/clock",
                     "daemon/backend/backend.h", "daemon/backend/choice", "daemon/worker", "daemon/control/control.h",
-                    CORE],
+                    CORE, COUNTERS],
     "daemon/stream": ["daemon/state", "daemon/base", "daemon/config", "daemon/flow", "daemon/backend/backend.h",
                       "daemon/memory", "daemon/ring", "daemon/worker", "daemon/control/control.h", "daemon/port",
-                      CORE],
+                      CORE, COUNTERS],
     "daemon/channel": ["daemon/state", "daemon/base", "daemon/config", "daemon/memory", "daemon/net", "daemon/packet",
-                       "daemon/backend/backend.h", "daemon/worker", "daemon/control/control.h", "daemon/port", CORE],
+                       "daemon/backend/backend.h", "daemon/worker", "daemon/control/control.h", "daemon/port", CORE,
+                       COUNTERS],
     "daemon/reload": ["daemon/state", "daemon/base", "daemon/config", "daemon/flow", "daemon/memory",
                       "daemon/process", "daemon/stream", "daemon/channel"],
     "daemon": ["daemon", CORE, API],  # daemon.c, and what is split off it: sees all
@@ -74,7 +77,7 @@ MAY_INCLUDE = {
     "tools/json": [],
     "tools/recording": ["lib/frame", API],
     "tools/capture": ["lib/frame", "tools/recording", "daemon/base/time.h", API],
-    "tools/status": [API, "tools/common", "tools/groups", "daemon/base/time.h"],
+    "tools/status": [API, "lib/status", "tools/common", "tools/groups", "daemon/base/time.h"],
     "tools/send": [API, "tools/capture", "tools/common", "daemon/base/time.h"],
     "tools/receive": [API, "tools/common", "tools/send/pattern.h", "tools/status", "daemon/base/time.h"],
     "tools/reconfigure": [API, "tools/common"],

@@ -21,6 +21,7 @@
 
 #include "daemon/base/failure.h"
 #include "daemon/flow/flow.h"
+#include "lib/status/drop.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -39,15 +40,6 @@ struct backend_open_options {
 	uint32_t slots[BACKEND_QUEUES_MAX];
 	enum backend_xdp_mode xdp_mode;
 	bool stamp_packets; /* let the card stamp all packets, if it does not yet: other programs share that setting */
-};
-
-/* Why a device that counts_drops dropped packets that a flow had matched. */
-enum backend_drop {
-	BACKEND_DROP_NO_FRAME,  /* no buffer was free: some queue of the interface held them all */
-	BACKEND_DROP_RING_FULL, /* this queue's own ring was full: its worker was slow, or had no slot */
-	BACKEND_DROP_NO_SOCKET, /* the packet came by a receive queue of the card that this queue does not serve */
-	BACKEND_DROP_UNBOUND,   /* the kernel took the interface from the queue */
-	BACKEND_N_DROPS
 };
 
 /* Embedded first in each implementation's own struct. */

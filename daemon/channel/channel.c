@@ -11,7 +11,7 @@
 #include "daemon/port/interface_tx.h"
 #include "daemon/state/schedule.h"
 #include "daemon/state/state.h"
-#include "lib/ibvcap/counters.h"
+#include "lib/status/counters.h"
 #include "lib/ibvcap/ring.h"
 
 #include <errno.h>
@@ -357,7 +357,7 @@ void channel_log_sum(const struct channel *channel)
 	                                .n_counters = sizeof(told) / sizeof(told[0])};
 
 	for (unsigned i = 0; i < about.n_counters; i++)
-		sum[i] = (struct log_counter){tx_counter_labels[told[i]],
+		sum[i] = (struct log_counter){channel_counters[told[i]].name,
 		                              counter_get(&channel->queue->counters[told[i]])};
 	log_message(LOG_INFO, &about,
 	            "channel '%s': ended: submitted %" PRIu64 " = completed %" PRIu64 " + errored %" PRIu64

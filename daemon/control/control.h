@@ -17,7 +17,7 @@
 #include "daemon/ring/sender.h"
 #include "daemon/worker/mailbox.h"
 #include "daemon/worker/rx_sum.h"
-#include "lib/ibvcap/counters.h"
+#include "lib/status/counters.h"
 #include "lib/ibvcap/protocol.h"
 
 #include <stdbool.h>
@@ -42,7 +42,7 @@ struct control_stream {
 	const char *state;        /* "capturing", "failed", "link_down", "interface_gone", "ending"; see config above */
 	struct reading *matched;  /* packets that the flows gave to all queues so far; control has its taken */
 	const struct rx_sum *sum; /* the stream's */
-	const _Atomic uint64_t *drops; /* STREAM_DROPS_N of these, by cause; NULL: the device does not say */
+	const _Atomic uint64_t *drops; /* BACKEND_N_DROPS of these; NULL: the device does not say */
 	void *context;
 };
 

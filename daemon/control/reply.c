@@ -23,6 +23,23 @@ int reply_append(struct reply *reply, const struct protocol_header *header)
 	return 0;
 }
 
+int reply_append_part(struct reply *reply, enum status_kind_of_part kind, const void *part, const uint64_t *counters)
+{
+	const struct status_part *known = &status_parts[kind];
+	struct protocol_part message; /* not all of its 4 KiB are sent */
+	uint32_t n = 0;
+
+	message.kind = kind;
+	message.reserved = 0;
+	memcpy(message.body, part, known->bytes);
+	if (known->counters_at)
+		memcpy(&n, message.body + known->counters_at + sizeof(void *), sizeof(n));
+	if (n > 0)
+		memcpy(message.body + known->bytes, counters, n * sizeof(*counters));
+	protocol_init(&message.header, PROTOCOL_PART, PROTOCOL_PART_BYTES(known->bytes + n * sizeof(*counters)));
+	return reply_append(reply, &message.header);
+}
+
 void reply_copy_text(char *to, size_t bytes, const char *from)
 {
 	snprintf(to, bytes, "%s", from ? from : "");

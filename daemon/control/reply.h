@@ -18,6 +18,9 @@ struct reply {
 /** 0 or -ENOMEM. */
 int reply_append(struct reply *reply, const struct protocol_header *header);
 
+/** A part of a status: size and n_counters of its struct say how many bytes and counters it has. 0 or -ENOMEM. */
+int reply_append_part(struct reply *reply, enum status_kind_of_part kind, const void *part, const uint64_t *counters);
+
 /** A text for a message, cut to its field; from NULL is an empty text. */
 void reply_copy_text(char *to, size_t bytes, const char *from);
 

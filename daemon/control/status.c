@@ -8,7 +8,9 @@
 #include "daemon/base/time.h"
 #include "daemon/control/loop.h"
 #include "daemon/control/server.h"
+#include "lib/ibvcap/min.h"
 
+#include <ibvcap/ibvcap.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -22,33 +24,34 @@
 
 static int append_daemon(struct reply *reply)
 {
-	struct protocol_daemon message = {.pid = getpid()};
+	struct ibvcap_status_daemon part = {.size = sizeof(part), .pid = getpid()};
 
-	protocol_init(&message.header, PROTOCOL_DAEMON, sizeof(message));
-	reply_copy_text(message.version, sizeof(message.version), IBVCAP_BUILD_VERSION);
-	return reply_append(reply, &message.header);
+	reply_copy_text(part.version, sizeof(part.version), IBVCAP_BUILD_VERSION);
+	return reply_append_part(reply, STATUS_DAEMON, &part, NULL);
 }
 
 static int append_interface(struct reply *reply, const struct control_interface *interface)
 {
-	struct protocol_interface message = {.n_counters = INTERFACE_COUNTER_N};
+	struct ibvcap_status_interface part = {.size = sizeof(part),
+	                                       .n_counters = INTERFACE_COUNTER_N,
+	                                       .is_second_best = interface->is_second_best,
+	                                       .is_auto = interface->is_auto};
+	uint64_t counters[INTERFACE_COUNTER_N];
 
-	protocol_init(&message.header, PROTOCOL_INTERFACE, sizeof(message));
-	reply_copy_text(message.interface, sizeof(message.interface), interface->name);
-	reply_copy_text(message.device, sizeof(message.device), interface->device);
-	reply_copy_text(message.backend, sizeof(message.backend), interface->backend);
-	reply_copy_text(message.backend_why, sizeof(message.backend_why), interface->backend_why);
-	reply_copy_text(message.backend_how, sizeof(message.backend_how), interface->backend_how);
-	reply_copy_text(message.backend_better, sizeof(message.backend_better), interface->backend_better);
-	reply_copy_text(message.backend_command, sizeof(message.backend_command), interface->backend_command);
-	message.is_second_best = interface->is_second_best;
-	message.is_auto = interface->is_auto;
+	reply_copy_text(part.interface, sizeof(part.interface), interface->name);
+	reply_copy_text(part.device, sizeof(part.device), interface->device);
+	reply_copy_text(part.backend, sizeof(part.backend), interface->backend);
+	reply_copy_text(part.backend_why, sizeof(part.backend_why), interface->backend_why);
+	reply_copy_text(part.backend_how, sizeof(part.backend_how), interface->backend_how);
+	reply_copy_text(part.backend_better, sizeof(part.backend_better), interface->backend_better);
+	reply_copy_text(part.backend_command, sizeof(part.backend_command), interface->backend_command);
 	for (uint32_t i = 0; i < INTERFACE_COUNTER_N; i++) {
-		message.counters[i] = interface->counters[i]->at_ns ? interface->counters[i]->value : COUNTER_ABSENT;
-		if (message.reading_age_ms < status_age_ms(interface->counters[i]))
-			message.reading_age_ms = status_age_ms(interface->counters[i]);
+		const struct reading *reading = interface->counters[i];
+
+		counters[i] = reading->at_ns ? reading->value : COUNTER_ABSENT;
+		part.reading_age_ms = (uint32_t)u64_max(part.reading_age_ms, status_age_ms(reading));
 	}
-	return reply_append(reply, &message.header);
+	return reply_append_part(reply, STATUS_INTERFACE, &part, counters);
 }
 
 /* ---- the whole status --------------------------------------------------------------------------------- */
@@ -98,13 +101,13 @@ static bool may_see_channel(const struct session *session, const struct tx_endpo
 	       rights_to_send(channel->channel->config, &session->peer, geteuid(), NULL) == RIGHTS_GRANTED;
 }
 
-static bool is_on_interface(const char *interface, const char *backend, const struct protocol_interface *seen)
+static bool is_on_interface(const char *interface, const char *backend, const struct ibvcap_status_interface *seen)
 {
 	return strcmp(interface, seen->interface) == 0 && strcmp(backend, seen->backend) == 0;
 }
 
 /* A port's counters are about all of its streams and channels: a client that may use one of them may see them. */
-static bool may_see_interface(const struct session *session, const struct protocol_interface *interface)
+static bool may_see_interface(const struct session *session, const struct ibvcap_status_interface *interface)
 {
 	const struct tx_endpoint *channel;
 	const struct rx_endpoint *endpoint;
@@ -140,16 +143,24 @@ static int send_seen(struct session *session, const struct reply *reply)
 		memcpy(&message.header, reply->bytes + at, sizeof(message.header));
 		memcpy(&message, reply->bytes + at, message.header.bytes);
 		at += message.header.bytes;
-		if (message.header.type == PROTOCOL_STREAM) {
+		switch (message.header.type == PROTOCOL_PART ? message.part.kind : STATUS_N_PARTS) {
+		case STATUS_STREAM:
 			may_see = may_see_point(session, endpoint);
 			endpoint = TAILQ_NEXT(endpoint, link);
-		} else if (message.header.type == PROTOCOL_CHANNEL) {
+			break;
+		case STATUS_CHANNEL:
 			may_see = may_see_channel(session, channel);
 			channel = TAILQ_NEXT(channel, link);
-		} else if (message.header.type != PROTOCOL_FLOW && message.header.type != PROTOCOL_CONSUMER &&
-		           message.header.type != PROTOCOL_SENDER) { /* these are seen with their stream or channel */
-			may_see = message.header.type != PROTOCOL_INTERFACE ||
-			          may_see_interface(session, &message.interface);
+			break;
+		case STATUS_INTERFACE:
+			may_see = may_see_interface(session, (const void *)message.part.body);
+			break;
+		case STATUS_FLOW: /* these are seen with their stream or channel */
+		case STATUS_CONSUMER:
+		case STATUS_SENDER:
+			break;
+		default:
+			may_see = true;
 		}
 		if (may_see)
 			r = reply_append(&seen, &message.header);

@@ -10,7 +10,7 @@
 
 #include "daemon/base/reading.h"
 #include "daemon/worker/rx_sum.h"
-#include "lib/ibvcap/counters.h"
+#include "lib/status/counters.h"
 
 #include <stdbool.h>
 #include <stdint.h>

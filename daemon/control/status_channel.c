@@ -7,6 +7,7 @@
 #include "lib/ibvcap/ring.h"
 
 #include <errno.h>
+#include <ibvcap/ibvcap.h>
 
 /* Reads the counters of packets that are done before submitted, so that the rest, pending, is never negative. */
 static uint64_t count_packets(const _Atomic uint64_t *from, uint32_t n, uint64_t *counters)
@@ -20,20 +21,26 @@ static uint64_t count_packets(const _Atomic uint64_t *from, uint32_t n, uint64_t
 
 static int append_sender(struct reply *reply, const struct tx_session *tx)
 {
-	struct protocol_sender message = {.pid = tx->client.pid, .uid = tx->client.uid, .n_counters = SENDER_COUNTER_N};
+	struct ibvcap_status_sender part = {.size = sizeof(part),
+	                                    .pid = tx->client.pid,
+	                                    .uid = tx->client.uid,
+	                                    .n_counters = CHANNEL_COUNTER_PENDING + 1};
+	uint64_t counters[CHANNEL_COUNTER_PENDING + 1] = {0};
 
-	protocol_init(&message.header, PROTOCOL_SENDER, sizeof(message));
-	reply_copy_text(message.channel, sizeof(message.channel), tx->client.endpoint->name);
-	message.counters[SENDER_COUNTER_PENDING] =
-		count_packets(tx->sender.state->counters, SENDER_COUNTER_PENDING, message.counters);
-	return reply_append(reply, &message.header);
+	for (uint32_t i = IBVCAP_TX_COUNTER_BATCHES; i < IBVCAP_TX_COUNTER_N; i++)
+		counters[i] = COUNTER_ABSENT; /* of channels only */
+	reply_copy_text(part.channel, sizeof(part.channel), tx->client.endpoint->name);
+	counters[CHANNEL_COUNTER_PENDING] =
+		count_packets(tx->sender.state->counters, IBVCAP_TX_COUNTER_BATCHES, counters);
+	return reply_append_part(reply, STATUS_SENDER, &part, counters);
 }
 
 static int append_channel(struct reply *reply, const struct tx_endpoint *endpoint)
 {
 	const struct control_channel *channel = endpoint->channel;
 	const struct config_channel *config = channel->config;
-	struct protocol_channel message = {
+	struct ibvcap_status_channel part = {
+		.size = sizeof(part),
 		.epoch = channel->epoch,
 		.rate_bps = config->rate_limit_bps,
 		.burst_bytes = config->burst_bytes,
@@ -44,19 +51,18 @@ static int append_channel(struct reply *reply, const struct tx_endpoint *endpoin
 		.n_destinations = config->n_destinations,
 		.n_unresolved = channel->n_unresolved,
 		.max_senders = config->max_senders,
-		.n_counters = IBVCAP_TX_COUNTER_N + CHANNEL_COUNTER_N,
+		.n_counters = CHANNEL_COUNTER_N,
 	};
-	uint64_t *added = message.counters + IBVCAP_TX_COUNTER_N;
+	uint64_t counters[CHANNEL_COUNTER_N] = {0};
 
-	protocol_init(&message.header, PROTOCOL_CHANNEL, sizeof(message));
-	reply_copy_text(message.name, sizeof(message.name), config->name);
-	reply_copy_text(message.interface, sizeof(message.interface), config->interface);
-	reply_copy_text(message.device, sizeof(message.device), channel->device);
-	reply_copy_text(message.backend, sizeof(message.backend), channel->backend);
-	reply_copy_text(message.state, sizeof(message.state), channel->state);
-	added[CHANNEL_COUNTER_PENDING] = count_packets(channel->counters, IBVCAP_TX_COUNTER_N, message.counters);
-	added[CHANNEL_COUNTER_SENDERS] = endpoint->endpoint.n_clients;
-	return reply_append(reply, &message.header);
+	reply_copy_text(part.name, sizeof(part.name), config->name);
+	reply_copy_text(part.interface, sizeof(part.interface), config->interface);
+	reply_copy_text(part.device, sizeof(part.device), channel->device);
+	reply_copy_text(part.backend, sizeof(part.backend), channel->backend);
+	reply_copy_text(part.state, sizeof(part.state), channel->state);
+	counters[CHANNEL_COUNTER_PENDING] = count_packets(channel->counters, IBVCAP_TX_COUNTER_N, counters);
+	counters[CHANNEL_COUNTER_SENDERS] = endpoint->endpoint.n_clients;
+	return reply_append_part(reply, STATUS_CHANNEL, &part, counters);
 }
 
 int status_append_channel(struct reply *reply, const struct tx_endpoint *endpoint)

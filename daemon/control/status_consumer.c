@@ -12,6 +12,8 @@
 #include "lib/ibvcap/ring.h"
 #include "lib/ibvcap/sequence.h"
 
+#include <ibvcap/ibvcap.h>
+
 /* Far from overflowing in a sum, and more than anybody can count. */
 #define TRACKED_MAX (UINT64_C(1) << 56)
 
@@ -111,36 +113,34 @@ static void view_consumer(const struct rx_ring *ring, const struct ring_consumer
 	view->numbers_are_packets = ring->ring->sequence.count_bytes == 0;
 }
 
-static struct protocol_consumer describe_consumer(const struct rx_endpoint *endpoint, uint32_t policy, pid_t pid,
-                                                  uid_t uid)
-{
-	struct protocol_consumer message = {.queue = endpoint->stream->queue, .policy = policy, .pid = pid, .uid = uid};
-
-	protocol_init(&message.header, PROTOCOL_CONSUMER, sizeof(message));
-	reply_copy_text(message.stream, sizeof(message.stream), endpoint->stream->config->name);
-	return message;
-}
-
 static int append_consumer(struct reply *reply, const struct rx_endpoint *endpoint, const struct rx_session *rx)
 {
-	struct protocol_consumer message =
-		describe_consumer(endpoint, consumer_load_policy(rx->consumer.state), rx->client.pid, rx->client.uid);
+	struct ibvcap_status_consumer part = {.size = sizeof(part),
+	                                      .queue = endpoint->stream->queue,
+	                                      .policy = consumer_load_policy(rx->consumer.state),
+	                                      .pid = rx->client.pid,
+	                                      .uid = rx->client.uid,
+	                                      .n_counters = CONSUMER_COUNTER_N};
+	uint64_t counters[CONSUMER_COUNTER_N];
 	struct status_consumer_view view;
 
-	if (rx->group)
-		reply_copy_text(message.group, sizeof(message.group), rx_group_name(rx->group));
+	reply_copy_text(part.stream, sizeof(part.stream), endpoint->endpoint.name);
+	reply_copy_text(part.group, sizeof(part.group), rx->group ? rx_group_name(rx->group) : "");
 	view_consumer(endpoint->stream->ring, &rx->consumer, &view);
-	status_count_consumer(&view, message.counters);
-	message.n_counters = CONSUMER_COUNTER_N;
-	return reply_append(reply, &message.header);
+	status_count_consumer(&view, counters);
+	return reply_append_part(reply, STATUS_CONSUMER, &part, counters);
 }
 
 static int append_tap(struct reply *reply, const struct rx_endpoint *endpoint, const struct session *session)
 {
-	const struct protocol_consumer message =
-		describe_consumer(endpoint, IBVCAP_POLICY_TAP, session->peer.pid, session->peer.uid);
+	struct ibvcap_status_consumer part = {.size = sizeof(part),
+	                                      .queue = endpoint->stream->queue,
+	                                      .policy = IBVCAP_POLICY_TAP,
+	                                      .pid = session->peer.pid,
+	                                      .uid = session->peer.uid};
 
-	return reply_append(reply, &message.header);
+	reply_copy_text(part.stream, sizeof(part.stream), endpoint->endpoint.name);
+	return reply_append_part(reply, STATUS_CONSUMER, &part, NULL);
 }
 
 int status_append_consumers(struct reply *reply, const struct rx_endpoint *endpoint)

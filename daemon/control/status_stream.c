@@ -9,6 +9,7 @@
 #include "lib/ibvcap/ring.h"
 
 #include <arpa/inet.h>
+#include <ibvcap/ibvcap.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -46,12 +47,11 @@ static void read_terms(const struct control_stream *stream, struct stream_terms 
 static void count_ring(const struct control_stream *stream, struct stream_terms *terms, uint64_t *counters)
 {
 	const struct ibvcap_ring *shared = stream->ring->ring;
-	uint64_t *added = counters + IBVCAP_RX_COUNTER_N;
 
 	if (terms->sum != stream->sum)
 		read_terms(stream, terms);
-	for (unsigned i = 0; i < STREAM_DROPS_N; i++)
-		added[STREAM_COUNTER_NO_FRAME + i] =
+	for (unsigned i = 0; i < BACKEND_N_DROPS; i++)
+		counters[STREAM_COUNTER_DROPS + i] =
 			stream->drops ? atomic_load_explicit(&stream->drops[i], memory_order_relaxed) : COUNTER_ABSENT;
 	for (unsigned i = 0; i < IBVCAP_RX_COUNTER_N; i++)
 		counters[i] = counter_get(&shared->counters[i]);
@@ -61,24 +61,18 @@ static void count_ring(const struct control_stream *stream, struct stream_terms 
 	counters[IBVCAP_RX_COUNTER_NO_BUFFER_LOSSLESS] =
 		u64_min(counter_get(&stream->sum->no_buffer_lossless), terms->no_buffer);
 	counters[IBVCAP_RX_COUNTER_MATCHED] = terms->matched;
-	added[STREAM_COUNTER_IN_FLIGHT] = terms->in_flight;
-	added[STREAM_COUNTER_HEAD] = terms->published[stream->queue] + terms->errored[stream->queue];
-}
-
-static void append_loss(struct protocol_stream *message, struct rx_endpoint *endpoint)
-{
-	const struct loss *loss = loss_find_last(&endpoint->loss, endpoint->stream->ring->ring, time_utc_ns());
-
-	message->loss_packets = loss->packets;
-	message->loss_from_ns = loss->from_ns;
-	message->loss_to_ns = loss->to_ns;
+	counters[STREAM_COUNTER_IN_FLIGHT] = terms->in_flight;
+	counters[STREAM_COUNTER_HEAD] = terms->published[stream->queue] + terms->errored[stream->queue];
 }
 
 static int append_stream(struct reply *reply, struct rx_endpoint *endpoint, struct stream_terms *terms)
 {
 	const struct control_stream *stream = endpoint->stream;
 	const struct ibvcap_ring *shared = stream->ring->ring;
-	struct protocol_stream message = {
+	const struct loss *loss = loss_find_last(&endpoint->loss, shared, time_utc_ns());
+	uint64_t counters[STREAM_COUNTER_N] = {0};
+	struct ibvcap_status_stream part = {
+		.size = sizeof(part),
 		.epoch = shared->segment.epoch,
 		.queue = stream->queue,
 		.n_queues = shared->n_queues,
@@ -88,23 +82,24 @@ static int append_stream(struct reply *reply, struct rx_endpoint *endpoint, stru
 		.history_blocks = shared->history_blocks,
 		.receive_queue_slots = stream->config->receive_queue_slots,
 		.page_bytes = shared->page_bytes,
-		.n_counters = IBVCAP_RX_COUNTER_N + STREAM_COUNTER_N,
+		.reading_age_ms = status_age_ms(stream->matched),
+		.loss_packets = loss->packets,
+		.loss_from_ns = loss->from_ns,
+		.loss_to_ns = loss->to_ns,
+		.stall_pid = endpoint->stall.pid,
+		.stall_uid = endpoint->stall.uid,
+		.stall_until_ns = endpoint->stall.until_ns,
+		.n_counters = STREAM_COUNTER_N,
 	};
 
-	protocol_init(&message.header, PROTOCOL_STREAM, sizeof(message));
-	message.clock_source = ring_load_clock(shared, &message.clock_error_ns);
-	reply_copy_text(message.name, sizeof(message.name), stream->config->name);
-	reply_copy_text(message.interface, sizeof(message.interface), stream->config->interface);
-	reply_copy_text(message.device, sizeof(message.device), stream->device);
-	reply_copy_text(message.backend, sizeof(message.backend), stream->backend);
-	reply_copy_text(message.state, sizeof(message.state), stream->state);
-	message.reading_age_ms = status_age_ms(stream->matched);
-	count_ring(stream, terms, message.counters);
-	append_loss(&message, endpoint);
-	message.stall_pid = endpoint->stall.pid;
-	message.stall_uid = endpoint->stall.uid;
-	message.stall_until_ns = endpoint->stall.until_ns;
-	return reply_append(reply, &message.header);
+	part.clock_source = ring_load_clock(shared, &part.clock_error_ns);
+	reply_copy_text(part.name, sizeof(part.name), stream->config->name);
+	reply_copy_text(part.interface, sizeof(part.interface), stream->config->interface);
+	reply_copy_text(part.device, sizeof(part.device), stream->device);
+	reply_copy_text(part.backend, sizeof(part.backend), stream->backend);
+	reply_copy_text(part.state, sizeof(part.state), stream->state);
+	count_ring(stream, terms, counters);
+	return reply_append_part(reply, STATUS_STREAM, &part, counters);
 }
 
 /* An address that is not set leaves the text empty. */
@@ -119,19 +114,19 @@ static void put_prefix(const struct config_address *address, unsigned bits, char
 
 static int append_flow(struct reply *reply, const struct control_stream *stream, const struct config_flow *flow)
 {
-	struct protocol_flow message = {
+	struct ibvcap_status_flow part = {
+		.size = sizeof(part),
 		.queue = stream->queue,
 		.vlan = flow->vlan,
 		.destination_port = flow->destination_port,
 		.source_port = flow->source_port,
 	};
 
-	protocol_init(&message.header, PROTOCOL_FLOW, sizeof(message));
-	reply_copy_text(message.stream, sizeof(message.stream), stream->config->name);
-	put_prefix(&flow->destination, flow->destination_bits, message.destination, sizeof(message.destination));
-	put_prefix(&flow->source, flow->source_bits, message.source, sizeof(message.source));
-	flow_describe(flow, message.text, sizeof(message.text));
-	return reply_append(reply, &message.header);
+	reply_copy_text(part.stream, sizeof(part.stream), stream->config->name);
+	put_prefix(&flow->destination, flow->destination_bits, part.destination, sizeof(part.destination));
+	put_prefix(&flow->source, flow->source_bits, part.source, sizeof(part.source));
+	flow_describe(flow, part.text, sizeof(part.text));
+	return reply_append_part(reply, STATUS_FLOW, &part, NULL);
 }
 
 int status_append_stream(struct reply *reply, struct rx_endpoint *endpoint, struct stream_terms *terms)

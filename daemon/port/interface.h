@@ -20,7 +20,7 @@
 #include "daemon/control/control.h"
 #include "daemon/net/link_watch.h"
 #include "daemon/net/net.h"
-#include "lib/ibvcap/counters.h"
+#include "lib/status/counters.h"
 
 #include <net/if.h>
 

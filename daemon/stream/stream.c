@@ -11,7 +11,7 @@
 #include "daemon/base/time.h"
 #include "daemon/flow/flow.h"
 #include "daemon/memory/geometry.h"
-#include "lib/ibvcap/counters.h"
+#include "lib/status/counters.h"
 #include "lib/ibvcap/ring.h"
 
 #include <errno.h>
@@ -253,10 +253,10 @@ uint64_t stream_count(const struct stream *stream, enum ibvcap_rx_counter counte
 static void stream_log_sum(const struct stream *stream)
 {
 	const struct log_counter sum[] = {
-		{rx_counter_labels[IBVCAP_RX_COUNTER_MATCHED], counter_get(&stream->sum.matched)},
-		{rx_counter_labels[IBVCAP_RX_COUNTER_PUBLISHED], stream_count(stream, IBVCAP_RX_COUNTER_PUBLISHED)},
-		{rx_counter_labels[IBVCAP_RX_COUNTER_NO_BUFFER], counter_get(&stream->sum.no_buffer)},
-		{rx_counter_labels[IBVCAP_RX_COUNTER_ERRORED], stream_count(stream, IBVCAP_RX_COUNTER_ERRORED)},
+		{stream_counters[IBVCAP_RX_COUNTER_MATCHED].name, counter_get(&stream->sum.matched)},
+		{stream_counters[IBVCAP_RX_COUNTER_PUBLISHED].name, stream_count(stream, IBVCAP_RX_COUNTER_PUBLISHED)},
+		{stream_counters[IBVCAP_RX_COUNTER_NO_BUFFER].name, counter_get(&stream->sum.no_buffer)},
+		{stream_counters[IBVCAP_RX_COUNTER_ERRORED].name, stream_count(stream, IBVCAP_RX_COUNTER_ERRORED)},
 	};
 	const struct log_about about = {.event = LOG_EVENT_STREAM_ENDED,
 	                                .stream = stream->config->name,

@@ -2,7 +2,7 @@
 /* The log lines about packets that a stream has lost, and about resets of its queue. */
 #include "daemon/base/log.h"
 #include "daemon/stream/stream.h"
-#include "lib/ibvcap/counters.h"
+#include "lib/status/counters.h"
 #include "lib/ibvcap/ring.h"
 
 #include <inttypes.h>
@@ -15,9 +15,9 @@ void stream_tell_losses(struct stream *stream, uint64_t now_ns)
 	const uint64_t no_buffer = counter_get(&stream->sum.no_buffer);
 	const uint64_t errored = stream_count(stream, IBVCAP_RX_COUNTER_ERRORED);
 	const struct log_counter sums[] = {
-		{rx_counter_labels[IBVCAP_RX_COUNTER_NO_BUFFER], no_buffer},
-		{rx_counter_labels[IBVCAP_RX_COUNTER_ERRORED], errored},
-		{rx_counter_labels[IBVCAP_RX_COUNTER_PUBLISHED], stream_count(stream, IBVCAP_RX_COUNTER_PUBLISHED)},
+		{stream_counters[IBVCAP_RX_COUNTER_NO_BUFFER].name, no_buffer},
+		{stream_counters[IBVCAP_RX_COUNTER_ERRORED].name, errored},
+		{stream_counters[IBVCAP_RX_COUNTER_PUBLISHED].name, stream_count(stream, IBVCAP_RX_COUNTER_PUBLISHED)},
 	};
 	const struct log_about about = {.event = LOG_EVENT_PACKETS_LOST,
 	                                .stream = name,
@@ -42,7 +42,7 @@ void stream_tell_resets(struct stream_queue *queue, uint64_t now_ns)
 	const char *name = stream->config->name;
 	const char *error = atomic_load_explicit(&queue->queue->error, memory_order_relaxed);
 	const uint64_t resets = counter_get(&queue->ring.ring->counters[IBVCAP_RX_COUNTER_QUEUE_RESETS]);
-	const struct log_counter sums[] = {{rx_counter_labels[IBVCAP_RX_COUNTER_QUEUE_RESETS], resets}};
+	const struct log_counter sums[] = {{stream_counters[IBVCAP_RX_COUNTER_QUEUE_RESETS].name, resets}};
 	const struct log_about about = {.event = LOG_EVENT_DEVICE,
 	                                .stream = name,
 	                                .interface = stream->config->interface,

@@ -13,7 +13,6 @@
 #include "daemon/state/state.h"
 #include "daemon/memory/geometry.h"
 #include "daemon/stream/stream.h"
-#include "lib/ibvcap/counters.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -57,8 +56,6 @@ static int stream_service_start(struct daemon *daemon, struct service *service, 
 	}
 	return r;
 }
-
-static_assert((int)BACKEND_N_DROPS == (int)STREAM_DROPS_N, "a status has each cause of a drop");
 
 static int stream_service_serve_queue(struct daemon *daemon, struct stream_queue *queue)
 {

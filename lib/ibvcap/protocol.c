@@ -25,9 +25,10 @@ void protocol_init(struct protocol_header *header, enum protocol_type type, size
 
 /* ---- checking ------------------------------------------------------------------------------------ */
 
-static size_t protocol_message_bytes(uint16_t type)
+/* 0: there is no such type. */
+static size_t protocol_message_bytes(const struct protocol_header *header)
 {
-	switch (type) {
+	switch (header->type) {
 	case PROTOCOL_ATTACH:
 		return sizeof(struct protocol_attach);
 	case PROTOCOL_STATUS:
@@ -52,20 +53,8 @@ static size_t protocol_message_bytes(uint16_t type)
 		return sizeof(struct protocol_recalled);
 	case PROTOCOL_ERROR:
 		return sizeof(struct protocol_error);
-	case PROTOCOL_DAEMON:
-		return sizeof(struct protocol_daemon);
-	case PROTOCOL_STREAM:
-		return sizeof(struct protocol_stream);
-	case PROTOCOL_FLOW:
-		return sizeof(struct protocol_flow);
-	case PROTOCOL_CONSUMER:
-		return sizeof(struct protocol_consumer);
-	case PROTOCOL_CHANNEL:
-		return sizeof(struct protocol_channel);
-	case PROTOCOL_SENDER:
-		return sizeof(struct protocol_sender);
-	case PROTOCOL_INTERFACE:
-		return sizeof(struct protocol_interface);
+	case PROTOCOL_PART:
+		return header->bytes < PROTOCOL_PART_BYTES(0) ? PROTOCOL_PART_BYTES(0) : header->bytes;
 	case PROTOCOL_END:
 		return sizeof(struct protocol_header);
 	}
@@ -73,26 +62,6 @@ static size_t protocol_message_bytes(uint16_t type)
 }
 
 #define IS_STRING(array) (memchr((array), '\0', sizeof(array)) != NULL)
-
-static bool protocol_is_stream_sound(const struct protocol_stream *stream)
-{
-	return IS_STRING(stream->name) && IS_STRING(stream->interface) && IS_STRING(stream->device) &&
-	       IS_STRING(stream->backend) && IS_STRING(stream->state) && stream->n_counters <= PROTOCOL_COUNTERS_MAX;
-}
-
-static bool protocol_is_channel_sound(const struct protocol_channel *channel)
-{
-	return IS_STRING(channel->name) && IS_STRING(channel->interface) && IS_STRING(channel->device) &&
-	       IS_STRING(channel->backend) && IS_STRING(channel->state) && channel->n_counters <= PROTOCOL_COUNTERS_MAX;
-}
-
-static bool protocol_is_interface_sound(const struct protocol_interface *interface)
-{
-	return IS_STRING(interface->interface) && IS_STRING(interface->device) && IS_STRING(interface->backend) &&
-	       IS_STRING(interface->backend_why) && IS_STRING(interface->backend_how) &&
-	       IS_STRING(interface->backend_better) && IS_STRING(interface->backend_command) &&
-	       interface->n_counters <= PROTOCOL_COUNTERS_MAX;
-}
 
 static bool protocol_is_body_sound(const union protocol_message *message)
 {
@@ -110,22 +79,9 @@ static bool protocol_is_body_sound(const union protocol_message *message)
 		return IS_STRING(message->done.text);
 	case PROTOCOL_ERROR:
 		return IS_STRING(message->error.text) && message->error.error < 0 && message->error.error >= -ERRNO_MAX;
-	case PROTOCOL_DAEMON:
-		return IS_STRING(message->daemon.version);
-	case PROTOCOL_STREAM:
-		return protocol_is_stream_sound(&message->stream);
-	case PROTOCOL_FLOW:
-		return IS_STRING(message->flow.stream) && IS_STRING(message->flow.destination) &&
-		       IS_STRING(message->flow.source) && IS_STRING(message->flow.text);
-	case PROTOCOL_CONSUMER:
-		return IS_STRING(message->consumer.stream) && IS_STRING(message->consumer.group) &&
-		       message->consumer.n_counters <= PROTOCOL_COUNTERS_MAX;
-	case PROTOCOL_CHANNEL:
-		return protocol_is_channel_sound(&message->channel);
-	case PROTOCOL_SENDER:
-		return IS_STRING(message->sender.channel) && message->sender.n_counters <= PROTOCOL_COUNTERS_MAX;
-	case PROTOCOL_INTERFACE:
-		return protocol_is_interface_sound(&message->interface);
+	case PROTOCOL_PART:
+		return status_is_sound(message->part.kind, message->part.body,
+		                       message->header.bytes - PROTOCOL_PART_BYTES(0));
 	}
 	return true;
 }
@@ -136,7 +92,7 @@ int protocol_check(const union protocol_message *message, size_t n)
 
 	if (n < sizeof(*header) || header->magic != PROTOCOL_MAGIC || header->version != PROTOCOL_VERSION)
 		return -EPROTO;
-	if (header->bytes != n || protocol_message_bytes(header->type) != n)
+	if (header->bytes != n || protocol_message_bytes(header) != n)
 		return -EPROTO;
 	return protocol_is_body_sound(message) ? 0 : -EPROTO;
 }

@@ -5,8 +5,7 @@
  *
  *   PROTOCOL_ATTACH         → PROTOCOL_ATTACHED with the ring's descriptors. A member of a group gets PROTOCOL_JOINED
  *                             first, and the ring when there is a queue for it
- *   PROTOCOL_STATUS         → PROTOCOL_DAEMON; any number of PROTOCOL_STREAM, _FLOW, _CONSUMER, _CHANNEL, _SENDER
- *                             and _INTERFACE; PROTOCOL_END
+ *   PROTOCOL_STATUS         → any number of PROTOCOL_PART, the daemon's first; PROTOCOL_END
  *   PROTOCOL_RECONFIGURE    → PROTOCOL_DONE
  *   PROTOCOL_OPEN_CHANNEL   → PROTOCOL_OPENED with the sender's descriptors; the client maps arena and page writable
  *   PROTOCOL_MAPPED         → PROTOCOL_READY, after the daemon has sealed the memory and its worker has the sender
@@ -20,6 +19,8 @@
 #ifndef IBVCAP_PROTOCOL_H
 #define IBVCAP_PROTOCOL_H
 
+#include "lib/status/status.h"
+
 #include <ibvcap/layout.h>
 #include <ibvcap/layout_tx.h>
 
@@ -27,11 +28,10 @@
 #include <sys/types.h>
 
 #define PROTOCOL_MAGIC                UINT32_C(0x50414349) /* "ICAP" */
-#define PROTOCOL_VERSION              4
+#define PROTOCOL_VERSION              5
 #define PROTOCOL_FDS_MAX              6
 #define PROTOCOL_BYTES_MAX            4096
 #define PROTOCOL_TEXT_MAX             768
-#define PROTOCOL_COUNTERS_MAX         64
 #define PROTOCOL_RECONFIGURE_TEXT_MAX 3600
 
 enum protocol_type {
@@ -42,17 +42,11 @@ enum protocol_type {
 	PROTOCOL_MAPPED = 5,
 	PROTOCOL_ATTACHED = 64,
 	PROTOCOL_ERROR = 65,
-	PROTOCOL_DAEMON = 66,
-	PROTOCOL_STREAM = 67,
-	PROTOCOL_CONSUMER = 68,
-	PROTOCOL_INTERFACE = 69,
+	PROTOCOL_PART = 66,
 	PROTOCOL_END = 70,
 	PROTOCOL_DONE = 71,
 	PROTOCOL_OPENED = 72,
 	PROTOCOL_READY = 73,
-	PROTOCOL_CHANNEL = 74,
-	PROTOCOL_SENDER = 75,
-	PROTOCOL_FLOW = 76,
 	PROTOCOL_JOINED = 77,
 	PROTOCOL_RECALLED = 78,
 };
@@ -174,118 +168,17 @@ struct protocol_done {
 	char text[PROTOCOL_TEXT_MAX]; /* what was done */
 };
 
-struct protocol_daemon {
+/*
+ * A part of a status. The body is the part's public struct (lib/status/status.h), as long as its size says, and without
+ * the pointer to its counters; then the values of its counters, by their index, each of 8 bytes.
+ */
+struct protocol_part {
 	struct protocol_header header;
-	int32_t pid;
+	uint32_t kind; /* enum status_kind_of_part */
 	uint32_t reserved;
-	char version[32];
+	uint8_t body[PROTOCOL_BYTES_MAX - sizeof(struct protocol_header) - 2 * sizeof(uint32_t)];
 };
-
-/* The order of counters is that of the enum that n_counters names, in counters.h, layout.h or layout_tx.h. */
-struct protocol_stream {
-	struct protocol_header header;
-	char name[IBVCAP_STREAM_NAME_MAX];
-	char interface[16];
-	char device[64];
-	char backend[16];
-	char state[16];
-	uint64_t epoch;
-	uint64_t clock_error_ns;
-	uint32_t clock_source;
-	uint32_t queue;
-	uint32_t slot_bytes;
-	uint32_t slots_per_block;
-	uint32_t n_blocks;
-	uint32_t history_blocks;
-	uint32_t receive_queue_slots;
-	uint32_t page_bytes;
-	uint32_t reading_age_ms; /* of the flow counter */
-	uint32_t n_counters;     /* enum ibvcap_rx_counter, then enum stream_counter */
-	uint64_t counters[PROTOCOL_COUNTERS_MAX];
-	uint64_t loss_packets; /* of the last loss for want of a buffer; 0: none is known */
-	uint64_t loss_from_ns;
-	uint64_t loss_to_ns;
-	int32_t stall_pid; /* the last consumer that stopped the queue and was then demoted, or left; 0: none */
-	uint32_t stall_uid;
-	uint64_t stall_until_ns; /* when that was, UTC */
-	uint32_t n_queues;
-	uint32_t reserved;
-};
-
-/* Packets that a stream captures. */
-struct protocol_flow {
-	struct protocol_header header;
-	char stream[IBVCAP_STREAM_NAME_MAX];
-	uint32_t queue;
-	int32_t vlan;              /* -1: untagged; 0: any */
-	char destination[48];      /* an address or prefix as text; empty: any */
-	char source[48];           /* likewise */
-	uint16_t destination_port; /* 0: any */
-	uint16_t source_port;      /* 0: any */
-	uint32_t reserved;
-	char text[256]; /* all that the flow compares, and how it takes its packets */
-};
-
-struct protocol_consumer {
-	struct protocol_header header;
-	char stream[IBVCAP_STREAM_NAME_MAX];
-	uint32_t queue;
-	uint32_t policy;
-	int32_t pid;
-	uint32_t uid;
-	uint32_t n_counters; /* enum consumer_counter; 0: a tap */
-	uint32_t reserved;
-	char group[IBVCAP_GROUP_NAME_MAX]; /* empty: of none */
-	uint64_t counters[PROTOCOL_COUNTERS_MAX];
-};
-
-struct protocol_channel {
-	struct protocol_header header;
-	char name[IBVCAP_CHANNEL_NAME_MAX];
-	char interface[16];
-	char device[64];
-	char backend[16];
-	char state[16];
-	uint64_t epoch;
-	uint64_t rate_bps;
-	uint32_t burst_bytes;
-	uint32_t slot_bytes;
-	uint32_t arena_slots;
-	uint32_t page_bytes;
-	uint32_t send_queue_slots;
-	uint32_t n_destinations;
-	uint32_t n_unresolved; /* destinations without a known next hop */
-	uint32_t max_senders;
-	uint32_t n_counters; /* enum ibvcap_tx_counter, then enum channel_counter */
-	uint32_t reserved;
-	uint64_t counters[PROTOCOL_COUNTERS_MAX];
-};
-
-struct protocol_sender {
-	struct protocol_header header;
-	char channel[IBVCAP_CHANNEL_NAME_MAX];
-	int32_t pid;
-	uint32_t uid;
-	uint32_t n_counters; /* enum sender_counter */
-	uint32_t reserved;
-	uint64_t counters[PROTOCOL_COUNTERS_MAX];
-};
-
-struct protocol_interface {
-	struct protocol_header header;
-	char interface[16];
-	char device[64];
-	uint32_t n_counters;       /* enum interface_counter */
-	uint32_t reading_age_ms;   /* of the older one */
-	char backend[16];          /* of its streams and channels */
-	char backend_why[256];     /* why it is this one */
-	char backend_how[256];     /* what it does there that it does not do everywhere, or empty */
-	char backend_better[256];  /* what would be faster, and what it takes; empty: nothing */
-	char backend_command[256]; /* for the shell, that brings it; empty: none */
-	uint32_t is_second_best;   /* 1: what would be faster is another backend */
-	uint32_t is_auto;          /* 1: the backend of its streams and channels with backend = "auto" */
-	uint64_t counters[PROTOCOL_COUNTERS_MAX];
-};
+#define PROTOCOL_PART_BYTES(body_bytes) (offsetof(struct protocol_part, body) + (body_bytes))
 
 union protocol_message {
 	struct protocol_header header;
@@ -301,13 +194,7 @@ union protocol_message {
 	struct protocol_status status;
 	struct protocol_reconfigure change;
 	struct protocol_done done;
-	struct protocol_daemon daemon;
-	struct protocol_stream stream;
-	struct protocol_flow flow;
-	struct protocol_consumer consumer;
-	struct protocol_channel channel;
-	struct protocol_sender sender;
-	struct protocol_interface interface;
+	struct protocol_part part;
 	uint8_t bytes[PROTOCOL_BYTES_MAX];
 };
 

@@ -217,7 +217,7 @@ static void make_request(struct hostile *h, union protocol_message *message)
 		{PROTOCOL_STATUS, sizeof(struct protocol_status)},
 		{PROTOCOL_RECONFIGURE, sizeof(struct protocol_reconfigure)},
 		{PROTOCOL_ATTACHED, sizeof(struct protocol_attached)},
-		{PROTOCOL_STREAM, sizeof(struct protocol_stream)},
+		{PROTOCOL_PART, PROTOCOL_PART_BYTES(sizeof(struct ibvcap_status_stream))},
 		{PROTOCOL_END, sizeof(struct protocol_header)},
 	};
 	size_t kind = hostile_next(h) % (sizeof(kinds) / sizeof(kinds[0]));

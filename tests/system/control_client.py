@@ -6,18 +6,26 @@ import socket
 import struct
 
 MAGIC = 0x50414349
-VERSION = 4
+VERSION = 5
 ATTACH, STATUS, CHANGE, OPEN_CHANNEL, MAPPED = range(1, 6)
 RELOAD, ADD_STREAM, REMOVE_STREAM = 1, 2, 3  # of CHANGE
 LOSSY, LOSSLESS, TAP = range(3)
-ATTACHED, ERROR, DAEMON, STREAM, CONSUMER, INTERFACE, END = range(64, 71)
-DONE, OPENED, READY, CHANNEL, SENDER, FLOW = range(71, 77)
+ATTACHED, ERROR, PART = range(64, 67)
+END, DONE, OPENED, READY = range(70, 74)
+DAEMON, STREAM, FLOW, CONSUMER, CHANNEL, SENDER, INTERFACE = range(7)  # parts of a status
 
 RING_COUNTERS = ["matched", "published", "no_buffer", "errored", "published_bytes", "truncated", "short", "irregular",
                  "bad_checksum", "batches", "empty_polls", "spares_used", "posted", "queue_resets", "wakes",
                  "fill_max", "no_buffer_lossless", "fragments", "fragment_lost_bytes"]
-STREAM_COUNTERS = RING_COUNTERS + ["in_flight", "head", "no_frame", "ring_full", "no_socket", "unbound"]
+ADDED = 32  # the place of the first counter that the ring, or the channel's memory, does not have
 ABSENT = 2**64 - 1  # a counter that the device does not have
+
+
+def with_added(labels, *added):
+    return [*labels, *[None] * (ADDED - len(labels)), *added]
+
+
+STREAM_COUNTERS = with_added(RING_COUNTERS, "in_flight", "head", "no_frame", "ring_full", "no_socket", "unbound")
 CONSUMER_COUNTERS = ["published", "delivered", "skipped", "lag", "leased_blocks", "gone", "sources", "arrived", "once",
                      "repeated", "sent", "lost", "lost_before_card", "lost_in_card", "lost_after_card", "lost_unread",
                      "reordered", "late", "stray", "restarted", "unread", "untracked"]
@@ -25,21 +33,23 @@ TX_COUNTERS = ["submitted", "completed", "errored", "flushed", "late_dropped", "
                "timed",
                "timed_lateness_ns", "timed_lateness_max_ns", "paced", "paced_lateness_ns", "paced_lateness_max_ns",
                "idle_kicks"]
-CHANNEL_COUNTERS = TX_COUNTERS + ["batches", "queue_resets", "wakes", "bad_senders", "pending", "senders"]
+CHANNEL_COUNTERS = with_added(TX_COUNTERS + ["batches", "queue_resets", "wakes", "bad_senders"], "pending", "senders")
 INTERFACE_COUNTERS = ["out_of_buffer", "port_discards"]
 
 HEADER = struct.Struct("=IHHII")
-STREAM_BODY = struct.Struct("=64s16s64s16s16sQQ10I64Q3QiIQII")
-FLOW_BODY = struct.Struct("=64sIi48s48sHHI256s")
-CONSUMER_BODY = struct.Struct("=64sIIiIII32s64Q")
-CHANNEL_BODY = struct.Struct("=64s16s64s16s16sQQ10I64Q")
-SENDER_BODY = struct.Struct("=64siIII64Q")
+PART_BODY = struct.Struct("=II")
+# Structs of ibvcap.h: the size, and the members behind it.
+STREAM_BODY = struct.Struct("@N64s16s64s16s16sQIIIIIIIIQQQQPIIiIQI")
+FLOW_BODY = struct.Struct("@N64sIi48s48sHHI256s")
+CONSUMER_BODY = struct.Struct("@N64sIIiIPII32s")
+CHANNEL_BODY = struct.Struct("@N64s16s64s16s16sQQIIIIIIIIPI")
+SENDER_BODY = struct.Struct("@N64siIPI")
+INTERFACE_BODY = struct.Struct("@N16s64sPII16s256s256s256s256sII")
+DAEMON_BODY = struct.Struct("@N32si")
 OPEN_BODY = struct.Struct("=64sHHI")
-INTERFACE_BODY = struct.Struct("=16s64sII16s256s256s256s256sII64Q")
 ERROR_BODY = struct.Struct("=iI768s")
 ATTACH_BODY = struct.Struct("=64sHHIIIIIQ32sQ")
 CHANGE_BODY = struct.Struct("=II256s3600s")
-DAEMON_BODY = struct.Struct("=iI32s")
 
 
 class Refused(Exception):
@@ -53,52 +63,58 @@ def text(field):
     return field.split(b"\0", 1)[0].decode()
 
 
-def counters(labels, n, values):
-    assert n == len(labels), f"{n} counters, {len(labels)} labels"
-    return {label: value for label, value in zip(labels, values) if value != ABSENT}
+def counters(labels, n, part):
+    """The last n words of the part. A newer daemon has counters without a label here."""
+    values = struct.unpack_from(f"={n}Q", part, len(part) - 8 * n)
+    return {label: value for label, value in zip(labels, values) if label and value != ABSENT}
 
 
-def decode(kind, body):
+def decode_part(kind, part):
     if kind == DAEMON:
-        pid, _, version = DAEMON_BODY.unpack(body)
+        _, version, pid = DAEMON_BODY.unpack_from(part)
         return {"pid": pid, "version": text(version)}
     if kind == FLOW:
-        stream, queue, vlan, destination, source, port, source_port, _, said = FLOW_BODY.unpack(body)
+        _, stream, queue, vlan, destination, source, port, source_port, _, said = FLOW_BODY.unpack_from(part)
         return {"stream": text(stream), "queue": queue, "vlan": vlan, "destination": text(destination), "port": port,
                 "source": text(source), "source_port": source_port, "text": text(said)}
     if kind == STREAM:
-        f = STREAM_BODY.unpack(body)
-        return {"name": text(f[0]), "interface": text(f[1]), "device": text(f[2]), "backend": text(f[3]),
-                "state": text(f[4]), "epoch": f[5], "clock_error_ns": f[6], "clock_source": f[7], "queue": f[8],
-                "slot_bytes": f[9], "slots_per_block": f[10], "n_blocks": f[11], "history_blocks": f[12],
-                "receive_queue_slots": f[13], "page_bytes": f[14], "reading_age_ms": f[15],
-                **counters(STREAM_COUNTERS, f[16], f[17:]),
-                "loss_packets": f[81], "loss_from_ns": f[82], "loss_to_ns": f[83],
-                "stall_pid": f[84], "stall_uid": f[85], "stall_until_ns": f[86], "n_queues": f[87]}
+        f = STREAM_BODY.unpack_from(part)
+        return {"name": text(f[1]), "interface": text(f[2]), "device": text(f[3]), "backend": text(f[4]),
+                "state": text(f[5]), "epoch": f[6], "queue": f[7], "slot_bytes": f[8], "slots_per_block": f[9],
+                "n_blocks": f[10], "history_blocks": f[11], "receive_queue_slots": f[12], "page_bytes": f[13],
+                "clock_source": f[14], "clock_error_ns": f[15], "loss_packets": f[16], "loss_from_ns": f[17],
+                "loss_to_ns": f[18], **counters(STREAM_COUNTERS, f[20], part), "reading_age_ms": f[21],
+                "stall_pid": f[22], "stall_uid": f[23], "stall_until_ns": f[24], "n_queues": f[25]}
     if kind == CONSUMER:
-        f = CONSUMER_BODY.unpack(body)
-        return {"stream": text(f[0]), "queue": f[1], "policy": f[2], "pid": f[3], "uid": f[4],
-                "group": text(f[7]), **counters([] if f[2] == TAP else CONSUMER_COUNTERS, f[5], f[8:])}
+        f = CONSUMER_BODY.unpack_from(part)
+        return {"stream": text(f[1]), "queue": f[2], "policy": f[3], "pid": f[4], "uid": f[5],
+                "group": text(f[9]), **counters(CONSUMER_COUNTERS, f[7], part)}
     if kind == CHANNEL:
-        f = CHANNEL_BODY.unpack(body)
-        return {"name": text(f[0]), "interface": text(f[1]), "device": text(f[2]), "backend": text(f[3]),
-                "state": text(f[4]), "epoch": f[5], "rate_bps": f[6], "burst_bytes": f[7], "slot_bytes": f[8],
-                "arena_slots": f[9], "page_bytes": f[10], "send_queue_slots": f[11], "n_destinations": f[12],
-                "n_unresolved": f[13], "max_senders": f[14], **counters(CHANNEL_COUNTERS, f[15], f[17:])}
+        f = CHANNEL_BODY.unpack_from(part)
+        return {"name": text(f[1]), "interface": text(f[2]), "device": text(f[3]), "backend": text(f[4]),
+                "state": text(f[5]), "epoch": f[6], "rate_bps": f[7], "burst_bytes": f[8], "slot_bytes": f[9],
+                "arena_slots": f[10], "page_bytes": f[11], "send_queue_slots": f[12], "n_destinations": f[13],
+                "n_unresolved": f[14], "max_senders": f[15], **counters(CHANNEL_COUNTERS, f[17], part)}
     if kind == SENDER:
-        f = SENDER_BODY.unpack(body)
-        return {"channel": text(f[0]), "pid": f[1], "uid": f[2], **counters(TX_COUNTERS + ["pending"], f[3], f[5:])}
-    if kind == INTERFACE:
-        f = INTERFACE_BODY.unpack(body)
-        return {"interface": text(f[0]), "device": text(f[1]), "reading_age_ms": f[3],
-                "backend": text(f[4]), "backend_why": text(f[5]), "backend_how": text(f[6]),
-                "backend_better": text(f[7]), "backend_command": text(f[8]), "is_second_best": f[9],
-                "is_auto": f[10],
-                **counters(INTERFACE_COUNTERS, f[2], f[11:])}
+        f = SENDER_BODY.unpack_from(part)
+        return {"channel": text(f[1]), "pid": f[2], "uid": f[3], **counters(CHANNEL_COUNTERS, f[5], part)}
+    assert kind == INTERFACE
+    f = INTERFACE_BODY.unpack_from(part)
+    return {"interface": text(f[1]), "device": text(f[2]), "reading_age_ms": f[5], "backend": text(f[6]),
+            "backend_why": text(f[7]), "backend_better": text(f[8]), "backend_how": text(f[9]),
+            "backend_command": text(f[10]), "is_second_best": f[11], "is_auto": f[12],
+            **counters(INTERFACE_COUNTERS, f[4], part)}
+
+
+def decode(kind, body):
+    """The part of a status and its kind."""
     if kind == ERROR:
         error, _, message = ERROR_BODY.unpack(body)
         raise Refused(error, text(message))
-    return {}
+    if kind != PART:
+        return {}, None
+    part, _ = PART_BODY.unpack_from(body)
+    return decode_part(part, body[PART_BODY.size:]), part
 
 
 class Client:
@@ -173,21 +189,21 @@ class Client:
         self.send(STATUS)
         while True:
             kind, body, _ = self.receive()
-            message = decode(kind, body)
-            if kind == DAEMON:
+            message, part = decode(kind, body)
+            if part == DAEMON:
                 status["daemon"] = message
-            elif kind == STREAM:
+            elif part == STREAM:
                 status["streams"].setdefault(message["name"], message)
                 status["queues"].append(message)  # every queue of every stream; above: the first of each
-            elif kind == FLOW:
+            elif part == FLOW:
                 status["flows"].append(message)
-            elif kind == CONSUMER:
+            elif part == CONSUMER:
                 status["taps" if message["policy"] == TAP else "consumers"].append(message)
-            elif kind == CHANNEL:
+            elif part == CHANNEL:
                 status["channels"][message["name"]] = message
-            elif kind == SENDER:
+            elif part == SENDER:
                 status["senders"].append(message)
-            elif kind == INTERFACE:
+            elif part == INTERFACE:
                 status["interfaces"][message["interface"]] = message
                 status["ports"].append(message)  # of an interface with several backends, each
             elif kind == END:

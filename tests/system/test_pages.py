@@ -53,13 +53,6 @@ def test_each_command_of_ibvcap_has_its_options_on_the_page():
     expect_same_options(printed(program, "--help"), text[:text.index(".Sh COMMANDS")])
 
 
-def test_each_counter_is_on_the_page():
-    labels = re.findall(r'= "(\w+)"', (conftest.ROOT / "lib/ibvcap/counters.c").read_text())
-    section = re.search(r"^\.Sh COUNTERS$(.*?)^\.Sh", page("ibvcap.1"), re.M | re.S)[1]
-    explained = {label for line in re.findall(r"^\.It Cm (.*)$", section, re.M) for label in re.findall(r"\w+", line)}
-    assert explained == set(labels)
-
-
 def test_each_message_of_the_troubleshooting_page_is_one():
     sources = " ".join(path.read_text() for place in ("lib/ibvcap", "daemon", "tools", "contrib/bin")
                        for path in (conftest.ROOT / place).rglob("*") if path.suffix in (".c", "") and path.is_file())

@@ -80,7 +80,7 @@ def test_between_two_runs_clients_wait_and_groups_stay(manager, net, wire, how):
         waits.send(control_client.STATUS)
         manager.daemon.kill()
         manager.start(with_groups(wire, "239.1.1.2", "239.1.1.3")).wait_ready()
-        assert waits.receive()[0] == control_client.DAEMON
+        assert waits.receive()[0] == control_client.PART
     assert service_manager.joined(net, wire) & {"239.1.1.1", "239.1.1.2", "239.1.1.3"} == {"239.1.1.2", "239.1.1.3"}
     assert leaves.seen(2) == {"239.1.1.1"}
     assert manager.daemon.stream()["epoch"] != first_epoch

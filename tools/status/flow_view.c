@@ -69,14 +69,14 @@ static bool is_daemon_here(pid_t pid)
 
 void flow_view_find_groups(struct status_view *view)
 {
-	bool is_known = is_daemon_here(view->pid);
+	bool is_known = is_daemon_here(view->daemon.pid);
 
 	for (int i = 0; i < view->n_flows; i++)
 		view->groups[i] = !is_group(&view->flows[i]) ? FLOW_GROUP_NONE
 		                  : is_known                 ? FLOW_GROUP_NOT_JOINED
 		                                             : FLOW_GROUP_UNKNOWN;
 	if (is_known)
-		(void)joined_groups_for_each("", view->pid, note_joined_group, view);
+		(void)joined_groups_for_each("", view->daemon.pid, note_joined_group, view);
 }
 
 static void print_flow(const struct ibvcap_status_flow *flow, enum flow_group group)

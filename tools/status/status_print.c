@@ -208,7 +208,7 @@ static void print_interface_status(const struct ibvcap_status_interface *interfa
 
 void status_print(const struct status_view *view)
 {
-	printf("ibvcapd %s, process %d\n", view->version, (int)view->pid);
+	printf("ibvcapd %s, process %d\n", view->daemon.version, (int)view->daemon.pid);
 	for (int i = 0; i < view->n_streams; i++)
 		print_stream_status(view, &view->streams[i]);
 	for (int i = 0; i < view->n_consumers; i++)

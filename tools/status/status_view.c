@@ -35,24 +35,21 @@ static void *new_parts(size_t n, size_t bytes)
 
 int status_view_ask(struct status_view *view, const char *socket_path, uint32_t timeout_ms)
 {
-	struct ibvcap_status_daemon daemon = IBVCAP_INIT(struct ibvcap_status_daemon);
 	int r;
 
-	*view = (struct status_view){0};
+	*view = (struct status_view){.daemon = IBVCAP_INIT(struct ibvcap_status_daemon)};
 	r = ibvcap_status(socket_path, timeout_ms, &view->status);
 	if (r < 0)
 		return r;
-	ibvcap_status_daemon(view->status, &daemon);
-	memcpy(view->version, daemon.version, sizeof(view->version));
-	view->pid = daemon.pid;
-	COPY_PARTS(view, stream, daemon.n_streams);
-	COPY_PARTS(view, flow, daemon.n_flows);
-	view->groups = new_parts(daemon.n_flows, sizeof(*view->groups));
+	ibvcap_status_daemon(view->status, &view->daemon);
+	COPY_PARTS(view, stream, view->daemon.n_streams);
+	COPY_PARTS(view, flow, view->daemon.n_flows);
+	view->groups = new_parts(view->daemon.n_flows, sizeof(*view->groups));
 	flow_view_find_groups(view);
-	COPY_PARTS(view, consumer, daemon.n_consumers);
-	COPY_PARTS(view, channel, daemon.n_channels);
-	COPY_PARTS(view, sender, daemon.n_senders);
-	COPY_PARTS(view, interface, daemon.n_interfaces);
+	COPY_PARTS(view, consumer, view->daemon.n_consumers);
+	COPY_PARTS(view, channel, view->daemon.n_channels);
+	COPY_PARTS(view, sender, view->daemon.n_senders);
+	COPY_PARTS(view, interface, view->daemon.n_interfaces);
 	return 0;
 }
 
@@ -85,6 +82,13 @@ uint64_t counters_value(struct counters counters, const char *label)
 	return 0;
 }
 
+bool counters_is_total(struct counters counters, const char *label)
+{
+	const struct status_field *row = status_find_counter(&status_parts[counters.of], label);
+
+	return row && row->kind == STATUS_TOTAL;
+}
+
 void counters_print_sum(struct counters counters, const char *const *labels, unsigned n_labels)
 {
 	for (unsigned i = 0; i < n_labels; i++)
@@ -97,166 +101,103 @@ void counters_print_sum(struct counters counters, const char *const *labels, uns
 
 const char *status_view_clock_name(enum ibvcap_clock_source source)
 {
-	switch (source) {
-	case IBVCAP_CLOCK_SOURCE_SOFTWARE:
-		return "software";
-	case IBVCAP_CLOCK_SOURCE_DEVICE:
-		return "device";
-	case IBVCAP_CLOCK_SOURCE_KERNEL:
-		return "kernel";
-	case IBVCAP_CLOCK_SOURCE_NONE:
-		break;
-	}
-	return "none";
+	return status_word(status_clock_words, source);
 }
 
 const char *status_view_policy_name(uint32_t policy)
 {
-	switch (policy) {
-	case IBVCAP_POLICY_LOSSY:
-		return "lossy";
-	case IBVCAP_POLICY_LOSSLESS:
-		return "lossless";
-	case IBVCAP_POLICY_TAP:
-		return "tap";
-	}
-	return "unknown";
+	return status_word(status_policy_words, policy);
 }
 
-/* ---- JSON: keys are the counters' labels --------------------------------------------------------- */
+/* ---- JSON: as the table of a status has it ------------------------------------------------------- */
 
-static json_t *add_counters_to_json(json_t *object, struct counters counters)
+static json_t *field_to_json(const struct status_field *field, const void *part)
 {
+	const char *text = (const char *)part + field->offset;
+	uint64_t number = field->type == STATUS_TEXT ? 0 : status_number(field, part);
+	char digits[24];
+
+	switch (field->type) {
+	case STATUS_TEXT:
+		return json_string(text);
+	case STATUS_HEX:
+		snprintf(digits, sizeof(digits), "%016" PRIx64, number);
+		return json_string(digits);
+	case STATUS_BOOL:
+		return json_boolean(number);
+	case STATUS_WORD:
+		return json_string(status_word(field->words, number));
+	default:
+		return json_integer((json_int_t)number);
+	}
+}
+
+static bool is_shown(const struct status_field *field, const void *part)
+{
+	if (!field->is_optional)
+		return !field->is_hidden;
+	return field->type == STATUS_TEXT ? ((const char *)part)[field->offset] != '\0'
+	                                  : (int64_t)status_number(field, part) > 0;
+}
+
+static json_t *part_to_json(enum status_kind_of_part kind, const void *part)
+{
+	const struct status_part *known = &status_parts[kind];
+	const uint8_t *at = (const uint8_t *)part + known->counters_at;
+	struct counters counters = {0};
+	json_t *object = json_object();
+
+	for (const struct status_field *field = known->fields; field->name; field++)
+		if (is_shown(field, part))
+			json_object_set_new(object, field->name, field_to_json(field, part));
+	if (known->counters_at) {
+		memcpy(&counters.at, at, sizeof(counters.at));
+		memcpy(&counters.n, at + sizeof(counters.at), sizeof(counters.n));
+	}
 	for (uint32_t i = 0; i < counters.n; i++)
 		json_object_set_new(object, counters.at[i].label, json_integer((json_int_t)counters.at[i].value));
 	return object;
 }
 
-/* As a string: many JSON readers cannot hold integers of 64 bits. */
-static void add_epoch_to_json(json_t *object, uint64_t epoch)
+static json_t *parts_to_json(enum status_kind_of_part kind, const void *parts, int n)
 {
-	char text[24];
+	json_t *array = json_array();
 
-	snprintf(text, sizeof(text), "%016" PRIx64, epoch);
-	json_object_set_new(object, "epoch", json_string(text));
-}
-
-static json_t *flow_to_json(const struct ibvcap_status_flow *flow, enum flow_group group)
-{
-	json_t *object = json_pack("{s:s, s:I, s:s}", "destination", flow->destination, "port",
-	                           (json_int_t)flow->destination_port, "text", flow->text);
-
-	if (flow->source[0])
-		json_object_set_new(object, "source", json_string(flow->source));
-	if (flow->source_port)
-		json_object_set_new(object, "source_port", json_integer(flow->source_port));
-	if (flow->vlan > 0)
-		json_object_set_new(object, "vlan", json_integer(flow->vlan));
-	if (group == FLOW_GROUP_JOINED || group == FLOW_GROUP_NOT_JOINED)
-		json_object_set_new(object, "joined", json_boolean(group == FLOW_GROUP_JOINED));
-	return object;
+	for (int i = 0; i < n; i++)
+		json_array_append_new(
+			array, part_to_json(kind, (const uint8_t *)parts + (size_t)i * status_parts[kind].bytes));
+	return array;
 }
 
 static json_t *flows_to_json(const struct status_view *view, const struct ibvcap_status_stream *stream)
 {
 	json_t *flows = json_array();
 
-	for (int i = 0; i < view->n_flows; i++)
-		if (flow_view_is_of(&view->flows[i], stream))
-			json_array_append_new(flows, flow_to_json(&view->flows[i], view->groups[i]));
+	for (int i = 0; i < view->n_flows; i++) {
+		enum flow_group group = view->groups[i];
+		json_t *flow;
+
+		if (!flow_view_is_of(&view->flows[i], stream))
+			continue;
+		flow = part_to_json(STATUS_FLOW, &view->flows[i]);
+		if (group == FLOW_GROUP_JOINED || group == FLOW_GROUP_NOT_JOINED)
+			json_object_set_new(flow, "joined", json_boolean(group == FLOW_GROUP_JOINED));
+		json_array_append_new(flows, flow);
+	}
 	return flows;
-}
-
-static json_t *stream_to_json(const struct status_view *view, const struct ibvcap_status_stream *stream)
-{
-	json_t *object = json_pack("{s:s, s:s, s:s, s:s, s:s}", "name", stream->name, "interface", stream->interface,
-	                           "device", stream->device, "backend", stream->backend, "state", stream->state);
-
-	add_epoch_to_json(object, stream->epoch);
-	json_object_set_new(object, "queue", json_integer(stream->queue));
-	json_object_set_new(object, "n_queues", json_integer(stream->n_queues));
-	json_object_set_new(object, "flows", flows_to_json(view, stream));
-	json_object_set_new(object, "slot_bytes", json_integer(stream->slot_bytes));
-	json_object_set_new(object, "slots_per_block", json_integer(stream->slots_per_block));
-	json_object_set_new(object, "n_blocks", json_integer(stream->n_blocks));
-	json_object_set_new(object, "history_blocks", json_integer(stream->history_blocks));
-	json_object_set_new(object, "receive_queue_slots", json_integer(stream->receive_queue_slots));
-	json_object_set_new(object, "page_bytes", json_integer(stream->page_bytes));
-	json_object_set_new(object, "clock_source", json_string(status_view_clock_name(stream->clock_source)));
-	json_object_set_new(object, "clock_error_ns", json_integer((json_int_t)stream->clock_error_ns));
-	json_object_set_new(object, "loss_packets", json_integer((json_int_t)stream->loss_packets));
-	json_object_set_new(object, "loss_from_ns", json_integer((json_int_t)stream->loss_from_ns));
-	json_object_set_new(object, "loss_to_ns", json_integer((json_int_t)stream->loss_to_ns));
-	json_object_set_new(object, "reading_age_ms", json_integer(stream->reading_age_ms));
-	json_object_set_new(object, "stall_pid", json_integer(stream->stall_pid));
-	json_object_set_new(object, "stall_uid", json_integer(stream->stall_uid));
-	json_object_set_new(object, "stall_until_ns", json_integer((json_int_t)stream->stall_until_ns));
-	return add_counters_to_json(object, COUNTERS_OF(stream));
-}
-
-static json_t *consumer_to_json(const struct ibvcap_status_consumer *consumer)
-{
-	json_t *object = json_pack("{s:s, s:I, s:s, s:I, s:I}", "stream", consumer->stream, "queue",
-	                           (json_int_t)consumer->queue, "policy", status_view_policy_name(consumer->policy),
-	                           "pid", (json_int_t)consumer->pid, "uid", (json_int_t)consumer->uid);
-
-	json_object_set_new(object, "group", json_string(consumer->group));
-	return add_counters_to_json(object, COUNTERS_OF(consumer));
-}
-
-static json_t *channel_to_json(const struct ibvcap_status_channel *channel)
-{
-	json_t *object = json_pack("{s:s, s:s, s:s, s:s, s:s}", "name", channel->name, "interface", channel->interface,
-	                           "device", channel->device, "backend", channel->backend, "state", channel->state);
-
-	add_epoch_to_json(object, channel->epoch);
-	json_object_set_new(object, "rate_bps", json_integer((json_int_t)channel->rate_bps));
-	json_object_set_new(object, "burst_bytes", json_integer(channel->burst_bytes));
-	json_object_set_new(object, "slot_bytes", json_integer(channel->slot_bytes));
-	json_object_set_new(object, "arena_slots", json_integer(channel->arena_slots));
-	json_object_set_new(object, "page_bytes", json_integer(channel->page_bytes));
-	json_object_set_new(object, "send_queue_slots", json_integer(channel->send_queue_slots));
-	json_object_set_new(object, "n_destinations", json_integer(channel->n_destinations));
-	json_object_set_new(object, "n_unresolved", json_integer(channel->n_unresolved));
-	json_object_set_new(object, "max_senders", json_integer(channel->max_senders));
-	return add_counters_to_json(object, COUNTERS_OF(channel));
-}
-
-static json_t *sender_to_json(const struct ibvcap_status_sender *sender)
-{
-	json_t *object = json_pack("{s:s, s:I, s:I}", "channel", sender->channel, "pid", (json_int_t)sender->pid, "uid",
-	                           (json_int_t)sender->uid);
-
-	return add_counters_to_json(object, COUNTERS_OF(sender));
-}
-
-static json_t *interface_to_json(const struct ibvcap_status_interface *interface)
-{
-	json_t *object = json_pack("{s:s, s:s, s:I, s:s, s:s, s:s, s:s, s:s}", "interface", interface->interface,
-	                           "device", interface->device, "reading_age_ms", (json_int_t)interface->reading_age_ms,
-	                           "backend", interface->backend, "backend_why", interface->backend_why, "backend_how",
-	                           interface->backend_how, "backend_better", interface->backend_better,
-	                           "backend_command", interface->backend_command);
-
-	return add_counters_to_json(object, COUNTERS_OF(interface));
 }
 
 json_t *status_view_to_json(const struct status_view *view)
 {
-	json_t *streams = json_array(), *consumers = json_array(), *channels = json_array();
-	json_t *senders = json_array(), *interfaces = json_array();
+	json_t *streams = parts_to_json(STATUS_STREAM, view->streams, view->n_streams);
 
 	for (int i = 0; i < view->n_streams; i++)
-		json_array_append_new(streams, stream_to_json(view, &view->streams[i]));
-	for (int i = 0; i < view->n_consumers; i++)
-		json_array_append_new(consumers, consumer_to_json(&view->consumers[i]));
-	for (int i = 0; i < view->n_channels; i++)
-		json_array_append_new(channels, channel_to_json(&view->channels[i]));
-	for (int i = 0; i < view->n_senders; i++)
-		json_array_append_new(senders, sender_to_json(&view->senders[i]));
-	for (int i = 0; i < view->n_interfaces; i++)
-		json_array_append_new(interfaces, interface_to_json(&view->interfaces[i]));
-	return json_pack("{s:i, s:{s:s, s:I}, s:o, s:o, s:o, s:o, s:o}", "schema_version", SCHEMA_VERSION, "daemon",
-	                 "version", view->version, "pid", (json_int_t)view->pid, "streams", streams, "consumers",
-	                 consumers, "channels", channels, "senders", senders, "interfaces", interfaces);
+		json_object_set_new(json_array_get(streams, (size_t)i), "flows",
+		                    flows_to_json(view, &view->streams[i]));
+	return json_pack("{s:i, s:o, s:o, s:o, s:o, s:o, s:o}", "schema_version", SCHEMA_VERSION, "daemon",
+	                 part_to_json(STATUS_DAEMON, &view->daemon), "streams", streams, "consumers",
+	                 parts_to_json(STATUS_CONSUMER, view->consumers, view->n_consumers), "channels",
+	                 parts_to_json(STATUS_CHANNEL, view->channels, view->n_channels), "senders",
+	                 parts_to_json(STATUS_SENDER, view->senders, view->n_senders), "interfaces",
+	                 parts_to_json(STATUS_INTERFACE, view->interfaces, view->n_interfaces));
 }

@@ -3,6 +3,8 @@
 #ifndef TOOLS_STATUS_STATUS_VIEW_H
 #define TOOLS_STATUS_STATUS_VIEW_H
 
+#include "lib/status/status.h"
+
 #include <ibvcap/ibvcap.h>
 #include <jansson.h>
 #include <stdbool.h>
@@ -30,8 +32,7 @@ struct status_view {
 	int n_channels;
 	int n_senders;
 	int n_interfaces;
-	char version[32];
-	pid_t pid;
+	struct ibvcap_status_daemon daemon;
 	struct ibvcap_status *status; /* holds the counters */
 };
 
@@ -39,8 +40,16 @@ struct status_view {
 struct counters {
 	const struct ibvcap_counter *at;
 	uint32_t n;
+	enum status_kind_of_part of;
 };
-#define COUNTERS_OF(part) ((struct counters){(part)->counters, (part)->n_counters})
+#define COUNTERS_OF(part)                                                           \
+	((struct counters){(part)->counters, (part)->n_counters,                    \
+	                   _Generic(*(part), struct ibvcap_status_stream            \
+	                            : STATUS_STREAM, struct ibvcap_status_consumer  \
+	                            : STATUS_CONSUMER, struct ibvcap_status_channel \
+	                            : STATUS_CHANNEL, struct ibvcap_status_sender   \
+	                            : STATUS_SENDER, struct ibvcap_status_interface \
+	                            : STATUS_INTERFACE)})
 
 /** Ask the daemon and copy all parts of its answer. Errors of ibvcap_status(). Free with status_view_deinit(). */
 int status_view_ask(struct status_view *view, const char *socket_path, uint32_t timeout_ms);
@@ -52,6 +61,9 @@ uint64_t counters_value(struct counters counters, const char *label);
 
 /* Readings are renewed every 100 ms, those of an interface every second: older ones mean that the device hangs. */
 #define STATUS_VIEW_OLD_MS 3000u
+
+/** Does this counter only grow? Levels and maxima have no rate. */
+bool counters_is_total(struct counters counters, const char *label);
 
 /** Print "  whole 5 = part 3 + part 2", without a line feed. labels[0] is the whole. */
 void counters_print_sum(struct counters counters, const char *const *labels, unsigned n_labels);

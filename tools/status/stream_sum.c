@@ -4,20 +4,18 @@
 
 #include <string.h>
 
-/* The flow counters may count packets of several queues at once. */
 bool stream_sum_is_shared(const char *label)
 {
-	static const char *const shared[] = {"matched", "no_buffer", "no_buffer_lossless", "in_flight"};
+	const struct status_field *row = status_find_counter(&status_parts[STATUS_STREAM], label);
 
-	for (unsigned i = 0; i < sizeof(shared) / sizeof(shared[0]); i++)
-		if (strcmp(label, shared[i]) == 0)
-			return true;
-	return false;
+	return row && row->is_shared;
 }
 
 static void add_to_sum(struct ibvcap_counter *counter, uint64_t value)
 {
-	if (strcmp(counter->label, "fill_max") != 0)
+	const struct status_field *row = status_find_counter(&status_parts[STATUS_STREAM], counter->label);
+
+	if (!row || row->kind != STATUS_MAXIMUM)
 		counter->value += value;
 	else if (value > counter->value)
 		counter->value = value;
@@ -42,12 +40,14 @@ struct counters stream_sum_of(const struct status_view *view, const struct ibvca
 	sum->n = queue->n_counters < STREAM_SUM_COUNTERS_MAX ? queue->n_counters : STREAM_SUM_COUNTERS_MAX;
 	for (uint32_t i = 0; i < sum->n; i++) {
 		sum->at[i] = queue->counters[i];
-		for (int k = 0; k < view->n_streams && !stream_sum_is_shared(sum->at[i].label); k++)
+		if (stream_sum_is_shared(sum->at[i].label))
+			continue;
+		for (int k = 0; k < view->n_streams; k++)
 			if (&view->streams[k] != queue && is_queue_beside(&view->streams[k], queue))
 				add_to_sum(&sum->at[i],
 				           counters_value(COUNTERS_OF(&view->streams[k]), sum->at[i].label));
 	}
-	return (struct counters){sum->at, sum->n};
+	return (struct counters){sum->at, sum->n, STATUS_STREAM};
 }
 
 struct counters stream_sum_queue(const struct ibvcap_status_stream *queue, struct stream_sum *own)
@@ -56,5 +56,5 @@ struct counters stream_sum_queue(const struct ibvcap_status_stream *queue, struc
 	for (uint32_t i = 0; i < queue->n_counters && own->n < STREAM_SUM_COUNTERS_MAX; i++)
 		if (!stream_sum_is_shared(queue->counters[i].label))
 			own->at[own->n++] = queue->counters[i];
-	return (struct counters){own->at, own->n};
+	return (struct counters){own->at, own->n, STATUS_STREAM};
 }

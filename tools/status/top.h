@@ -30,9 +30,6 @@ struct counters top_channel_before(const struct top_view *view, const struct ibv
 struct counters top_sender_before(const struct top_view *view, const struct ibvcap_status_sender *at);
 struct counters top_interface_before(const struct top_view *view, const struct ibvcap_status_interface *at);
 
-/** Does this counter only grow? Levels and maxima have no rate. */
-bool top_is_total(const char *label);
-
 /** The rate per second of the sum of some counters; labels ends with NULL. Negative if it is not known. */
 double top_rate(const struct top_view *view, struct counters now, struct counters before, const char *const *labels);
 

@@ -259,7 +259,7 @@ void top_print(const struct top_view *view, top_put *put, void *context)
 	const struct printer printer = {view, put, context};
 	const struct status_view *now = &view->now;
 
-	print_line(&printer, TOP_PLAIN, "ibvcapd %s, process %d, over %s s", now->version, (int)now->pid,
+	print_line(&printer, TOP_PLAIN, "ibvcapd %s, process %d, over %s s", now->daemon.version, (int)now->daemon.pid,
 	           number_cell(view->interval_ns ? (double)view->interval_ns / 1e9 : -1, 1).text);
 	if (now->n_streams)
 		print_line(&printer, TOP_HEADING, STREAM_LINE, "STREAM, QUEUE", "", "PACKETS/S", "Gb/s", "LAG", "FILL",

@@ -12,7 +12,8 @@ static const struct counters none;
 static struct counters drop_if_restarted(struct counters now, struct counters before)
 {
 	for (uint32_t i = 0; i < before.n; i++)
-		if (top_is_total(before.at[i].label) && counters_value(now, before.at[i].label) < before.at[i].value)
+		if (counters_is_total(before, before.at[i].label) &&
+		    counters_value(now, before.at[i].label) < before.at[i].value)
 			return none;
 	return before;
 }
@@ -122,7 +123,7 @@ struct counters top_sender_before(const struct top_view *view, const struct ibvc
 
 struct counters top_interface_before(const struct top_view *view, const struct ibvcap_status_interface *at)
 {
-	if (view->now.pid != view->before.pid)
+	if (view->now.daemon.pid != view->before.daemon.pid)
 		return none;
 	for (int i = 0; i < view->before.n_interfaces; i++)
 		if (strcmp(view->before.interfaces[i].interface, at->interface) == 0 &&
@@ -132,21 +133,6 @@ struct counters top_interface_before(const struct top_view *view, const struct i
 }
 
 /* ---- rates and levels ------------------------------------------------------------------------------- */
-
-bool top_is_total(const char *label)
-{
-	static const char *const others[] = {"in_flight", "lag", "leased_blocks", "gone", "pending", "senders",
-	                                     "timed_lateness_max_ns", "paced_lateness_max_ns", "fill_max",
-	                                     /* A number that comes late is lost no more; a restart makes a packet that
-	                                      * was late or stray the first of a run. */
-	                                     "sources", "lost", "lost_before_card", "lost_in_card", "lost_after_card",
-	                                     "lost_unread", "late", "stray"};
-
-	for (unsigned i = 0; i < sizeof(others) / sizeof(others[0]); i++)
-		if (strcmp(label, others[i]) == 0)
-			return false;
-	return true;
-}
 
 double top_rate(const struct top_view *view, struct counters now, struct counters before, const char *const *labels)
 {
@@ -205,7 +191,7 @@ static void add_rates_to_json(const struct top_view *view, json_t *object, struc
 	for (uint32_t i = 0; json_is_object(rates) && i < now.n; i++) {
 		const char *const labels[] = {now.at[i].label, NULL};
 
-		if (top_is_total(now.at[i].label))
+		if (counters_is_total(now, now.at[i].label))
 			json_object_set_new(rates, now.at[i].label, json_real(top_rate(view, now, before, labels)));
 	}
 	json_object_set_new(object, "per_s", rates);

@@ -2,6 +2,7 @@
 /* The rules by which `ibvcap why` finds a cause and a remedy for each term of the sum of a stream. */
 #include "tools/status/why.h"
 
+#include "lib/status/counters.h"
 #include "tools/common/report.h"
 #include "tools/status/status_view.h"
 #include "tools/common/user_name.h"
@@ -231,48 +232,35 @@ static void write_no_buffer_cause(const struct why_facts *facts, uint64_t n, cha
 		explain_slow_worker(facts, n_lossless ? "the others" : "these packets", cause, remedy);
 }
 
-/* Causes of no_buffer that are not the worker's, which only sockets have; each has a line if it is not 0. */
-static const struct {
-	const char *term;
-	const char *cause;
-	const char *remedy;
-} drop_terms[] = {
-	{"no_frame",
-         "of no_buffer: no buffer of the interface's receive queue was free, because the rings of this and other "
-         "streams "
-         "of the interface held all of them",
-         "set xdp_queues to the number of queues of the interface's streams and restart the daemon; then help the "
-         "streams of the interface whose ring_full grows"},
-	{"no_socket",
-         "of no_buffer: they came through a receive queue of the interface that the stream has no socket on: the "
-         "interface got more queues (ethtool -L)",
-         "if it grows on, restart the daemon (systemctl restart ibvcapd)"},
-	{"unbound",
-         "of no_buffer: the kernel took the interface from the stream's sockets: it was deleted, or moved to another "
-         "network namespace",
-         "bring it back under its name; the daemon then starts anew with it"},
-};
-#define N_DROP_TERMS (sizeof(drop_terms) / sizeof(drop_terms[0]))
+/* Of no_buffer: those with a cause of their own, so that they are not the worker's. Only sockets have them. */
+static const struct status_field *next_drop(const struct status_field *drop)
+{
+	for (drop = drop ? drop + 1 : stream_counters + STREAM_COUNTER_DROPS; drop < stream_counters + STREAM_COUNTER_N;
+	     drop++)
+		if (drop->cause)
+			return drop;
+	return NULL;
+}
 
 static uint64_t count_other_drops(const struct why_facts *facts)
 {
 	uint64_t n = 0;
 
-	for (size_t i = 0; i < N_DROP_TERMS; i++)
-		n += stream_counter(facts, drop_terms[i].term);
+	for (const struct status_field *drop = NULL; (drop = next_drop(drop));)
+		n += stream_counter(facts, drop->name);
 	return n;
 }
 
 static void explain_drops(const struct why_facts *facts, struct why_report *report)
 {
-	for (size_t i = 0; i < N_DROP_TERMS; i++) {
+	for (const struct status_field *drop = NULL; (drop = next_drop(drop));) {
 		const struct why_line line = {
 			.level = WHY_LOSS,
 			.place = "stream",
-			.term = drop_terms[i].term,
-			.value = stream_counter(facts, drop_terms[i].term),
-			.cause = drop_terms[i].cause,
-			.remedy = drop_terms[i].remedy,
+			.term = drop->name,
+			.value = stream_counter(facts, drop->name),
+			.cause = drop->cause,
+			.remedy = drop->remedy,
 		};
 
 		if (line.value)
@@ -324,28 +312,15 @@ static void explain_no_buffer(const struct why_facts *facts, struct why_report *
 /* The terms behind no_buffer, in the order of the report. Each of them has one cause. */
 static const struct {
 	enum why_level level; /* if the term is not 0 */
-	const char *term;
-	const char *at_zero; /* NULL: no line then */
-	const char *cause;
-	const char *remedy;
+	unsigned term;        /* enum ibvcap_rx_counter, enum stream_counter */
+	const char *at_zero;  /* NULL: no line then */
 } simple_terms[] = {
-	{WHY_LOSS, "errored", "the device reported no error",
-         "these packets could not be used, most likely because they are longer than payload_size: their rows are "
-         "marked as errors",
-         "raise payload_size to the largest payload that is sent, or set oversize_sink = true to get the part that "
-         "fits"},
-	{WHY_NOTE, "in_flight", "all packets that matched are accounted for",
-         "matched but not published when the daemon answered: they are on their way, or will be counted as no_buffer",
-         "ask again when the sender pauses: it is 0 then"},
-	{WHY_OK, "published", "nothing was put into the ring yet", "put into the ring for consumers", NULL},
-	{WHY_LOSS, "truncated", NULL, "of published: the payload was longer than its row, which has only its beginning",
-         "raise payload_size to the largest payload that is sent"},
-	{WHY_NOTE, "irregular", NULL,
-         "of published: a VLAN tag, IP options or a fragment where the flow expects none; the row has the bytes that "
-         "could be found",
-         "for a tag set vlan = ID in the flow"},
-	{WHY_LOSS, "bad_checksum", NULL, "of published: damaged between the sender's card and this one",
-         "check cables, transceivers and switches on the way; ip -s link shows errors on both ends"},
+	{WHY_LOSS, IBVCAP_RX_COUNTER_ERRORED, "the device reported no error"},
+	{WHY_NOTE, STREAM_COUNTER_IN_FLIGHT, "all packets that matched are accounted for"},
+	{WHY_OK, IBVCAP_RX_COUNTER_PUBLISHED, "nothing was put into the ring yet"},
+	{WHY_LOSS, IBVCAP_RX_COUNTER_TRUNCATED, NULL},
+	{WHY_NOTE, IBVCAP_RX_COUNTER_IRREGULAR, NULL},
+	{WHY_LOSS, IBVCAP_RX_COUNTER_BAD_CHECKSUM, NULL},
 };
 
 /* A fragment is published, so the sums are right; but the rest of its datagram is lost. */
@@ -375,14 +350,15 @@ static void explain_fragments(const struct why_facts *facts, struct why_report *
 static void explain_simple_terms(const struct why_facts *facts, struct why_report *report)
 {
 	for (unsigned i = 0; i < sizeof(simple_terms) / sizeof(simple_terms[0]); i++) {
-		struct why_line line = {.place = "stream", .term = simple_terms[i].term};
+		const struct status_field *row = &stream_counters[simple_terms[i].term];
+		struct why_line line = {.place = "stream", .term = row->name};
 
 		line.value = stream_counter(facts, line.term);
 		line.cause = simple_terms[i].at_zero;
 		if (line.value) {
 			line.level = simple_terms[i].level;
-			line.cause = simple_terms[i].cause;
-			line.remedy = simple_terms[i].remedy;
+			line.cause = row->cause;
+			line.remedy = row->remedy;
 		}
 		if (line.value && strcmp(line.term, "errored") == 0 && stream_counter(facts, "queue_resets")) {
 			line.cause = "these packets could not be used: the device could not write them, and its queue "

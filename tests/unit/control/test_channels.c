@@ -505,7 +505,7 @@ Test(channels, who_takes_long_to_be_made_keeps_nobody_else_waiting)
 	turn_for(10);
 	say(other, PROTOCOL_STATUS);
 	cr_assert(eq(int, receive(other, &answer, NULL, NULL), 1));
-	cr_expect(eq(int, answer.header.type, PROTOCOL_DAEMON));
+	cr_expect(eq(int, answer.header.type, PROTOCOL_PART));
 	ibvcap_tx_close(gone);
 	turn_for(10);
 	cr_expect(not(is_readable(slow->control)));
@@ -600,7 +600,7 @@ Test(channels, taking_a_channel_out_keeps_nobody_waiting)
 	TURN_UNTIL(last_said.type == MAIL_TX_QUEUE_REMOVED);
 	say(other, PROTOCOL_STATUS);
 	cr_assert(eq(int, receive(other, &answer, NULL, NULL), 1));
-	cr_expect(eq(int, answer.header.type, PROTOCOL_DAEMON));
+	cr_expect(eq(int, answer.header.type, PROTOCOL_PART));
 	cr_expect(eq(u32, n_emptied, 0));
 	cr_expect(eq(u32, client_load_reason(&tx->state->link), IBVCAP_DISCONNECT_REMOVED));
 	device_is_slow = false;

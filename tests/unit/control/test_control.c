@@ -11,6 +11,7 @@
 #include "tests/support/consumers.h"
 #include "tests/support/frames.h"
 #include "tests/support/scripted_backend.h"
+#include "tests/support/status_part.h"
 
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
@@ -330,31 +331,40 @@ static bool is_hung_up(int fd)
 }
 
 struct status {
-	struct protocol_stream stream;
-	struct protocol_consumer consumers[4];
-	struct protocol_interface interface;
+	struct ibvcap_status_stream stream;
+	uint64_t counters[STATUS_COUNTERS_MAX]; /* of the stream */
+	struct ibvcap_status_consumer consumers[4];
+	uint64_t consumer_counters[4][STATUS_COUNTERS_MAX];
+	struct ibvcap_status_interface interface;
+	uint64_t port_counters[STATUS_COUNTERS_MAX];
 	unsigned n_consumers;
 	bool ended;
 };
 
 static void take_status(struct status *status, const union protocol_message *answer)
 {
-	switch (answer->header.type) {
-	case PROTOCOL_STREAM:
-		status->stream = answer->stream;
+	struct ibvcap_status_daemon daemon;
+
+	status->ended = answer->header.type == PROTOCOL_END;
+	if (status->ended)
+		return;
+	cr_assert(eq(u16, answer->header.type, PROTOCOL_PART));
+	switch (answer->part.kind) {
+	case STATUS_STREAM:
+		status_part_take(&answer->part, &status->stream, status->counters);
 		break;
-	case PROTOCOL_CONSUMER:
-		status->consumers[status->n_consumers++] = answer->consumer;
+	case STATUS_CONSUMER:
+		status_part_take(&answer->part, &status->consumers[status->n_consumers],
+		                 status->consumer_counters[status->n_consumers]);
+		status->n_consumers++;
 		break;
-	case PROTOCOL_INTERFACE:
-		status->interface = answer->interface;
-		break;
-	case PROTOCOL_END:
-		status->ended = true;
+	case STATUS_INTERFACE:
+		status_part_take(&answer->part, &status->interface, status->port_counters);
 		break;
 	default:
-		cr_expect(eq(u16, answer->header.type, PROTOCOL_DAEMON));
-		cr_expect(eq(int, answer->daemon.pid, getpid()));
+		cr_expect(eq(u32, answer->part.kind, STATUS_DAEMON));
+		status_part_take(&answer->part, &daemon, NULL);
+		cr_expect(eq(int, daemon.pid, getpid()));
 	}
 }
 
@@ -375,10 +385,10 @@ static struct status ask_status(int fd)
 	return status;
 }
 
-static uint64_t sum_left(const struct protocol_stream *s)
+static uint64_t sum_left(const uint64_t *counters)
 {
-	return s->counters[IBVCAP_RX_COUNTER_MATCHED] - s->counters[IBVCAP_RX_COUNTER_PUBLISHED] -
-	       s->counters[IBVCAP_RX_COUNTER_NO_BUFFER] - s->counters[IBVCAP_RX_COUNTER_ERRORED];
+	return counters[IBVCAP_RX_COUNTER_MATCHED] - counters[IBVCAP_RX_COUNTER_PUBLISHED] -
+	       counters[IBVCAP_RX_COUNTER_NO_BUFFER] - counters[IBVCAP_RX_COUNTER_ERRORED];
 }
 
 static void arrive(unsigned n)
@@ -492,9 +502,9 @@ Test(control, a_status_names_the_lossless_consumer_that_stopped_the_queue_last_w
 	}
 	status = ask_status(observer);
 	cr_expect(eq(int, status.stream.stall_pid, 0), "it is in the list of consumers");
-	cr_expect(gt(u64, status.stream.counters[IBVCAP_RX_COUNTER_NO_BUFFER_LOSSLESS], 0));
-	cr_expect(eq(u64, status.stream.counters[IBVCAP_RX_COUNTER_NO_BUFFER_LOSSLESS],
-	             status.stream.counters[IBVCAP_RX_COUNTER_NO_BUFFER]));
+	cr_expect(gt(u64, status.counters[IBVCAP_RX_COUNTER_NO_BUFFER_LOSSLESS], 0));
+	cr_expect(eq(u64, status.counters[IBVCAP_RX_COUNTER_NO_BUFFER_LOSSLESS],
+	             status.counters[IBVCAP_RX_COUNTER_NO_BUFFER]));
 	close(client);
 	turn_for(5);
 	status = ask_status(observer);
@@ -1017,13 +1027,13 @@ Test(control, at_rest_the_sum_is_exact_and_nothing_is_in_flight)
 
 	arrive(SLOTS + 40); /* the worker has had no turn: 40 find no slot */
 	status = ask_status(client);
-	cr_expect(eq(u64, status.stream.counters[IBVCAP_RX_COUNTER_MATCHED], SLOTS + 40));
-	cr_expect(eq(u64, status.stream.counters[IBVCAP_RX_COUNTER_PUBLISHED], SLOTS));
-	cr_expect(eq(u64, status.stream.counters[IBVCAP_RX_COUNTER_NO_BUFFER], 40));
-	cr_expect(eq(u64, status.stream.counters[IBVCAP_RX_COUNTER_N + STREAM_COUNTER_IN_FLIGHT], 0));
-	cr_expect(eq(u64, status.stream.counters[IBVCAP_RX_COUNTER_N + STREAM_COUNTER_HEAD], SLOTS));
-	cr_expect(eq(u64, sum_left(&status.stream), 0));
-	cr_expect(eq(u64, status.interface.counters[INTERFACE_COUNTER_OUT_OF_BUFFER], 40));
+	cr_expect(eq(u64, status.counters[IBVCAP_RX_COUNTER_MATCHED], SLOTS + 40));
+	cr_expect(eq(u64, status.counters[IBVCAP_RX_COUNTER_PUBLISHED], SLOTS));
+	cr_expect(eq(u64, status.counters[IBVCAP_RX_COUNTER_NO_BUFFER], 40));
+	cr_expect(eq(u64, status.counters[STREAM_COUNTER_IN_FLIGHT], 0));
+	cr_expect(eq(u64, status.counters[STREAM_COUNTER_HEAD], SLOTS));
+	cr_expect(eq(u64, sum_left(status.counters), 0));
+	cr_expect(eq(u64, status.port_counters[INTERFACE_COUNTER_OUT_OF_BUFFER], 40));
 	cr_expect(eq(str, status.stream.name, (char *)"lidar"));
 	cr_expect(eq(str, status.stream.state, (char *)"capturing"));
 	cr_expect(eq(str, status.interface.interface, (char *)"eth7"));
@@ -1039,10 +1049,10 @@ Test(control, packets_that_come_while_it_is_asked_are_in_flight_and_the_sum_hold
 	worker_rests = true;
 	arrive(20);
 	status = ask_status(client);
-	cr_expect(eq(u64, status.stream.counters[IBVCAP_RX_COUNTER_MATCHED], 50));
-	cr_expect(eq(u64, status.stream.counters[IBVCAP_RX_COUNTER_PUBLISHED], 30));
-	cr_expect(eq(u64, status.stream.counters[IBVCAP_RX_COUNTER_N + STREAM_COUNTER_IN_FLIGHT], 20));
-	cr_expect(eq(u64, sum_left(&status.stream), 20));
+	cr_expect(eq(u64, status.counters[IBVCAP_RX_COUNTER_MATCHED], 50));
+	cr_expect(eq(u64, status.counters[IBVCAP_RX_COUNTER_PUBLISHED], 30));
+	cr_expect(eq(u64, status.counters[STREAM_COUNTER_IN_FLIGHT], 20));
+	cr_expect(eq(u64, sum_left(status.counters), 20));
 }
 
 Test(control, a_worker_that_does_not_answer_delays_status_by_a_moment_only)
@@ -1082,16 +1092,17 @@ Test(control, consumers_are_listed_with_numbers_that_add_up)
 	status = ask_status(second);
 	cr_assert(eq(u32, status.n_consumers, 2));
 	for (unsigned i = 0; i < 2; i++) {
-		const struct protocol_consumer *c = &status.consumers[i];
-		bool is_first = c->counters[CONSUMER_COUNTER_PUBLISHED] == 15;
+		const struct ibvcap_status_consumer *c = &status.consumers[i];
+		const uint64_t *counters = status.consumer_counters[i];
+		bool is_first = counters[CONSUMER_COUNTER_PUBLISHED] == 15;
 
 		cr_expect(eq(int, c->pid, getpid()));
 		cr_expect(eq(str, (char *)c->stream, (char *)"lidar"));
-		cr_expect(eq(u64, c->counters[CONSUMER_COUNTER_PUBLISHED], is_first ? 15 : 5));
-		cr_expect(eq(u64, c->counters[CONSUMER_COUNTER_DELIVERED], is_first ? 5 : 0));
-		cr_expect(eq(u64, c->counters[CONSUMER_COUNTER_SKIPPED], is_first ? 2 : 0));
-		cr_expect(eq(u64, c->counters[CONSUMER_COUNTER_LAG], is_first ? 8 : 5));
-		cr_expect(eq(u64, c->counters[CONSUMER_COUNTER_LEASED_BLOCKS], is_first ? 1 : 0));
+		cr_expect(eq(u64, counters[CONSUMER_COUNTER_PUBLISHED], is_first ? 15 : 5));
+		cr_expect(eq(u64, counters[CONSUMER_COUNTER_DELIVERED], is_first ? 5 : 0));
+		cr_expect(eq(u64, counters[CONSUMER_COUNTER_SKIPPED], is_first ? 2 : 0));
+		cr_expect(eq(u64, counters[CONSUMER_COUNTER_LAG], is_first ? 8 : 5));
+		cr_expect(eq(u64, counters[CONSUMER_COUNTER_LEASED_BLOCKS], is_first ? 1 : 0));
 	}
 	close(first);
 	close(second);
@@ -1118,7 +1129,7 @@ Test(control, many_who_ask_at_once_share_their_answers)
 			receive(clients[i], &answer, NULL, &n_fds);
 			take_status(&status, &answer);
 		}
-		cr_expect(eq(u64, status.stream.counters[IBVCAP_RX_COUNTER_PUBLISHED], 3));
+		cr_expect(eq(u64, status.counters[IBVCAP_RX_COUNTER_PUBLISHED], 3));
 	}
 }
 
@@ -1135,9 +1146,12 @@ static int what_is_seen(int client)
 		unsigned n_fds = 0;
 
 		receive(client, &answer, NULL, &n_fds);
-		if (answer.header.type == PROTOCOL_STREAM)
-			seen += strcmp(answer.stream.state, "ending") == 0 ? 1 : 16;
-		else if (answer.header.type == PROTOCOL_CONSUMER)
+		if (answer.header.type != PROTOCOL_PART)
+			continue;
+		if (answer.part.kind == STATUS_STREAM)
+			seen += strcmp(((struct ibvcap_status_stream *)answer.part.body)->state, "ending") == 0 ? 1
+			                                                                                        : 16;
+		else if (answer.part.kind == STATUS_CONSUMER)
 			seen += 256;
 	} while (answer.header.type != PROTOCOL_END);
 	return seen;

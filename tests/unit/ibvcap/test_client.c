@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The library against a daemon that is a script in this process: what it says, and what becomes of it. */
 #include "lib/ibvcap/client.h"
-#include "lib/ibvcap/counters.h"
+#include "lib/status/counters.h"
+#include "tests/support/status_part.h"
 #include "tests/unit/ibvcap/attached.h"
 
 #include <criterion/criterion.h>
@@ -328,63 +329,76 @@ Test(client, a_socket_of_another_kind)
 
 #define N_STREAMS 9
 
-static int say_status(int socket, const union protocol_message *request)
+static int say_part(int socket, enum status_kind_of_part kind, const void *part, const uint64_t *counters,
+                    uint32_t n_counters)
 {
-	struct protocol_daemon daemon = {.pid = 4711, .version = "0.1.0"};
+	struct protocol_part message;
+
+	status_part_build(&message, kind, part, counters, n_counters);
+	return protocol_send(socket, &message.header, NULL, 0);
+}
+
+static int say_end(int socket)
+{
 	struct protocol_header end;
 
-	cr_assert_eq(request->header.type, PROTOCOL_STATUS);
-	protocol_init(&daemon.header, PROTOCOL_DAEMON, sizeof(daemon));
-	protocol_send(socket, &daemon.header, NULL, 0);
-	for (unsigned i = 0; i < N_STREAMS; i++) {
-		struct protocol_stream stream = {
-			.interface = "eth0", .queue = i, .n_counters = IBVCAP_RX_COUNTER_N + STREAM_COUNTER_N};
-
-		protocol_init(&stream.header, PROTOCOL_STREAM, sizeof(stream));
-		snprintf(stream.name, sizeof(stream.name), "s%u", i);
-		for (unsigned c = 0; c < stream.n_counters; c++)
-			stream.counters[c] = 100 * i + c;
-		protocol_send(socket, &stream.header, NULL, 0);
-	}
-	struct protocol_flow flow = {.stream = "s0",
-	                             .destination = "239.1.2.3",
-	                             .destination_port = 7502,
-	                             .vlan = -1,
-	                             .text = "239.1.2.3:7502"};
-
-	protocol_init(&flow.header, PROTOCOL_FLOW, sizeof(flow));
-	protocol_send(socket, &flow.header, NULL, 0);
-	struct protocol_consumer consumer = {
-		.stream = "s0", .pid = 12, .uid = 1000, .n_counters = PROTOCOL_COUNTERS_MAX};
-
-	protocol_init(&consumer.header, PROTOCOL_CONSUMER, sizeof(consumer));
-	consumer.counters[CONSUMER_COUNTER_LAG] = 5;
-	protocol_send(socket, &consumer.header, NULL, 0);
-	struct protocol_channel channel = {
-		.name = "out", .rate_bps = 5, .n_unresolved = 1, .n_counters = PROTOCOL_COUNTERS_MAX};
-
-	protocol_init(&channel.header, PROTOCOL_CHANNEL, sizeof(channel));
-	channel.counters[IBVCAP_TX_COUNTER_N + CHANNEL_COUNTER_PENDING] = 6;
-	protocol_send(socket, &channel.header, NULL, 0);
-	struct protocol_sender sender = {.channel = "out", .pid = 13, .uid = 1001, .n_counters = SENDER_COUNTER_N};
-
-	protocol_init(&sender.header, PROTOCOL_SENDER, sizeof(sender));
-	sender.counters[SENDER_COUNTER_PENDING] = 7;
-	protocol_send(socket, &sender.header, NULL, 0);
-	struct protocol_interface interface = {.interface = "eth0",
-	                                       .backend = "packet",
-	                                       .backend_why = "because",
-	                                       .backend_how = "with care",
-	                                       .backend_better = "a card",
-	                                       .backend_command = "buy one",
-	                                       .is_second_best = 1,
-	                                       .is_auto = 1,
-	                                       .n_counters = 0};
-
-	protocol_init(&interface.header, PROTOCOL_INTERFACE, sizeof(interface));
-	protocol_send(socket, &interface.header, NULL, 0);
 	protocol_init(&end, PROTOCOL_END, sizeof(end));
 	return protocol_send(socket, &end, NULL, 0);
+}
+
+static int say_status(int socket, const union protocol_message *request)
+{
+	struct ibvcap_status_daemon daemon = {.size = sizeof(daemon), .pid = 4711, .version = "0.1.0"};
+	struct ibvcap_status_flow flow = {.size = sizeof(flow),
+	                                  .stream = "s0",
+	                                  .destination = "239.1.2.3",
+	                                  .destination_port = 7502,
+	                                  .vlan = -1,
+	                                  .text = "239.1.2.3:7502"};
+	struct ibvcap_status_consumer consumer = {
+		.size = sizeof(consumer), .stream = "s0", .pid = 12, .uid = 1000, .n_counters = STATUS_COUNTERS_MAX};
+	struct ibvcap_status_channel channel = {.size = sizeof(channel),
+	                                        .name = "out",
+	                                        .rate_bps = 5,
+	                                        .n_unresolved = 1,
+	                                        .n_counters = STATUS_COUNTERS_MAX};
+	struct ibvcap_status_sender sender = {.size = sizeof(sender),
+	                                      .channel = "out",
+	                                      .pid = 13,
+	                                      .uid = 1001,
+	                                      .n_counters = CHANNEL_COUNTER_PENDING + 1};
+	struct ibvcap_status_interface interface = {.size = sizeof(interface),
+	                                            .interface = "eth0",
+	                                            .backend = "packet",
+	                                            .backend_why = "because",
+	                                            .backend_how = "with care",
+	                                            .backend_better = "a card",
+	                                            .backend_command = "buy one",
+	                                            .is_second_best = 1,
+	                                            .is_auto = 1};
+	uint64_t counters[STATUS_COUNTERS_MAX] = {0};
+
+	cr_assert_eq(request->header.type, PROTOCOL_STATUS);
+	say_part(socket, STATUS_DAEMON, &daemon, NULL, 0);
+	for (unsigned i = 0; i < N_STREAMS; i++) {
+		struct ibvcap_status_stream stream = {
+			.size = sizeof(stream), .interface = "eth0", .queue = i, .n_counters = STREAM_COUNTER_N};
+
+		snprintf(stream.name, sizeof(stream.name), "s%u", i);
+		for (unsigned c = 0; c < stream.n_counters; c++)
+			counters[c] = 100 * i + c;
+		say_part(socket, STATUS_STREAM, &stream, counters, stream.n_counters);
+	}
+	say_part(socket, STATUS_FLOW, &flow, NULL, 0);
+	counters[CONSUMER_COUNTER_LAG] = 5;
+	counters[CONSUMER_COUNTER_GONE] = COUNTER_ABSENT;
+	say_part(socket, STATUS_CONSUMER, &consumer, counters, consumer.n_counters);
+	counters[CONSUMER_COUNTER_GONE] = 0;
+	counters[CHANNEL_COUNTER_PENDING] = 6;
+	say_part(socket, STATUS_CHANNEL, &channel, counters, channel.n_counters);
+	say_part(socket, STATUS_SENDER, &sender, counters, sender.n_counters);
+	say_part(socket, STATUS_INTERFACE, &interface, NULL, 0);
+	return say_end(socket);
 }
 
 static int status_of(int (*daemon)(int, const union protocol_message *))
@@ -417,10 +431,10 @@ Test(client, a_status_has_all_parts_with_their_labels)
 	for (unsigned i = 0; i < N_STREAMS; i++) {
 		cr_assert_eq(ibvcap_status_stream(status, i, &stream), 1);
 		cr_expect_eq(stream.queue, i);
-		cr_assert_eq(stream.n_counters, IBVCAP_RX_COUNTER_N + STREAM_COUNTER_N);
+		cr_assert_eq(stream.n_counters, IBVCAP_RX_COUNTER_N + STREAM_COUNTER_N - COUNTERS_ADDED);
 		cr_expect_str_eq(stream.counters[0].label, "matched");
 		cr_expect_str_eq(stream.counters[IBVCAP_RX_COUNTER_N].label, "in_flight");
-		cr_expect_eq(stream.counters[IBVCAP_RX_COUNTER_N].value, 100 * i + IBVCAP_RX_COUNTER_N);
+		cr_expect_eq(stream.counters[IBVCAP_RX_COUNTER_N].value, 100 * i + STREAM_COUNTER_IN_FLIGHT);
 	}
 	cr_expect_eq(ibvcap_status_stream(status, N_STREAMS, &stream), 0, "there are no more");
 	cr_expect_eq(daemon.n_flows, 1);
@@ -432,22 +446,23 @@ Test(client, a_status_has_all_parts_with_their_labels)
 	cr_expect(flow.destination_port == 7502 && flow.source_port == 0 && flow.vlan == -1);
 	cr_assert_eq(ibvcap_status_consumer(status, 0, &consumer), 1);
 	cr_expect_eq(consumer.uid, 1000);
-	cr_assert_eq(consumer.n_counters, CONSUMER_COUNTER_N, "what has no label here is left out");
+	cr_assert_eq(consumer.n_counters, CONSUMER_COUNTER_N - 1, "those without a name or a value are left out");
 	cr_expect_str_eq(consumer.counters[CONSUMER_COUNTER_LAG].label, "lag");
 	cr_expect_eq(consumer.counters[CONSUMER_COUNTER_LAG].value, 5);
 	cr_assert_eq(ibvcap_status_channel(status, 0, &channel), 1);
 	cr_expect_str_eq(channel.name, "out");
 	cr_expect_eq(channel.rate_bps, 5);
 	cr_expect_eq(channel.n_unresolved, 1);
-	cr_assert_eq(channel.n_counters, IBVCAP_TX_COUNTER_N + CHANNEL_COUNTER_N, "what has no label here is left out");
+	cr_assert_eq(channel.n_counters, IBVCAP_TX_COUNTER_N + CHANNEL_COUNTER_N - COUNTERS_ADDED,
+	             "those without a name are left out");
 	cr_expect_str_eq(channel.counters[IBVCAP_TX_COUNTER_SUBMITTED].label, "submitted");
 	cr_expect_str_eq(channel.counters[IBVCAP_TX_COUNTER_N].label, "pending");
 	cr_expect_eq(channel.counters[IBVCAP_TX_COUNTER_N].value, 6);
 	cr_assert_eq(ibvcap_status_sender(status, 0, &sender), 1);
 	cr_expect_eq(sender.uid, 1001);
-	cr_assert_eq(sender.n_counters, SENDER_COUNTER_N);
-	cr_expect_str_eq(sender.counters[SENDER_COUNTER_PENDING].label, "pending");
-	cr_expect_eq(sender.counters[SENDER_COUNTER_PENDING].value, 7);
+	cr_assert_eq(sender.n_counters, IBVCAP_TX_COUNTER_N + 1);
+	cr_expect_str_eq(sender.counters[IBVCAP_TX_COUNTER_N].label, "pending");
+	cr_expect_eq(sender.counters[IBVCAP_TX_COUNTER_N].value, 6);
 	cr_assert_eq(ibvcap_status_interface(status, 0, &interface), 1);
 	cr_expect_eq(interface.n_counters, 0);
 	cr_expect_str_eq(interface.backend, "packet");
@@ -462,13 +477,42 @@ Test(client, a_status_has_all_parts_with_their_labels)
 	ibvcap_status_free(status);
 }
 
-static int say_half(int socket, const union protocol_message *request)
+/* A daemon whose structs are longer, and one whose structs are shorter. */
+static int say_other_sizes(int socket, const union protocol_message *request)
 {
-	struct protocol_daemon daemon = {.pid = 1};
+	struct {
+		struct ibvcap_status_daemon daemon;
+		uint64_t added;
+	} longer = {{.size = sizeof(longer), .pid = 5, .version = "9"}, UINT64_MAX};
+	struct ibvcap_status_stream shorter = {
+		.size = offsetof(struct ibvcap_status_stream, stall_pid), .name = "s0", .n_counters = 2, .n_queues = 7};
+	const uint64_t counters[] = {40, 30};
 
 	(void)request;
-	protocol_init(&daemon.header, PROTOCOL_DAEMON, sizeof(daemon));
-	protocol_send(socket, &daemon.header, NULL, 0);
+	say_part(socket, STATUS_DAEMON, &longer, NULL, 0);
+	say_part(socket, STATUS_STREAM, &shorter, counters, 2);
+	return say_end(socket);
+}
+
+Test(client, a_daemon_may_know_more_fields_or_fewer)
+{
+	struct ibvcap_status_daemon daemon = IBVCAP_INIT(struct ibvcap_status_daemon);
+	struct ibvcap_status_stream stream = IBVCAP_INIT(struct ibvcap_status_stream);
+
+	cr_assert_eq(status_of(say_other_sizes), 0, "%s", ibvcap_error_text());
+	ibvcap_status_daemon(status, &daemon);
+	cr_expect(daemon.pid == 5 && daemon.n_streams == 1 && daemon.size == sizeof(daemon));
+	cr_assert_eq(ibvcap_status_stream(status, 0, &stream), 1);
+	cr_expect(stream.n_counters == 2 && stream.counters[1].value == 30 && stream.n_queues == 0);
+	ibvcap_status_free(status);
+}
+
+static int say_half(int socket, const union protocol_message *request)
+{
+	struct ibvcap_status_daemon daemon = {.size = sizeof(daemon), .pid = 1};
+
+	(void)request;
+	say_part(socket, STATUS_DAEMON, &daemon, NULL, 0);
 	return -1;
 }
 
@@ -480,12 +524,13 @@ Test(client, half_a_status_is_none)
 
 static int say_in_older_words(int socket, const union protocol_message *request)
 {
-	struct protocol_daemon daemon = {.pid = 1};
+	struct ibvcap_status_daemon daemon = {.size = sizeof(daemon)};
+	struct protocol_part message;
 
 	(void)request;
-	protocol_init(&daemon.header, PROTOCOL_DAEMON, sizeof(daemon));
-	daemon.header.version--;
-	return protocol_send(socket, &daemon.header, NULL, 0);
+	status_part_build(&message, STATUS_DAEMON, &daemon, NULL, 0);
+	message.header.version--;
+	return protocol_send(socket, &message.header, NULL, 0);
 }
 
 Test(client, a_daemon_of_another_version_is_told_as_that)
@@ -497,11 +542,10 @@ Test(client, a_daemon_of_another_version_is_told_as_that)
 
 static int say_without_end(int socket, const union protocol_message *request)
 {
-	struct protocol_interface interface = {.interface = "eth0"};
+	struct ibvcap_status_interface interface = {.size = sizeof(interface), .interface = "eth0"};
 
 	(void)request;
-	protocol_init(&interface.header, PROTOCOL_INTERFACE, sizeof(interface));
-	while (protocol_send(socket, &interface.header, NULL, 0) == 0)
+	while (say_part(socket, STATUS_INTERFACE, &interface, NULL, 0) == 0)
 		;
 	return -1;
 }

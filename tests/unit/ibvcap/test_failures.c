@@ -6,6 +6,7 @@
  */
 #include "lib/ibvcap/error.h"
 #include "lib/ibvcap/ring.h"
+#include "tests/support/status_part.h"
 #include "tests/unit/ibvcap/attached.h"
 #include "tests/unit/ibvcap/failing.h"
 
@@ -44,14 +45,15 @@ static void send_message(int fd, enum protocol_type type, size_t bytes)
 
 static void send_status(int fd)
 {
-	send_message(fd, PROTOCOL_DAEMON, sizeof(struct protocol_daemon));
+	struct protocol_part message;
+
 	for (int i = 0; i < 2; i++) {
-		send_message(fd, PROTOCOL_STREAM, sizeof(struct protocol_stream));
-		send_message(fd, PROTOCOL_FLOW, sizeof(struct protocol_flow));
-		send_message(fd, PROTOCOL_CONSUMER, sizeof(struct protocol_consumer));
-		send_message(fd, PROTOCOL_CHANNEL, sizeof(struct protocol_channel));
-		send_message(fd, PROTOCOL_SENDER, sizeof(struct protocol_sender));
-		send_message(fd, PROTOCOL_INTERFACE, sizeof(struct protocol_interface));
+		for (unsigned kind = 0; kind < STATUS_N_PARTS; kind++) {
+			size_t part[256] = {status_parts[kind].bytes};
+
+			status_part_build(&message, kind, part, NULL, 0);
+			protocol_send(fd, &message.header, NULL, 0);
+		}
 	}
 	send_message(fd, PROTOCOL_END, sizeof(struct protocol_header));
 }

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lib/ibvcap/protocol.h"
+#include "tests/support/status_part.h"
 
 #include <criterion/criterion.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <ibvcap/ibvcap.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -18,17 +20,11 @@ static const struct {
 	{PROTOCOL_STATUS, sizeof(struct protocol_status)},
 	{PROTOCOL_ATTACHED, sizeof(struct protocol_attached)},
 	{PROTOCOL_ERROR, sizeof(struct protocol_error)},
-	{PROTOCOL_DAEMON, sizeof(struct protocol_daemon)},
-	{PROTOCOL_STREAM, sizeof(struct protocol_stream)},
-	{PROTOCOL_CONSUMER, sizeof(struct protocol_consumer)},
-	{PROTOCOL_INTERFACE, sizeof(struct protocol_interface)},
 	{PROTOCOL_END, sizeof(struct protocol_header)},
 	{PROTOCOL_OPEN_CHANNEL, sizeof(struct protocol_open_channel)},
 	{PROTOCOL_MAPPED, sizeof(struct protocol_mapped)},
 	{PROTOCOL_OPENED, sizeof(struct protocol_opened)},
 	{PROTOCOL_READY, sizeof(struct protocol_ready)},
-	{PROTOCOL_CHANNEL, sizeof(struct protocol_channel)},
-	{PROTOCOL_SENDER, sizeof(struct protocol_sender)},
 	{PROTOCOL_JOINED, sizeof(struct protocol_joined)},
 	{PROTOCOL_RECALLED, sizeof(struct protocol_recalled)},
 };
@@ -116,51 +112,25 @@ Test(protocol_check, strings_are_terminated)
 	expect_unterminated(0, offsetof(struct protocol_attach, stream), IBVCAP_STREAM_NAME_MAX);
 	expect_unterminated(0, offsetof(struct protocol_attach, group), IBVCAP_GROUP_NAME_MAX);
 	expect_unterminated(3, offsetof(struct protocol_error, text), PROTOCOL_TEXT_MAX);
-	expect_unterminated(4, offsetof(struct protocol_daemon, version), 32);
-	expect_unterminated(5, offsetof(struct protocol_stream, name), IBVCAP_STREAM_NAME_MAX);
-	expect_unterminated(5, offsetof(struct protocol_stream, interface), 16);
-	expect_unterminated(5, offsetof(struct protocol_stream, device), 64);
-	expect_unterminated(5, offsetof(struct protocol_stream, backend), 16);
-	expect_unterminated(5, offsetof(struct protocol_stream, state), 16);
-	expect_unterminated(6, offsetof(struct protocol_consumer, stream), IBVCAP_STREAM_NAME_MAX);
-	expect_unterminated(6, offsetof(struct protocol_consumer, group), IBVCAP_GROUP_NAME_MAX);
-	expect_unterminated(7, offsetof(struct protocol_interface, interface), 16);
-	expect_unterminated(7, offsetof(struct protocol_interface, device), 64);
-	expect_unterminated(7, offsetof(struct protocol_interface, backend), 16);
-	expect_unterminated(7, offsetof(struct protocol_interface, backend_why), 256);
-	expect_unterminated(7, offsetof(struct protocol_interface, backend_how), 256);
-	expect_unterminated(7, offsetof(struct protocol_interface, backend_better), 256);
-	expect_unterminated(7, offsetof(struct protocol_interface, backend_command), 256);
-	expect_unterminated(9, offsetof(struct protocol_open_channel, channel), IBVCAP_CHANNEL_NAME_MAX);
-	expect_unterminated(13, offsetof(struct protocol_channel, name), IBVCAP_CHANNEL_NAME_MAX);
-	expect_unterminated(13, offsetof(struct protocol_channel, interface), 16);
-	expect_unterminated(13, offsetof(struct protocol_channel, device), 64);
-	expect_unterminated(13, offsetof(struct protocol_channel, backend), 16);
-	expect_unterminated(13, offsetof(struct protocol_channel, state), 16);
-	expect_unterminated(14, offsetof(struct protocol_sender, channel), IBVCAP_CHANNEL_NAME_MAX);
+	expect_unterminated(5, offsetof(struct protocol_open_channel, channel), IBVCAP_CHANNEL_NAME_MAX);
 }
 
-Test(protocol_check, counts_have_room_in_the_message)
+/* test_status has what a part may not be. */
+Test(protocol_check, a_part_has_a_header_and_is_sound)
 {
+	struct ibvcap_status_daemon daemon = {.size = sizeof(daemon), .version = "1"};
 	union protocol_message message;
 
-	make(&message, 5);
-	message.stream.n_counters = PROTOCOL_COUNTERS_MAX;
-	cr_expect_eq(protocol_check(&message, sizeof(message.stream)), 0);
-	message.stream.n_counters++;
-	cr_expect_eq(protocol_check(&message, sizeof(message.stream)), -EPROTO);
-	make(&message, 6);
-	message.consumer.n_counters = PROTOCOL_COUNTERS_MAX + 1;
-	cr_expect_eq(protocol_check(&message, sizeof(message.consumer)), -EPROTO);
-	make(&message, 7);
-	message.interface.n_counters = UINT32_MAX;
-	cr_expect_eq(protocol_check(&message, sizeof(message.interface)), -EPROTO);
-	make(&message, 13);
-	message.channel.n_counters = PROTOCOL_COUNTERS_MAX + 1;
-	cr_expect_eq(protocol_check(&message, sizeof(message.channel)), -EPROTO);
-	make(&message, 14);
-	message.sender.n_counters = PROTOCOL_COUNTERS_MAX + 1;
-	cr_expect_eq(protocol_check(&message, sizeof(message.sender)), -EPROTO);
+	status_part_build(&message.part, STATUS_DAEMON, &daemon, NULL, 0);
+	cr_expect_eq(protocol_check(&message, PROTOCOL_PART_BYTES(sizeof(daemon))), 0);
+	message.part.kind = STATUS_N_PARTS;
+	cr_expect_eq(protocol_check(&message, PROTOCOL_PART_BYTES(sizeof(daemon))), -EPROTO);
+	for (size_t n = 0; n < PROTOCOL_PART_BYTES(sizeof(daemon)); n++) {
+		status_part_build(&message.part, STATUS_DAEMON, &daemon, NULL, 0);
+		cr_expect_eq(protocol_check(&message, n), -EPROTO, "%zu bytes", n);
+		message.header.bytes = (uint32_t)n;
+		cr_expect_eq(protocol_check(&message, n), -EPROTO, "%zu bytes", n);
+	}
 }
 
 Test(protocol_check, an_error_is_one_and_a_stream_has_a_name)

@@ -24,7 +24,7 @@ static struct status_view view = {
 
 Test(flow_view, groups_are_joined_as_the_kernel_says_on_the_interface_of_their_stream)
 {
-	view.pid = getpid();
+	view.daemon.pid = getpid();
 	prctl(PR_SET_NAME, "ibvcapd");
 	flow_view_find_groups(&view);
 	cr_expect_eq(groups[ALL_HOSTS], FLOW_GROUP_JOINED);
@@ -41,7 +41,7 @@ Test(flow_view, groups_are_joined_as_the_kernel_says_on_the_interface_of_their_s
 
 Test(flow_view, a_process_that_only_has_the_daemons_number_is_not_asked)
 {
-	view.pid = getpid();
+	view.daemon.pid = getpid();
 	prctl(PR_SET_NAME, "bash");
 	flow_view_find_groups(&view);
 	cr_expect_eq(groups[ALL_HOSTS], FLOW_GROUP_UNKNOWN);

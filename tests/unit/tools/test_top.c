@@ -91,8 +91,8 @@ static void fill(struct status_view *part, int at)
 	                             .n_channels = 1,
 	                             .n_senders = 1,
 	                             .n_interfaces = 1,
-	                             .version = "0.1.0",
-	                             .pid = 7};
+	                             .daemon.version = "0.1.0",
+	                             .daemon.pid = 7};
 }
 
 static void begin(void)
@@ -128,7 +128,7 @@ Test(top, what_there_is_nothing_to_compare_with_has_no_rate)
 	channels[0][0].epoch = 41;
 	cr_expect(eq(u32, top_channel_before(&view, &channels[1][0]).n, 0));
 	cr_expect(eq(u32, top_sender_before(&view, &senders[1][0]).n, 0));
-	view.before.pid = 8;
+	view.before.daemon.pid = 8;
 	cr_expect(eq(u32, top_interface_before(&view, &ports[1][0]).n, 0));
 	begin();
 	streams[0][0].queue = 1;
@@ -163,14 +163,15 @@ Test(top, the_fill_is_the_slowest_consumers_and_of_the_history)
 
 Test(top, lateness_is_the_intervals_mean_of_own_times_else_of_the_rate)
 {
-	struct counters now = {channel_counters[1], 9}, before = {channel_counters[0], 9};
+	struct counters now = {channel_counters[1], 9, STATUS_CHANNEL},
+			before = {channel_counters[0], 9, STATUS_CHANNEL};
 
 	cr_expect(eq(dbl, top_lateness_ns(now, before), 4000));
 	channel_counters[0][3].value = 20;
 	cr_expect(eq(dbl, top_lateness_ns(now, before), 1));
 	channel_counters[0][6].value = 10;
 	cr_expect(lt(dbl, top_lateness_ns(now, before), 0), "none left");
-	cr_expect(lt(dbl, top_lateness_ns(now, (struct counters){NULL, 0}), 0));
+	cr_expect(lt(dbl, top_lateness_ns(now, (struct counters){0}), 0));
 }
 
 static void put(void *context, enum top_style style, const char *line)

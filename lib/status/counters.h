@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Counters of a status beside those of the shared memory, and the rows of all. The index of a counter is its place in
+ * messages: numbers are only appended, so that daemon and library may know different ones.
+ */
+#ifndef STATUS_COUNTERS_H
+#define STATUS_COUNTERS_H
+
+#include "lib/status/drop.h"
+#include "lib/status/status.h"
+
+#include <ibvcap/layout.h>
+#include <ibvcap/layout_tx.h>
+
+#define COUNTER_ABSENT UINT64_MAX /* the device does not have this counter */
+
+/* Behind enum ibvcap_rx_counter and ibvcap_tx_counter, with room for these to grow. */
+#define COUNTERS_ADDED 32
+
+/* What a status adds to the counters of a ring. */
+enum stream_counter {
+	STREAM_COUNTER_IN_FLIGHT = COUNTERS_ADDED, /* matched - published - no_buffer - errored */
+	STREAM_COUNTER_HEAD,                       /* rows: published + errored */
+	STREAM_COUNTER_DROPS, /* of no_buffer, at the last reading of matched: one for each enum backend_drop */
+	STREAM_COUNTER_N = STREAM_COUNTER_DROPS + BACKEND_N_DROPS
+};
+
+/* What a status adds to the counters of a channel; pending, to those of a sender before BATCHES, too. */
+enum channel_counter {
+	CHANNEL_COUNTER_PENDING = COUNTERS_ADDED, /* submitted - completed - errored - flushed - late_dropped */
+	CHANNEL_COUNTER_SENDERS,
+	CHANNEL_COUNTER_N
+};
+
+/* What a status says about a consumer; nothing about a tap, which the daemon does not follow. */
+enum consumer_counter {
+	CONSUMER_COUNTER_PUBLISHED, /* rows since it attached; = delivered + skipped + lag */
+	CONSUMER_COUNTER_DELIVERED,
+	CONSUMER_COUNTER_SKIPPED,
+	CONSUMER_COUNTER_LAG,
+	CONSUMER_COUNTER_LEASED_BLOCKS,
+	CONSUMER_COUNTER_GONE,
+	/* What its tracker says of the packets' own numbers; absent without one. ibvcap.h defines the words. */
+	CONSUMER_COUNTER_SOURCES,
+	CONSUMER_COUNTER_ARRIVED, /* = once + repeated */
+	CONSUMER_COUNTER_ONCE,
+	CONSUMER_COUNTER_REPEATED,
+	CONSUMER_COUNTER_SENT, /* = once + lost */
+	CONSUMER_COUNTER_LOST,
+	/* The four parts of lost; absent if a packet takes several numbers. */
+	CONSUMER_COUNTER_LOST_BEFORE_CARD,
+	CONSUMER_COUNTER_LOST_IN_CARD,
+	CONSUMER_COUNTER_LOST_AFTER_CARD,
+	CONSUMER_COUNTER_LOST_UNREAD,
+	CONSUMER_COUNTER_REORDERED,
+	CONSUMER_COUNTER_LATE,
+	CONSUMER_COUNTER_STRAY,
+	CONSUMER_COUNTER_RESTARTED,
+	CONSUMER_COUNTER_UNREAD,
+	CONSUMER_COUNTER_UNTRACKED,
+	CONSUMER_COUNTER_N
+};
+
+/* What a status says about an interface. */
+enum interface_counter { INTERFACE_COUNTER_OUT_OF_BUFFER, INTERFACE_COUNTER_PORT_DISCARDS, INTERFACE_COUNTER_N };
+
+extern const struct status_field stream_counters[STREAM_COUNTER_N];
+extern const struct status_field channel_counters[CHANNEL_COUNTER_N];
+extern const struct status_field consumer_counters[CONSUMER_COUNTER_N];
+extern const struct status_field interface_counters[INTERFACE_COUNTER_N];
+
+#endif
