@@ -17,7 +17,6 @@ struct sequence_key {
 	uint32_t reserved;
 	uint8_t destination[16];
 };
-#define SEQUENCE_KEY_WORDS (sizeof(struct sequence_key) / sizeof(uint64_t))
 
 /* A description with all that follows from it. */
 struct sequence_reader {

@@ -707,7 +707,7 @@ def test_a_full_disk_ends_the_recording_with_the_loss_in_the_file(kind, daemon, 
     (("lidar", "-w", "x", "--seekable"), "--seekable is gone"),
     (("lidar", "-w", "x", "-A"), "--aligned goes with --file-seconds"),
     (("lidar", "-w", "x", "-o", "-k", "5"), "--oldest and --seconds-back do not go together"),
-    (("lidar", "-w", "x", "-p", "tap"), "auto, lossless or lossy"),
+    (("lidar", "-w", "x", "-p", "tap"), "auto, lossy or lossless"),
 ])
 def test_wrong_words_are_named(words, message):
     done = subprocess.run([IBVCAP, "record", *words], capture_output=True, text=True, check=False, timeout=30)

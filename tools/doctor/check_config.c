@@ -2,15 +2,13 @@
 /* The configuration file: can the daemon use it, and does the machine have what its streams and channels need? */
 #include "tools/doctor/checks.h"
 
+#include "daemon/backend/xdp/xdp_mtu.h"
 #include "daemon/flow/flow.h"
 #include "daemon/memory/geometry.h"
 
 #include <arpa/inet.h>
 #include <stdio.h>
 #include <string.h>
-
-/* Up to this MTU, every packet comes from the driver in one piece (xdp_channel.c). */
-#define XDP_WHOLE_MTU 3498
 
 /* A stream or a channel. */
 struct configured_service {
@@ -192,12 +190,15 @@ static void check_config_interface(const struct doctor_facts *facts, const struc
 static void check_config_xdp_mtu(const struct configured_service *service, const struct doctor_interface *interface,
                                  struct finding *finding)
 {
-	if (service->backend != CONFIG_BACKEND_XDP || interface->choice.has_tcx || interface->mtu <= XDP_WHOLE_MTU)
+	uint32_t mtu_max = xdp_whole_mtu(XDP_FRAME_BYTES);
+
+	if (service->backend != CONFIG_BACKEND_XDP || interface->choice.has_tcx || interface->mtu <= mtu_max)
 		return;
 	finding_fail(
-		finding, FINDING_WARNING, "3498 at most, or Linux 6.6",
+		finding, FINDING_WARNING, "",
 		"backend xdp refuses it; if it grew since ibvcapd started, longer packets are lost without a count");
-	finding_write(finding->fix, "ip link set dev %s mtu %d", service->interface, XDP_WHOLE_MTU);
+	finding_write(finding->wanted, "%u at most, or Linux 6.6", mtu_max);
+	finding_write(finding->fix, "ip link set dev %s mtu %u", service->interface, mtu_max);
 }
 
 static void check_config_mtu(const struct doctor_facts *facts, const struct configured_service *service,

@@ -53,17 +53,6 @@ static void read_path(char *text, size_t bytes, const char *path)
 	text[n] = '\0';
 }
 
-void files_read_text(char *text, size_t bytes, const char *format, ...)
-{
-	char path[PATH_MAX];
-	va_list arguments;
-
-	va_start(arguments, format);
-	vsnprintf(path, sizeof(path), format, arguments);
-	va_end(arguments);
-	read_path(text, bytes, path);
-}
-
 void files_read_line(char *line, size_t bytes, const char *format, ...)
 {
 	char path[PATH_MAX];

@@ -21,9 +21,6 @@ bool files_exist(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /** Read the first line. Characters that are not printable become question marks. */
 void files_read_line(char *line, size_t bytes, const char *format, ...) __attribute__((format(printf, 3, 4)));
 
-/** Read a whole small file. */
-void files_read_text(char *text, size_t bytes, const char *format, ...) __attribute__((format(printf, 3, 4)));
-
 /** Read the number in the file directory/name. */
 uint64_t files_read_number(const char *directory, const char *name);
 

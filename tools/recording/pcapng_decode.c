@@ -43,7 +43,8 @@ static uint64_t decode_units(const uint8_t *at, bool is_swapped)
 	return (uint64_t)decode_u32(at, is_swapped) << 32 | decode_u32(at + 4, is_swapped);
 }
 
-uint64_t decode_time(const struct pcapng_clock *clock, uint64_t units)
+/* ns since 1970 of a time in a file; 0 if it is before 1970, UINT64_MAX if it is centuries away. */
+static uint64_t decode_time(const struct pcapng_clock *clock, uint64_t units)
 {
 	unsigned exponent = clock->resolution & ~RESOLUTION_BINARY;
 	__int128 ns = units, per_second = 1;

@@ -28,7 +28,4 @@ bool decode_interface(const struct decode_body *body, struct pcapng_interface *i
 bool decode_packet(const struct decode_body *body, struct pcapng_packet *packet);
 bool decode_statistics(const struct decode_body *body, struct pcapng_statistics *statistics);
 
-/** ns since 1970 of a time in a file; 0 if it is before 1970, UINT64_MAX if it is centuries away. */
-uint64_t decode_time(const struct pcapng_clock *clock, uint64_t units);
-
 #endif

@@ -118,7 +118,8 @@ static void print_tx_progress(const struct tx_run *run, uint64_t now_ns, const s
 	putchar('\n');
 }
 
-void tx_run_tick(struct tx_run *run)
+/* Print rates once per second, and collect the results of packets. */
+static void tx_run_tick(struct tx_run *run)
 {
 	uint64_t now_ns = time_monotonic_ns();
 	struct ibvcap_tx_counts now = IBVCAP_INIT(struct ibvcap_tx_counts);

@@ -71,9 +71,6 @@ void tx_run_add(struct tx_run *run);
 /** Submit the rows that were added, because the next one may come much later. 0 or as tx_run_row(). */
 int tx_run_push(struct tx_run *run);
 
-/** Print rates once per second, and collect the results of packets. To be called while the caller waits. */
-void tx_run_tick(struct tx_run *run);
-
 /**
  * End the run: wait until all packets are sent, or for a while after a signal. r is the result of the last call. Prints
  * errors. The exit code: 0; 1 if packets were not sent; or the one of an error.

@@ -4,6 +4,7 @@
  * them, the kernel would keep that socket until all others are closed.
  */
 #include "daemon/backend/xdp/xdp.h"
+#include "daemon/backend/xdp/xdp_mtu.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -15,17 +16,9 @@
 #include <unistd.h>
 
 #define MTU_SMALL         1500
-#define FRAME_BYTES       4096
 #define FRAME_BYTES_SMALL 2048 /* a longer packet than such a frame has room for takes several */
-#define HEADROOM_BYTES    256  /* of each frame, which the kernel keeps free */
 /* Frames beyond those of the receive rings: two turns of the driver (NAPI), of packets of several frames. */
 #define RESERVE_FRAMES 1024
-#define LINK_BYTES_MAX 22 /* an Ethernet header with two VLAN tags */
-/*
- * Without XDP_USE_SG the kernel (before 6.6) redirects no packet that the driver has in pieces, and counts that
- * nowhere. Drivers have up to so many bytes in one piece: a page without HEADROOM_BYTES and struct skb_shared_info.
- */
-#define PAGE_BYTES_MAX 3520
 #define UNUSED_ENTRIES 64
 #define BIND_TRIES     100
 #define BIND_AGAIN_NS  10000000
@@ -182,20 +175,12 @@ static int card_queue_make_frames(struct xdp_card_queue *card_queue, struct fail
 /* Every packet that the MTU admits fits one frame. */
 static bool card_queue_frames_are_large(const struct xdp_card_queue *card_queue)
 {
-	return card_queue->backend->interface.mtu + LINK_BYTES_MAX <= card_queue->frame_bytes - HEADROOM_BYTES;
-}
-
-/* Up to this MTU, every packet comes from the driver in one piece, and fits one frame. */
-static uint32_t card_queue_whole_mtu(const struct xdp_card_queue *card_queue)
-{
-	uint32_t frame_bytes = card_queue->frame_bytes - HEADROOM_BYTES;
-
-	return (frame_bytes < PAGE_BYTES_MAX ? frame_bytes : PAGE_BYTES_MAX) - LINK_BYTES_MAX;
+	return card_queue->backend->interface.mtu + XDP_LINK_BYTES_MAX <= card_queue->frame_bytes - XDP_HEADROOM_BYTES;
 }
 
 static bool card_queue_packets_are_whole(const struct xdp_card_queue *card_queue)
 {
-	return card_queue->backend->interface.mtu <= card_queue_whole_mtu(card_queue);
+	return card_queue->backend->interface.mtu <= xdp_whole_mtu(card_queue->frame_bytes);
 }
 
 static int card_queue_explain_bind(const struct xdp_card_queue *card_queue, int error, struct failure *failure)
@@ -234,7 +219,7 @@ static int card_queue_bind_anchor(struct xdp_card_queue *card_queue)
 	if (r != -EINVAL || !card_queue_packets_are_whole(card_queue))
 		return r;
 	r = xdp_bind(card_queue->anchor_fd, card_queue, XDP_COPY | XDP_USE_NEED_WAKEUP, -1);
-	card_queue->backend->mtu_max = r == 0 ? card_queue_whole_mtu(card_queue) : 0;
+	card_queue->backend->mtu_max = r == 0 ? xdp_whole_mtu(card_queue->frame_bytes) : 0;
 	return r;
 }
 
@@ -261,7 +246,7 @@ int xdp_card_queue_init(struct xdp_card_queue *card_queue, struct xdp_backend *b
 		.backend = backend,
 		.number = number,
 		.n_frames = n_always,
-		.frame_bytes = interface->mtu <= MTU_SMALL ? FRAME_BYTES_SMALL : FRAME_BYTES,
+		.frame_bytes = interface->mtu <= MTU_SMALL ? FRAME_BYTES_SMALL : XDP_FRAME_BYTES,
 	};
 	for (uint32_t queue = 0; queue < backend->n_queues; queue++)
 		card_queue->n_frames += card_queue_frames_of(card_queue, queue);
