@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Compares accounts with packets. A packet's number is its place among all that the daemon published for its queue, so
- * the numbers between both ends of an account are those of the packets in the file and of the rows that it names.
+ * Compares accounts with packets. The daemon numbers all packets that it publishes for a queue. So each number between
+ * both ends of an account is that of a packet in the file or of a row that the account names as missing.
  */
 #include "tools/inspect/inspect_account.h"
 
@@ -28,13 +28,13 @@ static bool is_of_one_epoch(const struct recording_account *account)
 	return account->from.epoch && account->from.epoch == account->until.epoch;
 }
 
-/* A file may begin behind a restart, which the first packet tells of and the account of the file before has. */
+/* A file may begin behind a restart. Its first packet names the restart, and the account of the file before has it. */
 static bool is_restart_before(const struct inspect_source *source)
 {
 	return source->begins_after_restart && source->account.restarts < source->n_restarts_before_packets;
 }
 
-/* Restarts within the account of which packets tell. */
+/* Restarts within the account that packets name. */
 static uint64_t restarts_between(const struct inspect_source *source)
 {
 	return source->n_restarts_before_packets - is_restart_before(source);
@@ -75,7 +75,7 @@ static bool adds_up(const struct inspect_source *source)
 	       account->until.sequence - account->from.sequence == account->written + rows_elsewhere(account);
 }
 
-/* Does it name anything that leaves losses unknown? */
+/* Does the account name an event that leaves losses unknown? */
 static bool has_doubt(const struct recording_account *account)
 {
 	return account->restarts || account->failures || account->outages || account->abandoned ||

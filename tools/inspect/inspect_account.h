@@ -5,12 +5,12 @@
 
 #include "tools/inspect/inspect_sum.h"
 
-/** What in the packets, the statistics or the account contradicts the others. NULL: nothing. Pure. */
+/** A contradiction between the packets, the statistics and the account. NULL: none. Pure. */
 const char *inspect_contradiction(const struct inspect_source *source);
 
 /**
- * What contradicts the other accounts of the file: those of one section are of one file. number: of the source. NULL:
- * nothing. Pure.
+ * A contradiction between the account of a source and the other accounts of its section, which are of the same file.
+ * number: of the source. NULL: none. Pure.
  */
 const char *inspect_contradiction_of_others(const struct inspect_sum *sum, uint32_t number);
 

@@ -59,8 +59,8 @@ static bool find_description(const struct pcapng_text *comment, struct ibvcap_se
 }
 
 /*
- * A stranger's packets take places of the tracker, so it has room for as many sources as a tracker may have, but for a
- * long window not more than MEMORY_BYTES.
+ * Packets of a stranger take places of the tracker, so the tracker has room for as many sources as possible. With a
+ * long window the sources take MEMORY_BYTES at most.
  */
 static uint32_t max_sources(const struct ibvcap_sequence *sequence)
 {
@@ -69,7 +69,7 @@ static uint32_t max_sources(const struct ibvcap_sequence *sequence)
 	return n < SOURCES_MAX ? (uint32_t)n : SOURCES_MAX;
 }
 
-/* An interface for one flow has a part of the numbers if all flows count together. */
+/* A file of one flow has only a part of the numbers if all flows count together: it is not tracked. */
 static int add_stream(struct inspect_numbers *numbers, const struct inspect_source *source,
                       const struct pcapng_interface *interface)
 {

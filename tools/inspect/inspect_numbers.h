@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Counts by the packets' own numbers, if the recording says where they are. This finds losses before the network card,
- * which the rows' numbers do not show. All queues of a stream are one account.
+ * Counts packets by their own numbers, if the recording says where the numbers are. Such numbers show losses before the
+ * network card, which the numbers of rows do not show. All queues of a stream are counted together.
  */
 #ifndef TOOLS_INSPECT_INSPECT_NUMBERS_H
 #define TOOLS_INSPECT_INSPECT_NUMBERS_H

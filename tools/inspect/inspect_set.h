@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Several files: how those of one recording join, and what a file that is not among them has. Files of different
- * recordings have nothing to do with each other; by flow, those of different flows neither.
+ * Several files: how the files of one recording join, and which packets the missing files have. Files of different
+ * recordings, or of different flows, are judged apart.
  */
 #ifndef TOOLS_INSPECT_INSPECT_SET_H
 #define TOOLS_INSPECT_INSPECT_SET_H
@@ -25,7 +25,7 @@ struct inspect_set {
 	bool is_incomplete;         /* packets are missing in one of them */
 };
 
-/** Take a file, of which the path must stay. 0; -ENOMEM. */
+/** Add a file. Its path must stay valid. 0; -ENOMEM. */
 int inspect_set_add(struct inspect_set *set, const char *path, const struct inspect_sum *sum,
                     const struct inspect_finding *finding);
 void inspect_set_free(struct inspect_set *set);
@@ -33,10 +33,10 @@ void inspect_set_free(struct inspect_set *set);
 /** Behind the last file: judge them together. The set is sorted. */
 void inspect_set_judge(struct inspect_set *set, struct inspect_finding *finding);
 
-/** Which files of each recording are there, and which are not. After inspect_set_judge(). */
+/** Print the files of each recording that are there, and those that are not. After inspect_set_judge(). */
 void inspect_set_print(const struct inspect_set *set);
 
-/** The same. The caller frees it. */
+/** The same as JSON, which the caller frees. */
 json_t *inspect_set_to_json(const struct inspect_set *set);
 
 #endif

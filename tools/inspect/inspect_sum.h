@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * What is in a recording, block by block: packets, times, gaps and their causes; and whether the packets' numbers agree
- * with the losses that the recording names.
+ * The sum of the blocks of a recording: packets, times, gaps and their causes, and whether the numbers of the packets
+ * agree with the losses that the recording names.
  */
 #ifndef TOOLS_INSPECT_INSPECT_SUM_H
 #define TOOLS_INSPECT_INSPECT_SUM_H
@@ -16,12 +16,12 @@
 struct inspect_gap {
 	uint32_t source;
 	uint64_t packet_id; /* of the packet behind it */
-	uint64_t time_ns;   /* likewise */
+	uint64_t time_ns;   /* of the packet behind it */
 	uint64_t n_lost;
 	char text[INSPECT_TEXT_BYTES]; /* the cause */
 };
 
-/* A loss of the card is named this much later than it happened at most, but by the first packet that comes at all. */
+/* A packet names a loss of the card at most this long after the loss, unless no packet came for longer. */
 #define INSPECT_CARD_NS UINT64_C(1000000000)
 
 /* The line in the statistics of an interface that a program can read. */
@@ -39,7 +39,7 @@ struct inspect_source {
 	char hardware[INSPECT_TEXT_BYTES];
 	char filter[INSPECT_TEXT_BYTES];
 	char comment[INSPECT_TEXT_BYTES]; /* the clock and its error */
-	bool is_one_flow;                 /* of the stream's: other files have the other numbers */
+	bool is_one_flow;                 /* the file has one flow of the stream: other files have the other numbers */
 	uint64_t n_packets;
 	uint64_t n_bytes; /* of frames, on the wire */
 	uint64_t n_cut;   /* packets of which only a part is there */
@@ -51,13 +51,13 @@ struct inspect_source {
 	uint64_t last_id;
 	uint64_t n_runs;                    /* of numbers: a daemon that is restarted begins again */
 	uint64_t n_restarts_before_packets; /* packets before which the daemon was restarted */
-	bool begins_after_restart;          /* … the first packet is one of them */
+	bool begins_after_restart;          /* the first packet is such a packet */
 	uint64_t n_absent;                  /* numbers between the first and the last of each run that no packet has */
 	uint64_t n_repeated;                /* numbers that come twice, or go back without a restart */
 	uint64_t n_lost;                    /* packets that the recording says are missing */
-	uint64_t n_card;                    /* of these: the card lost them */
-	uint64_t n_card_late;               /* of these: before a packet more than INSPECT_CARD_NS behind the first */
-	uint64_t n_named; /* of these: between two packets of a run, and with a number: not lost by the card */
+	uint64_t n_card;                    /* of n_lost: lost by the card */
+	uint64_t n_card_late; /* of n_card: named by a packet more than INSPECT_CARD_NS behind the first */
+	uint64_t n_named;     /* of n_lost: between two packets of a run, and with a number, so not lost by the card */
 	/* The statistics at the end of the file. */
 	bool has_statistics;
 	enum inspect_account account_state;
@@ -88,7 +88,7 @@ struct inspect_sum {
 int inspect_sum_add(struct inspect_sum *sum, const struct pcapng_block *block);
 void inspect_sum_free(struct inspect_sum *sum);
 
-/** Numbers that no loss explains: of an interface for one flow, other files have them. */
+/** Numbers that no loss explains. If the file has one flow, other files have these packets. */
 static inline uint64_t inspect_in_other_files(const struct inspect_source *source)
 {
 	return source->n_absent - source->n_named;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Judges a file. The recorder's accounts say what is missing and what could not be known; this file adds what the
- * packets' own numbers tell, and takes back what the file does not prove.
+ * Judges a file. The recorder's accounts name the missing packets and the reasons for doubt. The packets' own numbers
+ * add losses before the card. A claim that the rest of the file does not prove is taken back.
  */
 #include "tools/inspect/inspect_verdict.h"
 
@@ -78,7 +78,7 @@ static void find_contradictions(struct inspect_finding *finding, const struct in
 	}
 }
 
-/* What is wrong with the file as a whole. */
+/* Damage to the file as a whole. */
 static void find_damage(struct inspect_finding *finding, const struct inspect_sum *sum, int end, const char *error)
 {
 	bool is_record = inspect_is_ours(sum) && !inspect_is_extract(sum);
@@ -102,7 +102,7 @@ static void find_damage(struct inspect_finding *finding, const struct inspect_su
 
 /* ---- losses -------------------------------------------------------------------------------------- */
 
-/* Without an account: what the statistics or the packets name, whichever is more. */
+/* Without an account: the losses in the statistics or those that the packets name, whichever are more. */
 static uint64_t missing_of(const struct inspect_source *source)
 {
 	if (source->account_state == INSPECT_ACCOUNT_READ)
@@ -137,7 +137,7 @@ static void find_lost_numbers(struct inspect_finding *finding, const struct insp
 
 /* ---- what is not proven -------------------------------------------------------------------------- */
 
-/* What the tracker could not follow: a packet of it may hide a loss. */
+/* Packets that the tracker could not follow. Each of them may hide a loss. */
 static void find_unfollowed(struct inspect_finding *finding, const struct inspect_numbered *numbered)
 {
 	const struct ibvcap_tracker_counts counts = inspect_numbers_counts(numbered);
@@ -193,8 +193,9 @@ static void say_unknown(struct inspect_finding *finding, const struct inspect_su
 }
 
 /*
- * Losses of the card that packets name and the accounts do not have. The card's counter is read some times a second, so
- * the first packets of a file name losses of the time before it. A queue names what the account of another one has.
+ * Losses of the card that packets name and the accounts do not have. The daemon reads the card's counter some times a
+ * second, so the first packets of a file name losses of the time before the file. A packet of one queue may name a loss
+ * that the account of another queue has.
  */
 static void count_more_of_card(const struct inspect_sum *sum, uint64_t *all, uint64_t *late)
 {

@@ -26,7 +26,7 @@ enum inspect_verdict {
 struct inspect_finding {
 	enum inspect_verdict verdict;
 	bool is_incomplete;               /* packets are known to be missing, also of a damaged file */
-	char text[INSPECT_FINDING_BYTES]; /* why, without the verdict; sentences that "; " separates */
+	char text[INSPECT_FINDING_BYTES]; /* the reasons without the verdict, separated by "; " */
 };
 
 /** Say why a file has at least this verdict. A text that does not fit is cut off. */
@@ -43,8 +43,8 @@ void inspect_print_finding(char *text, size_t bytes, const struct inspect_findin
 int inspect_exit_code(enum inspect_verdict verdict);
 
 /**
- * Find what a file proves. end: 0: it was read to its end; INSPECT_END_PCAP; or -errno of the reader, and error says
- * what was wrong.
+ * Judge a file. end: 0 if the file was read to its end; INSPECT_END_PCAP; or -errno of the reader, with its message in
+ * error.
  */
 void inspect_judge(struct inspect_finding *finding, const struct inspect_sum *sum,
                    const struct inspect_numbers *numbers, int end, const char *error);

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Puts together what the recorder did with the packets that it got, and what the library knows of those that it did not
- * get. */
+/* Joins the recorder's sums of the packets that it got with the library's account of those that it did not get. */
 #include "tools/record/account.h"
 
 #include "daemon/base/time.h"
@@ -10,7 +9,7 @@
 #include <string.h>
 #include <sys/random.h>
 
-/* What the moments of all queues tell, and not those of one. */
+/* Reasons that follow from the moments of all queues, and not from those of one queue. */
 #define STREAM_UNKNOWN (IBVCAP_UNKNOWN_EDGE | IBVCAP_UNKNOWN_UNSETTLED | IBVCAP_UNKNOWN_QUEUES)
 
 static struct recording_account_end end_of_moment(const struct ibvcap_rx_moment *moment)
@@ -76,15 +75,15 @@ static void make_account(const struct account_parts *parts, const struct source 
 	snprintf(account->stream, sizeof(account->stream), "%s", source->stream);
 	take_record_sum(account, parts);
 	take_between(account, between);
-	/* The recorder knows between which rows a gap is: the library, only that it is between two batches. */
+	/* The recorder knows the rows around a gap. The library knows only the batches around it. */
 	between->missing = recording_account_missing(account);
 	account->unknown = between->unknown;
 	account->verdict = ibvcap_account_verdict(between);
 }
 
 /*
- * The card's losses are those of the stream: they are in the account of its first queue. Of a time before the source
- * was attached the blocks tell of some that the moments do not place.
+ * The card's losses are those of the stream, so the account of its first queue has them. Blocks also name losses of the
+ * time before the source was attached, which no moment has.
  */
 static void place_losses(struct ibvcap_rx_account *queues, const struct account_parts *parts, unsigned n)
 {
@@ -197,7 +196,7 @@ void account_print_verdict(char *text, size_t bytes, const struct recording_acco
 	uint32_t unknown = account_unknown_of_all(accounts, n);
 	uint64_t missing = 0;
 
-	/* A loss near a moment may be one of the file before: counted in one of them, so that the sum is exact. */
+	/* A loss near the beginning may belong to the file before. One of the two files counts it: the sum is exact. */
 	for (unsigned i = 0; i < n; i++)
 		missing +=
 			recording_account_missing(&accounts[i]) - accounts[i].no_buffer_least + accounts[i].no_buffer;

@@ -8,15 +8,15 @@
 
 #define ACCOUNT_VERDICT_BYTES 1500 /* more than account_print_verdict() takes */
 
-/* What an account is made of. */
+/* The parts from which an account is computed. */
 struct account_parts {
 	struct ibvcap_rx_moment from;
 	struct ibvcap_rx_moment until;
 	struct record_sum start; /* since the recording began, as of each moment */
 	struct record_sum end;
-	uint32_t unknown;   /* beside what the moments tell */
-	uint64_t unwritten; /* of the rows that end counts as written */
-	bool is_first;      /* from is where the source was attached, which may be in the past */
+	uint32_t unknown;   /* reasons that the moments do not have */
+	uint64_t unwritten; /* rows that end counts as written, and that could not be written */
+	bool is_first;      /* from is the place where the source was attached, which may be in the past */
 };
 
 /**
@@ -35,7 +35,7 @@ struct record_sum account_sum(const struct recording_account *account);
 /** The verdict of all accounts: the worst one. */
 enum ibvcap_verdict account_verdict_of_all(const struct recording_account *accounts, unsigned n);
 
-/** What is unknown in any of them. */
+/** The reasons why losses are unknown, of all accounts. */
 uint32_t account_unknown_of_all(const struct recording_account *accounts, unsigned n);
 
 /** The verdict of all accounts, as a sentence for people, with the reasons. Cut off at bytes. */

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * What a recording says about itself. The loss sum is at the end three times: as numbers in the statistics of each
- * interface; as their comment, with the account for programs; and as the comment of a section of its own, which
- * capinfos prints.
+ * The blocks in which a recording describes itself. The loss sum is at the end three times: as numbers in the
+ * statistics of each interface, as the comment of the statistics, with the account for programs, and as the comment of
+ * a section of its own, which capinfos prints.
  */
 #include "tools/record/contents.h"
 
@@ -27,7 +27,7 @@ static struct pcapng_text text_unless_empty(const char *string)
 	return text.bytes ? text : (struct pcapng_text){0};
 }
 
-/* The clock, and where the packets have their own number. */
+/* The clock, and the place of the packets' own number. */
 static void print_comment(char *text, size_t bytes, const struct source *source)
 {
 	char *sequence = source->sequence ? json_dumps(source->sequence, JSON_COMPACT) : NULL;

@@ -58,7 +58,7 @@ static size_t put_time_in(char path[PATH_MAX], const char *pattern, const struct
 }
 #pragma GCC diagnostic pop
 
-/* Does a file have this name, or will it? What is no regular file is written in its place, again and again. */
+/* Does a regular file have this name, or will it? A pipe or a device takes any number of files. */
 static bool is_name_taken(const struct file_window *window, const char *path)
 {
 	const struct open_file *open;
@@ -86,8 +86,8 @@ int file_window_name(struct file_window *window, uint64_t time_ns, const char *f
 	if (flow && (insert_at_stem(path, "_") < 0 || insert_at_stem(path, flow) < 0))
 		return -ENAMETOOLONG;
 	strcpy(plain, path);
-	/* Without an option that begins new files the first file has the name as it is, and those that SIGUSR1 begins
-	 * get numbers. A name that has only the time may come again within the unit of time that it shows. */
+	/* Without an option that begins new files the first file has the name as it is, and files that SIGUSR1 begins
+	 * get numbers. A name with the time may come again within the smallest unit of time that it shows. */
 	takes_number = window->numbered && !has_time;
 	window->may_replace = !window->numbered && !window->by_flow && window->number == 1;
 	if (!takes_number && !window->may_replace)
@@ -140,7 +140,7 @@ static bool take_flow(char *text, const struct own_streams *streams, struct file
 	return false;
 }
 
-/* Whatever the conversions in the pattern are: the time that is in the text makes the same text again. */
+/* True for each pattern: the time that strptime() reads in the text makes the same text again. */
 static bool is_from_time(const char *pattern, const char *text)
 {
 	struct tm utc = {.tm_mday = 1};
@@ -180,7 +180,7 @@ bool file_names_parse(const struct file_window *window, const char *path, struct
 	char whole[PATH_MAX], text[PATH_MAX];
 
 	*name = (struct file_name){0};
-	/* What a recorder was writing when it was killed, or the machine lost its power, counts too. */
+	/* A file that was being written when the recorder was killed, or the machine lost its power, counts too. */
 	if (n > part && !strcmp(path + n - part, RECORDING_PART))
 		n -= part;
 	if (n >= sizeof(whole))

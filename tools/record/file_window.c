@@ -36,7 +36,7 @@ static uint64_t bytes_of_all(const char *path, const struct stat *status)
 	return bytes;
 }
 
-/* Room that a deleted link would give back is none, so only regular files are kept. NULL: another one, or no memory. */
+/* Only regular files are kept, because a deleted link gives no room back. NULL: no regular file, or no memory. */
 static struct kept_file *new_kept_file(const char *path)
 {
 	struct kept_file *kept;
@@ -78,8 +78,8 @@ static bool is_being_written(const char *path)
 }
 
 /*
- * This recorder's own files are complete. Their locks may last a little longer: in a child that was forked to run
- * --command while they were written, until its exec.
+ * Files of this recorder are complete, but may still be locked: a child that was forked for --command while they were
+ * written holds the lock until its exec. So only the locks of files that an earlier run has left are looked at.
  */
 static bool delete_kept(const struct kept_file *kept)
 {
@@ -107,7 +107,7 @@ static bool discard_oldest(struct file_window *window)
 	return false;
 }
 
-/* False: there is none. What cannot be deleted is not tried again. */
+/* False: there is no file. A file that cannot be deleted is not tried again. */
 static bool delete_oldest(struct file_window *window)
 {
 	struct kept_file *oldest = STAILQ_FIRST(&window->kept);
@@ -173,7 +173,7 @@ static bool is_disk_too_full(const struct file_window *window, int fd)
 
 	if (!window->disk_limit || fstatvfs(fd, &disk) < 0)
 		return false;
-	/* As df computes it: what only root may use counts as not there. */
+	/* As df computes it: blocks that only root may use do not count. */
 	used = disk.f_blocks - disk.f_bfree;
 	return used * 100 > (used + disk.f_bavail) * window->disk_limit;
 }

@@ -21,11 +21,11 @@ struct kept_file {
 	uint64_t time_ns; /* of its last change */
 	dev_t device;     /* this and inode: another file of that name is not deleted */
 	ino_t inode;
-	bool is_left; /* by an earlier run: maybe another recorder writes it now */
+	bool is_left; /* an earlier run has left it: another recorder may write it now */
 	char path[];
 };
 
-/* A file that is not complete: no other file gets its name. */
+/* A file that is not complete. No other file gets its name. */
 struct open_file {
 	TAILQ_ENTRY(open_file) entry;
 	uint64_t bytes; /* once it is full: they count for the quota */
@@ -46,10 +46,10 @@ struct file_window {
 	uint32_t n_kept;
 	uint64_t kept_bytes;
 	TAILQ_HEAD(, open_file) open; /* likewise */
-	uint64_t full_bytes;          /* of these, of those that are full */
+	uint64_t full_bytes;          /* of the open files that are full */
 	uint64_t n_deleted;
 	uint32_t number;  /* of the next file */
-	bool may_replace; /* the file that has the name which was made last */
+	bool may_replace; /* the name that was made last may be that of an existing file, which is replaced */
 };
 
 /** Can a file of that name be made? 0; -errno: its folder is not there, or this user may not write to it. */
@@ -71,10 +71,10 @@ int file_window_name(struct file_window *window, uint64_t time_ns, const char *f
 
 /** A file of that name is open from now on. */
 void file_window_open(struct file_window *window, struct open_file *open, const char *path);
-/** It is full, and complete some time later. */
+/** The file is full. It will be complete some time later. */
 void file_window_fill(struct file_window *window, struct open_file *open, uint64_t bytes,
                       void (*discard)(struct open_file *open));
-/** It is not open any more. */
+/** The file is not open any more. */
 void file_window_close(struct file_window *window, struct open_file *open);
 
 /** A file is complete: keep it, and delete the oldest that are too many. 0; -ENOMEM. */
@@ -86,7 +86,7 @@ bool file_window_make_room(struct file_window *window, int fd, uint64_t bytes);
 /** The disk is full: delete the oldest file. False: there is none, or nobody said that files may be deleted. */
 bool file_window_give_way(struct file_window *window);
 
-/** Is it an error that room for files mends? */
+/** Can room on the disk mend the error? */
 static inline bool file_window_is_full(int error)
 {
 	return error == -ENOSPC || error == -EDQUOT;

@@ -25,7 +25,7 @@ static bool name_exists(int folder, const char *name, off_t *bytes)
 	return true;
 }
 
-/* Names of FILE.part and of the files beside it; what: behind ".part". i: 0 for the first. False: there are no more. */
+/* Names of FILE.part (i is 0) and of the files beside it. what is put behind ".part". False: there are no more. */
 static bool name_of_set(const char *part, const char *what, unsigned i, char name[PATH_MAX])
 {
 	if (i && !own_file_suffixes[i - 1])
@@ -34,7 +34,6 @@ static bool name_of_set(const char *part, const char *what, unsigned i, char nam
 	return true;
 }
 
-/* Packets: an index or a description alone has none. */
 bool left_part_has_packets(int folder, const char *part)
 {
 	char name[PATH_MAX];

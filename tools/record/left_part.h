@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* FILE.part and the files that belong to it, of a recorder that was killed. */
+/* FILE.part and the files that belong to it, which a killed recorder has left. */
 #ifndef TOOLS_RECORD_LEFT_PART_H
 #define TOOLS_RECORD_LEFT_PART_H
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Names the cause of each gap. A packet is skipped when the ring reuses its block before the recorder reads it. That
- * takes the time in which the ring fills once, so the cause is what the recorder did since it had last read all: waited
- * for the disk, or worked.
+ * Names the cause of each gap. A packet is skipped when the ring reuses its block before the recorder reads it. The
+ * ring needs some time to fill once, so the cause lies in the time since the recorder had last read all: the recorder
+ * waited for the disk, or it worked.
  */
 #include "tools/record/losses.h"
 
@@ -17,7 +17,7 @@
 /* The disk is the cause if it was waited for in this share of the time. */
 #define DISK_SHARE 10
 
-/* In place of texts that do not fit: how many packets each cause has taken since the last row that was written. */
+/* Replaces texts that do not fit: the packets lost by each cause since the last row that was written. */
 static void sum_up(struct losses *losses)
 {
 	const struct recording_losses *named = &losses->named;
@@ -40,7 +40,7 @@ static void sum_up(struct losses *losses)
 		         "; ibvcapd was restarted, or away, %" PRIu64 " times", named->restarts);
 }
 
-/* What is said is in the sum already. */
+/* Append to the text. The caller has added the loss to the sums. */
 __attribute__((format(printf, 2, 3))) static void losses_say(struct losses *losses, const char *format, ...)
 {
 	size_t used = strlen(losses->text), room;
@@ -100,8 +100,8 @@ static void note_restart(struct losses *losses, uint64_t next_row_ns)
 }
 
 /*
- * The card's counter is read some times a second: the loss was before the next row, but maybe not just before it. It is
- * named once, by the queue whose block shows it first.
+ * The daemon reads the card's counter some times a second: the loss was before the next row, but maybe not just before
+ * that row. The queue whose block shows the loss first names it, and no other queue does.
  */
 static void note_no_buffer(struct losses *losses, uint64_t n, uint64_t read_ns)
 {

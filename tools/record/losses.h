@@ -9,28 +9,27 @@
 #define LOSSES_TEXT_BYTES    600
 #define LOSSES_COMMENT_BYTES (LOSSES_TEXT_BYTES + RECORDING_LOSSES_TEXT_SIZE)
 
-/* What a handle says when the recording ends. */
+/* The state of a handle when the recording ends. */
 struct source_end {
 	uint64_t skipped;
-	uint64_t lag; /* with what was acquired and is not recorded */
+	uint64_t lag; /* with the rows that were acquired and are not recorded */
 	bool is_disconnected;
-	bool has_failed; /* the card's queue, so that it is disconnected */
+	bool has_failed; /* the card's queue; the handle is disconnected, too */
 	bool is_removed; /* the stream, by the administrator */
 };
 
 /* Zero-initialise it, and set card. */
 struct losses {
 	struct record_sum sum;         /* without written, unwritten and lag */
-	struct record_sum told;        /* the same, of what the file shows already: without what is pending */
+	struct record_sum told;        /* the part of sum that the file shows already: without pending */
 	uint64_t pending;              /* packets that are missing before the next row that is written */
 	struct recording_losses named; /* these by cause */
 	char text[LOSSES_TEXT_BYTES];  /* and in words; empty: nothing is missing */
 	struct ibvcap_rx_losses *card; /* of the stream, for all of its queues */
 	uint64_t last_row_ns;
-	uint64_t epoch; /* in which the numbers of rows count; 0: no row has come yet */
-	/* Since the source was last read to its end: when that was, and how long the disk was waited for. */
-	uint64_t behind_since_ns;
-	uint64_t waited_ns;
+	uint64_t epoch;           /* in which the numbers of rows count; 0: no row has come yet */
+	uint64_t behind_since_ns; /* when the source was last read to its end */
+	uint64_t waited_ns;       /* for the disk since then */
 };
 
 /** The source was read to its end, or almost. */
@@ -43,12 +42,12 @@ static inline void losses_waited(struct losses *losses, uint64_t ns)
 }
 
 /**
- * Numbers of rows count in this epoch from now on. If it is a new one, nothing of the epoch before is left to tell: the
- * next row that is written may be files later, and those count in the new epoch.
+ * Numbers of rows count in this epoch from now on. Losses of an earlier epoch count as told: the next row may be
+ * written some files later, and the numbers of those files are of the new epoch.
  */
 void losses_in_epoch(struct losses *losses, uint64_t epoch);
 
-/** Note what the batch tells of the time before it. now_ns: CLOCK_MONOTONIC. */
+/** Note the losses before the batch, which the batch names. now_ns: CLOCK_MONOTONIC. */
 void losses_of_batch(struct losses *losses, const struct ibvcap_rx *rx, const struct ibvcap_rx_batch *batch,
                      uint64_t now_ns);
 
@@ -61,11 +60,13 @@ void losses_of_rows_in_error(struct losses *losses, uint64_t n);
 /** Ask the handle. n_left: rows that are acquired and not recorded. */
 struct source_end losses_find_end(const struct ibvcap_rx *rx, uint64_t n_left);
 
-/** Note what no batch has told: packets skipped or lost by the card just before the end, and that the daemon has ended.
- * no_buffer: those that no packet has told of. */
+/**
+ * Note the losses before the end that no batch has named: packets that were skipped or that the card lost, and the end
+ * of the daemon. no_buffer: losses of the card that no packet has named.
+ */
 void losses_at_end(struct losses *losses, const struct source_end *end, uint64_t no_buffer, uint64_t now_ns);
 
-/** Numbers of the ring behind the last row that was written, of which no file shows what became. */
+/** The count of rows behind the last one that was written whose loss no file shows yet. */
 static inline uint64_t losses_untold(const struct losses *losses)
 {
 	const struct record_sum *sum = &losses->sum, *told = &losses->told;

@@ -25,7 +25,7 @@ static struct record_sum output_sum(const struct recorder *recorder, const struc
 	return source_sum(&shown->losses, shown->n_written, source->n_written - shown->n_written);
 }
 
-/* The file ends here: what it shows of each source. */
+/* The file ends here: note the sums and the moment of each source. */
 static void end_parts(const struct recorder *recorder, struct record_output *output)
 {
 	for (unsigned i = 0; i < output->files.n_sources; i++) {
@@ -134,7 +134,7 @@ void output_rotate(struct recorder *recorder, struct record_output *output, uint
 
 /* ---- the ends of files --------------------------------------------------------------------------- */
 
-/* Learn what the daemon has settled. True: the file waits for nothing more. */
+/* True: the daemon has settled the losses of the file, or the file has waited long enough. */
 static bool is_settled(struct recorder *recorder, struct writer_file *file, uint64_t now_ns)
 {
 	bool is_all = true;
@@ -150,12 +150,12 @@ static bool is_settled(struct recorder *recorder, struct writer_file *file, uint
 	return is_all || now_ns >= file->rotated_ns + SETTLE_NS_MAX;
 }
 
-/* In the order in which they were filled: so they are in the window, and so the commands get them. */
+/* Files end in the order in which they were filled: the window and the commands get them in this order. */
 void output_end_settled(struct recorder *recorder, uint64_t now_ns)
 {
 	struct writer_file *file;
 
-	/* Soon: what is lost between a moment and the daemon's next record may be before the moment or after it. */
+	/* Settle early: a loss between the moment and the daemon's next record may be before the moment or after it. */
 	for (unsigned i = 0; i < recorder->n_sources; i++)
 		source_settle(&recorder->sources[i], &recorder->sources[i].from);
 	while ((file = STAILQ_FIRST(&recorder->ending)) && is_settled(recorder, file, now_ns)) {
@@ -168,7 +168,7 @@ void output_end_settled(struct recorder *recorder, uint64_t now_ns)
 
 /* ---- the files of a recording -------------------------------------------------------------------- */
 
-/* The file tells of all that its sources lost until now, and from now on of what it finds by itself. */
+/* The file names the losses of its sources until now. It notes later losses itself. */
 static void copy_losses(struct record_output *output, const struct source *sources)
 {
 	for (unsigned i = 0; i < output->files.n_sources; i++) {
@@ -180,7 +180,7 @@ static void copy_losses(struct record_output *output, const struct source *sourc
 	}
 }
 
-/* The first file tells of the sources from when they were attached on. */
+/* The first file of an output has the losses of its sources since they were attached. */
 static struct record_output *add_output(struct recorder *recorder, unsigned first_source, unsigned n_sources,
                                         int32_t flow)
 {
@@ -297,7 +297,7 @@ void output_put(struct recorder *recorder, struct record_output *output, unsigne
 	if (shown->losses.text[0])
 		packet->comment = pcapng_text_of(losses_print_comment(&shown->losses, comment));
 	n = write_packet(output, packet);
-	/* What comes next is another buffer, or the same one, written meanwhile: the packet goes into it again. */
+	/* Both calls give the output another buffer, which the packet is written to. */
 	if (is_file_full(recorder, output, n, packet->time_ns)) {
 		output_rotate(recorder, output, packet->time_ns);
 		n = write_packet(output, packet);
@@ -316,9 +316,10 @@ void output_put(struct recorder *recorder, struct record_output *output, unsigne
 	shown->n_written++;
 }
 
-uint64_t output_rows_left(const struct record_options *options, const struct record_output *output, uint64_t row_bytes)
+uint64_t output_rows_left(const struct record_options *options, const struct record_output *output)
 {
-	uint64_t n = options->file_bytes / row_bytes;
+	const struct raw_rows *rows = output->file->file.rows; /* NULL: the file could not be opened */
+	uint64_t n = rows ? options->file_bytes / rows->layout.row_bytes : 1;
 
 	if (n > options->file_packets)
 		n = options->file_packets;
@@ -355,8 +356,8 @@ void output_put_rows(struct recorder *recorder, struct record_output *output, un
 /* ---- the end ------------------------------------------------------------------------------------- */
 
 /*
- * What the card has lost of a stream and no packet has told of is noted at the first of the stream's queues: source i
- * of the output. The others follow it.
+ * The losses of the card that no packet has named. They are noted at the first queue of the stream, which is source i
+ * of the output. The other queues follow that source.
  */
 static uint64_t untold_no_buffer(const struct recorder *recorder, const struct record_output *output, unsigned i)
 {

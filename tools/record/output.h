@@ -11,12 +11,12 @@
 #define OUTPUT_FLOWS_MAX 256 /* of a stream: a row has one byte for the number */
 
 /*
- * What a file shows of a source. Nobody knows of which flow a lost packet was, so each file tells of each loss, and
- * counts the packets that are in other files.
+ * A source as a file shows it. The flow of a lost packet is not known, so each file names each loss, and counts the
+ * packets that other files have.
  */
 struct output_source {
 	struct losses losses;
-	struct ibvcap_rx_losses card; /* of the first source of a stream: as far as this file has told of it */
+	struct ibvcap_rx_losses card; /* in the first source of a stream: the losses that this file has named */
 	uint64_t n_written;           /* rows that were put into buffers */
 };
 
@@ -27,8 +27,8 @@ struct record_output {
 	struct writer_buffer *buffer;
 	uint64_t bytes;                 /* of the file so far, before compression */
 	uint64_t n_packets;             /* of the file so far; of raw_format: rows */
-	uint64_t rotate_ns;             /* UTC, when its time is over; UINT64_MAX: never */
-	uint64_t until_ns;              /* CLOCK_MONOTONIC of the same: UTC may be set back */
+	uint64_t rotate_ns;             /* UTC at which the file ends; UINT64_MAX: never */
+	uint64_t until_ns;              /* the same as CLOCK_MONOTONIC, because UTC may be set back */
 	struct output_source sources[]; /* by number, less files.first_source */
 };
 SLIST_HEAD(record_outputs, record_output);
@@ -37,18 +37,18 @@ struct recorder;
 struct pcapng_packet;
 
 /**
- * The file for packets of a source with that flow's number; it begins now if there is none yet, and tells of all that
- * its sources lost until now. Without memory the recording ends, and the file of flow 0 takes the packet.
+ * The output for packets of a source with that flow's number. Created if missing; its first packet names all earlier
+ * losses of its sources. Without memory the recording ends, and the output of flow 0 takes the packet.
  */
 struct record_output *output_of(struct recorder *recorder, unsigned source, uint8_t flow);
 
 /** Begin the first files. 0; -ENOMEM. */
 int output_begin_all(struct recorder *recorder);
 
-/** Hand over what is in the buffer. */
+/** Hand over the buffer, unless it is empty. */
 void output_flush(struct recorder *recorder, struct record_output *output);
 
-/** The next file begins at now_ns, UTC. The one before ends when what the daemon settles of it is known. */
+/** The next file begins at now_ns, UTC. The file before gets its end when the daemon has settled its losses. */
 void output_rotate(struct recorder *recorder, struct record_output *output, uint64_t now_ns);
 
 /** Put a packet of a source into the file, and end the file before that if it is full. */
@@ -60,10 +60,10 @@ void output_put(struct recorder *recorder, struct record_output *output, unsigne
  */
 void output_put_rows(struct recorder *recorder, struct record_output *output, unsigned source, uint32_t n_good);
 
-/** For how many rows of so many bytes the file has room. If it has none: for how many the next one has. */
-uint64_t output_rows_left(const struct record_options *options, const struct record_output *output, uint64_t row_bytes);
+/** For how many rows the file has room. If it has none: for how many the next one has. */
+uint64_t output_rows_left(const struct record_options *options, const struct record_output *output);
 
-/** End the files that wait for nothing more from the daemon, or have waited for long; now_ns: CLOCK_MONOTONIC. */
+/** End the files that the daemon has settled, and those that have waited for a second. now_ns: CLOCK_MONOTONIC. */
 void output_end_settled(struct recorder *recorder, uint64_t now_ns);
 
 /** The recording ends: hand over the last buffer and the last file. ends: of all sources, which are settled. */

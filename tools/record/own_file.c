@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * A name is no proof: "a_2_00001_….pcapng" fits "a.pcapng", too, and other programs name their files by number and
- * time. The file itself says who has written it, and what it shows.
+ * A name proves nothing: "a_2_00001_….pcapng" fits "a.pcapng", too, and other programs put numbers and times into
+ * names. The content of the file names the program and the streams.
  */
 #include "tools/record/own_file.h"
 
@@ -81,7 +81,7 @@ static int flow_of(const struct pcapng_text *description)
 	return at ? atoi(at + strlen(RECORDING_ONLY_FLOW)) : -1;
 }
 
-/* The streams come in their order, each with all of its queues. *at: of the one before. */
+/* The streams come in their order, each with all of its queues. *n_seen: the streams seen so far. */
 static bool is_interface_own(const struct pcapng_interface *interface, const struct own_streams *streams, int flow,
                              unsigned *n_seen)
 {

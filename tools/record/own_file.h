@@ -5,7 +5,7 @@
 
 #include <stdbool.h>
 
-/** Of what belongs to a file and goes with it: index, JSON, meta, headers; NULL ends the list. */
+/** The suffixes of the files that belong to a file: index, JSON, meta, headers. NULL ends the list. */
 extern const char *const own_file_suffixes[];
 
 /** What the files of a recording show. */
@@ -15,7 +15,7 @@ struct own_streams {
 	bool is_raw;
 };
 
-/** Does the name have the suffix of a file that says something of packets, and has none itself? */
+/** Is it the name of a file that describes packets and contains none: an index or a description? */
 bool own_file_is_note(const char *name);
 
 /**

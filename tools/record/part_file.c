@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The lock tells a file that another recorder writes from one that a killed recorder has left. No link is followed: in
- * a folder that others may write to, their links would have the recorder overwrite any file of its user.
+ * A file that another recorder writes has a lock, and a file that a killed recorder has left has none. No link is
+ * followed: in a folder that others may write to, a link of theirs could make the recorder overwrite any file of its
+ * user.
  */
 #include "tools/record/part_file.h"
 
@@ -171,7 +172,7 @@ static int reserve(const struct part_file *file, uint64_t at, uint64_t bytes)
 	return errno == ENOSPC || errno == EDQUOT || errno == EFBIG ? -errno : 0;
 }
 
-/* Many small files, or files on a small disk, must not take the room that others need. */
+/* Many small files, or files on a small disk, must not take the room that other files need. */
 static uint64_t bytes_ahead(const struct part_file *file)
 {
 	uint64_t ahead = file->bytes < AHEAD_BYTES_MIN ? AHEAD_BYTES_MIN : file->bytes, free_part;
@@ -185,9 +186,9 @@ static uint64_t bytes_ahead(const struct part_file *file)
 }
 
 /*
- * Have room for n bytes and for the end of the file behind them, and for more, so that a file does not become thousands
- * of extents. The file's size does not change by it. A file that keeps nothing free gets its room by its writes. On
- * tmpfs to allocate is to do the work for each page twice: there only the end is allocated.
+ * Allocate n bytes, the end of the file behind them, and more, so that the file does not become thousands of extents.
+ * The size of the file stays. A file without end_bytes gets its room by its writes. On tmpfs an allocation does the
+ * work for each page twice, so only the end is allocated there.
  */
 static int allocate_ahead(struct part_file *file, size_t n)
 {
@@ -255,7 +256,7 @@ static int write_pages(struct part_file *file, const uint8_t *at, size_t n, uint
 		file->direct_bytes += n;
 	if (r != -EINVAL && r != -EFAULT)
 		return r;
-	/* A file system that opens the file so, and takes other pages or none; or memory of a device. */
+	/* The file system takes no direct writes, or none of these addresses: memory of a device, for example. */
 	close_direct(file);
 	return write_at(file, file->fd, at, n, place);
 }
@@ -289,8 +290,8 @@ int part_file_write(struct part_file *file, const void *at, size_t n, enum part_
 		cut = part_file_cut(file, file->bytes);
 		return cut < 0 ? cut : r;
 	}
-	/* Begin to write to the disk now: else the kernel waits, and then stops the writer for long. This itself
-	 * waits while the disk has much to do. */
+	/* Begin to write to the disk now. Otherwise the kernel collects data and then stops the writer for long. The
+	 * call itself waits while the disk is busy. */
 	if (way == PART_FILE_TO_DISK && !is_direct && part_file_is_regular(file))
 		sync_file_range(file->fd, (off_t)file->bytes, (off_t)n, SYNC_FILE_RANGE_WRITE);
 	file->bytes += n;
@@ -313,7 +314,7 @@ int part_file_replace(struct part_file *file, const void *at, size_t n)
 
 /* ---- the end --------------------------------------------------------------------------------------- */
 
-/* What the kernel has in its cache may fail to reach the disk, and only this tells. */
+/* Data in the kernel's cache may fail to reach the disk. Only fdatasync() reports that. */
 int part_file_settle(struct part_file *file, bool to_disk)
 {
 	if (!part_file_is_regular(file))

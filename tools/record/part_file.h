@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * FILE.part: a file of a recording while it is written, and FILE.part.SUFFIX: the files that belong to it. They get
- * their names together, when all of them are complete. One recorder at a time has them. Whatever write fails, a file
- * ends where the last one ended that did not.
+ * FILE.part, a file of a recording while it is written, and FILE.part.SUFFIX, the files that belong to it. All of them
+ * get their names together, when all are complete. One recorder at a time has them. A write that fails leaves nothing
+ * in the file.
  */
 #ifndef TOOLS_RECORD_PART_FILE_H
 #define TOOLS_RECORD_PART_FILE_H
@@ -16,14 +16,14 @@
 #define DISK_PAGE_BYTES 4096u
 
 struct part_file {
-	int folder; /* of a regular file: keeps its name right if the folder is renamed; -1 */
+	int folder; /* of a regular file: its name stays right if the folder is renamed; -1: not a regular file */
 	int fd;     /* -1: closed */
 	int direct; /* the same file with O_DIRECT; -1: none */
 	bool is_beside;
 	bool is_in_memory;     /* on tmpfs */
 	uint32_t end_bytes;    /* kept free behind the file */
 	uint64_t bytes;        /* of the file */
-	uint64_t allocated;    /* likewise, with what was allocated ahead */
+	uint64_t allocated;    /* bytes of the file and of the room that was allocated ahead */
 	uint64_t direct_bytes; /* of bytes: written past the kernel's cache */
 	char name[NAME_MAX + 1];
 	char part[NAME_MAX + 1]; /* its name while it is written */
@@ -56,7 +56,7 @@ enum part_file_way {
 /** Append. 0; -errno: nothing of it is in the file. */
 int part_file_write(struct part_file *file, const void *at, size_t n, enum part_file_way way);
 
-/** Write what the whole file is to have: a short text. 0; -errno; of these -ENOSPC: it has what it had before. */
+/** Replace the content of the whole file by a short text. 0; -errno. After -ENOSPC the file is as it was. */
 int part_file_replace(struct part_file *file, const void *at, size_t n);
 
 /** The file ends here, and what was allocated behind it is free again. 0; -errno. */

@@ -32,8 +32,8 @@ struct record_options {
 	bool has_triggers;
 	uint64_t before_ns;
 	uint64_t after_ns;
-	uint64_t from_ns; /* of a file: UTC of the first packet that is wanted; 0: as oldest says */
-	const char *why;  /* … and what triggered it; NULL: nothing */
+	uint64_t from_ns; /* of a file: UTC of the first packet that is wanted; 0: oldest decides */
+	const char *why;  /* of a file: the trigger; NULL: none */
 	uint32_t snap_bytes;
 	/* A new file after so many bytes, packets, ns; UINT64_MAX: never. */
 	uint64_t file_bytes;
@@ -59,7 +59,7 @@ struct record_options {
 };
 
 /*
- * What became of the packets of one source since the recording began, or in one file:
+ * The packets of one source since the recording began, or in one file, by their fate:
  *   published = written + other_files + unwritten + errored + skipped + disk_wait + lag, exactly.
  */
 struct record_sum {
@@ -68,10 +68,10 @@ struct record_sum {
 	uint64_t other_files; /* of one file by flow: packets of other flows, which other files have */
 	uint64_t unwritten;   /* read from the ring, but the file could not take them */
 	uint64_t errored;     /* rows that the device marked as failed */
-	uint64_t skipped;     /* recycled before they were read, because the recorder was too slow */
-	uint64_t disk_wait;   /* the same, because the disk was */
-	uint64_t lag;         /* in the ring still, when the recording ended */
-	uint64_t no_buffer;   /* never published: the device had no free row. Not a term of the sum */
+	uint64_t skipped;     /* the ring reused their block before they were read: the recorder was too slow */
+	uint64_t disk_wait;   /* the ring reused their block before they were read: the disk was too slow */
+	uint64_t lag;         /* still in the ring when the recording ended */
+	uint64_t no_buffer;   /* not a term of the sum: never published, because the device had no free row */
 	uint64_t restarts;    /* of the daemon: packets lost uncounted */
 };
 

@@ -28,7 +28,7 @@
 
 /* ---- losses -------------------------------------------------------------------------------------- */
 
-/* What the file shows of a source; NULL: the source does not go into it. */
+/* A source as the file shows it. NULL: packets of the source go into other files. */
 static struct output_source *output_source(struct record_output *output, const struct recorder *recorder,
                                            const struct source *source)
 {
@@ -109,7 +109,8 @@ static void record_batch(struct recorder *recorder, unsigned number)
 	uint32_t n_errored = 0, n_good;
 
 	for (uint32_t i = 0; i < source->batch.n; i++)
-		n_errored += !!(source->batch.meta[i].flags & IBVCAP_PACKET_FLAG_ERROR);
+		if (source->batch.meta[i].flags & IBVCAP_PACKET_FLAG_ERROR)
+			n_errored++;
 	n_good = source->batch.n - n_errored;
 	output_put_rows(recorder, output, number, n_good);
 	losses_of_rows_in_error(&source->losses, n_errored);
@@ -122,7 +123,7 @@ static void record_batch(struct recorder *recorder, unsigned number)
 
 /* ---- sources ------------------------------------------------------------------------------------- */
 
-/* Rows that each of the sources may leave in its ring. */
+/* Rows that may wait in the ring of each source. */
 static uint64_t rows_to_nap(const struct recorder *recorder)
 {
 	uint64_t rows = ROWS_TO_NAP, ring_rows;
@@ -138,8 +139,8 @@ static uint64_t rows_to_nap(const struct recorder *recorder)
 }
 
 /*
- * All was read. If packets come as fast as they did since it was so before, sleep until there are many. To be woken by
- * the daemon costs time of three threads, and it wakes at the end of each block. False: packets come slowly.
+ * All rows were read. At the rate since the last time that all rows were read, sleep until there are many rows. A
+ * wake-up by the daemon, at the end of each block, costs time of three threads. False: packets come slowly.
  */
 static bool recorder_nap(struct recorder *recorder)
 {
@@ -157,7 +158,7 @@ static bool recorder_nap(struct recorder *recorder)
 	return true;
 }
 
-/* It cannot be read any more. 0: the others go on; or the error, if there are none. */
+/* The source cannot be read any more. 0: other sources go on. Without other sources: the error. */
 static int end_source(const struct recorder *recorder, struct source *source, int error)
 {
 	unsigned n = 0;
@@ -165,7 +166,7 @@ static int end_source(const struct recorder *recorder, struct source *source, in
 	source->end_error = error;
 	for (unsigned i = 0; i < recorder->n_sources; i++)
 		n += !recorder->sources[i].end_error;
-	if (n && error != -EIO) { /* which was told already */
+	if (n && error != -EIO) { /* source_tell_changes() has told of -EIO */
 		report_end("record", "stream", source->name, error);
 		fprintf(stderr,
 		        "ibvcap record: %s: later files have none of its packets, and say so; to record it "
@@ -176,15 +177,12 @@ static int end_source(const struct recorder *recorder, struct source *source, in
 }
 
 /* How many rows to ask for: at most, and at least within timeout_ms. */
-static uint32_t rows_to_ask_for(const struct recorder *recorder, const struct source *source, int timeout_ms,
-                                uint32_t *min)
+static uint32_t rows_to_ask_for(const struct recorder *recorder, int timeout_ms, uint32_t *min)
 {
 	uint64_t left = recorder->options.count - recorder->n_packets, most = ROWS_AT_ONCE;
-	struct ibvcap_rx_info info = IBVCAP_INIT(struct ibvcap_rx_info);
 
 	if (recorder->options.raw) { /* whole blocks, as far as the file takes them */
-		ibvcap_rx_info(source->rx, &info);
-		most = output_rows_left(&recorder->options, SLIST_FIRST(&recorder->outputs), info.row_stride);
+		most = output_rows_left(&recorder->options, SLIST_FIRST(&recorder->outputs));
 		most = most < INT32_MAX ? most : INT32_MAX;
 	}
 	most = left < most ? left : most;
@@ -204,7 +202,7 @@ static int fill_source(struct recorder *recorder, struct source *source, int tim
 
 	if (source->has_batch || source->end_error)
 		return source->has_batch;
-	max = rows_to_ask_for(recorder, source, timeout_ms, &min);
+	max = rows_to_ask_for(recorder, timeout_ms, &min);
 	r = ibvcap_rx_acquire(source->rx, &source->batch, max, min, timeout_ms);
 	if (r <= 0) {
 		note_caught_up(recorder, source);
@@ -300,7 +298,7 @@ static int wait_for_sources(struct recorder *recorder)
 	return 0;
 }
 
-/* Packets may be rare, and files end all the same. */
+/* Files end by the clock also while no packets come. */
 static void look_at_time(struct recorder *recorder, uint64_t now_ns)
 {
 	uint64_t flush_ns = strcmp(recorder->options.path, "-") ? FLUSH_NS : PIPE_FLUSH_NS;
@@ -388,7 +386,7 @@ static void drain_sources(struct recorder *recorder)
 	}
 }
 
-/* Wait until the daemon has settled what came before the end, but not for ever. */
+/* Wait until the daemon has settled the losses before the end, but at most SETTLE_NS_MAX. */
 static void settle_sources(struct recorder *recorder)
 {
 	uint64_t until_ns = time_monotonic_ns() + SETTLE_NS_MAX;
@@ -427,8 +425,8 @@ static void make_accounts(struct recorder *recorder, const struct source_end *en
 }
 
 /*
- * A loss just before the end may have been after it, as far as the daemon's records tell. Nothing is recorded any more,
- * so the recording may end a little later: behind the record that counts the loss.
+ * The daemon's records may leave open whether a loss was before the end or after it. No rows are recorded any more, so
+ * the recording may end a little later: behind the record that counts the loss.
  */
 static void end_behind_losses(struct recorder *recorder, const struct source_end *ends)
 {

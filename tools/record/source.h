@@ -26,16 +26,16 @@ struct source {
 	bool is_lossless;
 	bool failure_told; /* the device's queue has failed */
 	bool queues_told;  /* the stream has another number of queues */
-	int end_error;     /* the library's, after which it cannot be read: other sources go on; 0 */
+	int end_error;     /* the library's error that ended this source; the other sources go on. 0: none */
 	struct losses losses;
-	struct ibvcap_rx_losses card; /* of the first source of a stream: of all of its queues */
+	struct ibvcap_rx_losses card; /* in the first source of a stream: the losses of all of its queues */
 	uint64_t n_written;           /* rows that were put into buffers */
 	/* The rows that were acquired and not written yet. */
 	struct ibvcap_rx_batch batch;
 	uint32_t next; /* row of the batch */
 	bool has_batch;
 	struct ibvcap_rx_moment from;  /* when it was attached */
-	struct ibvcap_rx_moment until; /* … and when the recording ended */
+	struct ibvcap_rx_moment until; /* when the recording ended */
 };
 
 /** "lidar", or "lidar/1" if the stream has several queues. */
@@ -55,27 +55,27 @@ void source_describe(struct source *source, const struct record_options *options
 void source_tell_changes(struct source *source);
 
 /**
- * The moment before the next row that is not recorded. losses: of the source, or of a file, whose next packet tells of
- * those that it has not told of.
+ * Take the moment before the next row that is not recorded. losses: those of the source, or those of a file. Losses
+ * that the file has not shown yet are behind the moment, because the next packet of the file shows them.
  */
 void source_take_moment(const struct source *source, struct losses *losses, struct ibvcap_rx_moment *moment);
 
-/** Learn what the daemon has settled since. True: there is nothing more to learn. */
+/** Complete the moment by the records that the daemon has settled since. True: the moment is complete. */
 bool source_settle(const struct source *source, struct ibvcap_rx_moment *moment);
 
-/** The same for the two moments of the whole recording. */
+/** Complete the two moments of the whole recording. */
 bool source_settle_ends(struct source *source);
 
-/** Take the moment of the recording's end again, unless packets came since: rows of the ring are the same. */
+/** Take the moment of the recording's end again, unless packets came since the moment was taken. */
 void source_end_later(struct source *source, const struct source_end *end);
 
-/** What is unknown from now on since the source cannot be read any more: enum ibvcap_unknown. */
+/** The reasons (enum ibvcap_unknown) why losses are unknown after the end of the source. 0: it has not ended. */
 uint32_t source_unknown(const struct source *source);
 
-/** Renew what is said of the clock, whose error changes, and of the sequence, which another daemon may know better. */
+/** Ask again for the clock, whose error changes, and for the sequence, which another run of the daemon may change. */
 void source_describe_again(struct source *source);
 
-/** What became of a source's packets, as far as a file shows it. */
+/** The sum of a source's packets, as a file shows it. */
 struct record_sum source_sum(const struct losses *losses, uint64_t n_written, uint64_t n_other_files);
 
 #endif

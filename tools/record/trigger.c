@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Waits for triggers. No consumer is attached meanwhile, since the ring keeps the packets. Triggers that come while a
- * file is written are one trigger from the first to the last of them.
+ * Waits for triggers. No consumer is attached meanwhile, because the ring keeps the packets. All triggers that come
+ * while a file is written count as one trigger, which lasts from the first of them to the last.
  */
 #include "tools/record/trigger.h"
 
@@ -29,7 +29,7 @@
 #define LOOK_MS         200  /* from one look at the daemon's counters to the next */
 #define MESSAGES_MAX    1024 /* at one look: they may come without an end */
 #define READING_AGE_MAX (5 * TIME_SECOND_NS)
-/* Any program of this machine can send messages: so many files they make at once, and then one in this time. */
+/* Any program of this machine can send messages. They make this many files at once, then one file in this time. */
 #define MESSAGE_FILES_MAX 10
 #define MESSAGE_FILE_NS   (10 * TIME_SECOND_NS)
 
@@ -185,7 +185,7 @@ static bool is_watched(const struct triggers *triggers, const char *stream)
 	return false;
 }
 
-/* What the streams have lost so far, and the sum of their epochs. */
+/* The losses of the streams so far, the sum of their epochs, and the age of the counters. */
 static uint64_t losses_of_streams(const struct triggers *triggers, const struct status_view *view, uint64_t *epochs,
                                   uint64_t *age_ns)
 {
@@ -251,7 +251,7 @@ static int open_message_socket(struct triggers *triggers)
 	return EX_OSERR;
 }
 
-/* With SIGCHLD ignored, a child that ends at once is gone before it is watched, and its number may be another's. */
+/* With SIGCHLD ignored, a child that ends at once could be gone before it is watched, and its number reused. */
 static int spawn_and_watch(char *const arguments[], const posix_spawnattr_t *attributes, int *process_fd)
 {
 	__sighandler_t before = signal(SIGCHLD, SIG_DFL);
@@ -301,7 +301,7 @@ int triggers_open(struct triggers *triggers)
 	return code;
 }
 
-/* A command that runs still, since the program was stopped, is stopped too. */
+/* The command may still run. It is stopped, too. */
 void triggers_close(struct triggers *triggers)
 {
 	if (triggers->process_fd >= 0) {

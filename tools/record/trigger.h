@@ -30,11 +30,11 @@ struct triggers {
 	char **streams;
 	unsigned n_streams;
 	int message_fd;                 /* -1: none */
-	struct trigger_window messages; /* that have no file yet */
+	struct trigger_window messages; /* messages that have no file yet */
 	uint64_t messages_until_ns;     /* CLOCK_MONOTONIC: when the bucket of their files is empty */
 	int process_fd;                 /* of the command; -1: none */
 	uint64_t looked_ns;
-	/* As in the daemon's last answer. */
+	/* From the daemon's last answer: */
 	uint64_t lost;
 	uint64_t lost_ns; /* when the daemon had read it; 0: not yet */
 	uint64_t epochs;

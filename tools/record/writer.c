@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Writes buffers to files. After the first failure nothing more is written but the end of the open files: what came
- * after it is counted as unwritten there, so that the sum in the file stays exact.
+ * Writes buffers to files. After the first failure only the ends of the open files are written. They count later
+ * packets as unwritten, so that the sum in the file stays exact.
  */
 #include "tools/record/writer.h"
 
@@ -40,7 +40,7 @@ static void discard_file(struct open_file *open)
 	record_file_discard(&((struct writer_file *)((uint8_t *)open - offsetof(struct writer_file, open)))->file);
 }
 
-/* Its end comes later. A pipe has no end of its own. */
+/* The end of the file comes later. A pipe has no end. */
 static void fill_file(struct writer *writer, struct writer_file *file)
 {
 	if (!part_file_is_regular(&file->file.parts[0]))
@@ -112,7 +112,7 @@ static void write_end(struct writer *writer, struct writer_file *file)
 		output_failed(writer, file, r);
 }
 
-/* A file that could not be opened: the one before it ends later, and tells of both. */
+/* A file could not be opened: the end of the file before it has the sums of both. */
 static void hold_longer(struct writer_file *held, const struct writer_file *unopened)
 {
 	for (unsigned i = 0; i < held->output->n_sources; i++) {

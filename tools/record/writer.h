@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The thread that writes. The reader fills buffers and hands them over; the writer opens, writes, closes, renames and
- * deletes files, so that none of this stops the reader as long as there are free buffers.
+ * The thread that writes. The reader fills buffers and hands them over. The writer opens, writes, closes, renames and
+ * deletes files, so that these calls do not stop the reader while there are free buffers.
  */
 #ifndef TOOLS_RECORD_WRITER_H
 #define TOOLS_RECORD_WRITER_H
@@ -38,14 +38,14 @@ struct writer_output {
 	unsigned n_sources;
 	/* The writer's own. */
 	struct writer_file *newest; /* that was opened, until it ends */
-	struct writer_file *held;   /* after a failure: its end tells of all files that could not be opened */
+	struct writer_file *held;   /* after a failure: its end has the sums of all files that could not be opened */
 };
 
-/* The reader fills it in, and hands it over with its first buffer and with its end. The writer frees it. */
+/* The reader fills in a file, and hands it over with its first buffer and with its end. The writer frees it. */
 struct writer_file {
 	STAILQ_ENTRY(writer_file) entry; /* the reader's own */
-	struct writer_file *next;        /* likewise: it begins where this one ends; NULL: none */
-	uint64_t rotated_ns;             /* likewise: CLOCK_MONOTONIC */
+	struct writer_file *next;        /* the reader's own: the file that begins where this one ends; NULL: none */
+	uint64_t rotated_ns;             /* the reader's own: CLOCK_MONOTONIC */
 	struct writer_output *output;
 	struct record_file file;
 	struct open_file open;
@@ -99,7 +99,7 @@ struct writer_file *writer_new_file(struct writer_output *output);
 /** Take an empty buffer for what follows file_bytes of a file. NULL: there was none within timeout_ms. */
 struct writer_buffer *writer_take(struct writer *writer, uint64_t file_bytes, unsigned timeout_ms);
 
-/** Nothing more is written, as after a failed write; error: -errno. True: it is the first failure. */
+/** Write nothing more, as after a failed write. error: -errno. True: it is the first failure. */
 bool writer_fail(struct writer *writer, int error);
 
 /**
@@ -108,7 +108,7 @@ bool writer_fail(struct writer *writer, int error);
  */
 void writer_give(struct writer *writer, struct writer_buffer *buffer);
 
-/** If standard output is a pipe that nobody reads any more, set the error to EPIPE, although nothing is written now. */
+/** If standard output is a pipe without a reader, set the error to EPIPE. No write finds that out while none is due. */
 void writer_look_for_reader(struct writer *writer);
 
 /** Wait until all is written, and end the thread. */

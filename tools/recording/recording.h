@@ -27,16 +27,16 @@ int recording_open(struct recording *recording, const char *path);
 /** Do these bytes begin a pcapng file or a zstd frame? */
 bool recording_is_one(const struct recording *recording);
 
-/** Is it the index beside a recording, which a pattern as a.* names too? */
+/** Is it an index? A pattern such as a.* names the index beside a recording, too. */
 bool recording_is_index(const struct recording *recording);
 
-/** Is it, or would it be without the compression, a pcap file? To be asked after recording_next() has failed. */
+/** Is it a pcap file, compressed or not? Only after recording_next() has failed. */
 bool recording_is_pcap(const struct recording *recording);
 
-/** recording_next() has returned 0: does the file end within a zstd frame, so that it was cut off? */
+/** Does the file end within a zstd frame, so that it was cut off? Only after recording_next() has returned 0. */
 bool recording_is_cut_off(const struct recording *recording);
 
-/** It is not: give the file away, from its beginning. NULL, and errno. After it only recording_close() is allowed. */
+/** Give the file to another reader, from its beginning. NULL: see errno. Then only recording_close() is allowed. */
 FILE *recording_give_file(struct recording *recording);
 
 /** Any state but uninitialised. */
