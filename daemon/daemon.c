@@ -14,7 +14,6 @@
 #include "daemon/net/neighbour.h"
 #include "daemon/port/interface.h"
 #include "daemon/process/preflight.h"
-#include "daemon/process/socket_link.h"
 #include "daemon/process/socket_place.h"
 #include "daemon/reload/apply.h"
 #include "daemon/reload/reload.h"
@@ -179,15 +178,6 @@ static int start_control(struct daemon *daemon, struct failure *failure)
 	return control_new(&daemon->control, &options, failure);
 }
 
-static int watch_events(struct daemon *daemon, struct failure *failure)
-{
-	int r = events_add(daemon);
-
-	return r == 0 ? 0
-	              : failure_set(failure, EX_OSERR, -r, "cannot watch signals, timers and interfaces: %s",
-	                            strerror(-r));
-}
-
 /*
  * The socket's path comes first: a second daemon should hear of the first one, and not of what the first one uses up.
  * Privileges that no configured backend uses are given up before the first device is opened; those that only the start
@@ -216,7 +206,7 @@ static int daemon_set_up(struct daemon *daemon, const struct priv_user *user, st
 		r = start_control(daemon, failure);
 	if (r == 0)
 		r = service_walk(daemon, &daemon->services, SERVICE_START, SERVICE_CAPTURE, failure);
-	return r == 0 ? watch_events(daemon, failure) : r;
+	return r == 0 ? events_add(daemon, failure) : r;
 }
 
 /* ---- taking down --------------------------------------------------------------------------------- */

@@ -245,7 +245,7 @@ static int events_add_watchdog(struct daemon *daemon)
 
 /* ---- sources ------------------------------------------------------------------------------------- */
 
-int events_add(struct daemon *daemon)
+int events_add(struct daemon *daemon, struct failure *failure)
 {
 	int r = sd_event_add_signal(daemon->event, &daemon->term, SIGTERM, on_stop_signal, daemon);
 
@@ -267,7 +267,9 @@ int events_add(struct daemon *daemon)
 		r = link_watch_new(&daemon->links, daemon->event, on_link_change, daemon);
 	if (r >= 0)
 		r = events_add_watchdog(daemon);
-	return r < 0 ? r : 0;
+	return r < 0 ? failure_set(failure, EX_OSERR, -r, "cannot watch signals, timers and interfaces: %s",
+	                           strerror(-r))
+	             : 0;
 }
 
 void events_drop(struct daemon *daemon)

@@ -5,8 +5,8 @@
 
 #include "daemon/state/state.h"
 
-/** Watch signals and time. 0 or -errno; what was added is dropped by events_drop(). */
-int events_add(struct daemon *daemon);
+/** Watch signals, time and interfaces. events_drop() drops them, also after a failure. */
+int events_add(struct daemon *daemon, struct failure *failure);
 /** Any state. */
 void events_drop(struct daemon *daemon);
 

@@ -3,7 +3,10 @@
 #ifndef DAEMON_BASE_MACHINE_H
 #define DAEMON_BASE_MACHINE_H
 
+#include <stdbool.h>
 #include <stdint.h>
+#include <stdio.h>
+#include <sys/utsname.h>
 #include <unistd.h>
 
 /* Rings and arenas may take so much of the machine's memory: the kernel and programs need the rest. */
@@ -13,6 +16,22 @@
 static inline uint64_t machine_memory_bytes(void)
 {
 	return (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
+}
+
+/** Is this the release of Linux major.minor or a later one? "6.1.0-30-amd64"; another text is older than any. Pure. */
+static inline bool machine_release_is_from(const char *release, unsigned major, unsigned minor)
+{
+	unsigned is_major = 0, is_minor = 0;
+
+	sscanf(release, "%u.%u", &is_major, &is_minor);
+	return is_major > major || (is_major == major && is_minor >= minor);
+}
+
+static inline bool machine_kernel_is_from(unsigned major, unsigned minor)
+{
+	struct utsname system;
+
+	return uname(&system) == 0 && machine_release_is_from(system.release, major, minor);
 }
 
 #endif

@@ -11,9 +11,6 @@
 #include <string.h>
 #include <sys/epoll.h>
 
-#define EVENTS_MAX  32
-#define EVENT_BYTES 32768
-
 struct link_watch {
 	struct mnl_socket *socket;
 	sd_event_source *source;
@@ -21,33 +18,23 @@ struct link_watch {
 	void *context;
 };
 
-/* Returns 1 to go on, 0 if there is no more, or -errno. */
-static int link_watch_take_datagram(struct link_watch *watch)
+static void link_watch_take(void *context, const struct nlmsghdr *event)
 {
-	char buffer[EVENT_BYTES];
-	ssize_t n = mnl_socket_recvfrom(watch->socket, buffer, sizeof(buffer));
+	const struct link_watch *watch = context;
 	struct link_change change = {.vlan = -1};
-	int left = (int)n;
 
-	if (n < 0 && errno != ENOBUFS && errno != ENOSPC)
-		return errno == EAGAIN || errno == EINTR ? 0 : -errno;
-	if (n < 0)
+	if (!event || ((event->nlmsg_type == RTM_NEWLINK || event->nlmsg_type == RTM_DELLINK) &&
+	               rtnl_read_link_change(event, &change)))
 		watch->changed(watch->context, &change);
-	for (const struct nlmsghdr *m = (void *)buffer; n > 0 && mnl_nlmsg_ok(m, left); m = mnl_nlmsg_next(m, &left))
-		if ((m->nlmsg_type == RTM_NEWLINK || m->nlmsg_type == RTM_DELLINK) && rtnl_read_link_change(m, &change))
-			watch->changed(watch->context, &change);
-	return 1;
 }
 
 static int on_link_event(sd_event_source *source, int fd, uint32_t events, void *context)
 {
-	int r = 1;
+	int r = rtnl_take_events(((struct link_watch *)context)->socket, link_watch_take, context);
 
 	(void)fd;
 	(void)events;
-	for (int i = 0; i < EVENTS_MAX && r == 1; i++)
-		r = link_watch_take_datagram(context);
-	if (r >= 0)
+	if (r == 0)
 		return 0;
 	log_warning(
 		"interfaces: the kernel's events cannot be read any more (%s): an interface that is deleted and made "

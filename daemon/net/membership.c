@@ -74,15 +74,6 @@ static int membership_note_interface(struct membership *membership, unsigned int
 	return 0;
 }
 
-static void membership_set_address(struct sockaddr_storage *storage, sa_family_t family, const uint8_t address[16])
-{
-	*storage = (struct sockaddr_storage){.ss_family = family};
-	if (family == AF_INET6)
-		memcpy(&((struct sockaddr_in6 *)storage)->sin6_addr, address, 16);
-	else
-		memcpy(&((struct sockaddr_in *)storage)->sin_addr, address, 4);
-}
-
 /* EADDRINUSE, or EADDRNOTAVAIL with a source, means that this socket already has the membership. */
 static int membership_join_on(int fd, unsigned interface_index, const struct flow_rule *rule)
 {
@@ -92,12 +83,12 @@ static int membership_join_on(int fd, unsigned interface_index, const struct flo
 	int r;
 
 	if (flow_rule_has_source(rule)) {
-		membership_set_address(&with_source.gsr_group, rule->family, rule->value.destination);
-		membership_set_address(&with_source.gsr_source, rule->family, rule->value.source);
+		net_socket_address(rule->family, rule->value.destination, 0, 0, &with_source.gsr_group);
+		net_socket_address(rule->family, rule->value.source, 0, 0, &with_source.gsr_source);
 		r = setsockopt(fd, level, MCAST_JOIN_SOURCE_GROUP, &with_source, sizeof(with_source));
 		return r == 0 || errno == EADDRNOTAVAIL ? 0 : -errno;
 	}
-	membership_set_address(&any_source.gr_group, rule->family, rule->value.destination);
+	net_socket_address(rule->family, rule->value.destination, 0, 0, &any_source.gr_group);
 	r = setsockopt(fd, level, MCAST_JOIN_GROUP, &any_source, sizeof(any_source));
 	return r == 0 || errno == EADDRINUSE ? 0 : -errno;
 }

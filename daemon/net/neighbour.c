@@ -22,8 +22,6 @@
 #define GIVE_UP_US     UINT64_C(10000000)
 #define ROUND_APART_US UINT64_C(20000) /* between two rounds of lookups, however many events there are */
 #define ROUND_MAX      64              /* lookups in a round, which take about a millisecond */
-#define EVENTS_MAX     32              /* datagrams read in one turn of the event loop */
-#define EVENT_BYTES    32768
 #define NUD_HAS_MAC    (NUD_REACHABLE | NUD_STALE | NUD_DELAY | NUD_PROBE | NUD_PERMANENT | NUD_NOARP)
 
 struct neighbour {
@@ -257,16 +255,18 @@ static void neighbours_mark_address(struct neighbours *neighbours, const struct 
 		                    config_is_same_address(&neighbour->next_hop.address, &told.address);
 }
 
-static void neighbours_take_message(struct neighbours *neighbours, const struct nlmsghdr *message)
+static void neighbours_take_event(void *context, const struct nlmsghdr *event)
 {
-	switch (message->nlmsg_type) {
+	struct neighbours *neighbours = context;
+
+	switch (event ? event->nlmsg_type : RTM_NEWROUTE) {
 	case RTM_NEWNEIGH:
 	case RTM_DELNEIGH:
-		neighbours_mark_address(neighbours, message);
+		neighbours_mark_address(neighbours, event);
 		break;
 	case RTM_NEWLINK:
 	case RTM_DELLINK:
-		neighbours_mark_interface(neighbours, message);
+		neighbours_mark_interface(neighbours, event);
 		break;
 	case RTM_NEWROUTE:
 	case RTM_DELROUTE:
@@ -277,33 +277,15 @@ static void neighbours_take_message(struct neighbours *neighbours, const struct 
 	}
 }
 
-/* ENOBUFS: the socket dropped events, so anything may have changed. Returns 1 to go on, 0 if there is no more. */
-static int neighbours_take_datagram(struct neighbours *neighbours)
-{
-	char buffer[EVENT_BYTES];
-	ssize_t n = mnl_socket_recvfrom(neighbours->groups, buffer, sizeof(buffer));
-	int left = (int)n;
-
-	if (n < 0 && errno != ENOBUFS && errno != ENOSPC)
-		return errno == EAGAIN || errno == EINTR ? 0 : -errno;
-	if (n < 0)
-		neighbours_mark_all(neighbours);
-	for (const struct nlmsghdr *m = (void *)buffer; n > 0 && mnl_nlmsg_ok(m, left); m = mnl_nlmsg_next(m, &left))
-		neighbours_take_message(neighbours, m);
-	return 1;
-}
-
 static int on_neighbours_event(sd_event_source *source, int fd, uint32_t events, void *context)
 {
 	struct neighbours *neighbours = context;
-	int r = 1;
+	int r = rtnl_take_events(neighbours->groups, neighbours_take_event, neighbours);
 
 	(void)fd;
 	(void)events;
-	for (int i = 0; i < EVENTS_MAX && r == 1; i++)
-		r = neighbours_take_datagram(neighbours);
 	neighbours_set_timer(neighbours);
-	if (r >= 0)
+	if (r == 0)
 		return 0;
 	log_warning("routes and neighbours: the kernel's events cannot be read any more (%s): changes are noticed "
 	            "within %llu s",

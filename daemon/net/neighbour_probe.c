@@ -2,6 +2,8 @@
 /* Sends the datagrams that make the kernel resolve neighbours, with a TTL of 1. */
 #include "daemon/net/neighbour_probe.h"
 
+#include "daemon/net/net.h"
+
 #include <arpa/inet.h>
 #include <errno.h>
 #include <string.h>
@@ -44,42 +46,26 @@ void neighbour_probe_close(struct neighbour_probe *probe)
 }
 
 /* The message names the interface, so one socket serves all interfaces. */
-static void neighbour_probe_send_empty(int fd, void *to, socklen_t to_bytes, int level, int type, const void *info,
-                                       size_t info_bytes)
-{
-	union {
-		char bytes[CMSG_SPACE(sizeof(struct in6_pktinfo))];
-		struct cmsghdr aligned;
-	} control = {{0}};
-	struct msghdr message = {.msg_name = to,
-	                         .msg_namelen = to_bytes,
-	                         .msg_control = &control,
-	                         .msg_controllen = CMSG_SPACE(info_bytes)};
-	struct cmsghdr *header = CMSG_FIRSTHDR(&message);
-
-	header->cmsg_level = level;
-	header->cmsg_type = type;
-	header->cmsg_len = CMSG_LEN(info_bytes);
-	memcpy(CMSG_DATA(header), info, info_bytes);
-	(void)sendmsg(fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL);
-}
-
 void neighbour_probe_send(const struct neighbour_probe *probe, unsigned interface_index,
                           const struct config_address *neighbour)
 {
-	if (neighbour->family == AF_INET) {
-		const struct in_pktinfo info = {.ipi_ifindex = (int)interface_index};
-		struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons(DISCARD_PORT)};
+	bool is_ipv4 = neighbour->family == AF_INET;
+	const struct in_pktinfo ipv4 = {.ipi_ifindex = (int)interface_index};
+	const struct in6_pktinfo ipv6 = {.ipi6_ifindex = interface_index};
+	size_t info_bytes = is_ipv4 ? sizeof(ipv4) : sizeof(ipv6);
+	struct sockaddr_storage to;
+	union {
+		char bytes[CMSG_SPACE(sizeof(ipv6))];
+		struct cmsghdr header;
+	} control = {{0}};
+	struct msghdr message = {.msg_name = &to, .msg_control = &control, .msg_controllen = CMSG_SPACE(info_bytes)};
 
-		memcpy(&to.sin_addr, neighbour->address, sizeof(to.sin_addr));
-		neighbour_probe_send_empty(probe->ipv4, &to, sizeof(to), IPPROTO_IP, IP_PKTINFO, &info, sizeof(info));
-	} else if (probe->ipv6 >= 0) {
-		const struct in6_pktinfo info = {.ipi6_ifindex = interface_index};
-		struct sockaddr_in6 to = {
-			.sin6_family = AF_INET6, .sin6_port = htons(DISCARD_PORT), .sin6_scope_id = interface_index};
-
-		memcpy(&to.sin6_addr, neighbour->address, sizeof(to.sin6_addr));
-		neighbour_probe_send_empty(probe->ipv6, &to, sizeof(to), IPPROTO_IPV6, IPV6_PKTINFO, &info,
-		                           sizeof(info));
-	}
+	message.msg_namelen =
+		net_socket_address(neighbour->family, neighbour->address, htons(DISCARD_PORT), interface_index, &to);
+	control.header.cmsg_level = is_ipv4 ? IPPROTO_IP : IPPROTO_IPV6;
+	control.header.cmsg_type = is_ipv4 ? IP_PKTINFO : IPV6_PKTINFO;
+	control.header.cmsg_len = CMSG_LEN(info_bytes);
+	memcpy(CMSG_DATA(&control.header), is_ipv4 ? (const void *)&ipv4 : (const void *)&ipv6, info_bytes);
+	/* Without IPv6 in the kernel its socket is a negative number: the call fails, as any probe may. */
+	(void)sendmsg(is_ipv4 ? probe->ipv4 : probe->ipv6, &message, MSG_DONTWAIT | MSG_NOSIGNAL);
 }

@@ -11,6 +11,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/socket.h>
 
 struct net_interface {
 	unsigned index;
@@ -22,6 +23,10 @@ struct net_interface {
 
 /** -ENODEV: there is no such interface, and failure lists those there are. */
 int net_interface_read(const char *name, struct net_interface *interface, struct failure *failure);
+
+/** The socket address of an IPv4 or IPv6 address. interface_index: of a link-local one. Returns its length. */
+socklen_t net_socket_address(sa_family_t family, const uint8_t address[16], uint16_t port_be, unsigned interface_index,
+                             struct sockaddr_storage *storage);
 
 /** Is it an address of this machine? A link-local address has to be one of this interface. */
 bool net_has_address(unsigned interface_index, const struct config_address *address);

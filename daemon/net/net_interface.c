@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <net/if.h>
+#include <netinet/in.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -84,20 +85,34 @@ int net_interface_read(const char *name, struct net_interface *interface, struct
 	return 0;
 }
 
+socklen_t net_socket_address(sa_family_t family, const uint8_t address[16], uint16_t port_be, unsigned interface_index,
+                             struct sockaddr_storage *storage)
+{
+	struct sockaddr_in *ipv4 = (struct sockaddr_in *)storage;
+	struct sockaddr_in6 *ipv6 = (struct sockaddr_in6 *)storage;
+
+	*storage = (struct sockaddr_storage){.ss_family = family};
+	if (family == AF_INET) {
+		ipv4->sin_port = port_be;
+		memcpy(&ipv4->sin_addr, address, sizeof(ipv4->sin_addr));
+		return sizeof(*ipv4);
+	}
+	ipv6->sin6_port = port_be;
+	memcpy(&ipv6->sin6_addr, address, sizeof(ipv6->sin6_addr));
+	ipv6->sin6_scope_id = IN6_IS_ADDR_LINKLOCAL(&ipv6->sin6_addr) ? interface_index : 0;
+	return sizeof(*ipv6);
+}
+
 bool net_has_address(unsigned interface_index, const struct config_address *address)
 {
-	struct sockaddr_in ipv4 = {.sin_family = AF_INET};
-	struct sockaddr_in6 ipv6 = {.sin6_family = AF_INET6, .sin6_scope_id = interface_index};
-	bool is_ipv4 = address->family == AF_INET;
+	struct sockaddr_storage storage;
+	socklen_t bytes = net_socket_address(address->family, address->address, 0, interface_index, &storage);
 	int fd = socket(address->family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
 	int r;
 
 	if (fd < 0)
 		return false;
-	memcpy(&ipv4.sin_addr, address->address, sizeof(ipv4.sin_addr));
-	memcpy(&ipv6.sin6_addr, address->address, sizeof(ipv6.sin6_addr));
-	r = is_ipv4 ? bind(fd, (const struct sockaddr *)&ipv4, sizeof(ipv4))
-	            : bind(fd, (const struct sockaddr *)&ipv6, sizeof(ipv6));
+	r = bind(fd, (const struct sockaddr *)&storage, bytes);
 	close(fd);
 	return r == 0;
 }

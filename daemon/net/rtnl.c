@@ -15,7 +15,8 @@
 #define REQUEST_BYTES 256
 #define ANSWER_BYTES  32768 /* the longest is that of a link; the kernel bounds a message to this */
 #define LISTS_MAX     5
-#define STRAYS_MAX    8 /* late answers to earlier requests that timed out */
+#define DATAGRAMS_MAX 32 /* with events, in one turn of the event loop */
+#define STRAYS_MAX    8  /* late answers to earlier requests that timed out */
 
 /* ---- sockets -------------------------------------------------------------------------------------- */
 
@@ -56,6 +57,25 @@ int rtnl_open_events(struct mnl_socket **socket, const int *groups, size_t n_gro
 			*socket = NULL;
 		}
 	return r;
+}
+
+int rtnl_take_events(const struct mnl_socket *socket, rtnl_on_event *on_event, void *context)
+{
+	char buffer[ANSWER_BYTES];
+
+	for (int i = 0; i < DATAGRAMS_MAX; i++) {
+		ssize_t n = mnl_socket_recvfrom(socket, buffer, sizeof(buffer));
+		int left = (int)n;
+
+		if (n < 0 && errno != ENOBUFS && errno != ENOSPC)
+			return errno == EAGAIN || errno == EINTR ? 0 : -errno;
+		if (n < 0)
+			on_event(context, NULL);
+		for (const struct nlmsghdr *event = (void *)buffer; n > 0 && mnl_nlmsg_ok(event, left);
+		     event = mnl_nlmsg_next(event, &left))
+			on_event(context, event);
+	}
+	return 0;
 }
 
 /* ---- requests ------------------------------------------------------------------------------------- */

@@ -37,8 +37,13 @@ struct rtnl_neighbour {
  * (-EAGAIN).
  */
 int rtnl_open(struct mnl_socket **socket, int bus);
+/** For each event; NULL: the socket dropped some, so anything may have changed. */
+typedef void rtnl_on_event(void *context, const struct nlmsghdr *event);
+
 /** A nonblocking socket that gets the events of these groups (RTNLGRP_). */
 int rtnl_open_events(struct mnl_socket **socket, const int *groups, size_t n_groups);
+/** Read a bounded number of events. 0, or -errno: there will be no more. */
+int rtnl_take_events(const struct mnl_socket *socket, rtnl_on_event *on_event, void *context);
 
 /**
  * Call cb for each message of the answer until the last one, or until cb returns MNL_CB_STOP. flags: NLM_F_DUMP,

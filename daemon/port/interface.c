@@ -155,22 +155,19 @@ static int interface_open_instead(struct interface *interface, const struct back
 	return interface->ops->open(options, &interface->backend, failure);
 }
 
-static bool interface_may_be_packet(const struct interface *interface)
-{
-	return strcmp(interface->ops->name, "xdp") == 0 && !interface->is_named && !interface->has_packet_beside;
-}
-
 /* What the backend allocates, and what the kernel does for it, lies near the device. */
 static int interface_open_backend(struct interface *interface, struct failure *failure)
 {
 	struct backend_open_options options = interface->open_options;
 	bool is_near = numa_begin(interface->numa_node);
+	bool may_be_packet =
+		strcmp(interface->ops->name, "xdp") == 0 && !interface->is_named && !interface->has_packet_beside;
 	int r = backend_check_privileges(interface->ops, failure);
 
 	options.interface = interface->name;
 	if (r == 0)
 		r = interface->ops->open(&options, &interface->backend, failure);
-	if (r < 0 && interface_may_be_packet(interface))
+	if (r < 0 && may_be_packet)
 		r = interface_open_instead(interface, &options, failure);
 	numa_end(is_near);
 	return r;

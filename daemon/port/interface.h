@@ -101,8 +101,8 @@ int interface_init(struct interface *interface, const char *name, enum config_ba
                    const struct interface_wishes *wishes, struct failure *failure);
 
 /**
- * Open the device behind it, and read its clock for the first time if it has one. If xdp was chosen and cannot be
- * opened, it is packet, unless the daemon has the interface by packet beside this.
+ * Open the device behind it, and read its clock for the first time if it has one. Falls back from xdp to packet,
+ * unless this interface already has a packet entry.
  */
 int interface_open(struct interface *interface, struct failure *failure);
 /** Any state. */

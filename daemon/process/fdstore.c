@@ -58,11 +58,6 @@ static int fdstore_note_groups(struct fdstore *store, int fd, const char *name, 
 	return store->names[store->n_fds - 1] ? 0 : fdstore_failure(-ENOMEM, failure);
 }
 
-static bool fdstore_is_our_name(const char *name)
-{
-	return strcmp(name, CONTROL_NAME) == 0 || fdstore_starts_with(name, GROUPS_PREFIX);
-}
-
 /*
  * Clients would wait at one path for ever, and the daemon at the other. A path that this daemon had before is no
  * failure.
@@ -72,7 +67,7 @@ static int fdstore_check_socket_unit(int fd, const char *name, const char *socke
 	struct sockaddr_un address = {.sun_family = AF_UNSPEC};
 	socklen_t bytes = sizeof(address) - 1; /* so that the path ends with a 0 */
 
-	if (fdstore_is_our_name(name) || getsockname(fd, (struct sockaddr *)&address, &bytes) < 0 ||
+	if (strcmp(name, CONTROL_NAME) == 0 || getsockname(fd, (struct sockaddr *)&address, &bytes) < 0 ||
 	    address.sun_family != AF_UNIX || strcmp(address.sun_path, socket_path) == 0)
 		return 0;
 	return failure_set(

@@ -4,6 +4,7 @@
 
 #include "daemon/backend/choice/backends.h"
 #include "daemon/base/log.h"
+#include "daemon/base/machine.h"
 #include "daemon/base/size.h"
 #include "lib/ibvcap/shm.h"
 
@@ -208,10 +209,7 @@ int preflight_keep_privileges(const struct config *config, const struct priv_use
 
 bool preflight_bpf_stays_restricted(const char *release, int unprivileged_bpf_disabled)
 {
-	unsigned major = 0, minor = 0;
-
-	sscanf(release, "%u.%u", &major, &minor);
-	return unprivileged_bpf_disabled && (major < 5 || (major == 5 && minor < 18));
+	return unprivileged_bpf_disabled && !machine_release_is_from(release, 5, 18);
 }
 
 /* Of maps and links that are open, CAP_BPF is needed by such kernels only; if they do not say, it is kept. */

@@ -14,4 +14,11 @@ bool socket_place_is_temporary(const char *socket_path);
  */
 bool socket_place_is_private(const char *socket_path, const char *mountinfo);
 
+/**
+ * Make a link to the control socket in the runtime directory of the service, in place of that of the last run.
+ * ExecReload= of the unit connects there, because it does not know the path that the configuration has. No effect
+ * without a runtime directory. Logs a failure, because only a reload by the service manager needs the link.
+ */
+void socket_link_make(const char *socket_path);
+
 #endif

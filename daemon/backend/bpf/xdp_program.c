@@ -177,14 +177,9 @@ int xdp_program_set_card_queues(struct xdp_program *program, uint32_t n)
 	return r;
 }
 
-static uint32_t xdp_program_slot(const struct xdp_program *program, uint32_t queue, uint32_t card_queue)
-{
-	return queue * program->table.settings.max_card_queues + card_queue;
-}
-
 int xdp_program_set_socket(struct xdp_program *program, uint32_t queue, uint32_t card_queue, int fd)
 {
-	uint32_t slot = xdp_program_slot(program, queue, card_queue);
+	uint32_t slot = queue * program->table.settings.max_card_queues + card_queue;
 
 	return bpf_map_update_elem(program->sockets_fd, &slot, &fd, BPF_ANY);
 }

@@ -2,6 +2,7 @@
 /* Reads the facts by which a backend is chosen. */
 #include "daemon/backend/choice/backends.h"
 #include "daemon/backend/choice/choice.h"
+#include "daemon/base/machine.h"
 #include "daemon/net/net.h"
 #include "daemon/priv/priv.h"
 
@@ -10,7 +11,6 @@
 #include <string.h>
 #include <sys/capability.h>
 #include <sys/socket.h>
-#include <sys/utsname.h>
 #include <unistd.h>
 
 #include <errno.h>
@@ -53,17 +53,6 @@ static bool choice_has_af_xdp(void)
 	return true;
 }
 
-/* Since Linux 6.6. */
-static bool choice_has_tcx(void)
-{
-	unsigned major = 0, minor = 0;
-	struct utsname system;
-
-	if (uname(&system) < 0 || sscanf(system.release, "%u.%u", &major, &minor) != 2)
-		return false;
-	return major > 6 || (major == 6 && minor >= 6);
-}
-
 void backend_choice_read(const char *interface, struct backend_choice_facts *facts)
 {
 	const struct backend_ops *verbs = backend_find("verbs");
@@ -76,7 +65,7 @@ void backend_choice_read(const char *interface, struct backend_choice_facts *fac
 		.has_bpf = priv_has(CAP_BPF),
 		.has_net_admin = priv_has(CAP_NET_ADMIN),
 		.gave_up_rights = priv_gave_up(CAP_BPF) || priv_gave_up(CAP_NET_ADMIN),
-		.has_tcx = choice_has_tcx(),
+		.has_tcx = machine_kernel_is_from(6, 6),
 		.xdp_program = net_xdp_program(if_nametoindex(interface)),
 	};
 	(void)net_driver_read(interface, &driver);

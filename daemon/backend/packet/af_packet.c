@@ -3,7 +3,6 @@
 #include "daemon/backend/packet/af_packet.h"
 
 #include "daemon/backend/socket/kernel_path.h"
-#include "daemon/backend/socket/packet_socket.h"
 
 #include <errno.h>
 #include <linux/capability.h>
@@ -90,7 +89,7 @@ static int af_packet_open(const struct backend_open_options *options, struct bac
 		return failure_no_memory(failure);
 	backend->base.ops = &af_packet_ops;
 	snprintf(backend->interface, sizeof(backend->interface), "%s", options->interface);
-	fd = packet_socket_open(backend->interface, SOCK_RAW, failure);
+	fd = kernel_path_open_socket(backend->interface, SOCK_RAW, failure);
 	r = fd < 0 ? fd : af_packet_check_interface(backend, fd, failure);
 	if (fd >= 0)
 		close(fd);

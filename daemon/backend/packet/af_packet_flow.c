@@ -13,6 +13,7 @@
 
 #include "daemon/base/fd.h"
 #include "daemon/base/log.h"
+#include "daemon/net/net.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -24,25 +25,6 @@
 
 /* ---- the reader ---------------------------------------------------------------------------------- */
 
-static socklen_t flow_address(const struct flow_rule *rule, int index, struct sockaddr_storage *storage)
-{
-	*storage = (struct sockaddr_storage){.ss_family = rule->family};
-	if (rule->family == AF_INET) {
-		struct sockaddr_in *ipv4 = (struct sockaddr_in *)storage;
-
-		ipv4->sin_port = rule->value.destination_port_be;
-		memcpy(&ipv4->sin_addr, rule->value.destination, 4);
-		return sizeof(*ipv4);
-	}
-	struct sockaddr_in6 *ipv6 = (struct sockaddr_in6 *)storage;
-
-	ipv6->sin6_port = rule->value.destination_port_be;
-	memcpy(&ipv6->sin6_addr, rule->value.destination, 16);
-	if (IN6_IS_ADDR_LINKLOCAL(&ipv6->sin6_addr))
-		ipv6->sin6_scope_id = (uint32_t)index;
-	return sizeof(*ipv6);
-}
-
 /*
  * Or -errno: a program or another flow reads the port already (EADDRINUSE), or the port needs a privilege (EACCES,
  * below 1024). Capturing works without it. The interface may get the address later: hence FREEBIND.
@@ -52,7 +34,8 @@ static int flow_open_reader(const struct flow_rule *rule, const struct af_packet
 	struct sock_filter nothing = {BPF_RET | BPF_K, 0, 0, 0};
 	const struct sock_fprog program = {1, &nothing};
 	struct sockaddr_storage address;
-	socklen_t bytes = flow_address(rule, backend->index, &address);
+	socklen_t bytes = net_socket_address(rule->family, rule->value.destination, rule->value.destination_port_be,
+	                                     (unsigned)backend->index, &address);
 	int fd = socket(rule->family, SOCK_DGRAM | SOCK_CLOEXEC, 0), on = 1, r;
 
 	if (fd < 0)

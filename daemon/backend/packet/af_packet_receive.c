@@ -7,7 +7,8 @@
  */
 #include "daemon/backend/packet/af_packet.h"
 
-#include "daemon/backend/socket/packet_socket.h"
+#include "daemon/backend/socket/kernel_path.h"
+#include "daemon/base/machine.h"
 #include "daemon/base/time.h"
 
 #include <arpa/inet.h>
@@ -20,7 +21,6 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
-#include <sys/utsname.h>
 #include <unistd.h>
 
 #define TAG_AT    12 /* a VLAN tag follows the two MAC addresses */
@@ -311,14 +311,10 @@ static int receive_ask_for_device_time(const struct af_packet_receive *receive)
  */
 static void receive_ask_for_lengths(struct af_packet_receive *receive)
 {
-	unsigned major = 0, minor = 0;
-	struct utsname system;
 	int on = 1;
 
-	if (uname(&system) < 0 || sscanf(system.release, "%u.%u", &major, &minor) != 2 ||
-	    (major == 6 ? minor < 2 : major < 6))
-		return;
-	receive->has_lengths = setsockopt(receive->queue.fd, SOL_PACKET, PACKET_VNET_HDR, &on, sizeof(on)) == 0;
+	receive->has_lengths = machine_kernel_is_from(6, 2) &&
+	                       setsockopt(receive->queue.fd, SOL_PACKET, PACKET_VNET_HDR, &on, sizeof(on)) == 0;
 }
 
 /* The filter comes first, so that no other packet is in the ring. */
@@ -358,7 +354,7 @@ int af_packet_create_queue(struct backend *base, const struct backend_queue_opti
 	};
 	if (options->timestamps && device_time_is_open(&backend->time))
 		receive->flag_of_kernel_time = BACKEND_EVENT_KERNEL_TIME;
-	receive->queue.fd = packet_socket_open(backend->interface, SOCK_RAW, failure);
+	receive->queue.fd = kernel_path_open_socket(backend->interface, SOCK_RAW, failure);
 	r = receive->queue.fd;
 	if (r >= 0) {
 		r = receive_set_up(receive, options);

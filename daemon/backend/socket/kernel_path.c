@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Operations of the backends that take packets from the kernel. */
+/* What the backends packet and xdp have in common. */
 #include "daemon/backend/socket/kernel_path.h"
 
+#include <errno.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
 
 int kernel_path_register_memory(struct backend *backend, void *address, size_t bytes, struct backend_memory **memory,
                                 struct failure *failure)
@@ -27,4 +30,17 @@ int kernel_path_start(struct backend_queue *queue)
 {
 	(void)queue;
 	return 0;
+}
+
+int kernel_path_open_socket(const char *interface, int type, struct failure *failure)
+{
+	int fd = socket(AF_PACKET, type | SOCK_CLOEXEC, 0);
+
+	if (fd >= 0)
+		return fd;
+	return failure_set(failure, errno == EPERM ? EX_NOPERM : EX_OSERR, errno,
+	                   "interface %s: cannot open a packet socket: %s%s", interface, strerror(errno),
+	                   errno == EPERM ? ": CAP_NET_RAW is missing: AmbientCapabilities=CAP_NET_RAW in the unit, or "
+	                                    "'ibv_launch COMMAND'"
+	                                  : "");
 }

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The operations that the backends packet and xdp have in common: both take an interface's packets from the kernel. */
+/*
+ * What the backends packet and xdp have in common: both take an interface's packets from the kernel, and send through a
+ * packet socket (packet(7)).
+ */
 #ifndef DAEMON_BACKEND_SOCKET_KERNEL_PATH_H
 #define DAEMON_BACKEND_SOCKET_KERNEL_PATH_H
 
@@ -12,5 +15,18 @@ void kernel_path_unregister_memory(struct backend_memory *memory);
 
 /** A queue receives from its first flow on. */
 int kernel_path_start(struct backend_queue *queue);
+
+/** A packet socket of this type, SOCK_RAW or SOCK_DGRAM, that receives nothing yet. -errno and the failure. */
+int kernel_path_open_socket(const char *interface, int type, struct failure *failure);
+
+struct socket_send_place {
+	const char *interface;
+	int index;
+	bool has_ethernet; /* else packets go there from their IP header on */
+};
+
+/** What a backend's create_send_queue does. The queue has operations of its own. Needs CAP_NET_RAW. */
+int socket_send_new(const struct socket_send_place *place, const struct backend_send_options *options,
+                    struct backend_queue **queue, struct failure *failure);
 
 #endif

@@ -3,7 +3,7 @@
  * Sends with a packet socket: one sendmmsg() takes up to 64 packets from the worker's headers and the senders' payloads
  * to the interface's queueing discipline. The kernel copies them, so they have ended when the call returns.
  */
-#include "daemon/backend/socket/packet_socket.h"
+#include "daemon/backend/socket/kernel_path.h"
 #include "daemon/backend/socket/socket_batch.h"
 #include "daemon/base/time.h"
 #include "daemon/net/net.h"
@@ -303,7 +303,7 @@ int socket_send_new(const struct socket_send_place *place, const struct backend_
 		return failure_no_memory(failure);
 	*send = (struct socket_send){
 		.base = {.ops = &socket_send_ops},
-		.fd = packet_socket_open(place->interface, place->has_ethernet ? SOCK_RAW : SOCK_DGRAM, failure),
+		.fd = kernel_path_open_socket(place->interface, place->has_ethernet ? SOCK_RAW : SOCK_DGRAM, failure),
 		.timer_fd = -1,
 		.slots = options->slots,
 		.room_again_ns = ROOM_AGAIN_NS_MIN,

@@ -28,12 +28,6 @@ void verbs_chain_init(struct verbs_receive_queue *receive, const struct backend_
 	}
 }
 
-/* The number of work requests before bad in the chain; they are sizeof(struct verbs_slot_wr) apart. */
-static uint32_t verbs_posted_before(const struct verbs_receive_queue *receive, const struct ibv_recv_wr *bad)
-{
-	return (uint32_t)((const struct verbs_slot_wr *)bad - receive->chain);
-}
-
 static inline void verbs_fill_slot(struct verbs_slot_wr *wr, uint64_t slot, const uint8_t *payload,
                                    const uint8_t *headers)
 {
@@ -74,7 +68,7 @@ static int verbs_post_chain(struct verbs_receive_queue *receive, uint32_t n, uin
 	if (__builtin_expect(error == 0, 1))
 		return (int)n;
 	/* ENOMEM: the queue is full, and the slots before the bad one are posted. */
-	return error == ENOMEM ? (int)verbs_posted_before(receive, bad) : -error;
+	return error == ENOMEM ? (int)((const struct verbs_slot_wr *)bad - receive->chain) : -error;
 }
 
 int verbs_post(struct backend_queue *base, const struct backend_run *run)

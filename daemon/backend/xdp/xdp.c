@@ -3,7 +3,6 @@
 #include "daemon/backend/xdp/xdp.h"
 
 #include "daemon/backend/socket/kernel_path.h"
-#include "daemon/backend/socket/packet_socket.h"
 #include "daemon/base/log.h"
 #include "daemon/base/time.h"
 

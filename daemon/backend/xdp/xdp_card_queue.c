@@ -6,6 +6,8 @@
 #include "daemon/backend/xdp/xdp.h"
 #include "daemon/backend/xdp/xdp_mtu.h"
 
+#include "daemon/base/size.h"
+
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,15 +24,6 @@
 #define UNUSED_ENTRIES 64
 #define BIND_TRIES     100
 #define BIND_AGAIN_NS  10000000
-
-static uint32_t power_of_two_from(uint32_t n)
-{
-	uint32_t power = 1;
-
-	while (power < n)
-		power *= 2;
-	return power;
-}
 
 /* ---- sockets --------------------------------------------------------------------------------------- */
 
@@ -172,12 +165,6 @@ static int card_queue_make_frames(struct xdp_card_queue *card_queue, struct fail
 
 /* ---- the anchor ------------------------------------------------------------------------------------ */
 
-/* Every packet that the MTU admits fits one frame. */
-static bool card_queue_frames_are_large(const struct xdp_card_queue *card_queue)
-{
-	return card_queue->backend->interface.mtu + XDP_LINK_BYTES_MAX <= card_queue->frame_bytes - XDP_HEADROOM_BYTES;
-}
-
 static bool card_queue_packets_are_whole(const struct xdp_card_queue *card_queue)
 {
 	return card_queue->backend->interface.mtu <= xdp_whole_mtu(card_queue->frame_bytes);
@@ -205,7 +192,9 @@ static int card_queue_explain_bind(const struct xdp_card_queue *card_queue, int 
  */
 static int card_queue_bind_anchor(struct xdp_card_queue *card_queue)
 {
-	bool one_frame = card_queue_frames_are_large(card_queue);
+	/* Every packet that the MTU admits fits one frame. */
+	bool one_frame =
+		card_queue->backend->interface.mtu + XDP_LINK_BYTES_MAX <= card_queue->frame_bytes - XDP_HEADROOM_BYTES;
 	enum backend_xdp_mode mode = card_queue->backend->mode;
 	int r = -EOPNOTSUPP;
 
@@ -226,7 +215,7 @@ static int card_queue_bind_anchor(struct xdp_card_queue *card_queue)
 static int card_queue_init_rings(struct xdp_card_queue *card_queue)
 {
 	int r = xdp_ring_init(&card_queue->fill, card_queue->anchor_fd, XDP_RING_FILL,
-	                      power_of_two_from(card_queue->n_frames));
+	                      round_up_to_power_of_two(card_queue->n_frames));
 
 	if (r == 0)
 		r = xdp_ring_init(&card_queue->completion, card_queue->anchor_fd, XDP_RING_COMPLETION, UNUSED_ENTRIES);

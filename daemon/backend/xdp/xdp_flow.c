@@ -55,20 +55,14 @@ static int flow_add_tags(const struct xdp_members *members, const struct flow_ru
 	return 0;
 }
 
-static int flow_add_rule(const struct xdp_members *members, bool is_group, const struct flow_rule *rule,
-                         struct failure *failure)
-{
-	const struct xdp_receive *first = members->at[0];
-	const struct flow_target target = {.queue = first->number, .has_time = first->timestamps, .is_group = is_group};
-
-	return xdp_program_add_flow(first->backend->program, &target, rule, failure);
-}
-
 int xdp_add_flow(struct backend_queue *base, const struct flow_rule *rule, struct backend_flow **out,
                  struct failure *failure)
 {
 	const struct xdp_members members = flow_members(base);
 	struct xdp_backend *backend = members.at[0]->backend;
+	const struct flow_target target = {.queue = members.at[0]->number,
+	                                   .has_time = members.at[0]->timestamps,
+	                                   .is_group = xdp_group(base) != NULL};
 	struct xdp_flow *flow;
 	int r = flow_check_redirect(backend, rule, failure);
 
@@ -81,7 +75,7 @@ int xdp_add_flow(struct backend_queue *base, const struct flow_rule *rule, struc
 	pthread_mutex_lock(&backend->changing);
 	r = flow_add_tags(&members, rule, failure);
 	if (r == 0) {
-		r = flow_add_rule(&members, xdp_group(base) != NULL, rule, failure);
+		r = xdp_program_add_flow(backend->program, &target, rule, failure);
 		if (r < 0)
 			flow_remove_tags(&members, members.n, rule);
 	}

@@ -39,20 +39,13 @@ static uint32_t queue_find_free(const struct xdp_backend *backend, uint32_t slot
 	return best;
 }
 
-static int queue_bind_sockets(struct xdp_receive *receive, struct failure *failure)
+static int queue_set_up(struct xdp_receive *receive, const struct backend_queue_options *options,
+                        struct failure *failure)
 {
 	int r = 0;
 
 	for (uint32_t i = 0; i < receive->n_sockets && r == 0; i++)
 		r = xdp_socket_bind(&receive->sockets[i], receive->number, failure);
-	return r;
-}
-
-static int queue_set_up(struct xdp_receive *receive, const struct backend_queue_options *options,
-                        struct failure *failure)
-{
-	int r = queue_bind_sockets(receive, failure);
-
 	if (r < 0)
 		return r;
 	r = posted_rows_init(&receive->rows, options);

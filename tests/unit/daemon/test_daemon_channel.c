@@ -54,7 +54,7 @@ static void set_up(void)
 	cr_assert(eq(int, tx_queue_new(&channel.queue, &options, NULL), 0));
 	cr_assert(eq(int, tx_worker_new(&tx.worker, &worker), 0));
 	cr_assert(ge(int, sd_event_new(&state.event), 0));
-	cr_assert(eq(int, events_add(&state), 0));
+	cr_assert(eq(int, events_add(&state, NULL), 0));
 	while (sd_event_source_get_enabled(state.mailer, NULL) > 0) /* the look for what was left at start */
 		cr_assert(ge(int, sd_event_run(state.event, 10000), 0));
 	channel.service.ops = &ops;
