@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Compares two moments of a receiver, and makes the verdict. The only place where one is made. */
-#include "lib/ibvcap/rx_moment.h"
+#include "lib/ibvcap/rx.h"
 
 #include "lib/ibvcap/min.h"
 #include "lib/ibvcap/sized_struct.h"
@@ -126,23 +126,6 @@ enum ibvcap_verdict ibvcap_account_verdict(const struct ibvcap_rx_account *accou
 
 /* ---- several queues ------------------------------------------------------------------------------ */
 
-/* The losses before all boundaries are those that the oldest of the records counts. */
-static void add_before(struct ibvcap_settled_losses *sum, const struct ibvcap_settled_losses *queue)
-{
-	sum->marks += queue->marks;
-	sum->least = u64_min(sum->least, queue->least);
-	sum->outages = u64_min(sum->outages, queue->outages);
-}
-
-/* Each queue's bounds are those of the stream, and each holds at the moment. */
-static void add_after(struct ibvcap_settled_losses *sum, const struct ibvcap_settled_losses *queue)
-{
-	sum->marks += queue->marks;
-	sum->least = u64_max(sum->least, queue->least);
-	sum->most = u64_min(sum->most, queue->most);
-	sum->outages = u64_max(sum->outages, queue->outages);
-}
-
 void rx_moment_add_queue(struct ibvcap_rx_moment *stream, const struct ibvcap_rx_moment *queue)
 {
 	if (stream->queues == 0) {
@@ -164,8 +147,15 @@ void rx_moment_add_queue(struct ibvcap_rx_moment *stream, const struct ibvcap_rx
 	stream->failures += queue->failures;
 	stream->past.least = u64_max(stream->past.least, queue->past.least);
 	stream->past.outages = u64_max(stream->past.outages, queue->past.outages);
-	add_before(&stream->before, &queue->before);
-	add_after(&stream->after, &queue->after);
+	/* The losses before all boundaries are those that the oldest of the records counts. */
+	stream->before.marks += queue->before.marks;
+	stream->before.least = u64_min(stream->before.least, queue->before.least);
+	stream->before.outages = u64_min(stream->before.outages, queue->before.outages);
+	/* Each queue's bounds are those of the stream, and each holds at the moment. */
+	stream->after.marks += queue->after.marks;
+	stream->after.least = u64_max(stream->after.least, queue->after.least);
+	stream->after.most = u64_min(stream->after.most, queue->after.most);
+	stream->after.outages = u64_max(stream->after.outages, queue->after.outages);
 }
 
 int ibvcap_moment_add_queue(struct ibvcap_rx_moment *stream, const struct ibvcap_rx_moment *queue)

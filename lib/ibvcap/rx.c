@@ -40,35 +40,24 @@ static uint32_t rx_find_lease(const struct ibvcap_rx *rx, uint64_t block)
 	return unused;
 }
 
-/* The consumer's part of the handshake in ring.h. 1: the block is safe; 0: it was recycled; -EPROTO. */
+/*
+ * The consumer's part of the handshake in ring.h. A tap takes no lease: the block is safe at this moment. 1: the block
+ * is safe; 0: it was recycled; -EPROTO.
+ */
 static int rx_lease_block(struct ibvcap_rx *rx, uint32_t slot, uint64_t block)
 {
 	uint32_t physical;
+	bool is_recycled;
 
-	consumer_store_lease(rx->page, slot, block);
+	if (!rx->is_tap)
+		consumer_store_lease(rx->page, slot, block);
 	physical = consumer_load_table_at(rx->table, rx->table_mask, block);
-	if (consumer_load_floor(rx->ring) > block) {
-		consumer_clear_lease(rx->page, slot);
-		return 0;
+	is_recycled = consumer_load_floor(rx->ring) > block;
+	if (is_recycled || physical >= rx->n_blocks) {
+		if (!rx->is_tap)
+			consumer_clear_lease(rx->page, slot);
+		return is_recycled ? 0 : -EPROTO;
 	}
-	if (physical >= rx->n_blocks) {
-		consumer_clear_lease(rx->page, slot);
-		return -EPROTO;
-	}
-	rx->leases[slot].block = block;
-	rx->leases[slot].physical = physical;
-	return 1;
-}
-
-/* A tap takes no lease: the block is safe at this moment. Results as of rx_lease_block(). */
-static int rx_tap_block(struct ibvcap_rx *rx, uint32_t slot, uint64_t block)
-{
-	uint32_t physical = consumer_load_table_at(rx->table, rx->table_mask, block);
-
-	if (consumer_load_floor(rx->ring) > block)
-		return 0;
-	if (physical >= rx->n_blocks)
-		return -EPROTO;
 	rx->leases[slot].block = block;
 	rx->leases[slot].physical = physical;
 	return 1;
@@ -91,16 +80,6 @@ static void rx_skip_to_floor(struct ibvcap_rx *rx)
 		consumer_store_skipped(rx->page, rx->skipped);
 }
 
-/* The policy is loaded after the floor, so the first gap that a demotion causes comes with the demotion's flag. */
-static uint32_t rx_batch_flags(const struct ibvcap_rx *rx)
-{
-	uint32_t flags = rx->reattach.next_flags;
-
-	if (!rx->is_tap && consumer_load_policy(rx->state) != rx->policy_reported)
-		flags |= IBVCAP_RX_BATCH_FLAG_DEMOTED;
-	return flags;
-}
-
 static void rx_hand_out(struct ibvcap_rx *rx, struct ibvcap_rx_batch *batch, uint32_t slot, uint32_t n)
 {
 	uint32_t row = (uint32_t)(rx->next % rx->slots_per_block);
@@ -109,6 +88,8 @@ static void rx_hand_out(struct ibvcap_rx *rx, struct ibvcap_rx_batch *batch, uin
 	/* Built in place, since a copy would cost about 10 ns; a caller with an older, smaller struct gets a copy. */
 	struct ibvcap_rx_batch ours, *to = batch->size >= sizeof(ours) ? batch : &ours;
 	uint64_t bit, *word = rx_batch_start(rx, slot, rx->next, &bit);
+	/* The policy is loaded after the floor, so the first gap that a demotion causes comes with its flag. */
+	bool is_demoted = !rx->is_tap && consumer_load_policy(rx->state) != rx->policy_reported;
 
 	*to = (struct ibvcap_rx_batch){
 		.size = sizeof(*to),
@@ -125,7 +106,7 @@ static void rx_hand_out(struct ibvcap_rx *rx, struct ibvcap_rx_batch *batch, uin
 		.header_bytes = rx->header_bytes,
 		.application_header_bytes = rx->application_header_bytes,
 		.lease = slot,
-		.flags = rx_batch_flags(rx),
+		.flags = rx->reattach.next_flags | (is_demoted ? IBVCAP_RX_BATCH_FLAG_DEMOTED : 0),
 		.queue = rx->info.queue,
 	};
 	if (to == &ours)
@@ -134,7 +115,7 @@ static void rx_hand_out(struct ibvcap_rx *rx, struct ibvcap_rx_batch *batch, uin
 	rx->leases[slot].n_batches++;
 	rx->gap = 0;
 	rx->reattach.next_flags = 0;
-	if (to->flags & IBVCAP_RX_BATCH_FLAG_DEMOTED)
+	if (is_demoted)
 		rx->policy_reported = IBVCAP_POLICY_LOSSY;
 	rx->next += n;
 	/* After the lease was stored: by this a lossless consumer stops keeping the block from reuse. */
@@ -166,7 +147,7 @@ static int rx_take(struct ibvcap_rx *rx, struct ibvcap_rx_batch *batch, uint32_t
 			return 0;
 		/* A block under lease is not recycled, also when floor has passed it. */
 		if (rx->leases[slot].n_batches == 0)
-			r = rx->is_tap ? rx_tap_block(rx, slot, block) : rx_lease_block(rx, slot, block);
+			r = rx_lease_block(rx, slot, block);
 		if (r < 0)
 			return r;
 		if (r == 0) {
@@ -299,21 +280,15 @@ static bool rx_check_copy(struct ibvcap_rx *rx, const struct ibvcap_rx_batch *ba
 	return false;
 }
 
-/* What the batch says of the time before it, as flags of its first row. */
-static uint16_t rx_flags_before(const struct ibvcap_rx_batch *batch)
-{
-	return (uint16_t)((batch->gap ? IBVCAP_PACKET_FLAG_GAP : 0) |
-	                  (batch->flags & IBVCAP_RX_BATCH_FLAG_GAP_UNKNOWN ? IBVCAP_PACKET_FLAG_GAP_UNKNOWN : 0) |
-	                  (batch->flags & IBVCAP_RX_BATCH_FLAG_DEMOTED ? IBVCAP_PACKET_FLAG_DEMOTED : 0));
-}
-
 int rx_take_row(struct ibvcap_rx *rx, const struct ibvcap_rx_batch *batch, void *buffer, size_t bytes, size_t *length,
                 struct ibvcap_meta *copy)
 {
 	bool is_whole = true;
 	int r = 0;
 
-	rx->flags_before |= rx_flags_before(batch);
+	rx->flags_before |= batch->gap ? IBVCAP_PACKET_FLAG_GAP : 0;
+	rx->flags_before |= batch->flags & IBVCAP_RX_BATCH_FLAG_GAP_UNKNOWN ? IBVCAP_PACKET_FLAG_GAP_UNKNOWN : 0;
+	rx->flags_before |= batch->flags & IBVCAP_RX_BATCH_FLAG_DEMOTED ? IBVCAP_PACKET_FLAG_DEMOTED : 0;
 	memcpy(copy, batch->meta, sizeof(*copy));
 	if (!(copy->flags & IBVCAP_PACKET_FLAG_ERROR))
 		*length = rx_copy_row(rx, batch, copy, buffer, bytes);

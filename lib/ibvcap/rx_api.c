@@ -3,7 +3,6 @@
 #include "lib/ibvcap/error.h"
 #include "lib/ibvcap/owner.h"
 #include "lib/ibvcap/rx.h"
-#include "lib/ibvcap/rx_moment.h"
 #include "lib/ibvcap/rx_set.h"
 #include "lib/ibvcap/sized_struct.h"
 
@@ -56,13 +55,26 @@ void ibvcap_rx_close(struct ibvcap_rx *rx)
 
 static bool is_tap(const struct ibvcap_rx *rx)
 {
-	return rx->set ? rx_set_fd(rx->set) < 0 : rx->is_tap;
+	return rx->set ? rx->set->is_tap : rx->is_tap;
 }
 
 /* A tap writes to no shared memory, so a child may use its copy of one. */
 static int check_owner(const struct ibvcap_rx *rx)
 {
-	return rx->set && !is_tap(rx) ? owner_check(rx->owner, rx_set_name(rx->set)) : 0;
+	return rx->set && !rx->set->is_tap ? owner_check(rx->owner, rx->set->stream) : 0;
+}
+
+/* The handle that gave the batch out; NULL: none did. *batch becomes the batch as that handle knows it, in *copy. */
+static struct ibvcap_rx *giver_of(const struct ibvcap_rx *rx, const struct ibvcap_rx_batch **batch,
+                                  struct ibvcap_rx_batch *copy)
+{
+	struct ibvcap_rx *part;
+
+	if (!rx->set)
+		return (struct ibvcap_rx *)rx;
+	part = rx_set_part(rx->set, *batch, copy);
+	*batch = copy;
+	return part;
 }
 
 static int acquire(struct ibvcap_rx *rx, struct ibvcap_rx_batch *batch, uint32_t max, uint32_t min, int timeout_ms)
@@ -91,8 +103,9 @@ int ibvcap_rx_acquire(struct ibvcap_rx *rx, struct ibvcap_rx_batch *batch, uint3
 
 int ibvcap_rx_release(struct ibvcap_rx *rx, const struct ibvcap_rx_batch *batch)
 {
-	struct ibvcap_rx_batch of_part;
-	struct ibvcap_rx *part;
+	const struct ibvcap_rx_batch *given = batch;
+	struct ibvcap_rx_batch copy;
+	struct ibvcap_rx *giver;
 	int r;
 
 	if (!rx->set)
@@ -100,8 +113,8 @@ int ibvcap_rx_release(struct ibvcap_rx *rx, const struct ibvcap_rx_batch *batch)
 	r = check_owner(rx);
 	if (r < 0)
 		return r;
-	part = rx_set_part(rx->set, batch, &of_part);
-	r = part ? rx_release(part, &of_part) : -EINVAL;
+	giver = giver_of(rx, &given, &copy);
+	r = giver ? rx_release(giver, given) : -EINVAL;
 	if (r != -EINVAL)
 		rx_set_note_release(rx->set, batch);
 	return r;
@@ -109,18 +122,15 @@ int ibvcap_rx_release(struct ibvcap_rx *rx, const struct ibvcap_rx_batch *batch)
 
 /* 1; 0: the row is not to be delivered; -errno. */
 static int take_row(struct ibvcap_rx *rx, const struct ibvcap_rx_batch *batch, void *buffer, size_t bytes,
-                    size_t *length, struct ibvcap_meta *copy)
+                    size_t *length, struct ibvcap_meta *meta)
 {
-	struct ibvcap_rx_batch of_part;
-	struct ibvcap_rx *part;
-	int r;
+	const struct ibvcap_rx_batch *given = batch;
+	struct ibvcap_rx_batch copy;
+	struct ibvcap_rx *giver = giver_of(rx, &given, &copy);
+	int r = rx_take_row(giver, given, buffer, bytes, length, meta);
 
-	if (!rx->set)
-		return rx_take_row(rx, batch, buffer, bytes, length, copy);
-	part = rx_set_part(rx->set, batch, &of_part);
-	r = rx_take_row(part, &of_part, buffer, bytes, length, copy);
 	/* A queue that was taken from this member costs the row, which may be void, and no more. */
-	return rx_set_note_release(rx->set, batch) && r == -ECONNABORTED ? 0 : r;
+	return rx->set && rx_set_note_release(rx->set, batch) && r == -ECONNABORTED ? 0 : r;
 }
 
 int ibvcap_rx_recv(struct ibvcap_rx *rx, void *buffer, size_t bytes, size_t *length, struct ibvcap_meta *meta,
@@ -149,11 +159,11 @@ int ibvcap_rx_recv(struct ibvcap_rx *rx, void *buffer, size_t bytes, size_t *len
 
 int ibvcap_rx_fd(struct ibvcap_rx *rx)
 {
-	int r = rx->set ? check_owner(rx) : 0;
+	int r = check_owner(rx);
 
-	if (r < 0)
-		return r;
-	return rx->set ? rx_set_fd(rx->set) : rx_poll_open(rx);
+	if (r < 0 || !rx->set)
+		return r < 0 ? r : rx_poll_open(rx);
+	return is_tap(rx) ? -EOPNOTSUPP : rx->set->poll_fd;
 }
 
 /* ---- what it says about itself -------------------------------------------------------------------------- */
@@ -161,13 +171,10 @@ int ibvcap_rx_fd(struct ibvcap_rx *rx)
 int ibvcap_rx_add_losses(const struct ibvcap_rx *rx, const struct ibvcap_rx_batch *batch,
                          struct ibvcap_rx_losses *losses)
 {
-	struct ibvcap_rx_batch of_part;
-	const struct ibvcap_rx *part;
+	struct ibvcap_rx_batch copy;
+	const struct ibvcap_rx *giver = giver_of(rx, &batch, &copy);
 
-	if (!rx->set)
-		return rx_add_losses(rx, batch, losses);
-	part = rx_set_part(rx->set, batch, &of_part);
-	return part ? rx_add_losses(part, &of_part, losses) : -EINVAL;
+	return giver ? rx_add_losses(giver, batch, losses) : -EINVAL;
 }
 
 int ibvcap_rx_take_moment(struct ibvcap_rx *rx, struct ibvcap_rx_moment *moment)
@@ -203,13 +210,10 @@ int ibvcap_rx_sequence(const struct ibvcap_rx *rx, struct ibvcap_sequence *seque
 int ibvcap_rx_track(struct ibvcap_rx *rx, const struct ibvcap_rx_batch *batch, struct ibvcap_tracker *tracker,
                     struct ibvcap_tracked *tracked)
 {
-	struct ibvcap_rx_batch of_part;
-	struct ibvcap_rx *part;
+	struct ibvcap_rx_batch copy;
+	struct ibvcap_rx *giver = giver_of(rx, &batch, &copy);
 
-	if (!rx->set)
-		return rx_track(rx, rx, batch, tracker, tracked);
-	part = rx_set_part(rx->set, batch, &of_part);
-	return part ? rx_track(part, rx_set_first(rx->set), &of_part, tracker, tracked) : -EINVAL;
+	return giver ? rx_track(giver, rx->set ? rx_set_first(rx->set) : rx, batch, tracker, tracked) : -EINVAL;
 }
 
 int ibvcap_rx_info(const struct ibvcap_rx *rx, struct ibvcap_rx_info *info)

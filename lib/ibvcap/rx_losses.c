@@ -9,15 +9,6 @@
 
 #include <errno.h>
 
-/* Losses of the stream before this reader's first block are not the reader's. */
-static void losses_begin_epoch(struct ibvcap_rx_losses *losses, uint64_t epoch, uint64_t opened)
-{
-	losses->counted = losses->epoch ? 0 : opened;
-	losses->known = losses->counted;
-	losses->epoch_before = losses->epoch;
-	losses->epoch = epoch;
-}
-
 int rx_add_losses(const struct ibvcap_rx *rx, const struct ibvcap_rx_batch *batch, struct ibvcap_rx_losses *losses)
 {
 	uint64_t opened, opened_ns, newest, newest_ns;
@@ -37,7 +28,10 @@ int rx_add_losses(const struct ibvcap_rx *rx, const struct ibvcap_rx_batch *batc
 	if (rx->info.epoch != losses->epoch) {
 		losses->before = losses->after;
 		losses->before_ns = losses->after_ns;
-		losses_begin_epoch(losses, rx->info.epoch, opened);
+		/* Losses of the stream before this reader's first block are not the reader's. */
+		losses->known = losses->counted = losses->epoch ? 0 : opened;
+		losses->epoch_before = losses->epoch;
+		losses->epoch = rx->info.epoch;
 	}
 	if (opened > losses->counted) {
 		losses->before += opened - losses->counted;

@@ -8,7 +8,6 @@
 #include "lib/ibvcap/rx.h"
 
 #include <string.h>
-#include <unistd.h>
 
 static bool rx_is_geometry_sound(const struct ibvcap_rx *rx, const struct ibvcap_ring *ring)
 {
@@ -131,27 +130,17 @@ static int rx_map_check(struct ibvcap_rx *rx, uint64_t epoch)
 
 int rx_map_segments(struct ibvcap_rx *rx, const int fds[PROTOCOL_FD_N], uint64_t epoch)
 {
-	static const char *const names[] = {
-		[PROTOCOL_FD_PAYLOAD] = "payload",
-		[PROTOCOL_FD_HEADERS] = "headers",
-		[PROTOCOL_FD_RING] = "ring",
-		[PROTOCOL_FD_CONSUMER_STATE] = "consumer state",
-		[PROTOCOL_FD_CONSUMER_PAGE] = "consumer page",
+	const struct segment segments[] = {
+		[PROTOCOL_FD_PAYLOAD] = {&rx->payload, "payload", false},
+		[PROTOCOL_FD_HEADERS] = {&rx->headers, "headers", false},
+		[PROTOCOL_FD_RING] = {&rx->ring_shm, "ring", false},
+		[PROTOCOL_FD_CONSUMER_STATE] = {&rx->state_shm, "consumer state", false},
+		[PROTOCOL_FD_CONSUMER_PAGE] = {&rx->page_shm, "consumer page", true},
 	};
-	struct shm *const segments[] = {
-		[PROTOCOL_FD_PAYLOAD] = &rx->payload,        [PROTOCOL_FD_HEADERS] = &rx->headers,
-		[PROTOCOL_FD_RING] = &rx->ring_shm,          [PROTOCOL_FD_CONSUMER_STATE] = &rx->state_shm,
-		[PROTOCOL_FD_CONSUMER_PAGE] = &rx->page_shm,
-	};
-	int r = 0;
+	int r;
 
 	rx->wake_socket = fds[PROTOCOL_FD_WAKE_SOCKET];
 	rx->is_tap = fds[PROTOCOL_FD_CONSUMER_PAGE] < 0;
-	for (unsigned i = 0; i <= PROTOCOL_FD_CONSUMER_PAGE && fds[i] >= 0; i++) {
-		if (r == 0)
-			r = segment_map(segments[i], fds[i], i == PROTOCOL_FD_CONSUMER_PAGE, "ring", names[i]);
-		else
-			close(fds[i]);
-	}
+	r = segment_map_all(segments, rx->is_tap ? PROTOCOL_FD_TAP_N : PROTOCOL_FD_CONSUMER_PAGE + 1, fds, "ring");
 	return r == 0 ? rx_map_check(rx, epoch) : r;
 }

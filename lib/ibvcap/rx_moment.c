@@ -3,7 +3,7 @@
  * Moments of a handle of one queue. A settled record before the moment counts a part of the losses before the moment.
  * A record whose time is later than the moment counts all of them.
  */
-#include "lib/ibvcap/rx_moment.h"
+#include "lib/ibvcap/rx.h"
 
 #include "lib/ibvcap/client.h"
 

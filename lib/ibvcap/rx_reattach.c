@@ -46,15 +46,6 @@ static void rx_reattach_begin(struct rx_reattach *reattach, uint64_t now_ns)
 	reattach->pause_ns = PAUSE_NS_FIRST;
 }
 
-static void rx_leave_epoch(struct ibvcap_rx *rx)
-{
-	rx->fd_armed = false;
-	rx->reattach.failed = rx_handle_failed_queues(rx);
-	rx_settled_leave(rx);
-	rx_handle_close_epoch(rx); /* unmaps the ring, which may take a while */
-	rx_reattach_begin(&rx->reattach, client_now_ns());
-}
-
 /* ---- finding the next daemon ----------------------------------------------------------------------- */
 
 static void rx_reattach_pause(struct rx_reattach *reattach, uint64_t now_ns)
@@ -311,7 +302,11 @@ int rx_reattach(struct ibvcap_rx *rx, uint64_t until_ns)
 			return rx_handle_failed_queues(rx) ? rx_reattach_explain_failed(rx) : -ESHUTDOWN;
 		if (rx_handle_has_batches(rx))
 			return -ENOBUFS;
-		rx_leave_epoch(rx);
+		rx->fd_armed = false;
+		reattach->failed = rx_handle_failed_queues(rx);
+		rx_settled_leave(rx);
+		rx_handle_close_epoch(rx); /* unmaps the ring, which may take a while */
+		rx_reattach_begin(reattach, client_now_ns());
 	}
 	r = rx_reattach_search(rx, until_ns);
 	/* The timer limits the wait for an answer too: a socket that outlives its daemon accepts, but never answers. */

@@ -8,8 +8,7 @@
 #include "lib/ibvcap/client.h"
 #include "lib/ibvcap/error.h"
 #include "lib/ibvcap/min.h"
-#include "lib/ibvcap/rx_moment.h"
-#include "lib/ibvcap/rx_set_group.h"
+#include "lib/ibvcap/rx.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -102,16 +101,6 @@ struct ibvcap_rx *rx_set_first(const struct rx_set *set)
 		if (set->parts[i] && !set->parts[i]->reattach.away)
 			return set->parts[i];
 	return NULL;
-}
-
-const char *rx_set_name(const struct rx_set *set)
-{
-	return set->stream;
-}
-
-int rx_set_fd(const struct rx_set *set)
-{
-	return set->is_tap ? -EOPNOTSUPP : set->poll_fd;
 }
 
 void rx_set_describe(const struct rx_set *set, struct ibvcap_rx_info *info)

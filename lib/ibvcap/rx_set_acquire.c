@@ -8,7 +8,6 @@
 #include "lib/ibvcap/pause.h"
 #include "lib/ibvcap/ring.h"
 #include "lib/ibvcap/rx_set.h"
-#include "lib/ibvcap/rx_set_group.h"
 
 #include <errno.h>
 #include <poll.h>

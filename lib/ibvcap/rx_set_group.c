@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Gets queues of a group, and gives them back. */
-#include "lib/ibvcap/rx_set_group.h"
+#include "lib/ibvcap/rx_set.h"
 
 #include "lib/ibvcap/error.h"
 #include "lib/ibvcap/ring.h"

@@ -3,7 +3,7 @@
  * Adds and removes the handles of single queues, each with its own connection. One epoll set has the descriptors of
  * all of them.
  */
-#include "lib/ibvcap/rx_set_parts.h"
+#include "lib/ibvcap/rx_set.h"
 
 #include "lib/ibvcap/error.h"
 

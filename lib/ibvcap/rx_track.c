@@ -33,30 +33,6 @@ static struct ibvcap_packet rx_packet(const struct ibvcap_rx *rx, const struct i
 	};
 }
 
-static void rx_track_row(const struct ibvcap_rx *rx, const struct ibvcap_rx_batch *batch, uint32_t i,
-                         struct ibvcap_tracker *tracker, struct ibvcap_tracked *tracked)
-{
-	const struct ibvcap_meta *meta = &batch->meta[i];
-	struct ibvcap_packet packet;
-
-	if (meta->flags & (IBVCAP_PACKET_FLAG_ERROR | IBVCAP_PACKET_FLAG_UNUSABLE)) {
-		tracker_add_unread(tracker, tracked);
-		return;
-	}
-	packet = rx_packet(rx, batch, i, meta);
-	tracker_add(tracker, &packet, tracked);
-}
-
-/* What the consumer skipped before the tracker's first packet is no loss that the tracker can see. */
-static void rx_track_gap(const struct ibvcap_rx_batch *batch, struct ibvcap_tracker *tracker)
-{
-	if (batch->flags & IBVCAP_RX_BATCH_FLAG_GAP_UNKNOWN)
-		tracker->slack += UNKNOWN_GAP;
-	tracker->slack += batch->gap;
-	if (tracker->packets)
-		tracker->totals[IBVCAP_TRACKED_COUNTER_SKIPPED] += batch->gap;
-}
-
 static int rx_track_check(const struct ibvcap_rx *rx, const struct ibvcap_rx_batch *batch,
                           const struct ibvcap_tracker *tracker)
 {
@@ -78,16 +54,27 @@ static int rx_track_check(const struct ibvcap_rx *rx, const struct ibvcap_rx_bat
 int rx_track(struct ibvcap_rx *rx, struct ibvcap_rx *shown, const struct ibvcap_rx_batch *batch,
              struct ibvcap_tracker *tracker, struct ibvcap_tracked *tracked)
 {
+	struct ibvcap_packet packet;
 	struct ibvcap_tracked ours;
 	int r = rx_track_check(rx, batch, tracker);
 
 	if (r < 0)
 		return r;
-	rx_track_gap(batch, tracker);
+	tracker->slack += batch->gap + (batch->flags & IBVCAP_RX_BATCH_FLAG_GAP_UNKNOWN ? UNKNOWN_GAP : 0);
+	/* What the consumer skipped before the tracker's first packet is no loss that the tracker can see. */
+	if (tracker->packets)
+		tracker->totals[IBVCAP_TRACKED_COUNTER_SKIPPED] += batch->gap;
 	rx_add_losses(rx, batch, &tracker->losses);
 	tracker->totals[IBVCAP_TRACKED_COUNTER_NO_BUFFER] = tracker->losses.packets + tracker->losses.after;
-	for (uint32_t i = 0; i < batch->n; i++)
-		rx_track_row(rx, batch, i, tracker, tracked ? &tracked[i] : &ours);
+	for (uint32_t i = 0; i < batch->n; i++) {
+		const struct ibvcap_meta *meta = &batch->meta[i];
+
+		packet = rx_packet(rx, batch, i, meta);
+		if (meta->flags & (IBVCAP_PACKET_FLAG_ERROR | IBVCAP_PACKET_FLAG_UNUSABLE))
+			tracker_add_unread(tracker, tracked ? &tracked[i] : &ours);
+		else
+			tracker_add(tracker, &packet, tracked ? &tracked[i] : &ours);
+	}
 	for (uint32_t i = 0; i < IBVCAP_TRACKED_COUNTER_N; i++)
 		consumer_store_tracked(shown->page, i, tracker->totals[i]);
 	return 0;

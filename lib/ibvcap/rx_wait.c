@@ -25,28 +25,23 @@ int rx_wait_check_connected(const struct ibvcap_rx *rx)
 	return -ECONNABORTED;
 }
 
-/* Checks the control socket for a hang-up, at most once a slice. */
-static bool rx_wait_is_daemon_gone(struct ibvcap_rx *rx, uint64_t now_ns)
+/* RX_WAIT_TIME: neither packets nor an end yet. Looks at the control socket at most once a slice. */
+static int rx_wait_look(struct ibvcap_rx *rx, uint64_t target, uint64_t now_ns)
 {
-	if (!rx->daemon_gone && now_ns - rx->checked_ns >= PAUSE_SLICE_NS) {
+	bool closed = consumer_ring_closed(rx->ring);
+	int r;
+
+	if (!closed && !rx->daemon_gone && now_ns - rx->checked_ns >= PAUSE_SLICE_NS) {
 		rx->checked_ns = now_ns;
 		rx->daemon_gone = rx_handle_is_hung_up(rx);
 	}
-	return rx->daemon_gone;
-}
-
-/* RX_WAIT_TIME: neither packets nor an end yet. */
-static int rx_wait_look(struct ibvcap_rx *rx, uint64_t target, uint64_t now_ns)
-{
-	bool ended = consumer_ring_closed(rx->ring) || rx_wait_is_daemon_gone(rx, now_ns);
-	int r = rx_wait_check_connected(rx);
-
+	r = rx_wait_check_connected(rx);
 	if (r < 0)
 		return r;
 	/* Loaded after closed: head is final then, and may have reached the target. */
 	if (consumer_load_head(rx->ring) >= target)
 		return RX_WAIT_HEAD;
-	return ended ? RX_WAIT_END : RX_WAIT_TIME;
+	return closed || rx->daemon_gone ? RX_WAIT_END : RX_WAIT_TIME;
 }
 
 static bool rx_wait_spin(const struct ibvcap_rx *rx, uint64_t target)
@@ -59,20 +54,16 @@ static bool rx_wait_spin(const struct ibvcap_rx *rx, uint64_t target)
 	return false;
 }
 
-/* The daemon does not know taps, so nobody wakes one. 0 or -EINTR. */
-static int rx_wait_nap(uint64_t ns)
-{
-	const struct timespec time = {.tv_nsec = (long)u64_min(ns, TAP_NAP_NS)};
-
-	return nanosleep(&time, NULL) < 0 ? -EINTR : 0;
-}
-
-/* Sleep at most ns. 0 or -EINTR. */
+/* Sleep at most ns. The daemon does not know taps, so nobody wakes one. 0 or -EINTR. */
 static int rx_wait_sleep(struct ibvcap_rx *rx, uint64_t target, uint64_t ns)
 {
-	uint32_t seen = client_load_wake_word(&rx->state->link);
+	const struct timespec nap = {.tv_nsec = (long)u64_min(ns, TAP_NAP_NS)};
+	uint32_t seen;
 	int r = 0;
 
+	if (rx->is_tap)
+		return nanosleep(&nap, NULL) < 0 ? -EINTR : 0;
+	seen = client_load_wake_word(&rx->state->link);
 	client_request_wake(&rx->page->wake, target, false);
 	if (consumer_load_head_seq_cst(rx->ring) < target && !consumer_ring_closed(rx->ring))
 		r = pause_on_word(&rx->state->link.wake_word, seen, ns);
@@ -117,8 +108,7 @@ int rx_wait(struct ibvcap_rx *rx, uint64_t target, int timeout_ms)
 		r = rx_wait_look(rx, target, now);
 		if (r != RX_WAIT_TIME)
 			return r;
-		r = rx->is_tap ? rx_wait_nap(deadline - now)
-		               : rx_wait_sleep(rx, target, u64_min(deadline - now, PAUSE_SLICE_NS));
+		r = rx_wait_sleep(rx, target, u64_min(deadline - now, PAUSE_SLICE_NS));
 		if (r < 0)
 			return r;
 	}

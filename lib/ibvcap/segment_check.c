@@ -10,6 +10,7 @@
 
 #include <errno.h>
 #include <string.h>
+#include <unistd.h>
 
 int segment_reject(const char *whole, const char *what)
 {
@@ -17,9 +18,10 @@ int segment_reject(const char *whole, const char *what)
 	                 whole, what);
 }
 
-int segment_map(struct shm *shm, int fd, bool writable, const char *whole, const char *name)
+static int segment_map(const struct segment *segment, int fd, const char *whole)
 {
-	int r = shm_map(shm, fd, writable, 0);
+	const char *name = segment->name;
+	int r = shm_map(segment->shm, fd, segment->writable, 0);
 
 	/* The kernel's EAGAIN; the library's means that the daemon has no place. */
 	if (r == -EAGAIN)
@@ -31,6 +33,19 @@ int segment_map(struct shm *shm, int fd, bool writable, const char *whole, const
 		return error_set(r, "the %s that the daemon sent: its %s segment cannot be mapped: %s", whole, name,
 		                 r == -EPROTO ? "its size is not sealed" : strerror(-r));
 	return 0;
+}
+
+int segment_map_all(const struct segment *segments, unsigned n, const int *fds, const char *whole)
+{
+	int r = 0;
+
+	for (unsigned i = 0; i < n; i++) {
+		if (r == 0)
+			r = segment_map(&segments[i], fds[i], whole);
+		else
+			close(fds[i]);
+	}
+	return r;
 }
 
 int segment_check(const struct shm *shm, size_t bytes_min, uint64_t magic, uint64_t epoch, const char *whole,

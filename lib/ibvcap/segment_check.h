@@ -9,8 +9,14 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/** Map a descriptor. whole and name are for the error text: "ring", "payload". Takes fd over. 0 or -errno. */
-int segment_map(struct shm *shm, int fd, bool writable, const char *whole, const char *name);
+struct segment {
+	struct shm *shm;
+	const char *name; /* for the error text: "payload" */
+	bool writable;
+};
+
+/** Map n descriptors. whole is for the error text: "ring". Takes the descriptors over, also on failure. 0 or -errno. */
+int segment_map_all(const struct segment *segments, unsigned n, const int *fds, const char *whole);
 
 /** Is the segment complete, of that kind, of this epoch and ABI, and at least so large? 0 or -EPROTO. */
 int segment_check(const struct shm *shm, size_t bytes_min, uint64_t magic, uint64_t epoch, const char *whole,

@@ -80,12 +80,6 @@ void tracker_add_unread(struct ibvcap_tracker *tracker, struct ibvcap_tracked *t
 	*tracked = (struct ibvcap_tracked){.kind = IBVCAP_TRACKED_UNREAD};
 }
 
-static void add_untracked(struct ibvcap_tracker *tracker, struct ibvcap_tracked *tracked)
-{
-	tracker->totals[IBVCAP_TRACKED_COUNTER_UNTRACKED]++;
-	*tracked = (struct ibvcap_tracked){.kind = IBVCAP_TRACKED_UNTRACKED};
-}
-
 void tracker_add(struct ibvcap_tracker *tracker, const struct ibvcap_packet *packet, struct ibvcap_tracked *tracked)
 {
 	struct tracker_source *source = &tracker->sources[tracker->last];
@@ -99,7 +93,8 @@ void tracker_add(struct ibvcap_tracker *tracker, const struct ibvcap_packet *pac
 	if (tracker->n_sources == 0 || !is_same_key(tracker, &source->key, &reading.key))
 		source = find_source(tracker, &reading.key);
 	if (!source) {
-		add_untracked(tracker, tracked);
+		tracker->totals[IBVCAP_TRACKED_COUNTER_UNTRACKED]++;
+		*tracked = (struct ibvcap_tracked){.kind = IBVCAP_TRACKED_UNTRACKED};
 		return;
 	}
 	tracker->last = (uint32_t)(source - tracker->sources);

@@ -77,13 +77,6 @@ int ibvcap_tx_reserve(struct ibvcap_tx *tx, struct ibvcap_tx_slots *slots, uint3
 	return n_free == 0 ? 0 : tx_hand_out(tx, slots, u32_min(n_free, most));
 }
 
-/* The counter is full only if this process filled it; and tx_wait() finds out that the daemon has ended. */
-static void tx_kick(struct ibvcap_tx *tx)
-{
-	if (sender_load_need_kick(tx->state))
-		(void)eventfd_write(tx->kick, 1);
-}
-
 int ibvcap_tx_submit(struct ibvcap_tx *tx, uint32_t n)
 {
 	int r = owner_check(tx->owner, tx->info.channel);
@@ -99,7 +92,9 @@ int ibvcap_tx_submit(struct ibvcap_tx *tx, uint32_t n)
 	tx->n_reserved -= n;
 	tx->submitted += n;
 	sender_store_submitted(tx->page, tx->submitted);
-	tx_kick(tx);
+	/* The counter is full only if this process filled it; and tx_wait() finds out that the daemon has ended. */
+	if (sender_load_need_kick(tx->state))
+		(void)eventfd_write(tx->kick, 1);
 	return 0;
 }
 

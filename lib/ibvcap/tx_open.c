@@ -61,22 +61,16 @@ static int tx_map_geometry(struct ibvcap_tx *tx)
 
 static int tx_map_segments(struct ibvcap_tx *tx, const int fds[PROTOCOL_FD_OPENED_N], uint64_t epoch)
 {
-	static const char *const names[] = {[PROTOCOL_FD_ARENA] = "arena",
-	                                    [PROTOCOL_FD_SENDER_PAGE] = "sender page",
-	                                    [PROTOCOL_FD_SENDER_STATE] = "sender state"};
-	struct shm *const segments[] = {[PROTOCOL_FD_ARENA] = &tx->arena,
-	                                [PROTOCOL_FD_SENDER_PAGE] = &tx->page_shm,
-	                                [PROTOCOL_FD_SENDER_STATE] = &tx->state_shm};
-	int r = 0;
+	const struct segment segments[] = {
+		[PROTOCOL_FD_ARENA] = {&tx->arena, "arena", true},
+		[PROTOCOL_FD_SENDER_PAGE] = {&tx->page_shm, "sender page", true},
+		[PROTOCOL_FD_SENDER_STATE] = {&tx->state_shm, "sender state", false},
+	};
+	int r;
 
 	tx->socket = fds[PROTOCOL_FD_SENDER_SOCKET];
 	tx->kick = fds[PROTOCOL_FD_SENDER_KICK];
-	for (unsigned i = 0; i <= PROTOCOL_FD_SENDER_STATE; i++) {
-		if (r == 0)
-			r = segment_map(segments[i], fds[i], i != PROTOCOL_FD_SENDER_STATE, WHOLE, names[i]);
-		else
-			close(fds[i]);
-	}
+	r = segment_map_all(segments, PROTOCOL_FD_SENDER_STATE + 1, fds, WHOLE);
 	if (r == 0)
 		r = segment_check(&tx->state_shm, sizeof(struct ibvcap_sender_state), IBVCAP_SENDER_STATE_MAGIC, epoch,
 		                  WHOLE, "sender state");

@@ -37,23 +37,19 @@ int tx_wait_check_connected(const struct ibvcap_tx *tx)
 	return -ECONNABORTED;
 }
 
-/* Checks the control socket for a hang-up, at most once a slice. */
-static void tx_wait_check_daemon(struct ibvcap_tx *tx, uint64_t now_ns)
-{
-	struct pollfd poller = {.fd = tx->control, .events = POLLRDHUP};
-
-	if (tx->daemon_gone || now_ns - tx->checked_ns < PAUSE_SLICE_NS)
-		return;
-	tx->checked_ns = now_ns;
-	tx->daemon_gone = poll(&poller, 1, 0) > 0 && poller.revents;
-}
-
-/* 1, 0 or an error. The connection is checked first, so all that was completed before its end is seen. */
+/*
+ * 1, 0 or an error. The connection is checked first, so all that was completed before its end is seen. Looks at the
+ * control socket at most once a slice.
+ */
 static int tx_wait_look(struct ibvcap_tx *tx, uint64_t target, uint64_t now_ns)
 {
+	struct pollfd poller = {.fd = tx->control, .events = POLLRDHUP};
 	int r;
 
-	tx_wait_check_daemon(tx, now_ns);
+	if (!tx->daemon_gone && now_ns - tx->checked_ns >= PAUSE_SLICE_NS) {
+		tx->checked_ns = now_ns;
+		tx->daemon_gone = poll(&poller, 1, 0) > 0 && poller.revents;
+	}
 	r = tx_wait_check_connected(tx);
 	return tx_wait_load_completed(tx) >= target ? 1 : r;
 }
