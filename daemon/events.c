@@ -71,12 +71,12 @@ static int on_hang_up(sd_event_source *source, const struct signalfd_siginfo *in
 	return 0;
 }
 
-void events_worker_ended(void *context, const struct control_stream *control, int error)
+void events_worker_ended(void *context, const struct control_stream *control, uint32_t queue, int error)
 {
 	struct daemon *daemon = context;
 	struct stream *stream = control->context;
 
-	stream->service.ended = stream_note_ended(stream, control, error);
+	stream->service.ended = stream_note_ended(stream, queue, error);
 	if (stream->service.removed)
 		schedule_reap(daemon);
 	else if (error < 0 && stream->service.ended)

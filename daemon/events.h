@@ -14,6 +14,6 @@ void events_drop(struct daemon *daemon);
 void events_take_notice(struct interface *interface, const struct backend_notice *notice);
 
 /** For control_options.worker_ended; context is the daemon. */
-void events_worker_ended(void *context, const struct control_stream *control, int error);
+void events_worker_ended(void *context, const struct control_stream *control, uint32_t queue, int error);
 
 #endif

@@ -26,23 +26,24 @@
 #include <sys/queue.h>
 #include <systemd/sd-event.h>
 
-/*
- * What control knows of one queue of a stream, which has one of these for each; they share config, matched and sum. The
- * daemon owns it; only config and state change while control has it.
- */
+/* What control knows of one queue of a stream. The daemon owns it; only state changes while control has it. */
+struct control_queue {
+	const struct rx_ring *ring;    /* segments and geometry; the rest belongs to the worker */
+	struct mailbox *inbox;         /* of the worker; only control sends to it */
+	struct mailbox *outbox;        /* of the worker; only control receives from it */
+	const char *state;             /* "capturing", "failed", "link_down", "interface_gone", "ending" */
+	const _Atomic uint64_t *drops; /* BACKEND_N_DROPS of these; NULL: the device does not say */
+};
+
+/* What control knows of a stream. The daemon owns it; only config changes while control has it. */
 struct control_stream {
 	const struct config_stream *config; /* keys that may change while the daemon runs are read at each use */
-	const struct rx_ring *ring;         /* segments and geometry; the rest belongs to the worker */
-	uint32_t queue;
-	uint32_t n_queues;
-	struct mailbox *inbox;  /* of the worker; only control sends to it */
-	struct mailbox *outbox; /* of the worker; only control receives from it */
 	const char *device;
 	const char *backend;
-	const char *state;        /* "capturing", "failed", "link_down", "interface_gone", "ending"; see config above */
-	struct reading *matched;  /* packets that the flows gave to all queues so far; control has its taken */
-	const struct rx_sum *sum; /* the stream's */
-	const _Atomic uint64_t *drops; /* BACKEND_N_DROPS of these; NULL: the device does not say */
+	struct reading *matched; /* packets that the flows gave to all queues so far; control has its taken */
+	const struct rx_sum *sum;
+	uint32_t n_queues;
+	const struct control_queue *queues[IBVCAP_QUEUES_MAX];
 	void *context;
 };
 
@@ -106,10 +107,10 @@ struct control_options {
 	struct heartbeats *heartbeats; /* list for the heartbeats of control's threads; outlives control; NULL: none */
 	struct listener *listener;     /* outlives control */
 	/**
-	 * The worker of a stream mailed MAIL_STOPPED (error 0) or MAIL_FAILED: its thread is about to end. Control
+	 * The worker of a queue mailed MAIL_STOPPED (error 0) or MAIL_FAILED: its thread is about to end. Control
 	 * thread; must not remove the stream.
 	 */
-	void (*worker_ended)(void *context, const struct control_stream *stream, int error);
+	void (*worker_ended)(void *context, const struct control_stream *stream, uint32_t queue, int error);
 	/**
 	 * An administrator asks for another configuration. 0: it is on its way, and the daemon calls
 	 * control_reconfigured() from the loop when it has ended; control asks for no other until then. -errno and the
@@ -128,11 +129,11 @@ int control_new(struct control **control, const struct control_options *options,
 int control_add_stream(struct control *control, const struct control_stream *stream);
 
 /**
- * Accept no more consumers and tell the attached ones why the stream will end. Call it before the worker is stopped.
+ * Accept no more consumers and tell the attached ones why the stream will end. Call it before its workers stop.
  */
 void control_end_stream(struct control *control, const struct control_stream *stream, enum ibvcap_disconnect reason);
 
-/** Disconnect and free the consumers. The worker's thread has ended. No effect if control does not have the stream. */
+/** Disconnect and free the consumers. The workers' threads have ended. No effect if control has no such stream. */
 void control_remove_stream(struct control *control, const struct control_stream *stream);
 
 /** The worker's channels may be added from now on. 0 or -errno. */

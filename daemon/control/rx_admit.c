@@ -10,22 +10,6 @@
 #include <string.h>
 #include <unistd.h>
 
-struct rx_endpoint *rx_admit_find(struct control *control, const char *name, uint32_t queue, uint32_t *n_queues)
-{
-	struct rx_endpoint *rx_endpoint;
-
-	*n_queues = 0;
-	TAILQ_FOREACH (rx_endpoint, &control->rx_endpoints, link) {
-		if (rx_endpoint->endpoint.ending != IBVCAP_DISCONNECT_NONE ||
-		    strcmp(rx_endpoint->endpoint.name, name) != 0)
-			continue;
-		*n_queues = rx_endpoint->stream->ring->ring->n_queues;
-		if (rx_endpoint->stream->queue == queue)
-			return rx_endpoint;
-	}
-	return NULL;
-}
-
 /* True: the refusal was sent, with the result *sent. */
 static bool refuses_options(struct session *session, const struct config_stream *stream,
                             const struct protocol_attach *request, struct account *account, int *sent)
@@ -99,7 +83,7 @@ static int lend_to_worker(struct session *session, struct rx_endpoint *rx_endpoi
 	if (takeover)
 		begin_takeover(&rx->consumer, takeover);
 	mail.consumer = &rx->consumer;
-	r = mailbox_send(rx_endpoint->stream->inbox, &mail);
+	r = mailbox_send(rx_endpoint->queue->inbox, &mail);
 	if (r < 0) {
 		rx_session_free(rx);
 		return session_send_error(session, r, "stream '%s': its worker has too much mail; try again", stream);
@@ -147,7 +131,7 @@ int rx_admit(struct session *session, struct rx_endpoint *rx_endpoint, const str
 		return session_send_error(session, -EIO,
 		                          "stream '%s': queue %u on device %s has failed: its packets are lost, until "
 		                          "the daemon is started again: systemctl restart ibvcapd",
-		                          stream->name, rx_endpoint->stream->queue, rx_endpoint->stream->device);
+		                          stream->name, rx_endpoint->index, rx_endpoint->stream->device);
 	if (request->policy == IBVCAP_POLICY_TAP)
 		return attach_tap(session, rx_endpoint);
 	share = endpoint_share(&rx_endpoint->endpoint, &account);

@@ -19,9 +19,6 @@ struct rx_takeover {
 	bool had_owner;     /* another member had the queue before */
 };
 
-/** The queue of the stream of that name that goes on. NULL: there is none; *n_queues: of the stream, 0: no stream. */
-struct rx_endpoint *rx_admit_find(struct control *control, const char *name, uint32_t queue, uint32_t *n_queues);
-
 /** May the client have what the request says? False: it was refused, with the result *sent. account: or NULL. */
 bool rx_admit_checks(struct session *session, const struct rx_endpoint *rx_endpoint,
                      const struct protocol_attach *request, struct account *account, int *sent);

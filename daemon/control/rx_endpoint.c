@@ -34,25 +34,35 @@ static bool is_usable_channel(const struct session *session, const char *name)
 	return false;
 }
 
-/* A stream that is removed and added again has two sets of queues: those that go on are attached to. */
+/* A stream that is removed and added again is there twice: the one that goes on is attached to. */
+static struct rx_stream *find_rx_stream(const struct control *control, const char *name)
+{
+	struct rx_stream *stream;
+
+	TAILQ_FOREACH (stream, &control->rx_streams, link)
+		if (stream->queues[0]->endpoint.ending == IBVCAP_DISCONNECT_NONE &&
+		    strcmp(stream->known->config->name, name) == 0)
+			break;
+	return stream;
+}
+
 int rx_endpoint_attach(struct session *session, const struct protocol_attach *request)
 {
-	const bool is_member = request->group[0];
-	uint32_t n_queues;
-	struct rx_endpoint *rx_endpoint =
-		rx_admit_find(session->control, request->stream, is_member ? 0 : request->queue, &n_queues);
+	struct rx_stream *stream = find_rx_stream(session->control, request->stream);
 	int sent;
 
 	if (endpoint_refuses_connection(session, request->abi_major, request->abi_minor, &sent))
 		return sent;
-	if (n_queues == 0)
+	if (!stream)
 		return session_send_error(
 			session, -ESRCH, "no stream '%s'; %s'ibvcap status' lists those there are", request->stream,
 			is_usable_channel(session, request->stream) ? "it is a channel, for 'ibvcap send'; " : "");
-	if (!rx_endpoint)
+	if (request->group[0])
+		return rx_group_join(session, stream, request);
+	if (request->queue >= stream->n_queues)
 		return session_send_error(session, -EINVAL, "stream '%s' has no queue %u: it has %u, from 0",
-		                          request->stream, request->queue, n_queues);
-	return is_member ? rx_group_join(session, rx_endpoint, request) : rx_admit(session, rx_endpoint, request, NULL);
+		                          request->stream, request->queue, stream->n_queues);
+	return rx_admit(session, stream->queues[request->queue], request, NULL);
 }
 
 /* ---- the worker's answers ------------------------------------------------------------------------ */
@@ -143,7 +153,7 @@ static void take_rx_mail(struct rx_endpoint *rx_endpoint, const struct mail *mai
 		rx_endpoint->endpoint.ended = true;
 		rx_endpoint->has_failed = mail->type == MAIL_FAILED;
 		give_queue_back(rx_endpoint);
-		options->worker_ended(options->context, rx_endpoint->stream, mail->error);
+		options->worker_ended(options->context, rx_endpoint->stream, rx_endpoint->index, mail->error);
 		break;
 	default:
 		break;
@@ -158,26 +168,22 @@ static int on_rx_outbox(sd_event_source *source, int fd, uint32_t events, void *
 	(void)source;
 	(void)fd;
 	(void)events;
-	mailbox_clear(rx_endpoint->stream->outbox);
-	while (mailbox_receive(rx_endpoint->stream->outbox, &mail))
+	mailbox_clear(rx_endpoint->queue->outbox);
+	while (mailbox_receive(rx_endpoint->queue->outbox, &mail))
 		take_rx_mail(rx_endpoint, &mail);
 	return 0;
 }
 
 /* ---- the flow counter ---------------------------------------------------------------------------- */
 
-bool rx_endpoint_is_settled(const struct rx_endpoint *rx_endpoint)
-{
-	return rx_sum_is_settled(rx_endpoint->stream->sum, rx_endpoint->stream->matched->value);
-}
-
 /*
  * No mail if the workers have accounted for this reading, and the ring says so: those of a stream at rest may sleep.
  * The first readings without a new packet are mailed: by them the worker knows the losses exactly.
  */
-static bool rx_endpoint_is_at_rest(const struct control_stream *stream)
+static bool rx_endpoint_is_at_rest(const struct rx_endpoint *rx_endpoint)
 {
-	const struct ibvcap_ring *ring = stream->ring->ring;
+	const struct control_stream *stream = rx_endpoint->stream;
+	const struct ibvcap_ring *ring = rx_endpoint->queue->ring->ring;
 	struct ring_settled settled;
 
 	return rx_sum_is_at_rest(stream->sum, stream->matched->value) &&
@@ -196,21 +202,22 @@ bool rx_endpoint_mail_matched(struct rx_endpoint *rx_endpoint)
 
 	if (!rx_endpoint->is_matched_mailed)
 		rx_endpoint->is_matched_mailed =
-			rx_endpoint_is_at_rest(stream) || mailbox_send(stream->inbox, &mail) == 0;
+			rx_endpoint_is_at_rest(rx_endpoint) || mailbox_send(rx_endpoint->queue->inbox, &mail) == 0;
 	return rx_endpoint->is_matched_mailed;
 }
 
 /* All queues of the stream share the reading. If a mailbox is full, the next reading is mailed, which is newer. */
 static void on_matched(void *context)
 {
-	const struct reading *matched = ((const struct rx_endpoint *)context)->stream->matched;
-	struct control *control = ((const struct rx_endpoint *)context)->endpoint.control;
-	struct rx_endpoint *rx_endpoint;
+	const struct rx_stream *stream = context;
+	const struct reading *matched = stream->known->matched;
 
-	TAILQ_FOREACH (rx_endpoint, &control->rx_endpoints, link) {
-		if (rx_endpoint->stream->matched != matched || rx_endpoint->endpoint.ended || matched->result < 0)
+	for (uint32_t i = 0; i < stream->n_queues && matched->result >= 0; i++) {
+		struct rx_endpoint *rx_endpoint = stream->queues[i];
+
+		if (rx_endpoint->endpoint.ended)
 			continue;
-		daemon_store_reading(rx_endpoint->stream->ring->ring, matched->value, matched->at_ns);
+		daemon_store_reading(rx_endpoint->queue->ring->ring, matched->value, matched->at_ns);
 		rx_endpoint->is_matched_mailed = false;
 		rx_endpoint_mail_matched(rx_endpoint);
 	}
@@ -244,41 +251,10 @@ static const struct endpoint_kind stream_kind = {
 	.check_rights = check_receive_rights,
 };
 
-int rx_endpoint_new(struct control *control, const struct control_stream *stream)
-{
-	struct rx_endpoint *rx_endpoint = calloc(1, sizeof(*rx_endpoint));
-	sd_event *event = control->options.event;
-	int r;
-
-	if (!rx_endpoint)
-		return -ENOMEM;
-	endpoint_init(&rx_endpoint->endpoint, &stream_kind, control, stream->config->name);
-	rx_endpoint->stream = stream;
-	rx_endpoint->is_matched_mailed = true;
-	stream->matched->taken = on_matched;
-	stream->matched->taken_context = rx_endpoint;
-	TAILQ_INSERT_TAIL(&control->rx_endpoints, rx_endpoint, link);
-	r = notifier_new(&rx_endpoint->notifier, stream->ring, stream->ring->doorbell, RX_RING_CONSUMERS_MAX);
-	if (r >= 0)
-		r = endpoint_watch_budget(event, &rx_endpoint->over_budget, rx_endpoint->notifier);
-	if (r >= 0)
-		heartbeat_watch(control->options.heartbeats, notifier_heartbeat(rx_endpoint->notifier),
-		                "stream '%s': its notifier", stream->config->name);
-	if (r >= 0)
-		r = sd_event_add_io(event, &rx_endpoint->outbox, mailbox_fd(stream->outbox), EPOLLIN, on_rx_outbox,
-		                    rx_endpoint);
-	if (r < 0)
-		rx_endpoint_free(rx_endpoint);
-	return r < 0 ? r : 0;
-}
-
-void rx_endpoint_free(struct rx_endpoint *rx_endpoint)
+static void rx_endpoint_free(struct rx_endpoint *rx_endpoint)
 {
 	struct endpoint *endpoint = &rx_endpoint->endpoint;
 
-	TAILQ_REMOVE(&endpoint->control->rx_endpoints, rx_endpoint, link);
-	rx_groups_free(rx_endpoint);
-	rx_endpoint->stream->matched->taken = NULL;
 	sd_event_source_disable_unref(rx_endpoint->outbox);
 	sd_event_source_disable_unref(rx_endpoint->over_budget);
 	while (!LIST_EMPTY(&endpoint->clients))
@@ -288,24 +264,38 @@ void rx_endpoint_free(struct rx_endpoint *rx_endpoint)
 	free(rx_endpoint);
 }
 
-void rx_endpoint_end(struct rx_endpoint *rx_endpoint, enum ibvcap_disconnect reason)
+/* The next queue of the stream, which owns it, also on failure. */
+static int rx_endpoint_new(struct control *control, struct rx_stream *of)
 {
-	const struct endpoint_client *client;
+	struct rx_endpoint *rx_endpoint = calloc(1, sizeof(*rx_endpoint));
+	sd_event *event = control->options.event;
+	int r;
 
-	rx_endpoint->endpoint.ending = reason;
-	rx_groups_end(rx_endpoint);
-	LIST_FOREACH (client, &rx_endpoint->endpoint.clients, link)
-		if (client->session)
-			daemon_disconnect(&((const struct rx_session *)client)->consumer.state->link, reason);
+	if (!rx_endpoint)
+		return -ENOMEM;
+	endpoint_init(&rx_endpoint->endpoint, &stream_kind, control, of->known->config->name);
+	rx_endpoint->stream = of->known;
+	rx_endpoint->index = of->n_queues;
+	rx_endpoint->queue = of->known->queues[of->n_queues];
+	rx_endpoint->is_matched_mailed = true;
+	of->queues[of->n_queues++] = rx_endpoint;
+	r = notifier_new(&rx_endpoint->notifier, rx_endpoint->queue->ring, rx_endpoint->queue->ring->doorbell,
+	                 RX_RING_CONSUMERS_MAX);
+	if (r >= 0)
+		r = endpoint_watch_budget(event, &rx_endpoint->over_budget, rx_endpoint->notifier);
+	if (r >= 0)
+		heartbeat_watch(control->options.heartbeats, notifier_heartbeat(rx_endpoint->notifier),
+		                "stream '%s': its notifier", rx_endpoint->endpoint.name);
+	if (r >= 0)
+		r = sd_event_add_io(event, &rx_endpoint->outbox, mailbox_fd(rx_endpoint->queue->outbox), EPOLLIN,
+		                    on_rx_outbox, rx_endpoint);
+	return r < 0 ? r : 0;
 }
 
-void rx_endpoint_hang_up(struct rx_endpoint *rx_endpoint)
+static void hang_up_clients(const struct endpoint *endpoint)
 {
-	struct endpoint *endpoint = &rx_endpoint->endpoint;
 	struct session *session, *next;
 
-	endpoint->ended = true;
-	rx_groups_end(rx_endpoint);
 	for (session = LIST_FIRST(&endpoint->control->sessions); session; session = next) {
 		next = LIST_NEXT(session, link);
 		if (session->tapped == endpoint || (session->client && session->client->endpoint == endpoint))
@@ -320,4 +310,64 @@ void rx_endpoint_retry(struct rx_endpoint *rx_endpoint)
 	LIST_FOREACH (client, &rx_endpoint->endpoint.clients, link)
 		if (!client->session && !client->is_retained)
 			rx_session_mail_removal((struct rx_session *)client);
+}
+
+/* ---- the stream ------------------------------------------------------------------------------------- */
+
+int rx_stream_new(struct control *control, const struct control_stream *known)
+{
+	struct rx_stream *stream = calloc(1, sizeof(*stream));
+	int r = 0;
+
+	if (!stream)
+		return -ENOMEM;
+	stream->known = known;
+	TAILQ_INSERT_TAIL(&control->rx_streams, stream, link);
+	while (r == 0 && stream->n_queues < known->n_queues)
+		r = rx_endpoint_new(control, stream);
+	known->matched->taken = on_matched;
+	known->matched->taken_context = stream;
+	if (r < 0)
+		rx_stream_free(control, stream);
+	return r;
+}
+
+void rx_stream_free(struct control *control, struct rx_stream *stream)
+{
+	TAILQ_REMOVE(&control->rx_streams, stream, link);
+	rx_groups_free(stream);
+	stream->known->matched->taken = NULL;
+	while (stream->n_queues > 0)
+		rx_endpoint_free(stream->queues[--stream->n_queues]);
+	free(stream);
+}
+
+void rx_stream_end(struct rx_stream *stream, enum ibvcap_disconnect reason)
+{
+	const struct endpoint_client *client;
+
+	for (uint32_t i = 0; i < stream->n_queues; i++)
+		stream->queues[i]->endpoint.ending = reason;
+	rx_groups_end(stream);
+	for (uint32_t i = 0; i < stream->n_queues; i++)
+		LIST_FOREACH (client, &stream->queues[i]->endpoint.clients, link)
+			if (client->session)
+				daemon_disconnect(&((const struct rx_session *)client)->consumer.state->link, reason);
+}
+
+void rx_stream_hang_up(struct rx_stream *stream)
+{
+	for (uint32_t i = 0; i < stream->n_queues; i++)
+		stream->queues[i]->endpoint.ended = true;
+	rx_groups_end(stream);
+	for (uint32_t i = 0; i < stream->n_queues; i++)
+		hang_up_clients(&stream->queues[i]->endpoint);
+}
+
+bool rx_stream_runs(const struct rx_stream *stream)
+{
+	for (uint32_t i = 0; i < stream->n_queues; i++)
+		if (!stream->queues[i]->endpoint.ended)
+			return true;
+	return false;
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * One queue of a stream as control offers it to consumers. A consumer that a client asks for is checked, lent to the
- * queue's worker by mail, and freed only when the worker has given it back. Control thread only.
+ * A stream and its queues as control offers them to consumers. A consumer that a client asks for is checked, lent to
+ * the worker of a queue by mail, and freed only when the worker has given it back. Control thread only.
  */
 #ifndef DAEMON_CONTROL_RX_ENDPOINT_H
 #define DAEMON_CONTROL_RX_ENDPOINT_H
@@ -16,37 +16,47 @@
 #include <stdbool.h>
 #include <sys/queue.h>
 
+struct rx_endpoint;
+
+struct rx_stream {
+	TAILQ_ENTRY(rx_stream) link;
+	const struct control_stream *known;
+	struct rx_endpoint *queues[IBVCAP_QUEUES_MAX];
+	uint32_t n_queues;
+	LIST_HEAD(, rx_group) groups;
+};
+
+/* A queue. */
 struct rx_endpoint {
 	struct endpoint endpoint;
-	TAILQ_ENTRY(rx_endpoint) link;
 	const struct control_stream *stream;
+	const struct control_queue *queue;
+	uint32_t index; /* of the queue in the stream */
 	struct notifier *notifier;
 	sd_event_source *outbox;
 	sd_event_source *over_budget;
 	struct rx_stall stall;
-	LIST_HEAD(, rx_group) groups; /* of the stream's first queue: of the whole stream */
-
 	struct loss_memory loss;
 	bool has_failed;        /* the device's queue, so that the worker has ended */
 	bool is_matched_mailed; /* the worker knows the last reading, or gets it by mail */
 };
 
 /** Adds it to control's list. 0 or -errno. */
-int rx_endpoint_new(struct control *control, const struct control_stream *stream);
-/** The worker's thread has ended, or never ran. */
-void rx_endpoint_free(struct rx_endpoint *rx_endpoint);
+int rx_stream_new(struct control *control, const struct control_stream *known);
+/** The workers' threads have ended, or never ran. */
+void rx_stream_free(struct control *control, struct rx_stream *stream);
 /** Tell the consumers why the stream will end; accept no more of them. */
-void rx_endpoint_end(struct rx_endpoint *rx_endpoint, enum ibvcap_disconnect reason);
-/** Disconnect its consumers and taps: the worker has ended. */
-void rx_endpoint_hang_up(struct rx_endpoint *rx_endpoint);
+void rx_stream_end(struct rx_stream *stream, enum ibvcap_disconnect reason);
+/** Disconnect its consumers and taps: the workers have ended. */
+void rx_stream_hang_up(struct rx_stream *stream);
+/** Does the worker of a queue run? */
+bool rx_stream_runs(const struct rx_stream *stream);
+
 /** Mail again the removals that found the mailbox full. */
 void rx_endpoint_retry(struct rx_endpoint *rx_endpoint);
 
 /** Mail the last reading of the flow counter to the worker, unless that was done. False: its mailbox is full. */
 bool rx_endpoint_mail_matched(struct rx_endpoint *rx_endpoint);
-/** Has the worker accounted for all packets that the last reading of the flow counter counted? */
-bool rx_endpoint_is_settled(const struct rx_endpoint *rx_endpoint);
-
 /** A client asks to attach; it is answered now, or when the worker has answered. 0, or -errno: disconnect. */
 int rx_endpoint_attach(struct session *session, const struct protocol_attach *request);
 

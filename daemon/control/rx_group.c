@@ -31,8 +31,8 @@ struct rx_group_queue {
 };
 
 struct rx_group {
-	LIST_ENTRY(rx_group) link; /* of the stream's first queue */
-	struct rx_endpoint *first;
+	LIST_ENTRY(rx_group) link; /* of the stream */
+	struct rx_stream *stream;
 	char name[IBVCAP_GROUP_NAME_MAX];
 	uid_t uid; /* of all members */
 	TAILQ_HEAD(, rx_group_ask) asks;
@@ -112,16 +112,12 @@ static void abandon_ask(struct session_wait *wait)
 
 /* ---- queues ---------------------------------------------------------------------------------------- */
 
+/* NULL: the queue has ended, or will. */
 static struct rx_endpoint *find_queue(const struct rx_group *group, uint32_t queue)
 {
-	const struct control *control = group->first->endpoint.control;
-	struct rx_endpoint *endpoint;
+	struct rx_endpoint *endpoint = group->stream->queues[queue];
 
-	TAILQ_FOREACH (endpoint, &control->rx_endpoints, link)
-		if (endpoint->stream->config == group->first->stream->config && endpoint->stream->queue == queue)
-			break;
-	return endpoint && !endpoint->endpoint.ended && endpoint->endpoint.ending == IBVCAP_DISCONNECT_NONE ? endpoint
-	                                                                                                    : NULL;
+	return !endpoint->endpoint.ended && endpoint->endpoint.ending == IBVCAP_DISCONNECT_NONE ? endpoint : NULL;
 }
 
 static struct rx_group_queue *find_free(struct rx_group *group, struct rx_endpoint **endpoint)
@@ -136,7 +132,7 @@ static struct rx_group_queue *find_free(struct rx_group *group, struct rx_endpoi
 
 static void log_move(struct rx_group *group, const struct rx_group_queue *queue, uint32_t index)
 {
-	const struct log_about about = {.stream = group->first->endpoint.name,
+	const struct log_about about = {.stream = group->stream->known->config->name,
 	                                .peer = "CONSUMER",
 	                                .pid = queue->owner->client.pid,
 	                                .uid = queue->owner->client.uid};
@@ -166,7 +162,7 @@ static void give_queue(struct rx_group_ask *ask, struct rx_group_queue *queue, s
 		queue->owner = (struct rx_session *)session->client;
 		queue->owner->group = group;
 		queue->member = request.member;
-		log_move(group, queue, endpoint->stream->queue);
+		log_move(group, queue, endpoint->index);
 	}
 }
 
@@ -181,7 +177,7 @@ void rx_group_note_told(const struct rx_session *rx)
 static void note_cursor(struct rx_group_queue *queue, const struct rx_session *rx)
 {
 	const struct ring_consumer *consumer = &rx->consumer;
-	uint64_t behind = consumer_load_head(rx_session_endpoint(rx)->stream->ring->ring) - consumer->attach_sequence;
+	uint64_t behind = consumer_load_head(rx_session_endpoint(rx)->queue->ring->ring) - consumer->attach_sequence;
 	uint64_t delivered = u64_min(daemon_load_delivered(consumer->page), behind);
 	uint64_t skipped = u64_min(daemon_load_skipped(consumer->page), behind - delivered);
 
@@ -217,7 +213,7 @@ struct rx_group *rx_group_take_back(struct rx_session *rx)
 
 static void recall_queue(struct rx_group *group, struct rx_group_queue *queue)
 {
-	const struct control *control = group->first->endpoint.control;
+	const struct control *control = group->stream->queues[0]->endpoint.control;
 	struct session *session = queue->owner->client.session;
 	struct protocol_recalled message = {0};
 
@@ -269,66 +265,66 @@ void rx_group_settle(struct rx_group *group)
 
 /* ---- joining ---------------------------------------------------------------------------------------- */
 
-static struct rx_group *find_group(const struct rx_endpoint *first, const char *name, uid_t uid)
+static struct rx_group *find_group(const struct rx_stream *stream, const char *name, uid_t uid)
 {
 	struct rx_group *group;
 
-	LIST_FOREACH (group, &first->groups, link)
+	LIST_FOREACH (group, &stream->groups, link)
 		if (strcmp(group->name, name) == 0 && group->uid == uid)
 			break;
 	return group;
 }
 
-static struct rx_group *new_group(struct rx_endpoint *first, const struct protocol_attach *request, uid_t uid)
+static struct rx_group *new_group(struct rx_stream *stream, const struct protocol_attach *request, uid_t uid)
 {
 	const struct rx_start_position start = {request->start, request->start_value};
 	struct rx_group *group = calloc(1, sizeof(*group));
 
 	if (!group)
 		return NULL;
-	group->first = first;
+	group->stream = stream;
 	group->uid = uid;
-	group->n_queues = first->stream->ring->ring->n_queues;
+	group->n_queues = stream->n_queues;
 	memcpy(group->name, request->group, sizeof(group->name));
 	TAILQ_INIT(&group->asks);
 	/* All queues of a group begin at one time: when the first member joins. */
 	for (uint32_t i = 0; i < group->n_queues; i++) {
 		const struct rx_endpoint *endpoint = find_queue(group, i);
 
-		group->queues[i].next.sequence = endpoint ? rx_ring_find_start(endpoint->stream->ring, &start) : 0;
+		group->queues[i].next.sequence = endpoint ? rx_ring_find_start(endpoint->queue->ring, &start) : 0;
 	}
-	LIST_INSERT_HEAD(&first->groups, group, link);
+	LIST_INSERT_HEAD(&stream->groups, group, link);
 	return group;
 }
 
 static int tell_joined(const struct rx_group_ask *ask)
 {
 	const struct rx_group *group = ask->group;
-	struct protocol_joined message = {.epoch = group->first->stream->ring->ring->segment.epoch,
+	struct protocol_joined message = {.epoch = group->stream->queues[0]->queue->ring->ring->segment.epoch,
 	                                  .n_queues = group->n_queues};
 
 	protocol_init(&message.header, PROTOCOL_JOINED, sizeof(message));
 	return session_send(ask->session, &message.header, NULL, 0);
 }
 
-int rx_group_join(struct session *session, struct rx_endpoint *first, const struct protocol_attach *request)
+int rx_group_join(struct session *session, struct rx_stream *stream, const struct protocol_attach *request)
 {
 	struct rx_group_ask *ask;
 	struct rx_group *group;
 	int r;
 
-	if (!rx_admit_checks(session, first, request, NULL, &r))
+	if (!rx_admit_checks(session, stream->queues[0], request, NULL, &r))
 		return r;
 	if (request->policy == IBVCAP_POLICY_TAP)
 		return session_send_error(session, -EINVAL, "stream '%s': a tap cannot be a member of a group",
-		                          first->endpoint.name);
+		                          stream->known->config->name);
 	ask = calloc(1, sizeof(*ask));
-	group = find_group(first, request->group, session->peer.uid);
+	group = find_group(stream, request->group, session->peer.uid);
 	if (!group && ask)
-		group = new_group(first, request, session->peer.uid);
+		group = new_group(stream, request, session->peer.uid);
 	if (!group) {
 		free(ask);
-		return session_send_error(session, -ENOMEM, "stream '%s': out of memory", first->endpoint.name);
+		return session_send_error(session, -ENOMEM, "stream '%s': out of memory", stream->known->config->name);
 	}
 	*ask = (struct rx_group_ask){{abandon_ask}, .group = group, .session = session, .request = *request};
 	session->wait = &ask->wait;
@@ -345,7 +341,7 @@ int rx_group_join(struct session *session, struct rx_endpoint *first, const stru
 static void disconnect_late(struct rx_group *group)
 {
 	struct session *session = group->recalled->client.session;
-	const struct log_about about = {.stream = group->first->endpoint.name,
+	const struct log_about about = {.stream = group->stream->known->config->name,
 	                                .peer = "CONSUMER",
 	                                .pid = session->peer.pid,
 	                                .uid = session->peer.uid};
@@ -361,11 +357,11 @@ static void disconnect_late(struct rx_group *group)
 	session_free(session);
 }
 
-void rx_groups_tick(struct rx_endpoint *first, uint64_t now_us)
+void rx_groups_tick(struct rx_stream *stream, uint64_t now_us)
 {
 	struct rx_group *group;
 
-	LIST_FOREACH (group, &first->groups, link)
+	LIST_FOREACH (group, &stream->groups, link)
 		if (group->recalled && group->recalled->client.session && now_us >= group->recall_until_us)
 			disconnect_late(group);
 }
@@ -383,28 +379,29 @@ static void end_group(struct rx_group *group)
 		struct session *session = ask->session;
 
 		drop_ask(ask);
-		if (session_send_error(session, -ENODEV, "stream '%s': it has ended", group->first->endpoint.name) < 0)
+		if (session_send_error(session, -ENODEV, "stream '%s': it has ended",
+		                       group->stream->known->config->name) < 0)
 			session_free(session);
 	}
 }
 
-void rx_groups_end(struct rx_endpoint *first)
+void rx_groups_end(struct rx_stream *stream)
 {
 	struct rx_group *group, *next;
 
-	for (group = LIST_FIRST(&first->groups); group; group = next) {
+	for (group = LIST_FIRST(&stream->groups); group; group = next) {
 		next = LIST_NEXT(group, link);
 		end_group(group);
 		rx_group_settle(group);
 	}
 }
 
-void rx_groups_free(struct rx_endpoint *first)
+void rx_groups_free(struct rx_stream *stream)
 {
 	struct rx_group *group;
 
-	rx_groups_end(first);
-	while ((group = LIST_FIRST(&first->groups))) {
+	rx_groups_end(stream);
+	while ((group = LIST_FIRST(&stream->groups))) {
 		/* NOLINTNEXTLINE(clang-analyzer-unix.Malloc): LIST_REMOVE() has unlinked the last one */
 		for (uint32_t i = 0; i < group->n_queues; i++)
 			if (group->queues[i].owner)

@@ -24,10 +24,10 @@ struct rx_group;
 struct rx_session;
 
 /**
- * A client asks for a queue of the stream, whose first queue is given, as a member of a group; makes the group if there
- * is none. The answer may wait. 0, or -errno: disconnect.
+ * A client asks for a queue of the stream as a member of a group; makes the group if there is none. The answer may
+ * wait. 0, or -errno: disconnect.
  */
-int rx_group_join(struct session *session, struct rx_endpoint *first, const struct protocol_attach *request);
+int rx_group_join(struct session *session, struct rx_stream *stream, const struct protocol_attach *request);
 
 /** The client gets to know where the owner before it stopped. No effect if the consumer is of no group. */
 void rx_group_note_told(const struct rx_session *rx);
@@ -43,13 +43,13 @@ void rx_group_settle(struct rx_group *group);
 
 const char *rx_group_name(const struct rx_group *group);
 
-/** For the stream's first queue, at each tick: disconnect owners that did not give up what was recalled. */
-void rx_groups_tick(struct rx_endpoint *first, uint64_t now_us);
+/** At each tick: disconnect owners that did not give up what was recalled. */
+void rx_groups_tick(struct rx_stream *stream, uint64_t now_us);
 
-/** The stream of the first queue ends: refuse the members that ask. */
-void rx_groups_end(struct rx_endpoint *first);
+/** The stream ends: refuse the members that ask. */
+void rx_groups_end(struct rx_stream *stream);
 
-/** The stream's first queue is freed: forget its groups. */
-void rx_groups_free(struct rx_endpoint *first);
+/** The stream is freed: forget its groups. */
+void rx_groups_free(struct rx_stream *stream);
 
 #endif

@@ -119,7 +119,7 @@ void rx_session_mail_removal(struct rx_session *rx)
 	const struct mail mail = {.type = MAIL_REMOVE_CONSUMER, .consumer = &rx->consumer};
 
 	if (!rx->client.endpoint->ended && !rx->client.remove_mailed)
-		rx->client.remove_mailed = mailbox_send(rx_session_endpoint(rx)->stream->inbox, &mail) == 0;
+		rx->client.remove_mailed = mailbox_send(rx_session_endpoint(rx)->queue->inbox, &mail) == 0;
 }
 
 void rx_session_close(struct endpoint_client *client)
@@ -138,7 +138,7 @@ void rx_session_close(struct endpoint_client *client)
 
 static uint64_t rx_epoch(const struct rx_endpoint *rx_endpoint)
 {
-	return rx_endpoint->stream->ring->ring->segment.epoch;
+	return rx_endpoint->queue->ring->ring->segment.epoch;
 }
 
 static void describe_page(struct ibvcap_segment *segment, uint64_t magic, uint64_t bytes, uint64_t epoch)
@@ -253,7 +253,7 @@ static int send_attached(struct session *session, const struct rx_endpoint *rx_e
 
 int rx_session_send(struct rx_session *rx)
 {
-	const struct rx_ring *ring = rx_session_endpoint(rx)->stream->ring;
+	const struct rx_ring *ring = rx_session_endpoint(rx)->queue->ring;
 	const struct shm *const readonly[] = {&ring->payload, &ring->headers, &ring->ring_shm, &rx->consumer.state_shm};
 	int fds[PROTOCOL_FD_N];
 	int r = reopen_readonly(readonly, PROTOCOL_FD_CONSUMER_PAGE, fds);
@@ -268,7 +268,7 @@ int rx_session_send(struct rx_session *rx)
 
 int rx_session_send_tap(struct session *session, const struct rx_endpoint *rx_endpoint)
 {
-	const struct rx_ring *ring = rx_endpoint->stream->ring;
+	const struct rx_ring *ring = rx_endpoint->queue->ring;
 	const struct shm *const readonly[] = {&ring->payload, &ring->headers, &ring->ring_shm};
 	int fds[PROTOCOL_FD_TAP_N];
 	int r = reopen_readonly(readonly, PROTOCOL_FD_TAP_N, fds);

@@ -77,20 +77,25 @@ static void warn_of_stuck_users(struct control *control)
 	}
 }
 
+static void tick_rx_stream(struct rx_stream *stream, uint64_t now_us)
+{
+	rx_groups_tick(stream, now_us);
+	if (rx_stream_runs(stream))
+		reading_ask(stream->known->matched);
+	for (uint32_t i = 0; i < stream->n_queues; i++)
+		if (!stream->queues[i]->endpoint.ended)
+			rx_endpoint_retry(stream->queues[i]);
+}
+
 static int on_tick(sd_event_source *source, uint64_t time_us, void *context)
 {
 	struct control *control = context;
-	struct rx_endpoint *endpoint;
+	struct rx_stream *stream;
 	struct tx_endpoint *channel;
 
 	(void)time_us;
-	TAILQ_FOREACH (endpoint, &control->rx_endpoints, link) {
-		rx_groups_tick(endpoint, loop_now_us(control->options.event)); /* of all queues, not this one alone */
-		if (endpoint->endpoint.ended)
-			continue;
-		reading_ask(endpoint->stream->matched);
-		rx_endpoint_retry(endpoint);
-	}
+	TAILQ_FOREACH (stream, &control->rx_streams, link)
+		tick_rx_stream(stream, loop_now_us(control->options.event));
 	TAILQ_FOREACH (channel, &control->tx_endpoints, link)
 		tx_endpoint_tick(channel, loop_now_us(control->options.event));
 	close_idle_clients(control);
@@ -105,15 +110,16 @@ static int on_tick(sd_event_source *source, uint64_t time_us, void *context)
 static int on_memory_gone(sd_event_source *source, int fd, uint32_t events, void *context)
 {
 	struct control *control = context;
-	struct rx_endpoint *endpoint;
+	const struct rx_stream *stream;
 	struct tx_endpoint *channel;
 
 	(void)source;
 	(void)fd;
 	(void)events;
 	retained_watch_read(&control->retained);
-	TAILQ_FOREACH (endpoint, &control->rx_endpoints, link)
-		endpoint_free_retained(&endpoint->endpoint);
+	TAILQ_FOREACH (stream, &control->rx_streams, link)
+		for (uint32_t i = 0; i < stream->n_queues; i++)
+			endpoint_free_retained(&stream->queues[i]->endpoint);
 	TAILQ_FOREACH (channel, &control->tx_endpoints, link)
 		endpoint_free_retained(&channel->endpoint);
 	return 0;
@@ -146,7 +152,7 @@ int control_new(struct control **control, const struct control_options *options,
 		LIST_INIT(&c->sessions);
 		LIST_INIT(&c->users.list);
 		c->users.event = c->options.event;
-		TAILQ_INIT(&c->rx_endpoints);
+		TAILQ_INIT(&c->rx_streams);
 		TAILQ_INIT(&c->tx_workers);
 		TAILQ_INIT(&c->tx_endpoints);
 		TAILQ_INIT(&c->interfaces);
@@ -172,37 +178,37 @@ int control_new(struct control **control, const struct control_options *options,
 
 /* ---- adding and removing streams ---------------------------------------------------------------------------- */
 
-static struct rx_endpoint *find_rx_endpoint(struct control *control, const struct control_stream *stream)
+static struct rx_stream *rx_stream_of(struct control *control, const struct control_stream *known)
 {
-	struct rx_endpoint *endpoint;
+	struct rx_stream *stream;
 
-	TAILQ_FOREACH (endpoint, &control->rx_endpoints, link)
-		if (endpoint->stream == stream)
+	TAILQ_FOREACH (stream, &control->rx_streams, link)
+		if (stream->known == known)
 			break;
-	return endpoint;
+	return stream;
 }
 
 int control_add_stream(struct control *control, const struct control_stream *stream)
 {
-	return rx_endpoint_new(control, stream);
+	return rx_stream_new(control, stream);
 }
 
-void control_end_stream(struct control *control, const struct control_stream *stream, enum ibvcap_disconnect reason)
+void control_end_stream(struct control *control, const struct control_stream *known, enum ibvcap_disconnect reason)
 {
-	struct rx_endpoint *endpoint = find_rx_endpoint(control, stream);
+	struct rx_stream *stream = rx_stream_of(control, known);
 
-	if (endpoint)
-		rx_endpoint_end(endpoint, reason);
+	if (stream)
+		rx_stream_end(stream, reason);
 }
 
-void control_remove_stream(struct control *control, const struct control_stream *stream)
+void control_remove_stream(struct control *control, const struct control_stream *known)
 {
-	struct rx_endpoint *endpoint = find_rx_endpoint(control, stream);
+	struct rx_stream *stream = rx_stream_of(control, known);
 
-	if (!endpoint)
+	if (!stream)
 		return;
-	rx_endpoint_hang_up(endpoint);
-	rx_endpoint_free(endpoint);
+	rx_stream_hang_up(stream);
+	rx_stream_free(control, stream);
 }
 
 /* ---- adding and removing channels and interfaces ----------------------------------------------------------- */
@@ -299,7 +305,7 @@ void control_stop_accepting(struct control *control)
 
 bool control_free(struct control *control)
 {
-	struct rx_endpoint *endpoint;
+	struct rx_stream *stream;
 	struct tx_worker_endpoint *worker;
 	struct tx_endpoint *channel;
 
@@ -308,8 +314,9 @@ bool control_free(struct control *control)
 	control->listening = sd_event_source_disable_unref(control->listening);
 	sd_event_source_disable_unref(control->tick);
 	sd_event_source_disable_unref(control->memory_gone);
-	TAILQ_FOREACH (endpoint, &control->rx_endpoints, link)
-		endpoint->endpoint.ended = true; /* nothing is mailed any more */
+	TAILQ_FOREACH (stream, &control->rx_streams, link)
+		for (uint32_t i = 0; i < stream->n_queues; i++)
+			stream->queues[i]->endpoint.ended = true; /* nothing is mailed any more */
 	TAILQ_FOREACH (worker, &control->tx_workers, link)
 		worker->ended = true;
 	TAILQ_FOREACH (channel, &control->tx_endpoints, link)
@@ -318,8 +325,8 @@ bool control_free(struct control *control)
 		session_free(LIST_FIRST(&control->sessions));
 	dropped_sockets_close(&control->dropped);
 	status_deinit(control);
-	while (!TAILQ_EMPTY(&control->rx_endpoints))
-		rx_endpoint_free(TAILQ_FIRST(&control->rx_endpoints));
+	while (!TAILQ_EMPTY(&control->rx_streams))
+		rx_stream_free(control, TAILQ_FIRST(&control->rx_streams));
 	if (!users_drain(&control->users)) {
 		log_warning("control: a client keeps a thread of the daemon in a system call: what that thread works "
 		            "on is left to the kernel, which frees it when the daemon ends");

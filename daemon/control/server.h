@@ -18,7 +18,7 @@
 
 struct control {
 	struct control_options options;
-	TAILQ_HEAD(, rx_endpoint) rx_endpoints;      /* one for each queue of a stream */
+	TAILQ_HEAD(, rx_stream) rx_streams;
 	TAILQ_HEAD(, tx_worker_endpoint) tx_workers; /* one for each transmit worker */
 	TAILQ_HEAD(, tx_endpoint) tx_endpoints;
 	TAILQ_HEAD(, control_interface) interfaces;

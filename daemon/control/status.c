@@ -61,17 +61,13 @@ static int build_status(const struct control *control, struct reply *reply)
 {
 	const struct control_interface *interface;
 	const struct tx_endpoint *channel;
-	struct rx_endpoint *endpoint;
-	struct stream_terms terms = {0};
+	const struct rx_stream *stream;
 	struct protocol_header end;
 	int r = append_daemon(reply);
 
-	TAILQ_FOREACH (endpoint, &control->rx_endpoints, link) {
+	TAILQ_FOREACH (stream, &control->rx_streams, link)
 		if (r == 0)
-			r = status_append_stream(reply, endpoint, &terms);
-		if (r == 0)
-			r = status_append_consumers(reply, endpoint);
-	}
+			r = status_append_stream(reply, stream);
 	TAILQ_FOREACH (channel, &control->tx_endpoints, link)
 		if (r == 0)
 			r = status_append_channel(reply, channel);
@@ -89,10 +85,10 @@ static bool may_see_all(const struct session *session)
 	return rights_to_see_all(session->control->options.config, &session->peer, geteuid());
 }
 
-static bool may_see_point(const struct session *session, const struct rx_endpoint *endpoint)
+static bool may_see_stream(const struct session *session, const struct rx_stream *stream)
 {
 	return may_see_all(session) ||
-	       rights_to_receive(endpoint->stream->config, &session->peer, geteuid(), NULL) == RIGHTS_GRANTED;
+	       rights_to_receive(stream->known->config, &session->peer, geteuid(), NULL) == RIGHTS_GRANTED;
 }
 
 static bool may_see_channel(const struct session *session, const struct tx_endpoint *channel)
@@ -110,7 +106,7 @@ static bool is_on_interface(const char *interface, const char *backend, const st
 static bool may_see_interface(const struct session *session, const struct ibvcap_status_interface *interface)
 {
 	const struct tx_endpoint *channel;
-	const struct rx_endpoint *endpoint;
+	const struct rx_stream *stream;
 
 	if (may_see_all(session))
 		return true;
@@ -118,20 +114,20 @@ static bool may_see_interface(const struct session *session, const struct ibvcap
 		if (is_on_interface(channel->channel->config->interface, channel->channel->backend, interface) &&
 		    may_see_channel(session, channel))
 			return true;
-	TAILQ_FOREACH (endpoint, &session->control->rx_endpoints, link)
-		if (is_on_interface(endpoint->stream->config->interface, endpoint->stream->backend, interface) &&
-		    may_see_point(session, endpoint))
+	TAILQ_FOREACH (stream, &session->control->rx_streams, link)
+		if (is_on_interface(stream->known->config->interface, stream->known->backend, interface) &&
+		    may_see_stream(session, stream))
 			return true;
 	return false;
 }
 
 /*
- * Streams and channels are in the order of the endpoints. Rights are looked up by endpoint and not by name, because a
+ * Streams and channels are in the order of control's lists. Rights are looked up by that order and not by name: a
  * stream that was removed and one that was added in its place have the same name and may have different rights.
  */
 static int send_seen(struct session *session, const struct reply *reply)
 {
-	const struct rx_endpoint *endpoint = TAILQ_FIRST(&session->control->rx_endpoints);
+	const struct rx_stream *stream = TAILQ_FIRST(&session->control->rx_streams);
 	const struct tx_endpoint *channel = TAILQ_FIRST(&session->control->tx_endpoints);
 	struct reply seen = {0};
 	bool may_see = true;
@@ -145,8 +141,10 @@ static int send_seen(struct session *session, const struct reply *reply)
 		at += message.header.bytes;
 		switch (message.header.type == PROTOCOL_PART ? message.part.kind : STATUS_N_PARTS) {
 		case STATUS_STREAM:
-			may_see = may_see_point(session, endpoint);
-			endpoint = TAILQ_NEXT(endpoint, link);
+			if (((const struct ibvcap_status_stream *)message.part.body)->queue > 0)
+				break;
+			may_see = may_see_stream(session, stream);
+			stream = TAILQ_NEXT(stream, link);
 			break;
 		case STATUS_CHANNEL:
 			may_see = may_see_channel(session, channel);
@@ -201,23 +199,28 @@ static bool is_renewed(const struct control *control, const struct reading *read
 	return reading->tried_ns >= control->refresh.asked_ns || reading->is_closed || has_hung(reading);
 }
 
-static bool is_ring_fresh(const struct control *control, struct rx_endpoint *endpoint)
+static bool is_stream_fresh(const struct control *control, const struct rx_stream *stream)
 {
-	const struct reading *matched = endpoint->stream->matched;
+	bool is_mailed = true;
 
-	if (endpoint->endpoint.ended)
+	if (!rx_stream_runs(stream))
 		return true;
-	return is_renewed(control, matched) && rx_endpoint_mail_matched(endpoint) && rx_endpoint_is_settled(endpoint);
+	if (!is_renewed(control, stream->known->matched))
+		return false;
+	for (uint32_t i = 0; i < stream->n_queues; i++)
+		if (!stream->queues[i]->endpoint.ended)
+			is_mailed &= rx_endpoint_mail_matched(stream->queues[i]);
+	return is_mailed && rx_sum_is_settled(stream->known->sum, stream->known->matched->value);
 }
 
 static bool is_fresh(struct control *control)
 {
 	const struct control_interface *interface;
-	struct rx_endpoint *endpoint;
+	const struct rx_stream *stream;
 	bool fresh = true;
 
-	TAILQ_FOREACH (endpoint, &control->rx_endpoints, link)
-		fresh &= is_ring_fresh(control, endpoint);
+	TAILQ_FOREACH (stream, &control->rx_streams, link)
+		fresh &= is_stream_fresh(control, stream);
 	TAILQ_FOREACH (interface, &control->interfaces, link)
 		for (uint32_t i = 0; i < INTERFACE_COUNTER_N; i++)
 			fresh &= is_renewed(control, interface->counters[i]);
@@ -227,11 +230,11 @@ static bool is_fresh(struct control *control)
 static void renew_readings(struct control *control)
 {
 	const struct control_interface *interface;
-	const struct rx_endpoint *endpoint;
+	const struct rx_stream *stream;
 
 	control->refresh.asked_ns = time_monotonic_ns();
-	TAILQ_FOREACH (endpoint, &control->rx_endpoints, link)
-		reading_renew(endpoint->stream->matched);
+	TAILQ_FOREACH (stream, &control->rx_streams, link)
+		reading_renew(stream->known->matched);
 	TAILQ_FOREACH (interface, &control->interfaces, link)
 		for (uint32_t i = 0; i < INTERFACE_COUNTER_N; i++)
 			reading_renew(interface->counters[i]);

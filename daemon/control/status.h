@@ -17,6 +17,7 @@
 #include <systemd/sd-event.h>
 
 struct rx_endpoint;
+struct rx_stream;
 struct tx_endpoint;
 struct control;
 struct reply;
@@ -34,26 +35,13 @@ struct status_refresh {
 int status_init(struct control *control);
 void status_deinit(struct control *control);
 
-/* The terms of a stream's sum, read once, so that the messages of all its queues agree. */
-struct stream_terms {
-	const struct rx_sum *sum; /* NULL: of no stream yet */
-	uint64_t published[RX_SUM_QUEUES_MAX];
-	uint64_t errored[RX_SUM_QUEUES_MAX];
-	uint64_t no_buffer;
-	uint64_t matched;
-	uint64_t in_flight;
-};
-
-/**
- * In status_stream.c, for status.c: a queue of a stream, followed by its flows. terms: of the queue before, for queues
- * of one stream in a row; 0 at first. 0 or -ENOMEM.
- */
-int status_append_stream(struct reply *reply, struct rx_endpoint *endpoint, struct stream_terms *terms);
+/** In status_stream.c, for status.c: each queue of a stream with its consumers, then the flows. 0 or -ENOMEM. */
+int status_append_stream(struct reply *reply, const struct rx_stream *stream);
 
 /** The age of a reading as a status has it. */
 uint32_t status_age_ms(const struct reading *reading);
 
-/** In status_consumer.c, for status.c: the consumers of a stream, then its taps. 0 or -ENOMEM. */
+/** In status_consumer.c, for status_stream.c: the consumers of a queue, then its taps. 0 or -ENOMEM. */
 int status_append_consumers(struct reply *reply, const struct rx_endpoint *endpoint);
 
 /** In status_channel.c, for status.c: a channel, followed by its senders. 0 or -ENOMEM. */

@@ -116,7 +116,7 @@ static void view_consumer(const struct rx_ring *ring, const struct ring_consumer
 static int append_consumer(struct reply *reply, const struct rx_endpoint *endpoint, const struct rx_session *rx)
 {
 	struct ibvcap_status_consumer part = {.size = sizeof(part),
-	                                      .queue = endpoint->stream->queue,
+	                                      .queue = endpoint->index,
 	                                      .policy = consumer_load_policy(rx->consumer.state),
 	                                      .pid = rx->client.pid,
 	                                      .uid = rx->client.uid,
@@ -126,7 +126,7 @@ static int append_consumer(struct reply *reply, const struct rx_endpoint *endpoi
 
 	reply_copy_text(part.stream, sizeof(part.stream), endpoint->endpoint.name);
 	reply_copy_text(part.group, sizeof(part.group), rx->group ? rx_group_name(rx->group) : "");
-	view_consumer(endpoint->stream->ring, &rx->consumer, &view);
+	view_consumer(endpoint->queue->ring, &rx->consumer, &view);
 	status_count_consumer(&view, counters);
 	return reply_append_part(reply, STATUS_CONSUMER, &part, counters);
 }
@@ -134,7 +134,7 @@ static int append_consumer(struct reply *reply, const struct rx_endpoint *endpoi
 static int append_tap(struct reply *reply, const struct rx_endpoint *endpoint, const struct session *session)
 {
 	struct ibvcap_status_consumer part = {.size = sizeof(part),
-	                                      .queue = endpoint->stream->queue,
+	                                      .queue = endpoint->index,
 	                                      .policy = IBVCAP_POLICY_TAP,
 	                                      .pid = session->peer.pid,
 	                                      .uid = session->peer.uid};

@@ -18,64 +18,69 @@ uint32_t status_age_ms(const struct reading *reading)
 	return (uint32_t)u64_min(reading_age_ns(reading, time_monotonic_ns()) / 1000000, UINT32_MAX);
 }
 
+/* The terms of a stream's sum, read once, so that the entries of all its queues agree. */
+struct stream_terms {
+	uint64_t published[IBVCAP_QUEUES_MAX];
+	uint64_t errored[IBVCAP_QUEUES_MAX];
+	uint64_t no_buffer;
+	uint64_t matched;
+	uint64_t in_flight;
+};
+
 /*
  * All packets in the terms of the sum were counted as matched, though maybe after the last reading of the flow
  * counters. So the larger of both is what is known to be matched, and the difference, in_flight, is never negative.
  */
-static void read_terms(const struct control_stream *stream, struct stream_terms *terms)
+static struct stream_terms read_terms(const struct control_stream *stream)
 {
 	const struct rx_sum *sum = stream->sum;
+	struct stream_terms terms;
 	uint64_t accounted = 0;
 
-	terms->sum = sum;
-	for (uint32_t i = 0; i < sum->n_queues; i++) {
-		terms->published[i] = counter_get(&sum->parts[i].ring->counters[IBVCAP_RX_COUNTER_PUBLISHED]);
-		terms->errored[i] = counter_get(&sum->parts[i].ring->counters[IBVCAP_RX_COUNTER_ERRORED]);
-		accounted += terms->published[i] + terms->errored[i];
+	for (uint32_t i = 0; i < stream->n_queues; i++) {
+		terms.published[i] = counter_get(&stream->queues[i]->ring->ring->counters[IBVCAP_RX_COUNTER_PUBLISHED]);
+		terms.errored[i] = counter_get(&stream->queues[i]->ring->ring->counters[IBVCAP_RX_COUNTER_ERRORED]);
+		accounted += terms.published[i] + terms.errored[i];
 	}
-	terms->no_buffer = counter_get(&sum->no_buffer);
-	accounted += terms->no_buffer;
-	terms->matched = counter_get(&sum->matched);
-	if (terms->matched < stream->matched->value)
-		terms->matched = stream->matched->value;
-	if (terms->matched < accounted)
-		terms->matched = accounted;
-	terms->in_flight = terms->matched - accounted;
+	terms.no_buffer = counter_get(&sum->no_buffer);
+	accounted += terms.no_buffer;
+	terms.matched = u64_max(u64_max(counter_get(&sum->matched), stream->matched->value), accounted);
+	terms.in_flight = terms.matched - accounted;
+	return terms;
 }
 
 /* The sum is of the whole stream, the rows are of the queue. */
-static void count_ring(const struct control_stream *stream, struct stream_terms *terms, uint64_t *counters)
+static void count_queue(const struct rx_endpoint *endpoint, const struct stream_terms *terms, uint64_t *counters)
 {
-	const struct ibvcap_ring *shared = stream->ring->ring;
+	const struct control_queue *queue = endpoint->queue;
+	const uint32_t index = endpoint->index;
 
-	if (terms->sum != stream->sum)
-		read_terms(stream, terms);
 	for (unsigned i = 0; i < BACKEND_N_DROPS; i++)
 		counters[STREAM_COUNTER_DROPS + i] =
-			stream->drops ? atomic_load_explicit(&stream->drops[i], memory_order_relaxed) : COUNTER_ABSENT;
+			queue->drops ? atomic_load_explicit(&queue->drops[i], memory_order_relaxed) : COUNTER_ABSENT;
 	for (unsigned i = 0; i < IBVCAP_RX_COUNTER_N; i++)
-		counters[i] = counter_get(&shared->counters[i]);
-	counters[IBVCAP_RX_COUNTER_PUBLISHED] = terms->published[stream->queue];
-	counters[IBVCAP_RX_COUNTER_ERRORED] = terms->errored[stream->queue];
+		counters[i] = counter_get(&queue->ring->ring->counters[i]);
+	counters[IBVCAP_RX_COUNTER_PUBLISHED] = terms->published[index];
+	counters[IBVCAP_RX_COUNTER_ERRORED] = terms->errored[index];
 	counters[IBVCAP_RX_COUNTER_NO_BUFFER] = terms->no_buffer;
 	counters[IBVCAP_RX_COUNTER_NO_BUFFER_LOSSLESS] =
-		u64_min(counter_get(&stream->sum->no_buffer_lossless), terms->no_buffer);
+		u64_min(counter_get(&endpoint->stream->sum->no_buffer_lossless), terms->no_buffer);
 	counters[IBVCAP_RX_COUNTER_MATCHED] = terms->matched;
 	counters[STREAM_COUNTER_IN_FLIGHT] = terms->in_flight;
-	counters[STREAM_COUNTER_HEAD] = terms->published[stream->queue] + terms->errored[stream->queue];
+	counters[STREAM_COUNTER_HEAD] = terms->published[index] + terms->errored[index];
 }
 
-static int append_stream(struct reply *reply, struct rx_endpoint *endpoint, struct stream_terms *terms)
+static int append_queue(struct reply *reply, struct rx_endpoint *endpoint, const struct stream_terms *terms)
 {
 	const struct control_stream *stream = endpoint->stream;
-	const struct ibvcap_ring *shared = stream->ring->ring;
+	const struct ibvcap_ring *shared = endpoint->queue->ring->ring;
 	const struct loss *loss = loss_find_last(&endpoint->loss, shared, time_utc_ns());
 	uint64_t counters[STREAM_COUNTER_N] = {0};
 	struct ibvcap_status_stream part = {
 		.size = sizeof(part),
 		.epoch = shared->segment.epoch,
-		.queue = stream->queue,
-		.n_queues = shared->n_queues,
+		.queue = endpoint->index,
+		.n_queues = stream->n_queues,
 		.slot_bytes = shared->slot_bytes,
 		.slots_per_block = shared->slots_per_block,
 		.n_blocks = shared->n_blocks,
@@ -97,8 +102,8 @@ static int append_stream(struct reply *reply, struct rx_endpoint *endpoint, stru
 	reply_copy_text(part.interface, sizeof(part.interface), stream->config->interface);
 	reply_copy_text(part.device, sizeof(part.device), stream->device);
 	reply_copy_text(part.backend, sizeof(part.backend), stream->backend);
-	reply_copy_text(part.state, sizeof(part.state), stream->state);
-	count_ring(stream, terms, counters);
+	reply_copy_text(part.state, sizeof(part.state), endpoint->queue->state);
+	count_queue(endpoint, terms, counters);
 	return reply_append_part(reply, STATUS_STREAM, &part, counters);
 }
 
@@ -112,29 +117,34 @@ static void put_prefix(const struct config_address *address, unsigned bits, char
 		snprintf(text + strlen(text), bytes - strlen(text), "/%u", bits);
 }
 
-static int append_flow(struct reply *reply, const struct control_stream *stream, const struct config_flow *flow)
+static int append_flow(struct reply *reply, const struct config_stream *stream, const struct config_flow *flow)
 {
 	struct ibvcap_status_flow part = {
 		.size = sizeof(part),
-		.queue = stream->queue,
 		.vlan = flow->vlan,
 		.destination_port = flow->destination_port,
 		.source_port = flow->source_port,
 	};
 
-	reply_copy_text(part.stream, sizeof(part.stream), stream->config->name);
+	reply_copy_text(part.stream, sizeof(part.stream), stream->name);
 	put_prefix(&flow->destination, flow->destination_bits, part.destination, sizeof(part.destination));
 	put_prefix(&flow->source, flow->source_bits, part.source, sizeof(part.source));
 	flow_describe(flow, part.text, sizeof(part.text));
 	return reply_append_part(reply, STATUS_FLOW, &part, NULL);
 }
 
-int status_append_stream(struct reply *reply, struct rx_endpoint *endpoint, struct stream_terms *terms)
+int status_append_stream(struct reply *reply, const struct rx_stream *stream)
 {
-	const struct control_stream *stream = endpoint->stream;
-	int r = append_stream(reply, endpoint, terms);
+	const struct config_stream *config = stream->known->config;
+	const struct stream_terms terms = read_terms(stream->known);
+	int r = 0;
 
-	for (uint32_t i = 0; i < stream->config->n_flows && r == 0; i++)
-		r = append_flow(reply, stream, &stream->config->flows[i]);
+	for (uint32_t i = 0; i < stream->n_queues && r == 0; i++) {
+		r = append_queue(reply, stream->queues[i], &terms);
+		if (r == 0)
+			r = status_append_consumers(reply, stream->queues[i]);
+	}
+	for (uint32_t i = 0; i < config->n_flows && r == 0; i++)
+		r = append_flow(reply, config, &config->flows[i]);
 	return r;
 }

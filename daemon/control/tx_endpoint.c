@@ -27,11 +27,11 @@
 /* A stream of that name that this user may receive: others are not told that there is one. */
 static bool is_usable_stream(const struct session *session, const char *name)
 {
-	const struct rx_endpoint *stream;
+	const struct rx_stream *stream;
 
-	TAILQ_FOREACH (stream, &session->control->rx_endpoints, link)
-		if (strcmp(stream->endpoint.name, name) == 0)
-			return rights_to_receive(stream->stream->config, &session->peer, geteuid(), NULL) ==
+	TAILQ_FOREACH (stream, &session->control->rx_streams, link)
+		if (strcmp(stream->known->config->name, name) == 0)
+			return rights_to_receive(stream->known->config, &session->peer, geteuid(), NULL) ==
 			       RIGHTS_GRANTED;
 	return false;
 }

@@ -292,22 +292,16 @@ static void stream_log_failed_queue(const struct stream *stream, uint32_t queue,
 		stream->config->name, queue, stream->interface->capabilities.device, strerror(-error));
 }
 
-bool stream_note_ended(struct stream *stream, const struct control_stream *which, int error)
+bool stream_note_ended(struct stream *stream, uint32_t queue, int error)
 {
-	bool all = true;
-
-	for (uint32_t i = 0; i < stream->n_queues; i++) {
-		struct stream_queue *queue = &stream->queues[i];
-
-		if (&queue->control == which) {
-			queue->ended = true;
-			queue->failed = error < 0;
-			if (queue->failed && stream->n_queues > 1)
-				stream_log_failed_queue(stream, i, error);
-		}
-		all &= queue->ended;
-	}
-	return all;
+	stream->queues[queue].ended = true;
+	stream->queues[queue].failed = error < 0;
+	if (error < 0 && stream->n_queues > 1)
+		stream_log_failed_queue(stream, queue, error);
+	for (uint32_t i = 0; i < stream->n_queues; i++)
+		if (!stream->queues[i].ended)
+			return false;
+	return true;
 }
 
 void stream_deinit(struct stream *stream)

@@ -45,6 +45,7 @@ struct stream {
 	uint32_t n_queues;
 	struct backend_queue *group; /* of all queues; NULL: there is one queue */
 	struct rx_sum sum;
+	struct control_stream control; /* as control sees it */
 	bool stopping;
 	struct stream_flow *flows;
 	uint32_t n_flows;
@@ -123,7 +124,7 @@ void stream_stop(struct stream *stream);
 void stream_join(struct stream *stream);
 
 /** The worker of a queue has ended; error: it failed. True: all have. */
-bool stream_note_ended(struct stream *stream, const struct control_stream *queue, int error);
+bool stream_note_ended(struct stream *stream, uint32_t queue, int error);
 
 /** Give the workers and the readers of the rings the clock of the interface. */
 void stream_set_clock(struct stream *stream);

@@ -288,8 +288,7 @@ bool stream_settle_change(struct stream *stream)
 		stream->rejoin_due = false;
 	}
 	stream->config = change.config;
-	for (uint32_t i = 0; i < stream->n_queues; i++)
-		stream->queues[i].control.config = change.config;
+	stream->control.config = change.config;
 	stream->service.name = change.config->name;
 	stream->change = (struct stream_change){.config = NULL};
 	return change.has_changed;

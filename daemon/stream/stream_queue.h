@@ -28,10 +28,10 @@ struct stream_queue {
 	struct backend_queue *queue;
 	struct worker *worker;
 	bool worker_runs;
-	bool ended;                    /* the worker has mailed that it ends */
-	bool failed;                   /* since the device cannot reset the queue */
-	uint64_t clock_error_ns;       /* bound of the line that was mailed last */
-	struct control_stream control; /* as control sees it */
+	bool ended;                   /* the worker has mailed that it ends */
+	bool failed;                  /* since the device cannot reset the queue */
+	uint64_t clock_error_ns;      /* bound of the line that was mailed last */
+	struct control_queue control; /* as control sees it */
 	struct told_resets told_resets;
 };
 

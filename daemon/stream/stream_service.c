@@ -57,38 +57,37 @@ static int stream_service_start(struct daemon *daemon, struct service *service, 
 	return r;
 }
 
-static int stream_service_serve_queue(struct daemon *daemon, struct stream_queue *queue)
-{
-	struct stream *stream = queue->stream;
-	const struct interface *interface = stream->interface;
-
-	queue->control = (struct control_stream){
-		.config = stream->config,
-		.ring = &queue->ring,
-		.queue = queue->index,
-		.n_queues = stream->n_queues,
-		.inbox = queue->worker->inbox,
-		.outbox = queue->worker->outbox,
-		.device = interface->capabilities.device,
-		.backend = interface->ops->name,
-		.matched = &stream->matched,
-		.sum = &stream->sum,
-		.drops = interface->capabilities.counts_drops ? queue->queue->n_dropped : NULL,
-		.context = stream,
-	};
-	return control_add_stream(daemon->control, &queue->control);
-}
-
 static int stream_service_serve(struct daemon *daemon, struct service *service, struct failure *failure)
 {
 	struct stream *stream = stream_of(service);
+	const struct interface *interface = stream->interface;
 	int r = interface_set_serve(daemon, stream->interface);
 
 	reading_init(&stream->matched, stream_read_matched, stream);
 	stream->matched.runner = stream->interface->device_thread;
 	service->reading = &stream->matched;
-	for (uint32_t i = 0; i < stream->n_queues && r == 0; i++)
-		r = stream_service_serve_queue(daemon, &stream->queues[i]);
+	stream->control = (struct control_stream){
+		.config = stream->config,
+		.device = interface->capabilities.device,
+		.backend = interface->ops->name,
+		.matched = &stream->matched,
+		.sum = &stream->sum,
+		.n_queues = stream->n_queues,
+		.context = stream,
+	};
+	for (uint32_t i = 0; i < stream->n_queues; i++) {
+		struct stream_queue *queue = &stream->queues[i];
+
+		queue->control = (struct control_queue){
+			.ring = &queue->ring,
+			.inbox = queue->worker->inbox,
+			.outbox = queue->worker->outbox,
+			.drops = interface->capabilities.counts_drops ? queue->queue->n_dropped : NULL,
+		};
+		stream->control.queues[i] = &queue->control;
+	}
+	if (r == 0)
+		r = control_add_stream(daemon->control, &stream->control);
 	return r == 0 ? 0
 	              : failure_set(failure, EX_OSERR, -r, "stream '%s': cannot be served: %s", service->name,
 	                            strerror(-r));
@@ -239,8 +238,7 @@ static void stream_service_remove(struct daemon *daemon, struct service *service
 
 	service->removed = true;
 	/* Before the ring closes, so that a reader that comes to its end knows the reason. */
-	for (uint32_t i = 0; i < stream->n_queues; i++)
-		control_end_stream(daemon->control, &stream->queues[i].control, IBVCAP_DISCONNECT_REMOVED);
+	control_end_stream(daemon->control, &stream->control, IBVCAP_DISCONNECT_REMOVED);
 	fdstore_keep_groups(&daemon->fdstore, service->name, NULL, &stream->kept_as);
 	stream_service_stop(service);
 }
@@ -262,8 +260,8 @@ static void stream_service_free(struct daemon *daemon, struct service_list *list
 
 	stream_service_stop(service);
 	stream_join(stream);
-	for (uint32_t i = 0; i < stream->n_queues && daemon->control; i++)
-		control_remove_stream(daemon->control, &stream->queues[i].control);
+	if (daemon->control)
+		control_remove_stream(daemon->control, &stream->control);
 	TAILQ_REMOVE(list, service, link);
 	if (!interface->is_abandoned) { /* its thread may still use it, and its device the memory */
 		stream_deinit(stream);

@@ -53,6 +53,7 @@ static struct worker *worker;
 static sd_event *event;
 static struct worker *transmit;
 static struct tx_queue *channel;
+static struct control_queue control_queue;
 static struct control_stream control_stream;
 static struct rx_sum sum;
 static struct reading matched;
@@ -72,10 +73,11 @@ static int read_matched(void *context, uint64_t *packets)
 	return scripted_backend_ops.read_matched(context, packets);
 }
 
-static void worker_ended(void *context, const struct control_stream *which, int error)
+static void worker_ended(void *context, const struct control_stream *which, uint32_t queue_index, int error)
 {
 	(void)context;
 	(void)which;
+	(void)queue_index;
 	(void)error;
 	abort();
 }
@@ -212,14 +214,14 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
 
 	(void)argc;
 	(void)argv;
+	control_queue = (struct control_queue){
+		.ring = &ring, .inbox = worker->inbox, .outbox = worker->outbox, .state = "capturing"};
 	control_stream = (struct control_stream){
 		.config = &stream,
-		.ring = &ring,
-		.inbox = worker->inbox,
-		.outbox = worker->outbox,
-		.state = "capturing",
 		.matched = &matched,
 		.sum = &sum,
+		.n_queues = 1,
+		.queues = {&control_queue},
 	};
 	reading_init(&matched, read_matched, queue);
 	must(sd_event_new(&event));

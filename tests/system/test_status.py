@@ -52,6 +52,15 @@ def busy(daemon, wire, started):
     sender.close()
 
 
+def test_the_flows_of_a_stream_are_in_a_status_once_and_in_each_entry_of_the_json(daemon, wire):
+    one = daemon([conftest.stream(wire, flows=[conftest.flow(7502, wire.address), conftest.flow(7503, wire.address)],
+                                  queues=4)])
+    assert [flow["port"] for flow in one.status()["flows"]] == [7502, 7503]
+    done = subprocess.run([IBVCAP, "status", "--json", "--socket", one.socket_path], capture_output=True, check=True)
+    streams = json.loads(done.stdout)["streams"]
+    assert [[flow["port"] for flow in stream["flows"]] for stream in streams] == [[7502, 7503]] * 4
+
+
 def test_each_key_of_the_json_stays_with_its_type(busy):
     done = subprocess.run([IBVCAP, "status", "--json", "--socket", busy.socket_path], capture_output=True, check=True)
     known = json.loads(KNOWN.read_text())

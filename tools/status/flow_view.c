@@ -27,7 +27,7 @@ static bool is_group(const struct ibvcap_status_flow *flow)
 
 bool flow_view_is_of(const struct ibvcap_status_flow *flow, const struct ibvcap_status_stream *stream)
 {
-	return strcmp(flow->stream, stream->name) == 0 && flow->queue == stream->queue;
+	return strcmp(flow->stream, stream->name) == 0;
 }
 
 /* The interface of the flow's stream. A group in a VLAN is joined on the interface of that VLAN, of any name. */

@@ -49,6 +49,7 @@ static struct worker *worker;
 static bool worker_rests; /* it takes no turn */
 static sd_event *event;
 static struct listener listener;
+static struct control_queue control_queue;
 static struct control_stream control_stream;
 static struct rx_sum sum;
 static struct control_interface port;
@@ -84,10 +85,11 @@ static int read_discards(void *context, uint64_t *packets)
 	return -ENOTSUP;
 }
 
-static void worker_ended(void *context, const struct control_stream *which, int error)
+static void worker_ended(void *context, const struct control_stream *which, uint32_t queue_index, int error)
 {
 	(void)context;
 	(void)which;
+	(void)queue_index;
 	(void)error;
 }
 
@@ -151,16 +153,16 @@ static void make_control(void)
 		.worker_ended = worker_ended,
 	};
 
+	control_queue = (struct control_queue){
+		.ring = &ring, .inbox = worker->inbox, .outbox = worker->outbox, .state = "capturing"};
 	control_stream = (struct control_stream){
 		.config = &stream,
-		.ring = &ring,
-		.inbox = worker->inbox,
-		.outbox = worker->outbox,
 		.device = "scripted0",
 		.backend = "scripted",
-		.state = "capturing",
 		.matched = &matched,
 		.sum = &sum,
+		.n_queues = 1,
+		.queues = {&control_queue},
 	};
 	port = (struct control_interface){
 		.name = "eth7", .device = "scripted0", .counters = {&out_of_buffer, &discards}};
@@ -1163,19 +1165,21 @@ Test(control, a_removed_stream_and_the_one_in_its_place_are_shown_by_their_own_r
 	struct config_stream other = stream;
 	struct protocol_attach message = attach_message();
 	struct control_stream next = control_stream;
+	struct control_queue next_queue = control_queue;
 	struct rx_ring other_ring;
 	int client = connect_client(), other_user;
 
 	chmod(directory, 0755);
 	other_user = connect_as_another_user();
-	cr_assert(eq(int, mailbox_new(&next.inbox), 0));
-	cr_assert(eq(int, mailbox_new(&next.outbox), 0));
+	cr_assert(eq(int, mailbox_new(&next_queue.inbox), 0));
+	cr_assert(eq(int, mailbox_new(&next_queue.outbox), 0));
 	make_ring_of(&other_ring);
-	next.ring = &other_ring;
+	next_queue.ring = &other_ring;
+	next.queues[0] = &next_queue;
 	next.config = &other;
 	cr_assert(eq(int, attach(client, &message, NULL), 0));
 	control_end_stream(control, &control_stream, IBVCAP_DISCONNECT_REMOVED);
-	control_stream.state = "ending";
+	control_queue.state = "ending";
 	cr_assert(eq(int, control_add_stream(control, &next), 0));
 	stream.users = users;
 	stream.n_users = 1;
@@ -1187,8 +1191,8 @@ Test(control, a_removed_stream_and_the_one_in_its_place_are_shown_by_their_own_r
 	other.n_users = 0;
 	cr_expect(eq(int, what_is_seen(other_user), 1 + 16 + 256));
 	control_remove_stream(control, &next);
-	mailbox_free(next.inbox);
-	mailbox_free(next.outbox);
+	mailbox_free(next_queue.inbox);
+	mailbox_free(next_queue.outbox);
 	rx_ring_deinit(&other_ring);
 	close(other_user);
 	close(client);

@@ -63,7 +63,8 @@ static struct backend_flow *flows[QUEUES];
 static struct rx_ring rings[QUEUES];
 static struct worker *workers[QUEUES];
 static bool has_failed[QUEUES];
-static struct control_stream control_streams[QUEUES];
+static struct control_queue control_queues[QUEUES];
+static struct control_stream control_stream;
 static struct rx_sum sum;
 static struct reading matched;
 static sd_event *event;
@@ -201,10 +202,11 @@ static int read_matched(void *context, uint64_t *packets)
 	return 0;
 }
 
-static void worker_ended(void *context, const struct control_stream *which, int error)
+static void worker_ended(void *context, const struct control_stream *which, uint32_t queue_index, int error)
 {
 	(void)context;
 	(void)which;
+	(void)queue_index;
 	(void)error;
 }
 
@@ -246,20 +248,11 @@ static void make_queue(uint32_t index)
 	cr_assert_eq(rx_worker_prime(workers[index]), 0);
 	cr_assert_eq(scripted_backend_ops.start(queues[index]), 0);
 	cr_assert_eq(scripted_backend_ops.add_flow(queues[index], &(struct flow_rule){0}, &flows[index], NULL), 0);
-	control_streams[index] = (struct control_stream){
-		.config = &stream,
-		.ring = &rings[index],
-		.queue = index,
-		.n_queues = n_queues,
-		.inbox = workers[index]->inbox,
-		.outbox = workers[index]->outbox,
-		.device = "scripted0",
-		.backend = "scripted",
-		.state = "capturing",
-		.matched = &matched,
-		.sum = &sum,
-	};
-	cr_assert_eq(control_add_stream(control, &control_streams[index]), 0);
+	control_queues[index] = (struct control_queue){.ring = &rings[index],
+	                                               .inbox = workers[index]->inbox,
+	                                               .outbox = workers[index]->outbox,
+	                                               .state = "capturing"};
+	control_stream.queues[index] = &control_queues[index];
 }
 
 static void begin(uint32_t n)
@@ -276,8 +269,15 @@ static void begin(uint32_t n)
 	reading_init(&matched, read_matched, NULL);
 	rx_sum_init(&sum, n, false);
 	cr_assert_eq(control_new(&control, &options, NULL), 0);
+	control_stream = (struct control_stream){.config = &stream,
+	                                         .device = "scripted0",
+	                                         .backend = "scripted",
+	                                         .matched = &matched,
+	                                         .sum = &sum,
+	                                         .n_queues = n};
 	for (uint32_t i = 0; i < n; i++)
 		make_queue(i);
+	cr_assert_eq(control_add_stream(control, &control_stream), 0);
 }
 
 static void set_up(void)
@@ -629,8 +629,7 @@ Test(groups, a_stream_that_is_removed_after_a_queue_has_failed_ends_the_handle_a
 	read_all(0);
 	fail_queue(0);
 	TURN_UNTIL(shared->failed_queues[0] == 1, true);
-	for (uint32_t i = 0; i < 2; i++)
-		control_end_stream(control, &control_streams[i], IBVCAP_DISCONNECT_REMOVED);
+	control_end_stream(control, &control_stream, IBVCAP_DISCONNECT_REMOVED);
 	rx_ring_close(&rings[1], IBVCAP_RING_END_STOPPED);
 	TURN_UNTIL(shared->error[0], false);
 	cr_expect_eq(shared->error[0], -ENODEV);

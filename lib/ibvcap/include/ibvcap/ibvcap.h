@@ -791,11 +791,11 @@ struct ibvcap_status_stream {
 	uint32_t reserved;
 };
 
-/* Packets that a stream captures. */
+/* Packets that a stream captures, on all its queues. */
 struct ibvcap_status_flow {
 	size_t size;
 	char stream[IBVCAP_STREAM_NAME_MAX];
-	uint32_t queue;
+	uint32_t queue;            /* 0; of no meaning any more */
 	int32_t vlan;              /* -1: untagged; 0: any */
 	char destination[48];      /* an address or prefix as text; empty: any */
 	char source[48];           /* likewise */
