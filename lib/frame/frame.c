@@ -2,14 +2,6 @@
 /* The walk over the headers of a frame, one header after another and each once. */
 #include "lib/frame/frame.h"
 
-#include <net/ethernet.h>
-#include <netinet/in.h>
-
-#define TAG_BYTES  4
-#define IPV4_BYTES 20
-#define IPV6_BYTES 40
-#define UDP_BYTES  8
-
 #define IPV4_OFFSET_BITS 0x1fff
 #define IPV4_MORE        0x2000
 #define IPV6_OFFSET_BITS 0xfff8
@@ -34,24 +26,24 @@ static void walk_udp(const struct walk *walk, struct frame *frame)
 {
 	uint32_t ip_bytes = frame->ip_end - frame->l4_at;
 
-	if (ip_bytes < UDP_BYTES) {
+	if (ip_bytes < FRAME_UDP_BYTES) {
 		frame->end = FRAME_MALFORMED;
 		return;
 	}
-	if (!walk_reaches(walk, frame->l4_at + UDP_BYTES, frame))
+	if (!walk_reaches(walk, frame->l4_at + FRAME_UDP_BYTES, frame))
 		return;
 	frame->udp_length = frame_be16(walk->bytes + frame->l4_at + 4);
-	if (frame->udp_length < UDP_BYTES) {
+	if (frame->udp_length < FRAME_UDP_BYTES) {
 		frame->end = FRAME_MALFORMED;
 		return;
 	}
 	frame->end = FRAME_UDP;
-	frame->payload_at = frame->l4_at + UDP_BYTES;
-	frame->payload_bytes = frame->datagram_bytes = ip_bytes - UDP_BYTES;
+	frame->payload_at = frame->l4_at + FRAME_UDP_BYTES;
+	frame->payload_bytes = frame->datagram_bytes = ip_bytes - FRAME_UDP_BYTES;
 	if (frame->more_fragments && frame->udp_length > ip_bytes)
-		frame->datagram_bytes = frame->udp_length - UDP_BYTES;
+		frame->datagram_bytes = frame->udp_length - FRAME_UDP_BYTES;
 	else if (!frame->more_fragments && frame->udp_length < ip_bytes) /* bytes follow that are not of the datagram */
-		frame->payload_bytes = frame->datagram_bytes = frame->udp_length - UDP_BYTES;
+		frame->payload_bytes = frame->datagram_bytes = frame->udp_length - FRAME_UDP_BYTES;
 }
 
 static void walk_transport(const struct walk *walk, uint32_t at, struct frame *frame)
@@ -76,10 +68,10 @@ static void walk_ipv4(const struct walk *walk, struct frame *frame)
 	uint32_t header_bytes;
 	uint16_t fragment;
 
-	if (!walk_reaches(walk, frame->l3_at + IPV4_BYTES, frame))
+	if (!walk_reaches(walk, frame->l3_at + FRAME_IPV4_BYTES, frame))
 		return;
 	header_bytes = (ip[0] & 15u) * 4;
-	if (ip[0] >> 4 != 4 || header_bytes < IPV4_BYTES) {
+	if (ip[0] >> 4 != 4 || header_bytes < FRAME_IPV4_BYTES) {
 		frame->end = FRAME_MALFORMED;
 		return;
 	}
@@ -155,7 +147,7 @@ static bool walk_extensions(const struct walk *walk, uint32_t *at, struct frame 
 static void walk_ipv6(const struct walk *walk, struct frame *frame)
 {
 	const uint8_t *ip = walk->bytes + frame->l3_at;
-	uint32_t at = frame->l3_at + IPV6_BYTES;
+	uint32_t at = frame->l3_at + FRAME_IPV6_BYTES;
 
 	if (!walk_reaches(walk, at, frame))
 		return;
@@ -183,12 +175,12 @@ void frame_walk_from(const uint8_t *bytes, uint32_t captured, uint32_t wire_byte
 	*frame = (struct frame){.ether_type = ether_type};
 	if (!walk_reaches(&walk, at, frame))
 		return;
-	for (; is_tag(frame->ether_type); frame->n_tags++, at += TAG_BYTES) {
+	for (; is_tag(frame->ether_type); frame->n_tags++, at += FRAME_TAG_BYTES) {
 		if (frame->n_tags == FRAME_TAGS_MAX) {
 			frame->end = FRAME_TOO_MANY_TAGS;
 			return;
 		}
-		if (!walk_reaches(&walk, at + TAG_BYTES, frame))
+		if (!walk_reaches(&walk, at + FRAME_TAG_BYTES, frame))
 			return;
 		frame->ether_type = frame_be16(bytes + at + 2);
 	}

@@ -3,11 +3,17 @@
 #ifndef LIB_FRAME_FRAME_H
 #define LIB_FRAME_FRAME_H
 
+#include <net/ethernet.h>
+#include <netinet/in.h>
 #include <stdbool.h>
 #include <stdint.h>
 
 #define FRAME_TAGS_MAX       4
 #define FRAME_EXTENSIONS_MAX 8
+#define FRAME_TAG_BYTES      4
+#define FRAME_IPV4_BYTES     20 /* without options */
+#define FRAME_IPV6_BYTES     40 /* without extension headers */
+#define FRAME_UDP_BYTES      8
 
 /* Why the walk ended. */
 enum frame_end {
@@ -62,5 +68,41 @@ void frame_walk(const uint8_t *bytes, uint32_t captured, uint32_t wire_bytes, st
 /** The same for another link header, which ends at `at` and names this EtherType. */
 void frame_walk_from(const uint8_t *bytes, uint32_t captured, uint32_t wire_bytes, uint32_t at, uint16_t ether_type,
                      struct frame *frame);
+
+/**
+ * Fast path of those who need no lengths: UDP behind at most one tag, and IP without options, extension headers and
+ * fragments. Sets ip_version, protocol, fragment_offset, l3_at and l4_at to what frame_walk() finds, and nothing else.
+ * False: walk the frame.
+ */
+static inline bool frame_find_plain(const uint8_t *bytes, uint32_t captured, struct frame *frame)
+{
+	uint32_t l3_at = ETHER_HDR_LEN, ip_bytes;
+	const uint8_t *ip;
+	uint16_t type;
+
+	if (captured < ETHER_HDR_LEN + FRAME_TAG_BYTES)
+		return false;
+	type = frame_be16(bytes + ETHER_HDR_LEN - 2);
+	if (type == ETHERTYPE_VLAN) {
+		type = frame_be16(bytes + ETHER_HDR_LEN + 2);
+		l3_at += FRAME_TAG_BYTES;
+	}
+	ip = bytes + l3_at;
+	ip_bytes = type == ETHERTYPE_IP ? FRAME_IPV4_BYTES : FRAME_IPV6_BYTES;
+	if (captured < l3_at + ip_bytes + FRAME_UDP_BYTES)
+		return false;
+	if (type == ETHERTYPE_IP) {
+		if (ip[0] != 0x45 || ip[9] != IPPROTO_UDP || frame_be16(ip + 6) & 0x3fff)
+			return false;
+	} else if (type != ETHERTYPE_IPV6 || ip[0] >> 4 != 6 || ip[6] != IPPROTO_UDP) {
+		return false;
+	}
+	frame->ip_version = ip[0] >> 4;
+	frame->protocol = IPPROTO_UDP;
+	frame->fragment_offset = 0;
+	frame->l3_at = l3_at;
+	frame->l4_at = l3_at + ip_bytes;
+	return true;
+}
 
 #endif

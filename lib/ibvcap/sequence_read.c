@@ -72,7 +72,8 @@ static void key_store_ipv4(uint8_t to[16], const uint8_t from[4])
 }
 
 /* Ports that are not there stay 0. */
-static void key_read_ports(const struct ibvcap_packet *packet, const struct frame *frame, struct sequence_key *key)
+static inline void key_read_ports(const struct ibvcap_packet *packet, const struct frame *frame,
+                                  struct sequence_key *key)
 {
 	bool has_ports = frame->protocol == IPPROTO_UDP || frame->protocol == IPPROTO_TCP;
 	const uint8_t *ports;
@@ -87,7 +88,7 @@ static void key_read_ports(const struct ibvcap_packet *packet, const struct fram
 	key->destination_port = frame_be16(ports + 2);
 }
 
-static void key_read_addresses(const uint8_t *bytes, const struct frame *frame, struct sequence_key *key)
+static inline void key_read_addresses(const uint8_t *bytes, const struct frame *frame, struct sequence_key *key)
 {
 	const uint8_t *ip = bytes + frame->l3_at;
 
@@ -101,7 +102,7 @@ static void key_read_addresses(const uint8_t *bytes, const struct frame *frame, 
 }
 
 /* Headers that the row has a part of are gathered. */
-static void key_read_headers(const struct ibvcap_packet *packet, struct sequence_key *key)
+static __attribute__((noinline)) void key_walk_headers(const struct ibvcap_packet *packet, struct sequence_key *key)
 {
 	uint32_t present = (uint32_t)u64_min((uint64_t)packet->header_bytes + packet->row_bytes, HEADERS_MAX);
 	const uint8_t *bytes = packet->headers;
@@ -116,6 +117,18 @@ static void key_read_headers(const struct ibvcap_packet *packet, struct sequence
 	if (!frame.ip_version)
 		return;
 	key_read_addresses(bytes, &frame, key);
+	key_read_ports(packet, &frame, key);
+}
+
+static inline void key_read_headers(const struct ibvcap_packet *packet, struct sequence_key *key)
+{
+	struct frame frame;
+
+	if (!frame_find_plain(packet->headers, packet->header_bytes, &frame)) {
+		key_walk_headers(packet, key);
+		return;
+	}
+	key_read_addresses(packet->headers, &frame, key);
 	key_read_ports(packet, &frame, key);
 }
 

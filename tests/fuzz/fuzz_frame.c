@@ -40,6 +40,17 @@ static void check_places(const struct frame *frame, uint32_t captured)
 	check((frame->end == FRAME_LATER_FRAGMENT) == (frame->fragment_offset != 0), "a later fragment has an offset");
 }
 
+static void check_plain(const uint8_t *bytes, uint32_t captured, const struct frame *frame)
+{
+	struct frame plain;
+
+	if (!frame_find_plain(bytes, captured, &plain))
+		return;
+	check(plain.l3_at == frame->l3_at && plain.l4_at == frame->l4_at && plain.ip_version == frame->ip_version,
+	      "the fast path finds the same headers");
+	check(frame->protocol == IPPROTO_UDP && !frame_is_fragment(frame), "of UDP");
+}
+
 /* One byte less was captured: the walk ends at the same place, or was cut before. */
 static void check_cut(const uint8_t *bytes, uint32_t captured, uint32_t wire_bytes, const struct frame *whole)
 {
@@ -95,6 +106,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	frame_walk(bytes, captured, wire_bytes, &frame);
 	check(frame.end != FRAME_CUT || wire_bytes > captured, "only what was not captured is cut");
 	check_places(&frame, captured);
+	check_plain(bytes, captured, &frame);
 	check_cut(bytes, captured, wire_bytes + 1, &frame);
 	check_datagram(bytes, captured, wire_bytes, &frame);
 	check_programs(bytes, captured, &frame);

@@ -14,8 +14,23 @@
 #include <string.h>
 
 #define ROWS_MIN            200
+#define PLAIN_ROWS          62
 #define TRACKER_HEADERS_MAX 256 /* bytes before the ports that the tracker walks */
 #define WORKER_HEADERS_MAX  128 /* bytes before the payload that the worker walks: a row has a byte for their number */
+
+/* The fast path finds the same as the walk, if it finds something. */
+static bool expect_plain(const char *recipe, const uint8_t *bytes, uint32_t captured, const struct frame *walked)
+{
+	struct frame frame;
+
+	if (!frame_find_plain(bytes, captured, &frame))
+		return false;
+	cr_expect(frame.ip_version == walked->ip_version && frame.protocol == walked->protocol &&
+	                  frame.l3_at == walked->l3_at && frame.l4_at == walked->l4_at && frame.fragment_offset == 0 &&
+	                  !frame_is_fragment(walked) && walked->n_extensions == 0,
+	          "%s, %u bytes: not plain", recipe, captured);
+	return true;
+}
 
 /* Walk a copy of exactly the captured bytes, so that a sanitizer finds a read behind them. */
 static struct frame walk_copy(const struct frame_case *row, uint32_t captured, uint32_t wire_bytes)
@@ -26,6 +41,7 @@ static struct frame walk_copy(const struct frame_case *row, uint32_t captured, u
 	cr_assert(copy != NULL);
 	memcpy(copy, row->bytes, captured);
 	frame_walk(copy, captured, wire_bytes, &frame);
+	expect_plain(row->recipe, copy, captured, &frame);
 	free(copy);
 	return frame;
 }
@@ -65,6 +81,23 @@ static void expect_walk(const struct frame_case *row, void *context)
 Test(frame_cases, the_walk_answers_as_the_table)
 {
 	cr_expect(ge(u32, frame_cases_visit(TEST_DATA, expect_walk, NULL), ROWS_MIN));
+}
+
+static void count_plain(const struct frame_case *row, void *context)
+{
+	uint32_t *n = context;
+
+	if (row->frame.end == FRAME_UDP)
+		*n += expect_plain(row->recipe, row->bytes, row->captured, &row->frame);
+}
+
+/* All but options, extension headers, fragments, and more tags or other types of them. */
+Test(frame_cases, the_fast_path_knows_plain_frames)
+{
+	uint32_t n = 0;
+
+	frame_cases_visit(TEST_DATA, count_plain, &n);
+	cr_expect(eq(u32, n, PLAIN_ROWS));
 }
 
 /* A large payload is cut near the headers only. */
