@@ -2,6 +2,8 @@
 /* The walk over the headers of a frame, one header after another and each once. */
 #include "lib/frame/frame.h"
 
+#define EXTENSION_BYTES_MIN 8
+
 #define IPV4_OFFSET_BITS 0x1fff
 #define IPV4_MORE        0x2000
 #define IPV6_OFFSET_BITS 0xfff8
@@ -95,41 +97,37 @@ static void read_fragment(const uint8_t *extension, struct frame *frame)
 	frame->fragment_id = (uint32_t)frame_be16(extension + 4) << 16 | frame_be16(extension + 6);
 }
 
-/* By the first eight bytes of an extension header: RFC 8200, section 4, and for AH RFC 4302. */
-static uint32_t extension_bytes(uint8_t protocol, const uint8_t *extension)
+/* By the length's byte of an extension header: RFC 8200, section 4, and for AH RFC 4302. 0: it is none. */
+static uint32_t extension_bytes(uint8_t protocol, uint32_t length)
 {
 	switch (protocol) {
 	case IPPROTO_HOPOPTS:
 	case IPPROTO_ROUTING:
 	case IPPROTO_DSTOPTS:
-		return (extension[1] + 1u) * 8;
+		return (length + 1) * 8;
 	case IPPROTO_AH:
-		return (extension[1] + 2u) * 4;
+		return (length + 2) * 4;
+	case IPPROTO_FRAGMENT:
+		return EXTENSION_BYTES_MIN;
 	default:
-		return 8;
+		return 0;
 	}
-}
-
-static bool is_extension(uint8_t protocol)
-{
-	return protocol == IPPROTO_HOPOPTS || protocol == IPPROTO_ROUTING || protocol == IPPROTO_DSTOPTS ||
-	       protocol == IPPROTO_FRAGMENT || protocol == IPPROTO_AH;
 }
 
 /* Go on behind the extension headers. False: the walk ends. */
 static bool walk_extensions(const struct walk *walk, uint32_t *at, struct frame *frame)
 {
-	for (; is_extension(frame->protocol) && !frame->fragment_offset; frame->n_extensions++) {
+	for (; extension_bytes(frame->protocol, 0) && !frame->fragment_offset; frame->n_extensions++) {
 		const uint8_t *extension = walk->bytes + *at;
-		uint32_t bytes = 8;
+		uint32_t bytes;
 
 		if (frame->n_extensions == FRAME_EXTENSIONS_MAX) {
 			frame->end = FRAME_TOO_MANY_EXTENSIONS;
 			return false;
 		}
-		if (!walk_reaches(walk, *at + bytes, frame))
+		if (!walk_reaches(walk, *at + EXTENSION_BYTES_MIN, frame))
 			return false;
-		bytes = extension_bytes(frame->protocol, extension);
+		bytes = extension_bytes(frame->protocol, extension[1]);
 		if (*at + bytes > frame->ip_end) {
 			frame->end = FRAME_MALFORMED;
 			return false;
