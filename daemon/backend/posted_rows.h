@@ -68,7 +68,7 @@ static inline int posted_rows_add(struct posted_rows *rows, const struct backend
 	posted->n = n;
 	rows->end_run++;
 	rows->n_posted += n;
-	/* What the caller stored before (the ring's floor) is visible before a byte of a packet. */
+	/* Earlier stores of the caller (the ring's floor) become visible before a byte of a packet. */
 	atomic_thread_fence(memory_order_release);
 	return (int)n;
 }
@@ -78,7 +78,10 @@ static inline void posted_rows_forget(struct posted_rows *rows)
 	rows->first_run = rows->end_run = rows->n_posted = 0;
 }
 
-/** n bytes from offset `at` of a frame go to the oldest slot, as far as it has room for them. n_posted is not 0. */
+/**
+ * Copy n bytes of a frame, which begin at its offset `at`, to the oldest slot, as far as it has room. n_posted is not
+ * 0.
+ */
 static inline void posted_rows_copy(const struct posted_rows *rows, uint32_t at, const uint8_t *bytes, uint32_t n)
 {
 	const struct backend_run *run = &rows->runs[rows->first_run & rows->runs_mask];

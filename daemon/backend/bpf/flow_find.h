@@ -30,9 +30,9 @@ struct {
 } conditions SEC(".maps");
 
 /*
- * The headers of a frame are in a map, and not on the stack: until Linux 6.8 the verifier lets no process without
- * CAP_PERFMON write a part of a word that is on the stack. Later kernels put a barrier against speculation behind each
- * first store to the stack instead: together 0.3 us a frame.
+ * The headers of a frame are in a map, not on the stack: until Linux 6.8 the verifier forbids a process without
+ * CAP_PERFMON to write a part of a word on the stack. Later kernels put a barrier against speculation behind each first
+ * store to the stack instead, which costs 0.3 us a frame.
  */
 struct flow_scratch {
 	struct flow_headers frame;
@@ -59,8 +59,8 @@ static __always_inline struct flow_scratch *flow_scratch_get(void)
 }
 
 /*
- * Set the target to that of the exact rule that matches the frame, or its rank to 0 if there is none. One look-up for
- * each combination of fields that such rules have.
+ * Set the target to that of the exact rule that matches the frame, or its rank to 0 if no rule does. Takes one look-up
+ * for each combination of optional fields that exact rules have.
  */
 static __always_inline void flow_find_exact(struct flow_scratch *mine, const struct flow_settings *now)
 {
@@ -80,7 +80,10 @@ static __always_inline void flow_find_exact(struct flow_scratch *mine, const str
 	}
 }
 
-/* Or by a condition of higher rank. No loop: the verifier of Linux 6.1 finds one too complex without CAP_PERFMON. */
+/*
+ * Let a condition of higher rank replace the target. No loop: without CAP_PERFMON the verifier of Linux 6.1 finds one
+ * too complex.
+ */
 static __always_inline void flow_find_conditional(struct flow_scratch *mine, const struct flow_settings *now)
 {
 #pragma unroll
@@ -97,9 +100,8 @@ static __always_inline void flow_find_conditional(struct flow_scratch *mine, con
 }
 
 /*
- * True: a rule matches the frame, and the target says which queue or group gets it. If there are conditions, the
- * headers are wide. The target is a copy: to a process without CAP_PERFMON the verifier of Linux 6.1 does not admit a
- * pointer to it that may be NULL.
+ * True: a rule matches the frame, and the target says which queue or group gets it. With conditions the headers must be
+ * wide. The target is a copy: without CAP_PERFMON the verifier of Linux 6.1 refuses a pointer to it that may be NULL.
  */
 static __always_inline bool flow_find(struct flow_scratch *mine, const struct flow_settings *now)
 {

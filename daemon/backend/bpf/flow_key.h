@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only OR BSD-2-Clause
 /*
- * How a frame is compared with flow rules. Its headers become a key, and a hash table has the keys of the rules for one
- * UDP port of one address (exact rules). All other rules are conditions, which are compared with the headers one after
- * another, and only if there are any. The BPF programs and the daemon include this header. It answers as the steering
- * of a ConnectX does: a rule without a VLAN matches tagged and untagged frames, a VLAN is the id of an outer tag of
- * type 0x8100, the EtherType is the one behind up to two tags, IP options are skipped, a later fragment has no ports,
- * and lengths in headers do not count.
+ * Compares a frame with flow rules. The frame's headers become a key. A hash table has the keys of exact rules: those
+ * for one UDP port of one address. All other rules are conditions: each is compared with the headers in turn. The BPF
+ * programs and the daemon include this header.
+ *
+ * A ConnectX steers in the same way: a rule without a VLAN matches tagged and untagged frames; a VLAN is the id of an
+ * outer tag of type 0x8100; the EtherType is the one behind up to two tags; IP options are skipped; a later fragment
+ * has no ports; lengths in headers do not count.
  */
 #ifndef DAEMON_BACKEND_BPF_FLOW_KEY_H
 #define DAEMON_BACKEND_BPF_FLOW_KEY_H
@@ -21,7 +22,7 @@ enum flow_key_field {
 	FLOW_KEY_SOURCE = 1 << 0,
 	FLOW_KEY_SOURCE_PORT = 1 << 1,
 	FLOW_KEY_VLAN = 1 << 2,
-	FLOW_KEY_FRAGMENT = 1 << 3, /* not a field, and in no rule's key: a fragment of IPv4, in wide headers */
+	FLOW_KEY_FRAGMENT = 1 << 3, /* marks, in wide headers, a fragment of IPv4; in no key of a rule */
 };
 #define FLOW_KEY_N_COMBINATIONS 8
 
@@ -52,8 +53,8 @@ struct flow_headers {
 _Static_assert(sizeof(struct flow_headers) == 8 * FLOW_HEADERS_N_WORDS, "no padding");
 
 /*
- * What a rule asks of headers. No bit of the value is outside the mask. What is no IP has the version 0, so a rule for
- * both versions asks for the bit that 4 and 6 have in common.
+ * The headers that a rule asks for. No bit of the value is outside the mask. A frame that is not IP has the version 0,
+ * so a rule for both versions asks for the bit that 4 and 6 have in common.
  */
 #define FLOW_IP_VERSION_BIT 4
 struct flow_condition {
@@ -106,8 +107,9 @@ static inline __attribute__((always_inline)) __u16 flow_key_be16(const __u8 *p)
 }
 
 /*
- * `wide` reads all that a condition may ask for, as far as the frame has it. Without it, the result is false as soon as
- * no exact rule can match the frame. It is a constant where these are used, so that there is code for each.
+ * wide: read every field that a condition may ask for, as far as the frame has it. Otherwise the result is false as
+ * soon as no exact rule can match the frame. The argument is a constant in each caller, so the compiler makes separate
+ * code for each.
  */
 static inline __attribute__((always_inline)) bool flow_key_read_ports(const __u8 *ports, const __u8 *end,
                                                                       struct flow_key *key, bool wide)
@@ -269,9 +271,8 @@ static inline __attribute__((always_inline)) __u64 flow_hash_end(const __u8 *add
 }
 
 /*
- * The sum of both ends, so the same for both directions. Only ports of UDP count, and not those of fragments, which
- * only the first one of a datagram has. Narrow headers are those of UDP, and of a fragmented datagram they are the only
- * ones that a rule can match. What is no IP has the hash 0.
+ * The sum of both ends, so both directions have the same hash. Ports count for UDP only, and not for fragments, because
+ * only the first fragment has them. Narrow headers are those of UDP; a frame that is not IP has the hash 0.
  */
 static inline __attribute__((always_inline)) __u32 flow_hash(const struct flow_key *key, bool has_ports)
 {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * Puts flow rules into the maps of a BPF program. The program looks a frame up once for each combination of optional
- * fields that some exact rule has, and compares it with each condition; the table tells it which there are.
+ * fields in the settings, and compares it with each condition. The table keeps the settings up to date.
  */
 #include "daemon/backend/bpf/flow_table.h"
 
@@ -121,7 +121,7 @@ static int flow_table_failed(const struct flow_table *table, const struct flow_r
 
 /* ---- exact rules --------------------------------------------------------------------------------- */
 
-/* A combination that no rule has any more costs each frame a look-up. */
+/* Drop a combination that no rule has any more: it would cost each frame a look-up. */
 static void flow_table_forget(struct flow_table *table, uint8_t fields)
 {
 	if (table->n_with[fields] > 0)
@@ -130,7 +130,7 @@ static void flow_table_forget(struct flow_table *table, uint8_t fields)
 	flow_table_apply(table);
 }
 
-/* The combination comes before its first rule, and goes after its last one. 0 or -errno. */
+/* The program gets the combination before its first rule, and loses it after its last one. 0 or -errno. */
 static int flow_table_add_key(struct flow_table *table, const struct flow_key *key, const struct flow_target *target)
 {
 	int r;
@@ -182,7 +182,7 @@ static int flow_table_write_condition(const struct flow_table *table, uint32_t i
 	return bpf_map_update_elem(table->conditions_fd, &i, &table->conditions[i], BPF_ANY);
 }
 
-/* Those behind the last one that is in use are not looked at. */
+/* The program looks at conditions up to the last one in use. */
 static int flow_table_count_conditions(struct flow_table *table)
 {
 	uint32_t n = FLOW_CONDITIONS_MAX;
@@ -202,8 +202,8 @@ static void flow_table_clear_condition(struct flow_table *table, uint32_t i)
 }
 
 /*
- * The map is changed while the program reads it, word for word: the rank, which makes the entry count, comes when all
- * others are there. 0 or -errno.
+ * The program reads the map word by word while it changes. A rank makes the entry valid, so the rank is written last. 0
+ * or -errno.
  */
 static int flow_table_add_condition(struct flow_table *table, const struct flow_condition *condition,
                                     const struct flow_target *target)
@@ -232,9 +232,9 @@ static int flow_table_add_condition(struct flow_table *table, const struct flow_
 /* ---- rules --------------------------------------------------------------------------------------- */
 
 /*
- * The kernel gives the memory of a removed rule to the next one at once, be it an entry of the array or of the hash
- * table. A frame that found the removed rule may not have read its target yet, and would read that of the next one. One
- * wait is for all that were removed: a reload adds its rules before it removes others.
+ * The kernel reuses the memory of a removed rule at once, in the array and in the hash table. A frame that found the
+ * removed rule may still have to read its target, and would read the target of the new rule. One wait serves all
+ * removed rules: a reload adds its rules before it removes others.
  */
 static void flow_table_reclaim(struct flow_table *table)
 {

@@ -31,8 +31,8 @@ static void flow_tag_write_word(flow_word *word, flow_word value)
 }
 
 /*
- * The worker may be reading the entry. The new state is visible before any word of the new rule, since each of these is
- * stored with release and loaded with acquire. So a worker that has read one of them finds another number in the state
+ * The worker may read the entry at the same time. Each word of the new rule is stored with release and loaded with
+ * acquire, after the new state. So a worker that has read a word of the new rule finds another number in the state
  * afterwards.
  */
 static void flow_tag_write(struct flow_tag *tag, const struct flow_condition *condition, uint32_t rank, uint32_t number)
@@ -111,7 +111,7 @@ static bool flow_tag_holds(const struct flow_tag *tag, const struct flow_headers
 	return true;
 }
 
-/* Since the state was read: what was read after it may be of two rules. */
+/* True: the entry was taken again since the state was read, so the words read after it may be of two rules. */
 static bool flow_tag_was_taken(const struct flow_tag *tag, uint32_t state)
 {
 	return atomic_load_explicit(&tag->state, memory_order_relaxed) / FLOW_TAG_STATES != state / FLOW_TAG_STATES;

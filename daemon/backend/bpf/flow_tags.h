@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Which flow of a queue a packet matched. The programs in the kernel that choose the packets cannot say that with each
- * packet, so the worker compares its headers once more, and only for a queue whose events have tags. The control thread
- * adds and removes rules while the worker compares.
+ * Finds the flow of a queue that a packet matched. The programs in the kernel choose packets but cannot tag them, so
+ * the worker compares the headers once more, for queues whose events have tags. The control thread adds and removes
+ * rules while the worker compares.
  */
 #ifndef DAEMON_BACKEND_BPF_FLOW_TAGS_H
 #define DAEMON_BACKEND_BPF_FLOW_TAGS_H

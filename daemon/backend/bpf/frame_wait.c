@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Waits for the frames that a BPF program is about. The kernel runs the program, and delivers to the sockets, in one
- * section that synchronize_rcu() waits for, and membarrier(2) calls that.
+ * Waits until no frame is in a BPF program. The kernel runs the program and delivers to the sockets in one section that
+ * synchronize_rcu() waits for; membarrier(2) calls synchronize_rcu().
  */
 #include "daemon/backend/bpf/frame_wait.h"
 
@@ -17,5 +17,5 @@ void frame_wait(void)
 	const struct timespec nap = {.tv_nsec = NAP_NS};
 
 	if (syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL, 0, 0) < 0)
-		nanosleep(&nap, NULL); /* kernel parameter nohz_full: long enough for a turn of the driver */
+		nanosleep(&nap, NULL); /* with the kernel parameter nohz_full: long enough for a turn of the driver */
 }

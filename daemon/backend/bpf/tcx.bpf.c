@@ -39,7 +39,10 @@ static __always_inline bool tcx_finds(const struct __sk_buff *skb, const struct 
 	return is_read && flow_find(mine, now);
 }
 
-/* Of what the program can read directly. A process without CAP_PERFMON may not compute with pointers otherwise. */
+/*
+ * True: the program can read fewer bytes directly. A process without CAP_PERFMON may compute with pointers only like
+ * this.
+ */
 static __always_inline bool tcx_is_shorter(const struct __sk_buff *skb, __u32 bytes)
 {
 	return (const __u8 *)(long)skb->data + bytes > (const __u8 *)(long)skb->data_end;
@@ -55,8 +58,8 @@ int tcx_drop(struct __sk_buff *skb)
 	if (!now || !mine)
 		return TCX_PASS_ON;
 	/*
-	 * Some drivers leave the headers of a frame in its pages, but no driver those of a short frame. The call
-	 * copies, so not for every frame.
+	 * Some drivers leave the headers of a frame in its pages; none does so with a short frame. The call copies, so
+	 * it is not made for every frame.
 	 */
 	if (tcx_is_shorter(skb, ALL_HEADERS_BYTES) && skb->len >= ALL_HEADERS_BYTES)
 		bpf_skb_pull_data(skb, ALL_HEADERS_BYTES);

@@ -24,7 +24,7 @@ struct backend_choice_facts {
 	enum {
 		BACKEND_CHOICE_XDP_NONE,
 		BACKEND_CHOICE_XDP_NATIVE,
-		BACKEND_CHOICE_XDP_LIKELY, /* the kernel does not say, but this driver has it in many versions */
+		BACKEND_CHOICE_XDP_LIKELY, /* the kernel does not say, but many versions of this driver have it */
 	} native_xdp;
 	uint32_t xdp_program; /* ID of the one that another process has attached; 0: none */
 	bool builds_xdp;      /* this build has the backend */

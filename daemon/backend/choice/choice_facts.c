@@ -42,7 +42,7 @@ static void choice_read_xdp(const char *interface, struct backend_choice_facts *
 		facts->native_xdp = BACKEND_CHOICE_XDP_LIKELY;
 }
 
-/* To make one takes CAP_NET_RAW, which the kernel looks for after the address family. */
+/* An AF_XDP socket takes CAP_NET_RAW, which the kernel checks after the address family. */
 static bool choice_has_af_xdp(void)
 {
 	int fd = socket(AF_XDP, SOCK_RAW | SOCK_CLOEXEC, 0);

@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 #define MAX_QUEUE_SLOTS 65536
-/* A packet is in its block for a clock tick of the kernel (up to 10 ms) at most before poll() gets it. */
+/* A packet waits in its block for at most a clock tick of the kernel (up to 10 ms) before poll() gets it. */
 #define SETTLE_NS UINT64_C(20000000)
 
 static struct af_packet *af_packet(const struct backend *base)

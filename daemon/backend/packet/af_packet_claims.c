@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Which packets a queue takes: those of its own flows, unless a flow of another queue with a higher rank takes them. A
- * card does this when it steers. A packet socket gets every packet, whatever other sockets get, so each queue's filter
- * also knows the flows of other queues.
+ * Says which packets a queue takes: those of its own flows, unless a flow of another queue with a higher rank takes
+ * them. A card steers like that. But each packet socket gets every packet, so the filter of a queue also has the flows
+ * of other queues that interfere.
  */
 #include "daemon/backend/bpf/flow_table.h"
 #include "daemon/backend/packet/af_packet.h"
@@ -33,7 +33,7 @@ static struct af_packet_claim claim_of_mac(const uint8_t mac[6])
 	return claim;
 }
 
-/* Does a flow of another queue take packets away that one of these could take? */
+/* Does a flow of another queue take packets that one of these flows could take? */
 static bool claim_interferes(const struct af_packet *backend, const struct flow_rule *other,
                              const struct rule_claim *own, uint32_t n_own)
 {
@@ -63,8 +63,8 @@ static int compare_ranks(const void *a, const void *b)
 }
 
 /*
- * In the order of their ranks. What the kernel takes for itself comes before what is left over: packets to the
- * interface's own address and to all stations. It does not say which groups it has joined.
+ * Claims in the order of their ranks. Packets that the kernel takes for itself come before the leftover ones: packets
+ * to the interface's own address and to all stations. The kernel does not say which groups it has joined.
  */
 static uint32_t claims_write(const struct af_packet *backend, const struct rule_claim *ranked, uint32_t n_ranked,
                              struct af_packet_claim *claims)

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Makes a classic BPF filter from conditions on the headers of a frame. A field for which all conditions of packets to
- * be taken ask the same is compared when it is read. The others go to the filter's scratch words first: the kernel
- * turns a load from the frame into some ten instructions, and one from a scratch word into one. The result counts
- * against net.core.optmem_max, the old and the new filter together while they are exchanged.
+ * Makes a classic BPF filter from conditions on the headers of a frame. A field for which all accepting conditions want
+ * the same value is compared when it is read. Other fields go to the scratch words first: the kernel turns a load from
+ * the frame into some ten instructions, and a load from a scratch word into one. The old and the new filter count
+ * against net.core.optmem_max together while they are exchanged.
  */
 #include "daemon/backend/packet/af_packet_filter.h"
 
@@ -55,7 +55,7 @@ static uint32_t filter_whole(enum filter_field field)
 	return filter_places[field].bytes == 4 ? UINT32_MAX : (UINT32_C(1) << 8 * filter_places[field].bytes) - 1;
 }
 
-/* A condition of packets that are not to be taken may do without a common field, but not ask for something else. */
+/* A refusing condition may lack a common field, but must not want another value of it. */
 static enum filter_use filter_choose_use(const struct af_packet_claim *claims, uint32_t n, enum filter_field field,
                                          uint32_t *value, uint32_t *mask)
 {

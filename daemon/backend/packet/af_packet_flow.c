@@ -26,8 +26,8 @@
 /* ---- the reader ---------------------------------------------------------------------------------- */
 
 /*
- * Or -errno: a program or another flow reads the port already (EADDRINUSE), or the port needs a privilege (EACCES,
- * below 1024). Capturing works without it. The interface may get the address later: hence FREEBIND.
+ * The socket or -errno: EADDRINUSE if a program or another flow reads the port, EACCES if the port needs a privilege
+ * (below 1024). Capturing works without the socket. FREEBIND, because the interface may get the address later.
  */
 static int flow_open_reader(const struct flow_rule *rule, const struct af_packet *backend)
 {
@@ -65,7 +65,7 @@ static void flow_warn_reader(const struct af_packet *backend, const struct flow_
 		            backend->interface, flow_format(rule, text, sizeof(text)));
 }
 
-/* No effect if it was done before. A failure leaves the packets to the kernel, which costs time and nothing else. */
+/* No effect if it was done before. After a failure the kernel handles the packets, too, which costs time only. */
 static void flow_keep_from_kernel(struct af_packet *backend, struct af_packet_flow *flow)
 {
 	const struct flow_rule *rule = &flow->rule;

@@ -1,16 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * Receive queues among which the kernel shares packets out by their hash (PACKET_FANOUT_HASH). The kernel chooses the
- * socket first and asks its filter then: all of them have the same flows, and each counts the packets that it got.
+ * socket first and runs its filter then: all sockets have the same flows, and each counts the packets that it got.
  *
- * The hash is of both addresses, the protocol and, unless the packet is a fragment, both ports; it is the same after
- * the two ends are exchanged. So fragments stay together, and PACKET_FANOUT_FLAG_DEFRAG, which would join them to
- * packets that were never on the wire, is not needed.
+ * The hash is of both addresses, the protocol and both ports, and does not change if the two ends are exchanged. A
+ * fragment is hashed without ports, so fragments stay together. PACKET_FANOUT_FLAG_DEFRAG would join them to packets
+ * that were never on the wire.
  *
- * The sockets become such a group with the first flow: before it no filter takes a packet, so none is lost or comes
- * twice meanwhile. They join in the order of the queues, as they do again after the interface was down. To sockets of a
- * group the kernel also gives packets that this host sends, whatever they have asked for; their filters refuse these
- * (af_packet_flow.c).
+ * The sockets become a group with the first flow. Before it no filter takes a packet, so none is lost or comes twice
+ * meanwhile. They join in the order of the queues, again after the interface was down. The kernel gives sockets of a
+ * group the packets that this host sends, whatever they have asked for; their filters refuse these (af_packet_flow.c).
  */
 #include "daemon/backend/packet/af_packet.h"
 

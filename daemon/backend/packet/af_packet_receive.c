@@ -99,7 +99,10 @@ static struct virtio_net_hdr receive_lengths(const struct tpacket3_hdr *frame)
 	return lengths;
 }
 
-/* Of a packet that is several datagrams: the payload of each, but for the last one, which may be shorter. Else 0. */
+/*
+ * The payload bytes of each datagram of a packet that is several; the last one may be shorter. 0: the packet is one
+ * datagram.
+ */
 static uint32_t receive_joined_bytes(const struct af_packet_receive *receive, const struct tpacket3_hdr *frame)
 {
 	struct virtio_net_hdr lengths;
@@ -218,8 +221,8 @@ int af_packet_receive_fd(const struct backend_queue *base)
 }
 
 /*
- * The socket is readable as long as the ring has a block for us. Without a posted slot the block stays there, and the
- * worker would wake at once, for ever: then the next post() arms.
+ * The socket is readable while its ring has a block for us. Without a posted slot the block stays in the ring, and the
+ * worker would wake again at once: then the next post() arms.
  */
 int af_packet_receive_arm(struct backend_queue *base)
 {
@@ -306,8 +309,8 @@ static int receive_ask_for_device_time(const struct af_packet_receive *receive)
 }
 
 /*
- * Let the kernel say of each packet whether it is several datagrams. Before 6.2 it drops such packets then, and without
- * it they are one long row.
+ * Let the kernel mark packets that are several datagrams; without that they are one long row. Not before Linux 6.2,
+ * which would drop such packets.
  */
 static void receive_ask_for_lengths(struct af_packet_receive *receive)
 {

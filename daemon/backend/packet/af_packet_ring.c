@@ -11,14 +11,13 @@
 
 #define RETIRE_MS 1
 /*
- * At 1000 packets a second and more, each millisecond takes a block. So the worker may stand still for as many
- * milliseconds as there are blocks: 256 of the smallest, 64 of the largest.
+ * At 1000 packets a second and more, each millisecond takes a block, so the worker may stop for as many milliseconds as
+ * there are blocks: 256 of the smallest, 64 of the largest.
  */
 #define RING_BYTES_MIN (UINT64_C(64) << 20)
 /*
- * Each block costs the CPU that receives a wake-up of the worker: many frames share one. The kernel cuts a frame that
- * is longer than its block. The longest packet, which may be several datagrams that the kernel has joined, is of 64
- * KiB.
+ * Each block costs the receiving CPU a wake-up of the worker, so many frames share one. The kernel cuts a frame that is
+ * longer than its block. The longest packet has 64 KiB: several datagrams that the kernel has joined.
  */
 #define BLOCK_BYTES_MIN (UINT32_C(256) << 10)
 #define BLOCK_BYTES_MAX (UINT32_C(1) << 20)

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Takes apart packets in which the kernel has joined several datagrams, as a device does before it sends them (a
- * sender's UDP_SEGMENT) or undoes what a device did (GRO). Each datagram gets the headers that it has on the wire, but
- * for the UDP checksum, which nobody has made yet: it is 0.
+ * Takes apart packets in which the kernel has joined several datagrams: a sender's with UDP_SEGMENT, or received ones
+ * that GRO joined. Each datagram gets the headers that it has on the wire. Its UDP checksum is 0, because nobody has
+ * computed it yet.
  */
 #include "daemon/backend/packet/af_packet.h"
 
@@ -60,7 +60,9 @@ static void row_sum_ipv4(uint8_t *ip, uint32_t bytes)
 	row_put16(ip + IPV4_CHECKSUM, ~sum);
 }
 
-/* The lengths of datagram i with so much payload, and its IP identification, which goes up by one each. */
+/*
+ * Set the lengths of datagram i with so much payload, and its IP identification, which increases by one per datagram.
+ */
 static void row_write_headers(uint8_t *headers, const struct frame *frame, uint32_t payload_bytes, uint32_t i)
 {
 	uint8_t *ip = headers + frame->l3_at, *udp = headers + frame->l4_at;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The time at which an interface's card received a packet, which packet sockets hand out. It is of the card's precision
- * clock, which another program may set. The card is asked for it when the interface is opened, because some of that
- * takes capabilities which the daemon drops.
+ * The time at which an interface's card received a packet, from packet sockets, by the card's precision clock. Another
+ * program may set that clock. The card is set up when the interface is opened, because a part of that takes
+ * capabilities which the daemon drops.
  */
 #ifndef DAEMON_BACKEND_PACKET_DEVICE_TIME_H
 #define DAEMON_BACKEND_PACKET_DEVICE_TIME_H

@@ -178,7 +178,7 @@ static uint32_t send_nap_ns(const struct socket_send *send)
 	return send->n_ended ? ROOM_AGAIN_NS_MIN : 0;
 }
 
-/* Packets have ended before send_post() returns, so all that a worker may wait for is room. */
+/* A worker waits for room only: packets have ended before send_post() returns. */
 static int socket_send_arm(struct backend_queue *base)
 {
 	const struct socket_send *send = socket_send(base);
@@ -245,8 +245,8 @@ static const struct backend_ops socket_send_ops = {
 };
 
 /*
- * Join only for a discipline that takes a message whole or not at all. Others cut it themselves and drop what is too
- * much (tbf, cake). Without one (noqueue: lo, veth, VLANs, bridges) the device gets the packets one by one, and the
+ * Join only for a discipline that takes a message whole or not at all. Others (tbf, cake) cut it themselves and drop
+ * the excess. Without a discipline (noqueue: lo, veth, VLANs, bridges) the device gets the packets one by one, and the
  * kernel reports the fate of the last one only.
  */
 static bool send_queueing_takes_joined(int interface_index)

@@ -27,8 +27,8 @@ static struct ibv_flow_eth_filter eth_filter(const struct flow_fields *fields)
 }
 
 /*
- * A rule with the MAC of groups is in the last of all tables, whatever its priority (mlx5_ib: MLX5_IB_FLOW_MCAST_PRIO).
- * One that has to come earlier compares the group's address only.
+ * mlx5 puts a rule with the MAC of groups into the last of all tables, whatever its priority (mlx5_ib:
+ * MLX5_IB_FLOW_MCAST_PRIO). A rule that has to come earlier compares the group's address only.
  */
 static void append_eth(struct verbs_flow_attr *flow, const struct flow_rule *rule)
 {
@@ -138,8 +138,8 @@ void verbs_flow_attr_build(struct verbs_flow_attr *flow, const struct flow_rule 
 }
 
 /*
- * The key of the rule that no ibv_flow_spec compares. NULL: there is none. Without an address there is no IP spec, and
- * with it no field for the DSCP and for protocols other than UDP and TCP.
+ * The first key of the rule that no ibv_flow_spec compares; NULL: every key has one. Without an address there is no IP
+ * spec, and without that no field for the DSCP or for protocols other than UDP and TCP.
  */
 static const char *key_without_spec(const struct flow_rule *rule)
 {

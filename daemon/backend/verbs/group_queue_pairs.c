@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The receive queues that a device shares packets out to by their hash, and the queue pairs that lead to them. Such a
- * receive queue has no queue pair of its own (WQ). Packets reach it through queue pairs with an indirection table: that
- * of the group, which has all members, and one with a single entry, for flows that are steered to this queue.
+ * Receive queues that a device shares packets out to by their hash, and the queue pairs that lead to them. Such a
+ * receive queue (WQ) has no queue pair of its own. Packets reach it through queue pairs with an indirection table: the
+ * table of the group has all members; a table with one entry serves flows that are steered to this queue.
  */
 #include "daemon/backend/verbs/verbs.h"
 
@@ -15,7 +15,7 @@
 #include <string.h>
 
 #define KEY_BYTES 40 /* mlx5 takes no other length */
-/* So many entries share packets out evenly to a number of queues that is no power of two. */
+/* Table entries: enough to share packets out evenly to a number of queues that is no power of two. */
 #define TABLE_ENTRIES 64u
 
 static const uint8_t toeplitz_key[KEY_BYTES] = {0x6d, 0x5a, 0x56, 0xda, 0x25, 0x5b, 0x0e, 0xc2, 0x41, 0x67,

@@ -207,7 +207,7 @@ int verbs_start(struct backend_queue *base)
 	struct verbs_queue *queue = verbs_queue(base);
 	int error;
 
-	if (queue->wq) /* it is ready since it was made or reset, because it takes slots in that state only */
+	if (queue->wq) /* ready once it was made or reset, because it takes slots in that state only */
 		return 0;
 	error = verbs_queue_modify(queue, IBV_QPS_RTR);
 	if (error || !queue->sends)

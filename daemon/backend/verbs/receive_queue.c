@@ -38,8 +38,8 @@ static int verbs_create_receive_cq(struct verbs_queue *queue, const struct backe
 	uint64_t wc_flags = IBV_WC_EX_WITH_BYTE_LEN;
 
 	/*
-	 * Raw ticks: the library converts WALLCLOCK itself, by a clock that it reads on its own, unless the device has
-	 * real time.
+	 * Raw ticks, because the library converts WALLCLOCK by a clock that it reads itself; real time needs no
+	 * conversion.
 	 */
 	if (options->timestamps)
 		wc_flags |= queue->backend->timestamps == VERBS_TIMESTAMPS_REAL_TIME

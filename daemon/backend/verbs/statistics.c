@@ -51,7 +51,7 @@ static int read_out_of_buffer(const struct verbs_backend *backend, uint64_t *rea
 	return n_fields == 1 ? 0 : -EIO;
 }
 
-/* The sum of losses does not need out_of_buffer, so a device without it, or whose counter cannot be read, works. */
+/* out_of_buffer is optional: the sum of losses does not need it. */
 void verbs_statistics_init(struct verbs_backend *backend)
 {
 	const char *device = backend->context->device->ibdev_path;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Which timestamps a device puts into completions, and the clock that they are of. The usual ones are ticks of the
- * free-running clock. A card with REAL_TIME_CLOCK_ENABLE may have real time only, seconds << 32 | nanoseconds: then a
- * queue on a completion queue that asks for ticks is EOPNOTSUPP (mlx5_ib: get_ts_format), so the backend tries it. Real
- * time is that of the card's precision clock (/dev/ptp*), which need not be set.
+ * Finds out which timestamps a device puts into completions, and reads their clock. Most devices give ticks of a
+ * free-running clock. A card with REAL_TIME_CLOCK_ENABLE may have real time only, seconds << 32 | nanoseconds. Then
+ * mlx5_ib refuses a queue whose completion queue asks for ticks (EOPNOTSUPP, get_ts_format), so the backend tries one.
+ * Real time is that of the card's precision clock (/dev/ptp*), which need not be set.
  */
 #include "daemon/backend/verbs/verbs.h"
 
@@ -65,7 +65,7 @@ void verbs_timestamps_init(struct verbs_backend *backend)
 	backend->ptp_fd = -1;
 	if (!backend->attr.completion_timestamp_mask || !backend->attr.hca_core_clock)
 		return;
-	/* After any other error too: the daemon's own queue gets it again, and tells what it means. */
+	/* Ticks also after any other error: the daemon's own queue fails with the same error and explains it. */
 	if (try_queue(backend, IBV_WC_EX_WITH_COMPLETION_TIMESTAMP) != EOPNOTSUPP || try_queue(backend, 0) != 0)
 		backend->timestamps = VERBS_TIMESTAMPS_TICKS;
 	else if (try_queue(backend, IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK) == 0)

@@ -101,7 +101,7 @@ struct xdp_socket {
 	uint32_t n_returned;
 };
 
-/* The counts of the kernel's statistics that are packets lost. */
+/* Packets lost, as the kernel counts them. */
 struct xdp_socket_drops {
 	uint64_t no_frame;
 	uint64_t ring_full;
@@ -116,8 +116,8 @@ void xdp_socket_deinit(struct xdp_socket *socket);
 /** Put the frames in hand into the fill ring. wait: even if another worker is about it at present. */
 void xdp_socket_give_back(struct xdp_socket *socket, bool wait);
 /**
- * Any thread: wake the driver if it has asked for that. It may ask just after frames were given back, because it finds
- * the ring empty first and asks then; and if nobody has frames in hand, nobody gives any back after that.
+ * Any thread: wake the driver if it has asked for that. The driver asks when it finds the fill ring empty, which may be
+ * just after frames were given back; with no frames in hand, no worker would give any back afterwards.
  */
 void xdp_socket_answer_driver(const struct xdp_socket *socket);
 /* The packet is copied. */
@@ -152,7 +152,7 @@ struct xdp_backend {
 	struct xdp_socket *sockets;  /* of queue q on card queue c: q * max_card_queues + c */
 	struct xdp_receive **queues; /* of each number; NULL: the number is free */
 	uint32_t n_card_queues_seen; /* card queues at the last xdp_follow_card_queues() */
-	/* Of a kernel without packets of several frames: longer packets are lost, uncounted. 0: there is no limit. */
+	/* On a kernel without packets of several frames: longer packets are lost without a count. 0: no limit. */
 	uint32_t mtu_max;
 	bool told_mtu;            /* that the interface's is larger now */
 	pthread_mutex_t changing; /* held while the control or the device's thread changes what the other uses */
@@ -236,7 +236,7 @@ struct xdp_group {
 
 int xdp_create_group(struct backend *base, const struct backend_group_options *options, struct backend_queue **group,
                      struct failure *failure);
-/* The calls that a group has for itself; xdp_add_flow() takes it, too. */
+/* The operations of a group; xdp_add_flow() takes a group, too. */
 extern const struct backend_ops xdp_group_ops;
 
 /** Or NULL: it is a queue. */

@@ -18,7 +18,7 @@
 #include <unistd.h>
 
 #define MTU_SMALL         1500
-#define FRAME_BYTES_SMALL 2048 /* a longer packet than such a frame has room for takes several */
+#define FRAME_BYTES_SMALL 2048 /* a packet that does not fit takes several frames */
 /* Frames beyond those of the receive rings: two turns of the driver (NAPI), of packets of several frames. */
 #define RESERVE_FRAMES 1024
 #define UNUSED_ENTRIES 64

@@ -20,7 +20,7 @@ static void queue_free(struct xdp_receive *receive)
 	free(receive);
 }
 
-/* The shallowest rings with room for so many packets, or else the deepest. best: 0, there is none yet. */
+/* Prefer the shallowest rings with room for so many packets; if none has room, the deepest. best 0: none yet. */
 static bool queue_fits_better(uint32_t slots, uint32_t depth, uint32_t best)
 {
 	return best >= slots && best > 0 ? depth >= slots && depth < best : depth > best;

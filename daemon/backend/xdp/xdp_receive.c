@@ -14,7 +14,7 @@
 
 #define PACKETS_AT_ONCE 64 /* of one socket, before it is the next one's turn */
 
-/* UTC. Without a time of its own, a packet has that at which it is read. */
+/* UTC. A packet without a time of its own gets the present time. */
 static uint64_t receive_packet_time(const struct xdp_receive *receive, const uint8_t *frame)
 {
 	uint64_t tai_ns = xdp_program_packet_time(frame);
@@ -78,8 +78,8 @@ int xdp_watch_socket(const struct xdp_receive *receive, struct xdp_socket *socke
 }
 
 /*
- * A socket that an epoll watches costs the CPU that receives a tenth of a packet's time, for each packet. So it is
- * watched only from arm() until it brings one.
+ * A socket in an epoll costs the receiving CPU a tenth of the time of each packet. So the epoll has a socket only from
+ * arm() until it brings a packet.
  */
 static __attribute__((noinline, cold)) void receive_unwatch_socket(const struct xdp_receive *receive,
                                                                    struct xdp_socket *socket)
@@ -105,7 +105,7 @@ static uint32_t receive_take_packets(struct xdp_receive *receive, struct xdp_soc
 	if (n > 0) {
 		uint64_t n_taken = atomic_load_explicit(&receive->n_taken, memory_order_relaxed) + n;
 
-		/* A thread that finds the ring empty has to find these packets in n_taken. */
+		/* Before the release: a thread that finds the ring empty must find these packets in n_taken. */
 		atomic_store_explicit(&receive->n_taken, n_taken, memory_order_relaxed);
 		xdp_ring_release(&socket->receive);
 		if (__builtin_expect(socket->is_watched, false))
@@ -132,8 +132,8 @@ int xdp_poll(struct backend_queue *base, struct backend_event *events, uint32_t 
 /* ---- sleeping -------------------------------------------------------------------------------------- */
 
 /*
- * A socket is readable as long as there is a packet in its ring. Without a posted slot the packet stays there, and the
- * worker would wake at once, for ever: then the next post() arms.
+ * A socket is readable while its ring has a packet. Without a posted slot the packet stays in the ring, and the worker
+ * would wake again at once: then the next post() arms.
  */
 int xdp_arm(struct backend_queue *base)
 {

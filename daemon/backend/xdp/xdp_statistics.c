@@ -63,8 +63,8 @@ static bool statistics_is_drained(const struct xdp_receive *receive)
 }
 
 /*
- * The sockets are unbound. Elsewhere the program would go on matching packets, which the kernel then loses without a
- * count: it is detached, and what it matched and the sockets did not get is lost.
+ * The sockets are unbound. In another namespace the program would go on matching packets, which the kernel then loses
+ * without a count. So the program is detached, and packets that it matched and the sockets did not get are lost.
  */
 static void statistics_count_unbound(struct xdp_receive *receive, const struct xdp_program_counts *counts,
                                      const struct xdp_socket_drops *drops)
@@ -77,7 +77,10 @@ static void statistics_count_unbound(struct xdp_receive *receive, const struct x
 	statistics_set(receive, BACKEND_DROP_UNBOUND, counts->matched > known ? counts->matched - known : 0);
 }
 
-/* The order counts: what is dropped later than its reading was matched later than that, or is in flight. */
+/*
+ * Drops are read before matches. So a packet that is dropped between the two readings counts as in flight, and none
+ * counts as dropped but not matched.
+ */
 int xdp_read_matched(struct backend_queue *base, uint64_t *packets)
 {
 	struct xdp_receive *receive = xdp_receive(base);
