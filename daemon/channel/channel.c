@@ -156,19 +156,15 @@ static void channel_unregister_arena(void *context, const void *registration)
 		channel->interface->ops->unregister_memory((struct backend_memory *)registration);
 }
 
-static void channel_look_for_end(struct channel *channel)
+static void channel_look_for_end(void *context)
 {
+	struct channel *channel = context;
 	struct daemon *daemon = channel->tx->daemon;
 
-	if (!channel->is_given_back || !control_channel_is_empty(daemon->control, &channel->control))
+	if (!channel->is_given_back || !control_channel_is_empty(&channel->control))
 		return;
 	channel->service.ended = true;
 	schedule_reap(daemon);
-}
-
-static void on_channel_emptied(void *context)
-{
-	channel_look_for_end(context);
 }
 
 /* ---- mail to the worker ---------------------------------------------------------------------------- */
@@ -298,7 +294,7 @@ int channel_serve(struct channel *channel, struct failure *failure)
 		.backend = interface->ops->name,
 		.register_arena = channel_register_arena,
 		.unregister_arena = channel_unregister_arena,
-		.emptied = on_channel_emptied,
+		.emptied = channel_look_for_end,
 		.context = channel,
 	};
 	channel_refresh_state(channel);

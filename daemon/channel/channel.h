@@ -103,4 +103,21 @@ void channel_log_sum(const struct channel *channel);
 /** Free everything. The worker does not have the queue. Any state from channel_init() on. */
 void channel_deinit(struct channel *channel);
 
+/* ---- channel_destination.c ---------------------------------------------------------------------- */
+
+/** Look all destinations of a channel up, and follow them from now on. Failure: out of memory. */
+int channel_destinations_watch(struct channel *channel, struct neighbours *neighbours, struct failure *failure);
+
+/** Stop following them. Any state. */
+void channel_destinations_forget(struct channel *channel);
+
+/* ---- channel_service.c ------------------------------------------------------------------------------------------ */
+
+/**
+ * A channel at the end of the list, with its interface and the transmit worker of that, which may be new. On failure
+ * the list is as before.
+ */
+int channel_service_new(struct daemon *daemon, const struct config *whole, struct service_list *list,
+                        const struct config_channel *config, struct failure *failure);
+
 #endif

@@ -3,7 +3,7 @@
  * Each change that the neighbour table reports of a next hop becomes new headers for the worker and, if the destination
  * became reachable or unreachable, a log line.
  */
-#include "daemon/channel/channel_destination.h"
+#include "daemon/channel/channel.h"
 
 #include "daemon/base/log.h"
 #include "daemon/channel/tx_headers.h"

@@ -3,11 +3,9 @@
  * The steps of a channel as a service of the daemon, and the mail of its transmit worker: what the channel needs of its
  * interface, of control and of the neighbour table is done here, the channel itself in channel.c.
  */
-#include "daemon/channel/channel_service.h"
+#include "daemon/channel/channel.h"
 
 #include "daemon/base/log.h"
-#include "daemon/channel/channel.h"
-#include "daemon/channel/channel_destination.h"
 #include "daemon/port/interface_set.h"
 #include "daemon/port/interface_tx.h"
 #include "daemon/state/schedule.h"
@@ -161,7 +159,8 @@ static void channel_service_refresh(struct daemon *daemon, struct service *servi
 
 static void channel_service_remove(struct daemon *daemon, struct service *service)
 {
-	control_end_channel(daemon->control, &channel_of(service)->control, IBVCAP_DISCONNECT_REMOVED);
+	(void)daemon;
+	control_end_channel(&channel_of(service)->control, IBVCAP_DISCONNECT_REMOVED);
 	channel_take_back(channel_of(service));
 }
 
@@ -188,7 +187,7 @@ static void channel_service_free(struct daemon *daemon, struct service_list *lis
 	struct interface *interface = channel->interface;
 
 	if (daemon->control)
-		control_remove_channel(daemon->control, &channel->control);
+		control_remove_channel(&channel->control);
 	interface_tx_release(channel->tx);
 	channel_destinations_forget(channel);
 	if (channel->was_lent)

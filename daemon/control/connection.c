@@ -168,13 +168,6 @@ static void connection_begin_job(struct connection *connection, enum connection_
 	background_add(connection->user->threads[USER_SOCKETS], &connection->job);
 }
 
-static void connection_watch(struct connection *connection)
-{
-	bool may_read = connection->is_wanted && !connection->is_readable;
-
-	sd_event_source_set_io_events(connection->io, connection->is_full ? EPOLLOUT : may_read ? EPOLLIN : 0);
-}
-
 /* True: nothing is read until the timer ends. */
 static bool connection_pause(struct connection *connection)
 {
@@ -196,6 +189,8 @@ bool connection_is_sending(const struct connection *connection)
 /* The next job, if there is one to do. */
 static void connection_proceed(struct connection *connection)
 {
+	bool may_read;
+
 	if (connection->doing != CONNECTION_NO_JOB)
 		return;
 	if (connection->is_closing) {
@@ -210,7 +205,8 @@ static void connection_proceed(struct connection *connection)
 		connection->is_wanted = connection->is_readable = false;
 		connection_begin_job(connection, CONNECTION_RECEIVE);
 	}
-	connection_watch(connection);
+	may_read = connection->is_wanted && !connection->is_readable;
+	sd_event_source_set_io_events(connection->io, connection->is_full ? EPOLLOUT : may_read ? EPOLLIN : 0);
 }
 
 static void take_sent(struct connection *connection)
@@ -226,20 +222,6 @@ static void take_sent(struct connection *connection)
 	}
 }
 
-static void take_received(struct connection *connection)
-{
-	if (connection->result == -EAGAIN)
-		connection->is_wanted = true;
-	else
-		connection->on_event(connection->context, connection->result, &connection->message);
-}
-
-static void free_connection(struct connection *connection)
-{
-	user_leave(connection->user, connection->is_refused);
-	free(connection);
-}
-
 static void on_connection_job_done(struct background_job *job)
 {
 	struct connection *connection = (struct connection *)job;
@@ -247,13 +229,16 @@ static void on_connection_job_done(struct background_job *job)
 
 	connection->doing = CONNECTION_NO_JOB;
 	if (did == CONNECTION_CLOSE) {
-		free_connection(connection);
+		user_leave(connection->user, connection->is_refused);
+		free(connection);
 		return;
 	}
 	if (!connection->is_closing && did == CONNECTION_SEND)
 		take_sent(connection);
+	else if (!connection->is_closing && connection->result == -EAGAIN)
+		connection->is_wanted = true;
 	else if (!connection->is_closing)
-		take_received(connection);
+		connection->on_event(connection->context, connection->result, &connection->message);
 	connection_proceed(connection);
 }
 

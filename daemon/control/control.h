@@ -62,8 +62,12 @@ struct control_interface {
 	struct reading *counters[INTERFACE_COUNTER_N]; /* one that has always failed is absent */
 };
 
+struct tx_endpoint;
+struct tx_worker_endpoint;
+
 /* A transmit worker. The daemon owns it; constant while control has it. */
 struct control_tx_worker {
+	struct tx_worker_endpoint *endpoint; /* control's; NULL: control does not have it */
 	const char *interface;
 	struct mailbox *inbox;  /* of the worker; only the control thread sends to it */
 	struct mailbox *outbox; /* of the worker; only control receives from it */
@@ -80,6 +84,7 @@ struct control_tx_worker {
 
 /* What control knows of a channel. The daemon owns it; only config, state and n_unresolved change. */
 struct control_channel {
+	struct tx_endpoint *endpoint;        /* control's; NULL: control does not have it */
 	const struct config_channel *config; /* keys that may change while the daemon runs are read at each use */
 	const struct control_tx_worker *worker;
 	struct tx_queue *channel;         /* names the channel in the worker's mail */
@@ -137,22 +142,22 @@ void control_end_stream(struct control *control, const struct control_stream *st
 void control_remove_stream(struct control *control, const struct control_stream *stream);
 
 /** The worker's channels may be added from now on. 0 or -errno. */
-int control_add_tx_worker(struct control *control, const struct control_tx_worker *worker);
+int control_add_tx_worker(struct control *control, struct control_tx_worker *worker);
 
 /** Its channels are removed, and its thread has ended. No effect if control does not have the worker. */
-void control_remove_tx_worker(struct control *control, const struct control_tx_worker *worker);
+void control_remove_tx_worker(struct control_tx_worker *worker);
 
 /** The channel was mailed to its worker: senders may open it from now on. 0 or -errno. */
-int control_add_channel(struct control *control, const struct control_channel *channel);
+int control_add_channel(struct control *control, struct control_channel *channel);
 
 /** Accept no more senders; the others are told why when the worker has given the channel back. Call it before that. */
-void control_end_channel(struct control *control, const struct control_channel *channel, enum ibvcap_disconnect reason);
+void control_end_channel(struct control_channel *channel, enum ibvcap_disconnect reason);
 
 /** Is the memory of all senders freed? That takes time, so nothing waits for it: see control_channel.emptied. */
-bool control_channel_is_empty(const struct control *control, const struct control_channel *channel);
+bool control_channel_is_empty(const struct control_channel *channel);
 
 /** The channel never had a sender, or has ended and is empty. No effect if control does not have it. */
-void control_remove_channel(struct control *control, const struct control_channel *channel);
+void control_remove_channel(struct control_channel *channel);
 
 /** A status shows the interface. */
 void control_add_interface(struct control *control, struct control_interface *interface);

@@ -58,15 +58,6 @@ static bool refuses_leases(struct session *session, const struct rx_endpoint *rx
 	return true;
 }
 
-static void begin_takeover(struct ring_consumer *consumer, const struct rx_takeover *takeover)
-{
-	consumer->start = (struct rx_start_position){RX_START_SEQUENCE, takeover->sequence};
-	/* What the worker will store: valid too if the consumer leaves before the worker has it. */
-	consumer->attach_sequence = takeover->sequence;
-	consumer->state->taken_over = takeover->had_owner;
-	consumer->state->abandoned = takeover->abandoned;
-}
-
 static int lend_to_worker(struct session *session, struct rx_endpoint *rx_endpoint, struct user_share *share,
                           const struct protocol_attach *request, uint32_t lease_blocks,
                           const struct rx_takeover *takeover)
@@ -80,12 +71,17 @@ static int lend_to_worker(struct session *session, struct rx_endpoint *rx_endpoi
 		return session_send_error(session, r, "stream '%s': the consumer's pages cannot be made: %s", stream,
 		                          strerror(-r));
 	rx->consumer.start = (struct rx_start_position){request->start, request->start_value};
-	if (takeover)
-		begin_takeover(&rx->consumer, takeover);
+	if (takeover) {
+		rx->consumer.start = (struct rx_start_position){RX_START_SEQUENCE, takeover->sequence};
+		/* What the worker will store: valid too if the consumer leaves before the worker has it. */
+		rx->consumer.attach_sequence = takeover->sequence;
+		rx->consumer.state->taken_over = takeover->had_owner;
+		rx->consumer.state->abandoned = takeover->abandoned;
+	}
 	mail.consumer = &rx->consumer;
 	r = mailbox_send(rx_endpoint->queue->inbox, &mail);
 	if (r < 0) {
-		rx_session_free(rx);
+		rx_session_free(&rx->client);
 		return session_send_error(session, r, "stream '%s': its worker has too much mail; try again", stream);
 	}
 	return 0;

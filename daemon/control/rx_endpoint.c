@@ -78,7 +78,7 @@ static void consumer_added(struct rx_session *rx, int error)
 		return;
 	if (error < 0) {
 		rx_group_take_back(rx);
-		rx_session_free(rx);
+		rx_session_free(&rx->client);
 		r = session_send_error(session, error, "stream '%s': its worker cannot take another consumer: %s",
 		                       endpoint->name, strerror(-error));
 	} else {
@@ -122,18 +122,10 @@ static struct rx_session *rx_session_of_mail(const struct mail *mail)
 	return (struct rx_session *)((char *)mail->consumer - offsetof(struct rx_session, consumer));
 }
 
-/* The worker has ended: no consumer of it holds a queue of its group any more, nor keeps the group from a recall. */
-static void give_queue_back(struct rx_endpoint *rx_endpoint)
-{
-	struct endpoint_client *client;
-
-	LIST_FOREACH (client, &rx_endpoint->endpoint.clients, link)
-		rx_group_settle(rx_group_take_back((struct rx_session *)client));
-}
-
 static void take_rx_mail(struct rx_endpoint *rx_endpoint, const struct mail *mail)
 {
 	const struct control_options *options = &rx_endpoint->endpoint.control->options;
+	struct endpoint_client *client;
 
 	switch (mail->type) {
 	case MAIL_CONSUMER_ADDED:
@@ -152,7 +144,9 @@ static void take_rx_mail(struct rx_endpoint *rx_endpoint, const struct mail *mai
 	case MAIL_FAILED:
 		rx_endpoint->endpoint.ended = true;
 		rx_endpoint->has_failed = mail->type == MAIL_FAILED;
-		give_queue_back(rx_endpoint);
+		/* No consumer of it holds a queue of its group any more, nor keeps the group from a recall. */
+		LIST_FOREACH (client, &rx_endpoint->endpoint.clients, link)
+			rx_group_settle(rx_group_take_back((struct rx_session *)client));
 		options->worker_ended(options->context, rx_endpoint->stream, rx_endpoint->index, mail->error);
 		break;
 	default:
@@ -247,7 +241,7 @@ static const struct endpoint_kind stream_kind = {
 	.until = "the worker has given their leases back",
 	.bad_event = LOG_EVENT_CONSUMER_BAD,
 	.close = rx_session_close,
-	.free = rx_session_free_client,
+	.free = rx_session_free,
 	.check_rights = check_receive_rights,
 };
 
@@ -258,7 +252,7 @@ static void rx_endpoint_free(struct rx_endpoint *rx_endpoint)
 	sd_event_source_disable_unref(rx_endpoint->outbox);
 	sd_event_source_disable_unref(rx_endpoint->over_budget);
 	while (!LIST_EMPTY(&endpoint->clients))
-		rx_session_free_client(LIST_FIRST(&endpoint->clients));
+		rx_session_free(LIST_FIRST(&endpoint->clients));
 	users_forget_endpoint(&endpoint->control->users, endpoint);
 	notifier_free(rx_endpoint->notifier);
 	free(rx_endpoint);

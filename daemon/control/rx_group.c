@@ -225,15 +225,6 @@ static void recall_queue(struct rx_group *group, struct rx_group_queue *queue)
 		session_free(session);
 }
 
-static void recall_if_uneven(struct rx_group *group)
-{
-	const struct rx_group_ask *ask = ask_of_fewest(group);
-	struct rx_group_queue *queue = ask && !group->recalled ? queue_of_most(group) : NULL;
-
-	if (queue && count_queues_of(group, queue->member) >= count_queues_of(group, ask->request.member) + 2)
-		recall_queue(group, queue);
-}
-
 static bool has_member(const struct rx_group *group)
 {
 	for (uint32_t i = 0; i < group->n_queues; i++)
@@ -258,7 +249,9 @@ void rx_group_settle(struct rx_group *group)
 		return;
 	while ((ask = ask_of_fewest(group)) && (queue = find_free(group, &endpoint)))
 		give_queue(ask, queue, endpoint);
-	recall_if_uneven(group);
+	queue = ask && !group->recalled ? queue_of_most(group) : NULL;
+	if (queue && count_queues_of(group, queue->member) >= count_queues_of(group, ask->request.member) + 2)
+		recall_queue(group, queue);
 	if (!has_member(group))
 		free_group(group);
 }

@@ -86,16 +86,13 @@ static void give_remains_up(struct rx_session *rx)
 	background_add(remains->user->threads[USER_SOCKETS], &remains->job);
 }
 
-void rx_session_free(struct rx_session *rx)
+void rx_session_free(struct endpoint_client *client)
 {
+	struct rx_session *rx = (struct rx_session *)client;
+
 	give_remains_up(rx);
 	endpoint_remove_client(&rx->client);
 	free(rx);
-}
-
-void rx_session_free_client(struct endpoint_client *client)
-{
-	rx_session_free((struct rx_session *)client);
 }
 
 void rx_session_release(struct rx_session *rx)
@@ -110,7 +107,7 @@ void rx_session_release(struct rx_session *rx)
 	give_remains_up(rx);
 	rx->client.is_retained = true;
 	if (!retained_memory_exists(&rx->client.retained))
-		rx_session_free(rx);
+		rx_session_free(&rx->client);
 }
 
 /* If the mailbox is full, rx_endpoint_retry() tries again. */
@@ -217,7 +214,7 @@ int rx_session_new(struct rx_session **out, struct rx_endpoint *rx_endpoint, str
 	if (r == 0)
 		r = notifier_add(rx_endpoint->notifier, &rx->consumer, rx->wake, rx->client.user, &rx->client);
 	if (r < 0) {
-		rx_session_free(rx);
+		rx_session_free(&rx->client);
 		return r;
 	}
 	*out = rx;

@@ -34,9 +34,8 @@ static inline struct rx_endpoint *rx_session_endpoint(const struct rx_session *r
 int rx_session_new(struct rx_session **out, struct rx_endpoint *rx_endpoint, struct session *session,
                    struct user_share *share, uint32_t lease_blocks, enum ibvcap_policy policy);
 
-/** The worker does not have it, or has ended. The second one is for endpoint_kind. */
-void rx_session_free(struct rx_session *rx);
-void rx_session_free_client(struct endpoint_client *client);
+/** For endpoint_kind, too: the worker does not have it, or has ended. */
+void rx_session_free(struct endpoint_client *client);
 
 /** For endpoint_kind: disconnect the consumer and take it from the worker. */
 void rx_session_close(struct endpoint_client *client);

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Control as the daemon sees it: accepts clients, adds and removes streams, channels and interfaces, and does at each
- * tick what must be done again and again.
+ * Control as the daemon sees it: accepts clients, hands their requests to what serves them, adds and removes streams
+ * and interfaces, and does at each tick what must be done again and again.
  */
 #include "daemon/control/server.h"
 
 #include "daemon/base/log.h"
 #include "daemon/base/time.h"
+#include "daemon/control/id_name.h"
 #include "daemon/control/loop.h"
-#include "daemon/control/requests.h"
 #include "daemon/control/rx_group.h"
 
 #include <errno.h>
@@ -44,6 +44,61 @@ static int on_client(sd_event_source *source, int listening_fd, uint32_t events,
 		break;
 	}
 	return 0;
+}
+
+/* ---- requests ------------------------------------------------------------------------------------ */
+
+static int answer_reconfiguration(struct session *session, int error, const char *text)
+{
+	if (error < 0)
+		return session_send_error(session, error, "%s; nothing was changed", text);
+	return session_send_done(session, text);
+}
+
+void control_reconfigured(struct control *control, int error, const char *text)
+{
+	struct session *session = control->reconfiguring;
+
+	control->reconfiguring = NULL;
+	if (session && answer_reconfiguration(session, error, text) < 0)
+		session_free(session);
+}
+
+/* A refusal is answered at once, everything else by control_reconfigured(). */
+static int begin_reconfiguration(struct session *session, const struct protocol_reconfigure *change)
+{
+	const struct control_options *options = &session->control->options;
+	struct failure failure = {.text = ""};
+	int r;
+
+	if (!rights_to_change(&session->peer, geteuid()))
+		return session_send_error(
+			session, -EACCES,
+			"the configuration is not for user %s to change: only for root and the daemon's user",
+			id_of_user(session->peer.uid).text);
+	r = options->reconfigure(options->context, change, &failure);
+	if (r < 0)
+		return answer_reconfiguration(session, r, failure.text);
+	session->control->reconfiguring = session;
+	return 0;
+}
+
+static int handle_request(struct session *session, const union protocol_message *message)
+{
+	switch (message->header.type) {
+	case PROTOCOL_ATTACH:
+		return rx_endpoint_attach(session, &message->attach);
+	case PROTOCOL_OPEN_CHANNEL:
+		return tx_endpoint_open(session, &message->open_channel);
+	case PROTOCOL_MAPPED:
+		return tx_endpoint_mapped(session);
+	case PROTOCOL_STATUS:
+		return status_request(session);
+	case PROTOCOL_RECONFIGURE:
+		return begin_reconfiguration(session, &message->change);
+	default:
+		return session_refuse(session, -EPROTO, "a message that is not a request");
+	}
 }
 
 /* ---- the tick ------------------------------------------------------------------------------------ */
@@ -148,7 +203,7 @@ int control_new(struct control **control, const struct control_options *options,
 
 	if (c) {
 		c->options = *options;
-		c->on_request = requests_handle;
+		c->on_request = handle_request;
 		LIST_INIT(&c->sessions);
 		LIST_INIT(&c->users.list);
 		c->users.event = c->options.event;
@@ -211,68 +266,7 @@ void control_remove_stream(struct control *control, const struct control_stream 
 	rx_stream_free(control, stream);
 }
 
-/* ---- adding and removing channels and interfaces ----------------------------------------------------------- */
-
-static struct tx_worker_endpoint *find_tx_worker(struct control *control, const struct control_tx_worker *worker)
-{
-	struct tx_worker_endpoint *endpoint;
-
-	TAILQ_FOREACH (endpoint, &control->tx_workers, link)
-		if (endpoint->worker == worker)
-			break;
-	return endpoint;
-}
-
-static struct tx_endpoint *find_tx_endpoint(const struct control *control, const struct control_channel *channel)
-{
-	struct tx_endpoint *endpoint;
-
-	TAILQ_FOREACH (endpoint, &control->tx_endpoints, link)
-		if (endpoint->channel == channel)
-			break;
-	return endpoint;
-}
-
-int control_add_tx_worker(struct control *control, const struct control_tx_worker *worker)
-{
-	return tx_worker_endpoint_new(control, worker);
-}
-
-void control_remove_tx_worker(struct control *control, const struct control_tx_worker *worker)
-{
-	struct tx_worker_endpoint *endpoint = find_tx_worker(control, worker);
-
-	if (endpoint)
-		tx_worker_endpoint_free(endpoint);
-}
-
-int control_add_channel(struct control *control, const struct control_channel *channel)
-{
-	return tx_endpoint_new(find_tx_worker(control, channel->worker), channel);
-}
-
-void control_end_channel(struct control *control, const struct control_channel *channel, enum ibvcap_disconnect reason)
-{
-	struct tx_endpoint *endpoint = find_tx_endpoint(control, channel);
-
-	if (endpoint)
-		tx_endpoint_end(endpoint, reason);
-}
-
-bool control_channel_is_empty(const struct control *control, const struct control_channel *channel)
-{
-	const struct tx_endpoint *endpoint = find_tx_endpoint(control, channel);
-
-	return !endpoint || endpoint->endpoint.n_clients == 0;
-}
-
-void control_remove_channel(struct control *control, const struct control_channel *channel)
-{
-	struct tx_endpoint *endpoint = find_tx_endpoint(control, channel);
-
-	if (endpoint)
-		tx_endpoint_free(endpoint);
-}
+/* ---- adding and removing interfaces ------------------------------------------------------------------------- */
 
 void control_add_interface(struct control *control, struct control_interface *interface)
 {
@@ -333,9 +327,9 @@ bool control_free(struct control *control)
 		return false;
 	}
 	while (!TAILQ_EMPTY(&control->tx_endpoints))
-		tx_endpoint_free(TAILQ_FIRST(&control->tx_endpoints));
+		control_remove_channel(TAILQ_FIRST(&control->tx_endpoints)->channel);
 	while (!TAILQ_EMPTY(&control->tx_workers))
-		tx_worker_endpoint_free(TAILQ_FIRST(&control->tx_workers));
+		control_remove_tx_worker(TAILQ_FIRST(&control->tx_workers)->worker);
 	users_deinit(&control->users);
 	retained_watch_deinit(&control->retained);
 	free(control);

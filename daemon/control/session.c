@@ -138,13 +138,6 @@ int session_send_done(struct session *session, const char *text)
 	return session_send(session, &done.header, NULL, 0);
 }
 
-static int take_request(struct session *session, const union protocol_message *message)
-{
-	int r = count_request(session);
-
-	return r < 0 ? r : session->control->on_request(session, message);
-}
-
 /* Until session_resume(), only a disconnect comes. */
 static void on_session_event(void *context, int result, const union protocol_message *message)
 {
@@ -152,7 +145,9 @@ static void on_session_event(void *context, int result, const union protocol_mes
 	int r = -ECONNRESET;
 
 	if (result == 1)
-		r = take_request(session, message);
+		r = count_request(session);
+	if (r == 0)
+		r = session->control->on_request(session, message);
 	else if (result == -EPROTO)
 		r = session_refuse(session, result, "a malformed message");
 	if (r < 0)

@@ -115,7 +115,7 @@ static void sender_added(struct tx_session *tx, int error)
 	tx->awaits_answer = false;
 	if (error < 0) {
 		if (!tx->client.remove_mailed)
-			tx_session_free(tx);
+			tx_session_free(&tx->client);
 		if (!session)
 			return;
 		r = session_send_error(session, error, "channel '%s': its worker cannot take another sender: %s",
@@ -141,12 +141,11 @@ static void sender_bad(struct tx_session *tx, const struct mail *mail)
 	daemon_disconnect(&tx->sender.state->link, mail->reason);
 	if (tx->client.remove_mailed) /* MAIL_SENDER_REMOVED is still to come */
 		return;
-	tx_session_free(tx);
+	tx_session_free(&tx->client);
 	session_free(session);
 }
 
-/* The senders are control's now, except those of which mail is still to come from the worker. */
-static void channel_gone(struct tx_endpoint *tx_endpoint)
+void tx_endpoint_take_all(struct tx_endpoint *tx_endpoint)
 {
 	struct endpoint *endpoint = &tx_endpoint->endpoint;
 	struct endpoint_client *client, *next;
@@ -164,7 +163,7 @@ static void channel_gone(struct tx_endpoint *tx_endpoint)
 				session_send_error(client->session, -ENODEV, TX_SESSION_CHANNEL_ENDS, tx->channel);
 			session_free(client->session);
 		} else if (!tx_session_awaits_mail(tx)) {
-			tx_session_free(tx); /* now, or after its job */
+			tx_session_free(&tx->client); /* now, or after its job */
 		}
 	}
 }
@@ -184,7 +183,7 @@ static void take_tx_queue_mail(struct tx_worker_endpoint *worker, const struct m
 		return;
 	if (mail->type != MAIL_TX_QUEUE_REMOVED)
 		tx_endpoint->endpoint.ending = IBVCAP_DISCONNECT_CHANNEL_FAILED;
-	channel_gone(tx_endpoint);
+	tx_endpoint_take_all(tx_endpoint);
 }
 
 /* Everything that was submitted by then is accounted for, and the senders are told that it was the last. */
@@ -210,17 +209,7 @@ static void tx_worker_ended(struct tx_worker_endpoint *worker, const struct mail
 	worker->worker->said(worker->worker->context, mail);
 }
 
-/*
- * The device may still read the memory of a channel that failed: channel_gone() frees it once the queue is destroyed.
- */
-static void sender_removed(struct tx_session *tx, int error)
-{
-	tx->lent = false;
-	tx->client.remove_mailed = false;
-	if (error == 0 || tx->client.endpoint->ended)
-		tx_session_free(tx);
-}
-
+/* Of mail about a sender. */
 static struct tx_session *tx_session_of_mail(const struct mail *mail)
 {
 	return (struct tx_session *)((char *)mail->sender - offsetof(struct tx_session, sender));
@@ -228,15 +217,20 @@ static struct tx_session *tx_session_of_mail(const struct mail *mail)
 
 static void take_tx_mail(struct tx_worker_endpoint *worker, const struct mail *mail)
 {
+	struct tx_session *tx = mail->sender ? tx_session_of_mail(mail) : NULL;
+
 	switch (mail->type) {
 	case MAIL_SENDER_ADDED:
-		sender_added(tx_session_of_mail(mail), mail->error);
+		sender_added(tx, mail->error);
 		break;
 	case MAIL_SENDER_REMOVED:
-		sender_removed(tx_session_of_mail(mail), mail->error);
+		tx->lent = tx->client.remove_mailed = false;
+		/* The device may still read the memory of a channel that failed, until its queue is destroyed. */
+		if (mail->error == 0 || tx->client.endpoint->ended)
+			tx_session_free(&tx->client);
 		break;
 	case MAIL_SENDER_BAD:
-		sender_bad(tx_session_of_mail(mail), mail);
+		sender_bad(tx, mail);
 		break;
 	case MAIL_TX_QUEUE_ADDED:
 	case MAIL_TX_QUEUE_REMOVED:
@@ -268,7 +262,7 @@ static int on_tx_outbox(sd_event_source *source, int fd, uint32_t events, void *
 
 /* ---- life ------------------------------------------------------------------------------------------ */
 
-int tx_worker_endpoint_new(struct control *control, const struct control_tx_worker *tx_worker)
+int control_add_tx_worker(struct control *control, struct control_tx_worker *tx_worker)
 {
 	struct tx_worker_endpoint *worker = calloc(1, sizeof(*worker));
 	sd_event *event = control->options.event;
@@ -278,6 +272,7 @@ int tx_worker_endpoint_new(struct control *control, const struct control_tx_work
 		return -ENOMEM;
 	worker->control = control;
 	worker->worker = tx_worker;
+	tx_worker->endpoint = worker;
 	TAILQ_INSERT_TAIL(&control->tx_workers, worker, link);
 	r = notifier_new(&worker->notifier, NULL, tx_worker->doorbell, SENDERS_MAX);
 	if (r >= 0)
@@ -289,12 +284,17 @@ int tx_worker_endpoint_new(struct control *control, const struct control_tx_work
 		r = sd_event_add_io(event, &worker->outbox, mailbox_fd(tx_worker->outbox), EPOLLIN, on_tx_outbox,
 		                    worker);
 	if (r < 0)
-		tx_worker_endpoint_free(worker);
+		control_remove_tx_worker(tx_worker);
 	return r < 0 ? r : 0;
 }
 
-void tx_worker_endpoint_free(struct tx_worker_endpoint *worker)
+void control_remove_tx_worker(struct control_tx_worker *tx_worker)
 {
+	struct tx_worker_endpoint *worker = tx_worker->endpoint;
+
+	if (!worker)
+		return;
+	tx_worker->endpoint = NULL;
 	TAILQ_REMOVE(&worker->control->tx_workers, worker, link);
 	sd_event_source_disable_unref(worker->outbox);
 	sd_event_source_disable_unref(worker->over_budget);
@@ -321,38 +321,47 @@ static const struct endpoint_kind channel_kind = {
 	.is_channel = true,
 	.bad_event = LOG_EVENT_SENDER_BAD,
 	.close = tx_session_close,
-	.free = tx_session_free_client,
+	.free = tx_session_free,
 	.check_rights = check_send_rights,
 };
 
-int tx_endpoint_new(struct tx_worker_endpoint *worker, const struct control_channel *channel)
+int control_add_channel(struct control *control, struct control_channel *channel)
 {
 	struct tx_endpoint *tx_endpoint = calloc(1, sizeof(*tx_endpoint));
 
 	if (!tx_endpoint)
 		return -ENOMEM;
-	endpoint_init(&tx_endpoint->endpoint, &channel_kind, worker->control, channel->config->name);
-	tx_endpoint->worker = worker;
+	endpoint_init(&tx_endpoint->endpoint, &channel_kind, control, channel->config->name);
+	tx_endpoint->worker = channel->worker->endpoint;
 	tx_endpoint->channel = channel;
-	TAILQ_INSERT_TAIL(&worker->control->tx_endpoints, tx_endpoint, link);
+	channel->endpoint = tx_endpoint;
+	TAILQ_INSERT_TAIL(&control->tx_endpoints, tx_endpoint, link);
 	return 0;
 }
 
-void tx_endpoint_take_all(struct tx_endpoint *tx_endpoint)
+void control_end_channel(struct control_channel *channel, enum ibvcap_disconnect reason)
 {
-	channel_gone(tx_endpoint);
+	if (channel->endpoint)
+		channel->endpoint->endpoint.ending = reason;
 }
 
-void tx_endpoint_free(struct tx_endpoint *tx_endpoint)
+bool control_channel_is_empty(const struct control_channel *channel)
 {
-	TAILQ_REMOVE(&tx_endpoint->endpoint.control->tx_endpoints, tx_endpoint, link);
-	users_forget_endpoint(&tx_endpoint->endpoint.control->users, &tx_endpoint->endpoint);
+	return !channel->endpoint || channel->endpoint->endpoint.n_clients == 0;
+}
+
+void control_remove_channel(struct control_channel *channel)
+{
+	struct tx_endpoint *tx_endpoint = channel->endpoint;
+	struct control *control;
+
+	if (!tx_endpoint)
+		return;
+	channel->endpoint = NULL;
+	control = tx_endpoint->endpoint.control;
+	TAILQ_REMOVE(&control->tx_endpoints, tx_endpoint, link);
+	users_forget_endpoint(&control->users, &tx_endpoint->endpoint);
 	free(tx_endpoint);
-}
-
-void tx_endpoint_end(struct tx_endpoint *tx_endpoint, enum ibvcap_disconnect reason)
-{
-	tx_endpoint->endpoint.ending = reason;
 }
 
 void tx_endpoint_tick(struct tx_endpoint *tx_endpoint, uint64_t now_us)

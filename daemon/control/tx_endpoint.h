@@ -19,7 +19,7 @@
 struct tx_worker_endpoint {
 	TAILQ_ENTRY(tx_worker_endpoint) link;
 	struct control *control;
-	const struct control_tx_worker *worker;
+	struct control_tx_worker *worker;
 	struct notifier *notifier;
 	sd_event_source *outbox;
 	sd_event_source *over_budget;
@@ -30,22 +30,14 @@ struct tx_endpoint {
 	struct endpoint endpoint;
 	TAILQ_ENTRY(tx_endpoint) link;
 	struct tx_worker_endpoint *worker;
-	const struct control_channel *channel;
+	struct control_channel *channel;
 };
 
-/** Adds it to control's list. 0 or -errno. */
-int tx_worker_endpoint_new(struct control *control, const struct control_tx_worker *worker);
-/** The endpoints of its channels are freed, and the worker's thread has ended, or never ran. */
-void tx_worker_endpoint_free(struct tx_worker_endpoint *worker);
-
-/** Adds it to control's list. 0 or -ENOMEM. */
-int tx_endpoint_new(struct tx_worker_endpoint *worker, const struct control_channel *channel);
-/** The worker's thread has ended: free the memory of all senders; users_drain() waits for it. */
+/**
+ * The worker has nothing of the channel any more: free the memory of all senders, except those of which mail is still
+ * to come. users_drain() waits for it.
+ */
 void tx_endpoint_take_all(struct tx_endpoint *tx_endpoint);
-/** It has no sender. */
-void tx_endpoint_free(struct tx_endpoint *tx_endpoint);
-/** Accept no more senders. */
-void tx_endpoint_end(struct tx_endpoint *tx_endpoint, enum ibvcap_disconnect reason);
 /**
  * At each tick: mail again what found the mailbox full; disconnect clients that do not map the memory that they got.
  */

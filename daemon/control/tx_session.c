@@ -45,21 +45,13 @@ static int make_socket(struct tx_session *tx)
 	return 0;
 }
 
-static int make_kick(struct tx_session *tx)
-{
-	int r = sender_kick_init(&tx->sender.kick, tx_session_endpoint(tx)->worker->worker->epoll);
-
-	return r < 0 ? failure_set(&tx->failure, EX_OSERR, -r, "channel '%s': no eventfd for another sender: %s",
-	                           tx->channel, strerror(-r))
-	             : 0;
-}
-
 static const struct sender no_sender = {
 	.arena = SHM_INIT, .page_shm = SHM_INIT, .state_shm = SHM_INIT, .kick = SENDER_KICK_INIT, .socket = -1};
 
 static void make_sender(struct background_job *job)
 {
 	struct tx_session *tx = tx_session_of_job(job);
+	int r;
 
 	tx->result = sender_init(&tx->sender, &tx->options, &tx->failure);
 	if (tx->result < 0) {
@@ -67,8 +59,10 @@ static void make_sender(struct background_job *job)
 		return;
 	}
 	tx->result = make_socket(tx);
-	if (tx->result == 0)
-		tx->result = make_kick(tx);
+	r = tx->result ? 0 : sender_kick_init(&tx->sender.kick, tx_session_endpoint(tx)->worker->worker->epoll);
+	if (r < 0)
+		tx->result = failure_set(&tx->failure, EX_OSERR, -r, "channel '%s': no eventfd for another sender: %s",
+		                         tx->channel, strerror(-r));
 }
 
 static int seal_memory(struct tx_session *tx)
@@ -151,18 +145,15 @@ static void take_memory_back(struct tx_session *tx)
 	begin_job(tx, TX_SESSION_BREAK);
 }
 
-void tx_session_free(struct tx_session *tx)
+void tx_session_free(struct endpoint_client *client)
 {
+	struct tx_session *tx = (struct tx_session *)client;
+
 	endpoint_detach_client(&tx->client);
 	if (tx->client.is_retained)
 		finish_sender(tx);
 	else if (tx->doing == TX_SESSION_NO_JOB)
 		take_memory_back(tx);
-}
-
-void tx_session_free_client(struct endpoint_client *client)
-{
-	tx_session_free((struct tx_session *)client);
 }
 
 static struct sender_options sender_options(const struct tx_session *tx)
@@ -272,7 +263,7 @@ static int take_step(struct tx_session *tx, int (*step)(struct tx_session *tx))
 	if (r < 0 || tx->result == 0)
 		return r;
 	r = session_send_error(session, tx->result, "%s", tx->failure.text);
-	tx_session_free(tx);
+	tx_session_free(&tx->client);
 	return r;
 }
 
@@ -286,7 +277,7 @@ static void on_job_done(struct background_job *job)
 	if (did == TX_SESSION_BREAK) {
 		finish_sender(tx);
 	} else if (!session) { /* disconnected meanwhile */
-		tx_session_free(tx);
+		tx_session_free(&tx->client);
 	} else if (take_step(tx, did == TX_SESSION_MAKE ? send_opened_sender : mail_sealed) < 0) {
 		session_free(session);
 	}
@@ -344,7 +335,7 @@ void tx_session_close(struct endpoint_client *client)
 	if (has_memory)
 		notifier_remove(tx_endpoint->worker->notifier, tx->sender.page);
 	if (!tx->lent || (client->endpoint->ended && !tx_session_awaits_mail(tx)))
-		tx_session_free(tx);
+		tx_session_free(&tx->client);
 	else
 		mail_sender_removal(tx);
 }

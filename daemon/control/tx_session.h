@@ -62,9 +62,8 @@ int tx_session_new(struct session *session, struct tx_endpoint *tx_endpoint, str
 /** The client has mapped it: seal it, register it and mail it to the worker, or tell the client why not. */
 void tx_session_lend(struct tx_session *tx);
 
-/** Neither worker nor device has it: free it, now or after its job. The second one is for endpoint_kind. */
-void tx_session_free(struct tx_session *tx);
-void tx_session_free_client(struct endpoint_client *client);
+/** For endpoint_kind, too: neither worker nor device has it: free it, now or after its job. */
+void tx_session_free(struct endpoint_client *client);
 
 /** For endpoint_kind: disconnect the sender; it is freed now, or when the worker has given it back. */
 void tx_session_close(struct endpoint_client *client);

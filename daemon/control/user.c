@@ -220,13 +220,6 @@ static void free_user(struct user *user)
 	free(user);
 }
 
-static bool is_user_in_use(const struct user *user, uint64_t now_us)
-{
-	return atomic_load_explicit(&user->n_references, memory_order_acquire) > 0 || !LIST_EMPTY(&user->shares) ||
-	       now_us - user->messages.window_start_us < WINDOW_US ||
-	       cpu_budget_has_debt(&user->wakes, now_us * 1000) || cpu_budget_has_debt(&user->calls, now_us * 1000);
-}
-
 void users_forget(struct users *users, uint64_t now_us)
 {
 	struct user *user, *next;
@@ -239,7 +232,10 @@ void users_forget(struct users *users, uint64_t now_us)
 			if (!is_share_in_use(share, now_us * 1000))
 				free_share(share);
 		}
-		if (!is_user_in_use(user, now_us))
+		if (atomic_load_explicit(&user->n_references, memory_order_acquire) == 0 && LIST_EMPTY(&user->shares) &&
+		    now_us - user->messages.window_start_us >= WINDOW_US &&
+		    !cpu_budget_has_debt(&user->wakes, now_us * 1000) &&
+		    !cpu_budget_has_debt(&user->calls, now_us * 1000))
 			free_user(user);
 	}
 }

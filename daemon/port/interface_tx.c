@@ -127,7 +127,7 @@ void interface_tx_release(struct interface_tx *tx)
 	interface_tx_stop(tx);
 	interface_tx_join(tx);
 	if (tx->in_control && tx->daemon->control)
-		control_remove_tx_worker(tx->daemon->control, &tx->control);
+		control_remove_tx_worker(&tx->control);
 	tx->interface->tx = NULL;
 	tx_worker_free(tx->worker);
 	free(tx);

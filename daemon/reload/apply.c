@@ -8,11 +8,11 @@
 #include "daemon/base/background.h"
 #include "daemon/base/log.h"
 #include "daemon/base/time.h"
-#include "daemon/channel/channel_service.h"
+#include "daemon/channel/channel.h"
 #include "daemon/memory/memory_check.h"
 #include "daemon/process/preflight.h"
 #include "daemon/state/schedule.h"
-#include "daemon/stream/stream_service.h"
+#include "daemon/stream/stream.h"
 
 #include <errno.h>
 #include <stddef.h>

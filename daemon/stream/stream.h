@@ -143,4 +143,10 @@ uint64_t stream_count(const struct stream *stream, enum ibvcap_rx_counter counte
 /** For struct reading; context is the stream. */
 int stream_read_matched(void *context, uint64_t *packets);
 
+/* ---- stream_service.c ------------------------------------------------------------------------------------------- */
+
+/** A stream at the end of the list, with its interface, which may be new. On failure the list is as before. */
+int stream_service_new(struct daemon *daemon, const struct config *whole, struct service_list *list,
+                       const struct config_stream *config, struct failure *failure);
+
 #endif

@@ -41,13 +41,6 @@ void stream_check_destination(const struct config_stream *config, const struct c
 	            place.addresses[0] ? place.addresses : "it has none");
 }
 
-static struct backend_queue *stream_target(const struct stream *stream, const struct config_flow *flow)
-{
-	if (flow->queue < 0 && stream->group)
-		return stream->group;
-	return stream->queues[flow->queue < 0 ? 0 : flow->queue].queue;
-}
-
 /* The flow of that number in config, which is the stream's or the one to come. */
 static int stream_add_flow(struct stream *stream, const struct config_stream *config, uint32_t number,
                            struct failure *failure)
@@ -55,6 +48,7 @@ static int stream_add_flow(struct stream *stream, const struct config_stream *co
 	struct interface *interface = stream->interface;
 	const struct config_flow *flow = &config->flows[number];
 	struct stream_flow *flows = reallocarray(stream->flows, stream->n_flows + 1, sizeof(*flows));
+	struct backend_queue *target;
 	struct flow_rule rule;
 	int r;
 
@@ -64,7 +58,9 @@ static int stream_add_flow(struct stream *stream, const struct config_stream *co
 	stream_check_destination(stream->config, flow);
 	flow_resolve(flow, interface->net.mac, &rule);
 	rule.tag = config->flow_numbers ? number : 0;
-	r = interface->ops->add_flow(stream_target(stream, flow), &rule, &flows[stream->n_flows].flow, failure);
+	target = flow->queue < 0 && stream->group ? stream->group
+	                                          : stream->queues[flow->queue < 0 ? 0 : flow->queue].queue;
+	r = interface->ops->add_flow(target, &rule, &flows[stream->n_flows].flow, failure);
 	if (r < 0)
 		return r;
 	flows[stream->n_flows].config = *flow;
@@ -78,15 +74,6 @@ static void stream_remove_flow(struct stream *stream, uint32_t i)
 	stream_log_flow(stream, &stream->flows[i].config, "removed");
 	stream->interface->ops->remove_flow(stream->flows[i].flow);
 	stream->flows[i] = stream->flows[--stream->n_flows];
-}
-
-static int stream_add_flows(struct stream *stream, struct failure *failure)
-{
-	int r = 0;
-
-	for (uint32_t i = 0; i < stream->config->n_flows && r == 0; i++)
-		r = stream_add_flow(stream, stream->config, i, failure);
-	return r;
 }
 
 /* The command proposes a name for a VLAN interface; a name has 15 bytes at most. */
@@ -144,8 +131,10 @@ static int stream_join_groups(const struct stream *stream, const struct config_s
 
 int stream_capture(struct stream *stream, struct failure *failure)
 {
-	int r = stream_add_flows(stream, failure);
+	int r = 0;
 
+	for (uint32_t i = 0; i < stream->config->n_flows && r == 0; i++)
+		r = stream_add_flow(stream, stream->config, i, failure);
 	if (r == 0 && stream->config->join)
 		r = stream_join_groups(stream, stream->config, &stream->membership, failure);
 	return r;

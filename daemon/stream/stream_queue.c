@@ -60,37 +60,18 @@ static int stream_queue_create(struct stream_queue *queue, struct failure *failu
 	return stream->interface->ops->create_queue(stream->interface->backend, &options, &queue->queue, failure);
 }
 
-static uint64_t stream_queue_spin_ns(const struct stream *stream)
-{
-	const struct config_stream *config = stream->config;
-
-	if (stream->interface->capabilities.in_blocks && config->poll == CONFIG_POLL_ADAPTIVE)
-		return 0;
-	return config_spin_ns(config->poll, config->spin_us);
-}
-
-/* The name of a thread has 15 characters: with several queues, the number of the queue is among them. */
-static void stream_queue_name_thread(const struct stream_queue *queue, char *name, size_t bytes)
-{
-	const char *stream = queue->stream->config->name;
-
-	if (queue->stream->n_queues == 1)
-		snprintf(name, bytes, "%.15s", stream);
-	else
-		snprintf(name, bytes, "%.12s:%u", stream, queue->index);
-}
-
 static int stream_queue_create_worker(struct stream_queue *queue, struct failure *failure)
 {
 	struct stream *stream = queue->stream;
 	const struct config_stream *config = stream->config;
+	bool is_in_blocks = stream->interface->capabilities.in_blocks && config->poll == CONFIG_POLL_ADAPTIVE;
 	char name[32];
 	const struct rx_worker_options options = {
 		.worker.name = name,
 		.queue = queue->queue,
 		.ring = &queue->ring,
 		.receive_queue_slots = config->receive_queue_slots,
-		.worker.spin_ns = stream_queue_spin_ns(stream),
+		.worker.spin_ns = is_in_blocks ? 0 : config_spin_ns(config->poll, config->spin_us),
 		.worker.cpu = config_queue_cpu(config, queue->index),
 		.worker.node = stream->interface->numa_node,
 		.device_timestamps = stream->device_timestamps,
@@ -101,7 +82,11 @@ static int stream_queue_create_worker(struct stream_queue *queue, struct failure
 	};
 	int r;
 
-	stream_queue_name_thread(queue, name, sizeof(name));
+	/* The name of a thread has 15 characters: with several queues, the number of the queue is among them. */
+	if (stream->n_queues == 1)
+		snprintf(name, sizeof(name), "%.15s", config->name);
+	else
+		snprintf(name, sizeof(name), "%.12s:%u", config->name, queue->index);
 	r = rx_worker_new(&queue->worker, &options);
 	if (r == 0)
 		r = rx_worker_prime(queue->worker);

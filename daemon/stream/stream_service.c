@@ -3,7 +3,7 @@
  * The steps of a stream as a service of the daemon: what the stream needs of its interface, of control and of the
  * service manager is done here, the stream itself in stream.c.
  */
-#include "daemon/stream/stream_service.h"
+#include "daemon/stream/stream.h"
 
 #include "daemon/backend/backend.h"
 #include "daemon/base/log.h"
@@ -12,7 +12,6 @@
 #include "daemon/port/interface_set.h"
 #include "daemon/state/state.h"
 #include "daemon/memory/geometry.h"
-#include "daemon/stream/stream.h"
 
 #include <errno.h>
 #include <stdio.h>

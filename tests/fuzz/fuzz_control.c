@@ -292,9 +292,9 @@ static void do_control(void)
 {
 	users_drain(&control->users);
 	must(sd_event_run(event, 0));
-	if (!is_given_back || !control_channel_is_empty(control, &control_channel))
+	if (!is_given_back || !control_channel_is_empty(&control_channel))
 		return;
-	control_remove_channel(control, &control_channel);
+	control_remove_channel(&control_channel);
 	tx_queue_free(channel);
 	is_added = is_taken_out = is_given_back = false;
 	make_channel();
@@ -317,7 +317,7 @@ static void take_out(void)
 	for (int i = 0; i < 1000 && !is_added; i++)
 		turn(1);
 	is_taken_out = true;
-	control_end_channel(control, &control_channel, IBVCAP_DISCONNECT_REMOVED);
+	control_end_channel(&control_channel, IBVCAP_DISCONNECT_REMOVED);
 	must(mailbox_send(transmit->inbox, &remove));
 }
 

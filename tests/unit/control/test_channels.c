@@ -324,7 +324,7 @@ static void take_channel_out(void)
 {
 	const struct mail remove = {.type = MAIL_REMOVE_TX_QUEUE, .tx_queue = channel};
 
-	control_end_channel(control, &control_channel, IBVCAP_DISCONNECT_REMOVED);
+	control_end_channel(&control_channel, IBVCAP_DISCONNECT_REMOVED);
 	cr_assert(eq(int, mailbox_send(transmit->inbox, &remove), 0));
 }
 
@@ -397,7 +397,7 @@ static struct shm leave_and_keep_arena(void)
 	ibvcap_tx_close(tx);
 	TURN_UNTIL(n_registered == 0);
 	turn_for(250);
-	cr_expect(not(control_channel_is_empty(control, &control_channel)));
+	cr_expect(not(control_channel_is_empty(&control_channel)));
 	return kept;
 }
 
@@ -442,7 +442,7 @@ Test(channels, memory_that_is_let_go_is_free_though_nobody_asks_for_it)
 	struct shm kept = leave_and_keep_arena();
 
 	shm_deinit(&kept);
-	TURN_UNTIL(control_channel_is_empty(control, &control_channel));
+	TURN_UNTIL(control_channel_is_empty(&control_channel));
 }
 
 /* Which opens no file, and has it all the same. */
@@ -471,7 +471,7 @@ Test(channels, memory_that_a_client_keeps_does_not_keep_a_channel)
 
 	take_channel_out();
 	TURN_UNTIL(n_emptied == 1);
-	cr_expect(control_channel_is_empty(control, &control_channel));
+	cr_expect(control_channel_is_empty(&control_channel));
 	shm_deinit(&kept);
 }
 
@@ -532,7 +532,7 @@ Test(channels, an_end_waits_for_what_is_being_made)
 	device_is_slow = false;
 	TURN_UNTIL(n_emptied == 1);
 	cr_expect(eq(u32, n_registered, 0));
-	control_remove_channel(control, &control_channel);
+	control_remove_channel(&control_channel);
 	ibvcap_tx_close(tx);
 }
 
@@ -553,13 +553,13 @@ Test(channels, who_leaves_as_its_channel_is_taken_out_is_waited_for)
 	work(0);
 	TURN_UNTIL(last_said.type == MAIL_TX_QUEUE_REMOVED);
 	turn_for(20);
-	cr_expect(not(control_channel_is_empty(control, &control_channel)), "its removal is to be answered");
+	cr_expect(not(control_channel_is_empty(&control_channel)), "its removal is to be answered");
 	cr_expect(eq(u32, n_emptied, 0));
 	cr_assert(eq(int, mailbox_send(transmit->inbox, &held), 0));
 	work(0); /* answers */
 	TURN_UNTIL(n_emptied == 1);
-	cr_expect(control_channel_is_empty(control, &control_channel));
-	control_remove_channel(control, &control_channel);
+	cr_expect(control_channel_is_empty(&control_channel));
+	control_remove_channel(&control_channel);
 	turn_for(20);
 }
 
@@ -605,7 +605,7 @@ Test(channels, taking_a_channel_out_keeps_nobody_waiting)
 	cr_expect(eq(u32, client_load_reason(&tx->state->link), IBVCAP_DISCONNECT_REMOVED));
 	device_is_slow = false;
 	TURN_UNTIL(n_emptied == 1);
-	control_remove_channel(control, &control_channel);
+	control_remove_channel(&control_channel);
 	ibvcap_tx_close(tx);
 	close(other);
 }
@@ -631,7 +631,7 @@ Test(channels, memory_outlives_a_queue_that_cannot_be_reset)
 	cr_expect(eq(int, last_said.type, MAIL_TX_QUEUE_REMOVED));
 	cr_expect(lt(int, last_said.error, 0));
 	expect_sum(5, 0, 5);
-	control_remove_channel(control, &control_channel);
+	control_remove_channel(&control_channel);
 	ibvcap_tx_close(tx);
 }
 
@@ -659,7 +659,7 @@ Test(channels, memory_of_who_left_outlives_a_queue_that_cannot_be_reset)
 	TURN_UNTIL(n_emptied == 1);
 	cr_expect(eq(int, last_said.type, MAIL_TX_QUEUE_REMOVED));
 	expect_sum(5 + MANY, 0, 5 + MANY);
-	control_remove_channel(control, &control_channel);
+	control_remove_channel(&control_channel);
 	ibvcap_tx_close(other);
 }
 
@@ -764,7 +764,7 @@ Test(channels, who_waits_for_a_worker_with_too_much_mail_may_leave)
 	turn_for(150);
 	ibvcap_tx_close(gone);
 	TURN_UNTIL(n_registered == 1);
-	control_end_channel(control, &control_channel, IBVCAP_DISCONNECT_REMOVED);
+	control_end_channel(&control_channel, IBVCAP_DISCONNECT_REMOVED);
 	cr_assert(eq(int, receive(ends->control, &answer, NULL, NULL), 1));
 	cr_expect(eq(int, answer.header.type, PROTOCOL_ERROR));
 	cr_expect(eq(int, answer.error.error, -ENODEV));
