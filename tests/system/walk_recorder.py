@@ -70,8 +70,9 @@ class Folder:
             log(f"{self.path.name}: run {self.n_runs}")
             if not any(path.name.endswith((*ROWS, ".part")) for path in self.path.glob("a*")):
                 self.forget()
-            with open(f"{self.said}{self.n_runs}", "w", encoding="utf-8") as out:
-                self.process = subprocess.Popen(self.command, stdout=out, stderr=out)
+            said = f"{self.said}{self.n_runs}"
+            with open(said, "w", encoding="utf-8") as out, open(f"{said}-errors", "w", encoding="utf-8") as errors:
+                self.process = subprocess.Popen(self.command, stdout=out, stderr=errors)
 
     def forget(self):
         """The full disk has left no file, so the next run numbers its files from 1 again."""
@@ -86,9 +87,8 @@ class Folder:
         if code != -signal.SIGKILL and code not in EXIT_CODES:
             raise AssertionError(f"{self.path}: {self.command} ended with {code}")
         said = pathlib.Path(f"{self.said}{self.n_runs}").read_text()
-        if "{\n" in said:
-            summary, _ = json.JSONDecoder().raw_decode(said[said.index("{\n"):])
-            for source in summary["sources"]:
+        if said:
+            for source in json.loads(said)["sources"]:
                 self.ends[source["recording"]] = code, ended_ns
 
     def look(self):
