@@ -158,3 +158,15 @@ Test(af_packet_claims, a_flow_takes_packets_of_the_lower_of_a_queues_flows_whate
 		cr_expect(af_packet_claims_change_by(&queues[0], &flows[2].rule));
 	}
 }
+
+/* The other flow has its place among the claims because it is ahead of the queue's lower one. */
+Test(af_packet_claims, of_two_flows_of_the_same_priority_each_queue_has_its_own)
+{
+	add(0, CONFIG_MATCH_RULE, 24, 0, false);
+	add(0, CONFIG_MATCH_RULE, 32, 2, false);
+	add(1, CONFIG_MATCH_RULE, 24, 2, false);
+	cr_expect(takes(0, 0, true), "its own of the same priority");
+	cr_expect_not(takes(0, 1, true), "only the lower one matches");
+	cr_expect(takes(1, 0, true));
+	cr_expect(takes(1, 1, true));
+}

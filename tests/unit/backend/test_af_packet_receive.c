@@ -225,6 +225,16 @@ Test(af_packet_receive, the_vlan_tag_that_the_kernel_took_out_is_put_back)
 	expect_tag(0x8100, 0x0005);
 }
 
+Test(af_packet_receive, behind_a_tag_that_is_put_back_comes_the_rest_of_the_frame_and_no_more)
+{
+	make_queue(true);
+	receive_one((struct ring_frame){.snaplen = 80, .status = TP_STATUS_VLAN_VALID, .tci = 5});
+	cr_expect(eq(u8, row_byte(0, 83), bytes[79]));
+	cr_expect(eq(u8, row_byte(0, 84), 0xee));
+	receive_one((struct ring_frame){.snaplen = 80, .len = 90, .status = TP_STATUS_VLAN_VALID, .tci = 5});
+	expect_event(0, BACKEND_LENGTH_ERROR);
+}
+
 Test(af_packet_receive, a_frame_without_a_tag_gets_none)
 {
 	receive_one((struct ring_frame){.snaplen = 80, .status = TP_STATUS_VLAN_TPID_VALID, .tpid = 0x8100, .tci = 5});

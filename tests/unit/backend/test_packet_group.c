@@ -157,8 +157,8 @@ Test(packet_group, another_failure_to_join_says_how_many_queues_there_are)
 	struct backend_flow *flow;
 
 	kernel.fail_setsockopt_of = PACKET_FANOUT;
-	kernel.setsockopt_error = ENOSPC;
-	cr_expect(eq(int, add(group, 7502, &flow), -ENOSPC));
+	kernel.setsockopt_error = EPERM;
+	cr_expect(eq(int, add(group, 7502, &flow), -EPERM));
 	cr_expect(eq(int, failure.exit_code, EX_OSERR));
 	cr_expect(strstr(failure.text, "out to 3 queues") != NULL, "%s", failure.text);
 	kernel.fail_setsockopt_of = 0;

@@ -12,12 +12,18 @@
 
 static _Thread_local int64_t countdown = -1;
 static _Thread_local bool fired, counting;
-static _Thread_local int64_t allocated;
+static _Thread_local int64_t allocated, n_calls;
 
 void failing_after(int64_t n)
 {
 	countdown = n;
 	fired = false;
+	n_calls = 0;
+}
+
+int64_t failing_count_calls(void)
+{
+	return n_calls;
 }
 
 bool failing_has_fired(void)
@@ -39,6 +45,7 @@ int64_t failing_stop_counting(void)
 
 static bool fails(int error)
 {
+	n_calls++;
 	if (countdown < 0 || countdown-- > 0)
 		return false;
 	fired = true;

@@ -11,6 +11,8 @@
 
 /** n calls are let through, then one fails; below 0: none does. */
 void failing_after(int64_t n);
+/** So many calls were made since then. */
+int64_t failing_count_calls(void);
 /** It did. */
 bool failing_has_fired(void);
 

@@ -11,6 +11,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #define NEXT      (EPOCH + 1)
@@ -167,6 +168,34 @@ Test(rx_set_failures, getting_a_queue_of_a_group)
 		cr_assert(eq(uint, count_fds(), before), "call %ld", (long)n);
 		cr_assert(lt(i64, n, CALLS_MAX));
 	}
+}
+
+/* ---- calls that cost time ---------------------------------------------------------------------------- */
+
+static int64_t now_ms(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+/* A member that looks for its next queue makes a system call for it. */
+Test(rx_set_failures, while_packets_come_a_member_looks_for_its_next_queue_every_20_ms)
+{
+	int64_t begin, passed;
+
+	join(2);
+	give(&queues[0], 0, 2, EPOCH);
+	expect_next_request(2);
+	failing_after(-1);
+	for (begin = now_ms(); (passed = now_ms() - begin) < 300;) {
+		attached_publish(&queues[0], 1);
+		cr_assert(eq(int, take(1), 1));
+		cr_assert(eq(int, ibvcap_rx_release(rx, &batch), 0));
+	}
+	cr_expect(le(i64, failing_count_calls(), passed / 20 + 2), "in %ld ms", (long)passed);
+	cr_expect(ge(i64, failing_count_calls(), 1));
 }
 
 Test(rx_set_failures, finding_more_queues_in_the_next_epoch)
