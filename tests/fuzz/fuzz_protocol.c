@@ -84,6 +84,8 @@ static void use(const struct ibvcap_status *status)
 	struct ibvcap_status_stream stream = IBVCAP_INIT(struct ibvcap_status_stream);
 	struct ibvcap_status_flow flow = IBVCAP_INIT(struct ibvcap_status_flow);
 	struct ibvcap_status_consumer consumer = IBVCAP_INIT(struct ibvcap_status_consumer);
+	struct ibvcap_status_channel channel = IBVCAP_INIT(struct ibvcap_status_channel);
+	struct ibvcap_status_sender sender = IBVCAP_INIT(struct ibvcap_status_sender);
 	struct ibvcap_status_interface interface = IBVCAP_INIT(struct ibvcap_status_interface);
 	size_t n;
 
@@ -97,6 +99,11 @@ static void use(const struct ibvcap_status *status)
 		n += strlen(flow.stream) + strlen(flow.destination) + strlen(flow.source);
 	for (uint32_t i = 0; ibvcap_status_consumer(status, i, &consumer) > 0; i++)
 		n += strlen(consumer.stream) + length_of(consumer.counters, consumer.n_counters);
+	for (uint32_t i = 0; ibvcap_status_channel(status, i, &channel) > 0; i++)
+		n += strlen(channel.name) + strlen(channel.interface) + strlen(channel.device) +
+		     strlen(channel.backend) + strlen(channel.state) + length_of(channel.counters, channel.n_counters);
+	for (uint32_t i = 0; ibvcap_status_sender(status, i, &sender) > 0; i++)
+		n += strlen(sender.channel) + length_of(sender.counters, sender.n_counters);
 	for (uint32_t i = 0; ibvcap_status_interface(status, i, &interface) > 0; i++)
 		n += strlen(interface.interface) + strlen(interface.device) + strlen(interface.backend) +
 		     strlen(interface.backend_why) + strlen(interface.backend_how) + strlen(interface.backend_better) +
