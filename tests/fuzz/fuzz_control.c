@@ -359,7 +359,7 @@ static int take_step(int fd, uint8_t step)
 static bool is_at_rest(void)
 {
 	return control->users.n_sessions == 0 && !is_taken_out &&
-	       TAILQ_FIRST(&control->rx_endpoints)->endpoint.n_clients == 0 &&
+	       TAILQ_FIRST(&control->rx_streams)->queues[0]->endpoint.n_clients == 0 &&
 	       TAILQ_FIRST(&control->tx_endpoints)->endpoint.n_clients == 0;
 }
 
