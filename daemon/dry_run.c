@@ -117,8 +117,12 @@ static void try_reading(void *context)
 	const struct reader *reader = context;
 	struct config *config = NULL;
 	struct failure failure;
+	int r;
 
-	if (config_load(reader->config->file, &config, &failure) < 0)
+	log_set_level(LOG_ERR); /* the first reading gave the file's warnings */
+	r = config_load(reader->config->file, &config, &failure);
+	log_set_level(LOG_INFO);
+	if (r < 0)
 		log_warning("user %s, as which the service runs, cannot read what you can: %s", reader->user,
 		            failure.text);
 	config_free(config);

@@ -114,6 +114,9 @@ def test_an_old_name_of_a_key_is_accepted_with_a_warning_that_names_the_new_one(
                           check=False)
     assert done.returncode == 0 and "xdp_queues = 3;" in done.stdout and "xdp_streams" not in done.stdout, done
     assert f"warning: {path}:2: the key xdp_streams is called xdp_queues now: rename it\n" in done.stderr
+    done = subprocess.run([build.ibvcapd, "--config", path, "--check-config", "--user", "nobody"], capture_output=True,
+                          text=True, check=False)
+    assert done.returncode == 0 and done.stderr.count("the key xdp_streams") == 1, done
 
 
 def test_check_config_warns_of_what_this_machine_has_not(build, net, wire, tmp):
