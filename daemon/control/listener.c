@@ -168,18 +168,11 @@ fail:
 	return r;
 }
 
-/* A socket unit of systemd sets owner, group and mode itself. */
-static bool is_our_path(const struct listener *listener)
-{
-	struct stat status;
-
-	return lstat(listener->path, &status) == 0 && status.st_uid == geteuid();
-}
-
 int listener_adopt(struct listener *listener, int fd, const char *path, mode_t mode, gid_t group,
                    struct failure *failure)
 {
 	int flags = fcntl(fd, F_GETFL);
+	struct stat status;
 	int r = 0;
 
 	*listener = (struct listener){.fd = fd, .kept = true, .adopted = true};
@@ -188,7 +181,7 @@ int listener_adopt(struct listener *listener, int fd, const char *path, mode_t m
 	refuse_descriptors(fd);
 	if (flags < 0 || fcntl(fd, F_SETFL, flags | O_NONBLOCK) < 0)
 		r = failure_set(failure, EX_OSERR, errno, "control socket '%s': %s", path, strerror(errno));
-	else if (is_our_path(listener))
+	else if (lstat(listener->path, &status) == 0 && status.st_uid == geteuid()) /* else, systemd has set them */
 		r = set_rights(listener, mode, group, failure);
 	/* Again, so that SO_PEERCRED names this process to clients, and not the one that listened before. */
 	if (r == 0 && listen(fd, BACKLOG) < 0)

@@ -138,17 +138,6 @@ static uint64_t rx_epoch(const struct rx_endpoint *rx_endpoint)
 	return rx_endpoint->queue->ring->ring->segment.epoch;
 }
 
-static void describe_page(struct ibvcap_segment *segment, uint64_t magic, uint64_t bytes, uint64_t epoch)
-{
-	*segment = (struct ibvcap_segment){
-		.magic = magic,
-		.abi_major = IBVCAP_ABI_MAJOR,
-		.abi_minor = IBVCAP_ABI_MINOR,
-		.bytes = bytes,
-		.epoch = epoch,
-	};
-}
-
 /*
  * The state page, which only the daemon may write, and the consumer's page, which the client may write but not resize.
  */
@@ -163,8 +152,8 @@ static int create_pages(struct ring_consumer *consumer, uint64_t epoch)
 		return r;
 	consumer->state = consumer->state_shm.address;
 	consumer->page = consumer->page_shm.address;
-	describe_page(&consumer->state->segment, IBVCAP_STATE_MAGIC, consumer->state_shm.bytes, epoch);
-	describe_page(&consumer->page->segment, IBVCAP_CONSUMER_MAGIC, consumer->page_shm.bytes, epoch);
+	segment_describe(&consumer->state->segment, IBVCAP_STATE_MAGIC, consumer->state_shm.bytes, epoch);
+	segment_describe(&consumer->page->segment, IBVCAP_CONSUMER_MAGIC, consumer->page_shm.bytes, epoch);
 	daemon_store_policy(consumer->state, consumer->policy);
 	consumer->state->lease_blocks = consumer->lease_blocks;
 	r = shm_seal_readonly(&consumer->state_shm);

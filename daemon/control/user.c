@@ -152,14 +152,6 @@ bool user_is_swamped(const struct user *user)
 	       background_overdue_us(user->threads[USER_SOCKETS]) > USER_SLOW_US;
 }
 
-static bool is_user_stuck(const struct user *user)
-{
-	for (unsigned use = 0; use < USER_THREAD_N; use++)
-		if (user->threads[use] && background_overdue_us(user->threads[use]) > USERS_STUCK_US)
-			return true;
-	return false;
-}
-
 const struct user *users_find_stuck(struct users *users)
 {
 	struct user *user;
@@ -167,7 +159,10 @@ const struct user *users_find_stuck(struct users *users)
 	LIST_FOREACH (user, &users->list, link) {
 		bool was_stuck = user->is_stuck;
 
-		user->is_stuck = is_user_stuck(user);
+		user->is_stuck = false;
+		for (unsigned use = 0; use < USER_THREAD_N; use++)
+			user->is_stuck |=
+				user->threads[use] && background_overdue_us(user->threads[use]) > USERS_STUCK_US;
 		if (user->is_stuck && !was_stuck)
 			return user;
 	}

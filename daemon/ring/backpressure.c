@@ -41,14 +41,6 @@ bool backpressure_holds(struct rx_ring *ring, uint64_t number)
 	return false;
 }
 
-static void demote_consumer(struct rx_ring *ring, struct ring_consumer *consumer)
-{
-	consumer->policy = IBVCAP_POLICY_LOSSY;
-	daemon_store_policy(consumer->state, IBVCAP_POLICY_LOSSY);
-	consumer->demotion_unreported = true;
-	ring->n_unreported++;
-}
-
 /* Add the time since the last look to what the user owes, or subtract it, by what was found at that look. */
 static void stall_budget_settle(struct stall_budget *budget, uint64_t now_ns)
 {
@@ -75,10 +67,14 @@ void rx_ring_charge_stalls(struct rx_ring *ring, uint64_t now_ns)
 		if (!consumer_stalls(ring, consumer, ring->floor))
 			continue;
 		consumer->has_stalled = true;
-		if (consumer->budget->owed_ns / RX_RING_REPAY >= consumer->deadline_ns)
-			demote_consumer(ring, consumer);
-		else
+		if (consumer->budget->owed_ns / RX_RING_REPAY < consumer->deadline_ns) {
 			consumer->budget->stalls = true;
+			continue;
+		}
+		consumer->policy = IBVCAP_POLICY_LOSSY;
+		daemon_store_policy(consumer->state, IBVCAP_POLICY_LOSSY);
+		consumer->demotion_unreported = true;
+		ring->n_unreported++;
 	}
 }
 

@@ -4,37 +4,25 @@
 
 #include "daemon/base/machine.h"
 
-#include <stdbool.h>
 #include <stdio.h>
 
 #define PAGES_POOL "/sys/kernel/mm/hugepages/hugepages-%ukB"
 #define PAGES_NONE "; page_size = \"4K\" takes none, and is slower"
 
-static uint64_t pages_read_count(const char *path)
+static uint64_t pages_read_pool(uint32_t page_bytes, const char *name)
 {
 	unsigned long long value = 0;
-	FILE *file = fopen(path, "re");
+	char path[128];
+	FILE *file;
 
+	snprintf(path, sizeof(path), PAGES_POOL "/%s", page_bytes / 1024, name);
+	file = fopen(path, "re");
 	if (!file)
 		return 0;
 	if (fscanf(file, "%llu", &value) != 1)
 		value = 0;
 	fclose(file);
 	return value;
-}
-
-/* Pages that are reserved are lost to everything else, and the kernel reserves what it is asked for. */
-static bool pages_fit_machine(uint64_t pages, uint32_t page_bytes)
-{
-	return pages <= machine_memory_bytes() / 100 * MACHINE_SHARE_MAX_PERCENT / page_bytes;
-}
-
-static uint64_t pages_read_pool(uint32_t page_bytes, const char *name)
-{
-	char path[128];
-
-	snprintf(path, sizeof(path), PAGES_POOL "/%s", page_bytes / 1024, name);
-	return pages_read_count(path);
 }
 
 uint64_t pages_count_free(uint32_t page_bytes)
@@ -48,7 +36,8 @@ const char *pages_advice(char *text, uint32_t page_bytes, uint64_t wanted, const
 	uint64_t needed = pages - free_pages + wanted;
 	int used = snprintf(text, PAGES_ADVICE_MAX, "(%llu free of %llu)", (unsigned long long)free_pages,
 	                    (unsigned long long)pages);
-	if (pages_fit_machine(needed, page_bytes))
+	/* Pages that are reserved are lost to everything else, and the kernel reserves what it is asked for. */
+	if (needed <= machine_memory_bytes() / 100 * MACHINE_SHARE_MAX_PERCENT / page_bytes)
 		snprintf(text + used, PAGES_ADVICE_MAX - (size_t)used,
 		         "; get them with: echo %llu > " PAGES_POOL "/nr_hugepages, or lower %s" PAGES_NONE,
 		         (unsigned long long)needed, page_bytes / 1024, key);

@@ -128,11 +128,7 @@ static void rx_ring_describe(const struct rx_ring *ring, const struct rx_ring_op
 {
 	struct ibvcap_ring *shared = ring->ring;
 
-	shared->segment.magic = IBVCAP_RING_MAGIC;
-	shared->segment.abi_major = IBVCAP_ABI_MAJOR;
-	shared->segment.abi_minor = IBVCAP_ABI_MINOR;
-	shared->segment.bytes = ring->ring_shm.bytes;
-	shared->segment.epoch = options->epoch;
+	segment_describe(&shared->segment, IBVCAP_RING_MAGIC, ring->ring_shm.bytes, options->epoch);
 	shared->slots_per_block = ring->slots_per_block;
 	shared->slot_bytes = ring->slot_bytes;
 	shared->header_stride = ring->header_stride;

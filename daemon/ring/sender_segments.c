@@ -57,16 +57,6 @@ static int sender_create_segments(struct sender *sender, const struct sender_opt
 	return r;
 }
 
-static void sender_fill_head(struct ibvcap_segment *segment, uint64_t magic, const struct shm *shm, uint64_t epoch)
-{
-	segment->magic = magic;
-	segment->abi_major = IBVCAP_ABI_MAJOR;
-	segment->abi_minor = IBVCAP_ABI_MINOR;
-	segment->bytes = shm->bytes;
-	segment->epoch = epoch;
-	segment_set_ready(segment);
-}
-
 static void sender_describe(struct sender *sender, const struct sender_options *options)
 {
 	struct ibvcap_sender_state *state = sender->state;
@@ -84,17 +74,10 @@ static void sender_describe(struct sender *sender, const struct sender_options *
 	state->page_bytes = options->page_bytes;
 	state->late_after_ns = options->late_after_ns;
 	snprintf(state->channel, sizeof(state->channel), "%s", options->channel);
-	sender_fill_head(&state->segment, IBVCAP_SENDER_STATE_MAGIC, &sender->state_shm, options->epoch);
-	sender_fill_head(&sender->page->segment, IBVCAP_SENDER_PAGE_MAGIC, &sender->page_shm, options->epoch);
-}
-
-static int sender_fix_sizes(struct sender *sender)
-{
-	int r = shm_fix_size(&sender->arena);
-
-	if (r == 0)
-		r = shm_fix_size(&sender->page_shm);
-	return r == 0 ? shm_seal_readonly(&sender->state_shm) : r;
+	segment_describe(&state->segment, IBVCAP_SENDER_STATE_MAGIC, sender->state_shm.bytes, options->epoch);
+	segment_describe(&sender->page->segment, IBVCAP_SENDER_PAGE_MAGIC, sender->page_shm.bytes, options->epoch);
+	segment_set_ready(&state->segment);
+	segment_set_ready(&sender->page->segment);
 }
 
 int sender_init(struct sender *sender, const struct sender_options *options, struct failure *failure)
@@ -125,7 +108,11 @@ int sender_init(struct sender *sender, const struct sender_options *options, str
 	sender->descriptors = (const struct ibvcap_tx_descriptor *)(const void *)(sender->page + 1);
 	sender->statuses = (int32_t *)(void *)(sender->state + 1);
 	sender_describe(sender, options);
-	r = sender_fix_sizes(sender);
+	r = shm_fix_size(&sender->arena);
+	if (r == 0)
+		r = shm_fix_size(&sender->page_shm);
+	if (r == 0)
+		r = shm_seal_readonly(&sender->state_shm);
 	if (r < 0) {
 		failure_set(failure, EX_OSERR, -r, "channel '%s': cannot seal a sender's memory: %s", options->channel,
 		            strerror(-r));

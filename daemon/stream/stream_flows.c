@@ -142,14 +142,6 @@ int stream_capture(struct stream *stream, struct failure *failure)
 
 /* ---- interfaces that come and go ------------------------------------------------------------------- */
 
-static bool stream_has_vlan(const struct stream *stream, int vlan)
-{
-	for (uint32_t i = 0; i < stream->config->n_flows; i++)
-		if (stream->config->flows[i].vlan == vlan)
-			return true;
-	return false;
-}
-
 void stream_note_link_change(struct stream *stream, const struct link_change *change)
 {
 	bool is_used;
@@ -159,9 +151,10 @@ void stream_note_link_change(struct stream *stream, const struct link_change *ch
 	is_used = membership_uses(stream->membership, change->index);
 	if (change->index == 0 || (change->is_gone && is_used))
 		stream->rejoin_due = true;
-	if (!change->is_gone && !is_used && change->vlan >= 0 && change->lower_index == stream->interface->net.index &&
-	    stream_has_vlan(stream, change->vlan))
-		stream->rejoin_due = true;
+	if (change->is_gone || is_used || change->vlan < 0 || change->lower_index != stream->interface->net.index)
+		return;
+	for (uint32_t i = 0; i < stream->config->n_flows; i++)
+		stream->rejoin_due |= stream->config->flows[i].vlan == change->vlan;
 }
 
 int stream_rejoin(struct stream *stream, struct failure *failure)

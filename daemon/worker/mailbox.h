@@ -32,7 +32,7 @@ enum mail_type {
 	MAIL_TX_QUEUE_ERROR,  /* all its packets end with error (-ENETDOWN); 0: they are sent again. No answer */
 	MAIL_DESTINATION,     /* headers of one destination, or the reason for their lack; no answer */
 	MAIL_ADD_SENDER,      /* sealed and registered. Answered by MAIL_SENDER_ADDED: error */
-	MAIL_REMOVE_SENDER,   /* taken packets complete, others are flushed. Always answered: MAIL_SENDER_REMOVED */
+	MAIL_REMOVE_SENDER,   /* likewise. Always answered, even for one that is gone already: MAIL_SENDER_REMOVED */
 	/* worker → control */
 	MAIL_CONSUMER_ADDED,
 	MAIL_CONSUMER_REMOVED,
@@ -40,14 +40,22 @@ enum mail_type {
 	MAIL_CONSUMER_DEMOTED, /* from lossless to lossy: its user's stall budget is used up */
 	MAIL_STOPPED,
 	MAIL_FAILED, /* the queue could not be reset: error */
-	/* transmit worker → control */
+	/*
+	 * transmit worker → control. Mail that comes unasked may cross with the request to remove its object: the
+	 * request is answered all the same, and the object is lent until then.
+	 */
 	MAIL_TX_QUEUE_ADDED,
 	MAIL_TX_QUEUE_REMOVED, /* queue and senders are control's again; error: see the next */
 	/* likewise, unasked: the device's queue could not be reset; destroy it before memory is freed */
 	MAIL_TX_QUEUE_FAILED,
 	MAIL_SENDER_ADDED,
-	MAIL_SENDER_REMOVED, /* all its packets have ended: the memory is control's again; error: see tx_worker.h */
-	MAIL_SENDER_BAD,     /* likewise, unasked: its page broke the rules: reason. See tx_worker.h */
+	/*
+	 * All its packets have ended: the memory is control's again. With an error the device may still read it, since
+	 * its queue could not be reset: MAIL_TX_QUEUE_FAILED or _REMOVED follows, and the device's queue is to be
+	 * destroyed before the memory is freed.
+	 */
+	MAIL_SENDER_REMOVED,
+	MAIL_SENDER_BAD, /* likewise, unasked: its page broke the rules: reason */
 };
 
 /* Where packets for one of a channel's destinations go. */

@@ -27,13 +27,6 @@ static inline void tx_clock_look(struct tx_clock_sample *now)
 
 /* ---- packets that complete ------------------------------------------------------------------------ */
 
-static void tx_queue_end_first(struct tx_queue *txq, int32_t status)
-{
-	const struct tx_inflight *first = &txq->inflight[txq->first++ & txq->inflight_mask];
-
-	sender_complete(first->sender, status, first->payload_bytes, first->frame_bytes);
-}
-
 /*
  * The next n posted packets ended with this status. A packet that was never for the device ends when all packets before
  * it have, because a sender's cursor moves in the order of its packets.
@@ -41,13 +34,15 @@ static void tx_queue_end_first(struct tx_queue *txq, int32_t status)
 static void tx_queue_end_posted(struct tx_queue *txq, uint32_t n, int32_t status)
 {
 	txq->n_posted -= n;
-	while (txq->first != txq->next) {
-		int32_t own = txq->inflight[txq->first & txq->inflight_mask].status;
+	for (; txq->first != txq->next; txq->first++) {
+		const struct tx_inflight *first = &txq->inflight[txq->first & txq->inflight_mask];
+		bool is_posted = first->status == 0;
 
-		if (own == 0 && n == 0)
+		if (is_posted && n == 0)
 			break;
-		n -= own == 0;
-		tx_queue_end_first(txq, own == 0 ? status : own);
+		n -= is_posted;
+		sender_complete(first->sender, is_posted ? status : first->status, first->payload_bytes,
+		                first->frame_bytes);
 	}
 }
 
@@ -396,16 +391,12 @@ static void tx_queue_give_up(struct tx_queue *txq, int error, uint64_t now_ns)
 	tx_queue_dismiss(txq, now_ns);
 }
 
-static bool tx_queue_drain_is_over(const struct tx_queue *txq, const struct tx_clock_sample *now)
-{
-	return txq->leaving && txq->n_posted + txq->n_ready && now->monotonic_ns - txq->leaving_at_ns >= DRAIN_NS;
-}
-
 int tx_queue_serve(struct tx_queue *txq, const struct tx_clock_sample *now)
 {
 	int n = txq->fatal ? 0 : tx_queue_round(txq, now);
 
-	if (n >= 0 && tx_queue_drain_is_over(txq, now)) {
+	if (n >= 0 && txq->leaving && txq->n_posted + txq->n_ready &&
+	    now->monotonic_ns - txq->leaving_at_ns >= DRAIN_NS) {
 		tx_queue_withdraw_ready(txq);
 		n = -ETIMEDOUT;
 	}

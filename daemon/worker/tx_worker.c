@@ -4,16 +4,16 @@
  */
 #include "daemon/worker/tx_worker.h"
 
+#include "daemon/base/fd.h"
 #include "daemon/base/time.h"
 #include "daemon/worker/tx_worker_sleep.h"
 #include "lib/ibvcap/ring.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
+#include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/prctl.h>
-#include <unistd.h>
 
 #define NAP_NS UINT64_C(1000000)
 /* A sleep usually ends late by less than this: the worker wakes so much earlier and spins for the rest. */
@@ -23,7 +23,7 @@ struct tx_worker {
 	struct worker base;
 	struct tx_queue **queues;
 	uint32_t n_queues;
-	struct tx_worker_sleep sleep;
+	int epoll; /* on which it sleeps */
 	int doorbell;
 	bool stopping;
 };
@@ -73,7 +73,7 @@ static void tx_worker_report_gone(struct tx_worker *worker, struct tx_queue *txq
 {
 	struct mail mail = {.tx_queue = txq, .sender = gone->sender};
 
-	tx_worker_sleep_forget(&worker->sleep, gone->sender->kick.epoll);
+	tx_worker_sleep_forget(worker->epoll, gone->sender->kick.epoll);
 	if (gone->removal_asked) {
 		mail.type = MAIL_SENDER_REMOVED;
 		mail.error = txq->fatal;
@@ -94,7 +94,7 @@ static void tx_worker_release_queue(struct tx_worker *worker, struct tx_queue *t
 
 	if (txq->n_senders || txq->first != txq->next || mailbox_full(worker->base.outbox))
 		return;
-	tx_worker_sleep_forget(&worker->sleep, txq->queue->ops->fd(txq->queue));
+	tx_worker_sleep_forget(worker->epoll, txq->queue->ops->fd(txq->queue));
 	worker->queues[tx_worker_find_queue(worker, txq)] = worker->queues[worker->n_queues - 1];
 	worker->n_queues--;
 	mail.type = txq->removal_asked ? MAIL_TX_QUEUE_REMOVED : MAIL_TX_QUEUE_FAILED;
@@ -113,7 +113,7 @@ static int tx_worker_add_queue(struct tx_worker *worker, struct tx_queue *txq)
 	if (queues)
 		worker->queues = queues;
 	if (queues && !worker->stopping)
-		r = tx_worker_sleep_watch(&worker->sleep, txq->queue->ops->fd(txq->queue));
+		r = tx_worker_sleep_watch(worker->epoll, txq->queue->ops->fd(txq->queue));
 	txq->heartbeat = &worker->base.heartbeat;
 	if (r == 0)
 		worker->queues[worker->n_queues++] = txq;
@@ -126,12 +126,12 @@ static int tx_worker_add_sender(struct tx_worker *worker, struct tx_queue *txq, 
 
 	if (!tx_worker_has_queue(worker, txq))
 		return -ENODEV;
-	r = tx_worker_sleep_watch_kicks(&worker->sleep, &sender->kick);
+	r = tx_worker_sleep_watch_kicks(worker->epoll, &sender->kick);
 	if (r < 0)
 		return r;
 	r = tx_queue_add_sender(txq, sender);
 	if (r < 0)
-		tx_worker_sleep_forget(&worker->sleep, sender->kick.epoll);
+		tx_worker_sleep_forget(worker->epoll, sender->kick.epoll);
 	return r;
 }
 
@@ -272,7 +272,7 @@ static void tx_worker_count_kick(struct tx_worker *worker, int kick_epoll)
 	for (uint32_t i = 0; i < worker->n_queues && !member; i++)
 		member = tx_queue_kicked(worker->queues[i], kick_epoll);
 	if (member && member->leaving)
-		tx_worker_sleep_forget(&worker->sleep, kick_epoll);
+		tx_worker_sleep_forget(worker->epoll, kick_epoll);
 }
 
 /* The descriptor is readable: read it empty. A sender's kick needs no reading: the event was its edge. */
@@ -306,7 +306,7 @@ static void tx_worker_sleep_for_work(struct tx_worker *worker)
 	if (tx_worker_do_work(&worker->base, &at) == 0 && !worker->base.stopped) {
 		idle = tx_worker_idle_ns(worker, &at);
 		if (idle > SPIN_NS) {
-			tx_worker_sleep_wait(&worker->sleep, idle == TX_QUEUE_NEVER ? idle : idle - SPIN_NS, &woken);
+			tx_worker_sleep_wait(worker->epoll, idle == TX_QUEUE_NEVER ? idle : idle - SPIN_NS, &woken);
 			for (uint32_t i = 0; i < woken.n; i++)
 				tx_worker_clear(worker, woken.fds[i]);
 		}
@@ -340,14 +340,15 @@ int tx_worker_new(struct worker **worker, const struct worker_options *options)
 
 	if (!new)
 		return -ENOMEM;
-	new->sleep.epoll = new->doorbell = -1;
+	new->epoll = new->doorbell = -1;
 	r = worker_init(&new->base, options, tx_worker_run);
 	if (r == 0) {
 		new->doorbell = eventfd(0, EFD_CLOEXEC);
-		r = new->doorbell < 0 ? -errno : tx_worker_sleep_init(&new->sleep);
+		new->epoll = new->doorbell < 0 ? -1 : epoll_create1(EPOLL_CLOEXEC);
+		r = new->epoll < 0 ? -errno : 0;
 	}
 	if (r == 0)
-		r = tx_worker_sleep_watch(&new->sleep, mailbox_fd(new->base.inbox));
+		r = tx_worker_sleep_watch(new->epoll, mailbox_fd(new->base.inbox));
 	if (r < 0)
 		tx_worker_free(&new->base);
 	else
@@ -361,10 +362,9 @@ void tx_worker_free(struct worker *base)
 
 	if (!worker)
 		return;
-	tx_worker_sleep_deinit(&worker->sleep);
 	worker_deinit(base);
-	if (worker->doorbell >= 0)
-		close(worker->doorbell);
+	fd_close(&worker->epoll);
+	fd_close(&worker->doorbell);
 	free(worker->queues);
 	free(worker);
 }
@@ -376,5 +376,5 @@ int tx_worker_doorbell(const struct worker *worker)
 
 int tx_worker_epoll(const struct worker *worker)
 {
-	return ((const struct tx_worker *)worker)->sleep.epoll;
+	return ((const struct tx_worker *)worker)->epoll;
 }

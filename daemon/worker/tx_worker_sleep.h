@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The sleep of a transmit worker: until mail, a completion event, a sender's kick, or a time. */
+/* The sleep of a transmit worker on its epoll: until mail, a completion event, a sender's kick, or a time. */
 #ifndef DAEMON_WORKER_TX_WORKER_SLEEP_H
 #define DAEMON_WORKER_TX_WORKER_SLEEP_H
 
@@ -7,31 +7,23 @@
 
 #include <stdint.h>
 
-struct tx_worker_sleep {
-	int epoll;
-};
-
 /* Descriptors that are readable, and the small epolls of senders that kicked (daemon/ring/sender_kick.h). */
 struct tx_worker_woken {
 	int fds[16];
 	uint32_t n;
 };
 
-/** 0 or -errno. */
-int tx_worker_sleep_init(struct tx_worker_sleep *sleep);
-void tx_worker_sleep_deinit(struct tx_worker_sleep *sleep);
-
 /** Wake for this descriptor, or no longer. No effect if fd is below 0. 0 or -errno. */
-int tx_worker_sleep_watch(struct tx_worker_sleep *sleep, int fd);
-void tx_worker_sleep_forget(struct tx_worker_sleep *sleep, int fd);
+int tx_worker_sleep_watch(int epoll, int fd);
+void tx_worker_sleep_forget(int epoll, int fd);
 
 /**
  * Wake for the kicks of this sender, whose small epoll sender_kick_init() has added. The watch itself causes one event.
  * tx_worker_sleep_forget() ends it. 0 or -errno.
  */
-int tx_worker_sleep_watch_kicks(struct tx_worker_sleep *sleep, const struct sender_kick *kick);
+int tx_worker_sleep_watch_kicks(int epoll, const struct sender_kick *kick);
 
 /** Sleep at most that long; UINT64_MAX: until a descriptor is readable. */
-void tx_worker_sleep_wait(struct tx_worker_sleep *sleep, uint64_t timeout_ns, struct tx_worker_woken *woken);
+void tx_worker_sleep_wait(int epoll, uint64_t timeout_ns, struct tx_worker_woken *woken);
 
 #endif

@@ -2,7 +2,6 @@
 /* Connects to the daemon's control socket, sends requests and receives answers, within one deadline. */
 #include "lib/ibvcap/client.h"
 
-#include "lib/ibvcap/client_explain.h"
 #include "lib/ibvcap/error.h"
 #include "lib/ibvcap/min.h"
 

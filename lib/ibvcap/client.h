@@ -52,4 +52,12 @@ static inline int client_reject_answer(const struct client *client, const char *
 
 void client_deinit(struct client *client);
 
+/* ---- client_explain.c -------------------------------------------------------------------------------- */
+
+/** connect() failed. May ask a directory service for names, if the kernel refused this user. */
+int client_explain_connect(const char *path, int error);
+
+/** No answer came over the connected socket: -ETIMEDOUT, -EPROTO, another -errno, or 0: the daemon hung up. */
+int client_explain_lost(int socket, const char *path, int error);
+
 #endif

@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Finds out why the daemon cannot be reached or does not answer: from the socket's rights, and from /proc. */
-#include "lib/ibvcap/client_explain.h"
-
-#include "lib/ibvcap/error.h"
-#include "lib/ibvcap/protocol.h"
+#include "lib/ibvcap/client.h"
 
 #include <errno.h>
 #include <grp.h>

@@ -28,37 +28,25 @@ void protocol_init(struct protocol_header *header, enum protocol_type type, size
 /* 0: there is no such type. */
 static size_t protocol_message_bytes(const struct protocol_header *header)
 {
-	switch (header->type) {
-	case PROTOCOL_ATTACH:
-		return sizeof(struct protocol_attach);
-	case PROTOCOL_STATUS:
-		return sizeof(struct protocol_status);
-	case PROTOCOL_RECONFIGURE:
-		return sizeof(struct protocol_reconfigure);
-	case PROTOCOL_DONE:
-		return sizeof(struct protocol_done);
-	case PROTOCOL_OPEN_CHANNEL:
-		return sizeof(struct protocol_open_channel);
-	case PROTOCOL_MAPPED:
-		return sizeof(struct protocol_mapped);
-	case PROTOCOL_OPENED:
-		return sizeof(struct protocol_opened);
-	case PROTOCOL_READY:
-		return sizeof(struct protocol_ready);
-	case PROTOCOL_ATTACHED:
-		return sizeof(struct protocol_attached);
-	case PROTOCOL_JOINED:
-		return sizeof(struct protocol_joined);
-	case PROTOCOL_RECALLED:
-		return sizeof(struct protocol_recalled);
-	case PROTOCOL_ERROR:
-		return sizeof(struct protocol_error);
-	case PROTOCOL_PART:
+	static const uint16_t bytes[] = {
+		[PROTOCOL_ATTACH] = sizeof(struct protocol_attach),
+		[PROTOCOL_STATUS] = sizeof(struct protocol_status),
+		[PROTOCOL_RECONFIGURE] = sizeof(struct protocol_reconfigure),
+		[PROTOCOL_OPEN_CHANNEL] = sizeof(struct protocol_open_channel),
+		[PROTOCOL_MAPPED] = sizeof(struct protocol_mapped),
+		[PROTOCOL_ATTACHED] = sizeof(struct protocol_attached),
+		[PROTOCOL_ERROR] = sizeof(struct protocol_error),
+		[PROTOCOL_END] = sizeof(struct protocol_header),
+		[PROTOCOL_DONE] = sizeof(struct protocol_done),
+		[PROTOCOL_OPENED] = sizeof(struct protocol_opened),
+		[PROTOCOL_READY] = sizeof(struct protocol_ready),
+		[PROTOCOL_JOINED] = sizeof(struct protocol_joined),
+		[PROTOCOL_RECALLED] = sizeof(struct protocol_recalled),
+	};
+
+	if (header->type == PROTOCOL_PART)
 		return header->bytes < PROTOCOL_PART_BYTES(0) ? PROTOCOL_PART_BYTES(0) : header->bytes;
-	case PROTOCOL_END:
-		return sizeof(struct protocol_header);
-	}
-	return 0;
+	return header->type < sizeof(bytes) / sizeof(bytes[0]) ? bytes[header->type] : 0;
 }
 
 #define IS_STRING(array) (memchr((array), '\0', sizeof(array)) != NULL)

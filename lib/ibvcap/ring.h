@@ -29,6 +29,16 @@
 
 /* ---- segments: ready ----------------------------------------------------------------------------- */
 
+/** All of its head but ready. */
+static inline void segment_describe(struct ibvcap_segment *segment, uint64_t magic, uint64_t bytes, uint64_t epoch)
+{
+	segment->magic = magic;
+	segment->abi_major = IBVCAP_ABI_MAJOR;
+	segment->abi_minor = IBVCAP_ABI_MINOR;
+	segment->bytes = bytes;
+	segment->epoch = epoch;
+}
+
 /** Partner: segment_is_ready(). A thread that loads true sees everything written before. */
 static inline void segment_set_ready(struct ibvcap_segment *segment)
 {

@@ -4,25 +4,14 @@
 #include "lib/ibvcap/owner.h"
 #include "lib/ibvcap/ring.h"
 #include "lib/ibvcap/rx.h"
+#include "lib/ibvcap/segment_check.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
-
-/* Make the wake socket non-blocking: this process alone has its file description, and a read must never wait. */
-static int rx_handle_unblock(const struct ibvcap_rx *rx)
-{
-	int flags = fcntl(rx->wake_socket, F_GETFL);
-
-	if (flags < 0 || fcntl(rx->wake_socket, F_SETFL, flags | O_NONBLOCK) < 0)
-		return error_set(-EPROTO, "the ring that the daemon sent: its wake socket cannot be read: %s",
-		                 strerror(errno));
-	return 0;
-}
 
 int rx_handle_new_empty(struct ibvcap_rx **rx)
 {
@@ -52,7 +41,7 @@ int rx_handle_new(struct ibvcap_rx **rx, int socket, const int fds[PROTOCOL_FD_N
 	new->socket = socket;
 	r = rx_map_segments(new, fds, epoch);
 	if (r == 0 && !new->is_tap)
-		r = rx_handle_unblock(new);
+		r = segment_unblock(new->wake_socket, "ring", "wake socket");
 	if (r == 0)
 		r = owner_mark_new(&new->owner);
 	if (r == 0) {

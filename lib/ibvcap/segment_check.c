@@ -9,6 +9,7 @@
 #include "lib/ibvcap/ring.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -71,4 +72,14 @@ bool segment_fits(uint64_t offset, uint64_t align, uint64_t n, uint64_t each, ui
 
 	return offset % align == 0 && !__builtin_mul_overflow(n, each, &bytes) && offset <= total &&
 	       bytes <= total - offset;
+}
+
+int segment_unblock(int fd, const char *whole, const char *name)
+{
+	int flags = fcntl(fd, F_GETFL);
+
+	if (flags < 0 || fcntl(fd, F_SETFL, flags | O_NONBLOCK) < 0)
+		return error_set(-EPROTO, "the %s that the daemon sent: its %s cannot be used: %s", whole, name,
+		                 strerror(errno));
+	return 0;
 }

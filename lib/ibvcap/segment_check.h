@@ -25,6 +25,9 @@ int segment_check(const struct shm *shm, size_t bytes_min, uint64_t magic, uint6
 /** Do n items of each bytes, from an aligned offset on, fit into a segment of total bytes? */
 bool segment_fits(uint64_t offset, uint64_t align, uint64_t n, uint64_t each, uint64_t total);
 
+/** Make a descriptor that came with them non-blocking: a read or a kick must never wait. 0 or -EPROTO. */
+int segment_unblock(int fd, const char *whole, const char *name);
+
 /** Sets the text for a segment with wrong contents. -EPROTO. */
 int segment_reject(const char *whole, const char *what);
 

@@ -21,23 +21,18 @@
 #define MFD_NOEXEC_SEAL 0x0008u
 #endif
 
-static unsigned int memfd_flags(uint32_t page_bytes)
+static int create_memfd(const char *name, uint32_t page_bytes)
 {
 	unsigned int flags = MFD_CLOEXEC | MFD_ALLOW_SEALING;
+	int fd;
 
 	/* The bits from MFD_HUGE_SHIFT on hold the log2 of the page size. */
 	if (page_bytes != SMALL_PAGE)
 		flags |= MFD_HUGETLB | (unsigned int)__builtin_ctz(page_bytes) << MFD_HUGE_SHIFT;
-	return flags;
-}
-
-/* With vm.memfd_noexec = 2 the flag is required; before Linux 6.3 it is EINVAL. */
-static int create_memfd(const char *name, uint32_t page_bytes)
-{
-	int fd = memfd_create(name, memfd_flags(page_bytes) | MFD_NOEXEC_SEAL);
-
+	/* With vm.memfd_noexec = 2 the flag is required; before Linux 6.3 it is EINVAL. */
+	fd = memfd_create(name, flags | MFD_NOEXEC_SEAL);
 	if (fd < 0 && errno == EINVAL)
-		fd = memfd_create(name, memfd_flags(page_bytes));
+		fd = memfd_create(name, flags);
 	return fd < 0 ? -errno : fd;
 }
 
@@ -62,23 +57,17 @@ static void shm_exclude_from_dump(void *address, size_t bytes)
 	(void)madvise(address, bytes, MADV_DONTDUMP);
 }
 
-/* The kernel maps whole pages, and its ordinary pages are larger than 4096 bytes on some machines. */
-static size_t shm_whole_pages(size_t bytes, uint32_t page_bytes)
-{
-	size_t ordinary = (size_t)sysconf(_SC_PAGESIZE), page = page_bytes > ordinary ? page_bytes : ordinary;
-
-	return (bytes + page - 1) & ~(page - 1);
-}
-
 /* shm_create(); *call names the call that failed. */
 static int shm_make(struct shm *shm, const char *name, size_t bytes, uint32_t page_bytes, const char **call)
 {
+	/* The kernel maps whole pages, and its ordinary pages are larger than 4096 bytes on some machines. */
+	size_t ordinary = (size_t)sysconf(_SC_PAGESIZE), page = page_bytes > ordinary ? page_bytes : ordinary;
 	struct shm new = SHM_INIT;
 	void *address;
 	int r;
 
 	new.page_bytes = page_bytes;
-	new.bytes = shm_whole_pages(bytes, page_bytes);
+	new.bytes = (bytes + page - 1) & ~(page - 1);
 	*call = "memfd_create";
 	new.fd = create_memfd(name, page_bytes);
 	if (new.fd < 0)

@@ -117,21 +117,15 @@ static enum ibvcap_tracked_kind source_add_old(struct tracker_source *source, co
 	return n_new || n > n_old ? IBVCAP_TRACKED_REORDERED : IBVCAP_TRACKED_REPEATED;
 }
 
-static uint64_t jump_with_slack(const struct tracker_rules *rules, uint64_t slack)
-{
-	uint64_t jump = rules->jump + u64_min(slack, SLACK_MAX);
-
-	return rules->cycle ? u64_min(jump, rules->cycle - 1 - rules->window) : jump;
-}
-
 /* False: it is neither less than a jump ahead of the highest number, nor within the window behind it. */
 static bool source_place(struct tracker_source *source, const struct tracker_rules *rules, uint64_t number, uint32_t n,
                          uint64_t slack, struct ibvcap_tracked *tracked)
 {
 	uint64_t ahead = number_distance(rules, source->expected, number);
 	uint64_t back = number_distance(rules, number, source->expected);
+	uint64_t jump = rules->jump + u64_min(slack, SLACK_MAX);
 
-	if (ahead <= jump_with_slack(rules, slack)) {
+	if (ahead <= (rules->cycle ? u64_min(jump, rules->cycle - 1 - rules->window) : jump)) {
 		tracked->number = source->next + ahead;
 		tracked->kind = ahead ? IBVCAP_TRACKED_AFTER_LOSS : IBVCAP_TRACKED_IN_ORDER;
 		source_add_ahead(source, rules, ahead, n);

@@ -11,7 +11,6 @@
 #include "lib/ibvcap/tx.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -80,17 +79,6 @@ static int tx_map_segments(struct ibvcap_tx *tx, const int fds[PROTOCOL_FD_OPENE
 	return r == 0 ? tx_map_geometry(tx) : r;
 }
 
-/* Make a descriptor non-blocking: a read from the socket, or a kick, must never wait. */
-static int tx_unblock(int fd, const char *name)
-{
-	int flags = fcntl(fd, F_GETFL);
-
-	if (flags < 0 || fcntl(fd, F_SETFL, flags | O_NONBLOCK) < 0)
-		return error_set(-EPROTO, "the channel that the daemon sent: its %s cannot be used: %s", name,
-		                 strerror(errno));
-	return 0;
-}
-
 int tx_handle_new(struct ibvcap_tx **tx, int control, const int fds[PROTOCOL_FD_OPENED_N], uint64_t epoch)
 {
 	struct ibvcap_tx *new = calloc(1, sizeof(*new));
@@ -106,9 +94,9 @@ int tx_handle_new(struct ibvcap_tx **tx, int control, const int fds[PROTOCOL_FD_
 	new->arena = new->page_shm = new->state_shm = (struct shm)SHM_INIT;
 	r = tx_map_segments(new, fds, epoch);
 	if (r == 0)
-		r = tx_unblock(new->socket, "socket");
+		r = segment_unblock(new->socket, WHOLE, "socket");
 	if (r == 0)
-		r = tx_unblock(new->kick, "eventfd");
+		r = segment_unblock(new->kick, WHOLE, "eventfd");
 	if (r == 0)
 		r = owner_mark_new(&new->owner);
 	if (r < 0) {
