@@ -84,6 +84,28 @@ Test(rx_set, a_moment_is_settled_when_each_queue_is_and_has_the_outage_that_came
 	cr_expect(gt(u64, moment.after.outages, moment.before.outages));
 }
 
+Test(rx_set, a_moment_of_an_epoch_that_has_ended_is_settled_by_its_last_record)
+{
+	const struct ring_settled record = {
+		.at_ns = RING_SETTLED_ENDED, .after = {.no_buffer = 5}, .no_buffer_most = 7};
+	struct ibvcap_rx_moment moment = IBVCAP_INIT(struct ibvcap_rx_moment), too_late;
+
+	open_all_queues(queues, 2, NULL);
+	cr_assert(eq(int, ibvcap_rx_take_moment(rx, &moment), 0));
+	for (unsigned i = 0; i < 2; i++) {
+		daemon_store_settled(&queues[i].ring.ring->settled, &record);
+		rx_ring_close(&queues[i].ring, IBVCAP_RING_END_STOPPED);
+	}
+	cr_assert(eq(int, take(N), 0));
+	too_late = moment;
+	too_late.epoch--;
+	cr_expect(eq(int, ibvcap_rx_settle_moment(rx, &moment), 1));
+	cr_expect(zero(u32, moment.state & RX_MOMENT_UNSETTLED));
+	cr_expect(eq(u64, moment.after.most, 7));
+	cr_expect(eq(int, ibvcap_rx_settle_moment(rx, &too_late), 1));
+	cr_expect(ne(u32, too_late.state & RX_MOMENT_UNSETTLED, 0), "of the epoch before nothing is known");
+}
+
 Test(rx_set, the_packets_of_the_past_are_summed_over_the_queues)
 {
 	union protocol_message request;

@@ -165,3 +165,19 @@ Test(rx_set_recall, a_queue_may_come_back_while_its_old_batches_are_out)
 	attached_publish(&next_queues[0], 1);
 	expect_rows(0, 1, 0);
 }
+
+Test(rx_set_recall, the_description_of_the_numbers_is_that_of_any_queue_that_the_member_has)
+{
+	struct ibvcap_sequence sequence = {0};
+
+	join(2);
+	cr_expect(eq(int, ibvcap_rx_sequence(rx, &sequence), -EAGAIN), "it has none");
+	give(&queues[0], 0, 2, EPOCH);
+	cr_expect(eq(int, ibvcap_rx_sequence(rx, &sequence), 0));
+	expect_next_request(2);
+	give(&queues[1], 1, 2, EPOCH);
+	recall(&queues[0]);
+	cr_expect(eq(int, take(N), 0));
+	cr_expect(eq(u32, info_of_rx().n_attached, 1));
+	cr_expect(eq(int, ibvcap_rx_sequence(rx, &sequence), 0));
+}

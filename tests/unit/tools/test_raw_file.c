@@ -108,7 +108,7 @@ Test(raw_file, a_write_that_fails_leaves_no_row_in_any_file)
 	disk_fail(DISK_FTRUNCATE, 1, 1, EROFS);
 	cr_expect_eq(write_batch(&batch), -EROFS, "the error names the reason for which a file is too long");
 	disk_fail(DISK_PWRITE, 1, 1, EIO); /* the rows are cut, and the meta is not */
-	disk_fail(DISK_FTRUNCATE, 1, 1, EROFS);
+	disk_fail(DISK_FTRUNCATE, 2, 1, EROFS);
 	cr_expect_eq(write_batch(&batch), -EROFS);
 	cr_expect_eq(write_batch(&batch), 0);
 	expect_rows(20);
