@@ -235,6 +235,22 @@ Test(af_packet_filter, a_frame_that_is_too_short_for_ports_may_be_of_a_rule_with
 	}
 }
 
+Test(af_packet_filter, a_frame_that_is_too_short_for_an_ip_header_may_be_of_a_rule_without_one)
+{
+	for (int ipv6 = 0; ipv6 < 2; ipv6++) {
+		struct af_packet_claim rules[] = {claim_of(ipv6 ? AF_INET6 : AF_INET, 7502), {.is_own = true}};
+		uint8_t frame[128];
+		size_t bytes = ipv6 ? ipv6_frame(frame, 7502) : ipv4_frame(frame, 7502, 0);
+
+		memset(rules[1].condition.mask.key.destination_mac, 0xff, 6);
+		memcpy(rules[1].condition.value.key.destination_mac, frame, 6);
+		for (size_t n = 14; n <= bytes; n++)
+			cr_expect(takes(rules, 2, frame, n), "%zu bytes", n);
+		frame[5] ^= 1;
+		cr_expect_not(takes(rules, 2, frame, bytes));
+	}
+}
+
 Test(af_packet_filter, an_inner_tag_is_passed_over_if_it_is_whole)
 {
 	struct af_packet_claim rule = claim_of(AF_INET, 7502);

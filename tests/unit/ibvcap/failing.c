@@ -11,14 +11,20 @@
 #include <time.h>
 
 static _Thread_local int64_t countdown = -1;
-static _Thread_local bool fired, counting;
+static _Thread_local bool fired, stays, counting;
 static _Thread_local int64_t allocated, n_calls;
 
 void failing_after(int64_t n)
 {
 	countdown = n;
-	fired = false;
+	fired = stays = false;
 	n_calls = 0;
+}
+
+void failing_from(int64_t n)
+{
+	failing_after(n);
+	stays = true;
 }
 
 int64_t failing_count_calls(void)
@@ -46,8 +52,10 @@ int64_t failing_stop_counting(void)
 static bool fails(int error)
 {
 	n_calls++;
-	if (countdown < 0 || countdown-- > 0)
+	if (countdown < 0 || (countdown > 0 && countdown--))
 		return false;
+	if (!stays)
+		countdown = -1;
 	fired = true;
 	errno = error;
 	return true;

@@ -11,6 +11,8 @@
 
 /** n calls are let through, then one fails; below 0: none does. */
 void failing_after(int64_t n);
+/** n calls are let through, then all fail until failing_after() is called. */
+void failing_from(int64_t n);
 /** So many calls were made since then. */
 int64_t failing_count_calls(void);
 /** It did. */

@@ -118,18 +118,17 @@ Test(rx_set_failures, joining_a_group)
 
 /* ---- later ------------------------------------------------------------------------------------------- */
 
-/* One call of the library that may fail; then the handle is closed. */
-static bool take_with_failure_after(int64_t n)
+/* Calls of the library that may fail, until there is no packet; then the handle is closed. */
+static bool take_with_failure(void (*begin)(int64_t), int64_t n)
 {
 	bool fired;
 	int r;
 
-	failing_after(n);
-	r = take(N);
+	begin(n);
+	while ((r = take(N)) > 0)
+		ibvcap_rx_release(rx, &batch);
 	fired = failing_has_fired();
 	failing_after(-1);
-	if (r > 0)
-		ibvcap_rx_release(rx, &batch);
 	if (r < 0)
 		cr_expect(gt(sz, strlen(ibvcap_error_text()), 0), "call %ld: %d, and no word", (long)n, r);
 	ibvcap_rx_close(rx);
@@ -148,7 +147,7 @@ static bool take_with_failure_after(int64_t n)
 	return fired;
 }
 
-Test(rx_set_failures, getting_a_queue_of_a_group)
+static void get_queue_with_failure(void (*begin)(int64_t))
 {
 	unsigned before = count_fds();
 	bool fired = true;
@@ -164,10 +163,21 @@ Test(rx_set_failures, getting_a_queue_of_a_group)
 		cr_assert(eq(int, end_open(NULL), 0));
 		queues[0] = (struct attached){.n_queues = 2, .n_earlier = 3};
 		answer(fd, &queues[0]);
-		fired = take_with_failure_after(n);
+		fired = take_with_failure(begin, n);
 		cr_assert(eq(uint, count_fds(), before), "call %ld", (long)n);
 		cr_assert(lt(i64, n, CALLS_MAX));
 	}
+}
+
+Test(rx_set_failures, getting_a_queue_of_a_group)
+{
+	get_queue_with_failure(failing_after);
+}
+
+/* A member that cannot look for its next queue returns to the caller, and does not try for ever. */
+Test(rx_set_failures, getting_a_queue_of_a_group_while_every_call_fails)
+{
+	get_queue_with_failure(failing_from);
 }
 
 /* ---- calls that cost time ---------------------------------------------------------------------------- */
@@ -209,7 +219,7 @@ Test(rx_set_failures, finding_more_queues_in_the_next_epoch)
 			rx_ring_close(&queues[i].ring, IBVCAP_RING_END_STOPPED);
 		cr_assert(eq(int, take(N), 0));
 		answer_requests(next_queues, 4, NEXT, 2);
-		fired = take_with_failure_after(n);
+		fired = take_with_failure(failing_after, n);
 		cr_assert(eq(uint, count_fds(), before), "call %ld", (long)n);
 		cr_assert(lt(i64, n, CALLS_MAX));
 	}
