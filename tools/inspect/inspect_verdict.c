@@ -248,12 +248,19 @@ static void find_origin(struct inspect_finding *finding, const struct inspect_su
 
 /* ---- all together -------------------------------------------------------------------------------- */
 
-/* Have all streams of the file packets with numbers of their own, which are followed? */
-static bool is_followed(const struct inspect_sum *sum, const struct inspect_numbers *numbers)
+/*
+ * Have all streams of the file packets with numbers of their own, each of which came once? The second packet with a
+ * number may be of a source that is not told apart, or of a time after a long loss when the numbers had begun again: so
+ * a missing packet may have a number that came.
+ */
+static bool is_proven_by_numbers(const struct inspect_sum *sum, const struct inspect_numbers *numbers)
 {
-	for (uint32_t i = 0; i < sum->n_sources; i++)
-		if (!inspect_numbers_find(numbers, sum->sources[i].name))
+	for (uint32_t i = 0; i < sum->n_sources; i++) {
+		const struct inspect_numbered *numbered = inspect_numbers_find(numbers, sum->sources[i].name);
+
+		if (!numbered || inspect_numbers_counts(numbered).numbers.repeated)
 			return false;
+	}
 	return true;
 }
 
@@ -276,7 +283,7 @@ void inspect_judge(struct inspect_finding *finding, const struct inspect_sum *su
 	if (finding->verdict > INSPECT_COMPLETE)
 		return;
 	inspect_say(finding, INSPECT_COMPLETE, "no packet is missing%s",
-	            is_followed(sum, numbers) ? ", by the packets' own numbers, too" : "");
+	            is_proven_by_numbers(sum, numbers) ? ", by the packets' own numbers, too" : "");
 	count_more_of_card(sum, &more_of_card, &late);
 	if (more_of_card)
 		inspect_say(finding, INSPECT_COMPLETE,

@@ -98,6 +98,7 @@ CHANGE(in_the_middle, (account->file = 3, account->is_last = false))
 CHANGE(lag, account->lag = 5)
 CHANGE(numbered, source->comment = SEQUENCE)
 CHANGE(unnumbered_beside_numbered, (of_streams(recording, source, account), source->comment = SEQUENCE))
+CHANGE(repeated_number, (source->comment = SEQUENCE, source->packets[2].number = 11, source->packets[3].number = 12))
 CHANGE(cleared_by_card, (account->no_buffer_most = 0, source->packets[2].comment = "not lossless any more"))
 
 Test(inspect_verdict, a_file_is_complete_only_if_its_accounts_prove_it)
@@ -114,18 +115,30 @@ Test(inspect_verdict, a_file_is_complete_only_if_its_accounts_prove_it)
 	         "complete: no packet is missing, by the packets' own numbers, too"},
 		{"a comment that names no loss", cleared_by_card, INSPECT_COMPLETE, "complete: no packet is missing"},
 	};
-	char text[INSPECT_FINDING_BYTES + INSPECT_TEXT_BYTES];
-	struct made_recording recording = made_recording();
 
 	CHECK(rows);
-	/* A stream without a description: the claim is not made. */
-	unnumbered_beside_numbered(&recording, &recording.sources[0], &recording.sources[0].account);
-	made_write(&recording, path);
-	cr_assert(zero(int, inspect_file_read(&file, path)));
-	inspect_print_finding(text, sizeof(text), &file.finding);
-	cr_expect_str_eq(text, "complete: no packet is missing");
-	cr_expect_str_eq(inspect_verdict_word(&file.finding), "complete");
-	inspect_file_deinit(&file);
+}
+
+/* A stream has no description, or a number came twice: one of the two packets may be of another source, or of later
+ * numbers that began again, and the number of a packet that is missing. */
+Test(inspect_verdict, only_numbers_that_were_followed_and_came_once_are_a_proof_of_their_own)
+{
+	char text[INSPECT_FINDING_BYTES + INSPECT_TEXT_BYTES];
+
+	for (int i = 0; i < 2; i++) {
+		struct made_recording recording = made_recording();
+
+		if (i == 0)
+			unnumbered_beside_numbered(&recording, &recording.sources[0], &recording.sources[0].account);
+		else
+			repeated_number(&recording, &recording.sources[0], &recording.sources[0].account);
+		made_write(&recording, path);
+		cr_assert(zero(int, inspect_file_read(&file, path)));
+		inspect_print_finding(text, sizeof(text), &file.finding);
+		cr_expect_str_eq(text, "complete: no packet is missing");
+		cr_expect_str_eq(inspect_verdict_word(&file.finding), "complete");
+		inspect_file_deinit(&file);
+	}
 }
 
 /* ---- missing ------------------------------------------------------------------------------------- */
