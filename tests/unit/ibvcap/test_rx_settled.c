@@ -67,6 +67,37 @@ Test(rx_settled, a_handle_begins_with_the_record_that_was_there_although_a_newer
 	expect_before(3);
 }
 
+/* A block keeps the record of the time when its first packet came. */
+Test(rx_settled, a_handle_that_begins_in_the_past_begins_with_the_record_of_its_block)
+{
+	const struct ring_losses of_blocks = {.no_buffer = 6, .marks = 60};
+
+	attached = (struct attached){.n_earlier = N + 5, .start = {.where = IBVCAP_START_OLDEST}};
+	attached_prepare(&attached, fds, &client_socket);
+	for (uint32_t i = 0; i < attached.ring.n_blocks; i++)
+		daemon_store_losses(&attached.ring.blocks[i].before, &of_blocks);
+	settle(100, N + 1, 9);
+	attach();
+	expect_before(6);
+	take(N);
+	expect_before(6);
+	take(1);
+	expect_before(9);
+}
+
+/* No packet of the block has come: it may have the record of packets that are no longer in the ring. */
+Test(rx_settled, a_handle_that_begins_at_the_end_of_a_block_takes_no_record_of_a_block)
+{
+	const struct ring_losses of_blocks = {.no_buffer = 6, .marks = 60};
+
+	attached = (struct attached){.n_earlier = N};
+	attached_prepare(&attached, fds, &client_socket);
+	for (uint32_t i = 0; i < attached.ring.n_blocks; i++)
+		daemon_store_losses(&attached.ring.blocks[i].before, &of_blocks);
+	attach();
+	expect_before(0);
+}
+
 Test(rx_settled, a_record_counts_when_the_reader_has_passed_its_head)
 {
 	attached_prepare(&attached, fds, &client_socket);
