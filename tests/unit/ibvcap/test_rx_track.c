@@ -218,7 +218,8 @@ Test(rx_track, neighbours_and_sources_that_a_sender_chooses_do_not_share_a_place
 		add_frame(other, host, 1000, 0, 40);
 	}
 	cr_assert(eq(u32, one->slots_mask, 511));
-	cr_expect(lt(u32, longest_run(one), 100));
+	/* Without a hash all 199 would be neighbours. The hash's secret is random: 117 was seen once in 260 runs. */
+	cr_expect(lt(u32, longest_run(one), 160));
 	cr_expect(ne(int, memcmp(one->slots, other->slots, 512 * sizeof(*one->slots)), 0), "the hash has no secret");
 	ibvcap_tracker_free(one);
 	ibvcap_tracker_free(other);
