@@ -26,6 +26,7 @@ static const struct status_field daemon_fields[] = {
 	HIDDEN(n_senders),
 	HIDDEN(n_interfaces),
 	HIDDEN(n_flows),
+	HIDDEN(reserved),
 	{0},
 };
 #undef PART

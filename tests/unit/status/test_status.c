@@ -76,7 +76,7 @@ Test(status, each_counter_of_the_shared_memory_has_a_row)
 		cr_expect(interface_counters[i].name != NULL, "%u", i);
 }
 
-/* A member that begins here without a row is not told from padding if it is smaller than its place. */
+/* Padding counts as a member, too: the daemon would send what its stack had there. */
 Test(status, each_member_of_a_struct_has_a_row)
 {
 	static const uint16_t sizes[] = {[STATUS_U16] = 2, [STATUS_U32] = 4,  [STATUS_I32] = 4, [STATUS_U64] = 8,
@@ -85,7 +85,6 @@ Test(status, each_member_of_a_struct_has_a_row)
 	for (unsigned kind = 0; kind < STATUS_N_PARTS; kind++) {
 		const struct status_part *part = &status_parts[kind];
 		uint8_t covered[PART_BYTES_MAX] = {0};
-		unsigned gap = 0;
 
 		memset(covered, 1, sizeof(size_t));
 		if (part->counters_at)
@@ -97,11 +96,8 @@ Test(status, each_member_of_a_struct_has_a_row)
 				covered[i] = 1;
 			}
 		}
-		for (unsigned i = 0; i < part->bytes; i++) {
-			gap = covered[i] ? 0 : gap + 1;
-			cr_expect(gap < 8 && (gap < 4 || i + 1 < part->bytes || i % 8 == 7), "%s: byte %u", part->name,
-			          i);
-		}
+		for (unsigned i = 0; i < part->bytes; i++)
+			cr_expect(covered[i], "%s: byte %u", part->name, i);
 	}
 }
 

@@ -759,6 +759,7 @@ struct ibvcap_status_daemon {
 	uint32_t n_senders;
 	uint32_t n_interfaces;
 	uint32_t n_flows; /* of all streams */
+	uint32_t reserved;
 };
 
 struct ibvcap_status_stream {
