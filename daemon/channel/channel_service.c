@@ -105,21 +105,11 @@ static int channel_service_settle(struct daemon *daemon, struct service *service
 
 /* ---- running ------------------------------------------------------------------------------------- */
 
-static struct channel *channel_of_mail(struct daemon *daemon, const struct mail *mail)
-{
-	struct service *service;
-
-	TAILQ_FOREACH (service, &daemon->services, link)
-		if (service->ops->kind == SERVICE_CHANNEL && channel_of(service)->queue == mail->tx_queue)
-			return channel_of(service);
-	return NULL;
-}
-
 /* For control_tx_worker.said; context is the interface_tx. */
-static void on_tx_worker_said(void *context, const struct mail *mail)
+static void on_tx_worker_said(void *context, const struct control_channel *known, const struct mail *mail)
 {
 	struct interface_tx *tx = context;
-	struct channel *channel = channel_of_mail(tx->daemon, mail);
+	struct channel *channel = known ? known->context : NULL;
 
 	switch (mail->type) {
 	case MAIL_TX_QUEUE_ADDED:

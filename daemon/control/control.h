@@ -26,6 +26,10 @@
 #include <sys/queue.h>
 #include <systemd/sd-event.h>
 
+struct rx_stream;
+struct tx_endpoint;
+struct tx_worker_endpoint;
+
 /* What control knows of one queue of a stream. The daemon owns it; only state changes while control has it. */
 struct control_queue {
 	const struct rx_ring *ring;    /* segments and geometry; the rest belongs to the worker */
@@ -37,6 +41,7 @@ struct control_queue {
 
 /* What control knows of a stream. The daemon owns it; only config changes while control has it. */
 struct control_stream {
+	struct rx_stream *stream;           /* control's; NULL: control does not have it */
 	const struct config_stream *config; /* keys that may change while the daemon runs are read at each use */
 	const char *device;
 	const char *backend;
@@ -62,8 +67,7 @@ struct control_interface {
 	struct reading *counters[INTERFACE_COUNTER_N]; /* one that has always failed is absent */
 };
 
-struct tx_endpoint;
-struct tx_worker_endpoint;
+struct control_channel;
 
 /* A transmit worker. The daemon owns it; constant while control has it. */
 struct control_tx_worker {
@@ -74,11 +78,11 @@ struct control_tx_worker {
 	int doorbell;           /* an eventfd that the worker rings when senders are to be woken */
 	int epoll;              /* on which the worker sleeps, for sender_kick_init() */
 	/**
-	 * Mail came from the worker that is not about a sender: MAIL_TX_QUEUE_*, MAIL_STOPPED, MAIL_FAILED. If the
-	 * worker has given a queue back, the daemon destroys the queue before it returns. Control thread; must not
-	 * remove anything from control.
+	 * Mail came from the worker that is not about a sender: MAIL_TX_QUEUE_* about a channel, MAIL_STOPPED,
+	 * MAIL_FAILED. channel NULL: the mail is about no channel that control has. If the worker has given a queue
+	 * back, the daemon destroys the queue before it returns. Control thread; must not remove anything from control.
 	 */
-	void (*said)(void *context, const struct mail *mail);
+	void (*said)(void *context, const struct control_channel *channel, const struct mail *mail);
 	void *context;
 };
 
@@ -131,15 +135,15 @@ struct control;
 int control_new(struct control **control, const struct control_options *options, struct failure *failure);
 
 /** Consumers may attach to the stream from now on. 0 or -errno. */
-int control_add_stream(struct control *control, const struct control_stream *stream);
+int control_add_stream(struct control *control, struct control_stream *stream);
 
 /**
  * Accept no more consumers and tell the attached ones why the stream will end. Call it before its workers stop.
  */
-void control_end_stream(struct control *control, const struct control_stream *stream, enum ibvcap_disconnect reason);
+void control_end_stream(struct control_stream *stream, enum ibvcap_disconnect reason);
 
 /** Disconnect and free the consumers. The workers' threads have ended. No effect if control has no such stream. */
-void control_remove_stream(struct control *control, const struct control_stream *stream);
+void control_remove_stream(struct control_stream *stream);
 
 /** The worker's channels may be added from now on. 0 or -errno. */
 int control_add_tx_worker(struct control *control, struct control_tx_worker *worker);

@@ -308,38 +308,33 @@ void rx_endpoint_retry(struct rx_endpoint *rx_endpoint)
 
 /* ---- the stream ------------------------------------------------------------------------------------- */
 
-int rx_stream_new(struct control *control, const struct control_stream *known)
+int control_add_stream(struct control *control, struct control_stream *known)
 {
 	struct rx_stream *stream = calloc(1, sizeof(*stream));
 	int r = 0;
 
 	if (!stream)
 		return -ENOMEM;
+	stream->control = control;
 	stream->known = known;
+	known->stream = stream;
 	TAILQ_INSERT_TAIL(&control->rx_streams, stream, link);
 	while (r == 0 && stream->n_queues < known->n_queues)
 		r = rx_endpoint_new(control, stream);
 	known->matched->taken = on_matched;
 	known->matched->taken_context = stream;
 	if (r < 0)
-		rx_stream_free(control, stream);
+		control_remove_stream(known);
 	return r;
 }
 
-void rx_stream_free(struct control *control, struct rx_stream *stream)
-{
-	TAILQ_REMOVE(&control->rx_streams, stream, link);
-	rx_groups_free(stream);
-	stream->known->matched->taken = NULL;
-	while (stream->n_queues > 0)
-		rx_endpoint_free(stream->queues[--stream->n_queues]);
-	free(stream);
-}
-
-void rx_stream_end(struct rx_stream *stream, enum ibvcap_disconnect reason)
+void control_end_stream(struct control_stream *known, enum ibvcap_disconnect reason)
 {
 	const struct endpoint_client *client;
+	struct rx_stream *stream = known->stream;
 
+	if (!stream)
+		return;
 	for (uint32_t i = 0; i < stream->n_queues; i++)
 		stream->queues[i]->endpoint.ending = reason;
 	rx_groups_end(stream);
@@ -349,13 +344,24 @@ void rx_stream_end(struct rx_stream *stream, enum ibvcap_disconnect reason)
 				daemon_disconnect(&((const struct rx_session *)client)->consumer.state->link, reason);
 }
 
-void rx_stream_hang_up(struct rx_stream *stream)
+void control_remove_stream(struct control_stream *known)
 {
+	struct rx_stream *stream = known->stream;
+
+	if (!stream)
+		return;
+	known->stream = NULL;
 	for (uint32_t i = 0; i < stream->n_queues; i++)
 		stream->queues[i]->endpoint.ended = true;
 	rx_groups_end(stream);
 	for (uint32_t i = 0; i < stream->n_queues; i++)
 		hang_up_clients(&stream->queues[i]->endpoint);
+	TAILQ_REMOVE(&stream->control->rx_streams, stream, link);
+	rx_groups_free(stream);
+	known->matched->taken = NULL;
+	while (stream->n_queues > 0)
+		rx_endpoint_free(stream->queues[--stream->n_queues]);
+	free(stream);
 }
 
 bool rx_stream_runs(const struct rx_stream *stream)

@@ -20,7 +20,8 @@ struct rx_endpoint;
 
 struct rx_stream {
 	TAILQ_ENTRY(rx_stream) link;
-	const struct control_stream *known;
+	struct control *control;
+	struct control_stream *known;
 	struct rx_endpoint *queues[IBVCAP_QUEUES_MAX];
 	uint32_t n_queues;
 	LIST_HEAD(, rx_group) groups;
@@ -41,14 +42,6 @@ struct rx_endpoint {
 	bool is_matched_mailed; /* the worker knows the last reading, or gets it by mail */
 };
 
-/** Adds it to control's list. 0 or -errno. */
-int rx_stream_new(struct control *control, const struct control_stream *known);
-/** The workers' threads have ended, or never ran. */
-void rx_stream_free(struct control *control, struct rx_stream *stream);
-/** Tell the consumers why the stream will end; accept no more of them. */
-void rx_stream_end(struct rx_stream *stream, enum ibvcap_disconnect reason);
-/** Disconnect its consumers and taps: the workers have ended. */
-void rx_stream_hang_up(struct rx_stream *stream);
 /** Does the worker of a queue run? */
 bool rx_stream_runs(const struct rx_stream *stream);
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Control as the daemon sees it: accepts clients, hands their requests to what serves them, adds and removes streams
- * and interfaces, and does at each tick what must be done again and again.
+ * Control as the daemon sees it: accepts clients, hands their requests to what serves them, and does at each tick what
+ * must be done again and again.
  */
 #include "daemon/control/server.h"
 
@@ -231,41 +231,6 @@ int control_new(struct control **control, const struct control_options *options,
 	return 0;
 }
 
-/* ---- adding and removing streams ---------------------------------------------------------------------------- */
-
-static struct rx_stream *rx_stream_of(struct control *control, const struct control_stream *known)
-{
-	struct rx_stream *stream;
-
-	TAILQ_FOREACH (stream, &control->rx_streams, link)
-		if (stream->known == known)
-			break;
-	return stream;
-}
-
-int control_add_stream(struct control *control, const struct control_stream *stream)
-{
-	return rx_stream_new(control, stream);
-}
-
-void control_end_stream(struct control *control, const struct control_stream *known, enum ibvcap_disconnect reason)
-{
-	struct rx_stream *stream = rx_stream_of(control, known);
-
-	if (stream)
-		rx_stream_end(stream, reason);
-}
-
-void control_remove_stream(struct control *control, const struct control_stream *known)
-{
-	struct rx_stream *stream = rx_stream_of(control, known);
-
-	if (!stream)
-		return;
-	rx_stream_hang_up(stream);
-	rx_stream_free(control, stream);
-}
-
 /* ---- adding and removing interfaces ------------------------------------------------------------------------- */
 
 void control_add_interface(struct control *control, struct control_interface *interface)
@@ -320,7 +285,7 @@ bool control_free(struct control *control)
 	dropped_sockets_close(&control->dropped);
 	status_deinit(control);
 	while (!TAILQ_EMPTY(&control->rx_streams))
-		rx_stream_free(control, TAILQ_FIRST(&control->rx_streams));
+		control_remove_stream(TAILQ_FIRST(&control->rx_streams)->known);
 	if (!users_drain(&control->users)) {
 		log_warning("control: a client keeps a thread of the daemon in a system call: what that thread works "
 		            "on is left to the kernel, which frees it when the daemon ends");

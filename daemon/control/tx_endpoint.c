@@ -173,13 +173,11 @@ static void take_tx_queue_mail(struct tx_worker_endpoint *worker, const struct m
 {
 	struct tx_endpoint *tx_endpoint;
 
-	worker->worker->said(worker->worker->context, mail);
-	if (mail->type == MAIL_TX_QUEUE_ADDED && mail->error == 0)
-		return;
 	TAILQ_FOREACH (tx_endpoint, &worker->control->tx_endpoints, link)
 		if (tx_endpoint->channel->channel == mail->tx_queue)
 			break;
-	if (!tx_endpoint)
+	worker->worker->said(worker->worker->context, tx_endpoint ? tx_endpoint->channel : NULL, mail);
+	if (!tx_endpoint || (mail->type == MAIL_TX_QUEUE_ADDED && mail->error == 0))
 		return;
 	if (mail->type != MAIL_TX_QUEUE_REMOVED)
 		tx_endpoint->endpoint.ending = IBVCAP_DISCONNECT_CHANNEL_FAILED;
@@ -206,7 +204,7 @@ static void tx_worker_ended(struct tx_worker_endpoint *worker, const struct mail
 				daemon_disconnect(&((struct tx_session *)client)->sender.state->link, endpoint->ending);
 	}
 	eventfd_write(worker->worker->doorbell, 1);
-	worker->worker->said(worker->worker->context, mail);
+	worker->worker->said(worker->worker->context, NULL, mail);
 }
 
 /* Of mail about a sender. */

@@ -220,16 +220,20 @@ static int send_opened(struct tx_session *tx)
  * The notifier first, because the worker may ring for it at once. tx_session_retry() tries again if the mailbox is
  * full.
  */
-static int mail_to_worker(struct tx_session *tx)
+static int mail_sealed(struct tx_session *tx)
 {
 	const struct control_channel *channel = tx_session_endpoint(tx)->channel;
 	const struct mail mail = {.type = MAIL_ADD_SENDER, .tx_queue = channel->channel, .sender = &tx->sender};
 	int r = notifier_add_sender(tx_session_endpoint(tx)->worker->notifier, &tx->sender, tx->client.user,
 	                            &tx->client);
 
-	if (r < 0)
-		return failure_set(&tx->failure, EX_TEMPFAIL, -r, "channel '%s': too many senders of %s",
-		                   channel->config->name, channel->config->interface);
+	tx->sealed = true;
+	tx->result = 0;
+	if (r < 0) {
+		tx->result = failure_set(&tx->failure, EX_TEMPFAIL, -r, "channel '%s': too many senders of %s",
+		                         channel->config->name, channel->config->interface);
+		return 0;
+	}
 	tx->lent = tx->awaits_answer = mailbox_send(channel->worker->inbox, &mail) == 0;
 	if (!tx->lent)
 		notifier_remove(tx_session_endpoint(tx)->worker->notifier, tx->sender.page);
@@ -241,13 +245,6 @@ static int send_opened_sender(struct tx_session *tx)
 	tx->opened_at_us = loop_now_us(tx_session_endpoint(tx)->worker->control->options.event);
 	session_resume(tx->client.session);
 	return send_opened(tx);
-}
-
-static int mail_sealed(struct tx_session *tx)
-{
-	tx->sealed = true;
-	tx->result = mail_to_worker(tx);
-	return 0;
 }
 
 /* 0, or -errno: disconnect. */

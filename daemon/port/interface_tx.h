@@ -27,7 +27,7 @@ struct interface_tx {
 	bool ended; /* the worker said MAIL_STOPPED */
 };
 
-typedef void interface_tx_said(void *context, const struct mail *mail);
+typedef void interface_tx_said(void *context, const struct control_channel *channel, const struct mail *mail);
 
 /**
  * The transmit worker of the interface, which may be new. poll, spin_us and cpu are the same in all channels of an

@@ -280,24 +280,18 @@ void stream_join(struct stream *stream)
 		stream_log_sum(stream);
 }
 
-static void stream_log_failed_queue(const struct stream *stream, uint32_t queue, int error)
-{
-	log_message(
-		LOG_ERR,
-		&(struct log_about){.event = LOG_EVENT_DEVICE,
-	                            .stream = stream->config->name,
-	                            .interface = stream->config->interface},
-		"stream '%s': queue %u on device %s failed: %s; its packets are lost, and counted as no_buffer, until "
-		"the daemon is started again: systemctl restart ibvcapd",
-		stream->config->name, queue, stream->interface->capabilities.device, strerror(-error));
-}
-
 bool stream_note_ended(struct stream *stream, uint32_t queue, int error)
 {
 	stream->queues[queue].ended = true;
 	stream->queues[queue].failed = error < 0;
 	if (error < 0 && stream->n_queues > 1)
-		stream_log_failed_queue(stream, queue, error);
+		log_message(LOG_ERR,
+		            &(struct log_about){.event = LOG_EVENT_DEVICE,
+		                                .stream = stream->config->name,
+		                                .interface = stream->config->interface},
+		            "stream '%s': queue %u on device %s failed: %s; its packets are lost, and counted as "
+		            "no_buffer, until the daemon is started again: systemctl restart ibvcapd",
+		            stream->config->name, queue, stream->interface->capabilities.device, strerror(-error));
 	for (uint32_t i = 0; i < stream->n_queues; i++)
 		if (!stream->queues[i].ended)
 			return false;

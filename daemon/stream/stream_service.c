@@ -237,7 +237,7 @@ static void stream_service_remove(struct daemon *daemon, struct service *service
 
 	service->removed = true;
 	/* Before the ring closes, so that a reader that comes to its end knows the reason. */
-	control_end_stream(daemon->control, &stream->control, IBVCAP_DISCONNECT_REMOVED);
+	control_end_stream(&stream->control, IBVCAP_DISCONNECT_REMOVED);
 	fdstore_keep_groups(&daemon->fdstore, service->name, NULL, &stream->kept_as);
 	stream_service_stop(service);
 }
@@ -260,7 +260,7 @@ static void stream_service_free(struct daemon *daemon, struct service_list *list
 	stream_service_stop(service);
 	stream_join(stream);
 	if (daemon->control)
-		control_remove_stream(daemon->control, &stream->control);
+		control_remove_stream(&stream->control);
 	TAILQ_REMOVE(list, service, link);
 	if (!interface->is_abandoned) { /* its thread may still use it, and its device the memory */
 		stream_deinit(stream);

@@ -158,9 +158,10 @@ static void emptied(void *context)
 		abort();
 }
 
-static void said(void *context, const struct mail *mail)
+static void said(void *context, const struct control_channel *known, const struct mail *mail)
 {
 	(void)context;
+	(void)known;
 	if (mail->error || mail->type != (is_taken_out ? MAIL_TX_QUEUE_REMOVED : MAIL_TX_QUEUE_ADDED))
 		abort();
 	is_added = true;

@@ -84,9 +84,10 @@ static void emptied(void *context)
 	n_emptied++;
 }
 
-static void said(void *context, const struct mail *mail)
+static void said(void *context, const struct control_channel *known, const struct mail *mail)
 {
 	(void)context;
+	(void)known;
 	last_said = *mail;
 	if (mail->type == MAIL_TX_QUEUE_FAILED || mail->type == MAIL_TX_QUEUE_REMOVED)
 		tx_queue_close(channel);

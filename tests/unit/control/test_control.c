@@ -1178,7 +1178,7 @@ Test(control, a_removed_stream_and_the_one_in_its_place_are_shown_by_their_own_r
 	next.queues[0] = &next_queue;
 	next.config = &other;
 	cr_assert(eq(int, attach(client, &message, NULL), 0));
-	control_end_stream(control, &control_stream, IBVCAP_DISCONNECT_REMOVED);
+	control_end_stream(&control_stream, IBVCAP_DISCONNECT_REMOVED);
 	control_queue.state = "ending";
 	cr_assert(eq(int, control_add_stream(control, &next), 0));
 	stream.users = users;
@@ -1190,7 +1190,7 @@ Test(control, a_removed_stream_and_the_one_in_its_place_are_shown_by_their_own_r
 	cr_expect(eq(int, what_is_seen(other_user), 1 + 256));
 	other.n_users = 0;
 	cr_expect(eq(int, what_is_seen(other_user), 1 + 16 + 256));
-	control_remove_stream(control, &next);
+	control_remove_stream(&next);
 	mailbox_free(next_queue.inbox);
 	mailbox_free(next_queue.outbox);
 	rx_ring_deinit(&other_ring);

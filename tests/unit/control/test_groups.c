@@ -629,7 +629,7 @@ Test(groups, a_stream_that_is_removed_after_a_queue_has_failed_ends_the_handle_a
 	read_all(0);
 	fail_queue(0);
 	TURN_UNTIL(shared->failed_queues[0] == 1, true);
-	control_end_stream(control, &control_stream, IBVCAP_DISCONNECT_REMOVED);
+	control_end_stream(&control_stream, IBVCAP_DISCONNECT_REMOVED);
 	rx_ring_close(&rings[1], IBVCAP_RING_END_STOPPED);
 	TURN_UNTIL(shared->error[0], false);
 	cr_expect_eq(shared->error[0], -ENODEV);
