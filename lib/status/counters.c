@@ -30,7 +30,7 @@ const struct status_field stream_counters[STREAM_COUNTER_N] = {
                                   .cause = "put into the ring for consumers"),
 	STREAM(NO_BUFFER) = TOTAL("no_buffer", "packets",
                                   "Lost packets: the card had no free row when they came. With the backends packet and "
-                                  "xdp it is the sum of no_frame, ring_full, no_socket and unbound",
+                                  "xdp it is the sum of its reasons, each a counter of its own",
                                   .is_shared = true),
 	STREAM(ERRORED) = TOTAL("errored", "packets",
                                 "Rows without a packet: the card reported an error. A packet that is longer than its "

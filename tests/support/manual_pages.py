@@ -10,7 +10,9 @@ needs_mandoc = pytest.mark.skipif(not shutil.which("mandoc"), reason="mandoc is 
 
 
 def printed(*command):
-    return subprocess.run([str(word) for word in command], capture_output=True, text=True, check=True).stdout
+    done = subprocess.run([str(word) for word in command], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, f"{done.args} exits with {done.returncode}: {done.stderr}"
+    return done.stdout
 
 
 def options_of_help(text):
@@ -37,7 +39,9 @@ def without_arguments(options):
 
 
 def expect_same_options(help_text, page_text):
-    assert without_arguments(options_of_page(page_text)) == without_arguments(options_of_help(help_text))
+    page = without_arguments(options_of_page(page_text))
+    shown = without_arguments(options_of_help(help_text))
+    assert page == shown, f"only on the page: {sorted(page - shown)}; only in --help: {sorted(shown - page)}"
 
 
 def expect_in_order(path):
