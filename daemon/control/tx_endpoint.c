@@ -215,20 +215,21 @@ static struct tx_session *tx_session_of_mail(const struct mail *mail)
 
 static void take_tx_mail(struct tx_worker_endpoint *worker, const struct mail *mail)
 {
-	struct tx_session *tx = mail->sender ? tx_session_of_mail(mail) : NULL;
+	struct tx_session *tx;
 
 	switch (mail->type) {
 	case MAIL_SENDER_ADDED:
-		sender_added(tx, mail->error);
+		sender_added(tx_session_of_mail(mail), mail->error);
 		break;
 	case MAIL_SENDER_REMOVED:
+		tx = tx_session_of_mail(mail);
 		tx->lent = tx->client.remove_mailed = false;
 		/* The device may still read the memory of a channel that failed, until its queue is destroyed. */
 		if (mail->error == 0 || tx->client.endpoint->ended)
 			tx_session_free(&tx->client);
 		break;
 	case MAIL_SENDER_BAD:
-		sender_bad(tx, mail);
+		sender_bad(tx_session_of_mail(mail), mail);
 		break;
 	case MAIL_TX_QUEUE_ADDED:
 	case MAIL_TX_QUEUE_REMOVED:
