@@ -7,9 +7,11 @@
 #include <criterion/criterion.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <glob.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define T RECORDED_BASE_NS
@@ -287,15 +289,29 @@ Test(recorder_disk, names_are_synced_if_that_is_wanted)
 
 Test(recorder_disk, the_command_gets_each_file)
 {
-	recorder.options.command = "rm";
+	char command[100], pattern[100];
+	glob_t copies = {0};
+	FILE *script;
+
+	snprintf(command, sizeof(command), "%s/copy", recorded_folder);
+	snprintf(pattern, sizeof(pattern), "%s/a*.pcapng.copy", recorded_folder);
+	script = fopen(command, "w");
+	cr_assert(script);
+	fputs("#!/bin/sh\ncp \"$1\" \"$1.copy\"\n", script);
+	fclose(script);
+	cr_assert_eq(chmod(command, 0700), 0);
+	recorder.options.command = command;
 	recorder.options.file_packets = 1;
 	recorder.options.count = 3;
 	recorded_publish(0, 3, T, 1);
 	cr_expect_eq(recorded_run(NULL), 0);
-	for (unsigned i = 0; i < 500 && n_files; i++) {
+	for (unsigned i = 0; i < 500 && copies.gl_pathc < 3; i++) {
 		usleep(10000);
-		recorded_read();
+		globfree(&copies);
+		glob(pattern, 0, NULL, &copies);
 	}
-	cr_expect_eq(n_files, 0);
+	cr_expect_eq(copies.gl_pathc, 3);
+	globfree(&copies);
+	cr_expect_eq(n_files, 3);
 	cr_expect_eq(recorder.writer.n_files, 3);
 }
