@@ -20,7 +20,8 @@ CORE = "lib/ibvcap"  # the library's own core; the daemon links it too
 MAY_INCLUDE = {
     API: [],
     "lib/frame": [],
-    "lib/status": [API],
+    "lib/mdoc": [],
+    "lib/status": [API, "lib/mdoc"],
     CORE: [API, "lib/frame", "lib/status"],
     "lib/softhca": ["lib/softhca/device", "lib/softhca/wire/complain.h"],  # the command, and the settings
     "lib/softhca/preload": ["lib/softhca/settings.h", "lib/softhca/uverbs", "lib/softhca/device",
@@ -29,7 +30,7 @@ MAY_INCLUDE = {
     "lib/softhca/device": ["lib/softhca/wire"],
     "lib/softhca/wire": [],
     "daemon/base": [],
-    "daemon/config": ["daemon/base", "lib/ibvcap/sequence.h", "lib/ibvcap/min.h", API],
+    "daemon/config": ["daemon/base", "lib/ibvcap/sequence.h", "lib/ibvcap/min.h", "lib/mdoc", API],
     "daemon/flow": ["daemon/base", "daemon/config"],
     "daemon/net": ["daemon/base", "daemon/flow", "daemon/config"],
     "daemon/clock": ["daemon/base"],

@@ -7,6 +7,7 @@
  *   .\" @END@
  */
 #include "daemon/config/key_table.h"
+#include "lib/mdoc/mdoc_text.h"
 
 #include <ctype.h>
 #include <stdio.h>
@@ -30,28 +31,6 @@ static const struct key_group *find_key_group(const char *name)
 	return NULL;
 }
 
-/* Text on lines of its own, whatever is in it; a new sentence on a new line, as mdoc wants it, and none too long. */
-static void print_mdoc_text(const char *text, const char *end)
-{
-	unsigned column = 0;
-
-	fputs("\\&", stdout);
-	for (; *text; text++, column++) {
-		if (*text == '\\') {
-			fputs("\\e", stdout);
-		} else if (strncmp(text, "…", strlen("…")) == 0) { /* man shows nothing for it where the locale is C */
-			fputs("...", stdout);
-			text += strlen("…") - 1;
-		} else if (text[0] == ' ' && (text[-1] == '.' || column > 100)) {
-			fputs("\n\\&", stdout);
-			column = 0;
-		} else {
-			putchar(*text);
-		}
-	}
-	printf("%s\n", end);
-}
-
 /* A value's name stays as it is. */
 static bool begins_with_choice(const struct key *key)
 {
@@ -71,13 +50,13 @@ static void print_mdoc_entry(const struct key *key)
 	if (!begins_with_choice(key))
 		help[0] = (char)toupper((unsigned char)help[0]);
 	printf(".It Ic %s\n", key->name);
-	print_mdoc_text(help, ".");
+	mdoc_text_print(help, ".");
 	fputs("Accepted is ", stdout);
-	print_mdoc_text(key_accepted(key, accepted, sizeof(accepted)),
+	mdoc_text_print(key_accepted(key, accepted, sizeof(accepted)),
 	                key_default(key, value, sizeof(value))[0] ? ";" : ".");
 	if (value[0]) {
 		fputs("the default is ", stdout);
-		print_mdoc_text(value, ".");
+		mdoc_text_print(value, ".");
 	}
 	if (key->required)
 		puts("Required.");

@@ -144,7 +144,7 @@ static void take_rx_mail(struct rx_endpoint *rx_endpoint, const struct mail *mai
 	case MAIL_FAILED:
 		rx_endpoint->endpoint.ended = true;
 		rx_endpoint->has_failed = mail->type == MAIL_FAILED;
-		/* No consumer of it holds a queue of its group any more, nor keeps the group from a recall. */
+		/* The queue has ended. Take it back from its consumers, so that no group waits for it. */
 		LIST_FOREACH (client, &rx_endpoint->endpoint.clients, link)
 			rx_group_settle(rx_group_take_back((struct rx_session *)client));
 		options->worker_ended(options->context, rx_endpoint->stream, rx_endpoint->index, mail->error);

@@ -207,7 +207,7 @@ static void tx_worker_ended(struct tx_worker_endpoint *worker, const struct mail
 	worker->worker->said(worker->worker->context, NULL, mail);
 }
 
-/* Of mail about a sender. */
+/* The session of the sender that the mail is about. */
 static struct tx_session *tx_session_of_mail(const struct mail *mail)
 {
 	return (struct tx_session *)((char *)mail->sender - offsetof(struct tx_session, sender));

@@ -14,7 +14,7 @@ struct service_memory {
 	uint64_t ring_bytes;           /* of a stream */
 	uint64_t small_ring_bytes;     /* of that, in 4 kB pages */
 	uint64_t kernel_bytes;         /* that the kernel takes for the queue of a stream, besides */
-	uint64_t locked_ring_bytes;    /* of ring_bytes, what the backend locks in memory */
+	uint64_t locked_ring_bytes;    /* the part of ring_bytes that the backend locks */
 	uint64_t locked_channel_bytes; /* of a channel and of all senders that it may have, likewise */
 };
 

@@ -10,7 +10,7 @@
 struct net_stacking {
 	unsigned n_lower;          /* 0: it is stacked on none */
 	unsigned n_with_device;    /* of these: with an RDMA device of its own */
-	unsigned n_foreign;        /* of the others: those that mlx5_core does not drive */
+	unsigned n_foreign;        /* lower interfaces that have no such device and another driver than mlx5_core */
 	char names[256];           /* "eth0, eth1" */
 	char kind[NET_KIND_BYTES]; /* "vlan", "bond", "bridge", "macvlan"; "": the kernel does not say */
 };

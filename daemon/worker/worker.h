@@ -16,7 +16,7 @@ struct worker_options {
 	const char *name; /* of the thread, 15 characters are kept */
 	uint64_t spin_ns; /* between the last packet and sleep; WORKER_SPIN_FOREVER: the worker never sleeps */
 	int32_t cpu;      /* -1: not pinned */
-	int32_t node;     /* whose CPUs it has if it is not pinned; NUMA_ANY: those of all */
+	int32_t node;     /* a worker without a CPU of its own runs on the CPUs of this node; NUMA_ANY: on all */
 };
 
 /* First in struct rx_worker and struct tx_worker. */

@@ -15,7 +15,7 @@ struct walk {
 	uint32_t wire_bytes;
 };
 
-/* False, and the walk ends: a header that ends there was not captured. */
+/* False: a header that ends at `at` was not captured, and the walk ends. */
 static bool walk_reaches(const struct walk *walk, uint32_t at, struct frame *frame)
 {
 	if (at <= walk->captured)
@@ -97,7 +97,7 @@ static void read_fragment(const uint8_t *extension, struct frame *frame)
 	frame->fragment_id = (uint32_t)frame_be16(extension + 4) << 16 | frame_be16(extension + 6);
 }
 
-/* By the length's byte of an extension header: RFC 8200, section 4, and for AH RFC 4302. 0: it is none. */
+/* The size of an extension header, from its length byte (RFC 8200, section 4; AH: RFC 4302). 0: no such header. */
 static uint32_t extension_bytes(uint8_t protocol, uint32_t length)
 {
 	switch (protocol) {
@@ -114,7 +114,7 @@ static uint32_t extension_bytes(uint8_t protocol, uint32_t length)
 	}
 }
 
-/* Go on behind the extension headers. False: the walk ends. */
+/* Move *at behind the extension headers. False: the walk ends. */
 static bool walk_extensions(const struct walk *walk, uint32_t *at, struct frame *frame)
 {
 	for (; extension_bytes(frame->protocol, 0) && !frame->fragment_offset; frame->n_extensions++) {

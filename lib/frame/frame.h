@@ -28,7 +28,7 @@ enum frame_end {
 	FRAME_MALFORMED, /* the IP version is not that of the EtherType, or lengths contradict each other */
 };
 
-/* Positions are bytes from the first one of the frame. What the walk did not reach is 0. */
+/* Positions count bytes from the beginning of the frame. Members that the walk did not reach are 0. */
 struct frame {
 	enum frame_end end;
 	uint16_t ether_type; /* behind the tags */
@@ -70,9 +70,9 @@ void frame_walk_from(const uint8_t *bytes, uint32_t captured, uint32_t wire_byte
                      struct frame *frame);
 
 /**
- * Fast path of those who need no lengths: UDP behind at most one tag, and IP without options, extension headers and
- * fragments. Sets ip_version, protocol, fragment_offset, l3_at and l4_at to what frame_walk() finds, and nothing else.
- * False: walk the frame.
+ * Fast path for callers that need no lengths: UDP behind at most one tag, and IP without options, extension headers
+ * and fragments. Sets only ip_version, protocol, fragment_offset, l3_at and l4_at, to the values of frame_walk().
+ * False: the frame is of another kind; call frame_walk().
  */
 static inline bool frame_find_plain(const uint8_t *bytes, uint32_t captured, struct frame *frame)
 {

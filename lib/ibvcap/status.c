@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /* A snapshot of the daemon: asks for it, stores the parts of the answer, and copies them out to the caller. */
 #include "lib/ibvcap/client.h"
-#include "lib/status/counters.h"
 #include "lib/ibvcap/error.h"
 #include "lib/ibvcap/min.h"
 #include "lib/ibvcap/sized_struct.h"
+#include "lib/status/counters.h"
 
 #include <errno.h>
 #include <ibvcap/ibvcap.h>

@@ -6,6 +6,7 @@
  *   .\" @COUNTERS streams@   its counters, likewise
  *   .\" @END@
  */
+#include "lib/mdoc/mdoc_text.h"
 #include "lib/status/status.h"
 
 #include <stdio.h>
@@ -18,23 +19,6 @@ static const struct status_part *find_list(const char *name)
 		if (strcmp(status_parts[i].list, name) == 0)
 			return &status_parts[i];
 	return NULL;
-}
-
-/* A new sentence begins on a new line, as mdoc wants it, and no line is long. */
-static void print_mdoc_sentences(const char *text)
-{
-	unsigned column = 0;
-
-	fputs("\\&", stdout);
-	for (const char *c = text; *c; c++, column++) {
-		if (*c == ' ' && (c[-1] == '.' || column > 100)) {
-			fputs("\n\\&", stdout);
-			column = 0;
-		} else {
-			putchar(*c);
-		}
-	}
-	puts(".");
 }
 
 static void print_status_row(const struct status_field *row)
@@ -50,11 +34,11 @@ static void print_status_row(const struct status_field *row)
 	if (row->kind != STATUS_LABEL)
 		printf(" Pq No %s%s%s", kinds[row->kind], row->unit ? ", " : "", row->unit ? row->unit : "");
 	putchar('\n');
-	print_mdoc_sentences(row->help);
+	mdoc_text_print(row->help, ".");
 	if (!row->remedy)
 		return;
 	puts("Remedy:");
-	print_mdoc_sentences(row->remedy);
+	mdoc_text_print(row->remedy, ".");
 }
 
 static void print_status_rows(const struct status_part *part, bool are_counters)

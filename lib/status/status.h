@@ -24,7 +24,7 @@ enum status_type {
 
 enum status_kind {
 	STATUS_LABEL,   /* names or describes the part */
-	STATUS_LEVEL,   /* goes up and down; what the configuration sets, too */
+	STATUS_LEVEL,   /* goes up and down, or is set by the configuration */
 	STATUS_MAXIMUM, /* the largest level within an epoch */
 	STATUS_TOTAL,   /* only grows within an epoch */
 	STATUS_TIME,    /* ns since 1970, UTC; 0: none */
@@ -51,7 +51,7 @@ struct status_field {
 
 enum status_kind_of_part {
 	STATUS_DAEMON,
-	STATUS_STREAM, /* a queue of a stream, with what is the stream's */
+	STATUS_STREAM, /* a queue of a stream; fields with is_shared are of the whole stream */
 	STATUS_FLOW,
 	STATUS_CONSUMER,
 	STATUS_CHANNEL,

@@ -293,7 +293,8 @@ def test_info_names_gaps_with_their_cause_and_extract_keeps_them(daemon, wire, t
     assert packets(part) == packets(path)
     assert sum(drops for _, _, drops, _ in packets(part)) == stream["lost"]
     assert "losses {" not in found["gaps"][0]["why"], "that line is for programs"
-    # What is left out is told by the next packet that is not: those at the gap have other ports.
+    # The filter leaves out the packet at the gap, because its port is another one. The next packet that the
+    # filter takes then tells of the loss.
     ibvcap("extract", path, "-w", part, "--filter", f"udp[8:4] = 0 and udp[12:4] >= {6100:#x}")
     assert packets(part)[0][2] == stream["lost"]
     with_line = info(part, LOST)["streams"][0]

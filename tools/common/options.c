@@ -246,20 +246,31 @@ static void list_known(const struct options_table *table, struct known_options *
 	add_known(known, &n, &help_row, 'h');
 }
 
-/* The number of the row, n_rows if there is none. */
-static size_t find_row(const struct options_table *table, int option, const char *name)
+/* By what getopt_long() returned. n_rows: there is none. */
+static size_t find_given_row(const struct options_table *table, int option)
 {
-	size_t i = option >= FIRST_LONG ? (size_t)option - FIRST_LONG : 0;
+	size_t i = 0;
 
-	while (option < FIRST_LONG && i < table->n_rows &&
-	       (name ? !table->rows[i].name || strcmp(table->rows[i].name, name) : table->rows[i].letter != option))
+	if (option >= FIRST_LONG)
+		return (size_t)option - FIRST_LONG;
+	while (i < table->n_rows && table->rows[i].letter != option)
 		i++;
 	return i;
 }
 
+/* Rules name rows of their own table only. */
+static bool is_given(const struct options_table *table, const char *name, uint64_t given)
+{
+	size_t i = 0;
+
+	while (i < table->n_rows && (!table->rows[i].name || strcmp(table->rows[i].name, name)))
+		i++;
+	return given >> i & 1;
+}
+
 static int take_option(const struct options_table *table, int option, void *options, uint64_t *given)
 {
-	size_t i = find_row(table, option, NULL);
+	size_t i = find_given_row(table, option);
 	char wanted[WANTED_BYTES];
 
 	if (option == 'h') {
@@ -282,8 +293,8 @@ static int check_rules(const struct options_table *table, uint64_t given)
 {
 	for (size_t i = 0; i < table->n_rules; i++) {
 		const struct option_rule *rule = &table->rules[i];
-		bool has = given >> find_row(table, 0, rule->option) & 1;
-		bool has_other = given >> find_row(table, 0, rule->other) & 1;
+		bool has = is_given(table, rule->option, given);
+		bool has_other = is_given(table, rule->other, given);
 		const char *colon = rule->why ? ": " : "", *why = rule->why ? rule->why : "";
 
 		if (has && has_other && rule->kind == OPTION_NOT_WITH)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The command line of a subcommand as a table: a row for each option. --help, the values' checks and the messages
- * about wrong ones are made of it; a test compares the manual page with --help, from which the shells complete, too.
+ * The command line of a subcommand as a table: a row for each option. --help, the checks of values and their messages
+ * are made of the rows. A test compares the manual page with --help. The shells complete options from --help.
  */
 #ifndef TOOLS_COMMON_OPTIONS_H
 #define TOOLS_COMMON_OPTIONS_H
@@ -19,7 +19,7 @@ enum option_type {
 	OPTION_SIZE,    /* millions of bytes, or a number with k, M or G (2^10, …), stored as uint64_t in bytes */
 	OPTION_CHOICE,  /* one of choices, stored as its index */
 	OPTION_CALL,    /* take() */
-	OPTION_GONE,    /* of an earlier version; help says what to use now, and --help says nothing of it */
+	OPTION_GONE,    /* an option of an earlier version; help names its replacement, and --help leaves it out */
 };
 
 /*
@@ -66,12 +66,12 @@ struct option_rule {
 	const char *option;
 	enum { OPTION_NOT_WITH, OPTION_ONLY_WITH } kind;
 	const char *other;
-	const char *why; /* NULL: that is clear */
+	const char *why; /* the reason, for the message; may be NULL */
 };
 
 /* A word that is no option. */
 struct option_word {
-	const char *missing; /* what is said if it is not there */
+	const char *missing; /* the message if the word is missing */
 	size_t at;           /* of a const char * */
 };
 
@@ -100,7 +100,7 @@ struct query_options {
 
 /**
  * Parse the command line into options, which has the defaults. -1: the subcommand goes on, and its further words begin
- * at optind. Otherwise it ends with this exit code: --help was printed, or what is wrong.
+ * at optind. Other values: the subcommand ends with this exit code, after the output of --help or an error message.
  */
 int options_parse(const struct options_table *table, int argc, char **argv, void *options);
 

@@ -111,7 +111,7 @@ static const struct options_table table = {
 	.takes_more = true,
 };
 
-/* Of options for what a ring has already. -1: none contradicts another. */
+/* Checks --last and --trigger against the other options. -1: no contradiction. */
 static int check_flight_options(const struct record_options *options)
 {
 	if (!options->last_ns && !options->has_triggers)

@@ -25,7 +25,7 @@ static bool name_exists(int folder, const char *name, off_t *bytes)
 	return true;
 }
 
-/* Names of FILE.part (i is 0) and of the files beside it. what is put behind ".part". False: there are no more. */
+/* The name of FILE.part (i is 0) or of a file beside it, with `what` behind ".part". False: no such file is left. */
 static bool name_of_set(const char *part, const char *what, unsigned i, char name[PATH_MAX])
 {
 	if (i && !own_file_suffixes[i - 1])

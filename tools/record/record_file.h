@@ -31,7 +31,7 @@ struct record_piece {
 	uint64_t last_sequence;
 	/* Of rows: */
 	const struct ibvcap_rx_batch *rows;
-	const struct losses *losses; /* what is missing before the first row */
+	const struct losses *losses; /* of packets before the first row */
 };
 
 /* What is said at the end of a file. */
@@ -51,19 +51,19 @@ struct record_file;
 
 struct record_format {
 	bool is_synchronous; /* pieces lie in the ring, which keeps them until they are written: the reader writes */
-	unsigned n_needed;   /* of the parts: those that the disk has to have before they get their names */
+	unsigned n_needed;   /* so many of the first parts are on the disk before any part gets its name */
 	/* The blocks with which the first piece of a file begins. NULL: none. Returns the bytes. */
 	size_t (*write_head)(uint8_t *to, size_t room, const char *why, const struct source *sources,
 	                     unsigned n_sources, int32_t flow);
 	/* Open the parts behind the first. 0; -errno: record_file.c discards all. */
 	int (*open)(struct record_file *file);
-	/* Append a piece. 0; -errno: nothing of it is in the parts. */
+	/* Append a piece. 0; -errno: the parts are as before. */
 	int (*write)(struct record_file *file, const struct record_piece *piece);
-	/* The last packet is written: say what became of all. 0; -errno. */
+	/* Write the account of all packets, after the last one. 0; -errno. */
 	int (*end)(struct record_file *file, const struct record_end *end);
-	/* Nothing is written to the first part any more. NULL: nothing to do. */
+	/* Called when the first part is complete. May be NULL. */
 	void (*finish)(struct record_file *file);
-	/* Free what open() has made. NULL: nothing. */
+	/* Free the memory of open(). May be NULL. */
 	void (*deinit)(struct record_file *file);
 };
 
@@ -89,8 +89,8 @@ struct record_file {
 	 * none, or it is closed. */
 	struct part_file parts[RECORD_FILE_PARTS];
 	uint64_t piece_bytes; /* of all pieces, before compression */
-	bool is_begun;        /* it has what a file begins with */
-	bool is_ending;       /* its end may use what is kept free */
+	bool is_begun;        /* its head is written */
+	bool is_ending;       /* its end is being written, and may use end_bytes */
 	struct zstd_frames *zstd;
 	struct raw_rows *rows; /* raw_format's own */
 	char path[PATH_MAX];
@@ -118,15 +118,15 @@ uint64_t record_file_bytes(const struct record_file *file);
 int record_file_make_room(struct record_file *file, uint64_t bytes);
 
 /**
- * Append a piece. 0; -errno: nothing of it is in the file. When the disk is full, the oldest files of the window are
+ * Append a piece. 0; -errno: the file is as before. When the disk is full, the oldest files of the window are
  * deleted first.
  */
 int record_file_write(struct record_file *file, const struct record_piece *piece);
 
-/** Only the end comes yet: give back what was allocated ahead. */
+/** Give back the space that was allocated ahead: only the end of the file is still to come. */
 void record_file_fill(struct record_file *file);
 
-/** Write the end, which may use what is kept free for it. 0; -errno. */
+/** Write the end, which may use end_bytes. 0; -errno. */
 int record_file_end(struct record_file *file, const struct record_end *end);
 
 /**

@@ -14,8 +14,8 @@ struct raw_recording;
 
 enum raw_packet_kind {
 	RAW_PACKET_FRAME,
-	RAW_PACKET_PAYLOAD,  /* of UDP, whose headers the file does not have */
-	RAW_PACKET_FRAGMENT, /* likewise, a part of a payload */
+	RAW_PACKET_PAYLOAD,  /* a payload of UDP, without its headers */
+	RAW_PACKET_FRAGMENT, /* a part of a payload of UDP, without its headers */
 };
 
 struct raw_packet {

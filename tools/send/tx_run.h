@@ -26,7 +26,7 @@ struct tx_run {
 	struct ibvcap_tx *tx;
 	struct ibvcap_tx_info info;
 	struct ibvcap_tx_slots slots; /* the rows that are reserved */
-	uint32_t filled;              /* so many of them are written and not submitted yet */
+	uint32_t filled;              /* rows that are written and not yet submitted */
 	uint64_t skipped;             /* counted by the caller; printed with the rates if not 0 */
 	uint64_t start_ns;
 	uint64_t start_utc_ns; /* send times count from here; 0: packets have none */

@@ -232,7 +232,7 @@ static void write_no_buffer_cause(const struct why_facts *facts, uint64_t n, cha
 		explain_slow_worker(facts, n_lossless ? "the others" : "these packets", cause, remedy);
 }
 
-/* Of no_buffer: those with a cause of their own, so that they are not the worker's. Only sockets have them. */
+/* Packets of no_buffer whose cause is known and is not the worker. Only sockets count them. */
 static const struct status_field *next_drop(const struct status_field *drop)
 {
 	for (drop = drop ? drop + 1 : stream_counters + STREAM_COUNTER_DROPS; drop < stream_counters + STREAM_COUNTER_N;

@@ -106,7 +106,8 @@ void xdp_follow_card_queues(struct xdp_backend *backend)
 		n = backend->interface.max_card_queues;
 	if (n == 0 || n == backend->n_card_queues_seen)
 		return;
-	backend->n_card_queues_seen = n; /* also if fewer: those that come back need the program again */
+	backend->n_card_queues_seen =
+		n; /* a lower number counts too: a queue that comes back needs the program again */
 	if (n <= backend->interface.n_card_queues)
 		return;
 	follow_add_card_queues(backend, n);

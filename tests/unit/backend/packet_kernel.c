@@ -290,7 +290,8 @@ void __wrap_tcx_drop_close(struct tcx_drop *drop)
 	kernel.n_tcx_closed += drop != NULL;
 }
 
-void __wrap_log_message(int priority, const struct log_about *about, const char *format, ...);
+__attribute__((format(printf, 3, 4))) void __wrap_log_message(int priority, const struct log_about *about,
+                                                              const char *format, ...);
 
 void __wrap_log_message(int priority, const struct log_about *about, const char *format, ...)
 {
