@@ -7,6 +7,7 @@
 #include "daemon/backend/bpf/flow_key.h"
 #include "lib/frame/frame.h"
 #include "tools/capture/datagram.h"
+#include "tests/fuzz/require.h"
 
 #include <netinet/in.h>
 #include <stdio.h>
@@ -15,29 +16,22 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-static void check(bool is_true, const char *what)
-{
-	if (is_true)
-		return;
-	fprintf(stderr, "broken: %s\n", what);
-	abort();
-}
-
 static void check_places(const struct frame *frame, uint32_t captured)
 {
 	uint32_t l3_end = frame->l3_at + (frame->ip_version == 4 ? 20u : frame->ip_version == 6 ? 40u : 0u);
 	bool has_payload = frame->end == FRAME_UDP || frame->end == FRAME_LATER_FRAGMENT;
 
-	check(frame->n_tags <= FRAME_TAGS_MAX && frame->n_extensions <= FRAME_EXTENSIONS_MAX, "the bounds hold");
-	check(l3_end <= captured && frame->l4_at <= captured, "headers lie in the captured bytes");
-	check(!frame->l4_at || frame->l4_at >= l3_end, "behind each other");
-	check(has_payload == (frame->payload_at != 0), "only UDP has a payload");
+	require(frame->n_tags <= FRAME_TAGS_MAX && frame->n_extensions <= FRAME_EXTENSIONS_MAX, "the bounds hold");
+	require(l3_end <= captured && frame->l4_at <= captured, "headers lie in the captured bytes");
+	require(!frame->l4_at || frame->l4_at >= l3_end, "behind each other");
+	require(has_payload == (frame->payload_at != 0), "only UDP has a payload");
 	if (!has_payload)
 		return;
-	check(frame->payload_at >= frame->l4_at && frame->payload_at <= captured, "the payload follows the headers");
-	check(frame->payload_at + frame->payload_bytes <= frame->ip_end, "and lies in the IP packet");
-	check(frame->datagram_bytes >= frame->payload_bytes, "a fragment is no longer than its datagram");
-	check((frame->end == FRAME_LATER_FRAGMENT) == (frame->fragment_offset != 0), "a later fragment has an offset");
+	require(frame->payload_at >= frame->l4_at && frame->payload_at <= captured, "the payload follows the headers");
+	require(frame->payload_at + frame->payload_bytes <= frame->ip_end, "and lies in the IP packet");
+	require(frame->datagram_bytes >= frame->payload_bytes, "a fragment is no longer than its datagram");
+	require((frame->end == FRAME_LATER_FRAGMENT) == (frame->fragment_offset != 0),
+	        "a later fragment has an offset");
 }
 
 static void check_plain(const uint8_t *bytes, uint32_t captured, const struct frame *frame)
@@ -46,9 +40,9 @@ static void check_plain(const uint8_t *bytes, uint32_t captured, const struct fr
 
 	if (!frame_find_plain(bytes, captured, &plain))
 		return;
-	check(plain.l3_at == frame->l3_at && plain.l4_at == frame->l4_at && plain.ip_version == frame->ip_version,
-	      "the fast path finds the same headers");
-	check(frame->protocol == IPPROTO_UDP && !frame_is_fragment(frame), "of UDP");
+	require(plain.l3_at == frame->l3_at && plain.l4_at == frame->l4_at && plain.ip_version == frame->ip_version,
+	        "the fast path finds the same headers");
+	require(frame->protocol == IPPROTO_UDP && !frame_is_fragment(frame), "of UDP");
 }
 
 /* One byte less was captured: the walk ends at the same place, or was cut before. */
@@ -59,9 +53,9 @@ static void check_cut(const uint8_t *bytes, uint32_t captured, uint32_t wire_byt
 	if (captured == 0)
 		return;
 	frame_walk(bytes, captured - 1, wire_bytes, &frame);
-	check(frame.end == FRAME_CUT || (frame.end == whole->end && frame.l4_at == whole->l4_at &&
-	                                 frame.payload_bytes == whole->payload_bytes),
-	      "one byte less changes nothing");
+	require(frame.end == FRAME_CUT || (frame.end == whole->end && frame.l4_at == whole->l4_at &&
+	                                   frame.payload_bytes == whole->payload_bytes),
+	        "one byte less changes nothing");
 }
 
 static void check_datagram(const uint8_t *bytes, uint32_t captured, uint32_t wire_bytes, const struct frame *frame)
@@ -70,9 +64,9 @@ static void check_datagram(const uint8_t *bytes, uint32_t captured, uint32_t wir
 
 	if (datagram_find(DATAGRAM_LINK_ETHERNET, bytes, captured, wire_bytes, &datagram) != DATAGRAM_WHOLE)
 		return;
-	check(frame->end == FRAME_UDP && !frame_is_fragment(frame), "a whole datagram is UDP");
-	check(datagram.payload == bytes + frame->payload_at && datagram.bytes == frame->payload_bytes, "the payload");
-	check(frame->payload_at + datagram.bytes <= captured, "was captured");
+	require(frame->end == FRAME_UDP && !frame_is_fragment(frame), "a whole datagram is UDP");
+	require(datagram.payload == bytes + frame->payload_at && datagram.bytes == frame->payload_bytes, "the payload");
+	require(frame->payload_at + datagram.bytes <= captured, "was captured");
 }
 
 /* The programs take no more than two tags, none of type 0x9100, and no extension headers. */
@@ -86,11 +80,11 @@ static void check_programs(const uint8_t *bytes, uint32_t captured, const struct
 			return;
 	if (frame->end != FRAME_UDP || frame->n_tags > 2 || frame->n_extensions)
 		return;
-	check(is_read && headers.key.ip_version == frame->ip_version && headers.key.protocol == IPPROTO_UDP,
-	      "the programs know UDP");
-	check(memcmp(&headers.key.source_port_be, bytes + frame->l4_at, 2) == 0 &&
-	              memcmp(&headers.key.destination_port_be, bytes + frame->l4_at + 2, 2) == 0,
-	      "they find the same ports");
+	require(is_read && headers.key.ip_version == frame->ip_version && headers.key.protocol == IPPROTO_UDP,
+	        "the programs know UDP");
+	require(memcmp(&headers.key.source_port_be, bytes + frame->l4_at, 2) == 0 &&
+	                memcmp(&headers.key.destination_port_be, bytes + frame->l4_at + 2, 2) == 0,
+	        "they find the same ports");
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
@@ -104,7 +98,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	/* Of that size exactly, so that a read behind it is found. */
 	memcpy(bytes, data + !!size, captured);
 	frame_walk(bytes, captured, wire_bytes, &frame);
-	check(frame.end != FRAME_CUT || wire_bytes > captured, "only what was not captured is cut");
+	require(frame.end != FRAME_CUT || wire_bytes > captured, "only what was not captured is cut");
 	check_places(&frame, captured);
 	check_plain(bytes, captured, &frame);
 	check_cut(bytes, captured, wire_bytes + 1, &frame);

@@ -7,6 +7,7 @@
 #include "daemon/ring/rx_ring.h"
 #include "lib/ibvcap/ring.h"
 #include "tests/support/consumers.h"
+#include "tests/fuzz/require.h"
 
 #include <ibvcap/ibvcap.h>
 #include <stdio.h>
@@ -31,14 +32,6 @@ struct scene {
 };
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-static void require(bool promise, const char *what)
-{
-	if (promise)
-		return;
-	fprintf(stderr, "broken: %s\n", what);
-	abort();
-}
 
 static void set_up(struct scene *s)
 {

@@ -9,6 +9,7 @@
 #include "lib/ibvcap/ring_tx.h"
 #include "tests/support/scripted_backend.h"
 #include "tests/support/senders.h"
+#include "tests/fuzz/require.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -33,14 +34,6 @@ struct scene {
 };
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-static void require(bool promise, const char *what)
-{
-	if (promise)
-		return;
-	fprintf(stderr, "broken: %s\n", what);
-	abort();
-}
 
 /* ---- the worker's side ---------------------------------------------------------------------------- */
 

@@ -5,6 +5,7 @@
  * the sums hold: no count falls below 0, and those of the sources add up to the totals.
  */
 #include "lib/ibvcap/sequence.h"
+#include "tests/fuzz/require.h"
 
 #include <ibvcap/ibvcap.h>
 #include <stdio.h>
@@ -15,14 +16,6 @@
 #define BELOW_ZERO  (UINT64_C(1) << 62)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-static void check(bool is_true, const char *what)
-{
-	if (is_true)
-		return;
-	fprintf(stderr, "broken: %s\n", what);
-	abort();
-}
 
 /* Of that size exactly, so that a read behind it is found. */
 static uint8_t *copy_bytes(const uint8_t *from, size_t n)
@@ -50,8 +43,8 @@ static size_t add_packet(struct ibvcap_tracker *tracker, const uint8_t *data, si
 	};
 	struct ibvcap_tracked tracked;
 
-	check(ibvcap_tracker_add(tracker, &packet, &tracked) == 0, "a packet with headers is taken");
-	check(tracked.kind <= IBVCAP_TRACKED_UNTRACKED && tracked.source < MAX_SOURCES, "each packet is something");
+	require(ibvcap_tracker_add(tracker, &packet, &tracked) == 0, "a packet with headers is taken");
+	require(tracked.kind <= IBVCAP_TRACKED_UNTRACKED && tracked.source < MAX_SOURCES, "each packet is something");
 	free(headers);
 	free(row);
 	return 3 + bytes;
@@ -59,9 +52,9 @@ static size_t add_packet(struct ibvcap_tracker *tracker, const uint8_t *data, si
 
 static void check_numbers(const struct ibvcap_tracker_numbers *n)
 {
-	check(n->sent == n->once + n->lost && n->arrived == n->once + n->repeated, "the sums hold");
-	check(n->lost < BELOW_ZERO && n->late < BELOW_ZERO && n->stray < BELOW_ZERO, "no count is below 0");
-	check(n->reordered <= n->once, "reordered is of once");
+	require(n->sent == n->once + n->lost && n->arrived == n->once + n->repeated, "the sums hold");
+	require(n->lost < BELOW_ZERO && n->late < BELOW_ZERO && n->stray < BELOW_ZERO, "no count is below 0");
+	require(n->reordered <= n->once, "reordered is of once");
 }
 
 static void check_counts(const struct ibvcap_tracker *tracker)
@@ -71,7 +64,7 @@ static void check_counts(const struct ibvcap_tracker *tracker)
 	uint64_t packets = 0, arrived = 0, sent = 0;
 	uint32_t n = 0;
 
-	check(ibvcap_tracker_counts(tracker, &counts) == 0, "there are counts");
+	require(ibvcap_tracker_counts(tracker, &counts) == 0, "there are counts");
 	check_numbers(&counts.numbers);
 	for (; ibvcap_tracker_source(tracker, n, &source) == 1; n++) {
 		check_numbers(&source.numbers);
@@ -79,9 +72,9 @@ static void check_counts(const struct ibvcap_tracker *tracker)
 		arrived += source.numbers.arrived;
 		sent += source.numbers.sent;
 	}
-	check(n == counts.n_sources && n <= MAX_SOURCES, "each source is there");
-	check(packets + counts.unread + counts.untracked == counts.packets, "each packet is counted once");
-	check(arrived == counts.numbers.arrived && sent == counts.numbers.sent, "the sources add up");
+	require(n == counts.n_sources && n <= MAX_SOURCES, "each source is there");
+	require(packets + counts.unread + counts.untracked == counts.packets, "each packet is counted once");
+	require(arrived == counts.numbers.arrived && sent == counts.numbers.sent, "the sources add up");
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
@@ -95,10 +88,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		return 0;
 	memcpy(&sequence, data, sizeof(sequence));
 	if (!sequence.bytes || !sequence_check(&sequence, &fault)) {
-		check(ibvcap_tracker_new(&sequence, &options, &tracker) < 0, "an unsound description is refused");
+		require(ibvcap_tracker_new(&sequence, &options, &tracker) < 0, "an unsound description is refused");
 		return 0;
 	}
-	check(ibvcap_tracker_new(&sequence, &options, &tracker) == 0, "a sound one is taken");
+	require(ibvcap_tracker_new(&sequence, &options, &tracker) == 0, "a sound one is taken");
 	for (size_t at = sizeof(sequence); at + 3 < size;)
 		at += add_packet(tracker, data + at, size - at);
 	check_counts(tracker);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/unit/tools/recorded.h"
+#include "tests/unit/tools/own_folder.h"
 
 #include "daemon/base/time.h"
 #include "tools/recording/recording.h"
@@ -239,14 +240,11 @@ int recorded_run(unsigned *which)
 
 void recorded_clean_up(void)
 {
-	char command[64];
-
 	if (recorder.writer.scratch)
 		writer_deinit(&recorder.writer);
 	for (unsigned i = 0; i < recorder.n_sources; i++)
 		attached_deinit(&rings[i]);
-	snprintf(command, sizeof(command), "rm -r %s", recorded_folder);
-	cr_expect_eq(system(command), 0);
+	own_folder_remove(recorded_folder);
 }
 
 /* ---- reading ----------------------------------------------------------------------------------------- */

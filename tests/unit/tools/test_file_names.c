@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Names of files, and which of them give way to a quota, a number of files and a disk limit. */
 #include "tests/unit/tools/disk.h"
+#include "tests/unit/tools/own_folder.h"
 #include "tools/record/file_names.h"
 
 #include <criterion/criterion.h>
@@ -20,18 +21,13 @@ static char path[PATH_MAX];
 
 static void enter_names(void)
 {
-	cr_assert(mkdtemp(folder));
-	cr_assert_eq(chdir(folder), 0);
+	own_folder_enter(folder);
 }
 
 static void leave_names(void)
 {
-	char command[64];
-
 	file_window_deinit(&window);
-	cr_assert_eq(chdir(".."), 0);
-	snprintf(command, sizeof(command), "rm -r %s", folder);
-	cr_expect_eq(system(command), 0);
+	own_folder_leave(folder);
 }
 
 TestSuite(file_names, .init = enter_names, .fini = leave_names);

@@ -2,6 +2,7 @@
 /* A window deletes files of the same recording, and no others, whatever they are called. */
 #include "tools/recording/pcapng_write.h"
 #include "tools/record/file_window.h"
+#include "tests/unit/tools/own_folder.h"
 
 #include <criterion/criterion.h>
 #include <fcntl.h>
@@ -25,11 +26,8 @@ static void make_folder(void)
 
 static void remove_folder(void)
 {
-	char command[64];
-
 	file_window_deinit(&window);
-	snprintf(command, sizeof(command), "rm -r %s", folder);
-	cr_expect_eq(system(command), 0);
+	own_folder_remove(folder);
 }
 
 TestSuite(file_window, .init = make_folder, .fini = remove_folder);

@@ -2,6 +2,7 @@
 /* Files get their names together or not at all, and what a killed recorder has left is never overwritten. */
 #include "tools/recording/recording_words.h"
 #include "tools/record/part_file.h"
+#include "tests/unit/tools/own_folder.h"
 
 #include <criterion/criterion.h>
 #include <errno.h>
@@ -17,19 +18,14 @@ static struct part_file rows, meta;
 
 static void enter_folder(void)
 {
-	cr_assert(mkdtemp(folder));
-	cr_assert_eq(chdir(folder), 0);
+	own_folder_enter(folder);
 }
 
 static void leave_folder(void)
 {
-	char command[64];
-
 	part_file_close(&meta);
 	part_file_close(&rows);
-	cr_assert_eq(chdir(".."), 0);
-	snprintf(command, sizeof(command), "rm -r %s", folder);
-	cr_expect_eq(system(command), 0);
+	own_folder_leave(folder);
 }
 
 TestSuite(part_file, .init = enter_folder, .fini = leave_folder);

@@ -2,6 +2,7 @@
 /* A disk that is full or broken: a file ends where the last write ended that did not fail. */
 #include "tests/unit/tools/captured.h"
 #include "tests/unit/tools/disk.h"
+#include "tests/unit/tools/own_folder.h"
 #include "tools/recording/recording_words.h"
 #include "tools/record/left_part.h"
 #include "tools/record/part_file.h"
@@ -24,8 +25,7 @@ static uint8_t zeros[1 << 19];
 
 static void begin(void)
 {
-	cr_assert(mkdtemp(folder));
-	cr_assert_eq(chdir(folder), 0);
+	own_folder_enter(folder);
 	disk_type = EXT4_SUPER_MAGIC;
 	disk_free_bytes = UINT64_C(1) << 40;
 	strcpy(path, "a");
@@ -35,23 +35,12 @@ static void begin(void)
 
 static void end(void)
 {
-	char command[64];
-
 	part_file_close(&meta);
 	part_file_close(&file);
-	cr_assert_eq(chdir(".."), 0);
-	snprintf(command, sizeof(command), "rm -r %s", folder);
-	cr_expect_eq(system(command), 0);
+	own_folder_leave(folder);
 }
 
 TestSuite(part_file_failures, .init = begin, .fini = end);
-
-static off_t size_of(const char *name)
-{
-	struct stat status;
-
-	return stat(name, &status) == 0 ? status.st_size : -1;
-}
 
 static int append(const char *text)
 {

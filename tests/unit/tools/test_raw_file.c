@@ -2,6 +2,7 @@
 /* Whatever write fails, the files of a raw recording end behind the same row. */
 #include "tests/unit/ibvcap/attached.h"
 #include "tests/unit/tools/disk.h"
+#include "tests/unit/tools/own_folder.h"
 #include "tools/record/raw_file.h"
 
 #include <criterion/criterion.h>
@@ -22,8 +23,7 @@ static struct record_file file;
 
 static void open_rows(void)
 {
-	cr_assert(mkdtemp(folder));
-	cr_assert_eq(chdir(folder), 0);
+	own_folder_enter(folder);
 	disk_free_bytes = UINT64_C(1) << 40;
 	attached_init(&attached);
 	source = (struct source){.rx = attached.rx, .n_queues = 1, .stream = "s", .name = "s"};
@@ -48,22 +48,11 @@ static int write_batch(const struct ibvcap_rx_batch *rows)
 
 static void close_rows(void)
 {
-	char command[64];
-
 	attached_deinit(&attached);
-	cr_assert_eq(chdir(".."), 0);
-	snprintf(command, sizeof(command), "rm -r %s", folder);
-	cr_expect_eq(system(command), 0);
+	own_folder_leave(folder);
 }
 
 TestSuite(raw_file, .init = open_rows, .fini = close_rows);
-
-static off_t size_of(const char *name)
-{
-	struct stat status;
-
-	return stat(name, &status) == 0 ? status.st_size : -1;
-}
 
 static void expect_rows(unsigned n)
 {

@@ -5,6 +5,7 @@
 #include "tools/recording/pcapng_write.h"
 #include "tools/record/contents.h"
 #include "tools/record/recorder.h"
+#include "tests/unit/tools/own_folder.h"
 
 #include <criterion/criterion.h>
 #include <errno.h>
@@ -48,13 +49,10 @@ static void begin_recording(void)
 
 static void remove_folder(void)
 {
-	char command[64];
-
 	writer_deinit(&recorder.writer);
 	output_free_all(&recorder);
 	attached_deinit(&attached);
-	snprintf(command, sizeof(command), "rm -r %s", folder);
-	cr_expect_eq(system(command), 0);
+	own_folder_remove(folder);
 }
 
 TestSuite(record_output, .init = begin_recording, .fini = remove_folder);
