@@ -289,10 +289,10 @@ static void expect_losses(uint64_t packets, uint64_t before, uint64_t before_ns,
 	cr_expect_eq(losses.after, after);
 }
 
-static void publish_and_acquire(uint64_t n)
+static void publish_and_acquire(unsigned n)
 {
 	attached_publish(&a, n);
-	cr_assert_eq(acquire(N), n);
+	cr_assert_eq(acquire(N), (int)n);
 }
 
 Test(rx, what_the_card_lost_is_told_once_and_by_the_batch_behind_it)
