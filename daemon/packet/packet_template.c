@@ -2,6 +2,7 @@
 /* Builds the headers of packets to send. All sums are in the byte order of memory. */
 #include "daemon/packet/packet_template.h"
 
+#include "daemon/packet/packet_checksum.h"
 #include "daemon/packet/packet_plain.h"
 
 #include <arpa/inet.h>
@@ -18,42 +19,6 @@
 #define UDP_CHECKSUM       6
 #define VLAN_ID_MAX        4094
 #define DSCP_MAX           63
-
-/* ---- checksums (RFC 1071) ------------------------------------------------------------------------ */
-
-/* n is odd only at the end of a datagram. 32-bit words in a 64-bit sum cannot overflow below 16 GiB. */
-static uint64_t packet_sum_bytes(const uint8_t *bytes, uint32_t n)
-{
-	uint64_t sum = 0, other = 0;
-	uint16_t half = 0;
-
-	for (; n >= 16; n -= 16, bytes += 16) {
-		uint32_t words[4];
-
-		memcpy(words, bytes, sizeof(words));
-		sum += (uint64_t)words[0] + words[1];
-		other += (uint64_t)words[2] + words[3];
-	}
-	for (; n >= 2; n -= 2, bytes += 2) {
-		memcpy(&half, bytes, sizeof(half));
-		sum += half;
-	}
-	if (n) {
-		half = 0;
-		memcpy(&half, bytes, 1);
-		sum += half;
-	}
-	return sum + other;
-}
-
-static uint16_t packet_checksum_fold(uint64_t sum)
-{
-	sum = (sum & 0xffffffff) + (sum >> 32);
-	sum = (sum & 0xffffffff) + (sum >> 32);
-	sum = (sum & 0xffff) + (sum >> 16);
-	sum = (sum & 0xffff) + (sum >> 16);
-	return (uint16_t)sum;
-}
 
 static void packet_store16(uint8_t *at, uint16_t value)
 {

@@ -9,6 +9,8 @@
 #define IPV6_OFFSET_BITS 0xfff8
 #define IPV6_MORE        0x0001
 
+#define IPV6_NEXT_HEADER 6
+
 struct walk {
 	const uint8_t *bytes;
 	uint32_t captured;
@@ -117,6 +119,8 @@ static uint32_t extension_bytes(uint8_t protocol, uint32_t length)
 /* Move *at behind the extension headers. False: the walk ends. */
 static bool walk_extensions(const struct walk *walk, uint32_t *at, struct frame *frame)
 {
+	uint32_t named_at = frame->l3_at + IPV6_NEXT_HEADER;
+
 	for (; extension_bytes(frame->protocol, 0) && !frame->fragment_offset; frame->n_extensions++) {
 		const uint8_t *extension = walk->bytes + *at;
 		uint32_t bytes;
@@ -134,9 +138,13 @@ static bool walk_extensions(const struct walk *walk, uint32_t *at, struct frame 
 		}
 		if (!walk_reaches(walk, *at + bytes, frame))
 			return false;
-		if (frame->protocol == IPPROTO_FRAGMENT)
+		if (frame->protocol == IPPROTO_FRAGMENT) {
 			read_fragment(extension, frame);
+			frame->fragment_at = *at;
+			frame->fragment_named_at = named_at;
+		}
 		frame->protocol = extension[0];
+		named_at = *at;
 		*at += bytes;
 	}
 	return true;
