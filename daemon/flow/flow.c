@@ -189,6 +189,19 @@ void flow_resolve(const struct config_flow *flow, const uint8_t interface_mac[6]
 		flow_resolve_ip(flow, rule);
 }
 
+bool flow_fragments_rule(const struct flow_rule *rule, struct flow_rule *fragments)
+{
+	bool has_ports = rule->mask.destination_port_be || rule->mask.source_port_be;
+
+	if (rule->match != CONFIG_MATCH_RULE || !has_ports || rule->value.protocol != IPPROTO_UDP)
+		return false;
+	*fragments = *rule;
+	fragments->fragments = true;
+	fragments->value.destination_port_be = fragments->mask.destination_port_be = 0;
+	fragments->value.source_port_be = fragments->mask.source_port_be = 0;
+	return true;
+}
+
 int flow_rule_vlan(const struct flow_rule *rule)
 {
 	return rule->mask.vlan_be ? ntohs(rule->value.vlan_be) : -1;

@@ -36,6 +36,8 @@ struct flow_rule {
 	sa_family_t family;       /* AF_UNSPEC: any; then protocol and ports, if any, are those of IPv4 and of IPv6 */
 	bool multicast;           /* the destination is one group, which can be joined */
 	bool copy;                /* the kernel, and rules of lower priority, get the packets, too */
+	bool joins;               /* the queue joins the fragments of its datagrams */
+	bool fragments;           /* only IP fragments: those of all ports, because only the first one has ports */
 	uint32_t priority;        /* the higher goes first; at most FLOW_PRIORITY_MAX */
 	uint32_t tag;             /* the number of the flow in its stream */
 	struct flow_fields value; /* no bit outside mask is set */
@@ -72,6 +74,12 @@ bool flow_reaches_groups(const struct config_flow *flow);
  * there that is no group's. The rule has tag 0.
  */
 void flow_resolve(const struct config_flow *flow, const uint8_t interface_mac[6], struct flow_rule *rule);
+
+/**
+ * The rule for the fragments of the datagrams that a rule with ports takes: they come by address. False: the rule takes
+ * them itself, or they are not of UDP.
+ */
+bool flow_fragments_rule(const struct flow_rule *rule, struct flow_rule *fragments);
 
 /** The VLAN id that the rule compares; -1: none. */
 int flow_rule_vlan(const struct flow_rule *rule);

@@ -87,6 +87,8 @@ const char *flow_format(const struct flow_rule *rule, char *buffer, size_t bytes
 		flow_append(buffer, bytes, "ether_type 0x%04x", ntohs(rule->value.ether_type_be));
 	else
 		flow_append_ip(rule, buffer, bytes);
+	if (rule->fragments)
+		flow_append(buffer, bytes, " fragments");
 	if (rule->mask.vlan_be)
 		flow_append(buffer, bytes, " vlan %d", flow_rule_vlan(rule));
 	if (memcmp(rule->mask.source_mac, no_mac, 6) != 0)

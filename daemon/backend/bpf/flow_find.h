@@ -30,6 +30,17 @@ struct {
 } conditions SEC(".maps");
 
 /*
+ * Where the other fragments of a datagram go, by its first one, which alone has ports: to the target of that, or with
+ * rank 0 to the kernel. Of a fragment that comes before its first one only the address is known.
+ */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, FLOW_DATAGRAMS_MAX);
+	__type(key, struct flow_datagram);
+	__type(value, struct flow_target);
+} fragments SEC(".maps");
+
+/*
  * The headers of a frame are in a map, not on the stack: until Linux 6.8 the verifier forbids a process without
  * CAP_PERFMON to write a part of a word on the stack. Later kernels put a barrier against speculation behind each first
  * store to the stack instead, which costs 0.3 us a frame.
@@ -38,6 +49,7 @@ struct flow_scratch {
 	struct flow_headers frame;
 	struct flow_key wanted; /* those of its fields that an exact rule may have */
 	struct flow_target target;
+	struct flow_datagram datagram;
 };
 
 struct {
@@ -46,6 +58,11 @@ struct {
 	__type(key, __u32);
 	__type(value, struct flow_scratch);
 } scratch SEC(".maps");
+
+static __always_inline bool flow_needs_wide(const struct flow_settings *now)
+{
+	return now->n_conditions || now->n_joins;
+}
 
 /* Or NULL. The headers of the frame are 0. */
 static __always_inline struct flow_scratch *flow_scratch_get(void)
@@ -99,19 +116,61 @@ static __always_inline void flow_find_conditional(struct flow_scratch *mine, con
 	}
 }
 
+static __always_inline void flow_read_datagram(struct flow_scratch *mine)
+{
+	__builtin_memcpy(mine->datagram.destination, mine->frame.key.destination, sizeof(mine->datagram.destination));
+	__builtin_memcpy(mine->datagram.source, mine->frame.key.source, sizeof(mine->datagram.source));
+	mine->datagram.id = mine->frame.fragment.id;
+	mine->datagram.ip_version = mine->frame.key.ip_version;
+}
+
+/* False: its first fragment has not come, or too long ago. */
+static __always_inline bool flow_find_datagram(struct flow_scratch *mine)
+{
+	const struct flow_target *target;
+
+	flow_read_datagram(mine);
+	target = bpf_map_lookup_elem(&fragments, &mine->datagram);
+	if (!target)
+		return false;
+	mine->target = *target;
+	return true;
+}
+
+/* Of its first fragment the target is known. A queue that joins no fragments gets no others. */
+static __always_inline void flow_keep_datagram(struct flow_scratch *mine)
+{
+	__u32 rank = mine->target.rank;
+
+	mine->frame.key.fields |= FLOW_KEY_FRAGMENT;
+	flow_read_datagram(mine);
+	if (!mine->target.joins)
+		mine->target.rank = 0;
+	bpf_map_update_elem(&fragments, &mine->datagram, &mine->target, BPF_ANY);
+	mine->target.rank = rank;
+}
+
 /*
- * True: a rule matches the frame, and the target says which queue or group gets it. With conditions the headers must be
+ * True: a rule matches the frame, and the target says which queue or group gets it. flow_needs_wide(): the headers are
  * wide. The target is a copy: without CAP_PERFMON the verifier of Linux 6.1 refuses a pointer to it that may be NULL.
  */
 static __always_inline bool flow_find(struct flow_scratch *mine, const struct flow_settings *now)
 {
-	const struct flow_key *key = &mine->frame.key;
+	struct flow_key *key = &mine->frame.key;
+	__u32 place = now->n_joins && key->protocol == FLOW_KEY_UDP ? mine->frame.fragment.place : FLOW_FRAGMENT_NONE;
 
 	mine->target.rank = 0;
+	if (place == FLOW_FRAGMENT_LATER && flow_find_datagram(mine))
+		return mine->target.rank != 0;
+	/* The first fragment has ports: rules for fragments of all ports do not count. */
+	if (place == FLOW_FRAGMENT_FIRST)
+		key->fields &= (__u8)~FLOW_KEY_FRAGMENT;
 	if (key->fields & FLOW_KEY_SOURCE_PORT && key->protocol != FLOW_KEY_TCP)
 		flow_find_exact(mine, now);
 	if (now->n_conditions)
 		flow_find_conditional(mine, now);
+	if (place == FLOW_FRAGMENT_FIRST)
+		flow_keep_datagram(mine);
 	return mine->target.rank != 0;
 }
 

@@ -6,7 +6,7 @@
  *
  * A ConnectX steers in the same way: a rule without a VLAN matches tagged and untagged frames; a VLAN is the id of an
  * outer tag of type 0x8100; the EtherType is the one behind up to two tags; IP options are skipped; a later fragment
- * has no ports; lengths in headers do not count.
+ * has no ports; of the extension headers of IPv6 only that of fragments is looked into; lengths in headers do not count.
  */
 #ifndef DAEMON_BACKEND_BPF_FLOW_KEY_H
 #define DAEMON_BACKEND_BPF_FLOW_KEY_H
@@ -17,12 +17,15 @@
 #define FLOW_KEY_UDP 17
 #define FLOW_KEY_TCP 6
 
+#define FLOW_KEY_IPV6_FRAGMENT 44 /* its header is looked into directly behind the IPv6 header */
+
 /* The fields that an exact rule may leave open. A key has those that are in its `fields`; the others are 0. */
 enum flow_key_field {
 	FLOW_KEY_SOURCE = 1 << 0,
 	FLOW_KEY_SOURCE_PORT = 1 << 1,
 	FLOW_KEY_VLAN = 1 << 2,
-	FLOW_KEY_FRAGMENT = 1 << 3, /* marks, in wide headers, a fragment of IPv4; in no key of a rule */
+	FLOW_KEY_FRAGMENT =
+		1 << 3, /* marks, in wide headers, a fragment; in no key of a rule, but conditions ask for it */
 };
 #define FLOW_KEY_N_COMBINATIONS 8
 
@@ -42,15 +45,23 @@ struct flow_key {
 
 typedef __u64 __attribute__((may_alias)) flow_word;
 
-/* All fields of a frame that a rule can name, compared as words of 64 bits. */
+/* Which fragment of a datagram a frame is, in wide headers. */
+enum flow_fragment_place { FLOW_FRAGMENT_NONE, FLOW_FRAGMENT_FIRST, FLOW_FRAGMENT_LATER };
+struct flow_fragment {
+	__u32 id;
+	__u32 place;
+};
+
+/* All fields of a frame that a rule can name, compared as words of 64 bits, and a last word that none can. */
 struct flow_headers {
 	struct flow_key key;
 	__u8 source_mac[6];
 	__u16 ether_type_be;
+	struct flow_fragment fragment;
 };
 #define FLOW_HEADERS_N_WORDS 7
 
-_Static_assert(sizeof(struct flow_headers) == 8 * FLOW_HEADERS_N_WORDS, "no padding");
+_Static_assert(sizeof(struct flow_headers) == 8 * FLOW_HEADERS_N_WORDS + sizeof(struct flow_fragment), "no padding");
 
 /*
  * The headers that a rule asks for. No bit of the value is outside the mask. A frame that is not IP has the version 0,
@@ -69,7 +80,17 @@ struct flow_settings {
 	__u32 n_card_queues;   /* a packet of a later one finds no socket */
 	__u32 max_card_queues; /* the socket of queue q on card queue c is in slot q * max_card_queues + c */
 	__u32 no_ethernet;     /* frames begin with IP, and keys have no MAC */
+	__u32 n_joins;         /* rules of queues that join fragments */
 };
+
+/* A datagram of which a fragment came, in the map `fragments`. No padding. */
+struct flow_datagram {
+	__u8 destination[16];
+	__u8 source[16];
+	__u32 id;
+	__u32 ip_version;
+};
+#define FLOW_DATAGRAMS_MAX 4096
 
 /* What a key stands for in the map of rules. */
 struct flow_target {
@@ -77,6 +98,8 @@ struct flow_target {
 	__u32 has_time; /* the time of its arrival is put before a frame: CLOCK_TAI, a __u64 of ns */
 	__u32 rank;     /* of two rules that match a frame, the one with the higher rank has it; 0: no rule */
 	__u32 is_group; /* a hash chooses a member of the group that begins with the queue */
+	__u32 joins;    /* the later fragments of its datagrams go there, too */
+	__u32 reserved;
 };
 
 /* Queues that share packets out, in the map `groups` at the number of the first one. */
@@ -114,6 +137,8 @@ static inline __attribute__((always_inline)) __u16 flow_key_be16(const __u8 *p)
 static inline __attribute__((always_inline)) bool flow_key_read_ports(const __u8 *ports, const __u8 *end,
                                                                       struct flow_key *key, bool wide)
 {
+	/* As below: the ports are at one of several places. */
+	__asm__ volatile("" : "+r"(ports));
 	if (ports + 4 > end)
 		return wide;
 	__builtin_memcpy(&key->source_port_be, ports, 2);
@@ -127,9 +152,20 @@ static inline __attribute__((always_inline)) bool flow_key_has_ports(const struc
 	return key->protocol == FLOW_KEY_UDP || key->protocol == FLOW_KEY_TCP;
 }
 
-static inline __attribute__((always_inline)) void flow_key_read_ipv4_fields(const __u8 *ip, struct flow_key *key,
-                                                                            bool wide)
+static inline __attribute__((always_inline)) void flow_key_note_fragment(struct flow_headers *headers, __u32 offset,
+                                                                         __u32 id)
 {
+	headers->key.fields |= FLOW_KEY_FRAGMENT;
+	headers->fragment.id = id;
+	headers->fragment.place = offset ? FLOW_FRAGMENT_LATER : FLOW_FRAGMENT_FIRST;
+}
+
+static inline __attribute__((always_inline)) void flow_key_read_ipv4_fields(const __u8 *ip,
+                                                                            struct flow_headers *headers, bool wide)
+{
+	struct flow_key *key = &headers->key;
+	__u16 fragment = flow_key_be16(ip + 6);
+
 	key->ip_version = 4;
 	__builtin_memcpy(key->source, ip + 12, 4);
 	__builtin_memcpy(key->destination, ip + 16, 4);
@@ -137,23 +173,25 @@ static inline __attribute__((always_inline)) void flow_key_read_ipv4_fields(cons
 		return;
 	key->protocol = ip[9];
 	key->traffic_class = ip[1];
-	if (flow_key_be16(ip + 6) & 0x3fff)
-		key->fields |= FLOW_KEY_FRAGMENT;
+	if (fragment & 0x3fff)
+		flow_key_note_fragment(headers, fragment & 0x1fff, flow_key_be16(ip + 4));
 }
 
 static inline __attribute__((always_inline)) bool flow_key_read_ipv4(const __u8 *ip, const __u8 *end,
-                                                                     struct flow_key *key, bool wide)
+                                                                     struct flow_headers *headers, bool wide)
 {
+	struct flow_key *key = &headers->key;
+
 	if (ip + 20 > end || ip[0] < 0x45 || ip[0] > 0x4f)
 		return wide;
 	if (!wide && (ip[9] != FLOW_KEY_UDP || flow_key_be16(ip + 6) & 0x1fff))
 		return false;
-	flow_key_read_ipv4_fields(ip, key, wide);
+	flow_key_read_ipv4_fields(ip, headers, wide);
 	if (wide && (!flow_key_has_ports(key) || flow_key_be16(ip + 6) & 0x1fff))
 		return true;
 	/*
 	 * The verifier admits no computed offset to a process without CAP_PERFMON, hence a branch for each length of
-	 * the header; the empty statements keep the compiler from making one computation of them.
+	 * the header; the empty statement keeps the compiler from making one computation of them.
 	 */
 	for (__u32 words = 5; words <= 15; words++) {
 		const __u8 *ports = ip + words * 4;
@@ -165,33 +203,68 @@ static inline __attribute__((always_inline)) bool flow_key_read_ipv4(const __u8 
 	return wide;
 }
 
-static inline __attribute__((always_inline)) bool flow_key_read_ipv6(const __u8 *ip, const __u8 *end,
-                                                                     struct flow_key *key, bool wide)
+static inline __attribute__((always_inline)) void flow_key_read_ipv6_fields(const __u8 *ip, struct flow_key *key,
+                                                                            bool wide)
 {
-	if (ip + 40 > end || ip[0] >> 4 != 6)
-		return wide;
-	if (!wide && ip[6] != FLOW_KEY_UDP)
-		return false;
 	key->ip_version = 6;
 	__builtin_memcpy(key->source, ip + 8, 16);
 	__builtin_memcpy(key->destination, ip + 24, 16);
+	if (!wide)
+		return;
+	key->protocol = ip[6];
+	key->traffic_class = (__u8)(flow_key_be16(ip) >> 4);
+}
+
+/* The fragment header is directly behind the IPv6 header. One without offset and more fragments is no fragment. */
+static inline __attribute__((always_inline)) bool flow_key_read_ipv6_fragment(const __u8 *ip, const __u8 *end,
+                                                                              struct flow_headers *headers, bool wide)
+{
+	struct flow_key *key = &headers->key;
+	const __u8 *extension = ip + 40;
+	__u16 fragment;
+
+	if (extension + 8 > end)
+		return wide;
+	fragment = flow_key_be16(extension + 2);
+	if (!wide && (extension[0] != FLOW_KEY_UDP || fragment & 0xfff8))
+		return false;
 	if (wide) {
-		key->protocol = ip[6];
-		key->traffic_class = (__u8)(flow_key_be16(ip) >> 4);
-		if (!flow_key_has_ports(key))
+		key->protocol = extension[0];
+		if (fragment & 0xfff9)
+			flow_key_note_fragment(headers, fragment & 0xfff8,
+			                       (__u32)flow_key_be16(extension + 4) << 16 |
+			                               flow_key_be16(extension + 6));
+		if (!flow_key_has_ports(key) || fragment & 0xfff8)
 			return true;
 	}
+	return flow_key_read_ports(ip + 48, end, key, wide);
+}
+
+static inline __attribute__((always_inline)) bool flow_key_read_ipv6(const __u8 *ip, const __u8 *end,
+                                                                     struct flow_headers *headers, bool wide)
+{
+	struct flow_key *key = &headers->key;
+
+	if (ip + 40 > end || ip[0] >> 4 != 6)
+		return wide;
+	if (!wide && ip[6] != FLOW_KEY_UDP && ip[6] != FLOW_KEY_IPV6_FRAGMENT)
+		return false;
+	flow_key_read_ipv6_fields(ip, key, wide);
+	if (ip[6] == FLOW_KEY_IPV6_FRAGMENT)
+		return flow_key_read_ipv6_fragment(ip, end, headers, wide);
+	if (wide && !flow_key_has_ports(key))
+		return true;
 	return flow_key_read_ports(ip + 40, end, key, wide);
 }
 
 /** Without an Ethernet header: the headers have no MAC and no EtherType. */
 static inline __attribute__((always_inline)) bool flow_key_read_ip(const __u8 *ip, const __u8 *end, __u16 ethertype,
-                                                                   struct flow_key *key, bool wide)
+                                                                   struct flow_headers *headers, bool wide)
 {
 	if (ethertype == 0x0800)
-		return flow_key_read_ipv4(ip, end, key, wide);
+		return flow_key_read_ipv4(ip, end, headers, wide);
 	if (ethertype == 0x86dd)
-		return flow_key_read_ipv6(ip, end, key, wide);
+		return flow_key_read_ipv6(ip, end, headers, wide);
 	return wide;
 }
 
@@ -229,7 +302,7 @@ flow_key_read_frame(const __u8 *frame, const __u8 *end, __u32 n_tags_gone, struc
 		__builtin_memcpy(headers->source_mac, frame + 6, 6);
 		__builtin_memcpy(&headers->ether_type_be, type_at, 2);
 	}
-	return flow_key_read_ip(type_at + 2, end, ethertype, key, wide);
+	return flow_key_read_ip(type_at + 2, end, ethertype, headers, wide);
 }
 
 /** Make it the key of an exact rule that has only these optional fields. */

@@ -62,6 +62,8 @@ struct flow_condition flow_table_condition(const struct flow_rule *rule, bool ha
 		.mask = flow_table_headers(&rule->mask, has_ethernet),
 	};
 
+	if (rule->fragments)
+		condition.value.key.fields = condition.mask.key.fields = FLOW_KEY_FRAGMENT;
 	if (rule->family != AF_UNSPEC) {
 		condition.value.key.ip_version = rule->family == AF_INET6 ? 6 : 4;
 		condition.mask.key.ip_version = 0xff;
@@ -86,6 +88,7 @@ int flow_table_init(struct flow_table *table, const struct bpf_object *object, c
 		.flows_fd = bpf_object__find_map_fd_by_name(object, "flows"),
 		.conditions_fd = bpf_object__find_map_fd_by_name(object, "conditions"),
 		.settings_fd = bpf_object__find_map_fd_by_name(object, "settings"),
+		.fragments_fd = bpf_object__find_map_fd_by_name(object, "fragments"),
 		.settings = *settings,
 	};
 	return flow_table_apply(table);
@@ -229,6 +232,15 @@ static int flow_table_add_condition(struct flow_table *table, const struct flow_
 	return r;
 }
 
+/* Datagrams of a flow that is removed: fragments of others may have their identification. */
+static void flow_table_forget_datagrams(const struct flow_table *table)
+{
+	struct flow_datagram datagram;
+
+	for (int i = 0; i < FLOW_DATAGRAMS_MAX && bpf_map_get_next_key(table->fragments_fd, NULL, &datagram) == 0; i++)
+		bpf_map_delete_elem(table->fragments_fd, &datagram);
+}
+
 /* ---- rules --------------------------------------------------------------------------------------- */
 
 /*
@@ -257,6 +269,7 @@ int flow_table_add(struct flow_table *table, const struct flow_rule *rule, const
 
 	flow_table_reclaim(table);
 	ranked.rank = flow_table_rank(rule);
+	ranked.joins = rule->joins;
 	if (flow_table_is_exact(rule)) {
 		struct flow_key key = flow_table_key(rule, has_ethernet);
 
@@ -266,7 +279,10 @@ int flow_table_add(struct flow_table *table, const struct flow_rule *rule, const
 
 		r = flow_table_add_condition(table, &condition, &ranked);
 	}
-	return r < 0 ? flow_table_failed(table, rule, -r, failure) : 0;
+	if (r < 0)
+		return flow_table_failed(table, rule, -r, failure);
+	table->settings.n_joins += rule->joins;
+	return flow_table_apply(table);
 }
 
 void flow_table_remove(struct flow_table *table, const struct flow_rule *rule)
@@ -284,4 +300,9 @@ void flow_table_remove(struct flow_table *table, const struct flow_rule *rule)
 		if (i >= 0)
 			flow_table_clear_condition(table, (uint32_t)i);
 	}
+	if (!rule->joins)
+		return;
+	table->settings.n_joins--;
+	flow_table_apply(table);
+	flow_table_forget_datagrams(table);
 }

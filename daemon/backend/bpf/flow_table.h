@@ -18,6 +18,7 @@ struct flow_table {
 	int flows_fd;
 	int conditions_fd;
 	int settings_fd;
+	int fragments_fd;
 	struct flow_settings settings;
 	uint32_t n_with[FLOW_KEY_N_COMBINATIONS];                /* exact rules with these fields */
 	struct flow_conditional conditions[FLOW_CONDITIONS_MAX]; /* what the map has; rank 0: free */

@@ -22,7 +22,7 @@ static __always_inline bool tcx_read_frame(const struct __sk_buff *skb, bool has
 	bool tag_gone = skb->vlan_present;
 
 	if (!has_ethernet)
-		return flow_key_read_ip(frame, end, bpf_ntohs((__u16)skb->protocol), key, wide);
+		return flow_key_read_ip(frame, end, bpf_ntohs((__u16)skb->protocol), headers, wide);
 	if (tag_gone && bpf_ntohs((__u16)skb->vlan_proto) == 0x8100) {
 		key->vlan_be = bpf_htons(skb->vlan_tci & 0x0fff);
 		key->fields = FLOW_KEY_VLAN;
@@ -33,8 +33,8 @@ static __always_inline bool tcx_read_frame(const struct __sk_buff *skb, bool has
 static __always_inline bool tcx_finds(const struct __sk_buff *skb, const struct flow_settings *now,
                                       struct flow_scratch *mine)
 {
-	bool is_read = now->n_conditions ? tcx_read_frame(skb, !now->no_ethernet, &mine->frame, true)
-	                                 : tcx_read_frame(skb, !now->no_ethernet, &mine->frame, false);
+	bool is_read = flow_needs_wide(now) ? tcx_read_frame(skb, !now->no_ethernet, &mine->frame, true)
+	                                    : tcx_read_frame(skb, !now->no_ethernet, &mine->frame, false);
 
 	return is_read && flow_find(mine, now);
 }

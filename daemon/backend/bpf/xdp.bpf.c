@@ -43,8 +43,8 @@ static __always_inline void xdp_put_time(struct xdp_md *context)
 static __always_inline bool xdp_read_frame(const __u8 *frame, const __u8 *end, const struct flow_settings *now,
                                            struct flow_scratch *mine)
 {
-	return now->n_conditions ? flow_key_read_frame(frame, end, 0, &mine->frame, true)
-	                         : flow_key_read_frame(frame, end, 0, &mine->frame, false);
+	return flow_needs_wide(now) ? flow_key_read_frame(frame, end, 0, &mine->frame, true)
+	                            : flow_key_read_frame(frame, end, 0, &mine->frame, false);
 }
 
 static __always_inline void xdp_share_out(struct flow_scratch *mine)

@@ -25,6 +25,7 @@ static const struct filter_place {
 	[FIELD_VLAN] = {offsetof(struct flow_headers, key.vlan_be), 2},
 	[FIELD_VERSION] = {offsetof(struct flow_headers, key.ip_version), 1},
 	[FIELD_PROTOCOL] = {offsetof(struct flow_headers, key.protocol), 1},
+	[FIELD_FRAGMENT] = {offsetof(struct flow_headers, key.fields), 1},
 	[FIELD_TRAFFIC_CLASS] = {offsetof(struct flow_headers, key.traffic_class), 1},
 	[FIELD_TARGET] = {offsetof(struct flow_headers, key.destination), 4},
 	[FIELD_TARGET + 1] = {offsetof(struct flow_headers, key.destination) + 4, 4},

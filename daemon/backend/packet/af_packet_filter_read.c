@@ -15,7 +15,13 @@
 #define IPV4_FRAGMENT 6
 #define IPV6_BYTES    40
 #define OFFSET_MASK   0x1fff
-#define VLAN_ID_MASK  0x0fff
+#define MORE_MASK     0x2000
+
+#define IPV6_FRAGMENT_BYTES 8
+#define IPV6_OFFSET_MASK    0xfff8
+#define IPV6_MORE_MASK      0x0001
+
+#define VLAN_ID_MASK 0x0fff
 
 #define FIELDS_OF_PORTS (1U << FIELD_SOURCE_PORT | 1U << FIELD_TARGET_PORT)
 #define FIELDS_OF_IP    (~0U << FIELD_VERSION)
@@ -160,21 +166,49 @@ static bool filter_knows_ports(const struct filter_writer *writer)
 	       (writer->value[FIELD_PROTOCOL] == IPPROTO_UDP || writer->value[FIELD_PROTOCOL] == IPPROTO_TCP);
 }
 
-/* Leave if the frame has no ports. X becomes what is between the Ethernet header and the ports, but for IPv6 the IP
- * header. */
-static void filter_find_ports(struct filter_writer *writer, bool ipv6, struct filter_exits *exits)
+/* The next value loaded is FLOW_KEY_FRAGMENT if the last one has a bit of the mask, else 0. */
+static void filter_take_fragment(struct filter_writer *writer, uint32_t mask)
+{
+	filter_put(writer, BPF_ALU | BPF_AND | BPF_K, 0, 0, mask);
+	filter_put(writer, BPF_JMP | BPF_JEQ | BPF_K, 2, 0, 0);
+	filter_put(writer, BPF_LD | BPF_IMM, 0, 0, FLOW_KEY_FRAGMENT);
+	filter_put(writer, BPF_JMP | BPF_JA, 0, 0, 1);
+	filter_put(writer, BPF_LD | BPF_IMM, 0, 0, 0);
+	filter_take_field(writer, FIELD_FRAGMENT);
+}
+
+/* Leave if the protocol, which is at `at`, has no ports. */
+static void filter_stay_with_ports(struct filter_writer *writer, uint32_t at, struct filter_exits *without)
+{
+	if (filter_knows_ports(writer))
+		return;
+	filter_put(writer, BPF_LD | BPF_B | BPF_IND, 0, 0, at);
+	filter_put(writer, BPF_JMP | BPF_JEQ | BPF_K, 2, 0, IPPROTO_UDP);
+	filter_stay_if(writer, BPF_JEQ, IPPROTO_TCP, without);
+}
+
+static void filter_add_to_x(struct filter_writer *writer, uint32_t bytes)
+{
+	filter_put(writer, BPF_MISC | BPF_TXA, 0, 0, 0);
+	filter_put(writer, BPF_ALU | BPF_ADD | BPF_K, 0, 0, bytes);
+	filter_put(writer, BPF_MISC | BPF_TAX, 0, 0, 0);
+}
+
+/* With ports: X becomes what is between the Ethernet header and the ports. */
+static void filter_read_ipv4_protocol(struct filter_writer *writer, bool has_ports, struct filter_exits *without)
 {
 	uint32_t ip_at = filter_ip_at(writer);
 
-	if (!filter_knows_ports(writer)) {
-		filter_put(writer, BPF_LD | BPF_B | BPF_IND, 0, 0, ip_at + (ipv6 ? 6 : 9));
-		filter_put(writer, BPF_JMP | BPF_JEQ | BPF_K, 2, 0, IPPROTO_UDP);
-		filter_stay_if(writer, BPF_JEQ, IPPROTO_TCP, exits);
+	filter_load_field(writer, BPF_B | BPF_IND, ip_at + 9, FIELD_PROTOCOL);
+	if (writer->use[FIELD_FRAGMENT] != USE_NONE) {
+		filter_put(writer, BPF_LD | BPF_H | BPF_IND, 0, 0, ip_at + IPV4_FRAGMENT);
+		filter_take_fragment(writer, OFFSET_MASK | MORE_MASK);
 	}
-	if (ipv6)
+	if (!has_ports)
 		return;
+	filter_stay_with_ports(writer, ip_at + 9, without);
 	filter_put(writer, BPF_LD | BPF_H | BPF_IND, 0, 0, ip_at + IPV4_FRAGMENT);
-	filter_leave_if(writer, BPF_JSET, OFFSET_MASK, exits);
+	filter_leave_if(writer, BPF_JSET, OFFSET_MASK, without);
 	filter_put(writer, BPF_LD | BPF_B | BPF_IND, 0, 0, ip_at);
 	filter_put(writer, BPF_ALU | BPF_AND | BPF_K, 0, 0, 15);
 	filter_put(writer, BPF_ALU | BPF_LSH | BPF_K, 0, 0, 2);
@@ -182,21 +216,56 @@ static void filter_find_ports(struct filter_writer *writer, bool ipv6, struct fi
 	filter_put(writer, BPF_MISC | BPF_TAX, 0, 0, 0);
 }
 
-static void filter_read_ports(struct filter_writer *writer, bool ipv6, struct filter_exits *end)
+static void filter_read_ipv6_fragment(struct filter_writer *writer, bool has_ports, struct filter_exits *without)
+{
+	uint32_t header_at = filter_ip_at(writer) + IPV6_BYTES;
+
+	filter_load_field(writer, BPF_B | BPF_IND, header_at, FIELD_PROTOCOL);
+	if (writer->use[FIELD_FRAGMENT] != USE_NONE) {
+		filter_put(writer, BPF_LD | BPF_H | BPF_IND, 0, 0, header_at + 2);
+		filter_take_fragment(writer, IPV6_OFFSET_MASK | IPV6_MORE_MASK);
+	}
+	if (!has_ports)
+		return;
+	filter_stay_with_ports(writer, header_at, without);
+	filter_put(writer, BPF_LD | BPF_H | BPF_IND, 0, 0, header_at + 2);
+	filter_leave_if(writer, BPF_JSET, IPV6_OFFSET_MASK, without);
+	filter_add_to_x(writer, IPV6_FRAGMENT_BYTES);
+}
+
+/* With ports: X becomes what is between the Ethernet header and the ports, but for the IPv6 header. */
+static void filter_read_ipv6_protocol(struct filter_writer *writer, bool has_ports, struct filter_exits *without)
+{
+	uint32_t ip_at = filter_ip_at(writer);
+	struct filter_exits plain = {.n = 0}, end = {.n = 0};
+
+	if (!has_ports && !filter_needs(writer, 1U << FIELD_PROTOCOL | 1U << FIELD_FRAGMENT))
+		return;
+	filter_put(writer, BPF_LD | BPF_B | BPF_IND, 0, 0, ip_at + 6);
+	filter_stay_if(writer, BPF_JEQ, IPPROTO_FRAGMENT, &plain);
+	filter_check_length(writer, IPV6_BYTES + IPV6_FRAGMENT_BYTES, &plain);
+	filter_read_ipv6_fragment(writer, has_ports, without);
+	filter_leave(writer, &end);
+	filter_land(writer, &plain);
+	filter_load_field(writer, BPF_IMM, 0, FIELD_FRAGMENT);
+	filter_load_field(writer, BPF_B | BPF_IND, ip_at + 6, FIELD_PROTOCOL);
+	if (has_ports)
+		filter_stay_with_ports(writer, ip_at + 6, without);
+	filter_land(writer, &end);
+}
+
+static void filter_read_ports(struct filter_writer *writer, bool ipv6, struct filter_exits *without,
+                              struct filter_exits *end)
 {
 	uint32_t ports_at = ipv6 ? IPV6_BYTES : 0;
-	struct filter_exits without = {.n = 0};
 
-	if (!filter_needs(writer, FIELDS_OF_PORTS))
-		return;
-	filter_find_ports(writer, ipv6, &without);
-	filter_check_length(writer, ports_at + 4, &without);
+	filter_check_length(writer, ports_at + 4, without);
 	filter_load_field(writer, BPF_H | BPF_IND, filter_ip_at(writer) + ports_at, FIELD_SOURCE_PORT);
 	filter_load_field(writer, BPF_H | BPF_IND, filter_ip_at(writer) + ports_at + 2, FIELD_TARGET_PORT);
-	if (without.n == 0)
+	if (without->n == 0)
 		return;
 	filter_leave(writer, end);
-	filter_land(writer, &without);
+	filter_land(writer, without);
 	if (writer->use[FIELD_SOURCE_PORT] == USE_COMMON || writer->use[FIELD_TARGET_PORT] == USE_COMMON)
 		filter_refuse(writer);
 }
@@ -205,6 +274,8 @@ static void filter_read_ip(struct filter_writer *writer, bool ipv6, struct filte
                            struct filter_exits *end)
 {
 	uint32_t ip_at = filter_ip_at(writer);
+	bool has_ports = filter_needs(writer, FIELDS_OF_PORTS);
+	struct filter_exits without = {.n = 0};
 
 	filter_check_length(writer, ipv6 ? IPV6_BYTES : IPV4_BYTES, no_ip);
 	filter_put(writer, BPF_LD | BPF_B | BPF_IND, 0, 0, ip_at);
@@ -212,7 +283,6 @@ static void filter_read_ip(struct filter_writer *writer, bool ipv6, struct filte
 	filter_leave_if(writer, BPF_JGT, ipv6 ? 0x6f : 0x4f, no_ip);
 	if (writer->use[FIELD_VERSION] == USE_WORD) /* else filter_read_frame() has looked at it */
 		filter_load_field(writer, BPF_IMM, ipv6 ? 6 : 4, FIELD_VERSION);
-	filter_load_field(writer, BPF_B | BPF_IND, ip_at + (ipv6 ? 6 : 9), FIELD_PROTOCOL);
 	if (ipv6 && writer->use[FIELD_TRAFFIC_CLASS] != USE_NONE) {
 		filter_put(writer, BPF_LD | BPF_H | BPF_IND, 0, 0, ip_at);
 		filter_put(writer, BPF_ALU | BPF_RSH | BPF_K, 0, 0, 4);
@@ -225,7 +295,12 @@ static void filter_read_ip(struct filter_writer *writer, bool ipv6, struct filte
 		filter_load_field(writer, BPF_W | BPF_IND, ip_at + (ipv6 ? 24 : 16) + 4 * i, FIELD_TARGET + i);
 		filter_load_field(writer, BPF_W | BPF_IND, ip_at + (ipv6 ? 8 : 12) + 4 * i, FIELD_SOURCE + i);
 	}
-	filter_read_ports(writer, ipv6, end);
+	if (ipv6)
+		filter_read_ipv6_protocol(writer, has_ports, &without);
+	else
+		filter_read_ipv4_protocol(writer, has_ports, &without);
+	if (has_ports)
+		filter_read_ports(writer, ipv6, &without, end);
 }
 
 /* What all rules have in common: the fields that count are compared, or go to the scratch words. */

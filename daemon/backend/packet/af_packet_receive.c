@@ -144,7 +144,7 @@ static __attribute__((noinline)) uint32_t receive_find_frame_tag(const struct af
 	}
 	is_read = receive->queue.backend->has_ethernet
 	                  ? flow_key_read_frame(bytes, end, tag_gone, &headers, true)
-	                  : flow_key_read_ip(ip, end, *ip >> 4 == 6 ? ETH_P_IPV6 : ETH_P_IP, &headers.key, true);
+	                  : flow_key_read_ip(ip, end, *ip >> 4 == 6 ? ETH_P_IPV6 : ETH_P_IP, &headers, true);
 	return is_read ? flow_tags_find(receive->tags, &headers) : 0;
 }
 

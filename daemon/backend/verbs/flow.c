@@ -76,15 +76,23 @@ static struct ibv_flow_ipv6_filter ipv6_filter(const struct flow_fields *fields)
 	return filter;
 }
 
+/* The next header of the IPv6 header is that of fragments, whatever protocol they are of. */
+static bool is_ipv6_fragments(const struct flow_rule *rule)
+{
+	return rule->fragments && rule->family == AF_INET6;
+}
+
 static void append_ipv6(struct verbs_flow_attr *flow, const struct flow_rule *rule)
 {
-	const struct ibv_flow_spec_ipv6 spec = {
+	struct ibv_flow_spec_ipv6 spec = {
 		.type = IBV_FLOW_SPEC_IPV6,
 		.size = sizeof(spec),
 		.val = ipv6_filter(&rule->value),
 		.mask = ipv6_filter(&rule->mask),
 	};
 
+	if (is_ipv6_fragments(rule))
+		spec.val.next_hdr = IPPROTO_FRAGMENT;
 	append_spec(flow, &spec, sizeof(spec));
 }
 
@@ -121,7 +129,7 @@ void verbs_flow_attr_build(struct verbs_flow_attr *flow, const struct flow_rule 
 		append_ipv6(flow, rule);
 	else if (rule->family == AF_INET)
 		append_ipv4(flow, rule);
-	if (flow_attr_has_ports(rule))
+	if (flow_attr_has_ports(rule) && !is_ipv6_fragments(rule))
 		append_ports(flow, rule);
 	if (rule->tag) { /* 0 is the tag of a rule without one */
 		struct ibv_flow_spec_action_tag spec = {
