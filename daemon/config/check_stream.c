@@ -77,6 +77,11 @@ static int check_row(const struct config_reader *reader, const config_setting_t 
 			"payload_size = %u without oversize_sink: Ethernet pads shorter %s to %u bytes, which would "
 			"not fit: accepted is oversize_sink = true, or payload_size = %u",
 			stream->payload_size, is_frame ? "frames" : "payloads", padded_bytes, padded_bytes);
+	if (is_frame && stream->reassemble == CONFIG_REASSEMBLE_ON)
+		return config_reader_failure(
+			reader, config_reader_find(setting, "reassemble"),
+			"reassemble = \"on\" with layout = \"frame\", whose rows hold frames as they came: accepted is "
+			"layout = \"udp\" with it");
 	return 0;
 }
 

@@ -18,6 +18,13 @@
 #include <stdio.h>
 #include <sys/types.h>
 
+/* Join IP fragments to whole datagrams? */
+enum config_reassemble {
+	CONFIG_REASSEMBLE_AUTO, /* if payload_size is more than an IP packet of the interface's MTU holds */
+	CONFIG_REASSEMBLE_ON,
+	CONFIG_REASSEMBLE_OFF,
+};
+
 enum config_poll {
 	CONFIG_POLL_BUSY,     /* never sleep */
 	CONFIG_POLL_ADAPTIVE, /* spin for spin_us after the last packet, then sleep on the completion channel */
@@ -135,6 +142,7 @@ struct config_stream {
 	uint32_t max_consumers_per_user;
 	uint32_t max_lease_blocks_per_user;
 	bool oversize_sink;
+	enum config_reassemble reassemble;
 	enum config_timestamps timestamps;
 	bool join;          /* join multicast groups of the flows */
 	const uid_t *users; /* allowed to receive; if groups is empty, too: everyone who can connect */

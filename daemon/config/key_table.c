@@ -63,6 +63,12 @@ static const struct key_choice polls[] = {
 	{"event", CONFIG_POLL_EVENT},
 	{NULL, 0},
 };
+static const struct key_choice reassembles[] = {
+	{"auto", CONFIG_REASSEMBLE_AUTO},
+	{"on", CONFIG_REASSEMBLE_ON},
+	{"off", CONFIG_REASSEMBLE_OFF},
+	{NULL, 0},
+};
 static const struct key_choice hashes[] = {
 	{"symmetric", CONFIG_HASH_SYMMETRIC},
 	{"toeplitz", CONFIG_HASH_TOEPLITZ},
@@ -301,6 +307,9 @@ static const struct key stream[] = {
 	{"oversize_sink", KEY_BOOLEAN, STREAM(oversize_sink), .number = true,
          .help = "a packet longer than its row becomes a truncated row instead of an error; doubles the device's queue "
                  "entry"},
+	{"reassemble", KEY_CHOICE, STREAM(reassemble), .string = "auto", .choices = reassembles,
+         .help = "join IP fragments, so that a row has a whole datagram; auto: if payload_size is above what the MTU "
+                 "leaves for it; on: for any payload_size. All packets of the stream are copied once more"},
 	{"timestamps", KEY_CHOICE, STREAM(timestamps), .string = "auto", .choices = timestamps,
          .help = "auto: the device's, if it stamps all packets, else the kernel's or the worker's; hardware: the "
                  "device's, and it is made to stamp all packets; software: the worker's"},

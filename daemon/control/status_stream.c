@@ -40,7 +40,8 @@ static struct stream_terms read_terms(const struct control_stream *stream)
 	for (uint32_t i = 0; i < stream->n_queues; i++) {
 		terms.published[i] = counter_get(&stream->queues[i]->ring->ring->counters[IBVCAP_RX_COUNTER_PUBLISHED]);
 		terms.errored[i] = counter_get(&stream->queues[i]->ring->ring->counters[IBVCAP_RX_COUNTER_ERRORED]);
-		accounted += terms.published[i] + terms.errored[i];
+		accounted += terms.published[i] + terms.errored[i] +
+		             counter_get(&stream->queues[i]->ring->ring->counters[IBVCAP_RX_COUNTER_JOINED]);
 	}
 	terms.no_buffer = counter_get(&sum->no_buffer);
 	accounted += terms.no_buffer;

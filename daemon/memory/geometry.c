@@ -82,6 +82,18 @@ uint32_t geometry_packet_bytes(const struct config_stream *stream)
 	return stream->payload_size > ETHERNET_BYTES_MAX ? stream->payload_size - ETHERNET_BYTES_MAX : 0;
 }
 
+bool geometry_reassembles(const struct config_stream *stream, uint32_t mtu)
+{
+	return stream->layout == CONFIG_LAYOUT_UDP &&
+	       (stream->reassemble == CONFIG_REASSEMBLE_ON ||
+	        (stream->reassemble == CONFIG_REASSEMBLE_AUTO && geometry_packet_bytes(stream) > mtu));
+}
+
+uint32_t geometry_frame_bytes(uint32_t mtu)
+{
+	return mtu + ETHERNET_BYTES_MAX;
+}
+
 uint32_t geometry_row_bytes(const struct config_stream *stream)
 {
 	return geometry_header_bytes(stream) + stream->payload_size - stream->application_header_bytes;

@@ -19,6 +19,12 @@ uint64_t geometry_ring_bytes(const struct config_stream *stream);
 /** Bytes of the longest IP packet that fits a row, for the MTU. */
 uint32_t geometry_packet_bytes(const struct config_stream *stream);
 
+/** Are IP fragments joined to datagrams on an interface with that MTU? */
+bool geometry_reassembles(const struct config_stream *stream, uint32_t mtu);
+
+/** Bytes of the longest frame of an interface with that MTU, without FCS. */
+uint32_t geometry_frame_bytes(uint32_t mtu);
+
 /** Bytes of the IP and UDP headers of a packet that is sent: an MTU counts them and the payload, but not the Ethernet
  * header and the VLAN tag. */
 uint32_t geometry_ip_udp_bytes(sa_family_t family);

@@ -26,12 +26,13 @@ int stream_check_mtu(const struct config_stream *config, uint32_t mtu, struct fa
 {
 	uint32_t packet_bytes = geometry_packet_bytes(config), over = packet_bytes > mtu ? packet_bytes - mtu : 0;
 
-	if (over == 0)
+	if (over == 0 || geometry_reassembles(config, mtu))
 		return 0;
 	return failure_set(
 		failure, EX_CONFIG, EMSGSIZE,
 		"%s:%d: stream '%s': payload_size %u makes IP packets of %u bytes, over the MTU %u of interface %s; "
-		"set payload_size to at most %u, or: ip link set dev %s mtu %u",
+		"set payload_size to at most %u, or reassemble = \"auto\" if they come in fragments, or: ip link set "
+		"dev %s mtu %u",
 		config->file, config->line, config->name, config->payload_size, packet_bytes, mtu, config->interface,
 		config->payload_size > over ? config->payload_size - over : 0, config->interface, packet_bytes);
 }
@@ -48,6 +49,7 @@ int stream_init(struct stream *stream, const struct config_stream *config, struc
 	if (!stream->queues)
 		return failure_set(failure, EX_OSERR, ENOMEM, "stream '%s': out of memory", config->name);
 	stream->n_queues = config->queues;
+	stream->reassembles = geometry_reassembles(config, interface->net.mtu);
 	for (uint32_t i = 0; i < stream->n_queues; i++)
 		stream_queue_init(&stream->queues[i], stream, i);
 	return 0;
@@ -55,7 +57,11 @@ int stream_init(struct stream *stream, const struct config_stream *config, struc
 
 uint64_t stream_ring_bytes(const struct stream *stream)
 {
-	return geometry_ring_bytes(stream->config);
+	uint64_t frames = stream->reassembles ? reassembly_bytes(stream->config->receive_queue_slots,
+	                                                         geometry_frame_bytes(stream->interface->net.mtu))
+	                                      : 0;
+
+	return geometry_ring_bytes(stream->config) + stream->n_queues * frames;
 }
 
 /* ---- preparing ----------------------------------------------------------------------------------- */
@@ -151,6 +157,10 @@ static void stream_log_ring(const struct stream *stream)
 		log_message(LOG_INFO, &(struct log_about){.stream = config->name, .interface = config->interface},
 		            "stream '%s': %u queues, each with such a ring and a worker", config->name,
 		            stream->n_queues);
+	if (stream->reassembles)
+		log_message(LOG_INFO, &(struct log_about){.stream = config->name, .interface = config->interface},
+		            "stream '%s': IP fragments are joined to datagrams of up to %u bytes (reassemble)",
+		            config->name, config->payload_size);
 	if (config->page_bytes == SMALL_PAGE_BYTES)
 		log_message(
 			LOG_WARNING, &(struct log_about){.stream = config->name},
@@ -257,17 +267,21 @@ static void stream_log_sum(const struct stream *stream)
 		{stream_counters[IBVCAP_RX_COUNTER_PUBLISHED].name, stream_count(stream, IBVCAP_RX_COUNTER_PUBLISHED)},
 		{stream_counters[IBVCAP_RX_COUNTER_NO_BUFFER].name, counter_get(&stream->sum.no_buffer)},
 		{stream_counters[IBVCAP_RX_COUNTER_ERRORED].name, stream_count(stream, IBVCAP_RX_COUNTER_ERRORED)},
+		{stream_counters[IBVCAP_RX_COUNTER_JOINED].name, stream_count(stream, IBVCAP_RX_COUNTER_JOINED)},
 	};
+	char joined[32] = "";
 	const struct log_about about = {.event = LOG_EVENT_STREAM_ENDED,
 	                                .stream = stream->config->name,
 	                                .interface = stream->config->interface,
 	                                .counters = sum,
 	                                .n_counters = sizeof(sum) / sizeof(sum[0])};
 
+	if (stream->reassembles)
+		snprintf(joined, sizeof(joined), " + joined %" PRIu64, sum[4].value);
 	log_message(LOG_INFO, &about,
 	            "stream '%s': ended: matched %" PRIu64 " = published %" PRIu64 " + no_buffer %" PRIu64
-	            " + errored %" PRIu64,
-	            stream->config->name, sum[0].value, sum[1].value, sum[2].value, sum[3].value);
+	            " + errored %" PRIu64 "%s",
+	            stream->config->name, sum[0].value, sum[1].value, sum[2].value, sum[3].value, joined);
 }
 
 void stream_join(struct stream *stream)

@@ -20,6 +20,7 @@
 struct stream_flow {
 	struct config_flow config;
 	struct backend_flow *flow;
+	struct backend_flow *fragments; /* of its datagrams; NULL: flow has them, or the stream does not reassemble */
 };
 
 /* The losses in the last log line about them. */
@@ -55,6 +56,7 @@ struct stream {
 	uint64_t kept_as;   /* part of the name under which the service manager keeps the groups' sockets (fdstore.h) */
 	bool device_timestamps;
 	bool oversize_sink;
+	bool reassembles;
 	struct reading matched; /* the flow counters of all queues */
 	struct told_losses told_losses;
 	struct stream_change change;

@@ -41,6 +41,48 @@ void stream_check_destination(const struct config_stream *config, const struct c
 	            place.addresses[0] ? place.addresses : "it has none");
 }
 
+/* The ports whose datagrams have rows. A flow without a port has all. */
+static void stream_show_ports(const struct stream *stream)
+{
+	uint64_t ports[REASSEMBLY_N_PORTS / 64] = {0};
+
+	if (!stream->reassembles)
+		return;
+	for (uint32_t i = 0; i < stream->n_flows; i++) {
+		uint16_t port = stream->flows[i].config.destination_port;
+
+		if (port)
+			ports[port / 64] |= UINT64_C(1) << port % 64;
+		else
+			memset(ports, 0xff, sizeof(ports));
+	}
+	for (uint32_t i = 0; i < stream->n_queues; i++)
+		reassembly_set_ports(stream->queues[i].reassembly, ports);
+}
+
+static void stream_remove_flow(struct stream *stream, uint32_t i)
+{
+	stream_log_flow(stream, &stream->flows[i].config, "removed");
+	if (stream->flows[i].fragments)
+		stream->interface->ops->remove_flow(stream->flows[i].fragments);
+	stream->interface->ops->remove_flow(stream->flows[i].flow);
+	stream->flows[i] = stream->flows[--stream->n_flows];
+	stream_show_ports(stream);
+}
+
+/* Later fragments have no ports: they need a rule of their own. Another flow to the same address may have it. */
+static int stream_add_fragments(const struct stream *stream, struct backend_queue *target, const struct flow_rule *rule,
+                                struct stream_flow *flow, struct failure *failure)
+{
+	struct flow_rule fragments;
+	int r;
+
+	if (!stream->reassembles || !flow_fragments_rule(rule, &fragments))
+		return 0;
+	r = stream->interface->ops->add_flow(target, &fragments, &flow->fragments, failure);
+	return r == -EEXIST ? 0 : r;
+}
+
 /* The flow of that number in config, which is the stream's or the one to come. */
 static int stream_add_flow(struct stream *stream, const struct config_stream *config, uint32_t number,
                            struct failure *failure)
@@ -58,22 +100,23 @@ static int stream_add_flow(struct stream *stream, const struct config_stream *co
 	stream_check_destination(stream->config, flow);
 	flow_resolve(flow, interface->net.mac, &rule);
 	rule.tag = config->flow_numbers ? number : 0;
+	rule.joins = stream->reassembles;
 	target = flow->queue < 0 && stream->group ? stream->group
 	                                          : stream->queues[flow->queue < 0 ? 0 : flow->queue].queue;
+	flows[stream->n_flows] = (struct stream_flow){.config = *flow};
+	flows[stream->n_flows].config.file = NULL; /* the configuration's */
 	r = interface->ops->add_flow(target, &rule, &flows[stream->n_flows].flow, failure);
 	if (r < 0)
 		return r;
-	flows[stream->n_flows].config = *flow;
-	flows[stream->n_flows++].config.file = NULL; /* the configuration's */
+	stream->n_flows++;
+	stream_show_ports(stream);
+	r = stream_add_fragments(stream, target, &rule, &flows[stream->n_flows - 1], failure);
+	if (r < 0) {
+		stream_remove_flow(stream, stream->n_flows - 1);
+		return r;
+	}
 	stream_log_flow(stream, flow, "added");
 	return 0;
-}
-
-static void stream_remove_flow(struct stream *stream, uint32_t i)
-{
-	stream_log_flow(stream, &stream->flows[i].config, "removed");
-	stream->interface->ops->remove_flow(stream->flows[i].flow);
-	stream->flows[i] = stream->flows[--stream->n_flows];
 }
 
 /* The command proposes a name for a VLAN interface; a name has 15 bytes at most. */

@@ -38,6 +38,24 @@ static int stream_queue_register_ring(struct stream_queue *queue, struct failure
 	return rx_ring_seal(ring, failure);
 }
 
+static int stream_queue_create_reassembly(struct stream_queue *queue, const struct backend_queue_options *rows,
+                                          struct failure *failure)
+{
+	const struct interface *interface = queue->stream->interface;
+	const struct reassembly_options options = {
+		.ops = interface->ops,
+		.backend = interface->backend,
+		.rows = *rows,
+		.frame_bytes = geometry_frame_bytes(interface->net.mtu),
+		.waits_for_rows = interface->capabilities.counts_drops,
+	};
+	int r = reassembly_new(&options, &queue->reassembly, failure);
+
+	if (r == 0)
+		queue->queue = reassembly_device_queue(queue->reassembly);
+	return r;
+}
+
 static int stream_queue_create(struct stream_queue *queue, struct failure *failure)
 {
 	const struct stream *stream = queue->stream;
@@ -57,6 +75,8 @@ static int stream_queue_create(struct stream_queue *queue, struct failure *failu
 		.in_group = stream->n_queues > 1,
 	};
 
+	if (stream->reassembles)
+		return stream_queue_create_reassembly(queue, &options, failure);
 	return stream->interface->ops->create_queue(stream->interface->backend, &options, &queue->queue, failure);
 }
 
@@ -69,6 +89,7 @@ static int stream_queue_create_worker(struct stream_queue *queue, struct failure
 	const struct rx_worker_options options = {
 		.worker.name = name,
 		.queue = queue->queue,
+		.reassembly = queue->reassembly,
 		.ring = &queue->ring,
 		.receive_queue_slots = config->receive_queue_slots,
 		.worker.spin_ns = is_in_blocks ? 0 : config_spin_ns(config->poll, config->spin_us),
@@ -143,8 +164,11 @@ void stream_queue_release(struct stream_queue *queue)
 
 	rx_worker_free(queue->worker);
 	queue->worker = NULL;
-	if (queue->queue)
+	if (queue->reassembly)
+		reassembly_free(queue->reassembly);
+	else if (queue->queue)
 		queue->queue->ops->destroy_queue(queue->queue);
+	queue->reassembly = NULL;
 	queue->queue = NULL;
 	if (queue->headers)
 		ops->unregister_memory(queue->headers);

@@ -8,6 +8,7 @@
 
 #include "daemon/backend/backend.h"
 #include "daemon/control/control.h"
+#include "daemon/reassembly/reassembly.h"
 #include "daemon/ring/rx_ring.h"
 #include "daemon/worker/rx_worker.h"
 
@@ -25,7 +26,8 @@ struct stream_queue {
 	struct rx_ring ring;
 	struct backend_memory *payload;
 	struct backend_memory *headers;
-	struct backend_queue *queue;
+	struct backend_queue *queue;   /* of the device */
+	struct reassembly *reassembly; /* which owns it; NULL: none */
 	struct worker *worker;
 	bool worker_runs;
 	bool ended;                   /* the worker has mailed that it ends */

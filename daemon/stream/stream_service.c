@@ -81,7 +81,8 @@ static int stream_service_serve(struct daemon *daemon, struct service *service, 
 			.ring = &queue->ring,
 			.inbox = queue->worker->inbox,
 			.outbox = queue->worker->outbox,
-			.drops = interface->capabilities.counts_drops ? queue->queue->n_dropped : NULL,
+			.drops = interface->capabilities.counts_drops || queue->reassembly ? queue->queue->n_dropped
+		                                                                           : NULL,
 		};
 		stream->control.queues[i] = &queue->control;
 	}

@@ -14,8 +14,11 @@
 
 #define RX_RECEIVE_BATCH 64 /* completions a poll; post chunks are as large */
 
+struct reassembly;
+
 struct rx_receive {
 	struct backend_queue *queue;
+	struct reassembly *reassembly; /* the queue is its queue; NULL: none */
 	struct rx_ring *ring;
 	uint32_t queue_slots;
 	struct packet_plain plain; /* the network headers before the split; all 0: rows hold frames */
@@ -25,8 +28,8 @@ struct rx_receive {
 	struct clock_line clock;   /* all zero until the first MAIL_CLOCK: rows have no time until then */
 	uint64_t published;        /* rows with a packet; this and errored are the worker's copies of the counters */
 	uint64_t errored;
-	uint64_t short_head;   /* of the ring, at the last poll that returned fewer than asked for */
-	uint64_t short_posted; /* likewise */
+	uint64_t short_head;   /* used by the device, at the last poll that returned fewer than asked for */
+	uint64_t short_posted; /* given to the device, likewise */
 	uint64_t low_slots;    /* as many free slots count as none */
 	uint64_t n_low;        /* times that the device may have had no slot */
 	uint64_t newest_ns;    /* no timestamp is before this; that of the last row, or 0 if there was none */
@@ -80,6 +83,18 @@ static inline bool rx_receive_was_empty(const struct rx_receive *receive)
 {
 	return receive->short_posted > receive->short_head;
 }
+
+/** Packets that have a row, or need none. */
+uint64_t rx_receive_accounted(const struct rx_receive *receive);
+
+/** Fragments of datagrams of which a part lacks; they will have a row, or be lost. */
+uint64_t rx_receive_held(const struct rx_receive *receive);
+
+/** All packets that were polled before have a row, need none, or are lost. UINT64_MAX: all at all. */
+uint64_t rx_receive_decided_ns(const struct rx_receive *receive);
+
+/** No packet comes any more: those fragments are lost. */
+void rx_receive_give_up_fragments(struct rx_receive *receive);
 
 /** After a failure: reset the queue, post everything unpublished again, start. 0 or -errno. */
 int rx_receive_restart(struct rx_receive *receive);

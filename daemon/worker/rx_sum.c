@@ -29,12 +29,12 @@ static uint64_t rx_sum_split(const struct rx_sum_part *part)
  * of two workers that note at once, one at least sees both notes.
  */
 void rx_sum_note(struct rx_sum *sum, uint32_t queue, const struct rx_reading *reading, enum rx_sum_note note,
-                 uint64_t rows)
+                 uint64_t rows, uint64_t held)
 {
 	struct rx_sum_part *part = &sum->parts[queue];
 	uint64_t word = reading->at_ns << 1 | (note == RX_SUM_SETTLED ? NOTE_SETTLED : 0);
 
-	atomic_store_explicit(&part->accounted, rows - rx_sum_split(part), memory_order_relaxed);
+	atomic_store_explicit(&part->accounted, rows + held - rx_sum_split(part), memory_order_relaxed);
 	atomic_store_explicit(&part->noted, note == RX_SUM_ENDED ? NOTE_ENDED : word, memory_order_seq_cst);
 }
 
@@ -168,7 +168,8 @@ static uint64_t rx_sum_accounted(const struct rx_sum *sum)
 
 	for (uint32_t i = 0; i < sum->n_queues; i++)
 		n += counter_get(&sum->parts[i].ring->counters[IBVCAP_RX_COUNTER_PUBLISHED]) +
-		     counter_get(&sum->parts[i].ring->counters[IBVCAP_RX_COUNTER_ERRORED]);
+		     counter_get(&sum->parts[i].ring->counters[IBVCAP_RX_COUNTER_ERRORED]) +
+		     counter_get(&sum->parts[i].ring->counters[IBVCAP_RX_COUNTER_JOINED]);
 	for (uint32_t i = 0; i < sum->n_queues; i++)
 		split += rx_sum_split(&sum->parts[i]);
 	return n > split ? n - split : 0;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The sum of a stream: matched = published + no_buffer + errored + in flight, over all of its queues. A flow counter
- * may count packets of several queues, so matched and no_buffer belong to the stream, and each ring of it shows them;
- * rows are counted by the queue. The workers settle the sum together and without a lock: each notes what it has
+ * The sum of a stream: matched = published + no_buffer + errored + joined + in flight, over all of its queues. A flow
+ * counter may count packets of several queues, so matched and no_buffer belong to the stream, and each ring of it shows
+ * them; rows are counted by the queue. The workers settle the sum together and without a lock: each notes what it has
  * accounted for since a reading of the flow counters, and the last of them to do so finds how many packets are lost.
  */
 #ifndef DAEMON_WORKER_RX_SUM_H
@@ -20,9 +20,9 @@ struct backend_queue;
 struct rx_sum_part {
 	const struct ibvcap_ring *ring;
 	const struct backend_queue *queue;
-	uint32_t queue_slots;            /* as many packets may yet come at any time */
-	_Atomic uint64_t accounted;      /* rows of packets that the flow counters have, as of the last note */
-	_Atomic uint64_t noted;          /* enum rx_sum_note */
+	uint32_t queue_slots;       /* as many packets may yet come at any time */
+	_Atomic uint64_t accounted; /* packets that the flow counters have and that are not lost, at the last note */
+	_Atomic uint64_t noted;     /* enum rx_sum_note */
 	_Atomic uint64_t stalled_utc_ns; /* when a lossless consumer was last seen to stop the queue; 0: never */
 	_Atomic uint64_t before_at_ns;   /* of the reading that before is about; 0: it is being written */
 	_Atomic uint64_t before;         /* as accounted, a while before that reading */
@@ -56,9 +56,12 @@ enum rx_sum_note {
 /** To be called before any worker is made. */
 void rx_sum_init(struct rx_sum *sum, uint32_t n_queues, bool counts_drops);
 
-/** The worker of that queue, with all rows and errors so far. Only a reading that is newer than its last one. */
+/**
+ * The worker of that queue, with all rows, errors and joined packets so far, and the fragments that it holds. Only a
+ * reading that is newer than its last one.
+ */
 void rx_sum_note(struct rx_sum *sum, uint32_t queue, const struct rx_reading *reading, enum rx_sum_note note,
-                 uint64_t rows);
+                 uint64_t rows, uint64_t held);
 
 /**
  * Any worker, after its note: add the packets that are certainly lost, if all workers have noted this reading or a

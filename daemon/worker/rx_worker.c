@@ -7,6 +7,7 @@
 
 #include "daemon/base/probes.h"
 #include "daemon/base/time.h"
+#include "daemon/reassembly/reassembly.h"
 #include "daemon/worker/rx_receive.h"
 #include "daemon/worker/rx_sum.h"
 #include "lib/ibvcap/min.h"
@@ -49,6 +50,7 @@ struct rx_worker {
 	} noted;                   /* at the last note */
 	struct ring_losses before; /* the same at a time before the reading */
 	bool is_record_due;        /* what is settled as of the reading is not in the ring yet */
+	bool is_record_partial;    /* fragments were held when the record was written */
 	uint64_t record_head;      /* past it, a card with slots for all has completed the packets of the reading */
 
 	uint64_t restarted_at_ns;  /* the last time; 0: never */
@@ -60,7 +62,7 @@ struct rx_worker {
 	bool failed; /* it has stopped since the queue cannot be reset */
 };
 
-/* ---- the sum: matched = published + no_buffer + errored, of all queues of the stream ---------------- */
+/* ---- the sum: matched = published + no_buffer + errored + joined, of all queues of the stream --------- */
 
 /* The counters of the stream into this queue's ring, which its consumers read. */
 static void rx_worker_show_sum(struct rx_worker *worker)
@@ -78,8 +80,8 @@ static void rx_worker_show_sum(struct rx_worker *worker)
 static struct ring_losses rx_worker_losses(const struct rx_worker *worker)
 {
 	const struct ibvcap_ring *ring = worker->receive.ring->ring;
-	uint64_t marks =
-		worker->sum->counts_drops ? rx_sum_dropped_of(worker->sum, worker->queue_index) : worker->receive.n_low;
+	uint64_t marks = rx_sum_dropped_of(worker->sum, worker->queue_index) +
+	                 (worker->sum->counts_drops ? 0 : worker->receive.n_low);
 
 	return (struct ring_losses){
 		.marks = marks + counter_get(&ring->counters[IBVCAP_RX_COUNTER_QUEUE_RESETS]) + worker->failed,
@@ -91,9 +93,9 @@ static struct ring_losses rx_worker_losses(const struct rx_worker *worker)
 static void rx_worker_note(struct rx_worker *worker, enum rx_sum_note note)
 {
 	const struct rx_receive *receive = &worker->receive;
-	uint64_t rows = receive->published + receive->errored, lost;
+	uint64_t rows = rx_receive_accounted(receive), lost;
 
-	rx_sum_note(worker->sum, worker->queue_index, &worker->reading, note, rows);
+	rx_sum_note(worker->sum, worker->queue_index, &worker->reading, note, rows, rx_receive_held(receive));
 	lost = rx_sum_settle(worker->sum, &worker->reading);
 	if (lost)
 		PROBE_LOSS(receive->ring->ring->stream, lost, counter_get(&worker->sum->no_buffer));
@@ -125,8 +127,9 @@ static void rx_worker_take_matched(struct rx_worker *worker, const struct mail *
 static void rx_worker_record_settled(struct rx_worker *worker, uint64_t at_ns)
 {
 	struct rx_ring *ring = worker->receive.ring;
+	uint64_t decided_ns = rx_receive_decided_ns(&worker->receive);
 	struct ring_settled settled = {
-		.at_ns = at_ns,
+		.at_ns = u64_min(at_ns, decided_ns),
 		.matched = worker->reading.matched,
 		.head = ring->head,
 		.before = worker->before,
@@ -136,8 +139,20 @@ static void rx_worker_record_settled(struct rx_worker *worker, uint64_t at_ns)
 	if (!worker->sum->counts_drops)
 		settled.after.marks += rx_receive_may_have_lost(&worker->receive);
 	rx_sum_bound(worker->sum, &worker->reading, &settled.after.no_buffer, &settled.no_buffer_most);
+	/* The fragments that are held may be lost, though no packet matches: no reading makes the record newer. */
+	worker->is_record_partial = decided_ns != UINT64_MAX;
+	if (worker->is_record_partial)
+		settled.matched = UINT64_MAX;
 	rx_ring_note_settled(ring, &settled);
 	worker->is_record_due = false;
+}
+
+/* The fragments that were held have a row by now, or are lost. */
+__attribute__((noinline, cold)) static void rx_worker_record_again(struct rx_worker *worker)
+{
+	rx_worker_note(worker, worker->has_matched ? RX_SUM_OPEN : RX_SUM_SETTLED);
+	worker->before = worker->noted.losses;
+	rx_worker_record_settled(worker, worker->reading.at_ns);
 }
 
 /*
@@ -172,6 +187,7 @@ static void rx_worker_finish(struct rx_worker *worker, enum mail_type type, int 
 {
 	const struct mail last = {.type = type, .error = error};
 
+	rx_receive_give_up_fragments(&worker->receive);
 	rx_worker_note(worker, RX_SUM_ENDED);
 	worker->failed = type == MAIL_FAILED;
 	rx_worker_record_settled(worker, RING_SETTLED_ENDED);
@@ -310,6 +326,8 @@ int rx_worker_do_work(struct worker *base)
 	}
 	if (worker->is_record_due && !worker->restart_at_ns && !worker->base.stopped)
 		rx_worker_record_if_settled(worker, n);
+	else if (worker->is_record_partial && !rx_receive_held(&worker->receive) && !worker->base.stopped)
+		rx_worker_record_again(worker);
 	return worker->base.stopped ? 0 : n + rx_worker_take_mails(worker);
 }
 
@@ -330,7 +348,8 @@ static int rx_worker_sleep_for_work(struct rx_worker *worker)
 	                       {.fd = mailbox_fd(worker->base.inbox), .events = POLLIN}};
 	/* No event says that a consumer has acquired the block on which the queue is stalled. */
 	bool busy = worker->has_matched || worker->is_record_due || worker->stopping ||
-	            mailbox_full(worker->base.outbox) || worker->restart_at_ns || worker->receive.ring->stalled;
+	            mailbox_full(worker->base.outbox) || worker->restart_at_ns || worker->receive.ring->stalled ||
+	            rx_receive_held(&worker->receive);
 
 	if (poll(fds, 2, busy ? NAP_MS : -1) > 0) {
 		if (fds[0].revents)
@@ -370,7 +389,8 @@ int rx_worker_new(struct worker **worker, const struct rx_worker_options *option
 	if (!w)
 		return -ENOMEM;
 	w->receive = (struct rx_receive){
-		.queue = options->queue,
+		.queue = options->reassembly ? reassembly_queue(options->reassembly) : options->queue,
+		.reassembly = options->reassembly,
 		.ring = options->ring,
 		.queue_slots = options->receive_queue_slots,
 		.device_timestamps = options->device_timestamps,

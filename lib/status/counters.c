@@ -77,13 +77,23 @@ const struct status_field stream_counters[STREAM_COUNTER_N] = {
 	STREAM(FRAGMENTS) = TOTAL(
 		"fragments", "packets",
 		"Of irregular: IP fragments. Each is a part of a datagram, as a rule the first. The other fragments "
-		"have no port, match no flow, and go to the kernel; the daemon does not reassemble datagrams"),
+		"have no port, match no flow, and go to the kernel. With reassemble there is none"),
 	STREAM(FRAGMENT_LOST_BYTES) =
 		TOTAL("fragment_lost_bytes", "bytes", "Payload bytes of these datagrams that are not in the rows"),
+	STREAM(JOINED) = TOTAL(
+		"joined", "packets",
+		"With reassembly: packets without a row of their own that are no loss: the fragments of a datagram but "
+		"for one, repeated fragments, and what is for ports of no flow"),
+	STREAM(REASSEMBLED) = TOTAL("reassembled", "packets", "Of published: datagrams that came in fragments"),
+	STREAM(INCOMPLETE_DATAGRAMS) =
+		TOTAL("incomplete_datagrams", "packets",
+                      "Datagrams that were given up, because a fragment did not come; their other fragments are in "
+                      "no_buffer"),
+	STREAM(INCOMPLETE_BYTES) = TOTAL("incomplete_bytes", "bytes", "Bytes of their UDP datagrams that had come"),
 	[STREAM_COUNTER_IN_FLIGHT] =
 		LEVEL("in_flight", "packets",
-                      "Packets that the card has counted and that are not yet counted as published, no_buffer or "
-                      "errored; 0 when nothing comes",
+                      "Packets that the card has counted and that are not yet counted as published, no_buffer, "
+                      "errored or joined; 0 when nothing comes",
                       .cause = "matched but not published when the daemon answered: they are on their way, or will be "
                                "counted as no_buffer",
                       .remedy = "ask again when the sender pauses: it is 0 then", .is_shared = true),
@@ -109,6 +119,21 @@ const struct status_field stream_counters[STREAM_COUNTER_N] = {
                       .cause = "of no_buffer: the kernel took the interface from the stream's sockets: it was deleted, "
                                "or moved to another network namespace",
                       .remedy = "bring it back under its name; the daemon then starts anew with it"),
+	DROP(INCOMPLETE) =
+		TOTAL("incomplete", "packets",
+                      "IP fragments of datagrams that were given up, because another fragment did not come in 200 ms",
+                      .cause = "of no_buffer: IP fragments of datagrams of which another fragment did not come in 200 "
+                               "ms, so that the datagrams have no row",
+                      .remedy = "look for what drops packets on the way, or sends one datagram by two ways: the "
+                                "counters of switches and of the card (ethtool -S); incomplete_datagrams is how many "
+                                "datagrams were lost"),
+	DROP(REFUSED) =
+		TOTAL("refused", "packets",
+                      "IP fragments that overlap others of their datagram, or whose lengths contradict each other",
+                      .cause = "of no_buffer: IP fragments that overlap others of their datagram, or whose "
+                               "lengths contradict each other: they are refused with their datagram",
+                      .remedy = "find their sender: no sender makes such fragments by itself, but two that use "
+                                "one address do, and an attacker does"),
 };
 
 const struct status_field channel_counters[CHANNEL_COUNTER_N] = {

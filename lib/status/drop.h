@@ -5,10 +5,12 @@
 
 /* Each has its row in counters.c: name, unit, cause and remedy. New ones are appended. */
 enum backend_drop {
-	BACKEND_DROP_NO_FRAME,  /* no buffer was free: some queue of the interface held them all */
-	BACKEND_DROP_RING_FULL, /* this queue's own ring was full: its worker was slow, or had no slot */
-	BACKEND_DROP_NO_SOCKET, /* the packet came by a receive queue of the card that this queue does not serve */
-	BACKEND_DROP_UNBOUND,   /* the kernel took the interface from the queue */
+	BACKEND_DROP_NO_FRAME,   /* no buffer was free: some queue of the interface held them all */
+	BACKEND_DROP_RING_FULL,  /* this queue's own ring was full: its worker was slow, or had no slot */
+	BACKEND_DROP_NO_SOCKET,  /* the packet came by a receive queue of the card that this queue does not serve */
+	BACKEND_DROP_UNBOUND,    /* the kernel took the interface from the queue */
+	BACKEND_DROP_INCOMPLETE, /* fragments of datagrams of which another fragment did not come in time */
+	BACKEND_DROP_REFUSED,    /* fragments that contradict each other or their IP header */
 	BACKEND_N_DROPS
 };
 

@@ -222,7 +222,8 @@ class Daemon:
         """At rest: nothing in flight, and every matched packet is accounted for. The stream's status."""
         wait_until(lambda: self.stream(name)["in_flight"] == 0, what=lambda: self.stream(name))
         counts = self.stream(name)
-        assert counts["matched"] == counts["published"] + counts["no_buffer"] + counts["errored"], counts
+        terms = ("published", "no_buffer", "errored", "joined")
+        assert counts["matched"] == sum(counts[term] for term in terms), counts
         assert counts["head"] == counts["published"] + counts["errored"], counts
         return counts
 

@@ -16,7 +16,8 @@ DAEMON, STREAM, FLOW, CONSUMER, CHANNEL, SENDER, INTERFACE = range(7)  # parts o
 
 RING_COUNTERS = ["matched", "published", "no_buffer", "errored", "published_bytes", "truncated", "short", "irregular",
                  "bad_checksum", "batches", "empty_polls", "spares_used", "posted", "queue_resets", "wakes",
-                 "fill_max", "no_buffer_lossless", "fragments", "fragment_lost_bytes"]
+                 "fill_max", "no_buffer_lossless", "fragments", "fragment_lost_bytes", "joined", "reassembled",
+                 "incomplete_datagrams", "incomplete_bytes"]
 ADDED = 32  # the place of the first counter that the ring, or the channel's memory, does not have
 ABSENT = 2**64 - 1  # a counter that the device does not have
 
@@ -25,7 +26,8 @@ def with_added(labels, *added):
     return [*labels, *[None] * (ADDED - len(labels)), *added]
 
 
-STREAM_COUNTERS = with_added(RING_COUNTERS, "in_flight", "head", "no_frame", "ring_full", "no_socket", "unbound")
+STREAM_COUNTERS = with_added(RING_COUNTERS, "in_flight", "head", "no_frame", "ring_full", "no_socket", "unbound",
+                              "incomplete", "refused")
 CONSUMER_COUNTERS = ["published", "delivered", "skipped", "lag", "leased_blocks", "gone", "sources", "arrived", "once",
                      "repeated", "sent", "lost", "lost_before_card", "lost_in_card", "lost_after_card", "lost_unread",
                      "reordered", "late", "stray", "restarted", "unread", "untracked"]

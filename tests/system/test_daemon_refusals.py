@@ -51,7 +51,7 @@ def test_the_same_flow_twice(refused, wire):
 
 
 def test_payload_size_over_the_mtu(refused, wire):
-    line = refused([conftest.stream(wire, payload_size=9000)], EX_CONFIG, ".conf:", "payload_size 9000", "MTU 9000",
+    line = refused([conftest.stream(wire, payload_size=9000, reassemble="off")], EX_CONFIG, ".conf:", "payload_size 9000", "MTU 9000",
                    8972)
     assert f"ip link set dev {wire.interface} mtu 9028" in line
 
@@ -133,7 +133,7 @@ def test_check_config_warns_of_what_this_machine_has_not(build, net, wire, tmp):
     assert check() == "" == check(flows=[conftest.flow(7502, "239.1.1.1")])
     for words, keys in (("destination 10.9.0.77 is not an address of", {"flows": [conftest.flow(7502, "10.9.0.77")]}),
                         ("payload_size 9000 makes IP packets of 9028 bytes, over the MTU 9000",
-                         {"payload_size": 9000}),
+                         {"payload_size": 9000, "reassemble": "off"}),
                         ("cpu = 1023: the daemon may not use such a CPU", {"cpu": 1023})):
         said = check(**keys)
         assert f"warning: {path}:2: stream 'lidar': {words}" in said and said.count("\n") == 1, said

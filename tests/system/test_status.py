@@ -11,7 +11,7 @@ from sending import Sender
 IBVCAP = conftest.BUILD / "tools/ibvcap"
 KNOWN = conftest.ROOT / "tests/data/status-keys.json"
 OF_VERBS = {"out_of_buffer", "port_discards"}
-OF_SOCKETS = {"no_frame", "ring_full", "no_socket", "unbound"}
+OF_SOCKETS = {"no_frame", "ring_full", "no_socket", "unbound", "incomplete", "refused"}
 
 
 def types_of(value):

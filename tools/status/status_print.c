@@ -11,7 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 
-static const char *const sum_terms[] = {"matched", "published", "no_buffer", "errored", "in_flight"};
+static const char *const sum_terms[] = {"matched", "published", "no_buffer", "errored", "joined", "in_flight"};
 static const char *const channel_sum[] = {"submitted", "completed", "errored", "flushed", "late_dropped", "pending"};
 static const char *const consumer_sum[] = {"published", "delivered", "skipped", "lag"};
 #define DEVICE_TEXT_BYTES 80

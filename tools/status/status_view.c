@@ -91,12 +91,13 @@ bool counters_is_total(struct counters counters, const char *label)
 
 void counters_print_sum(struct counters counters, const char *const *labels, unsigned n_labels)
 {
-	for (unsigned i = 0; i < n_labels; i++)
-		printf("%s%s %" PRIu64,
-		       i == 0   ? "  "
-		       : i == 1 ? " = "
-		                : " + ",
-		       labels[i], counters_value(counters, labels[i]));
+	for (unsigned i = 0; i < n_labels; i++) {
+		uint64_t value = counters_value(counters, labels[i]);
+
+		if (value == 0 && strcmp(labels[i], "joined") == 0) /* only a stream that joins fragments has some */
+			continue;
+		printf("%s%s %" PRIu64, i == 0 ? "  " : i == 1 ? " = " : " + ", labels[i], value);
+	}
 }
 
 const char *status_view_clock_name(enum ibvcap_clock_source source)

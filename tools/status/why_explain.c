@@ -332,8 +332,8 @@ static void explain_fragments(const struct why_facts *facts, struct why_report *
 		.term = "fragments",
 		.value = stream_counter(facts, "fragments"),
 		.cause = report->fragments_cause,
-		.remedy = "let the sender use payloads that fit its MTU, or give sender, network and this interface a "
-			  "larger MTU; a larger payload_size does not help",
+		.remedy = "set payload_size to the size of the whole datagrams: then the daemon joins their fragments "
+			  "(reassemble, ibvcapd.conf(5)); or let the sender use payloads that fit the MTU",
 	};
 
 	if (!line.value)
@@ -341,8 +341,8 @@ static void explain_fragments(const struct why_facts *facts, struct why_report *
 	report->fragments_cause[0] = '\0';
 	why_append(report->fragments_cause,
 	           "of published: IP fragments; %" PRIu64 " payload bytes of their datagrams are lost. Only the first "
-	           "fragment of a datagram has a port, so the others match no flow and go to the kernel, and ibvcapd "
-	           "does not reassemble datagrams",
+	           "fragment of a datagram has a port, so the others match no flow and go to the kernel; this stream "
+	           "does not join fragments",
 	           stream_counter(facts, "fragment_lost_bytes"));
 	why_add_line(report, &line);
 }

@@ -50,7 +50,7 @@ static json_t *why_report_to_json(const struct why_facts *facts, const struct wh
 
 static void print_stream_sum(const struct status_view *view, const struct why_facts *facts)
 {
-	static const char *const terms[] = {"matched", "published", "no_buffer", "errored", "in_flight"};
+	static const char *const terms[] = {"matched", "published", "no_buffer", "errored", "joined", "in_flight"};
 
 	printf("stream %s: %s on %s, backend %s\n", facts->stream->name, facts->stream->state, facts->stream->interface,
 	       facts->stream->backend);

@@ -48,6 +48,7 @@ static const struct every_key_sample samples[] = {
 	{&stream_keys, "lease_blocks", "64", "65"},
 	{&stream_keys, "max_consumers_per_user", "64", "0"},
 	{&stream_keys, "max_lease_blocks_per_user", "4096", "4097"},
+	{&stream_keys, "reassemble", "\"off\"", "1"},
 	{&stream_keys, "oversize_sink", "false", "0"},
 	{&stream_keys, "timestamps", "\"software\"", "\"no\""},
 	{&stream_keys, "join", "false", "1.5"},

@@ -360,6 +360,7 @@ Test(stream, a_payload_over_the_mtu_names_file_and_line_and_what_would_fit)
 	struct failure failure = {0};
 
 	configure();
+	config_stream.reassemble = CONFIG_REASSEMBLE_OFF;
 	cr_expect(eq(int, stream_init(&stream, &config_stream, &interface, &failure), -EMSGSIZE));
 	cr_expect(eq(int, failure.exit_code, EX_CONFIG));
 	cr_expect(strstr(failure.text, "test.conf:7: ") == failure.text, "%s", failure.text);

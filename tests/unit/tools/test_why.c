@@ -217,14 +217,14 @@ Test(why, what_a_lossless_consumer_cost_is_told_as_its_and_not_as_the_workers)
 	expect_loss("no_buffer", "the others came while no row was free: the worker", "receive_queue_slots");
 }
 
-Test(why, fragments_are_a_loss_that_payload_size_does_not_mend)
+Test(why, fragments_are_a_loss_that_reassembly_mends)
 {
 	cr_expect(eq(ptr, (void *)judge("fragments"), NULL));
 	set(stream_counters, N_STREAM, "irregular", 200);
 	set(stream_counters, N_STREAM, "fragments", 200);
 	set(stream_counters, N_STREAM, "fragment_lost_bytes", 2227200);
-	expect_loss("fragments", "2227200 payload bytes of their datagrams are lost", "payloads that fit its MTU");
-	expect_loss("fragments", "does not reassemble", "a larger payload_size does not help");
+	expect_loss("fragments", "2227200 payload bytes of their datagrams are lost", "payloads that fit the MTU");
+	expect_loss("fragments", "does not join fragments", "set payload_size to the size of the whole datagrams");
 	cr_expect(eq(int, (int)judge("irregular")->level, WHY_NOTE));
 }
 

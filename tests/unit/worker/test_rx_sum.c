@@ -22,7 +22,7 @@ static void set_up(uint32_t n, bool counts_drops)
 
 static uint64_t note(uint32_t queue, const struct rx_reading *reading, enum rx_sum_note what, uint64_t rows)
 {
-	rx_sum_note(&sum, queue, reading, what, rows);
+	rx_sum_note(&sum, queue, reading, what, rows, 0);
 	return rx_sum_settle(&sum, reading);
 }
 

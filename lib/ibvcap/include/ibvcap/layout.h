@@ -223,6 +223,14 @@ enum ibvcap_rx_counter {
 	IBVCAP_RX_COUNTER_NO_BUFFER_LOSSLESS,
 	IBVCAP_RX_COUNTER_FRAGMENTS,           /* of irregular: IP fragments, each a part of a datagram */
 	IBVCAP_RX_COUNTER_FRAGMENT_LOST_BYTES, /* payload bytes of their datagrams that are not in their rows */
+	/*
+	 * With reassembly: packets without a row that are no loss: fragments of a datagram but for one, repeated
+	 * fragments, what is for ports of no flow. matched = published + no_buffer + errored + joined + in flight.
+	 */
+	IBVCAP_RX_COUNTER_JOINED,
+	IBVCAP_RX_COUNTER_REASSEMBLED,          /* of published: datagrams that came in fragments */
+	IBVCAP_RX_COUNTER_INCOMPLETE_DATAGRAMS, /* given up, since a fragment did not come; the others are no_buffer */
+	IBVCAP_RX_COUNTER_INCOMPLETE_BYTES,     /* of their UDP datagrams that had come */
 	IBVCAP_RX_COUNTER_N
 };
 static_assert(IBVCAP_RX_COUNTER_N <= IBVCAP_RX_COUNTERS_MAX, "shared layout");
@@ -242,7 +250,8 @@ enum ibvcap_ring_end {
 struct ibvcap_settled {
 	IBVCAP_ATOMIC(uint64_t) version; /* odd: it is being written */
 	IBVCAP_ATOMIC(uint64_t) at_ns;   /* CLOCK_MONOTONIC; 0: no record yet; UINT64_MAX: the queue has ended */
-	IBVCAP_ATOMIC(uint64_t) matched; /* the flow counters of the stream, at that time */
+	/* The flow counters of the stream, at that time; UINT64_MAX: fragments are held that came later. */
+	IBVCAP_ATOMIC(uint64_t) matched;
 	IBVCAP_ATOMIC(uint64_t) head;    /* a while later */
 	struct ibvcap_queue_losses before;
 	struct ibvcap_queue_losses after;

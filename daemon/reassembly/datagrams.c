@@ -1,0 +1,513 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Collects the fragments of datagrams in buffers of their own, and says when one is whole. */
+#include "daemon/reassembly/datagrams.h"
+
+#include "daemon/packet/packet_checksum.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/queue.h>
+#include <sys/random.h>
+
+#define HEADER_ROOM           256 /* for Ethernet, tags and IP headers of the first fragment */
+#define PAGE_BYTES            4096u
+#define IP_BYTES_MAX          65535u
+#define UNIT_BYTES            8u /* fragments begin at multiples of it */
+#define N_UNITS               (65536u / UNIT_BYTES)
+#define N_BUCKETS             1024u
+#define IPV4_DONT             0x4000
+#define UNTAGGED              UINT16_MAX
+#define FRAGMENT_HEADER_BYTES 8u
+
+/* All bytes count, so there is no padding. */
+struct datagram_key {
+	uint8_t source[16];
+	uint8_t destination[16];
+	uint32_t id;
+	uint16_t vlan; /* the tag control information of the outer tag; UNTAGGED */
+	uint16_t ip_version;
+};
+
+enum datagram_state {
+	DATAGRAM_HELD,
+	DATAGRAM_WHOLE,   /* remembered */
+	DATAGRAM_REFUSED, /* likewise: its other fragments are refused, too */
+	DATAGRAM_FOREIGN, /* likewise: it is for a port that the stream has no flow for */
+};
+
+struct datagram {
+	TAILQ_ENTRY(datagram) by_age; /* in held or remembered */
+	TAILQ_ENTRY(datagram) of_source;
+	LIST_ENTRY(datagram) of_key;
+	struct datagram_key key;
+	enum datagram_state state;
+	uint64_t until_ns;
+	uint32_t n_fragments;
+	uint32_t n_bytes;      /* that have come */
+	uint32_t end;          /* of the datagram, once its last fragment has come; 0 */
+	uint32_t highest;      /* end of the fragment that reaches furthest */
+	uint32_t header_bytes; /* once its first fragment has come; 0 */
+	uint32_t l3_at;        /* likewise */
+	bool begins_with_udp;  /* likewise: no extension headers of IPv6 before it */
+	uint32_t tag;
+	uint8_t *buffer; /* HEADER_ROOM, then bytes of the datagram */
+	uint64_t units[N_UNITS / 64];
+};
+
+TAILQ_HEAD(datagram_list, datagram);
+LIST_HEAD(datagram_chain, datagram);
+
+struct datagram_source {
+	struct datagram_list list; /* held, oldest first */
+	uint32_t n;
+};
+
+struct datagrams {
+	struct datagram entries[DATAGRAMS_MAX];
+	uint8_t *buffers;
+	size_t buffers_bytes;
+	uint32_t bytes_max;
+	uint64_t seed; /* random, so that nobody can choose keys of one bucket */
+	datagrams_wants_port *wants_port;
+	const void *context;
+	struct datagram_list unused, held, remembered;
+	struct datagram_source sources[N_BUCKETS];
+	struct datagram_chain chains[N_BUCKETS];
+	struct datagram_counts counts;
+};
+
+/* What a fragment brings. */
+struct piece {
+	const uint8_t *bytes;
+	uint32_t offset;
+	uint32_t n_bytes;
+	bool is_last;
+};
+
+/* ---- memory ---------------------------------------------------------------------------------------- */
+
+int datagrams_new(uint32_t bytes_max, datagrams_wants_port *wants_port, const void *context,
+                  struct datagrams **datagrams)
+{
+	struct datagrams *d = calloc(1, sizeof(*d));
+	size_t stride = (HEADER_ROOM + (size_t)bytes_max + PAGE_BYTES - 1) / PAGE_BYTES * PAGE_BYTES;
+
+	if (!d)
+		return -ENOMEM;
+	d->bytes_max = bytes_max;
+	d->wants_port = wants_port;
+	d->context = context;
+	d->buffers_bytes = DATAGRAMS_MAX * stride;
+	/* Pages come when fragments first need them. */
+	d->buffers = mmap(NULL, d->buffers_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (d->buffers == MAP_FAILED || getrandom(&d->seed, sizeof(d->seed), 0) != sizeof(d->seed)) {
+		if (d->buffers != MAP_FAILED)
+			munmap(d->buffers, d->buffers_bytes);
+		free(d);
+		return -ENOMEM;
+	}
+	TAILQ_INIT(&d->unused);
+	TAILQ_INIT(&d->held);
+	TAILQ_INIT(&d->remembered);
+	for (unsigned i = 0; i < N_BUCKETS; i++) {
+		TAILQ_INIT(&d->sources[i].list);
+		LIST_INIT(&d->chains[i]);
+	}
+	for (unsigned i = 0; i < DATAGRAMS_MAX; i++) {
+		d->entries[i].buffer = d->buffers + i * stride;
+		TAILQ_INSERT_TAIL(&d->unused, &d->entries[i], by_age);
+	}
+	*datagrams = d;
+	return 0;
+}
+
+void datagrams_free(struct datagrams *datagrams)
+{
+	if (datagrams)
+		munmap(datagrams->buffers, datagrams->buffers_bytes);
+	free(datagrams);
+}
+
+const struct datagram_counts *datagrams_counts(const struct datagrams *datagrams)
+{
+	return &datagrams->counts;
+}
+
+uint64_t datagrams_oldest_ns(const struct datagrams *datagrams)
+{
+	const struct datagram *oldest = TAILQ_FIRST(&datagrams->held);
+
+	return oldest ? oldest->until_ns - DATAGRAM_TIMEOUT_NS : UINT64_MAX;
+}
+
+/* ---- the table ------------------------------------------------------------------------------------- */
+
+static uint32_t hash_words(const struct datagrams *d, const void *bytes, size_t n)
+{
+	uint64_t hash = d->seed, word;
+
+	for (size_t i = 0; i < n; i += sizeof(word)) {
+		memcpy(&word, (const uint8_t *)bytes + i, sizeof(word));
+		hash = (hash ^ word) * UINT64_C(0x9e3779b97f4a7c15);
+		hash ^= hash >> 29;
+	}
+	return (uint32_t)(hash % N_BUCKETS);
+}
+
+static struct datagram_chain *chain_of(struct datagrams *d, const struct datagram_key *key)
+{
+	return &d->chains[hash_words(d, key, sizeof(*key))];
+}
+
+static struct datagram_source *source_of(struct datagrams *d, const struct datagram_key *key)
+{
+	return &d->sources[hash_words(d, key->source, sizeof(key->source))];
+}
+
+static struct datagram *datagrams_find(struct datagrams *d, const struct datagram_key *key)
+{
+	struct datagram *datagram;
+
+	LIST_FOREACH (datagram, chain_of(d, key), of_key)
+		if (memcmp(&datagram->key, key, sizeof(*key)) == 0)
+			return datagram;
+	return NULL;
+}
+
+/* It is not held any more; `state` says what its later fragments are. */
+static void datagram_remember(struct datagrams *d, struct datagram *datagram, enum datagram_state state,
+                              uint64_t now_ns)
+{
+	struct datagram_source *source = source_of(d, &datagram->key);
+
+	TAILQ_REMOVE(&d->held, datagram, by_age);
+	TAILQ_REMOVE(&source->list, datagram, of_source);
+	source->n--;
+	d->counts.held -= datagram->n_fragments;
+	datagram->state = state;
+	datagram->until_ns = now_ns + DATAGRAM_TIMEOUT_NS;
+	TAILQ_INSERT_TAIL(&d->remembered, datagram, by_age);
+}
+
+static void datagram_forget(struct datagrams *d, struct datagram *datagram)
+{
+	TAILQ_REMOVE(&d->remembered, datagram, by_age);
+	LIST_REMOVE(datagram, of_key);
+	TAILQ_INSERT_HEAD(&d->unused, datagram, by_age);
+}
+
+/* A part of it lacks. A later fragment begins it anew. */
+static void datagram_give_up(struct datagrams *d, struct datagram *datagram)
+{
+	d->counts.missing += datagram->n_fragments;
+	d->counts.incomplete++;
+	d->counts.incomplete_bytes += datagram->n_bytes;
+	datagram_remember(d, datagram, DATAGRAM_REFUSED, 0);
+	datagram_forget(d, datagram);
+}
+
+static void datagram_refuse(struct datagrams *d, struct datagram *datagram, uint64_t now_ns)
+{
+	d->counts.refused += datagram->n_fragments;
+	datagram_remember(d, datagram, DATAGRAM_REFUSED, now_ns);
+}
+
+/* Remembered ones go first: they cost no data. */
+static struct datagram *datagram_take_unused(struct datagrams *d)
+{
+	struct datagram *datagram;
+
+	if (TAILQ_EMPTY(&d->unused) && !TAILQ_EMPTY(&d->remembered))
+		datagram_forget(d, TAILQ_FIRST(&d->remembered));
+	if (TAILQ_EMPTY(&d->unused))
+		datagram_give_up(d, TAILQ_FIRST(&d->held));
+	datagram = TAILQ_FIRST(&d->unused);
+	TAILQ_REMOVE(&d->unused, datagram, by_age);
+	return datagram;
+}
+
+static struct datagram *datagram_begin(struct datagrams *d, const struct datagram_key *key, uint64_t now_ns)
+{
+	struct datagram_source *source = source_of(d, key);
+	struct datagram *datagram;
+
+	if (source->n == DATAGRAMS_PER_SOURCE)
+		datagram_give_up(d, TAILQ_FIRST(&source->list));
+	datagram = datagram_take_unused(d);
+	datagram->key = *key;
+	datagram->state = DATAGRAM_HELD;
+	datagram->until_ns = now_ns + DATAGRAM_TIMEOUT_NS;
+	datagram->n_fragments = datagram->n_bytes = datagram->end = datagram->highest = datagram->header_bytes = 0;
+	memset(datagram->units, 0, sizeof(datagram->units));
+	TAILQ_INSERT_TAIL(&d->held, datagram, by_age);
+	TAILQ_INSERT_TAIL(&source->list, datagram, of_source);
+	source->n++;
+	LIST_INSERT_HEAD(chain_of(d, key), datagram, of_key);
+	return datagram;
+}
+
+void datagrams_expire(struct datagrams *d, uint64_t now_ns)
+{
+	struct datagram *oldest;
+
+	while ((oldest = TAILQ_FIRST(&d->held)) && oldest->until_ns <= now_ns)
+		datagram_give_up(d, oldest);
+	while ((oldest = TAILQ_FIRST(&d->remembered)) && oldest->until_ns <= now_ns)
+		datagram_forget(d, oldest);
+}
+
+void datagrams_give_up(struct datagrams *d)
+{
+	datagrams_expire(d, UINT64_MAX);
+}
+
+/* ---- one fragment ---------------------------------------------------------------------------------- */
+
+static struct datagram_key key_of_fragment(const uint8_t *bytes, const struct frame *frame)
+{
+	const uint8_t *ip = bytes + frame->l3_at;
+	struct datagram_key key = {.id = frame->fragment_id, .vlan = UNTAGGED, .ip_version = frame->ip_version};
+
+	if (frame->n_tags)
+		key.vlan = frame_be16(bytes + ETHER_HDR_LEN);
+	memcpy(key.source, ip + (frame->ip_version == 4 ? 12 : 8), frame->ip_version == 4 ? 4 : 16);
+	memcpy(key.destination, ip + (frame->ip_version == 4 ? 16 : 24), frame->ip_version == 4 ? 4 : 16);
+	return key;
+}
+
+/* Where the part of the datagram begins in the frame. The walk has found it in the frame. */
+static uint32_t piece_at(const struct frame *frame)
+{
+	return frame->ip_version == 4 ? frame->l4_at : frame->fragment_at + FRAGMENT_HEADER_BYTES;
+}
+
+/* Bytes of the whole IP packet that are no part of the datagram and count against its largest size. */
+static uint32_t counted_header_bytes(const struct frame *frame)
+{
+	return frame->ip_version == 4 ? frame->l4_at - frame->l3_at
+	                              : frame->fragment_at - frame->l3_at - FRAME_IPV6_BYTES;
+}
+
+/* False: its lengths contradict the frame, or each other. */
+static bool read_piece(const uint8_t *bytes, uint32_t n_bytes, const struct frame *frame, struct piece *piece)
+{
+	uint32_t at = piece_at(frame);
+
+	if (frame->ip_end <= at || frame->ip_end > n_bytes)
+		return false;
+	*piece = (struct piece){.bytes = bytes + at,
+	                        .offset = frame->fragment_offset,
+	                        .n_bytes = frame->ip_end - at,
+	                        .is_last = !frame->more_fragments};
+	return (piece->is_last || piece->n_bytes % UNIT_BYTES == 0) &&
+	       piece->offset + piece->n_bytes <= IP_BYTES_MAX - counted_header_bytes(frame) &&
+	       (piece->offset || at <= HEADER_ROOM);
+}
+
+/* How many of the piece's units have come before. */
+static uint32_t count_units(const struct datagram *datagram, const struct piece *piece)
+{
+	uint32_t n = 0, end = (piece->offset + piece->n_bytes + UNIT_BYTES - 1) / UNIT_BYTES;
+
+	for (uint32_t i = piece->offset / UNIT_BYTES; i < end; i++)
+		n += datagram->units[i / 64] >> i % 64 & 1;
+	return n;
+}
+
+static uint32_t units_of(const struct piece *piece)
+{
+	return (piece->n_bytes + UNIT_BYTES - 1) / UNIT_BYTES;
+}
+
+/* So many bytes of the piece are kept. */
+static uint32_t kept_bytes(const struct datagrams *d, const struct piece *piece)
+{
+	uint32_t room = d->bytes_max > piece->offset ? d->bytes_max - piece->offset : 0;
+
+	return piece->n_bytes < room ? piece->n_bytes : room;
+}
+
+/* All of it came before, with the same bytes. Of bytes that are not kept, the place counts. */
+static bool is_repeat(const struct datagrams *d, const struct datagram *datagram, const struct piece *piece)
+{
+	uint32_t piece_end = piece->offset + piece->n_bytes;
+
+	return count_units(datagram, piece) == units_of(piece) && piece_end <= datagram->highest &&
+	       piece->is_last == (piece_end == datagram->end) &&
+	       memcmp(datagram->buffer + HEADER_ROOM + piece->offset, piece->bytes, kept_bytes(d, piece)) == 0;
+}
+
+static bool contradicts(const struct datagram *datagram, const struct piece *piece)
+{
+	uint32_t piece_end = piece->offset + piece->n_bytes;
+
+	return count_units(datagram, piece) != 0 || (datagram->end && piece_end > datagram->end) ||
+	       (piece->is_last && (datagram->end || piece_end < datagram->highest));
+}
+
+static void datagram_keep(const struct datagrams *d, struct datagram *datagram, const struct piece *piece)
+{
+	uint32_t first = piece->offset / UNIT_BYTES, end = first + units_of(piece);
+
+	memcpy(datagram->buffer + HEADER_ROOM + piece->offset, piece->bytes, kept_bytes(d, piece));
+	for (uint32_t i = first; i < end; i++)
+		datagram->units[i / 64] |= UINT64_C(1) << i % 64;
+	datagram->n_bytes += piece->n_bytes;
+	if (piece->offset + piece->n_bytes > datagram->highest)
+		datagram->highest = piece->offset + piece->n_bytes;
+	if (piece->is_last)
+		datagram->end = datagram->highest;
+}
+
+/* The headers as they are without fragments, but for the lengths, which are not known yet. */
+static void keep_headers(struct datagram *datagram, const uint8_t *bytes, const struct frame *frame, uint32_t tag)
+{
+	uint8_t *headers = datagram->buffer;
+
+	datagram->header_bytes = frame->ip_version == 4 ? frame->l4_at : frame->fragment_at;
+	datagram->l3_at = frame->l3_at;
+	datagram->begins_with_udp = frame->l4_at == piece_at(frame);
+	datagram->tag = tag;
+	memcpy(headers, bytes, datagram->header_bytes);
+	if (frame->ip_version == 6)
+		headers[frame->fragment_named_at] = bytes[frame->fragment_at];
+}
+
+static void store_be16(uint8_t *at, uint32_t value)
+{
+	at[0] = (uint8_t)(value >> 8);
+	at[1] = (uint8_t)value;
+}
+
+static void end_headers(const struct datagram *datagram)
+{
+	uint8_t *ip = datagram->buffer + datagram->l3_at;
+	uint32_t ip_bytes = datagram->header_bytes - datagram->l3_at;
+	uint16_t sum;
+
+	if (datagram->key.ip_version == 6) {
+		store_be16(ip + 4, ip_bytes - FRAME_IPV6_BYTES + datagram->end);
+		return;
+	}
+	store_be16(ip + 2, ip_bytes + datagram->end);
+	store_be16(ip + 6, frame_be16(ip + 6) & IPV4_DONT);
+	store_be16(ip + 10, 0);
+	sum = (uint16_t)~packet_checksum_fold(packet_sum_bytes(ip, ip_bytes));
+	memcpy(ip + 10, &sum, sizeof(sum));
+}
+
+/* UDP's own checksum (RFC 768): no card checks that of fragments. It is not known if bytes were not kept. */
+static bool is_checksum_bad(const struct datagrams *d, const struct datagram *datagram)
+{
+	const uint8_t *udp = datagram->buffer + HEADER_ROOM;
+	uint8_t pseudo[8] = {0};
+	uint32_t udp_bytes = frame_be16(udp + 4);
+
+	if (!datagram->begins_with_udp || frame_be16(udp + 6) == 0 || datagram->end > d->bytes_max ||
+	    udp_bytes > datagram->end || udp_bytes < FRAME_UDP_BYTES)
+		return false;
+	store_be16(pseudo + 2, udp_bytes);
+	pseudo[5] = IPPROTO_UDP;
+	return packet_checksum_fold(packet_sum_bytes(datagram->key.source, 16) +
+	                            packet_sum_bytes(datagram->key.destination, 16) + packet_sum_bytes(pseudo, 8) +
+	                            packet_sum_bytes(udp, udp_bytes)) != UINT16_MAX;
+}
+
+static void datagram_show(const struct datagrams *d, const struct datagram *datagram, struct datagram_frame *whole)
+{
+	uint32_t kept = datagram->end < d->bytes_max ? datagram->end : d->bytes_max;
+
+	end_headers(datagram);
+	*whole = (struct datagram_frame){
+		.headers = datagram->buffer,
+		.header_bytes = datagram->header_bytes,
+		.bytes = datagram->buffer + HEADER_ROOM,
+		.n_kept = kept,
+		.n_bytes = datagram->end,
+		.is_checksum_bad = is_checksum_bad(d, datagram),
+		.tag = datagram->tag,
+	};
+}
+
+/* A datagram that is remembered: is the fragment one more of it, which has no row? */
+static bool belongs_to_remembered(struct datagrams *d, const struct datagram *datagram, const struct piece *piece)
+{
+	if (datagram->state == DATAGRAM_WHOLE && is_repeat(d, datagram, piece)) {
+		d->counts.joined++;
+		return true;
+	}
+	/* A sender that gives all its datagrams one identification begins the next one with its first fragment. */
+	if (datagram->state == DATAGRAM_WHOLE || piece->offset == 0)
+		return false;
+	if (datagram->state == DATAGRAM_FOREIGN)
+		d->counts.joined++;
+	else
+		d->counts.refused++;
+	return true;
+}
+
+/* The datagram that the fragment is to be added to; NULL: the fragment is counted, and that is all. */
+static struct datagram *datagram_for(struct datagrams *d, const struct datagram_key *key, const struct piece *piece,
+                                     uint64_t now_ns)
+{
+	struct datagram *datagram = datagrams_find(d, key);
+
+	if (datagram && datagram->state != DATAGRAM_HELD) {
+		if (belongs_to_remembered(d, datagram, piece))
+			return NULL;
+		datagram_forget(d, datagram);
+		datagram = NULL;
+	}
+	if (!datagram)
+		return datagram_begin(d, key, now_ns);
+	if (is_repeat(d, datagram, piece)) {
+		d->counts.joined++;
+		return NULL;
+	}
+	if (contradicts(datagram, piece)) {
+		datagram_refuse(d, datagram, now_ns);
+		d->counts.refused++;
+		return NULL;
+	}
+	return datagram;
+}
+
+bool datagrams_add(struct datagrams *d, const uint8_t *bytes, uint32_t n_bytes, const struct frame *frame, uint32_t tag,
+                   uint64_t now_ns, struct datagram_frame *whole)
+{
+	const struct datagram_key key = key_of_fragment(bytes, frame);
+	struct datagram *datagram;
+	struct piece piece;
+
+	datagrams_expire(d, now_ns);
+	if (!read_piece(bytes, n_bytes, frame, &piece)) {
+		d->counts.refused++;
+		return false;
+	}
+	datagram = datagram_for(d, &key, &piece, now_ns);
+	if (!datagram)
+		return false;
+	datagram_keep(d, datagram, &piece);
+	datagram->n_fragments++;
+	d->counts.held++;
+	if (piece.offset == 0) {
+		uint16_t port_be;
+
+		keep_headers(datagram, bytes, frame, tag);
+		memcpy(&port_be, bytes + frame->l4_at + 2, sizeof(port_be));
+		if (!d->wants_port(d->context, port_be)) {
+			d->counts.joined += datagram->n_fragments;
+			datagram_remember(d, datagram, DATAGRAM_FOREIGN, now_ns);
+			return false;
+		}
+	}
+	if (!datagram->end || datagram->n_bytes != datagram->end)
+		return false;
+	d->counts.joined += datagram->n_fragments - 1;
+	d->counts.whole++;
+	datagram_remember(d, datagram, DATAGRAM_WHOLE, now_ns);
+	datagram_show(d, datagram, whole);
+	return true;
+}

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * The datagrams of which some fragments have come. Memory is bounded: DATAGRAMS_MAX datagrams at once, and
+ * DATAGRAMS_PER_SOURCE of one source address; a new one takes the place of the oldest. A datagram of which a part lacks
+ * after DATAGRAM_TIMEOUT_NS is given up.
+ *
+ * As in Linux, a fragment that overlaps another one makes the whole datagram refused (RFC 5722). A fragment that comes
+ * again with the same bytes is a repeat: no loss, and no reason to refuse. A datagram that is whole is remembered for
+ * as long, so that its repeated fragments are known.
+ */
+#ifndef DAEMON_REASSEMBLY_DATAGRAMS_H
+#define DAEMON_REASSEMBLY_DATAGRAMS_H
+
+#include "lib/frame/frame.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define DATAGRAMS_MAX        512
+#define DATAGRAMS_PER_SOURCE 64
+/* Long for a network of one site; short, because IPv4 uses an identification again after 65,536 packets (RFC 4963). */
+#define DATAGRAM_TIMEOUT_NS UINT64_C(200000000)
+
+struct datagrams;
+
+/* Each fragment is in one of the first four. Units: fragments, but for the last three. */
+struct datagram_counts {
+	uint64_t held; /* now, of datagrams of which a part lacks */
+	uint64_t
+		joined; /* without a row of their own, and no loss: parts of a row, repeats, fragments of other ports */
+	uint64_t missing;          /* of datagrams that were given up */
+	uint64_t refused;          /* they overlap, or their lengths contradict each other or the IP header */
+	uint64_t whole;            /* datagrams: each took one more fragment than `joined` counts for it */
+	uint64_t incomplete;       /* datagrams that were given up */
+	uint64_t incomplete_bytes; /* bytes of their UDP datagrams that had come */
+};
+
+/* A frame as it would have come without fragments: its headers up to IP, then the UDP datagram. */
+struct datagram_frame {
+	const uint8_t *headers; /* valid until the next call */
+	uint32_t header_bytes;
+	const uint8_t *bytes; /* of the UDP datagram, with its UDP header; likewise */
+	uint32_t n_kept;      /* so many of them are there */
+	uint32_t n_bytes;
+	bool is_checksum_bad;
+	uint32_t tag; /* of its first fragment */
+};
+
+/** Does a datagram to this UDP port belong to the stream? In network order. */
+typedef bool datagrams_wants_port(const void *context, uint16_t port_be);
+
+/** bytes_max: of each datagram so many bytes are kept, UDP header included. 0 or -ENOMEM. */
+int datagrams_new(uint32_t bytes_max, datagrams_wants_port *wants_port, const void *context,
+                  struct datagrams **datagrams);
+void datagrams_free(struct datagrams *datagrams);
+
+/**
+ * A frame that is a fragment of UDP, which frame_walk() has read. tag: of its event. True: it made a datagram whole,
+ * which is in *whole.
+ */
+bool datagrams_add(struct datagrams *datagrams, const uint8_t *bytes, uint32_t n_bytes, const struct frame *frame,
+                   uint32_t tag, uint64_t now_ns, struct datagram_frame *whole);
+
+/** Give up those that have waited too long. */
+void datagrams_expire(struct datagrams *datagrams, uint64_t now_ns);
+/** Give all up: no packet comes any more. */
+void datagrams_give_up(struct datagrams *datagrams);
+
+/** When the first fragment of the oldest one that is held came; UINT64_MAX: none is held. */
+uint64_t datagrams_oldest_ns(const struct datagrams *datagrams);
+
+const struct datagram_counts *datagrams_counts(const struct datagrams *datagrams);
+
+#endif

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * A receive queue that joins IP fragments to whole datagrams, between a device's queue and a worker: to the worker it
+ * is a queue of a device. The device's queue fills frames of its own; each whole datagram is copied to a row. A stream
+ * without reassembly has none of it.
+ *
+ * Threads as for any queue (backend.h): the worker calls its operations, and what is marked so below.
+ */
+#ifndef DAEMON_REASSEMBLY_REASSEMBLY_H
+#define DAEMON_REASSEMBLY_REASSEMBLY_H
+
+#include "daemon/backend/backend.h"
+#include "daemon/reassembly/datagrams.h"
+
+#define REASSEMBLY_N_PORTS 65536
+
+struct reassembly;
+
+struct reassembly_options {
+	const struct backend_ops *ops;
+	struct backend *backend;
+	struct backend_queue_options rows; /* of the queue as the worker sees it */
+	uint32_t frame_bytes;              /* the longest frame that the device can receive, without FCS */
+	bool waits_for_rows;               /* without a row, packets wait in the device; else they are lost */
+};
+
+/** Makes the device's queue with memory of its own. */
+int reassembly_new(const struct reassembly_options *options, struct reassembly **reassembly, struct failure *failure);
+/** Destroys the device's queue, too. NULL: no effect. */
+void reassembly_free(struct reassembly *reassembly);
+
+/** Bytes of the memory that is registered for one queue. Pure. */
+uint64_t reassembly_bytes(uint32_t slots, uint32_t frame_bytes);
+
+/** The queue for the worker, and the one for flows, groups and counts. */
+struct backend_queue *reassembly_queue(struct reassembly *reassembly);
+struct backend_queue *reassembly_device_queue(struct reassembly *reassembly);
+
+/**
+ * The UDP ports of the stream's flows: bit i of word i / 64. Datagrams to other ports have no row. None at first. Any
+ * thread.
+ */
+void reassembly_set_ports(struct reassembly *reassembly, const uint64_t ports[REASSEMBLY_N_PORTS / 64]);
+
+/** Worker: events of the last poll(), which returned how many frames it took; those without a row have no event. */
+uint32_t reassembly_n_events(const struct reassembly *reassembly);
+/**
+ * Worker: frames that were taken from the device; and frames that it had room for up to now, or the taken ones alone if
+ * it may have more frames already.
+ */
+uint64_t reassembly_taken(const struct reassembly *reassembly);
+uint64_t reassembly_posted(const struct reassembly *reassembly);
+/** Worker: of the frames that were taken. */
+const struct datagram_counts *reassembly_counts(const struct reassembly *reassembly);
+/** Worker: all frames that were taken before have a row, need none, or are lost. UINT64_MAX: all at all. */
+uint64_t reassembly_decided_ns(const struct reassembly *reassembly);
+/** Worker: no packet comes any more. */
+void reassembly_give_up(struct reassembly *reassembly);
+
+#endif

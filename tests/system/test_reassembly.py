@@ -1,0 +1,267 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Datagrams that come in IP fragments: whole rows, and every fragment accounted for."""
+import random
+import socket
+import subprocess
+import time
+
+import pytest
+
+import conftest
+import frames
+from frames import fragment_frame, udp_datagram
+
+MTU = 1500
+SIZE = 12000
+SHORT, TRUNCATED, IRREGULAR, FRAGMENT, BAD_CHECKSUM, ERROR, UNUSABLE = (1 << bit for bit in range(7))
+
+
+@pytest.fixture
+def narrow(net, wire):
+    """The wire with an MTU that makes fragments of large datagrams."""
+    conftest.run("ip", "-n", net.rx, "link", "set", wire.interface, "mtu", MTU)
+    conftest.run("ip", "-n", net.tx, "link", "set", wire.tx, "mtu", MTU)
+    return wire
+
+
+def sizes(seed, n, largest=SIZE):
+    chance = random.Random(seed)
+    return [chance.choice([1, 100, 1472, 1473, 2952, 8448, largest - 1, largest]) for _ in range(n)]
+
+
+def payloads(seed, n, largest=SIZE):
+    chance = random.Random(seed)
+    return [chance.randbytes(size) for size in sizes(seed, n, largest)]
+
+
+def send_by_kernel(net, wire, port, datagrams, source_port=0):
+    """The kernel of the sender makes the fragments."""
+    def open_socket():
+        udp = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        udp.setsockopt(socket.IPPROTO_IP, 10, 0)  # IP_MTU_DISCOVER: without "don't fragment"
+        udp.bind((wire.tx_address, source_port))
+        return udp
+
+    with conftest.in_namespace(net.tx, open_socket) as udp:
+        for datagram in datagrams:
+            udp.sendto(datagram, (wire.address, port))
+
+
+def expect_sum_at_rest(one, **expected):
+    counts = one.expect_sum()
+    assert {name: counts[name] for name in expected} == expected
+    return counts
+
+
+def n_fragments(size):
+    return (size + 8 + 1479) // 1480
+
+
+def lidar(wire, **keys):
+    return conftest.stream(wire, **{"payload_size": SIZE, "history_blocks": 16, **keys})
+
+
+def test_datagrams_above_the_mtu_come_byte_for_byte(daemon, net, narrow, consumer):
+    one = daemon([lidar(narrow)])
+    sent = payloads(1, 200)
+    reader = consumer(one, "lidar", "--count", len(sent), "--timeout", 30000)
+    send_by_kernel(net, narrow, 7502, sent)
+    rows, _ = reader.finish()
+    assert [row["payload"] for row in rows] == sent
+    assert all(row["flags"] in (0, SHORT) for row in rows)
+    assert all(row["length"] == row["wire_length"] for row in rows)
+    fragmented = [len(payload) for payload in sent if n_fragments(len(payload)) > 1]
+    expect_sum_at_rest(one, published=len(sent), no_buffer=0, errored=0, reassembled=len(fragmented),
+                       joined=sum(n_fragments(size) - 1 for size in fragmented), irregular=0, fragments=0)
+
+
+def fragments(wire, payload, port=7502, **keys):
+    return frames.fragments(payload, wire.address, port, wire.mac_bytes(), MTU, wire.tx_address, **keys)
+
+
+def piece(wire, part, offset, is_last=False, **keys):
+    return fragment_frame(part, offset, is_last, wire.address, wire.mac_bytes(), wire.tx_address, **keys)
+
+
+def expect_payloads(reader, expected):
+    rows, _ = reader.finish()
+    assert [row["payload"] for row in rows] == expected
+    assert all(row["flags"] in (0, SHORT) for row in rows), "a row is as if its datagram had come in one frame"
+
+
+def test_fragments_come_in_any_order_and_more_than_once(daemon, narrow, consumer):
+    one = daemon([lidar(narrow)])
+    chance = random.Random(5)
+    sent = [chance.randbytes(SIZE) for _ in range(60)]
+    reader = consumer(one, "lidar", "--count", len(sent), "--timeout", 30000)
+    n_frames = 0
+    for number, payload in enumerate(sent):
+        parts = fragments(narrow, payload, identification=number)
+        repeated = chance.sample(parts, 2)
+        frames_of_it = parts + repeated
+        chance.shuffle(frames_of_it)
+        late = parts[3]  # when the datagram is whole already
+        narrow.send(*frames_of_it, late)
+        n_frames += len(frames_of_it) + 1
+    expect_payloads(reader, sent)
+    expect_sum_at_rest(one, matched=n_frames, published=len(sent), reassembled=len(sent), no_buffer=0,
+                       incomplete_datagrams=0)
+
+
+def test_datagrams_with_a_hole_are_lost_by_name(daemon, narrow, consumer):
+    one = daemon([lidar(narrow)])
+    chance = random.Random(6)
+    sent = [chance.randbytes(SIZE) for _ in range(20)]
+    whole = [payload for number, payload in enumerate(sent) if number % 4]
+    reader = consumer(one, "lidar", "--count", len(whole), "--timeout", 30000)
+    n_missing = 0
+    for number, payload in enumerate(sent):
+        parts = fragments(narrow, payload, identification=number)
+        if number % 4 == 0:
+            del parts[number % len(parts)]
+            n_missing += len(parts)
+        narrow.send(*parts)
+    expect_payloads(reader, whole)
+    conftest.wait_until(lambda: one.stream()["incomplete_datagrams"] == len(sent) - len(whole), 10, one.stream)
+    counts = expect_sum_at_rest(one, no_buffer=n_missing, incomplete=n_missing, refused=0)
+    assert counts["incomplete_bytes"] > (len(sent) - len(whole)) * (SIZE - 1480)
+
+
+def test_overlapping_fragments_are_refused_with_their_datagram(daemon, narrow, consumer):
+    one = daemon([lidar(narrow)])
+    datagram = udp_datagram(bytes(4000), narrow.address, 7502, narrow.tx_address)
+    good = random.Random(7).randbytes(5000)
+    reader = consumer(one, "lidar", "--count", 1, "--timeout", 30000)
+    overlaps = [piece(narrow, datagram[:1480], 0), piece(narrow, b"x" * 1480, 1472),
+                piece(narrow, datagram[2960:], 2960, True), piece(narrow, datagram[1480:2960], 1480)]
+    two_ends = [piece(narrow, datagram[2960:], 2960, True, identification=2),
+                piece(narrow, bytes(800), 4800, True, identification=2)]
+    odd = [piece(narrow, bytes(15), 0, identification=3), piece(narrow, bytes(800), 65528, True, identification=4)]
+    narrow.send(*overlaps, *two_ends, *odd, *fragments(narrow, good, identification=9))
+    expect_payloads(reader, [good])
+    counts = expect_sum_at_rest(one, published=1)
+    # A first fragment without a whole UDP header is an ordinary frame.
+    assert counts["refused"] + counts["incomplete"] == counts["no_buffer"] == 7
+    assert counts["refused"] >= 6
+
+
+def test_an_attackers_fragments_take_neither_memory_nor_honest_datagrams(daemon, narrow, consumer):
+    one = daemon([lidar(narrow)])
+    chance = random.Random(8)
+    sent = [chance.randbytes(SIZE) for _ in range(50)]
+    reader = consumer(one, "lidar", "--count", len(sent), "--timeout", 60000)
+    memory = lambda: int(next(line.split()[1] for line in open(f"/proc/{one.pid()}/status") if "VmRSS" in line))
+    attack = [piece(narrow, bytes(64), 8 * chance.randrange(1, 7000), identification=i) for i in range(20000)]
+    others = [fragment_frame(bytes(64), 8 * chance.randrange(1, 7000), False, narrow.address, narrow.mac_bytes(),
+                             f"10.77.{chance.randrange(1, 250)}.{chance.randrange(1, 250)}", identification=i)
+              for i in range(20000)]
+    before = memory()
+    for number, payload in enumerate(sent):
+        narrow.send(*attack[number * 400:number * 400 + 400],
+                    *fragments(narrow, payload, identification=50000 + number),
+                    *others[number * 400:number * 400 + 400])
+        time.sleep(0.01)
+    expect_payloads(reader, sent)
+    assert memory() - before < 16384, "kB"
+    conftest.wait_until(lambda: one.stream()["in_flight"] == 0, 10, one.stream)
+    expect_sum_at_rest(one, published=len(sent), refused=0)
+
+
+def test_two_streams_of_one_address_get_the_fragments_of_their_ports(daemon, narrow, consumer):
+    if conftest.BACKEND == "verbs":
+        pytest.skip("a card steers fragments by address: ibvcapd.conf(5) says so")
+    one = daemon([lidar(narrow), lidar(narrow, name="other", port=7504)])
+    chance = random.Random(9)
+    ours, theirs = ([chance.randbytes(SIZE) for _ in range(30)] for _ in range(2))
+    readers = [consumer(one, name, "--count", 30, "--timeout", 30000) for name in ("lidar", "other")]
+    for number in range(30):
+        narrow.send(*fragments(narrow, ours[number], 7502, identification=2 * number),
+                    *fragments(narrow, theirs[number], 7504, identification=2 * number + 1))
+    expect_payloads(readers[0], ours)
+    expect_payloads(readers[1], theirs)
+    for name in ("lidar", "other"):
+        counts = one.expect_sum(name)
+        assert (counts["published"], counts["no_buffer"]) == (30, 0), counts
+
+
+def test_fragments_of_ports_that_no_flow_has_reach_the_kernels_sockets(daemon, net, narrow):
+    if conftest.BACKEND == "verbs":
+        pytest.skip("a card steers fragments by address: ibvcapd.conf(5) says so")
+
+    def listen():
+        udp = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        udp.bind((narrow.address, 9000))
+        udp.settimeout(20)
+        return udp
+
+    with conftest.in_namespace(net.rx, listen) as udp:
+        one = daemon([lidar(narrow)])
+        payload = random.Random(10).randbytes(SIZE)
+        narrow.send(*fragments(narrow, payload, 9000))
+        assert udp.recv(SIZE + 1) == payload
+        assert one.expect_sum()["published"] == 0
+
+
+def test_a_stream_that_ends_counts_what_it_held_as_lost(start_daemon, narrow):
+    one = start_daemon([lidar(narrow)]).wait_ready()
+    narrow.send(*fragments(narrow, bytes(SIZE))[:-1])
+    conftest.wait_until(lambda: one.stream()["matched"] == 8, 10, one.stream)
+    assert one.stop() == 0
+    assert "ended: matched 8 = published 0 + no_buffer 8 + errored 0 + joined 0" in one.text()
+
+
+def test_ipv6_datagrams_are_joined(daemon, net, narrow, consumer):
+    address = "fd77::1"
+    conftest.run("ip", "-n", net.rx, "addr", "add", f"{address}/64", "dev", narrow.interface, "nodad")
+    one = daemon([lidar(narrow, flows=[conftest.flow(7502, address)])])
+    chance = random.Random(11)
+    sent = [chance.randbytes(SIZE) for _ in range(30)]
+    reader = consumer(one, "lidar", "--count", len(sent), "--timeout", 30000)
+    for number, payload in enumerate(sent):
+        narrow.send(*frames.fragments(payload, address, 7502, narrow.mac_bytes(), MTU, "fd77::2",
+                                      identification=number))
+    expect_payloads(reader, sent)
+    expect_sum_at_rest(one, published=len(sent), reassembled=len(sent), no_buffer=0)
+
+
+def test_a_wrong_checksum_is_found(daemon, narrow, consumer):
+    one = daemon([lidar(narrow)])
+    reader = consumer(one, "lidar", "--count", 1, "--timeout", 30000)
+    parts = fragments(narrow, bytes(SIZE))
+    narrow.send(*parts[:-1], parts[-1][:-1] + b"x")
+    rows, _ = reader.finish()
+    assert rows[0]["flags"] & BAD_CHECKSUM
+    assert one.expect_sum()["bad_checksum"] == 1
+
+
+class Recorder:
+    tool = conftest.Build.ibvcapd.parent.parent / "tools/ibvcap"
+
+    def __init__(self, one, path):
+        self.process = subprocess.Popen([str(word) for word in (
+            self.tool, "record", "lidar", "--socket", one.socket_path, "-w", path)], stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT, text=True)
+        conftest.wait_until(lambda: one.status()["consumers"], 20, "the recorder")
+
+    def stop(self):
+        """(exit status, what it said)"""
+        self.process.terminate()
+        said = self.process.communicate(timeout=30)[0]
+        return self.process.returncode, said
+
+
+@pytest.mark.parametrize("at_once", [True, False])
+def test_a_recording_says_what_was_lost_to_fragments(daemon, narrow, tmp, at_once):
+    """Also if nothing comes between the fragment that lacks and the end. A loss just before the end may be after it."""
+    one = daemon([lidar(narrow)])
+    recorder = Recorder(one, tmp / "frames.pcapng")
+    for number in range(10):
+        parts = fragments(narrow, bytes([number]) * SIZE, identification=number)
+        narrow.send(*(parts[:4] if number == 5 else parts))
+    if not at_once:
+        conftest.wait_until(lambda: one.stream()["incomplete_datagrams"] == 1, 10, one.stream)
+        time.sleep(0.5)
+    code, said = recorder.stop()
+    assert (code, "4 packets are missing" in said) in ([(1, True), (2, False)] if at_once else [(1, True)]), said
+    text = conftest.run(Recorder.tool, "why", "lidar", "--socket", one.socket_path).stdout
+    assert "incomplete" in text and "did not come in 200 ms" in text, text
