@@ -6,8 +6,8 @@
 With --channels, the status of a daemon that sends: its channels are called as the streams they feed, and for each
 sent = completed, and submitted = completed + errored + flushed + late_dropped + pending.
 For each stream  sent = matched + lost before the flow rule, and matched = published + no_buffer + errored + joined +
-in_flight; for each consumer  published since it attached = delivered + skipped + lag. At rest pending, in_flight and lag
-are 0.
+in_flight; for each consumer  published since it attached = delivered + skipped + lag. At rest pending, in_flight and
+lag are 0.
 Exit 0: every packet is accounted for. Exit 1: says which term is not what the others leave for it.
 """
 import argparse

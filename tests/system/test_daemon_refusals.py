@@ -51,8 +51,8 @@ def test_the_same_flow_twice(refused, wire):
 
 
 def test_payload_size_over_the_mtu(refused, wire):
-    line = refused([conftest.stream(wire, payload_size=9000, reassemble="off")], EX_CONFIG, ".conf:", "payload_size 9000", "MTU 9000",
-                   8972)
+    line = refused([conftest.stream(wire, payload_size=9000, reassemble="off")], EX_CONFIG, ".conf:",
+                   "payload_size 9000", "MTU 9000", 8972)
     assert f"ip link set dev {wire.interface} mtu 9028" in line
 
 
