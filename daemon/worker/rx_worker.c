@@ -147,10 +147,10 @@ static void rx_worker_record_settled(struct rx_worker *worker, uint64_t at_ns)
 	worker->is_record_due = false;
 }
 
-/* The fragments that were held have a row by now, or are lost. */
+/* The sum was settled while fragments were held, which have a row by now, or are lost. */
 __attribute__((noinline, cold)) static void rx_worker_record_again(struct rx_worker *worker)
 {
-	rx_worker_note(worker, worker->has_matched ? RX_SUM_OPEN : RX_SUM_SETTLED);
+	rx_worker_note(worker, RX_SUM_SETTLED);
 	worker->before = worker->noted.losses;
 	rx_worker_record_settled(worker, worker->reading.at_ns);
 }
@@ -326,7 +326,8 @@ int rx_worker_do_work(struct worker *base)
 	}
 	if (worker->is_record_due && !worker->restart_at_ns && !worker->base.stopped)
 		rx_worker_record_if_settled(worker, n);
-	else if (worker->is_record_partial && !rx_receive_held(&worker->receive) && !worker->base.stopped)
+	else if (worker->is_record_partial && !worker->has_matched && !rx_receive_held(&worker->receive) &&
+	         !worker->base.stopped)
 		rx_worker_record_again(worker);
 	return worker->base.stopped ? 0 : n + rx_worker_take_mails(worker);
 }

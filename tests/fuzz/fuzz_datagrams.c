@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Any sequence of fragments: each is counted once; and a datagram that is whole has at each place a byte that a fragment
- * of its identification had there. The bytes of a sequence choose among few identifications, places and sources, so that
- * repeats and overlaps are frequent.
+ * Any sequence of fragments: each is counted once; and a datagram that is whole has at each place a byte that a
+ * fragment of its identification had there. The bytes of a sequence choose among few identifications, places and
+ * sources, so that repeats and overlaps are frequent.
  */
 #include "daemon/reassembly/datagrams.h"
 #include "tests/fuzz/require.h"

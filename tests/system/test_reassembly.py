@@ -255,6 +255,8 @@ def test_a_recording_says_what_was_lost_to_fragments(daemon, narrow, tmp, at_onc
     """Also if nothing comes between the fragment that lacks and the end. A loss just before the end may be after it."""
     one = daemon([lidar(narrow)])
     recorder = Recorder(one, tmp / "frames.pcapng")
+    if not at_once:
+        time.sleep(0.5)  # the beginning is settled
     for number in range(10):
         parts = fragments(narrow, bytes([number]) * SIZE, identification=number)
         narrow.send(*(parts[:4] if number == 5 else parts))

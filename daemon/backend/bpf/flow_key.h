@@ -6,7 +6,8 @@
  *
  * A ConnectX steers in the same way: a rule without a VLAN matches tagged and untagged frames; a VLAN is the id of an
  * outer tag of type 0x8100; the EtherType is the one behind up to two tags; IP options are skipped; a later fragment
- * has no ports; of the extension headers of IPv6 only that of fragments is looked into; lengths in headers do not count.
+ * has no ports; of the extension headers of IPv6 only that of fragments is looked into; lengths in headers do not
+ * count.
  */
 #ifndef DAEMON_BACKEND_BPF_FLOW_KEY_H
 #define DAEMON_BACKEND_BPF_FLOW_KEY_H
