@@ -252,7 +252,7 @@ struct ibvcap_settled {
 	IBVCAP_ATOMIC(uint64_t) at_ns;   /* CLOCK_MONOTONIC; 0: no record yet; UINT64_MAX: the queue has ended */
 	/* The flow counters of the stream, at that time; UINT64_MAX: fragments are held that came later. */
 	IBVCAP_ATOMIC(uint64_t) matched;
-	IBVCAP_ATOMIC(uint64_t) head;    /* a while later */
+	IBVCAP_ATOMIC(uint64_t) head; /* a while later */
 	struct ibvcap_queue_losses before;
 	struct ibvcap_queue_losses after;
 	IBVCAP_ATOMIC(uint64_t) no_buffer_most; /* of after: so many at most; UINT64_MAX: not known */
