@@ -159,7 +159,8 @@ static const struct key flow[] = {
          .help = "rule: packets that the other keys name; all: every packet of the interface; multicast: "
                  "those to groups and broadcasts; default: what no flow and no program takes"},
 	{"destination", KEY_PREFIX, FIELD(config_flow, destination, destination_bits), .string = "",
-         .help = "IPv4 or IPv6 address, the interface's own or a multicast group's, or a prefix; empty: any"},
+         .help = "IPv4 or IPv6 address: the interface's own, a multicast group's, a broadcast address; or a prefix; "
+                 "empty: any"},
 	{"port", KEY_INTEGER, FLOW(destination_port), .number = 0, .min = 0, .max = 65535,
          .help = "UDP or TCP destination port, which such a flow has to name; 0: any"},
 	{"source", KEY_PREFIX, FIELD(config_flow, source, source_bits), .string = "",

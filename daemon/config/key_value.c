@@ -112,16 +112,17 @@ static bool key_parse_mode(const char *text, mode_t *mode)
 	return text[0] >= '0' && text[0] <= '7' && *end == '\0' && bits <= 0777;
 }
 
-/* Neither 0.0.0.0 nor the broadcast address nor IPv4 in IPv6 form (::ffff:10.0.0.1) is in a packet's header. */
-static bool is_packet_address(const struct config_address *address)
+/* Neither 0.0.0.0 nor IPv4 in IPv6 form (::ffff:10.0.0.1) is in a packet's header. Packets to all stations may come. */
+static bool is_packet_address(const struct key *key, const struct config_address *address)
 {
 	static const uint8_t zero[16], mapped[12] = {[10] = 0xff, [11] = 0xff};
 	static const uint8_t broadcast[4] = {255, 255, 255, 255};
 
 	if (memcmp(address->address, zero, sizeof(zero)) == 0)
 		return false;
-	return address->family == AF_INET ? memcmp(address->address, broadcast, sizeof(broadcast)) != 0
-	                                  : memcmp(address->address, mapped, sizeof(mapped)) != 0;
+	return address->family == AF_INET
+	               ? key->type == KEY_PREFIX || memcmp(address->address, broadcast, sizeof(broadcast)) != 0
+	               : memcmp(address->address, mapped, sizeof(mapped)) != 0;
 }
 
 static bool key_parse_address(const struct key *key, const char *text, struct config_address *address)
@@ -130,7 +131,7 @@ static bool key_parse_address(const struct key *key, const char *text, struct co
 	if (!key->required && text[0] == '\0')
 		return true;
 	address->family = strchr(text, ':') ? AF_INET6 : AF_INET;
-	return inet_pton(address->family, text, address->address) == 1 && is_packet_address(address) &&
+	return inet_pton(address->family, text, address->address) == 1 && is_packet_address(key, address) &&
 	       (key->type != KEY_UNICAST || !config_is_multicast(address));
 }
 

@@ -109,6 +109,14 @@ static unsigned flow_group_mac_bits(const struct config_flow *flow)
 	return fixed + (flow->destination_bits > above ? flow->destination_bits - above : 0);
 }
 
+bool flow_is_to_all(const struct config_flow *flow)
+{
+	static const uint8_t all[4] = {0xff, 0xff, 0xff, 0xff};
+
+	return flow->destination.family == AF_INET && flow_has_whole_destination(flow) &&
+	       memcmp(flow->destination.address, all, sizeof(all)) == 0;
+}
+
 static void flow_resolve_destination_mac(const struct config_flow *flow, const uint8_t interface_mac[6],
                                          struct flow_rule *rule)
 {
@@ -119,6 +127,9 @@ static void flow_resolve_destination_mac(const struct config_flow *flow, const u
 		flow_set_bits(mask, 48);
 	} else if (flow->destination.family == AF_UNSPEC) {
 		return;
+	} else if (flow_is_to_all(flow)) {
+		flow_set_bits(value, 48);
+		flow_set_bits(mask, 48);
 	} else if (!flow_reaches_groups(flow)) {
 		if (interface_mac) {
 			memcpy(value, interface_mac, 6);

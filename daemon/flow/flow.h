@@ -66,12 +66,16 @@ void flow_group_mac(const struct config_address *group, uint8_t mac[6]);
 /** Is the destination one address, or group, and no prefix? */
 bool flow_has_whole_destination(const struct config_flow *flow);
 
+/** Is the destination 255.255.255.255, all stations of the network? */
+bool flow_is_to_all(const struct config_flow *flow);
+
 /** Can a packet to the destination be one to a group? */
 bool flow_reaches_groups(const struct config_flow *flow);
 
 /**
- * Resolve one configured flow. interface_mac is used for a unicast destination; NULL: the rule has any destination MAC
- * there that is no group's. The rule has tag 0.
+ * Resolve one configured flow. interface_mac is used for a unicast destination, and is ff:ff:ff:ff:ff:ff for the
+ * broadcast address of the interface's subnet; NULL: the rule has any destination MAC there that is no group's. The
+ * rule has tag 0.
  */
 void flow_resolve(const struct config_flow *flow, const uint8_t interface_mac[6], struct flow_rule *rule);
 

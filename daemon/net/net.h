@@ -33,6 +33,7 @@ bool net_has_address(unsigned interface_index, const struct config_address *addr
 
 struct net_address_place {
 	bool is_here;        /* on any interface of this machine: by default the kernel answers for it at each */
+	bool is_broadcast;   /* of a subnet of the interface */
 	char addresses[128]; /* of the interface, of that family: "10.0.0.1, 10.0.0.2"; "": none */
 };
 

@@ -5,6 +5,7 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <ifaddrs.h>
+#include <net/if.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -32,6 +33,20 @@ static void net_list_address(const struct ifaddrs *entry, char *text, size_t byt
 		snprintf(text + used, bytes - used, "%s%s", used ? ", " : "", form);
 }
 
+/* By the netmask: an address that was added without a broadcast address has one all the same. */
+static bool net_is_broadcast_of(const struct ifaddrs *entry, const struct config_address *address)
+{
+	uint32_t own, mask, wanted;
+
+	if (address->family != AF_INET || !(entry->ifa_flags & IFF_BROADCAST) || !entry->ifa_netmask)
+		return false;
+	memcpy(&own, net_bytes_of(entry->ifa_addr), sizeof(own));
+	memcpy(&mask, net_bytes_of(entry->ifa_netmask), sizeof(mask));
+	memcpy(&wanted, address->address, sizeof(wanted));
+	/* Two addresses of a /31 are both of stations (RFC 3021). */
+	return (own | ~mask) == wanted && (ntohl(~mask) > 1);
+}
+
 int net_find_address(const struct config_address *address, const char *interface, struct net_address_place *place)
 {
 	size_t bytes = address->family == AF_INET ? sizeof(struct in_addr) : sizeof(struct in6_addr);
@@ -43,8 +58,10 @@ int net_find_address(const struct config_address *address, const char *interface
 	for (const struct ifaddrs *entry = entries; entry; entry = entry->ifa_next) {
 		if (!entry->ifa_addr || entry->ifa_addr->sa_family != address->family)
 			continue;
-		if (net_is_on(entry, interface))
+		if (net_is_on(entry, interface)) {
 			net_list_address(entry, place->addresses, sizeof(place->addresses));
+			place->is_broadcast |= net_is_broadcast_of(entry, address);
+		}
 		place->is_here |= memcmp(net_bytes_of(entry->ifa_addr), address->address, bytes) == 0;
 	}
 	freeifaddrs(entries);

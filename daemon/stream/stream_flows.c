@@ -15,12 +15,23 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* The broadcast address of a subnet is known by the interface's addresses alone. */
+static void stream_resolve(const struct stream *stream, const struct config_flow *flow, struct flow_rule *rule)
+{
+	static const uint8_t all[6] = {0xff, 0xff, 0xff, 0xff, 0xff, 0xff};
+	struct net_address_place place = {.is_broadcast = false};
+
+	if (flow->destination.family == AF_INET && flow_has_whole_destination(flow) && !flow_reaches_groups(flow))
+		net_find_address(&flow->destination, stream->config->interface, &place);
+	flow_resolve(flow, place.is_broadcast ? all : stream->interface->net.mac, rule);
+}
+
 static void stream_log_flow(const struct stream *stream, const struct config_flow *config, const char *what)
 {
 	struct flow_rule rule;
 	char text[FLOW_TEXT_MAX];
 
-	flow_resolve(config, stream->interface->net.mac, &rule);
+	stream_resolve(stream, config, &rule);
 	log_debug("stream '%s': flow %s %s", stream->config->name, flow_format(&rule, text, sizeof(text)), what);
 }
 
@@ -30,8 +41,9 @@ void stream_check_destination(const struct config_stream *config, const struct c
 	char address[INET6_ADDRSTRLEN] = "";
 	struct net_address_place place;
 
-	if (flow->destination.family == AF_UNSPEC || flow_reaches_groups(flow) || !flow_has_whole_destination(flow) ||
-	    net_find_address(&flow->destination, config->interface, &place) < 0 || place.is_here)
+	if (flow->destination.family == AF_UNSPEC || flow_reaches_groups(flow) || flow_is_to_all(flow) ||
+	    !flow_has_whole_destination(flow) || net_find_address(&flow->destination, config->interface, &place) < 0 ||
+	    place.is_here || place.is_broadcast)
 		return;
 	inet_ntop(flow->destination.family, flow->destination.address, address, sizeof(address));
 	log_message(LOG_WARNING, &(struct log_about){.stream = config->name, .interface = config->interface},
@@ -98,7 +110,7 @@ static int stream_add_flow(struct stream *stream, const struct config_stream *co
 		return failure_set(failure, EX_OSERR, ENOMEM, "stream '%s': out of memory", stream->config->name);
 	stream->flows = flows;
 	stream_check_destination(stream->config, flow);
-	flow_resolve(flow, interface->net.mac, &rule);
+	stream_resolve(stream, flow, &rule);
 	rule.tag = config->flow_numbers ? number : 0;
 	rule.joins = stream->reassembles;
 	target = flow->queue < 0 && stream->group ? stream->group
@@ -160,7 +172,7 @@ static int stream_join_groups(const struct stream *stream, const struct config_s
 		if (config_is_multicast(&config->flows[i].destination) &&
 		    !flow_has_whole_destination(&config->flows[i]))
 			stream_warn_prefix(config, &config->flows[i]);
-		flow_resolve(&config->flows[i], stream->interface->net.mac, &rule);
+		stream_resolve(stream, &config->flows[i], &rule);
 		r = membership_join(*membership, stream->interface->net.index, &rule, failure);
 		if (r == MEMBERSHIP_UNTAGGED)
 			stream_warn_untagged(config, flow_rule_vlan(&rule));

@@ -422,3 +422,31 @@ def test_a_source_can_be_asked_for(daemon, wire, consumer):
     reader = consumer(one, "lidar", "--timeout", 1500)
     wire.send(wire.frame(b"right", 7502), wire.frame(b"wrong", 7502, source="10.77.0.9"))
     assert [row["payload"] for row in reader.finish()[0]] == [b"right"]
+
+
+# ---- broadcast ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("destination", ["255.255.255.255", "subnet"])
+def test_packets_to_all_stations_are_captured(daemon, net, wire, consumer, destination):
+    """As many sensors send before they are configured. The sender's kernel makes the frames."""
+    if destination == "subnet":
+        destination = "10.88.0.255"
+        conftest.run("ip", "-n", net.rx, "addr", "add", "10.88.0.1/24", "dev", wire.interface)
+        conftest.run("ip", "-n", net.tx, "addr", "add", "10.88.0.2/24", "brd", "+", "dev", wire.tx)
+    one = daemon([conftest.stream(wire, flows=[conftest.flow(7502, destination)])])
+    reader = consumer(one, "lidar", "--count", 3, "--timeout", 20000)
+
+    def open_socket():
+        udp = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        udp.setsockopt(socket.SOL_SOCKET, socket.SO_BROADCAST, 1)
+        udp.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, wire.tx.encode())
+        return udp
+
+    with conftest.in_namespace(net.tx, open_socket) as udp:
+        for number in range(3):
+            udp.sendto(b"sensor %d" % number, (destination, 7502))
+    rows, _ = reader.finish()
+    assert [row["payload"] for row in rows] == [b"sensor %d" % number for number in range(3)]
+    assert one.expect_sum()["matched"] == 3
+    assert "not an address of" not in one.text()

@@ -9,6 +9,7 @@ import subprocess
 import pytest
 
 import conftest
+from frames import udp_frame
 
 PROGRAM = conftest.ROOT / "contrib/bin/ibvcap-try"
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="must be root")
@@ -101,6 +102,15 @@ def test_no_packet_is_no_loss_and_no_mystery(wire, try_on):
     process = try_on("-b", "packet", "-t", "1", wire.interface, "7502")
     assert "No packet came." in process.communicate(timeout=30)[0]
     assert process.returncode == 0
+
+
+def test_it_captures_by_ipv6_too(net, wire, try_on):
+    conftest.run("ip", "-n", net.rx, "addr", "add", "fd77::1/64", "dev", wire.interface, "nodad")
+    conftest.run("ip", "-n", net.rx, "link", "set", wire.interface, "mtu", 1500)
+    process = try_on("-b", "packet", wire.interface, "[fd77::1]:7502")
+    await_line(process, r"\^C ends it")
+    wire.send(udp_frame(b"six", "fd77::1", 7502, wire.mac_bytes()))
+    await_line(process, r"matched 1 = published 1 ")
 
 
 def test_the_configuration_that_it_prints_is_one_for_the_service(net, wire, try_on, tmp):
