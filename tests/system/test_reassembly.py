@@ -10,6 +10,7 @@ import pytest
 import conftest
 import frames
 from frames import fragment_frame, udp_datagram
+from test_capture import capture_file, replay, tshark_payloads
 
 MTU = 1500
 SIZE = 12000
@@ -87,6 +88,20 @@ def expect_payloads(reader, expected):
     rows, _ = reader.finish()
     assert [row["payload"] for row in rows] == expected
     assert all(row["flags"] in (0, SHORT) for row in rows), "a row is as if its datagram had come in one frame"
+
+
+def test_a_real_capture_of_fragments_is_joined_as_tshark_does(build, daemon, net, narrow, consumer):
+    path = capture_file("lidar-same-ports.pcap")
+    ports = subprocess.run(["tshark", "-n", "-r", str(path), "-Y", "ip.flags.mf == 1 && udp", "-o",
+                            "ip.defragment:FALSE", "-T", "fields", "-e", "udp.dstport"], capture_output=True,
+                           text=True, check=True).stdout.split()
+    expected = tshark_payloads(path, ports[0])
+    assert max(map(len, expected)) > MTU
+    one = daemon([lidar(narrow, port=int(ports[0]), payload_size=max(map(len, expected)))])
+    reader = consumer(one, "lidar", "--count", len(expected), "--timeout", 30000)
+    replay(net, narrow, build, path)
+    expect_payloads(reader, expected)
+    expect_sum_at_rest(one, published=len(expected), no_buffer=0)
 
 
 def test_fragments_come_in_any_order_and_more_than_once(daemon, narrow, consumer):
