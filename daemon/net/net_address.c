@@ -34,22 +34,27 @@ static void net_list_address(const struct ifaddrs *entry, char *text, size_t byt
 }
 
 /* By the netmask: an address that was added without a broadcast address has one all the same. */
-static bool net_is_broadcast_of(const struct ifaddrs *entry, const struct config_address *address)
+bool net_broadcast_of(const struct ifaddrs *entry, struct config_address *broadcast)
 {
-	uint32_t own, mask, wanted;
+	uint32_t own, mask;
 
-	if (address->family != AF_INET || !(entry->ifa_flags & IFF_BROADCAST) || !entry->ifa_netmask)
+	*broadcast = (struct config_address){.family = AF_UNSPEC};
+	if (entry->ifa_addr->sa_family != AF_INET || !(entry->ifa_flags & IFF_BROADCAST) || !entry->ifa_netmask)
 		return false;
 	memcpy(&own, net_bytes_of(entry->ifa_addr), sizeof(own));
 	memcpy(&mask, net_bytes_of(entry->ifa_netmask), sizeof(mask));
-	memcpy(&wanted, address->address, sizeof(wanted));
-	/* Two addresses of a /31 are both of stations (RFC 3021). */
-	return (own | ~mask) == wanted && (ntohl(~mask) > 1);
+	if (ntohl(~mask) <= 1) /* two addresses of a /31 are both of stations (RFC 3021) */
+		return false;
+	own |= ~mask;
+	broadcast->family = AF_INET;
+	memcpy(broadcast->address, &own, sizeof(own));
+	return true;
 }
 
 int net_find_address(const struct config_address *address, const char *interface, struct net_address_place *place)
 {
 	size_t bytes = address->family == AF_INET ? sizeof(struct in_addr) : sizeof(struct in6_addr);
+	struct config_address broadcast;
 	struct ifaddrs *entries;
 
 	*place = (struct net_address_place){.is_here = false};
@@ -60,7 +65,8 @@ int net_find_address(const struct config_address *address, const char *interface
 			continue;
 		if (net_is_on(entry, interface)) {
 			net_list_address(entry, place->addresses, sizeof(place->addresses));
-			place->is_broadcast |= net_is_broadcast_of(entry, address);
+			place->is_broadcast |=
+				net_broadcast_of(entry, &broadcast) && config_is_same_address(&broadcast, address);
 		}
 		place->is_here |= memcmp(net_bytes_of(entry->ifa_addr), address->address, bytes) == 0;
 	}

@@ -20,6 +20,7 @@ struct configured_service {
 	enum config_backend backend; /* not AUTO */
 	bool is_auto;                /* the configuration leaves it to the daemon */
 	uint32_t packet_bytes;       /* of IP */
+	bool joins_fragments;        /* what is longer than the MTU comes in fragments */
 	uint32_t slots;
 	uint32_t slots_max; /* 0: the device was not asked */
 	const char *slots_key;
@@ -211,7 +212,9 @@ static void check_config_mtu(const struct doctor_facts *facts, const struct conf
 		return;
 	finding = finding_add(findings, "mtu", "%s '%s' on %s", service->kind, service->name, service->interface);
 	finding_write(finding->found, "MTU %u, its packets have up to %u bytes", interface->mtu, service->packet_bytes);
-	if (service->packet_bytes <= interface->mtu) {
+	if (service->joins_fragments)
+		finding_append(finding->found, ", which come in fragments, and ibvcapd joins them (reassemble)");
+	if (service->packet_bytes <= interface->mtu || service->joins_fragments) {
 		check_config_xdp_mtu(service, interface, finding);
 		return;
 	}
@@ -249,7 +252,8 @@ static void check_config_service(const struct doctor_facts *facts, const struct 
 static bool is_address_here(const struct doctor_facts *facts, const struct config_address *address)
 {
 	for (unsigned int i = 0; i < facts->n_addresses; i++)
-		if (config_is_same_address(&facts->addresses[i].address, address))
+		if (config_is_same_address(&facts->addresses[i].address, address) ||
+		    config_is_same_address(&facts->addresses[i].broadcast, address))
 			return true;
 	return false;
 }
@@ -280,7 +284,7 @@ static void check_config_destination(const struct doctor_facts *facts, const str
 	char address[INET6_ADDRSTRLEN], own[FINDING_TEXT_BYTES];
 	struct finding *finding;
 
-	if (!flow_has_whole_destination(flow) || config_is_multicast(&flow->destination) ||
+	if (!flow_has_whole_destination(flow) || config_is_multicast(&flow->destination) || flow_is_to_all(flow) ||
 	    is_address_here(facts, &flow->destination))
 		return;
 	inet_ntop(flow->destination.family, flow->destination.address, address, sizeof(address));
@@ -317,6 +321,7 @@ static void check_config_stream(const struct doctor_facts *facts, const struct c
 {
 	enum config_backend backend = facts_find_backend(facts, stream->interface, stream->backend);
 	const struct doctor_device *device = find_device_of(facts, stream->interface, backend);
+	const struct doctor_interface *interface = facts_find_interface(facts, stream->interface);
 	const struct configured_service service = {
 		.kind = "stream",
 		.name = stream->name,
@@ -326,6 +331,7 @@ static void check_config_stream(const struct doctor_facts *facts, const struct c
 		.backend = backend,
 		.is_auto = stream->backend == CONFIG_BACKEND_AUTO,
 		.packet_bytes = geometry_packet_bytes(stream),
+		.joins_fragments = interface && geometry_reassembles(stream, interface->mtu),
 		.slots = stream->receive_queue_slots,
 		.slots_max = device ? device->probe.max_queue_slots : 0,
 		.slots_key = "receive_queue_slots",

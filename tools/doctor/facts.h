@@ -129,6 +129,7 @@ struct doctor_group {
 struct doctor_address {
 	char interface[IFNAMSIZ];
 	struct config_address address;
+	struct config_address broadcast; /* of its subnet; AF_UNSPEC: none */
 };
 
 /* The control socket of the configuration, and the process that listens there. */

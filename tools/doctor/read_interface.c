@@ -103,6 +103,7 @@ void ask_addresses(struct doctor_facts *facts)
 		facts->n_addresses++;
 		files_copy_name(address->interface, sizeof(address->interface), at->ifa_name);
 		address->address.family = at->ifa_addr->sa_family;
+		net_broadcast_of(at, &address->broadcast);
 		if (at->ifa_addr->sa_family == AF_INET)
 			memcpy(address->address.address, &((struct sockaddr_in *)(void *)at->ifa_addr)->sin_addr, 4);
 		else

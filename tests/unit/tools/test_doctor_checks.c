@@ -437,7 +437,9 @@ Test(doctor_checks, a_stream_is_told_which_interfaces_it_can_have)
 FAULT(a_stream_on_an_interface_without_a_device_is_an_error, ERROR, "config", "no RDMA device", "editor +2 test.conf",
       true, strcpy(port->netdev, ""))
 FAULT(packets_over_the_mtu_are_an_error, ERROR, "mtu", "MTU 1000, its packets have up to 1028", "mtu 1028", false,
-      interface->mtu = 1000)
+      interface->mtu = 1000;
+      configure("reassemble = \"off\";", "", ""))
+TOLD(fragments_of_packets_over_the_mtu_are_joined, "mtu", "ibvcapd joins them", interface->mtu = 1000)
 FAULT(an_mtu_over_what_xdp_takes_before_linux_6_6_is_a_warning, WARNING, "mtu", "MTU 9000",
       "ip link set dev eth0 mtu 3498", false, interface->mtu = 9000;
       facts.process.effective_capabilities |= BIT(CAP_BPF) | BIT(CAP_NET_ADMIN);
@@ -486,6 +488,9 @@ static void capture_unicast(const char *destination)
 FAULT(a_destination_that_is_no_address_of_this_machine_is_a_warning, WARNING, "destination",
       "10.9.0.77 is not an address of eth0 (10.9.0.1), nor of another interface",
       "editor +4 test.conf   # destination: 10.9.0.1", true, capture_unicast("10.9.0.77"))
+TOLD(all_stations_are_a_fine_destination, "config", "valid", capture_unicast("255.255.255.255"))
+TOLD(the_stations_of_a_subnet_are_a_fine_destination, "config", "valid", capture_unicast("10.9.0.255");
+     facts.addresses[0].broadcast = (struct config_address){AF_INET, {10, 9, 0, 255}})
 TOLD(a_destination_of_the_interface_is_fine, "config", "valid", capture_unicast("10.9.0.1"))
 TOLD(a_destination_of_another_interface_is_answered_for, "config", "valid", capture_unicast("10.9.0.2"))
 TOLD(the_addresses_of_a_hidden_network_are_not_judged, "network", "another one than that of ibvcapd",
