@@ -6,6 +6,7 @@
 #include "lib/ibvcap/rx.h"
 
 #include "lib/ibvcap/client.h"
+#include "lib/ibvcap/error.h"
 #include "lib/ibvcap/min.h"
 #include "lib/ibvcap/owner.h"
 #include "lib/ibvcap/probes.h"
@@ -197,13 +198,23 @@ static int rx_acquire_in_epoch(struct ibvcap_rx *rx, struct ibvcap_rx_batch *bat
 	return r == 0 && waited == RX_WAIT_END ? -ESHUTDOWN : r;
 }
 
+int rx_check_request(uint32_t max, int timeout_ms)
+{
+	if (max == 0)
+		return error_set(-EINVAL, "max is 0: ask for at least one packet");
+	if (timeout_ms < -1)
+		return error_set(-EINVAL, "timeout_ms is %d: -1 waits for ever, 0 not at all", timeout_ms);
+	return 0;
+}
+
 int rx_acquire(struct ibvcap_rx *rx, struct ibvcap_rx_batch *batch, uint32_t max, uint32_t min, int timeout_ms)
 {
 	uint64_t deadline_ns = UINT64_MAX;
 	int r;
 
-	if (max == 0 || timeout_ms < -1)
-		return -EINVAL;
+	r = rx_check_request(max, timeout_ms);
+	if (r < 0)
+		return r;
 	/* A tap writes to no shared memory, so a child may use its copy of one. */
 	r = rx->is_tap ? 0 : owner_check(rx->owner, rx->info.stream);
 	if (r < 0)
@@ -225,6 +236,12 @@ int rx_acquire(struct ibvcap_rx *rx, struct ibvcap_rx_batch *batch, uint32_t max
 	}
 }
 
+int rx_refuse_batch(const struct ibvcap_rx *rx)
+{
+	return error_set(-EINVAL, "stream '%s': the batch is not one that this handle has acquired and not released",
+	                 rx->info.stream);
+}
+
 int rx_release(struct ibvcap_rx *rx, const struct ibvcap_rx_batch *batch)
 {
 	struct rx_lease *lease;
@@ -234,11 +251,11 @@ int rx_release(struct ibvcap_rx *rx, const struct ibvcap_rx_batch *batch)
 	if (r < 0)
 		return r;
 	if (rx->is_tap || batch->lease >= rx->lease_blocks)
-		return -EINVAL;
+		return rx_refuse_batch(rx);
 	lease = &rx->leases[batch->lease];
 	word = rx_batch_start(rx, batch->lease, batch->sequence, &bit);
 	if (lease->n_batches == 0 || lease->block != batch->sequence / rx->slots_per_block || !(*word & bit))
-		return -EINVAL;
+		return rx_refuse_batch(rx);
 	*word &= ~bit;
 	/* A seq_cst store in either case: reads of the batch stay before it, the load of the connection after it. */
 	if (--lease->n_batches == 0)

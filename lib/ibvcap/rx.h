@@ -302,6 +302,11 @@ uint32_t rx_least(const struct ibvcap_rx *rx, uint32_t max, uint32_t min);
 int rx_try(struct ibvcap_rx *rx, struct ibvcap_rx_batch *batch, uint32_t max, uint32_t min);
 
 /** As ibvcap_rx_acquire(), also for a tap. */
+/** -EINVAL with its text, or 0. */
+int rx_check_request(uint32_t max, int timeout_ms);
+/** -EINVAL with its text: the batch is none of the handle's. */
+int rx_refuse_batch(const struct ibvcap_rx *rx);
+
 int rx_acquire(struct ibvcap_rx *rx, struct ibvcap_rx_batch *batch, uint32_t max, uint32_t min, int timeout_ms);
 
 /** As ibvcap_rx_release(). */

@@ -83,9 +83,9 @@ static int acquire(struct ibvcap_rx *rx, struct ibvcap_rx_batch *batch, uint32_t
 
 	if (!rx->set)
 		return rx_acquire(rx, batch, max, min, timeout_ms);
-	if (max == 0 || timeout_ms < -1)
-		return -EINVAL;
-	r = check_owner(rx);
+	r = rx_check_request(max, timeout_ms);
+	if (r == 0)
+		r = check_owner(rx);
 	return r < 0 ? r : rx_set_acquire(rx->set, batch, max > INT32_MAX ? INT32_MAX : max, min, timeout_ms);
 }
 
@@ -94,7 +94,7 @@ int ibvcap_rx_acquire(struct ibvcap_rx *rx, struct ibvcap_rx_batch *batch, uint3
 	int r;
 
 	if (is_tap(rx))
-		return -EOPNOTSUPP;
+		return error_set(-EOPNOTSUPP, "a tap has no leases: read its packets by ibvcap_rx_recv()");
 	r = sized_struct_check(batch, BATCH_BYTES_MIN, "ibvcap_rx_batch");
 	if (r < 0)
 		return r;
@@ -202,7 +202,7 @@ int ibvcap_rx_sequence(const struct ibvcap_rx *rx, struct ibvcap_sequence *seque
 	const struct ibvcap_rx *of = rx->set ? rx_set_first(rx->set) : rx;
 
 	if (!of)
-		return -EAGAIN;
+		return error_set(-EAGAIN, "no queue of the group is this handle's yet: ask after its first packets");
 	*sequence = of->sequence;
 	return sequence->bytes != 0;
 }

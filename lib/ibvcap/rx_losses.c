@@ -3,6 +3,7 @@
  * Follows what the card lost, from block to block. The counter of a block's record is the stream's, in the rings of all
  * of its queues, and begins at 0 in each epoch.
  */
+#include "lib/ibvcap/error.h"
 #include "lib/ibvcap/ring.h"
 #include "lib/ibvcap/rx.h"
 #include "lib/ibvcap/sized_struct.h"
@@ -18,7 +19,7 @@ int rx_add_losses(const struct ibvcap_rx *rx, const struct ibvcap_rx_batch *batc
 	if (r < 0)
 		return r;
 	if (batch->lease >= rx->lease_blocks || rx->leases[batch->lease].n_batches == 0)
-		return -EINVAL;
+		return rx_refuse_batch(rx);
 	losses->before = 0;
 	if (rx->info.epoch == losses->epoch_before) /* of a queue that is behind the others */
 		return 0;

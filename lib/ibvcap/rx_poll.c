@@ -68,7 +68,8 @@ int rx_poll_open(struct ibvcap_rx *rx)
 	if (reattach->poll_fd >= 0)
 		return reattach->poll_fd;
 	if (reattach->options.policy == IBVCAP_POLICY_TAP)
-		return -EOPNOTSUPP;
+		return error_set(-EOPNOTSUPP, "stream '%s': nobody wakes a tap: look at it in intervals",
+		                 reattach->stream);
 	reattach->timer_fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
 	reattach->poll_fd = reattach->timer_fd < 0 ? -1 : epoll_create1(EPOLL_CLOEXEC);
 	if (reattach->poll_fd < 0)

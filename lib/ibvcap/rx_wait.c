@@ -4,6 +4,7 @@
  * request for a byte on its wake socket and returns. See "wake-up" in ring.h.
  */
 #include "lib/ibvcap/client.h"
+#include "lib/ibvcap/error.h"
 #include "lib/ibvcap/min.h"
 #include "lib/ibvcap/pause.h"
 #include "lib/ibvcap/ring.h"
@@ -22,7 +23,10 @@ int rx_wait_check_connected(const struct ibvcap_rx *rx)
 	case IBVCAP_DISCONNECT_REMOVED:
 		return 0;
 	}
-	return -ECONNABORTED;
+	return error_set(-ECONNABORTED,
+	                 "stream '%s': the daemon disconnected this consumer: close the handle and open it again; "
+	                 "ibvcap_rx_info() and the daemon's log say why",
+	                 rx->info.stream);
 }
 
 /* RX_WAIT_TIME: neither packets nor an end yet. Looks at the control socket at most once a slice. */

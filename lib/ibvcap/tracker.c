@@ -109,7 +109,7 @@ int ibvcap_tracker_add(struct ibvcap_tracker *tracker, const struct ibvcap_packe
 	struct ibvcap_tracked ours;
 
 	if (tracker->reader.sequence.source != IBVCAP_SOURCE_NONE && !packet->has_headers)
-		return -EINVAL;
+		return error_set(-EINVAL, "the packet has no headers, and by its sequence's source it needs them");
 	tracker_add(tracker, packet, tracked ? tracked : &ours);
 	return 0;
 }

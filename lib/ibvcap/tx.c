@@ -2,6 +2,7 @@
 /* Reserving and submitting rows, what became of packets, and what a send handle says about itself. */
 #include "lib/ibvcap/tx.h"
 
+#include "lib/ibvcap/error.h"
 #include "lib/ibvcap/min.h"
 #include "lib/ibvcap/owner.h"
 #include "lib/ibvcap/ring.h"
@@ -56,7 +57,9 @@ int ibvcap_tx_reserve(struct ibvcap_tx *tx, struct ibvcap_tx_slots *slots, uint3
 
 	tx->n_reserved = 0;
 	if (max == 0 || timeout_ms < -1)
-		return -EINVAL;
+		return error_set(-EINVAL,
+		                 "channel '%s': max is %u and timeout_ms %d: accepted are 1 or more, and -1 or more",
+		                 tx->info.channel, max, timeout_ms);
 	r = owner_check(tx->owner, tx->info.channel);
 	if (r == 0)
 		r = sized_struct_check(slots, SLOTS_BYTES_MIN, "ibvcap_tx_slots");
@@ -86,7 +89,8 @@ int ibvcap_tx_submit(struct ibvcap_tx *tx, uint32_t n)
 	if (r < 0)
 		return r;
 	if (n > tx->n_reserved)
-		return -EINVAL;
+		return error_set(-EINVAL, "channel '%s': %u packets submitted, and %u are reserved", tx->info.channel,
+		                 n, tx->n_reserved);
 	if (n == 0)
 		return 0;
 	tx->n_reserved -= n;
@@ -104,9 +108,11 @@ int ibvcap_tx_send(struct ibvcap_tx *tx, const void *payload, size_t bytes, uint
 	int r;
 
 	if (bytes > tx->info.slot_bytes)
-		return -EMSGSIZE;
+		return error_set(-EMSGSIZE, "channel '%s': a payload of %zu bytes, and payload_size is %u",
+		                 tx->info.channel, bytes, tx->info.slot_bytes);
 	if (destination >= tx->info.n_destinations)
-		return -EINVAL;
+		return error_set(-EINVAL, "channel '%s': destination %u, and it has %u, from 0", tx->info.channel,
+		                 destination, tx->info.n_destinations);
 	r = ibvcap_tx_reserve(tx, &slots, 1, 1, timeout_ms);
 	if (r <= 0)
 		return r;
@@ -122,7 +128,8 @@ int ibvcap_tx_flush(struct ibvcap_tx *tx, int timeout_ms)
 	int r;
 
 	if (timeout_ms < -1)
-		return -EINVAL;
+		return error_set(-EINVAL, "channel '%s': timeout_ms is %d: -1 waits for ever, 0 not at all",
+		                 tx->info.channel, timeout_ms);
 	r = owner_check(tx->owner, tx->info.channel);
 	if (r < 0)
 		return r;

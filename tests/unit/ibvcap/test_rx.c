@@ -165,6 +165,7 @@ Test(rx, a_batch_is_released_once_and_only_if_it_is_out)
 	cr_assert_eq(acquire(10), 10);
 	cr_expect_eq(ibvcap_rx_release(a.rx, &first), 0);
 	cr_expect_eq(ibvcap_rx_release(a.rx, &first), -EINVAL, "twice, while another of its block is out");
+	cr_expect(strstr(ibvcap_error_text(), "acquired and not released"), "%s", ibvcap_error_text());
 	wrong = batch;
 	wrong.lease = QUOTA;
 	cr_expect_eq(ibvcap_rx_release(a.rx, &wrong), -EINVAL);
@@ -372,7 +373,9 @@ Test(rx, every_skip_is_told_with_its_range_in_the_next_batch)
 Test(rx, nothing_is_no_number_of_packets)
 {
 	cr_expect_eq(ibvcap_rx_acquire(a.rx, &batch, 0, 0, 0), -EINVAL);
+	cr_expect(strstr(ibvcap_error_text(), "max is 0"), "%s", ibvcap_error_text());
 	cr_expect_eq(ibvcap_rx_acquire(a.rx, &batch, 1, 0, -2), -EINVAL);
+	cr_expect(strstr(ibvcap_error_text(), "timeout_ms is -2"), "%s", ibvcap_error_text());
 }
 
 Test(rx, min_is_clamped_to_what_the_block_can_hold)

@@ -66,8 +66,8 @@ const char *ibvcap_version(void);
 /**
  * One line about the last call of this thread that failed: what failed, on what, why, and what to do. Set by
  * ibvcap_rx_open(), ibvcap_tx_open(), ibvcap_status(), ibvcap_reconfigure() and ibvcap_rx_fd(), by ibvcap_rx_acquire()
- * and ibvcap_rx_recv() when they attach to the next daemon, and by every function that refuses the size of a struct or
- * the handle of another process.
+ * and ibvcap_rx_recv() when they attach to the next daemon, and by every function that refuses its arguments or the
+ * handle of another process, or finds that the daemon disconnected a consumer.
  * Valid until the thread's next such call.
  */
 const char *ibvcap_error_text(void);
