@@ -356,7 +356,7 @@ def test_what_a_stream_that_is_added_lacks_is_said(daemon, wire, ibvcap, tmp):
             f"{one.config}:2 ({wire.address}:7502) on the same interface") in text
     code, text = add(payload_size=0)
     assert code == EX_CONFIG and f"{path}:1: payload_size = 0: accepted is" in text
-    code, text = add(payload_size=60000)
+    code, text = add(payload_size=60000, reassemble="off")
     assert code == EX_UNAVAILABLE
     assert f"{path}:1: stream 'more': payload_size 60000" in text and "ip link set dev" in text
     code, text = add(interface="gone0")

@@ -250,7 +250,10 @@ static void print_interface_row(const struct printer *printer, const struct ibvc
 	static const char *const causes[] = {"out_of_buffer", "port_discards", NULL};
 	struct counters now = COUNTERS_OF(interface), before = top_interface_before(printer->view, interface);
 
-	print_line(printer, TOP_PLAIN, "%s %s", interface->interface, interface->device);
+	bool has_other_name = strcmp(interface->interface, interface->device) != 0;
+
+	print_line(printer, TOP_PLAIN, "%s%s%s", interface->interface, has_other_name ? " " : "",
+	           has_other_name ? interface->device : "");
 	print_causes(printer, now, before, causes);
 }
 
