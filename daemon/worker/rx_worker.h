@@ -18,9 +18,10 @@ struct rx_sum;
 
 struct rx_worker_options {
 	struct worker_options worker;
-	struct backend_queue *queue;   /* of the device; outlives the worker */
-	struct reassembly *reassembly; /* between the two, and has the queue; likewise; NULL: none */
-	struct rx_ring *ring;          /* used by the worker alone from rx_worker_prime() to worker_join() */
+	struct backend_queue *queue; /* of the device; outlives the worker */
+	struct reassembly
+		*reassembly;  /* joins fragments of the queue, which it owns; outlives the worker; NULL: none */
+	struct rx_ring *ring; /* used by the worker alone from rx_worker_prime() to worker_join() */
 	uint32_t receive_queue_slots;
 	bool device_timestamps; /* rows have no timestamp until the first MAIL_CLOCK */
 	bool kernel_times;      /* with them: of the backend's capabilities */
