@@ -670,6 +670,7 @@ def test_without_a_link_packets_end_as_that_and_go_on_with_it(daemon, net, wire,
     run("ip", "-n", net.tx, "link", "set", wire.tx, "up")
     run("ip", "-n", net.tx, "neigh", "replace", wire.address, "lladdr", wire.mac, "dev", wire.tx, "nud", "permanent")
     resolved(one)
+    wait_until(lambda: one.channel()["state"] != "link_down", 20, "the link")
     assert it.send(b"up") == [0]
     assert there.recv(100) == b"up"
     counts = one.expect_sent_sum()
