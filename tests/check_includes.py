@@ -54,7 +54,7 @@ MAY_INCLUDE = {
                               "daemon/backend/xdp/xdp.h"],
     "daemon/ring": ["daemon/base", CORE, API],
     "daemon/reassembly": ["daemon/base", "daemon/backend/backend.h", "daemon/backend/posted_rows.h", "daemon/packet",
-                          "lib/frame"],
+                          "lib/frame", CORE],
     "daemon/worker": ["daemon/base", "daemon/backend/backend.h", "daemon/reassembly", "daemon/clock",
                       "daemon/packet", "daemon/ring", "lib/frame", CORE, API],
     "daemon/control": ["daemon/base", "daemon/config", "daemon/flow", "daemon/ring", "daemon/worker/mailbox.h",

@@ -4,6 +4,7 @@
 
 #include "daemon/backend/posted_rows.h"
 #include "daemon/base/time.h"
+#include "lib/ibvcap/ring.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -26,7 +27,7 @@ struct reassembly {
 	uint32_t frame_stride;
 	uint32_t slots;
 	uint64_t posted; /* frames that were given to the device, of all time */
-	uint64_t taken;  /* of these, those that came back */
+	struct reassembly_use use;
 	bool waits_for_rows;
 	bool is_drained; /* the last poll took all frames that the device had */
 	uint32_t n_events;
@@ -35,6 +36,7 @@ struct reassembly {
 	uint64_t n_other;              /* whole datagrams to other ports */
 	uint64_t n_no_row;             /* frames that came while there was no row */
 	struct datagram_counts counts; /* with n_other; as of the last poll */
+	_Atomic uint64_t *counters;    /* of the ring */
 	_Atomic uint64_t ports[REASSEMBLY_N_PORTS / 64];
 	struct backend_event taken_events[BATCH];
 };
@@ -51,10 +53,15 @@ static uint8_t *frame_at(const struct reassembly *r, uint32_t slot)
 	return r->frames + (size_t)slot * r->frame_stride;
 }
 
+static void show_given(struct reassembly *r)
+{
+	r->use.given = r->is_drained ? r->posted : r->use.taken;
+}
+
 /* Give the device all frames that it has not, in runs that do not pass the end of the memory. */
 static int post_frames(struct reassembly *r)
 {
-	while (r->slots - (r->posted - r->taken) >= BATCH) {
+	while (r->slots - (r->posted - r->use.taken) >= BATCH) {
 		uint32_t slot = (uint32_t)(r->posted % r->slots);
 		struct backend_run run = {.slot = slot,
 		                          .n = r->slots - slot < BATCH ? r->slots - slot : BATCH,
@@ -68,6 +75,7 @@ static int post_frames(struct reassembly *r)
 		if (n < (int)run.n)
 			break;
 	}
+	show_given(r);
 	return 0;
 }
 
@@ -167,6 +175,10 @@ static void show_counts(struct reassembly *r)
 	show_drops(r, BACKEND_DROP_REFUSED, r->counts.refused);
 	if (!r->waits_for_rows)
 		show_drops(r, BACKEND_DROP_RING_FULL, r->n_no_row);
+	counter_set(&r->counters[IBVCAP_RX_COUNTER_JOINED], r->counts.joined);
+	counter_set(&r->counters[IBVCAP_RX_COUNTER_REASSEMBLED], r->counts.whole);
+	counter_set(&r->counters[IBVCAP_RX_COUNTER_INCOMPLETE_DATAGRAMS], r->counts.incomplete);
+	counter_set(&r->counters[IBVCAP_RX_COUNTER_INCOMPLETE_BYTES], r->counts.incomplete_bytes);
 }
 
 static int reassembly_poll(struct backend_queue *queue, struct backend_event *events, uint32_t max)
@@ -188,9 +200,10 @@ static int reassembly_poll(struct backend_queue *queue, struct backend_event *ev
 	if (n > 0 && !has_rows)
 		r->n_no_row += (uint32_t)n;
 	show_counts(r);
+	show_given(r);
 	if (n <= 0)
 		return n;
-	r->taken += (uint32_t)n;
+	r->use.taken += (uint32_t)n;
 	failed = post_frames(r);
 	return failed < 0 ? failed : n;
 }
@@ -232,7 +245,7 @@ static int reassembly_reset(struct backend_queue *queue)
 	if (failed < 0)
 		return failed;
 	posted_rows_forget(&r->rows);
-	r->posted = r->taken;
+	r->posted = r->use.given = r->use.taken;
 	return 0;
 }
 
@@ -348,14 +361,14 @@ uint32_t reassembly_n_events(const struct reassembly *r)
 	return r->n_events;
 }
 
-uint64_t reassembly_taken(const struct reassembly *r)
+const struct reassembly_use *reassembly_use(const struct reassembly *r)
 {
-	return r->taken;
+	return &r->use;
 }
 
-uint64_t reassembly_posted(const struct reassembly *r)
+void reassembly_count_in(struct reassembly *r, _Atomic uint64_t *counters)
 {
-	return r->is_drained ? r->posted : r->taken;
+	r->counters = counters;
 }
 
 const struct datagram_counts *reassembly_counts(const struct reassembly *r)

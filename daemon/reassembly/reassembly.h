@@ -44,12 +44,19 @@ void reassembly_set_ports(struct reassembly *reassembly, const uint64_t ports[RE
 
 /** Worker: events of the last poll(), which returned how many frames it took; those without a row have no event. */
 uint32_t reassembly_n_events(const struct reassembly *reassembly);
-/**
- * Worker: frames that were taken from the device; and frames that it had room for up to now, or the taken ones alone if
- * it may have more frames already.
- */
-uint64_t reassembly_taken(const struct reassembly *reassembly);
-uint64_t reassembly_posted(const struct reassembly *reassembly);
+
+/* Frames of all time. */
+struct reassembly_use {
+	uint64_t taken; /* from the device */
+	uint64_t given; /* that it had room for; only the taken ones while it may have more frames already */
+};
+
+/** Worker: as of the last poll and post. Valid as long as the reassembly. */
+const struct reassembly_use *reassembly_use(const struct reassembly *reassembly);
+
+/** Before the first poll: the counters of a ring (enum ibvcap_rx_counter), which each poll brings up to date. */
+void reassembly_count_in(struct reassembly *reassembly, _Atomic uint64_t *counters);
+
 /** Worker: of the frames that were taken. */
 const struct datagram_counts *reassembly_counts(const struct reassembly *reassembly);
 /** Worker: all frames that were taken before have a row, need none, or are lost. UINT64_MAX: all at all. */

@@ -7,7 +7,6 @@
 #include "daemon/base/probes.h"
 #include "daemon/base/time.h"
 #include "daemon/packet/packet_plain.h"
-#include "daemon/reassembly/reassembly.h"
 #include "lib/ibvcap/min.h"
 #include "lib/ibvcap/ring.h"
 
@@ -240,17 +239,6 @@ static void count_batch(struct rx_receive *receive, const struct rx_tally *tally
 	}
 }
 
-static void count_reassembly(const struct rx_receive *receive)
-{
-	const struct datagram_counts *counts = reassembly_counts(receive->reassembly);
-	_Atomic uint64_t *counters = receive->ring->ring->counters;
-
-	counter_set(&counters[IBVCAP_RX_COUNTER_JOINED], counts->joined);
-	counter_set(&counters[IBVCAP_RX_COUNTER_REASSEMBLED], counts->whole);
-	counter_set(&counters[IBVCAP_RX_COUNTER_INCOMPLETE_DATAGRAMS], counts->incomplete);
-	counter_set(&counters[IBVCAP_RX_COUNTER_INCOMPLETE_BYTES], counts->incomplete_bytes);
-}
-
 /* Publish the events of a poll, span by span. -EIO: a slot was flushed; -EPROTO: a slot was out of order. */
 static int publish_events(struct rx_receive *receive, uint32_t n)
 {
@@ -315,35 +303,25 @@ int rx_receive_refill(struct rx_receive *receive)
  * time since then, packets with all the slots of that time, and maybe more, are published by the next short poll. The
  * margin is for completions that have not reached memory yet.
  */
-static uint64_t receive_used(const struct rx_receive *receive)
-{
-	return receive->reassembly ? reassembly_taken(receive->reassembly) : receive->ring->head;
-}
-
-static uint64_t receive_posted(const struct rx_receive *receive)
-{
-	return receive->reassembly ? reassembly_posted(receive->reassembly) : receive->ring->posted;
-}
-
 bool rx_receive_may_have_lost(const struct rx_receive *receive)
 {
-	uint64_t used = receive_used(receive);
+	uint64_t used = *receive->used;
 
-	return __builtin_expect(used + receive->low_slots >= receive->short_posted, 0) &&
-	       (used != receive->short_head || receive_posted(receive) == used);
+	return __builtin_expect(used + receive->low_slots >= receive->short_given, 0) &&
+	       (used != receive->short_used || *receive->given == used);
 }
 
-static void receive_note_posted(struct rx_receive *receive)
+static void receive_note_given(struct rx_receive *receive)
 {
-	receive->short_head = receive_used(receive);
-	receive->short_posted = receive_posted(receive);
+	receive->short_used = *receive->used;
+	receive->short_given = *receive->given;
 }
 
 static void receive_note_short_poll(struct rx_receive *receive)
 {
 	if (rx_receive_may_have_lost(receive))
 		receive->n_low++;
-	receive_note_posted(receive);
+	receive_note_given(receive);
 }
 
 int rx_receive_prime(struct rx_receive *receive)
@@ -351,26 +329,24 @@ int rx_receive_prime(struct rx_receive *receive)
 	int r = rx_receive_refill(receive);
 
 	receive->low_slots = receive->queue_slots / LOW_PART + RX_RECEIVE_BATCH;
-	receive_note_posted(receive);
+	receive_note_given(receive);
 	return r;
 }
 
 int rx_receive_batch(struct rx_receive *receive)
 {
-	int n = receive->queue->ops->poll(receive->queue, receive->events, RX_RECEIVE_BATCH), n_events = n;
+	int n = receive->queue->ops->poll(receive->queue, receive->events, RX_RECEIVE_BATCH);
 
 	if (n < 0)
 		return n;
-	if (__builtin_expect(receive->reassembly != NULL, 0)) {
-		n_events = (int)reassembly_n_events(receive->reassembly);
-		count_reassembly(receive);
-	}
 	if (n == 0) {
 		receive_note_short_poll(receive);
 		counter_add(&receive->ring->ring->counters[IBVCAP_RX_COUNTER_EMPTY_POLLS], 1);
 		return rx_receive_refill(receive); /* no effect unless memory or the device was short before */
 	}
-	int r = publish_events(receive, (uint32_t)n_events);
+	int r = publish_events(receive, __builtin_expect(receive->reassembly != NULL, 0)
+	                                        ? reassembly_n_events(receive->reassembly)
+	                                        : (uint32_t)n);
 
 	if (r < 0)
 		return r;
@@ -382,10 +358,8 @@ int rx_receive_batch(struct rx_receive *receive)
 
 void rx_receive_give_up_fragments(struct rx_receive *receive)
 {
-	if (!receive->reassembly)
-		return;
-	reassembly_give_up(receive->reassembly);
-	count_reassembly(receive);
+	if (receive->reassembly)
+		reassembly_give_up(receive->reassembly);
 }
 
 uint64_t rx_receive_accounted(const struct rx_receive *receive)
@@ -397,11 +371,6 @@ uint64_t rx_receive_accounted(const struct rx_receive *receive)
 uint64_t rx_receive_decided_ns(const struct rx_receive *receive)
 {
 	return receive->reassembly ? reassembly_decided_ns(receive->reassembly) : UINT64_MAX;
-}
-
-uint64_t rx_receive_held(const struct rx_receive *receive)
-{
-	return receive->reassembly ? reassembly_counts(receive->reassembly)->held : 0;
 }
 
 int rx_receive_restart(struct rx_receive *receive)

@@ -6,6 +6,7 @@
 #include "daemon/backend/backend.h"
 #include "daemon/clock/clock.h"
 #include "daemon/packet/packet_plain.h"
+#include "daemon/reassembly/reassembly.h"
 #include "daemon/ring/rx_ring.h"
 
 #include <stdbool.h>
@@ -13,8 +14,6 @@
 #include <string.h>
 
 #define RX_RECEIVE_BATCH 64 /* completions a poll; post chunks are as large */
-
-struct reassembly;
 
 struct rx_receive {
 	struct backend_queue *queue;
@@ -28,8 +27,10 @@ struct rx_receive {
 	struct clock_line clock;   /* all zero until the first MAIL_CLOCK: rows have no time until then */
 	uint64_t published;        /* rows with a packet; this and errored are the worker's copies of the counters */
 	uint64_t errored;
-	uint64_t short_head;   /* used by the device, at the last poll that returned fewer than asked for */
-	uint64_t short_posted; /* given to the device, likewise */
+	const uint64_t *used;  /* slots that the device has used, of all time */
+	const uint64_t *given; /* slots that it was given */
+	uint64_t short_used;   /* *used at the last poll that returned fewer than asked for */
+	uint64_t short_given;  /* *given, likewise */
 	uint64_t low_slots;    /* as many free slots count as none */
 	uint64_t n_low;        /* times that the device may have had no slot */
 	uint64_t newest_ns;    /* no timestamp is before this; that of the last row, or 0 if there was none */
@@ -81,14 +82,17 @@ int rx_receive_refill(struct rx_receive *receive);
 /** The device had slots at the last short poll, and so no more packets. */
 static inline bool rx_receive_was_empty(const struct rx_receive *receive)
 {
-	return receive->short_posted > receive->short_head;
+	return receive->short_given > receive->short_used;
 }
 
 /** Packets that have a row, or need none. */
 uint64_t rx_receive_accounted(const struct rx_receive *receive);
 
 /** Fragments of datagrams of which a part lacks; they will have a row, or be lost. */
-uint64_t rx_receive_held(const struct rx_receive *receive);
+static inline uint64_t rx_receive_held(const struct rx_receive *receive)
+{
+	return receive->reassembly ? reassembly_counts(receive->reassembly)->held : 0;
+}
 
 /** All packets that were polled before have a row, need none, or are lost. UINT64_MAX: all at all. */
 uint64_t rx_receive_decided_ns(const struct rx_receive *receive);

@@ -35,6 +35,13 @@
 #define RESTART_PAUSE_NS_MAX UINT64_C(1000000000)
 #define WAKE_ROUNDS          16
 
+/* What is settled as of the last reading. */
+enum record_state {
+	RECORD_WRITTEN, /* it is in the ring */
+	RECORD_PARTIAL, /* it is, but fragments were held then: it is written again when none is held */
+	RECORD_DUE,     /* it is not in the ring yet */
+};
+
 struct rx_worker {
 	struct worker base;
 	struct rx_receive receive;
@@ -49,9 +56,8 @@ struct rx_worker {
 		struct ring_losses losses;
 	} noted;                   /* at the last note */
 	struct ring_losses before; /* the same at a time before the reading */
-	bool is_record_due;        /* what is settled as of the reading is not in the ring yet */
-	bool is_record_partial;    /* fragments were held when the record was written */
-	uint64_t record_head;      /* past it, a card with slots for all has completed the packets of the reading */
+	enum record_state record;
+	uint64_t record_head; /* past it, a card with slots for all has completed the packets of the reading */
 
 	uint64_t restarted_at_ns;  /* the last time; 0: never */
 	uint64_t restart_pause_ns; /* before the last reset */
@@ -113,7 +119,7 @@ static void rx_worker_take_matched(struct rx_worker *worker, const struct mail *
 	                                      .utc_ns = mail->at_ns,
 	                                      .before_utc_ns = worker->reading.utc_ns};
 	worker->taken_at_ns = time_monotonic_ns();
-	worker->is_record_due = true;
+	worker->record = RECORD_DUE;
 	worker->record_head = worker->receive.ring->posted;
 	if (worker->noted.at_ns < mail->read_ns) {
 		worker->before = worker->noted.losses;
@@ -140,16 +146,17 @@ static void rx_worker_record_settled(struct rx_worker *worker, uint64_t at_ns)
 		settled.after.marks += rx_receive_may_have_lost(&worker->receive);
 	rx_sum_bound(worker->sum, &worker->reading, &settled.after.no_buffer, &settled.no_buffer_most);
 	/* The fragments that are held may be lost, though no packet matches: no reading makes the record newer. */
-	worker->is_record_partial = decided_ns != UINT64_MAX;
-	if (worker->is_record_partial)
+	worker->record = decided_ns == UINT64_MAX ? RECORD_WRITTEN : RECORD_PARTIAL;
+	if (worker->record == RECORD_PARTIAL)
 		settled.matched = UINT64_MAX;
 	rx_ring_note_settled(ring, &settled);
-	worker->is_record_due = false;
 }
 
-/* The sum was settled while fragments were held, which have a row by now, or are lost. */
+/* The sum was settled while fragments were held. When all have a row, or are lost, it is settled again. */
 __attribute__((noinline, cold)) static void rx_worker_record_again(struct rx_worker *worker)
 {
+	if (worker->has_matched || rx_receive_held(&worker->receive))
+		return;
 	rx_worker_note(worker, RX_SUM_SETTLED);
 	worker->before = worker->noted.losses;
 	rx_worker_record_settled(worker, worker->reading.at_ns);
@@ -324,11 +331,12 @@ int rx_worker_do_work(struct worker *base)
 		    time_monotonic_ns() - worker->stopping_at_ns >= worker->drain_ns)
 			rx_worker_finish(worker, MAIL_STOPPED, 0);
 	}
-	if (worker->is_record_due && !worker->restart_at_ns && !worker->base.stopped)
-		rx_worker_record_if_settled(worker, n);
-	else if (worker->is_record_partial && !worker->has_matched && !rx_receive_held(&worker->receive) &&
-	         !worker->base.stopped)
-		rx_worker_record_again(worker);
+	if (worker->record != RECORD_WRITTEN && !worker->base.stopped) {
+		if (worker->record == RECORD_PARTIAL)
+			rx_worker_record_again(worker);
+		else if (!worker->restart_at_ns)
+			rx_worker_record_if_settled(worker, n);
+	}
 	return worker->base.stopped ? 0 : n + rx_worker_take_mails(worker);
 }
 
@@ -348,7 +356,7 @@ static int rx_worker_sleep_for_work(struct rx_worker *worker)
 	struct pollfd fds[] = {{.fd = queue->ops->fd(queue), .events = POLLIN},
 	                       {.fd = mailbox_fd(worker->base.inbox), .events = POLLIN}};
 	/* No event says that a consumer has acquired the block on which the queue is stalled. */
-	bool busy = worker->has_matched || worker->is_record_due || worker->stopping ||
+	bool busy = worker->has_matched || worker->record == RECORD_DUE || worker->stopping ||
 	            mailbox_full(worker->base.outbox) || worker->restart_at_ns || worker->receive.ring->stalled ||
 	            rx_receive_held(&worker->receive);
 
@@ -397,7 +405,11 @@ int rx_worker_new(struct worker **worker, const struct rx_worker_options *option
 		.device_timestamps = options->device_timestamps,
 		.kernel_times = options->kernel_times,
 		.has_passes = options->kernel_times || options->ring->flags,
+		.used = options->reassembly ? &reassembly_use(options->reassembly)->taken : &options->ring->head,
+		.given = options->reassembly ? &reassembly_use(options->reassembly)->given : &options->ring->posted,
 	};
+	if (options->reassembly)
+		reassembly_count_in(options->reassembly, options->ring->ring->counters);
 	if (!(options->ring->flags & IBVCAP_RING_FLAG_FRAMES) &&
 	    !packet_plain_init(&w->receive.plain,
 	                       options->ring->header_bytes - options->ring->application_header_bytes)) {
