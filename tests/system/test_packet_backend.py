@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The packet backend: any interface, no RDMA device, and the kernel's stack beside it."""
+import errno
 import fcntl
 import os
 import pathlib
@@ -54,7 +55,8 @@ def test_the_kernel_does_not_answer_what_is_captured(daemon, net, wire, drops):
     assert (handled, errors, answers) == ((0, 0, 0) if drops else (20, 20, 0)), one.text()
     assert f"interface {wire.interface}: backend packet: the kernel " + \
         ("does not handle the packets of flows whose port nobody else reads (tcx drop)" if drops else
-         "handles the packets of flows, too, and counts them as UDP InErrors: to drop them takes CAP_BPF") in one.text()
+         "handles the packets of flows, too, and counts them as UDP InErrors: to drop them takes CAP_BPF and "
+         "CAP_NET_ADMIN; the daemon holds the UDP ports of flows without copy = true") in one.text()
     port, = one.status()["interfaces"].values()
     assert ("(tcx drop)" if drops else "to drop them takes CAP_BPF") in port["backend_how"], port
     wire.send(wire.frame(b"nobody's", 7599))
@@ -92,11 +94,11 @@ def test_nothing_is_dropped_any_more_after_the_daemon_was_killed(start_daemon, n
         assert udp.recv(100) == b"again"
 
 
-def reader_of(address, shared=False):
+def reader_of(address, shared=False, port=7502):
     udp = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     if shared:
         udp.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    udp.bind((address, 7502))
+    udp.bind((address, port))
     udp.settimeout(10)
     return udp
 
@@ -107,6 +109,24 @@ def test_without_a_drop_a_program_that_reads_the_port_goes_on_reading(daemon, ne
         wire.send(wire.frame(b"for both", 7502))
         assert udp.recv(100) == b"for both"
         conftest.wait_until(lambda: one.expect_sum()["published"] == 1, 20, "the packet")
+
+
+def is_free(port):
+    try:
+        reader_of("", port=port).close()
+    except OSError as error:
+        assert error.errno == errno.EADDRINUSE
+        return False
+    return True
+
+
+def test_without_a_drop_only_a_port_that_the_kernel_would_answer_for_is_held(daemon, net, wire):
+    """Of an address of this machine, without copy; not of packets to all stations, to which there is no ICMP."""
+    flows = [conftest.flow(7502, wire.address), conftest.flow(7503, wire.address, copy=True),
+             conftest.flow(7504, "255.255.255.255"),
+             conftest.flow(7505, "10.77.0.255"), conftest.flow(7506, "239.7.1.2")]
+    daemon([conftest.stream(wire, flows=flows)], prefix=NO_DROP)
+    assert [in_namespace(net.rx, lambda: is_free(port)) for port in range(7502, 7507)] == [False, *[True] * 4]
 
 
 @needs_tcx

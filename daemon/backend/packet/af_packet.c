@@ -74,7 +74,8 @@ static void af_packet_open_drop(struct af_packet *backend)
 		         "the kernel does not handle the packets of flows whose port nobody else reads (tcx drop)");
 	else
 		snprintf(backend->how, sizeof(backend->how),
-		         "the kernel handles the packets of flows, too, and counts them as UDP InErrors: %.150s",
+		         "the kernel handles the packets of flows, too, and counts them as UDP InErrors: %.100s; the "
+		         "daemon holds the UDP ports of flows without copy = true",
 		         r == -EPERM        ? "to drop them takes CAP_BPF and CAP_NET_ADMIN"
 		         : r == -EOPNOTSUPP ? "to drop them takes Linux 6.6 or later"
 		                            : why.text);

@@ -3,10 +3,12 @@
  * The flows of a receive queue: one filter for all of them, and what keeps the kernel from handling their packets.
  *
  * The kernel gets every packet too, after the packet socket. That is what a flow with copy asks for. The packets of the
- * others are dropped at the tcx ingress. Without tcx the kernel would answer each one to a port that nobody reads with
- * an ICMP "port unreachable", which costs time and may stop the sender. Hence a UDP socket that owns the port of a flow
- * to one unicast address. Its filter drops the packets; they count in InErrors of /proc/net/snmp. If a program reads
- * the port already, it goes on reading.
+ * others are dropped at the tcx ingress. Without tcx the kernel would answer packets to a port that nobody reads by
+ * ICMP "port unreachable": on lo each packet, elsewhere one a second and sender (net.ipv4.icmp_ratelimit). That ends
+ * many senders, and takes more time than a UDP socket whose filter drops the packets. Hence such a socket, which owns
+ * the port of a flow to one unicast address; the packets count in InErrors of /proc/net/snmp. If a program reads the
+ * port already, it goes on reading. A program that binds the port later gets EADDRINUSE. SO_REUSEADDR is no help: this
+ * socket, which has an address and an interface, would get the packets of a program that binds the port alone.
  */
 #include "daemon/backend/bpf/flow_table.h"
 #include "daemon/backend/packet/af_packet.h"
@@ -85,7 +87,7 @@ static void flow_keep_from_kernel(struct af_packet *backend, struct af_packet_fl
 	}
 	if (flow->dropped)
 		fd_close(&flow->reader);
-	else if (has_port && !rule->multicast && flow->reader < 0)
+	else if (has_port && !(rule->value.destination_mac[0] & 1) && flow->reader < 0) /* ICMP answers no group */
 		flow->reader = flow_open_reader(rule, backend);
 }
 
