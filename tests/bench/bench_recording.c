@@ -9,8 +9,8 @@
  * Prints one JSON line.
  */
 #include "tests/support/frames.h"
-#include "tools/recording/pcapng_write.h"
 #include "tools/record/record_file.h"
+#include "tools/recording/pcapng.h"
 
 #include <inttypes.h>
 #include <stdio.h>

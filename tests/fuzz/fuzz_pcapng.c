@@ -5,8 +5,8 @@
  * interfaces has an account that says so.
  */
 #include "tools/inspect/inspect_verdict.h"
+#include "tools/recording/pcapng.h"
 #include "tools/recording/pcapng_read.h"
-#include "tools/recording/pcapng_write.h"
 
 #include <stdlib.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The handler of SIGINT and SIGTERM for the subcommands that run until they are stopped. */
+/* The handlers of SIGINT and SIGTERM for the subcommands that run until they are stopped, and of SIGUSR1. */
 #include "tools/common/stop_signal.h"
 
 #include "daemon/base/time.h"
@@ -43,4 +43,30 @@ void stop_signal_end_by_second(void)
 bool stop_signal_came(void)
 {
 	return came_ns != 0;
+}
+
+/* ---- the request for a new file ------------------------------------------------------------------ */
+
+static volatile sig_atomic_t came, seen;
+
+static void note_rotate_signal(int number)
+{
+	(void)number;
+	came = came + 1;
+}
+
+void rotate_signal_catch(void)
+{
+	const struct sigaction action = {.sa_handler = note_rotate_signal};
+
+	sigaction(SIGUSR1, &action, NULL);
+}
+
+bool rotate_signal_is_new(void)
+{
+	sig_atomic_t now = came;
+	bool is_new = now != seen;
+
+	seen = now;
+	return is_new;
 }

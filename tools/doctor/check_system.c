@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The limits of cgroups, whether sealed memory holds, and whether the kernel has AF_XDP. */
+/*
+ * The limits of cgroups, whether sealed memory holds, and whether the kernel has AF_XDP. And the list of all checks:
+ * each check_*.c compares one kind of facts with the configuration and adds findings.
+ */
 #include "tools/doctor/checks.h"
 
 #include "daemon/memory/geometry.h"
@@ -169,4 +172,25 @@ void check_kernel(const struct doctor_facts *facts, struct findings *findings)
 	finding_write(finding->fix, "apt install linux-image-%s   # Debian's kernel has it; then reboot",
 	              kernel_architecture(kernel->machine));
 	finding->fix_survives_reboot = finding->fix_is_host = true;
+}
+
+/* ---- all checks ---------------------------------------------------------------------------------- */
+
+void doctor_check(const struct doctor_facts *facts, struct findings *findings)
+{
+	findings->n = 0;
+	check_devices(facts, findings);
+	check_config(facts, findings);
+	check_process(facts, findings);
+	check_limits(facts, findings);
+	check_memory(facts, findings);
+	check_hugepages(facts, findings);
+	check_holders(facts, findings);
+	check_pci(facts, findings);
+	check_netdevs(facts, findings);
+	check_cpus(facts, findings);
+	check_clocks(facts, findings);
+	check_kernel(facts, findings);
+	if (*facts->limits.container)
+		findings_name_host(findings);
 }

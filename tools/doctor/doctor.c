@@ -5,8 +5,6 @@
  */
 #include "tools/common/options.h"
 #include "tools/doctor/checks.h"
-#include "tools/doctor/print.h"
-#include "tools/doctor/probe_queue.h"
 #include "tools/doctor/read.h"
 
 #include <stdio.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The facts that `ibvcap doctor` collects of a machine. read.h fills them, probe_queue.h adds what devices accept, and
- * checks.h judges them. In all of them zero means: not known.
+ * The facts that `ibvcap doctor` collects of a machine. read.h fills them and adds what devices accept, and checks.h
+ * judges them. In all of them zero means: not known.
  */
 #ifndef TOOLS_DOCTOR_FACTS_H
 #define TOOLS_DOCTOR_FACTS_H
@@ -67,7 +67,7 @@ struct doctor_pci {
 	cpu_set_t irq_cpus; /* the CPUs that handle them */
 };
 
-/* The result of probe_queue.h. */
+/* The result of doctor_probe_queues(). */
 struct doctor_probe {
 	enum {
 		DOCTOR_NOT_PROBED,

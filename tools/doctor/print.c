@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Prints findings and the table of GIDs, as text or as JSON. */
-#include "tools/doctor/print.h"
+#include "tools/doctor/checks.h"
 
 #include "tools/json/text_to_json.h"
 

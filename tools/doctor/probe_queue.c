@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Makes a queue and a flow with the daemon's own backend: if the device refuses them here, it refuses the daemon's. */
-#include "tools/doctor/probe_queue.h"
+#include "tools/doctor/read.h"
 
 #include "daemon/backend/choice/backends.h"
 #include "daemon/base/size.h"

@@ -52,4 +52,10 @@ void ask_service(const char *config_file, struct doctor_process *process);
 /** Parse the output of `systemctl show` for ibvcapd.service. No effect if a daemon runs. */
 void parse_service(const char *properties, struct doctor_process *process);
 
+/**
+ * Probe each port that has an Ethernet interface, and store the result in facts. After doctor_ask(). A device that
+ * another process has open is left alone: a second context can switch on the port's loopback of multicast.
+ */
+void doctor_probe_queues(struct doctor_facts *facts);
+
 #endif

@@ -190,7 +190,7 @@ static void read_device(const char *directory, const char *name, void *context)
 	files_copy_name(device->name, sizeof(device->name), name);
 	files_join(path, "%s/sys/class/infiniband_verbs", at->root);
 	files_for_each(path, find_uverbs, device);
-	/* Opening the node alone makes no verbs context, so it disturbs no program: see probe_queue.h. */
+	/* Opening the node alone makes no verbs context, so it disturbs no program: see doctor_probe_queues(). */
 	files_join(path, "%s/dev/infiniband/%s", at->root, device->uverbs);
 	fd = *device->uverbs ? open(path, O_RDWR | O_CLOEXEC) : -1;
 	if (fd >= 0)

@@ -3,7 +3,6 @@
 #include "tools/common/options.h"
 #include "tools/ibvcap/ibvcap.h"
 #include "tools/inspect/extract.h"
-#include "tools/inspect/time_text.h"
 
 #include <getopt.h>
 #include <string.h>

@@ -2,7 +2,7 @@
 /* The command line of `ibvcap info`. */
 #include "tools/common/options.h"
 #include "tools/ibvcap/ibvcap.h"
-#include "tools/inspect/info.h"
+#include "tools/inspect/inspect_file.h"
 #include "tools/inspect/inspect_sum.h"
 
 #include <getopt.h>

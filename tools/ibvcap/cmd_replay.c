@@ -2,7 +2,7 @@
 /* The command line of `ibvcap replay`. */
 #include "tools/common/options.h"
 #include "tools/ibvcap/ibvcap.h"
-#include "tools/send/replay.h"
+#include "tools/send/tx_run.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -2,7 +2,7 @@
 /* The command line of `ibvcap send`. */
 #include "tools/common/options.h"
 #include "tools/ibvcap/ibvcap.h"
-#include "tools/send/send.h"
+#include "tools/send/tx_run.h"
 
 static const char usage[] =
 	"usage: ibvcap send CHANNEL [OPTIONS...]\n"

@@ -3,7 +3,7 @@
 #include "tools/common/options.h"
 #include "tools/common/report.h"
 #include "tools/ibvcap/ibvcap.h"
-#include "tools/status/status_print.h"
+#include "tools/status/status_view.h"
 
 #include <sysexits.h>
 

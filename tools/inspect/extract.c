@@ -6,12 +6,11 @@
 #include "tools/inspect/extract.h"
 
 #include "tools/common/report.h"
-#include "tools/recording/pcapng_write.h"
 #include "tools/inspect/inspect_sum.h"
 #include "tools/inspect/packet_filter.h"
+#include "tools/recording/pcapng.h"
 #include "tools/recording/recording.h"
 #include "tools/recording/recording_index.h"
-#include "tools/inspect/time_text.h"
 #include "tools/recording/recording_words.h"
 
 #include <errno.h>

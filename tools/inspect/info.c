@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Says what is in a recording, what is missing and why, and whether the file proves it. */
-#include "tools/inspect/info.h"
 
 #include "tools/common/report.h"
 #include "tools/common/tracker_print.h"

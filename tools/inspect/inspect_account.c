@@ -3,7 +3,7 @@
  * Compares accounts with packets. The daemon numbers all packets that it publishes for a queue. So each number between
  * both ends of an account is that of a packet in the file or of a row that the account names as missing.
  */
-#include "tools/inspect/inspect_account.h"
+#include "tools/inspect/inspect_verdict.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -8,6 +8,8 @@
 #include "tools/inspect/inspect_verdict.h"
 
 #include <jansson.h>
+#include <stdbool.h>
+#include <stdint.h>
 
 struct inspect_file {
 	const char *path;
@@ -23,5 +25,13 @@ void inspect_file_deinit(struct inspect_file *file);
 
 /** The file as JSON, which the caller frees. */
 json_t *inspect_file_to_json(const struct inspect_file *file);
+
+struct info_options {
+	uint64_t gaps;
+	bool json;
+};
+
+/** Print what is in each file, what is missing, and of several files what they are together. Returns the exit code. */
+int info_run(char *const *files, int n_files, const struct info_options *options);
 
 #endif

@@ -5,8 +5,6 @@
  */
 #include "tools/inspect/inspect_verdict.h"
 
-#include "tools/inspect/inspect_account.h"
-
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>

@@ -49,4 +49,13 @@ int inspect_exit_code(enum inspect_verdict verdict);
 void inspect_judge(struct inspect_finding *finding, const struct inspect_sum *sum,
                    const struct inspect_numbers *numbers, int end, const char *error);
 
+/** A contradiction between the packets, the statistics and the account. NULL: none. Pure. */
+const char *inspect_contradiction(const struct inspect_source *source);
+
+/**
+ * A contradiction between the account of a source and the other accounts of its section, which are of the same file.
+ * number: of the source. NULL: none. Pure.
+ */
+const char *inspect_contradiction_of_others(const struct inspect_sum *sum, uint32_t number);
+
 #endif

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Reads losses out of the sentences of the first recorders, whose files say them in no other way. */
-#include "tools/inspect/old_recording.h"
+#include "tools/inspect/inspect_sum.h"
 
 #include <ctype.h>
 #include <stdlib.h>

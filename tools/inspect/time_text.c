@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Parses points in time. */
-#include "tools/inspect/time_text.h"
+#include "tools/inspect/extract.h"
 
 #include <ctype.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The histogram of `ibvcap recv --latency`. */
-#include "tools/receive/latency.h"
+#include "tools/receive/recv.h"
 
 #include <assert.h>
 

@@ -3,10 +3,9 @@
 #ifndef TOOLS_RECEIVE_RECV_H
 #define TOOLS_RECEIVE_RECV_H
 
-#include "tools/receive/latency.h"
-
 #include <ibvcap/ibvcap.h>
 #include <jansson.h>
+#include <stdint.h>
 #include <stdio.h>
 
 struct recv_options {
@@ -88,8 +87,6 @@ void recv_print_summary(const struct recv_summary *summary);
 /** Receive until the end that the options say; then print the summary. Returns the exit code. */
 int recv_run(const struct recv_options *options);
 
-/* ---- recv_pattern.c ------------------------------------------------------------------------------ */
-
 /** 0 or -ENOMEM. */
 int recv_pattern_init(struct recv_pattern *pattern);
 void recv_pattern_deinit(struct recv_pattern *pattern);
@@ -97,26 +94,28 @@ void recv_pattern_deinit(struct recv_pattern *pattern);
 /** Check a payload; each, in the order in which they came. */
 void recv_pattern_add(struct recv_pattern *pattern, const uint8_t *payload, size_t bytes);
 
-void recv_print_pattern(const struct recv_pattern *pattern);
-
-/** The same. The caller frees it. */
-json_t *recv_pattern_to_json(const struct recv_pattern *pattern);
-
-/* ---- recv_sequence.c ----------------------------------------------------------------------------- */
-
-/** Print the account of each source, and that of all. */
-void recv_print_sequence(const struct ibvcap_tracker *tracker);
-
-/** The same. The caller frees it. */
-json_t *recv_sequence_to_json(const struct recv_summary *summary);
-
 /** Of the packets that the stream got: by the daemon's account and, with --sequence, by the packets' own numbers. */
 enum ibvcap_verdict recv_verdict(const struct recv_summary *summary);
 
-/** Print the verdict, and what is not known. */
-void recv_print_verdict(const struct recv_summary *summary);
+/*
+ * The times from packets' timestamps until a program had them, in a histogram whose buckets grow with the time: each is
+ * at most 1/32 of its lower bound wide.
+ */
+#define LATENCY_BUCKETS (60u * 32u) /* for all of u64 */
 
-/** The account with its verdict. The caller frees it. */
-json_t *recv_account_to_json(const struct recv_summary *summary);
+/* Zero-initialise it. */
+struct latency {
+	uint64_t packets;
+	uint64_t early; /* of these: seen before their timestamp; they count as 0 ns */
+	uint64_t early_max_ns;
+	uint64_t max_ns;
+	uint64_t buckets[LATENCY_BUCKETS];
+};
+
+/** Count a packet with a timestamp that was seen at seen_ns, both in the same clock. */
+void latency_add(struct latency *latency, uint64_t timestamp_ns, uint64_t seen_ns);
+
+/** The time that this share of the packets took at most, rounded up to the end of its bucket; 0 without packets. */
+uint64_t latency_permille_ns(const struct latency *latency, uint32_t permille);
 
 #endif

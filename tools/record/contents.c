@@ -4,10 +4,10 @@
  * statistics of each interface, as the comment of the statistics, with the account for programs, and as the comment of
  * a section of its own, which capinfos prints.
  */
-#include "tools/record/contents.h"
+#include "tools/record/record_file.h"
 
-#include "tools/recording/sequence_json.h"
-#include "tools/recording/pcapng_write.h"
+#include "tools/recording/account_json.h"
+#include "tools/recording/pcapng.h"
 #include "tools/recording/recording_words.h"
 #include "tools/recording/row_frame.h"
 

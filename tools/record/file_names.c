@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Makes the names of the files of a recording, and finds out which names it could have made. */
-#include "tools/record/file_names.h"
+#include "tools/record/file_window.h"
 
 #include "daemon/base/time.h"
 #include "tools/recording/recording_words.h"

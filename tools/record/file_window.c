@@ -3,9 +3,8 @@
 #include "tools/record/file_window.h"
 
 #include "daemon/base/time.h"
-#include "tools/recording/recording_words.h"
-#include "tools/record/file_names.h"
 #include "tools/record/part_file.h"
+#include "tools/recording/recording_words.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -6,9 +6,9 @@
 #include "tools/record/recorder.h"
 
 #include "daemon/base/time.h"
-#include "tools/recording/pcapng_write.h"
+#include "tools/record/record_file.h"
+#include "tools/recording/pcapng.h"
 #include "tools/recording/recording_words.h"
-#include "tools/record/raw_file.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Which files are recordings of the same streams, and which files beside one belong to it: only these are deleted. */
+/*
+ * Which files are recordings of the same streams, and which files beside one belong to it: only these are deleted. And
+ * FILE.part with those beside it, which a killed recorder has left.
+ */
 #ifndef TOOLS_RECORD_OWN_FILE_H
 #define TOOLS_RECORD_OWN_FILE_H
 
@@ -26,5 +29,14 @@ bool own_file_is(const char *path, const struct own_streams *streams, int flow);
 
 /** Delete the files that a recorder has written beside a file of that name. Those of other programs stay. */
 void own_file_remove_beside(int folder, const char *name);
+
+/** Has one of the files packets? An index or a description alone has none. part: the name in the folder. */
+bool left_part_has_packets(int folder, const char *part);
+
+/**
+ * Rename them, to names that end in .old, .old2 and so on. The caller has the lock. path: of FILE, for the message.
+ * 0; -errno.
+ */
+int left_part_put_aside(int folder, const char *part, const char *path);
 
 #endif

@@ -6,9 +6,8 @@
  */
 #include "tools/record/part_file.h"
 
-#include "tools/recording/recording_words.h"
-#include "tools/record/left_part.h"
 #include "tools/record/own_file.h"
+#include "tools/recording/recording_words.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /* A file of a recording in pcapng format, and FILE.index beside it. Without an index it is read from its beginning. */
-#include "tools/recording/recording_stamp.h"
+#include "tools/record/record_file.h"
+#include "tools/recording/recording_index.h"
 #include "tools/recording/recording_words.h"
-#include "tools/record/contents.h"
 
 #include <inttypes.h>
 #include <stdio.h>

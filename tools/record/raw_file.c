@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Writes rows, their meta and their description. */
-#include "tools/record/raw_file.h"
+#include "tools/record/record_file.h"
 
 #include "tools/recording/recording_words.h"
 

@@ -11,6 +11,7 @@
 #include "tools/record/account.h"
 #include "tools/record/file_window.h"
 #include "tools/record/part_file.h"
+#include "tools/recording/raw_recording.h"
 
 #include <stddef.h>
 
@@ -137,5 +138,38 @@ int record_file_finish(struct record_file *file, bool is_whole);
 
 /** Close the file and delete it: nothing was written, or it is the oldest of the window. */
 void record_file_discard(struct record_file *file);
+
+/*
+ * The raw format: FILE has the rows of a ring one behind the other, as an array of rows of the same size; FILE.meta
+ * has the struct ibvcap_meta of each; FILE.headers the application's headers, if the stream splits them off; FILE.json
+ * says how long a row is, which packet numbers the rows have, and what is missing where. Rows go to the disk straight
+ * from the ring, past the kernel's cache where the addresses allow it: the first row has the place in the file's first
+ * page that it has in its page of memory. Whatever write fails, all of the files end behind the same row.
+ */
+enum raw_part { RAW_ROWS, RAW_META, RAW_HEADERS, RAW_DESCRIPTION };
+
+struct raw_rows {
+	struct raw_layout layout;
+	bool is_paged; /* each block begins on a page of memory */
+	uint64_t next_sequence;
+	uint64_t epoch;
+	json_t *runs; /* rows of consecutive packet numbers */
+	json_t *losses;
+};
+
+/** Are the batch's rows of the size that the file's are? After a restart they may not be. */
+bool raw_file_takes(const struct record_file *file, const struct ibvcap_rx_batch *batch);
+
+#define CONTENTS_END_BYTES(n_sources) ((60u + 4u * (n_sources)) << 10) /* more than the end takes */
+#define CONTENTS_END_BYTES_MAX        CONTENTS_END_BYTES(RECORD_SOURCES_MAX)
+
+/** The section header, with why the file was written unless it is NULL, and an interface for each source. flow: the
+ * only one in the file, or RECORDING_ACCOUNT_NO_FLOW. Returns the bytes. */
+size_t contents_write_head(uint8_t *to, size_t room, const char *why, const struct source *sources, unsigned n_sources,
+                           int32_t flow);
+
+/** Statistics of each interface with its account, and a section with the verdict and the loss sum as its comment.
+ * Returns the bytes. */
+size_t contents_write_end(uint8_t *to, size_t room, const struct record_end *end);
 
 #endif

@@ -5,8 +5,7 @@
 #include "daemon/base/time.h"
 #include "tools/common/report.h"
 #include "tools/common/stop_signal.h"
-#include "tools/recording/pcapng_write.h"
-#include "tools/record/rotate_signal.h"
+#include "tools/recording/pcapng.h"
 #include "tools/recording/row_frame.h"
 
 #include <errno.h>

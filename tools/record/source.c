@@ -3,8 +3,8 @@
 #include "tools/record/source.h"
 
 #include "daemon/base/time.h"
+#include "tools/recording/account_json.h"
 #include "tools/status/status_view.h"
-#include "tools/recording/sequence_json.h"
 
 #include <errno.h>
 #include <inttypes.h>

@@ -4,6 +4,7 @@
 #define TOOLS_RECORD_SOURCE_H
 
 #include "tools/record/losses.h"
+#include "tools/record/record.h"
 
 #include <jansson.h>
 
@@ -77,5 +78,11 @@ void source_describe_again(struct source *source);
 
 /** The sum of a source's packets, as a file shows it. */
 struct record_sum source_sum(const struct losses *losses, uint64_t n_written, uint64_t n_other_files);
+
+/**
+ * Print how far the ring of each queue of the streams reaches back. Warn if the room in a ring lasts for less than
+ * wanted_ns at the present rate. option: the option that asks for wanted_ns. An exit code.
+ */
+int ring_reach_print(const struct record_options *options, uint64_t wanted_ns, const char *option);
 
 #endif

@@ -7,9 +7,8 @@
 
 #include "daemon/base/time.h"
 #include "tools/common/options.h"
-#include "tools/status/status_view.h"
 #include "tools/common/stop_signal.h"
-#include "tools/status/stream_sum.h"
+#include "tools/status/status_view.h"
 
 #include <arpa/inet.h>
 #include <errno.h>

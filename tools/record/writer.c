@@ -6,7 +6,7 @@
 #include "tools/record/writer.h"
 
 #include "daemon/base/time.h"
-#include "tools/record/contents.h"
+#include "tools/record/record_file.h"
 
 #include <errno.h>
 #include <poll.h>

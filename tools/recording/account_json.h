@@ -99,4 +99,14 @@ bool recording_losses_find(const char *comment, size_t bytes, struct recording_l
 /** Find the account's line in a comment, which has no closing NUL. False: there is none, or it is not valid. */
 bool recording_account_find(const char *comment, size_t bytes, struct recording_account *account);
 
+/* ---- where packets have their own number, with the keys of ibvcapd.conf(5), SEQUENCE ------------- */
+
+/** As a JSON object, which the caller frees. has_frames: the offsets count from the frame, not from the payload. */
+json_t *sequence_to_json(const struct ibvcap_sequence *sequence, bool has_frames);
+
+/**
+ * The other way. False: it is none. Whether a tracker can take the description, ibvcap_tracker_new() says.
+ */
+bool sequence_from_json(const json_t *json, struct ibvcap_sequence *sequence, bool *has_frames);
+
 #endif

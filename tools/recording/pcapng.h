@@ -99,4 +99,41 @@ struct pcapng_statistics {
 	struct pcapng_text comment;
 };
 
+/* The options that are written and read. Numbers from 2 on have another meaning in each type of block. */
+enum pcapng_option {
+	PCAPNG_OPTION_END = 0,
+	PCAPNG_OPTION_COMMENT = 1,
+
+	PCAPNG_SECTION_HARDWARE = 2,
+	PCAPNG_SECTION_OS = 3,
+	PCAPNG_SECTION_APPLICATION = 4,
+
+	PCAPNG_INTERFACE_NAME = 2,
+	PCAPNG_INTERFACE_DESCRIPTION = 3,
+	PCAPNG_INTERFACE_SPEED = 8,
+	PCAPNG_INTERFACE_TIME_RESOLUTION = 9,
+	PCAPNG_INTERFACE_FILTER = 11,
+	PCAPNG_INTERFACE_OS = 12,
+	PCAPNG_INTERFACE_TIME_OFFSET = 14,
+	PCAPNG_INTERFACE_HARDWARE = 15,
+
+	PCAPNG_PACKET_DROPS = 4,
+	PCAPNG_PACKET_ID = 5,
+	PCAPNG_PACKET_QUEUE = 6,
+
+	PCAPNG_STATISTICS_START = 2,
+	PCAPNG_STATISTICS_END = 3,
+	PCAPNG_STATISTICS_FIRST_VALUE = 4, /* of enum pcapng_statistic, in its order */
+};
+
+/*
+ * These write a block into memory of the caller, in the byte order of this machine and with times in ns. They return
+ * the size of the block, a multiple of 4, and write nothing if that is more than room. A text that is longer than an
+ * option can be is cut off. Pure.
+ */
+size_t pcapng_write_section(uint8_t *to, size_t room, const struct pcapng_section *section);
+size_t pcapng_write_interface(uint8_t *to, size_t room, const struct pcapng_interface *interface);
+size_t pcapng_write_packet(uint8_t *to, size_t room, const struct pcapng_packet *packet);
+size_t pcapng_write_statistics(uint8_t *to, size_t room, const struct pcapng_statistics *statistics);
+
 #endif

@@ -3,9 +3,8 @@
  * Builds pcapng blocks. A block is measured first, so that a block that does not fit leaves no bytes behind: the caller
  * then writes it to its next buffer.
  */
-#include "tools/recording/pcapng_write.h"
 
-#include "tools/recording/pcapng_option.h"
+#include "tools/recording/pcapng.h"
 
 #define BLOCK_FRAME_BYTES  12u /* type, length, and the length again behind the body */
 #define OPTION_HEAD_BYTES  4u

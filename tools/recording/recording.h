@@ -6,6 +6,7 @@
 #include "tools/recording/pcapng_read.h"
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 
@@ -51,5 +52,26 @@ const char *recording_error(const struct recording *recording);
  * before offset have been read. 0; -errno: not a regular file.
  */
 int recording_jump(struct recording *recording, uint64_t offset);
+
+/*
+ * Compression in pieces. All pieces are one zstd frame, because Wireshark 4.0 reads a file of several frames wrong
+ * behind the first 128 KiB. Each piece can be decompressed as soon as it is written.
+ */
+struct zstd_frames;
+
+/** NULL: no memory. */
+struct zstd_frames *zstd_frames_new(int level);
+void zstd_frames_free(struct zstd_frames *frames);
+
+/** Compress a piece. Returns the bytes for the file, which are valid until the next call. NULL: no memory. */
+const uint8_t *zstd_frames_compress(struct zstd_frames *frames, const uint8_t *at, size_t bytes, size_t *n_bytes);
+
+/** The file has the piece that was compressed last. */
+void zstd_frames_add(struct zstd_frames *frames);
+/** The file does not have it: the next piece follows the one before. */
+void zstd_frames_leave_out(struct zstd_frames *frames);
+
+/** The end of the frame, for the end of the file. Without a piece in the file it has no bytes. */
+const uint8_t *zstd_frames_end(const struct zstd_frames *frames, size_t *bytes);
 
 #endif

@@ -3,7 +3,7 @@
  * Reads the index of a recording. Its first line names the format; each other line is a piece of the file:
  *   offset bytes packets first_ns last_ns first_sequence last_sequence
  * The last line says of which file. Pieces follow each other; their times may overlap where a recording has several
- * queues.
+ * queues. The stamp of a file tells it from another.
  */
 #include "tools/recording/recording_index.h"
 
@@ -13,6 +13,8 @@
 #include <inttypes.h>
 #include <stdbool.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #define INDEX_LINE_MAX  256 /* seven numbers of 20 digits fit */
 #define INDEX_WORDS_MIN 5   /* of a line; later versions may append more */
@@ -73,4 +75,27 @@ int recording_index_find(FILE *index, const struct recording_stamp *stamp, uint6
 			add_piece(pieces, &line, &n_since);
 	}
 	return -EBADMSG;
+}
+
+/* ---- stamp --------------------------------------------------------------------------------------- */
+
+#define STAMP_BYTES 4096
+
+/* FNV-1a: a hash against mistakes, not against forgery. */
+int recording_stamp_of(int fd, struct recording_stamp *stamp)
+{
+	uint8_t last[STAMP_BYTES];
+	struct stat status;
+	ssize_t n;
+
+	if (fstat(fd, &status) < 0)
+		return -errno;
+	stamp->bytes = (uint64_t)status.st_size;
+	n = pread(fd, last, sizeof(last), status.st_size > STAMP_BYTES ? status.st_size - STAMP_BYTES : 0);
+	if (n < 0)
+		return -errno;
+	stamp->hash = UINT64_C(0xcbf29ce484222325);
+	for (ssize_t i = 0; i < n; i++)
+		stamp->hash = (stamp->hash ^ last[i]) * UINT64_C(0x100000001b3);
+	return 0;
 }

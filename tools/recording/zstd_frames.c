@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Flushes one zstd frame (RFC 8878) piece by piece. A piece that was not written makes the next one begin a frame. */
-#include "tools/recording/zstd_frames.h"
+#include "tools/recording/recording.h"
 
 #include <stdbool.h>
 #include <stdlib.h>

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /* ibvcap send: sends the numbered test pattern, or the bytes of a file, on a channel. */
-#include "tools/send/send.h"
+#include "tools/send/tx_run.h"
 
-#include "tools/send/pattern.h"
 #include "tools/common/report.h"
 #include "tools/common/stop_signal.h"
+#include "tools/send/pattern.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -9,6 +9,8 @@
 
 #include <ibvcap/ibvcap.h>
 #include <jansson.h>
+#include <stdbool.h>
+#include <stdint.h>
 
 #define TX_RUN_REASONS 7
 
@@ -85,5 +87,29 @@ json_t *tx_run_to_json(const struct tx_run *run);
 
 /** Close the channel, if it is open. */
 void tx_run_close(struct tx_run *run);
+
+struct send_options {
+	struct tx_run_options run;
+	const char *file; /* NULL: the pattern */
+	uint64_t count;   /* UINT64_MAX: no end */
+	uint64_t duration_ns;
+	uint64_t size_bytes; /* UINT64_MAX: the channel's */
+	uint64_t rate_pps;   /* 0: as fast as it goes */
+};
+
+/** Send the pattern or the file until the end that the options say, and print the sum. Returns the exit code. */
+int send_run(const struct send_options *options);
+
+struct replay_options {
+	struct tx_run_options run;
+	const char *file;
+	uint64_t port;  /* 0: all */
+	uint64_t loops; /* 0: no end */
+	double speed;   /* 1: as recorded */
+	bool top_speed;
+};
+
+/** Send the file as the options say, and print the sum. Returns the exit code. */
+int replay_run(const struct replay_options *options);
 
 #endif

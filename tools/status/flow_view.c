@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Compares the flows of a status with the groups that the kernel has joined, and prints them. */
-#include "tools/status/flow_view.h"
+#include "tools/status/status_view.h"
 
 #include "tools/groups/joined_groups.h"
 

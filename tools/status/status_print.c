@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Prints streams, channels, clients and interfaces, and the sums that account for every packet. */
-#include "tools/status/status_print.h"
+#include "tools/status/status_view.h"
 
-#include "tools/status/flow_view.h"
-#include "tools/status/stream_sum.h"
 #include "tools/common/user_name.h"
 
 #include <ibvcap/ibvcap.h>

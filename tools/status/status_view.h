@@ -74,4 +74,44 @@ const char *status_view_policy_name(uint32_t policy);
 /** The whole view. Keys are the counters' labels; the arrays have the order of the view's. The caller frees it. */
 json_t *status_view_to_json(const struct status_view *view);
 
+/* ---- text ---------------------------------------------------------------------------------------- */
+
+/** Print streams, channels, clients and interfaces, with the sums that account for every packet. */
+void status_print(const struct status_view *view);
+
+/* ---- flows, and whether the kernel has joined their groups --------------------------------------- */
+
+/** Ask the kernel which groups are joined in the daemon's network namespace. */
+void flow_view_find_groups(struct status_view *view);
+
+bool flow_view_is_of(const struct ibvcap_status_flow *flow, const struct ibvcap_status_stream *stream);
+
+/** Print a line for each flow of the stream. */
+void flow_view_print(const struct status_view *view, const struct ibvcap_status_stream *stream);
+
+/** Is a group of the stream not joined, as far as is known? */
+bool flow_view_lacks_group(const struct status_view *view, const struct ibvcap_status_stream *stream);
+
+/* ---- streams with several queues: a status has an entry for each queue --------------------------- */
+
+#define STREAM_SUM_COUNTERS_MAX 64
+
+struct stream_sum {
+	struct ibvcap_counter at[STREAM_SUM_COUNTERS_MAX];
+	uint32_t n;
+};
+
+/** Is the counter of the whole stream, and the same in the entries of all its queues? */
+bool stream_sum_is_shared(const char *label);
+
+/** Is entry i the first one of its stream? To count what is shared once. */
+bool stream_sum_is_first(const struct status_view *view, int i);
+
+/** The counters of the stream, of which one queue's entry is given: the sum over its queues, or what they share. */
+struct counters stream_sum_of(const struct status_view *view, const struct ibvcap_status_stream *queue,
+                              struct stream_sum *sum);
+
+/** The counters of one queue without those of the stream. */
+struct counters stream_sum_queue(const struct ibvcap_status_stream *queue, struct stream_sum *own);
+
 #endif

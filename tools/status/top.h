@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * The view of `ibvcap top`: two answers of the daemon, and the rates between them. It is pure; the caller puts its
- * lines on a terminal (top_screen.h) or on standard output.
+ * lines on a terminal (top_screen.c) or on standard output.
  */
 #ifndef TOOLS_STATUS_TOP_H
 #define TOOLS_STATUS_TOP_H
 
 #include "tools/status/status_view.h"
-#include "tools/status/stream_sum.h"
 
 #include <stdbool.h>
 
@@ -67,5 +66,23 @@ struct top_options {
 
 /** Show what changes, until the user or a signal ends it; with once, one interval. Returns the exit code. */
 int top_run(const struct top_options *options);
+
+/* ---- the terminal: keys scroll its lines, which are drawn again when it changes its size --------- */
+
+struct top_screen;
+
+/** Take the terminal over. NULL if standard output is no terminal, or one that ncurses does not know. */
+struct top_screen *top_screen_new(void);
+
+/** Give the terminal back in the state in which it was. NULL is allowed. */
+void top_screen_free(struct top_screen *screen);
+
+/** Clear the lines, add lines (a top_put with the screen as context), and show them. */
+void top_screen_clear(struct top_screen *screen);
+void top_screen_put(void *screen, enum top_style style, const char *line);
+void top_screen_show(struct top_screen *screen);
+
+/** Handle keys for so long, or until a signal comes. False if the user wants to quit. */
+bool top_screen_wait(struct top_screen *screen, uint64_t ns);
 
 #endif

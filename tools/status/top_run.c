@@ -5,7 +5,6 @@
 #include "daemon/base/time.h"
 #include "tools/common/report.h"
 #include "tools/common/stop_signal.h"
-#include "tools/status/top_screen.h"
 
 #include <stdio.h>
 #include <sysexits.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Shows the lines of `ibvcap top` on a terminal with ncurses, and handles its keys. */
-#include "tools/status/top_screen.h"
+#include "tools/status/top.h"
 
 #include "daemon/base/time.h"
 

@@ -2,11 +2,10 @@
 /* Prints what why_explain() makes of a stream's counters. */
 #include "tools/status/why_print.h"
 
-#include "tools/status/flow_view.h"
 #include "tools/common/report.h"
-#include "tools/status/stream_sum.h"
-#include "tools/status/why.h"
 #include "tools/common/user_name.h"
+#include "tools/status/status_view.h"
+#include "tools/status/why.h"
 
 #include <inttypes.h>
 #include <jansson.h>

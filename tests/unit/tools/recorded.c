@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tests/unit/tools/recorded.h"
 #include "tests/unit/tools/own_folder.h"
+#include "tests/unit/tools/recorded.h"
 
 #include "daemon/base/time.h"
-#include "tools/recording/recording.h"
 #include "tools/common/stop_signal.h"
-#include "tools/record/contents.h"
+#include "tools/record/record_file.h"
+#include "tools/recording/recording.h"
 
 #include <criterion/criterion.h>
 #include <glob.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tools/capture/datagram.h"
+#include "tools/capture/capture.h"
 
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>

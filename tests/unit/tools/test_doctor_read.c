@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Facts that the doctor reads from a tree of files made as sysfs and /proc, and from the output of systemctl. */
-#include "tools/doctor/probe_queue.h"
 #include "tools/doctor/read.h"
 
 #include <arpa/inet.h>
@@ -9,11 +8,11 @@
 #include <libgen.h>
 #include <linux/ethtool.h>
 #include <linux/sockios.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <signal.h>
 #include <sys/ioctl.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>

@@ -5,7 +5,6 @@
 #include "tools/inspect/extract.h"
 #include "tools/recording/recording.h"
 #include "tools/recording/recording_index.h"
-#include "tools/recording/recording_stamp.h"
 #include "tools/recording/recording_words.h"
 
 #include <criterion/criterion.h>

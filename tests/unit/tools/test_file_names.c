@@ -2,7 +2,7 @@
 /* Names of files, and which of them give way to a quota, a number of files and a disk limit. */
 #include "tests/unit/tools/disk.h"
 #include "tests/unit/tools/own_folder.h"
-#include "tools/record/file_names.h"
+#include "tools/record/file_window.h"
 
 #include <criterion/criterion.h>
 #include <errno.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Flows of a status, and which of their groups the kernel has joined: here, for this process in the daemon's place. */
-#include "tools/status/flow_view.h"
+#include "tools/status/status_view.h"
 
 #include <criterion/criterion.h>
 #include <string.h>

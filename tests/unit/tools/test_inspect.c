@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "tools/inspect/extract.h"
 #include "tools/inspect/inspect_numbers.h"
 #include "tools/inspect/inspect_sum.h"
 #include "tools/inspect/packet_filter.h"
 #include "tools/recording/recording_index.h"
-#include "tools/inspect/time_text.h"
 
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tools/receive/latency.h"
+#include "tools/receive/recv.h"
 
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>

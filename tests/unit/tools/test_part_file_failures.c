@@ -3,9 +3,9 @@
 #include "tests/unit/tools/captured.h"
 #include "tests/unit/tools/disk.h"
 #include "tests/unit/tools/own_folder.h"
-#include "tools/recording/recording_words.h"
-#include "tools/record/left_part.h"
+#include "tools/record/own_file.h"
 #include "tools/record/part_file.h"
+#include "tools/recording/recording_words.h"
 
 #include <criterion/criterion.h>
 #include <errno.h>

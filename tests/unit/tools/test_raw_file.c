@@ -3,7 +3,7 @@
 #include "tests/unit/ibvcap/attached.h"
 #include "tests/unit/tools/disk.h"
 #include "tests/unit/tools/own_folder.h"
-#include "tools/record/raw_file.h"
+#include "tools/record/record_file.h"
 
 #include <criterion/criterion.h>
 #include <errno.h>

@@ -4,7 +4,7 @@
 #include "tests/unit/tools/captured.h"
 #include "tests/unit/tools/disk.h"
 #include "tests/unit/tools/recorded.h"
-#include "tools/record/raw_file.h"
+#include "tools/record/record_file.h"
 
 #include <criterion/criterion.h>
 #include <errno.h>

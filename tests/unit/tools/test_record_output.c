@@ -2,10 +2,10 @@
 /* Files of a recording get their ends when the daemon has settled them, and one begins where the other ends. */
 #include "daemon/base/time.h"
 #include "tests/unit/ibvcap/attached.h"
-#include "tools/recording/pcapng_write.h"
-#include "tools/record/contents.h"
-#include "tools/record/recorder.h"
 #include "tests/unit/tools/own_folder.h"
+#include "tools/record/record_file.h"
+#include "tools/record/recorder.h"
+#include "tools/recording/pcapng.h"
 
 #include <criterion/criterion.h>
 #include <errno.h>

@@ -3,9 +3,8 @@
 #include "daemon/base/time.h"
 #include "tests/unit/ibvcap/attached.h"
 #include "tests/unit/tools/captured.h"
-#include "tools/status/status_view.h"
-#include "tools/record/ring_reach.h"
 #include "tools/record/source.h"
+#include "tools/status/status_view.h"
 
 #include <criterion/criterion.h>
 #include <errno.h>

@@ -2,7 +2,7 @@
 /* Where a recorder's files end, what each of them shows, and when packets reach the disk. */
 #include "daemon/base/time.h"
 #include "tests/unit/tools/recorded.h"
-#include "tools/record/rotate_signal.h"
+#include "tools/common/stop_signal.h"
 
 #include <criterion/criterion.h>
 #include <signal.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tools/status/stream_sum.h"
+#include "tools/status/status_view.h"
 
 #include <criterion/criterion.h>
 #include <string.h>
