@@ -5,6 +5,7 @@ import os
 import re
 import signal
 import subprocess
+import time
 
 import pytest
 
@@ -100,8 +101,20 @@ def test_the_daemons_warnings_are_shown(wire, try_on):
 
 def test_no_packet_is_no_loss_and_no_mystery(wire, try_on):
     process = try_on("-b", "packet", "-t", "1", wire.interface, "7502")
-    assert "No packet came." in process.communicate(timeout=30)[0]
+    said = process.communicate(timeout=30)[0]
+    assert "No packet came." in said and "\nUDP that arrived in 1.0 s: 0 datagrams\n" in said
     assert process.returncode == 0
+
+
+def test_without_a_port_it_shows_what_arrives(wire, try_on):
+    process = try_on(wire.interface)
+    while process.poll() is None:
+        wire.send(wire.frame(b"x" * 1206, 2368))
+        time.sleep(0.05)
+    said = process.communicate(timeout=30)[0]
+    assert f'flows = ({{ destination = "{wire.address}"; port = 2368; }});' in said and process.returncode == 0
+    process = try_on("-t", "1", wire.interface)
+    assert "which port?" in process.communicate(timeout=30)[0] and process.returncode == 64
 
 
 def test_it_captures_by_ipv6_too(net, wire, try_on):

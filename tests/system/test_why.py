@@ -4,9 +4,11 @@ import json
 import os
 import signal
 import subprocess
+import threading
 import time
 
 import conftest
+import frames
 from test_tools import recv  # noqa: F401 (a fixture)
 
 
@@ -91,3 +93,88 @@ def test_a_loss_for_want_of_a_slot_has_a_time(daemon, net, wire, build, recv):
     # Read some times a second.
     assert last["from_ns"] < end_ns + 10_000_000_000 and start_ns < last["to_ns"] < end_ns + 20_000_000_000
     assert f"the last {last['packets']} between 20" in why(one).stdout
+
+
+# ---- what arrives, if nothing matches ------------------------------------------------------------------------------
+
+
+def look(net, name, *words, nobody=False):
+    """Its output, in the namespace of the receiver."""
+    command = [conftest.BUILD / "tools/ibvcap", "why", name, *words]
+    command = conftest.as_nobody(*command) if nobody else list(map(str, command))
+    return conftest.run(*net.command(net.rx, *command)).stdout
+
+
+def look_while(send, *looked):
+    """What `ibvcap why --json` says while these packets come again and again."""
+    done = threading.Event()
+
+    def repeat():
+        while not done.wait(0.05):
+            send()
+
+    sender = threading.Thread(target=repeat)
+    sender.start()
+    try:
+        return json.loads(look(*looked, "--json"))
+    finally:
+        done.set()
+        sender.join()
+
+
+def test_what_arrives_in_place_of_the_stream_is_shown_with_the_keys_for_it(daemon, net, wire):
+    """A stream with these keys gets the packets."""
+    other = net.add_wire()
+    one = daemon([conftest.stream(wire), conftest.stream(wire, 7600, "tagged", [
+        conftest.flow(7600, wire.address, vlan=5)])])
+
+    def send():
+        wire.send(wire.frame(b"x" * 48, 7503), wire.frame(b"x" * 64, 7600, vlan=12), wire.frame(b"x", 7600),
+                  *frames.fragments(b"y" * 12608, "255.255.255.255", 7502, b"\xff" * 6, source=wire.tx_address))
+        other.send(other.frame(b"z" * 10, 7502, source="10.77.0.2"))
+
+    found = look_while(send, net, "lidar", "--socket", one.socket_path)["queues"][0]["look"]
+    assert found["looked"] and 0.9 < found["seconds"] < 2 and found["advice"] is None
+    by_place = {(at["interface"], at["destination"], at["port"], at["vlan"]): at for at in found["arrivals"]}
+    places = [(wire.interface, "255.255.255.255", 7502, -1), (wire.interface, wire.address, 7503, -1),
+              (other.interface, other.address, 7502, -1)]
+    broadcast, port, elsewhere = (by_place[place] for place in places)
+    assert [place for place in by_place if place in places] == places, "the nearest first"
+    assert port["differs"] == "port 7503 and not 7502" and port["bytes_min"] == port["bytes_max"] == 48
+    assert port["sources"] == [{"address": wire.tx_address, "port": 4000}] and 5 < port["datagrams"] < 100
+    assert broadcast["broadcast"] and broadcast["fragments"] and not port["broadcast"] and not port["fragments"]
+    assert broadcast["differs"] == (f"broadcast 255.255.255.255 and not {wire.address}, fragments of datagrams of "
+                                    "12608 bytes, and payload_size is 1024")
+    assert f"arrives on {other.interface} and not {wire.interface}" in elsewhere["differs"]
+
+    tagged = look_while(send, net, "tagged", "--socket", one.socket_path)["queues"][0]["look"]["arrivals"]
+    assert {at["differs"] for at in tagged[:2]} == {"VLAN 12 and not 5", "VLAN none and not 5"}
+
+    assert broadcast["configuration"] == \
+        'payload_size = 12608; flows = ({ destination = "255.255.255.255"; port = 7502; });'
+    one.stop()
+    one = daemon([conftest.stream(wire, name="mended", payload_size=12608,
+                                  flows=[conftest.flow(7502, "255.255.255.255")])])
+    send()
+    conftest.wait_until(lambda: one.stream("mended")["published"] == 1, 10, "the whole datagram")
+    assert one.stream("mended")["truncated"] == 0
+
+
+def test_a_look_needs_a_right_and_the_namespace_of_the_interface(daemon, net, wire):
+    one = daemon([conftest.stream(wire)])
+    socket = ("--socket", one.socket_path)
+    assert "-> sudo ibvcap why lidar looks for a second" in look(net, "lidar", *socket, nobody=True)
+    assert f"nsenter --net --target {one.pid()} ibvcap why lidar" in why(one).stdout
+    assert f"no UDP for this machine arrives on {wire.interface}" in look(net, "lidar", *socket)
+    wire.send(wire.frame(b"x", 7502))
+    one.expect_sum()
+    assert "arrives" not in look(net, "lidar", *socket), "of a stream that gets packets"
+
+
+def test_an_interface_is_looked_at_without_a_daemon(net, wire):
+    found = look_while(lambda: wire.send(wire.frame(b"x" * 1206, 2368)), net, wire.interface, "--socket", "/none")
+    arrival, = found["look"]["arrivals"]
+    assert arrival["configuration"] == (f'interface = "{wire.interface}"; payload_size = 1206; '
+                                        f'flows = ({{ destination = "{wire.address}"; port = 2368; }});')
+    text = look(net, "lo")
+    assert text.startswith("UDP that arrived in 1.0 s: 0 datagrams\n") and "arrives on lo" in text

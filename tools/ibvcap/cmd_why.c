@@ -1,17 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
-/* ibvcap why: asks the daemon once, and explains the losses of one stream. */
+/*
+ * ibvcap why: asks the daemon once, and explains the losses of one stream. If no stream has the name, but an interface
+ * has, it looks at what arrives there; that needs no daemon.
+ */
 #include "tools/common/options.h"
 #include "tools/common/report.h"
 #include "tools/ibvcap/ibvcap.h"
 #include "tools/status/why_print.h"
 
+#include <net/if.h>
 #include <stdio.h>
 #include <sysexits.h>
 
 static const char usage[] =
 	"usage: ibvcap why STREAM [--socket PATH] [--json]\n"
+	"       ibvcap why INTERFACE [--json]\n"
 	"Print where each packet of a stream went, from the wire to each consumer: every term of the sum, its\n"
-	"cause, and what helps.\n";
+	"cause, and what helps. If none matched, root gets a look of a second at what UDP arrives, and what to\n"
+	"write into the configuration for it. The same for a network interface, without a stream.\n";
 
 static const struct option_row rows[] = {
 	OPTION_SOCKET('s', struct query_options, socket),
@@ -22,7 +28,8 @@ static const struct options_table table = {
 	.command = "why",
 	.usage = usage,
 	OPTION_ROWS(rows),
-	.words = {{"which stream? 'ibvcap status' lists them", offsetof(struct query_options, stream)}},
+	.words = {{"which stream or interface? 'ibvcap status' lists the streams",
+                   offsetof(struct query_options, stream)}},
 };
 
 int cmd_why(int argc, char **argv)
@@ -34,12 +41,15 @@ int cmd_why(int argc, char **argv)
 	if (r >= 0)
 		return r;
 	r = status_view_ask(&view, options.socket, 0);
-	if (r < 0)
-		return report_failure("why", r);
-	n_found = why_print(&view, options.stream, options.json);
-	status_view_deinit(&view);
+	n_found = r < 0 ? 0 : why_print(&view, options.stream, options.json);
+	if (r == 0)
+		status_view_deinit(&view);
 	if (n_found > 0)
 		return EX_OK;
+	if (if_nametoindex(options.stream))
+		return why_print_interface(options.stream, options.json) ? EX_OK : EX_NOPERM;
+	if (r < 0)
+		return report_failure("why", r);
 	fprintf(stderr, "ibvcap why: no stream '%s' that this user may see; 'ibvcap status' lists the streams\n",
 	        options.stream);
 	return EX_UNAVAILABLE;

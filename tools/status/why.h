@@ -58,6 +58,9 @@ void why_explain(const struct why_facts *facts, struct why_report *report);
 void why_explain_consumer(const struct why_facts *facts, const struct ibvcap_status_consumer *consumer,
                           struct why_report *report);
 
+/** Append to the text, which may be cut. */
+void why_append(char text[WHY_TEXT_BYTES], const char *format, ...) __attribute__((format(printf, 2, 3)));
+
 static inline void why_add_line(struct why_report *report, const struct why_line *line)
 {
 	if (report->n_lines < WHY_LINES_MAX)

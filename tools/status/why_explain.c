@@ -166,7 +166,7 @@ static const struct ibvcap_status_consumer *find_slowest_lossless(const struct w
 	return slowest;
 }
 
-__attribute__((format(printf, 2, 3))) static void why_append(char text[WHY_TEXT_BYTES], const char *format, ...)
+void why_append(char text[WHY_TEXT_BYTES], const char *format, ...)
 {
 	size_t used = strlen(text);
 	va_list arguments;

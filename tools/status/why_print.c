@@ -6,6 +6,7 @@
 #include "tools/common/user_name.h"
 #include "tools/status/status_view.h"
 #include "tools/status/why.h"
+#include "tools/status/why_look.h"
 
 #include <inttypes.h>
 #include <jansson.h>
@@ -34,15 +35,19 @@ static json_t *why_line_to_json(const struct why_line *line)
 	return object;
 }
 
-static json_t *why_report_to_json(const struct why_facts *facts, const struct why_report *report)
+static json_t *why_report_to_json(const struct why_facts *facts, const struct why_report *report,
+                                  const struct why_look *look)
 {
-	json_t *lines = json_array();
+	json_t *lines = json_array(), *object;
 
 	for (uint32_t i = 0; i < report->n_lines; i++)
 		json_array_append_new(lines, why_line_to_json(&report->lines[i]));
-	return json_pack("{s:s, s:I, s:s, s:s, s:s, s:o}", "stream", facts->stream->name, "queue",
-	                 (json_int_t)facts->stream->queue, "interface", facts->stream->interface, "backend",
-	                 facts->stream->backend, "state", facts->stream->state, "lines", lines);
+	object = json_pack("{s:s, s:I, s:s, s:s, s:s, s:o}", "stream", facts->stream->name, "queue",
+	                   (json_int_t)facts->stream->queue, "interface", facts->stream->interface, "backend",
+	                   facts->stream->backend, "state", facts->stream->state, "lines", lines);
+	if (look)
+		json_object_set_new(object, "look", why_look_to_json(look));
+	return object;
 }
 
 /* ---- for people ---------------------------------------------------------------------------------- */
@@ -103,10 +108,12 @@ static void print_why_lines(const struct why_report *report, const struct ibvcap
 }
 
 static void print_explained(const struct status_view *view, const struct why_facts *facts,
-                            const struct why_report *report)
+                            const struct why_report *report, const struct why_look *look)
 {
 	print_stream_sum(view, facts);
 	print_why_lines(report, NULL);
+	if (look)
+		why_look_print(look);
 	for (uint32_t i = 0; i < facts->n_consumers; i++) {
 		const struct ibvcap_status_consumer *consumer = &facts->consumers[i];
 
@@ -148,6 +155,7 @@ static int explain_streams(const struct status_view *view, const char *stream, b
 	struct ibvcap_status_stream whole;
 	json_t *queues = json_array();
 	struct stream_sum sum;
+	struct why_look *look;
 	int n_found = 0;
 
 	for (int i = 0; i < view->n_streams; i++) {
@@ -158,10 +166,13 @@ static int explain_streams(const struct status_view *view, const char *stream, b
 		facts.interface = find_why_interface(view, &view->streams[i]);
 		facts.lacks_group = flow_view_lacks_group(view, facts.stream);
 		why_explain(&facts, report);
+		look = counters_value(COUNTERS_OF(&whole), "matched") == 0 ? why_look_new(view, &whole, whole.interface)
+		                                                           : NULL;
 		if (as_json)
-			json_array_append_new(queues, why_report_to_json(&facts, report));
+			json_array_append_new(queues, why_report_to_json(&facts, report, look));
 		else
-			print_explained(view, &facts, report);
+			print_explained(view, &facts, report, look);
+		free(look);
 		n_found++;
 	}
 	if (as_json && n_found)
@@ -178,4 +189,18 @@ int why_print(const struct status_view *view, const char *stream, bool as_json)
 
 	free(report);
 	return n_found;
+}
+
+bool why_print_interface(const char *interface, bool as_json)
+{
+	struct why_look *look = why_look_new(NULL, NULL, interface);
+	bool has_looked = look && look->error == 0;
+
+	if (look && as_json)
+		report_json(json_pack("{s:i, s:o}", "schema_version", SCHEMA_VERSION, "look", why_look_to_json(look)),
+		            JSON_INDENT(2));
+	else if (look)
+		why_look_print(look);
+	free(look);
+	return has_looked;
 }
