@@ -92,7 +92,7 @@ MAY_INCLUDE = {
                      "tools/send", "tools/status", "daemon/base/standard_files.h", "daemon/base/time.h"],
     # It asks the daemon's own code: is the configuration right, what does it take, does the device take a queue?
     "tools/doctor": ["daemon/base", "daemon/config", "daemon/flow", "daemon/memory/geometry.h",
-                     "daemon/process/socket_place.h", "daemon/backend/backend.h", "daemon/backend/choice",
+                     "daemon/backend/backend.h", "daemon/backend/choice",
                      "daemon/backend/xdp/xdp_mtu.h", "daemon/net", "tools/common/options.h", "tools/groups",
                      "tools/json", "lib/ibvcap/shm.h", API],
 }

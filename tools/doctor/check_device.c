@@ -85,17 +85,6 @@ static void append_port_place(const struct doctor_device *device, const struct d
 		finding_append(text, ", NUMA node %d", device->pci.node);
 }
 
-static void check_device_counters(const struct doctor_device *device, const struct doctor_port *port,
-                                  struct findings *findings)
-{
-	struct finding *finding;
-
-	if (port->has_out_of_buffer)
-		return;
-	finding = finding_add(findings, "counters", "%s port %u", device->name, port->number);
-	finding_write(finding->found, "the kernel shows no out_of_buffer of it; ibvcapd counts losses without that");
-}
-
 static void check_device_port(const struct doctor_facts *facts, const struct doctor_device *device,
                               const struct doctor_port *port, struct findings *findings)
 {
@@ -116,7 +105,6 @@ static void check_device_port(const struct doctor_facts *facts, const struct doc
 		              "rdma link show %s/%u   # shows its interface; then: ip link set INTERFACE up",
 		              device->name, port->number);
 	}
-	check_device_counters(device, port, findings);
 	if (interface)
 		check_device_netdev(interface, findings);
 }

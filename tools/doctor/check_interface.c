@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Network interfaces as the kernel has them: its own queues, pause frames, loopback and multicast groups. */
+/* Network interfaces as the kernel has them: pause frames, loopback and multicast groups. */
 #include "tools/doctor/checks.h"
 
 #include "daemon/flow/flow.h"
@@ -9,18 +9,6 @@
 #include <string.h>
 
 #define RP_FILTER_STRICT 1
-
-static void check_interface_ring(const struct doctor_interface *interface, struct findings *findings)
-{
-	struct finding *finding;
-
-	if (!interface->rx_ring_max)
-		return;
-	finding = finding_add(findings, "ring_size", "%s", interface->name);
-	finding_write(finding->found,
-	              "the kernel's own queue has %u of %u slots; the queue of a stream has receive_queue_slots",
-	              interface->rx_ring, interface->rx_ring_max);
-}
 
 static void check_interface_pause(const struct doctor_interface *interface, struct findings *findings)
 {
@@ -196,7 +184,6 @@ void check_netdevs(const struct doctor_facts *facts, struct findings *findings)
 			continue;
 		groups = count_wanted_groups(facts, interface->name);
 		check_interface_function(interface, findings);
-		check_interface_ring(interface, findings);
 		check_interface_pause(interface, findings);
 		check_interface_loopback(interface, facts_find_device(facts, interface->name), findings);
 		if (groups.wanted) {

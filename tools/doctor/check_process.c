@@ -5,8 +5,6 @@
  */
 #include "tools/doctor/checks.h"
 
-#include "daemon/process/socket_place.h"
-
 #include <errno.h>
 #include <inttypes.h>
 #include <linux/capability.h>
@@ -81,16 +79,6 @@ static void check_process_capabilities(const struct doctor_process *process, str
 
 /* ---- the socket ------------------------------------------------------------------------------------ */
 
-static void check_private_tmp(const struct doctor_facts *facts, struct finding *finding)
-{
-	finding_append(finding->found, "; the service has a /tmp and /var/tmp of its own, where no client finds it");
-	finding_fail(finding, FINDING_ERROR, "a path below /run/ibvcapd",
-	             "ibvcapd.service has PrivateTmp=yes: it starts, and no program can connect to it");
-	finding_write(finding->fix, "editor %s   # control: socket = \"/run/ibvcapd/control.sock\"",
-	              facts->config_file);
-	finding->fix_survives_reboot = finding->fix_is_edit = true;
-}
-
 static void describe_listener(const struct doctor_facts *facts, struct finding *finding)
 {
 	const struct doctor_socket *control = &facts->control;
@@ -116,9 +104,6 @@ static void check_socket(const struct doctor_facts *facts, struct findings *find
 	struct finding *finding = finding_add(findings, "socket", "control socket %s", facts->control.path);
 
 	describe_listener(facts, finding);
-	if (facts->process.kind == DOCTOR_SERVICE && facts->process.has_private_tmp &&
-	    socket_place_is_temporary(facts->control.path))
-		check_private_tmp(facts, finding);
 }
 
 static void check_network(const struct doctor_facts *facts, struct findings *findings)

@@ -56,24 +56,6 @@ static void check_cgroup_limit(const struct doctor_limits *limits, const char *f
 	finding->fix_is_host = true;
 }
 
-static void check_rdma_limit(const struct doctor_limits *limits, struct findings *findings)
-{
-	struct finding *finding;
-
-	if (!*limits->rdma)
-		return;
-	finding = finding_add(findings, "cgroup", "rdma.max");
-	finding->level = FINDING_WARNING;
-	finding_write(finding->found, "%s", limits->rdma);
-	finding_write(finding->wanted, "no limit");
-	finding_write(
-		finding->why,
-		"queues, memory and flows count against it; above it the kernel refuses them with ENOSPC or EAGAIN");
-	finding_write(finding->fix, "echo '%.*s hca_handle=max hca_object=max' > /sys/fs/cgroup%s/rdma.max",
-	              (int)strcspn(limits->rdma, " "), limits->rdma, limits->cgroup);
-	finding->fix_is_host = true;
-}
-
 void check_limits(const struct doctor_facts *facts, struct findings *findings)
 {
 	const struct doctor_limits *limits = &facts->limits;
@@ -93,7 +75,6 @@ void check_limits(const struct doctor_facts *facts, struct findings *findings)
 	check_cgroup_limit(limits, "hugetlb.1GB.max", limits->huge_1g_bytes,
 	                   2 * ring_bytes_in_pages_of(config, 1u << 30),
 	                   "rings lie in these pages, and twice over a restart", findings);
-	check_rdma_limit(limits, findings);
 }
 
 /* Debian's name of the machine, which ends the name of its kernel's package. */

@@ -53,7 +53,6 @@ struct doctor_port {
 	char netdev[IFNAMSIZ];                   /* the network interface of this port; "": none */
 	struct doctor_gid gids[DOCTOR_GIDS_MAX]; /* the non-zero entries of its table */
 	unsigned int n_gids;
-	bool has_out_of_buffer; /* the kernel shows this counter, of the port or of the device */
 };
 
 struct doctor_pci {
@@ -109,7 +108,6 @@ struct doctor_interface {
 	unsigned int mtu;
 	struct net_stacking stacking;
 	bool is_virtual_function;
-	unsigned int rx_ring, rx_ring_max;
 	bool has_pause, rx_pause, tx_pause;
 	bool loopback;               /* the port sends its packets back to itself, and none to the wire */
 	int rp_filter;               /* the stricter of the settings for all interfaces and for this one */
@@ -147,7 +145,6 @@ struct doctor_process {
 	bool has_config; /* a daemon that runs with the configuration file that is checked */
 	uint64_t effective_capabilities;
 	uint64_t memlock_bytes; /* UINT64_MAX = unlimited */
-	bool has_private_tmp;   /* of the service: nobody else sees its /tmp */
 	/* The service's user, if that user may not read the configuration; "": it may, or not known. */
 	char cannot_read[DOCTOR_NAME_BYTES];
 };
@@ -159,7 +156,6 @@ struct doctor_limits {
 	uint64_t memory_bytes;
 	uint64_t processes;
 	uint64_t huge_2m_bytes, huge_1g_bytes;
-	char rdma[DOCTOR_TEXT_BYTES]; /* "mlx5_0 hca_handle=2 hca_object=2000"; "": no limit */
 };
 
 struct doctor_cpus {

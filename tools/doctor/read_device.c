@@ -88,8 +88,6 @@ static void read_port(const char *directory, const char *name, void *context)
 	files_read_line(port->state, sizeof(port->state), "%s/%s/state", directory, name);
 	files_read_line(port->link_layer, sizeof(port->link_layer), "%s/%s/link_layer", directory, name);
 	files_read_line(port->rate, sizeof(port->rate), "%s/%s/rate", directory, name);
-	port->has_out_of_buffer = files_exist("%s/%s/hw_counters/out_of_buffer", directory, name) ||
-	                          files_exist("%s/../hw_counters/out_of_buffer", directory);
 	files_join(path, "%s/%s/gids", directory, name);
 	files_for_each(path, read_gid, port);
 	qsort(port->gids, port->n_gids, sizeof(port->gids[0]), compare_gids);

@@ -136,7 +136,6 @@ static void ask_ptp(struct doctor_interface *interface)
 
 void ask_interface(struct doctor_interface *interface)
 {
-	struct ethtool_ringparam ring = {.cmd = ETHTOOL_GRINGPARAM};
 	struct ethtool_pauseparam pause = {.cmd = ETHTOOL_GPAUSEPARAM};
 	struct net_interface link = {0};
 
@@ -146,10 +145,6 @@ void ask_interface(struct doctor_interface *interface)
 	interface->up = link.up;
 	interface->running = link.up && link.running;
 	interface->mtu = link.mtu;
-	if (ethtool_ask(interface->name, &ring) == 0) {
-		interface->rx_ring = ring.rx_pending;
-		interface->rx_ring_max = ring.rx_max_pending;
-	}
 	interface->has_pause = ethtool_ask(interface->name, &pause) == 0;
 	interface->rx_pause = pause.rx_pause;
 	interface->tx_pause = pause.tx_pause;

@@ -110,8 +110,6 @@ void parse_service(const char *properties, struct doctor_process *process)
 	process->kind = DOCTOR_SERVICE;
 	find_unit_property(properties, "LimitMEMLOCK", value, sizeof(value));
 	process->memlock_bytes = strcmp(value, "infinity") == 0 ? UINT64_MAX : strtoull(value, NULL, 10);
-	find_unit_property(properties, "PrivateTmp", value, sizeof(value));
-	process->has_private_tmp = strcmp(value, "yes") == 0;
 	find_unit_property(properties, "User", value, sizeof(value));
 	as_root = !*value || strcmp(value, "root") == 0 || strcmp(value, "0") == 0;
 	find_unit_property(properties, "CapabilityBoundingSet", value, sizeof(value));
@@ -160,7 +158,7 @@ void ask_service(const char *config_file, struct doctor_process *process)
 	if (process->kind == DOCTOR_DAEMON)
 		return;
 	output = popen("systemctl show ibvcapd.service -p LoadState -p User -p LimitMEMLOCK -p CapabilityBoundingSet "
-	               "-p AmbientCapabilities -p PrivateTmp 2>/dev/null",
+	               "-p AmbientCapabilities 2>/dev/null",
 	               "re");
 	if (!output)
 		return;
@@ -180,15 +178,10 @@ static uint64_t min_limit(uint64_t a, uint64_t b)
 
 static void lower_limits(const char *directory, struct doctor_limits *limits)
 {
-	char line[DOCTOR_TEXT_BYTES];
-
 	limits->memory_bytes = min_limit(limits->memory_bytes, files_read_limit(directory, "memory.max"));
 	limits->processes = min_limit(limits->processes, files_read_limit(directory, "pids.max"));
 	limits->huge_2m_bytes = min_limit(limits->huge_2m_bytes, files_read_limit(directory, "hugetlb.2MB.max"));
 	limits->huge_1g_bytes = min_limit(limits->huge_1g_bytes, files_read_limit(directory, "hugetlb.1GB.max"));
-	files_read_line(line, sizeof(line), "%s/rdma.max", directory);
-	if (*line && !strstr(line, "hca_handle=max hca_object=max"))
-		files_copy_name(limits->rdma, sizeof(limits->rdma), line);
 }
 
 static void read_container_name(const char *root, char *name)

@@ -47,7 +47,6 @@ static void make_device(void)
 	                             .state = "4: ACTIVE",
 	                             .link_layer = "Ethernet",
 	                             .rate = "100 Gb/sec (4X EDR)",
-	                             .has_out_of_buffer = true,
 	                             .netdev = "eth0"};
 	device->pci = (struct doctor_pci){.address = "0000:3b:00.0",
 	                                  .node = 0,
@@ -96,9 +95,7 @@ static void make_ready(void)
 	                                       .running = true,
 	                                       .mtu = 9000,
 	                                       .has_pause = true,
-	                                       .igmp_version = 3,
-	                                       .rx_ring = 256,
-	                                       .rx_ring_max = 8192};
+	                                       .igmp_version = 3};
 	facts.n_interfaces = 1;
 	facts.process =
 		(struct doctor_process){.pid = 1, .effective_capabilities = BIT(CAP_NET_RAW) | BIT(CAP_IPC_LOCK)};
@@ -421,7 +418,6 @@ FAULT(a_stream_on_a_bond_over_two_cards_of_which_one_has_a_device_is_an_error, E
 TOLD(a_bond_with_one_device_has_that_device, "config", "mlx5_0 is behind it", strcpy(interface->stacking.kind, "bond");
      interface->stacking.n_lower = 2; strcpy(interface->stacking.names, "eth1, eth2");
      interface->stacking.n_with_device = 1)
-TOLD(a_port_without_out_of_buffer_is_told, "counters", "no out_of_buffer", port->has_out_of_buffer = false)
 TOLD(a_virtual_function_is_told_what_it_receives, "virtual_function", "own MAC", interface->is_virtual_function = true)
 FAULT(a_config_that_only_root_can_read_is_an_error, ERROR, "config", "user ibvcap may not read it",
       "chgrp \"$(id -g ibvcap)\" test.conf && chmod g+r test.conf", true, strcpy(facts.process.cannot_read, "ibvcap"))
@@ -462,7 +458,6 @@ FAULT(a_send_queue_deeper_than_the_devices_is_an_error, ERROR, "ring_size", "sen
                 "1;\n"
                 "max_senders_per_user = 1; arena_slots = 64;\n"
                 "destinations = ( { address = \"239.0.0.1\"; port = 2; } ); } );"))
-TOLD(the_kernels_own_ring_is_told_of, "ring_size", "256 of 8192", )
 
 static void put_address(const char *on, sa_family_t family, const char *text)
 {
@@ -499,16 +494,6 @@ TOLD(the_addresses_of_a_hidden_network_are_not_judged, "network", "another one t
 
 /* ---- the daemon ------------------------------------------------------------------------------------ */
 
-#define PRIVATE_SERVICE                                                                          \
-	((struct doctor_process){.kind = DOCTOR_SERVICE,                                         \
-	                         .memlock_bytes = UINT64_MAX,                                    \
-	                         .effective_capabilities = BIT(CAP_NET_RAW) | BIT(CAP_IPC_LOCK), \
-	                         .has_private_tmp = true})
-
-FAULT(a_socket_in_a_tmp_that_is_the_services_own_is_an_error, ERROR, "socket", "a /tmp and /var/tmp of its own",
-      "socket = \"/run/ibvcapd/control.sock\"", true, facts.process = PRIVATE_SERVICE;
-      strcpy(facts.control.path, "/tmp/x.sock"))
-TOLD(a_socket_elsewhere_is_fine_for_a_service, "socket", "no process listens", facts.process = PRIVATE_SERVICE)
 TOLD(a_listener_that_is_no_daemon_is_told, "socket", "process 7 of user 1000 listens", facts.control.pid = 7;
      facts.control.uid = 1000)
 TOLD(a_daemon_that_has_ended_does_not_listen, "socket", "ibvcapd has ended", facts.control.error = ESRCH)
@@ -828,8 +813,6 @@ FAULT(too_few_big_pages_for_a_container_is_an_error, ERROR, "cgroup", "0, at", "
       configure("page_size = \"1G\";", "", "");
       facts.pools[0].page_kib = 1 << 20; facts.limits.huge_1g_bytes = 0)
 TOLD(limits_with_room_are_told, "cgroup", "1000000, at", facts.limits.processes = 1000000)
-FAULT(a_limit_on_rdma_is_a_warning, WARNING, "cgroup", "hca_object=20", "echo 'mlx5_0 hca_handle=max", false,
-      strcpy(facts.limits.rdma, "mlx5_0 hca_handle=2 hca_object=20"))
 TOLD(a_container_is_told, "container", "docker", strcpy(facts.limits.container, "docker"))
 
 /* ---- the kernel ------------------------------------------------------------------------------------ */
