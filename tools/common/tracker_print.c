@@ -43,18 +43,6 @@ static void put_source_field(const struct ibvcap_tracker_source *source, char *t
 		sprintf(text + (size_t)2 * i, "%02x", source->field[i]);
 }
 
-/* "10.0.0.1:5000 > 239.1.2.3:7502, field 1a2b3c4d" */
-static void put_source(const struct ibvcap_tracker_source *source, char text[SOURCE_TEXT_BYTES])
-{
-	char from[64], to[64], field[2 * IBVCAP_SOURCE_BYTES_MAX + 1];
-
-	put_source_end(source->address, source->port, from, sizeof(from));
-	put_source_end(source->destination, source->destination_port, to, sizeof(to));
-	put_source_field(source, field);
-	snprintf(text, SOURCE_TEXT_BYTES, "%s%s%s%s%s%s", from, to[0] ? " > " : "", to, from[0] && field[0] ? ", " : "",
-	         field[0] ? "field " : "", field);
-}
-
 /* ---- for people ---------------------------------------------------------------------------------- */
 
 static void print_numbers(const struct ibvcap_tracker_numbers *numbers)
@@ -78,9 +66,15 @@ void tracker_print(const struct ibvcap_tracker *tracker)
 	struct ibvcap_tracker_counts counts = IBVCAP_INIT(struct ibvcap_tracker_counts);
 	struct ibvcap_tracker_source source = IBVCAP_INIT(struct ibvcap_tracker_source);
 	char text[SOURCE_TEXT_BYTES];
+	char from[64], to[64], field[2 * IBVCAP_SOURCE_BYTES_MAX + 1];
 
 	for (uint32_t i = 0; ibvcap_tracker_source(tracker, i, &source) > 0; i++) {
-		put_source(&source, text);
+		/* "10.0.0.1:5000 > 239.1.2.3:7502, field 1a2b3c4d" */
+		put_source_end(source.address, source.port, from, sizeof(from));
+		put_source_end(source.destination, source.destination_port, to, sizeof(to));
+		put_source_field(&source, field);
+		snprintf(text, SOURCE_TEXT_BYTES, "%s%s%s%s%s%s", from, to[0] ? " > " : "", to,
+		         from[0] && field[0] ? ", " : "", field[0] ? "field " : "", field);
 		printf("source %u%s%s\n", i, text[0] ? ": " : "", text);
 		print_numbers(&source.numbers);
 	}

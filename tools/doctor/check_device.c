@@ -74,17 +74,6 @@ static void check_device_netdev(const struct doctor_interface *interface, struct
 		finding_write(finding->fix, "ip link set %s up", interface->name);
 }
 
-/* Append ", eth2, PCI 0000:3b:00.0, NUMA node 1". */
-static void append_port_place(const struct doctor_device *device, const struct doctor_port *port,
-                              char text[FINDING_TEXT_BYTES])
-{
-	finding_append(text, ", %s", *port->netdev ? port->netdev : "no network interface");
-	if (*device->pci.address)
-		finding_append(text, ", PCI %s", device->pci.address);
-	if (device->pci.node >= 0)
-		finding_append(text, ", NUMA node %d", device->pci.node);
-}
-
 static void check_device_port(const struct doctor_facts *facts, const struct doctor_device *device,
                               const struct doctor_port *port, struct findings *findings)
 {
@@ -92,7 +81,12 @@ static void check_device_port(const struct doctor_facts *facts, const struct doc
 	struct finding *finding = finding_add(findings, "port", "%s port %u", device->name, port->number);
 
 	finding_write(finding->found, "%s, %s, %s, %u GIDs", port->state, port->link_layer, port->rate, port->n_gids);
-	append_port_place(device, port, finding->found);
+	/* Append ", eth2, PCI 0000:3b:00.0, NUMA node 1". */
+	finding_append(finding->found, ", %s", *port->netdev ? port->netdev : "no network interface");
+	if (*device->pci.address)
+		finding_append(finding->found, ", PCI %s", device->pci.address);
+	if (device->pci.node >= 0)
+		finding_append(finding->found, ", NUMA node %d", device->pci.node);
 	if (strcmp(port->link_layer, "Ethernet") != 0) {
 		finding_fail(finding, FINDING_WARNING, "link layer Ethernet",
 		             "RAW_PACKET queue pairs take Ethernet frames");
@@ -107,12 +101,6 @@ static void check_device_port(const struct doctor_facts *facts, const struct doc
 	}
 	if (interface)
 		check_device_netdev(interface, findings);
-}
-
-static void append_device_users(const struct doctor_device *device, char text[FINDING_TEXT_BYTES])
-{
-	for (unsigned int i = 0; i < device->n_users; i++)
-		finding_append(text, "%s%s (pid %d)", i ? ", " : "", device->users[i].name, (int)device->users[i].pid);
 }
 
 static void check_device_probe(const struct doctor_device *device, struct findings *findings)
@@ -132,7 +120,9 @@ static void check_device_probe(const struct doctor_device *device, struct findin
 		finding_write(finding->found, "not tried beside %s",
 		              device->n_users ? "the processes that have it open: "
 		                              : "an ibvcapd that may have it open");
-		append_device_users(device, finding->found);
+		for (unsigned int i = 0; i < device->n_users; i++)
+			finding_append(finding->found, "%s%s (pid %d)", i ? ", " : "", device->users[i].name,
+			               (int)device->users[i].pid);
 		return;
 	}
 	finding_write(finding->found, "%s", probe->reason);

@@ -161,14 +161,6 @@ static struct pool_sum sum_pools(const struct doctor_facts *facts, uint64_t page
 	return sum;
 }
 
-static void report_pool(const struct doctor_pool *pool, struct findings *findings)
-{
-	struct finding *finding = finding_add(findings, "hugepages", "%" PRIu64 " MiB pages on NUMA node %u",
-	                                      pool->page_kib / 1024, pool->node);
-
-	finding_write(finding->found, "%" PRIu64 " free of %" PRIu64, pool->free_pages, pool->total_pages);
-}
-
 /* The node of the device behind an interface; else_node if it is not known. */
 static unsigned int node_of_interface(const struct doctor_facts *facts, const char *interface, unsigned int else_node)
 {
@@ -230,21 +222,6 @@ static void append_tmpfiles_fix(uint64_t page_kib, unsigned int node, uint64_t p
 	               *finding->fix ? " && " : "", node, page_kib, pages, node, node);
 }
 
-/* All nodes in one hugepages=, because the kernel uses only one for each size. */
-static void append_boot_fix(uint64_t page_kib, const uint64_t pages[DOCTOR_NODES_MAX], struct finding *finding)
-{
-	const char *before = "";
-
-	finding_append(finding->fix,
-	               "sed -i 's/^GRUB_CMDLINE_LINUX=\"/&hugepagesz=%" PRIu64 "M hugepages=", page_kib / 1024);
-	for (unsigned int node = 0; node < DOCTOR_NODES_MAX; node++)
-		if (pages[node]) {
-			finding_append(finding->fix, "%s%u:%" PRIu64, before, node, pages[node]);
-			before = ",";
-		}
-	finding_append(finding->fix, " /' /etc/default/grub && update-grub   # then reboot");
-}
-
 /*
  * Reserve so many pages on each node beside those that others use, and do not take away any. Pages of 1 GiB are
  * reserved at boot, because later the memory is too fragmented.
@@ -265,8 +242,19 @@ static void write_pages_fix(const struct doctor_facts *facts, uint64_t page_kib,
 		if (page_kib == SMALL_HUGE_KIB && pages[node] > there[node] && n++ < NODES_AT_ONCE)
 			append_tmpfiles_fix(page_kib, node, pages[node], finding);
 	}
-	if (page_kib != SMALL_HUGE_KIB)
-		append_boot_fix(page_kib, pages, finding);
+	if (page_kib != SMALL_HUGE_KIB) {
+		const char *before = "";
+
+		/* All nodes in one hugepages=, because the kernel uses only one for each size. */
+		finding_append(finding->fix,
+		               "sed -i 's/^GRUB_CMDLINE_LINUX=\"/&hugepagesz=%" PRIu64 "M hugepages=", page_kib / 1024);
+		for (unsigned int node = 0; node < DOCTOR_NODES_MAX; node++)
+			if (pages[node]) {
+				finding_append(finding->fix, "%s%u:%" PRIu64, before, node, pages[node]);
+				before = ",";
+			}
+		finding_append(finding->fix, " /' /etc/default/grub && update-grub   # then reboot");
+	}
 	finding->fix_survives_reboot = finding->fix_is_host = true;
 }
 
@@ -386,8 +374,14 @@ void check_hugepages(const struct doctor_facts *facts, struct findings *findings
 	static const uint64_t sizes_kib[] = {SMALL_HUGE_KIB, 1048576};
 
 	for (unsigned int i = 0; i < facts->n_pools; i++)
-		if (facts->pools[i].total_pages)
-			report_pool(&facts->pools[i], findings);
+		if (facts->pools[i].total_pages) {
+			struct finding *finding =
+				finding_add(findings, "hugepages", "%" PRIu64 " MiB pages on NUMA node %u",
+			                    facts->pools[i].page_kib / 1024, facts->pools[i].node);
+
+			finding_write(finding->found, "%" PRIu64 " free of %" PRIu64, facts->pools[i].free_pages,
+			              facts->pools[i].total_pages);
+		}
 	if (!facts->config)
 		check_any_hugepage(facts, findings);
 	for (unsigned int i = 0; facts->config && i < sizeof(sizes_kib) / sizeof(sizes_kib[0]); i++) {

@@ -20,28 +20,21 @@
 #define HEADER_BYTES 42
 #define DISCARD_PORT 9
 
-static void make_unmatched_rule(struct flow_rule *rule)
-{
-	uint32_t destination = htonl(1);
-
-	/* 0.0.0.1 is no valid destination (RFC 1122, 3.2.1.3), so no packet matches and no program misses one. */
-	*rule = (struct flow_rule){
-		.family = AF_INET,
-		.value = {.protocol = IPPROTO_UDP, .destination_port_be = htons(DISCARD_PORT)},
-		.mask = FLOW_MASK_UDP_IPV4,
-	};
-	memcpy(rule->value.destination, &destination, sizeof(destination));
-}
-
 static int probe_flow(const struct backend_ops *ops, struct backend_queue *queue, struct failure *failure)
 {
+	/* 0.0.0.1 is no valid destination (RFC 1122, 3.2.1.3), so no packet matches and no program misses one. */
+	struct flow_rule rule = {
+		.family = AF_INET,
+		.value = {.destination = {[3] = 1},
+	                  .protocol = IPPROTO_UDP,
+	                  .destination_port_be = htons(DISCARD_PORT)},
+		.mask = FLOW_MASK_UDP_IPV4,
+	};
 	struct backend_flow *flow;
-	struct flow_rule rule;
 	int r = ops->start(queue);
 
 	if (r < 0)
 		return failure_set(failure, EX_UNAVAILABLE, -r, "the queue does not start: %s", strerror(-r));
-	make_unmatched_rule(&rule);
 	r = ops->add_flow(queue, &rule, &flow, failure);
 	if (r == 0)
 		ops->remove_flow(flow);
@@ -147,12 +140,6 @@ static bool has_net_raw(void)
 	return value == CAP_SET;
 }
 
-static void note_missing_right(struct doctor_probe *probe)
-{
-	probe->result = DOCTOR_PROBE_DENIED;
-	snprintf(probe->reason, sizeof(probe->reason), "not tried: it needs CAP_NET_RAW");
-}
-
 void doctor_probe_queues(struct doctor_facts *facts)
 {
 	bool may = has_net_raw();
@@ -165,9 +152,10 @@ void doctor_probe_queues(struct doctor_facts *facts)
 
 		if (device->n_users || is_hidden)
 			device->probe.result = DOCTOR_PROBE_IN_USE;
-		else if (!device->open_error && !may)
-			note_missing_right(&device->probe);
-		else if (!device->open_error)
+		else if (!device->open_error && !may) {
+			device->probe.result = DOCTOR_PROBE_DENIED;
+			snprintf(device->probe.reason, sizeof(device->probe.reason), "not tried: it needs CAP_NET_RAW");
+		} else if (!device->open_error)
 			probe_device(device);
 	}
 }

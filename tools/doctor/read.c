@@ -160,16 +160,6 @@ static void test_pages(uint32_t page_bytes, struct doctor_kernel *kernel)
 	kernel->n_page_tests++;
 }
 
-/* As preflight_test_seals() does when the daemon starts. */
-static void test_all_pages(const struct config *config, struct doctor_kernel *kernel)
-{
-	test_pages(SMALL_PAGE_BYTES, kernel);
-	for (uint32_t i = 0; config && i < config->n_streams; i++)
-		test_pages(config->streams[i].page_bytes, kernel);
-	for (uint32_t i = 0; config && i < config->n_channels; i++)
-		test_pages(config->channels[i].page_bytes, kernel);
-}
-
 void doctor_ask(struct doctor_facts *facts)
 {
 	ask_service(facts->config_file, &facts->process);
@@ -178,7 +168,12 @@ void doctor_ask(struct doctor_facts *facts)
 	ask_system_clock(&facts->clock);
 	ask_kernel_version(&facts->kernel);
 	ask_addresses(facts);
-	test_all_pages(facts->config, &facts->kernel);
+	/* As preflight_test_seals() does when the daemon starts. */
+	test_pages(SMALL_PAGE_BYTES, &facts->kernel);
+	for (uint32_t i = 0; facts->config && i < facts->config->n_streams; i++)
+		test_pages(facts->config->streams[i].page_bytes, &facts->kernel);
+	for (uint32_t i = 0; facts->config && i < facts->config->n_channels; i++)
+		test_pages(facts->config->channels[i].page_bytes, &facts->kernel);
 	for (unsigned int i = 0; i < facts->n_interfaces; i++)
 		ask_interface(&facts->interfaces[i]);
 }

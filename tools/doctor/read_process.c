@@ -176,23 +176,6 @@ static uint64_t min_limit(uint64_t a, uint64_t b)
 	return a < b ? a : b;
 }
 
-static void lower_limits(const char *directory, struct doctor_limits *limits)
-{
-	limits->memory_bytes = min_limit(limits->memory_bytes, files_read_limit(directory, "memory.max"));
-	limits->processes = min_limit(limits->processes, files_read_limit(directory, "pids.max"));
-	limits->huge_2m_bytes = min_limit(limits->huge_2m_bytes, files_read_limit(directory, "hugetlb.2MB.max"));
-	limits->huge_1g_bytes = min_limit(limits->huge_1g_bytes, files_read_limit(directory, "hugetlb.1GB.max"));
-}
-
-static void read_container_name(const char *root, char *name)
-{
-	files_read_line(name, DOCTOR_NAME_BYTES, "%s/run/systemd/container", root);
-	if (!*name && files_exist("%s/.dockerenv", root))
-		files_copy_name(name, DOCTOR_NAME_BYTES, "docker");
-	if (!*name && files_exist("%s/run/.containerenv", root))
-		files_copy_name(name, DOCTOR_NAME_BYTES, "podman");
-}
-
 void read_limits(const char *root, const struct doctor_process *process, struct doctor_limits *limits)
 {
 	char path[PATH_MAX], cgroup[sizeof(limits->cgroup)];
@@ -202,7 +185,11 @@ void read_limits(const char *root, const struct doctor_process *process, struct 
 	                                 .processes = UINT64_MAX,
 	                                 .huge_2m_bytes = UINT64_MAX,
 	                                 .huge_1g_bytes = UINT64_MAX};
-	read_container_name(root, limits->container);
+	files_read_line(limits->container, DOCTOR_NAME_BYTES, "%s/run/systemd/container", root);
+	if (!*limits->container && files_exist("%s/.dockerenv", root))
+		files_copy_name(limits->container, DOCTOR_NAME_BYTES, "docker");
+	if (!*limits->container && files_exist("%s/run/.containerenv", root))
+		files_copy_name(limits->container, DOCTOR_NAME_BYTES, "podman");
 	join_process_path(path, root, process, "cgroup");
 	files_read_labelled(path, "0::", limits->cgroup, sizeof(limits->cgroup));
 	limits->cgroup[strcspn(limits->cgroup, "\n")] = '\0';
@@ -213,7 +200,10 @@ void read_limits(const char *root, const struct doctor_process *process, struct 
 	/* A limit holds for all cgroups below it. */
 	do {
 		files_join(path, "%s/sys/fs/cgroup%s", root, cgroup);
-		lower_limits(path, limits);
+		limits->memory_bytes = min_limit(limits->memory_bytes, files_read_limit(path, "memory.max"));
+		limits->processes = min_limit(limits->processes, files_read_limit(path, "pids.max"));
+		limits->huge_2m_bytes = min_limit(limits->huge_2m_bytes, files_read_limit(path, "hugetlb.2MB.max"));
+		limits->huge_1g_bytes = min_limit(limits->huge_1g_bytes, files_read_limit(path, "hugetlb.1GB.max"));
 		slash = strrchr(cgroup, '/');
 		if (slash)
 			*slash = '\0';

@@ -219,19 +219,6 @@ static int begin_extract(struct extract *extract, uint64_t begin_ns)
 	return code == EX_OK && (has_jumped || !extract->n_left) ? -1 : code;
 }
 
-static int take_packet(struct extract *extract, struct pcapng_packet *packet)
-{
-	extract->n_read++;
-	extract->n_left--;
-	if (packet->time_ns >= extract->from_ns && packet->time_ns <= extract->to_ns &&
-	    (!extract->filter || packet_filter_takes(extract->filter, extract->links[packet->interface], packet)))
-		return copy_packet(extract, packet);
-	/* Before the time, losses are those of packets before it. */
-	if (packet->time_ns >= extract->from_ns && packet->time_ns <= extract->to_ns)
-		leave_out_packet(extract, packet);
-	return 0;
-}
-
 /* 0; -errno of the output. *code: of what is wrong with the recording. */
 static int take_block(struct extract *extract, struct pcapng_block *block, int *code)
 {
@@ -250,7 +237,16 @@ static int take_block(struct extract *extract, struct pcapng_block *block, int *
 				return 0;
 			}
 		}
-		return take_packet(extract, &block->packet);
+		extract->n_read++;
+		extract->n_left--;
+		if (block->packet.time_ns >= extract->from_ns && block->packet.time_ns <= extract->to_ns &&
+		    (!extract->filter ||
+		     packet_filter_takes(extract->filter, extract->links[block->packet.interface], &block->packet)))
+			return copy_packet(extract, &block->packet);
+		/* Before the time, losses are those of packets before it. */
+		if (block->packet.time_ns >= extract->from_ns && block->packet.time_ns <= extract->to_ns)
+			leave_out_packet(extract, &block->packet);
+		return 0;
 	}
 	return 0;
 }

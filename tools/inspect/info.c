@@ -22,16 +22,6 @@ static void print_word(const char *word, const char *text)
 		printf("    %-10s %s\n", word, text);
 }
 
-static void print_account(const struct recording_account *account)
-{
-	printf("    %-10s recording %016" PRIx64, "account", account->recording);
-	if (account->flow != RECORDING_ACCOUNT_NO_FLOW)
-		printf(", flow %d", account->flow);
-	printf(", file %" PRIu64 "%s, from packet %" PRIu64 " until %" PRIu64 ": %s\n", account->file,
-	       account->is_last ? " (the last)" : "", account->from.sequence, account->until.sequence,
-	       ibvcap_verdict_word(account->verdict));
-}
-
 static void print_source(const struct inspect_source *source)
 {
 	char first[REPORT_UTC_BYTES], last[REPORT_UTC_BYTES];
@@ -52,8 +42,14 @@ static void print_source(const struct inspect_source *source)
 		       ((double)source->last_ns - (double)source->first_ns) / 1e9);
 	if (source->n_backwards)
 		printf("    %-10s %" PRIu64 " packets are earlier than the one before\n", "", source->n_backwards);
-	if (source->account_state == INSPECT_ACCOUNT_READ)
-		print_account(&source->account);
+	if (source->account_state == INSPECT_ACCOUNT_READ) {
+		printf("    %-10s recording %016" PRIx64, "account", source->account.recording);
+		if (source->account.flow != RECORDING_ACCOUNT_NO_FLOW)
+			printf(", flow %d", source->account.flow);
+		printf(", file %" PRIu64 "%s, from packet %" PRIu64 " until %" PRIu64 ": %s\n", source->account.file,
+		       source->account.is_last ? " (the last)" : "", source->account.from.sequence,
+		       source->account.until.sequence, ibvcap_verdict_word(source->account.verdict));
+	}
 	if (!source->has_numbers)
 		return;
 	printf("    %-10s %" PRIu64 " to %" PRIu64, "numbers", source->first_id, source->last_id);

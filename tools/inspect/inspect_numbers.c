@@ -93,24 +93,6 @@ static int add_stream(struct inspect_numbers *numbers, const struct inspect_sour
 	return 0;
 }
 
-static void add_packet_number(struct inspect_numbered *numbered, const struct pcapng_packet *packet)
-{
-	struct ibvcap_packet found = {.headers = packet->frame[0],
-	                              .header_bytes = packet->frame_bytes[0],
-	                              .row = packet->frame[0] + packet->frame_bytes[0],
-	                              .has_headers = true};
-	struct datagram datagram;
-
-	if (!numbered->has_frames) {
-		/* Without a payload no number can be read. */
-		found.payload_at = packet->frame_bytes[0];
-		if (datagram_find(DATAGRAM_LINK_ETHERNET, packet->frame[0], packet->frame_bytes[0], packet->wire_bytes,
-		                  &datagram) == DATAGRAM_WHOLE)
-			found.payload_at = (uint32_t)(datagram.payload - packet->frame[0]);
-	}
-	ibvcap_tracker_add(numbered->tracker, &found, NULL);
-}
-
 int inspect_numbers_add(struct inspect_numbers *numbers, const struct inspect_sum *sum,
                         const struct pcapng_block *block)
 {
@@ -123,8 +105,22 @@ int inspect_numbers_add(struct inspect_numbers *numbers, const struct inspect_su
 		return 0;
 	source = sum->first_source + block->packet.interface;
 	numbered = source < sum->n_sources ? find_stream(numbers, sum->sources[source].name) : NULL;
-	if (numbered)
-		add_packet_number(numbered, &block->packet);
+	if (numbered) {
+		struct ibvcap_packet found = {.headers = block->packet.frame[0],
+		                              .header_bytes = block->packet.frame_bytes[0],
+		                              .row = block->packet.frame[0] + block->packet.frame_bytes[0],
+		                              .has_headers = true};
+		struct datagram datagram;
+
+		if (!numbered->has_frames) {
+			/* Without a payload no number can be read. */
+			found.payload_at = block->packet.frame_bytes[0];
+			if (datagram_find(DATAGRAM_LINK_ETHERNET, block->packet.frame[0], block->packet.frame_bytes[0],
+			                  block->packet.wire_bytes, &datagram) == DATAGRAM_WHOLE)
+				found.payload_at = (uint32_t)(datagram.payload - block->packet.frame[0]);
+		}
+		ibvcap_tracker_add(numbered->tracker, &found, NULL);
+	}
 	return 0;
 }
 

@@ -189,21 +189,16 @@ static void add_statistics(struct inspect_sum *sum, const struct pcapng_statisti
 	add_account(source, &statistics->comment);
 }
 
-static void add_section(struct inspect_sum *sum, const struct pcapng_section *section)
-{
-	sum->n_sections++;
-	sum->first_source = sum->n_sources;
-	sum->has_closing = sum->n_sources;
-	if (!sum->application[0])
-		keep_text(sum->application, &section->application);
-	keep_text(sum->n_sources ? sum->closing : sum->opening, &section->comment);
-}
-
 int inspect_sum_add(struct inspect_sum *sum, const struct pcapng_block *block)
 {
 	switch (block->type) {
 	case PCAPNG_BLOCK_SECTION:
-		add_section(sum, &block->section);
+		sum->n_sections++;
+		sum->first_source = sum->n_sources;
+		sum->has_closing = sum->n_sources;
+		if (!sum->application[0])
+			keep_text(sum->application, &block->section.application);
+		keep_text(sum->n_sources ? sum->closing : sum->opening, &block->section.comment);
 		return 0;
 	case PCAPNG_BLOCK_INTERFACE:
 		sum->has_closing = false;

@@ -181,15 +181,6 @@ static uint32_t unknown_of(const struct inspect_sum *sum)
 	return unknown;
 }
 
-static void say_unknown(struct inspect_finding *finding, const struct inspect_sum *sum)
-{
-	uint32_t unknown = unknown_of(sum);
-
-	for (uint32_t bit = 1; bit; bit <<= 1)
-		if (unknown & bit)
-			inspect_say(finding, INSPECT_NOT_PROVEN, "%s", ibvcap_unknown_text(bit));
-}
-
 /*
  * Losses of the card that packets name and the accounts do not have. The daemon reads the card's counter some times a
  * second, so the first packets of a file name losses of the time before the file. A packet of one queue may name a loss
@@ -265,6 +256,7 @@ static bool is_proven_by_numbers(const struct inspect_sum *sum, const struct ins
 void inspect_judge(struct inspect_finding *finding, const struct inspect_sum *sum,
                    const struct inspect_numbers *numbers, int end, const char *error)
 {
+	uint32_t unknown = unknown_of(sum);
 	uint64_t more_of_card, late;
 
 	*finding = (struct inspect_finding){0};
@@ -275,7 +267,9 @@ void inspect_judge(struct inspect_finding *finding, const struct inspect_sum *su
 	find_lost_numbers(finding, numbers);
 	for (uint32_t i = 0; i < numbers->n_streams; i++)
 		find_unfollowed(finding, &numbers->streams[i]);
-	say_unknown(finding, sum);
+	for (uint32_t bit = 1; bit; bit <<= 1)
+		if (unknown & bit)
+			inspect_say(finding, INSPECT_NOT_PROVEN, "%s", ibvcap_unknown_text(bit));
 	if (finding->verdict < INSPECT_DAMAGED && inspect_is_ours(sum) && !inspect_is_extract(sum))
 		find_unproven(finding, sum);
 	if (finding->verdict > INSPECT_COMPLETE)

@@ -41,24 +41,18 @@ static void print_dump(const char *what, const uint8_t *bytes, size_t n)
 		print_dump_line(bytes, offset, n - offset < 16 ? n - offset : 16);
 }
 
-static void print_timestamp(uint64_t ns, bool utc)
-{
-	char text[REPORT_UTC_BYTES];
-
-	report_format_utc(ns, 9, text);
-	if (utc)
-		printf("timestamp %s", text);
-	else
-		printf("timestamp %" PRIu64 " ns", ns);
-}
-
 void recv_dump(const struct ibvcap_rx_batch *batch, uint32_t i, bool utc)
 {
 	const struct ibvcap_meta *meta = &batch->meta[i];
 	const uint8_t *row = batch->payload + (size_t)i * batch->stride, *payload = ibvcap_rx_payload(batch, i);
+	char text[REPORT_UTC_BYTES];
 
 	printf("packet %" PRIu64 ": ", batch->sequence + i);
-	print_timestamp(meta->timestamp_ns, utc);
+	report_format_utc(meta->timestamp_ns, 9, text);
+	if (utc)
+		printf("timestamp %s", text);
+	else
+		printf("timestamp %" PRIu64 " ns", meta->timestamp_ns);
 	printf(", %u of %u bytes", meta->length, meta->wire_length);
 	for (unsigned bit = 0; bit < RECV_FLAGS; bit++)
 		if (meta->flags & 1u << bit)
@@ -75,22 +69,18 @@ void recv_dump(const struct ibvcap_rx_batch *batch, uint32_t i, bool utc)
 	print_dump("payload", payload, meta->length);
 }
 
-static void tell_restart(const struct recv_options *options, uint64_t last_row_ns, uint64_t next_row_ns)
-{
-	char last[REPORT_UTC_BYTES], next[REPORT_UTC_BYTES];
-
-	report_format_utc(last_row_ns, 3, last);
-	report_format_utc(next_row_ns, 3, next);
-	fprintf(stderr,
-	        "ibvcap %s: stream '%s': ibvcapd was restarted; how many packets were lost meanwhile is not known "
-	        "(last packet %s, next packet %s)\n",
-	        options->command, options->stream, last, next);
-}
-
 void recv_tell(const struct recv_options *options, const struct ibvcap_rx_batch *batch, uint64_t last_row_ns)
 {
-	if (batch->flags & IBVCAP_RX_BATCH_FLAG_GAP_UNKNOWN)
-		tell_restart(options, last_row_ns, batch->meta[0].timestamp_ns);
+	if (batch->flags & IBVCAP_RX_BATCH_FLAG_GAP_UNKNOWN) {
+		char last[REPORT_UTC_BYTES], next[REPORT_UTC_BYTES];
+
+		report_format_utc(last_row_ns, 3, last);
+		report_format_utc(batch->meta[0].timestamp_ns, 3, next);
+		fprintf(stderr,
+		        "ibvcap %s: stream '%s': ibvcapd was restarted; how many packets were lost meanwhile is not "
+		        "known (last packet %s, next packet %s)\n",
+		        options->command, options->stream, last, next);
+	}
 	if (batch->flags & IBVCAP_RX_BATCH_FLAG_DEMOTED)
 		fprintf(stderr,
 		        "ibvcap %s: stream '%s': not lossless any more, because this process kept the card's queue "
@@ -340,21 +330,11 @@ static void print_recv_json(const struct recv_summary *summary)
 	report_json(all, JSON_INDENT(2));
 }
 
-static void print_recv_flags(const struct recv_totals *totals)
-{
-	unsigned n_printed = 0;
-
-	for (unsigned bit = 0; bit < RECV_FLAGS; bit++)
-		if (totals->flagged[bit])
-			printf("%s %s %" PRIu64, n_printed++ ? "," : "marked:", flag_names[bit], totals->flagged[bit]);
-	if (n_printed)
-		putchar('\n');
-}
-
 void recv_print_summary(const struct recv_summary *summary)
 {
 	const struct recv_totals *totals = summary->totals;
 	const struct ibvcap_rx_counts *counts = &summary->counts;
+	unsigned n_printed = 0;
 
 	if (summary->options->json) {
 		print_recv_json(summary);
@@ -372,7 +352,11 @@ void recv_print_summary(const struct recv_summary *summary)
 	if (counts->failures)
 		printf("and %" PRIu64 " queues that failed: what came to them then is no_buffer of the stream\n",
 		       counts->failures);
-	print_recv_flags(totals);
+	for (unsigned bit = 0; bit < RECV_FLAGS; bit++)
+		if (totals->flagged[bit])
+			printf("%s %s %" PRIu64, n_printed++ ? "," : "marked:", flag_names[bit], totals->flagged[bit]);
+	if (n_printed)
+		putchar('\n');
 	if (summary->pattern->numbers)
 		recv_print_pattern(summary->pattern);
 	if (summary->latency)

@@ -55,12 +55,6 @@ struct receiver {
 	uint64_t last_row_ns; /* timestamp of the row that came last; 0: none came */
 };
 
-static void write_payload(struct receiver *receiver, const uint8_t *payload, size_t bytes)
-{
-	if (receiver->payload_out && fwrite(payload, 1, bytes, receiver->payload_out) != bytes)
-		receiver->write_error = errno;
-}
-
 static void count_row(struct receiver *receiver, const struct ibvcap_rx_batch *batch, uint32_t i, uint64_t seen_ns)
 {
 	const struct ibvcap_meta *meta = &batch->meta[i];
@@ -81,7 +75,8 @@ static void count_row(struct receiver *receiver, const struct ibvcap_rx_batch *b
 		return;
 	if (receiver->pattern.numbers)
 		recv_pattern_add(&receiver->pattern, payload, meta->length);
-	write_payload(receiver, payload, meta->length);
+	if (receiver->payload_out && fwrite(payload, 1, meta->length, receiver->payload_out) != meta->length)
+		receiver->write_error = errno;
 }
 
 static void count_received(struct receiver *receiver, const struct ibvcap_rx_batch *batch)
@@ -97,16 +92,6 @@ static void count_received(struct receiver *receiver, const struct ibvcap_rx_bat
 		count_row(receiver, batch, i, seen_ns);
 	if (receiver->flushes && receiver->write_error == 0 && fflush(receiver->payload_out) != 0)
 		receiver->write_error = errno;
-}
-
-static void print_recv_rate(struct receiver *receiver, uint64_t now)
-{
-	if (!receiver->options.json)
-		recv_print_rate((double)(now - receiver->start_ns) * 1e-9, (double)(now - receiver->printed_ns) * 1e-9,
-		                &receiver->totals, &receiver->printed);
-	receiver->printed = receiver->totals;
-	receiver->printed_ns = now;
-	ibvcap_rx_settle_moment(receiver->rx, &receiver->from);
 }
 
 /* Packets that a tap has skipped since the last gap. */
@@ -180,7 +165,13 @@ static int receive_packets(struct receiver *receiver)
 		if (now - receiver->start_ns >= options->duration_ns)
 			return 0;
 		if (now - receiver->printed_ns >= TIME_SECOND_NS) {
-			print_recv_rate(receiver, now);
+			if (!receiver->options.json)
+				recv_print_rate((double)(now - receiver->start_ns) * 1e-9,
+				                (double)(now - receiver->printed_ns) * 1e-9, &receiver->totals,
+				                &receiver->printed);
+			receiver->printed = receiver->totals;
+			receiver->printed_ns = now;
+			ibvcap_rx_settle_moment(receiver->rx, &receiver->from);
 			recv_tell_failed(options, receiver->rx, &receiver->failed_told);
 		}
 		tell_silence(receiver, now);
@@ -192,13 +183,6 @@ static int receive_packets(struct receiver *receiver)
 	return r == -EINTR || r > 0 ? 0 : r;
 }
 
-/* The daemon accounts for the last packets within some 0.1 s. */
-static void settle(const struct receiver *receiver, struct ibvcap_rx_moment *moment)
-{
-	for (int ms = 0; ms < SETTLE_MS && ibvcap_rx_settle_moment(receiver->rx, moment) == 0; ms += SETTLE_STEP_MS)
-		usleep(SETTLE_STEP_MS * 1000);
-}
-
 /* A tap is unknown to the daemon, which tells it nothing of the card's losses at its place. */
 static struct ibvcap_rx_account account_of(struct receiver *receiver)
 {
@@ -208,7 +192,9 @@ static struct ibvcap_rx_account account_of(struct receiver *receiver)
 	if (receiver->options.attach.policy == IBVCAP_POLICY_TAP)
 		return account;
 	ibvcap_rx_take_moment(receiver->rx, &until);
-	settle(receiver, &until);
+	/* The daemon accounts for the last packets within some 0.1 s. */
+	for (int ms = 0; ms < SETTLE_MS && ibvcap_rx_settle_moment(receiver->rx, &until) == 0; ms += SETTLE_STEP_MS)
+		usleep(SETTLE_STEP_MS * 1000);
 	ibvcap_rx_settle_moment(receiver->rx, &receiver->from);
 	ibvcap_rx_account_between(&receiver->from, &until, &account);
 	account.missing += receiver->totals.flagged[RECV_FLAG_ERROR];
@@ -338,23 +324,16 @@ static int open_receiver(struct receiver *receiver)
 	return options->sequence ? open_tracker(receiver) : EX_OK;
 }
 
-/* Print how far back the first packet is, if packets of the past were asked for. */
-static void print_recv_start(const struct receiver *receiver)
+static int run_recv(struct receiver *receiver)
 {
 	struct ibvcap_rx_info info = IBVCAP_INIT(struct ibvcap_rx_info);
+	struct recv_summary summary;
+	int code, r;
 
 	ibvcap_rx_info(receiver->rx, &info);
 	if (receiver->options.attach.start != IBVCAP_START_NEWEST && !receiver->options.json && info.n_attached)
 		printf("%s: begins %llu packets back\n", receiver->options.stream,
 		       (unsigned long long)info.attach_back);
-}
-
-static int run_recv(struct receiver *receiver)
-{
-	struct recv_summary summary;
-	int code, r;
-
-	print_recv_start(receiver);
 	receiver->from = (struct ibvcap_rx_moment)IBVCAP_INIT(struct ibvcap_rx_moment);
 	ibvcap_rx_take_moment(receiver->rx, &receiver->from);
 	receiver->start_ns = time_monotonic_ns();

@@ -22,33 +22,6 @@ static struct recording_account_end end_of_moment(const struct ibvcap_rx_moment 
 		.utc_ns = moment->utc_ns, .epoch = moment->epoch, .sequence = moment->sequence};
 }
 
-static void take_record_sum(struct recording_account *account, const struct account_parts *parts)
-{
-	struct record_sum sum = parts->end;
-
-	record_sum_subtract(&sum, &parts->start);
-	account->written = sum.written - parts->unwritten;
-	account->other_files = sum.other_files;
-	account->unwritten = sum.unwritten + parts->unwritten;
-	account->errored = sum.errored;
-	account->skipped = sum.skipped;
-	account->disk_wait = sum.disk_wait;
-	account->lag = sum.lag;
-}
-
-static void take_between(struct recording_account *account, const struct ibvcap_rx_account *between)
-{
-	account->abandoned = between->abandoned;
-	account->no_buffer = between->no_buffer;
-	account->no_buffer_least = between->no_buffer_least;
-	account->no_buffer_most = between->no_buffer_most;
-	account->restarts = between->restarts;
-	account->failures = between->failures;
-	account->outages = between->outages;
-	account->outage_from_ns = between->outage_from_ns;
-	account->outage_until_ns = between->outage_until_ns;
-}
-
 /* More or fewer queues than the recording has. Without an epoch the number is not known. */
 static bool has_other_queues(const struct ibvcap_rx_moment *moment, const struct source *source)
 {
@@ -71,14 +44,31 @@ static void find_between(const struct account_parts *parts, const struct source 
 static void make_account(const struct account_parts *parts, const struct source *source,
                          struct ibvcap_rx_account *between, struct recording_account *account)
 {
+	struct record_sum sum = parts->end;
+
 	*account = (struct recording_account){.flow = RECORDING_ACCOUNT_NO_FLOW,
 	                                      .queue = source->queue,
 	                                      .n_queues = source->n_queues,
 	                                      .from = end_of_moment(&parts->from),
 	                                      .until = end_of_moment(&parts->until)};
 	snprintf(account->stream, sizeof(account->stream), "%s", source->stream);
-	take_record_sum(account, parts);
-	take_between(account, between);
+	record_sum_subtract(&sum, &parts->start);
+	account->written = sum.written - parts->unwritten;
+	account->other_files = sum.other_files;
+	account->unwritten = sum.unwritten + parts->unwritten;
+	account->errored = sum.errored;
+	account->skipped = sum.skipped;
+	account->disk_wait = sum.disk_wait;
+	account->lag = sum.lag;
+	account->abandoned = between->abandoned;
+	account->no_buffer = between->no_buffer;
+	account->no_buffer_least = between->no_buffer_least;
+	account->no_buffer_most = between->no_buffer_most;
+	account->restarts = between->restarts;
+	account->failures = between->failures;
+	account->outages = between->outages;
+	account->outage_from_ns = between->outage_from_ns;
+	account->outage_until_ns = between->outage_until_ns;
 	/* The recorder knows the rows around a gap. The library knows only the batches around it. */
 	between->missing = recording_account_missing(account);
 	account->unknown = between->unknown;
@@ -185,16 +175,6 @@ uint32_t account_unknown_of_all(const struct recording_account *accounts, unsign
 	return unknown;
 }
 
-static void append_reasons(char *text, size_t bytes, uint32_t unknown)
-{
-	for (uint32_t bit = 1; bit && bit <= unknown; bit <<= 1) {
-		size_t used = strlen(text);
-
-		if (unknown & bit)
-			snprintf(text + used, bytes - used, " %s.", ibvcap_unknown_text(bit));
-	}
-}
-
 void account_print_verdict(char *text, size_t bytes, const struct recording_account *accounts, unsigned n)
 {
 	uint32_t unknown = account_unknown_of_all(accounts, n);
@@ -216,7 +196,12 @@ void account_print_verdict(char *text, size_t bytes, const struct recording_acco
 		snprintf(text, bytes, "Not proven: no packet is known to be missing, but maybe some are.");
 		break;
 	}
-	append_reasons(text, bytes, unknown);
+	for (uint32_t bit = 1; bit && bit <= unknown; bit <<= 1) {
+		size_t used = strlen(text);
+
+		if (unknown & bit)
+			snprintf(text + used, bytes - used, " %s.", ibvcap_unknown_text(bit));
+	}
 }
 
 /* ---- loss sums ----------------------------------------------------------------------------------- */

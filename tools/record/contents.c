@@ -27,15 +27,6 @@ static struct pcapng_text text_unless_empty(const char *string)
 	return text.bytes ? text : (struct pcapng_text){0};
 }
 
-/* The clock, and the place of the packets' own number. */
-static void print_comment(char *text, size_t bytes, const struct source *source)
-{
-	char *sequence = source->sequence ? json_dumps(source->sequence, JSON_COMPACT) : NULL;
-
-	snprintf(text, bytes, "%s%s%s", source->clock, sequence ? RECORDING_SEQUENCE : "", sequence ? sequence : "");
-	free(sequence);
-}
-
 size_t contents_write_head(uint8_t *to, size_t room, const char *why, const struct source *sources, unsigned n_sources,
                            int32_t flow)
 {
@@ -43,6 +34,7 @@ size_t contents_write_head(uint8_t *to, size_t room, const char *why, const stru
 	char flow_text[RECORD_FLOW_TEXT_BYTES] = "";
 	char os[sizeof(system.sysname) + sizeof(system.release) + 2];
 	struct pcapng_section section = {.application = pcapng_text_of("ibvcap " IBVCAP_BUILD_VERSION)};
+	char *sequence;
 	size_t used;
 
 	uname(&system);
@@ -64,7 +56,11 @@ size_t contents_write_head(uint8_t *to, size_t room, const char *why, const stru
 			.filter = text_unless_empty(sources[i].filter),
 		};
 
-		print_comment(comment, sizeof(comment), &sources[i]);
+		/* The clock, and the place of the packets' own number. */
+		sequence = sources[i].sequence ? json_dumps(sources[i].sequence, JSON_COMPACT) : NULL;
+		snprintf(comment, sizeof(comment), "%s%s%s", sources[i].clock, sequence ? RECORDING_SEQUENCE : "",
+		         sequence ? sequence : "");
+		free(sequence);
 		interface.comment = text_unless_empty(comment);
 		snprintf(description, sizeof(description), "%s%s%s", sources[i].interface,
 		         sources[i].interface[0] && flow_text[0] ? ", " : "", flow_text);

@@ -179,16 +179,6 @@ struct source_end losses_find_end(const struct ibvcap_rx *rx, uint64_t n_left)
 	                           .has_failed = info.failed_queues};
 }
 
-static void note_disconnected(struct losses *losses, bool has_failed)
-{
-	char last[REPORT_UTC_BYTES] = "when the recording began";
-
-	if (losses->last_row_ns)
-		report_format_utc(losses->last_row_ns, 9, last);
-	losses_say(losses, "%s when the recording ended: how many packets were lost since %s is not known",
-	           has_failed ? "the card's queue had failed" : "ibvcapd was away", last);
-}
-
 void losses_at_end(struct losses *losses, const struct source_end *end, uint64_t no_buffer, uint64_t now_ns)
 {
 	uint64_t told = losses->sum.skipped + losses->sum.disk_wait;
@@ -199,6 +189,12 @@ void losses_at_end(struct losses *losses, const struct source_end *end, uint64_t
 		note_no_buffer(losses, no_buffer, time_utc_ns());
 	if (end->is_removed)
 		losses_say(losses, "the administrator removed the stream before the recording ended");
-	if (end->is_disconnected)
-		note_disconnected(losses, end->has_failed);
+	if (end->is_disconnected) {
+		char last[REPORT_UTC_BYTES] = "when the recording began";
+
+		if (losses->last_row_ns)
+			report_format_utc(losses->last_row_ns, 9, last);
+		losses_say(losses, "%s when the recording ended: how many packets were lost since %s is not known",
+		           end->has_failed ? "the card's queue had failed" : "ibvcapd was away", last);
+	}
 }

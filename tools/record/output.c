@@ -168,22 +168,11 @@ void output_end_settled(struct recorder *recorder, uint64_t now_ns)
 
 /* ---- the files of a recording -------------------------------------------------------------------- */
 
-/* The file names the losses of its sources until now. It notes later losses itself. */
-static void copy_losses(struct record_output *output, const struct source *sources)
-{
-	for (unsigned i = 0; i < output->files.n_sources; i++) {
-		struct output_source *shown = &output->sources[i];
-
-		shown->losses = sources[i].losses;
-		shown->card = sources[i].card;
-		shown->losses.card = &output->sources[i - sources[i].queue].card;
-	}
-}
-
 /* The first file of an output has the losses of its sources since they were attached. */
 static struct record_output *add_output(struct recorder *recorder, unsigned first_source, unsigned n_sources,
                                         int32_t flow)
 {
+	const struct source *sources = &recorder->sources[first_source];
 	struct record_output *output = calloc(1, sizeof(*output) + n_sources * sizeof(output->sources[0]));
 
 	if (!output)
@@ -191,17 +180,22 @@ static struct record_output *add_output(struct recorder *recorder, unsigned firs
 	output->files =
 		(struct writer_output){.flow_number = flow, .first_source = first_source, .n_sources = n_sources};
 	if (flow != RECORDING_ACCOUNT_NO_FLOW)
-		snprintf(output->files.flow, sizeof(output->files.flow), "%s-%d",
-		         recorder->sources[first_source].stream, flow);
+		snprintf(output->files.flow, sizeof(output->files.flow), "%s-%d", sources[0].stream, flow);
 	if (writer_add_buffer(&recorder->writer) == 0)
 		output->file = writer_new_file(&output->files);
 	if (!output->file) {
 		free(output);
 		return NULL;
 	}
-	copy_losses(output, &recorder->sources[first_source]);
-	for (unsigned i = 0; i < n_sources; i++)
+	/* The file names the losses of its sources until now. It notes later losses itself. */
+	for (unsigned i = 0; i < n_sources; i++) {
+		struct output_source *shown = &output->sources[i];
+
+		shown->losses = sources[i].losses;
+		shown->card = sources[i].card;
+		shown->losses.card = &output->sources[i - sources[i].queue].card;
 		output->file->sources[i].is_first = true;
+	}
 	output_begin_file(recorder, output, recorder->options.from_ns ? recorder->options.from_ns : time_utc_ns());
 	SLIST_INSERT_HEAD(&recorder->outputs, output, entry);
 	output_flush(recorder, output); /* the program at the other end of a pipe gets the interfaces now */
@@ -259,22 +253,6 @@ static bool is_file_full(const struct recorder *recorder, const struct record_ou
 	                             output->n_packets >= options->file_packets || time_ns >= output->rotate_ns);
 }
 
-static void note_row(struct writer_buffer *buffer, unsigned source, uint64_t time_ns, uint64_t sequence)
-{
-	struct record_piece *piece = &buffer->piece;
-
-	if (piece->n_packets == 0)
-		piece->first_sequence = sequence;
-	/* Clocks step back, and rows of several queues may come late: the earliest, not the first. */
-	if (piece->n_packets == 0 || time_ns < piece->first_ns)
-		piece->first_ns = time_ns;
-	if (time_ns > piece->last_ns)
-		piece->last_ns = time_ns;
-	piece->last_sequence = sequence;
-	piece->n_packets++;
-	buffer->n_rows[source]++;
-}
-
 static size_t write_packet(const struct record_output *output, const struct pcapng_packet *packet)
 {
 	const struct writer_buffer *buffer = output->buffer;
@@ -287,6 +265,7 @@ void output_put(struct recorder *recorder, struct record_output *output, unsigne
 	struct output_source *shown = &output->sources[source - output->files.first_source];
 	char comment[LOSSES_COMMENT_BYTES];
 	struct writer_buffer *buffer;
+	struct record_piece *piece;
 	size_t n;
 
 	packet->interface = source - output->files.first_source;
@@ -306,12 +285,22 @@ void output_put(struct recorder *recorder, struct record_output *output, unsigne
 		n = write_packet(output, packet);
 	}
 	buffer = output->buffer;
+	piece = &buffer->piece;
 	if (buffer->used == 0)
 		buffer->filled_ns = time_monotonic_ns();
 	buffer->used += n;
 	output->bytes += n;
 	output->n_packets++;
-	note_row(buffer, packet->interface, packet->time_ns, packet->packet_id);
+	if (piece->n_packets == 0)
+		piece->first_sequence = packet->packet_id;
+	/* Clocks step back, and rows of several queues may come late: the earliest, not the first. */
+	if (piece->n_packets == 0 || packet->time_ns < piece->first_ns)
+		piece->first_ns = packet->time_ns;
+	if (packet->time_ns > piece->last_ns)
+		piece->last_ns = packet->time_ns;
+	piece->last_sequence = packet->packet_id;
+	piece->n_packets++;
+	buffer->n_rows[packet->interface]++;
 	losses_written(&shown->losses);
 	shown->n_written++;
 }

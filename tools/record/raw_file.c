@@ -91,19 +91,6 @@ static int describe_batch(struct record_file *file, const struct record_piece *p
 
 /* ---- files --------------------------------------------------------------------------------------- */
 
-static void note_geometry(struct raw_rows *rows, const struct source *source)
-{
-	struct ibvcap_rx_info info = IBVCAP_INIT(struct ibvcap_rx_info);
-
-	ibvcap_rx_info(source->rx, &info);
-	rows->layout.row_bytes = info.row_stride;
-	rows->layout.payload_bytes = info.slot_bytes;
-	rows->layout.has_frames = info.flags & IBVCAP_RING_FLAG_FRAMES;
-	rows->layout.application_header_bytes = info.application_header_bytes;
-	rows->layout.network_header_bytes = info.header_bytes - info.application_header_bytes;
-	rows->is_paged = (uint64_t)info.slots_per_block * info.row_stride % DISK_PAGE_BYTES == 0;
-}
-
 static void free_rows(struct record_file *file)
 {
 	if (file->rows) {
@@ -118,6 +105,7 @@ static int open_rows(struct record_file *file)
 {
 	const struct part_file *main = &file->parts[RAW_ROWS];
 	struct raw_rows *rows = calloc(1, sizeof(*rows));
+	struct ibvcap_rx_info info = IBVCAP_INIT(struct ibvcap_rx_info);
 	int r;
 
 	if (!rows)
@@ -125,7 +113,13 @@ static int open_rows(struct record_file *file)
 	file->rows = rows;
 	rows->runs = json_array();
 	rows->losses = json_array();
-	note_geometry(rows, file->options->sources);
+	ibvcap_rx_info(file->options->sources->rx, &info);
+	rows->layout.row_bytes = info.row_stride;
+	rows->layout.payload_bytes = info.slot_bytes;
+	rows->layout.has_frames = info.flags & IBVCAP_RING_FLAG_FRAMES;
+	rows->layout.application_header_bytes = info.application_header_bytes;
+	rows->layout.network_header_bytes = info.header_bytes - info.application_header_bytes;
+	rows->is_paged = (uint64_t)info.slots_per_block * info.row_stride % DISK_PAGE_BYTES == 0;
 	if (!part_file_is_regular(main))
 		return -ESPIPE;
 	r = part_file_open_beside(&file->parts[RAW_META], main, RECORDING_META);

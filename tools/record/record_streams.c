@@ -21,16 +21,6 @@
 #define EXIT_INCOMPLETE 1 /* packets are missing */
 #define EXIT_NOT_PROVEN 2 /* none is known to be missing, but something cannot be known */
 
-static int refuse_by_flow(struct source *source)
-{
-	fprintf(stderr,
-	        "ibvcap record: --by-flow: stream '%s' does not say which flow a packet matched; set "
-	        "'flow_numbers = true;' in its configuration, and restart ibvcapd\n",
-	        source->stream);
-	source_close(source);
-	return EX_CONFIG;
-}
-
 /* All queues of a stream. */
 static int open_stream(struct recorder *recorder, const char *stream)
 {
@@ -49,8 +39,14 @@ static int open_stream(struct recorder *recorder, const char *stream)
 		r = source_open(source, &recorder->options, stream, queue);
 		if (r < 0)
 			return report_failure("record", r);
-		if (recorder->options.by_flow && !source->has_flow_numbers)
-			return refuse_by_flow(source);
+		if (recorder->options.by_flow && !source->has_flow_numbers) {
+			fprintf(stderr,
+			        "ibvcap record: --by-flow: stream '%s' does not say which flow a packet matched; set "
+			        "'flow_numbers = true;' in its configuration, and restart ibvcapd\n",
+			        source->stream);
+			source_close(source);
+			return EX_CONFIG;
+		}
 		source_describe(source, &recorder->options);
 		recorder->n_sources++;
 		ibvcap_rx_info(source->rx, &info);
@@ -159,23 +155,6 @@ static void print_record_json(const struct recorder *recorder)
 	json_decref(all);
 }
 
-static void print_record_summary(const struct recorder *recorder)
-{
-	const struct writer *writer = &recorder->writer;
-	char text[SUM_TEXT_BYTES + ACCOUNT_VERDICT_BYTES];
-
-	fprintf(stderr, "%s: %" PRIu64 " bytes in %" PRIu32 " files, %" PRIu64 " files deleted\n",
-	        recorder->options.path, writer->bytes, writer->n_files, writer->window.n_deleted);
-	for (unsigned i = 0; i < recorder->n_sources; i++) {
-		struct record_sum sum = account_sum(&recorder->accounts[i]);
-
-		record_sum_print(text, sizeof(text), &sum);
-		fprintf(stderr, "%s: %s\n", recorder->sources[i].name, text);
-	}
-	account_print_verdict(text, sizeof(text), recorder->accounts, recorder->n_sources);
-	fprintf(stderr, "%s\n", text);
-}
-
 /* The exit code. r: how reading ended, of the source that had it. */
 static int end_record(const struct recorder *recorder, unsigned which, int r)
 {
@@ -184,8 +163,21 @@ static int end_record(const struct recorder *recorder, unsigned which, int r)
 
 	if (recorder->options.json)
 		print_record_json(recorder);
-	else if (!recorder->options.silent)
-		print_record_summary(recorder);
+	else if (!recorder->options.silent) {
+		const struct writer *writer = &recorder->writer;
+		char text[SUM_TEXT_BYTES + ACCOUNT_VERDICT_BYTES];
+
+		fprintf(stderr, "%s: %" PRIu64 " bytes in %" PRIu32 " files, %" PRIu64 " files deleted\n",
+		        recorder->options.path, writer->bytes, writer->n_files, writer->window.n_deleted);
+		for (unsigned i = 0; i < recorder->n_sources; i++) {
+			struct record_sum sum = account_sum(&recorder->accounts[i]);
+
+			record_sum_print(text, sizeof(text), &sum);
+			fprintf(stderr, "%s: %s\n", recorder->sources[i].name, text);
+		}
+		account_print_verdict(text, sizeof(text), recorder->accounts, recorder->n_sources);
+		fprintf(stderr, "%s\n", text);
+	}
 	if (recorder->writer.error)
 		return recorder->writer.error == EPIPE ? EX_OK : EX_IOERR;
 	code = report_end("record", "stream", recorder->sources[which < recorder->n_sources ? which : 0].name, r);

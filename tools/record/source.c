@@ -19,30 +19,23 @@ void source_print_name(char name[SOURCE_NAME_BYTES], const char *stream, uint32_
 		snprintf(name, SOURCE_NAME_BYTES, "%s", stream);
 }
 
-/* Where in the ring to begin. */
-static void set_start(struct ibvcap_rx_options *attach, const struct record_options *options)
-{
-	uint64_t now_ns = time_utc_ns();
-
-	attach->start = options->oldest ? IBVCAP_START_OLDEST : IBVCAP_START_NEWEST;
-	attach->back = options->back_ns;
-	if (options->from_ns && now_ns > options->from_ns)
-		attach->back = now_ns - options->from_ns;
-	if (options->back_ns || options->from_ns)
-		attach->start = IBVCAP_START_NS_BACK;
-}
-
 int source_open(struct source *source, const struct record_options *options, const char *stream, uint32_t queue)
 {
 	struct ibvcap_rx_options attach = IBVCAP_INIT(struct ibvcap_rx_options);
 	struct ibvcap_rx_info info = IBVCAP_INIT(struct ibvcap_rx_info);
+	uint64_t now_ns = time_utc_ns();
 	int r;
 
 	*source = (struct source){.queue = queue,
 	                          .batch = IBVCAP_INIT(struct ibvcap_rx_batch),
 	                          .card = IBVCAP_INIT(struct ibvcap_rx_losses)};
 	attach.queue = queue;
-	set_start(&attach, options);
+	attach.start = options->oldest ? IBVCAP_START_OLDEST : IBVCAP_START_NEWEST;
+	attach.back = options->back_ns;
+	if (options->from_ns && now_ns > options->from_ns)
+		attach.back = now_ns - options->from_ns;
+	if (options->back_ns || options->from_ns)
+		attach.start = IBVCAP_START_NS_BACK;
 	attach.reattach_ms = options->reattach_ms;
 	attach.policy = options->policy == RECORD_POLICY_LOSSY ? IBVCAP_POLICY_LOSSY : IBVCAP_POLICY_LOSSLESS;
 	r = ibvcap_rx_open(options->socket, stream, &attach, &source->rx);
@@ -167,38 +160,20 @@ struct record_sum source_sum(const struct losses *losses, uint64_t n_written, ui
 
 /* ---- description --------------------------------------------------------------------------------- */
 
-static void describe_flow(struct source *source, const struct ibvcap_status_flow *flow)
-{
-	size_t used = strlen(source->filter);
-
-	snprintf(source->filter + used, sizeof(source->filter) - used, "%s%s", used ? "; " : "", flow->text);
-}
-
-static void describe_clock(struct source *source, const struct ibvcap_rx_info *info)
-{
-	snprintf(source->clock, sizeof(source->clock),
-	         "clock %s, right within %" PRIu64 " ns of this host's UTC; epoch %016" PRIx64
-	         ", first packet %" PRIu64,
-	         status_view_clock_name(info->clock_source), info->clock_error_ns, info->epoch, info->attach_sequence);
-}
-
-static void describe_sequence(struct source *source, const struct ibvcap_rx_info *info)
-{
-	struct ibvcap_sequence sequence;
-
-	json_decref(source->sequence);
-	source->sequence = NULL;
-	if (ibvcap_rx_sequence(source->rx, &sequence) > 0)
-		source->sequence = sequence_to_json(&sequence, info->flags & IBVCAP_RING_FLAG_FRAMES);
-}
-
 void source_describe_again(struct source *source)
 {
 	struct ibvcap_rx_info info = IBVCAP_INIT(struct ibvcap_rx_info);
+	struct ibvcap_sequence sequence;
 
 	ibvcap_rx_info(source->rx, &info);
-	describe_clock(source, &info);
-	describe_sequence(source, &info);
+	snprintf(source->clock, sizeof(source->clock),
+	         "clock %s, right within %" PRIu64 " ns of this host's UTC; epoch %016" PRIx64
+	         ", first packet %" PRIu64,
+	         status_view_clock_name(info.clock_source), info.clock_error_ns, info.epoch, info.attach_sequence);
+	json_decref(source->sequence);
+	source->sequence = NULL;
+	if (ibvcap_rx_sequence(source->rx, &sequence) > 0)
+		source->sequence = sequence_to_json(&sequence, info.flags & IBVCAP_RING_FLAG_FRAMES);
 }
 
 void source_describe(struct source *source, const struct record_options *options)
@@ -220,7 +195,11 @@ void source_describe(struct source *source, const struct record_options *options
 		snprintf(source->device, sizeof(source->device), "%s", stream->device);
 	}
 	for (int i = 0; i < view.n_flows; i++)
-		if (!strcmp(view.flows[i].stream, info.stream) && view.flows[i].queue == source->queue)
-			describe_flow(source, &view.flows[i]);
+		if (!strcmp(view.flows[i].stream, info.stream) && view.flows[i].queue == source->queue) {
+			size_t used = strlen(source->filter);
+
+			snprintf(source->filter + used, sizeof(source->filter) - used, "%s%s", used ? "; " : "",
+			         view.flows[i].text);
+		}
 	status_view_deinit(&view);
 }

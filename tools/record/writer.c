@@ -112,20 +112,6 @@ static void write_end(struct writer *writer, struct writer_file *file)
 		output_failed(writer, file, r);
 }
 
-/* A file could not be opened: the end of the file before it has the sums of both. */
-static void hold_longer(struct writer_file *held, const struct writer_file *unopened)
-{
-	for (unsigned i = 0; i < held->output->n_sources; i++) {
-		held->sources[i].until = unopened->sources[i].until;
-		held->sources[i].end = unopened->sources[i].end;
-		held->sources[i].unknown |= unopened->sources[i].unknown;
-		held->sources[i].unwritten += unopened->sources[i].unwritten;
-	}
-	held->is_last = unopened->is_last;
-	memcpy(held->note, unopened->note, sizeof(held->note));
-	held->named = unopened->named;
-}
-
 /* After a failure the output's last file stays open until the recording ends. */
 static void end_file(struct writer *writer, struct writer_file *file)
 {
@@ -133,7 +119,16 @@ static void end_file(struct writer *writer, struct writer_file *file)
 	struct writer_file *ended = file;
 
 	if (output->held) {
-		hold_longer(output->held, file);
+		/* A file could not be opened: the end of the file before it has the sums of both. */
+		for (unsigned i = 0; i < output->held->output->n_sources; i++) {
+			output->held->sources[i].until = file->sources[i].until;
+			output->held->sources[i].end = file->sources[i].end;
+			output->held->sources[i].unknown |= file->sources[i].unknown;
+			output->held->sources[i].unwritten += file->sources[i].unwritten;
+		}
+		output->held->is_last = file->is_last;
+		memcpy(output->held->note, file->note, sizeof(output->held->note));
+		output->held->named = file->named;
 		free(file);
 		ended = output->held;
 	}

@@ -44,15 +44,6 @@ static bool is_end_of(const char *text, const struct recording_stamp *stamp)
 	       said.bytes == stamp->bytes && said.hash == stamp->hash;
 }
 
-static void add_piece(struct recording_pieces *pieces, const struct index_line *line, uint64_t *n_since)
-{
-	if (!*n_since) {
-		pieces->offset = line->offset;
-		*n_since = line->n_packets;
-	}
-	pieces->n_packets = *n_since;
-}
-
 int recording_index_find(FILE *index, const struct recording_stamp *stamp, uint64_t from_ns, uint64_t to_ns,
                          struct recording_pieces *pieces)
 {
@@ -71,8 +62,13 @@ int recording_index_find(FILE *index, const struct recording_stamp *stamp, uint6
 		end = line.offset + line.bytes;
 		if (n_since)
 			n_since += line.n_packets;
-		if (line.last_ns >= from_ns && line.first_ns <= to_ns)
-			add_piece(pieces, &line, &n_since);
+		if (line.last_ns >= from_ns && line.first_ns <= to_ns) {
+			if (!n_since) {
+				pieces->offset = line.offset;
+				n_since = line.n_packets;
+			}
+			pieces->n_packets = n_since;
+		}
 	}
 	return -EBADMSG;
 }

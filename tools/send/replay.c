@@ -180,19 +180,6 @@ static int play_passes(struct replay *replay)
 
 /* ---- the summary --------------------------------------------------------------------------------- */
 
-/* The last thing said. */
-static void print_skips(const struct replay *replay)
-{
-	for (unsigned why = 0; why < SKIP_N; why++) {
-		if (!skips[why].text || !replay->skipped[why])
-			continue;
-		printf("skipped: %" PRIu64 " %s", replay->skipped[why], skips[why].text);
-		if (why == SKIP_TOO_LONG)
-			printf(" of %u bytes (up to %u)", replay->run.info.slot_bytes, replay->longest_bytes);
-		putchar('\n');
-	}
-}
-
 static bool all_wanted_sent(const struct replay *replay)
 {
 	for (unsigned why = 0; why < SKIP_N; why++)
@@ -216,7 +203,15 @@ static void print_replay(const struct replay *replay)
 		printf("%" PRIu64 " packets were recorded before one ahead of them in the file: sent right behind it\n",
 		       replay->timing.backwards);
 	tx_run_print(&replay->run);
-	print_skips(replay);
+	/* The last thing said. */
+	for (unsigned why = 0; why < SKIP_N; why++) {
+		if (!skips[why].text || !replay->skipped[why])
+			continue;
+		printf("skipped: %" PRIu64 " %s", replay->skipped[why], skips[why].text);
+		if (why == SKIP_TOO_LONG)
+			printf(" of %u bytes (up to %u)", replay->run.info.slot_bytes, replay->longest_bytes);
+		putchar('\n');
+	}
 }
 
 static void print_replay_json(const struct replay *replay)

@@ -104,20 +104,6 @@ static void count_results(struct tx_run *run)
 	} while (n == 256);
 }
 
-static void print_tx_progress(const struct tx_run *run, uint64_t now_ns, const struct ibvcap_tx_counts *now)
-{
-	const struct ibvcap_tx_counts *printed = &run->printed;
-	double interval = (double)(now_ns - run->printed_ns) * 1e-9;
-
-	printf("%6.1f s  %10.0f packets/s  %8.3f Gb/s  errored %" PRIu64 "  late %" PRIu64,
-	       (double)(now_ns - run->start_ns) * 1e-9, (double)(now->completed - printed->completed) / interval,
-	       (double)(now->completed_bytes - printed->completed_bytes) * 8e-9 / interval,
-	       now->errored - printed->errored, now->late - printed->late);
-	if (run->skipped)
-		printf("  skipped %" PRIu64 " so far", run->skipped);
-	putchar('\n');
-}
-
 /* Print rates once per second, and collect the results of packets. */
 static void tx_run_tick(struct tx_run *run)
 {
@@ -129,8 +115,18 @@ static void tx_run_tick(struct tx_run *run)
 	timing_drift_add(&run->drift, now_ns, now.timed, now.timed_lateness_ns);
 	if (now_ns < run->printed_ns + TIME_SECOND_NS)
 		return;
-	if (!run->options.json)
-		print_tx_progress(run, now_ns, &now);
+	if (!run->options.json) {
+		const struct ibvcap_tx_counts *printed = &run->printed;
+		double interval = (double)(now_ns - run->printed_ns) * 1e-9;
+
+		printf("%6.1f s  %10.0f packets/s  %8.3f Gb/s  errored %" PRIu64 "  late %" PRIu64,
+		       (double)(now_ns - run->start_ns) * 1e-9, (double)(now.completed - printed->completed) / interval,
+		       (double)(now.completed_bytes - printed->completed_bytes) * 8e-9 / interval,
+		       now.errored - printed->errored, now.late - printed->late);
+		if (run->skipped)
+			printf("  skipped %" PRIu64 " so far", run->skipped);
+		putchar('\n');
+	}
 	run->printed = now;
 	run->printed_ns = now_ns;
 }
@@ -249,21 +245,6 @@ static double mean_lateness_ns(const struct ibvcap_tx_counts *counts)
 	return counts->timed ? (double)counts->timed_lateness_ns / (double)counts->timed : 0;
 }
 
-static void print_tx_timing(const struct tx_run *run, const struct ibvcap_tx_counts *counts)
-{
-	double drift_ns;
-
-	printf("timing: %" PRIu64
-	       " packets had a time, and left %.1f us after it in the mean, %.1f us at most; more than "
-	       "%.0f us: %" PRIu64 "; drift ",
-	       counts->timed, mean_lateness_ns(counts) * 1e-3, (double)counts->timed_lateness_max_ns * 1e-3,
-	       (double)run->info.late_after_ns * 1e-3, counts->late);
-	if (timing_drift_of(&run->drift, &drift_ns))
-		printf("%+.1f us\n", drift_ns * 1e-3);
-	else
-		printf("not known, that was too short\n");
-}
-
 void tx_run_print(const struct tx_run *run)
 {
 	double seconds = run_seconds(run);
@@ -276,8 +257,19 @@ void tx_run_print(const struct tx_run *run)
 	printf("submitted %" PRIu64 " = completed %" PRIu64 " + errored %" PRIu64 " + flushed %" PRIu64
 	       " + late_dropped %" PRIu64 " + pending %" PRIu64 "\n",
 	       counts.submitted, counts.completed, counts.errored, counts.flushed, counts.late_dropped, counts.pending);
-	if (counts.timed)
-		print_tx_timing(run, &counts);
+	if (counts.timed) {
+		double drift_ns;
+
+		printf("timing: %" PRIu64
+		       " packets had a time, and left %.1f us after it in the mean, %.1f us at most; more than "
+		       "%.0f us: %" PRIu64 "; drift ",
+		       counts.timed, mean_lateness_ns(&counts) * 1e-3, (double)counts.timed_lateness_max_ns * 1e-3,
+		       (double)run->info.late_after_ns * 1e-3, counts.late);
+		if (timing_drift_of(&run->drift, &drift_ns))
+			printf("%+.1f us\n", drift_ns * 1e-3);
+		else
+			printf("not known, that was too short\n");
+	}
 	for (unsigned k = 0; k < TX_RUN_REASONS; k++)
 		if (run->reasons[k])
 			printf("not sent: %s %" PRIu64 ": %s\n", reasons[k].key, run->reasons[k], reasons[k].text);

@@ -79,25 +79,21 @@ void flow_view_find_groups(struct status_view *view)
 		(void)joined_groups_for_each("", view->daemon.pid, note_joined_group, view);
 }
 
-static void print_flow(const struct ibvcap_status_flow *flow, enum flow_group group)
-{
-	static const char *const group_texts[] = {
-		[FLOW_GROUP_NONE] = "",
-		[FLOW_GROUP_JOINED] = ", joined",
-		[FLOW_GROUP_NOT_JOINED] = ", not joined",
-		[FLOW_GROUP_UNKNOWN] = "",
-	};
-
-	printf("  flow %s%s\n", flow->text, group_texts[group]);
-}
-
 void flow_view_print(const struct status_view *view, const struct ibvcap_status_stream *stream)
 {
 	int n = 0;
 
 	for (int i = 0; i < view->n_flows; i++)
-		if (flow_view_is_of(&view->flows[i], stream) && n++ < PRINTED_MAX)
-			print_flow(&view->flows[i], view->groups[i]);
+		if (flow_view_is_of(&view->flows[i], stream) && n++ < PRINTED_MAX) {
+			static const char *const group_texts[] = {
+				[FLOW_GROUP_NONE] = "",
+				[FLOW_GROUP_JOINED] = ", joined",
+				[FLOW_GROUP_NOT_JOINED] = ", not joined",
+				[FLOW_GROUP_UNKNOWN] = "",
+			};
+
+			printf("  flow %s%s\n", view->flows[i].text, group_texts[view->groups[i]]);
+		}
 	if (n > PRINTED_MAX)
 		printf("  and %d flows more: --json has all\n", n - PRINTED_MAX);
 }

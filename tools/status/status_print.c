@@ -93,14 +93,6 @@ static void print_stream_line(const struct status_view *view, const struct ibvca
 	print_age("matched and no_buffer", stream->device, stream->reading_age_ms);
 }
 
-static void print_stream_status(const struct status_view *view, const struct ibvcap_status_stream *stream)
-{
-	if (stream->queue == 0)
-		print_stream_line(view, stream);
-	if (stream->n_queues > 1)
-		print_queue_status(stream);
-}
-
 /* What its tracker counts: the sums, then the rest that is not 0. */
 static void print_tracked(struct counters counters)
 {
@@ -207,8 +199,12 @@ static void print_interface_status(const struct ibvcap_status_interface *interfa
 void status_print(const struct status_view *view)
 {
 	printf("ibvcapd %s, process %d\n", view->daemon.version, (int)view->daemon.pid);
-	for (int i = 0; i < view->n_streams; i++)
-		print_stream_status(view, &view->streams[i]);
+	for (int i = 0; i < view->n_streams; i++) {
+		if (view->streams[i].queue == 0)
+			print_stream_line(view, &view->streams[i]);
+		if (view->streams[i].n_queues > 1)
+			print_queue_status(&view->streams[i]);
+	}
 	for (int i = 0; i < view->n_consumers; i++)
 		print_consumer_status(view, &view->consumers[i]);
 	for (int i = 0; i < view->n_channels; i++)

@@ -139,16 +139,6 @@ static void print_consumer_row(const struct printer *printer, const struct ibvca
 	print_causes(printer, now, before, counters_have(now, "lost_before_card") ? consumer_tracked : consumer_lost);
 }
 
-/* For how long a consumer may pause before packets are gone: until new ones have taken the history's place. */
-static void print_history(const struct printer *printer, const struct ibvcap_status_stream *stream, double per_s)
-{
-	double rows = (double)stream->history_blocks * stream->slots_per_block;
-
-	if (per_s > 0)
-		print_line(printer, TOP_PLAIN, "  history: %s s at this rate",
-		           number_cell(rows / per_s, rows / per_s < 10 ? 2 : 0).text);
-}
-
 /* Of a stream with several queues, before their rows. */
 static void print_sum_row(const struct printer *printer, const struct ibvcap_status_stream *stream)
 {
@@ -175,6 +165,7 @@ static void print_queue_row(const struct printer *printer, const struct ibvcap_s
 	uint64_t most = counters_value(now, "fill_max");
 	double losses = top_rate(printer->view, now, before, is_one ? stream_loss : queue_loss);
 	double published = label_rate(printer, now, before, "published");
+	double rows = (double)stream->history_blocks * stream->slots_per_block;
 	char name[IBVCAP_STREAM_NAME_MAX + 16];
 
 	snprintf(name, sizeof(name), "%s %u", stream->name, stream->queue);
@@ -183,7 +174,10 @@ static void print_queue_row(const struct printer *printer, const struct ibvcap_s
 	           gigabits_cell(label_rate(printer, now, before, "published_bytes")).text,
 	           number_cell((double)lag, 0).text, percent_cell(top_fill_percent(stream, lag)).text,
 	           percent_cell(top_fill_percent(stream, lag > most ? lag : most)).text, number_cell(losses, 0).text);
-	print_history(printer, stream, published);
+	/* For how long a consumer may pause before packets are gone: until new ones have taken the history's place. */
+	if (published > 0)
+		print_line(printer, TOP_PLAIN, "  history: %s s at this rate",
+		           number_cell(rows / published, rows / published < 10 ? 2 : 0).text);
 	print_causes(printer, now, before, stream_causes);
 	for (int i = 0; i < status->n_consumers; i++)
 		if (strcmp(status->consumers[i].stream, stream->name) == 0 &&

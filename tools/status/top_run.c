@@ -110,24 +110,10 @@ static int run_lines(const struct top_options *options, struct samples *samples)
 
 /* ---- to a terminal --------------------------------------------------------------------------------- */
 
-static void draw_view(struct top_screen *screen, const struct samples *samples)
-{
-	struct top_view view;
-
-	top_screen_clear(screen);
-	if (samples->now.view.status) {
-		samples_compare(samples, &view);
-		top_print(&view, top_screen_put, screen);
-	} else {
-		top_screen_put(screen, TOP_TROUBLE, ibvcap_error_text());
-		top_screen_put(screen, TOP_PLAIN, "trying again");
-	}
-	top_screen_show(screen);
-}
-
 static int run_screen(const struct top_options *options, struct samples *samples)
 {
 	struct top_screen *screen = top_screen_new();
+	struct top_view view;
 
 	if (!screen) {
 		fputs("ibvcap top: standard output is no terminal that ncurses can draw on: use --once or --json\n",
@@ -135,7 +121,15 @@ static int run_screen(const struct top_options *options, struct samples *samples
 		return EX_USAGE;
 	}
 	do {
-		draw_view(screen, samples);
+		top_screen_clear(screen);
+		if (samples->now.view.status) {
+			samples_compare(samples, &view);
+			top_print(&view, top_screen_put, screen);
+		} else {
+			top_screen_put(screen, TOP_TROUBLE, ibvcap_error_text());
+			top_screen_put(screen, TOP_PLAIN, "trying again");
+		}
+		top_screen_show(screen);
 		if (!top_screen_wait(screen, options->interval_ns))
 			break;
 		if (!stop_signal_came())

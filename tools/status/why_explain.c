@@ -4,8 +4,8 @@
 
 #include "lib/status/counters.h"
 #include "tools/common/report.h"
-#include "tools/status/status_view.h"
 #include "tools/common/user_name.h"
+#include "tools/status/status_view.h"
 
 #include <inttypes.h>
 #include <stdarg.h>
