@@ -6,10 +6,10 @@
  * charge, 1 ns in CPU_BUDGET_REPAY ns. The budget is exceeded while the debt is more than CPU_BUDGET_NS and the largest
  * charge in it. So a user gets CPU_BUDGET_NS and one call more, once, then 1/CPU_BUDGET_REPAY of the time.
  *
- * Honest clients do not come near it: their calls take less than CPU_BUDGET_FREE_NS. But an interrupt or the hypervisor
- * may take the CPU during a call, which then looks expensive. The largest charge does not count, so that one long pause
- * of the machine harms nobody; short ones come to a fraction of the time that the calls take, which is less than
- * 1/CPU_BUDGET_REPAY of all time.
+ * Calls of honest clients take less than CPU_BUDGET_FREE_NS. But an interrupt or the hypervisor may take the CPU during
+ * a call, which then looks expensive. The largest charge does not count, so that one long pause of the machine costs
+ * nobody anything. In a virtual machine whose CPUs are shared, a wake-up takes 0.2 ms on average, so honest clients use
+ * the budget up, too. So nobody is disconnected for it: what it pays for is only done later.
  */
 #ifndef DAEMON_CONTROL_CPU_BUDGET_H
 #define DAEMON_CONTROL_CPU_BUDGET_H

@@ -8,7 +8,6 @@
 #include "daemon/base/probes.h"
 #include "daemon/control/id_name.h"
 #include "daemon/control/loop.h"
-#include "daemon/control/notifier.h"
 #include "daemon/control/server.h"
 
 #include <errno.h>
@@ -241,29 +240,4 @@ void endpoint_log_bad(const struct endpoint_client *client, uint32_t reason)
 	if (reason != IBVCAP_DISCONNECT_IDLE_KICKS)
 		snprintf(what, sizeof(what), "broke the rules of its page (reason %u)", reason);
 	log_client(client, client->endpoint->kind->bad_event, what, client->endpoint->n_bad);
-}
-
-static int on_over_budget(sd_event_source *source, int fd, uint32_t events, void *context)
-{
-	struct endpoint_client *client;
-
-	(void)source;
-	(void)fd;
-	(void)events;
-	while ((client = notifier_next_over_budget(context))) {
-		if (!client->session) /* it has left already */
-			continue;
-		if (loop_should_log(++client->endpoint->n_over_budget))
-			log_client(client, LOG_EVENT_WAKE_BUDGET,
-			           "and others of its account took more CPU time to be woken than one account may",
-			           client->endpoint->n_over_budget);
-		client->session->reason = IBVCAP_DISCONNECT_WAKE_BUDGET;
-		session_free(client->session);
-	}
-	return 0;
-}
-
-int endpoint_watch_budget(sd_event *event, sd_event_source **source, struct notifier *notifier)
-{
-	return sd_event_add_io(event, source, notifier_budget_fd(notifier), EPOLLIN, on_over_budget, notifier);
 }

@@ -53,7 +53,6 @@ struct endpoint {
 	LIST_HEAD(, endpoint_client) clients;
 	uint32_t n_clients;            /* those on their way out included */
 	uint64_t n_bad;                /* clients disconnected for what they wrote into their pages */
-	uint64_t n_over_budget;        /* clients disconnected for the wake budget */
 	bool ended;                    /* the worker has nothing of it any more */
 	enum ibvcap_disconnect ending; /* why it will end, or has ended; IBVCAP_DISCONNECT_NONE: it goes on */
 };
@@ -122,8 +121,5 @@ enum ibvcap_disconnect endpoint_disconnect_reason(const struct endpoint *endpoin
 
 /** The worker found the client's page to be wrong: log it. */
 void endpoint_log_bad(const struct endpoint_client *client, uint32_t reason);
-
-/** Watch a notifier, and disconnect the clients whose accounts are over their wake budgets. 0 or -errno. */
-int endpoint_watch_budget(sd_event *event, sd_event_source **source, struct notifier *notifier);
 
 #endif

@@ -11,11 +11,11 @@
 #include "lib/ibvcap/ring.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
-#include <unistd.h>
 
 /* One client. */
 struct notifier_entry {
@@ -25,24 +25,21 @@ struct notifier_entry {
 	const void *page;                         /* that has wake; NULL: the entry is free */
 	int fd;
 	struct user *user;
-	void *owner;
 	uint64_t served; /* the last request that was: a client that is slow to withdraw it is not woken by each ring */
-	bool is_over_budget; /* not woken any more */
-	bool is_named;       /* by notifier_next_over_budget() */
-	bool busy;           /* a wake-up is under way: not to be freed */
-	bool removed;        /* no other wake-up begins */
+	bool busy;       /* a wake-up is under way: not to be freed */
+	bool removed;    /* no other wake-up begins */
 };
 
 struct notifier {
 	const struct rx_ring *ring; /* of the consumers; NULL: the clients are senders */
 	int doorbell;
-	int budget_fd;
 	struct heartbeat heartbeat;
 	pthread_t thread;
 	pthread_mutex_t mutex;       /* all below: of the thread and control, never of the worker */
 	pthread_cond_t woke_removed; /* the wake-up of an entry that is removed has ended */
 	uint32_t n_references;
 	bool stop;
+	uint32_t first;     /* where the next pass begins, so that a user's budget serves all of its clients */
 	uint32_t n_entries; /* no entry from here on is used */
 	uint32_t max_entries;
 	struct notifier_entry entries[];
@@ -54,6 +51,15 @@ static void notifier_free_entry(struct notifier_entry *entry)
 {
 	user_unref(entry->user);
 	*entry = (struct notifier_entry){0};
+}
+
+/* A slow wake-up costs nobody anything while all clients are one user's. */
+static bool has_client_of_another(const struct notifier *notifier, const struct user *user)
+{
+	for (uint32_t i = 0; i < notifier->n_entries; i++)
+		if (notifier->entries[i].page && notifier->entries[i].user != user)
+			return true;
+	return false;
 }
 
 /* The mutex is held by the caller, and released during the wake-up. */
@@ -69,7 +75,7 @@ static void wake_unlocked(struct notifier *notifier, struct notifier_entry *entr
 	cpu_ns = time_of_clock_ns(CLOCK_THREAD_CPUTIME_ID) - cpu_ns;
 	pthread_mutex_lock(&notifier->mutex);
 	entry->busy = false;
-	if (entry->user)
+	if (entry->user && has_client_of_another(notifier, entry->user))
 		cpu_budget_charge(&entry->user->wakes, cpu_ns, time_monotonic_ns());
 	if (entry->removed) {
 		notifier_free_entry(entry);
@@ -86,7 +92,7 @@ static uint64_t due_request(const struct notifier *notifier, const struct notifi
 	uint64_t wake_at;
 	bool closed;
 
-	if (!entry->page || entry->removed || entry->is_over_budget)
+	if (!entry->page || entry->removed)
 		return 0;
 	if (entry->sender) {
 		wake_at = sender_due_request(entry->sender, entry->wake);
@@ -99,37 +105,56 @@ static uint64_t due_request(const struct notifier *notifier, const struct notifi
 	return wake_at > entry->served ? wake_at : 0;
 }
 
-/* One pass over all clients; the mutex is held, except during a wake-up. False: the thread is to end. */
-static bool notify_all(struct notifier *notifier)
+/*
+ * One pass over all clients; the mutex is held, except during a wake-up. Returns in how many ns the next client may be
+ * woken that is due and whose user is over its budget; 0: there is none.
+ */
+static uint64_t notify_all(struct notifier *notifier)
 {
-	for (uint32_t i = 0; i < notifier->n_entries; i++) {
-		struct notifier_entry *entry = &notifier->entries[i];
-		uint64_t wake_at = due_request(notifier, entry);
+	uint32_t n = notifier->n_entries;
+	uint64_t late_ns = 0;
 
-		if (wake_at == 0)
-			continue;
-		if (entry->user && cpu_budget_excess_ns(&entry->user->wakes, time_monotonic_ns())) {
-			entry->is_over_budget = true;
-			eventfd_write(notifier->budget_fd, 1);
-		} else {
+	notifier->first++;
+	for (uint32_t i = 0; i < n; i++) {
+		struct notifier_entry *entry = &notifier->entries[(notifier->first + i) % n];
+		uint64_t wake_at = due_request(notifier, entry), excess_ns = 0;
+
+		if (wake_at && entry->user)
+			excess_ns = cpu_budget_excess_ns(&entry->user->wakes, time_monotonic_ns());
+		if (excess_ns) {
+			late_ns = late_ns && late_ns < excess_ns ? late_ns : excess_ns;
+			atomic_store_explicit(&entry->user->is_woken_late, true, memory_order_relaxed);
+		} else if (wake_at) {
 			wake_unlocked(notifier, entry, wake_at);
 		}
 	}
 	heartbeat_beat(&notifier->heartbeat);
-	return !notifier->stop;
+	return late_ns;
+}
+
+/* Returns at a ring, or after so many ns; 0: only at a ring. */
+static void await_ring(int doorbell, uint64_t ns)
+{
+	const struct timespec timeout = {.tv_sec = (time_t)(ns / 1000000000), .tv_nsec = (long)(ns % 1000000000)};
+	struct pollfd ring = {.fd = doorbell, .events = POLLIN};
+	eventfd_t rings;
+
+	if (ns == 0 || ppoll(&ring, 1, &timeout, NULL) > 0)
+		eventfd_read(doorbell, &rings);
 }
 
 /* The doorbell is read before the pass: a ring during the pass causes another one. */
 static void *notifier_main(void *argument)
 {
 	struct notifier *notifier = argument;
-	eventfd_t rings;
+	uint64_t late_ns = 0;
 	bool go_on;
 
 	do {
-		eventfd_read(notifier->doorbell, &rings);
+		await_ring(notifier->doorbell, late_ns);
 		pthread_mutex_lock(&notifier->mutex);
-		go_on = notify_all(notifier);
+		late_ns = notify_all(notifier);
+		go_on = !notifier->stop;
 		pthread_mutex_unlock(&notifier->mutex);
 	} while (go_on);
 	return NULL;
@@ -142,8 +167,6 @@ static void notifier_destroy(struct notifier *notifier)
 {
 	for (uint32_t i = 0; i < notifier->n_entries; i++)
 		notifier_free_entry(&notifier->entries[i]);
-	if (notifier->budget_fd >= 0)
-		close(notifier->budget_fd);
 	pthread_cond_destroy(&notifier->woke_removed);
 	pthread_mutex_destroy(&notifier->mutex);
 	free(notifier);
@@ -182,8 +205,7 @@ int notifier_new(struct notifier **out, const struct rx_ring *ring, int doorbell
 	notifier->n_references = 1;
 	pthread_mutex_init(&notifier->mutex, NULL);
 	pthread_cond_init(&notifier->woke_removed, NULL);
-	notifier->budget_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	r = notifier->budget_fd < 0 ? -errno : thread_start(&notifier->thread, "notifier", -1, notifier_main, notifier);
+	r = thread_start(&notifier->thread, "notifier", -1, notifier_main, notifier);
 	if (r < 0) {
 		notifier_destroy(notifier);
 		return r;
@@ -230,56 +252,31 @@ static int notifier_add_entry(struct notifier *notifier, const struct notifier_e
 		entry = &notifier->entries[notifier->n_entries++];
 	if (entry) {
 		*entry = *new;
+		if (entry->user && account_is_root(&entry->user->account))
+			entry->user = NULL;
 		user_ref(entry->user);
 	}
 	pthread_mutex_unlock(&notifier->mutex);
 	return entry ? 0 : -EAGAIN;
 }
 
-int notifier_add(struct notifier *notifier, const struct ring_consumer *consumer, int fd, struct user *user,
-                 void *owner)
+int notifier_add(struct notifier *notifier, const struct ring_consumer *consumer, int fd, struct user *user)
 {
 	return notifier_add_entry(notifier, &(struct notifier_entry){.link = &consumer->state->link,
 	                                                             .wake = &consumer->page->wake,
 	                                                             .page = consumer->page,
 	                                                             .fd = fd,
-	                                                             .user = user,
-	                                                             .owner = owner});
+	                                                             .user = user});
 }
 
-int notifier_add_sender(struct notifier *notifier, const struct sender *sender, struct user *user, void *owner)
+int notifier_add_sender(struct notifier *notifier, const struct sender *sender, struct user *user)
 {
 	return notifier_add_entry(notifier, &(struct notifier_entry){.link = &sender->state->link,
 	                                                             .wake = &sender->page->wake,
 	                                                             .sender = sender->state,
 	                                                             .page = sender->page,
 	                                                             .fd = sender->socket,
-	                                                             .user = user,
-	                                                             .owner = owner});
-}
-
-int notifier_budget_fd(const struct notifier *notifier)
-{
-	return notifier->budget_fd;
-}
-
-void *notifier_next_over_budget(struct notifier *notifier)
-{
-	void *owner = NULL;
-	eventfd_t count;
-
-	eventfd_read(notifier->budget_fd, &count);
-	pthread_mutex_lock(&notifier->mutex);
-	for (uint32_t i = 0; i < notifier->n_entries && !owner; i++) {
-		struct notifier_entry *entry = &notifier->entries[i];
-
-		if (!entry->page || entry->removed || !entry->is_over_budget || entry->is_named)
-			continue;
-		entry->is_named = true;
-		owner = entry->owner;
-	}
-	pthread_mutex_unlock(&notifier->mutex);
-	return owner;
+	                                                             .user = user});
 }
 
 /* The mutex is held. Returns the entry if a wake-up of it is under way, after which the thread frees it; else NULL. */

@@ -4,10 +4,11 @@
  * spends one system call on all clients and no client can slow it down. The notifier then wakes each client that asked
  * for it and whose packets have come (or gone): by a byte on the client's socket, or by the client's futex word.
  *
- * A client decides how long its own wake-up takes, and the other clients wait meanwhile. Each wake-up is charged on the
- * client's user. When a client is due and its user is over the wake budget (user.h), the notifier does not wake the
- * client but names it by notifier_next_over_budget(), and control disconnects it. Control never waits for a wake-up,
- * except in notifier_free().
+ * A client decides how long its own wake-up takes, and the other clients wait meanwhile. So each wake-up is charged on
+ * the client's user while another user has a client here, and a client whose user is over the wake budget (user.h) is
+ * woken later: when the debt is repaid that far. On a slow machine, where wake-ups of all take long, a reader is so
+ * woken less often, and finds more packets. root is never charged. Control never waits for a wake-up, except in
+ * notifier_free().
  */
 #ifndef DAEMON_CONTROL_NOTIFIER_H
 #define DAEMON_CONTROL_NOTIFIER_H
@@ -35,18 +36,10 @@ struct heartbeat *notifier_heartbeat(struct notifier *notifier);
 
 /**
  * The consumer and fd (a socket, or -1) stay the caller's, which frees them after notifier_remove_and_wait(). user is
- * charged with the wake-ups; NULL: nobody is. owner: what notifier_next_over_budget() returns. -EAGAIN: there are too
- * many.
+ * charged with the wake-ups; NULL: nobody is. -EAGAIN: there are too many.
  */
-int notifier_add(struct notifier *notifier, const struct ring_consumer *consumer, int fd, struct user *user,
-                 void *owner);
-int notifier_add_sender(struct notifier *notifier, const struct sender *sender, struct user *user, void *owner);
-
-/** An eventfd that is readable when notifier_next_over_budget() has a client to name. */
-int notifier_budget_fd(const struct notifier *notifier);
-
-/** The owner of a client that is to be disconnected, each once; NULL: there is none. Clears the eventfd first. */
-void *notifier_next_over_budget(struct notifier *notifier);
+int notifier_add(struct notifier *notifier, const struct ring_consumer *consumer, int fd, struct user *user);
+int notifier_add_sender(struct notifier *notifier, const struct sender *sender, struct user *user);
 
 /** Begin no more wake-up of it; one may be under way, with its page and descriptor. No effect if it was not added. */
 void notifier_remove(struct notifier *notifier, const void *page);

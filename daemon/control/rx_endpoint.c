@@ -250,7 +250,6 @@ static void rx_endpoint_free(struct rx_endpoint *rx_endpoint)
 	struct endpoint *endpoint = &rx_endpoint->endpoint;
 
 	sd_event_source_disable_unref(rx_endpoint->outbox);
-	sd_event_source_disable_unref(rx_endpoint->over_budget);
 	while (!LIST_EMPTY(&endpoint->clients))
 		rx_session_free(LIST_FIRST(&endpoint->clients));
 	users_forget_endpoint(&endpoint->control->users, endpoint);
@@ -275,8 +274,6 @@ static int rx_endpoint_new(struct control *control, struct rx_stream *of)
 	of->queues[of->n_queues++] = rx_endpoint;
 	r = notifier_new(&rx_endpoint->notifier, rx_endpoint->queue->ring, rx_endpoint->queue->ring->doorbell,
 	                 RX_RING_CONSUMERS_MAX);
-	if (r >= 0)
-		r = endpoint_watch_budget(event, &rx_endpoint->over_budget, rx_endpoint->notifier);
 	if (r >= 0)
 		heartbeat_watch(control->options.heartbeats, notifier_heartbeat(rx_endpoint->notifier),
 		                "stream '%s': its notifier", rx_endpoint->endpoint.name);

@@ -35,7 +35,6 @@ struct rx_endpoint {
 	uint32_t index; /* of the queue in the stream */
 	struct notifier *notifier;
 	sd_event_source *outbox;
-	sd_event_source *over_budget;
 	struct rx_stall stall;
 	struct loss_memory loss;
 	bool has_failed;        /* the device's queue, so that the worker has ended */

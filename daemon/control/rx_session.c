@@ -201,7 +201,7 @@ int rx_session_new(struct rx_session **out, struct rx_endpoint *rx_endpoint, str
 	if (r == 0)
 		r = make_wake_socket(rx);
 	if (r == 0)
-		r = notifier_add(rx_endpoint->notifier, &rx->consumer, rx->wake, rx->client.user, &rx->client);
+		r = notifier_add(rx_endpoint->notifier, &rx->consumer, rx->wake, rx->client.user);
 	if (r < 0) {
 		rx_session_free(&rx->client);
 		return r;

@@ -132,6 +132,21 @@ static void warn_of_stuck_users(struct control *control)
 	}
 }
 
+static void warn_of_late_users(struct control *control)
+{
+	static const struct log_about about = {.event = LOG_EVENT_WAKE_BUDGET};
+	struct user *user;
+
+	while ((user = users_find_late(&control->users)))
+		if (loop_should_log(user->n_late))
+			log_message(
+				LOG_WARNING, &about,
+				"control: %s has clients that take more CPU time to be woken than one account may take "
+				"from others: they are woken later (for %llu ms so far)",
+				account_describe(&user->account, user->account.id).who,
+				(unsigned long long)(user->n_late * TICK_US / 1000));
+}
+
 static void tick_rx_stream(struct rx_stream *stream, uint64_t now_us)
 {
 	rx_groups_tick(stream, now_us);
@@ -155,6 +170,7 @@ static int on_tick(sd_event_source *source, uint64_t time_us, void *context)
 		tx_endpoint_tick(channel, loop_now_us(control->options.event));
 	close_idle_clients(control);
 	warn_of_stuck_users(control);
+	warn_of_late_users(control);
 	dropped_sockets_close(&control->dropped);
 	if (control->listening)
 		sd_event_source_set_enabled(control->listening, SD_EVENT_ON);

@@ -275,8 +275,6 @@ int control_add_tx_worker(struct control *control, struct control_tx_worker *tx_
 	TAILQ_INSERT_TAIL(&control->tx_workers, worker, link);
 	r = notifier_new(&worker->notifier, NULL, tx_worker->doorbell, SENDERS_MAX);
 	if (r >= 0)
-		r = endpoint_watch_budget(event, &worker->over_budget, worker->notifier);
-	if (r >= 0)
 		heartbeat_watch(control->options.heartbeats, notifier_heartbeat(worker->notifier),
 		                "interface '%s': its notifier", tx_worker->interface);
 	if (r >= 0)
@@ -296,7 +294,6 @@ void control_remove_tx_worker(struct control_tx_worker *tx_worker)
 	tx_worker->endpoint = NULL;
 	TAILQ_REMOVE(&worker->control->tx_workers, worker, link);
 	sd_event_source_disable_unref(worker->outbox);
-	sd_event_source_disable_unref(worker->over_budget);
 	notifier_free(worker->notifier);
 	free(worker);
 }

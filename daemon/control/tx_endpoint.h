@@ -22,7 +22,6 @@ struct tx_worker_endpoint {
 	struct control_tx_worker *worker;
 	struct notifier *notifier;
 	sd_event_source *outbox;
-	sd_event_source *over_budget;
 	bool ended; /* the worker is gone: everything that it had is control's */
 };
 

@@ -224,8 +224,7 @@ static int mail_sealed(struct tx_session *tx)
 {
 	const struct control_channel *channel = tx_session_endpoint(tx)->channel;
 	const struct mail mail = {.type = MAIL_ADD_SENDER, .tx_queue = channel->channel, .sender = &tx->sender};
-	int r = notifier_add_sender(tx_session_endpoint(tx)->worker->notifier, &tx->sender, tx->client.user,
-	                            &tx->client);
+	int r = notifier_add_sender(tx_session_endpoint(tx)->worker->notifier, &tx->sender, tx->client.user);
 
 	tx->sealed = true;
 	tx->result = 0;

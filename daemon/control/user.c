@@ -152,6 +152,18 @@ bool user_is_swamped(const struct user *user)
 	       background_overdue_us(user->threads[USER_SOCKETS]) > USER_SLOW_US;
 }
 
+struct user *users_find_late(struct users *users)
+{
+	struct user *user;
+
+	LIST_FOREACH (user, &users->list, link)
+		if (atomic_exchange_explicit(&user->is_woken_late, false, memory_order_relaxed)) {
+			user->n_late++;
+			return user;
+		}
+	return NULL;
+}
+
 const struct user *users_find_stuck(struct users *users)
 {
 	struct user *user;

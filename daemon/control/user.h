@@ -19,7 +19,8 @@
  *
  * Each client of an account is charged on the same object, and the object outlives the clients until all budgets are
  * repaid: neither many connections nor reconnecting buys more. root's clients are charged too, but no count
- * refuses them: root could change the configuration as well. Control thread only, but for what says otherwise.
+ * refuses them, and no wake-up of theirs is charged: root could change the configuration as well. Control thread only,
+ * but for what says otherwise.
  *
  * Each user has threads of its own. Whatever a client can make slow is done there: one thread reads, answers and closes
  * the connections, one makes, seals and frees senders' memory. A client can hang thousands of epolls on its end of a
@@ -71,6 +72,8 @@ struct user {
 	uint32_t n_refused; /* refused connections that are not closed yet */
 	struct rate messages;
 	struct cpu_budget wakes;
+	_Atomic bool is_woken_late; /* since users_find_late(): notifiers say so */
+	uint64_t n_late;            /* how often users_find_late() returned it */
 	struct cpu_budget calls;
 	struct background *threads[USER_THREAD_N]; /* NULL: not needed yet; see user_thread() */
 	bool is_stuck;                             /* users_find_stuck() has returned it, and it hangs still */
@@ -156,6 +159,9 @@ void users_forget(struct users *users, uint64_t now_us);
 
 /** The endpoint ends; its worker has ended, and nothing is charged on its shares. */
 void users_forget_endpoint(struct users *users, const void *endpoint);
+
+/** A user whose clients were woken late since the last call that returned it; NULL: there is none. */
+struct user *users_find_late(struct users *users);
 
 /** A user whose thread is stuck, each once as long as it is; NULL: there is none. */
 const struct user *users_find_stuck(struct users *users);

@@ -113,7 +113,7 @@ static void open_ring(struct bench *bench)
 	for (uint32_t i = 0; i < bench->n_consumers; i++) {
 		require(test_consumer_init(&bench->consumers[i], 1) == 0, "consumer");
 		require(rx_ring_add_consumer(&bench->ring, &bench->consumers[i]) == 0, "consumer");
-		require(notifier_add(bench->notifier, &bench->consumers[i], -1, NULL, NULL) == 0, "consumer");
+		require(notifier_add(bench->notifier, &bench->consumers[i], -1, NULL) == 0, "consumer");
 	}
 }
 

@@ -107,7 +107,6 @@ bool removal_mailed, removal_answered;
 bool gone[CONSUMERS]; /* its memory and descriptors were given back: rx_session_free() */
 bool put_out;         /* consumer 0's status: daemon_disconnect() */
 bool control_ended;
-bool budget_rung; /* budget_fd of the notifier */
 #define IS_MEMBER(c)  member[c]
 #define IS_PUT_OUT(c) ((c) == 0 && put_out)
 #define IS_GONE(c)    gone[c]
@@ -278,9 +277,7 @@ proctype Watch()
 {
 	timeout;
 	assert(n_ended == CONSUMERS - FIRST_HONEST);
-#ifdef BUDGET
-	assert(control_ended || !budget_rung)
-#elif defined(REMOVE)
+#ifdef REMOVE
 	assert(control_ended)
 #endif
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Part of wake.pml: daemon/control/notifier.c, its thread; and control, which disconnects consumer 0: at any moment
- * (-DREMOVE), or because its user is over the wake budget (-DREMOVE -DBUDGET), which may be found at any look.
+ * Part of wake.pml: daemon/control/notifier.c, its thread; and control, which disconnects consumer 0 at any moment
+ * (-DREMOVE). With -DBUDGET the user of consumer 0 may be over its wake budget at any look: it is woken later.
  *
  * The client decides how long a wake-up takes, so the thread holds no mutex meanwhile. With -DENDLESS a wake-up of
  * consumer 0 may never end: nobody else is woken then, but control goes on. (That a wake-up takes a bounded time, and
@@ -13,7 +13,6 @@ bool listed[CONSUMERS] = true;
 bool busy[CONSUMERS];         /* a wake-up is under way */
 bool removed[CONSUMERS];
 bool is_ours[CONSUMERS];      /* to be freed when the wake-up ends */
-bool is_over_budget[CONSUMERS];
 
 inline lock()
 {
@@ -95,23 +94,22 @@ inline wake_unlocked()
 #define MAY_BE_OVER_BUDGET(c) false
 #endif
 
-/* due_request(); then cpu_budget_excess_ns() and refuse_wake() */
+/* due_request(); then cpu_budget_excess_ns() */
 inline look_at_entry()
 {
 	atomic {
 		c = ENTRY(i);
 		at = 0;
 		if
-		:: listed[c] && !removed[c] && !is_over_budget[c] -> USE(c); at = memory[WAKE_AT(c)]
+		:: listed[c] && !removed[c] -> USE(c); at = memory[WAKE_AT(c)]
 		:: else
 		fi;
 		due = ((at > served[c] || at && c < FIRST_HONEST) && (at <= head || closed) -> at : 0);
 		at = 0;
 		if
 		:: due && MAY_BE_OVER_BUDGET(c) ->
-			is_over_budget[c] = true;
-#if defined(BUDGET) && !defined(UNTOLD) /* Broken: control never hears of it. */
-			budget_rung = true;
+#ifndef LATE_FORGOTTEN /* Broken: nothing but another ring wakes it. */
+			late = true;
 #endif
 			due = 0
 		:: true
@@ -142,6 +140,7 @@ inline notify_all()
 proctype Notifier()
 {
 	byte head, closed, at, due, c, i;
+	bool late;
 
 	do
 	:: true ->
@@ -152,7 +151,10 @@ end:		rung;
 		locked = false;
 		rung = false /* Broken: a ring during the pass is lost with it. */
 #else
-end:		d_step { rung; rung = false } /* eventfd_read() */
+end:		if /* await_ring() */
+		:: d_step { rung -> rung = false; late = false }
+		:: late -> late = false /* the time is over */
+		fi;
 		lock();
 		notify_all();
 		locked = false
@@ -184,9 +186,6 @@ inline remove_entry()
 /* rx_session_close(); after MAIL_CONSUMER_REMOVED, rx_session_release(), which calls notifier_dispose() */
 proctype Control()
 {
-#ifdef BUDGET
-end:	budget_rung; /* on_over_budget() */
-#endif
 	put_out = true; /* daemon_disconnect() */
 	lock();
 	atomic { remove_entry(); locked = false }

@@ -199,7 +199,7 @@ static void attach(struct stress *stress, uint32_t i)
 	daemon_store_policy(consumer->state, policies[i]);
 	if (!is_tap) {
 		ask_worker(stress, MAIL_ADD_CONSUMER, consumer, MAIL_CONSUMER_ADDED);
-		require(notifier_add(stress->notifier, consumer, -1, NULL, NULL) == 0, "no place with the notifier");
+		require(notifier_add(stress->notifier, consumer, -1, NULL) == 0, "no place with the notifier");
 	}
 	require(test_reader_init(&reader->rx, &stress->ring, is_tap ? NULL : consumer) == 0, "out of memory");
 }

@@ -16,7 +16,7 @@ GOOD = pwd.getpwnam("daemon")  # the hostile ones are nobody
 IBVCAP = conftest.BUILD / "tools/ibvcap"
 SECONDS = 4                   # in which they are at it, at least
 SECONDS_MAX = 60              # … until what is to be seen was seen
-BAD_CURSOR, PAGE_LOST, WAKE_BUDGET = 2, 6, 9  # enum ibvcap_disconnect
+BAD_CURSOR, PAGE_LOST = 2, 6  # enum ibvcap_disconnect
 RATE = 4000                   # packets a second
 # A good reader may come four seconds late.
 RING = {"payload_size": 256, "history_blocks": 256, "receive_queue_slots": 4096, "lease_blocks": 2,
@@ -233,18 +233,18 @@ def test_who_is_waited_for_too_long_is_demoted(daemon, net, wire, build, hostile
     rest(one)
 
 
-def test_a_client_that_takes_long_to_be_woken_is_disconnected(daemon, net, wire, build, hostile, reader, rest):
+def test_a_client_that_takes_long_to_be_woken_is_woken_later(daemon, net, wire, build, hostile, reader, rest):
     """Thousands of epolls watch its socket, and each wake-up calls them all. Others are woken in time meanwhile."""
     one = daemon([conftest.stream(wire, 7502, name="lidar", **RING)])
     rest(one)
     process = reader(one, "lidar")
     sender = send(net, build, wire, {"lidar": 7502})["lidar"]
     client = hostile(one, "lidar", "watched")
-    go_on_until(lambda: is_told(one, "lidar", "took more CPU time to be woken than one account may: disconnected"),
-                "the wake budget used up")
+    go_on_until(lambda: any("has clients that take more CPU time to be woken than one" in line
+                            for line in warnings(one)), "the wake budget used up")
     said = client.said()
     expect_no_gap(one, "lidar", process, stop(sender))
-    assert put_out(said)[WAKE_BUDGET] > 0, said
+    assert set(put_out(said)) <= {0}, said
     assert len([line for line in warnings(one) if "to be woken" in line]) < 10
     rest(one)
 

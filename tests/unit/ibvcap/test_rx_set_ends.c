@@ -291,7 +291,7 @@ Test(rx_set_ends, a_queue_that_was_removed_is_no_end_while_a_batch_of_another_is
 Test(rx_set_ends, a_handle_that_the_daemon_disconnects_in_one_queue_is_told)
 {
 	open_all_queues(queues, 2, NULL);
-	daemon_disconnect(&queues[1].consumer.state->link, IBVCAP_DISCONNECT_WAKE_BUDGET);
+	daemon_disconnect(&queues[1].consumer.state->link, IBVCAP_DISCONNECT_RIGHTS);
 	cr_expect(eq(int, take(N), -ECONNABORTED));
 }
 

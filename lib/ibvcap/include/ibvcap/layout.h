@@ -360,7 +360,6 @@ enum ibvcap_disconnect {
 	IBVCAP_DISCONNECT_PAGE_LOST = 6,  /* the client punched a hole into its page, whose contents are lost */
 	IBVCAP_DISCONNECT_RIGHTS = 7, /* a right was taken back; it may attach again with the rights that are left */
 	IBVCAP_DISCONNECT_CHANNEL_FAILED = 8, /* of a sender: the channel's send queue failed and cannot be restarted */
-	IBVCAP_DISCONNECT_WAKE_BUDGET = 9,    /* waking the clients of its account cost more CPU time than it may use */
 	IBVCAP_DISCONNECT_IDLE_KICKS = 10,    /* of a sender: it woke the worker more often than it submitted packets */
 	IBVCAP_DISCONNECT_RECALLED = 11,      /* of a group: it did not give the queue up in time */
 };
