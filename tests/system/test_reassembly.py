@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Datagrams that come in IP fragments: whole rows, and every fragment accounted for."""
+import os
 import random
 import socket
+import struct
 import subprocess
 import time
 
@@ -102,6 +104,48 @@ def test_a_real_capture_of_fragments_is_joined_as_tshark_does(build, daemon, net
     replay(net, narrow, build, path)
     expect_payloads(reader, expected)
     expect_sum_at_rest(one, published=len(expected), no_buffer=0)
+
+
+def garble(chance, payloads_of_capture, wire, n):
+    """Frames of n datagrams in lists, of several sources: other MTUs, reordered, repeated, and some with a hole. Not all
+    fragments of a datagram are repeated, because that is the datagram again to tshark, which knows no time."""
+    for first in range(0, n, 12):
+        mixed = []
+        for number in range(first, min(first + 12, n)):
+            payload = chance.choice(payloads_of_capture)
+            if chance.random() < 0.5:
+                payload = payload[:chance.randrange(1, len(payload) + 1)]
+            parts = frames.fragments(payload, wire.address, 7502, wire.mac_bytes(), chance.randrange(300, MTU + 1),
+                                     f"10.77.0.{chance.randrange(2, 5)}", identification=number)
+            repeated = chance.sample(parts, chance.randrange(min(len(parts), 4)))
+            if len(parts) > 1 and chance.random() < 0.25:
+                lost = parts.pop(chance.randrange(len(parts)))
+                repeated = [part for part in repeated if part is not lost]
+            mixed += parts + repeated
+        if chance.random() < 0.7:
+            chance.shuffle(mixed)
+        yield mixed
+
+
+@pytest.mark.parametrize("seed", range(int(os.environ.get("IBVCAP_FRAGMENT_SEEDS", 1))))
+def test_garbled_captures_are_joined_as_tshark_does(daemon, narrow, consumer, tmp, seed):
+    chance = random.Random(seed)
+    captured = [payload for name in ("lidar-same-ports.pcap", "lidar-os0-32.pcap")
+                for payload in tshark_payloads(capture_file(name), 7502)]
+    mixed = list(garble(chance, captured, narrow, 120))
+    sent = sum(mixed, [])
+    path = tmp / "garbled.pcap"
+    path.write_bytes(struct.pack("<IHHIIII", 0xa1b2c3d4, 2, 4, 0, 0, 0x40000, 1) + b"".join(
+        struct.pack("<IIII", 0, number, len(frame), len(frame)) + frame for number, frame in enumerate(sent)))
+    expected = tshark_payloads(path, 7502)
+    assert 60 < len(expected) < 120
+    one = daemon([lidar(narrow, payload_size=max(map(len, captured)))])
+    reader = consumer(one, "lidar", "--count", len(expected), "--timeout", 30000)
+    for part in mixed:
+        narrow.send(*part)
+    expect_payloads(reader, expected)
+    conftest.wait_until(lambda: one.stream()["in_flight"] == 0, 10, one.stream)
+    expect_sum_at_rest(one, matched=len(sent), published=len(expected), refused=0)
 
 
 def test_fragments_come_in_any_order_and_more_than_once(daemon, narrow, consumer):
