@@ -38,6 +38,7 @@ class Build:
     ring_attacker = BUILD / "tests/support/ring_attacker"
     orphan_reader = BUILD / "tests/support/orphan_reader"
     pattern_send = BUILD / "tests/support/pattern_send"
+    fragment_flood = BUILD / "tests/support/fragment_flood"
     pcap_replay = ROOT / "tests/support/pcap_replay.py"
 
 

@@ -16,6 +16,8 @@ from test_capture import capture_file, replay, tshark_payloads
 
 MTU = 1500
 SIZE = 12000
+N_ATTACKS = 2000000 if os.environ.get("IBVCAP_ALL") else 200000
+N_SEEDS = int(os.environ.get("IBVCAP_FRAGMENT_SEEDS", 20 if os.environ.get("IBVCAP_ALL") else 1))
 SHORT, TRUNCATED, IRREGULAR, FRAGMENT, BAD_CHECKSUM, ERROR, UNUSABLE = (1 << bit for bit in range(7))
 
 
@@ -127,7 +129,7 @@ def garble(chance, payloads_of_capture, wire, n):
         yield mixed
 
 
-@pytest.mark.parametrize("seed", range(int(os.environ.get("IBVCAP_FRAGMENT_SEEDS", 1))))
+@pytest.mark.parametrize("seed", range(N_SEEDS))
 def test_garbled_captures_are_joined_as_tshark_does(daemon, narrow, consumer, tmp, seed):
     chance = random.Random(seed)
     captured = [payload for name in ("lidar-same-ports.pcap", "lidar-os0-32.pcap")
@@ -224,6 +226,32 @@ def test_an_attackers_fragments_take_neither_memory_nor_honest_datagrams(daemon,
     assert memory() - before < 16384, "kB"
     conftest.wait_until(lambda: one.stream()["in_flight"] == 0, 10, one.stream)
     expect_sum_at_rest(one, published=len(sent), refused=0)
+
+
+def test_fragments_of_attackers_at_full_speed(build, daemon, net, narrow, consumer):
+    """400 of them beside each honest datagram. It comes, unless a frame was lost elsewhere or the sender was halted."""
+    size, n_attacks = 4000, 400
+    n = N_ATTACKS // n_attacks
+    pattern = bytes((at * 7 + (at >> 8)) & 255 for at in range(8, 8 + size))
+    one = daemon([lidar(narrow, payload_size=size, receive_queue_slots=16384, history_blocks=256)])
+    memory = lambda: int(next(line.split()[1] for line in open(f"/proc/{one.pid()}/status") if "RssAnon" in line))
+    reader, before, begin = consumer(one), memory(), time.monotonic()
+    n_sent = int(conftest.run(*net.command(net.tx, build.fragment_flood, narrow.tx, narrow.mac, narrow.address, 7502,
+                                           size, n, n_attacks)).stdout)
+    n_halts = (time.monotonic() - begin) / 0.2
+    time.sleep(0.5)  # a later reading of the counter
+    conftest.wait_until(lambda: one.stream()["in_flight"] == 0, 20, one.stream)
+    assert memory() - before < 8192, "kB"
+    counts = expect_sum_at_rest(one, errored=0, truncated=0)
+    n_lost_elsewhere = n_sent - counts["matched"] + counts["no_buffer"] - counts["incomplete"] - counts["refused"]
+    assert n / 4 < counts["published"] <= n and n_lost_elsewhere >= 0
+    assert n - counts["published"] <= n_lost_elsewhere + n_halts
+    rows, _ = reader.finish(stop=True)
+    assert len(rows) == counts["published"]
+    honest = iter(range(n))
+    for row in rows:
+        assert any(row["payload"] == pattern.translate(bytes((byte + 31 * number) & 255 for byte in range(256)))
+                   for number in honest), "in the order in which they were sent, and byte for byte"
 
 
 def test_two_streams_of_one_address_get_the_fragments_of_their_ports(daemon, narrow, consumer):
