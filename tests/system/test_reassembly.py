@@ -109,8 +109,8 @@ def test_a_real_capture_of_fragments_is_joined_as_tshark_does(build, daemon, net
 
 
 def garble(chance, payloads_of_capture, wire, n):
-    """Frames of n datagrams in lists, of several sources: other MTUs, reordered, repeated, and some with a hole. Not all
-    fragments of a datagram are repeated, because that is the datagram again to tshark, which knows no time."""
+    """Frames of n datagrams in lists, of several sources: other MTUs, reordered, repeated, and some with a hole.
+    Not all fragments of a datagram are repeated: to tshark, which knows no time, that is the datagram again."""
     for first in range(0, n, 12):
         mixed = []
         for number in range(first, min(first + 12, n)):
