@@ -30,6 +30,7 @@ FLOWS = ("queues", "queue", "source", "prefix", "all", "copy")
 OPTION_BATCHES = (0, 1)
 BATCHES = (0, 1, 8)  # packets a poll; 0: always a full one
 TRACKERS = (("none", 1), ("flow", 1), ("flow", 8))  # what tells sources apart, and how many there are
+JOINED_BYTES = 12000  # of a datagram that comes in fragments
 ATTEMPTS, PAGES = 3, 64
 CALLGRIND = ["valgrind", "--tool=callgrind", "--collect-atstart=no", "--instr-atstart=no"]
 
@@ -128,9 +129,9 @@ def measure_all(options):
                           for load in loads + flows]
 
 
-def measure_tracker(build, source, sources, rounds):
-    """The cost of ibvcap_tracker_add() for each packet, in a consumer that calls it."""
-    command = [build / "tests/bench/bench_tracker", "--source", source, "--sources", sources, "--rounds"]
+def measure_alone(build, program, *arguments, rounds):
+    """The cost of what has a program of its own."""
+    command = [build / "tests/bench" / program, *arguments, "--rounds"]
     result = json.loads(run([*command, rounds]))
     with tempfile.TemporaryDirectory() as directory:
         out = pathlib.Path(directory) / "callgrind.out"
@@ -143,6 +144,11 @@ def measure_tracker(build, source, sources, rounds):
 def tell_tracker(result):
     print(f"tracker   {result['sources']} sources by {result['source']}: {result['ns_per_packet']:6.1f} ns, "
           f"instructions: {result['instructions_per_packet']:6.1f}", file=sys.stderr)
+
+
+def tell_joined(result):
+    print(f"reassembly {result['payload_bytes']} B of {result['fragments']} fragments: {result['ns_per_packet']:6.1f} "
+          f"ns a datagram, instructions: {result['instructions_per_packet']:6.1f}", file=sys.stderr)
 
 
 def a_poll(result):
@@ -207,14 +213,18 @@ def main():
     options = parser.parse_args()
     with hugepages(PAGES) if os.geteuid() == 0 else contextlib.nullcontext():
         results = measure_all(options)
-    trackers = [measure_tracker(options.build, *load, options.rounds) for load in TRACKERS]
-    for result in results + trackers:
+    # ibvcap_tracker_add() for each packet, in a consumer that calls it.
+    trackers = [measure_alone(options.build, "bench_tracker", "--source", source, "--sources", sources,
+                              rounds=options.rounds) for source, sources in TRACKERS]
+    joined = measure_alone(options.build, "bench_datagrams", "--payload", JOINED_BYTES, rounds=options.rounds)
+    for result in [*results, *trackers, joined]:
         print(json.dumps(result))
     print(run([options.build / "tests/bench/shared_layout"]), end="")
     tell(results)
     tell_options(results)
     for result in trackers:
         tell_tracker(result)
+    tell_joined(joined)
     return 0 if tell_more_consumers(results) or not options.check else 1
 
 

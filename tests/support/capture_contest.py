@@ -19,7 +19,8 @@ from bench_machine import ROOT, before_others
 from capture_peers import BESIDE, CPU, PORT, SOURCE_PORT, Missing
 from capture_table import draw
 
-SENDERS = {"live": (64, 1472, 3300), "sockets": (64, 1472, 3300, 8192)}
+JOINED = 12000         # bytes of a datagram that comes in fragments of 1500
+SENDERS = {"live": (64, 1472, 3300), "sockets": (64, 1472, 3300, 8192, JOINED)}
 SENDER_CPU = 0
 FIRST_RATE = 300_000   # packets a second that a sender is thought to send at first
 PAGES = 320            # 2 MiB, of the largest ring and of what testpmd takes
@@ -79,7 +80,7 @@ class Bed:
 
     def prepare(self, sender, size, beside):
         """MTU of that size, and what live frames need to arrive."""
-        mtu = 1500 if size <= 1472 else 3500 if size <= 3400 else 9000
+        mtu = 1500 if size <= 1472 or size == JOINED else 3500 if size <= 3400 else 9000
         mac = BESIDE if beside else self.wire.mac
         run, rx, tx = self.conftest.run, self.net.rx, self.net.tx
         if self.set != (sender, mtu, mac):

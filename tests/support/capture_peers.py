@@ -15,6 +15,7 @@ FILTER = f"udp dst port {PORT}"
 BESIDE = "02:00:00:00:99:99"  # an address that the receiver's stack does not answer for
 READY_S, END_S = 20, 20
 OUTPUT_MAX = 1 << 20
+UNBROKEN = 8972  # bytes of the largest payload in one frame; what takes frames joins no fragments
 WITHOUT_BPF = ("setpriv", "--bounding-set=-bpf,-sys_admin,-perfmon", "--inh-caps=-all")
 WRAPPER = ("stdbuf", "-oL")  # a line at a time
 TESTPMD = (*WRAPPER, "dpdk-testpmd", f"--lcores=0@{CPU},1@{CPU}", "--no-pci", "--in-memory", "--no-telemetry",
@@ -65,7 +66,7 @@ class Peer:
     it gets them. beside: frames are for another MAC address, so that the kernel does not answer them."""
 
     def __init__(self, name, words, ready='"ready"', count=r'"packets": (\d+)', how=signal.SIGTERM, package=None,
-                 beside=False, size_max=65507, spins=False, with_drop=False, settle_s=0.05):
+                 beside=False, size_max=UNBROKEN, spins=False, with_drop=False, settle_s=0.05):
         self.name, self.words, self.ready, self.count, self.how = name, words, ready, count, how
         self.package, self.beside, self.size_max, self.spins = package, beside, size_max, spins
         self.with_drop, self.settle_s = with_drop, settle_s
@@ -74,7 +75,7 @@ class Peer:
         if self.package and not shutil.which(next(word for word in self.words(bed, size) if word not in WRAPPER)):
             raise Missing(f"apt-get install {self.package}")
         if size > self.size_max:
-            raise Missing("takes no frames of that size")
+            raise Missing("takes no packets of that size")
 
     @contextlib.contextmanager
     def running(self, bed, size):
@@ -199,7 +200,7 @@ def receivers():
         Peer("netsniff-ng, other MAC", netsniff, "Running!", r"(\d+)\s+packets passed filter", signal.SIGINT,
              "netsniff-ng", True),
         Peer("xdpdump, other MAC", xdpdump, beside=True, size_max=3300, **pcap),
-        Peer("recvmmsg", own("bench_recvmmsg", address, PORT, size_of)),
+        Peer("recvmmsg", own("bench_recvmmsg", address, PORT, size_of), size_max=65507),
         Peer("TPACKET_V3", own("bench_tpacket", interface, size_of)),
         Peer("TPACKET_V3, other MAC", own("bench_tpacket", interface, size_of), beside=True),
         Peer("AF_XDP", own("bench_afxdp", interface, size_of)),
