@@ -306,19 +306,28 @@ static bool read_piece(const uint8_t *bytes, uint32_t n_bytes, const struct fram
 	       (piece->offset || at <= HEADER_ROOM);
 }
 
-/* How many of the piece's units have come before. */
-static uint32_t count_units(const struct datagram *datagram, const struct piece *piece)
-{
-	uint32_t n = 0, end = (piece->offset + piece->n_bytes + UNIT_BYTES - 1) / UNIT_BYTES;
-
-	for (uint32_t i = piece->offset / UNIT_BYTES; i < end; i++)
-		n += datagram->units[i / 64] >> i % 64 & 1;
-	return n;
-}
-
 static uint32_t units_of(const struct piece *piece)
 {
 	return (piece->n_bytes + UNIT_BYTES - 1) / UNIT_BYTES;
+}
+
+/* How many of the piece's units have come before; `mark`: they have come now. */
+static uint32_t count_units(struct datagram *datagram, const struct piece *piece, bool mark)
+{
+	uint32_t first = piece->offset / UNIT_BYTES, end = first + units_of(piece), n = 0;
+
+	for (uint32_t i = first / 64; i * 64 < end; i++) {
+		uint64_t units = UINT64_MAX;
+
+		if (i == first / 64)
+			units <<= first % 64;
+		if (end - i * 64 < 64)
+			units &= ~(UINT64_MAX << (end - i * 64));
+		n += (uint32_t)__builtin_popcountll(datagram->units[i] & units);
+		if (mark)
+			datagram->units[i] |= units;
+	}
+	return n;
 }
 
 /* So many bytes of the piece are kept. */
@@ -330,30 +339,27 @@ static uint32_t kept_bytes(const struct datagrams *d, const struct piece *piece)
 }
 
 /* All of it came before, with the same bytes. Of bytes that are not kept, the place counts. */
-static bool is_repeat(const struct datagrams *d, const struct datagram *datagram, const struct piece *piece)
+static bool is_repeat(const struct datagrams *d, struct datagram *datagram, const struct piece *piece)
 {
 	uint32_t piece_end = piece->offset + piece->n_bytes;
 
-	return count_units(datagram, piece) == units_of(piece) && piece_end <= datagram->highest &&
+	return count_units(datagram, piece, false) == units_of(piece) && piece_end <= datagram->highest &&
 	       piece->is_last == (piece_end == datagram->end) &&
 	       memcmp(datagram->buffer + HEADER_ROOM + piece->offset, piece->bytes, kept_bytes(d, piece)) == 0;
 }
 
-static bool contradicts(const struct datagram *datagram, const struct piece *piece)
+static bool contradicts(struct datagram *datagram, const struct piece *piece)
 {
 	uint32_t piece_end = piece->offset + piece->n_bytes;
 
-	return count_units(datagram, piece) != 0 || (datagram->end && piece_end > datagram->end) ||
+	return count_units(datagram, piece, false) != 0 || (datagram->end && piece_end > datagram->end) ||
 	       (piece->is_last && (datagram->end || piece_end < datagram->highest));
 }
 
 static void datagram_keep(const struct datagrams *d, struct datagram *datagram, const struct piece *piece)
 {
-	uint32_t first = piece->offset / UNIT_BYTES, end = first + units_of(piece);
-
 	memcpy(datagram->buffer + HEADER_ROOM + piece->offset, piece->bytes, kept_bytes(d, piece));
-	for (uint32_t i = first; i < end; i++)
-		datagram->units[i / 64] |= UINT64_C(1) << i % 64;
+	count_units(datagram, piece, true);
 	datagram->n_bytes += piece->n_bytes;
 	if (piece->offset + piece->n_bytes > datagram->highest)
 		datagram->highest = piece->offset + piece->n_bytes;
@@ -432,7 +438,7 @@ static void datagram_show(const struct datagrams *d, const struct datagram *data
 }
 
 /* A datagram that is remembered: is the fragment one more of it, which has no row? */
-static bool belongs_to_remembered(struct datagrams *d, const struct datagram *datagram, const struct piece *piece)
+static bool belongs_to_remembered(struct datagrams *d, struct datagram *datagram, const struct piece *piece)
 {
 	if (datagram->state == DATAGRAM_WHOLE && is_repeat(d, datagram, piece)) {
 		d->counts.joined++;
