@@ -8,6 +8,7 @@
 #define IPV4_UDP_BYTES     28
 #define IPV6_UDP_BYTES     48
 #define IPV6_HEADERS_BYTES 62 /* and the Ethernet header; with IPv4 and a VLAN tag there are fewer */
+#define JUMBO_MTU          9000
 #define ETHERNET_BYTES_MAX 22 /* with two VLAN tags */
 
 static uint32_t geometry_header_bytes(const struct config_stream *stream)
@@ -89,9 +90,9 @@ bool geometry_reassembles(const struct config_stream *stream, uint32_t mtu)
 	        (stream->reassemble == CONFIG_REASSEMBLE_AUTO && geometry_packet_bytes(stream) > mtu));
 }
 
-uint32_t geometry_frame_bytes(uint32_t mtu)
+uint32_t geometry_joined_frame_bytes(uint32_t mtu)
 {
-	return mtu + ETHERNET_BYTES_MAX;
+	return (mtu > JUMBO_MTU ? mtu : JUMBO_MTU) + ETHERNET_BYTES_MAX;
 }
 
 uint32_t geometry_row_bytes(const struct config_stream *stream)

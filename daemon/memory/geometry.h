@@ -22,8 +22,11 @@ uint32_t geometry_packet_bytes(const struct config_stream *stream);
 /** Are IP fragments joined to datagrams on an interface with that MTU? */
 bool geometry_reassembles(const struct config_stream *stream, uint32_t mtu);
 
-/** Bytes of the longest frame of an interface with that MTU, without FCS. */
-uint32_t geometry_frame_bytes(uint32_t mtu);
+/**
+ * Bytes of the longest frame, without FCS, that a stream takes which joins fragments: that of the interface's MTU or of
+ * jumbo frames, because an administrator may raise the MTU while the stream runs.
+ */
+uint32_t geometry_joined_frame_bytes(uint32_t mtu);
 
 /** Bytes of the IP and UDP headers of a packet that is sent: an MTU counts them and the payload, but not the Ethernet
  * header and the VLAN tag. */

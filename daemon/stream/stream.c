@@ -57,11 +57,12 @@ int stream_init(struct stream *stream, const struct config_stream *config, struc
 
 uint64_t stream_ring_bytes(const struct stream *stream)
 {
-	uint64_t frames = stream->reassembles ? reassembly_bytes(stream->config->receive_queue_slots,
-	                                                         geometry_frame_bytes(stream->interface->net.mtu))
-	                                      : 0;
+	uint64_t bytes = geometry_ring_bytes(stream->config);
+	uint32_t frame_bytes = geometry_joined_frame_bytes(stream->interface->net.mtu);
 
-	return geometry_ring_bytes(stream->config) + stream->n_queues * frames;
+	if (stream->reassembles)
+		bytes += stream->n_queues * reassembly_bytes(stream->config->receive_queue_slots, frame_bytes);
+	return bytes;
 }
 
 /* ---- preparing ----------------------------------------------------------------------------------- */

@@ -46,7 +46,7 @@ static int stream_queue_create_reassembly(struct stream_queue *queue, const stru
 		.ops = interface->ops,
 		.backend = interface->backend,
 		.rows = *rows,
-		.frame_bytes = geometry_frame_bytes(interface->net.mtu),
+		.frame_bytes = geometry_joined_frame_bytes(interface->net.mtu),
 		.waits_for_rows = interface->capabilities.counts_drops,
 	};
 	int r = reassembly_new(&options, &queue->reassembly, failure);

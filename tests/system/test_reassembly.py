@@ -311,6 +311,21 @@ def test_ipv6_datagrams_are_joined(daemon, net, narrow, consumer):
     expect_sum_at_rest(one, published=len(sent), reassembled=len(sent), no_buffer=0)
 
 
+def test_the_mtu_may_be_raised_while_the_stream_runs(daemon, net, narrow, consumer):
+    if conftest.BACKEND == "verbs":
+        pytest.skip("the emulated card keeps the MTU that its port had at the start")
+    one = daemon([lidar(narrow)])
+    chance = random.Random(12)
+    sent = [chance.randbytes(size) for size in (SIZE, 8972, SIZE, 1472)]
+    reader = consumer(one, "lidar", "--count", len(sent), "--timeout", 30000)
+    send_by_kernel(net, narrow, 7502, sent[:1])
+    for namespace, device in ((net.rx, narrow.interface), (net.tx, narrow.tx)):
+        conftest.run("ip", "-n", namespace, "link", "set", device, "mtu", 9000)
+    send_by_kernel(net, narrow, 7502, sent[1:])
+    expect_payloads(reader, sent)
+    expect_sum_at_rest(one, published=len(sent), errored=0, no_buffer=0, reassembled=2)
+
+
 def test_a_wrong_checksum_is_found(daemon, narrow, consumer):
     one = daemon([lidar(narrow)])
     reader = consumer(one, "lidar", "--count", 1, "--timeout", 30000)
