@@ -23,6 +23,7 @@
 #include "daemon/flow/flow.h"
 #include "lib/status/drop.h"
 
+#include <assert.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -150,23 +151,24 @@ enum backend_status {
 };
 
 enum backend_event_flag {
-	BACKEND_EVENT_CHECKSUM_OK = 1 << 0,  /* the device found the IP and UDP checksums right */
-	BACKEND_EVENT_CHECKSUM_BAD = 1 << 1, /* the device found one wrong. Neither flag: it did not check */
+	BACKEND_EVENT_CHECKSUM_BAD = 1 << 0, /* the device found the IP or UDP checksum wrong; else unknown or right */
 	/* The device has no time of this packet: timestamp_raw is CLOCK_REALTIME in ns, as the kernel read it. */
-	BACKEND_EVENT_KERNEL_TIME = 1 << 2,
+	BACKEND_EVENT_KERNEL_TIME = 1 << 1,
 };
 
-/* Slots come back in the order in which they were posted. */
+/* Slots come back in the order in which they were posted. The worker compares the bytes from `bytes` to `slot` at once. */
 struct backend_event {
 	uint64_t timestamp_raw;
-	uint32_t slot;
 	/* Of the frame, without FCS; more than header_bytes + S only with an oversize sink; 0 unless BACKEND_OK. */
 	uint32_t bytes;
-	uint8_t status; /* enum backend_status */
-	uint8_t flags;  /* enum backend_event_flag */
-	uint16_t reserved;
-	uint32_t tag; /* of the flow's rule, with flow_tags; else 0 */
+	uint8_t status;    /* enum backend_status */
+	uint8_t flags;     /* enum backend_event_flag */
+	uint16_t reserved; /* 0 */
+	uint32_t slot;
+	uint32_t tag; /* of the flow's rule; undefined without flow_tags */
 };
+static_assert(offsetof(struct backend_event, slot) - offsetof(struct backend_event, bytes) == sizeof(uint64_t),
+              "the worker reads bytes, status and flags as one word");
 
 /* A packet to send: a frame without FCS in two parts, which the caller leaves untouched until the packet is reaped. */
 struct backend_packet {

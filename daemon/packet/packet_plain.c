@@ -6,9 +6,9 @@
 
 /* The two words of packet_is_plain() as bytes of the frame; bits outside of the mask are ignored. */
 static const uint8_t ipv4_mask[2][8] = {{0xff, 0xff, 0xff, 0, 0, 0, 0, 0}, {0, 0, 0, 0, 0xbf, 0xff, 0, 0xff}};
-static const uint8_t ipv4_want[2][8] = {{0x08, 0x00, 0x45, 0, 0, 0, 0, 0}, {0, 0, 0, 0, 0, 0, 0, IPPROTO_UDP}};
 static const uint8_t ipv6_mask[2][8] = {{0xff, 0xff, 0xf0, 0, 0, 0, 0, 0}, {0, 0, 0, 0, 0xff, 0, 0, 0}};
-static const uint8_t ipv6_want[2][8] = {{0x86, 0xdd, 0x60, 0, 0, 0, 0, 0}, {0, 0, 0, 0, IPPROTO_UDP, 0, 0, 0}};
+static const uint8_t ipv4_want[8] = {0x08, 0x00, 0x45, 0, 0, 0, 0, IPPROTO_UDP};
+static const uint8_t ipv6_want[8] = {0x86, 0xdd, 0x60, 0, IPPROTO_UDP, 0, 0, 0};
 
 bool packet_plain_init(struct packet_plain *plain, uint32_t header_bytes)
 {
@@ -18,7 +18,8 @@ bool packet_plain_init(struct packet_plain *plain, uint32_t header_bytes)
 		return false;
 	plain->header_bytes = header_bytes;
 	plain->l3 = header_bytes - PACKET_UDP_BYTES - (ipv6 ? PACKET_IPV6_BYTES : PACKET_IPV4_BYTES);
+	plain->udp_length_at = ipv6 ? PACKET_UDP_LENGTH_AT_IPV6 : PACKET_UDP_LENGTH_AT_IPV4;
 	memcpy(plain->mask, ipv6 ? ipv6_mask : ipv4_mask, sizeof(plain->mask));
-	memcpy(plain->want, ipv6 ? ipv6_want : ipv4_want, sizeof(plain->want));
+	memcpy(&plain->want, ipv6 ? ipv6_want : ipv4_want, sizeof(plain->want));
 	return true;
 }

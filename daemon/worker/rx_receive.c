@@ -36,9 +36,10 @@ void rx_receive_set_clock(struct rx_receive *receive, const struct clock_line *c
  * The time of each event becomes UTC, by the device's clock or by the kernel's. What the device stamped has the present
  * time after a step of its clock, or without it.
  */
-static __attribute__((noinline)) struct clock_line convert_times(struct rx_receive *receive,
-                                                                 struct backend_event *events, uint32_t n)
+static __attribute__((noinline)) const struct clock_line *convert_times(struct rx_receive *receive,
+                                                                        struct backend_event *events, uint32_t n)
 {
+	static const struct clock_line utc = {.mult = 1, .mask = UINT64_MAX};
 	const struct clock_line *clock = &receive->clock;
 	uint64_t now_ns = time_utc_ns();
 
@@ -55,7 +56,7 @@ static __attribute__((noinline)) struct clock_line convert_times(struct rx_recei
 		}
 	}
 	receive_follow_utc(receive, now_ns);
-	return (struct clock_line){.mult = 1, .mask = UINT64_MAX};
+	return &utc;
 }
 
 /* The events of a span are in the order of their times, but for errors, which have none. */
@@ -65,90 +66,143 @@ static inline bool clock_reaches_span(const struct clock_line *clock, const stru
 }
 
 /* Without device timestamps every row of a span gets the present time: a line of slope 0 through now. */
-static inline __attribute__((always_inline)) struct clock_line span_clock(struct rx_receive *receive,
-                                                                          struct backend_event *events, uint32_t n)
+static inline __attribute__((always_inline)) const struct clock_line *
+span_clock(struct rx_receive *receive, struct backend_event *events, uint32_t n, struct clock_line *present)
 {
-	uint64_t now_ns;
-
 	if (receive->device_timestamps)
 		return __builtin_expect(clock_reaches_span(&receive->clock, events, n), 1)
-		               ? receive->clock
+		               ? &receive->clock
 		               : convert_times(receive, events, n);
-	now_ns = time_utc_ns();
-	receive_follow_utc(receive, now_ns);
-	return (struct clock_line){.base_utc_ns = now_ns};
+	*present = (struct clock_line){.base_utc_ns = time_utc_ns()};
+	receive_follow_utc(receive, present->base_utc_ns);
+	return present;
 }
 
 /* Row i is not ordinary. False: its slot was flushed, and there is no such row. */
-static inline bool describe_other(const struct rx_receive *receive, const struct rx_span *span, uint32_t i,
-                                  const struct backend_event *event, uint64_t newest_ns, struct rx_tally *tally)
+static __attribute__((noinline, cold)) bool describe_other(struct rx_receive *receive, const struct rx_span *span,
+                                                           uint32_t i, const struct backend_event *event,
+                                                           const struct clock_line *clock, struct rx_tally *tally)
 {
 	if (event->status == BACKEND_FLUSHED)
 		return false;
-	if (event->status != BACKEND_OK) /* it has no time */
-		span->meta[i].timestamp_ns = newest_ns;
+	if (event->status == BACKEND_OK) { /* else it has no time */
+		uint64_t utc_ns = clock_utc_ns(clock, event->timestamp_raw);
+
+		receive->newest_ns = utc_ns > receive->newest_ns ? utc_ns : receive->newest_ns;
+	}
+	span->meta[i].timestamp_ns = receive->newest_ns;
 	rx_describe_unusual(receive, event, span, i, tally);
 	return true;
 }
 
+static inline uint64_t event_word(const struct backend_event *event)
+{
+	uint64_t word;
+
+	memcpy(&word, &event->bytes, sizeof(word));
+	return word;
+}
+
+static inline void meta_set_word(struct ibvcap_meta *meta, uint64_t word)
+{
+	memcpy((uint8_t *)meta + offsetof(struct ibvcap_meta, length), &word, sizeof(word));
+}
+
 /*
- * Write the meta of each row. Stops at a flushed slot. Returns the number of rows written.
+ * Make the packet of ip the kind that describe_packets() repeats. False: its row is not ordinary.
  *
  * The length comes from the UDP header: a short frame is padded to 60 bytes, and the length that the device reports
  * includes the padding (doc/verbs-rules.md, posting and polling). bytes is 0 in an event with an error, so one
  * comparison with it finds errors, cut frames and wrong lengths.
  */
+static inline __attribute__((always_inline)) bool learn_kind(const struct packet_plain *plain,
+                                                             const struct rx_ring *ring,
+                                                             const struct backend_event *event, const uint8_t *ip,
+                                                             struct rx_kind *kind)
+{
+	uint32_t udp_length = packet_udp_length(plain, ip);
+	/* Huge if the packet is too short. */
+	uint32_t length = udp_length - PACKET_UDP_BYTES - ring->application_header_bytes;
+	struct ibvcap_meta meta = {.length = (uint16_t)length,
+	                           .flags = length < ring->slot_bytes ? IBVCAP_PACKET_FLAG_SHORT : 0,
+	                           .header_length = (uint8_t)plain->header_bytes,
+	                           .wire_length = (uint16_t)length};
+
+	if (__builtin_expect(length > ring->slot_bytes ||
+	                             udp_length + plain->header_bytes - PACKET_UDP_BYTES > event->bytes ||
+	                             (event->flags & BACKEND_EVENT_CHECKSUM_BAD) || !packet_is_plain(plain, ip),
+	                     0))
+		return false;
+	kind->event = event_word(event);
+	memcpy(&kind->meta, &meta.length, sizeof(kind->meta));
+	kind->udp_length_be = packet_u16_be(ip + plain->udp_length_at);
+	kind->length = length;
+	return true;
+}
+
+static inline void tally_kind(struct rx_tally *tally, const struct rx_kind *kind, uint64_t n, uint32_t slot_bytes)
+{
+	tally->bytes += n * kind->length;
+	if (kind->length < slot_bytes)
+		tally->shorts += (uint32_t)n;
+}
+
+/*
+ * Write the meta of each row. Stops at a flushed slot. Returns the number of rows written. Most packets of a stream have
+ * the length of the packet before them, and then all of the meta but the time repeats itself. What the loop reads stays
+ * in memory: there are more words than registers, and the loop is a third longer if they are copied first.
+ */
+static inline __attribute__((always_inline)) uint32_t
+describe_packets(struct rx_receive *receive, const struct rx_span *span, const struct backend_event *event,
+                 const struct clock_line *clock, struct rx_tally *tally, const size_t udp_length_at)
+{
+	const struct packet_plain *plain = &receive->plain;
+	const struct rx_ring *ring = receive->ring;
+	const uint8_t *ip = span->headers + plain->l3;
+	struct ibvcap_meta *meta = span->meta;
+	const struct ibvcap_meta *end = meta + span->n, *kind_from = meta;
+	struct rx_kind *kind = &receive->kind;
+	uint64_t newest_ns = receive->newest_ns, utc_ns;
+
+	for (; meta != end; event++, meta++, ip += receive->header_stride) {
+		if (__builtin_expect(event_word(event) != kind->event ||
+		                             packet_u16_be(ip + udp_length_at) != kind->udp_length_be ||
+		                             !packet_is_plain(plain, ip),
+		                     0)) {
+			tally_kind(tally, kind, (uint64_t)(meta - kind_from), ring->slot_bytes);
+			kind_from = meta;
+			if (__builtin_expect(!learn_kind(plain, ring, event, ip, kind), 0)) {
+				receive->newest_ns = newest_ns;
+				if (!describe_other(receive, span, (uint32_t)(meta - span->meta), event, clock, tally))
+					break;
+				newest_ns = receive->newest_ns;
+				kind_from = meta + 1;
+				continue;
+			}
+		}
+		utc_ns = clock_utc_ns(clock, event->timestamp_raw);
+		newest_ns = utc_ns > newest_ns ? utc_ns : newest_ns;
+		meta->timestamp_ns = newest_ns;
+		meta_set_word(meta, kind->meta);
+	}
+	tally_kind(tally, kind, (uint64_t)(meta - kind_from), ring->slot_bytes);
+	receive->newest_ns = newest_ns;
+	return (uint32_t)(meta - span->meta);
+}
+
+/* Where the UDP length lies is a constant of each loop, and not one more word to read. */
 static inline __attribute__((always_inline)) uint32_t
 describe_rows(struct rx_receive *receive, const struct rx_span *span, const struct backend_event *event,
-              const struct clock_line clock, struct rx_tally *tally)
+              const struct clock_line *clock, struct rx_tally *tally)
 {
-	const struct packet_plain plain = receive->plain;
-	const struct rx_ring *ring = receive->ring;
-	const uint64_t slot_bytes = ring->slot_bytes;
-	const uint64_t not_payload = PACKET_UDP_BYTES + ring->application_header_bytes;
-	const size_t header_stride = ring->header_stride;
-	const uint8_t *headers = span->headers;
-	struct ibvcap_meta *meta = span->meta;
-	const struct ibvcap_meta *end = meta + span->n;
-	uint64_t bytes = 0, newest_ns = receive->newest_ns;
-	uint32_t shorts = 0;
-
-	for (; meta != end; event++, meta++, headers += header_stride) {
-		uint32_t udp_length = packet_udp_length(&plain, headers);
-		uint64_t length = (uint64_t)udp_length - not_payload; /* huge if the packet is too short */
-		uint64_t utc_ns = clock_utc_ns(&clock, event->timestamp_raw);
-
-		meta->timestamp_ns = utc_ns > newest_ns ? utc_ns : newest_ns;
-		if (__builtin_expect(
-			    length > slot_bytes || udp_length + plain.header_bytes - PACKET_UDP_BYTES > event->bytes ||
-				    (event->flags & BACKEND_EVENT_CHECKSUM_BAD) || !packet_is_plain(&plain, headers),
-			    0)) {
-			if (!describe_other(receive, span, (uint32_t)(meta - span->meta), event, newest_ns, tally))
-				break;
-			newest_ns = meta->timestamp_ns;
-			continue;
-		}
-		newest_ns = meta->timestamp_ns;
-		meta->length = (uint16_t)length;
-		meta->flags = 0;
-		meta->header_length = (uint8_t)plain.header_bytes;
-		meta->flow = 0;
-		meta->wire_length = (uint16_t)length;
-		bytes += length;
-		if (length < slot_bytes) {
-			meta->flags = IBVCAP_PACKET_FLAG_SHORT;
-			shorts++;
-		}
-	}
-	receive->newest_ns = newest_ns;
-	tally->bytes += bytes;
-	tally->shorts += shorts;
-	return (uint32_t)(meta - span->meta);
+	return receive->plain.udp_length_at == PACKET_UDP_LENGTH_AT_IPV4
+	               ? describe_packets(receive, span, event, clock, tally, PACKET_UDP_LENGTH_AT_IPV4)
+	               : describe_packets(receive, span, event, clock, tally, PACKET_UDP_LENGTH_AT_IPV6);
 }
 
 /* The same for rows that hold frames. Their length is the one that the device reports. */
 static uint32_t describe_frames(struct rx_receive *receive, const struct rx_span *span,
-                                const struct backend_event *event, const struct clock_line clock,
+                                const struct backend_event *event, const struct clock_line *clock,
                                 struct rx_tally *tally)
 {
 	const struct rx_ring *ring = receive->ring;
@@ -156,24 +210,20 @@ static uint32_t describe_frames(struct rx_receive *receive, const struct rx_span
 	uint32_t i;
 
 	for (i = 0; i < span->n; i++, event++, meta++) {
-		uint64_t length = (uint64_t)event->bytes - ring->header_bytes;
-		uint64_t utc_ns = clock_utc_ns(&clock, event->timestamp_raw);
+		uint64_t length = (uint64_t)event->bytes - ring->header_bytes, utc_ns;
 
-		meta->timestamp_ns = utc_ns > receive->newest_ns ? utc_ns : receive->newest_ns;
 		/* length is 0 or huge if there was an error. */
 		if (__builtin_expect(length - 1 >= ring->slot_bytes || (event->flags & BACKEND_EVENT_CHECKSUM_BAD),
 		                     0)) {
-			if (!describe_other(receive, span, i, event, receive->newest_ns, tally))
+			if (!describe_other(receive, span, i, event, clock, tally))
 				break;
-			receive->newest_ns = meta->timestamp_ns;
 			continue;
 		}
-		receive->newest_ns = meta->timestamp_ns;
-		meta->length = (uint16_t)length;
-		meta->flags = 0;
-		meta->header_length = 0;
-		meta->flow = 0;
-		meta->wire_length = (uint16_t)length;
+		utc_ns = clock_utc_ns(clock, event->timestamp_raw);
+		receive->newest_ns = utc_ns > receive->newest_ns ? utc_ns : receive->newest_ns;
+		*meta = (struct ibvcap_meta){.timestamp_ns = receive->newest_ns,
+		                             .length = (uint16_t)length,
+		                             .wire_length = (uint16_t)length};
 		tally->bytes += length;
 		if (length < ring->slot_bytes) {
 			meta->flags = IBVCAP_PACKET_FLAG_SHORT;
@@ -191,8 +241,9 @@ static __attribute__((noinline)) uint32_t describe_by_flags(struct rx_receive *r
                                                             struct backend_event *events, struct rx_tally *tally)
 {
 	const struct rx_ring *ring = receive->ring;
-	const struct clock_line clock =
-		receive->kernel_times ? convert_times(receive, events, span->n) : span_clock(receive, events, span->n);
+	struct clock_line present;
+	const struct clock_line *clock = receive->kernel_times ? convert_times(receive, events, span->n)
+	                                                       : span_clock(receive, events, span->n, &present);
 	uint32_t n = ring->flags & IBVCAP_RING_FLAG_FRAMES ? describe_frames(receive, span, events, clock, tally)
 	                                                   : describe_rows(receive, span, events, clock, tally);
 
@@ -247,6 +298,7 @@ static int publish_events(struct rx_receive *receive, uint32_t n)
 
 	while (tally.rows < n) {
 		struct backend_event *events = receive->events + tally.rows;
+		struct clock_line present;
 		struct rx_span span;
 
 		rx_ring_head_span(receive->ring, &span);
@@ -255,10 +307,10 @@ static int publish_events(struct rx_receive *receive, uint32_t n)
 			r = -EPROTO;
 			break;
 		}
-		uint32_t done =
-			__builtin_expect(receive->has_passes, 0)
-				? describe_by_flags(receive, &span, events, &tally)
-				: describe_rows(receive, &span, events, span_clock(receive, events, span.n), &tally);
+		uint32_t done = __builtin_expect(receive->has_passes, 0)
+		                        ? describe_by_flags(receive, &span, events, &tally)
+		                        : describe_rows(receive, &span, events,
+		                                        span_clock(receive, events, span.n, &present), &tally);
 
 		rx_ring_publish(receive->ring, done);
 		tally.rows += done;

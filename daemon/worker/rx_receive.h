@@ -15,12 +15,22 @@
 
 #define RX_RECEIVE_BATCH 64 /* completions a poll; post chunks are as large */
 
+/* A plain packet of some length: what tells it, and what its row says. The meta follows from the event and the length. */
+struct rx_kind {
+	uint64_t event;         /* bytes, status and flags of its event; UINT64_MAX: none, of no packet */
+	uint64_t meta;          /* all members of its meta behind the timestamp */
+	uint16_t udp_length_be; /* in its UDP header */
+	uint32_t length;        /* of its payload */
+};
+
 struct rx_receive {
 	struct backend_queue *queue;
 	struct reassembly *reassembly; /* the queue is its queue; NULL: none */
 	struct rx_ring *ring;
 	uint32_t queue_slots;
+	size_t header_stride;      /* of the ring */
 	struct packet_plain plain; /* the network headers before the split; all 0: rows hold frames */
+	struct rx_kind kind;       /* of the last plain packet */
 	bool device_timestamps;    /* else rows get the time at which they were polled */
 	bool kernel_times;         /* the device may have no time of a packet, which then has the kernel's */
 	bool has_passes;           /* kernel_times, or a flag of the ring: one word to test in each poll */

@@ -79,11 +79,12 @@ static void describe_datagram(const struct rx_receive *receive, uint32_t frame_b
                               const uint8_t *headers, const uint8_t *payload, struct ibvcap_meta *meta)
 {
 	const struct rx_ring *ring = receive->ring;
-	uint32_t udp_length = packet_udp_length(&receive->plain, headers);
+	const uint8_t *ip = headers + receive->plain.l3;
+	uint32_t udp_length = packet_udp_length(&receive->plain, ip);
 	uint32_t before_payload = PACKET_UDP_BYTES + ring->application_header_bytes;
 
 	/* The UDP header may name more bytes than the frame has: only those of the frame are in the header row. */
-	if (packet_is_plain(&receive->plain, headers) && udp_length >= before_payload &&
+	if (packet_is_plain(&receive->plain, ip) && udp_length >= before_payload &&
 	    frame_bytes >= ring->header_bytes)
 		describe_payload(udp_length - before_payload, 0, present, ring->slot_bytes, meta);
 	else

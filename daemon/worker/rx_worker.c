@@ -402,6 +402,8 @@ int rx_worker_new(struct worker **worker, const struct rx_worker_options *option
 		.reassembly = options->reassembly,
 		.ring = options->ring,
 		.queue_slots = options->receive_queue_slots,
+		.header_stride = options->ring->header_stride,
+		.kind = {.event = UINT64_MAX},
 		.device_timestamps = options->device_timestamps,
 		.kernel_times = options->kernel_times,
 		.has_passes = options->kernel_times || options->ring->flags,

@@ -21,7 +21,7 @@ sys.path.insert(0, str(ROOT / "tests/support"))
 from bench_machine import hugepages  # noqa: E402
 from capture_table import aligned  # noqa: E402
 
-OWN_TARGET, ALL_TARGET = 80, 310  # instructions a packet
+OWN_TARGET, ALL_TARGET = 65, 310  # instructions a packet
 PAYLOADS = (64, 8192)
 CONSUMERS, MORE_TARGET = (1, 8), 1.05  # and what all the further ones may add
 # Of tests/bench/ring_options.c. Those of FLOWS are about how a device chooses packets, so a scripted one has none.

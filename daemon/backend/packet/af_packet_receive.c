@@ -164,7 +164,7 @@ static bool receive_take_frame(struct af_packet_receive *receive, const struct t
 	posted_rows_end(&receive->rows, row.bytes, event);
 	event->timestamp_raw = receive->timestamps ? frame->tp_sec * TIME_SECOND_NS + frame->tp_nsec : 0;
 	event->tag = receive->tags ? receive_find_frame_tag(receive, frame) : 0;
-	event->flags = frame->tp_status & TP_STATUS_CSUM_VALID ? BACKEND_EVENT_CHECKSUM_OK : 0;
+	event->flags = 0;
 	event->flags |= frame->tp_status & TP_STATUS_TS_RAW_HARDWARE ? 0 : receive->flag_of_kernel_time;
 	/* The kernel cuts a frame that is longer than its block. That does not matter if the row is full. */
 	if (present < row.bytes && present < row_bytes) {

@@ -147,10 +147,9 @@ verbs_take_completion(struct ibv_cq_ex *cq, struct backend_event *event, enum ve
 	}
 	event->bytes = ibv_wc_read_byte_len(cq);
 	event->timestamp_raw = verbs_take_timestamp(cq, timestamps);
-	event->slot = (uint32_t)cq->wr_id;
 	/* BACKEND_OK and no flags in one store; gcc 12 would make three stores of assignments. */
-	memset((uint8_t *)event + offsetof(struct backend_event, status), 0,
-	       sizeof(*event) - offsetof(struct backend_event, status));
+	memset(&event->status, 0, offsetof(struct backend_event, slot) - offsetof(struct backend_event, status));
+	event->slot = (uint32_t)cq->wr_id;
 }
 
 /* To be called after ibv_start_poll() succeeded, with the first completion present. Returns the end of the events. */
@@ -172,8 +171,7 @@ static __attribute__((noinline)) struct backend_event *verbs_take_tagged(struct 
 {
 	do {
 		verbs_take_completion(cq, event, timestamps);
-		if (event->status == BACKEND_OK)
-			event->tag = ibv_wc_read_flow_tag(cq);
+		event->tag = event->status == BACKEND_OK ? ibv_wc_read_flow_tag(cq) : 0;
 	} while (++event < end && ibv_next_poll(cq) == 0);
 	return event;
 }

@@ -183,21 +183,11 @@ Test(af_packet_receive, a_frame_that_the_kernel_cut_is_an_error_unless_its_row_i
 
 /* ---- flags ------------------------------------------------------------------------------------------ */
 
-Test(af_packet_receive, checksums_that_the_card_found_right_are_said_to_be_and_no_others)
-{
-	receive_one((struct ring_frame){.snaplen = 60, .status = TP_STATUS_CSUM_VALID});
-	cr_expect(eq(u8, events[0].flags, BACKEND_EVENT_CHECKSUM_OK));
-	receive_one((struct ring_frame){.snaplen = 60, .status = TP_STATUS_CSUMNOTREADY});
-	cr_expect(eq(u8, events[0].flags, 0));
-	receive_one((struct ring_frame){.snaplen = 60});
-	cr_expect(eq(u8, events[0].flags, 0));
-}
-
 Test(af_packet_receive, a_packet_without_the_cards_time_says_so_if_the_others_have_it)
 {
 	receive.flag_of_kernel_time = BACKEND_EVENT_KERNEL_TIME;
 	receive_one((struct ring_frame){.snaplen = 60, .status = TP_STATUS_CSUM_VALID | TP_STATUS_TS_SOFTWARE});
-	cr_expect(eq(u8, events[0].flags, BACKEND_EVENT_CHECKSUM_OK | BACKEND_EVENT_KERNEL_TIME));
+	cr_expect(eq(u8, events[0].flags, BACKEND_EVENT_KERNEL_TIME));
 	receive_one((struct ring_frame){.snaplen = 60, .status = TP_STATUS_TS_RAW_HARDWARE});
 	cr_expect(eq(u8, events[0].flags, 0));
 }

@@ -235,8 +235,8 @@ static void expect_meta(const struct frame_case *row, uint32_t header_bytes)
 	struct rx_receive receive = {0};
 	const struct ibvcap_meta meta = describe(row, header_bytes, &receive);
 	const struct frame *frame = &row->frame;
-	bool is_plain = packet_is_plain(&receive.plain, header_row) && row->captured >= header_bytes;
-	uint32_t udp_length = packet_udp_length(&receive.plain, header_row), is_usable, wire_length;
+	bool is_plain = packet_is_plain(&receive.plain, header_row + receive.plain.l3) && row->captured >= header_bytes;
+	uint32_t udp_length = packet_udp_length(&receive.plain, header_row + receive.plain.l3), is_usable, wire_length;
 
 	if (row->captured < header_bytes) {
 		cr_expect(meta.flags == IBVCAP_PACKET_FLAG_ERROR, "%s", row->recipe);

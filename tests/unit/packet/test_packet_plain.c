@@ -18,7 +18,7 @@ static bool is_plain(uint32_t header_bytes)
 	struct packet_plain plain;
 
 	cr_assert(packet_plain_init(&plain, header_bytes));
-	return packet_is_plain(&plain, frame);
+	return packet_is_plain(&plain, frame + plain.l3);
 }
 
 static uint32_t udp_length(uint32_t header_bytes)
@@ -26,7 +26,7 @@ static uint32_t udp_length(uint32_t header_bytes)
 	struct packet_plain plain;
 
 	cr_assert(packet_plain_init(&plain, header_bytes));
-	return packet_udp_length(&plain, frame);
+	return packet_udp_length(&plain, frame + plain.l3);
 }
 
 static bool find_payload(const uint8_t *bytes, uint32_t n, struct frame *view)

@@ -59,12 +59,14 @@ static void begin(void)
 {
 	const struct rx_ring_options options = geometry_of_ring(&config, 0, 1);
 	struct rx_worker_options worker_options = {.worker.name = "rows",
-	                                           .receive_queue_slots = 64,
+	                                           .receive_queue_slots = config.receive_queue_slots,
 	                                           .worker.cpu = -1,
 	                                           .device_timestamps = true,
 	                                           .sum = &sum};
-	struct backend_queue_options queue_options = {
-		.slots = 64, .oversize_sink = true, .timestamps = true, .flow_tags = config.flow_numbers};
+	struct backend_queue_options queue_options = {.slots = config.receive_queue_slots,
+	                                              .oversize_sink = true,
+	                                              .timestamps = true,
+	                                              .flow_tags = config.flow_numbers};
 	const struct backend_ops *ops = &scripted_backend_ops;
 
 	cr_assert(eq(int, rx_ring_init(&ring, &options, NULL), 0));
@@ -313,4 +315,95 @@ Test(rx_rows, a_row_says_which_flow_matched)
 		i = arrive_udp(&(struct frame_options){.payload_bytes = 40, .ip_option_bytes = 8}, frame, &bytes);
 		cr_expect(eq(u32, batch.meta[i].flow, tag), "an irregular one, too");
 	}
+}
+
+/* ---- packets of all kinds between each other --------------------------------------------------------- */
+
+struct kind {
+	struct frame_options frame;
+	uint8_t status;
+	uint8_t flags;           /* of the event */
+	struct ibvcap_meta meta; /* without a time */
+};
+
+#define SHORT IBVCAP_PACKET_FLAG_SHORT
+
+/* Rows have 100 bytes. */
+static const struct kind kinds[] = {
+	{.frame = {.payload_bytes = 100},
+         .meta = {.length = 100, .flags = 0, .header_length = NETWORK, .wire_length = 100}},
+	{.frame = {.payload_bytes = 40},
+         .meta = {.length = 40, .flags = SHORT, .header_length = NETWORK, .wire_length = 40}},
+	{.frame = {.payload_bytes = 40, .udp_length = 8 + 30},
+         .meta = {.length = 30, .flags = SHORT, .header_length = NETWORK, .wire_length = 30}},
+	{.frame = {.payload_bytes = 40, .no_padding = true},
+         .meta = {.length = 40, .flags = SHORT, .header_length = NETWORK, .wire_length = 40}},
+	{.frame = {.payload_bytes = 2},
+         .meta = {.length = 2, .flags = SHORT, .header_length = NETWORK, .wire_length = 2}},
+	{.frame = {.payload_bytes = 2, .no_padding = true},
+         .meta = {.length = 2, .flags = SHORT, .header_length = NETWORK, .wire_length = 2}},
+	{.frame = {.payload_bytes = 101},
+         .meta = {.length = 100, .flags = IBVCAP_PACKET_FLAG_TRUNCATED, .header_length = NETWORK, .wire_length = 101}},
+	{.frame = {.payload_bytes = 100},
+         .flags = BACKEND_EVENT_CHECKSUM_BAD,
+         .meta = {.length = 100,
+                  .flags = IBVCAP_PACKET_FLAG_BAD_CHECKSUM,
+                  .header_length = NETWORK,
+                  .wire_length = 100}},
+	{.frame = {.payload_bytes = 40, .ip_option_bytes = 8},
+         .meta = {.length = 40,
+                  .flags = SHORT | IBVCAP_PACKET_FLAG_IRREGULAR,
+                  .header_length = NETWORK + 8,
+                  .wire_length = 40}},
+	{.frame = {.payload_bytes = 100},
+         .status = BACKEND_SLOT_ERROR,
+         .meta = {.length = 0, .flags = IBVCAP_PACKET_FLAG_ERROR, .header_length = NETWORK, .wire_length = 0}},
+};
+
+static const struct ibvcap_meta *meta_at(uint64_t sequence)
+{
+	return ring.meta + (size_t)ring.physical[sequence / 64 & ring.table_mask] * 64 + sequence % 64;
+}
+
+Test(rx_rows, each_packet_has_the_meta_of_its_kind_whatever_came_before_it)
+{
+	const struct kind *sent[64];
+	uint64_t head = 0, bytes = 0, shorts = 0, errored = 0, newest_ns = 0;
+	uint8_t frame[FRAME_BYTES_MAX];
+
+	config.receive_queue_slots = 128;
+	begin();
+	srand(1);
+	for (uint32_t round = 0; round < 2000; round++) {
+		uint32_t n = 1 + (uint32_t)rand() % 64, n_kinds = 1 + (uint32_t)rand() % 10,
+			 first = (uint32_t)rand() % 10;
+
+		for (uint32_t i = 0; i < n; i++) {
+			const struct kind *kind = sent[i] = &kinds[(first + (uint32_t)rand() % n_kinds) % 10];
+
+			scripted_set_flags(queue, kind->flags);
+			if (kind->status)
+				scripted_next_status(queue, kind->status);
+			cr_assert(scripted_arrive(queue, frame, frame_build(&kind->frame, SEED, frame)));
+			bytes += kind->meta.length;
+			shorts += !!(kind->meta.flags & SHORT);
+			errored += !!kind->status;
+		}
+		while (rx_worker_do_work(worker) > 0)
+			;
+		cr_assert(eq(u64, consumer_load_head(ring.ring), head + n));
+		for (uint32_t i = 0; i < n; i++) {
+			struct ibvcap_meta meta = *meta_at(head + i), wanted = sent[i]->meta;
+
+			cr_assert(ge(u64, meta.timestamp_ns, newest_ns));
+			newest_ns = wanted.timestamp_ns = meta.timestamp_ns;
+			cr_assert(eq(int, memcmp(&meta, &wanted, sizeof(meta)), 0), "round %u, packet %u, kind %td",
+			          round, i, sent[i] - kinds);
+		}
+		head += n;
+	}
+	cr_expect(eq(u64, counter_get(&ring.ring->counters[IBVCAP_RX_COUNTER_PUBLISHED]), head - errored));
+	cr_expect(eq(u64, counter_get(&ring.ring->counters[IBVCAP_RX_COUNTER_ERRORED]), errored));
+	cr_expect(eq(u64, counter_get(&ring.ring->counters[IBVCAP_RX_COUNTER_PUBLISHED_BYTES]), bytes));
+	cr_expect(eq(u64, counter_get(&ring.ring->counters[IBVCAP_RX_COUNTER_SHORT]), shorts));
 }
