@@ -156,7 +156,7 @@ enum backend_event_flag {
 	BACKEND_EVENT_KERNEL_TIME = 1 << 1,
 };
 
-/* Slots come back in the order in which they were posted. The worker compares the bytes from `bytes` to `slot` at once. */
+/* Slots come back in the order in which they were posted. The worker compares bytes, status and flags at once. */
 struct backend_event {
 	uint64_t timestamp_raw;
 	/* Of the frame, without FCS; more than header_bytes + S only with an oversize sink; 0 unless BACKEND_OK. */
@@ -168,7 +168,7 @@ struct backend_event {
 	uint32_t tag; /* of the flow's rule; undefined without flow_tags */
 };
 static_assert(offsetof(struct backend_event, slot) - offsetof(struct backend_event, bytes) == sizeof(uint64_t),
-              "the worker reads bytes, status and flags as one word");
+              "the worker reads them as one word");
 
 /* A packet to send: a frame without FCS in two parts, which the caller leaves untouched until the packet is reaped. */
 struct backend_packet {

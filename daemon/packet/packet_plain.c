@@ -17,7 +17,8 @@ bool packet_plain_init(struct packet_plain *plain, uint32_t header_bytes)
 	if (!ipv6 && header_bytes != 42 && header_bytes != 46)
 		return false;
 	plain->header_bytes = header_bytes;
-	plain->l3 = header_bytes - PACKET_UDP_BYTES - (ipv6 ? PACKET_IPV6_BYTES : PACKET_IPV4_BYTES);
+	plain->before_udp = header_bytes - PACKET_UDP_BYTES;
+	plain->l3 = plain->before_udp - (ipv6 ? PACKET_IPV6_BYTES : PACKET_IPV4_BYTES);
 	plain->udp_length_at = ipv6 ? PACKET_UDP_LENGTH_AT_IPV6 : PACKET_UDP_LENGTH_AT_IPV4;
 	memcpy(plain->mask, ipv6 ? ipv6_mask : ipv4_mask, sizeof(plain->mask));
 	memcpy(&plain->want, ipv6 ? ipv6_want : ipv4_want, sizeof(plain->want));

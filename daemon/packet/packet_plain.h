@@ -27,6 +27,7 @@ struct packet_plain {
 	uint64_t want;
 	uint32_t l3;           /* where the IP header starts: 14 or 18 */
 	uint32_t header_bytes; /* to the UDP payload: 42, 46, 62 or 66 */
+	uint32_t before_udp;   /* header_bytes without those of UDP */
 	size_t udp_length_at;  /* one of the above */
 };
 

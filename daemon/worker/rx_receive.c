@@ -109,34 +109,27 @@ static inline void meta_set_word(struct ibvcap_meta *meta, uint64_t word)
 }
 
 /*
- * Make the packet of ip the kind that describe_packets() repeats. False: its row is not ordinary.
+ * Make a packet with plain headers the kind that describe_packets() repeats. False: its row is not ordinary.
  *
  * The length comes from the UDP header: a short frame is padded to 60 bytes, and the length that the device reports
  * includes the padding (doc/verbs-rules.md, posting and polling). bytes is 0 in an event with an error, so one
  * comparison with it finds errors, cut frames and wrong lengths.
  */
-static inline __attribute__((always_inline)) bool learn_kind(const struct packet_plain *plain,
-                                                             const struct rx_ring *ring,
-                                                             const struct backend_event *event, const uint8_t *ip,
+static inline __attribute__((always_inline)) bool learn_kind(const struct rx_receive *receive,
+                                                             const struct backend_event *event, uint16_t udp_length_be,
                                                              struct rx_kind *kind)
 {
-	uint32_t udp_length = packet_udp_length(plain, ip);
-	/* Huge if the packet is too short. */
-	uint32_t length = udp_length - PACKET_UDP_BYTES - ring->application_header_bytes;
-	struct ibvcap_meta meta = {.length = (uint16_t)length,
-	                           .flags = length < ring->slot_bytes ? IBVCAP_PACKET_FLAG_SHORT : 0,
-	                           .header_length = (uint8_t)plain->header_bytes,
-	                           .wire_length = (uint16_t)length};
+	const uint32_t udp_length = ntohs(udp_length_be), slot_bytes = receive->ring->slot_bytes;
+	uint32_t length = udp_length - receive->before_payload; /* huge if the packet is too short */
 
-	if (__builtin_expect(length > ring->slot_bytes ||
-	                             udp_length + plain->header_bytes - PACKET_UDP_BYTES > event->bytes ||
-	                             (event->flags & BACKEND_EVENT_CHECKSUM_BAD) || !packet_is_plain(plain, ip),
+	if (__builtin_expect(length > slot_bytes || udp_length + receive->plain.before_udp > event->bytes ||
+	                             (event->flags & BACKEND_EVENT_CHECKSUM_BAD),
 	                     0))
 		return false;
 	kind->event = event_word(event);
-	memcpy(&kind->meta, &meta.length, sizeof(kind->meta));
-	kind->udp_length_be = packet_u16_be(ip + plain->udp_length_at);
+	kind->udp_length_be = udp_length_be;
 	kind->length = length;
+	kind->meta = (length < slot_bytes ? receive->meta_short : receive->meta_full) + length * receive->meta_byte;
 	return true;
 }
 
@@ -148,9 +141,9 @@ static inline void tally_kind(struct rx_tally *tally, const struct rx_kind *kind
 }
 
 /*
- * Write the meta of each row. Stops at a flushed slot. Returns the number of rows written. Most packets of a stream have
- * the length of the packet before them, and then all of the meta but the time repeats itself. What the loop reads stays
- * in memory: there are more words than registers, and the loop is a third longer if they are copied first.
+ * Write the meta of each row. Stops at a flushed slot. Returns the number of rows written. Most packets of a stream
+ * have the length of the packet before them, and then all of the meta but the time repeats itself. What the loop reads
+ * stays in memory: there are more words than registers, and the loop is a third longer if they are copied first.
  */
 static inline __attribute__((always_inline)) uint32_t
 describe_packets(struct rx_receive *receive, const struct rx_span *span, const struct backend_event *event,
@@ -165,13 +158,14 @@ describe_packets(struct rx_receive *receive, const struct rx_span *span, const s
 	uint64_t newest_ns = receive->newest_ns, utc_ns;
 
 	for (; meta != end; event++, meta++, ip += receive->header_stride) {
-		if (__builtin_expect(event_word(event) != kind->event ||
-		                             packet_u16_be(ip + udp_length_at) != kind->udp_length_be ||
-		                             !packet_is_plain(plain, ip),
-		                     0)) {
+		uint16_t udp_length_be = packet_u16_be(ip + udp_length_at);
+		bool is_plain = packet_is_plain(plain, ip);
+
+		if (__builtin_expect(
+			    !is_plain || event_word(event) != kind->event || udp_length_be != kind->udp_length_be, 0)) {
 			tally_kind(tally, kind, (uint64_t)(meta - kind_from), ring->slot_bytes);
 			kind_from = meta;
-			if (__builtin_expect(!learn_kind(plain, ring, event, ip, kind), 0)) {
+			if (__builtin_expect(!is_plain || !learn_kind(receive, event, udp_length_be, kind), 0)) {
 				receive->newest_ns = newest_ns;
 				if (!describe_other(receive, span, (uint32_t)(meta - span->meta), event, clock, tally))
 					break;
@@ -374,6 +368,33 @@ static void receive_note_short_poll(struct rx_receive *receive)
 	if (rx_receive_may_have_lost(receive))
 		receive->n_low++;
 	receive_note_given(receive);
+}
+
+static uint64_t meta_word(struct ibvcap_meta meta)
+{
+	uint64_t word;
+
+	memcpy(&word, &meta.length, sizeof(word));
+	return word;
+}
+
+int rx_receive_init(struct rx_receive *receive)
+{
+	const struct rx_ring *ring = receive->ring;
+	struct packet_plain *plain = &receive->plain;
+
+	receive->kind.event = UINT64_MAX;
+	receive->header_stride = ring->header_stride;
+	if (ring->flags & IBVCAP_RING_FLAG_FRAMES)
+		return 0;
+	if (!packet_plain_init(plain, ring->header_bytes - ring->application_header_bytes))
+		return -EINVAL;
+	receive->before_payload = PACKET_UDP_BYTES + ring->application_header_bytes;
+	receive->meta_byte = meta_word((struct ibvcap_meta){.length = 1, .wire_length = 1});
+	receive->meta_full = meta_word((struct ibvcap_meta){.header_length = (uint8_t)plain->header_bytes});
+	receive->meta_short = meta_word(
+		(struct ibvcap_meta){.header_length = (uint8_t)plain->header_bytes, .flags = IBVCAP_PACKET_FLAG_SHORT});
+	return 0;
 }
 
 int rx_receive_prime(struct rx_receive *receive)

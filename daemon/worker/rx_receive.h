@@ -15,7 +15,7 @@
 
 #define RX_RECEIVE_BATCH 64 /* completions a poll; post chunks are as large */
 
-/* A plain packet of some length: what tells it, and what its row says. The meta follows from the event and the length. */
+/* A plain packet of some length: what tells it, and what its row says. The meta follows from event and length. */
 struct rx_kind {
 	uint64_t event;         /* bytes, status and flags of its event; UINT64_MAX: none, of no packet */
 	uint64_t meta;          /* all members of its meta behind the timestamp */
@@ -28,7 +28,10 @@ struct rx_receive {
 	struct reassembly *reassembly; /* the queue is its queue; NULL: none */
 	struct rx_ring *ring;
 	uint32_t queue_slots;
-	size_t header_stride;      /* of the ring */
+	size_t header_stride;    /* of the ring */
+	uint32_t before_payload; /* bytes that a UDP header's length counts before the row's payload */
+	/* All members of a row's meta but its time are meta_full or meta_short, and length times meta_byte. */
+	uint64_t meta_full, meta_short, meta_byte;
 	struct packet_plain plain; /* the network headers before the split; all 0: rows hold frames */
 	struct rx_kind kind;       /* of the last plain packet */
 	bool device_timestamps;    /* else rows get the time at which they were polled */
@@ -70,6 +73,9 @@ static inline void rx_zero_rest(const struct rx_ring *ring, const struct rx_span
 {
 	memset(span->payload + (size_t)i * ring->row_stride + from, 0, ring->slot_bytes - from);
 }
+
+/** The members before header_stride are set. -EINVAL: there is no such header layout. */
+int rx_receive_init(struct rx_receive *receive);
 
 /**
  * Poll once, publish the packets, refill the queue. Returns the number of completions (fewer than

@@ -84,8 +84,7 @@ static void describe_datagram(const struct rx_receive *receive, uint32_t frame_b
 	uint32_t before_payload = PACKET_UDP_BYTES + ring->application_header_bytes;
 
 	/* The UDP header may name more bytes than the frame has: only those of the frame are in the header row. */
-	if (packet_is_plain(&receive->plain, ip) && udp_length >= before_payload &&
-	    frame_bytes >= ring->header_bytes)
+	if (packet_is_plain(&receive->plain, ip) && udp_length >= before_payload && frame_bytes >= ring->header_bytes)
 		describe_payload(udp_length - before_payload, 0, present, ring->slot_bytes, meta);
 	else
 		describe_irregular(receive, frame_bytes, present, headers, payload, meta);

@@ -402,8 +402,6 @@ int rx_worker_new(struct worker **worker, const struct rx_worker_options *option
 		.reassembly = options->reassembly,
 		.ring = options->ring,
 		.queue_slots = options->receive_queue_slots,
-		.header_stride = options->ring->header_stride,
-		.kind = {.event = UINT64_MAX},
 		.device_timestamps = options->device_timestamps,
 		.kernel_times = options->kernel_times,
 		.has_passes = options->kernel_times || options->ring->flags,
@@ -412,11 +410,10 @@ int rx_worker_new(struct worker **worker, const struct rx_worker_options *option
 	};
 	if (options->reassembly)
 		reassembly_count_in(options->reassembly, options->ring->ring->counters);
-	if (!(options->ring->flags & IBVCAP_RING_FLAG_FRAMES) &&
-	    !packet_plain_init(&w->receive.plain,
-	                       options->ring->header_bytes - options->ring->application_header_bytes)) {
+	r = rx_receive_init(&w->receive);
+	if (r < 0) {
 		free(w);
-		return -EINVAL;
+		return r;
 	}
 	w->sum = options->sum;
 	w->queue_index = options->queue_index;

@@ -24,9 +24,10 @@ from capture_table import aligned  # noqa: E402
 OWN_TARGET, ALL_TARGET = 65, 310  # instructions a packet
 PAYLOADS = (64, 8192)
 CONSUMERS, MORE_TARGET = (1, 8), 1.05  # and what all the further ones may add
-# Of tests/bench/ring_options.c. Those of FLOWS are about how a device chooses packets, so a scripted one has none.
+# Of tests/bench/ring_options.c. Those of FLOWS are about what packets come, so a
+# scripted device has none.
 ROWS = ("plain", "application_header_bytes", "row_stride", "short", "zero_rest", "flow_numbers", "frame", "sequence")
-FLOWS = ("queues", "queue", "source", "prefix", "all", "copy")
+FLOWS = ("lengths", "queues", "queue", "source", "prefix", "all", "copy")
 OPTION_BATCHES = (0, 1)
 BATCHES = (0, 1, 8)  # packets a poll; 0: always a full one
 TRACKERS = (("none", 1), ("flow", 1), ("flow", 8))  # what tells sources apart, and how many there are

@@ -113,9 +113,12 @@ uint32_t ring_bed_let_in(struct ring_bed *bed, uint32_t n)
 		return scripted_complete(bed->queue, n, bed->frame_bytes);
 	before = read_matched(bed);
 	for (uint32_t sent = 0; sent < n;) {
-		for (uint32_t end = sent + WIRE_BURST < n ? sent + WIRE_BURST : n; sent < end; sent++)
+		for (uint32_t end = sent + WIRE_BURST < n ? sent + WIRE_BURST : n; sent < end; sent++) {
+			bed->frame[17] ^= bed->option->length_change; /* of the IP header, and of the UDP header */
+			bed->frame[39] ^= bed->option->length_change;
 			if (send(bed->sender, bed->frame, bed->frame_bytes, 0) < 0)
 				bench_die("send", strerror(errno));
+		}
 		wait_matched(bed, before + sent);
 	}
 	return n;

@@ -39,6 +39,7 @@ static const struct ring_option ring_options[] = {
 	{.name = "flow_numbers", .flags = IBVCAP_RING_FLAG_FLOWS},
 	{.name = "frame", .flags = IBVCAP_RING_FLAG_FRAMES},
 	{.name = "sequence", .has_sequence = true},
+	{.name = "lengths", .length_change = 8},
 	{.name = "queues", .in_group = true},
 	{.name = "queue", .in_group = true, .is_flow_of_queue = true},
 	{.name = "source", .set_flow = name_source},

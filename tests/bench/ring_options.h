@@ -12,8 +12,9 @@ struct ring_option {
 	const char *name;
 	uint32_t flags; /* enum ibvcap_ring_flag */
 	uint32_t application_header_bytes;
-	uint32_t gap_bytes;   /* between rows */
-	uint32_t empty_bytes; /* of each row, behind its packet */
+	uint32_t gap_bytes;    /* between rows */
+	uint32_t empty_bytes;  /* of each row, behind its packet */
+	uint8_t length_change; /* in the lowest byte of the length, from each packet to the next one */
 	bool has_sequence;
 	bool in_group;         /* the queue is one of two */
 	bool is_flow_of_queue; /* in_group: the flow names the queue, so there is no hash */
