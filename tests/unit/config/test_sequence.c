@@ -178,6 +178,45 @@ Test(sequence, moldudp64)
 	expect_numbers(tracker, 1, 97 * 3, 3 * 3);
 }
 
+/* The number wraps; packet 65540 is lost. */
+Test(sequence, livox)
+{
+	struct ibvcap_tracker *tracker = track("@include \"livox.conf\"");
+
+	for (unsigned i = 65000; i < 66000; i++) {
+		uint8_t p[PAYLOAD_BYTES] = {0};
+
+		put(p + 7, i, 2, true);
+		if (i != 65540)
+			add(tracker, p);
+	}
+	expect_numbers(tracker, 1, 999, 1);
+}
+
+/* Blocks of a leader, data and a trailer, 50 packets in all. The trailer of one and the leader of the next are lost. */
+Test(sequence, gvsp)
+{
+	struct ibvcap_tracker *plain = track("@include \"gvsp.conf\"\nmodulus = 50;");
+	struct ibvcap_tracker *extended = track("@include \"gvsp-extended.conf\"\nmodulus = 50;");
+
+	for (unsigned i = 0; i < 500; i++) {
+		const unsigned format = i % 50 == 0 ? 1 : i % 50 == 49 ? 2 : 3;
+		uint8_t p[PAYLOAD_BYTES] = {0}, q[PAYLOAD_BYTES] = {0};
+
+		put(p + 2, 1 + i / 50, 2, false);
+		put(p + 4, format << 24 | i % 50, 4, false);
+		put(q + 4, (0x80 | format) << 24, 4, false);
+		put(q + 8, UINT64_C(0xfffffffe) + i / 50, 8, false);
+		put(q + 16, i % 50, 4, false);
+		if (i == 149 || i == 150)
+			continue;
+		add(plain, p);
+		add(extended, q);
+	}
+	expect_numbers(plain, 1, 498, 2);
+	expect_numbers(extended, 1, 498, 2);
+}
+
 /* Frames of 1024 columns, 16 a packet; frame identifiers wrap. */
 static void add_columns(struct ibvcap_tracker *tracker, unsigned frame_at, unsigned column_at)
 {
