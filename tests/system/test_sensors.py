@@ -47,6 +47,8 @@ def velodyne(_):
     for number in range(50):
         block = b"\xff\xee" + struct.pack("<H", number * 40) + bytes(96)
         yield block * 12 + struct.pack("<I", number * 1327) + b"\x37\x22"
+        if number % 14 == 13:
+            yield bytes(198) + struct.pack("<I", number * 1327) + bytes(310)
 
 
 def livox(_):
@@ -128,8 +130,9 @@ def sensors_fixture(build, net, wire, tmp):
 
 
 def destination_frames(wire, payload, stanza):
-    """The frames of a datagram to the first flow of the stream: in fragments if it is longer than the MTU."""
-    address, port = re.search(r'destination = "([\d.]+)"; port = (\d+);', stanza).groups()
+    """The frames of a datagram, in fragments if it is longer than the MTU, to the first flow of the stream; position
+    packets of Velodyne, to the second one."""
+    address, port = re.findall(r'destination = "([\d.]+)"; port = (\d+);', stanza)[len(payload) == 512]
     address = address.replace("10.0.0.1", wire.address)
     mac = b"\xff" * 6 if address == "255.255.255.255" else \
         frames.group_mac(address) if address.startswith("239") else wire.mac_bytes()

@@ -172,9 +172,16 @@ def test_a_look_needs_a_right_and_the_namespace_of_the_interface(daemon, net, wi
 
 
 def test_an_interface_is_looked_at_without_a_daemon(net, wire):
-    found = look_while(lambda: wire.send(wire.frame(b"x" * 1206, 2368)), net, wire.interface, "--socket", "/none")
-    arrival, = found["look"]["arrivals"]
-    assert arrival["configuration"] == (f'interface = "{wire.interface}"; payload_size = 1206; '
+    group = ("ff15::77", 7000, frames.group_mac("ff15::77"))
+
+    def send():
+        wire.send(wire.frame(b"x" * 1206, 2368), *frames.fragments(b"y" * 3000, *group, source="fe80::2"))
+
+    found = look_while(send, net, wire.interface, "--socket", "/none")
+    unicast, six = sorted(found["look"]["arrivals"], key=lambda at: at["port"])
+    assert unicast["configuration"] == (f'interface = "{wire.interface}"; payload_size = 1206; '
                                         f'flows = ({{ destination = "{wire.address}"; port = 2368; }});')
+    assert six["configuration"].endswith('payload_size = 3000; flows = ({ destination = "ff15::77"; port = 7000; });')
+    assert six["fragments"] and six["multicast"] and six["sources"] == [{"address": "fe80::2", "port": 4000}]
     text = look(net, "lo")
     assert text.startswith("UDP that arrived in 1.0 s: 0 datagrams\n") and "arrives on lo" in text
