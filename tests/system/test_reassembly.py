@@ -311,6 +311,33 @@ def test_ipv6_datagrams_are_joined(daemon, net, narrow, consumer):
     expect_sum_at_rest(one, published=len(sent), reassembled=len(sent), no_buffer=0)
 
 
+def behind_options(frame):
+    """The frame of IPv6 with headers of hop-by-hop and destination options, and of routing, before what is there."""
+    ip, rest = frame[14:54], frame[54:]
+    length, following = struct.unpack("!HB", ip[4:7])
+    options = bytes([60, 0, 1, 4, 0, 0, 0, 0]) + bytes([43, 1, 1, 12]) + bytes(12) + bytes([following, 2, 4, 0]) + \
+        bytes(20)
+    return frame[:14] + ip[:4] + struct.pack("!HB", length + len(options), 0) + ip[7:] + options + rest
+
+
+def test_ipv6_datagrams_behind_options_are_found_and_joined(daemon, net, narrow, consumer):
+    if conftest.BACKEND == "verbs":
+        pytest.skip("a card does not look behind options: ibvcapd.conf(5) says so")
+    address = "fd77::1"
+    conftest.run("ip", "-n", net.rx, "addr", "add", f"{address}/64", "dev", narrow.interface, "nodad")
+    n_options = 48  # bytes; those behind the usual headers take room of the payload
+    one = daemon([lidar(narrow, payload_size=SIZE + n_options, flows=[conftest.flow(7502, address)])])
+    sent = payloads(13, 30)
+    reader = consumer(one, "lidar", "--count", len(sent), "--timeout", 30000)
+    for number, payload in enumerate(sent):
+        parts = frames.fragments(payload, address, 7502, narrow.mac_bytes(), MTU - n_options, "fd77::2",
+                                 identification=number)
+        narrow.send(*map(behind_options, parts))
+    rows, _ = reader.finish()
+    assert [row["payload"] for row in rows] == sent
+    expect_sum_at_rest(one, published=len(sent), no_buffer=0)
+
+
 def test_the_mtu_may_be_raised_while_the_stream_runs(daemon, net, narrow, consumer):
     if conftest.BACKEND == "verbs":
         pytest.skip("the emulated card keeps the MTU that its port had at the start")

@@ -6,8 +6,8 @@
  *
  * A ConnectX steers in the same way: a rule without a VLAN matches tagged and untagged frames; a VLAN is the id of an
  * outer tag of type 0x8100; the EtherType is the one behind up to two tags; IP options are skipped; a later fragment
- * has no ports; of the extension headers of IPv6 only that of fragments is looked into; lengths in headers do not
- * count.
+ * has no ports; lengths in headers do not count. Other than a ConnectX, the programs look behind headers of options and
+ * routing of IPv6, too.
  */
 #ifndef DAEMON_BACKEND_BPF_FLOW_KEY_H
 #define DAEMON_BACKEND_BPF_FLOW_KEY_H
@@ -18,7 +18,15 @@
 #define FLOW_KEY_UDP 17
 #define FLOW_KEY_TCP 6
 
-#define FLOW_KEY_IPV6_FRAGMENT 44 /* its header is looked into directly behind the IPv6 header */
+/* Next headers of IPv6. */
+#define FLOW_KEY_HOP_BY_HOP          0
+#define FLOW_KEY_ROUTING             43
+#define FLOW_KEY_IPV6_FRAGMENT       44
+#define FLOW_KEY_DESTINATION_OPTIONS 60
+
+/* Of IPv6, so many headers of options and routing are looked behind, of so many units of 8 bytes in all. */
+#define FLOW_KEY_OPTIONS_MAX  4
+#define FLOW_KEY_OPTION_UNITS 8
 
 /* The fields that an exact rule may leave open. A key has those that are in its `fields`; the others are 0. */
 enum flow_key_field {
@@ -153,6 +161,12 @@ static inline __attribute__((always_inline)) bool flow_key_has_ports(const struc
 	return key->protocol == FLOW_KEY_UDP || key->protocol == FLOW_KEY_TCP;
 }
 
+static inline __attribute__((always_inline)) bool flow_key_is_option(__u8 protocol)
+{
+	return protocol == FLOW_KEY_HOP_BY_HOP || protocol == FLOW_KEY_ROUTING ||
+	       protocol == FLOW_KEY_DESTINATION_OPTIONS;
+}
+
 static inline __attribute__((always_inline)) void flow_key_note_fragment(struct flow_headers *headers, __u32 offset,
                                                                          __u32 id)
 {
@@ -204,41 +218,54 @@ static inline __attribute__((always_inline)) bool flow_key_read_ipv4(const __u8 
 	return wide;
 }
 
-static inline __attribute__((always_inline)) void flow_key_read_ipv6_fields(const __u8 *ip, struct flow_key *key,
-                                                                            bool wide)
-{
-	key->ip_version = 6;
-	__builtin_memcpy(key->source, ip + 8, 16);
-	__builtin_memcpy(key->destination, ip + 24, 16);
-	if (!wide)
-		return;
-	key->protocol = ip[6];
-	key->traffic_class = (__u8)(flow_key_be16(ip) >> 4);
-}
-
-/* The fragment header is directly behind the IPv6 header. One without offset and more fragments is no fragment. */
-static inline __attribute__((always_inline)) bool flow_key_read_ipv6_fragment(const __u8 *ip, const __u8 *end,
+/* One without offset and more fragments is no fragment. */
+static inline __attribute__((always_inline)) bool flow_key_read_ipv6_fragment(const __u8 *header, const __u8 *end,
                                                                               struct flow_headers *headers, bool wide)
 {
 	struct flow_key *key = &headers->key;
-	const __u8 *extension = ip + 40;
 	__u16 fragment;
 
-	if (extension + 8 > end)
+	if (header + 8 > end)
 		return wide;
-	fragment = flow_key_be16(extension + 2);
-	if (!wide && (extension[0] != FLOW_KEY_UDP || fragment & 0xfff8))
-		return false;
-	if (wide) {
-		key->protocol = extension[0];
-		if (fragment & 0xfff9)
-			flow_key_note_fragment(headers, fragment & 0xfff8,
-			                       (__u32)flow_key_be16(extension + 4) << 16 |
-			                               flow_key_be16(extension + 6));
-		if (!flow_key_has_ports(key) || fragment & 0xfff8)
-			return true;
+	fragment = flow_key_be16(header + 2);
+	key->protocol = header[0];
+	if (wide && fragment & 0xfff9)
+		flow_key_note_fragment(headers, fragment & 0xfff8,
+		                       (__u32)flow_key_be16(header + 4) << 16 | flow_key_be16(header + 6));
+	if (!flow_key_has_ports(key) || fragment & 0xfff8)
+		return wide;
+	return flow_key_read_ports(header + 8, end, key, wide);
+}
+
+/*
+ * Options and routing, then a fragment header or the ports. As above: a branch for each place where a header can begin,
+ * and no loop.
+ */
+static inline __attribute__((always_inline)) bool flow_key_read_ipv6_headers(const __u8 *ip, const __u8 *end,
+                                                                             struct flow_headers *headers, bool wide)
+{
+	struct flow_key *key = &headers->key;
+	__u32 at = 0, n = 0;
+
+#ifdef __clang__
+#pragma unroll
+#endif
+	for (__u32 unit = 0; unit <= FLOW_KEY_OPTION_UNITS; unit++) {
+		const __u8 *header = ip + 40 + unit * 8;
+
+		__asm__ volatile("" : "+r"(header));
+		if (at != unit)
+			continue;
+		if (flow_key_has_ports(key))
+			return flow_key_read_ports(header, end, key, wide);
+		if (key->protocol == FLOW_KEY_IPV6_FRAGMENT)
+			return flow_key_read_ipv6_fragment(header, end, headers, wide);
+		if (!flow_key_is_option(key->protocol) || n++ == FLOW_KEY_OPTIONS_MAX || header + 8 > end)
+			return wide;
+		key->protocol = header[0];
+		at += 1 + header[1];
 	}
-	return flow_key_read_ports(ip + 48, end, key, wide);
+	return wide;
 }
 
 static inline __attribute__((always_inline)) bool flow_key_read_ipv6(const __u8 *ip, const __u8 *end,
@@ -248,14 +275,13 @@ static inline __attribute__((always_inline)) bool flow_key_read_ipv6(const __u8 
 
 	if (ip + 40 > end || ip[0] >> 4 != 6)
 		return wide;
-	if (!wide && ip[6] != FLOW_KEY_UDP && ip[6] != FLOW_KEY_IPV6_FRAGMENT)
-		return false;
-	flow_key_read_ipv6_fields(ip, key, wide);
-	if (ip[6] == FLOW_KEY_IPV6_FRAGMENT)
-		return flow_key_read_ipv6_fragment(ip, end, headers, wide);
-	if (wide && !flow_key_has_ports(key))
-		return true;
-	return flow_key_read_ports(ip + 40, end, key, wide);
+	key->ip_version = 6;
+	__builtin_memcpy(key->source, ip + 8, 16);
+	__builtin_memcpy(key->destination, ip + 24, 16);
+	key->protocol = ip[6];
+	if (wide)
+		key->traffic_class = (__u8)(flow_key_be16(ip) >> 4);
+	return flow_key_read_ipv6_headers(ip, end, headers, wide) && (wide || key->protocol == FLOW_KEY_UDP);
 }
 
 /** Without an Ethernet header: the headers have no MAC and no EtherType. */

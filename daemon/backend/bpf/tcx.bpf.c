@@ -7,7 +7,8 @@
 
 #include <bpf/bpf_endian.h>
 
-#define ALL_HEADERS_BYTES (14 + 4 + 60 + 8)
+#define USUAL_HEADERS_BYTES (14 + 4 + 60 + 8)
+#define ALL_HEADERS_BYTES   (14 + 4 + 40 + 8 * FLOW_KEY_OPTION_UNITS + 4)
 
 /* Of enum tcx_action_base, which headers before Linux 6.6 lack. */
 #define TCX_PASS_ON (-1)
@@ -63,6 +64,8 @@ int tcx_drop(struct __sk_buff *skb)
 	 */
 	if (tcx_is_shorter(skb, ALL_HEADERS_BYTES) && skb->len >= ALL_HEADERS_BYTES)
 		bpf_skb_pull_data(skb, ALL_HEADERS_BYTES);
+	else if (tcx_is_shorter(skb, USUAL_HEADERS_BYTES) && skb->len >= USUAL_HEADERS_BYTES)
+		bpf_skb_pull_data(skb, USUAL_HEADERS_BYTES);
 	return tcx_finds(skb, now, mine) ? TCX_DISCARD : TCX_PASS_ON;
 }
 

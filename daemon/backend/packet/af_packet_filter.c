@@ -102,6 +102,8 @@ static int filter_plan(struct filter_writer *writer, const struct af_packet_clai
 		if (writer->use[field] == USE_WORD)
 			writer->word[field] = (uint8_t)n_words++;
 	}
+	if (writer->takes_version[1])
+		writer->next_word = (uint8_t)n_words++;
 	return n_words <= BPF_MEMWORDS ? 0 : -E2BIG;
 }
 

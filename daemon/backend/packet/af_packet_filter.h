@@ -42,6 +42,7 @@ struct filter_writer {
 	uint32_t value[N_FIELDS]; /* with USE_COMMON; likewise mask */
 	uint32_t mask[N_FIELDS];
 	bool is_whole[N_FIELDS]; /* the mask has all bits */
+	uint8_t next_word;       /* a scratch word for the next header of IPv6 */
 	bool takes_version[2];   /* IPv4, IPv6: some condition can hold for it */
 	bool takes_others;       /* some condition holds for what is no IP */
 };

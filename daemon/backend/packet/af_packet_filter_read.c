@@ -17,6 +17,7 @@
 #define OFFSET_MASK   0x1fff
 #define MORE_MASK     0x2000
 
+#define UNIT_BYTES          8 /* of extension headers */
 #define IPV6_FRAGMENT_BYTES 8
 #define IPV6_OFFSET_MASK    0xfff8
 #define IPV6_MORE_MASK      0x0001
@@ -157,6 +158,7 @@ static void filter_check_length(struct filter_writer *writer, uint32_t bytes, st
 		return;
 	filter_put(writer, BPF_LD | BPF_W | BPF_LEN, 0, 0, 0);
 	filter_put(writer, BPF_ALU | BPF_SUB | BPF_X, 0, 0, 0);
+	filter_put(writer, BPF_JMP | BPF_JSET | BPF_K, 1, 0, UINT32_C(1) << 31); /* X is behind the end */
 	filter_stay_if(writer, BPF_JGE, ETH_HLEN + bytes, exits);
 }
 
@@ -178,11 +180,12 @@ static void filter_take_fragment(struct filter_writer *writer, uint32_t mask)
 }
 
 /* Leave if the protocol, which is at `at`, has no ports. */
-static void filter_stay_with_ports(struct filter_writer *writer, uint32_t at, struct filter_exits *without)
+static void filter_stay_with_ports(struct filter_writer *writer, uint16_t load, uint32_t at,
+                                   struct filter_exits *without)
 {
 	if (filter_knows_ports(writer))
 		return;
-	filter_put(writer, BPF_LD | BPF_B | BPF_IND, 0, 0, at);
+	filter_put(writer, BPF_LD | load, 0, 0, at);
 	filter_put(writer, BPF_JMP | BPF_JEQ | BPF_K, 2, 0, IPPROTO_UDP);
 	filter_stay_if(writer, BPF_JEQ, IPPROTO_TCP, without);
 }
@@ -206,7 +209,7 @@ static void filter_read_ipv4_protocol(struct filter_writer *writer, bool has_por
 	}
 	if (!has_ports)
 		return;
-	filter_stay_with_ports(writer, ip_at + 9, without);
+	filter_stay_with_ports(writer, BPF_B | BPF_IND, ip_at + 9, without);
 	filter_put(writer, BPF_LD | BPF_H | BPF_IND, 0, 0, ip_at + IPV4_FRAGMENT);
 	filter_leave_if(writer, BPF_JSET, OFFSET_MASK, without);
 	filter_put(writer, BPF_LD | BPF_B | BPF_IND, 0, 0, ip_at);
@@ -227,30 +230,64 @@ static void filter_read_ipv6_fragment(struct filter_writer *writer, bool has_por
 	}
 	if (!has_ports)
 		return;
-	filter_stay_with_ports(writer, header_at, without);
+	filter_stay_with_ports(writer, BPF_B | BPF_IND, header_at, without);
 	filter_put(writer, BPF_LD | BPF_H | BPF_IND, 0, 0, header_at + 2);
 	filter_leave_if(writer, BPF_JSET, IPV6_OFFSET_MASK, without);
 	filter_add_to_x(writer, IPV6_FRAGMENT_BYTES);
 }
 
+/*
+ * X goes on by headers of options and routing, and the last value loaded, which is in next_word too, becomes the next
+ * header behind them. A jump of the kernel goes forward only, so the code is there for each header.
+ */
+static void filter_skip_ipv6_options(struct filter_writer *writer)
+{
+	uint32_t ip_at = filter_ip_at(writer), header_at = ip_at + IPV6_BYTES;
+	struct filter_exits end = {.n = 0};
+
+	filter_put(writer, BPF_LD | BPF_B | BPF_IND, 0, 0, ip_at + 6);
+	filter_put(writer, BPF_ST, 0, 0, writer->next_word);
+	for (uint32_t i = 0; i < FLOW_KEY_OPTIONS_MAX; i++) {
+		filter_put(writer, BPF_JMP | BPF_JEQ | BPF_K, 3, 0, FLOW_KEY_HOP_BY_HOP);
+		filter_put(writer, BPF_JMP | BPF_JEQ | BPF_K, 2, 0, FLOW_KEY_ROUTING);
+		filter_stay_if(writer, BPF_JEQ, FLOW_KEY_DESTINATION_OPTIONS, &end);
+		filter_check_length(writer, IPV6_BYTES + UNIT_BYTES, &end);
+		filter_put(writer, BPF_LD | BPF_B | BPF_IND, 0, 0, header_at);
+		filter_put(writer, BPF_ST, 0, 0, writer->next_word);
+		filter_put(writer, BPF_LD | BPF_B | BPF_IND, 0, 0, header_at + 1);
+		filter_put(writer, BPF_ALU | BPF_ADD | BPF_K, 0, 0, 1);
+		filter_put(writer, BPF_ALU | BPF_LSH | BPF_K, 0, 0, 3);
+		filter_put(writer, BPF_ALU | BPF_ADD | BPF_X, 0, 0, 0);
+		filter_put(writer, BPF_MISC | BPF_TAX, 0, 0, 0);
+		filter_put(writer, BPF_LD | BPF_W | BPF_MEM, 0, 0, writer->next_word);
+	}
+	filter_land(writer, &end);
+}
+
 /* With ports: X becomes what is between the Ethernet header and the ports, but for the IPv6 header. */
 static void filter_read_ipv6_protocol(struct filter_writer *writer, bool has_ports, struct filter_exits *without)
 {
-	uint32_t ip_at = filter_ip_at(writer);
 	struct filter_exits plain = {.n = 0}, end = {.n = 0};
 
 	if (!has_ports && !filter_needs(writer, 1U << FIELD_PROTOCOL | 1U << FIELD_FRAGMENT))
 		return;
-	filter_put(writer, BPF_LD | BPF_B | BPF_IND, 0, 0, ip_at + 6);
+	filter_skip_ipv6_options(writer);
+	/* X has the length of an inner tag, too. */
+	filter_put(writer, BPF_MISC | BPF_TXA, 0, 0, 0);
+	filter_leave_if(writer, BPF_JGT, FLOW_KEY_OPTION_UNITS * UNIT_BYTES + TAG_BYTES, &plain);
+	filter_put(writer, BPF_LD | BPF_W | BPF_MEM, 0, 0, writer->next_word);
 	filter_stay_if(writer, BPF_JEQ, IPPROTO_FRAGMENT, &plain);
 	filter_check_length(writer, IPV6_BYTES + IPV6_FRAGMENT_BYTES, &plain);
 	filter_read_ipv6_fragment(writer, has_ports, without);
 	filter_leave(writer, &end);
 	filter_land(writer, &plain);
 	filter_load_field(writer, BPF_IMM, 0, FIELD_FRAGMENT);
-	filter_load_field(writer, BPF_B | BPF_IND, ip_at + 6, FIELD_PROTOCOL);
-	if (has_ports)
-		filter_stay_with_ports(writer, ip_at + 6, without);
+	filter_load_field(writer, BPF_W | BPF_MEM, writer->next_word, FIELD_PROTOCOL);
+	if (has_ports) {
+		filter_stay_with_ports(writer, BPF_W | BPF_MEM, writer->next_word, without);
+		filter_put(writer, BPF_MISC | BPF_TXA, 0, 0, 0);
+		filter_leave_if(writer, BPF_JGT, FLOW_KEY_OPTION_UNITS * UNIT_BYTES + TAG_BYTES, without);
+	}
 	filter_land(writer, &end);
 }
 
