@@ -275,23 +275,18 @@ static int begin_libpcap(struct capture *capture)
 	return add_link(capture, pcap_datalink(capture->reader)) < 0 ? EX_DATAERR : 0;
 }
 
-static int open_raw(struct capture *capture)
-{
-	int r = raw_recording_open(&capture->raw, capture->path, capture->error, sizeof(capture->error));
-
-	if (r < 0)
-		return r == -EBADMSG ? EX_DATAERR : EX_NOINPUT;
-	capture->n_dropped = raw_recording_dropped(capture->raw);
-	return 0;
-}
-
 int capture_open(struct capture *capture, const char *path)
 {
 	int r;
 
 	*capture = (struct capture){.path = strcmp(path, "-") ? path : "standard input"};
-	if (strcmp(path, "-") != 0 && raw_recording_is_one(path))
-		return open_raw(capture);
+	if (strcmp(path, "-") != 0 && raw_recording_is_one(path)) {
+		r = raw_recording_open(&capture->raw, capture->path, capture->error, sizeof(capture->error));
+		if (r < 0)
+			return r == -EBADMSG ? EX_DATAERR : EX_NOINPUT;
+		capture->n_dropped = raw_recording_dropped(capture->raw);
+		return 0;
+	}
 	r = recording_open(&capture->recording, path);
 	if (r < 0) {
 		snprintf(capture->error, sizeof(capture->error), "%s: %s", capture->path, strerror(-r));

@@ -236,16 +236,6 @@ static void add_known(struct known_options *known, size_t *n, const struct optio
 		         row->argument ? ":" : "");
 }
 
-static void list_known(const struct options_table *table, struct known_options *known)
-{
-	size_t n = 0;
-
-	for (size_t i = 0; i < table->n_rows && i < ROWS_MAX; i++)
-		if (table->rows[i].name)
-			add_known(known, &n, &table->rows[i], FIRST_LONG + (int)i);
-	add_known(known, &n, &help_row, 'h');
-}
-
 /* By what getopt_long() returned. n_rows: there is none. */
 static size_t find_given_row(const struct options_table *table, int option)
 {
@@ -323,8 +313,12 @@ int options_parse(const struct options_table *table, int argc, char **argv, void
 	struct known_options known = {0};
 	uint64_t given = 0;
 	int option, r = -1;
+	size_t n = 0;
 
-	list_known(table, &known);
+	for (size_t i = 0; i < table->n_rows && i < ROWS_MAX; i++)
+		if (table->rows[i].name)
+			add_known(&known, &n, &table->rows[i], FIRST_LONG + (int)i);
+	add_known(&known, &n, &help_row, 'h');
 	while (r < 0 && (option = getopt_long(argc, argv, known.letters, known.names, NULL)) != -1)
 		r = take_option(table, option, options, &given);
 	if (r < 0)

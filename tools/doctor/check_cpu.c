@@ -83,18 +83,6 @@ struct pinned_worker {
 	int line;
 };
 
-static void report_missing_cpu(const struct doctor_facts *facts, const struct pinned_worker *worker,
-                               struct finding *finding)
-{
-	char list[FINDING_TEXT_BYTES];
-
-	finding->level = FINDING_ERROR;
-	finding_write(finding->found, "there is no such CPU for it");
-	finding_write(finding->wanted, "one of %s", finding_format_cpus(&facts->cpus.online, list));
-	finding_write(finding->why, "ibvcapd cannot bind the worker to it");
-	finding_fix_by_edit(finding, worker->file, worker->line, "cpu");
-}
-
 static void add_busy_cpu(int cpu, enum config_poll poll, cpu_set_t *cpus)
 {
 	if (cpu >= 0 && cpu < CPU_SETSIZE && poll == CONFIG_POLL_BUSY)
@@ -124,7 +112,11 @@ static void check_cpu_isolation(const struct doctor_facts *facts, const struct p
 	char list[FINDING_TEXT_BYTES];
 
 	if (CPU_COUNT(&facts->cpus.online) && !CPU_ISSET((unsigned int)worker->cpu, &facts->cpus.online)) {
-		report_missing_cpu(facts, worker, finding);
+		finding->level = FINDING_ERROR;
+		finding_write(finding->found, "there is no such CPU for it");
+		finding_write(finding->wanted, "one of %s", finding_format_cpus(&facts->cpus.online, list));
+		finding_write(finding->why, "ibvcapd cannot bind the worker to it");
+		finding_fix_by_edit(finding, worker->file, worker->line, "cpu");
 		return;
 	}
 	if (CPU_ISSET((unsigned int)worker->cpu, &facts->cpus.isolated)) {

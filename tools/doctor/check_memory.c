@@ -194,25 +194,6 @@ static uint64_t pages_in_use(const struct doctor_facts *facts, uint64_t page_kib
 	return 0;
 }
 
-/* The pages that the configuration needs on each node. For a device of unknown node this is find_default_node(). */
-static void plan_pages(const struct doctor_facts *facts, uint64_t page_kib, uint64_t pages[DOCTOR_NODES_MAX])
-{
-	const struct config *config = facts->config;
-	unsigned int else_node = find_default_node(facts, page_kib);
-	uint64_t page_bytes = page_kib * KIB;
-
-	memset(pages, 0, DOCTOR_NODES_MAX * sizeof(pages[0]));
-	for (uint32_t i = 0; i < config->n_streams; i++)
-		if (config->streams[i].page_bytes == page_bytes)
-			pages[node_of_interface(facts, config->streams[i].interface, else_node)] +=
-				geometry_ring_bytes(&config->streams[i]) / page_bytes;
-	for (uint32_t i = 0; i < config->n_channels; i++)
-		if (config->channels[i].page_bytes == page_bytes)
-			pages[node_of_interface(facts, config->channels[i].interface, else_node)] +=
-				config->channels[i].max_senders *
-				(geometry_arena_bytes(&config->channels[i]) / page_bytes);
-}
-
 static void append_tmpfiles_fix(uint64_t page_kib, unsigned int node, uint64_t pages, struct finding *finding)
 {
 	finding_append(finding->fix,
@@ -265,13 +246,25 @@ static void write_pages_fix(const struct doctor_facts *facts, uint64_t page_kib,
 static void write_planned_fix(const struct doctor_facts *facts, uint64_t page_kib, unsigned int times,
                               struct finding *finding)
 {
-	uint64_t pages[DOCTOR_NODES_MAX];
+	uint64_t pages[DOCTOR_NODES_MAX] = {0};
+	unsigned int else_node = find_default_node(facts, page_kib);
+	const struct config *config = facts->config;
+	uint64_t page_bytes = page_kib * KIB;
 
 	if (!has_memory_for(facts, times)) {
 		write_lower_fix(facts, finding);
 		return;
 	}
-	plan_pages(facts, page_kib, pages);
+	/* The pages that the configuration needs on each node. For a device of unknown node this is find_default_node(). */
+	for (uint32_t i = 0; i < config->n_streams; i++)
+		if (config->streams[i].page_bytes == page_bytes)
+			pages[node_of_interface(facts, config->streams[i].interface, else_node)] +=
+				geometry_ring_bytes(&config->streams[i]) / page_bytes;
+	for (uint32_t i = 0; i < config->n_channels; i++)
+		if (config->channels[i].page_bytes == page_bytes)
+			pages[node_of_interface(facts, config->channels[i].interface, else_node)] +=
+				config->channels[i].max_senders *
+				(geometry_arena_bytes(&config->channels[i]) / page_bytes);
 	for (unsigned int node = 0; node < DOCTOR_NODES_MAX; node++)
 		pages[node] *= times;
 	write_pages_fix(facts, page_kib, pages, finding);

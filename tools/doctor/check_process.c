@@ -79,8 +79,9 @@ static void check_process_capabilities(const struct doctor_process *process, str
 
 /* ---- the socket ------------------------------------------------------------------------------------ */
 
-static void describe_listener(const struct doctor_facts *facts, struct finding *finding)
+static void check_socket(const struct doctor_facts *facts, struct findings *findings)
 {
+	struct finding *finding = finding_add(findings, "socket", "control socket %s", facts->control.path);
 	const struct doctor_socket *control = &facts->control;
 
 	if (facts->process.kind == DOCTOR_DAEMON)
@@ -97,13 +98,6 @@ static void describe_listener(const struct doctor_facts *facts, struct finding *
 		finding_write(finding->found, "no process listens");
 	else
 		finding_write(finding->found, "no ibvcapd was found: %s", strerror(control->error));
-}
-
-static void check_socket(const struct doctor_facts *facts, struct findings *findings)
-{
-	struct finding *finding = finding_add(findings, "socket", "control socket %s", facts->control.path);
-
-	describe_listener(facts, finding);
 }
 
 static void check_network(const struct doctor_facts *facts, struct findings *findings)

@@ -91,16 +91,6 @@ static void read_pci_vendor(const char *directory, const char *name, void *conte
 		*(bool *)context = true;
 }
 
-static void read_kernel_features(const char *root, struct doctor_kernel *kernel)
-{
-	char path[PATH_MAX];
-
-	files_join(path, "%s/proc/sys/net/core", root);
-	kernel->knows_jit = files_exist("%s/bpf_jit_enable", path);
-	kernel->has_jit = files_read_number(path, "bpf_jit_enable") != 0;
-	kernel->has_btf = files_exist("%s/sys/kernel/btf/vmlinux", root);
-}
-
 void doctor_read(const char *root, struct doctor_facts *facts)
 {
 	char path[PATH_MAX];
@@ -117,7 +107,10 @@ void doctor_read(const char *root, struct doctor_facts *facts)
 	files_join(path, "%s/sys/bus/pci/devices", root);
 	files_for_each(path, read_pci_vendor, &facts->mellanox_pci);
 	read_interfaces(root, facts);
-	read_kernel_features(root, &facts->kernel);
+	files_join(path, "%s/proc/sys/net/core", root);
+	facts->kernel.knows_jit = files_exist("%s/bpf_jit_enable", path);
+	facts->kernel.has_jit = files_read_number(path, "bpf_jit_enable") != 0;
+	facts->kernel.has_btf = files_exist("%s/sys/kernel/btf/vmlinux", root);
 }
 
 static void ask_system_clock(struct doctor_clock *clock)

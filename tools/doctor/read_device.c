@@ -58,18 +58,6 @@ static void keep_first_name(const char *directory, const char *name, void *conte
 		files_copy_name(first, IFNAMSIZ, name);
 }
 
-/* A GID names its network interface. A port without GIDs, whose interface was never up, is found by its PCI device. */
-static void find_port_netdev(const char *root, const char *device, struct doctor_port *port)
-{
-	char path[PATH_MAX];
-
-	for (unsigned int i = 0; i < port->n_gids && !*port->netdev; i++)
-		memcpy(port->netdev, port->gids[i].netdev, sizeof(port->netdev));
-	files_join(path, "%s/sys/class/infiniband/%s/device/net", root, device);
-	if (!*port->netdev)
-		files_for_each(path, keep_first_name, port->netdev);
-}
-
 struct port_context {
 	const char *root;
 	struct doctor_device *device;
@@ -91,7 +79,12 @@ static void read_port(const char *directory, const char *name, void *context)
 	files_join(path, "%s/%s/gids", directory, name);
 	files_for_each(path, read_gid, port);
 	qsort(port->gids, port->n_gids, sizeof(port->gids[0]), compare_gids);
-	find_port_netdev(at->root, at->device->name, port);
+	/* A GID names its network interface. A port without GIDs, whose interface was never up, is found by its PCI device. */
+	for (unsigned int i = 0; i < port->n_gids && !*port->netdev; i++)
+		memcpy(port->netdev, port->gids[i].netdev, sizeof(port->netdev));
+	files_join(path, "%s/sys/class/infiniband/%s/device/net", at->root, at->device->name);
+	if (!*port->netdev)
+		files_for_each(path, keep_first_name, port->netdev);
 }
 
 /* ---- PCI ------------------------------------------------------------------------------------------- */

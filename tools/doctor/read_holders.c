@@ -148,18 +148,6 @@ static bool read_user(const char *directory, const char *pid, uid_t *uid)
 	return *text != '\0';
 }
 
-static void read_user_name(const char *directory, const char *pid, char *name)
-{
-	const struct passwd *user;
-	uid_t uid;
-
-	user = read_user(directory, pid, &uid) ? getpwuid(uid) : NULL;
-	if (user)
-		files_copy_name(name, DOCTOR_NAME_BYTES, user->pw_name);
-	else
-		snprintf(name, DOCTOR_NAME_BYTES, "%u", uid);
-}
-
 /*
  * Is a process called ibvcapd a daemon? Yes, if it listens at the control socket, or if its account is root's, a
  * system's, or the doctor's own. A daemon may run as any other user, too: what proves that a ring has it is the ring's
@@ -181,6 +169,8 @@ static void read_holder(const char *directory, const char *pid, void *context)
 	struct doctor_holder *holder = &facts->holders[facts->n_holders];
 	char path[PATH_MAX], name[DOCTOR_NAME_BYTES];
 	bool is_named, trusted;
+	const struct passwd *user;
+	uid_t uid;
 
 	files_read_line(name, sizeof(name), "%s/%s/comm", directory, pid);
 	is_named = strcmp(name, "ibvcapd") == 0;
@@ -201,7 +191,11 @@ static void read_holder(const char *directory, const char *pid, void *context)
 	facts->n_holders++;
 	holder->pid = (pid_t)strtol(pid, NULL, 10);
 	files_copy_name(holder->name, sizeof(holder->name), name);
-	read_user_name(directory, pid, holder->user);
+	user = read_user(directory, pid, &uid) ? getpwuid(uid) : NULL;
+	if (user)
+		files_copy_name(holder->user, DOCTOR_NAME_BYTES, user->pw_name);
+	else
+		snprintf(holder->user, DOCTOR_NAME_BYTES, "%u", uid);
 }
 
 static bool is_held_by_daemon(const struct holder_scan *scan, const struct held_segment *segment)

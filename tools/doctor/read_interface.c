@@ -67,14 +67,6 @@ static void add_joined_group(const struct joined_group *joined, void *context)
 	memcpy(group->group.address, joined->address, sizeof(joined->address));
 }
 
-/* The groups of the daemon's network namespace, which may differ from that of this process. */
-static void read_joined_groups(const char *root, struct doctor_facts *facts)
-{
-	pid_t pid = facts->process.kind == DOCTOR_DAEMON ? facts->process.pid : 0;
-
-	(void)joined_groups_for_each(root, pid, add_joined_group, facts);
-}
-
 void read_interfaces(const char *root, struct doctor_facts *facts)
 {
 	for (unsigned int i = 0; i < facts->n_devices; i++)
@@ -84,7 +76,9 @@ void read_interfaces(const char *root, struct doctor_facts *facts)
 		add_netdev(root, facts, facts->config->streams[i].interface);
 	for (unsigned int i = 0; facts->config && i < facts->config->n_channels; i++)
 		add_netdev(root, facts, facts->config->channels[i].interface);
-	read_joined_groups(root, facts);
+	/* The groups of the daemon's network namespace, which may differ from that of this process. */
+	(void)joined_groups_for_each(root, facts->process.kind == DOCTOR_DAEMON ? facts->process.pid : 0,
+	                             add_joined_group, facts);
 }
 
 /* ---- the kernel ------------------------------------------------------------------------------------- */

@@ -79,19 +79,6 @@ static void print_gaps(const struct inspect_sum *sum, uint64_t limit)
 		printf("  and %" PRIu64 " gaps more: --gaps N prints N of them\n", sum->n_gaps - n);
 }
 
-static void print_numbered(const struct inspect_numbered *numbered)
-{
-	const struct ibvcap_tracker_counts counts = inspect_numbers_counts(numbered);
-	uint64_t before_card = inspect_lost_before_card(numbered);
-
-	printf("  %s, by the packets' own numbers:\n", numbered->stream);
-	tracker_print(numbered->tracker);
-	if (counts.numbers.lost)
-		printf("  lost before the card (sender, network) %" PRIu64
-		       ", among the losses that the recording names %" PRIu64 "\n",
-		       before_card, counts.numbers.lost - before_card);
-}
-
 static void print_file(const struct inspect_file *file, uint64_t gaps)
 {
 	const struct inspect_sum *sum = &file->sum;
@@ -113,8 +100,17 @@ static void print_file(const struct inspect_file *file, uint64_t gaps)
 	for (uint32_t i = 0; i < sum->n_sources; i++)
 		print_source(&sum->sources[i]);
 	print_gaps(sum, gaps);
-	for (uint32_t i = 0; i < file->numbers.n_streams; i++)
-		print_numbered(&file->numbers.streams[i]);
+	for (uint32_t i = 0; i < file->numbers.n_streams; i++) {
+		const struct ibvcap_tracker_counts counts = inspect_numbers_counts(&file->numbers.streams[i]);
+		uint64_t before_card = inspect_lost_before_card(&file->numbers.streams[i]);
+
+		printf("  %s, by the packets' own numbers:\n", file->numbers.streams[i].stream);
+		tracker_print(file->numbers.streams[i].tracker);
+		if (counts.numbers.lost)
+			printf("  lost before the card (sender, network) %" PRIu64
+			       ", among the losses that the recording names %" PRIu64 "\n",
+			       before_card, counts.numbers.lost - before_card);
+	}
 	if (sum->closing[0])
 		printf("  the recorder said: %s\n", sum->closing);
 	inspect_print_finding(verdict, sizeof(verdict), &file->finding);

@@ -113,21 +113,6 @@ static bool is_same_piece(const struct recording_account *a, const struct record
 	return is_same_end(&a->from, &b->from) && is_same_end(&a->until, &b->until) && a->written == b->written;
 }
 
-static struct join join_over_gap(const struct recording_account *before, const struct recording_account *after)
-{
-	struct join join = {.kind = JOIN_MISSING};
-
-	if (!before->until.epoch || before->until.epoch != after->from.epoch)
-		return join; /* numbers begin again at 0 */
-	if (after->from.sequence < before->until.sequence)
-		return (struct join){.kind = JOIN_CONTRADICTS, .what = "the later file begins before the earlier ends"};
-	join.is_one_epoch = true;
-	join.n_packets = after->from.sequence - before->until.sequence;
-	/* By flow, these are those of all flows. */
-	join.is_counted = before->flow == RECORDING_ACCOUNT_NO_FLOW;
-	return join;
-}
-
 static struct join join_pieces(const struct recording_account *before, const struct recording_account *after)
 {
 	if (before->file == after->file)
@@ -136,8 +121,20 @@ static struct join join_pieces(const struct recording_account *before, const str
 		               : (struct join){.kind = JOIN_CONTRADICTS, .what = "both have the same number"};
 	if (before->is_last)
 		return (struct join){.kind = JOIN_CONTRADICTS, .what = "the recording ended with the earlier file"};
-	if (after->file - before->file > 1)
-		return join_over_gap(before, after);
+	if (after->file - before->file > 1) {
+		struct join join = {.kind = JOIN_MISSING};
+
+		if (!before->until.epoch || before->until.epoch != after->from.epoch)
+			return join; /* numbers begin again at 0 */
+		if (after->from.sequence < before->until.sequence)
+			return (struct join){.kind = JOIN_CONTRADICTS,
+			                     .what = "the later file begins before the earlier ends"};
+		join.is_one_epoch = true;
+		join.n_packets = after->from.sequence - before->until.sequence;
+		/* By flow, these are those of all flows. */
+		join.is_counted = before->flow == RECORDING_ACCOUNT_NO_FLOW;
+		return join;
+	}
 	if (!is_same_end(&before->until, &after->from))
 		return (struct join){.kind = JOIN_CONTRADICTS,
 		                     .what = "the later file does not begin where the earlier ends"};

@@ -108,16 +108,6 @@ static uint64_t missing_of(const struct inspect_source *source)
 	return source->n_dropped > source->n_lost ? source->n_dropped : source->n_lost;
 }
 
-static void find_losses(struct inspect_finding *finding, const struct inspect_sum *sum)
-{
-	uint64_t missing = 0;
-
-	for (uint32_t i = 0; i < sum->n_sources; i++)
-		missing += missing_of(&sum->sources[i]);
-	if (missing)
-		inspect_say(finding, INSPECT_INCOMPLETE, "%" PRIu64 " packets are missing", missing);
-}
-
 static void find_lost_numbers(struct inspect_finding *finding, const struct inspect_numbers *numbers)
 {
 	uint64_t lost = 0, before_card = 0;
@@ -257,13 +247,16 @@ void inspect_judge(struct inspect_finding *finding, const struct inspect_sum *su
                    const struct inspect_numbers *numbers, int end, const char *error)
 {
 	uint32_t unknown = unknown_of(sum);
-	uint64_t more_of_card, late;
+	uint64_t missing = 0, more_of_card, late;
 
 	*finding = (struct inspect_finding){0};
 	find_damage(finding, sum, end, error);
 	if (!end)
 		find_origin(finding, sum);
-	find_losses(finding, sum);
+	for (uint32_t i = 0; i < sum->n_sources; i++)
+		missing += missing_of(&sum->sources[i]);
+	if (missing)
+		inspect_say(finding, INSPECT_INCOMPLETE, "%" PRIu64 " packets are missing", missing);
 	find_lost_numbers(finding, numbers);
 	for (uint32_t i = 0; i < numbers->n_streams; i++)
 		find_unfollowed(finding, &numbers->streams[i]);

@@ -86,19 +86,6 @@ static void note_skipped(struct losses *losses, uint64_t n, uint64_t now_ns)
 	losses_caught_up(losses, now_ns);
 }
 
-static void note_restart(struct losses *losses, uint64_t next_row_ns)
-{
-	char last[REPORT_UTC_BYTES], next[REPORT_UTC_BYTES];
-
-	report_format_utc(losses->last_row_ns, 9, last);
-	report_format_utc(next_row_ns, 9, next);
-	losses->sum.restarts++;
-	losses->named.restarts++;
-	losses_say(losses,
-	           "ibvcapd was restarted: how many packets were lost is not known (last packet %s, next packet %s)",
-	           last, next);
-}
-
 /*
  * The daemon reads the card's counter some times a second: the loss was before the next row, but maybe not just before
  * that row. The queue whose block shows the loss first names it, and no other queue does.
@@ -132,8 +119,18 @@ void losses_of_batch(struct losses *losses, const struct ibvcap_rx *rx, const st
                      uint64_t now_ns)
 {
 	losses_in_epoch(losses, batch->epoch);
-	if (batch->flags & IBVCAP_RX_BATCH_FLAG_GAP_UNKNOWN)
-		note_restart(losses, batch->meta[0].timestamp_ns);
+	if (batch->flags & IBVCAP_RX_BATCH_FLAG_GAP_UNKNOWN) {
+		char last[REPORT_UTC_BYTES], next[REPORT_UTC_BYTES];
+
+		report_format_utc(losses->last_row_ns, 9, last);
+		report_format_utc(batch->meta[0].timestamp_ns, 9, next);
+		losses->sum.restarts++;
+		losses->named.restarts++;
+		losses_say(losses,
+		           "ibvcapd was restarted: how many packets were lost is not known (last packet %s, next "
+		           "packet %s)",
+		           last, next);
+	}
 	if (batch->gap)
 		note_skipped(losses, batch->gap, now_ns);
 	if (batch->flags & IBVCAP_RX_BATCH_FLAG_DEMOTED)

@@ -47,22 +47,6 @@ static bool is_name_of_stream(const char *name, size_t n, const char *stream)
 	return strlen(stream) == n && !memcmp(name, stream, n);
 }
 
-static bool has_own_rows(const char *path, const struct own_streams *streams)
-{
-	char beside[PATH_MAX];
-	const char *stream;
-	json_t *said;
-	bool is_own;
-
-	if (snprintf(beside, sizeof(beside), "%s" RECORDING_JSON, path) >= (int)sizeof(beside))
-		return false;
-	said = raw_description_load(AT_FDCWD, beside, O_NOFOLLOW);
-	stream = json_string_value(json_object_get(said, "stream"));
-	is_own = stream && streams->n == 1 && is_name_of_stream(stream, strlen(stream), streams->names[0]);
-	json_decref(said);
-	return is_own;
-}
-
 /* ---- packets --------------------------------------------------------------------------------------- */
 
 static bool begins_with(const struct pcapng_text *text, const char *with)
@@ -114,8 +98,19 @@ bool own_file_is(const char *path, const struct own_streams *streams, int flow)
 	struct recording recording;
 	bool is_own;
 
-	if (streams->is_raw)
-		return has_own_rows(path, streams);
+	if (streams->is_raw) {
+		char beside[PATH_MAX];
+		const char *stream;
+		json_t *said;
+
+		if (snprintf(beside, sizeof(beside), "%s" RECORDING_JSON, path) >= (int)sizeof(beside))
+			return false;
+		said = raw_description_load(AT_FDCWD, beside, O_NOFOLLOW);
+		stream = json_string_value(json_object_get(said, "stream"));
+		is_own = stream && streams->n == 1 && is_name_of_stream(stream, strlen(stream), streams->names[0]);
+		json_decref(said);
+		return is_own;
+	}
 	if (recording_open(&recording, path) < 0)
 		return false;
 	is_own = has_own_packets(&recording, streams, flow);

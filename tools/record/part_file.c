@@ -93,12 +93,6 @@ bool part_file_is_special(const char *path)
 	return !strcmp(path, "-") || (stat(path, &status) == 0 && !S_ISREG(status.st_mode));
 }
 
-static int open_special(struct part_file *file, const char *path)
-{
-	file->fd = strcmp(path, "-") ? open(path, O_WRONLY | O_CLOEXEC) : STDOUT_FILENO;
-	return file->fd < 0 ? -errno : 0;
-}
-
 int part_file_open(struct part_file *file, char path[PATH_MAX], bool is_new)
 {
 	char folder[PATH_MAX], target[PATH_MAX];
@@ -107,8 +101,10 @@ int part_file_open(struct part_file *file, char path[PATH_MAX], bool is_new)
 	int r;
 
 	*file = PART_FILE_CLOSED;
-	if (part_file_is_special(path))
-		return open_special(file, path);
+	if (part_file_is_special(path)) {
+		file->fd = strcmp(path, "-") ? open(path, O_WRONLY | O_CLOEXEC) : STDOUT_FILENO;
+		return file->fd < 0 ? -errno : 0;
+	}
 	if (lstat(path, &status) == 0 && S_ISLNK(status.st_mode) && realpath(path, target))
 		strcpy(path, target);
 	slash = strrchr(path, '/');

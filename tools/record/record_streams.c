@@ -231,14 +231,6 @@ static int record_window(struct recorder *recorder, const struct record_options 
 	return record_once(recorder);
 }
 
-static int record_last(struct recorder *recorder, const struct record_options *options)
-{
-	uint64_t now_ns = time_utc_ns();
-	int code = ring_reach_print(options, options->last_ns, "--last");
-
-	return code == EX_OK ? record_window(recorder, options, now_ns - options->last_ns, now_ns) : code;
-}
-
 /* A file for each trigger. The exit code of the last one that is not 0. */
 static int record_triggers(struct recorder *recorder, struct record_options *options)
 {
@@ -287,8 +279,12 @@ int record_streams(struct record_options *options)
 	signal(SIGCHLD, SIG_IGN); /* the ends of commands are not waited for */
 	if (options->has_triggers)
 		return record_triggers(&recorder, options);
-	if (options->last_ns)
-		return record_last(&recorder, options);
+	if (options->last_ns) {
+		uint64_t now_ns = time_utc_ns();
+
+		code = ring_reach_print(options, options->last_ns, "--last");
+		return code == EX_OK ? record_window(&recorder, options, now_ns - options->last_ns, now_ns) : code;
+	}
 	recorder.options = *options;
 	return record_once(&recorder);
 }

@@ -266,22 +266,16 @@ static int add_buffer(struct writer *writer, uint8_t *pages)
 	return 0;
 }
 
-/* In huge pages if the kernel has some: the disk's driver takes a buffer of few pages in less time. */
-static void make_pool(struct writer *writer)
+static int make_buffers(struct writer *writer)
 {
+	int r = 0;
 	size_t bytes = writer->n_buffers * (size_t)BUFFER_PITCH;
 
+	/* In huge pages if the kernel has some: the disk's driver takes a buffer of few pages in less time. */
 	bytes += -bytes % HUGE_PAGE_BYTES;
 	writer->pool = aligned_alloc(HUGE_PAGE_BYTES, bytes);
 	if (writer->pool)
 		madvise(writer->pool, bytes, MADV_HUGEPAGE);
-}
-
-static int make_buffers(struct writer *writer)
-{
-	int r = 0;
-
-	make_pool(writer);
 	writer->unwritten = calloc(writer->n_sources, sizeof(*writer->unwritten));
 	writer->accounts = calloc(writer->n_sources, sizeof(*writer->accounts));
 	writer->scratch = malloc(CONTENTS_END_BYTES_MAX);

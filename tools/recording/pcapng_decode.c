@@ -240,26 +240,12 @@ bool decode_packet(const struct decode_body *body, struct pcapng_packet *packet)
 
 /* ---- statistics ---------------------------------------------------------------------------------- */
 
-static void decode_statistics_option(const struct decoded_option *option, const struct pcapng_clock *clock,
-                                     struct pcapng_statistics *statistics)
-{
-	unsigned value = option->number - (unsigned)PCAPNG_STATISTICS_FIRST_VALUE;
-
-	if (option->number == PCAPNG_OPTION_COMMENT)
-		statistics->comment = text_of_option(option);
-	else if (option->number == PCAPNG_STATISTICS_START && option->bytes == 8)
-		statistics->start_ns = decode_time(clock, decode_units(option->at, option->is_swapped));
-	else if (option->number == PCAPNG_STATISTICS_END && option->bytes == 8)
-		statistics->end_ns = decode_time(clock, decode_units(option->at, option->is_swapped));
-	else if (value < PCAPNG_STATISTIC_N && number_of_option(option, &statistics->values[value]))
-		statistics->values_set |= 1u << value;
-}
-
 bool decode_statistics(const struct decode_body *body, struct pcapng_statistics *statistics)
 {
 	const struct pcapng_clock *clock;
 	struct decoded_option option;
 	size_t at = STATISTICS_FIXED;
+	unsigned value;
 
 	if (body->bytes < at)
 		return false;
@@ -271,7 +257,15 @@ bool decode_statistics(const struct decode_body *body, struct pcapng_statistics 
 	do {
 		if (!decode_option(body, &at, &option))
 			return false;
-		decode_statistics_option(&option, clock, statistics);
+		value = option.number - (unsigned)PCAPNG_STATISTICS_FIRST_VALUE;
+		if (option.number == PCAPNG_OPTION_COMMENT)
+			statistics->comment = text_of_option(&option);
+		else if (option.number == PCAPNG_STATISTICS_START && option.bytes == 8)
+			statistics->start_ns = decode_time(clock, decode_units(option.at, option.is_swapped));
+		else if (option.number == PCAPNG_STATISTICS_END && option.bytes == 8)
+			statistics->end_ns = decode_time(clock, decode_units(option.at, option.is_swapped));
+		else if (value < PCAPNG_STATISTIC_N && number_of_option(&option, &statistics->values[value]))
+			statistics->values_set |= 1u << value;
 	} while (option.number != PCAPNG_OPTION_END);
 	return true;
 }

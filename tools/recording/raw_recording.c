@@ -194,37 +194,30 @@ static uint64_t lost_before(struct raw_recording *recording)
 	return n;
 }
 
-static void describe_row(const struct raw_recording *recording, const struct ibvcap_meta *meta,
-                         struct raw_packet *packet)
-{
-	const struct raw_layout *layout = &recording->layout;
-	uint32_t row_bytes = (uint32_t)layout->row_bytes;
-	uint32_t longer = row_frame_min(row_frame_longer(meta, layout->network_header_bytes), row_bytes);
-
-	packet->time_ns = meta->timestamp_ns;
-	packet->at = recording->buffer + longer;
-	packet->kind = layout->has_frames                          ? RAW_PACKET_FRAME
-	               : meta->flags & IBVCAP_PACKET_FLAG_FRAGMENT ? RAW_PACKET_FRAGMENT
-	                                                           : RAW_PACKET_PAYLOAD;
-	packet->captured = layout->application_header_bytes + row_frame_min(meta->length, row_bytes - longer);
-	packet->wire_bytes = layout->application_header_bytes + row_frame_max(meta->wire_length, meta->length);
-	if (meta->flags & IBVCAP_PACKET_FLAG_UNUSABLE) {
-		packet->captured = 0;
-		packet->wire_bytes++;
-	}
-}
-
 int raw_recording_next(struct raw_recording *recording, struct raw_packet *packet)
 {
 	uint64_t n_errored = 0;
 	struct ibvcap_meta meta;
 	int r;
+	const struct raw_layout *layout = &recording->layout;
+	uint32_t row_bytes = (uint32_t)layout->row_bytes, longer;
 
 	while ((r = read_row(recording, &meta)) > 0 && meta.flags & IBVCAP_PACKET_FLAG_ERROR)
 		n_errored++;
 	if (r <= 0)
 		return r;
-	describe_row(recording, &meta, packet);
+	longer = row_frame_min(row_frame_longer(&meta, layout->network_header_bytes), row_bytes);
+	packet->time_ns = meta.timestamp_ns;
+	packet->at = recording->buffer + longer;
+	packet->kind = layout->has_frames                         ? RAW_PACKET_FRAME
+	               : meta.flags & IBVCAP_PACKET_FLAG_FRAGMENT ? RAW_PACKET_FRAGMENT
+	                                                          : RAW_PACKET_PAYLOAD;
+	packet->captured = layout->application_header_bytes + row_frame_min(meta.length, row_bytes - longer);
+	packet->wire_bytes = layout->application_header_bytes + row_frame_max(meta.wire_length, meta.length);
+	if (meta.flags & IBVCAP_PACKET_FLAG_UNUSABLE) {
+		packet->captured = 0;
+		packet->wire_bytes++;
+	}
 	packet->n_lost = lost_before(recording) + n_errored;
 	return 1;
 }

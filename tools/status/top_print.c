@@ -185,13 +185,6 @@ static void print_queue_row(const struct printer *printer, const struct ibvcap_s
 			print_consumer_row(printer, stream, &status->consumers[i]);
 }
 
-static void print_stream_rows(const struct printer *printer, const struct ibvcap_status_stream *stream)
-{
-	if (stream->n_queues > 1 && stream->queue == 0)
-		print_sum_row(printer, stream);
-	print_queue_row(printer, stream);
-}
-
 /* ---- channels and their senders -------------------------------------------------------------------- */
 
 #define CHANNEL_LINE "%-20s %-10s %9s %6s %7s %7s %7s %6s"
@@ -261,8 +254,11 @@ void top_print(const struct top_view *view, top_put *put, void *context)
 	if (now->n_streams)
 		print_line(&printer, TOP_HEADING, STREAM_LINE, "STREAM, QUEUE", "", "PACKETS/S", "Gb/s", "LAG", "FILL",
 		           "MAX", "LOST/S");
-	for (int i = 0; i < now->n_streams; i++)
-		print_stream_rows(&printer, &now->streams[i]);
+	for (int i = 0; i < now->n_streams; i++) {
+		if (now->streams[i].n_queues > 1 && now->streams[i].queue == 0)
+			print_sum_row(&printer, &now->streams[i]);
+		print_queue_row(&printer, &now->streams[i]);
+	}
 	if (now->n_channels)
 		print_line(&printer, TOP_HEADING, CHANNEL_LINE, "CHANNEL", "", "PACKETS/S", "Gb/s", "PENDING",
 		           "LATE/us", "MAX/us", "LOST/S");
