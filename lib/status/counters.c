@@ -223,3 +223,17 @@ const struct status_field interface_counters[INTERFACE_COUNTER_N] = {
 		TOTAL("port_discards", "packets",
                       "Packets that the port dropped before the flow rules saw them. Virtual functions do not show it"),
 };
+
+const struct status_field recording_causes[RECORDING_CAUSE_N] = {
+	[RECORDING_CAUSE_SKIPPED] =
+		TOTAL("skipped", "packets", "The ring used their rows again before they were read",
+                      .cause = "the recorder was too slow, and the ring was full; the disk was ready"),
+	[RECORDING_CAUSE_DISK_WAIT] = TOTAL("disk_wait", "packets", "The same, while the recorder waited for the disk",
+                                            .cause = "the disk did not take the data, and the ring was full"),
+	[RECORDING_CAUSE_ERRORED] = TOTAL("errored", "packets", "Rows that the device marked as failed",
+                                          .cause = "the network card could not write them"),
+	[RECORDING_CAUSE_NO_BUFFER] = TOTAL("no_buffer", "packets", "Never published: the device had no free row",
+                                            .cause = "no row was free when they came"),
+	[RECORDING_CAUSE_RESTARTS] = TOTAL("restarts", NULL, "Restarts of the daemon: packets lost uncounted",
+                                           .cause = "ibvcapd was restarted"),
+};

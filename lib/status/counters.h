@@ -64,9 +64,20 @@ enum consumer_counter {
 /* What a status says about an interface. */
 enum interface_counter { INTERFACE_COUNTER_OUT_OF_BUFFER, INTERFACE_COUNTER_PORT_DISCARDS, INTERFACE_COUNTER_N };
 
+/* Why packets are missing in a recording. struct recording_losses has the number of each, in this order. */
+enum recording_cause {
+	RECORDING_CAUSE_SKIPPED,
+	RECORDING_CAUSE_DISK_WAIT,
+	RECORDING_CAUSE_ERRORED,
+	RECORDING_CAUSE_NO_BUFFER,
+	RECORDING_CAUSE_RESTARTS,
+	RECORDING_CAUSE_N
+};
+
 extern const struct status_field stream_counters[STREAM_COUNTER_N];
 extern const struct status_field channel_counters[CHANNEL_COUNTER_N];
 extern const struct status_field consumer_counters[CONSUMER_COUNTER_N];
 extern const struct status_field interface_counters[INTERFACE_COUNTER_N];
+extern const struct status_field recording_causes[RECORDING_CAUSE_N];
 
 #endif

@@ -79,8 +79,8 @@ static int add_gap(struct inspect_sum *sum, uint32_t number, const struct pcapng
 	if (!recording_losses_find(text.at, text.bytes, &losses, &text.bytes))
 		old_recording_losses(&text, &losses);
 	keep_text(gap.text, &text);
-	no_buffer = losses.no_buffer;
-	*restarted = losses.restarts;
+	no_buffer = losses.n[RECORDING_CAUSE_NO_BUFFER];
+	*restarted = losses.n[RECORDING_CAUSE_RESTARTS];
 	source->n_lost += gap.n_lost;
 	source->n_card += no_buffer;
 	if (source->n_packets && packet->time_ns > source->first_ns + INSPECT_CARD_NS)

@@ -35,8 +35,9 @@ static uint64_t no_buffer_of(const struct pcapng_text *comment)
 
 void old_recording_losses(const struct pcapng_text *comment, struct recording_losses *losses)
 {
-	*losses = (struct recording_losses){.no_buffer = no_buffer_of(comment)};
-	losses->restarts = comment->bytes && memmem(comment->at, comment->bytes, RESTARTED, strlen(RESTARTED));
+	*losses = (struct recording_losses){.n = {[RECORDING_CAUSE_NO_BUFFER] = no_buffer_of(comment)}};
+	losses->n[RECORDING_CAUSE_RESTARTS] =
+		comment->bytes && memmem(comment->at, comment->bytes, RESTARTED, strlen(RESTARTED));
 }
 
 uint64_t old_recording_restarts(const char *sum)

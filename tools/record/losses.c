@@ -20,24 +20,17 @@
 /* Replaces texts that do not fit: the packets lost by each cause since the last row that was written. */
 static void sum_up(struct losses *losses)
 {
-	const struct recording_losses *named = &losses->named;
-	const struct {
-		const char *cause;
-		uint64_t n;
-	} terms[] = {{"skipped", named->skipped},
-	             {"disk_wait", named->disk_wait},
-	             {"no_buffer", named->no_buffer},
-	             {"errored", named->errored}};
+	const uint64_t *named = losses->named.n;
 	size_t used;
 
 	used = (size_t)snprintf(losses->text, sizeof(losses->text), "several gaps, one after the other");
-	for (unsigned i = 0; i < sizeof(terms) / sizeof(terms[0]); i++)
-		if (terms[i].n)
+	for (unsigned i = 0; i < RECORDING_CAUSE_RESTARTS; i++)
+		if (named[i])
 			used += (size_t)snprintf(losses->text + used, sizeof(losses->text) - used,
-			                         "; %" PRIu64 " packets lost (%s)", terms[i].n, terms[i].cause);
-	if (named->restarts)
+			                         "; %" PRIu64 " packets lost (%s)", named[i], recording_causes[i].name);
+	if (named[RECORDING_CAUSE_RESTARTS])
 		snprintf(losses->text + used, sizeof(losses->text) - used,
-		         "; ibvcapd was restarted, or away, %" PRIu64 " times", named->restarts);
+		         "; ibvcapd was restarted, or away, %" PRIu64 " times", named[RECORDING_CAUSE_RESTARTS]);
 }
 
 /* Append to the text. The caller has added the loss to the sums. */
@@ -63,25 +56,28 @@ void losses_caught_up(struct losses *losses, uint64_t now_ns)
 	losses->waited_ns = 0;
 }
 
+static void note_lost(struct losses *losses, enum recording_cause cause, uint64_t n, const char *detail)
+{
+	losses->named.n[cause] += n;
+	losses->pending += n;
+	losses_say(losses, "%" PRIu64 " packets lost (%s): %s%s", n, recording_causes[cause].name,
+	           recording_causes[cause].cause, detail);
+}
+
 static void note_skipped(struct losses *losses, uint64_t n, uint64_t now_ns)
 {
 	uint64_t behind_ns = now_ns - losses->behind_since_ns;
+	char ms[64];
 
-	losses->pending += n;
 	if (losses->waited_ns && losses->waited_ns >= behind_ns / DISK_SHARE) {
+		snprintf(ms, sizeof(ms), " (%" PRIu64 " of %" PRIu64 " ms)", losses->waited_ns / 1000000,
+		         behind_ns / 1000000);
 		losses->sum.disk_wait += n;
-		losses->named.disk_wait += n;
-		losses_say(losses,
-		           "%" PRIu64 " packets lost (disk_wait): the disk did not take the data for %" PRIu64
-		           " of %" PRIu64 " ms, and the ring was full",
-		           n, losses->waited_ns / 1000000, behind_ns / 1000000);
+		note_lost(losses, RECORDING_CAUSE_DISK_WAIT, n, ms);
 	} else {
+		snprintf(ms, sizeof(ms), " (%" PRIu64 " ms)", behind_ns / 1000000);
 		losses->sum.skipped += n;
-		losses->named.skipped += n;
-		losses_say(losses,
-		           "%" PRIu64 " packets lost (skipped): the recorder was too slow for %" PRIu64
-		           " ms, and the ring was full; the disk was ready",
-		           n, behind_ns / 1000000);
+		note_lost(losses, RECORDING_CAUSE_SKIPPED, n, ms);
 	}
 	losses_caught_up(losses, now_ns);
 }
@@ -92,17 +88,13 @@ static void note_skipped(struct losses *losses, uint64_t n, uint64_t now_ns)
  */
 static void note_no_buffer(struct losses *losses, uint64_t n, uint64_t read_ns)
 {
-	char from[REPORT_UTC_BYTES], to[REPORT_UTC_BYTES];
+	char from[REPORT_UTC_BYTES], to[REPORT_UTC_BYTES], detail[2 * REPORT_UTC_BYTES + 40];
 
 	report_format_utc(losses->last_row_ns, 3, from);
 	report_format_utc(read_ns, 3, to);
+	snprintf(detail, sizeof(detail), "; counted at %s, last packet before %s", to, from);
 	losses->sum.no_buffer += n;
-	losses->named.no_buffer += n;
-	losses->pending += n;
-	losses_say(losses,
-	           "%" PRIu64 " packets lost (no_buffer): no row was free when they came; counted at %s, last packet "
-	           "before %s",
-	           n, to, from);
+	note_lost(losses, RECORDING_CAUSE_NO_BUFFER, n, detail);
 }
 
 void losses_in_epoch(struct losses *losses, uint64_t epoch)
@@ -125,11 +117,9 @@ void losses_of_batch(struct losses *losses, const struct ibvcap_rx *rx, const st
 		report_format_utc(losses->last_row_ns, 9, last);
 		report_format_utc(batch->meta[0].timestamp_ns, 9, next);
 		losses->sum.restarts++;
-		losses->named.restarts++;
-		losses_say(losses,
-		           "ibvcapd was restarted: how many packets were lost is not known (last packet %s, next "
-		           "packet %s)",
-		           last, next);
+		losses->named.n[RECORDING_CAUSE_RESTARTS]++;
+		losses_say(losses, "%s: how many packets were lost is not known (last packet %s, next packet %s)",
+		           recording_causes[RECORDING_CAUSE_RESTARTS].cause, last, next);
 	}
 	if (batch->gap)
 		note_skipped(losses, batch->gap, now_ns);
@@ -144,10 +134,11 @@ void losses_of_batch(struct losses *losses, const struct ibvcap_rx *rx, const st
 void losses_of_error(struct losses *losses)
 {
 	losses->sum.errored++;
-	losses->named.errored++;
+	losses->named.n[RECORDING_CAUSE_ERRORED]++;
 	losses->pending++;
-	if (!strstr(losses->text, "(errored)"))
-		losses_say(losses, "packets lost (errored): the network card could not write them");
+	if (losses->named.n[RECORDING_CAUSE_ERRORED] == 1)
+		losses_say(losses, "packets lost (%s): %s", recording_causes[RECORDING_CAUSE_ERRORED].name,
+		           recording_causes[RECORDING_CAUSE_ERRORED].cause);
 }
 
 void losses_of_rows_in_error(struct losses *losses, uint64_t n)

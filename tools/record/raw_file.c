@@ -60,7 +60,9 @@ static int write_description(struct record_file *file, const struct record_end *
 
 static void note_raw_loss(struct raw_rows *rows, const struct recording_losses *named, const char *why)
 {
-	uint64_t n = named->skipped + named->disk_wait + named->errored + named->no_buffer;
+	const uint64_t *by_cause = named->n;
+	uint64_t n = by_cause[RECORDING_CAUSE_SKIPPED] + by_cause[RECORDING_CAUSE_DISK_WAIT] +
+	             by_cause[RECORDING_CAUSE_ERRORED] + by_cause[RECORDING_CAUSE_NO_BUFFER];
 	json_t *loss = json_pack("{s:I, s:I, s:s}", "row", (json_int_t)rows->layout.n_rows, "packets", (json_int_t)n,
 	                         "why", why);
 

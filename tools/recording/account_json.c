@@ -291,21 +291,13 @@ bool recording_account_find(const char *comment, size_t bytes, struct recording_
 	return is_valid;
 }
 
-#undef OFFSET
-#define OFFSET(name) offsetof(struct recording_losses, name)
-
-static const struct count causes[] = {COUNT(skipped), COUNT(disk_wait), COUNT(errored), COUNT(no_buffer),
-                                      COUNT(restarts)};
+static_assert(sizeof(struct recording_losses) == RECORDING_CAUSE_N * sizeof(uint64_t), "a number for each cause");
 
 void recording_losses_to_json(const struct recording_losses *losses, json_t *json)
 {
-	uint64_t value;
-
-	for (size_t i = 0; i < N_OF(causes); i++) {
-		memcpy(&value, (const uint8_t *)losses + causes[i].offset, sizeof(value));
-		if (value)
-			set_count(json, causes[i].key, value);
-	}
+	for (size_t i = 0; i < RECORDING_CAUSE_N; i++)
+		if (losses->n[i])
+			set_count(json, recording_causes[i].name, losses->n[i]);
 }
 
 bool recording_losses_append(char *text, size_t bytes, const struct recording_losses *losses)
@@ -318,25 +310,17 @@ bool recording_losses_append(char *text, size_t bytes, const struct recording_lo
 
 void recording_losses_add(struct recording_losses *sum, const struct recording_losses *more)
 {
-	sum->skipped += more->skipped;
-	sum->disk_wait += more->disk_wait;
-	sum->errored += more->errored;
-	sum->no_buffer += more->no_buffer;
-	sum->restarts += more->restarts;
+	for (size_t i = 0; i < RECORDING_CAUSE_N; i++)
+		sum->n[i] += more->n[i];
 }
 
 static bool losses_from_json(const json_t *json, struct recording_losses *losses)
 {
-	uint64_t value = 0;
-
 	*losses = (struct recording_losses){0};
-	for (size_t i = 0; i < N_OF(causes); i++) {
-		if (!json_object_get(json, causes[i].key))
-			continue;
-		if (!get_count(json, causes[i].key, INT64_MAX, &value))
+	for (size_t i = 0; i < RECORDING_CAUSE_N; i++)
+		if (json_object_get(json, recording_causes[i].name) &&
+		    !get_count(json, recording_causes[i].name, INT64_MAX, &losses->n[i]))
 			return false;
-		memcpy((uint8_t *)losses + causes[i].offset, &value, sizeof(value));
-	}
 	return true;
 }
 

@@ -7,6 +7,8 @@
 #ifndef TOOLS_RECORDING_ACCOUNT_JSON_H
 #define TOOLS_RECORDING_ACCOUNT_JSON_H
 
+#include "lib/status/counters.h"
+
 #include <ibvcap/ibvcap.h>
 #include <jansson.h>
 #include <stdbool.h>
@@ -57,11 +59,7 @@ struct recording_account {
 
 /* What is missing before a packet, by cause. */
 struct recording_losses {
-	uint64_t skipped;
-	uint64_t disk_wait;
-	uint64_t errored;
-	uint64_t no_buffer;
-	uint64_t restarts; /* of the daemon: the packet's number is one of another run */
+	uint64_t n[RECORDING_CAUSE_N];
 };
 
 /** Packets that are certainly missing in the file. */

@@ -243,7 +243,8 @@ Test(account_json, the_longest_account_fits_its_text)
 
 Test(recording_losses, the_line_is_behind_the_words_and_comes_back)
 {
-	const struct recording_losses losses = {.skipped = 3, .no_buffer = 5, .restarts = 1};
+	const struct recording_losses losses = {
+		.n = {[RECORDING_CAUSE_SKIPPED] = 3, [RECORDING_CAUSE_NO_BUFFER] = 5, [RECORDING_CAUSE_RESTARTS] = 1}};
 	struct recording_losses found;
 	char text[RECORDING_LOSSES_TEXT_SIZE + 8] = "words";
 	size_t for_people;
@@ -257,7 +258,8 @@ Test(recording_losses, the_line_is_behind_the_words_and_comes_back)
 	cr_expect(zero(sz, for_people));
 	cr_expect(not(recording_losses_append(text, RECORDING_LOSSES_TEXT_SIZE, &losses)), "there is no room");
 	recording_losses_add(&found, &losses);
-	cr_expect(found.skipped == 6 && found.no_buffer == 10 && found.restarts == 2 && !found.errored);
+	cr_expect(found.n[RECORDING_CAUSE_SKIPPED] == 6 && found.n[RECORDING_CAUSE_NO_BUFFER] == 10 &&
+	          found.n[RECORDING_CAUSE_RESTARTS] == 2 && !found.n[RECORDING_CAUSE_ERRORED]);
 }
 
 Test(recording_losses, a_line_that_is_none_is_for_people)

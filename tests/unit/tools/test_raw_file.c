@@ -133,7 +133,9 @@ Test(raw_file, a_loss_is_noted_with_its_rows_or_not_at_all)
 
 	cr_assert_eq(write_batch(&batch), 0);
 	batch.sequence = 10;
-	losses = (struct losses){.pending = 7, .named = {.skipped = 3, .no_buffer = 4}, .text = "why"};
+	losses = (struct losses){.pending = 7,
+	                         .named = {.n = {[RECORDING_CAUSE_SKIPPED] = 3, [RECORDING_CAUSE_NO_BUFFER] = 4}},
+	                         .text = "why"};
 	for (unsigned after = 0; after < 3; after++) { /* the description, the rows, the meta */
 		disk_fail(DISK_PWRITE, after, 1, ENOSPC);
 		cr_expect_eq(write_batch(&batch), -ENOSPC);

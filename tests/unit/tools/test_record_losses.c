@@ -80,13 +80,16 @@ Test(record_losses, many_gaps_before_one_row_leave_no_cause_out)
 		cr_expect(strstr(queue->text, "(errored)"), "%s", queue->text);
 	}
 	cr_expect_eq(queue->pending, no_buffer + 20 * 1000 + 20);
-	cr_expect(queue->named.skipped == 20000 && queue->named.no_buffer == no_buffer && queue->named.errored == 20);
+	cr_expect(queue->named.n[RECORDING_CAUSE_SKIPPED] == 20000 &&
+	          queue->named.n[RECORDING_CAUSE_NO_BUFFER] == no_buffer &&
+	          queue->named.n[RECORDING_CAUSE_ERRORED] == 20);
 	losses_print_comment(queue, comment);
 	cr_expect_eq(strncmp(comment, queue->text, strlen(queue->text)), 0);
 	cr_expect_str_eq(comment + strlen(queue->text),
 	                 "\nlosses {\"skipped\":20000,\"errored\":20,\"no_buffer\":210}");
 	losses_written(queue);
-	cr_expect(!queue->named.skipped && !queue->named.no_buffer && !queue->named.errored);
+	cr_expect(!queue->named.n[RECORDING_CAUSE_SKIPPED] && !queue->named.n[RECORDING_CAUSE_NO_BUFFER] &&
+	          !queue->named.n[RECORDING_CAUSE_ERRORED]);
 	attached_deinit(&attached);
 }
 
@@ -127,7 +130,7 @@ Test(record_losses, a_restart_and_a_demotion_are_told_with_the_packets_around_th
 	batch.flags |= IBVCAP_RX_BATCH_FLAG_GAP_UNKNOWN | IBVCAP_RX_BATCH_FLAG_DEMOTED;
 	losses_of_batch(queue, attached.rx, &batch, 0);
 	cr_expect_eq(queue->sum.restarts, 1);
-	cr_expect_eq(queue->named.restarts, 1);
+	cr_expect_eq(queue->named.n[RECORDING_CAUSE_RESTARTS], 1);
 	cr_expect_eq(queue->pending, 0, "how many were lost is not known");
 	cr_expect(strstr(queue->text, "ibvcapd was restarted: how many packets were lost is not known (last packet "
 	                              "2026-11-22T08:00:00.000000001"),
@@ -148,8 +151,9 @@ Test(record_losses, the_cause_is_what_took_the_time)
 
 	losses_waited(&losses, 100000000);
 	losses_at_end(&losses, &end, 0, 1000 + 1000000000);
-	cr_expect_str_eq(losses.text, "5 packets lost (disk_wait): the disk did not take the data for 100 of 1000 ms, "
-	                              "and the ring was full");
+	cr_expect_str_eq(losses.text,
+	                 "5 packets lost (disk_wait): the disk did not take the data, and the ring was full "
+	                 "(100 of 1000 ms)");
 	cr_expect(losses.sum.disk_wait == 5 && losses.sum.skipped == 0 && losses.pending == 5);
 	cr_expect(losses.waited_ns == 0 && losses.behind_since_ns == 1000001000);
 	losses_written(&losses);
@@ -158,7 +162,7 @@ Test(record_losses, the_cause_is_what_took_the_time)
 	end.skipped = 12;
 	losses_at_end(&losses, &end, 0, 1000001000 + 1000000000);
 	cr_expect_str_eq(losses.text,
-	                 "7 packets lost (skipped): the recorder was too slow for 1000 ms, and the ring was "
-	                 "full; the disk was ready");
+	                 "7 packets lost (skipped): the recorder was too slow, and the ring was full; the disk was "
+	                 "ready (1000 ms)");
 	cr_expect(losses.sum.disk_wait == 5 && losses.sum.skipped == 7 && losses_untold(&losses) == 7);
 }

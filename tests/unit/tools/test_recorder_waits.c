@@ -149,7 +149,7 @@ Test(recorder_waits, while_the_disk_takes_nothing_the_ring_is_the_last_buffer)
 	cr_assert_eq(n_files, 1);
 	cr_expect_eq(files[0].accounts[0].written, account->written);
 	cr_expect_eq(files[0].accounts[0].disk_wait, account->disk_wait);
-	cr_expect(strstr(files[0].comments, "packets lost (disk_wait): the disk did not take the data for"), "%s",
+	cr_expect(strstr(files[0].comments, "packets lost (disk_wait): the disk did not take the data, and"), "%s",
 	          files[0].comments);
 	cr_expect_gt(account->disk_wait, 0);
 	cr_expect_eq(account->skipped, 0);
