@@ -24,8 +24,9 @@ static void check_system_clock(const struct doctor_clock *clock, struct findings
 		return;
 	}
 	finding_write(finding->found, "nothing synchronises it");
-	finding_fail(finding, FINDING_WARNING, "kept by chrony, ntpd or ptp4l with phc2sys",
-	             "timestamps are converted to UTC with this clock: they have its error, and jump when it is set");
+	finding_fail(finding, FINDING_WARNING,
+	             "timestamps are converted to UTC with this clock: they have its error, and jump when it is set",
+	             "kept by chrony, ntpd or ptp4l with phc2sys");
 	finding_write(finding->fix, "apt install chrony && systemctl enable --now chrony");
 	finding->fix_survives_reboot = finding->fix_is_host = true;
 }
@@ -59,8 +60,8 @@ static void check_nic_clock(const struct doctor_device *device, struct findings 
 	}
 	raw_ns = (int64_t)(probe->clock_raw >> 32) * NS_PER_S + (int64_t)(probe->clock_raw & UINT32_MAX);
 	finding_write(finding->found, "real-time mode, %" PRId64 " ns from UTC", raw_ns - (int64_t)probe->clock_at_ns);
-	finding_fail(finding, FINDING_WARNING, "free-running",
-	             "ibvcapd counts ticks: a clock in seconds and nanoseconds gives wrong timestamps");
+	finding_fail(finding, FINDING_WARNING,
+	             "ibvcapd counts ticks: a clock in seconds and nanoseconds gives wrong timestamps", "free-running");
 	finding_write(finding->fix, "mlxconfig -d %s set REAL_TIME_CLOCK_ENABLE=0   # then reboot",
 	              device->pci.address);
 	finding->fix_survives_reboot = finding->fix_is_host = true;

@@ -53,15 +53,16 @@ static void check_config_file(const struct doctor_facts *facts, struct findings 
 	finding_write(finding->found, "%s", facts->config_failure.text);
 	finding->fix_survives_reboot = true;
 	if (facts->config_failure.exit_code == EX_NOINPUT) {
-		finding_fail(finding, FINDING_ERROR, "a file that you and ibvcapd can read",
-		             "without it the needs of streams and channels cannot be checked");
+		finding_fail(finding, FINDING_ERROR, "without it the needs of streams and channels cannot be checked",
+		             "a file that you and ibvcapd can read");
 		finding_write(finding->fix, "editor %s   # ibvcapd.conf(5); another file: ibvcap doctor --config FILE",
 		              facts->config_file);
 		finding->fix_is_edit = true;
 		return;
 	}
-	finding_fail(finding, FINDING_ERROR, "a file that ibvcapd --check-config accepts",
-	             "ibvcapd does not start with this file, and the needs of streams and channels cannot be checked");
+	finding_fail(finding, FINDING_ERROR,
+	             "ibvcapd does not start with this file, and the needs of streams and channels cannot be checked",
+	             "a file that ibvcapd --check-config accepts");
 	finding_write(finding->fix, "ibvcapd --check-config --config %s   # until it reports no error",
 	              facts->config_file);
 }
@@ -100,8 +101,8 @@ static void report_chosen_backend(const struct doctor_facts *facts, const struct
 			               choice.command);
 		return;
 	}
-	finding_fail(finding, FINDING_WARNING, "the fastest backend of the interface",
-	             "fewer packets a second, and more CPU time for each");
+	finding_fail(finding, FINDING_WARNING, "fewer packets a second, and more CPU time for each",
+	             "the fastest backend of the interface");
 	fix_choice(&choice, finding);
 }
 
@@ -121,7 +122,7 @@ static void report_backend(const struct doctor_facts *facts, const struct config
 	    !backend_choice_lacks_xdp(&known, &choice))
 		return;
 	finding_write(finding->found, "backend \"xdp\", but %s", choice.why);
-	finding_fail(finding, FINDING_ERROR, "what xdp needs, or backend = \"auto\"", "ibvcapd does not start");
+	finding_fail(finding, FINDING_ERROR, "ibvcapd does not start", "what xdp needs, or backend = \"auto\"");
 	if (!*choice.better) {
 		finding_fix_by_edit(finding, service->file, service->line, "backend = \"auto\"");
 		return;
@@ -140,8 +141,8 @@ static void check_config_kernel_interface(const struct doctor_facts *facts, cons
 		return;
 	}
 	finding_write(finding->found, "there is no such interface");
-	finding_fail(finding, FINDING_ERROR, "an interface of this network namespace (ip link)",
-	             "ibvcapd does not start");
+	finding_fail(finding, FINDING_ERROR, "ibvcapd does not start",
+	             "an interface of this network namespace (ip link)");
 	finding_fix_by_edit(finding, service->file, service->line, "interface");
 }
 
@@ -160,8 +161,9 @@ static void check_config_interface(const struct doctor_facts *facts, const struc
 	if (interface && interface->stacking.n_lower && !net_stacking_is_lag(&interface->stacking)) {
 		finding_write(finding->found, "it is stacked on %s%s%s", interface->stacking.names,
 		              *interface->stacking.kind ? ": a " : "", interface->stacking.kind);
-		finding_fail(finding, FINDING_ERROR, "the interface of a port",
-		             "ibvcapd does not start: a device gives what comes in at a port, with VLAN tags");
+		finding_fail(finding, FINDING_ERROR,
+		             "ibvcapd does not start: a device gives what comes in at a port, with VLAN tags",
+		             "the interface of a port");
 		finding_fix_by_edit(finding, service->file, service->line,
 		                    "interface: one of %s; for a VLAN, set vlan in the flows",
 		                    interface->stacking.names);
@@ -196,8 +198,9 @@ static void check_config_xdp_mtu(const struct configured_service *service, const
 	if (service->backend != CONFIG_BACKEND_XDP || interface->choice.has_tcx || interface->mtu <= mtu_max)
 		return;
 	finding_fail(
-		finding, FINDING_WARNING, "",
-		"backend xdp refuses it; if it grew since ibvcapd started, longer packets are lost without a count");
+		finding, FINDING_WARNING,
+		"backend xdp refuses it; if it grew since ibvcapd started, longer packets are lost without a count",
+		"%s", "");
 	finding_write(finding->wanted, "%u at most, or Linux 6.6", mtu_max);
 	finding_write(finding->fix, "ip link set dev %s mtu %u", service->interface, mtu_max);
 }
@@ -218,9 +221,8 @@ static void check_config_mtu(const struct doctor_facts *facts, const struct conf
 		check_config_xdp_mtu(service, interface, finding);
 		return;
 	}
-	finding->level = FINDING_ERROR;
-	finding_write(finding->wanted, "an MTU of at least %u", service->packet_bytes);
-	finding_write(finding->why, "ibvcapd refuses it: such packets cannot pass");
+	finding_fail(finding, FINDING_ERROR, "ibvcapd refuses it: such packets cannot pass", "an MTU of at least %u",
+	             service->packet_bytes);
 	finding_write(finding->fix, "ip link set dev %s mtu %u", service->interface, service->packet_bytes);
 }
 
@@ -235,9 +237,8 @@ static void check_config_slots(const struct configured_service *service, struct 
 	              service->slots_max);
 	if (service->slots <= service->slots_max)
 		return;
-	finding->level = FINDING_ERROR;
-	finding_write(finding->wanted, "at most %u", service->slots_max);
-	finding_write(finding->why, "ibvcapd refuses it: the device has no deeper queue");
+	finding_fail(finding, FINDING_ERROR, "ibvcapd refuses it: the device has no deeper queue", "at most %u",
+	             service->slots_max);
 	finding_fix_by_edit(finding, service->file, service->line, "%s = %u", service->slots_key, service->slots_max);
 }
 
@@ -292,9 +293,10 @@ static void check_config_destination(const struct doctor_facts *facts, const str
 	finding = finding_add(findings, "destination", "stream '%s' on %s", stream->name, stream->interface);
 	finding_write(finding->found, "%s is not an address of %s%s%s%s, nor of another interface", address,
 	              stream->interface, *own ? " (" : "", own, *own ? ")" : "");
-	finding_fail(finding, FINDING_WARNING, "an address of the interface, or a multicast group",
+	finding_fail(finding, FINDING_WARNING,
 	             "senders ask the network for the MAC of this address, and this machine does not answer: no packet "
-	             "to it comes here, unless a sender or switch is set to send them all the same");
+	             "to it comes here, unless a sender or switch is set to send them all the same",
+	             "an address of the interface, or a multicast group");
 	finding_fix_by_edit(finding, flow->file, flow->line, "destination%s%s", *own ? ": " : "", own);
 }
 

@@ -25,8 +25,8 @@ static void check_cpu_governor(const struct doctor_cpus *cpus, struct findings *
 		return;
 	}
 	finding_write(finding->found, "%s on CPUs %s", cpus->governor, finding_format_cpus(&cpus->governed, list));
-	finding_fail(finding, FINDING_WARNING, "performance",
-	             "after a worker slept, it is slow until its CPU has raised its frequency again");
+	finding_fail(finding, FINDING_WARNING,
+	             "after a worker slept, it is slow until its CPU has raised its frequency again", "performance");
 	finding_write(finding->fix, "echo performance | tee /sys/devices/system/cpu/cpu*/cpufreq/scaling_governor");
 	finding->fix_is_host = true;
 }
@@ -60,10 +60,8 @@ static void check_cpu_idle(const struct doctor_facts *facts, struct findings *fi
 	              cpus->idle_exit_us);
 	if (cpus->idle_exit_us <= IDLE_EXIT_MAX_US || !has_sleeping_worker(facts->config))
 		return;
-	finding->level = FINDING_WARNING;
-	finding_write(finding->wanted, "%u us at most, or poll = \"busy\" in all streams and channels",
-	              IDLE_EXIT_MAX_US);
-	finding_write(finding->why, "packets wait in the queue until the worker is awake");
+	finding_fail(finding, FINDING_WARNING, "packets wait in the queue until the worker is awake",
+	             "%u us at most, or poll = \"busy\" in all streams and channels", IDLE_EXIT_MAX_US);
 	finding_write(finding->fix,
 	              "for state in /sys/devices/system/cpu/cpu*/cpuidle/state*; do "
 	              "[ $(cat $state/latency) -le %u ] || echo 1 > $state/disable; done",
@@ -127,8 +125,8 @@ static void check_cpu_isolation(const struct doctor_facts *facts, const struct p
 	if (worker->poll != CONFIG_POLL_BUSY)
 		return;
 	finding_fail(finding, FINDING_WARNING,
-	             "isolated, because a worker that never sleeps shares the CPU with other programs",
-	             "while another program has the CPU, for some ms each time, the worker does not poll");
+	             "while another program has the CPU, for some ms each time, the worker does not poll",
+	             "isolated, because a worker that never sleeps shares the CPU with other programs");
 	if (worker->cpu == KERNELS_CPU) {
 		finding_write(finding->wanted, "another CPU than %d, isolated", KERNELS_CPU);
 		finding_append(finding->why, "; the kernel's own work stays on CPU %d", KERNELS_CPU);
@@ -156,8 +154,8 @@ static void check_cpu_irqs(const struct doctor_facts *facts, const struct pinned
 	              finding_format_cpus(&device->pci.irq_cpus, list));
 	if (!CPU_ISSET((unsigned int)worker->cpu, &device->pci.irq_cpus) || CPU_COUNT(&facts->cpus.online) < 2)
 		return;
-	finding_fail(finding, FINDING_WARNING, "on other CPUs than the worker's",
-	             "the worker does not run while its CPU handles the kernel's packets");
+	finding_fail(finding, FINDING_WARNING, "the worker does not run while its CPU handles the kernel's packets",
+	             "on other CPUs than the worker's");
 	finding_write(
 		finding->fix,
 		"systemctl disable --now irqbalance; for i in $(ls /sys/bus/pci/devices/%s/msi_irqs); do echo %d > "
@@ -181,7 +179,7 @@ static void check_cpu_node(const struct doctor_facts *facts, const struct pinned
 	              finding_format_cpus(&facts->cpus.nodes[node], list));
 	if (CPU_ISSET((unsigned int)worker->cpu, &facts->cpus.nodes[node]))
 		return;
-	finding_fail(finding, FINDING_WARNING, "one of those", "each completion crosses the link between the nodes");
+	finding_fail(finding, FINDING_WARNING, "each completion crosses the link between the nodes", "one of those");
 	finding_fix_by_edit(finding, worker->file, worker->line, "cpu");
 }
 

@@ -40,8 +40,8 @@ static void report_no_device(const struct doctor_facts *facts, struct findings *
 		              facts->config ? "the configuration" : "backend = \"auto\", the default,");
 		return;
 	}
-	finding_fail(finding, is_needed ? FINDING_ERROR : FINDING_WARNING, "one, with an Ethernet port",
-	             "the verbs backend takes packets from an RDMA device");
+	finding_fail(finding, is_needed ? FINDING_ERROR : FINDING_WARNING,
+	             "the verbs backend takes packets from an RDMA device", "one, with an Ethernet port");
 	if (facts->mellanox_pci) {
 		finding_write(finding->found, "none, but there is a ConnectX on the PCI bus");
 		finding_write(finding->fix,
@@ -66,8 +66,8 @@ static void check_device_netdev(const struct doctor_interface *interface, struct
 	              interface->mtu);
 	if (interface->up && interface->running)
 		return;
-	finding_fail(finding, FINDING_WARNING, "up, with a link",
-	             "no packets arrive, and multicast groups cannot be joined");
+	finding_fail(finding, FINDING_WARNING, "no packets arrive, and multicast groups cannot be joined",
+	             "up, with a link");
 	if (interface->up)
 		finding_write(finding->fix, "ethtool %s   # cable, transceiver, the switch's port", interface->name);
 	else
@@ -88,13 +88,13 @@ static void check_device_port(const struct doctor_facts *facts, const struct doc
 	if (device->pci.node >= 0)
 		finding_append(finding->found, ", NUMA node %d", device->pci.node);
 	if (strcmp(port->link_layer, "Ethernet") != 0) {
-		finding_fail(finding, FINDING_WARNING, "link layer Ethernet",
-		             "RAW_PACKET queue pairs take Ethernet frames");
+		finding_fail(finding, FINDING_WARNING, "RAW_PACKET queue pairs take Ethernet frames",
+		             "link layer Ethernet");
 		finding_write(finding->fix, "mlxconfig -d %s set LINK_TYPE_P%u=2   # then reboot",
 		              *device->pci.address ? device->pci.address : device->name, port->number);
 		finding->fix_survives_reboot = finding->fix_is_host = true;
 	} else if (!strstr(port->state, "ACTIVE") && (!interface || interface->running)) {
-		finding_fail(finding, FINDING_WARNING, "ACTIVE", "no packets arrive at a port that is not active");
+		finding_fail(finding, FINDING_WARNING, "no packets arrive at a port that is not active", "ACTIVE");
 		finding_write(finding->fix,
 		              "rdma link show %s/%u   # shows its interface; then: ip link set INTERFACE up",
 		              device->name, port->number);
@@ -146,8 +146,8 @@ static void check_device(const struct doctor_facts *facts, const struct doctor_d
 
 	if (device->open_error) {
 		finding_write(finding->found, "cannot be opened: %s", strerror(device->open_error));
-		finding_fail(finding, FINDING_ERROR, "open for reading and writing",
-		             "every verbs call goes through it");
+		finding_fail(finding, FINDING_ERROR, "every verbs call goes through it",
+		             "open for reading and writing");
 		finding->fix_is_host = true;
 		if (device->open_error == ENOENT)
 			finding_write(
@@ -193,9 +193,9 @@ static void check_pci_link(const struct doctor_device *device, struct findings *
 	finding_write(finding->found, "x%u, %s", pci->width, pci->speed);
 	if (pci->width >= pci->width_max && strcmp(pci->speed, pci->speed_max) == 0)
 		return;
-	finding->level = FINDING_WARNING;
-	finding_write(finding->wanted, "the maximum of the card: x%u, %s", pci->width_max, pci->speed_max);
-	finding_write(finding->why, "packets wait in the card for the bus; it drops them when its buffer is full");
+	finding_fail(finding, FINDING_WARNING,
+	             "packets wait in the card for the bus; it drops them when its buffer is full",
+	             "the maximum of the card: x%u, %s", pci->width_max, pci->speed_max);
 	finding_write(finding->fix,
 	              "lspci -s %s -vv | grep -E 'LnkCap|LnkSta'   # then use another slot, or change its setting in "
 	              "the BIOS",
@@ -214,9 +214,9 @@ static void check_pci_read_request(const struct doctor_device *device, struct fi
 	finding_write(finding->found, "%u bytes a read request at most", pci->read_request_bytes);
 	if (pci->read_request_bytes >= READ_REQUEST_MIN_BYTES)
 		return;
-	finding->level = FINDING_WARNING;
-	finding_write(finding->wanted, "at least %u", READ_REQUEST_MIN_BYTES);
-	finding_write(finding->why, "the card reads payloads and descriptors of free rows in many small requests");
+	finding_fail(finding, FINDING_WARNING,
+	             "the card reads payloads and descriptors of free rows in many small requests", "at least %u",
+	             READ_REQUEST_MIN_BYTES);
 	/* 5 in bits 12 to 14 of Device Control stands for 4096 bytes. */
 	finding_write(finding->fix, "setpci -s %s CAP_EXP+8.w=5000:7000", pci->address);
 	finding->fix_is_host = true;
@@ -234,8 +234,9 @@ static void check_pci_iommu(const struct doctor_device *device, struct findings 
 	finding_write(finding->found, "%s", *pci->iommu ? pci->iommu : "none");
 	if (strncmp(pci->iommu, "DMA", 3) != 0)
 		return;
-	finding_fail(finding, FINDING_WARNING, "identity",
-	             "the IOMMU translates each address that the card writes to, and caches only a few of them");
+	finding_fail(finding, FINDING_WARNING,
+	             "the IOMMU translates each address that the card writes to, and caches only a few of them",
+	             "identity");
 	finding_write(finding->fix,
 	              "sed -i 's/^GRUB_CMDLINE_LINUX=\"/&iommu=pt /' /etc/default/grub && update-grub   # then reboot");
 	finding->fix_survives_reboot = finding->fix_is_host = true;

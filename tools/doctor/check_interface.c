@@ -21,9 +21,10 @@ static void check_interface_pause(const struct doctor_interface *interface, stru
 	              interface->tx_pause ? "are" : "not");
 	if (!interface->rx_pause && !interface->tx_pause)
 		return;
-	finding_fail(finding, FINDING_WARNING, "neither",
+	finding_fail(finding, FINDING_WARNING,
 	             "if the port pauses the switch, the switch drops packets, also those of other ports, and no "
-	             "counter here shows it; if the switch pauses the port, packets leave late");
+	             "counter here shows it; if the switch pauses the port, packets leave late",
+	             "neither");
 	finding_write(finding->fix, "ethtool -A %s autoneg off rx off tx off", interface->name);
 }
 
@@ -37,8 +38,8 @@ static void check_interface_loopback(const struct doctor_interface *interface, c
 	finding = finding_add(findings, "loopback", "%s", interface->name);
 	if (interface->loopback) {
 		finding_write(finding->found, "the port sends its packets back to itself, and none to the wire");
-		finding_fail(finding, FINDING_ERROR, "off",
-		             "this mode is for tests of the card: no packets arrive from outside");
+		finding_fail(finding, FINDING_ERROR,
+		             "this mode is for tests of the card: no packets arrive from outside", "off");
 		finding_write(finding->fix, "ethtool -K %s loopback off", interface->name);
 		return;
 	}
@@ -49,9 +50,10 @@ static void check_interface_loopback(const struct doctor_interface *interface, c
 	finding_write(finding->found, "%u processes have %s open: %s (pid %d), %s (pid %d)%s", device->n_users,
 	              device->name, device->users[0].name, (int)device->users[0].pid, device->users[1].name,
 	              (int)device->users[1].pid, device->n_users > 2 ? ", …" : "");
-	finding_fail(finding, FINDING_WARNING, "one",
+	finding_fail(finding, FINDING_WARNING,
 	             "with a second process a ConnectX also receives the multicast packets that it "
-	             "sends, and the flows of two programs may take each other's packets");
+	             "sends, and the flows of two programs may take each other's packets",
+	             "one");
 	finding_write(finding->fix,
 	              "rdma resource show qp link %s/1   # lists their queues; end the programs that are not needed",
 	              device->name);
@@ -118,8 +120,8 @@ static void check_interface_membership(const struct doctor_facts *facts, const s
 		return;
 	inet_ntop(groups->missing->family, groups->missing->address, text, sizeof(text));
 	finding_append(finding->found, "; %s is not", text);
-	finding_fail(finding, FINDING_ERROR, "all of them",
-	             "a switch sends the packets of a group only to ports that have joined it");
+	finding_fail(finding, FINDING_ERROR, "a switch sends the packets of a group only to ports that have joined it",
+	             "all of them");
 	finding_write(finding->fix, "systemctl reload ibvcapd   # and read its log about %s", text);
 	finding->fix_survives_reboot = true;
 }
@@ -135,9 +137,10 @@ static void check_interface_igmp(const struct doctor_interface *interface, const
 	finding_write(finding->found, "IGMP version %u", interface->igmp_version);
 	if (!groups->has_sources || interface->igmp_version >= 3)
 		return;
-	finding_fail(finding, FINDING_WARNING, "version 3, because flows name their sources",
+	finding_fail(finding, FINDING_WARNING,
 	             "older versions join a group without a source: packets of other sources arrive "
-	             "too, and none of a source-specific group");
+	             "too, and none of a source-specific group",
+	             "version 3, because flows name their sources");
 	finding_write(finding->fix,
 	              "sysctl -w net/ipv4/conf/%s/force_igmp_version=0   # if that does not help, the switch's querier "
 	              "speaks an older version",
@@ -152,9 +155,10 @@ static void check_interface_rp_filter(const struct doctor_interface *interface, 
 	finding_write(finding->found, "%d", interface->rp_filter);
 	if (interface->rp_filter != RP_FILTER_STRICT || !groups->has_ipv4)
 		return;
-	finding_fail(finding, FINDING_WARNING, "2 (loose) or 0 (off)",
+	finding_fail(finding, FINDING_WARNING,
 	             "the kernel drops queries from an address that it would not route to this "
-	             "interface, so the groups end a few minutes after they were joined");
+	             "interface, so the groups end a few minutes after they were joined",
+	             "2 (loose) or 0 (off)");
 	finding_write(finding->fix,
 	              "echo 'net/ipv4/conf/%s/rp_filter = 2' > /etc/sysctl.d/81-ibvcap-%s.conf && "
 	              "sysctl -p /etc/sysctl.d/81-ibvcap-%s.conf",

@@ -125,9 +125,9 @@ void check_memory(const struct doctor_facts *facts, struct findings *findings)
 	append_kib(finding->found, facts->memory_kib);
 	if (has_memory_for(facts, 1))
 		return;
-	finding->level = FINDING_ERROR;
-	finding_write(finding->wanted, "at most %u %% of it", MACHINE_SHARE_MAX_PERCENT);
-	finding_write(finding->why, "none of it can be swapped out, and the kernel and other programs need the rest");
+	finding_fail(finding, FINDING_ERROR,
+	             "none of it can be swapped out, and the kernel and other programs need the rest",
+	             "at most %u %% of it", MACHINE_SHARE_MAX_PERCENT);
 	write_lower_fix(facts, finding);
 }
 

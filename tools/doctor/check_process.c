@@ -46,8 +46,8 @@ static void check_process_memlock(const struct doctor_process *process, struct f
 	/* A running daemon has registered its memory and has dropped the capability since. */
 	if (process->kind == DOCTOR_DAEMON)
 		return;
-	finding_fail(finding, FINDING_WARNING, "unlimited, or CAP_IPC_LOCK",
-	             "the rings have to be locked in memory, and are larger than that");
+	finding_fail(finding, FINDING_WARNING, "the rings have to be locked in memory, and are larger than that",
+	             "unlimited, or CAP_IPC_LOCK");
 	if (process->kind == DOCTOR_SERVICE)
 		finding_write(finding->fix, "systemctl edit ibvcapd   # [Service] LimitMEMLOCK=infinity");
 	else
@@ -158,9 +158,10 @@ static void check_holder(const struct doctor_facts *facts, const struct doctor_h
 	finding_append(finding->found, ", of which ");
 	append_bytes(finding->found, holder->ended_bytes);
 	finding_append(finding->found, " in rings that have ended");
-	finding_fail(finding, FINDING_WARNING, "no memory of rings that have ended",
+	finding_fail(finding, FINDING_WARNING,
 	             "the kernel frees it only when this process unmaps and closes it; until then a new ring "
-	             "may find too few hugepages");
+	             "may find too few hugepages",
+	             "no memory of rings that have ended");
 	finding_write(finding->fix,
 	              "kill %d   # or let it read on: at the end of the stream libibvcap frees the memory",
 	              (int)holder->pid);

@@ -43,9 +43,7 @@ static void check_cgroup_limit(const struct doctor_limits *limits, const char *f
 	finding_write(finding->found, "%" PRIu64 ", at %s or above it", limit, limits->cgroup);
 	if (limit >= wanted)
 		return;
-	finding->level = FINDING_ERROR;
-	finding_write(finding->wanted, "%" PRIu64 " or more", wanted);
-	finding_write(finding->why, "%s", why);
+	finding_fail(finding, FINDING_ERROR, why, "%" PRIu64 " or more", wanted);
 	if (strncmp(file, "hugetlb", 7) == 0)
 		finding_write(finding->fix, "echo max > /sys/fs/cgroup%s/%s   # and in the cgroups above it",
 		              limits->cgroup, file);
@@ -148,8 +146,9 @@ void check_kernel(const struct doctor_facts *facts, struct findings *findings)
 	finding_write(finding->found, "not in this kernel");
 	if (facts->n_devices)
 		return;
-	finding_fail(finding, FINDING_WARNING, "CONFIG_XDP_SOCKETS",
-	             "without an RDMA device this is the only way around the kernel's network stack");
+	finding_fail(finding, FINDING_WARNING,
+	             "without an RDMA device this is the only way around the kernel's network stack",
+	             "CONFIG_XDP_SOCKETS");
 	finding_write(finding->fix, "apt install linux-image-%s   # Debian's kernel has it; then reboot",
 	              kernel_architecture(kernel->machine));
 	finding->fix_survives_reboot = finding->fix_is_host = true;

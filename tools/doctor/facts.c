@@ -40,18 +40,11 @@ void facts_choose_backend(const struct doctor_facts *facts, const struct doctor_
 {
 	const struct backend_choice_facts known = facts_for_choice(facts, interface);
 
-	for (unsigned int i = 0; i < facts->n_taken; i++) {
-		const struct doctor_taken *taken = &facts->taken[i];
-
-		if (strcmp(taken->interface, interface->name) != 0)
-			continue;
-		*choice = (struct backend_choice){.backend = taken->backend};
-		memcpy(choice->why, taken->why, sizeof(choice->why));
-		memcpy(choice->better, taken->better, sizeof(choice->better));
-		memcpy(choice->command, taken->command, sizeof(choice->command));
-		choice->is_second_best = taken->is_second_best;
-		return;
-	}
+	for (unsigned int i = 0; i < facts->n_taken; i++)
+		if (strcmp(facts->taken[i].interface, interface->name) == 0) {
+			*choice = facts->taken[i].choice;
+			return;
+		}
 	backend_choice_make(&known, choice);
 }
 

@@ -209,10 +209,7 @@ struct doctor_holder {
 struct doctor_taken {
 	char interface[IFNAMSIZ];
 	char backend[16];
-	char why[BACKEND_CHOICE_TEXT_BYTES];
-	char better[BACKEND_CHOICE_TEXT_BYTES];
-	char command[BACKEND_CHOICE_TEXT_BYTES];
-	bool is_second_best;
+	struct backend_choice choice;
 };
 
 struct doctor_facts {

@@ -36,11 +36,15 @@ struct finding *finding_add(struct findings *findings, const char *check, const 
 	return finding;
 }
 
-void finding_fail(struct finding *finding, enum finding_level level, const char *wanted, const char *why)
+void finding_fail(struct finding *finding, enum finding_level level, const char *why, const char *wanted, ...)
 {
+	va_list arguments;
+
 	finding->level = level;
-	finding_write(finding->wanted, "%s", wanted);
 	finding_write(finding->why, "%s", why);
+	va_start(arguments, wanted);
+	write_text(finding->wanted, sizeof(finding->wanted), wanted, arguments);
+	va_end(arguments);
 }
 
 void finding_fix_by_edit(struct finding *finding, const char *file, int line, const char *format, ...)

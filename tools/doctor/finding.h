@@ -37,8 +37,9 @@ struct findings {
 struct finding *finding_add(struct findings *findings, const char *check, const char *subject, ...)
 	__attribute__((format(printf, 3, 4)));
 
-/** Raise the level of a finding, and set the constant texts of what is wanted and why. */
-void finding_fail(struct finding *finding, enum finding_level level, const char *wanted, const char *why);
+/** Raise the level of a finding, and say why, and what is wanted. */
+void finding_fail(struct finding *finding, enum finding_level level, const char *why, const char *wanted, ...)
+	__attribute__((format(printf, 4, 5)));
 
 /** The fix is an edit of the configuration at that line; the format names the key and what to write. */
 void finding_fix_by_edit(struct finding *finding, const char *file, int line, const char *format, ...)

@@ -152,10 +152,11 @@ static void ask_taken(struct doctor_facts *facts)
 		facts->n_taken++;
 		memcpy(taken->interface, interface.interface, sizeof(taken->interface));
 		memcpy(taken->backend, interface.backend, sizeof(taken->backend));
-		memcpy(taken->why, interface.backend_why, sizeof(taken->why));
-		memcpy(taken->better, interface.backend_better, sizeof(taken->better));
-		memcpy(taken->command, interface.backend_command, sizeof(taken->command));
-		taken->is_second_best = interface.is_second_best;
+		taken->choice =
+			(struct backend_choice){.backend = taken->backend, .is_second_best = interface.is_second_best};
+		memcpy(taken->choice.why, interface.backend_why, sizeof(taken->choice.why));
+		memcpy(taken->choice.better, interface.backend_better, sizeof(taken->choice.better));
+		memcpy(taken->choice.command, interface.backend_command, sizeof(taken->choice.command));
 	}
 	ibvcap_status_free(status);
 }

@@ -3,7 +3,6 @@
 #include "tools/inspect/extract.h"
 
 #include <ctype.h>
-#include <stdio.h>
 #include <string.h>
 #include <time.h>
 
@@ -43,52 +42,40 @@ static bool parse_decimal(const char *text, uint64_t *ns)
 	return true;
 }
 
-static bool parse_clock(const char *text, uint64_t *ns)
+/* "08:17:45.402" of the day in utc. */
+static bool parse_clock(const char *text, struct tm *utc, uint64_t *ns)
 {
-	unsigned hour, minute, second;
-	uint64_t fraction;
-	int used = 0;
+	const char *rest = isdigit((unsigned char)*text) ? strptime(text, "%H:%M:%S", utc) : NULL;
 
-	if (sscanf(text, "%2u:%2u:%2u%n", &hour, &minute, &second, &used) != 3 || hour > 23 || minute > 59 ||
-	    second > 60 || !isdigit((unsigned char)*text) || !parse_fraction(text + used, &fraction))
+	if (!rest || !parse_fraction(rest, ns))
 		return false;
-	*ns = (hour * 3600 + minute * 60 + second) * NS_PER_S + fraction;
-	return true;
-}
-
-static bool parse_date(const char *text, uint64_t *ns)
-{
-	struct tm date = {0};
-	uint64_t of_day;
-	time_t day;
-	int used = 0;
-
-	if (sscanf(text, "%4d-%2d-%2d%n", &date.tm_year, &date.tm_mon, &date.tm_mday, &used) != 3 || used < 8 ||
-	    (text[used] != 'T' && text[used] != ' ') || date.tm_year < 1970 || date.tm_year > 2261 || date.tm_mon < 1 ||
-	    date.tm_mon > 12 || date.tm_mday < 1 || date.tm_mday > 31 || !parse_clock(text + used + 1, &of_day))
-		return false;
-	date.tm_year -= 1900;
-	date.tm_mon--;
-	day = timegm(&date);
-	*ns = (uint64_t)day * NS_PER_S + of_day;
+	*ns += (uint64_t)timegm(utc) * NS_PER_S;
 	return true;
 }
 
 bool time_text_parse(const char *text, uint64_t begin_ns, uint64_t *ns)
 {
+	struct tm utc = {.tm_year = 70, .tm_mday = 1};
+	const char *rest;
 	uint64_t value;
 
-	if (*text == '+') {
+	if (*text == '+' || *text == '@') {
+		if (*text == '@')
+			begin_ns = 0;
 		if (!parse_decimal(text + 1, &value) || value > UINT64_MAX - begin_ns)
 			return false;
 		*ns = begin_ns + value;
 		return true;
 	}
-	if (*text == '@')
-		return parse_decimal(text + 1, ns);
-	if (parse_clock(text, &value)) {
+	if (parse_clock(text, &utc, &value)) {
 		*ns = begin_ns - begin_ns % (S_PER_DAY * NS_PER_S) + value;
 		return true;
 	}
-	return parse_date(text, ns);
+	utc = (struct tm){0};
+	rest = isdigit((unsigned char)*text) ? strptime(text, "%Y-%m-%d", &utc) : NULL;
+	if (!rest || (*rest != 'T' && *rest != ' ') || utc.tm_year < 70 || utc.tm_year > 361 ||
+	    !parse_clock(rest + 1, &utc, &value))
+		return false;
+	*ns = value;
+	return true;
 }

@@ -287,11 +287,11 @@ Test(doctor_checks, what_auto_takes_is_told_with_what_a_faster_backend_would_tak
 	facts.process.effective_capabilities |= BIT(CAP_BPF) | BIT(CAP_NET_ADMIN);
 	cr_expect_str_eq(finding_of_interface()->found, "backend xdp, because its driver ice has native XDP");
 	cr_expect_eq(finding_of_interface()->level, FINDING_OK);
-	facts.taken[facts.n_taken++] =
-		(struct doctor_taken){.interface = "eth0", .backend = "packet", .why = "the daemon says so"};
+	facts.taken[facts.n_taken++] = (struct doctor_taken){
+		.interface = "eth0", .choice = {.backend = "packet", .why = "the daemon says so"}};
 	cr_expect_str_eq(finding_of_interface()->found, "backend packet, because the daemon says so");
 	facts.taken[0] = (struct doctor_taken){
-		.interface = "eth0", .backend = "packet", .better = "xdp", .is_second_best = true};
+		.interface = "eth0", .choice = {.backend = "packet", .better = "xdp", .is_second_best = true}};
 	cr_expect_str_eq(finding_of_interface()->advice, "xdp", "no command brings it");
 }
 
