@@ -131,16 +131,52 @@ void files_read_link_name(const char *path, char *name, size_t bytes)
 	files_copy_name(name, bytes, slash ? slash + 1 : target);
 }
 
-bool files_for_each(const char *directory, files_entry_fn visit, void *context)
+static int compare_names(const void *a, const void *b)
 {
-	DIR *open_directory = opendir(directory);
-	struct dirent *entry;
+	return strverscmp(*(char *const *)a, *(char *const *)b);
+}
 
-	if (!open_directory)
+bool files_list(struct files_list *list, const char *format, ...)
+{
+	struct dirent *entry;
+	va_list arguments;
+	DIR *directory;
+	char **grown;
+
+	*list = (struct files_list){0};
+	va_start(arguments, format);
+	vsnprintf(list->directory, sizeof(list->directory), format, arguments);
+	va_end(arguments);
+	directory = opendir(list->directory);
+	if (!directory)
 		return false;
-	while ((entry = readdir(open_directory)))
-		if (entry->d_name[0] != '.')
-			visit(directory, entry->d_name, context);
-	closedir(open_directory);
+	while ((entry = readdir(directory))) {
+		if (entry->d_name[0] == '.')
+			continue;
+		grown = reallocarray(list->names, list->n + 1, sizeof(*grown));
+		if (!grown)
+			break;
+		list->names = grown;
+		if (!(grown[list->n] = strdup(entry->d_name)))
+			break;
+		list->n++;
+	}
+	closedir(directory);
+	if (list->n)
+		qsort(list->names, list->n, sizeof(*list->names), compare_names);
 	return true;
+}
+
+bool files_next(struct files_list *list)
+{
+	if (list->next < list->n) {
+		list->name = list->names[list->next++];
+		files_join(list->path, "%s/%s", list->directory, list->name);
+		return true;
+	}
+	while (list->n)
+		free(list->names[--list->n]);
+	free(list->names);
+	*list = (struct files_list){0};
+	return false;
 }

@@ -9,8 +9,6 @@
 #include <stddef.h>
 #include <stdint.h>
 
-typedef void (*files_entry_fn)(const char *directory, const char *name, void *context);
-
 void files_join(char path[PATH_MAX], const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /** Copy a name. The kernel's names fit into the facts; a longer one is cut off. */
@@ -36,7 +34,18 @@ void files_read_labelled(const char *path, const char *label, char *text, size_t
 /** Read a symbolic link, and copy the last component of its target. */
 void files_read_link_name(const char *path, char *name, size_t bytes);
 
-/** Call visit for each entry of a directory whose name does not begin with a dot. False if it cannot be opened. */
-bool files_for_each(const char *directory, files_entry_fn visit, void *context);
+/* The entries of a directory whose names do not begin with a dot, in the order of the numbers in them. */
+struct files_list {
+	const char *name; /* of the entry */
+	char **names;
+	size_t n, next;
+	char directory[PATH_MAX];
+	char path[PATH_MAX]; /* of the entry */
+};
+
+/** Read a directory. False: it cannot be opened, and the list is empty. Then call files_next() until it returns false. */
+bool files_list(struct files_list *list, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/** Go to the next entry. False: there is none, and the list is freed. */
+bool files_next(struct files_list *list);
 
 #endif

@@ -31,37 +31,6 @@ void doctor_read_config(const char *file, struct doctor_facts *facts)
 
 /* ---- hugepages ------------------------------------------------------------------------------------- */
 
-static void read_hugepage_pool(const char *directory, const char *name, void *context)
-{
-	struct doctor_facts *facts = context;
-	struct doctor_pool *pool = &facts->pools[facts->n_pools];
-	const char *node = strstr(directory, "/node/node");
-	char path[PATH_MAX];
-
-	if (facts->n_pools == DOCTOR_POOLS_MAX || !node ||
-	    sscanf(name, "hugepages-%" SCNu64 "kB", &pool->page_kib) != 1)
-		return;
-	files_join(path, "%s/%s", directory, name);
-	pool->node = (unsigned int)strtoul(node + strlen("/node/node"), NULL, 10);
-	pool->total_pages = files_read_number(path, "nr_hugepages");
-	pool->free_pages = files_read_number(path, "free_hugepages");
-	facts->n_pools++;
-}
-
-static void read_numa_node(const char *directory, const char *name, void *context)
-{
-	struct doctor_facts *facts = context;
-	char path[PATH_MAX];
-	unsigned int node;
-
-	if (sscanf(name, "node%u", &node) != 1)
-		return;
-	files_join(path, "%s/%s/hugepages", directory, name);
-	files_for_each(path, read_hugepage_pool, facts);
-	if (node < DOCTOR_NODES_MAX)
-		files_read_cpus(&facts->cpus.nodes[node], "%s/%s/cpulist", directory, name);
-}
-
 static uint64_t read_memory_kib(const char *root)
 {
 	char path[PATH_MAX], text[DOCTOR_NAME_BYTES];
@@ -82,30 +51,50 @@ static int compare_pools(const void *a, const void *b)
 
 /* ---- the rest -------------------------------------------------------------------------------------- */
 
-static void read_pci_vendor(const char *directory, const char *name, void *context)
+static void read_nodes(const char *root, struct doctor_facts *facts)
 {
-	char vendor[DOCTOR_NAME_BYTES];
+	struct files_list nodes, sizes;
+	unsigned int node;
 
-	files_read_line(vendor, sizeof(vendor), "%s/%s/vendor", directory, name);
-	if (strcmp(vendor, VENDOR_MELLANOX) == 0)
-		*(bool *)context = true;
+	files_list(&nodes, "%s/sys/devices/system/node", root);
+	while (files_next(&nodes)) {
+		if (sscanf(nodes.name, "node%u", &node) != 1)
+			continue;
+		files_list(&sizes, "%s/hugepages", nodes.path);
+		while (files_next(&sizes)) {
+			struct doctor_pool *pool = &facts->pools[facts->n_pools];
+
+			if (facts->n_pools == DOCTOR_POOLS_MAX ||
+			    sscanf(sizes.name, "hugepages-%" SCNu64 "kB", &pool->page_kib) != 1)
+				continue;
+			facts->n_pools++;
+			pool->node = node;
+			pool->total_pages = files_read_number(sizes.path, "nr_hugepages");
+			pool->free_pages = files_read_number(sizes.path, "free_hugepages");
+		}
+		if (node < DOCTOR_NODES_MAX)
+			files_read_cpus(&facts->cpus.nodes[node], "%s/cpulist", nodes.path);
+	}
+	qsort(facts->pools, facts->n_pools, sizeof(facts->pools[0]), compare_pools);
 }
 
 void doctor_read(const char *root, struct doctor_facts *facts)
 {
-	char path[PATH_MAX];
+	char path[PATH_MAX], vendor[DOCTOR_NAME_BYTES];
+	struct files_list pci;
 
-	files_join(path, "%s/sys/devices/system/node", root);
-	files_for_each(path, read_numa_node, facts);
-	qsort(facts->pools, facts->n_pools, sizeof(facts->pools[0]), compare_pools);
+	read_nodes(root, facts);
 	facts->memory_kib = read_memory_kib(root);
 	read_process(root, facts->config_file, &facts->process);
 	read_limits(root, &facts->process, &facts->limits);
 	read_holders(root, facts);
 	read_cpus(root, &facts->cpus);
 	read_devices(root, facts);
-	files_join(path, "%s/sys/bus/pci/devices", root);
-	files_for_each(path, read_pci_vendor, &facts->mellanox_pci);
+	files_list(&pci, "%s/sys/bus/pci/devices", root);
+	while (files_next(&pci)) {
+		files_read_line(vendor, sizeof(vendor), "%s/vendor", pci.path);
+		facts->mellanox_pci |= strcmp(vendor, VENDOR_MELLANOX) == 0;
+	}
 	read_interfaces(root, facts);
 	files_join(path, "%s/proc/sys/net/core", root);
 	facts->kernel.knows_jit = files_exist("%s/bpf_jit_enable", path);
@@ -173,50 +162,47 @@ void doctor_ask(struct doctor_facts *facts)
 
 /* ---- CPUs ---------------------------------------------------------------------------------------- */
 
-static void read_idle_state(const char *directory, const char *name, void *context)
+static void read_idle_states(const char *cpu, struct doctor_cpus *cpus)
 {
-	struct doctor_cpus *cpus = context;
+	struct files_list states;
 	unsigned int exit_us;
-	char path[PATH_MAX];
 
-	if (strncmp(name, "state", strlen("state")) != 0)
-		return;
-	files_join(path, "%s/%s", directory, name);
-	cpus->has_idle = true;
-	exit_us = (unsigned int)files_read_number(path, "latency");
-	if (files_read_number(path, "disable") || exit_us <= cpus->idle_exit_us)
-		return;
-	cpus->idle_exit_us = exit_us;
-	files_read_line(cpus->idle_state, sizeof(cpus->idle_state), "%s/name", path);
-}
-
-static void read_one_cpu(const char *directory, const char *name, void *context)
-{
-	struct doctor_cpus *cpus = context;
-	char path[PATH_MAX], governor[DOCTOR_NAME_BYTES];
-	unsigned int number;
-	int end = 0;
-
-	if (sscanf(name, "cpu%u%n", &number, &end) != 1 || name[end] || number >= CPU_SETSIZE)
-		return;
-	files_join(path, "%s/%s/cpuidle", directory, name);
-	files_for_each(path, read_idle_state, cpus);
-	files_read_line(governor, sizeof(governor), "%s/%s/cpufreq/scaling_governor", directory, name);
-	cpus->has_governor |= *governor != '\0';
-	if (!*governor || strcmp(governor, "performance") == 0)
-		return;
-	CPU_SET(number, &cpus->governed);
-	files_copy_name(cpus->governor, sizeof(cpus->governor), governor);
+	files_list(&states, "%s/cpuidle", cpu);
+	while (files_next(&states)) {
+		if (strncmp(states.name, "state", strlen("state")) != 0)
+			continue;
+		cpus->has_idle = true;
+		exit_us = (unsigned int)files_read_number(states.path, "latency");
+		if (files_read_number(states.path, "disable") || exit_us <= cpus->idle_exit_us)
+			continue;
+		cpus->idle_exit_us = exit_us;
+		files_read_line(cpus->idle_state, sizeof(cpus->idle_state), "%s/name", states.path);
+	}
 }
 
 void read_cpus(const char *root, struct doctor_cpus *cpus)
 {
+	char path[PATH_MAX], governor[DOCTOR_NAME_BYTES];
+	struct files_list list;
+	unsigned int number;
 	int32_t limit_us;
-	char path[PATH_MAX];
 	FILE *file;
+	int end;
 
 	files_join(path, "%s/sys/devices/system/cpu", root);
-	files_for_each(path, read_one_cpu, cpus);
+	files_list(&list, "%s", path);
+	while (files_next(&list)) {
+		end = 0;
+		if (sscanf(list.name, "cpu%u%n", &number, &end) != 1 || list.name[end] || number >= CPU_SETSIZE)
+			continue;
+		read_idle_states(list.path, cpus);
+		files_read_line(governor, sizeof(governor), "%s/cpufreq/scaling_governor", list.path);
+		cpus->has_governor |= *governor != '\0';
+		if (!*governor || strcmp(governor, "performance") == 0)
+			continue;
+		CPU_SET(number, &cpus->governed);
+		files_copy_name(cpus->governor, sizeof(cpus->governor), governor);
+	}
 	files_read_cpus(&cpus->online, "%s/online", path);
 	files_read_cpus(&cpus->isolated, "%s/isolated", path);
 	/* Four bytes: the smallest latency that any program that holds the file open asks for. */

@@ -111,22 +111,21 @@ static bool is_in_sysfs(int fd, const struct if_nameindex *interface)
 	return strlen(here) != strlen(there) || strcmp(here, there) == 0;
 }
 
-static void count_interface(const char *directory, const char *name, void *context)
-{
-	*(unsigned int *)context += files_exist("%s/%s/ifindex", directory, name);
-}
-
 /* A mounted sysfs shows the interfaces of the network namespace in which it was mounted, whoever reads it. */
 static bool is_sysfs_foreign(void)
 {
 	struct if_nameindex *interfaces = if_nameindex();
 	unsigned int n = 0, n_there = 0;
 	int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-	bool is_foreign = false;
+	bool is_foreign = false, is_there;
+	struct files_list list;
 
 	for (; interfaces && fd >= 0 && interfaces[n].if_index && !is_foreign; n++)
 		is_foreign = !is_in_sysfs(fd, &interfaces[n]);
-	if (fd >= 0 && files_for_each("/sys/class/net", count_interface, &n_there) && !is_foreign)
+	is_there = files_list(&list, "/sys/class/net");
+	while (files_next(&list))
+		n_there += files_exist("%s/ifindex", list.path);
+	if (fd >= 0 && is_there && !is_foreign)
 		is_foreign = interfaces && n != n_there;
 	if (interfaces)
 		if_freenameindex(interfaces);

@@ -18,73 +18,61 @@
 #define PCI_EXPRESS          0x10
 #define PCI_EXPRESS_CONTROL  8
 
-struct device_context {
-	const char *root;
-	struct doctor_facts *facts;
-};
-
 /* ---- ports ----------------------------------------------------------------------------------------- */
 
-static void read_gid(const char *directory, const char *name, void *context)
+/* The entries that are not zero. */
+static void read_gids(const char *directory, struct doctor_port *port)
 {
 	static const char zero[] = "0000:0000:0000:0000:0000:0000:0000:0000";
-	struct doctor_port *port = context;
-	struct doctor_gid *gid = &port->gids[port->n_gids];
+	struct files_list list;
 
-	if (port->n_gids == DOCTOR_GIDS_MAX)
-		return;
-	files_read_line(gid->gid, sizeof(gid->gid), "%s/%s", directory, name);
-	if (!*gid->gid || strcmp(gid->gid, zero) == 0)
-		return;
-	gid->index = (unsigned int)strtoul(name, NULL, 10);
-	files_read_line(gid->type, sizeof(gid->type), "%s/../gid_attrs/types/%s", directory, name);
-	files_read_line(gid->netdev, sizeof(gid->netdev), "%s/../gid_attrs/ndevs/%s", directory, name);
-	port->n_gids++;
+	files_list(&list, "%s/gids", directory);
+	while (files_next(&list)) {
+		struct doctor_gid *gid = &port->gids[port->n_gids];
+
+		if (port->n_gids == DOCTOR_GIDS_MAX)
+			continue;
+		files_read_line(gid->gid, sizeof(gid->gid), "%s", list.path);
+		if (!*gid->gid || strcmp(gid->gid, zero) == 0)
+			continue;
+		gid->index = (unsigned int)strtoul(list.name, NULL, 10);
+		files_read_line(gid->type, sizeof(gid->type), "%s/gid_attrs/types/%s", directory, list.name);
+		files_read_line(gid->netdev, sizeof(gid->netdev), "%s/gid_attrs/ndevs/%s", directory, list.name);
+		port->n_gids++;
+	}
 }
 
-static int compare_gids(const void *a, const void *b)
+/* A GID names its network interface. A port without GIDs, whose interface was never up, is found by its PCI device. */
+static void find_port_netdev(const char *device, struct doctor_port *port)
 {
-	const struct doctor_gid *left = a, *right = b;
+	struct files_list list;
 
-	return (left->index > right->index) - (left->index < right->index);
-}
-
-static void keep_first_name(const char *directory, const char *name, void *context)
-{
-	char *first = context;
-
-	(void)directory;
-	if (!*first || strcmp(name, first) < 0)
-		files_copy_name(first, IFNAMSIZ, name);
-}
-
-struct port_context {
-	const char *root;
-	struct doctor_device *device;
-};
-
-static void read_port(const char *directory, const char *name, void *context)
-{
-	struct port_context *at = context;
-	struct doctor_port *port = &at->device->ports[at->device->n_ports];
-	char path[PATH_MAX];
-
-	if (at->device->n_ports == DOCTOR_PORTS_MAX)
-		return;
-	at->device->n_ports++;
-	port->number = (unsigned int)strtoul(name, NULL, 10);
-	files_read_line(port->state, sizeof(port->state), "%s/%s/state", directory, name);
-	files_read_line(port->link_layer, sizeof(port->link_layer), "%s/%s/link_layer", directory, name);
-	files_read_line(port->rate, sizeof(port->rate), "%s/%s/rate", directory, name);
-	files_join(path, "%s/%s/gids", directory, name);
-	files_for_each(path, read_gid, port);
-	qsort(port->gids, port->n_gids, sizeof(port->gids[0]), compare_gids);
-	/* A GID names its network interface. A port without GIDs, whose interface was never up, is found by its PCI device. */
 	for (unsigned int i = 0; i < port->n_gids && !*port->netdev; i++)
 		memcpy(port->netdev, port->gids[i].netdev, sizeof(port->netdev));
-	files_join(path, "%s/sys/class/infiniband/%s/device/net", at->root, at->device->name);
-	if (!*port->netdev)
-		files_for_each(path, keep_first_name, port->netdev);
+	files_list(&list, "%s/device/net", device);
+	while (files_next(&list))
+		if (!*port->netdev)
+			files_copy_name(port->netdev, IFNAMSIZ, list.name);
+}
+
+static void read_ports(const char *directory, struct doctor_device *device)
+{
+	struct files_list list;
+
+	files_list(&list, "%s/ports", directory);
+	while (files_next(&list)) {
+		struct doctor_port *port = &device->ports[device->n_ports];
+
+		if (device->n_ports == DOCTOR_PORTS_MAX)
+			continue;
+		device->n_ports++;
+		port->number = (unsigned int)strtoul(list.name, NULL, 10);
+		files_read_line(port->state, sizeof(port->state), "%s/state", list.path);
+		files_read_line(port->link_layer, sizeof(port->link_layer), "%s/link_layer", list.path);
+		files_read_line(port->rate, sizeof(port->rate), "%s/rate", list.path);
+		read_gids(list.path, port);
+		find_port_netdev(directory, port);
+	}
 }
 
 /* ---- PCI ------------------------------------------------------------------------------------------- */
@@ -113,28 +101,11 @@ static unsigned int read_pcie_request_bytes(const char *pci)
 	return 0;
 }
 
-struct irq_context {
-	const char *root;
-	struct doctor_pci *pci;
-};
-
-static void read_irq(const char *directory, const char *name, void *context)
-{
-	struct irq_context *at = context;
-	cpu_set_t cpus;
-
-	(void)directory;
-	files_read_cpus(&cpus, "%s/proc/irq/%s/effective_affinity_list", at->root, name);
-	if (CPU_COUNT(&cpus) == 0)
-		files_read_cpus(&cpus, "%s/proc/irq/%s/smp_affinity_list", at->root, name);
-	CPU_OR(&at->pci->irq_cpus, &at->pci->irq_cpus, &cpus);
-	at->pci->n_irqs++;
-}
-
 static void read_pci(const char *root, const char *device, struct doctor_pci *pci)
 {
-	struct irq_context irqs = {root, pci};
-	char directory[PATH_MAX], path[PATH_MAX], line[DOCTOR_NAME_BYTES];
+	char directory[PATH_MAX], line[DOCTOR_NAME_BYTES];
+	struct files_list irqs;
+	cpu_set_t cpus;
 
 	files_join(directory, "%s/sys/class/infiniband/%s/device", root, device);
 	files_read_link_name(directory, pci->address, sizeof(pci->address));
@@ -146,111 +117,104 @@ static void read_pci(const char *root, const char *device, struct doctor_pci *pc
 	files_read_line(pci->speed_max, sizeof(pci->speed_max), "%s/max_link_speed", directory);
 	pci->read_request_bytes = read_pcie_request_bytes(directory);
 	files_read_line(pci->iommu, sizeof(pci->iommu), "%s/iommu_group/type", directory);
-	files_join(path, "%s/msi_irqs", directory);
-	files_for_each(path, read_irq, &irqs);
+	files_list(&irqs, "%s/msi_irqs", directory);
+	while (files_next(&irqs)) {
+		files_read_cpus(&cpus, "%s/proc/irq/%s/effective_affinity_list", root, irqs.name);
+		if (CPU_COUNT(&cpus) == 0)
+			files_read_cpus(&cpus, "%s/proc/irq/%s/smp_affinity_list", root, irqs.name);
+		CPU_OR(&pci->irq_cpus, &pci->irq_cpus, &cpus);
+		pci->n_irqs++;
+	}
 }
 
 /* ---- devices --------------------------------------------------------------------------------------- */
 
-static void find_uverbs(const char *directory, const char *name, void *context)
+static void find_uverbs(const char *root, struct doctor_device *device)
 {
-	struct doctor_device *device = context;
 	char ibdev[DOCTOR_NAME_BYTES], number[DOCTOR_NAME_BYTES];
 	unsigned int major_number, minor_number;
+	struct files_list list;
 
-	files_read_line(ibdev, sizeof(ibdev), "%s/%s/ibdev", directory, name);
-	if (strcmp(ibdev, device->name) != 0)
-		return;
-	files_copy_name(device->uverbs, sizeof(device->uverbs), name);
-	files_read_line(number, sizeof(number), "%s/%s/dev", directory, name);
-	if (sscanf(number, "%u:%u", &major_number, &minor_number) == 2)
-		device->number = makedev(major_number, minor_number);
+	files_list(&list, "%s/sys/class/infiniband_verbs", root);
+	while (files_next(&list)) {
+		files_read_line(ibdev, sizeof(ibdev), "%s/ibdev", list.path);
+		if (strcmp(ibdev, device->name) != 0)
+			continue;
+		files_copy_name(device->uverbs, sizeof(device->uverbs), list.name);
+		files_read_line(number, sizeof(number), "%s/dev", list.path);
+		if (sscanf(number, "%u:%u", &major_number, &minor_number) == 2)
+			device->number = makedev(major_number, minor_number);
+	}
 }
 
-static void read_device(const char *directory, const char *name, void *context)
+static void read_device(const char *root, const char *directory, struct doctor_device *device)
 {
-	struct device_context *at = context;
-	struct doctor_device *device = &at->facts->devices[at->facts->n_devices];
-	struct port_context ports = {at->root, device};
 	char path[PATH_MAX];
 	int fd;
 
-	if (at->facts->n_devices == DOCTOR_DEVICES_MAX)
-		return;
-	at->facts->n_devices++;
-	files_copy_name(device->name, sizeof(device->name), name);
-	files_join(path, "%s/sys/class/infiniband_verbs", at->root);
-	files_for_each(path, find_uverbs, device);
+	find_uverbs(root, device);
 	/* Opening the node alone makes no verbs context, so it disturbs no program: see doctor_probe_queues(). */
-	files_join(path, "%s/dev/infiniband/%s", at->root, device->uverbs);
+	files_join(path, "%s/dev/infiniband/%s", root, device->uverbs);
 	fd = *device->uverbs ? open(path, O_RDWR | O_CLOEXEC) : -1;
 	if (fd >= 0)
 		close(fd);
 	else
 		device->open_error = *device->uverbs ? errno : ENOENT;
-	files_join(path, "%s/%s/ports", directory, name);
-	files_for_each(path, read_port, &ports);
-	read_pci(at->root, device->name, &device->pci);
-}
-
-static int compare_devices(const void *a, const void *b)
-{
-	return strcmp(((const struct doctor_device *)a)->name, ((const struct doctor_device *)b)->name);
+	read_ports(directory, device);
+	read_pci(root, device->name, &device->pci);
 }
 
 /* ---- processes that have devices open -------------------------------------------------------------- */
 
-static void add_device_user(struct doctor_device *device, const char *process)
+static void add_device_user(struct doctor_device *device, const struct files_list *process)
 {
 	struct doctor_user *user = &device->users[device->n_users];
-	pid_t pid = (pid_t)strtol(strrchr(process, '/') + 1, NULL, 10);
+	pid_t pid = (pid_t)strtol(process->name, NULL, 10);
 
 	if (device->n_users == DOCTOR_USERS_MAX || (device->n_users && user[-1].pid == pid))
 		return;
 	device->n_users++;
 	user->pid = pid;
-	files_read_line(user->name, sizeof(user->name), "%s/comm", process);
+	files_read_line(user->name, sizeof(user->name), "%s/comm", process->path);
 }
 
 /* Devices are compared by number, because any file can have the same name. */
-static void read_open_file(const char *directory, const char *name, void *context)
+static void read_open_files(const struct files_list *process, struct doctor_facts *facts)
 {
-	struct doctor_facts *facts = context;
-	char path[PATH_MAX], process[PATH_MAX];
+	struct files_list files;
 	struct statx status;
-	dev_t number;
 
-	files_join(path, "%s/%s", directory, name);
-	/* Without DONT_SYNC a file system in user space could keep the doctor waiting. */
-	if (statx(AT_FDCWD, path, AT_STATX_DONT_SYNC, STATX_TYPE, &status) < 0 || !S_ISCHR(status.stx_mode))
-		return;
-	number = makedev(status.stx_rdev_major, status.stx_rdev_minor);
-	files_copy_name(process, sizeof(process), directory);
-	*strrchr(process, '/') = '\0';
-	for (unsigned int i = 0; i < facts->n_devices; i++)
-		if (facts->devices[i].number == number && *facts->devices[i].uverbs)
-			add_device_user(&facts->devices[i], process);
-}
-
-static void read_open_files(const char *directory, const char *name, void *context)
-{
-	char path[PATH_MAX];
-
-	if (name[strspn(name, "0123456789")])
-		return;
-	files_join(path, "%s/%s/fd", directory, name);
-	files_for_each(path, read_open_file, context);
+	files_list(&files, "%s/fd", process->path);
+	while (files_next(&files)) {
+		/* Without DONT_SYNC a file system in user space could keep the doctor waiting. */
+		if (statx(AT_FDCWD, files.path, AT_STATX_DONT_SYNC, STATX_TYPE, &status) < 0 ||
+		    !S_ISCHR(status.stx_mode))
+			continue;
+		for (unsigned int i = 0; i < facts->n_devices; i++)
+			if (facts->devices[i].number == makedev(status.stx_rdev_major, status.stx_rdev_minor) &&
+			    *facts->devices[i].uverbs)
+				add_device_user(&facts->devices[i], process);
+	}
 }
 
 void read_devices(const char *root, struct doctor_facts *facts)
 {
-	struct device_context devices = {root, facts};
-	char path[PATH_MAX];
+	struct files_list list;
 
-	files_join(path, "%s/sys/class/infiniband", root);
-	files_for_each(path, read_device, &devices);
-	qsort(facts->devices, facts->n_devices, sizeof(facts->devices[0]), compare_devices);
-	files_join(path, "%s/proc", root);
-	if (facts->n_devices)
-		files_for_each(path, read_open_files, facts);
+	files_list(&list, "%s/sys/class/infiniband", root);
+	while (files_next(&list)) {
+		struct doctor_device *device = &facts->devices[facts->n_devices];
+
+		if (facts->n_devices == DOCTOR_DEVICES_MAX)
+			continue;
+		facts->n_devices++;
+		files_copy_name(device->name, sizeof(device->name), list.name);
+		read_device(root, list.path, device);
+	}
+	if (!facts->n_devices)
+		return;
+	files_list(&list, "%s/proc", root);
+	while (files_next(&list))
+		if (!list.name[strspn(list.name, "0123456789")])
+			read_open_files(&list, facts);
 }

@@ -42,7 +42,6 @@ struct holder_scan {
 	unsigned int n;
 	/* Of the process that is read now: */
 	unsigned int first;
-	const char *pid;
 	bool has_maps;      /* its mappings were read */
 	bool only_writers;  /* only what it has mapped writable counts */
 	bool reads_daemons; /* in this pass over all processes; else it reads the others */
@@ -97,44 +96,30 @@ static void read_mapped_segments(struct holder_scan *scan, const char *directory
 		fclose(maps);
 }
 
-static void read_segment_descriptor(const char *directory, const char *name, void *context)
+/* Of a process or a thread: directory/id. */
+static void read_held_segments(struct holder_scan *scan, const char *directory, const char *id)
 {
-	char path[PATH_MAX], target[DOCTOR_NAME_BYTES];
+	char target[DOCTOR_NAME_BYTES];
+	struct files_list files;
 	struct statx status;
 	bool is_segment;
 
-	files_join(path, "%s/%s", directory, name);
-	errno = 0;
-	files_read_link_name(path, target, sizeof(target));
-	is_segment = strncmp(target, SEGMENT_NAME, strlen(SEGMENT_NAME)) == 0;
-	if (is_segment && statx(AT_FDCWD, path, AT_STATX_DONT_SYNC, STATX_INO | STATX_SIZE, &status) == 0)
-		add_segment(context, makedev(status.stx_dev_major, status.stx_dev_minor), status.stx_ino,
-		            status.stx_size);
-	else if ((is_segment || !*target) && errno)
-		note_read_error(context);
-}
-
-static void read_held_segments(struct holder_scan *scan, const char *directory, const char *id)
-{
-	char path[PATH_MAX];
-
 	if (!scan->has_maps)
 		read_mapped_segments(scan, directory, id);
-	files_join(path, "%s/%s/fd", directory, id);
-	if (!scan->only_writers && !files_for_each(path, read_segment_descriptor, scan))
+	if (scan->only_writers)
+		return;
+	if (!files_list(&files, "%s/%s/fd", directory, id))
 		note_read_error(scan);
-}
-
-/*
- * A thread can have a table of descriptors of its own. /proc/PID shows those of the first thread, and nothing once that
- * thread has ended, though the others go on.
- */
-static void read_thread(const char *directory, const char *tid, void *context)
-{
-	struct holder_scan *scan = context;
-
-	if (strcmp(tid, scan->pid) != 0)
-		read_held_segments(scan, directory, tid);
+	while (files_next(&files)) {
+		errno = 0;
+		files_read_link_name(files.path, target, sizeof(target));
+		is_segment = strncmp(target, SEGMENT_NAME, strlen(SEGMENT_NAME)) == 0;
+		if (is_segment && statx(AT_FDCWD, files.path, AT_STATX_DONT_SYNC, STATX_INO | STATX_SIZE, &status) == 0)
+			add_segment(scan, makedev(status.stx_dev_major, status.stx_dev_minor), status.stx_ino,
+			            status.stx_size);
+		else if ((is_segment || !*target) && errno)
+			note_read_error(scan);
+	}
 }
 
 /* False: it has ended. */
@@ -162,14 +147,14 @@ static bool is_trusted(const struct doctor_facts *facts, const char *directory, 
 	return read_user(directory, pid, &uid) && (uid <= SYSTEM_UID_MAX || uid == geteuid());
 }
 
-static void read_holder(const char *directory, const char *pid, void *context)
+static void read_holder(struct holder_scan *scan, const char *directory, const char *pid)
 {
-	struct holder_scan *scan = context;
 	struct doctor_facts *facts = scan->facts;
 	struct doctor_holder *holder = &facts->holders[facts->n_holders];
-	char path[PATH_MAX], name[DOCTOR_NAME_BYTES];
-	bool is_named, trusted;
+	char name[DOCTOR_NAME_BYTES];
 	const struct passwd *user;
+	bool is_named, trusted;
+	struct files_list threads;
 	uid_t uid;
 
 	files_read_line(name, sizeof(name), "%s/%s/comm", directory, pid);
@@ -180,12 +165,17 @@ static void read_holder(const char *directory, const char *pid, void *context)
 		return;
 	scan->only_writers = scan->reads_daemons && !trusted;
 	scan->first = scan->n;
-	scan->pid = pid;
 	scan->has_maps = false;
 	read_held_segments(scan, directory, pid);
-	files_join(path, "%s/%s/task", directory, pid);
-	if (!files_for_each(path, read_thread, scan))
+	/*
+	 * A thread can have a table of descriptors of its own. /proc/PID shows those of the first thread, and nothing
+	 * once that thread has ended, though the others go on.
+	 */
+	if (!files_list(&threads, "%s/%s/task", directory, pid))
 		note_read_error(scan);
+	while (files_next(&threads))
+		if (strcmp(threads.name, pid) != 0)
+			read_held_segments(scan, threads.directory, threads.name);
 	if (scan->reads_daemons || scan->n == scan->first)
 		return;
 	facts->n_holders++;
@@ -210,18 +200,20 @@ static bool is_held_by_daemon(const struct holder_scan *scan, const struct held_
 void read_holders(const char *root, struct doctor_facts *facts)
 {
 	struct holder_scan scan = {.facts = facts, .segments = calloc(SEGMENTS_MAX, sizeof(*scan.segments))};
-	char path[PATH_MAX], name[DOCTOR_NAME_BYTES];
+	struct files_list processes;
+	char name[DOCTOR_NAME_BYTES];
 
 	if (!scan.segments)
 		return;
 	/* A /proc that is mounted with hidepid= hides process 1 as it hides a daemon of another user. */
 	files_read_line(name, sizeof(name), "%s/proc/1/comm", root);
 	facts->sees_all_processes = facts->knows_ended_rings = *name != '\0';
-	files_join(path, "%s/proc", root);
 	/* Daemons are read before and after the others: one may make a ring meanwhile, and another process map it. */
 	for (unsigned int pass = 0; pass < 3; pass++) {
 		scan.reads_daemons = pass != 1;
-		files_for_each(path, read_holder, &scan);
+		files_list(&processes, "%s/proc", root);
+		while (files_next(&processes))
+			read_holder(&scan, processes.directory, processes.name);
 	}
 	for (unsigned int i = 0; i < scan.n; i++) {
 		struct doctor_holder *holder = &facts->holders[scan.segments[i].holder];
