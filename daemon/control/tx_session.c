@@ -7,9 +7,9 @@
 
 #include "daemon/base/fd.h"
 #include "daemon/base/time.h"
-#include "daemon/control/tx_endpoint.h"
 #include "daemon/control/loop.h"
 #include "daemon/control/server.h"
+#include "daemon/control/tx_endpoint.h"
 #include "lib/ibvcap/ring_tx.h"
 
 #include <errno.h>

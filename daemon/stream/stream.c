@@ -11,8 +11,8 @@
 #include "daemon/base/time.h"
 #include "daemon/flow/flow.h"
 #include "daemon/memory/geometry.h"
-#include "lib/status/counters.h"
 #include "lib/ibvcap/ring.h"
+#include "lib/status/counters.h"
 
 #include <errno.h>
 #include <inttypes.h>

@@ -3,7 +3,9 @@
 #ifndef TOOLS_COMMON_REPORT_H
 #define TOOLS_COMMON_REPORT_H
 
+#include <ibvcap/ibvcap.h>
 #include <jansson.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 /** The exit code for a negative errno of the library: EX_UNAVAILABLE unless the error has one of its own. */
@@ -24,5 +26,19 @@ void report_format_utc(uint64_t ns, unsigned decimals, char text[REPORT_UTC_BYTE
 
 /** Print json and a line feed on standard output, and free it. flags are jansson's. */
 void report_json(json_t *json, size_t flags);
+
+/* ---- what a tracker counted, of packets that come or of those in a recording --------------------- */
+
+/** Print the account of each source, and that of all. */
+void tracker_print(const struct ibvcap_tracker *tracker);
+
+/** The same. The caller frees it. */
+json_t *tracker_to_json(const struct ibvcap_tracker *tracker);
+
+/**
+ * Complete: packets came, with all numbers from the first to the highest of each source. Not proven: none of these is
+ * known to lack, but some packets could not be followed by their numbers.
+ */
+enum ibvcap_verdict tracker_verdict(const struct ibvcap_tracker *tracker);
 
 #endif

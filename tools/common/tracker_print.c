@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Prints what a tracker counted: a source in words, its numbers, and those of all sources. */
-#include "tools/common/tracker_print.h"
+#include "tools/common/report.h"
 
 #include <arpa/inet.h>
 #include <inttypes.h>

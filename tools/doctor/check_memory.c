@@ -255,7 +255,7 @@ static void write_planned_fix(const struct doctor_facts *facts, uint64_t page_ki
 		write_lower_fix(facts, finding);
 		return;
 	}
-	/* The pages that the configuration needs on each node. For a device of unknown node this is find_default_node(). */
+	/* What the configuration needs on each node. For a device of unknown node this is find_default_node(). */
 	for (uint32_t i = 0; i < config->n_streams; i++)
 		if (config->streams[i].page_bytes == page_bytes)
 			pages[node_of_interface(facts, config->streams[i].interface, else_node)] +=

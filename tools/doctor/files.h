@@ -43,7 +43,7 @@ struct files_list {
 	char path[PATH_MAX]; /* of the entry */
 };
 
-/** Read a directory. False: it cannot be opened, and the list is empty. Then call files_next() until it returns false. */
+/** Read a directory. False: it cannot be opened, and the list is empty. Call files_next() until it returns false. */
 bool files_list(struct files_list *list, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /** Go to the next entry. False: there is none, and the list is freed. */
 bool files_next(struct files_list *list);

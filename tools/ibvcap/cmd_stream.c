@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /* ibvcap stream: add streams to the running daemon, or remove one. */
-#include "tools/ibvcap/ibvcap.h"
 #include "tools/common/options.h"
+#include "tools/ibvcap/ibvcap.h"
 #include "tools/reconfigure/reconfigure.h"
-#include "tools/reconfigure/stream_args.h"
 
 #include <errno.h>
 #include <getopt.h>

@@ -2,7 +2,6 @@
 /* Says what is in a recording, what is missing and why, and whether the file proves it. */
 
 #include "tools/common/report.h"
-#include "tools/common/tracker_print.h"
 #include "tools/inspect/inspect_file.h"
 #include "tools/inspect/inspect_set.h"
 #include "tools/json/text_to_json.h"

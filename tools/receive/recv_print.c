@@ -3,7 +3,6 @@
 #include "tools/receive/recv.h"
 
 #include "tools/common/report.h"
-#include "tools/common/tracker_print.h"
 #include "tools/send/pattern.h"
 #include "tools/status/status_view.h"
 

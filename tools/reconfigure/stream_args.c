@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Turns KEY=VALUE arguments into the text of a configuration file, which only the daemon checks. */
-#include "tools/reconfigure/stream_args.h"
+#include "tools/reconfigure/reconfigure.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -3,7 +3,7 @@
  * A name proves nothing: "a_2_00001_….pcapng" fits "a.pcapng", too, and other programs put numbers and times into
  * names. The content of the file names the program and the streams.
  */
-#include "tools/record/own_file.h"
+#include "tools/record/file_window.h"
 
 #include "tools/recording/raw_recording.h"
 #include "tools/recording/recording.h"

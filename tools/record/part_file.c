@@ -6,7 +6,7 @@
  */
 #include "tools/record/part_file.h"
 
-#include "tools/record/own_file.h"
+#include "tools/record/file_window.h"
 #include "tools/recording/recording_words.h"
 
 #include <errno.h>

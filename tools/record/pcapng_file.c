@@ -1,12 +1,128 @@
 // SPDX-License-Identifier: Apache-2.0
-/* A file of a recording in pcapng format, and FILE.index beside it. Without an index it is read from its beginning. */
+/*
+ * A file of a recording in pcapng format, and FILE.index beside it. Without an index it is read from its beginning. The
+ * loss sum is at the end three times: as numbers in the statistics of each interface, as the comment of the statistics,
+ * with the account for programs, and as the comment of a section of its own, which capinfos prints.
+ */
 #include "tools/record/record_file.h"
+#include "tools/recording/account_json.h"
+#include "tools/recording/pcapng.h"
 #include "tools/recording/recording_index.h"
 #include "tools/recording/recording_words.h"
+#include "tools/recording/row_frame.h"
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/utsname.h>
+
+/* ---- blocks in which a recording describes itself ------------------------------------------------ */
+
+#define SUM_TEXT_BYTES      400
+#define SEQUENCE_TEXT_BYTES 1024 /* more than all keys of a sequence take as JSON */
+
+static struct pcapng_text text_unless_empty(const char *string)
+{
+	struct pcapng_text text = {.at = string, .bytes = strlen(string)};
+
+	return text.bytes ? text : (struct pcapng_text){0};
+}
+
+size_t contents_write_head(uint8_t *to, size_t room, const char *why, const struct source *sources, unsigned n_sources,
+                           int32_t flow)
+{
+	struct utsname system;
+	char flow_text[RECORD_FLOW_TEXT_BYTES] = "";
+	char os[sizeof(system.sysname) + sizeof(system.release) + 2];
+	struct pcapng_section section = {.application = pcapng_text_of("ibvcap " IBVCAP_BUILD_VERSION)};
+	char *sequence;
+	size_t used;
+
+	uname(&system);
+	snprintf(os, sizeof(os), "%s %s", system.sysname, system.release);
+	section.os = pcapng_text_of(os);
+	section.hardware = pcapng_text_of(system.machine);
+	if (why)
+		section.comment = pcapng_text_of(why);
+	if (flow != RECORDING_ACCOUNT_NO_FLOW)
+		snprintf(flow_text, sizeof(flow_text), RECORDING_ONLY_FLOW "%d", flow);
+	used = pcapng_write_section(to, room, &section);
+	for (unsigned i = 0; i < n_sources; i++) {
+		char description[sizeof(sources[i].interface) + RECORD_FLOW_TEXT_BYTES];
+		char comment[sizeof(sources[i].clock) + SEQUENCE_TEXT_BYTES];
+		struct pcapng_interface interface = {
+			.link_type = PCAPNG_LINK_ETHERNET,
+			.name = text_unless_empty(sources[i].name),
+			.hardware = text_unless_empty(sources[i].device),
+			.filter = text_unless_empty(sources[i].filter),
+		};
+
+		/* The clock, and the place of the packets' own number. */
+		sequence = sources[i].sequence ? json_dumps(sources[i].sequence, JSON_COMPACT) : NULL;
+		snprintf(comment, sizeof(comment), "%s%s%s", sources[i].clock, sequence ? RECORDING_SEQUENCE : "",
+		         sequence ? sequence : "");
+		free(sequence);
+		interface.comment = text_unless_empty(comment);
+		snprintf(description, sizeof(description), "%s%s%s", sources[i].interface,
+		         sources[i].interface[0] && flow_text[0] ? ", " : "", flow_text);
+		interface.description = text_unless_empty(description);
+		used += pcapng_write_interface(to + used, room - used, &interface);
+	}
+	return used;
+}
+
+/* ---- the end ------------------------------------------------------------------------------------- */
+
+static size_t write_statistics(uint8_t *to, size_t room, const struct record_end *end, unsigned source)
+{
+	struct record_sum sum = account_sum(&end->accounts[source]);
+	char text[SUM_TEXT_BYTES + RECORDING_ACCOUNT_TEXT_SIZE];
+	struct pcapng_statistics statistics = {.interface = source,
+	                                       .time_ns = end->end_ns,
+	                                       .start_ns = end->start_ns,
+	                                       .end_ns = end->end_ns,
+	                                       .values_set = (1u << PCAPNG_STATISTIC_N) - 1};
+
+	statistics.values[PCAPNG_STATISTIC_RECEIVED] = sum.published + sum.no_buffer;
+	statistics.values[PCAPNG_STATISTIC_DROPPED] = sum.no_buffer + sum.errored;
+	statistics.values[PCAPNG_STATISTIC_FILTER_ACCEPTED] = sum.published + sum.no_buffer - sum.other_files;
+	statistics.values[PCAPNG_STATISTIC_OS_DROPPED] = sum.skipped + sum.disk_wait + sum.unwritten;
+	statistics.values[PCAPNG_STATISTIC_DELIVERED] = sum.written;
+	record_sum_print(text, SUM_TEXT_BYTES, &sum);
+	recording_account_append(text, sizeof(text), &end->accounts[source]);
+	statistics.comment = pcapng_text_of(text);
+	return pcapng_write_statistics(to, room, &statistics);
+}
+
+size_t contents_write_end(uint8_t *to, size_t room, const struct record_end *end)
+{
+	static char text[RECORD_SOURCES_MAX * (SUM_TEXT_BYTES + 96) + LOSSES_TEXT_BYTES + 200 + ACCOUNT_VERDICT_BYTES];
+	struct pcapng_section section = {.application = pcapng_text_of("ibvcap " IBVCAP_BUILD_VERSION)};
+	size_t used = 0, length = 0;
+
+	for (unsigned i = 0; i < end->n_sources; i++)
+		used += write_statistics(to + used, room - used, end, i);
+	if (end->error)
+		length = (size_t)snprintf(text, sizeof(text),
+		                          "the recording ended because the file could not be written: %s. ",
+		                          strerror(end->error));
+	account_print_verdict(text + length, sizeof(text) - length, end->accounts, end->n_sources);
+	for (unsigned i = 0; i < end->n_sources; i++) {
+		struct record_sum sum = account_sum(&end->accounts[i]);
+
+		length = strlen(text);
+		length += (size_t)snprintf(text + length, sizeof(text) - length, "\n%s: ", end->sources[i].name);
+		record_sum_print(text + length, sizeof(text) - length, &sum);
+	}
+	length = strlen(text);
+	if (end->note[0])
+		snprintf(text + length, sizeof(text) - length, "\nAfter the last packet: %s", end->note);
+	section.comment = pcapng_text_of(text);
+	return used + pcapng_write_section(to + used, room - used, &section);
+}
+
+/* ---- the file ------------------------------------------------------------------------------------ */
 
 static struct part_file *index_of(struct record_file *file)
 {

@@ -3,7 +3,7 @@
  * Waits for triggers. No consumer is attached meanwhile, because the ring keeps the packets. All triggers that come
  * while a file is written count as one trigger, which lasts from the first of them to the last.
  */
-#include "tools/record/trigger.h"
+#include "tools/record/record.h"
 
 #include "daemon/base/time.h"
 #include "tools/common/options.h"

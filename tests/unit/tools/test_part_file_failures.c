@@ -3,7 +3,7 @@
 #include "tests/unit/tools/captured.h"
 #include "tests/unit/tools/disk.h"
 #include "tests/unit/tools/own_folder.h"
-#include "tools/record/own_file.h"
+#include "tools/record/file_window.h"
 #include "tools/record/part_file.h"
 #include "tools/recording/recording_words.h"
 

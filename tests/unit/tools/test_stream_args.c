@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* A stream as arguments: the configuration text that the daemon gets, with one argument in each line. */
 #include "daemon/config/config.h"
-#include "tools/reconfigure/stream_args.h"
+#include "tools/reconfigure/reconfigure.h"
 
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>

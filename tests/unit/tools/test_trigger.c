@@ -2,9 +2,9 @@
 /* Triggers of the flight recorder. The daemon's status is the test's. */
 #include "daemon/base/time.h"
 #include "tests/unit/tools/captured.h"
-#include "tools/status/status_view.h"
 #include "tools/common/stop_signal.h"
-#include "tools/record/trigger.h"
+#include "tools/record/record.h"
+#include "tools/status/status_view.h"
 
 #include <arpa/inet.h>
 #include <criterion/criterion.h>
