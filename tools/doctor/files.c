@@ -131,7 +131,7 @@ void files_read_link_name(const char *path, char *name, size_t bytes)
 	files_copy_name(name, bytes, slash ? slash + 1 : target);
 }
 
-static int compare_names(const void *a, const void *b)
+static int compare_entries(const void *a, const void *b)
 {
 	return strverscmp(*(char *const *)a, *(char *const *)b);
 }
@@ -163,7 +163,7 @@ bool files_list(struct files_list *list, const char *format, ...)
 	}
 	closedir(directory);
 	if (list->n)
-		qsort(list->names, list->n, sizeof(*list->names), compare_names);
+		qsort(list->names, list->n, sizeof(*list->names), compare_entries);
 	return true;
 }
 
