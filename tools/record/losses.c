@@ -56,7 +56,7 @@ void losses_caught_up(struct losses *losses, uint64_t now_ns)
 	losses->waited_ns = 0;
 }
 
-static void note_lost(struct losses *losses, enum recording_cause cause, uint64_t n, const char *detail)
+static void losses_note(struct losses *losses, enum recording_cause cause, uint64_t n, const char *detail)
 {
 	losses->named.n[cause] += n;
 	losses->pending += n;
@@ -73,11 +73,11 @@ static void note_skipped(struct losses *losses, uint64_t n, uint64_t now_ns)
 		snprintf(ms, sizeof(ms), " (%" PRIu64 " of %" PRIu64 " ms)", losses->waited_ns / 1000000,
 		         behind_ns / 1000000);
 		losses->sum.disk_wait += n;
-		note_lost(losses, RECORDING_CAUSE_DISK_WAIT, n, ms);
+		losses_note(losses, RECORDING_CAUSE_DISK_WAIT, n, ms);
 	} else {
 		snprintf(ms, sizeof(ms), " (%" PRIu64 " ms)", behind_ns / 1000000);
 		losses->sum.skipped += n;
-		note_lost(losses, RECORDING_CAUSE_SKIPPED, n, ms);
+		losses_note(losses, RECORDING_CAUSE_SKIPPED, n, ms);
 	}
 	losses_caught_up(losses, now_ns);
 }
@@ -94,7 +94,7 @@ static void note_no_buffer(struct losses *losses, uint64_t n, uint64_t read_ns)
 	report_format_utc(read_ns, 3, to);
 	snprintf(detail, sizeof(detail), "; counted at %s, last packet before %s", to, from);
 	losses->sum.no_buffer += n;
-	note_lost(losses, RECORDING_CAUSE_NO_BUFFER, n, detail);
+	losses_note(losses, RECORDING_CAUSE_NO_BUFFER, n, detail);
 }
 
 void losses_in_epoch(struct losses *losses, uint64_t epoch)
