@@ -221,15 +221,6 @@ static void print_missing(const struct recording_account *before, const struct r
 		       before->until.sequence, after->from.sequence);
 }
 
-static void print_twice(const struct inspect_piece *one, const struct inspect_piece *other)
-{
-	char text[2 * PATH_MAX + 64];
-
-	snprintf(text, sizeof(text), "  file %" PRIu64 " is given twice: %s and %s", one->account.file, one->path,
-	         other->path);
-	puts(inspect_clean(text));
-}
-
 void inspect_set_print(const struct inspect_set *set)
 {
 	for (uint32_t i = 0; i < set->n_pieces; i++) {
@@ -243,8 +234,13 @@ void inspect_set_print(const struct inspect_set *set)
 		join = join_pieces(&piece[-1].account, &piece->account);
 		if (join.kind == JOIN_MISSING)
 			print_missing(&piece[-1].account, &piece->account, &join);
-		else if (join.kind == JOIN_TWICE)
-			print_twice(&piece[-1], piece);
+		else if (join.kind == JOIN_TWICE) {
+			char text[2 * PATH_MAX + 64];
+
+			snprintf(text, sizeof(text), "  file %" PRIu64 " is given twice: %s and %s",
+			         piece[-1].account.file, piece[-1].path, piece->path);
+			puts(inspect_clean(text));
+		}
 	}
 }
 

@@ -144,21 +144,6 @@ static json_t *latency_to_json(const struct recv_summary *summary)
 	return all;
 }
 
-static void print_latency(const struct recv_summary *summary)
-{
-	const struct latency *latency = summary->latency;
-
-	printf("latency of %" PRIu64 " packets:", latency->packets);
-	for (unsigned i = 0; latency->packets && i < N_LATENCY_SHARES; i++)
-		printf(" %s %.1f us", latency_shares[i].name,
-		       (double)latency_permille_ns(latency, latency_shares[i].permille) * 1e-3);
-	printf(", from the timestamp (%s) until recv had the packet; a timestamp is right within %.3f us\n",
-	       status_view_clock_name(summary->info.clock_source), (double)summary->info.clock_error_ns * 1e-3);
-	if (latency->early)
-		printf("%" PRIu64 " packets had a timestamp up to %.3f us later than the time when recv had them\n",
-		       latency->early, (double)latency->early_max_ns * 1e-3);
-}
-
 /* ---- the test pattern ---------------------------------------------------------------------------- */
 
 /* As conf/sequence/pattern.conf, for one sender, with the widest window and jump that a tracker has. */
@@ -358,8 +343,20 @@ void recv_print_summary(const struct recv_summary *summary)
 		putchar('\n');
 	if (summary->pattern->numbers)
 		recv_print_pattern(summary->pattern);
-	if (summary->latency)
-		print_latency(summary);
+	if (summary->latency) {
+		const struct latency *latency = summary->latency;
+
+		printf("latency of %" PRIu64 " packets:", latency->packets);
+		for (unsigned i = 0; latency->packets && i < N_LATENCY_SHARES; i++)
+			printf(" %s %.1f us", latency_shares[i].name,
+			       (double)latency_permille_ns(latency, latency_shares[i].permille) * 1e-3);
+		printf(", from the timestamp (%s) until recv had the packet; a timestamp is right within %.3f us\n",
+		       status_view_clock_name(summary->info.clock_source), (double)summary->info.clock_error_ns * 1e-3);
+		if (latency->early)
+			printf("%" PRIu64
+			       " packets had a timestamp up to %.3f us later than the time when recv had them\n",
+			       latency->early, (double)latency->early_max_ns * 1e-3);
+	}
 	if (summary->tracker)
 		recv_print_sequence(summary->tracker);
 	recv_print_verdict(summary);

@@ -28,19 +28,6 @@ static bool has_other_queues(const struct ibvcap_rx_moment *moment, const struct
 	return moment->epoch && moment->n_queues != source->n_queues;
 }
 
-static void find_between(const struct account_parts *parts, const struct source *source,
-                         struct ibvcap_rx_account *between)
-{
-	*between = (struct ibvcap_rx_account)IBVCAP_INIT(struct ibvcap_rx_account);
-	if (ibvcap_rx_account_between(&parts->from, &parts->until, between) < 0) {
-		*between = (struct ibvcap_rx_account)IBVCAP_INIT(struct ibvcap_rx_account);
-		between->unknown = IBVCAP_UNKNOWN_UNSETTLED; /* nothing is known */
-	}
-	between->unknown |= parts->unknown;
-	if (has_other_queues(&parts->from, source) || has_other_queues(&parts->until, source))
-		between->unknown |= IBVCAP_UNKNOWN_QUEUES;
-}
-
 static void make_account(const struct account_parts *parts, const struct source *source,
                          struct ibvcap_rx_account *between, struct recording_account *account)
 {
@@ -113,8 +100,16 @@ void account_of_sources(const struct account_parts *parts, const struct source *
 	struct ibvcap_rx_account between[RECORD_SOURCES_MAX];
 	unsigned first = 0;
 
-	for (unsigned i = 0; i < n; i++)
-		find_between(&parts[i], &sources[i], &between[i]);
+	for (unsigned i = 0; i < n; i++) {
+		between[i] = (struct ibvcap_rx_account)IBVCAP_INIT(struct ibvcap_rx_account);
+		if (ibvcap_rx_account_between(&parts[i].from, &parts[i].until, &between[i]) < 0) {
+			between[i] = (struct ibvcap_rx_account)IBVCAP_INIT(struct ibvcap_rx_account);
+			between[i].unknown = IBVCAP_UNKNOWN_UNSETTLED; /* nothing is known */
+		}
+		between[i].unknown |= parts[i].unknown;
+		if (has_other_queues(&parts[i].from, &sources[i]) || has_other_queues(&parts[i].until, &sources[i]))
+			between[i].unknown |= IBVCAP_UNKNOWN_QUEUES;
+	}
 	for (unsigned i = 1; i <= n; i++)
 		if (i == n || sources[i].queue == 0) {
 			place_losses(between + first, parts + first, i - first);

@@ -91,28 +91,24 @@ static bool delete_kept(const struct kept_file *kept)
 	return true;
 }
 
-/* A file that is full and not complete. */
-static bool discard_oldest(struct file_window *window)
-{
-	struct open_file *open;
-
-	TAILQ_FOREACH (open, &window->open, entry)
-		if (open->discard) {
-			window->n_deleted++;
-			open->discard(open);
-			file_window_close(window, open);
-			return true;
-		}
-	return false;
-}
-
 /* False: there is no file. A file that cannot be deleted is not tried again. */
 static bool delete_oldest(struct file_window *window)
 {
 	struct kept_file *oldest = STAILQ_FIRST(&window->kept);
 
-	if (!oldest)
-		return discard_oldest(window);
+	if (!oldest) {
+		struct open_file *open;
+
+		/* A file that is full and not complete. */
+		TAILQ_FOREACH (open, &window->open, entry)
+			if (open->discard) {
+				window->n_deleted++;
+				open->discard(open);
+				file_window_close(window, open);
+				return true;
+			}
+		return false;
+	}
 	window->n_deleted += delete_kept(oldest);
 	STAILQ_REMOVE_HEAD(&window->kept, entry);
 	window->n_kept--;
