@@ -105,7 +105,7 @@ int ibvcap_rx_account_between(const struct ibvcap_rx_moment *from, const struct 
 	if (r == 0)
 		r = sized_struct_check(until, sizeof(*until), "ibvcap_rx_moment");
 	if (r == 0 && until->monotonic_ns < from->monotonic_ns)
-		r = -EINVAL;
+		r = error_set(-EINVAL, "the second moment is before the first one");
 	if (r < 0)
 		return r;
 	if (known.outages) {

@@ -3,6 +3,8 @@
 #ifndef IBVCAP_PAUSE_H
 #define IBVCAP_PAUSE_H
 
+#include "lib/ibvcap/error.h"
+
 #include <errno.h>
 #include <linux/futex.h>
 #include <stdbool.h>
@@ -15,6 +17,9 @@
 #define PAUSE_SPINS 200u
 /* A killed daemon wakes nobody, so a waiting thread checks the control socket this often. */
 #define PAUSE_SLICE_NS UINT64_C(100000000)
+
+/* -EINTR and its text. */
+#define PAUSE_INTERRUPTED error_set(-EINTR, "a signal came before anything else: call again")
 
 static inline void pause_briefly(void)
 {
@@ -42,7 +47,8 @@ static inline int pause_on_word(const _Atomic uint32_t *word, uint32_t seen, uin
 {
 	const struct timespec timeout = {.tv_sec = (time_t)(ns / 1000000000), .tv_nsec = (long)(ns % 1000000000)};
 
-	return syscall(SYS_futex, word, FUTEX_WAIT, seen, &timeout, NULL, 0) < 0 && errno == EINTR ? -EINTR : 0;
+	return syscall(SYS_futex, word, FUTEX_WAIT, seen, &timeout, NULL, 0) < 0 && errno == EINTR ? PAUSE_INTERRUPTED
+	                                                                                           : 0;
 }
 
 #endif

@@ -57,7 +57,9 @@ static int rx_lease_block(struct ibvcap_rx *rx, uint32_t slot, uint64_t block)
 	if (is_recycled || physical >= rx->n_blocks) {
 		if (!rx->is_tap)
 			consumer_clear_lease(rx->page, slot);
-		return is_recycled ? 0 : -EPROTO;
+		return is_recycled ? 0
+		                   : error_set(-EPROTO, "stream '%s': its ring is damaged: it names block %u of %u",
+		                               rx->info.stream, physical, rx->n_blocks);
 	}
 	rx->leases[slot].block = block;
 	rx->leases[slot].physical = physical;
@@ -236,10 +238,10 @@ int rx_acquire(struct ibvcap_rx *rx, struct ibvcap_rx_batch *batch, uint32_t max
 	}
 }
 
-int rx_refuse_batch(const struct ibvcap_rx *rx)
+int rx_refuse_batch(const char *stream)
 {
 	return error_set(-EINVAL, "stream '%s': the batch is not one that this handle has acquired and not released",
-	                 rx->info.stream);
+	                 stream);
 }
 
 int rx_release(struct ibvcap_rx *rx, const struct ibvcap_rx_batch *batch)
@@ -251,11 +253,11 @@ int rx_release(struct ibvcap_rx *rx, const struct ibvcap_rx_batch *batch)
 	if (r < 0)
 		return r;
 	if (rx->is_tap || batch->lease >= rx->lease_blocks)
-		return rx_refuse_batch(rx);
+		return rx_refuse_batch(rx->info.stream);
 	lease = &rx->leases[batch->lease];
 	word = rx_batch_start(rx, batch->lease, batch->sequence, &bit);
 	if (lease->n_batches == 0 || lease->block != batch->sequence / rx->slots_per_block || !(*word & bit))
-		return rx_refuse_batch(rx);
+		return rx_refuse_batch(rx->info.stream);
 	*word &= ~bit;
 	/* A seq_cst store in either case: reads of the batch stay before it, the load of the connection after it. */
 	if (--lease->n_batches == 0)

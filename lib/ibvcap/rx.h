@@ -121,6 +121,7 @@ struct ibvcap_rx {
 	uint64_t *batch_starts; /* lease_blocks × a bit a row: the caller holds a batch that begins there */
 
 	bool fd_armed;
+	bool fd_fires;       /* since rx_poll_open(), until the first look */
 	bool daemon_gone;    /* head is final */
 	uint64_t checked_ns; /* when the socket was last checked for a hang-up */
 };
@@ -301,12 +302,13 @@ uint32_t rx_least(const struct ibvcap_rx *rx, uint32_t max, uint32_t min);
  */
 int rx_try(struct ibvcap_rx *rx, struct ibvcap_rx_batch *batch, uint32_t max, uint32_t min);
 
-/** As ibvcap_rx_acquire(), also for a tap. */
 /** -EINVAL with its text, or 0. */
 int rx_check_request(uint32_t max, int timeout_ms);
-/** -EINVAL with its text: the batch is none of the handle's. */
-int rx_refuse_batch(const struct ibvcap_rx *rx);
 
+/** -EINVAL with its text: the batch is none of the handle's. */
+int rx_refuse_batch(const char *stream);
+
+/** As ibvcap_rx_acquire(), also for a tap. Sets no text for -ENOBUFS. */
 int rx_acquire(struct ibvcap_rx *rx, struct ibvcap_rx_batch *batch, uint32_t max, uint32_t min, int timeout_ms);
 
 /** As ibvcap_rx_release(). */

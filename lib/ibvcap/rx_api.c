@@ -58,6 +58,11 @@ static bool is_tap(const struct ibvcap_rx *rx)
 	return rx->set ? rx->set->is_tap : rx->is_tap;
 }
 
+static const char *rx_stream_name(const struct ibvcap_rx *rx)
+{
+	return rx->set ? rx->set->stream : rx->info.stream;
+}
+
 /* A tap writes to no shared memory, so a child may use its copy of one. */
 static int check_owner(const struct ibvcap_rx *rx)
 {
@@ -81,12 +86,21 @@ static int acquire(struct ibvcap_rx *rx, struct ibvcap_rx_batch *batch, uint32_t
 {
 	int r;
 
-	if (!rx->set)
-		return rx_acquire(rx, batch, max, min, timeout_ms);
-	r = rx_check_request(max, timeout_ms);
-	if (r == 0)
-		r = check_owner(rx);
-	return r < 0 ? r : rx_set_acquire(rx->set, batch, max > INT32_MAX ? INT32_MAX : max, min, timeout_ms);
+	if (rx->set) {
+		r = rx_check_request(max, timeout_ms);
+		if (r == 0)
+			r = check_owner(rx);
+		if (r == 0)
+			r = rx_set_acquire(rx->set, batch, max > INT32_MAX ? INT32_MAX : max, min, timeout_ms);
+	} else {
+		r = rx_acquire(rx, batch, max, min, timeout_ms);
+	}
+	if (r == -ENOBUFS)
+		error_set_text(
+			"stream '%s': the caller holds as many blocks as it may, or batches of an epoch that has "
+			"ended: release some",
+			rx_stream_name(rx));
+	return r;
 }
 
 int ibvcap_rx_acquire(struct ibvcap_rx *rx, struct ibvcap_rx_batch *batch, uint32_t max, uint32_t min, int timeout_ms)
@@ -114,7 +128,7 @@ int ibvcap_rx_release(struct ibvcap_rx *rx, const struct ibvcap_rx_batch *batch)
 	if (r < 0)
 		return r;
 	giver = giver_of(rx, &given, &copy);
-	r = giver ? rx_release(giver, given) : -EINVAL;
+	r = giver ? rx_release(giver, given) : rx_refuse_batch(rx->set->stream);
 	if (r != -EINVAL)
 		rx_set_note_release(rx->set, batch);
 	return r;
@@ -161,9 +175,12 @@ int ibvcap_rx_fd(struct ibvcap_rx *rx)
 {
 	int r = check_owner(rx);
 
-	if (r < 0 || !rx->set)
-		return r < 0 ? r : rx_poll_open(rx);
-	return is_tap(rx) ? -EOPNOTSUPP : rx->set->poll_fd;
+	if (r == 0 && is_tap(rx))
+		r = error_set(-EOPNOTSUPP, "stream '%s': nobody wakes a tap: look at it in intervals",
+		              rx_stream_name(rx));
+	if (r < 0)
+		return r;
+	return rx->set ? rx->set->poll_fd : rx_poll_open(rx);
 }
 
 /* ---- what it says about itself -------------------------------------------------------------------------- */
@@ -174,7 +191,7 @@ int ibvcap_rx_add_losses(const struct ibvcap_rx *rx, const struct ibvcap_rx_batc
 	struct ibvcap_rx_batch copy;
 	const struct ibvcap_rx *giver = giver_of(rx, &batch, &copy);
 
-	return giver ? rx_add_losses(giver, batch, losses) : -EINVAL;
+	return giver ? rx_add_losses(giver, batch, losses) : rx_refuse_batch(rx->set->stream);
 }
 
 int ibvcap_rx_take_moment(struct ibvcap_rx *rx, struct ibvcap_rx_moment *moment)
@@ -213,7 +230,8 @@ int ibvcap_rx_track(struct ibvcap_rx *rx, const struct ibvcap_rx_batch *batch, s
 	struct ibvcap_rx_batch copy;
 	struct ibvcap_rx *giver = giver_of(rx, &batch, &copy);
 
-	return giver ? rx_track(giver, rx->set ? rx_set_first(rx->set) : rx, batch, tracker, tracked) : -EINVAL;
+	return giver ? rx_track(giver, rx->set ? rx_set_first(rx->set) : rx, batch, tracker, tracked)
+	             : rx_refuse_batch(rx->set->stream);
 }
 
 int ibvcap_rx_info(const struct ibvcap_rx *rx, struct ibvcap_rx_info *info)
@@ -237,3 +255,8 @@ int ibvcap_rx_counts(const struct ibvcap_rx *rx, struct ibvcap_rx_counts *counts
 		rx_handle_count(rx, &now);
 	return sized_struct_write(counts, &now, sizeof(now), "ibvcap_rx_counts");
 }
+
+/* ---- symbols of what ibvcap.h has inline, for other languages --------------------------------------------- */
+
+extern const uint8_t *ibvcap_rx_payload(const struct ibvcap_rx_batch *batch, uint32_t i);
+extern const uint8_t *ibvcap_rx_headers(const struct ibvcap_rx_batch *batch, uint32_t i);

@@ -19,7 +19,7 @@ int rx_add_losses(const struct ibvcap_rx *rx, const struct ibvcap_rx_batch *batc
 	if (r < 0)
 		return r;
 	if (batch->lease >= rx->lease_blocks || rx->leases[batch->lease].n_batches == 0)
-		return rx_refuse_batch(rx);
+		return rx_refuse_batch(rx->info.stream);
 	losses->before = 0;
 	if (rx->info.epoch == losses->epoch_before) /* of a queue that is behind the others */
 		return 0;

@@ -67,9 +67,6 @@ int rx_poll_open(struct ibvcap_rx *rx)
 		return r;
 	if (reattach->poll_fd >= 0)
 		return reattach->poll_fd;
-	if (reattach->options.policy == IBVCAP_POLICY_TAP)
-		return error_set(-EOPNOTSUPP, "stream '%s': nobody wakes a tap: look at it in intervals",
-		                 reattach->stream);
 	reattach->timer_fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
 	reattach->poll_fd = reattach->timer_fd < 0 ? -1 : epoll_create1(EPOLL_CLOEXEC);
 	if (reattach->poll_fd < 0)
@@ -81,7 +78,12 @@ int rx_poll_open(struct ibvcap_rx *rx)
 		r = rx_poll_add(reattach, rx->wake_socket);
 	if (r == 0)
 		r = rx_poll_add(reattach, reattach->client.socket);
-	if (r < 0)
+	if (r < 0) {
 		rx_poll_deinit(reattach);
-	return r < 0 ? r : reattach->poll_fd;
+		return r;
+	}
+	/* Packets may be there: readable until the first look, which leaves a request if there are none. */
+	rx_poll_set_timer(reattach, 1);
+	rx->fd_armed = rx->fd_fires = true;
+	return reattach->poll_fd;
 }

@@ -8,6 +8,7 @@
 #include "lib/ibvcap/error.h"
 #include "lib/ibvcap/min.h"
 #include "lib/ibvcap/owner.h"
+#include "lib/ibvcap/pause.h"
 #include "lib/ibvcap/ring.h"
 #include "lib/ibvcap/rx.h"
 
@@ -229,7 +230,7 @@ static int rx_reattach_sleep(const struct rx_reattach *reattach, uint64_t now_ns
 	uint64_t ns = until_ns > now_ns ? until_ns - now_ns : 0;
 
 	time = (struct timespec){(time_t)(ns / (1000 * MS_NS)), (long)(ns % (1000 * MS_NS))};
-	return ppoll(&poller, 1, &time, NULL) < 0 ? -errno : poller.revents != 0;
+	return ppoll(&poller, 1, &time, NULL) < 0 ? PAUSE_INTERRUPTED : poller.revents != 0;
 }
 
 static int rx_reattach_explain_failed(const struct ibvcap_rx *rx)
@@ -292,14 +293,17 @@ int rx_reattach(struct ibvcap_rx *rx, uint64_t until_ns)
 	int r;
 
 	if (reattach->error)
-		return reattach->error;
+		return error_set(reattach->error, "stream '%s': the handle has ended: %s", reattach->stream,
+		                 strerror(-reattach->error));
 	if (!reattach->away) {
 		if (rx_handle_is_removed(rx))
 			return rx_reattach_give_up(
 				reattach,
 				error_set(-ENODEV, "stream '%s': the administrator removed it", reattach->stream));
 		if (!reattach->path || reattach->options.reattach_ms == IBVCAP_NO_REATTACH)
-			return rx_handle_failed_queues(rx) ? rx_reattach_explain_failed(rx) : -ESHUTDOWN;
+			return rx_handle_failed_queues(rx)
+			               ? rx_reattach_explain_failed(rx)
+			               : error_set(-ESHUTDOWN, "stream '%s': its daemon has ended", reattach->stream);
 		if (rx_handle_has_batches(rx))
 			return -ENOBUFS;
 		rx->fd_armed = false;

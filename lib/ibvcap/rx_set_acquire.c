@@ -4,6 +4,7 @@
  * epoch.
  */
 #include "lib/ibvcap/client.h"
+#include "lib/ibvcap/error.h"
 #include "lib/ibvcap/min.h"
 #include "lib/ibvcap/pause.h"
 #include "lib/ibvcap/ring.h"
@@ -113,7 +114,7 @@ static int step_ended(struct rx_set *set, uint32_t index)
 		return give_up_failed(set, index);
 	if (set->is_group && !part->reattach.away && !rx_handle_is_removed(part)) {
 		if (set->options.reattach_ms == IBVCAP_NO_REATTACH)
-			return -ESHUTDOWN;
+			return error_set(-ESHUTDOWN, "stream '%s': its daemon has ended", set->stream);
 		if (rx_handle_has_batches(part))
 			return -ENOBUFS;
 		rx_set_drop_part(set, index); /* the next daemon shares the queues out anew */
@@ -192,7 +193,7 @@ static int sleep_on_all(const struct rx_set *set, uint64_t ns)
 	struct pollfd poller = {.fd = set->poll_fd, .events = POLLIN};
 	uint64_t ms = u64_min((ns + 999999) / 1000000, set->is_tap ? TAP_NAP_MS : SLICE_MS);
 
-	return poll(&poller, 1, (int)ms) < 0 && errno == EINTR ? -EINTR : 0;
+	return poll(&poller, 1, (int)ms) < 0 && errno == EINTR ? PAUSE_INTERRUPTED : 0;
 }
 
 static bool spin_on_all(const struct rx_set *set, uint32_t max, uint32_t min)

@@ -85,7 +85,7 @@ int rx_set_join(struct rx_set *set, const struct ibvcap_rx_options *options)
 	                : rx_set_new_part(set, IBVCAP_QUEUE_ALL, &set->ask);
 
 	if (r < 0 || !set->ask)
-		return r < 0 ? r : -ENOMEM;
+		return r < 0 ? r : error_set(-ENOMEM, "out of memory");
 	r = rx_reattach_join(set->ask, options);
 	set->epoch = set->ask->reattach.joined_epoch;
 	set->n_queues = set->ask->reattach.joined_queues;

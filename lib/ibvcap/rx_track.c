@@ -42,7 +42,7 @@ static int rx_track_check(const struct ibvcap_rx *rx, const struct ibvcap_rx_bat
 		return r;
 	if (rx->is_tap || batch->lease >= rx->lease_blocks || rx->leases[batch->lease].n_batches == 0 ||
 	    batch->n > rx->slots_per_block)
-		return rx_refuse_batch(rx);
+		return rx_refuse_batch(rx->info.stream);
 	if (memcmp(&rx->sequence, &tracker->reader.sequence, sizeof(rx->sequence)) != 0)
 		return error_set(-ESTALE,
 		                 "stream '%s': its sequence is not the tracker's; the daemon was restarted with "

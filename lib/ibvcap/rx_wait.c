@@ -66,7 +66,7 @@ static int rx_wait_sleep(struct ibvcap_rx *rx, uint64_t target, uint64_t ns)
 	int r = 0;
 
 	if (rx->is_tap)
-		return nanosleep(&nap, NULL) < 0 ? -EINTR : 0;
+		return nanosleep(&nap, NULL) < 0 ? PAUSE_INTERRUPTED : 0;
 	seen = client_load_wake_word(&rx->state->link);
 	client_request_wake(&rx->page->wake, target, false);
 	if (consumer_load_head_seq_cst(rx->ring) < target && !consumer_ring_closed(rx->ring))
@@ -92,6 +92,9 @@ void rx_wait_disarm(struct ibvcap_rx *rx)
 	if (!rx->fd_armed)
 		return;
 	rx->fd_armed = false;
+	if (rx->fd_fires)
+		rx_poll_set_timer(&rx->reattach, 0);
+	rx->fd_fires = false;
 	client_cancel_wake(&rx->page->wake);
 	rx->daemon_gone |= !pause_drain(rx->wake_socket);
 }

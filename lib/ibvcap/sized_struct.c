@@ -26,11 +26,12 @@ int sized_struct_refuse(size_t size, const char *name)
 
 int sized_struct_read(void *ours, size_t bytes, const void *from, const char *name)
 {
-	size_t size = *(const size_t *)from;
+	size_t size;
 	int r = sized_struct_check(from, sizeof(size_t), name);
 
 	if (r < 0)
 		return r;
+	size = *(const size_t *)from;
 	if (size > bytes && !sized_struct_is_zero((const uint8_t *)from + bytes, size - bytes))
 		return error_set(-E2BIG,
 		                 "struct %s: a field is set that libibvcap %s does not know; update libibvcap, or "

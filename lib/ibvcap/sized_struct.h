@@ -26,7 +26,7 @@ int sized_struct_refuse(size_t size, const char *name);
 /** Does the caller's struct have bytes_min to SIZED_STRUCT_BYTES_MAX bytes? 0 or -EINVAL. Inline for the hot calls. */
 static inline int sized_struct_check(const void *to, size_t bytes_min, const char *name)
 {
-	size_t size = *(const size_t *)to;
+	size_t size = to ? *(const size_t *)to : 0;
 
 	return size >= bytes_min && size <= SIZED_STRUCT_BYTES_MAX ? 0 : sized_struct_refuse(size, name);
 }

@@ -136,7 +136,8 @@ int ibvcap_tx_flush(struct ibvcap_tx *tx, int timeout_ms)
 	tx_wait_disarm(tx);
 	r = tx_wait(tx, tx->submitted, timeout_ms);
 	if (r == 0)
-		return -ETIMEDOUT;
+		return error_set(-ETIMEDOUT, "channel '%s': packets are not sent after %d ms", tx->info.channel,
+		                 timeout_ms);
 	if (r < 0)
 		return r;
 	tx_wait_disarm(tx);

@@ -4,6 +4,7 @@
  * or leaves a request for a byte on its socket and returns. See ring_tx.h.
  */
 #include "lib/ibvcap/client.h"
+#include "lib/ibvcap/error.h"
 #include "lib/ibvcap/min.h"
 #include "lib/ibvcap/owner.h"
 #include "lib/ibvcap/pause.h"
@@ -21,20 +22,25 @@ uint64_t tx_wait_load_completed(struct ibvcap_tx *tx)
 	return tx->completed;
 }
 
+static int tx_wait_explain(const struct ibvcap_tx *tx, int error, const char *what)
+{
+	return error_set(error, "channel '%s': %s: close the handle and open it again", tx->info.channel, what);
+}
+
 int tx_wait_check_connected(const struct ibvcap_tx *tx)
 {
 	/* The daemon stores the reason before it hangs up, so the reason wins. */
 	if (client_load_connection(&tx->state->link) == IBVCAP_CONNECTION_OPEN)
-		return tx->daemon_gone ? -ESHUTDOWN : 0;
+		return tx->daemon_gone ? tx_wait_explain(tx, -ESHUTDOWN, "its daemon is gone") : 0;
 	switch (client_load_reason(&tx->state->link)) {
 	case IBVCAP_DISCONNECT_SHUTDOWN:
-		return -ESHUTDOWN;
+		return tx_wait_explain(tx, -ESHUTDOWN, "its daemon ends");
 	case IBVCAP_DISCONNECT_REMOVED:
-		return -ENODEV;
+		return tx_wait_explain(tx, -ENODEV, "the administrator removed it");
 	case IBVCAP_DISCONNECT_CHANNEL_FAILED:
-		return -EIO;
+		return tx_wait_explain(tx, -EIO, "its send queue failed");
 	}
-	return -ECONNABORTED;
+	return tx_wait_explain(tx, -ECONNABORTED, "the daemon disconnected this sender, and its log says why");
 }
 
 /*

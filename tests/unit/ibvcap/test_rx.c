@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "lib/ibvcap/error.h"
 #include "lib/ibvcap/ring.h"
 #include "tests/unit/ibvcap/attached.h"
 
@@ -498,4 +499,52 @@ Test(rx, a_batch_whose_size_is_not_set_is_refused_and_nothing_is_leased)
 	cr_expect_eq(ibvcap_rx_acquire(a.rx, &unset, 1, 1, 0), -EINVAL);
 	cr_expect_eq(acquire(1), 1);
 	expect_rows(0, 1, 0);
+}
+
+#define expect_own_text(call, error, text)                                                       \
+	do {                                                                                     \
+		error_set_text("of an older failure");                                           \
+		cr_expect_eq(call, error, #call);                                                \
+		cr_expect(strstr(ibvcap_error_text(), text), #call ": %s", ibvcap_error_text()); \
+	} while (0)
+
+/* NULL and a size that is not set are refused alike. */
+Test(rx, each_function_that_refuses_its_arguments_says_why)
+{
+	struct ibvcap_rx_moment moment = IBVCAP_INIT(struct ibvcap_rx_moment);
+	struct ibvcap_rx_losses sum = IBVCAP_INIT(struct ibvcap_rx_losses);
+	struct ibvcap_rx_batch foreign = IBVCAP_INIT(struct ibvcap_rx_batch);
+	const struct ibvcap_sequence none = {0};
+	struct ibvcap_tracker *tracker = NULL;
+	struct ibvcap_rx_info unset = {0};
+
+	expect_own_text(ibvcap_rx_acquire(a.rx, NULL, 1, 1, 0), -EINVAL, "struct ibvcap_rx_batch");
+	expect_own_text(ibvcap_rx_acquire(a.rx, &batch, 0, 1, 0), -EINVAL, "max is 0");
+	expect_own_text(ibvcap_rx_recv(a.rx, NULL, 0, NULL, NULL, -2), -EINVAL, "timeout_ms is -2");
+	expect_own_text(ibvcap_rx_release(a.rx, &foreign), -EINVAL, "acquired and not released");
+	expect_own_text(ibvcap_rx_add_losses(a.rx, &foreign, &sum), -EINVAL, "acquired and not released");
+	expect_own_text(ibvcap_rx_add_losses(a.rx, &foreign, NULL), -EINVAL, "struct ibvcap_rx_losses");
+	expect_own_text(ibvcap_rx_track(a.rx, NULL, tracker, NULL), -EINVAL, "struct ibvcap_rx_batch");
+	expect_own_text(ibvcap_rx_track(a.rx, &foreign, tracker, NULL), -EINVAL, "acquired and not released");
+	expect_own_text(ibvcap_rx_take_moment(a.rx, NULL), -EINVAL, "struct ibvcap_rx_moment");
+	expect_own_text(ibvcap_rx_settle_moment(a.rx, NULL), -EINVAL, "struct ibvcap_rx_moment");
+	expect_own_text(ibvcap_rx_account_between(&moment, &moment, NULL), -EINVAL, "struct ibvcap_rx_account");
+	expect_own_text(ibvcap_moment_add_queue(&moment, NULL), -EINVAL, "struct ibvcap_rx_moment");
+	expect_own_text(ibvcap_rx_info(a.rx, &unset), -EINVAL, "IBVCAP_INIT(struct ibvcap_rx_info)");
+	expect_own_text(ibvcap_rx_counts(a.rx, NULL), -EINVAL, "struct ibvcap_rx_counts");
+	expect_own_text(ibvcap_tracker_new(&none, NULL, &tracker), -EINVAL, "'sequence'");
+	expect_own_text(ibvcap_status(NULL, 0, NULL), -ENOENT, "control socket");
+}
+
+Test(rx, each_failure_to_acquire_says_why)
+{
+	attached_publish(&a, (QUOTA + 1) * N);
+	for (unsigned i = 0; i < QUOTA; i++)
+		cr_assert_eq(acquire(N), N);
+	expect_own_text(acquire(N), -ENOBUFS, "release some");
+	rx_ring_close(&a.ring, IBVCAP_RING_END_STOPPED);
+	attached_deinit(&a);
+	attached_init(&a);
+	rx_ring_close(&a.ring, IBVCAP_RING_END_STOPPED);
+	expect_own_text(acquire(N), -ESHUTDOWN, "its daemon has ended");
 }

@@ -384,3 +384,21 @@ Test(rx_wait, no_row_under_lease_is_torn_and_no_packet_is_uncounted)
 	for (unsigned i = 0; i < n_held; i++)
 		expect_intact(&held[i]);
 }
+
+/* A program that waits before it looks for the first time. */
+Test(rx_wait, the_descriptor_is_armed_from_the_start)
+{
+	int fd;
+
+	attached_publish(&a, 1);
+	fd = ibvcap_rx_fd(a.rx);
+	cr_assert_geq(fd, 0, "%s", ibvcap_error_text());
+	cr_expect(is_readable(fd), "a packet is there");
+	cr_expect_eq(ibvcap_rx_acquire(a.rx, &batch, 1, 1, 0), 1);
+	cr_expect_eq(ibvcap_rx_release(a.rx, &batch), 0);
+	cr_expect_eq(ibvcap_rx_acquire(a.rx, &batch, 1, 1, 0), 0);
+	cr_expect_not(is_readable(fd));
+	cr_expect_eq(daemon_load_wake_request(&a.consumer.page->wake), 2);
+	notify();
+	cr_expect(is_readable(fd));
+}

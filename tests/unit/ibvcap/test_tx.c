@@ -2,6 +2,7 @@
 /* A sender's handle and the daemon's side of it in one process: both can be driven step by step. */
 #include "daemon/ring/rx_ring.h"
 #include "daemon/ring/sender.h"
+#include "lib/ibvcap/error.h"
 #include "lib/ibvcap/ring_tx.h"
 #include "lib/ibvcap/tx.h"
 
@@ -584,4 +585,29 @@ Test(tx, a_close_ends_the_connection_also_while_a_child_lives)
 	close(until[1]);
 	waitpid(child, NULL, 0);
 	close(until[0]);
+}
+
+static void expect_own_text(int r, int error, const char *text)
+{
+	cr_expect(eq(int, r, error), "%s", text);
+	cr_expect_not_null(strstr(ibvcap_error_text(), text), "%s", ibvcap_error_text());
+	error_set_text("of an older failure");
+}
+
+Test(tx, each_failure_says_why)
+{
+	struct ibvcap_tx_slots slots = IBVCAP_INIT(struct ibvcap_tx_slots);
+
+	expect_own_text(ibvcap_tx_reserve(tx, NULL, 1, 1, 0), -EINVAL, "struct ibvcap_tx_slots");
+	expect_own_text(ibvcap_tx_reserve(tx, &slots, 0, 1, 0), -EINVAL, "max is 0");
+	expect_own_text(ibvcap_tx_submit(tx, 1), -EINVAL, "0 are reserved");
+	expect_own_text(ibvcap_tx_send(tx, "", BYTES + 1, 0, 0), -EMSGSIZE, "payload_size");
+	expect_own_text(ibvcap_tx_send(tx, "", 1, 2, 0), -EINVAL, "destination 2");
+	expect_own_text(ibvcap_tx_flush(tx, -2), -EINVAL, "timeout_ms is -2");
+	expect_own_text(ibvcap_tx_info(tx, NULL), -EINVAL, "struct ibvcap_tx_info");
+	expect_own_text(ibvcap_tx_counts(tx, NULL), -EINVAL, "struct ibvcap_tx_counts");
+	cr_assert(eq(int, ibvcap_tx_send(tx, "", 1, 0, 0), 1));
+	expect_own_text(ibvcap_tx_flush(tx, 1), -ETIMEDOUT, "not sent after 1 ms");
+	daemon_disconnect(&sender.state->link, IBVCAP_DISCONNECT_REMOVED);
+	expect_own_text(ibvcap_tx_reserve(tx, &slots, 1, 1, 0), -ENODEV, "the administrator removed it");
 }

@@ -35,7 +35,10 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-/** Initialise a struct that begins with its size: struct ibvcap_rx_info info = IBVCAP_INIT(struct ibvcap_rx_info); */
+/**
+ * Initialise a struct that begins with its size: struct ibvcap_rx_info info = IBVCAP_INIT(struct ibvcap_rx_info);
+ * In C++, write "struct", too: there is a function ibvcap_rx_info().
+ */
 #ifdef __cplusplus
 template <typename T> inline T ibvcap_initialized()
 {
@@ -53,6 +56,8 @@ template <typename T> inline T ibvcap_initialized()
 #endif
 
 #ifdef __cplusplus
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wshadow" /* a function and a struct with the same name */
 extern "C" {
 #endif
 
@@ -64,11 +69,8 @@ extern "C" {
 const char *ibvcap_version(void);
 
 /**
- * One line about the last call of this thread that failed: what failed, on what, why, and what to do. Set by
- * ibvcap_rx_open(), ibvcap_tx_open(), ibvcap_status(), ibvcap_reconfigure() and ibvcap_rx_fd(), by ibvcap_rx_acquire()
- * and ibvcap_rx_recv() when they attach to the next daemon, and by every function that refuses its arguments or the
- * handle of another process, or finds that the daemon disconnected a consumer.
- * Valid until the thread's next such call.
+ * One line about the last call of this thread that failed: what failed, on what, why, and what to do. Each function
+ * that returns a negative errno sets it. Valid until the thread's next call that fails.
  */
 const char *ibvcap_error_text(void);
 
@@ -322,14 +324,14 @@ int ibvcap_rx_info(const struct ibvcap_rx *rx, struct ibvcap_rx_info *info);
 int ibvcap_rx_counts(const struct ibvcap_rx *rx, struct ibvcap_rx_counts *counts);
 
 /** First byte of row i's payload. In an ordinary row it is the row's first byte, in an irregular one a later one. */
-static inline const uint8_t *ibvcap_rx_payload(const struct ibvcap_rx_batch *batch, uint32_t i)
+inline const uint8_t *ibvcap_rx_payload(const struct ibvcap_rx_batch *batch, uint32_t i)
 {
 	return batch->payload + (size_t)i * batch->stride + batch->meta[i].header_length +
 	       batch->application_header_bytes - batch->header_bytes;
 }
 
 /** First byte of row i's header row: of its Ethernet header. The frame's application header is at + header_length. */
-static inline const uint8_t *ibvcap_rx_headers(const struct ibvcap_rx_batch *batch, uint32_t i)
+inline const uint8_t *ibvcap_rx_headers(const struct ibvcap_rx_batch *batch, uint32_t i)
 {
 	return batch->headers + (size_t)i * batch->header_stride;
 }
@@ -915,6 +917,7 @@ int ibvcap_reconfigure(const char *socket_path, enum ibvcap_reconfigure what, co
 
 #ifdef __cplusplus
 }
+#pragma GCC diagnostic pop
 #endif
 
 #endif

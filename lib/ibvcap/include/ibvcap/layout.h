@@ -31,6 +31,10 @@
 #ifndef IBVCAP_LAYOUT_H
 #define IBVCAP_LAYOUT_H
 
+#if defined(__cplusplus) ? __cplusplus < 201103L : __STDC_VERSION__ < 201112L
+#error "libibvcap needs C11 or C++11, or a later standard: -std=c11, -std=c++11"
+#endif
+
 #include <assert.h>
 #include <stddef.h>
 #include <stdint.h>
