@@ -64,13 +64,21 @@ def install(tmp):
     subprocess.run(["cmake", "--install", conftest.BUILD / "lib/ibvcap", "--prefix", installed], check=True,
                    capture_output=True)
     pc = next(installed.rglob("libibvcap.pc"))
-    pc.write_text(re.sub(r"^prefix=.*$", f"prefix={installed}", pc.read_text().replace("/usr/local", str(installed)),
-                         flags=re.MULTILINE))
     environment = {**os.environ, "PKG_CONFIG_PATH": str(pc.parent), "LD_LIBRARY_PATH": str(pc.parent.parent)}
     flags = subprocess.run(["pkg-config", "--cflags", "--libs", "libibvcap"], capture_output=True, text=True,
                            check=True, env=environment).stdout.split()
     sanitizer = re.search(r"IBVCAP_SANITIZE:STRING=(.+)", (conftest.BUILD / "CMakeCache.txt").read_text())
     return flags + ([f"-fsanitize={sanitizer[1]}"] if sanitizer else []), environment
+
+
+def test_an_installation_below_a_prefix_writes_nothing_elsewhere(tmp):
+    """DESTDIR, so that a path that is not below the prefix does not reach this machine."""
+    subprocess.run(["cmake", "--install", conftest.BUILD, "--prefix", "/opt/ibvcap"], check=True, capture_output=True,
+                   env={**os.environ, "DESTDIR": str(tmp / "root")})
+    files = {str(path.relative_to(tmp / "root")) for path in (tmp / "root").rglob("*") if not path.is_dir()}
+    assert {name for name in files if not name.startswith("opt/ibvcap/")} == set()
+    assert {f"opt/ibvcap/{name}" for name in ("etc/sudoers.d/ibv_launch", "etc/ibvcapd.conf",
+                                               "etc/ibvcapd/sequence/rtp.conf", "bin/ibvcap")} <= files
 
 
 @pytest.mark.parametrize("compiler,suffix", [(("cc", "-std=c11"), "c"), (("c++", "-std=c++17"), "cc")])
