@@ -54,10 +54,11 @@ static enum wire_addressed afpacket_addressed(const struct sockaddr_ll *from)
 
 bool afpacket_frame(struct afpacket *a, struct wire_frame *f, const struct afpacket_header *h)
 {
-	if (h->snaplen < h->len || h->len < ETH_HLEN) {
+	if (h->snaplen < h->len || h->len > a->longest_bytes || h->len < ETH_HLEN) {
 		if (!a->truncated++ && h->len > ETH_HLEN)
 			complain("%s: a frame of %u bytes counts as a discard, since it is longer than the MTU when "
-			         "the device was opened; on both ends: ethtool -K IF tso off gso off gro off lro off",
+			         "the device was opened; the kernel joins packets, of senders with UDP_SEGMENT too; "
+			         "on both ends: ethtool -K IF tso off gso off tx-udp-segmentation off gro off lro off",
 			         a->netdev, h->len);
 		return false;
 	}
@@ -193,9 +194,10 @@ static int afpacket_map_ring(struct afpacket *a, const struct wire_config *confi
 
 	if (r)
 		return r;
+	a->longest_bytes = link.mtu + ETH_HLEN + 2 * VLAN_TAG_BYTES;
 	a->n_blocks = (uint32_t)(config->ring_bytes / AFPACKET_BLOCK_BYTES);
 	req.tp_block_nr = a->n_blocks;
-	req_bytes = ops->shape(a, HEADROOM_BYTES + 16 + link.mtu + ETH_HLEN + 2 * VLAN_TAG_BYTES, &req);
+	req_bytes = ops->shape(a, HEADROOM_BYTES + 16 + a->longest_bytes, &req);
 	if (setsockopt(a->fd, SOL_PACKET, PACKET_VERSION, &ops->version, sizeof(int)) ||
 	    setsockopt(a->fd, SOL_PACKET, PACKET_RESERVE, &reserve, sizeof(reserve)) ||
 	    setsockopt(a->fd, SOL_PACKET, PACKET_IGNORE_OUTGOING, &one, sizeof(one)) ||

@@ -31,7 +31,8 @@ struct afpacket {
 	uint32_t n_blocks;
 	pthread_mutex_t stats_lock;
 	struct wire_stats stats;
-	_Atomic uint64_t truncated; /* frames longer than the MTU allowed when the ring was made */
+	uint32_t longest_bytes;     /* of a frame, by the MTU when the ring was made */
+	_Atomic uint64_t truncated; /* frames longer than that */
 	union {
 		struct {
 			uint32_t frame_bytes, frames_per_block, n_frames;

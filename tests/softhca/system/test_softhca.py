@@ -167,6 +167,24 @@ def test_offloads_that_are_on_are_told(net, wire):
     assert "a frame of 9542 bytes counts as a discard" in lines[1], err
 
 
+def test_datagrams_that_the_kernel_joined_are_told_with_the_offload_that_parts_them(net, wire):
+    """UDP_SEGMENT: ten datagrams in one packet, which a wire does not have."""
+    client = Client(net, "-a", wire.address, "-c", 10)
+    offload = ["ip", "netns", "exec", net.tx, "ethtool", "-K", wire.tx]
+    try:
+        run(*offload, "tx", "on", "tx-udp-segmentation", "on")
+        sender = in_namespace(net.tx, lambda: socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
+        sender.setsockopt(socket.IPPROTO_UDP, 103, 1000)  # UDP_SEGMENT
+        sender.sendto(b"x" * 10000, (wire.address, PORT))
+        run(*offload, "tx-udp-segmentation", "off")
+        sender.sendto(b"x" * 10000, (wire.address, PORT))
+        out, err = client.process.communicate(timeout=60)
+    finally:
+        run(*offload, "tx", "off", "tx-udp-segmentation", "off")
+    assert client.process.returncode == 0, out
+    assert "a frame of 10042 bytes counts as a discard" in err and "tx-udp-segmentation off" in err, err
+
+
 # ---- rules ---------------------------------------------------------------------------------------------------------
 
 
