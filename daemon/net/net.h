@@ -19,6 +19,8 @@ struct net_interface {
 	uint8_t mac[6];
 	bool up;      /* administratively */
 	bool running; /* carrier */
+	bool is_promiscuous;
+	bool has_all_groups; /* takes packets to all groups, joined or not */
 };
 
 /** -ENODEV: there is no such interface, and failure lists those there are. */

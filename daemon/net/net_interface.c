@@ -62,6 +62,8 @@ static int net_read_interface(int socket, const char *name, struct net_interface
 		return -errno;
 	interface->up = request.ifr_flags & IFF_UP;
 	interface->running = request.ifr_flags & IFF_RUNNING;
+	interface->is_promiscuous = request.ifr_flags & IFF_PROMISC;
+	interface->has_all_groups = request.ifr_flags & (IFF_PROMISC | IFF_ALLMULTI);
 	return 0;
 }
 

@@ -53,6 +53,23 @@ void stream_check_destination(const struct config_stream *config, const struct c
 	            place.addresses[0] ? place.addresses : "it has none");
 }
 
+/* A flow does not open the filter of a card: what that drops, nobody counts. */
+static void stream_tell_filter(const struct stream *stream, const struct config_flow *flow)
+{
+	const struct net_interface *net = &stream->interface->net;
+	bool wants_all = flow->match == CONFIG_MATCH_ALL ||
+	                 (flow->ether_type != CONFIG_ANY && flow->destination.family == AF_UNSPEC);
+
+	if (wants_all ? net->is_promiscuous : flow->match != CONFIG_MATCH_MULTICAST || net->has_all_groups)
+		return;
+	log_message(
+		LOG_INFO, &(struct log_about){.stream = stream->config->name, .interface = stream->config->interface},
+		"%s:%d: stream '%s': a card takes packets to its own Ethernet address, to all stations and to groups "
+		"that are joined, and no others, as those of PTP or LLDP: to have all: ip link set %s %s on",
+		flow->file, flow->line, stream->config->name, stream->config->interface,
+		wants_all ? "promisc" : "allmulticast");
+}
+
 /* The ports whose datagrams have rows. A flow without a port has all. */
 static void stream_show_ports(const struct stream *stream)
 {
@@ -110,6 +127,7 @@ static int stream_add_flow(struct stream *stream, const struct config_stream *co
 		return failure_set(failure, EX_OSERR, ENOMEM, "stream '%s': out of memory", stream->config->name);
 	stream->flows = flows;
 	stream_check_destination(stream->config, flow);
+	stream_tell_filter(stream, flow);
 	stream_resolve(stream, flow, &rule);
 	rule.tag = config->flow_numbers ? number : 0;
 	rule.joins = stream->reassembles;

@@ -97,6 +97,24 @@ def test_what_xdp_takes_does_not_reach_packet(daemon, wire):
     assert one.expect_sum("beside")["published"] < 2 * N_PACKETS
 
 
+def test_the_log_says_what_a_card_drops_before_a_flow_sees_it(daemon, wire, net):
+    def text(*flows):
+        one = daemon([beside(wire, layout="frame", flows=list(flows))])
+        one.stop()
+        return one.text()
+
+    everything = {"match": "all"}
+    assert f"to have all: ip link set {wire.interface} promisc on" in text(everything)
+    assert f"to have all: ip link set {wire.interface} promisc on" in text({"ether_type": 0x88f7, "protocol": "any"})
+    assert f"to have all: ip link set {wire.interface} allmulticast on" in text({"match": "multicast"})
+    assert "to have all" not in text({"destination": wire.address, "port": 7502})
+    conftest.run("ip", "-n", net.rx, "link", "set", wire.interface, "promisc", "on")
+    try:
+        assert "to have all" not in text(everything)
+    finally:
+        conftest.run("ip", "-n", net.rx, "link", "set", wire.interface, "promisc", "off")
+
+
 def test_channels_send_beside_each_other(daemon, wire, net, first):
     one = daemon([], channels=[conftest.channel(wire, name="fast", backend=first),
                                conftest.channel(wire, name="beside", backend="packet", source_port=7511, spin_us=7)])
