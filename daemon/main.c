@@ -136,7 +136,7 @@ int main(int argc, char **argv)
 	if (r >= 0)
 		return r;
 	if (load_and_run(&arguments, &failure) < 0) {
-		log_message(LOG_ERR, &(struct log_about){.event = LOG_EVENT_FAILED}, "%s", failure.text);
+		log_lines(LOG_ERR, &(struct log_about){.event = LOG_EVENT_FAILED}, failure.text, "");
 		return failure.exit_code;
 	}
 	return EX_OK;

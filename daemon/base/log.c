@@ -236,3 +236,12 @@ void log_message(int priority, const struct log_about *about, const char *format
 		log_write_line(priority, is_journal, text);
 	errno = saved_errno;
 }
+
+void log_lines(int priority, const struct log_about *about, const char *text, const char *behind)
+{
+	const char *end;
+
+	for (; (end = strchr(text, '\n')); text = end + 1)
+		log_message(priority, about, "%.*s", (int)(end - text), text);
+	log_message(priority, about, "%s%s", text, behind);
+}

@@ -67,6 +67,9 @@ void log_set_level(int priority);
 void log_message(int priority, const struct log_about *about, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
 
+/** A message for each line of the text; behind the last one it says what follows. */
+void log_lines(int priority, const struct log_about *about, const char *text, const char *behind);
+
 #define log_error(...)   log_message(LOG_ERR, NULL, __VA_ARGS__)
 #define log_warning(...) log_message(LOG_WARNING, NULL, __VA_ARGS__)
 #define log_info(...)    log_message(LOG_INFO, NULL, __VA_ARGS__)

@@ -139,11 +139,10 @@ static int check_queues(const struct config_reader *reader, const config_setting
 			"\"addresses\", or hash = \"toeplitz\"");
 	for (uint32_t i = 0; i < stream->n_flows; i++)
 		if (stream->flows[i].queue >= (int32_t)stream->queues)
-			return failure_set(reader->failure, EX_CONFIG, EINVAL,
-			                   "%s:%d: queue = %d of a flow, and the stream has queues = %u: accepted is "
-			                   "0 to %u, or -1",
-			                   stream->flows[i].file, stream->flows[i].line, stream->flows[i].queue,
-			                   stream->queues, stream->queues - 1);
+			return config_reader_failure(
+				reader, config_setting_get_elem(config_setting_get_member(setting, "flows"), i),
+				"queue = %d of a flow, and the stream has queues = %u: accepted is 0 to %u, or -1",
+				stream->flows[i].queue, stream->queues, stream->queues - 1);
 	return 0;
 }
 

@@ -17,7 +17,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#define NAMES_BYTES    480
 #define ACCEPTED_BYTES 128
 
 /* ---- messages ------------------------------------------------------------------------------------ */
@@ -36,15 +35,25 @@ const char *config_reader_file(const struct config_reader *reader, const char *n
 int config_reader_failure(const struct config_reader *reader, const config_setting_t *setting, const char *format, ...)
 {
 	unsigned line = config_setting_source_line(setting);
+	struct failure mistake;
 	char text[640], file[PATH_MAX];
 	va_list arguments;
 
 	va_start(arguments, format);
 	vsnprintf(text, sizeof(text), format, arguments);
 	va_end(arguments);
-	return failure_set(reader->failure, EX_CONFIG, EINVAL, "%s:%u: %s",
-	                   config_reader_file(reader, config_setting_source_file(setting), file, sizeof(file)),
-	                   line ? line : 1, text); /* the file itself has line 0 */
+	failure_set(&mistake, EX_CONFIG, EINVAL, "%s:%u: %s",
+	            config_reader_file(reader, config_setting_source_file(setting), file, sizeof(file)),
+	            line ? line : 1, text); /* the file itself has line 0 */
+	return failure_add(reader->failure, &mistake) ? -EINVAL : -E2BIG;
+}
+
+/* A mistake does not end the reading, because the failure is to have the further ones, too. */
+static bool config_reader_goes_on(int r, int *worst)
+{
+	if (r < 0)
+		*worst = r;
+	return r == 0 || r == -EINVAL;
 }
 
 const config_setting_t *config_reader_find(const config_setting_t *group, const char *key)
@@ -225,6 +234,7 @@ static int config_reader_read_entry(const struct config_reader *reader, const co
                                     const struct key_group *group, char *entry)
 {
 	const char **file = (const char **)(entry + group->file);
+	struct failure mistake;
 	int r;
 
 	*(int *)(entry + group->line) = (int)config_setting_source_line(setting);
@@ -232,7 +242,9 @@ static int config_reader_read_entry(const struct config_reader *reader, const co
 	if (!*file)
 		return failure_no_memory(reader->failure);
 	r = config_reader_read_group(reader, setting, group, entry);
-	return r == 0 && group->check_among ? group->check_among(reader->config, entry, reader->failure) : r;
+	if (r < 0 || !group->check_among || group->check_among(reader->config, entry, &mistake) == 0)
+		return r;
+	return failure_add(reader->failure, &mistake) ? -EINVAL : -E2BIG;
 }
 
 static int config_reader_read_list(const struct config_reader *reader, const config_setting_t *list,
@@ -240,7 +252,7 @@ static int config_reader_read_list(const struct config_reader *reader, const con
 {
 	const struct key_group *group = key->group;
 	uint32_t *n_read = (uint32_t *)(base + key->count);
-	int n = list ? config_setting_length(list) : 0, r = 0;
+	int n = list ? config_setting_length(list) : 0, r, worst = 0;
 	char *entries;
 
 	if (!list)
@@ -251,17 +263,22 @@ static int config_reader_read_list(const struct config_reader *reader, const con
 	entries = config_reader_allocate(reader, key, (size_t)n, group->bytes, base);
 	if (!entries)
 		return failure_no_memory(reader->failure);
-	for (uint32_t i = 0; i < (uint32_t)n && r == 0; i++) {
-		const config_setting_t *entry = config_setting_get_elem(list, i);
+	for (uint32_t i = 0; i < (uint32_t)n; i++) {
+		const config_setting_t *setting = config_setting_get_elem(list, i);
+		char *entry = entries + *n_read * group->bytes;
 
-		if (config_setting_type(entry) != CONFIG_TYPE_GROUP)
-			return config_reader_failure(reader, list,
-			                             "entry %u of %s: accepted is a group, { key = value; … }", i + 1,
-			                             key->name);
-		r = config_reader_read_entry(reader, entry, group, entries + i * group->bytes);
-		*n_read = i + 1;
+		memset(entry, 0, group->bytes);
+		if (config_setting_type(setting) != CONFIG_TYPE_GROUP)
+			r = config_reader_failure(reader, list,
+			                          "entry %u of %s: accepted is a group, { key = value; … }", i + 1,
+			                          key->name);
+		else
+			r = config_reader_read_entry(reader, setting, group, entry);
+		*n_read += r == 0; /* the checks of other entries do not see one with a mistake */
+		if (!config_reader_goes_on(r, &worst))
+			break;
 	}
-	return r;
+	return worst;
 }
 
 static int config_reader_read_key(const struct config_reader *reader, const config_setting_t *setting,
@@ -301,12 +318,12 @@ static int config_reader_refuse_unknown(const struct config_reader *reader, cons
 {
 	const char *name = config_setting_name(setting);
 	const struct key *nearest = key_find_nearest(group, name);
-	char names[NAMES_BYTES], question[64] = "";
 
 	if (nearest)
-		snprintf(question, sizeof(question), "did you mean '%s'? ", nearest->name);
-	return config_reader_failure(reader, setting, "unknown key '%s' in %s: %saccepted are %s", name, group->what,
-	                             question, key_group_names(group, names, sizeof(names)));
+		return config_reader_failure(reader, setting, "unknown key '%s' in %s: did you mean '%s'?", name,
+		                             group->what, nearest->name);
+	return config_reader_failure(reader, setting, "unknown key '%s' in %s: ibvcapd.conf(5) lists those there are",
+	                             name, group->what);
 }
 
 static void config_reader_warn_of_old_name(const struct config_reader *reader, const config_setting_t *setting,
@@ -322,49 +339,57 @@ static void config_reader_warn_of_old_name(const struct config_reader *reader, c
 static int config_reader_check_known(const struct config_reader *reader, const config_setting_t *setting,
                                      const struct key_group *group)
 {
-	for (int i = 0; setting && i < config_setting_length(setting); i++) {
+	int r = 0, worst = 0;
+
+	for (int i = 0; setting && i < config_setting_length(setting) && config_reader_goes_on(r, &worst); i++) {
 		const config_setting_t *entry = config_setting_get_elem(setting, (unsigned)i);
 		const struct key *key = key_find(group, config_setting_name(entry));
 
+		r = 0;
 		if (!key)
-			return config_reader_refuse_unknown(reader, entry, group);
-		if (strcmp(config_setting_name(entry), key->name) == 0)
+			r = config_reader_refuse_unknown(reader, entry, group);
+		else if (strcmp(config_setting_name(entry), key->name) == 0)
 			continue;
-		if (config_setting_get_member(setting, key->name))
-			return config_reader_failure(reader, entry,
-			                             "%s is the old name of %s, which the file has, too: remove it",
-			                             key->old_name, key->name);
-		config_reader_warn_of_old_name(reader, entry, key);
+		else if (config_setting_get_member(setting, key->name))
+			r = config_reader_failure(reader, entry,
+			                          "%s is the old name of %s, which the file has, too: remove it",
+			                          key->old_name, key->name);
+		else
+			config_reader_warn_of_old_name(reader, entry, key);
 	}
-	return 0;
+	return r < 0 ? r : worst;
 }
 
 static int config_reader_check_required(const struct config_reader *reader, const config_setting_t *setting,
                                         const struct key_group *group)
 {
-	for (unsigned i = 0; i < group->n_keys; i++)
-		if (group->keys[i].required && !config_setting_get_member(setting, group->keys[i].name))
-			return config_reader_failure(reader, setting, "%s needs '%s': %s", group->what,
-			                             group->keys[i].name, group->keys[i].help);
-	return 0;
+	int r = 0, worst = 0;
+
+	for (unsigned i = 0; i < group->n_keys && config_reader_goes_on(r, &worst); i++)
+		r = group->keys[i].required && !config_setting_get_member(setting, group->keys[i].name)
+		            ? config_reader_failure(reader, setting, "%s needs '%s': %s", group->what,
+		                                    group->keys[i].name, group->keys[i].help)
+		            : 0;
+	return r < 0 ? r : worst;
 }
 
 int config_reader_read_group(const struct config_reader *reader, const config_setting_t *setting,
                              const struct key_group *group, void *base)
 {
 	const char **text = (const char **)((char *)base + group->text);
-	int r = config_reader_check_known(reader, setting, group);
+	int r = config_reader_check_known(reader, setting, group), worst = 0;
+	bool knows_all = r == 0;
 
-	for (unsigned i = 0; i < group->n_keys && r == 0; i++) {
+	for (unsigned i = 0; i < group->n_keys && config_reader_goes_on(r, &worst); i++) {
 		const struct key *key = &group->keys[i];
 		const config_setting_t *value = key_setting(key, setting);
 
 		r = key->required && !value ? 0 : config_reader_read_key(reader, value, key, base);
 	}
-	if (r == 0)
+	if (config_reader_goes_on(r, &worst) && knows_all) /* what lacks may be there under a wrong name */
 		r = config_reader_check_required(reader, setting, group);
-	if (r < 0)
-		return r;
+	if (r < 0 || worst < 0)
+		return r < 0 ? r : worst;
 	*text = render_group(reader->config, group, setting);
 	if (!*text)
 		return failure_no_memory(reader->failure);

@@ -18,7 +18,7 @@ struct config_reader {
 /** The file that libconfig calls by this name (NULL: the main one); returns it or buffer. */
 const char *config_reader_file(const struct config_reader *reader, const char *name, char *buffer, size_t bytes);
 
-/** Failure "file:line: …", EX_CONFIG; returns -EINVAL. */
+/** Add "file:line: …" to the failure, EX_CONFIG. -EINVAL; -E2BIG: it takes no further line. */
 int config_reader_failure(const struct config_reader *reader, const config_setting_t *setting, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
 

@@ -127,6 +127,14 @@ static bool syntax_is_number_or_boolean(const struct token *word)
 	return end != text && (*end == '\0' || strcmp(end, "L") == 0 || strcmp(end, "LL") == 0);
 }
 
+/* Does a '=' follow? */
+static bool syntax_is_key(struct syntax_walk walk)
+{
+	struct token next = token_next(&walk.at);
+
+	return token_is(&next, '=') || token_is(&next, ':');
+}
+
 static bool syntax_judge_word(const struct syntax_walk *walk, const struct token *word)
 {
 	int n = word->length < WORD_SHOWN_MAX ? (int)word->length : WORD_SHOWN_MAX;
@@ -137,6 +145,11 @@ static bool syntax_judge_word(const struct syntax_walk *walk, const struct token
 		                  word->start);
 	if (!syntax_is_value(walk) || syntax_is_number_or_boolean(word))
 		return false;
+	if (syntax_inside(walk) == '(' && syntax_is_key(*walk))
+		return syntax_set(walk, word->line,
+		                  "the key %.*s stands in a list without braces: accepted are groups in a list, "
+		                  "( { %.*s = …; }, … )",
+		                  n, word->start, n, word->start);
 	return syntax_set(walk, word->line,
 	                  "%.*s is neither a number nor true or false: accepted is a string in double quotes, \"%.*s\"",
 	                  n, word->start, n, word->start);

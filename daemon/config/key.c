@@ -108,14 +108,6 @@ const char *key_default(const struct key *key, char *buffer, size_t bytes)
 	return buffer;
 }
 
-const char *key_group_names(const struct key_group *group, char *buffer, size_t bytes)
-{
-	buffer[0] = '\0';
-	for (unsigned i = 0; i < group->n_keys; i++)
-		key_append(buffer, bytes, "%s%s", i ? ", " : "", group->keys[i].name);
-	return buffer;
-}
-
 const struct key *key_find(const struct key_group *group, const char *name)
 {
 	for (unsigned i = 0; i < group->n_keys; i++) {

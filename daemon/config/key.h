@@ -93,9 +93,6 @@ const char *key_accepted(const struct key *key, char *buffer, size_t bytes);
 /** As it would be written in the file: "4096", "\"2M\"", "[]". A required key has none: "". Returns buffer. */
 const char *key_default(const struct key *key, char *buffer, size_t bytes);
 
-/** "name, interface, …"; returns buffer. */
-const char *key_group_names(const struct key_group *group, char *buffer, size_t bytes);
-
 /** By its name or old name. NULL: the group has no such key. */
 const struct key *key_find(const struct key_group *group, const char *name);
 

@@ -131,6 +131,7 @@ int config_load_text(const char *path, const char *text, struct config **config,
 
 	if (!c)
 		return failure_no_memory(failure);
+	failure->text[0] = '\0';
 	r = config_read_into(c, path, text, failure);
 	if (r < 0) {
 		config_free(c);

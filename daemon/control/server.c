@@ -48,10 +48,26 @@ static int on_client(sd_event_source *source, int listening_fd, uint32_t events,
 
 /* ---- requests ------------------------------------------------------------------------------------ */
 
+/* Of a text with a line for each mistake: the first lines, as many as an answer has room for. */
+static int count_bytes_that_fit(const char *text)
+{
+	static const size_t room = PROTOCOL_TEXT_MAX - 80;
+	size_t bytes = strlen(text);
+
+	if (bytes <= room)
+		return (int)bytes;
+	for (bytes = room; bytes && text[bytes] != '\n'; bytes--)
+		;
+	return (int)(bytes ? bytes : room);
+}
+
 static int answer_reconfiguration(struct session *session, int error, const char *text)
 {
+	int n = count_bytes_that_fit(text);
+
 	if (error < 0)
-		return session_send_error(session, error, "%s; nothing was changed", text);
+		return session_send_error(session, error, "%.*s%s; nothing was changed", n, text,
+		                          text[n] ? "\nmore mistakes are in the daemon's log" : "");
 	return session_send_done(session, text);
 }
 

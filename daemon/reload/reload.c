@@ -36,8 +36,8 @@ static int tell_failure(struct daemon *daemon, int r, const struct failure *fail
 		log_info("%s; nothing was changed", failure->text);
 		return r;
 	}
-	log_message(LOG_ERR, &(struct log_about){.event = LOG_EVENT_RELOAD_FAILED}, "%s; nothing was changed",
-	            failure->text);
+	log_lines(LOG_ERR, &(struct log_about){.event = LOG_EVENT_RELOAD_FAILED}, failure->text,
+	          "; nothing was changed");
 	service_tell_ready(daemon);
 	return r;
 }

@@ -324,6 +324,13 @@ def test_a_bad_text_says_where(daemon, wire, ibvcap, tmp):
     path.write_text('streams = (\n{ name = "x"; colour = 3; });\n')
     done = ibvcap(one, "stream", "add", path)
     assert done.returncode == EX_CONFIG and f"{path}:2" in done.stderr and "colour" in done.stderr
+    path.write_text("streams = (" + '{ name = "x";\ncolour = 3; poll = 1; },\n' * 7 + "{ });\n")
+    done = ibvcap(one, "stream", "add", path)
+    told = done.stderr.splitlines()
+    assert done.returncode == EX_CONFIG and "unknown key 'colour'" in told[0] and f"{path}:2: poll is" in told[1]
+    assert told[-1] == "more mistakes are in the daemon's log; nothing was changed" and len(told) < 10, told
+    logged = [line for line in one.text().splitlines() if "poll is an integer" in line]
+    assert len(logged) == 7 and all("error: " in line for line in logged), one.text()
     path.write_text("# " + "x" * 5000)
     done = ibvcap(one, "stream", "add", path)
     assert done.returncode == EX_CONFIG and "longer than" in done.stderr

@@ -117,7 +117,7 @@ static void probe_interface(const char *interface, struct doctor_probe *probe)
 	                : failure.exit_code == EX_NOPERM ? DOCTOR_PROBE_DENIED
 	                                                 : DOCTOR_PROBE_FAILED;
 	if (r < 0)
-		snprintf(probe->reason, sizeof(probe->reason), "%s", failure.text);
+		snprintf(probe->reason, sizeof(probe->reason), "%.1000s", failure.text);
 }
 
 /* Probe the ports that have an Ethernet interface, until one fails. */

@@ -31,3 +31,28 @@ Test(failure, a_long_text_is_cut_and_terminated)
 	failure_set(&failure, EX_OSERR, EIO, "%s", text);
 	cr_expect(eq(sz, strlen(failure.text), sizeof(failure.text) - 1));
 }
+
+Test(failure, further_lines_are_added_up_to_a_limit)
+{
+	struct failure failure = {0}, line;
+
+	failure_set(&line, EX_CONFIG, EINVAL, "one");
+	cr_expect(failure_add(&failure, &line));
+	failure_set(&line, EX_OSERR, EIO, "two\nof one line");
+	cr_expect(failure_add(&failure, &line));
+	cr_expect(eq(int, failure.exit_code, EX_CONFIG), "that of the first line");
+	cr_expect(eq(str, failure.text, (char *)"one\ntwo of one line"));
+	for (unsigned n = 3; n < FAILURE_LINES_MAX; n++)
+		cr_expect(failure_add(&failure, &line));
+	cr_expect(not(failure_add(&failure, &line)));
+}
+
+Test(failure, a_line_that_does_not_fit_is_left_out_whole)
+{
+	struct failure failure = {0}, line;
+
+	failure_set(&line, EX_CONFIG, EINVAL, "%3000d", 1);
+	cr_expect(failure_add(&failure, &line));
+	cr_expect(not(failure_add(&failure, &line)));
+	cr_expect(eq(sz, strlen(failure.text), 3000));
+}

@@ -96,13 +96,14 @@ Test(channel, what_no_packet_can_have_is_refused)
 	for (size_t i = 0; i < sizeof(addresses) / sizeof(addresses[0]); i++)
 		expect_refused(load_with("", addresses[i], ""), "test.conf:3: ", "accepted is");
 	expect_refused(load_with("payload_size = 65508;", "10.0.0.1", ""), "test.conf:2: ", "duplicate");
-	expect_refused(
-		load("channels = ( { name = \"a\"; interface = \"e\"; source_port = 1; payload_size = 65508; } );"),
-		"test.conf:1: ", "payload_size = 65508: accepted is an integer from 1 to 65507");
-	expect_refused(load("channels = ( { name = \"a\"; interface = \"e\"; source_port = 0; payload_size = 1; } );"),
+	expect_refused(load("channels = ( { name = \"a\"; interface = \"e\"; source_port = 1; payload_size = 65508;"
+	                    " destinations = ( { address = \"10.0.0.1\"; port = 1; } ); } );"),
+	               "test.conf:1: ", "payload_size = 65508: accepted is an integer from 1 to 65507");
+	expect_refused(load("channels = ( { name = \"a\"; interface = \"e\"; source_port = 0; payload_size = 1;"
+	                    " destinations = ( { address = \"10.0.0.1\"; port = 1; } ); } );"),
 	               "test.conf:1: ", "source_port = 0: accepted is an integer from 1 to 65535");
 	expect_refused(load_with("", "10.0.0.1", "vlan = 1;"),
-	               "test.conf:3: ", "accepted are address, port, next_hop_mac");
+	               "test.conf:3: ", "ibvcapd.conf(5) lists those there are");
 	expect_refused(load_with("vlan = 0;", "10.0.0.1", ""), "test.conf:2: ", "vlan = 0: accepted is 1 to 4094");
 	expect_refused(load_with("rate_limit_mbps = 1.5;", "10.0.0.1", ""), "test.conf:2: ", "a decimal fraction");
 	expect_refused(load_with("arena_slots = 96;", "10.0.0.1", ""),

@@ -90,13 +90,6 @@ Test(config, the_control_group_may_be_left_out)
 	config_free(config);
 }
 
-Test(config, unknown_keys_are_errors_that_list_the_known_ones)
-{
-	expect_refused(load_with("sokcet = 1;", "", ""), ":2: ", "max_clients");
-	expect_refused(load_with("", "", "prot = 1;"), ":6: ", "source_port");
-	expect_refused(load("stream = ();"), ":1: ", "streams");
-}
-
 Test(config, an_old_name_sets_the_key_and_is_refused_beside_the_new_one)
 {
 	static const char stream[] = "streams = ( { name = \"a\"; interface = \"eth0\"; payload_size = 1000;\n"
@@ -138,14 +131,71 @@ Test(config, xdp_with_the_cards_time_is_refused_with_packet_as_the_remedy)
 
 Test(config, an_unknown_key_is_told_the_nearest_one)
 {
-	expect_refused(load_with("", "payload_sise = 1;", ""), ":5: ",
-	               "unknown key 'payload_sise' in a stream: did you mean 'payload_size'? accepted are name, ");
+	expect_refused(load_with("", "payload_sise = 1;", ""),
+	               ":5: ", "unknown key 'payload_sise' in a stream: did you mean 'payload_size'?");
 	expect_refused(load_with("sokcet = 1;", "", ""), ":2: ", "did you mean 'socket'?");
 	expect_refused(load_with("", "", "prot = 1;"), ":6: ", "did you mean 'port'?");
 	expect_refused(load("stream = ();"), ":1: ", "did you mean 'streams'?");
-	expect_refused(load_with("", "colour = 1;", ""), ":5: ", "in a stream: accepted are name, ");
+	expect_refused(load_with("", "colour = 1;", ""), ":5: ", "in a stream: ibvcapd.conf(5) lists those there are");
 	expect_refused(load_with("", "a_name_with_more_letters_than_any_key_of_the_tables = 1;", ""),
-	               ":5: ", "in a stream: accepted are name, ");
+	               ":5: ", "in a stream: ibvcapd.conf(5) lists those there are");
+}
+
+static unsigned count_lines(void)
+{
+	unsigned n = 1;
+
+	for (const char *at = failure.text; (at = strchr(at, '\n')); at++)
+		n++;
+	return n;
+}
+
+Test(config, all_mistakes_of_a_file_are_told_and_none_that_follows_from_another)
+{
+	static const char *const said[] = {
+		":2: unknown key 'sokcet'",     ":2: mode is an integer",  ":5: unknown key 'nmae'",
+		":5: poll = \"eager\"",         ":5: history_blocks = -1", ":6: unknown key 'destinatoin'",
+		":6: vlan = 5000: accepted is",
+	};
+
+	cr_assert(load_with("sokcet = 1; mode = 5;", "poll = \"eager\"; nmae = 1; history_blocks = -1;",
+	                    "destinatoin = \"10.0.0.1\"; vlan = 5000;") == NULL);
+	cr_expect(eq(int, failure.exit_code, EX_CONFIG));
+	for (size_t i = 0; i < sizeof(said) / sizeof(said[0]); i++)
+		cr_expect(strstr(failure.text, said[i]) != NULL, "'%s' is not in:\n%s", said[i], failure.text);
+	cr_expect(eq(uint, count_lines(), sizeof(said) / sizeof(said[0])), "%s", failure.text);
+}
+
+Test(config, an_entry_with_a_mistake_does_not_make_another_one_wrong)
+{
+	static const char rest[] = "name = \"a\"; interface = \"e\"; source_port = 1; payload_size = 1000;\n"
+				   "destinations = ( { address = \"10.0.0.1\"; port = 1; } ); }";
+	char text[1024];
+
+	snprintf(text, sizeof(text), "channels = ( { poll = \"eager\"; %s, { poll = \"event\"; %s );\n", rest, rest);
+	expect_refused(load(text), ":1: poll = \"eager\"", "accepted");
+}
+
+Test(config, the_mistakes_that_are_told_of_are_bounded)
+{
+	char text[8192] = "streams = (\n";
+
+	for (int i = 0; i < 30; i++)
+		strcat(text, "{ colour = 1; },\n");
+	strcat(text, "{ } );\n");
+	cr_assert(load(text) == NULL);
+	cr_expect(eq(uint, count_lines(), FAILURE_LINES_MAX), "%s", failure.text);
+}
+
+Test(config, braces_that_were_forgotten_are_asked_for)
+{
+	expect_refused(load("streams = ( name = \"a\"; interface = \"e\"; );"),
+	               ":1: the key name stands in a list without braces: accepted are groups in a list, "
+	               "( { name = …; }, … )",
+	               "");
+	expect_refused(load("streams = ( { name = \"a\"; flows = ( port = 1 ); } );"), "the key port stands in a list",
+	               "");
+	expect_refused(load("streams = ( a, b );"), "a is neither a number nor true or false", "");
 }
 
 Test(config, wrong_types_are_told_what_was_found_and_what_is_accepted)
@@ -154,7 +204,7 @@ Test(config, wrong_types_are_told_what_was_found_and_what_is_accepted)
 	               ":5: ", "is a string: accepted is an integer from 64 to 1048576, a multiple of 64");
 	expect_refused(load_with("", "poll = 1;", ""),
 	               ":5: ", "is an integer: accepted is \"busy\", \"adaptive\" or \"event\"");
-	expect_refused(load("control = 5; streams = ();"), ":1: ", "control is an integer");
+	expect_refused(load("control = 5;"), ":1: ", "control is an integer");
 	expect_refused(load("streams = ( 5 );"), ":1: ", "entry 1 of streams");
 }
 
@@ -418,7 +468,7 @@ Test(config, an_included_file_is_found_beside_the_main_one_and_named)
 	cr_expect(eq(int, config->streams[0].flows[0].line, 2));
 	config_free(config);
 	snprintf(where, sizeof(where), "%s/streams.inc:2: ", directory);
-	expect_refused(load_including(directory, "streams = (\n{ nam = 1; } );\n"), where, "accepted");
+	expect_refused(load_including(directory, "streams = (\n{ nam = 1; } );\n"), where, "'name'");
 	expect_refused(load_including(directory, "streams = (\n;\n"), where, "accepted");
 	expect_refused(load_including(directory, "streams = (\n{ name = 'a'; } );\n"), where, "double quotes");
 	snprintf(where, sizeof(where), "%s/main.conf:2: ", directory);
