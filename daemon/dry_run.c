@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Makes the checks of a start that need no device, and prints what streams and channels take. */
+/* Makes the checks of a start that open no device, and prints what streams and channels take. */
 #include "daemon/dry_run.h"
 
 #include "daemon/base/log.h"
 #include "daemon/base/size.h"
 #include "daemon/channel/tx_headers.h"
 #include "daemon/net/net.h"
+#include "daemon/net/next_hop.h"
+#include "daemon/port/interface.h"
 #include "daemon/priv/priv.h"
 #include "daemon/memory/geometry.h"
 #include "daemon/memory/memory_check.h"
@@ -70,30 +72,67 @@ static void try_hugepages(const struct config *config, uint32_t page_bytes)
 
 /* ---- this machine -------------------------------------------------------------------------------- */
 
-static void try_stream(const struct config_stream *stream)
+/* What the start does with an interface before it opens the device. */
+static int try_interface(const struct config *config, const char *name, enum config_backend backend,
+                         struct interface *interface, struct failure *failure)
 {
-	struct net_interface interface;
-	struct failure failure;
+	const struct interface_wishes wishes = {
+		.leaves_packets = config_interface_leaves_packets(config, name),
+		.wants_card_time = config_interface_wants_card_time(config, name),
+	};
+	int r;
 
-	if (net_interface_read(stream->interface, &interface, &failure) < 0) {
-		log_warning("%s:%d: stream '%s': %s", stream->file, stream->line, stream->name, failure.text);
+	log_set_level(LOG_WARNING); /* without the reasons of each choice */
+	r = interface_init(interface, name, backend, &wishes, failure);
+	log_set_level(LOG_INFO);
+	return r == 0 && interface->ops->find ? interface->ops->find(name, failure) : r;
+}
+
+static void try_stream(const struct config *config, const struct config_stream *stream, struct failure *all)
+{
+	struct interface interface;
+	struct failure failure, placed;
+
+	if (try_interface(config, stream->interface, stream->backend, &interface, &failure) < 0) {
+		failure_set(&placed, failure.exit_code, 0, "%s:%d: stream '%s': %s", stream->file, stream->line,
+		            stream->name, failure.text);
+		failure_add(all, &placed);
 		return;
 	}
-	if (stream_check_mtu(stream, interface.mtu, &failure) < 0)
-		log_warning("%s", failure.text);
+	if (stream_check_mtu(stream, interface.net.mtu, &failure) < 0)
+		failure_add(all, &failure);
 	for (uint32_t i = 0; i < stream->n_flows; i++)
 		stream_check_destination(stream, &stream->flows[i]);
 }
 
-static void try_channel(const struct config_channel *channel)
+/* No error at the start, either: other destinations of the channel may be right. */
+static void warn_of_own_address(const struct config_channel *channel, const struct config_destination *to)
 {
-	struct net_interface interface;
-	struct failure failure;
+	static const struct next_hop next_hop = {.state = NEXT_HOP_NOT_A_HOST};
+	struct net_address_place place;
+	char why[128];
 
-	if (net_interface_read(channel->interface, &interface, &failure) < 0)
-		log_warning("%s:%d: channel '%s': %s", channel->file, channel->line, channel->name, failure.text);
-	else if (tx_headers_check(channel, &interface, &failure) < 0)
-		log_warning("%s", failure.text);
+	if (!to->has_next_hop_mac && net_find_address(&to->address, channel->interface, &place) == 0 &&
+	    (place.is_here || place.is_broadcast))
+		log_warning("%s:%d: channel '%s': nothing can be sent to this destination: %s", to->file, to->line,
+		            channel->name, next_hop_explain(&next_hop, channel->interface, why, sizeof(why)));
+}
+
+static void try_channel(const struct config *config, const struct config_channel *channel, struct failure *all)
+{
+	struct interface interface;
+	struct failure failure, placed;
+
+	if (try_interface(config, channel->interface, channel->backend, &interface, &failure) < 0) {
+		failure_set(&placed, failure.exit_code, 0, "%s:%d: channel '%s': %s", channel->file, channel->line,
+		            channel->name, failure.text);
+		failure_add(all, &placed);
+		return;
+	}
+	if (tx_headers_check(channel, &interface.net, &failure) < 0)
+		failure_add(all, &failure);
+	for (uint32_t i = 0; i < channel->n_destinations; i++)
+		warn_of_own_address(channel, &channel->destinations[i]);
 }
 
 static void try_socket(const char *path)
@@ -147,22 +186,22 @@ static void try_user(const struct config *config, const char *name)
 
 int dry_run(const struct config *config, const char *user, struct failure *failure)
 {
-	struct failure cpus;
-	int r = memory_check_rings(config, failure);
+	struct failure found;
 
-	if (r < 0)
-		return r;
-	print_memory(config);
-	try_hugepages(config, 2u << 20);
-	try_hugepages(config, 1u << 30);
-	if (preflight_check_cpus(config, NULL, &cpus) < 0)
-		log_warning("%s", cpus.text);
+	preflight_check_cpus(config, NULL, failure);
+	if (memory_check_rings(config, &found) < 0)
+		failure_add(failure, &found);
 	for (uint32_t i = 0; i < config->n_streams; i++)
-		try_stream(&config->streams[i]);
+		try_stream(config, &config->streams[i], failure);
 	for (uint32_t i = 0; i < config->n_channels; i++)
-		try_channel(&config->channels[i]);
+		try_channel(config, &config->channels[i], failure);
 	try_socket(config->socket_path);
 	try_user(config, user);
+	if (failure->text[0])
+		return -EINVAL;
+	try_hugepages(config, 2u << 20);
+	try_hugepages(config, 1u << 30);
+	print_memory(config);
 	printf("%s: ok\n", config->file);
 	return 0;
 }

@@ -122,6 +122,8 @@ int preflight_check_cpus(const struct config *config, const struct config *runni
 {
 	uint32_t n = config->n_streams * CONFIG_QUEUES_MAX + config->n_channels;
 	cpu_set_t wanted, granted;
+	struct failure found;
+	int r = 0;
 
 	CPU_ZERO(&wanted);
 	for (uint32_t i = 0; i < n; i++) {
@@ -130,19 +132,22 @@ int preflight_check_cpus(const struct config *config, const struct config *runni
 		if (worker.cpu >= 0)
 			CPU_SET((unsigned)worker.cpu, &wanted);
 	}
+	failure->text[0] = '\0';
 	if (!preflight_probe_cpus(&wanted, &granted))
 		return 0;
 	for (uint32_t i = 0; i < n; i++) {
 		struct preflight_worker worker = preflight_worker_at(config, running, i);
 
-		if (worker.cpu >= 0 && !CPU_ISSET((unsigned)worker.cpu, &granted))
-			return failure_set(failure, EX_CONFIG, EINVAL,
-			                   "%s:%d: %s '%s': cpu = %d: the daemon may not use such a CPU; accepted is "
-			                   "-1, or one that is in /sys/devices/system/cpu/online and, if the service "
-			                   "has any, in its AllowedCPUs=",
-			                   worker.file, worker.line, worker.kind, worker.name, worker.cpu);
+		if (worker.cpu < 0 || CPU_ISSET((unsigned)worker.cpu, &granted))
+			continue;
+		r = failure_set(&found, EX_CONFIG, EINVAL,
+		                "%s:%d: %s '%s': cpu = %d: the daemon may not use such a CPU; accepted is -1, or one "
+		                "that is in /sys/devices/system/cpu/online and, if the service has any, in its "
+		                "AllowedCPUs=",
+		                worker.file, worker.line, worker.kind, worker.name, worker.cpu);
+		failure_add(failure, &found);
 	}
-	return 0;
+	return r;
 }
 
 static void preflight_move_thread(pid_t thread, const cpu_set_t *from, const cpu_set_t *to)

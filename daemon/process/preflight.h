@@ -23,7 +23,7 @@ void preflight_raise_limits(void);
 
 /**
  * May the daemon use the CPUs of the workers? Those of streams and channels that running (NULL: none) has are not
- * looked at. Failure: EX_CONFIG with file:line.
+ * looked at. Failure: EX_CONFIG, a line with file:line for each; without one, its text is "".
  */
 int preflight_check_cpus(const struct config *config, const struct config *running, struct failure *failure);
 

@@ -148,7 +148,7 @@ def test_they_install_run_and_leave_nothing_when_purged(clean):
     version = packages.field(packages.files()["ibvcapd"], "Version")
     for program in ("ibvcapd", "ibvcap"):
         assert clean.must(program, "--version").split()[:2] == [program, version]
-    clean.must("ibvcapd", "--check-config")
+    clean.must("ibvcapd", "--dump-config")
     assert json.loads(clean.call("ibvcap", "doctor", "--json").stdout)["checks"], "from libexec"
     capture_without_a_configuration(clean)
     walk_to_the_first_packet(clean)
