@@ -195,8 +195,12 @@ int interface_open(struct interface *interface, struct failure *failure)
 	if (!interface->link_up)
 		log_message(LOG_WARNING,
 		            &(struct log_about){.event = LOG_EVENT_LINK_DOWN, .interface = interface->name},
-		            "interface %s: link is down, its streams and channels wait for it; bring it up with: "
-		            "ip link set dev %s up",
+		            interface->net.up
+		                    ? "interface %s: it is up and has no carrier, its streams and channels "
+		                      "wait for one: check the cable and the port at its other end; of a "
+		                      "bridge or bond, 'ip link show master %s'"
+		                    : "interface %s: link is down, its streams and channels wait for it; bring it "
+		                      "up with: ip link set dev %s up",
 		            interface->name, interface->name);
 	return 0;
 }

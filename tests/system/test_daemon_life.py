@@ -151,6 +151,14 @@ def test_consumers_are_told_when_the_daemon_ends(start_daemon, wire, consumer):
     assert counts == {"published": 10, "delivered": 10, "skipped": 0, "lag": 0, "epochs": 0}
 
 
+def test_a_port_without_a_carrier_is_not_said_to_be_down(start_daemon, net, wire):
+    conftest.run("ip", "-n", net.rx, "link", "add", "bare", "type", "veth", "peer", "name", "silent")
+    conftest.run("ip", "-n", net.rx, "link", "set", "bare", "up")
+    daemon = start_daemon([conftest.stream(wire, backend="packet", interface="bare")]).wait_ready()
+    assert daemon.stream()["state"] == "link_down"
+    assert "interface bare: it is up and has no carrier" in daemon.text() and "link is down" not in daemon.text()
+
+
 def test_a_port_that_is_down_is_waited_for(start_daemon, net, wire, consumer):
     conftest.run("ip", "-n", net.rx, "link", "set", wire.interface, "down")
     daemon = start_daemon([conftest.stream(wire)]).wait_ready()

@@ -23,12 +23,23 @@ static bool is_configured(const struct config *config, enum config_backend backe
 	return false;
 }
 
+/* Does the daemon that runs have a device? */
+static bool is_verbs_taken(const struct doctor_facts *facts, bool is_configured_so)
+{
+	if (facts->process.kind == DOCTOR_DAEMON && facts->process.has_config && is_configured_so)
+		return true;
+	for (unsigned int i = 0; i < facts->n_taken; i++)
+		if (strcmp(facts->taken[i].backend, "verbs") == 0)
+			return true;
+	return false;
+}
+
 static void report_no_device(const struct doctor_facts *facts, struct findings *findings)
 {
 	struct finding *finding = finding_add(findings, "device", "RDMA devices");
 	bool is_needed = is_configured(facts->config, CONFIG_BACKEND_VERBS);
 
-	if (facts->process.kind == DOCTOR_DAEMON) {
+	if (is_verbs_taken(facts, is_needed)) {
 		finding_write(finding->found,
 		              "none that this process sees, but ibvcapd (pid %d) has one: softhca's, or in another "
 		              "container",

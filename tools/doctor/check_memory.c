@@ -40,15 +40,22 @@ static uint64_t stream_kib(const struct doctor_facts *facts, const struct config
 	return geometry_ring_bytes(stream) / KIB + queue_kib(facts, stream);
 }
 
-static uint64_t count_configured_kib(const struct doctor_facts *facts)
+struct configured_kib {
+	uint64_t rings, queues, arenas, all;
+};
+
+static struct configured_kib sum_configured_kib(const struct doctor_facts *facts)
 {
 	const struct config *config = facts->config;
-	uint64_t kib = 0;
+	struct configured_kib kib = {0};
 
-	for (uint32_t i = 0; i < config->n_streams; i++)
-		kib += stream_kib(facts, &config->streams[i]);
+	for (uint32_t i = 0; i < config->n_streams; i++) {
+		kib.rings += geometry_ring_bytes(&config->streams[i]) / KIB;
+		kib.queues += queue_kib(facts, &config->streams[i]);
+	}
 	for (uint32_t i = 0; i < config->n_channels; i++)
-		kib += arenas_kib(&config->channels[i]);
+		kib.arenas += arenas_kib(&config->channels[i]);
+	kib.all = kib.rings + kib.queues + kib.arenas;
 	return kib;
 }
 
@@ -56,7 +63,7 @@ static uint64_t count_configured_kib(const struct doctor_facts *facts)
 static bool has_memory_for(const struct doctor_facts *facts, unsigned int times)
 {
 	return !facts->config || !facts->memory_kib ||
-	       times * count_configured_kib(facts) <= facts->memory_kib / 100 * MACHINE_SHARE_MAX_PERCENT;
+	       times * sum_configured_kib(facts).all <= facts->memory_kib / 100 * MACHINE_SHARE_MAX_PERCENT;
 }
 
 static void append_kib(char text[FINDING_TEXT_BYTES], uint64_t kib)
@@ -65,6 +72,14 @@ static void append_kib(char text[FINDING_TEXT_BYTES], uint64_t kib)
 		finding_append(text, "%" PRIu64 " GiB", kib / KIB_PER_GIB);
 	else
 		finding_append(text, "%" PRIu64 " MiB", kib / KIB_PER_MIB);
+}
+
+static void append_part(char text[FINDING_TEXT_BYTES], const char *part, uint64_t kib)
+{
+	if (!kib)
+		return;
+	finding_append(text, "%s ", part);
+	append_kib(text, kib);
 }
 
 /* The key that makes the ring of a stream so large. */
@@ -115,14 +130,19 @@ static void write_lower_fix(const struct doctor_facts *facts, struct finding *fi
 
 void check_memory(const struct doctor_facts *facts, struct findings *findings)
 {
+	struct configured_kib kib;
 	struct finding *finding;
 
 	if (!facts->config || !facts->memory_kib)
 		return;
-	finding = finding_add(findings, "memory", "rings and arenas of %s", facts->config_file);
-	append_kib(finding->found, count_configured_kib(facts));
+	kib = sum_configured_kib(facts);
+	finding = finding_add(findings, "memory", "all that %s may take", facts->config_file);
+	append_kib(finding->found, kib.all);
 	finding_append(finding->found, " of the machine's ");
 	append_kib(finding->found, facts->memory_kib);
+	append_part(finding->found, ": rings", kib.rings);
+	append_part(finding->found, ", the kernel's buffers of receive queues", kib.queues);
+	append_part(finding->found, "; arenas of as many senders as may come", kib.arenas);
 	if (has_memory_for(facts, 1))
 		return;
 	finding_fail(finding, FINDING_ERROR,

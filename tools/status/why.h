@@ -37,7 +37,7 @@ struct why_report {
 	struct why_line lines[WHY_LINES_MAX];
 	uint32_t n_lines;
 	/* Texts that lines point to. */
-	char link_remedy[128];
+	char link_remedy[192];
 	char no_buffer_cause[WHY_TEXT_BYTES];
 	char no_buffer_remedy[WHY_TEXT_BYTES];
 	char fragments_cause[WHY_TEXT_BYTES];

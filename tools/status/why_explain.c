@@ -105,7 +105,8 @@ static void explain_link(const struct why_facts *facts, struct why_report *repor
 	if (strcmp(facts->stream->state, "link_down") != 0)
 		return;
 	snprintf(report->link_remedy, sizeof(report->link_remedy),
-	         "ip link set dev %s up; then check the cable and the port at its other end", facts->stream->interface);
+	         "ip link set dev %s up; then check the cable and the port at its other end, or the ports of a bridge",
+	         facts->stream->interface);
 	why_add_line(report, &line);
 }
 

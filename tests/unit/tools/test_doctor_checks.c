@@ -512,6 +512,11 @@ Test(doctor_checks, a_daemon_that_runs_has_its_device_even_if_the_doctor_does_no
 	expect_told("config", "ibvcapd (pid 7) has its device");
 }
 
+TOLD(a_daemon_that_took_packet_sockets_has_no_device, "device", "none, and the configuration needs none",
+     facts.n_devices = 0;
+     facts.process.kind = DOCTOR_DAEMON; facts.process.has_config = true;
+     configure("backend = \"packet\"; join = false; page_size = \"4K\";", "", ""))
+
 /* ---- rights ---------------------------------------------------------------------------------------- */
 
 FAULT(a_process_without_net_raw_is_a_warning, WARNING, "capabilities", "no CAP_NET_RAW", "ibv_launch", false,
@@ -564,6 +569,9 @@ FAULT(senders_arenas_are_counted, WARNING, "hugepages", "reserved", "- - - - ", 
                 "channels = ( { name = \"o\"; interface = \"eth0\"; source_port = 1; payload_size = 8192; arena_slots "
                 "= 8192;\n"
                 "destinations = ( { address = \"239.0.0.1\"; port = 2; } ); } );"))
+TOLD(the_memory_is_told_by_its_parts, "memory",
+     "MiB of the machine's 64 GiB: rings 29 MiB, the kernel's buffers of receive queues 64 MiB",
+     configure("backend = \"packet\"; join = false; page_size = \"4K\";", "", ""))
 FAULT(rings_that_the_machine_has_no_memory_for_are_an_error_that_names_the_key, ERROR, "memory",
       "30 MiB of the machine's 40 MiB", "history_blocks = 64 makes the ring of stream 'a' take 30 MiB: lower it", true,
       facts.memory_kib = 40 << 10)
