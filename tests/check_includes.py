@@ -120,7 +120,7 @@ FOREIGN = {
     "pcap/": ["tools/capture/capture.c", "tools/inspect/packet_filter.c"],
     "systemd/sd-journal.h": ["daemon/base"],
     "systemd/sd-event.h": ["daemon/base", "daemon/state", "daemon/control", "daemon/net"],
-    "systemd/sd-daemon.h": ["daemon", "daemon/process", "daemon/state", "daemon/reload"],
+    "systemd/sd-daemon.h": ["daemon", "daemon/process", "daemon/state", "daemon/reload", "tools/record"],
     "sys/capability.h": ["daemon", "daemon/priv", "daemon/process", "daemon/memory", "daemon/backend/verbs",
                          "daemon/backend/choice", "tools/doctor"],
     "sys/inotify.h": ["daemon/control"],

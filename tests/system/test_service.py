@@ -209,6 +209,22 @@ def test_the_recorder_service_outlives_the_daemon(booted, net, wire):
                ["ibvcap-record", "640"] for file in recordings(booted))
 
 
+def test_the_recorder_service_fails_to_start_without_its_stream_and_comes_with_it(booted, net, wire):
+    unit = "ibvcap-record@late.service"
+    booted.configure(streams(wire))
+    booted.must("systemctl", "daemon-reload")
+    booted.must("systemctl", "start", "ibvcapd")
+    try:
+        done = booted.call("systemctl", "enable", "--now", unit)
+        assert done.returncode != 0 and f"Job for {unit} failed" in done.stderr, done
+        assert "no stream 'late'" in booted.must("journalctl", "-u", unit)
+        booted.configure([conftest.stream(wire, name="late", flows=[conftest.flow(7503, GROUP)], **SMALL)])
+        booted.must("systemctl", "reload", "ibvcapd")
+        conftest.wait_until(lambda: booted.property("ActiveState", unit) == "active", 30, booted.journal)
+    finally:
+        booted.call("systemctl", "disable", "--now", unit)
+
+
 def states(booted):
     return booted.call("systemctl", "is-active", "ibvcapd.socket", "ibvcapd.service").stdout.split()
 

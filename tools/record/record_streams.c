@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sysexits.h>
+#include <systemd/sd-daemon.h>
 
 #define SCHEMA_VERSION  1
 #define SUM_TEXT_BYTES  400
@@ -204,6 +205,7 @@ static int record_once(struct recorder *recorder)
 		code = EX_USAGE;
 	}
 	if (code == EX_OK && (code = start_writer(recorder)) == EX_OK) {
+		sd_notify(1, "READY=1");
 		r = recorder_run(recorder, &which);
 		recorder_finish(recorder);
 		if (options->raw && !options->quiet)
@@ -247,6 +249,7 @@ static int record_triggers(struct recorder *recorder, struct record_options *opt
 		code = triggers_open(&triggers);
 	if (code != EX_OK)
 		return code;
+	sd_notify(1, "READY=1");
 	if (!options->quiet)
 		fprintf(stderr, "waiting: nothing is written until a trigger comes\n");
 	while (triggers_can_come(&triggers) && triggers_wait(&triggers, &window)) {
