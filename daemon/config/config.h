@@ -115,6 +115,7 @@ struct config_flow {
 
 struct config_stream {
 	char name[IBVCAP_STREAM_NAME_MAX];
+	char renamed_from[IBVCAP_STREAM_NAME_MAX]; /* "", or its name before the reload that replaces this config */
 	char interface[IFNAMSIZ];
 	enum config_backend backend;
 	const struct config_flow *flows;

@@ -254,7 +254,7 @@ const struct key_group sequence_keys = {
 #define STREAM_LIST(field) FIELD(config_stream, field, n_##field)
 
 static const struct key stream[] = {
-	{"name", KEY_NAME, STREAM(name), .required = true, .help = "the name that consumers attach by"},
+	{"name", KEY_NAME, STREAM(name), .required = true, .live = true, .help = "the name that consumers attach by"},
 	{"interface", KEY_STRING, STREAM(interface), .required = true,
          .help = "network interface the packets come from"},
 	{"backend", KEY_CHOICE, STREAM(backend), .string = "auto", .choices = backends, .help = BACKEND_HELP},

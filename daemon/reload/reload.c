@@ -12,6 +12,7 @@
 #include "daemon/config/merge.h"
 #include "daemon/reload/apply.h"
 #include "daemon/reload/reload_check.h"
+#include "daemon/reload/reload_names.h"
 #include "daemon/reload/reload_report.h"
 
 #include <errno.h>
@@ -32,6 +33,7 @@ static void tell_begin(void)
 static int tell_failure(struct daemon *daemon, int r, const struct failure *failure)
 {
 	PROBE_RELOAD(r, failure->text);
+	reload_give_names_back(daemon->config);
 	if (daemon->stopping) {
 		log_info("%s; nothing was changed", failure->text);
 		return r;
@@ -90,6 +92,7 @@ static int reload_begin(struct daemon *daemon, const struct protocol_reconfigure
 
 	if (r < 0)
 		return r;
+	reload_take_names(daemon->config, config);
 	r = reload_check(daemon->config, config, failure);
 	if (r == 0)
 		return apply_begin(daemon, config, on_applied, failure);

@@ -147,8 +147,11 @@ static void stream_service_undo(struct service *service)
 static int stream_service_settle(struct daemon *daemon, struct service *service)
 {
 	struct stream *stream = stream_of(service);
+	const char *renamed_from = stream->config->renamed_from;
 
-	if (stream->change.config && !stream_settle_change(stream))
+	if (*renamed_from)
+		fdstore_keep_groups(&daemon->fdstore, renamed_from, NULL, &stream->kept_as);
+	if (stream->change.config && !stream_settle_change(stream) && !*renamed_from)
 		return 0;
 	return fdstore_keep_groups(&daemon->fdstore, service->name, stream->membership, &stream->kept_as);
 }

@@ -276,6 +276,27 @@ def test_a_wrong_file_changes_nothing(daemon, wire, consumer, reload, change, wo
     one.expect_sum()
 
 
+def test_a_stream_that_gets_another_name_runs_on_with_its_readers(daemon, wire, consumer, ibvcap):
+    one = daemon([small(wire, flows=[conftest.flow(7502, "239.1.2.3")])])
+    reader = consumer(one, "lidar", "--count", 2, "--timeout", 30000)
+    wire.send(wire.frame(b"before", 7502, "239.1.2.3"))
+    conftest.wait_until(lambda: one.stream()["published"] == 1, 30, "a packet")
+    write(one, [small(wire, name="front", flows=[conftest.flow(7502, "239.1.2.3")])])
+    done = ibvcap(one, "reload")
+    assert done.returncode == 0 and "0 streams added, 0 removed, 1 kept; 1 changed: stream 'front': name" in done.stdout
+    assert 'stream \'front\': name = "front" (was "lidar")' in one.text()
+    assert list(one.status()["streams"]) == ["front"]
+    wire.send(wire.frame(b"after", 7502, "239.1.2.3"))
+    rows, _ = reader.finish()
+    assert [row["payload"] for row in rows] == [b"before", b"after"]
+    assert one.expect_sum("front")["published"] == 2
+    # One that fails changes no name.
+    write(one, [small(wire, name="rear", flows=[conftest.flow(7502, "239.1.2.3")]),
+                small(wire, name="more", port=7503, interface="gone0")])
+    assert ibvcap(one, "reload").returncode == EX_UNAVAILABLE
+    assert list(one.status()["streams"]) == ["front"]
+
+
 def test_what_of_control_cannot_change_is_refused(daemon, wire, ibvcap):
     one = daemon([small(wire)])
     write(one, [small(wire)], {"mode": "0600"})
