@@ -22,6 +22,7 @@ uint32_t status_age_ms(const struct reading *reading)
 struct stream_terms {
 	uint64_t published[IBVCAP_QUEUES_MAX];
 	uint64_t errored[IBVCAP_QUEUES_MAX];
+	uint64_t joined[IBVCAP_QUEUES_MAX];
 	uint64_t no_buffer;
 	uint64_t matched;
 	uint64_t in_flight;
@@ -38,10 +39,12 @@ static struct stream_terms read_terms(const struct control_stream *stream)
 	uint64_t accounted = 0;
 
 	for (uint32_t i = 0; i < stream->n_queues; i++) {
-		terms.published[i] = counter_get(&stream->queues[i]->ring->ring->counters[IBVCAP_RX_COUNTER_PUBLISHED]);
-		terms.errored[i] = counter_get(&stream->queues[i]->ring->ring->counters[IBVCAP_RX_COUNTER_ERRORED]);
-		accounted += terms.published[i] + terms.errored[i] +
-		             counter_get(&stream->queues[i]->ring->ring->counters[IBVCAP_RX_COUNTER_JOINED]);
+		const _Atomic uint64_t *counters = stream->queues[i]->ring->ring->counters;
+
+		terms.published[i] = counter_get(&counters[IBVCAP_RX_COUNTER_PUBLISHED]);
+		terms.errored[i] = counter_get(&counters[IBVCAP_RX_COUNTER_ERRORED]);
+		terms.joined[i] = counter_get(&counters[IBVCAP_RX_COUNTER_JOINED]);
+		accounted += terms.published[i] + terms.errored[i] + terms.joined[i];
 	}
 	terms.no_buffer = counter_get(&sum->no_buffer);
 	accounted += terms.no_buffer;
@@ -63,6 +66,7 @@ static void count_queue(const struct rx_endpoint *endpoint, const struct stream_
 		counters[i] = counter_get(&queue->ring->ring->counters[i]);
 	counters[IBVCAP_RX_COUNTER_PUBLISHED] = terms->published[index];
 	counters[IBVCAP_RX_COUNTER_ERRORED] = terms->errored[index];
+	counters[IBVCAP_RX_COUNTER_JOINED] = terms->joined[index];
 	counters[IBVCAP_RX_COUNTER_NO_BUFFER] = terms->no_buffer;
 	counters[IBVCAP_RX_COUNTER_NO_BUFFER_LOSSLESS] =
 		u64_min(counter_get(&endpoint->stream->sum->no_buffer_lossless), terms->no_buffer);
