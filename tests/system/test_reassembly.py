@@ -2,9 +2,11 @@
 """Datagrams that come in IP fragments: whole rows, and every fragment accounted for."""
 import os
 import random
+import signal
 import socket
 import struct
 import subprocess
+import threading
 import time
 
 import pytest
@@ -252,6 +254,46 @@ def test_fragments_of_attackers_at_full_speed(build, daemon, net, narrow, consum
     for row in rows:
         assert any(row["payload"] == pattern.translate(bytes((byte + 31 * number) & 255 for byte in range(256)))
                    for number in honest), "in the order in which they were sent, and byte for byte"
+
+
+def test_the_sum_is_exact_in_every_moment_while_streams_and_flows_change(daemon, narrow):
+    """Datagrams come garbled, and all the time flows and streams are added and removed."""
+    chance = random.Random(N_SEEDS)
+    captured = [chance.randbytes(SIZE) for _ in range(8)]
+    both = [conftest.flow(port, narrow.address) for port in (7502, 7505)]
+    states = [[lidar(narrow)], [lidar(narrow, flows=both)], [lidar(narrow), lidar(narrow, name="other", port=7504)],
+              [lidar(narrow), lidar(narrow, name="plain", port=7506, reassemble="off", payload_size=1400)]]
+    one = daemon(states[0])
+    ends = threading.Event()
+
+    def send():
+        while not ends.is_set():
+            for part in garble(chance, captured, narrow, 120):
+                narrow.send(*part)
+
+    sender = threading.Thread(target=send)
+    sender.start()
+    try:
+        for state in random.Random(N_SEEDS).choices(range(len(states)), k=6) + [2]:
+            n_reloads = one.text().count("streams added")
+            one.write_config({"socket": str(one.socket_path), "mode": "0666"}, states[state])
+            one.process.send_signal(signal.SIGHUP)
+            conftest.wait_until(lambda: expect_exact_sums(one) or one.text().count("streams added") > n_reloads)
+            for _ in range(10):
+                expect_exact_sums(one)
+                one.notifications(0.001)  # a service manager reads them all
+    finally:
+        ends.set()
+        sender.join()
+    for name in ("lidar", "other"):
+        one.expect_sum(name)
+    assert one.stream()["reassembled"] and one.stream()["incomplete_datagrams"]
+
+
+def expect_exact_sums(one):
+    for counts in one.status()["streams"].values():
+        assert counts["matched"] == sum(counts[term] for term in ("published", "no_buffer", "errored", "joined",
+                                                                  "in_flight")), counts
 
 
 def test_two_streams_of_one_address_get_the_fragments_of_their_ports(daemon, narrow, consumer):
