@@ -91,7 +91,7 @@ int main(int argc, char **argv)
 	row_bytes = payload + 256;
 	if (payload < PART_BYTES || payload > 65507 || !rounds || !rows || !ns ||
 	    datagrams_new(payload + FRAME_UDP_BYTES, wants, NULL, &datagrams) < 0)
-		return EX_USAGE;
+		exit(EX_USAGE);
 	memset(rows, 1, ROWS_BYTES);
 	make_frames(payload + FRAME_UDP_BYTES);
 	for (uint32_t i = 0; i < DATAGRAMS; i++) /* first touch of everything */
@@ -107,7 +107,7 @@ int main(int argc, char **argv)
 		ns[i] = (double)(time_monotonic_ns() - before_ns) / DATAGRAMS;
 	}
 	if (datagrams_counts(datagrams)->whole != n + DATAGRAMS)
-		return EXIT_FAILURE;
+		exit(EXIT_FAILURE);
 	qsort(ns, rounds, sizeof(*ns), compare);
 	printf("{\"payload_bytes\": %u, \"fragments\": %u, \"packets\": %u, \"ns_per_packet\": %.1f}\n", payload,
 	       n_parts, n, ns[rounds / 2]);
