@@ -23,6 +23,7 @@ MAY_INCLUDE = {
     "lib/mdoc": [],
     "lib/status": [API, "lib/mdoc"],
     CORE: [API, "lib/frame", "lib/status"],
+    "lib/python": [API, "lib/status"],
     "lib/softhca": ["lib/softhca/device", "lib/softhca/wire/complain.h"],  # the command, and the settings
     "lib/softhca/preload": ["lib/softhca/settings.h", "lib/softhca/uverbs", "lib/softhca/device",
                             "lib/softhca/wire/complain.h"],
@@ -98,6 +99,7 @@ MAY_INCLUDE = {
 }
 # Headers that are not ours: a header or a folder of headers, and the rooms or single files that may include it.
 FOREIGN = {
+    "Python.h": ["lib/python"],
     "infiniband/": ["daemon/backend/verbs"],
     "linux/if_xdp.h": ["daemon/backend/xdp"],
     "bpf/": ["daemon/backend/bpf"],

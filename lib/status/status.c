@@ -81,3 +81,11 @@ bool status_is_sound(uint32_t kind, const void *part, size_t bytes)
 			return false;
 	return true;
 }
+
+bool status_is_shown(const struct status_field *field, const void *part)
+{
+	if (!field->is_optional)
+		return !field->is_hidden;
+	return field->type == STATUS_TEXT ? ((const char *)part)[field->offset] != '\0'
+	                                  : (int64_t)status_number(field, part) > 0;
+}

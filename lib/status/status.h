@@ -87,6 +87,9 @@ const char *status_word(const char *const *words, uint64_t value);
 extern const char *const status_clock_words[];  /* of enum ibvcap_clock_source */
 extern const char *const status_policy_words[]; /* of enum ibvcap_policy */
 
+/** Does a view of the part show the field? */
+bool status_is_shown(const struct status_field *field, const void *part);
+
 /** The number in a field that is no text. */
 uint64_t status_number(const struct status_field *field, const void *part);
 

@@ -131,14 +131,6 @@ static json_t *field_to_json(const struct status_field *field, const void *part)
 	}
 }
 
-static bool is_shown(const struct status_field *field, const void *part)
-{
-	if (!field->is_optional)
-		return !field->is_hidden;
-	return field->type == STATUS_TEXT ? ((const char *)part)[field->offset] != '\0'
-	                                  : (int64_t)status_number(field, part) > 0;
-}
-
 static json_t *part_to_json(enum status_kind_of_part kind, const void *part)
 {
 	const struct status_part *known = &status_parts[kind];
@@ -147,7 +139,7 @@ static json_t *part_to_json(enum status_kind_of_part kind, const void *part)
 	json_t *object = json_object();
 
 	for (const struct status_field *field = known->fields; field->name; field++)
-		if (is_shown(field, part))
+		if (status_is_shown(field, part))
 			json_object_set_new(object, field->name, field_to_json(field, part));
 	if (known->counters_at) {
 		memcpy(&counters.at, at, sizeof(counters.at));

@@ -1,0 +1,24 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
+"""receive.py STREAM [SECONDS]: for each second, how many packets came, their mean payload byte, and what is missing."""
+import sys
+import time
+
+import numpy as np
+
+import ibvcap
+
+stream, seconds = sys.argv[1], int(sys.argv[2]) if len(sys.argv) > 2 else 10
+
+with ibvcap.open(stream) as receiver:
+    for second in range(seconds):
+        end, packets, missing, levels = time.monotonic() + 1, 0, 0, []
+        while (left := end - time.monotonic()) > 0:
+            batch = receiver.take(left)
+            if batch is None:  # no packet in this second
+                break
+            packets += len(batch)
+            missing += batch.gap + batch.lost
+            levels.append(np.asarray(batch).mean())
+        level = f"{np.mean(levels):5.1f}" if levels else "    -"
+        print(f"{second:4}: {packets} packets, mean byte {level}, {missing} missing", flush=True)

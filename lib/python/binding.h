@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * The Python module _ibvcap: libibvcap's handles and batches as objects of Python, on the stable ABI of Python 3.11.
+ *
+ * Threads: a handle of libibvcap is for one thread at a time. Each object that owns one has a lock for calls that may
+ * wait; they wait without the interpreter's lock. Whatever else touches such an object holds the interpreter's lock.
+ */
+#ifndef IBVCAP_PYTHON_BINDING_H
+#define IBVCAP_PYTHON_BINDING_H
+
+#define PY_SSIZE_T_CLEAN
+#define Py_LIMITED_API 0x030b0000
+#include <Python.h>
+
+#include <ibvcap/ibvcap.h>
+
+/* ---- errors.c ------------------------------------------------------------------------------------ */
+
+/** Raise ibvcap.Error, or the subclass for this negative errno, with the library's text. Returns NULL. */
+PyObject *raise_error(int error);
+/** The same with a text of one's own, as PyUnicode_FromFormat() makes it. */
+PyObject *raise_error_text(int error, const char *format, ...);
+
+/** The exceptions become members of the module. False: an exception is set. */
+bool errors_add_to(PyObject *module);
+
+/** A timeout in seconds as ms, rounded up: None is -1, for ever. -2: an exception is set. */
+int timeout_ms_of(PyObject *seconds);
+
+#define WAIT_SLICE_MS 100 /* after so long, what other threads left for the waiting one is done */
+
+/** The next slice of a wait; *left_ms is what remains after it, -1: for ever. */
+int wait_slice_ms(int *left_ms);
+
+/* ---- view.c: memory of a handle as a buffer ------------------------------------------------------ */
+
+#define VIEW_DIMENSIONS 2
+
+/*
+ * What owns memory that views show. An owner counts the buffers that Python has got of it, and is told when the last
+ * one has gone.
+ */
+struct view_owner {
+	PyObject base;
+	Py_ssize_t n_buffers;
+	bool is_gone; /* the memory is not the owner's any more */
+	void (*last_buffer_gone)(struct view_owner *owner);
+};
+
+struct view_shape {
+	void *bytes;
+	const char *format; /* of an item, as in module struct and PEP 3118 */
+	Py_ssize_t item_bytes;
+	int n_dimensions;
+	Py_ssize_t shape[VIEW_DIMENSIONS];
+	Py_ssize_t strides[VIEW_DIMENSIONS];
+	bool is_writable;
+};
+
+extern PyType_Spec view_spec;
+extern PyTypeObject *view_type;
+
+/** A new object that exports this memory, and keeps its owner. */
+PyObject *view_new(struct view_owner *owner, const struct view_shape *shape);
+/** For a getbuffer of the owner itself. */
+int view_fill(PyObject *exporter, struct view_owner *owner, struct view_shape *shape, Py_buffer *buffer, int flags);
+void view_owner_release(struct view_owner *owner);
+/** The method __array__ of all that exports a buffer. */
+PyObject *raise_no_buffer(PyObject *exporter, PyObject *arguments, PyObject *keywords);
+
+#define META_FORMAT "T{<Q:timestamp_ns:<H:length:<H:flags:B:header_length:B:flow:<H:wire_length:}"
+
+/* ---- receiver.c, batch.c, sender.c, status.c ----------------------------------------------------- */
+
+struct receiver {
+	PyObject base;
+	struct ibvcap_rx *rx; /* NULL: closed, and no batch is left */
+	PyThread_type_lock lock;
+	bool is_closed;         /* to be closed when the last batch is returned */
+	uint32_t n_batches;     /* acquired, and not returned yet */
+	struct batch *returned; /* by threads that did not get the lock; linked by next */
+	struct batch *newest;   /* that iteration gave out; not a reference */
+	struct ibvcap_rx_losses losses;
+};
+
+/* Packets under one lease. */
+struct batch {
+	struct view_owner owner;
+	struct receiver *receiver; /* a reference; NULL: the lease is returned */
+	struct ibvcap_rx_batch rows;
+	bool is_soft; /* it is returned when its last view goes */
+	uint64_t lost;
+	struct batch *next;
+};
+
+extern PyType_Spec receiver_spec, batch_spec, sender_spec, slots_spec;
+extern PyTypeObject *receiver_type, *batch_type, *sender_type, *slots_type;
+
+/** A batch of rows that the receiver has acquired. */
+struct batch *batch_new(struct receiver *receiver, const struct ibvcap_rx_batch *rows, uint64_t lost);
+/** Return the lease, now or when the last view goes. */
+void batch_return_softly(struct batch *batch);
+/** The batch's lease is to be returned, by this thread or by the one that has the handle's lock. */
+void receiver_take_back(struct receiver *receiver, struct batch *batch);
+void receiver_lock(struct receiver *receiver);
+void receiver_unlock(struct receiver *receiver);
+/** With the lock: do what other threads could not. rx may be NULL after it. */
+void receiver_settle(struct receiver *receiver);
+/** With the lock. */
+void receiver_release_rows(struct receiver *receiver, const struct ibvcap_rx_batch *rows);
+
+/** Members of a struct of the library as a dict. The table ends with one without a name. */
+struct member {
+	const char *name;
+	uint16_t offset;
+	char type; /* 'u' uint32_t, 'q' uint64_t, 's' char[] */
+};
+PyObject *members_to_dict(const struct member *members, const void *object);
+
+PyObject *status_to_dict(PyObject *module, PyObject *arguments, PyObject *keywords);
+
+#endif

@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+/* What all types share: exceptions, timeouts, and structs of the library as dicts. */
+#include "lib/python/binding.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdarg.h>
+#include <string.h>
+
+/* ---- exceptions ---------------------------------------------------------------------------------- */
+
+struct error_class {
+	const char *name;
+	const char *doc;
+	int errors[4]; /* ends with 0 */
+	PyObject *class;
+};
+
+/* The first is the base class of all, for errors that none of the others names. */
+static struct error_class error_classes[] = {
+	{"ibvcap.Error", "A call of libibvcap failed. errno and strerror say why, and what to do.", {0}, NULL},
+	{"ibvcap.NoDaemon", "No ibvcapd answers on the socket.", {ENOENT, ECONNREFUSED, ETIMEDOUT}, NULL},
+	{"ibvcap.NotFound", "The daemon has no stream or channel of that name.", {ESRCH}, NULL},
+	{"ibvcap.NoAccess", "This user may not use the socket, the stream or the channel.", {EACCES, EPERM}, NULL},
+	{"ibvcap.Busy", "All places or leases of the daemon are taken.", {EAGAIN}, NULL},
+	{"ibvcap.TooManyBatches",
+         "All leases of the receiver are taken by batches that are not returned.",
+         {ENOBUFS},
+         NULL},
+	{"ibvcap.Ended",
+         "The daemon ended and none came back, or the administrator removed the stream or channel.",
+         {ESHUTDOWN, ENODEV},
+         NULL},
+	{"ibvcap.Disconnected",
+         "The daemon disconnected this program, or the handle is of another process.",
+         {ECONNABORTED, ECHILD},
+         NULL},
+};
+#define N_ERROR_CLASSES (sizeof(error_classes) / sizeof(error_classes[0]))
+
+static PyObject *error_class_of(int error)
+{
+	for (size_t i = 1; i < N_ERROR_CLASSES; i++)
+		for (const int *known = error_classes[i].errors; *known; known++)
+			if (*known == error)
+				return error_classes[i].class;
+	return error_classes[0].class;
+}
+
+static PyObject *raise_object(int error, PyObject *text)
+{
+	PyObject *arguments = text ? Py_BuildValue("(iN)", -error, text) : NULL;
+
+	if (arguments)
+		PyErr_SetObject(error_class_of(-error), arguments);
+	Py_XDECREF(arguments);
+	return NULL;
+}
+
+PyObject *raise_error(int error)
+{
+	const char *text = ibvcap_error_text();
+
+	if (!*text || error == -EIO)
+		text = *text ? text : strerror(-error);
+	return raise_object(error, PyUnicode_DecodeUTF8(text, (Py_ssize_t)strlen(text), "backslashreplace"));
+}
+
+PyObject *raise_error_text(int error, const char *format, ...)
+{
+	va_list values;
+	PyObject *text;
+
+	va_start(values, format);
+	text = PyUnicode_FromFormatV(format, values);
+	va_end(values);
+	return raise_object(error, text);
+}
+
+/* ---- what the types share ------------------------------------------------------------------------ */
+
+int timeout_ms_of(PyObject *seconds)
+{
+	double value;
+
+	if (seconds == Py_None)
+		return -1;
+	value = PyFloat_AsDouble(seconds);
+	if (PyErr_Occurred())
+		return -2;
+	if (!(value >= 0)) {
+		PyErr_SetString(PyExc_ValueError, "a timeout is a number of seconds, 0 or more; None: no limit");
+		return -2;
+	}
+	return value * 1000 >= INT32_MAX ? INT32_MAX : (int)ceil(value * 1000);
+}
+
+int wait_slice_ms(int *left_ms)
+{
+	int slice_ms = *left_ms < 0 || *left_ms > WAIT_SLICE_MS ? WAIT_SLICE_MS : *left_ms;
+
+	if (*left_ms > 0)
+		*left_ms -= slice_ms;
+	return slice_ms;
+}
+
+PyObject *members_to_dict(const struct member *members, const void *object)
+{
+	PyObject *dict = PyDict_New();
+
+	for (; dict && members->name; members++) {
+		const char *at = (const char *)object + members->offset;
+		uint32_t number;
+		uint64_t large;
+		PyObject *value;
+
+		if (members->type == 's') {
+			value = PyUnicode_FromString(at);
+		} else if (members->type == 'u') {
+			memcpy(&number, at, sizeof(number));
+			value = PyLong_FromUnsignedLong(number);
+		} else {
+			memcpy(&large, at, sizeof(large));
+			value = PyLong_FromUnsignedLongLong(large);
+		}
+		if (!value || PyDict_SetItemString(dict, members->name, value) < 0)
+			Py_CLEAR(dict);
+		Py_XDECREF(value);
+	}
+	return dict;
+}
+
+bool errors_add_to(PyObject *module)
+{
+	for (size_t i = 0; i < N_ERROR_CLASSES; i++) {
+		struct error_class *error = &error_classes[i];
+
+		error->class = PyErr_NewExceptionWithDoc(error->name, error->doc,
+		                                         i ? error_classes[0].class : PyExc_OSError, NULL);
+		if (!error->class || PyModule_AddObjectRef(module, strchr(error->name, '.') + 1, error->class) < 0)
+			return false;
+	}
+	return true;
+}

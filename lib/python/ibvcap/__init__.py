@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Receive and send UDP packets with ibvcapd: NumPy arrays of packets where the network card wrote them.
+
+    import ibvcap, numpy as np
+
+    with ibvcap.open("lidar", start=ibvcap.OLDEST) as rx:
+        for batch in rx:
+            rows = np.asarray(batch)                        # uint8 of shape (n, stride), read-only, no copy
+            times = np.asarray(batch.meta)["timestamp_ns"]  # uint64 of shape (n,), UTC
+
+A batch is a lease on memory of the daemon. It is returned when the loop takes the next one and no array shows it any
+more, so keep copies and not arrays. batch.gap, batch.lost and batch.flags say what is missing before it.
+
+Threads may share a receiver: one waits, others return batches. A fork()ed child has to open a receiver of its own.
+"""
+import asyncio
+
+from ._ibvcap import (ALL_QUEUES, DEMOTED, GAP_UNKNOWN, LOSSLESS, LOSSY, NEWEST, NS_BACK, OLDEST, PACKETS_BACK,
+                      PACKET_BAD_CHECKSUM, PACKET_ERROR, PACKET_FRAGMENT, PACKET_IRREGULAR, PACKET_SHORT,
+                      PACKET_TRUNCATED, PACKET_UNUSABLE, TAKEN_OVER, Batch, Busy, Disconnected, Ended, Error, NoAccess,
+                      NoDaemon, NotFound, Sender, Slots, TooManyBatches, View, _Receiver, library_version, status)
+
+__all__ = ["ALL_QUEUES", "Batch", "Busy", "DEMOTED", "Disconnected", "Ended", "Error", "GAP_UNKNOWN", "LOSSLESS",
+           "LOSSY", "NEWEST", "NS_BACK", "NoAccess", "NoDaemon", "NotFound", "OLDEST", "PACKETS_BACK",
+           "PACKET_BAD_CHECKSUM", "PACKET_ERROR", "PACKET_FRAGMENT", "PACKET_IRREGULAR", "PACKET_SHORT",
+           "PACKET_TRUNCATED", "PACKET_UNUSABLE", "Receiver", "Sender", "Slots", "TAKEN_OVER", "TooManyBatches", "View",
+           "library_version", "open", "open_sender", "read", "status"]
+
+
+class Receiver(_Receiver):
+    """A reader of a stream of ibvcapd: iterate over it with `for` or `async for` to get batches of packets."""
+
+    def __aiter__(self):
+        return self
+
+    async def __anext__(self):
+        loop = asyncio.get_running_loop()
+        descriptor = self.fileno()
+        while (batch := self.take(0)) is None:
+            readable = loop.create_future()
+            loop.add_reader(descriptor, lambda future=readable: future.done() or future.set_result(None))
+            try:
+                await readable
+            finally:
+                loop.remove_reader(descriptor)
+        return batch
+
+    def read(self, n, timeout=None):
+        """Copy the next n packets: (payload of shape (n, stride), meta of shape (n,)), arrays of one's own.
+
+        Fewer than n: no more came within timeout seconds after the packet before.
+        """
+        import numpy  # pylint: disable=import-outside-toplevel
+        parts = []
+        while n > 0 and (batch := self.acquire(max=n, timeout=timeout)) is not None:
+            parts.append((numpy.array(batch), numpy.array(batch.meta)))
+            n -= len(batch)
+            batch.release()
+        if not parts:
+            stride = self.info["row_stride"]
+            return numpy.empty((0, stride), numpy.uint8), numpy.empty(0, META)
+        return tuple(numpy.concatenate(of) for of in zip(*parts))
+
+
+META = [("timestamp_ns", "<u8"), ("length", "<u2"), ("flags", "<u2"), ("header_length", "u1"), ("flow", "u1"),
+        ("wire_length", "<u2")]
+
+
+def open(stream, **options):  # pylint: disable=redefined-builtin
+    """Attach to a stream. Options: see Receiver."""
+    return Receiver(stream, **options)
+
+
+def open_sender(channel, **options):
+    """Open a channel to send on. Options: see Sender."""
+    return Sender(channel, **options)
+
+
+def read(stream, n, timeout=None, **options):
+    """Copy n packets of a stream: see Receiver.read()."""
+    with Receiver(stream, **options) as receiver:
+        return receiver.read(n, timeout)

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Returns leases to a receiver's handle, whichever thread is in a call on it, and closes it behind the last one. */
+#include "lib/python/binding.h"
+
+void receiver_release_rows(struct receiver *receiver, const struct ibvcap_rx_batch *rows)
+{
+	ibvcap_rx_release(receiver->rx, rows); /* -ECONNABORTED: the next acquire says it */
+	receiver->n_batches--;
+}
+
+/* With the handle's lock: do what other threads could not. */
+void receiver_settle(struct receiver *receiver)
+{
+	while (receiver->returned) {
+		struct batch *batch = receiver->returned;
+
+		receiver->returned = batch->next;
+		receiver_release_rows(receiver, &batch->rows);
+		PyMem_Free(batch);
+	}
+	if (receiver->is_closed && receiver->n_batches == 0) {
+		ibvcap_rx_close(receiver->rx);
+		receiver->rx = NULL;
+	}
+}
+
+void receiver_lock(struct receiver *receiver)
+{
+	if (PyThread_acquire_lock(receiver->lock, NOWAIT_LOCK))
+		return;
+	Py_BEGIN_ALLOW_THREADS PyThread_acquire_lock(receiver->lock, WAIT_LOCK);
+	Py_END_ALLOW_THREADS
+}
+
+/* The interpreter's lock is held from here to the end, so nothing is left behind. */
+void receiver_unlock(struct receiver *receiver)
+{
+	receiver_settle(receiver);
+	PyThread_release_lock(receiver->lock);
+}
+
+void receiver_take_back(struct receiver *receiver, struct batch *batch)
+{
+	struct batch *copy;
+
+	if (PyThread_acquire_lock(receiver->lock, NOWAIT_LOCK)) {
+		receiver_release_rows(receiver, &batch->rows);
+		receiver_unlock(receiver);
+		return;
+	}
+	copy = PyMem_Malloc(sizeof(*copy)); /* a thread is in a call: it returns this batch within WAIT_SLICE_MS */
+	if (!copy)
+		return; /* the lease stays until the handle is closed */
+	*copy = *batch;
+	copy->next = receiver->returned;
+	receiver->returned = copy;
+}

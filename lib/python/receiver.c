@@ -1,0 +1,331 @@
+// SPDX-License-Identifier: Apache-2.0
+/* A receiver: opens a stream, waits for packets without the interpreter's lock, and takes batches back. */
+#include "lib/python/binding.h"
+
+#include <errno.h>
+#include <stddef.h>
+#include <string.h>
+
+PyTypeObject *receiver_type;
+
+static struct receiver *receiver_of(PyObject *object)
+{
+	return (struct receiver *)object;
+}
+
+/* ---- life ---------------------------------------------------------------------------------------- */
+
+static int text_option(char *to, size_t bytes, const char *from, const char *name)
+{
+	if (from && strlen(from) >= bytes) {
+		PyErr_Format(PyExc_ValueError, "%s is longer than %zu characters", name, bytes - 1);
+		return -1;
+	}
+	if (from)
+		memcpy(to, from, strlen(from) + 1);
+	return 0;
+}
+
+static PyObject *receiver_new(PyTypeObject *type, PyObject *arguments, PyObject *keywords)
+{
+	static char *names[] = {"stream", "start",  "back",    "queue",    "policy", "lease_blocks",
+	                        "group",  "socket", "timeout", "reattach", NULL};
+	struct ibvcap_rx_options options = IBVCAP_INIT(struct ibvcap_rx_options);
+	const char *stream, *group = NULL, *socket_path = NULL;
+	int start = IBVCAP_START_NEWEST, policy = IBVCAP_POLICY_LOSSY, r, timeout_ms, reattach_ms;
+	PyObject *timeout = NULL, *reattach = NULL;
+	unsigned long long back = 0;
+	unsigned queue = 0, lease_blocks = 0;
+	struct receiver *receiver;
+	struct ibvcap_rx *rx;
+	allocfunc allocate = (allocfunc)PyType_GetSlot(type, Py_tp_alloc);
+
+	if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "s|$iKIiIzzOO:Receiver", names, &stream, &start, &back,
+	                                 &queue, &policy, &lease_blocks, &group, &socket_path, &timeout, &reattach))
+		return NULL;
+	timeout_ms = timeout ? timeout_ms_of(timeout) : 0;
+	reattach_ms = reattach ? timeout_ms_of(reattach) : 0;
+	if (timeout_ms == -2 || reattach_ms == -2 ||
+	    text_option(options.group, sizeof(options.group), group, "group") < 0)
+		return NULL;
+	options.start = (enum ibvcap_start)start;
+	options.back = back;
+	options.queue = queue;
+	options.policy = (enum ibvcap_policy)policy;
+	options.lease_blocks = lease_blocks;
+	options.timeout_ms = (uint32_t)timeout_ms;
+	options.reattach_ms = reattach && reattach_ms == 0 ? IBVCAP_NO_REATTACH : (uint32_t)reattach_ms;
+	Py_BEGIN_ALLOW_THREADS r = ibvcap_rx_open(socket_path, stream, &options, &rx);
+	Py_END_ALLOW_THREADS if (r < 0) return raise_error(r);
+	receiver = (struct receiver *)allocate(type, 0);
+	if (receiver)
+		receiver->lock = PyThread_allocate_lock();
+	if (!receiver || !receiver->lock) {
+		ibvcap_rx_close(rx);
+		Py_XDECREF((PyObject *)receiver);
+		return PyErr_NoMemory();
+	}
+	receiver->rx = rx;
+	receiver->losses = (struct ibvcap_rx_losses)IBVCAP_INIT(struct ibvcap_rx_losses);
+	return &receiver->base;
+}
+
+static void receiver_close_softly(struct receiver *receiver)
+{
+	if (receiver->newest)
+		batch_return_softly(receiver->newest);
+	receiver->is_closed = true;
+	if (receiver->rx && PyThread_acquire_lock(receiver->lock, NOWAIT_LOCK))
+		receiver_unlock(receiver); /* else the thread in a call closes the handle */
+}
+
+/* No batch is left, since each has a reference. */
+static void receiver_dealloc(PyObject *object)
+{
+	PyTypeObject *type = Py_TYPE(object);
+	freefunc release = (freefunc)PyType_GetSlot(type, Py_tp_free);
+
+	if (receiver_of(object)->rx)
+		receiver_close_softly(receiver_of(object));
+	if (receiver_of(object)->lock)
+		PyThread_free_lock(receiver_of(object)->lock);
+	release(object);
+	Py_DECREF(type);
+}
+
+/* ---- packets ------------------------------------------------------------------------------------- */
+
+static PyObject *raise_of_acquire(const struct receiver *receiver, int error)
+{
+	static const char text[] =
+		"%u batches are not returned, and these are all leases of the receiver, or they are of a "
+		"daemon that has ended: call release(), or delete them and the arrays that show them";
+
+	return error == -ENOBUFS ? raise_error_text(error, text, receiver->n_batches) : raise_error(error);
+}
+
+/* One try of at most WAIT_SLICE_MS. The result of ibvcap_rx_acquire(). */
+static int receiver_try(struct receiver *receiver, struct ibvcap_rx_batch *rows, uint32_t max, int slice_ms)
+{
+	int n;
+
+	Py_BEGIN_ALLOW_THREADS n = ibvcap_rx_acquire(receiver->rx, rows, max, 1, slice_ms);
+	Py_END_ALLOW_THREADS if (n > 0) receiver->n_batches++;
+	return n;
+}
+
+static bool receiver_is_open(const struct receiver *receiver)
+{
+	if (receiver->rx && !receiver->is_closed)
+		return true;
+	PyErr_SetString(PyExc_ValueError, "the receiver is closed");
+	return false;
+}
+
+/* A new reference; Py_None: no packet in time; NULL: an exception. */
+static PyObject *receiver_wait(struct receiver *receiver, uint32_t max, int timeout_ms)
+{
+	struct ibvcap_rx_batch rows = IBVCAP_INIT(struct ibvcap_rx_batch);
+	PyObject *batch = NULL;
+	int n;
+
+	receiver_lock(receiver);
+	do {
+		if (!receiver_is_open(receiver)) {
+			receiver_unlock(receiver);
+			return NULL;
+		}
+		rows.size = sizeof(rows);
+		n = receiver_try(receiver, &rows, max, wait_slice_ms(&timeout_ms));
+		receiver_settle(receiver);
+		if (n == 0 || n == -EINTR)
+			n = PyErr_CheckSignals() < 0 ? -EINTR : 0;
+	} while (n == 0 && timeout_ms != 0);
+	if (n > 0) {
+		ibvcap_rx_add_losses(receiver->rx, &rows, &receiver->losses);
+		batch = (PyObject *)batch_new(receiver, &rows, receiver->losses.before);
+		if (!batch)
+			receiver_release_rows(receiver, &rows);
+	} else if (n == 0) {
+		batch = Py_NewRef(Py_None);
+	} else if (!PyErr_Occurred()) {
+		raise_of_acquire(receiver, n);
+	}
+	receiver_unlock(receiver);
+	return batch;
+}
+
+static PyObject *receiver_acquire(PyObject *object, PyObject *arguments, PyObject *keywords)
+{
+	static char *names[] = {"max", "timeout", NULL};
+	PyObject *timeout = Py_None;
+	unsigned max = UINT32_MAX;
+	int timeout_ms;
+
+	if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "|IO:acquire", names, &max, &timeout))
+		return NULL;
+	timeout_ms = timeout_ms_of(timeout);
+	return timeout_ms == -2 ? NULL : receiver_wait(receiver_of(object), max, timeout_ms);
+}
+
+/* The one before is returned when its views have gone. */
+static PyObject *receiver_take_next(struct receiver *receiver, int timeout_ms)
+{
+	PyObject *batch;
+
+	if (receiver->newest)
+		batch_return_softly(receiver->newest);
+	batch = receiver_wait(receiver, UINT32_MAX, timeout_ms);
+	receiver->newest = batch == Py_None ? NULL : (struct batch *)batch;
+	return batch;
+}
+
+static PyObject *receiver_next(PyObject *object)
+{
+	return receiver_take_next(receiver_of(object), -1);
+}
+
+static PyObject *receiver_take(PyObject *object, PyObject *timeout)
+{
+	int timeout_ms = timeout_ms_of(timeout);
+
+	return timeout_ms == -2 ? NULL : receiver_take_next(receiver_of(object), timeout_ms);
+}
+
+/* ---- what is known ------------------------------------------------------------------------------- */
+
+#define INFO(name, type)                                           \
+	{                                                          \
+#name, offsetof(struct ibvcap_rx_info, name), type \
+	}
+static const struct member info_members[] = {
+	INFO(stream, 's'),          INFO(epoch, 'q'),
+	INFO(queue, 'u'),           INFO(n_queues, 'u'),
+	INFO(slot_bytes, 'u'),      INFO(slots_per_block, 'u'),
+	INFO(history_blocks, 'u'),  INFO(lease_blocks, 'u'),
+	INFO(policy, 'u'),          INFO(clock_source, 'u'),
+	INFO(n_attached, 'u'),      INFO(clock_error_ns, 'q'),
+	INFO(attach_sequence, 'q'), INFO(attach_back, 'q'),
+	INFO(row_stride, 'u'),      INFO(header_stride, 'u'),
+	INFO(header_bytes, 'u'),    INFO(application_header_bytes, 'u'),
+	INFO(flags, 'u'),           INFO(disconnected, 'u'),
+	INFO(failed_queues, 'u'),   {NULL, 0, 0},
+};
+
+#define COUNT(name)                                                 \
+	{                                                           \
+#name, offsetof(struct ibvcap_rx_counts, name), 'q' \
+	}
+static const struct member count_members[] = {
+	COUNT(published), COUNT(delivered), COUNT(skipped),  COUNT(lag),
+	COUNT(epochs),    COUNT(abandoned), COUNT(failures), {NULL, 0, 0},
+};
+
+static PyObject *receiver_info(PyObject *object, void *closure)
+{
+	struct ibvcap_rx_info info = IBVCAP_INIT(struct ibvcap_rx_info);
+	int r = -EINVAL;
+
+	(void)closure;
+	receiver_lock(receiver_of(object));
+	if (receiver_is_open(receiver_of(object)))
+		r = ibvcap_rx_info(receiver_of(object)->rx, &info);
+	receiver_unlock(receiver_of(object));
+	return PyErr_Occurred() ? NULL : r < 0 ? raise_error(r) : members_to_dict(info_members, &info);
+}
+
+static PyObject *receiver_counts(PyObject *object, void *closure)
+{
+	struct ibvcap_rx_counts counts = IBVCAP_INIT(struct ibvcap_rx_counts);
+	PyObject *dict, *lost;
+	int r = -EINVAL;
+
+	(void)closure;
+	receiver_lock(receiver_of(object));
+	if (receiver_is_open(receiver_of(object)))
+		r = ibvcap_rx_counts(receiver_of(object)->rx, &counts);
+	receiver_unlock(receiver_of(object));
+	if (PyErr_Occurred())
+		return NULL;
+	dict = r < 0 ? raise_error(r) : members_to_dict(count_members, &counts);
+	lost = dict ? PyLong_FromUnsignedLongLong(receiver_of(object)->losses.packets) : NULL;
+	if (!lost || PyDict_SetItemString(dict, "lost", lost) < 0)
+		Py_CLEAR(dict);
+	Py_XDECREF(lost);
+	return dict;
+}
+
+static PyObject *receiver_fileno(PyObject *object, PyObject *unused)
+{
+	int fd = -EINVAL;
+
+	(void)unused;
+	receiver_lock(receiver_of(object));
+	if (receiver_is_open(receiver_of(object)))
+		fd = ibvcap_rx_fd(receiver_of(object)->rx);
+	receiver_unlock(receiver_of(object));
+	return PyErr_Occurred() ? NULL : fd < 0 ? raise_error(fd) : PyLong_FromLong(fd);
+}
+
+static PyObject *receiver_close(PyObject *object, PyObject *unused)
+{
+	(void)unused;
+	receiver_close_softly(receiver_of(object));
+	Py_RETURN_NONE;
+}
+
+static PyObject *receiver_exit(PyObject *object, PyObject *arguments)
+{
+	return receiver_close(object, arguments);
+}
+
+static PyObject *receiver_enter(PyObject *object, PyObject *unused)
+{
+	(void)unused;
+	return Py_NewRef(object);
+}
+
+static PyMethodDef receiver_methods[] = {
+	{"acquire", (PyCFunction)(void (*)(void))receiver_acquire, METH_VARARGS | METH_KEYWORDS,
+         "acquire(max=4294967295, timeout=None)\n--\n\n"
+         "The next packets, at most max, as a Batch; None: none came within timeout seconds (None: wait for ever)."},
+	{"take", receiver_take, METH_O,
+         "take(timeout)\n--\n\nAs a step of a loop: the batch of the step before is returned when its last view goes."},
+	{"fileno", receiver_fileno, METH_NOARGS,
+         "fileno()\n--\n\nA descriptor for select, poll and asyncio: readable when acquire(timeout=0), after it "
+         "returned\n"
+         "None, may have something new."},
+	{"close", receiver_close, METH_NOARGS,
+         "close()\n--\n\nTake no more packets. Batches with views stay valid until the last view goes."},
+	{"__enter__", receiver_enter, METH_NOARGS, NULL},
+	{"__exit__", receiver_exit, METH_VARARGS, NULL},
+	{NULL, NULL, 0, NULL},
+};
+
+static PyGetSetDef receiver_getters[] = {
+	{"info", receiver_info, NULL, "Properties of the stream's ring, as a dict.", NULL},
+	{"counts", receiver_counts, NULL,
+         "Packets since the attach, as a dict: published = delivered + skipped + lag; lost: dropped by the card.",
+         NULL},
+	{NULL, NULL, NULL, NULL, NULL},
+};
+
+static PyType_Slot receiver_slots[] = {
+	{Py_tp_doc, "Receiver(stream, *, start=NEWEST, back=0, queue=0, policy=LOSSY, lease_blocks=0, group=None,\n"
+                    "         socket=None, timeout=5, reattach=30)\n--\n\n"
+                    "A reader of a stream of ibvcapd. Iterate over it to get batches of packets; the loop waits for "
+                    "packets,\n"
+                    "and ends by an exception when the stream ends (Ended) or the reader was put out."},
+	{Py_tp_new, receiver_new},
+	{Py_tp_dealloc, receiver_dealloc},
+	{Py_tp_methods, receiver_methods},
+	{Py_tp_getset, receiver_getters},
+	{Py_tp_iter, PyObject_SelfIter},
+	{Py_tp_iternext, receiver_next},
+	{0, NULL},
+};
+
+PyType_Spec receiver_spec = {.name = "ibvcap._Receiver",
+                             .basicsize = sizeof(struct receiver),
+                             .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE,
+                             .slots = receiver_slots};

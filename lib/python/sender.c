@@ -1,0 +1,447 @@
+// SPDX-License-Identifier: Apache-2.0
+/* A sender: rows of a channel that Python writes, submits, and waits for. */
+#include "lib/python/binding.h"
+
+#include <errno.h>
+#include <stddef.h>
+
+PyTypeObject *sender_type, *slots_type;
+
+/* Its buffers are those of all rows that it gave out, so the memory stays while one of them is alive. */
+struct sender {
+	struct view_owner owner;
+	struct ibvcap_tx *tx; /* NULL: closed, and no view is left */
+	PyThread_type_lock lock;
+	bool is_closed;
+};
+
+/* Rows that are reserved. */
+struct slots {
+	PyObject base;
+	struct sender *sender;
+	struct ibvcap_tx_slots rows;
+};
+
+static struct sender *py_sender_of(PyObject *object)
+{
+	return (struct sender *)object;
+}
+
+static void py_sender_lock(struct sender *sender)
+{
+	if (PyThread_acquire_lock(sender->lock, NOWAIT_LOCK))
+		return;
+	Py_BEGIN_ALLOW_THREADS PyThread_acquire_lock(sender->lock, WAIT_LOCK);
+	Py_END_ALLOW_THREADS
+}
+
+static void py_sender_unlock(struct sender *sender)
+{
+	if (sender->is_closed && sender->owner.n_buffers == 0 && sender->tx) {
+		ibvcap_tx_close(sender->tx);
+		sender->tx = NULL;
+		sender->owner.is_gone = true;
+	}
+	PyThread_release_lock(sender->lock);
+}
+
+/* False: an exception is set, and the lock is not held. */
+static bool py_sender_begin(struct sender *sender)
+{
+	py_sender_lock(sender);
+	if (sender->tx && !sender->is_closed)
+		return true;
+	py_sender_unlock(sender);
+	PyErr_SetString(PyExc_ValueError, "the sender is closed");
+	return false;
+}
+
+static void py_sender_try_close(struct view_owner *owner)
+{
+	struct sender *sender = (struct sender *)owner;
+
+	if (sender->is_closed && PyThread_acquire_lock(sender->lock, NOWAIT_LOCK))
+		py_sender_unlock(sender); /* else the thread in a call closes the handle */
+}
+
+static PyObject *py_sender_new(PyTypeObject *type, PyObject *arguments, PyObject *keywords)
+{
+	static char *names[] = {"channel", "socket", "timeout", NULL};
+	struct ibvcap_tx_options options = IBVCAP_INIT(struct ibvcap_tx_options);
+	allocfunc allocate = (allocfunc)PyType_GetSlot(type, Py_tp_alloc);
+	const char *channel, *socket_path = NULL;
+	PyObject *timeout = NULL;
+	struct sender *sender;
+	struct ibvcap_tx *tx;
+	int r, timeout_ms;
+
+	if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "s|$zO:Sender", names, &channel, &socket_path, &timeout))
+		return NULL;
+	timeout_ms = timeout ? timeout_ms_of(timeout) : 0;
+	if (timeout_ms == -2)
+		return NULL;
+	options.timeout_ms = (uint32_t)timeout_ms;
+	Py_BEGIN_ALLOW_THREADS r = ibvcap_tx_open(socket_path, channel, &options, &tx);
+	Py_END_ALLOW_THREADS if (r < 0) return raise_error(r);
+	sender = (struct sender *)allocate(type, 0);
+	if (sender)
+		sender->lock = PyThread_allocate_lock();
+	if (!sender || !sender->lock) {
+		ibvcap_tx_close(tx);
+		Py_XDECREF((PyObject *)sender);
+		return PyErr_NoMemory();
+	}
+	sender->owner.last_buffer_gone = py_sender_try_close;
+	sender->tx = tx;
+	return (PyObject *)sender;
+}
+
+static void py_sender_dealloc(PyObject *object)
+{
+	PyTypeObject *type = Py_TYPE(object);
+	freefunc release = (freefunc)PyType_GetSlot(type, Py_tp_free);
+	struct sender *sender = py_sender_of(object);
+
+	if (sender->tx)
+		ibvcap_tx_close(sender->tx);
+	if (sender->lock)
+		PyThread_free_lock(sender->lock);
+	release(object);
+	Py_DECREF(type);
+}
+
+/* ---- reserve, submit ----------------------------------------------------------------------------- */
+
+/* Wait in slices for what call does with the handle: until it is neither 0 nor -EINTR nor -ETIMEDOUT. */
+static int py_sender_wait(struct sender *sender, int timeout_ms,
+                          int (*call)(struct ibvcap_tx *tx, void *of, int slice_ms), void *of)
+{
+	int r;
+
+	do {
+		int slice_ms = wait_slice_ms(&timeout_ms);
+
+		Py_BEGIN_ALLOW_THREADS r = call(sender->tx, of, slice_ms);
+		Py_END_ALLOW_THREADS if (PyErr_CheckSignals() < 0) return -EINTR;
+	} while ((r == 0 || r == -EINTR) && timeout_ms != 0);
+	return r;
+}
+
+struct reservation {
+	struct ibvcap_tx_slots rows;
+	uint32_t max;
+	uint32_t min;
+};
+
+static int reserve_rows(struct ibvcap_tx *tx, void *of, int slice_ms)
+{
+	struct reservation *reservation = of;
+
+	reservation->rows = (struct ibvcap_tx_slots)IBVCAP_INIT(struct ibvcap_tx_slots);
+	return ibvcap_tx_reserve(tx, &reservation->rows, reservation->max, reservation->min, slice_ms);
+}
+
+static PyObject *py_sender_reserve(PyObject *object, PyObject *arguments, PyObject *keywords)
+{
+	static char *names[] = {"max", "timeout", NULL};
+	struct reservation reservation = {.min = 1};
+	struct sender *sender = py_sender_of(object);
+	struct slots *slots = NULL;
+	PyObject *timeout = Py_None;
+	int n, timeout_ms;
+
+	if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "I|O:reserve", names, &reservation.max, &timeout))
+		return NULL;
+	timeout_ms = timeout_ms_of(timeout);
+	if (timeout_ms == -2 || !py_sender_begin(sender))
+		return NULL;
+	n = py_sender_wait(sender, timeout_ms, reserve_rows, &reservation);
+	if (n > 0)
+		slots = PyObject_New(struct slots, slots_type);
+	if (slots) {
+		slots->sender = (struct sender *)Py_NewRef(object);
+		slots->rows = reservation.rows;
+	}
+	py_sender_unlock(sender);
+	if (n == 0)
+		Py_RETURN_NONE;
+	return n < 0 && !PyErr_Occurred() ? raise_error(n) : (PyObject *)slots;
+}
+
+static PyObject *py_sender_submit(PyObject *object, PyObject *argument)
+{
+	unsigned long n = PyLong_AsUnsignedLong(argument);
+	int r;
+
+	if (PyErr_Occurred() || !py_sender_begin(py_sender_of(object)))
+		return NULL;
+	r = ibvcap_tx_submit(py_sender_of(object)->tx, n > UINT32_MAX ? UINT32_MAX : (uint32_t)n);
+	py_sender_unlock(py_sender_of(object));
+	if (r < 0)
+		return raise_error(r);
+	Py_RETURN_NONE;
+}
+
+struct packet {
+	const void *payload;
+	size_t bytes;
+	uint32_t destination;
+};
+
+static int py_send_packet(struct ibvcap_tx *tx, void *of, int slice_ms)
+{
+	const struct packet *packet = of;
+
+	return ibvcap_tx_send(tx, packet->payload, packet->bytes, packet->destination, slice_ms);
+}
+
+static PyObject *py_sender_send(PyObject *object, PyObject *arguments, PyObject *keywords)
+{
+	static char *names[] = {"payload", "destination", "timeout", NULL};
+	struct packet packet = {0};
+	PyObject *timeout = Py_None;
+	unsigned destination = 0;
+	Py_buffer payload;
+	int r = -EINVAL, timeout_ms;
+
+	if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "y*|IO:send", names, &payload, &destination, &timeout))
+		return NULL;
+	timeout_ms = timeout_ms_of(timeout);
+	if (timeout_ms != -2 && py_sender_begin(py_sender_of(object))) {
+		packet = (struct packet){payload.buf, (size_t)payload.len, destination};
+		r = py_sender_wait(py_sender_of(object), timeout_ms, py_send_packet, &packet);
+		py_sender_unlock(py_sender_of(object));
+	}
+	PyBuffer_Release(&payload);
+	if (PyErr_Occurred())
+		return NULL;
+	return r < 0 ? raise_error(r) : PyBool_FromLong(r);
+}
+
+/* ibvcap_tx_flush() says -ETIMEDOUT for what the others call 0. */
+static int flush_packets(struct ibvcap_tx *tx, void *of, int slice_ms)
+{
+	int r = ibvcap_tx_flush(tx, slice_ms);
+
+	(void)of;
+	return r == -ETIMEDOUT ? 0 : r == 0 ? 1 : r;
+}
+
+static PyObject *py_sender_flush(PyObject *object, PyObject *arguments, PyObject *keywords)
+{
+	static char *names[] = {"timeout", NULL};
+	PyObject *timeout = Py_None;
+	int r, timeout_ms;
+
+	if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "|O:flush", names, &timeout))
+		return NULL;
+	timeout_ms = timeout_ms_of(timeout);
+	if (timeout_ms == -2 || !py_sender_begin(py_sender_of(object)))
+		return NULL;
+	r = py_sender_wait(py_sender_of(object), timeout_ms, flush_packets, NULL);
+	py_sender_unlock(py_sender_of(object));
+	if (PyErr_Occurred())
+		return NULL;
+	return r < 0 ? raise_error(r) : PyBool_FromLong(r);
+}
+
+/* ---- what is known ------------------------------------------------------------------------------- */
+
+#define INFO(name, type)                                           \
+	{                                                          \
+#name, offsetof(struct ibvcap_tx_info, name), type \
+	}
+static const struct member info_members[] = {
+	INFO(channel, 's'),        INFO(epoch, 'q'),      INFO(n_slots, 'u'),  INFO(slot_bytes, 'u'),
+	INFO(n_destinations, 'u'), INFO(page_bytes, 'u'), INFO(rate_bps, 'q'), INFO(late_after_ns, 'q'),
+	INFO(burst_bytes, 'u'),    {NULL, 0, 0},
+};
+
+#define COUNT(name)                                                 \
+	{                                                           \
+#name, offsetof(struct ibvcap_tx_counts, name), 'q' \
+	}
+static const struct member count_members[] = {
+	COUNT(submitted), COUNT(completed),         COUNT(errored),
+	COUNT(flushed),   COUNT(late_dropped),      COUNT(pending),
+	COUNT(late),      COUNT(completed_bytes),   COUNT(wire_bytes),
+	COUNT(timed),     COUNT(timed_lateness_ns), COUNT(timed_lateness_max_ns),
+	{NULL, 0, 0},
+};
+
+static PyObject *py_sender_info(PyObject *object, void *closure)
+{
+	struct ibvcap_tx_info info = IBVCAP_INIT(struct ibvcap_tx_info);
+	int r;
+
+	(void)closure;
+	if (!py_sender_begin(py_sender_of(object)))
+		return NULL;
+	r = ibvcap_tx_info(py_sender_of(object)->tx, &info);
+	py_sender_unlock(py_sender_of(object));
+	return r < 0 ? raise_error(r) : members_to_dict(info_members, &info);
+}
+
+static PyObject *py_sender_counts(PyObject *object, void *closure)
+{
+	struct ibvcap_tx_counts counts = IBVCAP_INIT(struct ibvcap_tx_counts);
+	int r;
+
+	(void)closure;
+	if (!py_sender_begin(py_sender_of(object)))
+		return NULL;
+	r = ibvcap_tx_counts(py_sender_of(object)->tx, &counts);
+	py_sender_unlock(py_sender_of(object));
+	return r < 0 ? raise_error(r) : members_to_dict(count_members, &counts);
+}
+
+static PyObject *py_sender_close(PyObject *object, PyObject *unused)
+{
+	(void)unused;
+	py_sender_of(object)->is_closed = true;
+	py_sender_try_close(&py_sender_of(object)->owner);
+	Py_RETURN_NONE;
+}
+
+static PyObject *py_sender_enter(PyObject *object, PyObject *unused)
+{
+	(void)unused;
+	return Py_NewRef(object);
+}
+
+static PyObject *py_sender_exit(PyObject *object, PyObject *arguments)
+{
+	return py_sender_close(object, arguments);
+}
+
+#define KEYWORDS(function) (PyCFunction)(void (*)(void))(function), METH_VARARGS | METH_KEYWORDS
+
+static PyMethodDef py_sender_methods[] = {
+	{"reserve", KEYWORDS(py_sender_reserve),
+         "reserve(max, timeout=None)\n--\n\nRows to write to, at most max, as Slots; None: no row became free in "
+         "time."},
+	{"submit", py_sender_submit, METH_O,
+         "submit(n)\n--\n\nSend the first n of the reserved rows. Do not write to them until they are completed."},
+	{"send", KEYWORDS(py_sender_send),
+         "send(payload, destination=0, timeout=None)\n--\n\nCopy one payload into a row and send it. False: no row in "
+         "time."},
+	{"flush", KEYWORDS(py_sender_flush),
+         "flush(timeout=None)\n--\n\nWait until all submitted packets are completed. False: some are not, in time."},
+	{"close", py_sender_close, METH_NOARGS,
+         "close()\n--\n\nGive the channel's rows back; views of rows stay valid until the last one goes."},
+	{"__enter__", py_sender_enter, METH_NOARGS, NULL},
+	{"__exit__", py_sender_exit, METH_VARARGS, NULL},
+	{NULL, NULL, 0, NULL},
+};
+
+static PyGetSetDef py_sender_getters[] = {
+	{"info", py_sender_info, NULL, "Properties of the channel, as a dict.", NULL},
+	{"counts", py_sender_counts, NULL,
+         "Packets, as a dict: submitted = completed + errored + flushed + late_dropped + pending.", NULL},
+	{NULL, NULL, NULL, NULL, NULL},
+};
+
+static PyType_Slot sender_type_slots[] = {
+	{Py_tp_doc, "Sender(channel, *, socket=None, timeout=5)\n--\n\nA sender on a channel of ibvcapd."},
+	{Py_tp_new, py_sender_new},
+	{Py_tp_dealloc, py_sender_dealloc},
+	{Py_tp_methods, py_sender_methods},
+	{Py_tp_getset, py_sender_getters},
+	{0, NULL},
+};
+
+PyType_Spec sender_spec = {.name = "ibvcap.Sender",
+                           .basicsize = sizeof(struct sender),
+                           .flags = Py_TPFLAGS_DEFAULT,
+                           .slots = sender_type_slots};
+
+/* ---- rows ---------------------------------------------------------------------------------------- */
+
+#define PACKET_FORMAT "T{<Q:not_before_ns:<H:length:<H:destination:<I:flags:}"
+
+static PyObject *slots_payload(PyObject *object, void *closure)
+{
+	struct slots *slots = (struct slots *)object;
+	const struct view_shape shape = {.bytes = slots->rows.payload,
+	                                 .format = "B",
+	                                 .item_bytes = 1,
+	                                 .n_dimensions = 2,
+	                                 .shape = {slots->rows.n, slots->rows.stride},
+	                                 .strides = {slots->rows.stride, 1},
+	                                 .is_writable = true};
+
+	(void)closure;
+	return view_new(&slots->sender->owner, &shape);
+}
+
+static int slots_get_buffer(PyObject *object, Py_buffer *buffer, int flags)
+{
+	PyObject *view = slots_payload(object, NULL);
+	int r;
+
+	buffer->obj = NULL;
+	if (!view)
+		return -1;
+	r = PyObject_GetBuffer(view, buffer, flags);
+	Py_DECREF(view);
+	return r;
+}
+
+static Py_ssize_t slots_length(PyObject *object)
+{
+	return ((struct slots *)object)->rows.n;
+}
+
+static PyObject *slots_sequence(PyObject *object, void *closure)
+{
+	(void)closure;
+	return PyLong_FromUnsignedLongLong(((struct slots *)object)->rows.sequence);
+}
+
+static void slots_dealloc(PyObject *object)
+{
+	PyTypeObject *type = Py_TYPE(object);
+
+	Py_DECREF((PyObject *)((struct slots *)object)->sender);
+	PyObject_Free(object);
+	Py_DECREF(type);
+}
+
+static PyObject *slots_packets(PyObject *object, void *closure)
+{
+	struct slots *slots = (struct slots *)object;
+	const struct view_shape shape = {.bytes = slots->rows.packets,
+	                                 .format = PACKET_FORMAT,
+	                                 .item_bytes = sizeof(*slots->rows.packets),
+	                                 .n_dimensions = 1,
+	                                 .shape = {slots->rows.n},
+	                                 .strides = {sizeof(*slots->rows.packets)},
+	                                 .is_writable = true};
+
+	(void)closure;
+	return view_new(&slots->sender->owner, &shape);
+}
+
+static PyGetSetDef slots_getters[] = {
+	{"payload", slots_payload, NULL, "Payload rows, writable uint8 of shape (n, stride).", NULL},
+	{"packets", slots_packets, NULL,
+         "Writable records of shape (n,): not_before_ns (UTC, 0: at once), length (preset: stride), destination, "
+         "flags.",
+         NULL},
+	{"sequence", slots_sequence, NULL, "Number of the first row's packet among all of this sender.", NULL},
+	{NULL, NULL, NULL, NULL, NULL},
+};
+
+static PyType_Slot slots_slots[] = {
+	{Py_tp_doc, "Reserved rows of a sender: numpy.asarray(slots) is writable uint8 of shape (n, stride)."},
+	{Py_tp_dealloc, slots_dealloc},
+	{Py_tp_getset, slots_getters},
+	{Py_sq_length, slots_length},
+	{Py_bf_getbuffer, slots_get_buffer},
+	{0, NULL},
+};
+
+PyType_Spec slots_spec = {.name = "ibvcap.Slots",
+                          .basicsize = sizeof(struct slots),
+                          .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+                          .slots = slots_slots};

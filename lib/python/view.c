@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Exports memory of a handle by Python's buffer protocol, and counts who looks at it. */
+#include "lib/python/binding.h"
+
+#include <string.h>
+
+struct view {
+	PyObject base;
+	struct view_owner *owner;
+	struct view_shape shape;
+};
+
+PyTypeObject *view_type;
+
+static bool is_contiguous(const struct view_shape *shape)
+{
+	Py_ssize_t wanted = shape->item_bytes;
+
+	for (int i = shape->n_dimensions; i-- > 0; wanted *= shape->shape[i])
+		if (shape->strides[i] != wanted && shape->shape[i] > 1)
+			return false;
+	return true;
+}
+
+static Py_ssize_t n_bytes(const struct view_shape *shape)
+{
+	Py_ssize_t bytes = shape->item_bytes;
+
+	for (int i = 0; i < shape->n_dimensions; i++)
+		bytes *= shape->shape[i];
+	return bytes;
+}
+
+int view_fill(PyObject *exporter, struct view_owner *owner, struct view_shape *shape, Py_buffer *buffer, int flags)
+{
+	const char *why = NULL;
+
+	buffer->obj = NULL;
+	if (owner->is_gone)
+		why = "this memory was given back: take its views before, or copy them";
+	else if ((flags & PyBUF_WRITABLE) && !shape->is_writable)
+		why = "received packets are read-only";
+	else if ((flags & PyBUF_STRIDES) != PyBUF_STRIDES && !is_contiguous(shape))
+		why = "the rows have gaps between them: ask for a buffer with strides";
+	if (why) {
+		PyErr_SetString(PyExc_BufferError, why);
+		return -1;
+	}
+	*buffer = (Py_buffer){
+		.buf = shape->bytes,
+		.obj = Py_NewRef(exporter),
+		.len = n_bytes(shape),
+		.itemsize = shape->item_bytes,
+		.readonly = !shape->is_writable,
+		.ndim = flags & PyBUF_ND ? shape->n_dimensions : 1,
+		.format = flags & PyBUF_FORMAT ? (char *)shape->format : NULL,
+		.shape = flags & PyBUF_ND ? shape->shape : NULL,
+		.strides = (flags & PyBUF_STRIDES) == PyBUF_STRIDES ? shape->strides : NULL,
+	};
+	owner->n_buffers++;
+	return 0;
+}
+
+void view_owner_release(struct view_owner *owner)
+{
+	if (--owner->n_buffers == 0)
+		owner->last_buffer_gone(owner);
+}
+
+static int view_get_buffer(struct view *view, Py_buffer *buffer, int flags)
+{
+	return view_fill(&view->base, view->owner, &view->shape, buffer, flags);
+}
+
+static void view_release_buffer(struct view *view, Py_buffer *buffer)
+{
+	(void)buffer;
+	view_owner_release(view->owner);
+}
+
+PyObject *view_new(struct view_owner *owner, const struct view_shape *shape)
+{
+	struct view *view = PyObject_New(struct view, view_type);
+
+	if (!view)
+		return NULL;
+	view->owner = (struct view_owner *)Py_NewRef((PyObject *)owner);
+	view->shape = *shape;
+	return &view->base;
+}
+
+/*
+ * NumPy asks for this if it got no buffer, and would otherwise make an array of the object itself: the reason why there
+ * is no buffer is raised.
+ */
+PyObject *raise_no_buffer(PyObject *exporter, PyObject *arguments, PyObject *keywords)
+{
+	(void)arguments;
+	(void)keywords;
+	return PyMemoryView_FromObject(exporter);
+}
+
+static PyMethodDef view_methods[] = {
+	{"__array__", (PyCFunction)(void (*)(void))raise_no_buffer, METH_VARARGS | METH_KEYWORDS, NULL},
+	{NULL, NULL, 0, NULL},
+};
+
+static void view_dealloc(struct view *view)
+{
+	PyTypeObject *type = Py_TYPE(&view->base);
+
+	Py_DECREF((PyObject *)view->owner);
+	PyObject_Free(view);
+	Py_DECREF(type);
+}
+
+static PyType_Slot view_slots[] = {
+	{Py_tp_doc, "Memory of a batch or of reserved rows. numpy.asarray() and memoryview() show it without a copy."},
+	{Py_tp_dealloc, view_dealloc},
+	{Py_tp_methods, view_methods},
+	{Py_bf_getbuffer, view_get_buffer},
+	{Py_bf_releasebuffer, view_release_buffer},
+	{0, NULL},
+};
+
+PyType_Spec view_spec = {.name = "ibvcap.View",
+                         .basicsize = sizeof(struct view),
+                         .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+                         .slots = view_slots};
