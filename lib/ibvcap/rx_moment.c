@@ -64,12 +64,21 @@ void rx_moment_take(struct ibvcap_rx *rx, struct ibvcap_rx_moment *moment)
 		note_outages(rx, moment);
 }
 
+/*
+ * until_ns: of a record. In another time namespace than the daemon's, this process has another CLOCK_MONOTONIC, and its
+ * moments do not compare with records. A record in the future shows that, and one in the past settles nothing.
+ */
+static bool settles(uint64_t until_ns, const struct ibvcap_rx_moment *moment)
+{
+	return until_ns >= moment->monotonic_ns && (until_ns == RING_SETTLED_ENDED || until_ns <= client_now_ns());
+}
+
 /* The handle has left the epoch of the moment, so no record can follow the last one of that epoch. */
 static void settle_by_last(const struct ibvcap_rx *rx, struct ibvcap_rx_moment *moment)
 {
 	const struct rx_reattach *reattach = &rx->reattach;
 
-	if (reattach->away && reattach->last_epoch == moment->epoch && reattach->last_until_ns >= moment->monotonic_ns)
+	if (reattach->away && reattach->last_epoch == moment->epoch && settles(reattach->last_until_ns, moment))
 		moment->after = reattach->last;
 	else
 		moment->state |= RX_MOMENT_UNSETTLED;
@@ -86,7 +95,7 @@ bool rx_moment_settle(const struct ibvcap_rx *rx, struct ibvcap_rx_moment *momen
 		settle_by_last(rx, moment);
 		return true;
 	}
-	if (rx_settled_load(rx, &settled) && rx_settled_until_ns(rx, &settled) >= moment->monotonic_ns) {
+	if (rx_settled_load(rx, &settled) && settles(rx_settled_until_ns(rx, &settled), moment)) {
 		moment->after = rx_settled_losses(&settled.after, settled.no_buffer_most);
 		moment->is_settled = 1;
 	}

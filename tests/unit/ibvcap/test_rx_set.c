@@ -65,7 +65,7 @@ Test(rx_set, the_info_is_that_of_the_first_queue_and_the_sum_of_all)
 
 Test(rx_set, a_moment_is_settled_when_each_queue_is_and_has_the_outage_that_came_after_it)
 {
-	const struct ring_settled record = {.at_ns = UINT64_MAX / 2};
+	const struct ring_settled record = {.at_ns = RING_SETTLED_ENDED};
 	struct ibvcap_rx_moment moment = IBVCAP_INIT(struct ibvcap_rx_moment);
 
 	open_all_queues(queues, 2, NULL);

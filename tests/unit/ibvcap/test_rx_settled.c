@@ -161,3 +161,17 @@ Test(rx_settled, a_reading_of_the_card_settles_what_its_last_record_has_counted)
 	cr_expect(eq(u64, moment.after.most, 4));
 	cr_expect(zero(u32, moment.state));
 }
+
+/* CLOCK_MONOTONIC of another time namespace: no moment of this one compares with it. */
+Test(rx_settled, a_record_of_the_future_settles_nothing)
+{
+	struct ibvcap_rx_moment moment;
+
+	attached_prepare(&attached, fds, &client_socket);
+	attach();
+	moment = moment_of_rx();
+	settle(moment.monotonic_ns + UINT64_C(100000000000), 0, 3);
+	cr_expect(eq(int, ibvcap_rx_settle_moment(attached.rx, &moment), 0));
+	settle(RING_SETTLED_ENDED, 0, 3);
+	cr_expect(eq(int, ibvcap_rx_settle_moment(attached.rx, &moment), 1));
+}
