@@ -313,6 +313,17 @@ def test_two_streams_of_one_address_get_the_fragments_of_their_ports(daemon, nar
         assert (counts["published"], counts["no_buffer"]) == (30, 0), counts
 
 
+def test_a_joined_datagram_has_the_number_of_its_flow(daemon, narrow, consumer):
+    """And not that of another flow to the same address, whose rule for fragments it matches, too."""
+    ports = (7502, 7503, 7504)
+    one = daemon([lidar(narrow, flows=[conftest.flow(port, narrow.address) for port in ports], flow_numbers=True)])
+    reader = consumer(one, "lidar", "--count", 6, "--timeout", 30000)
+    for number, port in enumerate(ports * 2):
+        narrow.send(*fragments(narrow, bytes([port % 256]) * 4000, port, identification=number))
+    rows, _ = reader.finish()
+    assert [(row["flow"], row["payload"][0] + 7424) for row in rows] == [*enumerate(ports)] * 2
+
+
 def test_fragments_of_ports_that_no_flow_has_reach_the_kernels_sockets(daemon, net, narrow):
     if conftest.BACKEND == "verbs":
         pytest.skip("a card steers fragments by address: ibvcapd.conf(5) says so")

@@ -58,14 +58,17 @@ static struct flow_tag *flow_tags_find_in_state(struct flow_tags *tags, enum flo
 	return NULL;
 }
 
-/* When all places are used, the new rule gets that of the rule that was removed first. */
+/*
+ * When all places are used, the new rule gets that of the rule that was removed first. A rule for fragments has no
+ * place: it would match first fragments, too, whose flow is that of their ports.
+ */
 int flow_tags_add(struct flow_tags *tags, const struct flow_rule *rule, bool has_ethernet)
 {
 	struct flow_condition condition;
 	struct flow_tag *tag;
 	uint32_t n;
 
-	if (!tags)
+	if (!tags || rule->fragments)
 		return 0;
 	tag = flow_tags_find_in_state(tags, FLOW_TAG_FREE);
 	if (!tag)

@@ -39,7 +39,7 @@ struct flow_tags {
 struct flow_tags *flow_tags_new(void);
 void flow_tags_free(struct flow_tags *tags);
 
-/** NULL is allowed, and has no effect. 0 or -E2BIG. */
+/** No effect if tags is NULL, or if the rule is one for fragments. 0 or -E2BIG. */
 int flow_tags_add(struct flow_tags *tags, const struct flow_rule *rule, bool has_ethernet);
 void flow_tags_remove(struct flow_tags *tags, const struct flow_rule *rule, bool has_ethernet);
 
