@@ -4,6 +4,7 @@
  * of its queues, and begins at 0 in each epoch.
  */
 #include "lib/ibvcap/error.h"
+#include "lib/ibvcap/min.h"
 #include "lib/ibvcap/ring.h"
 #include "lib/ibvcap/rx.h"
 #include "lib/ibvcap/sized_struct.h"
@@ -21,6 +22,7 @@ int rx_add_losses(const struct ibvcap_rx *rx, const struct ibvcap_rx_batch *batc
 	if (batch->lease >= rx->lease_blocks || rx->leases[batch->lease].n_batches == 0)
 		return rx_refuse_batch(rx->info.stream);
 	losses->before = 0;
+	losses->since_ns = losses->counted_ns;
 	if (rx->info.epoch == losses->epoch_before) /* of a queue that is behind the others */
 		return 0;
 	block = &rx->blocks[rx->leases[batch->lease].physical];
@@ -39,6 +41,8 @@ int rx_add_losses(const struct ibvcap_rx *rx, const struct ibvcap_rx_batch *batc
 		losses->before_ns = opened_ns;
 		losses->counted = opened;
 	}
+	if (opened == losses->counted)
+		losses->counted_ns = u64_max(losses->counted_ns, opened_ns);
 	if (newest >= losses->known) {
 		losses->known = newest;
 		losses->after_ns = newest_ns;

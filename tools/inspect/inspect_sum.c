@@ -74,7 +74,7 @@ static int add_gap(struct inspect_sum *sum, uint32_t number, const struct pcapng
 	struct pcapng_text text = packet->comment;
 	struct recording_losses losses;
 	struct inspect_gap *gaps;
-	uint64_t no_buffer;
+	uint64_t no_buffer, counted_after_ns;
 
 	if (!recording_losses_find(text.at, text.bytes, &losses, &text.bytes))
 		old_recording_losses(&text, &losses);
@@ -83,7 +83,8 @@ static int add_gap(struct inspect_sum *sum, uint32_t number, const struct pcapng
 	*restarted = losses.n[RECORDING_CAUSE_RESTARTS];
 	source->n_lost += gap.n_lost;
 	source->n_card += no_buffer;
-	if (source->n_packets && packet->time_ns > source->first_ns + INSPECT_CARD_NS)
+	counted_after_ns = losses.no_buffer_since_ns ? losses.no_buffer_since_ns : packet->time_ns;
+	if (source->n_packets && counted_after_ns > source->first_ns + INSPECT_CARD_NS)
 		source->n_card_late += no_buffer;
 	if (source->n_packets && !*restarted && gap.n_lost > no_buffer)
 		source->n_named += gap.n_lost - no_buffer;

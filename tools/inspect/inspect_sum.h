@@ -21,7 +21,7 @@ struct inspect_gap {
 	char text[INSPECT_TEXT_BYTES]; /* the cause */
 };
 
-/* A packet names a loss of the card at most this long after the loss, unless no packet came for longer. */
+/* The daemon counts a loss of the card at most this long after the loss. */
 #define INSPECT_CARD_NS UINT64_C(1000000000)
 
 /* The line in the statistics of an interface that a program can read. */
@@ -56,8 +56,8 @@ struct inspect_source {
 	uint64_t n_repeated;                /* numbers that come twice, or go back without a restart */
 	uint64_t n_lost;                    /* packets that the recording says are missing */
 	uint64_t n_card;                    /* of n_lost: lost by the card */
-	uint64_t n_card_late; /* of n_card: named by a packet more than INSPECT_CARD_NS behind the first */
-	uint64_t n_named;     /* of n_lost: between two packets of a run, and with a number, so not lost by the card */
+	uint64_t n_card_late;               /* of n_card: not counted until INSPECT_CARD_NS behind the first packet */
+	uint64_t n_named; /* of n_lost: between two packets of a run, and with a number, so not lost by the card */
 	/* The statistics at the end of the file. */
 	bool has_statistics;
 	enum inspect_account account_state;

@@ -86,7 +86,7 @@ static void note_skipped(struct losses *losses, uint64_t n, uint64_t now_ns)
  * The daemon reads the card's counter some times a second: the loss was before the next row, but maybe not just before
  * that row. The queue whose block shows the loss first names it, and no other queue does.
  */
-static void note_no_buffer(struct losses *losses, uint64_t n, uint64_t read_ns)
+static void note_no_buffer(struct losses *losses, uint64_t n, uint64_t since_ns, uint64_t read_ns)
 {
 	char from[REPORT_UTC_BYTES], to[REPORT_UTC_BYTES], detail[2 * REPORT_UTC_BYTES + 40];
 
@@ -94,6 +94,8 @@ static void note_no_buffer(struct losses *losses, uint64_t n, uint64_t read_ns)
 	report_format_utc(read_ns, 3, to);
 	snprintf(detail, sizeof(detail), "; counted at %s, last packet before %s", to, from);
 	losses->sum.no_buffer += n;
+	if (!losses->named.n[RECORDING_CAUSE_NO_BUFFER])
+		losses->named.no_buffer_since_ns = since_ns;
 	losses_note(losses, RECORDING_CAUSE_NO_BUFFER, n, detail);
 }
 
@@ -127,7 +129,7 @@ void losses_of_batch(struct losses *losses, const struct ibvcap_rx *rx, const st
 		losses_say(losses, "not lossless any more: the recorder kept the card's queue waiting for longer than "
 		                   "lossless_deadline_ms");
 	if (ibvcap_rx_add_losses(rx, batch, losses->card) > 0)
-		note_no_buffer(losses, losses->card->before, losses->card->before_ns);
+		note_no_buffer(losses, losses->card->before, losses->card->since_ns, losses->card->before_ns);
 	losses->last_row_ns = batch->meta[batch->n - 1].timestamp_ns;
 }
 
@@ -174,7 +176,7 @@ void losses_at_end(struct losses *losses, const struct source_end *end, uint64_t
 	if (end->skipped > told)
 		note_skipped(losses, end->skipped - told, now_ns);
 	if (no_buffer)
-		note_no_buffer(losses, no_buffer, time_utc_ns());
+		note_no_buffer(losses, no_buffer, 0, time_utc_ns());
 	if (end->is_removed)
 		losses_say(losses, "the administrator removed the stream before the recording ended");
 	if (end->is_disconnected) {

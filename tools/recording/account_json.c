@@ -291,13 +291,18 @@ bool recording_account_find(const char *comment, size_t bytes, struct recording_
 	return is_valid;
 }
 
-static_assert(sizeof(struct recording_losses) == RECORDING_CAUSE_N * sizeof(uint64_t), "a number for each cause");
+static_assert(offsetof(struct recording_losses, no_buffer_since_ns) == RECORDING_CAUSE_N * sizeof(uint64_t),
+              "a number for each cause");
+
+#define SINCE "no_buffer_since_ns"
 
 void recording_losses_to_json(const struct recording_losses *losses, json_t *json)
 {
 	for (size_t i = 0; i < RECORDING_CAUSE_N; i++)
 		if (losses->n[i])
 			set_count(json, recording_causes[i].name, losses->n[i]);
+	if (losses->no_buffer_since_ns)
+		set_count(json, SINCE, losses->no_buffer_since_ns);
 }
 
 bool recording_losses_append(char *text, size_t bytes, const struct recording_losses *losses)
@@ -312,6 +317,9 @@ void recording_losses_add(struct recording_losses *sum, const struct recording_l
 {
 	for (size_t i = 0; i < RECORDING_CAUSE_N; i++)
 		sum->n[i] += more->n[i];
+	if (!sum->no_buffer_since_ns ||
+	    (more->n[RECORDING_CAUSE_NO_BUFFER] && more->no_buffer_since_ns < sum->no_buffer_since_ns))
+		sum->no_buffer_since_ns = more->no_buffer_since_ns;
 }
 
 static bool losses_from_json(const json_t *json, struct recording_losses *losses)
@@ -321,7 +329,7 @@ static bool losses_from_json(const json_t *json, struct recording_losses *losses
 		if (json_object_get(json, recording_causes[i].name) &&
 		    !get_count(json, recording_causes[i].name, INT64_MAX, &losses->n[i]))
 			return false;
-	return true;
+	return !json_object_get(json, SINCE) || get_count(json, SINCE, INT64_MAX, &losses->no_buffer_since_ns);
 }
 
 bool recording_losses_find(const char *comment, size_t bytes, struct recording_losses *losses, size_t *for_people)

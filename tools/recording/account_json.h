@@ -60,6 +60,7 @@ struct recording_account {
 /* What is missing before a packet, by cause. */
 struct recording_losses {
 	uint64_t n[RECORDING_CAUSE_N];
+	uint64_t no_buffer_since_ns; /* UTC: until then the daemon had counted none of no_buffer; 0: not known */
 };
 
 /** Packets that are certainly missing in the file. */

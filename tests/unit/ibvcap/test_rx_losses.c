@@ -41,10 +41,13 @@ Test(rx_losses, a_loss_of_the_stream_counts_once_although_each_queue_shows_it)
 	note(queues, 2, 10, 2000);
 	expect_told(&queues[1], 6, 0);
 	cr_expect(eq(u64, losses.before_ns, 2000));
+	cr_expect(eq(u64, losses.since_ns, 1000));
+	note(queues, 2, 10, 2500);
 	expect_told(&queues[0], 0, 0);
 	cr_expect(eq(u64, losses.packets, 6));
 	note(queues, 2, 11, 3000);
 	expect_told(&queues[0], 1, 0);
+	cr_expect(eq(u64, losses.since_ns, 2500));
 	expect_told(&queues[1], 0, 0);
 	cr_expect(eq(u64, losses.packets, 7));
 }

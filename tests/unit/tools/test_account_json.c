@@ -244,21 +244,27 @@ Test(account_json, the_longest_account_fits_its_text)
 Test(recording_losses, the_line_is_behind_the_words_and_comes_back)
 {
 	const struct recording_losses losses = {
-		.n = {[RECORDING_CAUSE_SKIPPED] = 3, [RECORDING_CAUSE_NO_BUFFER] = 5, [RECORDING_CAUSE_RESTARTS] = 1}};
-	struct recording_losses found;
+		.n = {[RECORDING_CAUSE_SKIPPED] = 3, [RECORDING_CAUSE_NO_BUFFER] = 5, [RECORDING_CAUSE_RESTARTS] = 1},
+		.no_buffer_since_ns = UINT64_C(1795334400000000000)};
+	struct recording_losses found,
+		later = {.n = {[RECORDING_CAUSE_NO_BUFFER] = 1}, .no_buffer_since_ns = UINT64_MAX};
 	char text[RECORDING_LOSSES_TEXT_SIZE + 8] = "words";
 	size_t for_people;
 
 	cr_assert(recording_losses_append(text, sizeof(text), &losses));
-	cr_expect(zero(int, strcmp(text, "words\nlosses {\"skipped\":3,\"no_buffer\":5,\"restarts\":1}")));
+	cr_expect(zero(int, strcmp(text, "words\nlosses {\"skipped\":3,\"no_buffer\":5,\"restarts\":1,"
+	                                 "\"no_buffer_since_ns\":1795334400000000000}")));
 	cr_assert(recording_losses_find(text, strlen(text), &found, &for_people));
 	cr_expect(eq(sz, for_people, strlen("words")));
 	cr_expect(zero(int, memcmp(&found, &losses, sizeof(losses))));
 	cr_assert(recording_losses_find(text + 6, strlen(text + 6), &found, &for_people), "alone");
 	cr_expect(zero(sz, for_people));
 	cr_expect(not(recording_losses_append(text, RECORDING_LOSSES_TEXT_SIZE, &losses)), "there is no room");
-	recording_losses_add(&found, &losses);
-	cr_expect(found.n[RECORDING_CAUSE_SKIPPED] == 6 && found.n[RECORDING_CAUSE_NO_BUFFER] == 10 &&
+	recording_losses_add(&later, &losses);
+	recording_losses_add(&found, &later);
+	cr_expect(eq(u64, later.no_buffer_since_ns, losses.no_buffer_since_ns));
+	cr_expect(eq(u64, found.no_buffer_since_ns, losses.no_buffer_since_ns));
+	cr_expect(found.n[RECORDING_CAUSE_SKIPPED] == 6 && found.n[RECORDING_CAUSE_NO_BUFFER] == 11 &&
 	          found.n[RECORDING_CAUSE_RESTARTS] == 2 && !found.n[RECORDING_CAUSE_ERRORED]);
 }
 

@@ -232,6 +232,9 @@ CHANGE(named_by_late_first, (named_by_packet_only(recording, source, account),
                              source->packets[0].later_ns = source->packets[1].later_ns = source->packets[2].later_ns =
                                      source->packets[3].later_ns = 3 * INSPECT_CARD_NS))
 CHANGE(named_in_time, (named_late(recording, source, account), source->packets[3].later_ns = INSPECT_CARD_NS - 3000000))
+#define COUNTED_SINCE "2 packets lost\nlosses {\"no_buffer\":2,\"no_buffer_since_ns\":179533440101000000"
+CHANGE(counted_late, (named_late(recording, source, account), source->packets[3].comment = COUNTED_SINCE "1}"))
+CHANGE(counted_in_time, (named_late(recording, source, account), source->packets[3].comment = COUNTED_SINCE "0}"))
 CHANGE(named_by_another_queue, (of_queues(recording, source, account), no_buffer(recording, source, account),
                                 recording->sources[1].packets[0].drops = 2,
                                 recording->sources[1].packets[0].comment = "2 packets lost (no_buffer): x"))
@@ -272,6 +275,9 @@ Test(inspect_verdict, what_is_not_proven_is_not_complete)
 		{"a packet names it within a second", named_in_time, INSPECT_COMPLETE, "before the file began"},
 		{"a packet names it later", named_late, INSPECT_NOT_PROVEN,
 	         "not proven: packets name 2 losses of the card that its account does not have"},
+		{"the same, and the daemon had not counted it within a second", counted_late, INSPECT_NOT_PROVEN,
+	         "not proven: packets name 2 losses of the card that its account does not have"},
+		{"it may have been counted before", counted_in_time, INSPECT_COMPLETE, "before the file began"},
 		{"the packet and the account that name a loss are of two queues", named_by_another_queue,
 	         INSPECT_INCOMPLETE, "incomplete: 2 packets are missing"},
 		{"two packets name more than the account", named_by_two_packets, INSPECT_INCOMPLETE,

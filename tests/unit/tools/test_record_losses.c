@@ -86,7 +86,7 @@ Test(record_losses, many_gaps_before_one_row_leave_no_cause_out)
 	losses_print_comment(queue, comment);
 	cr_expect_eq(strncmp(comment, queue->text, strlen(queue->text)), 0);
 	cr_expect_str_eq(comment + strlen(queue->text),
-	                 "\nlosses {\"skipped\":20000,\"errored\":20,\"no_buffer\":210}");
+	                 "\nlosses {\"skipped\":20000,\"errored\":20,\"no_buffer\":210,\"no_buffer_since_ns\":1000}");
 	losses_written(queue);
 	cr_expect(!queue->named.n[RECORDING_CAUSE_SKIPPED] && !queue->named.n[RECORDING_CAUSE_NO_BUFFER] &&
 	          !queue->named.n[RECORDING_CAUSE_ERRORED]);

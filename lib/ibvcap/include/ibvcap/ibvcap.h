@@ -237,6 +237,9 @@ struct ibvcap_rx_losses {
 	uint64_t epoch_before;
 	uint64_t counted;
 	uint64_t known;
+	uint64_t counted_ns;
+	/* For all again: when the daemon had last read from the card without these `before`. */
+	uint64_t since_ns;
 };
 
 /**
