@@ -1,7 +1,8 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
 """Faults at random, with real programs: ibvcapd and `ibvcap record` are killed, stopped, reloaded and restarted, links
-go down, disks fill, rings overflow. All files are compared with a log of what was sent.
+go down, disks fill, rings overflow, fragments lack, and others attack (walk_attacks.py). All files are compared with a
+log of what was sent.
 
     tests/system/fault_walk.py --seed N --minutes M --backend packet|xdp|verbs --queues N
 
@@ -34,6 +35,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
 import conftest  # noqa: E402  # reads the environment
 from conftest import run, wait_until  # noqa: E402
 from stopped_thread import stopped, threads  # noqa: E402
+from walk_attacks import ATTACKS  # noqa: E402
 from walk_recorder import Folder  # noqa: E402
 from walk_sender import IMU_PORT, LIDAR_PORTS, Sender  # noqa: E402
 
@@ -54,7 +56,8 @@ class Walk:
         self.log_file = open(tmp / "events", "w", encoding="utf-8")  # pylint: disable=consider-using-with
         self.net = conftest.Net()
         self.wire = self.net.add_wire()
-        self.sender = Sender(self.wire, WORDS.seed)
+        self.is_joined = self.random.random() < 0.7  # a stream that joins fragments
+        self.sender = Sender(self.wire, WORDS.seed, RING["payload_size"], self.is_joined)
         self.disk = tmp / "disk"
         self.disk.mkdir()
         run("mount", "-t", "tmpfs", "-o", f"size={SMALL_DISK}", "tmpfs", self.disk)
@@ -75,7 +78,9 @@ class Walk:
         if self.has_lidar:
             flows = [conftest.flow(port, self.wire.address) for port in self.ports]
             found.append(conftest.stream(self.wire, flows=flows, queues=WORDS.queues,
-                                         history_blocks=self.history_blocks, **RING))
+                                         history_blocks=self.history_blocks,
+                                         reassemble="on" if self.is_joined else "off",
+                                         **RING))
         if self.has_imu:
             found.append(conftest.stream(self.wire, IMU_PORT, name="imu", history_blocks=self.history_blocks, **RING))
         return found
@@ -90,6 +95,9 @@ class Walk:
 
     def end_daemon(self, how, pause):
         self.daemon.process.send_signal(how)
+        self.replace_daemon(pause)
+
+    def replace_daemon(self, pause=0):
         self.daemon.process.wait(60)
         self.daemon.kill()
         self.daemon.expect_no_report()
@@ -241,7 +249,7 @@ class Walk:
 
     EVENTS = ((quiet, 10), (to_recorder, 26), (restart, 5), (stop_daemon, 5), (stop_worker, 5), (burst, 5),
               (change_flows, 3), (change_streams, 2), (storm, 2), (link_down, 4), (rename, 2), (change_mtu, 2),
-              (ethtool, 3), (fill_disk, 3), (change_rate, 5))
+              (ethtool, 3), (fill_disk, 3), (change_rate, 5), *ATTACKS)
 
     # ---- the walk --------------------------------------------------------------------------------------------------
 

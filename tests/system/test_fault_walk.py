@@ -37,7 +37,7 @@ class Log:
     paths = [(4000, 7502), (4001, 7505)]
 
     def __init__(self):
-        self.path_of = array.array("B", [0] * 40)
+        self.path_of, self.n_frames = array.array("B", [0] * 40), array.array("B", [1] * 40)
         self.sure = array.array("B", [number != 20 for number in range(40)])
         self.begun_ns = array.array("q", [10**12 + 10**6 * number for number in range(40)])
         self.done_ns = array.array("q", [ns + 1000 for ns in self.begun_ns])

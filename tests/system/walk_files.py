@@ -35,6 +35,8 @@ class File:
         self.is_last = any(account.get("last") for account in self.accounts)
 
     def add(self, payload, identity):
+        if len(payload) < 8:  # without a number
+            return
         self.numbers.append(int.from_bytes(payload[:8], "big"))
         self.payloads.append(payload[8:])
         self.ids.append(identity)

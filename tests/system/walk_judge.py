@@ -160,7 +160,8 @@ class Recording:
             high = self.sent.done_before(max(a["until"]["utc_ns"] for a in file.accounts) + 3 * MARGIN_NS) \
                 if high is None else high
             have = set(found)
-            around += sum(number not in have for number in self.sent.between(path, low + 1, high - 1))
+            around += sum(self.sender.n_frames[number] for number in self.sent.between(path, low + 1, high - 1)
+                          if number not in have)  # a device counts frames
             if found:
                 inside += sum(number not in have and self.sender.sure[number]
                               for number in self.sent.between(path, found[0], found[-1]))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The sender of the fault walk: numbered packets, and a log of each of them."""
+"""The sender of the fault walk: numbered packets, some of them in IP fragments, and a log of each of them."""
 import array
 import contextlib
 import os
@@ -7,24 +7,39 @@ import random
 import threading
 import time
 
+import frames
+
 LIDAR_PORTS, IMU_PORT = (7502, 7503, 7504), 7505
 N_SOURCES = 8
 STEP_S = 0.005
+UNIT_BYTES = 8
+N_FRAGMENTED = 2  # sources whose packets come in fragments, too
+# Paths of packets of which files have no number, or that may be in a file, and do not have to: sources by name.
+EMPTY, OVERSIZE, STRAY = "empty", "oversize", "stray"
+N_BEYOND = 100  # bytes of an oversize packet that its row has no room for
 
 
 class Sender(threading.Thread):
     """Numbers count from 0 and are indices of the log. A packet is *sure* if its send call succeeded while the
-    configuration had its flow: then it came to the receiver's interface, unless that was going down."""
+    configuration had its flow: then it came to the receiver's interface, unless that was going down. Packets of a path
+    stay in their order. So those in fragments are of paths of their own: their hash is another one."""
 
-    def __init__(self, wire, seed):
+    def __init__(self, wire, seed, payload_max, is_joined):
         super().__init__(daemon=True)
         self.wire = wire
         self.random = random.Random(seed)
         self.paths = [(source, port) for source in range(4000, 4000 + N_SOURCES) for port in (*LIDAR_PORTS, IMU_PORT)]
         self.sizes = [48 + 6 * i for i in range(len(self.paths))]
-        self.headers = [wire.frame(bytes(size), port, source_port=source)[:42]
+        self.pieces = {}  # of a path whose packets come in fragments
+        if is_joined:
+            self.add_fragmented()
+        self.n_random = len(self.paths)
+        self.paths += [(EMPTY, LIDAR_PORTS[0]), (OVERSIZE, LIDAR_PORTS[0]), (STRAY, LIDAR_PORTS[0])]
+        self.sizes += [0, payload_max, 64]
+        self.headers = [wire.frame(bytes(size), port, source_port=source if isinstance(source, int) else 3999)[:42]
                         for (source, port), size in zip(self.paths, self.sizes)]
         self.path_of, self.sure = array.array("B"), array.array("B")
+        self.n_frames = array.array("B")  # of a packet
         self.begun_ns, self.done_ns = array.array("q"), array.array("q")
         self.rate = 1000
         self.without = set()  # ports whose flow the configuration does not have, or may not have
@@ -33,16 +48,72 @@ class Sender(threading.Thread):
 
     def payload(self, number):
         """Behind the number."""
-        return bytes([number % 256]) * (self.sizes[self.path_of[number]] - 8)
+        return bytes([number % 256]) * max(0, self.sizes[self.path_of[number]] - 8)
 
-    def send_one(self):
-        number, path = len(self.sure), self.random.randrange(len(self.paths))
-        self.path_of.append(path)
+    def add_fragmented(self):
+        for source, port in self.paths[:len(LIDAR_PORTS) + 1] * N_FRAGMENTED:
+            if port == IMU_PORT:
+                continue
+            n = len(self.pieces)
+            size, step = 130 + 18 * n, UNIT_BYTES * (6 + n)
+            self.pieces[len(self.paths)] = [self.piece(at, min(at + step, 8 + size), at + step >= 8 + size)
+                                            for at in range(0, 8 + size, step)]
+            self.paths.append((source + n // len(LIDAR_PORTS), port))
+            self.sizes.append(size)
+
+    def piece(self, at, end, is_last):
+        """(headers of the fragment, the first byte of the datagram in it, the byte behind)"""
+        frame = frames.fragment_frame(bytes(end - at), at, is_last, self.wire.address, self.wire.mac_bytes(),
+                                      self.wire.tx_address, 0)
+        return frame[:34], at, end
+
+    @staticmethod
+    def fragment(piece, datagram, identification):
+        headers, at, end = piece
+        total = 0xffff - int.from_bytes(headers[24:26], "big") + identification
+        check = 0xffff - (total % 0x10000 + total // 0x10000)
+        return (headers[:18] + identification.to_bytes(2, "big") + headers[20:24] + check.to_bytes(2, "big")
+                + headers[26:] + datagram[at:end])
+
+    def cut(self, path, frame, identification):
+        """(fragments of a frame; will it be whole)"""
+        parts = [self.fragment(piece, frame[34:], identification) for piece in self.pieces[path]]
+        chance = self.random.random()
+        if chance < 0.003:
+            parts.pop(self.random.randrange(len(parts)))
+            return parts, False
+        if chance < 0.04:
+            parts.append(self.random.choice(parts))
+        if chance < 0.12:
+            self.random.shuffle(parts)
+        return parts, True
+
+    def make(self, path, number):
+        """(frames, will the packet be in a file)"""
+        source, _ = self.paths[path]
         frame = self.headers[path] + number.to_bytes(8, "big") + self.payload(number)
+        if path in self.pieces:
+            return self.cut(path, frame, number % 0x10000)
+        if source == EMPTY:
+            return [self.headers[path]], False
+        if source == STRAY:
+            at = UNIT_BYTES * self.random.randrange(1, 8000)
+            piece = self.piece(at, at + self.sizes[path], self.random.random() < 0.1)
+            return [self.fragment(piece, bytes(at + 64), self.random.randrange(0x10000))], False
+        if source == OVERSIZE:
+            return [self.wire.frame(frame[42:] + bytes(N_BEYOND), LIDAR_PORTS[0], source_port=3999)], False
+        return [frame], True
+
+    def send_one(self, path=None):
+        number, path = len(self.sure), self.random.randrange(self.n_random) if path is None else path
+        self.path_of.append(path)
+        parts, is_sure = self.make(path, number)
+        self.n_frames.append(len(parts))
         self.begun_ns.append(time.time_ns())
         try:
-            self.wire.socket.send(frame)
-            is_sure = self.paths[path][1] not in self.without
+            for part in parts:
+                self.wire.socket.send(part)
+            is_sure = is_sure and self.paths[path][1] not in self.without
         except OSError:  # the link is down, or a queue of the veth pair is full
             is_sure = False
         self.done_ns.append(time.time_ns())
@@ -69,16 +140,32 @@ class Sender(threading.Thread):
             time.sleep(seconds)
             yield
 
-    def burst(self, n):
-        """From the same core as run(), which does not send meanwhile."""
+    def send_apart(self, function):
+        """Call it on the same core as run(), which does not send meanwhile."""
         def body():
             os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
             with self.lock:
-                self.send(n)
+                function()
 
         thread = threading.Thread(target=body)
         thread.start()
         thread.join()
+
+    def burst(self, n):
+        self.send_apart(lambda: self.send(n))
+
+    def send_odd(self, source, n):
+        """Of a path with a name."""
+        path, = (i for i, (name, _) in enumerate(self.paths) if name == source)
+        self.send_apart(lambda: [self.send_one(path) for _ in range(n)])
+
+    def send_strange(self, strange_frames):
+        """Frames that no flow matches."""
+        def body():
+            for frame in strange_frames:
+                with contextlib.suppress(OSError):  # the link is down, or the frame is longer than its MTU
+                    self.wire.socket.send(frame)
+        self.send_apart(body)
 
     def end(self):
         self.is_ending = True
