@@ -208,6 +208,7 @@ int stream_prepare(struct stream *stream, uint64_t epoch, struct failure *failur
 	int r = 0;
 
 	rx_sum_init(&stream->sum, stream->n_queues, stream->interface->capabilities.counts_drops);
+	stream->sum.joins = stream->reassembles;
 	for (uint32_t i = 0; i < stream->n_queues && r == 0; i++)
 		r = stream_queue_prepare(&stream->queues[i], epoch, failure);
 	if (r == 0 && stream->n_queues > 1)

@@ -138,7 +138,8 @@ static bool rx_sum_add_before(const struct rx_sum_part *part, uint64_t at_ns, ui
 
 /*
  * Of the matched packets, those with a row from before the reading are not lost. Rows that came later may be of packets
- * that were matched later. The device's own count, if there is one, is another bound.
+ * that were matched later. The device's own count, if there is one, is another bound. It lacks the fragments that are
+ * held and lost later, and a worker knows only of its own queue that it holds none from before the reading.
  */
 void rx_sum_bound(const struct rx_sum *sum, const struct rx_reading *reading, uint64_t *least, uint64_t *most)
 {
@@ -152,7 +153,7 @@ void rx_sum_bound(const struct rx_sum *sum, const struct rx_reading *reading, ui
 		all_ended &= atomic_load_explicit(&sum->parts[i].noted, memory_order_relaxed) == NOTE_ENDED;
 	}
 	*most = is_known && reading->matched >= before ? reading->matched - before : UINT64_MAX;
-	if (sum->counts_drops && dropped < *most)
+	if (sum->counts_drops && dropped < *most && !(sum->joins && sum->n_queues > 1))
 		*most = dropped;
 	if (*most < *least || all_ended)
 		*most = *least;

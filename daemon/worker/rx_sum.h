@@ -32,6 +32,7 @@ struct rx_sum_part {
 struct rx_sum {
 	uint32_t n_queues;
 	bool counts_drops; /* n_dropped of the queues is exact */
+	bool joins;        /* the queues hold fragments, which may be lost later */
 	struct rx_sum_part parts[RX_SUM_QUEUES_MAX];
 	_Atomic uint64_t read;    /* the flow counters in the newest reading that a worker noted */
 	_Atomic uint64_t matched; /* the same, with a packet for each row of those that were split */

@@ -83,6 +83,26 @@ Test(rx_sum, what_the_device_counts_as_dropped_is_the_limit_until_all_have_ended
 	cr_expect(eq(u64, note(1, &reading, RX_SUM_ENDED, 45), 10), "and what no worker has got is lost, too");
 }
 
+/* Another queue may hold fragments from before the reading, or have them in its device still. */
+Test(rx_sum, the_drops_of_several_queues_that_join_fragments_are_no_limit)
+{
+	const struct rx_reading reading = {.matched = 100, .at_ns = 7};
+	uint64_t least, most;
+
+	set_up(2, true);
+	for (uint32_t i = 0; i < 2; i++) {
+		rx_sum_note_before(&sum, i, &reading, 45);
+		note(i, &reading, RX_SUM_SETTLED, 48);
+	}
+	rx_sum_bound(&sum, &reading, &least, &most);
+	cr_expect(eq(u64, least, 0));
+	cr_expect(eq(u64, most, 0));
+	sum.joins = true;
+	rx_sum_bound(&sum, &reading, &least, &most);
+	cr_expect(eq(u64, least, 0));
+	cr_expect(eq(u64, most, 10));
+}
+
 Test(rx_sum, packets_that_the_backend_splits_are_matched_once_for_each_row)
 {
 	const struct rx_reading reading = {.matched = 10, .at_ns = 7};
