@@ -43,6 +43,7 @@ struct datagram {
 	LIST_ENTRY(datagram) of_key;
 	struct datagram_key key;
 	enum datagram_state state;
+	uint64_t came_ns; /* its first fragment did after that */
 	uint64_t until_ns;
 	uint32_t n_fragments;
 	uint32_t n_bytes;      /* that have come */
@@ -76,6 +77,7 @@ struct datagrams {
 	struct datagram_source sources[N_BUCKETS];
 	struct datagram_chain chains[N_BUCKETS];
 	struct datagram_counts counts;
+	uint64_t came_ns; /* all frames that came before that have been added */
 };
 
 /* What a fragment brings. */
@@ -139,7 +141,7 @@ uint64_t datagrams_oldest_ns(const struct datagrams *datagrams)
 {
 	const struct datagram *oldest = TAILQ_FIRST(&datagrams->held);
 
-	return oldest ? oldest->until_ns - DATAGRAM_TIMEOUT_NS : UINT64_MAX;
+	return oldest ? oldest->came_ns : UINT64_MAX;
 }
 
 /* ---- the table ------------------------------------------------------------------------------------- */
@@ -238,6 +240,7 @@ static struct datagram *datagram_begin(struct datagrams *d, const struct datagra
 	datagram = datagram_take_unused(d);
 	datagram->key = *key;
 	datagram->state = DATAGRAM_HELD;
+	datagram->came_ns = d->came_ns;
 	datagram->until_ns = now_ns + DATAGRAM_TIMEOUT_NS;
 	datagram->n_fragments = datagram->n_bytes = datagram->end = datagram->highest = datagram->header_bytes = 0;
 	memset(datagram->units, 0, sizeof(datagram->units));
@@ -248,19 +251,21 @@ static struct datagram *datagram_begin(struct datagrams *d, const struct datagra
 	return datagram;
 }
 
-void datagrams_expire(struct datagrams *d, uint64_t now_ns)
+void datagrams_expire(struct datagrams *d, uint64_t came_ns)
 {
 	struct datagram *oldest;
 
-	while ((oldest = TAILQ_FIRST(&d->held)) && oldest->until_ns <= now_ns)
+	d->came_ns = came_ns;
+	while ((oldest = TAILQ_FIRST(&d->held)) && oldest->until_ns <= came_ns)
 		datagram_give_up(d, oldest);
-	while ((oldest = TAILQ_FIRST(&d->remembered)) && oldest->until_ns <= now_ns)
+	while ((oldest = TAILQ_FIRST(&d->remembered)) && oldest->until_ns <= came_ns)
 		datagram_forget(d, oldest);
 }
 
 void datagrams_give_up(struct datagrams *d)
 {
-	datagrams_expire(d, UINT64_MAX);
+	while (!TAILQ_EMPTY(&d->held))
+		datagram_give_up(d, TAILQ_FIRST(&d->held));
 }
 
 /* ---- one fragment ---------------------------------------------------------------------------------- */
@@ -487,7 +492,6 @@ bool datagrams_add(struct datagrams *d, const uint8_t *bytes, uint32_t n_bytes, 
 	struct datagram *datagram;
 	struct piece piece;
 
-	datagrams_expire(d, now_ns);
 	if (!read_piece(bytes, n_bytes, frame, &piece)) {
 		d->counts.refused++;
 		return false;

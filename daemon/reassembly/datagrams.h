@@ -61,12 +61,15 @@ void datagrams_free(struct datagrams *datagrams);
 bool datagrams_add(struct datagrams *datagrams, const uint8_t *bytes, uint32_t n_bytes, const struct frame *frame,
                    uint32_t tag, uint64_t now_ns, struct datagram_frame *whole);
 
-/** Give up those that have waited too long. */
-void datagrams_expire(struct datagrams *datagrams, uint64_t now_ns);
+/**
+ * All frames that came before that time have been added: give up those that had waited too long by then. So a datagram
+ * is not given up while its fragments wait for a worker that stood still.
+ */
+void datagrams_expire(struct datagrams *datagrams, uint64_t came_ns);
 /** Give all up: no packet comes any more. */
 void datagrams_give_up(struct datagrams *datagrams);
 
-/** When the first fragment of the oldest one that is held came; UINT64_MAX: none is held. */
+/** All fragments that are held came after that time; UINT64_MAX: none is held. */
 uint64_t datagrams_oldest_ns(const struct datagrams *datagrams);
 
 const struct datagram_counts *datagrams_counts(const struct datagrams *datagrams);

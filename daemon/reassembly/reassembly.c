@@ -184,12 +184,11 @@ static void show_counts(struct reassembly *r)
 static int reassembly_poll(struct backend_queue *queue, struct backend_event *events, uint32_t max)
 {
 	struct reassembly *r = reassembly_of(queue);
+	uint64_t before_ns = time_of_clock_ns(CLOCK_MONOTONIC_COARSE); /* not later than CLOCK_MONOTONIC */
 	bool has_rows = r->rows.n_posted > 0;
 	int n, failed;
 
 	r->n_events = 0;
-	if (datagrams_counts(r->datagrams)->held)
-		datagrams_expire(r->datagrams, time_monotonic_ns());
 	if (has_rows && r->rows.n_posted < max)
 		max = r->rows.n_posted;
 	max = max < BATCH ? max : BATCH;
@@ -199,6 +198,8 @@ static int reassembly_poll(struct backend_queue *queue, struct backend_event *ev
 		r->n_events += take_frame(r, &r->taken_events[i], &events[r->n_events]);
 	if (n > 0 && !has_rows)
 		r->n_no_row += (uint32_t)n;
+	if (r->is_drained)
+		datagrams_expire(r->datagrams, before_ns);
 	show_counts(r);
 	show_given(r);
 	if (n <= 0)

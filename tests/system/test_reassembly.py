@@ -13,6 +13,7 @@ import pytest
 
 import conftest
 import frames
+import stopped_thread
 from frames import fragment_frame, udp_datagram
 from test_capture import capture_file, replay, tshark_payloads
 
@@ -419,9 +420,9 @@ def test_a_wrong_checksum_is_found(daemon, narrow, consumer):
 class Recorder:
     tool = conftest.Build.ibvcapd.parent.parent / "tools/ibvcap"
 
-    def __init__(self, one, path):
+    def __init__(self, one, path, *options):
         self.process = subprocess.Popen([str(word) for word in (
-            self.tool, "record", "lidar", "--socket", one.socket_path, "-w", path)], stdout=subprocess.PIPE,
+            self.tool, "record", "lidar", "--socket", one.socket_path, "-w", path, *options)], stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT, text=True)
         conftest.wait_until(lambda: one.status()["consumers"], 20, "the recorder")
 
@@ -430,6 +431,43 @@ class Recorder:
         self.process.terminate()
         said = self.process.communicate(timeout=30)[0]
         return self.process.returncode, said
+
+
+def stop_worker(one):
+    worker, = stopped_thread.threads(one.pid(), "lidar")
+    return stopped_thread.stopped(worker)
+
+
+def test_fragments_that_wait_for_a_worker_are_joined(daemon, narrow, consumer):
+    """However long it stands still: the time counts from when all that came has been taken."""
+    one = daemon([lidar(narrow)])
+    reader = consumer(one, "lidar", "--count", 1, "--timeout", 30000)
+    payload = random.Random(12).randbytes(SIZE)
+    parts = fragments(narrow, payload)
+    narrow.send(*parts[:2])
+    conftest.wait_until(lambda: one.stream()["matched"] == 2, 10, one.stream)
+    with stop_worker(one):
+        narrow.send(*parts[2:])
+        time.sleep(0.5)
+    expect_payloads(reader, [payload])
+    expect_sum_at_rest(one, published=1, no_buffer=0, incomplete_datagrams=0)
+
+
+def test_a_file_that_ends_before_a_worker_takes_fragments_is_not_complete(daemon, narrow, tmp):
+    """They came before its end, and one lacks. The daemon has read the flow counters since then."""
+    one = daemon([lidar(narrow)])
+    recorder = Recorder(one, tmp / "frames.pcapng", "--file-packets", 1000000)
+    time.sleep(0.5)
+    with stop_worker(one):
+        narrow.send(*fragments(narrow, bytes(SIZE))[:4])
+        time.sleep(0.3)
+        recorder.process.send_signal(signal.SIGUSR1)
+        time.sleep(0.5)
+    conftest.wait_until(lambda: one.stream()["incomplete_datagrams"] == 1, 10, one.stream)
+    recorder.stop()
+    first, _ = sorted(tmp.glob("frames_*.pcapng"))
+    done = subprocess.run([str(recorder.tool), "info", str(first)], capture_output=True, text=True, check=False)
+    assert done.returncode in (1, 2), done.stdout
 
 
 @pytest.mark.parametrize("at_once", [True, False])
