@@ -187,9 +187,8 @@ static const struct setting settings[] = {
                  "it gets the frames of the first port, and GIDs and port state are the bond's"},
 	{"SOFTHCA_PROFILE", "connectx5", PROFILE(device.profile), .meaning = "the model"},
 	{"SOFTHCA_ENGINE", "afpacket", CHOICE(device.wire.engine, wire_engine_names),
-         .meaning = "the wire: the netdev (afpacket for low latency, afpacket-throughput for high rates); a cable"
-                    " from the first netdev to the second, from the third to the fourth, … (memory); or no wire, "
-                    "and frames from a generator (generator)"},
+         .meaning = "the wire: the netdev (afpacket for low latency, afpacket-throughput for high rates); or"
+                    " no wire, and frames from a generator (generator)"},
 	{"SOFTHCA_GENERATOR", "payload", CHOICE(device.wire.generator.writes, generator_writes),
          .meaning = "what the generator writes into memory: whole frames and completions, or completions only"},
 	{"SOFTHCA_GENERATOR_PAYLOAD", "64", NUMBER(device.wire.generator.payload_bytes, 0, 65000),

@@ -32,7 +32,7 @@ static const char usage_text[] =
 	"  -i, --interfaces=LIST   network devices that are the ports\n"
 	"  -p, --profile=NAME      model: %s\n"
 	"                          (default connectx5)\n"
-	"  -e, --engine=NAME       the wire: afpacket (default), afpacket-throughput, memory,\n"
+	"  -e, --engine=NAME       the wire: afpacket (default), afpacket-throughput,\n"
 	"                          generator\n"
 	"  -l, --library=FILE      libsofthca.so to preload (default: beside this program or\n"
 	"                          installed)\n"

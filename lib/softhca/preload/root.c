@@ -34,10 +34,6 @@ static void root_add_devices(struct root *r, const char *list, const struct devi
 		struct device *d = &r->devices[r->n_devices];
 
 		config.netdev = name; /* points into `copy`, which is never freed */
-		if (r->n_devices % 2) {
-			config.wire.peer = d[-1].config.netdev;
-			d[-1].config.wire.peer = name;
-		}
 		device_init(d, &config, r->n_devices, &uverbs_events);
 		r->n_devices++;
 	}

@@ -3,7 +3,7 @@
 #ifndef SOFTHCA_WIRE_AFPACKET_H
 #define SOFTHCA_WIRE_AFPACKET_H
 
-#include "engine.h"
+#include "wire.h"
 
 #include <linux/if_packet.h>
 #include <pthread.h>

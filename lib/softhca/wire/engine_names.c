@@ -3,7 +3,8 @@
 #include "wire.h"
 
 const char *const wire_engine_names[] = {
-	[WIRE_AFPACKET] = "afpacket", [WIRE_AFPACKET_THROUGHPUT] = "afpacket-throughput",
-	[WIRE_MEMORY] = "memory",     [WIRE_GENERATOR] = "generator",
+	[WIRE_AFPACKET] = "afpacket",
+	[WIRE_AFPACKET_THROUGHPUT] = "afpacket-throughput",
+	[WIRE_GENERATOR] = "generator",
 	[WIRE_GENERATOR + 1] = NULL,
 };

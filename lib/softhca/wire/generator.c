@@ -4,7 +4,7 @@
  * accepts every frame that is sent. With it one can measure what the device costs, and what a program costs above
  * it.
  */
-#include "engine.h"
+#include "wire.h"
 #include "link.h"
 #include "clock_now.h"
 

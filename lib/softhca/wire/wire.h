@@ -42,14 +42,13 @@ struct wire_stats {
 };
 
 /* wire_engine_names has their names in the same order. */
-enum wire_engine { WIRE_AFPACKET, WIRE_AFPACKET_THROUGHPUT, WIRE_MEMORY, WIRE_GENERATOR };
+enum wire_engine { WIRE_AFPACKET, WIRE_AFPACKET_THROUGHPUT, WIRE_GENERATOR };
 
 enum wire_generator_writes { WIRE_WRITES_PAYLOAD, WIRE_WRITES_COMPLETIONS };
 
 struct wire_config {
 	enum wire_engine engine;
 	const char *netdev;
-	const char *peer; /* memory: the netdev at the other end, or NULL: no cable */
 	size_t ring_bytes;
 	struct {
 		enum wire_generator_writes writes;
@@ -88,8 +87,9 @@ struct wire {
 /* The engines' names, ended by NULL. */
 extern const char *const wire_engine_names[];
 
-/* 0 or negative errno: -EPERM without CAP_NET_RAW, -ENODEV if there is no such netdev, -EBUSY if another process has
- * this end of a memory wire. */
-int wire_open(struct wire **wire, const struct wire_config *config);
+/* wire_open() opens the engine that the configuration names, by that engine's function. 0 or negative errno: -EPERM
+ * without CAP_NET_RAW, -ENODEV if there is no such netdev. */
+typedef int wire_opener(struct wire **wire, const struct wire_config *config);
+wire_opener wire_open, afpacket_open_v2, afpacket_open_v3, generator_open;
 
 #endif

@@ -91,108 +91,16 @@ def test_a_netdevs_starved_queue_counts_what_it_drops(net, wire, name):
     assert (counts["received"], counts["out_of_buffer"]) == (64, 936)
 
 
-# ---- a cable between two devices -----------------------------------------------------------------------------------
+def sockets(net):
+    return len(in_namespace(net.rx, lambda: open("/proc/thread-self/net/packet",
+                                                 encoding="ascii").read()).splitlines())
 
 
-MEMORY = engine("memory")
-PAIR = {"interfaces": "rx0,rx1"}
-
-
-@pytest.fixture
-def cable(net):
-    """Two netdevs of one namespace, which serve only as names and addresses; returns the first one."""
-    net.add_wire()
-    return net.wires[0]
-
-
-def test_a_cable_brings_frames_byte_for_byte(net, cable, tmp):
-    sent = some_frames(cable)
-    client = Client(net, "-d", "mlx5_0", "-c", len(sent), "-w", tmp / "dump", environment=MEMORY, **PAIR)
-    assert send(net, sent, "-d", "mlx5_1", environment=MEMORY, **PAIR) == len(sent)
-    assert client.counts()["errors"] == 0
-    assert records(tmp / "dump") == sent
-
-
-def test_a_cable_has_two_directions(net, cable, tmp):
-    there, back = some_frames(cable, (100, 200)), some_frames(net.wires[1], (300, 400, 500))
-    first = Client(net, "-d", "mlx5_0", "-c", 2, "-w", tmp / "first", environment=MEMORY, **PAIR)
-    assert send(net, there, "-d", "mlx5_1", environment=MEMORY, **PAIR) == 2
-    first.counts()
-    second = Client(net, "-d", "mlx5_1", "-c", 3, "-w", tmp / "second", environment=MEMORY, **PAIR)
-    assert send(net, back, "-d", "mlx5_0", environment=MEMORY, **PAIR) == 3
-    second.counts()
-    assert (records(tmp / "first"), records(tmp / "second")) == (there, back)
-
-
-def test_a_cables_losses_have_names(net, cable):
-    """The receiver is stopped, so its ring fills. The remaining frames are discards, and every lost frame is
-    counted."""
-    slots = 64  # the largest power of two of 9 KiB ones in 1 MiB
-    client = Client(net, "-d", "mlx5_0", "-c", slots, environment={**MEMORY, "SOFTHCA_RING_MIB": "1"}, **PAIR)
-    sender = Sender(net, "-r", 1000, "-d", "mlx5_1", environment=MEMORY, **PAIR)
-    stop(client.process.pid)
-    sent = sender.send([cable.frame(b"x" * 200, PORT)])
-    os.kill(client.process.pid, signal.SIGCONT)
-    counts = client.counts()
-    assert (sent, counts["matched"], counts["discards"]) == (1000, slots, 1000 - slots), counts
-
-
-def test_a_cables_starved_queue_counts_what_it_drops(net, cable):
-    client = Client(net, "-d", "mlx5_0", "-n", 64, "-r", "-m", 1000, environment=MEMORY, **PAIR)
-    assert send(net, [cable.frame(b"x" * 50, PORT)], "-r", 1000, "-d", "mlx5_1", environment=MEMORY, **PAIR) == 1000
-    counts = client.counts()
-    assert (counts["received"], counts["out_of_buffer"], counts["discards"]) == (64, 936, 0)
-
-
-def test_a_cable_without_another_end_takes_frames(net, cable):
-    assert send(net, some_frames(cable), "-d", "mlx5_1", environment=MEMORY, **PAIR) == 8
-    # A device without a partner has no cable.
-    assert send(net, some_frames(cable), "-d", "mlx5_0", environment=MEMORY, interfaces="rx0") == 8
-
-
-def test_an_end_can_be_taken_once(net, cable):
-    first = Client(net, "-d", "mlx5_0", "-c", 1, environment=MEMORY, **PAIR)
-    second = subprocess.run(under(net, SENDER, "-d", "mlx5_0", **PAIR), input=b"", capture_output=True, check=False,
-                            env={**os.environ, **MEMORY}, timeout=60)
-    assert second.returncode == 1 and b"ibv_create_qp_ex (errno 16" in second.stderr
-    assert send(net, some_frames(cable, (50,)), "-d", "mlx5_1", environment=MEMORY, **PAIR) == 1
-    assert first.counts()["received"] == 1
-
-
-def cables(net):
-    return in_namespace(net.rx, lambda: open("/proc/thread-self/net/unix",
-                                             encoding="ascii").read()).count("softhca-wire")
-
-
-def test_a_killed_end_leaves_nothing_and_its_successor_is_heard(net, cable, tmp):
-    client = Client(net, "-d", "mlx5_0", "-i", 60000, environment=MEMORY, **PAIR)
-    assert cables(net) == 1
-    client.process.kill()
-    client.process.wait(60)
-    client.process.stdout.close()
-    client.process.stderr.close()
-    wait_until(lambda: cables(net) == 0, 60, "the killed end gone")
-    sent = some_frames(cable)
-    again = Client(net, "-d", "mlx5_0", "-c", len(sent), "-w", tmp / "dump", environment=MEMORY, **PAIR)
-    send(net, sent, "-d", "mlx5_1", environment=MEMORY, **PAIR)
-    again.counts()
-    assert records(tmp / "dump") == sent
-    assert cables(net) == 0
-
-
-def sockets(net, table):
-    """The same for memory wires and for AF_PACKET."""
-    rows = in_namespace(net.rx, lambda: open(f"/proc/thread-self/net/{table}",
-                                             encoding="ascii").read()).splitlines()[1:]
-    return sum(table == "packet" or "softhca-wire" in row for row in rows)
-
-
-@pytest.mark.parametrize("name, table", [("memory", "unix"), ("afpacket", "packet"), ("afpacket-throughput", "packet")])
-def test_a_forked_child_does_not_keep_the_wire(net, cable, name, table):
-    """A child that neither calls exec nor uses verbs, like the worker of a program that forks. cable: there are
-    two netdevs."""
-    before = sockets(net, table)
-    program = subprocess.Popen(under(net, BUILD / "tests/softhca/support/verbs_flow", **PAIR),
+@pytest.mark.parametrize("name", NETDEV_ENGINES)
+def test_a_forked_child_does_not_keep_the_wire(net, wire, name):
+    """A child that neither calls exec nor uses verbs, like the worker of a program that forks."""
+    before = sockets(net)
+    program = subprocess.Popen(under(net, BUILD / "tests/softhca/support/verbs_flow"),
                                stdin=subprocess.PIPE, text=True,
                                stdout=subprocess.PIPE, env={**os.environ, **engine(name)})
     child = None
@@ -201,22 +109,15 @@ def test_a_forked_child_does_not_keep_the_wire(net, cable, name, table):
         program.stdin.flush()
         assert program.stdout.readline() == "ok 0\n"
         child = int(program.stdout.readline().split()[1])
-        assert sockets(net, table) == before + 1
+        assert sockets(net) == before + 1
         program.kill()
         program.wait(60)
-        wait_until(lambda: sockets(net, table) == before, 60, "the wire let go of")
+        wait_until(lambda: sockets(net) == before, 60, "the wire let go of")
         os.kill(child, 0)  # the child still runs
     finally:
         program.kill()
         if child:
             os.kill(child, signal.SIGKILL)
-
-
-def test_another_interface_list_is_another_cable(net, cable):
-    net.add_wire()
-    client = Client(net, "-d", "mlx5_0", "-i", 500, environment=MEMORY, **PAIR)
-    send(net, some_frames(cable), "-d", "mlx5_1", environment=MEMORY, interfaces="rx1,rx2")
-    assert client.counts()["matched"] == 0
 
 
 # ---- the generator -------------------------------------------------------------------------------------------------
@@ -319,4 +220,4 @@ def test_an_unknown_engine_is_one_line(net):
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 64
     assert done.stderr == ("softhca: SOFTHCA_ENGINE=pigeon: not known; "
-                           "accepted: afpacket, afpacket-throughput, memory, generator\n")
+                           "accepted: afpacket, afpacket-throughput, generator\n")
