@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * The handlers of the daemon's event sources. They lie above every room: a handler may stop, reload or refresh the
- * whole daemon. What a room asks of the loop goes through schedule.h.
+ * whole daemon. What a room asks of the loop goes through service.h.
  */
 #include "daemon/events.h"
 
@@ -10,7 +10,7 @@
 #include "daemon/net/link_watch.h"
 #include "daemon/port/interface.h"
 #include "daemon/reload/reload.h"
-#include "daemon/state/schedule.h"
+#include "daemon/state/service.h"
 #include "daemon/stream/stream.h"
 
 #include <errno.h>
@@ -209,7 +209,7 @@ void events_take_notice(struct interface *interface, const struct backend_notice
 	}
 }
 
-/* ---- the watchdog --------------------------------------------------------------------------------- */
+/* ---- the watchdog ------------------------------------------------------------------------------- */
 
 /*
  * Tells the service manager that the daemon lives (WatchdogSec=) as long as the control thread, which runs this, and

@@ -21,7 +21,7 @@ MAY_INCLUDE = {
     API: [],
     "lib/frame": [],
     "lib/mdoc": [],
-    "lib/status": [API, "lib/mdoc"],
+    "lib/status": [API],
     CORE: [API, "lib/frame", "lib/status"],
     "lib/python": [API, "lib/status"],
     "lib/softhca": ["lib/softhca/device", "lib/softhca/wire/complain.h"],  # the command, and the settings
@@ -90,7 +90,7 @@ MAY_INCLUDE = {
     "tools/inspect": [API, "lib/status", "tools/capture", "tools/common", "tools/json", "tools/recording"],
     # The program: its subcommands' entries. No other room includes it.
     "tools/ibvcap": [API, "tools/common", "tools/inspect", "tools/receive", "tools/reconfigure", "tools/record",
-                     "tools/send", "tools/status", "daemon/base/standard_files.h", "daemon/base/time.h"],
+                     "tools/send", "tools/status", "daemon/base/fd.h", "daemon/base/time.h"],
     # It asks the daemon's own code: is the configuration right, what does it take, does the device take a queue?
     "tools/doctor": ["daemon/base", "daemon/config", "daemon/flow", "daemon/memory/geometry.h",
                      "daemon/backend/backend.h", "daemon/backend/choice",

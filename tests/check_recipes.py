@@ -23,7 +23,7 @@ FIELD = {
     "lib/status/fields.c": ('"The channel that the sender sends on"),\n',
                             '"The channel that the sender sends on"),\n'
                             '\tFIELD(tested, U64, LEVEL, NULL, "The number that a test gave"),\n'),
-    "daemon/control/status_channel.c": ("struct ibvcap_status_sender part = {",
+    "daemon/control/status_stream.c": ("struct ibvcap_status_sender part = {",
                                         "struct ibvcap_status_sender part = {.tested = 42, "),
 }
 DROP = {

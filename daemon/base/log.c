@@ -3,15 +3,16 @@
 #include "daemon/base/log.h"
 
 #include "daemon/base/log_event.h"
-#include "daemon/base/log_limit.h"
 #include "daemon/base/time.h"
 
+#include <assert.h>
 #include <ctype.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -35,7 +36,7 @@ void log_set_level(int priority)
 	log_level = priority;
 }
 
-/* ---- how often ------------------------------------------------------------------------------------- */
+/* ---- how often ---------------------------------------------------------------------------------- */
 
 static bool log_is_allowed(const char *format, uint64_t *n_left_out)
 {
@@ -49,7 +50,7 @@ static bool log_is_allowed(const char *format, uint64_t *n_left_out)
 	return allowed;
 }
 
-/* ---- the text -------------------------------------------------------------------------------------- */
+/* ---- the text ----------------------------------------------------------------------------------- */
 
 /* Length of the UTF-8 sequence at text; 0 if it is malformed (Unicode, table 3-7) or a control character. */
 static unsigned utf8_bytes(const char *text)
@@ -102,7 +103,7 @@ log_format(char text[LOG_LINE_MAX], uint64_t n_left_out, const char *format, va_
 		         n_left_out);
 }
 
-/* ---- to the journal -------------------------------------------------------------------------------- */
+/* ---- to the journal ----------------------------------------------------------------------------- */
 
 /* Child processes inherit JOURNAL_STREAM (systemd.exec(5)), so stderr has to be the socket that it names. */
 static bool log_is_stderr_journal(void)
@@ -179,7 +180,7 @@ static bool log_send_to_journal(int priority, const struct log_about *about, uin
 	return sd_journal_sendv(fields.list, fields.n) >= 0;
 }
 
-/* ---- to stderr ------------------------------------------------------------------------------------- */
+/* ---- to stderr ---------------------------------------------------------------------------------- */
 
 static void log_write_all(const char *text, size_t bytes)
 {
@@ -244,4 +245,66 @@ void log_lines(int priority, const struct log_about *about, const char *text, co
 	for (; (end = strchr(text, '\n')); text = end + 1)
 		log_message(priority, about, "%.*s", (int)(end - text), text);
 	log_message(priority, about, "%s%s", text, behind);
+}
+
+/* ---- events ------------------------------------------------------------------------------------- */
+
+const char *const log_event_ids[LOG_EVENT_N] = {
+	[LOG_EVENT_READY] = "1c523a4a540740f988e12fbc3ea9e333",
+	[LOG_EVENT_FAILED] = "2f5aaeaf5e6d41b7a4d4ca34f383a608",
+	[LOG_EVENT_RELOADED] = "7e929f93d7f74f5d984e32155b3006e7",
+	[LOG_EVENT_RELOAD_FAILED] = "0a9f6c70f72b42fdb21b397ed1a00e99",
+	[LOG_EVENT_WAITING_FOR_MEMORY] = "04251727eede4d14b59b7e2941bf9459",
+	[LOG_EVENT_LINK_DOWN] = "b14112eb41284127b567e5de4a8d84bd",
+	[LOG_EVENT_LINK_UP] = "4a2ca4a570a64b7c9424dfdf35675cd1",
+	[LOG_EVENT_DEVICE] = "f19f3c39931143b0a50dc1d87fbeb7dd",
+	[LOG_EVENT_PACKETS_LOST] = "f695e6ce7806413ca1a0ccb17828f665",
+	[LOG_EVENT_STREAM_ENDED] = "fa587a8669f9420da4c4373f1a7d7adf",
+	[LOG_EVENT_CONSUMER_BAD] = "af66331c83c94e1c81417d6abf48f13b",
+	[LOG_EVENT_CONSUMER_DEMOTED] = "e595737ec7cd439099a08e82712999ba",
+	[LOG_EVENT_CHANNEL_FAILED] = "c7f951cccafa410dbbe0fb4c31952ce4",
+	[LOG_EVENT_CHANNEL_ENDED] = "6ae52e79aecc43b197cfe996e3b3d91a",
+	[LOG_EVENT_DESTINATION_LOST] = "518cba9ea1e349ffbf06642fe105fafc",
+	[LOG_EVENT_DESTINATION_FOUND] = "784883425cba4b14863ab7aa9835295b",
+	[LOG_EVENT_SENDER_BAD] = "bd092fad0b17420e9d6b61f30cee9fe0",
+	[LOG_EVENT_CLIENT_REFUSED] = "f13b1d646d6d4f36b2c6758557544053",
+	[LOG_EVENT_CLIENT_BAD] = "7cc3db2063574ef5894492a145f08c64",
+	[LOG_EVENT_RIGHTS_LOST] = "e0c5a7e69d614a8e84a705446c6ccb01",
+	[LOG_EVENT_STUCK] = "29b52fdf2e6648c486191e150772d4fa",
+	[LOG_EVENT_WAKE_BUDGET] = "44bdfbfbc8784ac391aba5b869d4bc0d",
+};
+static_assert(LOG_EVENT_N == 23, "an event needs an id here and a text in systemd/ibvcap.catalog");
+
+/* ---- limits ------------------------------------------------------------------------------------- */
+
+/* The entry of the message, or, if it has none, the one whose interval began first, which is then replaced. */
+static struct log_limit_site *log_limit_find(struct log_limit *limit, const void *site)
+{
+	struct log_limit_site *oldest = &limit->sites[0];
+
+	for (size_t i = 0; i < LOG_LIMIT_SITES; i++) {
+		if (limit->sites[i].site == site)
+			return &limit->sites[i];
+		if (limit->sites[i].since_ns < oldest->since_ns)
+			oldest = &limit->sites[i];
+	}
+	*oldest = (struct log_limit_site){.site = site};
+	return oldest;
+}
+
+bool log_limit_allows(struct log_limit *limit, const void *site, uint64_t now_ns, uint64_t *n_left_out)
+{
+	struct log_limit_site *mine = log_limit_find(limit, site);
+
+	*n_left_out = 0;
+	if (mine->n == 0 || now_ns - mine->since_ns >= LOG_LIMIT_S * UINT64_C(1000000000)) {
+		*n_left_out = mine->n_left_out;
+		*mine = (struct log_limit_site){.site = site, .since_ns = now_ns};
+	}
+	if (mine->n < LOG_LIMIT_N) {
+		mine->n++;
+		return true;
+	}
+	mine->n_left_out++;
+	return false;
 }

@@ -9,7 +9,7 @@
 #include "daemon/base/size.h"
 #include "daemon/channel/tx_headers.h"
 #include "daemon/port/interface_tx.h"
-#include "daemon/state/schedule.h"
+#include "daemon/state/service.h"
 #include "daemon/state/state.h"
 #include "lib/status/counters.h"
 #include "lib/ibvcap/ring.h"
@@ -133,7 +133,7 @@ int channel_prepare(struct channel *channel, uint64_t epoch, struct failure *fai
 	return 0;
 }
 
-/* ---- senders' arenas ------------------------------------------------------------------------------- */
+/* ---- senders' arenas ---------------------------------------------------------------------------- */
 
 static int channel_register_arena(void *context, const struct shm *arena, const void **registration,
                                   struct failure *failure)
@@ -167,7 +167,7 @@ static void channel_look_for_end(void *context)
 	schedule_reap(daemon);
 }
 
-/* ---- mail to the worker ---------------------------------------------------------------------------- */
+/* ---- mail to the worker ------------------------------------------------------------------------- */
 
 static void channel_refresh_state(struct channel *channel)
 {
@@ -304,7 +304,7 @@ int channel_serve(struct channel *channel, struct failure *failure)
 	                            strerror(-r));
 }
 
-/* ---- ending ---------------------------------------------------------------------------------------- */
+/* ---- ending ------------------------------------------------------------------------------------- */
 
 void channel_close(struct channel *channel)
 {

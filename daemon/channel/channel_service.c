@@ -8,7 +8,7 @@
 #include "daemon/base/log.h"
 #include "daemon/port/interface_set.h"
 #include "daemon/port/interface_tx.h"
-#include "daemon/state/schedule.h"
+#include "daemon/state/service.h"
 #include "daemon/state/state.h"
 
 #include <errno.h>

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Checks of channels and destinations that concern several keys, or several channels, at once. */
-#include "daemon/config/check.h"
 #include "daemon/config/config_reader.h"
 
 #include <errno.h>

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Checks of flows that concern several keys at once. */
-#include "daemon/config/check.h"
 #include "daemon/config/config_reader.h"
 
 #include <linux/if_ether.h>

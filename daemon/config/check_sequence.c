@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Checks the description of the packets' own number: its keys against each other, and against the stream's rows. */
-#include "daemon/config/check.h"
 #include "daemon/config/config_reader.h"
 
 #include "lib/ibvcap/sequence.h"

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Checks of streams that concern several keys at once. */
-#include "daemon/config/check.h"
 #include "daemon/config/config_reader.h"
 
 #include <errno.h>

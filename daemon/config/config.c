@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Questions that the structs of a configuration answer. */
+/* Questions that the structs of a configuration answer, and the list of all memory that a configuration points at. */
 #include "daemon/config/config.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #define TTL_OF_GROUPS 1
@@ -94,4 +95,43 @@ const struct config_channel *config_find_channel(const struct config *config, co
 		if (strcmp(config->channels[i].name, name) == 0)
 			return &config->channels[i];
 	return NULL;
+}
+
+/* ---- memory ------------------------------------------------------------------------------------- */
+
+struct config_memory {
+	struct config_memory *next;
+	max_align_t bytes[];
+};
+
+void *config_allocate(struct config *config, size_t n, size_t bytes)
+{
+	struct config_memory *memory = calloc(1, sizeof(*memory) + n * bytes);
+
+	if (!memory)
+		return NULL;
+	memory->next = config->memory;
+	config->memory = memory;
+	return memory->bytes;
+}
+
+void config_free(struct config *config)
+{
+	if (!config)
+		return;
+	for (struct config_memory *memory = config->memory, *next; memory; memory = next) {
+		next = memory->next;
+		free(memory);
+	}
+	free(config);
+}
+
+void config_free_chain(struct config *config)
+{
+	while (config) {
+		struct config *older = config->older;
+
+		config_free(config);
+		config = older;
+	}
 }

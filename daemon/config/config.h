@@ -14,6 +14,7 @@
 #include <net/if.h>
 #include <netinet/in.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <sys/types.h>
@@ -296,5 +297,8 @@ const struct config_channel *config_find_channel(const struct config *config, co
 void config_free(struct config *config);
 /** Free it and all older ones. */
 void config_free_chain(struct config *config);
+
+/** Zeroed memory that is freed with the config. NULL: out of memory. Inside the config room only. */
+void *config_allocate(struct config *config, size_t n, size_t bytes);
 
 #endif

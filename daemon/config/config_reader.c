@@ -5,10 +5,8 @@
 #include "daemon/config/config_reader.h"
 
 #include "daemon/base/log.h"
-#include "daemon/config/config_memory.h"
-#include "daemon/config/key_value.h"
-#include "daemon/config/render.h"
-#include "daemon/config/user_names.h"
+#include "daemon/config/config.h"
+#include "daemon/config/key.h"
 
 #include <errno.h>
 #include <inttypes.h>

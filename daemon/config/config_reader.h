@@ -29,4 +29,20 @@ const config_setting_t *config_reader_find(const config_setting_t *group, const 
 int config_reader_read_group(const struct config_reader *reader, const config_setting_t *setting,
                              const struct key_group *group, void *base);
 
+/* The check functions of the key groups (key.h): keys against each other. Pure. */
+int config_check_flow(const struct config_reader *reader, const config_setting_t *setting, const void *entry);
+int config_check_sequence(const struct config_reader *reader, const config_setting_t *setting, const void *entry);
+int config_check_stream(const struct config_reader *reader, const config_setting_t *setting, const void *entry);
+int config_check_stream_among(const struct config *config, const void *entry, struct failure *failure);
+
+int config_check_destination(const struct config_reader *reader, const config_setting_t *setting, const void *entry);
+int config_check_channel(const struct config_reader *reader, const config_setting_t *setting, const void *entry);
+int config_check_channel_among(const struct config *config, const void *entry, struct failure *failure);
+
+/**
+ * A line "key = value;\n" for each key in the table's order but groups and lists, defaults included. Values are checked
+ * ones. setting: NULL = every key has its default. The text is the config's. NULL: out of memory.
+ */
+const char *render_group(struct config *config, const struct key_group *group, const config_setting_t *setting);
+
 #endif

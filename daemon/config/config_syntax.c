@@ -5,8 +5,7 @@
  */
 #include "daemon/config/config_syntax.h"
 
-#include "daemon/config/config_token.h"
-
+#include <ctype.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -45,7 +44,7 @@ syntax_set(const struct syntax_walk *walk, unsigned line, const char *format, ..
 	return true;
 }
 
-/* ---- brackets -------------------------------------------------------------------------------------- */
+/* ---- brackets ----------------------------------------------------------------------------------- */
 
 static const char *syntax_kind_of(char mark)
 {
@@ -106,7 +105,7 @@ static bool syntax_judge_end(const struct syntax_walk *walk)
 	                  syntax_kind_of(open->mark), syntax_end_of(open->mark));
 }
 
-/* ---- words and strings ----------------------------------------------------------------------------- */
+/* ---- words and strings -------------------------------------------------------------------------- */
 
 /* Is the token a value, or an element of a list or array? If not, it is the name of a key. */
 static bool syntax_is_value(const struct syntax_walk *walk)
@@ -181,7 +180,7 @@ static bool syntax_judge_behind_key(const struct syntax_walk *walk, const struct
 	                  key->start);
 }
 
-/* ---- the walk -------------------------------------------------------------------------------------- */
+/* ---- the walk ----------------------------------------------------------------------------------- */
 
 static bool syntax_judge_first(const struct syntax_walk *walk, const struct token *token)
 {
@@ -253,7 +252,7 @@ bool syntax_find_mistake(const char *text, unsigned line, struct syntax_mistake 
 	return false;
 }
 
-/* ---- a key for the second time --------------------------------------------------------------------- */
+/* ---- a key for the second time ------------------------------------------------------------------ */
 
 /* The line at which the group has the key already; 0: it has not. */
 static unsigned syntax_find_key(struct token_cursor group, const struct token *key)
@@ -300,4 +299,77 @@ bool syntax_find_duplicate(const char *text, unsigned line, struct syntax_mistak
 		token = token_next(&walk.at);
 	}
 	return false;
+}
+
+/* ---- tokens ------------------------------------------------------------------------------------- */
+
+void token_skip(struct token_cursor *cursor, size_t n)
+{
+	for (; n && *cursor->at; n--)
+		cursor->line += *cursor->at++ == '\n';
+}
+
+/* False: a comment without an end. */
+static bool token_skip_blank(struct token_cursor *cursor)
+{
+	for (;;) {
+		const char *at = cursor->at;
+
+		if (isspace((unsigned char)*at)) {
+			token_skip(cursor, 1);
+		} else if (*at == '#' || (at[0] == '/' && at[1] == '/')) {
+			token_skip(cursor, strcspn(at, "\n"));
+		} else if (at[0] == '/' && at[1] == '*') {
+			const char *end = strstr(at + 2, "*/");
+
+			if (!end)
+				return false;
+			token_skip(cursor, (size_t)(end + 2 - at));
+		} else {
+			return true;
+		}
+	}
+}
+
+static void token_skip_string(struct token_cursor *cursor)
+{
+	token_skip(cursor, 1);
+	while (*cursor->at && *cursor->at != '"')
+		token_skip(cursor, *cursor->at == '\\' ? 2 : 1);
+	token_skip(cursor, 1);
+}
+
+static bool token_is_word_character(char character)
+{
+	return isalnum((unsigned char)character) || (character && strchr("_*-.+@", character));
+}
+
+struct token token_next(struct token_cursor *cursor)
+{
+	bool is_open = !token_skip_blank(cursor);
+	struct token token = {.start = cursor->at, .line = cursor->line};
+
+	if (is_open) {
+		token.kind = TOKEN_OPEN_COMMENT;
+		token_skip(cursor, strlen(cursor->at));
+	} else if (*cursor->at == '\0') {
+		token.kind = TOKEN_END;
+	} else if (*cursor->at == '"') {
+		token.kind = TOKEN_STRING;
+		token_skip_string(cursor);
+	} else if (token_is_word_character(*cursor->at)) {
+		token.kind = TOKEN_WORD;
+		while (token_is_word_character(*cursor->at))
+			cursor->at++;
+	} else {
+		token.kind = TOKEN_MARK;
+		token_skip(cursor, 1);
+	}
+	token.length = (size_t)(cursor->at - token.start);
+	return token;
+}
+
+bool token_is(const struct token *token, char mark)
+{
+	return token->kind == TOKEN_MARK && *token->start == mark;
 }

@@ -7,6 +7,7 @@
 #define DAEMON_CONFIG_CONFIG_SYNTAX_H
 
 #include <stdbool.h>
+#include <stddef.h>
 
 #define SYNTAX_TEXT_BYTES 256
 
@@ -20,5 +21,36 @@ bool syntax_find_mistake(const char *text, unsigned line, struct syntax_mistake 
 
 /** text: a file in which this line has a key that its group has already. False: that key is not found. */
 bool syntax_find_duplicate(const char *text, unsigned line, struct syntax_mistake *mistake);
+
+/* ---- the tokens of libconfig's syntax ----------------------------------------------------------- */
+
+enum token_kind {
+	TOKEN_END,
+	TOKEN_WORD,         /* a name, a number, true or false, "@include": letters, digits, and some of + - * . _ @ */
+	TOKEN_STRING,       /* with its quotes; the closing one is missing if the text ends before it */
+	TOKEN_MARK,         /* any other character */
+	TOKEN_OPEN_COMMENT, /* a comment without an end, to the end of the text */
+};
+
+struct token {
+	enum token_kind kind;
+	const char *start;
+	size_t length;
+	unsigned line; /* of its first character */
+};
+
+struct token_cursor {
+	const char *at;
+	unsigned line;
+};
+
+/** The next token behind white space and comments. The cursor is behind the token then. */
+struct token token_next(struct token_cursor *cursor);
+
+/** Is it this mark? */
+bool token_is(const struct token *token, char mark);
+
+/** The cursor goes forward by n characters, or to the end of the text. */
+void token_skip(struct token_cursor *cursor, size_t n);
 
 #endif

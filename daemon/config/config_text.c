@@ -5,7 +5,7 @@
  */
 #include "daemon/config/config_text.h"
 
-#include "daemon/config/config_token.h"
+#include "daemon/config/config_syntax.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -65,7 +65,7 @@ int config_text_read(const char *path, char **text)
 	return r;
 }
 
-/* ---- what libconfig does not report ------------------------------------------------------------------ */
+/* ---- what libconfig does not report ------------------------------------------------------------- */
 
 struct text_cursor {
 	const struct config_reader *reader;

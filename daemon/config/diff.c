@@ -2,7 +2,7 @@
 /* Compares two configurations, for the log of a reload and for the question whether a reload may apply the second. */
 #include "daemon/config/diff.h"
 
-#include "daemon/config/key_table.h"
+#include "daemon/config/key.h"
 
 #include <stdarg.h>
 #include <stdio.h>

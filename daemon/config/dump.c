@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Writes a whole configuration as a file. */
 #include "daemon/config/config.h"
-#include "daemon/config/key_table.h"
+#include "daemon/config/key.h"
 
 #include <string.h>
 

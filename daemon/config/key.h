@@ -2,7 +2,7 @@
 /*
  * A key of the configuration file is one row of a table. From the row come: how a value is read and checked, its
  * default, the field it is stored in, whether a reload may change it, and its entry in --dump-config, in a reload's
- * log, in the manual page and in the shells' completion. key_table.h has the tables. Pure.
+ * log, in the manual page and in the shells' completion. Pure, but for user names.
  */
 #ifndef DAEMON_CONFIG_KEY_H
 #define DAEMON_CONFIG_KEY_H
@@ -119,5 +119,33 @@ const char *key_entry_name(const struct key_group *group, const void *entry);
 
 /** The lines "key = value;" of a group. */
 const char *key_group_text(const struct key_group *group, const void *base);
+
+/* ---- key_value.c, inside the config room only --------------------------------------------------- */
+
+/** Store a key's string value in its field of the struct at base. False: the value is not accepted. */
+bool key_store_string(const struct key *key, const char *text, void *base);
+
+/** Likewise an integer or boolean. */
+bool key_store_number(const struct key *key, int64_t number, void *base);
+
+/** The number that a text of a KEY_NUMBER stands for, in range or not. False: none. */
+bool key_parse_number(const struct key *key, const char *text, int64_t *number);
+
+/** The choice of a KEY_NUMBER that stands for the number; NULL: none does. */
+const char *key_choice_name(const struct key *key, int64_t number);
+
+/** A user or group by name or number. May block on a directory service. 0; -ENOENT: no such name; -errno. */
+int user_names_find_user(const char *text, uint32_t *id);
+int user_names_find_group(const char *text, uint32_t *id);
+
+/* ---- key_table.c: all keys of the configuration file -------------------------------------------- */
+
+extern const struct key_group top_keys;      /* struct config */
+extern const struct key_group control_keys;  /* struct config */
+extern const struct key_group stream_keys;   /* struct config_stream */
+extern const struct key_group sequence_keys; /* struct config_stream */
+extern const struct key_group flow_keys;     /* struct config_flow */
+extern const struct key_group channel_keys;  /* struct config_channel */
+extern const struct key_group destination_keys;
 
 #endif

@@ -3,9 +3,9 @@
  * All keys of the configuration file. A new key is a row here, a field in config.h for its value, and the code that
  * uses the field; the shipped conf/ibvcapd.conf shows every key (a test compares it with these tables).
  */
-#include "daemon/config/key_table.h"
+#include "daemon/config/key.h"
 
-#include "daemon/config/check.h"
+#include "daemon/config/config_reader.h"
 #include "daemon/config/config.h"
 
 #include <ibvcap/ibvcap.h>

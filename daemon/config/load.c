@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /* From a file, or a text, to a checked configuration. */
 #include "daemon/config/config.h"
-#include "daemon/config/config_memory.h"
 #include "daemon/config/config_reader.h"
 #include "daemon/config/config_syntax.h"
 #include "daemon/config/config_text.h"
-#include "daemon/config/key_table.h"
+#include "daemon/config/key.h"
 
 #include <errno.h>
 #include <limits.h>

@@ -2,8 +2,8 @@
 /* Makes a configuration of parts of others. The result owns a copy of everything that it points at. */
 #include "daemon/config/merge.h"
 
-#include "daemon/config/config_memory.h"
-#include "daemon/config/key_table.h"
+#include "daemon/config/config.h"
+#include "daemon/config/key.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -57,7 +57,7 @@ static bool merge_own_group(struct config *config, const struct key_group *group
 	return done;
 }
 
-/* ---- lists of streams and channels ----------------------------------------------------------------- */
+/* ---- lists of streams and channels -------------------------------------------------------------- */
 
 static int merge_add_entries(struct config *config, const struct key *key, char *entries, const struct config *from,
                              const char *removed, struct failure *failure)

@@ -6,7 +6,7 @@
  *   .\" @KEYS stream@    the entries of that group's keys in mdoc follow, instead of the lines up to
  *   .\" @END@
  */
-#include "daemon/config/key_table.h"
+#include "daemon/config/key.h"
 #include "lib/mdoc/mdoc_text.h"
 
 #include <ctype.h>

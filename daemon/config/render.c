@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Writes the values of a group in the file's syntax, with one form for what means the same. */
-#include "daemon/config/render.h"
+#include "daemon/config/config_reader.h"
 
-#include "daemon/config/config_memory.h"
-#include "daemon/config/key_value.h"
+#include "daemon/config/config.h"
+#include "daemon/config/key.h"
 
 #include <arpa/inet.h>
 #include <inttypes.h>

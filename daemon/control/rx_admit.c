@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Checks a client's request for a consumer against its rights and the limits, and mails the consumer to the worker. */
-#include "daemon/control/rx_admit.h"
+#include "daemon/control/rx_endpoint.h"
 
 #include "daemon/control/id_name.h"
 #include "daemon/control/server.h"

@@ -8,7 +8,6 @@
 #include "daemon/base/log.h"
 #include "daemon/control/id_name.h"
 #include "daemon/control/loop.h"
-#include "daemon/control/rx_admit.h"
 #include "daemon/control/rx_group.h"
 #include "daemon/control/server.h"
 #include "lib/ibvcap/ring.h"

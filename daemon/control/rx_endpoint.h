@@ -8,15 +8,14 @@
 
 #include "daemon/control/control.h"
 #include "daemon/control/endpoint.h"
-#include "daemon/control/loss.h"
 #include "daemon/control/notifier.h"
-#include "daemon/control/rx_stall.h"
+#include "daemon/control/rx_session.h"
+#include "daemon/control/status.h"
 #include "lib/ibvcap/protocol.h"
 
 #include <stdbool.h>
+#include <stdint.h>
 #include <sys/queue.h>
-
-struct rx_endpoint;
 
 struct rx_stream {
 	TAILQ_ENTRY(rx_stream) link;
@@ -49,7 +48,28 @@ void rx_endpoint_retry(struct rx_endpoint *rx_endpoint);
 
 /** Mail the last reading of the flow counter to the worker, unless that was done. False: its mailbox is full. */
 bool rx_endpoint_mail_matched(struct rx_endpoint *rx_endpoint);
+
 /** A client asks to attach; it is answered now, or when the worker has answered. 0, or -errno: disconnect. */
 int rx_endpoint_attach(struct session *session, const struct protocol_attach *request);
+
+/* ---- rx_admit.c: consumers of one queue --------------------------------------------------------- */
+
+/* Where a member of a group goes on. */
+struct rx_takeover {
+	uint64_t sequence;
+	uint64_t abandoned; /* packets that the owner before had acquired and not released */
+	bool had_owner;     /* another member had the queue before */
+};
+
+/** May the client have what the request says? False: it was refused, with the result *sent. account: or NULL. */
+bool rx_admit_checks(struct session *session, const struct rx_endpoint *rx_endpoint,
+                     const struct protocol_attach *request, struct account *account, int *sent);
+
+/**
+ * Check and serve the request for a consumer or a tap. takeover NULL: it begins where the request says. The answer
+ * comes now, or when the worker has answered; then the session has a client already. 0, or -errno: disconnect.
+ */
+int rx_admit(struct session *session, struct rx_endpoint *rx_endpoint, const struct protocol_attach *request,
+             const struct rx_takeover *takeover);
 
 #endif

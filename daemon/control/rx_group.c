@@ -5,7 +5,7 @@
 #include "daemon/base/log.h"
 #include "daemon/control/id_name.h"
 #include "daemon/control/loop.h"
-#include "daemon/control/rx_admit.h"
+#include "daemon/control/rx_endpoint.h"
 #include "daemon/control/server.h"
 #include "lib/ibvcap/min.h"
 #include "lib/ibvcap/ring.h"

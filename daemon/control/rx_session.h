@@ -13,6 +13,9 @@
 #include "daemon/control/endpoint.h"
 #include "daemon/ring/rx_ring.h"
 
+#include <stdint.h>
+#include <sys/types.h>
+
 struct rx_endpoint;
 struct rx_group;
 
@@ -51,5 +54,23 @@ int rx_session_send(struct rx_session *rx);
 
 /** PROTOCOL_ATTACHED for a tap: descriptors of the ring, of which the worker need not know. -errno: disconnect. */
 int rx_session_send_tap(struct session *session, const struct rx_endpoint *rx_endpoint);
+
+/*
+ * The last consumer that stopped a stream's queue and is lossless no longer: it was demoted, or it left. The worker
+ * counts the packets that lossless consumers cost (IBVCAP_RX_COUNTER_NO_BUFFER_LOSSLESS). This names the consumer, also
+ * when no list of consumers does any more.
+ */
+struct rx_stall {
+	pid_t pid; /* 0: there was none */
+	uid_t uid;
+	uint64_t until_ns;  /* UTC */
+	uint64_t n_demoted; /* consumers, from lossless to lossy */
+};
+
+/** The worker has made the consumer lossy. Logs it. */
+void rx_stall_note_demoted(struct rx_stall *stall, const struct rx_session *rx);
+
+/** The worker has given the consumer back. No effect if it never stopped the queue, or was demoted before. */
+void rx_stall_note_removed(struct rx_stall *stall, const struct rx_session *rx);
 
 #endif

@@ -12,6 +12,7 @@
 #include "daemon/worker/rx_sum.h"
 #include "lib/status/counters.h"
 
+#include <ibvcap/layout.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <systemd/sd-event.h>
@@ -44,7 +45,7 @@ uint32_t status_age_ms(const struct reading *reading);
 /** In status_consumer.c, for status_stream.c: the consumers of a queue, then its taps. 0 or -ENOMEM. */
 int status_append_consumers(struct reply *reply, const struct rx_endpoint *endpoint);
 
-/** In status_channel.c, for status.c: a channel, followed by its senders. 0 or -ENOMEM. */
+/** In status_stream.c, for status.c: a channel, followed by its senders. 0 or -ENOMEM. */
 int status_append_channel(struct reply *reply, const struct tx_endpoint *endpoint);
 
 /** A client asks; it is answered when the refresh is through. 0, or -errno: disconnect. */
@@ -76,5 +77,24 @@ struct status_consumer_view {
  * consumer cannot acquire more of it than the counts, which are read last, say. Pure.
  */
 void status_count_consumer(const struct status_consumer_view *view, uint64_t counters[CONSUMER_COUNTER_N]);
+
+/* A loss between two readings of the device, UTC. packets 0: the records show no loss. */
+struct loss {
+	uint64_t packets;
+	uint64_t from_ns; /* 0: before the first reading */
+	uint64_t to_ns;
+};
+
+/* The last result for one ring, and the count of dropped packets at that time; all zero to begin with. */
+struct loss_memory {
+	uint64_t no_buffer;
+	struct loss last;
+};
+
+/**
+ * The newest loss. Searches the records only if more packets were dropped since the last call. now_ns: the end of a
+ * loss that is counted but in no record yet. The worker may go on meanwhile.
+ */
+const struct loss *loss_find_last(struct loss_memory *memory, const struct ibvcap_ring *ring, uint64_t now_ns);
 
 #endif

@@ -1,15 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Puts the queues of a stream, with the stream's sum and its flows, into a status. */
+/* Puts streams with their queues, sums and flows into a status, and channels with their senders. */
 #include "daemon/base/time.h"
 #include "daemon/control/rx_endpoint.h"
 #include "daemon/control/server.h"
+#include "daemon/control/session.h"
 #include "daemon/control/status.h"
+#include "daemon/control/tx_endpoint.h"
+#include "daemon/control/tx_session.h"
 #include "daemon/flow/flow.h"
 #include "lib/ibvcap/min.h"
 #include "lib/ibvcap/ring.h"
 
 #include <arpa/inet.h>
+#include <errno.h>
 #include <ibvcap/ibvcap.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -151,5 +156,132 @@ int status_append_stream(struct reply *reply, const struct rx_stream *stream)
 	}
 	for (uint32_t i = 0; i < config->n_flows && r == 0; i++)
 		r = append_flow(reply, config, &config->flows[i]);
+	return r;
+}
+
+/* ---- the last loss ------------------------------------------------------------------------------ */
+
+#define BLOCKS_MAX 65536u /* blocks to look at: bounds the time of a status */
+
+struct block_reading {
+	uint64_t no_buffer;
+	uint64_t at_ns;
+};
+
+/* False: the record belongs to another block by now. Reads as a tap does: the record first, then the floor. */
+static bool read_block(const struct ibvcap_ring *ring, uint64_t number, struct block_reading *open,
+                       struct block_reading *close)
+{
+	const struct ibvcap_block *records = (const void *)((const uint8_t *)ring + ring->blocks_offset);
+	uint32_t physical = consumer_load_table(ring, number);
+
+	open->no_buffer = consumer_load_open(&records[physical], &open->at_ns);
+	close->no_buffer = consumer_load_close(&records[physical], &close->at_ns);
+	return tap_load_floor(ring) <= number;
+}
+
+static bool is_loss(const struct block_reading *before, const struct block_reading *after, struct loss *loss)
+{
+	if (after->no_buffer <= before->no_buffer)
+		return false;
+	*loss = (struct loss){after->no_buffer - before->no_buffer, before->at_ns, after->at_ns};
+	return true;
+}
+
+/* Backwards from reading to reading, until two differ. */
+static void find_loss(const struct ibvcap_ring *ring, struct block_reading after, struct loss *loss)
+{
+	uint64_t n = (consumer_load_head(ring) + ring->slots_per_block - 1) / ring->slots_per_block;
+	struct block_reading open, close;
+
+	*loss = (struct loss){0};
+	for (uint32_t i = 0; i < BLOCKS_MAX && n > 0 && read_block(ring, n - 1, &open, &close); i++, n--) {
+		if (is_loss(&close, &after, loss) || is_loss(&open, &close, loss))
+			return;
+		after = open;
+	}
+	/* The ring still has all of its blocks: the packets were lost before the first block. */
+	open = (struct block_reading){0};
+	if (n == 0)
+		is_loss(&open, &after, loss);
+}
+
+const struct loss *loss_find_last(struct loss_memory *memory, const struct ibvcap_ring *ring, uint64_t now_ns)
+{
+	uint64_t no_buffer = counter_get(&ring->counters[IBVCAP_RX_COUNTER_NO_BUFFER]);
+
+	if (no_buffer != memory->no_buffer) {
+		memory->no_buffer = no_buffer;
+		find_loss(ring, (struct block_reading){no_buffer, now_ns}, &memory->last);
+	}
+	return &memory->last;
+}
+
+/* ---- channels ----------------------------------------------------------------------------------- */
+
+/* Reads the counters of packets that are done before submitted, so that the rest, pending, is never negative. */
+static uint64_t count_packets(const _Atomic uint64_t *from, uint32_t n, uint64_t *counters)
+{
+	for (uint32_t i = n; i > 0; i--)
+		counters[i - 1] = counter_get(&from[i - 1]);
+	return counters[IBVCAP_TX_COUNTER_SUBMITTED] - counters[IBVCAP_TX_COUNTER_COMPLETED] -
+	       counters[IBVCAP_TX_COUNTER_ERRORED] - counters[IBVCAP_TX_COUNTER_FLUSHED] -
+	       counters[IBVCAP_TX_COUNTER_LATE_DROPPED];
+}
+
+static int append_sender(struct reply *reply, const struct tx_session *tx)
+{
+	struct ibvcap_status_sender part = {.size = sizeof(part),
+	                                    .pid = tx->client.pid,
+	                                    .uid = tx->client.uid,
+	                                    .n_counters = CHANNEL_COUNTER_PENDING + 1};
+	uint64_t counters[CHANNEL_COUNTER_PENDING + 1] = {0};
+
+	for (uint32_t i = IBVCAP_TX_COUNTER_BATCHES; i < IBVCAP_TX_COUNTER_N; i++)
+		counters[i] = COUNTER_ABSENT; /* of channels only */
+	reply_copy_text(part.channel, sizeof(part.channel), tx->client.endpoint->name);
+	counters[CHANNEL_COUNTER_PENDING] =
+		count_packets(tx->sender.state->counters, IBVCAP_TX_COUNTER_BATCHES, counters);
+	return reply_append_part(reply, STATUS_SENDER, &part, counters);
+}
+
+static int append_channel(struct reply *reply, const struct tx_endpoint *endpoint)
+{
+	const struct control_channel *channel = endpoint->channel;
+	const struct config_channel *config = channel->config;
+	struct ibvcap_status_channel part = {
+		.size = sizeof(part),
+		.epoch = channel->epoch,
+		.rate_bps = config->rate_limit_bps,
+		.burst_bytes = config->burst_bytes,
+		.slot_bytes = config->payload_size,
+		.arena_slots = config->arena_slots,
+		.page_bytes = config->page_bytes,
+		.send_queue_slots = config->send_queue_slots,
+		.n_destinations = config->n_destinations,
+		.n_unresolved = channel->n_unresolved,
+		.max_senders = config->max_senders,
+		.n_counters = CHANNEL_COUNTER_N,
+	};
+	uint64_t counters[CHANNEL_COUNTER_N] = {0};
+
+	reply_copy_text(part.name, sizeof(part.name), config->name);
+	reply_copy_text(part.interface, sizeof(part.interface), config->interface);
+	reply_copy_text(part.device, sizeof(part.device), channel->device);
+	reply_copy_text(part.backend, sizeof(part.backend), channel->backend);
+	reply_copy_text(part.state, sizeof(part.state), channel->state);
+	counters[CHANNEL_COUNTER_PENDING] = count_packets(channel->counters, IBVCAP_TX_COUNTER_N, counters);
+	counters[CHANNEL_COUNTER_SENDERS] = endpoint->endpoint.n_clients;
+	return reply_append_part(reply, STATUS_CHANNEL, &part, counters);
+}
+
+int status_append_channel(struct reply *reply, const struct tx_endpoint *endpoint)
+{
+	const struct endpoint_client *client;
+	int r = append_channel(reply, endpoint);
+
+	LIST_FOREACH (client, &endpoint->endpoint.clients, link)
+		if (r == 0 && client->served)
+			r = append_sender(reply, (const struct tx_session *)client);
 	return r;
 }

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What an interface's driver says of itself and of its card (SIOCETHTOOL), and which packets the card stamps. */
+/* What an interface's driver says of itself, of its card and of its counters (SIOCETHTOOL); which packets it stamps. */
 #include "daemon/net/ethtool.h"
 #include "daemon/net/net.h"
 
 #include <errno.h>
 #include <linux/net_tstamp.h>
+#include <stddef.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 int net_driver_read(const char *interface, struct net_driver *driver)
@@ -61,4 +63,111 @@ int net_stamping_switch_on(const char *interface)
 		return r;
 	ethtool_request(interface, SIOCSHWTSTAMP, &before);
 	return -ERANGE;
+}
+
+/* ---- statistics of ethtool -S ------------------------------------------------------------------- */
+
+/* mlx5 has some 1000, and 50 more for each queue. */
+#define STATISTICS_MAX 65536
+
+/*
+ * The kernel writes all statistics that the driver has at that moment, whatever length was asked for. With this spare
+ * room a driver that got more queues between two calls does not write past the end.
+ */
+#define STATISTICS_SPARE 4096
+
+/* How many names the set ETH_SS_… has; never 0. */
+static int ethtool_count_names(const char *interface, uint32_t set, uint32_t *n)
+{
+	union {
+		struct ethtool_sset_info info;
+		uint32_t words[sizeof(struct ethtool_sset_info) / sizeof(uint32_t) + 1]; /* the last is the length */
+	} command = {.info = {.cmd = ETHTOOL_GSSET_INFO, .sset_mask = UINT64_C(1) << set}};
+	int r = ethtool_ask(interface, &command);
+
+	if (r < 0)
+		return r;
+	*n = command.info.sset_mask ? command.words[sizeof(command.info) / sizeof(uint32_t)] : 0;
+	if (*n == 0)
+		return -ENOTSUP;
+	return *n <= STATISTICS_MAX ? 0 : -E2BIG;
+}
+
+/* The index of a name among n, or -ENOTSUP. */
+static int ethtool_find_name(const char *interface, uint32_t set, const char *name, uint32_t n)
+{
+	struct ethtool_gstrings *names = calloc(1, sizeof(*names) + (size_t)(n + STATISTICS_SPARE) * ETH_GSTRING_LEN);
+	int found = -ENOTSUP;
+	int r;
+
+	if (!names)
+		return -ENOMEM;
+	names->cmd = ETHTOOL_GSTRINGS;
+	names->string_set = set;
+	names->len = n;
+	r = ethtool_ask(interface, names);
+	for (uint32_t i = 0; r == 0 && i < n && found < 0; i++)
+		if (strncmp((const char *)names->data + (size_t)i * ETH_GSTRING_LEN, name, ETH_GSTRING_LEN) == 0)
+			found = (int)i;
+	free(names);
+	return r < 0 ? r : found;
+}
+
+static int ethtool_read_statistic(const char *interface, uint32_t place, uint32_t n, uint64_t *value)
+{
+	struct ethtool_stats *values = calloc(1, sizeof(*values) + (size_t)(n + STATISTICS_SPARE) * sizeof(uint64_t));
+	int r;
+
+	if (!values)
+		return -ENOMEM;
+	values->cmd = ETHTOOL_GSTATS;
+	values->n_stats = n;
+	r = ethtool_ask(interface, values);
+	/* The driver changed its statistics since their names were read, so the index may be wrong. */
+	if (r == 0 && values->n_stats != n)
+		r = -EAGAIN;
+	if (r == 0)
+		*value = values->data[place];
+	free(values);
+	return r;
+}
+
+int net_statistic(const char *interface, const char *name, uint64_t *value)
+{
+	uint32_t n = 0;
+	int r = ethtool_count_names(interface, ETH_SS_STATS, &n);
+
+	if (r == 0)
+		r = ethtool_find_name(interface, ETH_SS_STATS, name, n);
+	return r < 0 ? r : ethtool_read_statistic(interface, (uint32_t)r, n, value);
+}
+
+int net_port_discards(const char *interface, uint64_t *discards)
+{
+	return net_statistic(interface, "rx_discards_phy", discards);
+}
+
+static bool ethtool_feature_is_on(const char *interface, uint32_t place, uint32_t n)
+{
+	uint32_t n_blocks = (n + 31) / 32;
+	struct ethtool_gfeatures *features = calloc(1, sizeof(*features) + n_blocks * sizeof(features->features[0]));
+	bool is_on;
+
+	if (!features)
+		return false;
+	features->cmd = ETHTOOL_GFEATURES;
+	features->size = n_blocks;
+	is_on = ethtool_ask(interface, features) == 0 && features->features[place / 32].active >> (place % 32) & 1;
+	free(features);
+	return is_on;
+}
+
+bool net_has_feature(const char *interface, const char *name)
+{
+	uint32_t n = 0;
+	int place = ethtool_count_names(interface, ETH_SS_FEATURES, &n);
+
+	if (place == 0)
+		place = ethtool_find_name(interface, ETH_SS_FEATURES, name, n);
+	return place >= 0 && ethtool_feature_is_on(interface, (uint32_t)place, n);
 }

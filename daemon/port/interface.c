@@ -6,13 +6,13 @@
 #include "daemon/base/log.h"
 #include "daemon/base/numa.h"
 #include "daemon/base/time.h"
-#include "daemon/clock/clock_reader.h"
+#include "daemon/clock/clock.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
-/* The control thread waits so long for a clock that is a page in memory (clock_reader.h), at most 128 times as long. */
+/* The control thread waits so long for a clock that is a page in memory (clock.h), at most 128 times as long. */
 #define CLOCK_PATIENCE_NS      UINT64_C(2000000)
 #define CLOCK_MISSES_MAX       7
 #define CLOCK_OPEN_PATIENCE_NS UINT64_C(500000000)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Changes user, drops capabilities, and reads back what the kernel says is left. */
+/* Changes user, drops capabilities, and reads back what the kernel says is left. Raises RLIMIT_MEMLOCK. */
 #include "daemon/priv/priv.h"
 
 #include <ctype.h>
@@ -10,6 +10,7 @@
 #include <string.h>
 #include <sys/capability.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -297,4 +298,30 @@ int priv_require(int capability, const char *who, const char *purpose, struct fa
 		capability == CAP_NET_RAW || capability == CAP_IPC_LOCK
 			? "cap_net_raw,cap_ipc_lock"
 			: "cap_net_raw,cap_ipc_lock,cap_net_admin,cap_bpf");
+}
+
+/* ---- locked memory ------------------------------------------------------------------------------ */
+
+int priv_memlock_allows(uint64_t bytes, struct failure *failure)
+{
+	struct rlimit limit;
+
+	if (priv_has(CAP_IPC_LOCK))
+		return 0;
+	if (getrlimit(RLIMIT_MEMLOCK, &limit) < 0)
+		return failure_set(failure, EX_OSERR, errno, "RLIMIT_MEMLOCK cannot be read: %s", strerror(errno));
+	/* This includes RLIM_INFINITY, which is the largest value. */
+	if (limit.rlim_cur >= bytes)
+		return 0;
+	if (limit.rlim_max >= bytes) {
+		limit.rlim_cur = limit.rlim_max;
+		if (setrlimit(RLIMIT_MEMLOCK, &limit) == 0)
+			return 0;
+	}
+	return failure_set(failure, EX_NOPERM, ENOMEM,
+	                   "the rings need %llu bytes locked in memory and RLIMIT_MEMLOCK allows %llu: grant "
+	                   "CAP_IPC_LOCK, or raise the limit (systemd: LimitMEMLOCK=infinity; shell: ulimit -l %llu), "
+	                   "or lower history_blocks",
+	                   (unsigned long long)bytes, (unsigned long long)limit.rlim_max,
+	                   (unsigned long long)(bytes + 1023) / 1024);
 }

@@ -11,7 +11,7 @@
 #include "daemon/channel/channel.h"
 #include "daemon/memory/memory_check.h"
 #include "daemon/process/preflight.h"
-#include "daemon/state/schedule.h"
+#include "daemon/state/service.h"
 #include "daemon/stream/stream.h"
 
 #include <errno.h>
@@ -35,7 +35,7 @@ struct reconfiguration {
 	struct failure failure;
 };
 
-/* ---- the last steps -------------------------------------------------------------------------------- */
+/* ---- the last steps ----------------------------------------------------------------------------- */
 
 /* No client has attached to a new service yet: what its flows let in is lost with it, should a later step fail. */
 static int reconfiguration_commit(struct reconfiguration *new, struct failure *failure)
@@ -97,7 +97,7 @@ static void reconfiguration_settle(struct reconfiguration *new)
 	service_refresh_all(daemon);
 }
 
-/* ---- in the background ----------------------------------------------------------------------------- */
+/* ---- in the background -------------------------------------------------------------------------- */
 
 static struct reconfiguration *reconfiguration_of(struct background_job *job)
 {
@@ -146,7 +146,7 @@ static void reconfiguration_prepare(struct reconfiguration *new)
 	background_add(new->daemon->memory, &new->job);
 }
 
-/* ---- beginning ------------------------------------------------------------------------------------- */
+/* ---- beginning ---------------------------------------------------------------------------------- */
 
 int apply_add_services(struct daemon *daemon, const struct config *config, struct service_list *list,
                        struct failure *failure)

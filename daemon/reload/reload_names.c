@@ -6,7 +6,7 @@
 #include "daemon/reload/reload_names.h"
 
 #include "daemon/config/diff.h"
-#include "daemon/config/key_table.h"
+#include "daemon/config/key.h"
 #include "daemon/flow/flow.h"
 
 #include <string.h>

@@ -11,7 +11,6 @@
 #define DAEMON_RING_SENDER_H
 
 #include "daemon/base/failure.h"
-#include "daemon/ring/sender_kick.h"
 #include "lib/ibvcap/shm.h"
 
 #include <ibvcap/layout_tx.h>
@@ -35,6 +34,24 @@ struct sender_options {
 	uint32_t burst_bytes;
 	uint64_t late_after_ns;
 };
+
+/*
+ * The descriptors by which one sender wakes the transmit worker. The client gets the eventfd and writes 1 to it; the
+ * daemon never reads or writes it again, so a writer's system call wakes the worker in the writer's own time.
+ *
+ * A client can hang a million watches on the eventfd and so hold the lock of its wait queue for a second. A thread that
+ * adds or removes a watch takes that lock. So the worker's epoll does not watch the eventfd. It watches a small epoll,
+ * which no client has, and the small epoll watches the eventfd.
+ */
+struct sender_kick {
+	int eventfd; /* the client's, too; -1: none */
+	int epoll;   /* the small one; readable from the start, it reports each kick as an edge; -1: none */
+};
+
+#define SENDER_KICK_INIT                   \
+	{                                  \
+		.eventfd = -1, .epoll = -1 \
+	}
 
 struct sender {
 	struct shm arena;
@@ -126,5 +143,17 @@ bool sender_wants_wake(struct sender *sender);
 
 /** The wake-up request that is due: the cursor is published, or the sender was told that it ends. 0: none is due. */
 uint64_t sender_due_request(const struct ibvcap_sender_state *state, const struct ibvcap_wake_request *wake);
+
+/* ---- kicks -------------------------------------------------------------------------------------- */
+
+/**
+ * Make both and add the small epoll to the epoll on which the worker sleeps, without events: the worker enables it. To
+ * be called before the client gets the eventfd, and not by the worker: to nest an epoll takes a lock of the whole
+ * system, which any process can keep for long. 0 or -errno.
+ */
+int sender_kick_init(struct sender_kick *kick, int workers_epoll);
+
+/** Takes the lock of the eventfd's wait queue: it may take as long as the client likes. */
+void sender_kick_deinit(struct sender_kick *kick);
 
 #endif

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * The steps and sums over lists of services, and what systemctl status shows of them. Calls streams and channels
- * through their struct service_ops only.
+ * through their struct service_ops only. Requests arm the event sources of events.c.
  */
 #include "daemon/state/service.h"
 
+#include "daemon/base/log.h"
 #include "daemon/state/state.h"
 
 #include <errno.h>
@@ -51,7 +52,7 @@ struct service_memory service_memory_of(const struct service_list *list, bool wi
 	return memory;
 }
 
-/* ---- systemctl status ------------------------------------------------------------------------------ */
+/* ---- systemctl status --------------------------------------------------------------------------- */
 
 /* True: the line is another one than before. */
 static bool service_renew_status(struct daemon *daemon)
@@ -90,7 +91,7 @@ void service_tell_ready(struct daemon *daemon)
 	sd_notifyf(0, "READY=1\nSTATUS=%s", daemon->status);
 }
 
-/* ---- epochs ---------------------------------------------------------------------------------------- */
+/* ---- epochs ------------------------------------------------------------------------------------- */
 
 int service_new_epoch(uint64_t *epoch)
 {
@@ -99,4 +100,35 @@ int service_new_epoch(uint64_t *epoch)
 			return -errno;
 	} while (*epoch == 0);
 	return 0;
+}
+
+/* ---- requests to the event loop ----------------------------------------------------------------- */
+
+#define MAIL_US UINT64_C(1000) /* more than a worker's round takes */
+
+void schedule_reap(struct daemon *daemon)
+{
+	if (daemon->reaper)
+		sd_event_source_set_enabled(daemon->reaper, SD_EVENT_ONESHOT);
+}
+
+void schedule_mail(struct daemon *daemon)
+{
+	if (!daemon->mailer || sd_event_source_get_enabled(daemon->mailer, NULL) > 0)
+		return;
+	log_debug("the mailbox of a worker is full: the mail is sent again in %llu us", (unsigned long long)MAIL_US);
+	sd_event_source_set_time_relative(daemon->mailer, MAIL_US);
+	sd_event_source_set_enabled(daemon->mailer, SD_EVENT_ONESHOT);
+}
+
+void schedule_end(struct daemon *daemon)
+{
+	const struct service *service;
+
+	if (!daemon->stopping)
+		return;
+	TAILQ_FOREACH (service, &daemon->services, link)
+		if (!service->ops->has_ended(service))
+			return;
+	sd_event_exit(daemon->event, 0);
 }

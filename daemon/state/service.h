@@ -111,4 +111,20 @@ void service_tell_ready(struct daemon *daemon);
 /** An epoch for new memory: random, so that no two runs have the same; never 0. 0 or -errno. */
 int service_new_epoch(uint64_t *epoch);
 
+/* ---- requests to the event loop ----------------------------------------------------------------- */
+
+/*
+ * For a callback, which must not do such things at once. No effect before events.c has added its event sources, and
+ * after it has dropped them.
+ */
+
+/** Free the removed services that have ended, and the configurations that no service uses any more. */
+void schedule_reap(struct daemon *daemon);
+
+/** In a millisecond refresh the channels: mail again what found their worker's mailbox full. */
+void schedule_mail(struct daemon *daemon);
+
+/** End the loop, if the daemon is stopping and every worker has ended. */
+void schedule_end(struct daemon *daemon);
+
 #endif

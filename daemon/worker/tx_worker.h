@@ -2,7 +2,7 @@
 /*
  * The transmit worker: one thread for all channels of an interface. In each round every queue gets its share
  * (tx_queue.h), then the worker reads mail. It sleeps only when there is no work: then senders kick it by their
- * eventfds when they submit (lib/ibvcap/ring_tx.h). It touches no descriptor that a client has (ring/sender_kick.h).
+ * eventfds when they submit (lib/ibvcap/ring_tx.h). It touches no descriptor that a client has (ring/sender.h).
  * It wakes for kicks, completions and mail, and shortly before the next packet is due; it spins for the rest of that
  * time. A notifier thread, which sleeps on the doorbell, wakes the senders.
  * mailbox.h says what control and the worker tell each other.

@@ -3,11 +3,11 @@
 #ifndef DAEMON_WORKER_TX_WORKER_SLEEP_H
 #define DAEMON_WORKER_TX_WORKER_SLEEP_H
 
-#include "daemon/ring/sender_kick.h"
+#include "daemon/ring/sender.h"
 
 #include <stdint.h>
 
-/* Descriptors that are readable, and the small epolls of senders that kicked (daemon/ring/sender_kick.h). */
+/* Descriptors that are readable, and the small epolls of senders that kicked (daemon/ring/sender.h). */
 struct tx_worker_woken {
 	int fds[16];
 	uint32_t n;

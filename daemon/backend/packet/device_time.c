@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Lets the card stamp packets, and opens its clock; says which step failed. */
-#include "daemon/backend/packet/device_time.h"
+#include "daemon/backend/packet/af_packet.h"
 
 #include "daemon/base/log.h"
 #include "daemon/base/time.h"

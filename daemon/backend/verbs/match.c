@@ -272,3 +272,32 @@ const char *verbs_describe_devices(const struct verbs_sysfs *sysfs, char *buffer
 	}
 	return buffer;
 }
+
+/* ---- stacked interfaces ------------------------------------------------------------------------- */
+
+int verbs_check_stacking(const struct verbs_sysfs *sysfs, const char *interface, struct failure *failure)
+{
+	struct net_stacking stacking;
+	const char *kind = stacking.kind;
+
+	net_stacking_read(sysfs->root, interface, &stacking);
+	if (stacking.n_lower == 0)
+		return 0;
+	if (strcmp(kind, "vlan") == 0)
+		return failure_set(failure, EX_CONFIG, EINVAL,
+		                   "interface %s is a VLAN of %s: the device receives its frames with their tag: set "
+		                   "interface = \"%s\", and vlan to the number of the VLAN in each flow",
+		                   interface, stacking.names, stacking.names);
+	if (strcmp(kind, "bond") != 0)
+		return failure_set(failure, EX_CONFIG, EINVAL,
+		                   "interface %s%s%s%s is stacked on %s: the device receives what comes in at a port: "
+		                   "set interface to one of these",
+		                   interface, *kind ? " (" : "", kind, *kind ? ")" : "", stacking.names);
+	if (net_stacking_is_lag(&stacking))
+		return VERBS_STACKING_LAG;
+	return failure_set(failure, EX_UNAVAILABLE, EINVAL,
+	                   "interface %s is a bond of %s without a device for all of them (%u of %u have an RDMA "
+	                   "device): a queue receives what comes in at one port: configure a stream for each port, "
+	                   "with its interface",
+	                   interface, stacking.names, stacking.n_with_device, stacking.n_lower);
+}

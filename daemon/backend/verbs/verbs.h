@@ -164,8 +164,6 @@ int verbs_match(const struct verbs_sysfs *sysfs, const char *interface, struct v
 /** "mlx5_0 port 1 (eth2), mlx5_1 port 1 (no netdev)"; returns buffer. */
 const char *verbs_describe_devices(const struct verbs_sysfs *sysfs, char *buffer, size_t bytes);
 
-/* ---- stacked.c ------------------------------------------------------------------------------------ */
-
 #define VERBS_STACKING_LAG 1 /* a bond of mlx5 ports with one device, which should be one for all of them */
 
 /** 0: it is stacked on no other interface. VERBS_STACKING_LAG. -EINVAL: its packets cannot be captured through it. */
@@ -180,14 +178,12 @@ int verbs_check_stacking(const struct verbs_sysfs *sysfs, const char *interface,
 int verbs_check_node(const struct verbs_sysfs *sysfs, const char *nodes, const char *interface,
                      struct failure *failure);
 
-/* ---- explain.c ------------------------------------------------------------------------------------ */
+/* ---- memory.c ----------------------------------------------------------------------------------- */
 
 /** ": the cause, and what mends it", if the errno says that a limit was reached or the device is gone; else "". */
 const char *verbs_explain_limit(int error);
 /** The same for every errno of ibv_create_flow(). */
 const char *verbs_explain_flow(int error, const struct flow_rule *rule);
-
-/* ---- memory.c ------------------------------------------------------------------------------------- */
 
 int verbs_register_memory(struct backend *backend, void *address, size_t bytes, struct backend_memory **memory,
                           struct failure *failure);
@@ -209,11 +205,6 @@ int verbs_reset(struct backend_queue *queue);
 int verbs_fd(const struct backend_queue *queue);
 int verbs_arm(struct backend_queue *queue);
 void verbs_clear(struct backend_queue *queue);
-
-/* ---- receive_queue.c ------------------------------------------------------------------------------ */
-
-int verbs_create_queue(struct backend *backend, const struct backend_queue_options *options,
-                       struct backend_queue **queue, struct failure *failure);
 
 /* ---- group_queue_pairs.c ------------------------------------------------------------------------------ */
 
@@ -253,13 +244,12 @@ int verbs_group_qp(struct verbs_queue *queue, const struct flow_rule *rule, stru
 void verbs_group_release(struct verbs_queue *queue);
 int verbs_group_modify(struct verbs_queue *queue, enum ibv_wq_state state);
 
-/* ---- group.c -------------------------------------------------------------------------------------- */
+/* ---- receive.c ---------------------------------------------------------------------------------- */
 
+int verbs_create_queue(struct backend *backend, const struct backend_queue_options *options,
+                       struct backend_queue **queue, struct failure *failure);
 int verbs_create_group(struct backend *backend, const struct backend_group_options *options,
                        struct backend_queue **queue, struct failure *failure);
-
-/* ---- receive.c: the hot path ---------------------------------------------------------------------- */
-
 /** Scatter entries of a work request. */
 int verbs_sges_of_slot(const struct backend_queue_options *options);
 /** Fill in the fields of the chain that are the same for all slots. */
@@ -267,12 +257,10 @@ void verbs_chain_init(struct verbs_receive_queue *receive, const struct backend_
 int verbs_post(struct backend_queue *queue, const struct backend_run *run);
 int verbs_poll(struct backend_queue *queue, struct backend_event *events, uint32_t max);
 
-/* ---- send_queue.c --------------------------------------------------------------------------------- */
+/* ---- send.c ------------------------------------------------------------------------------------- */
 
 int verbs_create_send_queue(struct backend *backend, const struct backend_send_options *options,
                             struct backend_queue **queue, struct failure *failure);
-
-/* ---- send.c: the hot path ------------------------------------------------------------------------- */
 
 int verbs_send_post(struct backend_queue *queue, const struct backend_packet *packets, uint32_t n);
 int verbs_send_reap(struct backend_queue *queue, struct backend_sent *sent, uint32_t max);
@@ -294,7 +282,7 @@ int verbs_add_flow(struct backend_queue *queue, const struct flow_rule *rule, st
                    struct failure *failure);
 void verbs_remove_flow(struct backend_flow *flow);
 
-/* ---- counters.c ----------------------------------------------------------------------------------- */
+/* ---- statistics.c ------------------------------------------------------------------------------- */
 
 /** The rule of a queue pair's guard flow: different from all other rules, and no packet matches it. Pure. */
 void verbs_guard_rule(struct flow_rule *rule, uint32_t qp_num);
@@ -303,8 +291,6 @@ int verbs_counters_create(struct verbs_queue *queue, struct failure *failure);
 /** To be called after the last flow is removed. They may be half-built. */
 void verbs_counters_destroy(struct verbs_queue *queue);
 int verbs_read_matched(struct backend_queue *queue, uint64_t *packets);
-
-/* ---- statistics.c --------------------------------------------------------------------------------- */
 
 /** Add a reading of a counter that is 32 bits wide until it shows a larger value. Returns the total. Pure. */
 uint64_t wide_counter_add(struct wide_counter *counter, uint64_t reading);

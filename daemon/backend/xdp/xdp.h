@@ -217,7 +217,7 @@ void xdp_follow_mtu(struct xdp_backend *backend);
 /** If the interface has more card queues than before (ethtool -L), receive from them. The device's thread. */
 void xdp_follow_card_queues(struct xdp_backend *backend);
 
-/* ---- a group of queues: xdp_group.c ---------------------------------------------------------------- */
+/* ---- a group of queues: xdp_queue.c ---------------------------------------------------------------- */
 
 #define XDP_GROUP_MAX 16 /* members; the program has room for no more */
 /* Queue numbers of an interface, because the program keeps those of members in bytes. */

@@ -7,7 +7,7 @@
 #include "daemon/backend/packet/af_packet.h"
 #include "daemon/base/log.h"
 #include "daemon/base/time.h"
-#include "daemon/clock/clock_reader.h"
+#include "daemon/clock/clock.h"
 #include "daemon/net/net.h"
 #include "tests/unit/backend/xdp_queues.h"
 

@@ -2,7 +2,6 @@
 /* Messages on a terminal and in the journal. Each test reads its own stderr through a pipe. */
 #include "daemon/base/log.h"
 #include "daemon/base/log_event.h"
-#include "daemon/base/log_limit.h"
 
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
@@ -204,7 +203,7 @@ Test(log, errno_survives)
 	read_line(line);
 }
 
-/* ---- fields ---------------------------------------------------------------------------------------- */
+/* ---- fields ------------------------------------------------------------------------------------- */
 
 static void expect_field(const char *entry, const char *field)
 {
@@ -281,7 +280,7 @@ Test(log, what_is_no_journal_gets_the_message_alone)
 	cr_expect(eq(str, (char *)read_line(line), wanted));
 }
 
-/* ---- how often ------------------------------------------------------------------------------------- */
+/* ---- how often ---------------------------------------------------------------------------------- */
 
 Test(log, a_message_that_comes_too_often_is_left_out_and_others_are_not)
 {
@@ -327,7 +326,7 @@ Test(log, a_flood_is_cut_and_says_so)
 	cr_expect(eq(int, n_lines, LOG_LIMIT_N + 1));
 }
 
-/* ---- the catalog ----------------------------------------------------------------------------------- */
+/* ---- the catalog -------------------------------------------------------------------------------- */
 
 Test(log, each_event_has_an_id_of_its_own_and_is_in_the_catalog)
 {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Pairs of readings are true: of a clock that is read itself, and of a page that a thread writes, however late. */
-#include "daemon/clock/clock_reader.h"
+#include "daemon/clock/clock.h"
 
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>

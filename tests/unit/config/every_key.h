@@ -3,7 +3,7 @@
 #ifndef TESTS_UNIT_CONFIG_EVERY_KEY_H
 #define TESTS_UNIT_CONFIG_EVERY_KEY_H
 
-#include "daemon/config/key_table.h"
+#include "daemon/config/key.h"
 
 #define EVERY_KEY_BYTES 8192
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Channels: values that have to fit together. test_keys.c tests each key by itself. Errors name the line. */
 #include "daemon/config/config.h"
-#include "daemon/config/key_table.h"
+#include "daemon/config/key.h"
 
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
@@ -204,7 +204,7 @@ Test(channel, packets_to_groups_go_no_further_than_the_link_unless_told)
 	config_free(config);
 }
 
-/* ---- channels against each other -------------------------------------------------------------------- */
+/* ---- channels against each other ---------------------------------------------------------------- */
 
 static struct config *load_two(const char *first, const char *second)
 {

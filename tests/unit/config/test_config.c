@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Whole files. test_keys.c tests each key by itself. Errors name the line and what is accepted. */
 #include "daemon/config/config.h"
-#include "daemon/config/key_table.h"
+#include "daemon/config/key.h"
 
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
@@ -485,7 +485,7 @@ Test(config, an_included_file_is_found_beside_the_main_one_and_named)
 	rmdir(directory);
 }
 
-/* ---- the shipped file ------------------------------------------------------------------------------ */
+/* ---- the shipped file --------------------------------------------------------------------------- */
 
 static char *read_shipped(void)
 {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Configurations made of others, and the keys that a reload cannot change. */
 #include "daemon/config/diff.h"
-#include "daemon/config/key_table.h"
+#include "daemon/config/key.h"
 #include "daemon/config/merge.h"
 
 #include <criterion/criterion.h>

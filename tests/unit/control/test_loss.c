@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "daemon/control/loss.h"
+#include "daemon/control/status.h"
 #include "daemon/ring/rx_ring.h"
 #include "lib/ibvcap/ring.h"
 

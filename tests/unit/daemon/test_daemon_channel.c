@@ -3,7 +3,7 @@
 #include "daemon/channel/channel.h"
 #include "daemon/events.h"
 #include "daemon/port/interface_tx.h"
-#include "daemon/state/schedule.h"
+#include "daemon/state/service.h"
 #include "tests/support/scripted_backend.h"
 #include "tests/support/senders.h"
 
