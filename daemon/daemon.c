@@ -77,22 +77,6 @@ static int make_services(struct daemon *daemon, struct failure *failure)
 	return r;
 }
 
-/* TERM and INT are blocked until the loop takes them. */
-static bool is_stop_pending(void)
-{
-	sigset_t pending;
-
-	sigpending(&pending);
-	return sigismember(&pending, SIGTERM) || sigismember(&pending, SIGINT);
-}
-
-static void tell_waiting_for_memory(const struct daemon *daemon, const char *stream, const struct failure *failure)
-{
-	sd_notify(0, "STATUS=waiting for hugepages that readers of the last run have");
-	log_message(LOG_WARNING, &(struct log_about){.event = LOG_EVENT_WAITING_FOR_MEMORY, .stream = stream},
-	            "%s; waiting up to %u s (restart_wait_s) for it", failure->text, daemon->config->restart_wait_s);
-}
-
 /*
  * The hugepages of the last run become free when its readers have read to its end. A restarted daemon waits for that.
  * At a first start nobody is known to give hugepages back.
@@ -101,14 +85,22 @@ static int prepare_patiently(struct daemon *daemon, struct service *service, str
 {
 	for (bool is_told = false;; is_told = true) {
 		int r = service->ops->steps[SERVICE_PREPARE](daemon, service, failure);
+		sigset_t pending;
 
 		if (r != -ENOMEM || failure->exit_code != EX_TEMPFAIL || !daemon->fdstore.restarted)
 			return r;
-		daemon->stopping = is_stop_pending();
+		/* TERM and INT are blocked until the loop takes them. */
+		sigpending(&pending);
+		daemon->stopping = sigismember(&pending, SIGTERM) || sigismember(&pending, SIGINT);
 		if (time_monotonic_ns() >= daemon->wait_until_ns || daemon->stopping)
 			return r;
-		if (!is_told)
-			tell_waiting_for_memory(daemon, service->name, failure);
+		if (!is_told) {
+			sd_notify(0, "STATUS=waiting for hugepages that readers of the last run have");
+			log_message(LOG_WARNING,
+			            &(struct log_about){.event = LOG_EVENT_WAITING_FOR_MEMORY, .stream = service->name},
+			            "%s; waiting up to %u s (restart_wait_s) for it", failure->text,
+			            daemon->config->restart_wait_s);
+		}
 		usleep(WAIT_STEP_US);
 	}
 }

@@ -145,24 +145,6 @@ static void log_add_counter(struct fields *fields, const struct log_counter *cou
 	log_add_field(fields, "IBVCAP_%s=%" PRIu64, name, counter->value);
 }
 
-static void log_add_about(struct fields *fields, const struct log_about *about)
-{
-	if (about->event != LOG_EVENT_NONE)
-		log_add_field(fields, "MESSAGE_ID=%s", log_event_ids[about->event]);
-	if (about->stream)
-		log_add_field(fields, "IBVCAP_STREAM=%s", about->stream);
-	if (about->channel)
-		log_add_field(fields, "IBVCAP_CHANNEL=%s", about->channel);
-	if (about->interface)
-		log_add_field(fields, "IBVCAP_INTERFACE=%s", about->interface);
-	if (about->peer) {
-		log_add_field(fields, "IBVCAP_%s_PID=%d", about->peer, (int)about->pid);
-		log_add_field(fields, "IBVCAP_%s_UID=%u", about->peer, (unsigned)about->uid);
-	}
-	for (unsigned i = 0; i < about->n_counters && i < LOG_COUNTERS_MAX; i++)
-		log_add_counter(fields, &about->counters[i]);
-}
-
 /* message begins with "MESSAGE=". */
 static bool log_send_to_journal(int priority, const struct log_about *about, uint64_t n_left_out, char *message)
 {
@@ -174,8 +156,22 @@ static bool log_send_to_journal(int priority, const struct log_about *about, uin
 	log_add_field(&fields, "SYSLOG_IDENTIFIER=%s", program_invocation_short_name);
 	if (n_left_out)
 		log_add_field(&fields, "IBVCAP_LEFT_OUT=%" PRIu64, n_left_out);
-	if (about)
-		log_add_about(&fields, about);
+	if (about) {
+		if (about->event != LOG_EVENT_NONE)
+			log_add_field(&fields, "MESSAGE_ID=%s", log_event_ids[about->event]);
+		if (about->stream)
+			log_add_field(&fields, "IBVCAP_STREAM=%s", about->stream);
+		if (about->channel)
+			log_add_field(&fields, "IBVCAP_CHANNEL=%s", about->channel);
+		if (about->interface)
+			log_add_field(&fields, "IBVCAP_INTERFACE=%s", about->interface);
+		if (about->peer) {
+			log_add_field(&fields, "IBVCAP_%s_PID=%d", about->peer, (int)about->pid);
+			log_add_field(&fields, "IBVCAP_%s_UID=%u", about->peer, (unsigned)about->uid);
+		}
+		for (unsigned i = 0; i < about->n_counters && i < LOG_COUNTERS_MAX; i++)
+			log_add_counter(&fields, &about->counters[i]);
+	}
 	fields.list[fields.n++] = (struct iovec){message, strlen(message)};
 	return sd_journal_sendv(fields.list, fields.n) >= 0;
 }

@@ -183,24 +183,6 @@ static void channel_refresh_state(struct channel *channel)
 	                                          : "sending";
 }
 
-static bool channel_mail_destinations(struct channel *channel, struct mailbox *inbox)
-{
-	bool is_all = true;
-
-	for (uint32_t i = 0; i < channel->config->n_destinations && is_all; i++) {
-		const struct mail mail = {.type = MAIL_DESTINATION,
-		                          .tx_queue = channel->queue,
-		                          .index = i,
-		                          .destination = channel->destinations[i].now};
-
-		if (channel->destinations[i].to_mail)
-			is_all = mailbox_send(inbox, &mail) == 0;
-		if (is_all)
-			channel->destinations[i].to_mail = false;
-	}
-	return is_all;
-}
-
 /* Stops at the first mail for which there is no room: the worker must hear of the channel before anything about it. */
 static bool channel_mail_news(struct channel *channel)
 {
@@ -212,6 +194,7 @@ static bool channel_mail_news(struct channel *channel)
 	} news[] = {{&channel->add_to_mail, MAIL_ADD_TX_QUEUE},
 	            {&channel->error_to_mail, MAIL_TX_QUEUE_ERROR},
 	            {&channel->remove_to_mail, MAIL_REMOVE_TX_QUEUE}};
+	bool is_all = true;
 
 	for (size_t i = 0; i < sizeof(news) / sizeof(news[0]); i++) {
 		mail.type = news[i].type;
@@ -220,7 +203,17 @@ static bool channel_mail_news(struct channel *channel)
 		if (*news[i].to_mail)
 			return false;
 	}
-	return channel_mail_destinations(channel, inbox);
+	for (uint32_t i = 0; i < channel->config->n_destinations && is_all; i++) {
+		mail = (struct mail){.type = MAIL_DESTINATION,
+		                     .tx_queue = channel->queue,
+		                     .index = i,
+		                     .destination = channel->destinations[i].now};
+		if (channel->destinations[i].to_mail)
+			is_all = mailbox_send(inbox, &mail) == 0;
+		if (is_all)
+			channel->destinations[i].to_mail = false;
+	}
+	return is_all;
 }
 
 void channel_mail(struct channel *channel)

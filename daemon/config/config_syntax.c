@@ -331,14 +331,6 @@ static bool token_skip_blank(struct token_cursor *cursor)
 	}
 }
 
-static void token_skip_string(struct token_cursor *cursor)
-{
-	token_skip(cursor, 1);
-	while (*cursor->at && *cursor->at != '"')
-		token_skip(cursor, *cursor->at == '\\' ? 2 : 1);
-	token_skip(cursor, 1);
-}
-
 static bool token_is_word_character(char character)
 {
 	return isalnum((unsigned char)character) || (character && strchr("_*-.+@", character));
@@ -356,7 +348,10 @@ struct token token_next(struct token_cursor *cursor)
 		token.kind = TOKEN_END;
 	} else if (*cursor->at == '"') {
 		token.kind = TOKEN_STRING;
-		token_skip_string(cursor);
+		token_skip(cursor, 1);
+		while (*cursor->at && *cursor->at != '"')
+			token_skip(cursor, *cursor->at == '\\' ? 2 : 1);
+		token_skip(cursor, 1);
 	} else if (token_is_word_character(*cursor->at)) {
 		token.kind = TOKEN_WORD;
 		while (token_is_word_character(*cursor->at))

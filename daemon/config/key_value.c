@@ -76,17 +76,6 @@ static bool key_store_number_text(const struct key *key, const char *text, void 
 	return key_parse_number(key, text, &number) && key_store_number(key, number, base);
 }
 
-static bool key_store_choice(const struct key *key, const char *text, void *field)
-{
-	for (const struct key_choice *choice = key->choices; choice->name; choice++) {
-		if (strcmp(choice->name, text) == 0) {
-			key_store_bytes(field, key->bytes, choice->value);
-			return true;
-		}
-	}
-	return false;
-}
-
 static bool key_has_form(const struct key *key, const char *text)
 {
 	if (key->type == KEY_PATH)
@@ -213,7 +202,13 @@ bool key_store_string(const struct key *key, const char *text, void *base)
 
 	switch (key->type) {
 	case KEY_CHOICE:
-		return key_store_choice(key, text, field);
+		for (const struct key_choice *choice = key->choices; choice->name; choice++) {
+			if (strcmp(choice->name, text) == 0) {
+				key_store_bytes(field, key->bytes, choice->value);
+				return true;
+			}
+		}
+		return false;
 	case KEY_MODE:
 		return key_parse_mode(text, field);
 	case KEY_ADDRESS:

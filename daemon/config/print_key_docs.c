@@ -64,14 +64,6 @@ static void print_mdoc_entry(const struct key *key)
 		puts("A reload changes it.");
 }
 
-static void print_mdoc_entries(const struct key_group *group)
-{
-	puts(".Bl -tag -width Ds");
-	for (unsigned i = 0; i < group->n_keys; i++)
-		print_mdoc_entry(&group->keys[i]);
-	puts(".El");
-}
-
 static void print_completion_words(const struct key_group *group)
 {
 	for (unsigned i = 0; i < group->n_keys; i++) {
@@ -106,7 +98,10 @@ int main(void)
 		if (is_words)
 			print_completion_words(group);
 		if (is_keys) {
-			print_mdoc_entries(group);
+			puts(".Bl -tag -width Ds");
+			for (unsigned i = 0; i < group->n_keys; i++)
+				print_mdoc_entry(&group->keys[i]);
+			puts(".El");
 			is_old = true;
 		}
 	}

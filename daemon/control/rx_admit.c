@@ -87,17 +87,6 @@ static int lend_to_worker(struct session *session, struct rx_endpoint *rx_endpoi
 	return 0;
 }
 
-/* A tap has no page and no lease: the worker does not know it, and it takes no consumer's place. */
-static int attach_tap(struct session *session, const struct rx_endpoint *rx_endpoint)
-{
-	if (rx_endpoint->endpoint.ended || !session->control->listening)
-		return session_send_error(session, -EAGAIN, "stream '%s': the daemon is stopping",
-		                          rx_endpoint->endpoint.name);
-	session->tapped = &rx_endpoint->endpoint;
-	session_resume(session);
-	return rx_session_send_tap(session, rx_endpoint);
-}
-
 bool rx_admit_checks(struct session *session, const struct rx_endpoint *rx_endpoint,
                      const struct protocol_attach *request, struct account *account, int *sent)
 {
@@ -128,8 +117,15 @@ int rx_admit(struct session *session, struct rx_endpoint *rx_endpoint, const str
 		                          "stream '%s': queue %u on device %s has failed: its packets are lost, until "
 		                          "the daemon is started again: systemctl restart ibvcapd",
 		                          stream->name, rx_endpoint->index, rx_endpoint->stream->device);
-	if (request->policy == IBVCAP_POLICY_TAP)
-		return attach_tap(session, rx_endpoint);
+	if (request->policy == IBVCAP_POLICY_TAP) {
+		/* A tap has no page and no lease: the worker does not know it, and it takes no consumer's place. */
+		if (rx_endpoint->endpoint.ended || !session->control->listening)
+			return session_send_error(session, -EAGAIN, "stream '%s': the daemon is stopping",
+			                          rx_endpoint->endpoint.name);
+		session->tapped = &rx_endpoint->endpoint;
+		session_resume(session);
+		return rx_session_send_tap(session, rx_endpoint);
+	}
 	share = endpoint_share(&rx_endpoint->endpoint, &account);
 	if (endpoint_refuses_place(session, &rx_endpoint->endpoint, share, &limits, &sent) ||
 	    refuses_leases(session, rx_endpoint, share, lease_blocks, &sent))

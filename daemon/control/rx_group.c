@@ -364,27 +364,22 @@ const char *rx_group_name(const struct rx_group *group)
 	return group->name;
 }
 
-static void end_group(struct rx_group *group)
-{
-	while (!TAILQ_EMPTY(&group->asks)) {
-		struct rx_group_ask *ask = TAILQ_FIRST(&group->asks);
-		/* NOLINTNEXTLINE(clang-analyzer-unix.Malloc): TAILQ_REMOVE() has unlinked the last one */
-		struct session *session = ask->session;
-
-		drop_ask(ask);
-		if (session_send_error(session, -ENODEV, "stream '%s': it has ended",
-		                       group->stream->known->config->name) < 0)
-			session_free(session);
-	}
-}
-
 void rx_groups_end(struct rx_stream *stream)
 {
 	struct rx_group *group, *next;
 
 	for (group = LIST_FIRST(&stream->groups); group; group = next) {
 		next = LIST_NEXT(group, link);
-		end_group(group);
+		while (!TAILQ_EMPTY(&group->asks)) {
+			struct rx_group_ask *ask = TAILQ_FIRST(&group->asks);
+			/* NOLINTNEXTLINE(clang-analyzer-unix.Malloc): TAILQ_REMOVE() has unlinked the last one */
+			struct session *session = ask->session;
+
+			drop_ask(ask);
+			if (session_send_error(session, -ENODEV, "stream '%s': it has ended",
+			                       group->stream->known->config->name) < 0)
+				session_free(session);
+		}
 		rx_group_settle(group);
 	}
 }

@@ -227,24 +227,13 @@ static bool is_fresh(struct control *control)
 	return fresh;
 }
 
-static void renew_readings(struct control *control)
-{
-	const struct control_interface *interface;
-	const struct rx_stream *stream;
-
-	control->refresh.asked_ns = time_monotonic_ns();
-	TAILQ_FOREACH (stream, &control->rx_streams, link)
-		reading_renew(stream->known->matched);
-	TAILQ_FOREACH (interface, &control->interfaces, link)
-		for (uint32_t i = 0; i < INTERFACE_COUNTER_N; i++)
-			reading_renew(interface->counters[i]);
-}
-
 /* Clients that asked before the readings are taken are answered by them; later ones by the next refresh. */
 static void begin_refresh(struct control *control)
 {
 	struct status_refresh *refresh = &control->refresh;
 	struct session *session;
+	const struct control_interface *interface;
+	const struct rx_stream *stream;
 
 	LIST_FOREACH (session, &control->sessions, link) {
 		if (!session->wants_status)
@@ -255,7 +244,12 @@ static void begin_refresh(struct control *control)
 	}
 	if (!refresh->active)
 		return;
-	renew_readings(control);
+	control->refresh.asked_ns = time_monotonic_ns();
+	TAILQ_FOREACH (stream, &control->rx_streams, link)
+		reading_renew(stream->known->matched);
+	TAILQ_FOREACH (interface, &control->interfaces, link)
+		for (uint32_t i = 0; i < INTERFACE_COUNTER_N; i++)
+			reading_renew(interface->counters[i]);
 	refresh->deadline_us = loop_now_us(control->options.event) + REFRESH_TIMEOUT_US;
 	loop_arm(refresh->timer, REFRESH_STEP_US);
 }

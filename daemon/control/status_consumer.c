@@ -95,24 +95,6 @@ void status_count_consumer(const struct status_consumer_view *view, uint64_t cou
 	count_tracked(view, counters);
 }
 
-/* Reads each word once, and in the order that the view wants. */
-static void view_consumer(const struct rx_ring *ring, const struct ring_consumer *consumer,
-                          struct status_consumer_view *view)
-{
-	view->floor = consumer_load_floor(ring->ring);
-	view->slots_per_block = ring->slots_per_block;
-	view->lease_blocks = consumer->lease_blocks;
-	for (uint32_t i = 0; i < consumer->lease_blocks; i++)
-		view->leases[i] = daemon_load_lease(consumer->page, i);
-	view->attach_sequence = consumer->attach_sequence;
-	view->delivered = daemon_load_delivered(consumer->page);
-	view->skipped = daemon_load_skipped(consumer->page);
-	view->head = consumer_load_head(ring->ring);
-	for (uint32_t i = 0; i < IBVCAP_TRACKED_COUNTER_N; i++)
-		view->tracked[i] = daemon_load_tracked(consumer->page, i);
-	view->numbers_are_packets = ring->ring->sequence.count_bytes == 0;
-}
-
 static int append_consumer(struct reply *reply, const struct rx_endpoint *endpoint, const struct rx_session *rx)
 {
 	struct ibvcap_status_consumer part = {.size = sizeof(part),
@@ -126,7 +108,19 @@ static int append_consumer(struct reply *reply, const struct rx_endpoint *endpoi
 
 	reply_copy_text(part.stream, sizeof(part.stream), endpoint->endpoint.name);
 	reply_copy_text(part.group, sizeof(part.group), rx->group ? rx_group_name(rx->group) : "");
-	view_consumer(endpoint->queue->ring, &rx->consumer, &view);
+	/* Reads each word once, and in the order that the view wants. */
+	view.floor = consumer_load_floor(endpoint->queue->ring->ring);
+	view.slots_per_block = endpoint->queue->ring->slots_per_block;
+	view.lease_blocks = rx->consumer.lease_blocks;
+	for (uint32_t i = 0; i < rx->consumer.lease_blocks; i++)
+		view.leases[i] = daemon_load_lease(rx->consumer.page, i);
+	view.attach_sequence = rx->consumer.attach_sequence;
+	view.delivered = daemon_load_delivered(rx->consumer.page);
+	view.skipped = daemon_load_skipped(rx->consumer.page);
+	view.head = consumer_load_head(endpoint->queue->ring->ring);
+	for (uint32_t i = 0; i < IBVCAP_TRACKED_COUNTER_N; i++)
+		view.tracked[i] = daemon_load_tracked(rx->consumer.page, i);
+	view.numbers_are_packets = endpoint->queue->ring->ring->sequence.count_bytes == 0;
 	status_count_consumer(&view, counters);
 	return reply_append_part(reply, STATUS_CONSUMER, &part, counters);
 }

@@ -145,8 +145,19 @@ static void flow_resolve_destination_mac(const struct config_flow *flow, const u
 
 /* ---- rules --------------------------------------------------------------------------------------- */
 
-static void flow_resolve_ethernet(const struct config_flow *flow, struct flow_rule *rule)
+static void flow_resolve_port(uint16_t port, uint16_t *value_be, uint16_t *mask_be)
 {
+	*value_be = htons(port);
+	*mask_be = port ? UINT16_MAX : 0;
+}
+
+void flow_resolve(const struct config_flow *flow, const uint8_t interface_mac[6], struct flow_rule *rule)
+{
+	*rule = (struct flow_rule){.match = flow->match, .priority = flow->priority, .copy = flow->copy};
+	if (flow->match == CONFIG_MATCH_MULTICAST)
+		rule->value.destination_mac[0] = rule->mask.destination_mac[0] = GROUP_BIT;
+	if (flow->match != CONFIG_MATCH_RULE)
+		return;
 	if (flow->has_source_mac) {
 		memcpy(rule->value.source_mac, flow->source_mac, 6);
 		flow_set_bits(rule->mask.source_mac, 48);
@@ -159,45 +170,26 @@ static void flow_resolve_ethernet(const struct config_flow *flow, struct flow_ru
 		rule->value.ether_type_be = htons((uint16_t)flow->ether_type);
 		rule->mask.ether_type_be = UINT16_MAX;
 	}
-}
-
-static void flow_resolve_port(uint16_t port, uint16_t *value_be, uint16_t *mask_be)
-{
-	*value_be = htons(port);
-	*mask_be = port ? UINT16_MAX : 0;
-}
-
-static void flow_resolve_ip(const struct config_flow *flow, struct flow_rule *rule)
-{
-	rule->family = flow_family(flow);
-	rule->multicast = config_is_multicast(&flow->destination) && flow_has_whole_destination(flow);
-	memcpy(rule->value.destination, flow->destination.address, sizeof(rule->value.destination));
-	flow_set_bits(rule->mask.destination, flow->destination_bits);
-	memcpy(rule->value.source, flow->source.address, sizeof(rule->value.source));
-	flow_set_bits(rule->mask.source, flow->source_bits);
-	flow_resolve_port(flow->destination_port, &rule->value.destination_port_be, &rule->mask.destination_port_be);
-	flow_resolve_port(flow->source_port, &rule->value.source_port_be, &rule->mask.source_port_be);
-	if (flow->protocol != CONFIG_ANY) {
-		rule->value.protocol = (uint8_t)flow->protocol;
-		rule->mask.protocol = UINT8_MAX;
-	}
-	if (flow->dscp != CONFIG_ANY) {
-		rule->value.traffic_class = (uint8_t)(flow->dscp << DSCP_SHIFT);
-		rule->mask.traffic_class = DSCP_MASK;
-	}
-}
-
-void flow_resolve(const struct config_flow *flow, const uint8_t interface_mac[6], struct flow_rule *rule)
-{
-	*rule = (struct flow_rule){.match = flow->match, .priority = flow->priority, .copy = flow->copy};
-	if (flow->match == CONFIG_MATCH_MULTICAST)
-		rule->value.destination_mac[0] = rule->mask.destination_mac[0] = GROUP_BIT;
-	if (flow->match != CONFIG_MATCH_RULE)
-		return;
-	flow_resolve_ethernet(flow, rule);
 	flow_resolve_destination_mac(flow, interface_mac, rule);
-	if (flow_is_ip(flow))
-		flow_resolve_ip(flow, rule);
+	if (flow_is_ip(flow)) {
+		rule->family = flow_family(flow);
+		rule->multicast = config_is_multicast(&flow->destination) && flow_has_whole_destination(flow);
+		memcpy(rule->value.destination, flow->destination.address, sizeof(rule->value.destination));
+		flow_set_bits(rule->mask.destination, flow->destination_bits);
+		memcpy(rule->value.source, flow->source.address, sizeof(rule->value.source));
+		flow_set_bits(rule->mask.source, flow->source_bits);
+		flow_resolve_port(flow->destination_port, &rule->value.destination_port_be,
+		                  &rule->mask.destination_port_be);
+		flow_resolve_port(flow->source_port, &rule->value.source_port_be, &rule->mask.source_port_be);
+		if (flow->protocol != CONFIG_ANY) {
+			rule->value.protocol = (uint8_t)flow->protocol;
+			rule->mask.protocol = UINT8_MAX;
+		}
+		if (flow->dscp != CONFIG_ANY) {
+			rule->value.traffic_class = (uint8_t)(flow->dscp << DSCP_SHIFT);
+			rule->mask.traffic_class = DSCP_MASK;
+		}
+	}
 }
 
 bool flow_fragments_rule(const struct flow_rule *rule, struct flow_rule *fragments)

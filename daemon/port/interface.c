@@ -106,18 +106,6 @@ static int interface_take_clock_pair(struct interface *interface, uint64_t patie
 	return 0;
 }
 
-/* It does not come back: another card, or another driver, has another clock. */
-static void interface_lose_clock(struct interface *interface)
-{
-	interface->lost_clock = true;
-	interface->line = (struct clock_line){.mult = 1, .mask = UINT64_MAX, .reach = 1, .can_step = true};
-	log_message(LOG_WARNING, &(struct log_about){.interface = interface->name},
-	            "interface %s: the clock of device %s has gone: packets have the time at which the %s them; "
-	            "restart the daemon when it is back (systemctl restart ibvcapd)",
-	            interface->name, interface->capabilities.device,
-	            interface->capabilities.kernel_times ? "kernel got" : "worker polls");
-}
-
 /* The patience grows while a page is written too seldom, so that the line is renewed before it is too old. */
 void interface_renew_clock(struct interface *interface)
 {
@@ -131,7 +119,15 @@ void interface_renew_clock(struct interface *interface)
 		return;
 	}
 	if (r == -ENODEV) {
-		interface_lose_clock(interface);
+		/* It does not come back: another card, or another driver, has another clock. */
+		interface->lost_clock = true;
+		interface->line = (struct clock_line){.mult = 1, .mask = UINT64_MAX, .reach = 1, .can_step = true};
+		log_message(
+			LOG_WARNING, &(struct log_about){.interface = interface->name},
+			"interface %s: the clock of device %s has gone: packets have the time at which the %s them; "
+			"restart the daemon when it is back (systemctl restart ibvcapd)",
+			interface->name, interface->capabilities.device,
+			interface->capabilities.kernel_times ? "kernel got" : "worker polls");
 		return;
 	}
 	clock_fit_miss(&interface->fit, &interface->line);

@@ -49,15 +49,6 @@ static int fdstore_failure(int error, struct failure *failure)
 	                   "the descriptors that the service manager passed cannot be taken: %s", strerror(-error));
 }
 
-static int fdstore_note_groups(struct fdstore *store, int fd, const char *name, struct failure *failure)
-{
-	/* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): no call after a failed calloc() */
-	store->names[store->n_fds] = strdup(name);
-	/* NOLINTNEXTLINE(clang-analyzer-core.NullDereference) */
-	store->fds[store->n_fds++] = fd;
-	return store->names[store->n_fds - 1] ? 0 : fdstore_failure(-ENOMEM, failure);
-}
-
 /*
  * Clients would wait at one path for ever, and the daemon at the other. A path that this daemon had before is no
  * failure.
@@ -90,8 +81,13 @@ static int fdstore_take_one(struct fdstore *store, int fd, const char *name, con
 		store->listener = fd;
 		return 0;
 	}
-	if (is_groups)
-		return fdstore_note_groups(store, fd, name, failure);
+	if (is_groups) {
+		/* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): no call after a failed calloc() */
+		store->names[store->n_fds] = strdup(name);
+		/* NOLINTNEXTLINE(clang-analyzer-core.NullDereference) */
+		store->fds[store->n_fds++] = fd;
+		return store->names[store->n_fds - 1] ? 0 : fdstore_failure(-ENOMEM, failure);
+	}
 	/* The listener may have come from a socket unit, and from the store a second time. */
 	r = fdstore_check_socket_unit(fd, name, socket_path, failure);
 	if (r == 0 && (!is_control || store->listener < 0 || !fdstore_is_same_socket(fd, store->listener))) {

@@ -134,18 +134,6 @@ static void on_services_prepared(struct background_job *job)
 	free(new);
 }
 
-static void reconfiguration_prepare(struct reconfiguration *new)
-{
-	uint64_t ring_bytes = service_memory_of(&new->added, true).ring_bytes;
-
-	new->job = (struct background_job){.work = prepare_services,
-	                                   .done = on_services_prepared,
-	                                   .allowance_us = RELOAD_PATIENCE_US + time_for_memory_us(ring_bytes)};
-	/* The manager would take a client that waits for the end of a reload for one that hangs. */
-	sd_notifyf(0, "EXTEND_TIMEOUT_USEC=%llu", (unsigned long long)(time_for_memory_us(ring_bytes) + BESIDES_US));
-	background_add(new->daemon->memory, &new->job);
-}
-
 /* ---- beginning ---------------------------------------------------------------------------------- */
 
 int apply_add_services(struct daemon *daemon, const struct config *config, struct service_list *list,
@@ -203,6 +191,7 @@ int apply_begin(struct daemon *daemon, struct config *config, apply_done *done, 
 {
 	struct reconfiguration *new = calloc(1, sizeof(*new));
 	int r;
+	uint64_t ring_bytes;
 
 	if (!new) {
 		config_free(config);
@@ -218,6 +207,12 @@ int apply_begin(struct daemon *daemon, struct config *config, apply_done *done, 
 		return r;
 	}
 	daemon->reconfiguration = new;
-	reconfiguration_prepare(new);
+	ring_bytes = service_memory_of(&new->added, true).ring_bytes;
+	new->job = (struct background_job){.work = prepare_services,
+	                                   .done = on_services_prepared,
+	                                   .allowance_us = RELOAD_PATIENCE_US + time_for_memory_us(ring_bytes)};
+	/* The manager would take a client that waits for the end of a reload for one that hangs. */
+	sd_notifyf(0, "EXTEND_TIMEOUT_USEC=%llu", (unsigned long long)(time_for_memory_us(ring_bytes) + BESIDES_US));
+	background_add(new->daemon->memory, &new->job);
 	return 0;
 }

@@ -69,20 +69,6 @@ static void report_add_change(struct report *report, const struct difference *of
 	report->last = *of;
 }
 
-static void report_add(struct report *report, const struct difference *of)
-{
-	if (of->kind == DIFFERENCE_CHANGED) {
-		report_add_change(report, of);
-		return;
-	}
-	if (of->stream)
-		report->n_streams[of->kind]++;
-	else
-		report->n_channels[of->kind]++;
-	report_append(&report->come_or_gone, "%s", report->come_or_gone.text[0] ? ", " : "");
-	report_append_subject(&report->come_or_gone, of);
-}
-
 /* The file as a whole is in force. */
 static void report_say_reload(const struct report *report, const struct config *config, char *said, size_t bytes)
 {
@@ -111,25 +97,30 @@ static void report_say_merge(const struct report *report, const struct config *c
 
 /* ---- the log --------------------------------------------------------------------------------------- */
 
-static void report_log(const struct difference *of)
-{
-	if (of->stream)
-		log_message(LOG_INFO, &(struct log_about){.stream = of->stream}, "stream '%s': %s", of->stream,
-		            of->text);
-	else if (of->channel)
-		log_message(LOG_INFO, &(struct log_about){.channel = of->channel}, "channel '%s': %s", of->channel,
-		            of->text);
-	else
-		log_info("configuration: %s", of->text);
-}
-
 static void report_take(void *context, const struct difference *of)
 {
 	struct report *report = context;
 
-	if (report->n_differences++ < DIFFERENCES_LOGGED_MAX)
-		report_log(of);
-	report_add(report, of);
+	if (report->n_differences++ < DIFFERENCES_LOGGED_MAX) {
+		if (of->stream)
+			log_message(LOG_INFO, &(struct log_about){.stream = of->stream}, "stream '%s': %s", of->stream,
+			            of->text);
+		else if (of->channel)
+			log_message(LOG_INFO, &(struct log_about){.channel = of->channel}, "channel '%s': %s",
+			            of->channel, of->text);
+		else
+			log_info("configuration: %s", of->text);
+	}
+	if (of->kind == DIFFERENCE_CHANGED) {
+		report_add_change(report, of);
+		return;
+	}
+	if (of->stream)
+		report->n_streams[of->kind]++;
+	else
+		report->n_channels[of->kind]++;
+	report_append(&report->come_or_gone, "%s", report->come_or_gone.text[0] ? ", " : "");
+	report_append_subject(&report->come_or_gone, of);
 }
 
 void reload_report(const struct config *before, const struct config *after, char *said, size_t bytes)

@@ -201,22 +201,17 @@ static void stream_service_take_link_change(struct daemon *daemon, struct servic
 		stream_service_rejoin(daemon, stream_of(service));
 }
 
-static const char *stream_service_state(const struct stream *stream, const struct stream_queue *queue)
-{
-	return stream->service.removed                ? "ending"
-	       : queue->failed                        ? "failed"
-	       : interface_is_gone(stream->interface) ? "interface_gone"
-	       : stream->service.link_down            ? "link_down"
-	                                              : "capturing";
-}
-
 static void stream_service_refresh(struct daemon *daemon, struct service *service)
 {
 	struct stream *stream = stream_of(service);
 
 	service->link_down = !stream->interface->link_up;
 	for (uint32_t i = 0; i < stream->n_queues; i++)
-		stream->queues[i].control.state = stream_service_state(stream, &stream->queues[i]);
+		stream->queues[i].control.state = stream->service.removed                ? "ending"
+		                                  : stream->queues[i].failed             ? "failed"
+		                                  : interface_is_gone(stream->interface) ? "interface_gone"
+		                                  : stream->service.link_down            ? "link_down"
+		                                                                         : "capturing";
 	if (daemon->stopping || service->removed)
 		return;
 	stream_service_note_outage(stream, service->link_down);

@@ -58,18 +58,6 @@ static void bound_card_losses(struct ibvcap_rx_account *account, const struct ib
 			u64_min(difference(until->before.least, from->after.most), account->no_buffer_most);
 }
 
-static void add_card_losses(struct ibvcap_rx_account *account, const struct ibvcap_rx_moment *from,
-                            const struct ibvcap_rx_moment *until)
-{
-	bound_card_losses(account, from, until);
-	account->no_buffer = difference(until->past.least + until->after.least, from->past.least + from->after.least);
-	account->no_buffer = u64_max(u64_min(account->no_buffer, account->no_buffer_most), account->no_buffer_least);
-	if (!is_known(until))
-		account->unknown |= IBVCAP_UNKNOWN_UNSETTLED;
-	else if (from->epochs == until->epochs && account->no_buffer_most > account->no_buffer_least)
-		account->unknown |= IBVCAP_UNKNOWN_EDGE;
-}
-
 static uint32_t unknown_between(const struct ibvcap_rx_moment *from, const struct ibvcap_rx_moment *until)
 {
 	uint32_t state = from->state | until->state, unknown = 0;
@@ -112,7 +100,13 @@ int ibvcap_rx_account_between(const struct ibvcap_rx_moment *from, const struct 
 		known.outage_from_ns = until->outage_from_ns;
 		known.outage_until_ns = until->outage_until_ns;
 	}
-	add_card_losses(&known, from, until);
+	bound_card_losses(&known, from, until);
+	known.no_buffer = difference(until->past.least + until->after.least, from->past.least + from->after.least);
+	known.no_buffer = u64_max(u64_min(known.no_buffer, known.no_buffer_most), known.no_buffer_least);
+	if (!is_known(until))
+		known.unknown |= IBVCAP_UNKNOWN_UNSETTLED;
+	else if (from->epochs == until->epochs && known.no_buffer_most > known.no_buffer_least)
+		known.unknown |= IBVCAP_UNKNOWN_EDGE;
 	known.missing = known.skipped + known.no_buffer_least;
 	return sized_struct_write(account, &known, sizeof(known), "ibvcap_rx_account");
 }

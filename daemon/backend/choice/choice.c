@@ -40,9 +40,13 @@ static void choice_say_rights(const struct backend_choice_facts *facts, struct b
 	choice_say(choice->command, "%s", facts->gave_up_rights ? "systemctl restart ibvcapd" : PRIV_XDP_COMMANDS);
 }
 
-/* Of an interface whose driver has native XDP. */
-static bool choice_find_obstacle(const struct backend_choice_facts *facts, struct backend_choice *choice)
+bool backend_choice_lacks_xdp(const struct backend_choice_facts *facts, struct backend_choice *choice)
 {
+	if (!*facts->driver)
+		return choice_say(choice->why, "it has no driver with native XDP");
+	if (facts->native_xdp == BACKEND_CHOICE_XDP_NONE)
+		return choice_say(choice->why, "its driver %s has no native XDP", facts->driver);
+	/* Of an interface whose driver has native XDP. */
 	if (!facts->builds_xdp)
 		return choice_say(choice->why, "this build has no backend xdp");
 	if (choice_lacking(facts)) {
@@ -69,15 +73,6 @@ static bool choice_find_obstacle(const struct backend_choice_facts *facts, struc
 		return choice_say(choice->why, "an XDP program (ID %u) is attached to it already", facts->xdp_program);
 	}
 	return false;
-}
-
-bool backend_choice_lacks_xdp(const struct backend_choice_facts *facts, struct backend_choice *choice)
-{
-	if (!*facts->driver)
-		return choice_say(choice->why, "it has no driver with native XDP");
-	if (facts->native_xdp == BACKEND_CHOICE_XDP_NONE)
-		return choice_say(choice->why, "its driver %s has no native XDP", facts->driver);
-	return choice_find_obstacle(facts, choice);
 }
 
 /* Half of the cost of a packet is what the kernel's stack does with it behind the packet socket. */

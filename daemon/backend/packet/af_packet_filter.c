@@ -56,29 +56,6 @@ static uint32_t filter_whole(enum filter_field field)
 	return filter_places[field].bytes == 4 ? UINT32_MAX : (UINT32_C(1) << 8 * filter_places[field].bytes) - 1;
 }
 
-/* A refusing condition may lack a common field, but must not want another value of it. */
-static enum filter_use filter_choose_use(const struct af_packet_claim *claims, uint32_t n, enum filter_field field,
-                                         uint32_t *value, uint32_t *mask)
-{
-	bool is_asked = false, is_common = true, has_first = false;
-
-	for (uint32_t i = 0; i < n; i++) {
-		uint32_t its_mask = filter_read_field(&claims[i].condition.mask, field);
-		uint32_t its_value = filter_read_field(&claims[i].condition.value, field);
-
-		is_asked |= its_mask != 0;
-		if (!claims[i].is_own && its_mask == 0)
-			continue;
-		if (!has_first) {
-			*mask = its_mask;
-			*value = its_value;
-		}
-		has_first = true;
-		is_common &= its_mask != 0 && its_mask == *mask && its_value == *value;
-	}
-	return !is_asked ? USE_NONE : is_common ? USE_COMMON : USE_WORD;
-}
-
 static bool filter_admits_version(const struct flow_condition *condition, uint8_t version)
 {
 	return ((condition->value.key.ip_version ^ version) & condition->mask.key.ip_version) == 0;
@@ -97,7 +74,25 @@ static int filter_plan(struct filter_writer *writer, const struct af_packet_clai
 		writer->takes_others |= claims[i].is_own && filter_admits_version(condition, 0);
 	}
 	for (uint32_t field = 0; field < N_FIELDS; field++) {
-		writer->use[field] = filter_choose_use(claims, n, field, &writer->value[field], &writer->mask[field]);
+		bool is_asked = false, is_common = true, has_first = false;
+
+		/* A refusing condition may lack a common field, but must not want another value of it. */
+		for (uint32_t i = 0; i < n; i++) {
+			uint32_t its_mask = filter_read_field(&claims[i].condition.mask, field);
+			uint32_t its_value = filter_read_field(&claims[i].condition.value, field);
+
+			is_asked |= its_mask != 0;
+			if (!claims[i].is_own && its_mask == 0)
+				continue;
+			if (!has_first) {
+				writer->mask[field] = its_mask;
+				writer->value[field] = its_value;
+			}
+			has_first = true;
+			is_common &=
+				its_mask != 0 && its_mask == writer->mask[field] && its_value == writer->value[field];
+		}
+		writer->use[field] = !is_asked ? USE_NONE : is_common ? USE_COMMON : USE_WORD;
 		writer->is_whole[field] = writer->mask[field] == filter_whole(field);
 		if (writer->use[field] == USE_WORD)
 			writer->word[field] = (uint8_t)n_words++;
@@ -108,19 +103,6 @@ static int filter_plan(struct filter_writer *writer, const struct af_packet_clai
 }
 
 /* ---- rules --------------------------------------------------------------------------------------- */
-
-/* All jumps to UNRESOLVED since rule_at lead to the next instruction. */
-static void filter_end_rule(struct filter_writer *writer)
-{
-	for (uint32_t i = writer->rule_at; i < writer->n; i++) {
-		struct sock_filter *one = &writer->code[i];
-		uint8_t distance = (uint8_t)(writer->n - i - 1);
-
-		if (one->code == (BPF_JMP | BPF_JEQ | BPF_K) && one->jf == UNRESOLVED)
-			one->jf = distance;
-	}
-	writer->rule_at = writer->n;
-}
 
 static void filter_put_claim(struct filter_writer *writer, const struct af_packet_claim *claim)
 {
@@ -136,7 +118,15 @@ static void filter_put_claim(struct filter_writer *writer, const struct af_packe
 		           filter_read_field(&claim->condition.value, field));
 	}
 	filter_put(writer, BPF_RET | BPF_K, 0, 0, claim->is_own ? WHOLE_FRAME : 0);
-	filter_end_rule(writer);
+	/* All jumps to UNRESOLVED since rule_at lead to the next instruction. */
+	for (uint32_t i = writer->rule_at; i < writer->n; i++) {
+		struct sock_filter *one = &writer->code[i];
+		uint8_t distance = (uint8_t)(writer->n - i - 1);
+
+		if (one->code == (BPF_JMP | BPF_JEQ | BPF_K) && one->jf == UNRESOLVED)
+			one->jf = distance;
+	}
+	writer->rule_at = writer->n;
 }
 
 int af_packet_filter_build(const struct af_packet_claim *claims, uint32_t n, bool has_ethernet,

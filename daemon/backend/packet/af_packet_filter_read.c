@@ -190,13 +190,6 @@ static void filter_stay_with_ports(struct filter_writer *writer, uint16_t load, 
 	filter_stay_if(writer, BPF_JEQ, IPPROTO_TCP, without);
 }
 
-static void filter_add_to_x(struct filter_writer *writer, uint32_t bytes)
-{
-	filter_put(writer, BPF_MISC | BPF_TXA, 0, 0, 0);
-	filter_put(writer, BPF_ALU | BPF_ADD | BPF_K, 0, 0, bytes);
-	filter_put(writer, BPF_MISC | BPF_TAX, 0, 0, 0);
-}
-
 /* With ports: X becomes what is between the Ethernet header and the ports. */
 static void filter_read_ipv4_protocol(struct filter_writer *writer, bool has_ports, struct filter_exits *without)
 {
@@ -233,7 +226,9 @@ static void filter_read_ipv6_fragment(struct filter_writer *writer, bool has_por
 	filter_stay_with_ports(writer, BPF_B | BPF_IND, header_at, without);
 	filter_put(writer, BPF_LD | BPF_H | BPF_IND, 0, 0, header_at + 2);
 	filter_leave_if(writer, BPF_JSET, IPV6_OFFSET_MASK, without);
-	filter_add_to_x(writer, IPV6_FRAGMENT_BYTES);
+	filter_put(writer, BPF_MISC | BPF_TXA, 0, 0, 0);
+	filter_put(writer, BPF_ALU | BPF_ADD | BPF_K, 0, 0, IPV6_FRAGMENT_BYTES);
+	filter_put(writer, BPF_MISC | BPF_TAX, 0, 0, 0);
 }
 
 /*

@@ -206,20 +206,6 @@ static int flow_check_ethernet(const struct af_packet *backend, const struct flo
 	                   backend->interface, key, flow_format(rule, text, sizeof(text)));
 }
 
-static int flow_failed(const struct af_packet *backend, const struct flow_rule *rule, int error,
-                       struct failure *failure)
-{
-	char text[FLOW_TEXT_MAX];
-
-	return failure_set(
-		failure, EX_UNAVAILABLE, error, "interface %s: no filter for %s: %s%s", backend->interface,
-		flow_format(rule, text, sizeof(text)), strerror(error),
-		error == E2BIG
-			? ": the flows of the stream are too many for one filter: put some of them into another stream"
-		: error == ENOMEM ? ": sysctl -w net.core.optmem_max=262144 allows longer filters"
-				  : "");
-}
-
 int af_packet_add_flow(struct backend_queue *base, const struct flow_rule *rule, struct backend_flow **out,
                        struct failure *failure)
 {
@@ -240,11 +226,18 @@ int af_packet_add_flow(struct backend_queue *base, const struct flow_rule *rule,
 	if (r == 0)
 		r = flow_apply_to_others(backend, flow);
 	if (r < 0) {
+		char text[FLOW_TEXT_MAX];
+
 		backend->flows = flow->next;
 		flow_take_back(backend, flow);
 		flow_apply_to_others(backend, flow);
 		free(flow);
-		return flow_failed(backend, rule, -r, failure);
+		return failure_set(failure, EX_UNAVAILABLE, -r, "interface %s: no filter for %s: %s%s",
+		                   backend->interface, flow_format(rule, text, sizeof(text)), strerror(-r),
+		                   -r == E2BIG ? ": the flows of the stream are too many for one filter: put some of "
+		                                 "them into another stream"
+		                   : -r == ENOMEM ? ": sysctl -w net.core.optmem_max=262144 allows longer filters"
+		                                  : "");
 	}
 	flows_keep_from_kernel(backend);
 	*out = &flow->base;

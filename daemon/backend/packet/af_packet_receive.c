@@ -50,21 +50,6 @@ int af_packet_post(struct backend_queue *base, const struct backend_run *run)
 	return n;
 }
 
-/* An interface without Ethernet headers: the row gets one without addresses. */
-static void receive_describe_bare(const struct tpacket3_hdr *frame, struct af_packet_row *row)
-{
-	uint32_t before_ip = frame->tp_net - frame->tp_mac; /* some tunnels show their own header, too */
-	const uint8_t *ip = (const uint8_t *)frame + frame->tp_net;
-	uint16_t type_be = htons(*ip >> 4 == 6 ? ETH_P_IPV6 : ETH_P_IP);
-
-	memset(row->made, 0, ETH_HLEN);
-	memcpy(row->made + TAG_AT, &type_be, 2);
-	row->parts[0] = (struct af_packet_part){row->made, ETH_HLEN};
-	row->parts[1] = (struct af_packet_part){ip, frame->tp_snaplen - before_ip};
-	row->n_parts = 2;
-	row->bytes = frame->tp_len - before_ip + ETH_HLEN;
-}
-
 /* The kernel has taken the outer VLAN tag out. It is put back between the MAC addresses and the rest. */
 static void receive_describe_frame(const struct af_packet_receive *receive, const struct tpacket3_hdr *frame,
                                    struct af_packet_row *row)
@@ -74,7 +59,17 @@ static void receive_describe_frame(const struct af_packet_receive *receive, cons
 	uint16_t tci_be = htons((uint16_t)frame->hv1.tp_vlan_tci);
 
 	if (!receive->queue.backend->has_ethernet) {
-		receive_describe_bare(frame, row);
+		uint32_t before_ip = frame->tp_net - frame->tp_mac; /* some tunnels show their own header, too */
+		const uint8_t *ip = (const uint8_t *)frame + frame->tp_net;
+		uint16_t type_be = htons(*ip >> 4 == 6 ? ETH_P_IPV6 : ETH_P_IP);
+
+		/* An interface without Ethernet headers: the row gets one without addresses. */
+		memset(row->made, 0, ETH_HLEN);
+		memcpy(row->made + TAG_AT, &type_be, 2);
+		row->parts[0] = (struct af_packet_part){row->made, ETH_HLEN};
+		row->parts[1] = (struct af_packet_part){ip, frame->tp_snaplen - before_ip};
+		row->n_parts = 2;
+		row->bytes = frame->tp_len - before_ip + ETH_HLEN;
 		return;
 	}
 	row->bytes = frame->tp_len;

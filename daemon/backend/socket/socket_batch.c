@@ -65,20 +65,6 @@ static uint32_t batch_join(const struct socket_batch_rules *rules, const struct 
 	return k;
 }
 
-/* The kernel adds up the UDP datagram, and the device what it can. */
-static void batch_offload(struct socket_batch_head *head, const struct backend_packet *first, uint32_t n_packets,
-                          uint32_t bytes)
-{
-	packet_sum_for_kernel(head->headers, first->header_bytes, bytes);
-	head->offload.flags = VIRTIO_NET_HDR_F_NEEDS_CSUM;
-	head->offload.csum_start = (uint16_t)(first->header_bytes - PACKET_UDP_BYTES);
-	head->offload.csum_offset = UDP_CHECKSUM_AT;
-	if (n_packets > 1) {
-		head->offload.gso_type = SOCKET_BATCH_JOINED;
-		head->offload.gso_size = (uint16_t)first->payload_bytes;
-	}
-}
-
 /* With its length the kernel copies the headers apart, and the payload to pages: cheaper from a page's size on. */
 static struct iovec batch_head(const struct socket_batch_rules *rules, struct socket_batch_head *head,
                                const struct backend_packet *first, uint32_t n_packets, uint32_t bytes)
@@ -87,8 +73,17 @@ static struct iovec batch_head(const struct socket_batch_rules *rules, struct so
 		return (struct iovec){(uint8_t *)first->headers + ETH_HLEN, first->header_bytes - ETH_HLEN};
 	head->offload = (struct virtio_net_hdr){.hdr_len = (uint16_t)first->header_bytes};
 	memcpy(head->headers, first->headers, first->header_bytes);
-	if (rules->checksums)
-		batch_offload(head, first, n_packets, bytes);
+	if (rules->checksums) {
+		/* The kernel adds up the UDP datagram, and the device what it can. */
+		packet_sum_for_kernel(head->headers, first->header_bytes, bytes);
+		head->offload.flags = VIRTIO_NET_HDR_F_NEEDS_CSUM;
+		head->offload.csum_start = (uint16_t)(first->header_bytes - PACKET_UDP_BYTES);
+		head->offload.csum_offset = UDP_CHECKSUM_AT;
+		if (n_packets > 1) {
+			head->offload.gso_type = SOCKET_BATCH_JOINED;
+			head->offload.gso_size = (uint16_t)first->payload_bytes;
+		}
+	}
 	return (struct iovec){head, offsetof(struct socket_batch_head, headers) + first->header_bytes};
 }
 

@@ -105,15 +105,6 @@ static uint64_t clock_write_in_a_row(struct clock *c)
 	return written_ns;
 }
 
-static void clock_write_infos(struct clock *c)
-{
-	struct clock_pages *p;
-
-	LIST_FOREACH (p, &c->pages, link)
-		if (p->khz)
-			clock_write_info(p);
-}
-
 void clock_tick(struct clock *clock)
 {
 	if (pthread_mutex_trylock(&clock->lock))
@@ -135,7 +126,11 @@ static void *clock_thread(void *arg)
 		uint64_t raw = clock_write_in_a_row(c);
 
 		if (raw >= next_info) {
-			clock_write_infos(c);
+			struct clock_pages *p;
+
+			LIST_FOREACH (p, &c->pages, link)
+				if (p->khz)
+					clock_write_info(p);
 			next_info = raw + INFO_PERIOD_NS;
 		}
 		pthread_mutex_unlock(&c->lock);

@@ -153,8 +153,9 @@ static void device_release_burst(struct turn *t)
 	t->device->wire->ops->release(t->device->wire);
 }
 
-static void device_receive_burst(struct turn *t)
+static void device_work(void *arg)
 {
+	struct turn *t = arg;
 	struct wire_frame frames[DEVICE_BURST];
 	struct device *d = t->device;
 	int n = d->wire->ops->receive(d->wire, frames, DEVICE_BURST);
@@ -174,13 +175,6 @@ static void device_receive_burst(struct turn *t)
 	}
 	device_release_burst(t);
 	d->starves &= n == DEVICE_BURST;
-}
-
-static void device_work(void *arg)
-{
-	struct turn *t = arg;
-
-	device_receive_burst(t);
 	if (!t->device->halted)
 		t->n_done += device_work_queues(t->device, &t->watch);
 	cq_events(t->device);

@@ -66,17 +66,6 @@ static void lost_memory_fail_cq(struct fault_loss *l, struct cq *cq)
 	l->device->events->cq_error(cq);
 }
 
-static void lost_memory_fail_keys(struct fault_loss *l)
-{
-	struct mkey_table *t = &l->device->mkeys;
-
-	for (uint32_t i = 0; i < t->size; i++)
-		if (t->keys[i].used && lost_memory_is_in(l, t->keys[i].start, t->keys[i].length)) {
-			lost_memory_claim(l);
-			t->keys[i].length = 0;
-		}
-}
-
 void lost_memory_recover(void *loss)
 {
 	struct fault_loss *l = loss;
@@ -84,8 +73,13 @@ void lost_memory_recover(void *loss)
 	struct cq *cq, *next;
 	struct qp *qp;
 	struct rq *rq;
+	struct mkey_table *t = &l->device->mkeys;
 
-	lost_memory_fail_keys(l);
+	for (uint32_t i = 0; i < t->size; i++)
+		if (t->keys[i].used && lost_memory_is_in(l, t->keys[i].start, t->keys[i].length)) {
+			lost_memory_claim(l);
+			t->keys[i].length = 0;
+		}
 	for (cq = TAILQ_FIRST(&d->armed_later); cq; cq = next) {
 		next = TAILQ_NEXT(cq, pending_link);
 		lost_memory_fail_cq(l, cq);

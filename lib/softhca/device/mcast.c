@@ -41,17 +41,6 @@ void mcast_free(struct mcast_filter *f)
 	free(f);
 }
 
-/* A line of /proc/net/dev_mcast: ifindex, name, users, global users, address in hex. */
-static void mcast_take_line(struct mcast_filter *f, const char *line)
-{
-	char name[IFNAMSIZ], hex[65];
-	uint8_t *m = f->macs[f->n];
-
-	if (sscanf(line, "%*d %15s %*d %*d %64s", name, hex) == 2 && !strcmp(name, f->netdev) && f->n < MAX_GROUPS &&
-	    sscanf(hex, "%2hhx%2hhx%2hhx%2hhx%2hhx%2hhx", &m[0], &m[1], &m[2], &m[3], &m[4], &m[5]) == 6)
-		f->n++;
-}
-
 static void mcast_read_groups(struct mcast_filter *f)
 {
 	char buf[65536];
@@ -67,8 +56,16 @@ static void mcast_read_groups(struct mcast_filter *f)
 	buf[n] = 0;
 	f->n = 0;
 	for (char *line = buf, *end; (end = strchr(line, '\n')); line = end + 1) {
+		char name[IFNAMSIZ], hex[65];
+		uint8_t *m;
+
 		*end = 0;
-		mcast_take_line(f, line);
+		m = f->macs[f->n];
+		/* A line of /proc/net/dev_mcast: ifindex, name, users, global users, address in hex. */
+		if (sscanf(line, "%*d %15s %*d %*d %64s", name, hex) == 2 && !strcmp(name, f->netdev) &&
+		    f->n < MAX_GROUPS &&
+		    sscanf(hex, "%2hhx%2hhx%2hhx%2hhx%2hhx%2hhx", &m[0], &m[1], &m[2], &m[3], &m[4], &m[5]) == 6)
+			f->n++;
 	}
 }
 

@@ -70,20 +70,6 @@ uint32_t rq_room(struct rq *rq)
 	return (uint16_t)(rq->posted - rq->taken);
 }
 
-/* All fields of a completion but the work request's counter and the owner. */
-static void rq_describe(struct hw_cqe *cqe, const struct rq *rq, uint32_t len, const struct rx_info *info)
-{
-	*cqe = (struct hw_cqe){
-		.hds_ip_ext = info->checked,
-		.l4_hdr_type_etc = info->hdr_type,
-		.vlan_info_be = info->vlan_tci_be,
-		.uidx_be = htobe32(rq->uidx),
-		.byte_cnt_be = htobe32(len),
-		.timestamp_be = htobe64(rq->cq->real_time ? info->real_time : info->timestamp),
-		.sop_drop_qpn_be = htobe32(info->flow_tag),
-	};
-}
-
 /* The fault "protection". */
 static bool rq_is_refused(struct device *d)
 {
@@ -127,7 +113,16 @@ void rq_receive(struct rq *rq, const uint8_t *frame, uint32_t len, const struct 
 	/* verbs-rules.md "Bring-up": before RTR a matching frame is dropped without being counted. */
 	if (rq->state != WQ_RDY || !rq->n_wqe)
 		return;
-	rq_describe(&described, rq, len, info);
+	/* All fields of a completion but the work request's counter and the owner. */
+	described = (struct hw_cqe){
+		.hds_ip_ext = info->checked,
+		.l4_hdr_type_etc = info->hdr_type,
+		.vlan_info_be = info->vlan_tci_be,
+		.uidx_be = htobe32(rq->uidx),
+		.byte_cnt_be = htobe32(len),
+		.timestamp_be = htobe64(rq->cq->real_time ? info->real_time : info->timestamp),
+		.sop_drop_qpn_be = htobe32(info->flow_tag),
+	};
 	for (; times; times--) {
 		if (!rq_room(rq)) {
 			rq->device->counters.out_of_buffer += times;

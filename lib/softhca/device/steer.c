@@ -20,16 +20,6 @@
 #define MAX_SENT_BYTES    65536
 #define HEADROOM_BYTES    16 /* of struct wire_frame */
 
-/* A frame without a checksum is one that no wire has: the sender is on this host and its offloads are on. */
-static void steer_tell_missing_csum(struct device *d)
-{
-	if (!d->told_missing_csum)
-		complain("%s: the sender leaves checksums to a network card, so frames come without; on its end: "
-		         "ethtool -K IF tx off",
-		         d->config.netdev);
-	d->told_missing_csum = true;
-}
-
 static void steer_check_csums(struct rx_info *info, const struct packet *p, const struct wire_frame *f)
 {
 	info->checked = HW_CQE_L2_OK;
@@ -119,8 +109,14 @@ static void steer_describe(struct passage *x)
 
 	if (x->described)
 		return;
-	if (x->frame->csum_missing)
-		steer_tell_missing_csum(d);
+	if (x->frame->csum_missing) {
+		/* No wire has a frame without a checksum: the sender is on this host and its offloads are on. */
+		if (!d->told_missing_csum)
+			complain("%s: the sender leaves checksums to a network card, so frames come without; on its "
+			         "end: ethtool -K IF tx off",
+			         d->config.netdev);
+		d->told_missing_csum = true;
+	}
 	steer_check_csums(&x->info, &x->packet, x->frame);
 	/* The offset between the clocks is not exact, but the device's own clock must never go back. */
 	ns = steer_arrival_ns(d, x->frame, x->now_ns);

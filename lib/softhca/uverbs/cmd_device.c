@@ -202,40 +202,6 @@ int cmd_query_device(struct command *c)
 	 MLX5_RX_HASH_SRC_PORT_TCP | MLX5_RX_HASH_DST_PORT_TCP | MLX5_RX_HASH_SRC_PORT_UDP |             \
 	 MLX5_RX_HASH_DST_PORT_UDP)
 
-static void query_fill_extended(const struct profile *p, struct ib_uverbs_ex_query_device_resp *r)
-{
-	r->timestamp_mask = p->timestamp_mask;
-	r->hca_core_clock = p->core_clock_khz;
-	r->device_cap_flags_ex = r->base.device_cap_flags;
-	if (p->ip_csum)
-		r->raw_packet_caps |= RAW_PACKET_CAP_IP_CSUM;
-	if (p->cvlan_stripping)
-		r->raw_packet_caps |= RAW_PACKET_CAP_CVLAN_STRIPPING;
-	r->max_wq_type_rq = p->max_wq;
-	if (p->log_max_rss_table) {
-		r->rss_caps.supported_qpts = SUPPORT_RAW_PACKET;
-		r->rss_caps.max_rwq_indirection_tables = p->max_rss_tables;
-		r->rss_caps.max_rwq_indirection_table_size = 1u << p->log_max_rss_table;
-	}
-	r->cq_moderation_caps.max_cq_moderation_count = p->max_moderation_count;
-	r->cq_moderation_caps.max_cq_moderation_period = p->max_moderation_us;
-}
-
-static void query_fill_mlx5(const struct profile *p, struct mlx5_ib_query_device_resp *r)
-{
-	if (p->log_max_rss_table) {
-		r->rss_caps.rx_hash_function = MLX5_RX_HASH_FUNC_TOEPLITZ;
-		r->rss_caps.rx_hash_fields_mask = RX_HASH_FIELDS;
-	}
-	if (p->max_rate_kbps) {
-		r->packet_pacing_caps.qp_rate_limit_min = p->min_rate_kbps;
-		r->packet_pacing_caps.qp_rate_limit_max = p->max_rate_kbps;
-		r->packet_pacing_caps.supported_qpts = SUPPORT_RAW_PACKET;
-	}
-	if (p->pacing_burst)
-		r->packet_pacing_caps.cap_flags = MLX5_IB_PP_SUPPORT_BURST;
-}
-
 /* Capabilities that are not emulated (segmentation, striding, tag matching) read as zero. */
 int cmd_ex_query_device(struct command *c)
 {
@@ -253,9 +219,33 @@ int cmd_ex_query_device(struct command *c)
 		return -EINVAL; /* mlx5_ib_query_device: the driver takes no input */
 	query_fill_device(c->file->device, &resp.base);
 	resp.response_length = (uint32_t)(c->out_bytes < sizeof(resp) ? c->out_bytes : sizeof(resp));
-	query_fill_extended(p, &resp);
+	resp.timestamp_mask = p->timestamp_mask;
+	resp.hca_core_clock = p->core_clock_khz;
+	resp.device_cap_flags_ex = resp.base.device_cap_flags;
+	if (p->ip_csum)
+		resp.raw_packet_caps |= RAW_PACKET_CAP_IP_CSUM;
+	if (p->cvlan_stripping)
+		resp.raw_packet_caps |= RAW_PACKET_CAP_CVLAN_STRIPPING;
+	resp.max_wq_type_rq = p->max_wq;
+	if (p->log_max_rss_table) {
+		resp.rss_caps.supported_qpts = SUPPORT_RAW_PACKET;
+		resp.rss_caps.max_rwq_indirection_tables = p->max_rss_tables;
+		resp.rss_caps.max_rwq_indirection_table_size = 1u << p->log_max_rss_table;
+	}
+	resp.cq_moderation_caps.max_cq_moderation_count = p->max_moderation_count;
+	resp.cq_moderation_caps.max_cq_moderation_period = p->max_moderation_us;
 	COMMAND_OUT(c, &resp);
-	query_fill_mlx5(p, &drv);
+	if (p->log_max_rss_table) {
+		drv.rss_caps.rx_hash_function = MLX5_RX_HASH_FUNC_TOEPLITZ;
+		drv.rss_caps.rx_hash_fields_mask = RX_HASH_FIELDS;
+	}
+	if (p->max_rate_kbps) {
+		drv.packet_pacing_caps.qp_rate_limit_min = p->min_rate_kbps;
+		drv.packet_pacing_caps.qp_rate_limit_max = p->max_rate_kbps;
+		drv.packet_pacing_caps.supported_qpts = SUPPORT_RAW_PACKET;
+	}
+	if (p->pacing_burst)
+		drv.packet_pacing_caps.cap_flags = MLX5_IB_PP_SUPPORT_BURST;
 	drv.response_length = (uint32_t)(c->drv_out_bytes < sizeof(drv) ? c->drv_out_bytes : sizeof(drv));
 	command_out(c->drv_out, c->drv_out_bytes, &drv, sizeof(drv));
 	return 0;

@@ -13,18 +13,6 @@
 enum { WQ_ATTR_STATE = 1 << 0, WQ_ATTR_CUR_STATE = 1 << 1, WQ_ATTR_FLAGS = 1 << 2 };
 #define WQ_ATTR_ALL (WQ_ATTR_STATE | WQ_ATTR_CUR_STATE | WQ_ATTR_FLAGS)
 
-/* mlx5_ib: create_rq checks the capabilities in this order. */
-static int uwq_check_flags(const struct profile *p, uint32_t flags)
-{
-	if (flags & IB_UVERBS_WQ_FLAGS_PCI_WRITE_END_PADDING)
-		return -EOPNOTSUPP;
-	if ((flags & IB_UVERBS_WQ_FLAGS_CVLAN_STRIPPING) && !p->cvlan_stripping)
-		return -EOPNOTSUPP;
-	if (flags & (IB_UVERBS_WQ_FLAGS_SCATTER_FCS | IB_UVERBS_WQ_FLAGS_DELAY_DROP))
-		return -EOPNOTSUPP;
-	return 0;
-}
-
 static int uwq_check(const struct command *c, const struct ib_uverbs_ex_create_wq *req,
                      const struct mlx5_ib_create_wq *drv)
 {
@@ -48,7 +36,14 @@ static int uwq_check(const struct command *c, const struct ib_uverbs_ex_create_w
 		return -EINVAL;
 	if (drv->flags & MLX5_WQ_FLAG_SIGNATURE)
 		return -EINVAL;
-	return uwq_check_flags(p, req->create_flags);
+	/* mlx5_ib: create_rq checks the capabilities in this order. */
+	if (req->create_flags & IB_UVERBS_WQ_FLAGS_PCI_WRITE_END_PADDING)
+		return -EOPNOTSUPP;
+	if ((req->create_flags & IB_UVERBS_WQ_FLAGS_CVLAN_STRIPPING) && !p->cvlan_stripping)
+		return -EOPNOTSUPP;
+	if (req->create_flags & (IB_UVERBS_WQ_FLAGS_SCATTER_FCS | IB_UVERBS_WQ_FLAGS_DELAY_DROP))
+		return -EOPNOTSUPP;
+	return 0;
 }
 
 static int uwq_pin(const struct command *c, struct uwq *u, const struct mlx5_ib_create_wq *drv)
