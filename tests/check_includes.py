@@ -90,7 +90,8 @@ MAY_INCLUDE = {
     "tools/inspect": [API, "lib/status", "tools/capture", "tools/common", "tools/json", "tools/recording"],
     # The program: its subcommands' entries. No other room includes it.
     "tools/ibvcap": [API, "tools/common", "tools/inspect", "tools/receive", "tools/reconfigure", "tools/record",
-                     "tools/send", "tools/status", "daemon/base/fd.h", "daemon/base/time.h"],
+                     "tools/recording/packet_filter.h", "tools/send", "tools/status", "daemon/base/fd.h",
+                     "daemon/base/time.h"],
     # It asks the daemon's own code: is the configuration right, what does it take, does the device take a queue?
     "tools/doctor": ["daemon/base", "daemon/config", "daemon/flow", "daemon/memory/geometry.h",
                      "daemon/backend/backend.h", "daemon/backend/choice",
@@ -119,7 +120,7 @@ FOREIGN = {
                   "tools/record", "tools/inspect", "tools/doctor", "tools/json"],
     "ncurses.h": ["tools/status/top_screen.c"],
     "term.h": ["tools/status/top_screen.c"],
-    "pcap/": ["tools/capture/capture.c", "tools/inspect/packet_filter.c"],
+    "pcap/": ["tools/capture/capture.c", "tools/recording/packet_filter.c"],
     "systemd/sd-journal.h": ["daemon/base"],
     "systemd/sd-event.h": ["daemon/base", "daemon/state", "daemon/control", "daemon/net"],
     "systemd/sd-daemon.h": ["daemon", "daemon/process", "daemon/state", "daemon/reload", "tools/record"],

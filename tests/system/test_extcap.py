@@ -128,7 +128,7 @@ def test_the_name_of_a_stream_is_no_option(tmp):
     (["--extcap-interface", "eth0", "--extcap-dlts"], "ibvcap-STREAM is wanted"),
     (["--extcap-dlts"], "--extcap-interface is missing"),
     (["--extcap-interface", "ibvcap-a", "--capture"], "--capture goes with --fifo"),
-    (["--extcap-interface", "ibvcap-a", "--extcap-capture-filter", "udp"], "takes no capture filter"),
+    (["--extcap-interface", "ibvcap-a", "--extcap-capture-filter", "udp port"], "see pcap-filter(7)"),
     ([], "usage:"),
 ])
 def test_wrong_words(words, said):

@@ -27,7 +27,7 @@ IBVCAP = conftest.BUILD / "tools/ibvcap"
 LIDAR = ROOT / "tests/data/lidar-os0-32.pcap"
 NOT_COMPLETE, NOT_PROVEN, USAGE, UNAVAILABLE, NOT_CREATED, NOT_WRITTEN = 1, 2, 64, 69, 73, 74
 N_ROTATIONS = 1000 if os.environ.get("IBVCAP_ALL") else 50
-TERMS = ("written", "unwritten", "errored", "skipped", "disk_wait", "lag")
+TERMS = ("written", "filtered", "unwritten", "errored", "skipped", "disk_wait", "lag")
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -20,6 +20,11 @@ static const struct option_row help_row = {"help", 'h', NULL, "print this", OPTI
 
 /* ---- --help -------------------------------------------------------------------------------------- */
 
+static bool is_in_help(const struct option_row *row)
+{
+	return row->type != OPTION_GONE && row->type != OPTION_TCPDUMP;
+}
+
 /* "  -c, --count N" */
 static int format_option(char *text, size_t bytes, const struct option_row *row)
 {
@@ -34,7 +39,7 @@ static void print_row(const struct option_row *row, int column)
 	const char *line = row->help, *end;
 	char option[80];
 
-	if (row->type == OPTION_GONE)
+	if (!is_in_help(row))
 		return;
 	if (!row->name) {
 		puts(row->help);
@@ -54,9 +59,8 @@ static void print_help(const struct options_table *table)
 	int column = format_option(NULL, 0, &help_row);
 
 	for (size_t i = 0; i < table->n_rows; i++) {
-		int width = table->rows[i].name && table->rows[i].type != OPTION_GONE
-		                    ? format_option(NULL, 0, &table->rows[i])
-		                    : 0;
+		int width = table->rows[i].name && is_in_help(&table->rows[i]) ? format_option(NULL, 0, &table->rows[i])
+		                                                               : 0;
 
 		column = width > column ? width : column;
 	}
@@ -213,6 +217,7 @@ static bool take_value(const struct option_row *row, const char *text, void *opt
 		snprintf(wanted, WANTED_BYTES, "%s", why ? why : "");
 		return !why;
 	case OPTION_GONE:
+	case OPTION_TCPDUMP:
 		break;
 	}
 	return false;
@@ -271,11 +276,15 @@ static int take_option(const struct options_table *table, int option, void *opti
 		return print_usage_lines(table);
 	if (table->rows[i].type == OPTION_GONE)
 		return options_refuse(table, "--%s is gone: %s", table->rows[i].name, table->rows[i].help);
+	if (table->rows[i].type == OPTION_TCPDUMP)
+		return options_refuse(table, "-%c is an option of tcpdump: %s", table->rows[i].letter,
+		                      table->rows[i].help);
 	*given |= UINT64_C(1) << i;
 	if (take_value(&table->rows[i], optarg, options, wanted))
 		return -1;
 	fprintf(stderr, "ibvcap %s: --%s", table->command, table->rows[i].name);
-	fprintf(stderr, optarg ? " '%s': %s\n" : "%s: %s\n", optarg ? optarg : "", wanted);
+	fprintf(stderr, optarg ? " '%s': %s%s%s\n" : "%s: %s%s%s\n", optarg ? optarg : "", wanted,
+	        table->rows[i].instead ? "; " : "", table->rows[i].instead ? table->rows[i].instead : "");
 	return EX_USAGE;
 }
 

@@ -19,7 +19,9 @@ enum option_type {
 	OPTION_SIZE,    /* millions of bytes, or a number with k, M or G (2^10, …), stored as uint64_t in bytes */
 	OPTION_CHOICE,  /* one of choices, stored as its index */
 	OPTION_CALL,    /* take() */
-	OPTION_GONE,    /* an option of an earlier version; help names its replacement, and --help leaves it out */
+	/* --help leaves these out, and their help says what to do instead: */
+	OPTION_GONE,    /* an option of an earlier version */
+	OPTION_TCPDUMP, /* an option of tcpdump that users try; it has a letter */
 };
 
 /*
@@ -39,6 +41,7 @@ struct option_row {
 	uint64_t value;             /* of a flag; of word */
 	const char *word;           /* a word that an integer option takes, too, and stores as value */
 	const char *const *choices; /* NULL ends them */
+	const char *instead;        /* behind the message of a wrong value: what to do instead; NULL: nothing */
 	/* NULL: the value is taken. Otherwise why it is wrong, for a message. text is NULL if there is no argument. */
 	const char *(*take)(void *options, const char *text);
 };
@@ -54,11 +57,12 @@ struct option_row {
 	}
 
 /* How long a consumer waits for the daemon's next run, in the member's ms. */
-#define OPTION_REATTACH(type, member)                                                                       \
-	{                                                                                                   \
-		"reattach", 'r', "S", "when the daemon ends, wait S seconds for its next run; 0: end (30)", \
-			OPTION_NUMBER, OPTION_AT(type, member), .max = UINT32_MAX / 1000 - 1, .unit = 1000, \
-								.word = "0", .value = IBVCAP_NO_REATTACH    \
+#define OPTION_REATTACH(type, member)                                                                         \
+	{                                                                                                     \
+		"reattach", 'r', "S", "when the daemon ends, wait S seconds for its next run; 0: end (30)",   \
+			OPTION_NUMBER, OPTION_AT(type, member),                                               \
+			.max = UINT32_MAX / 1000 - 1, .unit = 1000, .word = "0", .value = IBVCAP_NO_REATTACH, \
+			.instead = "'ibvcap info', 'ibvcap extract' and 'ibvcap replay' read files"           \
 	}
 
 /* Two options that contradict each other, or of which one means nothing without the other. */

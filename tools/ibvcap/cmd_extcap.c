@@ -6,6 +6,7 @@
 #include "tools/ibvcap/ibvcap.h"
 
 #include "tools/common/options.h"
+#include "tools/recording/packet_filter.h"
 #include "tools/status/status_view.h"
 
 #include <errno.h>
@@ -92,6 +93,10 @@ static int capture_stream(const struct extcap_options *options)
 		arguments[n++] = "--seconds-back";
 		arguments[n++] = options->last;
 	}
+	if (options->filter && options->filter[0]) {
+		arguments[n++] = "--filter";
+		arguments[n++] = options->filter;
+	}
 	if (options->snap) {
 		arguments[n++] = "--snap";
 		arguments[n++] = options->snap;
@@ -125,7 +130,8 @@ static const struct option_row rows[] = {
 	{"extcap-dlts", 0, NULL, "print its link type", OPTION_FLAG, AT(question), .value = EXTCAP_LINK_TYPES},
 	{"extcap-config", 0, NULL, "print the options of its dialog: the last three below", OPTION_FLAG, AT(question),
          .value = EXTCAP_CONFIG},
-	{"extcap-capture-filter", 0, "F", "refused: Wireshark's display filters work", OPTION_TEXT, AT(filter)},
+	{"extcap-capture-filter", 0, "F", "only packets that this filter takes (pcap-filter(7))", OPTION_TEXT,
+         AT(filter)},
 	{"capture", 0, NULL, "record it, as ibvcap record --policy lossy does, until SIGTERM", OPTION_FLAG,
          AT(question), .value = EXTCAP_CAPTURE},
 	{"fifo", 0, "PATH", "to this pipe, until nobody reads it", OPTION_TEXT, AT(fifo)},
@@ -136,17 +142,29 @@ static const struct option_row rows[] = {
 };
 
 static const struct options_table table = {
-	.command = "extcap", .usage = usage, OPTION_ROWS(rows), .takes_more = true, /* a refused filter is said first */
+	.command = "extcap",
+	.usage = usage,
+	OPTION_ROWS(rows),
 };
 
-static int check_extcap_options(bool has_words, const struct extcap_options *options)
+/* An exit code. */
+static int check_filter(const char *text)
 {
-	/* Wireshark also asks without --capture whether the filter is right. */
-	if (options->filter && options->filter[0]) {
-		printf("A stream takes no capture filter: its flow rules choose the packets. Use a display filter.\n");
-		return EX_USAGE;
-	}
-	if (has_words || options->question == EXTCAP_NOTHING)
+	char error[PACKET_FILTER_ERROR_BYTES];
+	struct packet_filter *filter = packet_filter_new(text, error);
+
+	if (!filter)
+		puts(error);
+	packet_filter_free(filter);
+	return filter ? EX_OK : EX_USAGE;
+}
+
+static int check_extcap_options(const struct extcap_options *options)
+{
+	/* Wireshark also asks without a question whether the filter is right: it shows what is printed. */
+	if (options->question == EXTCAP_NOTHING && options->filter)
+		return check_filter(options->filter);
+	if (options->question == EXTCAP_NOTHING)
 		return options_refuse(&table, "one question of Wireshark is wanted");
 	if (options->question != EXTCAP_INTERFACES && !options->stream)
 		return options_refuse(&table, "--extcap-interface is missing");
@@ -161,7 +179,7 @@ int cmd_extcap(int argc, char **argv)
 	int code = options_parse(&table, argc, argv, &options);
 
 	if (code < 0)
-		code = check_extcap_options(optind < argc, &options);
+		code = check_extcap_options(&options);
 	if (code >= 0)
 		return code;
 	switch (options.question) {

@@ -12,9 +12,10 @@
 
 #define DEFAULT_BEFORE_NS (5 * TIME_SECOND_NS)
 #define DEFAULT_AFTER_NS  TIME_SECOND_NS
+#define FILTER_BYTES_MAX  8000
 
 static const char usage[] =
-	"usage: ibvcap record STREAM... -w FILE [OPTIONS...]\n"
+	"usage: ibvcap record STREAM... ['FILTER'] -w FILE [OPTIONS...]\n"
 	"Record streams to a file in pcapng format, until SIGINT or SIGTERM. The file has the loss sum at\n"
 	"its end, and at each gap a comment with its cause. SIGUSR1 begins a new file.\n";
 
@@ -39,14 +40,20 @@ static const char *take_quiet(void *options, const char *text)
 	return text;
 }
 
-#define AT(member) OPTION_AT(struct record_options, member)
+#define AT(member)   OPTION_AT(struct record_options, member)
+#define SHOW_PACKETS "to look at packets, use 'ibvcap record STREAM -w - | tcpdump -r -', or tcpdump -r FILE later"
 
 static const struct option_row rows[] = {
 	{"write", 'w', "FILE", "the file; with a '%' in it the time is put in (strftime, UTC); -: standard output",
          OPTION_TEXT, AT(path)},
 	{"count", 'c', "N", "end after N packets", OPTION_COUNT, AT(count), .max = UINT64_MAX - 1},
 	{"duration", 't', "S", "end after S seconds", OPTION_SECONDS, AT(duration_ns)},
-	{"snap", 's', "N", "only the first N bytes of each packet", OPTION_COUNT, AT(snap_bytes), .max = 1 << 18},
+	{"filter", 0, "TEXT",
+         "only packets that a filter of tcpdump takes, such as 'src host 10.0.0.5'; the others are\n"
+         "counted as filtered. A last word with a blank in it is a filter, too",
+         OPTION_TEXT, AT(filter)},
+	{"snap", 's', "N", "only the first N bytes of each packet", OPTION_COUNT, AT(snap_bytes), .max = 1 << 18,
+         .word = "0", .value = UINT32_MAX, .instead = "without --snap, or with 0, packets are whole"},
 	{"policy", 'p', "POLICY", "lossy, lossless, or auto: lossless if the stream permits it (auto)", OPTION_CHOICE,
          AT(policy), .choices = policies},
 	{"oldest", 'o', NULL, "begin with the oldest packet in the ring (the next packet that comes)", OPTION_FLAG,
@@ -62,7 +69,8 @@ static const struct option_row rows[] = {
          OPTION_SECONDS, AT(before_ns)},
 	{"after", 'a', "S", "the file ends S seconds after it (1)", OPTION_SECONDS, AT(after_ns)},
 	OPTION_REATTACH(struct record_options, reattach_ms),
-	{"zstd", 'Z', "LEVEL", "compress the file, 1 to 19", OPTION_COUNT, AT(zstd_level), .max = 19},
+	{"zstd", 'Z', "LEVEL", "compress the file, 1 to 19", OPTION_COUNT, AT(zstd_level), .max = 19,
+         .instead = "the recorder runs as the user who calls it, so tcpdump's -Z USER has no counterpart"},
 	{"seekable", 'K', NULL,
          "'ibvcap extract' reads any time of a file without --zstd; with --zstd, begin new files by --file-size or "
          "--file-seconds",
@@ -90,12 +98,28 @@ static const struct option_row rows[] = {
          AT(disk_limit), .max = 100},
 	{"command", 'z', "COMMAND", "run COMMAND FILE after each file", OPTION_TEXT, AT(command)},
 	{"sync", 'y', NULL, "wait until the disk has each file's name, too", OPTION_FLAG, AT(sync)},
-	{"no-index", 'n', NULL, "write no FILE.index", OPTION_FLAG, AT(no_index)},
+	{"no-index", 0, NULL, "write no FILE.index", OPTION_FLAG, AT(no_index)},
 	{.help = ""},
 	OPTION_SOCKET('S', struct record_options, socket),
 	{"quiet", 'q', NULL, "no line of rates every second, only the summary at the end; twice: not that either",
          OPTION_CALL, .take = take_quiet},
 	{"json", 'j', NULL, "print the summary as JSON", OPTION_FLAG, AT(json)},
+	{"interface", 'i', "NAME",
+         "name a stream in its place; 'ibvcap status' lists the streams with their interfaces, 'ibvcap stream add' "
+         "makes "
+         "one, and ibvcapd.conf(5) describes them",
+         .type = OPTION_TCPDUMP},
+	{"list-interfaces", 'D', NULL, "'ibvcap status' lists the streams with their interfaces",
+         .type = OPTION_TCPDUMP},
+	{"packet-buffered", 'U', NULL,
+         "leave it out: a packet is in the file within a second, and in a pipe within 0.1 s", .type = OPTION_TCPDUMP},
+	{"no-names", 'n', NULL,
+         "leave it out: addresses are not turned into names (--no-index leaves out FILE.index, as -n did before 0.3)",
+         .type = OPTION_TCPDUMP},
+	{"verbose", 'v', NULL, SHOW_PACKETS, .type = OPTION_TCPDUMP},
+	{"ethernet", 'e', NULL, SHOW_PACKETS, .type = OPTION_TCPDUMP},
+	{"hex", 'x', NULL, SHOW_PACKETS, .type = OPTION_TCPDUMP},
+	{"hex-ascii", 'X', NULL, SHOW_PACKETS, .type = OPTION_TCPDUMP},
 };
 
 static const struct option_rule rules[] = {
@@ -154,6 +178,8 @@ static int check_record_options(const struct record_options *options)
 
 	if (!options->n_streams)
 		return options_refuse(&table, "which stream? 'ibvcap status' lists them");
+	if (options->filter && (!options->filter[0] || strlen(options->filter) > FILTER_BYTES_MAX))
+		return options_refuse(&table, "--filter: a text of 1 to %d bytes is wanted", FILTER_BYTES_MAX);
 	if (!options->path)
 		return options_refuse(&table, "--write FILE is missing; '-' is standard output");
 	if (!rotates && (options->files || options->quota || options->disk_limit))
@@ -187,6 +213,14 @@ static void complete_flight_options(struct record_options *options)
 		options->after_ns = DEFAULT_AFTER_NS;
 }
 
+/* No stream has a name with a blank. */
+static void take_filter_word(struct record_options *options)
+{
+	if (options->filter || !options->n_streams || !strchr(options->streams[options->n_streams - 1], ' '))
+		return;
+	options->filter = options->streams[--options->n_streams];
+}
+
 int record_parse_arguments(int argc, char **argv, struct record_options *options)
 {
 	int r;
@@ -203,6 +237,7 @@ int record_parse_arguments(int argc, char **argv, struct record_options *options
 		return r;
 	options->streams = argv + optind;
 	options->n_streams = (unsigned)(argc - optind);
+	take_filter_word(options);
 	r = check_record_options(options);
 	if (r < 0)
 		complete_flight_options(options);

@@ -7,7 +7,7 @@
 
 #include "tools/common/report.h"
 #include "tools/inspect/inspect_sum.h"
-#include "tools/inspect/packet_filter.h"
+#include "tools/recording/packet_filter.h"
 #include "tools/recording/pcapng.h"
 #include "tools/recording/recording.h"
 #include "tools/recording/recording_index.h"
@@ -219,6 +219,14 @@ static int begin_extract(struct extract *extract, uint64_t begin_ns)
 	return code == EX_OK && (has_jumped || !extract->n_left) ? -1 : code;
 }
 
+static bool is_wanted(const struct extract *extract, const struct pcapng_packet *packet)
+{
+	if (!extract->filter)
+		return true;
+	return extract->links[packet->interface] == PCAPNG_LINK_ETHERNET &&
+	       packet_filter_takes(extract->filter, packet->frame[0], packet->frame_bytes[0], packet->wire_bytes);
+}
+
 /* 0; -errno of the output. *code: of what is wrong with the recording. */
 static int take_block(struct extract *extract, struct pcapng_block *block, int *code)
 {
@@ -240,8 +248,7 @@ static int take_block(struct extract *extract, struct pcapng_block *block, int *
 		extract->n_read++;
 		extract->n_left--;
 		if (block->packet.time_ns >= extract->from_ns && block->packet.time_ns <= extract->to_ns &&
-		    (!extract->filter ||
-		     packet_filter_takes(extract->filter, extract->links[block->packet.interface], &block->packet)))
+		    is_wanted(extract, &block->packet))
 			return copy_packet(extract, &block->packet);
 		/* Before the time, losses are those of packets before it. */
 		if (block->packet.time_ns >= extract->from_ns && block->packet.time_ns <= extract->to_ns)

@@ -30,7 +30,8 @@ static void print_source(const struct inspect_source *source)
 	printf("  %s\n", source->name[0] ? source->name : "an interface without a name");
 	print_word("what", source->description);
 	print_word("device", source->hardware);
-	print_word("flows", source->filter);
+	print_word("flows", source->flows);
+	print_word("filter", source->filter);
 	print_word("notes", source->comment);
 	printf("    %-10s %" PRIu64 ", %" PRIu64 " bytes on the wire", "packets", source->n_packets, source->n_bytes);
 	if (source->n_cut)
@@ -55,8 +56,11 @@ static void print_source(const struct inspect_source *source)
 	if (source->n_runs > 1)
 		printf(", in %" PRIu64 " runs of the daemon", source->n_runs);
 	printf("; %" PRIu64 " absent, %" PRIu64 " explained", source->n_absent, source->n_named);
-	if (source->is_one_flow && inspect_is_explained(source) && inspect_in_other_files(source))
-		printf(", %" PRIu64 " in the files of other flows", inspect_in_other_files(source));
+	if (inspect_is_explained(source) && inspect_elsewhere(source))
+		printf(", %" PRIu64 " %s", inspect_elsewhere(source),
+		       !source->is_filtered  ? "in the files of other flows"
+		       : source->is_one_flow ? "of other flows or left out by the filter"
+		                             : "left out by the filter");
 	putchar('\n');
 	print_word("sum", source->sum);
 }

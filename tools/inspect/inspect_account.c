@@ -11,7 +11,8 @@
 /* Rows that came to the queue, and are not in the file. */
 static uint64_t rows_elsewhere(const struct recording_account *account)
 {
-	return account->other_files + account->unwritten + account->errored + account->skipped + account->disk_wait;
+	return account->other_files + account->filtered + account->unwritten + account->errored + account->skipped +
+	       account->disk_wait;
 }
 
 /* The name that record gives to the interface: "lidar", or "lidar/1" if the stream has several queues. */
@@ -90,13 +91,15 @@ static const char *contradiction_of_account(const struct inspect_source *source)
 		return "its account is that of another queue";
 	if (source->is_one_flow != (account->flow != RECORDING_ACCOUNT_NO_FLOW))
 		return "its account is not that of its flow";
+	if (account->filtered && !source->is_filtered)
+		return "its account is not that of its filter";
 	if (account->written != source->n_packets)
 		return "its account names another number of packets than it has";
 	if (!is_within(source))
 		return "numbers of packets are outside the account";
 	if (!adds_up(source))
 		return "the terms of its account do not add up";
-	if (source->n_named > rows_elsewhere(account) - account->other_files)
+	if (source->n_named > rows_elsewhere(account) - account->other_files - account->filtered)
 		return "gaps between its packets name more packets than its account";
 	if (restarts_between(source) > account->restarts && !account->unknown)
 		return "a packet comes after a restart of ibvcapd that its account does not name";

@@ -93,7 +93,8 @@ static json_t *inspect_source_to_json(const struct inspect_source *source)
 	json_object_set_new(json, "name", text_to_json(source->name));
 	json_object_set_new(json, "description", text_to_json(source->description));
 	json_object_set_new(json, "device", text_to_json(source->hardware));
-	json_object_set_new(json, "flows", text_to_json(source->filter));
+	json_object_set_new(json, "flows", text_to_json(source->flows));
+	json_object_set_new(json, "filter", source->is_filtered ? text_to_json(source->filter) : json_null());
 	json_object_set_new(json, "notes", text_to_json(source->comment));
 	json_object_set_new(json, "sum", text_to_json(source->sum));
 	json_object_set_new(json, "has_numbers", json_boolean(source->has_numbers));

@@ -69,7 +69,10 @@ static uint32_t max_sources(const struct ibvcap_sequence *sequence)
 	return n < SOURCES_MAX ? (uint32_t)n : SOURCES_MAX;
 }
 
-/* A file of one flow has only a part of the numbers if all flows count together: it is not tracked. */
+/*
+ * A file of one flow has only a part of the numbers if all flows count together, and so has a file of what a filter
+ * takes: they are not tracked.
+ */
 static int add_stream(struct inspect_numbers *numbers, const struct inspect_source *source,
                       const struct pcapng_interface *interface)
 {
@@ -79,7 +82,7 @@ static int add_stream(struct inspect_numbers *numbers, const struct inspect_sour
 	int r;
 
 	if (numbers->n_streams == INSPECT_NUMBERS_MAX || inspect_numbers_find(numbers, source->name) ||
-	    !find_description(&interface->comment, &sequence, &numbered->has_frames) ||
+	    !find_description(&interface->comment, &sequence, &numbered->has_frames) || source->is_filtered ||
 	    (source->is_one_flow && sequence.source != IBVCAP_SOURCE_FLOW))
 		return 0;
 	options.max_sources = max_sources(&sequence);

@@ -42,6 +42,7 @@ int inspect_set_add(struct inspect_set *set, const char *path, const struct insp
 	for (uint32_t i = 0; i < sum->n_sources; i++) {
 		struct inspect_piece *pieces;
 
+		set->is_filtered = set->is_filtered || sum->sources[i].is_filtered;
 		if (sum->sources[i].account_state != INSPECT_ACCOUNT_READ || inspect_is_extract(sum))
 			continue;
 		pieces = realloc(set->pieces, (set->n_pieces + (size_t)1) * sizeof(*pieces));
@@ -174,7 +175,8 @@ void inspect_set_judge(struct inspect_set *set, struct inspect_finding *finding)
 	if (set->worst > INSPECT_COMPLETE)
 		inspect_say(finding, set->worst, "see the verdicts of the files");
 	else if (finding->verdict == INSPECT_COMPLETE)
-		inspect_say(finding, INSPECT_COMPLETE, "no packet is missing in these files");
+		inspect_say(finding, INSPECT_COMPLETE, "no packet is missing in these files%s",
+		            set->is_filtered ? ", but for those that the filter left out" : "");
 }
 
 /* ---- text ---------------------------------------------------------------------------------------- */

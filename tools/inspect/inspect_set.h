@@ -23,6 +23,7 @@ struct inspect_set {
 	uint32_t n_files;
 	enum inspect_verdict worst; /* of the files alone */
 	bool is_incomplete;         /* packets are missing in one of them */
+	bool is_filtered;           /* one of them has a filter */
 };
 
 /** Add a file. Its path must stay valid. 0; -ENOMEM. */

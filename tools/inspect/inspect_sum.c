@@ -46,6 +46,19 @@ static void *grow(void *array, uint32_t n, size_t bytes)
 	return realloc(array, (n ? 2 * (size_t)n : 1) * bytes);
 }
 
+/* With a filter, the flows are behind the description. */
+static void note_filter(struct inspect_source *source)
+{
+	char *filtered = strstr(source->description, RECORDING_FILTERED);
+
+	if (!filtered)
+		return;
+	source->is_filtered = true;
+	memcpy(source->filter, source->flows, sizeof(source->filter));
+	snprintf(source->flows, sizeof(source->flows), "%s", filtered + strlen(RECORDING_FILTERED));
+	*filtered = '\0';
+}
+
 static int add_source(struct inspect_sum *sum, const struct pcapng_interface *interface)
 {
 	struct inspect_source *source = grow(sum->sources, sum->n_sources, sizeof(*source));
@@ -58,9 +71,10 @@ static int add_source(struct inspect_sum *sum, const struct pcapng_interface *in
 	keep_text(source->name, &interface->name);
 	keep_text(source->description, &interface->description);
 	keep_text(source->hardware, &interface->hardware);
-	keep_text(source->filter, &interface->filter);
+	keep_text(source->flows, &interface->filter);
 	keep_text(source->comment, &interface->comment);
 	source->is_one_flow = strstr(source->description, RECORDING_ONLY_FLOW);
+	note_filter(source);
 	return 0;
 }
 
@@ -183,7 +197,7 @@ static void add_statistics(struct inspect_sum *sum, const struct pcapng_statisti
 	source = &sum->sources[number];
 	source->has_statistics = true;
 	source->n_delivered = statistics->values[PCAPNG_STATISTIC_DELIVERED];
-	source->n_other_files =
+	source->n_elsewhere =
 		statistics->values[PCAPNG_STATISTIC_RECEIVED] - statistics->values[PCAPNG_STATISTIC_FILTER_ACCEPTED];
 	source->n_dropped =
 		statistics->values[PCAPNG_STATISTIC_DROPPED] + statistics->values[PCAPNG_STATISTIC_OS_DROPPED];
@@ -224,10 +238,10 @@ bool inspect_is_explained(const struct inspect_source *source)
 {
 	if (source->n_repeated || (source->has_numbers && source->n_named > source->n_absent))
 		return false;
-	if (!source->has_numbers || inspect_in_other_files(source) == 0)
+	if (!source->has_numbers || inspect_elsewhere(source) == 0)
 		return true;
-	return source->is_one_flow &&
-	       (!source->has_statistics || inspect_in_other_files(source) <= source->n_other_files);
+	return (source->is_one_flow || source->is_filtered) &&
+	       (!source->has_statistics || inspect_elsewhere(source) <= source->n_elsewhere);
 }
 
 bool inspect_is_extract(const struct inspect_sum *sum)

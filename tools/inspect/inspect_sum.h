@@ -37,9 +37,11 @@ struct inspect_source {
 	char name[INSPECT_TEXT_BYTES];
 	char description[INSPECT_TEXT_BYTES];
 	char hardware[INSPECT_TEXT_BYTES];
-	char filter[INSPECT_TEXT_BYTES];
+	char flows[INSPECT_TEXT_BYTES];
+	char filter[INSPECT_TEXT_BYTES];  /* that the recorder had; empty: none */
 	char comment[INSPECT_TEXT_BYTES]; /* the clock and its error */
 	bool is_one_flow;                 /* the file has one flow of the stream: other files have the other numbers */
+	bool is_filtered;                 /* the file has what the filter takes: no file has the other numbers */
 	uint64_t n_packets;
 	uint64_t n_bytes; /* of frames, on the wire */
 	uint64_t n_cut;   /* packets of which only a part is there */
@@ -62,7 +64,7 @@ struct inspect_source {
 	bool has_statistics;
 	enum inspect_account account_state;
 	struct recording_account account; /* if it was read */
-	uint64_t n_other_files;           /* packets of other flows, which have their own files */
+	uint64_t n_elsewhere;             /* packets of other flows, or that the filter left out */
 	uint64_t n_delivered;             /* packets that the recorder wrote */
 	uint64_t n_dropped;               /* that the card or the recorder lost */
 	uint64_t n_restarts;              /* times that the daemon was away, also at the end of the recording */
@@ -88,8 +90,8 @@ struct inspect_sum {
 int inspect_sum_add(struct inspect_sum *sum, const struct pcapng_block *block);
 void inspect_sum_free(struct inspect_sum *sum);
 
-/** Numbers that no loss explains. If the file has one flow, other files have these packets. */
-static inline uint64_t inspect_in_other_files(const struct inspect_source *source)
+/** Numbers that no loss explains: of other flows, or of packets that the filter left out. */
+static inline uint64_t inspect_elsewhere(const struct inspect_source *source)
 {
 	return source->n_absent - source->n_named;
 }

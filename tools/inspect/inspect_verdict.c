@@ -243,6 +243,30 @@ static bool is_proven_by_numbers(const struct inspect_sum *sum, const struct ins
 	return true;
 }
 
+/* Files of several recordings that are one behind the other have several filters. */
+static void say_complete(struct inspect_finding *finding, const struct inspect_sum *sum,
+                         const struct inspect_numbers *numbers)
+{
+	const char *filter = NULL;
+	bool is_mixed = false;
+	uint64_t n = 0;
+
+	for (uint32_t i = 0; i < sum->n_sources; i++) {
+		is_mixed = is_mixed || strcmp(sum->sources[0].filter, sum->sources[i].filter) != 0;
+		filter = sum->sources[i].is_filtered ? sum->sources[i].filter : filter;
+		n += sum->sources[i].account.filtered;
+	}
+	if (filter && !is_mixed)
+		inspect_say(finding, INSPECT_COMPLETE, "every packet that matches '%s', %" PRIu64 " others left out",
+		            filter, n);
+	else if (filter)
+		inspect_say(finding, INSPECT_COMPLETE,
+		            "no packet is missing, but for %" PRIu64 " that the filters left out", n);
+	else
+		inspect_say(finding, INSPECT_COMPLETE, "no packet is missing%s",
+		            is_proven_by_numbers(sum, numbers) ? ", by the packets' own numbers, too" : "");
+}
+
 void inspect_judge(struct inspect_finding *finding, const struct inspect_sum *sum,
                    const struct inspect_numbers *numbers, int end, const char *error)
 {
@@ -267,8 +291,7 @@ void inspect_judge(struct inspect_finding *finding, const struct inspect_sum *su
 		find_unproven(finding, sum);
 	if (finding->verdict > INSPECT_COMPLETE)
 		return;
-	inspect_say(finding, INSPECT_COMPLETE, "no packet is missing%s",
-	            is_proven_by_numbers(sum, numbers) ? ", by the packets' own numbers, too" : "");
+	say_complete(finding, sum, numbers);
 	count_more_of_card(sum, &more_of_card, &late);
 	if (more_of_card)
 		inspect_say(finding, INSPECT_COMPLETE,

@@ -13,6 +13,8 @@
 #include <string.h>
 #include <sys/random.h>
 
+#define FILTER_BYTES 500 /* of a filter, in a sentence */
+
 /* Reasons that follow from the moments of all queues, and not from those of one queue. */
 #define STREAM_UNKNOWN (IBVCAP_UNKNOWN_EDGE | IBVCAP_UNKNOWN_UNSETTLED | IBVCAP_UNKNOWN_QUEUES)
 
@@ -42,6 +44,7 @@ static void make_account(const struct account_parts *parts, const struct source 
 	record_sum_subtract(&sum, &parts->start);
 	account->written = sum.written - parts->unwritten;
 	account->other_files = sum.other_files;
+	account->filtered = sum.filtered;
 	account->unwritten = sum.unwritten + parts->unwritten;
 	account->errored = sum.errored;
 	account->skipped = sum.skipped;
@@ -133,6 +136,7 @@ struct record_sum account_sum(const struct recording_account *account)
 {
 	struct record_sum sum = {.written = account->written,
 	                         .other_files = account->other_files,
+	                         .filtered = account->filtered,
 	                         .unwritten = account->unwritten,
 	                         .errored = account->errored,
 	                         .skipped = account->skipped,
@@ -141,8 +145,8 @@ struct record_sum account_sum(const struct recording_account *account)
 	                         .no_buffer = account->no_buffer,
 	                         .restarts = account->restarts};
 
-	sum.published =
-		sum.written + sum.other_files + sum.unwritten + sum.errored + sum.skipped + sum.disk_wait + sum.lag;
+	sum.published = sum.written + sum.other_files + sum.filtered + sum.unwritten + sum.errored + sum.skipped +
+	                sum.disk_wait + sum.lag;
 	return sum;
 }
 
@@ -170,22 +174,29 @@ uint32_t account_unknown_of_all(const struct recording_account *accounts, unsign
 	return unknown;
 }
 
-void account_print_verdict(char *text, size_t bytes, const struct recording_account *accounts, unsigned n)
+void account_print_verdict(char *text, size_t bytes, const struct recording_account *accounts, unsigned n,
+                           const char *filter)
 {
 	uint32_t unknown = account_unknown_of_all(accounts, n);
-	uint64_t missing = 0;
+	uint64_t missing = 0, filtered = 0;
 
 	/* A loss near the beginning may belong to the file before. One of the two files counts it: the sum is exact. */
-	for (unsigned i = 0; i < n; i++)
+	for (unsigned i = 0; i < n; i++) {
 		missing +=
 			recording_account_missing(&accounts[i]) - accounts[i].no_buffer_least + accounts[i].no_buffer;
+		filtered += accounts[i].filtered;
+	}
 	switch (account_verdict_of_all(accounts, n)) {
 	case IBVCAP_VERDICT_COMPLETE:
 		snprintf(text, bytes, "Complete: no packet is missing.");
+		if (filter)
+			snprintf(text, bytes,
+			         "Complete: every packet that matches '%.*s', %" PRIu64 " others left out.",
+			         FILTER_BYTES, filter, filtered);
 		break;
 	case IBVCAP_VERDICT_INCOMPLETE:
-		snprintf(text, bytes, "Incomplete: %" PRIu64 " packets are missing%s.", missing,
-		         unknown ? ", and maybe more" : "");
+		snprintf(text, bytes, "Incomplete: %" PRIu64 " packets are missing%s%s.", missing,
+		         unknown ? ", and maybe more" : "", filter ? "; maybe some of them match the filter" : "");
 		break;
 	case IBVCAP_VERDICT_NOT_PROVEN:
 		snprintf(text, bytes, "Not proven: no packet is known to be missing, but maybe some are.");
@@ -223,14 +234,17 @@ void record_sum_subtract(struct record_sum *sum, const struct record_sum *less)
 
 void record_sum_print(char *text, size_t bytes, const struct record_sum *sum)
 {
-	char other_files[48] = "";
+	char others[96] = "";
+	int n = 0;
 
 	if (sum->other_files)
-		snprintf(other_files, sizeof(other_files), " + other_files %" PRIu64, sum->other_files);
+		n = snprintf(others, sizeof(others), " + other_files %" PRIu64, sum->other_files);
+	if (sum->filtered)
+		snprintf(others + n, sizeof(others) - (size_t)n, " + filtered %" PRIu64, sum->filtered);
 	snprintf(text, bytes,
 	         "published %" PRIu64 " = written %" PRIu64 "%s + unwritten %" PRIu64 " + errored %" PRIu64
 	         " + skipped %" PRIu64 " + disk_wait %" PRIu64 " + lag %" PRIu64 "; no_buffer %" PRIu64
 	         " before that; restarts %" PRIu64,
-	         sum->published, sum->written, other_files, sum->unwritten, sum->errored, sum->skipped, sum->disk_wait,
+	         sum->published, sum->written, others, sum->unwritten, sum->errored, sum->skipped, sum->disk_wait,
 	         sum->lag, sum->no_buffer, sum->restarts);
 }

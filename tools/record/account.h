@@ -6,7 +6,7 @@
 #include "tools/recording/account_json.h"
 #include "tools/record/source.h"
 
-#define ACCOUNT_VERDICT_BYTES 1500 /* more than account_print_verdict() takes */
+#define ACCOUNT_VERDICT_BYTES 2000 /* more than account_print_verdict() takes */
 
 /* The parts from which an account is computed. */
 struct account_parts {
@@ -38,7 +38,8 @@ enum ibvcap_verdict account_verdict_of_all(const struct recording_account *accou
 /** The reasons why losses are unknown, of all accounts. */
 uint32_t account_unknown_of_all(const struct recording_account *accounts, unsigned n);
 
-/** The verdict of all accounts, as a sentence for people, with the reasons. Cut off at bytes. */
-void account_print_verdict(char *text, size_t bytes, const struct recording_account *accounts, unsigned n);
+/** The verdict of all accounts, as a sentence for people, with the reasons. Cut off at bytes. filter: NULL: none. */
+void account_print_verdict(char *text, size_t bytes, const struct recording_account *accounts, unsigned n,
+                           const char *filter);
 
 #endif

@@ -109,10 +109,17 @@ void losses_in_epoch(struct losses *losses, uint64_t epoch)
 	losses->epoch = epoch;
 }
 
+static void note_place(struct losses *losses, const struct losses_place *place)
+{
+	if (!losses_untold(losses))
+		losses->untold = *place;
+}
+
 void losses_of_batch(struct losses *losses, const struct ibvcap_rx *rx, const struct ibvcap_rx_batch *batch,
-                     uint64_t now_ns)
+                     const struct losses_place *place, uint64_t now_ns)
 {
 	losses_in_epoch(losses, batch->epoch);
+	note_place(losses, place);
 	if (batch->flags & IBVCAP_RX_BATCH_FLAG_GAP_UNKNOWN) {
 		char last[REPORT_UTC_BYTES], next[REPORT_UTC_BYTES];
 
@@ -133,8 +140,9 @@ void losses_of_batch(struct losses *losses, const struct ibvcap_rx *rx, const st
 	losses->last_row_ns = batch->meta[batch->n - 1].timestamp_ns;
 }
 
-void losses_of_error(struct losses *losses)
+void losses_of_error(struct losses *losses, const struct losses_place *place)
 {
+	note_place(losses, place);
 	losses->sum.errored++;
 	losses->named.n[RECORDING_CAUSE_ERRORED]++;
 	losses->pending++;

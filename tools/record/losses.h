@@ -18,6 +18,13 @@ struct source_end {
 	bool is_removed; /* the stream, by the administrator */
 };
 
+/* A place between two rows of a source. */
+struct losses_place {
+	uint64_t sequence;   /* of the next row */
+	uint64_t n_written;  /* rows before it that were put into files */
+	uint64_t n_filtered; /* and that the filter left out */
+};
+
 /* Zero-initialise it, and set card. */
 struct losses {
 	struct record_sum sum;         /* without written, unwritten and lag */
@@ -25,6 +32,7 @@ struct losses {
 	uint64_t pending;              /* packets that are missing before the next row that is written */
 	struct recording_losses named; /* these by cause */
 	char text[LOSSES_TEXT_BYTES];  /* and in words; empty: nothing is missing */
+	struct losses_place untold;    /* where the losses begin that no file shows yet, if there are any */
 	struct ibvcap_rx_losses *card; /* of the stream, for all of its queues */
 	uint64_t last_row_ns;
 	uint64_t epoch;           /* in which the numbers of rows count; 0: no row has come yet */
@@ -47,12 +55,12 @@ static inline void losses_waited(struct losses *losses, uint64_t ns)
  */
 void losses_in_epoch(struct losses *losses, uint64_t epoch);
 
-/** Note the losses before the batch, which the batch names. now_ns: CLOCK_MONOTONIC. */
+/** Note the losses before the batch, which the batch names. place: where they begin. now_ns: CLOCK_MONOTONIC. */
 void losses_of_batch(struct losses *losses, const struct ibvcap_rx *rx, const struct ibvcap_rx_batch *batch,
-                     uint64_t now_ns);
+                     const struct losses_place *place, uint64_t now_ns);
 
-/** Note a row in error: its packet cannot be written. */
-void losses_of_error(struct losses *losses);
+/** Note the row in error at this place: its packet cannot be written. */
+void losses_of_error(struct losses *losses, const struct losses_place *place);
 
 /** The file shows so many rows in error itself: no packet has to tell of them. */
 void losses_of_rows_in_error(struct losses *losses, uint64_t n);

@@ -22,7 +22,7 @@ static struct record_sum output_sum(const struct recorder *recorder, const struc
 	const struct output_source *shown = &output->sources[i];
 	const struct source *source = &recorder->sources[output->files.first_source + i];
 
-	return source_sum(&shown->losses, shown->n_written, source->n_written - shown->n_written);
+	return source_sum(source, &shown->losses, shown->n_written);
 }
 
 /* The file ends here: note the sums and the moment of each source. */
@@ -317,9 +317,9 @@ uint64_t output_rows_left(const struct record_options *options, const struct rec
 	return output->n_packets < n ? n - output->n_packets : n;
 }
 
-void output_put_rows(struct recorder *recorder, struct record_output *output, unsigned source, uint32_t n_good)
+void output_put_rows(struct recorder *recorder, struct record_output *output, unsigned source,
+                     const struct ibvcap_rx_batch *rows, uint32_t n_good)
 {
-	const struct ibvcap_rx_batch *rows = &recorder->sources[source].batch;
 	struct output_source *shown = &output->sources[source - output->files.first_source];
 	size_t bytes = (size_t)rows->n * rows->stride;
 	struct writer_buffer *buffer;

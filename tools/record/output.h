@@ -55,10 +55,11 @@ void output_rotate(struct recorder *recorder, struct record_output *output, uint
 void output_put(struct recorder *recorder, struct record_output *output, unsigned source, struct pcapng_packet *packet);
 
 /**
- * Write all rows of the batch of a source to the file, and end the file before that if it is full. raw_format. n_good:
- * rows that are not in error.
+ * Write rows of a source to the file, and end the file before that if it is full. raw_format. n_good: rows that are not
+ * in error.
  */
-void output_put_rows(struct recorder *recorder, struct record_output *output, unsigned source, uint32_t n_good);
+void output_put_rows(struct recorder *recorder, struct record_output *output, unsigned source,
+                     const struct ibvcap_rx_batch *rows, uint32_t n_good);
 
 /** For how many rows the file has room. If it has none: for how many the next one has. */
 uint64_t output_rows_left(const struct record_options *options, const struct record_output *output);

@@ -49,13 +49,14 @@ size_t contents_write_head(uint8_t *to, size_t room, const char *why, const stru
 		snprintf(flow_text, sizeof(flow_text), RECORDING_ONLY_FLOW "%d", flow);
 	used = pcapng_write_section(to, room, &section);
 	for (unsigned i = 0; i < n_sources; i++) {
-		char description[sizeof(sources[i].interface) + RECORD_FLOW_TEXT_BYTES];
+		char description[sizeof(sources[i].interface) + RECORD_FLOW_TEXT_BYTES + sizeof(RECORDING_FILTERED) +
+		                 sizeof(sources[i].flows)];
 		char comment[sizeof(sources[i].clock) + SEQUENCE_TEXT_BYTES];
 		struct pcapng_interface interface = {
 			.link_type = PCAPNG_LINK_ETHERNET,
 			.name = text_unless_empty(sources[i].name),
 			.hardware = text_unless_empty(sources[i].device),
-			.filter = text_unless_empty(sources[i].filter),
+			.filter = text_unless_empty(sources[i].filter ? sources[i].filter : sources[i].flows),
 		};
 
 		/* The clock, and the place of the packets' own number. */
@@ -64,8 +65,9 @@ size_t contents_write_head(uint8_t *to, size_t room, const char *why, const stru
 		         sequence ? sequence : "");
 		free(sequence);
 		interface.comment = text_unless_empty(comment);
-		snprintf(description, sizeof(description), "%s%s%s", sources[i].interface,
-		         sources[i].interface[0] && flow_text[0] ? ", " : "", flow_text);
+		snprintf(description, sizeof(description), "%s%s%s%s%s", sources[i].interface,
+		         sources[i].interface[0] && flow_text[0] ? ", " : "", flow_text,
+		         sources[i].filter ? RECORDING_FILTERED : "", sources[i].filter ? sources[i].flows : "");
 		interface.description = text_unless_empty(description);
 		used += pcapng_write_interface(to + used, room - used, &interface);
 	}
@@ -86,7 +88,8 @@ static size_t write_statistics(uint8_t *to, size_t room, const struct record_end
 
 	statistics.values[PCAPNG_STATISTIC_RECEIVED] = sum.published + sum.no_buffer;
 	statistics.values[PCAPNG_STATISTIC_DROPPED] = sum.no_buffer + sum.errored;
-	statistics.values[PCAPNG_STATISTIC_FILTER_ACCEPTED] = sum.published + sum.no_buffer - sum.other_files;
+	statistics.values[PCAPNG_STATISTIC_FILTER_ACCEPTED] =
+		sum.published + sum.no_buffer - sum.other_files - sum.filtered;
 	statistics.values[PCAPNG_STATISTIC_OS_DROPPED] = sum.skipped + sum.disk_wait + sum.unwritten;
 	statistics.values[PCAPNG_STATISTIC_DELIVERED] = sum.written;
 	record_sum_print(text, SUM_TEXT_BYTES, &sum);
@@ -107,7 +110,8 @@ size_t contents_write_end(uint8_t *to, size_t room, const struct record_end *end
 		length = (size_t)snprintf(text, sizeof(text),
 		                          "the recording ended because the file could not be written: %s. ",
 		                          strerror(end->error));
-	account_print_verdict(text + length, sizeof(text) - length, end->accounts, end->n_sources);
+	account_print_verdict(text + length, sizeof(text) - length, end->accounts, end->n_sources,
+	                      end->sources[0].filter);
 	for (unsigned i = 0; i < end->n_sources; i++) {
 		struct record_sum sum = account_sum(&end->accounts[i]);
 

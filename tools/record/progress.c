@@ -32,6 +32,7 @@ static void print_head_room(const struct recorder *recorder, double bytes_per_se
 void recorder_print_progress(struct recorder *recorder, uint64_t now_ns)
 {
 	struct record_sum all = {0};
+	uint64_t n_filtered = 0;
 	double seconds = (double)(now_ns - recorder->printed_ns) * 1e-9;
 	uint64_t disk_bytes = atomic_load(&recorder->writer.bytes);
 	unsigned n_unused;
@@ -41,14 +42,18 @@ void recorder_print_progress(struct recorder *recorder, uint64_t now_ns)
 	pthread_mutex_lock(&recorder->writer.lock);
 	n_unused = recorder->writer.n_unused;
 	pthread_mutex_unlock(&recorder->writer.lock);
-	for (unsigned i = 0; i < recorder->n_sources; i++)
+	for (unsigned i = 0; i < recorder->n_sources; i++) {
 		record_sum_add(&all, &recorder->sources[i].losses.sum);
+		n_filtered += recorder->sources[i].n_filtered;
+	}
 	fprintf(stderr, "%6.1f s  %.0f packets/s  %.3f Gb/s", (double)(now_ns - recorder->start_ns) * 1e-9,
 	        (double)(recorder->n_packets - recorder->printed_packets) / seconds,
 	        (double)(recorder->n_bytes - recorder->printed_bytes) * 8e-9 / seconds);
 	print_head_room(recorder, (double)(disk_bytes - recorder->printed_disk_bytes) / seconds);
 	if (!recorder->options.raw)
 		fprintf(stderr, "  buffers %u %% full", 100 - 100 * n_unused / recorder->writer.n_buffers);
+	if (recorder->options.filter)
+		fprintf(stderr, "  filtered %" PRIu64, n_filtered);
 	fprintf(stderr, "  skipped %" PRIu64 "  disk_wait %" PRIu64 "  no_buffer %" PRIu64 "  errored %" PRIu64 "\n",
 	        all.skipped, all.disk_wait, all.no_buffer, all.errored);
 	recorder->printed_ns = now_ns;

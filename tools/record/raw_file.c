@@ -20,11 +20,11 @@ static json_t *raw_sum_to_json(const struct recording_account *account)
 {
 	struct record_sum sum = account_sum(account);
 
-	return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "published", (json_int_t)sum.published,
-	                 "written", (json_int_t)sum.written, "unwritten", (json_int_t)sum.unwritten, "errored",
-	                 (json_int_t)sum.errored, "skipped", (json_int_t)sum.skipped, "disk_wait",
-	                 (json_int_t)sum.disk_wait, "lag", (json_int_t)sum.lag, "no_buffer", (json_int_t)sum.no_buffer,
-	                 "restarts", (json_int_t)sum.restarts);
+	return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "published", (json_int_t)sum.published,
+	                 "written", (json_int_t)sum.written, "filtered", (json_int_t)sum.filtered, "unwritten",
+	                 (json_int_t)sum.unwritten, "errored", (json_int_t)sum.errored, "skipped",
+	                 (json_int_t)sum.skipped, "disk_wait", (json_int_t)sum.disk_wait, "lag", (json_int_t)sum.lag,
+	                 "no_buffer", (json_int_t)sum.no_buffer, "restarts", (json_int_t)sum.restarts);
 }
 
 /* end NULL: the recording goes on. */
@@ -33,7 +33,7 @@ static int write_description(struct record_file *file, const struct record_end *
 	const struct source *source = file->options->sources;
 	const struct raw_rows *rows = file->rows;
 	json_t *all = json_pack("{s:i, s:s, s:I, s:s, s:s, s:s, s:O, s:O}", "schema_version", SCHEMA_VERSION, "stream",
-	                        source->name, "queue", (json_int_t)source->queue, "flows", source->filter, "interface",
+	                        source->name, "queue", (json_int_t)source->queue, "flows", source->flows, "interface",
 	                        source->interface, "clock", source->clock, "runs", rows->runs, "losses", rows->losses);
 	char *text;
 	int r;
@@ -43,6 +43,8 @@ static int write_description(struct record_file *file, const struct record_end *
 	raw_layout_to_json(&rows->layout, all);
 	if (source->sequence)
 		json_object_set(all, "sequence", source->sequence);
+	if (source->filter)
+		json_object_set_new(all, "filter", json_string(source->filter));
 	if (end) {
 		json_object_set_new(all, "sum", raw_sum_to_json(end->accounts));
 		json_object_set_new(all, "account", recording_account_to_json(end->accounts));
@@ -71,19 +73,21 @@ static void note_raw_loss(struct raw_rows *rows, const struct recording_losses *
 }
 
 /*
- * Each run begins a row of its table, and its packets are numbered on from sequence. The file has a run and a loss
- * ahead of their rows, because the recorder may be killed.
+ * Each run begins a row of its table, and its packets are numbered on from sequence. With a filter only the run's first
+ * packet has that number, and a run ends where packets are missing. The file has a run and a loss ahead of their rows,
+ * because the recorder may be killed.
  */
 static int describe_batch(struct record_file *file, const struct record_piece *piece)
 {
 	const struct ibvcap_rx_batch *batch = piece->rows;
 	struct raw_rows *rows = file->rows;
-	bool has_loss = piece->losses->text[0];
+	bool has_loss = piece->losses->text[0], goes_on;
 	char epoch[24];
 
 	if (has_loss)
 		note_raw_loss(rows, &piece->losses->named, piece->losses->text);
-	if (rows->layout.n_rows && batch->epoch == rows->epoch && batch->sequence == rows->next_sequence)
+	goes_on = file->options->sources->filter ? !has_loss : batch->sequence == rows->next_sequence;
+	if (rows->layout.n_rows && batch->epoch == rows->epoch && goes_on)
 		return has_loss ? write_description(file, NULL) : 0;
 	snprintf(epoch, sizeof(epoch), "%016" PRIx64, batch->epoch);
 	json_array_append_new(rows->runs, json_pack("{s:I, s:I, s:s}", "row", (json_int_t)rows->layout.n_rows,

@@ -75,7 +75,9 @@ struct record_options {
 	const char *socket;
 	const char *path;    /* "-": standard output */
 	const char *command; /* after each file; NULL */
-	uint64_t count;      /* packets; UINT64_MAX: no end */
+	const char *filter;  /* pcap-filter(7); NULL: all packets */
+	struct row_filter *row_filter;
+	uint64_t count; /* packets; UINT64_MAX: no end */
 	uint64_t duration_ns;
 	/* Flight recorder. */
 	uint64_t last_ns; /* only what is in the ring, of so long ago; 0: no */
@@ -111,12 +113,13 @@ struct record_options {
 
 /*
  * The packets of one source since the recording began, or in one file, by their fate:
- *   published = written + other_files + unwritten + errored + skipped + disk_wait + lag, exactly.
+ *   published = written + other_files + filtered + unwritten + errored + skipped + disk_wait + lag, exactly.
  */
 struct record_sum {
 	uint64_t published;
 	uint64_t written;
 	uint64_t other_files; /* of one file by flow: packets of other flows, which other files have */
+	uint64_t filtered;    /* left out, because the filter does not take them */
 	uint64_t unwritten;   /* read from the ring, but the file could not take them */
 	uint64_t errored;     /* rows that the device marked as failed */
 	uint64_t skipped;     /* the ring reused their block before they were read: the recorder was too slow */

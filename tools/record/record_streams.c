@@ -5,10 +5,12 @@
 #include "tools/common/stop_signal.h"
 #include "tools/record/record_file.h"
 #include "tools/record/recorder.h"
+#include "tools/record/row_filter.h"
 #include "tools/record/source.h"
 
 #include <errno.h>
 #include <inttypes.h>
+#include <net/if.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,6 +23,25 @@
 #define N_BUFFERS_MIN   4u
 #define EXIT_INCOMPLETE 1 /* packets are missing */
 #define EXIT_NOT_PROVEN 2 /* none is known to be missing, but something cannot be known */
+
+/* A word that is no stream may be of a filter without quotes, or the name of a network interface. */
+static void hint_at_word(const char *word)
+{
+	static const char *const words[] = {"host",  "net",  "port", "portrange", "src",      "dst",
+	                                    "udp",   "tcp",  "ip",   "ip6",       "icmp",     "arp",
+	                                    "ether", "vlan", "not",  "broadcast", "multicast"};
+
+	for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
+		if (!strcmp(word, words[i]))
+			fputs("ibvcap record: a filter is one word in quotes, behind the streams: ibvcap record STREAM "
+			      "'port 7502' -w FILE; or behind --filter\n",
+			      stderr);
+	if (if_nametoindex(word))
+		fprintf(stderr,
+		        "ibvcap record: %s is a network interface; streams of it have names of their own, and 'ibvcap "
+		        "stream add' makes one\n",
+		        word);
+}
 
 /* All queues of a stream. */
 static int open_stream(struct recorder *recorder, const char *stream)
@@ -38,8 +59,11 @@ static int open_stream(struct recorder *recorder, const char *stream)
 			return EX_USAGE;
 		}
 		r = source_open(source, &recorder->options, stream, queue);
-		if (r < 0)
-			return report_failure("record", r);
+		if (r < 0) {
+			report_failure("record", r);
+			hint_at_word(stream);
+			return report_exit_code(r);
+		}
 		if (recorder->options.by_flow && !source->has_flow_numbers) {
 			fprintf(stderr,
 			        "ibvcap record: --by-flow: stream '%s' does not say which flow a packet matched; set "
@@ -149,6 +173,8 @@ static void print_record_json(const struct recorder *recorder)
 	json_object_set_new(
 		all, "verdict",
 		json_string(ibvcap_verdict_word(account_verdict_of_all(recorder->accounts, recorder->n_sources))));
+	if (recorder->options.filter)
+		json_object_set_new(all, "filter", json_string(recorder->options.filter));
 	if (recorder->options.why)
 		json_object_set_new(all, "trigger", json_string(recorder->options.why));
 	json_dumpf(all, to, JSON_INDENT(2));
@@ -176,7 +202,8 @@ static int end_record(const struct recorder *recorder, unsigned which, int r)
 			record_sum_print(text, sizeof(text), &sum);
 			fprintf(stderr, "%s: %s\n", recorder->sources[i].name, text);
 		}
-		account_print_verdict(text, sizeof(text), recorder->accounts, recorder->n_sources);
+		account_print_verdict(text, sizeof(text), recorder->accounts, recorder->n_sources,
+		                      recorder->options.filter);
 		fprintf(stderr, "%s\n", text);
 	}
 	if (recorder->writer.error)
@@ -267,11 +294,42 @@ static int record_triggers(struct recorder *recorder, struct record_options *opt
 	return code;
 }
 
-int record_streams(struct record_options *options)
+/* An exit code. */
+static int make_filter(struct record_options *options)
+{
+	char error[PACKET_FILTER_ERROR_BYTES];
+
+	if (!options->filter)
+		return EX_OK;
+	options->row_filter = row_filter_new(options->filter, error);
+	if (options->row_filter)
+		return EX_OK;
+	fprintf(stderr, "ibvcap record: --filter '%s': %s\n", options->filter, error);
+	return EX_USAGE;
+}
+
+static int record_as_told(struct record_options *options)
 {
 	static struct recorder recorder;
-	int code = check_place(options);
 
+	if (options->has_triggers)
+		return record_triggers(&recorder, options);
+	if (options->last_ns) {
+		uint64_t now_ns = time_utc_ns();
+		int code = ring_reach_print(options, options->last_ns, "--last");
+
+		return code == EX_OK ? record_window(&recorder, options, now_ns - options->last_ns, now_ns) : code;
+	}
+	recorder.options = *options;
+	return record_once(&recorder);
+}
+
+int record_streams(struct record_options *options)
+{
+	int code = make_filter(options);
+
+	if (code == EX_OK)
+		code = check_place(options);
 	if (code != EX_OK)
 		return code;
 	stop_signal_catch();
@@ -280,16 +338,9 @@ int record_streams(struct record_options *options)
 	signal(SIGPIPE, SIG_IGN); /* the reader of a pipe may end at any time: then write() returns EPIPE */
 	signal(SIGXFSZ, SIG_IGN); /* a file that may not grow any more: write() returns EFBIG */
 	signal(SIGCHLD, SIG_IGN); /* the ends of commands are not waited for */
-	if (options->has_triggers)
-		return record_triggers(&recorder, options);
-	if (options->last_ns) {
-		uint64_t now_ns = time_utc_ns();
-
-		code = ring_reach_print(options, options->last_ns, "--last");
-		return code == EX_OK ? record_window(&recorder, options, now_ns - options->last_ns, now_ns) : code;
-	}
-	recorder.options = *options;
-	return record_once(&recorder);
+	code = record_as_told(options);
+	row_filter_free(options->row_filter);
+	return code;
 }
 
 /* ---- how far the ring reaches back --------------------------------------------------------------- */

@@ -5,6 +5,7 @@
 #include "daemon/base/time.h"
 #include "tools/common/report.h"
 #include "tools/common/stop_signal.h"
+#include "tools/record/row_filter.h"
 #include "tools/recording/pcapng.h"
 #include "tools/recording/row_frame.h"
 
@@ -48,27 +49,35 @@ static void note_caught_up(struct recorder *recorder, struct source *source)
 			losses_caught_up(&shown->losses, now_ns);
 }
 
+static struct losses_place place_of(const struct source *source, uint64_t sequence)
+{
+	return (struct losses_place){
+		.sequence = sequence, .n_written = source->n_written, .n_filtered = source->n_filtered};
+}
+
 static void note_batch(struct recorder *recorder, struct source *source)
 {
+	const struct losses_place place = place_of(source, source->batch.sequence - source->batch.gap);
 	uint64_t now_ns = time_monotonic_ns();
 	struct output_source *shown;
 	struct record_output *output;
 
-	losses_of_batch(&source->losses, source->rx, &source->batch, now_ns);
+	losses_of_batch(&source->losses, source->rx, &source->batch, &place, now_ns);
 	SLIST_FOREACH (output, &recorder->outputs, entry)
 		if ((shown = output_source(output, recorder, source)))
-			losses_of_batch(&shown->losses, source->rx, &source->batch, now_ns);
+			losses_of_batch(&shown->losses, source->rx, &source->batch, &place, now_ns);
 }
 
 static void note_error(struct recorder *recorder, struct source *source)
 {
+	const struct losses_place place = place_of(source, source->batch.sequence + source->next);
 	struct output_source *shown;
 	struct record_output *output;
 
-	losses_of_error(&source->losses);
+	losses_of_error(&source->losses, &place);
 	SLIST_FOREACH (output, &recorder->outputs, entry)
 		if ((shown = output_source(output, recorder, source)))
-			losses_of_error(&shown->losses);
+			losses_of_error(&shown->losses, &place);
 }
 
 /* ---- rows ---------------------------------------------------------------------------------------- */
@@ -88,6 +97,10 @@ static void record_row(struct recorder *recorder, unsigned number, uint32_t i)
 		return;
 	}
 	row_frame_of(&source->batch, i, &frame);
+	if (recorder->options.row_filter && !row_filter_takes(recorder->options.row_filter, &frame)) {
+		source->n_filtered++;
+		return;
+	}
 	row_frame_cut(&frame, recorder->options.snap_bytes);
 	memcpy(packet.frame, frame.at, sizeof(packet.frame));
 	memcpy(packet.frame_bytes, frame.bytes, sizeof(packet.frame_bytes));
@@ -100,27 +113,50 @@ static void record_row(struct recorder *recorder, unsigned number, uint32_t i)
 	recorder->n_bytes += frame.wire_bytes;
 }
 
-/* All rows of the batch go to the disk from where they are in the ring. */
+/* All rows of the batch, or those that the filter takes. Without memory the recording ends, and none is written. */
+static struct ibvcap_rx_batch rows_to_record(struct recorder *recorder, const struct source *source)
+{
+	struct ibvcap_rx_batch rows = source->batch;
+
+	if (recorder->options.row_filter && !row_filter_cut_batch(recorder->options.row_filter, &source->batch, &rows))
+		writer_fail(&recorder->writer, -ENOMEM);
+	return rows;
+}
+
+/* Without a filter, all rows go to the disk from where they are in the ring. */
 static void record_batch(struct recorder *recorder, unsigned number)
 {
 	struct record_output *output = SLIST_FIRST(&recorder->outputs);
 	struct source *source = &recorder->sources[number];
+	const struct ibvcap_rx_batch rows = rows_to_record(recorder, source);
 	uint32_t n_errored = 0, n_good;
 
-	for (uint32_t i = 0; i < source->batch.n; i++)
-		if (source->batch.meta[i].flags & IBVCAP_PACKET_FLAG_ERROR)
+	for (uint32_t i = 0; i < rows.n; i++)
+		if (rows.meta[i].flags & IBVCAP_PACKET_FLAG_ERROR)
 			n_errored++;
-	n_good = source->batch.n - n_errored;
-	output_put_rows(recorder, output, number, n_good);
+	n_good = rows.n - n_errored;
+	/* A file that ends ahead of these rows ends ahead of those of the batch that are left out, too. */
+	if (rows.n)
+		output_put_rows(recorder, output, number, &rows, n_good);
 	losses_of_rows_in_error(&source->losses, n_errored);
 	losses_of_rows_in_error(&output_source(output, recorder, source)->losses, n_errored);
 	source->n_written += n_good;
+	source->n_filtered += source->batch.n - rows.n;
 	source->next = source->batch.n;
 	recorder->n_packets += n_good;
-	recorder->n_bytes += (uint64_t)source->batch.n * source->batch.stride;
+	recorder->n_bytes += (uint64_t)rows.n * rows.stride;
 }
 
 /* ---- sources ------------------------------------------------------------------------------------- */
+
+static uint64_t rows_taken(const struct recorder *recorder)
+{
+	uint64_t n = recorder->n_packets;
+
+	for (unsigned i = 0; i < recorder->n_sources; i++)
+		n += recorder->sources[i].losses.sum.errored + recorder->sources[i].n_filtered;
+	return n;
+}
 
 /* Rows that may wait in the ring of each source. */
 static uint64_t rows_to_nap(const struct recorder *recorder)
@@ -144,10 +180,10 @@ static uint64_t rows_to_nap(const struct recorder *recorder)
 static bool recorder_nap(struct recorder *recorder)
 {
 	uint64_t now_ns = time_monotonic_ns(), passed_ns = now_ns - recorder->nap_ns;
-	uint64_t n = recorder->n_packets - recorder->nap_packets, nap_ns;
+	uint64_t rows = rows_taken(recorder), n = rows - recorder->nap_rows, nap_ns;
 	struct timespec nap;
 
-	recorder->nap_packets = recorder->n_packets;
+	recorder->nap_rows = rows;
 	recorder->nap_ns = now_ns;
 	if (n * NAP_NS_MAX <= passed_ns * NAP_ROWS_MIN)
 		return false;
@@ -351,15 +387,6 @@ int recorder_run(struct recorder *recorder, unsigned *which)
 	return 0;
 }
 
-static uint64_t rows_taken(const struct recorder *recorder)
-{
-	uint64_t n = recorder->n_packets;
-
-	for (unsigned i = 0; i < recorder->n_sources; i++)
-		n += recorder->sources[i].losses.sum.errored;
-	return n;
-}
-
 /* Record what was published until now. */
 static void drain_sources(struct recorder *recorder)
 {
@@ -415,7 +442,7 @@ static void make_accounts(struct recorder *recorder, const struct source_end *en
 		                                  .unknown = source_unknown(source),
 		                                  .unwritten = unwritten[i],
 		                                  .is_first = true};
-		parts[i].end = source_sum(&source->losses, source->n_written, 0);
+		parts[i].end = source_sum(source, &source->losses, source->n_written);
 		parts[i].end.lag = ends[i].lag;
 	}
 	account_of_sources(parts, recorder->sources, recorder->n_sources, recorder->accounts);

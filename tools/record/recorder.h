@@ -20,7 +20,7 @@ struct recorder {
 	uint64_t waited_ns;                                                  /* for a free buffer, all in all */
 	struct recording_account accounts[RECORD_SOURCES_MAX]; /* after recorder_finish(): of all files together */
 	uint64_t start_ns;                                     /* CLOCK_MONOTONIC */
-	uint64_t nap_packets;                                  /* n_packets when all had been read */
+	uint64_t nap_rows;                                     /* rows that were taken when all had been read */
 	uint64_t nap_ns;                                       /* the time of that */
 	uint64_t printed_ns;
 	uint64_t printed_packets;

@@ -45,6 +45,7 @@ int source_open(struct source *source, const struct record_options *options, con
 	}
 	if (r < 0)
 		return r;
+	source->filter = options->filter;
 	source->is_lossless = attach.policy == IBVCAP_POLICY_LOSSLESS;
 	ibvcap_rx_info(source->rx, &info);
 	source->n_queues = info.n_queues ? info.n_queues : 1;
@@ -101,16 +102,14 @@ void source_tell_changes(struct source *source)
 
 void source_take_moment(const struct source *source, struct losses *losses, struct ibvcap_rx_moment *moment)
 {
-	uint64_t untold;
-
 	*moment = (struct ibvcap_rx_moment)IBVCAP_INIT(struct ibvcap_rx_moment);
 	ibvcap_rx_take_moment(source->rx, moment);
 	if (source->has_batch && moment->epoch)
 		moment->sequence = source->batch.sequence + source->next;
 	if (moment->epoch && losses->epoch)
 		losses_in_epoch(losses, moment->epoch);
-	untold = losses_untold(losses);
-	moment->sequence -= untold < moment->sequence ? untold : moment->sequence;
+	if (losses_untold(losses))
+		moment->sequence = losses->untold.sequence;
 }
 
 bool source_settle(const struct source *source, struct ibvcap_rx_moment *moment)
@@ -148,13 +147,15 @@ uint32_t source_unknown(const struct source *source)
 	}
 }
 
-struct record_sum source_sum(const struct losses *losses, uint64_t n_written, uint64_t n_other_files)
+struct record_sum source_sum(const struct source *source, const struct losses *losses, uint64_t n_written)
 {
+	bool has_untold = losses_untold(losses);
 	struct record_sum sum = losses->told;
 
 	sum.written = n_written;
-	sum.other_files = n_other_files;
-	sum.published = sum.written + sum.other_files + sum.errored + sum.skipped + sum.disk_wait;
+	sum.other_files = (has_untold ? losses->untold.n_written : source->n_written) - n_written;
+	sum.filtered = has_untold ? losses->untold.n_filtered : source->n_filtered;
+	sum.published = sum.written + sum.other_files + sum.filtered + sum.errored + sum.skipped + sum.disk_wait;
 	return sum;
 }
 
@@ -196,9 +197,9 @@ void source_describe(struct source *source, const struct record_options *options
 	}
 	for (int i = 0; i < view.n_flows; i++)
 		if (!strcmp(view.flows[i].stream, info.stream) && view.flows[i].queue == source->queue) {
-			size_t used = strlen(source->filter);
+			size_t used = strlen(source->flows);
 
-			snprintf(source->filter + used, sizeof(source->filter) - used, "%s%s", used ? "; " : "",
+			snprintf(source->flows + used, sizeof(source->flows) - used, "%s%s", used ? "; " : "",
 			         view.flows[i].text);
 		}
 	status_view_deinit(&view);

@@ -21,7 +21,8 @@ struct source {
 	char name[SOURCE_NAME_BYTES];
 	char interface[96]; /* the network interface, and the backend */
 	char device[80];    /* of the backend; empty: none */
-	char filter[1000];  /* the flow rules, as far as they fit */
+	char flows[1000];   /* the flow rules, as far as they fit */
+	const char *filter; /* that the recording has; NULL: none */
 	char clock[160];
 	json_t *sequence; /* where the packets have their own number; NULL: the configuration does not say */
 	bool is_lossless;
@@ -31,6 +32,7 @@ struct source {
 	struct losses losses;
 	struct ibvcap_rx_losses card; /* in the first source of a stream: the losses of all of its queues */
 	uint64_t n_written;           /* rows that were put into buffers */
+	uint64_t n_filtered;          /* that the filter left out */
 	/* The rows that were acquired and not written yet. */
 	struct ibvcap_rx_batch batch;
 	uint32_t next; /* row of the batch */
@@ -57,7 +59,8 @@ void source_tell_changes(struct source *source);
 
 /**
  * Take the moment before the next row that is not recorded. losses: those of the source, or those of a file. Losses
- * that the file has not shown yet are behind the moment, because the next packet of the file shows them.
+ * that the file has not shown yet are behind the moment, because the next packet of the file shows them, and so are
+ * rows behind these losses that the file does not get.
  */
 void source_take_moment(const struct source *source, struct losses *losses, struct ibvcap_rx_moment *moment);
 
@@ -76,8 +79,8 @@ uint32_t source_unknown(const struct source *source);
 /** Ask again for the clock, whose error changes, and for the sequence, which another run of the daemon may change. */
 void source_describe_again(struct source *source);
 
-/** The sum of a source's packets, as a file shows it. */
-struct record_sum source_sum(const struct losses *losses, uint64_t n_written, uint64_t n_other_files);
+/** The sum of a source's packets before that moment, as a file shows it that has n_written of them. */
+struct record_sum source_sum(const struct source *source, const struct losses *losses, uint64_t n_written);
 
 /**
  * Print how far the ring of each queue of the streams reaches back. Warn if the room in a ring lasts for less than

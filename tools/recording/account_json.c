@@ -19,18 +19,20 @@ struct count {
 	const char *key;
 	size_t offset;
 	bool may_be_unknown; /* null, and UINT64_MAX */
+	bool may_be_absent;  /* and is 0 then: an earlier version did not count it */
 };
 
 #define OFFSET(name) offsetof(struct recording_account, name)
-#define COUNT(name)                        \
-	{                                  \
-#name, OFFSET(name), false \
+#define COUNT(name)                                  \
+	{                                            \
+		.key = #name, .offset = OFFSET(name) \
 	}
 
 static const struct count counts[] = {
 	COUNT(file),
 	COUNT(written),
 	COUNT(other_files),
+	{.key = "filtered", .offset = OFFSET(filtered), .may_be_absent = true},
 	COUNT(unwritten),
 	COUNT(errored),
 	COUNT(skipped),
@@ -39,7 +41,7 @@ static const struct count counts[] = {
 	COUNT(abandoned),
 	COUNT(no_buffer),
 	COUNT(no_buffer_least),
-	{"no_buffer_most", OFFSET(no_buffer_most), true},
+	{.key = "no_buffer_most", .offset = OFFSET(no_buffer_most), .may_be_unknown = true},
 	COUNT(restarts),
 	COUNT(failures),
 	COUNT(outages),
@@ -231,7 +233,11 @@ bool recording_account_from_json(const json_t *json, struct recording_account *a
 	if (!get_count(json, "version", VERSION, &value) || value != VERSION)
 		return false;
 	for (size_t i = 0; i < N_OF(counts); i++) {
-		if (counts[i].may_be_unknown && json_is_null(json_object_get(json, counts[i].key)))
+		const json_t *member = json_object_get(json, counts[i].key);
+
+		if (counts[i].may_be_absent && !member)
+			value = 0;
+		else if (counts[i].may_be_unknown && json_is_null(member))
 			value = UINT64_MAX;
 		else if (!get_count(json, counts[i].key, INT64_MAX, &value))
 			return false;

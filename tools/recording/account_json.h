@@ -35,9 +35,10 @@ struct recording_account {
 	uint32_t n_queues; /* of the stream, that the recording has */
 	struct recording_account_end from;
 	struct recording_account_end until;
-	/* struct record_sum has the first seven, struct ibvcap_rx_account the others. */
+	/* struct record_sum has the first eight, struct ibvcap_rx_account the others. */
 	uint64_t written;
 	uint64_t other_files;
+	uint64_t filtered;
 	uint64_t unwritten;
 	uint64_t errored;
 	uint64_t skipped;

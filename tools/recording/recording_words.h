@@ -8,6 +8,8 @@
 
 /* In the description of an interface: the file has one flow of the stream. Its number follows. */
 #define RECORDING_ONLY_FLOW "only flow "
+/* Likewise: the file has the packets that the interface's filter takes, of the flows that follow. */
+#define RECORDING_FILTERED ", filtered, of the flows: "
 /* In the comment of an interface: where the packets have their own number. A JSON object follows. */
 #define RECORDING_SEQUENCE "; sequence "
 

@@ -11,13 +11,13 @@
 #include "tools/record/recorder.h"
 
 #define RECORDED_SOURCES_MAX 3
-#define RECORDED_FILES_MAX   12
+#define RECORDED_FILES_MAX   24
 #define RECORDED_BASE_NS     UINT64_C(1795334400000000000) /* 2026-11-22T08:00:00 */
 
 /* Of a file that was read again. */
 struct recorded_file {
 	char name[120];      /* without the folder and the base name */
-	char packets[4000];  /* "INTERFACE:ID" of each, "+N" behind it if N packets were lost before */
+	char packets[16000]; /* "INTERFACE:ID" of each, "+N" behind it if N packets were lost before */
 	char comments[8000]; /* of the packets */
 	char head[2000];     /* comments and descriptions of the section and of the interfaces */
 	char closing[4000];

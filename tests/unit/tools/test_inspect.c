@@ -2,7 +2,6 @@
 #include "tools/inspect/extract.h"
 #include "tools/inspect/inspect_numbers.h"
 #include "tools/inspect/inspect_sum.h"
-#include "tools/inspect/packet_filter.h"
 #include "tools/recording/recording_index.h"
 
 #include <criterion/criterion.h>
@@ -362,24 +361,4 @@ Test(inspect_sum, a_stranger_cannot_fill_the_table_of_sources_unseen)
 	/* A window of 8 KiB for each source, and 64 MiB for all. */
 	snprintf(text, sizeof(text), "x; " DESCRIPTION, IBVCAP_SOURCE_FLOW, 65536);
 	cr_expect(eq(u64, count_untracked(7711, text), 2));
-}
-
-/* ---- filters ------------------------------------------------------------------------------------- */
-
-Test(packet_filter, takes_ethernet_frames_as_tcpdump_does)
-{
-	static const uint8_t frame[60] = {[12] = 0x08, [14] = 0x45, [23] = 17, [36] = 0x1d, 0x4e}; /* to port 7502 */
-	const struct pcapng_packet packet = {.frame = {frame}, .frame_bytes = {sizeof(frame)}, .wire_bytes = 60};
-	char error[PACKET_FILTER_ERROR_BYTES];
-	struct packet_filter *filter = packet_filter_new("udp dst port 7502", error);
-
-	cr_assert(filter != NULL);
-	cr_expect(packet_filter_takes(filter, PCAPNG_LINK_ETHERNET, &packet));
-	cr_expect(not(packet_filter_takes(filter, 101, &packet)));
-	packet_filter_free(filter);
-	filter = packet_filter_new("udp port 7503", error);
-	cr_expect(not(packet_filter_takes(filter, PCAPNG_LINK_ETHERNET, &packet)));
-	packet_filter_free(filter);
-	cr_expect(packet_filter_new("udp port", error) == NULL);
-	cr_expect(strstr(error, "pcap-filter(7)") != NULL, "%s", error);
 }

@@ -94,6 +94,17 @@ CHANGE(of_streams, (recording->n_sources = 2, recording->sources[1] = made_sourc
 CHANGE(by_flow, (source->description = "interface eth0, only flow 3", account->flow = 3, source->packets[1].id = 12,
                  source->packets[2].id = 13, source->packets[3].id = 17, account->until.sequence = 18,
                  account->other_files = 4, source->received += 4))
+CHANGE(filtered, (source->description = "interface eth0, filtered, of the flows: port 5", source->flows = "udp",
+                  source->packets[1].id = 12, source->packets[2].id = 13, source->packets[3].id = 17,
+                  account->until.sequence = 18, account->filtered = 4, source->received += 4))
+CHANGE(filtered_and_numbered,
+       (filtered(recording, source, account), source->comment = SEQUENCE, source->packets[1].number = 12,
+        source->packets[2].number = 13, source->packets[3].number = 17))
+CHANGE(filtered_by_flow,
+       (filtered(recording, source, account), account->flow = 3, account->other_files = 3, account->until.sequence += 3,
+        source->received += 3, source->description = "interface eth0, only flow 3, filtered, of the flows: port 5"))
+CHANGE(filtered_beside_unfiltered, (filtered(recording, source, account), recording->n_sources = 2,
+                                    recording->sources[1] = made_source("radar", 0, 3)))
 CHANGE(in_the_middle, (account->file = 3, account->is_last = false))
 CHANGE(lag, account->lag = 5)
 CHANGE(numbered, source->comment = SEQUENCE)
@@ -109,6 +120,14 @@ Test(inspect_verdict, a_file_is_complete_only_if_its_accounts_prove_it)
 		{"two queues", of_queues, INSPECT_COMPLETE, "complete: no packet is missing"},
 		{"two streams", of_streams, INSPECT_COMPLETE, "complete: no packet is missing"},
 		{"one flow", by_flow, INSPECT_COMPLETE, "complete: no packet is missing"},
+		{"a filter", filtered, INSPECT_COMPLETE,
+	         "complete: every packet that matches 'udp', 4 others left out"},
+		{"a filter, and numbers of their own, which others have, too", filtered_and_numbered, INSPECT_COMPLETE,
+	         "complete: every packet that matches 'udp', 4 others left out"},
+		{"a filter, and one flow", filtered_by_flow, INSPECT_COMPLETE,
+	         "complete: every packet that matches 'udp', 4 others left out"},
+		{"a recording with a filter, and one without", filtered_beside_unfiltered, INSPECT_COMPLETE,
+	         "complete: no packet is missing, but for 4 that the filters left out"},
 		{"not the first file, not the last", in_the_middle, INSPECT_COMPLETE, "complete: no packet is missing"},
 		{"rows that were not read any more", lag, INSPECT_COMPLETE, "complete: no packet is missing"},
 		{"numbers of their own", numbered, INSPECT_COMPLETE,
@@ -332,6 +351,9 @@ CHANGE(too_many_terms, (account->skipped = 1, account->verdict = IBVCAP_VERDICT_
 CHANGE(other_stream, strcpy(account->stream, "radar"))
 CHANGE(other_queue, (of_queues(recording, source, account), account->queue = 1))
 CHANGE(other_flow, account->flow = 3)
+CHANGE(no_filter, (filtered(recording, source, account), source->description = "only flow 3", account->flow = 3))
+CHANGE(too_many_filtered, (filtered(recording, source, account), account->filtered--, source->received--))
+CHANGE(gap_that_was_filtered, (filtered(recording, source, account), source->packets[3].drops = 3))
 CHANGE(no_flow, source->description = "only flow 3")
 CHANGE(gap_that_account_lacks,
        (gap(recording, source, account), account->skipped = 0, account->lag = 5, account->no_buffer_least = 7))
@@ -385,6 +407,11 @@ Test(inspect_verdict, a_file_that_does_not_agree_with_itself_is_damaged)
 		{"of another queue", other_queue, INSPECT_DAMAGED, "its account is that of another queue"},
 		{"of one flow", other_flow, INSPECT_DAMAGED, "its account is not that of its flow"},
 		{"of all flows", no_flow, INSPECT_DAMAGED, "its account is not that of its flow"},
+		{"of a filter", no_filter, INSPECT_DAMAGED, "its account is not that of its filter"},
+		{"fewer left out than numbers are absent", too_many_filtered, INSPECT_DAMAGED,
+	         "numbers of packets are absent that no gap explains"},
+		{"a gap that the account has as packets that were left out", gap_that_was_filtered, INSPECT_DAMAGED,
+	         "gaps between its packets name more packets than its account"},
 		{"a gap that the account lacks", gap_that_account_lacks, INSPECT_DAMAGED,
 	         "the terms of its account do not add up"},
 		{"a gap that the account has as packets of other flows", gap_of_other_flows, INSPECT_DAMAGED,

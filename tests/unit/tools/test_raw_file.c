@@ -232,7 +232,7 @@ Test(raw_file, the_description_says_what_the_rows_are)
 	                                    .verdict = IBVCAP_VERDICT_INCOMPLETE};
 	json_t *said, *dtype;
 
-	strcpy(source.filter, "flows");
+	strcpy(source.flows, "flows");
 	strcpy(source.interface, "interface x");
 	strcpy(source.clock, "clock y");
 	source.sequence = json_pack("{s:i}", "offset", 4);

@@ -5,6 +5,7 @@
 #include "tests/unit/tools/disk.h"
 #include "tests/unit/tools/recorded.h"
 #include "tools/record/record_file.h"
+#include "tools/record/row_filter.h"
 
 #include <criterion/criterion.h>
 #include <errno.h>
@@ -123,6 +124,51 @@ static void expect_raws(unsigned n, const uint64_t *n_rows)
 	cr_expect_eq(recorder.accounts[0].verdict, IBVCAP_VERDICT_COMPLETE);
 	cr_expect_eq(recorder.writer.n_files, n);
 	cr_expect_eq(recorder.writer.error, 0);
+}
+
+static void set_filter(const char *text)
+{
+	char error[PACKET_FILTER_ERROR_BYTES];
+
+	recorder.options.filter = recorder.sources[0].filter = text;
+	recorder.options.row_filter = row_filter_new(text, error);
+	cr_assert(recorder.options.row_filter, "%s", error);
+}
+
+/* The row's number is behind the headers, of which all bytes are 0. */
+Test(raw_recorder, a_filter_takes_rows_and_the_others_are_counted)
+{
+	json_t *runs;
+
+	prepare_raw();
+	set_filter("ether[42] % 3 = 1");
+	recorder.options.count = 20;
+	recorder.options.file_packets = 12;
+	recorded_publish(0, 10, T, 1);
+	recorded_publish_kind(0, 1, T + 10, 1, IBVCAP_PACKET_FLAG_ERROR, 0); /* 10 */
+	recorded_publish(0, 100, T + 11, 1);
+	cr_expect_eq(run_raw(), 0);
+	cr_assert_eq(n_raws, 2);
+	for (unsigned i = 0; i < 2; i++) {
+		const struct recording_account *account = &raws[i].account;
+
+		cr_expect_eq(account->until.sequence - account->from.sequence,
+		             account->written + account->filtered + account->errored);
+		cr_expect_eq(raws[i].n_rows, account->written + account->errored);
+		cr_expect_eq(sum_of(&raws[i], "filtered"), (json_int_t)account->filtered);
+		cr_expect_str_eq(json_string_value(json_object_get(raws[i].said, "filter")), "ether[42] % 3 = 1");
+		runs = json_object_get(raws[i].said, "runs");
+		cr_expect_eq(json_array_size(runs), 1, "rows that are left out end no run");
+		cr_expect_eq(json_integer_value(json_object_get(json_array_get(runs, 0), "sequence")),
+		             (json_int_t)raws[i].first);
+	}
+	cr_expect_eq(raws[0].first, 1);
+	cr_expect_eq(raws[0].account.errored, 1);
+	cr_expect_eq(raws[0].account.written + raws[1].account.written, 20);
+	cr_expect_eq(raws[0].account.until.sequence, raws[1].account.from.sequence);
+	cr_expect_eq(raws[1].account.verdict, IBVCAP_VERDICT_COMPLETE, "%x", raws[1].account.unknown);
+	cr_expect_eq(recorder.accounts[0].filtered, raws[0].account.filtered + raws[1].account.filtered);
+	row_filter_free(recorder.options.row_filter);
 }
 
 Test(raw_recorder, rows_until_the_count)

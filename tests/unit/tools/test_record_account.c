@@ -47,12 +47,13 @@ static void lose(unsigned i, uint64_t n)
 Test(record_account, an_account_is_the_difference_of_two_sums)
 {
 	make_source(0, 0, 1, "s");
-	parts[0].start = (struct record_sum){0, 1, 2, 3, 4, 5, 6, 7, 0, 0};
-	parts[0].end = (struct record_sum){0, 11, 22, 33, 44, 55, 66, 77, 0, 0};
+	parts[0].start = (struct record_sum){0, 1, 2, 9, 3, 4, 5, 6, 7, 0, 0};
+	parts[0].end = (struct record_sum){0, 11, 22, 99, 33, 44, 55, 66, 77, 0, 0};
 	parts[0].unwritten = 3;
 	account_of_sources(parts, sources, 1, accounts);
 	cr_expect_eq(accounts[0].written, 7);
 	cr_expect_eq(accounts[0].other_files, 20);
+	cr_expect_eq(accounts[0].filtered, 90);
 	cr_expect_eq(accounts[0].unwritten, 33);
 	cr_expect_eq(accounts[0].errored, 40);
 	cr_expect_eq(accounts[0].skipped, 50);
@@ -63,7 +64,7 @@ Test(record_account, an_account_is_the_difference_of_two_sums)
 	cr_expect_eq(accounts[0].flow, RECORDING_ACCOUNT_NO_FLOW);
 	cr_expect_str_eq(accounts[0].stream, "s");
 	cr_expect_eq(accounts[0].verdict, IBVCAP_VERDICT_INCOMPLETE);
-	cr_expect_eq(account_sum(&accounts[0]).published, 7 + 20 + 33 + 40 + 50 + 60 + 70);
+	cr_expect_eq(account_sum(&accounts[0]).published, 7 + 20 + 90 + 33 + 40 + 50 + 60 + 70);
 }
 
 Test(record_account, losses_of_a_stream_are_those_of_its_first_queue)
@@ -166,12 +167,14 @@ Test(record_account, counts_between_the_moments_are_in_the_account)
 
 /* ---- verdicts ------------------------------------------------------------------------------------ */
 
+static const char *filter;
+
 static void expect_verdict(enum ibvcap_verdict verdict, const char *text)
 {
 	char printed[ACCOUNT_VERDICT_BYTES];
 
 	cr_expect_eq(account_verdict_of_all(accounts, 3), verdict);
-	account_print_verdict(printed, sizeof(printed), accounts, 3);
+	account_print_verdict(printed, sizeof(printed), accounts, 3, filter);
 	cr_expect_str_eq(printed, text);
 }
 
@@ -194,6 +197,24 @@ Test(record_account, the_verdict_of_all_is_the_worst)
 	               "were read. the stream was removed from the configuration.");
 	accounts[0].unknown = accounts[1].unknown = 0;
 	expect_verdict(IBVCAP_VERDICT_INCOMPLETE, "Incomplete: 8 packets are missing.");
+	filter = "udp";
+	expect_verdict(IBVCAP_VERDICT_INCOMPLETE,
+	               "Incomplete: 8 packets are missing; maybe some of them match the filter.");
+}
+
+Test(record_account, with_a_filter_the_packets_that_match_are_complete)
+{
+	char of[600];
+	static char longest[9000];
+
+	filter = "src host 10.0.0.5";
+	accounts[0].filtered = 3;
+	accounts[2].filtered = 4;
+	expect_verdict(IBVCAP_VERDICT_COMPLETE,
+	               "Complete: every packet that matches 'src host 10.0.0.5', 7 others left out.");
+	memset(longest, 'x', sizeof(longest) - 1);
+	account_print_verdict(of, sizeof(of), accounts, 3, longest);
+	cr_expect(strstr(of, "', 7 others left out.") != NULL, "a long filter is cut, and the count is not: %s", of);
 }
 
 Test(record_account, each_recording_has_another_number)
@@ -203,7 +224,7 @@ Test(record_account, each_recording_has_another_number)
 
 Test(record_account, a_sum_is_printed_term_by_term)
 {
-	struct record_sum sum = {36, 1, 0, 3, 4, 5, 6, 7, 8, 9};
+	struct record_sum sum = {36, 1, 0, 0, 3, 4, 5, 6, 7, 8, 9};
 	char text[400];
 
 	record_sum_print(text, sizeof(text), &sum);
@@ -214,6 +235,9 @@ Test(record_account, a_sum_is_printed_term_by_term)
 	record_sum_print(text, sizeof(text), &sum);
 	cr_expect_str_eq(text, "published 72 = written 2 + other_files 4 + unwritten 6 + errored 8 + skipped 10 + "
 	                       "disk_wait 12 + lag 14; no_buffer 16 before that; restarts 18");
+	sum.filtered = 11;
+	record_sum_print(text, sizeof(text), &sum);
+	cr_expect(strstr(text, " + other_files 4 + filtered 11 + unwritten 6") != NULL, "%s", text);
 }
 
 /* ---- blocks -------------------------------------------------------------------------------------- */
@@ -247,7 +271,7 @@ Test(record_account, the_head_says_what_is_recorded)
 	make_source(1, 0, 1, "t");
 	strcpy(sources[0].interface, "interface x");
 	strcpy(sources[0].device, "mlx5_0");
-	strcpy(sources[0].filter, "port 5");
+	strcpy(sources[0].flows, "port 5");
 	strcpy(sources[0].clock, "clock c");
 	sources[0].sequence = json_pack("{s:i}", "offset", 4);
 	n = contents_write_head(blocks, sizeof(blocks), "because", sources, 2, 3);
@@ -270,6 +294,22 @@ Test(record_account, the_head_says_what_is_recorded)
 	cr_expect_eq(recording_next(&recording, &block), 0);
 	recording_close(&recording);
 	json_decref(sources[0].sequence);
+}
+
+Test(record_account, the_head_has_the_filter_and_the_flows)
+{
+	static uint8_t blocks[8192];
+
+	make_source(0, 0, 1, "s");
+	strcpy(sources[0].interface, "interface x");
+	strcpy(sources[0].flows, "10.0.0.1 port 5");
+	sources[0].filter = "src host 10.0.0.5";
+	open_blocks(blocks, contents_write_head(blocks, sizeof(blocks), NULL, sources, 1, 3));
+	cr_assert_eq(recording_next(&recording, &block), 1);
+	cr_assert_eq(recording_next(&recording, &block), 1);
+	expect_text(&block.interface.description, "interface x, only flow 3, filtered, of the flows: 10.0.0.1 port 5");
+	expect_text(&block.interface.filter, "src host 10.0.0.5");
+	recording_close(&recording);
 }
 
 Test(record_account, the_end_says_what_became_of_all_packets)

@@ -11,6 +11,7 @@
 static struct attached attached;
 static struct ibvcap_rx_losses card = IBVCAP_INIT(struct ibvcap_rx_losses);
 static struct losses queues[2];
+static const struct losses_place place = {.sequence = 1};
 
 /* The handle of these tests is one queue and the other: the device had dropped so many when its next block began. */
 static void record_block_behind(struct losses *queue, uint64_t no_buffer, uint64_t gap)
@@ -22,7 +23,7 @@ static void record_block_behind(struct losses *queue, uint64_t no_buffer, uint64
 	attached_publish(&attached, N);
 	cr_assert_eq(ibvcap_rx_acquire(attached.rx, &batch, N, 1, 0), N);
 	batch.gap = gap;
-	losses_of_batch(queue, attached.rx, &batch, 0);
+	losses_of_batch(queue, attached.rx, &batch, &place, 0);
 	cr_assert_eq(ibvcap_rx_release(attached.rx, &batch), 0);
 }
 
@@ -74,7 +75,7 @@ Test(record_losses, many_gaps_before_one_row_leave_no_cause_out)
 	for (uint64_t n = 1; n <= 20; n++) {
 		no_buffer += n;
 		record_block_behind(queue, no_buffer, 1000);
-		losses_of_error(queue);
+		losses_of_error(queue, &place);
 		cr_expect_eq(sum_ahead_of(" packets lost (skipped)", queue->text), 1000 * n, "%s", queue->text);
 		cr_expect_eq(sum_ahead_of(" packets lost (no_buffer)", queue->text), no_buffer, "%s", queue->text);
 		cr_expect(strstr(queue->text, "(errored)"), "%s", queue->text);
@@ -101,7 +102,7 @@ Test(record_losses, what_an_epoch_lost_is_told_in_the_file_in_which_it_ends)
 	record_block(queue, 0);
 	losses_written(queue);
 	record_block_behind(queue, 0, 300);
-	losses_of_error(queue);
+	losses_of_error(queue, &place);
 	cr_expect_eq(losses_untold(queue), 301);
 	losses_in_epoch(queue, queue->epoch);
 	cr_expect_eq(losses_untold(queue), 301, "the next row that is written tells of it");
@@ -128,7 +129,7 @@ Test(record_losses, a_restart_and_a_demotion_are_told_with_the_packets_around_th
 		attached.ring.meta[i].timestamp_ns = UINT64_C(1795334405000000002);
 	cr_assert_eq(ibvcap_rx_acquire(attached.rx, &batch, N, 1, 0), N);
 	batch.flags |= IBVCAP_RX_BATCH_FLAG_GAP_UNKNOWN | IBVCAP_RX_BATCH_FLAG_DEMOTED;
-	losses_of_batch(queue, attached.rx, &batch, 0);
+	losses_of_batch(queue, attached.rx, &batch, &place, 0);
 	cr_expect_eq(queue->sum.restarts, 1);
 	cr_expect_eq(queue->named.n[RECORDING_CAUSE_RESTARTS], 1);
 	cr_expect_eq(queue->pending, 0, "how many were lost is not known");

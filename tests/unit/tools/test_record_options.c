@@ -95,7 +95,8 @@ Test(record_options, each_option_sets_its_own_value)
 	EXPECT_NUMBER("s -w a -B 1048576", buffer_bytes, UINT64_C(1) << 40);
 	EXPECT_NUMBER("s -w a -j", json, true);
 	EXPECT_NUMBER("s -w a -y", sync, true);
-	EXPECT_NUMBER("s -w a -n", no_index, true);
+	EXPECT_NUMBER("s -w a --no-index", no_index, true);
+	EXPECT_NUMBER("s -w a -s 0", snap_bytes, UINT32_MAX);
 	EXPECT_NUMBER("s -w a -q", quiet, true);
 	cr_expect_not(options.silent);
 	EXPECT_NUMBER("s -w a -q -q", silent, true);
@@ -194,6 +195,42 @@ Test(record_options, options_that_contradict_each_other_are_refused)
 	expect_refused("s -w a%S -T loss", "without '%'");
 	expect_refused("s -w a -T udp:5", "any program of this machine");
 	expect_refused("s -w a -T never", "is wanted");
+}
+
+Test(record_options, a_filter_is_a_word_with_a_blank_or_an_option)
+{
+	char stream[] = "lidar", filter[] = "src host 10.0.0.5", name[] = "record", write[] = "-w", file[] = "a";
+	char *words[] = {name, stream, filter, write, file, NULL};
+
+	optind = 0;
+	cr_assert_eq(record_parse_arguments(5, words, &options), -1);
+	cr_assert_eq(options.n_streams, 1);
+	cr_expect_str_eq(options.streams[0], "lidar");
+	cr_expect_str_eq(options.filter, "src host 10.0.0.5");
+	PARSE("lidar imu -w a --filter udp");
+	cr_expect_eq(options.n_streams, 2);
+	cr_expect_str_eq(options.filter, "udp");
+	PARSE("lidar -w a");
+	cr_expect_null(options.filter);
+	expect_refused("lidar -w a --filter=", "1 to 8000 bytes");
+}
+
+Test(record_options, options_of_tcpdump_get_an_answer)
+{
+	expect_refused("-i eth0 -w a", "-i is an option of tcpdump: name a stream in its place; 'ibvcap status'");
+	expect_refused("s -w a -n", "-n is an option of tcpdump: leave it out");
+	expect_refused("s -w a -U",
+	               "-U is an option of tcpdump: leave it out: a packet is in the file within a second");
+	expect_refused("-D", "-D is an option of tcpdump: 'ibvcap status' lists");
+	for (const char *letter = "vexX"; *letter; letter++) {
+		char line[] = "s -w a -?";
+
+		line[sizeof(line) - 2] = *letter;
+		expect_refused(line, "ibvcap record STREAM -w - | tcpdump -r -");
+	}
+	expect_refused("-r a.pcapng", "'ibvcap info', 'ibvcap extract' and 'ibvcap replay' read files");
+	expect_refused("s -w a -Z tcpdump", "as the user who calls it");
+	expect_refused("s -w a -s -1", "without --snap, or with 0, packets are whole");
 }
 
 static int parse_with_output(const char *line, const char *output)

@@ -196,7 +196,7 @@ Test(record_source, a_stream_is_described_by_its_status)
 	source_describe(&sources[0], &options);
 	cr_expect_str_eq(sources[0].interface, "interface eth7, backend verbs");
 	cr_expect_str_eq(sources[0].device, "mlx5_0");
-	cr_expect_str_eq(sources[0].filter, "10.0.0.1 port 5; 10.0.0.2");
+	cr_expect_str_eq(sources[0].flows, "10.0.0.1 port 5; 10.0.0.2");
 	cr_expect_eq(strncmp(sources[0].clock, "clock ", 6), 0);
 	cr_expect(strstr(sources[0].clock, "; epoch 0000000000000063, first packet 0"), "%s", sources[0].clock);
 	cr_expect_not(sources[0].sequence);
@@ -204,7 +204,7 @@ Test(record_source, a_stream_is_described_by_its_status)
 	cr_assert_eq(source_open(&sources[1], &options, "test", 0), 0);
 	source_describe(&sources[1], &options);
 	cr_expect_str_eq(sources[1].interface, "");
-	cr_expect_str_eq(sources[1].filter, "");
+	cr_expect_str_eq(sources[1].flows, "");
 	cr_expect_eq(strncmp(sources[1].clock, "clock ", 6), 0);
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Compiles filters by libpcap, and runs them on packets in memory. */
-#include "tools/inspect/packet_filter.h"
+#include "tools/recording/packet_filter.h"
 
 #include <pcap/pcap.h>
 #include <stdio.h>
@@ -33,9 +33,9 @@ void packet_filter_free(struct packet_filter *filter)
 	free(filter);
 }
 
-bool packet_filter_takes(const struct packet_filter *filter, uint16_t link_type, const struct pcapng_packet *packet)
+bool packet_filter_takes(const struct packet_filter *filter, const uint8_t *frame, uint32_t bytes, uint32_t wire_bytes)
 {
-	const struct pcap_pkthdr head = {.caplen = packet->frame_bytes[0], .len = packet->wire_bytes};
+	const struct pcap_pkthdr head = {.caplen = bytes, .len = wire_bytes};
 
-	return link_type == PCAPNG_LINK_ETHERNET && pcap_offline_filter(&filter->program, &head, packet->frame[0]) > 0;
+	return pcap_offline_filter(&filter->program, &head, frame) > 0;
 }
