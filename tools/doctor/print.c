@@ -2,6 +2,7 @@
 /* Prints findings and the table of GIDs, as text or as JSON. */
 #include "tools/doctor/checks.h"
 
+#include "tools/common/terminal.h"
 #include "tools/json/text_to_json.h"
 
 #include <jansson.h>
@@ -96,7 +97,10 @@ void doctor_print_json(const struct doctor_facts *facts, const struct findings *
 
 static void print_finding(const struct finding *finding)
 {
-	printf("%-8s %-17s %s: %s\n", level_names[finding->level], finding->check, finding->subject, finding->found);
+	static const enum terminal_colour colours[] = {TERMINAL_GREEN, TERMINAL_YELLOW, TERMINAL_RED};
+
+	terminal_print(stdout, colours[finding->level], "%-8s", level_names[finding->level]);
+	printf(" %-17s %s: %s\n", finding->check, finding->subject, finding->found);
 	if (finding->level == FINDING_OK)
 		return;
 	printf("         wanted: %s\n", finding->wanted);

@@ -2,6 +2,7 @@
 /* Says what is in a recording, what is missing and why, and whether the file proves it. */
 
 #include "tools/common/report.h"
+#include "tools/common/terminal.h"
 #include "tools/inspect/inspect_file.h"
 #include "tools/inspect/inspect_set.h"
 #include "tools/json/text_to_json.h"
@@ -12,6 +13,11 @@
 #include <stdio.h>
 #include <string.h>
 #include <sysexits.h>
+
+static const enum terminal_colour verdict_colours[] = {[INSPECT_COMPLETE] = TERMINAL_GREEN,
+                                                       [INSPECT_NOT_PROVEN] = TERMINAL_YELLOW,
+                                                       [INSPECT_INCOMPLETE] = TERMINAL_RED,
+                                                       [INSPECT_DAMAGED] = TERMINAL_RED};
 
 /* ---- text ---------------------------------------------------------------------------------------- */
 
@@ -117,7 +123,7 @@ static void print_file(const struct inspect_file *file, uint64_t gaps)
 	if (sum->closing[0])
 		printf("  the recorder said: %s\n", sum->closing);
 	inspect_print_finding(verdict, sizeof(verdict), &file->finding);
-	printf("  %s\n", verdict);
+	terminal_print(stdout, verdict_colours[file->finding.verdict], "  %s\n", verdict);
 }
 
 /* ---- the command --------------------------------------------------------------------------------- */
@@ -176,7 +182,8 @@ static int look_at_set(struct inspect_set *set, json_t *all)
 		                                inspect_verdict_word(&finding), "verdict", text_to_json(verdict)));
 	else {
 		inspect_set_print(set);
-		printf("all %u files together: %s\n", set->n_files, verdict);
+		terminal_print(stdout, verdict_colours[finding.verdict], "all %u files together: %s\n", set->n_files,
+		               verdict);
 	}
 	return inspect_exit_code(finding.verdict);
 }

@@ -3,6 +3,7 @@
 #include "tools/receive/recv.h"
 
 #include "tools/common/report.h"
+#include "tools/common/terminal.h"
 #include "tools/send/pattern.h"
 #include "tools/status/status_view.h"
 
@@ -109,10 +110,12 @@ void recv_tell_failed(const struct recv_options *options, const struct ibvcap_rx
 
 void recv_print_rate(double seconds, double interval, const struct recv_totals *now, const struct recv_totals *before)
 {
-	printf("%6.1f s  %10.0f packets/s  %8.3f Gb/s  gaps %" PRIu64 " (%" PRIu64 " packets skipped)\n", seconds,
+	printf("%6.1f s  %10.0f packets/s  %8.3f Gb/s  gaps %" PRIu64 " (%" PRIu64 " packets skipped)", seconds,
 	       (double)(now->packets - before->packets) / interval,
 	       (double)(now->bytes - before->bytes) * 8e-9 / interval, now->gaps - before->gaps,
 	       now->skipped - before->skipped);
+	terminal_print_lost(stdout, now->skipped, now->packets + now->skipped);
+	putchar('\n');
 }
 
 /* ---- latency ------------------------------------------------------------------------------------- */

@@ -3,6 +3,7 @@
 #include "tools/record/recorder.h"
 
 #include "daemon/base/time.h"
+#include "tools/common/terminal.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -32,7 +33,7 @@ static void print_head_room(const struct recorder *recorder, double bytes_per_se
 void recorder_print_progress(struct recorder *recorder, uint64_t now_ns)
 {
 	struct record_sum all = {0};
-	uint64_t n_filtered = 0;
+	uint64_t n_filtered = 0, lost;
 	double seconds = (double)(now_ns - recorder->printed_ns) * 1e-9;
 	uint64_t disk_bytes = atomic_load(&recorder->writer.bytes);
 	unsigned n_unused;
@@ -54,8 +55,11 @@ void recorder_print_progress(struct recorder *recorder, uint64_t now_ns)
 		fprintf(stderr, "  buffers %u %% full", 100 - 100 * n_unused / recorder->writer.n_buffers);
 	if (recorder->options.filter)
 		fprintf(stderr, "  filtered %" PRIu64, n_filtered);
-	fprintf(stderr, "  skipped %" PRIu64 "  disk_wait %" PRIu64 "  no_buffer %" PRIu64 "  errored %" PRIu64 "\n",
+	fprintf(stderr, "  skipped %" PRIu64 "  disk_wait %" PRIu64 "  no_buffer %" PRIu64 "  errored %" PRIu64,
 	        all.skipped, all.disk_wait, all.no_buffer, all.errored);
+	lost = all.skipped + all.disk_wait + all.no_buffer + all.errored;
+	terminal_print_lost(stderr, lost, lost + recorder->n_packets + n_filtered);
+	fputc('\n', stderr);
 	recorder->printed_ns = now_ns;
 	recorder->printed_packets = recorder->n_packets;
 	recorder->printed_bytes = recorder->n_bytes;

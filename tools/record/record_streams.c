@@ -3,6 +3,7 @@
 #include "daemon/base/time.h"
 #include "tools/common/report.h"
 #include "tools/common/stop_signal.h"
+#include "tools/common/terminal.h"
 #include "tools/record/record_file.h"
 #include "tools/record/recorder.h"
 #include "tools/record/row_filter.h"
@@ -204,7 +205,11 @@ static int end_record(const struct recorder *recorder, unsigned which, int r)
 		}
 		account_print_verdict(text, sizeof(text), recorder->accounts, recorder->n_sources,
 		                      recorder->options.filter);
-		fprintf(stderr, "%s\n", text);
+		terminal_print(stderr,
+		               verdict == IBVCAP_VERDICT_COMPLETE     ? TERMINAL_GREEN
+		               : verdict == IBVCAP_VERDICT_INCOMPLETE ? TERMINAL_RED
+		                                                      : TERMINAL_YELLOW,
+		               "%s\n", text);
 	}
 	if (recorder->writer.error)
 		return recorder->writer.error == EPIPE ? EX_OK : EX_IOERR;

@@ -5,6 +5,7 @@
 #include "daemon/base/time.h"
 #include "tools/common/report.h"
 #include "tools/common/stop_signal.h"
+#include "tools/common/terminal.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -125,6 +126,7 @@ static void tx_run_tick(struct tx_run *run)
 		       now.errored - printed->errored, now.late - printed->late);
 		if (run->skipped)
 			printf("  skipped %" PRIu64 " so far", run->skipped);
+		terminal_print_lost(stdout, now.errored, now.completed + now.errored);
 		putchar('\n');
 	}
 	run->printed = now;

@@ -3,6 +3,7 @@
 #include "tools/status/why_print.h"
 
 #include "tools/common/report.h"
+#include "tools/common/terminal.h"
 #include "tools/common/user_name.h"
 #include "tools/status/status_view.h"
 #include "tools/status/why.h"
@@ -92,14 +93,17 @@ static void print_last_loss(const struct why_line *line)
 
 static void print_why_lines(const struct why_report *report, const struct ibvcap_status_consumer *consumer)
 {
+	static const enum terminal_colour colours[] = {
+		[WHY_OK] = TERMINAL_GREEN, [WHY_NOTE] = TERMINAL_YELLOW, [WHY_LOSS] = TERMINAL_RED};
+
 	for (uint32_t i = 0; i < report->n_lines; i++) {
 		const struct why_line *line = &report->lines[i];
 
 		if (line->consumer != consumer)
 			continue;
-		printf("  %-4s  %-13s %12" PRIu64 "  %s\n",
-		       line->level == WHY_LOSS ? "LOSS" : why_level_names[line->level], line->term, line->value,
-		       line->cause);
+		terminal_print(stdout, colours[line->level], "  %-4s",
+		               line->level == WHY_LOSS ? "LOSS" : why_level_names[line->level]);
+		printf("  %-13s %12" PRIu64 "  %s\n", line->term, line->value, line->cause);
 		if (line->last)
 			print_last_loss(line);
 		if (line->remedy)
