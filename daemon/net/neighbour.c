@@ -1,7 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Keeps next hops current: looks them up in bounded rounds, and marks those that a kernel event may have changed. */
+/*
+ * Keeps next hops current: looks them up in bounded rounds, and marks those that a kernel event may have changed. A
+ * thread asks the kernel, because the answers wait for rtnl, a lock that others may hold for long. The event loop draws
+ * the conclusions.
+ */
 #include "daemon/net/neighbour.h"
 
+#include "daemon/base/background.h"
 #include "daemon/base/log.h"
 #include "daemon/flow/flow.h"
 #include "daemon/net/neighbour_probe.h"
@@ -20,9 +25,25 @@
 #define ASK_AGAIN_US   UINT64_C(5000000) /* after no answer; the kernel itself tries for 3 s */
 #define ASK_APART_US   UINT64_C(1000000)
 #define GIVE_UP_US     UINT64_C(10000000)
-#define ROUND_APART_US UINT64_C(20000) /* between two rounds of lookups, however many events there are */
-#define ROUND_MAX      64              /* lookups in a round, which take about a millisecond */
+#define ROUND_APART_US UINT64_C(20000)    /* between two rounds of lookups, however many events there are */
+#define ROUND_MAX      64                 /* lookups in a round, which take about a millisecond */
+#define ROUND_LONG_US  UINT64_C(10000000) /* no round takes that long unless rtnl is held */
+#define END_US         UINT64_C(1000000)
 #define NUD_HAS_MAC    (NUD_REACHABLE | NUD_STALE | NUD_DELAY | NUD_PROBE | NUD_PERMANENT | NUD_NOARP)
+
+/* What the kernel says of a next hop. A result is -errno if there is no answer, or if it was not asked for. */
+struct answers {
+	int link_result, route_result, neighbour_result;
+	struct rtnl_link link;
+	struct rtnl_route route;
+	struct rtnl_neighbour neighbour;
+};
+
+struct lookup {
+	struct neighbour *neighbour; /* the event loop's; NULL: it was removed meanwhile */
+	struct neighbour_wanted wanted;
+	struct answers answers;
+};
 
 struct neighbour {
 	TAILQ_ENTRY(neighbour) link;
@@ -40,10 +61,17 @@ struct neighbours {
 	sd_event *event;
 	sd_event_source *events;
 	sd_event_source *timer;
-	struct mnl_socket *requests;
+	struct mnl_socket *requests; /* of new neighbours */
 	struct mnl_socket *groups;
 	struct neighbour_probe probe;
 	uint64_t round_us; /* time of the last round */
+
+	/* The round on its way; the thread's until the job is done. */
+	struct background *thread;
+	struct background_job job;
+	struct mnl_socket *round_requests;
+	struct lookup round[ROUND_MAX];
+	uint32_t n_round; /* 0: none is */
 };
 
 static uint64_t neighbours_now_us(const struct neighbours *neighbours)
@@ -54,40 +82,59 @@ static uint64_t neighbours_now_us(const struct neighbours *neighbours)
 	return us;
 }
 
-/* ---- the lookup of one next hop -------------------------------------------------------------------- */
+/* ---- what the kernel says: any thread --------------------------------------------------------------- */
 
-static enum next_hop_state neighbour_look_up_link(struct neighbour *neighbour, struct next_hop *next,
-                                                  struct rtnl_link *link)
+static bool needs_neighbour(const struct neighbour_wanted *wanted)
 {
-	int r = rtnl_get_link(neighbour->neighbours->requests, neighbour->wanted.interface_index, link);
+	return !wanted->has_mac && !config_is_multicast(&wanted->destination);
+}
 
-	if (r < 0 || !link->up)
+static const struct config_address *address_to_resolve(const struct neighbour_wanted *wanted,
+                                                       const struct rtnl_route *route)
+{
+	return route->gateway.family != AF_UNSPEC ? &route->gateway : &wanted->destination;
+}
+
+static void ask_kernel(struct mnl_socket *requests, const struct neighbour_wanted *wanted, struct answers *answers)
+{
+	answers->route_result = answers->neighbour_result = -ENODATA;
+	answers->link_result = rtnl_get_link(requests, wanted->interface_index, &answers->link);
+	if (answers->link_result < 0 || !answers->link.up ||
+	    (!needs_neighbour(wanted) && wanted->source.family != AF_UNSPEC))
+		return;
+	answers->route_result =
+		rtnl_get_route(requests, wanted->interface_index, &wanted->destination, &answers->route);
+	if (answers->route_result == 0 && needs_neighbour(wanted) && answers->link.has_mac)
+		answers->neighbour_result =
+			rtnl_get_neighbour(requests, wanted->interface_index,
+		                           address_to_resolve(wanted, &answers->route), &answers->neighbour);
+}
+
+/* ---- what follows for one next hop ----------------------------------------------------------------- */
+
+static enum next_hop_state neighbour_take_link(const struct answers *answers, struct next_hop *next)
+{
+	if (answers->link_result < 0 || !answers->link.up)
 		return NEXT_HOP_LINK_DOWN;
-	next->mtu = link->mtu;
-	memcpy(next->source_mac, link->mac, sizeof(next->source_mac));
+	next->mtu = answers->link.mtu;
+	memcpy(next->source_mac, answers->link.mac, sizeof(next->source_mac));
 	return NEXT_HOP_READY;
 }
 
-static enum next_hop_state neighbour_look_up_route(struct neighbour *neighbour, struct next_hop *next,
-                                                   const struct rtnl_link *link)
+static enum next_hop_state neighbour_take_route(const struct neighbour_wanted *wanted, const struct answers *answers,
+                                                struct next_hop *next)
 {
-	const struct neighbour_wanted *wanted = &neighbour->wanted;
-	bool needs_neighbour = !wanted->has_mac && !config_is_multicast(&wanted->destination);
-	struct rtnl_route route;
-	int r;
-
 	next->source = wanted->source;
-	if (!needs_neighbour && wanted->source.family != AF_UNSPEC)
+	if (!needs_neighbour(wanted) && wanted->source.family != AF_UNSPEC)
 		return NEXT_HOP_READY;
-	r = rtnl_get_route(neighbour->neighbours->requests, wanted->interface_index, &wanted->destination, &route);
-	if (r < 0)
+	if (answers->route_result < 0)
 		return NEXT_HOP_NO_ROUTE;
-	if (needs_neighbour && route.type != RTN_UNICAST)
+	if (needs_neighbour(wanted) && answers->route.type != RTN_UNICAST)
 		return NEXT_HOP_NOT_A_HOST;
-	if (needs_neighbour && link->has_mac)
-		next->address = route.gateway.family != AF_UNSPEC ? route.gateway : wanted->destination;
+	if (needs_neighbour(wanted) && answers->link.has_mac)
+		next->address = *address_to_resolve(wanted, &answers->route);
 	if (next->source.family == AF_UNSPEC)
-		next->source = route.source;
+		next->source = answers->route.source;
 	return next->source.family == AF_UNSPEC ? NEXT_HOP_NO_SOURCE : NEXT_HOP_READY;
 }
 
@@ -123,11 +170,12 @@ static enum next_hop_state neighbour_wait_for_answer(struct neighbour *neighbour
 	return is_kept ? NEXT_HOP_READY : gives_up ? NEXT_HOP_NO_ANSWER : NEXT_HOP_ASKED_FOR;
 }
 
-static enum next_hop_state neighbour_look_up_mac(struct neighbour *neighbour, struct next_hop *next, uint64_t now)
+static enum next_hop_state neighbour_take_mac(struct neighbour *neighbour, const struct answers *answers,
+                                              struct next_hop *next, uint64_t now)
 {
 	const struct neighbour_wanted *wanted = &neighbour->wanted;
-	struct rtnl_neighbour found;
-	int r;
+	const struct rtnl_neighbour *found = &answers->neighbour;
+	int r = answers->neighbour_result;
 
 	if (next->address.family == AF_UNSPEC) {
 		if (config_is_multicast(&wanted->destination))
@@ -136,17 +184,16 @@ static enum next_hop_state neighbour_look_up_mac(struct neighbour *neighbour, st
 			memcpy(next->mac, wanted->mac, sizeof(next->mac));
 		return NEXT_HOP_READY;
 	}
-	r = rtnl_get_neighbour(neighbour->neighbours->requests, wanted->interface_index, &next->address, &found);
-	if (r == 0 && (found.state & NUD_FAILED)) {
+	if (r == 0 && (found->state & NUD_FAILED)) {
 		neighbour_ask_for(neighbour, next, now, ASK_AGAIN_US);
 		neighbour->look_us = now + ASK_AGAIN_US;
 		return NEXT_HOP_NO_ANSWER;
 	}
-	if (r < 0 || !(found.state & NUD_HAS_MAC) || !found.has_mac)
+	if (r < 0 || !(found->state & NUD_HAS_MAC) || !found->has_mac)
 		return neighbour_wait_for_answer(neighbour, next, now);
 	neighbour->waiting_us = 0;
-	memcpy(next->mac, found.mac, sizeof(next->mac));
-	if (found.state & NUD_STALE) /* it may have gone, and the kernel checks only when it sends something itself */
+	memcpy(next->mac, found->mac, sizeof(next->mac));
+	if (found->state & NUD_STALE) /* it may have gone, and the kernel checks only when it sends something itself */
 		neighbour_ask_for(neighbour, next, now, ASK_APART_US);
 	return NEXT_HOP_READY;
 }
@@ -163,19 +210,17 @@ static void neighbour_log(const struct neighbour *neighbour)
 }
 
 /* True: the next hop has changed. */
-static bool neighbour_look_up(struct neighbour *neighbour, uint64_t now)
+static bool neighbour_take(struct neighbour *neighbour, const struct answers *answers, uint64_t now)
 {
-	struct rtnl_link link = {0};
 	struct next_hop next;
 
 	memset(&next, 0, sizeof(next)); /* also clears padding, since next hops are compared as bytes */
-	neighbour->dirty = false;
 	neighbour->look_us = now + LOOK_AGAIN_US;
-	next.state = neighbour_look_up_link(neighbour, &next, &link);
+	next.state = neighbour_take_link(answers, &next);
 	if (next.state == NEXT_HOP_READY)
-		next.state = neighbour_look_up_route(neighbour, &next, &link);
+		next.state = neighbour_take_route(&neighbour->wanted, answers, &next);
 	if (next.state == NEXT_HOP_READY)
-		next.state = neighbour_look_up_mac(neighbour, &next, now);
+		next.state = neighbour_take_mac(neighbour, answers, &next, now);
 	if (memcmp(&next, &neighbour->next_hop, sizeof(next)) == 0)
 		return false;
 	memcpy(&neighbour->next_hop, &next, sizeof(next));
@@ -191,7 +236,7 @@ static void neighbours_set_timer(struct neighbours *neighbours)
 	const struct neighbour *neighbour;
 
 	TAILQ_FOREACH (neighbour, &neighbours->all, link) {
-		uint64_t look_us = neighbour->dirty ? 0 : neighbour->look_us;
+		uint64_t look_us = neighbours->n_round ? UINT64_MAX : neighbour->dirty ? 0 : neighbour->look_us;
 
 		at = look_us < at ? look_us : at;
 	}
@@ -199,7 +244,35 @@ static void neighbours_set_timer(struct neighbours *neighbours)
 	sd_event_source_set_enabled(neighbours->timer, at == UINT64_MAX ? SD_EVENT_OFF : SD_EVENT_ONESHOT);
 }
 
-/* A neighbour that was looked up moves to the end, so those left over are first in the next round. */
+static struct neighbours *neighbours_of(struct background_job *job)
+{
+	return (struct neighbours *)((char *)job - offsetof(struct neighbours, job));
+}
+
+static void round_work(struct background_job *job)
+{
+	struct neighbours *neighbours = neighbours_of(job);
+
+	for (uint32_t i = 0; i < neighbours->n_round; i++)
+		ask_kernel(neighbours->round_requests, &neighbours->round[i].wanted, &neighbours->round[i].answers);
+}
+
+static void round_done(struct background_job *job)
+{
+	struct neighbours *neighbours = neighbours_of(job);
+	uint64_t now = neighbours_now_us(neighbours);
+
+	for (uint32_t i = 0; i < neighbours->n_round; i++) {
+		struct neighbour *neighbour = neighbours->round[i].neighbour;
+
+		if (neighbour && neighbour_take(neighbour, &neighbours->round[i].answers, now))
+			neighbour->wanted.changed(neighbour->wanted.context, &neighbour->next_hop);
+	}
+	neighbours->n_round = 0;
+	neighbours_set_timer(neighbours);
+}
+
+/* A neighbour that is looked up moves to the end, so those left over are first in the next round. */
 static int on_neighbours_timer(sd_event_source *source, uint64_t time_us, void *context)
 {
 	struct neighbours *neighbours = context;
@@ -216,11 +289,13 @@ static int on_neighbours_timer(sd_event_source *source, uint64_t time_us, void *
 			continue;
 		TAILQ_REMOVE(&neighbours->all, neighbour, link);
 		TAILQ_INSERT_TAIL(&neighbours->all, neighbour, link);
-		n++;
-		if (neighbour_look_up(neighbour, now))
-			neighbour->wanted.changed(neighbour->wanted.context, &neighbour->next_hop);
+		neighbour->dirty = false; /* an event of the kernel from here on causes another lookup */
+		neighbours->round[n++] = (struct lookup){.neighbour = neighbour, .wanted = neighbour->wanted};
 	}
+	neighbours->n_round = n;
 	neighbours_set_timer(neighbours);
+	if (n)
+		background_add(neighbours->thread, &neighbours->job);
 	return 0;
 }
 
@@ -302,6 +377,10 @@ static int neighbours_open(struct neighbours *neighbours)
 	int r = rtnl_open(&neighbours->requests, NETLINK_ROUTE);
 
 	if (r == 0)
+		r = rtnl_open(&neighbours->round_requests, NETLINK_ROUTE);
+	if (r == 0)
+		r = background_new(&neighbours->thread, neighbours->event, "next-hops", 0);
+	if (r == 0)
 		r = rtnl_open_events(&neighbours->groups, groups, sizeof(groups) / sizeof(groups[0]));
 	if (r == 0)
 		r = neighbour_probe_open(&neighbours->probe);
@@ -325,6 +404,7 @@ int neighbours_new(struct neighbours **neighbours, sd_event *event, struct failu
 		return failure_no_memory(failure);
 	TAILQ_INIT(&n->all);
 	n->event = sd_event_ref(event);
+	n->job = (struct background_job){.work = round_work, .done = round_done, .allowance_us = ROUND_LONG_US};
 	n->probe = (struct neighbour_probe){-1, -1};
 	r = neighbours_open(n);
 	if (r < 0) {
@@ -341,6 +421,11 @@ void neighbours_free(struct neighbours *neighbours)
 {
 	if (!neighbours)
 		return;
+	if (neighbours->thread) {
+		background_drain(neighbours->thread, END_US);
+		if (!background_abandon(neighbours->thread)) /* it has all that follows until the process ends */
+			return;
+	}
 	sd_event_source_disable_unref(neighbours->events);
 	sd_event_source_disable_unref(neighbours->timer);
 	sd_event_unref(neighbours->event);
@@ -349,12 +434,15 @@ void neighbours_free(struct neighbours *neighbours)
 		mnl_socket_close(neighbours->groups);
 	if (neighbours->requests)
 		mnl_socket_close(neighbours->requests);
+	if (neighbours->round_requests)
+		mnl_socket_close(neighbours->round_requests);
 	free(neighbours);
 }
 
 int neighbours_add(struct neighbours *neighbours, const struct neighbour_wanted *wanted, struct neighbour **neighbour)
 {
 	struct neighbour *n = calloc(1, sizeof(*n));
+	struct answers answers = {0};
 
 	if (!n)
 		return -ENOMEM;
@@ -362,7 +450,8 @@ int neighbours_add(struct neighbours *neighbours, const struct neighbour_wanted 
 	n->wanted = *wanted;
 	n->next_hop.state = NEXT_HOP_ASKED_FOR;
 	TAILQ_INSERT_TAIL(&neighbours->all, n, link);
-	neighbour_look_up(n, neighbours_now_us(neighbours));
+	ask_kernel(neighbours->requests, wanted, &answers);
+	neighbour_take(n, &answers, neighbours_now_us(neighbours));
 	neighbours_set_timer(neighbours);
 	*neighbour = n;
 	return 0;
@@ -373,6 +462,9 @@ void neighbours_remove(struct neighbour *neighbour)
 	if (!neighbour)
 		return;
 	TAILQ_REMOVE(&neighbour->neighbours->all, neighbour, link);
+	for (uint32_t i = 0; i < neighbour->neighbours->n_round; i++)
+		if (neighbour->neighbours->round[i].neighbour == neighbour)
+			neighbour->neighbours->round[i].neighbour = NULL;
 	neighbours_set_timer(neighbour->neighbours);
 	free(neighbour);
 }

@@ -10,7 +10,8 @@
  * (after 10 s at most), when the route changes, and when the link goes down. Routes are looked up by destination and
  * interface; policy rules (ip-rule(8)) that depend on more are not followed.
  *
- * Control thread only. Nothing blocks; the number of lookups at a time is bounded, whatever events the kernel sends.
+ * Control thread only. Only neighbours_add() waits for the kernel; later lookups are made by a thread. The number of
+ * lookups at a time is bounded, whatever events the kernel sends.
  */
 #ifndef DAEMON_NET_NEIGHBOUR_H
 #define DAEMON_NET_NEIGHBOUR_H
@@ -41,7 +42,7 @@ int neighbours_new(struct neighbours **neighbours, sd_event *event, struct failu
 /** All neighbours have been removed before. NULL is fine. */
 void neighbours_free(struct neighbours *neighbours);
 
-/** Look up a next hop and keep it current. 0 or -ENOMEM. */
+/** Look up a next hop, which may wait for rtnl, and keep it current. 0 or -ENOMEM. */
 int neighbours_add(struct neighbours *neighbours, const struct neighbour_wanted *wanted, struct neighbour **neighbour);
 /** NULL is fine. */
 void neighbours_remove(struct neighbour *neighbour);

@@ -7,8 +7,11 @@
 #include <arpa/inet.h>
 #include <criterion/new/assert.h>
 #include <errno.h>
+#include <dlfcn.h>
 #include <fcntl.h>
+#include <libmnl/libmnl.h>
 #include <net/if.h>
+#include <stdatomic.h>
 #include <stdarg.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -405,4 +408,44 @@ Test(neighbour, an_address_of_this_machine_is_known_for_one)
 
 	cr_expect(net_has_address(index, &own) && net_has_address(index, &own6));
 	cr_expect(not(net_has_address(index, &other) || net_has_address(index, &other6)));
+}
+
+/* ---- rtnl is held ---------------------------------------------------------------------------------- */
+
+static _Atomic bool is_rtnl_held, waits_for_rtnl;
+
+/* A request of another thread waits, as in the kernel, which takes rtnl within sendmsg(). */
+ssize_t mnl_socket_sendto(const struct mnl_socket *socket, const void *bytes, size_t n)
+{
+	ssize_t (*real)(const struct mnl_socket *, const void *, size_t) = dlsym(RTLD_NEXT, "mnl_socket_sendto");
+
+	for (; is_rtnl_held; usleep(1000)) {
+		cr_assert(ne(int, gettid(), getpid()), "the event loop waits for rtnl");
+		waits_for_rtnl = true;
+	}
+	return real(socket, bytes, n);
+}
+
+Test(neighbour, the_event_loop_goes_on_while_rtnl_is_held)
+{
+	want("10.0.0.2", NULL, NULL);
+	wait_for(has_mac(PEER_MAC));
+	is_rtnl_held = true;
+	run("ip link set test0 mtu 1400");
+	wait_for(waits_for_rtnl);
+	cr_expect(has_mac(PEER_MAC) && now.mtu != 1400, "what was known stays");
+	is_rtnl_held = false;
+	wait_for(now.mtu == 1400);
+
+	waits_for_rtnl = false;
+	is_rtnl_held = true;
+	run("ip link set test0 mtu 1300");
+	wait_for(waits_for_rtnl);
+	neighbours_remove(neighbour);
+	neighbour = NULL;
+	is_rtnl_held = false;
+	n_told = 0;
+	for (double until = seconds() + 0.3; seconds() < until;)
+		cr_assert(ge(int, sd_event_run(event, 50000), 0));
+	cr_expect(eq(u32, n_told, 0), "of one that was removed");
 }
