@@ -367,7 +367,8 @@ def test_datagrams_that_are_joined_in_a_tunnel_are_one_row(net, wire, joining): 
         pytest.skip(f"vxlan: {added.stderr}")
     try:
         conftest.run(*ip, "address", "add", "10.99.0.1/24", "dev", "vx77")
-        conftest.run(*ip, "link", "set", "vx77", "up", "addrgenmode", "none")
+        conftest.run(*ip, "link", "set", "vx77", "addrgenmode", "none")  # before it is up, or it sends for an address
+        conftest.run(*ip, "link", "set", "vx77", "up")
         conftest.run(*ip, "neighbour", "add", "10.99.0.2", "lladdr", "02:00:00:00:00:02", "dev", "vx77")
         it = Probe(on_interface(wire, "-S", "4096", "-q", "64", wire.interface))
         it.open_flow(64, wire.address, 4789)

@@ -259,6 +259,8 @@ def test_fragments_of_attackers_at_full_speed(build, daemon, net, narrow, consum
 
 def test_the_sum_is_exact_in_every_moment_while_streams_and_flows_change(daemon, narrow):
     """Datagrams come garbled, and all the time flows and streams are added and removed."""
+    if conftest.BACKEND == "verbs":
+        pytest.skip("a card steers fragments by address, so two streams of one address overlap")
     chance = random.Random(N_SEEDS)
     captured = [chance.randbytes(SIZE) for _ in range(8)]
     both = [conftest.flow(port, narrow.address) for port in (7502, 7505)]

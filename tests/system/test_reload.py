@@ -248,7 +248,7 @@ def test_who_loses_a_right_is_put_out_and_nobody_else(daemon, wire, consumer, ib
     (lambda wire: [small(wire, flows=[conftest.flow(7502, "ff15::1")])], "bytes of headers"),
     (lambda wire: [small(wire, payload_sise=512)], "payload_sise"),
     (lambda wire: [small(wire), small(wire, name="again")], "overlaps"),
-    (lambda wire: [small(wire, name="renamed")], "take that one out, reload"),
+    (lambda wire: [small(wire, name="renamed", payload_size=512)], "take that one out, reload"),
     (lambda wire: [small(wire, flows=[conftest.flow(7502, wire.address, source="10.77.0.9")])], "take that one out"),
     (lambda wire: [small(wire, flows=flows(wire, 7502, 7509)),
                    small(wire, name="far", port=7503, interface="gone0")], "gone0"),
