@@ -271,7 +271,7 @@ void inspect_judge(struct inspect_finding *finding, const struct inspect_sum *su
                    const struct inspect_numbers *numbers, int end, const char *error)
 {
 	uint32_t unknown = unknown_of(sum);
-	uint64_t missing = 0, more_of_card, late;
+	uint64_t missing = 0, n_cut = 0, more_of_card, late;
 
 	*finding = (struct inspect_finding){0};
 	find_damage(finding, sum, end, error);
@@ -279,6 +279,8 @@ void inspect_judge(struct inspect_finding *finding, const struct inspect_sum *su
 		find_origin(finding, sum);
 	for (uint32_t i = 0; i < sum->n_sources; i++)
 		missing += missing_of(&sum->sources[i]);
+	for (uint32_t i = 0; i < sum->n_sources; i++)
+		n_cut += sum->sources[i].n_cut;
 	if (missing)
 		inspect_say(finding, INSPECT_INCOMPLETE, "%" PRIu64 " packets are missing", missing);
 	find_lost_numbers(finding, numbers);
@@ -292,6 +294,8 @@ void inspect_judge(struct inspect_finding *finding, const struct inspect_sum *su
 	if (finding->verdict > INSPECT_COMPLETE)
 		return;
 	say_complete(finding, sum, numbers);
+	if (n_cut)
+		inspect_say(finding, INSPECT_COMPLETE, "%" PRIu64 " are cut: the file has only their beginning", n_cut);
 	count_more_of_card(sum, &more_of_card, &late);
 	if (more_of_card)
 		inspect_say(finding, INSPECT_COMPLETE,

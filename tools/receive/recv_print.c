@@ -254,6 +254,12 @@ static void recv_print_verdict(const struct recv_summary *summary)
 	const struct ibvcap_rx_account *account = &summary->account;
 
 	printf("%s\n", ibvcap_verdict_word(recv_verdict(summary)));
+	if (!summary->totals->packets)
+		printf("  no packet came; 'ibvcap why %s' says why\n", summary->options->stream);
+	if (summary->totals->flagged[RECV_FLAG_TRUNCATED])
+		printf("  %" PRIu64 " packets were longer than their rows, which have only their beginning: raise "
+		       "payload_size of the stream\n",
+		       summary->totals->flagged[RECV_FLAG_TRUNCATED]);
 	if (!has_account(summary)) {
 		puts("  a tap is not told what the network card lost");
 		return;

@@ -157,6 +157,14 @@ static json_t *recorded_source_to_json(const struct source *source, const struct
 	return object;
 }
 
+/* A file that could not be written to its end proves nothing, also if no packet is known to be missing. */
+static enum ibvcap_verdict verdict_of(const struct recorder *recorder)
+{
+	enum ibvcap_verdict verdict = account_verdict_of_all(recorder->accounts, recorder->n_sources);
+
+	return verdict == IBVCAP_VERDICT_COMPLETE && recorder->writer.error ? IBVCAP_VERDICT_NOT_PROVEN : verdict;
+}
+
 static void print_record_json(const struct recorder *recorder)
 {
 	const struct writer *writer = &recorder->writer;
@@ -171,9 +179,7 @@ static void print_record_json(const struct recorder *recorder)
 	                (json_int_t)writer->n_files, "deleted", (json_int_t)writer->window.n_deleted, "bytes",
 	                (json_int_t)writer->bytes, "disk_wait_ms", (json_int_t)(recorder->waited_ns / 1000000), "error",
 	                writer->error);
-	json_object_set_new(
-		all, "verdict",
-		json_string(ibvcap_verdict_word(account_verdict_of_all(recorder->accounts, recorder->n_sources))));
+	json_object_set_new(all, "verdict", json_string(ibvcap_verdict_word(verdict_of(recorder))));
 	if (recorder->options.filter)
 		json_object_set_new(all, "filter", json_string(recorder->options.filter));
 	if (recorder->options.why)
@@ -183,10 +189,23 @@ static void print_record_json(const struct recorder *recorder)
 	json_decref(all);
 }
 
+/* The account has every packet, and of some only the beginning. */
+static void append_truncated(char *text, size_t bytes, const struct recorder *recorder)
+{
+	uint64_t n = 0;
+
+	for (unsigned i = 0; i < recorder->n_sources; i++)
+		n += recorder->sources[i].n_truncated;
+	if (n)
+		snprintf(text + strlen(text), bytes - strlen(text),
+		         " %" PRIu64 " are cut: they were longer than their rows; raise payload_size of the stream.",
+		         n);
+}
+
 /* The exit code. r: how reading ended, of the source that had it. */
 static int end_record(const struct recorder *recorder, unsigned which, int r)
 {
-	enum ibvcap_verdict verdict = account_verdict_of_all(recorder->accounts, recorder->n_sources);
+	enum ibvcap_verdict verdict = verdict_of(recorder);
 	int code;
 
 	if (recorder->options.json)
@@ -205,6 +224,9 @@ static int end_record(const struct recorder *recorder, unsigned which, int r)
 		}
 		account_print_verdict(text, sizeof(text), recorder->accounts, recorder->n_sources,
 		                      recorder->options.filter);
+		if (recorder->writer.error && verdict == IBVCAP_VERDICT_NOT_PROVEN)
+			snprintf(text, sizeof(text), "Not proven: the recording could not be written to its end.");
+		append_truncated(text, sizeof(text), recorder);
 		terminal_print(stderr,
 		               verdict == IBVCAP_VERDICT_COMPLETE     ? TERMINAL_GREEN
 		               : verdict == IBVCAP_VERDICT_INCOMPLETE ? TERMINAL_RED

@@ -109,6 +109,7 @@ static void record_row(struct recorder *recorder, unsigned number, uint32_t i)
 		packet.time_ns = time_utc_ns();
 	output_put(recorder, output_of(recorder, number, meta->flow), number, &packet);
 	source->n_written++;
+	source->n_truncated += (meta->flags & IBVCAP_PACKET_FLAG_TRUNCATED) != 0;
 	recorder->n_packets++;
 	recorder->n_bytes += frame.wire_bytes;
 }
@@ -134,6 +135,8 @@ static void record_batch(struct recorder *recorder, unsigned number)
 	for (uint32_t i = 0; i < rows.n; i++)
 		if (rows.meta[i].flags & IBVCAP_PACKET_FLAG_ERROR)
 			n_errored++;
+		else if (rows.meta[i].flags & IBVCAP_PACKET_FLAG_TRUNCATED)
+			source->n_truncated++;
 	n_good = rows.n - n_errored;
 	/* A file that ends ahead of these rows ends ahead of those of the batch that are left out, too. */
 	if (rows.n)

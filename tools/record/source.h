@@ -33,6 +33,7 @@ struct source {
 	struct ibvcap_rx_losses card; /* in the first source of a stream: the losses of all of its queues */
 	uint64_t n_written;           /* rows that were put into buffers */
 	uint64_t n_filtered;          /* that the filter left out */
+	uint64_t n_truncated;         /* of n_written: longer than their row */
 	/* The rows that were acquired and not written yet. */
 	struct ibvcap_rx_batch batch;
 	uint32_t next; /* row of the batch */
