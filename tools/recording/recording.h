@@ -10,7 +10,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
-#define RECORDING_HEAD_BYTES 8
+#define RECORDING_HEAD_BYTES 15 /* RECORDING_INDEX_WORDS, the longest that is compared */
 
 struct recording {
 	const char *path;
