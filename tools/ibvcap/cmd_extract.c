@@ -60,9 +60,9 @@ static int check_extract_options(const struct extract_options *options)
 	if (!options->out)
 		return options_refuse(&table, "--write is missing: which file to write? -: standard output");
 	if (!is_time(options->from))
-		return options_refuse(&table, "--from '%s': %s", options->from, TIME_TEXT_FORMS);
+		return options_refuse(&table, "--from '%s': accepted is %s", options->from, TIME_TEXT_FORMS);
 	if (!is_time(options->to))
-		return options_refuse(&table, "--to '%s': %s", options->to, TIME_TEXT_FORMS);
+		return options_refuse(&table, "--to '%s': accepted is %s", options->to, TIME_TEXT_FORMS);
 	for (unsigned i = 0; i < options->n_files; i++)
 		if (is_same_file(options->files[i], options->out))
 			return options_refuse(&table, "'%s' cannot be read and written", options->out);

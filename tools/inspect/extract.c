@@ -161,7 +161,7 @@ static int fail_extract(const struct extract *extract, int code, const char *why
 
 static int refuse_extract(const char *option, const char *text, const char *why)
 {
-	fprintf(stderr, "ibvcap extract: --%s '%s': %s\n", option, text, why);
+	fprintf(stderr, "ibvcap extract: --%s '%s': accepted is %s\n", option, text, why);
 	return EX_USAGE;
 }
 

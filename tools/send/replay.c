@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sysexits.h>
+#include <unistd.h>
 
 /* ---- replaying ----------------------------------------------------------------------------------- */
 
@@ -245,6 +246,8 @@ static int open_replay(struct replay *replay)
 
 	if (code != EX_OK) {
 		fprintf(stderr, "ibvcap replay: %s\n", replay->capture.error);
+		if (code == EX_NOINPUT && access(replay->options.run.channel, R_OK) == 0)
+			fputs("ibvcap replay: the channel comes before the file: ibvcap replay CHANNEL FILE\n", stderr);
 		return code;
 	}
 	if (replay->capture.raw && replay->options.port)
