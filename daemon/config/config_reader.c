@@ -317,6 +317,11 @@ static int config_reader_refuse_unknown(const struct config_reader *reader, cons
 	const char *name = config_setting_name(setting);
 	const struct key *nearest = key_find_nearest(group, name);
 
+	for (const struct key *key = group->keys; key < group->keys + group->n_keys; key++)
+		if (key->group && key_find(key->group, name))
+			return config_reader_failure(reader, setting,
+			                             "unknown key '%s' in %s: it is a key of %s, in '%s'", name,
+			                             group->what, key->group->what, key->name);
 	if (nearest)
 		return config_reader_failure(reader, setting, "unknown key '%s' in %s: did you mean '%s'?", name,
 		                             group->what, nearest->name);
