@@ -255,7 +255,9 @@ static void recv_print_verdict(const struct recv_summary *summary)
 
 	printf("%s\n", ibvcap_verdict_word(recv_verdict(summary)));
 	if (!summary->totals->packets)
-		printf("  no packet came; 'ibvcap why %s' says why\n", summary->options->stream);
+		printf("  no packet came; see why: ibvcap why %s%s%s\n", summary->options->stream,
+		       summary->options->socket ? " --socket " : "",
+		       summary->options->socket ? summary->options->socket : "");
 	if (summary->totals->flagged[RECV_FLAG_TRUNCATED])
 		printf("  %" PRIu64 " packets were longer than their rows, which have only their beginning: raise "
 		       "payload_size of the stream\n",
