@@ -238,3 +238,14 @@ def test_the_message_says_what_to_do(attempt, command, status, words):
     for word in words:
         assert word in done.stdout, done.stdout
     assert status == 0 or not re.search("^complete|Complete:", done.stdout, re.M), done.stdout
+
+
+def test_readers_say_that_the_daemon_has_ended(start_daemon, wire, started, tmp):
+    one = start_daemon([conftest.stream(wire, payload_size=256, backend="packet")]).wait_ready()
+    common = ["--socket", one.socket_path, "--reattach", 10]
+    readers = [started([BUILD / "tools/ibvcap", "recv", "lidar", *common]),
+               started([BUILD / "tools/ibvcap", "record", "lidar", "-w", tmp / "a.pcapng", *common])]
+    conftest.wait_until(lambda: len(one.status()["consumers"]) == 2)
+    one.kill()
+    for reader in readers:
+        assert any("ibvcapd has ended; this waits for its next run" in line for line in reader.stderr)

@@ -79,6 +79,9 @@ void recv_tell(const struct recv_options *options, const struct ibvcap_rx_batch 
 /** Say on standard error which queues have failed since the last call; *told is for this function. */
 void recv_tell_failed(const struct recv_options *options, const struct ibvcap_rx *rx, uint32_t *told);
 
+/** Say on standard error that the daemon has ended, once for each search for its next run; *told likewise. */
+void recv_tell_away(const struct recv_options *options, const struct ibvcap_rx *rx, bool *told);
+
 /** Print the rates of one interval: now and before are the totals at its end and at its beginning. */
 void recv_print_rate(double seconds, double interval, const struct recv_totals *now, const struct recv_totals *before);
 

@@ -108,6 +108,19 @@ void recv_tell_failed(const struct recv_options *options, const struct ibvcap_rx
 	*told = info.failed_queues;
 }
 
+void recv_tell_away(const struct recv_options *options, const struct ibvcap_rx *rx, bool *told)
+{
+	struct ibvcap_rx_info info = IBVCAP_INIT(struct ibvcap_rx_info);
+
+	ibvcap_rx_info(rx, &info);
+	if (info.disconnected && !*told)
+		fprintf(stderr,
+		        "ibvcap %s: stream '%s': ibvcapd has ended; this waits for its next run: systemctl status "
+		        "ibvcapd\n",
+		        options->command, options->stream);
+	*told = info.disconnected;
+}
+
 void recv_print_rate(double seconds, double interval, const struct recv_totals *now, const struct recv_totals *before)
 {
 	printf("%6.1f s  %10.0f packets/s  %8.3f Gb/s  gaps %" PRIu64 " (%" PRIu64 " packets skipped)", seconds,

@@ -52,6 +52,7 @@ struct receiver {
 	uint64_t printed_ns;
 	bool silence_told;
 	uint32_t failed_told;
+	bool away_told;
 	uint64_t last_row_ns; /* timestamp of the row that came last; 0: none came */
 };
 
@@ -173,6 +174,7 @@ static int receive_packets(struct receiver *receiver)
 			receiver->printed_ns = now;
 			ibvcap_rx_settle_moment(receiver->rx, &receiver->from);
 			recv_tell_failed(options, receiver->rx, &receiver->failed_told);
+			recv_tell_away(options, receiver->rx, &receiver->away_told);
 		}
 		tell_silence(receiver, now);
 		if (options->attach.policy == IBVCAP_POLICY_TAP)

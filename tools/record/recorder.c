@@ -245,6 +245,8 @@ static int fill_source(struct recorder *recorder, struct source *source, int tim
 	if (r <= 0) {
 		note_caught_up(recorder, source);
 		source_tell_changes(source);
+		if (r == 0)
+			source_tell_away(source);
 		return r == 0 || r == -EINTR ? r : end_source(recorder, source, r);
 	}
 	source->has_batch = true;

@@ -100,6 +100,19 @@ void source_tell_changes(struct source *source)
 	tell_queues(source);
 }
 
+void source_tell_away(struct source *source)
+{
+	struct ibvcap_rx_info info = IBVCAP_INIT(struct ibvcap_rx_info);
+
+	ibvcap_rx_info(source->rx, &info);
+	if (info.disconnected && !source->away_told && !source->queue)
+		fprintf(stderr,
+		        "ibvcap record: stream '%s': ibvcapd has ended; this waits for its next run: systemctl status "
+		        "ibvcapd\n",
+		        source->stream);
+	source->away_told = info.disconnected;
+}
+
 void source_take_moment(const struct source *source, struct losses *losses, struct ibvcap_rx_moment *moment)
 {
 	*moment = (struct ibvcap_rx_moment)IBVCAP_INIT(struct ibvcap_rx_moment);

@@ -28,6 +28,7 @@ struct source {
 	bool is_lossless;
 	bool failure_told; /* the device's queue has failed */
 	bool queues_told;  /* the stream has another number of queues */
+	bool away_told;    /* the daemon has ended, and no other run of it was found so far */
 	int end_error;     /* the library's error that ended this source; the other sources go on. 0: none */
 	struct losses losses;
 	struct ibvcap_rx_losses card; /* in the first source of a stream: the losses of all of its queues */
@@ -57,6 +58,9 @@ void source_describe(struct source *source, const struct record_options *options
 
 /** Say on standard error, once each, that the device's queue has failed, or that the stream has other queues now. */
 void source_tell_changes(struct source *source);
+
+/** Say on standard error that the daemon has ended, once for each search for its next run. */
+void source_tell_away(struct source *source);
 
 /**
  * Take the moment before the next row that is not recorded. losses: those of the source, or those of a file. Losses
