@@ -105,6 +105,7 @@ SITUATIONS = (
     ("extract of a time without packets", "ibvcap extract cut.pcapng -w b.pcapng --from +100", 1,
      "0 packets", "ibvcap info"),
     ("extract to the file itself", "ibvcap extract cut.pcapng -w cut.pcapng", USAGE, "cannot be read and written"),
+    ("extract of tcpdump's file", f"ibvcap extract {LIDAR} -w b.pcapng", DATA, "a pcap file: 'editcap -F pcapng"),
     ("extract of a text", "ibvcap extract text.pcapng -w b.pcapng", DATA, "not a pcapng file"),
     # Sending.
     ("replay to an interface", f"ibvcap replay rx0 {LIDAR}", UNAVAILABLE, "no channel 'rx0'", "ibvcap status"),
@@ -118,7 +119,7 @@ SITUATIONS = (
     ("send to the machine itself", "ibvcap send self -c 1", 1, "own address"),
     # The configuration.
     ("no file of the configuration", "ibvcapd --config /nonexistent.conf --check-config", NO_INPUT,
-     "/nonexistent.conf: cannot be read"),
+     "/nonexistent.conf: cannot be read", "ibvcap-try --print"),
     ("an interface with a typo", one_stream(interface="eht0"), UNAVAILABLE, "interface eht0", "it has lo, rx0"),
     ("a key with a typo", one_stream(keys='interfase = "rx0";'), CONFIG, "'interfase'", "did you mean 'interface'?"),
     ("a list with a typo", checks(f"stream = ( {entry()} );"), CONFIG, "did you mean 'streams'?"),

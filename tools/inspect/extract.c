@@ -278,7 +278,10 @@ static int extract_recording(struct extract *extract, const char *path)
 	if (out < 0)
 		code = fail_extract(extract, EX_IOERR, out == -EIO ? "the output cannot be written" : strerror(-out));
 	else if (code == EX_OK && r < 0)
-		code = fail_extract(extract, EX_DATAERR, recording_error(&extract->recording));
+		code = fail_extract(extract, EX_DATAERR,
+		                    recording_is_pcap(&extract->recording)
+		                            ? "a pcap file: 'editcap -F pcapng FILE OUT' makes one that extract reads"
+		                            : recording_error(&extract->recording));
 	recording_close(&extract->recording);
 	return code;
 }
