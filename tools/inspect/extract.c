@@ -142,6 +142,7 @@ static int copy_packet(struct extract *extract, struct pcapng_packet *packet)
 		*pending = (struct pending){0};
 	}
 	bytes = pcapng_write_packet(extract->block, BLOCK_BYTES_MAX, packet);
+	packet->comment = pcapng_text_of(NULL); /* it may be in text, which ends here */
 	if (bytes > BLOCK_BYTES_MAX)
 		return -EMSGSIZE;
 	extract->n_found++;
