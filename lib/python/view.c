@@ -31,6 +31,17 @@ static Py_ssize_t n_bytes(const struct view_shape *shape)
 	return bytes;
 }
 
+static bool asks_for(int flags, int layout)
+{
+	return (flags & layout) == layout;
+}
+
+static bool asks_for_rows_without_gaps(int flags)
+{
+	return !asks_for(flags, PyBUF_STRIDES) || asks_for(flags, PyBUF_C_CONTIGUOUS) ||
+	       asks_for(flags, PyBUF_ANY_CONTIGUOUS);
+}
+
 int view_fill(PyObject *exporter, struct view_owner *owner, struct view_shape *shape, Py_buffer *buffer, int flags)
 {
 	const char *why = NULL;
@@ -40,8 +51,10 @@ int view_fill(PyObject *exporter, struct view_owner *owner, struct view_shape *s
 		why = "this memory was given back: take its views before, or copy them";
 	else if ((flags & PyBUF_WRITABLE) && !shape->is_writable)
 		why = "received packets are read-only";
-	else if ((flags & PyBUF_STRIDES) != PyBUF_STRIDES && !is_contiguous(shape))
+	else if (asks_for_rows_without_gaps(flags) && !is_contiguous(shape))
 		why = "the rows have gaps between them: ask for a buffer with strides";
+	else if (asks_for(flags, PyBUF_F_CONTIGUOUS) && shape->n_dimensions > 1)
+		why = "the rows are one behind the other, not their columns";
 	if (why) {
 		PyErr_SetString(PyExc_BufferError, why);
 		return -1;
