@@ -31,6 +31,12 @@ int timeout_ms_of(PyObject *seconds);
 
 /** The next slice of a wait; *left_ms is what remains after it, -1: for ever. */
 int wait_slice_ms(int *left_ms);
+/** Between two slices, without the object's lock, which would be taken again before a waiting thread wakes. */
+void lock_let_others(uint32_t n_waiting);
+
+/** Converters for PyArg_Parse…(): a number that the type has, as uint64_t or uint32_t. 0: an exception is set. */
+int u64_of(PyObject *number, void *to);
+int u32_of(PyObject *number, void *to);
 
 /* ---- view.c: memory of a handle as a buffer ------------------------------------------------------ */
 
@@ -76,6 +82,7 @@ struct receiver {
 	PyObject base;
 	struct ibvcap_rx *rx; /* NULL: closed, and no batch is left */
 	PyThread_type_lock lock;
+	uint32_t n_waiting;     /* threads that wait for the lock */
 	bool is_closed;         /* to be closed when the last batch is returned */
 	uint32_t n_batches;     /* acquired, and not returned yet */
 	struct batch *returned; /* by threads that did not get the lock; linked by next */

@@ -6,6 +6,7 @@
 #include <math.h>
 #include <stdarg.h>
 #include <string.h>
+#include <time.h>
 
 /* ---- exceptions ---------------------------------------------------------------------------------- */
 
@@ -102,6 +103,44 @@ int wait_slice_ms(int *left_ms)
 	if (*left_ms > 0)
 		*left_ms -= slice_ms;
 	return slice_ms;
+}
+
+void lock_let_others(uint32_t n_waiting)
+{
+	static const struct timespec pause = {.tv_nsec = 1000000};
+
+	if (n_waiting == 0)
+		return;
+	Py_BEGIN_ALLOW_THREADS nanosleep(&pause, NULL);
+	Py_END_ALLOW_THREADS
+}
+
+int u64_of(PyObject *number, void *to)
+{
+	PyObject *index = PyNumber_Index(number);
+	uint64_t value = index ? PyLong_AsUnsignedLongLong(index) : 0;
+
+	Py_XDECREF(index);
+	if (PyErr_Occurred())
+		return 0;
+	memcpy(to, &value, sizeof(value));
+	return 1;
+}
+
+int u32_of(PyObject *number, void *to)
+{
+	uint64_t value;
+	uint32_t low;
+
+	if (!u64_of(number, &value))
+		return 0;
+	if (value > UINT32_MAX) {
+		PyErr_SetString(PyExc_OverflowError, "the number is larger than 4294967295");
+		return 0;
+	}
+	low = (uint32_t)value;
+	memcpy(to, &low, sizeof(low));
+	return 1;
 }
 
 PyObject *members_to_dict(const struct member *members, const void *object)

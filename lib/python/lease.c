@@ -28,8 +28,9 @@ void receiver_lock(struct receiver *receiver)
 {
 	if (PyThread_acquire_lock(receiver->lock, NOWAIT_LOCK))
 		return;
+	receiver->n_waiting++;
 	Py_BEGIN_ALLOW_THREADS PyThread_acquire_lock(receiver->lock, WAIT_LOCK);
-	Py_END_ALLOW_THREADS
+	Py_END_ALLOW_THREADS receiver->n_waiting--;
 }
 
 /* The interpreter's lock is held from here to the end, so nothing is left behind. */

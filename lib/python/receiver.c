@@ -34,14 +34,13 @@ static PyObject *receiver_new(PyTypeObject *type, PyObject *arguments, PyObject 
 	const char *stream, *group = NULL, *socket_path = NULL;
 	int start = IBVCAP_START_NEWEST, policy = IBVCAP_POLICY_LOSSY, r, timeout_ms, reattach_ms;
 	PyObject *timeout = NULL, *reattach = NULL;
-	unsigned long long back = 0;
-	unsigned queue = 0, lease_blocks = 0;
 	struct receiver *receiver;
 	struct ibvcap_rx *rx;
 	allocfunc allocate = (allocfunc)PyType_GetSlot(type, Py_tp_alloc);
 
-	if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "s|$iKIiIzzOO:Receiver", names, &stream, &start, &back,
-	                                 &queue, &policy, &lease_blocks, &group, &socket_path, &timeout, &reattach))
+	if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "s|$iO&O&iO&zzOO:Receiver", names, &stream, &start,
+	                                 u64_of, &options.back, u32_of, &options.queue, &policy, u32_of,
+	                                 &options.lease_blocks, &group, &socket_path, &timeout, &reattach))
 		return NULL;
 	timeout_ms = timeout ? timeout_ms_of(timeout) : 0;
 	reattach_ms = reattach ? timeout_ms_of(reattach) : 0;
@@ -49,12 +48,12 @@ static PyObject *receiver_new(PyTypeObject *type, PyObject *arguments, PyObject 
 	    text_option(options.group, sizeof(options.group), group, "group") < 0)
 		return NULL;
 	options.start = (enum ibvcap_start)start;
-	options.back = back;
-	options.queue = queue;
 	options.policy = (enum ibvcap_policy)policy;
-	options.lease_blocks = lease_blocks;
 	options.timeout_ms = (uint32_t)timeout_ms;
-	options.reattach_ms = reattach && reattach_ms == 0 ? IBVCAP_NO_REATTACH : (uint32_t)reattach_ms;
+	if (reattach)
+		options.reattach_ms = reattach_ms == 0  ? IBVCAP_NO_REATTACH
+		                      : reattach_ms < 0 ? INT32_MAX
+		                                        : (uint32_t)reattach_ms;
 	Py_BEGIN_ALLOW_THREADS r = ibvcap_rx_open(socket_path, stream, &options, &rx);
 	Py_END_ALLOW_THREADS if (r < 0) return raise_error(r);
 	receiver = (struct receiver *)allocate(type, 0);
@@ -122,47 +121,54 @@ static bool receiver_is_open(const struct receiver *receiver)
 	return false;
 }
 
-/* A new reference; Py_None: no packet in time; NULL: an exception. */
-static PyObject *receiver_wait(struct receiver *receiver, uint32_t max, int timeout_ms)
+/* One slice of a wait. *batch: a new reference, or NULL. 0: no packet came; negative: an exception. */
+static int receiver_wait_slice(struct receiver *receiver, uint32_t max, int slice_ms, PyObject **batch)
 {
 	struct ibvcap_rx_batch rows = IBVCAP_INIT(struct ibvcap_rx_batch);
-	PyObject *batch = NULL;
-	int n;
+	int n = -EINVAL;
 
 	receiver_lock(receiver);
-	do {
-		if (!receiver_is_open(receiver)) {
-			receiver_unlock(receiver);
-			return NULL;
-		}
-		rows.size = sizeof(rows);
-		n = receiver_try(receiver, &rows, max, wait_slice_ms(&timeout_ms));
-		receiver_settle(receiver);
-		if (n == 0 || n == -EINTR)
-			n = PyErr_CheckSignals() < 0 ? -EINTR : 0;
-	} while (n == 0 && timeout_ms != 0);
+	if (receiver_is_open(receiver))
+		n = receiver_try(receiver, &rows, max, slice_ms);
 	if (n > 0) {
 		ibvcap_rx_add_losses(receiver->rx, &rows, &receiver->losses);
-		batch = (PyObject *)batch_new(receiver, &rows, receiver->losses.before);
-		if (!batch)
+		*batch = (PyObject *)batch_new(receiver, &rows, receiver->losses.before);
+		if (!*batch)
 			receiver_release_rows(receiver, &rows);
-	} else if (n == 0) {
-		batch = Py_NewRef(Py_None);
-	} else if (!PyErr_Occurred()) {
+	} else if (n == -EINTR) {
+		n = 0;
+	} else if (n < 0 && !PyErr_Occurred()) {
 		raise_of_acquire(receiver, n);
 	}
 	receiver_unlock(receiver);
-	return batch;
+	return n;
+}
+
+/* A new reference; Py_None: no packet in time; NULL: an exception. */
+static PyObject *receiver_wait(struct receiver *receiver, uint32_t max, int timeout_ms)
+{
+	PyObject *batch = NULL;
+	int n;
+
+	do {
+		n = receiver_wait_slice(receiver, max, wait_slice_ms(&timeout_ms), &batch);
+		/* Not with the lock, because the handler of a signal may use the receiver. */
+		if (n == 0 && PyErr_CheckSignals() < 0)
+			return NULL;
+		if (n == 0)
+			lock_let_others(receiver->n_waiting);
+	} while (n == 0 && timeout_ms != 0);
+	return n == 0 ? Py_NewRef(Py_None) : batch;
 }
 
 static PyObject *receiver_acquire(PyObject *object, PyObject *arguments, PyObject *keywords)
 {
 	static char *names[] = {"max", "timeout", NULL};
 	PyObject *timeout = Py_None;
-	unsigned max = UINT32_MAX;
+	uint32_t max = UINT32_MAX;
 	int timeout_ms;
 
-	if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "|IO:acquire", names, &max, &timeout))
+	if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "|O&O:acquire", names, u32_of, &max, &timeout))
 		return NULL;
 	timeout_ms = timeout_ms_of(timeout);
 	return timeout_ms == -2 ? NULL : receiver_wait(receiver_of(object), max, timeout_ms);

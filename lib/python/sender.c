@@ -12,6 +12,7 @@ struct sender {
 	struct view_owner owner;
 	struct ibvcap_tx *tx; /* NULL: closed, and no view is left */
 	PyThread_type_lock lock;
+	uint32_t n_waiting; /* threads that wait for the lock */
 	bool is_closed;
 };
 
@@ -31,8 +32,9 @@ static void py_sender_lock(struct sender *sender)
 {
 	if (PyThread_acquire_lock(sender->lock, NOWAIT_LOCK))
 		return;
+	sender->n_waiting++;
 	Py_BEGIN_ALLOW_THREADS PyThread_acquire_lock(sender->lock, WAIT_LOCK);
-	Py_END_ALLOW_THREADS
+	Py_END_ALLOW_THREADS sender->n_waiting--;
 }
 
 static void py_sender_unlock(struct sender *sender)
@@ -112,18 +114,34 @@ static void py_sender_dealloc(PyObject *object)
 
 /* ---- reserve, submit ----------------------------------------------------------------------------- */
 
-/* Wait in slices for what call does with the handle: until it is neither 0 nor -EINTR nor -ETIMEDOUT. */
+/* One slice of a wait. 0: not yet; negative: an exception is set. */
+static int py_sender_wait_slice(struct sender *sender, int slice_ms,
+                                int (*call)(struct ibvcap_tx *tx, void *of, int slice_ms), void *of)
+{
+	int r;
+
+	if (!py_sender_begin(sender))
+		return -EINVAL;
+	Py_BEGIN_ALLOW_THREADS r = call(sender->tx, of, slice_ms);
+	Py_END_ALLOW_THREADS if (r < 0 && r != -EINTR) raise_error(r);
+	py_sender_unlock(sender);
+	return r == -EINTR ? 0 : r;
+}
+
+/* Wait for what call does with the handle. 0: not in time; negative: an exception is set. */
 static int py_sender_wait(struct sender *sender, int timeout_ms,
                           int (*call)(struct ibvcap_tx *tx, void *of, int slice_ms), void *of)
 {
 	int r;
 
 	do {
-		int slice_ms = wait_slice_ms(&timeout_ms);
-
-		Py_BEGIN_ALLOW_THREADS r = call(sender->tx, of, slice_ms);
-		Py_END_ALLOW_THREADS if (PyErr_CheckSignals() < 0) return -EINTR;
-	} while ((r == 0 || r == -EINTR) && timeout_ms != 0);
+		r = py_sender_wait_slice(sender, wait_slice_ms(&timeout_ms), call, of);
+		/* Not with the lock, because the handler of a signal may use the sender. */
+		if (r == 0 && PyErr_CheckSignals() < 0)
+			return -EINTR;
+		if (r == 0)
+			lock_let_others(sender->n_waiting);
+	} while (r == 0 && timeout_ms != 0);
 	return r;
 }
 
@@ -150,36 +168,36 @@ static PyObject *py_sender_reserve(PyObject *object, PyObject *arguments, PyObje
 	PyObject *timeout = Py_None;
 	int n, timeout_ms;
 
-	if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "I|O:reserve", names, &reservation.max, &timeout))
+	if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "O&|O:reserve", names, u32_of, &reservation.max,
+	                                 &timeout))
 		return NULL;
 	timeout_ms = timeout_ms_of(timeout);
-	if (timeout_ms == -2 || !py_sender_begin(sender))
+	if (timeout_ms == -2)
 		return NULL;
 	n = py_sender_wait(sender, timeout_ms, reserve_rows, &reservation);
+	if (n == 0)
+		Py_RETURN_NONE;
 	if (n > 0)
 		slots = PyObject_New(struct slots, slots_type);
 	if (slots) {
 		slots->sender = (struct sender *)Py_NewRef(object);
 		slots->rows = reservation.rows;
 	}
-	py_sender_unlock(sender);
-	if (n == 0)
-		Py_RETURN_NONE;
-	return n < 0 && !PyErr_Occurred() ? raise_error(n) : (PyObject *)slots;
+	return (PyObject *)slots;
 }
 
 static PyObject *py_sender_submit(PyObject *object, PyObject *argument)
 {
-	unsigned long n = PyLong_AsUnsignedLong(argument);
+	uint32_t n;
 	int r;
 
-	if (PyErr_Occurred() || !py_sender_begin(py_sender_of(object)))
+	if (!u32_of(argument, &n) || !py_sender_begin(py_sender_of(object)))
 		return NULL;
-	r = ibvcap_tx_submit(py_sender_of(object)->tx, n > UINT32_MAX ? UINT32_MAX : (uint32_t)n);
-	py_sender_unlock(py_sender_of(object));
+	r = ibvcap_tx_submit(py_sender_of(object)->tx, n);
 	if (r < 0)
-		return raise_error(r);
-	Py_RETURN_NONE;
+		raise_error(r);
+	py_sender_unlock(py_sender_of(object));
+	return r < 0 ? NULL : Py_NewRef(Py_None);
 }
 
 struct packet {
@@ -200,22 +218,20 @@ static PyObject *py_sender_send(PyObject *object, PyObject *arguments, PyObject 
 	static char *names[] = {"payload", "destination", "timeout", NULL};
 	struct packet packet = {0};
 	PyObject *timeout = Py_None;
-	unsigned destination = 0;
+	uint32_t destination = 0;
 	Py_buffer payload;
 	int r = -EINVAL, timeout_ms;
 
-	if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "y*|IO:send", names, &payload, &destination, &timeout))
+	if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "y*|O&O:send", names, &payload, u32_of, &destination,
+	                                 &timeout))
 		return NULL;
 	timeout_ms = timeout_ms_of(timeout);
-	if (timeout_ms != -2 && py_sender_begin(py_sender_of(object))) {
+	if (timeout_ms != -2) {
 		packet = (struct packet){payload.buf, (size_t)payload.len, destination};
 		r = py_sender_wait(py_sender_of(object), timeout_ms, py_send_packet, &packet);
-		py_sender_unlock(py_sender_of(object));
 	}
 	PyBuffer_Release(&payload);
-	if (PyErr_Occurred())
-		return NULL;
-	return r < 0 ? raise_error(r) : PyBool_FromLong(r);
+	return r < 0 ? NULL : PyBool_FromLong(r);
 }
 
 /* ibvcap_tx_flush() says -ETIMEDOUT for what the others call 0. */
@@ -236,13 +252,10 @@ static PyObject *py_sender_flush(PyObject *object, PyObject *arguments, PyObject
 	if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "|O:flush", names, &timeout))
 		return NULL;
 	timeout_ms = timeout_ms_of(timeout);
-	if (timeout_ms == -2 || !py_sender_begin(py_sender_of(object)))
+	if (timeout_ms == -2)
 		return NULL;
 	r = py_sender_wait(py_sender_of(object), timeout_ms, flush_packets, NULL);
-	py_sender_unlock(py_sender_of(object));
-	if (PyErr_Occurred())
-		return NULL;
-	return r < 0 ? raise_error(r) : PyBool_FromLong(r);
+	return r < 0 ? NULL : PyBool_FromLong(r);
 }
 
 /* ---- what is known ------------------------------------------------------------------------------- */

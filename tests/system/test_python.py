@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The Python package ibvcap: arrays, leases that outlive batches, threads, fork, restarts, sending."""
 import asyncio
+import ctypes
 import gc
 import json
 import os
@@ -198,11 +199,13 @@ def test_a_restart_goes_on_with_an_unknown_gap_and_an_end_is_said(start_daemon, 
     assert batch.flags & ibvcap.GAP_UNKNOWN and bytes(batch[0]) == payload(64)
     assert receiver.counts["epochs"] == 1
     receiver.close()
-    with ibvcap.open("lidar", socket=str(again.socket_path), reattach=0) as last:
+    with ibvcap.open("lidar", socket=str(again.socket_path), reattach=None) as patient, \
+            ibvcap.open("lidar", socket=str(again.socket_path), reattach=0) as last:
         again.stop()
         with pytest.raises(ibvcap.Ended):
             for _ in last:
                 pass
+        assert patient.acquire(timeout=0.5) is None, "None: for ever"
 
 
 def test_a_thread_waits_while_others_return_batches(lidar, wire):
@@ -237,6 +240,67 @@ except KeyboardInterrupt:
         wait_until(lambda: one.status()["consumers"])
         process.send_signal(signal.SIGINT)
         assert process.communicate(timeout=20)[0] == "interrupted\n" and process.returncode == 0
+
+
+def test_a_handler_of_a_signal_may_use_the_waiting_receiver(lidar, wire):
+    said = []
+
+    def handler(_number, _frame):
+        said.append(lidar.counts["delivered"])
+        send(wire, 0, 1)
+
+    old = signal.signal(signal.SIGALRM, handler)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.2)
+        assert bytes(lidar.acquire(timeout=20)[0]) == payload(0) and said == [0]
+    finally:
+        signal.signal(signal.SIGALRM, old)
+
+
+def test_a_thread_asks_for_counts_while_another_waits(lidar):
+    waiter = threading.Thread(target=lidar.acquire, kwargs={"timeout": 4})
+    waiter.start()
+    time.sleep(0.2)
+    assert lidar.counts["delivered"] == 0 and lidar.info["stream"] == "lidar" and waiter.is_alive()
+    waiter.join(20)
+
+
+def test_numbers_are_not_cut_off(one, lidar):
+    for options in ({"queue": 2**32}, {"queue": -1}, {"back": 2**64 + 5}, {"back": -1}, {"lease_blocks": 2**32}):
+        with pytest.raises(OverflowError):
+            ibvcap.open("lidar", socket=str(one.socket_path), **options)
+    for most in (2**32, -1):
+        with pytest.raises(OverflowError):
+            lidar.acquire(max=most, timeout=0)
+    with pytest.raises(TypeError):
+        lidar.acquire(max=1.5, timeout=0)
+    assert lidar.acquire(max=np.uint8(3), timeout=0) is None
+    rows, _ = lidar.read(2**40, timeout=0)
+    assert len(rows) == 0
+
+
+PYBUF_C_CONTIGUOUS, PYBUF_F_CONTIGUOUS, PYBUF_ANY_CONTIGUOUS = 0x38, 0x58, 0x98
+
+
+def test_who_asks_for_rows_without_gaps_gets_no_others(lidar, wire):
+    """As Cython and pyarrow do: they would read the bytes of the gaps."""
+    def is_given(of, flags):
+        view = (ctypes.c_char * 80)()  # struct Py_buffer
+        try:
+            ctypes.pythonapi.PyObject_GetBuffer(ctypes.py_object(of), view, flags)
+        except BufferError:
+            return False
+        ctypes.pythonapi.PyBuffer_Release(view)
+        return True
+
+    send(wire, 0, 8)
+    batch = lidar.acquire(timeout=20)
+    assert lidar.info["header_bytes"] < lidar.info["header_stride"], "there are gaps"
+    for flags in (PYBUF_C_CONTIGUOUS, PYBUF_ANY_CONTIGUOUS):
+        assert not is_given(batch.headers, flags)
+        assert is_given(batch, flags) and is_given(batch.meta, flags)
+    assert not is_given(batch, PYBUF_F_CONTIGUOUS) and is_given(batch.meta, PYBUF_F_CONTIGUOUS)
+    batch.release()
 
 
 def test_async_for(lidar, wire):
@@ -330,6 +394,10 @@ def test_sending(start_daemon, wire, net):
         assert counts["submitted"] == sum(counts[of] for of in ("completed", "errored", "flushed", "late_dropped"))
         with pytest.raises(ibvcap.Error, match="."):
             sender.send(bytes(SIZE + 1))
+        with pytest.raises(OverflowError):
+            sender.send(b"to nobody", destination=2**32)
+        assert len(sender.reserve(np.uint8(1))) == 1
+        sender.submit(np.uint8(0))
     with pytest.raises(ValueError, match="closed"):
         sender.submit(1)
     rows[0] = 0  # the arena is mapped while an array shows it

@@ -52,7 +52,7 @@ class Receiver(_Receiver):
         """
         import numpy  # pylint: disable=import-outside-toplevel
         parts = []
-        while n > 0 and (batch := self.acquire(max=n, timeout=timeout)) is not None:
+        while n > 0 and (batch := self.acquire(max=min(n, 2**32 - 1), timeout=timeout)) is not None:
             parts.append((numpy.array(batch), numpy.array(batch.meta)))
             n -= len(batch)
             batch.release()
