@@ -251,15 +251,20 @@ static struct datagram *datagram_begin(struct datagrams *d, const struct datagra
 	return datagram;
 }
 
-void datagrams_expire(struct datagrams *d, uint64_t came_ns)
+void datagrams_time_out(struct datagrams *d, uint64_t came_ns)
 {
 	struct datagram *oldest;
 
-	d->came_ns = came_ns;
 	while ((oldest = TAILQ_FIRST(&d->held)) && oldest->until_ns <= came_ns)
 		datagram_give_up(d, oldest);
 	while ((oldest = TAILQ_FIRST(&d->remembered)) && oldest->until_ns <= came_ns)
 		datagram_forget(d, oldest);
+}
+
+void datagrams_expire(struct datagrams *d, uint64_t came_ns)
+{
+	d->came_ns = came_ns;
+	datagrams_time_out(d, came_ns);
 }
 
 void datagrams_give_up(struct datagrams *d)

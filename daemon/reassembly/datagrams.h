@@ -66,6 +66,8 @@ bool datagrams_add(struct datagrams *datagrams, const uint8_t *bytes, uint32_t n
  * is not given up while its fragments wait for a worker that stood still.
  */
 void datagrams_expire(struct datagrams *datagrams, uint64_t came_ns);
+/** Likewise, if it is likely but not certain that they have all been added. */
+void datagrams_time_out(struct datagrams *datagrams, uint64_t came_ns);
 /** Give all up: no packet comes any more. */
 void datagrams_give_up(struct datagrams *datagrams);
 

@@ -30,6 +30,9 @@ struct reassembly {
 	struct reassembly_use use;
 	bool waits_for_rows;
 	bool is_drained; /* the last poll took all frames that the device had */
+	/* What had come by that moment has been taken when `slots` more frames than these have been. */
+	uint64_t moment_ns;
+	uint64_t moment_taken;
 	uint32_t n_events;
 	struct posted_rows rows;
 	struct datagrams *datagrams;
@@ -181,6 +184,22 @@ static void show_counts(struct reassembly *r)
 	counter_set(&r->counters[IBVCAP_RX_COUNTER_INCOMPLETE_BYTES], r->counts.incomplete_bytes);
 }
 
+/*
+ * Under a load that the worker never gets to the end of, too, no fragment may wait for another one for long: the
+ * sender's 16 bits of identification begin anew. The socket of a kernel may hold more frames than the device has slots.
+ */
+static void expire_datagrams(struct reassembly *r, uint64_t before_ns)
+{
+	if (r->is_drained)
+		datagrams_expire(r->datagrams, before_ns);
+	else if (r->use.taken - r->moment_taken >= r->slots)
+		datagrams_time_out(r->datagrams, r->moment_ns);
+	else
+		return;
+	r->moment_ns = before_ns;
+	r->moment_taken = r->use.taken;
+}
+
 static int reassembly_poll(struct backend_queue *queue, struct backend_event *events, uint32_t max)
 {
 	struct reassembly *r = reassembly_of(queue);
@@ -198,8 +217,7 @@ static int reassembly_poll(struct backend_queue *queue, struct backend_event *ev
 		r->n_events += take_frame(r, &r->taken_events[i], &events[r->n_events]);
 	if (n > 0 && !has_rows)
 		r->n_no_row += (uint32_t)n;
-	if (r->is_drained)
-		datagrams_expire(r->datagrams, before_ns);
+	expire_datagrams(r, before_ns);
 	show_counts(r);
 	show_given(r);
 	if (n <= 0)
