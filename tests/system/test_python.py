@@ -320,6 +320,26 @@ def test_async_for(lidar, wire):
     assert asyncio.run(both()) == [payload(i) for i in range(100)]
 
 
+@pytest.mark.parametrize("in_a_thread", [False, True])
+def test_close_ends_async_for(one, in_a_thread):
+    async def receive(receiver):
+        with pytest.raises(ValueError, match="closed"):
+            async for _ in receiver:
+                pass
+
+    async def both():
+        receiver = ibvcap.open("lidar", socket=str(one.socket_path))
+        task = asyncio.create_task(receive(receiver))
+        await asyncio.sleep(0.1)
+        if in_a_thread:
+            await asyncio.to_thread(receiver.close)
+        else:
+            receiver.__exit__(None, None, None)
+        await asyncio.wait_for(task, 10)
+
+    asyncio.run(both())
+
+
 def test_a_forked_child_is_refused_and_the_parent_goes_on(lidar, wire):
     send(wire, 0, 10)
     batch = lidar.acquire(timeout=20)
@@ -401,7 +421,10 @@ def test_sending(start_daemon, wire, net):
     with pytest.raises(ValueError, match="closed"):
         sender.submit(1)
     rows[0] = 0  # the arena is mapped while an array shows it
-    del rows, packets, slots, tap
+    del rows, packets
+    with pytest.raises(BufferError, match="given back"):
+        np.asarray(slots)
+    del slots, tap
     one.expect_sent_sum()
 
 

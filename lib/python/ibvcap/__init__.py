@@ -27,8 +27,15 @@ __all__ = ["ALL_QUEUES", "Batch", "Busy", "DEMOTED", "Disconnected", "Ended", "E
            "library_version", "open", "open_sender", "read", "status"]
 
 
+def _wake(future):
+    if not future.done():
+        future.set_result(None)
+
+
 class Receiver(_Receiver):
     """A reader of a stream of ibvcapd: iterate over it with `for` or `async for` to get batches of packets."""
+
+    _awaited = None  # the future of the task that waits in `async for`
 
     def __aiter__(self):
         return self
@@ -37,13 +44,23 @@ class Receiver(_Receiver):
         loop = asyncio.get_running_loop()
         descriptor = self.fileno()
         while (batch := self.take(0)) is None:
-            readable = loop.create_future()
-            loop.add_reader(descriptor, lambda future=readable: future.done() or future.set_result(None))
+            self._awaited = loop.create_future()
+            loop.add_reader(descriptor, _wake, self._awaited)
             try:
-                await readable
+                await self._awaited
             finally:
                 loop.remove_reader(descriptor)
         return batch
+
+    def close(self):
+        """Take no more packets. Batches with views stay valid until the last view goes."""
+        super().close()
+        awaited = self._awaited
+        if awaited and not awaited.done() and not awaited.get_loop().is_closed():
+            awaited.get_loop().call_soon_threadsafe(_wake, awaited)  # the closed descriptor does not
+
+    def __exit__(self, *_):
+        self.close()
 
     def read(self, n, timeout=None):
         """Copy the next n packets: (payload of shape (n, stride), meta of shape (n,)), arrays of one's own.
