@@ -31,6 +31,8 @@ int timeout_ms_of(PyObject *seconds);
 
 /** The next slice of a wait; *left_ms is what remains after it, -1: for ever. */
 int wait_slice_ms(int *left_ms);
+/** Take an object's lock. The threads of its owner are not in a forked child, which gets a lock of its own. */
+void lock_take(PyThread_type_lock *lock, uint32_t *n_waiting, pid_t *owner);
 /** Between two slices, without the object's lock, which would be taken again before a waiting thread wakes. */
 void lock_let_others(uint32_t n_waiting);
 
@@ -83,6 +85,7 @@ struct receiver {
 	struct ibvcap_rx *rx; /* NULL: closed, and no batch is left */
 	PyThread_type_lock lock;
 	uint32_t n_waiting;     /* threads that wait for the lock */
+	pid_t owner;            /* the process that the lock is of */
 	bool is_closed;         /* to be closed when the last batch is returned */
 	uint32_t n_batches;     /* acquired, and not returned yet */
 	struct batch *returned; /* by threads that did not get the lock; linked by next */

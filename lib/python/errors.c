@@ -7,6 +7,7 @@
 #include <stdarg.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 /* ---- exceptions ---------------------------------------------------------------------------------- */
 
@@ -103,6 +104,21 @@ int wait_slice_ms(int *left_ms)
 	if (*left_ms > 0)
 		*left_ms -= slice_ms;
 	return slice_ms;
+}
+
+void lock_take(PyThread_type_lock *lock, uint32_t *n_waiting, pid_t *owner)
+{
+	PyThread_type_lock own;
+
+	if (PyThread_acquire_lock(*lock, NOWAIT_LOCK))
+		return;
+	if (getpid() != *owner && (own = PyThread_allocate_lock())) {
+		*lock = own; /* nobody would release the other one */
+		*owner = getpid();
+	}
+	*n_waiting += 1;
+	Py_BEGIN_ALLOW_THREADS PyThread_acquire_lock(*lock, WAIT_LOCK);
+	Py_END_ALLOW_THREADS *n_waiting -= 1;
 }
 
 void lock_let_others(uint32_t n_waiting)

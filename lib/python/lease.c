@@ -26,11 +26,7 @@ void receiver_settle(struct receiver *receiver)
 
 void receiver_lock(struct receiver *receiver)
 {
-	if (PyThread_acquire_lock(receiver->lock, NOWAIT_LOCK))
-		return;
-	receiver->n_waiting++;
-	Py_BEGIN_ALLOW_THREADS PyThread_acquire_lock(receiver->lock, WAIT_LOCK);
-	Py_END_ALLOW_THREADS receiver->n_waiting--;
+	lock_take(&receiver->lock, &receiver->n_waiting, &receiver->owner);
 }
 
 /* The interpreter's lock is held from here to the end, so nothing is left behind. */

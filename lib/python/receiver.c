@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <stddef.h>
 #include <string.h>
+#include <unistd.h>
 
 PyTypeObject *receiver_type;
 
@@ -65,6 +66,7 @@ static PyObject *receiver_new(PyTypeObject *type, PyObject *arguments, PyObject 
 		return PyErr_NoMemory();
 	}
 	receiver->rx = rx;
+	receiver->owner = getpid();
 	receiver->losses = (struct ibvcap_rx_losses)IBVCAP_INIT(struct ibvcap_rx_losses);
 	return &receiver->base;
 }

@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <stddef.h>
+#include <unistd.h>
 
 PyTypeObject *sender_type, *slots_type;
 
@@ -13,6 +14,7 @@ struct sender {
 	struct ibvcap_tx *tx; /* NULL: closed, and no view is left */
 	PyThread_type_lock lock;
 	uint32_t n_waiting; /* threads that wait for the lock */
+	pid_t owner_pid;    /* of the process that the lock is of */
 	bool is_closed;
 };
 
@@ -28,15 +30,6 @@ static struct sender *py_sender_of(PyObject *object)
 	return (struct sender *)object;
 }
 
-static void py_sender_lock(struct sender *sender)
-{
-	if (PyThread_acquire_lock(sender->lock, NOWAIT_LOCK))
-		return;
-	sender->n_waiting++;
-	Py_BEGIN_ALLOW_THREADS PyThread_acquire_lock(sender->lock, WAIT_LOCK);
-	Py_END_ALLOW_THREADS sender->n_waiting--;
-}
-
 static void py_sender_unlock(struct sender *sender)
 {
 	if (sender->is_closed && sender->owner.n_buffers == 0 && sender->tx) {
@@ -50,7 +43,7 @@ static void py_sender_unlock(struct sender *sender)
 /* False: an exception is set, and the lock is not held. */
 static bool py_sender_begin(struct sender *sender)
 {
-	py_sender_lock(sender);
+	lock_take(&sender->lock, &sender->n_waiting, &sender->owner_pid);
 	if (sender->tx && !sender->is_closed)
 		return true;
 	py_sender_unlock(sender);
@@ -95,6 +88,7 @@ static PyObject *py_sender_new(PyTypeObject *type, PyObject *arguments, PyObject
 	}
 	sender->owner.last_buffer_gone = py_sender_try_close;
 	sender->tx = tx;
+	sender->owner_pid = getpid();
 	return (PyObject *)sender;
 }
 

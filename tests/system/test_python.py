@@ -282,7 +282,7 @@ def test_numbers_are_not_cut_off(one, lidar):
 PYBUF_C_CONTIGUOUS, PYBUF_F_CONTIGUOUS, PYBUF_ANY_CONTIGUOUS = 0x38, 0x58, 0x98
 
 
-def test_who_asks_for_rows_without_gaps_gets_no_others(lidar, wire):
+def test_who_asks_for_rows_without_gaps_gets_no_others(one, lidar, wire):
     """As Cython and pyarrow do: they would read the bytes of the gaps."""
     def is_given(of, flags):
         view = (ctypes.c_char * 80)()  # struct Py_buffer
@@ -294,8 +294,9 @@ def test_who_asks_for_rows_without_gaps_gets_no_others(lidar, wire):
         return True
 
     send(wire, 0, 8)
+    wait_until(lambda: one.stream()["published"] == 8)
     batch = lidar.acquire(timeout=20)
-    assert lidar.info["header_bytes"] < lidar.info["header_stride"], "there are gaps"
+    assert len(batch) == 8 and lidar.info["header_bytes"] < lidar.info["header_stride"], "there are gaps"
     for flags in (PYBUF_C_CONTIGUOUS, PYBUF_ANY_CONTIGUOUS):
         assert not is_given(batch.headers, flags)
         assert is_given(batch, flags) and is_given(batch.meta, flags)
@@ -361,6 +362,23 @@ def test_a_forked_child_is_refused_and_the_parent_goes_on(lidar, wire):
     batch.release()
     send(wire, 10, 10)
     assert collect(lidar, 10 + rest)[-10:] == [payload(i) for i in range(10, 20)]
+
+
+def test_a_child_is_refused_that_is_forked_while_another_thread_waits(lidar):
+    """That thread has the lock, and is not in the child."""
+    waiter = threading.Thread(target=lidar.acquire, kwargs={"timeout": 1})
+    waiter.start()
+    time.sleep(0.2)
+    child = os.fork()
+    if child == 0:
+        signal.alarm(5)
+        try:
+            lidar.acquire(timeout=0)
+        except ibvcap.Disconnected:
+            os._exit(0)
+        os._exit(1)
+    assert os.waitpid(child, 0)[1] == 0
+    waiter.join(20)
 
 
 def test_views_at_the_interpreters_end(one, wire):
