@@ -321,6 +321,18 @@ def test_async_for(lidar, wire):
     assert asyncio.run(both()) == [payload(i) for i in range(100)]
 
 
+def test_a_second_task_is_refused_while_one_waits(lidar, wire):
+    async def both():
+        task = asyncio.create_task(anext(lidar))
+        await asyncio.sleep(0.1)
+        with pytest.raises(RuntimeError, match="another task"):
+            await asyncio.wait_for(anext(lidar), 10)
+        send(wire, 0, 1)
+        assert bytes((await asyncio.wait_for(task, 10))[0]) == payload(0)
+
+    asyncio.run(both())
+
+
 @pytest.mark.parametrize("in_a_thread", [False, True])
 def test_close_ends_async_for(one, in_a_thread):
     async def receive(receiver):

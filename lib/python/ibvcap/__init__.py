@@ -44,6 +44,8 @@ class Receiver(_Receiver):
         loop = asyncio.get_running_loop()
         descriptor = self.fileno()
         while (batch := self.take(0)) is None:
+            if self._awaited and not self._awaited.done():  # the loop calls one reader of a descriptor
+                raise RuntimeError("another task waits for packets of this receiver")
             self._awaited = loop.create_future()
             loop.add_reader(descriptor, _wake, self._awaited)
             try:
