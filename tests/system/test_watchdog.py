@@ -48,7 +48,8 @@ def test_each_thread_that_stops_is_missed_and_named(daemon, wire):
     # Each thread is watched but the device's, control's, those that may wait for a directory service, a device's
     # firmware or a lock of the kernel, and those of users, which their clients may stop.
     one.status()
-    known = {name for name in whose} | {"ibvcapd", "config-reader", "user-sockets", "dev-rx0", "kernel-reader"}
+    known = {name for name in whose} | {"ibvcapd", "config-reader", "user-sockets", "dev-rx0", "kernel-reader",
+                                         "next-hops"}
     found = {(task / "comm").read_text().strip() for task in pathlib.Path(f"/proc/{pid}/task").iterdir()}
     assert {name for name in found if not name.startswith("softhca")} == known
 
