@@ -78,8 +78,17 @@ def filters(walk):
     run(*nft, input=f"delete table {family} walk\n")
 
 
+def n_queues(walk, namespace, device, kind):
+    found = subprocess.run(walk.net.command(namespace, "ls", f"/sys/class/net/{device}/queues"), text=True,
+                           capture_output=True, check=False)
+    return sum(name.startswith(kind) for name in found.stdout.split())
+
+
 def foreign_program(walk):
-    """In the daemon's place, it is refused; beside it, it passes all packets."""
+    """In the daemon's place, it is refused; beside it, it passes all packets. The kernel warns of a packet that veth
+    sent by a queue that this end has not, if a program is attached without the driver."""
+    if n_queues(walk, walk.net.tx, walk.wire.tx, "tx-") > n_queues(walk, walk.net.rx, walk.wire.interface, "rx-"):
+        return
     program = walk.tmp / "pass.o"
     if not program.exists():
         run("clang", "-O2", "-target", "bpf", "-c", "-x", "c", "-", "-o", program, input=PASS_SOURCE)
