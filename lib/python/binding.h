@@ -44,15 +44,12 @@ int u32_of(PyObject *number, void *to);
 
 #define VIEW_DIMENSIONS 2
 
-/*
- * What owns memory that views show. An owner counts the buffers that Python has got of it, and is told when the last
- * one has gone.
- */
+/* The owner of memory that views show. It counts the buffers of it that Python holds. */
 struct view_owner {
 	PyObject base;
 	Py_ssize_t n_buffers;
-	bool is_gone; /* the memory is not the owner's any more */
-	void (*last_buffer_gone)(struct view_owner *owner);
+	bool is_gone;                                       /* the memory is not the owner's any more */
+	void (*last_buffer_gone)(struct view_owner *owner); /* called when Python has released the last buffer */
 };
 
 struct view_shape {
