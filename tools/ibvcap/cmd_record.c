@@ -50,7 +50,7 @@ static const struct option_row rows[] = {
 	{"duration", 't', "S", "end after S seconds", OPTION_SECONDS, AT(duration_ns)},
 	{"filter", 0, "TEXT",
          "only packets that a filter of tcpdump takes, such as 'src host 10.0.0.5'; the others are\n"
-         "counted as filtered. A last word with a blank in it is a filter, too",
+         "counted as filtered. If the last argument contains a blank, it is a filter, too",
          OPTION_TEXT, AT(filter)},
 	{"snap", 's', "N", "only the first N bytes of each packet", OPTION_COUNT, AT(snap_bytes), .max = 1 << 18,
          .word = "0", .value = UINT32_MAX, .instead = "without --snap, or with 0, packets are whole"},
