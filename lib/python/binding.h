@@ -109,7 +109,8 @@ struct batch *batch_new(struct receiver *receiver, const struct ibvcap_rx_batch 
 void batch_return_softly(struct batch *batch);
 /** The batch's lease is to be returned, by this thread or by the one that has the handle's lock. */
 void receiver_take_back(struct receiver *receiver, struct batch *batch);
-void receiver_lock(struct receiver *receiver);
+/** Take the lock of an open receiver. False: it is closed, an exception is set, and the lock is not held. */
+bool receiver_begin(struct receiver *receiver);
 void receiver_unlock(struct receiver *receiver);
 /** With the lock: do what other threads could not. rx may be NULL after it. */
 void receiver_settle(struct receiver *receiver);

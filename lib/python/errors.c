@@ -117,8 +117,10 @@ void lock_take(PyThread_type_lock *lock, uint32_t *n_waiting, pid_t *owner)
 		*owner = getpid();
 	}
 	*n_waiting += 1;
-	Py_BEGIN_ALLOW_THREADS PyThread_acquire_lock(*lock, WAIT_LOCK);
-	Py_END_ALLOW_THREADS *n_waiting -= 1;
+	Py_BEGIN_ALLOW_THREADS
+	PyThread_acquire_lock(*lock, WAIT_LOCK);
+	Py_END_ALLOW_THREADS
+	*n_waiting -= 1;
 }
 
 void lock_let_others(uint32_t n_waiting)
@@ -127,7 +129,8 @@ void lock_let_others(uint32_t n_waiting)
 
 	if (n_waiting == 0)
 		return;
-	Py_BEGIN_ALLOW_THREADS nanosleep(&pause, NULL);
+	Py_BEGIN_ALLOW_THREADS
+	nanosleep(&pause, NULL);
 	Py_END_ALLOW_THREADS
 }
 

@@ -24,16 +24,21 @@ void receiver_settle(struct receiver *receiver)
 	}
 }
 
-void receiver_lock(struct receiver *receiver)
-{
-	lock_take(&receiver->lock, &receiver->n_waiting, &receiver->owner);
-}
-
 /* The interpreter's lock is held from here to the end, so nothing is left behind. */
 void receiver_unlock(struct receiver *receiver)
 {
 	receiver_settle(receiver);
 	PyThread_release_lock(receiver->lock);
+}
+
+bool receiver_begin(struct receiver *receiver)
+{
+	lock_take(&receiver->lock, &receiver->n_waiting, &receiver->owner);
+	if (receiver->rx && !receiver->is_closed)
+		return true;
+	receiver_unlock(receiver);
+	PyErr_SetString(PyExc_ValueError, "the receiver is closed");
+	return false;
 }
 
 void receiver_take_back(struct receiver *receiver, struct batch *batch)

@@ -55,8 +55,11 @@ static PyObject *receiver_new(PyTypeObject *type, PyObject *arguments, PyObject 
 		options.reattach_ms = reattach_ms == 0  ? IBVCAP_NO_REATTACH
 		                      : reattach_ms < 0 ? INT32_MAX
 		                                        : (uint32_t)reattach_ms;
-	Py_BEGIN_ALLOW_THREADS r = ibvcap_rx_open(socket_path, stream, &options, &rx);
-	Py_END_ALLOW_THREADS if (r < 0) return raise_error(r);
+	Py_BEGIN_ALLOW_THREADS
+	r = ibvcap_rx_open(socket_path, stream, &options, &rx);
+	Py_END_ALLOW_THREADS
+	if (r < 0)
+		return raise_error(r);
 	receiver = (struct receiver *)allocate(type, 0);
 	if (receiver)
 		receiver->lock = PyThread_allocate_lock();
@@ -110,28 +113,23 @@ static int receiver_try(struct receiver *receiver, struct ibvcap_rx_batch *rows,
 {
 	int n;
 
-	Py_BEGIN_ALLOW_THREADS n = ibvcap_rx_acquire(receiver->rx, rows, max, 1, slice_ms);
-	Py_END_ALLOW_THREADS if (n > 0) receiver->n_batches++;
+	Py_BEGIN_ALLOW_THREADS
+	n = ibvcap_rx_acquire(receiver->rx, rows, max, 1, slice_ms);
+	Py_END_ALLOW_THREADS
+	if (n > 0)
+		receiver->n_batches++;
 	return n;
-}
-
-static bool receiver_is_open(const struct receiver *receiver)
-{
-	if (receiver->rx && !receiver->is_closed)
-		return true;
-	PyErr_SetString(PyExc_ValueError, "the receiver is closed");
-	return false;
 }
 
 /* One slice of a wait. *batch: a new reference, or NULL. 0: no packet came; negative: an exception. */
 static int receiver_wait_slice(struct receiver *receiver, uint32_t max, int slice_ms, PyObject **batch)
 {
 	struct ibvcap_rx_batch rows = IBVCAP_INIT(struct ibvcap_rx_batch);
-	int n = -EINVAL;
+	int n;
 
-	receiver_lock(receiver);
-	if (receiver_is_open(receiver))
-		n = receiver_try(receiver, &rows, max, slice_ms);
+	if (!receiver_begin(receiver))
+		return -EINVAL;
+	n = receiver_try(receiver, &rows, max, slice_ms);
 	if (n > 0) {
 		ibvcap_rx_add_losses(receiver->rx, &rows, &receiver->losses);
 		*batch = (PyObject *)batch_new(receiver, &rows, receiver->losses.before);
@@ -139,7 +137,7 @@ static int receiver_wait_slice(struct receiver *receiver, uint32_t max, int slic
 			receiver_release_rows(receiver, &rows);
 	} else if (n == -EINTR) {
 		n = 0;
-	} else if (n < 0 && !PyErr_Occurred()) {
+	} else if (n < 0) {
 		raise_of_acquire(receiver, n);
 	}
 	receiver_unlock(receiver);
@@ -232,29 +230,27 @@ static const struct member count_members[] = {
 static PyObject *receiver_info(PyObject *object, void *closure)
 {
 	struct ibvcap_rx_info info = IBVCAP_INIT(struct ibvcap_rx_info);
-	int r = -EINVAL;
+	int r;
 
 	(void)closure;
-	receiver_lock(receiver_of(object));
-	if (receiver_is_open(receiver_of(object)))
-		r = ibvcap_rx_info(receiver_of(object)->rx, &info);
+	if (!receiver_begin(receiver_of(object)))
+		return NULL;
+	r = ibvcap_rx_info(receiver_of(object)->rx, &info);
 	receiver_unlock(receiver_of(object));
-	return PyErr_Occurred() ? NULL : r < 0 ? raise_error(r) : members_to_dict(info_members, &info);
+	return r < 0 ? raise_error(r) : members_to_dict(info_members, &info);
 }
 
 static PyObject *receiver_counts(PyObject *object, void *closure)
 {
 	struct ibvcap_rx_counts counts = IBVCAP_INIT(struct ibvcap_rx_counts);
 	PyObject *dict, *lost;
-	int r = -EINVAL;
+	int r;
 
 	(void)closure;
-	receiver_lock(receiver_of(object));
-	if (receiver_is_open(receiver_of(object)))
-		r = ibvcap_rx_counts(receiver_of(object)->rx, &counts);
-	receiver_unlock(receiver_of(object));
-	if (PyErr_Occurred())
+	if (!receiver_begin(receiver_of(object)))
 		return NULL;
+	r = ibvcap_rx_counts(receiver_of(object)->rx, &counts);
+	receiver_unlock(receiver_of(object));
 	dict = r < 0 ? raise_error(r) : members_to_dict(count_members, &counts);
 	lost = dict ? PyLong_FromUnsignedLongLong(receiver_of(object)->losses.packets) : NULL;
 	if (!lost || PyDict_SetItemString(dict, "lost", lost) < 0)
@@ -265,14 +261,14 @@ static PyObject *receiver_counts(PyObject *object, void *closure)
 
 static PyObject *receiver_fileno(PyObject *object, PyObject *unused)
 {
-	int fd = -EINVAL;
+	int fd;
 
 	(void)unused;
-	receiver_lock(receiver_of(object));
-	if (receiver_is_open(receiver_of(object)))
-		fd = ibvcap_rx_fd(receiver_of(object)->rx);
+	if (!receiver_begin(receiver_of(object)))
+		return NULL;
+	fd = ibvcap_rx_fd(receiver_of(object)->rx);
 	receiver_unlock(receiver_of(object));
-	return PyErr_Occurred() ? NULL : fd < 0 ? raise_error(fd) : PyLong_FromLong(fd);
+	return fd < 0 ? raise_error(fd) : PyLong_FromLong(fd);
 }
 
 static PyObject *receiver_close(PyObject *object, PyObject *unused)

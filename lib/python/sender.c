@@ -76,8 +76,11 @@ static PyObject *py_sender_new(PyTypeObject *type, PyObject *arguments, PyObject
 	if (timeout_ms == -2)
 		return NULL;
 	options.timeout_ms = (uint32_t)timeout_ms;
-	Py_BEGIN_ALLOW_THREADS r = ibvcap_tx_open(socket_path, channel, &options, &tx);
-	Py_END_ALLOW_THREADS if (r < 0) return raise_error(r);
+	Py_BEGIN_ALLOW_THREADS
+	r = ibvcap_tx_open(socket_path, channel, &options, &tx);
+	Py_END_ALLOW_THREADS
+	if (r < 0)
+		return raise_error(r);
 	sender = (struct sender *)allocate(type, 0);
 	if (sender)
 		sender->lock = PyThread_allocate_lock();
@@ -116,8 +119,11 @@ static int py_sender_wait_slice(struct sender *sender, int slice_ms,
 
 	if (!py_sender_begin(sender))
 		return -EINVAL;
-	Py_BEGIN_ALLOW_THREADS r = call(sender->tx, of, slice_ms);
-	Py_END_ALLOW_THREADS if (r < 0 && r != -EINTR) raise_error(r);
+	Py_BEGIN_ALLOW_THREADS
+	r = call(sender->tx, of, slice_ms);
+	Py_END_ALLOW_THREADS
+	if (r < 0 && r != -EINTR)
+		raise_error(r);
 	py_sender_unlock(sender);
 	return r == -EINTR ? 0 : r;
 }

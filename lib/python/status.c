@@ -157,8 +157,11 @@ PyObject *status_to_dict(PyObject *module, PyObject *arguments, PyObject *keywor
 	timeout_ms = timeout ? timeout_ms_of(timeout) : 0;
 	if (timeout_ms == -2)
 		return NULL;
-	Py_BEGIN_ALLOW_THREADS r = ibvcap_status(socket_path, (uint32_t)timeout_ms, &status);
-	Py_END_ALLOW_THREADS if (r < 0) return raise_error(r);
+	Py_BEGIN_ALLOW_THREADS
+	r = ibvcap_status(socket_path, (uint32_t)timeout_ms, &status);
+	Py_END_ALLOW_THREADS
+	if (r < 0)
+		return raise_error(r);
 	dict = whole_to_dict(status);
 	ibvcap_status_free(status);
 	return dict;
