@@ -21,6 +21,7 @@ static const struct command commands[] = {
 	{"extcap", "show streams as interfaces in Wireshark", cmd_extcap},
 	{"extract", "copy the packets of a time out of recordings", cmd_extract},
 	{"info", "say what is in a recording, what is missing, and why", cmd_info},
+	{"metrics", "print the status as metrics for Prometheus", cmd_metrics},
 	{"record", "record streams to pcapng files that say what is missing, and why", cmd_record},
 	{"recv", "receive a stream: print rates, check the test pattern, dump payloads", cmd_recv},
 	{"reload", "make the daemon read its configuration again", cmd_reload},

@@ -11,6 +11,7 @@ int cmd_doctor(int argc, char **argv);
 int cmd_extcap(int argc, char **argv);
 int cmd_extract(int argc, char **argv);
 int cmd_info(int argc, char **argv);
+int cmd_metrics(int argc, char **argv);
 int cmd_record(int argc, char **argv);
 int cmd_recv(int argc, char **argv);
 int cmd_reload(int argc, char **argv);

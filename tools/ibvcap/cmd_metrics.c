@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * ibvcap metrics: asks the daemon once, and prints its status as metrics. A daemon that does not answer is a metric,
+ * too, so it is no failure.
+ */
+#include "tools/common/options.h"
+#include "tools/ibvcap/ibvcap.h"
+#include "tools/status/metrics.h"
+
+#include <sysexits.h>
+
+#define ANSWER_MS 2000
+
+static const char usage[] =
+	"usage: ibvcap metrics [OPTIONS...]\n"
+	"Print the status as metrics for Prometheus, once. If the daemon does not answer within 2 s, ibvcap_up is 0.\n";
+
+static const struct option_row rows[] = {
+	OPTION_SOCKET('s', struct metrics_options, socket),
+	{"openmetrics", 'o', NULL, "print OpenMetrics instead of Prometheus' text format", OPTION_FLAG,
+         OPTION_AT(struct metrics_options, openmetrics)},
+};
+
+static const struct options_table table = {.command = "metrics", .usage = usage, OPTION_ROWS(rows)};
+
+int cmd_metrics(int argc, char **argv)
+{
+	struct metrics_options options = {0};
+	struct status_view view;
+	int r = options_parse(&table, argc, argv, &options);
+
+	if (r >= 0)
+		return r;
+	r = status_view_ask(&view, options.socket, ANSWER_MS);
+	if (r < 0)
+		fprintf(stderr, "ibvcap metrics: %s\n", ibvcap_error_text());
+	metrics_print(stdout, &view, (struct metrics_health){.is_up = r == 0},
+	              options.openmetrics ? METRICS_OPENMETRICS : METRICS_TEXT);
+	status_view_deinit(&view);
+	return EX_OK;
+}

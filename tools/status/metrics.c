@@ -1,0 +1,300 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Prints a status as metrics. The table of a status gives each metric its name, type, unit and help; the labels below
+ * are what tells two parts of one kind apart. Times are in seconds, and rates in bytes per second.
+ */
+#include "tools/status/metrics.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sysexits.h>
+
+#define NS_PER_S UINT64_C(1000000000)
+#define MS_PER_S UINT64_C(1000)
+
+#define LABELS_MAX 5
+
+struct label {
+	const char *field; /* in the table of the part */
+	const char *name;
+};
+
+static const struct labelling {
+	const char *part;
+	struct label names[LABELS_MAX]; /* on each metric of the part; queue comes last, and what is shared lacks it */
+	struct label facts[LABELS_MAX]; /* on ibvcap_PART_info alone, since they change */
+} labellings[STATUS_N_PARTS] = {
+	[STATUS_DAEMON] = {"daemon", .facts = {{"version", "version"}}},
+	[STATUS_STREAM] = {"stream",
+                           {{"name", "stream"}, {"queue", "queue"}},
+                           {{"interface", "interface"},
+                            {"device", "device"},
+                            {"backend", "backend"},
+                            {"state", "state"},
+                            {"clock_source", "clock_source"}}},
+	[STATUS_CONSUMER] = {"consumer",
+                             {{"stream", "stream"}, {"queue", "queue"}, {"pid", "pid"}, {"uid", "uid"}},
+                             {{"policy", "policy"}, {"group", "group"}}},
+	[STATUS_CHANNEL] =
+		{"channel",
+                 {{"name", "channel"}},
+                 {{"interface", "interface"}, {"device", "device"}, {"backend", "backend"}, {"state", "state"}}},
+	[STATUS_SENDER] = {"sender", {{"channel", "channel"}, {"pid", "pid"}, {"uid", "uid"}}, {{NULL}}},
+	[STATUS_INTERFACE] = {"interface",
+                              {{"interface", "interface"}, {"backend", "backend"}},
+                              {{"device", "device"}}},
+};
+
+/* A part with its labels. */
+struct entry {
+	const void *part;
+	char *labels;     /* stream="lidar",queue="0" */
+	int shared_bytes; /* so many bytes of labels are those of what all queues share; -1: another entry has that */
+	unsigned again;   /* so many older entries have the same labels */
+};
+
+struct entries {
+	enum status_kind_of_part kind;
+	struct entry *at;
+	int n;
+};
+
+/* ---- labels -------------------------------------------------------------------------------------- */
+
+/* One byte that is no UTF-8 would make Prometheus refuse all metrics. */
+static void print_escaped(FILE *to, const char *text)
+{
+	for (; *text; text++) {
+		if (*text == '\\' || *text == '"')
+			fputc('\\', to);
+		fputc(*text >= ' ' && *text <= '~' ? *text : '?', to);
+	}
+}
+
+static void print_label(FILE *to, enum status_kind_of_part kind, const void *part, const struct label *label)
+{
+	const struct status_field *field = status_parts[kind].fields;
+
+	while (strcmp(field->name, label->field) != 0)
+		field++;
+	fprintf(to, "%s=\"", label->name);
+	if (field->type == STATUS_TEXT)
+		print_escaped(to, (const char *)part + field->offset);
+	else if (field->type == STATUS_WORD)
+		fputs(status_word(field->words, status_number(field, part)), to);
+	else
+		fprintf(to, "%" PRId64, (int64_t)status_number(field, part));
+	fputc('"', to);
+}
+
+/*
+ * A process may attach twice, and a stream that ends has the name of the one in its place. The older entry comes later
+ * in the list, and its labels stay as they are.
+ */
+static unsigned count_same(const struct entries *entries, int of)
+{
+	unsigned n = 0;
+
+	for (int i = of + 1; i < entries->n; i++)
+		n += strcmp(entries->at[i].labels, entries->at[of].labels) == 0;
+	return n;
+}
+
+static void entry_init(struct entry *entry, enum status_kind_of_part kind, const void *part)
+{
+	size_t bytes = 0;
+	FILE *to = open_memstream(&entry->labels, &bytes);
+
+	if (!to)
+		exit(EX_OSERR);
+	entry->part = part;
+	for (const struct label *label = labellings[kind].names; label->field; label++) {
+		if (strcmp(label->name, "queue") == 0)
+			entry->shared_bytes = (int)ftell(to);
+		if (label != labellings[kind].names)
+			fputc(',', to);
+		print_label(to, kind, part, label);
+	}
+	if (fclose(to) != 0)
+		exit(EX_OSERR);
+}
+
+static struct entries entries_new(const struct status_view *view, enum status_kind_of_part kind)
+{
+	const struct {
+		const void *parts;
+		int n;
+	} lists[STATUS_N_PARTS] = {
+		[STATUS_DAEMON] = {&view->daemon, view->status != NULL},
+		[STATUS_STREAM] = {view->streams, view->n_streams},
+		[STATUS_CONSUMER] = {view->consumers, view->n_consumers},
+		[STATUS_CHANNEL] = {view->channels, view->n_channels},
+		[STATUS_SENDER] = {view->senders, view->n_senders},
+		[STATUS_INTERFACE] = {view->interfaces, view->n_interfaces},
+	};
+	struct entries entries = {kind, calloc((size_t)lists[kind].n + 1, sizeof(*entries.at)), lists[kind].n};
+
+	if (!entries.at)
+		exit(EX_OSERR);
+	for (int i = 0; i < entries.n; i++) {
+		entry_init(&entries.at[i], kind,
+		           (const uint8_t *)lists[kind].parts + (size_t)i * status_parts[kind].bytes);
+		if (kind == STATUS_STREAM && !stream_sum_is_first(view, i))
+			entries.at[i].shared_bytes = -1;
+	}
+	for (int i = 0; i < entries.n; i++)
+		entries.at[i].again = count_same(&entries, i);
+	return entries;
+}
+
+static void entries_free(struct entries *entries)
+{
+	for (int i = 0; i < entries->n; i++)
+		free(entries->at[i].labels);
+	free(entries->at);
+}
+
+/* ---- families: a name with its samples ------------------------------------------------------------- */
+
+static void print_head(FILE *to, enum metrics_format format, const char *name, const char *unit, bool is_total,
+                       const char *help)
+{
+	const char *suffix = is_total && format == METRICS_TEXT ? "_total" : "";
+
+	fprintf(to, "# HELP %s%s %s\n# TYPE %s%s %s\n", name, suffix, help, name, suffix,
+	        is_total ? "counter" : "gauge");
+	if (unit && format == METRICS_OPENMETRICS)
+		fprintf(to, "# UNIT %s %s\n", name, unit);
+}
+
+static const char *metric_unit(const struct status_field *field)
+{
+	static const char *const units[][2] = {{"ns", "seconds"}, {"ms", "seconds"}, {"bps", "bytes_per_second"}};
+
+	for (unsigned i = 0; field->unit && i < sizeof(units) / sizeof(units[0]); i++)
+		if (strcmp(field->unit, units[i][0]) == 0)
+			return units[i][1];
+	return field->unit;
+}
+
+#define NAME_BYTES 96
+
+/* ibvcap_channel_timed_lateness_seconds, of the counter timed_lateness_ns. */
+static void metric_name(enum status_kind_of_part kind, const struct status_field *field, char name[NAME_BYTES])
+{
+	const char *unit = metric_unit(field);
+	size_t stem = strlen(field->name);
+
+	if (unit && stem > strlen(field->unit) + 1 &&
+	    strcmp(field->name + stem - strlen(field->unit), field->unit) == 0)
+		stem -= strlen(field->unit) + 1;
+	snprintf(name, NAME_BYTES, "ibvcap_%s_%.*s%s%s%s", labellings[kind].part, (int)stem, field->name,
+	         field->kind == STATUS_TIME ? "_timestamp" : "", unit ? "_" : "", unit ? unit : "");
+}
+
+static void print_value(FILE *to, const char *unit, uint64_t value)
+{
+	if (unit && strcmp(unit, "ns") == 0)
+		fprintf(to, "%" PRIu64 ".%09" PRIu64 "\n", value / NS_PER_S, value % NS_PER_S);
+	else if (unit && strcmp(unit, "ms") == 0)
+		fprintf(to, "%" PRIu64 ".%03" PRIu64 "\n", value / MS_PER_S, value % MS_PER_S);
+	else if (unit && strcmp(unit, "bps") == 0)
+		fprintf(to, "%" PRIu64 ".%03" PRIu64 "\n", value / 8, value % 8 * 125);
+	else
+		fprintf(to, "%" PRId64 "\n", (int64_t)value);
+}
+
+/* The value of the field, or of the counter. False: the part has no such counter. */
+static bool find_value(const struct entries *entries, const struct status_field *field, const void *part,
+                       uint64_t *value)
+{
+	const struct status_part *known = &status_parts[entries->kind];
+	struct counters counters = {.of = entries->kind};
+
+	if (field->bytes) {
+		*value = status_number(field, part);
+		return true;
+	}
+	memcpy(&counters.at, (const uint8_t *)part + known->counters_at, sizeof(counters.at));
+	memcpy(&counters.n, (const uint8_t *)part + known->counters_at + sizeof(counters.at), sizeof(counters.n));
+	*value = counters_value(counters, field->name);
+	return counters_have(counters, field->name);
+}
+
+static void print_family(FILE *to, const struct entries *entries, const struct status_field *field,
+                         enum metrics_format format)
+{
+	const bool is_total = field->kind == STATUS_TOTAL;
+	char name[NAME_BYTES];
+	uint64_t value;
+
+	metric_name(entries->kind, field, name);
+	print_head(to, format, name, metric_unit(field), is_total, field->help);
+	for (const struct entry *entry = entries->at; entry < entries->at + entries->n; entry++) {
+		const int bytes = field->is_shared ? entry->shared_bytes : (int)strlen(entry->labels);
+
+		if (bytes < 0 || !find_value(entries, field, entry->part, &value))
+			continue;
+		fprintf(to, "%s%s{%.*s", name, is_total ? "_total" : "", bytes, entry->labels);
+		if (entry->again)
+			fprintf(to, ",again=\"%u\"", entry->again);
+		fputs("} ", to);
+		print_value(to, field->unit, value);
+	}
+}
+
+static void print_facts(FILE *to, const struct entries *entries, enum metrics_format format)
+{
+	const char *part = labellings[entries->kind].part;
+	char name[NAME_BYTES];
+
+	snprintf(name, sizeof(name), "ibvcap_%s_info", part);
+	print_head(to, format, name, NULL, false, "Always 1: the labels describe the part");
+	for (const struct entry *entry = entries->at; entry < entries->at + entries->n; entry++) {
+		const char *comma = entry->labels[0] ? "," : "";
+
+		fprintf(to, "%s{%s", name, entry->labels);
+		for (const struct label *label = labellings[entries->kind].facts; label->field; label++, comma = ",") {
+			fputs(comma, to);
+			print_label(to, entries->kind, entry->part, label);
+		}
+		if (entry->again)
+			fprintf(to, ",again=\"%u\"", entry->again);
+		fputs("} 1\n", to);
+	}
+}
+
+static void print_part(FILE *to, const struct status_view *view, enum status_kind_of_part kind,
+                       enum metrics_format format)
+{
+	const struct status_part *part = &status_parts[kind];
+	struct entries entries = entries_new(view, kind);
+
+	if (labellings[kind].facts[0].field)
+		print_facts(to, &entries, format);
+	for (const struct status_field *field = part->fields; field->name; field++)
+		if (field->kind != STATUS_LABEL)
+			print_family(to, &entries, field, format);
+	for (uint32_t i = 0; i < part->n_counters; i++)
+		if (part->counters[i].name)
+			print_family(to, &entries, &part->counters[i], format);
+	entries_free(&entries);
+}
+
+void metrics_print(FILE *to, const struct status_view *view, struct metrics_health health, enum metrics_format format)
+{
+	print_head(to, format, "ibvcap_build_info", NULL, false, "Always 1: the label is the version of this program");
+	fprintf(to, "ibvcap_build_info{version=\"%s\"} 1\n", IBVCAP_BUILD_VERSION);
+	print_head(to, format, "ibvcap_up", NULL, false, "Whether the daemon answers");
+	fprintf(to, "ibvcap_up %d\n", health.is_up);
+	print_head(to, format, "ibvcap_status_age_seconds", "seconds", false,
+	           "The time since the daemon's last answer");
+	fputs("ibvcap_status_age_seconds ", to);
+	print_value(to, "ns", health.age_ns);
+	for (enum status_kind_of_part kind = 0; kind < STATUS_N_PARTS; kind++)
+		if (labellings[kind].part)
+			print_part(to, view, kind, format);
+	if (format == METRICS_OPENMETRICS)
+		fputs("# EOF\n", to);
+}
