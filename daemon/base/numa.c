@@ -6,8 +6,9 @@
  */
 #include "daemon/base/numa.h"
 
+#include "daemon/base/files.h"
+
 #include <linux/mempolicy.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -16,57 +17,22 @@
 #define NUMA_WORD_BITS (8 * sizeof(unsigned long))
 #define NUMA_MASK_BITS (NUMA_NODES_MAX + 1) /* set_mempolicy(2) uses one bit less than its argument says */
 
-/* The numbers of a list such as "0-3,8" as a set. False: there is no such file. */
-static bool numa_read_list(const char *path, cpu_set_t *numbers)
-{
-	FILE *file = fopen(path, "re");
-	unsigned int first, last;
-	int separator = ',';
-
-	CPU_ZERO(numbers);
-	if (!file)
-		return false;
-	while (separator == ',' && fscanf(file, "%u", &first) == 1) {
-		last = first;
-		separator = fgetc(file);
-		if (separator == '-') {
-			if (fscanf(file, "%u", &last) != 1)
-				break;
-			separator = fgetc(file);
-		}
-		for (; first <= last && first < CPU_SETSIZE; first++)
-			CPU_SET(first, numbers);
-	}
-	fclose(file);
-	return true;
-}
-
 int32_t numa_node_of_interface(const char *sysfs, const char *interface)
 {
-	int32_t node = NUMA_ANY;
+	char line[16];
 	cpu_set_t nodes;
-	char path[256];
-	FILE *file;
+	int node;
 
-	snprintf(path, sizeof(path), "%s/devices/system/node/online", sysfs);
-	if (!numa_read_list(path, &nodes) || CPU_COUNT(&nodes) < 2)
+	if (!files_read_cpus(&nodes, "%s/devices/system/node/online", sysfs) || CPU_COUNT(&nodes) < 2 ||
+	    !files_read_line(line, sizeof(line), "%s/class/net/%s/device/numa_node", sysfs, interface))
 		return NUMA_ANY;
-	snprintf(path, sizeof(path), "%s/class/net/%s/device/numa_node", sysfs, interface);
-	file = fopen(path, "re");
-	if (!file)
-		return NUMA_ANY;
-	if (fscanf(file, "%d", &node) != 1 || node < 0 || node >= NUMA_NODES_MAX)
-		node = NUMA_ANY;
-	fclose(file);
-	return node;
+	node = atoi(line);
+	return node >= 0 && node < NUMA_NODES_MAX ? node : NUMA_ANY;
 }
 
 bool numa_cpus(const char *sysfs, int32_t node, const cpu_set_t *allowed, cpu_set_t *cpus)
 {
-	char path[256];
-
-	snprintf(path, sizeof(path), "%s/devices/system/node/node%d/cpulist", sysfs, node);
-	if (node == NUMA_ANY || !numa_read_list(path, cpus))
+	if (node == NUMA_ANY || !files_read_cpus(cpus, "%s/devices/system/node/node%d/cpulist", sysfs, node))
 		return false;
 	CPU_AND(cpus, cpus, allowed);
 	return CPU_COUNT(cpus) > 0;

@@ -2,13 +2,14 @@
 /* Compares what streams and channels take of memory with what the machine has and the kernel lets a process lock. */
 #include "daemon/memory/memory_check.h"
 
+#include "daemon/base/files.h"
 #include "daemon/base/log.h"
 #include "daemon/base/machine.h"
 #include "daemon/memory/geometry.h"
 #include "daemon/priv/priv.h"
 
 #include <errno.h>
-#include <stdio.h>
+#include <stdlib.h>
 #include <sys/capability.h>
 #include <sys/resource.h>
 
@@ -40,17 +41,10 @@ int memory_check_rings(const struct config *config, struct failure *failure)
 /* 0: the kernel does not tell. */
 static uint64_t memory_available_bytes(void)
 {
-	FILE *file = fopen("/proc/meminfo", "re");
-	unsigned long long kib = 0;
-	char line[128];
+	char kib[32];
 
-	if (!file)
-		return 0;
-	while (fgets(line, sizeof(line), file))
-		if (sscanf(line, "MemAvailable: %llu kB", &kib) == 1)
-			break;
-	fclose(file);
-	return (uint64_t)kib * 1024;
+	files_read_labelled("/proc/meminfo", "MemAvailable:", kib, sizeof(kib));
+	return strtoull(kib, NULL, 10) * 1024;
 }
 
 int memory_check_free(const struct service_memory *added, const struct service_memory *running, struct failure *failure)

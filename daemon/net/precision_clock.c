@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Finds and reads the precision clock of an interface's card (/dev/ptp*). */
+#include "daemon/base/files.h"
 #include "daemon/base/time.h"
 #include "daemon/net/ethtool.h"
 #include "daemon/net/net.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <limits.h>
 #include <linux/ptp_clock.h>
 #include <stdio.h>
 #include <sys/ioctl.h>
@@ -16,18 +15,12 @@
 
 static int precision_clock_find_in_sysfs(const char *interface)
 {
-	char directory[PATH_MAX];
-	const struct dirent *entry;
+	struct files_list clocks;
 	int index = -1;
-	DIR *entries;
 
-	snprintf(directory, sizeof(directory), "/sys/class/net/%s/device/ptp", interface);
-	entries = opendir(directory);
-	while (entries && index < 0 && (entry = readdir(entries)))
-		if (sscanf(entry->d_name, "ptp%d", &index) != 1)
-			index = -1;
-	if (entries)
-		closedir(entries);
+	files_list(&clocks, "/sys/class/net/%s/device/ptp", interface);
+	while (files_next(&clocks))
+		sscanf(clocks.name, "ptp%d", &index);
 	return index;
 }
 

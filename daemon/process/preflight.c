@@ -3,12 +3,12 @@
 #include "daemon/process/preflight.h"
 
 #include "daemon/backend/choice/backends.h"
+#include "daemon/base/files.h"
 #include "daemon/base/log.h"
 #include "daemon/base/machine.h"
 #include "daemon/base/size.h"
 #include "lib/ibvcap/shm.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -160,9 +160,8 @@ static void preflight_move_thread(pid_t thread, const cpu_set_t *from, const cpu
 
 void preflight_leave_cpus(struct preflight_cpus *cpus, const struct config *config)
 {
-	const struct dirent *entry;
+	struct files_list threads;
 	cpu_set_t ours;
-	DIR *threads;
 
 	if (CPU_COUNT(&cpus->all) == 0) {
 		if (sched_getaffinity(0, sizeof(cpus->all), &cpus->all) < 0)
@@ -175,13 +174,10 @@ void preflight_leave_cpus(struct preflight_cpus *cpus, const struct config *conf
 			CPU_CLR((unsigned)config->streams[i].cpu, &ours);
 	if (CPU_COUNT(&ours) == 0)
 		ours = cpus->all;
-	threads = CPU_EQUAL(&ours, &cpus->ours) ? NULL : opendir("/proc/self/task");
-	if (!threads)
+	if (CPU_EQUAL(&ours, &cpus->ours) || !files_list(&threads, "/proc/self/task"))
 		return;
-	while ((entry = readdir(threads)))
-		if (entry->d_name[0] != '.')
-			preflight_move_thread(atoi(entry->d_name), &cpus->ours, &ours);
-	closedir(threads);
+	while (files_next(&threads))
+		preflight_move_thread(atoi(threads.name), &cpus->ours, &ours);
 	cpus->ours = ours;
 }
 
@@ -220,15 +216,12 @@ bool preflight_bpf_stays_restricted(const char *release, int unprivileged_bpf_di
 /* Of maps and links that are open, CAP_BPF is needed by such kernels only; if they do not say, it is kept. */
 static bool preflight_needs_bpf(void)
 {
-	FILE *file = fopen("/proc/sys/kernel/unprivileged_bpf_disabled", "re");
 	struct utsname system;
-	int disabled = 1;
+	char disabled[8];
+	bool is_off = files_read_line(disabled, sizeof(disabled), "/proc/sys/kernel/unprivileged_bpf_disabled") &&
+	              atoi(disabled) == 0;
 
-	if (file && fscanf(file, "%d", &disabled) != 1)
-		disabled = 1;
-	if (file)
-		fclose(file);
-	return uname(&system) == 0 && preflight_bpf_stays_restricted(system.release, disabled);
+	return uname(&system) == 0 && preflight_bpf_stays_restricted(system.release, !is_off);
 }
 
 int preflight_give_up_privileges(uint64_t used, struct failure *failure)

@@ -2,6 +2,7 @@
 /* Reads from sysfs how many hugepages there are, for messages about a lack of them. */
 #include "daemon/ring/pages.h"
 
+#include "daemon/base/files.h"
 #include "daemon/base/machine.h"
 
 #include <stdio.h>
@@ -11,18 +12,10 @@
 
 static uint64_t pages_read_pool(uint32_t page_bytes, const char *name)
 {
-	unsigned long long value = 0;
-	char path[128];
-	FILE *file;
+	char pool[64];
 
-	snprintf(path, sizeof(path), PAGES_POOL "/%s", page_bytes / 1024, name);
-	file = fopen(path, "re");
-	if (!file)
-		return 0;
-	if (fscanf(file, "%llu", &value) != 1)
-		value = 0;
-	fclose(file);
-	return value;
+	snprintf(pool, sizeof(pool), PAGES_POOL, page_bytes / 1024);
+	return files_read_number(pool, name);
 }
 
 uint64_t pages_count_free(uint32_t page_bytes)

@@ -5,7 +5,7 @@
 #include "daemon/base/size.h"
 #include "daemon/flow/flow.h"
 #include "lib/ibvcap/shm.h"
-#include "tools/doctor/files.h"
+#include "daemon/base/files.h"
 
 #include <errno.h>
 #include <inttypes.h>

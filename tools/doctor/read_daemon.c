@@ -5,7 +5,7 @@
  */
 #include "tools/doctor/read.h"
 
-#include "tools/doctor/files.h"
+#include "daemon/base/files.h"
 
 #include <errno.h>
 #include <fcntl.h>

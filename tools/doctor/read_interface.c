@@ -5,7 +5,7 @@
 #include "daemon/base/time.h"
 #include "daemon/net/ethtool.h"
 #include "daemon/net/net.h"
-#include "tools/doctor/files.h"
+#include "daemon/base/files.h"
 #include "tools/groups/joined_groups.h"
 
 #include <arpa/inet.h>

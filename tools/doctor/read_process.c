@@ -2,7 +2,7 @@
 /* The process whose rights count, a daemon if one runs, and the limits of its cgroups. */
 #include "tools/doctor/read.h"
 
-#include "tools/doctor/files.h"
+#include "daemon/base/files.h"
 
 #include <errno.h>
 #include <grp.h>
@@ -192,7 +192,6 @@ void read_limits(const char *root, const struct doctor_process *process, struct 
 		files_copy_name(limits->container, DOCTOR_NAME_BYTES, "podman");
 	join_process_path(path, root, process, "cgroup");
 	files_read_labelled(path, "0::", limits->cgroup, sizeof(limits->cgroup));
-	limits->cgroup[strcspn(limits->cgroup, "\n")] = '\0';
 	/* systemd would start the service in this cgroup, not in that of the doctor. */
 	if (process->kind == DOCTOR_SERVICE)
 		files_copy_name(limits->cgroup, sizeof(limits->cgroup), SERVICES_CGROUP);

@@ -2,11 +2,11 @@
 /* Opens the device behind a network interface and reads its capabilities. */
 #include "daemon/backend/verbs/verbs.h"
 
+#include "daemon/base/files.h"
 #include "daemon/base/log.h"
 #include "daemon/base/time.h"
 #include "daemon/net/net.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/capability.h>
@@ -18,19 +18,15 @@
 #define SYSFS "/sys"
 #define NODES "/dev/infiniband"
 
-/* An entry of a directory that begins with that prefix; "": there is none. */
-static void find_entry(const char *directory, const char *prefix, char name[64])
+/* The last entry of a directory; "": there is none. */
+static void find_entry(const char *directory, char name[64])
 {
-	struct dirent *entry;
-	DIR *entries = opendir(directory);
+	struct files_list entries;
 
 	name[0] = '\0';
-	while (entries && !name[0] && (entry = readdir(entries))) {
-		if (entry->d_name[0] != '.' && strncmp(entry->d_name, prefix, strlen(prefix)) == 0)
-			snprintf(name, 64, "%.63s", entry->d_name);
-	}
-	if (entries)
-		closedir(entries);
+	files_list(&entries, "%s", directory);
+	while (files_next(&entries))
+		files_copy_name(name, 64, entries.name);
 }
 
 /* libibverbs leaves out a device whose node it cannot stat(). */
@@ -39,7 +35,7 @@ int verbs_check_node(const struct verbs_sysfs *sysfs, const char *nodes, const c
 	char directory[PATH_MAX], uverbs[64], node[PATH_MAX];
 
 	snprintf(directory, sizeof(directory), "%s/class/net/%s/device/infiniband_verbs", sysfs->root, interface);
-	find_entry(directory, "uverbs", uverbs);
+	find_entry(directory, uverbs);
 	snprintf(node, sizeof(node), "%s/%s", nodes, uverbs);
 	if (!uverbs[0] || access(node, F_OK) == 0)
 		return 0;
@@ -58,7 +54,7 @@ static int explain_no_devices(const char *interface, struct failure *failure)
 {
 	char name[64];
 
-	find_entry(SYSFS "/class/infiniband", "", name);
+	find_entry(SYSFS "/class/infiniband", name);
 	if (name[0])
 		return failure_set(
 			failure, EX_UNAVAILABLE, ENODEV,

@@ -6,90 +6,24 @@
  *     with their uplink, so a GID table that names only other netdevs overrules this. In switchdev mode mlx5 has no
  *     GIDs, and the uplink is the last port (mlx5_core: mlx5_esw_vports_init); the counters show the mode.
  *  2. ports/P/gid_attrs/ndevs/ names the netdev of every GID; this also finds bonds.
- *  3. ports/P/gids/0 is the link-local address made from the MAC.
  */
 #include "daemon/backend/verbs/verbs.h"
+#include "daemon/base/files.h"
 #include "daemon/net/stacking.h"
 
 #include <ctype.h>
-#include <dirent.h>
 #include <errno.h>
-#include <limits.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
-#define PORTS_MAX 254
-#define TEXT_MAX  64
-
-static bool verbs_read_sysfs(char text[TEXT_MAX], const char *format, ...) __attribute__((format(printf, 2, 3)));
-
-/* The first line of a sysfs file. False: there is no such file, it is empty, or it is an unused GID (EINVAL). */
-static bool verbs_read_sysfs(char text[TEXT_MAX], const char *format, ...)
-{
-	char path[PATH_MAX];
-	va_list arguments;
-	bool read;
-	FILE *file;
-
-	va_start(arguments, format);
-	int length = vsnprintf(path, sizeof(path), format, arguments);
-	va_end(arguments);
-	if (length >= (int)sizeof(path))
-		return false;
-	file = fopen(path, "re");
-	if (!file)
-		return false;
-	read = fgets(text, TEXT_MAX, file) != NULL;
-	fclose(file);
-	if (read)
-		text[strcspn(text, "\n")] = '\0';
-	return read && text[0] != '\0';
-}
+#define TEXT_MAX 64
 
 static const char *base_name(const char *path)
 {
 	const char *slash = strrchr(path, '/');
 
 	return slash ? slash + 1 : path;
-}
-
-/* The smallest number above `after` among the entries, or -1. sysfs lists entries in any order. */
-static int next_number(const char *directory, int after)
-{
-	struct dirent *entry;
-	int next = -1;
-	DIR *entries = opendir(directory);
-
-	if (!entries)
-		return -1;
-	while ((entry = readdir(entries))) {
-		if (!isdigit((unsigned char)entry->d_name[0]))
-			continue;
-		int number = atoi(entry->d_name);
-		if (number > after && (next < 0 || number < next))
-			next = number;
-	}
-	closedir(entries);
-	return next;
-}
-
-static int next_port(const char *device, int after)
-{
-	char path[PATH_MAX];
-	int port;
-
-	if (snprintf(path, sizeof(path), "%s/ports", device) >= (int)sizeof(path))
-		return -1;
-	port = next_number(path, after);
-	return port <= PORTS_MAX ? port : -1;
-}
-
-static bool has_port(const char *device, int port)
-{
-	return next_port(device, port - 1) == port;
 }
 
 enum netdev_answer { NETDEV_UNKNOWN, NETDEV_OTHERS, NETDEV_THIS };
@@ -99,16 +33,13 @@ static enum netdev_answer port_netdev(const struct verbs_sysfs *sysfs, const cha
                                       const char *interface, char *first)
 {
 	enum netdev_answer answer = NETDEV_UNKNOWN;
-	char path[PATH_MAX], name[TEXT_MAX];
-	struct dirent *entry;
-	DIR *entries = NULL;
+	struct files_list gids;
+	char name[TEXT_MAX];
 
-	if (snprintf(path, sizeof(path), "%s/ports/%d/gid_attrs/ndevs", device, port) < (int)sizeof(path))
-		entries = opendir(path);
-	if (!entries)
-		return NETDEV_UNKNOWN;
-	while (answer != NETDEV_THIS && (entry = readdir(entries))) {
-		if (!isdigit((unsigned char)entry->d_name[0]) || !verbs_read_sysfs(name, "%s/%s", path, entry->d_name))
+	files_list(&gids, "%s/ports/%d/gid_attrs/ndevs", device, port);
+	while (files_next(&gids)) {
+		/* An unused GID cannot be read. */
+		if (answer == NETDEV_THIS || !files_read_line(name, sizeof(name), "%s", gids.path))
 			continue;
 		if (answer == NETDEV_UNKNOWN && first)
 			strcpy(first, name);
@@ -117,25 +48,24 @@ static enum netdev_answer port_netdev(const struct verbs_sysfs *sysfs, const cha
 		else if (!net_is_stacked_on(sysfs->root, name, interface)) /* a VLAN or bond has GIDs of its own here */
 			answer = NETDEV_OTHERS;
 	}
-	closedir(entries);
 	return answer;
 }
 
 static int last_port(const char *device)
 {
-	int last = -1;
+	struct files_list ports;
+	int last = 0;
 
-	for (int port = next_port(device, 0); port > 0; port = next_port(device, port))
-		last = port;
+	files_list(&ports, "%s/ports", device);
+	while (files_next(&ports))
+		last = atoi(ports.name);
 	return last;
 }
 
 /* mlx5 in switchdev mode has counters of the device (statistics.c); in legacy mode it has those of ports. */
 static bool is_in_switchdev_mode(const char *device)
 {
-	char text[TEXT_MAX];
-
-	return verbs_read_sysfs(text, "%s/hw_counters/out_of_buffer", device);
+	return files_exist("%s/hw_counters/out_of_buffer", device);
 }
 
 /* "pf0vf1" is a representor's name, "p0" an uplink's; other drivers have none. */
@@ -143,24 +73,23 @@ static bool is_representor(const struct verbs_sysfs *sysfs, const char *interfac
 {
 	char text[TEXT_MAX];
 
-	return verbs_read_sysfs(text, "%s/class/net/%s/phys_port_name", sysfs->root, interface) &&
+	return files_read_line(text, sizeof(text), "%s/class/net/%s/phys_port_name", sysfs->root, interface) &&
 	       !(text[0] == 'p' && isdigit((unsigned char)text[1]));
 }
 
 /* class/net/IF/device/infiniband/ and dev_port. */
 static bool match_parent_device(const struct verbs_sysfs *sysfs, const char *interface, struct verbs_match *match)
 {
-	char path[PATH_MAX], text[TEXT_MAX];
+	char text[TEXT_MAX];
 	int port = 1;
 
-	if (verbs_read_sysfs(text, "%s/class/net/%s/dev_port", sysfs->root, interface))
+	if (files_read_line(text, sizeof(text), "%s/class/net/%s/dev_port", sysfs->root, interface))
 		port = atoi(text) + 1;
 	for (int i = 0; i < sysfs->n_devices; i++) {
 		const char *device = sysfs->devices[i];
-		int length = snprintf(path, sizeof(path), "%s/class/net/%s/device/infiniband/%s", sysfs->root,
-		                      interface, base_name(device));
 
-		if (length >= (int)sizeof(path) || access(path, F_OK) != 0 || !has_port(device, port))
+		if (!files_exist("%s/class/net/%s/device/infiniband/%s", sysfs->root, interface, base_name(device)) ||
+		    !files_exist("%s/ports/%d", device, port))
 			continue;
 		enum netdev_answer answer = port_netdev(sysfs, device, port, interface, NULL);
 		bool is_switchdev = answer == NETDEV_UNKNOWN && is_in_switchdev_mode(device);
@@ -175,99 +104,61 @@ static bool match_parent_device(const struct verbs_sysfs *sysfs, const char *int
 
 static bool match_gid_netdev(const struct verbs_sysfs *sysfs, const char *interface, struct verbs_match *match)
 {
+	struct files_list ports;
+	bool found = false;
+
 	for (int i = 0; i < sysfs->n_devices; i++) {
-		const char *device = sysfs->devices[i];
+		files_list(&ports, "%s/ports", sysfs->devices[i]);
+		while (files_next(&ports)) {
+			int port = atoi(ports.name);
 
-		for (int port = next_port(device, 0); port > 0; port = next_port(device, port)) {
-			if (port_netdev(sysfs, device, port, interface, NULL) == NETDEV_THIS) {
-				*match = (struct verbs_match){.device = i, .port = (uint8_t)port};
-				return true;
-			}
-		}
-	}
-	return false;
-}
-
-/* fe80:: and the modified EUI-64 (RFC 4291, appendix A), in the format of the gids files. */
-static bool link_local_gid(const struct verbs_sysfs *sysfs, const char *interface, char gid[TEXT_MAX])
-{
-	char text[TEXT_MAX];
-	unsigned mac[6];
-
-	if (!verbs_read_sysfs(text, "%s/class/net/%s/address", sysfs->root, interface) ||
-	    sscanf(text, "%2x:%2x:%2x:%2x:%2x:%2x", &mac[0], &mac[1], &mac[2], &mac[3], &mac[4], &mac[5]) != 6)
-		return false;
-	snprintf(gid, TEXT_MAX, "fe80:0000:0000:0000:%02x%02x:%02xff:fe%02x:%02x%02x", mac[0] ^ 2u, mac[1], mac[2],
-	         mac[3], mac[4], mac[5]);
-	return true;
-}
-
-static bool match_gid_address(const struct verbs_sysfs *sysfs, const char *interface, struct verbs_match *match)
-{
-	char wanted[TEXT_MAX], gid[TEXT_MAX];
-
-	if (!link_local_gid(sysfs, interface, wanted))
-		return false;
-	for (int i = 0; i < sysfs->n_devices; i++) {
-		const char *device = sysfs->devices[i];
-
-		for (int port = next_port(device, 0); port > 0; port = next_port(device, port)) {
-			if (!verbs_read_sysfs(gid, "%s/ports/%d/gids/0", device, port) || strcasecmp(gid, wanted) != 0)
+			if (found || port_netdev(sysfs, sysfs->devices[i], port, interface, NULL) != NETDEV_THIS)
 				continue;
 			*match = (struct verbs_match){.device = i, .port = (uint8_t)port};
-			return true;
+			found = true;
 		}
 	}
-	return false;
+	return found;
 }
 
 int verbs_match(const struct verbs_sysfs *sysfs, const char *interface, struct verbs_match *match)
 {
-	if (match_parent_device(sysfs, interface, match) || match_gid_netdev(sysfs, interface, match) ||
-	    match_gid_address(sysfs, interface, match))
-		return 0;
-	return -ENODEV;
+	return match_parent_device(sysfs, interface, match) || match_gid_netdev(sysfs, interface, match) ? 0 : -ENODEV;
 }
 
-/* The netdev that shares the parent device; it can be found with RoCE off too. */
-static bool parent_netdev(const char *device, int port, char name[TEXT_MAX])
+/* The netdev that shares the parent device; it can be found with RoCE off too. No effect if there is none. */
+static void parent_netdev(const char *device, int port, char name[TEXT_MAX])
 {
-	char path[PATH_MAX], text[TEXT_MAX];
-	struct dirent *entry;
-	bool found = false;
-	DIR *entries = NULL;
+	struct files_list netdevs;
+	char text[TEXT_MAX];
 
-	if (snprintf(path, sizeof(path), "%s/device/net", device) < (int)sizeof(path))
-		entries = opendir(path);
-	if (!entries)
-		return false;
-	while (!found && (entry = readdir(entries))) {
-		if (entry->d_name[0] == '.' || strlen(entry->d_name) >= TEXT_MAX)
-			continue;
-		int dev_port = verbs_read_sysfs(text, "%s/%s/dev_port", path, entry->d_name) ? atoi(text) : 0;
-		found = dev_port + 1 == port;
-		if (found)
-			strcpy(name, entry->d_name);
+	files_list(&netdevs, "%s/device/net", device);
+	while (files_next(&netdevs)) {
+		int dev_port = files_read_line(text, sizeof(text), "%s/dev_port", netdevs.path) ? atoi(text) : 0;
+
+		if (dev_port + 1 == port)
+			files_copy_name(name, TEXT_MAX, netdevs.name);
 	}
-	closedir(entries);
-	return found;
 }
 
 const char *verbs_describe_devices(const struct verbs_sysfs *sysfs, char *buffer, size_t bytes)
 {
+	struct files_list ports;
 	size_t used = 0;
 
 	buffer[0] = '\0';
 	for (int i = 0; i < sysfs->n_devices; i++) {
 		const char *device = sysfs->devices[i];
 
-		for (int port = next_port(device, 0); port > 0 && used < bytes; port = next_port(device, port)) {
+		files_list(&ports, "%s/ports", device);
+		while (files_next(&ports)) {
 			char netdev[TEXT_MAX] = "no netdev";
 
-			if (port_netdev(sysfs, device, port, "", netdev) == NETDEV_UNKNOWN)
-				parent_netdev(device, port, netdev);
-			used += (size_t)snprintf(buffer + used, bytes - used, "%s%s port %d (%s)", used ? ", " : "",
-			                         base_name(device), port, netdev);
+			if (port_netdev(sysfs, device, atoi(ports.name), "", netdev) == NETDEV_UNKNOWN)
+				parent_netdev(device, atoi(ports.name), netdev);
+			if (used < bytes)
+				used += (size_t)snprintf(buffer + used, bytes - used, "%s%s port %s (%s)",
+				                         used ? ", " : "", base_name(device), ports.name, netdev);
 		}
 	}
 	return buffer;

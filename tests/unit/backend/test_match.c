@@ -155,17 +155,6 @@ Test(match, netdev_in_the_gid_table_without_a_parent_device)
 	cr_assert_eq(match_error("bond00", 2), -ENODEV);
 }
 
-Test(match, gid_made_of_the_mac_where_nothing_else_is)
-{
-	put_device(0, "mlx5_0", 1);
-	put_device(1, "mlx5_1", 1);
-	put_netdev("eth7", NULL, NULL);
-	put("fe80:0000:0000:0000:0011:22ff:fe33:4456", "class/infiniband/mlx5_0/ports/1/gids/0");
-	put("fe80:0000:0000:0000:0011:22ff:fe33:4455", "class/infiniband/mlx5_1/ports/1/gids/0");
-
-	cr_assert_eq(match("eth7", 2).device, 1);
-}
-
 Test(match, nothing_matches_no_devices)
 {
 	put_netdev("eth0", NULL, NULL);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Files of sysfs and /proc. What cannot be read is empty, zero or none. */
-#ifndef TOOLS_DOCTOR_FILES_H
-#define TOOLS_DOCTOR_FILES_H
+#ifndef DAEMON_BASE_FILES_H
+#define DAEMON_BASE_FILES_H
 
 #include <limits.h>
 #include <sched.h>
@@ -16,8 +16,8 @@ void files_copy_name(char *to, size_t bytes, const char *name);
 
 bool files_exist(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-/** Read the first line. Characters that are not printable become question marks. */
-void files_read_line(char *line, size_t bytes, const char *format, ...) __attribute__((format(printf, 3, 4)));
+/** Read the first line. Characters that are not printable become question marks. False: there is none. */
+bool files_read_line(char *line, size_t bytes, const char *format, ...) __attribute__((format(printf, 3, 4)));
 
 /** Read the number in the file directory/name. */
 uint64_t files_read_number(const char *directory, const char *name);
@@ -25,8 +25,8 @@ uint64_t files_read_number(const char *directory, const char *name);
 /** Read a limit of a cgroup. "max" and a missing file are UINT64_MAX. */
 uint64_t files_read_limit(const char *directory, const char *name);
 
-/** Read a list of CPUs as the kernel writes it, "0-3,8". */
-void files_read_cpus(cpu_set_t *cpus, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/** Read a list of CPUs, or of nodes, as the kernel writes it, "0-3,8". False: there are none. */
+bool files_read_cpus(cpu_set_t *cpus, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /** Copy the text behind label from the line that begins with it, for example "CapEff:" in /proc/PID/status. */
 void files_read_labelled(const char *path, const char *label, char *text, size_t bytes);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Reads the small files of sysfs and /proc. A file that cannot be read has no content: most facts are optional. */
-#include "tools/doctor/files.h"
+/* Reads the small files of sysfs and /proc. A file that cannot be read has no content. */
+#include "daemon/base/files.h"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -10,13 +10,18 @@
 #include <string.h>
 #include <unistd.h>
 
+/* In a function with a format and its values: make the path of them. */
+#define FILES_FORMAT(path, format)                                \
+	do {                                                      \
+		va_list arguments;                                \
+		va_start(arguments, format);                      \
+		vsnprintf((path), PATH_MAX, (format), arguments); \
+		va_end(arguments);                                \
+	} while (0)
+
 void files_join(char path[PATH_MAX], const char *format, ...)
 {
-	va_list arguments;
-
-	va_start(arguments, format);
-	vsnprintf(path, PATH_MAX, format, arguments);
-	va_end(arguments);
+	FILES_FORMAT(path, format);
 }
 
 void files_copy_name(char *to, size_t bytes, const char *name)
@@ -30,11 +35,8 @@ void files_copy_name(char *to, size_t bytes, const char *name)
 bool files_exist(const char *format, ...)
 {
 	char path[PATH_MAX];
-	va_list arguments;
 
-	va_start(arguments, format);
-	vsnprintf(path, sizeof(path), format, arguments);
-	va_end(arguments);
+	FILES_FORMAT(path, format);
 	return access(path, F_OK) == 0;
 }
 
@@ -53,20 +55,18 @@ static void read_path(char *text, size_t bytes, const char *path)
 	text[n] = '\0';
 }
 
-void files_read_line(char *line, size_t bytes, const char *format, ...)
+bool files_read_line(char *line, size_t bytes, const char *format, ...)
 {
 	char path[PATH_MAX];
-	va_list arguments;
 
-	va_start(arguments, format);
-	vsnprintf(path, sizeof(path), format, arguments);
-	va_end(arguments);
+	FILES_FORMAT(path, format);
 	read_path(line, bytes, path);
 	line[strcspn(line, "\n")] = '\0';
 	/* A process chooses its own name: it must not send control sequences to the terminal. */
-	for (; *line; line++)
-		if (*line < ' ' || *line > '~')
-			*line = '?';
+	for (char *c = line; *c; c++)
+		if (*c < ' ' || *c > '~')
+			*c = '?';
+	return *line;
 }
 
 uint64_t files_read_number(const char *directory, const char *name)
@@ -85,16 +85,13 @@ uint64_t files_read_limit(const char *directory, const char *name)
 	return *line && strcmp(line, "max") != 0 ? strtoull(line, NULL, 10) : UINT64_MAX;
 }
 
-void files_read_cpus(cpu_set_t *cpus, const char *format, ...)
+bool files_read_cpus(cpu_set_t *cpus, const char *format, ...)
 {
 	char path[PATH_MAX], list[4096];
 	unsigned long first, last;
-	va_list arguments;
 	char *at = list;
 
-	va_start(arguments, format);
-	vsnprintf(path, sizeof(path), format, arguments);
-	va_end(arguments);
+	FILES_FORMAT(path, format);
 	read_path(list, sizeof(list), path);
 	CPU_ZERO(cpus);
 	while (*at >= '0' && *at <= '9') {
@@ -105,6 +102,7 @@ void files_read_cpus(cpu_set_t *cpus, const char *format, ...)
 			CPU_SET(first, cpus);
 		at += *at == ',';
 	}
+	return CPU_COUNT(cpus) > 0;
 }
 
 void files_read_labelled(const char *path, const char *label, char *text, size_t bytes)
@@ -115,7 +113,8 @@ void files_read_labelled(const char *path, const char *label, char *text, size_t
 	*text = '\0';
 	while (file && !*text && fgets(line, sizeof(line), file))
 		if (strncmp(line, label, strlen(label)) == 0)
-			snprintf(text, bytes, "%s", line + strlen(label));
+			snprintf(text, bytes, "%.*s", (int)strcspn(line, "\n") - (int)strlen(label),
+			         line + strlen(label));
 	if (file)
 		fclose(file);
 }
@@ -139,14 +138,11 @@ static int compare_entries(const void *a, const void *b)
 bool files_list(struct files_list *list, const char *format, ...)
 {
 	struct dirent *entry;
-	va_list arguments;
 	DIR *directory;
 	char **grown;
 
 	*list = (struct files_list){0};
-	va_start(arguments, format);
-	vsnprintf(list->directory, sizeof(list->directory), format, arguments);
-	va_end(arguments);
+	FILES_FORMAT(list->directory, format);
 	directory = opendir(list->directory);
 	if (!directory)
 		return false;
