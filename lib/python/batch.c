@@ -22,7 +22,7 @@ static void batch_give_back(struct batch *batch)
 	batch->receiver = NULL;
 	batch->owner.is_gone = true;
 	receiver_take_back(receiver, batch);
-	Py_DECREF((PyObject *)receiver);
+	receiver_unref(receiver);
 }
 
 static void batch_last_view_gone(struct view_owner *owner)
@@ -42,7 +42,7 @@ struct batch *batch_new(struct receiver *receiver, const struct ibvcap_rx_batch 
 	batch->owner.n_buffers = 0;
 	batch->owner.is_gone = false;
 	batch->owner.last_buffer_gone = batch_last_view_gone;
-	batch->receiver = (struct receiver *)Py_NewRef((PyObject *)receiver);
+	batch->receiver = receiver_ref(receiver);
 	batch->rows = *rows;
 	batch->is_soft = false;
 	batch->lost = lost;

@@ -39,6 +39,8 @@ void lock_let_others(uint32_t n_waiting);
 /** Converters for PyArg_Parse…(): a number that the type has, as uint64_t or uint32_t. 0: an exception is set. */
 int u64_of(PyObject *number, void *to);
 int u32_of(PyObject *number, void *to);
+/** A timeout for the daemon's answer, as the uint32_t of an option. There 0 means the default, so no wait is 1 ms. */
+int answer_timeout_of(PyObject *seconds, void *to);
 
 /* ---- view.c: memory of a handle as a buffer ------------------------------------------------------ */
 
@@ -62,11 +64,13 @@ struct view_shape {
 	bool is_writable;
 };
 
-extern PyType_Spec view_spec;
-extern PyTypeObject *view_type;
+extern PyType_Spec view_spec, memory_spec;
+extern PyTypeObject *view_type, *memory_type;
 
 /** A new object that exports this memory, and keeps its owner. */
 PyObject *view_new(struct view_owner *owner, const struct view_shape *shape);
+/** Of new memory, which it sets shape->bytes to. */
+PyObject *view_new_of_memory(struct view_shape *shape);
 /** For a getbuffer of the owner itself. */
 int view_fill(PyObject *exporter, struct view_owner *owner, struct view_shape *shape, Py_buffer *buffer, int flags);
 void view_owner_release(struct view_owner *owner);
@@ -75,10 +79,14 @@ PyObject *raise_no_buffer(PyObject *exporter, PyObject *arguments, PyObject *key
 
 #define META_FORMAT "T{<Q:timestamp_ns:<H:length:<H:flags:B:header_length:B:flow:<H:wire_length:}"
 
-/* ---- receiver.c, batch.c, sender.c, status.c ----------------------------------------------------- */
+/* ---- receiver.c, batch.c, sender.c, status.c, tracker.c ------------------------------------------ */
 
+/*
+ * A handle of libibvcap, which a Receiver and its batches share. It is no object of Python: so a Receiver that keeps
+ * its own arrays makes no cycle of references, which NumPy's arrays would hide from the garbage collector.
+ */
 struct receiver {
-	PyObject base;
+	uint32_t n_references;
 	struct ibvcap_rx *rx; /* NULL: closed, and no batch is left */
 	PyThread_type_lock lock;
 	uint32_t n_waiting;     /* threads that wait for the lock */
@@ -100,13 +108,19 @@ struct batch {
 	struct batch *next;
 };
 
-extern PyType_Spec receiver_spec, batch_spec, sender_spec, slots_spec;
-extern PyTypeObject *receiver_type, *batch_type, *sender_type, *slots_type;
+extern PyType_Spec receiver_spec, batch_spec, sender_spec, slots_spec, tracker_spec;
+extern PyTypeObject *receiver_type, *batch_type, *sender_type, *slots_type, *tracker_type;
 
 /** A batch of rows that the receiver has acquired. */
 struct batch *batch_new(struct receiver *receiver, const struct ibvcap_rx_batch *rows, uint64_t lost);
 /** Return the lease, now or when the last view goes. */
 void batch_return_softly(struct batch *batch);
+/** The handle of an object of type Receiver. */
+struct receiver *receiver_of(PyObject *object);
+/** NULL: no memory. The first reference is the caller's, and so is rx then. */
+struct receiver *receiver_new_of(struct ibvcap_rx *rx);
+struct receiver *receiver_ref(struct receiver *receiver);
+void receiver_unref(struct receiver *receiver);
 /** The batch's lease is to be returned, by this thread or by the one that has the handle's lock. */
 void receiver_take_back(struct receiver *receiver, struct batch *batch);
 /** Take the lock of an open receiver. False: it is closed, an exception is set, and the lock is not held. */

@@ -162,6 +162,17 @@ int u32_of(PyObject *number, void *to)
 	return 1;
 }
 
+int answer_timeout_of(PyObject *seconds, void *to)
+{
+	int timeout_ms = timeout_ms_of(seconds);
+	uint32_t option = timeout_ms == 0 ? 1 : timeout_ms < 0 ? INT32_MAX : (uint32_t)timeout_ms;
+
+	if (timeout_ms == -2)
+		return 0;
+	memcpy(to, &option, sizeof(option));
+	return 1;
+}
+
 PyObject *members_to_dict(const struct member *members, const void *object)
 {
 	PyObject *dict = PyDict_New();

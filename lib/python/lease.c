@@ -2,6 +2,40 @@
 /* Returns leases to a receiver's handle, whichever thread is in a call on it, and closes it behind the last one. */
 #include "lib/python/binding.h"
 
+#include <unistd.h>
+
+struct receiver *receiver_new_of(struct ibvcap_rx *rx)
+{
+	struct receiver *receiver = PyMem_Calloc(1, sizeof(*receiver));
+
+	if (receiver)
+		receiver->lock = PyThread_allocate_lock();
+	if (!receiver || !receiver->lock) {
+		PyMem_Free(receiver);
+		return NULL;
+	}
+	receiver->n_references = 1;
+	receiver->rx = rx;
+	receiver->owner = getpid();
+	receiver->losses = (struct ibvcap_rx_losses)IBVCAP_INIT(struct ibvcap_rx_losses);
+	return receiver;
+}
+
+struct receiver *receiver_ref(struct receiver *receiver)
+{
+	receiver->n_references++;
+	return receiver;
+}
+
+/* Without a reference no thread is in a call, and no batch is left. */
+void receiver_unref(struct receiver *receiver)
+{
+	if (--receiver->n_references)
+		return;
+	PyThread_free_lock(receiver->lock);
+	PyMem_Free(receiver);
+}
+
 void receiver_release_rows(struct receiver *receiver, const struct ibvcap_rx_batch *rows)
 {
 	ibvcap_rx_release(receiver->rx, rows); /* -ECONNABORTED: the next acquire says it */

@@ -9,9 +9,14 @@
 
 PyTypeObject *receiver_type;
 
-static struct receiver *receiver_of(PyObject *object)
+struct receiver_object {
+	PyObject base;
+	struct receiver *receiver;
+};
+
+struct receiver *receiver_of(PyObject *object)
 {
-	return (struct receiver *)object;
+	return ((struct receiver_object *)object)->receiver;
 }
 
 /* ---- life ---------------------------------------------------------------------------------------- */
@@ -33,24 +38,22 @@ static PyObject *receiver_new(PyTypeObject *type, PyObject *arguments, PyObject 
 	                        "group",  "socket", "timeout", "reattach", NULL};
 	struct ibvcap_rx_options options = IBVCAP_INIT(struct ibvcap_rx_options);
 	const char *stream, *group = NULL, *socket_path = NULL;
-	int start = IBVCAP_START_NEWEST, policy = IBVCAP_POLICY_LOSSY, r, timeout_ms, reattach_ms;
-	PyObject *timeout = NULL, *reattach = NULL;
-	struct receiver *receiver;
+	int start = IBVCAP_START_NEWEST, policy = IBVCAP_POLICY_LOSSY, r, reattach_ms;
+	PyObject *reattach = NULL;
+	struct receiver_object *object;
 	struct ibvcap_rx *rx;
 	allocfunc allocate = (allocfunc)PyType_GetSlot(type, Py_tp_alloc);
 
-	if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "s|$iO&O&iO&zzOO:Receiver", names, &stream, &start,
+	if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "s|$iO&O&iO&zzO&O:Receiver", names, &stream, &start,
 	                                 u64_of, &options.back, u32_of, &options.queue, &policy, u32_of,
-	                                 &options.lease_blocks, &group, &socket_path, &timeout, &reattach))
+	                                 &options.lease_blocks, &group, &socket_path, answer_timeout_of,
+	                                 &options.timeout_ms, &reattach))
 		return NULL;
-	timeout_ms = timeout ? timeout_ms_of(timeout) : 0;
 	reattach_ms = reattach ? timeout_ms_of(reattach) : 0;
-	if (timeout_ms == -2 || reattach_ms == -2 ||
-	    text_option(options.group, sizeof(options.group), group, "group") < 0)
+	if (reattach_ms == -2 || text_option(options.group, sizeof(options.group), group, "group") < 0)
 		return NULL;
 	options.start = (enum ibvcap_start)start;
 	options.policy = (enum ibvcap_policy)policy;
-	options.timeout_ms = (uint32_t)timeout_ms;
 	if (reattach)
 		options.reattach_ms = reattach_ms == 0  ? IBVCAP_NO_REATTACH
 		                      : reattach_ms < 0 ? INT32_MAX
@@ -60,18 +63,15 @@ static PyObject *receiver_new(PyTypeObject *type, PyObject *arguments, PyObject 
 	Py_END_ALLOW_THREADS
 	if (r < 0)
 		return raise_error(r);
-	receiver = (struct receiver *)allocate(type, 0);
-	if (receiver)
-		receiver->lock = PyThread_allocate_lock();
-	if (!receiver || !receiver->lock) {
+	object = (struct receiver_object *)allocate(type, 0);
+	if (object)
+		object->receiver = receiver_new_of(rx);
+	if (!object || !object->receiver) {
 		ibvcap_rx_close(rx);
-		Py_XDECREF((PyObject *)receiver);
+		Py_XDECREF((PyObject *)object);
 		return PyErr_NoMemory();
 	}
-	receiver->rx = rx;
-	receiver->owner = getpid();
-	receiver->losses = (struct ibvcap_rx_losses)IBVCAP_INIT(struct ibvcap_rx_losses);
-	return &receiver->base;
+	return &object->base;
 }
 
 static void receiver_close_softly(struct receiver *receiver)
@@ -83,16 +83,15 @@ static void receiver_close_softly(struct receiver *receiver)
 		receiver_unlock(receiver); /* else the thread in a call closes the handle */
 }
 
-/* No batch is left, since each has a reference. */
 static void receiver_dealloc(PyObject *object)
 {
 	PyTypeObject *type = Py_TYPE(object);
 	freefunc release = (freefunc)PyType_GetSlot(type, Py_tp_free);
 
-	if (receiver_of(object)->rx)
+	if (receiver_of(object)) {
 		receiver_close_softly(receiver_of(object));
-	if (receiver_of(object)->lock)
-		PyThread_free_lock(receiver_of(object)->lock);
+		receiver_unref(receiver_of(object));
+	}
 	release(object);
 	Py_DECREF(type);
 }
@@ -330,6 +329,6 @@ static PyType_Slot receiver_slots[] = {
 };
 
 PyType_Spec receiver_spec = {.name = "ibvcap._Receiver",
-                             .basicsize = sizeof(struct receiver),
+                             .basicsize = sizeof(struct receiver_object),
                              .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE,
                              .slots = receiver_slots};

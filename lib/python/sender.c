@@ -65,17 +65,13 @@ static PyObject *py_sender_new(PyTypeObject *type, PyObject *arguments, PyObject
 	struct ibvcap_tx_options options = IBVCAP_INIT(struct ibvcap_tx_options);
 	allocfunc allocate = (allocfunc)PyType_GetSlot(type, Py_tp_alloc);
 	const char *channel, *socket_path = NULL;
-	PyObject *timeout = NULL;
 	struct sender *sender;
 	struct ibvcap_tx *tx;
-	int r, timeout_ms;
+	int r;
 
-	if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "s|$zO:Sender", names, &channel, &socket_path, &timeout))
+	if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "s|$zO&:Sender", names, &channel, &socket_path,
+	                                 answer_timeout_of, &options.timeout_ms))
 		return NULL;
-	timeout_ms = timeout ? timeout_ms_of(timeout) : 0;
-	if (timeout_ms == -2)
-		return NULL;
-	options.timeout_ms = (uint32_t)timeout_ms;
 	Py_BEGIN_ALLOW_THREADS
 	r = ibvcap_tx_open(socket_path, channel, &options, &tx);
 	Py_END_ALLOW_THREADS

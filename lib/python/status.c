@@ -146,19 +146,18 @@ static PyObject *whole_to_dict(const struct ibvcap_status *status)
 PyObject *status_to_dict(PyObject *module, PyObject *arguments, PyObject *keywords)
 {
 	static char *names[] = {"socket", "timeout", NULL};
-	PyObject *timeout = NULL, *dict;
 	const char *socket_path = NULL;
 	struct ibvcap_status *status;
-	int r, timeout_ms;
+	uint32_t timeout_ms = 0;
+	PyObject *dict;
+	int r;
 
 	(void)module;
-	if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "|$zO:status", names, &socket_path, &timeout))
-		return NULL;
-	timeout_ms = timeout ? timeout_ms_of(timeout) : 0;
-	if (timeout_ms == -2)
+	if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "|$zO&:status", names, &socket_path, answer_timeout_of,
+	                                 &timeout_ms))
 		return NULL;
 	Py_BEGIN_ALLOW_THREADS
-	r = ibvcap_status(socket_path, (uint32_t)timeout_ms, &status);
+	r = ibvcap_status(socket_path, timeout_ms, &status);
 	Py_END_ALLOW_THREADS
 	if (r < 0)
 		return raise_error(r);

@@ -10,7 +10,7 @@ struct view {
 	struct view_shape shape;
 };
 
-PyTypeObject *view_type;
+PyTypeObject *view_type, *memory_type;
 
 static bool is_contiguous(const struct view_shape *shape)
 {
@@ -101,6 +101,53 @@ PyObject *view_new(struct view_owner *owner, const struct view_shape *shape)
 	view->shape = *shape;
 	return &view->base;
 }
+
+/* Memory of Python's own, until the last view of it has gone. */
+struct memory {
+	struct view_owner owner;
+	void *bytes;
+};
+
+static void memory_last_view_gone(struct view_owner *owner)
+{
+	(void)owner;
+}
+
+PyObject *view_new_of_memory(struct view_shape *shape)
+{
+	struct memory *memory = PyObject_New(struct memory, memory_type);
+	PyObject *view;
+
+	if (!memory)
+		return NULL;
+	memory->owner.n_buffers = 0;
+	memory->owner.is_gone = false;
+	memory->owner.last_buffer_gone = memory_last_view_gone;
+	memory->bytes = PyMem_Malloc((size_t)n_bytes(shape));
+	shape->bytes = memory->bytes;
+	view = shape->bytes ? view_new(&memory->owner, shape) : PyErr_NoMemory();
+	Py_DECREF((PyObject *)memory);
+	return view;
+}
+
+static void memory_dealloc(PyObject *object)
+{
+	PyTypeObject *type = Py_TYPE(object);
+
+	PyMem_Free(((struct memory *)object)->bytes);
+	PyObject_Free(object);
+	Py_DECREF(type);
+}
+
+static PyType_Slot memory_slots[] = {
+	{Py_tp_dealloc, memory_dealloc},
+	{0, NULL},
+};
+
+PyType_Spec memory_spec = {.name = "ibvcap._Memory",
+                           .basicsize = sizeof(struct memory),
+                           .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+                           .slots = memory_slots};
 
 /*
  * NumPy asks for this if it got no buffer, and would otherwise make an array of the object itself: the reason why there

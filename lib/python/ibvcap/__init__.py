@@ -14,17 +14,21 @@ more, so keep copies and not arrays. batch.gap, batch.lost and batch.flags say w
 Threads may share a receiver: one waits, others return batches. A fork()ed child has to open a receiver of its own.
 """
 import asyncio
+import errno
+import json
+import subprocess
 
 from ._ibvcap import (ALL_QUEUES, DEMOTED, GAP_UNKNOWN, LOSSLESS, LOSSY, NEWEST, NS_BACK, OLDEST, PACKETS_BACK,
                       PACKET_BAD_CHECKSUM, PACKET_ERROR, PACKET_FRAGMENT, PACKET_IRREGULAR, PACKET_SHORT,
                       PACKET_TRUNCATED, PACKET_UNUSABLE, TAKEN_OVER, Batch, Busy, Disconnected, Ended, Error, NoAccess,
-                      NoDaemon, NotFound, Sender, Slots, TooManyBatches, View, _Receiver, library_version, status)
+                      NoDaemon, NotFound, Sender, Slots, TooManyBatches, Tracker, View, _Receiver, library_version,
+                      status)
 
 __all__ = ["ALL_QUEUES", "Batch", "Busy", "DEMOTED", "Disconnected", "Ended", "Error", "GAP_UNKNOWN", "LOSSLESS",
            "LOSSY", "NEWEST", "NS_BACK", "NoAccess", "NoDaemon", "NotFound", "OLDEST", "PACKETS_BACK",
            "PACKET_BAD_CHECKSUM", "PACKET_ERROR", "PACKET_FRAGMENT", "PACKET_IRREGULAR", "PACKET_SHORT",
-           "PACKET_TRUNCATED", "PACKET_UNUSABLE", "Receiver", "Sender", "Slots", "TAKEN_OVER", "TooManyBatches", "View",
-           "library_version", "open", "open_sender", "read", "status"]
+           "PACKET_TRUNCATED", "PACKET_UNUSABLE", "Receiver", "Sender", "Slots", "TAKEN_OVER", "TRACKED_KINDS",
+           "TooManyBatches", "Tracker", "View", "library_version", "open", "open_sender", "read", "status", "why"]
 
 
 def _wake(future):
@@ -85,6 +89,9 @@ META = [("timestamp_ns", "<u8"), ("length", "<u2"), ("flags", "<u2"), ("header_l
         ("wire_length", "<u2")]
 
 
+TRACKED_KINDS = ["in order", "after loss", "reordered", "repeated", "late", "stray", "restarted", "unread", "untracked"]
+
+
 def open(stream, **options):  # pylint: disable=redefined-builtin
     """Attach to a stream. Options: see Receiver."""
     return Receiver(stream, **options)
@@ -99,3 +106,19 @@ def read(stream, n, timeout=None, **options):
     """Copy n packets of a stream: see Receiver.read()."""
     with Receiver(stream, **options) as receiver:
         return receiver.read(n, timeout)
+
+
+def why(stream, socket=None):
+    """The cause and the remedy of each loss of a stream and its consumers: `ibvcap why STREAM --json` as dicts.
+
+    It runs that command, of the package ibvcap-tools, since it also looks at what arrives on the interface.
+    """
+    command = ["ibvcap", "why", "--json", *(["--socket", socket] if socket else []), "--", stream]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+    except FileNotFoundError:
+        raise Error(errno.ENOENT, "the command 'ibvcap' is not installed (package ibvcap-tools)") from None
+    if not done.stdout:
+        status(socket=socket)  # says what is wrong with the daemon
+        raise NotFound(errno.ESRCH, done.stderr.strip())
+    return json.loads(done.stdout)

@@ -1,0 +1,238 @@
+// SPDX-License-Identifier: Apache-2.0
+/* A tracker: counts by the packets' own numbers what was lost, wherever it was lost. */
+#include "lib/python/binding.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netinet/in.h>
+#include <stddef.h>
+#include <string.h>
+
+PyTypeObject *tracker_type;
+
+struct tracker {
+	PyObject base;
+	struct receiver *receiver; /* a reference */
+	struct ibvcap_tracker *counts;
+};
+
+static struct tracker *tracker_of(PyObject *object)
+{
+	return (struct tracker *)object;
+}
+
+/* ---- life ---------------------------------------------------------------------------------------- */
+
+/* False: an exception is set. */
+static bool read_sequence(struct receiver *receiver, struct ibvcap_sequence *sequence)
+{
+	int r;
+
+	if (!receiver_begin(receiver))
+		return false;
+	r = ibvcap_rx_sequence(receiver->rx, sequence);
+	if (r < 0)
+		raise_error(r);
+	else if (r == 0)
+		raise_error_text(-ENODATA, "the configuration of the stream does not say where its packets have their "
+		                           "number: set 'sequence' (ibvcapd.conf(5))");
+	receiver_unlock(receiver);
+	return r > 0;
+}
+
+static PyObject *tracker_new(PyTypeObject *type, PyObject *arguments, PyObject *keywords)
+{
+	static char *names[] = {"receiver", "max_sources", NULL};
+	struct ibvcap_tracker_options options = IBVCAP_INIT(struct ibvcap_tracker_options);
+	allocfunc allocate = (allocfunc)PyType_GetSlot(type, Py_tp_alloc);
+	struct ibvcap_sequence sequence;
+	struct ibvcap_tracker *counts;
+	struct tracker *tracker;
+	PyObject *of;
+	int r;
+
+	if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "O!|O&:Tracker", names, receiver_type, &of, u32_of,
+	                                 &options.max_sources) ||
+	    !read_sequence(receiver_of(of), &sequence))
+		return NULL;
+	r = ibvcap_tracker_new(&sequence, &options, &counts);
+	if (r < 0)
+		return raise_error(r);
+	tracker = (struct tracker *)allocate(type, 0);
+	if (!tracker) {
+		ibvcap_tracker_free(counts);
+		return NULL;
+	}
+	tracker->receiver = receiver_ref(receiver_of(of));
+	tracker->counts = counts;
+	return &tracker->base;
+}
+
+static void tracker_dealloc(PyObject *object)
+{
+	PyTypeObject *type = Py_TYPE(object);
+	freefunc release = (freefunc)PyType_GetSlot(type, Py_tp_free);
+
+	ibvcap_tracker_free(tracker_of(object)->counts);
+	receiver_unref(tracker_of(object)->receiver);
+	release(object);
+	Py_DECREF(type);
+}
+
+/* ---- packets ------------------------------------------------------------------------------------- */
+
+#define TRACKED_FORMAT "T{<Q:number:<I:source:<I:kind:}"
+
+static PyObject *tracker_track(PyObject *object, PyObject *argument)
+{
+	const struct tracker *tracker = tracker_of(object);
+	const struct batch *batch = (struct batch *)argument;
+	struct view_shape shape = {
+		.format = TRACKED_FORMAT, .item_bytes = sizeof(struct ibvcap_tracked), .n_dimensions = 1};
+	PyObject *view;
+	int r;
+
+	if (!PyObject_TypeCheck(argument, batch_type)) {
+		PyErr_SetString(PyExc_TypeError, "track() takes a Batch");
+		return NULL;
+	}
+	if (batch->receiver != tracker->receiver) {
+		PyErr_SetString(PyExc_ValueError, "the batch was returned, or is of another receiver");
+		return NULL;
+	}
+	shape.shape[0] = batch->rows.n;
+	shape.strides[0] = shape.item_bytes;
+	view = view_new_of_memory(&shape);
+	if (!view || !receiver_begin(tracker->receiver)) {
+		Py_XDECREF(view);
+		return NULL;
+	}
+	r = ibvcap_rx_track(tracker->receiver->rx, &batch->rows, tracker->counts, shape.bytes);
+	if (r < 0) {
+		Py_CLEAR(view);
+		raise_error(r);
+	}
+	receiver_unlock(tracker->receiver);
+	return view;
+}
+
+/* ---- counts -------------------------------------------------------------------------------------- */
+
+#define NUMBER(type, name)                                      \
+	{                                                       \
+#name, offsetof(struct type, numbers.name), 'q' \
+	}
+#define NUMBERS(type)                                                                                              \
+	NUMBER(type, arrived), NUMBER(type, once), NUMBER(type, repeated), NUMBER(type, sent), NUMBER(type, lost), \
+		NUMBER(type, reordered), NUMBER(type, late), NUMBER(type, stray), NUMBER(type, restarted)
+#define COUNT(name)                                                      \
+	{                                                                \
+#name, offsetof(struct ibvcap_tracker_counts, name), 'q' \
+	}
+static const struct member count_members[] = {
+	NUMBERS(ibvcap_tracker_counts),
+	COUNT(packets),
+	COUNT(unread),
+	COUNT(untracked),
+	COUNT(lost_after_card),
+	COUNT(lost_in_card),
+	COUNT(lost_unread),
+	COUNT(lost_before_card),
+	{"n_sources", offsetof(struct ibvcap_tracker_counts, n_sources), 'u'},
+	{NULL, 0, 0},
+};
+
+static const struct member source_members[] = {
+	NUMBERS(ibvcap_tracker_source),
+	{"packets", offsetof(struct ibvcap_tracker_source, packets), 'q'},
+	{NULL, 0, 0},
+};
+
+static PyObject *tracker_counts(PyObject *object, void *closure)
+{
+	struct ibvcap_tracker_counts counts = IBVCAP_INIT(struct ibvcap_tracker_counts);
+	int r = ibvcap_tracker_counts(tracker_of(object)->counts, &counts);
+
+	(void)closure;
+	return r < 0 ? raise_error(r) : members_to_dict(count_members, &counts);
+}
+
+static PyObject *address_to_text(const uint8_t address[16])
+{
+	char text[INET6_ADDRSTRLEN];
+	struct in6_addr ipv6;
+
+	memcpy(&ipv6, address, sizeof(ipv6));
+	if (IN6_IS_ADDR_UNSPECIFIED(&ipv6))
+		return Py_NewRef(Py_None);
+	if (IN6_IS_ADDR_V4MAPPED(&ipv6))
+		inet_ntop(AF_INET, address + 12, text, sizeof(text));
+	else
+		inet_ntop(AF_INET6, &ipv6, text, sizeof(text));
+	return PyUnicode_FromString(text);
+}
+
+static PyObject *source_to_dict(const struct ibvcap_tracker_source *source)
+{
+	PyObject *dict = members_to_dict(source_members, source), *names;
+
+	names = !dict ? NULL
+	              : Py_BuildValue("{s:N,s:N,s:I,s:I,s:y#}", "address", address_to_text(source->address),
+	                              "destination", address_to_text(source->destination), "port",
+	                              (unsigned)source->port, "destination_port", (unsigned)source->destination_port,
+	                              "field", source->field, (Py_ssize_t)source->field_bytes);
+	if (!names || PyDict_Update(dict, names) < 0)
+		Py_CLEAR(dict);
+	Py_XDECREF(names);
+	return dict;
+}
+
+static PyObject *tracker_sources(PyObject *object, void *closure)
+{
+	struct ibvcap_tracker_source source = IBVCAP_INIT(struct ibvcap_tracker_source);
+	PyObject *list = PyList_New(0);
+
+	(void)closure;
+	for (uint32_t i = 0; list && ibvcap_tracker_source(tracker_of(object)->counts, i, &source) > 0; i++) {
+		PyObject *dict = source_to_dict(&source);
+
+		if (!dict || PyList_Append(list, dict) < 0)
+			Py_CLEAR(list);
+		Py_XDECREF(dict);
+	}
+	return list;
+}
+
+static PyMethodDef tracker_methods[] = {
+	{"track", tracker_track, METH_O,
+         "track(batch)\n--\n\nCount the packets of a batch, once, in the order in which batches came. What each packet "
+         "is, "
+         "as records\nof shape (n,): number (counted on over its wraps), source (index of sources), kind (index of "
+         "TRACKED_KINDS)."},
+	{NULL, NULL, 0, NULL},
+};
+
+static PyGetSetDef tracker_getters[] = {
+	{"counts", tracker_counts, NULL,
+         "Numbers of all sources together, as a dict: sent = once + lost, arrived = once + repeated. libibvcap(3) has "
+         "each.",
+         NULL},
+	{"sources", tracker_sources, NULL, "Each source: what its packets have in common, and its counts.", NULL},
+	{NULL, NULL, NULL, NULL, NULL},
+};
+
+static PyType_Slot tracker_slots[] = {
+	{Py_tp_doc, "Tracker(receiver, max_sources=256)\n--\n\n"
+                    "Counts by the packets' own numbers what was lost on the way from the sender, in the network, the "
+                    "card and\nthis program. The stream's configuration says where the number is (sequence)."},
+	{Py_tp_new, tracker_new},
+	{Py_tp_dealloc, tracker_dealloc},
+	{Py_tp_methods, tracker_methods},
+	{Py_tp_getset, tracker_getters},
+	{0, NULL},
+};
+
+PyType_Spec tracker_spec = {.name = "ibvcap.Tracker",
+                            .basicsize = sizeof(struct tracker),
+                            .flags = Py_TPFLAGS_DEFAULT,
+                            .slots = tracker_slots};
