@@ -27,8 +27,7 @@ static void check_system_clock(const struct doctor_clock *clock, struct findings
 	finding_fail(finding, FINDING_WARNING,
 	             "timestamps are converted to UTC with this clock: they have its error, and jump when it is set",
 	             "kept by chrony, ntpd or ptp4l with phc2sys");
-	finding_write(finding->fix, "apt install chrony && systemctl enable --now chrony");
-	finding->fix_survives_reboot = finding->fix_is_host = true;
+	finding_fix(finding, FIX_LASTS | FIX_ON_HOST, "apt install chrony && systemctl enable --now chrony");
 }
 
 /* In real-time mode a reading is seconds << 32 | nanoseconds, close to the present time. A count of ticks is not. */
@@ -62,9 +61,8 @@ static void check_nic_clock(const struct doctor_device *device, struct findings 
 	finding_write(finding->found, "real-time mode, %" PRId64 " ns from UTC", raw_ns - (int64_t)probe->clock_at_ns);
 	finding_fail(finding, FINDING_WARNING,
 	             "ibvcapd counts ticks: a clock in seconds and nanoseconds gives wrong timestamps", "free-running");
-	finding_write(finding->fix, "mlxconfig -d %s set REAL_TIME_CLOCK_ENABLE=0   # then reboot",
-	              device->pci.address);
-	finding->fix_survives_reboot = finding->fix_is_host = true;
+	finding_fix(finding, FIX_LASTS | FIX_ON_HOST, "mlxconfig -d %s set REAL_TIME_CLOCK_ENABLE=0   # then reboot",
+	            device->pci.address);
 }
 
 static int64_t distance_ns(int64_t a, int64_t b)

@@ -30,13 +30,11 @@ static void check_config_readable(const struct doctor_facts *facts, struct findi
 {
 	const char *user = facts->process.cannot_read, *file = facts->config_file;
 
-	finding->level = FINDING_ERROR;
 	finding_append(finding->found, ", but user %s may not read it", user);
-	finding_write(finding->wanted, "a file that user %s, as which ibvcapd.service runs, can read", user);
-	finding_write(finding->why, "the service ends with status 66 and is not started again");
-	finding_write(finding->fix, "chgrp \"$(id -g %s)\" %s && chmod g+r %s   # and g+x of its directories", user,
-	              file, file);
-	finding->fix_survives_reboot = true;
+	finding_fail(finding, FINDING_ERROR, "the service ends with status 66 and is not started again",
+	             "a file that user %s, as which ibvcapd.service runs, can read", user);
+	finding_fix(finding, FIX_LASTS, "chgrp \"$(id -g %s)\" %s && chmod g+r %s   # and g+x of its directories", user,
+	            file, file);
 }
 
 static void check_config_file(const struct doctor_facts *facts, struct findings *findings)
@@ -178,14 +176,10 @@ static void check_config_interface(const struct doctor_facts *facts, const struc
 		              (int)facts->process.pid);
 		return;
 	}
-	finding->level = FINDING_ERROR;
-	if (interface)
-		finding_write(finding->found, "no RDMA device is behind it");
-	else
-		finding_write(finding->found, "there is no such interface");
+	finding_write(finding->found, interface ? "no RDMA device is behind it" : "there is no such interface");
 	list_port_netdevs(facts, ports);
-	finding_write(finding->wanted, "%s%s", *ports ? "one that has: " : "an interface with an RDMA device", ports);
-	finding_write(finding->why, "ibvcapd does not start: it has no device for the queue");
+	finding_fail(finding, FINDING_ERROR, "ibvcapd does not start: it has no device for the queue", "%s%s",
+	             *ports ? "one that has: " : "an interface with an RDMA device", ports);
 	finding_fix_by_edit(finding, service->file, service->line, "interface");
 }
 
@@ -200,8 +194,7 @@ static void check_config_xdp_mtu(const struct configured_service *service, const
 	finding_fail(
 		finding, FINDING_WARNING,
 		"backend xdp refuses it; if it grew since ibvcapd started, longer packets are lost without a count",
-		"%s", "");
-	finding_write(finding->wanted, "%u at most, or Linux 6.6", mtu_max);
+		"%u at most, or Linux 6.6", mtu_max);
 	finding_write(finding->fix, "ip link set dev %s mtu %u", service->interface, mtu_max);
 }
 

@@ -27,8 +27,8 @@ static void check_cpu_governor(const struct doctor_cpus *cpus, struct findings *
 	finding_write(finding->found, "%s on CPUs %s", cpus->governor, finding_format_cpus(&cpus->governed, list));
 	finding_fail(finding, FINDING_WARNING,
 	             "after a worker slept, it is slow until its CPU has raised its frequency again", "performance");
-	finding_write(finding->fix, "echo performance | tee /sys/devices/system/cpu/cpu*/cpufreq/scaling_governor");
-	finding->fix_is_host = true;
+	finding_fix(finding, FIX_ON_HOST,
+	            "echo performance | tee /sys/devices/system/cpu/cpu*/cpufreq/scaling_governor");
 }
 
 static bool has_sleeping_worker(const struct config *config)
@@ -62,11 +62,10 @@ static void check_cpu_idle(const struct doctor_facts *facts, struct findings *fi
 		return;
 	finding_fail(finding, FINDING_WARNING, "packets wait in the queue until the worker is awake",
 	             "%u us at most, or poll = \"busy\" in all streams and channels", IDLE_EXIT_MAX_US);
-	finding_write(finding->fix,
-	              "for state in /sys/devices/system/cpu/cpu*/cpuidle/state*; do "
-	              "[ $(cat $state/latency) -le %u ] || echo 1 > $state/disable; done",
-	              IDLE_EXIT_MAX_US);
-	finding->fix_is_host = true;
+	finding_fix(finding, FIX_ON_HOST,
+	            "for state in /sys/devices/system/cpu/cpu*/cpuidle/state*; do "
+	            "[ $(cat $state/latency) -le %u ] || echo 1 > $state/disable; done",
+	            IDLE_EXIT_MAX_US);
 }
 
 /* ---- a worker's own -------------------------------------------------------------------------------- */
@@ -110,10 +109,9 @@ static void check_cpu_isolation(const struct doctor_facts *facts, const struct p
 	char list[FINDING_TEXT_BYTES];
 
 	if (CPU_COUNT(&facts->cpus.online) && !CPU_ISSET((unsigned int)worker->cpu, &facts->cpus.online)) {
-		finding->level = FINDING_ERROR;
 		finding_write(finding->found, "there is no such CPU for it");
-		finding_write(finding->wanted, "one of %s", finding_format_cpus(&facts->cpus.online, list));
-		finding_write(finding->why, "ibvcapd cannot bind the worker to it");
+		finding_fail(finding, FINDING_ERROR, "ibvcapd cannot bind the worker to it", "one of %s",
+		             finding_format_cpus(&facts->cpus.online, list));
 		finding_fix_by_edit(finding, worker->file, worker->line, "cpu");
 		return;
 	}
@@ -133,11 +131,10 @@ static void check_cpu_isolation(const struct doctor_facts *facts, const struct p
 		finding_fix_by_edit(finding, worker->file, worker->line, "cpu: another one than %d", KERNELS_CPU);
 		return;
 	}
-	finding_write(finding->fix,
-	              "sed -i 's/^GRUB_CMDLINE_LINUX=\"/&isolcpus=%s nohz_full=%s /' /etc/default/grub && "
-	              "update-grub   # then reboot",
-	              finding_format_cpus(&cpus, list), list);
-	finding->fix_survives_reboot = finding->fix_is_host = true;
+	finding_fix(finding, FIX_LASTS | FIX_ON_HOST,
+	            "sed -i 's/^GRUB_CMDLINE_LINUX=\"/&isolcpus=%s nohz_full=%s /' /etc/default/grub && "
+	            "update-grub   # then reboot",
+	            finding_format_cpus(&cpus, list), list);
 }
 
 static void check_cpu_irqs(const struct doctor_facts *facts, const struct pinned_worker *worker,
@@ -156,12 +153,10 @@ static void check_cpu_irqs(const struct doctor_facts *facts, const struct pinned
 		return;
 	finding_fail(finding, FINDING_WARNING, "the worker does not run while its CPU handles the kernel's packets",
 	             "on other CPUs than the worker's");
-	finding_write(
-		finding->fix,
-		"systemctl disable --now irqbalance; for i in $(ls /sys/bus/pci/devices/%s/msi_irqs); do echo %d > "
-		"/proc/irq/$i/smp_affinity_list; done",
-		device->pci.address, CPU_ISSET(0, &facts->cpus.online) && worker->cpu != 0 ? 0 : 1);
-	finding->fix_is_host = true;
+	finding_fix(finding, FIX_ON_HOST,
+	            "systemctl disable --now irqbalance; for i in $(ls /sys/bus/pci/devices/%s/msi_irqs); do echo %d > "
+	            "/proc/irq/$i/smp_affinity_list; done",
+	            device->pci.address, CPU_ISSET(0, &facts->cpus.online) && worker->cpu != 0 ? 0 : 1);
 }
 
 static void check_cpu_node(const struct doctor_facts *facts, const struct pinned_worker *worker,

@@ -55,9 +55,8 @@ static void report_no_device(const struct doctor_facts *facts, struct findings *
 	             "the verbs backend takes packets from an RDMA device", "one, with an Ethernet port");
 	if (facts->mellanox_pci) {
 		finding_write(finding->found, "none, but there is a ConnectX on the PCI bus");
-		finding_write(finding->fix,
-		              "echo mlx5_ib > /etc/modules-load.d/ibvcap-mlx5_ib.conf && modprobe mlx5_ib");
-		finding->fix_survives_reboot = finding->fix_is_host = true;
+		finding_fix(finding, FIX_LASTS | FIX_ON_HOST,
+		            "echo mlx5_ib > /etc/modules-load.d/ibvcap-mlx5_ib.conf && modprobe mlx5_ib");
 	} else {
 		finding_write(finding->found, "none, and no ConnectX on the PCI bus");
 		finding_write(finding->advice,
@@ -91,7 +90,7 @@ static void check_device_port(const struct doctor_facts *facts, const struct doc
 	const struct doctor_interface *interface = facts_find_interface(facts, port->netdev);
 	struct finding *finding = finding_add(findings, "port", "%s port %u", device->name, port->number);
 
-	finding_write(finding->found, "%s, %s, %s, %u GIDs", port->state, port->link_layer, port->rate, port->n_gids);
+	finding_write(finding->found, "%s, %s, %s", port->state, port->link_layer, port->rate);
 	/* Append ", eth2, PCI 0000:3b:00.0, NUMA node 1". */
 	finding_append(finding->found, ", %s", *port->netdev ? port->netdev : "no network interface");
 	if (*device->pci.address)
@@ -101,9 +100,8 @@ static void check_device_port(const struct doctor_facts *facts, const struct doc
 	if (strcmp(port->link_layer, "Ethernet") != 0) {
 		finding_fail(finding, FINDING_WARNING, "RAW_PACKET queue pairs take Ethernet frames",
 		             "link layer Ethernet");
-		finding_write(finding->fix, "mlxconfig -d %s set LINK_TYPE_P%u=2   # then reboot",
-		              *device->pci.address ? device->pci.address : device->name, port->number);
-		finding->fix_survives_reboot = finding->fix_is_host = true;
+		finding_fix(finding, FIX_LASTS | FIX_ON_HOST, "mlxconfig -d %s set LINK_TYPE_P%u=2   # then reboot",
+		            *device->pci.address ? device->pci.address : device->name, port->number);
 	} else if (!strstr(port->state, "ACTIVE") && (!interface || interface->running)) {
 		finding_fail(finding, FINDING_WARNING, "no packets arrive at a port that is not active", "ACTIVE");
 		finding_write(finding->fix,
@@ -137,16 +135,12 @@ static void check_device_probe(const struct doctor_device *device, struct findin
 		return;
 	}
 	finding_write(finding->found, "%s", probe->reason);
-	finding_write(finding->wanted, "both can be created");
-	finding_write(finding->why, "ibvcapd creates both for each stream");
-	if (probe->result == DOCTOR_PROBE_DENIED) {
-		finding->level = FINDING_WARNING;
-		finding_write(finding->fix, "sudo ibvcap doctor   # this user has no right to create them");
-		return;
-	}
-	finding->level = FINDING_ERROR;
+	finding_fail(finding, probe->result == DOCTOR_PROBE_DENIED ? FINDING_WARNING : FINDING_ERROR,
+	             "ibvcapd creates both for each stream", "both can be created");
 	finding_write(finding->fix,
-	              "dmesg | grep -i mlx5   # the driver's reason; then update rdma-core and the firmware");
+	              probe->result == DOCTOR_PROBE_DENIED
+	                      ? "sudo ibvcap doctor   # this user has no right to create them"
+	                      : "dmesg | grep -i mlx5   # the driver's reason; then update rdma-core and the firmware");
 }
 
 static void check_device(const struct doctor_facts *facts, const struct doctor_device *device,
@@ -159,7 +153,7 @@ static void check_device(const struct doctor_facts *facts, const struct doctor_d
 		finding_write(finding->found, "cannot be opened: %s", strerror(device->open_error));
 		finding_fail(finding, FINDING_ERROR, "every verbs call goes through it",
 		             "open for reading and writing");
-		finding->fix_is_host = true;
+		finding->fix_survives_reboot = finding->fix_is_host = true;
 		if (device->open_error == ENOENT)
 			finding_write(
 				finding->fix,
@@ -172,7 +166,6 @@ static void check_device(const struct doctor_facts *facts, const struct doctor_d
 				finding->fix,
 				"echo 'KERNEL==\"uverbs*\", MODE=\"0666\"' > /etc/udev/rules.d/90-ibvcap.rules && "
 				"udevadm control --reload && udevadm trigger --subsystem-match=infiniband_verbs");
-		finding->fix_survives_reboot = true;
 	} else {
 		finding_write(finding->found, "can be opened");
 	}
@@ -207,11 +200,10 @@ static void check_pci_link(const struct doctor_device *device, struct findings *
 	finding_fail(finding, FINDING_WARNING,
 	             "packets wait in the card for the bus; it drops them when its buffer is full",
 	             "the maximum of the card: x%u, %s", pci->width_max, pci->speed_max);
-	finding_write(finding->fix,
-	              "lspci -s %s -vv | grep -E 'LnkCap|LnkSta'   # then use another slot, or change its setting in "
-	              "the BIOS",
-	              pci->address);
-	finding->fix_survives_reboot = finding->fix_is_host = true;
+	finding_fix(finding, FIX_LASTS | FIX_ON_HOST,
+	            "lspci -s %s -vv | grep -E 'LnkCap|LnkSta'   # then use another slot, or change its setting in "
+	            "the BIOS",
+	            pci->address);
 }
 
 static void check_pci_read_request(const struct doctor_device *device, struct findings *findings)
@@ -229,8 +221,7 @@ static void check_pci_read_request(const struct doctor_device *device, struct fi
 	             "the card reads payloads and descriptors of free rows in many small requests", "at least %u",
 	             READ_REQUEST_MIN_BYTES);
 	/* 5 in bits 12 to 14 of Device Control stands for 4096 bytes. */
-	finding_write(finding->fix, "setpci -s %s CAP_EXP+8.w=5000:7000", pci->address);
-	finding->fix_is_host = true;
+	finding_fix(finding, FIX_ON_HOST, "setpci -s %s CAP_EXP+8.w=5000:7000", pci->address);
 }
 
 /* An IOMMU costs time only if it translates addresses: type DMA or DMA-FQ, not identity. */
@@ -248,9 +239,8 @@ static void check_pci_iommu(const struct doctor_device *device, struct findings 
 	finding_fail(finding, FINDING_WARNING,
 	             "the IOMMU translates each address that the card writes to, and caches only a few of them",
 	             "identity");
-	finding_write(finding->fix,
-	              "sed -i 's/^GRUB_CMDLINE_LINUX=\"/&iommu=pt /' /etc/default/grub && update-grub   # then reboot");
-	finding->fix_survives_reboot = finding->fix_is_host = true;
+	finding_fix(finding, FIX_LASTS | FIX_ON_HOST,
+	            "sed -i 's/^GRUB_CMDLINE_LINUX=\"/&iommu=pt /' /etc/default/grub && update-grub   # then reboot");
 }
 
 void check_pci(const struct doctor_facts *facts, struct findings *findings)

@@ -122,8 +122,7 @@ static void check_interface_membership(const struct doctor_facts *facts, const s
 	finding_append(finding->found, "; %s is not", text);
 	finding_fail(finding, FINDING_ERROR, "a switch sends the packets of a group only to ports that have joined it",
 	             "all of them");
-	finding_write(finding->fix, "systemctl reload ibvcapd   # and read its log about %s", text);
-	finding->fix_survives_reboot = true;
+	finding_fix(finding, FIX_LASTS, "systemctl reload ibvcapd   # and read its log about %s", text);
 }
 
 static void check_interface_igmp(const struct doctor_interface *interface, const struct groups *groups,
@@ -159,11 +158,10 @@ static void check_interface_rp_filter(const struct doctor_interface *interface, 
 	             "the kernel drops queries from an address that it would not route to this "
 	             "interface, so the groups end a few minutes after they were joined",
 	             "2 (loose) or 0 (off)");
-	finding_write(finding->fix,
-	              "echo 'net/ipv4/conf/%s/rp_filter = 2' > /etc/sysctl.d/81-ibvcap-%s.conf && "
-	              "sysctl -p /etc/sysctl.d/81-ibvcap-%s.conf",
-	              interface->name, interface->name, interface->name);
-	finding->fix_survives_reboot = true;
+	finding_fix(finding, FIX_LASTS,
+	            "echo 'net/ipv4/conf/%s/rp_filter = 2' > /etc/sysctl.d/81-ibvcap-%s.conf && "
+	            "sysctl -p /etc/sysctl.d/81-ibvcap-%s.conf",
+	            interface->name, interface->name, interface->name);
 }
 
 static void check_interface_function(const struct doctor_interface *interface, struct findings *findings)

@@ -302,13 +302,11 @@ static void check_wanted_hugepages(const struct doctor_facts *facts, const struc
 	              sum->total, sum->free_pages, sum->wanted);
 	if (usable >= 2 * sum->wanted)
 		return;
-	finding->level = usable < sum->wanted ? FINDING_ERROR : FINDING_WARNING;
-	finding_write(finding->wanted, "%" PRIu64 ": twice the need", 2 * sum->wanted);
-	if (finding->level == FINDING_ERROR)
-		finding_write(finding->why, "ibvcapd does not start, or refuses senders, without pages for its rings");
-	else
-		finding_write(finding->why,
-		              "over a restart consumers keep the old rings while the new ones are created");
+	finding_fail(finding, usable < sum->wanted ? FINDING_ERROR : FINDING_WARNING,
+	             usable < sum->wanted
+	                     ? "ibvcapd does not start, or refuses senders, without pages for its rings"
+	                     : "over a restart consumers keep the old rings while the new ones are created",
+	             "%" PRIu64 ": twice the need", 2 * sum->wanted);
 	write_planned_fix(facts, sum->page_kib, usable >= sum->wanted || has_memory_for(facts, 2) ? 2 : 1, finding);
 }
 
@@ -326,14 +324,14 @@ static void check_any_hugepage(const struct doctor_facts *facts, struct findings
 		return;
 	finding = finding_add(findings, "hugepages", "free hugepages");
 	finding_write(finding->found, "%" PRIu64 " reserved, none free", total);
-	finding_write(finding->wanted, "as many as the rings of the configuration need");
-	finding_write(finding->why, "rings lie in hugepages unless their page_size is 4 KiB");
+	/* A running daemon may have all of them. */
+	finding_fail(finding, total ? FINDING_WARNING : FINDING_ERROR,
+	             "rings lie in hugepages unless their page_size is 4 KiB",
+	             "as many as the rings of the configuration need");
 	if (facts->memory_kib && facts->memory_kib / 4 < wanted * SMALL_HUGE_KIB)
 		wanted = facts->memory_kib / 4 / SMALL_HUGE_KIB;
 	pages[find_default_node(facts, SMALL_HUGE_KIB)] = wanted;
 	write_pages_fix(facts, SMALL_HUGE_KIB, pages, finding);
-	/* A running daemon may have all of them. */
-	finding->level = total ? FINDING_WARNING : FINDING_ERROR;
 }
 
 /* The pages that streams on devices of this node need. */
@@ -375,10 +373,9 @@ static void check_ring_node(const struct doctor_facts *facts, const struct confi
 	/* If no node has enough, another finding says so. */
 	if (here >= wanted || all == here)
 		return;
-	finding->level = FINDING_WARNING;
-	finding_write(finding->wanted, "%" PRIu64 " on that node", wanted);
-	finding_write(finding->why,
-	              "each packet crosses the link between the nodes if its ring lies on the other node");
+	finding_fail(finding, FINDING_WARNING,
+	             "each packet crosses the link between the nodes if its ring lies on the other node",
+	             "%" PRIu64 " on that node", wanted);
 	write_planned_fix(facts, page_kib, has_memory_for(facts, 2) ? 2 : 1, finding);
 }
 

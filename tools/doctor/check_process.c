@@ -49,10 +49,9 @@ static void check_process_memlock(const struct doctor_process *process, struct f
 	finding_fail(finding, FINDING_WARNING, "the rings have to be locked in memory, and are larger than that",
 	             "unlimited, or CAP_IPC_LOCK");
 	if (process->kind == DOCTOR_SERVICE)
-		finding_write(finding->fix, "systemctl edit ibvcapd   # [Service] LimitMEMLOCK=infinity");
+		finding_fix(finding, FIX_LASTS, "systemctl edit ibvcapd   # [Service] LimitMEMLOCK=infinity");
 	else
 		finding_write(finding->fix, "sudo ibvcapd   # or its package, and systemctl start ibvcapd");
-	finding->fix_survives_reboot = process->kind == DOCTOR_SERVICE;
 }
 
 static void check_process_capabilities(const struct doctor_process *process, struct findings *findings)
@@ -65,16 +64,14 @@ static void check_process_capabilities(const struct doctor_process *process, str
 		return;
 	}
 	finding_write(finding->found, "no CAP_NET_RAW");
-	finding_write(finding->wanted, "CAP_NET_RAW");
-	finding_write(finding->why, "without it the kernel refuses RAW_PACKET queue pairs and flow rules");
+	finding_fail(finding, process->kind != DOCTOR_SELF ? FINDING_ERROR : FINDING_WARNING,
+	             "without it the kernel refuses RAW_PACKET queue pairs and flow rules", "CAP_NET_RAW");
 	if (process->kind != DOCTOR_SELF)
-		finding_write(finding->fix,
-		              "systemctl edit ibvcapd   # [Service] AmbientCapabilities=CAP_NET_RAW CAP_IPC_LOCK");
+		finding_fix(finding, FIX_LASTS,
+		            "systemctl edit ibvcapd   # [Service] AmbientCapabilities=CAP_NET_RAW CAP_IPC_LOCK");
 	else
 		finding_write(finding->fix,
 		              "sudo ibvcapd   # or ibv_launch ibvcapd; or its package, and systemctl start ibvcapd");
-	finding->fix_survives_reboot = process->kind != DOCTOR_SELF;
-	finding->level = process->kind != DOCTOR_SELF ? FINDING_ERROR : FINDING_WARNING;
 }
 
 /* ---- the socket ------------------------------------------------------------------------------------ */
@@ -132,10 +129,7 @@ void check_process(const struct doctor_facts *facts, struct findings *findings)
 
 static void append_bytes(char text[FINDING_TEXT_BYTES], uint64_t bytes)
 {
-	if (bytes >> 20)
-		finding_append(text, "%" PRIu64 " MiB", bytes >> 20);
-	else
-		finding_append(text, "%" PRIu64 " KiB", bytes >> 10);
+	finding_append(text, "%" PRIu64 " %s", bytes >> (bytes >> 20 ? 20 : 10), bytes >> 20 ? "MiB" : "KiB");
 }
 
 static void check_holder(const struct doctor_facts *facts, const struct doctor_holder *holder,

@@ -45,13 +45,11 @@ static void check_cgroup_limit(const struct doctor_limits *limits, const char *f
 		return;
 	finding_fail(finding, FINDING_ERROR, why, "%" PRIu64 " or more", wanted);
 	if (strncmp(file, "hugetlb", 7) == 0)
-		finding_write(finding->fix, "echo max > /sys/fs/cgroup%s/%s   # and in the cgroups above it",
-		              limits->cgroup, file);
+		finding_fix(finding, FIX_ON_HOST, "echo max > /sys/fs/cgroup%s/%s   # and in the cgroups above it",
+		            limits->cgroup, file);
 	else
-		finding_write(finding->fix, "systemctl set-property ibvcapd.service %s=infinity",
-		              strcmp(file, "pids.max") == 0 ? "TasksMax" : "MemoryMax");
-	finding->fix_survives_reboot = strncmp(file, "hugetlb", 7) != 0;
-	finding->fix_is_host = true;
+		finding_fix(finding, FIX_LASTS | FIX_ON_HOST, "systemctl set-property ibvcapd.service %s=infinity",
+		            strcmp(file, "pids.max") == 0 ? "TasksMax" : "MemoryMax");
 }
 
 void check_limits(const struct doctor_facts *facts, struct findings *findings)
@@ -92,30 +90,27 @@ static void check_page_test(const struct doctor_facts *facts, const struct docto
 		finding_write(finding->found, test->error ? "not tested: no page is free" : "clients cannot write it");
 		return;
 	}
-	finding->level = FINDING_ERROR;
 	if (test->error == ENODEV) {
 		finding_write(finding->found, "the processor or the kernel has no pages of this size");
-		finding_write(finding->wanted, "a page_size that /sys/kernel/mm/hugepages lists");
-		finding_write(finding->why, "ibvcapd does not start without pages for its rings");
+		finding_fail(finding, FINDING_ERROR, "ibvcapd does not start without pages for its rings",
+		             "a page_size that /sys/kernel/mm/hugepages lists");
 		finding_write(finding->fix, "editor %s   # page_size", facts->config_file);
 		return;
 	}
 	finding_write(finding->found, "%s: %s", test->call, strerror(test->error));
 	if (test->error != EINVAL && test->error != ENOSYS && test->error != ENOTSUP) {
-		finding_write(finding->wanted, "this call allowed");
-		finding_write(finding->why, "ibvcapd does not start: its rings are such memory");
+		finding_fail(finding, FINDING_ERROR, "ibvcapd does not start: its rings are such memory",
+		             "this call allowed");
 		finding_write(
 			finding->advice,
 			"allow it in the seccomp profile of the container or service, or raise its limits of files "
 			"and memory");
 		return;
 	}
-	finding_write(finding->why, "ibvcapd does not start, because a consumer could write what others read");
-	finding_write(finding->wanted, SHM_LINUX_MIN " or later; this is %u.%u", facts->kernel.major,
-	              facts->kernel.minor);
-	finding_write(finding->fix, "apt install linux-image-%s   # then reboot",
-	              kernel_architecture(facts->kernel.machine));
-	finding->fix_survives_reboot = finding->fix_is_host = true;
+	finding_fail(finding, FINDING_ERROR, "ibvcapd does not start, because a consumer could write what others read",
+	             SHM_LINUX_MIN " or later; this is %u.%u", facts->kernel.major, facts->kernel.minor);
+	finding_fix(finding, FIX_LASTS | FIX_ON_HOST, "apt install linux-image-%s   # then reboot",
+	            kernel_architecture(facts->kernel.machine));
 }
 
 void check_kernel(const struct doctor_facts *facts, struct findings *findings)
@@ -149,9 +144,9 @@ void check_kernel(const struct doctor_facts *facts, struct findings *findings)
 	finding_fail(finding, FINDING_WARNING,
 	             "without an RDMA device this is the only way around the kernel's network stack",
 	             "CONFIG_XDP_SOCKETS");
-	finding_write(finding->fix, "apt install linux-image-%s   # Debian's kernel has it; then reboot",
-	              kernel_architecture(kernel->machine));
-	finding->fix_survives_reboot = finding->fix_is_host = true;
+	finding_fix(finding, FIX_LASTS | FIX_ON_HOST,
+	            "apt install linux-image-%s   # Debian's kernel has it; then reboot",
+	            kernel_architecture(kernel->machine));
 }
 
 /* ---- all checks ---------------------------------------------------------------------------------- */

@@ -23,6 +23,6 @@ void check_limits(const struct doctor_facts *facts, struct findings *findings);
 void check_kernel(const struct doctor_facts *facts, struct findings *findings);
 
 void doctor_print_json(const struct doctor_facts *facts, const struct findings *findings);
-void doctor_print_text(const struct doctor_facts *facts, const struct findings *findings);
+void doctor_print_text(const struct findings *findings);
 
 #endif

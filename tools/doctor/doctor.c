@@ -45,7 +45,7 @@ static int run_doctor(const struct doctor_options *options, struct doctor_facts 
 	if (options->json)
 		doctor_print_json(facts, findings);
 	else
-		doctor_print_text(facts, findings);
+		doctor_print_text(findings);
 	config_free(facts->config);
 	if (fflush(stdout) == 0 && !ferror(stdout))
 		return (int)findings_worst_level(findings);

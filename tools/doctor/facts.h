@@ -21,7 +21,6 @@
 #define DOCTOR_NAME_BYTES     64
 #define DOCTOR_DEVICES_MAX    16
 #define DOCTOR_PORTS_MAX      4
-#define DOCTOR_GIDS_MAX       32
 #define DOCTOR_POOLS_MAX      64
 #define DOCTOR_NODES_MAX      16
 #define DOCTOR_INTERFACES_MAX 64
@@ -38,21 +37,12 @@ struct doctor_pool {
 	uint64_t free_pages;
 };
 
-struct doctor_gid {
-	unsigned int index;
-	char gid[40];
-	char type[DOCTOR_NAME_BYTES];
-	char netdev[IFNAMSIZ];
-};
-
 struct doctor_port {
 	unsigned int number;
 	char state[DOCTOR_NAME_BYTES]; /* "4: ACTIVE" */
 	char link_layer[DOCTOR_NAME_BYTES];
 	char rate[DOCTOR_NAME_BYTES];
-	char netdev[IFNAMSIZ];                   /* the network interface of this port; "": none */
-	struct doctor_gid gids[DOCTOR_GIDS_MAX]; /* the non-zero entries of its table */
-	unsigned int n_gids;
+	char netdev[IFNAMSIZ]; /* the network interface of this port; "": none */
 };
 
 struct doctor_pci {

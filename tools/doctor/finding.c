@@ -47,6 +47,17 @@ void finding_fail(struct finding *finding, enum finding_level level, const char 
 	va_end(arguments);
 }
 
+void finding_fix(struct finding *finding, unsigned int kind, const char *format, ...)
+{
+	va_list arguments;
+
+	finding->fix_survives_reboot = kind & FIX_LASTS;
+	finding->fix_is_host = kind & FIX_ON_HOST;
+	va_start(arguments, format);
+	write_text(finding->fix, sizeof(finding->fix), format, arguments);
+	va_end(arguments);
+}
+
 void finding_fix_by_edit(struct finding *finding, const char *file, int line, const char *format, ...)
 {
 	va_list arguments;

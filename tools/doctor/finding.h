@@ -41,6 +41,11 @@ struct finding *finding_add(struct findings *findings, const char *check, const 
 void finding_fail(struct finding *finding, enum finding_level level, const char *why, const char *wanted, ...)
 	__attribute__((format(printf, 4, 5)));
 
+/* A fix that survives a reboot, and one of what a container shares with its host, so that only the host can change it. */
+enum finding_fix_kind { FIX_LASTS = 1, FIX_ON_HOST = 2 };
+/** The fix is this command, of that kind. */
+void finding_fix(struct finding *finding, unsigned int kind, const char *format, ...)
+	__attribute__((format(printf, 3, 4)));
 /** The fix is an edit of the configuration at that line; the format names the key and what to write. */
 void finding_fix_by_edit(struct finding *finding, const char *file, int line, const char *format, ...)
 	__attribute__((format(printf, 4, 5)));

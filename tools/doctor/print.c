@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Prints findings and the table of GIDs, as text or as JSON. */
+/* Prints findings as text or as JSON, and devices as JSON. */
 #include "tools/doctor/checks.h"
 
 #include "tools/common/terminal.h"
@@ -22,17 +22,6 @@ static unsigned int count_findings(const struct findings *findings, enum finding
 	return n;
 }
 
-static json_t *gids_to_json(const struct doctor_port *port)
-{
-	json_t *gids = json_array();
-
-	for (unsigned int i = 0; i < port->n_gids; i++)
-		json_array_append_new(gids, json_pack("{s:i, s:s, s:s, s:s}", "index", (int)port->gids[i].index, "gid",
-		                                      port->gids[i].gid, "type", port->gids[i].type, "netdev",
-		                                      port->gids[i].netdev));
-	return gids;
-}
-
 static int mtu_of_interface(const struct doctor_facts *facts, const char *interface)
 {
 	for (unsigned int i = 0; i < facts->n_interfaces; i++)
@@ -53,10 +42,9 @@ static json_t *devices_to_json(const struct doctor_facts *facts)
 			const struct doctor_port *port = &device->ports[j];
 
 			json_array_append_new(
-				ports, json_pack("{s:i, s:s, s:s, s:s, s:s, s:i, s:o}", "port", (int)port->number,
-			                         "state", port->state, "link_layer", port->link_layer, "rate",
-			                         port->rate, "netdev", port->netdev, "mtu",
-			                         mtu_of_interface(facts, port->netdev), "gids", gids_to_json(port)));
+				ports, json_pack("{s:i, s:s, s:s, s:s, s:s, s:i}", "port", (int)port->number, "state",
+			                         port->state, "link_layer", port->link_layer, "rate", port->rate,
+			                         "netdev", port->netdev, "mtu", mtu_of_interface(facts, port->netdev)));
 		}
 		json_array_append_new(devices, json_pack("{s:s, s:s, s:s, s:i, s:o}", "name", device->name, "uverbs",
 		                                         device->uverbs, "pci", device->pci.address, "numa_node",
@@ -112,19 +100,10 @@ static void print_finding(const struct finding *finding)
 		       finding->fix_survives_reboot ? "survives" : "does not survive");
 }
 
-void doctor_print_text(const struct doctor_facts *facts, const struct findings *findings)
+void doctor_print_text(const struct findings *findings)
 {
 	for (unsigned int i = 0; i < findings->n; i++)
 		print_finding(&findings->entries[i]);
-	for (unsigned int i = 0; i < facts->n_devices; i++)
-		for (unsigned int j = 0; j < facts->devices[i].n_ports; j++)
-			for (unsigned int k = 0; k < facts->devices[i].ports[j].n_gids; k++) {
-				const struct doctor_gid *gid = &facts->devices[i].ports[j].gids[k];
-
-				printf("%s%-8s %s port %u GID %u %s %s %s\n", i || j || k ? "" : "\n", "",
-				       facts->devices[i].name, facts->devices[i].ports[j].number, gid->index, gid->gid,
-				       gid->type, gid->netdev);
-			}
 	printf("\nerrors: %u, warnings: %u\n", count_findings(findings, FINDING_ERROR),
 	       count_findings(findings, FINDING_WARNING));
 }

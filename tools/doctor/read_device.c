@@ -20,35 +20,15 @@
 
 /* ---- ports ----------------------------------------------------------------------------------------- */
 
-/* The entries that are not zero. */
-static void read_gids(const char *directory, struct doctor_port *port)
-{
-	static const char zero[] = "0000:0000:0000:0000:0000:0000:0000:0000";
-	struct files_list list;
-
-	files_list(&list, "%s/gids", directory);
-	while (files_next(&list)) {
-		struct doctor_gid *gid = &port->gids[port->n_gids];
-
-		if (port->n_gids == DOCTOR_GIDS_MAX)
-			continue;
-		files_read_line(gid->gid, sizeof(gid->gid), "%s", list.path);
-		if (!*gid->gid || strcmp(gid->gid, zero) == 0)
-			continue;
-		gid->index = (unsigned int)strtoul(list.name, NULL, 10);
-		files_read_line(gid->type, sizeof(gid->type), "%s/gid_attrs/types/%s", directory, list.name);
-		files_read_line(gid->netdev, sizeof(gid->netdev), "%s/gid_attrs/ndevs/%s", directory, list.name);
-		port->n_gids++;
-	}
-}
-
 /* A GID names its network interface. A port without GIDs, whose interface was never up, is found by its PCI device. */
-static void find_port_netdev(const char *device, struct doctor_port *port)
+static void find_port_netdev(const char *device, const char *directory, struct doctor_port *port)
 {
 	struct files_list list;
 
-	for (unsigned int i = 0; i < port->n_gids && !*port->netdev; i++)
-		memcpy(port->netdev, port->gids[i].netdev, sizeof(port->netdev));
+	files_list(&list, "%s/gid_attrs/ndevs", directory);
+	while (files_next(&list))
+		if (!*port->netdev) /* an unused GID cannot be read */
+			files_read_line(port->netdev, sizeof(port->netdev), "%s", list.path);
 	files_list(&list, "%s/device/net", device);
 	while (files_next(&list))
 		if (!*port->netdev)
@@ -70,8 +50,7 @@ static void read_ports(const char *directory, struct doctor_device *device)
 		files_read_line(port->state, sizeof(port->state), "%s/state", list.path);
 		files_read_line(port->link_layer, sizeof(port->link_layer), "%s/link_layer", list.path);
 		files_read_line(port->rate, sizeof(port->rate), "%s/rate", list.path);
-		read_gids(list.path, port);
-		find_port_netdev(directory, port);
+		find_port_netdev(directory, list.path, port);
 	}
 }
 
