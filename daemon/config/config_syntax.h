@@ -47,10 +47,4 @@ struct token_cursor {
 /** The next token behind white space and comments. The cursor is behind the token then. */
 struct token token_next(struct token_cursor *cursor);
 
-/** Is it this mark? */
-bool token_is(const struct token *token, char mark);
-
-/** The cursor goes forward by n characters, or to the end of the text. */
-void token_skip(struct token_cursor *cursor, size_t n);
-
 #endif

@@ -96,9 +96,7 @@ static void free_sender(struct background_job *job)
 	notifier_remove_and_wait(tx_session_endpoint(tx)->worker->notifier, tx->sender.page);
 	if (tx->sender.registration)
 		channel->unregister_arena(channel->context, tx->sender.registration);
-	shm_deinit(&tx->sender.arena);
-	shm_deinit(&tx->sender.page_shm);
-	shm_deinit(&tx->sender.state_shm);
+	sender_deinit(&tx->sender);
 	sender_kick_deinit(&tx->sender.kick);
 	fd_close(&tx->sender.socket);
 	fd_close(&tx->theirs);

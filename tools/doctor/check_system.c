@@ -52,7 +52,7 @@ static void check_cgroup_limit(const struct doctor_limits *limits, const char *f
 		            strcmp(file, "pids.max") == 0 ? "TasksMax" : "MemoryMax");
 }
 
-void check_limits(const struct doctor_facts *facts, struct findings *findings)
+static void check_limits(const struct doctor_facts *facts, struct findings *findings)
 {
 	const struct doctor_limits *limits = &facts->limits;
 	const struct config *config = facts->config;
@@ -113,7 +113,7 @@ static void check_page_test(const struct doctor_facts *facts, const struct docto
 	            kernel_architecture(facts->kernel.machine));
 }
 
-void check_kernel(const struct doctor_facts *facts, struct findings *findings)
+static void check_kernel(const struct doctor_facts *facts, struct findings *findings)
 {
 	const struct doctor_kernel *kernel = &facts->kernel;
 	struct finding *finding;

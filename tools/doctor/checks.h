@@ -19,8 +19,6 @@ void check_pci(const struct doctor_facts *facts, struct findings *findings);
 void check_netdevs(const struct doctor_facts *facts, struct findings *findings);
 void check_cpus(const struct doctor_facts *facts, struct findings *findings);
 void check_clocks(const struct doctor_facts *facts, struct findings *findings);
-void check_limits(const struct doctor_facts *facts, struct findings *findings);
-void check_kernel(const struct doctor_facts *facts, struct findings *findings);
 
 void doctor_print_json(const struct doctor_facts *facts, const struct findings *findings);
 void doctor_print_text(const struct findings *findings);

@@ -49,6 +49,62 @@ static int compare_pools(const void *a, const void *b)
 	return (left->node > right->node) - (left->node < right->node);
 }
 
+/* ---- CPUs ---------------------------------------------------------------------------------------- */
+
+static void read_idle_states(const char *cpu, struct doctor_cpus *cpus)
+{
+	struct files_list states;
+	unsigned int exit_us;
+
+	files_list(&states, "%s/cpuidle", cpu);
+	while (files_next(&states)) {
+		if (strncmp(states.name, "state", strlen("state")) != 0)
+			continue;
+		cpus->has_idle = true;
+		exit_us = (unsigned int)files_read_number(states.path, "latency");
+		if (files_read_number(states.path, "disable") || exit_us <= cpus->idle_exit_us)
+			continue;
+		cpus->idle_exit_us = exit_us;
+		files_read_line(cpus->idle_state, sizeof(cpus->idle_state), "%s/name", states.path);
+	}
+}
+
+static void read_cpus(const char *root, struct doctor_cpus *cpus)
+{
+	char path[PATH_MAX], governor[DOCTOR_NAME_BYTES];
+	struct files_list list;
+	unsigned int number;
+	int32_t limit_us;
+	FILE *file;
+	int end;
+
+	files_join(path, "%s/sys/devices/system/cpu", root);
+	files_list(&list, "%s", path);
+	while (files_next(&list)) {
+		end = 0;
+		if (sscanf(list.name, "cpu%u%n", &number, &end) != 1 || list.name[end] || number >= CPU_SETSIZE)
+			continue;
+		read_idle_states(list.path, cpus);
+		files_read_line(governor, sizeof(governor), "%s/cpufreq/scaling_governor", list.path);
+		cpus->has_governor |= *governor != '\0';
+		if (!*governor || strcmp(governor, "performance") == 0)
+			continue;
+		CPU_SET(number, &cpus->governed);
+		files_copy_name(cpus->governor, sizeof(cpus->governor), governor);
+	}
+	files_read_cpus(&cpus->online, "%s/online", path);
+	files_read_cpus(&cpus->isolated, "%s/isolated", path);
+	/* Four bytes: the smallest latency that any program that holds the file open asks for. */
+	files_join(path, "%s/dev/cpu_dma_latency", root);
+	file = fopen(path, "re");
+	if (file && fread(&limit_us, sizeof(limit_us), 1, file) == 1 && limit_us >= 0) {
+		cpus->has_latency_limit = true;
+		cpus->latency_limit_us = (unsigned int)limit_us;
+	}
+	if (file)
+		fclose(file);
+}
+
 /* ---- the rest -------------------------------------------------------------------------------------- */
 
 static void read_nodes(const char *root, struct doctor_facts *facts)
@@ -158,60 +214,4 @@ void doctor_ask(struct doctor_facts *facts)
 		test_pages(facts->config->channels[i].page_bytes, &facts->kernel);
 	for (unsigned int i = 0; i < facts->n_interfaces; i++)
 		ask_interface(&facts->interfaces[i]);
-}
-
-/* ---- CPUs ---------------------------------------------------------------------------------------- */
-
-static void read_idle_states(const char *cpu, struct doctor_cpus *cpus)
-{
-	struct files_list states;
-	unsigned int exit_us;
-
-	files_list(&states, "%s/cpuidle", cpu);
-	while (files_next(&states)) {
-		if (strncmp(states.name, "state", strlen("state")) != 0)
-			continue;
-		cpus->has_idle = true;
-		exit_us = (unsigned int)files_read_number(states.path, "latency");
-		if (files_read_number(states.path, "disable") || exit_us <= cpus->idle_exit_us)
-			continue;
-		cpus->idle_exit_us = exit_us;
-		files_read_line(cpus->idle_state, sizeof(cpus->idle_state), "%s/name", states.path);
-	}
-}
-
-void read_cpus(const char *root, struct doctor_cpus *cpus)
-{
-	char path[PATH_MAX], governor[DOCTOR_NAME_BYTES];
-	struct files_list list;
-	unsigned int number;
-	int32_t limit_us;
-	FILE *file;
-	int end;
-
-	files_join(path, "%s/sys/devices/system/cpu", root);
-	files_list(&list, "%s", path);
-	while (files_next(&list)) {
-		end = 0;
-		if (sscanf(list.name, "cpu%u%n", &number, &end) != 1 || list.name[end] || number >= CPU_SETSIZE)
-			continue;
-		read_idle_states(list.path, cpus);
-		files_read_line(governor, sizeof(governor), "%s/cpufreq/scaling_governor", list.path);
-		cpus->has_governor |= *governor != '\0';
-		if (!*governor || strcmp(governor, "performance") == 0)
-			continue;
-		CPU_SET(number, &cpus->governed);
-		files_copy_name(cpus->governor, sizeof(cpus->governor), governor);
-	}
-	files_read_cpus(&cpus->online, "%s/online", path);
-	files_read_cpus(&cpus->isolated, "%s/isolated", path);
-	/* Four bytes: the smallest latency that any program that holds the file open asks for. */
-	files_join(path, "%s/dev/cpu_dma_latency", root);
-	file = fopen(path, "re");
-	if (file && fread(&limit_us, sizeof(limit_us), 1, file) == 1 && limit_us >= 0) {
-		cpus->has_latency_limit = true;
-		cpus->latency_limit_us = (unsigned int)limit_us;
-	}
-	if (file)
-		fclose(file);
 }

@@ -35,8 +35,6 @@ void read_devices(const char *root, struct doctor_facts *facts);
 /** The interfaces behind devices' ports and those of the configuration. After read_devices() and read_process(). */
 void read_interfaces(const char *root, struct doctor_facts *facts);
 
-void read_cpus(const char *root, struct doctor_cpus *cpus);
-
 /** The rights of the process that counts: the daemon, if it was found, or this one. */
 void read_process(const char *root, const char *config_file, struct doctor_process *process);
 void read_limits(const char *root, const struct doctor_process *process, struct doctor_limits *limits);

@@ -111,10 +111,4 @@ char *inspect_clean(char *text);
 /** Did ibvcap write the file, or the one that it was extracted from? Pure. */
 bool inspect_is_ours(const struct inspect_sum *sum);
 
-/** What the comment of a packet names, as far as info wants to know it: no_buffer and restarts. Pure. */
-void old_recording_losses(const struct pcapng_text *comment, struct recording_losses *losses);
-
-/** The restarts that the loss sum of an interface names. Pure. */
-uint64_t old_recording_restarts(const char *sum);
-
 #endif

@@ -30,6 +30,17 @@ static bool has_other_queues(const struct ibvcap_rx_moment *moment, const struct
 	return moment->epoch && moment->n_queues != source->n_queues;
 }
 
+static const size_t sum_terms = sizeof(struct record_sum) / sizeof(uint64_t);
+
+static void record_sum_subtract(struct record_sum *sum, const struct record_sum *less)
+{
+	uint64_t *to = (uint64_t *)sum;
+	const uint64_t *from = (const uint64_t *)less;
+
+	for (size_t i = 0; i < sum_terms; i++)
+		to[i] -= from[i];
+}
+
 static void make_account(const struct account_parts *parts, const struct source *source,
                          struct ibvcap_rx_account *between, struct recording_account *account)
 {
@@ -212,8 +223,6 @@ void account_print_verdict(char *text, size_t bytes, const struct recording_acco
 
 /* ---- loss sums ----------------------------------------------------------------------------------- */
 
-static const size_t sum_terms = sizeof(struct record_sum) / sizeof(uint64_t);
-
 void record_sum_add(struct record_sum *sum, const struct record_sum *more)
 {
 	uint64_t *to = (uint64_t *)sum;
@@ -221,15 +230,6 @@ void record_sum_add(struct record_sum *sum, const struct record_sum *more)
 
 	for (size_t i = 0; i < sum_terms; i++)
 		to[i] += from[i];
-}
-
-void record_sum_subtract(struct record_sum *sum, const struct record_sum *less)
-{
-	uint64_t *to = (uint64_t *)sum;
-	const uint64_t *from = (const uint64_t *)less;
-
-	for (size_t i = 0; i < sum_terms; i++)
-		to[i] -= from[i];
 }
 
 void record_sum_print(char *text, size_t bytes, const struct record_sum *sum)

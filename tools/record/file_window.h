@@ -25,9 +25,6 @@ struct own_streams {
 	bool is_raw;
 };
 
-/** Is it the name of a file that describes packets and contains none: an index or a description? */
-bool own_file_is_note(const char *name);
-
 /**
  * Has a recorder of these streams, and of no others, begun the file? flow: of the one stream names[0] with flow
  * numbers, the number of the only flow that the file has; -1: it has all flows.

@@ -31,7 +31,7 @@ static bool ends_with(const char *text, const char *end)
 	return n >= m && !strcmp(text + n - m, end);
 }
 
-bool own_file_is_note(const char *name)
+static bool own_file_is_note(const char *name)
 {
 	return ends_with(name, RECORDING_INDEX) || ends_with(name, RECORDING_JSON);
 }

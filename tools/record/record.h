@@ -146,8 +146,6 @@ struct file_window record_options_window(const struct record_options *options);
 
 /** *sum += *more */
 void record_sum_add(struct record_sum *sum, const struct record_sum *more);
-/** *sum -= *less */
-void record_sum_subtract(struct record_sum *sum, const struct record_sum *less);
 
 /** "published 10 = written 9 + …", and what the device dropped. Cut off at bytes. */
 void record_sum_print(char *text, size_t bytes, const struct record_sum *sum);

@@ -120,6 +120,30 @@ static int open_files(struct raw_recording *recording, const char *path, char *e
 	return 0;
 }
 
+static uint32_t bytes_of(const json_t *value)
+{
+	json_int_t bytes = json_integer_value(value);
+
+	return bytes > 0 && bytes <= RAW_ROW_BYTES_MAX ? (uint32_t)bytes : 0;
+}
+
+static bool raw_layout_from_json(const json_t *description, struct raw_layout *layout)
+{
+	const json_t *shape = json_object_get(description, "shape");
+	json_int_t n_rows = json_integer_value(json_array_get(shape, 0));
+	json_int_t offset = json_integer_value(json_object_get(description, "offset"));
+	const char *name = json_string_value(json_object_get(description, "layout"));
+
+	*layout = (struct raw_layout){
+		.n_rows = n_rows > 0 ? (uint64_t)n_rows : 0,
+		.row_bytes = bytes_of(json_array_get(shape, 1)),
+		.offset = bytes_of(json_object_get(description, "offset")),
+		.network_header_bytes = bytes_of(json_object_get(description, "network_header_bytes")),
+		.application_header_bytes = bytes_of(json_object_get(description, "application_header_bytes")),
+		.has_frames = name && !strcmp(name, "frame")};
+	return layout->row_bytes && offset <= RAW_ROW_BYTES_MAX && n_rows <= INT64_MAX / RAW_ROW_BYTES_MAX;
+}
+
 int raw_recording_open(struct raw_recording **opened, const char *path, char *error, size_t error_bytes)
 {
 	json_t *said = load_description(path);
@@ -260,30 +284,6 @@ void raw_layout_to_json(const struct raw_layout *layout, json_t *description)
 	json_object_set_new(description, "layout", json_string(layout->has_frames ? "frame" : "payload"));
 	json_object_set_new(description, "network_header_bytes", json_integer(layout->network_header_bytes));
 	json_object_set_new(description, "application_header_bytes", json_integer(layout->application_header_bytes));
-}
-
-static uint32_t bytes_of(const json_t *value)
-{
-	json_int_t bytes = json_integer_value(value);
-
-	return bytes > 0 && bytes <= RAW_ROW_BYTES_MAX ? (uint32_t)bytes : 0;
-}
-
-bool raw_layout_from_json(const json_t *description, struct raw_layout *layout)
-{
-	const json_t *shape = json_object_get(description, "shape");
-	json_int_t n_rows = json_integer_value(json_array_get(shape, 0));
-	json_int_t offset = json_integer_value(json_object_get(description, "offset"));
-	const char *name = json_string_value(json_object_get(description, "layout"));
-
-	*layout = (struct raw_layout){
-		.n_rows = n_rows > 0 ? (uint64_t)n_rows : 0,
-		.row_bytes = bytes_of(json_array_get(shape, 1)),
-		.offset = bytes_of(json_object_get(description, "offset")),
-		.network_header_bytes = bytes_of(json_object_get(description, "network_header_bytes")),
-		.application_header_bytes = bytes_of(json_object_get(description, "application_header_bytes")),
-		.has_frames = name && !strcmp(name, "frame")};
-	return layout->row_bytes && offset <= RAW_ROW_BYTES_MAX && n_rows <= INT64_MAX / RAW_ROW_BYTES_MAX;
 }
 
 json_t *raw_description_load(int folder, const char *name, int flags)

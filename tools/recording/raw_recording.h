@@ -60,9 +60,6 @@ struct raw_layout {
 /** Put the layout into a description. */
 void raw_layout_to_json(const struct raw_layout *layout, json_t *description);
 
-/** The other way. False: no recorder writes such rows. */
-bool raw_layout_from_json(const json_t *description, struct raw_layout *layout);
-
 /** Load a description, which the caller frees. flags: of open(2), beside O_RDONLY. NULL: the file is none. */
 json_t *raw_description_load(int folder, const char *name, int flags);
 

@@ -195,7 +195,7 @@ json_t *status_view_to_json(const struct status_view *view)
 
 /* ---- several queues of a stream ------------------------------------------------------------------ */
 
-bool stream_sum_is_shared(const char *label)
+static bool stream_sum_is_shared(const char *label)
 {
 	const struct status_field *row = status_find_counter(&status_parts[STATUS_STREAM], label);
 

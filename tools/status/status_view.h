@@ -101,9 +101,6 @@ struct stream_sum {
 	uint32_t n;
 };
 
-/** Is the counter of the whole stream, and the same in the entries of all its queues? */
-bool stream_sum_is_shared(const char *label);
-
 /** Is entry i the first one of its stream? To count what is shared once. */
 bool stream_sum_is_first(const struct status_view *view, int i);
 

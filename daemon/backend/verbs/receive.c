@@ -11,12 +11,12 @@
 #include <errno.h>
 #include <string.h>
 
-int verbs_sges_of_slot(const struct backend_queue_options *options)
+static int verbs_sges_of_slot(const struct backend_queue_options *options)
 {
 	return (options->header_bytes ? 2 : 1) + (options->oversize_sink ? 1 : 0);
 }
 
-void verbs_chain_init(struct verbs_receive_queue *receive, const struct backend_queue_options *options)
+static void verbs_chain_init(struct verbs_receive_queue *receive, const struct backend_queue_options *options)
 {
 	for (uint32_t i = 0; i < VERBS_CHAIN; i++) {
 		struct verbs_slot_wr *slot = &receive->chain[i];

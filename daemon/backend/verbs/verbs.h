@@ -250,10 +250,6 @@ int verbs_create_queue(struct backend *backend, const struct backend_queue_optio
                        struct backend_queue **queue, struct failure *failure);
 int verbs_create_group(struct backend *backend, const struct backend_group_options *options,
                        struct backend_queue **queue, struct failure *failure);
-/** Scatter entries of a work request. */
-int verbs_sges_of_slot(const struct backend_queue_options *options);
-/** Fill in the fields of the chain that are the same for all slots. */
-void verbs_chain_init(struct verbs_receive_queue *receive, const struct backend_queue_options *options);
 int verbs_post(struct backend_queue *queue, const struct backend_run *run);
 int verbs_poll(struct backend_queue *queue, struct backend_event *events, uint32_t max);
 
