@@ -41,7 +41,7 @@ struct finding *finding_add(struct findings *findings, const char *check, const 
 void finding_fail(struct finding *finding, enum finding_level level, const char *why, const char *wanted, ...)
 	__attribute__((format(printf, 4, 5)));
 
-/* A fix that survives a reboot, and one of what a container shares with its host, so that only the host can change it. */
+/* A fix that survives a reboot; one of what a container shares with its host, which only the host can change. */
 enum finding_fix_kind { FIX_LASTS = 1, FIX_ON_HOST = 2 };
 /** The fix is this command, of that kind. */
 void finding_fix(struct finding *finding, unsigned int kind, const char *format, ...)
