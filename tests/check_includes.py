@@ -23,7 +23,7 @@ MAY_INCLUDE = {
     "lib/mdoc": [],
     "lib/status": [API],
     CORE: [API, "lib/frame", "lib/status"],
-    "lib/python": [API, "lib/status"],
+    "lib/python": [API, "lib/status", "tools/capture"],
     "lib/softhca": ["lib/softhca/device", "lib/softhca/wire/complain.h"],  # the command, and the settings
     "lib/softhca/preload": ["lib/softhca/settings.h", "lib/softhca/uverbs", "lib/softhca/device",
                             "lib/softhca/wire/complain.h"],

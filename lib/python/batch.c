@@ -3,6 +3,7 @@
 #include "lib/python/binding.h"
 
 #include <stddef.h>
+#include <stdlib.h>
 
 PyTypeObject *batch_type;
 
@@ -15,6 +16,11 @@ static void batch_give_back(struct batch *batch)
 {
 	struct receiver *receiver = batch->receiver;
 
+	if (batch->own_memory) {
+		free(batch->own_memory);
+		batch->own_memory = NULL;
+		batch->owner.is_gone = true;
+	}
 	if (!receiver)
 		return;
 	if (receiver->newest == batch)
@@ -33,7 +39,7 @@ static void batch_last_view_gone(struct view_owner *owner)
 		batch_give_back(batch);
 }
 
-struct batch *batch_new(struct receiver *receiver, const struct ibvcap_rx_batch *rows, uint64_t lost)
+static struct batch *batch_allocate(const struct ibvcap_rx_batch *rows, uint64_t lost)
 {
 	struct batch *batch = PyObject_New(struct batch, batch_type);
 
@@ -42,11 +48,32 @@ struct batch *batch_new(struct receiver *receiver, const struct ibvcap_rx_batch 
 	batch->owner.n_buffers = 0;
 	batch->owner.is_gone = false;
 	batch->owner.last_buffer_gone = batch_last_view_gone;
-	batch->receiver = receiver_ref(receiver);
+	batch->receiver = NULL;
+	batch->own_memory = NULL;
 	batch->rows = *rows;
 	batch->is_soft = false;
 	batch->lost = lost;
 	batch->next = NULL;
+	return batch;
+}
+
+struct batch *batch_new(struct receiver *receiver, const struct ibvcap_rx_batch *rows, uint64_t lost)
+{
+	struct batch *batch = batch_allocate(rows, lost);
+
+	if (batch)
+		batch->receiver = receiver_ref(receiver);
+	return batch;
+}
+
+struct batch *batch_new_of_memory(const struct ibvcap_rx_batch *rows, uint64_t lost)
+{
+	struct batch *batch = batch_allocate(rows, lost);
+
+	if (batch)
+		batch->own_memory = (void *)rows->payload;
+	else
+		free((void *)rows->payload);
 	return batch;
 }
 

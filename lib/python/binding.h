@@ -79,7 +79,7 @@ PyObject *raise_no_buffer(PyObject *exporter, PyObject *arguments, PyObject *key
 
 #define META_FORMAT "T{<Q:timestamp_ns:<H:length:<H:flags:B:header_length:B:flow:<H:wire_length:}"
 
-/* ---- receiver.c, batch.c, sender.c, status.c, tracker.c ------------------------------------------ */
+/* ---- receiver.c, batch.c, sender.c, status.c, tracker.c, recording.c ----------------------------- */
 
 /*
  * A handle of libibvcap, which a Receiver and its batches share. It is no object of Python: so a Receiver that keeps
@@ -101,18 +101,21 @@ struct receiver {
 /* Packets under one lease. */
 struct batch {
 	struct view_owner owner;
-	struct receiver *receiver; /* a reference; NULL: the lease is returned */
+	struct receiver *receiver; /* a reference; NULL: the lease is returned, or the rows are in own_memory */
+	void *own_memory;
 	struct ibvcap_rx_batch rows;
 	bool is_soft; /* it is returned when its last view goes */
 	uint64_t lost;
 	struct batch *next;
 };
 
-extern PyType_Spec receiver_spec, batch_spec, sender_spec, slots_spec, tracker_spec;
-extern PyTypeObject *receiver_type, *batch_type, *sender_type, *slots_type, *tracker_type;
+extern PyType_Spec receiver_spec, batch_spec, sender_spec, slots_spec, tracker_spec, recording_spec;
+extern PyTypeObject *receiver_type, *batch_type, *sender_type, *slots_type, *tracker_type, *recording_type;
 
 /** A batch of rows that the receiver has acquired. */
 struct batch *batch_new(struct receiver *receiver, const struct ibvcap_rx_batch *rows, uint64_t lost);
+/** A batch that frees its rows, of which rows->payload is the allocation. */
+struct batch *batch_new_of_memory(const struct ibvcap_rx_batch *rows, uint64_t lost);
 /** Return the lease, now or when the last view goes. */
 void batch_return_softly(struct batch *batch);
 /** The handle of an object of type Receiver. */

@@ -46,9 +46,9 @@ static bool add_types(PyObject *module)
 	const struct {
 		PyTypeObject **type;
 		PyType_Spec *spec;
-	} types[] = {{&view_type, &view_spec},         {&memory_type, &memory_spec}, {&batch_type, &batch_spec},
-	             {&receiver_type, &receiver_spec}, {&sender_type, &sender_spec}, {&slots_type, &slots_spec},
-	             {&tracker_type, &tracker_spec}};
+	} types[] = {{&view_type, &view_spec},         {&memory_type, &memory_spec},      {&batch_type, &batch_spec},
+	             {&receiver_type, &receiver_spec}, {&sender_type, &sender_spec},      {&slots_type, &slots_spec},
+	             {&tracker_type, &tracker_spec},   {&recording_type, &recording_spec}};
 
 	for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); i++) {
 		*types[i].type = (PyTypeObject *)PyType_FromSpec(types[i].spec);

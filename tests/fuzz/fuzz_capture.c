@@ -29,12 +29,14 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
 
 static void look(const struct capture_packet *packet)
 {
-	struct datagram datagram;
+	struct datagram datagram = {0};
+	enum datagram_verdict verdict =
+		datagram_find(packet->link, packet->frame, packet->captured, packet->wire_bytes, &datagram);
 
-	if (datagram_find(packet->link, packet->frame, packet->captured, packet->wire_bytes, &datagram) !=
-	    DATAGRAM_WHOLE)
+	if (!datagram.payload && verdict != DATAGRAM_WHOLE)
 		return;
 	if (datagram.payload < packet->frame || datagram.bytes > packet->captured ||
+	    datagram.bytes > datagram.whole_bytes ||
 	    (size_t)(datagram.payload - packet->frame) > packet->captured - datagram.bytes)
 		abort();
 }

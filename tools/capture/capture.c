@@ -376,14 +376,16 @@ enum datagram_verdict datagram_find(enum datagram_link link, const uint8_t *fram
 	if (link == DATAGRAM_LINK_FRAGMENT)
 		return DATAGRAM_FRAGMENT;
 	if (link == DATAGRAM_LINK_PAYLOAD) {
-		*datagram = (struct datagram){.payload = frame, .bytes = captured};
+		*datagram = (struct datagram){.payload = frame, .bytes = captured, .whole_bytes = whole_bytes};
 		return captured < whole_bytes ? DATAGRAM_CUT : DATAGRAM_WHOLE;
 	}
 	walk_link(link, frame, captured, whole_bytes, &headers);
 	verdict = judge_frame(&headers, captured, whole_bytes);
-	if (verdict == DATAGRAM_WHOLE)
+	if (verdict == DATAGRAM_WHOLE || (verdict == DATAGRAM_CUT && headers.end == FRAME_UDP))
 		*datagram = (struct datagram){.payload = frame + headers.payload_at,
-		                              .bytes = headers.payload_bytes,
+		                              .bytes = verdict == DATAGRAM_WHOLE ? headers.payload_bytes
+		                                                                 : captured - headers.payload_at,
+		                              .whole_bytes = headers.payload_bytes,
 		                              .destination_port = frame_be16(frame + headers.l4_at + 2)};
 	return verdict;
 }

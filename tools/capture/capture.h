@@ -34,12 +34,13 @@ enum datagram_verdict {
 struct datagram {
 	const uint8_t *payload; /* in the frame */
 	uint32_t bytes;
+	uint32_t whole_bytes; /* more, if the capture has only a part of the payload */
 	uint16_t destination_port;
 };
 
 /**
  * Look into a frame of wire_bytes, of which the capture has the first captured bytes. *datagram is set only if the
- * result is DATAGRAM_WHOLE.
+ * result is DATAGRAM_WHOLE, or DATAGRAM_CUT and the capture has all headers.
  */
 enum datagram_verdict datagram_find(enum datagram_link link, const uint8_t *frame, uint32_t captured,
                                     uint32_t wire_bytes, struct datagram *datagram);

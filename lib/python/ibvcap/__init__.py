@@ -21,14 +21,15 @@ import subprocess
 from ._ibvcap import (ALL_QUEUES, DEMOTED, GAP_UNKNOWN, LOSSLESS, LOSSY, NEWEST, NS_BACK, OLDEST, PACKETS_BACK,
                       PACKET_BAD_CHECKSUM, PACKET_ERROR, PACKET_FRAGMENT, PACKET_IRREGULAR, PACKET_SHORT,
                       PACKET_TRUNCATED, PACKET_UNUSABLE, TAKEN_OVER, Batch, Busy, Disconnected, Ended, Error, NoAccess,
-                      NoDaemon, NotFound, Sender, Slots, TooManyBatches, Tracker, View, _Receiver, library_version,
-                      status)
+                      NoDaemon, NotFound, Sender, Slots, TooManyBatches, Tracker, View, _Receiver, _Recording,
+                      library_version, status)
 
 __all__ = ["ALL_QUEUES", "Batch", "Busy", "DEMOTED", "Disconnected", "Ended", "Error", "GAP_UNKNOWN", "LOSSLESS",
            "LOSSY", "NEWEST", "NS_BACK", "NoAccess", "NoDaemon", "NotFound", "OLDEST", "PACKETS_BACK",
            "PACKET_BAD_CHECKSUM", "PACKET_ERROR", "PACKET_FRAGMENT", "PACKET_IRREGULAR", "PACKET_SHORT",
-           "PACKET_TRUNCATED", "PACKET_UNUSABLE", "Receiver", "Sender", "Slots", "TAKEN_OVER", "TRACKED_KINDS",
-           "TooManyBatches", "Tracker", "View", "library_version", "open", "open_sender", "read", "status", "why"]
+           "PACKET_TRUNCATED", "PACKET_UNUSABLE", "Receiver", "Recording", "Sender", "Slots", "TAKEN_OVER",
+           "TRACKED_KINDS", "TooManyBatches", "Tracker", "View", "library_version", "open", "open_recording",
+           "open_sender", "read", "status", "why"]
 
 
 def _wake(future):
@@ -73,16 +74,32 @@ class Receiver(_Receiver):
 
         Fewer than n: no more came within timeout seconds after the packet before.
         """
-        import numpy  # pylint: disable=import-outside-toplevel
-        parts = []
-        while n > 0 and (batch := self.acquire(max=min(n, 2**32 - 1), timeout=timeout)) is not None:
-            parts.append((numpy.array(batch), numpy.array(batch.meta)))
-            n -= len(batch)
-            batch.release()
-        if not parts:
-            stride = self.info["row_stride"]
-            return numpy.empty((0, stride), numpy.uint8), numpy.empty(0, META)
-        return tuple(numpy.concatenate(of) for of in zip(*parts))
+        return _copy(lambda most: self.acquire(max=most, timeout=timeout), n, self.info["row_stride"])
+
+
+class Recording(_Recording):
+    """The UDP payloads of a file: what `ibvcap record` or another program wrote, as pcapng, pcap or raw rows.
+
+    Iterate over it to get batches as of a Receiver, in memory of their own. batch.lost: packets that the file names as
+    missing before the batch. counts: what was left out, and what is missing in all.
+    """
+
+    def read(self, n):
+        """Copy the next n packets, or fewer at the end: (payload of shape (n, stride), meta of shape (n,))."""
+        return _copy(lambda most: self.acquire(max=most), n, 0)
+
+
+def _copy(acquire, n, stride):
+    """The next n packets as arrays of one's own; rows are as long as those of the batch with the longest rows."""
+    import numpy  # pylint: disable=import-outside-toplevel
+    parts = [(numpy.empty((0, stride), numpy.uint8), numpy.empty(0, META))]
+    while n > 0 and (batch := acquire(min(n, 2**32 - 1))) is not None:
+        parts.append((numpy.array(batch), numpy.array(batch.meta)))
+        n -= len(batch)
+        batch.release()
+    stride = max(rows.shape[1] for rows, _ in parts)
+    rows = [of if of.shape[1] == stride else numpy.pad(of, ((0, 0), (0, stride - of.shape[1]))) for of, _ in parts]
+    return numpy.concatenate(rows), numpy.concatenate([meta for _, meta in parts])
 
 
 META = [("timestamp_ns", "<u8"), ("length", "<u2"), ("flags", "<u2"), ("header_length", "u1"), ("flow", "u1"),
@@ -100,6 +117,11 @@ def open(stream, **options):  # pylint: disable=redefined-builtin
 def open_sender(channel, **options):
     """Open a channel to send on. Options: see Sender."""
     return Sender(channel, **options)
+
+
+def open_recording(path, port=0):
+    """Open a file, "-": standard input. port: only packets to this one, 0: to all."""
+    return Recording(path, port)
 
 
 def read(stream, n, timeout=None, **options):

@@ -226,6 +226,23 @@ Test(datagram, what_the_capture_has_less_of_than_there_was_is_cut)
 		cr_expect(eq(int, find(DATAGRAM_LINK_ETHERNET, captured, &datagram), DATAGRAM_CUT));
 }
 
+Test(datagram, what_is_cut_behind_its_headers_has_a_part_of_its_payload)
+{
+	struct datagram datagram = {0};
+
+	put_ethernet(0x0800);
+	put_ipv4(20, 8 + 5, 0, 17);
+	put_udp("hello");
+	cr_expect(eq(int, find(DATAGRAM_LINK_ETHERNET, bytes - 6, &datagram), DATAGRAM_CUT));
+	cr_expect(datagram.payload == NULL);
+	cr_expect(eq(int, find(DATAGRAM_LINK_ETHERNET, bytes - 5, &datagram), DATAGRAM_CUT));
+	cr_expect(eq(u32, datagram.bytes, 0));
+	cr_expect(eq(int, find(DATAGRAM_LINK_ETHERNET, bytes - 2, &datagram), DATAGRAM_CUT));
+	cr_expect(eq(u32, datagram.bytes, 3));
+	cr_expect(eq(u32, datagram.whole_bytes, 5));
+	cr_expect(eq(u16, datagram.destination_port, PORT));
+}
+
 Test(datagram, lengths_that_contradict_each_other_are_malformed)
 {
 	put_ethernet(0x0800);

@@ -1,0 +1,332 @@
+// SPDX-License-Identifier: Apache-2.0
+/* A recording or another capture file: its UDP payloads as batches, in memory of their own. */
+#include "lib/python/binding.h"
+
+#include "tools/capture/capture.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define ROWS_MAX        1024
+#define BATCH_BYTES_MAX (16u << 20)
+#define ROW_ALIGNMENT   64 /* so a longer packet seldom ends a batch */
+
+PyTypeObject *recording_type;
+
+/* Of a packet of the file that is not in a batch yet. */
+struct pending {
+	bool is_set;
+	struct datagram datagram; /* until the next is read */
+	struct ibvcap_meta meta;
+	const uint8_t *headers;
+	uint64_t n_lost; /* packets that the file names as missing before it */
+};
+
+struct py_recording {
+	PyObject base;
+	PyObject *path; /* bytes, which the capture keeps a pointer to */
+	struct capture capture;
+	bool is_open;
+	bool is_busy; /* a thread reads, without the interpreter's lock */
+	int end;      /* what capture_next() has said of the end: 0, -EBADMSG; 1: not yet */
+	uint32_t port;
+	uint32_t stride;
+	struct pending pending;
+	uint64_t n_lost; /* of capture.n_lost: those before the packets that were read */
+	uint64_t n_packets;
+	uint64_t n_other_port;
+	uint64_t n_left_out[DATAGRAM_MALFORMED + 1];
+};
+
+static struct py_recording *recording_of(PyObject *object)
+{
+	return (struct py_recording *)object;
+}
+
+/* ---- life ---------------------------------------------------------------------------------------- */
+
+static PyObject *recording_new(PyTypeObject *type, PyObject *arguments, PyObject *keywords)
+{
+	static char *names[] = {"path", "port", NULL};
+	allocfunc allocate = (allocfunc)PyType_GetSlot(type, Py_tp_alloc);
+	struct py_recording *recording;
+	uint32_t port = 0;
+	PyObject *path;
+	int r;
+
+	if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "O&|O&:Recording", names, PyUnicode_FSConverter, &path,
+	                                 u32_of, &port))
+		return NULL;
+	recording = (struct py_recording *)allocate(type, 0);
+	if (!recording) {
+		Py_DECREF(path);
+		return NULL;
+	}
+	recording->path = path;
+	recording->port = port;
+	recording->end = 1;
+	Py_BEGIN_ALLOW_THREADS
+	r = capture_open(&recording->capture, PyBytes_AsString(path));
+	Py_END_ALLOW_THREADS
+	if (r != 0) {
+		raise_error_text(-EIO, "%s", recording->capture.error);
+		Py_DECREF(&recording->base);
+		return NULL;
+	}
+	recording->is_open = true;
+	return &recording->base;
+}
+
+static void recording_close_file(struct py_recording *recording)
+{
+	if (recording->is_open)
+		capture_close(&recording->capture);
+	recording->is_open = false;
+}
+
+static void recording_dealloc(PyObject *object)
+{
+	PyTypeObject *type = Py_TYPE(object);
+	freefunc release = (freefunc)PyType_GetSlot(type, Py_tp_free);
+
+	recording_close_file(recording_of(object));
+	Py_XDECREF(recording_of(object)->path);
+	release(object);
+	Py_DECREF(type);
+}
+
+/* ---- packets ------------------------------------------------------------------------------------- */
+
+static bool is_wanted_datagram(struct py_recording *recording, enum datagram_verdict verdict,
+                               const struct datagram *datagram)
+{
+	if (!datagram->payload) {
+		recording->n_left_out[verdict]++;
+		return false;
+	}
+	if (recording->port && recording->port != datagram->destination_port) {
+		recording->n_other_port++;
+		return false;
+	}
+	return true;
+}
+
+static void set_pending(struct pending *pending, const struct capture_packet *packet, const struct datagram *datagram)
+{
+	bool has_headers = packet->link != DATAGRAM_LINK_PAYLOAD;
+
+	pending->is_set = true;
+	pending->datagram = *datagram;
+	pending->headers = packet->frame;
+	pending->meta = (struct ibvcap_meta){
+		.timestamp_ns = packet->time_ns,
+		.length = (uint16_t)datagram->bytes,
+		.wire_length = (uint16_t)datagram->whole_bytes,
+		.header_length = has_headers ? (uint8_t)(datagram->payload - packet->frame) : 0,
+		.flags = datagram->bytes < datagram->whole_bytes ? IBVCAP_PACKET_FLAG_TRUNCATED : 0,
+	};
+}
+
+/* Read until a packet is pending. Without the interpreter's lock. */
+static void read_pending(struct py_recording *recording)
+{
+	struct capture *capture = &recording->capture;
+	struct capture_packet packet;
+
+	while (!recording->pending.is_set && recording->end > 0) {
+		struct datagram datagram = {0};
+		enum datagram_verdict verdict;
+
+		recording->end = capture_next(capture, &packet);
+		if (recording->end <= 0)
+			return;
+		recording->pending.n_lost += capture->n_lost - recording->n_lost;
+		recording->n_lost = capture->n_lost;
+		verdict = datagram_find(packet.link, packet.frame, packet.captured, packet.wire_bytes, &datagram);
+		if (datagram.payload && datagram.payload - packet.frame > UINT8_MAX) /* IPv6 with many headers */
+			datagram.payload = NULL;
+		if (is_wanted_datagram(recording, verdict, &datagram))
+			set_pending(&recording->pending, &packet, &datagram);
+	}
+}
+
+/* One allocation, which begins with the payload rows. False: no memory. */
+static bool begin_rows(struct py_recording *recording, struct ibvcap_rx_batch *rows, uint32_t max)
+{
+	const struct pending *pending = &recording->pending;
+	uint8_t *memory;
+
+	if (pending->datagram.bytes > recording->stride || recording->stride == 0)
+		recording->stride = pending->datagram.bytes ? (pending->datagram.bytes + ROW_ALIGNMENT - 1) /
+		                                                      ROW_ALIGNMENT * ROW_ALIGNMENT
+		                                            : ROW_ALIGNMENT;
+	max = max < ROWS_MAX ? max : ROWS_MAX;
+	max = max < BATCH_BYTES_MAX / recording->stride ? max : BATCH_BYTES_MAX / recording->stride;
+	memory = calloc(max, recording->stride + pending->meta.header_length + sizeof(*rows->meta));
+	*rows = (struct ibvcap_rx_batch){
+		.size = sizeof(*rows),
+		.payload = memory,
+		.meta = (const struct ibvcap_meta *)(memory + (size_t)max * recording->stride),
+		.headers = memory + (size_t)max * (recording->stride + sizeof(*rows->meta)),
+		.sequence = recording->n_packets,
+		.stride = recording->stride,
+		.header_bytes = pending->meta.header_length,
+		.header_stride = pending->meta.header_length,
+		.lease = max,
+	};
+	return memory != NULL;
+}
+
+/* All rows of a batch have headers of one length, and the file names no loss between them. */
+static bool fits(const struct pending *pending, const struct ibvcap_rx_batch *rows)
+{
+	return rows->n < rows->lease && pending->meta.header_length == rows->header_bytes &&
+	       pending->datagram.bytes <= rows->stride && pending->n_lost == 0;
+}
+
+static void add_row(struct py_recording *recording, struct ibvcap_rx_batch *rows)
+{
+	struct pending *pending = &recording->pending;
+	uint8_t *payload = (uint8_t *)rows->payload + (size_t)rows->n * rows->stride;
+	uint8_t *headers = (uint8_t *)rows->headers + (size_t)rows->n * rows->header_stride;
+
+	if (pending->datagram.bytes < rows->stride)
+		pending->meta.flags |= IBVCAP_PACKET_FLAG_SHORT;
+	memcpy(payload, pending->datagram.payload, pending->datagram.bytes);
+	memcpy(headers, pending->headers, rows->header_bytes);
+	((struct ibvcap_meta *)rows->meta)[rows->n++] = pending->meta;
+	recording->n_packets++;
+	*pending = (struct pending){0};
+}
+
+/* Without the interpreter's lock. False: no memory. *rows has no row at the end of the file. */
+static bool read_rows(struct py_recording *recording, uint32_t max, struct ibvcap_rx_batch *rows, uint64_t *n_lost)
+{
+	*rows = (struct ibvcap_rx_batch){0};
+	read_pending(recording);
+	if (!recording->pending.is_set)
+		return true;
+	if (!begin_rows(recording, rows, max))
+		return false;
+	*n_lost = recording->pending.n_lost;
+	recording->pending.n_lost = 0;
+	while (recording->pending.is_set && fits(&recording->pending, rows)) {
+		add_row(recording, rows);
+		read_pending(recording);
+	}
+	return true;
+}
+
+/* A new reference; NULL without an exception: the end of the file. */
+static PyObject *recording_take(struct py_recording *recording, uint32_t max)
+{
+	struct ibvcap_rx_batch rows;
+	uint64_t n_lost = 0;
+	bool is_read;
+
+	if (!recording->is_open || recording->is_busy) {
+		PyErr_SetString(PyExc_ValueError,
+		                recording->is_open ? "another thread reads this recording" : "the recording is closed");
+		return NULL;
+	}
+	recording->is_busy = true;
+	Py_BEGIN_ALLOW_THREADS
+	is_read = read_rows(recording, max, &rows, &n_lost);
+	Py_END_ALLOW_THREADS
+	recording->is_busy = false;
+	if (!is_read)
+		return PyErr_NoMemory();
+	if (rows.n)
+		return (PyObject *)batch_new_of_memory(&rows, n_lost);
+	return recording->end < 0 ? raise_error_text(-EBADMSG, "%s", recording->capture.error) : NULL;
+}
+
+static PyObject *recording_next_batch(PyObject *object)
+{
+	return recording_take(recording_of(object), UINT32_MAX);
+}
+
+static PyObject *recording_acquire(PyObject *object, PyObject *arguments, PyObject *keywords)
+{
+	static char *names[] = {"max", NULL};
+	uint32_t max = UINT32_MAX;
+	PyObject *batch;
+
+	if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "|O&:acquire", names, u32_of, &max))
+		return NULL;
+	if (max == 0) {
+		PyErr_SetString(PyExc_ValueError, "max is 1 or more");
+		return NULL;
+	}
+	batch = recording_take(recording_of(object), max);
+	return batch || PyErr_Occurred() ? batch : Py_NewRef(Py_None);
+}
+
+/* ---- what is known ------------------------------------------------------------------------------- */
+
+static PyObject *recording_counts(PyObject *object, void *closure)
+{
+	const struct py_recording *recording = recording_of(object);
+	const uint64_t *n = recording->n_left_out;
+
+	(void)closure;
+	return Py_BuildValue("{s:K,s:K,s:K,s:K,s:K,s:K,s:K}", "packets", (unsigned long long)recording->n_packets,
+	                     "other_port", (unsigned long long)recording->n_other_port, "not_udp",
+	                     (unsigned long long)n[DATAGRAM_NOT_UDP], "fragments",
+	                     (unsigned long long)n[DATAGRAM_FRAGMENT], "cut", (unsigned long long)n[DATAGRAM_CUT],
+	                     "malformed", (unsigned long long)n[DATAGRAM_MALFORMED], "lost",
+	                     (unsigned long long)capture_lost(&recording->capture));
+}
+
+static PyObject *recording_close_now(PyObject *object, PyObject *unused)
+{
+	(void)unused;
+	if (recording_of(object)->is_busy) {
+		PyErr_SetString(PyExc_ValueError, "another thread reads this recording");
+		return NULL;
+	}
+	recording_close_file(recording_of(object));
+	Py_RETURN_NONE;
+}
+
+static PyObject *recording_enter(PyObject *object, PyObject *unused)
+{
+	(void)unused;
+	return Py_NewRef(object);
+}
+
+static PyMethodDef recording_methods[] = {
+	{"acquire", (PyCFunction)(void (*)(void))recording_acquire, METH_VARARGS | METH_KEYWORDS,
+         "acquire(max=4294967295)\n--\n\nThe next packets, at most max, as a Batch; None at the end of the file."},
+	{"close", recording_close_now, METH_NOARGS, "close()\n--\n\nClose the file. Batches stay valid."},
+	{"__enter__", recording_enter, METH_NOARGS, NULL},
+	{"__exit__", recording_close_now, METH_VARARGS, NULL},
+	{NULL, NULL, 0, NULL},
+};
+
+static PyGetSetDef recording_getters[] = {
+	{"counts", recording_counts, NULL,
+         "Packets so far, as a dict. packets: in batches; lost: missing, as the file says; the rest was left out: "
+         "to another\nport, not UDP, fragments of datagrams, cut off within the headers, or malformed.",
+         NULL},
+	{NULL, NULL, NULL, NULL, NULL},
+};
+
+static PyType_Slot recording_slots[] = {
+	{Py_tp_doc,
+         "Recording(path, port=0)\n--\n\nThe UDP payloads of a pcapng, pcap or raw recording; port 0: of all "
+         "ports."},
+	{Py_tp_new, recording_new},
+	{Py_tp_dealloc, recording_dealloc},
+	{Py_tp_methods, recording_methods},
+	{Py_tp_getset, recording_getters},
+	{Py_tp_iter, PyObject_SelfIter},
+	{Py_tp_iternext, recording_next_batch},
+	{0, NULL},
+};
+
+PyType_Spec recording_spec = {.name = "ibvcap._Recording",
+                              .basicsize = sizeof(struct py_recording),
+                              .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE,
+                              .slots = recording_slots};
