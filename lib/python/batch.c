@@ -249,7 +249,7 @@ static PyGetSetDef batch_getters[] = {
 
 static PyMethodDef batch_methods[] = {
 	{"release", batch_release, METH_NOARGS,
-         "release()\n--\n\nReturn the packets' memory to the daemon. BufferError: a view of it is alive."},
+         "release($self)\n--\n\nReturn the packets' memory to the daemon. BufferError: a view of it is alive."},
 	{"__array__", (PyCFunction)(void (*)(void))raise_no_buffer, METH_VARARGS | METH_KEYWORDS, NULL},
 	{NULL, NULL, 0, NULL},
 };
@@ -258,7 +258,7 @@ static PyType_Slot batch_slots[] = {
 	{Py_tp_doc, "Packets under one lease, read-only, where the card wrote them: numpy.asarray(batch) is "
                     "uint8 of shape\n"
                     "(n, stride). batch[i] is the payload of packet i, as long as it is. The lease ends at "
-                    "release(), or when "
+                    "release($self), or when "
                     "the\n"
                     "next batch is taken and the last view has gone. A batch that is not returned holds memory "
                     "of the daemon."},

@@ -34,10 +34,12 @@ static PyObject *library_version(PyObject *module, PyObject *unused)
 
 static PyMethodDef functions[] = {
 	{"status", (PyCFunction)(void (*)(void))status_to_dict, METH_VARARGS | METH_KEYWORDS,
-         "status(*, socket=None, timeout=5)\n--\n\n"
+         "status($module, *, socket=None, timeout=5)\n--\n\n"
          "What the daemon says of its streams, consumers, channels, senders and interfaces, as dicts with the keys of\n"
          "`ibvcap status --json`."},
-	{"library_version", library_version, METH_NOARGS, "library_version()\n--\n\nVersion of libibvcap in use."},
+	{"library_version", library_version, METH_NOARGS,
+         "library_version($module)\n--\n\n"
+         "Version of libibvcap in use."},
 	{NULL, NULL, 0, NULL},
 };
 

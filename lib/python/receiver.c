@@ -290,16 +290,18 @@ static PyObject *receiver_enter(PyObject *object, PyObject *unused)
 
 static PyMethodDef receiver_methods[] = {
 	{"acquire", (PyCFunction)(void (*)(void))receiver_acquire, METH_VARARGS | METH_KEYWORDS,
-         "acquire(max=4294967295, timeout=None)\n--\n\n"
+         "acquire($self, max=4294967295, timeout=None)\n--\n\n"
          "The next packets, at most max, as a Batch; None: none came within timeout seconds (None: wait for ever)."},
 	{"take", receiver_take, METH_O,
-         "take(timeout)\n--\n\nAs a step of a loop: the batch of the step before is returned when its last view goes."},
+         "take($self, timeout, /)\n--\n\n"
+         "As a step of a loop: the batch of the step before is returned when its last view goes."},
 	{"fileno", receiver_fileno, METH_NOARGS,
-         "fileno()\n--\n\nA descriptor for select, poll and asyncio: readable when acquire(timeout=0), after it "
+         "fileno($self)\n--\n\n"
+         "A descriptor for select, poll and asyncio: readable when acquire(timeout=0), after it "
          "returned\n"
          "None, may have something new."},
 	{"close", receiver_close, METH_NOARGS,
-         "close()\n--\n\nTake no more packets. Batches with views stay valid until the last view goes."},
+         "close($self)\n--\n\nTake no more packets. Batches with views stay valid until the last view goes."},
 	{"__enter__", receiver_enter, METH_NOARGS, NULL},
 	{"__exit__", receiver_exit, METH_VARARGS, NULL},
 	{NULL, NULL, 0, NULL},

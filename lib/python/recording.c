@@ -298,8 +298,9 @@ static PyObject *recording_enter(PyObject *object, PyObject *unused)
 
 static PyMethodDef recording_methods[] = {
 	{"acquire", (PyCFunction)(void (*)(void))recording_acquire, METH_VARARGS | METH_KEYWORDS,
-         "acquire(max=4294967295)\n--\n\nThe next packets, at most max, as a Batch; None at the end of the file."},
-	{"close", recording_close_now, METH_NOARGS, "close()\n--\n\nClose the file. Batches stay valid."},
+         "acquire($self, max=4294967295)\n--\n\n"
+         "The next packets, at most max, as a Batch; None at the end of the file."},
+	{"close", recording_close_now, METH_NOARGS, "close($self)\n--\n\nClose the file. Batches stay valid."},
 	{"__enter__", recording_enter, METH_NOARGS, NULL},
 	{"__exit__", recording_close_now, METH_VARARGS, NULL},
 	{NULL, NULL, 0, NULL},

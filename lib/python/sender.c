@@ -327,17 +327,21 @@ static PyObject *py_sender_exit(PyObject *object, PyObject *arguments)
 
 static PyMethodDef py_sender_methods[] = {
 	{"reserve", KEYWORDS(py_sender_reserve),
-         "reserve(max, timeout=None)\n--\n\nRows to write to, at most max, as Slots; None: no row became free in "
+         "reserve($self, max, timeout=None)\n--\n\n"
+         "Rows to write to, at most max, as Slots; None: no row became free in "
          "time."},
 	{"submit", py_sender_submit, METH_O,
-         "submit(n)\n--\n\nSend the first n of the reserved rows. Do not write to them until they are completed."},
+         "submit($self, n, /)\n--\n\n"
+         "Send the first n of the reserved rows. Do not write to them until they are completed."},
 	{"send", KEYWORDS(py_sender_send),
-         "send(payload, destination=0, timeout=None)\n--\n\nCopy one payload into a row and send it. False: no row in "
+         "send($self, payload, destination=0, timeout=None)\n--\n\n"
+         "Copy one payload into a row and send it. False: no row in "
          "time."},
 	{"flush", KEYWORDS(py_sender_flush),
-         "flush(timeout=None)\n--\n\nWait until all submitted packets are completed. False: some are not, in time."},
+         "flush($self, timeout=None)\n--\n\n"
+         "Wait until all submitted packets are completed. False: some are not, in time."},
 	{"close", py_sender_close, METH_NOARGS,
-         "close()\n--\n\nGive the channel's rows back; views of rows stay valid until the last one goes."},
+         "close($self)\n--\n\nGive the channel's rows back; views of rows stay valid until the last one goes."},
 	{"__enter__", py_sender_enter, METH_NOARGS, NULL},
 	{"__exit__", py_sender_exit, METH_VARARGS, NULL},
 	{NULL, NULL, 0, NULL},

@@ -205,7 +205,8 @@ static PyObject *tracker_sources(PyObject *object, void *closure)
 
 static PyMethodDef tracker_methods[] = {
 	{"track", tracker_track, METH_O,
-         "track(batch)\n--\n\nCount the packets of a batch, once, in the order in which batches came. What each packet "
+         "track($self, batch, /)\n--\n\n"
+         "Count the packets of a batch, once, in the order in which batches came. What each packet "
          "is, "
          "as records\nof shape (n,): number (counted on over its wraps), source (index of sources), kind (index of "
          "TRACKED_KINDS)."},

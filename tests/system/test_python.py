@@ -15,15 +15,11 @@ import numpy as np
 import pytest
 
 import conftest
+import python_package
 from wires import wait_until
 
-PACKAGE = conftest.BUILD / "lib/python"
-if not (PACKAGE / "ibvcap/_ibvcap.abi3.so").exists():
-    pytest.skip("the Python package is not built", allow_module_level=True)
-if conftest.is_sanitized():
-    pytest.skip("a sanitizer's library has to be loaded before Python", allow_module_level=True)
-sys.path.insert(0, str(PACKAGE))
-import ibvcap  # noqa: E402
+ibvcap = python_package.load()
+PACKAGE = python_package.PATH
 
 SIZE = 256
 
@@ -235,7 +231,7 @@ try:
 except KeyboardInterrupt:
     print("interrupted")
 """
-    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen([*python_package.PYTHON, "-c", code], stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout.readline() == "waits\n"
         wait_until(lambda: one.status()["consumers"])
         process.send_signal(signal.SIGINT)
@@ -405,7 +401,8 @@ sys.modules["kept"] = kept
 print(len(kept[1]))
 """
     send(wire, 0, 64)
-    done = subprocess.run([sys.executable, "-X", "dev", "-c", code], capture_output=True, text=True, check=False)
+    done = subprocess.run([*python_package.PYTHON, "-X", "dev", "-c", code], capture_output=True, text=True,
+                          check=False)
     assert done.returncode == 0 and int(done.stdout) > 0 and not done.stderr, done
     wait_until(lambda: not one.status()["consumers"])
 
@@ -464,10 +461,11 @@ def test_the_example_and_the_page_are_right(one, wire):
     code = page.replace('"capture"', f'"lidar", socket={str(one.socket_path)!r}') + "        break\n"
     environment = {**os.environ, "PYTHONPATH": str(PACKAGE), "IBVCAP_SOCKET": str(one.socket_path)}
     send(wire, 0, 64)
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment)
+    done = subprocess.run([*python_package.PYTHON, "-c", code], capture_output=True, text=True, check=True,
+                          env=environment)
     n, length, gap, lost = map(int, done.stdout.split())
     assert (length, gap, lost) == (n * SIZE, 0, 0)
-    with subprocess.Popen([sys.executable, conftest.ROOT / "doc/examples/receive.py", "lidar", "2"], text=True,
+    with subprocess.Popen([*python_package.PYTHON, conftest.ROOT / "doc/examples/receive.py", "lidar", "2"], text=True,
                           stdout=subprocess.PIPE, env=environment) as process:
         wait_until(lambda: len(one.status()["consumers"]) == 1)
         send(wire, 64, 64)
