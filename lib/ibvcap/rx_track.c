@@ -75,6 +75,7 @@ int rx_track(struct ibvcap_rx *rx, struct ibvcap_rx *shown, const struct ibvcap_
 		else
 			tracker_add(tracker, &packet, tracked ? &tracked[i] : &ours);
 	}
+	tracker->totals[IBVCAP_TRACKED_COUNTER_SOURCES] = tracker->table.n;
 	for (uint32_t i = 0; i < IBVCAP_TRACKED_COUNTER_N; i++)
 		consumer_store_tracked(shown->page, i, tracker->totals[i]);
 	return 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Finds the source of each packet in a table of fixed size, and hands its number to the account of that source. */
+/* Finds the source of each packet in a table, and hands its number to the account of that source. */
 #include "lib/ibvcap/tracker.h"
 
 #include "lib/ibvcap/error.h"
@@ -10,66 +10,9 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 
 #define SOURCES_DEFAULT 256
-#define SOURCES_MAX     65536
 #define WORD_BITS       64
-
-/* ---- the table ----------------------------------------------------------------------------------- */
-
-static inline uint64_t key_word(const struct sequence_key *key, uint32_t i)
-{
-	uint64_t word;
-
-	memcpy(&word, (const uint8_t *)key + i * sizeof(word), sizeof(word));
-	return word;
-}
-
-static inline bool is_same_key(const struct ibvcap_tracker *tracker, const struct sequence_key *a,
-                               const struct sequence_key *b)
-{
-	uint64_t differs = 0;
-
-	for (uint32_t i = 0; i < tracker->reader.n_key_words; i++)
-		differs |= key_word(a, i) ^ key_word(b, i);
-	return differs == 0;
-}
-
-static uint32_t hash_key(const struct ibvcap_tracker *tracker, const struct sequence_key *key)
-{
-	uint64_t hash = tracker->secret[0];
-
-	/* Both halves of the product: addresses differ in the high bits of a word, which reach no low bit of it. */
-	for (uint32_t i = 0; i < tracker->reader.n_key_words; i++) {
-		unsigned __int128 product = (unsigned __int128)(hash ^ key_word(key, i)) * tracker->secret[1];
-
-		hash = (uint64_t)product ^ (uint64_t)(product >> 64);
-	}
-	return (uint32_t)hash & tracker->slots_mask;
-}
-
-/* The source of the key, which is added if there is room; NULL: there is none. */
-static struct tracker_source *find_source(struct ibvcap_tracker *tracker, const struct sequence_key *key)
-{
-	uint32_t slot = hash_key(tracker, key);
-	struct tracker_source *source;
-
-	for (; tracker->slots[slot]; slot = (slot + 1) & tracker->slots_mask) {
-		source = &tracker->sources[tracker->slots[slot] - 1];
-		if (is_same_key(tracker, &source->key, key))
-			return source;
-	}
-	if (tracker->n_sources == tracker->max_sources)
-		return NULL;
-	source = &tracker->sources[tracker->n_sources];
-	source->key = *key;
-	source->totals = tracker->totals;
-	source->seen = tracker->seen + tracker->n_sources * (tracker->rules.window_bits / WORD_BITS);
-	tracker->slots[slot] = ++tracker->n_sources;
-	tracker->totals[IBVCAP_TRACKED_COUNTER_SOURCES] = tracker->n_sources;
-	return source;
-}
 
 /* ---- packets ------------------------------------------------------------------------------------- */
 
@@ -82,23 +25,23 @@ void tracker_add_unread(struct ibvcap_tracker *tracker, struct ibvcap_tracked *t
 
 void tracker_add(struct ibvcap_tracker *tracker, const struct ibvcap_packet *packet, struct ibvcap_tracked *tracked)
 {
-	struct tracker_source *source = &tracker->sources[tracker->last];
 	struct sequence_reading reading;
+	struct tracker_source *source;
+	uint32_t index;
 
 	if (!sequence_read(&tracker->reader, packet, &reading)) {
 		tracker_add_unread(tracker, tracked);
 		return;
 	}
 	tracker->packets++;
-	if (tracker->n_sources == 0 || !is_same_key(tracker, &source->key, &reading.key))
-		source = find_source(tracker, &reading.key);
-	if (!source) {
+	index = source_table_find(&tracker->table, &reading.key);
+	if (index == SOURCE_TABLE_FULL) {
 		tracker->totals[IBVCAP_TRACKED_COUNTER_UNTRACKED]++;
 		*tracked = (struct ibvcap_tracked){.kind = IBVCAP_TRACKED_UNTRACKED};
 		return;
 	}
-	tracker->last = (uint32_t)(source - tracker->sources);
-	tracked->source = tracker->last;
+	source = &tracker->sources[index];
+	tracked->source = index;
 	tracker_source_add(source, &tracker->rules, reading.number, reading.n, tracker->slack - source->slack, tracked);
 	source->slack = tracker->slack;
 }
@@ -132,16 +75,19 @@ static void set_rules(struct ibvcap_tracker *tracker)
 
 static int allocate(struct ibvcap_tracker *tracker, uint32_t max_sources)
 {
-	uint32_t n_slots = 2;
+	int r = source_table_init(&tracker->table, tracker->reader.n_key_words, max_sources);
 
-	while (n_slots < 2 * max_sources)
-		n_slots *= 2;
-	tracker->max_sources = max_sources;
-	tracker->slots_mask = n_slots - 1;
-	tracker->slots = calloc(n_slots, sizeof(*tracker->slots));
+	if (r < 0)
+		return r;
 	tracker->sources = calloc(max_sources, sizeof(*tracker->sources));
 	tracker->seen = calloc(max_sources, tracker->rules.window_bits / 8);
-	return tracker->slots && tracker->sources && tracker->seen ? 0 : -ENOMEM;
+	if (!tracker->sources || !tracker->seen)
+		return error_set(-ENOMEM, "a tracker: out of memory");
+	for (uint32_t i = 0; i < max_sources; i++) {
+		tracker->sources[i].totals = tracker->totals;
+		tracker->sources[i].seen = tracker->seen + i * (tracker->rules.window_bits / WORD_BITS);
+	}
+	return 0;
 }
 
 static int check_arguments(const struct ibvcap_sequence *sequence, const struct ibvcap_tracker_options *options)
@@ -153,9 +99,9 @@ static int check_arguments(const struct ibvcap_sequence *sequence, const struct 
 		                          "configuration has no 'sequence'");
 	if (!sequence_check(sequence, &fault))
 		return error_set(-EINVAL, "the description of the packets' number: %s", fault.text);
-	if (options->max_sources > SOURCES_MAX)
+	if (options->max_sources > SOURCE_TABLE_MAX)
 		return error_set(-EINVAL, "a tracker of %u sources: accepted are %d at most", options->max_sources,
-		                 SOURCES_MAX);
+		                 SOURCE_TABLE_MAX);
 	return 0;
 }
 
@@ -173,18 +119,13 @@ int ibvcap_tracker_new(const struct ibvcap_sequence *sequence, const struct ibvc
 	new = calloc(1, sizeof(*new));
 	if (!new)
 		return error_set(-ENOMEM, "a tracker: out of memory");
-	if (getrandom(new->secret, sizeof(new->secret), 0) < 0) {
-		r = error_set(-errno, "a tracker: no random number: %s", strerror(errno));
-		free(new);
-		return r;
-	}
-	new->secret[1] |= 1; /* never 0 */
 	new->losses.size = sizeof(new->losses);
 	sequence_reader_init(&new->reader, sequence);
 	set_rules(new);
-	if (allocate(new, known.max_sources ? known.max_sources : SOURCES_DEFAULT) < 0) {
+	r = allocate(new, known.max_sources ? known.max_sources : SOURCES_DEFAULT);
+	if (r < 0) {
 		ibvcap_tracker_free(new);
-		return error_set(-ENOMEM, "a tracker: out of memory");
+		return r;
 	}
 	*tracker = new;
 	return 0;
@@ -194,9 +135,9 @@ void ibvcap_tracker_free(struct ibvcap_tracker *tracker)
 {
 	if (!tracker)
 		return;
+	source_table_deinit(&tracker->table);
 	free(tracker->sources);
 	free(tracker->seen);
-	free(tracker->slots);
 	free(tracker);
 }
 
@@ -238,7 +179,7 @@ int ibvcap_tracker_counts(const struct ibvcap_tracker *tracker, struct ibvcap_tr
 		.lost_in_card = losses.in_card,
 		.lost_unread = losses.unread,
 		.lost_before_card = losses.before_card,
-		.n_sources = tracker->n_sources,
+		.n_sources = tracker->table.n,
 	};
 
 	return sized_struct_write(counts, &ours, sizeof(ours), "ibvcap_tracker_counts");
@@ -247,19 +188,22 @@ int ibvcap_tracker_counts(const struct ibvcap_tracker *tracker, struct ibvcap_tr
 int ibvcap_tracker_source(const struct ibvcap_tracker *tracker, uint32_t index, struct ibvcap_tracker_source *source)
 {
 	struct ibvcap_tracker_source ours = IBVCAP_INIT(struct ibvcap_tracker_source);
-	const struct tracker_source *from = &tracker->sources[index];
+	const struct tracker_source *from;
+	const struct sequence_key *key;
 	int r;
 
-	if (index >= tracker->n_sources)
+	if (index >= tracker->table.n)
 		return 0;
+	from = &tracker->sources[index];
+	key = &tracker->table.keys[index];
 	ours.numbers = numbers_of(from->counts);
 	ours.packets = from->packets;
-	ours.port = from->key.port;
-	ours.destination_port = from->key.destination_port;
+	ours.port = key->port;
+	ours.destination_port = key->destination_port;
 	ours.field_bytes = tracker->reader.sequence.source_bytes;
-	memcpy(ours.field, from->key.field, sizeof(ours.field));
-	memcpy(ours.address, from->key.address, sizeof(ours.address));
-	memcpy(ours.destination, from->key.destination, sizeof(ours.destination));
+	memcpy(ours.field, key->field, sizeof(ours.field));
+	memcpy(ours.address, key->address, sizeof(ours.address));
+	memcpy(ours.destination, key->destination, sizeof(ours.destination));
 	r = sized_struct_write(source, &ours, sizeof(ours), "ibvcap_tracker_source");
 	return r < 0 ? r : 1;
 }

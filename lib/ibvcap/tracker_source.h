@@ -25,7 +25,6 @@ struct tracker_suspect {
 };
 
 struct tracker_source {
-	struct sequence_key key;
 	uint64_t packets;
 	uint64_t counts[IBVCAP_TRACKED_COUNTER_N]; /* ONCE to RESTARTED */
 	uint64_t *totals;                          /* of all sources; the same */
