@@ -38,6 +38,7 @@ int config_check_sequence(const struct config_reader *reader, const config_setti
 		{"upper_bytes", "upper_offset", sequence->upper_offset, sequence->upper_bytes},
 		{"count_bytes", "count_offset", sequence->count_offset, sequence->count_bytes},
 		{"source_bytes", "source_offset", sequence->source_offset, sequence->source_bytes},
+		{"frame_bytes", "frame_offset", sequence->frame_offset, sequence->frame_bytes},
 	};
 	struct sequence_fault fault;
 	int r = 0;

@@ -17,22 +17,6 @@
 /* Between two runs of the daemon, nobody counts: a gap may be this long. */
 #define UNKNOWN_GAP (UINT64_C(1) << 32)
 
-/* The row may hold less than its meta says, if the daemon is of another version. */
-static struct ibvcap_packet rx_packet(const struct ibvcap_rx *rx, const struct ibvcap_rx_batch *batch, uint32_t i,
-                                      const struct ibvcap_meta *meta)
-{
-	uint32_t present = meta->header_length + rx->application_header_bytes - rx->header_bytes + meta->length;
-
-	return (struct ibvcap_packet){
-		.headers = ibvcap_rx_headers(batch, i),
-		.row = batch->payload + (size_t)i * batch->stride,
-		.header_bytes = rx->header_bytes,
-		.row_bytes = present < batch->stride ? present : batch->stride,
-		.payload_at = meta->header_length,
-		.has_headers = true,
-	};
-}
-
 static int rx_track_check(const struct ibvcap_rx *rx, const struct ibvcap_rx_batch *batch,
                           const struct ibvcap_tracker *tracker)
 {
@@ -67,13 +51,10 @@ int rx_track(struct ibvcap_rx *rx, struct ibvcap_rx *shown, const struct ibvcap_
 	rx_add_losses(rx, batch, &tracker->losses);
 	tracker->totals[IBVCAP_TRACKED_COUNTER_NO_BUFFER] = tracker->losses.packets + tracker->losses.after;
 	for (uint32_t i = 0; i < batch->n; i++) {
-		const struct ibvcap_meta *meta = &batch->meta[i];
-
-		packet = rx_packet(rx, batch, i, meta);
-		if (meta->flags & (IBVCAP_PACKET_FLAG_ERROR | IBVCAP_PACKET_FLAG_UNUSABLE))
-			tracker_add_unread(tracker, tracked ? &tracked[i] : &ours);
-		else
+		if (sequence_packet_of_row(batch, i, rx->header_bytes, rx->application_header_bytes, &packet))
 			tracker_add(tracker, &packet, tracked ? &tracked[i] : &ours);
+		else
+			tracker_add_unread(tracker, tracked ? &tracked[i] : &ours);
 	}
 	tracker->totals[IBVCAP_TRACKED_COUNTER_SOURCES] = tracker->table.n;
 	for (uint32_t i = 0; i < IBVCAP_TRACKED_COUNTER_N; i++)

@@ -125,6 +125,12 @@ bool sequence_check(const struct ibvcap_sequence *sequence, struct sequence_faul
 		return sequence_refuse(fault, "count_bytes",
 		                       "count_bytes with a number of less than 20 bits: accepted "
 		                       "is a number of 20 bits or more");
+	if (sequence->frame_bytes > 8)
+		return sequence_refuse(fault, "frame_bytes", "frame_bytes = %u: accepted is 0 to 8",
+		                       sequence->frame_bytes);
+	if (sequence_frame_bits(sequence) > 8u * sequence->frame_bytes)
+		return sequence_refuse(fault, "frame_bits", "frame_bits = %u of a field of %u bits: accepted is less",
+		                       sequence->frame_bits, 8u * sequence->frame_bytes);
 	if (sequence->source > IBVCAP_SOURCE_NONE)
 		return sequence_refuse(fault, "source", "source %u is no value of enum ibvcap_source",
 		                       sequence->source);

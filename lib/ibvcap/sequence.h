@@ -37,6 +37,12 @@ static inline uint32_t sequence_upper_bits(const struct ibvcap_sequence *sequenc
 	return sequence->upper_bits ? sequence->upper_bits : 8u * sequence->upper_bytes;
 }
 
+/** Bits of the field that changes with the frame. */
+static inline uint32_t sequence_frame_bits(const struct ibvcap_sequence *sequence)
+{
+	return sequence->frame_bits ? sequence->frame_bits : 8u * sequence->frame_bytes;
+}
+
 /** How many packet numbers the field with the number has, without the upper field; 0: 2^64. */
 uint64_t sequence_lower_cycle(const struct ibvcap_sequence *sequence);
 

@@ -177,6 +177,7 @@ void sequence_reader_init(struct sequence_reader *reader, const struct ibvcap_se
 		.sequence = *sequence,
 		.number_mask = low_bits(sequence_bits(sequence)),
 		.upper_mask = sequence->upper_bytes ? low_bits(sequence_upper_bits(sequence)) : 0,
+		.frame_mask = sequence->frame_bytes ? low_bits(sequence_frame_bits(sequence)) : 0,
 		.lower_cycle = sequence_lower_cycle(sequence),
 		.cycle = sequence_cycle(sequence),
 		.n_key_words = n_key_words[sequence->source],
@@ -229,4 +230,37 @@ bool sequence_read(const struct sequence_reader *reader, const struct ibvcap_pac
 {
 	return read_number(reader, packet, &reading->number) && read_count(reader, packet, &reading->n) &&
 	       read_key(reader, packet, &reading->key);
+}
+
+bool sequence_read_frame(const struct sequence_reader *reader, const struct ibvcap_packet *packet, uint64_t *frame)
+{
+	const struct ibvcap_sequence *sequence = &reader->sequence;
+
+	*frame = 0;
+	if (!sequence->frame_bytes)
+		return true;
+	if (!payload_read(reader, packet, sequence->frame_offset, sequence->frame_bytes, frame))
+		return false;
+	*frame &= reader->frame_mask;
+	return true;
+}
+
+/* The row may hold less than its meta says, if the daemon is of another version. */
+bool sequence_packet_of_row(const struct ibvcap_rx_batch *batch, uint32_t i, uint32_t header_bytes,
+                            uint32_t application_header_bytes, struct ibvcap_packet *packet)
+{
+	const struct ibvcap_meta *meta = &batch->meta[i];
+	uint32_t end = meta->header_length + application_header_bytes + meta->length;
+
+	if (meta->flags & (IBVCAP_PACKET_FLAG_ERROR | IBVCAP_PACKET_FLAG_UNUSABLE) || end < header_bytes)
+		return false;
+	*packet = (struct ibvcap_packet){
+		.headers = ibvcap_rx_headers(batch, i),
+		.row = batch->payload + (size_t)i * batch->stride,
+		.header_bytes = header_bytes,
+		.row_bytes = u32_min(end - header_bytes, batch->stride),
+		.payload_at = meta->header_length,
+		.has_headers = true,
+	};
+	return true;
 }

@@ -23,6 +23,7 @@ struct sequence_reader {
 	struct ibvcap_sequence sequence;
 	uint64_t number_mask;
 	uint64_t upper_mask;
+	uint64_t frame_mask;
 	uint64_t lower_cycle;
 	uint64_t cycle; /* packet numbers are below it; 0: 2^64 */
 	uint32_t n_key_words;
@@ -40,5 +41,12 @@ void sequence_reader_init(struct sequence_reader *reader, const struct ibvcap_se
 /** False: a field lies beyond the end of the packet. */
 bool sequence_read(const struct sequence_reader *reader, const struct ibvcap_packet *packet,
                    struct sequence_reading *reading);
+
+/** The value of the field that changes with the frame; 0: the description has none. False: it lies beyond the end. */
+bool sequence_read_frame(const struct sequence_reader *reader, const struct ibvcap_packet *packet, uint64_t *frame);
+
+/** The packet of a row; the caller's struct may be of a version without the last two numbers. False: it is in error. */
+bool sequence_packet_of_row(const struct ibvcap_rx_batch *batch, uint32_t i, uint32_t header_bytes,
+                            uint32_t application_header_bytes, struct ibvcap_packet *packet);
 
 #endif

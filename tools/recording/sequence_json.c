@@ -25,7 +25,8 @@ static const struct field fields[] = {
 	FIELD(offset),       FIELD(bytes),        FIELD(little_endian), FIELD(shift),       FIELD(bits),
 	FIELD(step),         FIELD(modulus),      FIELD(upper_offset),  FIELD(upper_bytes), FIELD(upper_bits),
 	FIELD(upper_step),   FIELD(count_offset), FIELD(count_bytes),   FIELD(source),      FIELD(source_offset),
-	FIELD(source_bytes), FIELD(window),       FIELD(jump),
+	FIELD(source_bytes), FIELD(frame_offset), FIELD(frame_bytes),   FIELD(frame_bits),  FIELD(window),
+	FIELD(jump),
 };
 
 static uint64_t get_field(const struct ibvcap_sequence *sequence, const struct field *field)

@@ -87,8 +87,8 @@ Test(keys, each_refuses_its_bad_value_and_says_what_is_accepted)
 /* By vlan of a channel, lossless_users, the offsets of a sequence, and cpus. */
 static bool is_needed_by_another(const char *name)
 {
-	static const char *const needed[] = {"next_hop_mac", "lossless_deadline_ms", "bytes", "upper_bytes",
-	                                     "port",         "source_bytes",         "queues"};
+	static const char *const needed[] = {"next_hop_mac", "lossless_deadline_ms", "bytes",       "upper_bytes",
+	                                     "port",         "source_bytes",         "frame_bytes", "queues"};
 
 	for (size_t i = 0; i < sizeof(needed) / sizeof(needed[0]); i++)
 		if (strcmp(name, needed[i]) == 0)

@@ -259,6 +259,9 @@ Test(sequence, keys_that_do_not_fit_are_refused_with_what_is_accepted)
 		{"bytes = 2; count_bytes = 2;", "20 bits or more"},
 		{"bytes = 1; bits = 1;", "accepted are more"},
 		{"bytes = 2; source_bytes = 4; source_offset = 125;", "source_offset = 124 at most"},
+		{"bytes = 2; frame_bytes = 4; frame_offset = 125;", "frame_offset = 124 at most"},
+		{"bytes = 2; frame_offset = 4;", "frame_offset = 4 without frame_bytes"},
+		{"bytes = 2; frame_bytes = 2; frame_bits = 17;", "frame_bits = 17 of a field of 16 bits"},
 	};
 
 	for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {

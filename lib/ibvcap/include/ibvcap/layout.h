@@ -178,7 +178,10 @@ struct ibvcap_sequence {
 	uint8_t count_bytes;  /* of the field that says how many numbers the packet takes; 0: it takes 1 */
 	uint8_t source_bytes; /* of the field that is the source's, too; 0: there is none */
 	uint8_t source;       /* enum ibvcap_source */
-	uint8_t reserved0[7];
+	uint8_t frame_bytes;  /* of the field that changes when a frame begins; 0: there is none */
+	uint16_t frame_offset;
+	uint8_t frame_bits; /* of it, the low ones; 0: all */
+	uint8_t reserved0[3];
 	uint32_t step;    /* by which the number grows from packet to packet; one in between is the higher */
 	uint32_t window;  /* numbers behind the highest in which a packet is reordered or repeated; a power of two */
 	uint64_t modulus; /* the number begins again at 0 after modulus - 1; 0: after its bits are all 1 */
