@@ -14,6 +14,7 @@ import conftest
 
 LIBRARY = conftest.BUILD / "lib/ibvcap/libibvcap.so"
 HEADER = conftest.ROOT / "lib/ibvcap/include/ibvcap/ibvcap.h"
+PLACE = HEADER.with_name("place.h")
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -23,8 +24,8 @@ def built():
 
 
 def declared():
-    """Functions of the header, inline ones among them: other languages have them as symbols."""
-    text = re.sub(r"/\*.*?\*/", "", HEADER.read_text(), flags=re.DOTALL)
+    """Functions of the headers, inline ones among them: other languages have them as symbols."""
+    text = re.sub(r"/\*.*?\*/", "", "".join(path.read_text() for path in (HEADER, PLACE)), flags=re.DOTALL)
     return set(re.findall(r"^(?!static)[\w *]+?\b(ibvcap_\w+)\([^;{]*\)(?:;|\n\{)", text, flags=re.MULTILINE))
 
 
@@ -45,7 +46,7 @@ def test_it_needs_libc_only():
 
 
 PROGRAM = """
-#include <ibvcap/ibvcap.h>
+#include <ibvcap/place.h>
 #include <stdio.h>
 int main(void)
 {

@@ -11,7 +11,8 @@ from manual_pages import expect_in_order, expect_same_options, needs_mandoc, pri
 
 DOC = conftest.ROOT / "doc"
 PAGES = sorted(DOC.glob("*.[1-8]"))
-HEADER = (conftest.ROOT / "lib/ibvcap/include/ibvcap/ibvcap.h").read_text()
+HEADERS = {page: (conftest.ROOT / "lib/ibvcap/include/ibvcap" / header).read_text()
+           for page, header in (("libibvcap.3", "ibvcap.h"), ("libibvcap_place.3", "place.h"))}
 PROTOTYPE = re.compile(r"^(?:inline )?((?:const |enum )?\w+ \**)(ibvcap_\w+)\(([^;{]*?)\)(?:;|\n\{)", re.M)
 
 
@@ -89,31 +90,36 @@ def test_each_probe_is_on_the_page_with_its_arguments_and_a_line_to_trace_it():
     assert sorted(lines) == sorted((provider, name) for provider, name, _ in described)
 
 
-def functions_of_header():
+def functions_of_header(name):
     return {match[2]: (match[1].strip(), [" ".join(argument.split()) for argument in match[3].split(",")])
-            for match in PROTOTYPE.finditer(HEADER)}
+            for match in PROTOTYPE.finditer(HEADERS[name])}
 
 
-def test_each_function_of_the_library_is_on_the_page_as_it_is_declared():
-    text = page("libibvcap.3")
+@pytest.mark.parametrize("name", HEADERS)
+def test_each_function_of_the_library_is_on_its_page_as_it_is_declared(name):
+    text = page(name)
     declared = {match[2]: (match[1].strip('"'), re.findall(r'^\.Fa "(.*)"$', match[3], re.M))
                 for match in re.finditer(r"^\.Ft (.*)\n\.Fo (\w+)\n((?:\.Fa .*\n)*)\.Fc$", text, re.M)}
-    assert declared == functions_of_header()
-    exported = set(re.findall(r"^\t(ibvcap_\w+);$", (conftest.ROOT / "lib/ibvcap/libibvcap.map").read_text(), re.M))
-    assert exported == set(declared)
+    assert declared == functions_of_header(name)
     assert set(re.findall(r"^\.Nm (\w+)", text, re.M)) == set(declared)
-    aliases = {path.stem for path in (conftest.BUILD / "doc").glob("ibvcap_*.3")}
-    assert aliases == set(declared), "man FUNCTION finds each"
 
 
-def test_each_error_of_a_function_is_on_the_page():
-    text = page("libibvcap.3")
+def test_each_function_of_the_library_is_exported_and_found_by_man():
+    functions = {function for name in HEADERS for function in functions_of_header(name)}
+    exported = set(re.findall(r"^\t(ibvcap_\w+);$", (conftest.ROOT / "lib/ibvcap/libibvcap.map").read_text(), re.M))
+    assert exported == functions
+    assert {path.stem for path in (conftest.BUILD / "doc").glob("ibvcap_*.3")} == functions, "man FUNCTION finds each"
+
+
+@pytest.mark.parametrize("name", HEADERS)
+def test_each_error_of_a_function_is_on_the_page(name):
+    text = page(name)
     text = text[text.index(".Sh DESCRIPTION"):]
     items = {name: match[2] for match in re.finditer(r"^\.It (Fn .*)\n((?:(?!\.It Fn|\.El).*\n)*)", text, re.M)
              for name in re.findall(r"ibvcap_\w+", match[1])}
-    assert set(items) == set(functions_of_header())
-    for comment, name in re.findall(r"/\*\*((?:(?!\*/).)*)\*/\n[^\n]*?(ibvcap_\w+)\(", HEADER, re.S):
+    assert set(items) == set(functions_of_header(name))
+    for comment, function in re.findall(r"/\*\*((?:(?!\*/).)*)\*/\n[^\n]*?(ibvcap_\w+)\(", HEADERS[name], re.S):
         errors = set(re.findall(r"-(E[A-Z0-9]+)\b", comment))
-        listed = {error for line in re.findall(r"^\.Er (.*)$", items[name], re.M)
+        listed = {error for line in re.findall(r"^\.Er (.*)$", items[function], re.M)
                   for error in re.findall(r"E[A-Z0-9]+", line)}
-        assert errors <= listed, name
+        assert errors <= listed, function
