@@ -9,8 +9,6 @@
 #include <rdma/rdma_netlink.h>
 #include <string.h>
 
-#define REQUEST_BYTES 256
-
 struct rdma_link_search {
 	const char *device;
 	unsigned interface_index;
@@ -20,39 +18,23 @@ struct rdma_link_search {
 	bool has_port;
 };
 
-/* An attribute of the message with at least so many bytes; NULL: there is none. */
-static const struct nlattr *rdma_link_find(const struct nlmsghdr *message, uint16_t type, size_t bytes)
-{
-	const struct nlattr *attribute;
-
-	mnl_attr_for_each(attribute, message, 0)
-	{
-		if (mnl_attr_get_type(attribute) == type)
-			return mnl_attr_get_payload_len(attribute) >= bytes ? attribute : NULL;
-	}
-	return NULL;
-}
-
 bool rdma_link_read_device(const struct nlmsghdr *message, const char *name, uint32_t *index)
 {
-	const struct nlattr *number = rdma_link_find(message, RDMA_NLDEV_ATTR_DEV_INDEX, sizeof(uint32_t));
-	const struct nlattr *text = rdma_link_find(message, RDMA_NLDEV_ATTR_DEV_NAME, strlen(name) + 1);
+	const struct rtnl_attributes attributes = rtnl_read_attributes(message, 0);
+	const struct nlattr *text = attributes.of[RDMA_NLDEV_ATTR_DEV_NAME];
 
-	if (!number || !text || strncmp(mnl_attr_get_str(text), name, mnl_attr_get_payload_len(text)) != 0)
-		return false;
-	*index = mnl_attr_get_u32(number);
-	return true;
+	return text && mnl_attr_get_payload_len(text) == strlen(name) + 1 &&
+	       memcmp(mnl_attr_get_payload(text), name, strlen(name) + 1) == 0 &&
+	       rtnl_read_u32(attributes.of[RDMA_NLDEV_ATTR_DEV_INDEX], index);
 }
 
 bool rdma_link_read_port(const struct nlmsghdr *message, unsigned interface_index, uint32_t *port)
 {
-	const struct nlattr *number = rdma_link_find(message, RDMA_NLDEV_ATTR_PORT_INDEX, sizeof(uint32_t));
-	const struct nlattr *interface = rdma_link_find(message, RDMA_NLDEV_ATTR_NDEV_INDEX, sizeof(uint32_t));
+	const struct rtnl_attributes attributes = rtnl_read_attributes(message, 0);
+	uint32_t interface;
 
-	if (!number || !interface || mnl_attr_get_u32(interface) != interface_index)
-		return false;
-	*port = mnl_attr_get_u32(number);
-	return true;
+	return rtnl_read_u32(attributes.of[RDMA_NLDEV_ATTR_NDEV_INDEX], &interface) && interface == interface_index &&
+	       rtnl_read_u32(attributes.of[RDMA_NLDEV_ATTR_PORT_INDEX], port);
 }
 
 static int rdma_link_take_device(const struct nlmsghdr *message, void *into)
@@ -74,13 +56,12 @@ static int rdma_link_take_port(const struct nlmsghdr *message, void *into)
 /* Ask for a list, of the ports of a device if that is known. */
 static int rdma_link_list(struct mnl_socket *socket, unsigned command, mnl_cb_t take, struct rdma_link_search *search)
 {
-	char buffer[REQUEST_BYTES];
-	struct nlmsghdr *request = mnl_nlmsg_put_header(buffer);
+	struct rtnl_request request;
 
-	request->nlmsg_type = RDMA_NL_GET_TYPE(RDMA_NL_NLDEV, command);
+	rtnl_request_init(&request, RDMA_NL_GET_TYPE(RDMA_NL_NLDEV, command), 0);
 	if (search->has_device)
-		mnl_attr_put_u32(request, RDMA_NLDEV_ATTR_DEV_INDEX, search->device_index);
-	return rtnl_ask_all(socket, request, NLM_F_DUMP, take, search);
+		mnl_attr_put_u32(&request.message, RDMA_NLDEV_ATTR_DEV_INDEX, search->device_index);
+	return rtnl_ask_all(socket, &request, NLM_F_DUMP, take, search);
 }
 
 int net_rdma_port(const char *device, unsigned interface_index, uint32_t *port)

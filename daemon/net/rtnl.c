@@ -12,7 +12,6 @@
 #include <sys/socket.h>
 #include <time.h>
 
-#define REQUEST_BYTES 256
 #define ANSWER_BYTES  32768 /* the longest is that of a link; the kernel bounds a message to this */
 #define LISTS_MAX     5
 #define DATAGRAMS_MAX 32 /* with events, in one turn of the event loop */
@@ -80,32 +79,85 @@ int rtnl_take_events(const struct mnl_socket *socket, rtnl_on_event *on_event, v
 
 /* ---- requests ------------------------------------------------------------------------------------- */
 
-int rtnl_ask_all(struct mnl_socket *socket, struct nlmsghdr *request, uint16_t flags, mnl_cb_t cb, void *into)
+int rtnl_ask_all(struct mnl_socket *socket, struct rtnl_request *request, uint16_t flags, mnl_cb_t cb, void *into)
 {
 	static unsigned sequence;
+	struct nlmsghdr *message = &request->message;
 	char answer[ANSWER_BYTES];
 	int strays = 0, r = MNL_CB_OK;
 	ssize_t n;
 
-	request->nlmsg_flags = NLM_F_REQUEST | flags;
-	request->nlmsg_seq = ++sequence;
-	if (mnl_socket_sendto(socket, request, request->nlmsg_len) < 0)
+	message->nlmsg_flags = NLM_F_REQUEST | flags;
+	message->nlmsg_seq = ++sequence;
+	if (mnl_socket_sendto(socket, message, message->nlmsg_len) < 0)
 		return -errno;
 	while (r != MNL_CB_STOP) {
 		n = mnl_socket_recvfrom(socket, answer, sizeof(answer));
 		if (n < 0)
 			return -errno;
-		r = mnl_cb_run(answer, (size_t)n, request->nlmsg_seq, mnl_socket_get_portid(socket), cb, into);
+		r = mnl_cb_run(answer, (size_t)n, message->nlmsg_seq, mnl_socket_get_portid(socket), cb, into);
 		if (r < 0 && ((errno != EPROTO && errno != ESRCH) || ++strays == STRAYS_MAX))
 			return -errno;
 	}
 	return 0;
 }
 
+void *rtnl_request_init(struct rtnl_request *request, uint16_t type, size_t header_bytes)
+{
+	struct nlmsghdr *message = mnl_nlmsg_put_header(request->bytes);
+
+	message->nlmsg_type = type;
+	return mnl_nlmsg_put_extra_header(message, header_bytes);
+}
+
 /* For an answer of one message. */
-static int rtnl_ask(struct mnl_socket *socket, struct nlmsghdr *request, mnl_cb_t cb, void *into)
+static int rtnl_ask(struct mnl_socket *socket, struct rtnl_request *request, mnl_cb_t cb, void *into)
 {
 	return rtnl_ask_all(socket, request, 0, cb, into);
+}
+
+static int rtnl_note_attribute(const struct nlattr *attribute, void *into)
+{
+	struct rtnl_attributes *attributes = into;
+
+	if (mnl_attr_get_type(attribute) < RTNL_TYPES)
+		attributes->of[mnl_attr_get_type(attribute)] = attribute;
+	return MNL_CB_OK;
+}
+
+struct rtnl_attributes rtnl_read_attributes(const struct nlmsghdr *message, unsigned header_bytes)
+{
+	struct rtnl_attributes attributes = {0};
+
+	mnl_attr_parse(message, header_bytes, rtnl_note_attribute, &attributes);
+	return attributes;
+}
+
+/* Of a nested list, which may not be there. */
+static struct rtnl_attributes rtnl_read_nested(const struct nlattr *list)
+{
+	struct rtnl_attributes attributes = {0};
+
+	if (list)
+		mnl_attr_parse_nested(list, rtnl_note_attribute, &attributes);
+	return attributes;
+}
+
+bool rtnl_read_u32(const struct nlattr *attribute, uint32_t *value)
+{
+	if (!attribute || mnl_attr_get_payload_len(attribute) < sizeof(*value))
+		return false;
+	*value = mnl_attr_get_u32(attribute);
+	return true;
+}
+
+/* False: it is not there, or not of six bytes. */
+static bool rtnl_read_mac(const struct nlattr *attribute, uint8_t mac[6])
+{
+	if (!attribute || mnl_attr_get_payload_len(attribute) != 6)
+		return false;
+	memcpy(mac, mnl_attr_get_payload(attribute), 6);
+	return true;
 }
 
 static size_t rtnl_address_bytes(sa_family_t family)
@@ -113,14 +165,14 @@ static size_t rtnl_address_bytes(sa_family_t family)
 	return family == AF_INET6 ? 16 : 4;
 }
 
-static void rtnl_put_address(struct nlmsghdr *request, uint16_t type, const struct config_address *address)
+static void rtnl_put_address(struct rtnl_request *request, uint16_t type, const struct config_address *address)
 {
-	mnl_attr_put(request, type, rtnl_address_bytes(address->family), address->address);
+	mnl_attr_put(&request->message, type, rtnl_address_bytes(address->family), address->address);
 }
 
 static void rtnl_read_address(const struct nlattr *attribute, sa_family_t family, struct config_address *address)
 {
-	if (mnl_attr_get_payload_len(attribute) != rtnl_address_bytes(family))
+	if (!attribute || mnl_attr_get_payload_len(attribute) != rtnl_address_bytes(family))
 		return;
 	memset(address, 0, sizeof(*address));
 	address->family = family;
@@ -129,51 +181,29 @@ static void rtnl_read_address(const struct nlattr *attribute, sa_family_t family
 
 /* ---- a link --------------------------------------------------------------------------------------- */
 
-static void rtnl_read_xdp(const struct nlattr *xdp, struct rtnl_link *link)
-{
-	const struct nlattr *attribute;
-
-	mnl_attr_for_each_nested(attribute, xdp)
-	{
-		if (mnl_attr_get_type(attribute) == IFLA_XDP_PROG_ID)
-			link->xdp_program = mnl_attr_get_u32(attribute);
-	}
-}
-
 static int rtnl_on_link(const struct nlmsghdr *message, void *into)
 {
 	const struct ifinfomsg *info = mnl_nlmsg_get_payload(message);
+	const struct rtnl_attributes attributes = rtnl_read_attributes(message, sizeof(*info));
+	const struct nlattr *qdisc = attributes.of[IFLA_QDISC];
 	struct rtnl_link *link = into;
-	const struct nlattr *attribute;
 
 	link->up = (info->ifi_flags & IFF_UP) && (info->ifi_flags & IFF_RUNNING);
-	mnl_attr_for_each(attribute, message, sizeof(*info))
-	{
-		if (mnl_attr_get_type(attribute) == IFLA_MTU)
-			link->mtu = mnl_attr_get_u32(attribute);
-		else if (mnl_attr_get_type(attribute) == IFLA_QDISC)
-			snprintf(link->qdisc, sizeof(link->qdisc), "%s", mnl_attr_get_str(attribute));
-		else if (mnl_attr_get_type(attribute) == IFLA_ADDRESS && mnl_attr_get_payload_len(attribute) == 6) {
-			link->has_mac = true;
-			memcpy(link->mac, mnl_attr_get_payload(attribute), 6);
-		} else if (mnl_attr_get_type(attribute) == IFLA_XDP) {
-			rtnl_read_xdp(attribute, link);
-		}
-	}
+	rtnl_read_u32(attributes.of[IFLA_MTU], &link->mtu);
+	link->has_mac = rtnl_read_mac(attributes.of[IFLA_ADDRESS], link->mac);
+	rtnl_read_u32(rtnl_read_nested(attributes.of[IFLA_XDP]).of[IFLA_XDP_PROG_ID], &link->xdp_program);
+	snprintf(link->qdisc, sizeof(link->qdisc), "%s", qdisc ? mnl_attr_get_str(qdisc) : "");
 	return MNL_CB_STOP;
 }
 
 int rtnl_get_link(struct mnl_socket *socket, unsigned interface_index, struct rtnl_link *link)
 {
-	char buffer[REQUEST_BYTES];
-	struct nlmsghdr *request = mnl_nlmsg_put_header(buffer);
-	struct ifinfomsg *info;
+	struct rtnl_request request;
+	struct ifinfomsg *info = rtnl_request_init(&request, RTM_GETLINK, sizeof(*info));
 
-	request->nlmsg_type = RTM_GETLINK;
-	info = mnl_nlmsg_put_extra_header(request, sizeof(*info));
 	info->ifi_index = (int)interface_index;
 	memset(link, 0, sizeof(*link));
-	return rtnl_ask(socket, request, rtnl_on_link, link);
+	return rtnl_ask(socket, &request, rtnl_on_link, link);
 }
 
 /* As rtnl_get_link(), with a socket of its own. */
@@ -214,28 +244,21 @@ struct vlan_search {
 	unsigned found; /* 0: not found yet */
 };
 
-/* An attribute in a nested list. NULL: there is none, or it has fewer bytes. */
-static const struct nlattr *rtnl_find_nested(const struct nlattr *list, uint16_t type, size_t bytes)
+static bool rtnl_is_u16(const struct nlattr *attribute)
 {
-	const struct nlattr *attribute;
-
-	mnl_attr_for_each_nested(attribute, list)
-	{
-		if (mnl_attr_get_type(attribute) == type)
-			return mnl_attr_get_payload_len(attribute) >= bytes ? attribute : NULL;
-	}
-	return NULL;
+	return attribute && mnl_attr_get_payload_len(attribute) >= sizeof(uint16_t);
 }
 
 /* -1: it is no VLAN (802.1Q). */
 static int rtnl_read_vlan(const struct nlattr *link_info)
 {
-	const struct nlattr *kind = rtnl_find_nested(link_info, IFLA_INFO_KIND, sizeof("vlan"));
-	const struct nlattr *data = rtnl_find_nested(link_info, IFLA_INFO_DATA, 0);
-	const struct nlattr *id = data ? rtnl_find_nested(data, IFLA_VLAN_ID, 2) : NULL;
-	const struct nlattr *protocol = data ? rtnl_find_nested(data, IFLA_VLAN_PROTOCOL, 2) : NULL;
-	bool is_vlan = kind && strcmp(mnl_attr_get_payload(kind), "vlan") == 0 && id && protocol &&
-	               mnl_attr_get_u16(protocol) == htons(ETH_P_8021Q);
+	const struct rtnl_attributes info = rtnl_read_nested(link_info),
+				     data = rtnl_read_nested(info.of[IFLA_INFO_DATA]);
+	const struct nlattr *kind = info.of[IFLA_INFO_KIND], *id = data.of[IFLA_VLAN_ID];
+	const struct nlattr *protocol = data.of[IFLA_VLAN_PROTOCOL];
+	bool is_vlan = kind && mnl_attr_get_payload_len(kind) == sizeof("vlan") &&
+	               memcmp(mnl_attr_get_payload(kind), "vlan", sizeof("vlan")) == 0 && rtnl_is_u16(id) &&
+	               rtnl_is_u16(protocol) && mnl_attr_get_u16(protocol) == htons(ETH_P_8021Q);
 
 	return is_vlan ? mnl_attr_get_u16(id) : -1;
 }
@@ -243,31 +266,19 @@ static int rtnl_read_vlan(const struct nlattr *link_info)
 bool rtnl_read_link_change(const struct nlmsghdr *message, struct link_change *change)
 {
 	const struct ifinfomsg *info = mnl_nlmsg_get_payload(message);
-	const struct nlattr *attribute;
-	bool is_lower_elsewhere = false;
+	struct rtnl_attributes attributes;
 
-	*change = (struct link_change){.vlan = -1};
 	if (mnl_nlmsg_get_payload_len(message) < sizeof(*info) || info->ifi_family != AF_UNSPEC)
 		return false;
-	change->index = (unsigned)info->ifi_index;
-	change->is_gone = message->nlmsg_type == RTM_DELLINK;
-	change->is_down = !(info->ifi_flags & IFF_UP) || !(info->ifi_flags & IFF_RUNNING);
-	mnl_attr_for_each(attribute, message, sizeof(*info))
-	{
-		switch (mnl_attr_get_type(attribute)) {
-		case IFLA_LINK:
-			change->lower_index = mnl_attr_get_u32(attribute);
-			break;
-		case IFLA_LINK_NETNSID: /* the index belongs to another network namespace */
-			is_lower_elsewhere = true;
-			break;
-		case IFLA_LINKINFO:
-			change->vlan = rtnl_read_vlan(attribute);
-			break;
-		}
-	}
-	if (is_lower_elsewhere)
-		change->lower_index = 0;
+	attributes = rtnl_read_attributes(message, sizeof(*info));
+	*change = (struct link_change){
+		.index = (unsigned)info->ifi_index,
+		.is_gone = message->nlmsg_type == RTM_DELLINK,
+		.is_down = !(info->ifi_flags & IFF_UP) || !(info->ifi_flags & IFF_RUNNING),
+		.vlan = rtnl_read_vlan(attributes.of[IFLA_LINKINFO]),
+	};
+	if (!attributes.of[IFLA_LINK_NETNSID]) /* else the index belongs to another network namespace */
+		rtnl_read_u32(attributes.of[IFLA_LINK], &change->lower_index);
 	return true;
 }
 
@@ -285,17 +296,15 @@ static int rtnl_on_listed_link(const struct nlmsghdr *message, void *into)
 
 static int rtnl_list_links(struct vlan_search *search)
 {
-	char buffer[REQUEST_BYTES];
-	struct nlmsghdr *request = mnl_nlmsg_put_header(buffer);
+	struct rtnl_request request;
 	struct mnl_socket *socket;
 	int r = rtnl_open(&socket, NETLINK_ROUTE);
 
 	if (r < 0)
 		return r;
-	request->nlmsg_type = RTM_GETLINK;
-	mnl_nlmsg_put_extra_header(request, sizeof(struct ifinfomsg));
+	rtnl_request_init(&request, RTM_GETLINK, sizeof(struct ifinfomsg));
 	search->found = 0;
-	r = rtnl_ask_all(socket, request, NLM_F_DUMP, rtnl_on_listed_link, search);
+	r = rtnl_ask_all(socket, &request, NLM_F_DUMP, rtnl_on_listed_link, search);
 	mnl_socket_close(socket);
 	return r;
 }
@@ -316,8 +325,8 @@ int rtnl_find_vlan(unsigned interface_index, int vlan, unsigned *vlan_index)
 
 static void rtnl_read_via(const struct nlattr *attribute, struct config_address *gateway)
 {
-	const struct rtvia *via = mnl_attr_get_payload(attribute);
-	size_t bytes = mnl_attr_get_payload_len(attribute);
+	const struct rtvia *via = attribute ? mnl_attr_get_payload(attribute) : NULL;
+	size_t bytes = attribute ? mnl_attr_get_payload_len(attribute) : 0;
 
 	if (bytes < sizeof(*via) || bytes - sizeof(*via) != rtnl_address_bytes(via->rtvia_family))
 		return;
@@ -329,42 +338,28 @@ static void rtnl_read_via(const struct nlattr *attribute, struct config_address 
 static int rtnl_on_route(const struct nlmsghdr *message, void *into)
 {
 	const struct rtmsg *found = mnl_nlmsg_get_payload(message);
+	const struct rtnl_attributes attributes = rtnl_read_attributes(message, sizeof(*found));
 	struct rtnl_route *route = into;
-	const struct nlattr *attribute;
 
 	route->type = found->rtm_type;
-	mnl_attr_for_each(attribute, message, sizeof(*found))
-	{
-		switch (mnl_attr_get_type(attribute)) {
-		case RTA_GATEWAY:
-			rtnl_read_address(attribute, found->rtm_family, &route->gateway);
-			break;
-		case RTA_VIA:
-			rtnl_read_via(attribute, &route->gateway);
-			break;
-		case RTA_PREFSRC:
-			rtnl_read_address(attribute, found->rtm_family, &route->source);
-			break;
-		}
-	}
+	rtnl_read_address(attributes.of[RTA_GATEWAY], found->rtm_family, &route->gateway);
+	rtnl_read_via(attributes.of[RTA_VIA], &route->gateway);
+	rtnl_read_address(attributes.of[RTA_PREFSRC], found->rtm_family, &route->source);
 	return MNL_CB_STOP;
 }
 
 int rtnl_get_route(struct mnl_socket *socket, unsigned interface_index, const struct config_address *address,
                    struct rtnl_route *route)
 {
-	char buffer[REQUEST_BYTES];
-	struct nlmsghdr *request = mnl_nlmsg_put_header(buffer);
-	struct rtmsg *wanted;
+	struct rtnl_request request;
+	struct rtmsg *wanted = rtnl_request_init(&request, RTM_GETROUTE, sizeof(*wanted));
 
-	request->nlmsg_type = RTM_GETROUTE;
-	wanted = mnl_nlmsg_put_extra_header(request, sizeof(*wanted));
 	wanted->rtm_family = (uint8_t)address->family;
 	wanted->rtm_dst_len = (uint8_t)(8 * rtnl_address_bytes(address->family));
-	rtnl_put_address(request, RTA_DST, address);
-	mnl_attr_put_u32(request, RTA_OIF, interface_index);
+	rtnl_put_address(&request, RTA_DST, address);
+	mnl_attr_put_u32(&request.message, RTA_OIF, interface_index);
 	memset(route, 0, sizeof(*route));
-	return rtnl_ask(socket, request, rtnl_on_route, route);
+	return rtnl_ask(socket, &request, rtnl_on_route, route);
 }
 
 /* ---- a neighbour ---------------------------------------------------------------------------------- */
@@ -372,7 +367,7 @@ int rtnl_get_route(struct mnl_socket *socket, unsigned interface_index, const st
 bool rtnl_read_neighbour(const struct nlmsghdr *message, struct rtnl_neighbour *neighbour)
 {
 	const struct ndmsg *found = mnl_nlmsg_get_payload(message);
-	const struct nlattr *attribute;
+	struct rtnl_attributes attributes;
 
 	memset(neighbour, 0, sizeof(*neighbour));
 	if (mnl_nlmsg_get_payload_len(message) < sizeof(*found) ||
@@ -380,15 +375,9 @@ bool rtnl_read_neighbour(const struct nlmsghdr *message, struct rtnl_neighbour *
 		return false;
 	neighbour->interface_index = (unsigned)found->ndm_ifindex;
 	neighbour->state = found->ndm_state;
-	mnl_attr_for_each(attribute, message, sizeof(*found))
-	{
-		if (mnl_attr_get_type(attribute) == NDA_DST) {
-			rtnl_read_address(attribute, found->ndm_family, &neighbour->address);
-		} else if (mnl_attr_get_type(attribute) == NDA_LLADDR && mnl_attr_get_payload_len(attribute) == 6) {
-			memcpy(neighbour->mac, mnl_attr_get_payload(attribute), 6);
-			neighbour->has_mac = true;
-		}
-	}
+	attributes = rtnl_read_attributes(message, sizeof(*found));
+	rtnl_read_address(attributes.of[NDA_DST], found->ndm_family, &neighbour->address);
+	neighbour->has_mac = rtnl_read_mac(attributes.of[NDA_LLADDR], neighbour->mac);
 	return neighbour->address.family != AF_UNSPEC;
 }
 
@@ -400,14 +389,11 @@ static int rtnl_on_neighbour(const struct nlmsghdr *message, void *into)
 int rtnl_get_neighbour(struct mnl_socket *socket, unsigned interface_index, const struct config_address *address,
                        struct rtnl_neighbour *neighbour)
 {
-	char buffer[REQUEST_BYTES];
-	struct nlmsghdr *request = mnl_nlmsg_put_header(buffer);
-	struct ndmsg *wanted;
+	struct rtnl_request request;
+	struct ndmsg *wanted = rtnl_request_init(&request, RTM_GETNEIGH, sizeof(*wanted));
 
-	request->nlmsg_type = RTM_GETNEIGH;
-	wanted = mnl_nlmsg_put_extra_header(request, sizeof(*wanted));
 	wanted->ndm_family = (uint8_t)address->family;
 	wanted->ndm_ifindex = (int)interface_index;
-	rtnl_put_address(request, NDA_DST, address);
-	return rtnl_ask(socket, request, rtnl_on_neighbour, neighbour);
+	rtnl_put_address(&request, NDA_DST, address);
+	return rtnl_ask(socket, &request, rtnl_on_neighbour, neighbour);
 }

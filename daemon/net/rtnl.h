@@ -45,11 +45,34 @@ int rtnl_open_events(struct mnl_socket **socket, const int *groups, size_t n_gro
 /** Read a bounded number of events. 0, or -errno: there will be no more. */
 int rtnl_take_events(const struct mnl_socket *socket, rtnl_on_event *on_event, void *context);
 
+#define RTNL_REQUEST_BYTES 256
+
+struct rtnl_request {
+	union {
+		struct nlmsghdr message;
+		char bytes[RTNL_REQUEST_BYTES];
+	};
+};
+
+/** Begin a request of a type. Returns the header of that type, all zero. */
+void *rtnl_request_init(struct rtnl_request *request, uint16_t type, size_t header_bytes);
+
 /**
  * Call cb for each message of the answer until the last one, or until cb returns MNL_CB_STOP. flags: NLM_F_DUMP,
  * NLM_F_ACK. 0 or the kernel's -errno.
  */
-int rtnl_ask_all(struct mnl_socket *socket, struct nlmsghdr *request, uint16_t flags, mnl_cb_t cb, void *into);
+int rtnl_ask_all(struct mnl_socket *socket, struct rtnl_request *request, uint16_t flags, mnl_cb_t cb, void *into);
+
+#define RTNL_TYPES 64 /* of attributes; no attribute that is read has a higher one */
+
+struct rtnl_attributes {
+	const struct nlattr *of[RTNL_TYPES]; /* by type; NULL: it is not there */
+};
+
+/** Those of a message, behind the header of its type. */
+struct rtnl_attributes rtnl_read_attributes(const struct nlmsghdr *message, unsigned header_bytes);
+/** False, and value is as before: there is no such attribute, or it is shorter. */
+bool rtnl_read_u32(const struct nlattr *attribute, uint32_t *value);
 
 int rtnl_get_link(struct mnl_socket *socket, unsigned interface_index, struct rtnl_link *link);
 /** Find the interface of a VLAN (802.1Q) on an interface. -ENOENT: this network namespace has none. */

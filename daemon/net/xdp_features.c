@@ -7,67 +7,55 @@
 #include <libmnl/libmnl.h>
 #include <linux/genetlink.h>
 
-#define REQUEST_BYTES 256
-
 /* Of <linux/netdev.h>, which Debian 12 does not have. */
 #define NETDEV_FAMILY       "netdev"
 #define NETDEV_DEV_GET      1
 #define NETDEV_IFINDEX      1
 #define NETDEV_XDP_FEATURES 3
 
+static int xdp_features_take_family(const struct nlmsghdr *message, void *into)
+{
+	const struct nlattr *family = rtnl_read_attributes(message, sizeof(struct genlmsghdr)).of[CTRL_ATTR_FAMILY_ID];
+
+	if (family && mnl_attr_get_payload_len(family) >= sizeof(uint16_t))
+		*(uint16_t *)into = mnl_attr_get_u16(family);
+	return MNL_CB_OK;
+}
+
 struct xdp_features_answer {
-	uint16_t family;
 	uint64_t features;
-	bool has_family;
 	bool has_features;
 };
 
 static int xdp_features_take(const struct nlmsghdr *message, void *into)
 {
+	const struct nlattr *features =
+		rtnl_read_attributes(message, sizeof(struct genlmsghdr)).of[NETDEV_XDP_FEATURES];
 	struct xdp_features_answer *answer = into;
-	const struct nlattr *attribute;
-	bool is_family = message->nlmsg_type == GENL_ID_CTRL;
 
-	mnl_attr_for_each(attribute, message, sizeof(struct genlmsghdr))
-	{
-		uint16_t type = mnl_attr_get_type(attribute), bytes = mnl_attr_get_payload_len(attribute);
-
-		if (is_family && type == CTRL_ATTR_FAMILY_ID && bytes >= sizeof(uint16_t)) {
-			answer->family = mnl_attr_get_u16(attribute);
-			answer->has_family = true;
-		} else if (!is_family && type == NETDEV_XDP_FEATURES && bytes >= sizeof(uint64_t)) {
-			answer->features = mnl_attr_get_u64(attribute);
-			answer->has_features = true;
-		}
+	if (features && mnl_attr_get_payload_len(features) >= sizeof(uint64_t)) {
+		answer->features = mnl_attr_get_u64(features);
+		answer->has_features = true;
 	}
 	return MNL_CB_OK;
 }
 
-static struct nlmsghdr *xdp_features_request(char request[REQUEST_BYTES], uint16_t type, uint8_t command)
-{
-	struct nlmsghdr *header = mnl_nlmsg_put_header(request);
-	struct genlmsghdr *generic;
-
-	header->nlmsg_type = type;
-	generic = mnl_nlmsg_put_extra_header(header, sizeof(*generic));
-	generic->cmd = command;
-	generic->version = 1;
-	return header;
-}
-
 static int xdp_features_ask(struct mnl_socket *socket, unsigned interface_index, struct xdp_features_answer *answer)
 {
-	char bytes[REQUEST_BYTES];
-	struct nlmsghdr *request = xdp_features_request(bytes, GENL_ID_CTRL, CTRL_CMD_GETFAMILY);
+	struct rtnl_request request;
+	struct genlmsghdr *generic = rtnl_request_init(&request, GENL_ID_CTRL, sizeof(*generic));
+	uint16_t family = 0;
 	int r;
 
-	mnl_attr_put_strz(request, CTRL_ATTR_FAMILY_NAME, NETDEV_FAMILY);
-	r = rtnl_ask_all(socket, request, NLM_F_ACK, xdp_features_take, answer);
-	if (r < 0 || !answer->has_family)
+	*generic = (struct genlmsghdr){.cmd = CTRL_CMD_GETFAMILY, .version = 1};
+	mnl_attr_put_strz(&request.message, CTRL_ATTR_FAMILY_NAME, NETDEV_FAMILY);
+	r = rtnl_ask_all(socket, &request, NLM_F_ACK, xdp_features_take_family, &family);
+	if (r < 0 || !family)
 		return -ENOTSUP;
-	request = xdp_features_request(bytes, answer->family, NETDEV_DEV_GET);
-	mnl_attr_put_u32(request, NETDEV_IFINDEX, interface_index);
-	r = rtnl_ask_all(socket, request, NLM_F_ACK, xdp_features_take, answer);
+	generic = rtnl_request_init(&request, family, sizeof(*generic));
+	*generic = (struct genlmsghdr){.cmd = NETDEV_DEV_GET, .version = 1};
+	mnl_attr_put_u32(&request.message, NETDEV_IFINDEX, interface_index);
+	r = rtnl_ask_all(socket, &request, NLM_F_ACK, xdp_features_take, answer);
 	return r < 0 ? r : answer->has_features ? 0 : -ENOTSUP;
 }
 
