@@ -139,7 +139,7 @@ static void check_verdict(const struct inspect_finding *finding, const struct in
 
 		expect(source->account_state == INSPECT_ACCOUNT_READ && source->account.unknown == 0 &&
 		       recording_account_missing(&source->account) == 0 &&
-		       source->account.written == source->n_packets);
+		       source->account.sum.written == source->n_packets);
 	}
 	expect(finding->verdict != INSPECT_COMPLETE || (sum->n_sources && sum->has_closing));
 }

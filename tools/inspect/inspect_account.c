@@ -11,8 +11,8 @@
 /* Rows that came to the queue, and are not in the file. */
 static uint64_t rows_elsewhere(const struct recording_account *account)
 {
-	return account->other_files + account->filtered + account->unwritten + account->errored + account->skipped +
-	       account->disk_wait;
+	return account->sum.other_files + account->sum.filtered + account->sum.unwritten + account->sum.errored +
+	       account->sum.skipped + account->sum.disk_wait;
 }
 
 /* The name that record gives to the interface: "lidar", or "lidar/1" if the stream has several queues. */
@@ -32,7 +32,7 @@ static bool is_of_one_epoch(const struct recording_account *account)
 /* A file may begin behind a restart. Its first packet names the restart, and the account of the file before has it. */
 static bool is_restart_before(const struct inspect_source *source)
 {
-	return source->begins_after_restart && source->account.restarts < source->n_restarts_before_packets;
+	return source->begins_after_restart && source->account.sum.restarts < source->n_restarts_before_packets;
 }
 
 /* Restarts within the account that packets name. */
@@ -46,8 +46,8 @@ static bool ends_in_last_run(const struct inspect_source *source)
 {
 	const struct recording_account *account = &source->account;
 
-	return account->until.epoch && account->restarts == restarts_between(source) &&
-	       (account->restarts || is_of_one_epoch(account));
+	return account->until.epoch && account->sum.restarts == restarts_between(source) &&
+	       (account->sum.restarts || is_of_one_epoch(account));
 }
 
 static bool is_within(const struct inspect_source *source)
@@ -70,16 +70,16 @@ static bool adds_up(const struct inspect_source *source)
 {
 	const struct recording_account *account = &source->account;
 
-	if (account->restarts || source->begins_after_restart || !is_of_one_epoch(account))
+	if (account->sum.restarts || source->begins_after_restart || !is_of_one_epoch(account))
 		return true;
 	return account->from.sequence <= account->until.sequence &&
-	       account->until.sequence - account->from.sequence == account->written + rows_elsewhere(account);
+	       account->until.sequence - account->from.sequence == account->sum.written + rows_elsewhere(account);
 }
 
 /* Does the account name an event that leaves losses unknown? */
 static bool has_doubt(const struct recording_account *account)
 {
-	return account->restarts || account->failures || account->outages || account->abandoned ||
+	return account->sum.restarts || account->failures || account->outages || account->abandoned ||
 	       !is_of_one_epoch(account);
 }
 
@@ -91,17 +91,17 @@ static const char *contradiction_of_account(const struct inspect_source *source)
 		return "its account is that of another queue";
 	if (source->is_one_flow != (account->flow != RECORDING_ACCOUNT_NO_FLOW))
 		return "its account is not that of its flow";
-	if (account->filtered && !source->is_filtered)
+	if (account->sum.filtered && !source->is_filtered)
 		return "its account is not that of its filter";
-	if (account->written != source->n_packets)
+	if (account->sum.written != source->n_packets)
 		return "its account names another number of packets than it has";
 	if (!is_within(source))
 		return "numbers of packets are outside the account";
 	if (!adds_up(source))
 		return "the terms of its account do not add up";
-	if (source->n_named > rows_elsewhere(account) - account->other_files - account->filtered)
+	if (source->n_named > rows_elsewhere(account) - account->sum.other_files - account->sum.filtered)
 		return "gaps between its packets name more packets than its account";
-	if (restarts_between(source) > account->restarts && !account->unknown)
+	if (restarts_between(source) > account->sum.restarts && !account->unknown)
 		return "a packet comes after a restart of ibvcapd that its account does not name";
 	if (account->verdict == IBVCAP_VERDICT_COMPLETE && has_doubt(account))
 		return "its account says complete, and names what leaves losses unknown";

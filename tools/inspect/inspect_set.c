@@ -111,7 +111,7 @@ static bool is_same_end(const struct recording_account_end *a, const struct reco
 
 static bool is_same_piece(const struct recording_account *a, const struct recording_account *b)
 {
-	return is_same_end(&a->from, &b->from) && is_same_end(&a->until, &b->until) && a->written == b->written;
+	return is_same_end(&a->from, &b->from) && is_same_end(&a->until, &b->until) && a->sum.written == b->sum.written;
 }
 
 static struct join join_pieces(const struct recording_account *before, const struct recording_account *after)

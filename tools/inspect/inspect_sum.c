@@ -227,7 +227,7 @@ static void add_account(struct inspect_source *source, const struct pcapng_text 
 		source->account_state = INSPECT_ACCOUNT_UNREADABLE;
 	inspect_clean(source->account.stream);
 	if (source->account_state == INSPECT_ACCOUNT_READ)
-		source->n_restarts = source->account.restarts;
+		source->n_restarts = source->account.sum.restarts;
 	else
 		source->n_restarts = old_recording_restarts(source->sum);
 }

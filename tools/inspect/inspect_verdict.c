@@ -184,7 +184,7 @@ static void count_more_of_card(const struct inspect_sum *sum, uint64_t *all, uin
 	for (uint32_t i = 0; i < sum->n_sources; i++) {
 		*all += sum->sources[i].n_card;
 		*late += sum->sources[i].n_card_late;
-		counted += sum->sources[i].account.no_buffer;
+		counted += sum->sources[i].account.sum.no_buffer;
 	}
 	*all -= *all < counted ? *all : counted;
 	*late -= *late < counted ? *late : counted;
@@ -254,7 +254,7 @@ static void say_complete(struct inspect_finding *finding, const struct inspect_s
 	for (uint32_t i = 0; i < sum->n_sources; i++) {
 		is_mixed = is_mixed || strcmp(sum->sources[0].filter, sum->sources[i].filter) != 0;
 		filter = sum->sources[i].is_filtered ? sum->sources[i].filter : filter;
-		n += sum->sources[i].account.filtered;
+		n += sum->sources[i].account.sum.filtered;
 	}
 	if (filter && !is_mixed)
 		inspect_say(finding, INSPECT_COMPLETE, "every packet that matches '%s', %" PRIu64 " others left out",

@@ -30,9 +30,9 @@ static bool has_other_queues(const struct ibvcap_rx_moment *moment, const struct
 	return moment->epoch && moment->n_queues != source->n_queues;
 }
 
-static const size_t sum_terms = sizeof(struct record_sum) / sizeof(uint64_t);
+static const size_t sum_terms = sizeof(struct recording_sum) / sizeof(uint64_t);
 
-static void record_sum_subtract(struct record_sum *sum, const struct record_sum *less)
+static void record_sum_subtract(struct recording_sum *sum, const struct recording_sum *less)
 {
 	uint64_t *to = (uint64_t *)sum;
 	const uint64_t *from = (const uint64_t *)less;
@@ -44,28 +44,23 @@ static void record_sum_subtract(struct record_sum *sum, const struct record_sum 
 static void make_account(const struct account_parts *parts, const struct source *source,
                          struct ibvcap_rx_account *between, struct recording_account *account)
 {
-	struct record_sum sum = parts->end;
+	struct recording_sum *sum = &account->sum;
 
 	*account = (struct recording_account){.flow = RECORDING_ACCOUNT_NO_FLOW,
 	                                      .queue = source->queue,
 	                                      .n_queues = source->n_queues,
 	                                      .from = end_of_moment(&parts->from),
-	                                      .until = end_of_moment(&parts->until)};
+	                                      .until = end_of_moment(&parts->until),
+	                                      .sum = parts->end};
 	snprintf(account->stream, sizeof(account->stream), "%s", source->stream);
-	record_sum_subtract(&sum, &parts->start);
-	account->written = sum.written - parts->unwritten;
-	account->other_files = sum.other_files;
-	account->filtered = sum.filtered;
-	account->unwritten = sum.unwritten + parts->unwritten;
-	account->errored = sum.errored;
-	account->skipped = sum.skipped;
-	account->disk_wait = sum.disk_wait;
-	account->lag = sum.lag;
+	record_sum_subtract(sum, &parts->start);
+	sum->written -= parts->unwritten;
+	sum->unwritten += parts->unwritten;
+	sum->no_buffer = between->no_buffer;
+	sum->restarts = between->restarts;
 	account->abandoned = between->abandoned;
-	account->no_buffer = between->no_buffer;
 	account->no_buffer_least = between->no_buffer_least;
 	account->no_buffer_most = between->no_buffer_most;
-	account->restarts = between->restarts;
 	account->failures = between->failures;
 	account->outages = between->outages;
 	account->outage_from_ns = between->outage_from_ns;
@@ -143,24 +138,6 @@ uint64_t account_random(void)
 	return number;
 }
 
-struct record_sum account_sum(const struct recording_account *account)
-{
-	struct record_sum sum = {.written = account->written,
-	                         .other_files = account->other_files,
-	                         .filtered = account->filtered,
-	                         .unwritten = account->unwritten,
-	                         .errored = account->errored,
-	                         .skipped = account->skipped,
-	                         .disk_wait = account->disk_wait,
-	                         .lag = account->lag,
-	                         .no_buffer = account->no_buffer,
-	                         .restarts = account->restarts};
-
-	sum.published = sum.written + sum.other_files + sum.filtered + sum.unwritten + sum.errored + sum.skipped +
-	                sum.disk_wait + sum.lag;
-	return sum;
-}
-
 /* ---- verdicts ------------------------------------------------------------------------------------ */
 
 enum ibvcap_verdict account_verdict_of_all(const struct recording_account *accounts, unsigned n)
@@ -193,9 +170,9 @@ void account_print_verdict(char *text, size_t bytes, const struct recording_acco
 
 	/* A loss near the beginning may belong to the file before. One of the two files counts it: the sum is exact. */
 	for (unsigned i = 0; i < n; i++) {
-		missing +=
-			recording_account_missing(&accounts[i]) - accounts[i].no_buffer_least + accounts[i].no_buffer;
-		filtered += accounts[i].filtered;
+		missing += recording_account_missing(&accounts[i]) - accounts[i].no_buffer_least +
+		           accounts[i].sum.no_buffer;
+		filtered += accounts[i].sum.filtered;
 	}
 	switch (account_verdict_of_all(accounts, n)) {
 	case IBVCAP_VERDICT_COMPLETE:
@@ -223,7 +200,13 @@ void account_print_verdict(char *text, size_t bytes, const struct recording_acco
 
 /* ---- loss sums ----------------------------------------------------------------------------------- */
 
-void record_sum_add(struct record_sum *sum, const struct record_sum *more)
+uint64_t record_sum_published(const struct recording_sum *sum)
+{
+	return sum->written + sum->other_files + sum->filtered + sum->unwritten + sum->errored + sum->skipped +
+	       sum->disk_wait + sum->lag;
+}
+
+void record_sum_add(struct recording_sum *sum, const struct recording_sum *more)
 {
 	uint64_t *to = (uint64_t *)sum;
 	const uint64_t *from = (const uint64_t *)more;
@@ -232,7 +215,7 @@ void record_sum_add(struct record_sum *sum, const struct record_sum *more)
 		to[i] += from[i];
 }
 
-void record_sum_print(char *text, size_t bytes, const struct record_sum *sum)
+void record_sum_print(char *text, size_t bytes, const struct recording_sum *sum)
 {
 	char others[96] = "";
 	int n = 0;
@@ -245,6 +228,6 @@ void record_sum_print(char *text, size_t bytes, const struct record_sum *sum)
 	         "published %" PRIu64 " = written %" PRIu64 "%s + unwritten %" PRIu64 " + errored %" PRIu64
 	         " + skipped %" PRIu64 " + disk_wait %" PRIu64 " + lag %" PRIu64 "; no_buffer %" PRIu64
 	         " before that; restarts %" PRIu64,
-	         sum->published, sum->written, others, sum->unwritten, sum->errored, sum->skipped, sum->disk_wait,
-	         sum->lag, sum->no_buffer, sum->restarts);
+	         record_sum_published(sum), sum->written, others, sum->unwritten, sum->errored, sum->skipped,
+	         sum->disk_wait, sum->lag, sum->no_buffer, sum->restarts);
 }

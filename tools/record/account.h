@@ -12,8 +12,8 @@
 struct account_parts {
 	struct ibvcap_rx_moment from;
 	struct ibvcap_rx_moment until;
-	struct record_sum start; /* since the recording began, as of each moment */
-	struct record_sum end;
+	struct recording_sum start; /* since the recording began, as of each moment */
+	struct recording_sum end;
 	uint32_t unknown;   /* reasons that the moments do not have */
 	uint64_t unwritten; /* rows that end counts as written, and that could not be written */
 	bool is_first;      /* from is the place where the source was attached, which may be in the past */
@@ -28,9 +28,6 @@ void account_of_sources(const struct account_parts *parts, const struct source *
 
 /** A number for a recording, which no other has. */
 uint64_t account_random(void);
-
-/** The loss sum that is in an account. */
-struct record_sum account_sum(const struct recording_account *account);
 
 /** The verdict of all accounts: the worst one. */
 enum ibvcap_verdict account_verdict_of_all(const struct recording_account *accounts, unsigned n);

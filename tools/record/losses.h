@@ -27,8 +27,8 @@ struct losses_place {
 
 /* Zero-initialise it, and set card. */
 struct losses {
-	struct record_sum sum;         /* without written, unwritten and lag */
-	struct record_sum told;        /* the part of sum that the file shows already: without pending */
+	struct recording_sum sum;      /* without written, unwritten and lag */
+	struct recording_sum told;     /* the part of sum that the file shows already: without pending */
 	uint64_t pending;              /* packets that are missing before the next row that is written */
 	struct recording_losses named; /* these by cause */
 	char text[LOSSES_TEXT_BYTES];  /* and in words; empty: nothing is missing */
@@ -77,7 +77,7 @@ void losses_at_end(struct losses *losses, const struct source_end *end, uint64_t
 /** The count of rows behind the last one that was written whose loss no file shows yet. */
 static inline uint64_t losses_untold(const struct losses *losses)
 {
-	const struct record_sum *sum = &losses->sum, *told = &losses->told;
+	const struct recording_sum *sum = &losses->sum, *told = &losses->told;
 
 	return sum->skipped + sum->disk_wait + sum->errored - told->skipped - told->disk_wait - told->errored;
 }

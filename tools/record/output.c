@@ -17,7 +17,7 @@
 
 /* ---- sums ---------------------------------------------------------------------------------------- */
 
-static struct record_sum output_sum(const struct recorder *recorder, const struct record_output *output, unsigned i)
+static struct recording_sum output_sum(const struct recorder *recorder, const struct record_output *output, unsigned i)
 {
 	const struct output_source *shown = &output->sources[i];
 	const struct source *source = &recorder->sources[output->files.first_source + i];
@@ -351,7 +351,7 @@ void output_put_rows(struct recorder *recorder, struct record_output *output, un
 static uint64_t untold_no_buffer(const struct recorder *recorder, const struct record_output *output, unsigned i)
 {
 	const struct source *sources = &recorder->sources[output->files.first_source];
-	uint64_t lost = recorder->accounts[output->files.first_source + i].no_buffer, told = 0;
+	uint64_t lost = recorder->accounts[output->files.first_source + i].sum.no_buffer, told = 0;
 
 	do
 		told += output->sources[i].losses.sum.no_buffer;

@@ -78,7 +78,7 @@ size_t contents_write_head(uint8_t *to, size_t room, const char *why, const stru
 
 static size_t write_statistics(uint8_t *to, size_t room, const struct record_end *end, unsigned source)
 {
-	struct record_sum sum = account_sum(&end->accounts[source]);
+	const struct recording_sum *sum = &end->accounts[source].sum;
 	char text[SUM_TEXT_BYTES + RECORDING_ACCOUNT_TEXT_SIZE];
 	struct pcapng_statistics statistics = {.interface = source,
 	                                       .time_ns = end->end_ns,
@@ -86,13 +86,13 @@ static size_t write_statistics(uint8_t *to, size_t room, const struct record_end
 	                                       .end_ns = end->end_ns,
 	                                       .values_set = (1u << PCAPNG_STATISTIC_N) - 1};
 
-	statistics.values[PCAPNG_STATISTIC_RECEIVED] = sum.published + sum.no_buffer;
-	statistics.values[PCAPNG_STATISTIC_DROPPED] = sum.no_buffer + sum.errored;
+	statistics.values[PCAPNG_STATISTIC_RECEIVED] = record_sum_published(sum) + sum->no_buffer;
+	statistics.values[PCAPNG_STATISTIC_DROPPED] = sum->no_buffer + sum->errored;
 	statistics.values[PCAPNG_STATISTIC_FILTER_ACCEPTED] =
-		sum.published + sum.no_buffer - sum.other_files - sum.filtered;
-	statistics.values[PCAPNG_STATISTIC_OS_DROPPED] = sum.skipped + sum.disk_wait + sum.unwritten;
-	statistics.values[PCAPNG_STATISTIC_DELIVERED] = sum.written;
-	record_sum_print(text, SUM_TEXT_BYTES, &sum);
+		record_sum_published(sum) + sum->no_buffer - sum->other_files - sum->filtered;
+	statistics.values[PCAPNG_STATISTIC_OS_DROPPED] = sum->skipped + sum->disk_wait + sum->unwritten;
+	statistics.values[PCAPNG_STATISTIC_DELIVERED] = sum->written;
+	record_sum_print(text, SUM_TEXT_BYTES, sum);
 	recording_account_append(text, sizeof(text), &end->accounts[source]);
 	statistics.comment = pcapng_text_of(text);
 	return pcapng_write_statistics(to, room, &statistics);
@@ -113,11 +113,9 @@ size_t contents_write_end(uint8_t *to, size_t room, const struct record_end *end
 	account_print_verdict(text + length, sizeof(text) - length, end->accounts, end->n_sources,
 	                      end->sources[0].filter);
 	for (unsigned i = 0; i < end->n_sources; i++) {
-		struct record_sum sum = account_sum(&end->accounts[i]);
-
 		length = strlen(text);
 		length += (size_t)snprintf(text + length, sizeof(text) - length, "\n%s: ", end->sources[i].name);
-		record_sum_print(text + length, sizeof(text) - length, &sum);
+		record_sum_print(text + length, sizeof(text) - length, &end->accounts[i].sum);
 	}
 	length = strlen(text);
 	if (end->note[0])

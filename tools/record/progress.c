@@ -32,7 +32,7 @@ static void print_head_room(const struct recorder *recorder, double bytes_per_se
 
 void recorder_print_progress(struct recorder *recorder, uint64_t now_ns)
 {
-	struct record_sum all = {0};
+	struct recording_sum all = {0};
 	uint64_t n_filtered = 0, lost;
 	double seconds = (double)(now_ns - recorder->printed_ns) * 1e-9;
 	uint64_t disk_bytes = atomic_load(&recorder->writer.bytes);

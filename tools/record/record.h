@@ -4,6 +4,7 @@
 #define TOOLS_RECORD_RECORD_H
 
 #include "tools/record/file_window.h"
+#include "tools/recording/account_json.h"
 
 #include <ibvcap/ibvcap.h>
 #include <netinet/in.h>
@@ -111,24 +112,6 @@ struct record_options {
 	bool json;
 };
 
-/*
- * The packets of one source since the recording began, or in one file, by their fate:
- *   published = written + other_files + filtered + unwritten + errored + skipped + disk_wait + lag, exactly.
- */
-struct record_sum {
-	uint64_t published;
-	uint64_t written;
-	uint64_t other_files; /* of one file by flow: packets of other flows, which other files have */
-	uint64_t filtered;    /* left out, because the filter does not take them */
-	uint64_t unwritten;   /* read from the ring, but the file could not take them */
-	uint64_t errored;     /* rows that the device marked as failed */
-	uint64_t skipped;     /* the ring reused their block before they were read: the recorder was too slow */
-	uint64_t disk_wait;   /* the ring reused their block before they were read: the disk was too slow */
-	uint64_t lag;         /* still in the ring when the recording ended */
-	uint64_t no_buffer;   /* not a term of the sum: never published, because the device had no free row */
-	uint64_t restarts;    /* of the daemon: packets lost uncounted */
-};
-
 #define RECORD_FLOW_TEXT_BYTES 32
 
 /** Record as the options say, and say what became of every packet. Returns the exit code. */
@@ -144,10 +127,13 @@ static inline bool record_options_rotate(const struct record_options *options)
 /** The window of files that the options ask for; not begun. */
 struct file_window record_options_window(const struct record_options *options);
 
+/** The rows that the ring had, which is the sum of all terms. */
+uint64_t record_sum_published(const struct recording_sum *sum);
+
 /** *sum += *more */
-void record_sum_add(struct record_sum *sum, const struct record_sum *more);
+void record_sum_add(struct recording_sum *sum, const struct recording_sum *more);
 
 /** "published 10 = written 9 + …", and what the device dropped. Cut off at bytes. */
-void record_sum_print(char *text, size_t bytes, const struct record_sum *sum);
+void record_sum_print(char *text, size_t bytes, const struct recording_sum *sum);
 
 #endif

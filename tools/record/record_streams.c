@@ -147,11 +147,10 @@ static int start_writer(struct recorder *recorder)
 
 static json_t *recorded_source_to_json(const struct source *source, const struct recording_account *account)
 {
-	struct record_sum sum = account_sum(account);
 	json_t *object = recording_account_to_json(account);
 
 	json_object_del(object, "file"); /* of all files */
-	json_object_set_new(object, "published", json_integer((json_int_t)sum.published));
+	json_object_set_new(object, "published", json_integer((json_int_t)record_sum_published(&account->sum)));
 	json_object_set_new(object, "name", json_string(source->name));
 	json_object_set_new(object, "lossless", json_boolean(source->is_lossless));
 	return object;
@@ -217,9 +216,7 @@ static int end_record(const struct recorder *recorder, unsigned which, int r)
 		fprintf(stderr, "%s: %" PRIu64 " bytes in %" PRIu32 " files, %" PRIu64 " files deleted\n",
 		        recorder->options.path, writer->bytes, writer->n_files, writer->window.n_deleted);
 		for (unsigned i = 0; i < recorder->n_sources; i++) {
-			struct record_sum sum = account_sum(&recorder->accounts[i]);
-
-			record_sum_print(text, sizeof(text), &sum);
+			record_sum_print(text, sizeof(text), &recorder->accounts[i].sum);
 			fprintf(stderr, "%s: %s\n", recorder->sources[i].name, text);
 		}
 		account_print_verdict(text, sizeof(text), recorder->accounts, recorder->n_sources,

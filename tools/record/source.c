@@ -160,15 +160,14 @@ uint32_t source_unknown(const struct source *source)
 	}
 }
 
-struct record_sum source_sum(const struct source *source, const struct losses *losses, uint64_t n_written)
+struct recording_sum source_sum(const struct source *source, const struct losses *losses, uint64_t n_written)
 {
 	bool has_untold = losses_untold(losses);
-	struct record_sum sum = losses->told;
+	struct recording_sum sum = losses->told;
 
 	sum.written = n_written;
 	sum.other_files = (has_untold ? losses->untold.n_written : source->n_written) - n_written;
 	sum.filtered = has_untold ? losses->untold.n_filtered : source->n_filtered;
-	sum.published = sum.written + sum.other_files + sum.filtered + sum.errored + sum.skipped + sum.disk_wait;
 	return sum;
 }
 

@@ -85,7 +85,7 @@ uint32_t source_unknown(const struct source *source);
 void source_describe_again(struct source *source);
 
 /** The sum of a source's packets before that moment, as a file shows it that has n_written of them. */
-struct record_sum source_sum(const struct source *source, const struct losses *losses, uint64_t n_written);
+struct recording_sum source_sum(const struct source *source, const struct losses *losses, uint64_t n_written);
 
 /**
  * Print how far the ring of each queue of the streams reaches back. Warn if the room in a ring lasts for less than

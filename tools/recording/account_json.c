@@ -28,21 +28,26 @@ struct count {
 		.key = #name, .offset = OFFSET(name) \
 	}
 
+#define TERM(name)                                       \
+	{                                                \
+		.key = #name, .offset = OFFSET(sum.name) \
+	}
+
 static const struct count counts[] = {
 	COUNT(file),
-	COUNT(written),
-	COUNT(other_files),
-	{.key = "filtered", .offset = OFFSET(filtered), .may_be_absent = true},
-	COUNT(unwritten),
-	COUNT(errored),
-	COUNT(skipped),
-	COUNT(disk_wait),
-	COUNT(lag),
+	TERM(written),
+	TERM(other_files),
+	{.key = "filtered", .offset = OFFSET(sum.filtered), .may_be_absent = true},
+	TERM(unwritten),
+	TERM(errored),
+	TERM(skipped),
+	TERM(disk_wait),
+	TERM(lag),
 	COUNT(abandoned),
-	COUNT(no_buffer),
+	TERM(no_buffer),
 	COUNT(no_buffer_least),
 	{.key = "no_buffer_most", .offset = OFFSET(no_buffer_most), .may_be_unknown = true},
-	COUNT(restarts),
+	TERM(restarts),
 	COUNT(failures),
 	COUNT(outages),
 	COUNT(outage_from_ns),
@@ -51,7 +56,9 @@ static const struct count counts[] = {
 
 uint64_t recording_account_missing(const struct recording_account *account)
 {
-	return account->unwritten + account->errored + account->skipped + account->disk_wait + account->no_buffer_least;
+	const struct recording_sum *sum = &account->sum;
+
+	return sum->unwritten + sum->errored + sum->skipped + sum->disk_wait + account->no_buffer_least;
 }
 
 /* ---- to JSON ------------------------------------------------------------------------------------- */

@@ -26,6 +26,23 @@ struct recording_account_end {
 	uint64_t sequence; /* of the next packet, in that epoch */
 };
 
+/*
+ * The packets of one source since the recording began, or in one file, by their fate:
+ *   published = written + other_files + filtered + unwritten + errored + skipped + disk_wait + lag, exactly.
+ */
+struct recording_sum {
+	uint64_t written;
+	uint64_t other_files; /* of one file by flow: packets of other flows, which other files have */
+	uint64_t filtered;    /* left out, because the filter does not take them */
+	uint64_t unwritten;   /* read from the ring, but the file could not take them */
+	uint64_t errored;     /* rows that the device marked as failed */
+	uint64_t skipped;     /* the ring reused their block before they were read: the recorder was too slow */
+	uint64_t disk_wait;   /* the ring reused their block before they were read: the disk was too slow */
+	uint64_t lag;         /* still in the ring when the recording ended */
+	uint64_t no_buffer;   /* not a term of the sum: never published, because the device had no free row */
+	uint64_t restarts;    /* of the daemon: packets lost uncounted */
+};
+
 struct recording_account {
 	uint64_t recording; /* random, one number for each run of the recorder */
 	uint64_t file;      /* 0, 1, 2 … within the recording, or within the flow of the recording */
@@ -35,20 +52,11 @@ struct recording_account {
 	uint32_t n_queues; /* of the stream, that the recording has */
 	struct recording_account_end from;
 	struct recording_account_end until;
-	/* struct record_sum has the first eight, struct ibvcap_rx_account the others. */
-	uint64_t written;
-	uint64_t other_files;
-	uint64_t filtered;
-	uint64_t unwritten;
-	uint64_t errored;
-	uint64_t skipped;
-	uint64_t disk_wait;
-	uint64_t lag;
+	struct recording_sum sum;
+	/* struct ibvcap_rx_account has these. */
 	uint64_t abandoned;
-	uint64_t no_buffer;
 	uint64_t no_buffer_least;
 	uint64_t no_buffer_most; /* UINT64_MAX: not known */
-	uint64_t restarts;
 	uint64_t failures;
 	uint64_t outages;
 	uint64_t outage_from_ns;

@@ -30,7 +30,7 @@ struct made_source made_source(const char *name, uint64_t first, uint64_t until)
 	                                            .n_queues = 1,
 	                                            .from = {MADE_TIME_NS, MADE_EPOCH, first},
 	                                            .until = {MADE_TIME_NS, MADE_EPOCH, until},
-	                                            .written = n,
+	                                            .sum.written = n,
 	                                            .is_last = true};
 	snprintf(source.account.stream, sizeof(source.account.stream), "%.*s", (int)strcspn(name, "/"), name);
 	return source;

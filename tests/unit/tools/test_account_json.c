@@ -19,19 +19,19 @@ static const struct recording_account full = {.recording = 0xfedcba9876543210,
                                               .n_queues = 2,
                                               .from = {1795334400 * SECOND_NS + 5, 0x8000000000000001, 100},
                                               .until = {1795334401 * SECOND_NS + 6, 0xffffffffffffffff, 200},
-                                              .written = 301,
-                                              .other_files = 302,
-                                              .filtered = 316,
-                                              .unwritten = 303,
-                                              .errored = 304,
-                                              .skipped = 305,
-                                              .disk_wait = 306,
-                                              .lag = 307,
+                                              .sum.written = 301,
+                                              .sum.other_files = 302,
+                                              .sum.filtered = 316,
+                                              .sum.unwritten = 303,
+                                              .sum.errored = 304,
+                                              .sum.skipped = 305,
+                                              .sum.disk_wait = 306,
+                                              .sum.lag = 307,
                                               .abandoned = 308,
-                                              .no_buffer = 311,
+                                              .sum.no_buffer = 311,
                                               .no_buffer_least = 310,
                                               .no_buffer_most = 312,
-                                              .restarts = 313,
+                                              .sum.restarts = 313,
                                               .failures = 314,
                                               .outages = 315,
                                               .outage_from_ns = 1795334400 * SECOND_NS + 7,
@@ -180,8 +180,8 @@ Test(account_json, a_verdict_that_the_numbers_deny_is_refused)
 	account.verdict = 2;
 	expect_read_again(&account);
 	for (size_t i = 0; i < 5; i++) {
-		uint64_t *const causes[] = {&account.unwritten, &account.errored, &account.skipped, &account.disk_wait,
-		                            &account.no_buffer_least};
+		uint64_t *const causes[] = {&account.sum.unwritten, &account.sum.errored, &account.sum.skipped,
+		                            &account.sum.disk_wait, &account.no_buffer_least};
 
 		*causes[i] = 1;
 		account.verdict = 1;

@@ -102,9 +102,9 @@ static struct made_recording make_rich(void)
 	source->dropped = 2;
 	source->os_dropped = 4;
 	source->account.n_queues = 2;
-	source->account.skipped = 4;
-	source->account.no_buffer = source->account.no_buffer_least = source->account.no_buffer_most = 2;
-	source->account.restarts = 1;
+	source->account.sum.skipped = 4;
+	source->account.sum.no_buffer = source->account.no_buffer_least = source->account.no_buffer_most = 2;
+	source->account.sum.restarts = 1;
 	source->account.until.epoch = 8;
 	source->account.until.sequence = 1;
 	source->account.unknown = IBVCAP_UNKNOWN_RESTART;

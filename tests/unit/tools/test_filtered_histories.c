@@ -104,18 +104,18 @@ static void judge_source(const struct recorded_file *file, unsigned source)
 		n_left_out += !matches(i) && !row->is_error;
 		n_missing += row->is_error || (matches(i) && !is_here && !is_other);
 	}
-	gone = account->errored + account->skipped + account->disk_wait;
-	cr_expect_eq(account->written + account->other_files + account->filtered + gone,
+	gone = account->sum.errored + account->sum.skipped + account->sum.disk_wait;
+	cr_expect_eq(account->sum.written + account->sum.other_files + account->sum.filtered + gone,
 	             account->until.sequence - account->from.sequence, "seed %u, %s", seed, file->name);
-	cr_expect_eq(account->written, n_here, "seed %u, %s: written %lu, not %lu", seed, file->name, account->written,
-	             n_here);
+	cr_expect_eq(account->sum.written, n_here, "seed %u, %s: written %lu, not %lu", seed, file->name,
+	             account->sum.written, n_here);
 	cr_expect(n_missing <= gone, "seed %u, %s: %lu rows are missing, and %lu are named", seed, file->name,
 	          n_missing, gone);
 	cr_expect(account->verdict != IBVCAP_VERDICT_COMPLETE || n_missing == 0,
 	          "seed %u, %s: complete, and %lu rows that match are missing", seed, file->name, n_missing);
 	if (gone == 0) {
-		cr_expect_eq(account->filtered, n_left_out, "seed %u, %s", seed, file->name);
-		cr_expect_eq(account->other_files, n_others, "seed %u, %s", seed, file->name);
+		cr_expect_eq(account->sum.filtered, n_left_out, "seed %u, %s", seed, file->name);
+		cr_expect_eq(account->sum.other_files, n_others, "seed %u, %s", seed, file->name);
 		cr_expect_neq(account->verdict, IBVCAP_VERDICT_INCOMPLETE, "seed %u, %s", seed, file->name);
 	}
 }
@@ -162,11 +162,12 @@ static void judge_recording(void)
 
 		for (uint64_t j = 0; j < end; j++)
 			n_left_out += !matches(j) && !rows[i][j].is_error;
-		cr_expect(account->filtered <= n_left_out, "seed %u: %lu of %lu", seed, account->filtered, n_left_out);
-		cr_expect_eq(account->written + account->filtered + account->errored + account->skipped +
-		                     account->disk_wait,
+		cr_expect(account->sum.filtered <= n_left_out, "seed %u: %lu of %lu", seed, account->sum.filtered,
+		          n_left_out);
+		cr_expect_eq(account->sum.written + account->sum.filtered + account->sum.errored +
+		                     account->sum.skipped + account->sum.disk_wait,
 		             end, "seed %u", seed);
-		cr_expect_eq(account->lag, n_published[i] - end, "seed %u", seed);
+		cr_expect_eq(account->sum.lag, n_published[i] - end, "seed %u", seed);
 	}
 }
 

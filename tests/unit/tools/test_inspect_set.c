@@ -28,7 +28,7 @@ static struct recording_account make_account(uint64_t file, uint64_t from, uint6
 	                                  .n_queues = 1,
 	                                  .from = {.epoch = 7, .sequence = from},
 	                                  .until = {.epoch = 7, .sequence = until},
-	                                  .written = until - from};
+	                                  .sum.written = until - from};
 }
 
 static void add_verdict(const char *path, struct recording_account account, enum inspect_verdict verdict)
@@ -229,7 +229,7 @@ Test(inspect_set, files_that_contradict_each_other_are_found)
 	expect_contradiction(make_account(0, 10, 20), make_account(2, 19, 30),
 	                     "the later file begins before the earlier ends");
 	last = make_account(0, 10, 20);
-	last.written--;
+	last.sum.written--;
 	expect_contradiction(make_account(0, 10, 20), last, "both have the same number");
 }
 

@@ -93,20 +93,20 @@ CHANGE(of_queues, (recording->n_sources = 2, recording->sources[0] = made_source
 CHANGE(of_streams, (recording->n_sources = 2, recording->sources[1] = made_source("radar", 0, 3)))
 CHANGE(by_flow, (source->description = "interface eth0, only flow 3", account->flow = 3, source->packets[1].id = 12,
                  source->packets[2].id = 13, source->packets[3].id = 17, account->until.sequence = 18,
-                 account->other_files = 4, source->received += 4))
+                 account->sum.other_files = 4, source->received += 4))
 CHANGE(filtered, (source->description = "interface eth0, filtered, of the flows: port 5", source->flows = "udp",
                   source->packets[1].id = 12, source->packets[2].id = 13, source->packets[3].id = 17,
-                  account->until.sequence = 18, account->filtered = 4, source->received += 4))
+                  account->until.sequence = 18, account->sum.filtered = 4, source->received += 4))
 CHANGE(filtered_and_numbered,
        (filtered(recording, source, account), source->comment = SEQUENCE, source->packets[1].number = 12,
         source->packets[2].number = 13, source->packets[3].number = 17))
-CHANGE(filtered_by_flow,
-       (filtered(recording, source, account), account->flow = 3, account->other_files = 3, account->until.sequence += 3,
-        source->received += 3, source->description = "interface eth0, only flow 3, filtered, of the flows: port 5"))
+CHANGE(filtered_by_flow, (filtered(recording, source, account), account->flow = 3, account->sum.other_files = 3,
+                          account->until.sequence += 3, source->received += 3,
+                          source->description = "interface eth0, only flow 3, filtered, of the flows: port 5"))
 CHANGE(filtered_beside_unfiltered, (filtered(recording, source, account), recording->n_sources = 2,
                                     recording->sources[1] = made_source("radar", 0, 3)))
 CHANGE(in_the_middle, (account->file = 3, account->is_last = false))
-CHANGE(lag, account->lag = 5)
+CHANGE(lag, account->sum.lag = 5)
 CHANGE(numbered, source->comment = SEQUENCE)
 CHANGE(unnumbered_beside_numbered, (of_streams(recording, source, account), source->comment = SEQUENCE))
 CHANGE(repeated_number, (source->comment = SEQUENCE, source->packets[2].number = 11, source->packets[3].number = 12))
@@ -162,25 +162,25 @@ Test(inspect_verdict, only_numbers_that_were_followed_and_came_once_are_a_proof_
 
 /* ---- missing ------------------------------------------------------------------------------------- */
 
-CHANGE(unwritten, (lose_rows(account, &account->unwritten, 2)))
-CHANGE(errored, (lose_rows(account, &account->errored, 2)))
-CHANGE(skipped, (lose_rows(account, &account->skipped, 2)))
-CHANGE(disk_wait, (lose_rows(account, &account->disk_wait, 2)))
-CHANGE(no_buffer, (account->no_buffer = account->no_buffer_least = account->no_buffer_most = 2,
+CHANGE(unwritten, (lose_rows(account, &account->sum.unwritten, 2)))
+CHANGE(errored, (lose_rows(account, &account->sum.errored, 2)))
+CHANGE(skipped, (lose_rows(account, &account->sum.skipped, 2)))
+CHANGE(disk_wait, (lose_rows(account, &account->sum.disk_wait, 2)))
+CHANGE(no_buffer, (account->sum.no_buffer = account->no_buffer_least = account->no_buffer_most = 2,
                    account->verdict = IBVCAP_VERDICT_INCOMPLETE))
-CHANGE(gap, (lose_rows(account, &account->skipped, 5), source->packets[2].id = 17, source->packets[3].id = 18,
+CHANGE(gap, (lose_rows(account, &account->sum.skipped, 5), source->packets[2].id = 17, source->packets[3].id = 18,
              source->packets[2].drops = 7,
              source->packets[2].comment = "5 packets lost (skipped): x; "
                                           "2 packets lost (no_buffer): y",
-             account->no_buffer = account->no_buffer_least = account->no_buffer_most = 2))
+             account->sum.no_buffer = account->no_buffer_least = account->no_buffer_most = 2))
 CHANGE(missing_and_unknown, (skipped(recording, source, account), account->unknown = IBVCAP_UNKNOWN_OUTAGE))
 CHANGE(lost_number, (source->comment = SEQUENCE, source->packets[3].number = 15))
 CHANGE(lost_and_named, (numbered(recording, source, account), gap(recording, source, account),
                         source->packets[2].number = 17, source->packets[3].number = 18))
 CHANGE(lost_and_named_and_before_card, (lost_and_named(recording, source, account), source->packets[3].number = 22))
 CHANGE(lost_maybe_by_card,
-       (lost_number(recording, source, account), account->no_buffer = account->no_buffer_most = 2, source->dropped = 2,
-        account->unknown = IBVCAP_UNKNOWN_EDGE, account->verdict = IBVCAP_VERDICT_NOT_PROVEN))
+       (lost_number(recording, source, account), account->sum.no_buffer = account->no_buffer_most = 2,
+        source->dropped = 2, account->unknown = IBVCAP_UNKNOWN_EDGE, account->verdict = IBVCAP_VERDICT_NOT_PROVEN))
 
 Test(inspect_verdict, packets_that_are_missing_are_counted)
 {
@@ -339,29 +339,29 @@ CHANGE(hole, source->packets[3].id = 14)
 CHANGE(named_too_much, (skipped(recording, source, account), source->packets[2].drops = 1))
 CHANGE(taken_out, source->n_packets = 3)
 CHANGE(taken_out_and_statistics, (source->n_packets = 3, source->delivered = 3))
-CHANGE(taken_out_and_written, (taken_out_and_statistics(recording, source, account), account->written = 3))
+CHANGE(taken_out_and_written, (taken_out_and_statistics(recording, source, account), account->sum.written = 3))
 CHANGE(put_in, (source->packets[4] = source->packets[3], source->packets[4].id = 14, source->n_packets = 5,
-                source->delivered = 5, account->written = 5))
+                source->delivered = 5, account->sum.written = 5))
 CHANGE(first_before, account->from.sequence = 11)
 CHANGE(first_before_and_written, (account->from.sequence = 11, account->until.sequence = 15))
 CHANGE(last_behind, (account->from.sequence = 9, account->until.sequence = 13))
 CHANGE(from_behind_until, account->from.sequence = 15)
 CHANGE(too_short_a_span, account->until.sequence = 15)
-CHANGE(too_many_terms, (account->skipped = 1, account->verdict = IBVCAP_VERDICT_INCOMPLETE))
+CHANGE(too_many_terms, (account->sum.skipped = 1, account->verdict = IBVCAP_VERDICT_INCOMPLETE))
 CHANGE(other_stream, strcpy(account->stream, "radar"))
 CHANGE(other_queue, (of_queues(recording, source, account), account->queue = 1))
 CHANGE(other_flow, account->flow = 3)
 CHANGE(no_filter, (filtered(recording, source, account), source->description = "only flow 3", account->flow = 3))
-CHANGE(too_many_filtered, (filtered(recording, source, account), account->filtered--, source->received--))
+CHANGE(too_many_filtered, (filtered(recording, source, account), account->sum.filtered--, source->received--))
 CHANGE(gap_that_was_filtered, (filtered(recording, source, account), source->packets[3].drops = 3))
 CHANGE(no_flow, source->description = "only flow 3")
 CHANGE(gap_that_account_lacks,
-       (gap(recording, source, account), account->skipped = 0, account->lag = 5, account->no_buffer_least = 7))
+       (gap(recording, source, account), account->sum.skipped = 0, account->sum.lag = 5, account->no_buffer_least = 7))
 CHANGE(gap_of_other_flows, (by_flow(recording, source, account), source->packets[3].drops = 3))
 CHANGE(restart_without_account, (source->packets[2].comment = RESTARTED, source->packets[2].id = 0,
                                  source->packets[3].id = 1, account->from.epoch = 0, account->until.epoch = 0,
                                  account->no_buffer_least = 1, account->verdict = IBVCAP_VERDICT_INCOMPLETE))
-CHANGE(complete_with_restarts, account->restarts = 1)
+CHANGE(complete_with_restarts, account->sum.restarts = 1)
 CHANGE(complete_with_failures, account->failures = 1)
 CHANGE(complete_with_outages, account->outages = 1)
 CHANGE(complete_with_abandoned, account->abandoned = 1)
@@ -469,19 +469,19 @@ Test(inspect_verdict, losses_of_a_damaged_file_are_told_too)
 
 /* Packets 10 and 11 of one run, 0 and 1 of the next. */
 CHANGE(restart, (source->packets[2].comment = RESTARTED, source->packets[2].id = 0, source->packets[3].id = 1,
-                 account->until.epoch = 8, account->until.sequence = 2, account->restarts = 1,
+                 account->until.epoch = 8, account->until.sequence = 2, account->sum.restarts = 1,
                  account->unknown = IBVCAP_UNKNOWN_RESTART, account->verdict = IBVCAP_VERDICT_NOT_PROVEN))
-CHANGE(restart_at_begin,
-       (source->packets[0].comment = RESTARTED, account->from.sequence = 1000, account->until.epoch = 8,
-        account->restarts = 1, account->unknown = IBVCAP_UNKNOWN_RESTART, account->verdict = IBVCAP_VERDICT_NOT_PROVEN))
-CHANGE(restart_at_end, (restart(recording, source, account), account->restarts = 2, account->until.sequence = 1))
+CHANGE(restart_at_begin, (source->packets[0].comment = RESTARTED, account->from.sequence = 1000,
+                          account->until.epoch = 8, account->sum.restarts = 1,
+                          account->unknown = IBVCAP_UNKNOWN_RESTART, account->verdict = IBVCAP_VERDICT_NOT_PROVEN))
+CHANGE(restart_at_end, (restart(recording, source, account), account->sum.restarts = 2, account->until.sequence = 1))
 CHANGE(restart_and_first_before, (restart(recording, source, account), account->from.sequence = 11))
 CHANGE(restart_and_last_behind, (restart(recording, source, account), account->until.sequence = 1))
 CHANGE(restart_before, source->packets[0].comment = RESTARTED)
 CHANGE(restart_before_and_within, (restart(recording, source, account), source->packets[0].comment = RESTARTED))
 CHANGE(restart_before_and_first_before, (restart_before(recording, source, account), account->from.sequence = 11))
 CHANGE(restart_before_and_last_behind, (restart_before(recording, source, account), account->until.sequence = 13))
-CHANGE(restart_before_and_lost, (restart_before(recording, source, account), account->skipped = 5,
+CHANGE(restart_before_and_lost, (restart_before(recording, source, account), account->sum.skipped = 5,
                                  source->packets[0].drops = 5, account->verdict = IBVCAP_VERDICT_INCOMPLETE))
 CHANGE(away_at_end, (account->until.epoch = 0, account->until.sequence = 0, account->unknown = IBVCAP_UNKNOWN_AWAY,
                      account->verdict = IBVCAP_VERDICT_NOT_PROVEN))

@@ -223,12 +223,12 @@ Test(raw_file, the_description_says_what_the_rows_are)
 	struct recording_account account = {.stream = "s",
 	                                    .n_queues = 1,
 	                                    .flow = RECORDING_ACCOUNT_NO_FLOW,
-	                                    .written = 10,
-	                                    .unwritten = 1,
-	                                    .errored = 2,
-	                                    .skipped = 3,
-	                                    .disk_wait = 4,
-	                                    .lag = 5,
+	                                    .sum.written = 10,
+	                                    .sum.unwritten = 1,
+	                                    .sum.errored = 2,
+	                                    .sum.skipped = 3,
+	                                    .sum.disk_wait = 4,
+	                                    .sum.lag = 5,
 	                                    .verdict = IBVCAP_VERDICT_INCOMPLETE};
 	json_t *said, *dtype;
 

@@ -112,7 +112,7 @@ static void expect_raws(unsigned n, const uint64_t *n_rows)
 		cr_expect_eq(raws[i].n_rows, n_rows[i], "%u: %lu", i, raws[i].n_rows);
 		cr_expect_eq(raws[i].first, first);
 		cr_expect_eq(account->verdict, IBVCAP_VERDICT_COMPLETE, "%u: %x", i, account->unknown);
-		cr_expect_eq(account->written, n_rows[i]);
+		cr_expect_eq(account->sum.written, n_rows[i]);
 		cr_expect_eq(sum_of(&raws[i], "written"), (json_int_t)n_rows[i]);
 		cr_expect_eq(account->from.sequence, first);
 		first += n_rows[i];
@@ -120,7 +120,7 @@ static void expect_raws(unsigned n, const uint64_t *n_rows)
 		cr_expect(account->file == i && account->is_last == (i + 1 == n));
 		cr_expect_eq(account->recording, recorder.accounts[0].recording);
 	}
-	cr_expect_eq(recorder.accounts[0].written, first);
+	cr_expect_eq(recorder.accounts[0].sum.written, first);
 	cr_expect_eq(recorder.accounts[0].verdict, IBVCAP_VERDICT_COMPLETE);
 	cr_expect_eq(recorder.writer.n_files, n);
 	cr_expect_eq(recorder.writer.error, 0);
@@ -153,9 +153,9 @@ Test(raw_recorder, a_filter_takes_rows_and_the_others_are_counted)
 		const struct recording_account *account = &raws[i].account;
 
 		cr_expect_eq(account->until.sequence - account->from.sequence,
-		             account->written + account->filtered + account->errored);
-		cr_expect_eq(raws[i].n_rows, account->written + account->errored);
-		cr_expect_eq(sum_of(&raws[i], "filtered"), (json_int_t)account->filtered);
+		             account->sum.written + account->sum.filtered + account->sum.errored);
+		cr_expect_eq(raws[i].n_rows, account->sum.written + account->sum.errored);
+		cr_expect_eq(sum_of(&raws[i], "filtered"), (json_int_t)account->sum.filtered);
 		cr_expect_str_eq(json_string_value(json_object_get(raws[i].said, "filter")), "ether[42] % 3 = 1");
 		runs = json_object_get(raws[i].said, "runs");
 		cr_expect_eq(json_array_size(runs), 1, "rows that are left out end no run");
@@ -163,11 +163,11 @@ Test(raw_recorder, a_filter_takes_rows_and_the_others_are_counted)
 		             (json_int_t)raws[i].first);
 	}
 	cr_expect_eq(raws[0].first, 1);
-	cr_expect_eq(raws[0].account.errored, 1);
-	cr_expect_eq(raws[0].account.written + raws[1].account.written, 20);
+	cr_expect_eq(raws[0].account.sum.errored, 1);
+	cr_expect_eq(raws[0].account.sum.written + raws[1].account.sum.written, 20);
 	cr_expect_eq(raws[0].account.until.sequence, raws[1].account.from.sequence);
 	cr_expect_eq(raws[1].account.verdict, IBVCAP_VERDICT_COMPLETE, "%x", raws[1].account.unknown);
-	cr_expect_eq(recorder.accounts[0].filtered, raws[0].account.filtered + raws[1].account.filtered);
+	cr_expect_eq(recorder.accounts[0].sum.filtered, raws[0].account.sum.filtered + raws[1].account.sum.filtered);
 	row_filter_free(recorder.options.row_filter);
 }
 
@@ -181,8 +181,8 @@ Test(raw_recorder, rows_until_the_count)
 	cr_expect_eq(run_raw(), 0);
 	expect_raws(1, n_rows);
 	cr_expect_str_eq(raws[0].name, "r.raw");
-	cr_expect_eq(raws[0].account.lag, 20);
-	cr_expect_eq(recorder.accounts[0].lag, 20);
+	cr_expect_eq(raws[0].account.sum.lag, 20);
+	cr_expect_eq(recorder.accounts[0].sum.lag, 20);
 	cr_expect_geq(recorder.writer.bytes, 100 * SLOT_BYTES);
 	cr_expect_eq(json_integer_value(json_object_get(raws[0].said, "payload_bytes")), SLOT_BYTES);
 	cr_expect_eq(json_integer_value(json_object_get(raws[0].said, "network_header_bytes")), 42);
@@ -270,13 +270,13 @@ Test(raw_recorder, rows_in_error_keep_their_place_and_are_no_packets)
 	cr_expect_eq(run_raw(), 0);
 	cr_assert_eq(n_raws, 1);
 	cr_expect_eq(raws[0].n_rows, 8);
-	cr_expect_eq(raws[0].account.written, 6);
-	cr_expect_eq(raws[0].account.errored, 2);
+	cr_expect_eq(raws[0].account.sum.written, 6);
+	cr_expect_eq(raws[0].account.sum.errored, 2);
 	cr_expect_eq(raws[0].account.verdict, IBVCAP_VERDICT_INCOMPLETE);
 	cr_expect_eq(raws[0].account.until.sequence, 8);
 	cr_expect_eq(sum_of(&raws[0], "errored"), 2);
 	cr_expect_eq(sum_of(&raws[0], "published"), 8);
-	cr_expect_eq(recorder.accounts[0].errored, 2);
+	cr_expect_eq(recorder.accounts[0].sum.errored, 2);
 }
 
 static void overflow_raw(unsigned call)
@@ -298,11 +298,11 @@ Test(raw_recorder, a_gap_is_named_at_its_row)
 	recorded_script = overflow_raw;
 	cr_expect_eq(run_raw(), 0);
 	cr_assert_eq(n_raws, 1);
-	skipped = raws[0].account.skipped;
+	skipped = raws[0].account.sum.skipped;
 	cr_expect_gt(skipped, 0);
 	cr_expect_eq(raws[0].n_rows + skipped, 1010);
 	cr_expect_eq(raws[0].account.verdict, IBVCAP_VERDICT_INCOMPLETE);
-	cr_expect_eq(recorder.accounts[0].skipped, skipped);
+	cr_expect_eq(recorder.accounts[0].sum.skipped, skipped);
 	cr_assert_eq(json_array_size(json_object_get(raws[0].said, "losses")), 1);
 	loss = json_array_get(json_object_get(raws[0].said, "losses"), 0);
 	cr_expect_eq(json_integer_value(json_object_get(loss, "row")), 10);
@@ -350,11 +350,11 @@ Test(raw_recorder, a_loss_of_the_card_at_the_end_is_counted_and_named)
 	recorded_script = lose_at_the_end_of_raw;
 	cr_expect_eq(run_raw(), 0);
 	cr_assert_eq(n_raws, 1);
-	cr_expect_eq(raws[0].account.no_buffer, 5);
+	cr_expect_eq(raws[0].account.sum.no_buffer, 5);
 	cr_expect_eq(raws[0].account.no_buffer_least, 5);
 	cr_expect_eq(raws[0].account.verdict, IBVCAP_VERDICT_INCOMPLETE);
 	cr_expect_eq(sum_of(&raws[0], "no_buffer"), 5);
-	cr_expect_eq(recorder.accounts[0].no_buffer, 5);
+	cr_expect_eq(recorder.accounts[0].sum.no_buffer, 5);
 	loss = json_array_get(json_object_get(raws[0].said, "losses"), 0);
 	cr_expect_eq(json_integer_value(json_object_get(loss, "packets")), 5);
 	cr_expect_eq(json_integer_value(json_object_get(loss, "row")), 3);
@@ -378,7 +378,7 @@ Test(raw_recorder, it_ends_behind_a_loss_that_may_have_been_before_its_end)
 	recorded_sleep = settle_three;
 	cr_expect_eq(run_raw(), 0);
 	cr_assert_eq(n_raws, 1);
-	cr_expect_eq(raws[0].account.no_buffer, 3);
+	cr_expect_eq(raws[0].account.sum.no_buffer, 3);
 	cr_expect_eq(raws[0].account.unknown, 0);
 	cr_expect_eq(recorder.accounts[0].verdict, IBVCAP_VERDICT_INCOMPLETE);
 }
@@ -451,7 +451,7 @@ Test(raw_recorder, on_a_full_disk_the_oldest_file_gives_way)
 	cr_assert_eq(n_raws, 2);
 	cr_expect(raws[0].n_rows == 10 && raws[0].first == 10 && raws[1].n_rows == 10 && raws[1].first == 20);
 	cr_expect_eq(raws[1].account.verdict, IBVCAP_VERDICT_COMPLETE);
-	cr_expect_eq(recorder.accounts[0].written, 30);
+	cr_expect_eq(recorder.accounts[0].sum.written, 30);
 }
 
 static void break_the_disk(unsigned call)
@@ -473,8 +473,8 @@ Test(raw_recorder, rows_that_were_not_written_are_counted)
 	cr_expect_eq(recorder.writer.error, EIO);
 	cr_assert_eq(n_raws, 1);
 	cr_expect_eq(raws[0].n_rows, 10);
-	cr_expect_eq(raws[0].account.unwritten, 10);
+	cr_expect_eq(raws[0].account.sum.unwritten, 10);
 	cr_expect_eq(raws[0].account.verdict, IBVCAP_VERDICT_INCOMPLETE);
-	cr_expect_eq(recorder.accounts[0].unwritten, 10);
+	cr_expect_eq(recorder.accounts[0].sum.unwritten, 10);
 	cr_expect_str_eq(json_string_value(json_object_get(raws[0].said, "error")), "Input/output error");
 }

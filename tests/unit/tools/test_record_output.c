@@ -140,8 +140,8 @@ Test(record_output, a_file_ends_when_its_end_is_settled, .timeout = 30)
 	cr_expect_eq(first.verdict, IBVCAP_VERDICT_COMPLETE, "%u", first.unknown);
 	cr_expect_eq(second.verdict, IBVCAP_VERDICT_COMPLETE, "%u", second.unknown);
 	cr_expect_eq(memcmp(&first.until, &second.from, sizeof(first.until)), 0);
-	cr_expect_eq(first.written, 1);
-	cr_expect_eq(second.written, 1);
+	cr_expect_eq(first.sum.written, 1);
+	cr_expect_eq(second.sum.written, 1);
 	cr_expect_eq(first.recording, second.recording);
 	cr_expect(first.file == 0 && second.file == 1 && !first.is_last && second.is_last);
 }
@@ -195,8 +195,8 @@ Test(record_output, after_a_failure_the_last_open_file_tells_of_those_that_were_
 	end_recording();
 	cr_assert(read_account(0, &account));
 	cr_expect_eq(account.verdict, IBVCAP_VERDICT_INCOMPLETE);
-	cr_expect_eq(account.written, 1);
-	cr_expect_eq(account.unwritten, 3);
+	cr_expect_eq(account.sum.written, 1);
+	cr_expect_eq(account.sum.unwritten, 3);
 	cr_expect(account.is_last);
 	cr_expect_eq(recorder.writer.unwritten[0], 3);
 }

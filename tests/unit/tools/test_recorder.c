@@ -18,7 +18,7 @@ static void expect_complete(unsigned file, unsigned source, uint64_t written)
 	const struct recording_account *account = &files[file].accounts[source];
 
 	cr_expect_eq(account->verdict, IBVCAP_VERDICT_COMPLETE, "unknown %x", account->unknown);
-	cr_expect_eq(account->written, written, "%lu", account->written);
+	cr_expect_eq(account->sum.written, written, "%lu", account->sum.written);
 }
 
 Test(recorder, rows_of_several_sources_come_in_the_order_of_their_times)
@@ -42,7 +42,7 @@ Test(recorder, rows_of_several_sources_come_in_the_order_of_their_times)
 	cr_expect_eq(files[0].wire_bytes, 142);
 	cr_expect_eq(recorder.accounts[0].recording, files[0].accounts[0].recording);
 	cr_expect_str_eq(recorder.accounts[2].stream, "s2");
-	cr_expect_eq(recorder.accounts[1].written, 3);
+	cr_expect_eq(recorder.accounts[1].sum.written, 3);
 }
 
 Test(recorder, only_the_first_bytes_of_a_frame_if_they_are_wanted)
@@ -65,9 +65,9 @@ Test(recorder, a_count_ends_the_recording_and_leaves_the_rest_in_the_ring)
 	recorder.options.count = 5;
 	cr_expect_eq(recorded_run(NULL), 0);
 	cr_expect_str_eq(files[0].packets, "0:0 1:0 0:1 1:1 0:2");
-	cr_expect_eq(files[0].accounts[0].lag, 7);
-	cr_expect_eq(files[0].accounts[1].lag, 8);
-	cr_expect_eq(recorder.accounts[1].lag, 8);
+	cr_expect_eq(files[0].accounts[0].sum.lag, 7);
+	cr_expect_eq(files[0].accounts[1].sum.lag, 8);
+	cr_expect_eq(recorder.accounts[1].sum.lag, 8);
 	cr_expect_eq(files[0].accounts[0].until.sequence, 3);
 	cr_expect_eq(files[0].accounts[1].until.sequence, 2);
 	expect_complete(0, 0, 3);
@@ -92,7 +92,7 @@ Test(recorder, what_was_published_when_the_recording_ends_is_recorded)
 	expect_complete(0, 0, 40);
 	expect_complete(0, 1, 40);
 	cr_expect_eq(strncmp(files[0].packets, "0:0 1:0 0:1 1:1 0:2", 19), 0, "%s", files[0].packets);
-	cr_expect_eq(files[0].accounts[0].lag + files[0].accounts[1].lag, 0);
+	cr_expect_eq(files[0].accounts[0].sum.lag + files[0].accounts[1].sum.lag, 0);
 }
 
 static void publish_always(unsigned call)
@@ -116,8 +116,8 @@ Test(recorder, rows_in_error_at_the_end_are_rows_too)
 	recorded_script = publish_errors_always;
 	cr_expect_eq(recorded_run(NULL), 0);
 	cr_expect_eq(recorder.n_packets, 0);
-	cr_expect_eq(recorder.accounts[0].errored + recorder.accounts[0].lag, rings[0].ring.head);
-	cr_expect_leq(recorder.accounts[0].errored, 78, "%lu", recorder.accounts[0].errored);
+	cr_expect_eq(recorder.accounts[0].sum.errored + recorder.accounts[0].sum.lag, rings[0].ring.head);
+	cr_expect_leq(recorder.accounts[0].sum.errored, 78, "%lu", recorder.accounts[0].sum.errored);
 }
 
 Test(recorder, what_comes_after_the_end_is_left)
@@ -125,7 +125,7 @@ Test(recorder, what_comes_after_the_end_is_left)
 	recorded_prepare(1, false);
 	recorded_script = publish_always;
 	cr_expect_eq(recorded_run(NULL), 0);
-	cr_expect_eq(recorder.n_packets + recorder.accounts[0].lag, rings[0].ring.head);
+	cr_expect_eq(recorder.n_packets + recorder.accounts[0].sum.lag, rings[0].ring.head);
 	cr_expect_lt(recorder.n_packets, 8, "the ring never was empty");
 	expect_complete(0, 0, recorder.n_packets);
 }
@@ -171,11 +171,11 @@ Test(recorder, rows_in_error_are_counted_and_named)
 	cr_expect_str_eq(files[0].packets, "0:0 0:1 0:5+3");
 	cr_expect_str_eq(files[0].comments,
 	                 "packets lost (errored): the network card could not write them\nlosses {\"errored\":3}");
-	cr_expect_eq(files[0].accounts[0].errored, 5);
-	cr_expect_eq(files[0].accounts[0].written, 3);
+	cr_expect_eq(files[0].accounts[0].sum.errored, 5);
+	cr_expect_eq(files[0].accounts[0].sum.written, 3);
 	cr_expect_eq(files[0].accounts[0].until.sequence, 8);
 	cr_expect_eq(files[0].accounts[0].verdict, IBVCAP_VERDICT_INCOMPLETE);
-	cr_expect_eq(recorder.accounts[0].errored, 5);
+	cr_expect_eq(recorder.accounts[0].sum.errored, 5);
 	cr_expect_eq(files[0].values[0][PCAPNG_STATISTIC_RECEIVED], 8);
 	cr_expect_eq(files[0].values[0][PCAPNG_STATISTIC_DROPPED], 5);
 	cr_expect_eq(files[0].values[0][PCAPNG_STATISTIC_DELIVERED], 3);
@@ -204,15 +204,15 @@ Test(recorder, rows_that_were_recycled_are_skipped)
 	recorded_prepare(1, false);
 	recorded_script = overflow;
 	cr_expect_eq(recorded_run(NULL), 0);
-	cr_expect_gt(account->skipped, 0);
-	cr_expect_eq(account->disk_wait, 0);
-	cr_expect_eq(account->written + account->skipped, 1010);
+	cr_expect_gt(account->sum.skipped, 0);
+	cr_expect_eq(account->sum.disk_wait, 0);
+	cr_expect_eq(account->sum.written + account->sum.skipped, 1010);
 	cr_expect_eq(account->verdict, IBVCAP_VERDICT_INCOMPLETE);
-	snprintf(text, sizeof(text), "%lu packets lost (skipped): the recorder was too slow", account->skipped);
+	snprintf(text, sizeof(text), "%lu packets lost (skipped): the recorder was too slow", account->sum.skipped);
 	cr_expect(strstr(files[0].comments, text), "%s", files[0].comments);
-	snprintf(text, sizeof(text), "0:9 0:%lu+%lu ", account->skipped + 10, account->skipped);
+	snprintf(text, sizeof(text), "0:9 0:%lu+%lu ", account->sum.skipped + 10, account->sum.skipped);
 	cr_expect(strstr(files[0].packets, text), "%s: %s", text, files[0].packets);
-	cr_expect_eq(files[0].values[0][PCAPNG_STATISTIC_OS_DROPPED], account->skipped);
+	cr_expect_eq(files[0].values[0][PCAPNG_STATISTIC_OS_DROPPED], account->sum.skipped);
 }
 
 static void lose_at_the_end(unsigned call)
@@ -230,14 +230,14 @@ Test(recorder, a_loss_of_the_card_that_no_packet_follows_is_counted)
 	recorded_prepare(1, false);
 	recorded_script = lose_at_the_end;
 	cr_expect_eq(recorded_run(NULL), 0);
-	cr_expect_eq(files[0].accounts[0].no_buffer, 4);
+	cr_expect_eq(files[0].accounts[0].sum.no_buffer, 4);
 	cr_expect_eq(files[0].accounts[0].no_buffer_least, 4);
 	cr_expect_eq(files[0].accounts[0].no_buffer_most, 4);
 	cr_expect_eq(files[0].accounts[0].verdict, IBVCAP_VERDICT_INCOMPLETE);
 	cr_expect(strstr(files[0].closing, "Incomplete: 4 packets are missing.\n"), "%s", files[0].closing);
 	cr_expect(strstr(files[0].closing, "After the last packet: s0: 4 packets lost (no_buffer)"), "%s",
 	          files[0].closing);
-	cr_expect_eq(recorder.accounts[0].no_buffer, 4);
+	cr_expect_eq(recorder.accounts[0].sum.no_buffer, 4);
 }
 
 static uint64_t lost_at_sleep;
@@ -261,7 +261,7 @@ Test(recorder, the_recording_ends_behind_a_loss_that_may_have_been_before_its_en
 	recorded_sleep = settle_a_loss;
 	lost_at_sleep = 3;
 	cr_expect_eq(recorded_run(NULL), 0);
-	cr_expect_eq(files[0].accounts[0].no_buffer, 3);
+	cr_expect_eq(files[0].accounts[0].sum.no_buffer, 3);
 	cr_expect_eq(files[0].accounts[0].no_buffer_least, 3);
 	cr_expect_eq(files[0].accounts[0].unknown, 0);
 	cr_expect_eq(files[0].accounts[0].verdict, IBVCAP_VERDICT_INCOMPLETE);

@@ -108,7 +108,7 @@ Test(recorder_disk, a_compressed_file_has_no_index)
 	recorded_script = rows_and_seconds;
 	cr_expect_eq(recorded_run(NULL), 0);
 	cr_expect_str_eq(files[0].packets, "0:0 0:1 0:2 0:3 0:4 0:5");
-	cr_expect_eq(files[0].accounts[0].written, 6);
+	cr_expect_eq(files[0].accounts[0].sum.written, 6);
 	cr_expect_not(has_file("a.pcapng.index"));
 }
 
@@ -161,10 +161,10 @@ Test(recorder_disk, a_full_disk_ends_the_recording_and_the_file_says_so)
 	cr_expect(strstr(files[0].closing, "the recording ended because the file could not be written: No space left"),
 	          "%s", files[0].closing);
 	cr_expect(strstr(files[0].closing, "Incomplete: "), "%s", files[0].closing);
-	cr_expect_eq(files[0].accounts[0].written, 2);
-	cr_expect_eq(files[0].accounts[0].unwritten, recorder.n_packets - 2);
-	cr_expect_eq(recorder.accounts[0].unwritten, recorder.n_packets - 2);
-	cr_expect_eq(recorder.accounts[0].written, 2);
+	cr_expect_eq(files[0].accounts[0].sum.written, 2);
+	cr_expect_eq(files[0].accounts[0].sum.unwritten, recorder.n_packets - 2);
+	cr_expect_eq(recorder.accounts[0].sum.unwritten, recorder.n_packets - 2);
+	cr_expect_eq(recorder.accounts[0].sum.written, 2);
 	cr_expect_eq(recorder.accounts[0].verdict, IBVCAP_VERDICT_INCOMPLETE);
 	cr_expect_eq(files[0].values[0][PCAPNG_STATISTIC_OS_DROPPED], recorder.n_packets - 2);
 }
@@ -189,7 +189,7 @@ Test(recorder_disk, a_file_ends_although_the_disk_limit_leaves_no_room_for_packe
 	          said);
 	cr_assert_eq(n_files, 1);
 	cr_expect_str_eq(files[0].packets, "0:0 0:1");
-	cr_expect_eq(files[0].accounts[0].unwritten, recorder.n_packets - 2);
+	cr_expect_eq(files[0].accounts[0].sum.unwritten, recorder.n_packets - 2);
 }
 
 Test(recorder_disk, a_broken_disk_is_told_without_a_hint)

@@ -50,9 +50,9 @@ Test(recorder_files, a_file_ends_after_so_many_packets)
 	cr_expect_str_eq(files[1].name, "_00002_20261122080003.pcapng", "the time of its first packet");
 	cr_expect_str_eq(files[2].name, "_00003_20261122080006.pcapng");
 	cr_expect_eq(files[1].accounts[0].from.sequence, 3);
-	cr_expect_eq(files[1].accounts[0].written, 3);
-	cr_expect_eq(files[2].accounts[0].written, 1);
-	cr_expect_eq(recorder.accounts[0].written, 7);
+	cr_expect_eq(files[1].accounts[0].sum.written, 3);
+	cr_expect_eq(files[2].accounts[0].sum.written, 1);
+	cr_expect_eq(recorder.accounts[0].sum.written, 7);
 	cr_expect_eq(recorder.accounts[0].file, 0);
 }
 
@@ -68,7 +68,7 @@ Test(recorder_files, a_file_ends_before_it_is_too_long)
 	cr_expect_eq(recorded_run(NULL), 0);
 	cr_assert_eq(n_files, 5);
 	for (unsigned i = 0; i < n_files; i++)
-		cr_expect_eq(files[i].accounts[0].written, 4);
+		cr_expect_eq(files[i].accounts[0].sum.written, 4);
 	snprintf(path, sizeof(path), "%s/a%s", recorded_folder, files[0].name);
 	cr_assert_eq(stat(path, &status), 0);
 	cr_expect_gt(status.st_size, 1200, "with the blocks at its end");
@@ -231,13 +231,13 @@ Test(recorder_files, each_flow_of_a_stream_has_its_file)
 	cr_expect_str_eq(seven->packets, "0:0 0:1 0:4+1");
 	cr_expect(strstr(seven->head, "only flow 7") && strstr(seven->head, "s/1"), "%s", seven->head);
 	cr_expect_eq(seven->accounts[0].flow, 7);
-	cr_expect_eq(seven->accounts[0].written, 3);
-	cr_expect_eq(seven->accounts[0].other_files, 1);
-	cr_expect_eq(seven->accounts[0].errored, 1);
-	cr_expect_eq(seven->accounts[1].other_files, 1);
+	cr_expect_eq(seven->accounts[0].sum.written, 3);
+	cr_expect_eq(seven->accounts[0].sum.other_files, 1);
+	cr_expect_eq(seven->accounts[0].sum.errored, 1);
+	cr_expect_eq(seven->accounts[1].sum.other_files, 1);
 	cr_expect_eq(seven->values[0][PCAPNG_STATISTIC_FILTER_ACCEPTED], 4);
-	cr_expect_eq(zero->accounts[0].other_files, 3);
-	cr_expect_eq(three->accounts[1].written, 1);
+	cr_expect_eq(zero->accounts[0].sum.other_files, 3);
+	cr_expect_eq(three->accounts[1].sum.written, 1);
 	cr_expect_eq(three->accounts[1].n_queues, 2);
 	cr_expect_eq(three->accounts[0].until.sequence, 5);
 }
@@ -254,11 +254,11 @@ Test(recorder_files, flows_of_each_stream_are_its_own)
 	cr_expect_str_eq(file_named("_s0-7.")->packets, "0:0 0:1 0:4+1");
 	cr_expect_str_eq(file_named("_s1-0.")->packets, "");
 	cr_expect_str_eq(file_named("_s1-3.")->packets, "0:2+2");
-	cr_expect_eq(file_named("_s1-3.")->accounts[0].errored, 2);
-	cr_expect_eq(file_named("_s1-0.")->accounts[0].errored, 2);
-	cr_expect_eq(file_named("_s0-0.")->accounts[0].errored, 1);
+	cr_expect_eq(file_named("_s1-3.")->accounts[0].sum.errored, 2);
+	cr_expect_eq(file_named("_s1-0.")->accounts[0].sum.errored, 2);
+	cr_expect_eq(file_named("_s0-0.")->accounts[0].sum.errored, 1);
 	cr_expect_str_eq(file_named("_s1-3.")->accounts[0].stream, "s1");
-	cr_expect_eq(file_named("_s1-3.")->accounts[0].unwritten, 0);
+	cr_expect_eq(file_named("_s1-3.")->accounts[0].sum.unwritten, 0);
 }
 
 /* ---- losses and files ---------------------------------------------------------------------------- */
@@ -287,9 +287,9 @@ Test(recorder_files, a_loss_is_in_the_file_that_it_was_in)
 	recorded_script = lose_between_files;
 	cr_expect_eq(recorded_run(NULL), 0);
 	cr_assert_eq(n_files, 2);
-	cr_expect_eq(files[0].accounts[0].no_buffer + files[1].accounts[0].no_buffer, 6);
-	cr_expect_eq(files[0].accounts[0].no_buffer, 6, "it was counted before the second file began");
-	cr_expect_eq(recorder.accounts[0].no_buffer, 6);
+	cr_expect_eq(files[0].accounts[0].sum.no_buffer + files[1].accounts[0].sum.no_buffer, 6);
+	cr_expect_eq(files[0].accounts[0].sum.no_buffer, 6, "it was counted before the second file began");
+	cr_expect_eq(recorder.accounts[0].sum.no_buffer, 6);
 	cr_expect_eq(recorder.accounts[0].verdict, IBVCAP_VERDICT_INCOMPLETE);
 }
 
@@ -314,7 +314,7 @@ Test(recorder_files, a_file_begins_when_the_one_before_is_settled)
 	cr_assert_eq(n_files, 2);
 	cr_expect_eq(files[0].accounts[0].verdict, IBVCAP_VERDICT_COMPLETE);
 	cr_expect_eq(files[0].accounts[0].no_buffer_most, 0);
-	cr_expect_eq(files[1].accounts[0].no_buffer, 6);
+	cr_expect_eq(files[1].accounts[0].sum.no_buffer, 6);
 	cr_expect_eq(files[1].accounts[0].no_buffer_least, 6, "%lu", files[1].accounts[0].no_buffer_least);
 	cr_expect_eq(files[1].accounts[0].unknown, 0);
 }

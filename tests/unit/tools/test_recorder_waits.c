@@ -86,7 +86,7 @@ Test(recorder_waits, the_recorder_sleeps_as_long_as_packets_are_few)
 	recorded_prepare(1, false);
 	recorded_script = look_how_it_waits;
 	cr_expect_eq(recorded_run(NULL), 0);
-	cr_expect_eq(recorder.accounts[0].written, 40);
+	cr_expect_eq(recorder.accounts[0].sum.written, 40);
 }
 
 static char pipe_path[80];
@@ -147,12 +147,12 @@ Test(recorder_waits, while_the_disk_takes_nothing_the_ring_is_the_last_buffer)
 	recorded_read();
 	cr_expect(recorder.waited_ns > 0 && recorder.waited_ns < 10 * TIME_SECOND_NS);
 	cr_assert_eq(n_files, 1);
-	cr_expect_eq(files[0].accounts[0].written, account->written);
-	cr_expect_eq(files[0].accounts[0].disk_wait, account->disk_wait);
+	cr_expect_eq(files[0].accounts[0].sum.written, account->sum.written);
+	cr_expect_eq(files[0].accounts[0].sum.disk_wait, account->sum.disk_wait);
 	cr_expect(strstr(files[0].comments, "packets lost (disk_wait): the disk did not take the data, and"), "%s",
 	          files[0].comments);
-	cr_expect_gt(account->disk_wait, 0);
-	cr_expect_eq(account->skipped, 0);
-	cr_expect_eq(account->disk_wait + account->written, n_published);
+	cr_expect_gt(account->sum.disk_wait, 0);
+	cr_expect_eq(account->sum.skipped, 0);
+	cr_expect_eq(account->sum.disk_wait + account->sum.written, n_published);
 	cr_expect_eq(account->verdict, IBVCAP_VERDICT_INCOMPLETE);
 }
