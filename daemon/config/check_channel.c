@@ -69,12 +69,6 @@ int config_check_channel(const struct config_reader *reader, const config_settin
 	const struct config_destination *ipv6 = find_destination_of_family(channel, AF_INET6);
 	int r;
 
-	if (channel->loopback)
-		return config_reader_failure(
-			reader, config_reader_find(setting, "loopback"),
-			"loopback = true: a device hands back what it sends to the groups of all channels or of none, "
-			"and not to the kernel's sockets: accepted is false; programs of this machine get it by a "
-			"stream on another port of the same switch");
 	if (channel->udp_checksum == CONFIG_UDP_CHECKSUM_ZERO && ipv6)
 		return config_reader_failure(
 			reader, config_reader_find(setting, "udp_checksum"),

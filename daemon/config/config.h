@@ -193,7 +193,6 @@ struct config_channel {
 	int32_t vlan; /* 1..4094, and unicast destinations have a next_hop_mac; or -1: no tag */
 	uint8_t dscp;
 	uint8_t ttl;           /* 0: see config_ttl() */
-	bool loopback;         /* always false, because no device supports it */
 	uint32_t payload_size; /* bytes of a slot: 1..65507; checked against the MTU at start */
 	uint32_t send_queue_slots;
 	uint32_t arena_slots;    /* of each sender; a power of two */

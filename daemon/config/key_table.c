@@ -387,8 +387,6 @@ static const struct key channel[] = {
          .help = "differentiated services code point"},
 	{"ttl", KEY_INTEGER, CHANNEL(ttl), .number = 0, .min = 0, .max = 255,
          .help = "time to live, or hop limit; 0: 1 for groups, 64 for hosts"},
-	{"loopback", KEY_BOOLEAN, CHANNEL(loopback), .number = false,
-         .help = "programs of this machine receive packets sent to a group, too; no device supports true"},
 	{"payload_size", KEY_INTEGER, CHANNEL(payload_size), .required = true, .min = 1, .max = 65507,
          .help = "bytes of a slot: the largest UDP payload; the MTU must allow it"},
 	{"send_queue_slots", KEY_INTEGER, CHANNEL(send_queue_slots), .number = 1024, .min = 64, .max = 32768,

@@ -103,7 +103,6 @@ static const struct every_key_sample samples[] = {
 	{&channel_keys, "vlan", "4094", "0"},
 	{&channel_keys, "dscp", "63", "64"},
 	{&channel_keys, "ttl", "255", "256"},
-	{&channel_keys, "loopback", "false", "true"},
 	{&channel_keys, "payload_size", "65507", "65508"},
 	{&channel_keys, "send_queue_slots", "32768", "63"},
 	{&channel_keys, "arena_slots", "64", "100"},

@@ -133,12 +133,6 @@ Test(channel, the_source_is_one_address_of_the_destinations_family)
 	               "test.conf:2: ", "of another family than the destination at test.conf:3");
 }
 
-Test(channel, nothing_comes_back_and_what_helps_is_said)
-{
-	expect_refused(load_with("loopback = true;", "239.0.0.1", ""), "test.conf:2: ",
-	               "accepted is false; programs of this machine get it by a stream on another port");
-}
-
 Test(channel, a_device_paces_to_a_limit)
 {
 	struct config *config;
