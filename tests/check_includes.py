@@ -88,6 +88,7 @@ MAY_INCLUDE = {
     "tools/reconfigure": [API, "tools/common"],
     "tools/record": [API, "lib/status", "tools/common", "tools/recording", "tools/status", "daemon/base/time.h"],
     "tools/inspect": [API, "lib/status", "tools/capture", "tools/common", "tools/json", "tools/recording"],
+    "tools/exporter": [API, "tools/common", "tools/status", "daemon/base/fd.h", "daemon/base/time.h"],
     # The program: its subcommands' entries. No other room includes it.
     "tools/ibvcap": [API, "tools/common", "tools/inspect", "tools/receive", "tools/reconfigure", "tools/record",
                      "tools/recording/packet_filter.h", "tools/send", "tools/status", "daemon/base/fd.h",
@@ -123,7 +124,9 @@ FOREIGN = {
     "pcap/": ["tools/capture/capture.c", "tools/recording/packet_filter.c"],
     "systemd/sd-journal.h": ["daemon/base"],
     "systemd/sd-event.h": ["daemon/base", "daemon/state", "daemon/control", "daemon/net"],
-    "systemd/sd-daemon.h": ["daemon", "daemon/process", "daemon/state", "daemon/reload", "tools/record"],
+    "systemd/sd-daemon.h": ["daemon", "daemon/process", "daemon/state", "daemon/reload", "tools/record",
+                            "tools/exporter/exporter.c"],
+    "microhttpd.h": ["tools/exporter/server.c"],
     "sys/capability.h": ["daemon", "daemon/priv", "daemon/process", "daemon/memory", "daemon/backend/verbs",
                          "daemon/backend/choice", "tools/doctor"],
     "sys/inotify.h": ["daemon/control"],

@@ -14,7 +14,7 @@ import pytest
 
 import conftest
 
-NAMES = ["ibvcapd", "ibvcap-tools", "libibvcap0", "libibvcap-dev", "python3-ibvcap", "softhca"]
+NAMES = ["ibvcapd", "ibvcap-tools", "libibvcap0", "libibvcap-dev", "python3-ibvcap", "softhca", "ibvcap-metrics"]
 
 
 def build():

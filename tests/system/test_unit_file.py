@@ -19,7 +19,7 @@ def run(*command):
 @pytest.fixture
 def units(tmp_path):
     """A copy with programs that are there, since verify looks for them."""
-    for name in ("ibvcapd.service", "ibvcapd.socket", "ibvcap-record@.service"):
+    for name in ("ibvcapd.service", "ibvcapd.socket", "ibvcap-record@.service", "ibvcap-metrics.service"):
         text = (UNITS / name).read_text()
         for program in ("/usr/sbin/ibvcapd", "/usr/bin/ibvcap "):
             text = text.replace(program, "/bin/true ")
@@ -27,7 +27,8 @@ def units(tmp_path):
     return tmp_path
 
 
-@pytest.mark.parametrize("name", ["ibvcapd.service", "ibvcapd.socket", "ibvcap-record@lidar.service"])
+@pytest.mark.parametrize("name", ["ibvcapd.service", "ibvcapd.socket", "ibvcap-record@lidar.service",
+                                  "ibvcap-metrics.service"])
 def test_the_unit_is_sound(units, name):
     if "@" in name:
         shutil.copy(units / "ibvcap-record@.service", units / name)
@@ -51,6 +52,15 @@ def test_exposure_of_the_recorder(units):
     """It reads shared memory, and writes files."""
     done = run("systemd-analyze", "security", "--offline=true", "--threshold=15", units / "ibvcap-record@.service")
     assert done.returncode == 0, done.stdout
+
+
+def test_exposure_of_the_metrics(units):
+    """They are served to the network, of this machine alone."""
+    done = run("systemd-analyze", "security", "--offline=true", "--threshold=15", units / "ibvcap-metrics.service")
+    assert done.returncode == 0, done.stdout
+    open_ways = [line for line in done.stdout.splitlines() if line.startswith("✗")]
+    assert [line for line in open_ways if "CAP_" in line or "AF_PACKET" in line] == []
+    assert "only localhost entries" in done.stdout
 
 
 def test_the_recorders_example_has_the_values_of_its_unit():
@@ -81,6 +91,7 @@ def test_the_example_reserves_hugepages(tmp_path):
 
 
 @pytest.mark.parametrize("name,groups", [("systemd/ibvcapd.sysusers", {"ibvcap", "ibvcap-tx", "ibvcap-record"}),
+                                         ("systemd/ibvcap-metrics.sysusers", {"ibvcap-observer"}),
                                          ("contrib/ibv_launch.sysusers", {"ibvlaunch"})])
 def test_users_and_groups(tmp_path, name, groups):
     (tmp_path / "etc").mkdir()

@@ -22,4 +22,7 @@ int cmd_stream(int argc, char **argv);
 int cmd_top(int argc, char **argv);
 int cmd_why(int argc, char **argv);
 
+/** Run a program beside this one, or of libexec. Returns, with an exit code, only if that fails. */
+int run_program(const char *program, const char *package, char **argv);
+
 #endif

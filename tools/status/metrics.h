@@ -16,6 +16,7 @@ enum metrics_format {
 
 struct metrics_options {
 	const char *socket;
+	const char *listen; /* NULL: print once */
 	bool openmetrics;
 };
 

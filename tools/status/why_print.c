@@ -7,6 +7,7 @@
 #include "tools/common/user_name.h"
 #include "tools/status/status_view.h"
 #include "tools/status/why.h"
+#include "tools/status/why_json.h"
 #include "tools/status/why_look.h"
 
 #include <inttypes.h>
@@ -16,40 +17,6 @@
 #include <string.h>
 
 #define SCHEMA_VERSION 1
-
-static const char *const why_level_names[] = {[WHY_OK] = "ok", [WHY_NOTE] = "note", [WHY_LOSS] = "loss"};
-
-/* ---- JSON ---------------------------------------------------------------------------------------- */
-
-static json_t *why_line_to_json(const struct why_line *line)
-{
-	json_t *object = json_pack("{s:s, s:s, s:s, s:I, s:s, s:s?}", "place", line->place, "level",
-	                           why_level_names[line->level], "term", line->term, "value", (json_int_t)line->value,
-	                           "cause", line->cause, "remedy", line->remedy);
-
-	if (line->consumer)
-		json_object_set_new(object, "pid", json_integer(line->consumer->pid));
-	if (line->last)
-		json_object_set_new(object, "last",
-		                    json_pack("{s:I, s:I, s:I}", "packets", (json_int_t)line->last, "from_ns",
-		                              (json_int_t)line->from_ns, "to_ns", (json_int_t)line->to_ns));
-	return object;
-}
-
-static json_t *why_report_to_json(const struct why_facts *facts, const struct why_report *report,
-                                  const struct why_look *look)
-{
-	json_t *lines = json_array(), *object;
-
-	for (uint32_t i = 0; i < report->n_lines; i++)
-		json_array_append_new(lines, why_line_to_json(&report->lines[i]));
-	object = json_pack("{s:s, s:I, s:s, s:s, s:s, s:o}", "stream", facts->stream->name, "queue",
-	                   (json_int_t)facts->stream->queue, "interface", facts->stream->interface, "backend",
-	                   facts->stream->backend, "state", facts->stream->state, "lines", lines);
-	if (look)
-		json_object_set_new(object, "look", why_look_to_json(look));
-	return object;
-}
 
 /* ---- for people ---------------------------------------------------------------------------------- */
 
@@ -130,52 +97,26 @@ static void print_explained(const struct status_view *view, const struct why_fac
 
 /* ---- the command --------------------------------------------------------------------------------- */
 
-static const struct ibvcap_status_interface *find_why_interface(const struct status_view *view,
-                                                                const struct ibvcap_status_stream *stream)
-{
-	for (int i = 0; i < view->n_interfaces; i++)
-		if (strcmp(view->interfaces[i].interface, stream->interface) == 0 &&
-		    strcmp(view->interfaces[i].backend, stream->backend) == 0)
-			return &view->interfaces[i];
-	return NULL;
-}
-
-/* A stream with several queues is explained by their sum. */
-static struct ibvcap_status_stream take_sum(const struct status_view *view, const struct ibvcap_status_stream *queue,
-                                            struct stream_sum *sum)
-{
-	struct ibvcap_status_stream stream = *queue;
-	struct counters counters = stream_sum_of(view, queue, sum);
-
-	stream.counters = counters.at;
-	stream.n_counters = counters.n;
-	return stream;
-}
-
 /* Explain the stream, or the two of that name, of which one ends. Returns their number. */
 static int explain_streams(const struct status_view *view, const char *stream, bool as_json, struct why_report *report)
 {
-	struct why_facts facts = {.consumers = view->consumers, .n_consumers = (uint32_t)view->n_consumers};
-	struct ibvcap_status_stream whole;
+	struct why_stream one;
 	json_t *queues = json_array();
-	struct stream_sum sum;
 	struct why_look *look;
 	int n_found = 0;
 
 	for (int i = 0; i < view->n_streams; i++) {
 		if (strcmp(view->streams[i].name, stream) != 0 || view->streams[i].queue != 0)
 			continue;
-		whole = take_sum(view, &view->streams[i], &sum);
-		facts.stream = &whole;
-		facts.interface = find_why_interface(view, &view->streams[i]);
-		facts.lacks_group = flow_view_lacks_group(view, facts.stream);
-		why_explain(&facts, report);
-		look = counters_value(COUNTERS_OF(&whole), "matched") == 0 ? why_look_new(view, &whole, whole.interface)
-		                                                           : NULL;
+		why_stream_init(&one, view, &view->streams[i]);
+		why_explain(&one.facts, report);
+		look = counters_value(COUNTERS_OF(&one.whole), "matched") == 0
+		               ? why_look_new(view, &one.whole, one.whole.interface)
+		               : NULL;
 		if (as_json)
-			json_array_append_new(queues, why_report_to_json(&facts, report, look));
+			json_array_append_new(queues, why_report_to_json(&one.facts, report, look));
 		else
-			print_explained(view, &facts, report, look);
+			print_explained(view, &one.facts, report, look);
 		free(look);
 		n_found++;
 	}

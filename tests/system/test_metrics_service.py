@@ -1,0 +1,277 @@
+# SPDX-License-Identifier: Apache-2.0
+"""ibvcap metrics --listen: the same metrics by HTTP, whatever happens to the daemon and whoever connects."""
+import contextlib
+import http.client
+import json
+import os
+import pathlib
+import random
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import time
+import urllib.request
+
+import pytest
+
+import conftest
+from test_metrics import families, needs_promtool, samples
+from test_status import busy  # noqa: F401  # a fixture
+from test_tools import IBVCAP, ibvcap
+
+CONTRIB = conftest.ROOT / "contrib"
+RULES = CONTRIB / "prometheus/ibvcap.rules.yml"
+DASHBOARD = CONTRIB / "grafana/ibvcap.json"
+
+PROGRAM = conftest.BUILD / "tools/ibvcap-metrics"
+
+pytestmark = pytest.mark.skipif(not PROGRAM.exists(), reason="built without libmicrohttpd-dev")
+
+
+def free_port():
+    with socket.create_server(("127.0.0.1", 0)) as one:
+        return one.getsockname()[1]
+
+
+class Service:
+    """`ibvcap metrics --listen` as an unprivileged user."""
+
+    def __init__(self, socket_path):
+        self.port = free_port()
+        conftest.reachable(PROGRAM)  # beside the copy of ibvcap
+        self.process = subprocess.Popen(conftest.as_nobody(IBVCAP, "metrics", "--listen", f"127.0.0.1:{self.port}",
+                                                           "--socket", socket_path))
+        conftest.wait_until(self.answers, 20, "the service")
+
+    def answers(self):
+        assert self.process.poll() is None
+        with contextlib.suppress(ConnectionRefusedError):
+            return self.connect(timeout=5) is not None
+        return False
+
+    def connect(self, timeout=20):
+        return socket.create_connection(("127.0.0.1", self.port), timeout=timeout)
+
+    def get(self, path="/metrics", method="GET", **headers):
+        """(status, headers, body)"""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=20)
+        try:
+            connection.request(method, path, headers={name.replace("_", "-"): text for name, text in headers.items()})
+            answer = connection.getresponse()
+            return answer.status, answer.headers, answer.read().decode()
+        finally:
+            connection.close()
+
+    def metrics(self):
+        return samples(self.get()[2])
+
+    def is_up(self):
+        return self.metrics()["ibvcap_up"][()]
+
+    def wait_for(self, is_up):
+        """Within 5 s, and each scrape on the way is answered at once."""
+        end = time.monotonic() + 5
+        while True:
+            begun = time.monotonic()
+            now = self.is_up()
+            assert time.monotonic() - begun < 1
+            if now == is_up:
+                return
+            assert time.monotonic() < end, f"ibvcap_up is {now}"
+            time.sleep(0.1)
+
+    def memory_bytes(self):
+        text = (pathlib.Path("/proc") / str(self.process.pid) / "status").read_text()
+        return int(re.search(r"VmRSS:\s+(\d+)", text)[1]) << 10
+
+
+@pytest.fixture
+def serve():
+    yield from conftest.started_by(Service)
+
+
+@pytest.fixture
+def served(busy, serve):  # noqa: F811
+    return serve(busy.socket_path)
+
+
+def is_settled(name):
+    return not re.search("batches|empty_polls|clock_error|_age_|kicks|wakes", name)
+
+
+def test_it_serves_the_metrics_in_the_format_that_is_asked_for(busy, served):  # noqa: F811
+    for accept, option, kind in (("text/plain", [], "text/plain; version=0.0.4"),
+                                 ("application/openmetrics-text;version=1.0.0", ["--openmetrics"],
+                                  "application/openmetrics-text; version=1.0.0")):
+        status, headers, body = served.get(Accept=accept)
+        expected = ibvcap("metrics", "--socket", busy.socket_path, *option).stdout
+        assert (status, headers["Content-Type"]) == (200, f"{kind}; charset=utf-8")
+        assert families(body) == families(expected)
+        now, then = samples(body), samples(expected)
+        # It is another user, whom the configuration lets see the stream, but no interface.
+        assert {name: value for name, value in now.items() if is_settled(name)}.items() <= then.items()
+        assert now["ibvcap_stream_published_packets_total"] == {(("stream", "lidar"), ("queue", "0")): 9}
+
+
+def test_what_is_no_page_of_it_is_refused(served):
+    for path in ("/../etc/passwd", "/%2e%2e/etc/passwd", "//metrics", "/metrics/", "/metrics%00", "/./metrics",
+                 "/x?/metrics"):
+        assert served.get(path)[0] in (400, 404), path
+    for method in ("POST", "PUT", "DELETE", "OPTIONS", "TRACE"):
+        assert served.get("/metrics", method)[0] == 405
+    status, headers, body = served.get("/metrics", "HEAD")
+    assert (status, body) == (200, "") and int(headers["Content-Length"]) > 1000
+
+
+def test_a_wrong_address_is_refused():
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        for address, why in (("9988", "not ADDRESS:PORT"), ("localhost:9988", "not ADDRESS:PORT"),
+                             (f"127.0.0.1:{taken.getsockname()[1]}", "Address already in use")):
+            done = ibvcap("metrics", "--listen", address, "--socket", "/nonexistent")
+            assert done.returncode == 69 and f"ibvcap metrics: --listen {address}: {why}" in done.stderr
+
+
+def test_a_daemon_that_hangs_ends_and_comes_again_is_seen_within_5_s(start_daemon, wire, serve):
+    one = start_daemon([conftest.stream(wire)]).wait_ready()
+    service = serve(one.socket_path)
+    service.wait_for(1)
+    pid = one.pid()
+    os.kill(pid, signal.SIGSTOP)
+    service.wait_for(0)
+    said = json.loads(service.get("/status.json")[2])
+    assert not said["up"] and said["age_s"] > 1 and "no answer in time" in said["trouble"]
+    assert "ibvcap_stream_published_packets_total" not in service.metrics(), "nothing old is shown as new"
+    os.kill(pid, signal.SIGCONT)
+    service.wait_for(1)
+    one.kill()
+    service.wait_for(0)
+    start_daemon([conftest.stream(wire)], name="ibvcapd0").wait_ready()
+    service.wait_for(1)
+    service.process.terminate()
+    assert service.process.wait(10) == 0
+
+
+# ---- whoever connects ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.skipif(not os.environ.get("IBVCAP_ALL"), reason="takes 6 s: scripts/test --all")
+def test_a_thousand_connections_without_a_request_are_ended(served):
+    """Also those that send a byte now and then: libmicrohttpd's timeout begins anew with each."""
+    idle, begun = [served.connect() for _ in range(1000)], time.monotonic()
+    trickle = idle[0]
+    try:
+        with pytest.raises((BrokenPipeError, ConnectionResetError)):
+            while time.monotonic() - begun < 10:
+                trickle.send(b"G")
+                time.sleep(0.2)
+        assert served.is_up() == 1
+        assert time.monotonic() - begun < 15
+        assert served.memory_bytes() < 64 << 20
+    finally:
+        for one in idle:
+            one.close()
+
+
+def test_no_request_takes_memory_or_ends_the_service(served):
+    chance = random.Random(27)
+    requests = [b"GET /metrics HTTP/1.1\r\nHost: x\r\nX: " + b"a" * (1 << 20) + b"\r\n\r\n",
+                b"GET /" + b"a" * (1 << 20) + b" HTTP/1.1\r\n\r\n",
+                b"POST /metrics HTTP/1.1\r\nHost: x\r\nContent-Length: 99999999999999999999\r\n\r\n",
+                b"POST /metrics HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nffffffffffffffff\r\n" + b"a" * 4096,
+                b"GET /metrics HTTP/1.1\r\n" + b"A: b\r\n" * 10000 + b"\r\n",
+                b"\0" * 4096, b"\r\n" * 4096, b"GET\t/metrics\x0bHTTP/9.9\r\n\r\n"]
+    valid = b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nAccept: application/openmetrics-text\r\n\r\n"
+    for _ in range(200):
+        broken = bytearray(valid)
+        for _ in range(chance.randrange(1, 8)):
+            broken[chance.randrange(len(broken))] = chance.randrange(256)
+        requests.append(bytes(broken[:chance.randrange(len(broken) + 1)]))
+    opened = []
+    for request in requests:
+        opened.append(served.connect())
+        with contextlib.suppress(OSError):
+            opened[-1].sendall(request)
+            opened[-1].shutdown(socket.SHUT_WR)
+    for one in opened:
+        with one, contextlib.suppress(ConnectionError):
+            while one.recv(65536):
+                pass
+    assert served.process.poll() is None and served.is_up() == 1
+    assert served.memory_bytes() < 64 << 20
+    assert len(os.listdir(f"/proc/{served.process.pid}/fd")) < 30
+
+
+def test_the_daemon_is_asked_once_a_second_however_many_ask(served):
+    # Each answer of the daemon is one body, which has its age.
+    begun, bodies = time.monotonic(), {served.get("/status.json")[2] for _ in range(200)}
+    assert len(bodies) <= 2 + (time.monotonic() - begun)
+
+
+# ---- Prometheus and Grafana ----------------------------------------------------------------------------------------
+
+# Families without a panel, and why.
+NO_PANEL = {
+    "set by the configuration": {
+        "ibvcap_stream_n_queues", "ibvcap_stream_slot_bytes", "ibvcap_stream_n_blocks",
+        "ibvcap_stream_receive_queue_slots", "ibvcap_stream_page_bytes", "ibvcap_channel_slot_bytes",
+        "ibvcap_channel_burst_bytes", "ibvcap_channel_arena_slots", "ibvcap_channel_page_bytes",
+        "ibvcap_channel_send_queue_slots", "ibvcap_channel_n_destinations", "ibvcap_channel_max_senders"},
+    "counted for the channel alone": {
+        "ibvcap_sender_batches_total", "ibvcap_sender_queue_resets_total", "ibvcap_sender_wakes_total",
+        "ibvcap_sender_bad_senders_total", "ibvcap_sender_senders"},
+}
+
+
+def test_each_metric_has_a_panel_or_a_reason_and_each_panel_a_metric():
+    known = families(ibvcap("metrics", "--socket", "/nonexistent").stdout)
+    panels = json.loads(DASHBOARD.read_text())["panels"]
+    shown = [set(re.findall(r"ibvcap_\w+", target["expr"])) for panel in panels for target in panel["targets"]]
+    assert all(shown), "each target shows a metric"
+    without = set().union(*NO_PANEL.values())
+    assert set().union(*shown) == known - without and without <= known
+    assert set(re.findall(r"ibvcap_\w+", " ".join(re.findall(r"expr:([^#]*?)(?:for|labels):", RULES.read_text())))) \
+        <= known
+
+
+@needs_promtool
+def test_the_rules_are_right():
+    done = subprocess.run(["promtool", "check", "rules", RULES], capture_output=True, text=True, check=False)
+    assert done.returncode == 0 and f"{RULES.read_text().count('- alert:')} rules found" in done.stdout, done.stderr
+
+
+@pytest.mark.skipif(not shutil.which("prometheus"), reason="there is no prometheus: apt install prometheus")
+def test_prometheus_scrapes_it(served, tmp):
+    port = free_port()
+    (tmp / "prometheus.yml").write_text(
+        "global: {scrape_interval: 500ms, evaluation_interval: 500ms}\n"
+        f"rule_files: [{RULES}]\n"
+        f"scrape_configs: [{{job_name: ibvcap, static_configs: [{{targets: ['127.0.0.1:{served.port}']}}]}}]\n")
+    with open(tmp / "prometheus.log", "wb") as log:
+        process = subprocess.Popen(["prometheus", f"--config.file={tmp}/prometheus.yml",
+                                    f"--storage.tsdb.path={tmp}/data", f"--web.listen-address=127.0.0.1:{port}"],
+                                   stdout=log, stderr=log)
+
+    def ask(query):
+        with contextlib.suppress(OSError):
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}/api/v1/{query}", timeout=5) as answer:
+                return json.load(answer)["data"]
+        return {}
+
+    def value(name):
+        results = ask(f"query?query={name}").get("result", [])
+        return float(results[0]["value"][1]) if results else None
+
+    try:
+        conftest.wait_until(lambda: value("ibvcap_stream_published_packets_total") == 9, 20,
+                            lambda: (tmp / "prometheus.log").read_text())
+        assert value("up") == 1
+        (found,) = ask("metadata?metric=ibvcap_stream_published_packets")["ibvcap_stream_published_packets"]
+        assert (found["type"], found["unit"]) == ("counter", "packets"), "it scraped OpenMetrics"
+        conftest.wait_until(lambda: all(rule["health"] == "ok" for rule in ask("rules")["groups"][0]["rules"]), 20,
+                            lambda: ask("rules"))
+        assert [alert for alert in ask("alerts")["alerts"] if alert["state"] == "firing"] == []
+    finally:
+        process.kill()
+        process.wait()

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Asks the daemon with a deadline, so that a daemon that hangs is a metric and not a service that hangs. */
+#include "tools/exporter/watch.h"
+
+#include "daemon/base/time.h"
+#include "tools/status/why_json.h"
+
+#define ANSWER_MS 2000
+
+void watch_init(struct watch *watch, const char *socket)
+{
+	*watch = (struct watch){.socket = socket, .answered_ns = time_monotonic_ns(), .trouble = "not asked yet"};
+	pthread_mutex_init(&watch->lock, NULL);
+}
+
+void watch_ask(struct watch *watch)
+{
+	struct status_view new;
+	const int r = status_view_ask(&new, watch->socket, ANSWER_MS);
+	const uint64_t now_ns = time_monotonic_ns();
+
+	pthread_mutex_lock(&watch->lock);
+	watch->asked++;
+	status_view_deinit(&watch->view.before);
+	if (r == 0) {
+		watch->view = (struct top_view){.now = new, .before = watch->view.now};
+		if (watch->view.before.status)
+			watch->view.interval_ns = now_ns - watch->answered_ns;
+		watch->answered_ns = now_ns;
+	} else {
+		status_view_deinit(&watch->view.now);
+		snprintf(watch->trouble, sizeof(watch->trouble), "%s", ibvcap_error_text());
+	}
+	pthread_mutex_unlock(&watch->lock);
+}
+
+struct metrics_health watch_health(const struct watch *watch)
+{
+	return (struct metrics_health){.is_up = watch->view.now.status != NULL,
+	                               .age_ns = time_monotonic_ns() - watch->answered_ns};
+}
+
+json_t *watch_to_json(const struct watch *watch)
+{
+	const struct metrics_health health = watch_health(watch);
+	json_t *all = health.is_up ? top_to_json(&watch->view) : json_object();
+
+	json_object_set_new(all, "up", json_boolean(health.is_up));
+	json_object_set_new(all, "age_s", json_real((double)health.age_ns / 1e9));
+	json_object_set_new(all, "trouble", health.is_up ? json_null() : json_string(watch->trouble));
+	json_object_set_new(all, "why", why_to_json(&watch->view.now));
+	return all;
+}

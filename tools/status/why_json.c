@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * What why_explain() makes of the streams of a status, as JSON. A stream with several queues is explained by their sum.
+ */
+#include "tools/status/why_json.h"
+
+#include "tools/status/why_look.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+const char *const why_level_names[] = {[WHY_OK] = "ok", [WHY_NOTE] = "note", [WHY_LOSS] = "loss"};
+
+/* ---- JSON ---------------------------------------------------------------------------------------- */
+
+static json_t *why_line_to_json(const struct why_line *line)
+{
+	json_t *object = json_pack("{s:s, s:s, s:s, s:I, s:s, s:s?}", "place", line->place, "level",
+	                           why_level_names[line->level], "term", line->term, "value", (json_int_t)line->value,
+	                           "cause", line->cause, "remedy", line->remedy);
+
+	if (line->consumer)
+		json_object_set_new(object, "pid", json_integer(line->consumer->pid));
+	if (line->last)
+		json_object_set_new(object, "last",
+		                    json_pack("{s:I, s:I, s:I}", "packets", (json_int_t)line->last, "from_ns",
+		                              (json_int_t)line->from_ns, "to_ns", (json_int_t)line->to_ns));
+	return object;
+}
+
+json_t *why_report_to_json(const struct why_facts *facts, const struct why_report *report, const struct why_look *look)
+{
+	json_t *lines = json_array(), *object;
+
+	for (uint32_t i = 0; i < report->n_lines; i++)
+		json_array_append_new(lines, why_line_to_json(&report->lines[i]));
+	object = json_pack("{s:s, s:I, s:s, s:s, s:s, s:o}", "stream", facts->stream->name, "queue",
+	                   (json_int_t)facts->stream->queue, "interface", facts->stream->interface, "backend",
+	                   facts->stream->backend, "state", facts->stream->state, "lines", lines);
+	if (look)
+		json_object_set_new(object, "look", why_look_to_json(look));
+	return object;
+}
+
+static const struct ibvcap_status_interface *find_why_interface(const struct status_view *view,
+                                                                const struct ibvcap_status_stream *stream)
+{
+	for (int i = 0; i < view->n_interfaces; i++)
+		if (strcmp(view->interfaces[i].interface, stream->interface) == 0 &&
+		    strcmp(view->interfaces[i].backend, stream->backend) == 0)
+			return &view->interfaces[i];
+	return NULL;
+}
+
+void why_stream_init(struct why_stream *stream, const struct status_view *view,
+                     const struct ibvcap_status_stream *queue)
+{
+	struct counters counters = stream_sum_of(view, queue, &stream->sum);
+
+	stream->whole = *queue;
+	stream->whole.counters = counters.at;
+	stream->whole.n_counters = counters.n;
+	stream->facts = (struct why_facts){
+		.stream = &stream->whole,
+		.interface = find_why_interface(view, queue),
+		.consumers = view->consumers,
+		.n_consumers = (uint32_t)view->n_consumers,
+		.lacks_group = flow_view_lacks_group(view, &stream->whole),
+	};
+}
+
+json_t *why_to_json(const struct status_view *view)
+{
+	struct why_report *report = malloc(sizeof(*report));
+	json_t *streams = json_array();
+	struct why_stream stream;
+
+	for (int i = 0; report && i < view->n_streams; i++) {
+		if (!stream_sum_is_first(view, i))
+			continue;
+		why_stream_init(&stream, view, &view->streams[i]);
+		why_explain(&stream.facts, report);
+		json_array_append_new(streams, why_report_to_json(&stream.facts, report, NULL));
+	}
+	free(report);
+	return streams;
+}
