@@ -1,0 +1,62 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
+"""live_plot.py STREAM [PICTURE SECONDS]: rate and losses of a stream, and the payload bytes of its newest packet.
+
+In a window, four times a second; with PICTURE, for some seconds and then to that file.
+"""
+import sys
+import time
+
+import matplotlib
+
+if len(sys.argv) > 2:
+    matplotlib.use("Agg")  # without a display
+
+import matplotlib.pyplot as plt
+import numpy as np
+from matplotlib.animation import FuncAnimation
+
+import ibvcap
+
+STEP = 0.25  # seconds
+
+
+class Plot:
+    def __init__(self, receiver):
+        self.receiver, self.times, self.rates, self.losses = receiver, [], [], []
+        self.figure, (self.above, self.below) = plt.subplots(2, figsize=(9, 6), layout="tight")
+        self.begun = time.monotonic()
+
+    def step(self, _frame=None):
+        """Take what comes within a step, and draw."""
+        end, packets, missing, newest = time.monotonic() + STEP, 0, 0, None
+        while (left := end - time.monotonic()) > 0 and (batch := self.receiver.take(left)) is not None:
+            packets += len(batch)
+            missing += batch.gap + batch.lost
+            newest = np.frombuffer(batch[len(batch) - 1], np.uint8).copy()  # an array of the batch would keep it
+        self.times.append(time.monotonic() - self.begun)
+        self.rates.append(packets / STEP)
+        self.losses.append(missing / STEP)
+        self.draw(newest)
+
+    def draw(self, newest):
+        self.above.clear()
+        self.above.plot(self.times[-240:], self.rates[-240:], label="packets/s")
+        self.above.plot(self.times[-240:], self.losses[-240:], "r", label="missing/s")
+        self.above.set(title=self.receiver.info["stream"], xlabel="s")
+        self.above.legend(loc="upper right")
+        if newest is not None:
+            self.below.clear()
+            self.below.plot(newest, lw=0.5)
+            self.below.set(xlabel=f"byte of a payload of {len(newest)}")
+
+
+with ibvcap.open(sys.argv[1]) as stream:
+    plot = Plot(stream)
+    if len(sys.argv) > 2:
+        while time.monotonic() - plot.begun < float(sys.argv[3]):
+            plot.step()
+        plot.figure.savefig(sys.argv[2])
+    else:
+        animation = FuncAnimation(plot.figure, plot.step, interval=1, cache_frame_data=False)
+        plt.show()

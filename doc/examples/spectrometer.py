@@ -1,0 +1,66 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
+"""spectrometer.py SOURCE PICTURE [FRAMES]: power spectra of VDIF frames, over time and their mean, as a picture.
+
+SOURCE is a recording or a stream with one VDIF frame a packet (VDIF 1.1.1, real samples). Of several channels, the
+first.
+"""
+import os
+import sys
+
+import matplotlib
+
+matplotlib.use("Agg")
+import matplotlib.pyplot as plt
+import numpy as np
+
+import ibvcap
+
+LINES = 512  # of a spectrum
+
+
+def numbers(header):
+    """What the header of frames (n, 8 words) says: frames of a second, bits a sample, channels, bytes of header."""
+    first = header[0]
+    return header[:, 1] & 0xffffff, int(first[3] >> 26 & 31) + 1, 1 << int(first[2] >> 24 & 31), \
+        16 if first[0] >> 30 & 1 else 32
+
+
+def spectra(rows, length):
+    """Mean power spectrum of each frame, and the frames' numbers in their second. Rows: uint8 of shape (n, stride)."""
+    frames, bits, channels, at = numbers(rows[:, :32].copy().view("<u4"))
+    words = rows[:, at:at + (length - at) // 4 * 4].copy().view("<u4")
+    shifts = np.arange(0, 32, bits, dtype=np.uint32)  # the first sample is in the lowest bits
+    samples = (words[:, :, None] >> shifts & (1 << bits) - 1).reshape(len(rows), -1, channels)[:, :, 0]
+    samples = samples.astype(np.float32) - (2 ** bits - 1) / 2
+    blocks = samples[:, :samples.shape[1] // (2 * LINES) * 2 * LINES].reshape(len(rows), -1, 2 * LINES)
+    power = np.abs(np.fft.rfft(blocks * np.hanning(2 * LINES), axis=2)) ** 2
+    return power.mean(axis=1)[:, 1:], frames
+
+
+def receive(source, most):
+    """Spectra of so many frames; NaN where frames are missing."""
+    found, last = [], None
+    for batch in source:
+        rows, meta = np.asarray(batch), np.asarray(batch.meta)
+        lines, frames = spectra(rows, int(meta["length"][0]))
+        for line, number in zip(lines, frames):
+            absent = int(number - last - 1) if last is not None and number > last else 0
+            found += [np.full(LINES, np.nan)] * min(absent, most) + [line]
+            last = number
+        if len(found) >= most:
+            break
+    return np.array(found[:most])
+
+
+name, picture, n = sys.argv[1], sys.argv[2], int(sys.argv[3]) if len(sys.argv) > 3 else 1000
+with ibvcap.open_recording(name) if os.path.exists(name) else ibvcap.open(name, start=ibvcap.OLDEST) as opened:
+    levels = 10 * np.log10(receive(opened, n) + 1e-9)
+figure, (above, below) = plt.subplots(2, figsize=(9, 7), layout="tight", height_ratios=[1, 2])
+above.plot(np.nanmean(levels, axis=0), lw=0.8)
+above.set(title=f"{os.path.basename(name)}: {len(levels)} frames", ylabel="dB", xlim=(0, LINES))
+below.imshow(levels, aspect="auto", interpolation="nearest", extent=(0, LINES, len(levels), 0))
+below.set(xlabel=f"line of {LINES}", ylabel="frame")
+figure.savefig(picture)
+missing = int(np.isnan(levels[:, 0]).sum())
+print(f"{len(levels) - missing} frames, {missing} missing, peak in line {int(np.nanmean(levels, axis=0).argmax()) + 1}")

@@ -1,0 +1,166 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The programs of doc/examples do what their first lines say. tests/system/test_library.py has those in C."""
+import ast
+import os
+import re
+import signal
+import struct
+import subprocess
+import sys
+
+import dpkt
+import numpy as np
+import pytest
+
+import conftest
+import python_package
+from wires import Net, wait_until
+
+ibvcap = python_package.load()
+EXAMPLES = conftest.ROOT / "doc/examples"
+LIBRARY = conftest.BUILD / "lib/ibvcap"
+N, SIZE = 100, 256
+
+
+def environment(**more):
+    return {**os.environ, "PYTHONPATH": str(python_package.PATH), "LD_LIBRARY_PATH": str(LIBRARY), **more}
+
+
+def run(name, *words, **more):
+    done = subprocess.run([sys.executable, EXAMPLES / name, *map(str, words)], capture_output=True, text=True,
+                          check=False, env=environment(**more))
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def expect_picture(path):
+    """It is as large as it should be, and a good part of it is drawn."""
+    pixels = pytest.importorskip("matplotlib.image").imread(path)
+    assert pixels.shape[0] >= 500 and pixels.shape[1] >= 800
+    assert 0.02 < (pixels[:, :, :3] != 1).any(axis=2).mean() < 0.9
+
+
+# ---- files ---------------------------------------------------------------------------------------------------------
+
+
+def vdif_frames(n, line, bits=2):
+    """Frames of 8000 bytes with noise and a tone in that line of 512; each second has 100 frames."""
+    chance = np.random.default_rng(7)
+    per_frame = 8000 * 8 // bits
+    for number in range(n):
+        at = np.arange(per_frame) + number * per_frame
+        signal_ = chance.normal(size=per_frame) + 0.5 * np.sin(2 * np.pi * at * line / 1024)
+        levels = np.clip(np.round(signal_ + (2 ** bits - 1) / 2), 0, 2 ** bits - 1).astype(np.uint32)
+        words = (levels.reshape(-1, 32 // bits) << np.arange(0, 32, bits, dtype=np.uint32)).sum(axis=1, dtype=np.uint32)
+        header = struct.pack("<4I", number // 100, number % 100, 8032 // 8, (bits - 1) << 26)
+        yield header + bytes(16) + words.tobytes()
+
+
+@pytest.mark.parametrize("bits", [2, 8])
+def test_a_spectrometer_finds_a_tone_and_the_missing_frames(tmp_path, bits):
+    pytest.importorskip("matplotlib")
+    with open(tmp_path / "sky.pcap", "wb") as file:
+        writer = dpkt.pcap.Writer(file)
+        for number, frame in enumerate(vdif_frames(60, 200, bits)):
+            if number not in (20, 21, 22):
+                udp = dpkt.udp.UDP(sport=1, dport=50000, ulen=8 + len(frame), data=frame)
+                ip = dpkt.ip.IP(p=17, src=bytes(4), dst=bytes(4), data=udp, len=28 + len(frame))
+                writer.writepkt(dpkt.ethernet.Ethernet(data=ip), number)
+    said = run("spectrometer.py", tmp_path / "sky.pcap", tmp_path / "sky.png", 60)
+    assert said == "57 frames, 3 missing, peak in line 200\n"
+    expect_picture(tmp_path / "sky.png")
+
+
+def test_a_point_cloud_of_a_lidar(tmp_path):
+    pytest.importorskip("matplotlib")
+    said = run("point_cloud.py", conftest.ROOT / "tests/data/lidar-os0-32.pcap", tmp_path / "cloud.png")
+    packets, points, metres = re.fullmatch(r"(\d+) packets, (\d+) points, median range (.*) m\n", said).groups()
+    assert int(packets) == 64 and int(points) > 20000 and 1 < float(metres) < 50
+    expect_picture(tmp_path / "cloud.png")
+
+
+# ---- streams -------------------------------------------------------------------------------------------------------
+
+
+def payload(i):
+    return bytes([i]) * SIZE
+
+
+def test_programs_that_read_a_stream(daemon, wire, tmp_path):
+    pytest.importorskip("matplotlib")
+    one = daemon([conftest.stream(wire, payload_size=SIZE)])
+    more = {"IBVCAP_SOCKET": str(one.socket_path)}
+    subprocess.run(["c++", "-std=c++20", "-Wall", "-Wextra", "-Werror", "-o", tmp_path / "receive",
+                    EXAMPLES / "receive.cpp", f"-I{conftest.ROOT}/lib/ibvcap/include", f"-L{LIBRARY}", "-libvcap"],
+                   check=True)
+    commands = {"live_plot": [sys.executable, EXAMPLES / "live_plot.py", "lidar", tmp_path / "live.png", "4"],
+                "recorder": [sys.executable, EXAMPLES / "recorder.py", "lidar", tmp_path / "rows", "2"],
+                "watch": [sys.executable, EXAMPLES / "watch.py", "lidar"],
+                "foreign": [sys.executable, EXAMPLES / "foreign.py", "receive", "lidar", str(N)],
+                "cpp": [tmp_path / "receive", "lidar", str(N)]}
+    running = {}
+
+    def start(*names):
+        for name in names:
+            running[name] = subprocess.Popen(commands[name], text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                             env=environment(**more))
+        wait_until(lambda: len(one.status()["consumers"]) == len(running), 30, one.status)
+
+    start("watch", "foreign", "cpp", "live_plot")
+    start("recorder")
+    for i in range(N):
+        wire.send(wire.frame(payload(i), 7502))
+    watched = {}
+    while watched.get("lidar") != N:
+        watched = ast.literal_eval(running["watch"].stdout.readline())
+    assert watched["lidar, missing"] == 0
+    running["watch"].send_signal(signal.SIGINT)
+    said = {name: process.communicate(timeout=60) for name, process in running.items()}
+    assert {name: process.returncode for name, process in running.items() if name != "watch"} == \
+        dict.fromkeys(("live_plot", "recorder", "foreign", "cpp"), 0), said
+    assert said["cpp"][0] == f"sum {SIZE * N * (N - 1) // 2}, 0 missing\n"
+    source = [int(part) for part in wire.tx_address.split(".")]
+    assert said["foreign"][0].splitlines() == [f"{i} {source} {SIZE} {SIZE * i}" for i in range(N)]
+    rows = np.fromfile(tmp_path / "rows", np.uint8).reshape(N, -1)
+    assert (rows[:, :SIZE] == np.arange(N, dtype=np.uint8)[:, None]).all() and said["recorder"][0] == ""
+    meta = np.fromfile(tmp_path / "rows.meta", ibvcap.META)
+    assert (meta["length"] == SIZE).all() and (np.diff(meta["timestamp_ns"].astype(np.int64)) >= 0).all()
+    expect_picture(tmp_path / "live.png")
+
+
+def test_a_foreign_language_sends(start_daemon, wire):
+    one = start_daemon([], channels=[conftest.channel(wire)]).wait_ready()
+    run("foreign.py", "send", "out", "300", IBVCAP_SOCKET=str(one.socket_path))
+    assert one.channel()["completed"] == 300 and one.channel()["submitted"] == 300
+
+
+# ---- verbs ---------------------------------------------------------------------------------------------------------
+
+
+def test_verbs_programs_below_softhca(build, net, wire, tmp_path):
+    programs = {}
+    for source in sorted((EXAMPLES / "verbs").glob("*.c")):
+        programs[source.stem] = tmp_path / source.stem
+        assert len(source.read_text().splitlines()) < 120
+        assert f"cc -o {source.stem} {source.name} -libverbs\n" in source.read_text()
+        subprocess.run(["cc", "-Wall", "-Wextra", "-Werror", "-o", programs[source.stem], source, "-libverbs"],
+                       check=True)
+    assert set(programs) == {"devinfo", "receive", "send"}
+
+    def below(namespace, interface, name, *words):
+        return subprocess.Popen(Net.command(namespace, build.softhca, "-i", interface, "--", programs[name], *words),
+                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+    said = below(net.rx, "rx0", "devinfo").communicate(timeout=30)
+    assert "mlx5_0\n" in said[0] and "port 1: active, Ethernet, MTU 4096" in said[0] and said[1] == ""
+    receiver = below(net.rx, "rx0", "receive", "mlx5_0", "7502", "5")
+    assert receiver.stdout.readline() == "ready\n"
+    wire.send(wire.frame(bytes(10), 7503))  # to another port
+    tx_mac = wire.link(net.tx, wire.tx)["address"]
+    said = below(net.tx, wire.tx, "send", "mlx5_0", tx_mac, wire.mac, wire.tx_address, wire.address, "7502",
+                 "5").communicate(timeout=30)
+    assert said == ("5 frames sent\n", "")
+    lines = receiver.communicate(timeout=30)[0].splitlines()
+    assert lines == [f"106 bytes, payload begins with {i:02x}" for i in range(5)]
+    said = below(net.rx, "rx0", "receive", "mlx5_7", "7502", "5").communicate(timeout=30)
+    assert said[1].startswith("receive: mlx5_7")
