@@ -279,7 +279,7 @@ static void settle_start(struct daemon *daemon)
 	socket_link_make(daemon->config->socket_path);
 	warn_of_private_socket(daemon->config->socket_path);
 	service_tell_ready(daemon);
-	log_message(LOG_INFO, &(struct log_about){.event = LOG_EVENT_READY},
+	log_message(LOG_NOTICE, &(struct log_about){.event = LOG_EVENT_READY},
 	            "ready: %u streams, %u channels, control socket %s", daemon->config->n_streams,
 	            daemon->config->n_channels, daemon->config->socket_path);
 }

@@ -255,6 +255,7 @@ const char *const log_event_ids[LOG_EVENT_N] = {
 	[LOG_EVENT_LINK_UP] = "4a2ca4a570a64b7c9424dfdf35675cd1",
 	[LOG_EVENT_DEVICE] = "f19f3c39931143b0a50dc1d87fbeb7dd",
 	[LOG_EVENT_PACKETS_LOST] = "f695e6ce7806413ca1a0ccb17828f665",
+	[LOG_EVENT_LOSS_ENDED] = "f5d27a59462a41cbb745c3242b40d0d5",
 	[LOG_EVENT_STREAM_ENDED] = "fa587a8669f9420da4c4373f1a7d7adf",
 	[LOG_EVENT_CONSUMER_BAD] = "af66331c83c94e1c81417d6abf48f13b",
 	[LOG_EVENT_CONSUMER_DEMOTED] = "e595737ec7cd439099a08e82712999ba",
@@ -269,7 +270,7 @@ const char *const log_event_ids[LOG_EVENT_N] = {
 	[LOG_EVENT_STUCK] = "29b52fdf2e6648c486191e150772d4fa",
 	[LOG_EVENT_WAKE_BUDGET] = "44bdfbfbc8784ac391aba5b869d4bc0d",
 };
-static_assert(LOG_EVENT_N == 23, "an event needs an id here and a text in systemd/ibvcap.catalog");
+static_assert(LOG_EVENT_N == 24, "an event needs an id here and a text in systemd/ibvcap.catalog");
 
 /* ---- limits ------------------------------------------------------------------------------------- */
 

@@ -43,7 +43,7 @@ static void channel_destination_tell(struct channel_destination *destination, in
 		return;
 	inet_ntop(to->address.family, to->address.address, address, sizeof(address));
 	if (error == 0)
-		log_message(LOG_INFO,
+		log_message(LOG_NOTICE,
 		            &(struct log_about){.event = LOG_EVENT_DESTINATION_FOUND, .channel = channel->config->name},
 		            "channel '%s': destination %s port %u can be sent to", channel->config->name, address,
 		            to->port);

@@ -28,7 +28,7 @@ static void interface_renew_link(struct interface *interface)
 	if (!interface->device_thread) /* at the first reading: interface_open() says it */
 		return;
 	if (up)
-		log_message(LOG_INFO, &(struct log_about){.event = LOG_EVENT_LINK_UP, .interface = interface->name},
+		log_message(LOG_NOTICE, &(struct log_about){.event = LOG_EVENT_LINK_UP, .interface = interface->name},
 		            "interface %s: link is up, its streams capture and its channels send", interface->name);
 	else if (!interface_is_gone(interface))
 		log_message(LOG_WARNING,

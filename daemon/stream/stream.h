@@ -23,11 +23,14 @@ struct stream_flow {
 	struct backend_flow *fragments; /* of its datagrams; NULL: flow has them, or the stream does not reassemble */
 };
 
-/* The losses in the last log line about them. */
-struct told_losses {
-	uint64_t no_buffer;
-	uint64_t errored;
-	uint64_t at_ns; /* CLOCK_MONOTONIC; 0: there was no line yet */
+/* What the log says of losses: where one began, and its end. Times are CLOCK_MONOTONIC. */
+struct loss_watch {
+	struct loss_counts {
+		uint64_t no_buffer;
+		uint64_t errored;
+	} seen, before;    /* at the last look; before the loss that goes on */
+	uint64_t begun_ns; /* 0: no loss goes on */
+	uint64_t grown_ns; /* when packets of it were last seen to be lost */
 };
 
 /* From the flows of one configuration to those of another one, while the stream runs. */
@@ -58,7 +61,7 @@ struct stream {
 	bool oversize_sink;
 	bool reassembles;
 	struct reading matched; /* the flow counters of all queues */
-	struct told_losses told_losses;
+	struct loss_watch loss;
 	struct stream_change change;
 };
 
@@ -134,7 +137,8 @@ void stream_set_clock(struct stream *stream);
 /** Free everything. No worker's thread runs. Any state from {0} on. */
 void stream_deinit(struct stream *stream);
 
-/** Log the losses since the last such line, once a minute at most. The stream runs. */
+/** Log that a loss has begun, or that it has ended: no packet was lost for STREAM_LOSS_END_NS. The stream runs. */
+#define STREAM_LOSS_END_NS (10 * TIME_SECOND_NS)
 void stream_tell_losses(struct stream *stream, uint64_t now_ns);
 /** Log how often the queue was reset and why, likewise. */
 void stream_tell_resets(struct stream_queue *queue, uint64_t now_ns);

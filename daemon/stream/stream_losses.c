@@ -1,39 +1,64 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The log lines about packets that a stream has lost, and about resets of its queue. */
+/*
+ * The log lines about the beginning and the end of a loss of packets of a stream, and about resets of its queue.
+ */
 #include "daemon/base/log.h"
+#include "daemon/base/time.h"
 #include "daemon/stream/stream.h"
 #include "lib/status/counters.h"
 #include "lib/ibvcap/ring.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 
-#define TOLD_AGAIN_NS UINT64_C(60000000000)
+#define TOLD_AGAIN_NS (60 * TIME_SECOND_NS)
 
-void stream_tell_losses(struct stream *stream, uint64_t now_ns)
+static void log_loss(const struct stream *stream, enum log_event event, const char *text)
 {
-	const char *name = stream->config->name;
-	const uint64_t no_buffer = counter_get(&stream->sum.no_buffer);
-	const uint64_t errored = stream_count(stream, IBVCAP_RX_COUNTER_ERRORED);
 	const struct log_counter sums[] = {
-		{stream_counters[IBVCAP_RX_COUNTER_NO_BUFFER].name, no_buffer},
-		{stream_counters[IBVCAP_RX_COUNTER_ERRORED].name, errored},
+		{stream_counters[IBVCAP_RX_COUNTER_NO_BUFFER].name, stream->loss.seen.no_buffer},
+		{stream_counters[IBVCAP_RX_COUNTER_ERRORED].name, stream->loss.seen.errored},
 		{stream_counters[IBVCAP_RX_COUNTER_PUBLISHED].name, stream_count(stream, IBVCAP_RX_COUNTER_PUBLISHED)},
 	};
-	const struct log_about about = {.event = LOG_EVENT_PACKETS_LOST,
-	                                .stream = name,
+	const struct log_about about = {.event = event,
+	                                .stream = stream->config->name,
 	                                .interface = stream->config->interface,
 	                                .counters = sums,
 	                                .n_counters = sizeof(sums) / sizeof(sums[0])};
-	struct told_losses *told = &stream->told_losses;
+	const struct loss_watch *loss = &stream->loss;
 
-	if ((no_buffer <= told->no_buffer && errored <= told->errored) ||
-	    (told->at_ns && now_ns - told->at_ns < TOLD_AGAIN_NS))
-		return;
-	log_message(LOG_WARNING, &about,
-	            "stream '%s': packets were lost: %" PRIu64 " found no free slot (no_buffer, %" PRIu64
-	            " in all), %" PRIu64 " could not be used (errored, %" PRIu64 " in all); what helps: ibvcap why %s",
-	            name, no_buffer - told->no_buffer, no_buffer, errored - told->errored, errored, name);
-	*told = (struct told_losses){.no_buffer = no_buffer, .errored = errored, .at_ns = now_ns};
+	log_message(event == LOG_EVENT_PACKETS_LOST ? LOG_WARNING : LOG_NOTICE, &about,
+	            "stream '%s': %s: %" PRIu64 " packets found no free slot (no_buffer, %" PRIu64 " in all), %" PRIu64
+	            " could not be used (errored, %" PRIu64 " in all); what helps: ibvcap why %s",
+	            stream->config->name, text, loss->seen.no_buffer - loss->before.no_buffer, loss->seen.no_buffer,
+	            loss->seen.errored - loss->before.errored, loss->seen.errored, stream->config->name);
+}
+
+void stream_tell_losses(struct stream *stream, uint64_t now_ns)
+{
+	const struct loss_counts now = {counter_get(&stream->sum.no_buffer),
+	                                stream_count(stream, IBVCAP_RX_COUNTER_ERRORED)};
+	struct loss_watch *loss = &stream->loss;
+	const bool grows = now.no_buffer > loss->seen.no_buffer || now.errored > loss->seen.errored;
+	const bool begins = grows && !loss->begun_ns;
+	char text[96];
+
+	if (begins) {
+		loss->before = loss->seen;
+		loss->begun_ns = now_ns;
+	}
+	if (grows)
+		loss->grown_ns = now_ns;
+	loss->seen = now;
+	if (begins) {
+		log_loss(stream, LOG_EVENT_PACKETS_LOST, "packets are being lost");
+	} else if (loss->begun_ns && now_ns - loss->grown_ns >= STREAM_LOSS_END_NS) {
+		snprintf(text, sizeof(text), "no packet was lost for %u s; in the %" PRIu64 " s before",
+		         (unsigned)(STREAM_LOSS_END_NS / TIME_SECOND_NS),
+		         (loss->grown_ns - loss->begun_ns) / TIME_SECOND_NS + 1);
+		log_loss(stream, LOG_EVENT_LOSS_ENDED, text);
+		loss->begun_ns = 0;
+	}
 }
 
 void stream_tell_resets(struct stream_queue *queue, uint64_t now_ns)

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """systemd has nothing to say against the units, and little to say of what they leave open."""
+import os
 import pathlib
+import re
 import shutil
 import subprocess
 
@@ -19,7 +21,8 @@ def run(*command):
 @pytest.fixture
 def units(tmp_path):
     """A copy with programs that are there, since verify looks for them."""
-    for name in ("ibvcapd.service", "ibvcapd.socket", "ibvcap-record@.service", "ibvcap-metrics.service"):
+    for name in ("ibvcapd.service", "ibvcapd.socket", "ibvcap-record@.service", "ibvcap-metrics.service",
+                 "ibvcap-notify@.service"):
         text = (UNITS / name).read_text()
         for program in ("/usr/sbin/ibvcapd", "/usr/bin/ibvcap "):
             text = text.replace(program, "/bin/true ")
@@ -28,10 +31,10 @@ def units(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["ibvcapd.service", "ibvcapd.socket", "ibvcap-record@lidar.service",
-                                  "ibvcap-metrics.service"])
+                                  "ibvcap-metrics.service", "ibvcap-notify@ibvcapd.service"])
 def test_the_unit_is_sound(units, name):
     if "@" in name:
-        shutil.copy(units / "ibvcap-record@.service", units / name)
+        shutil.copy(units / re.sub("@.*", "@.service", name), units / name)
     done = run("systemd-analyze", "verify", "--man=no", units / name)
     assert (done.returncode, done.stderr) == (0, "")
 
@@ -61,6 +64,20 @@ def test_exposure_of_the_metrics(units):
     open_ways = [line for line in done.stdout.splitlines() if line.startswith("✗")]
     assert [line for line in open_ways if "CAP_" in line or "AF_PACKET" in line] == []
     assert "only localhost entries" in done.stdout
+
+
+def test_the_example_of_a_notice_hands_each_line_on(tmp_path):
+    text = (UNITS / "ibvcap-notify@.service").read_text().replace("\\\n", "")
+    script = re.search(r"^ExecStart=/bin/sh -c '(.*)'$", text, re.M)[1]
+    script = script.replace("%i", "ibvcapd").replace("/etc/ibvcapd/notify", str(tmp_path / "notify"))
+    (tmp_path / "journalctl").write_text('#!/bin/sh\necho "$@" >>calls; echo "a  loss"; echo "\\$(its) end"\n')
+    (tmp_path / "notify").write_text('#!/bin/sh\nprintf "%s\\n" "$@"\n')
+    for program in ("journalctl", "notify"):
+        (tmp_path / program).chmod(0o755)
+    done = subprocess.run(["/bin/sh", "-c", script], capture_output=True, text=True, check=True, cwd=tmp_path,
+                          env={**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"})
+    assert done.stdout.splitlines() == ["ibvcapd", "a  loss", "ibvcapd", "$(its) end"]
+    assert "--priority=notice --unit=ibvcapd" in (tmp_path / "calls").read_text()
 
 
 def test_the_recorders_example_has_the_values_of_its_unit():

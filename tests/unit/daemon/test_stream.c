@@ -421,3 +421,47 @@ Test(stream, groups_are_joined_again_where_their_interface_went_or_their_vlan_ca
 	cr_expect(rejoins(&stream, (struct link_change){.index = 0, .vlan = -1}), "events were dropped");
 	membership_free(stream.membership);
 }
+
+/* ---- what the log says of losses -------------------------------------------------------------------- */
+
+#define LOG_SECOND_NS UINT64_C(1000000000)
+
+/* What is logged when the sum has so many packets lost. */
+static const char *told(struct stream *stream, uint64_t no_buffer, uint64_t at_s)
+{
+	static char text[1024];
+	int ends[2], stderr_before = dup(STDERR_FILENO);
+	ssize_t n;
+
+	cr_assert(pipe(ends) == 0 && dup2(ends[1], STDERR_FILENO) >= 0);
+	counter_set(&stream->sum.no_buffer, no_buffer);
+	stream_tell_losses(stream, at_s * LOG_SECOND_NS);
+	dup2(stderr_before, STDERR_FILENO);
+	close(stderr_before);
+	close(ends[1]);
+	n = read(ends[0], text, sizeof(text) - 1);
+	text[n > 0 ? n : 0] = '\0';
+	close(ends[0]);
+	return text;
+}
+
+Test(losses, the_log_has_the_beginning_and_the_end_of_each)
+{
+	const struct config_stream config = {.name = "lidar", .interface = "eth0"};
+	static struct stream stream;
+
+	stream.config = &config;
+	cr_expect(strcmp(told(&stream, 0, 1), "") == 0);
+	cr_expect(strstr(told(&stream, 5, 2), "stream 'lidar': packets are being lost: 5 packets found no free slot "
+	                                      "(no_buffer, 5 in all)") != NULL);
+	for (uint64_t at_s = 3; at_s < 13; at_s++)
+		cr_expect(strcmp(told(&stream, 5 + at_s, at_s), "") == 0, "it goes on, and is one loss");
+	for (uint64_t at_s = 13; at_s < 22; at_s++)
+		cr_expect(strcmp(told(&stream, 17, at_s), "") == 0, "it may go on");
+	cr_expect(strstr(told(&stream, 17, 22), "stream 'lidar': no packet was lost for 10 s; in the 11 s before: 17 "
+	                                        "packets found no free slot (no_buffer, 17 in all)") != NULL);
+	cr_expect(strcmp(told(&stream, 17, 60), "") == 0);
+	cr_expect(strstr(told(&stream, 18, 61),
+	                 "packets are being lost: 1 packets found no free slot (no_buffer, 18 in "
+	                 "all)") != NULL);
+}
