@@ -82,6 +82,9 @@ static enum ibvcap_placed_kind place_part(struct ibvcap_placer *placer, const st
 	uint32_t row;
 
 	if (!array) {
+		/* A source that is always a little behind the others: the next array waits for it. */
+		if (kind == IBVCAP_PLACED_LATE && placer->run.has_closed && !placer->sources[item->source].run)
+			place_run_learn(placer, item->source, placer->run.closed_end);
 		*(kind == IBVCAP_PLACED_LATE ? &side->late : &side->outside) += n;
 		return kind;
 	}
@@ -100,19 +103,27 @@ static enum ibvcap_placed_kind place_part(struct ibvcap_placer *placer, const st
 	return kind;
 }
 
+/* How many numbers from a position on, of at most n, are of one array, or are all late. */
+static uint32_t count_part(const struct ibvcap_placer *placer, uint64_t position, uint32_t n)
+{
+	const int64_t numbers = placer->rows, rest = (int64_t)position % numbers;
+	const int64_t late = placer->run.has_closed ? place_offset(position, placer->run.closed_end) : 0;
+
+	if (late > 0)
+		n = (uint32_t)u64_min(n, (uint64_t)late);
+	if (placer->reader.sequence.frame_bytes)
+		return n;
+	return (uint32_t)u64_min(n, (uint64_t)(rest < 0 ? -rest : numbers - rest));
+}
+
 /* The packet's number is not far. */
 static enum ibvcap_placed_kind place_at(struct ibvcap_placer *placer, const struct place_item *item, uint64_t position,
                                         struct ibvcap_placed *placed)
 {
-	const bool has_frames = placer->reader.sequence.frame_bytes;
 	enum ibvcap_placed_kind kind = IBVCAP_PLACED_EMPTY, part;
 
 	for (uint32_t i = 0, n; i < item->n; i += n) {
-		int64_t rest = (int64_t)(position + i) % (int64_t)placer->rows;
-
-		n = item->n - i;
-		if (!has_frames)
-			n = u32_min(n, (uint32_t)(rest < 0 ? -rest : (int64_t)placer->rows - rest));
+		n = count_part(placer, position + i, item->n - i);
 		part = place_part(placer, item, position + i, n, placed);
 		if (part < kind)
 			kind = part;

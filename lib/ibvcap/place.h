@@ -59,8 +59,7 @@ struct place_run {
 	uint64_t first;  /* the lowest position that came */
 	uint64_t next;   /* the position after the highest, and its number as the packets have it */
 	uint64_t next_number;
-	uint64_t closed_end;   /* the position after the last closed array */
-	uint64_t closed_frame; /* of that array */
+	uint64_t closed_end; /* the position after the last closed array */
 };
 
 /* A source on a side. */
@@ -150,6 +149,8 @@ void place_arrays_close(struct ibvcap_placer *placer, uint32_t n, enum ibvcap_pl
 void place_run_begin(struct ibvcap_placer *placer, uint64_t number);
 /** False: the number is far from the run's. */
 bool place_run_locate(const struct ibvcap_placer *placer, uint64_t number, uint64_t *position);
+/** The source is expected from this position on, if it was learnt in this run and is not expected yet. */
+void place_run_learn(struct ibvcap_placer *placer, uint32_t source, uint64_t position);
 /** A packet was placed: the run has its numbers, and its source. */
 void place_run_extend(struct ibvcap_placer *placer, uint32_t source, uint64_t position, uint32_t n);
 /** A far packet: was its source restarted, and all others that are active? */

@@ -100,22 +100,30 @@ static uint64_t count_expected(const struct ibvcap_placer *placer, uint64_t from
 	return n;
 }
 
-/* Of an array of fixed size, the run has no number before its first. */
+/* An array of fixed size has no number from before the run, and none that an array before it had. */
 static uint64_t array_first(const struct ibvcap_placer *placer, const struct place_array *array)
 {
+	const struct place_run *run = &placer->run;
+	uint64_t first = array->base;
+
 	if (has_frames(placer))
 		return array->low;
-	return place_offset(array->base, placer->run.first) > 0 ? placer->run.first : array->base;
+	if (place_offset(first, run->first) > 0)
+		first = run->first;
+	return run->has_closed && place_offset(first, run->closed_end) > 0 ? run->closed_end : first;
 }
 
-/* The position after the array's last; at the end of a run, nothing says that more was sent than came. */
-static uint64_t array_end(const struct ibvcap_placer *placer, const struct place_array *array, bool is_run_over)
+/* The position after the array's last. At a deadline or the end of a run, nothing says that more was sent than came. */
+static uint64_t array_end(const struct ibvcap_placer *placer, const struct place_array *array,
+                          enum ibvcap_place_end end)
 {
-	uint64_t end = array->base + placer->rows;
+	const uint64_t whole = array->base + placer->rows;
 
 	if (has_frames(placer))
 		return array->high + 1;
-	return is_run_over && place_offset(placer->run.next, end) > 0 ? placer->run.next : end;
+	if (end == IBVCAP_PLACE_COMPLETE || end == IBVCAP_PLACE_WINDOW)
+		return whole;
+	return place_offset(placer->run.next, whole) > 0 ? placer->run.next : whole;
 }
 
 /* Fill the missing rows, and count who brought the others: n_by[m], numbers that the sides of the bits m brought. */
@@ -171,7 +179,7 @@ static void note_deadlines(struct ibvcap_placer *placer)
 static void array_describe(const struct ibvcap_placer *placer, struct place_array *array, enum ibvcap_place_end end)
 {
 	const uint64_t first = array_first(placer, array);
-	const uint64_t after = array_end(placer, array, end == IBVCAP_PLACE_RESET || end == IBVCAP_PLACE_FLUSH);
+	const uint64_t after = array_end(placer, array, end);
 	const uint64_t at = first - array->base, row_bytes = placer->options.row_bytes;
 
 	array->closed = (struct ibvcap_place_array){
@@ -210,7 +218,6 @@ static void close_oldest(struct ibvcap_placer *placer, enum ibvcap_place_end end
 	             n_by);
 	run->has_closed = true;
 	run->closed_end = first + array->closed.n_numbers;
-	run->closed_frame = array->frame;
 	memmove(&placer->open[0], &placer->open[1], --placer->n_open * sizeof(placer->open[0]));
 	placer->last = NULL;
 	note_deadlines(placer);
@@ -239,8 +246,9 @@ static bool is_complete(const struct ibvcap_placer *placer, struct place_array *
 		return array->n_brought == placer->options.sides * count_expected(placer, array->low, array->high + 1);
 	}
 	if (array->version != placer->version) {
-		array->n_wanted = placer->options.sides *
-		                  count_expected(placer, array_first(placer, array), array_end(placer, array, false));
+		array->n_wanted =
+			placer->options.sides * count_expected(placer, array_first(placer, array),
+		                                               array_end(placer, array, IBVCAP_PLACE_COMPLETE));
 		array->version = placer->version;
 	}
 	return array->n_brought == array->n_wanted;
@@ -295,8 +303,6 @@ static struct place_array *find_fixed(struct ibvcap_placer *placer, const struct
 		at--;
 	if (at > 0 && placer->open[at - 1]->base == base)
 		return placer->open[at - 1];
-	if (placer->run.has_closed && place_offset(placer->run.closed_end, base) < 0)
-		return NULL;
 	return array_begin(placer, item, at, base, position, n);
 }
 
@@ -314,7 +320,6 @@ static bool is_in_frame(const struct ibvcap_placer *placer, const struct place_a
 static struct place_array *find_frame(struct ibvcap_placer *placer, const struct place_item *item, uint64_t position,
                                       uint32_t n, enum ibvcap_placed_kind *kind)
 {
-	const struct place_run *run = &placer->run;
 	uint32_t at = placer->n_open;
 	struct place_array *before, *after, *array = NULL;
 
@@ -326,9 +331,6 @@ static struct place_array *find_frame(struct ibvcap_placer *placer, const struct
 		array = before;
 	else if (after && after->frame == item->frame)
 		array = after;
-	if (!before && run->has_closed &&
-	    (place_offset(run->closed_end, position) < 0 || (!array && run->closed_frame == item->frame)))
-		return NULL;
 	if ((before && before != array && place_offset(position, before->high) >= 0) ||
 	    (after && after != array && place_offset(after->low, position + n - 1) >= 0) ||
 	    (array && !is_in_frame(placer, array, position, n))) {
@@ -344,5 +346,7 @@ struct place_array *place_array_find(struct ibvcap_placer *placer, const struct 
                                      uint32_t n, enum ibvcap_placed_kind *kind)
 {
 	*kind = IBVCAP_PLACED_LATE;
+	if (placer->run.has_closed && place_offset(placer->run.closed_end, position) < 0)
+		return NULL;
 	return has_frames(placer) ? find_frame(placer, item, position, n, kind) : find_fixed(placer, item, position, n);
 }

@@ -29,9 +29,18 @@ bool place_run_locate(const struct ibvcap_placer *placer, uint64_t number, uint6
 	return ahead <= placer->ahead_max || behind <= placer->behind_max;
 }
 
-void place_run_extend(struct ibvcap_placer *placer, uint32_t source, uint64_t position, uint32_t n)
+void place_run_learn(struct ibvcap_placer *placer, uint32_t source, uint64_t position)
 {
 	struct place_source *learnt = &placer->sources[source];
+
+	if (learnt->run && (learnt->run != placer->run.id || place_offset(learnt->first, position) >= 0))
+		return;
+	*learnt = (struct place_source){.run = placer->run.id, .first = position};
+	placer->version++;
+}
+
+void place_run_extend(struct ibvcap_placer *placer, uint32_t source, uint64_t position, uint32_t n)
+{
 	struct place_run *run = &placer->run;
 	const int64_t ahead = place_offset(run->next, position + n);
 
@@ -45,10 +54,7 @@ void place_run_extend(struct ibvcap_placer *placer, uint32_t source, uint64_t po
 		run->first = position;
 		placer->version++;
 	}
-	if (learnt->run == 0 || (learnt->run == run->id && place_offset(learnt->first, position) < 0)) {
-		*learnt = (struct place_source){.run = run->id, .first = position};
-		placer->version++;
-	}
+	place_run_learn(placer, source, position);
 }
 
 bool place_run_is_near(const struct ibvcap_placer *placer, uint64_t a, uint64_t b)

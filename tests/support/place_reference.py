@@ -65,7 +65,6 @@ class Reference:
         self.next = None  # position after the highest; None: no run is begun
         self.first = None
         self.closed_end = None
-        self.closed_frame = None
         self.open = []
         self.closed = []
         self.serial = 0
@@ -78,7 +77,9 @@ class Reference:
     # ---- arrays
 
     def start_of(self, array):
-        return min(array.positions()) if self.o.frames else max(array.base, self.first)
+        if self.o.frames:
+            return min(array.positions())
+        return max(array.base, self.first, array.base if self.closed_end is None else self.closed_end)
 
     def end_of(self, array, is_over=False):
         if self.o.frames:
@@ -97,7 +98,7 @@ class Reference:
 
     def close(self, why):
         array = self.open.pop(0)
-        start, end = self.start_of(array), self.end_of(array, why in (RESET, FLUSH))
+        start, end = self.start_of(array), self.end_of(array, why in (DEADLINE, RESET, FLUSH))
         between = 0 if self.closed_end is None else self.expected(self.closed_end, start)
         expected = self.expected(start, end)
         self.closed.append({
@@ -115,7 +116,7 @@ class Reference:
             counts["expected"] += expected + between
             counts["present"] += sum(side in sides for sides in array.brought.values())
             counts["only"] += sum(sides == {side} for sides in array.brought.values())
-        self.closed_end, self.closed_frame = end, array.frame
+        self.closed_end = end
 
     def is_complete(self):
         array = self.open[0]
@@ -143,21 +144,18 @@ class Reference:
 
     def find(self, packet, position, n):
         """An array, or why there is none."""
+        if self.closed_end is not None and position < self.closed_end:
+            return LATE
         if not self.o.frames:
             base = position // self.o.numbers * self.o.numbers
             for array in self.open:
                 if array.base == base:
                     return array
-            if self.closed_end is not None and base < self.closed_end:
-                return LATE
             at = sum(array.base < base for array in self.open)
             return self.begin(at, base, packet) or LATE
         at = sum(min(array.positions()) <= position for array in self.open)
         around = [self.open[i] for i in (at - 1, at) if 0 <= i < len(self.open)]
         own = next((array for array in around if array.frame == packet.frame), None)
-        if at == 0 and self.closed_end is not None:
-            if position < self.closed_end or (own is None and packet.frame == self.closed_frame):
-                return LATE
         wanted = set(range(position, position + n))
         for array in around:
             if array is not own:
@@ -188,9 +186,13 @@ class Reference:
             n = packet.n - done
             if not self.o.frames:
                 n = min(n, self.o.numbers - at % self.o.numbers)
+            if self.closed_end is not None and at < self.closed_end:
+                n = min(n, self.closed_end - at)
             done += n
             array = self.find(packet, at, n)
             if not isinstance(array, Array):
+                if array == LATE and self.closed_end is not None:
+                    self.begun.setdefault(packet.source, [self.run, self.closed_end])
                 counts["late" if array == LATE else "outside"] += n
                 kinds.append(array)
                 continue

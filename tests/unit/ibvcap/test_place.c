@@ -257,7 +257,10 @@ Test(place, an_array_is_closed_at_its_deadline_with_those_before_it)
 	ibvcap_place_expire(placer, 1198);
 	cr_expect(!has_closed(placer));
 	ibvcap_place_expire(placer, 1199);
-	expect_array(placer, IBVCAP_PLACE_DEADLINE, 8, 4, 2);
+	expect_array(placer, IBVCAP_PLACE_DEADLINE, 8, 3, 2);
+	cr_expect_eq(place_number(placer, 8), IBVCAP_PLACED_LATE);
+	cr_expect_eq(place_number(placer, 11), IBVCAP_PLACED_FIRST, "it was sent later");
+	expect_array(placer, IBVCAP_PLACE_COMPLETE, 11, 1, 1);
 	expect_sums(placer);
 	ibvcap_placer_free(placer);
 }
@@ -353,6 +356,24 @@ Test(place, a_source_learnt_later_is_expected_from_its_first_packet_on)
 	array = take(placer);
 	cr_expect_eq(array.n_expected, 8);
 	cr_expect_eq(array.n_present, 4);
+	expect_sums(placer);
+	ibvcap_placer_free(placer);
+}
+
+Test(place, a_source_that_is_always_behind_the_others_is_waited_for)
+{
+	const struct ibvcap_placer_options options = {.size = sizeof(options), .numbers = 2};
+	struct ibvcap_placer *placer = placer_of(&options);
+
+	place_numbers(placer, 0, 2);
+	for (uint32_t i = 0; i < 2; i++)
+		cr_expect_eq(place(placer, (struct packet){.source = 1, .number = i}).kind, IBVCAP_PLACED_LATE);
+	expect_array(placer, IBVCAP_PLACE_COMPLETE, 0, 2, 2);
+	place_numbers(placer, 2, 4);
+	cr_expect(!has_closed(placer));
+	for (uint32_t i = 2; i < 4; i++)
+		place(placer, (struct packet){.source = 1, .number = i});
+	expect_array(placer, IBVCAP_PLACE_COMPLETE, 2, 2, 4);
 	expect_sums(placer);
 	ibvcap_placer_free(placer);
 }

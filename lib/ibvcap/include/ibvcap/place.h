@@ -26,7 +26,8 @@
  * - of an array, and of all together: expected = present + missing.
  * - of a side: arrived = open + present + duplicate + late + far + outside, and expected = present + missing.
  * Expected are the numbers from the first to the last of a run; of a source that was learnt in that run, from its first
- * packet on. Numbers can be missing between arrays, too: see before.
+ * packet on, or from the first array that is still open if that packet was late. Numbers can be missing between arrays,
+ * too: see before.
  *
  * A placer works in the calling thread and knows no clock but the packets' timestamps. One thread at a time uses it.
  */
@@ -64,12 +65,16 @@ struct ibvcap_placer_options {
 	 * the description has an upper field, else 1024.
 	 */
 	uint32_t numbers;
-	uint32_t row_bytes;   /* of an array's row; longer packets are cut. 0: no payload, only places */
-	uint32_t skip_bytes;  /* of each payload, left out: a header in front of the samples */
-	uint32_t window;      /* arrays open at once: when one more begins, the oldest is closed; 0 = 4, at most 64 */
-	uint32_t sides;       /* 0 = 1, at most IBVCAP_PLACE_SIDES_MAX */
-	uint32_t fill;        /* the byte that missing rows, and the rest of short ones, consist of */
-	uint64_t deadline_ns; /* after an array's first packet it is closed, with the older ones; 0: never */
+	uint32_t row_bytes;  /* of an array's row; longer packets are cut. 0: no payload, only places */
+	uint32_t skip_bytes; /* of each payload, left out: a header in front of the samples */
+	uint32_t window;     /* arrays open at once: when one more begins, the oldest is closed; 0 = 4, at most 64 */
+	uint32_t sides;      /* 0 = 1, at most IBVCAP_PLACE_SIDES_MAX */
+	uint32_t fill;       /* the byte that missing rows, and the rest of short ones, consist of */
+	/*
+	 * So long after an array's first packet it is closed, with the older ones; 0: never. It ends at the highest
+	 * number that came, if the array would have more, and what comes later begins another one.
+	 */
+	uint64_t deadline_ns;
 	uint32_t max_sources; /* learnt as they come, at most 65536; 0 = 16. The packets of others are unlisted */
 	uint32_t n_sources;   /* not 0: these sources and no others, in this order */
 	const struct ibvcap_place_source *sources;
