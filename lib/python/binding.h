@@ -44,7 +44,7 @@ int answer_timeout_of(PyObject *seconds, void *to);
 
 /* ---- view.c: memory of a handle as a buffer ------------------------------------------------------ */
 
-#define VIEW_DIMENSIONS 2
+#define VIEW_DIMENSIONS 3
 
 /* The owner of memory that views show. It counts the buffers of it that Python holds. */
 struct view_owner {
@@ -79,7 +79,7 @@ PyObject *raise_no_buffer(PyObject *exporter, PyObject *arguments, PyObject *key
 
 #define META_FORMAT "T{<Q:timestamp_ns:<H:length:<H:flags:B:header_length:B:flow:<H:wire_length:}"
 
-/* ---- receiver.c, batch.c, sender.c, status.c, tracker.c, recording.c ----------------------------- */
+/* ---- receiver.c, batch.c, sender.c, status.c, tracker.c, recording.c, place.c -------------------- */
 
 /*
  * A handle of libibvcap, which a Receiver and its batches share. It is no object of Python: so a Receiver that keeps
@@ -109,8 +109,10 @@ struct batch {
 	struct batch *next;
 };
 
-extern PyType_Spec receiver_spec, batch_spec, sender_spec, slots_spec, tracker_spec, recording_spec;
-extern PyTypeObject *receiver_type, *batch_type, *sender_type, *slots_type, *tracker_type, *recording_type;
+extern PyType_Spec receiver_spec, batch_spec, sender_spec, slots_spec, tracker_spec, recording_spec, placer_spec,
+	placed_array_spec;
+extern PyTypeObject *receiver_type, *batch_type, *sender_type, *slots_type, *tracker_type, *recording_type,
+	*placer_type, *placed_array_type;
 
 /** A batch of rows that the receiver has acquired. */
 struct batch *batch_new(struct receiver *receiver, const struct ibvcap_rx_batch *rows, uint64_t lost);
@@ -143,5 +145,7 @@ struct member {
 PyObject *members_to_dict(const struct member *members, const void *object);
 
 PyObject *status_to_dict(PyObject *module, PyObject *arguments, PyObject *keywords);
+/** The description of the stream's numbers, struct ibvcap_sequence; all 0: there is none. */
+PyObject *sequence_to_bytes(PyObject *module, PyObject *of);
 
 #endif

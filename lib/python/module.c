@@ -40,6 +40,7 @@ static PyMethodDef functions[] = {
 	{"library_version", library_version, METH_NOARGS,
          "library_version($module)\n--\n\n"
          "Version of libibvcap in use."},
+	{"_sequence", sequence_to_bytes, METH_O, NULL},
 	{NULL, NULL, 0, NULL},
 };
 
@@ -48,9 +49,11 @@ static bool add_types(PyObject *module)
 	const struct {
 		PyTypeObject **type;
 		PyType_Spec *spec;
-	} types[] = {{&view_type, &view_spec},         {&memory_type, &memory_spec},      {&batch_type, &batch_spec},
-	             {&receiver_type, &receiver_spec}, {&sender_type, &sender_spec},      {&slots_type, &slots_spec},
-	             {&tracker_type, &tracker_spec},   {&recording_type, &recording_spec}};
+	} types[] = {{&view_type, &view_spec},       {&memory_type, &memory_spec},
+	             {&batch_type, &batch_spec},     {&receiver_type, &receiver_spec},
+	             {&sender_type, &sender_spec},   {&slots_type, &slots_spec},
+	             {&tracker_type, &tracker_spec}, {&recording_type, &recording_spec},
+	             {&placer_type, &placer_spec},   {&placed_array_type, &placed_array_spec}};
 
 	for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); i++) {
 		*types[i].type = (PyTypeObject *)PyType_FromSpec(types[i].spec);

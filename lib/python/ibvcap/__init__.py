@@ -15,21 +15,23 @@ Threads may share a receiver: one waits, others return batches. A fork()ed child
 """
 import asyncio
 import errno
+import ipaddress
 import json
+import struct
 import subprocess
 
 from ._ibvcap import (ALL_QUEUES, DEMOTED, GAP_UNKNOWN, LOSSLESS, LOSSY, NEWEST, NS_BACK, OLDEST, PACKETS_BACK,
                       PACKET_BAD_CHECKSUM, PACKET_ERROR, PACKET_FRAGMENT, PACKET_IRREGULAR, PACKET_SHORT,
                       PACKET_TRUNCATED, PACKET_UNUSABLE, TAKEN_OVER, Batch, Busy, Disconnected, Ended, Error, NoAccess,
-                      NoDaemon, NotFound, Sender, Slots, TooManyBatches, Tracker, View, _Receiver, _Recording,
-                      library_version, status)
+                      NoDaemon, NotFound, PlacedArray, Sender, Slots, TooManyBatches, Tracker, View, _Placer, _Receiver,
+                      _Recording, _sequence, library_version, status)
 
 __all__ = ["ALL_QUEUES", "Batch", "Busy", "DEMOTED", "Disconnected", "Ended", "Error", "GAP_UNKNOWN", "LOSSLESS",
            "LOSSY", "NEWEST", "NS_BACK", "NoAccess", "NoDaemon", "NotFound", "OLDEST", "PACKETS_BACK",
            "PACKET_BAD_CHECKSUM", "PACKET_ERROR", "PACKET_FRAGMENT", "PACKET_IRREGULAR", "PACKET_SHORT",
-           "PACKET_TRUNCATED", "PACKET_UNUSABLE", "Receiver", "Recording", "Sender", "Slots", "TAKEN_OVER",
-           "TRACKED_KINDS", "TooManyBatches", "Tracker", "View", "library_version", "open", "open_recording",
-           "open_sender", "read", "status", "why"]
+           "PACKET_TRUNCATED", "PACKET_UNUSABLE", "PLACED_KINDS", "PlacedArray", "Placer", "Receiver", "Recording",
+           "Sender", "Slots", "TAKEN_OVER", "TRACKED_KINDS", "TooManyBatches", "Tracker", "View", "library_version",
+           "open", "open_recording", "open_sender", "read", "sequence", "status", "why"]
 
 
 def _wake(future):
@@ -89,6 +91,92 @@ class Recording(_Recording):
         return _copy(lambda most: self.acquire(max=most), n, 0)
 
 
+# struct ibvcap_sequence: name, format, default. The defaults are those of the keys of the configuration.
+_SEQUENCE = (("offset", "H", 0), ("bytes", "B", 0), ("shift", "B", 0), ("bits", "B", 0), ("endian", "B", "big"),
+             ("upper_bytes", "B", 0), ("upper_bits", "B", 0), ("upper_offset", "H", 0), ("count_offset", "H", 0),
+             ("source_offset", "H", 0), ("count_bytes", "B", 0), ("source_bytes", "B", 0), ("source", "B", "flow"),
+             ("frame_bytes", "B", 0), ("frame_offset", "H", 0), ("frame_bits", "B3x", 0), ("step", "I", 1),
+             ("window", "I", 4096), ("modulus", "Q", 0), ("upper_step", "Q", 1), ("jump", "Q", 1 << 20),
+             ("source_mask", "16s", ""))
+_SEQUENCE_FORMAT = "=" + "".join(form for _, form, _ in _SEQUENCE)
+_CHOICES = {"endian": ["big", "little"], "source": ["flow", "port", "address", "none"]}
+_SOURCE_FORMAT = "=16s16sHH4x16s"
+
+
+def sequence(receiver):
+    """Where the packets of a receiver's stream have their number: the keys of `sequence` in ibvcapd.conf(5), as a dict.
+
+    bytes is 0: the configuration does not say.
+    """
+    values = struct.unpack(_SEQUENCE_FORMAT, _sequence(receiver))
+    found = {name: _CHOICES[name][value] if name in _CHOICES else value
+             for (name, _, _), value in zip(_SEQUENCE, values)}
+    found["source_mask"] = found["source_mask"][:found["source_bytes"]].hex()
+    return found
+
+
+def _pack_sequence(keys):
+    unknown = set(keys) - {name for name, _, _ in _SEQUENCE}
+    if unknown:
+        raise ValueError(f"sequence has no key {', '.join(sorted(unknown))}; ibvcapd.conf(5) lists those that it has")
+    values = {name: keys.get(name, default) for name, _, default in _SEQUENCE}
+    for name, choices in _CHOICES.items():
+        values[name] = choices.index(values[name])
+    mask = bytes.fromhex(values["source_mask"])
+    if mask and len(mask) != values["source_bytes"]:
+        raise ValueError(f"source_mask has {len(mask)} bytes: accepted are source_bytes = {values['source_bytes']}")
+    values["source_mask"] = mask or b"\xff" * 16
+    return struct.pack(_SEQUENCE_FORMAT, *values.values())
+
+
+def _pack_address(text):
+    if not text:
+        return bytes(16)
+    address = ipaddress.ip_address(text)
+    return address.packed if address.version == 6 else b"\0" * 10 + b"\xff\xff" + address.packed
+
+
+def _address_text(packed):
+    address = ipaddress.ip_address(packed)
+    return str(address.ipv4_mapped or address) if any(packed) else None
+
+
+class Placer(_Placer):
+    """Puts packets into arrays by their own numbers, whatever was lost, came twice or came in another order.
+
+        placer = ibvcap.Placer(receiver, numbers=1024, row_bytes=8192)
+        for batch in receiver:
+            placer.add(batch)
+            for array in placer:                            # closed arrays, in order
+                samples = np.asarray(array)                 # uint8 of shape (sources, numbers, row_bytes)
+                there = np.asarray(array.present) != 0      # of shape (sources, numbers)
+
+    sequence: where the packets have their number: a Receiver, for what its stream's configuration says, or a dict with
+    the keys of `sequence` in ibvcapd.conf(5). With sides=2, packets of two receivers are merged: add(batch, side).
+    Options that are 0 have the defaults of libibvcap_place(3), which explains each. deadline is in seconds. sources: to
+    list them, dicts with what tells them apart: address, port, destination, destination_port, field (bytes).
+    """
+
+    __slots__ = ()
+
+    def __new__(cls, of, *, numbers=0, row_bytes=0, skip_bytes=0, window=0, sides=1, fill=0, deadline=None,
+                max_sources=0, sources=()):
+        listed = b"".join(struct.pack(_SOURCE_FORMAT, _pack_address(source.get("address")),
+                                      _pack_address(source.get("destination")), source.get("port", 0),
+                                      source.get("destination_port", 0), source.get("field", b""))
+                          for source in sources)
+        return super().__new__(cls, _sequence(of) if isinstance(of, _Receiver) else _pack_sequence(of), listed, numbers,
+                               row_bytes, skip_bytes, window, sides, fill, round((deadline or 0) * 1e9), max_sources)
+
+    @property
+    def sources(self):
+        """What the packets of each source have in common, in the order of the arrays' rows."""
+        return [{"address": _address_text(address), "destination": _address_text(destination), "port": port,
+                 "destination_port": destination_port, "field": field}
+                for address, destination, port, destination_port, field in
+                (struct.unpack(_SOURCE_FORMAT, source) for source in self._sources())]
+
+
 def _copy(acquire, n, stride):
     """The next n packets as arrays of one's own; rows are as long as those of the batch with the longest rows."""
     import numpy  # pylint: disable=import-outside-toplevel
@@ -106,6 +194,7 @@ META = [("timestamp_ns", "<u8"), ("length", "<u2"), ("flags", "<u2"), ("header_l
         ("wire_length", "<u2")]
 
 
+PLACED_KINDS = ["first", "second", "duplicate", "late", "far", "outside", "unread", "unlisted", "empty"]
 TRACKED_KINDS = ["in order", "after loss", "reordered", "repeated", "late", "stray", "restarted", "unread", "untracked"]
 
 
