@@ -107,13 +107,22 @@ static PyObject *raise_of_acquire(const struct receiver *receiver, int error)
 	return error == -ENOBUFS ? raise_error_text(error, text, receiver->n_batches) : raise_error(error);
 }
 
+/* Packets that a call wants. */
+struct amount {
+	uint32_t max;
+	uint32_t min; /* after a slice of a wait fewer will do */
+};
+
+static const struct amount any_amount = {.max = UINT32_MAX, .min = 1};
+
 /* One try of at most WAIT_SLICE_MS. The result of ibvcap_rx_acquire(). */
-static int receiver_try(struct receiver *receiver, struct ibvcap_rx_batch *rows, uint32_t max, int slice_ms)
+static int receiver_try(struct receiver *receiver, struct ibvcap_rx_batch *rows, const struct amount *amount,
+                        int slice_ms)
 {
 	int n;
 
 	Py_BEGIN_ALLOW_THREADS
-	n = ibvcap_rx_acquire(receiver->rx, rows, max, 1, slice_ms);
+	n = ibvcap_rx_acquire(receiver->rx, rows, amount->max, amount->min, slice_ms);
 	Py_END_ALLOW_THREADS
 	if (n > 0)
 		receiver->n_batches++;
@@ -121,14 +130,14 @@ static int receiver_try(struct receiver *receiver, struct ibvcap_rx_batch *rows,
 }
 
 /* One slice of a wait. *batch: a new reference, or NULL. 0: no packet came; negative: an exception. */
-static int receiver_wait_slice(struct receiver *receiver, uint32_t max, int slice_ms, PyObject **batch)
+static int receiver_wait_slice(struct receiver *receiver, const struct amount *amount, int slice_ms, PyObject **batch)
 {
 	struct ibvcap_rx_batch rows = IBVCAP_INIT(struct ibvcap_rx_batch);
 	int n;
 
 	if (!receiver_begin(receiver))
 		return -EINVAL;
-	n = receiver_try(receiver, &rows, max, slice_ms);
+	n = receiver_try(receiver, &rows, amount, slice_ms);
 	if (n > 0) {
 		ibvcap_rx_add_losses(receiver->rx, &rows, &receiver->losses);
 		*batch = (PyObject *)batch_new(receiver, &rows, receiver->losses.before);
@@ -144,13 +153,13 @@ static int receiver_wait_slice(struct receiver *receiver, uint32_t max, int slic
 }
 
 /* A new reference; Py_None: no packet in time; NULL: an exception. */
-static PyObject *receiver_wait(struct receiver *receiver, uint32_t max, int timeout_ms)
+static PyObject *receiver_wait(struct receiver *receiver, const struct amount *amount, int timeout_ms)
 {
 	PyObject *batch = NULL;
 	int n;
 
 	do {
-		n = receiver_wait_slice(receiver, max, wait_slice_ms(&timeout_ms), &batch);
+		n = receiver_wait_slice(receiver, amount, wait_slice_ms(&timeout_ms), &batch);
 		/* Not with the lock, because the handler of a signal may use the receiver. */
 		if (n == 0 && PyErr_CheckSignals() < 0)
 			return NULL;
@@ -162,15 +171,16 @@ static PyObject *receiver_wait(struct receiver *receiver, uint32_t max, int time
 
 static PyObject *receiver_acquire(PyObject *object, PyObject *arguments, PyObject *keywords)
 {
-	static char *names[] = {"max", "timeout", NULL};
+	static char *names[] = {"max", "timeout", "min", NULL};
+	struct amount amount = any_amount;
 	PyObject *timeout = Py_None;
-	uint32_t max = UINT32_MAX;
 	int timeout_ms;
 
-	if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "|O&O:acquire", names, u32_of, &max, &timeout))
+	if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "|O&OO&:acquire", names, u32_of, &amount.max, &timeout,
+	                                 u32_of, &amount.min))
 		return NULL;
 	timeout_ms = timeout_ms_of(timeout);
-	return timeout_ms == -2 ? NULL : receiver_wait(receiver_of(object), max, timeout_ms);
+	return timeout_ms == -2 ? NULL : receiver_wait(receiver_of(object), &amount, timeout_ms);
 }
 
 /* The one before is returned when its views have gone. */
@@ -180,7 +190,7 @@ static PyObject *receiver_take_next(struct receiver *receiver, int timeout_ms)
 
 	if (receiver->newest)
 		batch_return_softly(receiver->newest);
-	batch = receiver_wait(receiver, UINT32_MAX, timeout_ms);
+	batch = receiver_wait(receiver, &any_amount, timeout_ms);
 	receiver->newest = batch == Py_None ? NULL : (struct batch *)batch;
 	return batch;
 }
@@ -290,8 +300,10 @@ static PyObject *receiver_enter(PyObject *object, PyObject *unused)
 
 static PyMethodDef receiver_methods[] = {
 	{"acquire", (PyCFunction)(void (*)(void))receiver_acquire, METH_VARARGS | METH_KEYWORDS,
-         "acquire($self, max=4294967295, timeout=None)\n--\n\n"
-         "The next packets, at most max, as a Batch; None: none came within timeout seconds (None: wait for ever)."},
+         "acquire($self, max=4294967295, timeout=None, min=1)\n--\n\n"
+         "The next packets, at most max, as a Batch; None: none came within timeout seconds (None: wait for ever). "
+         "With\n"
+         "min it waits for so many, but not past 0.1 s or the end of a block: a program wakes less often."},
 	{"take", receiver_take, METH_O,
          "take($self, timeout, /)\n--\n\n"
          "As a step of a loop: the batch of the step before is returned when its last view goes."},

@@ -220,6 +220,17 @@ def test_a_thread_waits_while_others_return_batches(lidar, wire):
     assert found == [payload(i) for i in range(128 - n, 128)]
 
 
+def test_min_waits_for_more_packets_but_not_for_long(one, lidar, wire):
+    send(wire, 0, 3)
+    wait_until(lambda: one.stream()["published"] == 3)
+    begun = time.monotonic()
+    batch = lidar.acquire(min=60, timeout=20)
+    assert len(batch) == 3 and 0.09 < time.monotonic() - begun < 10
+    send(wire, 3, 61)
+    wait_until(lambda: one.stream()["published"] == 64)
+    assert len(lidar.acquire(min=60, timeout=0)) == 61
+
+
 def test_a_signal_ends_a_wait(one):
     code = f"""
 import sys; sys.path.insert(0, {str(PACKAGE)!r})

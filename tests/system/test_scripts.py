@@ -40,7 +40,7 @@ def fake_commands(directory, **scripts):
 
 def test_setup_with_everything_there_says_so_and_installs_nothing(tmp_path):
     environment = fake_commands(tmp_path, apt_get=f"touch {tmp_path}/called")
-    for arguments in ([], ["--test"]):
+    for arguments in ([], ["--plot"], ["--test"]):
         result = run(ROOT / "scripts/setup", *arguments, env=environment)
         assert result.returncode == 0, result.stderr
         assert re.fullmatch(r"setup: all \d+ packages are installed\n", result.stdout)
@@ -64,7 +64,7 @@ def test_setup_asks_for_what_is_missing_only_and_updates_first(tmp_path):
 
 def test_setup_refuses_what_it_does_not_know():
     result = run(ROOT / "scripts/setup", "--tests")
-    assert (result.returncode, result.stderr) == (64, "usage: scripts/setup [--test]\n")
+    assert (result.returncode, result.stderr) == (64, "usage: scripts/setup [--plot | --test]\n")
 
 
 def test_quickstart_and_packages_need_no_package_of_the_tests():
@@ -402,6 +402,13 @@ def quickstart_functions(captures, commands):
     functions = script[:script.index('if [ "$(id -u)" -ne 0 ]')]
     here = functions.replace('cd "$(dirname "${BASH_SOURCE[0]}")/.."', f"cd {ROOT}")
     return run("bash", "-c", here + commands, "quickstart", *captures)
+
+
+def test_the_first_command_of_the_readme_is_one_that_the_tests_run():
+    first = re.search(r"^    (scripts/\S+ .*?)(?:  #.*)?$", (ROOT / "README.md").read_text(), re.M)[1]
+    assert first == "scripts/quickstart --plot street.png"
+    assert first.replace("street", "build/quickstart") in (ROOT / "scripts/test").read_text()
+    assert run(ROOT / "scripts/quickstart", "--plot", "a.png", "lo", "7502").returncode == 64
 
 
 def test_quickstart_makes_wire_rows_and_memory_as_large_as_the_longest_datagram(tmp_path):
