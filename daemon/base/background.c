@@ -66,7 +66,7 @@ static void *background_main(void *context)
 			pthread_mutex_lock(&background->mutex);
 			continue;
 		}
-		job->work(job);
+		job->work(job->context);
 		heartbeat_beat(&background->heartbeat); /* before its allowance ends */
 		pthread_mutex_lock(&background->mutex);
 		STAILQ_INSERT_TAIL(&background->worked, job, link);
@@ -93,7 +93,7 @@ static void background_finish(struct background *background)
 			STAILQ_REMOVE_HEAD(&background->worked, link);
 		pthread_mutex_unlock(&background->mutex);
 		if (job)
-			job->done(job);
+			job->done(job->context);
 	} while (job);
 }
 

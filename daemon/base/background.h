@@ -18,8 +18,9 @@
 /* Embedded in the object that the job is about; in one runner at a time. */
 struct background_job {
 	STAILQ_ENTRY(background_job) link;
-	void (*work)(struct background_job *job); /* in the thread; the object belongs to it until done is called */
-	void (*done)(struct background_job *job); /* from the event loop or background_drain(); may free the object */
+	void (*work)(void *context); /* in the thread; the object belongs to it until done is called */
+	void (*done)(void *context); /* from the event loop or background_drain(); may free the object */
+	void *context;
 	uint64_t allowance_us; /* the watchdog finds the thread stuck if the job takes longer (heartbeat.h) */
 };
 

@@ -4,16 +4,9 @@
 
 #include "daemon/base/time.h"
 
-#include <stddef.h>
-
-static struct reading *reading_of(struct background_job *job)
+static void reading_work(void *context)
 {
-	return (struct reading *)((char *)job - offsetof(struct reading, job));
-}
-
-static void reading_work(struct background_job *job)
-{
-	struct reading *reading = reading_of(job);
+	struct reading *reading = context;
 
 	reading->now.at_ns = time_monotonic_ns();
 	reading->now.at_utc_ns = time_utc_ns();
@@ -28,14 +21,14 @@ static void reading_begin(struct reading *reading)
 		background_add(reading->runner, &reading->job);
 		return;
 	}
-	reading_work(&reading->job);
-	reading->job.done(&reading->job);
+	reading_work(reading);
+	reading->job.done(reading);
 }
 
 /* gone may free the object. */
-static void reading_done(struct background_job *job)
+static void reading_done(void *context)
 {
-	struct reading *reading = reading_of(job);
+	struct reading *reading = context;
 
 	reading->waiting_since_ns = 0;
 	reading->result = reading->now.result;
@@ -58,8 +51,9 @@ static void reading_done(struct background_job *job)
 
 void reading_init(struct reading *reading, int (*read)(void *context, uint64_t *value), void *context)
 {
-	*reading =
-		(struct reading){.read = read, .context = context, .job = {.work = reading_work, .done = reading_done}};
+	*reading = (struct reading){.read = read,
+	                            .context = context,
+	                            .job = {.work = reading_work, .done = reading_done, .context = reading}};
 }
 
 void reading_ask(struct reading *reading)

@@ -64,9 +64,9 @@ static void charge_call(const struct connection *connection, uint64_t since_ns)
 	                  time_monotonic_ns());
 }
 
-static void receive_message(struct background_job *job)
+static void receive_message(void *context)
 {
-	struct connection *connection = (struct connection *)job;
+	struct connection *connection = context;
 	uint64_t start_ns = time_of_clock_ns(CLOCK_THREAD_CPUTIME_ID);
 
 	connection->result = protocol_recv(connection->fd, &connection->message, NULL, NULL);
@@ -100,9 +100,9 @@ static int send_answer(const struct connection *connection, struct answer *answe
 	return 0;
 }
 
-static void send_answers(struct background_job *job)
+static void send_answers(void *context)
 {
-	struct connection *connection = (struct connection *)job;
+	struct connection *connection = context;
 	struct answer *answer;
 
 	connection->result = 0;
@@ -134,13 +134,13 @@ static void drain_socket(const struct connection *connection)
 	}
 }
 
-static void close_socket(struct background_job *job)
+static void close_socket(void *context)
 {
-	struct connection *connection = (struct connection *)job;
+	struct connection *connection = context;
 	struct answer *answer;
 	uint64_t start_ns;
 
-	send_answers(job);
+	send_answers(connection);
 	drain_socket(connection);
 	while ((answer = STAILQ_FIRST(&connection->answers))) {
 		STAILQ_REMOVE_HEAD(&connection->answers, link);
@@ -153,18 +153,19 @@ static void close_socket(struct background_job *job)
 
 /* ---- the control thread ------------------------------------------------------------------------------ */
 
-static void on_connection_job_done(struct background_job *job);
+static void on_connection_job_done(void *context);
 
 static void connection_begin_job(struct connection *connection, enum connection_job doing)
 {
-	static void (*const works[])(struct background_job *) = {[CONNECTION_RECEIVE] = receive_message,
-	                                                         [CONNECTION_SEND] = send_answers,
-	                                                         [CONNECTION_CLOSE] = close_socket};
+	static void (*const works[])(void *) = {[CONNECTION_RECEIVE] = receive_message,
+	                                        [CONNECTION_SEND] = send_answers,
+	                                        [CONNECTION_CLOSE] = close_socket};
 
 	STAILQ_CONCAT(&connection->answers, &connection->pending);
 	connection->doing = doing;
 	connection->job.work = works[doing];
 	connection->job.done = on_connection_job_done;
+	connection->job.context = connection;
 	background_add(connection->user->threads[USER_SOCKETS], &connection->job);
 }
 
@@ -222,9 +223,9 @@ static void take_sent(struct connection *connection)
 	}
 }
 
-static void on_connection_job_done(struct background_job *job)
+static void on_connection_job_done(void *context)
 {
-	struct connection *connection = (struct connection *)job;
+	struct connection *connection = context;
 	enum connection_job did = connection->doing;
 
 	connection->doing = CONNECTION_NO_JOB;

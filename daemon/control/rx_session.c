@@ -34,9 +34,9 @@ struct rx_session_remains {
 	int wake_theirs;
 };
 
-static void free_remains(struct background_job *job)
+static void free_remains(void *context)
 {
-	struct rx_session_remains *remains = (struct rx_session_remains *)job;
+	struct rx_session_remains *remains = context;
 
 	notifier_remove_and_wait(remains->notifier, remains->page);
 	shm_deinit(&remains->state_shm);
@@ -45,9 +45,9 @@ static void free_remains(struct background_job *job)
 	fd_close(&remains->wake_theirs);
 }
 
-static void on_remains_freed(struct background_job *job)
+static void on_remains_freed(void *context)
 {
-	struct rx_session_remains *remains = (struct rx_session_remains *)job;
+	struct rx_session_remains *remains = context;
 
 	notifier_unref(remains->notifier);
 	user_unref(remains->user);
@@ -62,6 +62,7 @@ static struct rx_session_remains *make_remains(struct user *user, struct notifie
 		return NULL;
 	remains->job.work = free_remains;
 	remains->job.done = on_remains_freed;
+	remains->job.context = remains;
 	remains->user = user;
 	user_ref(user);
 	remains->notifier = notifier_ref(notifier);

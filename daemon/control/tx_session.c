@@ -14,7 +14,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,11 +21,6 @@
 #include <unistd.h>
 
 /* ---- the user's thread -------------------------------------------------------------------------------- */
-
-static struct tx_session *tx_session_of_job(struct background_job *job)
-{
-	return (struct tx_session *)((char *)job - offsetof(struct tx_session, job));
-}
 
 /*
  * Each end has its own open file description: a client that changes the flags of its end does not change ours. The
@@ -48,9 +42,9 @@ static int make_socket(struct tx_session *tx)
 static const struct sender no_sender = {
 	.arena = SHM_INIT, .page_shm = SHM_INIT, .state_shm = SHM_INIT, .kick = SENDER_KICK_INIT, .socket = -1};
 
-static void make_sender(struct background_job *job)
+static void make_sender(void *context)
 {
-	struct tx_session *tx = tx_session_of_job(job);
+	struct tx_session *tx = context;
 	int r;
 
 	tx->result = sender_init(&tx->sender, &tx->options, &tx->failure);
@@ -77,9 +71,9 @@ static int seal_memory(struct tx_session *tx)
 	             : 0;
 }
 
-static void seal_sender(struct background_job *job)
+static void seal_sender(void *context)
 {
-	struct tx_session *tx = tx_session_of_job(job);
+	struct tx_session *tx = context;
 	const struct control_channel *channel = tx_session_endpoint(tx)->channel;
 
 	tx->result = seal_memory(tx);
@@ -88,9 +82,9 @@ static void seal_sender(struct background_job *job)
 		                                     &tx->failure);
 }
 
-static void free_sender(struct background_job *job)
+static void free_sender(void *context)
 {
-	struct tx_session *tx = tx_session_of_job(job);
+	struct tx_session *tx = context;
 	const struct control_channel *channel = tx_session_endpoint(tx)->channel;
 
 	notifier_remove_and_wait(tx_session_endpoint(tx)->worker->notifier, tx->sender.page);
@@ -104,16 +98,17 @@ static void free_sender(struct background_job *job)
 
 /* ---- life ------------------------------------------------------------------------------------------ */
 
-static void on_job_done(struct background_job *job);
+static void on_job_done(void *context);
 
 static void begin_job(struct tx_session *tx, enum tx_session_job doing)
 {
-	static void (*const works[])(struct background_job *) = {
+	static void (*const works[])(void *) = {
 		[TX_SESSION_MAKE] = make_sender, [TX_SESSION_SEAL] = seal_sender, [TX_SESSION_BREAK] = free_sender};
 
 	tx->doing = doing;
 	tx->job.work = works[doing];
 	tx->job.done = on_job_done;
+	tx->job.context = tx;
 	tx->job.allowance_us = time_for_memory_us((uint64_t)tx->options.n_slots * tx->options.slot_bytes);
 	background_add(tx->client.user->threads[USER_MEMORY], &tx->job);
 }
@@ -261,9 +256,9 @@ static int take_step(struct tx_session *tx, int (*step)(struct tx_session *tx))
 	return r;
 }
 
-static void on_job_done(struct background_job *job)
+static void on_job_done(void *context)
 {
-	struct tx_session *tx = tx_session_of_job(job);
+	struct tx_session *tx = context;
 	struct session *session = tx->client.session;
 	enum tx_session_job did = tx->doing;
 

@@ -244,22 +244,17 @@ static void neighbours_set_timer(struct neighbours *neighbours)
 	sd_event_source_set_enabled(neighbours->timer, at == UINT64_MAX ? SD_EVENT_OFF : SD_EVENT_ONESHOT);
 }
 
-static struct neighbours *neighbours_of(struct background_job *job)
+static void round_work(void *context)
 {
-	return (struct neighbours *)((char *)job - offsetof(struct neighbours, job));
-}
-
-static void round_work(struct background_job *job)
-{
-	struct neighbours *neighbours = neighbours_of(job);
+	struct neighbours *neighbours = context;
 
 	for (uint32_t i = 0; i < neighbours->n_round; i++)
 		ask_kernel(neighbours->round_requests, &neighbours->round[i].wanted, &neighbours->round[i].answers);
 }
 
-static void round_done(struct background_job *job)
+static void round_done(void *context)
 {
-	struct neighbours *neighbours = neighbours_of(job);
+	struct neighbours *neighbours = context;
 	uint64_t now = neighbours_now_us(neighbours);
 
 	for (uint32_t i = 0; i < neighbours->n_round; i++) {
@@ -404,7 +399,8 @@ int neighbours_new(struct neighbours **neighbours, sd_event *event, struct failu
 		return failure_no_memory(failure);
 	TAILQ_INIT(&n->all);
 	n->event = sd_event_ref(event);
-	n->job = (struct background_job){.work = round_work, .done = round_done, .allowance_us = ROUND_LONG_US};
+	n->job = (struct background_job){
+		.work = round_work, .done = round_done, .context = n, .allowance_us = ROUND_LONG_US};
 	n->probe = (struct neighbour_probe){-1, -1};
 	r = neighbours_open(n);
 	if (r < 0) {

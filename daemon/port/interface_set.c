@@ -10,15 +10,9 @@
 #include "daemon/state/state.h"
 
 #include <errno.h>
-#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
-
-static struct interface_notices *interface_notices_of(struct background_job *job)
-{
-	return (struct interface_notices *)((char *)job - offsetof(struct interface_notices, job));
-}
 
 /* ---- which interface a service has --------------------------------------------------------------- */
 
@@ -173,9 +167,9 @@ static void interface_set_on_link(void *context)
 /* ---- notices ------------------------------------------------------------------------------------- */
 
 /* To find out what a notice is about may take a command, so the device's thread reads them. */
-static void interface_read_notices(struct background_job *job)
+static void interface_read_notices(void *context)
 {
-	struct interface_notices *notices = interface_notices_of(job);
+	struct interface_notices *notices = context;
 	const struct interface *interface = notices->interface;
 	int r = 1;
 
@@ -185,9 +179,9 @@ static void interface_read_notices(struct background_job *job)
 }
 
 /* If nobody listens any more, the interface is about to be closed. */
-static void interface_take_notices(struct background_job *job)
+static void interface_take_notices(void *context)
 {
-	struct interface_notices *notices = interface_notices_of(job);
+	struct interface_notices *notices = context;
 	struct interface *interface = notices->interface;
 
 	for (uint32_t i = 0; i < notices->n && notices->source; i++)
@@ -220,7 +214,8 @@ static int interface_set_watch(struct daemon *daemon, struct interface *interfac
 		return 0;
 	notices->interface = interface;
 	notices->daemon = daemon;
-	notices->job = (struct background_job){.work = interface_read_notices, .done = interface_take_notices};
+	notices->job = (struct background_job){
+		.work = interface_read_notices, .done = interface_take_notices, .context = notices};
 	r = sd_event_add_io(daemon->event, &notices->source, interface->ops->notice_fd(interface->backend), EPOLLIN,
 	                    on_notices, interface);
 	return r < 0 ? r : 0;

@@ -15,7 +15,6 @@
 #include "daemon/stream/stream.h"
 
 #include <errno.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -99,23 +98,18 @@ static void reconfiguration_settle(struct reconfiguration *new)
 
 /* ---- in the background -------------------------------------------------------------------------- */
 
-static struct reconfiguration *reconfiguration_of(struct background_job *job)
+static void prepare_services(void *context)
 {
-	return (struct reconfiguration *)((char *)job - offsetof(struct reconfiguration, job));
-}
-
-static void prepare_services(struct background_job *job)
-{
-	struct reconfiguration *new = reconfiguration_of(job);
+	struct reconfiguration *new = context;
 
 	new->result = preflight_test_seals(new->config, &new->failure);
 	if (new->result == 0)
 		new->result = service_walk(new->daemon, &new->added, SERVICE_PREPARE, SERVICE_PREPARE, &new->failure);
 }
 
-static void on_services_prepared(struct background_job *job)
+static void on_services_prepared(void *context)
 {
-	struct reconfiguration *new = reconfiguration_of(job);
+	struct reconfiguration *new = context;
 	struct daemon *daemon = new->daemon;
 	int r = new->result;
 
@@ -210,6 +204,7 @@ int apply_begin(struct daemon *daemon, struct config *config, apply_done *done, 
 	ring_bytes = service_memory_of(&new->added, true).ring_bytes;
 	new->job = (struct background_job){.work = prepare_services,
 	                                   .done = on_services_prepared,
+	                                   .context = new,
 	                                   .allowance_us = RELOAD_PATIENCE_US + time_for_memory_us(ring_bytes)};
 	/* The manager would take a client that waits for the end of a reload for one that hangs. */
 	sd_notifyf(0, "EXTEND_TIMEOUT_USEC=%llu", (unsigned long long)(time_for_memory_us(ring_bytes) + BESIDES_US));

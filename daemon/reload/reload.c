@@ -16,7 +16,6 @@
 #include "daemon/reload/reload_report.h"
 
 #include <errno.h>
-#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <systemd/sd-daemon.h>
@@ -126,14 +125,9 @@ static void free_reload(struct reload *reload)
 	free(reload);
 }
 
-static struct reload *reload_of(struct background_job *job)
+static void read_config(void *context)
 {
-	return (struct reload *)((char *)job - offsetof(struct reload, job));
-}
-
-static void read_config(struct background_job *job)
-{
-	struct reload *reload = reload_of(job);
+	struct reload *reload = context;
 
 	if (reload->asked.what == PROTOCOL_RECONFIGURE_RELOAD)
 		reload->result = config_load(reload->file, &reload->read, &reload->failure);
@@ -142,9 +136,9 @@ static void read_config(struct background_job *job)
 			config_load_text(reload->asked.name, reload->asked.text, &reload->read, &reload->failure);
 }
 
-static void on_config_read(struct background_job *job)
+static void on_config_read(void *context)
 {
-	struct reload *reload = reload_of(job);
+	struct reload *reload = context;
 	struct daemon *daemon = reload->daemon;
 	struct config *read;
 	int r;
@@ -173,8 +167,10 @@ static int begin_reading(struct daemon *daemon, const struct protocol_reconfigur
 		free(file);
 		return failure_set(failure, EX_OSERR, ENOMEM, "out of memory");
 	}
-	*reload = (struct reload){
-		.daemon = daemon, .job = {.work = read_config, .done = on_config_read}, .asked = *asked, .file = file};
+	*reload = (struct reload){.daemon = daemon,
+	                          .job = {.work = read_config, .done = on_config_read, .context = reload},
+	                          .asked = *asked,
+	                          .file = file};
 	daemon->reload = reload;
 	background_add(daemon->reader, &reload->job);
 	return 0;

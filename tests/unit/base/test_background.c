@@ -9,17 +9,17 @@
 
 static _Atomic bool is_held, has_begun;
 
-static void work(struct background_job *job)
+static void work(void *context)
 {
-	(void)job;
+	(void)context;
 	has_begun = true;
 	while (is_held)
 		usleep(100);
 }
 
-static void done(struct background_job *job)
+static void done(void *context)
 {
-	(void)job;
+	(void)context;
 }
 
 static struct heartbeats list;
@@ -72,10 +72,10 @@ Test(background, it_is_alive_at_rest_and_between_two_pieces_of_work, .timeout = 
 static const struct background_job *order[3];
 static _Atomic unsigned n_worked;
 
-static void work_in_order(struct background_job *job)
+static void work_in_order(void *context)
 {
-	work(job);
-	order[n_worked++] = job;
+	work(context);
+	order[n_worked++] = context;
 }
 
 Test(background, jobs_are_worked_in_the_order_in_which_they_came, .timeout = 60)
@@ -90,6 +90,7 @@ Test(background, jobs_are_worked_in_the_order_in_which_they_came, .timeout = 60)
 	for (int i = 0; i < 3; i++) {
 		jobs[i].work = work_in_order;
 		jobs[i].done = done;
+		jobs[i].context = &jobs[i];
 		background_add(background, &jobs[i]);
 	}
 	is_held = false;
