@@ -21,7 +21,7 @@
 /* The bit of a batch that begins at sequence, in lease slot. */
 static uint64_t *rx_batch_start(struct ibvcap_rx *rx, uint32_t slot, uint64_t sequence, uint64_t *bit)
 {
-	uint64_t index = (uint64_t)slot * rx->slots_per_block + sequence % rx->slots_per_block;
+	uint64_t index = (uint64_t)slot * rx->info.slots_per_block + sequence % rx->info.slots_per_block;
 
 	*bit = UINT64_C(1) << (index % 64);
 	return &rx->batch_starts[index / 64];
@@ -71,7 +71,7 @@ static void rx_skip_to_floor(struct ibvcap_rx *rx)
 {
 	uint64_t floor = consumer_load_floor(rx->ring);
 	uint64_t head = consumer_load_head(rx->ring);
-	uint64_t to = floor > head / rx->slots_per_block ? head : floor * rx->slots_per_block;
+	uint64_t to = floor > head / rx->info.slots_per_block ? head : floor * rx->info.slots_per_block;
 
 	if (to <= rx->next)
 		return;
@@ -85,9 +85,9 @@ static void rx_skip_to_floor(struct ibvcap_rx *rx)
 
 static void rx_hand_out(struct ibvcap_rx *rx, struct ibvcap_rx_batch *batch, uint32_t slot, uint32_t n)
 {
-	uint32_t row = (uint32_t)(rx->next % rx->slots_per_block);
+	uint32_t row = (uint32_t)(rx->next % rx->info.slots_per_block);
 	uint64_t physical = rx->leases[slot].physical;
-	uint64_t first = physical * rx->slots_per_block + row;
+	uint64_t first = physical * rx->info.slots_per_block + row;
 	/* Built in place, since a copy would cost about 10 ns; a caller with an older, smaller struct gets a copy. */
 	struct ibvcap_rx_batch ours, *to = batch->size >= sizeof(ours) ? batch : &ours;
 	uint64_t bit, *word = rx_batch_start(rx, slot, rx->next, &bit);
@@ -97,17 +97,17 @@ static void rx_hand_out(struct ibvcap_rx *rx, struct ibvcap_rx_batch *batch, uin
 	*to = (struct ibvcap_rx_batch){
 		.size = sizeof(*to),
 		.payload = (const uint8_t *)rx->payload.address + physical * rx->block_bytes +
-	                   (uint64_t)row * rx->row_stride,
-		.headers = (const uint8_t *)rx->headers.address + first * rx->header_stride,
+	                   (uint64_t)row * rx->info.row_stride,
+		.headers = (const uint8_t *)rx->headers.address + first * rx->info.header_stride,
 		.meta = rx->meta + first,
 		.sequence = rx->next,
 		.epoch = rx->info.epoch,
 		.gap = rx->gap,
 		.n = n,
-		.stride = rx->row_stride,
-		.header_stride = rx->header_stride,
-		.header_bytes = rx->header_bytes,
-		.application_header_bytes = rx->application_header_bytes,
+		.stride = rx->info.row_stride,
+		.header_stride = rx->info.header_stride,
+		.header_bytes = rx->info.header_bytes,
+		.application_header_bytes = rx->info.application_header_bytes,
 		.lease = slot,
 		.flags = rx->reattach.next_flags | (is_demoted ? IBVCAP_RX_BATCH_FLAG_DEMOTED : 0),
 		.queue = rx->info.queue,
@@ -128,14 +128,14 @@ static void rx_hand_out(struct ibvcap_rx *rx, struct ibvcap_rx_batch *batch, uin
 
 static uint32_t rx_rest_of_block(const struct ibvcap_rx *rx)
 {
-	return rx->slots_per_block - (uint32_t)(rx->next % rx->slots_per_block);
+	return rx->info.slots_per_block - (uint32_t)(rx->next % rx->info.slots_per_block);
 }
 
 /* At most max rows, if there are at least min. Rows handed out; 0: not that many are published; -errno. */
 static int rx_take(struct ibvcap_rx *rx, struct ibvcap_rx_batch *batch, uint32_t max, uint32_t min)
 {
 	for (;;) {
-		uint64_t block = rx->next / rx->slots_per_block;
+		uint64_t block = rx->next / rx->info.slots_per_block;
 		uint32_t slot = rx_find_lease(rx, block);
 		uint64_t head = consumer_load_head(rx->ring);
 		uint32_t most = u32_min(max, rx_rest_of_block(rx));
@@ -256,7 +256,7 @@ int rx_release(struct ibvcap_rx *rx, const struct ibvcap_rx_batch *batch)
 		return rx_refuse_batch(rx->info.stream);
 	lease = &rx->leases[batch->lease];
 	word = rx_batch_start(rx, batch->lease, batch->sequence, &bit);
-	if (lease->n_batches == 0 || lease->block != batch->sequence / rx->slots_per_block || !(*word & bit))
+	if (lease->n_batches == 0 || lease->block != batch->sequence / rx->info.slots_per_block || !(*word & bit))
 		return rx_refuse_batch(rx->info.stream);
 	*word &= ~bit;
 	/* A seq_cst store in either case: reads of the batch stay before it, the load of the connection after it. */
@@ -275,12 +275,13 @@ static size_t rx_copy_row(const struct ibvcap_rx *rx, const struct ibvcap_rx_bat
                           const struct ibvcap_meta *meta, void *buffer, size_t bytes)
 {
 	size_t length = meta->length;
-	uint32_t offset = meta->header_length - (rx->header_bytes - rx->application_header_bytes); /* or huge */
+	uint32_t offset =
+		meta->header_length - (rx->info.header_bytes - rx->info.application_header_bytes); /* or huge */
 
-	if (offset >= rx->slot_bytes)
+	if (offset >= rx->info.slot_bytes)
 		return 0;
-	if (length > rx->slot_bytes - offset)
-		length = rx->slot_bytes - offset;
+	if (length > rx->info.slot_bytes - offset)
+		length = rx->info.slot_bytes - offset;
 	memcpy(buffer, batch->payload + offset, length < bytes ? length : bytes);
 	return length;
 }

@@ -89,12 +89,6 @@ struct ibvcap_rx {
 
 	/* Private copies, checked against the sizes of the mappings. */
 	struct ibvcap_rx_info info;
-	uint32_t slots_per_block;
-	uint32_t slot_bytes;
-	uint32_t row_stride;
-	uint32_t header_stride;
-	uint32_t header_bytes;
-	uint32_t application_header_bytes;
 	uint32_t n_blocks;
 	uint32_t lease_blocks;
 	uint32_t table_mask;

@@ -45,7 +45,7 @@ int rx_handle_new(struct ibvcap_rx **rx, int socket, const int fds[PROTOCOL_FD_N
 	if (r == 0)
 		r = owner_mark_new(&new->owner);
 	if (r == 0) {
-		new->batch_starts = calloc(((size_t) new->lease_blocks *new->slots_per_block + 63) / 64,
+		new->batch_starts = calloc(((size_t) new->lease_blocks *new->info.slots_per_block + 63) / 64,
 		                           sizeof(*new->batch_starts));
 		r = new->batch_starts ? 0 : error_set(-ENOMEM, "out of memory");
 	}

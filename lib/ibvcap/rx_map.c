@@ -31,13 +31,7 @@ static void rx_copy_geometry(struct ibvcap_rx *rx, const struct ibvcap_ring *rin
 {
 	const uint8_t *base = rx->ring_shm.address;
 
-	rx->slots_per_block = ring->slots_per_block;
-	rx->slot_bytes = ring->slot_bytes;
-	rx->row_stride = ring->row_stride;
-	rx->header_stride = ring->header_stride;
-	rx->header_bytes = ring->header_bytes;
 	rx->sequence = ring->sequence;
-	rx->application_header_bytes = ring->application_header_bytes;
 	rx->n_blocks = ring->n_blocks;
 	rx->table_mask = ring->table_entries - 1;
 	rx->block_bytes = ring->block_bytes;
@@ -85,7 +79,7 @@ void rx_map_begin_tap(struct ibvcap_rx *rx, const struct rx_start_position *star
 		.table_mask = rx->table_mask,
 		.meta = rx->meta,
 		.n_blocks = rx->n_blocks,
-		.slots_per_block = rx->slots_per_block,
+		.slots_per_block = rx->info.slots_per_block,
 		.floor = consumer_load_floor(rx->ring),
 		.head = consumer_load_head(rx->ring),
 	};

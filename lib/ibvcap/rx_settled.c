@@ -73,8 +73,8 @@ void rx_settled_begin(struct ibvcap_rx *rx)
 	reattach->last = (struct ibvcap_settled_losses){0};
 	note_before(rx, &none);
 	rx->waiting.head = UINT64_MAX;
-	if (consumer_load_head(rx->ring) > rx->next / rx->slots_per_block * rx->slots_per_block)
-		begin_in_block(rx, rx->next / rx->slots_per_block);
+	if (consumer_load_head(rx->ring) > rx->next / rx->info.slots_per_block * rx->info.slots_per_block)
+		begin_in_block(rx, rx->next / rx->info.slots_per_block);
 	rx_settled_follow(rx);
 }
 

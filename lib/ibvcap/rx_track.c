@@ -25,7 +25,7 @@ static int rx_track_check(const struct ibvcap_rx *rx, const struct ibvcap_rx_bat
 	if (r < 0)
 		return r;
 	if (rx->is_tap || batch->lease >= rx->lease_blocks || rx->leases[batch->lease].n_batches == 0 ||
-	    batch->n > rx->slots_per_block)
+	    batch->n > rx->info.slots_per_block)
 		return rx_refuse_batch(rx->info.stream);
 	if (memcmp(&rx->sequence, &tracker->reader.sequence, sizeof(rx->sequence)) != 0)
 		return error_set(-ESTALE,
@@ -51,7 +51,7 @@ int rx_track(struct ibvcap_rx *rx, struct ibvcap_rx *shown, const struct ibvcap_
 	rx_add_losses(rx, batch, &tracker->losses);
 	tracker->totals[IBVCAP_TRACKED_COUNTER_NO_BUFFER] = tracker->losses.packets + tracker->losses.after;
 	for (uint32_t i = 0; i < batch->n; i++) {
-		if (sequence_packet_of_row(batch, i, rx->header_bytes, rx->application_header_bytes, &packet))
+		if (sequence_packet_of_row(batch, i, rx->info.header_bytes, rx->info.application_header_bytes, &packet))
 			tracker_add(tracker, &packet, tracked ? &tracked[i] : &ours);
 		else
 			tracker_add_unread(tracker, tracked ? &tracked[i] : &ours);
