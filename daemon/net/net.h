@@ -39,11 +39,6 @@ struct net_address_place {
 	char addresses[128]; /* of the interface, of that family: "10.0.0.1, 10.0.0.2"; "": none */
 };
 
-struct ifaddrs;
-
-/** The broadcast address of the subnet of an interface's address, of getifaddrs(). False: it has none. */
-bool net_broadcast_of(const struct ifaddrs *entry, struct config_address *broadcast);
-
 /** Has this machine the address? 0, or -errno: the kernel does not say. */
 int net_find_address(const struct config_address *address, const char *interface, struct net_address_place *place);
 

@@ -34,7 +34,7 @@ static void net_list_address(const struct ifaddrs *entry, char *text, size_t byt
 }
 
 /* By the netmask: an address that was added without a broadcast address has one all the same. */
-bool net_broadcast_of(const struct ifaddrs *entry, struct config_address *broadcast)
+static bool net_broadcast_of(const struct ifaddrs *entry, struct config_address *broadcast)
 {
 	uint32_t own, mask;
 

@@ -9,7 +9,6 @@
 #include "daemon/backend/choice/choice.h"
 #include "daemon/config/config.h"
 #include "daemon/net/net.h"
-#include "daemon/net/stacking.h"
 
 #include <net/if.h>
 #include <sched.h>
@@ -27,7 +26,6 @@
 #define DOCTOR_GROUPS_MAX     512
 #define DOCTOR_USERS_MAX      8
 #define DOCTOR_HOLDERS_MAX    64
-#define DOCTOR_ADDRESSES_MAX  256
 #define DOCTOR_PAGE_SIZES_MAX 4
 
 struct doctor_pool {
@@ -96,7 +94,6 @@ struct doctor_interface {
 	bool up;
 	bool running;
 	unsigned int mtu;
-	struct net_stacking stacking;
 	bool is_virtual_function;
 	bool has_pause, rx_pause, tx_pause;
 	bool loopback;               /* the port sends its packets back to itself, and none to the wire */
@@ -114,12 +111,6 @@ struct doctor_group {
 	struct config_address group;
 };
 
-struct doctor_address {
-	char interface[IFNAMSIZ];
-	struct config_address address;
-	struct config_address broadcast; /* of its subnet; AF_UNSPEC: none */
-};
-
 /* The control socket of the configuration, and the process that listens there. */
 struct doctor_socket {
 	char path[108];
@@ -135,8 +126,6 @@ struct doctor_process {
 	bool has_config; /* a daemon that runs with the configuration file that is checked */
 	uint64_t effective_capabilities;
 	uint64_t memlock_bytes; /* UINT64_MAX = unlimited */
-	/* The service's user, if that user may not read the configuration; "": it may, or not known. */
-	char cannot_read[DOCTOR_NAME_BYTES];
 };
 
 /* The limits of that process' cgroup and of those above it; UINT64_MAX: none. */
@@ -202,7 +191,14 @@ struct doctor_taken {
 	struct backend_choice choice;
 };
 
+/* What ibvcapd --check-config says of a file that is valid, unless a daemon runs with it. */
+struct doctor_trial {
+	bool is_refused;
+	char said[2 * DOCTOR_TEXT_BYTES]; /* its errors, or its warnings; "": there are none, or it was not tried */
+};
+
 struct doctor_facts {
+	struct doctor_trial trial;
 	struct doctor_taken taken[DOCTOR_INTERFACES_MAX];
 	unsigned int n_taken;
 	struct doctor_pool pools[DOCTOR_POOLS_MAX];
@@ -214,8 +210,6 @@ struct doctor_facts {
 	unsigned int n_interfaces;
 	struct doctor_group groups[DOCTOR_GROUPS_MAX]; /* joined by any process */
 	unsigned int n_groups;
-	struct doctor_address addresses[DOCTOR_ADDRESSES_MAX]; /* of all interfaces */
-	unsigned int n_addresses;
 	struct doctor_socket control;
 	/* Whose network namespace the facts of interfaces are of. HIDDEN: the daemon has another one. */
 	enum { DOCTOR_NETWORK_OWN, DOCTOR_NETWORK_ENTERED, DOCTOR_NETWORK_HIDDEN } network;

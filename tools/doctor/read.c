@@ -15,9 +15,13 @@
 #include <sys/socket.h>
 #include <sys/timex.h>
 #include <sys/utsname.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #define VENDOR_MELLANOX "0x15b3"
+/* Exit statuses of the shell. */
+#define NOT_EXECUTABLE 126
+#define NOT_FOUND      127
 
 void doctor_read_config(const char *file, struct doctor_facts *facts)
 {
@@ -198,14 +202,43 @@ static void test_pages(uint32_t page_bytes, struct doctor_kernel *kernel)
 	kernel->n_page_tests++;
 }
 
+/* As the service's start would, with the program beside this one in the build directory, or the installed one. */
+static void try_config(struct doctor_facts *facts)
+{
+	static const char command[] = "doctor=$(readlink /proc/$PPID/exe); "
+				      "PATH=${doctor%/*}/../daemon:" IBVCAP_SBIN ":$PATH "
+				      "ibvcapd --check-config --config \"$IBVCAP_CONFIG\" 2>&1 >/dev/null";
+	struct doctor_trial *trial = &facts->trial;
+	char line[DOCTOR_TEXT_BYTES];
+	FILE *output;
+	size_t used;
+	int code;
+
+	if (!facts->config || facts->process.has_config || facts->network == DOCTOR_NETWORK_HIDDEN ||
+	    setenv("IBVCAP_CONFIG", facts->config_file, 1) < 0)
+		return;
+	output = popen(command, "re");
+	if (!output)
+		return;
+	while (fgets(line, sizeof(line), output)) {
+		used = strlen(trial->said);
+		snprintf(trial->said + used, sizeof(trial->said) - used, "%s%.*s", used ? "; " : "",
+		         (int)strcspn(line, "\n"), line);
+	}
+	code = WEXITSTATUS(pclose(output));
+	trial->is_refused = code != EX_OK;
+	if (code == NOT_EXECUTABLE || code == NOT_FOUND)
+		*trial = (struct doctor_trial){.is_refused = false};
+}
+
 void doctor_ask(struct doctor_facts *facts)
 {
-	ask_service(facts->config_file, &facts->process);
+	ask_service(&facts->process);
 	if (facts->process.kind == DOCTOR_SERVICE)
 		read_limits("", &facts->process, &facts->limits);
 	ask_system_clock(&facts->clock);
 	ask_kernel_version(&facts->kernel);
-	ask_addresses(facts);
+	try_config(facts);
 	/* As preflight_test_seals() does when the daemon starts. */
 	test_pages(SMALL_PAGE_BYTES, &facts->kernel);
 	for (uint32_t i = 0; facts->config && i < facts->config->n_streams; i++)

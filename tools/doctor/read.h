@@ -42,10 +42,8 @@ void read_limits(const char *root, const struct doctor_process *process, struct 
 /** The processes that hold ring memory. Sees those of other users only as root with CAP_SYS_PTRACE. */
 void read_holders(const char *root, struct doctor_facts *facts);
 
-/** The addresses of all interfaces of this network namespace. */
-void ask_addresses(struct doctor_facts *facts);
 void ask_interface(struct doctor_interface *interface);
-void ask_service(const char *config_file, struct doctor_process *process);
+void ask_service(struct doctor_process *process);
 
 /** Parse the output of `systemctl show` for ibvcapd.service. No effect if a daemon runs. */
 void parse_service(const char *properties, struct doctor_process *process);

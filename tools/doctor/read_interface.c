@@ -8,8 +8,6 @@
 #include "daemon/base/files.h"
 #include "tools/groups/joined_groups.h"
 
-#include <arpa/inet.h>
-#include <ifaddrs.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -27,15 +25,11 @@ static void read_netdev(const char *root, bool sysfs_is_foreign, struct doctor_i
 {
 	int all = read_ipv4_setting(root, "all", "rp_filter"),
 	    own = read_ipv4_setting(root, interface->name, "rp_filter");
-	char sysfs[PATH_MAX];
 
 	/* The kernel uses the larger one: Documentation/networking/ip-sysctl.rst. */
 	interface->rp_filter = all > own ? all : own;
-	if (sysfs_is_foreign)
-		return;
-	files_join(sysfs, "%s/sys", root);
-	interface->is_virtual_function = files_exist("%s/class/net/%s/device/physfn", sysfs, interface->name);
-	net_stacking_read(sysfs, interface->name, &interface->stacking);
+	interface->is_virtual_function =
+		!sysfs_is_foreign && files_exist("%s/sys/class/net/%s/device/physfn", root, interface->name);
 }
 
 static void add_netdev(const char *root, struct doctor_facts *facts, const char *name)
@@ -79,31 +73,6 @@ void read_interfaces(const char *root, struct doctor_facts *facts)
 	/* The groups of the daemon's network namespace, which may differ from that of this process. */
 	(void)joined_groups_for_each(root, facts->process.kind == DOCTOR_DAEMON ? facts->process.pid : 0,
 	                             add_joined_group, facts);
-}
-
-/* ---- the kernel ------------------------------------------------------------------------------------- */
-
-void ask_addresses(struct doctor_facts *facts)
-{
-	struct ifaddrs *all = NULL;
-
-	if (getifaddrs(&all) < 0)
-		return;
-	for (const struct ifaddrs *at = all; at && facts->n_addresses < DOCTOR_ADDRESSES_MAX; at = at->ifa_next) {
-		struct doctor_address *address = &facts->addresses[facts->n_addresses];
-
-		if (!at->ifa_addr || (at->ifa_addr->sa_family != AF_INET && at->ifa_addr->sa_family != AF_INET6))
-			continue;
-		facts->n_addresses++;
-		files_copy_name(address->interface, sizeof(address->interface), at->ifa_name);
-		address->address.family = at->ifa_addr->sa_family;
-		net_broadcast_of(at, &address->broadcast);
-		if (at->ifa_addr->sa_family == AF_INET)
-			memcpy(address->address.address, &((struct sockaddr_in *)(void *)at->ifa_addr)->sin_addr, 4);
-		else
-			memcpy(address->address.address, &((struct sockaddr_in6 *)(void *)at->ifa_addr)->sin6_addr, 16);
-	}
-	freeifaddrs(all);
 }
 
 /* ---- drivers --------------------------------------------------------------------------------------- */

@@ -4,15 +4,11 @@
 
 #include "daemon/base/files.h"
 
-#include <errno.h>
-#include <grp.h>
 #include <inttypes.h>
-#include <pwd.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/capability.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #define DEFAULT_CONFIG  "/etc/ibvcapd.conf"
@@ -120,36 +116,7 @@ void parse_service(const char *properties, struct doctor_process *process)
 	process->effective_capabilities &= parse_capabilities(value);
 }
 
-/* Tried as that user, because root can read every file. False if this process cannot become that user. */
-static bool is_unreadable_for(const struct passwd *user, const char *file)
-{
-	pid_t child = fork();
-	int status = 0;
-
-	if (child == 0) {
-		if (initgroups(user->pw_name, user->pw_gid) < 0 ||
-		    setresgid(user->pw_gid, user->pw_gid, user->pw_gid) < 0 ||
-		    setresuid(user->pw_uid, user->pw_uid, user->pw_uid) < 0)
-			_exit(0);
-		_exit(access(file, R_OK) < 0 && errno == EACCES);
-	}
-	return child > 0 && waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 1;
-}
-
-static void ask_config_reader(const char *properties, const char *config_file, struct doctor_process *process)
-{
-	char name[DOCTOR_NAME_BYTES];
-	const struct passwd *user;
-
-	if (process->kind != DOCTOR_SERVICE || strcmp(config_file, DEFAULT_CONFIG) != 0 || geteuid() != 0 ||
-	    !find_unit_property(properties, "User", name, sizeof(name)) || !*name)
-		return;
-	user = getpwnam(name);
-	if (user && is_unreadable_for(user, config_file))
-		files_copy_name(process->cannot_read, sizeof(process->cannot_read), name);
-}
-
-void ask_service(const char *config_file, struct doctor_process *process)
+void ask_service(struct doctor_process *process)
 {
 	char properties[4 * DOCTOR_TEXT_BYTES];
 	size_t n;
@@ -166,7 +133,6 @@ void ask_service(const char *config_file, struct doctor_process *process)
 	properties[n] = '\0';
 	pclose(output);
 	parse_service(properties, process);
-	ask_config_reader(properties, config_file, process);
 }
 
 /* ---- cgroups --------------------------------------------------------------------------------------- */

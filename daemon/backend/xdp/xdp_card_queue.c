@@ -4,7 +4,6 @@
  * them, the kernel would keep that socket until all others are closed.
  */
 #include "daemon/backend/xdp/xdp.h"
-#include "daemon/backend/xdp/xdp_mtu.h"
 
 #include "daemon/base/size.h"
 
@@ -17,7 +16,15 @@
 #include <time.h>
 #include <unistd.h>
 
-#define MTU_SMALL         1500
+#define MTU_SMALL      1500
+#define FRAME_BYTES    4096
+#define HEADROOM_BYTES 256 /* of each frame, which the kernel keeps free */
+#define LINK_BYTES_MAX 22  /* an Ethernet header with two VLAN tags */
+/*
+ * Without XDP_USE_SG the kernel (before 6.6) redirects no packet that the driver has in pieces, and counts that
+ * nowhere. Drivers have up to so many bytes in one piece: a page without the headroom and struct skb_shared_info.
+ */
+#define PIECE_BYTES_MAX   3520
 #define FRAME_BYTES_SMALL 2048 /* a packet that does not fit takes several frames */
 /* Frames beyond those of the receive rings: two turns of the driver (NAPI), of packets of several frames. */
 #define RESERVE_FRAMES 1024
@@ -165,9 +172,17 @@ static int card_queue_make_frames(struct xdp_card_queue *card_queue, struct fail
 
 /* ---- the anchor ------------------------------------------------------------------------------------ */
 
+/* Up to this MTU, every packet comes from the driver in one piece, and fits one frame. */
+static uint32_t whole_mtu(uint32_t frame_bytes)
+{
+	uint32_t bytes = frame_bytes - HEADROOM_BYTES;
+
+	return (bytes < PIECE_BYTES_MAX ? bytes : PIECE_BYTES_MAX) - LINK_BYTES_MAX;
+}
+
 static bool card_queue_packets_are_whole(const struct xdp_card_queue *card_queue)
 {
-	return card_queue->backend->interface.mtu <= xdp_whole_mtu(card_queue->frame_bytes);
+	return card_queue->backend->interface.mtu <= whole_mtu(card_queue->frame_bytes);
 }
 
 static int card_queue_explain_bind(const struct xdp_card_queue *card_queue, int error, struct failure *failure)
@@ -194,7 +209,7 @@ static int card_queue_bind_anchor(struct xdp_card_queue *card_queue)
 {
 	/* Every packet that the MTU admits fits one frame. */
 	bool one_frame =
-		card_queue->backend->interface.mtu + XDP_LINK_BYTES_MAX <= card_queue->frame_bytes - XDP_HEADROOM_BYTES;
+		card_queue->backend->interface.mtu + LINK_BYTES_MAX <= card_queue->frame_bytes - HEADROOM_BYTES;
 	enum backend_xdp_mode mode = card_queue->backend->mode;
 	int r = -EOPNOTSUPP;
 
@@ -208,7 +223,7 @@ static int card_queue_bind_anchor(struct xdp_card_queue *card_queue)
 	if (r != -EINVAL || !card_queue_packets_are_whole(card_queue))
 		return r;
 	r = xdp_bind(card_queue->anchor_fd, card_queue, XDP_COPY | XDP_USE_NEED_WAKEUP, -1);
-	card_queue->backend->mtu_max = r == 0 ? xdp_whole_mtu(card_queue->frame_bytes) : 0;
+	card_queue->backend->mtu_max = r == 0 ? whole_mtu(card_queue->frame_bytes) : 0;
 	return r;
 }
 
@@ -235,7 +250,7 @@ int xdp_card_queue_init(struct xdp_card_queue *card_queue, struct xdp_backend *b
 		.backend = backend,
 		.number = number,
 		.n_frames = n_always,
-		.frame_bytes = interface->mtu <= MTU_SMALL ? FRAME_BYTES_SMALL : XDP_FRAME_BYTES,
+		.frame_bytes = interface->mtu <= MTU_SMALL ? FRAME_BYTES_SMALL : FRAME_BYTES,
 	};
 	for (uint32_t queue = 0; queue < backend->n_queues; queue++)
 		card_queue->n_frames += card_queue_frames_of(card_queue, queue);

@@ -208,12 +208,14 @@ TestSuite(doctor_checks, .init = make_ready, .fini = free_config);
 
 Test(doctor_checks, a_ready_machine_has_nothing_to_mend_and_is_told_of_each_check)
 {
-	static const char *const checks[] = {
-		"device",    "port",      "interface",         "probe",        "config",    "mtu",          "ring_size",
-		"socket",    "network",   "capabilities",      "memlock",      "container", "memory",       "hugepages",
-		"numa",      "pcie_link", "pcie_read_request", "iommu",        "pause",     "loopback",     "multicast",
-		"igmp",      "rp_filter", "governor",          "c_states",     "isolation", "irq_affinity", "clock",
-		"nic_clock", "xdp",       "ring_memory",       "sealed_memory"};
+	static const char *const checks[] = {"device",       "port",         "interface",    "probe",
+	                                     "config",       "ring_size",    "socket",       "network",
+	                                     "capabilities", "memlock",      "container",    "memory",
+	                                     "hugepages",    "numa",         "pcie_link",    "pcie_read_request",
+	                                     "iommu",        "pause",        "loopback",     "multicast",
+	                                     "igmp",         "rp_filter",    "governor",     "c_states",
+	                                     "isolation",    "irq_affinity", "clock",        "nic_clock",
+	                                     "xdp",          "ring_memory",  "sealed_memory"};
 	unsigned int n;
 
 	expect_ready();
@@ -273,7 +275,7 @@ static const struct finding *finding_of_interface(void)
 Test(doctor_checks, what_auto_takes_is_told_with_what_a_faster_backend_would_take)
 {
 	configure("backend = \"auto\";", "", "");
-	cr_expect_str_eq(finding_of_interface()->found, "mlx5_0 is behind it");
+	cr_expect_str_eq(finding_of_interface()->found, "backend verbs, because an RDMA device is behind it");
 	facts.n_devices = 0;
 	interface->choice = (struct backend_choice_facts){.driver = "ice",
 	                                                  .is_card = true,
@@ -400,55 +402,17 @@ FAULT(a_config_the_daemon_refuses_is_an_error_in_its_words, ERROR, "config", ":3
       "ibvcapd --check-config", true, config_free(facts.config);
       facts.config = NULL; facts.config_failure.exit_code = EX_CONFIG;
       strcpy(facts.config_failure.text, "/etc/ibvcapd.conf:3: unknown key"))
+FAULT(a_config_that_this_machine_does_not_suit_is_an_error, ERROR, "config", "the MTU 1000 is too small",
+      "ibvcapd --check-config --config test.conf", true, facts.trial.is_refused = true;
+      strcpy(facts.trial.said, "ibvcapd: error: the MTU 1000 is too small"))
+FAULT(a_config_that_the_daemon_warns_of_is_a_warning, WARNING, "config", "is no address of eth0",
+      "ibvcapd --check-config --config test.conf", true,
+      strcpy(facts.trial.said, "ibvcapd: warning: 10.9.0.77 is no address of eth0"))
 FAULT(no_config_is_an_error_that_says_where_it_belongs, ERROR, "config", "No such file", "editor test.conf", true,
       config_free(facts.config);
       facts.config = NULL; facts.config_failure.exit_code = EX_NOINPUT;
       strcpy(facts.config_failure.text, "No such file"))
-FAULT(a_stream_on_a_vlan_is_an_error_that_names_the_lower_interface, ERROR, "config", "stacked on eth1: a vlan",
-      "interface: one of eth1", true, strcpy(interface->stacking.kind, "vlan");
-      interface->stacking.n_lower = 1; strcpy(interface->stacking.names, "eth1"); interface->stacking.n_with_device = 1)
-FAULT(a_stream_on_a_bond_of_two_devices_is_an_error, ERROR, "config", "stacked on eth1, eth2: a bond",
-      "interface: one of eth1, eth2", true, strcpy(interface->stacking.kind, "bond");
-      interface->stacking.n_lower = 2; strcpy(interface->stacking.names, "eth1, eth2");
-      interface->stacking.n_with_device = 2)
-FAULT(a_stream_on_a_bond_over_two_cards_of_which_one_has_a_device_is_an_error, ERROR, "config",
-      "stacked on eth1, eno1: a bond", "interface: one of eth1, eno1", true, strcpy(interface->stacking.kind, "bond");
-      interface->stacking.n_lower = 2; strcpy(interface->stacking.names, "eth1, eno1");
-      interface->stacking.n_with_device = 1; interface->stacking.n_foreign = 1)
-TOLD(a_bond_with_one_device_has_that_device, "config", "mlx5_0 is behind it", strcpy(interface->stacking.kind, "bond");
-     interface->stacking.n_lower = 2; strcpy(interface->stacking.names, "eth1, eth2");
-     interface->stacking.n_with_device = 1)
 TOLD(a_virtual_function_is_told_what_it_receives, "virtual_function", "own MAC", interface->is_virtual_function = true)
-FAULT(a_config_that_only_root_can_read_is_an_error, ERROR, "config", "user ibvcap may not read it",
-      "chgrp \"$(id -g ibvcap)\" test.conf && chmod g+r test.conf", true, strcpy(facts.process.cannot_read, "ibvcap"))
-FAULT(a_stream_on_an_interface_that_is_not_there_is_an_error_that_lists_those_that_are, ERROR, "config",
-      "no such interface", "editor +2 test.conf", true, strcpy(interface->name, "eth9");
-      strcpy(port->netdev, "eth9"))
-Test(doctor_checks, a_stream_is_told_which_interfaces_it_can_have)
-{
-	strcpy(interface->name, "eth9");
-	strcpy(port->netdev, "eth9");
-	cr_assert_not_null(strstr(only_failure()->wanted, "eth9"));
-}
-FAULT(a_stream_on_an_interface_without_a_device_is_an_error, ERROR, "config", "no RDMA device", "editor +2 test.conf",
-      true, strcpy(port->netdev, ""))
-FAULT(packets_over_the_mtu_are_an_error, ERROR, "mtu", "MTU 1000, its packets have up to 1028", "mtu 1028", false,
-      interface->mtu = 1000;
-      configure("reassemble = \"off\";", "", ""))
-TOLD(fragments_of_packets_over_the_mtu_are_joined, "mtu", "ibvcapd joins them", interface->mtu = 1000)
-FAULT(an_mtu_over_what_xdp_takes_before_linux_6_6_is_a_warning, WARNING, "mtu", "MTU 9000",
-      "ip link set dev eth0 mtu 3498", false, interface->mtu = 9000;
-      facts.process.effective_capabilities |= BIT(CAP_BPF) | BIT(CAP_NET_ADMIN);
-      interface->choice = ((struct backend_choice_facts){
-	      .driver = "ice", .native_xdp = BACKEND_CHOICE_XDP_NATIVE, .builds_xdp = true, .has_af_xdp = true});
-      configure("backend = \"xdp\";", "", ""))
-FAULT(a_channels_packets_over_the_mtu_are_an_error, ERROR, "mtu", "up to 8048", "mtu 8048", false,
-      interface->mtu = 8000;
-      configure("", "",
-                "channels = ( { name = \"o\"; interface = \"eth0\"; source_port = 1; payload_size = 8000; max_senders "
-                "= 1;\n"
-                "max_senders_per_user = 1; arena_slots = 64;\n"
-                "destinations = ( { address = \"ff05::1\"; port = 2; } ); } );"))
 FAULT(a_receive_queue_deeper_than_the_devices_is_an_error, ERROR, "ring_size", "receive_queue_slots 4096",
       "receive_queue_slots = 256", true, device->probe.max_queue_slots = 256)
 FAULT(a_send_queue_deeper_than_the_devices_is_an_error, ERROR, "ring_size", "send_queue_slots 1024",
@@ -458,39 +422,6 @@ FAULT(a_send_queue_deeper_than_the_devices_is_an_error, ERROR, "ring_size", "sen
                 "1;\n"
                 "max_senders_per_user = 1; arena_slots = 64;\n"
                 "destinations = ( { address = \"239.0.0.1\"; port = 2; } ); } );"))
-
-static void put_address(const char *on, sa_family_t family, const char *text)
-{
-	struct doctor_address *address = &facts.addresses[facts.n_addresses++];
-
-	strcpy(address->interface, on);
-	address->address.family = family;
-	cr_assert_eq(inet_pton(family, text, address->address.address), 1);
-}
-
-/* A second flow. The interface has 10.9.0.1, and another one has 10.9.0.2. */
-static void capture_unicast(const char *destination)
-{
-	char flow[128];
-
-	put_address("eth0", AF_INET, "10.9.0.1");
-	put_address("eth0", AF_INET6, "fe80::1");
-	put_address("br0", AF_INET, "10.9.0.2");
-	snprintf(flow, sizeof(flow), "}, { destination = \"%s\"; port = 2;", destination);
-	configure("", flow, "");
-}
-
-FAULT(a_destination_that_is_no_address_of_this_machine_is_a_warning, WARNING, "destination",
-      "10.9.0.77 is not an address of eth0 (10.9.0.1), nor of another interface",
-      "editor +4 test.conf   # destination: 10.9.0.1", true, capture_unicast("10.9.0.77"))
-TOLD(all_stations_are_a_fine_destination, "config", "valid", capture_unicast("255.255.255.255"))
-TOLD(the_stations_of_a_subnet_are_a_fine_destination, "config", "valid", capture_unicast("10.9.0.255");
-     facts.addresses[0].broadcast = (struct config_address){AF_INET, {10, 9, 0, 255}})
-TOLD(a_destination_of_the_interface_is_fine, "config", "valid", capture_unicast("10.9.0.1"))
-TOLD(a_destination_of_another_interface_is_answered_for, "config", "valid", capture_unicast("10.9.0.2"))
-TOLD(the_addresses_of_a_hidden_network_are_not_judged, "network", "another one than that of ibvcapd",
-     capture_unicast("10.9.0.77");
-     facts.network = DOCTOR_NETWORK_HIDDEN)
 
 /* ---- the daemon ------------------------------------------------------------------------------------ */
 
@@ -509,7 +440,6 @@ Test(doctor_checks, a_daemon_that_runs_has_its_device_even_if_the_doctor_does_no
 	facts.process.has_config = true;
 	configure("join = false; page_size = \"4K\";", "", "");
 	expect_told("device", "none that this process sees, but ibvcapd (pid 7) has one");
-	expect_told("config", "ibvcapd (pid 7) has its device");
 }
 
 TOLD(a_daemon_that_took_packet_sockets_has_no_device, "device", "none, and the configuration needs none",

@@ -99,13 +99,6 @@ static void put_pci(void)
 static void put_interface(void)
 {
 	put("/sys/class/net/eth7/device/physfn/vendor", "0x15b3\n");
-	put("/sys/class/net/eth7/uevent", "DEVTYPE=bond\nINTERFACE=eth7\n");
-	put("/sys/class/net/eth7/lower_eth8/mtu", "4200\n");
-	put("/sys/class/net/eth7/lower_eth9/mtu", "4200\n");
-	put("/sys/class/net/eth7/lower_eno1/mtu", "4200\n");
-	put("/sys/class/net/eth8/device/infiniband/mlx5_8/hca_type", "MT4119\n");
-	put_link("/sys/class/net/eth9/device/driver", "../../bus/pci/drivers/mlx5_core");
-	put_link("/sys/class/net/eno1/device/driver", "../../bus/pci/drivers/igb");
 	put("/proc/sys/net/ipv4/conf/all/rp_filter", "2\n");
 	put("/proc/sys/net/ipv4/conf/eth7/rp_filter", "1\n");
 }
@@ -484,11 +477,6 @@ Test(machine, interfaces_and_their_groups)
 	cr_assert_eq(facts.n_interfaces, 1);
 	cr_expect_eq(interface->rp_filter, 2);
 	cr_expect(interface->is_virtual_function);
-	cr_expect_str_eq(interface->stacking.kind, "bond");
-	cr_expect(strstr(interface->stacking.names, "eth8") && strstr(interface->stacking.names, "eth9") &&
-	          strstr(interface->stacking.names, "eno1"));
-	cr_expect_eq(interface->stacking.n_with_device, 1);
-	cr_expect_eq(interface->stacking.n_foreign, 1);
 	cr_expect_eq(interface->igmp_version, 2);
 	cr_assert_eq(facts.n_groups, 4);
 	cr_expect_str_eq(facts.groups[0].interface, "lo");
