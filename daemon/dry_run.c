@@ -191,6 +191,8 @@ int dry_run(const struct config *config, const char *user, struct failure *failu
 	preflight_check_cpus(config, NULL, failure);
 	if (memory_check_rings(config, &found) < 0)
 		failure_add(failure, &found);
+	if (preflight_test_seals(config, &found) < 0)
+		failure_add(failure, &found);
 	for (uint32_t i = 0; i < config->n_streams; i++)
 		try_stream(config, &config->streams[i], failure);
 	for (uint32_t i = 0; i < config->n_channels; i++)

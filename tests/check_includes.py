@@ -96,7 +96,7 @@ MAY_INCLUDE = {
     # It asks the daemon's own code: is the configuration right, what does it take, does the device take a queue?
     "tools/doctor": ["daemon/base", "daemon/config", "daemon/flow", "daemon/memory/geometry.h",
                      "daemon/backend/backend.h", "daemon/backend/choice", "daemon/net", "tools/common",
-                     "tools/groups", "tools/json", "lib/ibvcap/shm.h", API],
+                     "tools/groups", "tools/json", API],
 }
 # Headers that are not ours: a header or a folder of headers, and the rooms or single files that may include it.
 FOREIGN = {

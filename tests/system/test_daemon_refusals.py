@@ -172,6 +172,14 @@ def test_check_config_warns_of_what_may_pass_or_only_the_service_lacks(build, ne
     assert f"warning: user nobody, as which the service runs, cannot read what you can: {path}: cannot be read" in said
 
 
+def test_check_config_tests_whether_memory_can_be_sealed(build, wire, tmp):
+    path = tmp / "checked.conf"
+    path.write_text(f"channels = {conftest.libconfig([conftest.channel(wire)])};\n")
+    without_proc = ("unshare", "--mount", "sh", "-c", 'mount -t tmpfs none /proc && exec "$@"', "sh")
+    done = subprocess.run([*without_proc, build.ibvcapd, "-c", path, "-t"], capture_output=True, text=True, check=False)
+    assert done.returncode and "a memfd in /proc/self/fd fails on memory in pages of 4 kB" in done.stderr, done
+
+
 def test_check_config_refuses_rings_larger_than_memory(build, wire, tmp):
     path = tmp / "checked.conf"
     path.write_text(f"streams = {conftest.libconfig([conftest.stream(wire, history_blocks=1 << 24)])};\n")

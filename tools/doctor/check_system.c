@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The limits of cgroups, whether sealed memory holds, and whether the kernel has AF_XDP. And the list of all checks:
- * each check_*.c compares one kind of facts with the configuration and adds findings.
+ * The limits of cgroups, and whether the kernel has AF_XDP. And the list of all checks: each check_*.c compares one
+ * kind of facts with the configuration and adds findings.
  */
 #include "tools/doctor/checks.h"
 
 #include "daemon/memory/geometry.h"
-#include "lib/ibvcap/shm.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -79,47 +78,11 @@ static const char *kernel_architecture(const char *machine)
 	return strcmp(machine, "x86_64") == 0 ? "amd64" : strcmp(machine, "aarch64") == 0 ? "arm64" : machine;
 }
 
-static void check_page_test(const struct doctor_facts *facts, const struct doctor_page_test *test,
-                            struct findings *findings)
-{
-	struct finding *finding =
-		finding_add(findings, "sealed_memory", "sealed memory in pages of %u kB", test->page_bytes / 1024);
-
-	/* Another finding says that hugepages are missing. */
-	if (test->error == 0 || test->error == ENOMEM) {
-		finding_write(finding->found, test->error ? "not tested: no page is free" : "clients cannot write it");
-		return;
-	}
-	if (test->error == ENODEV) {
-		finding_write(finding->found, "the processor or the kernel has no pages of this size");
-		finding_fail(finding, FINDING_ERROR, "ibvcapd does not start without pages for its rings",
-		             "a page_size that /sys/kernel/mm/hugepages lists");
-		finding_write(finding->fix, "editor %s   # page_size", facts->config_file);
-		return;
-	}
-	finding_write(finding->found, "%s: %s", test->call, strerror(test->error));
-	if (test->error != EINVAL && test->error != ENOSYS && test->error != ENOTSUP) {
-		finding_fail(finding, FINDING_ERROR, "ibvcapd does not start: its rings are such memory",
-		             "this call allowed");
-		finding_write(
-			finding->advice,
-			"allow it in the seccomp profile of the container or service, or raise its limits of files "
-			"and memory");
-		return;
-	}
-	finding_fail(finding, FINDING_ERROR, "ibvcapd does not start, because a consumer could write what others read",
-	             SHM_LINUX_MIN " or later; this is %u.%u", facts->kernel.major, facts->kernel.minor);
-	finding_fix(finding, FIX_LASTS | FIX_ON_HOST, "apt install linux-image-%s   # then reboot",
-	            kernel_architecture(facts->kernel.machine));
-}
-
 static void check_kernel(const struct doctor_facts *facts, struct findings *findings)
 {
 	const struct doctor_kernel *kernel = &facts->kernel;
 	struct finding *finding;
 
-	for (unsigned int i = 0; i < kernel->n_page_tests; i++)
-		check_page_test(facts, &kernel->page_tests[i], findings);
 	if (!kernel->major)
 		return;
 	finding = finding_add(findings, "xdp", "AF_XDP in Linux %u.%u", kernel->major, kernel->minor);

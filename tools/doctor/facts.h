@@ -26,7 +26,6 @@
 #define DOCTOR_GROUPS_MAX     512
 #define DOCTOR_USERS_MAX      8
 #define DOCTOR_HOLDERS_MAX    64
-#define DOCTOR_PAGE_SIZES_MAX 4
 
 struct doctor_pool {
 	unsigned int node;
@@ -158,19 +157,10 @@ struct doctor_clock {
 	int tai_offset_s; /* 0: unknown to the kernel */
 };
 
-/* The start's self-test of shared memory, for pages of one size. */
-struct doctor_page_test {
-	uint32_t page_bytes;
-	int error;        /* 0: passed; ENOMEM: no hugepage is free, so that the test could not be made */
-	const char *call; /* the one that failed */
-};
-
 struct doctor_kernel {
 	unsigned int major, minor;
 	char machine[DOCTOR_NAME_BYTES + 1]; /* "x86_64", "aarch64"; as long as in struct utsname */
-	struct doctor_page_test page_tests[DOCTOR_PAGE_SIZES_MAX];
-	unsigned int n_page_tests;
-	int af_xdp_error; /* errno of making a socket; EPERM: the kernel has it, this user may not */
+	int af_xdp_error;                    /* errno of making a socket; EPERM: the kernel has it, this user may not */
 	bool has_btf;
 	bool knows_jit, has_jit;
 };

@@ -2,9 +2,7 @@
 /* Collects all facts: reads hugepages, CPUs, PCI vendors and kernel features, and calls the read_*.c for the rest. */
 #include "tools/doctor/read.h"
 
-#include "daemon/base/size.h"
 #include "daemon/flow/flow.h"
-#include "lib/ibvcap/shm.h"
 #include "daemon/base/files.h"
 
 #include <errno.h>
@@ -188,20 +186,6 @@ static void ask_kernel_version(struct doctor_kernel *kernel)
 	snprintf(kernel->machine, sizeof(kernel->machine), "%s", name.machine);
 }
 
-static void test_pages(uint32_t page_bytes, struct doctor_kernel *kernel)
-{
-	struct doctor_page_test *test = &kernel->page_tests[kernel->n_page_tests];
-
-	for (unsigned int i = 0; i < kernel->n_page_tests; i++)
-		if (kernel->page_tests[i].page_bytes == page_bytes)
-			return;
-	if (kernel->n_page_tests == DOCTOR_PAGE_SIZES_MAX)
-		return;
-	test->page_bytes = page_bytes;
-	test->error = -shm_self_test(page_bytes, &test->call);
-	kernel->n_page_tests++;
-}
-
 /* As the service's start would, with the program beside this one in the build directory, or the installed one. */
 static void try_config(struct doctor_facts *facts)
 {
@@ -239,12 +223,6 @@ void doctor_ask(struct doctor_facts *facts)
 	ask_system_clock(&facts->clock);
 	ask_kernel_version(&facts->kernel);
 	try_config(facts);
-	/* As preflight_test_seals() does when the daemon starts. */
-	test_pages(SMALL_PAGE_BYTES, &facts->kernel);
-	for (uint32_t i = 0; facts->config && i < facts->config->n_streams; i++)
-		test_pages(facts->config->streams[i].page_bytes, &facts->kernel);
-	for (uint32_t i = 0; facts->config && i < facts->config->n_channels; i++)
-		test_pages(facts->config->channels[i].page_bytes, &facts->kernel);
 	for (unsigned int i = 0; i < facts->n_interfaces; i++)
 		ask_interface(&facts->interfaces[i]);
 }

@@ -105,13 +105,8 @@ static void make_ready(void)
 	                                      .huge_1g_bytes = UINT64_MAX,
 	                                      .cgroup = "/system.slice/ibvcapd.service"};
 	facts.clock = (struct doctor_clock){.is_known = true, .is_synchronised = true, .max_error_us = 90};
-	facts.kernel = (struct doctor_kernel){.major = 6,
-	                                      .minor = 6,
-	                                      .machine = "x86_64",
-	                                      .page_tests = {{.page_bytes = 4096}, {.page_bytes = 2u << 20}},
-	                                      .n_page_tests = 2,
-	                                      .knows_jit = true,
-	                                      .has_jit = true};
+	facts.kernel =
+		(struct doctor_kernel){.major = 6, .minor = 6, .machine = "x86_64", .knows_jit = true, .has_jit = true};
 	strcpy(facts.control.path, "/run/ibvcapd/control.sock");
 	facts.control.error = ENOENT;
 	facts.config_file = "test.conf";
@@ -208,14 +203,14 @@ TestSuite(doctor_checks, .init = make_ready, .fini = free_config);
 
 Test(doctor_checks, a_ready_machine_has_nothing_to_mend_and_is_told_of_each_check)
 {
-	static const char *const checks[] = {"device",       "port",         "interface",    "probe",
-	                                     "config",       "ring_size",    "socket",       "network",
-	                                     "capabilities", "memlock",      "container",    "memory",
-	                                     "hugepages",    "numa",         "pcie_link",    "pcie_read_request",
-	                                     "iommu",        "pause",        "loopback",     "multicast",
-	                                     "igmp",         "rp_filter",    "governor",     "c_states",
-	                                     "isolation",    "irq_affinity", "clock",        "nic_clock",
-	                                     "xdp",          "ring_memory",  "sealed_memory"};
+	static const char *const checks[] = {"device",       "port",         "interface", "probe",
+	                                     "config",       "ring_size",    "socket",    "network",
+	                                     "capabilities", "memlock",      "container", "memory",
+	                                     "hugepages",    "numa",         "pcie_link", "pcie_read_request",
+	                                     "iommu",        "pause",        "loopback",  "multicast",
+	                                     "igmp",         "rp_filter",    "governor",  "c_states",
+	                                     "isolation",    "irq_affinity", "clock",     "nic_clock",
+	                                     "xdp",          "ring_memory"};
 	unsigned int n;
 
 	expect_ready();
@@ -752,26 +747,6 @@ FAULT(too_few_big_pages_for_a_container_is_an_error, ERROR, "cgroup", "0, at", "
       facts.pools[0].page_kib = 1 << 20; facts.limits.huge_1g_bytes = 0)
 TOLD(limits_with_room_are_told, "cgroup", "1000000, at", facts.limits.processes = 1000000)
 TOLD(a_container_is_told, "container", "docker", strcpy(facts.limits.container, "docker"))
-
-/* ---- the kernel ------------------------------------------------------------------------------------ */
-
-static void fail_page_test(int error, const char *call)
-{
-	facts.kernel.page_tests[1].error = error;
-	facts.kernel.page_tests[1].call = call;
-}
-
-FAULT(a_kernel_before_5_14_is_an_error_that_names_the_call, ERROR, "sealed_memory",
-      "madvise(MADV_POPULATE_WRITE): Invalid argument", "linux-image-amd64", true,
-      fail_page_test(EINVAL, "madvise(MADV_POPULATE_WRITE)"))
-FAULT(the_kernels_package_is_that_of_the_machine, ERROR, "sealed_memory", "mmap of sealed memory", "linux-image-arm64",
-      true, strcpy(facts.kernel.machine, "aarch64");
-      fail_page_test(ENOTSUP, "mmap of sealed memory"))
-FAULT(a_call_that_is_forbidden_needs_no_other_kernel, ERROR, "sealed_memory", "memfd_create: Operation not permitted",
-      "seccomp profile", false, fail_page_test(EPERM, "memfd_create"))
-FAULT(pages_that_the_machine_lacks_are_an_error, ERROR, "sealed_memory", "no pages of this size",
-      "editor test.conf   # page_size", false, fail_page_test(ENODEV, "memfd_create"))
-TOLD(without_a_free_page_seals_are_not_tested, "sealed_memory", "not tested", fail_page_test(ENOMEM, "mmap"))
 
 /* ---- xdp ------------------------------------------------------------------------------------------- */
 
