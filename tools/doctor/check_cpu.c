@@ -108,13 +108,6 @@ static void check_cpu_isolation(const struct doctor_facts *facts, const struct p
 	cpu_set_t cpus = cpus_to_isolate(facts);
 	char list[FINDING_TEXT_BYTES];
 
-	if (CPU_COUNT(&facts->cpus.online) && !CPU_ISSET((unsigned int)worker->cpu, &facts->cpus.online)) {
-		finding_write(finding->found, "there is no such CPU for it");
-		finding_fail(finding, FINDING_ERROR, "ibvcapd cannot bind the worker to it", "one of %s",
-		             finding_format_cpus(&facts->cpus.online, list));
-		finding_fix_by_edit(finding, worker->file, worker->line, "cpu");
-		return;
-	}
 	if (CPU_ISSET((unsigned int)worker->cpu, &facts->cpus.isolated)) {
 		finding_write(finding->found, "isolated");
 		return;
@@ -181,7 +174,7 @@ static void check_cpu_node(const struct doctor_facts *facts, const struct pinned
 static void check_cpu_worker(const struct doctor_facts *facts, const struct pinned_worker *worker,
                              struct findings *findings)
 {
-	if (worker->cpu < 0 || worker->cpu >= CPU_SETSIZE)
+	if (worker->cpu < 0 || worker->cpu >= CPU_SETSIZE || !CPU_ISSET((unsigned int)worker->cpu, &facts->cpus.online))
 		return;
 	check_cpu_isolation(facts, worker, findings);
 	check_cpu_irqs(facts, worker, findings);

@@ -683,8 +683,8 @@ TOLD(a_deep_sleep_that_somebody_forbids_is_fine, "c_states", "0 us", facts.cpus.
      facts.cpus.has_latency_limit = true)
 FAULT(a_busy_worker_on_a_shared_cpu_is_a_warning, WARNING, "isolation", "not isolated", "isolcpus=2", true,
       CPU_ZERO(&facts.cpus.isolated))
-FAULT(a_worker_on_a_cpu_that_is_not_there_is_an_error, ERROR, "isolation", "no such CPU", "editor +2 test.conf", true,
-      CPU_CLR(2, &facts.cpus.online))
+TOLD(a_worker_on_a_cpu_that_is_not_there_is_for_the_daemon_to_refuse, "config", "valid", CPU_CLR(2, &facts.cpus.online);
+     CPU_CLR(2, &facts.cpus.isolated))
 FAULT(the_devices_interrupts_on_a_workers_cpu_are_a_warning, WARNING, "irq_affinity", "on 0,2", "echo 0 > ", false,
       CPU_SET(2, &device->pci.irq_cpus))
 FAULT(a_worker_on_another_node_than_the_device_is_a_warning, WARNING, "numa", "on node 1, CPUs 4-7",
