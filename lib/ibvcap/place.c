@@ -106,14 +106,15 @@ static enum ibvcap_placed_kind place_part(struct ibvcap_placer *placer, const st
 /* How many numbers from a position on, of at most n, are of one array, or are all late. */
 static uint32_t count_part(const struct ibvcap_placer *placer, uint64_t position, uint32_t n)
 {
-	const int64_t numbers = placer->rows, rest = (int64_t)position % numbers;
 	const int64_t late = placer->run.has_closed ? place_offset(position, placer->run.closed_end) : 0;
+	int64_t rest;
 
 	if (late > 0)
 		n = (uint32_t)u64_min(n, (uint64_t)late);
-	if (placer->reader.sequence.frame_bytes)
+	if (n == 1 || placer->reader.sequence.frame_bytes)
 		return n;
-	return (uint32_t)u64_min(n, (uint64_t)(rest < 0 ? -rest : numbers - rest));
+	rest = (int64_t)position % (int64_t)placer->rows;
+	return (uint32_t)u64_min(n, (uint64_t)(rest < 0 ? -rest : (int64_t)placer->rows - rest));
 }
 
 /* The packet's number is not far. */

@@ -293,12 +293,15 @@ static struct place_array *array_begin(struct ibvcap_placer *placer, const struc
 static struct place_array *find_fixed(struct ibvcap_placer *placer, const struct place_item *item, uint64_t position,
                                       uint32_t n)
 {
-	const int64_t numbers = placer->rows, rest = (int64_t)position % numbers;
-	const uint64_t base = position - (uint64_t)(rest < 0 ? rest + numbers : rest);
+	const int64_t numbers = placer->rows;
 	uint32_t at = placer->n_open;
+	uint64_t base;
+	int64_t rest;
 
-	if (placer->last && placer->last->base == base)
+	if (placer->last && position - placer->last->base < placer->rows)
 		return placer->last;
+	rest = (int64_t)position % numbers;
+	base = position - (uint64_t)(rest < 0 ? rest + numbers : rest);
 	while (at > 0 && place_offset(base, placer->open[at - 1]->base) > 0)
 		at--;
 	if (at > 0 && placer->open[at - 1]->base == base)
