@@ -91,8 +91,8 @@ MAY_INCLUDE = {
     "tools/exporter": [API, "tools/common", "tools/status", "daemon/base/fd.h", "daemon/base/time.h"],
     # The program: its subcommands' entries. No other room includes it.
     "tools/ibvcap": [API, "tools/common", "tools/inspect", "tools/receive", "tools/reconfigure", "tools/record",
-                     "tools/recording/packet_filter.h", "tools/send", "tools/status", "daemon/base/fd.h",
-                     "daemon/base/time.h"],
+                     "tools/recording/packet_filter.h", "tools/send", "tools/status", "daemon/base/failure.h",
+                     "daemon/base/fd.h", "daemon/base/time.h", "daemon/config/config.h"],
     # It asks the daemon's own code: is the configuration right, what does it take, does the device take a queue?
     "tools/doctor": ["daemon/base", "daemon/config", "daemon/flow", "daemon/memory/geometry.h",
                      "daemon/backend/backend.h", "daemon/backend/choice", "daemon/net", "tools/common",

@@ -254,6 +254,12 @@ int config_load(const char *path, struct config **config, struct failure *failur
 int config_load_text(const char *path, const char *text, struct config **config, struct failure *failure);
 
 /**
+ * Read and check a file with the keys of 'sequence' alone, such as those in conf/sequence; likewise. The description is
+ * one of a consumer, and so no stream has to fit it.
+ */
+int config_load_sequence(const char *path, struct ibvcap_sequence *sequence, struct failure *failure);
+
+/**
  * Write the configuration as one file with every key, defaults included. Names and addresses have one form, so that the
  * output, loaded and dumped again, is the same.
  */

@@ -55,18 +55,19 @@ static int config_parse_failure(const struct config_reader *reader, const config
 	                   config_accepted_instead(said));
 }
 
-static int config_read_root(const struct config_reader *reader, const config_setting_t *root)
+static int config_read_root(const struct config_reader *reader, const config_setting_t *root,
+                            const struct key_group *group, void *base)
 {
-	int r = config_reader_read_group(reader, root, &top_keys, reader->config);
+	int r = config_reader_read_group(reader, root, group, base);
 
-	if (r == 0 && reader->config->n_streams + reader->config->n_channels == 0)
+	if (r == 0 && group == &top_keys && reader->config->n_streams + reader->config->n_channels == 0)
 		r = config_reader_failure(
 			reader, root,
 			"the file needs 'streams' or 'channels': packets to capture, or packets that may be sent");
 	return r;
 }
 
-static int config_parse(const struct config_reader *reader, const char *text)
+static int config_parse(const struct config_reader *reader, const char *text, const struct key_group *group, void *base)
 {
 	config_t file;
 	int r;
@@ -74,7 +75,7 @@ static int config_parse(const struct config_reader *reader, const char *text)
 	config_init(&file);
 	if (reader->directory)
 		config_set_include_dir(&file, reader->directory);
-	r = config_read_string(&file, text) ? config_read_root(reader, config_root_setting(&file))
+	r = config_read_string(&file, text) ? config_read_root(reader, config_root_setting(&file), group, base)
 	                                    : config_parse_failure(reader, &file, text);
 	config_destroy(&file);
 	return r;
@@ -96,7 +97,9 @@ static int config_find_directory(struct config *config, const char *path, char *
 	return 0;
 }
 
-static int config_read_into(struct config *config, const char *path, const char *text, struct failure *failure)
+/* Read a text with the keys of the group into base. */
+static int config_read_into(struct config *config, const char *path, const char *text, const struct key_group *group,
+                            void *base, struct failure *failure)
 {
 	struct config_reader reader = {.path = path, .config = config, .failure = failure};
 	char *name = config_allocate(config, strlen(path) + 1, 1);
@@ -108,7 +111,7 @@ static int config_read_into(struct config *config, const char *path, const char 
 	config->file = strcpy(name, path);
 	reader.directory = directory;
 	r = config_text_check(&reader, text);
-	return r == 0 ? config_parse(&reader, text) : r;
+	return r == 0 ? config_parse(&reader, text, group, base) : r;
 }
 
 int config_load(const char *path, struct config **config, struct failure *failure)
@@ -132,11 +135,32 @@ int config_load_text(const char *path, const char *text, struct config **config,
 	if (!c)
 		return failure_no_memory(failure);
 	failure->text[0] = '\0';
-	r = config_read_into(c, path, text, failure);
+	r = config_read_into(c, path, text, &top_keys, c, failure);
 	if (r < 0) {
 		config_free(c);
 		return r;
 	}
 	*config = c;
 	return 0;
+}
+
+int config_load_sequence(const char *path, struct ibvcap_sequence *sequence, struct failure *failure)
+{
+	struct config_stream stream = {0};
+	struct config *owner = NULL;
+	char *text;
+	int r = config_text_read(path, &text);
+
+	if (r < 0)
+		return failure_set(failure, EX_NOINPUT, -r, "%s: cannot be read: %s", path, config_text_error(r));
+	failure->text[0] = '\0';
+	owner = calloc(1, sizeof(*owner));
+	r = owner ? config_read_into(owner, path, text, &sequence_keys, &stream, failure) : failure_no_memory(failure);
+	if (r == 0 && !stream.sequence.bytes)
+		r = failure_set(failure, EX_CONFIG, EINVAL,
+		                "%s: the file needs 'bytes', those of the field with the number", path);
+	*sequence = stream.sequence;
+	config_free(owner);
+	free(text);
+	return r;
 }

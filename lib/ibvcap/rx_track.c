@@ -27,7 +27,7 @@ static int rx_track_check(const struct ibvcap_rx *rx, const struct ibvcap_rx_bat
 	if (rx->is_tap || batch->lease >= rx->lease_blocks || rx->leases[batch->lease].n_batches == 0 ||
 	    batch->n > rx->info.slots_per_block)
 		return rx_refuse_batch(rx->info.stream);
-	if (memcmp(&rx->sequence, &tracker->reader.sequence, sizeof(rx->sequence)) != 0)
+	if (!tracker->has_own && memcmp(&rx->sequence, &tracker->reader.sequence, sizeof(rx->sequence)) != 0)
 		return error_set(-ESTALE,
 		                 "stream '%s': its sequence is not the tracker's; the daemon was restarted with "
 		                 "another one: make a new tracker",

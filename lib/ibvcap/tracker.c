@@ -102,6 +102,8 @@ static int check_arguments(const struct ibvcap_sequence *sequence, const struct 
 	if (options->max_sources > SOURCE_TABLE_MAX)
 		return error_set(-EINVAL, "a tracker of %u sources: accepted are %d at most", options->max_sources,
 		                 SOURCE_TABLE_MAX);
+	if (options->own > 1)
+		return error_set(-EINVAL, "own = %u of a tracker: accepted is 0 or 1", options->own);
 	return 0;
 }
 
@@ -121,6 +123,7 @@ int ibvcap_tracker_new(const struct ibvcap_sequence *sequence, const struct ibvc
 		return error_set(-ENOMEM, "a tracker: out of memory");
 	new->losses.size = sizeof(new->losses);
 	sequence_reader_init(&new->reader, sequence);
+	new->has_own = known.own;
 	set_rules(new);
 	r = allocate(new, known.max_sources ? known.max_sources : SOURCES_DEFAULT);
 	if (r < 0) {

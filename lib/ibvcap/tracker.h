@@ -8,6 +8,7 @@
 
 struct ibvcap_tracker {
 	struct sequence_reader reader;
+	bool has_own; /* the reader's description is not to be compared with a stream's */
 	struct tracker_rules rules;
 	struct source_table table;
 	struct tracker_source *sources;            /* as in the table */

@@ -264,3 +264,40 @@ def test_a_stream_without_a_description_is_refused_with_the_key(daemon, wire):
     one = daemon([conftest.stream(wire)])
     done = ibvcap("check", "lidar", "--socket", one.socket_path)
     assert done.returncode == 78 and "sequence" in done.stderr
+
+
+def test_a_consumer_brings_its_own_description(daemon, wire, tmp_path):
+    """Of a stream that has none, and of one that has another, without a word to the daemon."""
+    one = daemon([conftest.stream(wire, payload_size=64),
+                  stream(wire, {"offset": 6, "bytes": 2}, port=7503, name="other")])
+    payloads = [bytes(3) + number.to_bytes(2, "big") + bytes(3) for number in range(100) if number != 40]
+    wire.send(*[wire.frame(payload, port) for payload in payloads for port in (7502, 7503)])
+    conftest.wait_until(lambda: [one.stream(name)["published"] for name in ("lidar", "other")] == [99, 99], 30,
+                        one.status)
+    shared, own = tmp_path / "shared", tmp_path / "own"
+    shared.write_text("offset = 3;\n")
+    own.write_text('@include "shared"\nbytes = 2;\n')
+    for name in ("lidar", "other"):
+        done = ibvcap("check", name, "--socket", one.socket_path, "--oldest", "--count", 99, "--json",
+                      "--sequence", own)
+        said = json.loads(done.stdout)["sequence"]
+        assert (done.returncode, said["sent"], said["lost_before_card"]) == (1, 100, 1), done.stderr
+    done = ibvcap("record", "lidar", "--socket", one.socket_path, "-w", tmp_path / "a", "--oldest", "--count", 99,
+                  "--quiet", "--sequence", own)
+    assert done.returncode == 0, done.stderr
+    kept = json.loads(ibvcap("info", "--json", tmp_path / "a").stdout)[0]["sequences"][0]
+    assert (kept["stream"], kept["sent"], kept["lost"]) == ("lidar", 100, 1)
+
+
+def test_a_wrong_description_of_ones_own_is_refused(daemon, wire, tmp_path):
+    one = daemon([conftest.stream(wire)])
+    file = tmp_path / "own"
+    for text, code, said in (("bytes = 2;\nshift = 40;\n", 78, f"{file}:2: sequence: shift = 40"),
+                             ("bytes = 2;\noffsett = 4;\n", 78, f"{file}:2: unknown key 'offsett'"),
+                             ("", 78, f"{file}: the file needs 'bytes'"), (None, 66, f"{file}: cannot be read")):
+        file.unlink(missing_ok=True)
+        if text is not None:
+            file.write_text(text)
+        for command in (("check",), ("record", "-w", tmp_path / "a")):
+            done = ibvcap(*command, "lidar", "--socket", one.socket_path, "--sequence", file)
+            assert done.returncode == code and f"ibvcap {command[0]}: --sequence: {said}" in done.stderr, done.stderr

@@ -2,6 +2,7 @@
 /* ibvcap check: receives a stream, tracks the packets' own numbers, and says whether all of them came. */
 #include "tools/common/options.h"
 #include "tools/ibvcap/ibvcap.h"
+#include "tools/ibvcap/sequence_file.h"
 #include "tools/receive/recv.h"
 
 static const char usage[] =
@@ -19,6 +20,9 @@ static const struct option_row rows[] = {
          OPTION_AT(struct recv_options, duration_ns)},
 	{"oldest", 'o', NULL, "begin with the oldest packet in the ring (the next packet that comes)", OPTION_FLAG,
          OPTION_AT(struct recv_options, attach.start), .value = IBVCAP_START_OLDEST},
+	{"sequence", 0, "FILE",
+         "where the packets have their number: a file with the keys of 'sequence' (as the stream's has them)",
+         OPTION_TEXT, OPTION_AT(struct recv_options, sequence_path)},
 	{"json", 'j', NULL, "print JSON", OPTION_FLAG, OPTION_AT(struct recv_options, json)},
 };
 
@@ -37,5 +41,7 @@ int cmd_check(int argc, char **argv)
 	options.command = "check";
 	options.sequence = true;
 	options.check = true;
+	if (code < 0)
+		code = sequence_file_load("check", options.sequence_path, &options.own_sequence);
 	return code >= 0 ? code : recv_run(&options);
 }

@@ -5,6 +5,7 @@
 #include "daemon/base/time.h"
 #include "tools/common/options.h"
 #include "tools/ibvcap/ibvcap.h"
+#include "tools/ibvcap/sequence_file.h"
 
 #include <getopt.h>
 #include <string.h>
@@ -75,6 +76,10 @@ static const struct option_row rows[] = {
          "'ibvcap extract' reads any time of a file without --zstd; with --zstd, begin new files by --file-size or "
          "--file-seconds",
          .type = OPTION_GONE},
+	{"sequence", 0, "FILE",
+         "where the packets have their number, which 'info' counts by: a file with the keys of\n"
+         "'sequence' (as the streams have them)",
+         OPTION_TEXT, AT(sequence_path)},
 	{"raw", 'R', NULL,
          "rows of payloads as they are in the ring, for numpy.fromfile(), to FILE; times and\n"
          "lengths to FILE.meta; what they are to FILE.json",
@@ -249,5 +254,7 @@ int cmd_record(int argc, char **argv)
 	struct record_options options;
 	int code = record_parse_arguments(argc, argv, &options);
 
+	if (code < 0)
+		code = sequence_file_load("record", options.sequence_path, &options.own_sequence);
 	return code >= 0 ? code : record_streams(&options);
 }

@@ -26,7 +26,9 @@ struct recv_options {
 	bool utc;
 	bool json;
 	bool sequence; /* track the packets' own numbers */
-	bool check;    /* exit 1 if not all came */
+	const char *sequence_path;
+	struct ibvcap_sequence own_sequence; /* of that file; bytes is 0: the stream's configuration has it */
+	bool check;                          /* exit 1 if not all came */
 };
 
 #define RECV_OPTIONS_INIT                                                                                           \

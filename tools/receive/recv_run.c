@@ -282,14 +282,15 @@ static int open_tracker(struct receiver *receiver)
 {
 	const struct recv_options *options = &receiver->options;
 	struct ibvcap_rx_info info = IBVCAP_INIT(struct ibvcap_rx_info);
-	struct ibvcap_sequence sequence;
+	struct ibvcap_sequence sequence = options->own_sequence;
+	const struct ibvcap_tracker_options tracker = {.size = sizeof(tracker), .own = sequence.bytes != 0};
 	int r;
 
 	ibvcap_rx_info(receiver->rx, &info);
-	if (!ibvcap_rx_sequence(receiver->rx, &sequence)) {
+	if (!tracker.own && !ibvcap_rx_sequence(receiver->rx, &sequence)) {
 		fprintf(stderr,
 		        "ibvcap %s: stream '%s': its configuration does not say where the packets have their number: "
-		        "give it a sequence (ibvcapd.conf(5))\n",
+		        "give it a sequence (ibvcapd.conf(5)), or use 'ibvcap check --sequence FILE'\n",
 		        options->command, options->stream);
 		return EX_CONFIG;
 	}
@@ -301,7 +302,7 @@ static int open_tracker(struct receiver *receiver)
 		        options->command, options->stream);
 		return EX_USAGE;
 	}
-	r = ibvcap_tracker_new(&sequence, NULL, &receiver->tracker);
+	r = ibvcap_tracker_new(&sequence, &tracker, &receiver->tracker);
 	return r == 0 ? EX_OK : report_failure(options->command, r);
 }
 

@@ -95,7 +95,7 @@ static void output_begin_file(struct recorder *recorder, struct record_output *o
 	buffer->begins_file = true;
 	output->file->start_ns = now_ns;
 	for (unsigned i = 0; i < output->files.n_sources; i++)
-		source_describe_again(&sources[i]);
+		source_describe_again(&sources[i], &recorder->options);
 	if (format->write_head)
 		buffer->used = format->write_head(buffer->at, WRITER_BUFFER_BYTES, recorder->options.why, sources,
 		                                  output->files.n_sources, output->files.flow_number);

@@ -78,7 +78,9 @@ struct record_options {
 	const char *command; /* after each file; NULL */
 	const char *filter;  /* pcap-filter(7); NULL: all packets */
 	struct row_filter *row_filter;
-	uint64_t count; /* packets; UINT64_MAX: no end */
+	const char *sequence_path;
+	struct ibvcap_sequence own_sequence; /* of that file; bytes is 0: the streams' configuration has it */
+	uint64_t count;                      /* packets; UINT64_MAX: no end */
 	uint64_t duration_ns;
 	/* Flight recorder. */
 	uint64_t last_ns; /* only what is in the ring, of so long ago; 0: no */

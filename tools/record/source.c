@@ -173,10 +173,10 @@ struct recording_sum source_sum(const struct source *source, const struct losses
 
 /* ---- description --------------------------------------------------------------------------------- */
 
-void source_describe_again(struct source *source)
+void source_describe_again(struct source *source, const struct record_options *options)
 {
 	struct ibvcap_rx_info info = IBVCAP_INIT(struct ibvcap_rx_info);
-	struct ibvcap_sequence sequence;
+	struct ibvcap_sequence sequence = options->own_sequence;
 
 	ibvcap_rx_info(source->rx, &info);
 	snprintf(source->clock, sizeof(source->clock),
@@ -185,7 +185,7 @@ void source_describe_again(struct source *source)
 	         status_view_clock_name(info.clock_source), info.clock_error_ns, info.epoch, info.attach_sequence);
 	json_decref(source->sequence);
 	source->sequence = NULL;
-	if (ibvcap_rx_sequence(source->rx, &sequence) > 0)
+	if (sequence.bytes || ibvcap_rx_sequence(source->rx, &sequence) > 0)
 		source->sequence = sequence_to_json(&sequence, info.flags & IBVCAP_RING_FLAG_FRAMES);
 }
 
@@ -194,7 +194,7 @@ void source_describe(struct source *source, const struct record_options *options
 	struct ibvcap_rx_info info = IBVCAP_INIT(struct ibvcap_rx_info);
 	struct status_view view;
 
-	source_describe_again(source);
+	source_describe_again(source, options);
 	if (status_view_ask(&view, options->socket, 0) < 0)
 		return;
 	ibvcap_rx_info(source->rx, &info);

@@ -81,8 +81,11 @@ void source_end_later(struct source *source, const struct source_end *end);
 /** The reasons (enum ibvcap_unknown) why losses are unknown after the end of the source. 0: it has not ended. */
 uint32_t source_unknown(const struct source *source);
 
-/** Ask again for the clock, whose error changes, and for the sequence, which another run of the daemon may change. */
-void source_describe_again(struct source *source);
+/**
+ * Ask again for the clock, whose error changes, and for the sequence, which another run of the daemon may change. The
+ * options may have another sequence.
+ */
+void source_describe_again(struct source *source, const struct record_options *options);
 
 /** The sum of a source's packets before that moment, as a file shows it that has n_written of them. */
 struct recording_sum source_sum(const struct source *source, const struct losses *losses, uint64_t n_written);

@@ -499,7 +499,7 @@ struct ibvcap_tracker;
 struct ibvcap_tracker_options {
 	size_t size;
 	uint32_t max_sources; /* room for so many, at most 65536; 0 = 256. The packets of others are untracked */
-	uint32_t reserved;    /* must be 0 */
+	uint32_t own;         /* 1: the description is the program's own, whatever that of a stream says */
 };
 
 /** This struct does not grow. */
@@ -596,7 +596,7 @@ void ibvcap_tracker_free(struct ibvcap_tracker *tracker);
  * Count the rows of a batch that the caller holds, once, in the order in which they were acquired. tracked, if not
  * NULL, gets what each row is: batch->n entries. The daemon's status shows the counts of all sources from now on.
  * Never blocks and allocates nothing. 0; -EINVAL: the caller does not hold the batch; -ESTALE: since a restart of the
- * daemon the stream has another sequence: make a new tracker.
+ * daemon the stream has another sequence, and the tracker has not one of its own: make a new tracker.
  */
 int ibvcap_rx_track(struct ibvcap_rx *rx, const struct ibvcap_rx_batch *batch, struct ibvcap_tracker *tracker,
                     struct ibvcap_tracked *tracked);

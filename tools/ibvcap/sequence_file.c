@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Loads a description of the packets' number for --sequence FILE, with the daemon's own reader of its configuration. */
+#include "tools/ibvcap/sequence_file.h"
+
+#include "daemon/base/failure.h"
+#include "daemon/config/config.h"
+
+#include <stdio.h>
+
+int sequence_file_load(const char *command, const char *path, struct ibvcap_sequence *sequence)
+{
+	struct failure failure = {0};
+
+	*sequence = (struct ibvcap_sequence){0};
+	if (!path || config_load_sequence(path, sequence, &failure) == 0)
+		return -1;
+	fprintf(stderr, "ibvcap %s: --sequence: %s\n", command, failure.text);
+	return failure.exit_code;
+}
