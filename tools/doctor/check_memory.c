@@ -14,7 +14,6 @@
 #define KIB            1024
 #define KIB_PER_MIB    1024
 #define KIB_PER_GIB    (1024 * 1024)
-#define PAGES_TO_START 512
 #define NODES_AT_ONCE  4 /* the commands for so many nodes fit into a text; the next run names the others */
 
 /* ---- all memory ------------------------------------------------------------------------------------- */
@@ -33,11 +32,6 @@ static uint64_t queue_kib(const struct doctor_facts *facts, const struct config_
 	return ops && ops->kernel_bytes
 	               ? ops->kernel_bytes(stream->receive_queue_slots, geometry_row_bytes(stream)) / KIB
 	               : 0;
-}
-
-static uint64_t stream_kib(const struct doctor_facts *facts, const struct config_stream *stream)
-{
-	return geometry_ring_bytes(stream) / KIB + queue_kib(facts, stream);
 }
 
 struct configured_kib {
@@ -62,7 +56,7 @@ static struct configured_kib sum_configured_kib(const struct doctor_facts *facts
 /* Is there room for so many times what the configuration needs? */
 static bool has_memory_for(const struct doctor_facts *facts, unsigned int times)
 {
-	return !facts->config || !facts->memory_kib ||
+	return !facts->memory_kib ||
 	       times * sum_configured_kib(facts).all <= facts->memory_kib / 100 * MACHINE_SHARE_MAX_PERCENT;
 }
 
@@ -82,50 +76,12 @@ static void append_part(char text[FINDING_TEXT_BYTES], const char *part, uint64_
 	append_kib(text, kib);
 }
 
-/* The key that makes the ring of a stream so large. */
-static void fix_stream_memory(const struct config_stream *stream, struct finding *finding)
-{
-	if (stream->history_blocks >= (uint64_t)stream->max_consumers * stream->lease_blocks)
-		finding_fix_by_edit(finding, stream->file, stream->line,
-		                    "history_blocks = %u makes the ring of stream '%s' take ", stream->history_blocks,
-		                    stream->name);
-	else
-		finding_fix_by_edit(finding, stream->file, stream->line,
-		                    "max_consumers = %u and lease_blocks = %u make the ring of stream '%s' take ",
-		                    stream->max_consumers, stream->lease_blocks, stream->name);
-	append_kib(finding->fix, geometry_ring_bytes(stream) / KIB);
-	finding_append(finding->fix, ": lower %s",
-	               stream->history_blocks >= (uint64_t)stream->max_consumers * stream->lease_blocks ? "it"
-	                                                                                                : "them");
-}
-
-static void fix_channel_memory(const struct config_channel *channel, struct finding *finding)
-{
-	finding_fix_by_edit(finding, channel->file, channel->line,
-	                    "max_senders = %u and arena_slots = %u make the arenas of channel '%s' take ",
-	                    channel->max_senders, channel->arena_slots, channel->name);
-	append_kib(finding->fix, arenas_kib(channel));
-	finding_append(finding->fix, ": lower them");
-}
-
-/* The fix is to lower the keys of the largest stream or channel. */
 static void write_lower_fix(const struct doctor_facts *facts, struct finding *finding)
 {
-	const struct config *config = facts->config;
-	uint64_t most = 0, kib;
-
-	for (uint32_t i = 0; i < config->n_streams; i++) {
-		kib = stream_kib(facts, &config->streams[i]);
-		if (kib > most)
-			fix_stream_memory(&config->streams[i], finding);
-		most = kib > most ? kib : most;
-	}
-	for (uint32_t i = 0; i < config->n_channels; i++) {
-		kib = arenas_kib(&config->channels[i]);
-		if (kib > most)
-			fix_channel_memory(&config->channels[i], finding);
-		most = kib > most ? kib : most;
-	}
+	finding_fix(finding, FIX_LASTS,
+	            "ibvcapd --check-config --config %s   # says what each stream and channel takes: lower "
+	            "history_blocks, or max_consumers and lease_blocks, or max_senders and arena_slots of the largest",
+	            facts->config_file);
 }
 
 void check_memory(const struct doctor_facts *facts, struct findings *findings)
@@ -171,10 +127,10 @@ static struct pool_sum sum_pools(const struct doctor_facts *facts, uint64_t page
 			sum.total += facts->pools[i].total_pages;
 			sum.free_pages += facts->pools[i].free_pages;
 		}
-	for (uint32_t i = 0; config && i < config->n_streams; i++)
+	for (uint32_t i = 0; i < config->n_streams; i++)
 		if (config->streams[i].page_bytes == page_bytes)
 			sum.wanted += geometry_ring_bytes(&config->streams[i]) / page_bytes;
-	for (uint32_t i = 0; config && i < config->n_channels; i++)
+	for (uint32_t i = 0; i < config->n_channels; i++)
 		if (config->channels[i].page_bytes == page_bytes)
 			sum.wanted += config->channels[i].max_senders *
 			              (geometry_arena_bytes(&config->channels[i]) / page_bytes);
@@ -193,7 +149,7 @@ static unsigned int node_of_interface(const struct doctor_facts *facts, const ch
 /* The node of the first device in the configuration, or else one that has pages of this size. */
 static unsigned int find_default_node(const struct doctor_facts *facts, uint64_t page_kib)
 {
-	for (uint32_t i = 0; facts->config && i < facts->config->n_streams; i++) {
+	for (uint32_t i = 0; i < facts->config->n_streams; i++) {
 		unsigned int node = node_of_interface(facts, facts->config->streams[i].interface, DOCTOR_NODES_MAX);
 
 		if (node < DOCTOR_NODES_MAX)
@@ -310,30 +266,6 @@ static void check_wanted_hugepages(const struct doctor_facts *facts, const struc
 	write_planned_fix(facts, sum->page_kib, usable >= sum->wanted || has_memory_for(facts, 2) ? 2 : 1, finding);
 }
 
-/* Without a configuration any pool with free pages is enough. */
-static void check_any_hugepage(const struct doctor_facts *facts, struct findings *findings)
-{
-	uint64_t total = 0, free_pages = 0, wanted = PAGES_TO_START, pages[DOCTOR_NODES_MAX] = {0};
-	struct finding *finding;
-
-	for (unsigned int i = 0; i < facts->n_pools; i++) {
-		total += facts->pools[i].total_pages;
-		free_pages += facts->pools[i].free_pages;
-	}
-	if (free_pages)
-		return;
-	finding = finding_add(findings, "hugepages", "free hugepages");
-	finding_write(finding->found, "%" PRIu64 " reserved, none free", total);
-	/* A running daemon may have all of them. */
-	finding_fail(finding, total ? FINDING_WARNING : FINDING_ERROR,
-	             "rings lie in hugepages unless their page_size is 4 KiB",
-	             "as many as the rings of the configuration need");
-	if (facts->memory_kib && facts->memory_kib / 4 < wanted * SMALL_HUGE_KIB)
-		wanted = facts->memory_kib / 4 / SMALL_HUGE_KIB;
-	pages[find_default_node(facts, SMALL_HUGE_KIB)] = wanted;
-	write_pages_fix(facts, SMALL_HUGE_KIB, pages, finding);
-}
-
 /* The pages that streams on devices of this node need. */
 static uint64_t pages_wanted_on(const struct doctor_facts *facts, int node, uint32_t page_bytes)
 {
@@ -393,13 +325,13 @@ void check_hugepages(const struct doctor_facts *facts, struct findings *findings
 			              facts->pools[i].total_pages);
 		}
 	if (!facts->config)
-		check_any_hugepage(facts, findings);
-	for (unsigned int i = 0; facts->config && i < sizeof(sizes_kib) / sizeof(sizes_kib[0]); i++) {
+		return;
+	for (unsigned int i = 0; i < sizeof(sizes_kib) / sizeof(sizes_kib[0]); i++) {
 		struct pool_sum sum = sum_pools(facts, sizes_kib[i]);
 
 		if (sum.wanted)
 			check_wanted_hugepages(facts, &sum, findings);
 	}
-	for (uint32_t i = 0; facts->config && i < facts->config->n_streams; i++)
+	for (uint32_t i = 0; i < facts->config->n_streams; i++)
 		check_ring_node(facts, &facts->config->streams[i], findings);
 }
