@@ -168,7 +168,7 @@ def test_a_thousand_connections_without_a_request_are_ended(served):
                 time.sleep(0.2)
         assert served.is_up() == 1
         assert time.monotonic() - begun < 15
-        assert served.memory_bytes() < 64 << 20
+        assert conftest.is_sanitized() or served.memory_bytes() < 64 << 20
     finally:
         for one in idle:
             one.close()
@@ -199,7 +199,7 @@ def test_no_request_takes_memory_or_ends_the_service(served):
             while one.recv(65536):
                 pass
     assert served.process.poll() is None and served.is_up() == 1
-    assert served.memory_bytes() < 64 << 20
+    assert conftest.is_sanitized() or served.memory_bytes() < 64 << 20
     assert len(os.listdir(f"/proc/{served.process.pid}/fd")) < 30
 
 

@@ -181,10 +181,11 @@ static void note_connection(void *context, struct MHD_Connection *connection, vo
 
 void server_end_old_connections(struct server *server)
 {
-	const uint64_t now_ns = time_monotonic_ns();
+	uint64_t now_ns;
 
 	/* libmicrohttpd says that a connection is closed before it closes its descriptor. */
 	pthread_mutex_lock(&server->lock);
+	now_ns = time_monotonic_ns(); /* under the lock, so that no connection is younger */
 	for (const struct connection *at = server->connections; at < server->connections + CONNECTIONS_MAX; at++)
 		if (at->is_open && now_ns - at->since_ns > CONNECTION_S * TIME_SECOND_NS)
 			shutdown(at->fd, SHUT_RDWR);
