@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Network interfaces as the kernel has them: pause frames, loopback and multicast groups. */
+/* Network interfaces as the kernel has them: pause frames, loopback, and what multicast groups need. */
 #include "tools/doctor/checks.h"
 
 #include "daemon/flow/flow.h"
 
-#include <arpa/inet.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -61,22 +60,10 @@ static void check_interface_loopback(const struct doctor_interface *interface, c
 
 /* ---- multicast ------------------------------------------------------------------------------------- */
 
-static bool is_group_joined(const struct doctor_facts *facts, const char *interface, const struct config_address *group)
-{
-	for (unsigned int i = 0; i < facts->n_groups; i++)
-		if (strcmp(facts->groups[i].interface, interface) == 0 &&
-		    facts->groups[i].group.family == group->family &&
-		    memcmp(facts->groups[i].group.address, group->address, group->family == AF_INET ? 4 : 16) == 0)
-			return true;
-	return false;
-}
-
 /* The multicast groups that the configuration joins on one interface. */
 struct groups {
-	unsigned int wanted, joined;
 	bool has_sources;
 	bool has_ipv4;
-	const struct config_address *missing;
 };
 
 static struct groups count_wanted_groups(const struct doctor_facts *facts, const char *interface)
@@ -93,36 +80,11 @@ static struct groups count_wanted_groups(const struct doctor_facts *facts, const
 			if (strcmp(stream->interface, interface) != 0 || !stream->join || flow->vlan > 0 ||
 			    !config_is_multicast(&flow->destination) || !flow_has_whole_destination(flow))
 				continue;
-			groups.wanted++;
 			groups.has_ipv4 |= flow->destination.family == AF_INET;
 			groups.has_sources |= flow->source.family == AF_INET;
-			if (is_group_joined(facts, interface, &flow->destination))
-				groups.joined++;
-			else
-				groups.missing = &flow->destination;
 		}
 	}
 	return groups;
-}
-
-static void check_interface_membership(const struct doctor_facts *facts, const struct doctor_interface *interface,
-                                       const struct groups *groups, struct findings *findings)
-{
-	struct finding *finding = finding_add(findings, "multicast", "%s", interface->name);
-	char text[INET6_ADDRSTRLEN];
-
-	if (!facts->process.has_config) {
-		finding_write(finding->found, "ibvcapd will join %u groups", groups->wanted);
-		return;
-	}
-	finding_write(finding->found, "%u of %u groups are joined", groups->joined, groups->wanted);
-	if (!groups->missing)
-		return;
-	inet_ntop(groups->missing->family, groups->missing->address, text, sizeof(text));
-	finding_append(finding->found, "; %s is not", text);
-	finding_fail(finding, FINDING_ERROR, "a switch sends the packets of a group only to ports that have joined it",
-	             "all of them");
-	finding_fix(finding, FIX_LASTS, "systemctl reload ibvcapd   # and read its log about %s", text);
 }
 
 static void check_interface_igmp(const struct doctor_interface *interface, const struct groups *groups,
@@ -188,10 +150,7 @@ void check_netdevs(const struct doctor_facts *facts, struct findings *findings)
 		check_interface_function(interface, findings);
 		check_interface_pause(interface, findings);
 		check_interface_loopback(interface, facts_find_device(facts, interface->name), findings);
-		if (groups.wanted) {
-			check_interface_membership(facts, interface, &groups, findings);
-			check_interface_igmp(interface, &groups, findings);
-		}
+		check_interface_igmp(interface, &groups, findings);
 		check_interface_rp_filter(interface, &groups, findings);
 	}
 }

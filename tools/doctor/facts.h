@@ -23,7 +23,6 @@
 #define DOCTOR_POOLS_MAX      64
 #define DOCTOR_NODES_MAX      16
 #define DOCTOR_INTERFACES_MAX 64
-#define DOCTOR_GROUPS_MAX     512
 #define DOCTOR_USERS_MAX      8
 #define DOCTOR_HOLDERS_MAX    64
 
@@ -103,11 +102,6 @@ struct doctor_interface {
 	int64_t ptp_offset_ns; /* its difference to the system's clock */
 	enum net_stamping stamping;
 	struct backend_choice_facts choice;
-};
-
-struct doctor_group {
-	char interface[IFNAMSIZ];
-	struct config_address group;
 };
 
 /* The control socket of the configuration, and the process that listens there. */
@@ -198,8 +192,6 @@ struct doctor_facts {
 	unsigned int n_devices;
 	struct doctor_interface interfaces[DOCTOR_INTERFACES_MAX];
 	unsigned int n_interfaces;
-	struct doctor_group groups[DOCTOR_GROUPS_MAX]; /* joined by any process */
-	unsigned int n_groups;
 	struct doctor_socket control;
 	/* Whose network namespace the facts of interfaces are of. HIDDEN: the daemon has another one. */
 	enum { DOCTOR_NETWORK_OWN, DOCTOR_NETWORK_ENTERED, DOCTOR_NETWORK_HIDDEN } network;

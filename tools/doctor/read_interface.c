@@ -45,20 +45,13 @@ static void add_netdev(const char *root, struct doctor_facts *facts, const char 
 
 /* ---- groups ---------------------------------------------------------------------------------------- */
 
-static void add_joined_group(const struct joined_group *joined, void *context)
+static void note_igmp_version(const struct joined_group *joined, void *context)
 {
 	struct doctor_facts *facts = context;
-	struct doctor_group *group = &facts->groups[facts->n_groups];
 
 	for (unsigned int i = 0; joined->igmp_version && i < facts->n_interfaces; i++)
 		if (strcmp(facts->interfaces[i].name, joined->interface) == 0)
 			facts->interfaces[i].igmp_version = joined->igmp_version;
-	if (facts->n_groups == DOCTOR_GROUPS_MAX)
-		return;
-	facts->n_groups++;
-	files_copy_name(group->interface, sizeof(group->interface), joined->interface);
-	group->group.family = joined->family;
-	memcpy(group->group.address, joined->address, sizeof(joined->address));
 }
 
 void read_interfaces(const char *root, struct doctor_facts *facts)
@@ -72,7 +65,7 @@ void read_interfaces(const char *root, struct doctor_facts *facts)
 		add_netdev(root, facts, facts->config->channels[i].interface);
 	/* The groups of the daemon's network namespace, which may differ from that of this process. */
 	(void)joined_groups_for_each(root, facts->process.kind == DOCTOR_DAEMON ? facts->process.pid : 0,
-	                             add_joined_group, facts);
+	                             note_igmp_version, facts);
 }
 
 /* ---- drivers --------------------------------------------------------------------------------------- */

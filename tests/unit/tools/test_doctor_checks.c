@@ -203,14 +203,14 @@ TestSuite(doctor_checks, .init = make_ready, .fini = free_config);
 
 Test(doctor_checks, a_ready_machine_has_nothing_to_mend_and_is_told_of_each_check)
 {
-	static const char *const checks[] = {"device",       "port",         "interface", "probe",
-	                                     "config",       "ring_size",    "socket",    "network",
-	                                     "capabilities", "memlock",      "container", "memory",
-	                                     "hugepages",    "numa",         "pcie_link", "pcie_read_request",
-	                                     "iommu",        "pause",        "loopback",  "multicast",
-	                                     "igmp",         "rp_filter",    "governor",  "c_states",
-	                                     "isolation",    "irq_affinity", "clock",     "nic_clock",
-	                                     "xdp",          "ring_memory"};
+	static const char *const checks[] = {"device",       "port",      "interface", "probe",
+	                                     "config",       "ring_size", "socket",    "network",
+	                                     "capabilities", "memlock",   "container", "memory",
+	                                     "hugepages",    "numa",      "pcie_link", "pcie_read_request",
+	                                     "iommu",        "pause",     "loopback",  "igmp",
+	                                     "rp_filter",    "governor",  "c_states",  "isolation",
+	                                     "irq_affinity", "clock",     "nic_clock", "xdp",
+	                                     "ring_memory"};
 	unsigned int n;
 
 	expect_ready();
@@ -484,9 +484,7 @@ FAULT(hugepages_that_others_use_are_wanted_besides, ERROR, "hugepages", "400 res
 FAULT(hugepages_for_one_run_only_are_a_warning, WARNING, "hugepages", "20 free",
       "/node0/hugepages/hugepages-2048kB/nr_hugepages - - - - 30'", true, POOL(20, 20))
 TOLD(hugepages_that_the_daemon_itself_uses_are_enough, "hugepages", "0 free", POOL(400, 0);
-     facts.process.kind = DOCTOR_DAEMON; facts.process.has_config = true; facts.n_groups = 1;
-     strcpy(facts.groups[0].interface, "eth0"); facts.groups[0].group.family = AF_INET;
-     inet_pton(AF_INET, "239.1.2.3", facts.groups[0].group.address))
+     facts.process.kind = DOCTOR_DAEMON; facts.process.has_config = true)
 FAULT(big_pages_are_wanted_at_boot, ERROR, "hugepages", "needs 2", "hugepagesz=1024M hugepages=0:4", true,
       configure("page_size = \"1G\";", "", ""))
 FAULT(senders_arenas_are_counted, WARNING, "hugepages", "reserved", "- - - - ", true,
@@ -629,35 +627,6 @@ Test(doctor_checks, lo_loops_back_as_it_has_to)
 FAULT(two_programs_on_a_device_are_a_warning, WARNING, "loopback", "ibvcapd (pid 7), ib_send (pid 8)", "rdma resource",
       false, device->users[device->n_users++] = (struct doctor_user){7, "ibvcapd"};
       device->users[device->n_users++] = (struct doctor_user){8, "ib_send"})
-FAULT(a_group_that_is_not_joined_is_an_error, ERROR, "multicast", "0 of 1 groups are joined; 239.1.2.3 is not",
-      "systemctl reload ibvcapd", true, facts.process.kind = DOCTOR_DAEMON;
-      facts.process.has_config = true)
-
-Test(doctor_checks, a_group_is_joined_where_all_of_its_address_is)
-{
-	struct doctor_group *group = &facts.groups[facts.n_groups++];
-
-	config_free(facts.config);
-	cr_assert_eq(
-		config_load_text(
-			"test.conf",
-			"streams = ( { name = \"a\"; interface = \"eth0\"; payload_size = 1000; page_size = \"4K\";"
-			"flows = ( { destination = \"ff05::1\"; port = 1; } ); } );",
-			&facts.config, &facts.config_failure),
-		0);
-	facts.process.kind = DOCTOR_DAEMON;
-	facts.process.has_config = true;
-	strcpy(group->interface, "eth0");
-	group->group.family = AF_INET6;
-	inet_pton(AF_INET6, "ff05::2", group->group.address);
-	cr_expect_str_eq(only_failure()->check, "multicast");
-	inet_pton(AF_INET6, "ff05::1", group->group.address);
-	expect_told("multicast", "1 of 1");
-	strcpy(group->interface, "eth1");
-	cr_expect_str_eq(only_failure()->check, "multicast");
-}
-
-TOLD(another_daemons_groups_are_not_asked_for, "multicast", "will join 1", facts.process.kind = DOCTOR_DAEMON)
 FAULT(an_old_igmp_is_a_warning_where_flows_have_sources, WARNING, "igmp", "version 2", "force_igmp_version=0", false,
       interface->igmp_version = 2;
       configure("", "source = \"10.0.0.9\";", ""))

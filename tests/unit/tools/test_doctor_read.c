@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Facts that the doctor reads from a tree of files made as sysfs and /proc, and from the output of systemctl. */
 #include "tools/doctor/read.h"
+#include "tools/groups/joined_groups.h"
 
 #include <arpa/inet.h>
 #include <criterion/criterion.h>
@@ -469,23 +470,38 @@ Test(machine, a_process_that_calls_itself_ibvcapd_hides_neither_itself_nor_other
 	cr_expect_eq(find_holder(704)->ended_bytes, 8192);
 }
 
-Test(machine, interfaces_and_their_groups)
+static struct joined_group groups[8];
+static unsigned int n_groups;
+
+static void note_group(const struct joined_group *group, void *context)
+{
+	(void)context;
+	groups[n_groups++] = *group;
+}
+
+Test(machine, groups_that_are_joined)
+{
+	struct in6_addr address;
+
+	cr_assert(joined_groups_for_each(root, 421, note_group, NULL));
+	cr_assert_eq(n_groups, 4);
+	cr_expect_str_eq(groups[0].interface, "lo");
+	cr_expect_str_eq(groups[1].interface, "eth7");
+	inet_pton(AF_INET, "239.1.2.3", &address);
+	cr_expect_arr_eq(groups[1].address, &address, 4);
+	cr_expect_eq(groups[3].family, AF_INET6);
+	inet_pton(AF_INET6, "ff05::102", &address);
+	cr_expect_arr_eq(groups[3].address, &address, 16);
+}
+
+Test(machine, interfaces)
 {
 	const struct doctor_interface *interface = &facts.interfaces[0];
-	struct in6_addr address;
 
 	cr_assert_eq(facts.n_interfaces, 1);
 	cr_expect_eq(interface->rp_filter, 2);
 	cr_expect(interface->is_virtual_function);
 	cr_expect_eq(interface->igmp_version, 2);
-	cr_assert_eq(facts.n_groups, 4);
-	cr_expect_str_eq(facts.groups[0].interface, "lo");
-	cr_expect_str_eq(facts.groups[1].interface, "eth7");
-	inet_pton(AF_INET, "239.1.2.3", &address);
-	cr_expect_arr_eq(facts.groups[1].group.address, &address, 4);
-	cr_expect_eq(facts.groups[3].group.family, AF_INET6);
-	inet_pton(AF_INET6, "ff05::102", &address);
-	cr_expect_arr_eq(facts.groups[3].group.address, &address, 16);
 }
 
 Test(machine, hugepages_by_size_and_node)
@@ -672,7 +688,7 @@ Test(machine, what_the_kernel_has_for_xdp)
 Test(no_machine, an_empty_one_reads_as_nothing)
 {
 	doctor_read("/nonexistent", &facts);
-	cr_assert_eq(facts.n_devices + facts.n_pools + facts.n_interfaces + facts.n_groups, 0);
+	cr_assert_eq(facts.n_devices + facts.n_pools + facts.n_interfaces, 0);
 	cr_assert_not(facts.mellanox_pci || facts.kernel.has_btf || facts.cpus.has_governor || facts.cpus.has_idle);
 	cr_assert_eq(facts.process.kind, DOCTOR_SELF);
 	cr_assert_eq(facts.process.pid, getpid());
