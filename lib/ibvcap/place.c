@@ -7,7 +7,6 @@
 #include "lib/ibvcap/sized_struct.h"
 
 #include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 
 /* A batch that is read from its first field to its last. */
@@ -15,25 +14,33 @@
 
 /* ---- one packet ---------------------------------------------------------------------------------- */
 
+static uint32_t copy_pieces(const struct place_item *item, uint8_t *to, uint32_t max)
+{
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < 2; i++) {
+		uint32_t piece = u32_min(item->piece_bytes[i], max - n);
+
+		if (piece)
+			memcpy(to + n, item->pieces[i], piece);
+		n += piece;
+	}
+	return n;
+}
+
 static void copy_row(struct ibvcap_placer *placer, struct place_array *array, const struct place_item *item,
                      uint64_t at)
 {
 	const uint32_t row_bytes = placer->options.row_bytes;
 	const uint32_t length = item->piece_bytes[0] + item->piece_bytes[1];
 	uint8_t *row;
-	uint32_t n = 0;
+	uint32_t n;
 
 	array->lengths[at] = (uint16_t)u32_min(length, row_bytes ? row_bytes : UINT16_MAX);
 	if (!row_bytes)
 		return;
 	row = array->payload + at * row_bytes;
-	for (uint32_t i = 0; i < 2; i++) {
-		uint32_t piece = u32_min(item->piece_bytes[i], row_bytes - n);
-
-		if (piece)
-			memcpy(row + n, item->pieces[i], piece);
-		n += piece;
-	}
+	n = copy_pieces(item, row, row_bytes);
 	memset(row + n, (int)placer->options.fill, row_bytes - n);
 	placer->sides[item->side].cut += length > row_bytes;
 }
@@ -138,26 +145,19 @@ static enum ibvcap_placed_kind place_at(struct ibvcap_placer *placer, const stru
 /* Keep a far packet: if the next one confirms that a run begins with it, it is placed after all. */
 static void hold_far(struct ibvcap_placer *placer, const struct place_item *item)
 {
-	const uint32_t n_first = u32_min(item->piece_bytes[0], placer->options.row_bytes);
-	const uint32_t n_second = u32_min(item->piece_bytes[1], placer->options.row_bytes - n_first);
 	struct place_lane *lane = &placer->lanes[item->source * placer->options.sides + item->side];
+	struct place_item *held = &placer->held;
 
 	lane->has_suspect = true;
 	lane->suspect = item->number;
 	placer->sides[item->side].far += item->n;
 	if (!placer->held_bytes)
 		return;
-	placer->held = *item;
-	placer->held.pieces[0] = placer->held_bytes;
-	placer->held.piece_bytes[0] = n_first + n_second;
-	/* One byte more than the row has, of a packet that is cut. */
-	if (item->piece_bytes[0] + item->piece_bytes[1] > placer->options.row_bytes)
-		placer->held.piece_bytes[0]++;
-	placer->held.piece_bytes[1] = 0;
-	if (n_first)
-		memcpy(placer->held_bytes, item->pieces[0], n_first);
-	if (n_second)
-		memcpy(placer->held_bytes + n_first, item->pieces[1], n_second);
+	*held = *item;
+	held->pieces[0] = placer->held_bytes;
+	held->piece_bytes[0] = copy_pieces(item, placer->held_bytes, placer->options.row_bytes);
+	/* What a row has no room for is not kept, but counted. */
+	held->piece_bytes[1] = item->piece_bytes[0] + item->piece_bytes[1] - held->piece_bytes[0];
 }
 
 static enum ibvcap_placed_kind begin_again(struct ibvcap_placer *placer, const struct place_item *item,
@@ -168,7 +168,6 @@ static enum ibvcap_placed_kind begin_again(struct ibvcap_placer *placer, const s
 	uint64_t position;
 
 	place_run_end(placer, IBVCAP_PLACE_RESET);
-	placer->held.n = 0;
 	place_run_begin(placer, has_held ? held.number : item->number);
 	if (has_held) {
 		placer->sides[held.side].far -= held.n;
@@ -193,10 +192,8 @@ static enum ibvcap_placed_kind place_item(struct ibvcap_placer *placer, const st
 		side->outside += item->n;
 		return IBVCAP_PLACED_OUTSIDE;
 	}
-	if (!placer->run.is_begun) {
-		placer->held.n = 0;
+	if (!placer->run.is_begun)
 		place_run_begin(placer, item->number);
-	}
 	if (place_run_locate(placer, item->number, &position)) {
 		kind = place_at(placer, item, position, placed);
 		if (kind <= IBVCAP_PLACED_DUPLICATE && placer->held.source == item->source &&
@@ -283,7 +280,7 @@ int ibvcap_place_add(struct ibvcap_placer *placer, const struct ibvcap_rx_batch 
 
 	if (r == 0)
 		r = place_check(placer, side);
-	while (r == 0 && i < batch->n && (i == first || !placer->first_closed)) {
+	for (; r == 0 && i < batch->n && (i == first || !placer->first_closed); i++) {
 		bool has_packet =
 			sequence_packet_of_row(batch, i, batch->header_bytes, batch->application_header_bytes, &packet);
 
@@ -292,7 +289,6 @@ int ibvcap_place_add(struct ibvcap_placer *placer, const struct ibvcap_rx_batch 
 			break;
 		place_packet(placer, has_packet ? &packet : NULL, batch->meta[i].timestamp_ns, side,
 		             placed ? &placed[i] : NULL);
-		i++;
 	}
 	return i > first ? (int)(i - first) : r;
 }

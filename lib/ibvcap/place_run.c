@@ -91,5 +91,6 @@ void place_run_end(struct ibvcap_placer *placer, enum ibvcap_place_end end)
 	for (uint32_t i = 0; i < placer->table.n * placer->options.sides; i++)
 		placer->lanes[i] = (struct place_lane){0};
 	placer->run.is_begun = false;
+	placer->held.n = 0;
 	placer->n_astray = 0;
 }

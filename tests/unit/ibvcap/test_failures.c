@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Every allocation and system call of a request, an attach, of the way into the next epoch and of the descriptor fails
- * once, by countdown: the reader goes on or says why, and nothing stays open, mapped or allocated. The daemon is a
- * child.
+ * Every allocation and system call of a request, a placer, an attach, of the way into the next epoch and of the
+ * descriptor fails once, by countdown: the reader goes on or says why, and nothing stays open, mapped or allocated. The
+ * daemon is a child.
  */
 #include "lib/ibvcap/error.h"
 #include "lib/ibvcap/ring.h"
@@ -13,6 +13,7 @@
 #include <criterion/criterion.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <ibvcap/place.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -241,6 +242,40 @@ static int ask_change(int n)
 Test(failures, so_does_a_change)
 {
 	with_each_failing(ask_change, 5);
+}
+
+/* ---- placement ----------------------------------------------------------------------------------- */
+
+/* The arrays are kept, so that each packet needs memory. A packet that fails for want of it is placed when there is. */
+static int place_packets(int n)
+{
+	const struct ibvcap_sequence sequence = {
+		.bytes = 1, .step = 1, .upper_step = 1, .window = 64, .jump = 100, .source = IBVCAP_SOURCE_NONE};
+	const struct ibvcap_placer_options options = {.size = sizeof(options), .numbers = 1, .row_bytes = 1};
+	struct ibvcap_place_array array = IBVCAP_INIT(struct ibvcap_place_array);
+	struct ibvcap_placer *placer = NULL;
+	int failed = 0, r = ibvcap_placer_new(&sequence, &options, &placer);
+
+	for (uint8_t number = 0; r >= 0 && number < 4;) {
+		const struct ibvcap_packet packet = {.row = &number, .row_bytes = 1};
+
+		r = ibvcap_place_add_packet(placer, &packet, 0, 0, NULL);
+		if (r < 0 && !failed++)
+			r = 0;
+		else
+			number++;
+	}
+	for (uint8_t number = 0; r >= 0 && number < 4; number++) {
+		cr_expect_eq(ibvcap_place_next(placer, &array), 1, "call %d", n);
+		cr_expect_eq(array.payload[0], number, "call %d", n);
+	}
+	ibvcap_placer_free(placer);
+	return r < 0 || failed ? -ENOMEM : 0;
+}
+
+Test(failures, a_placer_that_gets_no_memory_loses_no_packet)
+{
+	with_each_failing(place_packets, 10);
 }
 
 /* ---- attach -------------------------------------------------------------------------------------- */
