@@ -24,18 +24,18 @@ def write_arrays(placer):
     sys.stdout.flush()
 
 
-def merge(receivers, placer, wait):
+def merge(receivers, placer, wait, ending):
     with selectors.DefaultSelector() as selector:
-        for side, receiver in enumerate(receivers):
-            selector.register(receiver.fileno(), selectors.EVENT_READ, (side, receiver))
-        while True:
+        for receiver in receivers:
+            selector.register(receiver.fileno(), selectors.EVENT_READ)
+        while not ending:
             for side, receiver in enumerate(receivers):
                 while (batch := receiver.take(0)) is not None:
                     placer.add(batch, side)
                     write_arrays(placer)
             placer.expire()
             write_arrays(placer)
-            selector.select(wait / 4)
+            selector.select(min(wait / 4, 0.1))
 
 
 def main():
@@ -45,12 +45,15 @@ def main():
     description = {**ibvcap.sequence(receivers[0]), "source": "none"}
     placer = ibvcap.Placer(description, sides=2, numbers=256, window=16, deadline=wait, max_sources=1,
                            row_bytes=max(receiver.info["slot_bytes"] for receiver in receivers))
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    ending = []
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: ending.append(True))
     try:
-        merge(receivers, placer, wait)
-    except KeyboardInterrupt:
-        placer.flush()
-        write_arrays(placer)
+        merge(receivers, placer, wait, ending)
+    except ibvcap.Error as error:  # the daemon has ended, for example
+        print(error, file=sys.stderr)
+    placer.flush()
+    write_arrays(placer)
     for name, side in zip(sys.argv[1:3], placer.sides):
         print(f"{name}: {side['present']} of {side['expected']}, {side['missing']} missing, only here {side['only']}, "
               f"late {side['late']}", file=sys.stderr)
