@@ -59,13 +59,8 @@ def vdif_frames(n, line, bits=2):
 @pytest.mark.parametrize("bits", [2, 8])
 def test_a_spectrometer_finds_a_tone_and_the_missing_frames(tmp_path, bits):
     pytest.importorskip("matplotlib")
-    with open(tmp_path / "sky.pcap", "wb") as file:
-        writer = dpkt.pcap.Writer(file)
-        for number, frame in enumerate(vdif_frames(60, 200, bits)):
-            if number not in (20, 21, 22):
-                udp = dpkt.udp.UDP(sport=1, dport=50000, ulen=8 + len(frame), data=frame)
-                ip = dpkt.ip.IP(p=17, src=bytes(4), dst=bytes(4), data=udp, len=28 + len(frame))
-                writer.writepkt(dpkt.ethernet.Ethernet(data=ip), number)
+    frames = [frame for i, frame in enumerate(vdif_frames(60, 200, bits)) if i not in (20, 21, 22)]
+    write_udp(tmp_path / "sky.pcap", frames, 50000)
     said = run("spectrometer.py", tmp_path / "sky.pcap", tmp_path / "sky.png", 60)
     assert said == "57 frames, 3 missing, peak in line 200\n"
     expect_picture(tmp_path / "sky.png")
@@ -77,6 +72,45 @@ def test_a_point_cloud_of_a_lidar(tmp_path):
     packets, points, metres = re.fullmatch(r"(\d+) packets, (\d+) points, median range (.*) m\n", said).groups()
     assert int(packets) == 64 and int(points) > 20000 and 1 < float(metres) < 50
     expect_picture(tmp_path / "cloud.png")
+
+
+def write_udp(path, payloads, port):
+    with open(path, "wb") as file:
+        writer = dpkt.pcap.Writer(file)
+        for i, each in enumerate(payloads):
+            udp = dpkt.udp.UDP(sport=1, dport=port, ulen=8 + len(each), data=each)
+            ip = dpkt.ip.IP(p=17, src=bytes(4), dst=bytes(4), data=udp, len=28 + len(each))
+            writer.writepkt(dpkt.ethernet.Ethernet(data=ip), i / 1000)
+
+
+def video_packets(n, lines, pixels):
+    """RTP of n frames with a ramp and a square that moves; each packet is one line, of YCbCr 4:2:2."""
+    for frame in range(n):
+        luma = np.tile(np.linspace(16, 200, pixels), (lines, 1)).astype(np.uint8)
+        luma[20:60, 40 * frame:40 * frame + 40] = 235
+        for line in range(lines):
+            data = np.full(2 * pixels, 128, np.uint8)
+            data[1::2] = luma[line]
+            number = 65000 + frame * lines + line
+            yield struct.pack(">BBHII H 3H", 0x80, 96, number & 0xffff, 9000 + 3000 * frame, 7, number >> 16,
+                              2 * pixels, line, 0) + data.tobytes()
+
+
+def test_a_frame_of_video_out_of_rtp(tmp_path):
+    image = pytest.importorskip("matplotlib.image")
+    lines, pixels = 240, 320
+    packets = list(video_packets(4, lines, pixels))
+    second = packets[lines:2 * lines]
+    second[100:102] = []            # two are lost,
+    second[7], second[9] = second[9], second[7]  # two change places
+    write_udp(tmp_path / "video.pcap", packets[30:lines] + second + packets[2 * lines:], 5004)
+    said = run("video_frame.py", tmp_path / "video.pcap", tmp_path / "video.png", 2)
+    assert said == f"frame 9000: {lines - 30} packets, 0 missing\nframe 12000: {lines - 2} packets, 2 missing\n"
+    shown = image.imread(tmp_path / "video.png")[:, :, 0] * 255
+    wanted = np.tile(np.linspace(16, 200, pixels), (lines, 1)).astype(np.uint8)
+    wanted[20:60, 40:80] = 235
+    wanted[100:102] = 128
+    assert shown.shape == (lines, pixels) and np.abs(shown - np.clip(1.164 * (wanted - 16.), 0, 255)).max() < 3
 
 
 # ---- streams -------------------------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 """The Python package ibvcap: numbers of packets, several queues, groups, and the causes of losses."""
 import json
 import os
+import re
 import signal
 import struct
 import subprocess
@@ -175,3 +176,26 @@ def test_a_receiver_that_keeps_its_arrays_goes_with_them(one, wire):
         del program
         assert gone() is None
     wait_until(lambda: not one.status()["consumers"], 10, one.status)
+
+
+def test_the_blocks_of_the_page_run(one, wire, start_daemon, capsys):
+    """Those of doc/python.md behind the first, which test_python.py runs; loops end after their first batch."""
+    page = (conftest.ROOT / "doc/python.md").read_text()
+    blocks = [block.split("```")[0] for block in page.split("```python\n")[2:]]
+    sender = start_daemon([], channels=[conftest.channel(wire)], name="sender").wait_ready()
+    names = {"ibvcap": ibvcap, "np": np}
+    send(wire, [(0, number) for number in range(8)])
+    socket = f"socket={str(one.socket_path)!r}"
+    ran = []
+    for block in blocks:
+        block = re.sub(r"^( *)(for batch in \w+:.*\n(?:\1 +.*\n)+)", r"\1\2\1    break\n", block, flags=re.M)
+        block = block.replace('"capture", ', f'"lidar", start=ibvcap.OLDEST, {socket}, ')
+        block = block.replace('"out"', f'"out", socket={str(sender.socket_path)!r}')
+        block = block.replace('"lidar.pcap"', repr(str(conftest.ROOT / "tests/data/lidar-os0-32.pcap")))
+        if "Placer(receiver" in block:
+            names["receiver"] = attach(one, queue=ibvcap.ALL_QUEUES, start=ibvcap.OLDEST)
+            block = block.replace("Placer(receiver, ", 'Placer({**ibvcap.sequence(receiver), "source": "none"}, ')
+        exec(compile(block, "doc/python.md", "exec"), names)  # pylint: disable=exec-used
+        ran.append(capsys.readouterr().out)
+    assert len(ran) == 4 and ran[0].startswith("0 [{") and ran[2].startswith("64 8448 0\n") and ran[3] == ""
+    assert sender.channel()["completed"] == 64

@@ -1,0 +1,64 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
+"""video_frame.py SOURCE PICTURE [N]: the Nth frame of uncompressed video in RTP, and what each frame lacks.
+
+SOURCE is a recording or a stream of RFC 4175 (SMPTE ST 2110-20), YCbCr 4:2:2 of 8 bits. A placer puts packets into an
+array for each timestamp, by their numbers. Missing packets stay grey.
+"""
+import os
+import struct
+import sys
+
+import matplotlib.image
+import numpy as np
+
+import ibvcap
+
+RTP = {"offset": 2, "bytes": 2, "source": "none", "frame_offset": 4, "frame_bytes": 4}  # number, timestamp
+
+
+def pieces(packet):
+    """(line, first pixel, bytes) of each piece of a line in a packet; two bytes are a pixel."""
+    at, headers, more = 12 + 4 * (packet[0] & 15) + 2, [], True
+    while more:
+        length, line, first = struct.unpack_from(">3H", packet, at)
+        headers.append((line & 0x7fff, first & 0x7fff, length))
+        at, more = at + 6, first & 0x8000
+    for line, first, length in headers:
+        yield line, first, packet[at:at + length]
+        at += length
+
+
+def image_of(array):
+    """RGB of shape (lines, pixels, 3), 0 to 1."""
+    there = np.asarray(array.present)[0] != 0
+    rows, lengths = np.asarray(array)[0][there], np.asarray(array.lengths)[0][there]
+    found = [piece for row, length in zip(rows, lengths) for piece in pieces(row[:length])]
+    height = 1 + max(line for line, _, _ in found)
+    width = max(first + len(bytes_) // 2 for _, first, bytes_ in found)
+    image = np.full((height, 2 * width), 128, np.uint8)
+    for line, first, bytes_ in found:
+        image[line, 2 * first:2 * first + len(bytes_)] = bytes_
+    groups = image.reshape(height, -1, 4).astype(np.float32)  # Cb, Y, Cr, Y of two pixels
+    y = 1.164 * (groups[:, :, 1::2].reshape(height, width) - 16)
+    cb, cr = (np.repeat(groups[:, :, k], 2, axis=1) - 128 for k in (0, 2))
+    return np.clip(np.stack([y + 1.596 * cr, y - 0.392 * cb - 0.813 * cr, y + 2.017 * cb], axis=2) / 255, 0, 1)
+
+
+def frames(source):
+    """Each frame as a placed array, in order."""
+    placer = ibvcap.Placer(RTP, numbers=8192, row_bytes=1500, max_sources=1)
+    for batch in source:
+        placer.add(batch)
+        yield from placer
+    placer.flush()
+    yield from placer
+
+
+name, picture, n = sys.argv[1], sys.argv[2], int(sys.argv[3]) if len(sys.argv) > 3 else 2  # the first may be a part
+with ibvcap.open_recording(name) if os.path.exists(name) else ibvcap.open(name) as opened:
+    for number, frame in enumerate(frames(opened), 1):
+        print(f"frame {frame.frame}: {frame.n_present} packets, {frame.n_missing} missing")
+        if number == n:
+            matplotlib.image.imsave(picture, image_of(frame))
+            break
