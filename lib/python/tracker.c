@@ -12,7 +12,6 @@ PyTypeObject *tracker_type;
 
 struct tracker {
 	PyObject base;
-	struct receiver *receiver; /* a reference */
 	struct ibvcap_tracker *counts;
 };
 
@@ -23,38 +22,29 @@ static struct tracker *tracker_of(PyObject *object)
 
 /* ---- life ---------------------------------------------------------------------------------------- */
 
-/* False: an exception is set. */
-static bool read_sequence(struct receiver *receiver, struct ibvcap_sequence *sequence)
-{
-	int r;
-
-	if (!receiver_begin(receiver))
-		return false;
-	r = ibvcap_rx_sequence(receiver->rx, sequence);
-	if (r < 0)
-		raise_error(r);
-	else if (r == 0)
-		raise_error_text(-ENODATA, "the configuration of the stream does not say where its packets have their "
-		                           "number: set 'sequence' (ibvcapd.conf(5))");
-	receiver_unlock(receiver);
-	return r > 0;
-}
-
 static PyObject *tracker_new(PyTypeObject *type, PyObject *arguments, PyObject *keywords)
 {
-	static char *names[] = {"receiver", "max_sources", NULL};
+	static char *names[] = {"sequence", "max_sources", NULL};
 	struct ibvcap_tracker_options options = IBVCAP_INIT(struct ibvcap_tracker_options);
 	allocfunc allocate = (allocfunc)PyType_GetSlot(type, Py_tp_alloc);
 	struct ibvcap_sequence sequence;
+	Py_ssize_t description_bytes;
 	struct ibvcap_tracker *counts;
 	struct tracker *tracker;
-	PyObject *of;
+	const char *description;
 	int r;
 
-	if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "O!|O&:Tracker", names, receiver_type, &of, u32_of,
-	                                 &options.max_sources) ||
-	    !read_sequence(receiver_of(of), &sequence))
+	if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "y#O&:Tracker", names, &description, &description_bytes,
+	                                 u32_of, &options.max_sources))
 		return NULL;
+	if (description_bytes != sizeof(sequence)) {
+		PyErr_SetString(PyExc_ValueError, "not a struct ibvcap_sequence");
+		return NULL;
+	}
+	memcpy(&sequence, description, sizeof(sequence));
+	if (!sequence.bytes)
+		return raise_error_text(-ENODATA, "the configuration of the stream does not say where its packets have "
+		                                  "their number: set 'sequence' (ibvcapd.conf(5))");
 	r = ibvcap_tracker_new(&sequence, &options, &counts);
 	if (r < 0)
 		return raise_error(r);
@@ -63,7 +53,6 @@ static PyObject *tracker_new(PyTypeObject *type, PyObject *arguments, PyObject *
 		ibvcap_tracker_free(counts);
 		return NULL;
 	}
-	tracker->receiver = receiver_ref(receiver_of(of));
 	tracker->counts = counts;
 	return &tracker->base;
 }
@@ -74,7 +63,6 @@ static void tracker_dealloc(PyObject *object)
 	freefunc release = (freefunc)PyType_GetSlot(type, Py_tp_free);
 
 	ibvcap_tracker_free(tracker_of(object)->counts);
-	receiver_unref(tracker_of(object)->receiver);
 	release(object);
 	Py_DECREF(type);
 }
@@ -83,9 +71,50 @@ static void tracker_dealloc(PyObject *object)
 
 #define TRACKED_FORMAT "T{<Q:number:<I:source:<I:kind:}"
 
+/* Of a receiver. Its lock may have to be waited for, in which time the batch may be returned. */
+static int track_leased(struct tracker *tracker, const struct batch *batch, struct ibvcap_tracked *tracked)
+{
+	struct receiver *receiver = receiver_ref(batch->receiver);
+	int r;
+
+	if (!receiver_begin(receiver)) {
+		receiver_unref(receiver);
+		return -EBADF;
+	}
+	r = ibvcap_rx_track(receiver->rx, &batch->rows, tracker->counts, tracked);
+	if (r < 0)
+		raise_error(r);
+	receiver_unlock(receiver);
+	receiver_unref(receiver);
+	return r;
+}
+
+/* Of a recording, whose rows all have header_bytes of headers. */
+static int track_recorded(struct tracker *tracker, const struct batch *batch, struct ibvcap_tracked *tracked)
+{
+	const struct ibvcap_rx_batch *rows = &batch->rows;
+
+	for (uint32_t i = 0; i < rows->n; i++) {
+		const struct ibvcap_packet packet = {
+			.headers = rows->header_bytes ? ibvcap_rx_headers(rows, i) : NULL,
+			.row = ibvcap_rx_payload(rows, i),
+			.header_bytes = rows->header_bytes,
+			.row_bytes = rows->meta[i].length,
+			.payload_at = rows->header_bytes,
+			.has_headers = rows->header_bytes != 0,
+		};
+		int r = ibvcap_tracker_add(tracker->counts, &packet, &tracked[i]);
+
+		if (r < 0) {
+			raise_error(r);
+			return r;
+		}
+	}
+	return 0;
+}
+
 static PyObject *tracker_track(PyObject *object, PyObject *argument)
 {
-	const struct tracker *tracker = tracker_of(object);
 	const struct batch *batch = (struct batch *)argument;
 	struct view_shape shape = {
 		.format = TRACKED_FORMAT, .item_bytes = sizeof(struct ibvcap_tracked), .n_dimensions = 1};
@@ -96,23 +125,19 @@ static PyObject *tracker_track(PyObject *object, PyObject *argument)
 		PyErr_SetString(PyExc_TypeError, "track() takes a Batch");
 		return NULL;
 	}
-	if (batch->receiver != tracker->receiver) {
-		PyErr_SetString(PyExc_ValueError, "the batch was returned, or is of another receiver");
+	if (batch->owner.is_gone) {
+		PyErr_SetString(PyExc_ValueError, "the batch was returned");
 		return NULL;
 	}
 	shape.shape[0] = batch->rows.n;
 	shape.strides[0] = shape.item_bytes;
 	view = view_new_of_memory(&shape);
-	if (!view || !receiver_begin(tracker->receiver)) {
-		Py_XDECREF(view);
+	if (!view)
 		return NULL;
-	}
-	r = ibvcap_rx_track(tracker->receiver->rx, &batch->rows, tracker->counts, shape.bytes);
-	if (r < 0) {
+	r = batch->receiver ? track_leased(tracker_of(object), batch, shape.bytes)
+	                    : track_recorded(tracker_of(object), batch, shape.bytes);
+	if (r < 0)
 		Py_CLEAR(view);
-		raise_error(r);
-	}
-	receiver_unlock(tracker->receiver);
 	return view;
 }
 
@@ -223,9 +248,6 @@ static PyGetSetDef tracker_getters[] = {
 };
 
 static PyType_Slot tracker_slots[] = {
-	{Py_tp_doc, "Tracker(receiver, max_sources=256)\n--\n\n"
-                    "Counts by the packets' own numbers what was lost on the way from the sender, in the network, the "
-                    "card and\nthis program. The stream's configuration says where the number is (sequence)."},
 	{Py_tp_new, tracker_new},
 	{Py_tp_dealloc, tracker_dealloc},
 	{Py_tp_methods, tracker_methods},
@@ -233,7 +255,7 @@ static PyType_Slot tracker_slots[] = {
 	{0, NULL},
 };
 
-PyType_Spec tracker_spec = {.name = "ibvcap.Tracker",
+PyType_Spec tracker_spec = {.name = "ibvcap._Tracker",
                             .basicsize = sizeof(struct tracker),
-                            .flags = Py_TPFLAGS_DEFAULT,
+                            .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE,
                             .slots = tracker_slots};

@@ -119,6 +119,11 @@ def capture_without_a_configuration(machine):
     machine.must("bash", "-c", "ibvcap-try --print lo 7502 >/etc/ibvcapd.conf")
     machine.must("systemctl", "start", "ibvcapd")
     assert "stream capture: " in machine.must("ibvcap", "status")
+    code = """import ibvcap, socket
+with ibvcap.open("capture") as receiver:
+    socket.socket(socket.AF_INET, socket.SOCK_DGRAM).sendto(b"seen", ("127.0.0.1", 7502))
+    print(bytes(receiver.acquire(timeout=20)[0]), ibvcap.why("capture")["queues"][0]["stream"])"""
+    assert machine.must("python3", "-c", code) == "b'seen' capture\n", "without NumPy"
     machine.must("systemctl", "stop", "ibvcapd")
 
 

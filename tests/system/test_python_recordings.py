@@ -112,6 +112,31 @@ def test_losses_that_the_file_names_are_before_their_batch():
         assert [(len(batch), batch.lost) for batch in batches] == [(4, 764)] and recording.counts["lost"] == 764
 
 
+RTP = {"offset": 2, "bytes": 2}
+
+
+def test_a_tracker_counts_the_packets_of_a_recording():
+    for description, address in ((RTP, "127.0.0.1"), ({**RTP, "source": "none"}, None)):
+        tracker = ibvcap.Tracker(description)
+        with ibvcap.open_recording(DATA / "rtp-ffmpeg.pcap") as recording:
+            batch = recording.acquire(max=100)
+            first = np.asarray(tracker.track(batch))
+            assert (np.diff(first["number"]) == 1).all() and ibvcap.TRACKED_KINDS[first["kind"][5]] == "in order"
+            batch.release()
+            with pytest.raises(ValueError, match="returned"):
+                tracker.track(batch)
+            recording.acquire(max=3)
+            for batch in recording:
+                tracker.track(batch)
+        counts = tracker.counts
+        assert (counts["sent"], counts["once"], counts["lost"], counts["n_sources"]) == (203, 200, 3, 1)
+        assert tracker.sources[0]["address"] == address
+    with pytest.raises(ibvcap.Error, match="sequence"):
+        ibvcap.Tracker({})
+    with pytest.raises(ValueError, match="no key sauce"):
+        ibvcap.Tracker({**RTP, "sauce": "none"})
+
+
 @pytest.mark.parametrize("options", [["-w", "a.pcapng"], ["-w", "a.pcapng", "--zstd", "3"], ["-w", "a", "--raw"],
                                      ["-w", "a.pcapng", "--snap", "100"]])
 def test_a_recording_of_ours_gives_the_packets_of_the_stream(daemon, wire, tmp_path, options):

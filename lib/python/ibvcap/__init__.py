@@ -23,8 +23,8 @@ import subprocess
 from ._ibvcap import (ALL_QUEUES, DEMOTED, GAP_UNKNOWN, LOSSLESS, LOSSY, NEWEST, NS_BACK, OLDEST, PACKETS_BACK,
                       PACKET_BAD_CHECKSUM, PACKET_ERROR, PACKET_FRAGMENT, PACKET_IRREGULAR, PACKET_SHORT,
                       PACKET_TRUNCATED, PACKET_UNUSABLE, TAKEN_OVER, Batch, Busy, Disconnected, Ended, Error, NoAccess,
-                      NoDaemon, NotFound, PlacedArray, Sender, Slots, TooManyBatches, Tracker, View, _Placer, _Receiver,
-                      _Recording, _sequence, library_version, status)
+                      NoDaemon, NotFound, PlacedArray, Sender, Slots, TooManyBatches, View, _Placer, _Receiver,
+                      _Recording, _Tracker, _sequence, library_version, status)
 
 __all__ = ["ALL_QUEUES", "Batch", "Busy", "DEMOTED", "Disconnected", "Ended", "Error", "GAP_UNKNOWN", "LOSSLESS",
            "LOSSY", "NEWEST", "NS_BACK", "NoAccess", "NoDaemon", "NotFound", "OLDEST", "PACKETS_BACK",
@@ -141,6 +141,23 @@ def _address_text(packed):
     return str(address.ipv4_mapped or address) if any(packed) else None
 
 
+def _description(of):
+    return _sequence(of) if isinstance(of, _Receiver) else _pack_sequence(of)
+
+
+class Tracker(_Tracker):
+    """Counts by the packets' own numbers what was lost: by the sender, the network, the card or this program.
+
+    of: where the packets have their number: a Receiver, for what its stream's configuration says, or a dict with the
+    keys of `sequence` in ibvcapd.conf(5), as for a Recording.
+    """
+
+    __slots__ = ()
+
+    def __new__(cls, of, max_sources=0):
+        return super().__new__(cls, _description(of), max_sources)
+
+
 class Placer(_Placer):
     """Puts packets into arrays by their own numbers, whatever was lost, came twice or came in another order.
 
@@ -165,8 +182,8 @@ class Placer(_Placer):
                                       _pack_address(source.get("destination")), source.get("port", 0),
                                       source.get("destination_port", 0), source.get("field", b""))
                           for source in sources)
-        return super().__new__(cls, _sequence(of) if isinstance(of, _Receiver) else _pack_sequence(of), listed, numbers,
-                               row_bytes, skip_bytes, window, sides, fill, round((deadline or 0) * 1e9), max_sources)
+        return super().__new__(cls, _description(of), listed, numbers, row_bytes, skip_bytes, window, sides,
+                               fill, round((deadline or 0) * 1e9), max_sources)
 
     @property
     def sources(self):
