@@ -389,7 +389,9 @@ int ibvcap_place_source(const struct ibvcap_placer *placer, uint32_t index, stru
 
 	if (index >= placer->table.n)
 		return 0;
-	*source = (struct ibvcap_place_source){.port = key->port, .destination_port = key->destination_port};
+	*source = (struct ibvcap_place_source){.port = key->port,
+	                                       .destination_port = key->destination_port,
+	                                       .field_bytes = placer->reader.sequence.source_bytes};
 	memcpy(source->address, key->address, sizeof(source->address));
 	memcpy(source->destination, key->destination, sizeof(source->destination));
 	memcpy(source->field, key->field, sizeof(source->field));

@@ -42,6 +42,9 @@ static int check_options(const struct ibvcap_sequence *sequence, const struct ib
 	    (r = check_most("max_sources", options->max_sources, SOURCE_TABLE_MAX)) < 0 ||
 	    (r = check_most("n_sources", options->n_sources, SOURCE_TABLE_MAX)) < 0)
 		return r;
+	if (options->n_sources && !options->sources)
+		return error_set(-EINVAL, "n_sources = %u of a placer, and no sources: accepted is 0",
+		                 options->n_sources);
 	if (sequence->frame_bytes && options->window == 1)
 		return error_set(-EINVAL, "window = 1 of a placer with frames: accepted is 2 or more, since the next "
 		                          "frame tells where one ends");

@@ -100,7 +100,7 @@ _SEQUENCE = (("offset", "H", 0), ("bytes", "B", 0), ("shift", "B", 0), ("bits", 
              ("source_mask", "16s", ""))
 _SEQUENCE_FORMAT = "=" + "".join(form for _, form, _ in _SEQUENCE)
 _CHOICES = {"endian": ["big", "little"], "source": ["flow", "port", "address", "none"]}
-_SOURCE_FORMAT = "=16s16sHH4x16s"
+_SOURCE_FORMAT = "=16s16sHHI16s"
 
 
 def sequence(receiver):
@@ -180,7 +180,7 @@ class Placer(_Placer):
                 max_sources=0, sources=()):
         listed = b"".join(struct.pack(_SOURCE_FORMAT, _pack_address(source.get("address")),
                                       _pack_address(source.get("destination")), source.get("port", 0),
-                                      source.get("destination_port", 0), source.get("field", b""))
+                                      source.get("destination_port", 0), 0, source.get("field", b""))
                           for source in sources)
         return super().__new__(cls, _description(of), listed, numbers, row_bytes, skip_bytes, window, sides,
                                fill, round((deadline or 0) * 1e9), max_sources)
@@ -189,8 +189,8 @@ class Placer(_Placer):
     def sources(self):
         """What the packets of each source have in common, in the order of the arrays' rows."""
         return [{"address": _address_text(address), "destination": _address_text(destination), "port": port,
-                 "destination_port": destination_port, "field": field}
-                for address, destination, port, destination_port, field in
+                 "destination_port": destination_port, "field": field[:field_bytes]}
+                for address, destination, port, destination_port, field_bytes, field in
                 (struct.unpack(_SOURCE_FORMAT, source) for source in self._sources())]
 
 

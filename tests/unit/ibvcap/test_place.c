@@ -395,6 +395,7 @@ Test(place, a_listed_source_that_is_silent_is_missing)
 	cr_expect_eq(array.n_present, 2);
 	cr_expect_eq(ibvcap_place_source(placer, 0, &source), 1);
 	cr_expect_eq(source.field[0], 3);
+	cr_expect_eq(source.field_bytes, 1);
 	cr_expect_eq(ibvcap_place_source(placer, 2, &source), 0);
 	ibvcap_placer_free(placer);
 }
@@ -640,6 +641,7 @@ Test(place, options_out_of_range_are_refused)
 		{.size = sizeof(wrong[0]), .max_sources = 65537},
 		{.size = sizeof(wrong[0]), .numbers = 1u << 20, .row_bytes = 65535, .max_sources = 65536},
 		{.size = sizeof(wrong[0]), .n_sources = 2, .sources = twice},
+		{.size = sizeof(wrong[0]), .n_sources = 2},
 		{.size = 0},
 	};
 	struct ibvcap_sequence sequence = description();

@@ -47,13 +47,13 @@ extern "C" {
 
 struct ibvcap_placer;
 
-/** What a source's packets have in common. Parts that the description does not use must be 0. Does not grow. */
+/** What a source's packets have in common. Parts that the description does not use are 0. This does not grow. */
 struct ibvcap_place_source {
 	uint8_t address[16]; /* of the sender; IPv4 as ::ffff:a.b.c.d */
 	uint8_t destination[16];
 	uint16_t port;
 	uint16_t destination_port;
-	uint32_t reserved;
+	uint32_t field_bytes;                   /* as the description says; not read */
 	uint8_t field[IBVCAP_SOURCE_BYTES_MAX]; /* of the payload, masked; its first byte first */
 };
 
@@ -65,7 +65,7 @@ struct ibvcap_placer_options {
 	 * the description has an upper field, else 1024.
 	 */
 	uint32_t numbers;
-	uint32_t row_bytes;  /* of an array's row; longer packets are cut. 0: no payload, only places */
+	uint32_t row_bytes;  /* of an array's row, at most 65535; longer packets are cut. 0: no payload, only places */
 	uint32_t skip_bytes; /* of each payload, left out: a header in front of the samples */
 	uint32_t window;     /* arrays open at once: when one more begins, the oldest is closed; 0 = 4, at most 64 */
 	uint32_t sides;      /* 0 = 1, at most IBVCAP_PLACE_SIDES_MAX */
