@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The limits of cgroups, and whether the kernel has AF_XDP. And the list of all checks: each check_*.c compares one
- * kind of facts with the configuration and adds findings.
+ * The limits of cgroups. And the list of all checks: each check_*.c compares one kind of facts with the configuration
+ * and adds findings.
  */
 #include "tools/doctor/checks.h"
 
 #include "daemon/memory/geometry.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -72,46 +71,6 @@ static void check_limits(const struct doctor_facts *facts, struct findings *find
 	                   "rings lie in these pages, and twice over a restart", findings);
 }
 
-/* Debian's name of the machine, which ends the name of its kernel's package. */
-static const char *kernel_architecture(const char *machine)
-{
-	return strcmp(machine, "x86_64") == 0 ? "amd64" : strcmp(machine, "aarch64") == 0 ? "arm64" : machine;
-}
-
-static void check_kernel(const struct doctor_facts *facts, struct findings *findings)
-{
-	const struct doctor_kernel *kernel = &facts->kernel;
-	struct finding *finding;
-
-	if (!kernel->major)
-		return;
-	finding = finding_add(findings, "xdp", "AF_XDP in Linux %u.%u", kernel->major, kernel->minor);
-	/* The kernel checks the right to use the protocol only if it has it: any other error means that it has it. */
-	if (kernel->af_xdp_error != EAFNOSUPPORT) {
-		finding_write(finding->found, "there%s%s%s",
-		              !kernel->knows_jit ? ""
-		              : kernel->has_jit  ? ", BPF compiled"
-		                                 : ", BPF interpreted",
-		              kernel->has_btf ? ", BTF" : ", no BTF",
-		              kernel->major > 6 || (kernel->major == 6 && kernel->minor >= 6) ? ", frames over a page"
-		                                                                              : ", one page a frame");
-		/* Such kernels refuse bpf() on maps that are open, too. */
-		if (kernel->major < 5 || (kernel->major == 5 && kernel->minor < 18))
-			finding_append(finding->found, "; ibvcapd keeps CAP_BPF while it runs if "
-			                               "kernel.unprivileged_bpf_disabled is not 0");
-		return;
-	}
-	finding_write(finding->found, "not in this kernel");
-	if (facts->n_devices)
-		return;
-	finding_fail(finding, FINDING_WARNING,
-	             "without an RDMA device this is the only way around the kernel's network stack",
-	             "CONFIG_XDP_SOCKETS");
-	finding_fix(finding, FIX_LASTS | FIX_ON_HOST,
-	            "apt install linux-image-%s   # Debian's kernel has it; then reboot",
-	            kernel_architecture(kernel->machine));
-}
-
 /* ---- all checks ---------------------------------------------------------------------------------- */
 
 void doctor_check(const struct doctor_facts *facts, struct findings *findings)
@@ -128,7 +87,6 @@ void doctor_check(const struct doctor_facts *facts, struct findings *findings)
 	check_netdevs(facts, findings);
 	check_cpus(facts, findings);
 	check_clocks(facts, findings);
-	check_kernel(facts, findings);
 	if (*facts->limits.container)
 		findings_name_host(findings);
 }

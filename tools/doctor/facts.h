@@ -151,14 +151,6 @@ struct doctor_clock {
 	int tai_offset_s; /* 0: unknown to the kernel */
 };
 
-struct doctor_kernel {
-	unsigned int major, minor;
-	char machine[DOCTOR_NAME_BYTES + 1]; /* "x86_64", "aarch64"; as long as in struct utsname */
-	int af_xdp_error;                    /* errno of making a socket; EPERM: the kernel has it, this user may not */
-	bool has_btf;
-	bool knows_jit, has_jit;
-};
-
 /* A process, not an ibvcapd, that maps segments of rings or senders' arenas, or has descriptors of them. */
 struct doctor_holder {
 	pid_t pid;
@@ -205,7 +197,6 @@ struct doctor_facts {
 	struct doctor_limits limits;
 	struct doctor_cpus cpus;
 	struct doctor_clock clock;
-	struct doctor_kernel kernel;
 	const char *config_file;
 	struct config *config;         /* NULL: the daemon would refuse the file, */
 	struct failure config_failure; /* … with this error */

@@ -1,20 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Collects all facts: reads hugepages, CPUs, PCI vendors and kernel features, and calls the read_*.c for the rest. */
+/* Collects all facts: reads hugepages and CPUs, tries the configuration, and calls the read_*.c for the rest. */
 #include "tools/doctor/read.h"
 
 #include "daemon/flow/flow.h"
 #include "daemon/base/files.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
 #include <sys/timex.h>
-#include <sys/utsname.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 #define VENDOR_MELLANOX "0x15b3"
 /* Exit statuses of the shell. */
@@ -138,7 +134,7 @@ static void read_nodes(const char *root, struct doctor_facts *facts)
 
 void doctor_read(const char *root, struct doctor_facts *facts)
 {
-	char path[PATH_MAX], vendor[DOCTOR_NAME_BYTES];
+	char vendor[DOCTOR_NAME_BYTES];
 	struct files_list pci;
 
 	read_nodes(root, facts);
@@ -154,10 +150,6 @@ void doctor_read(const char *root, struct doctor_facts *facts)
 		facts->mellanox_pci |= strcmp(vendor, VENDOR_MELLANOX) == 0;
 	}
 	read_interfaces(root, facts);
-	files_join(path, "%s/proc/sys/net/core", root);
-	facts->kernel.knows_jit = files_exist("%s/bpf_jit_enable", path);
-	facts->kernel.has_jit = files_read_number(path, "bpf_jit_enable") != 0;
-	facts->kernel.has_btf = files_exist("%s/sys/kernel/btf/vmlinux", root);
 }
 
 static void ask_system_clock(struct doctor_clock *clock)
@@ -170,20 +162,6 @@ static void ask_system_clock(struct doctor_clock *clock)
 	clock->is_synchronised = !(now.status & STA_UNSYNC);
 	clock->max_error_us = (uint64_t)now.maxerror;
 	clock->tai_offset_s = now.tai;
-}
-
-static void ask_kernel_version(struct doctor_kernel *kernel)
-{
-	struct utsname name;
-	int fd = socket(AF_XDP, SOCK_RAW | SOCK_CLOEXEC, 0);
-
-	kernel->af_xdp_error = fd < 0 ? errno : 0;
-	if (fd >= 0)
-		close(fd);
-	if (uname(&name) < 0)
-		return;
-	sscanf(name.release, "%u.%u", &kernel->major, &kernel->minor);
-	snprintf(kernel->machine, sizeof(kernel->machine), "%s", name.machine);
 }
 
 /* As the service's start would, with the program beside this one in the build directory, or the installed one. */
@@ -221,7 +199,6 @@ void doctor_ask(struct doctor_facts *facts)
 	if (facts->process.kind == DOCTOR_SERVICE)
 		read_limits("", &facts->process, &facts->limits);
 	ask_system_clock(&facts->clock);
-	ask_kernel_version(&facts->kernel);
 	try_config(facts);
 	for (unsigned int i = 0; i < facts->n_interfaces; i++)
 		ask_interface(&facts->interfaces[i]);

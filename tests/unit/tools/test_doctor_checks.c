@@ -105,8 +105,6 @@ static void make_ready(void)
 	                                      .huge_1g_bytes = UINT64_MAX,
 	                                      .cgroup = "/system.slice/ibvcapd.service"};
 	facts.clock = (struct doctor_clock){.is_known = true, .is_synchronised = true, .max_error_us = 90};
-	facts.kernel =
-		(struct doctor_kernel){.major = 6, .minor = 6, .machine = "x86_64", .knows_jit = true, .has_jit = true};
 	strcpy(facts.control.path, "/run/ibvcapd/control.sock");
 	facts.control.error = ENOENT;
 	facts.config_file = "test.conf";
@@ -209,8 +207,7 @@ Test(doctor_checks, a_ready_machine_has_nothing_to_mend_and_is_told_of_each_chec
 	                                     "hugepages",    "numa",      "pcie_link", "pcie_read_request",
 	                                     "iommu",        "pause",     "loopback",  "igmp",
 	                                     "rp_filter",    "governor",  "c_states",  "isolation",
-	                                     "irq_affinity", "clock",     "nic_clock", "xdp",
-	                                     "ring_memory"};
+	                                     "irq_affinity", "clock",     "nic_clock", "ring_memory"};
 	unsigned int n;
 
 	expect_ready();
@@ -713,27 +710,6 @@ FAULT(too_few_big_pages_for_a_container_is_an_error, ERROR, "cgroup", "0, at", "
       facts.pools[0].page_kib = 1 << 20; facts.limits.huge_1g_bytes = 0)
 TOLD(limits_with_room_are_told, "cgroup", "1000000, at", facts.limits.processes = 1000000)
 TOLD(a_container_is_told, "container", "docker", strcpy(facts.limits.container, "docker"))
-
-/* ---- xdp ------------------------------------------------------------------------------------------- */
-
-TOLD(a_kernel_without_af_xdp_is_fine_with_a_device, "xdp", "not in this kernel",
-     facts.kernel.af_xdp_error = EAFNOSUPPORT)
-TOLD(af_xdp_is_there_also_for_whom_it_is_refused, "xdp", "there, BPF compiled, no BTF, frames over a page",
-     facts.kernel.af_xdp_error = EPERM)
-TOLD(an_old_kernels_frames_fit_a_page, "xdp", "one page a frame", facts.kernel.minor = 5)
-
-Test(doctor_checks, a_kernel_without_af_xdp_and_no_device_is_a_warning)
-{
-	const struct finding *last;
-
-	facts.n_devices = 0;
-	facts.kernel.af_xdp_error = EAFNOSUPPORT;
-	doctor_check(&facts, &findings);
-	last = &findings.entries[findings.n - 1];
-	cr_assert_str_eq(last->check, "xdp");
-	cr_assert_eq(last->level, FINDING_WARNING);
-	cr_assert_not_null(strstr(last->fix, "linux-image"));
-}
 
 /* ---- all checks together --------------------------------------------------------------------------- */
 
