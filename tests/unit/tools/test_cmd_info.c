@@ -243,7 +243,6 @@ Test(cmd_info, files_of_a_recording_are_judged_together)
 	make_file("b", 2, 15, 20, false);
 	make_file("c", 4, 23, 25, true);
 	cr_expect(eq(int, INFO("c", "a"), 1));
-	found = strstr(printed, "recording");
 	found = strstr(printed, "\nrecording");
 	cr_assert(found != NULL);
 	cr_expect_str_eq(found + 1,

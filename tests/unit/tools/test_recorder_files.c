@@ -226,6 +226,7 @@ Test(recorder_files, each_flow_of_a_stream_has_its_file)
 	zero = file_named("_s-0.");
 	three = file_named("_s-3.");
 	seven = file_named("_s-7.");
+	cr_assert(zero && three && seven);
 	cr_expect_str_eq(zero->packets, "0:3+1");
 	cr_expect_str_eq(three->packets, "1:0");
 	cr_expect_str_eq(seven->packets, "0:0 0:1 0:4+1");
