@@ -10,6 +10,7 @@ import signal
 import socket
 import subprocess
 import time
+import urllib.request
 
 import pytest
 
@@ -415,3 +416,36 @@ def test_restarts_under_the_real_systemd(booted, net, wire, build):
     conftest.wait_until(lambda: GROUP not in service_manager.joined(net, wire), 30, "the group's leave")
     assert booted.call("test", "-e", "/run/ibvcapd").returncode == 1
     assert booted.property("Result") == "success", booted.journal()
+
+
+def test_the_metrics_are_those_of_an_observer_without_rights(booted, net, wire):
+    """Of a stream that only root may read; over an upgrade's restart; and somebody is told of it."""
+    def scrape(address="127.0.0.1"):
+        def ask():
+            with contextlib.suppress(OSError), \
+                    urllib.request.urlopen(f"http://{address}:9988/metrics", timeout=10) as answer:
+                return answer.read().decode()
+            return None
+        return conftest.in_namespace(net.rx, ask) or ""
+
+    booted.configure([conftest.stream(wire, users=["root"], **SMALL)], control={"observer_groups": ["ibvcap-observer"]})
+    (booted.root / "etc/ibvcapd/notify").write_text('#!/bin/sh\nlogger --tag notified "$1: $2"\n')
+    (booted.root / "etc/ibvcapd/notify").chmod(0o755)
+    booted.must("cp", "/usr/share/ibvcapd/ibvcap-notify@.service", "/etc/systemd/system")
+    booted.must("systemctl", "daemon-reload")
+    units = ["ibvcap-metrics", "ibvcap-notify@ibvcapd"]
+    try:
+        booted.must("systemctl", "start", "ibvcapd", *units)
+        conftest.wait_until(lambda: "ibvcap_up 1\n" in scrape(), 20, booted.journal)
+        assert 'ibvcap_stream_published_packets_total{stream="lidar",queue="0"} 0\n' in scrape()
+        text = booted.must("cat", f"/proc/{booted.property('MainPID', 'ibvcap-metrics')}/status")
+        assert re.search(r"^CapBnd:\t0+$", text, re.M) and not re.search(r"^Uid:\t0\t", text, re.M)
+        assert scrape(wire.address) == ""
+        booted.must("systemctl", "stop", "ibvcapd")
+        conftest.wait_until(lambda: "ibvcap_up 0\n" in scrape(), 5, "it is seen within 5 s")
+        booted.must("systemctl", "start", "ibvcapd")
+        conftest.wait_until(lambda: "ibvcap_up 1\n" in scrape(), 5, "it is seen within 5 s")
+        conftest.wait_until(lambda: "ibvcapd: ready: " in booted.call("journalctl", "-t", "notified").stdout, 20,
+                            lambda: booted.call("journalctl", "-n", "50").stdout)
+    finally:
+        booted.call("systemctl", "stop", *units)
