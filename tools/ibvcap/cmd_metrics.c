@@ -3,6 +3,7 @@
  * ibvcap metrics: asks the daemon once, and prints its status as metrics. A daemon that does not answer is a metric,
  * too, so it is no failure. With --listen, another program serves them.
  */
+#include "daemon/base/time.h"
 #include "tools/common/options.h"
 #include "tools/ibvcap/ibvcap.h"
 #include "tools/status/metrics.h"
@@ -35,6 +36,7 @@ int cmd_metrics(int argc, char **argv)
 {
 	struct metrics_options options = {0};
 	struct status_view view;
+	uint64_t begun_ns;
 	int r = options_parse(&table, argc, argv, &options);
 
 	if (r >= 0)
@@ -42,10 +44,11 @@ int cmd_metrics(int argc, char **argv)
 	if (options.listen)
 		return run_program("ibvcap-metrics", "ibvcap-metrics",
 		                   (char *[]){argv[0], (char *)options.listen, (char *)options.socket, NULL});
+	begun_ns = time_monotonic_ns();
 	r = status_view_ask(&view, options.socket, ANSWER_MS);
 	if (r < 0)
 		fprintf(stderr, "ibvcap metrics: %s\n", ibvcap_error_text());
-	metrics_print(stdout, &view, (struct metrics_health){.is_up = r == 0},
+	metrics_print(stdout, &view, (struct metrics_health){r == 0, r == 0 ? 0 : time_monotonic_ns() - begun_ns},
 	              options.openmetrics ? METRICS_OPENMETRICS : METRICS_TEXT);
 	status_view_deinit(&view);
 	return EX_OK;
