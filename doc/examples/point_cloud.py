@@ -54,7 +54,9 @@ def points(measurements, ranges, elevation):
 
 name, picture, most = sys.argv[1], sys.argv[2], int(sys.argv[3]) if len(sys.argv) > 3 else 64
 with ibvcap.open_recording(name) if os.path.exists(name) else ibvcap.open(name, start=ibvcap.OLDEST) as source:
-    rows, meta = source.read(4 * most, **({} if os.path.exists(name) else {"timeout": 10}))
+    rows, meta = source.read(4 * most, **({} if os.path.exists(name) else {"timeout": 30}))
+if not len(rows):
+    sys.exit(f"no packet of {name} came within 30 s")
 is_lidar = np.isin(meta["length"], list(PROFILES))  # the rest is of the inertial sensor
 rows, size = rows[is_lidar][:most], int(meta["length"][is_lidar][0])
 columns = columns_of(rows, size)

@@ -40,6 +40,12 @@ def expect_picture(path):
     assert 0.02 < (pixels[:, :, :3] != 1).any(axis=2).mean() < 0.9
 
 
+def test_the_page_names_each_example():
+    page = (conftest.ROOT / "doc/examples.md").read_text()
+    assert [path.name for path in EXAMPLES.rglob("*.*") if path.suffix in (".py", ".c", ".cpp") and
+            path.name not in page] == []
+
+
 # ---- files ---------------------------------------------------------------------------------------------------------
 
 
