@@ -126,8 +126,10 @@ static int compare_ns(const void *a, const void *b)
 
 static double bytes_per_s(const struct bench *bench, uint64_t *ns)
 {
+	const uint32_t middle = bench->n_rounds / 2;
+
 	qsort(ns, bench->n_rounds, sizeof(*ns), compare_ns);
-	return (double)bench->n_rows * bench->payload_bytes * 1e9 / (double)ns[bench->n_rounds / 2];
+	return (double)bench->n_rows * bench->payload_bytes * 1e9 / (double)ns[middle];
 }
 
 static void measure(struct bench *bench)
