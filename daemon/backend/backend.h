@@ -84,7 +84,7 @@ struct backend_capabilities {
 	bool clock_is_utc;       /* raw timestamps are CLOCK_REALTIME in ns: no clock has to be fitted */
 	bool kernel_times;       /* events may have BACKEND_EVENT_KERNEL_TIME */
 	uint64_t settle_ns;      /* poll() has a packet so long after its flow matched it; 0: within 2 ms */
-	bool in_blocks;          /* after the last packet the next ones come after a while and together: do not spin */
+	bool naps; /* each event costs the receiving CPU more than a packet does: sleep for a time at high rates */
 	uint32_t max_send_slots; /* deepest send queue */
 	bool send_checksums;     /* the device can fill in the checksums of what it sends */
 	uint64_t min_rate_bps;   /* of its own pacing */
@@ -105,6 +105,7 @@ struct backend_queue_options {
 	bool timestamps;
 	bool completion_events; /* arm() and fd() will be used */
 	bool in_group;          /* it will be a member of a group */
+	bool copies;            /* a flow with copy will lead to it */
 };
 
 /* The hash that says which queue of a group gets a packet. All packets of a fragmented datagram come to one queue. */
@@ -255,7 +256,10 @@ struct backend_ops {
 	int (*post)(struct backend_queue *queue, const struct backend_run *run);
 	/** Up to max events (max is at least 1). Never blocks. -errno: the queue failed, reset() is due. */
 	int (*poll)(struct backend_queue *queue, struct backend_event *events, uint32_t max);
-	/** The descriptor that becomes readable at a completion after arm(). -ENOTSUP without completion_events. */
+	/**
+	 * The descriptor that becomes readable at a completion after arm(). -ENOTSUP without completion_events; -EAGAIN
+	 * while a receive queue has no posted slot: there will be no completion.
+	 */
 	int (*fd)(const struct backend_queue *queue);
 	/** Ask for one event at the next completion. The caller polls once more before it sleeps. */
 	int (*arm)(struct backend_queue *queue);

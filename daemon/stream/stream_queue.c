@@ -56,6 +56,14 @@ static int stream_queue_create_reassembly(struct stream_queue *queue, const stru
 	return r;
 }
 
+static bool stream_copies(const struct config_stream *config)
+{
+	for (uint32_t i = 0; i < config->n_flows; i++)
+		if (config->flows[i].copy)
+			return true;
+	return false;
+}
+
 static int stream_queue_create(struct stream_queue *queue, struct failure *failure)
 {
 	const struct stream *stream = queue->stream;
@@ -73,6 +81,7 @@ static int stream_queue_create(struct stream_queue *queue, struct failure *failu
 		.timestamps = stream->device_timestamps,
 		.completion_events = config->poll != CONFIG_POLL_BUSY,
 		.in_group = stream->n_queues > 1,
+		.copies = stream_copies(config),
 	};
 
 	if (stream->reassembles)
@@ -84,7 +93,7 @@ static int stream_queue_create_worker(struct stream_queue *queue, struct failure
 {
 	struct stream *stream = queue->stream;
 	const struct config_stream *config = stream->config;
-	bool is_in_blocks = stream->interface->capabilities.in_blocks && config->poll == CONFIG_POLL_ADAPTIVE;
+	bool naps = stream->interface->capabilities.naps && config->poll == CONFIG_POLL_ADAPTIVE;
 	char name[32];
 	const struct rx_worker_options options = {
 		.worker.name = name,
@@ -92,7 +101,8 @@ static int stream_queue_create_worker(struct stream_queue *queue, struct failure
 		.reassembly = queue->reassembly,
 		.ring = &queue->ring,
 		.receive_queue_slots = config->receive_queue_slots,
-		.worker.spin_ns = is_in_blocks ? 0 : config_spin_ns(config->poll, config->spin_us),
+		.worker.spin_ns = naps ? 0 : config_spin_ns(config->poll, config->spin_us),
+		.naps = naps,
 		.worker.cpu = config_queue_cpu(config, queue->index),
 		.worker.node = stream->interface->numa_node,
 		.device_timestamps = stream->device_timestamps,

@@ -24,7 +24,13 @@
 #define SETTLE_NS UINT64_C(100000)
 /* After the flows are removed, the last packets come through the device within this time, or that of the backend. */
 #define DRAIN_NS_MIN UINT64_C(2000000)
-#define NAP_MS       1
+#define BUSY_SLEEP_NS UINT64_C(1000000) /* at most, while there is something to look after */
+/*
+ * A worker that naps: if packets come more often than NAP_GAP_NS, an event for the next one would cost more than what it
+ * is for. The worker then sleeps while about a quarter of the queue fills, and for NAP_NS_MAX at most.
+ */
+#define NAP_GAP_NS    UINT64_C(40000)
+#define NAP_NS_MAX    UINT64_C(1000000)
 /*
  * A queue that fails is reset at once. If it fails again within RESTART_QUIET_NS, there is a pause before the next
  * reset, twice as long each time: a device that fails at each packet (LOC_PROT_ERR) would else be reset for ever, with
@@ -57,6 +63,11 @@ struct rx_worker {
 	} noted;                   /* at the last note */
 	struct ring_losses before; /* the same at a time before the reading */
 	enum record_state record;
+	bool naps;
+	struct {
+		uint64_t at_ns; /* CLOCK_MONOTONIC */
+		uint64_t rows;
+	} slept;              /* the begin of the last sleep */
 	uint64_t record_head; /* past it, a card with slots for all has completed the packets of the reading */
 
 	uint64_t restarted_at_ns;  /* the last time; 0: never */
@@ -342,25 +353,46 @@ int rx_worker_do_work(struct worker *base)
 
 /* ---- idling --------------------------------------------------------------------------------------- */
 
+/* By the rate since the last sleep began, how long to sleep whatever comes. 0: until the next completion. */
+static uint64_t rx_worker_nap_ns(struct rx_worker *worker)
+{
+	uint64_t now_ns = time_monotonic_ns(), rows = worker->receive.ring->head;
+	uint64_t n = rows - worker->slept.rows, since_ns = now_ns - worker->slept.at_ns;
+
+	worker->slept.rows = rows;
+	worker->slept.at_ns = now_ns;
+	if (since_ns >= n * NAP_GAP_NS)
+		return 0;
+	return u64_min(worker->receive.queue_slots / 4 * since_ns / n, NAP_NS_MAX);
+}
+
+/* No event says that a consumer has acquired the block on which the queue is stalled. */
+static bool rx_worker_is_busy(const struct rx_worker *worker)
+{
+	return worker->has_matched || worker->record == RECORD_DUE || worker->stopping ||
+	       mailbox_full(worker->base.outbox) || worker->restart_at_ns || worker->receive.ring->stalled ||
+	       rx_receive_held(&worker->receive);
+}
+
 /* Sleep until a completion, mail, or the end of a nap. Poll, arm, poll again: see doc/verbs-rules.md. */
 static int rx_worker_sleep_for_work(struct rx_worker *worker)
 {
 	struct backend_queue *queue = worker->receive.queue;
-	int r = queue->ops->arm(queue);
-
-	if (r < 0)
-		return r;
-	r = rx_worker_do_work(&worker->base);
-	if (r != 0 || worker->base.stopped)
-		return r;
-	struct pollfd fds[] = {{.fd = queue->ops->fd(queue), .events = POLLIN},
+	uint64_t ns = worker->naps ? rx_worker_nap_ns(worker) : 0;
+	struct pollfd fds[] = {{.fd = -1, .events = POLLIN},
 	                       {.fd = mailbox_fd(worker->base.inbox), .events = POLLIN}};
-	/* No event says that a consumer has acquired the block on which the queue is stalled. */
-	bool busy = worker->has_matched || worker->record == RECORD_DUE || worker->stopping ||
-	            mailbox_full(worker->base.outbox) || worker->restart_at_ns || worker->receive.ring->stalled ||
-	            rx_receive_held(&worker->receive);
 
-	if (poll(fds, 2, busy ? NAP_MS : -1) > 0) {
+	if (!ns) {
+		int r = queue->ops->arm(queue);
+
+		if (r == 0)
+			r = rx_worker_do_work(&worker->base);
+		if (r != 0 || worker->base.stopped)
+			return r;
+		fds[0].fd = queue->ops->fd(queue);
+		ns = rx_worker_is_busy(worker) ? BUSY_SLEEP_NS : 0;
+	}
+	if (ppoll(fds, 2, ns ? &(struct timespec){.tv_nsec = (long)ns} : NULL, NULL) > 0) {
 		if (fds[0].revents)
 			queue->ops->clear(queue);
 		if (fds[1].revents)
@@ -417,6 +449,7 @@ int rx_worker_new(struct worker **worker, const struct rx_worker_options *option
 	}
 	w->sum = options->sum;
 	w->queue_index = options->queue_index;
+	w->naps = options->naps;
 	w->sum->parts[w->queue_index] = (struct rx_sum_part){
 		.ring = options->ring->ring, .queue = options->queue, .queue_slots = options->receive_queue_slots};
 	w->drain_ns = options->settle_ns > DRAIN_NS_MIN ? options->settle_ns : DRAIN_NS_MIN;

@@ -26,6 +26,7 @@ struct rx_worker_options {
 	bool device_timestamps; /* rows have no timestamp until the first MAIL_CLOCK */
 	bool kernel_times;      /* with them: of the backend's capabilities */
 	uint64_t settle_ns;     /* the backend's capability */
+	bool naps;              /* likewise; false: it sleeps until the next packet, whatever the rate */
 	struct rx_sum *sum;     /* of the stream; outlives the worker */
 	uint32_t queue_index;   /* of the queue in the stream, and of its part in the sum */
 };

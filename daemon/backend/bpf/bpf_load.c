@@ -15,13 +15,13 @@
 	        ".popsection\n");
 
 BPF_CODE_EMBED("xdp", "xdp.bpf.o")
-BPF_CODE_EMBED("tcx", "tcx.bpf.o")
+BPF_CODE_EMBED("packet", "packet.bpf.o")
 
 extern const uint8_t bpf_code_xdp_begin[], bpf_code_xdp_end[];
-extern const uint8_t bpf_code_tcx_begin[], bpf_code_tcx_end[];
+extern const uint8_t bpf_code_packet_begin[], bpf_code_packet_end[];
 
 const struct bpf_code bpf_code_xdp = {"ibvcap_xdp", bpf_code_xdp_begin, bpf_code_xdp_end};
-const struct bpf_code bpf_code_tcx = {"ibvcap_tcx", bpf_code_tcx_begin, bpf_code_tcx_end};
+const struct bpf_code bpf_code_packet = {"ibvcap_packet", bpf_code_packet_begin, bpf_code_packet_end};
 
 int bpf_code_open(const struct bpf_code *code, struct bpf_object **object, struct failure *failure)
 {

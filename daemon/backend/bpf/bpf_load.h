@@ -16,7 +16,7 @@ struct bpf_code {
 };
 
 extern const struct bpf_code bpf_code_xdp;
-extern const struct bpf_code bpf_code_tcx;
+extern const struct bpf_code bpf_code_packet;
 
 /** Open it, so that the sizes of its maps can be set. Close it with bpf_object__close(). */
 int bpf_code_open(const struct bpf_code *code, struct bpf_object **object, struct failure *failure);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* The maps that both BPF programs have, and the search for the rule of a frame. */
+/* The maps of the BPF programs that steer frames, and the search for the rule of a frame. */
 #ifndef DAEMON_BACKEND_BPF_FLOW_FIND_H
 #define DAEMON_BACKEND_BPF_FLOW_FIND_H
 
@@ -28,6 +28,13 @@ struct {
 	__type(key, __u32);
 	__type(value, struct flow_conditional);
 } conditions SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1); /* the daemon sets it: queues */
+	__type(key, __u32);
+	__type(value, struct flow_group);
+} groups SEC(".maps");
 
 /*
  * Where the other fragments of a datagram go, by its first one, which alone has ports: to the target of that, or with
@@ -150,8 +157,16 @@ static __always_inline void flow_keep_datagram(struct flow_scratch *mine)
 	mine->target.rank = rank;
 }
 
+static __always_inline void flow_share_out(struct flow_scratch *mine)
+{
+	const struct flow_group *group = bpf_map_lookup_elem(&groups, &mine->target.queue);
+
+	if (group)
+		mine->target.queue = flow_group_choose(group, &mine->frame.key);
+}
+
 /*
- * True: a rule matches the frame, and the target says which queue or group gets it. flow_needs_wide(): the headers are
+ * True: a rule matches the frame, and the target says which queue gets it. flow_needs_wide(): the headers are
  * wide. The target is a copy: without CAP_PERFMON the verifier of Linux 6.1 refuses a pointer to it that may be NULL.
  */
 static __always_inline bool flow_find(struct flow_scratch *mine, const struct flow_settings *now)
@@ -160,17 +175,19 @@ static __always_inline bool flow_find(struct flow_scratch *mine, const struct fl
 	__u32 place = now->n_joins && key->protocol == FLOW_KEY_UDP ? mine->frame.fragment.place : FLOW_FRAGMENT_NONE;
 
 	mine->target.rank = 0;
-	if (place == FLOW_FRAGMENT_LATER && flow_find_datagram(mine))
-		return mine->target.rank != 0;
-	/* The first fragment has ports: rules for fragments of all ports do not count. */
-	if (place == FLOW_FRAGMENT_FIRST)
-		key->fields &= (__u8)~FLOW_KEY_FRAGMENT;
-	if (key->fields & FLOW_KEY_SOURCE_PORT && key->protocol != FLOW_KEY_TCP)
-		flow_find_exact(mine, now);
-	if (now->n_conditions)
-		flow_find_conditional(mine, now);
-	if (place == FLOW_FRAGMENT_FIRST)
-		flow_keep_datagram(mine);
+	if (place != FLOW_FRAGMENT_LATER || !flow_find_datagram(mine)) {
+		/* The first fragment has ports: rules for fragments of all ports do not count. */
+		if (place == FLOW_FRAGMENT_FIRST)
+			key->fields &= (__u8)~FLOW_KEY_FRAGMENT;
+		if (key->fields & FLOW_KEY_SOURCE_PORT && key->protocol != FLOW_KEY_TCP)
+			flow_find_exact(mine, now);
+		if (now->n_conditions)
+			flow_find_conditional(mine, now);
+		if (place == FLOW_FRAGMENT_FIRST)
+			flow_keep_datagram(mine);
+	}
+	if (mine->target.rank && mine->target.is_group)
+		flow_share_out(mine);
 	return mine->target.rank != 0;
 }
 

@@ -108,7 +108,7 @@ struct flow_target {
 	__u32 rank;     /* of two rules that match a frame, the one with the higher rank has it; 0: no rule */
 	__u32 is_group; /* a hash chooses a member of the group that begins with the queue */
 	__u32 joins;    /* the later fragments of its datagrams go there, too */
-	__u32 reserved;
+	__u32 drops;    /* the kernel does not handle its packets (packet.bpf.c) */
 };
 
 /* Queues that share packets out, in the map `groups` at the number of the first one. */
@@ -127,11 +127,65 @@ struct flow_conditional {
 	struct flow_target target;
 };
 
+/* Of a frame, for the filter of each packet socket, and for packet_drop: first in an entry of the map `works`. */
+struct packet_verdict {
+	__u32 place;
+	__u32 drops;
+};
+
 /* Of a queue, on one CPU. */
 struct flow_counts {
 	__u64 matched;
 	__u64 no_socket; /* of these, dropped because there was no socket for them */
 };
+
+/*
+ * Where in a frame a reader is, and what it reads the frame from. With pointers to the frame that is its end. A program
+ * that may not read the frame itself defines FLOW_KEY_LOADS before it includes this header: a place is then the offset
+ * in the frame, and the program has the two functions.
+ */
+#ifdef FLOW_KEY_LOADS
+typedef __u32 flow_place;
+typedef struct flow_load *flow_source;
+static __always_inline bool flow_key_load(flow_source source, flow_place at, __u32 n);
+static __always_inline const __u8 *flow_key_loaded(flow_source source);
+#else
+typedef const __u8 *flow_place;
+typedef const __u8 *flow_source;
+#endif
+
+/* Does the frame have n bytes there? Then flow_key_bytes() of this place has them, until the next call. */
+static inline __attribute__((always_inline)) bool flow_key_has(flow_source source, flow_place at, __u32 n)
+{
+#ifdef FLOW_KEY_LOADS
+	return flow_key_load(source, at, n);
+#else
+	return at + n <= source;
+#endif
+}
+
+static inline __attribute__((always_inline)) const __u8 *flow_key_bytes(flow_source source, flow_place at)
+{
+#ifdef FLOW_KEY_LOADS
+	(void)at;
+	return flow_key_loaded(source);
+#else
+	(void)source;
+	return at;
+#endif
+}
+
+/*
+ * The verifier admits no computed offset to a process without CAP_PERFMON, hence a branch for each place where a header
+ * can begin; the empty statement keeps the compiler from making one computation of them.
+ */
+static inline __attribute__((always_inline)) flow_place flow_key_apart(flow_place at)
+{
+#ifndef FLOW_KEY_LOADS
+	__asm__ volatile("" : "+r"(at));
+#endif
+	return at;
+}
 
 static inline __attribute__((always_inline)) __u16 flow_key_be16(const __u8 *p)
 {
@@ -143,13 +197,15 @@ static inline __attribute__((always_inline)) __u16 flow_key_be16(const __u8 *p)
  * soon as no exact rule can match the frame. The argument is a constant in each caller, so the compiler makes separate
  * code for each.
  */
-static inline __attribute__((always_inline)) bool flow_key_read_ports(const __u8 *ports, const __u8 *end,
+static inline __attribute__((always_inline)) bool flow_key_read_ports(flow_place at, flow_source source,
                                                                       struct flow_key *key, bool wide)
 {
-	/* As below: the ports are at one of several places. */
-	__asm__ volatile("" : "+r"(ports));
-	if (ports + 4 > end)
+	const __u8 *ports;
+
+	at = flow_key_apart(at);
+	if (!flow_key_has(source, at, 4))
 		return wide;
+	ports = flow_key_bytes(source, at);
 	__builtin_memcpy(&key->source_port_be, ports, 2);
 	__builtin_memcpy(&key->destination_port_be, ports + 2, 2);
 	key->fields |= FLOW_KEY_SOURCE | FLOW_KEY_SOURCE_PORT;
@@ -192,41 +248,50 @@ static inline __attribute__((always_inline)) void flow_key_read_ipv4_fields(cons
 		flow_key_note_fragment(headers, fragment & 0x1fff, flow_key_be16(ip + 4));
 }
 
-static inline __attribute__((always_inline)) bool flow_key_read_ipv4(const __u8 *ip, const __u8 *end,
+static inline __attribute__((always_inline)) bool flow_key_read_ipv4(flow_place at, flow_source source,
                                                                      struct flow_headers *headers, bool wide)
 {
 	struct flow_key *key = &headers->key;
+	flow_place usual;
+	const __u8 *ip;
+	bool has_ports;
+	__u8 first;
 
-	if (ip + 20 > end || ip[0] < 0x45 || ip[0] > 0x4f)
+	if (!flow_key_has(source, at, 20))
+		return wide;
+	ip = flow_key_bytes(source, at);
+	if (ip[0] < 0x45 || ip[0] > 0x4f)
 		return wide;
 	if (!wide && (ip[9] != FLOW_KEY_UDP || flow_key_be16(ip + 6) & 0x1fff))
 		return false;
+	first = ip[0];
 	flow_key_read_ipv4_fields(ip, headers, wide);
-	if (wide && (!flow_key_has_ports(key) || flow_key_be16(ip + 6) & 0x1fff))
-		return true;
-	/*
-	 * The verifier admits no computed offset to a process without CAP_PERFMON, hence a branch for each length of
-	 * the header; the empty statement keeps the compiler from making one computation of them.
-	 */
-	for (__u32 words = 5; words <= 15; words++) {
-		const __u8 *ports = ip + words * 4;
+	has_ports = !wide || (flow_key_has_ports(key) && !(flow_key_be16(ip + 6) & 0x1fff));
+	if (!has_ports)
+		return wide;
+	usual = flow_key_apart(at + 20);
+	if (first == 0x45)
+		return flow_key_read_ports(usual, source, key, wide);
+	for (__u32 words = 6; words <= 15; words++) {
+		flow_place ports = flow_key_apart(at + words * 4);
 
-		__asm__ volatile("" : "+r"(ports));
-		if ((ip[0] & 15) == words)
-			return flow_key_read_ports(ports, end, key, wide);
+		if ((first & 15) == words)
+			return flow_key_read_ports(ports, source, key, wide);
 	}
 	return wide;
 }
 
 /* One without offset and more fragments is no fragment. */
-static inline __attribute__((always_inline)) bool flow_key_read_ipv6_fragment(const __u8 *header, const __u8 *end,
+static inline __attribute__((always_inline)) bool flow_key_read_ipv6_fragment(flow_place at, flow_source source,
                                                                               struct flow_headers *headers, bool wide)
 {
 	struct flow_key *key = &headers->key;
+	const __u8 *header;
 	__u16 fragment;
 
-	if (header + 8 > end)
+	if (!flow_key_has(source, at, 8))
 		return wide;
+	header = flow_key_bytes(source, at);
 	fragment = flow_key_be16(header + 2);
 	key->protocol = header[0];
 	if (wide && fragment & 0xfff9)
@@ -234,14 +299,11 @@ static inline __attribute__((always_inline)) bool flow_key_read_ipv6_fragment(co
 		                       (__u32)flow_key_be16(header + 4) << 16 | flow_key_be16(header + 6));
 	if (!flow_key_has_ports(key) || fragment & 0xfff8)
 		return wide;
-	return flow_key_read_ports(header + 8, end, key, wide);
+	return flow_key_read_ports(at + 8, source, key, wide);
 }
 
-/*
- * Options and routing, then a fragment header or the ports. As above: a branch for each place where a header can begin,
- * and no loop.
- */
-static inline __attribute__((always_inline)) bool flow_key_read_ipv6_headers(const __u8 *ip, const __u8 *end,
+/* Options and routing, then a fragment header or the ports. No loop, for the verifier. */
+static inline __attribute__((always_inline)) bool flow_key_read_ipv6_headers(flow_place ip, flow_source source,
                                                                              struct flow_headers *headers, bool wide)
 {
 	struct flow_key *key = &headers->key;
@@ -251,29 +313,35 @@ static inline __attribute__((always_inline)) bool flow_key_read_ipv6_headers(con
 #pragma unroll
 #endif
 	for (__u32 unit = 0; unit <= FLOW_KEY_OPTION_UNITS; unit++) {
-		const __u8 *header = ip + 40 + unit * 8;
+		flow_place place = flow_key_apart(ip + 40 + unit * 8);
+		const __u8 *header;
 
-		__asm__ volatile("" : "+r"(header));
 		if (at != unit)
 			continue;
 		if (flow_key_has_ports(key))
-			return flow_key_read_ports(header, end, key, wide);
+			return flow_key_read_ports(place, source, key, wide);
 		if (key->protocol == FLOW_KEY_IPV6_FRAGMENT)
-			return flow_key_read_ipv6_fragment(header, end, headers, wide);
-		if (!flow_key_is_option(key->protocol) || n++ == FLOW_KEY_OPTIONS_MAX || header + 8 > end)
+			return flow_key_read_ipv6_fragment(place, source, headers, wide);
+		if (!flow_key_is_option(key->protocol) || n++ == FLOW_KEY_OPTIONS_MAX ||
+		    !flow_key_has(source, place, 8))
 			return wide;
+		header = flow_key_bytes(source, place);
 		key->protocol = header[0];
 		at += 1 + header[1];
 	}
 	return wide;
 }
 
-static inline __attribute__((always_inline)) bool flow_key_read_ipv6(const __u8 *ip, const __u8 *end,
+static inline __attribute__((always_inline)) bool flow_key_read_ipv6(flow_place at, flow_source source,
                                                                      struct flow_headers *headers, bool wide)
 {
 	struct flow_key *key = &headers->key;
+	const __u8 *ip;
 
-	if (ip + 40 > end || ip[0] >> 4 != 6)
+	if (!flow_key_has(source, at, 40))
+		return wide;
+	ip = flow_key_bytes(source, at);
+	if (ip[0] >> 4 != 6)
 		return wide;
 	key->ip_version = 6;
 	__builtin_memcpy(key->source, ip + 8, 16);
@@ -281,55 +349,79 @@ static inline __attribute__((always_inline)) bool flow_key_read_ipv6(const __u8 
 	key->protocol = ip[6];
 	if (wide)
 		key->traffic_class = (__u8)(flow_key_be16(ip) >> 4);
-	return flow_key_read_ipv6_headers(ip, end, headers, wide) && (wide || key->protocol == FLOW_KEY_UDP);
+	return flow_key_read_ipv6_headers(at, source, headers, wide) && (wide || key->protocol == FLOW_KEY_UDP);
 }
 
 /** Without an Ethernet header: the headers have no MAC and no EtherType. */
-static inline __attribute__((always_inline)) bool flow_key_read_ip(const __u8 *ip, const __u8 *end, __u16 ethertype,
+static inline __attribute__((always_inline)) bool flow_key_read_ip(flow_place ip, flow_source source, __u16 ethertype,
                                                                    struct flow_headers *headers, bool wide)
 {
 	if (ethertype == 0x0800)
-		return flow_key_read_ipv4(ip, end, headers, wide);
+		return flow_key_read_ipv4(ip, source, headers, wide);
 	if (ethertype == 0x86dd)
-		return flow_key_read_ipv6(ip, end, headers, wide);
+		return flow_key_read_ipv6(ip, source, headers, wide);
 	return wide;
+}
+
+/* The Ethernet header and up to two tags. False: no rule can match. *ip: where the header behind them begins. */
+static inline __attribute__((always_inline)) bool flow_key_read_ethernet(flow_place frame, flow_source source,
+                                                                         __u32 n_tags_gone,
+                                                                         struct flow_headers *headers, bool wide,
+                                                                         flow_place *ip, __u16 *ethertype)
+{
+	struct flow_key *key = &headers->key;
+	flow_place type_at = frame + 12;
+	const __u8 *bytes;
+	__u16 type;
+
+	if (!flow_key_has(source, frame, 14))
+		return false;
+	bytes = flow_key_bytes(source, frame);
+	__builtin_memcpy(key->destination_mac, bytes, 6);
+	if (wide)
+		__builtin_memcpy(headers->source_mac, bytes + 6, 6);
+	type = flow_key_be16(bytes + 12);
+	/* The limit is a constant, so that the compiler makes two branches of it and no loop, for the verifier. */
+	for (__u32 i = 0; i < 2; i++) {
+		const __u8 *tag;
+
+		if (i + n_tags_gone >= 2 || (type != 0x8100 && type != 0x88a8))
+			break;
+		if (!flow_key_has(source, type_at + 2, 4))
+			return false;
+		tag = flow_key_bytes(source, type_at + 2);
+		if (i + n_tags_gone == 0 && type == 0x8100) {
+			__u8 id[2] = {tag[0] & 0x0f, tag[1]};
+
+			__builtin_memcpy(&key->vlan_be, id, 2);
+			key->fields |= FLOW_KEY_VLAN;
+		}
+		type_at += 4;
+		type = flow_key_be16(tag + 2);
+	}
+	if (wide) {
+		__u8 type_be[2] = {(__u8)(type >> 8), (__u8)type};
+
+		__builtin_memcpy(&headers->ether_type_be, type_be, 2);
+	}
+	*ip = type_at + 2;
+	*ethertype = type;
+	return true;
 }
 
 /**
  * Fill in the headers of a frame, all of them or (wide = false) the key of UDP; false: no rule can match it. They are
  * 0, or have the VLAN of an outer tag that is no longer in the frame (n_tags_gone: 1).
  */
-static inline __attribute__((always_inline)) bool
-flow_key_read_frame(const __u8 *frame, const __u8 *end, __u32 n_tags_gone, struct flow_headers *headers, bool wide)
+static inline __attribute__((always_inline)) bool flow_key_read_frame(flow_place frame, flow_source source,
+                                                                      __u32 n_tags_gone, struct flow_headers *headers,
+                                                                      bool wide)
 {
-	struct flow_key *key = &headers->key;
-	const __u8 *type_at = frame + 12;
+	flow_place ip;
 	__u16 ethertype;
 
-	if (frame + 14 > end)
-		return false;
-	__builtin_memcpy(key->destination_mac, frame, 6);
-	ethertype = flow_key_be16(type_at);
-	/* The limit is a constant, so that the compiler makes two branches of it and no loop, for the verifier. */
-	for (__u32 i = 0; i < 2; i++) {
-		if (i + n_tags_gone >= 2 || (ethertype != 0x8100 && ethertype != 0x88a8))
-			break;
-		if (type_at + 6 > end)
-			return false;
-		if (i + n_tags_gone == 0 && ethertype == 0x8100) {
-			__u8 id[2] = {type_at[2] & 0x0f, type_at[3]};
-
-			__builtin_memcpy(&key->vlan_be, id, 2);
-			key->fields |= FLOW_KEY_VLAN;
-		}
-		type_at += 4;
-		ethertype = flow_key_be16(type_at);
-	}
-	if (wide) {
-		__builtin_memcpy(headers->source_mac, frame + 6, 6);
-		__builtin_memcpy(&headers->ether_type_be, type_at, 2);
-	}
-	return flow_key_read_ip(type_at + 2, end, ethertype, headers, wide);
+	return flow_key_read_ethernet(frame, source, n_tags_gone, headers, wide, &ip, &ethertype) &&
+	       flow_key_read_ip(ip, source, ethertype, headers, wide);
 }
 
 /** Make it the key of an exact rule that has only these optional fields. */

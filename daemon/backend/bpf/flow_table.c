@@ -5,12 +5,16 @@
  */
 #include "daemon/backend/bpf/flow_table.h"
 
+#include "daemon/backend/bpf/bpf_load.h"
 #include "daemon/backend/bpf/frame_wait.h"
 
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
 #include <errno.h>
 #include <string.h>
+
+/* From the lowest on; 0 is no rule. What the kernel takes for itself comes before the leftover packets. */
+enum flow_rank { RANK_OF_DEFAULT = 1, RANK_OF_KERNEL, RANK_OF_RULES };
 
 bool flow_table_is_exact(const struct flow_rule *rule)
 {
@@ -73,11 +77,11 @@ struct flow_condition flow_table_condition(const struct flow_rule *rule, bool ha
 	return condition;
 }
 
-int flow_table_size(const struct bpf_object *object)
+int flow_table_size(const struct bpf_object *object, uint32_t n_queues)
 {
-	struct bpf_map *flows = bpf_object__find_map_by_name(object, "flows");
+	int r = bpf_code_size_map(object, "flows", FLOW_TABLE_MAX);
 
-	return flows ? bpf_map__set_max_entries(flows, FLOW_TABLE_MAX) : -ENOENT;
+	return r < 0 ? r : bpf_code_size_map(object, "groups", n_queues);
 }
 
 int flow_table_init(struct flow_table *table, const struct bpf_object *object, const char *interface,
@@ -89,6 +93,7 @@ int flow_table_init(struct flow_table *table, const struct bpf_object *object, c
 		.conditions_fd = bpf_object__find_map_fd_by_name(object, "conditions"),
 		.settings_fd = bpf_object__find_map_fd_by_name(object, "settings"),
 		.fragments_fd = bpf_object__find_map_fd_by_name(object, "fragments"),
+		.groups_fd = bpf_object__find_map_fd_by_name(object, "groups"),
 		.settings = *settings,
 	};
 	return flow_table_apply(table);
@@ -257,19 +262,28 @@ static void flow_table_reclaim(struct flow_table *table)
 
 uint32_t flow_table_rank(const struct flow_rule *rule)
 {
-	return 1 + rule->priority;
+	if (rule->match == CONFIG_MATCH_DEFAULT)
+		return rule->mask.destination_mac[0] ? RANK_OF_KERNEL : RANK_OF_DEFAULT;
+	return RANK_OF_RULES + rule->priority;
+}
+
+static struct flow_target flow_table_target(const struct flow_rule *rule, const struct flow_target *target)
+{
+	struct flow_target ranked = *target;
+
+	ranked.rank = flow_table_rank(rule);
+	ranked.joins = rule->joins;
+	return ranked;
 }
 
 int flow_table_add(struct flow_table *table, const struct flow_rule *rule, const struct flow_target *target,
                    struct failure *failure)
 {
+	const struct flow_target ranked = flow_table_target(rule, target);
 	bool has_ethernet = !table->settings.no_ethernet;
-	struct flow_target ranked = *target;
 	int r;
 
 	flow_table_reclaim(table);
-	ranked.rank = flow_table_rank(rule);
-	ranked.joins = rule->joins;
 	if (flow_table_is_exact(rule)) {
 		struct flow_key key = flow_table_key(rule, has_ethernet);
 
@@ -283,6 +297,26 @@ int flow_table_add(struct flow_table *table, const struct flow_rule *rule, const
 		return flow_table_failed(table, rule, -r, failure);
 	table->settings.n_joins += rule->joins;
 	return flow_table_apply(table);
+}
+
+int flow_table_replace(struct flow_table *table, const struct flow_rule *rule, const struct flow_target *target)
+{
+	const struct flow_target ranked = flow_table_target(rule, target);
+	bool has_ethernet = !table->settings.no_ethernet;
+	struct flow_condition condition;
+	int i;
+
+	if (flow_table_is_exact(rule)) {
+		struct flow_key key = flow_table_key(rule, has_ethernet);
+
+		return bpf_map_update_elem(table->flows_fd, &key, &ranked, BPF_EXIST) == 0 ? 0 : -errno;
+	}
+	condition = flow_table_condition(rule, has_ethernet);
+	i = flow_table_find_condition(table, &condition, ranked.rank);
+	if (i < 0)
+		return i;
+	table->conditions[i].target = ranked;
+	return flow_table_write_condition(table, (uint32_t)i);
 }
 
 void flow_table_remove(struct flow_table *table, const struct flow_rule *rule)
@@ -305,4 +339,20 @@ void flow_table_remove(struct flow_table *table, const struct flow_rule *rule)
 	table->settings.n_joins--;
 	flow_table_apply(table);
 	flow_table_forget_datagrams(table);
+}
+
+/* ---- groups -------------------------------------------------------------------------------------- */
+
+int flow_table_set_group(const struct flow_table *table, const uint32_t *queues, uint32_t n, bool ports)
+{
+	struct flow_group group = {.n_members = n, .has_ports = ports};
+
+	if (n == 0 || n > FLOW_GROUP_MAX)
+		return -EINVAL;
+	for (uint32_t i = 0; i < n; i++) {
+		if (queues[i] > UINT8_MAX)
+			return -ERANGE;
+		group.member_bytes[i / 8] |= (uint64_t)queues[i] << i % 8 * 8;
+	}
+	return bpf_map_update_elem(table->groups_fd, &queues[0], &group, BPF_ANY);
 }

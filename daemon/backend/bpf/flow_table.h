@@ -19,6 +19,7 @@ struct flow_table {
 	int conditions_fd;
 	int settings_fd;
 	int fragments_fd;
+	int groups_fd;
 	struct flow_settings settings;
 	uint32_t n_with[FLOW_KEY_N_COMBINATIONS];                /* exact rules with these fields */
 	struct flow_conditional conditions[FLOW_CONDITIONS_MAX]; /* what the map has; rank 0: free */
@@ -35,8 +36,8 @@ struct flow_condition flow_table_condition(const struct flow_rule *rule, bool ha
 /** Of two rules that match a frame, the one with the higher rank has it; never 0. */
 uint32_t flow_table_rank(const struct flow_rule *rule);
 
-/** Before the object is loaded. 0 or -errno. */
-int flow_table_size(const struct bpf_object *object);
+/** Before the object is loaded; the maps have room for so many queues. 0 or -errno. */
+int flow_table_size(const struct bpf_object *object, uint32_t n_queues);
 /** The object is loaded, and keeps the maps. 0 or -errno. */
 int flow_table_init(struct flow_table *table, const struct bpf_object *object, const char *interface,
                     const struct flow_settings *settings);
@@ -46,7 +47,16 @@ int flow_table_apply(const struct flow_table *table);
 /** The rank in the target is not read: it follows from the rule. -EEXIST, -E2BIG, and the failure. */
 int flow_table_add(struct flow_table *table, const struct flow_rule *rule, const struct flow_target *target,
                    struct failure *failure);
+/** A rule that was added gets another target, whose rank is not read. No frame finds neither. 0 or -errno. */
+int flow_table_replace(struct flow_table *table, const struct flow_rule *rule, const struct flow_target *target);
 /** A rule that was added. */
 void flow_table_remove(struct flow_table *table, const struct flow_rule *rule);
+
+/**
+ * Queues to which a symmetric hash of the addresses, and of the ports of UDP packets that are no fragments, shares
+ * packets out: the group of the first one. Packets without addresses come to the first one. At most 16; numbers below
+ * 256; no queue is in two groups. 0 or -errno.
+ */
+int flow_table_set_group(const struct flow_table *table, const uint32_t *queues, uint32_t n, bool ports);
 
 #endif

@@ -20,13 +20,6 @@ struct {
 	__type(value, struct flow_counts);
 } counts SEC(".maps");
 
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1); /* the daemon sets it: queues */
-	__type(key, __u32);
-	__type(value, struct flow_group);
-} groups SEC(".maps");
-
 /* It stays 0 with a driver that has no room for metadata. */
 static __always_inline void xdp_put_time(struct xdp_md *context)
 {
@@ -47,14 +40,6 @@ static __always_inline bool xdp_read_frame(const __u8 *frame, const __u8 *end, c
 	                            : flow_key_read_frame(frame, end, 0, &mine->frame, false);
 }
 
-static __always_inline void xdp_share_out(struct flow_scratch *mine)
-{
-	const struct flow_group *group = bpf_map_lookup_elem(&groups, &mine->target.queue);
-
-	if (group)
-		mine->target.queue = flow_group_choose(group, &mine->frame.key);
-}
-
 /*
  * The kernel does not redirect a frame to a socket of another card queue, and counts that nowhere. Hence the check of
  * the card queue: without it, card queue max_card_queues would be card queue 0 of the next queue.
@@ -70,8 +55,6 @@ static __always_inline int xdp_steer(struct xdp_md *context)
 
 	if (!now || !mine || !xdp_read_frame(frame, end, now, mine) || !flow_find(mine, now))
 		return XDP_PASS;
-	if (mine->target.is_group)
-		xdp_share_out(mine);
 	count = bpf_map_lookup_elem(&counts, &mine->target.queue);
 	if (!count)
 		return XDP_PASS;

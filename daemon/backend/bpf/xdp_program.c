@@ -25,7 +25,6 @@ struct xdp_program {
 	bool stopped_vlan_strip; /* of that interface */
 	int sockets_fd;          /* of the object */
 	int counts_fd;           /* of the object */
-	int groups_fd;           /* of the object */
 	int n_cpus;
 };
 
@@ -38,12 +37,10 @@ static int xdp_program_fd(const struct bpf_object *object, const char *name)
 
 static int xdp_program_size_maps(const struct xdp_program *program, uint32_t n_queues, uint32_t max_card_queues)
 {
-	int r = flow_table_size(program->object);
+	int r = flow_table_size(program->object, n_queues);
 
 	if (r == 0)
 		r = bpf_code_size_map(program->object, "counts", n_queues);
-	if (r == 0)
-		r = bpf_code_size_map(program->object, "groups", n_queues);
 	return r < 0 ? r : bpf_code_size_map(program->object, "sockets", n_queues * max_card_queues);
 }
 
@@ -78,7 +75,6 @@ int xdp_program_load(const char *interface, uint32_t n_queues, uint32_t max_card
 	program->twin_fds[1] = xdp_program_fd(program->object, "xdp_steer_b");
 	program->sockets_fd = bpf_object__find_map_fd_by_name(program->object, "sockets");
 	program->counts_fd = bpf_object__find_map_fd_by_name(program->object, "counts");
-	program->groups_fd = bpf_object__find_map_fd_by_name(program->object, "groups");
 	*out = program;
 	return 0;
 }
@@ -186,16 +182,7 @@ int xdp_program_set_socket(struct xdp_program *program, uint32_t queue, uint32_t
 
 int xdp_program_set_group(struct xdp_program *program, const uint32_t *queues, uint32_t n, bool ports)
 {
-	struct flow_group group = {.n_members = n, .has_ports = ports};
-
-	if (n == 0 || n > FLOW_GROUP_MAX)
-		return -EINVAL;
-	for (uint32_t i = 0; i < n; i++) {
-		if (queues[i] > UINT8_MAX)
-			return -ERANGE;
-		group.member_bytes[i / 8] |= (uint64_t)queues[i] << i % 8 * 8;
-	}
-	return bpf_map_update_elem(program->groups_fd, &queues[0], &group, BPF_ANY);
+	return flow_table_set_group(&program->table, queues, n, ports);
 }
 
 int xdp_program_add_flow(struct xdp_program *program, const struct flow_target *target, const struct flow_rule *rule,

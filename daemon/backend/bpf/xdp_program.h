@@ -54,11 +54,7 @@ int xdp_program_set_card_queues(struct xdp_program *program, uint32_t n);
 /** The socket is bound to that card_queue. 0 or -errno. */
 int xdp_program_set_socket(struct xdp_program *program, uint32_t queue, uint32_t card_queue, int fd);
 
-/**
- * Queues to which a symmetric hash of the addresses, and of the ports of UDP packets that are no fragments, shares
- * packets out: the group of the first one. Packets without addresses come to the first one. At most 16; numbers below
- * 256; no queue is in two groups. 0 or -errno.
- */
+/** As flow_table_set_group(). */
 int xdp_program_set_group(struct xdp_program *program, const uint32_t *queues, uint32_t n, bool ports);
 
 /** The target's rank is the rule's. No two flows of all queues match the same packet. Failures: -EEXIST, -E2BIG. */

@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 #define MAX_QUEUE_SLOTS 65536
-/* A packet waits in its block for at most a clock tick of the kernel (up to 10 ms) before poll() gets it. */
+/* The kernel counts a packet before it copies it, and a virtual machine's CPU may stand still between the two. */
 #define SETTLE_NS UINT64_C(20000000)
 
 static struct af_packet *af_packet(const struct backend *base)
@@ -59,15 +59,31 @@ static int af_packet_check_interface(struct af_packet *backend, int fd, struct f
 	return 0;
 }
 
+static int af_packet_open_places(struct af_packet *backend, struct failure *why)
+{
+	int r = packet_program_load(backend->interface, backend->has_ethernet, &backend->program, why);
+
+	if (r < 0)
+		return r;
+	r = af_packet_places_open(backend);
+	if (r < 0) {
+		packet_program_free(backend->program);
+		backend->program = NULL;
+		return failure_set(why, EX_OSERR, -r, "%s", r == -EINVAL ? "the interface is down" : strerror(-r));
+	}
+	r = packet_program_attach_drop(backend->program, (unsigned)backend->index, why);
+	backend->drops = r == 0;
+	return r;
+}
+
 /*
- * Without a drop behind the packet sockets everything works, at the cost of the kernel's work for packets that nobody
+ * Without the programs everything works, at the cost of the kernel's work for each queue, and for packets that nobody
  * there wants.
  */
-static void af_packet_open_drop(struct af_packet *backend)
+static void af_packet_open_program(struct af_packet *backend)
 {
 	struct failure why;
-	int r = tcx_drop_open(backend->interface, (unsigned)backend->index, backend->has_ethernet, &backend->drop,
-	                      &why);
+	int r = af_packet_open_places(backend, &why);
 
 	if (r == 0)
 		snprintf(backend->how, sizeof(backend->how),
@@ -89,6 +105,7 @@ static int af_packet_open(const struct backend_open_options *options, struct bac
 	if (!backend)
 		return failure_no_memory(failure);
 	backend->base.ops = &af_packet_ops;
+	pthread_mutex_init(&backend->changing, NULL);
 	snprintf(backend->interface, sizeof(backend->interface), "%s", options->interface);
 	fd = kernel_path_open_socket(backend->interface, SOCK_RAW, failure);
 	r = fd < 0 ? fd : af_packet_check_interface(backend, fd, failure);
@@ -98,7 +115,7 @@ static int af_packet_open(const struct backend_open_options *options, struct bac
 		free(backend);
 		return r;
 	}
-	af_packet_open_drop(backend);
+	af_packet_open_program(backend);
 	device_time_open(&backend->time, options);
 	*out = &backend->base;
 	return 0;
@@ -106,8 +123,10 @@ static int af_packet_open(const struct backend_open_options *options, struct bac
 
 static void af_packet_close(struct backend *base)
 {
-	tcx_drop_close(af_packet(base)->drop);
+	af_packet_places_close(af_packet(base));
+	packet_program_free(af_packet(base)->program);
 	device_time_close(&af_packet(base)->time);
+	pthread_mutex_destroy(&af_packet(base)->changing);
 	free(base);
 }
 
@@ -116,11 +135,12 @@ static void af_packet_capabilities(const struct backend *base, struct backend_ca
 	*capabilities = (struct backend_capabilities){
 		.max_queue_slots = MAX_QUEUE_SLOTS,
 		.max_group_queues = AF_PACKET_GROUP_MAX,
+		.hashes_addresses = af_packet(base)->program != NULL,
 		.oversize_sink = true,
 		.flow_tags = true,
 		.counts_drops = true,
 		.settle_ns = SETTLE_NS,
-		.in_blocks = true,
+		.naps = true,
 		.max_send_slots = MAX_QUEUE_SLOTS,
 		.send_checksums = af_packet(base)->has_ethernet,
 		.no_vlans = !af_packet(base)->has_ethernet,
@@ -160,7 +180,8 @@ static int af_packet_read_clock(struct backend *base, struct backend_clock_readi
 static const struct backend_privilege af_packet_privileges[] = {
 	{CAP_NET_RAW, .required = true, .purpose = "to open packet sockets"},
 	{CAP_NET_ADMIN, .at_start = true, .purpose = "to keep captured packets from the kernel"},
-	{CAP_BPF, .at_start = true, .purpose = "to keep captured packets from the kernel"},
+	{CAP_BPF, .at_start = true, .purpose = "to look at a packet once for all queues"},
+	{CAP_PERFMON, .at_start = true, .purpose = "to look at packets in half the time"},
 	{0},
 };
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * What the files of the packet backend share. It receives and sends with AF_PACKET sockets (packet(7)) without special
- * hardware: the kernel copies each matching frame to a ring that it shares with the daemon (TPACKET_V3), and the worker
+ * hardware: the kernel copies each matching frame to a ring that it shares with the daemon (TPACKET_V2), and the worker
  * copies it from there to the slot. Interfaces of tunnels have no Ethernet headers. Rows have one there that is made
  * up, so that all have the same layout.
  */
@@ -10,7 +10,7 @@
 
 #include "daemon/backend/backend.h"
 #include "daemon/backend/bpf/flow_tags.h"
-#include "daemon/backend/bpf/tcx_drop.h"
+#include "daemon/backend/bpf/packet_program.h"
 #include "daemon/backend/posted_rows.h"
 
 #include <linux/filter.h>
@@ -50,16 +50,34 @@ int device_time_read_clock(const struct device_time *time, struct backend_clock_
 /** Log once that another program has made the card stamp fewer packets. The device's thread. */
 void device_time_follow(struct device_time *time);
 
+/* ---- af_packet_places.c -------------------------------------------------------------------------- */
+
+#define AF_PACKET_PLACES PACKET_PROGRAM_PLACES
+
+struct af_packet_place {
+	int fd;
+	bool is_taken; /* by a queue */
+};
+
+/* Sockets that are one group, in the order in which they were made. */
+struct af_packet_places {
+	struct af_packet_place at[AF_PACKET_PLACES];
+	uint32_t n; /* 0: there is no group */
+};
+
 struct af_packet {
 	struct backend base;
 	char interface[IFNAMSIZ];
 	int index;
 	uint8_t mac[6];
 	bool has_ethernet;           /* else a packet begins with its IP header */
-	struct tcx_drop *drop;       /* keeps the packets of flows from the kernel's stack; NULL: it gets them, too */
+	struct packet_program *program; /* of the places; NULL: there are none */
+	bool drops;                     /* the program keeps the packets of flows from the kernel's stack */
+	struct af_packet_places places;
 	char how[BACKEND_HOW_BYTES]; /* of the capabilities */
 	struct device_time time;
-	struct af_packet_flow *flows; /* of all queues, newest first; control thread, like queues */
+	pthread_mutex_t changing;     /* flows, queues and places: a reload makes queues in a thread of its own */
+	struct af_packet_flow *flows; /* of all queues, newest first */
 	struct af_packet_receive *queues;
 };
 
@@ -67,9 +85,23 @@ struct af_packet_flow {
 	struct backend_flow base;
 	struct af_packet_flow *next;
 	struct flow_rule rule;
-	int reader; /* -1: none */
-	bool dropped;
+	int reader;       /* -1: none */
+	bool is_in_table; /* of the program */
 };
+
+/**
+ * Make the group for the interface's program. 0 or -errno; -EINVAL: the interface is down, and the kernel older than
+ * 6.13. The other calls are for a backend whose group is open, and with `changing`.
+ */
+int af_packet_places_open(struct af_packet *backend);
+/** Any state. */
+void af_packet_places_close(struct af_packet *backend);
+/** A place for a queue, or -errno. Its socket has no ring yet, and takes no frame. */
+int af_packet_places_take(struct af_packet *backend);
+/** The queue has given the socket its ring, or failed to: from now on it takes the frames of its place. 0 or -errno. */
+int af_packet_places_settle(struct af_packet *backend, uint32_t place);
+/** No flow leads to the place any more, and the ring is not mapped. */
+void af_packet_places_give_back(struct af_packet *backend, uint32_t place);
 
 /* ---- af_packet_claims.c -------------------------------------------------------------------------- */
 
@@ -99,14 +131,16 @@ int af_packet_filter_build(const struct af_packet_claim *claims, uint32_t n, boo
 
 /* ---- af_packet_ring.c ---------------------------------------------------------------------------- */
 
-/* The ring of blocks that the kernel fills. */
+/* The ring of slots that the kernel fills, a frame each. */
 struct af_packet_ring {
 	uint8_t *blocks;
 	uint32_t block_bytes;
 	uint32_t n_blocks;
-	uint32_t block;      /* the one to be read next, or being read */
-	uint32_t n_left;     /* frames of it that are not read yet */
-	const uint8_t *next; /* the first of these */
+	uint32_t slot_bytes;
+	uint32_t block_slots; /* in a block */
+	uint32_t block;       /* of the slot to be read next; slot: its number in the block */
+	uint32_t slot;
+	uint8_t *next;
 };
 
 /** Bytes of a ring for so many frames of so many bytes. */
@@ -117,8 +151,8 @@ int af_packet_ring_init(struct af_packet_ring *ring, int fd, uint32_t n_frames, 
 void af_packet_ring_deinit(struct af_packet_ring *ring);
 
 /** The next frame, which stays until af_packet_ring_release(). NULL: there is none. */
-const struct tpacket3_hdr *af_packet_ring_next(struct af_packet_ring *ring);
-/** The frame is read. After the last frame of a block, the block goes back to the kernel. */
+const struct tpacket2_hdr *af_packet_ring_next(const struct af_packet_ring *ring);
+/** The frame is read: its slot goes back to the kernel. */
 void af_packet_ring_release(struct af_packet_ring *ring);
 
 /* ---- af_packet_row.c ----------------------------------------------------------------------------- */
@@ -151,11 +185,11 @@ struct af_packet_queue {
 	struct backend_queue base;
 	struct af_packet *backend;
 	int fd;
-	int wake_fd; /* what the worker sleeps on; -1: nothing */
 };
 
 struct af_packet_receive {
-	struct af_packet_queue queue; /* wake_fd is an epoll that reports the socket once for each arm() */
+	struct af_packet_queue queue;
+	uint32_t place; /* in the group; 0: it has a socket of its own, whose filter gets every packet */
 	struct af_packet_ring ring;
 
 	struct posted_rows rows;
@@ -163,10 +197,11 @@ struct af_packet_receive {
 	uint8_t flag_of_kernel_time; /* of events without the card's time; 0: none has it */
 	struct flow_tags *tags;      /* NULL: events have no tags */
 
+	bool wakes;       /* the worker sleeps on the socket */
 	bool has_lengths; /* a frame has a struct virtio_net_hdr before it */
 	uint32_t n_cut;   /* datagrams taken of the frame that is read */
-
-	bool arm_due; /* arm() was called while no slot was posted */
+	uint8_t *whole;   /* of AF_PACKET_WHOLE_BYTES: a frame that is longer than its slot, as the socket had it */
+	uint32_t whole_bytes;
 
 	struct af_packet_receive *next; /* of the backend's queues */
 	struct af_packet_group *group;  /* NULL: none */
@@ -188,7 +223,7 @@ struct af_packet_group {
 	struct af_packet_queue queue; /* the target of these flows, without descriptors */
 	struct af_packet_receive *members[AF_PACKET_GROUP_MAX];
 	uint32_t n_members;
-	uint32_t n_joined; /* members that the kernel knows to be of the group, from the first on */
+	uint32_t n_joined; /* without places: members that the kernel knows to be of the group, from the first on */
 };
 
 /** Do packets of the flow come to this queue? */
@@ -197,6 +232,9 @@ static inline bool af_packet_is_flow_of(const struct af_packet_receive *receive,
 	return flow->base.queue == &receive->queue.base ||
 	       (receive->group && flow->base.queue == &receive->group->queue.base);
 }
+
+/* The longest packet has 64 KiB: several datagrams that the kernel has joined; and a struct virtio_net_hdr. */
+#define AF_PACKET_WHOLE_BYTES (128u << 10)
 
 int af_packet_create_queue(struct backend *backend, const struct backend_queue_options *options,
                            struct backend_queue **queue, struct failure *failure);
@@ -219,7 +257,9 @@ int af_packet_apply_flows(const struct af_packet_receive *receive);
 
 int af_packet_create_group(struct backend *backend, const struct backend_group_options *options,
                            struct backend_queue **group, struct failure *failure);
-/** May a flow come to this target? The first flow of a group makes the kernel share packets out. */
+/** The queue that is a flow's target, or the first of the group that is. */
+struct af_packet_receive *af_packet_first(struct backend_queue *target);
+/** May a flow come to this target? The first flow of a group without places makes the kernel share packets out. */
 int af_packet_group_admit(struct backend_queue *target, const struct flow_rule *rule, struct failure *failure);
 
 #endif

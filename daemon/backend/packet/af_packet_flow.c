@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The flows of a receive queue: one filter for all of them, and what keeps the kernel from handling their packets.
+ * The flows of receive queues: entries in the table of the interface's program, or a filter for all flows of a queue
+ * that has no place in the group; and what keeps the kernel from handling their packets.
  *
  * The kernel gets every packet too, after the packet socket. That is what a flow with copy asks for. The packets of the
  * others are dropped at the tcx ingress. Without tcx the kernel would answer packets to a port that nobody reads by
@@ -67,28 +68,23 @@ static void flow_warn_reader(const struct af_packet *backend, const struct flow_
 		            backend->interface, flow_format(rule, text, sizeof(text)));
 }
 
+/* Does the program drop the packets of the flow? The kernel has those with copy and the leftover ones, too. */
+static bool flow_is_dropped(const struct af_packet *backend, const struct af_packet_flow *flow)
+{
+	return backend->drops && flow->is_in_table && !flow->rule.copy && flow->rule.match != CONFIG_MATCH_DEFAULT;
+}
+
 /* No effect if it was done before. After a failure the kernel handles the packets, too, which costs time only. */
 static void flow_keep_from_kernel(struct af_packet *backend, struct af_packet_flow *flow)
 {
 	const struct flow_rule *rule = &flow->rule;
-	bool has_port = flow_table_is_exact(rule);
-	struct failure failure;
 
 	if (rule->copy || rule->match == CONFIG_MATCH_DEFAULT)
 		return;
-	if (backend->drop && !flow->dropped) {
-		int r = tcx_drop_add(backend->drop, rule, &failure);
-
-		flow->dropped = r == 0;
-		if (r < 0 && r != -EEXIST) /* the flow of a stream that is about to end: this one follows it */
-			log_warning("%s: the kernel handles its packets, too", failure.text);
-		if (flow->dropped && has_port)
-			flow_warn_reader(backend, rule);
-	}
-	if (flow->dropped)
+	if (flow_is_dropped(backend, flow))
 		fd_close(&flow->reader);
-	else if (has_port && !(rule->value.destination_mac[0] & 1) && flow->reader < 0) /* ICMP answers no group */
-		flow->reader = flow_open_reader(rule, backend);
+	else if (flow_table_is_exact(rule) && !(rule->value.destination_mac[0] & 1) && flow->reader < 0)
+		flow->reader = flow_open_reader(rule, backend); /* ICMP answers no group */
 }
 
 /* Flows may share a port, and one of them has the reader: when it goes, another one needs it. */
@@ -98,7 +94,118 @@ static void flows_keep_from_kernel(struct af_packet *backend)
 		flow_keep_from_kernel(backend, flow);
 }
 
-/* ---- flows --------------------------------------------------------------------------------------- */
+/* ---- the table of the program -------------------------------------------------------------------- */
+
+/* A flow of a queue without a place: the program has it all the same, for no place. */
+static struct packet_flow_target flow_target(const struct af_packet *backend, const struct af_packet_flow *flow)
+{
+	const struct af_packet_receive *first = af_packet_first(flow->base.queue);
+
+	return (struct packet_flow_target){
+		.place = first->place,
+		.is_group = first->place && flow->base.queue != &first->queue.base,
+		.drops = backend->drops && !flow->rule.copy && flow->rule.match != CONFIG_MATCH_DEFAULT,
+	};
+}
+
+/* A flow of an ending stream may be the flow of a new one: the newest has its packets. NULL: there is none. */
+static struct af_packet_flow *flow_find_same(const struct af_packet *backend, const struct af_packet_flow *flow)
+{
+	struct af_packet_flow *other = backend->flows;
+	struct flow_rule rule = flow->rule;
+
+	while (other) {
+		rule.tag = other->rule.tag;
+		rule.copy = other->rule.copy;
+		if (other != flow && other->is_in_table && memcmp(&rule, &other->rule, sizeof(rule)) == 0)
+			return other;
+		other = other->next;
+	}
+	return NULL;
+}
+
+/* The kernel's own packets come before the leftover ones. It does not say which groups it has joined. */
+static int flow_add_kernels(const struct af_packet *backend, struct failure *failure)
+{
+	const struct packet_flow_target nowhere = {0};
+	struct flow_rule rule = {.match = CONFIG_MATCH_DEFAULT};
+	int r;
+
+	memset(rule.mask.destination_mac, 0xff, 6);
+	memset(rule.value.destination_mac, 0xff, 6);
+	r = packet_program_add_flow(backend->program, &rule, &nowhere, failure);
+	memcpy(rule.value.destination_mac, backend->mac, 6);
+	if (r == 0 || r == -EEXIST)
+		r = packet_program_add_flow(backend->program, &rule, &nowhere, failure);
+	return r == -EEXIST ? 0 : r;
+}
+
+/* A queue without a place takes the packets of flows with copy, and the kernel and other queues have them, too. */
+static bool flow_is_beside(const struct af_packet_flow *flow)
+{
+	return !af_packet_first(flow->base.queue)->place &&
+	       (flow->rule.copy || flow->rule.match == CONFIG_MATCH_DEFAULT);
+}
+
+static int flow_add_to_table(struct af_packet *backend, struct af_packet_flow *flow, struct failure *failure)
+{
+	const struct packet_flow_target target = flow_target(backend, flow);
+	int r = 0;
+
+	if (!backend->program || flow_is_beside(flow))
+		return 0;
+	if (flow->rule.match == CONFIG_MATCH_DEFAULT)
+		r = flow_add_kernels(backend, failure);
+	if (r == 0)
+		r = flow_find_same(backend, flow)
+		            ? packet_program_move_flow(backend->program, &flow->rule, &target)
+		            : packet_program_add_flow(backend->program, &flow->rule, &target, failure);
+	flow->is_in_table = r == 0;
+	if (r < 0 && !target.place)
+		log_warning("%s: the kernel handles its packets, too", failure->text);
+	return target.place ? r : 0;
+}
+
+static void flow_remove_from_table(struct af_packet *backend, struct af_packet_flow *flow)
+{
+	const struct af_packet_flow *other = flow_find_same(backend, flow);
+
+	if (!flow->is_in_table)
+		return;
+	flow->is_in_table = false;
+	if (other) {
+		const struct packet_flow_target target = flow_target(backend, other);
+
+		packet_program_move_flow(backend->program, &flow->rule, &target);
+	} else {
+		packet_program_remove_flow(backend->program, &flow->rule);
+	}
+}
+
+/*
+ * The program gives a packet to one queue. Another flow that could have it, too, needs a queue beside the group, and a
+ * queue that runs cannot change.
+ */
+static int flow_check_copy(const struct af_packet *backend, const struct af_packet_flow *flow, struct failure *failure)
+{
+	const struct flow_condition mine = flow_table_condition(&flow->rule, backend->has_ethernet);
+
+	for (const struct af_packet_flow *other = backend->flows; other; other = other->next) {
+		const struct flow_condition theirs = flow_table_condition(&other->rule, backend->has_ethernet);
+		char text[FLOW_TEXT_MAX];
+
+		if (!(flow->rule.copy || other->rule.copy) || flow->base.queue == other->base.queue ||
+		    flow_is_beside(flow) || flow_is_beside(other) || !flow_condition_overlaps(&mine, &theirs))
+			continue;
+		return failure_set(failure, EX_CONFIG, EBUSY,
+		                   "interface %s: flow %s has packets in common with a flow of another stream, and its "
+		                   "stream began without copy = true: systemctl restart ibvcapd",
+		                   backend->interface, flow_format(&flow->rule, text, sizeof(text)));
+	}
+	return 0;
+}
+
+/* ---- filters ------------------------------------------------------------------------------------- */
 
 /* Queues of a group get the packets that this host sends, too. */
 static const struct sock_filter refuse_sent[] = {
@@ -153,7 +260,7 @@ static int flow_give(const struct af_packet *backend, const struct af_packet_flo
 		if (!af_packet_is_flow_of(own, flow))
 			continue;
 		r = flow_tags_add(own->tags, &flow->rule, backend->has_ethernet);
-		if (r == 0)
+		if (r == 0 && !own->place)
 			r = af_packet_apply_flows(own);
 	}
 	return r;
@@ -166,7 +273,8 @@ static void flow_take_back(const struct af_packet *backend, const struct af_pack
 		if (!af_packet_is_flow_of(own, flow))
 			continue;
 		flow_tags_remove(own->tags, &flow->rule, backend->has_ethernet);
-		af_packet_apply_flows(own);
+		if (!own->place)
+			af_packet_apply_flows(own);
 	}
 }
 
@@ -176,7 +284,8 @@ static int flow_apply_to_others(const struct af_packet *backend, const struct af
 	int r = 0;
 
 	for (const struct af_packet_receive *other = backend->queues; other && r == 0; other = other->next)
-		if (!af_packet_is_flow_of(other, flow) && af_packet_claims_change_by(other, &flow->rule))
+		if (!other->place && !af_packet_is_flow_of(other, flow) &&
+		    af_packet_claims_change_by(other, &flow->rule))
 			r = af_packet_apply_flows(other);
 	return r;
 }
@@ -206,42 +315,84 @@ static int flow_check_ethernet(const struct af_packet *backend, const struct flo
 	                   backend->interface, key, flow_format(rule, text, sizeof(text)));
 }
 
+static int flow_failed(const struct af_packet *backend, const struct af_packet_flow *flow, int error,
+                       struct failure *failure)
+{
+	char text[FLOW_TEXT_MAX];
+
+	return failure_set(failure, EX_UNAVAILABLE, error, "interface %s: no filter for %s: %s%s", backend->interface,
+	                   flow_format(&flow->rule, text, sizeof(text)), strerror(error),
+	                   error == E2BIG ? ": the flows of the stream are too many for one filter: put some of them "
+	                                    "into another stream"
+	                   : error == ENOMEM ? ": sysctl -w net.core.optmem_max=262144 allows longer filters"
+	                                     : "");
+}
+
+/* The table comes last when a flow is added, and first when it is removed: so the queue knows each of its packets. */
+static int flow_install(struct af_packet *backend, struct af_packet_flow *flow, struct failure *failure)
+{
+	int r = flow_give(backend, flow);
+
+	if (r == 0)
+		r = flow_apply_to_others(backend, flow);
+	return r < 0 ? flow_failed(backend, flow, -r, failure) : flow_add_to_table(backend, flow, failure);
+}
+
+/* The flow is in the list no more. For want of memory, others may take less than they should. */
+static void flow_uninstall(struct af_packet *backend, struct af_packet_flow *flow)
+{
+	flow_remove_from_table(backend, flow);
+	flow_apply_to_others(backend, flow);
+	flow_take_back(backend, flow);
+}
+
+static int flow_admit(const struct af_packet *backend, const struct af_packet_flow *flow, struct failure *failure)
+{
+	int r = flow_check_ethernet(backend, &flow->rule, failure);
+
+	if (r == 0)
+		r = af_packet_group_admit(flow->base.queue, &flow->rule, failure);
+	return r < 0 ? r : flow_check_copy(backend, flow, failure);
+}
+
+static int flow_add(struct af_packet *backend, struct af_packet_flow *flow, struct failure *failure)
+{
+	int r = flow_admit(backend, flow, failure);
+
+	if (r < 0)
+		return r;
+	flow->next = backend->flows;
+	backend->flows = flow;
+	r = flow_install(backend, flow, failure);
+	if (r < 0) {
+		backend->flows = flow->next;
+		flow_uninstall(backend, flow);
+		return r;
+	}
+	if (flow_is_dropped(backend, flow) && flow_table_is_exact(&flow->rule))
+		flow_warn_reader(backend, &flow->rule);
+	flows_keep_from_kernel(backend);
+	return 0;
+}
+
 int af_packet_add_flow(struct backend_queue *base, const struct flow_rule *rule, struct backend_flow **out,
                        struct failure *failure)
 {
 	struct af_packet *backend = ((struct af_packet_queue *)base)->backend;
-	struct af_packet_flow *flow;
-	int r = flow_check_ethernet(backend, rule, failure);
+	struct af_packet_flow *flow = malloc(sizeof(*flow));
+	int r;
 
-	if (r == 0)
-		r = af_packet_group_admit(base, rule, failure);
-	if (r < 0)
-		return r;
-	flow = malloc(sizeof(*flow));
 	if (!flow)
 		return failure_no_memory(failure);
-	*flow = (struct af_packet_flow){.base.queue = base, .next = backend->flows, .rule = *rule, .reader = -1};
-	backend->flows = flow;
-	r = flow_give(backend, flow);
-	if (r == 0)
-		r = flow_apply_to_others(backend, flow);
-	if (r < 0) {
-		char text[FLOW_TEXT_MAX];
-
-		backend->flows = flow->next;
-		flow_take_back(backend, flow);
-		flow_apply_to_others(backend, flow);
+	*flow = (struct af_packet_flow){.base.queue = base, .rule = *rule, .reader = -1};
+	pthread_mutex_lock(&backend->changing);
+	r = flow_add(backend, flow, failure);
+	pthread_mutex_unlock(&backend->changing);
+	if (r < 0)
 		free(flow);
-		return failure_set(failure, EX_UNAVAILABLE, -r, "interface %s: no filter for %s: %s%s",
-		                   backend->interface, flow_format(rule, text, sizeof(text)), strerror(-r),
-		                   -r == E2BIG ? ": the flows of the stream are too many for one filter: put some of "
-		                                 "them into another stream"
-		                   : -r == ENOMEM ? ": sysctl -w net.core.optmem_max=262144 allows longer filters"
-		                                  : "");
-	}
-	flows_keep_from_kernel(backend);
-	*out = &flow->base;
-	return 0;
+	else
+		*out = &flow->base;
+	return r;
 }
 
 void af_packet_remove_flow(struct backend_flow *base)
@@ -249,14 +400,13 @@ void af_packet_remove_flow(struct backend_flow *base)
 	struct af_packet_flow *flow = (struct af_packet_flow *)base, **at;
 	struct af_packet *backend = ((struct af_packet_queue *)base->queue)->backend;
 
+	pthread_mutex_lock(&backend->changing);
 	for (at = &backend->flows; *at != flow; at = &(*at)->next)
 		;
 	*at = flow->next;
-	flow_apply_to_others(backend, flow); /* if this fails, for want of memory, they take less than they should */
-	flow_take_back(backend, flow);
-	if (flow->dropped)
-		tcx_drop_remove(backend->drop, &flow->rule);
+	flow_uninstall(backend, flow);
 	fd_close(&flow->reader);
 	flows_keep_from_kernel(backend);
+	pthread_mutex_unlock(&backend->changing);
 	free(flow);
 }

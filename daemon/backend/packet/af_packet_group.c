@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Receive queues among which the kernel shares packets out by their hash (PACKET_FANOUT_HASH). The kernel chooses the
- * socket first and runs its filter then: all sockets have the same flows, and each counts the packets that it got.
+ * Receive queues among which a hash shares packets out. That of queues with places is the program's. Among the others
+ * the kernel shares them out (PACKET_FANOUT_HASH): it chooses the socket first and runs its filter then, so all sockets
+ * have the same flows, and each counts the packets that it got.
  *
  * The hash is of both addresses, the protocol and both ports, and does not change if the two ends are exchanged. A
  * fragment is hashed without ports, so fragments stay together. PACKET_FANOUT_FLAG_DEFRAG would join them to packets
@@ -63,6 +64,11 @@ static int group_join_all(struct af_packet_group *group, struct failure *failure
 	return 0;
 }
 
+struct af_packet_receive *af_packet_first(struct backend_queue *target)
+{
+	return target->ops == &af_packet_group_ops ? af_packet_group(target)->members[0] : af_packet_receive(target);
+}
+
 /* ---- which flows it takes ------------------------------------------------------------------------ */
 
 static bool group_has_flow_to_queue(const struct af_packet_group *group)
@@ -80,7 +86,7 @@ int af_packet_group_admit(struct backend_queue *target, const struct flow_rule *
 	struct af_packet_group *group = is_shared ? af_packet_group(target) : af_packet_receive(target)->group;
 	char text[FLOW_TEXT_MAX];
 
-	if (!group)
+	if (!group || group->members[0]->place)
 		return 0;
 	if (is_shared ? group_has_flow_to_queue(group) : group->n_joined > 0)
 		return failure_set(failure, EX_CONFIG, ENOTSUP,
@@ -117,20 +123,55 @@ static const struct backend_ops af_packet_group_ops = {
 	.read_matched = group_read_matched,
 };
 
+/* For the program: members with places. */
+static int group_set_places(const struct af_packet_group *group, uint32_t fields, struct failure *failure)
+{
+	struct af_packet *backend = group->queue.backend;
+	uint32_t places[AF_PACKET_GROUP_MAX], n = 0;
+	int r;
+
+	for (uint32_t i = 0; i < group->n_members; i++) {
+		places[i] = group->members[i]->place;
+		n += places[i] > 0;
+	}
+	if (n == 0 && fields & BACKEND_HASH_PORTS)
+		return 0;
+	if (n == 0)
+		return failure_set(failure, EX_CONFIG, ENOTSUP,
+		                   "interface %s: hash_fields without the ports is not possible beside copy = true, nor "
+		                   "without CAP_BPF and CAP_NET_ADMIN",
+		                   backend->interface);
+	if (n < group->n_members)
+		return failure_set(failure, EX_CONFIG, E2BIG,
+		                   "interface %s: its streams have more than %d queues with backend packet",
+		                   backend->interface, AF_PACKET_PLACES - 2);
+	r = packet_program_set_group(backend->program, places, n, fields & BACKEND_HASH_PORTS);
+	return r == 0 ? 0
+	              : failure_set(failure, EX_OSERR, -r, "interface %s: cannot share packets out: %s",
+	                            backend->interface, strerror(-r));
+}
+
 int af_packet_create_group(struct backend *base, const struct backend_group_options *options,
                            struct backend_queue **out, struct failure *failure)
 {
 	struct af_packet_group *group = calloc(1, sizeof(*group));
+	int r;
 
 	if (!group)
 		return failure_no_memory(failure);
 	group->queue = (struct af_packet_queue){
-		.base.ops = &af_packet_group_ops, .backend = (struct af_packet *)base, .fd = -1, .wake_fd = -1};
+		.base.ops = &af_packet_group_ops, .backend = (struct af_packet *)base, .fd = -1};
 	group->n_members = options->n_queues;
 	for (uint32_t i = 0; i < options->n_queues; i++) {
 		group->members[i] = af_packet_receive(options->queues[i]);
 		group->members[i]->group = group;
 	}
-	*out = &group->queue.base;
-	return 0;
+	pthread_mutex_lock(&group->queue.backend->changing);
+	r = group_set_places(group, options->fields, failure);
+	pthread_mutex_unlock(&group->queue.backend->changing);
+	if (r < 0)
+		group_destroy(&group->queue.base);
+	else
+		*out = &group->queue.base;
+	return r;
 }

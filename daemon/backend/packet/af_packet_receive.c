@@ -19,78 +19,100 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/epoll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define TAG_AT    12 /* a VLAN tag follows the two MAC addresses */
-#define TAG_BYTES 4
+/* Of packets that are several datagrams, beside the ring. The kernel shares their memory and takes none before. */
+#define JOINED_ROOM_BYTES (32 << 20)
+#define TAG_AT            12 /* a VLAN tag follows the two MAC addresses */
+#define TAG_BYTES         4
 /* VIRTIO_NET_HDR_GSO_UDP_L4, which older headers lack. */
 #define GSO_UDP_DATAGRAMS 5
 
 /* ---- the hot path -------------------------------------------------------------------------------- */
 
-/* For arm(), and for the post() after it: rare. */
-static __attribute__((noinline, cold)) int receive_watch_socket(struct af_packet_receive *receive)
-{
-	struct epoll_event event = {.events = EPOLLIN | EPOLLONESHOT};
-
-	receive->arm_due = false;
-	return epoll_ctl(receive->queue.wake_fd, EPOLL_CTL_MOD, receive->queue.fd, &event) == 0 ? 0 : -errno;
-}
-
 int af_packet_post(struct backend_queue *base, const struct backend_run *run)
 {
-	struct af_packet_receive *receive = af_packet_receive(base);
-	int n = posted_rows_add(&receive->rows, run);
+	return posted_rows_add(&af_packet_receive(base)->rows, run);
+}
 
-	if (receive->arm_due &&
-	    n > 0) /* the worker is about to sleep, and packets may be in the kernel's ring already */
-		receive_watch_socket(receive);
-	return n;
+/* A frame in the ring, and its bytes there or, if it is longer than its slot, whole. */
+struct receive_frame {
+	const struct tpacket2_hdr *header;
+	const uint8_t *bytes;
+	uint32_t n_bytes;
+	uint32_t before_ip; /* of the bytes */
+};
+
+/*
+ * The kernel has put a frame that is longer than its slot whole into the socket's receive queue, too: packets in which
+ * it has joined several datagrams, and oversize ones. One system call serves all datagrams of the frame.
+ */
+static __attribute__((noinline, cold)) void receive_read_whole(struct af_packet_receive *receive,
+                                                               struct receive_frame *frame)
+{
+	ssize_t n = receive->n_cut > 0 ? (ssize_t)receive->whole_bytes
+	                               : recv(receive->queue.fd, receive->whole, AF_PACKET_WHOLE_BYTES, MSG_DONTWAIT);
+
+	if (n < (ssize_t)(sizeof(struct virtio_net_hdr) + frame->n_bytes))
+		return;
+	receive->whole_bytes = (uint32_t)n;
+	frame->bytes = receive->whole + sizeof(struct virtio_net_hdr);
+	frame->n_bytes = receive->whole_bytes - (uint32_t)sizeof(struct virtio_net_hdr);
+}
+
+static struct receive_frame receive_read_frame(struct af_packet_receive *receive, const struct tpacket2_hdr *header)
+{
+	struct receive_frame frame = {.header = header,
+	                              .bytes = (const uint8_t *)header + header->tp_mac,
+	                              .n_bytes = header->tp_snaplen,
+	                              .before_ip = header->tp_net - header->tp_mac};
+
+	if (header->tp_status & TP_STATUS_COPY)
+		receive_read_whole(receive, &frame);
+	return frame;
 }
 
 /* The kernel has taken the outer VLAN tag out. It is put back between the MAC addresses and the rest. */
-static void receive_describe_frame(const struct af_packet_receive *receive, const struct tpacket3_hdr *frame,
+static void receive_describe_frame(const struct af_packet_receive *receive, const struct receive_frame *frame,
                                    struct af_packet_row *row)
 {
-	const uint8_t *bytes = (const uint8_t *)frame + frame->tp_mac;
-	uint16_t tpid_be = htons(frame->tp_status & TP_STATUS_VLAN_TPID_VALID ? frame->hv1.tp_vlan_tpid : ETH_P_8021Q);
-	uint16_t tci_be = htons((uint16_t)frame->hv1.tp_vlan_tci);
+	const struct tpacket2_hdr *header = frame->header;
+	uint16_t tpid_be = htons(header->tp_status & TP_STATUS_VLAN_TPID_VALID ? header->tp_vlan_tpid : ETH_P_8021Q);
+	uint16_t tci_be = htons(header->tp_vlan_tci);
 
-	if (!receive->queue.backend->has_ethernet) {
-		uint32_t before_ip = frame->tp_net - frame->tp_mac; /* some tunnels show their own header, too */
-		const uint8_t *ip = (const uint8_t *)frame + frame->tp_net;
+	if (!receive->queue.backend->has_ethernet) { /* some tunnels show their own header before the IP header, too */
+		const uint8_t *ip = frame->bytes + frame->before_ip;
 		uint16_t type_be = htons(*ip >> 4 == 6 ? ETH_P_IPV6 : ETH_P_IP);
 
 		/* An interface without Ethernet headers: the row gets one without addresses. */
 		memset(row->made, 0, ETH_HLEN);
 		memcpy(row->made + TAG_AT, &type_be, 2);
 		row->parts[0] = (struct af_packet_part){row->made, ETH_HLEN};
-		row->parts[1] = (struct af_packet_part){ip, frame->tp_snaplen - before_ip};
+		row->parts[1] = (struct af_packet_part){ip, frame->n_bytes - frame->before_ip};
 		row->n_parts = 2;
-		row->bytes = frame->tp_len - before_ip + ETH_HLEN;
+		row->bytes = header->tp_len - frame->before_ip + ETH_HLEN;
 		return;
 	}
-	row->bytes = frame->tp_len;
-	row->parts[0] = (struct af_packet_part){bytes, frame->tp_snaplen};
+	row->bytes = header->tp_len;
+	row->parts[0] = (struct af_packet_part){frame->bytes, frame->n_bytes};
 	row->n_parts = 1;
-	if (!(frame->tp_status & TP_STATUS_VLAN_VALID) || frame->tp_snaplen < TAG_AT)
+	if (!(header->tp_status & TP_STATUS_VLAN_VALID) || frame->n_bytes < TAG_AT)
 		return;
 	memcpy(row->made, &tpid_be, 2);
 	memcpy(row->made + 2, &tci_be, 2);
 	row->bytes += TAG_BYTES;
-	row->parts[0] = (struct af_packet_part){bytes, TAG_AT};
+	row->parts[0] = (struct af_packet_part){frame->bytes, TAG_AT};
 	row->parts[1] = (struct af_packet_part){row->made, TAG_BYTES};
-	row->parts[2] = (struct af_packet_part){bytes + TAG_AT, frame->tp_snaplen - TAG_AT};
+	row->parts[2] = (struct af_packet_part){frame->bytes + TAG_AT, frame->n_bytes - TAG_AT};
 	row->n_parts = 3;
 }
 
-static struct virtio_net_hdr receive_lengths(const struct tpacket3_hdr *frame)
+static struct virtio_net_hdr receive_lengths(const struct tpacket2_hdr *header)
 {
 	struct virtio_net_hdr lengths;
 
-	memcpy(&lengths, (const uint8_t *)frame + frame->tp_mac - sizeof(lengths), sizeof(lengths));
+	memcpy(&lengths, (const uint8_t *)header + header->tp_mac - sizeof(lengths), sizeof(lengths));
 	return lengths;
 }
 
@@ -98,23 +120,23 @@ static struct virtio_net_hdr receive_lengths(const struct tpacket3_hdr *frame)
  * The payload bytes of each datagram of a packet that is several; the last one may be shorter. 0: the packet is one
  * datagram.
  */
-static uint32_t receive_joined_bytes(const struct af_packet_receive *receive, const struct tpacket3_hdr *frame)
+static uint32_t receive_joined_bytes(const struct af_packet_receive *receive, const struct tpacket2_hdr *header)
 {
 	struct virtio_net_hdr lengths;
 
 	if (!receive->has_lengths)
 		return 0;
-	lengths = receive_lengths(frame);
+	lengths = receive_lengths(header);
 	return lengths.gso_type == GSO_UDP_DATAGRAMS ? lengths.gso_size : 0;
 }
 
 /* The next datagram of a packet that is several. True: it is not the last one. */
 static __attribute__((noinline, cold)) bool receive_cut(struct af_packet_receive *receive,
-                                                        const struct tpacket3_hdr *frame, struct af_packet_row *row,
+                                                        const struct tpacket2_hdr *header, struct af_packet_row *row,
                                                         uint32_t payload_bytes)
 {
-	const struct virtio_net_hdr lengths = receive_lengths(frame);
-	uint32_t added = row->bytes - frame->tp_len; /* before the UDP header: a VLAN tag, or the Ethernet header */
+	const struct virtio_net_hdr lengths = receive_lengths(header);
+	uint32_t added = row->bytes - header->tp_len; /* before the UDP header: a VLAN tag, or the Ethernet header */
 	uint32_t udp_at = lengths.flags & VIRTIO_NET_HDR_F_NEEDS_CSUM ? lengths.csum_start + added : 0;
 	uint32_t n = af_packet_row_cut(row, payload_bytes, udp_at, receive->n_cut);
 
@@ -126,42 +148,43 @@ static __attribute__((noinline, cold)) bool receive_cut(struct af_packet_receive
 
 /* Without a tag that the kernel has taken out. */
 static __attribute__((noinline)) uint32_t receive_find_frame_tag(const struct af_packet_receive *receive,
-                                                                 const struct tpacket3_hdr *frame)
+                                                                 const struct receive_frame *frame)
 {
-	const uint8_t *bytes = (const uint8_t *)frame + frame->tp_mac, *end = bytes + frame->tp_snaplen;
-	const uint8_t *ip = (const uint8_t *)frame + frame->tp_net;
-	bool tag_gone = frame->tp_status & TP_STATUS_VLAN_VALID, is_read;
+	const struct tpacket2_hdr *header = frame->header;
+	const uint8_t *end = frame->bytes + frame->n_bytes, *ip = frame->bytes + frame->before_ip;
+	bool tag_gone = header->tp_status & TP_STATUS_VLAN_VALID, is_read;
 	struct flow_headers headers = {0};
 
-	if (tag_gone && (!(frame->tp_status & TP_STATUS_VLAN_TPID_VALID) || frame->hv1.tp_vlan_tpid == ETH_P_8021Q)) {
-		headers.key.vlan_be = htons(frame->hv1.tp_vlan_tci & 0x0fff);
+	if (tag_gone && (!(header->tp_status & TP_STATUS_VLAN_TPID_VALID) || header->tp_vlan_tpid == ETH_P_8021Q)) {
+		headers.key.vlan_be = htons(header->tp_vlan_tci & 0x0fff);
 		headers.key.fields = FLOW_KEY_VLAN;
 	}
 	is_read = receive->queue.backend->has_ethernet
-	                  ? flow_key_read_frame(bytes, end, tag_gone, &headers, true)
+	                  ? flow_key_read_frame(frame->bytes, end, tag_gone, &headers, true)
 	                  : flow_key_read_ip(ip, end, *ip >> 4 == 6 ? ETH_P_IPV6 : ETH_P_IP, &headers, true);
 	return is_read ? flow_tags_find(receive->tags, &headers) : 0;
 }
 
 /* True: the frame has more datagrams. */
-static bool receive_take_frame(struct af_packet_receive *receive, const struct tpacket3_hdr *frame,
+static bool receive_take_frame(struct af_packet_receive *receive, const struct tpacket2_hdr *header,
                                struct backend_event *event)
 {
 	uint32_t row_bytes = receive->rows.header_bytes + receive->rows.slot_bytes, present = 0;
-	uint32_t joined_bytes = receive_joined_bytes(receive, frame);
+	uint32_t joined_bytes = receive_joined_bytes(receive, header);
+	const struct receive_frame frame = receive_read_frame(receive, header);
 	struct af_packet_row row;
 	bool more;
 
-	receive_describe_frame(receive, frame, &row);
-	more = joined_bytes && receive_cut(receive, frame, &row, joined_bytes);
+	receive_describe_frame(receive, &frame, &row);
+	more = joined_bytes && receive_cut(receive, header, &row, joined_bytes);
 	for (uint32_t i = 0; i < row.n_parts; present += row.parts[i++].n)
 		posted_rows_copy(&receive->rows, present, row.parts[i].bytes, row.parts[i].n);
 	posted_rows_end(&receive->rows, row.bytes, event);
-	event->timestamp_raw = receive->timestamps ? frame->tp_sec * TIME_SECOND_NS + frame->tp_nsec : 0;
-	event->tag = receive->tags ? receive_find_frame_tag(receive, frame) : 0;
+	event->timestamp_raw = receive->timestamps ? header->tp_sec * TIME_SECOND_NS + header->tp_nsec : 0;
+	event->tag = receive->tags ? receive_find_frame_tag(receive, &frame) : 0;
 	event->flags = 0;
-	event->flags |= frame->tp_status & TP_STATUS_TS_RAW_HARDWARE ? 0 : receive->flag_of_kernel_time;
-	/* The kernel cuts a frame that is longer than its block. That does not matter if the row is full. */
+	event->flags |= header->tp_status & TP_STATUS_TS_RAW_HARDWARE ? 0 : receive->flag_of_kernel_time;
+	/* The socket had no room for the whole frame. That does not matter if the row is full. */
 	if (present < row.bytes && present < row_bytes) {
 		event->status = BACKEND_LENGTH_ERROR;
 		event->bytes = 0;
@@ -175,11 +198,11 @@ int af_packet_poll(struct backend_queue *base, struct backend_event *events, uin
 	uint32_t n = 0;
 
 	while (n < max && receive->rows.n_posted > 0) {
-		const struct tpacket3_hdr *frame = af_packet_ring_next(&receive->ring);
+		const struct tpacket2_hdr *header = af_packet_ring_next(&receive->ring);
 
-		if (!frame)
+		if (!header)
 			break;
-		if (!receive_take_frame(receive, frame, &events[n++]))
+		if (!receive_take_frame(receive, header, &events[n++]))
 			af_packet_ring_release(&receive->ring);
 	}
 	return (int)n;
@@ -189,7 +212,7 @@ int af_packet_poll(struct backend_queue *base, struct backend_event *events, uin
 int af_packet_read_matched(struct backend_queue *base, uint64_t *packets)
 {
 	struct af_packet_receive *receive = af_packet_receive(base);
-	struct tpacket_stats_v3 statistics;
+	struct tpacket_stats statistics;
 	socklen_t bytes = sizeof(statistics);
 	int r = 0;
 
@@ -208,37 +231,29 @@ int af_packet_read_matched(struct backend_queue *base, uint64_t *packets)
 
 /* ---- sleeping ------------------------------------------------------------------------------------ */
 
+/* Without a posted slot a frame would stay in the ring, and the worker would wake again at once. */
 int af_packet_receive_fd(const struct backend_queue *base)
 {
-	int fd = af_packet_receive(base)->queue.wake_fd;
+	const struct af_packet_receive *receive = af_packet_receive(base);
 
-	return fd >= 0 ? fd : -ENOTSUP;
+	if (!receive->wakes)
+		return -ENOTSUP;
+	return receive->rows.n_posted > 0 ? receive->queue.fd : -EAGAIN;
 }
 
-/*
- * The socket is readable while its ring has a block for us. Without a posted slot the block stays in the ring, and the
- * worker would wake again at once: then the next post() arms.
- */
+/* The socket is readable while its ring has a frame for us. */
 int af_packet_receive_arm(struct backend_queue *base)
 {
-	struct af_packet_receive *receive = af_packet_receive(base);
-
-	if (receive->queue.wake_fd < 0)
-		return -ENOTSUP;
-	receive->arm_due = receive->rows.n_posted == 0;
-	return receive->arm_due ? 0 : receive_watch_socket(receive);
+	return af_packet_receive(base)->wakes ? 0 : -ENOTSUP;
 }
 
 /* After an error of the socket (the interface is down) it is readable until somebody has read the error. */
 void af_packet_receive_clear(struct backend_queue *base)
 {
-	const struct af_packet_queue *queue = &af_packet_receive(base)->queue;
 	socklen_t bytes = sizeof(int);
-	struct epoll_event event;
 	int error;
 
-	if (epoll_wait(queue->wake_fd, &event, 1, 0) == 1 && event.events & EPOLLERR)
-		getsockopt(queue->fd, SOL_SOCKET, SO_ERROR, &error, &bytes);
+	getsockopt(af_packet_receive(base)->queue.fd, SOL_SOCKET, SO_ERROR, &error, &bytes);
 }
 
 /* ---- life ---------------------------------------------------------------------------------------- */
@@ -251,33 +266,38 @@ int af_packet_receive_reset(struct backend_queue *base)
 	return 0;
 }
 
-void af_packet_receive_free(struct backend_queue *base)
+static void receive_unlink(struct af_packet_receive *receive)
 {
-	struct af_packet_receive *receive = af_packet_receive(base), **at = &receive->queue.backend->queues;
+	struct af_packet_receive **at = &receive->queue.backend->queues;
 
 	while (*at && *at != receive)
 		at = &(*at)->next;
 	if (*at)
 		*at = receive->next;
+}
+
+static void receive_close(struct af_packet_receive *receive)
+{
 	af_packet_ring_deinit(&receive->ring);
-	if (receive->queue.wake_fd >= 0)
-		close(receive->queue.wake_fd);
-	if (receive->queue.fd >= 0)
+	if (receive->place)
+		af_packet_places_give_back(receive->queue.backend, receive->place);
+	else if (receive->queue.fd >= 0)
 		close(receive->queue.fd);
+}
+
+void af_packet_receive_free(struct backend_queue *base)
+{
+	struct af_packet_receive *receive = af_packet_receive(base);
+
+	pthread_mutex_lock(&receive->queue.backend->changing);
+	receive_unlink(receive);
+	receive_close(receive);
+	pthread_mutex_unlock(&receive->queue.backend->changing);
+	free(receive->whole);
 	pthread_mutex_destroy(&receive->reading);
 	posted_rows_deinit(&receive->rows);
 	flow_tags_free(receive->tags);
 	free(receive);
-}
-
-static int receive_open_epoll(struct af_packet_receive *receive)
-{
-	struct epoll_event event = {.events = EPOLLONESHOT};
-
-	receive->queue.wake_fd = epoll_create1(EPOLL_CLOEXEC);
-	if (receive->queue.wake_fd < 0)
-		return -errno;
-	return epoll_ctl(receive->queue.wake_fd, EPOLL_CTL_ADD, receive->queue.fd, &event) == 0 ? 0 : -errno;
 }
 
 /* Frames that this host sends are not received; on lo each packet would come twice. */
@@ -304,18 +324,55 @@ static int receive_ask_for_device_time(const struct af_packet_receive *receive)
 }
 
 /*
- * Let the kernel mark packets that are several datagrams; without that they are one long row. Not before Linux 6.2,
- * which would drop such packets.
+ * Let the kernel mark packets that are several datagrams, and keep them whole beside the ring, as far as the socket's
+ * buffer has room; without that they are one long row. Not before Linux 6.2, which would drop such packets.
  */
-static void receive_ask_for_lengths(struct af_packet_receive *receive)
+static int receive_ask_for_lengths(struct af_packet_receive *receive)
 {
-	int on = 1;
+	int on = 1, room = JOINED_ROOM_BYTES;
 
-	receive->has_lengths = machine_kernel_is_from(6, 2) &&
-	                       setsockopt(receive->queue.fd, SOL_PACKET, PACKET_VNET_HDR, &on, sizeof(on)) == 0;
+	if (!machine_kernel_is_from(6, 2) ||
+	    setsockopt(receive->queue.fd, SOL_PACKET, PACKET_VNET_HDR, &on, sizeof(on)) < 0)
+		return 0;
+	receive->has_lengths = true;
+	receive->whole = malloc(AF_PACKET_WHOLE_BYTES);
+	if (!receive->whole)
+		return -ENOMEM;
+	/* Without CAP_NET_ADMIN the buffer is at most net.core.rmem_max. */
+	if (setsockopt(receive->queue.fd, SOL_SOCKET, SO_RCVBUFFORCE, &room, sizeof(room)) < 0)
+		setsockopt(receive->queue.fd, SOL_SOCKET, SO_RCVBUF, &room, sizeof(room));
+	return setsockopt(receive->queue.fd, SOL_PACKET, PACKET_COPY_THRESH, &on, sizeof(on)) == 0 ? 0 : -errno;
+}
+
+static int receive_set_up_socket(struct af_packet_receive *receive, const struct backend_queue_options *options)
+{
+	int r = receive_ask_for_device_time(receive);
+
+	if (r == 0)
+		r = receive_ask_for_lengths(receive);
+	return r < 0 ? r
+	             : af_packet_ring_init(&receive->ring, receive->queue.fd, options->slots,
+	                                   options->header_bytes + options->slot_bytes);
+}
+
+static int receive_set_up_place(struct af_packet_receive *receive, const struct backend_queue_options *options)
+{
+	int r = receive_set_up_socket(receive, options), settled;
+
+	settled = af_packet_places_settle(receive->queue.backend, receive->place);
+	return r < 0 ? r : settled;
 }
 
 /* The filter comes first, so that no other packet is in the ring. */
+static int receive_set_up_tap(struct af_packet_receive *receive, const struct backend_queue_options *options)
+{
+	int r = af_packet_apply_flows(receive);
+
+	if (r == 0)
+		r = receive_set_up_socket(receive, options);
+	return r < 0 ? r : receive_bind(receive);
+}
+
 static int receive_set_up(struct af_packet_receive *receive, const struct backend_queue_options *options)
 {
 	int r = posted_rows_init(&receive->rows, options);
@@ -323,17 +380,46 @@ static int receive_set_up(struct af_packet_receive *receive, const struct backen
 	receive->tags = options->flow_tags ? flow_tags_new() : NULL;
 	if (r == 0 && options->flow_tags && !receive->tags)
 		r = -ENOMEM;
-	if (r == 0)
-		r = af_packet_apply_flows(receive);
-	if (r == 0)
-		r = receive_ask_for_device_time(receive);
-	receive_ask_for_lengths(receive);
-	if (r == 0)
-		r = af_packet_ring_init(&receive->ring, receive->queue.fd, options->slots,
-		                        options->header_bytes + options->slot_bytes);
-	if (r == 0 && options->completion_events)
-		r = receive_open_epoll(receive);
-	return r < 0 ? r : receive_bind(receive);
+	if (r < 0)
+		return r;
+	return receive->place ? receive_set_up_place(receive, options) : receive_set_up_tap(receive, options);
+}
+
+/*
+ * A place in the interface's group, or a socket beside it: the kernel gives a packet to one place only, so not to a flow
+ * with copy and to another flow. 0 or -errno.
+ */
+static int receive_open(struct af_packet_receive *receive, bool copies, struct failure *failure)
+{
+	struct af_packet *backend = receive->queue.backend;
+	int place = backend->program && !copies ? af_packet_places_take(backend) : 0;
+
+	if (place > 0) {
+		receive->place = (uint32_t)place;
+		receive->queue.fd = backend->places.at[place].fd;
+		return 0;
+	}
+	receive->queue.fd = kernel_path_open_socket(backend->interface, SOCK_RAW, failure);
+	return receive->queue.fd < 0 ? receive->queue.fd : 0;
+}
+
+static int receive_add(struct af_packet_receive *receive, const struct backend_queue_options *options,
+                       struct failure *failure)
+{
+	struct af_packet *backend = receive->queue.backend;
+	int r = receive_open(receive, options->copies, failure);
+
+	if (r < 0)
+		return r;
+	r = receive_set_up(receive, options);
+	if (r < 0)
+		return failure_set(failure, r == -ENODEV ? EX_UNAVAILABLE : EX_OSERR, -r,
+		                   "interface %s: cannot make a ring for %u packets of %u bytes: %s%s",
+		                   backend->interface, options->slots, options->header_bytes + options->slot_bytes,
+		                   strerror(-r), r == -ENOMEM ? ": lower receive_queue_slots" : "");
+	receive->next = backend->queues;
+	backend->queues = receive;
+	return 0;
 }
 
 int af_packet_create_queue(struct backend *base, const struct backend_queue_options *options,
@@ -346,28 +432,19 @@ int af_packet_create_queue(struct backend *base, const struct backend_queue_opti
 	if (!receive)
 		return failure_no_memory(failure);
 	*receive = (struct af_packet_receive){
-		.queue = {.base = {.ops = base->ops}, .backend = backend, .wake_fd = -1},
+		.queue = {.base = {.ops = base->ops}, .backend = backend, .fd = -1},
 		.timestamps = options->timestamps,
+		.wakes = options->completion_events,
 		.reading = PTHREAD_MUTEX_INITIALIZER,
 	};
 	if (options->timestamps && device_time_is_open(&backend->time))
 		receive->flag_of_kernel_time = BACKEND_EVENT_KERNEL_TIME;
-	receive->queue.fd = kernel_path_open_socket(backend->interface, SOCK_RAW, failure);
-	r = receive->queue.fd;
-	if (r >= 0) {
-		r = receive_set_up(receive, options);
-		if (r < 0)
-			failure_set(failure, r == -ENODEV ? EX_UNAVAILABLE : EX_OSERR, -r,
-			            "interface %s: cannot make a ring for %u packets of %u bytes: %s%s",
-			            backend->interface, options->slots, options->header_bytes + options->slot_bytes,
-			            strerror(-r), r == -ENOMEM ? ": lower receive_queue_slots" : "");
-	}
-	if (r < 0) {
+	pthread_mutex_lock(&backend->changing);
+	r = receive_add(receive, options, failure);
+	pthread_mutex_unlock(&backend->changing);
+	if (r < 0)
 		af_packet_receive_free(&receive->queue.base);
-		return r;
-	}
-	receive->next = backend->queues;
-	backend->queues = receive;
-	*queue = &receive->queue.base;
-	return 0;
+	else
+		*queue = &receive->queue.base;
+	return r;
 }
