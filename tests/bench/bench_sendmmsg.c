@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * bench_sendmmsg ADDRESS PORT SOURCE_PORT BYTES PACKETS SEGMENTS [RATE]: an ordinary UDP socket's payloads of BYTES by
- * sendmmsg(2), RATE a second or as fast as they go; one JSON line in the end. SEGMENTS above 1: so many to a message,
- * which the kernel cuts (UDP_SEGMENT of udp(7)). Without them, no checksums. What a channel is measured against, and
- * what scripts/bench capture sends with.
+ * bench_sendmmsg ADDRESS PORT SOURCE_PORT BYTES PACKETS SEGMENTS [RATE [PORTS]]: an ordinary UDP socket's payloads of
+ * BYTES by sendmmsg(2), RATE a second or as fast as they go (0), to PORTS ports from PORT on in turn; one JSON line in
+ * the end. SEGMENTS above 1: so many to a message, which the kernel cuts (UDP_SEGMENT of udp(7)). Without them, no
+ * checksums. What a channel is measured against, and what scripts/bench capture and scale send with.
  */
 #include "daemon/base/time.h"
 #include "tests/bench/capture_peer.h"
@@ -23,18 +23,19 @@
 #define BATCH             64u
 #define MESSAGE_BYTES_MAX 65507u
 #define SEGMENTS_MAX      64u
+#define PORTS_MAX         1024u
 
 static uint8_t message[MESSAGE_BYTES_MAX];
 
-static int open_socket(char **words, int bytes, bool cut)
+static int open_socket(char **words, int bytes, bool cut, struct sockaddr_in *to, unsigned long ports)
 {
-	struct sockaddr_in to = {.sin_family = AF_INET,
-	                         .sin_port = htons((uint16_t)peer_number(words[1], 1, UINT16_MAX))};
 	struct sockaddr_in from = {.sin_family = AF_INET,
 	                           .sin_port = htons((uint16_t)peer_number(words[2], 1, UINT16_MAX))};
 	int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0), buffer_bytes = 4 << 20, on = 1;
 
-	if (inet_pton(AF_INET, words[0], &to.sin_addr) != 1) {
+	*to = (struct sockaddr_in){.sin_family = AF_INET,
+	                           .sin_port = htons((uint16_t)peer_number(words[1], 1, UINT16_MAX))};
+	if (inet_pton(AF_INET, words[0], &to->sin_addr) != 1) {
 		fprintf(stderr, "bench_sendmmsg: %s: not an IPv4 address\n", words[0]);
 		exit(EX_USAGE);
 	}
@@ -43,26 +44,45 @@ static int open_socket(char **words, int bytes, bool cut)
 	if (cut ? setsockopt(fd, SOL_UDP, UDP_SEGMENT, &bytes, sizeof(bytes))
 	        : setsockopt(fd, SOL_SOCKET, SO_NO_CHECK, &on, sizeof(on)))
 		peer_die("setsockopt");
-	if (bind(fd, (struct sockaddr *)&from, sizeof(from)) || connect(fd, (struct sockaddr *)&to, sizeof(to)))
+	if (bind(fd, (struct sockaddr *)&from, sizeof(from)) ||
+	    (ports == 1 && connect(fd, (struct sockaddr *)to, sizeof(*to))))
 		peer_die("bind, connect");
 	return fd;
 }
 
+/* What is sent: to one port the socket is connected, to several each message has its own. */
+struct sending {
+	int fd;
+	struct iovec vector;
+	unsigned long segments;
+	struct sockaddr_in to[PORTS_MAX];
+	unsigned long n_ports;
+};
+
+static void address_messages(struct sending *sending, struct mmsghdr messages[BATCH], unsigned long first)
+{
+	for (unsigned i = 0; i < BATCH && sending->n_ports > 1; i++) {
+		messages[i].msg_hdr.msg_name = &sending->to[(first + i) % sending->n_ports];
+		messages[i].msg_hdr.msg_namelen = sizeof(sending->to[0]);
+	}
+}
+
 /* How many packets they are, and of them no fewer than n_packets. */
-static unsigned long send_all(int fd, struct iovec *vector, unsigned long segments, unsigned long n_packets,
-                              const struct peer_pace *pace)
+static unsigned long send_all(struct sending *sending, unsigned long n_packets, const struct peer_pace *pace)
 {
 	struct mmsghdr messages[BATCH];
 	unsigned long sent = 0;
 
 	for (unsigned i = 0; i < BATCH; i++)
-		messages[i] = (struct mmsghdr){.msg_hdr = {.msg_iov = vector, .msg_iovlen = 1}};
+		messages[i] = (struct mmsghdr){.msg_hdr = {.msg_iov = &sending->vector, .msg_iovlen = 1}};
 	while (sent < n_packets) {
-		int n = sendmmsg(fd, messages, BATCH, 0);
+		int n;
 
+		address_messages(sending, messages, sent / sending->segments);
+		n = sendmmsg(sending->fd, messages, BATCH, 0);
 		if (n < 0 && errno != ENOBUFS && errno != ECONNREFUSED) /* an answer to an earlier packet */
 			peer_die("sendmmsg");
-		sent += n > 0 ? (unsigned long)n * segments : 0;
+		sent += n > 0 ? (unsigned long)n * sending->segments : 0;
 		peer_pace_wait(pace, sent);
 	}
 	return sent;
@@ -70,25 +90,30 @@ static unsigned long send_all(int fd, struct iovec *vector, unsigned long segmen
 
 int main(int argc, char **argv)
 {
-	struct iovec vector = {.iov_base = message};
-	unsigned long bytes, n_packets, segments, sent;
+	static struct sending sending = {.vector.iov_base = message, .n_ports = 1};
+	unsigned long bytes, n_packets, sent;
 	struct peer_pace pace;
-	int fd;
 
-	if (argc != 7 && argc != 8) {
-		fputs("usage: bench_sendmmsg ADDRESS PORT SOURCE_PORT BYTES PACKETS SEGMENTS [RATE]\n", stderr);
+	if (argc < 7 || argc > 9) {
+		fputs("usage: bench_sendmmsg ADDRESS PORT SOURCE_PORT BYTES PACKETS SEGMENTS [RATE [PORTS]]\n", stderr);
 		return EX_USAGE;
 	}
 	bytes = peer_number(argv[4], 1, MESSAGE_BYTES_MAX);
 	n_packets = peer_number(argv[5], 1, 1000000000);
-	segments = peer_number(argv[6], 1, SEGMENTS_MAX);
-	if (segments > MESSAGE_BYTES_MAX / bytes)
-		segments = MESSAGE_BYTES_MAX / bytes;
-	vector.iov_len = segments * bytes;
-	fd = open_socket(&argv[1], (int)bytes, segments > 1);
-	peer_pace_init(&pace, argc == 8 ? peer_number(argv[7], 0, 1000000000) : 0);
-	sent = send_all(fd, &vector, segments, n_packets, &pace);
+	sending.segments = peer_number(argv[6], 1, SEGMENTS_MAX);
+	if (sending.segments > MESSAGE_BYTES_MAX / bytes)
+		sending.segments = MESSAGE_BYTES_MAX / bytes;
+	sending.vector.iov_len = sending.segments * bytes;
+	if (argc == 9)
+		sending.n_ports = peer_number(argv[8], 1, PORTS_MAX);
+	sending.fd = open_socket(&argv[1], (int)bytes, sending.segments > 1, &sending.to[0], sending.n_ports);
+	for (unsigned long i = 1; i < sending.n_ports; i++) {
+		sending.to[i] = sending.to[0];
+		sending.to[i].sin_port = htons((uint16_t)(ntohs(sending.to[0].sin_port) + i));
+	}
+	peer_pace_init(&pace, argc >= 8 ? peer_number(argv[7], 0, 1000000000) : 0);
+	sent = send_all(&sending, n_packets, &pace);
 	printf("{\"sent\": %lu, \"seconds\": %.9f, \"segments\": %lu}\n", sent,
-	       (double)(time_monotonic_ns() - pace.start_ns) * 1e-9, segments);
+	       (double)(time_monotonic_ns() - pace.start_ns) * 1e-9, sending.segments);
 	return EXIT_SUCCESS;
 }

@@ -59,7 +59,7 @@ static int af_packet_check_interface(struct af_packet *backend, int fd, struct f
 	return 0;
 }
 
-static int af_packet_open_places(struct af_packet *backend, struct failure *why)
+static int af_packet_open_program(struct af_packet *backend, struct failure *why)
 {
 	int r = packet_program_load(backend->interface, backend->has_ethernet, &backend->program, why);
 
@@ -77,14 +77,16 @@ static int af_packet_open_places(struct af_packet *backend, struct failure *why)
 }
 
 /*
- * Without the programs everything works, at the cost of the kernel's work for each queue, and for packets that nobody
- * there wants.
+ * Without the programs everything works, at the cost of the kernel's work for packets that nobody there wants. Several
+ * queues are one group without them, too, if they can: a group has one filter for the flows of all.
  */
-static void af_packet_open_program(struct af_packet *backend)
+static void af_packet_open_group(struct af_packet *backend, uint32_t n_queues)
 {
 	struct failure why;
-	int r = af_packet_open_places(backend, &why);
+	int r = af_packet_open_program(backend, &why);
 
+	if (!backend->program && n_queues > 1)
+		af_packet_places_open(backend);
 	if (r == 0)
 		snprintf(backend->how, sizeof(backend->how),
 		         "the kernel does not handle the packets of flows whose port nobody else reads (tcx drop)");
@@ -115,7 +117,7 @@ static int af_packet_open(const struct backend_open_options *options, struct bac
 		free(backend);
 		return r;
 	}
-	af_packet_open_program(backend);
+	af_packet_open_group(backend, options->queues);
 	device_time_open(&backend->time, options);
 	*out = &backend->base;
 	return 0;

@@ -71,7 +71,7 @@ struct af_packet {
 	int index;
 	uint8_t mac[6];
 	bool has_ethernet;           /* else a packet begins with its IP header */
-	struct packet_program *program; /* of the places; NULL: there are none */
+	struct packet_program *program; /* of the places; NULL: a classic filter, made anew for each change of flows */
 	bool drops;                     /* the program keeps the packets of flows from the kernel's stack */
 	struct af_packet_places places;
 	char how[BACKEND_HOW_BYTES]; /* of the capabilities */
@@ -98,8 +98,10 @@ int af_packet_places_open(struct af_packet *backend);
 void af_packet_places_close(struct af_packet *backend);
 /** A place for a queue, or -errno. Its socket has no ring yet, and takes no frame. */
 int af_packet_places_take(struct af_packet *backend);
-/** The queue has given the socket its ring, or failed to: from now on it takes the frames of its place. 0 or -errno. */
-int af_packet_places_settle(struct af_packet *backend, uint32_t place);
+/** The queue has given the socket its ring, or failed to. */
+void af_packet_places_settle(struct af_packet *backend, uint32_t place);
+/** From now on the socket takes the frames that the program has for the place. 0 or -errno. */
+int af_packet_places_accept(struct af_packet *backend, uint32_t place);
 /** No flow leads to the place any more, and the ring is not mapped. */
 void af_packet_places_give_back(struct af_packet *backend, uint32_t place);
 
@@ -107,14 +109,18 @@ void af_packet_places_give_back(struct af_packet *backend, uint32_t place);
 
 struct af_packet_receive;
 
+#define AF_PACKET_WHOLE_FRAME 0x40000
+
 /* Packets that a queue takes, or leaves to another one. The first claim that a packet fulfils counts. */
 struct af_packet_claim {
 	struct flow_condition condition;
-	bool is_own;
+	uint32_t takes; /* what the filter then returns: AF_PACKET_WHOLE_FRAME, or the place; 0: nothing */
 };
 
 /** The claims for the queue's filter, to be freed. Returns how many there are, or -ENOMEM. */
 int af_packet_claims_new(const struct af_packet_receive *receive, struct af_packet_claim **claims);
+/** Likewise, for the filter that says which place of the group takes a packet. */
+int af_packet_claims_of_group(const struct af_packet *backend, struct af_packet_claim **claims);
 /** Do the claims of this queue change when a flow of another one comes or goes? */
 bool af_packet_claims_change_by(const struct af_packet_receive *receive, const struct flow_rule *rule);
 
@@ -123,10 +129,11 @@ bool af_packet_claims_change_by(const struct af_packet_receive *receive, const s
 #define AF_PACKET_FILTER_MAX 4096 /* instructions: BPF_MAXINSNS */
 
 /**
- * A classic filter that accepts the packets for which the first claim that they fulfil is the queue's own. n = 0: it
- * accepts none. Returns the number of instructions, or -E2BIG.
+ * A classic filter that returns what the first claim takes that a packet fulfils, or 0. data_at: bytes of the frame
+ * before the packet's data: none for the filter of a socket, the Ethernet header for that of a group. Returns the number
+ * of instructions, or -E2BIG.
  */
-int af_packet_filter_build(const struct af_packet_claim *claims, uint32_t n, bool has_ethernet,
+int af_packet_filter_build(const struct af_packet_claim *claims, uint32_t n, bool has_ethernet, uint32_t data_at,
                            struct sock_filter code[AF_PACKET_FILTER_MAX]);
 
 /* ---- af_packet_ring.c ---------------------------------------------------------------------------- */
@@ -250,8 +257,18 @@ int af_packet_add_flow(struct backend_queue *base, const struct flow_rule *rule,
                        struct failure *failure);
 void af_packet_remove_flow(struct backend_flow *flow);
 int af_packet_read_matched(struct backend_queue *base, uint64_t *packets);
+/** Has the queue's socket a filter of its flows? One with a place in a group with a program needs none. */
+static inline bool af_packet_has_filter(const struct af_packet_receive *receive)
+{
+	return !receive->place || !receive->queue.backend->program;
+}
+
+/** A queue without a place takes the packets of flows with copy, and the kernel and other queues have them, too. */
+bool af_packet_is_beside(const struct af_packet_flow *flow);
 /** Let the socket take the packets of the queue's flows. 0 or -errno; -E2BIG: they do not fit one filter. */
 int af_packet_apply_flows(const struct af_packet_receive *receive);
+/** Let the group without a program give the packets of all flows to their places. Likewise. */
+int af_packet_apply_group(const struct af_packet *backend);
 
 /* ---- af_packet_group.c --------------------------------------------------------------------------- */
 

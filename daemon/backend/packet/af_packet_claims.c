@@ -15,7 +15,7 @@
 
 struct rule_claim {
 	const struct flow_rule *rule;
-	bool is_own;
+	uint32_t takes;
 };
 
 /* The higher goes first. A card copies before it steers, in each priority. */
@@ -26,7 +26,7 @@ static uint32_t claim_rank(const struct flow_rule *rule)
 
 static struct af_packet_claim claim_of_mac(const uint8_t mac[6])
 {
-	struct af_packet_claim claim = {.is_own = false};
+	struct af_packet_claim claim = {.takes = 0};
 
 	memcpy(claim.condition.value.key.destination_mac, mac, 6);
 	memset(claim.condition.mask.key.destination_mac, 0xff, 6);
@@ -59,7 +59,7 @@ static int compare_ranks(const void *a, const void *b)
 	const struct rule_claim *one = a, *other = b;
 	uint32_t rank = claim_rank(one->rule), other_rank = claim_rank(other->rule);
 
-	return rank < other_rank ? 1 : rank > other_rank ? -1 : (int)other->is_own - (int)one->is_own;
+	return rank < other_rank ? 1 : rank > other_rank ? -1 : (other->takes != 0) - (one->takes != 0);
 }
 
 /*
@@ -80,7 +80,7 @@ static uint32_t claims_write(const struct af_packet *backend, const struct rule_
 			kernel_is_in = true;
 		}
 		claims[n++] = (struct af_packet_claim){flow_table_condition(ranked[i].rule, backend->has_ethernet),
-		                                       ranked[i].is_own};
+		                                       ranked[i].takes};
 	}
 	return n;
 }
@@ -93,35 +93,63 @@ static uint32_t claims_collect(const struct af_packet_receive *receive, struct r
 
 	for (const struct af_packet_flow *flow = backend->flows; flow; flow = flow->next)
 		if (af_packet_is_flow_of(receive, flow))
-			ranked[n_own++] = (struct rule_claim){&flow->rule, .is_own = true};
+			ranked[n_own++] = (struct rule_claim){&flow->rule, .takes = AF_PACKET_WHOLE_FRAME};
 	*n = n_own;
 	for (const struct af_packet_flow *flow = backend->flows; flow; flow = flow->next)
 		if (!af_packet_is_flow_of(receive, flow) && claim_interferes(backend, &flow->rule, ranked, n_own))
-			ranked[(*n)++] = (struct rule_claim){&flow->rule, .is_own = false};
+			ranked[(*n)++] = (struct rule_claim){&flow->rule, .takes = 0};
 	return n_own;
 }
 
-int af_packet_claims_new(const struct af_packet_receive *receive, struct af_packet_claim **claims)
+/* Room for all flows. 0 or -ENOMEM. */
+static int claims_allocate(const struct af_packet *backend, struct rule_claim **ranked,
+                           struct af_packet_claim **claims)
 {
-	const struct af_packet *backend = receive->queue.backend;
-	struct rule_claim *ranked;
 	uint32_t n = 0;
 
 	for (const struct af_packet_flow *flow = backend->flows; flow; flow = flow->next)
 		n++;
-	ranked = calloc(n + 1, sizeof(*ranked));
+	*ranked = calloc(n + 1, sizeof(**ranked));
 	*claims = calloc(n + N_KERNEL_CLAIMS, sizeof(**claims));
-	if (!ranked || !*claims) {
-		free(ranked);
-		free(*claims);
-		return -ENOMEM;
-	}
-	if (claims_collect(receive, ranked, &n) == 0)
-		n = 0;
+	if (*ranked && *claims)
+		return 0;
+	free(*ranked);
+	free(*claims);
+	return -ENOMEM;
+}
+
+static int claims_rank(const struct af_packet *backend, struct rule_claim *ranked, uint32_t n,
+                       struct af_packet_claim *claims)
+{
 	qsort(ranked, n, sizeof(*ranked), compare_ranks);
-	n = claims_write(backend, ranked, n, *claims);
+	n = claims_write(backend, ranked, n, claims);
 	free(ranked);
 	return (int)n;
+}
+
+int af_packet_claims_new(const struct af_packet_receive *receive, struct af_packet_claim **claims)
+{
+	struct rule_claim *ranked;
+	uint32_t n;
+
+	if (claims_allocate(receive->queue.backend, &ranked, claims) < 0)
+		return -ENOMEM;
+	if (claims_collect(receive, ranked, &n) == 0)
+		n = 0;
+	return claims_rank(receive->queue.backend, ranked, n, *claims);
+}
+
+int af_packet_claims_of_group(const struct af_packet *backend, struct af_packet_claim **claims)
+{
+	struct rule_claim *ranked;
+	uint32_t n = 0;
+
+	if (claims_allocate(backend, &ranked, claims) < 0)
+		return -ENOMEM;
+	for (const struct af_packet_flow *flow = backend->flows; flow; flow = flow->next)
+		if (!af_packet_is_beside(flow))
+			ranked[n++] = (struct rule_claim){&flow->rule, af_packet_first(flow->base.queue)->place};
+	return claims_rank(backend, ranked, n, *claims);
 }
 
 bool af_packet_claims_change_by(const struct af_packet_receive *receive, const struct flow_rule *rule)
@@ -129,7 +157,7 @@ bool af_packet_claims_change_by(const struct af_packet_receive *receive, const s
 	const struct af_packet *backend = receive->queue.backend;
 
 	for (const struct af_packet_flow *flow = backend->flows; flow; flow = flow->next) {
-		const struct rule_claim own = {&flow->rule, .is_own = true};
+		const struct rule_claim own = {&flow->rule, .takes = AF_PACKET_WHOLE_FRAME};
 
 		if (af_packet_is_flow_of(receive, flow) && claim_interferes(backend, rule, &own, 1))
 			return true;

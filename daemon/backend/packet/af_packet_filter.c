@@ -10,7 +10,6 @@
 #include <errno.h>
 #include <stddef.h>
 
-#define WHOLE_FRAME 0x40000
 #define UNRESOLVED  0xff
 
 static const struct filter_place {
@@ -69,9 +68,9 @@ static int filter_plan(struct filter_writer *writer, const struct af_packet_clai
 	for (uint32_t i = 0; i < n; i++) {
 		const struct flow_condition *condition = &claims[i].condition;
 
-		writer->takes_version[0] |= claims[i].is_own && filter_admits_version(condition, 4);
-		writer->takes_version[1] |= claims[i].is_own && filter_admits_version(condition, 6);
-		writer->takes_others |= claims[i].is_own && filter_admits_version(condition, 0);
+		writer->takes_version[0] |= claims[i].takes && filter_admits_version(condition, 4);
+		writer->takes_version[1] |= claims[i].takes && filter_admits_version(condition, 6);
+		writer->takes_others |= claims[i].takes && filter_admits_version(condition, 0);
 	}
 	for (uint32_t field = 0; field < N_FIELDS; field++) {
 		bool is_asked = false, is_common = true, has_first = false;
@@ -82,7 +81,7 @@ static int filter_plan(struct filter_writer *writer, const struct af_packet_clai
 			uint32_t its_value = filter_read_field(&claims[i].condition.value, field);
 
 			is_asked |= its_mask != 0;
-			if (!claims[i].is_own && its_mask == 0)
+			if (!claims[i].takes && its_mask == 0)
 				continue;
 			if (!has_first) {
 				writer->mask[field] = its_mask;
@@ -117,7 +116,7 @@ static void filter_put_claim(struct filter_writer *writer, const struct af_packe
 		filter_put(writer, BPF_JMP | BPF_JEQ | BPF_K, 0, UNRESOLVED,
 		           filter_read_field(&claim->condition.value, field));
 	}
-	filter_put(writer, BPF_RET | BPF_K, 0, 0, claim->is_own ? WHOLE_FRAME : 0);
+	filter_put(writer, BPF_RET | BPF_K, 0, 0, claim->takes);
 	/* All jumps to UNRESOLVED since rule_at lead to the next instruction. */
 	for (uint32_t i = writer->rule_at; i < writer->n; i++) {
 		struct sock_filter *one = &writer->code[i];
@@ -129,10 +128,10 @@ static void filter_put_claim(struct filter_writer *writer, const struct af_packe
 	writer->rule_at = writer->n;
 }
 
-int af_packet_filter_build(const struct af_packet_claim *claims, uint32_t n, bool has_ethernet,
+int af_packet_filter_build(const struct af_packet_claim *claims, uint32_t n, bool has_ethernet, uint32_t data_at,
                            struct sock_filter code[AF_PACKET_FILTER_MAX])
 {
-	struct filter_writer writer = {.code = code, .has_ethernet = has_ethernet};
+	struct filter_writer writer = {.code = code, .has_ethernet = has_ethernet, .data_at = data_at};
 	int r = filter_plan(&writer, claims, n);
 
 	if (r < 0)

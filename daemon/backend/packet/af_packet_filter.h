@@ -36,6 +36,7 @@ struct filter_writer {
 	uint32_t n;
 	uint32_t rule_at; /* the first instruction of the rule being written */
 	bool has_ethernet;
+	uint32_t data_at; /* bytes of the frame before the packet's data, where loads begin */
 	bool too_long;
 	enum filter_use use[N_FIELDS];
 	uint8_t word[N_FIELDS];   /* with USE_WORD */

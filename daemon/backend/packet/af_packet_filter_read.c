@@ -110,6 +110,12 @@ static void filter_clear_words(struct filter_writer *writer)
 
 /* ---- headers ------------------------------------------------------------------------------------- */
 
+/* For a load from so far into the Ethernet header, which may be before the data. */
+static uint32_t filter_ethernet_at(const struct filter_writer *writer, uint32_t at)
+{
+	return writer->data_at ? (uint32_t)SKF_LL_OFF + at : at;
+}
+
 /* The outer tag, which the kernel took out of the frame, if its type is that of a VLAN. */
 static void filter_read_vlan(struct filter_writer *writer)
 {
@@ -128,27 +134,27 @@ static void filter_read_vlan(struct filter_writer *writer)
 
 static void filter_read_ethernet(struct filter_writer *writer)
 {
-	filter_load_field(writer, BPF_W | BPF_ABS, 0, FIELD_MAC);
-	filter_load_field(writer, BPF_H | BPF_ABS, 4, FIELD_MAC_TAIL);
-	filter_load_field(writer, BPF_W | BPF_ABS, 6, FIELD_SOURCE_MAC);
-	filter_load_field(writer, BPF_H | BPF_ABS, 10, FIELD_SOURCE_MAC_TAIL);
+	filter_load_field(writer, BPF_W | BPF_ABS, filter_ethernet_at(writer, 0), FIELD_MAC);
+	filter_load_field(writer, BPF_H | BPF_ABS, filter_ethernet_at(writer, 4), FIELD_MAC_TAIL);
+	filter_load_field(writer, BPF_W | BPF_ABS, filter_ethernet_at(writer, 6), FIELD_SOURCE_MAC);
+	filter_load_field(writer, BPF_H | BPF_ABS, filter_ethernet_at(writer, 10), FIELD_SOURCE_MAC_TAIL);
 	/* X becomes the length of an inner tag, which is whole. */
-	filter_put(writer, BPF_LD | BPF_H | BPF_ABS, 0, 0, ETHERTYPE_AT);
+	filter_put(writer, BPF_LD | BPF_H | BPF_ABS, 0, 0, filter_ethernet_at(writer, ETHERTYPE_AT));
 	filter_put(writer, BPF_JMP | BPF_JEQ | BPF_K, 3, 0, ETH_P_8021Q);
 	filter_put(writer, BPF_JMP | BPF_JEQ | BPF_K, 2, 0, ETH_P_8021AD);
 	filter_put(writer, BPF_LDX | BPF_IMM, 0, 0, 0);
 	filter_put(writer, BPF_JMP | BPF_JA, 0, 0, 4);
 	filter_put(writer, BPF_LD | BPF_W | BPF_LEN, 0, 0, 0);
-	filter_put(writer, BPF_JMP | BPF_JGE | BPF_K, 1, 0, ETH_HLEN + TAG_BYTES);
+	filter_put(writer, BPF_JMP | BPF_JGE | BPF_K, 1, 0, ETH_HLEN - writer->data_at + TAG_BYTES);
 	filter_refuse(writer);
 	filter_put(writer, BPF_LDX | BPF_IMM, 0, 0, TAG_BYTES);
-	filter_load_field(writer, BPF_H | BPF_IND, ETHERTYPE_AT, FIELD_ETHER_TYPE);
+	filter_load_field(writer, BPF_H | BPF_IND, filter_ethernet_at(writer, ETHERTYPE_AT), FIELD_ETHER_TYPE);
 }
 
 /* Where the IP header begins, but for X. */
 static uint32_t filter_ip_at(const struct filter_writer *writer)
 {
-	return writer->has_ethernet ? ETH_HLEN : (uint32_t)SKF_NET_OFF;
+	return writer->has_ethernet ? ETH_HLEN - writer->data_at : (uint32_t)SKF_NET_OFF;
 }
 
 /* A load from behind the end of the frame ends the filter, but another condition may hold for such a frame. */
@@ -159,7 +165,7 @@ static void filter_check_length(struct filter_writer *writer, uint32_t bytes, st
 	filter_put(writer, BPF_LD | BPF_W | BPF_LEN, 0, 0, 0);
 	filter_put(writer, BPF_ALU | BPF_SUB | BPF_X, 0, 0, 0);
 	filter_put(writer, BPF_JMP | BPF_JSET | BPF_K, 1, 0, UINT32_C(1) << 31); /* X is behind the end */
-	filter_stay_if(writer, BPF_JGE, ETH_HLEN + bytes, exits);
+	filter_stay_if(writer, BPF_JGE, ETH_HLEN - writer->data_at + bytes, exits);
 }
 
 static bool filter_knows_ports(const struct filter_writer *writer)
@@ -340,7 +346,8 @@ void filter_read_frame(struct filter_writer *writer)
 {
 	struct filter_exits no_ip = {.n = 0}, end = {.n = 0};
 	uint16_t type_load = writer->has_ethernet ? BPF_H | BPF_IND : BPF_H | BPF_ABS;
-	uint32_t type_at = writer->has_ethernet ? ETHERTYPE_AT : (uint32_t)(SKF_AD_OFF + SKF_AD_PROTOCOL);
+	uint32_t type_at = writer->has_ethernet ? filter_ethernet_at(writer, ETHERTYPE_AT)
+	                                        : (uint32_t)(SKF_AD_OFF + SKF_AD_PROTOCOL);
 
 	filter_clear_words(writer);
 	filter_read_vlan(writer);

@@ -20,6 +20,7 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
+#include <linux/if_ether.h>
 #include <netinet/in.h>
 #include <stdlib.h>
 #include <string.h>
@@ -94,6 +95,19 @@ static void flows_keep_from_kernel(struct af_packet *backend)
 		flow_keep_from_kernel(backend, flow);
 }
 
+static int flow_failed(const struct af_packet *backend, const struct af_packet_flow *flow, int error,
+                       struct failure *failure)
+{
+	char text[FLOW_TEXT_MAX];
+
+	return failure_set(failure, EX_UNAVAILABLE, error, "interface %s: no filter for %s: %s%s", backend->interface,
+	                   flow_format(&flow->rule, text, sizeof(text)), strerror(error),
+	                   error == E2BIG ? ": the flows of the stream are too many for one filter: put some of them "
+	                                    "into another stream"
+	                   : error == ENOMEM ? ": sysctl -w net.core.optmem_max=262144 allows longer filters"
+	                                     : "");
+}
+
 /* ---- the table of the program -------------------------------------------------------------------- */
 
 /* A flow of a queue without a place: the program has it all the same, for no place. */
@@ -140,8 +154,7 @@ static int flow_add_kernels(const struct af_packet *backend, struct failure *fai
 	return r == -EEXIST ? 0 : r;
 }
 
-/* A queue without a place takes the packets of flows with copy, and the kernel and other queues have them, too. */
-static bool flow_is_beside(const struct af_packet_flow *flow)
+bool af_packet_is_beside(const struct af_packet_flow *flow)
 {
 	return !af_packet_first(flow->base.queue)->place &&
 	       (flow->rule.copy || flow->rule.match == CONFIG_MATCH_DEFAULT);
@@ -152,8 +165,12 @@ static int flow_add_to_table(struct af_packet *backend, struct af_packet_flow *f
 	const struct packet_flow_target target = flow_target(backend, flow);
 	int r = 0;
 
-	if (!backend->program || flow_is_beside(flow))
+	if (af_packet_is_beside(flow))
 		return 0;
+	if (!backend->program) {
+		r = backend->places.n ? af_packet_apply_group(backend) : 0;
+		return r < 0 ? flow_failed(backend, flow, -r, failure) : 0;
+	}
 	if (flow->rule.match == CONFIG_MATCH_DEFAULT)
 		r = flow_add_kernels(backend, failure);
 	if (r == 0)
@@ -170,6 +187,8 @@ static void flow_remove_from_table(struct af_packet *backend, struct af_packet_f
 {
 	const struct af_packet_flow *other = flow_find_same(backend, flow);
 
+	if (!backend->program && backend->places.n)
+		af_packet_apply_group(backend);
 	if (!flow->is_in_table)
 		return;
 	flow->is_in_table = false;
@@ -195,7 +214,7 @@ static int flow_check_copy(const struct af_packet *backend, const struct af_pack
 		char text[FLOW_TEXT_MAX];
 
 		if (!(flow->rule.copy || other->rule.copy) || flow->base.queue == other->base.queue ||
-		    flow_is_beside(flow) || flow_is_beside(other) || !flow_condition_overlaps(&mine, &theirs))
+		    af_packet_is_beside(flow) || af_packet_is_beside(other) || !flow_condition_overlaps(&mine, &theirs))
 			continue;
 		return failure_set(failure, EX_CONFIG, EBUSY,
 		                   "interface %s: flow %s has packets in common with a flow of another stream, and its "
@@ -216,24 +235,23 @@ static const struct sock_filter refuse_sent[] = {
 
 #define N_REFUSE_SENT (sizeof(refuse_sent) / sizeof(refuse_sent[0]))
 
-static int flow_attach_filter(const struct af_packet_receive *receive, const struct af_packet_claim *claims, uint32_t n)
+static int filter_set(int fd, int level, int option, const struct af_packet *backend,
+                      const struct af_packet_claim *claims, uint32_t n, uint32_t n_before)
 {
 	struct sock_filter *code = malloc((AF_PACKET_FILTER_MAX + N_REFUSE_SENT) * sizeof(*code));
-	uint32_t n_before = receive->group ? N_REFUSE_SENT : 0;
+	uint32_t data_at = level == SOL_PACKET && backend->has_ethernet ? ETH_HLEN : 0;
 	int r;
 
 	if (!code)
 		return -ENOMEM;
 	memcpy(code, refuse_sent, n_before * sizeof(*code));
-	r = af_packet_filter_build(claims, n, receive->queue.backend->has_ethernet, code + n_before);
+	r = af_packet_filter_build(claims, n, backend->has_ethernet, data_at, code + n_before);
 	if (r > (int)(AF_PACKET_FILTER_MAX - n_before))
 		r = -E2BIG;
 	if (r > 0) {
 		struct sock_fprog program = {(unsigned short)((uint32_t)r + n_before), code};
 
-		r = setsockopt(receive->queue.fd, SOL_SOCKET, SO_ATTACH_FILTER, &program, sizeof(program)) == 0
-		            ? 0
-		            : -errno;
+		r = setsockopt(fd, level, option, &program, sizeof(program)) == 0 ? 0 : -errno;
 	}
 	free(code);
 	return r;
@@ -246,7 +264,21 @@ int af_packet_apply_flows(const struct af_packet_receive *receive)
 
 	if (r < 0)
 		return r;
-	r = flow_attach_filter(receive, claims, (uint32_t)r);
+	r = filter_set(receive->queue.fd, SOL_SOCKET, SO_ATTACH_FILTER, receive->queue.backend, claims, (uint32_t)r,
+	               receive->group || receive->place ? N_REFUSE_SENT : 0);
+	free(claims);
+	return r;
+}
+
+int af_packet_apply_group(const struct af_packet *backend)
+{
+	struct af_packet_claim *claims;
+	int r = af_packet_claims_of_group(backend, &claims);
+
+	if (r < 0)
+		return r;
+	r = filter_set(backend->places.at[0].fd, SOL_PACKET, PACKET_FANOUT_DATA, backend, claims, (uint32_t)r,
+	               N_REFUSE_SENT);
 	free(claims);
 	return r;
 }
@@ -260,7 +292,7 @@ static int flow_give(const struct af_packet *backend, const struct af_packet_flo
 		if (!af_packet_is_flow_of(own, flow))
 			continue;
 		r = flow_tags_add(own->tags, &flow->rule, backend->has_ethernet);
-		if (r == 0 && !own->place)
+		if (r == 0 && af_packet_has_filter(own))
 			r = af_packet_apply_flows(own);
 	}
 	return r;
@@ -273,7 +305,7 @@ static void flow_take_back(const struct af_packet *backend, const struct af_pack
 		if (!af_packet_is_flow_of(own, flow))
 			continue;
 		flow_tags_remove(own->tags, &flow->rule, backend->has_ethernet);
-		if (!own->place)
+		if (af_packet_has_filter(own))
 			af_packet_apply_flows(own);
 	}
 }
@@ -284,7 +316,7 @@ static int flow_apply_to_others(const struct af_packet *backend, const struct af
 	int r = 0;
 
 	for (const struct af_packet_receive *other = backend->queues; other && r == 0; other = other->next)
-		if (!other->place && !af_packet_is_flow_of(other, flow) &&
+		if (af_packet_has_filter(other) && !af_packet_is_flow_of(other, flow) &&
 		    af_packet_claims_change_by(other, &flow->rule))
 			r = af_packet_apply_flows(other);
 	return r;
@@ -313,19 +345,6 @@ static int flow_check_ethernet(const struct af_packet *backend, const struct flo
 	                   "interface %s has no Ethernet headers, and so no VLANs, EtherTypes and MAC addresses: take "
 	                   "%s out of the flow %s",
 	                   backend->interface, key, flow_format(rule, text, sizeof(text)));
-}
-
-static int flow_failed(const struct af_packet *backend, const struct af_packet_flow *flow, int error,
-                       struct failure *failure)
-{
-	char text[FLOW_TEXT_MAX];
-
-	return failure_set(failure, EX_UNAVAILABLE, error, "interface %s: no filter for %s: %s%s", backend->interface,
-	                   flow_format(&flow->rule, text, sizeof(text)), strerror(error),
-	                   error == E2BIG ? ": the flows of the stream are too many for one filter: put some of them "
-	                                    "into another stream"
-	                   : error == ENOMEM ? ": sysctl -w net.core.optmem_max=262144 allows longer filters"
-	                                     : "");
 }
 
 /* The table comes last when a flow is added, and first when it is removed: so the queue knows each of its packets. */

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The packet sockets of an interface as one group (PACKET_FANOUT_EBPF): the kernel runs one program for each frame, which
- * says by a number which of them gets it. With a filter in each socket, the kernel would run all filters for each frame.
+ * The packet sockets of an interface as one group (PACKET_FANOUT_EBPF; without the right to load a program
+ * PACKET_FANOUT_CBPF): the kernel runs one program for each frame, which says by a number which of them gets it. With
+ * sockets that are no group, the kernel would run the filters of all of them for each frame.
  *
  * The number is the socket's place in the kernel's list. When a socket leaves, the kernel puts the last one into its
  * place. When the interface comes up, it makes the list anew, in the order in which the sockets were made. So the places
@@ -12,7 +13,7 @@
  *   - a socket that gets or loses its ring leaves the list meanwhile, and is last then: the spare socket is in its place.
  *     When that is closed, the last one returns to where it was. No other socket moves.
  * While the kernel makes the list anew, a number may be that of another socket. A filter in each socket refuses frames
- * that are not for its place.
+ * that are not for its place, or its flows.
  */
 #include "daemon/backend/packet/af_packet.h"
 
@@ -38,9 +39,11 @@ static int places_refuse_all(int fd)
 }
 
 /* The first one makes the group, whose number the others name. */
-static int places_join(const struct af_packet_places *places, int fd)
+static int places_join(const struct af_packet *backend, int fd)
 {
-	int fanout = FANOUT_OF_TYPE(PACKET_FANOUT_EBPF | PACKET_FANOUT_FLAG_UNIQUEID | FANOUT_IGNORE_OUTGOING);
+	const struct af_packet_places *places = &backend->places;
+	int type = backend->program ? PACKET_FANOUT_EBPF : PACKET_FANOUT_CBPF;
+	int fanout = FANOUT_OF_TYPE(type | PACKET_FANOUT_FLAG_UNIQUEID | FANOUT_IGNORE_OUTGOING);
 	socklen_t bytes = sizeof(fanout);
 
 	if (places->n > 0 && getsockopt(places->at[0].fd, SOL_PACKET, PACKET_FANOUT, &fanout, &bytes) < 0)
@@ -66,7 +69,7 @@ static int places_add(struct af_packet *backend)
 	if (r == 0 && bind(fd, (const struct sockaddr *)&address, sizeof(address)) < 0)
 		r = -errno;
 	if (r == 0)
-		r = places_join(places, fd);
+		r = places_join(backend, fd);
 	if (r < 0)
 		fd_close(&fd);
 	else
@@ -88,7 +91,7 @@ int af_packet_places_open(struct af_packet *backend)
 	int r = places_add(backend);
 
 	if (r == 0)
-		r = places_set_program(backend);
+		r = backend->program ? places_set_program(backend) : af_packet_apply_group(backend);
 	if (r < 0)
 		af_packet_places_close(backend);
 	return r;
@@ -130,20 +133,27 @@ int af_packet_places_take(struct af_packet *backend)
 	return (int)i;
 }
 
-int af_packet_places_settle(struct af_packet *backend, uint32_t place)
+void af_packet_places_settle(struct af_packet *backend, uint32_t place)
 {
 	struct af_packet_places *places = &backend->places;
 	struct tpacket_stats statistics;
 	socklen_t bytes = sizeof(statistics);
-	int fd = places->at[place].fd, filter = packet_program_filter_fd(backend->program, place);
 
 	if (place + 1 < places->n)
 		places_restore(backend);
 	else
 		places_add(backend);
 	/* Of the queue that had the place before. */
-	getsockopt(fd, SOL_PACKET, PACKET_STATISTICS, &statistics, &bytes);
-	return setsockopt(fd, SOL_SOCKET, SO_ATTACH_BPF, &filter, sizeof(filter)) == 0 ? 0 : -errno;
+	getsockopt(places->at[place].fd, SOL_PACKET, PACKET_STATISTICS, &statistics, &bytes);
+}
+
+int af_packet_places_accept(struct af_packet *backend, uint32_t place)
+{
+	int filter = packet_program_filter_fd(backend->program, place);
+
+	return setsockopt(backend->places.at[place].fd, SOL_SOCKET, SO_ATTACH_BPF, &filter, sizeof(filter)) == 0
+	               ? 0
+	               : -errno;
 }
 
 /* Without a spare socket the place stays taken, and keeps its ring. */

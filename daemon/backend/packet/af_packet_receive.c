@@ -357,10 +357,13 @@ static int receive_set_up_socket(struct af_packet_receive *receive, const struct
 
 static int receive_set_up_place(struct af_packet_receive *receive, const struct backend_queue_options *options)
 {
-	int r = receive_set_up_socket(receive, options), settled;
+	int r = receive_set_up_socket(receive, options);
 
-	settled = af_packet_places_settle(receive->queue.backend, receive->place);
-	return r < 0 ? r : settled;
+	af_packet_places_settle(receive->queue.backend, receive->place);
+	if (r < 0)
+		return r;
+	return af_packet_has_filter(receive) ? af_packet_apply_flows(receive)
+	                                     : af_packet_places_accept(receive->queue.backend, receive->place);
 }
 
 /* The filter comes first, so that no other packet is in the ring. */
@@ -385,14 +388,18 @@ static int receive_set_up(struct af_packet_receive *receive, const struct backen
 	return receive->place ? receive_set_up_place(receive, options) : receive_set_up_tap(receive, options);
 }
 
-/*
- * A place in the interface's group, or a socket beside it: the kernel gives a packet to one place only, so not to a flow
- * with copy and to another flow. 0 or -errno.
- */
-static int receive_open(struct af_packet_receive *receive, bool copies, struct failure *failure)
+/* The kernel gives a packet to one place only, so not to a flow with copy and to another flow. */
+static bool receive_may_have_place(const struct af_packet *backend, const struct backend_queue_options *options)
+{
+	return backend->places.n > 0 && !options->copies && (backend->program || !options->in_group);
+}
+
+/* A place in the interface's group, or a socket beside it. 0 or -errno. */
+static int receive_open(struct af_packet_receive *receive, const struct backend_queue_options *options,
+                        struct failure *failure)
 {
 	struct af_packet *backend = receive->queue.backend;
-	int place = backend->program && !copies ? af_packet_places_take(backend) : 0;
+	int place = receive_may_have_place(backend, options) ? af_packet_places_take(backend) : 0;
 
 	if (place > 0) {
 		receive->place = (uint32_t)place;
@@ -407,7 +414,7 @@ static int receive_add(struct af_packet_receive *receive, const struct backend_q
                        struct failure *failure)
 {
 	struct af_packet *backend = receive->queue.backend;
-	int r = receive_open(receive, options->copies, failure);
+	int r = receive_open(receive, options, failure);
 
 	if (r < 0)
 		return r;

@@ -1,0 +1,127 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
+"""What many streams on one interface cost: 1, 8 and 64 of them with each backend, the same packets in all to them.
+
+A veth pair, the sender on CPU 0, the kernel's receiving with it, the daemon on CPU 1. An ordinary program sends to the
+ports of the streams in turn, as fast as it can. A line has the packets that came a second, what the daemon's threads
+took of a CPU for one, what the sender took with the kernel's receiving, and likewise for packets to a port that no
+stream has; the daemon's start until it is ready; its memory, with and without what the kernel has for its rings.
+Only figures of one run compare. Rounds are interleaved; a figure is the median of the rounds.
+"""
+import argparse
+import json
+import os
+import pathlib
+import re
+import statistics
+import sys
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tests/support"))
+from bench_machine import before_others, hugepages, system_bed  # noqa: E402
+from capture_contest import cpu_ns  # noqa: E402
+from capture_peers import CPU, SOURCE_PORT, WITHOUT_BPF  # noqa: E402
+
+PORT, OTHER_PORT = 20000, 40000
+PAGES = 2000
+WAYS = {"packet": ("packet", ()), "packet, no CAP_BPF": ("packet", WITHOUT_BPF), "xdp": ("xdp", ())}
+TERMS = {"rate": "thousand packets/s", "daemon": "daemon, ns a packet", "sender": "sender and kernel, ns a packet",
+         "unwanted": "the same, to a port of no stream", "start": "start, s", "memory": "memory, MB a stream"}
+
+
+class Bench:
+    def __init__(self, options, conftest, net, directory):
+        self.options, self.conftest, self.net, self.directory = options, conftest, net, directory
+        conftest.BACKEND = "auto"  # no emulated device below the daemon
+        self.wire = net.add_wire()
+        conftest.run("ip", "-n", net.tx, "neigh", "replace", self.wire.address, "lladdr", self.wire.mac, "dev",
+                     self.wire.tx, "nud", "permanent")
+
+    def send(self, port, ports):
+        """What the sender said, and its CPU time with the kernel's receiving, in ns."""
+        words = [self.options.build / "tests/bench/bench_sendmmsg", self.wire.address, port, SOURCE_PORT,
+                 self.options.size, self.options.packets, 1, 0, ports]
+        before = os.times()
+        out = self.conftest.run(*self.net.command(self.net.tx, "taskset", "-c", 0, *words)).stdout
+        after = os.times()
+        used = after.children_user + after.children_system - before.children_user - before.children_system
+        return json.loads(out), 1e9 * used
+
+    def stream(self, backend, i):
+        return {"name": f"s{i}", "interface": self.wire.interface, "payload_size": self.options.size,
+                "backend": backend, "flows": [self.conftest.flow(PORT + i, self.wire.address)]}
+
+    def memory_mb(self, daemon, free_before):
+        rollup = pathlib.Path(f"/proc/{daemon.pid()}/smaps_rollup").read_text()
+        sizes = {name: int(kb) for name, kb in re.findall(r"(\w+): +(\d+) kB", rollup)}
+        return (sizes["Rss"] + sizes["Private_Hugetlb"] + sizes["Shared_Hugetlb"]) / 1024, \
+            (free_before - free_kb()) / 1024
+
+    def run(self, way, n):
+        backend, prefix = WAYS[way]
+        free_before, begun = free_kb(), time.monotonic()
+        daemon = self.conftest.Daemon(self.conftest.Build, self.net, self.directory,
+                                      [self.stream(backend, i) for i in range(n)],
+                                      prefix=("taskset", "-c", CPU, *prefix))
+        try:
+            daemon.wait_ready()
+            start = time.monotonic() - begun
+            memory, _ = self.memory_mb(daemon, free_before)
+            self.send(PORT, n)
+            before, matched = cpu_ns([daemon.pid()])[0], self.matched(daemon)
+            said, used = self.send(PORT, n)
+            time.sleep(0.05)
+            received = self.matched(daemon) - matched
+            daemon_ns = (cpu_ns([daemon.pid()])[0] - before) / max(received, 1)
+            other, other_used = self.send(OTHER_PORT, 1)
+        finally:
+            daemon.stop()
+        return {"rate": received / said["seconds"] / 1000, "daemon": daemon_ns, "sender": used / said["sent"],
+                "unwanted": other_used / other["sent"], "start": start, "memory": memory / n}
+
+    @staticmethod
+    def matched(daemon):
+        streams = daemon.status()["streams"].values()
+        return sum(stream["published"] for stream in streams)
+
+
+def free_kb():
+    return int(re.search(r"MemAvailable: +(\d+)", pathlib.Path("/proc/meminfo").read_text())[1])
+
+
+def table(results, counts):
+    """Markdown: a table for each term."""
+    lines = []
+    for term, title in TERMS.items():
+        lines += [f"| {title} |" + "".join(f" {n} |" for n in counts), "|---|" + "---:|" * len(counts)]
+        for way in WAYS:
+            cells = [statistics.median(run[term] for run in results[way, n]) for n in counts if results.get((way, n))]
+            lines.append(f"| {way} |" + "".join(f" {cell:.2f} |" if cell < 10 else f" {cell:.0f} |" for cell in cells))
+        lines.append("")
+    return "\n".join(lines)
+
+
+def main():
+    parser = argparse.ArgumentParser(prog="scripts/bench scale", description=__doc__.splitlines()[0])
+    parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build/release", help="build directory")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--size", type=int, default=64, help="bytes of a payload")
+    parser.add_argument("--packets", type=int, default=300_000, help="of a run")
+    parser.add_argument("--streams", nargs="+", type=int, default=[1, 8, 64])
+    options = parser.parse_args()
+    before_others()
+    results = {}
+    with hugepages(PAGES), system_bed("scale", options.build) as (conftest, net, directory):
+        bench = Bench(options, conftest, net, directory)
+        for _ in range(options.rounds):
+            for way in WAYS:
+                for n in options.streams:
+                    results.setdefault((way, n), []).append(bench.run(way, n))
+                    print(way, n, json.dumps(results[way, n][-1]), file=sys.stderr, flush=True)
+    print(table(results, options.streams))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
