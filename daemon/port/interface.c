@@ -7,6 +7,8 @@
 #include "daemon/base/numa.h"
 #include "daemon/base/time.h"
 #include "daemon/clock/clock.h"
+#include "daemon/worker/rx_crew.h"
+#include "daemon/worker/rx_loop.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -207,4 +209,25 @@ void interface_close(struct interface *interface)
 	if (interface->backend && !interface->is_abandoned)
 		interface->ops->close(interface->backend);
 	interface->backend = NULL;
+	for (uint32_t i = 0; i < INTERFACE_CREWS && !interface->is_abandoned; i++) {
+		rx_crew_free(interface->crews[i]);
+		interface->crews[i] = NULL;
+	}
+}
+
+struct rx_crew *interface_crew(struct interface *interface)
+{
+	struct rx_crew *best = NULL;
+
+	for (uint32_t i = 0; i < INTERFACE_CREWS; i++) {
+		if (!interface->crews[i])
+			interface->crews[i] = rx_crew_new();
+		if (!interface->crews[i])
+			break;
+		if (!best || rx_crew_size(interface->crews[i]) < rx_crew_size(best))
+			best = interface->crews[i];
+		if (rx_crew_size(best) == 0)
+			break;
+	}
+	return best && rx_crew_size(best) < RX_LOOP_MAX ? best : NULL;
 }

@@ -49,6 +49,9 @@ struct interface_notices {
 	struct backend_notice at[INTERFACE_NOTICES_MAX];
 };
 
+/* Up to so many streams each have a thread of their own. A thread takes more packets than the kernel hands to it. */
+#define INTERFACE_CREWS 4
+
 struct interface {
 	TAILQ_ENTRY(interface) link; /* the daemon's */
 	char name[IFNAMSIZ];
@@ -86,6 +89,7 @@ struct interface {
 	bool in_control;
 	struct interface_notices notices;
 	struct interface_tx *tx; /* NULL: it has no channel */
+	struct rx_crew *crews[INTERFACE_CREWS]; /* threads that streams share; NULL: not needed yet */
 	uint32_t n_users;        /* streams, channels */
 };
 
@@ -107,6 +111,9 @@ int interface_init(struct interface *interface, const char *name, enum config_ba
 int interface_open(struct interface *interface, struct failure *failure);
 /** Any state. */
 void interface_close(struct interface *interface);
+
+/** The thread with the fewest workers, for one more. NULL: none has room, or there is no memory for it. */
+struct rx_crew *interface_crew(struct interface *interface);
 
 /** Prepare the readings, and take the first ones at once. The device is open. 0 or -ENOMEM. */
 int interface_init_readings(struct interface *interface);

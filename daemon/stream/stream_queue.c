@@ -6,6 +6,7 @@
 #include "daemon/base/numa.h"
 #include "daemon/memory/geometry.h"
 #include "daemon/stream/stream.h"
+#include "daemon/worker/rx_crew.h"
 #include "lib/ibvcap/ring.h"
 
 #include <errno.h>
@@ -220,6 +221,17 @@ void stream_queue_set_clock(struct stream_queue *queue)
 	                   error_ns > before_ns ? error_ns : before_ns);
 }
 
+/* The queues of one stream are for several CPUs. NULL: a thread of its own. */
+static struct rx_crew *stream_queue_crew(const struct stream_queue *queue)
+{
+	const struct stream *stream = queue->stream;
+
+	if (!stream->interface->capabilities.naps || stream->config->poll != CONFIG_POLL_ADAPTIVE ||
+	    config_queue_cpu(stream->config, queue->index) >= 0 || stream->n_queues > 1)
+		return NULL;
+	return interface_crew(stream->interface);
+}
+
 int stream_queue_start(struct stream_queue *queue, struct failure *failure)
 {
 	const struct stream *stream = queue->stream;
@@ -230,7 +242,8 @@ int stream_queue_start(struct stream_queue *queue, struct failure *failure)
 		return failure_set(failure, EX_UNAVAILABLE, -r, "stream '%s': device %s does not start its queue: %s",
 		                   name, stream->interface->capabilities.device, strerror(-r));
 	stream_queue_set_clock(queue);
-	r = worker_start(queue->worker);
+	queue->crew = stream_queue_crew(queue);
+	r = queue->crew ? rx_crew_start(queue->crew, queue->worker) : worker_start(queue->worker);
 	if (r < 0)
 		return failure_set(failure, EX_OSERR, -r, "stream '%s': no thread for its worker (cpu = %d): %s", name,
 		                   config_queue_cpu(stream->config, queue->index), strerror(-r));
@@ -253,7 +266,9 @@ bool stream_queue_join(struct stream_queue *queue)
 {
 	bool ran = queue->worker_runs;
 
-	if (ran)
+	if (ran && queue->crew)
+		rx_crew_join(queue->crew, queue->worker);
+	else if (ran)
 		worker_join(queue->worker);
 	queue->worker_runs = false;
 	return ran;

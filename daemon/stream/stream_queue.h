@@ -29,6 +29,7 @@ struct stream_queue {
 	struct backend_queue *queue;   /* of the device */
 	struct reassembly *reassembly; /* which owns it; NULL: none */
 	struct worker *worker;
+	struct rx_crew *crew; /* the interface's, whose thread runs the worker; NULL: it has a thread of its own */
 	bool worker_runs;
 	bool ended;                   /* the worker has mailed that it ends */
 	bool failed;                  /* since the device cannot reset the queue */

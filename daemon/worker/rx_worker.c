@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The thread that receives: it polls its queue, answers control's mail, settles the sum of losses, charges consumers
- * that stall the queue, and sleeps when no packet comes.
+ * What a worker that receives does in a round: it polls its queue, answers control's mail, settles the sum of losses, and
+ * charges consumers that stall the queue.
  */
 #include "daemon/worker/rx_worker.h"
 
 #include "daemon/base/probes.h"
 #include "daemon/base/time.h"
 #include "daemon/reassembly/reassembly.h"
+#include "daemon/worker/rx_loop.h"
 #include "daemon/worker/rx_receive.h"
 #include "daemon/worker/rx_sum.h"
 #include "lib/ibvcap/min.h"
 #include "lib/ibvcap/ring.h"
 
 #include <errno.h>
-#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,13 +24,6 @@
 #define SETTLE_NS UINT64_C(100000)
 /* After the flows are removed, the last packets come through the device within this time, or that of the backend. */
 #define DRAIN_NS_MIN UINT64_C(2000000)
-#define BUSY_SLEEP_NS UINT64_C(1000000) /* at most, while there is something to look after */
-/*
- * A worker that naps: if packets come more often than NAP_GAP_NS, an event for the next one would cost more than what it
- * is for. The worker then sleeps while about a quarter of the queue fills, and for NAP_NS_MAX at most.
- */
-#define NAP_GAP_NS    UINT64_C(40000)
-#define NAP_NS_MAX    UINT64_C(1000000)
 /*
  * A queue that fails is reset at once. If it fails again within RESTART_QUIET_NS, there is a pause before the next
  * reset, twice as long each time: a device that fails at each packet (LOC_PROT_ERR) would else be reset for ever, with
@@ -64,10 +57,6 @@ struct rx_worker {
 	struct ring_losses before; /* the same at a time before the reading */
 	enum record_state record;
 	bool naps;
-	struct {
-		uint64_t at_ns; /* CLOCK_MONOTONIC */
-		uint64_t rows;
-	} slept;              /* the begin of the last sleep */
 	uint64_t record_head; /* past it, a card with slots for all has completed the packets of the reading */
 
 	uint64_t restarted_at_ns;  /* the last time; 0: never */
@@ -351,73 +340,51 @@ int rx_worker_do_work(struct worker *base)
 	return worker->base.stopped ? 0 : n + rx_worker_take_mails(worker);
 }
 
-/* ---- idling --------------------------------------------------------------------------------------- */
-
-/* By the rate since the last sleep began, how long to sleep whatever comes. 0: until the next completion. */
-static uint64_t rx_worker_nap_ns(struct rx_worker *worker)
-{
-	uint64_t now_ns = time_monotonic_ns(), rows = worker->receive.ring->head;
-	uint64_t n = rows - worker->slept.rows, since_ns = now_ns - worker->slept.at_ns;
-
-	worker->slept.rows = rows;
-	worker->slept.at_ns = now_ns;
-	if (since_ns >= n * NAP_GAP_NS)
-		return 0;
-	return u64_min(worker->receive.queue_slots / 4 * since_ns / n, NAP_NS_MAX);
-}
+/* ---- for the thread ------------------------------------------------------------------------------ */
 
 /* No event says that a consumer has acquired the block on which the queue is stalled. */
-static bool rx_worker_is_busy(const struct rx_worker *worker)
+bool rx_worker_is_busy(const struct worker *base)
 {
+	const struct rx_worker *worker = (const struct rx_worker *)base;
+
 	return worker->has_matched || worker->record == RECORD_DUE || worker->stopping ||
 	       mailbox_full(worker->base.outbox) || worker->restart_at_ns || worker->receive.ring->stalled ||
 	       rx_receive_held(&worker->receive);
 }
 
-/* Sleep until a completion, mail, or the end of a nap. Poll, arm, poll again: see doc/verbs-rules.md. */
-static int rx_worker_sleep_for_work(struct rx_worker *worker)
+struct rx_worker_pace rx_worker_pace(const struct worker *base)
 {
-	struct backend_queue *queue = worker->receive.queue;
-	uint64_t ns = worker->naps ? rx_worker_nap_ns(worker) : 0;
-	struct pollfd fds[] = {{.fd = -1, .events = POLLIN},
-	                       {.fd = mailbox_fd(worker->base.inbox), .events = POLLIN}};
+	const struct rx_worker *worker = (const struct rx_worker *)base;
 
-	if (!ns) {
-		int r = queue->ops->arm(queue);
+	return (struct rx_worker_pace){
+		.naps = worker->naps, .rows = worker->receive.ring->head, .queue_slots = worker->receive.queue_slots};
+}
 
-		if (r == 0)
-			r = rx_worker_do_work(&worker->base);
-		if (r != 0 || worker->base.stopped)
-			return r;
-		fds[0].fd = queue->ops->fd(queue);
-		ns = rx_worker_is_busy(worker) ? BUSY_SLEEP_NS : 0;
-	}
-	if (ppoll(fds, 2, ns ? &(struct timespec){.tv_nsec = (long)ns} : NULL, NULL) > 0) {
-		if (fds[0].revents)
-			queue->ops->clear(queue);
-		if (fds[1].revents)
-			mailbox_clear(worker->base.inbox);
-	}
-	return 0;
+struct backend_queue *rx_worker_queue(const struct worker *base)
+{
+	return ((const struct rx_worker *)base)->receive.queue;
+}
+
+void rx_worker_begin(struct worker *base)
+{
+	/* The clock is in the mail, and the thread may run so late that packets are there already. */
+	rx_worker_take_mails((struct rx_worker *)base);
+}
+
+void rx_worker_fail(struct worker *base, int error)
+{
+	rx_worker_finish((struct rx_worker *)base, MAIL_FAILED, error);
 }
 
 static void rx_worker_run(struct worker *base)
 {
-	struct rx_worker *worker = (struct rx_worker *)base;
-	int n = 0;
+	struct rx_loop loop = {.n = 0};
 
-	/* The clock is in the mail, and the thread may run so late that packets are there already. */
-	rx_worker_take_mails(worker);
-	while (!base->stopped && n >= 0) {
-		n = rx_worker_do_work(base);
-		if (n > 0)
-			base->idle_since_ns = 0;
-		else if (n == 0 && base->spin_ns != WORKER_SPIN_FOREVER &&
-		         worker_is_to_sleep(base, time_monotonic_ns()))
-			n = rx_worker_sleep_for_work(worker);
+	rx_loop_add(&loop, base);
+	while (loop.n > 0) {
+		rx_loop_round(&loop, -1);
+		rx_loop_next_stopped(&loop);
 	}
-	if (n < 0)
-		rx_worker_finish(worker, MAIL_FAILED, n);
 }
 
 /* ---- life ---------------------------------------------------------------------------------------- */

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The receive worker: one thread that serves one queue and fills one ring. In each round it polls a batch, publishes
- * it, recycles blocks and posts slots again. No allocation, lock, system call or log per packet.
+ * The receive worker: it serves one queue and fills one ring, in a thread of its own or in one that it shares with
+ * others (rx_crew.h). In each round it polls a batch, publishes it, recycles blocks and posts slots again. No allocation, lock, system call or log per packet.
  */
 #ifndef DAEMON_WORKER_RX_WORKER_H
 #define DAEMON_WORKER_RX_WORKER_H
@@ -38,5 +38,23 @@ void rx_worker_free(struct worker *worker);
 
 /** One round without sleeping. Returns the work done (packets and mails), or -errno: the queue cannot be reset. */
 int rx_worker_do_work(struct worker *worker);
+
+/* ---- for the thread that runs it (rx_loop.h) ------------------------------------------------------ */
+
+/** Before the first round. */
+void rx_worker_begin(struct worker *worker);
+/** After rx_worker_do_work() failed: end it. */
+void rx_worker_fail(struct worker *worker, int error);
+/** Is there something to look after though no packet comes? */
+bool rx_worker_is_busy(const struct worker *worker);
+struct backend_queue *rx_worker_queue(const struct worker *worker);
+
+struct rx_worker_pace {
+	bool naps;
+	uint64_t rows; /* since the start */
+	uint32_t queue_slots;
+};
+
+struct rx_worker_pace rx_worker_pace(const struct worker *worker);
 
 #endif

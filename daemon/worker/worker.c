@@ -34,29 +34,39 @@ static void *worker_main(void *argument)
 	return NULL;
 }
 
-int worker_start(struct worker *worker)
+int worker_start_thread(const struct worker *worker, pthread_t *thread, void *(*run)(void *argument), void *argument)
 {
-	int r = thread_start(&worker->thread, worker->name, worker->cpu, worker_main, worker);
+	int r = thread_start(thread, worker->name, worker->cpu, run, argument);
 	cpu_set_t allowed, cpus;
 
 	/* It is no error if that fails: the worker works on any CPU. */
 	if (r == 0 && worker->cpu < 0 && sched_getaffinity(0, sizeof(allowed), &allowed) == 0 &&
 	    numa_cpus(NUMA_SYSFS, worker->node, &allowed, &cpus))
-		pthread_setaffinity_np(worker->thread, sizeof(cpus), &cpus);
+		pthread_setaffinity_np(*thread, sizeof(cpus), &cpus);
 	if (r == 0)
 		log_debug("worker thread %s started, CPU %d (-1: any)", worker->name, worker->cpu);
 	return r;
 }
 
+int worker_start(struct worker *worker)
+{
+	return worker_start_thread(worker, &worker->thread, worker_main, worker);
+}
+
+void worker_empty_outbox(struct worker *worker)
+{
+	struct mail mail;
+
+	while (mailbox_receive(worker->outbox, &mail))
+		;
+}
+
 void worker_join(struct worker *worker)
 {
 	const struct timespec nap = {.tv_nsec = 1000000};
-	struct mail mail;
 
-	/* The worker takes no MAIL_STOP while its outbox is full, and nobody else reads the outbox any more. */
 	while (pthread_tryjoin_np(worker->thread, NULL) == EBUSY) {
-		while (mailbox_receive(worker->outbox, &mail))
-			;
+		worker_empty_outbox(worker);
 		nanosleep(&nap, NULL);
 	}
 	heartbeat_unwatch(&worker->heartbeat);

@@ -33,12 +33,17 @@ struct worker {
 	pthread_t thread;
 	void (*run)(struct worker *worker); /* the thread */
 	bool stopped;
+	bool has_left; /* its crew (rx_crew.h), if it has one */
 };
 
 /** On failure: call worker_deinit(). */
 int worker_init(struct worker *worker, const struct worker_options *options, void (*run)(struct worker *worker));
 /** Start the thread. 0 or -errno. */
 int worker_start(struct worker *worker);
+/** Start a thread with the name and on the CPU of the worker. 0 or -errno. */
+int worker_start_thread(const struct worker *worker, pthread_t *thread, void *(*run)(void *argument), void *argument);
+/** The worker takes no MAIL_STOP while its outbox is full, and control does not read it any more. */
+void worker_empty_outbox(struct worker *worker);
 /** Wait for the end of the thread, after MAIL_STOP was sent or the worker sent MAIL_FAILED. Control's thread. */
 void worker_join(struct worker *worker);
 void worker_deinit(struct worker *worker);

@@ -5,7 +5,7 @@
 A veth pair, the sender on CPU 0, the kernel's receiving with it, the daemon on CPU 1. An ordinary program sends to the
 ports of the streams in turn, as fast as it can. A line has the packets that came a second, what the daemon's threads
 took of a CPU for one, what the sender took with the kernel's receiving, and likewise for packets to a port that no
-stream has; the daemon's start until it is ready; its memory, with and without what the kernel has for its rings.
+stream has; the daemon's start until it is ready; its memory, hugepages and mapped rings of the kernel included.
 Only figures of one run compare. Rounds are interleaved; a figure is the median of the rounds.
 """
 import argparse
@@ -52,22 +52,22 @@ class Bench:
         return {"name": f"s{i}", "interface": self.wire.interface, "payload_size": self.options.size,
                 "backend": backend, "flows": [self.conftest.flow(PORT + i, self.wire.address)]}
 
-    def memory_mb(self, daemon, free_before):
+    @staticmethod
+    def memory_mb(daemon):
         rollup = pathlib.Path(f"/proc/{daemon.pid()}/smaps_rollup").read_text()
         sizes = {name: int(kb) for name, kb in re.findall(r"(\w+): +(\d+) kB", rollup)}
-        return (sizes["Rss"] + sizes["Private_Hugetlb"] + sizes["Shared_Hugetlb"]) / 1024, \
-            (free_before - free_kb()) / 1024
+        return (sizes["Rss"] + sizes["Private_Hugetlb"] + sizes["Shared_Hugetlb"]) / 1024
 
     def run(self, way, n):
         backend, prefix = WAYS[way]
-        free_before, begun = free_kb(), time.monotonic()
+        begun = time.monotonic()
         daemon = self.conftest.Daemon(self.conftest.Build, self.net, self.directory,
                                       [self.stream(backend, i) for i in range(n)],
-                                      prefix=("taskset", "-c", CPU, *prefix))
+                                      prefix=("taskset", "-c", CPU, *prefix), xdp_queues=64)
         try:
             daemon.wait_ready()
             start = time.monotonic() - begun
-            memory, _ = self.memory_mb(daemon, free_before)
+            memory = self.memory_mb(daemon)
             self.send(PORT, n)
             before, matched = cpu_ns([daemon.pid()])[0], self.matched(daemon)
             said, used = self.send(PORT, n)
@@ -86,16 +86,12 @@ class Bench:
         return sum(stream["published"] for stream in streams)
 
 
-def free_kb():
-    return int(re.search(r"MemAvailable: +(\d+)", pathlib.Path("/proc/meminfo").read_text())[1])
-
-
 def table(results, counts):
     """Markdown: a table for each term."""
     lines = []
     for term, title in TERMS.items():
         lines += [f"| {title} |" + "".join(f" {n} |" for n in counts), "|---|" + "---:|" * len(counts)]
-        for way in WAYS:
+        for way in dict.fromkeys(way for way, _ in results):
             cells = [statistics.median(run[term] for run in results[way, n]) for n in counts if results.get((way, n))]
             lines.append(f"| {way} |" + "".join(f" {cell:.2f} |" if cell < 10 else f" {cell:.0f} |" for cell in cells))
         lines.append("")
@@ -109,13 +105,14 @@ def main():
     parser.add_argument("--size", type=int, default=64, help="bytes of a payload")
     parser.add_argument("--packets", type=int, default=300_000, help="of a run")
     parser.add_argument("--streams", nargs="+", type=int, default=[1, 8, 64])
+    parser.add_argument("--only", nargs="+", choices=list(WAYS), default=list(WAYS))
     options = parser.parse_args()
     before_others()
     results = {}
     with hugepages(PAGES), system_bed("scale", options.build) as (conftest, net, directory):
         bench = Bench(options, conftest, net, directory)
         for _ in range(options.rounds):
-            for way in WAYS:
+            for way in options.only:
                 for n in options.streams:
                     results.setdefault((way, n), []).append(bench.run(way, n))
                     print(way, n, json.dumps(results[way, n][-1]), file=sys.stderr, flush=True)

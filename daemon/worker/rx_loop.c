@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Runs receive workers in turn, and sleeps when there is nothing to do for any of them. */
+#include "daemon/worker/rx_loop.h"
+
+#include "daemon/base/time.h"
+#include "daemon/worker/rx_worker.h"
+#include "lib/ibvcap/min.h"
+
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <time.h>
+
+#define BUSY_SLEEP_NS UINT64_C(1000000) /* at most, while there is something to look after */
+/*
+ * Workers that nap: if packets come more often than NAP_GAP_NS, an event for the next one would cost more than what it is
+ * for. The thread then sleeps while about a quarter of a queue fills, and for NAP_NS_MAX at most. To wait for an event of
+ * several workers costs more.
+ */
+#define NAP_GAP_NS UINT64_C(40000)
+#define NAP_NS_MAX UINT64_C(1000000)
+
+void rx_loop_add(struct rx_loop *loop, struct worker *worker)
+{
+	loop->workers[loop->n++] = worker;
+	loop->rows += rx_worker_pace(worker).rows;
+	rx_worker_begin(worker);
+}
+
+struct worker *rx_loop_next_stopped(struct rx_loop *loop)
+{
+	for (uint32_t i = 0; i < loop->n; i++) {
+		struct worker *worker = loop->workers[i];
+
+		if (!worker->stopped)
+			continue;
+		loop->rows -= u64_min(rx_worker_pace(worker).rows, loop->rows);
+		loop->workers[i] = loop->workers[--loop->n];
+		return worker;
+	}
+	return NULL;
+}
+
+/* ---- rounds -------------------------------------------------------------------------------------- */
+
+/* Returns the work done. */
+static int rx_loop_work(struct rx_loop *loop)
+{
+	int n = 0;
+
+	for (uint32_t i = 0; i < loop->n; i++) {
+		int r = loop->workers[i]->stopped ? 0 : rx_worker_do_work(loop->workers[i]);
+
+		if (r < 0)
+			rx_worker_fail(loop->workers[i], r);
+		else
+			n += r;
+	}
+	return n;
+}
+
+static bool rx_loop_has_stopped(const struct rx_loop *loop)
+{
+	for (uint32_t i = 0; i < loop->n; i++)
+		if (loop->workers[i]->stopped)
+			return true;
+	return false;
+}
+
+/* ---- sleeping ------------------------------------------------------------------------------------ */
+
+/* By the rate since the last sleep began, how long to sleep whatever comes. 0: until the next completion. */
+static uint64_t rx_loop_nap_ns(struct rx_loop *loop)
+{
+	uint64_t now_ns = time_monotonic_ns(), since_ns = now_ns - loop->slept_at_ns, rows = 0, n, slots = UINT64_MAX;
+
+	for (uint32_t i = 0; i < loop->n; i++) {
+		struct rx_worker_pace pace = rx_worker_pace(loop->workers[i]);
+
+		if (!pace.naps)
+			return 0;
+		rows += pace.rows;
+		slots = u64_min(slots, pace.queue_slots);
+	}
+	n = rows - loop->rows;
+	loop->rows = rows;
+	loop->slept_at_ns = now_ns;
+	return since_ns < n * NAP_GAP_NS * (1 + loop->n / 4) ? u64_min(slots / 4 * since_ns / n, NAP_NS_MAX) : 0;
+}
+
+/* Poll, arm, poll again: see doc/verbs-rules.md. False: there was work after all. */
+static bool rx_loop_arm(struct rx_loop *loop)
+{
+	for (uint32_t i = 0; i < loop->n; i++) {
+		struct backend_queue *queue = rx_worker_queue(loop->workers[i]);
+		int r = queue->ops->arm(queue);
+
+		if (r < 0)
+			rx_worker_fail(loop->workers[i], r);
+	}
+	return rx_loop_work(loop) == 0 && !rx_loop_has_stopped(loop);
+}
+
+static void rx_loop_wait(const struct rx_loop *loop, int wake_fd)
+{
+	struct pollfd fds[2 * RX_LOOP_MAX + 1];
+	uint64_t ns = 0;
+
+	for (uint32_t i = 0; i < loop->n; i++) {
+		struct backend_queue *queue = rx_worker_queue(loop->workers[i]);
+
+		fds[2 * i] = (struct pollfd){.fd = queue->ops->fd(queue), .events = POLLIN};
+		fds[2 * i + 1] = (struct pollfd){.fd = mailbox_fd(loop->workers[i]->inbox), .events = POLLIN};
+		ns = rx_worker_is_busy(loop->workers[i]) ? BUSY_SLEEP_NS : ns;
+	}
+	fds[2 * loop->n] = (struct pollfd){.fd = wake_fd, .events = POLLIN};
+	if (ppoll(fds, 2 * loop->n + 1, ns ? &(struct timespec){.tv_nsec = (long)ns} : NULL, NULL) <= 0)
+		return;
+	for (uint32_t i = 0; i < loop->n; i++) {
+		struct backend_queue *queue = rx_worker_queue(loop->workers[i]);
+
+		if (fds[2 * i].revents)
+			queue->ops->clear(queue);
+		if (fds[2 * i + 1].revents)
+			mailbox_clear(loop->workers[i]->inbox);
+	}
+}
+
+static void rx_loop_sleep(struct rx_loop *loop, int n, int wake_fd)
+{
+	uint64_t nap_ns = rx_loop_nap_ns(loop);
+
+	if (nap_ns)
+		nanosleep(&(struct timespec){.tv_nsec = (long)nap_ns}, NULL);
+	else if (n == 0 && rx_loop_arm(loop))
+		rx_loop_wait(loop, wake_fd);
+}
+
+/* A worker of several finds packets in nearly every round: less than one for each is nothing to stay awake for. */
+void rx_loop_round(struct rx_loop *loop, int wake_fd)
+{
+	struct worker *first = loop->workers[0];
+	int n = rx_loop_work(loop);
+
+	if (rx_loop_has_stopped(loop))
+		return;
+	if (n >= (int)loop->n)
+		first->idle_since_ns = 0;
+	else if (first->spin_ns != WORKER_SPIN_FOREVER && worker_is_to_sleep(first, time_monotonic_ns()))
+		rx_loop_sleep(loop, n, wake_fd);
+}
