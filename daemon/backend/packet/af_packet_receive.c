@@ -44,6 +44,17 @@ struct receive_frame {
 	uint32_t before_ip; /* of the bytes */
 };
 
+/* Its bytes, or 0. After an error of the socket (the interface is down) the frame is still there. */
+static uint32_t receive_recv_whole(const struct af_packet_receive *receive)
+{
+	ssize_t n;
+
+	do
+		n = recv(receive->queue.fd, receive->whole, AF_PACKET_WHOLE_BYTES, MSG_DONTWAIT);
+	while (n < 0 && errno == ENETDOWN);
+	return n > 0 ? (uint32_t)n : 0;
+}
+
 /*
  * The kernel has put a frame that is longer than its slot whole into the socket's receive queue, too: packets in which
  * it has joined several datagrams, and oversize ones. One system call serves all datagrams of the frame.
@@ -51,12 +62,10 @@ struct receive_frame {
 static __attribute__((noinline, cold)) void receive_read_whole(struct af_packet_receive *receive,
                                                                struct receive_frame *frame)
 {
-	ssize_t n = receive->n_cut > 0 ? (ssize_t)receive->whole_bytes
-	                               : recv(receive->queue.fd, receive->whole, AF_PACKET_WHOLE_BYTES, MSG_DONTWAIT);
-
-	if (n < (ssize_t)(sizeof(struct virtio_net_hdr) + frame->n_bytes))
+	if (receive->n_cut == 0)
+		receive->whole_bytes = receive_recv_whole(receive);
+	if (receive->whole_bytes < sizeof(struct virtio_net_hdr) + frame->n_bytes)
 		return;
-	receive->whole_bytes = (uint32_t)n;
 	frame->bytes = receive->whole + sizeof(struct virtio_net_hdr);
 	frame->n_bytes = receive->whole_bytes - (uint32_t)sizeof(struct virtio_net_hdr);
 }
