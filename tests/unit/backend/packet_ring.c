@@ -4,34 +4,42 @@
 #include <criterion/criterion.h>
 #include <string.h>
 
-static _Alignas(64) uint8_t blocks[RING_N_BLOCKS * RING_BLOCK_BYTES];
-static uint32_t filled; /* the block that the kernel fills */
-static uint32_t end;    /* of its last frame */
+/* No slot begins in the rest of a block, which is not 0. */
+#define REST_BYTES  (RING_SLOT_BYTES - TPACKET_ALIGNMENT)
+#define BLOCK_BYTES (RING_BLOCK_SLOTS * RING_SLOT_BYTES + REST_BYTES)
 
-static struct tpacket_block_desc *block_at(uint32_t block)
+static _Alignas(64) uint8_t blocks[RING_N_BLOCKS * BLOCK_BYTES];
+static uint32_t next; /* slot that the kernel fills */
+
+static uint8_t *slot_at(uint32_t slot)
 {
-	return (struct tpacket_block_desc *)(void *)(blocks + (size_t)block * RING_BLOCK_BYTES);
+	return blocks + (size_t)(slot / RING_BLOCK_SLOTS) * BLOCK_BYTES +
+	       (size_t)(slot % RING_BLOCK_SLOTS) * RING_SLOT_BYTES;
 }
 
 void make_ring(struct af_packet_ring *ring)
 {
-	memset(blocks, 0, sizeof(blocks));
-	filled = end = 0;
-	*ring = (struct af_packet_ring){.blocks = blocks, .block_bytes = RING_BLOCK_BYTES, .n_blocks = RING_N_BLOCKS};
+	memset(blocks, 0xff, sizeof(blocks));
+	for (uint32_t slot = 0; slot < RING_N_SLOTS; slot++)
+		memset(slot_at(slot), 0, RING_SLOT_BYTES);
+	next = 0;
+	*ring = (struct af_packet_ring){.blocks = blocks,
+	                                .block_bytes = BLOCK_BYTES,
+	                                .n_blocks = RING_N_BLOCKS,
+	                                .slot_bytes = RING_SLOT_BYTES,
+	                                .block_slots = RING_BLOCK_SLOTS,
+	                                .next = blocks};
 }
 
-void put_frame(const struct ring_frame *frame)
+struct tpacket2_hdr *write_frame(const struct ring_frame *frame)
 {
-	struct tpacket_block_desc *block = block_at(filled);
-	uint32_t at = end ? end : (uint32_t)TPACKET_ALIGN(sizeof(*block) + 40); /* not where it could be guessed */
-	uint32_t mac_at = (uint32_t)TPACKET3_HDRLEN + 64;
-	struct tpacket3_hdr *header = (struct tpacket3_hdr *)(void *)((uint8_t *)block + at);
+	struct tpacket2_hdr *header = (struct tpacket2_hdr *)(void *)slot_at(next);
+	uint32_t mac_at = (uint32_t)TPACKET2_HDRLEN + 64; /* not where it could be guessed */
 
-	cr_assert(is_kernels(filled), "the ring is full");
-	end = at + (uint32_t)TPACKET_ALIGN(mac_at + frame->snaplen + 16);
-	cr_assert_lt(end, RING_BLOCK_BYTES);
-	*header = (struct tpacket3_hdr){
-		.tp_next_offset = end - at,
+	cr_assert(is_kernels(next), "the ring is full");
+	cr_assert(mac_at + frame->snaplen <= RING_SLOT_BYTES);
+	next = (next + 1) % RING_N_SLOTS;
+	*header = (struct tpacket2_hdr){
 		.tp_sec = frame->seconds,
 		.tp_nsec = frame->nanoseconds,
 		.tp_snaplen = frame->snaplen,
@@ -39,26 +47,29 @@ void put_frame(const struct ring_frame *frame)
 		.tp_status = frame->status,
 		.tp_mac = (uint16_t)mac_at,
 		.tp_net = (uint16_t)(mac_at + frame->net_at),
-		.hv1 = {.tp_vlan_tci = frame->tci, .tp_vlan_tpid = frame->tpid},
+		.tp_vlan_tci = frame->tci,
+		.tp_vlan_tpid = frame->tpid,
 	};
 	memcpy((uint8_t *)header + mac_at, frame->bytes, frame->snaplen);
 	memcpy((uint8_t *)header + mac_at - sizeof(frame->lengths), &frame->lengths, sizeof(frame->lengths));
-	if (block->hdr.bh1.num_pkts++ == 0)
-		block->hdr.bh1.offset_to_first_pkt = at;
+	return header;
 }
 
-void hand_block_over(void)
+void put_frame(const struct ring_frame *frame)
 {
-	struct tpacket_block_desc *block = block_at(filled);
-
-	block->hdr.bh1.block_status = TP_STATUS_USER | TP_STATUS_BLK_TMO;
-	filled = (filled + 1) % RING_N_BLOCKS;
-	end = 0;
-	if (is_kernels(filled))
-		block_at(filled)->hdr.bh1.num_pkts = 0;
+	write_frame(frame)->tp_status |= TP_STATUS_USER;
 }
 
-bool is_kernels(uint32_t block)
+bool is_kernels(uint32_t slot)
 {
-	return block_at(block)->hdr.bh1.block_status == TP_STATUS_KERNEL;
+	return ((const struct tpacket2_hdr *)(const void *)slot_at(slot))->tp_status == TP_STATUS_KERNEL;
+}
+
+uint32_t n_slots_held(void)
+{
+	uint32_t n = 0;
+
+	for (uint32_t slot = 0; slot < RING_N_SLOTS; slot++)
+		n += !is_kernels(slot);
+	return n;
 }

@@ -7,8 +7,10 @@
 
 #include <linux/virtio_net.h>
 
-#define RING_BLOCK_BYTES 16384u
 #define RING_N_BLOCKS    3u
+#define RING_BLOCK_SLOTS 4u
+#define RING_N_SLOTS     (RING_N_BLOCKS * RING_BLOCK_SLOTS)
+#define RING_SLOT_BYTES  512u
 
 /* A frame as the kernel hands it over. */
 struct ring_frame {
@@ -16,7 +18,7 @@ struct ring_frame {
 	uint32_t snaplen; /* of them that are in the ring */
 	uint32_t len;     /* of the packet; 0: snaplen */
 	uint32_t net_at;  /* the IP header, from the start of the bytes */
-	uint32_t status;  /* TP_STATUS_… */
+	uint32_t status;  /* TP_STATUS_…, without TP_STATUS_USER */
 	uint16_t tpid;
 	uint16_t tci;
 	uint32_t seconds;
@@ -26,11 +28,13 @@ struct ring_frame {
 
 /** An empty ring. */
 void make_ring(struct af_packet_ring *ring);
-/** Put a frame into the block that the kernel fills. */
+/** Write a frame to the next slot, all but its status. */
+struct tpacket2_hdr *write_frame(const struct ring_frame *frame);
+/** Put a frame into the next slot. */
 void put_frame(const struct ring_frame *frame);
-/** The kernel hands its block over, and goes on with the next one. */
-void hand_block_over(void);
-/** Has the kernel this block? */
-bool is_kernels(uint32_t block);
+/** Has the kernel this slot? */
+bool is_kernels(uint32_t slot);
+/** Slots that the kernel has not got back. */
+uint32_t n_slots_held(void);
 
 #endif

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The order in which the frames and blocks of a packet socket's ring are read and given back. */
+/* The order in which the frames of a packet socket's ring are read, and their slots are given back. */
 #include "tests/unit/backend/packet_ring.h"
 
 #include <criterion/criterion.h>
@@ -28,11 +28,16 @@ static void put(uint32_t n)
 
 static void expect_next(void)
 {
-	const struct tpacket3_hdr *frame = af_packet_ring_next(&ring);
+	const struct tpacket2_hdr *frame = af_packet_ring_next(&ring);
 
 	cr_assert(ne(ptr, (void *)frame, NULL));
 	cr_expect(eq(ptr, (void *)af_packet_ring_next(&ring), (void *)frame), "it stays until it is released");
 	cr_expect(eq(u8, ((const uint8_t *)frame)[frame->tp_mac], n_read++));
+}
+
+static void expect_none(void)
+{
+	cr_expect(eq(ptr, (void *)af_packet_ring_next(&ring), NULL));
 }
 
 static void expect_frames(uint32_t n)
@@ -43,62 +48,51 @@ static void expect_frames(uint32_t n)
 	}
 }
 
-Test(af_packet_ring, a_block_that_the_kernel_still_fills_is_not_read)
+/* The kernel writes the other bits of the status with the last one. */
+Test(af_packet_ring, a_frame_is_there_when_its_status_says_so)
 {
-	put(2);
-	cr_expect(eq(ptr, (void *)af_packet_ring_next(&ring), NULL));
-	hand_block_over();
+	uint8_t bytes[60] = {n_put++};
+	struct tpacket2_hdr *header =
+		write_frame(&(struct ring_frame){.bytes = bytes, .snaplen = 60, .status = TP_STATUS_CSUM_VALID});
+
+	put(1);
+	expect_none();
+	header->tp_status |= TP_STATUS_USER;
 	expect_frames(2);
-	cr_expect(eq(ptr, (void *)af_packet_ring_next(&ring), NULL));
+	expect_none();
 }
 
-Test(af_packet_ring, a_block_goes_back_with_its_last_frame_and_not_before)
+Test(af_packet_ring, each_slot_goes_back_with_its_frame_and_not_before)
 {
 	put(3);
-	hand_block_over();
-	put(1);
-	hand_block_over();
-	expect_frames(2);
 	expect_next();
-	cr_expect(not(is_kernels(0)));
-	af_packet_ring_release(&ring);
-	cr_expect(is_kernels(0));
-	cr_expect(not(is_kernels(1)));
-	expect_frames(1);
-	cr_expect(is_kernels(1));
+	cr_expect(eq(u32, n_slots_held(), 3));
+	for (uint32_t slot = 0; slot < 3; slot++) {
+		cr_expect(not(is_kernels(slot)));
+		af_packet_ring_release(&ring);
+		cr_expect(is_kernels(slot));
+		cr_expect(eq(u32, n_slots_held(), 2 - slot));
+	}
+	expect_none();
 }
 
-Test(af_packet_ring, the_first_block_follows_the_last_one)
+Test(af_packet_ring, the_first_slot_follows_the_last_one_and_no_rest_of_a_block_is_read)
 {
-	for (uint32_t round = 0; round < 3 * RING_N_BLOCKS + 1; round++) {
-		put(round % 4 + 1);
-		hand_block_over();
-		expect_frames(round % 4 + 1);
-		for (uint32_t block = 0; block < RING_N_BLOCKS; block++)
-			cr_expect(is_kernels(block));
+	for (uint32_t round = 0; round < 3 * RING_N_SLOTS + 1; round++) {
+		put(round % 7 + 1);
+		expect_frames(round % 7 + 1);
+		expect_none();
 	}
-	for (uint32_t i = 0; i < RING_N_BLOCKS; i++) { /* all of them at once */
-		put(2);
-		hand_block_over();
-	}
-	expect_frames(2 * RING_N_BLOCKS);
-	cr_expect(eq(ptr, (void *)af_packet_ring_next(&ring), NULL));
 }
 
-/* The kernel hands a block over on time alone. */
-Test(af_packet_ring, empty_blocks_are_given_back_and_passed_over)
+Test(af_packet_ring, all_slots_of_a_full_ring_are_read)
 {
-	hand_block_over();
-	hand_block_over();
-	put(1);
-	hand_block_over();
-	expect_next();
-	cr_expect(is_kernels(0));
-	cr_expect(is_kernels(1));
-	cr_expect(not(is_kernels(2)));
-	af_packet_ring_release(&ring);
-	cr_expect(is_kernels(2));
-	hand_block_over();
-	cr_expect(eq(ptr, (void *)af_packet_ring_next(&ring), NULL));
-	cr_expect(is_kernels(0));
+	put(5); /* the ring does not begin with its first slot */
+	expect_frames(5);
+	for (uint32_t round = 0; round < 3; round++) {
+		put(RING_N_SLOTS);
+		cr_expect(eq(u32, n_slots_held(), RING_N_SLOTS));
+		expect_frames(RING_N_SLOTS);
+		expect_none();
+	}
 }
