@@ -193,13 +193,14 @@ static void command_arm(struct probe *probe, char *arguments)
 	answer(probe->queue->ops->arm(probe->queue));
 }
 
-/* wait MS: is the queue's descriptor readable within MS? */
+/* wait MS: is the queue's descriptor readable within MS? Without a posted slot there is none, and so it is not. */
 static void command_wait(struct probe *probe, char *arguments)
 {
 	struct pollfd fd = {.fd = probe->queue->ops->fd(probe->queue), .events = POLLIN};
 	int n = fd.fd < 0 ? 0 : poll(&fd, 1, atoi(arguments));
 
-	printf("{\"readable\": %s, \"error\": %d}\n", n > 0 ? "true" : "false", fd.fd < 0 ? fd.fd : 0);
+	printf("{\"readable\": %s, \"error\": %d}\n", n > 0 ? "true" : "false",
+	       fd.fd < 0 && fd.fd != -EAGAIN ? fd.fd : 0);
 }
 
 static void command_clear(struct probe *probe, char *arguments)
