@@ -207,17 +207,12 @@ Test(device_time, the_card_is_made_to_stamp_all_packets_only_if_that_is_wanted)
 	ops->close(opened);
 }
 
-static struct tpacket3_hdr *wait_for_packet(const struct af_packet_receive *receive)
+static struct tpacket2_hdr *wait_for_packet(const struct af_packet_receive *receive)
 {
-	struct tpacket_block_desc *block =
-		(struct tpacket_block_desc *)(receive->ring.blocks +
-	                                      (size_t)receive->ring.block * receive->ring.block_bytes);
-
-	for (int i = 0;
-	     i < WAIT_MS && !(__atomic_load_n(&block->hdr.bh1.block_status, __ATOMIC_ACQUIRE) & TP_STATUS_USER); i++)
+	for (int i = 0; i < WAIT_MS && !af_packet_ring_next(&receive->ring); i++)
 		poll(NULL, 0, 1);
-	cr_assert(block->hdr.bh1.num_pkts == 1);
-	return (struct tpacket3_hdr *)((uint8_t *)block + block->hdr.bh1.offset_to_first_pkt);
+	cr_assert(ne(ptr, (void *)af_packet_ring_next(&receive->ring), NULL));
+	return (struct tpacket2_hdr *)receive->ring.next;
 }
 
 Test(device_time, the_header_of_a_packet_socket_says_whose_time_it_has)
@@ -235,7 +230,7 @@ Test(device_time, the_header_of_a_packet_socket_says_whose_time_it_has)
 	struct backend_event event;
 	struct backend_flow *flow;
 	struct backend *opened;
-	struct tpacket3_hdr *header;
+	struct tpacket2_hdr *header;
 	uint64_t since_ns;
 
 	make_veth("1500", "1");

@@ -37,7 +37,7 @@ Test(find, opening_an_interface_that_is_not_there_says_so)
 Test(find, each_backend_says_what_it_may_do_when)
 {
 	const uint64_t raw = PRIV_BIT(CAP_NET_RAW), lock = PRIV_BIT(CAP_IPC_LOCK);
-	const uint64_t bpf = PRIV_BIT(CAP_BPF) | PRIV_BIT(CAP_NET_ADMIN);
+	const uint64_t bpf = PRIV_BIT(CAP_BPF) | PRIV_BIT(CAP_NET_ADMIN) | PRIV_BIT(CAP_PERFMON);
 	const struct backend_ops *verbs = backend_find("verbs"), *packet = backend_find("packet");
 
 	cr_expect_eq(backend_capabilities_of(verbs, BACKEND_PHASE_START), raw | lock);

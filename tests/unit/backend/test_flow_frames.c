@@ -1,14 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The three filters that find the packets of a flow take the same frames: the XDP program, run on each frame; the
- * classic filter of the packet backend and the tcx program, on a veth interface to which the frame is sent.
+ * The filters that find the packets of a flow take the same frames: the XDP program, run on each frame; the classic
+ * filter of the packet backend and its programs, on a veth interface to which the frame is sent. The program that
+ * chooses among packet sockets is there four times: as the verifier admits it with CAP_PERFMON and without; and by the
+ * key alone and, as a condition makes it, by all headers.
  */
 #include "daemon/backend/bpf/bpf_load.h"
 #include "daemon/backend/bpf/flow_table.h"
-#include "daemon/backend/bpf/tcx_drop.h"
+#include "daemon/backend/bpf/packet_program.h"
 #include "daemon/backend/packet/af_packet.h"
 #include "tests/support/flow_frames.h"
 #include "tests/support/frame_cases.h"
+#include "tests/unit/backend/steering.h"
 #include "tests/unit/net/namespace.h"
 
 #include <bpf/bpf.h>
@@ -24,6 +27,7 @@
 #include <sys/socket.h>
 
 #define MARKER_TYPE 0x88b5 /* for experiments */
+#define N_STEERINGS 4
 
 /* Of frames that the kernel gives to sockets bound to a type. It takes an outer tag of a VLAN or a provider out. */
 static const uint16_t kernel_types[] = {ETH_P_IP,    ETH_P_IPV6, ETH_P_8021Q, ETH_P_8021AD,
@@ -35,24 +39,9 @@ static const uint8_t mac[6] = {0x02, 0, 0, 0, 0x0a, 0x01}; /* TEST_MAC */
 static struct failure failure;
 static struct bpf_object *xdp;
 static struct flow_table table;
-static struct tcx_drop *tcx;
+static struct steering steerings[N_STEERINGS];
+static bool drops; /* the program of steerings[0] */
 static int sender, tap, filtered, marker, kernel[N_KERNEL];
-
-/* One that is bound to a type gets a frame after the tcx program, one for all types before. */
-static int open_socket(const char *interface, uint16_t type)
-{
-	struct sockaddr_ll address = {
-		.sll_family = AF_PACKET,
-		.sll_protocol = htons(type),
-		.sll_ifindex = (int)if_nametoindex(interface),
-	};
-	int fd = socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC, 0), one = 1;
-
-	cr_assert(fd >= 0);
-	cr_assert(eq(int, setsockopt(fd, SOL_PACKET, PACKET_IGNORE_OUTGOING, &one, sizeof(one)), 0));
-	cr_assert(eq(int, bind(fd, (struct sockaddr *)&address, sizeof(address)), 0));
-	return fd;
-}
 
 /* Frames of a veth pair stay in order on one CPU. */
 static void stay_on_this_cpu(void)
@@ -70,7 +59,7 @@ static void load_xdp(void)
 	int r = bpf_code_open(&bpf_code_xdp, &xdp, &failure);
 
 	cr_assert(eq(int, r, 0), "%s", failure.text);
-	cr_assert(eq(int, flow_table_size(xdp), 0));
+	cr_assert(eq(int, flow_table_size(xdp, 1), 0));
 	r = bpf_code_load(xdp, "test0", &failure);
 	if (r == -EPERM || r == -ENOSYS)
 		cr_skip_test("this machine lets us load no BPF program");
@@ -78,30 +67,53 @@ static void load_xdp(void)
 	cr_assert(eq(int, flow_table_init(&table, xdp, "test0", &settings), 0));
 }
 
-static void set_up(void)
+/* It matches no frame. */
+static struct flow_rule rule_of_a_condition(void)
 {
+	struct flow_rule rule = {.priority = 1};
+
+	rule.value.ether_type_be = htons(0x1234);
+	rule.mask.ether_type_be = 0xffff;
+	return rule;
+}
+
+static void open_steerings(void)
+{
+	const struct flow_rule condition = rule_of_a_condition();
 	int r;
 
-	enter_namespace();
-	cr_assert(system("ip link set test1 up && sysctl -qw net.ipv6.conf.all.disable_ipv6=1") == 0);
-	stay_on_this_cpu();
-	load_xdp();
-	r = tcx_drop_open("test0", if_nametoindex("test0"), true, &tcx, &failure);
+	for (int i = 0; i < N_STEERINGS; i++) {
+		steering_open(&steerings[i], "test0", i < 2);
+		if (i % 2)
+			steering_add(&steerings[i], &condition);
+	}
+	r = packet_program_attach_drop(steerings[0].program, if_nametoindex("test0"), &failure);
+	drops = r == 0;
 	if (r == -EOPNOTSUPP)
 		cr_log_warn("without tcx: %s", failure.text);
 	else
 		cr_assert(eq(int, r, 0), "%s", failure.text);
-	sender = open_socket("test1", MARKER_TYPE);
-	tap = open_socket("test0", ETH_P_ALL);
-	filtered = open_socket("test0", ETH_P_ALL);
-	marker = open_socket("test0", ETH_P_ALL);
+}
+
+static void set_up(void)
+{
+	enter_namespace();
+	cr_assert(system("ip link set test1 up && sysctl -qw net.ipv6.conf.all.disable_ipv6=1") == 0);
+	stay_on_this_cpu();
+	load_xdp();
+	sender = steering_open_socket("test1", MARKER_TYPE);
+	tap = steering_open_socket("test0", ETH_P_ALL);
+	filtered = steering_open_socket("test0", ETH_P_ALL);
+	marker = steering_open_socket("test0", ETH_P_ALL);
 	for (size_t i = 0; i < N_KERNEL; i++)
-		kernel[i] = open_socket("test0", kernel_types[i]);
+		kernel[i] = steering_open_socket("test0", kernel_types[i]);
+	open_steerings();
 }
 
 static void tear_down(void)
 {
-	tcx_drop_close(tcx);
+	for (int i = 0; i < N_STEERINGS; i++)
+		packet_program_free(steerings[i].program);
 	bpf_object__close(xdp);
 }
 
@@ -162,19 +174,28 @@ static void send_frame(const uint8_t *bytes, size_t n_bytes)
 	} while (!is_marker(frame));
 }
 
+/*
+ * All filters have this rule and no other one. A rule that was in use before stays: a table waits for frames on their
+ * way when a rule comes after one that went.
+ */
 static void use_rule(const struct flow_rule *rule)
 {
+	static struct flow_rule in_use;
+	static bool is_used;
+
+	if (is_used && memcmp(&in_use, rule, sizeof(in_use)) == 0)
+		return;
+	if (is_used) {
+		flow_table_remove(&table, &in_use);
+		for (int i = 0; i < N_STEERINGS; i++)
+			packet_program_remove_flow(steerings[i].program, &in_use);
+	}
 	set_filter(rule);
 	cr_assert(eq(int, flow_table_add(&table, rule, &(struct flow_target){0}, &failure), 0), "%s", failure.text);
-	if (tcx)
-		cr_assert(eq(int, tcx_drop_add(tcx, rule, &failure), 0), "%s", failure.text);
-}
-
-static void drop_rule(const struct flow_rule *rule)
-{
-	flow_table_remove(&table, rule);
-	if (tcx)
-		tcx_drop_remove(tcx, rule);
+	for (int i = 0; i < N_STEERINGS; i++)
+		steering_add(&steerings[i], rule);
+	in_use = *rule;
+	is_used = true;
 }
 
 static bool is_for_kernel_sockets(const uint8_t *bytes)
@@ -201,10 +222,16 @@ static void expect(const char *name, const uint8_t *bytes, size_t n_bytes, bool 
 	if (n_bytes >= ETH_HLEN + 6)
 		cr_expect(eq(int, n_tap, 1), "tap: %s, %zu bytes", name, n_bytes);
 	cr_expect(n_received(filtered) == (n_tap && taken), "classic filter: %s, %zu bytes", name, n_bytes);
+	for (int i = 0; i < N_STEERINGS; i++) {
+		cr_expect(n_received(steerings[i].fds[1]) == (n_tap && taken), "place 1 of program %d: %s, %zu bytes", i, name,
+		          n_bytes);
+		cr_expect(n_received(steerings[i].fds[0]) == (n_tap && !taken), "place 0 of program %d: %s, %zu bytes", i, name,
+		          n_bytes);
+	}
 	for (size_t i = 0; i < N_KERNEL; i++)
 		n_kernel += n_received(kernel[i]);
 	if (n_tap && is_for_kernel_sockets(bytes))
-		cr_expect(n_kernel == (tcx ? !taken : 1), "tcx: %s, %zu bytes", name, n_bytes);
+		cr_expect(n_kernel == (drops ? !taken : 1), "tcx: %s, %zu bytes", name, n_bytes);
 }
 
 Test(flow_frames, each_filter_takes_what_the_table_says)
@@ -216,7 +243,6 @@ Test(flow_frames, each_filter_takes_what_the_table_says)
 
 		use_rule(&rule);
 		expect(flow_frames[i].name, bytes, n_bytes, flow_frames[i].taken);
-		drop_rule(&rule);
 	}
 }
 
@@ -232,7 +258,6 @@ Test(flow_frames, a_frame_that_ends_before_what_the_rule_asks_for_is_taken_by_no
 		use_rule(&rule);
 		for (size_t n = ETH_HLEN; n <= n_bytes; n++)
 			expect(flow_frames[i].name, bytes, n, n >= needed);
-		drop_rule(&rule);
 	}
 }
 
@@ -248,7 +273,6 @@ static void expect_case(const struct frame_case *row, void *context)
 		return;
 	use_rule(&rule);
 	expect(row->recipe, row->bytes, n, frame_case_is_taken(row));
-	drop_rule(&rule);
 }
 
 Test(flow_frames, each_filter_answers_as_the_table_of_all_walks)

@@ -2,9 +2,10 @@
 /* The XDP program on a veth interface: what it takes, passes on and counts, and why it cannot be attached. */
 #include "daemon/backend/bpf/bpf_load.h"
 #include "daemon/backend/bpf/flow_key.h"
-#include "daemon/backend/bpf/tcx_drop.h"
+#include "daemon/backend/bpf/packet_program.h"
 #include "daemon/backend/bpf/xdp_program.h"
 #include "daemon/net/net.h"
+#include "tests/unit/backend/steering.h"
 #include "tests/unit/net/namespace.h"
 
 #include <arpa/inet.h>
@@ -305,10 +306,12 @@ static uint32_t n_tcx_programs(void)
 
 static void attach_and_wait(int told)
 {
-	struct tcx_drop *drop;
+	struct packet_program *drop;
 	unsigned int index = if_nametoindex("test0");
-	int r = tcx_drop_open("test0", index, true, &drop, NULL);
+	int r = packet_program_load("test0", true, &drop, NULL);
 
+	if (r == 0)
+		r = packet_program_attach_drop(drop, index, NULL);
 	if ((r == 0 || r == -EOPNOTSUPP) && xdp_program_load("test0", 1, 1, &program, NULL) == 0 &&
 	    xdp_program_attach(program, index, NULL) == 0 && write(told, r == 0 ? "t" : "-", 1) == 1)
 		pause();
@@ -509,22 +512,21 @@ Test(xdp_program, fewer_receive_queues_than_the_peer_sends_on_have_a_cure)
 }
 
 /* The verifier is stricter with a process that has no CAP_PERFMON. */
-Test(xdp_program, the_capabilities_of_the_daemon_are_enough_for_both_programs)
+Test(xdp_program, the_capabilities_of_the_daemon_are_enough_for_all_programs)
 {
-	static const cap_value_t kept[] = {CAP_NET_RAW, CAP_NET_ADMIN, CAP_BPF};
-	struct xdp_program *mine = NULL;
-	struct tcx_drop *drop = NULL;
-	cap_t set = cap_init();
-	int r;
+	for (int with_perfmon = 0; with_perfmon < 2; with_perfmon++) {
+		struct packet_program *of_packet = NULL;
+		struct xdp_program *mine = NULL;
+		int r;
 
-	cr_assert(set != NULL && cap_set_flag(set, CAP_PERMITTED, 3, kept, CAP_SET) == 0 &&
-	          cap_set_flag(set, CAP_EFFECTIVE, 3, kept, CAP_SET) == 0 && cap_set_proc(set) == 0);
-	cap_free(set);
-	cr_expect(eq(int, xdp_program_load("test0", 1, 1, &mine, &failure), 0), "%s", failure.text);
-	r = tcx_drop_open("test0", if_nametoindex("test0"), true, &drop, &failure);
-	cr_expect(r == 0 || r == -EOPNOTSUPP, "%s", failure.text);
-	xdp_program_free(mine);
-	tcx_drop_close(drop);
+		use_capabilities_of_daemon(with_perfmon);
+		cr_expect(eq(int, xdp_program_load("test0", 1, 1, &mine, &failure), 0), "%s", failure.text);
+		cr_assert(eq(int, packet_program_load("test0", true, &of_packet, &failure), 0), "%s", failure.text);
+		r = packet_program_attach_drop(of_packet, if_nametoindex("test0"), &failure);
+		cr_expect(r == 0 || r == -EOPNOTSUPP, "%s", failure.text);
+		xdp_program_free(mine);
+		packet_program_free(of_packet);
+	}
 }
 
 Test(xdp_program, without_capabilities_the_ones_it_needs_are_named)
