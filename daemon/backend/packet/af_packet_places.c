@@ -129,6 +129,8 @@ int af_packet_places_take(struct af_packet *backend)
 		return r;
 	while (places->at[i].is_taken)
 		i++;
+	if (i + 1 == AF_PACKET_PLACES) /* it stays the spare one, without which no place can be given back */
+		return -E2BIG;
 	places->at[i].is_taken = true;
 	return (int)i;
 }
