@@ -299,24 +299,39 @@ int flow_table_add(struct flow_table *table, const struct flow_rule *rule, const
 	return flow_table_apply(table);
 }
 
-int flow_table_replace(struct flow_table *table, const struct flow_rule *rule, const struct flow_target *target)
+/* 0 or -errno. *old: what the rule had. */
+static int flow_table_swap(struct flow_table *table, const struct flow_rule *rule, const struct flow_target *target,
+                           struct flow_target *old)
 {
-	const struct flow_target ranked = flow_table_target(rule, target);
 	bool has_ethernet = !table->settings.no_ethernet;
 	struct flow_condition condition;
 	int i;
 
 	if (flow_table_is_exact(rule)) {
 		struct flow_key key = flow_table_key(rule, has_ethernet);
+		int r = bpf_map_lookup_elem(table->flows_fd, &key, old);
 
-		return bpf_map_update_elem(table->flows_fd, &key, &ranked, BPF_EXIST) == 0 ? 0 : -errno;
+		return r < 0 ? r : bpf_map_update_elem(table->flows_fd, &key, target, BPF_EXIST);
 	}
 	condition = flow_table_condition(rule, has_ethernet);
-	i = flow_table_find_condition(table, &condition, ranked.rank);
+	i = flow_table_find_condition(table, &condition, target->rank);
 	if (i < 0)
 		return i;
-	table->conditions[i].target = ranked;
+	*old = table->conditions[i].target;
+	table->conditions[i].target = *target;
 	return flow_table_write_condition(table, (uint32_t)i);
+}
+
+int flow_table_replace(struct flow_table *table, const struct flow_rule *rule, const struct flow_target *target)
+{
+	const struct flow_target ranked = flow_table_target(rule, target);
+	struct flow_target old;
+	int r = flow_table_swap(table, rule, &ranked, &old);
+
+	if (r < 0)
+		return r;
+	table->settings.n_joins += ranked.joins - old.joins;
+	return flow_table_apply(table);
 }
 
 void flow_table_remove(struct flow_table *table, const struct flow_rule *rule)

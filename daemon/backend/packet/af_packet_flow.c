@@ -131,6 +131,7 @@ static struct af_packet_flow *flow_find_same(const struct af_packet *backend, co
 	while (other) {
 		rule.tag = other->rule.tag;
 		rule.copy = other->rule.copy;
+		rule.joins = other->rule.joins;
 		if (other != flow && other->is_in_table && memcmp(&rule, &other->rule, sizeof(rule)) == 0)
 			return other;
 		other = other->next;
@@ -195,7 +196,7 @@ static void flow_remove_from_table(struct af_packet *backend, struct af_packet_f
 	if (other) {
 		const struct packet_flow_target target = flow_target(backend, other);
 
-		packet_program_move_flow(backend->program, &flow->rule, &target);
+		packet_program_move_flow(backend->program, &other->rule, &target);
 	} else {
 		packet_program_remove_flow(backend->program, &flow->rule);
 	}
