@@ -134,11 +134,11 @@ static bool condition_takes(const struct flow_rule *rule, const uint8_t *frame, 
 static bool filter_takes(const struct flow_rule *rule, const uint8_t *frame, size_t n)
 {
 	static struct sock_filter code[AF_PACKET_FILTER_MAX];
-	const struct af_packet_claim claim = {flow_table_condition(rule, true), .is_own = true};
+	const struct af_packet_claim claim = {flow_table_condition(rule, true), .takes = AF_PACKET_WHOLE_FRAME};
 	uint8_t bytes[FRAME_BYTES_MAX];
 	size_t gone = has_outer_tag(frame, n) ? 4 : 0;
 
-	if (n < 14 || af_packet_filter_build(&claim, 1, true, code) < 0)
+	if (n < 14 || af_packet_filter_build(&claim, 1, true, 0, code) < 0)
 		return false;
 	memcpy(bytes, frame, MAC_BYTES);
 	memcpy(bytes + MAC_BYTES, frame + MAC_BYTES + gone, n - MAC_BYTES - gone);

@@ -205,20 +205,43 @@ def test_what_this_host_sends_comes_to_no_queue(daemon, net, wire):
     expect_sum(one, 2, 10)
 
 
-PACKET_ONLY = (({"queues": 2, "hash": "toeplitz"}, 'set hash = "symmetric"'),
-               ({"queues": 2, "hash_fields": "addresses"}, 'set hash_fields = "ports"'),
-               ({"queues": 2, "flows": [conftest.flow(7502, "239.7.7.7", queue=1), conftest.flow(7503, "239.7.7.7")]},
+# Without the rights to load a program, the kernel's own hash shares packets out.
+WITHOUT_BPF = ("setpriv", "--bounding-set=-bpf", "--inh-caps=-all")
+PACKET_ONLY = (((), {"queues": 2, "hash": "toeplitz"}, 'set hash = "symmetric"'),
+               (WITHOUT_BPF, {"queues": 2, "hash_fields": "addresses"}, 'set hash_fields = "ports"'),
+               (WITHOUT_BPF, {"queues": 2, "flows": [conftest.flow(7502, "239.7.7.7", queue=1),
+                                                     conftest.flow(7503, "239.7.7.7")]},
                 "queue in all flows of a stream or in none"),
-               ({"queues": 2, "flows": [conftest.flow(7503, "239.7.7.7"), conftest.flow(7502, "239.7.7.7", queue=1)]},
+               (WITHOUT_BPF, {"queues": 2, "flows": [conftest.flow(7503, "239.7.7.7"),
+                                                     conftest.flow(7502, "239.7.7.7", queue=1)]},
                 "queue in all flows of a stream or in none"))
 
 
 @pytest.mark.skipif(BACKEND != "packet", reason="a card can do these")
-@pytest.mark.parametrize("keys, said", PACKET_ONLY)
-def test_what_the_kernel_cannot_do_is_refused(start_daemon, wire, keys, said):
-    one = start_daemon([conftest.stream(wire, **keys)])
+@pytest.mark.parametrize("prefix, keys, said", PACKET_ONLY)
+def test_what_the_kernel_cannot_do_is_refused(start_daemon, wire, prefix, keys, said):
+    one = start_daemon([conftest.stream(wire, **keys)], prefix=prefix)
     assert one.process.wait(30) == conftest.os.EX_CONFIG, one.text()
     assert said in one.text(), one.text()
+
+
+def test_flows_with_a_queue_and_flows_that_are_shared_out_are_of_one_stream(daemon, wire):
+    one = daemon([conftest.stream(wire, queues=4, flows=[conftest.flow(7502, wire.address, queue=3),
+                                                         conftest.flow(7503, wire.address)])])
+    wire.send(*[wire.frame(bytes(64), 7502, source_port=20000 + i) for i in range(40)])
+    expect_sum(one, 4, 40)
+    assert published(one) == [0, 0, 0, 40]
+    wire.send(*[wire.frame(bytes(64), 7503, source_port=20000 + i) for i in range(64)])
+    expect_sum(one, 4, 104)
+    assert min(published(one)) > 0, published(one)
+
+
+@pytest.mark.skipif(BACKEND == "verbs", reason="softhca hashes all fields")
+def test_a_hash_without_ports_keeps_a_pair_of_addresses_together(daemon, wire):
+    one = daemon([conftest.stream(wire, queues=4, hash_fields="addresses")])
+    wire.send(*[wire.frame(bytes(64), 7502, source_port=20000 + i) for i in range(40)])
+    expect_sum(one, 4, 40)
+    assert sorted(published(one)) == [0, 0, 0, 40]
 
 
 def test_what_a_device_or_a_stream_has_not_is_refused(start_daemon, wire):

@@ -57,7 +57,7 @@ static bool takes(int queue, uint8_t x, bool to_interface)
 	for (int i = 0; i < n; i++) {
 		if (!flow_condition_holds(&claims[i].condition, &headers))
 			continue;
-		taken = claims[i].is_own;
+		taken = claims[i].takes;
 		break;
 	}
 	free(claims);
@@ -137,9 +137,9 @@ Test(af_packet_claims, what_the_kernel_takes_for_itself_is_a_claim_once)
 	add(0, CONFIG_MATCH_DEFAULT, 0, 0, false);
 	add(0, CONFIG_MATCH_RULE, 32, 0, false);
 	cr_expect_eq(af_packet_claims_new(&queues[0], &claims), 5);
-	cr_expect(claims[0].is_own);
-	cr_expect_not(claims[1].is_own || claims[2].is_own);
-	cr_expect(claims[3].is_own && claims[4].is_own);
+	cr_expect(claims[0].takes);
+	cr_expect_not(claims[1].takes || claims[2].takes);
+	cr_expect(claims[3].takes && claims[4].takes);
 	free(claims);
 }
 

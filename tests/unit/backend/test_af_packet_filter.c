@@ -31,7 +31,7 @@ static struct af_packet_claim claim_of(sa_family_t family, uint16_t port)
 		memcpy(rule.value.destination, (uint8_t[16]){0xfd, [15] = 1}, 16);
 		memset(rule.mask.destination, 0xff, 16);
 	}
-	return (struct af_packet_claim){flow_table_condition(&rule, true), .is_own = true};
+	return (struct af_packet_claim){flow_table_condition(&rule, true), .takes = AF_PACKET_WHOLE_FRAME};
 }
 
 /* A frame of UDP from 10.0.0.9:4000 to 10.0.0.1:port, with n_options words of IP options. Returns its length. */
@@ -73,7 +73,7 @@ static bool takes(const struct af_packet_claim *rules, uint32_t n, const uint8_t
 {
 	static struct sock_filter code[AF_PACKET_FILTER_MAX];
 	struct sock_fprog program = {.filter = code};
-	int pair[2], r = af_packet_filter_build(rules, n, true, code);
+	int pair[2], r = af_packet_filter_build(rules, n, true, 0, code);
 	char buffer[128];
 	bool taken;
 
@@ -199,7 +199,7 @@ Test(af_packet_filter, a_rule_of_another_queue_may_leave_a_common_field_open)
 	uint8_t frame[128];
 	size_t bytes;
 
-	rules[0].is_own = false; /* all of UDP from 10.0.0.8, ahead of the queue's own rule */
+	rules[0].takes = 0; /* all of UDP from 10.0.0.8, ahead of the queue's own rule */
 	memset(&rules[0].condition.mask.key.destination, 0, 16);
 	memset(&rules[0].condition.value.key.destination, 0, 16);
 	rules[0].condition.value.key.destination_port_be = rules[0].condition.mask.key.destination_port_be = 0;
@@ -238,7 +238,7 @@ Test(af_packet_filter, a_frame_that_is_too_short_for_ports_may_be_of_a_rule_with
 Test(af_packet_filter, a_frame_that_is_too_short_for_an_ip_header_may_be_of_a_rule_without_one)
 {
 	for (int ipv6 = 0; ipv6 < 2; ipv6++) {
-		struct af_packet_claim rules[] = {claim_of(ipv6 ? AF_INET6 : AF_INET, 7502), {.is_own = true}};
+		struct af_packet_claim rules[] = {claim_of(ipv6 ? AF_INET6 : AF_INET, 7502), {.takes = AF_PACKET_WHOLE_FRAME}};
 		uint8_t frame[128];
 		size_t bytes = ipv6 ? ipv6_frame(frame, 7502) : ipv4_frame(frame, 7502, 0);
 
@@ -291,14 +291,14 @@ Test(af_packet_filter, the_version_in_the_ip_header_counts_too)
 Test(af_packet_filter, rules_that_differ_in_more_fields_than_there_are_words_are_refused)
 {
 	static struct sock_filter code[AF_PACKET_FILTER_MAX];
-	struct af_packet_claim rules[2] = {{.is_own = true}, {.is_own = true}};
+	struct af_packet_claim rules[2] = {{.takes = AF_PACKET_WHOLE_FRAME}, {.takes = AF_PACKET_WHOLE_FRAME}};
 
 	memset(&rules[0].condition.mask, 0xff, sizeof(rules[0].condition.mask));
 	memset(&rules[1].condition.mask, 0xff, sizeof(rules[1].condition.mask));
 	memset(&rules[1].condition.value, 0x01, sizeof(rules[1].condition.value));
-	cr_expect_eq(af_packet_filter_build(rules, 2, true, code), -E2BIG);
+	cr_expect_eq(af_packet_filter_build(rules, 2, true, 0, code), -E2BIG);
 	memset(&rules[1].condition.value, 0, sizeof(rules[1].condition.value));
-	cr_expect_gt(af_packet_filter_build(rules, 2, true, code), 0, "they differ in none");
+	cr_expect_gt(af_packet_filter_build(rules, 2, true, 0, code), 0, "they differ in none");
 }
 
 Test(af_packet_filter, as_many_rules_as_a_stream_may_have_or_an_error)
@@ -317,5 +317,5 @@ Test(af_packet_filter, as_many_rules_as_a_stream_may_have_or_an_error)
 			rules[i].condition.value.key.source[byte] = rules[i].condition.value.key.destination[byte] =
 				(uint8_t)i;
 	}
-	cr_expect_eq(af_packet_filter_build(rules, N_RULES_MAX, true, code), -E2BIG);
+	cr_expect_eq(af_packet_filter_build(rules, N_RULES_MAX, true, 0, code), -E2BIG);
 }

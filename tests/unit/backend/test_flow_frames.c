@@ -151,9 +151,9 @@ static int n_received(int fd)
 static void set_filter(const struct flow_rule *rule)
 {
 	static struct sock_filter code[AF_PACKET_FILTER_MAX];
-	const struct af_packet_claim claim = {flow_table_condition(rule, true), .is_own = true};
+	const struct af_packet_claim claim = {flow_table_condition(rule, true), .takes = AF_PACKET_WHOLE_FRAME};
 	struct sock_fprog filter = {.filter = code,
-	                            .len = (unsigned short)af_packet_filter_build(&claim, 1, true, code)};
+	                            .len = (unsigned short)af_packet_filter_build(&claim, 1, true, 0, code)};
 
 	cr_assert(eq(int, setsockopt(filtered, SOL_SOCKET, SO_ATTACH_FILTER, &filter, sizeof(filter)), 0), "%s",
 	          strerror(errno));
