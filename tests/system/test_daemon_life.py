@@ -62,11 +62,11 @@ def test_readiness_link_and_the_end_are_notified(start_daemon, net, wire):
     assert daemon.notifications(5) == "STOPPING=1\nSTATUS=draining"
 
 
-CAP_NET_ADMIN, CAP_NET_RAW, CAP_IPC_LOCK, CAP_BPF = 1 << 12, 1 << 13, 1 << 14, 1 << 39
+CAP_NET_ADMIN, CAP_NET_RAW, CAP_IPC_LOCK, CAP_PERFMON, CAP_BPF = 1 << 12, 1 << 13, 1 << 14, 1 << 38, 1 << 39
 # What a daemon may have while it starts with the backend that is tested, and what it keeps (backend_privilege).
 AT_START, LATER = {"verbs": (CAP_NET_RAW | CAP_IPC_LOCK, CAP_NET_RAW),
-                   "packet": (CAP_NET_RAW | CAP_NET_ADMIN | CAP_BPF, CAP_NET_RAW),
-                   "xdp": (CAP_NET_RAW | CAP_NET_ADMIN | CAP_BPF | CAP_IPC_LOCK, CAP_NET_RAW)}[conftest.BACKEND]
+                   "packet": (CAP_NET_RAW | CAP_NET_ADMIN | CAP_PERFMON | CAP_BPF, CAP_NET_RAW),
+                   "xdp": (CAP_NET_RAW | CAP_NET_ADMIN | CAP_PERFMON | CAP_BPF | CAP_IPC_LOCK, CAP_NET_RAW)}[conftest.BACKEND]
 
 
 def test_root_becomes_another_user_for_good(start_daemon, net, wire, consumer, tmp):

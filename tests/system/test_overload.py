@@ -9,7 +9,7 @@ import stopped_thread
 
 
 TIGHT = {"payload_size": 1024, "receive_queue_slots": 64, "slots_per_block": 64, "history_blocks": 8}
-# The packet backend has 64 MiB of the kernel's memory beside the slots.
+# The packet backend has 16 MiB of the kernel's memory beside the slots.
 HOLD_SECONDS = {"verbs": 0.05, "packet": 0.8, "xdp": 0.8}[conftest.BACKEND]
 CAUSES = ("no_frame", "ring_full", "no_socket", "unbound", "incomplete", "refused")
 
