@@ -12,7 +12,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/epoll.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
@@ -95,10 +94,6 @@ int __wrap_ioctl(int fd, unsigned long request, void *argument);
 int __wrap_uname(struct utsname *system);
 void *__real_mmap(void *address, size_t bytes, int protection, int flags, int fd, off_t offset);
 void *__wrap_mmap(void *address, size_t bytes, int protection, int flags, int fd, off_t offset);
-int __real_epoll_create1(int flags);
-int __wrap_epoll_create1(int flags);
-int __real_epoll_ctl(int fd, int what, int other, struct epoll_event *event);
-int __wrap_epoll_ctl(int fd, int what, int other, struct epoll_event *event);
 void *__real_calloc(size_t n, size_t bytes);
 void *__wrap_calloc(size_t n, size_t bytes);
 void *__real_malloc(size_t bytes);
@@ -123,7 +118,8 @@ static void note_option(int fd, int level, int name, const void *value, socklen_
 
 	if (level == SOL_PACKET && name == PACKET_RX_RING) {
 		memcpy(&call->ring, value, sizeof(call->ring));
-	} else if (level == SOL_SOCKET && name == SO_ATTACH_FILTER) {
+	} else if ((level == SOL_SOCKET && name == SO_ATTACH_FILTER) ||
+	           (level == SOL_PACKET && name == PACKET_FANOUT_DATA && bytes == sizeof(struct sock_fprog))) {
 		const struct sock_fprog *program = value;
 
 		cr_assert_leq(program->len, BPF_MAXINSNS, "the kernel takes no longer ones");
@@ -151,8 +147,10 @@ int __wrap_setsockopt(int fd, int level, int name, const void *value, socklen_t 
 
 int __wrap_getsockopt(int fd, int level, int name, void *value, socklen_t *bytes)
 {
-	if (level != SOL_PACKET)
+	if (level != SOL_PACKET) {
+		note(fd, level, name);
 		return __real_getsockopt(fd, level, name, value, bytes);
+	}
 	if (name == PACKET_FANOUT) {
 		if (fails(ENOMEM))
 			return -1;
@@ -161,6 +159,7 @@ int __wrap_getsockopt(int fd, int level, int name, void *value, socklen_t *bytes
 		return 0;
 	}
 	cr_assert_eq(name, PACKET_STATISTICS);
+	kernel.statistics_read_of = fd;
 	if (kernel.statistics_error) {
 		errno = kernel.statistics_error;
 		return -1;
@@ -229,16 +228,6 @@ void *__wrap_mmap(void *address, size_t bytes, int protection, int flags, int fd
 	return __real_mmap(NULL, bytes, protection, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 }
 
-int __wrap_epoll_create1(int flags)
-{
-	return fails(EMFILE) ? -1 : __real_epoll_create1(flags);
-}
-
-int __wrap_epoll_ctl(int fd, int what, int other, struct epoll_event *event)
-{
-	return fails(ENOMEM) ? -1 : __real_epoll_ctl(fd, what, other, event);
-}
-
 void *__wrap_calloc(size_t n, size_t bytes)
 {
 	return fails(ENOMEM) ? NULL : __real_calloc(n, bytes);
@@ -249,45 +238,130 @@ void *__wrap_malloc(size_t bytes)
 	return fails(ENOMEM) ? NULL : __real_malloc(bytes);
 }
 
-/* ---- the program at the tcx ingress --------------------------------------------------------------------- */
+/* ---- the programs --------------------------------------------------------------------------------------- */
 
-int __wrap_tcx_drop_open(const char *interface, unsigned int ifindex, bool has_ethernet, struct tcx_drop **drop,
-                         struct failure *failure);
-int __wrap_tcx_drop_add(struct tcx_drop *drop, const struct flow_rule *rule, struct failure *failure);
-void __wrap_tcx_drop_remove(struct tcx_drop *drop, const struct flow_rule *rule);
-void __wrap_tcx_drop_close(struct tcx_drop *drop);
+int __wrap_packet_program_load(const char *interface, bool has_ethernet, struct packet_program **program,
+                               struct failure *failure);
+void __wrap_packet_program_free(struct packet_program *program);
+int __wrap_packet_program_fd(const struct packet_program *program);
+int __wrap_packet_program_filter_fd(const struct packet_program *program, uint32_t place);
+int __wrap_packet_program_attach_drop(struct packet_program *program, unsigned int ifindex, struct failure *failure);
+int __wrap_packet_program_set_group(struct packet_program *program, const uint32_t *places, uint32_t n, bool ports);
+int __wrap_packet_program_add_flow(struct packet_program *program, const struct flow_rule *rule,
+                                   const struct packet_flow_target *target, struct failure *failure);
+int __wrap_packet_program_move_flow(struct packet_program *program, const struct flow_rule *rule,
+                                    const struct packet_flow_target *target);
+void __wrap_packet_program_remove_flow(struct packet_program *program, const struct flow_rule *rule);
 
-int __wrap_tcx_drop_open(const char *interface, unsigned int ifindex, bool has_ethernet, struct tcx_drop **drop,
-                         struct failure *failure)
+static void expect_program(const struct packet_program *program)
 {
-	(void)has_ethernet;
+	cr_assert_eq((const void *)program, (const void *)&kernel);
+	cr_assert_gt(kernel.n_loaded, 0);
+}
+
+int __wrap_packet_program_load(const char *interface, bool has_ethernet, struct packet_program **program,
+                               struct failure *failure)
+{
+	*program = NULL;
+	cr_assert_eq(has_ethernet, kernel.hardware_type == 1 || kernel.hardware_type == 772);
+	if (kernel.program_load_result < 0)
+		return failure_set(failure, 1, -kernel.program_load_result, "interface %s: no program today",
+		                   interface);
+	*program = (struct packet_program *)&kernel;
+	kernel.n_loaded++;
+	return 0;
+}
+
+void __wrap_packet_program_free(struct packet_program *program)
+{
+	if (program)
+		expect_program(program);
+	kernel.n_loaded -= program != NULL;
+}
+
+int __wrap_packet_program_fd(const struct packet_program *program)
+{
+	expect_program(program);
+	return KERNEL_PROGRAM_FD;
+}
+
+int __wrap_packet_program_filter_fd(const struct packet_program *program, uint32_t place)
+{
+	expect_program(program);
+	return KERNEL_FILTER_FD + (int)place;
+}
+
+int __wrap_packet_program_attach_drop(struct packet_program *program, unsigned int ifindex, struct failure *failure)
+{
+	expect_program(program);
 	cr_assert_eq(ifindex, 77);
-	if (kernel.tcx_open_result < 0)
-		return failure_set(failure, 1, -kernel.tcx_open_result, "interface %s: no tcx today", interface);
-	*drop = (struct tcx_drop *)&kernel;
+	return kernel.program_drop_result < 0
+	               ? failure_set(failure, 1, -kernel.program_drop_result, "no tcx today")
+	               : 0;
+}
+
+int __wrap_packet_program_set_group(struct packet_program *program, const uint32_t *places, uint32_t n, bool ports)
+{
+	expect_program(program);
+	if (kernel.program_group_result < 0)
+		return kernel.program_group_result;
+	memcpy(kernel.group_places, places, n * sizeof(*places));
+	kernel.n_group_places = n;
+	kernel.group_has_ports = ports;
 	return 0;
 }
 
-int __wrap_tcx_drop_add(struct tcx_drop *drop, const struct flow_rule *rule, struct failure *failure)
+static struct kernel_flow *find_flow(const struct flow_rule *rule)
 {
-	(void)rule;
-	cr_assert_eq((void *)drop, (void *)&kernel);
-	if (kernel.tcx_add_result < 0)
-		return failure_set(failure, 1, -kernel.tcx_add_result, "no place in tcx");
-	kernel.n_tcx_added++;
+	for (int i = 0; i < kernel.n_flows; i++) {
+		struct flow_rule same = kernel.flows[i].rule;
+
+		same.tag = rule->tag;
+		same.copy = rule->copy;
+		same.joins = rule->joins;
+		if (memcmp(&same, rule, sizeof(same)) == 0)
+			return &kernel.flows[i];
+	}
+	return NULL;
+}
+
+const struct kernel_flow *kernel_find_flow(const struct flow_rule *rule)
+{
+	return find_flow(rule);
+}
+
+int __wrap_packet_program_add_flow(struct packet_program *program, const struct flow_rule *rule,
+                                   const struct packet_flow_target *target, struct failure *failure)
+{
+	int error = find_flow(rule) ? EEXIST : -kernel.program_add_result;
+
+	expect_program(program);
+	cr_assert_lt(kernel.n_flows, KERNEL_FLOWS_MAX);
+	if (error)
+		return failure_set(failure, 1, error, "no room in the table");
+	kernel.flows[kernel.n_flows++] = (struct kernel_flow){.rule = *rule, .target = *target};
 	return 0;
 }
 
-void __wrap_tcx_drop_remove(struct tcx_drop *drop, const struct flow_rule *rule)
+int __wrap_packet_program_move_flow(struct packet_program *program, const struct flow_rule *rule,
+                                    const struct packet_flow_target *target)
 {
-	cr_assert_eq((void *)drop, (void *)&kernel);
-	kernel.n_tcx_removed++;
-	kernel.last_removed = rule;
+	struct kernel_flow *flow = find_flow(rule);
+
+	expect_program(program);
+	cr_assert_not_null(flow);
+	flow->target = *target;
+	flow->n_moves++;
+	return 0;
 }
 
-void __wrap_tcx_drop_close(struct tcx_drop *drop)
+void __wrap_packet_program_remove_flow(struct packet_program *program, const struct flow_rule *rule)
 {
-	kernel.n_tcx_closed += drop != NULL;
+	struct kernel_flow *flow = find_flow(rule);
+
+	expect_program(program);
+	cr_assert_not_null(flow);
+	*flow = kernel.flows[--kernel.n_flows];
 }
 
 __attribute__((format(printf, 3, 4))) void __wrap_log_message(int priority, const struct log_about *about,
@@ -315,7 +389,29 @@ void make_packet_backend(struct af_packet *backend)
 	                              .index = 77,
 	                              .mac = {2, 0, 0, 0, 0, 1},
 	                              .has_ethernet = true,
-	                              .time.clock_fd = -1};
+	                              .time.clock_fd = -1,
+	                              .changing = PTHREAD_MUTEX_INITIALIZER};
+}
+
+void open_packet_places(struct af_packet *backend)
+{
+	cr_assert_eq(__wrap_packet_program_load("test0", backend->has_ethernet, &backend->program, NULL), 0);
+	cr_assert_eq(af_packet_places_open(backend), 0);
+	backend->drops = true;
+}
+
+void close_packet_places(struct af_packet *backend)
+{
+	af_packet_places_close(backend);
+	__wrap_packet_program_free(backend->program);
+	backend->program = NULL;
+}
+
+void end_test_of(struct af_packet *backend)
+{
+	kernel_fail_after(-1);
+	kernel.fail_setsockopt_of = 0;
+	backend->changing = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
 }
 
 struct backend_queue_options packet_queue_options(void)

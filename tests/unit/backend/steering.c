@@ -57,17 +57,22 @@ void use_all_capabilities(void)
 	cap_free(set);
 }
 
-static void steering_join(struct steering *steering)
+void steering_join(const int fds[2], int type)
 {
-	int fanout = FANOUT_OF_TYPE(PACKET_FANOUT_EBPF | PACKET_FANOUT_FLAG_UNIQUEID);
-	int program = packet_program_fd(steering->program), filter = packet_program_filter_fd(steering->program, 1);
+	int fanout = FANOUT_OF_TYPE(type | PACKET_FANOUT_FLAG_UNIQUEID);
 	socklen_t bytes = sizeof(fanout);
 
-	cr_assert(eq(int, setsockopt(steering->fds[0], SOL_PACKET, PACKET_FANOUT, &fanout, sizeof(fanout)), 0));
-	cr_assert(eq(int, setsockopt(steering->fds[0], SOL_PACKET, PACKET_FANOUT_DATA, &program, sizeof(program)), 0),
-	          "%s", strerror(errno));
-	cr_assert(eq(int, getsockopt(steering->fds[0], SOL_PACKET, PACKET_FANOUT, &fanout, &bytes), 0));
-	cr_assert(eq(int, setsockopt(steering->fds[1], SOL_PACKET, PACKET_FANOUT, &fanout, sizeof(fanout)), 0));
+	cr_assert(eq(int, setsockopt(fds[0], SOL_PACKET, PACKET_FANOUT, &fanout, sizeof(fanout)), 0));
+	cr_assert(eq(int, getsockopt(fds[0], SOL_PACKET, PACKET_FANOUT, &fanout, &bytes), 0));
+	cr_assert(eq(int, setsockopt(fds[1], SOL_PACKET, PACKET_FANOUT, &fanout, sizeof(fanout)), 0));
+}
+
+static void steering_set_programs(const struct steering *steering)
+{
+	int steer = packet_program_fd(steering->program), filter = packet_program_filter_fd(steering->program, 1);
+
+	cr_assert(eq(int, setsockopt(steering->fds[0], SOL_PACKET, PACKET_FANOUT_DATA, &steer, sizeof(steer)), 0), "%s",
+	          strerror(errno));
 	cr_assert(eq(int, setsockopt(steering->fds[1], SOL_SOCKET, SO_ATTACH_BPF, &filter, sizeof(filter)), 0));
 }
 
@@ -83,7 +88,8 @@ void steering_open(struct steering *steering, const char *interface, bool with_p
 	cr_assert(eq(int, r, 0), "%s", failure.text);
 	for (int i = 0; i < 2; i++)
 		steering->fds[i] = steering_open_socket(interface, ETH_P_ALL);
-	steering_join(steering);
+	steering_join(steering->fds, PACKET_FANOUT_EBPF);
+	steering_set_programs(steering);
 }
 
 void steering_add(const struct steering *steering, const struct flow_rule *rule)

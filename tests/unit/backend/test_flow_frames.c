@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * The filters that find the packets of a flow take the same frames: the XDP program, run on each frame; the classic
- * filter of the packet backend and its programs, on a veth interface to which the frame is sent. The program that
+ * filters of the packet backend and its programs, on a veth interface to which the frame is sent. The program that
  * chooses among packet sockets is there four times: as the verifier admits it with CAP_PERFMON and without; and by the
  * key alone and, as a condition makes it, by all headers.
  */
@@ -40,6 +40,7 @@ static struct failure failure;
 static struct bpf_object *xdp;
 static struct flow_table table;
 static struct steering steerings[N_STEERINGS];
+static int classic[2]; /* sockets of a group without a program, by place */
 static bool drops; /* the program of steerings[0] */
 static int sender, tap, filtered, marker, kernel[N_KERNEL];
 
@@ -77,6 +78,13 @@ static struct flow_rule rule_of_a_condition(void)
 	return rule;
 }
 
+static void open_classic(void)
+{
+	for (int i = 0; i < 2; i++)
+		classic[i] = steering_open_socket("test0", ETH_P_ALL);
+	steering_join(classic, PACKET_FANOUT_CBPF);
+}
+
 static void open_steerings(void)
 {
 	const struct flow_rule condition = rule_of_a_condition();
@@ -107,6 +115,7 @@ static void set_up(void)
 	marker = steering_open_socket("test0", ETH_P_ALL);
 	for (size_t i = 0; i < N_KERNEL; i++)
 		kernel[i] = steering_open_socket("test0", kernel_types[i]);
+	open_classic();
 	open_steerings();
 }
 
@@ -148,15 +157,14 @@ static int n_received(int fd)
 	return n;
 }
 
-static void set_filter(const struct flow_rule *rule)
+static void set_filter(int fd, int level, int option, const struct flow_rule *rule, uint32_t takes)
 {
 	static struct sock_filter code[AF_PACKET_FILTER_MAX];
-	const struct af_packet_claim claim = {flow_table_condition(rule, true), .takes = AF_PACKET_WHOLE_FRAME};
-	struct sock_fprog filter = {.filter = code,
-	                            .len = (unsigned short)af_packet_filter_build(&claim, 1, true, 0, code)};
+	const struct af_packet_claim claim = {flow_table_condition(rule, true), takes};
+	int n = af_packet_filter_build(&claim, 1, true, level == SOL_PACKET ? ETH_HLEN : 0, code);
+	struct sock_fprog filter = {.filter = code, .len = (unsigned short)n};
 
-	cr_assert(eq(int, setsockopt(filtered, SOL_SOCKET, SO_ATTACH_FILTER, &filter, sizeof(filter)), 0), "%s",
-	          strerror(errno));
+	cr_assert(eq(int, setsockopt(fd, level, option, &filter, sizeof(filter)), 0), "%s", strerror(errno));
 }
 
 /* The frame has been everywhere when the marker behind it arrives. */
@@ -190,7 +198,8 @@ static void use_rule(const struct flow_rule *rule)
 		for (int i = 0; i < N_STEERINGS; i++)
 			packet_program_remove_flow(steerings[i].program, &in_use);
 	}
-	set_filter(rule);
+	set_filter(filtered, SOL_SOCKET, SO_ATTACH_FILTER, rule, AF_PACKET_WHOLE_FRAME);
+	set_filter(classic[0], SOL_PACKET, PACKET_FANOUT_DATA, rule, 1);
 	cr_assert(eq(int, flow_table_add(&table, rule, &(struct flow_target){0}, &failure), 0), "%s", failure.text);
 	for (int i = 0; i < N_STEERINGS; i++)
 		steering_add(&steerings[i], rule);
@@ -222,11 +231,13 @@ static void expect(const char *name, const uint8_t *bytes, size_t n_bytes, bool 
 	if (n_bytes >= ETH_HLEN + 6)
 		cr_expect(eq(int, n_tap, 1), "tap: %s, %zu bytes", name, n_bytes);
 	cr_expect(n_received(filtered) == (n_tap && taken), "classic filter: %s, %zu bytes", name, n_bytes);
+	cr_expect(n_received(classic[1]) == (n_tap && taken), "filter of a group: %s, %zu bytes", name, n_bytes);
+	cr_expect(n_received(classic[0]) == (n_tap && !taken), "filter of a group: %s, %zu bytes", name, n_bytes);
 	for (int i = 0; i < N_STEERINGS; i++) {
-		cr_expect(n_received(steerings[i].fds[1]) == (n_tap && taken), "place 1 of program %d: %s, %zu bytes", i, name,
-		          n_bytes);
-		cr_expect(n_received(steerings[i].fds[0]) == (n_tap && !taken), "place 0 of program %d: %s, %zu bytes", i, name,
-		          n_bytes);
+		const int *places = steerings[i].fds;
+
+		cr_expect(n_received(places[1]) == (n_tap && taken), "program %d: %s, %zu bytes", i, name, n_bytes);
+		cr_expect(n_received(places[0]) == (n_tap && !taken), "program %d: %s, %zu bytes", i, name, n_bytes);
 	}
 	for (size_t i = 0; i < N_KERNEL; i++)
 		n_kernel += n_received(kernel[i]);

@@ -29,7 +29,7 @@ static void set_up(void)
 
 static void tear_down(void)
 {
-	kernel_fail_after(-1);
+	end_test_of(&backend);
 	while (backend.flows)
 		af_packet_remove_flow(&backend.flows->base);
 	while (backend.queues)
@@ -365,72 +365,4 @@ Test(packet_flow, a_reader_that_cannot_be_opened_is_no_failure)
 		cr_expect(lt(int, reader_of(must_add(0, packet_rule((uint8_t)(i + 1), 7502))), 0));
 		cr_expect(eq(uint, count_open_fds(), n_open));
 	}
-}
-
-/* ---- the drop at the tcx ingress ------------------------------------------------------------------------- */
-
-static void give_drop(void)
-{
-	backend.drop = (struct tcx_drop *)&kernel; /* as tcx_drop_open() of packet_kernel.c does */
-}
-
-Test(packet_flow, a_flow_is_dropped_behind_the_socket_instead_of_a_reader)
-{
-	struct backend_flow *flow;
-	unsigned n_open = count_open_fds();
-
-	give_drop();
-	flow = must_add(0, packet_rule(1, 7502));
-	cr_expect(eq(int, kernel.n_tcx_added, 1));
-	cr_expect(lt(int, reader_of(flow), 0));
-	cr_expect(eq(uint, count_open_fds(), n_open));
-	cr_expect(eq(str, (char *)kernel.log, (char *)""));
-	must_add(1, packet_rule(2, 7502));
-	cr_expect(eq(int, kernel.n_tcx_added, 2), "each once");
-	af_packet_remove_flow(flow);
-	cr_expect(eq(int, kernel.n_tcx_removed, 1));
-}
-
-Test(packet_flow, a_program_that_reads_the_port_of_a_dropped_flow_is_told_of)
-{
-	give_drop();
-	kernel.bind_error = EACCES;
-	must_add(0, packet_rule(1, 80));
-	cr_expect(eq(str, (char *)kernel.log, (char *)""));
-	kernel.bind_error = EADDRINUSE;
-	must_add(0, packet_rule(1, 7502));
-	cr_expect(strstr(kernel.log, "another program reads the port") != NULL, "%s", kernel.log);
-	kernel.log[0] = 0;
-	must_add(0, (struct flow_rule){.match = CONFIG_MATCH_ALL, .priority = 1});
-	cr_expect(eq(str, (char *)kernel.log, (char *)""), "it has no port");
-}
-
-Test(packet_flow, a_copy_is_never_dropped)
-{
-	give_drop();
-	must_add(0, copy_rule(7502));
-	must_add(0, (struct flow_rule){.match = CONFIG_MATCH_DEFAULT});
-	cr_expect(eq(int, kernel.n_tcx_added, 0));
-	af_packet_remove_flow(&backend.flows->base);
-	cr_expect(eq(int, kernel.n_tcx_removed, 0));
-}
-
-Test(packet_flow, without_a_place_in_the_drop_a_flow_gets_a_reader_and_the_drop_later)
-{
-	struct backend_flow *one, *other;
-
-	give_drop();
-	kernel.tcx_add_result = -E2BIG;
-	one = must_add(0, packet_rule(1, 7502));
-	cr_expect(ge(int, reader_of(one), 0));
-	cr_expect(strstr(kernel.log, "no place in tcx: the kernel handles its packets, too") != NULL, "%s", kernel.log);
-	kernel.tcx_add_result = -EEXIST; /* the flow of a stream that is about to end */
-	kernel.log[0] = 0;
-	other = must_add(1, packet_rule(2, 7502));
-	cr_expect(eq(str, (char *)kernel.log, (char *)""));
-	kernel.tcx_add_result = 0;
-	must_add(0, packet_rule(3, 7502));
-	cr_expect(eq(int, kernel.n_tcx_added, 3), "the earlier ones, too");
-	cr_expect(lt(int, reader_of(one), 0), "it needs no reader now");
-	cr_expect(lt(int, reader_of(other), 0));
 }

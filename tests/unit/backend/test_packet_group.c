@@ -1,26 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Queues among which the kernel shares packets out, and how an interface is opened. */
+/* Queues among which packets are shared out: by the kernel, or by the program. */
 #include "tests/unit/backend/packet_kernel.h"
 
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
 #include <errno.h>
-#include <linux/if_arp.h>
 #include <linux/if_packet.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <sys/socket.h>
 
-#define N 3
+#define N         3
+#define ADDRESSES (BACKEND_HASH_SOURCE | BACKEND_HASH_DESTINATION)
 
 static struct af_packet backend;
 static struct backend_queue *queues[N], *alone, *group;
 static struct failure failure;
 
+static const struct backend_group_options of_group = {
+	.queues = queues, .n_queues = N, .fields = ADDRESSES | BACKEND_HASH_PORTS};
+
 static void set_up(void)
 {
 	const struct backend_queue_options options = packet_queue_options();
-	const struct backend_group_options of_group = {.queues = queues, .n_queues = N};
 
 	set_up_kernel();
 	make_packet_backend(&backend);
@@ -34,7 +35,7 @@ static void set_up(void)
 
 static void tear_down(void)
 {
-	kernel_fail_after(-1);
+	end_test_of(&backend);
 	while (backend.flows)
 		af_packet_remove_flow(&backend.flows->base);
 	if (group)
@@ -200,7 +201,6 @@ Test(packet_group, the_queues_count_and_the_group_does_not)
 
 Test(packet_group, without_memory_there_is_no_group)
 {
-	const struct backend_group_options of_group = {.queues = queues, .n_queues = N};
 	struct backend_queue *other = NULL;
 
 	kernel_fail_after(0);
@@ -208,130 +208,104 @@ Test(packet_group, without_memory_there_is_no_group)
 	cr_expect(eq(ptr, (void *)other, NULL));
 }
 
-/* ---- opening ---------------------------------------------------------------------------------------- */
-
-static const struct backend_open_options open_options = {.interface = "test0"};
-
-TestSuite(packet_open, .init = set_up_kernel);
-
-static struct af_packet *must_open(struct backend_capabilities *capabilities)
+Test(packet_group, without_a_program_the_hash_takes_the_ports)
 {
-	struct backend *opened = NULL;
+	struct backend_group_options addresses_alone = of_group;
+	struct backend_queue *other = NULL;
 
-	cr_assert(eq(int, af_packet_ops.open(&open_options, &opened, &failure), 0), "%s", failure.text);
-	af_packet_ops.capabilities(opened, capabilities);
-	return (struct af_packet *)opened;
+	addresses_alone.fields = ADDRESSES;
+	group->ops->destroy_queue(group);
+	group = NULL;
+	cr_expect(eq(int, af_packet_create_group(&backend.base, &addresses_alone, &other, &failure), -ENOTSUP));
+	cr_expect(strstr(failure.text, "hash_fields without the ports") != NULL, "%s", failure.text);
+	cr_expect(eq(int, failure.exit_code, EX_CONFIG));
+	cr_expect(eq(ptr, (void *)other, NULL));
+	for (int i = 0; i < N; i++)
+		cr_expect(eq(ptr, (void *)af_packet_receive(queues[i])->group, NULL));
 }
 
-Test(packet_open, an_interface_carries_ethernet_frames_or_bare_ip_packets)
+/* ---- with a program ---------------------------------------------------------------------------------- */
+
+static struct backend_queue *placed[N], *group_of_placed;
+
+static void set_up_placed(void)
 {
-	static const struct {
-		unsigned type;
-		int result; /* 1: with Ethernet headers */
-	} types[] = {
-		{ARPHRD_ETHER, 1},
-		{ARPHRD_LOOPBACK, 1},
-		{ARPHRD_NONE, 0},
-		{ARPHRD_RAWIP, 0},
-		{ARPHRD_PPP, 0},
-		{ARPHRD_TUNNEL, 0},
-		{ARPHRD_TUNNEL6, 0},
-		{ARPHRD_SIT, 0},
-		{ARPHRD_IPGRE, 0},
-		{ARPHRD_IP6GRE, 0},
-		{ARPHRD_INFINIBAND, -EPROTONOSUPPORT},
-		{ARPHRD_CAN, -EPROTONOSUPPORT},
-		{ARPHRD_IEEE80211_RADIOTAP, -EPROTONOSUPPORT},
-	};
+	const struct backend_queue_options options = packet_queue_options();
 
-	for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); i++) {
-		struct backend_capabilities capabilities;
-		struct backend *opened = NULL;
-		unsigned n_open = count_open_fds();
-		int r;
-
-		kernel.hardware_type = types[i].type;
-		r = af_packet_ops.open(&open_options, &opened, &failure);
-		cr_expect(eq(int, r, types[i].result < 0 ? types[i].result : 0), "type %u", types[i].type);
-		cr_expect(eq(uint, count_open_fds(), n_open), "type %u", types[i].type);
-		if (r < 0) {
-			cr_expect(strstr(failure.text, "neither Ethernet frames nor bare IP") != NULL, "%s",
-			          failure.text);
-			continue;
-		}
-		af_packet_ops.capabilities(opened, &capabilities);
-		cr_expect(eq(int, capabilities.no_vlans, !types[i].result));
-		cr_expect(eq(int, capabilities.send_checksums, types[i].result));
-		cr_expect(eq(str, capabilities.device, (char *)"test0"));
-		cr_expect(eq(int, ((struct af_packet *)opened)->index, 77));
-		cr_expect(eq(u8, ((struct af_packet *)opened)->mac[5], 12));
-		af_packet_ops.close(opened);
-	}
+	set_up_kernel();
+	make_packet_backend(&backend);
+	open_packet_places(&backend);
+	for (int i = 0; i < N; i++)
+		cr_assert(eq(int, af_packet_create_queue(&backend.base, &options, &placed[i], &failure), 0));
+	failure = (struct failure){0};
 }
 
-Test(packet_open, an_interface_that_cannot_be_asked_is_not_opened)
+static void tear_down_placed(void)
 {
-	static const unsigned long requests[] = {SIOCGIFHWADDR, SIOCGIFINDEX};
-
-	for (int i = 0; i < 2; i++) {
-		struct backend *opened = NULL;
-		unsigned n_open = count_open_fds();
-
-		kernel.fail_ioctl = requests[i];
-		kernel.ioctl_error = ENODEV;
-		cr_expect(eq(int, af_packet_ops.open(&open_options, &opened, &failure), -ENODEV));
-		cr_expect(eq(int, failure.exit_code, EX_UNAVAILABLE));
-		cr_expect(eq(ptr, (void *)opened, NULL));
-		cr_expect(eq(uint, count_open_fds(), n_open));
-	}
-	kernel.fail_ioctl = 0;
-	for (int i = 0; i < 2; i++) {
-		struct backend *opened = NULL;
-
-		kernel_fail_after(i);
-		cr_expect(eq(int, af_packet_ops.open(&open_options, &opened, &failure), i ? -EMFILE : -ENOMEM));
-	}
+	if (group_of_placed)
+		group_of_placed->ops->destroy_queue(group_of_placed);
+	tear_down();
+	close_packet_places(&backend);
 }
 
-Test(packet_open, whether_the_kernel_handles_the_packets_too_is_said_with_the_reason)
+TestSuite(packet_group_of_program, .init = set_up_placed, .fini = tear_down_placed);
+
+static int create_of_placed(uint32_t fields)
 {
-	static const struct {
-		int result;
-		const char *words;
-	} drops[] = {{0, "(tcx drop)"},
-	             {-EPERM, "takes CAP_BPF and CAP_NET_ADMIN"},
-	             {-EOPNOTSUPP, "takes Linux 6.6 or later"},
-	             {-ENOMEM, "no tcx today"}};
+	const struct backend_group_options options = {.queues = placed, .n_queues = N, .fields = fields};
 
-	for (size_t i = 0; i < sizeof(drops) / sizeof(drops[0]); i++) {
-		struct backend_capabilities capabilities;
-		struct af_packet *opened;
-
-		kernel.tcx_open_result = drops[i].result;
-		kernel.n_tcx_closed = 0;
-		opened = must_open(&capabilities);
-		cr_expect(strstr(capabilities.how, drops[i].words) != NULL, "%s", capabilities.how);
-		cr_expect(eq(int, opened->drop != NULL, i == 0));
-		af_packet_ops.close(&opened->base);
-		cr_expect(eq(int, kernel.n_tcx_closed, i == 0));
-	}
+	return af_packet_create_group(&backend.base, &options, &group_of_placed, &failure);
 }
 
-Test(packet_open, its_capabilities_and_its_port)
+Test(packet_group_of_program, it_gets_the_places_and_whether_the_hash_takes_the_ports)
 {
-	struct backend_port_statistics statistics;
-	struct backend_capabilities capabilities;
-	struct af_packet *opened = must_open(&capabilities);
+	for (int ports = 0; ports < 2; ports++) {
+		cr_assert(eq(int, create_of_placed(ADDRESSES | (ports ? BACKEND_HASH_PORTS : 0)), 0));
+		cr_assert(eq(u32, kernel.n_group_places, N));
+		for (uint32_t i = 0; i < N; i++)
+			cr_expect(eq(u32, kernel.group_places[i], af_packet_receive(placed[i])->place));
+		cr_expect(eq(int, kernel.group_has_ports, ports));
+		group_of_placed->ops->destroy_queue(group_of_placed);
+	}
+	group_of_placed = NULL;
+}
 
-	cr_expect(eq(ptr, (void *)opened->base.ops, (void *)&af_packet_ops));
-	cr_expect(eq(u32, capabilities.max_queue_slots, 65536));
-	cr_expect(eq(u32, capabilities.max_send_slots, 65536));
-	cr_expect(eq(u32, capabilities.max_group_queues, CONFIG_QUEUES_MAX));
-	cr_expect(capabilities.oversize_sink && capabilities.flow_tags && capabilities.counts_drops);
-	cr_expect(capabilities.in_blocks);
-	cr_expect(not(capabilities.toeplitz || capabilities.hashes_addresses));
-	cr_expect(ge(u64, capabilities.settle_ns, 11000000), "a clock tick of the kernel, and the time of a block");
-	cr_expect(eq(int, af_packet_ops.read_port(&opened->base, &statistics), 0));
-	cr_expect(statistics.port_active);
-	af_packet_ops.close(&opened->base);
+/* The kernel shares nothing out: the sockets are in the interface's group already. */
+Test(packet_group_of_program, flows_to_the_group_and_to_its_queues_are_the_programs)
+{
+	struct flow_rule shared = packet_rule(1, 7502), own = packet_rule(2, 7502);
+	struct backend_flow *flow;
+
+	cr_assert(eq(int, create_of_placed(ADDRESSES), 0));
+	kernel_forget_calls();
+	cr_assert(eq(int, af_packet_add_flow(group_of_placed, &shared, &flow, &failure), 0), "%s", failure.text);
+	cr_assert(eq(int, af_packet_add_flow(placed[1], &own, &flow, &failure), 0), "both kinds: %s", failure.text);
+	cr_expect(kernel_find_flow(&shared)->target.is_group);
+	cr_expect(eq(u32, kernel_find_flow(&shared)->target.place, af_packet_receive(placed[0])->place));
+	cr_expect(not(kernel_find_flow(&own)->target.is_group));
+	cr_expect(eq(u32, kernel_find_flow(&own)->target.place, af_packet_receive(placed[1])->place));
+	cr_expect(eq(int, kernel_count(-1, PACKET_FANOUT), 0));
+	for (int i = 0; i < N; i++)
+		cr_expect(eq(int, kernel_count(fd_of(placed[i]), SO_ATTACH_FILTER), 0));
+}
+
+Test(packet_group_of_program, one_that_it_refuses_is_none)
+{
+	kernel.program_group_result = -ENOMEM;
+	cr_expect(eq(int, create_of_placed(BACKEND_HASH_PORTS), -ENOMEM));
+	cr_expect(strstr(failure.text, "cannot share packets out") != NULL, "%s", failure.text);
+	for (int i = 0; i < N; i++)
+		cr_expect(eq(ptr, (void *)af_packet_receive(placed[i])->group, NULL));
+}
+
+Test(packet_group_of_program, queues_of_which_only_some_have_a_place_are_no_group)
+{
+	struct backend_queue_options options = packet_queue_options();
+
+	af_packet_receive_free(placed[2]);
+	options.copies = true;
+	cr_assert(eq(int, af_packet_create_queue(&backend.base, &options, &placed[2], &failure), 0));
+	cr_expect(eq(int, create_of_placed(BACKEND_HASH_PORTS), -E2BIG));
+	cr_expect(strstr(failure.text, "more than 126 queues") != NULL, "%s", failure.text);
+	cr_expect(eq(int, failure.exit_code, EX_CONFIG));
 }

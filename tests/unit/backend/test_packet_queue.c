@@ -5,14 +5,10 @@
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <linux/if_ether.h>
 #include <linux/net_tstamp.h>
-#include <poll.h>
 #include <string.h>
-#include <sys/epoll.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 static struct af_packet backend;
 static struct backend_queue_options options;
@@ -52,25 +48,27 @@ static void expect_names(const int *names, int n)
 
 Test(packet_queue, no_packet_passes_before_the_filter_and_none_that_this_host_sends)
 {
-	static const int names[] = {SO_ATTACH_FILTER, PACKET_VNET_HDR,        PACKET_VERSION,
-	                            PACKET_RX_RING,   PACKET_IGNORE_OUTGOING, KERNEL_BIND};
+	static const int names[] = {SO_ATTACH_FILTER, PACKET_VNET_HDR, SO_RCVBUFFORCE,         PACKET_COPY_THRESH,
+	                            PACKET_VERSION,   PACKET_RX_RING,  PACKET_IGNORE_OUTGOING, KERNEL_BIND};
+	static const int n = sizeof(names) / sizeof(names[0]);
 	const struct sockaddr_ll *address;
 
 	cr_assert(eq(int, create(), 0), "%s", failure.text);
-	expect_names(names, 6);
-	cr_expect(eq(int, kernel.calls[0].level, SOL_SOCKET));
-	for (int i = 1; i < 5; i++)
-		cr_expect(eq(int, kernel.calls[i].level, SOL_PACKET));
+	expect_names(names, n);
+	for (int i = 0; i < n - 1; i++)
+		cr_expect(eq(int, kernel.calls[i].level, i == 0 || i == 2 ? SOL_SOCKET : SOL_PACKET), "call %d", i);
 	cr_expect(eq(int, kernel.calls[0].filter_n, 1));
 	cr_expect(eq(u32, kernel.calls[0].filter_begin[0].k, 0), "without a flow it takes nothing");
 	cr_expect(eq(int, kernel.calls[1].value, 1));
-	cr_expect(eq(int, kernel.calls[2].value, TPACKET_V3));
-	cr_expect(eq(int, kernel.calls[4].value, 1));
-	address = (const struct sockaddr_ll *)&kernel.calls[5].address;
+	cr_expect(eq(int, kernel.calls[3].value, 1));
+	cr_expect(eq(int, kernel.calls[4].value, TPACKET_V2));
+	cr_expect(eq(int, kernel.calls[6].value, 1));
+	address = (const struct sockaddr_ll *)&kernel.calls[7].address;
 	cr_expect(eq(u16, address->sll_family, AF_PACKET));
 	cr_expect(eq(u16, address->sll_protocol, htons(ETH_P_ALL)));
 	cr_expect(eq(int, address->sll_ifindex, 77));
 	cr_expect(eq(ptr, (void *)backend.queues, (void *)queue));
+	cr_expect(eq(u32, af_packet_receive(queue)->place, 0));
 }
 
 Test(packet_queue, the_cards_time_is_asked_for_if_the_card_has_one_and_packets_get_a_time)
@@ -106,6 +104,7 @@ Test(packet_queue, before_linux_6_2_joined_datagrams_are_not_asked_for)
 		kernel_forget_calls();
 		cr_assert(eq(int, create(), 0));
 		cr_expect(eq(int, kernel_count(-1, PACKET_VNET_HDR), kernels[i].has_lengths), "%s", kernel.release);
+		cr_expect(eq(int, kernel_count(-1, PACKET_COPY_THRESH), kernels[i].has_lengths), "%s", kernel.release);
 		cr_expect(eq(int, af_packet_receive(queue)->has_lengths, kernels[i].has_lengths));
 	}
 	kernel.release = "6.12.0";
@@ -114,29 +113,54 @@ Test(packet_queue, before_linux_6_2_joined_datagrams_are_not_asked_for)
 	cr_expect(not(af_packet_receive(queue)->has_lengths));
 }
 
-Test(packet_queue, the_ring_has_room_for_all_slots_and_for_64_mb_of_packets)
+/* Joined packets that do not fit their slots: their memory is the kernel's network stack's, and counts there, too. */
+Test(packet_queue, the_socket_has_room_for_whole_packets_as_far_as_the_daemon_may_ask_for_it)
+{
+	cr_assert(eq(int, create(), 0));
+	cr_expect(eq(int, kernel_find(-1, SO_RCVBUFFORCE, 0)->value, 32 << 20));
+	cr_expect(eq(int, kernel_count(-1, SO_RCVBUF), 0));
+	kernel.fail_setsockopt_of = SO_RCVBUFFORCE;
+	kernel.setsockopt_error = EPERM;
+	kernel_forget_calls();
+	cr_assert(eq(int, create(), 0));
+	cr_assert(eq(int, kernel_count(-1, SO_RCVBUF), 1));
+	cr_expect(eq(int, kernel_find(-1, SO_RCVBUF, 0)->value, 32 << 20));
+}
+
+Test(packet_queue, the_ring_has_room_for_all_slots_and_for_16_mib_of_packets)
 {
 	static const struct {
-		uint32_t slots, frame_bytes, block_bytes, n_blocks;
+		uint32_t slots, frame_bytes, slot_bytes, block_bytes, n_blocks;
 	} rings[] = {
-		{64, 1042, 256 << 10, 256},    {64, 8124, 256 << 10, 256},    {64, 8125, 512 << 10, 128},
-		{64, 20000, 1 << 20, 64},      {64, 65535, 1 << 20, 64},      {65536, 2042, 256 << 10, 528},
-		{65536, 1980, 256 << 10, 512}, {65536, 1981, 256 << 10, 516}, {64, 100, 256 << 10, 256},
+		{64, 1042, 1136, 256 << 10, 65},
+		{64, 100, 352, 256 << 10, 65},
+		{64, 256, 352, 256 << 10, 65},
+		{64, 257, 352, 256 << 10, 65},
+		{64, 8108, 8192, 256 << 10, 64},
+		{64, 8109, 8208, 512 << 10, 33},
+		{64, 20000, 20096, 1 << 20, 17},
+		{64, 32748, 32832, 1 << 20, 17},
+		{64, 65535, 65632, 1 << 20, 17},
+		{65536, 2042, 2128, 256 << 10, 533},
+		{65536, 172, 352, 256 << 10, 89},
+		{14768, 1042, 1136, 256 << 10, 65},
+		{16000, 1042, 1136, 256 << 10, 70},
 	};
 
 	for (size_t i = 0; i < sizeof(rings) / sizeof(rings[0]); i++) {
-		const struct tpacket_req3 *request;
+		const struct tpacket_req *request;
 
 		options.slots = rings[i].slots;
 		options.slot_bytes = rings[i].frame_bytes - options.header_bytes;
 		kernel_forget_calls();
 		cr_assert(eq(int, create(), 0));
 		request = &kernel_find(-1, PACKET_RX_RING, 0)->ring;
+		cr_expect(eq(u32, request->tp_frame_size, rings[i].slot_bytes), "ring %zu", i);
 		cr_expect(eq(u32, request->tp_block_size, rings[i].block_bytes), "ring %zu", i);
-		cr_expect(eq(u32, request->tp_frame_size, rings[i].block_bytes));
 		cr_expect(eq(u32, request->tp_block_nr, rings[i].n_blocks), "ring %zu", i);
-		cr_expect(eq(u32, request->tp_frame_nr, rings[i].n_blocks));
-		cr_expect(eq(u32, request->tp_retire_blk_tov, 1));
+		cr_expect(eq(u32, request->tp_frame_nr,
+		             rings[i].n_blocks * (rings[i].block_bytes / rings[i].slot_bytes)));
+		cr_expect(ge(u32, request->tp_frame_nr, rings[i].slots));
 		cr_expect(eq(u64, af_packet_ring_bytes(rings[i].slots, rings[i].frame_bytes),
 		             (uint64_t)rings[i].block_bytes * rings[i].n_blocks));
 		/* All of it is mapped. */
@@ -162,7 +186,7 @@ Test(packet_queue, whichever_call_fails_is_reported_and_nothing_stays_open)
 		r = create();
 		has_failed = kernel_has_failed();
 		kernel_fail_after(-1);
-		if (r == 0) { /* without the lengths of joined datagrams, or the last round, in which no call failed */
+		if (r == 0) { /* without lengths of joined datagrams or less room for them, or the last round, in which no call failed */
 			af_packet_receive_free(queue);
 			continue;
 		}
@@ -173,7 +197,7 @@ Test(packet_queue, whichever_call_fails_is_reported_and_nothing_stays_open)
 		cr_expect(eq(ptr, (void *)backend.queues, NULL), "call %d", i);
 		cr_expect(eq(uint, count_open_fds(), before), "call %d", i);
 	}
-	/* queue, socket, slots, tags, claims (2), code, filter, time, version, ring, map, epoll (2), outgoing, bind */
+	/* queue, socket, slots, tags, claims (2), code, filter, time, whole, copies, version, ring, map, outgoing, bind */
 	cr_expect(eq(int, n_failed, 16));
 	cr_expect(eq(uint, count_open_fds(), before));
 }
@@ -287,95 +311,55 @@ Test(packet_queue, one_thread_at_a_time_reads_the_counts)
 
 /* ---- sleeping --------------------------------------------------------------------------------------- */
 
-static bool is_readable(int fd)
+static int post(uint32_t n)
 {
-	return poll(&(struct pollfd){.fd = fd, .events = POLLIN}, 1, 0) == 1;
-}
-
-/* The socket of the queue is readable: a block is there. */
-static void make_readable(void)
-{
-	int pair[2];
-
-	cr_assert(eq(int, socketpair(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0, pair), 0));
-	cr_assert(eq(int, (int)write(pair[1], "", 1), 1));
-	epoll_ctl(af_packet_receive(queue)->queue.wake_fd, EPOLL_CTL_DEL, af_packet_receive(queue)->queue.fd, NULL);
-	cr_assert(eq(int, dup3(pair[0], af_packet_receive(queue)->queue.fd, O_CLOEXEC),
-	             af_packet_receive(queue)->queue.fd));
-	cr_assert(eq(int,
-	             epoll_ctl(af_packet_receive(queue)->queue.wake_fd, EPOLL_CTL_ADD,
-	                       af_packet_receive(queue)->queue.fd, &(struct epoll_event){.events = EPOLLONESHOT}),
-	             0));
-}
-
-static int post_one(void)
-{
-	static uint8_t rows[2][1024];
-	const struct backend_run run = {0, 1, rows[0], rows[1]};
+	static uint8_t rows[2][4 * 1024];
+	const struct backend_run run = {0, n, rows[0], rows[1]};
 
 	return af_packet_post(queue, &run);
 }
 
-Test(packet_queue, the_descriptor_is_readable_once_for_each_arm)
+Test(packet_queue, its_descriptor_is_the_socket_while_a_slot_is_posted)
 {
-	int fd;
+	cr_assert(eq(int, create(), 0));
+	cr_expect(eq(int, af_packet_receive_fd(queue), -EAGAIN), "a frame would stay, and the socket readable");
+	cr_assert(eq(int, post(2), 2));
+	cr_expect(eq(int, af_packet_receive_fd(queue), af_packet_receive(queue)->queue.fd));
+	cr_expect(eq(int, af_packet_receive_arm(queue), 0));
+	cr_assert(eq(int, af_packet_receive_reset(queue), 0));
+	cr_expect(eq(int, af_packet_receive_fd(queue), -EAGAIN));
+	cr_expect(eq(int, af_packet_receive_arm(queue), 0));
+}
+
+Test(packet_queue, a_frame_that_fills_the_last_slot_takes_the_descriptor_away)
+{
+	struct backend_event event;
+	struct tpacket2_hdr *frame;
 
 	cr_assert(eq(int, create(), 0));
-	fd = af_packet_receive_fd(queue);
-	cr_assert(ge(int, fd, 0));
-	make_readable();
-	cr_assert(eq(int, post_one(), 1));
-	cr_expect(not(is_readable(fd)), "not armed");
-	cr_expect(eq(int, af_packet_receive_arm(queue), 0));
-	cr_expect(is_readable(fd));
+	cr_assert(eq(int, post(1), 1));
+	frame = (struct tpacket2_hdr *)af_packet_receive(queue)->ring.next;
+	*frame = (struct tpacket2_hdr){
+		.tp_status = TP_STATUS_USER, .tp_mac = 96, .tp_net = 96 + 14, .tp_len = 60, .tp_snaplen = 60};
+	cr_expect(ge(int, af_packet_receive_fd(queue), 0));
+	cr_assert(eq(int, af_packet_poll(queue, &event, 1), 1));
+	cr_expect(eq(int, af_packet_receive_fd(queue), -EAGAIN));
+}
+
+Test(packet_queue, an_error_of_the_socket_is_read_so_that_it_is_not_readable_for_ever)
+{
+	cr_assert(eq(int, create(), 0));
+	kernel_forget_calls();
 	af_packet_receive_clear(queue);
-	cr_expect(not(is_readable(fd)));
-	cr_expect(eq(int, post_one(), 1));
-	cr_expect(not(is_readable(fd)), "a post arms only if an arm is due");
-	cr_expect(eq(int, af_packet_receive_arm(queue), 0));
-	cr_expect(is_readable(fd));
-}
-
-/* The block stays there without a slot, and the worker would wake for ever. */
-Test(packet_queue, without_a_posted_slot_the_next_post_arms)
-{
-	int fd;
-
-	cr_assert(eq(int, create(), 0));
-	fd = af_packet_receive_fd(queue);
-	make_readable();
-	cr_expect(eq(int, af_packet_receive_arm(queue), 0));
-	cr_expect(not(is_readable(fd)));
-	cr_assert(eq(int, post_one(), 1));
-	cr_expect(is_readable(fd));
-	af_packet_receive_clear(queue);
-	cr_assert(eq(int, post_one(), 1));
-	cr_expect(not(is_readable(fd)), "once");
-}
-
-Test(packet_queue, a_post_without_room_does_not_arm)
-{
-	cr_assert(eq(int, create(), 0));
-	make_readable();
-	cr_expect(eq(int, af_packet_receive_arm(queue), 0));
-	af_packet_receive(queue)->rows.slots = 0;
-	cr_assert(eq(int, post_one(), 0));
-	cr_expect(not(is_readable(af_packet_receive_fd(queue))));
-}
-
-Test(packet_queue, an_arm_that_fails_is_told)
-{
-	cr_assert(eq(int, create(), 0));
-	cr_assert(eq(int, post_one(), 1));
-	kernel_fail_after(0);
-	cr_expect(eq(int, af_packet_receive_arm(queue), -ENOMEM));
+	cr_assert(eq(int, kernel.n_calls, 1));
+	cr_expect(eq(int, kernel_count(af_packet_receive(queue)->queue.fd, SO_ERROR), 1));
 }
 
 Test(packet_queue, without_completion_events_there_is_no_descriptor)
 {
 	options.completion_events = false;
 	cr_assert(eq(int, create(), 0));
+	cr_assert(eq(int, post(1), 1));
 	cr_expect(eq(int, af_packet_receive_fd(queue), -ENOTSUP));
 	cr_expect(eq(int, af_packet_receive_arm(queue), -ENOTSUP));
-	cr_assert(eq(int, post_one(), 1));
 }

@@ -1,0 +1,321 @@
+// SPDX-License-Identifier: Apache-2.0
+/* The group of packet sockets: what it asks of the kernel, in which order, and what a failure leaves. */
+#include "tests/unit/backend/packet_kernel.h"
+
+#include <criterion/criterion.h>
+#include <criterion/new/assert.h>
+#include <errno.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#define OF_GROUP(type, flags) ((int)((unsigned)((type) | (flags)) << 16))
+#define IGNORE_OUTGOING       0x4000
+#define N_QUEUES_MAX          (AF_PACKET_PLACES - 2)
+
+static struct af_packet backend;
+static struct failure failure;
+static unsigned n_fds; /* without places and queues */
+
+static void set_up(void)
+{
+	set_up_kernel();
+	make_packet_backend(&backend);
+	n_fds = count_open_fds();
+	open_packet_places(&backend);
+}
+
+static void tear_down(void)
+{
+	end_test_of(&backend);
+	while (backend.flows)
+		af_packet_remove_flow(&backend.flows->base);
+	while (backend.queues)
+		af_packet_receive_free(&backend.queues->queue.base);
+	close_packet_places(&backend);
+	cr_expect(eq(uint, count_open_fds(), n_fds));
+}
+
+TestSuite(packet_places, .init = set_up, .fini = tear_down);
+
+static int create_with(struct backend_queue_options options, struct backend_queue **queue)
+{
+	return af_packet_create_queue(&backend.base, &options, queue, &failure);
+}
+
+static struct backend_queue *must_create(void)
+{
+	struct backend_queue *queue = NULL;
+
+	cr_assert(eq(int, create_with(packet_queue_options(), &queue), 0), "%s", failure.text);
+	return queue;
+}
+
+static uint32_t place_of(const struct backend_queue *queue)
+{
+	return af_packet_receive(queue)->place;
+}
+
+static uint32_t n_taken(void)
+{
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < backend.places.n; i++)
+		n += backend.places.at[i].is_taken;
+	return n;
+}
+
+/* Of a call, by its place among all calls; -1: there is no k-th. */
+static int order_of(int fd, int name, int k)
+{
+	const struct kernel_call *call = kernel_find(fd, name, k);
+
+	return call ? (int)(call - kernel.calls) : -1;
+}
+
+static void expect_refuses_all(const struct kernel_call *filter)
+{
+	cr_assert(ne(ptr, (void *)filter, NULL));
+	cr_expect(eq(int, filter->filter_n, 1));
+	cr_expect(eq(u32, filter->filter_begin[0].k, 0));
+	cr_expect(eq(uint, filter->filter_begin[0].code, BPF_RET | BPF_K));
+}
+
+/* ---- in the order of calls -------------------------------------------------------------------------- */
+
+Test(packet_places, the_first_socket_refuses_all_frames_makes_the_group_and_gets_the_program)
+{
+	int fd = backend.places.at[0].fd;
+
+	cr_assert(eq(u32, backend.places.n, 1));
+	expect_refuses_all(kernel_find(fd, SO_ATTACH_FILTER, 0));
+	cr_expect(lt(int, order_of(fd, SO_ATTACH_FILTER, 0), order_of(fd, KERNEL_BIND, 0)));
+	cr_expect(lt(int, order_of(fd, KERNEL_BIND, 0), order_of(fd, PACKET_FANOUT, 0)));
+	cr_expect(eq(int, kernel_find(fd, PACKET_FANOUT, 0)->value,
+	             OF_GROUP(PACKET_FANOUT_EBPF | PACKET_FANOUT_FLAG_UNIQUEID, IGNORE_OUTGOING)));
+	cr_expect(lt(int, order_of(fd, PACKET_FANOUT, 0), order_of(fd, PACKET_FANOUT_DATA, 0)));
+	cr_expect(eq(int, kernel_find(fd, PACKET_FANOUT_DATA, 0)->value, KERNEL_PROGRAM_FD));
+}
+
+Test(packet_places, a_queues_socket_joins_the_group_before_its_ring_and_takes_frames_last)
+{
+	const struct backend_queue *queue = must_create();
+	int fd = af_packet_receive(queue)->queue.fd;
+
+	cr_expect(eq(u32, place_of(queue), 1));
+	cr_expect(eq(int, backend.places.at[1].fd, fd));
+	expect_refuses_all(kernel_find(fd, SO_ATTACH_FILTER, 0));
+	cr_expect(eq(int, kernel_find(fd, PACKET_FANOUT, 0)->value, 4711), "the number of the group");
+	cr_expect(lt(int, order_of(fd, PACKET_FANOUT, 0), order_of(fd, PACKET_RX_RING, 0)));
+	cr_expect(lt(int, order_of(fd, PACKET_RX_RING, 0), order_of(fd, SO_ATTACH_BPF, 0)));
+	cr_expect(eq(int, kernel_find(fd, SO_ATTACH_BPF, 0)->value, KERNEL_FILTER_FD + 1));
+	cr_expect(eq(int, kernel.statistics_read_of, fd), "what was counted before is not the queue's");
+	/* Another spare place. */
+	cr_assert(eq(u32, backend.places.n, 3));
+	cr_expect(not(backend.places.at[2].is_taken));
+	expect_refuses_all(kernel_find(backend.places.at[2].fd, SO_ATTACH_FILTER, 0));
+	cr_expect(eq(int, kernel_count(backend.places.at[2].fd, SO_ATTACH_BPF), 0));
+}
+
+Test(packet_places, a_place_that_is_given_back_refuses_all_frames_before_it_loses_its_ring)
+{
+	struct backend_queue *first = must_create(), *second = must_create();
+	int fd = af_packet_receive(first)->queue.fd, spare = backend.places.at[3].fd;
+
+	kernel_forget_calls();
+	af_packet_receive_free(first);
+	expect_refuses_all(kernel_find(fd, SO_ATTACH_FILTER, 0));
+	cr_assert(eq(int, kernel_count(fd, PACKET_RX_RING), 1));
+	cr_expect(lt(int, order_of(fd, SO_ATTACH_FILTER, 0), order_of(fd, PACKET_RX_RING, 0)));
+	cr_expect(eq(u32, kernel_find(fd, PACKET_RX_RING, 0)->ring.tp_block_nr, 0));
+	cr_expect(eq(int, backend.places.at[1].fd, fd), "the socket stays");
+	cr_expect(eq(u32, backend.places.n, 4));
+	/* The spare socket was in that place meanwhile. A new one makes the kernel put the other back. */
+	cr_expect(eq(int, kernel_count(-1, PACKET_FANOUT), 1));
+	cr_expect(eq(int, kernel_count(backend.places.at[3].fd, PACKET_FANOUT), 1));
+	(void)spare;
+	/* The next queue takes it. */
+	kernel_forget_calls();
+	first = must_create();
+	cr_expect(eq(u32, place_of(first), 1));
+	cr_expect(eq(int, kernel_find(fd, SO_ATTACH_BPF, 0)->value, KERNEL_FILTER_FD + 1));
+	af_packet_receive_free(second);
+	cr_expect(eq(u32, backend.places.n, 3), "one spare place is enough");
+}
+
+Test(packet_places, a_queue_for_copies_has_none)
+{
+	struct backend_queue_options options = packet_queue_options();
+	struct backend_queue *queue;
+
+	options.copies = true;
+	cr_assert(eq(int, create_with(options, &queue), 0));
+	cr_expect(eq(u32, place_of(queue), 0));
+	cr_expect(eq(u32, n_taken(), 0));
+	af_packet_receive_free(queue);
+}
+
+/* ---- how many --------------------------------------------------------------------------------------- */
+
+/* Each call of the kernel is forgotten. The order of giving back is another than that of taking. */
+Test(packet_places, all_but_two_can_be_taken_and_all_can_be_given_back)
+{
+	static struct backend_queue *queues[N_QUEUES_MAX + 2];
+
+	for (uint32_t round = 0; round < 2; round++) {
+		for (uint32_t i = 0; i < N_QUEUES_MAX + 2; i++) {
+			kernel_forget_calls();
+			queues[i] = must_create();
+			cr_expect(eq(u32, place_of(queues[i]), i < N_QUEUES_MAX ? i + 1 : 0), "queue %u", i);
+		}
+		cr_expect(eq(u32, backend.places.n, AF_PACKET_PLACES));
+		cr_expect(not(backend.places.at[AF_PACKET_PLACES - 1].is_taken), "the last one is spare");
+		for (uint32_t i = 0; i < N_QUEUES_MAX + 2; i++) {
+			kernel_forget_calls();
+			af_packet_receive_free(queues[round ? N_QUEUES_MAX + 1 - i : i * 5 % (N_QUEUES_MAX + 2)]);
+		}
+		cr_expect(eq(u32, n_taken(), 0));
+		cr_expect(eq(u32, backend.places.n, 2));
+		cr_expect(eq(uint, count_open_fds(), n_fds + 2));
+	}
+}
+
+/* ---- without a program ------------------------------------------------------------------------------- */
+
+static void use_classic_filter(void)
+{
+	close_packet_places(&backend);
+	backend.drops = false;
+	kernel_forget_calls();
+	cr_assert(eq(int, af_packet_places_open(&backend), 0));
+}
+
+Test(packet_places, without_a_program_a_classic_filter_has_the_flows_of_all_queues)
+{
+	struct backend_queue *queues[2];
+	struct flow_rule rule = packet_rule(1, 7502);
+	struct backend_flow *flow;
+	int group, n_before;
+
+	use_classic_filter();
+	group = backend.places.at[0].fd;
+	cr_expect(eq(int, kernel_find(group, PACKET_FANOUT, 0)->value,
+	             OF_GROUP(PACKET_FANOUT_CBPF | PACKET_FANOUT_FLAG_UNIQUEID, IGNORE_OUTGOING)));
+	n_before = kernel_find(group, PACKET_FANOUT_DATA, 0)->filter_n;
+	for (int i = 0; i < 2; i++) {
+		queues[i] = must_create();
+		cr_expect(eq(u32, place_of(queues[i]), i + 1));
+		cr_expect(eq(int, kernel_count(af_packet_receive(queues[i])->queue.fd, SO_ATTACH_BPF), 0));
+	}
+	kernel_forget_calls();
+	rule.copy = true; /* no reader */
+	cr_assert(eq(int, af_packet_add_flow(queues[1], &rule, &flow, &failure), 0), "%s", failure.text);
+	cr_assert(eq(int, kernel_count(group, PACKET_FANOUT_DATA), 1));
+	cr_expect(gt(int, kernel_find(group, PACKET_FANOUT_DATA, 0)->filter_n, n_before));
+	cr_expect(eq(int, kernel_count(af_packet_receive(queues[1])->queue.fd, SO_ATTACH_FILTER), 1));
+	cr_expect(eq(int, kernel_count(af_packet_receive(queues[0])->queue.fd, SO_ATTACH_FILTER), 0));
+	kernel_forget_calls();
+	af_packet_remove_flow(flow);
+	cr_expect(eq(int, kernel_find(group, PACKET_FANOUT_DATA, 0)->filter_n, n_before));
+	expect_refuses_all(&(struct kernel_call){.filter_n = 1, .filter_begin = {{BPF_RET | BPF_K, 0, 0, 0}}});
+}
+
+Test(packet_places, without_a_program_a_flow_that_the_group_refuses_is_undone)
+{
+	struct flow_rule rule = packet_rule(1, 7502);
+	struct backend_queue *queue;
+	struct backend_flow *flow = NULL;
+
+	use_classic_filter();
+	queue = must_create();
+	kernel.fail_setsockopt_of = PACKET_FANOUT_DATA;
+	kernel.setsockopt_error = ENOMEM;
+	cr_expect(eq(int, af_packet_add_flow(queue, &rule, &flow, &failure), -ENOMEM));
+	cr_expect(strstr(failure.text, "optmem_max") != NULL, "%s", failure.text);
+	cr_expect(eq(ptr, (void *)backend.flows, NULL));
+	cr_expect(eq(ptr, (void *)flow, NULL));
+}
+
+Test(packet_places, without_a_program_queues_of_a_group_are_beside_it)
+{
+	struct backend_queue_options options = packet_queue_options();
+	struct backend_queue *queue;
+
+	use_classic_filter();
+	options.in_group = true;
+	cr_assert(eq(int, create_with(options, &queue), 0));
+	cr_expect(eq(u32, place_of(queue), 0));
+}
+
+/* ---- failures --------------------------------------------------------------------------------------- */
+
+Test(packet_places, whichever_call_fails_leaves_no_socket_and_no_place_taken)
+{
+	struct backend_queue_options options = packet_queue_options();
+	struct backend_queue *before = must_create(), *queue;
+	bool has_failed = true;
+	int n_failed = 0;
+
+	af_packet_receive_free(must_create()); /* there are two places that are not taken */
+	options.timestamps = options.flow_tags = true;
+	backend.time.clock_fd = 0;
+	for (int i = 0; has_failed; i++) {
+		int r;
+
+		kernel_forget_calls();
+		kernel_fail_after(i);
+		r = create_with(options, &queue);
+		has_failed = kernel_has_failed();
+		kernel_fail_after(-1);
+		cr_expect(eq(u32, n_taken(), r == 0 && place_of(queue) ? 2 : 1), "call %d", i);
+		if (r == 0)
+			af_packet_receive_free(queue);
+		else
+			n_failed++;
+		cr_expect(eq(u32, n_taken(), 1), "call %d", i);
+		cr_expect(eq(uint, count_open_fds(), n_fds + backend.places.n), "call %d", i);
+	}
+	cr_expect(gt(int, n_failed, 6));
+	cr_expect(eq(u32, place_of(before), 1));
+}
+
+Test(packet_places, whichever_call_fails_when_the_group_is_made_leaves_none)
+{
+	bool has_failed = true;
+
+	close_packet_places(&backend);
+	kernel.n_loaded = 1;
+	backend.program = (struct packet_program *)&kernel;
+	for (int i = 0; has_failed; i++) {
+		int r;
+
+		kernel_forget_calls();
+		kernel_fail_after(i);
+		r = af_packet_places_open(&backend);
+		has_failed = kernel_has_failed();
+		kernel_fail_after(-1);
+		cr_expect(eq(int, r < 0, has_failed), "call %d", i);
+		cr_expect(eq(u32, backend.places.n, has_failed ? 0 : 1));
+		cr_expect(eq(uint, count_open_fds(), n_fds + backend.places.n));
+	}
+}
+
+/* The spare place is made when it can be. */
+Test(packet_places, without_a_spare_place_a_queue_works_and_the_next_one_makes_it)
+{
+	struct backend_queue *queues[3];
+
+	queues[0] = must_create();
+	af_packet_receive_free(must_create());
+	/* The ring has its calls: then the socket of the next spare place fails. */
+	kernel.fail_setsockopt_of = PACKET_FANOUT;
+	queues[1] = must_create();
+	cr_expect(eq(u32, place_of(queues[1]), 2));
+	cr_expect(backend.places.at[backend.places.n - 1].is_taken);
+	kernel.fail_setsockopt_of = 0;
+	queues[2] = must_create();
+	cr_expect(eq(u32, place_of(queues[2]), 3));
+	cr_expect(not(backend.places.at[backend.places.n - 1].is_taken));
+	for (int i = 0; i < 3; i++)
+		af_packet_receive_free(queues[i]);
+	cr_expect(eq(u32, n_taken(), 0));
+}
