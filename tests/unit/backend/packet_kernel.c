@@ -295,9 +295,8 @@ int __wrap_packet_program_attach_drop(struct packet_program *program, unsigned i
 {
 	expect_program(program);
 	cr_assert_eq(ifindex, 77);
-	return kernel.program_drop_result < 0
-	               ? failure_set(failure, 1, -kernel.program_drop_result, "no tcx today")
-	               : 0;
+	return kernel.program_drop_result < 0 ? failure_set(failure, 1, -kernel.program_drop_result, "no tcx today")
+	                                      : 0;
 }
 
 int __wrap_packet_program_set_group(struct packet_program *program, const uint32_t *places, uint32_t n, bool ports)

@@ -47,11 +47,11 @@ extern struct kernel {
 	int fail_setsockopt_of; /* option name that fails; 0: none */
 	int fail_setsockopt_after;
 	int setsockopt_error;
-	int bind_error;       /* of sockets that are no packet sockets; 0: none */
-	int fanout_id;        /* that PACKET_FANOUT has after the first socket joined */
-	int statistics_error; /* of PACKET_STATISTICS */
+	int bind_error;         /* of sockets that are no packet sockets; 0: none */
+	int fanout_id;          /* that PACKET_FANOUT has after the first socket joined */
+	int statistics_error;   /* of PACKET_STATISTICS */
 	int statistics_read_of; /* the last socket */
-	int statistics_slow;  /* so often the thread that reads lets others run */
+	int statistics_slow;    /* so often the thread that reads lets others run */
 	atomic_int n_in_statistics;
 	uint32_t tp_packets;    /* the next reading, which takes them away */
 	uint32_t tp_drops;      /* likewise */
@@ -66,7 +66,7 @@ extern struct kernel {
 	int program_group_result;
 	int n_loaded; /* programs that are not freed */
 	struct kernel_flow flows[KERNEL_FLOWS_MAX];
-	int n_flows;      /* that the program has now */
+	int n_flows;                                /* that the program has now */
 	uint32_t group_places[AF_PACKET_GROUP_MAX]; /* of the last one */
 	uint32_t n_group_places;
 	bool group_has_ports;

@@ -238,7 +238,8 @@ Test(af_packet_filter, a_frame_that_is_too_short_for_ports_may_be_of_a_rule_with
 Test(af_packet_filter, a_frame_that_is_too_short_for_an_ip_header_may_be_of_a_rule_without_one)
 {
 	for (int ipv6 = 0; ipv6 < 2; ipv6++) {
-		struct af_packet_claim rules[] = {claim_of(ipv6 ? AF_INET6 : AF_INET, 7502), {.takes = AF_PACKET_WHOLE_FRAME}};
+		struct af_packet_claim rules[] = {claim_of(ipv6 ? AF_INET6 : AF_INET, 7502),
+		                                  {.takes = AF_PACKET_WHOLE_FRAME}};
 		uint8_t frame[128];
 		size_t bytes = ipv6 ? ipv6_frame(frame, 7502) : ipv4_frame(frame, 7502, 0);
 

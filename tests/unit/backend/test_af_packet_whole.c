@@ -88,8 +88,8 @@ static void put_whole(uint8_t number, uint32_t n_bytes, struct ring_frame frame)
 {
 	frame.status |= TP_STATUS_COPY;
 	put_in_ring(number, n_bytes, frame);
-	cr_assert(eq(int, (int)write(sockets[1], with_lengths, LENGTHS_BYTES + n_bytes),
-	             (int)(LENGTHS_BYTES + n_bytes)));
+	cr_assert(
+		eq(int, (int)write(sockets[1], with_lengths, LENGTHS_BYTES + n_bytes), (int)(LENGTHS_BYTES + n_bytes)));
 }
 
 static const struct ring_frame joined_of_400 = {.lengths = {.gso_type = UDP_L4, .gso_size = 400}};

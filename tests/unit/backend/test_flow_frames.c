@@ -41,7 +41,7 @@ static struct bpf_object *xdp;
 static struct flow_table table;
 static struct steering steerings[N_STEERINGS];
 static int classic[2]; /* sockets of a group without a program, by place */
-static bool drops; /* the program of steerings[0] */
+static bool drops;     /* the program of steerings[0] */
 static int sender, tap, filtered, marker, kernel[N_KERNEL];
 
 /* Frames of a veth pair stay in order on one CPU. */

@@ -132,18 +132,12 @@ Test(packet_queue, the_ring_has_room_for_all_slots_and_for_16_mib_of_packets)
 	static const struct {
 		uint32_t slots, frame_bytes, slot_bytes, block_bytes, n_blocks;
 	} rings[] = {
-		{64, 1042, 1136, 256 << 10, 65},
-		{64, 100, 352, 256 << 10, 65},
-		{64, 256, 352, 256 << 10, 65},
-		{64, 257, 352, 256 << 10, 65},
-		{64, 8108, 8192, 256 << 10, 64},
-		{64, 8109, 8208, 512 << 10, 33},
-		{64, 20000, 20096, 1 << 20, 17},
-		{64, 32748, 32832, 1 << 20, 17},
-		{64, 65535, 65632, 1 << 20, 17},
-		{65536, 2042, 2128, 256 << 10, 533},
-		{65536, 172, 352, 256 << 10, 89},
-		{14768, 1042, 1136, 256 << 10, 65},
+		{64, 1042, 1136, 256 << 10, 65},    {64, 100, 352, 256 << 10, 65},
+		{64, 256, 352, 256 << 10, 65},      {64, 257, 352, 256 << 10, 65},
+		{64, 8108, 8192, 256 << 10, 64},    {64, 8109, 8208, 512 << 10, 33},
+		{64, 20000, 20096, 1 << 20, 17},    {64, 32748, 32832, 1 << 20, 17},
+		{64, 65535, 65632, 1 << 20, 17},    {65536, 2042, 2128, 256 << 10, 533},
+		{65536, 172, 352, 256 << 10, 89},   {14768, 1042, 1136, 256 << 10, 65},
 		{16000, 1042, 1136, 256 << 10, 70},
 	};
 
@@ -186,7 +180,8 @@ Test(packet_queue, whichever_call_fails_is_reported_and_nothing_stays_open)
 		r = create();
 		has_failed = kernel_has_failed();
 		kernel_fail_after(-1);
-		if (r == 0) { /* without lengths of joined datagrams or less room for them, or the last round, in which no call failed */
+		if (r ==
+		    0) { /* without lengths of joined datagrams or less room for them, or the last round, in which no call failed */
 			af_packet_receive_free(queue);
 			continue;
 		}
