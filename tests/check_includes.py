@@ -42,7 +42,7 @@ MAY_INCLUDE = {
     "daemon/backend/verbs": ["daemon/base", "daemon/flow", "daemon/backend/backend.h", "daemon/net", "daemon/priv"],
     "daemon/backend/packet": ["daemon/base", "daemon/flow", "daemon/backend/backend.h", "daemon/net", "lib/frame",
                               "daemon/backend/posted_rows.h", "daemon/backend/socket",
-                              "daemon/backend/bpf/tcx_drop.h", "daemon/backend/bpf/flow_key.h",
+                              "daemon/backend/bpf/packet_program.h", "daemon/backend/bpf/flow_key.h",
                               "daemon/backend/bpf/flow_table.h", "daemon/backend/bpf/flow_tags.h"],
     "daemon/backend/socket": ["daemon/base", "daemon/flow", "daemon/backend/backend.h", "daemon/net",
                               "daemon/packet"],

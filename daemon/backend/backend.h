@@ -77,13 +77,13 @@ struct backend_capabilities {
 	bool oversize_sink;        /* a longer packet can be a truncated row instead of an error */
 	bool flow_tags;            /* events can have the tag of the flow that matched */
 	bool timestamps;
-	uint64_t clock_hz;       /* of raw timestamps; 0 = none */
-	uint64_t clock_mask;     /* valid bits of raw timestamps */
-	bool clock_can_step;     /* it is set from outside, as real time is; else it runs freely */
-	bool counts_drops;       /* n_dropped of a receive queue is exact; else losses follow from what was matched */
-	bool clock_is_utc;       /* raw timestamps are CLOCK_REALTIME in ns: no clock has to be fitted */
-	bool kernel_times;       /* events may have BACKEND_EVENT_KERNEL_TIME */
-	uint64_t settle_ns;      /* poll() has a packet so long after its flow matched it; 0: within 2 ms */
+	uint64_t clock_hz;   /* of raw timestamps; 0 = none */
+	uint64_t clock_mask; /* valid bits of raw timestamps */
+	bool clock_can_step; /* it is set from outside, as real time is; else it runs freely */
+	bool counts_drops;   /* n_dropped of a receive queue is exact; else losses follow from what was matched */
+	bool clock_is_utc;   /* raw timestamps are CLOCK_REALTIME in ns: no clock has to be fitted */
+	bool kernel_times;   /* events may have BACKEND_EVENT_KERNEL_TIME */
+	uint64_t settle_ns;  /* poll() has a packet so long after its flow matched it; 0: within 2 ms */
 	bool naps; /* each event costs the receiving CPU more than a packet does: sleep for a time at high rates */
 	uint32_t max_send_slots; /* deepest send queue */
 	bool send_checksums;     /* the device can fill in the checksums of what it sends */

@@ -88,9 +88,9 @@ struct interface {
 	struct control_interface port; /* as control sees it */
 	bool in_control;
 	struct interface_notices notices;
-	struct interface_tx *tx; /* NULL: it has no channel */
+	struct interface_tx *tx;                /* NULL: it has no channel */
 	struct rx_crew *crews[INTERFACE_CREWS]; /* threads that streams share; NULL: not needed yet */
-	uint32_t n_users;        /* streams, channels */
+	uint32_t n_users;                       /* streams, channels */
 };
 
 /* What the choice of a backend depends on, besides the interface. */

@@ -7,6 +7,7 @@
 #include "daemon/memory/geometry.h"
 #include "daemon/stream/stream.h"
 #include "daemon/worker/rx_crew.h"
+#include "daemon/worker/rx_loop.h"
 #include "lib/ibvcap/ring.h"
 
 #include <errno.h>
@@ -243,7 +244,7 @@ int stream_queue_start(struct stream_queue *queue, struct failure *failure)
 		                   name, stream->interface->capabilities.device, strerror(-r));
 	stream_queue_set_clock(queue);
 	queue->crew = stream_queue_crew(queue);
-	r = queue->crew ? rx_crew_start(queue->crew, queue->worker) : worker_start(queue->worker);
+	r = queue->crew ? rx_crew_start(queue->crew, queue->worker) : rx_loop_start(queue->worker);
 	if (r < 0)
 		return failure_set(failure, EX_OSERR, -r, "stream '%s': no thread for its worker (cpu = %d): %s", name,
 		                   config_queue_cpu(stream->config, queue->index), strerror(-r));

@@ -12,9 +12,9 @@
 
 #define BUSY_SLEEP_NS UINT64_C(1000000) /* at most, while there is something to look after */
 /*
- * Workers that nap: if packets come more often than NAP_GAP_NS, an event for the next one would cost more than what it is
- * for. The thread then sleeps while about a quarter of a queue fills, and for NAP_NS_MAX at most. To wait for an event of
- * several workers costs more.
+ * Workers that nap: if packets come more often than NAP_GAP_NS, an event for the next one would cost more than what it
+ * is for. The thread then sleeps while about a quarter of a queue fills, and for NAP_NS_MAX at most. To wait for an
+ * event of several workers costs more.
  */
 #define NAP_GAP_NS UINT64_C(40000)
 #define NAP_NS_MAX UINT64_C(1000000)
@@ -147,4 +147,21 @@ void rx_loop_round(struct rx_loop *loop, int wake_fd)
 		first->idle_since_ns = 0;
 	else if (first->spin_ns != WORKER_SPIN_FOREVER && worker_is_to_sleep(first, time_monotonic_ns()))
 		rx_loop_sleep(loop, n, wake_fd);
+}
+
+/* ---- a thread for one ---------------------------------------------------------------------------- */
+
+static void rx_loop_run(struct worker *worker)
+{
+	struct rx_loop loop = {.n = 0};
+
+	rx_loop_add(&loop, worker);
+	while (!rx_loop_next_stopped(&loop))
+		rx_loop_round(&loop, -1);
+}
+
+int rx_loop_start(struct worker *worker)
+{
+	worker->run = rx_loop_run;
+	return worker_start(worker);
 }

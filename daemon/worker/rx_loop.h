@@ -19,11 +19,14 @@ struct rx_loop {
 /** There is room for it. */
 void rx_loop_add(struct rx_loop *loop, struct worker *worker);
 /**
- * A round of each worker. When there is nothing to do: sleep until a completion, mail, a write to wake_fd (-1: none), or
- * the end of a nap.
+ * A round of each worker. When there is nothing to do: sleep until a completion, mail, a write to wake_fd (-1: none),
+ * or the end of a nap.
  */
 void rx_loop_round(struct rx_loop *loop, int wake_fd);
 /** A worker that has stopped leaves the loop. NULL: there is none. */
 struct worker *rx_loop_next_stopped(struct rx_loop *loop);
+
+/** Control: start a thread for one worker. 0 or -errno. */
+int rx_loop_start(struct worker *worker);
 
 #endif

@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * What a worker that receives does in a round: it polls its queue, answers control's mail, settles the sum of losses, and
- * charges consumers that stall the queue.
+ * What a worker that receives does in a round: it polls its queue, answers control's mail, settles the sum of losses,
+ * and charges consumers that stall the queue.
  */
 #include "daemon/worker/rx_worker.h"
 
 #include "daemon/base/probes.h"
 #include "daemon/base/time.h"
 #include "daemon/reassembly/reassembly.h"
-#include "daemon/worker/rx_loop.h"
 #include "daemon/worker/rx_receive.h"
 #include "daemon/worker/rx_sum.h"
 #include "lib/ibvcap/min.h"
@@ -376,17 +375,6 @@ void rx_worker_fail(struct worker *base, int error)
 	rx_worker_finish((struct rx_worker *)base, MAIL_FAILED, error);
 }
 
-static void rx_worker_run(struct worker *base)
-{
-	struct rx_loop loop = {.n = 0};
-
-	rx_loop_add(&loop, base);
-	while (loop.n > 0) {
-		rx_loop_round(&loop, -1);
-		rx_loop_next_stopped(&loop);
-	}
-}
-
 /* ---- life ---------------------------------------------------------------------------------------- */
 
 int rx_worker_new(struct worker **worker, const struct rx_worker_options *options)
@@ -420,7 +408,7 @@ int rx_worker_new(struct worker **worker, const struct rx_worker_options *option
 	w->sum->parts[w->queue_index] = (struct rx_sum_part){
 		.ring = options->ring->ring, .queue = options->queue, .queue_slots = options->receive_queue_slots};
 	w->drain_ns = options->settle_ns > DRAIN_NS_MIN ? options->settle_ns : DRAIN_NS_MIN;
-	r = worker_init(&w->base, &options->worker, rx_worker_run);
+	r = worker_init(&w->base, &options->worker, NULL);
 	if (r < 0)
 		rx_worker_free(&w->base);
 	else

@@ -66,7 +66,8 @@ CAP_NET_ADMIN, CAP_NET_RAW, CAP_IPC_LOCK, CAP_PERFMON, CAP_BPF = 1 << 12, 1 << 1
 # What a daemon may have while it starts with the backend that is tested, and what it keeps (backend_privilege).
 AT_START, LATER = {"verbs": (CAP_NET_RAW | CAP_IPC_LOCK, CAP_NET_RAW),
                    "packet": (CAP_NET_RAW | CAP_NET_ADMIN | CAP_PERFMON | CAP_BPF, CAP_NET_RAW),
-                   "xdp": (CAP_NET_RAW | CAP_NET_ADMIN | CAP_PERFMON | CAP_BPF | CAP_IPC_LOCK, CAP_NET_RAW)}[conftest.BACKEND]
+                   "xdp": (CAP_NET_RAW | CAP_NET_ADMIN | CAP_PERFMON | CAP_BPF | CAP_IPC_LOCK,
+                           CAP_NET_RAW)}[conftest.BACKEND]
 
 
 def test_root_becomes_another_user_for_good(start_daemon, net, wire, consumer, tmp):

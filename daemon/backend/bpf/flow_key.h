@@ -413,9 +413,8 @@ static inline __attribute__((always_inline)) bool flow_key_read_ethernet(flow_pl
  * Fill in the headers of a frame, all of them or (wide = false) the key of UDP; false: no rule can match it. They are
  * 0, or have the VLAN of an outer tag that is no longer in the frame (n_tags_gone: 1).
  */
-static inline __attribute__((always_inline)) bool flow_key_read_frame(flow_place frame, flow_source source,
-                                                                      __u32 n_tags_gone, struct flow_headers *headers,
-                                                                      bool wide)
+static inline __attribute__((always_inline)) bool
+flow_key_read_frame(flow_place frame, flow_source source, __u32 n_tags_gone, struct flow_headers *headers, bool wide)
 {
 	flow_place ip;
 	__u16 ethertype;

@@ -50,8 +50,8 @@ struct flow_load {
 /* Most frames are read by one call. It reads no more than the first piece of a frame, which may be as short. */
 static __always_inline void packet_read_first(struct flow_load *load)
 {
-	if (load->before_data && bpf_skb_load_bytes_relative(load->skb, 0, load->work->first, USUAL_HEADERS_BYTES,
-	                                                     BPF_HDR_START_MAC) == 0)
+	if (load->before_data &&
+	    bpf_skb_load_bytes_relative(load->skb, 0, load->work->first, USUAL_HEADERS_BYTES, BPF_HDR_START_MAC) == 0)
 		load->n_first = USUAL_HEADERS_BYTES;
 }
 

@@ -70,7 +70,7 @@ struct af_packet {
 	char interface[IFNAMSIZ];
 	int index;
 	uint8_t mac[6];
-	bool has_ethernet;           /* else a packet begins with its IP header */
+	bool has_ethernet;              /* else a packet begins with its IP header */
 	struct packet_program *program; /* of the places; NULL: a classic filter, made anew for each change of flows */
 	bool drops;                     /* the program keeps the packets of flows from the kernel's stack */
 	struct af_packet_places places;
@@ -130,8 +130,8 @@ bool af_packet_claims_change_by(const struct af_packet_receive *receive, const s
 
 /**
  * A classic filter that returns what the first claim takes that a packet fulfils, or 0. data_at: bytes of the frame
- * before the packet's data: none for the filter of a socket, the Ethernet header for that of a group. Returns the number
- * of instructions, or -E2BIG.
+ * before the packet's data: none for the filter of a socket, the Ethernet header for that of a group. Returns the
+ * number of instructions, or -E2BIG.
  */
 int af_packet_filter_build(const struct af_packet_claim *claims, uint32_t n, bool has_ethernet, uint32_t data_at,
                            struct sock_filter code[AF_PACKET_FILTER_MAX]);
@@ -263,8 +263,6 @@ static inline bool af_packet_has_filter(const struct af_packet_receive *receive)
 	return !receive->place || !receive->queue.backend->program;
 }
 
-/** A queue without a place takes the packets of flows with copy, and the kernel and other queues have them, too. */
-bool af_packet_is_beside(const struct af_packet_flow *flow);
 /** Let the socket take the packets of the queue's flows. 0 or -errno; -E2BIG: they do not fit one filter. */
 int af_packet_apply_flows(const struct af_packet_receive *receive);
 /** Let the group without a program give the packets of all flows to their places. Likewise. */
@@ -276,6 +274,13 @@ int af_packet_create_group(struct backend *backend, const struct backend_group_o
                            struct backend_queue **group, struct failure *failure);
 /** The queue that is a flow's target, or the first of the group that is. */
 struct af_packet_receive *af_packet_first(struct backend_queue *target);
+/** A queue without a place takes the packets of flows with copy, and the kernel and other queues have them, too. */
+static inline bool af_packet_is_beside(const struct af_packet_flow *flow)
+{
+	return !af_packet_first(flow->base.queue)->place &&
+	       (flow->rule.copy || flow->rule.match == CONFIG_MATCH_DEFAULT);
+}
+
 /** May a flow come to this target? The first flow of a group without places makes the kernel share packets out. */
 int af_packet_group_admit(struct backend_queue *target, const struct flow_rule *rule, struct failure *failure);
 

@@ -102,8 +102,7 @@ static uint32_t claims_collect(const struct af_packet_receive *receive, struct r
 }
 
 /* Room for all flows. 0 or -ENOMEM. */
-static int claims_allocate(const struct af_packet *backend, struct rule_claim **ranked,
-                           struct af_packet_claim **claims)
+static int claims_allocate(const struct af_packet *backend, struct rule_claim **ranked, struct af_packet_claim **claims)
 {
 	uint32_t n = 0;
 

@@ -10,7 +10,7 @@
 #include <errno.h>
 #include <stddef.h>
 
-#define UNRESOLVED  0xff
+#define UNRESOLVED 0xff
 
 static const struct filter_place {
 	uint8_t at; /* in struct flow_headers */

@@ -155,12 +155,6 @@ static int flow_add_kernels(const struct af_packet *backend, struct failure *fai
 	return r == -EEXIST ? 0 : r;
 }
 
-bool af_packet_is_beside(const struct af_packet_flow *flow)
-{
-	return !af_packet_first(flow->base.queue)->place &&
-	       (flow->rule.copy || flow->rule.match == CONFIG_MATCH_DEFAULT);
-}
-
 static int flow_add_to_table(struct af_packet *backend, struct af_packet_flow *flow, struct failure *failure)
 {
 	const struct packet_flow_target target = flow_target(backend, flow);
@@ -375,7 +369,7 @@ static int flow_admit(const struct af_packet *backend, const struct af_packet_fl
 	return r < 0 ? r : flow_check_copy(backend, flow, failure);
 }
 
-static int flow_add(struct af_packet *backend, struct af_packet_flow *flow, struct failure *failure)
+static int flow_enter(struct af_packet *backend, struct af_packet_flow *flow, struct failure *failure)
 {
 	int r = flow_admit(backend, flow, failure);
 
@@ -406,7 +400,7 @@ int af_packet_add_flow(struct backend_queue *base, const struct flow_rule *rule,
 		return failure_no_memory(failure);
 	*flow = (struct af_packet_flow){.base.queue = base, .rule = *rule, .reader = -1};
 	pthread_mutex_lock(&backend->changing);
-	r = flow_add(backend, flow, failure);
+	r = flow_enter(backend, flow, failure);
 	pthread_mutex_unlock(&backend->changing);
 	if (r < 0)
 		free(flow);

@@ -137,10 +137,11 @@ static int group_set_places(const struct af_packet_group *group, uint32_t fields
 	if (n == 0 && fields & BACKEND_HASH_PORTS)
 		return 0;
 	if (n == 0)
-		return failure_set(failure, EX_CONFIG, ENOTSUP,
-		                   "interface %s: hash_fields without the ports is not possible beside copy = true, nor "
-		                   "without CAP_BPF and CAP_NET_ADMIN",
-		                   backend->interface);
+		return failure_set(
+			failure, EX_CONFIG, ENOTSUP,
+			"interface %s: hash_fields without the ports is not possible beside copy = true, nor "
+			"without CAP_BPF and CAP_NET_ADMIN",
+			backend->interface);
 	if (n < group->n_members)
 		return failure_set(failure, EX_CONFIG, E2BIG,
 		                   "interface %s: its streams have more than %d queues with backend packet",

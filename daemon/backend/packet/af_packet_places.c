@@ -5,13 +5,13 @@
  * sockets that are no group, the kernel would run the filters of all of them for each frame.
  *
  * The number is the socket's place in the kernel's list. When a socket leaves, the kernel puts the last one into its
- * place. When the interface comes up, it makes the list anew, in the order in which the sockets were made. So the places
- * must always be in that order, and none may be left while others are behind it:
+ * place. When the interface comes up, it makes the list anew, in the order in which the sockets were made. So the
+ * places must always be in that order, and none may be left while others are behind it:
  *   - place 0 takes no frame; neither does a place without a queue;
  *   - the last place never has a queue: it is the spare one. A queue takes a free place, or the spare place, and then
  *     another one is made;
- *   - a socket that gets or loses its ring leaves the list meanwhile, and is last then: the spare socket is in its place.
- *     When that is closed, the last one returns to where it was. No other socket moves.
+ *   - a socket that gets or loses its ring leaves the list meanwhile, and is last then: the spare socket is in its
+ *     place. When that is closed, the last one returns to where it was. No other socket moves.
  * While the kernel makes the list anew, a number may be that of another socket. A filter in each socket refuses frames
  * that are not for its place, or its flows.
  */

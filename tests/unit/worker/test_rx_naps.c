@@ -3,6 +3,7 @@
  * When a worker naps in place of waiting for the next packet. Its device is the scripted one, at which a timer makes
  * packets arrive: the worker's own thread takes them in, and the timer is the descriptor on which it sleeps.
  */
+#include "daemon/worker/rx_loop.h"
 #include "daemon/worker/rx_worker.h"
 
 #include "daemon/worker/rx_sum.h"
@@ -116,7 +117,7 @@ static void start(bool naps)
 	cr_assert(eq(int, ops->add_flow(queue, &(struct flow_rule){0}, &flow, NULL), 0));
 	queue->ops = &device;
 	n_packets = n_polls = n_empty = n_arms = 0;
-	cr_assert(eq(int, worker_start(worker), 0));
+	cr_assert(eq(int, rx_loop_start(worker), 0));
 }
 
 static void stop(void)

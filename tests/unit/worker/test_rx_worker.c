@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The worker against the scripted backend: what it makes of every kind of completion, and the sums. */
+#include "daemon/worker/rx_loop.h"
 #include "daemon/worker/rx_worker.h"
 
 #include "daemon/base/time.h"
@@ -946,7 +947,7 @@ Test(worker, packets_that_came_before_the_thread_ran_have_the_devices_time, .tim
 	set_up(&bench, &(struct setting){0});
 	mailbox_send(bench.worker->inbox, &clock);
 	arrive(&bench, &(struct frame_options){.payload_bytes = S}, 0);
-	cr_assert(eq(int, worker_start(bench.worker), 0));
+	cr_assert(eq(int, rx_loop_start(bench.worker), 0));
 	for (int i = 0; i < 5000 && consumer_load_head(bench.ring.ring) == 0; i++)
 		usleep(1000);
 	cr_assert(eq(u64, consumer_load_head(bench.ring.ring), 1));
@@ -969,7 +970,7 @@ Test(worker, each_idle_policy_starts_answers_drains_and_stops, .timeout = 60)
 		cr_assert(eq(int, test_consumer_init(&consumer, 2), 0));
 		for (uint32_t packet = 0; packet < 100; packet++)
 			arrive(&bench, &(struct frame_options){.payload_bytes = S}, 0);
-		cr_assert(eq(int, worker_start(bench.worker), 0));
+		cr_assert(eq(int, rx_loop_start(bench.worker), 0));
 		usleep(20000);
 		mailbox_send(bench.worker->inbox, &(struct mail){.type = MAIL_ADD_CONSUMER, .consumer = &consumer});
 		await_answer(&bench, MAIL_CONSUMER_ADDED);
@@ -994,7 +995,7 @@ Test(worker, it_makes_a_round_when_it_is_asked_and_is_not_missed_once_it_ends, .
 		struct bench bench;
 
 		set_up(&bench, &(struct setting){.spin_ns = policies[i]});
-		cr_assert(eq(int, worker_start(bench.worker), 0));
+		cr_assert(eq(int, rx_loop_start(bench.worker), 0));
 		heartbeat_watch(&list, &bench.worker->heartbeat, "it");
 		for (int look = 0; look < 5; look++) {
 			usleep(20000); /* asleep */
@@ -1022,7 +1023,7 @@ Test(worker, a_sleeping_worker_finds_what_a_lossless_consumer_acquired, .timeout
 	add_lossless(&bench, &consumer, UINT64_MAX);
 	while (arrive(&bench, &(struct frame_options){.payload_bytes = S}, 0))
 		work(&bench);
-	cr_assert(eq(int, worker_start(bench.worker), 0));
+	cr_assert(eq(int, rx_loop_start(bench.worker), 0));
 	usleep(20000);
 	uint64_t posted = counter(&bench, IBVCAP_RX_COUNTER_POSTED);
 
@@ -1043,7 +1044,7 @@ Test(worker, a_thread_whose_queue_is_lost_says_failed_and_closes_the_ring, .time
 	set_up(&bench, &(struct setting){0});
 	scripted_fail_queue(bench.queue);
 	scripted_fail_reset(bench.queue, -ENODEV);
-	cr_assert(eq(int, worker_start(bench.worker), 0));
+	cr_assert(eq(int, rx_loop_start(bench.worker), 0));
 	await_answer(&bench, MAIL_FAILED);
 	worker_join(bench.worker);
 	cr_expect(consumer_ring_closed(bench.ring.ring));
