@@ -18,13 +18,18 @@
 #include <criterion/new/assert.h>
 #include <arpa/inet.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <linux/if_ether.h>
 #include <linux/if_packet.h>
+#include <linux/if_tun.h>
+#include <linux/virtio_net.h>
 #include <net/if.h>
 #include <poll.h>
 #include <sched.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #define MARKER_TYPE 0x88b5 /* for experiments */
 #define N_STEERINGS 4
@@ -289,4 +294,81 @@ static void expect_case(const struct frame_case *row, void *context)
 Test(flow_frames, each_filter_answers_as_the_table_of_all_walks)
 {
 	frame_cases_visit(TEST_DATA, expect_case, NULL);
+}
+
+/* ---- frames as the kernel may have them ----------------------------------------------------------------- */
+
+/* Sockets of a group get them on kernels before 6.4. */
+Test(flow_frames, the_program_gives_no_frame_that_this_host_sends_to_a_queue)
+{
+	const struct flow_frame exact = {.name = "of the flow"};
+	const struct flow_rule rule = flow_frame_rule(&exact, mac);
+	uint8_t bytes[FLOW_FRAME_BYTES_MAX];
+	size_t needed, n_bytes = flow_frame_write(&exact, mac, bytes, &needed);
+	int out = steering_open_socket("test0", MARKER_TYPE);
+
+	use_rule(&rule);
+	cr_assert(send(out, bytes, n_bytes, 0) == (ssize_t)n_bytes, "%s", strerror(errno));
+	for (int i = 0; i < N_STEERINGS; i++) {
+		cr_expect(eq(int, n_received(steerings[i].fds[0]), 1), "program %d", i);
+		cr_expect(eq(int, n_received(steerings[i].fds[1]), 0), "program %d", i);
+	}
+	close(out);
+}
+
+/* A TAP interface, which leaves so many bytes of a long frame in its first piece. */
+static int open_tap(void)
+{
+	struct ifreq request = {.ifr_name = "tap0", .ifr_flags = IFF_TAP | IFF_NO_PI | IFF_VNET_HDR};
+	int fd = open("/dev/net/tun", O_RDWR | O_CLOEXEC);
+
+	if (fd < 0)
+		cr_skip_test("this machine has no TAP interfaces");
+	cr_assert(eq(int, ioctl(fd, TUNSETIFF, &request), 0), "%s", strerror(errno));
+	cr_assert(system("ip link set tap0 address " TEST_MAC " mtu 9000 up") == 0);
+	return fd;
+}
+
+static void write_to_tap(int fd, const uint8_t *bytes, size_t n_bytes, uint16_t first_piece)
+{
+	static uint8_t frame[sizeof(struct virtio_net_hdr) + 8000];
+	const struct virtio_net_hdr lengths = {.hdr_len = first_piece};
+
+	memcpy(frame, &lengths, sizeof(lengths));
+	memcpy(frame + sizeof(lengths), bytes, n_bytes);
+	cr_assert(write(fd, frame, sizeof(frame)) == (ssize_t)sizeof(frame), "%s", strerror(errno));
+}
+
+static void expect_on_tap(const struct steering *steering, const struct flow_frame *frame, size_t first_piece)
+{
+	struct pollfd arrives[] = {{.fd = steering->fds[0], .events = POLLIN},
+	                           {.fd = steering->fds[1], .events = POLLIN}};
+
+	cr_assert(eq(int, poll(arrives, 2, 10000), 1));
+	cr_expect(eq(int, n_received(steering->fds[1]), frame->taken), "%s, first piece of %zu bytes", frame->name,
+	          first_piece);
+	cr_expect(eq(int, n_received(steering->fds[0]), !frame->taken), "%s, first piece of %zu bytes", frame->name,
+	          first_piece);
+}
+
+Test(flow_frames, the_headers_may_be_in_several_pieces)
+{
+	struct steering on_tap;
+	int fd = open_tap();
+
+	steering_open(&on_tap, "tap0", true);
+	for (unsigned int i = 0; i < n_flow_frames; i += 7) {
+		struct flow_rule rule = flow_frame_rule(&flow_frames[i], mac);
+		uint8_t bytes[FLOW_FRAME_BYTES_MAX];
+		size_t needed, n_bytes = flow_frame_write(&flow_frames[i], mac, bytes, &needed);
+
+		steering_add(&on_tap, &rule);
+		for (size_t first = ETH_HLEN; first <= needed + 2; first++) {
+			write_to_tap(fd, bytes, n_bytes, (uint16_t)first);
+			expect_on_tap(&on_tap, &flow_frames[i], first);
+		}
+		packet_program_remove_flow(on_tap.program, &rule);
+	}
+	packet_program_free(on_tap.program);
+	close(fd);
 }
