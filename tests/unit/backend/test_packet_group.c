@@ -109,29 +109,43 @@ Test(packet_group, the_filter_of_each_member_refuses_what_this_host_sends)
 	cr_expect(eq(int, kernel_count(fd_of(alone), SO_ATTACH_FILTER), 0));
 }
 
-/* Rules of several lengths, so that some filter is as long as the kernel takes but for those three instructions. */
+static int add_number(uint32_t i, bool has_port)
+{
+	struct flow_rule rule = copy_rule((uint16_t)(1000 + i));
+	struct backend_flow *flow;
+
+	kernel_forget_calls();
+	rule.value.destination[2] = (uint8_t)(i / 250);
+	rule.value.destination[3] = (uint8_t)(i % 250);
+	rule.value.protocol = (uint8_t)(i % 2 ? IPPROTO_TCP : IPPROTO_UDP);
+	if (!has_port)
+		rule.mask.destination_port_be = rule.value.destination_port_be = 0;
+	return af_packet_add_flow(group, &rule, &flow, &failure);
+}
+
+/*
+ * With each round one rule more is short, so that some filter is as long as the kernel takes but for those three
+ * instructions. The kernel's part says if one is longer.
+ */
 Test(packet_group, a_filter_that_is_too_long_only_with_them_is_too_long)
 {
-	for (uint32_t n_short = 0; n_short < 8; n_short++) {
-		struct backend_flow *flow = NULL;
-		int r = 0;
+	uint32_t i = 0;
+	int r = 0;
 
-		for (uint32_t i = 0; r == 0; i++) {
-			struct flow_rule rule = copy_rule((uint16_t)(1000 + i));
-
-			kernel_forget_calls();
-			rule.value.destination[2] = (uint8_t)(i / 250);
-			rule.value.destination[3] = (uint8_t)(i % 250);
-			rule.value.protocol = (uint8_t)(i % 2 ? IPPROTO_TCP : IPPROTO_UDP);
-			if (i < n_short)
-				rule.mask.destination_port_be = rule.value.destination_port_be = 0;
-			r = af_packet_add_flow(group, &rule, &flow, &failure);
-		}
+	for (uint32_t round = 0; round < 8; round++) {
+		while (r == 0)
+			r = add_number(i++, true);
 		cr_expect(eq(int, r, -E2BIG));
-		while (backend.flows) {
+		for (int n = 0; n < 3; n++) {
 			kernel_forget_calls();
 			af_packet_remove_flow(&backend.flows->base);
 		}
+		r = add_number(i++, false);
+		cr_assert(eq(int, r, 0));
+	}
+	while (backend.flows) {
+		kernel_forget_calls();
+		af_packet_remove_flow(&backend.flows->base);
 	}
 }
 
