@@ -125,16 +125,15 @@ static struct packet_flow_target flow_target(const struct af_packet *backend, co
 /* A flow of an ending stream may be the flow of a new one: the newest has its packets. NULL: there is none. */
 static struct af_packet_flow *flow_find_same(const struct af_packet *backend, const struct af_packet_flow *flow)
 {
-	struct af_packet_flow *other = backend->flows;
-	struct flow_rule rule = flow->rule;
+	const struct flow_condition mine = flow_table_condition(&flow->rule, backend->has_ethernet);
 
-	while (other) {
-		rule.tag = other->rule.tag;
-		rule.copy = other->rule.copy;
-		rule.joins = other->rule.joins;
-		if (other != flow && other->is_in_table && memcmp(&rule, &other->rule, sizeof(rule)) == 0)
+	for (struct af_packet_flow *other = backend->flows; other; other = other->next) {
+		const struct flow_condition theirs = flow_table_condition(&other->rule, backend->has_ethernet);
+
+		if (other != flow && other->is_in_table &&
+		    flow_table_rank(&flow->rule) == flow_table_rank(&other->rule) &&
+		    memcmp(&mine, &theirs, sizeof(mine)) == 0)
 			return other;
-		other = other->next;
 	}
 	return NULL;
 }
