@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/unit/backend/packet_kernel.h"
 
+#include "daemon/backend/bpf/flow_table.h"
 #include "daemon/base/log.h"
 
 #include <criterion/criterion.h>
@@ -310,15 +311,16 @@ int __wrap_packet_program_set_group(struct packet_program *program, const uint32
 	return 0;
 }
 
+/* As the table compares rules. */
 static struct kernel_flow *find_flow(const struct flow_rule *rule)
 {
-	for (int i = 0; i < kernel.n_flows; i++) {
-		struct flow_rule same = kernel.flows[i].rule;
+	const struct flow_condition wanted = flow_table_condition(rule, true);
 
-		same.tag = rule->tag;
-		same.copy = rule->copy;
-		same.joins = rule->joins;
-		if (memcmp(&same, rule, sizeof(same)) == 0)
+	for (int i = 0; i < kernel.n_flows; i++) {
+		const struct flow_condition is = flow_table_condition(&kernel.flows[i].rule, true);
+
+		if (flow_table_rank(&kernel.flows[i].rule) == flow_table_rank(rule) &&
+		    memcmp(&is, &wanted, sizeof(is)) == 0)
 			return &kernel.flows[i];
 	}
 	return NULL;

@@ -195,8 +195,11 @@ static void use_rule(const struct flow_rule *rule)
 {
 	static struct flow_rule in_use;
 	static bool is_used;
+	const struct flow_condition before = flow_table_condition(&in_use, true),
+				    wanted = flow_table_condition(rule, true);
 
-	if (is_used && memcmp(&in_use, rule, sizeof(in_use)) == 0)
+	if (is_used && flow_table_rank(&in_use) == flow_table_rank(rule) &&
+	    memcmp(&before, &wanted, sizeof(wanted)) == 0)
 		return;
 	if (is_used) {
 		flow_table_remove(&table, &in_use);

@@ -6,6 +6,7 @@
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
 #include <errno.h>
+#include <stddef.h>
 #include <string.h>
 #include <sys/socket.h>
 
@@ -140,6 +141,7 @@ Test(packet_table, of_two_equal_flows_the_newest_has_the_packets)
 
 		other.tag = 4;
 		other.joins = true;
+		((uint8_t *)&other)[offsetof(struct flow_rule, fragments) + 1] ^= 1; /* no member */
 		flows[0] = must_add(queues[0], rule);
 		flows[1] = must_add(queues[1], other);
 		cr_expect(eq(int, kernel.n_flows, 1));
