@@ -18,9 +18,12 @@
  */
 #define NAP_GAP_NS UINT64_C(40000)
 #define NAP_NS_MAX UINT64_C(1000000)
+#define NAP_SLEEPS 8 /* that the mean is of: two packets that come together are no rate */
 
 void rx_loop_add(struct rx_loop *loop, struct worker *worker)
 {
+	if (loop->n == 0)
+		loop->gap_ns = NAP_NS_MAX;
 	loop->workers[loop->n++] = worker;
 	loop->rows += rx_worker_pace(worker).rows;
 	rx_worker_begin(worker);
@@ -68,10 +71,20 @@ static bool rx_loop_has_stopped(const struct rx_loop *loop)
 
 /* ---- sleeping ------------------------------------------------------------------------------------ */
 
-/* By the rate since the last sleep began, how long to sleep whatever comes. 0: until the next completion. */
+/* Since the last sleep began: how long from one packet to the next, at most NAP_NS_MAX. All workers' rows are theirs. */
+static uint64_t rx_loop_gap_ns(struct rx_loop *loop, uint64_t rows)
+{
+	uint64_t now_ns = time_monotonic_ns(), since_ns = now_ns - loop->slept_at_ns, n = rows - loop->rows;
+
+	loop->rows = rows;
+	loop->slept_at_ns = now_ns;
+	return u64_min(n ? since_ns / n : since_ns, NAP_NS_MAX);
+}
+
+/* By the mean of the last sleeps, how long to sleep whatever comes. 0: until the next completion. */
 static uint64_t rx_loop_nap_ns(struct rx_loop *loop)
 {
-	uint64_t now_ns = time_monotonic_ns(), since_ns = now_ns - loop->slept_at_ns, rows = 0, n, slots = UINT64_MAX;
+	uint64_t rows = 0, slots = UINT64_MAX;
 
 	for (uint32_t i = 0; i < loop->n; i++) {
 		struct rx_worker_pace pace = rx_worker_pace(loop->workers[i]);
@@ -81,10 +94,8 @@ static uint64_t rx_loop_nap_ns(struct rx_loop *loop)
 		rows += pace.rows;
 		slots = u64_min(slots, pace.queue_slots);
 	}
-	n = rows - loop->rows;
-	loop->rows = rows;
-	loop->slept_at_ns = now_ns;
-	return since_ns < n * NAP_GAP_NS * (1 + loop->n / 4) ? u64_min(slots / 4 * since_ns / n, NAP_NS_MAX) : 0;
+	loop->gap_ns = loop->gap_ns - loop->gap_ns / NAP_SLEEPS + rx_loop_gap_ns(loop, rows) / NAP_SLEEPS;
+	return loop->gap_ns < NAP_GAP_NS * (1 + loop->n / 4) ? u64_min(slots / 4 * loop->gap_ns, NAP_NS_MAX) : 0;
 }
 
 /* Poll, arm, poll again: see doc/verbs-rules.md. False: there was work after all. */

@@ -14,6 +14,7 @@ struct rx_loop {
 	uint32_t n;
 	uint64_t slept_at_ns; /* CLOCK_MONOTONIC, when the last sleep began */
 	uint64_t rows;        /* of all workers then */
+	uint64_t gap_ns;      /* from one packet to the next, a mean */
 };
 
 /** There is room for it. */

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * The receive worker: it serves one queue and fills one ring, in a thread of its own or in one that it shares with
- * others (rx_crew.h). In each round it polls a batch, publishes it, recycles blocks and posts slots again. No allocation,
- * lock, system call or log per packet.
+ * others (rx_crew.h). In each round it polls a batch, publishes it, recycles blocks and posts slots again. No
+ * allocation, lock, system call or log per packet.
  */
 #ifndef DAEMON_WORKER_RX_WORKER_H
 #define DAEMON_WORKER_RX_WORKER_H

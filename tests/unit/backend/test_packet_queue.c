@@ -181,7 +181,7 @@ Test(packet_queue, whichever_call_fails_is_reported_and_nothing_stays_open)
 		has_failed = kernel_has_failed();
 		kernel_fail_after(-1);
 		if (r ==
-		    0) { /* without lengths of joined datagrams or less room for them, or the last round, in which no call failed */
+		    0) { /* without lengths of joined datagrams, or with less room, or no call failed: the last round */
 			af_packet_receive_free(queue);
 			continue;
 		}
@@ -192,7 +192,7 @@ Test(packet_queue, whichever_call_fails_is_reported_and_nothing_stays_open)
 		cr_expect(eq(ptr, (void *)backend.queues, NULL), "call %d", i);
 		cr_expect(eq(uint, count_open_fds(), before), "call %d", i);
 	}
-	/* queue, socket, slots, tags, claims (2), code, filter, time, whole, copies, version, ring, map, outgoing, bind */
+	/* queue, socket, slots, tags, claims (2), code, filter, time, whole, copies, version, ring, map, sent, bind */
 	cr_expect(eq(int, n_failed, 16));
 	cr_expect(eq(uint, count_open_fds(), before));
 }
