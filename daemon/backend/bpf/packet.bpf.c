@@ -108,26 +108,42 @@ static __always_inline bool packet_finds(struct flow_load *load, const struct fl
 	return is_read && flow_find(mine, now);
 }
 
-/* The number of the place, in the group, of the socket that gets the frame. */
-SEC("socket")
-int packet_steer(struct __sk_buff *skb)
+static __always_inline __u32 packet_place(struct __sk_buff *skb, const struct flow_settings *now,
+                                          struct flow_scratch *mine, struct packet_work *work)
 {
-	__u32 zero = 0;
-	const struct flow_settings *now = bpf_map_lookup_elem(&settings, &zero);
-	struct flow_scratch *mine = flow_scratch_get();
-	struct packet_work *work = bpf_map_lookup_elem(&works, &zero);
-	struct flow_load load = {.skb = skb, .before_data = ETHERNET_BYTES};
+	struct flow_load load = {.skb = skb, .work = work, .before_data = ETHERNET_BYTES};
 
-	/* Sockets of a group get what this host sends, too. A frame that it sends to itself comes once more. */
-	if (skb->pkt_type == PACKET_OUTGOING || skb->pkt_type == PACKET_LOOPBACK || !now || !mine || !work)
-		return PLACE_OF_NO_QUEUE;
-	load.work = work;
 	work->verdict.drops = 0;
 	if (!packet_finds(&load, now, mine))
 		return PLACE_OF_NO_QUEUE;
 	work->verdict.place = mine->target.queue;
 	work->verdict.drops = mine->target.drops;
-	return (int)mine->target.queue;
+	return mine->target.queue;
+}
+
+/*
+ * The number of the place, in the group, of the socket that gets the frame. One test for each pointer: the verifier of
+ * Linux 6.1 does not follow what the compiler makes of several.
+ */
+SEC("socket")
+int packet_steer(struct __sk_buff *skb)
+{
+	__u32 zero = 0;
+	const struct flow_settings *now;
+	struct flow_scratch *mine;
+	struct packet_work *work;
+
+	/* Sockets of a group get what this host sends, too. A frame that it sends to itself comes once more. */
+	if (skb->pkt_type == PACKET_OUTGOING || skb->pkt_type == PACKET_LOOPBACK)
+		return PLACE_OF_NO_QUEUE;
+	now = bpf_map_lookup_elem(&settings, &zero);
+	if (!now)
+		return PLACE_OF_NO_QUEUE;
+	work = bpf_map_lookup_elem(&works, &zero);
+	if (!work)
+		return PLACE_OF_NO_QUEUE;
+	mine = flow_scratch_get();
+	return mine ? (int)packet_place(skb, now, mine, work) : PLACE_OF_NO_QUEUE;
 }
 
 SEC("tc")
