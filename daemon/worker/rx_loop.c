@@ -71,7 +71,7 @@ static bool rx_loop_has_stopped(const struct rx_loop *loop)
 
 /* ---- sleeping ------------------------------------------------------------------------------------ */
 
-/* Since the last sleep began: how long from one packet to the next, at most NAP_NS_MAX. All workers' rows are theirs. */
+/* Since the last sleep began: how long from one packet to the next, at most NAP_NS_MAX. rows: of all workers. */
 static uint64_t rx_loop_gap_ns(struct rx_loop *loop, uint64_t rows)
 {
 	uint64_t now_ns = time_monotonic_ns(), since_ns = now_ns - loop->slept_at_ns, n = rows - loop->rows;
