@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+/* What a placer and its arrays know of each other. */
+#ifndef IBVCAP_PYTHON_PLACE_H
+#define IBVCAP_PYTHON_PLACE_H
+
+#include "lib/python/binding.h"
+
+#include <ibvcap/place.h>
+
+/* An array that was given up while its placer was busy. */
+struct returned {
+	struct ibvcap_place_array array;
+	struct returned *next;
+};
+
+struct placer {
+	PyObject base;
+	struct ibvcap_placer *placer;
+	bool is_busy;              /* a thread places packets */
+	struct returned *returned; /* while it did */
+	struct batch *batch;       /* whose rows are not all placed yet: a reference, and a buffer of it */
+	uint32_t row;
+	uint32_t side;
+};
+
+/** An array of a closed one, whose memory it returns. NULL: it is returned, and an exception is set. */
+PyObject *placed_array_new(struct placer *placer, const struct ibvcap_place_array *of);
+
+#endif

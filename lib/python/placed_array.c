@@ -1,0 +1,232 @@
+// SPDX-License-Identifier: Apache-2.0
+/* A closed array of a placer, as arrays of Python that may be written to. */
+#include "lib/python/place.h"
+
+PyTypeObject *placed_array_type;
+
+struct placed_array {
+	struct view_owner owner;
+	struct placer *placer; /* a reference; NULL: the memory is returned */
+	struct ibvcap_place_array array;
+};
+
+static struct placed_array *placed_array_of(PyObject *object)
+{
+	return (struct placed_array *)object;
+}
+
+static void placed_array_last_view_gone(struct view_owner *owner)
+{
+	(void)owner;
+}
+
+PyObject *placed_array_new(struct placer *placer, const struct ibvcap_place_array *of)
+{
+	struct placed_array *array = PyObject_New(struct placed_array, placed_array_type);
+
+	if (!array) {
+		ibvcap_place_release(placer->placer, of);
+		return NULL;
+	}
+	array->owner.n_buffers = 0;
+	array->owner.is_gone = false;
+	array->owner.last_buffer_gone = placed_array_last_view_gone;
+	array->placer = (struct placer *)Py_NewRef(&placer->base);
+	array->array = *of;
+	return &array->owner.base;
+}
+
+/* Without memory for the note, the array stays the program's until the placer ends. */
+static void placer_take_back(struct placer *placer, const struct ibvcap_place_array *array)
+{
+	struct returned *returned;
+
+	if (!placer->is_busy) {
+		ibvcap_place_release(placer->placer, array);
+		return;
+	}
+	returned = PyMem_Malloc(sizeof(*returned));
+	if (!returned)
+		return;
+	*returned = (struct returned){*array, placer->returned};
+	placer->returned = returned;
+}
+
+static void placed_array_give_back(struct placed_array *array)
+{
+	struct placer *placer = array->placer;
+
+	if (!placer)
+		return;
+	array->placer = NULL;
+	array->owner.is_gone = true;
+	placer_take_back(placer, &array->array);
+	Py_DECREF(&placer->base);
+}
+
+static void placed_array_dealloc(PyObject *object)
+{
+	PyTypeObject *type = Py_TYPE(object);
+
+	placed_array_give_back(placed_array_of(object)); /* its views have gone: each keeps the array */
+	PyObject_Free(object);
+	Py_DECREF(type);
+}
+
+static PyObject *placed_array_release(PyObject *object, PyObject *unused)
+{
+	struct placed_array *array = placed_array_of(object);
+
+	(void)unused;
+	if (array->owner.n_buffers) {
+		PyErr_Format(PyExc_BufferError,
+		             "%zd views of this array are alive: delete them, or copy what they show",
+		             array->owner.n_buffers);
+		return NULL;
+	}
+	placed_array_give_back(array);
+	Py_RETURN_NONE;
+}
+
+/* Of each number of each source: an item, or a row of bytes if n_bytes is not 1. */
+static PyObject *placed_array_view(PyObject *object, void *bytes, const char *format, uint64_t item_bytes,
+                                   int n_dimensions, uint64_t row_bytes)
+{
+	const struct ibvcap_place_array *array = &placed_array_of(object)->array;
+	const struct view_shape shape = {
+		.bytes = bytes,
+		.format = format,
+		.item_bytes = (Py_ssize_t)item_bytes,
+		.n_dimensions = n_dimensions,
+		.shape = {array->n_sources, array->n_numbers, (Py_ssize_t)row_bytes},
+		.strides = {(Py_ssize_t)(array->stride_numbers * row_bytes), (Py_ssize_t)row_bytes, 1},
+		.is_writable = true};
+
+	return view_new(&placed_array_of(object)->owner, &shape);
+}
+
+static PyObject *placed_array_payload(PyObject *object, void *closure)
+{
+	const struct ibvcap_place_array *array = &placed_array_of(object)->array;
+
+	(void)closure;
+	if (!array->payload) {
+		PyErr_SetString(PyExc_BufferError, "the placer has no payload: it was made without row_bytes");
+		return NULL;
+	}
+	return placed_array_view(object, array->payload, "B", 1, 3, array->row_bytes);
+}
+
+static PyObject *placed_array_present(PyObject *object, void *closure)
+{
+	(void)closure;
+	return placed_array_view(object, placed_array_of(object)->array.present, "B", 1, 2, 1);
+}
+
+static PyObject *placed_array_lengths(PyObject *object, void *closure)
+{
+	(void)closure;
+	return placed_array_view(object, placed_array_of(object)->array.lengths, "<H", 2, 2, 2);
+}
+
+static int placed_array_get_buffer(PyObject *object, Py_buffer *buffer, int flags)
+{
+	PyObject *view = placed_array_payload(object, NULL);
+	int r;
+
+	buffer->obj = NULL;
+	if (!view)
+		return -1;
+	r = PyObject_GetBuffer(view, buffer, flags);
+	Py_DECREF(view); /* buffer->obj has a reference */
+	return r;
+}
+
+static PyObject *placed_array_end(PyObject *object, void *closure)
+{
+	static const char *const words[] = {[IBVCAP_PLACE_COMPLETE] = "complete",
+	                                    [IBVCAP_PLACE_WINDOW] = "window",
+	                                    [IBVCAP_PLACE_DEADLINE] = "deadline",
+	                                    [IBVCAP_PLACE_RESET] = "reset",
+	                                    [IBVCAP_PLACE_FLUSH] = "flush"};
+
+	(void)closure;
+	return PyUnicode_FromString(words[placed_array_of(object)->array.end]);
+}
+
+static PyObject *placed_array_first(PyObject *object, void *closure)
+{
+	(void)closure;
+	return PyLong_FromLongLong(placed_array_of(object)->array.first);
+}
+
+static PyObject *placed_array_n_missing(PyObject *object, void *closure)
+{
+	const struct ibvcap_place_array *array = &placed_array_of(object)->array;
+
+	(void)closure;
+	return PyLong_FromUnsignedLongLong(array->n_expected - array->n_present);
+}
+
+#define ARRAY_GETTER(member)                                                               \
+	static PyObject *placed_array_##member(PyObject *object, void *closure)            \
+	{                                                                                  \
+		(void)closure;                                                             \
+		return PyLong_FromUnsignedLongLong(placed_array_of(object)->array.member); \
+	}
+ARRAY_GETTER(run)
+ARRAY_GETTER(frame)
+ARRAY_GETTER(n_expected)
+ARRAY_GETTER(n_present)
+ARRAY_GETTER(before)
+ARRAY_GETTER(first_ns)
+ARRAY_GETTER(last_ns)
+ARRAY_GETTER(index)
+ARRAY_GETTER(at)
+
+static PyGetSetDef placed_array_getters[] = {
+	{"payload", placed_array_payload, NULL, "uint8 of shape (sources, numbers, row_bytes), writable.", NULL},
+	{"present", placed_array_present, NULL,
+         "uint8 of shape (sources, numbers): bit k: side k brought it; 0: it is missing.", NULL},
+	{"lengths", placed_array_lengths, NULL, "uint16 of shape (sources, numbers): bytes of the packet in each row.",
+         NULL},
+	{"first", placed_array_first, NULL, "Number of row 0, counted on where the packets' numbers begin again at 0.",
+         NULL},
+	{"frame", placed_array_frame, NULL, "Value of the description's frame.", NULL},
+	{"run", placed_array_run, NULL, "From 1; one more after each restart of the sources.", NULL},
+	{"end", placed_array_end, NULL, "Why it was closed: complete, window, deadline, reset, flush.", NULL},
+	{"n_expected", placed_array_n_expected, NULL, "Numbers of all sources = n_present + n_missing.", NULL},
+	{"n_present", placed_array_n_present, NULL, "Numbers that came, on any side.", NULL},
+	{"n_missing", placed_array_n_missing, NULL, "Numbers that did not come.", NULL},
+	{"before", placed_array_before, NULL, "Numbers between the last array and this one, missing in each source.",
+         NULL},
+	{"first_ns", placed_array_first_ns, NULL, "Timestamp of the packet that began the array, ns UTC.", NULL},
+	{"last_ns", placed_array_last_ns, NULL, "Timestamp of the last packet that was placed in it, ns UTC.", NULL},
+	{"index", placed_array_index, NULL,
+         "Index of the array's memory: what the records of Placer.index() call array.", NULL},
+	{"at", placed_array_at, NULL, "Row of the number `first` in that memory.", NULL},
+	{NULL, NULL, NULL, NULL, NULL},
+};
+
+static PyMethodDef placed_array_methods[] = {
+	{"release", placed_array_release, METH_NOARGS,
+         "release($self, /)\n--\n\nReturn the memory to the placer. BufferError: a view of it is alive."},
+	{"__array__", (PyCFunction)(void (*)(void))raise_no_buffer, METH_VARARGS | METH_KEYWORDS, NULL},
+	{NULL, NULL, 0, NULL},
+};
+
+static PyType_Slot placed_array_slots[] = {
+	{Py_tp_doc,
+         "Packets by their numbers: numpy.asarray(array) is uint8 of shape (sources, numbers, row_bytes), without\n"
+         "a copy. The memory is the program's own until it is deleted, or release() is called."},
+	{Py_tp_dealloc, placed_array_dealloc},
+	{Py_tp_methods, placed_array_methods},
+	{Py_tp_getset, placed_array_getters},
+	{Py_bf_getbuffer, placed_array_get_buffer},
+	{0, NULL},
+};
+
+PyType_Spec placed_array_spec = {.name = "ibvcap.PlacedArray",
+                                 .basicsize = sizeof(struct placed_array),
+                                 .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+                                 .slots = placed_array_slots};
