@@ -15,6 +15,8 @@
 #include <unistd.h>
 
 #define MAX_QUEUE_SLOTS 65536
+/* Up to so many queues, the filters of all cost less than a classic filter of the group and then that of one. */
+#define QUEUES_WITHOUT_GROUP 2
 /* The kernel counts a packet before it copies it, and a virtual machine's CPU may stand still between the two. */
 #define SETTLE_NS UINT64_C(20000000)
 
@@ -76,16 +78,25 @@ static int af_packet_open_program(struct af_packet *backend, struct failure *why
 	return r;
 }
 
+static uint32_t af_packet_count_queues(const struct backend_open_options *options)
+{
+	uint32_t n = 0;
+
+	while (n < BACKEND_QUEUES_MAX && options->slots[n])
+		n++;
+	return n;
+}
+
 /*
- * Without the programs everything works, at the cost of the kernel's work for packets that nobody there wants. Several
+ * Without the programs everything works, at the cost of the kernel's work for packets that nobody there wants. Many
  * queues are one group without them, too, if they can: a group has one filter for the flows of all.
  */
-static void af_packet_open_group(struct af_packet *backend, uint32_t n_queues)
+static void af_packet_open_group(struct af_packet *backend, const struct backend_open_options *options)
 {
 	struct failure why;
 	int r = af_packet_open_program(backend, &why);
 
-	if (!backend->program && n_queues > 1)
+	if (!backend->program && af_packet_count_queues(options) > QUEUES_WITHOUT_GROUP)
 		af_packet_places_open(backend);
 	if (r == 0)
 		snprintf(backend->how, sizeof(backend->how),
@@ -117,7 +128,7 @@ static int af_packet_open(const struct backend_open_options *options, struct bac
 		free(backend);
 		return r;
 	}
-	af_packet_open_group(backend, options->queues);
+	af_packet_open_group(backend, options);
 	device_time_open(&backend->time, options);
 	*out = &backend->base;
 	return 0;
