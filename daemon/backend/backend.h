@@ -257,8 +257,9 @@ struct backend_ops {
 	/** Up to max events (max is at least 1). Never blocks. -errno: the queue failed, reset() is due. */
 	int (*poll)(struct backend_queue *queue, struct backend_event *events, uint32_t max);
 	/**
-	 * The descriptor that becomes readable at a completion after arm(). -ENOTSUP without completion_events; -EAGAIN
-	 * while a receive queue has no posted slot: there will be no completion.
+	 * The descriptor that becomes readable at a completion after arm(), until clear() or, with packet, until poll()
+	 * has taken it. -ENOTSUP without completion_events; -EAGAIN while a receive queue has no posted slot: there
+	 * will be no completion.
 	 */
 	int (*fd)(const struct backend_queue *queue);
 	/** Ask for one event at the next completion. The caller polls once more before it sleeps. */

@@ -58,6 +58,11 @@ static PyObject *recording_new(PyTypeObject *type, PyObject *arguments, PyObject
 	if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "O&|O&:Recording", names, PyUnicode_FSConverter, &path,
 	                                 u32_of, &port))
 		return NULL;
+	if (port > UINT16_MAX) {
+		PyErr_Format(PyExc_ValueError, "port %u: accepted is 0 to 65535, and 0 is any", port);
+		Py_DECREF(path);
+		return NULL;
+	}
 	recording = (struct py_recording *)allocate(type, 0);
 	if (!recording) {
 		Py_DECREF(path);

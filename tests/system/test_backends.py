@@ -145,7 +145,7 @@ def test_rows_come_back_in_order_for_many_rounds(wire, probe):
     assert it.do("matched")["matched"] == 640
 
 
-def test_event_mode_wakes_once_for_each_arming(wire, probe):
+def test_event_mode_wakes_once_for_each_arming(wire, probe, backend):
     it = probe("-e")
     it.open_flow(64)
     it.do("arm")
@@ -153,8 +153,9 @@ def test_event_mode_wakes_once_for_each_arming(wire, probe):
     wire.send(frame(wire, b"1"))
     assert it.do("wait", 2000)["readable"]
     it.do("clear")
-    assert not it.do("wait", 0)["readable"]
+    assert it.do("wait", 0)["readable"] == (backend == "packet"), "a packet socket is readable until the poll"
     assert len(it.receive(1)) == 1
+    assert not it.do("wait", 0)["readable"]
     wire.send(frame(wire, b"2"))
     assert len(it.receive(1)) == 1
     assert not it.do("wait", 100)["readable"], "an event without arming"

@@ -178,6 +178,8 @@ static int next_of_pcapng(struct capture *capture, struct capture_packet *packet
 			                        "'editcap FILE NEW' writes others");
 		}
 	}
+	if (r == 0 && recording_is_cut_off(&capture->recording))
+		return damaged(capture, "it ends within its compressed data: it was cut off, or is still written");
 	return r == 0 ? 0 : damaged(capture, recording_error(&capture->recording));
 }
 

@@ -158,6 +158,20 @@ class Tracker(_Tracker):
         return super().__new__(cls, _description(of), max_sources)
 
 
+_SOURCE_KEYS = ("address", "port", "destination", "destination_port", "field")
+
+
+def _pack_source(source):
+    for key in source:
+        if key not in _SOURCE_KEYS:
+            raise ValueError(f"a source has no {key!r}: accepted are {', '.join(_SOURCE_KEYS)}")
+    for key in ("port", "destination_port"):
+        if not 0 <= source.get(key, 0) <= 65535:
+            raise ValueError(f"{key} = {source[key]} of a source: accepted is 0 to 65535")
+    return struct.pack(_SOURCE_FORMAT, _pack_address(source.get("address")), _pack_address(source.get("destination")),
+                       source.get("port", 0), source.get("destination_port", 0), 0, source.get("field", b""))
+
+
 class Placer(_Placer):
     """Puts packets into arrays by their own numbers, whatever was lost, came twice or came in another order.
 
@@ -170,18 +184,20 @@ class Placer(_Placer):
 
     sequence: where the packets have their number: a Receiver, for what its stream's configuration says, or a dict with
     the keys of `sequence` in ibvcapd.conf(5). With sides=2, packets of two receivers are merged: add(batch, side).
-    Options that are 0 have the defaults of libibvcap_place(3), which explains each. deadline is in seconds. sources: to
-    list them, dicts with what tells them apart: address, port, destination, destination_port, field (bytes).
+    libibvcap_place(3) explains each option; those that are 0 have its defaults: numbers 1024, window 4 arrays, 16
+    sources, for which each array has room. The first and the last array of a run may be shorter. deadline is in
+    seconds; where packets stop, call expire(), which closes what is over. At the end flush() closes the rest. sources:
+    to list them, dicts with what tells them apart: address, port, destination, destination_port, field (bytes).
+    Threads that share a placer take a lock around each use.
     """
 
     __slots__ = ()
 
     def __new__(cls, of, *, numbers=0, row_bytes=0, skip_bytes=0, window=0, sides=1, fill=0, deadline=None,
                 max_sources=0, sources=()):
-        listed = b"".join(struct.pack(_SOURCE_FORMAT, _pack_address(source.get("address")),
-                                      _pack_address(source.get("destination")), source.get("port", 0),
-                                      source.get("destination_port", 0), 0, source.get("field", b""))
-                          for source in sources)
+        if deadline is not None and not 1e-9 <= deadline < 2**32:
+            raise ValueError(f"deadline = {deadline}: accepted is None, or seconds above 0")
+        listed = b"".join(_pack_source(source) for source in sources)
         return super().__new__(cls, _description(of), listed, numbers, row_bytes, skip_bytes, window, sides,
                                fill, round((deadline or 0) * 1e9), max_sources)
 
