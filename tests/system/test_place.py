@@ -48,6 +48,8 @@ Counts = struct("Counts", (SIZE, "size"), (U64, "expected present missing betwee
 def library_():
     if not LIBRARY.exists():
         pytest.skip(f"{LIBRARY} is not built")
+    if conftest.is_sanitized():
+        pytest.skip("a sanitizer's library has to be loaded before Python")
     library = ctypes.CDLL(str(LIBRARY))
     library.ibvcap_error_text.restype = ctypes.c_char_p
     for name in ("ibvcap_place_expire", "ibvcap_place_flush", "ibvcap_placer_free"):
