@@ -70,6 +70,8 @@ int rx_handle_set_reattach(struct ibvcap_rx *rx, const char *path, const char *s
 	reattach->options = *options;
 	/* Packets that the next daemon publishes before this handle attaches to it are delivered too. */
 	reattach->options.start = IBVCAP_START_OLDEST;
+	/* Not as the state has it by now: the consumer may have been demoted already, and is to be told. */
+	rx->policy_reported = options->policy;
 	return 0;
 }
 
