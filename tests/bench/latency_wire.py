@@ -26,8 +26,6 @@ class Bench:
         self.options, self.conftest, self.net, self.directory = options, conftest, net, directory
         conftest.BACKEND = "auto"  # no emulated device below the daemon
         self.wire = net.add_wire()
-        conftest.run("ip", "-n", net.tx, "neigh", "replace", self.wire.address, "lladdr", self.wire.mac, "dev",
-                     self.wire.tx, "nud", "permanent")
 
     def program(self, namespace, cpu, *words):
         return [str(word) for word in self.net.command(namespace, "taskset", "-c", cpu,
@@ -67,9 +65,8 @@ def main():
     parser.add_argument("--packets", type=int, default=3000)
     parser.add_argument("--period-us", type=int, default=1000)
     options = parser.parse_args()
-    before_others()
     results = {}
-    with hugepages(PAGES), system_bed("latency_wire", options.build) as (conftest, net, directory):
+    with before_others(), hugepages(PAGES), system_bed("latency_wire", options.build) as (conftest, net, directory):
         bench = Bench(options, conftest, net, directory)
         for _ in range(options.rounds):
             for way in WAYS:

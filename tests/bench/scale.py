@@ -35,8 +35,6 @@ class Bench:
         self.options, self.conftest, self.net, self.directory = options, conftest, net, directory
         conftest.BACKEND = "auto"  # no emulated device below the daemon
         self.wire = net.add_wire()
-        conftest.run("ip", "-n", net.tx, "neigh", "replace", self.wire.address, "lladdr", self.wire.mac, "dev",
-                     self.wire.tx, "nud", "permanent")
 
     def send(self, port, ports):
         """What the sender said, and its CPU time with the kernel's receiving, in ns."""
@@ -107,9 +105,8 @@ def main():
     parser.add_argument("--streams", nargs="+", type=int, default=[1, 8, 64])
     parser.add_argument("--only", nargs="+", choices=list(WAYS), default=list(WAYS))
     options = parser.parse_args()
-    before_others()
     results = {}
-    with hugepages(PAGES), system_bed("scale", options.build) as (conftest, net, directory):
+    with before_others(), hugepages(PAGES), system_bed("scale", options.build) as (conftest, net, directory):
         bench = Bench(options, conftest, net, directory)
         for _ in range(options.rounds):
             for way in options.only:
