@@ -135,6 +135,8 @@ bool af_packet_claims_change_by(const struct af_packet_receive *receive, const s
  */
 int af_packet_filter_build(const struct af_packet_claim *claims, uint32_t n, bool has_ethernet, uint32_t data_at,
                            struct sock_filter code[AF_PACKET_FILTER_MAX]);
+/** The socket takes no packet from now on. 0 or -errno. */
+int af_packet_refuse_all(int fd);
 
 /* ---- af_packet_ring.c ---------------------------------------------------------------------------- */
 

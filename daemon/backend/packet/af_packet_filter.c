@@ -9,6 +9,7 @@
 
 #include <errno.h>
 #include <stddef.h>
+#include <sys/socket.h>
 
 #define UNRESOLVED 0xff
 
@@ -143,4 +144,12 @@ int af_packet_filter_build(const struct af_packet_claim *claims, uint32_t n, boo
 		filter_put_claim(&writer, &claims[i]);
 	filter_refuse(&writer);
 	return writer.too_long ? -E2BIG : (int)writer.n;
+}
+
+int af_packet_refuse_all(int fd)
+{
+	struct sock_filter nothing = {BPF_RET | BPF_K, 0, 0, 0};
+	const struct sock_fprog program = {1, &nothing};
+
+	return setsockopt(fd, SOL_SOCKET, SO_ATTACH_FILTER, &program, sizeof(program)) == 0 ? 0 : -errno;
 }

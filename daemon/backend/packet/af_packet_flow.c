@@ -35,8 +35,6 @@
  */
 static int flow_open_reader(const struct flow_rule *rule, const struct af_packet *backend)
 {
-	struct sock_filter nothing = {BPF_RET | BPF_K, 0, 0, 0};
-	const struct sock_fprog program = {1, &nothing};
 	struct sockaddr_storage address;
 	socklen_t bytes = net_socket_address(rule->family, rule->value.destination, rule->value.destination_port_be,
 	                                     (unsigned)backend->index, &address);
@@ -44,7 +42,7 @@ static int flow_open_reader(const struct flow_rule *rule, const struct af_packet
 
 	if (fd < 0)
 		return -errno;
-	if (setsockopt(fd, SOL_SOCKET, SO_ATTACH_FILTER, &program, sizeof(program)) == 0 &&
+	if (af_packet_refuse_all(fd) == 0 &&
 	    setsockopt(fd, SOL_SOCKET, SO_BINDTODEVICE, backend->interface, sizeof(backend->interface)) == 0 &&
 	    setsockopt(fd, rule->family == AF_INET6 ? SOL_IPV6 : SOL_IP,
 	               rule->family == AF_INET6 ? IPV6_FREEBIND : IP_FREEBIND, &on, sizeof(on)) == 0 &&

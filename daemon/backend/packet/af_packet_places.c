@@ -30,14 +30,6 @@
 #define FANOUT_IGNORE_OUTGOING 0x4000
 #define FANOUT_OF_TYPE(type)   ((int)((unsigned)(type) << 16))
 
-static int places_refuse_all(int fd)
-{
-	struct sock_filter nothing = {BPF_RET | BPF_K, 0, 0, 0};
-	const struct sock_fprog program = {1, &nothing};
-
-	return setsockopt(fd, SOL_SOCKET, SO_ATTACH_FILTER, &program, sizeof(program)) == 0 ? 0 : -errno;
-}
-
 /* The first one makes the group, whose number the others name. */
 static int places_join(const struct af_packet *backend, int fd)
 {
@@ -65,7 +57,7 @@ static int places_add(struct af_packet *backend)
 	fd = kernel_path_open_socket(backend->interface, SOCK_RAW, &failure);
 	if (fd < 0)
 		return fd;
-	r = places_refuse_all(fd);
+	r = af_packet_refuse_all(fd);
 	if (r == 0 && bind(fd, (const struct sockaddr *)&address, sizeof(address)) < 0)
 		r = -errno;
 	if (r == 0)
@@ -164,7 +156,7 @@ void af_packet_places_give_back(struct af_packet *backend, uint32_t place)
 	struct af_packet_places *places = &backend->places;
 	const struct tpacket_req nothing = {0};
 
-	places_refuse_all(places->at[place].fd);
+	af_packet_refuse_all(places->at[place].fd);
 	if (place + 1 < places->n && places_have_spare(backend) < 0)
 		return;
 	setsockopt(places->at[place].fd, SOL_PACKET, PACKET_RX_RING, &nothing, sizeof(nothing));
