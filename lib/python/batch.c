@@ -98,12 +98,8 @@ static PyObject *batch_release(PyObject *object, PyObject *unused)
 	struct batch *batch = batch_of(object);
 
 	(void)unused;
-	if (batch->owner.n_buffers) {
-		PyErr_Format(PyExc_BufferError,
-		             "%zd views of this batch are alive: delete them, or copy what they show",
-		             batch->owner.n_buffers);
+	if (view_owner_has_views(&batch->owner, "batch"))
 		return NULL;
-	}
 	batch_give_back(batch);
 	Py_RETURN_NONE;
 }

@@ -74,6 +74,8 @@ PyObject *view_new_of_memory(struct view_shape *shape);
 /** For a getbuffer of the owner itself. */
 int view_fill(PyObject *exporter, struct view_owner *owner, struct view_shape *shape, Py_buffer *buffer, int flags);
 void view_owner_release(struct view_owner *owner);
+/** Has it views? Then BufferError is set, for the caller's release(); what: "batch". */
+bool view_owner_has_views(const struct view_owner *owner, const char *what);
 /** The method __array__ of all that exports a buffer. */
 PyObject *raise_no_buffer(PyObject *exporter, PyObject *arguments, PyObject *keywords);
 

@@ -78,12 +78,8 @@ static PyObject *placed_array_release(PyObject *object, PyObject *unused)
 	struct placed_array *array = placed_array_of(object);
 
 	(void)unused;
-	if (array->owner.n_buffers) {
-		PyErr_Format(PyExc_BufferError,
-		             "%zd views of this array are alive: delete them, or copy what they show",
-		             array->owner.n_buffers);
+	if (view_owner_has_views(&array->owner, "array"))
 		return NULL;
-	}
 	placed_array_give_back(array);
 	Py_RETURN_NONE;
 }

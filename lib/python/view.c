@@ -74,6 +74,14 @@ int view_fill(PyObject *exporter, struct view_owner *owner, struct view_shape *s
 	return 0;
 }
 
+bool view_owner_has_views(const struct view_owner *owner, const char *what)
+{
+	if (owner->n_buffers)
+		PyErr_Format(PyExc_BufferError, "%zd views of this %s are alive: delete them, or copy what they show",
+		             owner->n_buffers, what);
+	return owner->n_buffers != 0;
+}
+
 void view_owner_release(struct view_owner *owner)
 {
 	if (--owner->n_buffers == 0)
