@@ -45,7 +45,7 @@ static void copy_row(struct ibvcap_placer *placer, struct place_array *array, co
 	placer->sides[item->side].cut += length > row_bytes;
 }
 
-/* Numbers of one array: who has brought them? The packet goes to the first of them that nobody had brought. */
+/* Mark that a side brought n numbers of an array. The packet goes to the first number that no side had brought. */
 static enum ibvcap_placed_kind place_numbers(struct ibvcap_placer *placer, struct place_array *array,
                                              const struct place_item *item, uint64_t position, uint32_t n,
                                              uint32_t *row)

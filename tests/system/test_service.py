@@ -419,7 +419,7 @@ def test_restarts_under_the_real_systemd(booted, net, wire, build):
 
 
 def test_the_metrics_are_those_of_an_observer_without_rights(booted, net, wire):
-    """Of a stream that only root may read; over an upgrade's restart; and somebody is told of it."""
+    """The service shows a stream that only root may read, goes on after an upgrade, and the hook reports a loss."""
     def scrape(address="127.0.0.1"):
         def ask():
             with contextlib.suppress(OSError), \

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Answers HTTP requests. Whoever reaches the port may be hostile: the number of connections, the bytes of a request and
- * the time of a connection are bounded. A connection has one request, so that its time bounds the request's: the
+ * Answers HTTP requests. A client may be hostile: the number of connections, the bytes of a request and the time of a
+ * connection are bounded. A connection has one request, so that its time bounds the request's: the
  * timeout of libmicrohttpd begins anew with each byte.
  */
 #include "tools/exporter/server.h"
