@@ -40,7 +40,7 @@ static const struct labelling {
 		{"channel",
                  {{"name", "channel"}},
                  {{"interface", "interface"}, {"device", "device"}, {"backend", "backend"}, {"state", "state"}}},
-	[STATUS_SENDER] = {"sender", {{"channel", "channel"}, {"pid", "pid"}, {"uid", "uid"}}, {{NULL}}},
+	[STATUS_SENDER] = {"sender", {{"channel", "channel"}, {"pid", "pid"}, {"uid", "uid"}}, .facts = {}},
 	[STATUS_INTERFACE] = {"interface",
                               {{"interface", "interface"}, {"backend", "backend"}},
                               {{"device", "device"}}},
