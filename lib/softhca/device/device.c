@@ -114,7 +114,7 @@ static void device_watch_netdev(struct device *d, uint64_t now_ns, uint64_t *nex
 	mcast_refresh(d->mcast, now_ns);
 	device_read_mtu(d);
 	device_count_discards(d);
-	ledger_count_received(&d->ledger);
+	ledger_use(&d->ledger);
 	ledger_publish(&d->ledger, &d->counters);
 }
 

@@ -13,6 +13,7 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 #ifndef SO_NETNS_COOKIE
@@ -20,6 +21,8 @@
 #endif
 
 #define FILE_BYTES 4096
+#define KEPT_S     600 /* a ledger that no process has used for so long is removed when another device is opened */
+#define MAX_SWEPT  256 /* entries of the directory that are looked at; everybody may make some */
 
 /* A number for the network namespace: the cookie, which is never used twice, or before Linux 5.14 the inode. */
 static uint64_t ledger_namespace(void)
@@ -87,12 +90,67 @@ static int ledger_open_own_file(const struct ledger *l)
 	return fd;
 }
 
+/* The kernel gives the lock back when the process ends, however it ends. */
+static bool ledger_lock(int fd)
+{
+	struct flock whole = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+
+	return !syscall(SYS_fcntl, fd, F_OFD_SETLK, &whole);
+}
+
+/* Is it the file of processes that have ended, and was it used long ago? */
+static bool ledger_is_dead(int fd)
+{
+	uint64_t page[LEDGER_N_WORDS] = {0};
+
+	return ledger_lock(fd) && syscall(SYS_pread64, fd, page, sizeof(page), 0) >= 0 &&
+	       page[LEDGER_USED_S] + KEPT_S < (uint64_t)time(NULL);
+}
+
+/* Removes the dead files of one netdev, and its directory if none is left. Only what belongs to this user goes; for
+ * root that is everything. */
+static void ledger_sweep_netdev(int parent, const char *name)
+{
+	int dir = (int)syscall(SYS_openat, parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC), fd;
+	DIR *d = dir < 0 ? NULL : fdopendir(dir);
+	struct dirent *e;
+
+	while (d && (e = readdir(d))) {
+		fd = e->d_name[0] == '.' ? -1 : ledger_open_file(dir, e->d_name, O_RDWR);
+		if (fd < 0)
+			continue;
+		if (ledger_is_dead(fd))
+			unlinkat(dir, e->d_name, 0);
+		syscall(SYS_close, fd);
+	}
+	if (d)
+		closedir(d);
+	unlinkat(parent, name, AT_REMOVEDIR);
+}
+
+/* Nobody is there to remove the ledgers of a network namespace that ended or of a process that was killed, so the next
+ * process that opens a device does. */
+static void ledger_sweep(const struct ledger *l, const char *directory)
+{
+	const char *own = strrchr(l->path, '/') + 1;
+	int fd = ledger_open_directory(directory);
+	DIR *dir = fd < 0 ? NULL : fdopendir(fd);
+	struct dirent *e;
+
+	for (int i = 0; dir && i < MAX_SWEPT && (e = readdir(dir)); i++)
+		if (!strncmp(e->d_name, "softhca-", 8) && strcmp(e->d_name, own))
+			ledger_sweep_netdev(dirfd(dir), e->d_name);
+	if (dir)
+		closedir(dir);
+}
+
 void ledger_open(struct ledger *l, const char *directory, const char *netdev)
 {
 	int saved = errno, fd;
 
 	if (!directory || l->shared || !ledger_path(l->path, sizeof(l->path), directory, netdev))
 		return;
+	ledger_sweep(l, directory);
 	fd = ledger_open_own_file(l);
 	if (fd >= 0) {
 		void *page = mmap(NULL, FILE_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
@@ -101,7 +159,7 @@ void ledger_open(struct ledger *l, const char *directory, const char *netdev)
 			l->shared = page;
 			l->fd = fd;
 			l->counts_received = false;
-			ledger_count_received(l);
+			ledger_use(l);
 		} else {
 			syscall(SYS_close, fd);
 		}
@@ -109,13 +167,13 @@ void ledger_open(struct ledger *l, const char *directory, const char *netdev)
 	errno = saved;
 }
 
-void ledger_count_received(struct ledger *l)
+void ledger_use(struct ledger *l)
 {
-	struct flock whole = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
-
-	/* The kernel gives the lock back when the process ends, however it ends. */
-	if (l->shared && !l->counts_received)
-		l->counts_received = !syscall(SYS_fcntl, l->fd, F_OFD_SETLK, &whole);
+	if (!l->shared)
+		return;
+	__atomic_store_n((uint64_t *)&l->shared[LEDGER_USED_S], (uint64_t)time(NULL), __ATOMIC_RELAXED);
+	if (!l->counts_received)
+		l->counts_received = ledger_lock(l->fd);
 }
 
 void ledger_publish(struct ledger *l, const struct device_counters *counted)

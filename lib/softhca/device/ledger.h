@@ -2,7 +2,8 @@
 /*
  * The counters of a card outlive programs and are the same for all of them. A netdev's ledger is a directory, named
  * after the network namespace and the interface, with a file for each user who has used the device. Each process adds
- * to its user's file. A program that may read the files sees the sum.
+ * to its user's file. A program that may read the files sees the sum. A file that no process has used for ten minutes
+ * is removed by the next process that opens another device.
  */
 #ifndef SOFTHCA_DEVICE_LEDGER_H
 #define SOFTHCA_DEVICE_LEDGER_H
@@ -18,6 +19,8 @@ struct device_counters {
 };
 
 #define LEDGER_N_VALUES (sizeof(struct device_counters) / sizeof(uint64_t))
+#define LEDGER_USED_S   LEDGER_N_VALUES /* the word behind them: when a process last had the file open, time(2) */
+#define LEDGER_N_WORDS  (LEDGER_N_VALUES + 1)
 
 struct ledger {
 	_Atomic uint64_t *shared; /* NULL: not open */
@@ -32,8 +35,8 @@ struct ledger {
 void ledger_open(struct ledger *l, const char *directory, const char *netdev);
 /* Adds what has been counted since the last call. */
 void ledger_publish(struct ledger *l, const struct device_counters *counted);
-/* Takes over the counting of received frames if nobody else does it. */
-void ledger_count_received(struct ledger *l);
+/* To be called regularly: the ledger is in use. Takes over the counting of received frames if nobody else does it. */
+void ledger_use(struct ledger *l);
 /* In a forked child: lets go of the ledger, which stays the parent's. */
 void ledger_forked(struct ledger *l);
 

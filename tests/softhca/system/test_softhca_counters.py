@@ -1,8 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Counters are the device's and not a process': others see them, and they stay when a process ends."""
+import fcntl
+import os
 import pathlib
 import re
 import socket
+import struct
 import subprocess
 import time
 
@@ -92,6 +95,41 @@ def test_a_trap_in_the_place_of_the_counters_is_not_used(net, wire, tmp, trap):
         assert not list(target.iterdir())
     finally:
         subprocess.run(["rm", "-rf", place], check=True)
+
+
+def ledger(directory, name, used_s):
+    """The counters of a device that another process has used. `used_s`: how many seconds ago."""
+    place = directory / f"softhca-{name}-1"
+    place.mkdir()
+    (place / "0").write_bytes(struct.pack("7Q", *range(6), int(time.time()) - used_s).ljust(4096, b"\0"))
+    return place
+
+
+def test_counters_of_the_dead_go_at_the_next_start(net, wire):
+    """A process that is killed cannot remove its own, and nobody else does when a network namespace goes."""
+    shm = pathlib.Path("/dev/shm")
+    old, stopped, fresh = (ledger(shm, f"test{os.getpid()}{name}", used_s)
+                           for name, used_s in (("a", 700), ("b", 700), ("c", 5)))
+    link = shm / f"softhca-test{os.getpid()}d-1"
+    link.symlink_to(old)
+    try:
+        with open(stopped / "0", "r+b") as held:  # as a process that is stopped, so it does not write when
+            fcntl.lockf(held, fcntl.LOCK_EX)
+            Client(net, "-n", 1, "-m", 1, "-i", 1).counts()
+        assert [place.exists() for place in (old, stopped, fresh)] == [False, True, True]
+        assert link.is_symlink()
+        assert wire.interface == "rx0"
+    finally:
+        subprocess.run(["rm", "-rf", old, stopped, fresh, link], check=True)
+
+
+def test_a_killed_client_leaves_one_page_that_says_when_it_was_used(net, wire):
+    client = Client(net)
+    client.process.kill()
+    client.process.wait()
+    place = pathlib.Path(in_namespace(net.rx, lambda: place_of(wire.interface)))
+    used_s = struct.unpack_from("7Q", (place / "0").read_bytes())[6]
+    assert 0 <= time.time() - used_s < 10
 
 
 def place_of(interface):
