@@ -1,16 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Calls on descriptors, and socket(). A call on a descriptor that is not emulated goes straight to the C library. */
+/* Calls on descriptors. A call on a descriptor that is not emulated goes straight to the C library. */
 #include "ethtool.h"
 #include "vfs.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/netlink.h>
 #include <linux/sockios.h>
 #include <rdma/rdma_user_ioctl_cmds.h>
 #include <stdarg.h>
 #include <sys/ioctl.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 static struct uverbs_file *hook_uverbs_of(int fd)
@@ -202,15 +200,4 @@ HOOK int fcntl(int fd, int command, ...)
 HOOK int fcntl64(int fd, int command, ...)
 {
 	FCNTL_BODY(fcntl64);
-}
-
-/* libibverbs asks RDMA netlink first. On a kernel that has it, the kernel's empty answer would hide the emulated
- * devices. */
-HOOK int socket(int domain, int type, int protocol)
-{
-	if (domain == AF_NETLINK && protocol == NETLINK_RDMA && root_get()->n_devices) {
-		errno = EPROTONOSUPPORT;
-		return -1;
-	}
-	return REAL(socket)(domain, type, protocol);
 }

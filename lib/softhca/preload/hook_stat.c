@@ -39,7 +39,7 @@ static bool hook_fstat_ours(int fd, void *st)
 	struct root *root = root_peek();
 	struct fd_object *o = fdtab_find(&root->fdtab, fd, FD_ANY);
 	struct node node = {.kind = NODE_CDEV};
-	bool ours = o && o->kind != FD_CHANNEL;
+	bool ours = o && o->kind != FD_CHANNEL && o->kind != FD_NETLINK;
 
 	if (ours && o->kind == FD_UVERBS)
 		node.device = ((struct uverbs_file *)o)->device;

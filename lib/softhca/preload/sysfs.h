@@ -7,13 +7,11 @@
 #ifndef SOFTHCA_PRELOAD_SYSFS_H
 #define SOFTHCA_PRELOAD_SYSFS_H
 
+#include "../nldev/nldev.h"
 #include "root.h"
 
 #include <limits.h>
 #include <sys/stat.h>
-
-#define UVERBS_MAJOR       231 /* IB_UVERBS_MAJOR, minors from 192 */
-#define UVERBS_FIRST_MINOR 192
 
 enum node_kind {
 	NODE_NONE,    /* not an emulated path */

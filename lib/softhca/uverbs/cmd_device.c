@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Commands of the context, the device and its port. Payloads: ib_user_verbs.h and mlx5-abi.h. */
 #include "ioctl.h"
+#include "uverbs.h"
 
 #include "../device/netdev.h"
 
@@ -157,7 +158,7 @@ int cmd_get_context(struct command *c)
 	return 0;
 }
 
-static void query_fill_device(const struct device *d, struct ib_uverbs_query_device_resp *r)
+void uverbs_fill_device(const struct device *d, struct ib_uverbs_query_device_resp *r)
 {
 	const struct profile *p = d->config.profile;
 	uint64_t guid = htobe64(netdev_guid(d->config.netdev));
@@ -191,7 +192,7 @@ int cmd_query_device(struct command *c)
 {
 	struct ib_uverbs_query_device_resp resp;
 
-	query_fill_device(c->file->device, &resp);
+	uverbs_fill_device(c->file->device, &resp);
 	COMMAND_OUT(c, &resp);
 	return 0;
 }
@@ -217,7 +218,7 @@ int cmd_ex_query_device(struct command *c)
 		return -EINVAL;
 	if (c->drv_in_bytes)
 		return -EINVAL; /* mlx5_ib_query_device: the driver takes no input */
-	query_fill_device(c->file->device, &resp.base);
+	uverbs_fill_device(c->file->device, &resp.base);
 	resp.response_length = (uint32_t)(c->out_bytes < sizeof(resp) ? c->out_bytes : sizeof(resp));
 	resp.timestamp_mask = p->timestamp_mask;
 	resp.hca_core_clock = p->core_clock_khz;
@@ -275,12 +276,12 @@ int cmd_query_port(struct command *c)
 		.max_msg_sz = 0x40000000,
 		.gid_tbl_len = device_n_gids(d),
 		.pkey_tbl_len = 1,
-		.state = up ? 4 : 1, /* ACTIVE, DOWN */
+		.state = up ? PORT_STATE_ACTIVE : PORT_STATE_DOWN,
 		.max_mtu = 5,
 		.active_mtu = query_ib_mtu(netdev_mtu(device_port_netdev(d))),
 		.active_width = 2,  /* 4X */
 		.active_speed = 32, /* EDR: 100 Gb/s */
-		.phys_state = up ? 5 : 3,
+		.phys_state = up ? PORT_PHYS_LINK_UP : PORT_PHYS_DISABLED,
 		.link_layer = LINK_LAYER_ETHERNET,
 		.flags = IB_UVERBS_QPF_GRH_REQUIRED,
 	};

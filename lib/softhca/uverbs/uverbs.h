@@ -18,4 +18,12 @@ int uverbs_open(struct device *device, const struct uverbs_env *env, int flags);
 ssize_t uverbs_write(struct uverbs_file *file, const void *buf, size_t bytes);
 int uverbs_ioctl(struct uverbs_file *file, void *arg);
 
+/* enum ib_port_state, enum ib_port_phys_state */
+enum { PORT_STATE_DOWN = 1, PORT_STATE_ACTIVE = 4 };
+enum { PORT_PHYS_DISABLED = 3, PORT_PHYS_LINK_UP = 5 };
+
+struct ib_uverbs_query_device_resp;
+/* The attributes of the device (QUERY_DEVICE). */
+void uverbs_fill_device(const struct device *d, struct ib_uverbs_query_device_resp *r);
+
 #endif
