@@ -284,7 +284,9 @@ int ibvcap_place_add(struct ibvcap_placer *placer, const struct ibvcap_rx_batch 
 		bool has_packet =
 			sequence_packet_of_row(batch, i, batch->header_bytes, batch->application_header_bytes, &packet);
 
-		r = place_arrays_reserve(placer);
+		r = has_packet ? source_table_check(&placer->reader, &packet) : 0;
+		if (r == 0)
+			r = place_arrays_reserve(placer);
 		if (r < 0)
 			break;
 		place_packet(placer, has_packet ? &packet : NULL, batch->meta[i].timestamp_ns, side,
@@ -298,8 +300,8 @@ int ibvcap_place_add_packet(struct ibvcap_placer *placer, const struct ibvcap_pa
 {
 	int r = place_check(placer, side);
 
-	if (r == 0 && placer->reader.sequence.source != IBVCAP_SOURCE_NONE && !packet->has_headers)
-		r = error_set(-EINVAL, "the packet has no headers, and by its sequence's source it needs them");
+	if (r == 0)
+		r = source_table_check(&placer->reader, packet);
 	if (r == 0)
 		r = place_arrays_reserve(placer);
 	if (r < 0)

@@ -30,7 +30,7 @@ static int check_options(const struct ibvcap_sequence *sequence, const struct ib
 
 	if (!sequence->bytes)
 		return error_set(-EINVAL, "a placer needs to know where the packets have their number: the description "
-		                          "is empty");
+		                          "is empty, as that of a stream without 'sequence'");
 	if (!sequence_check(sequence, &fault))
 		return error_set(-EINVAL, "the description of the packets' number: %s", fault.text);
 	if ((r = check_most("numbers", options->numbers, NUMBERS_MAX)) < 0 ||
@@ -66,8 +66,9 @@ static void set_defaults(struct ibvcap_placer *placer)
 		options->sides = 1;
 	if (options->n_sources)
 		options->max_sources = options->n_sources;
-	else if (!options->max_sources)
-		options->max_sources = SOURCES_DEFAULT;
+	else
+		options->max_sources =
+			sequence_sources(sequence, options->max_sources ? options->max_sources : SOURCES_DEFAULT);
 }
 
 /* As far behind as an array can be open; with half of the cycle behind, and half ahead, each number has one meaning. */

@@ -49,6 +49,12 @@ uint64_t sequence_lower_cycle(const struct ibvcap_sequence *sequence);
 /** After so many packet numbers all of the number is the same again; 0: 2^64. */
 uint64_t sequence_cycle(const struct ibvcap_sequence *sequence);
 
+/** Of a wish for room for n sources: the sources that can be told apart. */
+static inline uint32_t sequence_sources(const struct ibvcap_sequence *sequence, uint32_t n)
+{
+	return sequence->source == IBVCAP_SOURCE_NONE && !sequence->source_bytes ? 1 : n;
+}
+
 /* Where the lost numbers were lost: in packets. */
 struct sequence_losses {
 	uint64_t after_card;

@@ -260,7 +260,7 @@ bool sequence_packet_of_row(const struct ibvcap_rx_batch *batch, uint32_t i, uin
 		.header_bytes = header_bytes,
 		.row_bytes = u32_min(end - header_bytes, batch->stride),
 		.payload_at = meta->header_length,
-		.has_headers = true,
+		.has_headers = meta->header_length != 0,
 	};
 	return true;
 }

@@ -36,6 +36,14 @@ uint32_t source_table_search(struct source_table *table, const struct sequence_k
 	return table->last = table->n - 1;
 }
 
+int source_table_check(const struct sequence_reader *reader, const struct ibvcap_packet *packet)
+{
+	if (packet->has_headers || reader->sequence.source == IBVCAP_SOURCE_NONE)
+		return 0;
+	return error_set(-EINVAL, "the packet has no headers, as in a raw recording, so its source is not known: "
+	                          "accepted is a description with the source \"none\"");
+}
+
 int source_table_init(struct source_table *table, uint32_t n_key_words, uint32_t n_max)
 {
 	uint32_t n_slots = 2;

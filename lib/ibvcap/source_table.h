@@ -26,6 +26,9 @@ struct source_table {
 int source_table_init(struct source_table *table, uint32_t n_key_words, uint32_t n_max);
 void source_table_deinit(struct source_table *table);
 
+/** Has the packet what tells its source apart? 0; -EINVAL with its text. */
+int source_table_check(const struct sequence_reader *reader, const struct ibvcap_packet *packet);
+
 /** By hash: the index of the source, which is added if there is room; SOURCE_TABLE_FULL: there is none. */
 uint32_t source_table_search(struct source_table *table, const struct sequence_key *key);
 

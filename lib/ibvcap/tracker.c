@@ -49,12 +49,12 @@ void tracker_add(struct ibvcap_tracker *tracker, const struct ibvcap_packet *pac
 int ibvcap_tracker_add(struct ibvcap_tracker *tracker, const struct ibvcap_packet *packet,
                        struct ibvcap_tracked *tracked)
 {
+	int r = source_table_check(&tracker->reader, packet);
 	struct ibvcap_tracked ours;
 
-	if (tracker->reader.sequence.source != IBVCAP_SOURCE_NONE && !packet->has_headers)
-		return error_set(-EINVAL, "the packet has no headers, and by its sequence's source it needs them");
-	tracker_add(tracker, packet, tracked ? tracked : &ours);
-	return 0;
+	if (r == 0)
+		tracker_add(tracker, packet, tracked ? tracked : &ours);
+	return r;
 }
 
 /* ---- set-up -------------------------------------------------------------------------------------- */
@@ -95,8 +95,9 @@ static int check_arguments(const struct ibvcap_sequence *sequence, const struct 
 	struct sequence_fault fault;
 
 	if (!sequence->bytes)
-		return error_set(-EINVAL, "a tracker needs to know where the packets have their number: the stream's "
-		                          "configuration has no 'sequence'");
+		return error_set(-EINVAL,
+		                 "a tracker needs to know where the packets have their number: the description "
+		                 "is empty, as that of a stream without 'sequence'");
 	if (!sequence_check(sequence, &fault))
 		return error_set(-EINVAL, "the description of the packets' number: %s", fault.text);
 	if (options->max_sources > SOURCE_TABLE_MAX)
@@ -125,7 +126,7 @@ int ibvcap_tracker_new(const struct ibvcap_sequence *sequence, const struct ibvc
 	sequence_reader_init(&new->reader, sequence);
 	new->has_own = known.own;
 	set_rules(new);
-	r = allocate(new, known.max_sources ? known.max_sources : SOURCES_DEFAULT);
+	r = allocate(new, sequence_sources(sequence, known.max_sources ? known.max_sources : SOURCES_DEFAULT));
 	if (r < 0) {
 		ibvcap_tracker_free(new);
 		return r;

@@ -21,6 +21,9 @@ PyObject *raise_error(int error);
 /** The same with a text of one's own, as PyUnicode_FromFormat() makes it. */
 PyObject *raise_error_text(int error, const char *format, ...);
 
+/** The same of a file, with its text. */
+PyObject *raise_of_file(int error, const char *text);
+
 /** The exceptions become members of the module. False: an exception is set. */
 bool errors_add_to(PyObject *module);
 

@@ -14,30 +14,41 @@
 struct error_class {
 	const char *name;
 	const char *doc;
-	int errors[4]; /* ends with 0 */
+	int errors[4];   /* ends with 0 */
+	PyObject **also; /* a class of Python's own that it is, too; NULL: none but OSError */
 	PyObject *class;
 };
 
 /* The first is the base class of all, for errors that none of the others names. */
 static struct error_class error_classes[] = {
-	{"ibvcap.Error", "A call of libibvcap failed. errno and strerror say why, and what to do.", {0}, NULL},
-	{"ibvcap.NoDaemon", "No ibvcapd answers on the socket.", {ENOENT, ECONNREFUSED, ETIMEDOUT}, NULL},
-	{"ibvcap.NotFound", "The daemon has no stream or channel of that name.", {ESRCH}, NULL},
-	{"ibvcap.NoAccess", "This user may not use the socket, the stream or the channel.", {EACCES, EPERM}, NULL},
-	{"ibvcap.Busy", "All places or leases of the daemon are taken.", {EAGAIN}, NULL},
+	{"ibvcap.Error", "A call of libibvcap failed. errno and strerror say why, and what to do.", {0}, NULL, NULL},
+	{"ibvcap.NoDaemon", "No ibvcapd answers on the socket.", {ENOENT, ECONNREFUSED, ETIMEDOUT}, NULL, NULL},
+	{"ibvcap.NotFound", "The daemon has no stream or channel of that name.", {ESRCH}, NULL, NULL},
+	{"ibvcap.NoAccess",
+         "This user may not use the socket, the stream, the channel or the file.",
+         {EACCES, EPERM},
+         &PyExc_PermissionError,
+         NULL},
+	{"ibvcap.Busy", "All places or leases of the daemon are taken.", {EAGAIN}, NULL, NULL},
 	{"ibvcap.TooManyBatches",
          "All leases of the receiver are taken by batches that are not returned.",
          {ENOBUFS},
+         NULL,
          NULL},
 	{"ibvcap.Ended",
          "The daemon ended and none came back, or the administrator removed the stream or channel.",
          {ESHUTDOWN, ENODEV},
+         NULL,
          NULL},
 	{"ibvcap.Disconnected",
          "The daemon disconnected this program, or the handle is of another process.",
          {ECONNABORTED, ECHILD},
+         NULL,
          NULL},
 };
+/* Of a recording. ENOENT of the others is a socket that nobody made. */
+static struct error_class no_file = {
+	"ibvcap.NoFile", "There is no file of that name.", {0}, &PyExc_FileNotFoundError, NULL};
 #define N_ERROR_CLASSES (sizeof(error_classes) / sizeof(error_classes[0]))
 
 static PyObject *error_class_of(int error)
@@ -49,23 +60,31 @@ static PyObject *error_class_of(int error)
 	return error_classes[0].class;
 }
 
-static PyObject *raise_object(int error, PyObject *text)
+static PyObject *raise_object(PyObject *class, int error, PyObject *text)
 {
 	PyObject *arguments = text ? Py_BuildValue("(iN)", -error, text) : NULL;
 
 	if (arguments)
-		PyErr_SetObject(error_class_of(-error), arguments);
+		PyErr_SetObject(class, arguments);
 	Py_XDECREF(arguments);
 	return NULL;
+}
+
+static PyObject *decode(const char *text)
+{
+	return PyUnicode_DecodeUTF8(text, (Py_ssize_t)strlen(text), "backslashreplace");
 }
 
 PyObject *raise_error(int error)
 {
 	const char *text = ibvcap_error_text();
 
-	if (!*text || error == -EIO)
-		text = *text ? text : strerror(-error);
-	return raise_object(error, PyUnicode_DecodeUTF8(text, (Py_ssize_t)strlen(text), "backslashreplace"));
+	return raise_object(error_class_of(-error), error, decode(*text ? text : strerror(-error)));
+}
+
+PyObject *raise_of_file(int error, const char *text)
+{
+	return raise_object(error == -ENOENT ? no_file.class : error_class_of(-error), error, decode(text));
 }
 
 PyObject *raise_error_text(int error, const char *format, ...)
@@ -76,7 +95,7 @@ PyObject *raise_error_text(int error, const char *format, ...)
 	va_start(values, format);
 	text = PyUnicode_FromFormatV(format, values);
 	va_end(values);
-	return raise_object(error, text);
+	return raise_object(error_class_of(-error), error, text);
 }
 
 /* ---- what the types share ------------------------------------------------------------------------ */
@@ -199,15 +218,20 @@ PyObject *members_to_dict(const struct member *members, const void *object)
 	return dict;
 }
 
+static bool add_class(PyObject *module, struct error_class *error)
+{
+	PyObject *base = error == &error_classes[0] ? PyExc_OSError : error_classes[0].class;
+	PyObject *bases = error->also ? PyTuple_Pack(2, base, *error->also) : Py_NewRef(base);
+
+	error->class = bases ? PyErr_NewExceptionWithDoc(error->name, error->doc, bases, NULL) : NULL;
+	Py_XDECREF(bases);
+	return error->class && PyModule_AddObjectRef(module, strchr(error->name, '.') + 1, error->class) == 0;
+}
+
 bool errors_add_to(PyObject *module)
 {
-	for (size_t i = 0; i < N_ERROR_CLASSES; i++) {
-		struct error_class *error = &error_classes[i];
-
-		error->class = PyErr_NewExceptionWithDoc(error->name, error->doc,
-		                                         i ? error_classes[0].class : PyExc_OSError, NULL);
-		if (!error->class || PyModule_AddObjectRef(module, strchr(error->name, '.') + 1, error->class) < 0)
+	for (size_t i = 0; i < N_ERROR_CLASSES; i++)
+		if (!add_class(module, &error_classes[i]))
 			return false;
-	}
-	return true;
+	return add_class(module, &no_file);
 }

@@ -4,9 +4,13 @@
 
 #include "tools/capture/capture.h"
 
+#include <arpa/inet.h>
 #include <errno.h>
+#include <net/ethernet.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sysexits.h>
+#include <unistd.h>
 
 #define ROWS_MAX        1024
 #define BATCH_BYTES_MAX (16u << 20)
@@ -33,7 +37,8 @@ struct py_recording {
 	uint32_t port;
 	uint32_t stride;
 	struct pending pending;
-	uint64_t n_lost; /* of capture.n_lost: those before the packets that were read */
+	uint8_t headers[UINT8_MAX]; /* of the pending packet, if its capture has no Ethernet headers */
+	uint64_t n_lost;            /* of capture.n_lost: those before the packets that were read */
 	uint64_t n_packets;
 	uint64_t n_other_port;
 	uint64_t n_left_out[DATAGRAM_MALFORMED + 1];
@@ -72,10 +77,12 @@ static PyObject *recording_new(PyTypeObject *type, PyObject *arguments, PyObject
 	recording->port = port;
 	recording->end = 1;
 	Py_BEGIN_ALLOW_THREADS
-	r = capture_open(&recording->capture, PyBytes_AsString(path));
+	r = capture_open(&recording->capture, PyBytes_AsString(path),
+	                 "python3 PROGRAM, which takes open_recording('-')");
 	Py_END_ALLOW_THREADS
 	if (r != 0) {
-		raise_error_text(-EIO, "%s", recording->capture.error);
+		r = r == EX_NOINPUT && access(PyBytes_AsString(path), R_OK) < 0 ? -errno : -EIO;
+		raise_of_file(r, recording->capture.error);
 		Py_DECREF(&recording->base);
 		return NULL;
 	}
@@ -117,18 +124,40 @@ static bool is_wanted_datagram(struct py_recording *recording, enum datagram_ver
 	return true;
 }
 
-static void set_pending(struct pending *pending, const struct capture_packet *packet, const struct datagram *datagram)
+/*
+ * The headers, which begin with those of Ethernet, as in a batch of a stream: a capture of another link gets zeros, and
+ * the type. NULL: they are longer than a packet's meta can say, as in IPv6 with many headers.
+ */
+static const uint8_t *find_headers(struct py_recording *recording, const struct capture_packet *packet,
+                                   const struct datagram *datagram, size_t *bytes)
 {
-	bool has_headers = packet->link != DATAGRAM_LINK_PAYLOAD;
+	const uint8_t *ip = packet->frame + datagram->ip_at;
+	const bool is_whole = packet->link == DATAGRAM_LINK_ETHERNET || packet->link == DATAGRAM_LINK_PAYLOAD;
+	uint16_t type;
 
+	*bytes = is_whole ? (size_t)(datagram->payload - packet->frame)
+	                  : ETHER_HDR_LEN + (size_t)(datagram->payload - ip);
+	if (*bytes > UINT8_MAX)
+		return NULL;
+	if (is_whole)
+		return packet->frame;
+	type = htons(*ip >> 4 == 6 ? ETHERTYPE_IPV6 : ETHERTYPE_IP);
+	memcpy(recording->headers + ETHER_HDR_LEN - sizeof(type), &type, sizeof(type));
+	memcpy(recording->headers + ETHER_HDR_LEN, ip, *bytes - ETHER_HDR_LEN);
+	return recording->headers;
+}
+
+static void set_pending(struct pending *pending, const struct capture_packet *packet, const struct datagram *datagram,
+                        const uint8_t *headers, size_t header_bytes)
+{
 	pending->is_set = true;
 	pending->datagram = *datagram;
-	pending->headers = packet->frame;
+	pending->headers = headers;
 	pending->meta = (struct ibvcap_meta){
 		.timestamp_ns = packet->time_ns,
 		.length = (uint16_t)datagram->bytes,
 		.wire_length = (uint16_t)datagram->whole_bytes,
-		.header_length = has_headers ? (uint8_t)(datagram->payload - packet->frame) : 0,
+		.header_length = (uint8_t)header_bytes,
 		.flags = datagram->bytes < datagram->whole_bytes ? IBVCAP_PACKET_FLAG_TRUNCATED : 0,
 	};
 }
@@ -142,6 +171,8 @@ static void read_pending(struct py_recording *recording)
 	while (!recording->pending.is_set && recording->end > 0) {
 		struct datagram datagram = {0};
 		enum datagram_verdict verdict;
+		const uint8_t *headers = NULL;
+		size_t header_bytes;
 
 		recording->end = capture_next(capture, &packet);
 		if (recording->end <= 0)
@@ -149,10 +180,12 @@ static void read_pending(struct py_recording *recording)
 		recording->pending.n_lost += capture->n_lost - recording->n_lost;
 		recording->n_lost = capture->n_lost;
 		verdict = datagram_find(packet.link, packet.frame, packet.captured, packet.wire_bytes, &datagram);
-		if (datagram.payload && datagram.payload - packet.frame > UINT8_MAX) /* IPv6 with many headers */
+		if (datagram.payload)
+			headers = find_headers(recording, &packet, &datagram, &header_bytes);
+		if (!headers)
 			datagram.payload = NULL;
 		if (is_wanted_datagram(recording, verdict, &datagram))
-			set_pending(&recording->pending, &packet, &datagram);
+			set_pending(&recording->pending, &packet, &datagram, headers, header_bytes);
 	}
 }
 
@@ -223,6 +256,13 @@ static bool read_rows(struct py_recording *recording, uint32_t max, struct ibvca
 	return true;
 }
 
+static bool recording_begin(const struct py_recording *recording)
+{
+	if (recording->is_busy)
+		PyErr_SetString(PyExc_RuntimeError, "another thread reads this recording");
+	return !recording->is_busy;
+}
+
 /* A new reference; NULL without an exception: the end of the file. */
 static PyObject *recording_take(struct py_recording *recording, uint32_t max)
 {
@@ -230,9 +270,10 @@ static PyObject *recording_take(struct py_recording *recording, uint32_t max)
 	uint64_t n_lost = 0;
 	bool is_read;
 
-	if (!recording->is_open || recording->is_busy) {
-		PyErr_SetString(PyExc_ValueError,
-		                recording->is_open ? "another thread reads this recording" : "the recording is closed");
+	if (!recording_begin(recording))
+		return NULL;
+	if (!recording->is_open) {
+		PyErr_SetString(PyExc_ValueError, "the recording is closed");
 		return NULL;
 	}
 	recording->is_busy = true;
@@ -244,7 +285,7 @@ static PyObject *recording_take(struct py_recording *recording, uint32_t max)
 		return PyErr_NoMemory();
 	if (rows.n)
 		return (PyObject *)batch_new_of_memory(&rows, n_lost);
-	return recording->end < 0 ? raise_error_text(-EBADMSG, "%s", recording->capture.error) : NULL;
+	return recording->end < 0 ? raise_of_file(-EBADMSG, recording->capture.error) : NULL;
 }
 
 static PyObject *recording_next_batch(PyObject *object)
@@ -287,10 +328,8 @@ static PyObject *recording_counts(PyObject *object, void *closure)
 static PyObject *recording_close_now(PyObject *object, PyObject *unused)
 {
 	(void)unused;
-	if (recording_of(object)->is_busy) {
-		PyErr_SetString(PyExc_ValueError, "another thread reads this recording");
+	if (!recording_begin(recording_of(object)))
 		return NULL;
-	}
 	recording_close_file(recording_of(object));
 	Py_RETURN_NONE;
 }

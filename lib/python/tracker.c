@@ -24,7 +24,7 @@ static struct tracker *tracker_of(PyObject *object)
 
 static PyObject *tracker_new(PyTypeObject *type, PyObject *arguments, PyObject *keywords)
 {
-	static char *names[] = {"sequence", "max_sources", NULL};
+	static char *names[] = {"sequence", "max_sources", "own", NULL};
 	struct ibvcap_tracker_options options = IBVCAP_INIT(struct ibvcap_tracker_options);
 	allocfunc allocate = (allocfunc)PyType_GetSlot(type, Py_tp_alloc);
 	struct ibvcap_sequence sequence;
@@ -34,17 +34,14 @@ static PyObject *tracker_new(PyTypeObject *type, PyObject *arguments, PyObject *
 	const char *description;
 	int r;
 
-	if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "y#O&:Tracker", names, &description, &description_bytes,
-	                                 u32_of, &options.max_sources))
+	if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "y#O&O&:Tracker", names, &description, &description_bytes,
+	                                 u32_of, &options.max_sources, u32_of, &options.own))
 		return NULL;
 	if (description_bytes != sizeof(sequence)) {
 		PyErr_SetString(PyExc_ValueError, "not a struct ibvcap_sequence");
 		return NULL;
 	}
 	memcpy(&sequence, description, sizeof(sequence));
-	if (!sequence.bytes)
-		return raise_error_text(-ENODATA, "the configuration of the stream does not say where its packets have "
-		                                  "their number: set 'sequence' (ibvcapd.conf(5))");
 	r = ibvcap_tracker_new(&sequence, &options, &counts);
 	if (r < 0)
 		return raise_error(r);

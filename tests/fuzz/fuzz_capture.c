@@ -66,7 +66,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	if (ftruncate(file, 0) < 0 || (size > 1 && pwrite(file, data + 1, size - 1, 0) != (ssize_t)size - 1))
 		abort();
 	for (int pass = 0; pass < 2; pass++) {
-		if (capture_open(&capture, path) != 0)
+		if (capture_open(&capture, path, "") != 0)
 			return 0;
 		read_all(&capture, &timing, &last_ns);
 		capture_close(&capture);

@@ -61,6 +61,8 @@ def test_a_tracker_counts_by_the_packets_own_numbers(one, wire):
         tracker = ibvcap.Tracker(receiver)
         with pytest.raises(ibvcap.Error, match="set 'sequence'"):
             ibvcap.Tracker(plain)
+        with pytest.raises(ibvcap.Error, match="set 'sequence'"):
+            ibvcap.Placer(plain)
         with pytest.raises(OverflowError):
             ibvcap.Tracker(receiver, max_sources=2**32)
         send(wire, [(0, 0), (1, 5), (0, 1), (0, 4), (0, 3), (1, 5), (1, 6)])
@@ -88,6 +90,15 @@ def test_a_tracker_counts_by_the_packets_own_numbers(one, wire):
         with pytest.raises(TypeError):
             tracker.track(receiver)
     assert tracker.counts == counts, "a tracker outlives its receiver"
+
+
+def test_a_program_may_say_itself_where_the_number_is(one, wire):
+    with attach(one, "plain") as plain:
+        tracker = ibvcap.Tracker({"bytes": 4})
+        wire.send(*[wire.frame(struct.pack("!I", number) + bytes(60), 7510) for number in (1, 2, 4)])
+        while tracker.counts["packets"] < 3:
+            tracker.track(plain.acquire(timeout=20))
+        assert (tracker.counts["lost"], tracker.counts["once"]) == (1, 3)
 
 
 def test_a_handle_of_all_queues_and_handles_of_each_get_every_packet(one, wire):

@@ -136,9 +136,14 @@ def test_wrong_descriptions_and_options_are_refused():
                   {"bytes": 2, "source_bytes": 2, "source_mask": "ff"}):
         with pytest.raises(ValueError):
             ibvcap.Placer(wrong)
-    for options in ({"window": 65}, {"sides": 9}, {"fill": 256}, {"sources": [{"field": b"1"}] * 2}):
+    for options in ({"window": 65}, {"sides": 9}, {"fill": 256}, {"sources": [{"field": b"1234"}] * 2}):
         with pytest.raises(ibvcap.Error):
             ibvcap.Placer(RTP, **options)
+    for source, word in (({"field": b"123"}, "field = b'123' .* 4 bytes"),
+                         ({"port": 70000, "field": b"1234"}, "port of"),
+                         ({"address": "1.2", "field": b"1234"}, "address of a source"), ({"mac": 1}, "no 'mac'")):
+        with pytest.raises(ValueError, match=word):
+            ibvcap.Placer(RTP, sources=[source])
     with pytest.raises(ibvcap.Error, match="side 1"):
         ibvcap.Placer(RTP).add(next(rtp_batches()), 1)
 
@@ -172,6 +177,13 @@ def test_threads_give_arrays_up_while_others_are_made():
     done.set()
     thread.join()
     assert placer.counts["present"] == 50 * 203 and placer.counts["missing"] == 0
+
+
+def test_packets_that_nothing_tells_apart_need_memory_for_one_source():
+    options = {"numbers": 1 << 15, "row_bytes": 1024, "max_sources": 65536}
+    with pytest.raises(ibvcap.Error, match="65536 sources, 1024 bytes each, are more"):
+        ibvcap.Placer(RTP, **options)
+    ibvcap.Placer({**RTP, "source_bytes": 0}, **options).index(next(rtp_batches()))
 
 
 # ---- A and B ---------------------------------------------------------------------------------------------------------

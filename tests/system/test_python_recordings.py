@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The Python package ibvcap: recordings and other captures as batches."""
+import errno
 import gc
+import struct
 import subprocess
 
 import dpkt
@@ -92,9 +94,11 @@ def test_a_view_keeps_its_rows_after_the_batch_and_the_recording():
 
 
 def test_what_is_no_capture_or_is_damaged_is_said(tmp):
-    for path, word in ((tmp / "none.pcap", "No such file"), (DATA / "README.md", "not a capture")):
-        with pytest.raises(ibvcap.Error, match=word):
-            ibvcap.open_recording(path)
+    with pytest.raises(FileNotFoundError, match="none.pcap: No such file") as missing:
+        ibvcap.open_recording(tmp / "none.pcap")
+    assert isinstance(missing.value, ibvcap.NoFile) and missing.value.errno == errno.ENOENT
+    with pytest.raises(ibvcap.Error, match="not a capture"):
+        ibvcap.open_recording(DATA / "README.md")
     whole = (DATA / "lidar-os0-32.pcap").read_bytes()
     (tmp / "cut.pcap").write_bytes(whole[:200000])
     with ibvcap.open_recording(tmp / "cut.pcap") as recording:
@@ -104,6 +108,23 @@ def test_what_is_no_capture_or_is_damaged_is_said(tmp):
         assert 20 < n < 74
         with pytest.raises(ibvcap.Error, match="damaged"):
             recording.acquire()
+
+
+def test_a_recording_says_whether_it_is_whole(tmp, monkeypatch):
+    monkeypatch.setenv("PATH", f"{TOOL.parent}:/usr/bin")
+    whole = (DATA / "recording-0.2-whole.pcapng").read_bytes()
+    (tmp / "cut.pcapng").write_bytes(whole[:whole.index(b"\n\r\r\n", 4)])  # behind the last packet, between two blocks
+    for path, word in ((DATA / "recording-0.2-whole.pcapng", None), (tmp / "cut.pcapng", "not closed"),
+                       (DATA / "rtp-ffmpeg.pcap", "not written by ibvcap"), (DATA / "README.md", "damaged")):
+        info = ibvcap.info(path)
+        assert word is None or word in info["verdict"], info
+    with ibvcap.open_recording(tmp / "cut.pcapng") as recording:
+        assert sum(map(len, recording)) == ibvcap.info(tmp / "cut.pcapng")["packets"] > 0
+    with pytest.raises(ibvcap.NoFile):
+        ibvcap.info(tmp / "none")
+    monkeypatch.setenv("PATH", "/usr/bin")
+    with pytest.raises(ibvcap.Error, match="folder of PATH"):
+        ibvcap.info(path)
 
 
 def test_losses_that_the_file_names_are_before_their_batch():
@@ -131,15 +152,48 @@ def test_a_tracker_counts_the_packets_of_a_recording():
         counts = tracker.counts
         assert (counts["sent"], counts["once"], counts["lost"], counts["n_sources"]) == (203, 200, 3, 1)
         assert tracker.sources[0]["address"] == address
-    with pytest.raises(ibvcap.Error, match="sequence"):
-        ibvcap.Tracker({})
-    with pytest.raises(ValueError, match="no key sauce"):
-        ibvcap.Tracker({**RTP, "sauce": "none"})
+    for wrong, word in (({}, "no 'bytes'"), ({**RTP, "sauce": "none"}, "no key sauce"),
+                        ({**RTP, "offset": -1}, "offset = -1: "), ({**RTP, "bytes": "2"}, "bytes = '2': "),
+                        ({**RTP, "endian": "mid"}, "endian = 'mid': accepted are big, little"),
+                        ({**RTP, "source_bytes": 1, "source_mask": "f"}, "source_mask = 'f': ")):
+        for of in (ibvcap.Tracker, ibvcap.Placer):
+            with pytest.raises(ValueError, match=word):
+                of(wrong)
+    with pytest.raises(TypeError, match="Recording: .* dict"):
+        ibvcap.Tracker(ibvcap.open_recording(DATA / "rtp-ffmpeg.pcap"))
+
+
+def two_senders(link):
+    """A pcap of a link type: packets 0 to 9 of two senders with numbers of their own."""
+    head = {101: b"", 113: bytes(14) + b"\x08\0", 276: b"\x08\0" + bytes(18)}[link]
+    with_head = struct.pack("=IHHiIII", 0xa1b2c3d4, 2, 4, 0, 0, 65535, link)
+    for i in range(20):
+        udp = struct.pack("!HHHH4xHxx", 5, 6, 16, 0, i // 2)
+        ip = struct.pack("!BxHxxxxBBxx4s4s", 0x45, 20 + len(udp), 9, 17, bytes([10, 0, 0, i % 2]), bytes(4))
+        frame = head + ip + udp
+        with_head += struct.pack("=IIII", i, 0, len(frame), len(frame)) + frame
+    return with_head
+
+
+@pytest.mark.parametrize("link", [101, 113, 276])
+def test_sources_are_told_apart_in_captures_without_ethernet_headers(link, tmp):
+    (tmp / "any.pcap").write_bytes(two_senders(link))
+    tracker = ibvcap.Tracker({"offset": 4, "bytes": 2})
+    placer = ibvcap.Placer({"offset": 4, "bytes": 2}, numbers=10)
+    with ibvcap.open_recording(tmp / "any.pcap") as recording:
+        for batch in recording:
+            assert batch.header_bytes == 42 and np.asarray(batch.headers)[0, 12:14].tobytes() == b"\x08\0"
+            tracker.track(batch)
+            placer.index(batch)
+    assert [source["address"] for source in tracker.sources] == ["10.0.0.0", "10.0.0.1"]
+    assert (tracker.counts["lost"], tracker.counts["repeated"]) == (0, 0)
+    assert [array.n_present for array in placer] == [20]
 
 
 @pytest.mark.parametrize("options", [["-w", "a.pcapng"], ["-w", "a.pcapng", "--zstd", "3"], ["-w", "a", "--raw"],
                                      ["-w", "a.pcapng", "--snap", "100"]])
-def test_a_recording_of_ours_gives_the_packets_of_the_stream(daemon, wire, tmp_path, options):
+def test_a_recording_of_ours_gives_the_packets_of_the_stream(daemon, wire, tmp_path, options,
+                                                            monkeypatch):
     one = daemon([conftest.stream(wire, payload_size=SIZE)])
     send(wire, 0, 100)
     send(wire, 100, 3, size=99)
@@ -147,15 +201,26 @@ def test_a_recording_of_ours_gives_the_packets_of_the_stream(daemon, wire, tmp_p
     rows, meta = ibvcap.read("lidar", 103, 20, start=ibvcap.OLDEST, socket=str(one.socket_path))
     subprocess.run([TOOL, "record", "lidar", "--socket", one.socket_path, "--oldest", "-c", "103", "-qq", *options],
                    check=True, cwd=tmp_path)
-    cut = "--snap" in options
+    cut, raw = "--snap" in options, "--raw" in options
+    monkeypatch.setenv("PATH", f"{TOOL.parent}:/usr/bin")
+    info = ibvcap.info(tmp_path / options[1])
+    assert (info["verdict_word"], info["packets"]) == (("not proven", 0) if raw else ("complete", 103)), info
     wanted = [payload(i) for i in range(100)] + [payload(i, 99) for i in range(100, 103)]
     with ibvcap.open_recording(tmp_path / options[1]) as recording:
         found = packets_of(recording)
+        assert {port for _, port, _ in found} == {None if "--raw" in options else 7502}
         assert [bytes_ for _, _, bytes_ in found] == [each[:58] if cut else each for each in wanted]
         assert [time for time, _, _ in found] == meta["timestamp_ns"].tolist() and recording.counts["lost"] == 0
-        assert {port for _, port, _ in found} == {None if "--raw" in options else 7502}
     with ibvcap.open_recording(tmp_path / options[1]) as recording:
         _, own = recording.read(103)
         assert own["wire_length"].tolist() == meta["wire_length"].tolist()
         assert all(bool(flags & ibvcap.PACKET_TRUNCATED) == cut for flags in own["flags"])
     assert rows.shape[1] == SIZE
+    if "--raw" in options:
+        with ibvcap.open_recording(tmp_path / options[1]) as recording:
+            batch = next(recording)
+        by_flow = {"bytes": 2}
+        for use in (ibvcap.Placer(by_flow).add, ibvcap.Placer(by_flow).index, ibvcap.Tracker(by_flow).track):
+            with pytest.raises(ibvcap.Error, match="no headers, as in a raw recording"):
+                use(batch)
+        ibvcap.Placer({"bytes": 2, "source": "none"}).add(batch)

@@ -46,9 +46,9 @@ static int explain_file(struct capture *capture, const uint8_t *head, size_t n, 
 	         capture->path, text);
 	for (unsigned i = 0; i < sizeof(known_files) / sizeof(known_files[0]); i++)
 		if (n >= known_files[i].bytes && !memcmp(head, known_files[i].magic, known_files[i].bytes))
-			snprintf(capture->error, sizeof(capture->error), "%s is %s: %s %s%s | ibvcap replay CHANNEL -",
-			         capture->path, known_files[i].what, known_files[i].command,
-			         capture->is_pipe ? "FILE" : capture->path, known_files[i].rest);
+			snprintf(capture->error, sizeof(capture->error), "%s is %s: %s %s%s | %s", capture->path,
+			         known_files[i].what, known_files[i].command, capture->is_pipe ? "FILE" : capture->path,
+			         known_files[i].rest, capture->reader_command);
 	return EX_DATAERR;
 }
 
@@ -277,11 +277,12 @@ static int begin_libpcap(struct capture *capture)
 	return add_link(capture, pcap_datalink(capture->reader)) < 0 ? EX_DATAERR : 0;
 }
 
-int capture_open(struct capture *capture, const char *path)
+int capture_open(struct capture *capture, const char *path, const char *reader_command)
 {
 	int r;
 
-	*capture = (struct capture){.path = strcmp(path, "-") ? path : "standard input"};
+	*capture =
+		(struct capture){.path = strcmp(path, "-") ? path : "standard input", .reader_command = reader_command};
 	if (strcmp(path, "-") != 0 && raw_recording_is_one(path)) {
 		r = raw_recording_open(&capture->raw, capture->path, capture->error, sizeof(capture->error));
 		if (r < 0)
@@ -388,6 +389,7 @@ enum datagram_verdict datagram_find(enum datagram_link link, const uint8_t *fram
 		                              .bytes = verdict == DATAGRAM_WHOLE ? headers.payload_bytes
 		                                                                 : captured - headers.payload_at,
 		                              .whole_bytes = headers.payload_bytes,
-		                              .destination_port = frame_be16(frame + headers.l4_at + 2)};
+		                              .destination_port = frame_be16(frame + headers.l4_at + 2),
+		                              .ip_at = headers.l3_at};
 	return verdict;
 }

@@ -36,6 +36,7 @@ struct datagram {
 	uint32_t bytes;
 	uint32_t whole_bytes; /* more, if the capture has only a part of the payload */
 	uint16_t destination_port;
+	uint32_t ip_at; /* where the IP header is in the frame */
 };
 
 /**
@@ -49,6 +50,7 @@ enum datagram_verdict datagram_find(enum datagram_link link, const uint8_t *fram
 
 struct capture {
 	const char *path;
+	const char *reader_command; /* that reads a capture from standard input, for what another program unpacks */
 	struct recording recording; /* a pcapng file, compressed by zstd or not */
 	struct raw_recording *raw;  /* of `record --raw`; NULL: another file */
 	void *reader;               /* libpcap's, of any other file; NULL */
@@ -74,7 +76,7 @@ struct capture_packet {
  * Open a file. 0; EX_NOINPUT if it cannot be opened; EX_DATAERR if it is no capture or has an unknown link type. In
  * these cases capture->error says why.
  */
-int capture_open(struct capture *capture, const char *path);
+int capture_open(struct capture *capture, const char *path, const char *reader_command);
 
 /** Read the next packet. 1; 0 at the end; -EBADMSG if the file is damaged or cut off: capture->error says how. */
 int capture_next(struct capture *capture, struct capture_packet *packet);

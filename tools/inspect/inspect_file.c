@@ -4,6 +4,7 @@
 
 #include "tools/common/report.h"
 #include "tools/json/text_to_json.h"
+#include "tools/recording/raw_recording.h"
 #include "tools/recording/recording.h"
 
 #include <errno.h>
@@ -13,7 +14,9 @@ static int find_end(const struct recording *recording, int r)
 {
 	if (r == 0 && recording_is_cut_off(recording))
 		return -ENODATA;
-	return r == -EBADMSG && recording_is_pcap(recording) ? INSPECT_END_PCAP : r;
+	if (r == -EBADMSG && recording_is_pcap(recording))
+		return INSPECT_END_PCAP;
+	return r == -EBADMSG && raw_recording_is_one(recording->path) ? INSPECT_END_RAW : r;
 }
 
 static const char *find_error(const struct recording *recording)

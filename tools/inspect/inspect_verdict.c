@@ -84,6 +84,10 @@ static void find_damage(struct inspect_finding *finding, const struct inspect_su
 	if (end == INSPECT_END_PCAP)
 		inspect_say(finding, INSPECT_NOT_PROVEN,
 		            "a pcap file, not written by ibvcap record, so nothing proves that no packet is missing");
+	else if (end == INSPECT_END_RAW)
+		inspect_say(finding, INSPECT_NOT_PROVEN,
+		            "rows of ibvcap record --raw: the description beside it, .json, names its losses, and has "
+		            "the sum if it was closed");
 	else if (end == -ENODATA && !sum->n_sections)
 		inspect_say(finding, INSPECT_NOT_PROVEN, "cut off before its first block: nothing says what it was");
 	else if (end == -ENODATA)

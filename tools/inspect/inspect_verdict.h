@@ -12,7 +12,9 @@
 #include <stdarg.h>
 
 #define INSPECT_FINDING_BYTES 1024
-#define INSPECT_END_PCAP      1 /* in place of an errno: the file is no pcapng file, but a pcap file */
+/* In place of an errno: the file is no pcapng file, but another one. */
+#define INSPECT_END_PCAP 1
+#define INSPECT_END_RAW  2
 
 /* The worst is the highest. */
 enum inspect_verdict {
@@ -43,7 +45,7 @@ void inspect_print_finding(char *text, size_t bytes, const struct inspect_findin
 int inspect_exit_code(enum inspect_verdict verdict);
 
 /**
- * Judge a file. end: 0 if the file was read to its end; INSPECT_END_PCAP; or -errno of the reader, with its message in
+ * Judge a file. end: 0 if the file was read to its end; INSPECT_END_…; or -errno of the reader, with its message in
  * error.
  */
 void inspect_judge(struct inspect_finding *finding, const struct inspect_sum *sum,

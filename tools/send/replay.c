@@ -13,6 +13,8 @@
 #include <sysexits.h>
 #include <unistd.h>
 
+#define READER_COMMAND "ibvcap replay CHANNEL -"
+
 /* ---- replaying ----------------------------------------------------------------------------------- */
 
 /* Why a packet of the capture was not sent. The first ones are datagram_find()'s verdicts. */
@@ -154,7 +156,7 @@ static int rewind_capture(struct replay *replay)
 	timing_next_pass(&replay->timing);
 	note_lost(replay);
 	capture_close(&replay->capture);
-	code = capture_open(&replay->capture, replay->options.file);
+	code = capture_open(&replay->capture, replay->options.file, READER_COMMAND);
 	return code == EX_OK ? 1 : fail_capture_file(replay, code, replay->capture.error);
 }
 
@@ -242,7 +244,7 @@ static int refuse_replay(const char *why)
 
 static int open_replay(struct replay *replay)
 {
-	int code = capture_open(&replay->capture, replay->options.file);
+	int code = capture_open(&replay->capture, replay->options.file, READER_COMMAND);
 
 	if (code != EX_OK) {
 		fprintf(stderr, "ibvcap replay: %s\n", replay->capture.error);

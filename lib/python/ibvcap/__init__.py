@@ -11,27 +11,30 @@
 A batch is a lease on memory of the daemon. It is returned when the loop takes the next one and no array shows it any
 more, so keep copies and not arrays. batch.gap, batch.lost and batch.flags say what is missing before it.
 
-Threads may share a receiver: one waits, others return batches. A fork()ed child has to open a receiver of its own.
+Threads may share a receiver: one waits, others return batches. A Placer or a Recording is for one thread at a time. A
+fork()ed child has to open a receiver of its own.
 """
 import asyncio
+import collections.abc
 import errno
 import ipaddress
 import json
 import struct
 import subprocess
 
+
 from ._ibvcap import (ALL_QUEUES, DEMOTED, GAP_UNKNOWN, LOSSLESS, LOSSY, NEWEST, NS_BACK, OLDEST, PACKETS_BACK,
                       PACKET_BAD_CHECKSUM, PACKET_ERROR, PACKET_FRAGMENT, PACKET_IRREGULAR, PACKET_SHORT,
                       PACKET_TRUNCATED, PACKET_UNUSABLE, TAKEN_OVER, Batch, Busy, Disconnected, Ended, Error, NoAccess,
-                      NoDaemon, NotFound, PlacedArray, Sender, Slots, TooManyBatches, View, _Placer, _Receiver,
+                      NoDaemon, NoFile, NotFound, PlacedArray, Sender, Slots, TooManyBatches, View, _Placer, _Receiver,
                       _Recording, _Tracker, _sequence, library_version, status)
 
 __all__ = ["ALL_QUEUES", "Batch", "Busy", "DEMOTED", "Disconnected", "Ended", "Error", "GAP_UNKNOWN", "LOSSLESS",
-           "LOSSY", "NEWEST", "NS_BACK", "NoAccess", "NoDaemon", "NotFound", "OLDEST", "PACKETS_BACK",
+           "LOSSY", "NEWEST", "NS_BACK", "NoAccess", "NoDaemon", "NoFile", "NotFound", "OLDEST", "PACKETS_BACK",
            "PACKET_BAD_CHECKSUM", "PACKET_ERROR", "PACKET_FRAGMENT", "PACKET_IRREGULAR", "PACKET_SHORT",
            "PACKET_TRUNCATED", "PACKET_UNUSABLE", "PLACED_KINDS", "PlacedArray", "Placer", "Receiver", "Recording",
-           "Sender", "Slots", "TAKEN_OVER", "TRACKED_KINDS", "TooManyBatches", "Tracker", "View", "library_version",
-           "open", "open_recording", "open_sender", "read", "sequence", "status", "why"]
+           "Sender", "Slots", "TAKEN_OVER", "TRACKED_KINDS", "TooManyBatches", "Tracker", "View", "info",
+           "library_version", "open", "open_recording", "open_sender", "read", "sequence", "status", "why"]
 
 
 def _wake(future):
@@ -83,7 +86,7 @@ class Recording(_Recording):
     """The UDP payloads of a file: what `ibvcap record` or another program wrote, as pcapng, pcap or raw rows.
 
     Iterate over it to get batches as of a Receiver, in memory of their own. batch.lost: packets that the file names as
-    missing before the batch. counts: what was left out, and what is missing in all.
+    missing before the batch. counts: what was left out, and what is missing in all. info() says whether it is whole.
     """
 
     def read(self, n):
@@ -98,6 +101,7 @@ _SEQUENCE = (("offset", "H", 0), ("bytes", "B", 0), ("shift", "B", 0), ("bits", 
              ("frame_bytes", "B", 0), ("frame_offset", "H", 0), ("frame_bits", "B3x", 0), ("step", "I", 1),
              ("window", "I", 4096), ("modulus", "Q", 0), ("upper_step", "Q", 1), ("jump", "Q", 1 << 20),
              ("source_mask", "16s", ""))
+_SOURCE_BYTES = [name for name, _, _ in _SEQUENCE].index("source_bytes")
 _SEQUENCE_FORMAT = "=" + "".join(form for _, form, _ in _SEQUENCE)
 _CHOICES = {"endian": ["big", "little"], "source": ["flow", "port", "address", "none"]}
 _SOURCE_FORMAT = "=16s16sHHI16s"
@@ -115,24 +119,45 @@ def sequence(receiver):
     return found
 
 
+def _pack(key, form, value):
+    try:
+        return struct.pack("=" + form, value)
+    except struct.error as error:
+        raise ValueError(f"{key} = {value!r}: {error}") from None
+
+
+def _pack_mask(text, source_bytes):
+    try:
+        mask = bytes.fromhex(text)
+    except (TypeError, ValueError):
+        raise ValueError(f"source_mask = {text!r}: accepted are hexadecimal digits") from None
+    if mask and len(mask) != source_bytes:
+        raise ValueError(f"source_mask has {len(mask)} bytes: accepted are source_bytes = {source_bytes}")
+    return mask or b"\xff" * 16
+
+
 def _pack_sequence(keys):
     unknown = set(keys) - {name for name, _, _ in _SEQUENCE}
     if unknown:
-        raise ValueError(f"sequence has no key {', '.join(sorted(unknown))}; ibvcapd.conf(5) lists those that it has")
+        raise ValueError(f"sequence has no key {', '.join(sorted(map(str, unknown)))}; ibvcapd.conf(5) lists its keys")
     values = {name: keys.get(name, default) for name, _, default in _SEQUENCE}
+    if not values["bytes"]:
+        raise ValueError("the description has no 'bytes', so it does not say where the packets have their number")
     for name, choices in _CHOICES.items():
+        if values[name] not in choices:
+            raise ValueError(f"{name} = {values[name]!r}: accepted are {', '.join(choices)}")
         values[name] = choices.index(values[name])
-    mask = bytes.fromhex(values["source_mask"])
-    if mask and len(mask) != values["source_bytes"]:
-        raise ValueError(f"source_mask has {len(mask)} bytes: accepted are source_bytes = {values['source_bytes']}")
-    values["source_mask"] = mask or b"\xff" * 16
-    return struct.pack(_SEQUENCE_FORMAT, *values.values())
+    values["source_mask"] = _pack_mask(values["source_mask"], values["source_bytes"])
+    return b"".join(_pack(name, form, values[name]) for name, form, _ in _SEQUENCE)
 
 
-def _pack_address(text):
+def _pack_address(key, text):
     if not text:
         return bytes(16)
-    address = ipaddress.ip_address(text)
+    try:
+        address = ipaddress.ip_address(text)
+    except ValueError as error:
+        raise ValueError(f"{key} of a source: {error}") from None
     return address.packed if address.version == 6 else b"\0" * 10 + b"\xff\xff" + address.packed
 
 
@@ -142,34 +167,43 @@ def _address_text(packed):
 
 
 def _description(of):
-    return _sequence(of) if isinstance(of, _Receiver) else _pack_sequence(of)
+    if isinstance(of, collections.abc.Mapping):
+        return _pack_sequence(of)
+    if not isinstance(of, _Receiver):
+        raise TypeError(f"{type(of).__name__}: where the packets have their number is known of a Receiver, or said "
+                        "by a dict with the keys of 'sequence' in ibvcapd.conf(5)")
+    if not sequence(of)["bytes"]:
+        raise Error(errno.ENODATA, "the configuration of the stream does not say where its packets have their number: "
+                                   "set 'sequence' (ibvcapd.conf(5)), or give a dict with its keys")
+    return _sequence(of)
 
 
 class Tracker(_Tracker):
     """Counts by the packets' own numbers what was lost: by the sender, the network, the card or this program.
 
     of: where the packets have their number: a Receiver, for what its stream's configuration says, or a dict with the
-    keys of `sequence` in ibvcapd.conf(5), as for a Recording.
+    keys of `sequence` in ibvcapd.conf(5), as for a Recording. Packets of more than max_sources sources are untracked.
     """
 
     __slots__ = ()
 
-    def __new__(cls, of, max_sources=0):
-        return super().__new__(cls, _description(of), max_sources)
+    def __new__(cls, of, max_sources=256):
+        return super().__new__(cls, _description(of), max_sources, not isinstance(of, _Receiver))
 
 
 _SOURCE_KEYS = ("address", "port", "destination", "destination_port", "field")
 
 
-def _pack_source(source):
+def _pack_source(source, field_bytes):
     for key in source:
         if key not in _SOURCE_KEYS:
             raise ValueError(f"a source has no {key!r}: accepted are {', '.join(_SOURCE_KEYS)}")
-    for key in ("port", "destination_port"):
-        if not 0 <= source.get(key, 0) <= 65535:
-            raise ValueError(f"{key} = {source[key]} of a source: accepted is 0 to 65535")
-    return struct.pack(_SOURCE_FORMAT, _pack_address(source.get("address")), _pack_address(source.get("destination")),
-                       source.get("port", 0), source.get("destination_port", 0), 0, source.get("field", b""))
+    field = source.get("field", b"")
+    if len(field) != field_bytes:
+        raise ValueError(f"field = {field!r} of a source: accepted are source_bytes = {field_bytes} bytes")
+    addresses = [_pack_address(key, source.get(key)) for key in ("address", "destination")]
+    ports = [_pack(f"{key} of a source", "H", source.get(key, 0)) for key in ("port", "destination_port")]
+    return b"".join([*addresses, *ports, bytes(4), field.ljust(16, b"\0")])
 
 
 class Placer(_Placer):
@@ -182,23 +216,25 @@ class Placer(_Placer):
                 samples = np.asarray(array)                 # uint8 of shape (sources, numbers, row_bytes)
                 there = np.asarray(array.present) != 0      # of shape (sources, numbers)
 
-    sequence: where the packets have their number: a Receiver, for what its stream's configuration says, or a dict with
+    of: where the packets have their number: a Receiver, for what its stream's configuration says, or a dict with
     the keys of `sequence` in ibvcapd.conf(5). With sides=2, packets of two receivers are merged: add(batch, side).
-    libibvcap_place(3) explains each option; those that are 0 have its defaults: numbers 1024, window 4 arrays, 16
-    sources, for which each array has room. The first and the last array of a run may be shorter. deadline is in
-    seconds; where packets stop, call expire(), which closes what is over. At the end flush() closes the rest. sources:
-    to list them, dicts with what tells them apart: address, port, destination, destination_port, field (bytes).
-    Threads that share a placer take a lock around each use.
+    libibvcap_place(3) explains each option. numbers: of an array; 0: 1024, or a cycle of the lower number if there is
+    an upper one. Each array has room for max_sources sources. The first and the last of a run may be shorter. deadline
+    is in seconds; where packets stop, call expire(), which closes what is over. At the end flush() closes the rest.
+    sources: to list them, dicts with what tells them apart: address, port, destination, destination_port, field
+    (bytes). A placer is for one thread at a time: threads that share it take a lock around each use.
     """
 
     __slots__ = ()
 
-    def __new__(cls, of, *, numbers=0, row_bytes=0, skip_bytes=0, window=0, sides=1, fill=0, deadline=None,
-                max_sources=0, sources=()):
+    def __new__(cls, of, *, numbers=0, row_bytes=0, skip_bytes=0, window=4, sides=1, fill=0, deadline=None,
+                max_sources=16, sources=()):
+        description = _description(of)
         if deadline is not None and not 1e-9 <= deadline < 2**32:
             raise ValueError(f"deadline = {deadline}: accepted is None, or seconds above 0")
-        listed = b"".join(_pack_source(source) for source in sources)
-        return super().__new__(cls, _description(of), listed, numbers, row_bytes, skip_bytes, window, sides,
+        field_bytes = struct.unpack(_SEQUENCE_FORMAT, description)[_SOURCE_BYTES]
+        listed = b"".join(_pack_source(source, field_bytes) for source in sources)
+        return super().__new__(cls, description, listed, numbers, row_bytes, skip_bytes, window, sides,
                                fill, round((deadline or 0) * 1e9), max_sources)
 
     @property
@@ -252,17 +288,35 @@ def read(stream, n, timeout=None, **options):
         return receiver.read(n, timeout)
 
 
+def _run_tool(*words):
+    try:
+        return subprocess.run(["ibvcap", *words], capture_output=True, check=False)
+    except FileNotFoundError:
+        raise Error(errno.ENOENT, "the command 'ibvcap' is not in a folder of PATH (Debian: package "
+                                  "ibvcap-tools)") from None
+
+
 def why(stream, socket=None):
     """The cause and the remedy of each loss of a stream and its consumers: `ibvcap why STREAM --json` as dicts.
 
-    It runs that command, of the package ibvcap-tools, since it also looks at what arrives on the interface.
+    It runs that command, which PATH has to lead to: package ibvcap-tools.
     """
-    command = ["ibvcap", "why", "--json", *(["--socket", socket] if socket else []), "--", stream]
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-    except FileNotFoundError:
-        raise Error(errno.ENOENT, "the command 'ibvcap' is not installed (package ibvcap-tools)") from None
+    done = _run_tool("why", "--json", *(["--socket", socket] if socket else []), "--", stream)
     if not done.stdout:
         status(socket=socket)  # says what is wrong with the daemon
-        raise NotFound(errno.ESRCH, done.stderr.strip())
+        raise NotFound(errno.ESRCH, done.stderr.decode(errors="replace").strip())
     return json.loads(done.stdout)
+
+
+def info(path):
+    """What a pcapng recording has, what it lacks, and whether it proves that: `ibvcap info FILE --json` as a dict.
+
+    "verdict_word" is "complete", "incomplete" or "not proven". "verdict" has the reasons, for example that the recorder
+    was killed: a loop over such a Recording ends like one over a whole one. It runs that command, as why() does.
+    """
+    done = _run_tool("info", "--json", "--", path)
+    found = json.loads(done.stdout or "[]")
+    if not found:
+        _Recording(path)  # says why it cannot be read
+        raise Error(errno.EBADMSG, done.stderr.decode(errors="replace").strip() or f"{path}: not a recording")
+    return found[0]

@@ -67,7 +67,7 @@ static int reopen(void)
 {
 	fclose(file);
 	file = NULL;
-	return capture_open(&capture, path);
+	return capture_open(&capture, path, "ibvcap replay CHANNEL -");
 }
 
 Test(capture, packets_have_ns_and_both_lengths)
@@ -390,6 +390,6 @@ Test(capture, a_link_that_is_not_known_is_named)
 
 Test(capture, no_file)
 {
-	cr_expect(eq(int, capture_open(&capture, "/nowhere/lidar.pcap"), EX_NOINPUT));
+	cr_expect(eq(int, capture_open(&capture, "/nowhere/lidar.pcap", ""), EX_NOINPUT));
 	cr_expect(strstr(capture.error, "/nowhere/lidar.pcap: No such file") != NULL, "%s", capture.error);
 }

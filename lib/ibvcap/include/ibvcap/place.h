@@ -75,8 +75,12 @@ struct ibvcap_placer_options {
 	 * number that came, if the array would have more, and what comes later begins another one.
 	 */
 	uint64_t deadline_ns;
-	uint32_t max_sources; /* learnt as they come, at most 65536; 0 = 16. The packets of others are unlisted */
-	uint32_t n_sources;   /* not 0: these sources and no others, in this order */
+	/*
+	 * Learnt as they come, at most 65536; 0 = 16; 1 if the description has nothing that tells them apart. The
+	 * packets of others are unlisted.
+	 */
+	uint32_t max_sources;
+	uint32_t n_sources; /* not 0: these sources and no others, in this order */
 	const struct ibvcap_place_source *sources;
 };
 
@@ -189,7 +193,8 @@ void ibvcap_placer_free(struct ibvcap_placer *placer);
  * Returns how many rows were taken, at least 1: it stops behind a row that closed arrays. So call it with the next row
  * until all are taken, and ibvcap_place_next() in between, until it returns 0. Arrays that the caller does not take are
  * kept, and need memory. Allocates only if more arrays are in use than ever before. 0: first is behind the last row;
- * -EINVAL: a side or a size that is out of range; -ENOMEM: no row was taken.
+ * -EINVAL: a side or a size that is out of range, or the row has no headers, and its source is in them; -ENOMEM: no row
+ * was taken.
  */
 int ibvcap_place_add(struct ibvcap_placer *placer, const struct ibvcap_rx_batch *batch, uint32_t first, uint32_t side,
                      struct ibvcap_placed *placed);
