@@ -14,7 +14,8 @@ import pytest
 
 import conftest
 
-NAMES = ["ibvcapd", "ibvcap-tools", "libibvcap0", "libibvcap-dev", "python3-ibvcap", "softhca", "ibvcap-metrics"]
+NAMES = ["ibvcapd", "ibvcap-tools", "libibvcap0", "libibvcap-dev", "python3-ibvcap", "softhca", "ibvcap-metrics",
+         "ibvcap-produce"]
 
 
 def build():

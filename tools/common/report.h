@@ -29,6 +29,11 @@ void report_json(json_t *json, size_t flags);
 
 /* ---- what a tracker counted, of packets that come or of those in a recording --------------------- */
 
+#define REPORT_SOURCE_BYTES 192
+
+/** "10.0.0.1:5000 > 239.1.2.3:7502, field 1a2b3c4d"; empty if nothing tells the stream's sources apart. */
+void report_source(const struct ibvcap_tracker_source *source, char text[REPORT_SOURCE_BYTES]);
+
 /** Print the account of each source, and that of all. */
 void tracker_print(const struct ibvcap_tracker *tracker);
 

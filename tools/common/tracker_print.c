@@ -7,8 +7,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#define SOURCE_TEXT_BYTES 192
-
 /* ---- a source in words --------------------------------------------------------------------------- */
 
 /* "10.0.0.1"; "" if it is all 0: it does not tell sources apart. */
@@ -43,6 +41,17 @@ static void put_source_field(const struct ibvcap_tracker_source *source, char *t
 		sprintf(text + (size_t)2 * i, "%02x", source->field[i]);
 }
 
+void report_source(const struct ibvcap_tracker_source *source, char text[REPORT_SOURCE_BYTES])
+{
+	char from[64], to[64], field[2 * IBVCAP_SOURCE_BYTES_MAX + 1];
+
+	put_source_end(source->address, source->port, from, sizeof(from));
+	put_source_end(source->destination, source->destination_port, to, sizeof(to));
+	put_source_field(source, field);
+	snprintf(text, REPORT_SOURCE_BYTES, "%s%s%s%s%s%s", from, to[0] ? " > " : "", to,
+	         from[0] && field[0] ? ", " : "", field[0] ? "field " : "", field);
+}
+
 /* ---- for people ---------------------------------------------------------------------------------- */
 
 static void print_numbers(const struct ibvcap_tracker_numbers *numbers)
@@ -65,16 +74,10 @@ void tracker_print(const struct ibvcap_tracker *tracker)
 {
 	struct ibvcap_tracker_counts counts = IBVCAP_INIT(struct ibvcap_tracker_counts);
 	struct ibvcap_tracker_source source = IBVCAP_INIT(struct ibvcap_tracker_source);
-	char text[SOURCE_TEXT_BYTES];
-	char from[64], to[64], field[2 * IBVCAP_SOURCE_BYTES_MAX + 1];
+	char text[REPORT_SOURCE_BYTES];
 
 	for (uint32_t i = 0; ibvcap_tracker_source(tracker, i, &source) > 0; i++) {
-		/* "10.0.0.1:5000 > 239.1.2.3:7502, field 1a2b3c4d" */
-		put_source_end(source.address, source.port, from, sizeof(from));
-		put_source_end(source.destination, source.destination_port, to, sizeof(to));
-		put_source_field(&source, field);
-		snprintf(text, SOURCE_TEXT_BYTES, "%s%s%s%s%s%s", from, to[0] ? " > " : "", to,
-		         from[0] && field[0] ? ", " : "", field[0] ? "field " : "", field);
+		report_source(&source, text);
 		printf("source %u%s%s\n", i, text[0] ? ": " : "", text);
 		print_numbers(&source.numbers);
 	}

@@ -22,6 +22,7 @@ static const struct command commands[] = {
 	{"extract", "copy the packets of a time out of recordings", cmd_extract},
 	{"info", "say what is in a recording, what is missing, and why", cmd_info},
 	{"metrics", "print the status as metrics for Prometheus", cmd_metrics},
+	{"produce", "send a stream to Kafka, as blocks of packets or as arrays", cmd_produce},
 	{"record", "record streams to pcapng files that say what is missing, and why", cmd_record},
 	{"recv", "receive a stream: print rates, check the test pattern, dump payloads", cmd_recv},
 	{"reload", "make the daemon read its configuration again", cmd_reload},

@@ -12,6 +12,7 @@ int cmd_extcap(int argc, char **argv);
 int cmd_extract(int argc, char **argv);
 int cmd_info(int argc, char **argv);
 int cmd_metrics(int argc, char **argv);
+int cmd_produce(int argc, char **argv);
 int cmd_record(int argc, char **argv);
 int cmd_recv(int argc, char **argv);
 int cmd_reload(int argc, char **argv);
