@@ -20,6 +20,7 @@ struct vdir {
 	struct node node;
 	int fd;
 	unsigned int next;
+	DIR *behind; /* what is really there, of a directory that lists that, too; opened when ours is at its end */
 	struct dirent entry;
 };
 
@@ -75,6 +76,20 @@ HOOK DIR *fdopendir(int fd)
 	return d;
 }
 
+static struct dirent *vdir_next_behind(struct vdir *v)
+{
+	struct dirent *e;
+
+	if (!sysfs_is_merged(&v->node))
+		return NULL;
+	if (!v->behind)
+		v->behind = REAL(opendir)(v->node.path);
+	while (v->behind && (e = REAL(readdir)(v->behind)))
+		if (strcmp(e->d_name, ".") && strcmp(e->d_name, ".."))
+			return e;
+	return NULL;
+}
+
 static struct dirent *vdir_next(struct vdir *v)
 {
 	unsigned int n = v->next;
@@ -83,7 +98,7 @@ static struct dirent *vdir_next(struct vdir *v)
 		strcpy(v->entry.d_name, n ? ".." : ".");
 		v->entry.d_type = DT_DIR;
 	} else if (!sysfs_list(&v->node, n - 2, v->entry.d_name, sizeof(v->entry.d_name), &v->entry.d_type)) {
-		return NULL;
+		return vdir_next_behind(v);
 	}
 	v->next++;
 	v->entry.d_ino = n + 2;
@@ -114,6 +129,8 @@ HOOK int closedir(DIR *d)
 	if (!v)
 		return REAL(closedir)(d);
 	r = close(v->fd);
+	if (v->behind)
+		REAL(closedir)(v->behind);
 	v->mark = 0;
 	free(v);
 	return r;
@@ -130,10 +147,13 @@ HOOK void rewinddir(DIR *d)
 {
 	struct vdir *v = vdir_of(d);
 
-	if (v)
-		v->next = 0;
-	else
+	if (!v) {
 		REAL(rewinddir)(d);
+		return;
+	}
+	v->next = 0;
+	if (v->behind)
+		REAL(rewinddir)(v->behind);
 }
 
 HOOK long telldir(DIR *d)
@@ -152,3 +172,54 @@ HOOK void seekdir(DIR *d, long position)
 	else
 		REAL(seekdir)(d, position);
 }
+
+/* The C library's scandir() opens the directory inside itself. */
+static int vdir_scan(const char *path, struct dirent ***list, int (*filter)(const struct dirent *),
+                     int (*compare)(const struct dirent **, const struct dirent **))
+{
+	struct dirent **found = NULL, *e;
+	DIR *d = opendir(path);
+	size_t n = 0;
+
+	if (!d)
+		return -1;
+	while ((e = readdir(d))) {
+		struct dirent **more, *copy;
+
+		if (filter && !filter(e))
+			continue;
+		more = realloc(found, (n + 1) * sizeof(*found));
+		copy = more ? malloc(sizeof(*copy)) : NULL;
+		if (more)
+			found = more;
+		if (!copy)
+			goto fail;
+		memcpy(copy, e, e->d_reclen < sizeof(*copy) ? e->d_reclen : sizeof(*copy));
+		found[n++] = copy;
+	}
+	closedir(d);
+	if (compare && n)
+		qsort(found, n, sizeof(*found), (int (*)(const void *, const void *))compare);
+	*list = found;
+	return (int)n;
+fail:
+	while (n)
+		free(found[--n]);
+	free(found);
+	closedir(d);
+	errno = ENOMEM;
+	return -1;
+}
+
+#define SCANDIR_HOOK(name, type)                                                                        \
+	HOOK int name(const char *path, struct type ***list, int (*filter)(const struct type *),        \
+	              int (*compare)(const struct type **, const struct type **))                       \
+	{                                                                                               \
+		struct node node;                                                                       \
+		if (!vfs_find(AT_FDCWD, path, &node))                                                   \
+			return REAL(name)(path, list, filter, compare);                                 \
+		return vdir_scan(path, (struct dirent ***)list, (int (*)(const struct dirent *))filter, \
+		                 (int (*)(const struct dirent **, const struct dirent **))compare);     \
+	}
+SCANDIR_HOOK(scandir, dirent)
+SCANDIR_HOOK(scandir64, dirent64)

@@ -18,6 +18,8 @@ struct root {
 	struct device devices[SETTINGS_MAX_NETDEVS];
 	unsigned int n_devices;
 	_Atomic pid_t owner; /* the process to which the threads and devices belong */
+	/* The emulated directory that chdir() went to; else empty. It ends at exec(), where the kernel's takes over. */
+	char working_directory[256];
 };
 
 /* The root, set up from the environment at the first call. Its n_devices is 0 if nothing is emulated. */

@@ -20,6 +20,8 @@ static const struct {
 	{"/sys/class/infiniband_verbs", DIR_CLASS_VERBS},
 	{"/sys/class/infiniband", DIR_CLASS_IB},
 	{"/dev/infiniband", DIR_DEV_IB},
+	{"/sys/bus/pci/devices", DIR_BUS_PCI},
+	{PCI_ROOT, DIR_PCI_ROOT},
 };
 
 /* The names that an entry stands for: a prefix and one of `n` numbers from `first` on. */
@@ -34,6 +36,10 @@ static struct sysfs_names sysfs_names(const struct sysfs_entry *e, const struct 
 
 	if (!strcmp(e->name, NAME_GID))
 		return (struct sysfs_names){.prefix = "", .n = device_n_gids(d)};
+	if (!strcmp(e->name, NAME_ATTRIBUTE))
+		return (struct sysfs_names){.n = n_netdev_attributes};
+	if (!strcmp(e->name, NAME_PCI))
+		return (struct sysfs_names){.n = root_get()->n_devices};
 	if (d) /* a directory below a device has only that device's name */
 		names.first = d->index;
 	else if (e->name[0] == '@')
@@ -48,43 +54,41 @@ static bool sysfs_is_there(const struct sysfs_entry *e, const struct device *d)
 	return !e->eswitch || !d || e->eswitch >> d->config.eswitch & 1;
 }
 
-static bool sysfs_find_ibdev(const struct sysfs_names *names, const char *name, struct node *node)
+/* The entry's i-th name. `d` is the device above it, or NULL. */
+static void sysfs_name(const struct sysfs_entry *e, const struct device *d, const struct sysfs_names *names,
+                       unsigned int i, char *name, size_t size)
 {
-	for (unsigned int i = names->first; i < names->first + names->n; i++) {
-		struct device *d = &root_get()->devices[i];
-
-		if (strcmp(d->name, name))
-			continue;
-		node->device = d;
-		return true;
-	}
-	return false;
+	if (e->name[0] != '@')
+		snprintf(name, size, "%s", e->name);
+	else if (!strcmp(e->name, NAME_NETDEV))
+		snprintf(name, size, "%s", d->config.netdev);
+	else if (!strcmp(e->name, NAME_IBDEV))
+		snprintf(name, size, "%s", root_get()->devices[names->first + i].name);
+	else if (!strcmp(e->name, NAME_PCI))
+		snprintf(name, size, PCI_NAME, i);
+	else if (!strcmp(e->name, NAME_ATTRIBUTE))
+		snprintf(name, size, "%s", netdev_attributes[i]);
+	else
+		snprintf(name, size, "%s%u", names->prefix, names->first + i);
 }
 
 /* Does `name` fit the entry? Sets the node's device or index if the name says it. */
 static bool sysfs_name_fits(const struct sysfs_entry *e, const char *name, struct node *node)
 {
 	const struct sysfs_names names = sysfs_names(e, node->device);
-	unsigned long i;
-	char *rest;
+	char candidate[NAME_MAX];
 
-	if (e->name[0] != '@')
-		return !strcmp(e->name, name);
-	if (!strcmp(e->name, NAME_NETDEV))
-		return node->device && !strcmp(node->device->config.netdev, name);
-	if (!strcmp(e->name, NAME_IBDEV))
-		return sysfs_find_ibdev(&names, name, node);
-	if (strncmp(name, names.prefix, strlen(names.prefix)))
-		return false;
-	name += strlen(names.prefix);
-	i = strtoul(name, &rest, 10);
-	if (*name < '0' || *name > '9' || *rest || (name[0] == '0' && name[1]) || i - names.first >= names.n)
-		return false;
-	if (!strcmp(e->name, NAME_GID))
-		node->index = (unsigned int)i;
-	else
-		node->device = &root_get()->devices[i];
-	return true;
+	for (unsigned int i = 0; i < names.n; i++) {
+		sysfs_name(e, node->device, &names, i, candidate, sizeof(candidate));
+		if (strcmp(candidate, name))
+			continue;
+		if (!strcmp(e->name, NAME_GID) || !strcmp(e->name, NAME_ATTRIBUTE))
+			node->index = i;
+		else if (e->name[0] == '@')
+			node->device = &root_get()->devices[node->device ? node->device->index : i];
+		return true;
+	}
+	return false;
 }
 
 static bool sysfs_descend(struct node *node, const char *name)
@@ -110,7 +114,7 @@ static void sysfs_walk(struct node *node, char *rest)
 	node->kind = NODE_DIR;
 	for (char *name = strtok_r(rest, "/", &save); name; name = strtok_r(NULL, "/", &save))
 		if (node->kind != NODE_DIR || !sysfs_descend(node, name)) {
-			node->kind = NODE_MISSING;
+			node->kind = node->dir == DIR_BUS_PCI && !node->entry ? NODE_NONE : NODE_MISSING;
 			return;
 		}
 }
@@ -149,22 +153,23 @@ static bool sysfs_normalise(const char *path, char *out, size_t size)
 /* For "/sys/class/net/IF/device…" of an emulated netdev: sets the device and returns what follows "device". */
 static char *sysfs_net_device(struct node *node, char *path)
 {
-	static const char prefix[] = "/sys/class/net/";
+	static const char *const prefixes[] = {"/sys/class/net/", "/sys/devices/virtual/net/"};
 	struct root *root = root_get();
+	char *name = NULL;
 
-	if (strncmp(path, prefix, sizeof(prefix) - 1))
-		return NULL;
-	path += sizeof(prefix) - 1;
-	for (unsigned int i = 0; i < root->n_devices; i++) {
+	for (unsigned int i = 0; i < 2 && !name; i++)
+		if (!strncmp(path, prefixes[i], strlen(prefixes[i])))
+			name = path + strlen(prefixes[i]);
+	for (unsigned int i = 0; name && i < root->n_devices; i++) {
 		size_t len = strlen(root->devices[i].config.netdev);
 
-		if (strncmp(path, root->devices[i].config.netdev, len) || strncmp(path + len, "/device", 7))
+		if (strncmp(name, root->devices[i].config.netdev, len) || strncmp(name + len, "/device", 7))
 			continue;
-		path += len + 7;
-		if (*path && *path != '/')
+		name += len + 7;
+		if (*name && *name != '/')
 			return NULL;
 		node->device = &root->devices[i];
-		return path;
+		return name;
 	}
 	return NULL;
 }
@@ -238,32 +243,79 @@ bool sysfs_list(const struct node *dir, unsigned int n, char *name, size_t size,
 			continue;
 		}
 		*d_type = e->is_link ? DT_LNK : e->dir ? DT_DIR : e->is_cdev ? DT_CHR : DT_REG;
-		if (e->name[0] != '@')
-			snprintf(name, size, "%s", e->name);
-		else if (!strcmp(e->name, NAME_NETDEV))
-			snprintf(name, size, "%s", dir->device->config.netdev);
-		else if (!strcmp(e->name, NAME_IBDEV))
-			snprintf(name, size, "%s", root_get()->devices[names.first + n].name);
-		else
-			snprintf(name, size, "%s%u", names.prefix, names.first + n);
+		sysfs_name(e, dir->device, &names, n, name, size);
 		return true;
 	}
 	return false;
 }
 
+bool sysfs_is_merged(const struct node *dir)
+{
+	return dir->dir == DIR_BUS_PCI;
+}
+
+/* The path of the target of a link. */
+static int sysfs_place(const struct node *node, char *buf, size_t size)
+{
+	const struct device *d = node->device;
+
+	switch (node->dir) {
+	case DIR_IBDEV:
+		return snprintf(buf, size, PCI_ROOT "/" PCI_NAME "/infiniband/%s", d->index, d->name);
+	case DIR_UVERBS:
+		return snprintf(buf, size, PCI_ROOT "/" PCI_NAME "/infiniband_verbs/uverbs%u", d->index, d->index);
+	case DIR_PCI_DRIVER:
+		return snprintf(buf, size, "/sys/bus/pci/drivers/mlx5_core");
+	case DIR_PCI_SUBSYSTEM:
+		return snprintf(buf, size, "/sys/bus/pci");
+	default:
+		return snprintf(buf, size, PCI_ROOT "/" PCI_NAME, d->index);
+	}
+}
+
+/* The deepest link in the path says where it really is. */
+void sysfs_canonical(const struct node *node, char *buf, size_t size)
+{
+	struct node above = *node;
+	char *end = above.path + strlen(above.path);
+
+	snprintf(buf, size, "%s", node->path);
+	while (end > above.path) {
+		struct node link;
+
+		*end = 0;
+		sysfs_find(above.path, &link);
+		if (link.is_link) {
+			int n = sysfs_place(&link, buf, size);
+
+			snprintf(buf + n, size - (size_t)n, "%s", node->path + (end - above.path));
+			return;
+		}
+		while (end > above.path && *--end != '/')
+			;
+	}
+}
+
 int sysfs_link_target(const struct node *node, char *buf, size_t size)
 {
-	unsigned int i;
+	char place[sizeof(node->path)];
 
 	if (!node->is_link)
 		return -EINVAL;
-	i = node->device->index;
-	if (node->dir == DIR_IBDEV)
-		return snprintf(buf, size, "../../devices/pci0000:fe/" PCI_NAME "/infiniband/%s", i,
-		                node->device->name);
-	if (node->dir == DIR_UVERBS)
-		return snprintf(buf, size, "../../devices/pci0000:fe/" PCI_NAME "/infiniband_verbs/uverbs%u", i, i);
-	return snprintf(buf, size, "../../../" PCI_NAME, i);
+	sysfs_place(node, place, sizeof(place));
+	switch (node->dir) {
+	case DIR_PCI:
+		if (!node->entry) /* from where the netdev is, /sys/devices/virtual/net/IF */
+			return snprintf(buf, size, "../../../%s", place + strlen("/sys/devices/"));
+		if (node->entry->parent != DIR_BUS_PCI)
+			return snprintf(buf, size, "../../../" PCI_NAME, node->device->index);
+		/* fall through */
+	case DIR_PCI_DRIVER:
+	case DIR_PCI_SUBSYSTEM:
+		return snprintf(buf, size, "../../../%s", place + strlen("/sys/"));
+	default:
+		return snprintf(buf, size, "../../%s", place + strlen("/sys/"));
+	}
 }
 
 void sysfs_stat(const struct node *node, bool follow, struct stat *st)

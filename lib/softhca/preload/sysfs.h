@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * The files that a device driver would make: /sys/class/infiniband, /sys/class/infiniband_verbs,
- * /sys/class/net/IF/device and /dev/infiniband. None of them exists: a path is resolved to a node, and a node's
- * content is made when somebody reads it.
+ * /sys/class/net/IF/device, PCI functions and /dev/infiniband. None of them exists: a path is resolved to a node, and a
+ * node's content is made when somebody reads it.
  */
 #ifndef SOFTHCA_PRELOAD_SYSFS_H
 #define SOFTHCA_PRELOAD_SYSFS_H
@@ -26,7 +26,7 @@ struct node {
 	const struct sysfs_entry *entry; /* NULL for the roots */
 	int dir;                         /* enum sysfs_dir, of a NODE_DIR */
 	struct device *device;
-	unsigned int index; /* of the GID, in directories of GIDs */
+	unsigned int index; /* of the GID or attribute, in directories of these */
 	bool is_link;       /* lstat() and readlink() see a symbolic link */
 	char path[256];
 };
@@ -39,6 +39,12 @@ int sysfs_content(const struct node *node, char *buf, size_t size);
 
 /* The name of a directory's n-th entry, or false at the end. */
 bool sysfs_list(const struct node *dir, unsigned int n, char *name, size_t size, unsigned char *d_type);
+
+/* Does the directory list what is really there, behind what is emulated? */
+bool sysfs_is_merged(const struct node *dir);
+
+/* The path without links (realpath(3)). */
+void sysfs_canonical(const struct node *node, char *buf, size_t size);
 
 /* The target of a link, or -EINVAL. */
 int sysfs_link_target(const struct node *node, char *buf, size_t size);

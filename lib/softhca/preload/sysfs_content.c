@@ -8,10 +8,12 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <rdma/ib_user_verbs.h>
 #include <rdma/mlx5-abi.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #define VENDOR   0x15b3
@@ -180,4 +182,53 @@ int content_uevent(CONTENT_OF)
 	TEXT("DRIVER=mlx5_core\nPCI_CLASS=20000\nPCI_ID=%04X:%04X\nPCI_SUBSYS_ID=%04X:%04X\n"
 	     "PCI_SLOT_NAME=" PCI_NAME "\n",
 	     VENDOR, d->config.profile->pci_device, VENDOR, d->config.profile->pci_device, d->index);
+}
+
+/* The head of the PCI configuration: identities, class Ethernet controller (PCI Local Bus Specification, 6.1). */
+int content_config(CONTENT_OF)
+{
+	const uint16_t config[32] = {
+		[0] = VENDOR,  [1] = d->config.profile->pci_device,  [5] = 0x0200,
+		[22] = VENDOR, [23] = d->config.profile->pci_device,
+	};
+
+	if (size < sizeof(config))
+		return -EINVAL;
+	memcpy(buf, config, sizeof(config));
+	return sizeof(config);
+}
+
+/* One BAR of 32 MiB, at another address for each function; scripts tell functions of one another by it. */
+int content_resource(CONTENT_OF)
+{
+	unsigned long start = 0xfe00000000ul + ((unsigned long)d->index << 25);
+	int n = snprintf(buf, size, "0x%016lx 0x%016lx 0x000000000014220c\n", start, start + (1ul << 25) - 1);
+
+	for (int i = 1; i < 13; i++)
+		n += snprintf(buf + n, size - (size_t)n, "0x%016x 0x%016x 0x%016x\n", 0, 0, 0);
+	return n;
+}
+
+const char *const netdev_attributes[] = {
+	"addr_assign_type", "addr_len",         "address",      "broadcast", "carrier",      "carrier_changes",
+	"dev_id",           "dormant",          "duplex",       "flags",     "ifalias",      "ifindex",
+	"iflink",           "link_mode",        "mtu",          "operstate", "phys_port_id", "phys_port_name",
+	"phys_switch_id",   "name_assign_type", "netdev_group", "speed",     "tx_queue_len", "type",
+};
+const unsigned int n_netdev_attributes = sizeof(netdev_attributes) / sizeof(netdev_attributes[0]);
+
+int content_attribute(CONTENT_OF)
+{
+	char path[128];
+	long fd, n;
+
+	snprintf(path, sizeof(path), "/sys/class/net/%s/%s", d->config.netdev, netdev_attributes[index]);
+	fd = syscall(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return -errno;
+	n = syscall(SYS_read, fd, buf, size);
+	if (n < 0)
+		n = -errno;
+	syscall(SYS_close, fd);
+	return (int)n;
 }

@@ -67,6 +67,8 @@ const struct sysfs_entry sysfs_entries[] = {
 	{DIR_UVERBS, "dev", .content = content_dev},
 	{DIR_UVERBS, "abi_version", .content = content_driver_abi},
 	{DIR_UVERBS, "device", .dir = DIR_PCI, .is_link = true},
+	{DIR_BUS_PCI, NAME_PCI, .dir = DIR_PCI, .is_link = true},
+	{DIR_PCI_ROOT, NAME_PCI, .dir = DIR_PCI},
 	{DIR_PCI, "modalias", .content = content_modalias},
 	{DIR_PCI, "vendor", .content = content_vendor},
 	{DIR_PCI, "device", .content = content_pci_device},
@@ -76,6 +78,10 @@ const struct sysfs_entry sysfs_entries[] = {
 	{DIR_PCI, "revision", .text = "0x0\n"},
 	{DIR_PCI, "numa_node", .text = "-1\n"},
 	{DIR_PCI, "uevent", .content = content_uevent},
+	{DIR_PCI, "config", .content = content_config},
+	{DIR_PCI, "resource", .content = content_resource},
+	{DIR_PCI, "driver", .dir = DIR_PCI_DRIVER, .is_link = true},
+	{DIR_PCI, "subsystem", .dir = DIR_PCI_SUBSYSTEM, .is_link = true},
 	{DIR_PCI, "infiniband", .dir = DIR_PCI_IB, .is_rdma = true},
 	{DIR_PCI, "infiniband_verbs", .dir = DIR_PCI_VERBS, .is_rdma = true},
 	{DIR_PCI, "net", .dir = DIR_PCI_NET},
@@ -83,6 +89,7 @@ const struct sysfs_entry sysfs_entries[] = {
 	{DIR_PCI_VERBS, NAME_UVERBS, .dir = DIR_UVERBS},
 	{DIR_PCI_NET, NAME_NETDEV, .dir = DIR_NETDEV},
 	{DIR_NETDEV, "dev_port", .text = "0\n"},
+	{DIR_NETDEV, NAME_ATTRIBUTE, .content = content_attribute},
 	{DIR_DEV_IB, NAME_UVERBS, .is_cdev = true},
 };
 

@@ -7,6 +7,8 @@
 
 enum sysfs_dir {
 	DIR_CLASS_IB = 1,
+	DIR_BUS_PCI,  /* lists what is there, too */
+	DIR_PCI_ROOT, /* where the PCI functions are */
 	DIR_IBDEV,
 	DIR_PORTS,
 	DIR_PORT,
@@ -25,15 +27,20 @@ enum sysfs_dir {
 	DIR_PCI_IB,
 	DIR_PCI_VERBS,
 	DIR_PCI_NET,
+	DIR_PCI_DRIVER,
+	DIR_PCI_SUBSYSTEM,
 	DIR_NETDEV,
 	DIR_DEV_IB,
 };
 
-/* Names that are made from the RDMA device, the character device, the netdev or a GID index. */
-#define NAME_IBDEV  "@ibdev"
-#define NAME_UVERBS "@uverbs"
-#define NAME_NETDEV "@netdev"
-#define NAME_GID    "@gid"
+/* Names that are made from the RDMA device, the character device, the netdev, the PCI function or a GID index; and the
+ * attributes of the netdev, whose content is the netdev's own. */
+#define NAME_IBDEV     "@ibdev"
+#define NAME_UVERBS    "@uverbs"
+#define NAME_NETDEV    "@netdev"
+#define NAME_PCI       "@pci"
+#define NAME_GID       "@gid"
+#define NAME_ATTRIBUTE "@attribute"
 
 struct sysfs_entry {
 	enum sysfs_dir parent;

@@ -24,6 +24,11 @@ bool vfs_find(int dirfd, const char *path, struct node *node)
 		sysfs_find(path, node);
 		return node->kind != NODE_NONE;
 	}
+	if (dirfd == AT_FDCWD && *root_peek()->working_directory) {
+		snprintf(joined, sizeof(joined), "%s/%s", root_peek()->working_directory, path);
+		sysfs_find(joined, node);
+		return node->kind != NODE_NONE;
+	}
 	o = dirfd == AT_FDCWD ? NULL : fdtab_find(&root_peek()->fdtab, dirfd, FD_SYSFS_DIR);
 	if (!o)
 		return false;
