@@ -24,11 +24,14 @@ MAY_INCLUDE = {
     "lib/status": [API],
     CORE: [API, "lib/frame", "lib/status"],
     "lib/python": [API, "lib/status", "tools/capture"],
-    "lib/softhca": ["lib/softhca/device", "lib/softhca/wire/complain.h"],  # the command, and the settings
-    "lib/softhca/preload": ["lib/softhca/settings.h", "lib/softhca/nldev/nldev.h", "lib/softhca/uverbs",
-                            "lib/softhca/device", "lib/softhca/wire/complain.h"],
+    # The command, and the settings.
+    "lib/softhca": ["lib/softhca/console", "lib/softhca/device", "lib/softhca/wire/complain.h"],
+    "lib/softhca/console": ["lib/softhca/control/control.h", "lib/softhca/wire"],
+    "lib/softhca/preload": ["lib/softhca/settings.h", "lib/softhca/control", "lib/softhca/nldev/nldev.h",
+                            "lib/softhca/uverbs", "lib/softhca/device", "lib/softhca/wire/complain.h"],
+    "lib/softhca/control": ["lib/softhca/uverbs", "lib/softhca/device", "lib/softhca/wire"],
     "lib/softhca/nldev": ["lib/softhca/uverbs", "lib/softhca/device"],
-    "lib/softhca/uverbs": ["lib/softhca/device"],
+    "lib/softhca/uverbs": ["lib/softhca/device", "lib/softhca/wire/clock_now.h"],
     "lib/softhca/device": ["lib/softhca/wire"],
     "lib/softhca/wire": [],
     "daemon/base": [],

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * softhca -i NETDEV[,NETDEV...] [OPTIONS] -- COMMAND ARGS...
+ * softhca objects ...
  *
  * Sets the environment for libsofthca.so and becomes the command by exec, so exit status and signals are the command's
  * own.
  */
+#include "console/console.h"
 #include "settings.h"
 #include "softhca_program.h"
 #include "wire/complain.h"
@@ -26,6 +28,7 @@
 static const char usage_text[] =
 	"usage: softhca -i NETDEV[,NETDEV...] [-p PROFILE] [-e ENGINE] [-l LIBRARY] [--]\n"
 	"               COMMAND [ARGS...]\n"
+	"%s"
 	"\n"
 	"Runs COMMAND with one emulated ConnectX device per network device (mlx5_0, mlx5_1, ...).\n"
 	"\n"
@@ -44,7 +47,7 @@ static const char usage_text[] =
 
 static void softhca_print_usage(FILE *out)
 {
-	fprintf(out, usage_text, profile_names);
+	fprintf(out, usage_text, console_usage, profile_names);
 }
 
 /* The library lies beside this program (in a build tree), or where it is installed relative to this program; else
@@ -170,8 +173,10 @@ int main(int argc, char **argv)
 	                                        {"help", no_argument, NULL, 'h'},
 	                                        {}};
 	const char *interfaces = getenv("SOFTHCA_INTERFACES"), *library = NULL;
-	int c;
+	int c = console_run(argc, argv);
 
+	if (c >= 0)
+		return c;
 	while ((c = getopt_long(argc, argv, "+i:p:e:l:h", options, NULL)) != -1) {
 		switch (c) {
 		case 'i':

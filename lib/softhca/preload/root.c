@@ -58,6 +58,7 @@ static void root_in_child(void)
 {
 	struct root *r = &the_root;
 
+	control_forked(&r->control);
 	fdtab_forked(&r->fdtab);
 	fault_forked();
 	atomic_store(&r->memlock.pages, 0);
@@ -113,6 +114,7 @@ static void root_set_up(void)
 	fault_init(REAL(sigaction));
 	clock_init(&the_root.clock, settings.clock_us);
 	root_add_devices(&the_root, settings.interfaces, &settings.device);
+	control_init(&the_root.control, the_root.devices, the_root.n_devices);
 	the_root.clock.watch = root_watch_ports;
 	the_root.clock.watch_arg = &the_root;
 	atomic_store(&the_root.owner, getpid());

@@ -3,6 +3,7 @@
 #ifndef SOFTHCA_PRELOAD_ROOT_H
 #define SOFTHCA_PRELOAD_ROOT_H
 
+#include "../control/control.h"
 #include "../device/fault.h"
 #include "../settings.h"
 #include "../uverbs/uverbs.h"
@@ -17,6 +18,7 @@ struct root {
 	struct clock clock;
 	struct device devices[SETTINGS_MAX_NETDEVS];
 	unsigned int n_devices;
+	struct control control;
 	_Atomic pid_t owner; /* the process to which the threads and devices belong */
 	/* The emulated directory that chdir() went to; else empty. It ends at exec(), where the kernel's takes over. */
 	char working_directory[256];

@@ -66,6 +66,7 @@ static int vfs_open_cdev(const struct node *node, int flags)
 
 	if (!root_is_owner())
 		return -EIO;
+	control_start(&root->control);
 	return uverbs_open(node->device, &env, flags);
 }
 

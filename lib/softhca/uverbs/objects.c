@@ -3,10 +3,13 @@
 #include "objects.h"
 
 #include "../device/injection.h"
+#include "../wire/clock_now.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 /* How many objects of a type the device has; 0: as many as there is memory for. */
 static uint32_t object_limit(const struct profile *p, enum object_type type)
@@ -84,6 +87,8 @@ int object_add(struct uverbs_file *file, struct object *o, enum object_type type
 	o->handle = i;
 	o->file = file;
 	o->destroy = destroy;
+	o->created_ns = clock_now_ns(CLOCK_REALTIME);
+	o->creator = (pid_t)syscall(SYS_gettid);
 	t->slots[i] = o;
 	file->n_objects[type]++;
 	return 0;

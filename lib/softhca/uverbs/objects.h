@@ -28,6 +28,8 @@ struct object {
 	uint32_t n_users; /* other objects that need this one: destroying it is EBUSY */
 	uint64_t user_handle;
 	uint64_t n_pinned;       /* pages of the program's memory */
+	uint64_t created_ns;     /* CLOCK_REALTIME */
+	pid_t creator;           /* thread */
 	uint32_t n_async_events; /* that the program will read or has read */
 	struct uverbs_file *file;
 	void (*destroy)(struct object *o); /* undoes what the type did beside this; NULL: nothing */

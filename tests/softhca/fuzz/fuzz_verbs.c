@@ -2,11 +2,12 @@
 /*
  * What a program may do to softhca: commands in any order with any arguments, raw bytes on the command
  * descriptor, and whatever it likes in the memory that libmlx5 owns (work queue entries, doorbell and
- * arm records), while frames come and go. Input: operations, each a byte, a byte that says how strange
- * its arguments are (0: none is), and arguments. Afterwards nothing may be left.
+ * arm records), while frames come and go, and somebody asks about it. Input: operations, each a byte, a byte that
+ * says how strange its arguments are (0: none is), and arguments. Afterwards nothing may be left.
  */
 #include "fuzz_verbs.h"
 
+#include "lib/softhca/control/control.h"
 #include "lib/softhca/device/fault.h"
 
 #include <endian.h>
@@ -32,6 +33,8 @@ static struct run run;
 static struct clock_pages always; /* keeps the clock's thread from one input to the next */
 static uint64_t always_memory[1024];
 static struct clock device_clock;
+static struct control control;
+static int asking[2]; /* a client's end of the control socket, and ours */
 
 #define must(condition) must_(condition, #condition)
 static void must_(bool good, const char *what)
@@ -60,6 +63,8 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
 	always = (struct clock_pages){.counter = always_memory, .info = always_memory + 512, .khz = 1000};
 	must(!clock_add(&device_clock, &always));
 	device_init(&run.device, &settings.device, 0, &uverbs_events);
+	control_init(&control, &run.device, 1);
+	must(!socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK, 0, asking));
 	run.arena = mmap(NULL, ARENA_BYTES, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	must(run.arena != MAP_FAILED);
 	return 0;
@@ -206,6 +211,22 @@ static void unmap_slot(struct input *in)
 	run.slot_used[i] = true;
 }
 
+static void ask(struct input *in, bool strange)
+{
+	static const char *const requests[] = {"objects", "objects json"};
+	static char answer[CONTROL_MAX_PACKET + 1];
+	char bytes[2 * CONTROL_MAX_REQUEST];
+	const char *known = requests[input_u8(in) % (sizeof(requests) / sizeof(requests[0]))];
+	size_t n = strange ? input_bytes(in, bytes, input_u16(in) % sizeof(bytes)) : 0;
+
+	if (strange)
+		control_request(&control, asking[1], bytes, n);
+	else
+		control_request(&control, asking[1], known, strlen(known));
+	while (recv(asking[0], answer, sizeof(answer), 0) > 0)
+		must(answer[0] == CONTROL_TEXT || answer[0] == CONTROL_ERROR);
+}
+
 static void operate(struct input *in, uint8_t operation, bool strange)
 {
 	switch (operation) {
@@ -240,6 +261,9 @@ static void operate(struct input *in, uint8_t operation, bool strange)
 		break;
 	case OP_FRAMES:
 		operate_frames(&run, in, strange);
+		break;
+	case OP_ASK:
+		ask(in, strange);
 		break;
 	default:
 		operate_command(&run, in, operation - OP_FIRST_COMMAND, strange);

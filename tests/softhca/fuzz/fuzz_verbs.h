@@ -29,7 +29,8 @@ enum operation {
 	OP_POKE,
 	OP_FRAMES,
 	OP_FIRST_COMMAND, /* the commands of fuzz_verbs_commands.c, in their order */
-	N_OPERATIONS = OP_FIRST_COMMAND + 32,
+	OP_ASK = OP_FIRST_COMMAND + 32,
+	N_OPERATIONS,
 };
 
 /* One device, one program that uses it. */

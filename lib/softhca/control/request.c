@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Requests to a running process: takes them apart and answers them. */
+#include "control.h"
+
+#include "../wire/lines.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+
+/* The words of a request. */
+struct request {
+	struct control *control;
+	int client;
+	char *words; /* all that follows the name */
+};
+
+static bool request_send(int client, char kind, const char *text, size_t bytes)
+{
+	struct iovec parts[2] = {{.iov_base = &kind, .iov_len = 1}, {.iov_base = (void *)text, .iov_len = bytes}};
+	struct msghdr packet = {.msg_iov = parts, .msg_iovlen = 2};
+
+	return sendmsg(client, &packet, MSG_NOSIGNAL) > 0;
+}
+
+static void request_refuse(const struct request *q, const char *why)
+{
+	request_send(q->client, CONTROL_ERROR, why, strlen(why));
+}
+
+/* Sends whole lines, as many as a packet takes. */
+static void request_send_lines(int client, const char *text, size_t bytes)
+{
+	while (bytes) {
+		size_t n = bytes < CONTROL_MAX_PACKET ? bytes : CONTROL_MAX_PACKET - 1;
+
+		while (n < bytes && text[n - 1] != '\n')
+			n--;
+		if (!request_send(client, CONTROL_TEXT, text, n))
+			return;
+		text += n;
+		bytes -= n;
+	}
+}
+
+/* Takes the next word off the text. NULL at the end. */
+static char *request_word(struct request *q)
+{
+	char *word = q->words + strspn(q->words, " ");
+	size_t n = strcspn(word, " ");
+
+	if (!n)
+		return NULL;
+	q->words = word + n;
+	if (*q->words)
+		*q->words++ = 0;
+	return word;
+}
+
+/* Reads the word "json", if it is there. False if anything else is. */
+static bool request_read_format(struct request *q, bool *json)
+{
+	const char *word = request_word(q);
+
+	*json = word && !strcmp(word, "json");
+	return (!word || *json) && !request_word(q);
+}
+
+static void request_objects(struct request *q)
+{
+	struct lines r = {.make_room = lines_enlarge};
+
+	if (!request_read_format(q, &r.json)) {
+		request_refuse(q, "objects [json]");
+		return;
+	}
+	objects_report(q->control, &r);
+	request_send_lines(q->client, r.text, r.bytes);
+	free(r.text);
+}
+
+static const struct {
+	const char *name;
+	void (*answer)(struct request *q);
+} requests[] = {
+	{"objects", request_objects},
+};
+
+void control_request(struct control *c, int client, const char *request, size_t bytes)
+{
+	char text[CONTROL_MAX_REQUEST + 1];
+	struct request q = {.control = c, .client = client, .words = text};
+	const char *name;
+
+	if (bytes > CONTROL_MAX_REQUEST)
+		bytes = CONTROL_MAX_REQUEST;
+	memcpy(text, request, bytes);
+	text[bytes] = 0;
+	name = request_word(&q);
+	for (size_t i = 0; name && i < sizeof(requests) / sizeof(requests[0]); i++)
+		if (!strcmp(requests[i].name, name)) {
+			requests[i].answer(&q);
+			return;
+		}
+	request_refuse(&q, "no such request");
+}
