@@ -103,8 +103,11 @@ static enum ibvcap_placed_kind place_part(struct ibvcap_placer *placer, const st
 	array->last_ns = item->timestamp_ns;
 	place_run_extend(placer, item->source, position, n);
 	placer->last = array;
-	placer->n_astray = 0;
-	*lane = (struct place_lane){.serial = array->serial};
+	placer->n_astray = placer->slack = 0;
+	if (!lane->serial || place_offset(lane->next, position + n) > 0)
+		lane->next = position + n;
+	lane->serial = array->serial;
+	lane->has_suspect = false;
 	if (placed && kind < placed->kind)
 		*placed = (struct ibvcap_placed){kind, array->index, item->source, row};
 	return kind;
@@ -194,7 +197,7 @@ static enum ibvcap_placed_kind place_item(struct ibvcap_placer *placer, const st
 	}
 	if (!placer->run.is_begun)
 		place_run_begin(placer, item->number);
-	if (place_run_locate(placer, item->number, &position)) {
+	if (place_run_locate(placer, item->number, &position) && !place_run_is_stepped_back(placer, item, position)) {
 		kind = place_at(placer, item, position, placed);
 		if (kind <= IBVCAP_PLACED_DUPLICATE && placer->held.source == item->source &&
 		    placer->held.side == item->side)
@@ -280,6 +283,8 @@ int ibvcap_place_add(struct ibvcap_placer *placer, const struct ibvcap_rx_batch 
 
 	if (r == 0)
 		r = place_check(placer, side);
+	if (r == 0 && first == 0)
+		placer->slack += sequence_slack(batch);
 	for (; r == 0 && i < batch->n && (i == first || !placer->first_closed); i++) {
 		bool has_packet =
 			sequence_packet_of_row(batch, i, batch->header_bytes, batch->application_header_bytes, &packet);

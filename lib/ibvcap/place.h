@@ -64,7 +64,8 @@ struct place_run {
 
 /* A source on a side. */
 struct place_lane {
-	uint64_t serial;  /* of the array that it last brought a packet to */
+	uint64_t serial;  /* of the array that it last brought a packet to; 0: to none in this run */
+	uint64_t next;    /* the position after its highest */
 	uint64_t suspect; /* number of its last far packet */
 	bool has_suspect; /* no packet was placed since */
 };
@@ -112,6 +113,7 @@ struct ibvcap_placer {
 	uint64_t expire_next_ns; /* UINT64_MAX: no open array has a deadline */
 
 	struct place_run run;
+	uint64_t slack;         /* packets skipped by the consumer since one was placed: a gap may be longer by them */
 	uint64_t n_astray;      /* numbers far or late since a packet was placed */
 	struct place_item held; /* the last far packet, n = 0: none; its first piece is memory of the placer */
 	uint8_t *held_bytes;
@@ -149,6 +151,8 @@ void place_arrays_close(struct ibvcap_placer *placer, uint32_t n, enum ibvcap_pl
 void place_run_begin(struct ibvcap_placer *placer, uint64_t number);
 /** False: the number is far from the run's. */
 bool place_run_locate(const struct ibvcap_placer *placer, uint64_t number, uint64_t *position);
+/** Is the number as far behind the others of its source and side as after a restart, and brings nothing new? */
+bool place_run_is_stepped_back(const struct ibvcap_placer *placer, const struct place_item *item, uint64_t position);
 /** The source is expected from this position on, if it was learnt in this run and is not expected yet. */
 void place_run_learn(struct ibvcap_placer *placer, uint32_t source, uint64_t position);
 /** A packet was placed: the run has its numbers, and its source. */

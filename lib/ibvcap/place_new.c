@@ -80,11 +80,10 @@ static void set_limits(struct ibvcap_placer *placer)
 	placer->rows = sequence->frame_bytes ? 2 * placer->options.numbers - 1 : placer->options.numbers;
 	placer->behind_max =
 		u64_max(sequence->window, (placer->options.window + 1) * (uint64_t)placer->options.numbers);
-	placer->ahead_max = sequence->jump;
+	placer->ahead_max = cycle ? u64_min(sequence->jump, cycle / 2) : sequence->jump;
 	placer->near_max = sequence->window;
 	if (cycle) {
 		placer->behind_max = u64_min(placer->behind_max, cycle / 2);
-		placer->ahead_max = u64_min(placer->ahead_max, cycle - 1 - placer->behind_max);
 		placer->near_max = u64_min(placer->near_max, cycle / 2);
 	}
 }

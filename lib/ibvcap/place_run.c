@@ -5,6 +5,8 @@
  */
 #include "lib/ibvcap/place.h"
 
+#include "lib/ibvcap/min.h"
+
 /* From a up to b, where the number begins again at 0 after cycle - 1. */
 static uint64_t number_way(uint64_t cycle, uint64_t a, uint64_t b)
 {
@@ -24,9 +26,36 @@ bool place_run_locate(const struct ibvcap_placer *placer, uint64_t number, uint6
 	const struct place_run *run = &placer->run;
 	const uint64_t ahead = number_way(placer->reader.cycle, run->next_number, number);
 	const uint64_t behind = number_way(placer->reader.cycle, number, run->next_number);
+	uint64_t ahead_max = placer->ahead_max + placer->slack;
 
-	*position = ahead <= placer->ahead_max ? run->next + ahead : run->next - behind;
-	return ahead <= placer->ahead_max || behind <= placer->behind_max;
+	if (placer->reader.cycle)
+		ahead_max = u64_min(ahead_max, placer->reader.cycle - 1 - placer->behind_max);
+	*position = ahead <= ahead_max ? run->next + ahead : run->next - behind;
+	return ahead <= ahead_max || behind <= placer->behind_max;
+}
+
+/* Has the side brought this number before, or is its array closed? */
+static bool is_old(const struct ibvcap_placer *placer, const struct place_item *item, uint64_t position)
+{
+	if (placer->run.has_closed && place_offset(position, placer->run.closed_end) > 0)
+		return true;
+	for (uint32_t i = 0; i < placer->n_open; i++) {
+		const struct place_array *array = placer->open[i];
+		const uint64_t row = position - array->base;
+
+		if (row < placer->rows &&
+		    array->present[(uint64_t)item->source * placer->rows + row] & 1u << item->side)
+			return true;
+	}
+	return false;
+}
+
+bool place_run_is_stepped_back(const struct ibvcap_placer *placer, const struct place_item *item, uint64_t position)
+{
+	const struct place_lane *lane = &placer->lanes[item->source * placer->options.sides + item->side];
+
+	return lane->serial && place_offset(position, lane->next) > (int64_t)placer->near_max &&
+	       is_old(placer, item, position);
 }
 
 void place_run_learn(struct ibvcap_placer *placer, uint32_t source, uint64_t position)

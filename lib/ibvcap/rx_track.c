@@ -14,8 +14,6 @@
 
 /* A batch that is read from its first field to flags. */
 #define TRACKED_BATCH_BYTES (offsetof(struct ibvcap_rx_batch, flags) + sizeof(uint32_t))
-/* Between two runs of the daemon, nobody counts: a gap may be this long. */
-#define UNKNOWN_GAP (UINT64_C(1) << 32)
 
 static int rx_track_check(const struct ibvcap_rx *rx, const struct ibvcap_rx_batch *batch,
                           const struct ibvcap_tracker *tracker)
@@ -44,7 +42,7 @@ int rx_track(struct ibvcap_rx *rx, struct ibvcap_rx *shown, const struct ibvcap_
 
 	if (r < 0)
 		return r;
-	tracker->slack += batch->gap + (batch->flags & IBVCAP_RX_BATCH_FLAG_GAP_UNKNOWN ? UNKNOWN_GAP : 0);
+	tracker->slack += sequence_slack(batch);
 	/* What the consumer skipped before the tracker's first packet is no loss that the tracker can see. */
 	if (tracker->packets)
 		tracker->totals[IBVCAP_TRACKED_COUNTER_SKIPPED] += batch->gap;

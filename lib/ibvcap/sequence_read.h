@@ -45,6 +45,12 @@ bool sequence_read(const struct sequence_reader *reader, const struct ibvcap_pac
 /** The value of the field that changes with the frame; 0: the description has none. False: it lies beyond the end. */
 bool sequence_read_frame(const struct sequence_reader *reader, const struct ibvcap_packet *packet, uint64_t *frame);
 
+/** By so many numbers the gap before the batch may be longer. Between two runs of the daemon, nobody counts. */
+static inline uint64_t sequence_slack(const struct ibvcap_rx_batch *batch)
+{
+	return batch->gap + (batch->flags & IBVCAP_RX_BATCH_FLAG_GAP_UNKNOWN ? UINT64_C(1) << 32 : 0);
+}
+
 /** The packet of a row; the caller's struct may be of a version without the last two numbers. False: it is in error. */
 bool sequence_packet_of_row(const struct ibvcap_rx_batch *batch, uint32_t i, uint32_t header_bytes,
                             uint32_t application_header_bytes, struct ibvcap_packet *packet);

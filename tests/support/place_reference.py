@@ -57,7 +57,8 @@ class Reference:
         self.d, self.o = description, options
         half = description.cycle // 2
         self.behind = min(max(description.window, (options.window + 1) * options.numbers), half)
-        self.ahead = min(description.jump, description.cycle - 1 - self.behind)
+        self.ahead = min(description.jump, half)
+        self.slack = 0
         self.near = min(description.window, half)
         self.sources = list(options.listed)
         self.begun = {}  # source -> [run, position], of one that was learnt
@@ -69,7 +70,7 @@ class Reference:
         self.closed = []
         self.serial = 0
         self.astray = 0
-        self.lanes = {}  # (source, side) -> [serial of its last array, number of its last far packet]
+        self.lanes = {}  # (source, side) -> [serial of its last array, number of its last far packet, next position]
         self.held = None
         self.side = [collections.Counter() for _ in range(options.sides)]
         self.total = collections.Counter()
@@ -179,7 +180,7 @@ class Reference:
 
     def place(self, packet, position):
         kinds, done = [], 0
-        lane = self.lanes.setdefault((packet.source, packet.side), [0, None])
+        lane = self.lanes.setdefault((packet.source, packet.side), [0, None, None])
         counts = self.side[packet.side]
         while done < packet.n:
             at = position + done
@@ -210,8 +211,8 @@ class Reference:
             begun = self.begun.setdefault(packet.source, [self.run, at])
             if begun[0] == self.run:
                 begun[1] = min(begun[1], at)
-            self.astray = 0
-            lane[:] = [array.serial, None]
+            self.astray = self.slack = 0
+            lane[:] = [array.serial, None, max(at + n, at + n if lane[2] is None else lane[2])]
         self.close_complete()
         return min(kinds)
 
@@ -235,9 +236,15 @@ class Reference:
 
     def locate(self, number):
         ahead, behind = (number - self.next) % self.d.cycle, (self.next - number) % self.d.cycle
-        if ahead <= self.ahead:
+        if ahead <= min(self.ahead + self.slack, self.d.cycle - 1 - self.behind):
             return self.next + ahead
         return self.next - behind if behind <= self.behind else None
+
+    def is_stepped_back(self, packet, position):
+        highest = self.lanes.get((packet.source, packet.side), [0, None, None])[2]
+        return highest is not None and highest - position > self.near and (
+            (self.closed_end is not None and position < self.closed_end) or
+            any(packet.side in array.brought.get((packet.source, position), ()) for array in self.open))
 
     def all_agree(self, packet):
         oldest = min((array.serial for array in self.open), default=None)
@@ -245,12 +252,12 @@ class Reference:
         others = [lane for key, lane in self.lanes.items() if key != own and oldest is not None and lane[0] >= oldest]
         if any(lane[1] is None or not self.are_near(lane[1], packet.number) for lane in others):
             return False
-        suspect = self.lanes.get(own, [0, None])[1]
+        suspect = self.lanes.get(own, [0, None, None])[1]
         return bool(others) or (suspect is not None and suspect != packet.number and
                                 self.are_near(suspect, packet.number))
 
     def hold(self, packet):
-        self.lanes.setdefault((packet.source, packet.side), [0, None])[1] = packet.number
+        self.lanes.setdefault((packet.source, packet.side), [0, None, None])[1] = packet.number
         self.side[packet.side]["far"] += packet.n
         if self.o.row_bytes:
             self.held = packet
@@ -287,7 +294,7 @@ class Reference:
             self.held = None
             self.begin_run(packet.number)
         position = self.locate(packet.number)
-        if position is not None:
+        if position is not None and not self.is_stepped_back(packet, position):
             kind = self.place(packet, position)
             if kind <= DUPLICATE and self.held and (self.held.source, self.held.side) == (packet.source, packet.side):
                 self.held = None

@@ -96,8 +96,8 @@ class Placer:
                                                          "frame", "before", "first_ns", "last_ns")}
         return {**found, "present": present, "rows": rows}
 
-    def add(self, packets):
-        """Packets of one side; returns what each of them is."""
+    def add(self, packets, gap, is_unknown):
+        """Packets of one side, and those skipped before them; returns what each of them is."""
         n = len(packets)
         payload, meta, placed = bytearray(n * STRIDE), (Meta * n)(), (Placed * n)()
         for i, packet in enumerate(packets):
@@ -107,7 +107,7 @@ class Placer:
             meta[i] = Meta(timestamp_ns=packet.time, length=len(row))
         buffer = (U8 * len(payload)).from_buffer(payload)
         batch = Batch(size=ctypes.sizeof(Batch), payload=ctypes.addressof(buffer), meta=ctypes.addressof(meta), n=n,
-                      stride=STRIDE, headers=ctypes.addressof(buffer))
+                      stride=STRIDE, headers=ctypes.addressof(buffer), gap=gap, flags=is_unknown)
         at = 0
         while at < n:
             taken = self.library.ibvcap_place_add(self.handle, ctypes.byref(batch), at, packets[0].side, placed)
@@ -158,8 +158,8 @@ def sent_packets(chance, description, options, n_sources, has_count):
     number = chance.choice([0, 3, description.cycle - 5, min(description.cycle // 2, 1 << 40)])
     frame, left_in_frame, name = chance.randint(0, 9), chance.randint(1, options.numbers), 0
     for _ in range(chance.randint(10, 60)):
-        if chance.random() < 0.02:
-            number += chance.choice([-100, -3, 5000, description.cycle // 3])
+        if chance.random() < 0.05:
+            number += chance.choice([-100, -70, -66, -3, 66, 66, 5000, description.cycle // 3])
         n = chance.choice([0, 1, 1, 2, 5]) if has_count else 1
         if left_in_frame <= 0:
             frame, left_in_frame = (frame + chance.choice([1, 1, 1, 7])) % 1000, chance.randint(1, options.numbers + 1)
@@ -206,8 +206,10 @@ def compare(library, seed):
     description, sequence, options, _, _ = settings
     slow, fast = reference.Reference(description, options), Placer(library, sequence, options)
     for batch in random_batches(chance, description, options, *settings[3:]):
+        gap, is_unknown = chance.choice([0, 0, 0, 10, 3000]), chance.random() < 0.01
+        slow.slack += gap + (is_unknown << 32)
         kinds = [slow.add(packet) for packet in batch]
-        assert fast.add(batch) == kinds, f"seed {seed}"
+        assert fast.add(batch, gap, is_unknown) == kinds, f"seed {seed}"
         if chance.random() < 0.02:
             slow.flush()
             library.ibvcap_place_flush(fast.handle)

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Placement: where packets go, why arrays are closed, and that the sums hold. */
 #include <criterion/criterion.h>
+#include <endian.h>
 #include <errno.h>
 #include <ibvcap/place.h>
 #include <stdlib.h>
@@ -652,4 +653,92 @@ Test(place, options_out_of_range_are_refused)
 	sequence.bytes = 0;
 	cr_expect_eq(ibvcap_placer_new(&sequence, NULL, &placer), -EINVAL);
 	cr_expect_neq(strlen(ibvcap_error_text()), 0);
+}
+
+static struct ibvcap_sequence description_of_16_bits(void)
+{
+	struct ibvcap_sequence sequence = description();
+
+	sequence.window = 4096;
+	sequence.jump = 1 << 20;
+	return sequence;
+}
+
+/* Packets 0 to n, and from 0 again: at which of the latter is the restart seen? */
+static void expect_both_see_the_restart(uint32_t n, uint32_t numbers, uint32_t lost_every)
+{
+	const struct ibvcap_placer_options options = {.size = sizeof(options), .numbers = numbers};
+	struct ibvcap_place_counts counts = IBVCAP_INIT(struct ibvcap_place_counts);
+	struct ibvcap_sequence sequence = description_of_16_bits();
+	struct ibvcap_tracker *tracker;
+	struct ibvcap_placer *placer;
+	uint64_t n_restarts = 0;
+
+	cr_assert_eq(ibvcap_tracker_new(&sequence, NULL, &tracker), 0);
+	cr_assert_eq(ibvcap_placer_new(&sequence, &options, &placer), 0);
+	for (uint32_t i = 0; i < 2 * n; i++) {
+		const uint32_t number = i % n;
+		const uint8_t bytes[PAYLOAD] = {0, 0, 0, 0, (uint8_t)(number >> 8), (uint8_t)number};
+		const struct ibvcap_packet packet = {.row = bytes, .row_bytes = sizeof(bytes)};
+		struct ibvcap_tracked tracked;
+
+		if (number % lost_every == 1)
+			continue;
+		ibvcap_tracker_add(tracker, &packet, &tracked);
+		n_restarts += tracked.kind == IBVCAP_TRACKED_RESTARTED;
+		ibvcap_place_add_packet(placer, &packet, 0, 0, NULL);
+		for (struct ibvcap_place_array array = IBVCAP_INIT(struct ibvcap_place_array);
+		     ibvcap_place_next(placer, &array) == 1;)
+			ibvcap_place_release(placer, &array);
+		ibvcap_place_counts(placer, &counts);
+		cr_assert_eq(counts.runs, 1 + n_restarts, "after %u, arrays of %u: packet %u", n, numbers, i);
+	}
+	/* Above half of the cycle it is a loss. */
+	cr_expect_eq(n_restarts, n > sequence.window && n < 32768, "after %u: %lu", n, (unsigned long)n_restarts);
+	ibvcap_tracker_free(tracker);
+	ibvcap_placer_free(placer);
+}
+
+Test(place, a_restart_is_seen_at_the_packet_at_which_a_tracker_sees_it)
+{
+	static const uint32_t after[] = {3000, 4099, 4608, 5000, 6000, 20000, 32000, 33000, 40000, 60000};
+	static const uint32_t numbers[] = {16, 1024, 32768};
+
+	for (uint32_t i = 0; i < sizeof(after) / sizeof(after[0]); i++)
+		for (uint32_t k = 0; k < sizeof(numbers) / sizeof(numbers[0]); k++) {
+			expect_both_see_the_restart(after[i], numbers[k], 100);
+			expect_both_see_the_restart(after[i], numbers[k], UINT32_MAX);
+		}
+}
+
+/* 64 bits, so that nothing is behind. */
+Test(place, what_the_consumer_skipped_is_a_loss_and_no_restart)
+{
+	const uint64_t numbers[] = {htobe64(5), htobe64(6 + 3000), htobe64(7 + 3000 + 5000)};
+	struct ibvcap_meta meta = {.length = sizeof(numbers[0]), .header_length = 1};
+	struct ibvcap_sequence sequence = {
+		.bytes = 8, .step = 1, .upper_step = 1, .window = 64, .jump = 1000, .source = IBVCAP_SOURCE_NONE};
+	struct ibvcap_place_counts counts = IBVCAP_INIT(struct ibvcap_place_counts);
+	struct ibvcap_rx_batch batch = IBVCAP_INIT(struct ibvcap_rx_batch);
+	struct ibvcap_placed placed;
+	struct ibvcap_placer *placer;
+
+	cr_assert_eq(ibvcap_placer_new(&sequence, NULL, &placer), 0);
+	batch.n = 1;
+	batch.stride = sizeof(numbers[0]);
+	batch.header_bytes = 1;
+	batch.headers = (const uint8_t *)numbers;
+	batch.meta = &meta;
+	for (uint32_t i = 0; i < 3; i++) {
+		batch.payload = (const uint8_t *)&numbers[i];
+		batch.gap = i == 1 ? 3000 : 0;
+		batch.flags = i == 2 ? IBVCAP_RX_BATCH_FLAG_GAP_UNKNOWN : 0;
+		cr_assert_eq(ibvcap_place_add(placer, &batch, 0, 0, &placed), 1, "%s", ibvcap_error_text());
+		cr_expect_eq(placed.kind, IBVCAP_PLACED_FIRST, "packet %u: %u", i, placed.kind);
+	}
+	ibvcap_place_flush(placer);
+	cr_expect_eq(ibvcap_place_counts(placer, &counts), 0);
+	cr_expect_eq(counts.runs, 1);
+	cr_expect_eq(counts.missing, 3000 + 5000);
+	ibvcap_placer_free(placer);
 }

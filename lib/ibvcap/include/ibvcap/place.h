@@ -15,12 +15,13 @@
  * description of such a placer has the source IBVCAP_SOURCE_NONE; a field of the payload can tell sources apart.
  *
  * Runs. A position is a number that is counted on where the field begins again at 0. A packet far from the others is
- * left out: ahead by more than the description's jump, or behind by more than its window and the arrays that can be
- * open. If one source on one side sends, two such packets in a row that are near each other show a restart: all arrays
- * are closed, and a new run begins with the first of the two. If several sources, or sides, brought packets to the
- * arrays that are open, each of them has to come with such a packet before the run ends. So one source that is
- * restarted alone does not disturb the others, nor does a side with other packets. If nothing but far and late packets
- * comes, a new run begins after as many numbers as may be behind.
+ * left out: ahead by more than the description's jump and what the consumer skipped before it, or behind by more than
+ * its window, unless it is new and has a place in the arrays that are open or can be. A tracker of one source sees a
+ * restart at the same packet. If one source on one side sends, two such packets in a row that are near each other show
+ * a restart: all arrays are closed, and a new run begins with the first of the two. If several sources, or sides,
+ * brought packets to the arrays that are open, each of them has to come with such a packet before the run ends. So one
+ * source that is restarted alone does not disturb the others, nor does a side with other packets. If nothing but far
+ * and late packets comes, a new run begins after as many numbers as may be behind.
  *
  * Sums, in numbers, exact at any time:
  * - of an array, and of all together: expected = present + missing.
