@@ -204,3 +204,51 @@ def test_verbs_programs_below_softhca(build, net, wire, tmp_path):
     assert lines == [f"106 bytes, payload begins with {i:02x}" for i in range(5)]
     said = below(net.rx, "rx0", "receive", "mlx5_7", "7502", "5").communicate(timeout=30)
     assert said[1].startswith("receive: mlx5_7")
+
+
+# ---- several machines ----------------------------------------------------------------------------------------------
+
+
+def expected_products(sent, block, station, other, channel):
+    """By hand, of the packets that both stations have sent."""
+    both = [number for number in range(64 * block, 64 * block + 64)
+            if {(station, number), (other, number)} <= sent.keys()]
+    return len(both), sum(int(a) * int(b) for number in both
+                          for a, b in zip(sent[station, number][channel], sent[other, number][channel]))
+
+
+def test_ranks_turn_the_corner(daemon, wire, tmp):
+    """Two daemons' worth of stations: each rank has half of the channels of all four, and knows what is missing."""
+    pytest.importorskip("mpi4py", reason="python3-mpi4py is not installed: scripts/setup --test")
+    n_ranks, n_stations, n_channels, n_samples, n_blocks = 2, 2, 8, 4, 8
+    one = daemon([conftest.stream(wire, name=f"array-{rank}", port=7502 + rank,
+                                  payload_size=8 + n_channels * n_samples) for rank in range(n_ranks)])
+    chance = np.random.default_rng(27)
+    sent = {(station, number): chance.integers(-128, 128, (n_channels, n_samples), np.int8)
+            for number in range(64 * n_blocks) for station in range(n_ranks * n_stations)
+            # One station is silent for two blocks, and one rank for one block.
+            if chance.random() < 0.9 and not (station == 3 and number // 64 in (2, 3)) and
+            not (station >= 2 and number // 64 == 5)}
+    ranks = subprocess.Popen(
+        ["mpirun", "--allow-run-as-root", "--oversubscribe", "--bind-to", "none", "--mca", "btl", "self,tcp",
+         "--mca", "btl_tcp_if_include", "lo", "--mca", "oob_tcp_if_include", "lo", "-n", str(n_ranks), sys.executable,
+         EXAMPLES / "corner_turn.py", "array", *map(str, (n_stations, n_channels, n_blocks)), tmp / "out", "1"],
+        stdout=subprocess.PIPE, text=True, env=environment(IBVCAP_SOCKET=str(one.socket_path)))
+    wait_until(lambda: len(one.status()["consumers"]) == n_ranks, 30, "attached")
+    for (station, number), samples in sent.items():
+        wire.send(wire.frame(struct.pack(">HHI", station, 0, number) + samples.tobytes(), 7502 + station // n_stations))
+    out = ranks.communicate(timeout=60)[0]
+    assert ranks.returncode == 0
+    n = n_ranks * n_stations * 64 * n_blocks
+    assert sorted(out.splitlines()) == [f"rank {rank}: {n_blocks} blocks, {len(sent)} of {n} packets of all ranks, "
+                                        f"{n - len(sent)} missing, late here 0" for rank in range(n_ranks)]
+    for rank in range(n_ranks):
+        result = np.load(f"{tmp}/out-{rank}.npz")
+        assert result["block"].tolist() == [*range(n_blocks)]
+        for block, products, weights in zip(result["block"], result["products"], result["weights"]):
+            for station, other in ((0, 0), (0, 1), (1, 2), (0, 3), (3, 3)):
+                for channel in range(n_channels // n_ranks):
+                    weight, product = expected_products(sent, block, station, other,
+                                                        rank * n_channels // n_ranks + channel)
+                    assert weights[station, other] == weight
+                    assert products[channel, station, other] == products[channel, other, station] == product
