@@ -42,7 +42,7 @@ def receive(source, most):
     """Spectra of so many frames; NaN where frames are missing."""
     found, last = [], None
     for batch in source:
-        rows, meta = np.asarray(batch), np.asarray(batch.meta)
+        rows, meta = np.asarray(batch), np.frombuffer(batch.meta, ibvcap.META)
         lines, frames = spectra(rows, int(meta["length"][0]))
         for line, number in zip(lines, frames):
             absent = int(number - last - 1) if last is not None and number > last else 0

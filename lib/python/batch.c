@@ -229,7 +229,9 @@ static PyGetSetDef batch_getters[] = {
          NULL},
 	{"headers", batch_headers, NULL, "First bytes of each frame, uint8 of shape (n, header_bytes).", NULL},
 	{"meta", batch_meta, NULL,
-         "Records of shape (n,): timestamp_ns (UTC), length, flags, header_length, flow, wire_length.", NULL},
+         "Records of shape (n,): timestamp_ns (UTC), length, flags, header_length, flow, wire_length: "
+         "numpy.frombuffer(batch.meta, ibvcap.META).",
+         NULL},
 	{"sequence", batch_sequence, NULL, "Number of the first packet, in its queue and epoch.", NULL},
 	{"gap", batch_gap, NULL, "Packets that this reader was too slow for, just before the batch.", NULL},
 	{"lost", batch_lost, NULL, "Packets that the card dropped since the batch before: no row was free.", NULL},

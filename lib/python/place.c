@@ -317,7 +317,8 @@ static PyMethodDef placer_methods[] = {
          "were closed, and places the rest. The batch is kept until all of its packets are placed."},
 	{"index", (PyCFunction)(void (*)(void))placer_index, METH_VARARGS | METH_KEYWORDS,
          "index($self, batch, side=0)\n--\n\n"
-         "The same, and say where each packet belongs, as records of shape (n,): kind (index of PLACED_KINDS), array\n"
+         "The same, and say where each packet belongs, as records of shape (n,), PLACED: kind (index of PLACED_KINDS), "
+         "array\n"
          "(index of a PlacedArray), source and row. With row_bytes=0, this is all: rows[source, row] = packets copies "
          "them\n"
          "in NumPy."},

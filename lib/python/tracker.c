@@ -230,7 +230,8 @@ static PyMethodDef tracker_methods[] = {
          "track($self, batch, /)\n--\n\n"
          "Count the packets of a batch, once, in the order in which batches came. What each packet "
          "is, "
-         "as records\nof shape (n,): number (counted on over its wraps), source (index of sources), kind (index of "
+         "as records\nof shape (n,), TRACKED: number (counted on over its wraps), source (index of sources), kind "
+         "(index of "
          "TRACKED_KINDS)."},
 	{NULL, NULL, 0, NULL},
 };

@@ -439,7 +439,8 @@ def test_sending(start_daemon, wire, net):
     with ibvcap.open_sender("out", socket=str(one.socket_path)) as sender:
         assert sender.info["slot_bytes"] == SIZE
         slots = sender.reserve(16, timeout=20)
-        rows, packets = np.asarray(slots), np.asarray(slots.packets)
+        rows, packets = np.asarray(slots), np.frombuffer(slots.packets, ibvcap.SLOTS)
+        assert packets.dtype == np.asarray(slots.packets).dtype
         assert rows.flags.writeable and rows.shape == (16, SIZE)
         for i in range(16):
             rows[i] = np.frombuffer(payload(i), np.uint8)

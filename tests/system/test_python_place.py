@@ -97,7 +97,9 @@ def test_numpy_copies_by_places():
     mine, size = {}, 92
     placer = ibvcap.Placer(RTP, numbers=64)
     for batch in rtp_batches():
-        places = np.asarray(placer.index(batch))
+        view = placer.index(batch)
+        places = np.frombuffer(view, ibvcap.PLACED)
+        assert places.dtype == np.asarray(view).dtype
         first = places["kind"] == ibvcap.PLACED_KINDS.index("first")
         assert first.all()
         for index in np.unique(places["array"][first]):

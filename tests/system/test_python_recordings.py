@@ -4,6 +4,7 @@ import errno
 import gc
 import struct
 import subprocess
+import sys
 
 import dpkt
 import numpy as np
@@ -22,7 +23,8 @@ def packets_of(recording):
     found = []
     for batch in recording:
         assert isinstance(batch, ibvcap.Batch) and batch.sequence == len(found) and not batch.flags
-        rows, meta, headers = np.asarray(batch), np.asarray(batch.meta), np.asarray(batch.headers)
+        rows, meta, headers = np.asarray(batch), np.frombuffer(batch.meta, ibvcap.META), np.asarray(batch.headers)
+        assert (meta == np.asarray(batch.meta)).all() and meta.dtype == np.asarray(batch.meta).dtype
         assert rows.shape[0] == len(meta) == len(headers) == len(batch) and headers.shape[1] == batch.header_bytes
         for i, packet in enumerate(batch):
             length = meta["length"][i]
@@ -91,6 +93,52 @@ def test_a_view_keeps_its_rows_after_the_batch_and_the_recording():
     batch.release()
     with pytest.raises(BufferError, match="returned|given back"):
         np.asarray(batch)
+
+
+def leaks_blocks(call):
+    """Does a call leave something behind, whether it fails or not?"""
+    def run(n):
+        for _ in range(n):
+            try:
+                call()
+            except (ibvcap.Error, ValueError, IndexError, BufferError):
+                pass
+        return sys.getallocatedblocks()
+    run(50)
+    return run(0) + 50 < run(200)
+
+
+def test_no_call_leaves_memory_behind():
+    path = DATA / "rtp-ffmpeg.pcap"
+    batch = ibvcap.open_recording(path).acquire(max=20)
+    released = ibvcap.open_recording(path).acquire()
+    released.release()
+    tracker, placer = ibvcap.Tracker({**RTP, "source": "none"}), ibvcap.Placer({**RTP, "source": "none"}, numbers=4)
+
+    def place(batch, side=0):
+        placer.add(batch, side)
+        for array in placer:
+            memoryview(array.present)
+        placer.flush()
+
+    leaking = [name for name, call in {
+        "no file": lambda: ibvcap.open_recording("/none"),
+        "no capture": lambda: ibvcap.open_recording(DATA / "README.md"),
+        "port": lambda: ibvcap.open_recording(path, 70000), "recording": lambda: list(ibvcap.open_recording(path)),
+        "tracker": lambda: ibvcap.Tracker(RTP), "description": lambda: ibvcap.Tracker({**RTP, "bits": 50}),
+        "sources": lambda: ibvcap.Tracker(RTP, 1 << 20), "track": lambda: (tracker.track(batch), tracker.sources),
+        "no headers": lambda: ibvcap.Tracker(RTP).track(released), "placer": lambda: ibvcap.Placer(RTP, numbers=4),
+        "listed": lambda: ibvcap.Placer(RTP, sources=[{"port": 5}] * 2), "fill": lambda: ibvcap.Placer(RTP, fill=300),
+        "place": lambda: place(batch), "side": lambda: place(batch, 1), "returned": lambda: place(released),
+        "index": lambda: (placer.index(batch), placer.counts, placer.sides, placer.sources),
+        "half": lambda: ibvcap.Placer({**RTP, "source": "none"}, numbers=4).add(batch),
+        "views": lambda: (memoryview(batch), batch[3], memoryview(batch.meta), batch[99]),
+        "refused": lambda: memoryview(released), "kept": lambda: (memoryview(batch), batch.release()),
+        "no daemon": lambda: ibvcap.open("lidar", socket="/none"),
+        "group": lambda: ibvcap.open("lidar", group="g" * 99),
+        "timeout": lambda: ibvcap.open("lidar", timeout=float("nan")), "status": lambda: ibvcap.status(socket="/none"),
+    }.items() if leaks_blocks(call)]
+    assert not leaking
 
 
 def test_what_is_no_capture_or_is_damaged_is_said(tmp):

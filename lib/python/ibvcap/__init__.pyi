@@ -21,6 +21,10 @@ PACKET_IRREGULAR: int
 PACKET_UNUSABLE: int
 PACKET_FRAGMENT: int
 PACKET_BAD_CHECKSUM: int
+META: list[tuple[str, str]]
+TRACKED: list[tuple[str, str]]
+PLACED: list[tuple[str, str]]
+SLOTS: list[tuple[str, str]]
 PLACED_KINDS: list[str]
 TRACKED_KINDS: list[str]
 
