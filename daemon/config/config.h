@@ -234,6 +234,7 @@ struct config {
 	uint32_t restart_wait_s;
 	const gid_t *observer_groups; /* whose members see everything in a status */
 	uint32_t n_observer_groups;
+	bool observers_receive; /* streams that name nobody */
 	const struct config_stream *streams;
 	uint32_t n_streams;
 	const struct config_channel *channels;

@@ -146,6 +146,8 @@ static const struct key control[] = {
          .help = "seconds a restarted daemon waits for hugepages that readers of its last run still hold"},
 	{"observer_groups", KEY_GIDS, CONTROL_LIST(observer_groups), .live = true,
          .help = "groups whose members see all streams, channels and clients; others see those that they may use"},
+	{"observers_receive", KEY_BOOLEAN, CONTROL(observers_receive), .live = true, .number = false,
+         .help = "true: members of observer_groups receive streams without users and groups, as others do"},
 };
 
 const struct key_group control_keys = {.what = "control", KEYS(control), .text = offsetof(struct config, control_text)};

@@ -51,6 +51,12 @@ bool endpoint_refuses_rights(struct session *session, const struct endpoint *end
 		                           "%s '%s': refused to user %s, which is the daemon's own: it could write "
 		                           "memory that only the daemon may write; use another user",
 		                           endpoint->kind->noun, endpoint->name, id_of_user(session->peer.uid).text);
+	else if (rights == RIGHTS_OBSERVER)
+		*sent = session_send_error(session, -EACCES,
+		                           "%s '%s': not for user %s, a member of observer_groups; the administrator "
+		                           "sets observers_receive, or names the user in the %s's configuration, %s:%d",
+		                           endpoint->kind->noun, endpoint->name, id_of_user(session->peer.uid).text,
+		                           endpoint->kind->noun, file, line);
 	else
 		*sent = session_send_error(session, -EACCES,
 		                           "%s '%s': not for user %s; the administrator names users and groups in the "

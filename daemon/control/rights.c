@@ -57,17 +57,24 @@ static bool is_lossless_user(const struct config_stream *stream, const struct pe
 	return is_user_in(stream->lossless_users, stream->n_lossless_users, peer);
 }
 
-enum rights rights_to_receive(const struct config_stream *stream, const struct peer *peer, uid_t daemon_uid,
-                              struct account *account)
+static bool is_observer(const struct config *config, const struct peer *peer, struct account *account)
 {
+	return is_in_a_group(config->observer_groups, config->n_observer_groups, peer, account);
+}
+
+enum rights rights_to_receive(const struct config *config, const struct config_stream *stream, const struct peer *peer,
+                              uid_t daemon_uid, struct account *account)
+{
+	struct account from = unnamed, observer;
 	bool is_named = peer->uid == 0 || is_user_in(stream->users, stream->n_users, peer);
 	bool is_open = stream->n_users == 0 && stream->n_groups == 0;
-	struct account from = unnamed;
 
 	if (peer->uid != 0 && peer->uid == daemon_uid)
 		return RIGHTS_DAEMONS_USER;
 	if (!is_named && !is_in_a_group(stream->groups, stream->n_groups, peer, &from) && !is_open)
 		return RIGHTS_NOT_LISTED;
+	if (!is_named && is_open && !config->observers_receive && is_observer(config, peer, &observer))
+		return RIGHTS_OBSERVER;
 	if (account)
 		*account = is_named || is_lossless_user(stream, peer) ? account_of_user(peer) : from;
 	return RIGHTS_GRANTED;
@@ -117,8 +124,7 @@ bool rights_to_see_all(const struct config *config, const struct peer *peer, uid
 {
 	struct account account;
 
-	return peer->uid == 0 || peer->uid == daemon_uid ||
-	       is_in_a_group(config->observer_groups, config->n_observer_groups, peer, &account);
+	return peer->uid == 0 || peer->uid == daemon_uid || is_observer(config, peer, &account);
 }
 
 /* ---- accounts -------------------------------------------------------------------------------------- */
@@ -151,7 +157,7 @@ struct account rights_account(const struct config *config, const struct peer *pe
 	for (uint32_t i = 0; i < config->n_channels; i++)
 		if (is_in_a_group(config->channels[i].groups, config->channels[i].n_groups, peer, &account))
 			return account;
-	if (is_in_a_group(config->observer_groups, config->n_observer_groups, peer, &account))
+	if (is_observer(config, peer, &account))
 		return account;
 	return unnamed;
 }

@@ -40,18 +40,20 @@ struct account {
 enum rights {
 	RIGHTS_GRANTED,
 	RIGHTS_NOT_LISTED,   /* neither its user nor one of its groups is named by the stream or channel */
+	RIGHTS_OBSERVER,     /* the stream is for everybody but members of observer_groups */
 	RIGHTS_DAEMONS_USER, /* runs as the daemon's own user: could write to memory that only the daemon may write */
 };
 
 /**
  * root may receive every stream. The daemon's own user may not, unless it is root, because the owner of a file can open
- * it for writing again. A stream that names no user and no group is for all clients that can open the socket.
+ * it for writing again. A stream that names no user and no group is for all clients that can open the socket, but not
+ * for members of observer_groups, such as the metrics service: with observers_receive for them, too.
  *
  * account: NULL, or if the right is granted, the account that the client's places and leases are charged on: of the
  * user, if users or lossless_users names it; else of the first group in groups that it is a member of.
  */
-enum rights rights_to_receive(const struct config_stream *stream, const struct peer *peer, uid_t daemon_uid,
-                              struct account *account);
+enum rights rights_to_receive(const struct config *config, const struct config_stream *stream, const struct peer *peer,
+                              uid_t daemon_uid, struct account *account);
 
 /** The same for a channel, but a channel that names no user and no group is for root only. */
 enum rights rights_to_send(const struct config_channel *channel, const struct peer *peer, uid_t daemon_uid,

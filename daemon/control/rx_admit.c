@@ -92,9 +92,10 @@ bool rx_admit_checks(struct session *session, const struct rx_endpoint *rx_endpo
 {
 	const struct config_stream *stream = rx_endpoint->stream->config;
 
-	if (endpoint_refuses_rights(session, &rx_endpoint->endpoint,
-	                            rights_to_receive(stream, &session->peer, geteuid(), account), stream->file,
-	                            stream->line, sent))
+	if (endpoint_refuses_rights(
+		    session, &rx_endpoint->endpoint,
+		    rights_to_receive(session->control->options.config, stream, &session->peer, geteuid(), account),
+		    stream->file, stream->line, sent))
 		return false;
 	return request->policy == IBVCAP_POLICY_TAP || !refuses_options(session, stream, request, account, sent);
 }

@@ -224,7 +224,8 @@ static void check_receive_rights(struct session *session)
 	const struct endpoint *endpoint = rx ? rx->client.endpoint : session->tapped;
 	const struct config_stream *stream = ((const struct rx_endpoint *)endpoint)->stream->config;
 
-	if (rights_to_receive(stream, &session->peer, geteuid(), NULL) != RIGHTS_GRANTED)
+	if (rights_to_receive(session->control->options.config, stream, &session->peer, geteuid(), NULL) !=
+	    RIGHTS_GRANTED)
 		session_revoke(session, "stream", stream->name, "receive it");
 	else if (rx && consumer_load_policy(rx->consumer.state) == IBVCAP_POLICY_LOSSLESS &&
 	         !rights_to_be_lossless(stream, &session->peer, NULL))

@@ -87,8 +87,8 @@ static bool may_see_all(const struct session *session)
 
 static bool may_see_stream(const struct session *session, const struct rx_stream *stream)
 {
-	return may_see_all(session) ||
-	       rights_to_receive(stream->known->config, &session->peer, geteuid(), NULL) == RIGHTS_GRANTED;
+	return may_see_all(session) || rights_to_receive(session->control->options.config, stream->known->config,
+	                                                 &session->peer, geteuid(), NULL) == RIGHTS_GRANTED;
 }
 
 static bool may_see_channel(const struct session *session, const struct tx_endpoint *channel)

@@ -31,8 +31,8 @@ static bool is_usable_stream(const struct session *session, const char *name)
 
 	TAILQ_FOREACH (stream, &session->control->rx_streams, link)
 		if (strcmp(stream->known->config->name, name) == 0)
-			return rights_to_receive(stream->known->config, &session->peer, geteuid(), NULL) ==
-			       RIGHTS_GRANTED;
+			return rights_to_receive(session->control->options.config, stream->known->config,
+			                         &session->peer, geteuid(), NULL) == RIGHTS_GRANTED;
 	return false;
 }
 

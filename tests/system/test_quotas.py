@@ -145,6 +145,25 @@ def test_a_status_shows_what_its_user_may_attach_to(daemon, net, wire, as_user):
         assert as_user(one, code, uid=1) == [["far", "mine", "open"], 1, sorted([wire.interface, other.interface])]
 
 
+def test_an_observer_gets_a_status_and_no_packets(daemon, wire, as_user):
+    """The stream is for everybody else who may connect."""
+    observer, other = 61001, 61002
+    streams = [conftest.stream(wire)]
+    control = {"observer_groups": [str(observer)]}
+    one = daemon(streams, control=control)
+    code = ("c = Client(path)\ns = c.status()\n"
+            "try:\n    c.attach('lidar')\n    print(json.dumps([sorted(s['streams']), True]))\n"
+            "except Refused as why:\n    print(json.dumps([sorted(s['streams']), why.text]))")
+    names, why = as_user(one, code, uid=observer)
+    assert names == ["lidar"] and f"not for user {observer}" in why and "observers_receive" in why
+    assert as_user(one, code, uid=other) == [["lidar"], True]
+    control = {"socket": str(one.socket_path), "mode": "0666", **control, "observers_receive": True}
+    one.write_config(control, streams)
+    one.process.send_signal(signal.SIGHUP)
+    conftest.wait_until(lambda: "observers_receive = " in one.text(), 20, one.text)
+    assert as_user(one, code, uid=observer) == [["lidar"], True]
+
+
 def test_members_of_the_daemons_group_may_connect_and_observers_see_everything(daemon, wire, as_user):
     """One user is a member of the daemon's group, the other of a group that a reload names in observer_groups."""
     member, observer = 61000, 61001

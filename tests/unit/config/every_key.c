@@ -23,6 +23,7 @@ static const struct every_key_sample samples[] = {
 	{&control_keys, "idle_timeout_s", "1", "0"},
 	{&control_keys, "restart_wait_s", "0", "-1"},
 	{&control_keys, "observer_groups", "[ \"root\" ]", "\"root\""},
+	{&control_keys, "observers_receive", "true", "1"},
 	{&stream_keys, "name", "\"in.1_a-b\"", "\"in 1\""},
 	{&stream_keys, "interface", "\"eth0\"", "\"sixteen-letters-\""},
 	{&stream_keys, "backend", "\"verbs\"", "\"dpdk\""},

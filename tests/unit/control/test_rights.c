@@ -68,6 +68,27 @@ Test(rights, root_the_daemons_user_and_observers_see_all_and_nobody_else_does)
 	cr_expect(not(rights_to_see_all(&config, &(struct peer){.uid = 1, .gid = DAEMON}, DAEMON)));
 }
 
+Test(rights, an_observer_receives_what_names_it_and_open_streams_only_if_the_configuration_says_so)
+{
+	const gid_t observer_groups[] = {40}, groups[] = {50};
+	const uid_t users[] = {1000};
+	struct config config = {.observer_groups = observer_groups, .n_observer_groups = 1};
+	const struct config_stream open = {.name = "open"},
+				   listed = {.users = users, .n_users = 1, .groups = groups, .n_groups = 1};
+	const struct peer service = {.uid = 1, .gid = 40}, named = {.uid = 1000, .gid = 40},
+			  root = {.uid = 0, .gid = 40}, member = {.uid = 1, .gid = 40, .groups = groups, .n_groups = 1},
+			  other = {.uid = 1};
+
+	cr_expect(eq(int, rights_to_receive(&config, &open, &service, DAEMON, NULL), RIGHTS_OBSERVER));
+	cr_expect(eq(int, rights_to_receive(&config, &open, &root, DAEMON, NULL), RIGHTS_GRANTED));
+	cr_expect(eq(int, rights_to_receive(&config, &open, &other, DAEMON, NULL), RIGHTS_GRANTED));
+	cr_expect(eq(int, rights_to_receive(&config, &listed, &named, DAEMON, NULL), RIGHTS_GRANTED));
+	cr_expect(eq(int, rights_to_receive(&config, &listed, &member, DAEMON, NULL), RIGHTS_GRANTED));
+	config.observers_receive = true;
+	cr_expect(eq(int, rights_to_receive(&config, &open, &service, DAEMON, NULL), RIGHTS_GRANTED));
+	cr_expect(eq(int, rights_to_receive(&config, &listed, &service, DAEMON, NULL), RIGHTS_NOT_LISTED));
+}
+
 Test(rights, a_channel_that_names_nobody_is_for_root_only)
 {
 	const uid_t users[] = {1000, DAEMON};
@@ -88,6 +109,7 @@ static uint32_t count(const uint32_t ids[2])
 
 ParameterizedTest(struct rights_case *c, rights, table)
 {
+	const struct config nothing = {.file = "x"};
 	const struct config_stream stream = {
 		.users = c->users,
 		.n_users = count(c->users),
@@ -97,8 +119,8 @@ ParameterizedTest(struct rights_case *c, rights, table)
 
 	c->peer.groups = c->supplementary;
 	c->peer.n_groups = count(c->supplementary);
-	cr_expect(eq(int, (int)rights_to_receive(&stream, &c->peer, c->daemon_uid, NULL), (int)c->expected), "%s",
-	          c->what);
+	cr_expect(eq(int, (int)rights_to_receive(&nothing, &stream, &c->peer, c->daemon_uid, NULL), (int)c->expected),
+	          "%s", c->what);
 }
 
 Test(rights, lossless_is_for_those_named_and_for_nobody_without_a_deadline)
@@ -141,9 +163,10 @@ static void expect_account(const char *what, struct account account, struct acco
 
 static struct account account_at(const struct config_stream *stream, struct peer peer, bool lossless)
 {
+	const struct config nothing = {.file = "x"};
 	struct account account;
 
-	cr_assert(eq(int, rights_to_receive(stream, &peer, DAEMON, &account), RIGHTS_GRANTED));
+	cr_assert(eq(int, rights_to_receive(&nothing, stream, &peer, DAEMON, &account), RIGHTS_GRANTED));
 	if (lossless)
 		cr_assert(rights_to_be_lossless(stream, &peer, &account));
 	return account;
