@@ -264,12 +264,14 @@ def test_a_handler_of_a_signal_may_use_the_waiting_receiver(lidar, wire):
         signal.signal(signal.SIGALRM, old)
 
 
-def test_a_thread_asks_for_counts_while_another_waits(lidar):
-    waiter = threading.Thread(target=lidar.acquire, kwargs={"timeout": 4})
+def test_a_thread_asks_for_counts_while_another_waits(lidar, wire):
+    waiter = threading.Thread(target=lidar.acquire, kwargs={"timeout": 20})
     waiter.start()
     time.sleep(0.2)
     assert lidar.counts["delivered"] == 0 and lidar.info["stream"] == "lidar" and waiter.is_alive()
+    send(wire, 0, 1)
     waiter.join(20)
+    assert not waiter.is_alive() and lidar.counts["delivered"] == 1
 
 
 def test_numbers_are_not_cut_off(one, lidar):

@@ -52,6 +52,41 @@ def test_a_frame_of_a_lidar_is_one_array():
     assert (placer.counts["complete"], placer.counts["missing"], len(placer.sources)) == (1, 0, 1)
 
 
+SPEAD = {"offset": 26, "bytes": 6, "upper_offset": 10, "upper_bytes": 6, "step": 216, "modulus": 6 * 216,
+         "upper_step": 2}
+
+
+def spead_heaps():
+    """{(source port, heap counter): payload}, by the items of each packet."""
+    heaps = {}
+    with ibvcap.open_recording(DATA / "spead2.pcap", 7148) as recording:
+        for batch in recording:
+            for packet, headers in zip(batch, np.asarray(batch.headers)):
+                n = int.from_bytes(packet[6:8], "big")
+                heap, size, offset, length = (int.from_bytes(packet[10 + 8 * i:16 + 8 * i], "big") for i in range(4))
+                key = int.from_bytes(headers[-8:-6].tobytes(), "big"), heap
+                payload = bytes(packet[8 + 8 * n:])
+                assert size == 1200 and length == len(payload)
+                heaps.setdefault(key, bytearray(size))[offset:offset + length] = payload
+    return heaps
+
+
+@pytest.mark.parametrize("more", [{}, {"frame_offset": 10, "frame_bytes": 6}])
+def test_a_heap_of_spead2_is_one_array(more):
+    heaps = spead_heaps()
+    ports = sorted({port for port, _ in heaps})
+    sources = [{"address": "127.0.0.1", "destination": "127.0.0.1", "port": port, "destination_port": 7148}
+               for port in ports]
+    placer = ibvcap.Placer({**SPEAD, **more}, numbers=6, row_bytes=216, skip_bytes=40, sources=sources)
+    with ibvcap.open_recording(DATA / "spead2.pcap", 7148) as recording:
+        for array in placed(placer, recording):
+            assert array.n_missing == 0 and np.asarray(array).shape == (2, 6, 216)
+            for port, rows in zip(ports, np.asarray(array)):
+                # The first packet of a heap has two items more.
+                assert rows.tobytes()[16:16 + 1200] == heaps.pop((port, array.first // 6 * 2))
+    assert heaps == {} and placer.counts["present"] == 144
+
+
 def test_arrays_have_the_packets_at_their_numbers():
     packets = rtp_packets()
     first = int.from_bytes(packets[0][2:4], "big")

@@ -220,6 +220,7 @@ class Placer(_Placer):
 
     of: where the packets have their number: a Receiver, for what its stream's configuration says, or a dict with
     the keys of `sequence` in ibvcapd.conf(5). With sides=2, packets of two receivers are merged: add(batch, side).
+    Their addresses differ, so the dict has "source": "none".
     libibvcap_place(3) explains each option. numbers: of an array; 0: 1024, or a cycle of the lower number if there is
     an upper one. Each array has room for max_sources sources. The first and the last of a run may be shorter. deadline
     is in seconds; where packets stop, call expire(), which closes what is over. At the end flush() closes the rest.
