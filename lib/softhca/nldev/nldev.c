@@ -13,6 +13,7 @@
 #include <rdma/ib_user_ioctl_verbs.h>
 #include <rdma/ib_user_verbs.h>
 #include <rdma/mlx5-abi.h>
+#include <rdma/rdma_user_cm.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/sysmacros.h>
@@ -124,15 +125,21 @@ static int nldev_get_chardev(const struct nldev_request *r)
 	if (!r->attrs[RDMA_NLDEV_ATTR_CHARDEV_TYPE] || (!d && r->attrs[RDMA_NLDEV_ATTR_DEV_INDEX]) ||
 	    (!d && r->attrs[RDMA_NLDEV_ATTR_PORT_INDEX]))
 		return -EINVAL;
-	/* ib_get_client_nl_info */
-	if (!d || !nldev_request_is_text(r, RDMA_NLDEV_ATTR_CHARDEV_TYPE, "uverbs"))
-		return -EOPNOTSUPP;
-	snprintf(name, sizeof(name), "uverbs%u", d->index);
 	nldev_begin(&m, r, 0);
-	nldev_put_u32(&m, RDMA_NLDEV_ATTR_UVERBS_DRIVER_ID, RDMA_DRIVER_MLX5);
-	nldev_put_u64(&m, RDMA_NLDEV_ATTR_CHARDEV, makedev(UVERBS_MAJOR, UVERBS_FIRST_MINOR + d->index));
-	nldev_put_u64(&m, RDMA_NLDEV_ATTR_CHARDEV_ABI, MLX5_IB_UVERBS_ABI_VERSION);
-	nldev_put_text(&m, RDMA_NLDEV_ATTR_CHARDEV_NAME, name);
+	/* ib_get_client_nl_info: rdma_cm has one for all devices. */
+	if (!d && nldev_request_is_text(r, RDMA_NLDEV_ATTR_CHARDEV_TYPE, "rdma_cm")) {
+		nldev_put_u64(&m, RDMA_NLDEV_ATTR_CHARDEV, makedev(CM_MAJOR, CM_MINOR));
+		nldev_put_u64(&m, RDMA_NLDEV_ATTR_CHARDEV_ABI, RDMA_USER_CM_ABI_VERSION);
+		nldev_put_text(&m, RDMA_NLDEV_ATTR_CHARDEV_NAME, "rdma_cm");
+	} else if (d && nldev_request_is_text(r, RDMA_NLDEV_ATTR_CHARDEV_TYPE, "uverbs")) {
+		snprintf(name, sizeof(name), "uverbs%u", d->index);
+		nldev_put_u32(&m, RDMA_NLDEV_ATTR_UVERBS_DRIVER_ID, RDMA_DRIVER_MLX5);
+		nldev_put_u64(&m, RDMA_NLDEV_ATTR_CHARDEV, makedev(UVERBS_MAJOR, UVERBS_FIRST_MINOR + d->index));
+		nldev_put_u64(&m, RDMA_NLDEV_ATTR_CHARDEV_ABI, MLX5_IB_UVERBS_ABI_VERSION);
+		nldev_put_text(&m, RDMA_NLDEV_ATTR_CHARDEV_NAME, name);
+	} else {
+		return -EOPNOTSUPP;
+	}
 	nldev_send(&m);
 	return 0;
 }

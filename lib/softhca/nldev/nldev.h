@@ -23,6 +23,8 @@ struct nldev {
 /* The numbers of the character devices, as GET_CHARDEV and the emulated files say them. */
 #define UVERBS_MAJOR       231 /* IB_UVERBS_MAJOR, minors from 192 */
 #define UVERBS_FIRST_MINOR 192
+#define CM_MAJOR           10 /* MISC_MAJOR */
+#define CM_MINOR           58 /* one of those that the kernel gives to a device that has none of its own */
 
 /* Answers one datagram of a program, which may hold several requests. Any bytes are allowed; they lie on a boundary of
  * 4 bytes. */

@@ -5,12 +5,12 @@
  */
 #include "nldev_message.h"
 
+#include "../uverbs/memlock.h"
 #include "../uverbs/objects.h"
 
 #include <errno.h>
 #include <linux/capability.h>
 #include <rdma/ib_user_ioctl_verbs.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #define ENTRY_ROOM 512 /* more than any entry needs */
@@ -51,20 +51,11 @@ static void resource_put_cq(struct nldev_message *m, const struct resource *s)
 	nldev_put_u32(m, RDMA_NLDEV_ATTR_RES_CTXN, resource_context(s));
 }
 
-/* netlink_capable: keys are for administrators. */
-static bool resource_may_see_keys(void)
-{
-	struct __user_cap_header_struct head = {.version = _LINUX_CAPABILITY_VERSION_3};
-	struct __user_cap_data_struct data[_LINUX_CAPABILITY_U32S_3] = {};
-
-	return !syscall(SYS_capget, &head, data) && data[0].effective & 1u << CAP_NET_ADMIN;
-}
-
 static void resource_put_mr(struct nldev_message *m, const struct resource *s)
 {
 	const struct mr *mr = (struct mr *)s->object;
 
-	if (resource_may_see_keys()) {
+	if (program_has_capability(CAP_NET_ADMIN)) { /* netlink_capable */
 		nldev_put_u32(m, RDMA_NLDEV_ATTR_RES_RKEY, mr->lkey);
 		nldev_put_u32(m, RDMA_NLDEV_ATTR_RES_LKEY, mr->lkey);
 	}

@@ -17,22 +17,25 @@ static struct uverbs_file *hook_uverbs_of(int fd)
 }
 
 /* -EIO in a forked child: what the parent has open stays with the parent. */
-static int hook_check_owner(const struct uverbs_file *f)
+static int hook_check_owner(const struct fd_object *o)
 {
-	return root_is_owner() && !fd_object_is_inherited(&f->fd_object) ? 0 : -EIO;
+	return root_is_owner() && !fd_object_is_inherited(o) ? 0 : -EIO;
 }
 
 HOOK ssize_t write(int fd, const void *buf, size_t bytes)
 {
-	struct uverbs_file *f = hook_uverbs_of(fd);
+	struct fd_object *o = fdtab_find(&root_peek()->fdtab, fd, FD_ANY);
 	ssize_t r;
 
-	if (!f)
+	if (!o || (o->kind != FD_UVERBS && o->kind != FD_CM)) {
+		fd_object_put(o);
 		return REAL(write)(fd, buf, bytes);
-	r = hook_check_owner(f);
+	}
+	r = hook_check_owner(o);
 	if (!r)
-		r = uverbs_write(f, buf, bytes);
-	fd_object_put(&f->fd_object);
+		r = o->kind == FD_CM ? cm_write((struct cm_file *)o, fd, buf, bytes)
+		                     : uverbs_write((struct uverbs_file *)o, buf, bytes);
+	fd_object_put(o);
 	return ERRNO_RETURN(r);
 }
 
@@ -51,7 +54,7 @@ HOOK int ioctl(int fd, unsigned long request, ...)
 	f = hook_uverbs_of(fd);
 	if (!f)
 		return REAL(ioctl)(fd, request, arg);
-	r = request == RDMA_VERBS_IOCTL ? hook_check_owner(f) : -ENOTTY;
+	r = request == RDMA_VERBS_IOCTL ? hook_check_owner(&f->fd_object) : -ENOTTY;
 	if (!r)
 		r = uverbs_ioctl(f, arg);
 	fd_object_put(&f->fd_object);

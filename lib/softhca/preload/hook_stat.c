@@ -43,7 +43,7 @@ static bool hook_fstat_ours(int fd, void *st)
 
 	if (ours && o->kind == FD_UVERBS)
 		node.device = ((struct uverbs_file *)o)->device;
-	else if (ours)
+	else if (ours && o->kind != FD_CM)
 		node = ((struct sysfs_fd *)o)->node;
 	fd_object_put(o);
 	if (ours)

@@ -63,6 +63,7 @@ static void root_in_child(void)
 	fault_forked();
 	atomic_store(&r->memlock.pages, 0);
 	clock_init(&r->clock, r->clock.period_us);
+	cm_init(&r->cm, &r->fdtab, r->devices, root_n_rdma(r));
 	r->clock.watch = root_watch_ports;
 	for (unsigned int i = 0; i < r->n_devices; i++) {
 		struct device *d = &r->devices[i];
@@ -115,6 +116,7 @@ static void root_set_up(void)
 	clock_init(&the_root.clock, settings.clock_us);
 	root_add_devices(&the_root, settings.interfaces, &settings.device);
 	control_init(&the_root.control, the_root.devices, the_root.n_devices);
+	cm_init(&the_root.cm, &the_root.fdtab, the_root.devices, root_n_rdma(&the_root));
 	the_root.clock.watch = root_watch_ports;
 	the_root.clock.watch_arg = &the_root;
 	atomic_store(&the_root.owner, getpid());

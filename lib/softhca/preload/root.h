@@ -4,6 +4,7 @@
 #define SOFTHCA_PRELOAD_ROOT_H
 
 #include "../control/control.h"
+#include "../cm/cm.h"
 #include "../device/fault.h"
 #include "../settings.h"
 #include "../uverbs/uverbs.h"
@@ -16,6 +17,7 @@ struct root {
 	struct fdtab fdtab;
 	struct memlock memlock;
 	struct clock clock;
+	struct cm cm;
 	struct device devices[SETTINGS_MAX_NETDEVS];
 	unsigned int n_devices;
 	struct control control;

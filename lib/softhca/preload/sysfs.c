@@ -20,6 +20,7 @@ static const struct {
 	{"/sys/class/infiniband_verbs", DIR_CLASS_VERBS},
 	{"/sys/class/infiniband", DIR_CLASS_IB},
 	{"/dev/infiniband", DIR_DEV_IB},
+	{"/sys/class/misc/rdma_cm", DIR_RDMA_CM},
 	{"/sys/bus/pci/devices", DIR_BUS_PCI},
 	{PCI_ROOT, DIR_PCI_ROOT},
 };
@@ -337,5 +338,6 @@ void sysfs_stat(const struct node *node, bool follow, struct stat *st)
 		st->st_ino = st->st_ino * 31 + (unsigned char)*p;
 	st->st_ino &= 0x7fffffff;
 	if (node->kind == NODE_CDEV)
-		st->st_rdev = makedev(UVERBS_MAJOR, UVERBS_FIRST_MINOR + node->device->index);
+		st->st_rdev = node->device ? makedev(UVERBS_MAJOR, UVERBS_FIRST_MINOR + node->device->index)
+		                           : makedev(CM_MAJOR, CM_MINOR);
 }

@@ -18,7 +18,7 @@ enum node_kind {
 	NODE_MISSING, /* below an emulated directory, and nothing is there: ENOENT */
 	NODE_DIR,
 	NODE_FILE,
-	NODE_CDEV,
+	NODE_CDEV, /* of a device; without one, rdma_cm */
 };
 
 struct node {

@@ -11,6 +11,7 @@
 #include <fcntl.h>
 #include <rdma/ib_user_verbs.h>
 #include <rdma/mlx5-abi.h>
+#include <rdma/rdma_user_cm.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/syscall.h>
@@ -52,6 +53,16 @@ int content_ibdev(CONTENT_OF)
 int content_dev(CONTENT_OF)
 {
 	TEXT("%d:%u\n", UVERBS_MAJOR, UVERBS_FIRST_MINOR + d->index);
+}
+
+int content_cm_abi(CONTENT_OF)
+{
+	TEXT("%d\n", RDMA_USER_CM_ABI_VERSION);
+}
+
+int content_cm_dev(CONTENT_OF)
+{
+	TEXT("%d:%d\n", CM_MAJOR, CM_MINOR);
 }
 
 int content_vendor(CONTENT_OF)

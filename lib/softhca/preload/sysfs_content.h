@@ -17,7 +17,7 @@ content_fn content_guid, content_node_desc, content_fw_ver, content_hca_type, co
 	content_phys_state, content_cap_mask, content_gid, content_gid_ndev, content_gid_type, content_out_of_buffer,
 	content_rcv_packets, content_rcv_data, content_xmit_packets, content_xmit_data, content_abi_version,
 	content_ibdev, content_dev, content_driver_abi, content_modalias, content_vendor, content_pci_device,
-	content_uevent, content_config, content_resource, content_attribute;
+	content_uevent, content_cm_abi, content_cm_dev, content_config, content_resource, content_attribute;
 
 /* Attributes of a netdev (Documentation/ABI/testing/sysfs-class-net) that the RDMA device's directory shows, too. */
 extern const char *const netdev_attributes[];

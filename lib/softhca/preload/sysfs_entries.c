@@ -91,6 +91,9 @@ const struct sysfs_entry sysfs_entries[] = {
 	{DIR_NETDEV, "dev_port", .text = "0\n"},
 	{DIR_NETDEV, NAME_ATTRIBUTE, .content = content_attribute},
 	{DIR_DEV_IB, NAME_UVERBS, .is_cdev = true},
+	{DIR_DEV_IB, "rdma_cm", .is_cdev = true},
+	{DIR_RDMA_CM, "abi_version", .content = content_cm_abi},
+	{DIR_RDMA_CM, "dev", .content = content_cm_dev},
 };
 
 const size_t sysfs_n_entries = sizeof(sysfs_entries) / sizeof(sysfs_entries[0]);

@@ -31,6 +31,7 @@ enum sysfs_dir {
 	DIR_PCI_SUBSYSTEM,
 	DIR_NETDEV,
 	DIR_DEV_IB,
+	DIR_RDMA_CM,
 };
 
 /* Names that are made from the RDMA device, the character device, the netdev, the PCI function or a GID index; and the

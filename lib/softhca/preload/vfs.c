@@ -67,6 +67,8 @@ static int vfs_open_cdev(const struct node *node, int flags)
 	if (!root_is_owner())
 		return -EIO;
 	control_start(&root->control);
+	if (!node->device)
+		return cm_open(&root->cm, flags);
 	return uverbs_open(node->device, &env, flags);
 }
 

@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * What a program may write to /dev/infiniband/rdma_cm: commands with any arguments, on two files. Input: commands, each
+ * a byte for its number, a byte that says which file, whether pointers are good and how much room there is for the
+ * answer, an identifier, a length and the bytes of its struct. Afterwards no identifier is left.
+ */
+#include "lib/softhca/cm/cm.h"
+#include "lib/softhca/device/device.h"
+#include "lib/softhca/settings.h"
+#include "lib/softhca/uverbs/uverbs.h"
+
+#include <fcntl.h>
+#include <rdma/rdma_user_cm.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define N_FILES      2
+#define MAX_BODY     512
+#define MAX_COMMANDS 64
+
+int LLVMFuzzerInitialize(int *argc, char ***argv);
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static struct device device;
+static struct clock device_clock;
+static struct fdtab table;
+static struct cm manager;
+
+#define must(condition) must_(condition, #condition)
+static void must_(bool good, const char *what)
+{
+	if (!good) {
+		fprintf(stderr, "not so: %s\n", what);
+		abort();
+	}
+}
+
+int LLVMFuzzerInitialize(int *argc, char ***argv)
+{
+	struct settings settings;
+	char message[256];
+
+	(void)argc;
+	(void)argv;
+	must(settings_read(&settings, message, sizeof(message)));
+	settings.device.netdev = "lo";
+	settings.device.clock = &device_clock;
+	device_init(&device, &settings.device, 0, &uverbs_events);
+	fdtab_init(&table);
+	cm_init(&manager, &table, &device, 1);
+	return 0;
+}
+
+struct input {
+	const uint8_t *data;
+	size_t left;
+};
+
+static size_t take(struct input *in, void *to, size_t n)
+{
+	size_t got = n < in->left ? n : in->left;
+
+	memset(to, 0, n);
+	memcpy(to, in->data, got);
+	in->data += got;
+	in->left -= got;
+	return got;
+}
+
+/* Puts a good address where the command has that of its answer, and small numbers where it has an identifier. */
+static void mend(uint32_t command, uint8_t *body, uint8_t id, void *response)
+{
+	uint64_t address = (uintptr_t)response;
+	uint32_t number = id & 7;
+	size_t at = command == RDMA_USER_CM_CMD_CREATE_ID ? offsetof(struct rdma_ucm_create_id, response) : 0;
+
+	switch (command) {
+	case RDMA_USER_CM_CMD_BIND:
+	case RDMA_USER_CM_CMD_RESOLVE_ADDR:
+	case RDMA_USER_CM_CMD_RESOLVE_ROUTE:
+	case RDMA_USER_CM_CMD_LISTEN:
+		memcpy(body, &number, sizeof(number));
+		return;
+	case RDMA_USER_CM_CMD_BIND_IP:
+		memcpy(body + offsetof(struct rdma_ucm_bind_ip, id), &number, sizeof(number));
+		return;
+	case RDMA_USER_CM_CMD_RESOLVE_IP:
+		memcpy(body + offsetof(struct rdma_ucm_resolve_ip, id), &number, sizeof(number));
+		return;
+	default:
+		memcpy(body + at, &address, sizeof(address));
+		if (command != RDMA_USER_CM_CMD_CREATE_ID)
+			memcpy(body + 8, &number, sizeof(number));
+	}
+}
+
+static void command(struct input *in, const int fds[N_FILES])
+{
+	struct {
+		struct rdma_ucm_cmd_hdr header;
+		uint8_t body[MAX_BODY];
+	} request;
+	uint8_t head[4], response[MAX_BODY];
+	struct fd_object *o;
+	size_t n;
+
+	take(in, head, sizeof(head));
+	n = take(in, request.body, head[3]);
+	memset(request.body + n, 0, sizeof(request.body) - n);
+	request.header.cmd = head[0] % 26;
+	request.header.in = head[1] & 2 ? (uint16_t)(head[2] << 4) : (uint16_t)sizeof(request.body);
+	request.header.out = head[1] & 4 ? head[2] : sizeof(response);
+	if (!(head[1] & 8))
+		mend(request.header.cmd, request.body, head[2], response);
+	if (request.header.cmd == RDMA_USER_CM_CMD_MIGRATE_ID && !(head[1] & 8))
+		memcpy(request.body + offsetof(struct rdma_ucm_migrate_id, fd), &fds[head[2] >> 7], sizeof(int));
+	o = fdtab_find(&table, fds[head[1] & 1], FD_CM);
+	must(o);
+	cm_write((struct cm_file *)o, fds[head[1] & 1], &request, sizeof(request));
+	fd_object_put(o);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	struct input in = {data, size};
+	int fds[N_FILES];
+
+	for (int i = 0; i < N_FILES; i++)
+		must((fds[i] = cm_open(&manager, O_NONBLOCK | O_CLOEXEC)) >= 0);
+	for (int i = 0; i < MAX_COMMANDS && in.left; i++)
+		command(&in, fds);
+	for (int i = 0; i < N_FILES; i++) {
+		fd_object_put(fdtab_take(&table, fds[i]));
+		close(fds[i]);
+	}
+	for (uint32_t i = 0; i < manager.n_ids; i++)
+		must(!manager.ids[i]);
+	return 0;
+}
