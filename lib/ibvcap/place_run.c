@@ -26,7 +26,7 @@ bool place_run_locate(const struct ibvcap_placer *placer, uint64_t number, uint6
 	const struct place_run *run = &placer->run;
 	const uint64_t ahead = number_way(placer->reader.cycle, run->next_number, number);
 	const uint64_t behind = number_way(placer->reader.cycle, number, run->next_number);
-	uint64_t ahead_max = placer->ahead_max + placer->slack;
+	uint64_t ahead_max = placer->ahead_max + u64_min(placer->slack, SEQUENCE_SLACK_MAX);
 
 	if (placer->reader.cycle)
 		ahead_max = u64_min(ahead_max, placer->reader.cycle - 1 - placer->behind_max);

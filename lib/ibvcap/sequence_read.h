@@ -45,6 +45,8 @@ bool sequence_read(const struct sequence_reader *reader, const struct ibvcap_pac
 /** The value of the field that changes with the frame; 0: the description has none. False: it lies beyond the end. */
 bool sequence_read_frame(const struct sequence_reader *reader, const struct ibvcap_packet *packet, uint64_t *frame);
 
+#define SEQUENCE_SLACK_MAX (UINT64_C(1) << 61) /* so a jump and it are less than half of 2^64 */
+
 /** By so many numbers the gap before the batch may be longer. Between two runs of the daemon, nobody counts. */
 static inline uint64_t sequence_slack(const struct ibvcap_rx_batch *batch)
 {

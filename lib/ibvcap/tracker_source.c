@@ -10,8 +10,6 @@
 
 #include <string.h>
 
-#define SLACK_MAX (UINT64_C(1) << 61)
-
 static void source_count(struct tracker_source *source, enum ibvcap_tracked_counter counter, uint64_t n)
 {
 	source->counts[counter] += n;
@@ -123,7 +121,7 @@ static bool source_place(struct tracker_source *source, const struct tracker_rul
 {
 	uint64_t ahead = number_distance(rules, source->expected, number);
 	uint64_t back = number_distance(rules, number, source->expected);
-	uint64_t jump = rules->jump + u64_min(slack, SLACK_MAX);
+	uint64_t jump = rules->jump + u64_min(slack, SEQUENCE_SLACK_MAX);
 
 	if (ahead <= (rules->cycle ? u64_min(jump, rules->cycle - 1 - rules->window) : jump)) {
 		tracked->number = source->next + ahead;
