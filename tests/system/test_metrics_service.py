@@ -11,6 +11,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import threading
 import time
 import urllib.request
 
@@ -151,6 +152,44 @@ def test_a_daemon_that_hangs_ends_and_comes_again_is_seen_within_5_s(start_daemo
     service.wait_for(1)
     service.process.terminate()
     assert service.process.wait(10) == 0
+
+
+def test_the_daemon_is_upgraded_while_it_is_scraped(start_daemon, wire, serve):
+    """Each answer is whole and at once. Between the old daemon and the new one, one of an unknown version answers."""
+    streams = [conftest.stream(wire)]
+    one = start_daemon(streams, name="ibvcapd").wait_ready()
+    service = serve(one.socket_path)
+    service.wait_for(1)
+    seen, ended = set(), threading.Event()
+
+    def scrape():
+        while not ended.is_set():
+            begun = time.monotonic()
+            now = service.metrics()
+            seen.add((now["ibvcap_up"][()], "ibvcap_stream_published_packets_total" in now,
+                      time.monotonic() - begun < 1))
+
+    scraper = threading.Thread(target=scrape)
+    scraper.start()
+    try:
+        one.stop()
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as other:
+            other.bind(str(one.socket_path))
+            one.socket_path.chmod(0o666)
+            other.listen(8)
+            other.settimeout(5)
+            with other.accept()[0] as asked:
+                asked.recv(4096)
+                asked.send(b"\xff" * 64)
+            conftest.wait_until(lambda: "of different versions" in (
+                json.loads(service.get("/status.json")[2])["trouble"] or ""), 5, "it says so")
+        one.socket_path.unlink()
+        start_daemon(streams, name="ibvcapd").wait_ready()
+        service.wait_for(1)
+    finally:
+        ended.set()
+        scraper.join()
+    assert seen == {(1, True, True), (0, False, True)}
 
 
 # ---- whoever connects ----------------------------------------------------------------------------------------------
