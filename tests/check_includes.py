@@ -26,7 +26,7 @@ MAY_INCLUDE = {
     "lib/python": [API, "lib/status", "tools/capture"],
     # The command, and the settings.
     "lib/softhca": ["lib/softhca/console", "lib/softhca/device", "lib/softhca/wire/complain.h"],
-    "lib/softhca/console": ["lib/softhca/control/control.h", "lib/softhca/wire"],
+    "lib/softhca/console": ["lib/softhca/control/control.h", "lib/softhca/device/trace.h", "lib/softhca/wire"],
     "lib/softhca/preload": ["lib/softhca/settings.h", "lib/softhca/control", "lib/softhca/nldev/nldev.h",
                             "lib/softhca/cm/cm.h",
                             "lib/softhca/uverbs", "lib/softhca/device", "lib/softhca/wire/complain.h"],

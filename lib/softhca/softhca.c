@@ -40,6 +40,7 @@ static const char usage_text[] =
 	"  -l, --library=FILE      libsofthca.so to preload (default: beside this program or\n"
 	"                          installed)\n"
 	"  --settings              print the table of settings (Markdown)\n"
+	"%s"
 	"  --version               print the version\n"
 	"  -h, --help\n"
 	"\n"
@@ -47,7 +48,7 @@ static const char usage_text[] =
 
 static void softhca_print_usage(FILE *out)
 {
-	fprintf(out, usage_text, console_usage, profile_names);
+	fprintf(out, usage_text, console_usage, profile_names, console_options);
 }
 
 /* The library lies beside this program (in a build tree), or where it is installed relative to this program; else

@@ -116,12 +116,12 @@ static int ask_connect(pid_t pid)
 bool ask_print(void *arg, char kind, const char *bytes, size_t n)
 {
 	(void)arg;
-	return kind == CONTROL_TEXT && fwrite(bytes, 1, n, stdout) == n && !fflush(stdout);
+	return kind == TRACE_TEXT && fwrite(bytes, 1, n, stdout) == n && !fflush(stdout);
 }
 
 int ask(pid_t pid, const char *request, ask_reader *read, void *arg)
 {
-	static char packet[CONTROL_MAX_PACKET + 1];
+	static char packet[CONTROL_MAX_PACKET];
 	int fd = ask_connect(pid), status = EX_OK;
 	ssize_t n;
 

@@ -16,10 +16,17 @@
 
 #define MAX_PROCESSES 64
 
-const char console_usage[] = "       softhca objects [--json] [PID]\n";
+const char console_usage[] = "       softhca objects [--json] [PID]\n"
+			     "       softhca trace [--json] [--wire=FILE] [PID]\n"
+			     "       softhca trace --mark=TEXT [PID]\n";
+
+const char console_options[] = "  --json                  lines are JSON objects (objects, trace)\n"
+			       "  --wire=FILE             write the frames as pcapng, too (trace)\n"
+			       "  --mark=TEXT             put a bookmark into the trace that runs (trace)\n";
 
 struct console {
 	bool json;
+	const char *wire, *mark;
 	pid_t pids[MAX_PROCESSES];
 	int n_pids;
 };
@@ -59,21 +66,61 @@ static int console_objects(struct console *c)
 	return status;
 }
 
-int console_run(int argc, char **argv)
+/* Of one process: lines of several would be mixed. */
+static int console_trace_or_mark(struct console *c)
 {
-	static const struct option options[] = {{"json", no_argument, NULL, 'j'}, {}};
+	int status = EX_OK;
+
+	if (c->mark) {
+		for (int i = 0; i < c->n_pids && !status; i++)
+			status = console_mark(c->pids[i], c->mark);
+		return status;
+	}
+	if (c->n_pids > 1) {
+		complain("%d processes have a device open; name one: softhca trace PID; see: softhca objects",
+		         c->n_pids);
+		return EX_USAGE;
+	}
+	return console_trace(c->pids[0], c->json, c->wire);
+}
+
+static const struct {
+	const char *name;
+	int (*run)(struct console *c);
+	const char *options; /* the letters of those that it takes */
+} commands[] = {
+	{"objects", console_objects, "j"},
+	{"trace", console_trace_or_mark, "jwm"},
+};
+
+static int console_run_command(size_t command, int argc, char **argv)
+{
+	static const struct option options[] = {{"json", no_argument, NULL, 'j'},
+	                                        {"wire", required_argument, NULL, 'w'},
+	                                        {"mark", required_argument, NULL, 'm'},
+	                                        {}};
 	struct console c = {};
 	int option, r;
 
-	if (argc < 2 || strcmp(argv[1], "objects") != 0)
-		return -1;
-	while ((option = getopt_long(argc - 1, argv + 1, "", options, NULL)) != -1) {
-		if (option != 'j')
+	while ((option = getopt_long(argc, argv, "", options, NULL)) != -1) {
+		if (option == '?' || !strchr(commands[command].options, option))
 			return console_usage_error();
-		c.json = true;
+		c.json |= option == 'j';
+		if (option == 'w')
+			c.wire = optarg;
+		else if (option == 'm')
+			c.mark = optarg;
 	}
-	if (argc - 1 - optind > 1)
+	if (argc - optind > 1 || (c.mark && (c.json || c.wire)))
 		return console_usage_error();
-	r = console_find(&c, argv[1 + optind]);
-	return r ? r : console_objects(&c);
+	r = console_find(&c, argv[optind]);
+	return r ? r : commands[command].run(&c);
+}
+
+int console_run(int argc, char **argv)
+{
+	for (size_t i = 0; argc > 1 && i < sizeof(commands) / sizeof(commands[0]); i++)
+		if (!strcmp(argv[1], commands[i].name))
+			return console_run_command(i, argc - 1, argv + 1);
+	return -1;
 }

@@ -42,14 +42,15 @@ static ino_t control_inode(int fd)
 static void control_forget(struct control *c)
 {
 	c->started = false;
-	c->listener = -1;
+	c->listener = c->listening = -1;
 	for (int i = 0; i < CONTROL_MAX_CLIENTS; i++)
 		c->clients[i] = -1;
 	pthread_mutex_init(&c->lock, NULL);
 }
 
-void control_init(struct control *c, struct device *devices, unsigned int n_devices)
+void control_init(struct control *c, struct trace *trace, struct device *devices, unsigned int n_devices)
 {
+	c->trace = trace;
 	c->devices = devices;
 	c->n_devices = n_devices;
 	control_forget(c);
@@ -109,8 +110,11 @@ static void control_serve(struct control *c, int *client)
 	char request[CONTROL_MAX_REQUEST];
 	ssize_t n = recv(*client, request, sizeof(request), MSG_DONTWAIT);
 
-	if (n > 0)
-		control_request(c, *client, request, (size_t)n);
+	if (n > 0 && *client != c->listening && control_request(c, *client, request, (size_t)n))
+		return;
+	/* Whoever gets the trace says nothing more, so this is the end of it. */
+	if (*client == c->listening)
+		control_stop_trace(c);
 	control_close(client);
 }
 

@@ -9,11 +9,11 @@
 #include <string.h>
 #include <sys/socket.h>
 
-/* The words of a request. */
 struct request {
 	struct control *control;
 	int client;
-	char *words; /* all that follows the name */
+	char *words; /* those that were not read yet */
+	bool stays;  /* the client gets more later */
 };
 
 static bool request_send(int client, char kind, const char *text, size_t bytes)
@@ -37,7 +37,7 @@ static void request_send_lines(int client, const char *text, size_t bytes)
 
 		while (n < bytes && text[n - 1] != '\n')
 			n--;
-		if (!request_send(client, CONTROL_TEXT, text, n))
+		if (!request_send(client, TRACE_TEXT, text, n))
 			return;
 		text += n;
 		bytes -= n;
@@ -80,14 +80,59 @@ static void request_objects(struct request *q)
 	free(r.text);
 }
 
+void control_stop_trace(struct control *c)
+{
+	c->listening = -1;
+	trace_stop(c->trace);
+	for (unsigned int i = 0; i < c->n_devices; i++)
+		device_stop_trace(&c->devices[i]);
+}
+
+static void request_trace(struct request *q)
+{
+	struct control *c = q->control;
+	bool json = false, frames = false;
+	const char *word;
+	int r = 0;
+
+	while ((word = request_word(q))) {
+		json |= !strcmp(word, "json");
+		frames |= !strcmp(word, "frames");
+		if (strcmp(word, "json") != 0 && strcmp(word, "frames") != 0) {
+			request_refuse(q, "trace [json] [frames]");
+			return;
+		}
+	}
+	if (!trace_start(c->trace, q->client, json, frames)) {
+		request_refuse(q, "it is traced already");
+		return;
+	}
+	c->listening = q->client;
+	for (unsigned int i = 0; !r && i < c->n_devices; i++)
+		r = device_start_trace(&c->devices[i]);
+	q->stays = !r;
+	if (r)
+		control_stop_trace(c);
+}
+
+static void request_mark(struct request *q)
+{
+	if (!*q->words)
+		request_refuse(q, "mark TEXT");
+	else if (!trace_mark(q->control->trace, q->words))
+		request_refuse(q, "nobody traces it");
+}
+
 static const struct {
 	const char *name;
 	void (*answer)(struct request *q);
 } requests[] = {
+	{"mark", request_mark},
 	{"objects", request_objects},
+	{"trace", request_trace},
 };
 
-void control_request(struct control *c, int client, const char *request, size_t bytes)
+bool control_request(struct control *c, int client, const char *request, size_t bytes)
 {
 	char text[CONTROL_MAX_REQUEST + 1];
 	struct request q = {.control = c, .client = client, .words = text};
@@ -101,7 +146,8 @@ void control_request(struct control *c, int client, const char *request, size_t 
 	for (size_t i = 0; name && i < sizeof(requests) / sizeof(requests[0]); i++)
 		if (!strcmp(requests[i].name, name)) {
 			requests[i].answer(&q);
-			return;
+			return q.stays;
 		}
 	request_refuse(&q, "no such request");
+	return false;
 }

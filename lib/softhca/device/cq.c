@@ -15,6 +15,7 @@
 void cq_init(struct cq *cq)
 {
 	cq->producer = cq->consumer = 0;
+	cq->traced_arm = CQ_NEVER_ARMED;
 	cq->fired_sn = -1;
 	cq->pending = cq->recheck = cq->has_error = cq->failed = false;
 }

@@ -25,6 +25,7 @@ struct cq {
 	uint16_t moderation_count, moderation_us; /* an event waits for the count or the time; 0: no moderation */
 	uint32_t n_moderated;                     /* completions since arming that have not given an event */
 	uint64_t moderated_ns;                    /* when the first of these was posted */
+	uint32_t traced, traced_consumer, traced_arm; /* what a trace has shown */
 	TAILQ_ENTRY(cq) pending_link;
 	void *owner; /* the uverbs object */
 };

@@ -38,6 +38,7 @@ void device_init(struct device *d, const struct device_config *config, unsigned 
 	d->config = *config;
 	d->events = events;
 	d->recover = lost_memory_recover;
+	d->tap.ops = &trace_tap_ops;
 	d->index = index;
 	snprintf(d->name, sizeof(d->name), "%s%u", config->name_prefix ? config->name_prefix : "mlx5_", index);
 	pthread_mutex_init(&d->lock, NULL);
@@ -118,6 +119,12 @@ static void device_watch_netdev(struct device *d, uint64_t now_ns, uint64_t *nex
 	ledger_publish(&d->ledger, &d->counters);
 }
 
+/* Puts in front of the engine what shall stand there. */
+static void device_layer_wire(struct device *d)
+{
+	d->wire = d->engine && d->tracing ? &d->tap : d->engine;
+}
+
 /* Works on send queues and on queues in error; `*watch` says whether any queue has to be looked at again soon. */
 static int device_work_queues(struct device *d, bool *watch)
 {
@@ -158,8 +165,11 @@ static void device_work(void *arg)
 	struct turn *t = arg;
 	struct wire_frame frames[DEVICE_BURST];
 	struct device *d = t->device;
-	int n = d->wire->ops->receive(d->wire, frames, DEVICE_BURST);
+	int n;
 
+	if (d->tracing)
+		trace_posted(d);
+	n = d->wire->ops->receive(d->wire, frames, DEVICE_BURST);
 	if (n > 0 && !injection_is_on(d, "protection", 1, &d->protection_every))
 		d->protection_every = 0;
 
@@ -178,6 +188,8 @@ static void device_work(void *arg)
 	if (!t->device->halted)
 		t->n_done += device_work_queues(t->device, &t->watch);
 	cq_events(t->device);
+	if (d->tracing)
+		trace_completed(d);
 }
 
 static void device_sleep_us(unsigned int us)
@@ -187,7 +199,7 @@ static void device_sleep_us(unsigned int us)
 	nanosleep(&ts, NULL);
 }
 
-static void device_nap(struct device *d, unsigned int empty_rounds, bool watch)
+static void device_nap(const struct device *d, struct wire *wire, unsigned int empty_rounds, bool watch)
 {
 	unsigned int us = FIRST_NAP_US + (empty_rounds - SPIN_ROUNDS) * 2;
 
@@ -200,7 +212,7 @@ static void device_nap(struct device *d, unsigned int empty_rounds, bool watch)
 	if (empty_rounds > IDLE_NAPS) {
 		/* While this thread sleeps on the socket, each frame costs its sender a wake-up. So it does that
 		 * only after many naps. */
-		d->wire->ops->wait(d->wire, watch ? BUSY_WAIT_US : IDLE_WAIT_US);
+		wire->ops->wait(wire, watch ? BUSY_WAIT_US : IDLE_WAIT_US);
 		return;
 	}
 	device_sleep_us(us);
@@ -217,6 +229,7 @@ static void *device_thread(void *arg)
 	while (!atomic_load_explicit(&d->stop, memory_order_relaxed)) {
 		uint64_t now_ns = clock_raw_ns();
 		struct turn t = {.device = d, .now_ns = now_ns};
+		struct wire *wire;
 
 		pthread_mutex_lock(&d->lock);
 		if (now_ns >= next_offset_ns) {
@@ -229,6 +242,7 @@ static void *device_thread(void *arg)
 		t.watch |= !TAILQ_EMPTY(&d->armed_later);
 		if (t.n_done)
 			ledger_publish(&d->ledger, &d->counters);
+		wire = d->wire;
 		pthread_mutex_unlock(&d->lock);
 		/* A mutex is not fair: without this the thread would take it again before a waiting command gets it. */
 		for (int i = 0; atomic_load(&d->n_waiting) && i < 1000; i++)
@@ -237,7 +251,7 @@ static void *device_thread(void *arg)
 			clock_tick(d->config.clock);
 		empty_rounds = t.n_done ? 0 : empty_rounds + 1;
 		if (!t.n_done)
-			device_nap(d, empty_rounds, t.watch);
+			device_nap(d, wire, empty_rounds, t.watch);
 		else if (d->starves) /* the program may share this thread's core, and has to post */
 			device_sleep_us(STARVED_NAP_US);
 	}
@@ -277,9 +291,10 @@ static int device_open_wire(struct device *d)
 	int r;
 
 	config.netdev = d->config.netdev;
-	r = wire_open(&d->wire, &config);
+	r = wire_open(&d->engine, &config);
 	if (r)
 		return r;
+	device_layer_wire(d);
 	device_read_mtu(d);
 	d->wire_discards = 0;
 	ledger_open(&d->ledger, d->config.counters, d->config.netdev);
@@ -296,8 +311,8 @@ static int device_open_wire(struct device *d)
 fail:
 	sq_batch_free(d->sq_batch);
 	mcast_free(d->mcast);
-	d->wire->ops->close(d->wire);
-	d->wire = NULL;
+	d->engine->ops->close(d->engine);
+	d->wire = d->engine = NULL;
 	return r;
 }
 
@@ -319,7 +334,7 @@ void device_put_wire(struct device *d)
 	struct wire *wire;
 
 	pthread_mutex_lock(&d->wire_lock);
-	wire = d->wire;
+	wire = d->engine;
 	if (!--d->n_wire_users) {
 		atomic_store(&d->stop, true);
 		pthread_join(d->thread, NULL);
@@ -330,13 +345,44 @@ void device_put_wire(struct device *d)
 		device_count_discards(d);
 		ledger_publish(&d->ledger, &d->counters);
 		device_unlock(d);
-		d->wire = NULL; /* before it is closed: a child that is forked meanwhile uses this pointer */
+		d->wire = d->engine =
+			NULL; /* before it is closed: a child that is forked meanwhile uses this pointer */
 		wire->ops->close(wire);
 		sq_batch_free(d->sq_batch);
 		mcast_free(d->mcast);
 		d->mcast = NULL;
 	}
 	pthread_mutex_unlock(&d->wire_lock);
+}
+
+static void device_set_trace(struct device *d, struct device_trace *x)
+{
+	struct device_trace *old;
+
+	pthread_mutex_lock(&d->wire_lock);
+	device_lock(d);
+	old = d->tracing;
+	d->tracing = x;
+	if (x)
+		trace_forget_past(d);
+	device_layer_wire(d);
+	device_unlock(d);
+	pthread_mutex_unlock(&d->wire_lock);
+	free(old);
+}
+
+int device_start_trace(struct device *d)
+{
+	struct device_trace *x = trace_new(d->config.trace);
+
+	if (x)
+		device_set_trace(d, x);
+	return x ? 0 : -ENOMEM;
+}
+
+void device_stop_trace(struct device *d)
+{
+	device_set_trace(d, NULL);
 }
 
 void device_read_counters(struct device *d, struct device_counters *c)

@@ -13,6 +13,7 @@
 #include "ledger.h"
 #include "mkey.h"
 #include "profile.h"
+#include "trace.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -58,6 +59,7 @@ struct device_config {
 	const char *name_prefix; /* of the RDMA device, which a number follows */
 	const struct profile *profile;
 	struct clock *clock;
+	struct trace *trace;        /* NULL: cannot be listened to */
 	const char *faults;         /* directory of injection.h; "": none */
 	const char *counters;       /* directory of the ledgers; NULL: counters are the process' own */
 	struct wire_config wire;    /* all but the netdev's name */
@@ -120,8 +122,11 @@ struct device {
 	unsigned int protection_every, protection_count;
 	bool starves; /* some receive queue has too few entries for another burst */
 
-	pthread_mutex_t wire_lock; /* taken before `lock` */
-	struct wire *wire;
+	pthread_mutex_t wire_lock;    /* taken before `lock` */
+	struct wire *wire;            /* the engine, or what stands in front of it */
+	struct wire *engine;          /* NULL: not open */
+	struct wire tap;              /* shows a trace the frames */
+	struct device_trace *tracing; /* NULL: nobody listens */
 	unsigned int n_wire_users;
 	pthread_t thread;
 	atomic_bool stop;
@@ -170,6 +175,10 @@ static inline unsigned int device_port(const struct device *d)
 /* The wire and the thread exist while a raw packet queue pair does. 0 or negative errno. */
 int device_get_wire(struct device *d);
 void device_put_wire(struct device *d);
+
+/* Begins (or ceases) to tell config.trace what the device does. 0 or -ENOMEM. */
+int device_start_trace(struct device *d);
+void device_stop_trace(struct device *d);
 
 /* The current values of the device, with those of other processes. Any thread; lock not held. */
 void device_read_counters(struct device *d, struct device_counters *c);

@@ -31,7 +31,7 @@ static void sq_set_state(struct qp *qp, enum wq_state state)
 	if (state != WQ_RDY) /* mlx5_ib: modify_raw_packet_qp_sq forgets the rate */
 		pacing_set(&qp->sq.pacing, 0, 0, 0);
 	if (state == WQ_RST)
-		qp->sq.taken = 0;
+		qp->sq.taken = qp->sq.traced = 0;
 	else if (state == WQ_ERR)
 		fault_guard(qp->device, sq_flush, qp);
 }

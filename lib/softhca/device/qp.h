@@ -18,7 +18,8 @@ struct sq {
 	const uint32_t *dbrec;
 	uint32_t n_bb; /* size in basic blocks */
 	enum wq_state state;
-	uint16_t taken; /* blocks that the device has used up, modulo 2^16 */
+	uint16_t taken;  /* blocks that the device has used up, modulo 2^16 */
+	uint16_t traced; /* blocks that a trace has shown */
 	bool signal_all;
 	struct pacing pacing;
 };

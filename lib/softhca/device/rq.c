@@ -151,7 +151,7 @@ void rq_set_state(struct rq *rq, enum wq_state state)
 {
 	rq->state = state;
 	if (state == WQ_RST)
-		rq->taken = rq->posted = 0;
+		rq->taken = rq->posted = rq->traced = 0;
 	else if (state == WQ_ERR)
 		fault_guard(rq->device, rq_flush, rq);
 }

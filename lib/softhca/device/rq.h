@@ -24,6 +24,7 @@ struct rq {
 	enum wq_state state;
 	uint16_t taken;  /* entries the device has used up */
 	uint16_t posted; /* as last read; read again when no entry seems left */
+	uint16_t traced; /* entries that a trace has shown */
 	bool strip_cvlan;
 	struct qp *qp; /* its queue pair; NULL: a work queue, which is in the device's list */
 	TAILQ_ENTRY(rq) link;

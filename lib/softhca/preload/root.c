@@ -59,6 +59,7 @@ static void root_in_child(void)
 	struct root *r = &the_root;
 
 	control_forked(&r->control);
+	trace_init(&r->trace);
 	fdtab_forked(&r->fdtab);
 	fault_forked();
 	atomic_store(&r->memlock.pages, 0);
@@ -71,8 +72,8 @@ static void root_in_child(void)
 
 		kernel_drop_forked(&d->kernel_drop);
 		ledger_forked(&d->ledger);
-		if (d->wire && d->wire->ops->forked)
-			d->wire->ops->forked(d->wire);
+		if (d->engine && d->engine->ops->forked)
+			d->engine->ops->forked(d->engine);
 		memset(d, 0, sizeof(*d));
 		device_init(d, &config, i, &uverbs_events);
 	}
@@ -108,6 +109,8 @@ static void root_set_up(void)
 	if (!*settings.interfaces)
 		return;
 	settings.device.clock = &the_root.clock;
+	settings.device.trace = &the_root.trace;
+	trace_init(&the_root.trace);
 	settings.device.counters = "/dev/shm";
 	if (*settings.device.bond)
 		settings.device.name_prefix = "mlx5_bond_";
@@ -115,7 +118,7 @@ static void root_set_up(void)
 	fault_init(REAL(sigaction));
 	clock_init(&the_root.clock, settings.clock_us);
 	root_add_devices(&the_root, settings.interfaces, &settings.device);
-	control_init(&the_root.control, the_root.devices, the_root.n_devices);
+	control_init(&the_root.control, &the_root.trace, the_root.devices, the_root.n_devices);
 	cm_init(&the_root.cm, &the_root.fdtab, the_root.devices, root_n_rdma(&the_root));
 	the_root.clock.watch = root_watch_ports;
 	the_root.clock.watch_arg = &the_root;

@@ -20,6 +20,7 @@ struct root {
 	struct cm cm;
 	struct device devices[SETTINGS_MAX_NETDEVS];
 	unsigned int n_devices;
+	struct trace trace;
 	struct control control;
 	_Atomic pid_t owner; /* the process to which the threads and devices belong */
 	/* The emulated directory that chdir() went to; else empty. It ends at exec(), where the kernel's takes over. */

@@ -16,6 +16,7 @@
 #define MAX_METHOD_ATTRS 10
 
 struct ioctl_method {
+	const char *name;
 	uint16_t object, method;
 	ioctl_handler *handler;
 	uint16_t attrs[MAX_METHOD_ATTRS]; /* id + 1, of the attributes that the method knows */
@@ -24,48 +25,57 @@ struct ioctl_method {
 #define ATTR(id) ((uint16_t)((id) + 1))
 
 static const struct ioctl_method ioctl_methods[] = {
-	{UVERBS_OBJECT_DEVICE,
+	{"INVOKE_WRITE",
+         UVERBS_OBJECT_DEVICE,
          UVERBS_METHOD_INVOKE_WRITE,
          ioctl_invoke_write,
          {ATTR(UVERBS_ATTR_CORE_IN), ATTR(UVERBS_ATTR_CORE_OUT), ATTR(UVERBS_ATTR_WRITE_CMD), ATTR(UVERBS_ATTR_UHW_IN),
           ATTR(UVERBS_ATTR_UHW_OUT)}},
-	{UVERBS_OBJECT_DEVICE,
+	{"QUERY_GID_TABLE",
+         UVERBS_OBJECT_DEVICE,
          UVERBS_METHOD_QUERY_GID_TABLE,
          ioctl_query_gid_table,
          {ATTR(UVERBS_ATTR_QUERY_GID_TABLE_ENTRY_SIZE), ATTR(UVERBS_ATTR_QUERY_GID_TABLE_FLAGS),
           ATTR(UVERBS_ATTR_QUERY_GID_TABLE_RESP_ENTRIES), ATTR(UVERBS_ATTR_QUERY_GID_TABLE_RESP_NUM_ENTRIES)}},
-	{UVERBS_OBJECT_DEVICE,
+	{"QUERY_GID_ENTRY",
+         UVERBS_OBJECT_DEVICE,
          UVERBS_METHOD_QUERY_GID_ENTRY,
          ioctl_query_gid_entry,
          {ATTR(UVERBS_ATTR_QUERY_GID_ENTRY_PORT), ATTR(UVERBS_ATTR_QUERY_GID_ENTRY_GID_INDEX),
           ATTR(UVERBS_ATTR_QUERY_GID_ENTRY_FLAGS), ATTR(UVERBS_ATTR_QUERY_GID_ENTRY_RESP_ENTRY)}},
-	{UVERBS_OBJECT_COUNTERS,
+	{"COUNTERS_CREATE",
+         UVERBS_OBJECT_COUNTERS,
          UVERBS_METHOD_COUNTERS_CREATE,
          ioctl_counters_create,
          {ATTR(UVERBS_ATTR_CREATE_COUNTERS_HANDLE)}},
-	{UVERBS_OBJECT_COUNTERS,
+	{"COUNTERS_DESTROY",
+         UVERBS_OBJECT_COUNTERS,
          UVERBS_METHOD_COUNTERS_DESTROY,
          ioctl_counters_destroy,
          {ATTR(UVERBS_ATTR_DESTROY_COUNTERS_HANDLE)}},
-	{UVERBS_OBJECT_COUNTERS,
+	{"COUNTERS_READ",
+         UVERBS_OBJECT_COUNTERS,
          UVERBS_METHOD_COUNTERS_READ,
          ioctl_counters_read,
          {ATTR(UVERBS_ATTR_READ_COUNTERS_HANDLE), ATTR(UVERBS_ATTR_READ_COUNTERS_BUFF),
           ATTR(UVERBS_ATTR_READ_COUNTERS_FLAGS)}},
-	{UVERBS_OBJECT_CQ,
+	{"CQ_CREATE",
+         UVERBS_OBJECT_CQ,
          UVERBS_METHOD_CQ_CREATE,
          ioctl_cq_create,
          {ATTR(UVERBS_ATTR_CREATE_CQ_HANDLE), ATTR(UVERBS_ATTR_CREATE_CQ_CQE), ATTR(UVERBS_ATTR_CREATE_CQ_USER_HANDLE),
           ATTR(UVERBS_ATTR_CREATE_CQ_COMP_CHANNEL), ATTR(UVERBS_ATTR_CREATE_CQ_COMP_VECTOR),
           ATTR(UVERBS_ATTR_CREATE_CQ_FLAGS), ATTR(UVERBS_ATTR_CREATE_CQ_RESP_CQE), ATTR(UVERBS_ATTR_CREATE_CQ_EVENT_FD),
           ATTR(UVERBS_ATTR_UHW_IN), ATTR(UVERBS_ATTR_UHW_OUT)}},
-	{MLX5_IB_OBJECT_UAR,
+	{"UAR_OBJ_ALLOC",
+         MLX5_IB_OBJECT_UAR,
          MLX5_IB_METHOD_UAR_OBJ_ALLOC,
          ioctl_uar_alloc,
          {ATTR(MLX5_IB_ATTR_UAR_OBJ_ALLOC_HANDLE), ATTR(MLX5_IB_ATTR_UAR_OBJ_ALLOC_TYPE),
           ATTR(MLX5_IB_ATTR_UAR_OBJ_ALLOC_MMAP_OFFSET), ATTR(MLX5_IB_ATTR_UAR_OBJ_ALLOC_MMAP_LENGTH),
           ATTR(MLX5_IB_ATTR_UAR_OBJ_ALLOC_PAGE_ID)}},
-	{MLX5_IB_OBJECT_UAR,
+	{"UAR_OBJ_DESTROY",
+         MLX5_IB_OBJECT_UAR,
          MLX5_IB_METHOD_UAR_OBJ_DESTROY,
          ioctl_uar_destroy,
          {ATTR(MLX5_IB_ATTR_UAR_OBJ_DESTROY_HANDLE)}},
@@ -107,6 +117,7 @@ static int ioctl_check_attrs(struct ioctl_call *call, const struct ioctl_method 
 static int ioctl_run(struct ioctl_call *call, const struct ib_uverbs_ioctl_hdr *hdr, uint64_t user_attrs)
 {
 	const size_t bytes = call->n_attrs * sizeof(call->attrs[0]);
+	uint64_t began_ns = clock_raw_ns();
 	const struct ioctl_method *m;
 	int r;
 
@@ -123,6 +134,8 @@ static int ioctl_run(struct ioctl_call *call, const struct ib_uverbs_ioctl_hdr *
 	if (!call->file->has_context && m->handler != ioctl_invoke_write)
 		return -EINVAL;
 	r = m->handler(call);
+	if (m->handler != ioctl_invoke_write) /* which traces the command itself */
+		trace_command(call->file->device, m->name, 0, r, began_ns);
 	return r ? r : user_memory_write(user_attrs, call->attrs, bytes);
 }
 

@@ -14,6 +14,7 @@
 
 struct write_command {
 	command_handler *handler;
+	const char *name;
 	uint16_t req_bytes, resp_bytes; /* of the core structures, without driver payload */
 	bool destroys;
 };
@@ -24,6 +25,7 @@ struct write_command {
 #define MAX_REQUEST_BYTES (2u * 8 * UINT16_MAX + 64)
 #define ROW(cmd)          [IB_USER_VERBS_CMD_##cmd]
 #define ROW_EX(cmd)       [EX_FIRST + IB_USER_VERBS_EX_CMD_##cmd]
+#define NAME(n)           .name = #n
 #define REQ(t)            .req_bytes = sizeof(struct ib_uverbs_##t)
 #define RESP(t)           .resp_bytes = sizeof(struct ib_uverbs_##t)
 /* An extended structure may grow. Up to this field it must be there (kernel: UAPI_DEF_WRITE_IO_EX). */
@@ -32,38 +34,41 @@ struct write_command {
 #define END_OF(t, field)     (offsetof(struct ib_uverbs_##t, field) + sizeof(((struct ib_uverbs_##t *)0)->field))
 
 static const struct write_command write_commands[N_ROWS] = {
-	ROW(GET_CONTEXT) = {cmd_get_context, REQ(get_context), RESP(get_context_resp)},
-	ROW(QUERY_DEVICE) = {cmd_query_device, REQ(query_device), RESP(query_device_resp)},
-	ROW(QUERY_PORT) = {cmd_query_port, REQ(query_port), RESP(query_port_resp)},
-	ROW(ALLOC_PD) = {cmd_alloc_pd, REQ(alloc_pd), RESP(alloc_pd_resp)},
-	ROW(DEALLOC_PD) = {cmd_dealloc_pd, REQ(dealloc_pd), .destroys = true},
-	ROW(REG_MR) = {cmd_reg_mr, REQ(reg_mr), RESP(reg_mr_resp)},
-	ROW(DEREG_MR) = {cmd_dereg_mr, REQ(dereg_mr), .destroys = true},
-	ROW(CREATE_COMP_CHANNEL) = {cmd_create_comp_channel, REQ(create_comp_channel), RESP(create_comp_channel_resp)},
-	ROW(CREATE_CQ) = {cmd_create_cq, REQ(create_cq), RESP(create_cq_resp)},
-	ROW(DESTROY_CQ) = {cmd_destroy_cq, REQ(destroy_cq), RESP(destroy_cq_resp), .destroys = true},
-	ROW(CREATE_QP) = {cmd_create_qp, REQ(create_qp), RESP(create_qp_resp)},
-	ROW(QUERY_QP) = {cmd_query_qp, REQ(query_qp), RESP(query_qp_resp)},
-	ROW(MODIFY_QP) = {cmd_modify_qp, REQ(modify_qp)},
-	ROW(DESTROY_QP) = {cmd_destroy_qp, REQ(destroy_qp), RESP(destroy_qp_resp), .destroys = true},
-	ROW(ATTACH_MCAST) = {cmd_attach_mcast, REQ(attach_mcast)},
-	ROW(DETACH_MCAST) = {cmd_attach_mcast, REQ(detach_mcast)},
-	ROW_EX(QUERY_DEVICE) = {cmd_ex_query_device, REQ_UP_TO(ex_query_device, reserved),
+	ROW(GET_CONTEXT) = {cmd_get_context, NAME(GET_CONTEXT), REQ(get_context), RESP(get_context_resp)},
+	ROW(QUERY_DEVICE) = {cmd_query_device, NAME(QUERY_DEVICE), REQ(query_device), RESP(query_device_resp)},
+	ROW(QUERY_PORT) = {cmd_query_port, NAME(QUERY_PORT), REQ(query_port), RESP(query_port_resp)},
+	ROW(ALLOC_PD) = {cmd_alloc_pd, NAME(ALLOC_PD), REQ(alloc_pd), RESP(alloc_pd_resp)},
+	ROW(DEALLOC_PD) = {cmd_dealloc_pd, NAME(DEALLOC_PD), REQ(dealloc_pd), .destroys = true},
+	ROW(REG_MR) = {cmd_reg_mr, NAME(REG_MR), REQ(reg_mr), RESP(reg_mr_resp)},
+	ROW(DEREG_MR) = {cmd_dereg_mr, NAME(DEREG_MR), REQ(dereg_mr), .destroys = true},
+	ROW(CREATE_COMP_CHANNEL) = {cmd_create_comp_channel, NAME(CREATE_COMP_CHANNEL), REQ(create_comp_channel),
+                                    RESP(create_comp_channel_resp)},
+	ROW(CREATE_CQ) = {cmd_create_cq, NAME(CREATE_CQ), REQ(create_cq), RESP(create_cq_resp)},
+	ROW(DESTROY_CQ) = {cmd_destroy_cq, NAME(DESTROY_CQ), REQ(destroy_cq), RESP(destroy_cq_resp), .destroys = true},
+	ROW(CREATE_QP) = {cmd_create_qp, NAME(CREATE_QP), REQ(create_qp), RESP(create_qp_resp)},
+	ROW(QUERY_QP) = {cmd_query_qp, NAME(QUERY_QP), REQ(query_qp), RESP(query_qp_resp)},
+	ROW(MODIFY_QP) = {cmd_modify_qp, NAME(MODIFY_QP), REQ(modify_qp)},
+	ROW(DESTROY_QP) = {cmd_destroy_qp, NAME(DESTROY_QP), REQ(destroy_qp), RESP(destroy_qp_resp), .destroys = true},
+	ROW(ATTACH_MCAST) = {cmd_attach_mcast, NAME(ATTACH_MCAST), REQ(attach_mcast)},
+	ROW(DETACH_MCAST) = {cmd_attach_mcast, NAME(DETACH_MCAST), REQ(detach_mcast)},
+	ROW_EX(QUERY_DEVICE) = {cmd_ex_query_device, NAME(EX_QUERY_DEVICE), REQ_UP_TO(ex_query_device, reserved),
                                 RESP_UP_TO(ex_query_device_resp, response_length)},
-	ROW_EX(CREATE_CQ) = {cmd_ex_create_cq, REQ_UP_TO(ex_create_cq, reserved),
+	ROW_EX(CREATE_CQ) = {cmd_ex_create_cq, NAME(EX_CREATE_CQ), REQ_UP_TO(ex_create_cq, reserved),
                              RESP_UP_TO(ex_create_cq_resp, response_length)},
-	ROW_EX(MODIFY_CQ) = {cmd_ex_modify_cq, REQ(ex_modify_cq)},
-	ROW_EX(CREATE_QP) = {cmd_ex_create_qp, REQ_UP_TO(ex_create_qp, comp_mask),
+	ROW_EX(MODIFY_CQ) = {cmd_ex_modify_cq, NAME(EX_MODIFY_CQ), REQ(ex_modify_cq)},
+	ROW_EX(CREATE_QP) = {cmd_ex_create_qp, NAME(EX_CREATE_QP), REQ_UP_TO(ex_create_qp, comp_mask),
                              RESP_UP_TO(ex_create_qp_resp, response_length)},
-	ROW_EX(MODIFY_QP) = {cmd_ex_modify_qp, REQ_UP_TO(ex_modify_qp, base)},
-	ROW_EX(CREATE_WQ) = {cmd_ex_create_wq, REQ(ex_create_wq), RESP(ex_create_wq_resp)},
-	ROW_EX(MODIFY_WQ) = {cmd_ex_modify_wq, REQ(ex_modify_wq)},
-	ROW_EX(DESTROY_WQ) = {cmd_ex_destroy_wq, REQ(ex_destroy_wq), RESP(ex_destroy_wq_resp), .destroys = true},
-	ROW_EX(CREATE_RWQ_IND_TBL) = {cmd_ex_create_rwq_ind_table, REQ(ex_create_rwq_ind_table),
-                                      RESP(ex_create_rwq_ind_table_resp)},
-	ROW_EX(DESTROY_RWQ_IND_TBL) = {cmd_ex_destroy_rwq_ind_table, REQ(ex_destroy_rwq_ind_table), .destroys = true},
-	ROW_EX(CREATE_FLOW) = {cmd_ex_create_flow, REQ(create_flow), RESP(create_flow_resp)},
-	ROW_EX(DESTROY_FLOW) = {cmd_ex_destroy_flow, REQ(destroy_flow), .destroys = true},
+	ROW_EX(MODIFY_QP) = {cmd_ex_modify_qp, NAME(EX_MODIFY_QP), REQ_UP_TO(ex_modify_qp, base)},
+	ROW_EX(CREATE_WQ) = {cmd_ex_create_wq, NAME(EX_CREATE_WQ), REQ(ex_create_wq), RESP(ex_create_wq_resp)},
+	ROW_EX(MODIFY_WQ) = {cmd_ex_modify_wq, NAME(EX_MODIFY_WQ), REQ(ex_modify_wq)},
+	ROW_EX(DESTROY_WQ) = {cmd_ex_destroy_wq, NAME(EX_DESTROY_WQ), REQ(ex_destroy_wq), RESP(ex_destroy_wq_resp),
+                              .destroys = true},
+	ROW_EX(CREATE_RWQ_IND_TBL) = {cmd_ex_create_rwq_ind_table, NAME(EX_CREATE_RWQ_IND_TBL),
+                                      REQ(ex_create_rwq_ind_table), RESP(ex_create_rwq_ind_table_resp)},
+	ROW_EX(DESTROY_RWQ_IND_TBL) = {cmd_ex_destroy_rwq_ind_table, NAME(EX_DESTROY_RWQ_IND_TBL),
+                                       REQ(ex_destroy_rwq_ind_table), .destroys = true},
+	ROW_EX(CREATE_FLOW) = {cmd_ex_create_flow, NAME(EX_CREATE_FLOW), REQ(create_flow), RESP(create_flow_resp)},
+	ROW_EX(DESTROY_FLOW) = {cmd_ex_destroy_flow, NAME(EX_DESTROY_FLOW), REQ(destroy_flow), .destroys = true},
 };
 
 static const struct write_command *write_command_find(uint32_t command)
@@ -79,9 +84,8 @@ static const struct write_command *write_command_find(uint32_t command)
 	return row && row->handler ? row : NULL;
 }
 
-int command_dispatch(struct command *c, uint32_t command)
+static int write_command_check_and_run(struct command *c, const struct write_command *row)
 {
-	const struct write_command *row = write_command_find(command);
 	bool is_get_context = row && row->handler == cmd_get_context;
 	int r;
 
@@ -96,6 +100,16 @@ int command_dispatch(struct command *c, uint32_t command)
 	/* Only this command needs no firmware. */
 	r = row->handler == cmd_create_comp_channel ? 0 : uverbs_ask_firmware(c->file, row->destroys);
 	return r ? r : row->handler(c);
+}
+
+int command_dispatch(struct command *c, uint32_t command)
+{
+	const struct write_command *row = write_command_find(command);
+	uint64_t began_ns = clock_raw_ns();
+	int r = write_command_check_and_run(c, row);
+
+	trace_command(c->file->device, row ? row->name : NULL, command, r, began_ns);
+	return r;
 }
 
 /* Runs the command and writes its response to the program's memory. */

@@ -33,6 +33,7 @@ static struct run run;
 static struct clock_pages always; /* keeps the clock's thread from one input to the next */
 static uint64_t always_memory[1024];
 static struct clock device_clock;
+static struct trace trace;
 static struct control control;
 static int asking[2]; /* a client's end of the control socket, and ours */
 
@@ -55,6 +56,7 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
 	must(settings_read(&settings, message, sizeof(message)));
 	settings.device.netdev = "lo";
 	settings.device.clock = &device_clock;
+	settings.device.trace = &trace;
 	settings.device.l2_filter = false;
 	settings.device.kernel_drop = KERNEL_DROP_OFF;
 	fdtab_init(&run.fdtab);
@@ -63,7 +65,8 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
 	always = (struct clock_pages){.counter = always_memory, .info = always_memory + 512, .khz = 1000};
 	must(!clock_add(&device_clock, &always));
 	device_init(&run.device, &settings.device, 0, &uverbs_events);
-	control_init(&control, &run.device, 1);
+	control_init(&control, &trace, &run.device, 1);
+	trace_init(&trace);
 	must(!socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK, 0, asking));
 	run.arena = mmap(NULL, ARENA_BYTES, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	must(run.arena != MAP_FAILED);
@@ -213,18 +216,21 @@ static void unmap_slot(struct input *in)
 
 static void ask(struct input *in, bool strange)
 {
-	static const char *const requests[] = {"objects", "objects json"};
+	static const char *const requests[] = {"objects", "objects json", "trace", "trace json frames", "mark x"};
 	static char answer[CONTROL_MAX_PACKET + 1];
+	bool stays;
 	char bytes[2 * CONTROL_MAX_REQUEST];
 	const char *known = requests[input_u8(in) % (sizeof(requests) / sizeof(requests[0]))];
 	size_t n = strange ? input_bytes(in, bytes, input_u16(in) % sizeof(bytes)) : 0;
 
-	if (strange)
-		control_request(&control, asking[1], bytes, n);
-	else
-		control_request(&control, asking[1], known, strlen(known));
+	stays = strange ? control_request(&control, asking[1], bytes, n)
+	                : control_request(&control, asking[1], known, strlen(known));
+	if (stays) /* the device tells what its next turns do, and later ones, until the next request */
+		return;
+	if (control.listening >= 0)
+		control_stop_trace(&control);
 	while (recv(asking[0], answer, sizeof(answer), 0) > 0)
-		must(answer[0] == CONTROL_TEXT || answer[0] == CONTROL_ERROR);
+		must(answer[0] == TRACE_TEXT || answer[0] == TRACE_FRAMES || answer[0] == CONTROL_ERROR);
 }
 
 static void operate(struct input *in, uint8_t operation, bool strange)
@@ -285,6 +291,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		operate(&in, operation % N_OPERATIONS, strange);
 	}
 	operate_frames(&run, &in, false); /* a last round of the device's */
+	if (control.listening >= 0)
+		control_stop_trace(&control);
 	close_everything();
 	check_nothing_left(fd_before);
 	return 0;
