@@ -8,6 +8,7 @@
 #include "daemon/backend/choice/backends.h"
 #include "daemon/base/background.h"
 #include "daemon/base/log.h"
+#include "daemon/base/thread.h"
 #include "daemon/base/time.h"
 #include "daemon/events.h"
 #include "daemon/memory/memory_check.h"
@@ -19,15 +20,17 @@
 #include "daemon/reload/reload.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/capability.h>
 #include <systemd/sd-daemon.h>
 #include <unistd.h>
 
-#define START_US     UINT64_C(90000000) /* what the start may take besides its memory */
-#define WAIT_STEP_US 100000
-#define END_US       UINT64_C(2000000) /* to wait for devices and the kernel at the end */
+#define START_US      UINT64_C(90000000) /* what the start may take besides its memory */
+#define WAIT_STEP_US  100000
+#define END_US        UINT64_C(2000000) /* to wait for devices and the kernel at the end */
+#define PREPARING_MAX 16                /* streams that are prepared at once at the start */
 
 /* ---- setting up ---------------------------------------------------------------------------------- */
 
@@ -105,6 +108,60 @@ static int prepare_patiently(struct daemon *daemon, struct service *service, str
 	}
 }
 
+/* ---- streams side by side ------------------------------------------------------------------------ */
+
+struct preparing {
+	struct daemon *daemon;
+	pthread_mutex_t lock;
+	struct service *next;
+};
+
+static struct service *take_next_stream(struct preparing *preparing)
+{
+	struct service *service;
+
+	pthread_mutex_lock(&preparing->lock);
+	while ((service = preparing->next) && service->ops->kind != SERVICE_STREAM)
+		preparing->next = TAILQ_NEXT(service, link);
+	if (service)
+		preparing->next = TAILQ_NEXT(service, link);
+	pthread_mutex_unlock(&preparing->lock);
+	return service;
+}
+
+static void *prepare_streams(void *context)
+{
+	struct preparing *preparing = context;
+	struct service *service;
+
+	while ((service = take_next_stream(preparing))) {
+		struct failure failure; /* the one that is told is that of the next try */
+
+		service->is_prepared = service->ops->steps[SERVICE_PREPARE](preparing->daemon, service, &failure) == 0;
+	}
+	return NULL;
+}
+
+/*
+ * The kernel lets each ring of a socket wait for a grace period of RCU, which many can wait for at once. These threads
+ * end before privileges are given up. What fails here is tried again alone.
+ */
+static void prepare_streams_side_by_side(struct daemon *daemon)
+{
+	struct preparing preparing = {
+		.daemon = daemon, .lock = PTHREAD_MUTEX_INITIALIZER, .next = TAILQ_FIRST(&daemon->services)};
+	pthread_t threads[PREPARING_MAX];
+	uint32_t n = 0,
+		 n_wanted = daemon->config->n_streams < PREPARING_MAX ? daemon->config->n_streams : PREPARING_MAX;
+
+	if (n_wanted < 2)
+		return;
+	while (n < n_wanted && thread_start(&threads[n], "prepare", -1, prepare_streams, &preparing) == 0)
+		n++;
+	while (n > 0)
+		pthread_join(threads[--n], NULL);
+}
+
 static int prepare_all_services(struct daemon *daemon, struct failure *failure)
 {
 	uint64_t wait_us = daemon->config->restart_wait_s * UINT64_C(1000000);
@@ -115,8 +172,9 @@ static int prepare_all_services(struct daemon *daemon, struct failure *failure)
 	daemon->wait_until_ns = time_monotonic_ns() + wait_us * 1000;
 	sd_notifyf(0, "EXTEND_TIMEOUT_USEC=%llu",
 	           (unsigned long long)(START_US + memory_us + (daemon->fdstore.restarted ? wait_us : 0)));
+	prepare_streams_side_by_side(daemon);
 	TAILQ_FOREACH (service, &daemon->services, link) {
-		r = prepare_patiently(daemon, service, failure);
+		r = service->is_prepared ? 0 : prepare_patiently(daemon, service, failure);
 		if (r < 0)
 			break;
 	}

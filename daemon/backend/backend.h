@@ -237,12 +237,12 @@ struct backend_ops {
 	void (*close)(struct backend *backend);
 	void (*capabilities)(const struct backend *backend, struct backend_capabilities *capabilities);
 
-	/** The memory belongs to the caller and must outlive the registration. */
+	/** The memory belongs to the caller and must outlive the registration. Several threads may call it at once. */
 	int (*register_memory)(struct backend *backend, void *address, size_t bytes, struct backend_memory **memory,
 	                       struct failure *failure);
 	void (*unregister_memory)(struct backend_memory *memory);
 
-	/** The queue accepts post() and receives nothing until start(). */
+	/** The queue accepts post() and receives nothing until start(). Several threads may call it at once. */
 	int (*create_queue)(struct backend *backend, const struct backend_queue_options *options,
 	                    struct backend_queue **queue, struct failure *failure);
 	void (*destroy_queue)(struct backend_queue *queue);

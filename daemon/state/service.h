@@ -37,7 +37,7 @@ enum service_kind { SERVICE_STREAM, SERVICE_CHANNEL, SERVICE_N_KINDS };
 
 enum service_step {
 	SERVICE_OPEN,          /* open the device, unless it is open: can it do what the configuration asks for? */
-	SERVICE_PREPARE,       /* memory and queues; any one thread, while the service is in no list of the daemon's */
+	SERVICE_PREPARE,       /* memory and queues; any thread, beside other services', before the service runs */
 	SERVICE_START,         /* the queue and the worker; nothing is received yet */
 	SERVICE_SERVE,         /* clients may come */
 	SERVICE_CAPTURE,       /* packets come */
@@ -84,6 +84,7 @@ struct service {
 	TAILQ_ENTRY(service) link; /* the daemon's, or a reconfiguration's */
 	const struct service_ops *ops;
 	const char *name; /* of its configuration */
+	bool is_prepared; /* at the start, before its turn */
 	bool is_kept;     /* by the configuration to be, from plan on */
 	bool removed;     /* taken out while the daemon runs: it drains */
 	bool ended;       /* its worker does not have it any more */

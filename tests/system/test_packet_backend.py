@@ -94,6 +94,27 @@ def test_nothing_is_dropped_any_more_after_the_daemon_was_killed(start_daemon, n
         assert udp.recv(100) == b"again"
 
 
+@pytest.mark.parametrize("prefix", [(), NO_DROP], ids=["program", "filter"])
+def test_streams_that_begin_side_by_side_get_their_own_packets(daemon, net, wire, prefix):
+    """Also after the interface went down: then the kernel orders their sockets anew."""
+    n = 20
+    one = daemon([conftest.stream(wire, name=f"s{i}", flows=[conftest.flow(7600 + i, wire.address)])
+                  for i in range(n)], prefix=prefix)
+
+    def published():
+        return [one.expect_sum(f"s{i}")["published"] for i in range(n)]
+
+    def send():
+        wire.send(*[wire.frame(b"mine", 7600 + i) for i in range(n) for _ in range(i + 1)])
+
+    send()
+    conftest.wait_until(lambda: published() == [i + 1 for i in range(n)], 20, published)
+    conftest.run("ip", "-n", net.rx, "link", "set", wire.interface, "down")
+    conftest.run("ip", "-n", net.rx, "link", "set", wire.interface, "up")
+    send()
+    conftest.wait_until(lambda: published() == [2 * (i + 1) for i in range(n)], 20, published)
+
+
 def reader_of(address, shared=False, port=7502):
     udp = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     if shared:

@@ -119,6 +119,7 @@ static int af_packet_open(const struct backend_open_options *options, struct bac
 		return failure_no_memory(failure);
 	backend->base.ops = &af_packet_ops;
 	pthread_mutex_init(&backend->changing, NULL);
+	pthread_cond_init(&backend->places.turned, NULL);
 	snprintf(backend->interface, sizeof(backend->interface), "%s", options->interface);
 	fd = kernel_path_open_socket(backend->interface, SOCK_RAW, failure);
 	r = fd < 0 ? fd : af_packet_check_interface(backend, fd, failure);
@@ -139,6 +140,7 @@ static void af_packet_close(struct backend *base)
 	af_packet_places_close(af_packet(base));
 	packet_program_free(af_packet(base)->program);
 	device_time_close(&af_packet(base)->time);
+	pthread_cond_destroy(&af_packet(base)->places.turned);
 	pthread_mutex_destroy(&af_packet(base)->changing);
 	free(base);
 }

@@ -62,7 +62,10 @@ struct af_packet_place {
 /* Sockets that are one group, in the order in which they were made. */
 struct af_packet_places {
 	struct af_packet_place at[AF_PACKET_PLACES];
-	uint32_t n; /* 0: there is no group */
+	uint32_t n;       /* 0: there is no group */
+	uint64_t n_turns; /* given to sockets, of all time */
+	uint64_t turn;    /* of the socket that comes next; n_turns: there is none */
+	pthread_cond_t turned;
 };
 
 struct af_packet {
@@ -96,10 +99,19 @@ struct af_packet_flow {
 int af_packet_places_open(struct af_packet *backend);
 /** Any state. */
 void af_packet_places_close(struct af_packet *backend);
-/** A place for a queue, or -errno. Its socket has no ring yet, and takes no frame. */
+/** A free place for a queue, whose socket has no ring yet, and takes no frame. 0: there is none; or -errno. */
 int af_packet_places_take(struct af_packet *backend);
-/** The queue has given the socket its ring, or failed to. */
+/** The queue has given that socket its ring, or failed to. Until then the caller keeps `changing`. */
 void af_packet_places_settle(struct af_packet *backend, uint32_t place);
+/** Is there room for one more? */
+bool af_packet_places_have_room(const struct af_packet *backend);
+/** A socket for a new place, which takes no frame, and its turn. Or -errno and the failure. */
+int af_packet_places_make_socket(struct af_packet *backend, uint64_t *turn, struct failure *failure);
+/**
+ * Wait for the turn, and for so long give `changing` up. The socket, which has its ring, then has the place that this
+ * returns; or -errno. fd < 0: it failed; the turn is the next one's. To be called for each turn.
+ */
+int af_packet_places_enter(struct af_packet *backend, uint64_t turn, int fd);
 /** From now on the socket takes the frames that the program has for the place. 0 or -errno. */
 int af_packet_places_accept(struct af_packet *backend, uint32_t place);
 /** No flow leads to the place any more, and the ring is not mapped. */
@@ -199,6 +211,8 @@ struct af_packet_queue {
 struct af_packet_receive {
 	struct af_packet_queue queue;
 	uint32_t place; /* in the group; 0: it has a socket of its own, whose filter gets every packet */
+	bool has_turn;  /* to get a place */
+	uint64_t turn;
 	struct af_packet_ring ring;
 
 	struct posted_rows rows;

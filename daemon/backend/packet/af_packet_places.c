@@ -8,10 +8,11 @@
  * place. When the interface comes up, it makes the list anew, in the order in which the sockets were made. So the
  * places must always be in that order, and none may be left while others are behind it:
  *   - place 0 takes no frame; neither does a place without a queue;
- *   - the last place never has a queue: it is the spare one. A queue takes a free place, or the spare place, and then
- *     another one is made;
- *   - a socket that gets or loses its ring leaves the list meanwhile, and is last then: the spare socket is in its
- *     place. When that is closed, the last one returns to where it was. No other socket moves.
+ *   - a queue takes a free place, or a new one behind all others: its socket has its ring then before it comes to the
+ *     list, and other queues get theirs meanwhile. It comes to the list in its turn, which is that of its making;
+ *   - a socket in a list that gets or loses its ring leaves the list meanwhile, and is last then. A spare socket,
+ *     which was last, is in its place so long. When that is closed, the last one returns to where it was. No other
+ *     socket moves.
  * While the kernel makes the list anew, a number may be that of another socket. A filter in each socket refuses frames
  * that are not for its place, or its flows.
  */
@@ -43,29 +44,51 @@ static int places_join(const struct af_packet *backend, int fd)
 	return setsockopt(fd, SOL_PACKET, PACKET_FANOUT, &fanout, sizeof(fanout)) == 0 ? 0 : -errno;
 }
 
-/* A socket in the last place, which takes no frame. */
-static int places_add(struct af_packet *backend)
+/* A socket that takes no frame. The others wait for their turn while one is on its way to the last place. */
+static int places_open_socket(struct af_packet *backend, struct failure *failure)
+{
+	int fd = kernel_path_open_socket(backend->interface, SOCK_RAW, failure);
+	int r = fd < 0 ? fd : af_packet_refuse_all(fd);
+
+	if (r < 0 && fd >= 0)
+		failure_set(failure, EX_OSERR, -r, "interface %s: cannot set a socket's filter: %s", backend->interface,
+		            strerror(-r));
+	if (r < 0)
+		fd_close(&fd);
+	return r < 0 ? r : fd;
+}
+
+static void places_wait_for_turn(struct af_packet *backend, uint64_t turn)
+{
+	while (backend->places.turn != turn)
+		pthread_cond_wait(&backend->places.turned, &backend->changing);
+}
+
+static int places_append(struct af_packet *backend, int fd)
 {
 	const struct sockaddr_ll address = {
 		.sll_family = AF_PACKET, .sll_protocol = htons(ETH_P_ALL), .sll_ifindex = backend->index};
 	struct af_packet_places *places = &backend->places;
+	int r = bind(fd, (const struct sockaddr *)&address, sizeof(address)) < 0 ? -errno : places_join(backend, fd);
+
+	if (r == 0)
+		places->at[places->n++] = (struct af_packet_place){.fd = fd};
+	return r;
+}
+
+/* A socket without a queue in the last place. */
+static int places_add(struct af_packet *backend)
+{
 	struct failure failure;
 	int fd, r;
 
-	if (places->n == AF_PACKET_PLACES)
+	places_wait_for_turn(backend, backend->places.n_turns);
+	if (backend->places.n == AF_PACKET_PLACES)
 		return -E2BIG;
-	fd = kernel_path_open_socket(backend->interface, SOCK_RAW, &failure);
-	if (fd < 0)
-		return fd;
-	r = af_packet_refuse_all(fd);
-	if (r == 0 && bind(fd, (const struct sockaddr *)&address, sizeof(address)) < 0)
-		r = -errno;
-	if (r == 0)
-		r = places_join(backend, fd);
+	fd = places_open_socket(backend, &failure);
+	r = fd < 0 ? fd : places_append(backend, fd);
 	if (r < 0)
 		fd_close(&fd);
-	else
-		places->at[places->n++] = (struct af_packet_place){.fd = fd};
 	return r;
 }
 
@@ -95,50 +118,69 @@ void af_packet_places_close(struct af_packet *backend)
 		fd_close(&backend->places.at[--backend->places.n].fd);
 }
 
-/* After a socket got or lost its ring: it is in the last place, and the spare socket in its own. */
-static void places_restore(struct af_packet *backend)
+/* After the socket got or lost its ring: it is in the last place, and the spare socket in its own. */
+static void places_drop_spare(struct af_packet_places *places)
 {
-	struct af_packet_places *places = &backend->places;
-
 	fd_close(&places->at[--places->n].fd);
-	places_add(backend); /* without a spare socket, the next queue needs one first */
-}
-
-static int places_have_spare(struct af_packet *backend)
-{
-	const struct af_packet_places *places = &backend->places;
-
-	return places->n > 1 && !places->at[places->n - 1].is_taken ? 0 : places_add(backend);
 }
 
 int af_packet_places_take(struct af_packet *backend)
 {
 	struct af_packet_places *places = &backend->places;
-	int r = places_have_spare(backend);
 	uint32_t i = 1;
+	int r;
 
-	if (r < 0)
-		return r;
-	while (places->at[i].is_taken)
+	while (i < places->n && places->at[i].is_taken)
 		i++;
-	if (i + 1 == AF_PACKET_PLACES) /* it stays the spare one, without which no place can be given back */
-		return -E2BIG;
-	places->at[i].is_taken = true;
-	return (int)i;
+	if (i >= places->n)
+		return 0;
+	places->at[i].is_taken = true; /* others may come while this waits for a turn */
+	r = places_add(backend);
+	if (r < 0)
+		places->at[i].is_taken = false;
+	return r < 0 ? r : (int)i;
 }
 
 void af_packet_places_settle(struct af_packet *backend, uint32_t place)
 {
-	struct af_packet_places *places = &backend->places;
 	struct tpacket_stats statistics;
 	socklen_t bytes = sizeof(statistics);
 
-	if (place + 1 < places->n)
-		places_restore(backend);
-	else
-		places_add(backend);
+	places_drop_spare(&backend->places);
 	/* Of the queue that had the place before. */
-	getsockopt(places->at[place].fd, SOL_PACKET, PACKET_STATISTICS, &statistics, &bytes);
+	getsockopt(backend->places.at[place].fd, SOL_PACKET, PACKET_STATISTICS, &statistics, &bytes);
+}
+
+bool af_packet_places_have_room(const struct af_packet *backend)
+{
+	const struct af_packet_places *places = &backend->places;
+
+	/* One stays free for a spare socket, without which no place can be given back. */
+	return places->n + (places->n_turns - places->turn) + 1 < AF_PACKET_PLACES;
+}
+
+int af_packet_places_make_socket(struct af_packet *backend, uint64_t *turn, struct failure *failure)
+{
+	int fd = places_open_socket(backend, failure);
+
+	if (fd >= 0)
+		*turn = backend->places.n_turns++;
+	return fd;
+}
+
+int af_packet_places_enter(struct af_packet *backend, uint64_t turn, int fd)
+{
+	struct af_packet_places *places = &backend->places;
+	int r;
+
+	places_wait_for_turn(backend, turn);
+	r = fd < 0 ? 0 : places_append(backend, fd);
+	places->turn++;
+	pthread_cond_broadcast(&places->turned);
+	if (fd < 0 || r < 0)
+		return r;
+	places->at[places->n - 1].is_taken = true;
+	return (int)places->n - 1;
 }
 
 int af_packet_places_accept(struct af_packet *backend, uint32_t place)
@@ -150,6 +192,12 @@ int af_packet_places_accept(struct af_packet *backend, uint32_t place)
 	               : -errno;
 }
 
+static void places_trim(struct af_packet_places *places)
+{
+	while (places->n > 1 && !places->at[places->n - 1].is_taken)
+		fd_close(&places->at[--places->n].fd);
+}
+
 /* Without a spare socket the place stays taken, and keeps its ring. */
 void af_packet_places_give_back(struct af_packet *backend, uint32_t place)
 {
@@ -157,12 +205,12 @@ void af_packet_places_give_back(struct af_packet *backend, uint32_t place)
 	const struct tpacket_req nothing = {0};
 
 	af_packet_refuse_all(places->at[place].fd);
-	if (place + 1 < places->n && places_have_spare(backend) < 0)
-		return;
-	setsockopt(places->at[place].fd, SOL_PACKET, PACKET_RX_RING, &nothing, sizeof(nothing));
+	if (place + 1 < places->n) {
+		if (places_add(backend) < 0)
+			return;
+		setsockopt(places->at[place].fd, SOL_PACKET, PACKET_RX_RING, &nothing, sizeof(nothing));
+		places_drop_spare(places);
+	}
 	places->at[place].is_taken = false;
-	if (place + 1 < places->n)
-		places_restore(backend);
-	while (places->n > 2 && !places->at[places->n - 1].is_taken && !places->at[places->n - 2].is_taken)
-		fd_close(&places->at[--places->n].fd);
+	places_trim(places);
 }

@@ -364,37 +364,58 @@ static int receive_set_up_socket(struct af_packet_receive *receive, const struct
 	                                   options->header_bytes + options->slot_bytes);
 }
 
-static int receive_set_up_place(struct af_packet_receive *receive, const struct backend_queue_options *options)
+/*
+ * A free place gets its ring within the group. A socket that is in no list yet gets it while others go on: the kernel
+ * takes a grace period of RCU for it, some 20 ms. Returns the place, 0: none; or -errno.
+ */
+static int receive_take_place(struct af_packet_receive *receive, const struct backend_queue_options *options)
 {
-	int r = receive_set_up_socket(receive, options);
+	struct af_packet *backend = receive->queue.backend;
+	int r;
 
-	af_packet_places_settle(receive->queue.backend, receive->place);
-	if (r < 0)
-		return r;
-	return af_packet_has_filter(receive) ? af_packet_apply_flows(receive)
-	                                     : af_packet_places_accept(receive->queue.backend, receive->place);
+	if (receive->place) {
+		r = receive_set_up_socket(receive, options);
+		af_packet_places_settle(backend, receive->place);
+		return r < 0 ? r : (int)receive->place;
+	}
+	pthread_mutex_unlock(&backend->changing);
+	r = receive_set_up_socket(receive, options);
+	pthread_mutex_lock(&backend->changing);
+	if (receive->has_turn) {
+		int place = af_packet_places_enter(backend, receive->turn, r < 0 ? -1 : receive->queue.fd);
+
+		return r < 0 ? r : place;
+	}
+	return r;
 }
 
-/* The filter comes first, so that no other packet is in the ring. */
-static int receive_set_up_tap(struct af_packet_receive *receive, const struct backend_queue_options *options)
+/* No frame comes before the filter is there, so that no other one is in the ring. */
+static int receive_begin(struct af_packet_receive *receive)
 {
-	int r = af_packet_apply_flows(receive);
+	int r;
 
-	if (r == 0)
-		r = receive_set_up_socket(receive, options);
-	return r < 0 ? r : receive_bind(receive);
+	if (receive->place && !af_packet_has_filter(receive))
+		return af_packet_places_accept(receive->queue.backend, receive->place);
+	r = af_packet_apply_flows(receive);
+	return r < 0 || receive->place ? r : receive_bind(receive);
 }
 
 static int receive_set_up(struct af_packet_receive *receive, const struct backend_queue_options *options)
 {
+	int r = receive_take_place(receive, options);
+
+	if (r < 0)
+		return r;
+	receive->place = (uint32_t)r;
+	return receive_begin(receive);
+}
+
+static int receive_prepare(struct af_packet_receive *receive, const struct backend_queue_options *options)
+{
 	int r = posted_rows_init(&receive->rows, options);
 
 	receive->tags = options->flow_tags ? flow_tags_new() : NULL;
-	if (r == 0 && options->flow_tags && !receive->tags)
-		r = -ENOMEM;
-	if (r < 0)
-		return r;
-	return receive->place ? receive_set_up_place(receive, options) : receive_set_up_tap(receive, options);
+	return r == 0 && options->flow_tags && !receive->tags ? -ENOMEM : r;
 }
 
 /* The kernel gives a packet to one place only, so not to a flow with copy and to another flow. */
@@ -403,7 +424,7 @@ static bool receive_may_have_place(const struct af_packet *backend, const struct
 	return backend->places.n > 0 && !options->copies && (backend->program || !options->in_group);
 }
 
-/* A place in the interface's group, or a socket beside it. 0 or -errno. */
+/* A free place of the interface's group, or a socket for a new one, or one beside the group. 0 or -errno. */
 static int receive_open(struct af_packet_receive *receive, const struct backend_queue_options *options,
                         struct failure *failure)
 {
@@ -415,7 +436,9 @@ static int receive_open(struct af_packet_receive *receive, const struct backend_
 		receive->queue.fd = backend->places.at[place].fd;
 		return 0;
 	}
-	receive->queue.fd = kernel_path_open_socket(backend->interface, SOCK_RAW, failure);
+	receive->has_turn = receive_may_have_place(backend, options) && af_packet_places_have_room(backend);
+	receive->queue.fd = receive->has_turn ? af_packet_places_make_socket(backend, &receive->turn, failure)
+	                                      : kernel_path_open_socket(backend->interface, SOCK_RAW, failure);
 	return receive->queue.fd < 0 ? receive->queue.fd : 0;
 }
 
@@ -423,8 +446,11 @@ static int receive_add(struct af_packet_receive *receive, const struct backend_q
                        struct failure *failure)
 {
 	struct af_packet *backend = receive->queue.backend;
-	int r = receive_open(receive, options, failure);
+	int r = receive_prepare(receive, options);
 
+	if (r < 0)
+		return failure_no_memory(failure);
+	r = receive_open(receive, options, failure);
 	if (r < 0)
 		return r;
 	r = receive_set_up(receive, options);

@@ -41,7 +41,7 @@ struct verbs_backend {
 	struct ibv_device_attr_ex attr;
 	struct ibv_pd *pd;
 	struct ibv_mr *sink; /* null MR; NULL: the device has none */
-	unsigned n_queues_made;
+	_Atomic unsigned n_queues_made;
 	enum verbs_timestamps timestamps;
 	int ptp_fd; /* the precision clock, for real-time timestamps; -1: none */
 	struct wide_counter out_of_buffer;

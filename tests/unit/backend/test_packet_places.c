@@ -5,8 +5,10 @@
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
 #include <errno.h>
+#include <pthread.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #define OF_GROUP(type, flags) ((int)((unsigned)((type) | (flags)) << 16))
 #define IGNORE_OUTGOING       0x4000
@@ -96,7 +98,7 @@ Test(packet_places, the_first_socket_refuses_all_frames_makes_the_group_and_gets
 	cr_expect(eq(int, kernel_find(fd, PACKET_FANOUT_DATA, 0)->value, KERNEL_PROGRAM_FD));
 }
 
-Test(packet_places, a_queues_socket_joins_the_group_before_its_ring_and_takes_frames_last)
+Test(packet_places, a_queues_socket_has_its_ring_before_it_joins_the_group_and_takes_frames_last)
 {
 	const struct backend_queue *queue = must_create();
 	int fd = af_packet_receive(queue)->queue.fd;
@@ -104,22 +106,19 @@ Test(packet_places, a_queues_socket_joins_the_group_before_its_ring_and_takes_fr
 	cr_expect(eq(u32, place_of(queue), 1));
 	cr_expect(eq(int, backend.places.at[1].fd, fd));
 	expect_refuses_all(kernel_find(fd, SO_ATTACH_FILTER, 0));
+	cr_expect(lt(int, order_of(fd, SO_ATTACH_FILTER, 0), order_of(fd, KERNEL_BIND, 0)));
+	cr_expect(lt(int, order_of(fd, PACKET_RX_RING, 0), order_of(fd, KERNEL_BIND, 0)));
+	cr_expect(lt(int, order_of(fd, KERNEL_BIND, 0), order_of(fd, PACKET_FANOUT, 0)));
 	cr_expect(eq(int, kernel_find(fd, PACKET_FANOUT, 0)->value, 4711), "the number of the group");
-	cr_expect(lt(int, order_of(fd, PACKET_FANOUT, 0), order_of(fd, PACKET_RX_RING, 0)));
-	cr_expect(lt(int, order_of(fd, PACKET_RX_RING, 0), order_of(fd, SO_ATTACH_BPF, 0)));
+	cr_expect(lt(int, order_of(fd, PACKET_FANOUT, 0), order_of(fd, SO_ATTACH_BPF, 0)));
 	cr_expect(eq(int, kernel_find(fd, SO_ATTACH_BPF, 0)->value, KERNEL_FILTER_FD + 1));
-	cr_expect(eq(int, kernel.statistics_read_of, fd), "what was counted before is not the queue's");
-	/* Another spare place. */
-	cr_assert(eq(u32, backend.places.n, 3));
-	cr_expect(not(backend.places.at[2].is_taken));
-	expect_refuses_all(kernel_find(backend.places.at[2].fd, SO_ATTACH_FILTER, 0));
-	cr_expect(eq(int, kernel_count(backend.places.at[2].fd, SO_ATTACH_BPF), 0));
+	cr_assert(eq(u32, backend.places.n, 2));
 }
 
 Test(packet_places, a_place_that_is_given_back_refuses_all_frames_before_it_loses_its_ring)
 {
 	struct backend_queue *first = must_create(), *second = must_create();
-	int fd = af_packet_receive(first)->queue.fd, spare = backend.places.at[3].fd;
+	int fd = af_packet_receive(first)->queue.fd;
 
 	kernel_forget_calls();
 	af_packet_receive_free(first);
@@ -128,18 +127,21 @@ Test(packet_places, a_place_that_is_given_back_refuses_all_frames_before_it_lose
 	cr_expect(lt(int, order_of(fd, SO_ATTACH_FILTER, 0), order_of(fd, PACKET_RX_RING, 0)));
 	cr_expect(eq(u32, kernel_find(fd, PACKET_RX_RING, 0)->ring.tp_block_nr, 0));
 	cr_expect(eq(int, backend.places.at[1].fd, fd), "the socket stays");
-	cr_expect(eq(u32, backend.places.n, 4));
-	/* The spare socket was in that place meanwhile. A new one makes the kernel put the other back. */
-	cr_expect(eq(int, kernel_count(-1, PACKET_FANOUT), 1));
-	cr_expect(eq(int, kernel_count(backend.places.at[3].fd, PACKET_FANOUT), 1));
-	(void)spare;
+	cr_expect(eq(u32, backend.places.n, 3));
+	/* A spare socket was in that place meanwhile. */
+	cr_assert(eq(int, kernel_count(-1, PACKET_FANOUT), 1));
+	cr_expect(lt(int, order_of(-1, PACKET_FANOUT, 0), order_of(fd, PACKET_RX_RING, 0)));
 	/* The next queue takes it. */
 	kernel_forget_calls();
 	first = must_create();
 	cr_expect(eq(u32, place_of(first), 1));
+	cr_expect(lt(int, order_of(-1, PACKET_FANOUT, 0), order_of(fd, PACKET_RX_RING, 0)));
+	cr_expect(lt(int, order_of(fd, PACKET_RX_RING, 0), order_of(fd, SO_ATTACH_BPF, 0)));
 	cr_expect(eq(int, kernel_find(fd, SO_ATTACH_BPF, 0)->value, KERNEL_FILTER_FD + 1));
+	cr_expect(eq(int, kernel.statistics_read_of, fd), "what was counted before is not the queue's");
+	cr_expect(eq(u32, backend.places.n, 3));
 	af_packet_receive_free(second);
-	cr_expect(eq(u32, backend.places.n, 3), "one spare place is enough");
+	cr_expect(eq(u32, backend.places.n, 2), "the last place has a queue");
 }
 
 Test(packet_places, a_queue_for_copies_has_none)
@@ -167,15 +169,14 @@ Test(packet_places, all_but_two_can_be_taken_and_all_can_be_given_back)
 			queues[i] = must_create();
 			cr_expect(eq(u32, place_of(queues[i]), i < N_QUEUES_MAX ? i + 1 : 0), "queue %u", i);
 		}
-		cr_expect(eq(u32, backend.places.n, AF_PACKET_PLACES));
-		cr_expect(not(backend.places.at[AF_PACKET_PLACES - 1].is_taken), "the last one is spare");
+		cr_expect(eq(u32, backend.places.n, AF_PACKET_PLACES - 1), "one is free for a spare socket");
 		for (uint32_t i = 0; i < N_QUEUES_MAX + 2; i++) {
 			kernel_forget_calls();
 			af_packet_receive_free(queues[round ? N_QUEUES_MAX + 1 - i : i * 5 % (N_QUEUES_MAX + 2)]);
 		}
 		cr_expect(eq(u32, n_taken(), 0));
-		cr_expect(eq(u32, backend.places.n, 2));
-		cr_expect(eq(uint, count_open_fds(), n_fds + 2));
+		cr_expect(eq(u32, backend.places.n, 1));
+		cr_expect(eq(uint, count_open_fds(), n_fds + 1));
 	}
 }
 
@@ -299,23 +300,62 @@ Test(packet_places, whichever_call_fails_when_the_group_is_made_leaves_none)
 	}
 }
 
-/* The spare place is made when it can be. */
-Test(packet_places, without_a_spare_place_a_queue_works_and_the_next_one_makes_it)
+Test(packet_places, without_a_spare_socket_a_place_stays_taken)
 {
-	struct backend_queue *queues[3];
+	struct backend_queue *first = must_create(), *second = must_create();
+	int fd = af_packet_receive(first)->queue.fd;
 
-	queues[0] = must_create();
-	af_packet_receive_free(must_create());
-	/* The ring has its calls: then the socket of the next spare place fails. */
 	kernel.fail_setsockopt_of = PACKET_FANOUT;
-	queues[1] = must_create();
-	cr_expect(eq(u32, place_of(queues[1]), 2));
-	cr_expect(backend.places.at[backend.places.n - 1].is_taken);
+	kernel_forget_calls();
+	af_packet_receive_free(first);
+	expect_refuses_all(kernel_find(fd, SO_ATTACH_FILTER, 0));
+	cr_expect(eq(int, kernel_count(fd, PACKET_RX_RING), 0));
+	cr_expect(eq(u32, n_taken(), 2));
 	kernel.fail_setsockopt_of = 0;
-	queues[2] = must_create();
-	cr_expect(eq(u32, place_of(queues[2]), 3));
-	cr_expect(not(backend.places.at[backend.places.n - 1].is_taken));
-	for (int i = 0; i < 3; i++)
-		af_packet_receive_free(queues[i]);
-	cr_expect(eq(u32, n_taken(), 0));
+	cr_expect(eq(u32, place_of(must_create()), 3));
+	af_packet_receive_free(second);
+	cr_expect(eq(u32, backend.places.n, 4));
+}
+
+/* ---- several threads -------------------------------------------------------------------------------- */
+
+#define N_THREADS 8
+
+struct entrant {
+	uint64_t turn;
+	int fd, place;
+};
+
+static void *enter(void *argument)
+{
+	struct entrant *entrant = argument;
+
+	pthread_mutex_lock(&backend.changing);
+	entrant->place = af_packet_places_enter(&backend, entrant->turn, entrant->fd);
+	pthread_mutex_unlock(&backend.changing);
+	return NULL;
+}
+
+/* The last one comes first. The third one has failed. */
+Test(packet_places, sockets_enter_in_the_order_in_which_they_were_made)
+{
+	struct entrant entrants[N_THREADS];
+	pthread_t threads[N_THREADS];
+
+	for (int i = 0; i < N_THREADS; i++) {
+		entrants[i].fd = af_packet_places_make_socket(&backend, &entrants[i].turn, &failure);
+		cr_assert(ge(int, entrants[i].fd, 0));
+	}
+	close(entrants[2].fd);
+	entrants[2].fd = -1;
+	for (int i = N_THREADS - 1; i >= 0; i--) {
+		cr_assert(eq(int, pthread_create(&threads[i], NULL, enter, &entrants[i]), 0));
+		usleep(1000);
+	}
+	for (int i = 0; i < N_THREADS; i++)
+		pthread_join(threads[i], NULL);
+	for (int i = 0; i < N_THREADS; i++)
+		cr_expect(eq(int, entrants[i].place, i == 2 ? 0 : i < 2 ? i + 1 : i), "%d", i);
+	for (uint32_t i = 1; i < backend.places.n; i++)
+		backend.places.at[i].is_taken = false;
 }

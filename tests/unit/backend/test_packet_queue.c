@@ -48,20 +48,20 @@ static void expect_names(const int *names, int n)
 
 Test(packet_queue, no_packet_passes_before_the_filter_and_none_that_this_host_sends)
 {
-	static const int names[] = {SO_ATTACH_FILTER, PACKET_VNET_HDR, SO_RCVBUFFORCE,         PACKET_COPY_THRESH,
-	                            PACKET_VERSION,   PACKET_RX_RING,  PACKET_IGNORE_OUTGOING, KERNEL_BIND};
+	static const int names[] = {PACKET_VNET_HDR, SO_RCVBUFFORCE,   PACKET_COPY_THRESH,     PACKET_VERSION,
+	                            PACKET_RX_RING,  SO_ATTACH_FILTER, PACKET_IGNORE_OUTGOING, KERNEL_BIND};
 	static const int n = sizeof(names) / sizeof(names[0]);
 	const struct sockaddr_ll *address;
 
 	cr_assert(eq(int, create(), 0), "%s", failure.text);
 	expect_names(names, n);
 	for (int i = 0; i < n - 1; i++)
-		cr_expect(eq(int, kernel.calls[i].level, i == 0 || i == 2 ? SOL_SOCKET : SOL_PACKET), "call %d", i);
-	cr_expect(eq(int, kernel.calls[0].filter_n, 1));
-	cr_expect(eq(u32, kernel.calls[0].filter_begin[0].k, 0), "without a flow it takes nothing");
-	cr_expect(eq(int, kernel.calls[1].value, 1));
-	cr_expect(eq(int, kernel.calls[3].value, 1));
-	cr_expect(eq(int, kernel.calls[4].value, TPACKET_V2));
+		cr_expect(eq(int, kernel.calls[i].level, i == 1 || i == 5 ? SOL_SOCKET : SOL_PACKET), "call %d", i);
+	cr_expect(eq(int, kernel.calls[0].value, 1));
+	cr_expect(eq(int, kernel.calls[2].value, 1));
+	cr_expect(eq(int, kernel.calls[3].value, TPACKET_V2));
+	cr_expect(eq(int, kernel.calls[5].filter_n, 1));
+	cr_expect(eq(u32, kernel.calls[5].filter_begin[0].k, 0), "without a flow it takes nothing");
 	cr_expect(eq(int, kernel.calls[6].value, 1));
 	address = (const struct sockaddr_ll *)&kernel.calls[7].address;
 	cr_expect(eq(u16, address->sll_family, AF_PACKET));
