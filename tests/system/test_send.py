@@ -100,22 +100,34 @@ def test_packets_that_the_kernel_cuts_are_the_same_as_one_by_one(sender, queuein
     assert statuses(it.probe, 196) == {OK: 196}
 
 
+@pytest.fixture(name="segmentation")
+def segmentation_fixture(net, wire):
+    """segmentation("on"): the device cuts UDP, which a veth claims and leaves to the receiver: messages arrive uncut."""
+    def switch(state):
+        run("ip", "netns", "exec", net.rx, "ethtool", "-K", wire.interface, "tx", state, "gso", state,
+            *(["tx-udp-segmentation", "on"] if state == "on" else []))
+    yield switch
+    switch("off")
+
+
 @OVER_A_SOCKET
-@pytest.mark.parametrize("discipline,n_frames", [((), 10), (("pfifo",), 1), (TBF, 10)],
-                         ids=["none", "pfifo", "tbf"])
-def test_packets_are_joined_only_where_a_queue_takes_them_whole(net, wire, sender, queueing, discipline, n_frames):
-    """With segmentation by the device, which a veth claims and leaves to the receiver, messages arrive uncut."""
+@pytest.mark.parametrize("discipline,n_frames", [((), 1), (("pfifo",), 1), (TBF, 10)], ids=["none", "pfifo", "tbf"])
+def test_packets_are_joined_only_where_they_are_taken_whole(sender, queueing, segmentation, discipline, n_frames):
     if discipline:
         queueing(*discipline)
-    segmentation = ["ip", "netns", "exec", net.rx, "ethtool", "-K", wire.interface]
-    run(*segmentation, "tx", "on", "gso", "on", "tx-udp-segmentation", "on")
-    try:
-        it = sender()
-        assert it.probe.send(10, 1000) == 10
-        assert statuses(it.probe, 10) == {OK: 10}
-        it.tap.frames(n_frames, it.mac)
-    finally:
-        run(*segmentation, "tx", "off", "gso", "off")
+    segmentation("on")
+    it = sender()
+    assert it.probe.send(10, 1000) == 10
+    assert statuses(it.probe, 10) == {OK: 10}
+    it.tap.frames(n_frames, it.mac)
+
+
+@OVER_A_SOCKET
+def test_without_a_discipline_and_a_device_that_cuts_packets_go_one_by_one(sender):
+    it = sender()
+    assert it.probe.send(10, 1000) == 10
+    assert statuses(it.probe, 10) == {OK: 10}
+    it.tap.frames(10, it.mac)
 
 
 @OVER_A_SOCKET

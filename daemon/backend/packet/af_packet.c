@@ -2,8 +2,6 @@
 /* The packet backend's device: any interface that carries Ethernet frames or bare IP packets, and the loopback. */
 #include "daemon/backend/packet/af_packet.h"
 
-#include "daemon/backend/socket/kernel_path.h"
-
 #include <errno.h>
 #include <linux/capability.h>
 #include <linux/if_arp.h>
@@ -170,9 +168,11 @@ static void af_packet_capabilities(const struct backend *base, struct backend_ca
 static int af_packet_create_send_queue(struct backend *base, const struct backend_send_options *options,
                                        struct backend_queue **queue, struct failure *failure)
 {
-	const struct af_packet *backend = af_packet(base);
-	const struct socket_send_place place = {
-		.interface = backend->interface, .index = backend->index, .has_ethernet = backend->has_ethernet};
+	struct af_packet *backend = af_packet(base);
+	const struct socket_send_place place = {.interface = backend->interface,
+	                                        .index = backend->index,
+	                                        .has_ethernet = backend->has_ethernet,
+	                                        .joining = &backend->joining};
 
 	return socket_send_new(&place, options, queue, failure);
 }
@@ -181,7 +181,10 @@ static int af_packet_create_send_queue(struct backend *base, const struct backen
 
 static int af_packet_read_port(struct backend *base, struct backend_port_statistics *statistics)
 {
-	device_time_follow(&af_packet(base)->time);
+	struct af_packet *backend = af_packet(base);
+
+	device_time_follow(&backend->time);
+	socket_joining_follow(&backend->joining, backend->interface, backend->index);
 	/* The interface's own state says whether there is a link. */
 	*statistics = (struct backend_port_statistics){.port_active = true};
 	return 0;

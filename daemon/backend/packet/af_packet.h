@@ -12,6 +12,7 @@
 #include "daemon/backend/bpf/flow_tags.h"
 #include "daemon/backend/bpf/packet_program.h"
 #include "daemon/backend/posted_rows.h"
+#include "daemon/backend/socket/kernel_path.h"
 
 #include <linux/filter.h>
 #include <linux/if_packet.h>
@@ -79,6 +80,7 @@ struct af_packet {
 	struct af_packet_places places;
 	char how[BACKEND_HOW_BYTES]; /* of the capabilities */
 	struct device_time time;
+	struct socket_joining joining;
 	pthread_mutex_t changing;     /* flows, queues and places: a reload makes queues in a thread of its own */
 	struct af_packet_flow *flows; /* of all queues, newest first */
 	struct af_packet_receive *queues;

@@ -18,7 +18,6 @@
  */
 #include "daemon/backend/packet/af_packet.h"
 
-#include "daemon/backend/socket/kernel_path.h"
 #include "daemon/base/fd.h"
 
 #include <arpa/inet.h>

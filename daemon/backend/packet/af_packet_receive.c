@@ -7,7 +7,6 @@
  */
 #include "daemon/backend/packet/af_packet.h"
 
-#include "daemon/backend/socket/kernel_path.h"
 #include "daemon/base/machine.h"
 #include "daemon/base/time.h"
 

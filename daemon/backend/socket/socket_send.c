@@ -12,6 +12,7 @@
 #include <errno.h>
 #include <linux/if_ether.h>
 #include <net/if.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -33,6 +34,7 @@ struct socket_send {
 	union socket_batch_protocol protocols[2]; /* IPv4, IPv6 */
 	struct socket_batch_rules rules;
 	bool may_join;
+	const struct socket_joining *joining;
 	bool has_link; /* as it was then */
 	uint64_t looked_ns;
 	struct socket_batch batch;
@@ -91,7 +93,8 @@ static uint32_t send_join_mtu(const struct socket_send *send, uint32_t n)
 {
 	struct ifreq request;
 
-	if (!send->may_join || n < JOIN_PACKETS_MIN)
+	if (!send->may_join || n < JOIN_PACKETS_MIN ||
+	    !atomic_load_explicit(&send->joining->is_whole, memory_order_relaxed))
 		return 0;
 	memcpy(request.ifr_name, send->interface, sizeof(request.ifr_name));
 	return ioctl(send->fd, SIOCGIFMTU, &request) < 0 ? 0 : (uint32_t)request.ifr_mtu;
@@ -245,21 +248,23 @@ static const struct backend_ops socket_send_ops = {
 };
 
 /*
- * Join only for a discipline that takes a message whole or not at all. Others (tbf, cake) cut it themselves and drop
- * the excess. Without a discipline (noqueue: lo, veth, VLANs, bridges) the device gets the packets one by one, and the
+ * Other disciplines (tbf, cake) cut a message themselves and drop the excess. Without a discipline (noqueue: lo, veth,
+ * VLANs, bridges) a device gets a message whole if it cuts UDP itself. Else it gets the packets one by one, and the
  * kernel reports the fate of the last one only.
  */
-static bool send_queueing_takes_joined(int interface_index)
+void socket_joining_follow(struct socket_joining *joining, const char *interface, int index)
 {
 	static const char *const kinds[] = {"mq", "pfifo_fast", "fq_codel", "fq", "pfifo", "bfifo"};
-	char kind[NET_QUEUEING_BYTES];
+	char kind[NET_QUEUEING_BYTES] = "";
+	bool is_whole = false;
 
-	if (net_queueing_discipline((unsigned)interface_index, kind) < 0)
-		return false;
+	if (!joining->is_asked)
+		return;
+	if (net_queueing_discipline((unsigned)index, kind) == 0 && strcmp(kind, "noqueue") == 0)
+		is_whole = net_has_feature(interface, "tx-udp-segmentation");
 	for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++)
-		if (strcmp(kind, kinds[i]) == 0)
-			return true;
-	return false;
+		is_whole |= strcmp(kind, kinds[i]) == 0;
+	joining->is_whole = is_whole;
 }
 
 static int send_bind(struct socket_send *send, const struct socket_send_place *place)
@@ -281,7 +286,10 @@ static int send_set_up(struct socket_send *send, const struct socket_send_place 
                        const struct backend_send_options *options)
 {
 	send->rules.checksums = options->checksums;
-	send->may_join = options->checksums && send_queueing_takes_joined(place->index);
+	send->may_join = options->checksums;
+	send->joining = place->joining;
+	place->joining->is_asked = true;
+	socket_joining_follow(place->joining, place->interface, place->index);
 	send->ended = calloc(options->slots, sizeof(*send->ended));
 	if (!send->ended)
 		return -ENOMEM;

@@ -2,7 +2,6 @@
 /* The xdp backend's device: an interface whose driver runs our program. */
 #include "daemon/backend/xdp/xdp.h"
 
-#include "daemon/backend/socket/kernel_path.h"
 #include "daemon/base/log.h"
 #include "daemon/base/time.h"
 
@@ -169,9 +168,11 @@ static int xdp_reset(struct backend_queue *base)
 static int xdp_create_send_queue(struct backend *base, const struct backend_send_options *options,
                                  struct backend_queue **queue, struct failure *failure)
 {
-	const struct xdp_interface *interface = &xdp_backend(base)->interface;
-	const struct socket_send_place place = {
-		.interface = interface->name, .index = (int)interface->index, .has_ethernet = true};
+	struct xdp_backend *backend = xdp_backend(base);
+	const struct socket_send_place place = {.interface = backend->interface.name,
+	                                        .index = (int)backend->interface.index,
+	                                        .has_ethernet = true,
+	                                        .joining = &backend->joining};
 
 	return socket_send_new(&place, options, queue, failure);
 }
@@ -180,8 +181,11 @@ static int xdp_create_send_queue(struct backend *base, const struct backend_send
 
 static int xdp_read_port(struct backend *base, struct backend_port_statistics *statistics)
 {
-	xdp_follow_mtu(xdp_backend(base));
-	xdp_follow_card_queues(xdp_backend(base));
+	struct xdp_backend *backend = xdp_backend(base);
+
+	xdp_follow_mtu(backend);
+	xdp_follow_card_queues(backend);
+	socket_joining_follow(&backend->joining, backend->interface.name, (int)backend->interface.index);
 	/* The interface's own state says whether there is a link. */
 	*statistics = (struct backend_port_statistics){.port_active = true};
 	return 0;

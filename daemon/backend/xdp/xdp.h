@@ -23,6 +23,7 @@
 #include "daemon/backend/bpf/flow_tags.h"
 #include "daemon/backend/bpf/xdp_program.h"
 #include "daemon/backend/posted_rows.h"
+#include "daemon/backend/socket/kernel_path.h"
 #include "daemon/backend/xdp/xdp_ring.h"
 
 #include <net/if.h>
@@ -155,6 +156,7 @@ struct xdp_backend {
 	/* On a kernel without packets of several frames: longer packets are lost without a count. 0: no limit. */
 	uint32_t mtu_max;
 	bool told_mtu;            /* that the interface's is larger now */
+	struct socket_joining joining;
 	pthread_mutex_t changing; /* held while the control or the device's thread changes what the other uses */
 };
 
