@@ -4,9 +4,10 @@
 alone and with segmentation), trafgen and tcpreplay, on one veth pair.
 
 All write to one end of the pair in turn, the same payloads to the same address, beside the other end's, so that no
-stack there does more than count. The pair cuts no message itself: the frames that arrive are frames of a wire. Twice:
-as a veth is, without a queueing discipline, and with pfifo, since cards have one. Rates are of frames that arrived,
-over each program's own time. CPU time is that of the program and, of a channel, of `ibvcap replay`, which copies each
+stack there does more than count. Three times: as a veth is, without a queueing discipline, which leaves messages of
+joined packets uncut (rates are of the packets that each program has sent); with that switched off, so that the frames
+that arrive are frames of a wire; and with pfifo besides, since cards have one. Rates are of frames that arrived, over
+each program's own time. CPU time is that of the program and, of a channel, of `ibvcap replay`, which copies each
 payload from its capture, and the daemon, with the softirqs in it. Ratios are the medians of the rounds'.
 """
 import argparse
@@ -53,15 +54,18 @@ class Contest:
                  "permanent")
         # Segmentation wants checksums by the device, which a veth leaves out; cutting is the kernel's.
         self.run("ethtool", "-K", self.wire.interface, "tx", "on", "tx-udp-segmentation", "off")
+        self.cuts = True
         self.daemons = {}
 
     def run(self, *words):
         command = self.net.command(self.net.rx, *words)
         return subprocess.run(command, check=True, capture_output=True, text=True).stdout
 
-    def start(self, discipline):
-        """A channel of each backend; the discipline counts when it is made."""
+    def start(self, discipline, cuts):
+        """A channel of each backend."""
         self.run("tc", "qdisc", "replace", "dev", self.wire.interface, "root", discipline)
+        self.run("ethtool", "-K", self.wire.interface, "tx-udp-segmentation", "off" if cuts else "on")
+        self.cuts = cuts
         self.conftest.BACKEND = "packet"  # no emulated device
         for backend in BACKENDS:
             channel = self.conftest.channel(
@@ -69,7 +73,7 @@ class Contest:
                 source_port=SOURCE_PORT, payload_size=8948, page_size="2M", arena_slots=1024, send_queue_slots=1024,
                 poll="adaptive", backend=backend)
             self.daemons[backend] = self.conftest.Daemon(self.conftest.Build, self.net, self.directory, [],
-                                                         name=f"{backend}-{discipline}", channels=[channel])
+                                                         name=f"{backend}-{discipline}-{cuts}", channels=[channel])
         for daemon in self.daemons.values():
             daemon.wait_ready()
 
@@ -133,7 +137,7 @@ class Contest:
         children_s, daemon_s = children_cpu_s() - children_s, threads_cpu_s(pid) - daemon_s
         if pid == "self":
             daemon_s = 0
-        arrived = min(sent, self.arrived() - before)
+        arrived = min(sent, self.arrived() - before) if self.cuts else sent
         if arrived < 0.999 * sent:
             print(f"  {name}: {sent - arrived} of {sent} frames did not arrive", file=sys.stderr)
         return arrived / seconds, (children_s + daemon_s) * 1e9 / arrived, daemon_s * 1e9 / arrived
@@ -151,14 +155,16 @@ class Contest:
                            for column, what in enumerate(("rate", "cpu"))}
                     for name in programs if name != backend}
 
-        return {"discipline": discipline, "payload_bytes": size, "rounds": rounds, "per_s": medians(0),
+        return {"discipline": discipline, "cuts": self.cuts, "payload_bytes": size, "rounds": rounds,
+                "per_s": medians(0),
                 "cpu_ns": medians(1), "daemon_cpu_ns": {name: medians(2)[name] for name in BACKENDS},
                 **{f"{backend}_to": ratios(backend) for backend in BACKENDS}}
 
 
 def show(result):
     print(json.dumps(result), flush=True)
-    print(f"{result['discipline']}, {result['payload_bytes']} B:", file=sys.stderr)
+    cut = "" if result["cuts"] else ", uncut"
+    print(f"{result['discipline']}{cut}, {result['payload_bytes']} B:", file=sys.stderr)
     for name, rate in result["per_s"].items():
         line = f"  {name:12} {rate:8}/s {result['cpu_ns'][name]:6} ns of CPU a packet"
         if name in BACKENDS:
@@ -176,9 +182,9 @@ def run(build, rounds, packets):
             raise SystemExit(f"bench send: {program} is not installed: sudo scripts/setup --test")
     with system_bed("send", build) as (conftest, net, directory), hugepages(PAGES):
         contest = Contest(conftest, net, directory, build, packets)
-        for discipline in ("noqueue", "pfifo"):
+        for discipline, cuts in (("noqueue", False), ("noqueue", True), ("pfifo", True)):
             try:
-                contest.start(discipline)
+                contest.start(discipline, cuts)
                 with before_others(*(daemon.pid() for daemon in contest.daemons.values())):
                     for size in SIZES:
                         show(contest.measure(discipline, size, rounds))

@@ -102,7 +102,7 @@ def test_packets_that_the_kernel_cuts_are_the_same_as_one_by_one(sender, queuein
 
 @pytest.fixture(name="segmentation")
 def segmentation_fixture(net, wire):
-    """segmentation("on"): the device cuts UDP, which a veth claims and leaves to the receiver: messages arrive uncut."""
+    """segmentation("on"): the device cuts UDP, which a veth claims and leaves to the receiver: messages are uncut."""
     def switch(state):
         run("ip", "netns", "exec", net.rx, "ethtool", "-K", wire.interface, "tx", state, "gso", state,
             *(["tx-udp-segmentation", "on"] if state == "on" else []))
