@@ -155,7 +155,7 @@ struct xdp_backend {
 	uint32_t n_card_queues_seen; /* card queues at the last xdp_follow_card_queues() */
 	/* On a kernel without packets of several frames: longer packets are lost without a count. 0: no limit. */
 	uint32_t mtu_max;
-	bool told_mtu;            /* that the interface's is larger now */
+	bool told_mtu; /* that the interface's is larger now */
 	struct socket_joining joining;
 	pthread_mutex_t changing; /* held while the control or the device's thread changes what the other uses */
 };
