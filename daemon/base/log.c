@@ -259,6 +259,8 @@ const char *const log_event_ids[LOG_EVENT_N] = {
 	[LOG_EVENT_STREAM_ENDED] = "fa587a8669f9420da4c4373f1a7d7adf",
 	[LOG_EVENT_CONSUMER_BAD] = "af66331c83c94e1c81417d6abf48f13b",
 	[LOG_EVENT_CONSUMER_DEMOTED] = "e595737ec7cd439099a08e82712999ba",
+	[LOG_EVENT_CONSUMER_LOSES] = "e08214f1b09e4092b203f0a875f3a78c",
+	[LOG_EVENT_CONSUMER_LOSS_ENDED] = "02d76f1b57ad4dc5b4978ca07a9a427b",
 	[LOG_EVENT_CHANNEL_FAILED] = "c7f951cccafa410dbbe0fb4c31952ce4",
 	[LOG_EVENT_CHANNEL_ENDED] = "6ae52e79aecc43b197cfe996e3b3d91a",
 	[LOG_EVENT_DESTINATION_LOST] = "518cba9ea1e349ffbf06642fe105fafc",
@@ -270,7 +272,7 @@ const char *const log_event_ids[LOG_EVENT_N] = {
 	[LOG_EVENT_STUCK] = "29b52fdf2e6648c486191e150772d4fa",
 	[LOG_EVENT_WAKE_BUDGET] = "44bdfbfbc8784ac391aba5b869d4bc0d",
 };
-static_assert(LOG_EVENT_N == 24, "an event needs an id here and a text in systemd/ibvcap.catalog");
+static_assert(LOG_EVENT_N == 26, "an event needs an id here and a text in systemd/ibvcap.catalog");
 
 /* ---- limits ------------------------------------------------------------------------------------- */
 

@@ -142,6 +142,12 @@ int control_add_stream(struct control *control, struct control_stream *stream);
  */
 void control_end_stream(struct control_stream *stream, enum ibvcap_disconnect reason);
 
+/**
+ * Log of each consumer when it begins to lose packets because it is slow, and when it has lost none for LOSS_END_NS.
+ * Each second or so. No effect if control has no such stream.
+ */
+void control_tell_skips(const struct control_stream *stream, uint64_t now_ns);
+
 /** Disconnect and free the consumers. The workers' threads have ended. No effect if control has no such stream. */
 void control_remove_stream(struct control_stream *stream);
 

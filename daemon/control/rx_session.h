@@ -10,6 +10,7 @@
 #ifndef DAEMON_CONTROL_RX_SESSION_H
 #define DAEMON_CONTROL_RX_SESSION_H
 
+#include "daemon/base/loss_span.h"
 #include "daemon/control/endpoint.h"
 #include "daemon/ring/rx_ring.h"
 
@@ -19,9 +20,17 @@
 struct rx_endpoint;
 struct rx_group;
 
+/* What the log says of the packets that a consumer lost. */
+struct rx_skips {
+	struct loss_span span;
+	uint64_t seen;   /* packets lost at the last look */
+	uint64_t before; /* packets lost before the loss that goes on, or was the last */
+};
+
 struct rx_session {
 	struct endpoint_client client;
 	struct ring_consumer consumer;
+	struct rx_skips skips;
 	struct rx_group *group; /* that shares the queue out; NULL: none */
 	int wake_theirs;        /* the client's end of the socket; -1 once it was sent */
 	int wake;

@@ -18,6 +18,7 @@
 #include <systemd/sd-event.h>
 
 struct rx_endpoint;
+struct rx_session;
 struct rx_stream;
 struct tx_endpoint;
 struct control;
@@ -50,6 +51,10 @@ int status_append_channel(struct reply *reply, const struct tx_endpoint *endpoin
 
 /** A client asks; it is answered when the refresh is through. 0, or -errno: disconnect. */
 int status_request(struct session *session);
+
+/** Read the counters of a consumer of a queue. */
+void status_read_consumer(const struct rx_endpoint *endpoint, const struct rx_session *rx,
+                          uint64_t counters[CONSUMER_COUNTER_N]);
 
 /* What status_count_consumer() makes its counters of; the comments there say in which order it is to be read. */
 struct status_consumer_view {

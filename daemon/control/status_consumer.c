@@ -95,19 +95,11 @@ void status_count_consumer(const struct status_consumer_view *view, uint64_t cou
 	count_tracked(view, counters);
 }
 
-static int append_consumer(struct reply *reply, const struct rx_endpoint *endpoint, const struct rx_session *rx)
+void status_read_consumer(const struct rx_endpoint *endpoint, const struct rx_session *rx,
+                          uint64_t counters[CONSUMER_COUNTER_N])
 {
-	struct ibvcap_status_consumer part = {.size = sizeof(part),
-	                                      .queue = endpoint->index,
-	                                      .policy = consumer_load_policy(rx->consumer.state),
-	                                      .pid = rx->client.pid,
-	                                      .uid = rx->client.uid,
-	                                      .n_counters = CONSUMER_COUNTER_N};
-	uint64_t counters[CONSUMER_COUNTER_N];
 	struct status_consumer_view view;
 
-	reply_copy_text(part.stream, sizeof(part.stream), endpoint->endpoint.name);
-	reply_copy_text(part.group, sizeof(part.group), rx->group ? rx_group_name(rx->group) : "");
 	/* Reads each word once, and in the order that the view wants. */
 	view.floor = consumer_load_floor(endpoint->queue->ring->ring);
 	view.slots_per_block = endpoint->queue->ring->slots_per_block;
@@ -122,6 +114,21 @@ static int append_consumer(struct reply *reply, const struct rx_endpoint *endpoi
 		view.tracked[i] = daemon_load_tracked(rx->consumer.page, i);
 	view.numbers_are_packets = endpoint->queue->ring->ring->sequence.count_bytes == 0;
 	status_count_consumer(&view, counters);
+}
+
+static int append_consumer(struct reply *reply, const struct rx_endpoint *endpoint, const struct rx_session *rx)
+{
+	struct ibvcap_status_consumer part = {.size = sizeof(part),
+	                                      .queue = endpoint->index,
+	                                      .policy = consumer_load_policy(rx->consumer.state),
+	                                      .pid = rx->client.pid,
+	                                      .uid = rx->client.uid,
+	                                      .n_counters = CONSUMER_COUNTER_N};
+	uint64_t counters[CONSUMER_COUNTER_N];
+
+	reply_copy_text(part.stream, sizeof(part.stream), endpoint->endpoint.name);
+	reply_copy_text(part.group, sizeof(part.group), rx->group ? rx_group_name(rx->group) : "");
+	status_read_consumer(endpoint, rx, counters);
 	return reply_append_part(reply, STATUS_CONSUMER, &part, counters);
 }
 

@@ -9,6 +9,7 @@
 #ifndef DAEMON_STREAM_STREAM_H
 #define DAEMON_STREAM_STREAM_H
 
+#include "daemon/base/loss_span.h"
 #include "daemon/config/config.h"
 #include "daemon/control/control.h"
 #include "daemon/port/interface.h"
@@ -23,14 +24,13 @@ struct stream_flow {
 	struct backend_flow *fragments; /* of its datagrams; NULL: flow has them, or the stream does not reassemble */
 };
 
-/* What the log says of losses: where one began, and its end. Times are CLOCK_MONOTONIC. */
+/* What the log says of losses. */
 struct loss_watch {
 	struct loss_counts {
 		uint64_t no_buffer;
 		uint64_t errored;
-	} seen, before;    /* at the last look; before the loss that goes on */
-	uint64_t begun_ns; /* 0: no loss goes on */
-	uint64_t grown_ns; /* when packets of it were last seen to be lost */
+	} seen, before; /* at the last look; before the loss that goes on */
+	struct loss_span span;
 };
 
 /* From the flows of one configuration to those of another one, while the stream runs. */
@@ -137,8 +137,7 @@ void stream_set_clock(struct stream *stream);
 /** Free everything. No worker's thread runs. Any state from {0} on. */
 void stream_deinit(struct stream *stream);
 
-/** Log that a loss has begun, or that it has ended: no packet was lost for STREAM_LOSS_END_NS. The stream runs. */
-#define STREAM_LOSS_END_NS (10 * TIME_SECOND_NS)
+/** Log that a loss has begun, or that it has ended: no packet was lost for LOSS_END_NS. The stream runs. */
 void stream_tell_losses(struct stream *stream, uint64_t now_ns);
 /** Log how often the queue was reset and why, likewise. */
 void stream_tell_resets(struct stream_queue *queue, uint64_t now_ns);

@@ -40,24 +40,22 @@ void stream_tell_losses(struct stream *stream, uint64_t now_ns)
 	                                stream_count(stream, IBVCAP_RX_COUNTER_ERRORED)};
 	struct loss_watch *loss = &stream->loss;
 	const bool grows = now.no_buffer > loss->seen.no_buffer || now.errored > loss->seen.errored;
-	const bool begins = grows && !loss->begun_ns;
 	char text[96];
 
-	if (begins) {
+	if (!loss->span.goes_on)
 		loss->before = loss->seen;
-		loss->begun_ns = now_ns;
-	}
-	if (grows)
-		loss->grown_ns = now_ns;
 	loss->seen = now;
-	if (begins) {
+	switch (loss_span_look(&loss->span, grows, now_ns)) {
+	case LOSS_BEGINS:
 		log_loss(stream, LOG_EVENT_PACKETS_LOST, "packets are being lost");
-	} else if (loss->begun_ns && now_ns - loss->grown_ns >= STREAM_LOSS_END_NS) {
+		break;
+	case LOSS_ENDS:
 		snprintf(text, sizeof(text), "no packet was lost for %u s; in the %" PRIu64 " s before",
-		         (unsigned)(STREAM_LOSS_END_NS / TIME_SECOND_NS),
-		         (loss->grown_ns - loss->begun_ns) / TIME_SECOND_NS + 1);
+		         (unsigned)(LOSS_END_NS / TIME_SECOND_NS), loss_span_seconds(&loss->span));
 		log_loss(stream, LOG_EVENT_LOSS_ENDED, text);
-		loss->begun_ns = 0;
+		break;
+	case LOSS_UNCHANGED:
+		break;
 	}
 }
 

@@ -220,6 +220,7 @@ static void stream_service_refresh(struct daemon *daemon, struct service *servic
 	for (uint32_t i = 0; i < stream->n_queues; i++)
 		stream_tell_resets(&stream->queues[i], time_monotonic_ns());
 	stream_tell_losses(stream, time_monotonic_ns());
+	control_tell_skips(&stream->control, time_monotonic_ns());
 }
 
 /* ---- going --------------------------------------------------------------------------------------- */

@@ -201,6 +201,7 @@ def test_slow_brokers_hold_it_back_and_what_it_misses_is_skipped(daemon, wire, c
     """Its memory is bounded, and the daemon goes on."""
     one = daemon([stream(wire, history_blocks=16)])
     producer = hold_back(one, wire, cluster, produce, tmp)
+    conftest.wait_until(lambda: f"consumer process {producer.process.pid} of user nobody" in one.text(), 5, one.text)
     cluster.set_up(True)
     conftest.wait_until(lambda: [each["lag"] for each in one.status()["consumers"]] == [0], 30, one.status)
     code, total = producer.finish(signal.SIGTERM)

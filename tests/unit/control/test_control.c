@@ -518,6 +518,52 @@ Test(control, a_status_names_the_lossless_consumer_that_stopped_the_queue_last_w
 	close(observer);
 }
 
+/* What the log says at this second of the consumers' losses. */
+static const char *told_of_skips(uint64_t at_s)
+{
+	static char text[1024];
+	int ends[2], stderr_before = dup(STDERR_FILENO);
+	ssize_t n;
+
+	cr_assert(pipe(ends) == 0 && dup2(ends[1], STDERR_FILENO) >= 0);
+	control_tell_skips(&control_stream, at_s * TIME_SECOND_NS);
+	dup2(stderr_before, STDERR_FILENO);
+	close(stderr_before);
+	close(ends[1]);
+	n = read(ends[0], text, sizeof(text) - 1);
+	text[n > 0 ? n : 0] = '\0';
+	close(ends[0]);
+	return text;
+}
+
+Test(control, the_log_has_the_beginning_and_the_end_of_a_consumers_loss)
+{
+	struct protocol_attach message = attach_message();
+	int client = connect_client(), observer = connect_client();
+	char begins[128], ends[128];
+	uint64_t gone;
+
+	cr_assert(eq(int, attach(client, &message, NULL), 0));
+	cr_expect(eq(str, (char *)told_of_skips(1), (char *)""), "all that it has not acquired is in the ring");
+	for (int i = 0; i < 100; i++) {
+		arrive(10);
+		turn();
+	}
+	gone = ask_status(observer).consumer_counters[0][CONSUMER_COUNTER_GONE];
+	snprintf(begins, sizeof(begins), "stream 'lidar': consumer process %d of user", (int)getpid());
+	snprintf(ends, sizeof(ends), "has lost no packet for 10 s; in the 1 s before: %llu\n",
+	         (unsigned long long)gone);
+	cr_expect(strstr(told_of_skips(2), begins) != NULL);
+	for (uint64_t at_s = 3; at_s < 12; at_s++)
+		cr_expect(eq(str, (char *)told_of_skips(at_s), (char *)""), "it may go on");
+	cr_expect(strstr(told_of_skips(12), ends) != NULL);
+	cr_expect(eq(str, (char *)told_of_skips(60), (char *)""));
+	close(client);
+	turn_for(5);
+	cr_expect(eq(str, (char *)told_of_skips(61), (char *)""), "it has left");
+	close(observer);
+}
+
 /* The worker rests: it has not heard of the first one's end when the second asks. */
 Test(control, a_users_lossless_consumers_share_one_account_that_outlives_them)
 {
