@@ -98,7 +98,7 @@ def test_a_full_flow_table_is_explained(start_daemon, wire):
 def test_a_device_that_fails_at_each_packet_is_reset_ever_more_rarely(daemon, wire, tmp):
     faults = tmp / "faults"
     faults.mkdir()
-    (faults / "protection").write_text("1")
+    (faults / "receive-error").write_text("1")
     one = daemon([conftest.stream(wire)], environment={"SOFTHCA_FAULTS": str(faults)})
     end = time.monotonic() + 1
     sent = 0
@@ -106,7 +106,7 @@ def test_a_device_that_fails_at_each_packet_is_reset_ever_more_rarely(daemon, wi
         wire.send(wire.frame(b"x" * 100, 7502))
         sent += 1
         time.sleep(0.002)
-    (faults / "protection").unlink()
+    (faults / "receive-error").unlink()
     conftest.wait_until(lambda: one.stream()["matched"] == sent, what=one.stream)
     counts = one.expect_sum()
     assert counts["published"] == 0 and 2 <= counts["queue_resets"] <= 12, counts

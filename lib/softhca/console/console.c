@@ -17,16 +17,19 @@
 #define MAX_PROCESSES 64
 
 const char console_usage[] = "       softhca objects [--json] [PID]\n"
+			     "       softhca inject [--json] [--device=DEVICE] PID [FAULT[=VALUE]...]\n"
 			     "       softhca trace [--json] [--wire=FILE] [PID]\n"
 			     "       softhca trace --mark=TEXT [PID]\n";
 
-const char console_options[] = "  --json                  lines are JSON objects (objects, trace)\n"
+const char console_options[] = "  --json                  lines are JSON objects (inject, objects, trace)\n"
+			       "  --device=NAME           only on this device or network device (inject)\n"
 			       "  --wire=FILE             write the frames as pcapng, too (trace)\n"
 			       "  --mark=TEXT             put a bookmark into the trace that runs (trace)\n";
 
 struct console {
 	bool json;
-	const char *wire, *mark;
+	const char *wire, *mark, *device;
+	char **words; /* those behind PID, ended by NULL */
 	pid_t pids[MAX_PROCESSES];
 	int n_pids;
 };
@@ -84,13 +87,31 @@ static int console_trace_or_mark(struct console *c)
 	return console_trace(c->pids[0], c->json, c->wire);
 }
 
+/* The faults go in one request, so that the process answers to all or names the first that is wrong. */
+static int console_inject(struct console *c)
+{
+	char request[CONTROL_MAX_REQUEST];
+	size_t n = (size_t)snprintf(request, sizeof(request), "inject%s%s%s", c->json ? " json" : "",
+	                            c->device ? " device=" : "", c->device ? c->device : "");
+
+	for (char **word = c->words; *word && n < sizeof(request); word++)
+		n += (size_t)snprintf(request + n, sizeof(request) - n, " %s", *word);
+	if (n >= sizeof(request)) {
+		complain("too many faults at a time");
+		return EX_USAGE;
+	}
+	return ask(c->pids[0], request, ask_print, NULL);
+}
+
 static const struct {
 	const char *name;
 	int (*run)(struct console *c);
 	const char *options; /* the letters of those that it takes */
+	bool takes_words;
 } commands[] = {
-	{"objects", console_objects, "j"},
-	{"trace", console_trace_or_mark, "jwm"},
+	{"inject", console_inject, "jd", .takes_words = true},
+	{"objects", console_objects, "j", .takes_words = false},
+	{"trace", console_trace_or_mark, "jwm", .takes_words = false},
 };
 
 static int console_run_command(size_t command, int argc, char **argv)
@@ -98,6 +119,7 @@ static int console_run_command(size_t command, int argc, char **argv)
 	static const struct option options[] = {{"json", no_argument, NULL, 'j'},
 	                                        {"wire", required_argument, NULL, 'w'},
 	                                        {"mark", required_argument, NULL, 'm'},
+	                                        {"device", required_argument, NULL, 'd'},
 	                                        {}};
 	struct console c = {};
 	int option, r;
@@ -110,8 +132,11 @@ static int console_run_command(size_t command, int argc, char **argv)
 			c.wire = optarg;
 		else if (option == 'm')
 			c.mark = optarg;
+		else if (option == 'd')
+			c.device = optarg;
 	}
-	if (argc - optind > 1 || (c.mark && (c.json || c.wire)))
+	c.words = argv + optind + (optind < argc);
+	if ((commands[command].takes_words ? argc == optind : argc - optind > 1) || (c.mark && (c.json || c.wire)))
 		return console_usage_error();
 	r = console_find(&c, argv[optind]);
 	return r ? r : commands[command].run(&c);

@@ -123,10 +123,51 @@ static void request_mark(struct request *q)
 		request_refuse(q, "nobody traces it");
 }
 
+/* Tells one device, or NULL: all, and lists what is on then. */
+static const char *request_tell(struct control *c, const char *device, const char *fault)
+{
+	const char *wrong = "there is no such device";
+
+	for (unsigned int i = 0; i < c->n_devices; i++) {
+		struct device *d = &c->devices[i];
+
+		if (device && strcmp(d->name, device) != 0 && strcmp(d->config.netdev, device) != 0)
+			continue;
+		device_lock(d);
+		wrong = injection_tell(d, fault);
+		device_unlock(d);
+	}
+	return wrong;
+}
+
+static void request_inject(struct request *q)
+{
+	struct lines r = {.make_room = lines_enlarge};
+	const char *word, *device = NULL, *wrong = NULL;
+
+	while (!wrong && (word = request_word(q))) {
+		if (!strncmp(word, "device=", 7))
+			device = word + 7;
+		else if (!strcmp(word, "json"))
+			r.json = true;
+		else
+			wrong = request_tell(q->control, device, word);
+	}
+	if (wrong) {
+		request_refuse(q, wrong);
+		return;
+	}
+	for (unsigned int i = 0; i < q->control->n_devices; i++)
+		injection_list(&q->control->devices[i], &r);
+	request_send_lines(q->client, r.text, r.bytes);
+	free(r.text);
+}
+
 static const struct {
 	const char *name;
 	void (*answer)(struct request *q);
 } requests[] = {
+	{"inject", request_inject},
 	{"mark", request_mark},
 	{"objects", request_objects},
 	{"trace", request_trace},

@@ -71,6 +71,15 @@ void cq_post(struct cq *cq, void *cqe, enum hw_cqe_opcode opcode)
 	cq->pending = true;
 }
 
+void cq_clear_error(const struct cq *cq, struct hw_cqe_err *cqe)
+{
+	memset(cqe, 0, offsetof(struct hw_cqe_err, op_own));
+	if (!cq->device->injected.poison)
+		return;
+	memset(cqe->rsvd0, CQ_POISON, sizeof(cqe->rsvd0));
+	memset(cqe->rsvd36, CQ_POISON, sizeof(cqe->rsvd36));
+}
+
 void cq_post_error(struct cq *cq, uint32_t uidx, uint32_t number, enum hw_cqe_opcode opcode, uint16_t wqe_counter,
                    enum hw_syndrome syndrome)
 {
@@ -78,7 +87,7 @@ void cq_post_error(struct cq *cq, uint32_t uidx, uint32_t number, enum hw_cqe_op
 
 	if (!cqe)
 		return;
-	memset(cqe, 0, offsetof(struct hw_cqe_err, op_own));
+	cq_clear_error(cq, cqe);
 	cqe->uidx_be = htobe32(uidx);
 	cqe->syndrome = (uint8_t)syndrome;
 	if (syndrome == HW_SYNDROME_WR_FLUSH)

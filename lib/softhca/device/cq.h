@@ -41,6 +41,9 @@ void cq_deinit(struct cq *cq);
 void *cq_next(struct cq *cq);
 /* Gives the entry to the program. */
 void cq_post(struct cq *cq, void *cqe, enum hw_cqe_opcode opcode);
+/* Empties an entry for an error. The fault "poison" fills the fields that a program must not read then. */
+#define CQ_POISON 0xa5
+void cq_clear_error(const struct cq *cq, struct hw_cqe_err *cqe);
 /* Posts a completion in error of the queue `number`. */
 void cq_post_error(struct cq *cq, uint32_t uidx, uint32_t number, enum hw_cqe_opcode opcode, uint16_t wqe_counter,
                    enum hw_syndrome syndrome);

@@ -39,6 +39,7 @@ void device_init(struct device *d, const struct device_config *config, unsigned 
 	d->events = events;
 	d->recover = lost_memory_recover;
 	d->tap.ops = &trace_tap_ops;
+	rough_init(&d->rough);
 	d->index = index;
 	snprintf(d->name, sizeof(d->name), "%s%u", config->name_prefix ? config->name_prefix : "mlx5_", index);
 	pthread_mutex_init(&d->lock, NULL);
@@ -54,7 +55,7 @@ void device_init(struct device *d, const struct device_config *config, unsigned 
 	TAILQ_INIT(&d->wqs);
 	LIST_INIT(&d->files);
 	TAILQ_INIT(&d->armed_later);
-	d->next_qpn = 0x40;
+	d->next_qpn = DEVICE_FIRST_QPN;
 	d->next_cqn = 0x400;
 	d->next_pdn = 1;
 	d->port_active = netdev_link_up(device_port_netdev(d));
@@ -82,7 +83,7 @@ static void device_read_mtu(struct device *d)
 
 void device_watch_port(struct device *d)
 {
-	bool active = netdev_link_up(device_port_netdev(d)), fatal = injection_is_on(d, "fatal", 0, NULL);
+	bool active = netdev_link_up(device_port_netdev(d)), fatal = injection_is_on(d, FAULT_FATAL, NULL);
 
 	device_lock(d);
 	if (fatal && !d->halted) {
@@ -102,7 +103,8 @@ static void device_count_discards(struct device *d)
 {
 	struct wire_stats stats = {};
 
-	d->wire->ops->stats(d->wire, &stats);
+	d->engine->ops->stats(d->engine, &stats);
+	stats.discards += d->rough.n_lost;
 	d->counters.discards += stats.discards - d->wire_discards;
 	d->wire_discards = stats.discards;
 }
@@ -122,17 +124,26 @@ static void device_watch_netdev(struct device *d, uint64_t now_ns, uint64_t *nex
 /* Puts in front of the engine what shall stand there. */
 static void device_layer_wire(struct device *d)
 {
-	d->wire = d->engine && d->tracing ? &d->tap : d->engine;
+	d->rough.inner = d->engine;
+	d->tapped = rough_is_used(&d->rough) ? &d->rough.base : d->engine;
+	d->wire = d->tracing ? &d->tap : d->tapped;
+}
+
+static void device_look_for_faults(struct device *d)
+{
+	injection_look(d);
+	device_layer_wire(d);
 }
 
 /* Works on send queues and on queues in error; `*watch` says whether any queue has to be looked at again soon. */
 static int device_work_queues(struct device *d, bool *watch)
 {
-	struct qp *qp;
+	bool backwards = d->injected.shuffle;
+	struct qp *qp = backwards ? TAILQ_LAST(&d->qps, qps) : TAILQ_FIRST(&d->qps);
 	int n = 0;
 
 	*watch = false;
-	TAILQ_FOREACH (qp, &d->qps, link) {
+	for (; qp; qp = backwards ? TAILQ_PREV(qp, qps, link) : TAILQ_NEXT(qp, link)) {
 		if (qp->sq.state != WQ_RDY || !qp->sq.n_bb)
 			continue;
 		n += sq_work(qp, d->sq_batch);
@@ -167,12 +178,16 @@ static void device_work(void *arg)
 	struct device *d = t->device;
 	int n;
 
+	if (t->now_ns >= d->next_look_ns)
+		device_look_for_faults(d);
 	if (d->tracing)
 		trace_posted(d);
+	/* Completions of one queue stay in order (IBTA 10.8.3); those of others may come in any. */
+	if (d->injected.shuffle && !d->halted)
+		t->n_done += device_work_queues(d, &t->watch);
 	n = d->wire->ops->receive(d->wire, frames, DEVICE_BURST);
-	if (n > 0 && !injection_is_on(d, "protection", 1, &d->protection_every))
-		d->protection_every = 0;
-
+	if (n > 0 && d->next_look_ns != UINT64_MAX)
+		injection_look(d);
 	t->burst = true;
 	t->n_frames = n;
 	d->starves = false;
@@ -347,6 +362,7 @@ void device_put_wire(struct device *d)
 		device_unlock(d);
 		d->wire = d->engine =
 			NULL; /* before it is closed: a child that is forked meanwhile uses this pointer */
+		rough_clear(&d->rough);
 		wire->ops->close(wire);
 		sq_batch_free(d->sq_batch);
 		mcast_free(d->mcast);
@@ -391,7 +407,7 @@ void device_read_counters(struct device *d, struct device_counters *c)
 
 	pthread_mutex_lock(&d->wire_lock);
 	device_lock(d);
-	if (d->wire)
+	if (d->engine)
 		device_count_discards(d);
 	ledger_publish(&d->ledger, &d->counters);
 	own = d->counters;

@@ -6,9 +6,11 @@
 #ifndef SOFTHCA_DEVICE_DEVICE_H
 #define SOFTHCA_DEVICE_DEVICE_H
 
+#include "../wire/rough.h"
 #include "../wire/wire.h"
 #include "fault.h"
 #include "flow.h"
+#include "injection.h"
 #include "kernel_drop.h"
 #include "ledger.h"
 #include "mkey.h"
@@ -21,7 +23,8 @@
 #include <stdint.h>
 #include <sys/queue.h>
 
-#define DEVICE_BURST 64 /* frames that the thread takes from the wire in one turn */
+#define DEVICE_FIRST_QPN 0x40
+#define DEVICE_BURST     64 /* frames that the thread takes from the wire in one turn */
 
 struct clock;
 struct cq;
@@ -108,7 +111,7 @@ struct device {
 	struct kernel_drop kernel_drop;
 	struct lost_pages lost_pages;
 	void (*recover)(void *loss); /* lost_memory_recover(); fault_guard() calls it */
-	TAILQ_HEAD(, qp) qps;
+	TAILQ_HEAD(qps, qp) qps;
 	TAILQ_HEAD(, rq) wqs;            /* receive queues that belong to no queue pair */
 	LIST_HEAD(, uverbs_file) files;  /* that have the device open; kept by uverbs */
 	TAILQ_HEAD(, cq) armed_later;    /* queues with a recent completion: their arm record is looked at again */
@@ -118,14 +121,17 @@ struct device {
 	uint32_t next_qpn, next_cqn, next_pdn;
 	bool port_active;
 	bool halted; /* an error of the whole device: queues do nothing until the contexts of that time are closed */
-	/* fault "protection": every how many frames, 0: off; and how many were since the last */
-	unsigned int protection_every, protection_count;
-	bool starves; /* some receive queue has too few entries for another burst */
+	fault_told faults_told[N_FAULTS];
+	struct injected injected;
+	uint64_t next_look_ns; /* when injection_look() is due */
+	bool starves;          /* some receive queue has too few entries for another burst */
 
-	pthread_mutex_t wire_lock;    /* taken before `lock` */
-	struct wire *wire;            /* the engine, or what stands in front of it */
-	struct wire *engine;          /* NULL: not open */
-	struct wire tap;              /* shows a trace the frames */
+	pthread_mutex_t wire_lock; /* taken before `lock` */
+	struct wire *wire;         /* the engine, or what stands in front of it */
+	struct wire *engine;       /* NULL: not open */
+	struct rough rough;        /* makes a bad wire of the engine */
+	struct wire tap;           /* shows a trace the frames of `tapped` */
+	struct wire *tapped;
 	struct device_trace *tracing; /* NULL: nobody listens */
 	unsigned int n_wire_users;
 	pthread_t thread;

@@ -24,11 +24,11 @@ static bool mkey_grow(struct mkey_table *t, uint32_t max)
 	return true;
 }
 
-uint32_t mkey_create(struct mkey_table *t, const struct mkey *mkey, uint32_t max)
+uint32_t mkey_create(struct mkey_table *t, const struct mkey *mkey, uint32_t max, bool reuse)
 {
 	uint32_t i, tried;
 
-	if (t->next < FIRST_INDEX)
+	if (t->next < FIRST_INDEX || reuse)
 		t->next = FIRST_INDEX;
 	/* Go round the table instead of taking the lowest free index: so a key that was destroyed stays invalid for
 	 * long. */
@@ -45,7 +45,7 @@ uint32_t mkey_create(struct mkey_table *t, const struct mkey *mkey, uint32_t max
 	}
 	t->keys[i] = *mkey;
 	t->keys[i].used = true;
-	t->keys[i].key = t->next_key++;
+	t->keys[i].key = reuse ? 0 : t->next_key++;
 	t->next = i + 1;
 	return i << 8 | t->keys[i].key;
 }

@@ -26,8 +26,9 @@ struct mkey_table {
 /* The key of the null memory region: any address is valid, reads give zeros, writes have no effect. */
 #define MKEY_NULL 0x300u
 
-/* The new lkey, or 0 if there is no memory or no free key (`max`). */
-uint32_t mkey_create(struct mkey_table *t, const struct mkey *mkey, uint32_t max);
+/* The new lkey, or 0 if there is no memory or no free key (`max`). `reuse`: keys
+ * that were destroyed are used again at once (the fault of this name). */
+uint32_t mkey_create(struct mkey_table *t, const struct mkey *mkey, uint32_t max, bool reuse);
 void mkey_destroy(struct mkey_table *t, uint32_t lkey);
 
 /* The memory of `bytes` at `addr` under `lkey`, or NULL: unknown key, other protection domain, out of bounds, no

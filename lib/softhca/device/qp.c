@@ -83,6 +83,31 @@ int qp_query_state(struct qp *qp)
 	return (int)qp->state;
 }
 
+static bool queue_number_is_used(const struct device *d, uint32_t number)
+{
+	const struct qp *qp;
+	const struct rq *rq;
+
+	TAILQ_FOREACH (qp, &d->qps, link)
+		if (qp->qpn == number)
+			return true;
+	TAILQ_FOREACH (rq, &d->wqs, link)
+		if (rq->number == number)
+			return true;
+	return false;
+}
+
+uint32_t queue_number(struct device *d)
+{
+	uint32_t number = DEVICE_FIRST_QPN;
+
+	if (!injection_is_on(d, FAULT_REUSE, NULL))
+		return d->next_qpn++ & 0xffffff;
+	while (queue_number_is_used(d, number))
+		number++;
+	return number;
+}
+
 bool queues_flush(struct device *d)
 {
 	bool any = false;

@@ -48,6 +48,9 @@ static inline struct rq *qp_receive_queue(struct qp *qp, const struct packet *p)
 	return qp->rss ? rss_queue(qp->rss, p) : &qp->rq;
 }
 
+/* The number of a new queue. With the fault "reuse" it is the lowest that no queue has. */
+uint32_t queue_number(struct device *d);
+
 /* Flushes what is posted to queues in the error state. Returns whether there are such queues. */
 bool queues_flush(struct device *d);
 

@@ -70,12 +70,12 @@ uint32_t rq_room(struct rq *rq)
 	return (uint16_t)(rq->posted - rq->taken);
 }
 
-/* The fault "protection". */
-static bool rq_is_refused(struct device *d)
+/* The fault "receive-error". */
+static bool rq_is_refused(struct injected *i)
 {
-	if (!d->protection_every || ++d->protection_count < d->protection_every)
+	if (!i->receive_every || ++i->receive_count < i->receive_every)
 		return false;
-	d->protection_count = 0;
+	i->receive_count = 0;
 	return true;
 }
 
@@ -86,8 +86,8 @@ static bool rq_receive_one(struct rq *rq, const uint8_t *frame, uint32_t len, co
 	enum hw_syndrome error = rq_scatter(rq, (const void *)wqe, 1u << rq->wqe_shift >> 4, frame, len);
 	struct hw_cqe *cqe;
 
-	if (!error && rq_is_refused(rq->device))
-		error = HW_SYNDROME_LOCAL_PROT;
+	if (!error && rq_is_refused(&rq->device->injected))
+		error = rq->device->injected.receive_status;
 	if (error) {
 		cq_post_error(rq->cq, rq->uidx, rq->number, HW_CQE_RESP_ERR, rq->taken, error);
 		rq->taken++;

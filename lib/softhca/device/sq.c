@@ -217,7 +217,10 @@ static void sq_complete(struct qp *qp, const struct tx *tx, uint64_t timestamp)
 	cqe = cq_next(sq->cq);
 	if (!cqe)
 		return;
-	memset(cqe, 0, offsetof(struct hw_cqe, op_own));
+	if (tx->error)
+		cq_clear_error(sq->cq, (struct hw_cqe_err *)cqe);
+	else
+		memset(cqe, 0, offsetof(struct hw_cqe, op_own));
 	cqe->uidx_be = htobe32(qp->uidx);
 	cqe->wqe_counter_be = htobe16(tx->index);
 	cqe->sop_drop_qpn_be = htobe32((tx->nop ? HW_OPCODE_NOP : HW_OPCODE_SEND) << 24 | qp->qpn);
@@ -226,6 +229,20 @@ static void sq_complete(struct qp *qp, const struct tx *tx, uint64_t timestamp)
 	else
 		cqe->timestamp_be = htobe64(timestamp);
 	cq_post(sq->cq, cqe, tx->error ? HW_CQE_REQ_ERR : HW_CQE_REQ);
+}
+
+/* The fault "send-error": returns the number of work requests up to the one that fails. */
+static int sq_refuse(struct injected *i, struct tx *tx, int n)
+{
+	for (int k = 0; k < n; k++) {
+		if (++i->send_count < i->send_every)
+			continue;
+		i->send_count = 0;
+		if (!tx[k].error)
+			tx[k].error = i->send_status;
+		return k + 1;
+	}
+	return n;
 }
 
 /* Reads what is posted, up to `max` work requests or the first bad one. Returns the number. */
@@ -285,6 +302,8 @@ static int sq_send_some(struct qp *qp, struct sq_batch *b, int max)
 	n = sq_collect(qp, b, max);
 	if (!n)
 		return 0;
+	if (d->injected.send_every)
+		n = sq_refuse(&d->injected, b->tx, n);
 	sent = sq_send_batch(qp, b, n);
 	timestamp = sq->cq->real_time ? clock_real_time_stamp(clock_now_ns(CLOCK_REALTIME))
 	                              : clock_cycles(clock_raw_ns(), d->config.profile->core_clock_khz);

@@ -5,6 +5,7 @@
  */
 #include "../wire/clock_now.h"
 #include "qp.h"
+#include "status.h"
 #include "trace.h"
 
 #include <endian.h>
@@ -175,23 +176,6 @@ static void trace_cq_doorbells(struct cq *cq)
 	cq->traced_arm = arm;
 }
 
-static const char *trace_status(uint8_t syndrome, char *number, size_t size)
-{
-	/* PRM, CQE error syndromes; enum ibv_wc_status has their names without IBV_WC_ */
-	static const char *const names[] = {
-		[0x01] = "LOC_LEN_ERR",    [0x02] = "LOC_QP_OP_ERR",   [0x04] = "LOC_PROT_ERR",
-		[0x05] = "WR_FLUSH_ERR",   [0x06] = "MW_BIND_ERR",     [0x10] = "BAD_RESP_ERR",
-		[0x11] = "LOC_ACCESS_ERR", [0x12] = "REM_INV_REQ_ERR", [0x13] = "REM_ACCESS_ERR",
-		[0x14] = "REM_OP_ERR",     [0x15] = "RETRY_EXC_ERR",   [0x16] = "RNR_RETRY_EXC_ERR",
-		[0x22] = "REM_ABORT_ERR",
-	};
-
-	if (syndrome < sizeof(names) / sizeof(names[0]) && names[syndrome])
-		return names[syndrome];
-	snprintf(number, size, "0x%02x", syndrome);
-	return number;
-}
-
 static void trace_cqe(struct cq *cq, uint32_t index)
 {
 	struct hw_cqe cqe;
@@ -210,7 +194,7 @@ static void trace_cqe(struct cq *cq, uint32_t index)
 	lines_number(lines, "index", index);
 	lines_text(lines, "of", opcode == HW_CQE_REQ || opcode == HW_CQE_REQ_ERR ? "send" : "receive");
 	lines_text(lines, "status",
-	           error ? trace_status(((struct hw_cqe_err *)&cqe)->syndrome, number, sizeof(number)) : "SUCCESS");
+	           error ? status_name(((struct hw_cqe_err *)&cqe)->syndrome, number, sizeof(number)) : "SUCCESS");
 	lines_hex(lines, "uidx", be32toh(cqe.uidx_be));
 	lines_number(lines, "wqe", be16toh(cqe.wqe_counter_be));
 	if (opcode == HW_CQE_RESP_SEND) {

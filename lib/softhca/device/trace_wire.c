@@ -18,7 +18,7 @@ static struct device *trace_tap_device(struct wire *wire)
 
 static struct wire *trace_tap_inner(struct wire *wire)
 {
-	return trace_tap_device(wire)->engine;
+	return trace_tap_device(wire)->tapped;
 }
 
 static size_t trace_gather(uint8_t *to, size_t room, const struct iovec *iov, int n)
@@ -80,7 +80,7 @@ static void trace_frame(struct device *d, const struct iovec *iov, int n, uint64
 static int trace_tap_receive(struct wire *wire, struct wire_frame *frames, int max)
 {
 	struct device *d = trace_tap_device(wire);
-	int n = d->engine->ops->receive(d->engine, frames, max);
+	int n = d->tapped->ops->receive(d->tapped, frames, max);
 
 	for (int i = 0; i < n; i++) {
 		struct iovec frame = {.iov_base = frames[i].data, .iov_len = frames[i].len};
@@ -107,7 +107,7 @@ static int trace_tap_send(struct wire *wire, const struct iovec *const *iov, con
 		size_t lines = x->lines.bytes, frames = x->n_frame_bytes;
 
 		trace_frame(d, iov[sent], iovcnt[sent], clock_now_ns(CLOCK_REALTIME), true);
-		if (d->engine->ops->send(d->engine, iov + sent, iovcnt + sent, 1))
+		if (d->tapped->ops->send(d->tapped, iov + sent, iovcnt + sent, 1))
 			continue;
 		if (x->lines.bytes >= lines && x->n_frame_bytes >= frames) { /* neither was sent meanwhile */
 			x->lines.bytes = lines;
@@ -129,16 +129,10 @@ static void trace_tap_hear_sent(struct wire *wire, bool hear)
 		trace_tap_inner(wire)->ops->hear_sent(trace_tap_inner(wire), hear);
 }
 
-static void trace_tap_stats(struct wire *wire, struct wire_stats *stats)
-{
-	trace_tap_inner(wire)->ops->stats(trace_tap_inner(wire), stats);
-}
-
 const struct wire_ops trace_tap_ops = {
 	.receive = trace_tap_receive,
 	.release = trace_tap_release,
 	.send = trace_tap_send,
 	.wait = trace_tap_wait,
 	.hear_sent = trace_tap_hear_sent,
-	.stats = trace_tap_stats,
 };

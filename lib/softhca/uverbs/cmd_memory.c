@@ -119,7 +119,8 @@ int cmd_reg_mr(struct command *c)
 			.pd = mr->pd,
 		};
 
-		mr->lkey = mkey_create(&d->mkeys, &key, d->config.profile->max_mr);
+		mr->lkey =
+			mkey_create(&d->mkeys, &key, d->config.profile->max_mr, injection_is_on(d, FAULT_REUSE, NULL));
 		r = mr->lkey ? object_add(c->file, &mr->object, OBJECT_MR, mr_destroy) : -ENOMEM;
 		if (r && mr->lkey)
 			mkey_destroy(&d->mkeys, mr->lkey);

@@ -97,7 +97,7 @@ static void uqp_fill_queues(struct uqp *u, const struct ib_uverbs_ex_create_qp *
 {
 	const uint32_t *db = (const uint32_t *)(uintptr_t)drv->db_addr;
 
-	u->qp.qpn = u->qp.device->next_qpn++ & 0xffffff;
+	u->qp.qpn = queue_number(u->qp.device);
 	u->qp.uidx = drv->uidx;
 	u->qp.pd = u->pd;
 	u->qp.rq = (struct rq){

@@ -98,7 +98,7 @@ int cmd_ex_create_rwq_ind_table(struct command *c)
 		return -ENOMEM;
 	device_lock(c->file->device);
 	r = ind_table_enter(c->file, t, handles);
-	resp.ind_tbl_num = c->file->device->next_qpn++ & 0xffffff;
+	resp.ind_tbl_num = queue_number(c->file->device);
 	device_unlock(c->file->device);
 	if (r) {
 		ind_table_free_arrays(t);

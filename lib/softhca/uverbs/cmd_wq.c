@@ -92,7 +92,7 @@ static int uwq_enter(struct command *c, struct uwq *u, const struct ib_uverbs_ex
 		.n_wqe = drv->rq_wqe_count,
 		.wqe_shift = drv->rq_wqe_shift,
 		.uidx = drv->user_index,
-		.number = d->next_qpn++ & 0xffffff,
+		.number = queue_number(d),
 		.strip_cvlan = req->create_flags & IB_UVERBS_WQ_FLAGS_CVLAN_STRIPPING,
 		.owner = u,
 	};

@@ -216,7 +216,13 @@ static void unmap_slot(struct input *in)
 
 static void ask(struct input *in, bool strange)
 {
-	static const char *const requests[] = {"objects", "objects json", "trace", "trace json frames", "mark x"};
+	static const char *const requests[] = {"objects",
+	                                       "objects json",
+	                                       "trace",
+	                                       "trace json frames",
+	                                       "mark x",
+	                                       "inject lose=2 delay=1 receive-error=REM_OP_ERR/3 poison shuffle",
+	                                       "inject reuse send-error=2 duplicate=3 reorder corrupt bandwidth=9"};
 	static char answer[CONTROL_MAX_PACKET + 1];
 	bool stays;
 	char bytes[2 * CONTROL_MAX_REQUEST];
@@ -293,6 +299,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	operate_frames(&run, &in, false); /* a last round of the device's */
 	if (control.listening >= 0)
 		control_stop_trace(&control);
+	memset(run.device.faults_told, 0, sizeof(run.device.faults_told));
+	run.device.next_look_ns = 0;
 	close_everything();
 	check_nothing_left(fd_before);
 	return 0;

@@ -86,7 +86,7 @@ def test_slow_commands_take_their_time(net, wire, faults):
 @pytest.mark.parametrize("every, received", [("", 0), ("3", 2)])
 def test_a_refused_page_stops_the_queue(net, wire, faults, every, received):
     """LOC_PROT_ERR, as when memory is gone or an IOMMU refuses: what is posted is flushed, and nothing follows."""
-    (faults / "protection").write_text(every)
+    (faults / "receive-error").write_text(every)
     client = Client(net, "-m", 4, "-i", 500, "-n", 64, "-r", environment={"SOFTHCA_FAULTS": str(faults)})
     wire.send(*[wire.frame(b"x" * 50, PORT)] * 5)
     out, err = client.process.communicate(timeout=60)

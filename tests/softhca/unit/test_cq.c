@@ -196,3 +196,22 @@ Test(cq, the_owner_bit_turns_with_every_round)
 	complete(HW_CQE_RESP_SEND, N_CQE);
 	cr_assert_eq(entries[63] & 1, 1);
 }
+
+/* ibv_poll_cq(3): with an error only wr_id, status, qp_num and vendor_err are valid. */
+Test(cq, poison_fills_what_an_error_leaves_undefined, .init = set_up)
+{
+	const struct hw_cqe_err *error = (const void *)entries;
+
+	for (int poison = 0; poison < 2; poison++) {
+		device.injected.poison = poison;
+		error = (const void *)(entries + (size_t)64 * cq.producer);
+		cq_post_error(&cq, 7, 0x41, HW_CQE_RESP_ERR, 3, HW_SYNDROME_LOCAL_PROT);
+		cr_assert_eq(error->rsvd0[0], poison ? CQ_POISON : 0);
+		cr_assert_eq(error->rsvd36[0], poison ? CQ_POISON : 0);
+		cr_assert_eq(be32toh(error->uidx_be), 7);
+		cr_assert_eq(be32toh(error->wqe_opcode_qpn_be), 0x41);
+		cr_assert_eq(be16toh(error->wqe_counter_be), 3);
+		cr_assert_eq(error->syndrome, HW_SYNDROME_LOCAL_PROT);
+		cr_assert_eq(error->vendor_syndrome, 0);
+	}
+}

@@ -15,7 +15,7 @@ static uint32_t new_key(struct mkey_table *t, bool write)
 {
 	struct mkey m = {.local_write = write, .start = memory, .iova = 0x1000, .length = 4096, .pd = A};
 
-	return mkey_create(t, &m, 100000);
+	return mkey_create(t, &m, 100000, false);
 }
 
 Test(mkey, translates_within_bounds)
@@ -54,6 +54,18 @@ Test(mkey, a_dead_key_stays_dead)
 	next = new_key(&t, true);
 	cr_assert_neq(next, k);
 	cr_assert_null(mkey_translate(&t, A, k, 0x1000, 1, true));
+	free(t.keys);
+}
+
+Test(mkey, a_dead_key_comes_back_at_once_with_the_fault)
+{
+	struct mkey m = {.local_write = true, .start = memory, .iova = 0x1000, .length = 4096, .pd = A};
+	struct mkey_table t = {};
+	uint32_t k = mkey_create(&t, &m, 100000, true);
+
+	mkey_destroy(&t, k);
+	cr_assert_eq(mkey_create(&t, &m, 100000, true), k);
+	cr_assert_neq(mkey_create(&t, &m, 100000, true), k);
 	free(t.keys);
 }
 
