@@ -4,12 +4,13 @@ import os
 import pathlib
 import re
 import shutil
+import signal
 import subprocess
 
 import pytest
 
 import conftest
-from test_tools import IBVCAP, ibvcap
+from test_tools import IBVCAP, ibvcap, recv  # noqa: F401  # a fixture
 
 MANIFEST = conftest.ROOT / "contrib/container/kubernetes.yaml"
 FIRST_USER = 1_000_000 + (os.getpid() << 16) % 1_000_000_000  # of the container's namespace
@@ -90,6 +91,15 @@ def test_a_consumer_in_a_container_reads_on_over_a_restart(start_daemon, wire, r
     assert "lidar: 20 packets" in out, out + err
     assert code in (0, 1, 2), out + err  # whether the restart lost some is not known
     one.stop_clean()
+
+
+def test_a_consumer_outside_of_the_daemons_pid_namespace_is_said_to_be_there(start_daemon, wire, recv):  # noqa: F811
+    one = start_daemon([conftest.stream(wire)], prefix=["unshare", "--pid", "--fork", "--kill-child"]).wait_ready()
+    reader = recv(one)
+    process = f"process 0, outside of ibvcapd's PID namespace, of user nobody ({conftest.NOBODY.pw_uid})"
+    assert f"consumer of lidar: {process}, lossy" in ibvcap("status", "--socket", one.socket_path).stdout
+    assert f"consumer {process}\n" in ibvcap("why", "lidar", "--socket", one.socket_path).stdout
+    assert reader.finish(signal.SIGTERM)[0] == 0
 
 
 @needs_nspawn

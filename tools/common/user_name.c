@@ -5,14 +5,16 @@
 #include <pwd.h>
 #include <stdio.h>
 
-const char *user_name_and_number(uid_t uid, char text[USER_NAME_BYTES])
+const char *user_process(pid_t pid, uid_t uid, char text[USER_PROCESS_BYTES])
 {
 	const struct passwd *user = getpwuid(uid);
+	int n = snprintf(text, USER_PROCESS_BYTES, "process %d%s of user ", (int)pid,
+	                 pid ? "" : ", outside of ibvcapd's PID namespace,");
 
 	if (user)
-		snprintf(text, USER_NAME_BYTES, "%.32s (%u)", user->pw_name, (unsigned)uid);
+		snprintf(text + n, USER_PROCESS_BYTES - (size_t)n, "%.32s (%u)", user->pw_name, (unsigned)uid);
 	else
-		snprintf(text, USER_NAME_BYTES, "%u", (unsigned)uid);
+		snprintf(text + n, USER_PROCESS_BYTES - (size_t)n, "%u", (unsigned)uid);
 	return text;
 }
 

@@ -130,19 +130,18 @@ static bool has_queues(const struct status_view *view, const char *stream)
 static void print_consumer_status(const struct status_view *view, const struct ibvcap_status_consumer *consumer)
 {
 	uint64_t gone = counters_value(COUNTERS_OF(consumer), "gone");
-	char user[USER_NAME_BYTES];
+	char process[USER_PROCESS_BYTES];
 
-	user_name_and_number(consumer->uid, user);
+	user_process(consumer->pid, consumer->uid, process);
 	if (consumer->policy == IBVCAP_POLICY_TAP) {
-		printf("tap of %s: process %d of user %s; it counts for itself\n", consumer->stream, (int)consumer->pid,
-		       user);
+		printf("tap of %s: %s; it counts for itself\n", consumer->stream, process);
 		return;
 	}
 	printf("consumer of %s", consumer->stream);
 	if (has_queues(view, consumer->stream))
 		printf(" queue %u", consumer->queue);
-	printf(": process %d of user %s, %s, %" PRIu64 " blocks under lease", (int)consumer->pid, user,
-	       status_view_policy_name(consumer->policy), counters_value(COUNTERS_OF(consumer), "leased_blocks"));
+	printf(": %s, %s, %" PRIu64 " blocks under lease", process, status_view_policy_name(consumer->policy),
+	       counters_value(COUNTERS_OF(consumer), "leased_blocks"));
 	printf("%s%s\n", consumer->group[0] ? ", group " : "", consumer->group);
 	print_sum_line(COUNTERS_OF(consumer), consumer_sum, N(consumer_sum));
 	if (gone)
@@ -171,10 +170,9 @@ static void print_channel_status(const struct ibvcap_status_channel *channel)
 
 static void print_sender_status(const struct ibvcap_status_sender *sender)
 {
-	char user[USER_NAME_BYTES];
+	char process[USER_PROCESS_BYTES];
 
-	printf("sender on %s: process %d of user %s\n", sender->channel, (int)sender->pid,
-	       user_name_and_number(sender->uid, user));
+	printf("sender on %s: %s\n", sender->channel, user_process(sender->pid, sender->uid, process));
 	print_all_counters(COUNTERS_OF(sender), channel_sum, N(channel_sum));
 }
 

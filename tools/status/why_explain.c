@@ -182,16 +182,15 @@ static void explain_lossless(const struct why_facts *facts, uint64_t n_lossless,
 {
 	const struct ibvcap_status_consumer *slowest = find_slowest_lossless(facts);
 	const struct ibvcap_status_stream *stream = facts->stream;
-	char until[REPORT_UTC_BYTES], user[USER_NAME_BYTES];
+	char until[REPORT_UTC_BYTES], process[USER_PROCESS_BYTES];
 
 	why_append(text, "%" PRIu64 " of these packets came while a lossless consumer stopped the queue", n_lossless);
 	if (slowest)
-		why_append(text, "; lossless now: process %d of user %s", (int)slowest->pid,
-		           user_name_and_number(slowest->uid, user));
+		why_append(text, "; lossless now: %s", user_process(slowest->pid, slowest->uid, process));
 	if (stream->stall_pid) {
 		report_format_utc(stream->stall_until_ns, 3, until);
-		why_append(text, "; lossless until %s: process %d of user %s", until, (int)stream->stall_pid,
-		           user_name_and_number(stream->stall_uid, user));
+		why_append(text, "; lossless until %s: %s", until,
+		           user_process(stream->stall_pid, stream->stall_uid, process));
 	}
 }
 

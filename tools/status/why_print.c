@@ -35,10 +35,9 @@ static void print_consumer_sum(const struct ibvcap_status_consumer *consumer)
 {
 	static const char *const terms[] = {"published", "delivered", "skipped", "lag"};
 	bool is_tap = consumer->policy == IBVCAP_POLICY_TAP;
-	char user[USER_NAME_BYTES];
+	char process[USER_PROCESS_BYTES];
 
-	printf("%s process %d of user %s", is_tap ? "tap" : "consumer", (int)consumer->pid,
-	       user_name_and_number(consumer->uid, user));
+	printf("%s %s", is_tap ? "tap" : "consumer", user_process(consumer->pid, consumer->uid, process));
 	if (consumer->queue)
 		printf(", queue %u", consumer->queue);
 	putchar('\n');
