@@ -128,11 +128,11 @@ def payload(i):
 
 def test_programs_that_read_a_stream(daemon, wire, tmp_path):
     pytest.importorskip("matplotlib")
+    compiler = subprocess.Popen(["c++", "-std=c++20", "-Wall", "-Wextra", "-Werror", "-o", tmp_path / "receive",
+                                 EXAMPLES / "receive.cpp", f"-I{conftest.ROOT}/lib/ibvcap/include", f"-L{LIBRARY}",
+                                 "-libvcap"])
     one = daemon([conftest.stream(wire, payload_size=SIZE)])
     more = {"IBVCAP_SOCKET": str(one.socket_path)}
-    subprocess.run(["c++", "-std=c++20", "-Wall", "-Wextra", "-Werror", "-o", tmp_path / "receive",
-                    EXAMPLES / "receive.cpp", f"-I{conftest.ROOT}/lib/ibvcap/include", f"-L{LIBRARY}", "-libvcap"],
-                   check=True)
     commands = {"live_plot": [sys.executable, EXAMPLES / "live_plot.py", "lidar", tmp_path / "live.png", "4"],
                 "recorder": [sys.executable, EXAMPLES / "recorder.py", "lidar", tmp_path / "rows", "2"],
                 "watch": [sys.executable, EXAMPLES / "watch.py", "lidar"],
@@ -146,7 +146,9 @@ def test_programs_that_read_a_stream(daemon, wire, tmp_path):
                                              env=environment(**more))
         wait_until(lambda: len(one.status()["consumers"]) == len(running), 30, one.status)
 
-    start("watch", "foreign", "cpp", "live_plot")
+    start("watch", "foreign")
+    assert compiler.wait() == 0
+    start("cpp", "live_plot")
     start("recorder")
     for i in range(N):
         wire.send(wire.frame(payload(i), 7502))
