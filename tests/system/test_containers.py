@@ -38,13 +38,29 @@ def root(tmp):
     return tree
 
 
-def contained(root, directory, *command):  # pylint: disable=redefined-outer-name
-    """As doc/containers.md has it. Its root is FIRST_USER of this machine."""
-    return subprocess.Popen(["systemd-nspawn", "-q", f"--machine=ibvcap-{os.getpid()}", f"--directory={root}",
-                             "--register=no", "--keep-unit", "--console=pipe", "--as-pid2", "--read-only",
-                             "--private-network", f"--private-users={FIRST_USER}:65536",
-                             "--private-users-ownership=map", "--drop-capability=all", "--no-new-privileges=yes",
-                             f"--bind-ro={directory}:/run/ibvcapd", "--", *map(str, command)],
+def nspawn(root, directory):
+    """As doc/containers.md has it. The container's root is FIRST_USER of this machine."""
+    return ["systemd-nspawn", "-q", f"--machine=ibvcap-{os.getpid()}", f"--directory={root}", "--register=no",
+            "--keep-unit", "--console=pipe", "--as-pid2", "--read-only", "--private-network",
+            f"--private-users={FIRST_USER}:65536", "--private-users-ownership=map", "--drop-capability=all",
+            "--no-new-privileges=yes", f"--bind-ro={directory}:/run/ibvcapd", "--"]
+
+
+def podman(root, directory):
+    """Likewise, as root. The limits are those that any machine lets it set."""
+    tmp = root.parent
+    conftest.run("chown", "-R", f"{FIRST_USER}:{FIRST_USER}", root)  # podman makes files there
+    settings = tmp / "storage.conf"
+    settings.write_text(f'[storage]\ndriver = "vfs"\ngraphroot = "{tmp}/graph"\nrunroot = "{tmp}/state"\n')
+    return ["env", f"CONTAINERS_STORAGE_CONF={settings}", "podman", "--runtime=runc", "--cgroup-manager=cgroupfs",
+            "run", "--rm", "--ulimit=nofile=1024:1024", "--ulimit=nproc=1024:1024", "--network=none", "--cap-drop=ALL",
+            "--security-opt=no-new-privileges", "--read-only", "--read-only-tmpfs=false",
+            f"--uidmap=0:{FIRST_USER}:65536", f"--gidmap=0:{FIRST_USER}:65536",
+            f"--volume={directory}:/run/ibvcapd:ro", "--rootfs", root]
+
+
+def contained(root, directory, *command, runtime=nspawn):  # pylint: disable=redefined-outer-name
+    return subprocess.Popen([*runtime(root, directory), *map(str, command)],
                             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
@@ -53,8 +69,12 @@ def finish(process):
     return process.returncode, out, err
 
 
-@needs_nspawn
-def test_a_consumer_in_a_container_reads_on_over_a_restart(start_daemon, wire, root, tmp):
+@pytest.mark.parametrize("runtime", [
+    pytest.param(nspawn, marks=needs_nspawn),
+    pytest.param(podman, marks=[
+        pytest.mark.skipif(not os.environ.get("IBVCAP_ALL"), reason="only with scripts/test --all"),
+        pytest.mark.skipif(not shutil.which("podman") or not shutil.which("runc"), reason="apt install podman runc")])])
+def test_a_consumer_in_a_container_reads_on_over_a_restart(start_daemon, wire, root, tmp, runtime):
     """It is the host's user that is admitted, and whose process the host sees."""
     directory = tmp / "run"
     directory.mkdir()
@@ -74,8 +94,9 @@ def test_a_consumer_in_a_container_reads_on_over_a_restart(start_daemon, wire, r
 
     one = start()
     reader = contained(root, directory, "/usr/bin/ibvcap", "recv", "lidar", "--count", 20, "--reattach", 30,
-                       "--socket", "/run/ibvcapd/control.sock")
+                       "--socket", "/run/ibvcapd/control.sock", runtime=runtime)
     conftest.wait_until(lambda: attached() or reader.poll() is not None, 30, "the consumer")
+    assert attached(), reader.communicate(timeout=30)
     (consumer,) = attached()
     assert consumer["uid"] == FIRST_USER
     status = pathlib.Path(f"/proc/{consumer['pid']}/status").read_text()
