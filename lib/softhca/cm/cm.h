@@ -6,11 +6,16 @@
 #include "../uverbs/fdtab.h"
 
 #include <stddef.h>
+#include <sys/queue.h>
 #include <sys/types.h>
 
 struct device;
 
-/* One in a process; zeroed at first. */
+#define CM_MAX_DEVICES 16
+
+struct cm_looped;
+
+/* One in a process. */
 struct cm {
 	pthread_mutex_t lock; /* of everything that the files and identifiers have */
 	struct fdtab *fdtab;
@@ -18,11 +23,20 @@ struct cm {
 	unsigned int n_devices;
 	struct cm_id **ids; /* by handle */
 	uint32_t n_ids;
+	uint32_t next_communication; /* identifier of a connection */
+	/* The thread resolves addresses, receives datagrams and sends them again. */
+	pthread_t thread;
+	bool runs, stops;
+	int wake_fd;                     /* a byte wakes the thread */
+	int wire_fds[CM_MAX_DEVICES];    /* by device; -1: closed */
+	STAILQ_HEAD(, cm_looped) looped; /* datagrams to a device of its own */
 };
 
 struct cm_file;
 
 void cm_init(struct cm *cm, struct fdtab *fdtab, struct device *devices, unsigned int n_devices);
+/* Ends all identifiers, so that peers learn it, when the process exits. */
+void cm_leave(struct cm *cm);
 /* Opens the device: a descriptor, which is in the table, or negative errno. */
 int cm_open(struct cm *cm, int flags);
 /* A command. The number of bytes, or negative errno. `fd` is the descriptor that the program used. */

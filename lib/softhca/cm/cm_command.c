@@ -5,9 +5,9 @@
  */
 #include "cm_id.h"
 
-#include "../device/device.h"
-#include "../device/netdev.h"
 #include "../uverbs/user_memory.h"
+#include "cm_connection.h"
+#include "cm_engine.h"
 #include "cm_query.h"
 
 #include <errno.h>
@@ -15,6 +15,8 @@
 #include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+
+#define MAX_BACKLOG 1024 /* rdma_ucm: max_backlog */
 
 struct cm_call {
 	struct cm_file *file;
@@ -90,7 +92,7 @@ static int cm_destroy_id(const struct cm_call *c)
 	if (r)
 		return r;
 	resp.events_reported = id->n_events_reported;
-	cm_id_free(id);
+	cm_destroy(id);
 	return call_write(c, cmd.response, &resp, sizeof(resp));
 }
 
@@ -126,6 +128,14 @@ static int cm_bind(const struct cm_call *c)
 	return r ? r : cm_id_bind(id, &address);
 }
 
+/* The thread looks for the neighbour. */
+static int resolve_address(struct cm_id *id, const union cm_address *src, const union cm_address *dst)
+{
+	int r = cm_id_resolve_address(id, src, dst);
+
+	return r ? r : cm_engine_start(id->file->cm);
+}
+
 static int cm_resolve_ip(const struct cm_call *c)
 {
 	union cm_address src = {}, dst = {};
@@ -141,7 +151,7 @@ static int cm_resolve_ip(const struct cm_call *c)
 	    cm_address_bytes(&dst) - 1 >= sizeof(cmd.dst_addr))
 		return -EINVAL;
 	r = cm_id_find(c->file, cmd.id, &id);
-	return r ? r : cm_id_resolve_address(id, &src, &dst);
+	return r ? r : resolve_address(id, &src, &dst);
 }
 
 static int cm_resolve_addr(const struct cm_call *c)
@@ -160,7 +170,7 @@ static int cm_resolve_addr(const struct cm_call *c)
 	    cmd.dst_size != cm_address_bytes(&dst))
 		return -EINVAL;
 	r = cm_id_find(c->file, cmd.id, &id);
-	return r ? r : cm_id_resolve_address(id, &src, &dst);
+	return r ? r : resolve_address(id, &src, &dst);
 }
 
 static int cm_resolve_route(const struct cm_call *c)
@@ -235,10 +245,17 @@ static int cm_listen(const struct cm_call *c)
 
 	if (!r)
 		r = cm_id_find(c->file, cmd.id, &id);
-	return r ? r : cm_id_listen(id);
+	if (!r)
+		r = cm_engine_start(c->file->cm);
+	if (!r)
+		r = cm_transport_open(c->file->cm);
+	if (!r)
+		r = cm_id_listen(id);
+	if (!r)
+		id->backlog = cmd.backlog && cmd.backlog < MAX_BACKLOG ? cmd.backlog : MAX_BACKLOG;
+	return r;
 }
 
-/* The interface of ib_core for a queue pair without a connection (cma_ib_init_qp_attr). */
 static int cm_init_qp_attr(const struct cm_call *c)
 {
 	struct ib_uverbs_qp_attr resp = {};
@@ -255,10 +272,74 @@ static int cm_init_qp_attr(const struct cm_call *c)
 		r = cm_id_find(c->file, cmd.id, &id);
 	if (r)
 		return r;
-	if (!id->device)
+	r = cm_qp_attributes(id, cmd.qp_state, &resp);
+	return r ? r : call_write(c, cmd.response, &resp, sizeof(resp));
+}
+
+/* A request of an older librdmacm ends before the vendor's options, which are ignored (struct rdma_ucm_ece). */
+static int cm_command_connect(const struct cm_call *c)
+{
+	struct rdma_ucm_connect cmd = {};
+	struct cm_id *id;
+	int r;
+
+	if (c->in_bytes < offsetof(struct rdma_ucm_connect, ece))
 		return -EINVAL;
-	cm_id_qp_attributes(id, cmd.qp_state, &resp);
-	return call_write(c, cmd.response, &resp, sizeof(resp));
+	r = user_memory_read(&cmd, c->in, c->in_bytes < sizeof(cmd) ? c->in_bytes : sizeof(cmd));
+	if (!r && !cmd.conn_param.valid)
+		r = -EINVAL;
+	if (!r)
+		r = cm_id_find(c->file, cmd.id, &id);
+	if (!r)
+		r = cm_engine_start(c->file->cm);
+	return r ? r : cm_connect(id, &cmd.conn_param);
+}
+
+static int cm_command_accept(const struct cm_call *c)
+{
+	struct rdma_ucm_accept cmd = {};
+	struct cm_id *id;
+	int r;
+
+	if (c->in_bytes < offsetof(struct rdma_ucm_accept, ece))
+		return -EINVAL;
+	r = user_memory_read(&cmd, c->in, c->in_bytes < sizeof(cmd) ? c->in_bytes : sizeof(cmd));
+	if (!r)
+		r = cm_id_find(c->file, cmd.id, &id);
+	return r ? r : cm_accept(id, cmd.conn_param.valid ? &cmd.conn_param : NULL, cmd.uid);
+}
+
+static int cm_command_reject(const struct cm_call *c)
+{
+	struct rdma_ucm_reject cmd;
+	struct cm_id *id;
+	int r = CALL_READ(c, &cmd);
+
+	if (!r)
+		r = cm_id_find(c->file, cmd.id, &id);
+	return r ? r : cm_reject(id, cmd.private_data, cmd.private_data_len, cmd.reason);
+}
+
+static int cm_command_disconnect(const struct cm_call *c)
+{
+	struct rdma_ucm_disconnect cmd;
+	struct cm_id *id;
+	int r = CALL_READ(c, &cmd);
+
+	if (!r)
+		r = cm_id_find(c->file, cmd.id, &id);
+	return r ? r : cm_disconnect(id);
+}
+
+static int cm_command_notify(const struct cm_call *c)
+{
+	struct rdma_ucm_notify cmd;
+	struct cm_id *id;
+	int r = CALL_READ(c, &cmd);
+
+	if (!r)
+		r = cm_id_find(c->file, cmd.id, &id);
+	return r ? r : cm_notify(id, cmd.event);
 }
 
 /* Waits as a read of the descriptor does: not if it does not block, and a signal ends it. Lock not held. */
@@ -290,6 +371,10 @@ static int cm_get_event(const struct cm_call *c)
 	if (r)
 		return r;
 	e->id->n_events_reported++;
+	if (e->resp.event == CM_EVENT_CONNECT_REQUEST) {
+		e->id->backlog++;
+		c->file->cm->ids[e->resp.id]->listener = NULL;
+	}
 	cm_event_remove(c->file, e);
 	return 0;
 }
@@ -377,10 +462,15 @@ static int (*const cm_commands[])(const struct cm_call *c) = {
 	[RDMA_USER_CM_CMD_RESOLVE_IP] = cm_resolve_ip,
 	[RDMA_USER_CM_CMD_RESOLVE_ROUTE] = cm_resolve_route,
 	[RDMA_USER_CM_CMD_QUERY_ROUTE] = cm_command_query_route,
+	[RDMA_USER_CM_CMD_CONNECT] = cm_command_connect,
 	[RDMA_USER_CM_CMD_LISTEN] = cm_listen,
+	[RDMA_USER_CM_CMD_ACCEPT] = cm_command_accept,
+	[RDMA_USER_CM_CMD_REJECT] = cm_command_reject,
+	[RDMA_USER_CM_CMD_DISCONNECT] = cm_command_disconnect,
 	[RDMA_USER_CM_CMD_INIT_QP_ATTR] = cm_init_qp_attr,
 	[RDMA_USER_CM_CMD_GET_EVENT] = cm_get_event,
 	[RDMA_USER_CM_CMD_SET_OPTION] = cm_set_option,
+	[RDMA_USER_CM_CMD_NOTIFY] = cm_command_notify,
 	[RDMA_USER_CM_CMD_MIGRATE_ID] = cm_migrate_id,
 	[RDMA_USER_CM_CMD_QUERY] = cm_command_query,
 	[RDMA_USER_CM_CMD_BIND] = cm_bind,

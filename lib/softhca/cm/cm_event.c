@@ -21,18 +21,19 @@ static void cm_file_dequeue(struct cm_file *f, struct cm_event *e)
 		recv(f->peek_fd, &token, sizeof(token), MSG_DONTWAIT);
 }
 
-void cm_event_add(struct cm_id *id, enum cm_event_type event, int32_t status)
+struct cm_event *cm_event_add(struct cm_id *id, enum cm_event_type event, int32_t status)
 {
 	struct cm_event *e = calloc(1, sizeof(*e));
 
 	if (!e)
-		return;
+		return NULL;
 	e->id = id;
 	e->resp.event = event;
 	e->resp.status = (uint32_t)status;
 	e->resp.uid = id->uid;
 	e->resp.id = id->handle;
 	cm_file_enqueue(id->file, e);
+	return e;
 }
 
 void cm_event_remove(struct cm_file *file, struct cm_event *e)

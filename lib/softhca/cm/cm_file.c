@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Open files of the connection manager. */
-#include "cm_id.h"
+#include "cm_connection.h"
 
 #include "../uverbs/user_memory.h"
 
@@ -20,6 +20,21 @@ void cm_init(struct cm *cm, struct fdtab *fdtab, struct device *devices, unsigne
 	cm->n_devices = n_devices;
 	cm->ids = NULL;
 	cm->n_ids = 0;
+	cm->runs = cm->stops = false;
+	cm->wake_fd = -1;
+	for (unsigned int i = 0; i < CM_MAX_DEVICES; i++)
+		cm->wire_fds[i] = -1;
+	STAILQ_INIT(&cm->looped);
+}
+
+/* As the kernel does when it closes the files of a process. */
+void cm_leave(struct cm *cm)
+{
+	pthread_mutex_lock(&cm->lock);
+	for (uint32_t i = 0; i < cm->n_ids; i++)
+		if (cm->ids[i])
+			cm_destroy(cm->ids[i]);
+	pthread_mutex_unlock(&cm->lock);
 }
 
 static void cm_file_close_fd(int fd)
@@ -35,7 +50,7 @@ static void cm_file_release(struct fd_object *o)
 	pthread_mutex_lock(&f->cm->lock);
 	for (uint32_t i = 0; i < f->cm->n_ids; i++)
 		if (f->cm->ids[i] && f->cm->ids[i]->file == f)
-			cm_id_free(f->cm->ids[i]);
+			cm_destroy(f->cm->ids[i]);
 	pthread_mutex_unlock(&f->cm->lock);
 	cm_file_close_fd(f->token_fd);
 	cm_file_close_fd(f->peek_fd);

@@ -11,7 +11,6 @@
 #include <endian.h>
 #include <errno.h>
 #include <linux/capability.h>
-#include <rdma/ib_user_ioctl_verbs.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
@@ -19,17 +18,7 @@
 
 #define MAX_GIDS        256
 #define FIRST_FREE_PORT 1024                  /* net.ipv4.ip_unprivileged_port_start */
-#define UDP_QKEY        0x01234567u           /* RDMA_UDP_QKEY */
 #define SERVICE_PS_MASK 0xFFFFFFFFFFFF0000ull /* RDMA_IB_IP_PS_MASK: all but the port */
-
-/* enum ib_qp_attr_mask */
-enum {
-	QP_ATTR_STATE = 1 << 0,
-	QP_ATTR_ACCESS_FLAGS = 1 << 3,
-	QP_ATTR_PKEY_INDEX = 1 << 4,
-	QP_ATTR_PORT = 1 << 5,
-	QP_ATTR_QKEY = 1 << 6,
-};
 
 struct cm_id *cm_id_new(struct cm_file *file, enum rdma_ucm_port_space ps, uint8_t qp_type)
 {
@@ -71,6 +60,14 @@ void cm_id_free(struct cm_id *id)
 		if (e->id == id)
 			cm_event_remove(id->file, e);
 	}
+	if (id->listener) /* the program let go of it before it read of it */
+		STAILQ_FOREACH (e, &id->listener->file->events, link)
+			if (e->id == id->listener && e->resp.event == CM_EVENT_CONNECT_REQUEST &&
+			    e->resp.id == id->handle) {
+				cm_event_remove(id->listener->file, e);
+				id->listener->backlog++;
+				break;
+			}
 	if (id->port_fd >= 0)
 		syscall(SYS_close, id->port_fd);
 	id->file->cm->ids[id->handle] = NULL;
@@ -98,7 +95,7 @@ size_t cm_address_bytes(const union cm_address *a)
 }
 
 /* Of AF_IB the port is the lower half of the service identifier. */
-static uint16_t address_port(const union cm_address *a)
+uint16_t cm_address_port(const union cm_address *a)
 {
 	return a->any.sa_family == CM_AF_IB ? (uint16_t)be64toh(a->ib.sid_be) : ntohs(a->in.sin_port);
 }
@@ -125,15 +122,28 @@ void cm_address_gid(const union cm_address *a, uint8_t gid[16])
 	}
 }
 
+void cm_address_from_gid(union cm_address *a, const uint8_t gid[16], uint16_t port)
+{
+	static const uint8_t mapped[12] = {[10] = 0xff, [11] = 0xff};
+
+	memset(a, 0, sizeof(*a));
+	a->any.sa_family = memcmp(gid, mapped, sizeof(mapped)) ? AF_INET6 : AF_INET;
+	if (a->any.sa_family == AF_INET)
+		memcpy(&a->in.sin_addr, gid + 12, 4);
+	else
+		memcpy(&a->in6.sin6_addr, gid, 16);
+	a->in.sin_port = htons(port);
+}
+
 uint64_t cm_id_service(const struct cm_id *id, const union cm_address *a)
 {
 	if (a->any.sa_family == CM_AF_IB)
 		return be64toh(a->ib.sid_be);
-	return (uint64_t)id->ps << 16 | address_port(a);
+	return (uint64_t)id->ps << 16 | cm_address_port(a);
 }
 
 /* Finds the device whose netdev has the address, and the index of its GID of RoCE v2 (cma_acquire_dev). */
-static int id_find_device(struct cm_id *id, const uint8_t gid[16])
+int cm_id_find_device(struct cm_id *id, const uint8_t gid[16])
 {
 	struct cm *cm = id->file->cm;
 
@@ -146,7 +156,7 @@ static int id_find_device(struct cm_id *id, const uint8_t gid[16])
 			if (gids[k].type == GID_ROCE_V2 && !memcmp(gids[k].raw, gid, 16)) {
 				id->device = d;
 				id->sgid_index = k;
-				memcpy(id->sgid, gid, 16);
+				memcpy(id->path.sgid, gid, 16);
 				return 0;
 			}
 	}
@@ -169,7 +179,7 @@ static int id_check_service(const struct cm_id *id, const union cm_address *a)
 static int id_take_port(struct cm_id *id)
 {
 	struct cm_port port = {.ps = id->ps,
-	                       .number = address_port(&id->src),
+	                       .number = cm_address_port(&id->src),
 	                       .ipv6_only = id->afonly && id->src.any.sa_family == AF_INET6};
 
 	if (port.number && port.number < FIRST_FREE_PORT && !program_has_capability(CAP_NET_BIND_SERVICE))
@@ -194,7 +204,7 @@ int cm_id_bind(struct cm_id *id, const union cm_address *a)
 		return -EINVAL;
 	cm_address_gid(a, gid);
 	if (memcmp(gid, all, sizeof(all)))
-		r = id_find_device(id, gid);
+		r = cm_id_find_device(id, gid);
 	if (!r && a->any.sa_family == CM_AF_IB)
 		r = id_check_service(id, a);
 	if (r)
@@ -260,20 +270,22 @@ int cm_id_resolve_address(struct cm_id *id, const union cm_address *src, const u
 	if (id->state != CM_ADDR_BOUND || id->src.any.sa_family != dst->any.sa_family)
 		return -EINVAL;
 	memcpy(&id->dst, dst, cm_address_bytes(dst));
-	port = address_port(&id->src);
+	port = cm_address_port(&id->src);
 	r = dst->any.sa_family == CM_AF_IB ? -EADDRNOTAVAIL : id_find_source(&id->src, dst, &found);
 	if (!r) {
 		address_set_port(&found, port);
 		cm_address_gid(&found, gid);
-		r = id_find_device(id, gid);
+		r = cm_id_find_device(id, gid);
 	}
 	if (r) { /* addr_handler: the identifier may try again */
 		cm_event_add(id, CM_EVENT_ADDR_ERROR, r);
 		return 0;
 	}
 	id->src = found;
-	id->state = CM_ADDR_RESOLVED;
-	cm_event_add(id, CM_EVENT_ADDR_RESOLVED, 0);
+	id->state = CM_ADDR_QUERY;
+	id->path.version = ROCE_V2;
+	id->path.tclass = id->tos;
+	cm_address_gid(dst, id->path.dgid);
 	return 0;
 }
 
@@ -284,20 +296,4 @@ int cm_id_resolve_route(struct cm_id *id)
 	id->state = CM_ROUTE_RESOLVED;
 	cm_event_add(id, CM_EVENT_ROUTE_RESOLVED, 0);
 	return 0;
-}
-
-/* Before there is a connection (cma_ib_init_qp_attr): only what INIT needs, whichever state is asked for. */
-void cm_id_qp_attributes(const struct cm_id *id, uint32_t qp_state, struct ib_uverbs_qp_attr *attr)
-{
-	*attr = (struct ib_uverbs_qp_attr){
-		.qp_attr_mask = QP_ATTR_STATE | QP_ATTR_PKEY_INDEX | QP_ATTR_PORT,
-		.qp_state = qp_state,
-		.port_num = (uint8_t)device_port(id->device),
-	};
-	if (id->qp_type == IB_UVERBS_QPT_UD) {
-		attr->qkey = UDP_QKEY;
-		attr->qp_attr_mask |= QP_ATTR_QKEY;
-	} else {
-		attr->qp_attr_mask |= QP_ATTR_ACCESS_FLAGS;
-	}
 }

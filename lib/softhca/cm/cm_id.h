@@ -7,6 +7,7 @@
 #define SOFTHCA_CM_CM_ID_H
 
 #include "cm.h"
+#include "cm_wire.h"
 
 #include <netinet/in.h>
 #include <rdma/rdma_user_cm.h>
@@ -60,9 +61,41 @@ union cm_address {
 enum cm_state {
 	CM_IDLE,
 	CM_ADDR_BOUND,
+	CM_ADDR_QUERY,
 	CM_ADDR_RESOLVED,
 	CM_ROUTE_RESOLVED,
+	CM_CONNECT,
+	CM_DISCONNECT,
 	CM_LISTEN,
+};
+
+/* States of the communication management (IBTA 12.9; enum ib_cm_state). */
+enum cm_link_state {
+	LINK_IDLE,
+	LINK_REQ_SENT,
+	LINK_REQ_RCVD,
+	LINK_REP_SENT,
+	LINK_REP_RCVD,
+	LINK_ESTABLISHED,
+	LINK_DREQ_SENT,
+	LINK_DREQ_RCVD,
+	LINK_TIMEWAIT,
+	LINK_SIDR_SENT,
+	LINK_SIDR_RCVD,
+	LINK_N_STATES,
+};
+
+/* A connection, from the first message on. */
+struct cm_link {
+	enum cm_link_state state;
+	uint32_t local_id, remote_id;
+	uint64_t transaction;
+	uint32_t remote_qpn, own_psn, peer_psn; /* own: with which the peer begins to send */
+	uint8_t responder_resources, initiator_depth, retry_count, rnr_retry_count, path_mtu, ack_timeout;
+	struct cm_message sent; /* that waits for its answer until the deadline, and is then sent again */
+	uint64_t deadline_ns;   /* 0: nothing waits */
+	uint32_t interval_ms;
+	unsigned int n_left;
 };
 
 struct cm_event {
@@ -88,9 +121,12 @@ struct cm_id {
 	enum cm_state state;
 	union cm_address src, dst;
 	struct device *device; /* or NULL */
-	uint8_t sgid[16];
 	unsigned int sgid_index;
-	int port_fd; /* the socket whose name claims the port; -1: none */
+	struct roce_path path; /* from ADDR_RESOLVED on */
+	struct cm_link link;
+	unsigned int backlog;   /* connection requests that may wait to be read */
+	struct cm_id *listener; /* whose event tells of this one, until the program has read it; else NULL */
+	int port_fd;            /* the socket whose name claims the port; -1: none */
 	uint32_t n_events_reported;
 	uint8_t tos, ack_timeout;
 	bool afonly;
@@ -109,26 +145,28 @@ size_t cm_address_bytes(const union cm_address *a);
 /* rdma_bind_addr: takes the address' device, if it is not the unspecified address, and the port. 0; -EINVAL,
  * -EAFNOSUPPORT, -ENODEV, -EADDRINUSE, -EACCES. */
 int cm_id_bind(struct cm_id *id, const union cm_address *a);
-/* rdma_resolve_addr: finds the device that leads to `dst`. An event follows. */
+/* rdma_resolve_addr: finds the device that leads to `dst`. An event follows, or the state is ADDR_QUERY: then the
+ * thread looks for the neighbour. */
 int cm_id_resolve_address(struct cm_id *id, const union cm_address *src, const union cm_address *dst);
 /* rdma_resolve_route. An event follows. */
 int cm_id_resolve_route(struct cm_id *id);
 /* rdma_listen */
 int cm_id_listen(struct cm_id *id);
 
-/* Tells the program. No effect if there is no memory. */
-void cm_event_add(struct cm_id *id, enum cm_event_type event, int32_t status);
+/* Tells the program. NULL if there is no memory. */
+struct cm_event *cm_event_add(struct cm_id *id, enum cm_event_type event, int32_t status);
 /* Takes the event out of the file's queue and frees it. */
 void cm_event_remove(struct cm_file *file, struct cm_event *e);
 /* Moves the identifier with its events to another file. */
 void cm_id_move(struct cm_id *id, struct cm_file *to);
 
-/* What the queue pair needs to go to the state (rdma_init_qp_attr). The identifier has a device. */
-struct ib_uverbs_qp_attr;
-void cm_id_qp_attributes(const struct cm_id *id, uint32_t qp_state, struct ib_uverbs_qp_attr *attr);
-
 /* The service identifier of an address in the identifier's port space (rdma_get_service_id). */
 uint64_t cm_id_service(const struct cm_id *id, const union cm_address *a);
+/* Finds the device whose netdev has the address of the GID, and the index of the GID. 0 or -ENODEV. */
+int cm_id_find_device(struct cm_id *id, const uint8_t gid[16]);
+uint16_t cm_address_port(const union cm_address *a);
+/* The IPv4 or IPv6 address behind a GID, with a port. */
+void cm_address_from_gid(union cm_address *a, const uint8_t gid[16], uint16_t port);
 /* The GID of an IP address (rdma_ip2gid). */
 void cm_address_gid(const union cm_address *a, uint8_t gid[16]);
 

@@ -81,6 +81,17 @@ static char *port_read_names(void)
 	return names;
 }
 
+bool cm_port_is_taken(const struct cm_port *port)
+{
+	char own[108], *names = port_read_names();
+	bool taken;
+
+	port_name(port, own);
+	taken = names && (strstr(names, own) || port_collides(port, names, own));
+	free(names);
+	return taken;
+}
+
 static int port_claim(const struct cm_port *p)
 {
 	struct sockaddr_un name = {.sun_family = AF_UNIX};

@@ -16,5 +16,7 @@ struct cm_port {
 /* Takes the port, until the returned descriptor is closed, and sets its number. -EADDRINUSE, -EADDRNOTAVAIL if none is
  * free, or another negative errno. */
 int cm_port_take(struct cm_port *port);
+/* Does any process have the port, for this address or for all? */
+bool cm_port_is_taken(const struct cm_port *port);
 
 #endif

@@ -14,7 +14,6 @@
 #define RATE_100_GBPS   16 /* enum ib_rate */
 #define PACKET_LIFE     16 /* CMA_IBOE_PACKET_LIFETIME */
 #define EXACTLY         2  /* IB_SA_EQ */
-#define HOP_LIMIT       64 /* IPV6_DEFAULT_HOPLIMIT */
 #define ATTRIBUTE_EXACT (EXACTLY << 6)
 
 unsigned int cm_path_mtu(const struct cm_id *id)
@@ -22,6 +21,17 @@ unsigned int cm_path_mtu(const struct cm_id *id)
 	int mtu = netdev_mtu(device_port_netdev(id->device)) - ROCE_OVERHEAD;
 
 	return mtu >= 4096 ? 5 : mtu >= 2048 ? 4 : mtu >= 1024 ? 3 : mtu >= 512 ? 2 : 1;
+}
+
+void cm_path_attributes(const struct cm_id *id, struct ib_uverbs_ah_attr *attr)
+{
+	*attr = (struct ib_uverbs_ah_attr){
+		.grh = {.sgid_index = (uint8_t)id->sgid_index, .hop_limit = CM_HOP_LIMIT, .traffic_class = id->tos},
+		.is_global = 1,
+		.sl = id->tos >> 5, /* cma_resolve_iboe_route: the priority of the type of service */
+		.port_num = (uint8_t)device_port(id->device),
+	};
+	memcpy(attr->grh.dgid, id->path.dgid, 16);
 }
 
 static bool query_has_path(const struct cm_id *id)
@@ -48,7 +58,7 @@ void cm_query_route(const struct cm_id *id, struct rdma_ucm_query_route_resp *re
 		return;
 	resp->num_paths = 1;
 	path->reversible = 1;
-	path->hop_limit = HOP_LIMIT;
+	path->hop_limit = CM_HOP_LIMIT;
 	path->traffic_class = id->tos;
 	path->mtu_selector = path->rate_selector = path->packet_life_time_selector = EXACTLY;
 	path->mtu = cm_path_mtu(id);
@@ -112,7 +122,7 @@ struct path_record {
 size_t cm_query_path(const struct cm_id *id, struct cm_path_resp *resp)
 {
 	struct path_record path = {
-		.flow_label_hop_limit_be = htobe32(HOP_LIMIT),
+		.flow_label_hop_limit_be = htobe32(CM_HOP_LIMIT),
 		.tclass = id->tos,
 		.reversible_n_paths = 0x80,
 		.pkey_be = htobe16(PKEY),

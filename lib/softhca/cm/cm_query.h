@@ -17,6 +17,11 @@ struct cm_path_resp {
 /* Returns the length of the answer. */
 size_t cm_query_path(const struct cm_id *id, struct cm_path_resp *resp);
 
+/* The address vector of the identifier's path. */
+#define CM_HOP_LIMIT 64 /* ip_default_ttl, IPV6_DEFAULT_HOPLIMIT */
+struct ib_uverbs_ah_attr;
+void cm_path_attributes(const struct cm_id *id, struct ib_uverbs_ah_attr *attr);
+
 /* enum ib_mtu of a RoCE packet's payload on the netdev (iboe_get_mtu). */
 unsigned int cm_path_mtu(const struct cm_id *id);
 

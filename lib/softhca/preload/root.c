@@ -126,6 +126,13 @@ static void root_set_up(void)
 	pthread_atfork(NULL, NULL, root_in_child);
 }
 
+/* A process that a signal kills tells its peers nothing. */
+__attribute__((destructor)) static void root_leave(void)
+{
+	if (the_root.n_devices && root_is_owner())
+		cm_leave(&the_root.cm);
+}
+
 struct root *root_get(void)
 {
 	static pthread_once_t once = PTHREAD_ONCE_INIT;

@@ -1,14 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * What a program may write to /dev/infiniband/rdma_cm: commands with any arguments, on two files. Input: commands, each
- * a byte for its number, a byte that says which file, whether pointers are good and how much room there is for the
- * answer, an identifier, a length and the bytes of its struct. Afterwards no identifier is left.
+ * What a program may write to /dev/infiniband/rdma_cm, and what may come from the wire: commands with any arguments on
+ * two files, and messages of the communication management with any fields. Input: operations, each a byte for its
+ * number, a byte that says which file, whether pointers and identifiers are good and how much room there is for the
+ * answer, an identifier, a length and the bytes of its struct or message. All messages loop back to the device.
+ * Afterwards no identifier is left.
  */
-#include "lib/softhca/cm/cm.h"
+#include "lib/softhca/cm/cm_connection.h"
 #include "lib/softhca/device/device.h"
+#include "lib/softhca/roce/neighbor.h"
 #include "lib/softhca/settings.h"
 #include "lib/softhca/uverbs/uverbs.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <rdma/rdma_user_cm.h>
 #include <stddef.h>
@@ -20,6 +24,7 @@
 #define N_FILES      2
 #define MAX_BODY     512
 #define MAX_COMMANDS 64
+#define N_COMMANDS   26
 
 int LLVMFuzzerInitialize(int *argc, char ***argv);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -36,6 +41,24 @@ static void must_(bool good, const char *what)
 		fprintf(stderr, "not so: %s\n", what);
 		abort();
 	}
+}
+
+/* Stand in for neighbor.c's: nothing here may reach a network. */
+bool gid_is_multicast(const uint8_t gid[16])
+{
+	return gid[0] == 0xff;
+}
+
+int neighbor_own_mac(const char *netdev, uint8_t mac[6])
+{
+	(void)netdev;
+	memset(mac, 2, 6);
+	return 0;
+}
+
+int neighbor_find(const char *netdev, struct roce_path *path)
+{
+	return path->dgid[15] & 1 ? neighbor_own_mac(netdev, path->dmac) : -ETIMEDOUT;
 }
 
 int LLVMFuzzerInitialize(int *argc, char ***argv)
@@ -82,10 +105,20 @@ static void mend(uint32_t command, uint8_t *body, uint8_t id, void *response)
 	case RDMA_USER_CM_CMD_RESOLVE_ADDR:
 	case RDMA_USER_CM_CMD_RESOLVE_ROUTE:
 	case RDMA_USER_CM_CMD_LISTEN:
+	case RDMA_USER_CM_CMD_REJECT:
+	case RDMA_USER_CM_CMD_DISCONNECT:
+	case RDMA_USER_CM_CMD_NOTIFY:
 		memcpy(body, &number, sizeof(number));
 		return;
 	case RDMA_USER_CM_CMD_BIND_IP:
 		memcpy(body + offsetof(struct rdma_ucm_bind_ip, id), &number, sizeof(number));
+		return;
+	case RDMA_USER_CM_CMD_CONNECT:
+		memcpy(body + offsetof(struct rdma_ucm_connect, id), &number, sizeof(number));
+		body[offsetof(struct rdma_ucm_connect, conn_param.valid)] = 1;
+		return;
+	case RDMA_USER_CM_CMD_ACCEPT:
+		memcpy(body + offsetof(struct rdma_ucm_accept, id), &number, sizeof(number));
 		return;
 	case RDMA_USER_CM_CMD_RESOLVE_IP:
 		memcpy(body + offsetof(struct rdma_ucm_resolve_ip, id), &number, sizeof(number));
@@ -95,6 +128,33 @@ static void mend(uint32_t command, uint8_t *body, uint8_t id, void *response)
 		if (command != RDMA_USER_CM_CMD_CREATE_ID)
 			memcpy(body + 8, &number, sizeof(number));
 	}
+}
+
+/* With the numbers of an identifier, if there is one and they are to be good. */
+static void receive(struct input *in, uint8_t number, bool good)
+{
+	static const uint8_t head[] = {1, 7, 2, 3};
+	uint8_t mad[CM_MAD_BYTES];
+	struct cm_datagram g = {.answer = {.version = ROCE_V2}};
+	const struct cm_id *id;
+
+	take(in, mad, sizeof(mad));
+	memcpy(mad, head, sizeof(head));
+	mad[16] = 0;
+	mad[17] = (uint8_t)(CM_REQ + number % (CM_SIDR_REP - CM_REQ + 1));
+	if (!cm_message_read(&g.message, mad, sizeof(mad)))
+		abort();
+	pthread_mutex_lock(&manager.lock);
+	id = good && (number & 7u) < manager.n_ids ? manager.ids[number & 7] : NULL;
+	if (id) {
+		memcpy(g.answer.sgid, id->path.sgid, 16);
+		memcpy(g.answer.dgid, id->path.dgid, 16);
+		g.message.local_id = id->link.remote_id;
+		g.message.remote_id = id->link.local_id;
+		g.message.service = cm_id_service(id, &id->src);
+	}
+	cm_receive(&manager, &device, &g);
+	pthread_mutex_unlock(&manager.lock);
 }
 
 static void command(struct input *in, const int fds[N_FILES])
@@ -108,9 +168,13 @@ static void command(struct input *in, const int fds[N_FILES])
 	size_t n;
 
 	take(in, head, sizeof(head));
+	if (head[0] % 32 >= N_COMMANDS) {
+		receive(in, head[2], !(head[1] & 8));
+		return;
+	}
 	n = take(in, request.body, head[3]);
 	memset(request.body + n, 0, sizeof(request.body) - n);
-	request.header.cmd = head[0] % 26;
+	request.header.cmd = head[0] % 32;
 	request.header.in = head[1] & 2 ? (uint16_t)(head[2] << 4) : (uint16_t)sizeof(request.body);
 	request.header.out = head[1] & 4 ? head[2] : sizeof(response);
 	if (!(head[1] & 8))

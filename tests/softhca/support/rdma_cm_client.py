@@ -1,11 +1,15 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""A program of the connection manager without a connection: what librdmacm says of a bound and a resolved identifier,
-and what /dev/infiniband/rdma_cm answers to commands that are wrong.
+"""A program of the connection manager, below librdmacm: writes commands to /dev/infiniband/rdma_cm.
 
-rdma_cm_client.py facts LOCAL PEER     prints what librdmacm found, as JSON
-rdma_cm_client.py misuse LOCAL         prints [what, errno] of each wrong command, as JSON
-rdma_cm_client.py hold LOCAL PORT      binds the port, says "ready" and sleeps
+rdma_cm_client.py facts LOCAL PEER          prints what queries tell of a bound and a resolved identifier, as JSON
+rdma_cm_client.py misuse LOCAL              prints [what, errno] of each wrong command, as JSON
+rdma_cm_client.py hold LOCAL PORT           binds the port, says "ready" and sleeps
+rdma_cm_client.py serve HOW LOCAL PORT SPACE  says "ready", and prints the events of one connection, as JSON.
+                                            HOW: accept, reject, leave (end the identifier unanswered), exit, silent,
+                                            unread (end the listener), guessed (end the one that was not read of)
+rdma_cm_client.py dial HOW PEER PORT SPACE  the same for the other end. HOW: stay (until it is disconnected), hang-up
+SPACE: tcp (connections) or udp (datagrams). No queue pair is needed: its number is only told.
 """
 import ctypes
 import errno
@@ -17,10 +21,12 @@ import struct
 import sys
 
 CREATE_ID, DESTROY_ID, BIND_IP, RESOLVE_ROUTE, QUERY_ROUTE, CONNECT, LISTEN = 0, 1, 2, 4, 5, 6, 7
+ACCEPT, REJECT, DISCONNECT = 8, 9, 10
 INIT_QP_ATTR, GET_EVENT, GET_OPTION, SET_OPTION, MIGRATE_ID, QUERY, BIND, RESOLVE_ADDR = 11, 12, 13, 14, 18, 19, 20, 21
 PS_TCP, PS_UDP = 0x106, 0x111
-ADDR_RESOLVED, ADDR_ERROR, ROUTE_RESOLVED = 0, 1, 2
-QPS_INIT = 1
+ADDR_RESOLVED, ADDR_ERROR, ROUTE_RESOLVED, REQUEST, RESPONSE, ESTABLISHED, DISCONNECTED = 0, 1, 2, 4, 5, 9, 10
+QPS_INIT, QPS_RTR, QPS_RTS = 1, 2, 3
+SERVER_QPN, CLIENT_QPN = 0x1234, 0x4321
 
 
 class File:
@@ -63,6 +69,9 @@ class File:
     def is_readable(self):
         return bool(select.select([self.fd], [], [], 0)[0])
 
+    def wait(self):
+        return bool(select.select([self.fd], [], [], 30)[0])
+
     def query(self, number, option, out=1024):
         self.command(QUERY, struct.pack("<QII", self.address(), number, option), out)
         return self.out.raw
@@ -83,6 +92,90 @@ def refusal(call, *arguments):
     return None
 
 
+def parameters(qpn, data):
+    """struct rdma_ucm_conn_param"""
+    return struct.pack("<II256s8B", qpn, 0, data, len(data), 0, 3, 2, 0, 7, 6, 1)
+
+
+def next_event(f):
+    """{"event", "status", "id", "qpn", "data"} of the next event, for which it waits."""
+    assert f.wait(), "no event"
+    uid, number, event, status = f.event()
+    udp = f.space == PS_UDP
+    data = f.out.raw[20:]
+    private = data[8 + 32:] if udp else data[8:]
+    size = data[8 + 32 + 256] if udp else data[8 + 256]
+    found = {"uid": uid, "id": number, "event": event, "status": status, "qpn": struct.unpack_from("<I", data)[0],
+             "bytes": size, "data": private[:size].rstrip(b"\0").decode()}
+    if not udp and event in (REQUEST, RESPONSE):
+        found["depths"] = list(data[8 + 256 + 2:8 + 256 + 4])
+    return found
+
+
+def attributes(f, number, state):
+    """(mask, Q_Key, RQ PSN, SQ PSN, destination) of a queue pair."""
+    f.command(INIT_QP_ATTR, struct.pack("<QII", f.address(), number, state), 256)
+    words = struct.unpack_from("<10I", f.out)
+    return {"mask": words[0], "qkey": words[5], "rq_psn": words[6], "sq_psn": words[7], "qpn": words[8]}
+
+
+def serve(how, local, port, space):
+    f, events = File(), []
+    f.space = {"tcp": PS_TCP, "udp": PS_UDP}[space]
+    listener = f.create(1, f.space)
+    f.bind(listener, local, int(port))
+    f.command(LISTEN, struct.pack("<II", listener, 1))
+    print("ready", flush=True)
+    if how in ("unread", "guessed"):
+        assert f.wait()
+        f.destroy(listener if how == "unread" else listener + 1)
+        return [f.is_readable(), refusal(f.destroy, listener + (how == "unread"))]
+    events.append(next_event(f))
+    number = events[0]["id"]
+    if how == "leave":
+        events.append({"read": f.destroy(number)})
+    elif how == "reject":
+        f.command(REJECT, struct.pack("<IBB2x256s", number, 6, 0, b"not me"))
+    elif how == "silent":
+        sys.stdin.read()
+    else:
+        if space == "tcp":
+            events += [attributes(f, number, state) for state in (QPS_INIT, QPS_RTR, QPS_RTS)]
+        f.command(ACCEPT, struct.pack("<Q", 7) + parameters(SERVER_QPN, b"welcome") + struct.pack("<II8x", number, 0))
+        if space == "tcp":
+            events.append(next_event(f))
+        if how == "exit":
+            return events
+        if space == "tcp":
+            events.append(next_event(f))
+            f.command(DISCONNECT, struct.pack("<I", number))
+        else:
+            sys.stdin.read()
+    return events
+
+
+def dial(how, peer, port, space):
+    f, events = File(), []
+    f.space = {"tcp": PS_TCP, "udp": PS_UDP}[space]
+    number = f.create(2, f.space)
+    f.resolve(number, peer, int(port))
+    events.append(next_event(f))
+    if events[-1]["event"] != ADDR_RESOLVED:
+        return events
+    f.command(RESOLVE_ROUTE, struct.pack("<II", number, 1000))
+    events.append(next_event(f))
+    f.command(CONNECT, parameters(CLIENT_QPN, b"hello") + struct.pack("<II8x", number, 0))
+    events.append(next_event(f))
+    if events[-1]["event"] != RESPONSE:
+        return events
+    events += [attributes(f, number, state) for state in (QPS_INIT, QPS_RTR, QPS_RTS)]
+    f.command(ACCEPT, struct.pack("<Q272xII8x", 2, number, 0))
+    if how == "hang-up":
+        f.command(DISCONNECT, struct.pack("<I", number))
+    events.append(next_event(f))
+    return events
+
+
 def facts(local, peer):
     f, other = File(), File()
     found = {"before": [f.is_readable(), refusal(f.event)]}
@@ -96,7 +189,7 @@ def facts(local, peer):
     found["taken"] = [refusal(f.bind, f.create(), local, 7471), refusal(f.bind, f.create(ps=PS_UDP), local, 7471)]
     f.resolve(gone, "203.0.113.1")
     f.resolve(dialer, peer)
-    found["events"] = [f.is_readable(), f.event()[0::2][:2], f.event()[0::2][:2], f.is_readable()]
+    found["events"] = [f.is_readable(), f.event()[0::2][:2], f.wait() and f.event()[0::2][:2], f.is_readable()]
     address = f.query(dialer, 0)
     found["source"] = socket.inet_ntoa(address[20:24])
     found["destination"] = [socket.inet_ntoa(address[148:152]), struct.unpack_from("!H", address, 146)[0]]
@@ -112,6 +205,7 @@ def facts(local, peer):
     f.command(INIT_QP_ATTR, struct.pack("<QII", f.address(), dialer, QPS_INIT), 256)
     found["init_mask"] = struct.unpack_from("<I", f.out)[0]
     f.resolve(bound, peer)
+    f.wait()
     other.command(MIGRATE_ID, struct.pack("<QII", other.address(), bound, f.fd), 4)
     found["moved"] = [f.is_readable(), other.is_readable(), refusal(f.query, bound, 0), other.event()[2],
                       other.is_readable()]
@@ -168,7 +262,7 @@ def main():
         print("ready", flush=True)
         sys.stdin.read()
         return
-    print(json.dumps(facts(*arguments) if mode == "facts" else misuse(*arguments)))
+    print(json.dumps({"facts": facts, "misuse": misuse, "serve": serve, "dial": dial}[mode](*arguments)))
 
 
 main()

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The connection manager, /dev/infiniband/rdma_cm, as far as it needs no connection.
+"""The connection manager, /dev/infiniband/rdma_cm: addresses, ports, connections.
 
-The rules are those of drivers/infiniband/core/ucma.c and cma.c.
+The rules are those of drivers/infiniband/core/ucma.c, cma.c and cm.c, the messages those of IBTA volume 1, chapter 12,
+as Wireshark reads them. The programs tell the numbers of queue pairs that they do not have.
 """
 import json
 import shutil
@@ -84,6 +85,116 @@ def test_low_ports_need_a_capability(net, wire):
                                         "--inh-caps=-net_bind_service")), capture_output=True, input=b"", check=False,
                           timeout=30)
     assert b"Permission denied" in done.stderr
+
+
+REQUEST_MASKS = [0x39, 0x129181, 0x12e01]  # INIT, RTR, RTS, as ib_cm_init_qp_attr sets them
+SERVER_QPN, CLIENT_QPN = 0x1234, 0x4321
+
+
+class Server:
+    def __init__(self, net, wire, how, space):
+        self.process = subprocess.Popen(under(net, PYTHON, CLIENT, "serve", how, wire.address, 7300, space),
+                                        stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        wait_ready(self.process)
+
+    def events(self):
+        return json.loads(self.process.communicate(timeout=30)[0])
+
+
+def dial(net, wire, how, space, port=7300):
+    return json.loads(output(net, PYTHON, CLIENT, "dial", how, wire.address, port, space, interfaces=wire.tx,
+                             namespace=net.tx))
+
+
+def seen(events):
+    return [(event["event"], event["status"]) for event in events if "event" in event]
+
+
+@pytest.mark.parametrize("how", ["hang-up", "stay"])
+def test_a_connection(net, wire, how):
+    """Each end learns of the other what it needs for its queue pair. Either end may end the connection; a program that
+    exits does so, too."""
+    server = Server(net, wire, "accept" if how == "hang-up" else "exit", "tcp")
+    client = dial(net, wire, how, "tcp")
+    served = server.events()
+    assert seen(client) == [(0, 0), (2, 0), (5, 0), (10, 0)]
+    assert seen(served) == [(4, 0), (9, 0), (10, 0)][:len(seen(served))] and len(seen(served)) >= 2
+    request, response = served[0], client[2]
+    assert (request["qpn"], request["bytes"], request["data"]) == (CLIENT_QPN, 56, "hello")
+    assert (response["qpn"], response["bytes"], response["data"]) == (SERVER_QPN, 196, "welcome")
+    # Each end's responder resources bound the other's initiator depth.
+    assert request["depths"] == [2, 3] and response["depths"] == [2, 3]
+    there, here = [event for event in served if "mask" in event], [event for event in client if "mask" in event]
+    assert [event["mask"] for event in there] == [event["mask"] for event in here] == REQUEST_MASKS
+    assert (there[1]["qpn"], here[1]["qpn"]) == (CLIENT_QPN, SERVER_QPN)
+    assert (there[1]["rq_psn"], there[2]["sq_psn"]) == (here[2]["sq_psn"], here[1]["rq_psn"])
+
+
+def test_datagrams(net, wire):
+    """The service is resolved to a queue pair and its Q_Key (SIDR)."""
+    server = Server(net, wire, "accept", "udp")
+    client = dial(net, wire, "stay", "udp")
+    served = server.events()
+    assert seen(client) == [(0, 0), (2, 0), (9, 0)] and seen(served) == [(4, 0)]
+    assert (served[0]["bytes"], served[0]["data"]) == (180, "hello")
+    assert (client[2]["qpn"], client[2]["bytes"], client[2]["data"]) == (SERVER_QPN, 136, "welcome")
+
+
+@pytest.mark.parametrize("how, space, answer, data", [
+    ("reject", "tcp", (8, 28), "not me"), ("leave", "tcp", (8, 28), ""), ("reject", "udp", (7, 2), "not me"),
+    ("leave", "udp", (7, 2), "")])
+def test_refusals(net, wire, how, space, answer, data):
+    """CONSUMER_DEFINED, or IB_SIDR_REJECT: by the program, or because it lets go of the request."""
+    server = Server(net, wire, how, space)
+    client = dial(net, wire, "stay", space)
+    assert seen(client)[2] == answer and client[2]["data"] == data
+    assert seen(server.events()) == [(4, 0)]
+
+
+@pytest.mark.parametrize("how, left", [("unread", "ENOENT"), ("guessed", None)])
+def test_requests_that_nobody_reads(net, wire, how, left):
+    """They end with their listener; and one that a program ends unread takes its event along."""
+    server = Server(net, wire, how, "tcp")
+    assert seen(dial(net, wire, "stay", "tcp"))[2] == (8, 28)
+    assert server.events() == [False, left]
+
+
+@pytest.mark.parametrize("space, answer", [("tcp", (8, 8)), ("udp", (7, 1))])
+def test_nobody_listens(net, wire, space, answer):
+    """INVALID_SERVICE_ID, by a program that listens elsewhere; with no program there is nobody who could answer."""
+    server = Server(net, wire, "silent", "tcp")
+    assert seen(dial(net, wire, "stay", space, port=7301))[2] == answer
+    server.process.kill()
+    server.process.wait()
+
+
+def test_a_neighbour_that_is_not_there(net, wire):
+    missing = wire.address.rsplit(".", 1)[0] + ".99"
+    found = json.loads(output(net, PYTHON, CLIENT, "dial", "stay", missing, 7300, "tcp"))
+    assert seen(found) == [(1, -110)]  # ADDR_ERROR, ETIMEDOUT
+
+
+@pytest.mark.skipif(not shutil.which("tshark"), reason="tshark is not installed")
+def test_wireshark_reads_the_messages(net, wire, tmp):
+    """The messages of one connection, in their order and with what the programs told."""
+    capture = subprocess.Popen(net.command(net.tx, "tcpdump", "-i", wire.tx, "--immediate-mode", "-U", "-w",
+                                           tmp / "cm.pcap", "udp port 4791"),
+                               stderr=subprocess.PIPE)
+    while b"listening" not in capture.stderr.readline():
+        pass
+    server = Server(net, wire, "accept", "tcp")
+    dial(net, wire, "hang-up", "tcp")
+    server.events()
+    capture.terminate()
+    capture.communicate(timeout=30)
+    fields = ("mad.attributeid", "cm.req.serviceid", "cm.req.localqpn", "cm.req.prim_localgid_ipv4",
+              "cm.req.prim_remotegid_ipv4", "cm.req.ip_cm.sport", "cm.rep.localqpn", "bth.destqp")
+    rows = [row.split("\t") for row in subprocess.run(
+        ["tshark", "-r", tmp / "cm.pcap", "-T", "fields", *sum((["-e", f"infiniband.{name}"] for name in fields), [])],
+        capture_output=True, text=True, check=True).stdout.splitlines()]
+    assert [row[0] for row in rows] == ["0x0010", "0x0013", "0x0014", "0x0015", "0x0016"], rows
+    assert rows[0][2:5] == [f"0x{CLIENT_QPN:06x}", wire.tx_address, wire.address]
+    assert rows[1][6] == f"0x{SERVER_QPN:06x}" and {row[7] for row in rows} == {"0x000001"}
 
 
 @pytest.mark.skipif(not shutil.which("rping"), reason="rdmacm-utils is not installed")

@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+/* The thread that waits for datagrams, deadlines and neighbours. */
+#include "cm_engine.h"
+
+#include "../device/device.h"
+#include "../roce/neighbor.h"
+#include "cm_connection.h"
+#include "cm_link.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#define OUR_FDS_FROM 200
+#define DATAGRAMS    64 /* of a socket in one turn */
+
+static void engine_receive(struct cm *cm, unsigned int i)
+{
+	struct device *d = &cm->devices[i];
+	struct cm_datagram g;
+	int r = 1;
+
+	for (unsigned int n = 0; n < DATAGRAMS && r; n++) {
+		r = cm_wire_receive(cm->wire_fds[i], d->config.netdev, &g);
+		if (r > 0)
+			cm_receive(cm, d, &g);
+	}
+}
+
+static void engine_receive_looped(struct cm *cm)
+{
+	struct cm_looped *l;
+
+	while ((l = STAILQ_FIRST(&cm->looped))) {
+		STAILQ_REMOVE_HEAD(&cm->looped, link);
+		cm_receive(cm, l->device, &l->datagram);
+		free(l);
+	}
+}
+
+/* Looks for the neighbour of one identifier, without the lock, because that may take a second. False if none waits. */
+static bool engine_resolve(struct cm *cm)
+{
+	struct cm_id *id = NULL;
+	struct roce_path path;
+	const char *netdev;
+	uint32_t i = 0;
+	int r;
+
+	while (i < cm->n_ids && !(cm->ids[i] && cm->ids[i]->state == CM_ADDR_QUERY))
+		i++;
+	if (i == cm->n_ids)
+		return false;
+	id = cm->ids[i];
+	path = id->path;
+	netdev = device_port_netdev(id->device);
+	pthread_mutex_unlock(&cm->lock);
+	r = memcmp(path.sgid, path.dgid, 16) ? neighbor_find(netdev, &path) : neighbor_own_mac(netdev, path.dmac);
+	pthread_mutex_lock(&cm->lock);
+	/* Meanwhile it may have ended, and another may be in its place. */
+	if (i >= cm->n_ids || cm->ids[i] != id || id->state != CM_ADDR_QUERY || memcmp(id->path.dgid, path.dgid, 16))
+		return true;
+	id->path = path;
+	id->state = r ? CM_ADDR_BOUND : CM_ADDR_RESOLVED; /* addr_handler: it may try again */
+	cm_event_add(id, r ? CM_EVENT_ADDR_ERROR : CM_EVENT_ADDR_RESOLVED, r);
+	return true;
+}
+
+/* Milliseconds until something is due; -1: nothing is. */
+static int engine_expire(struct cm *cm)
+{
+	uint64_t now_ns = cm_now_ns(), next_ns = UINT64_MAX;
+
+	for (uint32_t i = 0; i < cm->n_ids; i++) {
+		if (!cm->ids[i])
+			continue;
+		cm_expire(cm->ids[i], now_ns);
+		if (cm->ids[i]->link.deadline_ns && cm->ids[i]->link.deadline_ns < next_ns)
+			next_ns = cm->ids[i]->link.deadline_ns;
+	}
+	return next_ns == UINT64_MAX ? -1 : next_ns <= now_ns ? 0 : (int)((next_ns - now_ns) / 1000000 + 1);
+}
+
+static void *engine_thread(void *arg)
+{
+	struct pollfd fds[CM_MAX_DEVICES + 1];
+	struct cm *cm = arg;
+	uint64_t count;
+	int wait_ms;
+
+	prctl(PR_SET_NAME, "softhca-cm");
+	pthread_mutex_lock(&cm->lock);
+	while (!cm->stops) {
+		while (engine_resolve(cm))
+			;
+		engine_receive_looped(cm);
+		wait_ms = engine_expire(cm);
+		fds[0] = (struct pollfd){.fd = cm->wake_fd, .events = POLLIN};
+		for (unsigned int i = 0; i < cm->n_devices; i++)
+			fds[i + 1] = (struct pollfd){.fd = cm->wire_fds[i], .events = POLLIN};
+		pthread_mutex_unlock(&cm->lock);
+		poll(fds, cm->n_devices + 1, wait_ms);
+		pthread_mutex_lock(&cm->lock);
+		if (fds[0].revents)
+			syscall(SYS_read, cm->wake_fd, &count, sizeof(count));
+		for (unsigned int i = 0; i < cm->n_devices; i++)
+			if (fds[i + 1].revents)
+				engine_receive(cm, i);
+	}
+	pthread_mutex_unlock(&cm->lock);
+	return NULL;
+}
+
+static int engine_open_wake(void)
+{
+	int low = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK), fd = low < 0 ? -1 : fcntl(low, F_DUPFD_CLOEXEC, OUR_FDS_FROM);
+
+	if (fd < 0)
+		return low;
+	syscall(SYS_close, low);
+	return fd;
+}
+
+int cm_engine_start(struct cm *cm)
+{
+	sigset_t all, old;
+	int r;
+
+	if (cm->runs) {
+		cm_transport_wake(cm);
+		return 0;
+	}
+	if (cm->wake_fd < 0)
+		cm->wake_fd = engine_open_wake();
+	if (cm->wake_fd < 0)
+		return -errno;
+	/* The program's signals are not this thread's. */
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &old);
+	r = -pthread_create(&cm->thread, NULL, engine_thread, cm);
+	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	cm->runs = !r;
+	return r;
+}
