@@ -34,7 +34,7 @@ MAY_INCLUDE = {
     "lib/softhca/cm": ["lib/softhca/uverbs", "lib/softhca/roce", "lib/softhca/device"],
     "lib/softhca/roce": ["lib/softhca/device", "lib/softhca/wire"],
     "lib/softhca/nldev": ["lib/softhca/uverbs", "lib/softhca/device"],
-    "lib/softhca/uverbs": ["lib/softhca/device", "lib/softhca/wire/clock_now.h"],
+    "lib/softhca/uverbs": ["lib/softhca/device", "lib/softhca/wire/clock_now.h", "lib/softhca/wire/complain.h"],
     "lib/softhca/device": ["lib/softhca/wire"],
     "lib/softhca/wire": [],
     "daemon/base": [],

@@ -250,6 +250,10 @@ static const struct setting settings[] = {
          .meaning =
                  "how many objects a program may have, as by rdma.max hca_object of its cgroup: creating one more is "
                  "EAGAIN; 0: no limit"},
+	{"SOFTHCA_EXPLAIN", "0", FLAG(device.explain),
+         .meaning =
+                 "1: one line on standard error for each command that is refused: attribute, rule, and who makes the "
+                 "rule; and in the end what was lost, and where"},
 	{"SOFTHCA_FAULTS", "", PATH(device.faults),
          .meaning = "a directory; a file there switches the fault of its name on, and removing the file switches it "
                     "off (see Faults)"},

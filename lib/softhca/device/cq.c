@@ -92,6 +92,8 @@ void cq_post_error(struct cq *cq, uint32_t uidx, uint32_t number, enum hw_cqe_op
 	cqe->syndrome = (uint8_t)syndrome;
 	if (syndrome == HW_SYNDROME_WR_FLUSH)
 		cqe->vendor_syndrome = HW_VENDOR_SYNDROME_FLUSH;
+	else
+		cq->device->n_error_completions++;
 	cqe->wqe_opcode_qpn_be = htobe32(number);
 	cqe->wqe_counter_be = htobe16(wqe_counter);
 	cq_post(cq, cqe, opcode);

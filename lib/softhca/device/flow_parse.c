@@ -5,6 +5,7 @@
  * flow_is_multicast_only), mlx5_core (check_valid_spec).
  */
 #include "flow_spec.h"
+#include "refuse.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -25,7 +26,9 @@ static int flow_set_proto(struct flow_rule *r, uint8_t mask, uint8_t value)
 		r->value.ip_proto = value;
 		return 0;
 	}
-	return r->mask.ip_proto == mask && r->value.ip_proto == value ? 0 : -EINVAL;
+	return r->mask.ip_proto == mask && r->value.ip_proto == value
+	               ? 0
+	               : refuse(EINVAL, "specs", "two specs want different IP protocols", "mlx5_ib: set_proto");
 }
 
 static int flow_parse_eth(struct flow_rule *r, const struct flow_spec *s)
@@ -64,7 +67,7 @@ static int flow_parse_ipv6(struct flow_rule *r, const struct flow_spec *s)
 {
 	/* LAST_IPV6_FIELD: the hop limit cannot be matched. */
 	if (s->mask.ipv6.hop_limit)
-		return -EOPNOTSUPP;
+		return refuse(EOPNOTSUPP, "ipv6.hop_limit", "cannot be matched", "mlx5_ib: LAST_IPV6_FIELD");
 	r->mask.ip_version = 0xf;
 	r->value.ip_version = 6;
 	memcpy(r->mask.src_ip, s->mask.ipv6.src_ip, 16);
@@ -90,7 +93,7 @@ static int flow_parse_tcp_udp(struct flow_rule *r, const struct flow_spec *s)
 static int flow_parse_tag(struct flow_rule *r, const struct flow_spec *s)
 {
 	if (s->id >= MAX_TAG)
-		return -EINVAL;
+		return refuse(EINVAL, "action_tag", "more than 24 bits", "mlx5_ib: parse_flow_attr");
 	r->tag = s->id;
 	r->has_tag = true;
 	return 0;
@@ -106,7 +109,8 @@ static int flow_parse_drop(struct flow_rule *r, const struct flow_spec *s)
 static int flow_parse_count(struct flow_rule *r, const struct flow_spec *s)
 {
 	if (r->has_counters)
-		return -EINVAL; /* a flow has one counters object at most */
+		return refuse(EINVAL, "action_count", "a flow has one counters object at most",
+		              "mlx5_ib: parse_flow_attr");
 	r->has_counters = true;
 	r->counters_handle = s->id;
 	return 0;
@@ -127,7 +131,7 @@ static int flow_parse_spec(struct flow_rule *r, const struct flow_spec *s)
 	for (size_t i = 0; i < sizeof(spec_types) / sizeof(spec_types[0]); i++)
 		if (spec_types[i].type == s->type)
 			return spec_types[i].parse(r, s);
-	return -EOPNOTSUPP;
+	return refuse(EOPNOTSUPP, "spec", "the device does not parse these headers", "mlx5_ib: parse_flow_attr");
 }
 
 /*
@@ -172,32 +176,38 @@ static bool flow_is_leftovers(const struct flow_request *req)
 static int flow_check_request(const struct flow_request *req)
 {
 	if (req->flags >= FLOW_FLAGS_END || ((req->flags & FLOW_DONT_TRAP) && flow_is_leftovers(req)))
-		return -EINVAL;
+		return refuse(EINVAL, "flags", "unknown flag, or DONT_TRAP with a leftovers flow",
+		              "ib_uverbs: ib_uverbs_ex_create_flow");
 	if (req->n_specs > FLOW_MAX_SPECS || req->specs_bytes > req->n_specs * UVERBS_SPEC_BYTES)
-		return -EINVAL;
-	return req->port == 1 ? 0 : -EINVAL;
+		return refuse(EINVAL, "num_of_specs", "too many specs", "ib_uverbs: ib_uverbs_ex_create_flow");
+	return req->port == 1 ? 0 : refuse(EINVAL, "port", "no such port", "ib_uverbs: ib_uverbs_ex_create_flow");
 }
 
 /* mlx5_ib_create_flow and get_flow_table. */
 static int flow_check_kind(const struct flow_request *req, const struct flow_limits *limits)
 {
 	if (req->priority >= limits->n_priorities)
-		return -ENOMEM; /* verbs-rules.md "Flow rules" */
+		return refuse(ENOMEM, "priority", "past the last", "mlx5_ib: get_flow_table");
 	if (req->flags & ~(uint32_t)(FLOW_DONT_TRAP | FLOW_EGRESS))
-		return -EINVAL;
+		return refuse(EINVAL, "flags", "unknown flag", "mlx5_ib: mlx5_ib_create_flow");
 	if ((req->flags & FLOW_EGRESS) && flow_is_leftovers(req))
-		return -EINVAL;
+		return refuse(EINVAL, "flags", "EGRESS with a leftovers flow", "mlx5_ib: mlx5_ib_create_flow");
 	if (req->type == FLOW_SNIFFER && !limits->sniffer)
-		return -EOPNOTSUPP;
+		return refuse(EOPNOTSUPP, "type", "the device has no sniffer",
+		              "mlx5_ib: allow_sniffer_and_nic_rx_shared_tir");
 	/* The device has no flow tables for frames on their way out (no EGRESS namespace). */
-	return req->type > FLOW_SNIFFER || (req->flags & FLOW_EGRESS) ? -EOPNOTSUPP : 0;
+	return req->type > FLOW_SNIFFER || (req->flags & FLOW_EGRESS)
+	               ? refuse(EOPNOTSUPP, "type, flags", "no such type, or EGRESS, which the device has not",
+	                        "mlx5_ib: get_flow_table")
+	               : 0;
 }
 
 static int flow_parse_normal(struct flow_rule *rule, const struct flow_request *req, const struct flow_spec *specs,
                              const struct flow_limits *limits)
 {
 	if (!flow_ethertype_agrees(specs, req->n_specs))
-		return -EINVAL;
+		return refuse(EINVAL, "eth.ether_type", "it must be exact and agree with the IP spec",
+		              "mlx5_ib: is_valid_ethertype");
 	for (unsigned int i = 0; i < req->n_specs; i++) {
 		int r = flow_parse_spec(rule, &specs[i]);
 
@@ -206,10 +216,11 @@ static int flow_parse_normal(struct flow_rule *rule, const struct flow_request *
 	}
 	rule->dont_trap = req->flags & FLOW_DONT_TRAP;
 	if (rule->dont_trap && !rule->drop && !limits->dont_trap)
-		return -EOPNOTSUPP; /* mlx5_core: fwd_next_prio_supported */
+		return refuse(EOPNOTSUPP, "flags", "DONT_TRAP is not offered", "mlx5_core: fwd_next_prio_supported");
 	for (size_t i = 0; i < sizeof(rule->mask.word) / sizeof(rule->mask.word[0]); i++)
 		if (rule->value.word[i] & ~rule->mask.word[i])
-			return -EINVAL; /* mlx5_core: check_valid_spec */
+			return refuse(EINVAL, "spec", "a value has bits outside of its mask",
+			              "mlx5_core: check_valid_spec");
 	rule->table = req->n_specs && flow_is_multicast_only(&specs[0]) && !rule->dont_trap
 	                      ? FLOW_TABLE_MULTICAST
 	                      : req->priority * 2u + !rule->dont_trap;

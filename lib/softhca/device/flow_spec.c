@@ -4,6 +4,7 @@
  * functions that it calls).
  */
 #include "flow_spec.h"
+#include "refuse.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -59,17 +60,21 @@ static int flow_read_filter(struct flow_spec *s, const uint8_t *at, uint16_t siz
 	const uint8_t *value = at + sizeof(struct ib_uverbs_flow_spec_hdr), *mask = value + given;
 
 	if (!t || given % 4 || s->type == (FLOW_SPEC_INNER | FLOW_SPEC_VXLAN))
-		return -EINVAL;
+		return refuse(EINVAL, "spec", "no such type, or a length that is no multiple of 4",
+		              "ib_uverbs: kern_spec_to_ib_spec_filter");
 	if (n > t->bytes) {
 		if (!flow_filter_is_zero(mask + t->bytes, n - t->bytes))
-			return -EINVAL;
+			return refuse(EINVAL, "spec", "longer than the kernel knows, with a mask there",
+			              "ib_uverbs: spec_filter_size");
 		n = t->bytes;
 	}
 	if (!n)
 		return -EINVAL;
 	memcpy(&s->value, value, n);
 	memcpy(&s->mask, mask, n);
-	return flow_spec_is_in_range(s) ? 0 : -EINVAL;
+	return flow_spec_is_in_range(s) ? 0
+	                                : refuse(EINVAL, "ipv6.flow_label, tunnel_id", "too many bits",
+	                                         "ib_uverbs: kern_spec_to_ib_spec_filter");
 }
 
 static int flow_read_action(struct flow_spec *s, const uint8_t *at, uint16_t size)

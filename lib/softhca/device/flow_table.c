@@ -4,6 +4,7 @@
  * fields. A packet costs one look-up for each group, however many rules there are.
  */
 #include "flow.h"
+#include "refuse.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -94,7 +95,7 @@ static int flow_place_group(struct flow_table *t, struct flow_group *g)
 	struct flow_group *next;
 
 	if (t->size < MAX_LARGE_GROUPS)
-		return -ENOSPC;
+		return refuse(ENOSPC, "flow", "the flow table is full", "mlx5_core: alloc_auto_flow_group");
 	g->size = t->n_large_groups < MAX_LARGE_GROUPS && t->group_size ? t->group_size : 1;
 	TAILQ_FOREACH (next, &t->groups, link) {
 		if (g->start + g->size <= next->start)
@@ -102,7 +103,7 @@ static int flow_place_group(struct flow_table *t, struct flow_group *g)
 		g->start = next->start + next->size;
 	}
 	if (g->start + g->size > t->size)
-		return -ENOSPC;
+		return refuse(ENOSPC, "flow", "the flow table is full", "mlx5_core: alloc_auto_flow_group");
 	if (next)
 		TAILQ_INSERT_BEFORE(next, g, link);
 	else
@@ -213,9 +214,10 @@ static bool flow_has_other_qp(const struct flow_entry *e, const struct qp *qp)
 static int flow_check_conflict(const struct flow_steering *s, const struct flow_entry *e, const struct flow_rule *rule)
 {
 	if (e->drop != rule->drop || (rule->has_tag && e->tag != rule->tag))
-		return -EEXIST;
+		return refuse(EEXIST, "flow", "there is such a rule with another tag or action",
+		              "mlx5_core: check_conflicting_ftes");
 	if (s->duplicates == FLOW_DUPLICATES_REFUSE && flow_has_other_qp(e, rule->qp))
-		return -EEXIST;
+		return refuse(EEXIST, "flow", "another queue pair has this rule", "SOFTHCA_DUPLICATE_RULES");
 	return 0;
 }
 

@@ -3,6 +3,7 @@
  * Receive side scaling: checks which hash fields a program may ask for, and computes the Toeplitz hash of a packet.
  */
 #include "rss.h"
+#include "refuse.h"
 
 #include <endian.h>
 #include <errno.h>
@@ -25,14 +26,18 @@ int rss_check_fields(uint64_t fields, uint32_t n_rqs)
 
 	/* Inner headers need tunnel offloads, which no profile has. */
 	if (fields & MLX5_RX_HASH_INNER)
-		return -EOPNOTSUPP;
+		return refuse(EOPNOTSUPP, "rx_hash_fields_mask", "inner headers are not offered",
+		              "mlx5_ib: create_rss_raw_qp_tir");
 	/* Without hashing all packets go to one queue. */
 	if (!fields)
-		return n_rqs == 1 ? 0 : -EINVAL;
+		return n_rqs == 1 ? 0
+		                  : refuse(EINVAL, "rx_hash_fields_mask", "a table of several queues needs fields",
+		                           "mlx5_ib: create_rss_raw_qp_tir");
 	if ((fields & IPV4_FIELDS) && (fields & IPV6_FIELDS))
-		return -EINVAL;
+		return refuse(EINVAL, "rx_hash_fields_mask", "IPv4 and IPv6 together",
+		              "mlx5_ib: create_rss_raw_qp_tir");
 	if (n_l4 > 1)
-		return -EINVAL;
+		return refuse(EINVAL, "rx_hash_fields_mask", "TCP and UDP together", "mlx5_ib: create_rss_raw_qp_tir");
 	/* No profile has IPsec, so the firmware would refuse its field. */
 	return fields & MLX5_RX_HASH_IPSEC_SPI ? -EINVAL : 0;
 }

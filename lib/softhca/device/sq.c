@@ -217,9 +217,10 @@ static void sq_complete(struct qp *qp, const struct tx *tx, uint64_t timestamp)
 	cqe = cq_next(sq->cq);
 	if (!cqe)
 		return;
-	if (tx->error)
+	if (tx->error) {
 		cq_clear_error(sq->cq, (struct hw_cqe_err *)cqe);
-	else
+		qp->device->n_error_completions++;
+	} else
 		memset(cqe, 0, offsetof(struct hw_cqe, op_own));
 	cqe->uidx_be = htobe32(qp->uidx);
 	cqe->wqe_counter_be = htobe16(tx->index);

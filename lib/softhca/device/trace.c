@@ -4,6 +4,7 @@
 
 #include "../wire/clock_now.h"
 #include "device.h"
+#include "refuse.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -111,7 +112,8 @@ bool trace_mark(struct trace *t, const char *mark)
 	return true;
 }
 
-void trace_command(struct device *d, const char *name, uint32_t number, int result, uint64_t began_ns)
+void trace_command(struct device *d, const char *name, uint32_t number, int result, const struct refusal *why,
+                   uint64_t began_ns)
 {
 	struct trace *t = d->config.trace;
 	char text[LINES_LONGEST];
@@ -126,6 +128,11 @@ void trace_command(struct device *d, const char *name, uint32_t number, int resu
 	else
 		lines_hex(&lines, "number", number);
 	lines_text(&lines, "result", result < 0 ? strerrorname_np(-result) : "0");
+	if (why->rule) {
+		lines_text(&lines, "attribute", why->attribute);
+		lines_text(&lines, "rule", why->rule);
+		lines_text(&lines, "source", why->source);
+	}
 	lines_number(&lines, "us", (clock_now_ns(CLOCK_MONOTONIC_RAW) - began_ns) / 1000);
 	lines_number(&lines, "thread", (uint64_t)syscall(SYS_gettid));
 	lines_end(&lines);

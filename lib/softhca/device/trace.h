@@ -66,7 +66,9 @@ void trace_send(struct trace *t, enum trace_kind kind, const void *bytes, size_t
 /* A bookmark. False if nobody listens. */
 bool trace_mark(struct trace *t, const char *text);
 /* A command: its name, or its number if it has none; its result and when it began. */
-void trace_command(struct device *d, const char *name, uint32_t number, int result, uint64_t began_ns);
+struct refusal;
+void trace_command(struct device *d, const char *name, uint32_t number, int result, const struct refusal *why,
+                   uint64_t began_ns);
 
 /* What a device needs to tell. NULL if there is no memory; freed by free(). */
 struct device_trace *trace_new(struct trace *t);

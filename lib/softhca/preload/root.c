@@ -80,6 +80,22 @@ static void root_in_child(void)
 	atomic_store(&r->owner, getpid());
 }
 
+/* At the end of a process: what its devices got, and where the rest was lost. */
+static void root_tell_losses(void)
+{
+	for (unsigned int i = 0; root_is_owner() && i < the_root.n_devices; i++) {
+		const struct device *d = &the_root.devices[i];
+		const struct device_counters *c = &d->counters;
+
+		if (d->next_qpn != DEVICE_FIRST_QPN)
+			complain("%s (%s): %lu frames came; lost: %lu before the device (discards), %lu without a "
+			         "receive "
+			         "work request (out_of_buffer), %lu work requests in error",
+			         d->name, d->config.netdev, c->rx_packets, c->discards, c->out_of_buffer,
+			         d->n_error_completions);
+	}
+}
+
 static void root_check_once(void)
 {
 	for (unsigned int i = 0; i < the_root.n_devices; i++)
@@ -124,6 +140,8 @@ static void root_set_up(void)
 	the_root.clock.watch_arg = &the_root;
 	atomic_store(&the_root.owner, getpid());
 	pthread_atfork(NULL, NULL, root_in_child);
+	if (settings.device.explain)
+		atexit(root_tell_losses);
 }
 
 /* A process that a signal kills tells its peers nothing. */

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Commands of completion channels and completion queues. */
+#include "../device/refuse.h"
 #include "command.h"
 #include "user_memory.h"
 
@@ -38,15 +39,18 @@ static int ucq_check(const struct command *c, const struct ib_uverbs_ex_create_c
 
 	if (req->comp_mask || req->reserved ||
 	    (req->flags & ~(uint32_t)(IB_UVERBS_CQ_FLAGS_TIMESTAMP_COMPLETION | IB_UVERBS_CQ_FLAGS_IGNORE_OVERRUN)))
-		return -EOPNOTSUPP;
+		return refuse(EOPNOTSUPP, "flags, comp_mask", "unknown flag", "ib_uverbs: create_cq");
 	if (!req->cqe || req->cqe > p->max_cqe || req->comp_vector >= device_n_comp_vectors(c->file->device))
-		return -EINVAL;
+		return refuse(EINVAL, "cqe, comp_vector", "0, or more than the device has",
+		              "mlx5_ib: mlx5_ib_create_cq; ib_uverbs: create_cq");
 	if (drv->flags & ~(MLX5_IB_CREATE_CQ_FLAGS_UAR_PAGE_INDEX | MLX5_IB_CREATE_CQ_FLAGS_REAL_TIME_TS))
-		return -EINVAL; /* CQE padding is not offered */
+		return refuse(EINVAL, "flags", "mlx5 flag that is not offered (CQE padding)",
+		              "mlx5_ib: create_cq_user");
 	if ((drv->cqe_size != 64 && drv->cqe_size != 128) || drv->reserved0 || drv->reserved1)
-		return -EINVAL;
+		return refuse(EINVAL, "cqe_size", "neither 64 nor 128", "mlx5_ib: create_cq_user");
 	if (drv->cqe_comp_en)
-		return -EOPNOTSUPP;
+		return refuse(EOPNOTSUPP, "cqe_comp_en", "compressed completions are not offered",
+		              "mlx5_ib: create_cq_user");
 	return 0;
 }
 
@@ -76,7 +80,8 @@ static int ucq_find_channel(const struct command *c, int fd, struct event_channe
 	if (*channel)
 		fd_object_put(&(*channel)->fd_object);
 	*channel = NULL;
-	return -EBADF;
+	return refuse(EBADF, "comp_channel", "not a completion channel of this context",
+	              "rdma_core: lookup_get_fd_uobject");
 }
 
 static void ucq_destroy(struct object *o)
@@ -226,17 +231,17 @@ int cmd_ex_modify_cq(struct command *c)
 	if (r)
 		return r;
 	if (!req.attr_mask || req.reserved)
-		return -EINVAL;
+		return refuse(EINVAL, "attr_mask", "nothing to change", "ib_uverbs: ib_uverbs_ex_modify_cq");
 	if (req.attr_mask > CQ_MODERATE)
-		return -EOPNOTSUPP;
+		return refuse(EOPNOTSUPP, "attr_mask", "unknown attribute", "ib_uverbs: ib_uverbs_ex_modify_cq");
 	device_lock(c->file->device);
 	u = object_find(c->file, req.cq_handle, OBJECT_CQ);
 	if (!u)
-		r = -EINVAL;
+		r = refuse(EINVAL, "cq", "no such completion queue", "ib_uverbs: ib_uverbs_ex_modify_cq");
 	else if (!p->max_moderation_count)
-		r = -EOPNOTSUPP;
+		r = refuse(EOPNOTSUPP, "moderation", "the device has none", "mlx5_ib: mlx5_ib_modify_cq");
 	else if (req.attr.cq_period > p->max_moderation_us)
-		r = -EINVAL;
+		r = refuse(EINVAL, "cq_period", "more than 12 bits", "mlx5_ib: mlx5_ib_modify_cq");
 	else
 		cq_moderate(&u->cq, req.attr.cq_count, req.attr.cq_period);
 	device_unlock(c->file->device);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Commands of flows and flow counters. */
 #include "../device/steer.h"
+#include "../device/refuse.h"
 #include "ioctl.h"
 #include "user_memory.h"
 
@@ -22,16 +23,18 @@ static int counters_describe(struct counters *k, const struct mlx5_ib_flow_count
 	int r = 0;
 
 	if (data->ncounters > MAX_COUNTER_DESCS)
-		return -EINVAL;
+		return refuse(EINVAL, "counters", "too many", "mlx5_ib: MAX_COUNTERS_NUM");
 	if (k->max_index)
-		return -EINVAL; /* it has a description already, and a flow uses it */
+		return refuse(EINVAL, "counters", "it has a description, and a flow uses it",
+		              "mlx5_ib: counters_set_description");
 	descs = calloc(data->ncounters ? data->ncounters : 1, sizeof(*descs));
 	if (!descs)
 		return -ENOMEM;
 	for (uint32_t i = 0; i < data->ncounters; i++) {
 		r = user_memory_read(&from, data->counters_data + i * sizeof(from), sizeof(from));
 		if (!r && from.description > COUNT_BYTES)
-			r = -EINVAL;
+			r = refuse(EINVAL, "counters", "neither packets nor bytes",
+			           "mlx5_ib: counters_set_description");
 		if (r) {
 			free(descs);
 			return r;
@@ -67,11 +70,13 @@ static int uflow_bind_counters(struct uflow *f, const struct command *c)
 		return 0;
 	f->counters = object_find(c->file, f->rules[0].counters_handle, OBJECT_COUNTERS);
 	if (!f->counters)
-		return -EINVAL;
+		return refuse(EINVAL, "counters", "no such counters", "ib_uverbs: kern_spec_to_ib_spec_action");
 	f->rules[0].counter = &f->counters->value;
 	if (data)
 		return counters_describe(f->counters, data);
-	return f->counters->max_index ? 0 : -EINVAL;
+	return f->counters->max_index ? 0
+	                              : refuse(EINVAL, "counters", "nothing is attached to them",
+	                                       "mlx5_ib: flow_counters_set_data; ibv_attach_counters_point_flow(3)");
 }
 
 /* When the last flow is gone, the description is forgotten and the values are kept
@@ -110,7 +115,7 @@ static int uflow_enter(struct command *c, struct uflow *f, uint32_t qp_handle)
 
 	f->qp = object_find(c->file, qp_handle, OBJECT_QP);
 	if (!f->qp)
-		return -EINVAL;
+		return refuse(EINVAL, "qp", "no such queue pair", "ib_uverbs: ib_uverbs_ex_create_flow");
 	r = uflow_bind_counters(f, c);
 	if (!r)
 		r = uflow_add_rules(c->file->device, f);
@@ -180,16 +185,16 @@ int cmd_ex_create_flow(struct command *c)
 
 	memcpy(&req, c->in, sizeof(req));
 	if (req.comp_mask)
-		return -EINVAL;
+		return refuse(EINVAL, "comp_mask", "not 0", "ib_uverbs: ib_uverbs_ex_create_flow");
 	if (!program_has_net_raw())
-		return -EPERM;
+		return refuse(EPERM, "flow", "needs CAP_NET_RAW", "ib_uverbs: ib_uverbs_ex_create_flow");
 	if (req.flow_attr.reserved[0] || req.flow_attr.reserved[1])
 		return -EINVAL;
 	if (req.flow_attr.size > specs_bytes)
-		return -ENOSPC; /* uverbs_request_next */
+		return refuse(ENOSPC, "size", "longer than the request", "ib_uverbs: uverbs_request_next");
 	for (size_t i = req.flow_attr.size; i < specs_bytes; i++)
 		if (((const uint8_t *)c->in)[sizeof(req) + i])
-			return -EOPNOTSUPP; /* uverbs_request_finish */
+			return refuse(EOPNOTSUPP, "size", "bytes behind the specs", "ib_uverbs: uverbs_request_finish");
 	wish = (struct flow_request){
 		.type = req.flow_attr.type,
 		.flags = req.flow_attr.flags,
@@ -244,7 +249,7 @@ int cmd_ex_destroy_flow(struct command *c)
 		object_remove(&f->object);
 	device_unlock(d);
 	if (!f)
-		return -ENOENT;
+		return refuse(ENOENT, "flow", "no such flow", "ib_uverbs: ib_uverbs_ex_destroy_flow");
 	kernel_drop_remove(&d->kernel_drop, &f->dropped);
 	device_lock(d);
 	uflow_leave(d, f);
@@ -305,7 +310,8 @@ int ioctl_counters_read(struct ioctl_call *call)
 	k = object_find(call->file, (uint32_t)a->data, OBJECT_COUNTERS);
 	/* Without a flow there is nothing to read (verbs-rules.md "Flow rules"). */
 	if (!k || !k->object.n_users || k->max_index > out->len / sizeof(uint64_t)) {
-		r = -EINVAL;
+		r = refuse(EINVAL, "counters", "no flow uses them, or they have more values than there is room for",
+		           "mlx5_ib: mlx5_ib_read_counters");
 	} else {
 		uint64_t values[UINT16_MAX / sizeof(uint64_t)] = {};
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Commands of protection domains, memory regions and doorbell pages. */
+#include "../device/refuse.h"
 #include "ioctl.h"
 
 #include <errno.h>
@@ -62,15 +63,17 @@ static int mr_check(const struct profile *p, const struct ib_uverbs_reg_mr *req)
 
 	/* ib_uverbs_reg_mr: address and I/O virtual address must have the same offset in their page. */
 	if ((req->start & 4095) != (req->hca_va & 4095))
-		return -EINVAL;
+		return refuse(EINVAL, "addr, iova", "different offsets in their page", "ib_uverbs: ib_uverbs_reg_mr");
 	if (access & ~(uint32_t)ACCESS_KNOWN)
-		return -EINVAL;
+		return refuse(EINVAL, "access", "unknown flag", "ib_core: ib_check_mr_access");
 	if ((access & ACCESS_REMOTE_WRITERS) && !(access & IB_UVERBS_ACCESS_LOCAL_WRITE))
-		return -EINVAL;
+		return refuse(EINVAL, "access", "REMOTE_WRITE and REMOTE_ATOMIC need LOCAL_WRITE",
+		              "ib_core: ib_check_mr_access; ibv_reg_mr(3)");
 	if (access & IB_UVERBS_ACCESS_ON_DEMAND)
-		return -EOPNOTSUPP; /* the odp_caps say so */
+		return refuse(EOPNOTSUPP, "access", "ON_DEMAND is not offered; odp_caps say so",
+		              "ib_core: ib_check_mr_access");
 	if (!req->length || req->length > p->max_mr_size)
-		return -EINVAL;
+		return refuse(EINVAL, "length", "0, or more than max_mr_size", "mlx5_ib: mlx5_ib_reg_user_mr");
 	return 0;
 }
 
@@ -108,7 +111,7 @@ int cmd_reg_mr(struct command *c)
 	device_lock(d);
 	mr->pd = object_find(c->file, req.pd_handle, OBJECT_PD);
 	if (!mr->pd) {
-		r = -EINVAL;
+		r = refuse(EINVAL, "pd", "no such protection domain", "ib_uverbs: ib_uverbs_reg_mr");
 	} else {
 		struct mkey key = {
 			.local_write = req.access_flags & IB_UVERBS_ACCESS_LOCAL_WRITE,

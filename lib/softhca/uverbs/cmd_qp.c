@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Commands that make and destroy raw packet queue pairs. Other types are refused. */
+#include "../device/refuse.h"
 #include "command.h"
 
 #include <errno.h>
@@ -28,24 +29,27 @@ static int uqp_check(const struct command *c, const struct ib_uverbs_ex_create_q
 		return -EOPNOTSUPP;
 	/* mlx5_ib: process_vendor_flags. Signatures, tunnels and loopback to itself are not offered. */
 	if (drv->flags & ~(uint32_t)DRV_FLAGS)
-		return -EINVAL;
+		return refuse(EINVAL, "flags", "mlx5 flag that is not offered", "mlx5_ib: process_vendor_flags");
 	/* mlx5_ib: process_create_flags. A raw packet queue pair accepts the loopback flag, which has no effect. */
 	flags &= ~(uint32_t)IB_UVERBS_QP_CREATE_BLOCK_MULTICAST_LOOPBACK;
 	if (flags & ~(uint32_t)IB_UVERBS_QP_CREATE_CVLAN_STRIPPING)
 		return -EOPNOTSUPP;
 	if (flags && !p->cvlan_stripping)
-		return -EOPNOTSUPP;
+		return refuse(EOPNOTSUPP, "create_flags", "the device strips no VLAN tags",
+		              "mlx5_ib: process_create_flags");
 	/* mlx5_ib create_raw_packet_qp: a queue pair needs at least one queue. */
 	if (!drv->rq_wqe_count && !drv->sq_wqe_count)
 		return -EINVAL;
 	if (req->max_recv_wr > p->max_qp_wr || drv->rq_wqe_count > p->max_qp_wr ||
 	    drv->sq_wqe_count > p->max_send_wqebb)
-		return -EINVAL;
+		return refuse(EINVAL, "max_recv_wr, max_send_wr", "more than the device has",
+		              "mlx5_ib: create_raw_packet_qp; ibv_query_device(3)");
 	if ((drv->rq_wqe_count & (drv->rq_wqe_count - 1)) || (drv->sq_wqe_count & (drv->sq_wqe_count - 1)))
-		return -EINVAL;
+		return refuse(EINVAL, "rq_wqe_count, sq_wqe_count", "not a power of two", "mlx5_ib: set_rq_size");
 	if (drv->rq_wqe_count &&
 	    (drv->rq_wqe_shift < 4 || drv->rq_wqe_shift > 31 || 1u << drv->rq_wqe_shift > p->max_rq_desc_bytes))
-		return -EINVAL;
+		return refuse(EINVAL, "max_recv_sge", "the work request is longer than the device takes",
+		              "mlx5_ib: set_rq_size");
 	return 0;
 }
 
@@ -69,7 +73,7 @@ static int uqp_read_request(const struct command *c, struct qp_request *q)
 	if (!program_has_net_raw())
 		return -EPERM;
 	if (q->core->create_flags & ~(uint32_t)CREATE_FLAGS)
-		return -EINVAL;
+		return refuse(EINVAL, "create_flags", "unknown flag", "ib_uverbs: create_qp");
 	if (q->is_rss)
 		return rss_qp_read(c, q->core, &q->rss);
 	r = command_in(&q->plain, sizeof(q->plain), c->drv_in, c->drv_in_bytes);
@@ -129,7 +133,7 @@ static int uqp_find_parts(const struct command *c, struct uqp *u, const struct q
 
 	u->pd = object_find(c->file, q->core->pd_handle, OBJECT_PD);
 	if (!u->pd)
-		return -EINVAL;
+		return refuse(EINVAL, "pd", "no such protection domain", "ib_uverbs: create_qp");
 	if (q->is_rss)
 		return rss_qp_find(c, u, q->core, &q->rss);
 	u->send_cq = object_find(c->file, q->core->send_cq_handle, OBJECT_CQ);
@@ -278,7 +282,7 @@ int cmd_ex_create_qp(struct command *c)
 	if (r)
 		return r;
 	if ((req.comp_mask & ~(uint32_t)IB_UVERBS_CREATE_QP_MASK_IND_TABLE) || req.reserved || req.source_qpn)
-		return -EINVAL;
+		return refuse(EINVAL, "comp_mask, source_qpn", "not supported", "ib_uverbs: ib_uverbs_ex_create_qp");
 	r = uqp_create(c, &req, &resp.base);
 	if (!r)
 		COMMAND_OUT(c, &resp);

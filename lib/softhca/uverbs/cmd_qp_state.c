@@ -4,6 +4,7 @@
  * IB_QPT_RAW_PACKET) and mlx5_ib (optab and modify_raw_packet_qp) allow. So there is no way to SQD, and from SQE
  * only to RESET and ERR.
  */
+#include "../device/refuse.h"
 #include "command.h"
 
 #include <errno.h>
@@ -45,16 +46,19 @@ static int uqp_check_transition(const struct uqp *u, const struct ib_uverbs_modi
 	const struct transition *t;
 
 	if ((mask & ATTR_STATE) && req->qp_state > QP_ERR)
-		return -EINVAL;
+		return refuse(EINVAL, "qp_state", "no such state", "ib_core: ib_modify_qp_is_ok");
 	*to = mask & ATTR_STATE ? (enum qp_state)req->qp_state : from;
 	if ((mask & ATTR_PORT) && (!req->port_num || req->port_num > device_port(u->qp.device)))
-		return -EINVAL;
+		return refuse(EINVAL, "port_num", "no such port", "ib_uverbs: modify_qp");
 	/* mlx5_ib: create_flow_rule_vport_sq. What is sent needs the port's representor. */
 	if (*to == QP_RTS && u->qp.sq.n_bb && u->port != device_port(u->qp.device))
-		return -EINVAL;
+		return refuse(EINVAL, "port_num", "a send queue needs the port that has a representor",
+		              "mlx5_ib: create_flow_rule_vport_sq");
 	t = &transitions[from][*to];
 	if (!t->valid || (mask & t->required) != t->required || (mask & ~(t->required | t->optional | ATTR_STATE)))
-		return -EINVAL;
+		return refuse(EINVAL, "qp_state, attr_mask",
+		              "no such transition, or attributes that are missing or too many for it",
+		              "ib_core: qp_state_table");
 	return 0;
 }
 
@@ -63,9 +67,10 @@ static int uqp_check_rate(const struct profile *p, bool has_sq, uint32_t rate_kb
                           const struct mlx5_ib_burst_info *burst)
 {
 	if ((burst->max_burst_sz || burst->typical_pkt_sz) && (!rate_kbps || !p->pacing_burst))
-		return -EINVAL;
+		return refuse(EINVAL, "max_burst_sz, typical_pkt_sz", "bursts without a rate, or not supported",
+		              "mlx5_ib: __mlx5_ib_modify_qp");
 	if (has_sq && rate_kbps && (!p->max_rate_kbps || rate_kbps < p->min_rate_kbps || rate_kbps > p->max_rate_kbps))
-		return -EINVAL;
+		return refuse(EINVAL, "rate_limit", "out of the range of qp_rate_limit", "mlx5_core: mlx5_rl_add_rate");
 	return 0;
 }
 
@@ -101,13 +106,13 @@ static int uqp_modify(struct uqp *u, const struct ib_uverbs_ex_modify_qp *req, c
 	int r;
 
 	if (qp->rss)
-		return -ENOSYS;
+		return refuse(ENOSYS, "qp", "a queue pair with RSS cannot be modified", "mlx5_ib: mlx5_ib_modify_qp");
 	r = uqp_check_transition(u, &req->base, &to);
 	if (!r && (req->base.attr_mask & ATTR_RATE_LIMIT))
 		r = uqp_check_rate(qp->device->config.profile, paced, req->rate_limit, burst);
 	pacing_set(&pacing, req->rate_limit, burst->max_burst_sz, burst->typical_pkt_sz);
 	if (!r && paced && req->rate_limit && !uqp_rate_fits(qp->device, &pacing))
-		r = -ENOSPC;
+		r = refuse(ENOSPC, "rate_limit", "the table of rates is full", "mlx5_core: find_rl_entry");
 	if (r)
 		return r;
 	if (req->base.attr_mask & ATTR_PORT)
@@ -157,7 +162,7 @@ int cmd_ex_modify_qp(struct command *c)
 	if (r)
 		return r;
 	if (req.base.attr_mask & ~(ATTR_STANDARD | ATTR_RATE_LIMIT))
-		return -EOPNOTSUPP;
+		return refuse(EOPNOTSUPP, "attr_mask", "unknown attribute", "ib_uverbs: ib_uverbs_ex_modify_qp");
 	r = uqp_modify_by_handle(c, &req);
 	if (!r)
 		COMMAND_OUT(c, &resp);

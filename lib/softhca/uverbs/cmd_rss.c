@@ -3,6 +3,7 @@
  * Commands of indirection tables, and the part of CREATE_QP that is about queue pairs which spread packets over such
  * a table.
  */
+#include "../device/refuse.h"
 #include "command.h"
 
 #include <errno.h>
@@ -53,7 +54,8 @@ static int ind_table_enter(struct uverbs_file *file, struct uind_table *t, const
 	for (uint32_t i = 0; i < t->n_wqs; i++) {
 		t->wqs[i] = object_find(file, handles[i], OBJECT_WQ);
 		if (!t->wqs[i])
-			return -EINVAL;
+			return refuse(EINVAL, "wq", "no such work queue",
+			              "ib_uverbs: ib_uverbs_ex_create_rwq_ind_table");
 		t->rqs[i] = &t->wqs[i]->rq;
 	}
 	r = object_add(file, &t->object, OBJECT_RWQ_IND_TBL, ind_table_destroy);
@@ -67,16 +69,19 @@ static int ind_table_check(const struct command *c, const struct ib_uverbs_ex_cr
 	const struct profile *p = c->file->device->config.profile;
 
 	if (!p->log_max_rss_table)
-		return -EOPNOTSUPP;
+		return refuse(EOPNOTSUPP, "table", "the device has no RSS", "mlx5_ib: mlx5_ib_create_rwq_ind_table");
 	if (req->comp_mask)
 		return -EOPNOTSUPP;
 	if (req->log_ind_tbl_size > MAX_LOG_TABLE_SIZE)
-		return -EINVAL;
+		return refuse(EINVAL, "log_ind_tbl_size", "too large", "ib_uverbs: ib_uverbs_ex_create_rwq_ind_table");
 	/* uverbs_request_next: the request must contain all handles. */
 	if (c->in_bytes < sizeof(*req) + (sizeof(uint32_t) << req->log_ind_tbl_size))
 		return -ENOSPC;
 	/* mlx5_ib_create_rwq_ind_table: log_max_rqt_size. */
-	return req->log_ind_tbl_size > p->log_max_rss_table ? -EINVAL : 0;
+	return req->log_ind_tbl_size > p->log_max_rss_table
+	               ? refuse(EINVAL, "log_ind_tbl_size", "more than max_rwq_indirection_table_size",
+	                        "mlx5_ib: mlx5_ib_create_rwq_ind_table")
+	               : 0;
 }
 
 int cmd_ex_create_rwq_ind_table(struct command *c)
@@ -131,13 +136,18 @@ int rss_qp_read(const struct command *c, const struct ib_uverbs_ex_create_qp *re
 	if (r)
 		return r;
 	if (req->max_recv_wr || req->max_recv_sge || req->is_srq)
-		return -EINVAL;
+		return refuse(EINVAL, "max_recv_wr, srq", "a queue pair with RSS has no receive queue of its own",
+		              "mlx5_ib: check_qp_attr");
 	if (c->drv_in_bytes < sizeof(*drv) || c->drv_out_bytes < 4)
-		return -EINVAL;
+		return refuse(EINVAL, "driver data", "too short", "mlx5_ib: process_udata_size");
 	if (drv->flags) /* tunnels and loopback to itself are not offered */
-		return -EINVAL;
+		return refuse(EINVAL, "flags", "tunnels and loopback to itself are not offered",
+		              "mlx5_ib: process_vendor_flags");
 	/* A send queue needs a queue pair of its own. */
-	return req->create_flags || req->max_send_wr ? -EINVAL : 0;
+	return req->create_flags || req->max_send_wr
+	               ? refuse(EINVAL, "max_send_wr, create_flags", "a queue pair with RSS cannot send",
+	                        "mlx5_ib: create_rss_raw_qp_tir")
+	               : 0;
 }
 
 /* mlx5_ib: create_rss_raw_qp_tir. */
@@ -146,11 +156,12 @@ static int rss_qp_check_hash(const struct mlx5_ib_create_qp_rss *drv, uint32_t n
 	if (drv->comp_mask)
 		return -EOPNOTSUPP;
 	if (drv->rx_hash_fields_mask & MLX5_RX_HASH_INNER)
-		return -EOPNOTSUPP;
+		return refuse(EOPNOTSUPP, "rx_hash_fields_mask", "inner headers are not offered",
+		              "mlx5_ib: create_rss_raw_qp_tir");
 	if (drv->rx_hash_function != MLX5_RX_HASH_FUNC_TOEPLITZ)
-		return -EOPNOTSUPP;
+		return refuse(EOPNOTSUPP, "rx_hash_function", "only Toeplitz", "mlx5_ib: create_rss_raw_qp_tir");
 	if (drv->rx_key_len != RSS_KEY_BYTES)
-		return -EINVAL;
+		return refuse(EINVAL, "rx_hash_key_len", "not 40 bytes", "mlx5_ib: create_rss_raw_qp_tir");
 	return rss_check_fields(drv->rx_hash_fields_mask, n_wqs);
 }
 
@@ -161,7 +172,7 @@ int rss_qp_find(const struct command *c, struct uqp *u, const struct ib_uverbs_e
 
 	u->ind_table = object_find(c->file, req->rwq_ind_tbl_handle, OBJECT_RWQ_IND_TBL);
 	if (!u->ind_table)
-		return -EINVAL;
+		return refuse(EINVAL, "rwq_ind_tbl", "no such table", "ib_uverbs: create_qp");
 	r = rss_qp_check_hash(drv, u->ind_table->n_wqs);
 	if (r)
 		return r;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Commands of work queues, which are receive queues of their own: ib_uverbs_ex_create_wq and mlx5_ib_create_wq. */
+#include "../device/refuse.h"
 #include "command.h"
 
 #include <errno.h>
@@ -19,30 +20,33 @@ static int uwq_check(const struct command *c, const struct ib_uverbs_ex_create_w
 	const struct profile *p = c->file->device->config.profile;
 
 	if (!p->max_wq)
-		return -EOPNOTSUPP;
+		return refuse(EOPNOTSUPP, "wq", "the device has no work queues", "mlx5_ib: mlx5_ib_create_wq");
 	/* mlx5_ib_create_wq: delay drop affects all queues of the port. */
 	if ((req->create_flags & IB_UVERBS_WQ_FLAGS_DELAY_DROP) && !program_has_capability(CAP_SYS_RAWIO))
-		return -EPERM;
+		return refuse(EPERM, "create_flags", "delay drop affects the whole port, so it needs CAP_SYS_RAWIO",
+		              "mlx5_ib: mlx5_ib_create_wq");
 	if (req->wq_type != IB_UVERBS_WQT_RQ)
-		return -EINVAL;
+		return refuse(EINVAL, "wq_type", "only receive queues", "mlx5_ib: mlx5_ib_create_wq");
 	if (c->drv_in_bytes < offsetof(struct mlx5_ib_create_wq, single_stride_log_num_of_bytes) + 4)
-		return -EINVAL;
+		return refuse(EINVAL, "driver data", "too short", "mlx5_ib: prepare_user_rq");
 	if (drv->comp_mask)
-		return -EOPNOTSUPP; /* striding queues */
+		return refuse(EOPNOTSUPP, "comp_mask", "striding queues are not offered", "mlx5_ib: prepare_user_rq");
 	if (req->max_wr > p->max_qp_wr || !drv->rq_wqe_count)
-		return -EINVAL;
+		return refuse(EINVAL, "max_wr", "0, or more than the device has", "mlx5_ib: set_user_rq_size");
 	if ((drv->rq_wqe_count & (drv->rq_wqe_count - 1)) || drv->rq_wqe_count > p->max_qp_wr ||
 	    drv->rq_wqe_shift < 4 || drv->rq_wqe_shift > 31 || 1u << drv->rq_wqe_shift > p->max_rq_desc_bytes)
-		return -EINVAL;
+		return refuse(EINVAL, "max_wr, max_sge", "not a power of two, or longer than the device takes",
+		              "mlx5_ib: set_user_rq_size");
 	if (drv->flags & MLX5_WQ_FLAG_SIGNATURE)
-		return -EINVAL;
+		return refuse(EINVAL, "flags", "signatures are not offered", "mlx5_ib: prepare_user_rq");
 	/* mlx5_ib: create_rq checks the capabilities in this order. */
 	if (req->create_flags & IB_UVERBS_WQ_FLAGS_PCI_WRITE_END_PADDING)
-		return -EOPNOTSUPP;
+		return refuse(EOPNOTSUPP, "create_flags", "PCI_WRITE_END_PADDING is not offered", "mlx5_ib: create_rq");
 	if ((req->create_flags & IB_UVERBS_WQ_FLAGS_CVLAN_STRIPPING) && !p->cvlan_stripping)
-		return -EOPNOTSUPP;
+		return refuse(EOPNOTSUPP, "create_flags", "the device strips no VLAN tags", "mlx5_ib: create_rq");
 	if (req->create_flags & (IB_UVERBS_WQ_FLAGS_SCATTER_FCS | IB_UVERBS_WQ_FLAGS_DELAY_DROP))
-		return -EOPNOTSUPP;
+		return refuse(EOPNOTSUPP, "create_flags", "SCATTER_FCS and DELAY_DROP are not offered",
+		              "mlx5_ib: create_rq");
 	return 0;
 }
 
@@ -77,7 +81,7 @@ static int uwq_enter(struct command *c, struct uwq *u, const struct ib_uverbs_ex
 	u->pd = object_find(c->file, req->pd_handle, OBJECT_PD);
 	u->cq = object_find(c->file, req->cq_handle, OBJECT_CQ);
 	if (!u->pd || !u->cq)
-		return -EINVAL;
+		return refuse(EINVAL, "pd, cq", "no such object", "ib_uverbs: ib_uverbs_ex_create_wq");
 	r = cq_check_timestamps(u->cq);
 	if (!r)
 		r = object_add(c->file, &u->object, OBJECT_WQ, uwq_destroy);
@@ -149,15 +153,18 @@ static int uwq_check_states(const struct uwq *u, const struct ib_uverbs_ex_modif
 
 	if (req->attr_mask & WQ_ATTR_CUR_STATE) {
 		if (req->curr_wq_state > WQ_ERR || req->curr_wq_state != (uint32_t)from)
-			return -EINVAL;
+			return refuse(EINVAL, "curr_wq_state", "the queue is in another state",
+			              "PRM: MODIFY_RQ, BAD_RES_STATE");
 	}
 	*to = from;
 	if (req->attr_mask & WQ_ATTR_STATE) {
 		if (req->wq_state > WQ_ERR)
-			return -EINVAL;
+			return refuse(EINVAL, "wq_state", "no such state", "mlx5_ib: mlx5_ib_modify_wq");
 		*to = (enum wq_state)req->wq_state;
 	}
-	return from == WQ_ERR && *to == WQ_RDY ? -EINVAL : 0;
+	return from == WQ_ERR && *to == WQ_RDY
+	               ? refuse(EINVAL, "wq_state", "the only way out of ERR is RST", "PRM: MODIFY_RQ")
+	               : 0;
 }
 
 /* With the lock held. */
@@ -170,9 +177,10 @@ static int uwq_modify(struct uwq *u, const struct ib_uverbs_ex_modify_wq *req)
 	if (r)
 		return r;
 	if ((changed & IB_UVERBS_WQ_FLAGS_CVLAN_STRIPPING) && !u->rq.device->config.profile->cvlan_stripping)
-		return -EOPNOTSUPP;
+		return refuse(EOPNOTSUPP, "flags", "the device strips no VLAN tags", "mlx5_ib: mlx5_ib_modify_wq");
 	if (changed & IB_UVERBS_WQ_FLAGS_PCI_WRITE_END_PADDING)
-		return -EOPNOTSUPP;
+		return refuse(EOPNOTSUPP, "flags", "PCI_WRITE_END_PADDING cannot be changed",
+		              "mlx5_ib: mlx5_ib_modify_wq");
 	if (changed & IB_UVERBS_WQ_FLAGS_CVLAN_STRIPPING)
 		u->rq.strip_cvlan = req->flags & IB_UVERBS_WQ_FLAGS_CVLAN_STRIPPING;
 	if (to != u->rq.state)
@@ -190,17 +198,19 @@ int cmd_ex_modify_wq(struct command *c)
 	if (r)
 		return r;
 	if (!req.attr_mask || req.attr_mask > WQ_ATTR_ALL)
-		return -EINVAL;
+		return refuse(EINVAL, "attr_mask", "nothing to change, or an unknown attribute",
+		              "ib_uverbs: ib_uverbs_ex_modify_wq");
 	if (c->drv_in_bytes < sizeof(drv))
-		return -EINVAL;
+		return refuse(EINVAL, "driver data", "too short", "mlx5_ib: mlx5_ib_modify_wq");
 	r = command_in(&drv, sizeof(drv), c->drv_in, c->drv_in_bytes);
 	if (r)
 		return r;
 	if (drv.comp_mask || drv.reserved)
-		return -EOPNOTSUPP;
+		return refuse(EOPNOTSUPP, "driver data", "comp_mask or reserved is not 0",
+		              "mlx5_ib: mlx5_ib_modify_wq");
 	device_lock(c->file->device);
 	u = object_find(c->file, req.wq_handle, OBJECT_WQ);
-	r = u ? uwq_modify(u, &req) : -EINVAL;
+	r = u ? uwq_modify(u, &req) : refuse(EINVAL, "wq", "no such work queue", "ib_uverbs: ib_uverbs_ex_modify_wq");
 	device_unlock(c->file->device);
 	return r;
 }

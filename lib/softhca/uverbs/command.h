@@ -59,6 +59,10 @@ int rss_qp_read(const struct command *c, const struct ib_uverbs_ex_create_qp *re
 int rss_qp_find(const struct command *c, struct uqp *u, const struct ib_uverbs_ex_create_qp *req,
                 const struct mlx5_ib_create_qp_rss *drv);
 
+/* The end of each command, by its name or, if it has none, its number: tells a trace and, if it was refused, the user.
+ */
+void command_ended(struct device *d, const char *name, uint32_t number, int result, uint64_t began_ns);
+
 /* Runs a write command by its number. 0 or negative errno. */
 int command_dispatch(struct command *c, uint32_t command);
 

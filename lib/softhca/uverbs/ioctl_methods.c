@@ -134,8 +134,8 @@ static int ioctl_run(struct ioctl_call *call, const struct ib_uverbs_ioctl_hdr *
 	if (!call->file->has_context && m->handler != ioctl_invoke_write)
 		return -EINVAL;
 	r = m->handler(call);
-	if (m->handler != ioctl_invoke_write) /* which traces the command itself */
-		trace_command(call->file->device, m->name, 0, r, began_ns);
+	if (m->handler != ioctl_invoke_write) /* which ends the command itself */
+		command_ended(call->file->device, m->name, 0, r, began_ns);
 	return r ? r : user_memory_write(user_attrs, call->attrs, bytes);
 }
 

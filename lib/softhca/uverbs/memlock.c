@@ -3,6 +3,7 @@
  * Pins memory of the program as the kernel would for a device, counts it against RLIMIT_MEMLOCK, and tells which
  * capabilities the program has.
  */
+#include "../device/refuse.h"
 #include "memlock.h"
 
 #include <errno.h>
@@ -81,7 +82,7 @@ int memlock_pin(struct memlock *m, uint64_t addr, uint64_t bytes, bool writable,
 	*pages = 0;
 	/* ib_umem_get: the range must not wrap. */
 	if (addr + bytes < addr || addr + bytes > UINT64_MAX - PAGE_BYTES)
-		return -EINVAL;
+		return refuse(EINVAL, "length", "it goes beyond the end of memory", "ib_core: ib_umem_get");
 	if (first == last)
 		return 0;
 	total = atomic_fetch_add(&m->pages, (last - first) / PAGE_BYTES) + (last - first) / PAGE_BYTES;
@@ -89,11 +90,13 @@ int memlock_pin(struct memlock *m, uint64_t addr, uint64_t bytes, bool writable,
 	if (limit.rlim_cur != RLIM_INFINITY && total > limit.rlim_cur / PAGE_BYTES &&
 	    !program_has_capability(CAP_IPC_LOCK)) {
 		memlock_unpin(m, (last - first) / PAGE_BYTES);
-		return -ENOMEM;
+		return refuse(ENOMEM, "length", "over RLIMIT_MEMLOCK, without CAP_IPC_LOCK",
+		              "ib_core: ib_umem_get; ibv_reg_mr(3)");
 	}
 	if (!memlock_populate(first, last - first, writable ? MADV_POPULATE_WRITE : MADV_POPULATE_READ)) {
 		memlock_unpin(m, (last - first) / PAGE_BYTES);
-		return -EFAULT;
+		return refuse(EFAULT, "addr", "there is no such memory, or it cannot be written to",
+		              "ib_core: ib_umem_get; ibv_reg_mr(3)");
 	}
 	*pages = (last - first) / PAGE_BYTES;
 	return 0;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The objects of an open device: their table of handles, the limits of the device, and their end. */
+#include "../device/refuse.h"
 #include "objects.h"
 
 #include "../device/injection.h"
@@ -67,9 +68,9 @@ int object_add(struct uverbs_file *file, struct object *o, enum object_type type
 	uint32_t i;
 
 	if (object_is_over_charge(file))
-		return -EAGAIN;
+		return refuse(EAGAIN, "object", "over the limit of objects (rdma.max)", "rdma_core: rdmacg_try_charge");
 	if (object_type_is_full(file, type))
-		return -ENOMEM;
+		return refuse(ENOMEM, "object", "the device has no more of this type", "mlx5_core: LIM_ERR");
 	for (i = 0; i < t->size; i++)
 		if (!t->slots[i])
 			break;
@@ -111,7 +112,9 @@ void *object_find_unused(struct uverbs_file *file, uint32_t handle, enum object_
 {
 	struct object *o = object_find(file, handle, type);
 
-	*error = !o ? -ENOENT : o->n_users ? -EBUSY : 0;
+	*error = !o ? -ENOENT : 0;
+	if (o && o->n_users)
+		*error = refuse(EBUSY, "object", "another object uses it", "rdma_core: uverbs_destroy_uobject");
 	return *error ? NULL : o;
 }
 

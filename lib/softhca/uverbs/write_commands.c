@@ -3,6 +3,7 @@
  * The write commands, in one table. Any other command is refused with EOPNOTSUPP, as ib_uverbs does for a device
  * without the operation.
  */
+#include "../device/refuse.h"
 #include "command.h"
 
 #include "user_memory.h"
@@ -90,13 +91,13 @@ static int write_command_check_and_run(struct command *c, const struct write_com
 	int r;
 
 	if (!row)
-		return -EOPNOTSUPP;
+		return refuse(EOPNOTSUPP, "command", "this device has no such operation", "ib_uverbs: uverbs_uapi");
 	/* ib_uverbs: a request or response that is too short for the command is ENOSPC. */
 	if (c->in_bytes < row->req_bytes || c->out_bytes < row->resp_bytes)
-		return -ENOSPC;
+		return refuse(ENOSPC, "request, response", "too short", "ib_uverbs: UAPI_DEF_WRITE_IO");
 	/* Before GET_CONTEXT no other command works, and GET_CONTEXT works once. */
 	if (c->file->has_context == is_get_context)
-		return -EINVAL;
+		return refuse(EINVAL, "context", "GET_CONTEXT comes first, and once", "ib_uverbs: ib_uverbs_write");
 	/* Only this command needs no firmware. */
 	r = row->handler == cmd_create_comp_channel ? 0 : uverbs_ask_firmware(c->file, row->destroys);
 	return r ? r : row->handler(c);
@@ -108,7 +109,7 @@ int command_dispatch(struct command *c, uint32_t command)
 	uint64_t began_ns = clock_raw_ns();
 	int r = write_command_check_and_run(c, row);
 
-	trace_command(c->file->device, row ? row->name : NULL, command, r, began_ns);
+	command_ended(c->file->device, row ? row->name : NULL, command, r, began_ns);
 	return r;
 }
 
