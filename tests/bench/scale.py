@@ -1,12 +1,14 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""What many streams on one interface cost: 1, 8 and 64 of them with each backend, the same packets in all to them.
+"""What many streams on one interface cost, many flows of a stream, and many consumers: 1, 8 and 64 of them with each
+backend, the same packets in all to them.
 
 A veth pair, the sender on CPU 0, the kernel's receiving with it, the daemon on CPU 1. An ordinary program sends to the
-ports of the streams in turn, as fast as it can. A line has the packets that came a second, what the daemon's threads
-took of a CPU for one, what the sender took with the kernel's receiving, and likewise for packets to a port that no
-stream has; the daemon's start until it is ready; its memory, hugepages and mapped rings of the kernel included.
-Only figures of one run compare. Rounds are interleaved; a figure is the median of the rounds.
+ports of the flows in turn, as fast as it can. Consumers are `ibvcap recv`, on the daemon's CPU. A line has the packets
+that came a second, what the daemon's threads took of a CPU for one, what the sender took with the kernel's receiving,
+and likewise for packets to a port that no stream has; the daemon's start until it is ready; its memory, hugepages and
+mapped rings of the kernel included. Only figures of one run compare. Rounds are interleaved; a figure is the median of
+the rounds.
 """
 import argparse
 import json
@@ -14,6 +16,7 @@ import os
 import pathlib
 import re
 import statistics
+import subprocess
 import sys
 import time
 
@@ -28,6 +31,7 @@ PAGES = 2000
 WAYS = {"packet": ("packet", ()), "packet, no CAP_BPF": ("packet", WITHOUT_BPF), "xdp": ("xdp", ())}
 TERMS = {"rate": "thousand packets/s", "daemon": "daemon, ns a packet", "sender": "sender and kernel, ns a packet",
          "unwanted": "the same, to a port of no stream", "start": "start, s", "memory": "memory, MB a stream"}
+MANY = ("streams", "flows", "consumers")
 
 
 class Bench:
@@ -46,9 +50,17 @@ class Bench:
         used = after.children_user + after.children_system - before.children_user - before.children_system
         return json.loads(out), 1e9 * used
 
-    def stream(self, backend, i):
+    def stream(self, backend, i, flows):
         return {"name": f"s{i}", "interface": self.wire.interface, "payload_size": self.options.size,
-                "backend": backend, "flows": [self.conftest.flow(PORT + i, self.wire.address)]}
+                "backend": backend, "max_consumers": 64, "max_consumers_per_user": 64, "lease_blocks": 1,
+                "flows": [self.conftest.flow(PORT + i * flows + k, self.wire.address) for k in range(flows)]}
+
+    def receive(self, daemon, n):
+        words = ["taskset", "-c", str(CPU), self.options.build / "tools/ibvcap", "recv", "s0", "--socket",
+                 daemon.socket_path]
+        readers = [subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) for _ in range(n)]
+        self.conftest.wait_until(lambda: len(daemon.status()["consumers"]) == n, 30, "the consumers")
+        return readers
 
     @staticmethod
     def memory_mb(daemon):
@@ -56,27 +68,31 @@ class Bench:
         sizes = {name: int(kb) for name, kb in re.findall(r"(\w+): +(\d+) kB", rollup)}
         return (sizes["Rss"] + sizes["Private_Hugetlb"] + sizes["Shared_Hugetlb"]) / 1024
 
-    def run(self, way, n):
+    def run(self, way, streams=1, flows=1, consumers=0):
         backend, prefix = WAYS[way]
+        ports, readers = streams * flows, []
         begun = time.monotonic()
         daemon = self.conftest.Daemon(self.conftest.Build, self.net, self.directory,
-                                      [self.stream(backend, i) for i in range(n)],
+                                      [self.stream(backend, i, flows) for i in range(streams)],
                                       prefix=("taskset", "-c", CPU, *prefix), xdp_queues=64)
         try:
             daemon.wait_ready()
             start = time.monotonic() - begun
             memory = self.memory_mb(daemon)
-            self.send(PORT, n)
+            readers = self.receive(daemon, consumers)
+            self.send(PORT, ports)
             before, matched = cpu_ns([daemon.pid()])[0], self.matched(daemon)
-            said, used = self.send(PORT, n)
+            said, used = self.send(PORT, ports)
             time.sleep(0.05)
             received = self.matched(daemon) - matched
             daemon_ns = (cpu_ns([daemon.pid()])[0] - before) / max(received, 1)
             other, other_used = self.send(OTHER_PORT, 1)
         finally:
             daemon.stop()
+            for reader in readers:
+                reader.wait(30)
         return {"rate": received / said["seconds"] / 1000, "daemon": daemon_ns, "sender": used / said["sent"],
-                "unwanted": other_used / other["sent"], "start": start, "memory": memory / n}
+                "unwanted": other_used / other["sent"], "start": start, "memory": memory / streams}
 
     @staticmethod
     def matched(daemon):
@@ -84,9 +100,9 @@ class Bench:
         return sum(stream["published"] for stream in streams)
 
 
-def table(results, counts):
+def table(many, results, counts):
     """Markdown: a table for each term."""
-    lines = []
+    lines = [f"## {many}", ""]
     for term, title in TERMS.items():
         lines += [f"| {title} |" + "".join(f" {n} |" for n in counts), "|---|" + "---:|" * len(counts)]
         for way in dict.fromkeys(way for way, _ in results):
@@ -102,18 +118,20 @@ def main():
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--size", type=int, default=64, help="bytes of a payload")
     parser.add_argument("--packets", type=int, default=300_000, help="of a run")
-    parser.add_argument("--streams", nargs="+", type=int, default=[1, 8, 64])
+    parser.add_argument("--many", nargs="+", choices=MANY, default=MANY)
+    parser.add_argument("--counts", nargs="+", type=int, default=[1, 8, 64])
     parser.add_argument("--only", nargs="+", choices=list(WAYS), default=list(WAYS))
     options = parser.parse_args()
-    results = {}
+    results = {many: {} for many in options.many}
     with before_others(), hugepages(PAGES), system_bed("scale", options.build) as (conftest, net, directory):
         bench = Bench(options, conftest, net, directory)
         for _ in range(options.rounds):
-            for way in options.only:
-                for n in options.streams:
-                    results.setdefault((way, n), []).append(bench.run(way, n))
-                    print(way, n, json.dumps(results[way, n][-1]), file=sys.stderr, flush=True)
-    print(table(results, options.streams))
+            for many, of_many in results.items():
+                for way in options.only:
+                    for n in options.counts:
+                        of_many.setdefault((way, n), []).append(bench.run(way, **{many: n}))
+                        print(many, way, n, json.dumps(of_many[way, n][-1]), file=sys.stderr, flush=True)
+    print("\n".join(table(many, of_many, options.counts) for many, of_many in results.items()))
     return 0
 
 
