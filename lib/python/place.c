@@ -11,9 +11,14 @@
 
 PyTypeObject *placer_type;
 
+struct placer_object {
+	PyObject base;
+	struct placer *placer;
+};
+
 static struct placer *placer_of(PyObject *object)
 {
-	return (struct placer *)object;
+	return ((struct placer_object *)object)->placer;
 }
 
 /* ---- life ---------------------------------------------------------------------------------------- */
@@ -28,7 +33,7 @@ static PyObject *placer_new(PyTypeObject *type, PyObject *arguments, PyObject *k
 	Py_ssize_t description_bytes, sources_bytes;
 	struct ibvcap_sequence sequence;
 	struct ibvcap_placer *new;
-	struct placer *placer;
+	struct placer_object *object;
 	int r;
 
 	if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "y#y#O&O&O&O&O&O&O&O&:Placer", names, &description,
@@ -47,12 +52,16 @@ static PyObject *placer_new(PyTypeObject *type, PyObject *arguments, PyObject *k
 	r = ibvcap_placer_new(&sequence, &options, &new);
 	if (r < 0)
 		return raise_error(r);
-	placer = (struct placer *)allocate(type, 0);
-	if (placer)
-		placer->placer = new;
-	else
+	object = (struct placer_object *)allocate(type, 0);
+	if (object)
+		object->placer = PyMem_Calloc(1, sizeof(*object->placer));
+	if (!object || !object->placer) {
 		ibvcap_placer_free(new);
-	return (PyObject *)placer;
+		Py_XDECREF((PyObject *)object);
+		return PyErr_NoMemory();
+	}
+	*object->placer = (struct placer){.n_references = 1, .placer = new};
+	return &object->base;
 }
 
 /* All rows of the batch are placed. */
@@ -72,8 +81,10 @@ static void placer_dealloc(PyObject *object)
 	PyTypeObject *type = Py_TYPE(object);
 	freefunc release = (freefunc)PyType_GetSlot(type, Py_tp_free);
 
-	placer_let_batch_go(placer_of(object));
-	ibvcap_placer_free(placer_of(object)->placer);
+	if (placer_of(object)) {
+		placer_let_batch_go(placer_of(object));
+		placer_unref(placer_of(object));
+	}
 	release(object);
 	Py_DECREF(type);
 }
@@ -354,7 +365,7 @@ static PyType_Slot placer_slots[] = {
 };
 
 PyType_Spec placer_spec = {.name = "ibvcap._Placer",
-                           .basicsize = sizeof(struct placer),
+                           .basicsize = sizeof(struct placer_object),
                            .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE,
                            .slots = placer_slots};
 

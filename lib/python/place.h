@@ -13,8 +13,9 @@ struct returned {
 	struct returned *next;
 };
 
+/* It is no object of Python, as a receiver is none: so a Placer that keeps its arrays makes no cycle of references. */
 struct placer {
-	PyObject base;
+	uint32_t n_references; /* of its Placer, and of its arrays */
 	struct ibvcap_placer *placer;
 	bool is_busy;              /* a thread places packets */
 	struct returned *returned; /* while it did */
@@ -22,6 +23,9 @@ struct placer {
 	uint32_t row;
 	uint32_t side;
 };
+
+/** Without a reference there is no Placer and no array. */
+void placer_unref(struct placer *placer);
 
 /** An array of a closed one, whose memory it returns. NULL: it is returned, and an exception is set. */
 PyObject *placed_array_new(struct placer *placer, const struct ibvcap_place_array *of);

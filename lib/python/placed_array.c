@@ -31,9 +31,18 @@ PyObject *placed_array_new(struct placer *placer, const struct ibvcap_place_arra
 	array->owner.n_buffers = 0;
 	array->owner.is_gone = false;
 	array->owner.last_buffer_gone = placed_array_last_view_gone;
-	array->placer = (struct placer *)Py_NewRef(&placer->base);
+	array->placer = placer;
+	placer->n_references++;
 	array->array = *of;
 	return &array->owner.base;
+}
+
+void placer_unref(struct placer *placer)
+{
+	if (--placer->n_references)
+		return;
+	ibvcap_placer_free(placer->placer);
+	PyMem_Free(placer);
 }
 
 /* Without memory for the note, the array stays the program's until the placer ends. */
@@ -61,7 +70,7 @@ static void placed_array_give_back(struct placed_array *array)
 	array->placer = NULL;
 	array->owner.is_gone = true;
 	placer_take_back(placer, &array->array);
-	Py_DECREF(&placer->base);
+	placer_unref(placer);
 }
 
 static void placed_array_dealloc(PyObject *object)

@@ -6,6 +6,7 @@ import random
 import signal
 import subprocess
 import threading
+import weakref
 
 import numpy as np
 import pytest
@@ -116,6 +117,21 @@ def test_an_array_is_the_programs_until_it_is_gone():
     gc.collect()
     kept[0, 0, 0] ^= 1
     assert kept.tobytes() == before
+
+
+class Program(ibvcap.Placer):
+    """A program's own class, which keeps its last array."""
+
+
+def test_a_placer_that_keeps_its_arrays_goes_with_them():
+    for keep in (lambda array: array, np.asarray, memoryview, lambda array: array.present):
+        program = Program(RTP, numbers=64, row_bytes=96)
+        program.kept = [keep(array) for array in placed(program, rtp_batches())]
+        program.add(next(rtp_batches()))
+        gone, last = weakref.ref(program), program.kept[-1]
+        before = bytes(memoryview(last))
+        del program
+        assert gone() is None and bytes(memoryview(last)) == before and any(before)
 
 
 def test_a_released_array_shows_nothing():
