@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 static const char *const qp_states[] = {"RESET", "INIT", "RTR", "RTS", "SQD", "SQE", "ERR"};
+static const char *const qp_types[] = {[2] = "RC", [4] = "UD", [8] = "RAW_PACKET"}; /* enum ib_uverbs_qp_type */
 static const char *const wq_states[] = {"RST", "RDY", "ERR"};
 
 /* A doorbell record; `fallback` if it cannot be read. */
@@ -73,6 +74,7 @@ static void report_qp(struct lines *r, const struct object *o)
 	const struct uqp *u = (const struct uqp *)o;
 
 	lines_hex(r, "qpn", u->qp.qpn);
+	lines_text(r, "type", qp_types[u->type]);
 	lines_text(r, "state", qp_states[u->qp.state]);
 	lines_number(r, "pd", u->pd->object.handle);
 	if (u->ind_table) {
@@ -81,6 +83,8 @@ static void report_qp(struct lines *r, const struct object *o)
 	}
 	lines_number(r, "send_cq", u->send_cq->object.handle);
 	lines_number(r, "recv_cq", u->recv_cq->object.handle);
+	if (u->srq)
+		lines_number(r, "srq", u->srq->object.handle);
 	report_rq(r, &u->qp.rq);
 	lines_text(r, "sq_state", wq_states[u->qp.sq.state]);
 	lines_number(r, "sq_blocks", u->qp.sq.n_bb);
@@ -150,6 +154,22 @@ static void report_counters(struct lines *r, const struct object *o)
 	lines_number(r, "bytes", k->value.bytes);
 }
 
+static void report_srq(struct lines *r, const struct object *o)
+{
+	const struct usrq *u = (const struct usrq *)o;
+
+	lines_hex(r, "srqn", u->srq.number);
+	lines_number(r, "pd", u->pd->object.handle);
+	lines_number(r, "srq_entries", u->srq.n_wqe);
+	lines_number(r, "srq_posted", u->srq.n_wqe ? report_posted(u->srq.dbrec, u->srq.taken) : 0);
+	lines_number(r, "limit", u->srq.limit);
+}
+
+static void report_ah(struct lines *r, const struct object *o)
+{
+	lines_number(r, "pd", ((const struct ah *)o)->pd->object.handle);
+}
+
 static void report_pd(struct lines *r, const struct object *o)
 {
 	lines_hex(r, "pdn", ((const struct pd *)o)->pdn);
@@ -168,7 +188,8 @@ static const struct {
 	[OBJECT_QP] = {"qp", report_qp},       [OBJECT_RWQ_IND_TBL] = {"rwq_ind_table", report_table},
 	[OBJECT_WQ] = {"wq", report_wq},       [OBJECT_CQ] = {"cq", report_cq},
 	[OBJECT_MR] = {"mr", report_mr},       [OBJECT_PD] = {"pd", report_pd},
-	[OBJECT_UAR] = {"uar", report_uar},
+	[OBJECT_UAR] = {"uar", report_uar},    [OBJECT_SRQ] = {"srq", report_srq},
+	[OBJECT_AH] = {"ah", report_ah},
 };
 
 static void report_object(struct lines *r, const struct object *o)

@@ -17,7 +17,7 @@ void cq_init(struct cq *cq)
 	cq->producer = cq->consumer = 0;
 	cq->traced_arm = CQ_NEVER_ARMED;
 	cq->fired_sn = -1;
-	cq->pending = cq->recheck = cq->has_error = cq->failed = false;
+	cq->pending = cq->recheck = cq->solicited = cq->failed = false;
 }
 
 void cq_deinit(struct cq *cq)
@@ -65,7 +65,7 @@ void cq_post(struct cq *cq, void *cqe, enum hw_cqe_opcode opcode)
 	__atomic_store_n(&c->op_own, (uint8_t)((unsigned int)opcode << 4 | owner), __ATOMIC_RELEASE);
 	cq->producer++;
 	cq->n_moderated++;
-	cq->has_error |= opcode == HW_CQE_REQ_ERR || opcode == HW_CQE_RESP_ERR;
+	cq->solicited |= opcode == HW_CQE_REQ_ERR || opcode == HW_CQE_RESP_ERR;
 	if (!cq->pending && !cq->recheck)
 		TAILQ_INSERT_TAIL(&cq->device->armed_later, cq, pending_link);
 	cq->pending = true;
@@ -106,13 +106,13 @@ static bool cq_is_armed(struct cq *cq)
 
 	if (arm == CQ_NEVER_ARMED || (int)(arm >> 28 & 3) == cq->fired_sn)
 		return false;
-	return !(arm & HW_CQ_ARM_SOLICITED) || cq->has_error;
+	return !(arm & HW_CQ_ARM_SOLICITED) || cq->solicited;
 }
 
 static void cq_fire(struct cq *cq)
 {
 	cq->fired_sn = be32toh(cq->dbrec[HW_DBR_CQ_ARM]) >> 28 & 3;
-	cq->has_error = false;
+	cq->solicited = false;
 	cq->n_moderated = 0;
 	cq->moderated_ns = 0;
 	cq->device->events->cq_completion(cq);
@@ -175,7 +175,7 @@ void cq_events(struct device *d)
 		cq->pending = false;
 		cq->recheck = again;
 		if (!again) {
-			cq->has_error = false;
+			cq->solicited = false;
 			TAILQ_REMOVE(&d->armed_later, cq, pending_link);
 		}
 	}

@@ -3,6 +3,8 @@
 #ifndef SOFTHCA_DEVICE_CQ_H
 #define SOFTHCA_DEVICE_CQ_H
 
+#include "../wire/clock_now.h"
+#include "clock.h"
 #include "device.h"
 #include "hw.h"
 
@@ -20,11 +22,11 @@ struct cq {
 	bool pending, recheck;
 	/* CLOCK_MONOTONIC_RAW: until then the arm record is looked at again, whatever it says */
 	uint64_t recheck_ns;
-	bool has_error;                           /* one of the completions is an error, which counts as solicited */
-	bool real_time;                           /* timestamps: seconds << 32 | nanoseconds, not cycles */
-	uint16_t moderation_count, moderation_us; /* an event waits for the count or the time; 0: no moderation */
-	uint32_t n_moderated;                     /* completions since arming that have not given an event */
-	uint64_t moderated_ns;                    /* when the first of these was posted */
+	bool solicited;                               /* one of the completions is, or is an error */
+	bool real_time;                               /* timestamps: seconds << 32 | nanoseconds, not cycles */
+	uint16_t moderation_count, moderation_us;     /* an event waits for the count or the time; 0: no moderation */
+	uint32_t n_moderated;                         /* completions since arming that have not given an event */
+	uint64_t moderated_ns;                        /* when the first of these was posted */
 	uint32_t traced, traced_consumer, traced_arm; /* what a trace has shown */
 	TAILQ_ENTRY(cq) pending_link;
 	void *owner; /* the uverbs object */
@@ -52,5 +54,12 @@ void cq_post_error(struct cq *cq, uint32_t uidx, uint32_t number, enum hw_cqe_op
 void cq_moderate(struct cq *cq, uint16_t count, uint16_t period_us);
 /* Sends the events for what was posted since the last call. */
 void cq_events(struct device *d);
+
+/* The timestamp of a completion that is posted now. */
+static inline uint64_t cq_timestamp_now(const struct cq *cq)
+{
+	return cq->real_time ? clock_real_time_stamp(clock_now_ns(CLOCK_REALTIME))
+	                     : clock_cycles(clock_raw_ns(), cq->device->config.profile->core_clock_khz);
+}
 
 #endif

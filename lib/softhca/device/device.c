@@ -40,6 +40,7 @@ void device_init(struct device *d, const struct device_config *config, unsigned 
 	d->recover = lost_memory_recover;
 	d->tap.ops = &trace_tap_ops;
 	rough_init(&d->rough);
+	d->take = steer;
 	d->index = index;
 	snprintf(d->name, sizeof(d->name), "%s%u", config->name_prefix ? config->name_prefix : "mlx5_", index);
 	pthread_mutex_init(&d->lock, NULL);
@@ -53,6 +54,7 @@ void device_init(struct device *d, const struct device_config *config, unsigned 
 	                 config->netdev);
 	TAILQ_INIT(&d->qps);
 	TAILQ_INIT(&d->wqs);
+	TAILQ_INIT(&d->srqs);
 	LIST_INIT(&d->files);
 	TAILQ_INIT(&d->armed_later);
 	d->next_qpn = DEVICE_FIRST_QPN;
@@ -144,9 +146,9 @@ static int device_work_queues(struct device *d, bool *watch)
 
 	*watch = false;
 	for (; qp; qp = backwards ? TAILQ_PREV(qp, qps, link) : TAILQ_NEXT(qp, link)) {
-		if (qp->sq.state != WQ_RDY || !qp->sq.n_bb)
+		if (qp->sq.state != WQ_RDY)
 			continue;
-		n += sq_work(qp, d->sq_batch);
+		n += qp->work(qp, d->sq_batch);
 		*watch = true;
 	}
 	*watch |= queues_flush(d);
@@ -196,7 +198,7 @@ static void device_work(void *arg)
 	for (; t->n_steered < n; t->n_steered++) {
 		if (t->n_steered + 1 < n)
 			__builtin_prefetch(frames[t->n_steered + 1].data);
-		t->n_done += (int)steer(d, &frames[t->n_steered], t->now_ns);
+		t->n_done += (int)d->take(d, &frames[t->n_steered], t->now_ns);
 	}
 	device_release_burst(t);
 	d->starves &= n == DEVICE_BURST;

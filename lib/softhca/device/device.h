@@ -32,8 +32,11 @@ struct device;
 struct qp;
 struct rq;
 struct mcast_filter;
+struct roce;
 struct sq_batch;
+struct srq;
 struct uverbs_file;
+struct wire_frame;
 
 /* Which frames of a send queue come back to the device as received ones. */
 enum loopback {
@@ -85,12 +88,30 @@ struct device_config {
 	enum loopback loopback;
 };
 
+/* enum ibv_event_type: kernel-internal names, but ABI. */
+enum device_event {
+	EVENT_CQ_ERR = 0,
+	EVENT_QP_FATAL = 1,
+	EVENT_QP_REQ_ERR = 2,
+	EVENT_QP_ACCESS_ERR = 3,
+	EVENT_COMM_EST = 4,
+	EVENT_DEVICE_FATAL = 8,
+	EVENT_PORT_ACTIVE = 9,
+	EVENT_PORT_ERR = 10,
+	EVENT_SRQ_ERR = 14,
+	EVENT_SRQ_LIMIT_REACHED = 15,
+	EVENT_QP_LAST_WQE_REACHED = 16,
+	EVENT_WQ_FATAL = 19
+};
+
 /* The device reports events to uverbs through these, with the lock held. */
 struct device_events {
 	void (*cq_completion)(struct cq *cq);
 	void (*cq_error)(struct cq *cq);
 	void (*qp_fatal)(struct qp *qp);
 	void (*wq_fatal)(struct rq *rq);
+	void (*qp_event)(struct qp *qp, enum device_event event);
+	void (*srq_event)(struct srq *srq, enum device_event event);
 	void (*port)(struct device *device, bool active);
 	void (*fatal)(struct device *device); /* contexts that are open do not work any more */
 };
@@ -101,7 +122,7 @@ struct device {
 	char name[64];
 	unsigned int index;
 	unsigned int n_contexts;
-	bool sniffed, told_missing_csum;
+	bool sniffed, hears_sent, told_missing_csum;
 	uint8_t short_frame[16 + 60]; /* the frame being received, if it had to be padded; with headroom */
 	uint8_t *sent_copy;           /* buffer in which a sent frame becomes a received one; allocated at first use */
 
@@ -113,7 +134,8 @@ struct device {
 	struct lost_pages lost_pages;
 	void (*recover)(void *loss); /* lost_memory_recover(); fault_guard() calls it */
 	TAILQ_HEAD(qps, qp) qps;
-	TAILQ_HEAD(, rq) wqs;            /* receive queues that belong to no queue pair */
+	TAILQ_HEAD(, rq) wqs; /* receive queues that belong to no queue pair */
+	TAILQ_HEAD(, srq) srqs;
 	LIST_HEAD(, uverbs_file) files;  /* that have the device open; kept by uverbs */
 	TAILQ_HEAD(, cq) armed_later;    /* queues with a recent completion: their arm record is looked at again */
 	struct device_counters counters; /* of this process */
@@ -127,6 +149,10 @@ struct device {
 	struct injected injected;
 	uint64_t next_look_ns; /* when injection_look() is due */
 	bool starves;          /* some receive queue has too few entries for another burst */
+
+	/* Takes a frame from the wire: steer() or, while there are RC or UD queue pairs, a function of `roce`. */
+	uint32_t (*take)(struct device *d, struct wire_frame *f, uint64_t now_ns);
+	struct roce *roce; /* NULL before the first RC or UD queue pair */
 
 	pthread_mutex_t wire_lock; /* taken before `lock` */
 	struct wire *wire;         /* the engine, or what stands in front of it */

@@ -13,7 +13,9 @@
 
 enum hw_cqe_opcode {
 	HW_CQE_REQ = 0,
+	HW_CQE_RESP_WRITE_IMM = 1,
 	HW_CQE_RESP_SEND = 2,
+	HW_CQE_RESP_SEND_IMM = 3,
 	HW_CQE_REQ_ERR = 13,
 	HW_CQE_RESP_ERR = 14,
 	HW_CQE_INVALID = 15,
@@ -24,6 +26,12 @@ enum hw_syndrome {
 	HW_SYNDROME_LOCAL_QP_OP = 0x02,
 	HW_SYNDROME_LOCAL_PROT = 0x04,
 	HW_SYNDROME_WR_FLUSH = 0x05,
+	HW_SYNDROME_BAD_RESPONSE = 0x10,
+	HW_SYNDROME_REMOTE_INVALID = 0x12,
+	HW_SYNDROME_REMOTE_ACCESS = 0x13,
+	HW_SYNDROME_REMOTE_OP = 0x14,
+	HW_SYNDROME_RETRY_EXCEEDED = 0x15,
+	HW_SYNDROME_RNR_EXCEEDED = 0x16,
 };
 #define HW_VENDOR_SYNDROME_FLUSH 0xf9u
 
@@ -44,21 +52,23 @@ enum hw_cqe_hdr_type {
 };
 
 struct hw_cqe {
-	uint8_t rsvd0[28];
+	uint8_t rsvd0[24];
+	uint32_t flags_rqpn_be; /* UD: bits 29:28 "has a GRH", 25:24 enum hw_roce_l3, 23:0 the sender's QP number */
 	uint8_t hds_ip_ext;
 	uint8_t l4_hdr_type_etc;
 	uint16_t vlan_info_be;
 	uint32_t uidx_be;
-	uint32_t rsvd36;
+	uint32_t imm_be;
 	uint8_t rsvd40[4];
 	uint32_t byte_cnt_be;
 	uint64_t timestamp_be;
-	uint32_t sop_drop_qpn_be; /* receive: flow tag; send: opcode << 24 | QP number */
+	uint32_t sop_drop_qpn_be; /* raw receive: flow tag; else opcode << 24 | QP number */
 	uint16_t wqe_counter_be;
 	uint8_t signature;
 	uint8_t op_own; /* opcode << 4 | owner: written last, since it gives the entry to the program */
 };
 static_assert(sizeof(struct hw_cqe) == 64, "CQE");
+static_assert(offsetof(struct hw_cqe, flags_rqpn_be) == 24, "CQE source");
 static_assert(offsetof(struct hw_cqe, timestamp_be) == 48, "CQE timestamp");
 static_assert(offsetof(struct hw_cqe, op_own) == 63, "CQE owner");
 
@@ -107,8 +117,51 @@ struct hw_eth_seg {
 };
 static_assert(offsetof(struct hw_eth_seg, inline_hdr) == 14, "Ethernet segment");
 
-enum hw_wqe_opcode { HW_OPCODE_NOP = 0x00, HW_OPCODE_SEND = 0x0a };
-enum hw_ctrl_flags { HW_CTRL_CQ_UPDATE = 2 << 2 };
+/* The segments of RC and UD that follow the control segment (mlx5dv.h: mlx5_wqe_raddr_seg, _atomic_seg, _av). */
+struct hw_raddr_seg {
+	uint64_t addr_be;
+	uint32_t rkey_be, rsvd;
+};
+static_assert(sizeof(struct hw_raddr_seg) == 16, "remote address segment");
+
+struct hw_atomic_seg {
+	uint64_t swap_add_be, compare_be;
+};
+static_assert(sizeof(struct hw_atomic_seg) == 16, "atomic segment");
+
+struct hw_av_seg {
+	uint32_t qkey_be, rsvd;
+	uint32_t qpn_be; /* bit 31: the long form, which this is */
+	uint8_t rate_sl, mlid;
+	uint16_t udp_sport_be;
+	uint8_t rsvd1[4];
+	uint8_t mac[6];
+	uint8_t tclass, hop_limit;
+	uint32_t gid_flow_be; /* bits 27:20 index of the source GID, 19:0 flow label */
+	uint8_t gid[16];
+};
+static_assert(sizeof(struct hw_av_seg) == 48, "address vector");
+
+/* In front of the scatter list of a shared receive queue's entry. */
+struct hw_srq_next_seg {
+	uint16_t rsvd;
+	uint16_t next_be;
+	uint8_t rsvd1[12];
+};
+static_assert(sizeof(struct hw_srq_next_seg) == 16, "next segment");
+
+enum hw_wqe_opcode {
+	HW_OPCODE_NOP = 0x00,
+	HW_OPCODE_WRITE = 0x08,
+	HW_OPCODE_WRITE_IMM = 0x09,
+	HW_OPCODE_SEND = 0x0a,
+	HW_OPCODE_SEND_IMM = 0x0b,
+	HW_OPCODE_READ = 0x10,
+	HW_OPCODE_COMPARE_SWAP = 0x11,
+	HW_OPCODE_FETCH_ADD = 0x12,
+};
+enum hw_ctrl_flags { HW_CTRL_SOLICITED = 1 << 1, HW_CTRL_CQ_UPDATE = 2 << 2, HW_CTRL_FENCE = 4 << 5 };
+enum hw_roce_l3 { HW_ROCE_GRH = 0, HW_ROCE_IPV6 = 1, HW_ROCE_IPV4 = 2 };
 enum hw_eth_flags { HW_ETH_L3_CSUM = 1 << 6, HW_ETH_L4_CSUM = 1 << 7 };
 #define HW_SEND_WQE_BB 64u /* the size of a send queue is counted in blocks of this size */
 

@@ -148,6 +148,8 @@ void ledger_open(struct ledger *l, const char *directory, const char *netdev)
 {
 	int saved = errno, fd;
 
+	if (!l->n_values)
+		l->n_values = LEDGER_N_RAW;
 	if (!directory || l->shared || !ledger_path(l->path, sizeof(l->path), directory, netdev))
 		return;
 	ledger_sweep(l, directory);
@@ -178,12 +180,11 @@ void ledger_use(struct ledger *l)
 
 void ledger_publish(struct ledger *l, const struct device_counters *counted)
 {
-	uint64_t now[LEDGER_N_VALUES];
+	const uint64_t *now = &counted->rx_packets;
 
 	if (!l->shared)
 		return;
-	memcpy(now, counted, sizeof(now));
-	for (size_t i = 0; i < LEDGER_N_VALUES; i++) {
+	for (size_t i = 0; i < l->n_values; i++) {
 		if (now[i] != l->published[i])
 			__atomic_fetch_add((uint64_t *)&l->shared[i], now[i] - l->published[i], __ATOMIC_RELAXED);
 		l->published[i] = now[i];
@@ -206,10 +207,8 @@ void ledger_add(struct device_counters *sum, const struct device_counters *c)
 		sum->rx_packets = c->rx_packets;
 		sum->rx_bytes = c->rx_bytes;
 	}
-	sum->tx_packets += c->tx_packets;
-	sum->tx_bytes += c->tx_bytes;
-	sum->out_of_buffer += c->out_of_buffer;
-	sum->discards += c->discards;
+	for (size_t i = offsetof(struct device_counters, tx_packets) / sizeof(uint64_t); i < LEDGER_N_VALUES; i++)
+		(&sum->rx_packets)[i] += (&c->rx_packets)[i];
 }
 
 void ledger_read(const struct ledger *l, const char *directory, const char *netdev, struct device_counters *sum)

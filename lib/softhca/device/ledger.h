@@ -10,15 +10,22 @@
 
 #include <limits.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 struct device_counters {
 	uint64_t rx_packets, rx_bytes, tx_packets, tx_bytes;
 	uint64_t out_of_buffer;
 	uint64_t discards;
+	/* of RC and UD; most are mlx5's hw_counters */
+	uint64_t rx_icrc_encapsulated; /* RoCE frames that are dropped before a queue pair is looked for */
+	uint64_t qkey_violations;
+	uint64_t out_of_sequence, duplicate_request, packet_seq_err, implied_nak_seq_err, rnr_nak_retry_err;
+	uint64_t local_ack_timeout_err, rx_write_requests, rx_read_requests, rx_atomic_requests;
 };
 
 #define LEDGER_N_VALUES (sizeof(struct device_counters) / sizeof(uint64_t))
+#define LEDGER_N_RAW    (offsetof(struct device_counters, rx_icrc_encapsulated) / sizeof(uint64_t))
 #define LEDGER_USED_S   LEDGER_N_VALUES /* the word behind them: when a process last had the file open, time(2) */
 #define LEDGER_N_WORDS  (LEDGER_N_VALUES + 1)
 
@@ -26,6 +33,7 @@ struct ledger {
 	_Atomic uint64_t *shared; /* NULL: not open */
 	int fd;
 	bool counts_received; /* of the processes that use the device at a time, one counts what the port receives */
+	size_t n_values;      /* that may change: all, or LEDGER_N_RAW as long as there was no queue pair of RC or UD */
 	uint64_t published[LEDGER_N_VALUES];
 	char path[PATH_MAX]; /* of the netdev's directory */
 };

@@ -7,6 +7,7 @@
 #include "lost_memory.h"
 
 #include "qp.h"
+#include "srq.h"
 
 #define PAGE_BYTES 4096u
 
@@ -53,6 +54,16 @@ static void lost_memory_fail_sq(struct fault_loss *l, struct qp *qp)
 	sq_fail(qp, false);
 }
 
+static void lost_memory_fail_srq(struct fault_loss *l, struct srq *srq)
+{
+	if (!srq->n_wqe || (!lost_memory_is_in(l, srq->dbrec, sizeof(*srq->dbrec)) &&
+	                    !lost_memory_is_in(l, srq->buf, (uint64_t)srq->n_wqe << srq->wqe_shift)))
+		return;
+	lost_memory_claim(l);
+	srq->n_wqe = 0;
+	l->device->events->srq_event(srq, EVENT_SRQ_ERR);
+}
+
 static void lost_memory_fail_cq(struct fault_loss *l, struct cq *cq)
 {
 	if (!cq || (!lost_memory_is_in(l, cq->dbrec, 2 * sizeof(*cq->dbrec)) &&
@@ -73,6 +84,7 @@ void lost_memory_recover(void *loss)
 	struct cq *cq, *next;
 	struct qp *qp;
 	struct rq *rq;
+	struct srq *srq;
 	struct mkey_table *t = &l->device->mkeys;
 
 	for (uint32_t i = 0; i < t->size; i++)
@@ -90,6 +102,8 @@ void lost_memory_recover(void *loss)
 		lost_memory_fail_rq(l, &qp->rq);
 		lost_memory_fail_sq(l, qp);
 	}
+	TAILQ_FOREACH (srq, &d->srqs, link)
+		lost_memory_fail_srq(l, srq);
 	TAILQ_FOREACH (rq, &d->wqs, link) {
 		lost_memory_fail_cq(l, rq->cq);
 		lost_memory_fail_rq(l, rq);

@@ -8,10 +8,14 @@
 
 struct pd;
 
+/* What the peer of an RC queue pair may do (ib_uverbs: enum ib_uverbs_access_flags). */
+enum mkey_remote { MKEY_REMOTE_WRITE = 1 << 1, MKEY_REMOTE_READ = 1 << 2, MKEY_REMOTE_ATOMIC = 1 << 3 };
+
 struct mkey {
 	bool used;
 	uint8_t key; /* low byte of lkey and rkey */
 	bool local_write;
+	uint8_t remote; /* of enum mkey_remote */
 	uint8_t *start;
 	uint64_t iova, length;
 	const struct pd *pd;
@@ -47,6 +51,15 @@ static inline uint8_t *mkey_translate(const struct mkey_table *t, const struct p
 	    (write && !m->local_write))
 		return 0;
 	return m->start + offset;
+}
+
+/* The same for an access by the peer of an RC queue pair. */
+static inline uint8_t *mkey_translate_remote(const struct mkey_table *t, const struct pd *pd, uint32_t rkey,
+                                             uint64_t addr, uint32_t bytes, enum mkey_remote access)
+{
+	uint8_t *p = mkey_translate(t, pd, rkey, addr, bytes, false);
+
+	return p && t->keys[rkey >> 8].remote & access ? p : 0;
 }
 
 #endif

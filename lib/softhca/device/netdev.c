@@ -23,6 +23,18 @@ int netdev_mtu(const char *netdev)
 	return r ? r : (int)link.mtu;
 }
 
+/* A packet has at most this beside its payload: GRH, UDP, BTH, an XRC and an atomic header, the CRC. */
+#define IB_OVERHEAD_BYTES (40 + 8 + 12 + 4 + 28 + 4)
+
+uint8_t netdev_ib_mtu(int mtu)
+{
+	uint8_t ib = 1;
+
+	while (ib < 5 && 128 << (ib + 1) <= mtu - IB_OVERHEAD_BYTES)
+		ib++;
+	return ib;
+}
+
 static void netdev_eui64(const uint8_t mac[6], uint8_t eui[8])
 {
 	memcpy(eui, mac, 3);

@@ -14,8 +14,12 @@ struct gid {
 	enum gid_type type;
 };
 
-bool netdev_link_up(const char *netdev);  /* the link is up and has carrier */
-int netdev_mtu(const char *netdev);       /* MTU, or negative errno */
+bool netdev_link_up(const char *netdev); /* the link is up and has carrier */
+int netdev_mtu(const char *netdev);      /* MTU, or negative errno */
+
+/* The largest path MTU that fits, as enum ib_mtu: 1 is 256 bytes, 5 is 4096 (ib_core: iboe_get_mtu). */
+uint8_t netdev_ib_mtu(int mtu);
+
 uint64_t netdev_guid(const char *netdev); /* EUI-64 of the MAC, host order */
 
 /* The port's GID table as the kernel's RoCE code builds it: first the link-local address made from the MAC, then

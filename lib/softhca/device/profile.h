@@ -27,6 +27,9 @@ struct profile {
 	uint16_t gid_table_len;
 	uint8_t log_max_rss_table; /* 0: no RSS */
 	uint32_t max_rss_tables;
+	uint32_t max_srq, max_srq_wr, max_srq_sge;
+	uint8_t max_rd_atomic;                            /* 0: no RC and UD */
+	uint32_t max_groups;                              /* of multicast */
 	uint32_t max_wq;                                  /* 0: no work queues */
 	uint32_t min_rate_kbps, max_rate_kbps;            /* 0: no packet pacing */
 	uint32_t n_rates;                                 /* of different rates at a time */

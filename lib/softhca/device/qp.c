@@ -25,7 +25,7 @@ static void sq_flush(void *arg)
 	}
 }
 
-static void sq_set_state(struct qp *qp, enum wq_state state)
+void sq_set_state(struct qp *qp, enum wq_state state)
 {
 	qp->sq.state = state;
 	if (state != WQ_RDY) /* mlx5_ib: modify_raw_packet_qp_sq forgets the rate */
@@ -60,7 +60,7 @@ void qp_set_state(struct qp *qp, enum qp_state state)
 		rq_set_state(&qp->rq, WQ_RDY);
 		break;
 	case QP_RTS:
-		sq_set_state(qp, WQ_RDY);
+		sq_set_state(qp, qp->sq.n_bb ? WQ_RDY : WQ_RST);
 		break;
 	default:
 		rq_set_state(&qp->rq, WQ_ERR);

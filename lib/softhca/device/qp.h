@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * A raw packet queue pair: a receive queue and a send queue in the program's memory or, with RSS, no queues of its
- * own.
+ * A queue pair: a receive queue and a send queue in the program's memory. A raw packet queue pair with RSS, and one of
+ * RC or UD with a shared receive queue, have fewer of their own.
  */
 #ifndef SOFTHCA_DEVICE_QP_H
 #define SOFTHCA_DEVICE_QP_H
@@ -9,6 +9,9 @@
 #include "pacing.h"
 #include "rq.h"
 #include "rss.h"
+
+struct roce_qp;
+struct sq_batch;
 
 enum qp_state { QP_RESET, QP_INIT, QP_RTR, QP_RTS, QP_SQD, QP_SQE, QP_ERR };
 
@@ -32,11 +35,15 @@ struct qp {
 	struct rq rq;
 	struct sq sq;
 	const struct rss *rss; /* or NULL */
+	struct roce_qp *roce;  /* what RC and UD have beside the queues; NULL: raw packet */
+	/* Sends some of what is posted. Returns a number that is not 0 if it has done something. */
+	int (*work)(struct qp *qp, struct sq_batch *b);
 	TAILQ_ENTRY(qp) link;
 	void *owner; /* the uverbs object */
 };
 
-/* Goes to the next state, which the caller has checked. ERR flushes what is posted, RESET forgets it. */
+/* Of a raw packet queue pair: goes to the next state, which the caller has checked. ERR flushes what is posted, RESET
+ * forgets it. */
 void qp_set_state(struct qp *qp, enum qp_state state);
 
 /* The state that follows from the states of its queues (mlx5_ib: sqrq_state_to_qp_state), or -EINVAL. */
@@ -56,5 +63,16 @@ bool queues_flush(struct device *d);
 
 /* The same as rq_fail(). */
 void sq_fail(struct qp *qp, bool completed);
+/* ERR flushes what is posted, RST forgets it. */
+void sq_set_state(struct qp *qp, enum wq_state state);
+
+/* The place in an entry that begins at block `index`. An entry that reaches the end of the queue goes on at its start.
+ */
+static inline const uint8_t *sq_at(const struct sq *sq, uint16_t index, uint32_t offset)
+{
+	uint32_t size = sq->n_bb * HW_SEND_WQE_BB;
+
+	return sq->buf + ((uint32_t)(index & (sq->n_bb - 1)) * HW_SEND_WQE_BB + offset) % size;
+}
 
 #endif

@@ -5,9 +5,7 @@
  */
 #include "sq.h"
 
-#include "../wire/clock_now.h"
 #include "../wire/dma.h"
-#include "clock.h"
 #include "steer.h"
 
 #include <endian.h>
@@ -50,14 +48,6 @@ void sq_batch_free(struct sq_batch *b)
 	free(b);
 }
 
-/* An entry that reaches the end of the queue goes on at its start. */
-static const uint8_t *sq_at(const struct sq *sq, const struct tx *tx, uint32_t offset)
-{
-	uint32_t size = sq->n_bb * HW_SEND_WQE_BB;
-
-	return sq->buf + ((uint32_t)(tx->index & (sq->n_bb - 1)) * HW_SEND_WQE_BB + offset) % size;
-}
-
 static bool sq_add(struct tx *tx, const void *p, uint32_t bytes)
 {
 	if (tx->n > MAX_SEND_SEGS || tx->bytes + bytes > MAX_FRAME_BYTES)
@@ -70,7 +60,7 @@ static bool sq_add(struct tx *tx, const void *p, uint32_t bytes)
 /* Adds `bytes` that lie in the queue itself, in two pieces if they reach its end. */
 static bool sq_add_inline(struct tx *tx, const struct sq *sq, uint32_t offset, uint32_t bytes)
 {
-	const uint8_t *p = sq_at(sq, tx, offset);
+	const uint8_t *p = sq_at(sq, tx->index, offset);
 	uint32_t to_end = (uint32_t)(sq->buf + (size_t)sq->n_bb * HW_SEND_WQE_BB - p);
 
 	if (bytes <= to_end)
@@ -83,7 +73,7 @@ static enum hw_syndrome sq_gather_data(const struct qp *qp, struct tx *tx, uint3
 	static const uint8_t zeros[4096];
 
 	while (offset < end) {
-		const struct hw_data_seg *seg = (const void *)sq_at(&qp->sq, tx, offset);
+		const struct hw_data_seg *seg = (const void *)sq_at(&qp->sq, tx->index, offset);
 		uint32_t bytes = be32toh(seg->byte_count_be);
 		/* PRM, data segment: a byte count of 0 means the largest one. */
 		uint32_t length = bytes ? bytes : 1u << 31;
@@ -112,8 +102,8 @@ static enum hw_syndrome sq_gather_data(const struct qp *qp, struct tx *tx, uint3
 static enum hw_syndrome sq_read_segments(const struct qp *qp, struct tx *tx, uint16_t n_posted, uint32_t *offset,
                                          uint32_t *end)
 {
-	const struct hw_ctrl_seg *ctrl = (const void *)sq_at(&qp->sq, tx, 0);
-	const struct hw_eth_seg *eth = (const void *)sq_at(&qp->sq, tx, sizeof(*ctrl));
+	const struct hw_ctrl_seg *ctrl = (const void *)sq_at(&qp->sq, tx->index, 0);
+	const struct hw_eth_seg *eth = (const void *)sq_at(&qp->sq, tx->index, sizeof(*ctrl));
 	uint8_t opcode = (uint8_t)be32toh(ctrl->opmod_idx_opcode_be);
 	uint32_t inline_bytes = be16toh(eth->inline_hdr_sz_be);
 
@@ -306,8 +296,7 @@ static int sq_send_some(struct qp *qp, struct sq_batch *b, int max)
 	if (d->injected.send_every)
 		n = sq_refuse(&d->injected, b->tx, n);
 	sent = sq_send_batch(qp, b, n);
-	timestamp = sq->cq->real_time ? clock_real_time_stamp(clock_now_ns(CLOCK_REALTIME))
-	                              : clock_cycles(clock_raw_ns(), d->config.profile->core_clock_khz);
+	timestamp = cq_timestamp_now(sq->cq);
 	for (; done < n && sq->state == WQ_RDY; done++) {
 		const struct tx *tx = &b->tx[done];
 

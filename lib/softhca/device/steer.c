@@ -205,7 +205,7 @@ static uint32_t steer_ask_times(struct passage *x)
 	return x->times < x->frame->up_to ? x->times : x->frame->up_to;
 }
 
-static void steer_count(struct device *d, const struct wire_frame *f, uint32_t times)
+void steer_count(struct device *d, const struct wire_frame *f, uint32_t times)
 {
 	if (d->ledger.shared && !d->ledger.counts_received)
 		return;
@@ -253,11 +253,12 @@ uint32_t steer(struct device *d, struct wire_frame *f, uint64_t now_ns)
 
 void steer_rules_changed(struct device *d)
 {
-	bool sniffed = d->steering.occupied >> FLOW_TABLE_SNIFFER & 1;
+	bool sniffed = d->steering.occupied >> FLOW_TABLE_SNIFFER & 1, hears = sniffed || d->take != steer;
 
-	if (sniffed != d->sniffed && d->wire->ops->hear_sent)
-		d->wire->ops->hear_sent(d->wire, sniffed);
+	if (hears != d->hears_sent && d->wire->ops->hear_sent)
+		d->wire->ops->hear_sent(d->wire, hears);
 	d->sniffed = sniffed;
+	d->hears_sent = hears;
 }
 
 /* A second context turns on the port's local loopback (mlx5_ib: mlx5_ib_enable_lb counts transport domains, of which

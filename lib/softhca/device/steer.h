@@ -16,7 +16,10 @@ uint32_t steer(struct device *d, struct wire_frame *f, uint64_t now_ns);
 /* A frame that a send queue has sent: gives it to sniffers and, with loopback, back to the device. */
 void steer_sent(struct device *d, const struct iovec *iov, int n);
 
-/* To be called when rules were added or removed. */
+/* Counts a frame that the port has received, as often as it came. */
+void steer_count(struct device *d, const struct wire_frame *f, uint32_t times);
+
+/* To be called when rules were added or removed, or another function takes the frames. */
 void steer_rules_changed(struct device *d);
 
 #endif

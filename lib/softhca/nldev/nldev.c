@@ -144,20 +144,33 @@ static int nldev_get_chardev(const struct nldev_request *r)
 	return 0;
 }
 
+#define MAX_COUNTERS 11
+
 /* The hw_counters of a port, as in sysfs. In switchdev mode they are the device's, and the port has none, but for
  * firmware that counts for other vports (mlx5_ib: mlx5_ib_alloc_hw_port_stats). */
-static unsigned int nldev_port_counters(struct device *d, const char *const **names, uint64_t values[3])
+static unsigned int nldev_port_counters(struct device *d, const char *const **names, uint64_t values[MAX_COUNTERS])
 {
-	static const char *const legacy[] = {"out_of_buffer", "out_of_sequence", "rx_icrc_encapsulated"};
+	static const char *const legacy[MAX_COUNTERS] = {
+		"out_of_buffer",     "rx_icrc_encapsulated", "out_of_sequence",    "duplicate_request",
+		"packet_seq_err",    "implied_nak_seq_err",  "rnr_nak_retry_err",  "local_ack_timeout_err",
+		"rx_write_requests", "rx_read_requests",     "rx_atomic_requests",
+	};
 	static const char *const vport[] = {"vport_out_of_buffer", "vport_out_of_sequence"};
 	struct device_counters c;
 
-	memset(values, 0, 3 * sizeof(*values));
+	memset(values, 0, MAX_COUNTERS * sizeof(*values));
 	*names = d->config.eswitch == ESWITCH_LEGACY ? legacy : vport;
 	if (d->config.eswitch == ESWITCH_LEGACY) {
 		device_read_counters(d, &c);
-		values[0] = (uint32_t)c.out_of_buffer;
-		return 3;
+		const uint64_t counted[MAX_COUNTERS] = {
+			c.out_of_buffer,     c.rx_icrc_encapsulated, c.out_of_sequence,    c.duplicate_request,
+			c.packet_seq_err,    c.implied_nak_seq_err,  c.rnr_nak_retry_err,  c.local_ack_timeout_err,
+			c.rx_write_requests, c.rx_read_requests,     c.rx_atomic_requests,
+		};
+
+		for (unsigned int i = 0; i < MAX_COUNTERS; i++)
+			values[i] = (uint32_t)counted[i];
+		return MAX_COUNTERS;
 	}
 	return d->config.eswitch == ESWITCH_SWITCHDEV ? 0 : 2;
 }
@@ -169,7 +182,7 @@ static int nldev_stat_get_port(const struct nldev_request *r)
 	bool values_wanted = RDMA_NL_GET_OP(r->head.nlmsg_type) == RDMA_NLDEV_CMD_STAT_GET;
 	const char *const *names;
 	struct nldev_message m;
-	uint64_t values[3];
+	uint64_t values[MAX_COUNTERS];
 	struct device *d;
 	uint32_t port;
 	unsigned int n;

@@ -10,7 +10,6 @@
 
 #include <errno.h>
 #include <linux/capability.h>
-#include <rdma/ib_user_ioctl_verbs.h>
 #include <unistd.h>
 
 #define ENTRY_ROOM 512 /* more than any entry needs */
@@ -31,13 +30,13 @@ static uint32_t resource_context(const struct resource *s)
 static void resource_put_qp(struct nldev_message *m, const struct resource *s)
 {
 	struct uqp *u = (struct uqp *)s->object;
-	int state = qp_query_state(&u->qp);
+	int state = uqp_query_state(u);
 
 	if (u->port)
 		nldev_put_u32(m, RDMA_NLDEV_ATTR_PORT_INDEX, u->port);
 	nldev_put_u32(m, RDMA_NLDEV_ATTR_RES_PDN, u->pd->pdn);
 	nldev_put_u32(m, RDMA_NLDEV_ATTR_RES_SQ_PSN, 0);
-	nldev_put_u8(m, RDMA_NLDEV_ATTR_RES_TYPE, IB_UVERBS_QPT_RAW_PACKET);
+	nldev_put_u8(m, RDMA_NLDEV_ATTR_RES_TYPE, u->type);
 	nldev_put_u8(m, RDMA_NLDEV_ATTR_RES_STATE, (uint8_t)(state < 0 ? (int)u->qp.state : state));
 }
 

@@ -19,10 +19,13 @@
 #define VENDOR_MELLANOX             0x02c9
 #define PORT_CAP_CM                 (1 << 16)
 #define LINK_LAYER_ETHERNET         2
+#define ATOMIC_HCA                  1   /* enum ibv_atomic_cap */
+#define GROUP_QPS                   240 /* queue pairs that one multicast group may have */
 
 /* Of enum ib_uverbs_device_cap_flags and enum ib_uverbs_raw_packet_cap_flags, which headers before Linux 5.19 lack. */
 #define DEVICE_PORT_ACTIVE_EVENT       (1u << 10)
 #define DEVICE_SYS_IMAGE_GUID          (1u << 11)
+#define DEVICE_RC_RNR_NAK_GEN          (1u << 12)
 #define DEVICE_RAW_IP_CSUM             (1u << 26)
 #define DEVICE_MANAGED_FLOW_STEERING   (1u << 29)
 #define RAW_PACKET_CAP_CVLAN_STRIPPING (1u << 0)
@@ -85,7 +88,8 @@ static void context_fill(const struct device *d, struct mlx5_ib_alloc_ucontext_r
 		.max_srq_recv_wr = p->max_qp_wr,
 		.num_ports = device_port(d),
 		.cqe_version = 1,
-		.cmds_supp_uhw = MLX5_USER_CMDS_SUPP_UHW_QUERY_DEVICE,
+		.cmds_supp_uhw = MLX5_USER_CMDS_SUPP_UHW_QUERY_DEVICE |
+	                         (p->max_rd_atomic ? MLX5_USER_CMDS_SUPP_UHW_CREATE_AH : 0),
 		.eth_min_inline = p->eth_min_inline,
 		.log_uar_size = 12,
 		.num_uars_per_page = 1,
@@ -174,7 +178,8 @@ void uverbs_fill_device(const struct device *d, struct ib_uverbs_query_device_re
 		.max_qp = p->max_qp,
 		.max_qp_wr = p->max_qp_wr,
 		.device_cap_flags = DEVICE_PORT_ACTIVE_EVENT | DEVICE_SYS_IMAGE_GUID | DEVICE_MANAGED_FLOW_STEERING |
-	                            (p->ip_csum ? DEVICE_RAW_IP_CSUM : 0),
+	                            (p->ip_csum ? DEVICE_RAW_IP_CSUM : 0) |
+	                            (p->max_rd_atomic ? DEVICE_RC_RNR_NAK_GEN : 0),
 		.max_sge = p->max_sge,
 		.max_sge_rd = p->max_sge,
 		.max_cq = p->max_cq,
@@ -185,6 +190,17 @@ void uverbs_fill_device(const struct device *d, struct ib_uverbs_query_device_re
 		.max_raw_ethy_qp = p->max_qp,
 		.local_ca_ack_delay = 16,
 		.phys_port_cnt = (uint8_t)device_port(d),
+		.max_qp_rd_atom = p->max_rd_atomic,
+		.max_qp_init_rd_atom = p->max_rd_atomic,
+		.max_res_rd_atom = p->max_rd_atomic * p->max_qp,
+		.atomic_cap = p->max_rd_atomic ? ATOMIC_HCA : 0,
+		.max_srq = p->max_srq,
+		.max_srq_wr = p->max_srq_wr,
+		.max_srq_sge = p->max_srq_sge,
+		.max_mcast_grp = p->max_groups,
+		.max_mcast_qp_attach = p->max_groups ? GROUP_QPS : 0,
+		.max_total_mcast_qp_attach = p->max_groups * GROUP_QPS,
+		.max_ah = p->max_rd_atomic ? INT32_MAX : 0,
 	};
 }
 
@@ -252,17 +268,12 @@ int cmd_ex_query_device(struct command *c)
 	return 0;
 }
 
-/* enum ib_mtu; a port's MTU stops at 4096 (verbs-rules.md "Finding the device"). */
-static uint8_t query_ib_mtu(int mtu)
-{
-	return mtu >= 4096 ? 5 : mtu >= 2048 ? 4 : mtu >= 1024 ? 3 : mtu >= 512 ? 2 : 1;
-}
-
 int cmd_query_port(struct command *c)
 {
 	const struct device *d = c->file->device;
 	struct ib_uverbs_query_port req;
 	struct ib_uverbs_query_port_resp resp;
+	struct device_counters counters;
 	bool up;
 	int r = COMMAND_IN(c, &req);
 
@@ -271,14 +282,16 @@ int cmd_query_port(struct command *c)
 	if (!req.port_num || req.port_num > device_port(d))
 		return -EINVAL;
 	up = req.port_num == device_port(d) && netdev_link_up(device_port_netdev(d));
+	device_read_counters(c->file->device, &counters);
 	resp = (struct ib_uverbs_query_port_resp){
+		.qkey_viol_cntr = (uint32_t)counters.qkey_violations,
 		.port_cap_flags = device_n_gids(d) ? PORT_CAP_CM | IB_UVERBS_PCF_IP_BASED_GIDS : 0,
 		.max_msg_sz = 0x40000000,
 		.gid_tbl_len = device_n_gids(d),
 		.pkey_tbl_len = 1,
 		.state = up ? PORT_STATE_ACTIVE : PORT_STATE_DOWN,
-		.max_mtu = 5,
-		.active_mtu = query_ib_mtu(netdev_mtu(device_port_netdev(d))),
+		.max_mtu = 5, /* it stops at 4096 (verbs-rules.md "Finding the device") */
+		.active_mtu = netdev_ib_mtu(netdev_mtu(device_port_netdev(d))),
 		.active_width = 2,  /* 4X */
 		.active_speed = 32, /* EDR: 100 Gb/s */
 		.phys_state = up ? PORT_PHYS_LINK_UP : PORT_PHYS_DISABLED,

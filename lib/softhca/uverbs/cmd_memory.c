@@ -115,6 +115,8 @@ int cmd_reg_mr(struct command *c)
 	} else {
 		struct mkey key = {
 			.local_write = req.access_flags & IB_UVERBS_ACCESS_LOCAL_WRITE,
+			.remote =
+				(uint8_t)req.access_flags & (MKEY_REMOTE_WRITE | MKEY_REMOTE_READ | MKEY_REMOTE_ATOMIC),
 			.start = (uint8_t *)(uintptr_t)req.start,
 			/* mlx5_ib: reg_create looks at the address only, not at ZERO_BASED. */
 			.iova = req.hca_va,

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Commands that make and destroy raw packet queue pairs. Other types are refused. */
+/* Commands that make and destroy queue pairs of the types raw packet, RC and UD. Other types are refused. */
 #include "../device/refuse.h"
 #include "command.h"
+
+#include "../device/sq.h"
+#include "../roce/roce_qp.h"
 
 #include <errno.h>
 #include <linux/capability.h>
@@ -23,22 +26,24 @@ static int uqp_check(const struct command *c, const struct ib_uverbs_ex_create_q
                      const struct mlx5_ib_create_qp *drv)
 {
 	const struct profile *p = c->file->device->config.profile;
+	bool raw = req->qp_type == IB_UVERBS_QPT_RAW_PACKET;
 	uint32_t flags = req->create_flags;
 
-	if (req->is_srq)
+	if (req->is_srq && raw)
 		return -EOPNOTSUPP;
 	/* mlx5_ib: process_vendor_flags. Signatures, tunnels and loopback to itself are not offered. */
 	if (drv->flags & ~(uint32_t)DRV_FLAGS)
 		return refuse(EINVAL, "flags", "mlx5 flag that is not offered", "mlx5_ib: process_vendor_flags");
 	/* mlx5_ib: process_create_flags. A raw packet queue pair accepts the loopback flag, which has no effect. */
-	flags &= ~(uint32_t)IB_UVERBS_QP_CREATE_BLOCK_MULTICAST_LOOPBACK;
-	if (flags & ~(uint32_t)IB_UVERBS_QP_CREATE_CVLAN_STRIPPING)
+	if (raw)
+		flags &= ~(uint32_t)IB_UVERBS_QP_CREATE_BLOCK_MULTICAST_LOOPBACK;
+	if (flags & ~(raw ? (uint32_t)IB_UVERBS_QP_CREATE_CVLAN_STRIPPING : 0))
 		return -EOPNOTSUPP;
 	if (flags && !p->cvlan_stripping)
 		return refuse(EOPNOTSUPP, "create_flags", "the device strips no VLAN tags",
 		              "mlx5_ib: process_create_flags");
 	/* mlx5_ib create_raw_packet_qp: a queue pair needs at least one queue. */
-	if (!drv->rq_wqe_count && !drv->sq_wqe_count)
+	if (raw && !drv->rq_wqe_count && !drv->sq_wqe_count)
 		return -EINVAL;
 	if (req->max_recv_wr > p->max_qp_wr || drv->rq_wqe_count > p->max_qp_wr ||
 	    drv->sq_wqe_count > p->max_send_wqebb)
@@ -65,12 +70,14 @@ struct qp_request {
 
 static int uqp_read_request(const struct command *c, struct qp_request *q)
 {
+	bool roce = q->core->qp_type == IB_UVERBS_QPT_RC || q->core->qp_type == IB_UVERBS_QPT_UD;
 	int r;
 
-	if (q->core->qp_type != IB_UVERBS_QPT_RAW_PACKET)
+	if (q->core->qp_type != IB_UVERBS_QPT_RAW_PACKET &&
+	    !(roce && c->file->device->config.profile->max_rd_atomic && !q->is_rss))
 		return -EOPNOTSUPP;
 	/* ib_uverbs create_qp: the capability is checked before everything else. */
-	if (!program_has_net_raw())
+	if (!roce && !program_has_net_raw())
 		return -EPERM;
 	if (q->core->create_flags & ~(uint32_t)CREATE_FLAGS)
 		return refuse(EINVAL, "create_flags", "unknown flag", "ib_uverbs: create_qp");
@@ -80,7 +87,16 @@ static int uqp_read_request(const struct command *c, struct qp_request *q)
 	return r ? r : uqp_check(c, q->core, &q->plain);
 }
 
-static int uqp_pin(const struct command *c, struct uqp *u, const struct mlx5_ib_create_qp *drv)
+/* The send queue of RC and UD lies behind the receive queue (libmlx5: create_qp). */
+static uint64_t uqp_sq_addr(const struct ib_uverbs_ex_create_qp *req, const struct mlx5_ib_create_qp *drv)
+{
+	return req->qp_type == IB_UVERBS_QPT_RAW_PACKET
+	               ? drv->sq_buf_addr
+	               : drv->buf_addr + (drv->rq_wqe_count ? (uint64_t)drv->rq_wqe_count << drv->rq_wqe_shift : 0);
+}
+
+static int uqp_pin(const struct command *c, struct uqp *u, const struct ib_uverbs_ex_create_qp *req,
+                   const struct mlx5_ib_create_qp *drv)
 {
 	struct memlock *m = c->file->memlock;
 	int r = 0;
@@ -89,7 +105,7 @@ static int uqp_pin(const struct command *c, struct uqp *u, const struct mlx5_ib_
 		r = memlock_pin_queue(m, drv->buf_addr, (uint64_t)drv->rq_wqe_count << drv->rq_wqe_shift,
 		                      &u->object.n_pinned);
 	if (!r)
-		r = memlock_pin_queue(m, drv->sq_buf_addr, (uint64_t)drv->sq_wqe_count * HW_SEND_WQE_BB,
+		r = memlock_pin_queue(m, uqp_sq_addr(req, drv), (uint64_t)drv->sq_wqe_count * HW_SEND_WQE_BB,
 		                      &u->object.n_pinned);
 	if (!r)
 		r = memlock_pin_doorbell(m, drv->db_addr, &u->object.n_pinned);
@@ -119,11 +135,12 @@ static void uqp_fill_queues(struct uqp *u, const struct ib_uverbs_ex_create_qp *
 	};
 	u->qp.sq = (struct sq){
 		.cq = &u->send_cq->cq,
-		.buf = (const uint8_t *)(uintptr_t)drv->sq_buf_addr,
+		.buf = (const uint8_t *)(uintptr_t)uqp_sq_addr(req, drv),
 		.dbrec = &db[HW_DBR_SEND],
 		.n_bb = drv->sq_wqe_count,
 		.signal_all = req->sq_sig_all,
 	};
+	u->qp.work = sq_work;
 }
 
 /* With the lock held. */
@@ -138,7 +155,8 @@ static int uqp_find_parts(const struct command *c, struct uqp *u, const struct q
 		return rss_qp_find(c, u, q->core, &q->rss);
 	u->send_cq = object_find(c->file, q->core->send_cq_handle, OBJECT_CQ);
 	u->recv_cq = object_find(c->file, q->core->recv_cq_handle, OBJECT_CQ);
-	if (!u->send_cq || !u->recv_cq)
+	u->srq = q->core->is_srq ? object_find(c->file, q->core->srq_handle, OBJECT_SRQ) : NULL;
+	if (!u->send_cq || !u->recv_cq || !u->srq != !q->core->is_srq)
 		return -EINVAL;
 	if (q->plain.sq_wqe_count)
 		r = cq_check_timestamps(u->send_cq);
@@ -155,6 +173,8 @@ static void uqp_count_parts(struct uqp *u, uint32_t change)
 		u->send_cq->object.n_users += change;
 		u->recv_cq->object.n_users += change;
 	}
+	if (u->srq)
+		u->srq->object.n_users += change;
 }
 
 static void uqp_destroy(struct object *o)
@@ -163,6 +183,8 @@ static void uqp_destroy(struct object *o)
 
 	TAILQ_REMOVE(&o->file->device->qps, &u->qp, link);
 	async_events_read(o);
+	if (u->qp.roce)
+		roce_qp_free(u->qp.roce);
 	uqp_count_parts(u, (uint32_t)-1);
 }
 
@@ -179,6 +201,12 @@ static int uqp_enter(struct command *c, struct uqp *u, const struct qp_request *
 	u->qp.owner = u;
 	if (!q->is_rss)
 		uqp_fill_queues(u, q->core, &q->plain);
+	if (q->core->qp_type != IB_UVERBS_QPT_RAW_PACKET)
+		r = roce_qp_new(&u->qp, u->srq ? &u->srq->srq : NULL, q->core->qp_type == IB_UVERBS_QPT_UD);
+	if (r) {
+		object_remove(&u->object);
+		return r;
+	}
 	uqp_count_parts(u, 1);
 	TAILQ_INSERT_TAIL(&u->qp.device->qps, &u->qp, link);
 	return 0;
@@ -197,8 +225,10 @@ static int uqp_make(struct command *c, struct uqp *u, const struct qp_request *q
 		r = device_get_wire(d);
 	if (r)
 		return r;
-	if (!q->is_rss)
-		r = uqp_pin(c, u, &q->plain);
+	if (q->core->qp_type != IB_UVERBS_QPT_RAW_PACKET)
+		r = roce_open(d);
+	if (!r && !q->is_rss)
+		r = uqp_pin(c, u, q->core, &q->plain);
 	if (!r) {
 		device_lock(d);
 		r = uqp_enter(c, u, q);
@@ -227,6 +257,7 @@ static int uqp_create(struct command *c, const struct ib_uverbs_ex_create_qp *re
 	u->object.user_handle = req->user_handle;
 	u->max_recv_sge = req->max_recv_sge;
 	u->max_inline = req->max_inline_data;
+	u->type = (uint8_t)req->qp_type;
 	r = uqp_make(c, u, &q);
 	if (r) {
 		free(u);
@@ -258,6 +289,7 @@ int cmd_create_qp(struct command *c)
 		.pd_handle = req.pd_handle,
 		.send_cq_handle = req.send_cq_handle,
 		.recv_cq_handle = req.recv_cq_handle,
+		.srq_handle = req.srq_handle,
 		.max_send_wr = req.max_send_wr,
 		.max_recv_wr = req.max_recv_wr,
 		.max_send_sge = req.max_send_sge,
@@ -287,13 +319,6 @@ int cmd_ex_create_qp(struct command *c)
 	if (!r)
 		COMMAND_OUT(c, &resp);
 	return r;
-}
-
-/* ib_attach_mcast, ib_detach_mcast: these work on queue pairs of type UD only, which do not exist here. */
-int cmd_attach_mcast(struct command *c)
-{
-	(void)c;
-	return -EINVAL;
 }
 
 int cmd_destroy_qp(struct command *c)

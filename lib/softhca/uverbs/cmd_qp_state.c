@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The state machine of raw packet queue pairs. It allows the transitions that both ib_core (qp_state_table for
- * IB_QPT_RAW_PACKET) and mlx5_ib (optab and modify_raw_packet_qp) allow. So there is no way to SQD, and from SQE
- * only to RESET and ERR.
+ * MODIFY_QP and QUERY_QP, and the state machine of raw packet queue pairs (RC and UD: cmd_roce.c). It allows the
+ * transitions that both ib_core (qp_state_table for IB_QPT_RAW_PACKET) and mlx5_ib (optab and modify_raw_packet_qp)
+ * allow. So there is no way to SQD, and from SQE only to RESET and ERR.
  */
 #include "../device/refuse.h"
 #include "command.h"
+
+#include "../roce/roce_qp.h"
 
 #include <errno.h>
 #include <rdma/ib_user_ioctl_verbs.h>
@@ -128,6 +130,7 @@ static int uqp_modify_by_handle(struct command *c, const struct ib_uverbs_ex_mod
 {
 	struct mlx5_ib_modify_qp drv;
 	struct uqp *u;
+	bool roce;
 	int r = command_in(&drv, sizeof(drv), c->drv_in, c->drv_in_bytes);
 
 	if (r)
@@ -138,9 +141,11 @@ static int uqp_modify_by_handle(struct command *c, const struct ib_uverbs_ex_mod
 		return -EOPNOTSUPP;
 	device_lock(c->file->device);
 	u = object_find(c->file, req->base.qp_handle, OBJECT_QP);
-	r = u ? uqp_modify(u, req, &drv.burst_info) : -EINVAL;
+	roce = u && u->qp.roce;
+	if (!roce)
+		r = u ? uqp_modify(u, req, &drv.burst_info) : -EINVAL;
 	device_unlock(c->file->device);
-	return r;
+	return roce ? roce_modify(c, &req->base) : r;
 }
 
 int cmd_modify_qp(struct command *c)
@@ -169,6 +174,11 @@ int cmd_ex_modify_qp(struct command *c)
 	return r;
 }
 
+int uqp_query_state(struct uqp *u)
+{
+	return u->qp.roce ? (int)roce_qp_query_state(u->qp.roce) : qp_query_state(&u->qp);
+}
+
 int cmd_query_qp(struct command *c)
 {
 	struct ib_uverbs_query_qp_resp resp = {};
@@ -181,7 +191,7 @@ int cmd_query_qp(struct command *c)
 	device_lock(c->file->device);
 	u = object_find(c->file, req.qp_handle, OBJECT_QP);
 	if (u)
-		state = u->qp.rss ? -ENOSYS : qp_query_state(&u->qp);
+		state = u->qp.rss ? -ENOSYS : uqp_query_state(u);
 	if (state >= 0) {
 		/* libmlx5 fills in what the kernel does not know of the send queue. */
 		resp.max_recv_wr = u->qp.rq.n_wqe;
@@ -190,6 +200,8 @@ int cmd_query_qp(struct command *c)
 		resp.qp_state = resp.cur_qp_state = (uint8_t)state;
 		resp.port_num = 1; /* mlx5_ib_query_qp, whatever the port is */
 		resp.sq_sig_all = u->qp.sq.signal_all;
+		if (u->qp.roce)
+			roce_query(u, &resp);
 	}
 	device_unlock(c->file->device);
 	if (state < 0)

@@ -31,8 +31,9 @@ typedef int command_handler(struct command *c);
 command_handler cmd_get_context, cmd_query_device, cmd_query_port, cmd_ex_query_device;
 command_handler cmd_alloc_pd, cmd_dealloc_pd, cmd_reg_mr, cmd_dereg_mr;
 command_handler cmd_create_comp_channel, cmd_create_cq, cmd_ex_create_cq, cmd_ex_modify_cq, cmd_destroy_cq;
+command_handler cmd_create_ah, cmd_destroy_ah, cmd_create_srq, cmd_modify_srq, cmd_query_srq, cmd_destroy_srq;
 command_handler cmd_create_qp, cmd_ex_create_qp, cmd_modify_qp, cmd_ex_modify_qp, cmd_query_qp, cmd_attach_mcast,
-	cmd_destroy_qp;
+	cmd_detach_mcast, cmd_destroy_qp;
 command_handler cmd_ex_create_wq, cmd_ex_modify_wq, cmd_ex_destroy_wq;
 command_handler cmd_ex_create_rwq_ind_table, cmd_ex_destroy_rwq_ind_table;
 command_handler cmd_ex_create_flow, cmd_ex_destroy_flow;
@@ -62,6 +63,17 @@ int rss_qp_find(const struct command *c, struct uqp *u, const struct ib_uverbs_e
 /* The end of each command, by its name or, if it has none, its number: tells a trace and, if it was refused, the user.
  */
 void command_ended(struct device *d, const char *name, uint32_t number, int result, uint64_t began_ns);
+
+/* MODIFY_QP and QUERY_QP of an RC or UD queue pair. The first is without the lock, the second with it. */
+struct ib_uverbs_modify_qp;
+struct ib_uverbs_query_qp_resp;
+int roce_modify(struct command *c, const struct ib_uverbs_modify_qp *req);
+void roce_query(const struct uqp *u, struct ib_uverbs_query_qp_resp *resp);
+
+/* Completes a path that a program gives: source address, MAC address of the destination or of the next hop, UDP port.
+ * Lock not held, since this may wait for the neighbour. 0, -EINVAL or -ETIMEDOUT. */
+struct roce_path;
+int path_resolve(struct device *d, struct roce_path *path, unsigned int sgid_index, unsigned int port);
 
 /* Runs a write command by its number. 0 or negative errno. */
 int command_dispatch(struct command *c, uint32_t command);

@@ -4,16 +4,6 @@
 
 #include <rdma/ib_user_verbs.h>
 
-/* enum ibv_event_type: kernel-internal names, but ABI. */
-enum {
-	EVENT_CQ_ERR = 0,
-	EVENT_QP_FATAL = 1,
-	EVENT_DEVICE_FATAL = 8,
-	EVENT_PORT_ACTIVE = 9,
-	EVENT_PORT_ERR = 10,
-	EVENT_WQ_FATAL = 19
-};
-
 static bool async_event_send(struct uverbs_file *file, uint64_t element, uint32_t type)
 {
 	struct ib_uverbs_async_event_desc desc = {.element = element, .event_type = type};
@@ -42,11 +32,23 @@ static void uverbs_on_completion(struct cq *cq)
 		u->n_comp_events++;
 }
 
-static void uverbs_on_qp_fatal(struct qp *qp)
+static void uverbs_on_qp_event(struct qp *qp, enum device_event event)
 {
 	struct uqp *u = qp->owner;
 
-	async_event_of(&u->object, EVENT_QP_FATAL);
+	async_event_of(&u->object, event);
+}
+
+static void uverbs_on_qp_fatal(struct qp *qp)
+{
+	uverbs_on_qp_event(qp, EVENT_QP_FATAL);
+}
+
+static void uverbs_on_srq_event(struct srq *srq, enum device_event event)
+{
+	struct usrq *u = srq->owner;
+
+	async_event_of(&u->object, event);
 }
 
 static void uverbs_on_wq_fatal(struct rq *rq)
@@ -99,6 +101,8 @@ const struct device_events uverbs_events = {
 	.cq_error = uverbs_on_cq_error,
 	.qp_fatal = uverbs_on_qp_fatal,
 	.wq_fatal = uverbs_on_wq_fatal,
+	.qp_event = uverbs_on_qp_event,
+	.srq_event = uverbs_on_srq_event,
 	.port = uverbs_on_port,
 	.fatal = uverbs_on_fatal,
 };

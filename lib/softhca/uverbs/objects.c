@@ -24,6 +24,8 @@ static uint32_t object_limit(const struct profile *p, enum object_type type)
 		return p->max_qp;
 	case OBJECT_MR:
 		return p->max_mr;
+	case OBJECT_SRQ:
+		return p->max_srq;
 	case OBJECT_WQ:
 		return p->max_wq;
 	case OBJECT_RWQ_IND_TBL:

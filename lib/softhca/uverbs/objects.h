@@ -5,6 +5,7 @@
 
 #include "../device/clock.h"
 #include "../device/qp.h"
+#include "../device/srq.h"
 #include "event_channel.h"
 #include "memlock.h"
 
@@ -13,8 +14,10 @@ enum object_type {
 	OBJECT_FLOW,
 	OBJECT_COUNTERS,
 	OBJECT_QP,
+	OBJECT_AH,
 	OBJECT_RWQ_IND_TBL,
 	OBJECT_WQ,
+	OBJECT_SRQ,
 	OBJECT_CQ,
 	OBJECT_MR,
 	OBJECT_PD,
@@ -67,6 +70,18 @@ struct uwq {
 	struct ucq *cq;
 };
 
+struct usrq {
+	struct object object;
+	struct srq srq;
+	struct pd *pd;
+	uint32_t max_wr, max_sge;
+};
+
+struct ah {
+	struct object object;
+	struct pd *pd;
+};
+
 struct uind_table {
 	struct object object;
 	uint32_t n_wqs; /* a power of two */
@@ -79,8 +94,11 @@ struct uqp {
 	struct qp qp;
 	struct pd *pd;
 	struct ucq *send_cq, *recv_cq;
+	struct usrq *srq; /* or NULL */
 	uint32_t max_recv_sge, max_inline;
-	uint8_t port; /* 0 until INIT */
+	uint8_t type;       /* enum ib_uverbs_qp_type */
+	uint8_t port;       /* 0 until INIT */
+	uint8_t sgid_index; /* of RC */
 	/* with RSS; the queue pair then has no queues and completion queues of its own */
 	struct uind_table *ind_table;
 	struct rss rss;
@@ -151,6 +169,9 @@ void object_destroy(struct object *o);
 int object_destroy_handle(struct uverbs_file *file, uint32_t handle, enum object_type type, uint32_t *n_async_events);
 /* Destroys all objects, users before what they use. Lock not held. */
 void objects_destroy_all(struct uverbs_file *file);
+
+/* The state of a queue pair of any type, or -EINVAL (qp_query_state). */
+int uqp_query_state(struct uqp *u);
 
 /* 0, or -EOPNOTSUPP if a queue that completes here cannot stamp as the CQ wants it (mlx5_ib: get_ts_format). */
 int cq_check_timestamps(const struct ucq *u);

@@ -102,7 +102,7 @@ static const char *other_types_refused(void)
 		.send_cq = ibv_cq_ex_to_cq(q->cq),
 		.recv_cq = ibv_cq_ex_to_cq(q->cq),
 		.cap = {.max_send_wr = 1, .max_recv_wr = 1, .max_send_sge = 1, .max_recv_sge = 1},
-		.qp_type = IBV_QPT_RC,
+		.qp_type = IBV_QPT_UC,
 	};
 
 	EXPECT_ERRNO(EOPNOTSUPP, ibv_create_qp(q->pd, &attr));

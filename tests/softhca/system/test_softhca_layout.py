@@ -18,10 +18,15 @@ def look(net, script, **environment):
                           env={**os.environ, **environment}).stdout.split()
 
 
+HW_COUNTERS = ["duplicate_request", "implied_nak_seq_err", "lifespan", "local_ack_timeout_err", "out_of_buffer",
+               "out_of_sequence", "packet_seq_err", "rnr_nak_retry_err", "rx_atomic_requests", "rx_icrc_encapsulated",
+               "rx_read_requests", "rx_write_requests"]
+
+
 @pytest.mark.parametrize("mode, device, uplink", [
-    ("legacy", [], ["lifespan", "out_of_buffer", "out_of_sequence", "rx_icrc_encapsulated"]),
-    ("switchdev", ["lifespan", "out_of_buffer", "out_of_sequence", "rx_icrc_encapsulated"], []),
-    ("switchdev-vport", ["lifespan", "out_of_buffer", "out_of_sequence", "rx_icrc_encapsulated"],
+    ("legacy", [], HW_COUNTERS),
+    ("switchdev", HW_COUNTERS, []),
+    ("switchdev-vport", HW_COUNTERS,
      ["lifespan", "vport_out_of_buffer", "vport_out_of_sequence"])])
 def test_where_the_counters_are(net, wire, mode, device, uplink):
     """mlx5_ib: mlx5_ib_counters_init."""

@@ -1,0 +1,251 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * The state machine of RC and UD queue pairs. It allows the transitions and attributes that both ib_core
+ * (qp_state_table) and mlx5_ib (optab) allow. So there is no way to SQD.
+ */
+#include "command.h"
+
+#include "../device/netdev.h"
+#include "../roce/roce_qp.h"
+
+#include <errno.h>
+#include <rdma/ib_user_ioctl_verbs.h>
+#include <rdma/ib_user_verbs.h>
+
+/* enum ib_qp_attr_mask: kernel-internal names, but ABI. */
+enum {
+	ATTR_STATE = 1 << 0,
+	ATTR_CUR_STATE = 1 << 1,
+	ATTR_ACCESS = 1 << 3,
+	ATTR_PKEY_INDEX = 1 << 4,
+	ATTR_PORT = 1 << 5,
+	ATTR_QKEY = 1 << 6,
+	ATTR_AV = 1 << 7,
+	ATTR_PATH_MTU = 1 << 8,
+	ATTR_TIMEOUT = 1 << 9,
+	ATTR_RETRY_CNT = 1 << 10,
+	ATTR_RNR_RETRY = 1 << 11,
+	ATTR_RQ_PSN = 1 << 12,
+	ATTR_MAX_QP_RD_ATOMIC = 1 << 13,
+	ATTR_ALT_PATH = 1 << 14,
+	ATTR_MIN_RNR_TIMER = 1 << 15,
+	ATTR_SQ_PSN = 1 << 16,
+	ATTR_MAX_DEST_RD_ATOMIC = 1 << 17,
+	ATTR_PATH_MIG_STATE = 1 << 18,
+	ATTR_DEST_QPN = 1 << 20,
+};
+
+struct roce_transition {
+	bool valid;
+	uint32_t required, optional; /* beside ATTR_STATE */
+};
+
+#define PLAIN                 \
+	{                     \
+		.valid = true \
+	}
+#define NEEDS(needs, may)                                             \
+	{                                                             \
+		.valid = true, .required = (needs), .optional = (may) \
+	}
+#define RTS_NEEDS    (ATTR_TIMEOUT | ATTR_RETRY_CNT | ATTR_RNR_RETRY | ATTR_SQ_PSN | ATTR_MAX_QP_RD_ATOMIC)
+#define PATH_CHANGES (ATTR_CUR_STATE | ATTR_ALT_PATH | ATTR_ACCESS | ATTR_MIN_RNR_TIMER | ATTR_PATH_MIG_STATE)
+
+static const struct roce_transition rc_transitions[QP_ERR + 1][QP_ERR + 1] = {
+	[QP_RESET] = {[QP_RESET] = PLAIN, [QP_INIT] = NEEDS(ATTR_PKEY_INDEX | ATTR_PORT | ATTR_ACCESS, 0)},
+	[QP_INIT] = {[QP_RESET] = PLAIN,
+                     [QP_INIT] = NEEDS(0, ATTR_PKEY_INDEX | ATTR_PORT | ATTR_ACCESS),
+                     [QP_RTR] = NEEDS(ATTR_AV | ATTR_PATH_MTU | ATTR_DEST_QPN | ATTR_RQ_PSN | ATTR_MAX_DEST_RD_ATOMIC |
+                                              ATTR_MIN_RNR_TIMER,
+                                      ATTR_ALT_PATH | ATTR_ACCESS | ATTR_PKEY_INDEX),
+                     [QP_ERR] = PLAIN},
+	[QP_RTR] = {[QP_RESET] = PLAIN, [QP_RTS] = NEEDS(RTS_NEEDS, PATH_CHANGES), [QP_ERR] = PLAIN},
+	[QP_RTS] = {[QP_RESET] = PLAIN, [QP_RTS] = NEEDS(0, PATH_CHANGES), [QP_ERR] = PLAIN},
+	[QP_ERR] = {[QP_RESET] = PLAIN, [QP_ERR] = PLAIN},
+};
+
+static const struct roce_transition ud_transitions[QP_ERR + 1][QP_ERR + 1] = {
+	[QP_RESET] = {[QP_RESET] = PLAIN, [QP_INIT] = NEEDS(ATTR_PKEY_INDEX | ATTR_PORT | ATTR_QKEY, 0)},
+	[QP_INIT] = {[QP_RESET] = PLAIN,
+                     [QP_INIT] = NEEDS(0, ATTR_PKEY_INDEX | ATTR_PORT | ATTR_QKEY),
+                     [QP_RTR] = NEEDS(0, ATTR_PKEY_INDEX | ATTR_QKEY),
+                     [QP_ERR] = PLAIN},
+	[QP_RTR] = {[QP_RESET] = PLAIN, [QP_RTS] = NEEDS(ATTR_SQ_PSN, ATTR_CUR_STATE | ATTR_QKEY), [QP_ERR] = PLAIN},
+	[QP_RTS] = {[QP_RESET] = PLAIN, [QP_RTS] = NEEDS(0, ATTR_CUR_STATE | ATTR_QKEY), [QP_ERR] = PLAIN},
+	[QP_SQE] = {[QP_RESET] = PLAIN, [QP_RTS] = NEEDS(0, ATTR_CUR_STATE | ATTR_QKEY), [QP_ERR] = PLAIN},
+	[QP_ERR] = {[QP_RESET] = PLAIN, [QP_ERR] = PLAIN},
+};
+
+static int roce_check_transition(const struct roce_qp *q, enum qp_state from, const struct ib_uverbs_modify_qp *req,
+                                 enum qp_state *to)
+{
+	const struct roce_transition *t;
+	uint32_t mask = req->attr_mask;
+
+	if (((mask & ATTR_STATE) && req->qp_state > QP_ERR) || ((mask & ATTR_CUR_STATE) && req->cur_qp_state > QP_ERR))
+		return -EINVAL;
+	/* mlx5_ib_modify_qp: the program's word for the current state counts. */
+	if (mask & ATTR_CUR_STATE)
+		from = (enum qp_state)req->cur_qp_state;
+	*to = mask & ATTR_STATE ? (enum qp_state)req->qp_state : from;
+	t = q->ud ? &ud_transitions[from][*to] : &rc_transitions[from][*to];
+	return !t->valid || (mask & t->required) != t->required || (mask & ~(t->required | t->optional | ATTR_STATE))
+	               ? -EINVAL
+	               : 0;
+}
+
+#define MTU_MIN     1 /* enum ib_mtu: 256 bytes */
+#define MTU_MAX     5
+#define MAX_TIMER   31
+#define MAX_RETRIES 7
+
+/* ib_uverbs modify_qp, ib_core _ib_modify_qp, mlx5_ib_modify_qp. */
+static int roce_check_values(const struct device *d, const struct ib_uverbs_modify_qp *req)
+{
+	const uint32_t mask = req->attr_mask;
+	const uint8_t max_rd_atomic = d->config.profile->max_rd_atomic;
+
+	if ((mask & ATTR_PORT) && (!req->port_num || req->port_num > device_port(d)))
+		return -EINVAL;
+	if ((mask & ATTR_AV) && !req->dest.is_global)
+		return -EINVAL; /* rdma_check_ah_attr: RoCE needs a GRH */
+	if ((mask & ATTR_PKEY_INDEX) && req->pkey_index)
+		return -EINVAL; /* the table has one entry */
+	if ((mask & ATTR_PATH_MTU) && (req->path_mtu < MTU_MIN || req->path_mtu > MTU_MAX))
+		return -EINVAL;
+	if (((mask & ATTR_MAX_QP_RD_ATOMIC) && req->max_rd_atomic > max_rd_atomic) ||
+	    ((mask & ATTR_MAX_DEST_RD_ATOMIC) && req->max_dest_rd_atomic > max_rd_atomic))
+		return -EINVAL;
+	if (((mask & ATTR_RETRY_CNT) && req->retry_cnt > MAX_RETRIES) ||
+	    ((mask & ATTR_RNR_RETRY) && req->rnr_retry > MAX_RETRIES) ||
+	    ((mask & ATTR_TIMEOUT) && req->timeout > MAX_TIMER) ||
+	    ((mask & ATTR_MIN_RNR_TIMER) && req->min_rnr_timer > MAX_TIMER))
+		return -EINVAL;
+	return 0;
+}
+
+/* rdma_calc_flow_label, rdma_flow_label_to_udp_sport. */
+static uint16_t roce_udp_sport(uint32_t flow_label, uint32_t qpn, uint32_t dest_qpn)
+{
+	uint64_t v = (uint64_t)qpn * dest_qpn;
+
+	if (!flow_label) {
+		v ^= v >> 20;
+		v ^= v >> 40;
+		flow_label = v & 0xfffff;
+	}
+	return (uint16_t)(((flow_label & 0x3fff) ^ (flow_label & 0xfc000) >> 14) | 0xc000);
+}
+
+static void roce_set_attributes(struct roce_qp *q, const struct ib_uverbs_modify_qp *req, const struct roce_path *path)
+{
+	struct roce_attributes *a = &q->attributes;
+	const uint32_t mask = req->attr_mask;
+
+	if (mask & ATTR_AV)
+		a->path = *path;
+	if (mask & ATTR_ACCESS)
+		a->access = req->qp_access_flags;
+	if (mask & ATTR_QKEY)
+		a->qkey = req->qkey;
+	if (mask & ATTR_PATH_MTU) {
+		a->mtu = req->path_mtu;
+		a->mtu_bytes = 128u << req->path_mtu;
+	}
+	if (mask & ATTR_DEST_QPN)
+		a->dest_qpn = req->dest_qp_num & 0xffffff;
+	if (mask & ATTR_RQ_PSN)
+		a->rq_psn = req->rq_psn & 0xffffff;
+	if (mask & ATTR_SQ_PSN)
+		a->sq_psn = req->sq_psn & 0xffffff;
+	if (mask & ATTR_TIMEOUT)
+		a->timeout = req->timeout;
+	if (mask & ATTR_RETRY_CNT)
+		a->retry_cnt = req->retry_cnt;
+	if (mask & ATTR_RNR_RETRY)
+		a->rnr_retry = req->rnr_retry;
+	if (mask & ATTR_MIN_RNR_TIMER)
+		a->min_rnr_timer = req->min_rnr_timer;
+	if (mask & ATTR_MAX_QP_RD_ATOMIC)
+		a->max_rd_atomic = req->max_rd_atomic;
+	if (mask & ATTR_MAX_DEST_RD_ATOMIC)
+		a->max_dest_rd_atomic = req->max_dest_rd_atomic;
+	a->path.udp_sport = roce_udp_sport(a->path.flow_label, q->qp->qpn, a->dest_qpn);
+}
+
+/* With the lock held. */
+static int roce_modify_locked(struct uqp *u, const struct ib_uverbs_modify_qp *req, const struct roce_path *path)
+{
+	struct roce_qp *q = u->qp.roce;
+	enum qp_state to, from = roce_qp_query_state(q);
+	int r = roce_check_transition(q, from, req, &to);
+
+	if (!r)
+		r = roce_check_values(u->qp.device, req);
+	if (r)
+		return r;
+	/* (?) A path's MTU is at most the port's, as rdma_rxe has it (rxe_qp_chk_attr). */
+	if ((req->attr_mask & ATTR_PATH_MTU) && req->path_mtu > netdev_ib_mtu((int)u->qp.device->mtu))
+		return -EINVAL;
+	if (req->attr_mask & ATTR_PORT)
+		u->port = req->port_num;
+	if (q->ud) /* a datagram's limit is the port's */
+		q->attributes.mtu_bytes = 128u << netdev_ib_mtu((int)u->qp.device->mtu);
+	roce_set_attributes(q, req, path);
+	if (to != u->qp.state)
+		roce_qp_set_state(q, to);
+	return 0;
+}
+
+int roce_modify(struct command *c, const struct ib_uverbs_modify_qp *req)
+{
+	struct device *d = c->file->device;
+	struct roce_path path = {
+		.tclass = req->dest.traffic_class,
+		.hop_limit = req->dest.hop_limit,
+		.flow_label = req->dest.flow_label & 0xfffff,
+	};
+	struct uqp *u;
+	int r = 0;
+
+	memcpy(path.dgid, req->dest.dgid, sizeof(path.dgid));
+	if (req->attr_mask & ATTR_AV) {
+		r = req->dest.is_global ? path_resolve(d, &path, req->dest.sgid_index, req->dest.port_num) : -EINVAL;
+		if (r)
+			return r;
+	}
+	roce_read_gids(d);
+	device_lock(d);
+	u = object_find(c->file, req->qp_handle, OBJECT_QP);
+	r = u && u->qp.roce ? roce_modify_locked(u, req, &path) : -EINVAL;
+	if (!r && (req->attr_mask & ATTR_AV))
+		u->sgid_index = req->dest.sgid_index;
+	device_unlock(d);
+	return r;
+}
+
+void roce_query(const struct uqp *u, struct ib_uverbs_query_qp_resp *resp)
+{
+	const struct roce_qp *q = u->qp.roce;
+	const struct roce_attributes *a = &q->attributes;
+
+	memcpy(resp->dest.dgid, a->path.dgid, sizeof(resp->dest.dgid));
+	resp->dest.flow_label = a->path.flow_label;
+	resp->dest.sgid_index = u->sgid_index;
+	resp->dest.hop_limit = a->path.hop_limit;
+	resp->dest.traffic_class = a->path.tclass;
+	resp->dest.is_global = !q->ud;
+	resp->dest.port_num = u->port;
+	resp->qkey = a->qkey;
+	resp->rq_psn = q->ud ? 0 : q->responder.psn;
+	resp->sq_psn = q->requester.psn;
+	resp->dest_qp_num = a->dest_qpn;
+	resp->qp_access_flags = a->access;
+	resp->path_mtu = q->ud ? MTU_MAX : a->mtu;
+	resp->max_rd_atomic = a->max_rd_atomic;
+	resp->max_dest_rd_atomic = a->max_dest_rd_atomic;
+	resp->min_rnr_timer = a->min_rnr_timer;
+	resp->timeout = a->timeout;
+	resp->retry_cnt = a->retry_cnt;
+	resp->rnr_retry = a->rnr_retry;
+}
