@@ -328,11 +328,8 @@ static PyGetSetDef receiver_getters[] = {
 };
 
 static PyType_Slot receiver_slots[] = {
-	{Py_tp_doc, "Receiver(stream, *, start=NEWEST, back=0, queue=0, policy=LOSSY, lease_blocks=0, group=None,\n"
-                    "         socket=None, timeout=5, reattach=30)\n--\n\n"
-                    "A reader of a stream of ibvcapd. Iterate over it to get batches of packets; the loop waits for "
-                    "packets,\n"
-                    "and ends by an exception when the stream ends (Ended) or the reader was put out."},
+	{Py_tp_doc, "_Receiver(stream, *, start=NEWEST, back=0, queue=0, policy=LOSSY, lease_blocks=0, group=None,\n"
+                    "         socket=None, timeout=5, reattach=30)\n--\n\n"},
 	{Py_tp_new, receiver_new},
 	{Py_tp_dealloc, receiver_dealloc},
 	{Py_tp_methods, receiver_methods},

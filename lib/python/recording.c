@@ -359,9 +359,7 @@ static PyGetSetDef recording_getters[] = {
 };
 
 static PyType_Slot recording_slots[] = {
-	{Py_tp_doc,
-         "Recording(path, port=0)\n--\n\nThe UDP payloads of a pcapng, pcap or raw recording; port 0: of all "
-         "ports."},
+	{Py_tp_doc, "_Recording(path, port=0)\n--\n\n"},
 	{Py_tp_new, recording_new},
 	{Py_tp_dealloc, recording_dealloc},
 	{Py_tp_methods, recording_methods},

@@ -79,6 +79,8 @@ def test_each_call_says_what_it_does():
     silent = [f"{name}.{member}" for name in ibvcap.__all__ if inspect.isclass(of := getattr(ibvcap, name))
               for member in ["", *dir(of)] if not member.startswith("_") and not issubclass(of, Exception)
               and not inspect.getdoc(getattr(of, member) if member else of)]
+    for of in (ibvcap.Receiver, ibvcap.Recording, ibvcap.Sender, ibvcap.Tracker, ibvcap.Placer):
+        assert len(inspect.signature(of).parameters) > 1, "help() shows it"
     assert silent == [] and inspect.getdoc(ibvcap).count("\n") > 10
 
 

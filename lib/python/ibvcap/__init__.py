@@ -45,7 +45,17 @@ def _wake(future):
 
 
 class Receiver(_Receiver):
-    """A reader of a stream of ibvcapd: iterate over it with `for` or `async for` to get batches of packets."""
+    """A reader of a stream of ibvcapd: iterate over it with `for` or `async for` to get batches of packets.
+
+    The loop waits for packets. It ends by an exception: Ended if the stream ends, Disconnected if the reader was put
+    out.
+
+    start: NEWEST by default, OLDEST, PACKETS_BACK or NS_BACK, the latter two with `back`. queue: from 0, or ALL_QUEUES.
+    policy: LOSSY by default; with LOSSLESS the stream waits for this reader. lease_blocks: blocks that it may hold at
+    once, 0: as the stream's configuration says. group: a name; processes that give the same one share the packets.
+    socket: path of the control socket, None: $IBVCAP_SOCKET, or the default. timeout: of the daemon's answer, in
+    seconds. reattach: seconds to search for the next daemon after the end of this one, 0: not at all.
+    """
 
     _awaited = None  # the future of the task that waits in `async for`
 
@@ -86,6 +96,8 @@ class Receiver(_Receiver):
 
 class Recording(_Recording):
     """The UDP payloads of a file: what `ibvcap record` or another program wrote, as pcapng, pcap or raw rows.
+
+    path: "-" is standard input. port: only packets to this one, 0: to all.
 
     Iterate over it to get batches as of a Receiver, in memory of their own. batch.lost: packets that the file names as
     missing before the batch. counts: what was left out, and what is missing in all. info() says whether it is whole.
