@@ -231,7 +231,7 @@ static int start_control(struct daemon *daemon, struct failure *failure)
 /*
  * The socket's path comes first: a second daemon should hear of the first one, and not of what the first one uses up.
  * Privileges that no configured backend uses are given up before the first device is opened; those that only the start
- * needs, before the first thread starts.
+ * needs, before the first thread that stays.
  */
 static int daemon_set_up(struct daemon *daemon, const struct priv_user *user, struct failure *failure)
 {

@@ -110,8 +110,8 @@ bool af_packet_places_have_room(const struct af_packet *backend);
 /** A socket for a new place, which takes no frame, and its turn. Or -errno and the failure. */
 int af_packet_places_make_socket(struct af_packet *backend, uint64_t *turn, struct failure *failure);
 /**
- * Wait for the turn, and for so long give `changing` up. The socket, which has its ring, then has the place that this
- * returns; or -errno. fd < 0: it failed; the turn is the next one's. To be called for each turn.
+ * Wait for the turn, without `changing`; then the socket, which has its ring, joins the group. Returns its place, or
+ * -errno. fd < 0: it got no ring, and does not join. Must be called for each turn: the next socket waits for it.
  */
 int af_packet_places_enter(struct af_packet *backend, uint64_t turn, int fd);
 /** From now on the socket takes the frames that the program has for the place. 0 or -errno. */

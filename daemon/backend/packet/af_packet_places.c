@@ -8,11 +8,11 @@
  * place. When the interface comes up, it makes the list anew, in the order in which the sockets were made. So the
  * places must always be in that order, and none may be left while others are behind it:
  *   - place 0 takes no frame; neither does a place without a queue;
- *   - a queue takes a free place, or a new one behind all others: its socket has its ring then before it comes to the
- *     list, and other queues get theirs meanwhile. It comes to the list in its turn, which is that of its making;
- *   - a socket in a list that gets or loses its ring leaves the list meanwhile, and is last then. A spare socket,
- *     which was last, is in its place so long. When that is closed, the last one returns to where it was. No other
- *     socket moves.
+ *   - a queue takes a free place, or a new one behind all others. A socket for a new place gets its ring before it
+ *     joins the list, while other queues get theirs. Sockets join in the order in which they were made;
+ *   - a socket of the list that gets or loses its ring leaves the list meanwhile, and joins it again as the last one. A
+ *     spare socket, which was the last one, moves to its place. When the spare socket is closed, the kernel puts the
+ *     last one back to where it was. No other socket moves.
  * While the kernel makes the list anew, a number may be that of another socket. A filter in each socket refuses frames
  * that are not for its place, or its flows.
  */
@@ -43,7 +43,7 @@ static int places_join(const struct af_packet *backend, int fd)
 	return setsockopt(fd, SOL_PACKET, PACKET_FANOUT, &fanout, sizeof(fanout)) == 0 ? 0 : -errno;
 }
 
-/* A socket that takes no frame. The others wait for their turn while one is on its way to the last place. */
+/* A socket that takes no frame. */
 static int places_open_socket(struct af_packet *backend, struct failure *failure)
 {
 	int fd = kernel_path_open_socket(backend->interface, SOCK_RAW, failure);
@@ -117,7 +117,7 @@ void af_packet_places_close(struct af_packet *backend)
 		fd_close(&backend->places.at[--backend->places.n].fd);
 }
 
-/* After the socket got or lost its ring: it is in the last place, and the spare socket in its own. */
+/* After a socket got or lost its ring: it is the last one, and the spare socket is in its place. */
 static void places_drop_spare(struct af_packet_places *places)
 {
 	fd_close(&places->at[--places->n].fd);
