@@ -65,6 +65,16 @@ uint64_t stream_ring_bytes(const struct stream *stream)
 	return bytes;
 }
 
+uint64_t stream_kernel_bytes(const struct stream *stream)
+{
+	const struct config_stream *config = stream->config;
+	const struct backend_ops *ops = stream->interface->ops;
+
+	if (!ops->kernel_bytes)
+		return 0;
+	return stream->n_queues * ops->kernel_bytes(config->receive_queue_slots, geometry_row_bytes(config));
+}
+
 /* ---- preparing ----------------------------------------------------------------------------------- */
 
 static int stream_check_clock(struct stream *stream, struct failure *failure)
@@ -142,18 +152,22 @@ static void stream_log_ring(const struct stream *stream)
 {
 	const struct config_stream *config = stream->config;
 	const struct rx_ring *ring = &stream->queues[0].ring;
-	char node[32] = "";
+	uint64_t kernel_bytes = stream_kernel_bytes(stream) / stream->n_queues;
+	char node[32] = "", kernel[48] = "";
 
+	if (kernel_bytes)
+		snprintf(kernel, sizeof(kernel), ", and %llu MiB of the kernel",
+		         (unsigned long long)(kernel_bytes >> 20));
 	if (stream->interface->numa_node != NUMA_ANY)
 		snprintf(node, sizeof(node), ", NUMA node %d", stream->interface->numa_node);
 	log_message(
 		LOG_INFO, &(struct log_about){.stream = config->name, .interface = config->interface},
-		"stream '%s': interface %s, device %s: %u blocks of %u slots of %u bytes in %u kB pages (%llu MiB), "
+		"stream '%s': interface %s, device %s: %u blocks of %u slots of %u bytes in %u kB pages (%llu MiB%s), "
 		"receive queue %u%s",
 		config->name, config->interface, stream->interface->capabilities.device, ring->n_blocks,
 		ring->slots_per_block, ring->slot_bytes, config->page_bytes / 1024,
-		(unsigned long long)((ring->payload.bytes + ring->headers.bytes) >> 20), config->receive_queue_slots,
-		node);
+		(unsigned long long)((ring->payload.bytes + ring->headers.bytes) >> 20), kernel,
+		config->receive_queue_slots, node);
 	if (stream->n_queues > 1)
 		log_message(LOG_INFO, &(struct log_about){.stream = config->name, .interface = config->interface},
 		            "stream '%s': %u queues, each with such a ring and a worker", config->name,

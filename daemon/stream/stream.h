@@ -83,6 +83,9 @@ int stream_init(struct stream *stream, const struct config_stream *config, struc
 /** Bytes that will be registered, for the memlock limit. */
 uint64_t stream_ring_bytes(const struct stream *stream);
 
+/** Bytes that the kernel takes for its queues, besides. */
+uint64_t stream_kernel_bytes(const struct stream *stream);
+
 /** Can the device do what the configuration asks for? The interface is open. Failure: EX_CONFIG with file:line. */
 int stream_fit(struct stream *stream, struct failure *failure);
 

@@ -11,7 +11,6 @@
 #include "daemon/base/time.h"
 #include "daemon/port/interface_set.h"
 #include "daemon/state/state.h"
-#include "daemon/memory/geometry.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -105,9 +104,7 @@ static void stream_service_memory(const struct service *service, struct service_
 	const struct backend_ops *ops = stream->interface->ops;
 	uint64_t bytes = stream_ring_bytes(stream);
 
-	if (ops->kernel_bytes)
-		memory->kernel_bytes += stream->n_queues * ops->kernel_bytes(stream->config->receive_queue_slots,
-		                                                             geometry_row_bytes(stream->config));
+	memory->kernel_bytes += stream_kernel_bytes(stream);
 	memory->ring_bytes += bytes;
 	memory->locked_ring_bytes += ops->pins_memory ? bytes : 0;
 	memory->small_ring_bytes += stream->config->page_bytes == SMALL_PAGE_BYTES ? bytes : 0;
