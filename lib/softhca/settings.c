@@ -254,6 +254,8 @@ static const struct setting settings[] = {
          .meaning =
                  "1: one line on standard error for each command that is refused: attribute, rule, and who makes the "
                  "rule; and in the end what was lost, and where"},
+	{"SOFTHCA_WARNINGS", "0", FLAG(device.warnings),
+         .meaning = "1: one line on standard error for each pitfall that the program runs into (see Warnings)"},
 	{"SOFTHCA_FAULTS", "", PATH(device.faults),
          .meaning = "a directory; a file there switches the fault of its name on, and removing the file switches it "
                     "off (see Faults)"},

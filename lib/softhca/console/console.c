@@ -19,15 +19,18 @@
 const char console_usage[] = "       softhca objects [--json] [PID]\n"
 			     "       softhca inject [--json] [--device=DEVICE] PID [FAULT[=VALUE]...]\n"
 			     "       softhca trace [--json] [--wire=FILE] [PID]\n"
-			     "       softhca trace --mark=TEXT [PID]\n";
+			     "       softhca trace --mark=TEXT [PID]\n"
+			     "       softhca warnings [--json] [PID]\n"
+			     "       softhca warnings --list\n";
 
-const char console_options[] = "  --json                  lines are JSON objects (inject, objects, trace)\n"
+const char console_options[] = "  --json                  lines are JSON objects (inject, objects, trace, warnings)\n"
 			       "  --device=NAME           only on this device or network device (inject)\n"
 			       "  --wire=FILE             write the frames as pcapng, too (trace)\n"
+			       "  --list                  print the table of pitfalls, in Markdown (warnings)\n"
 			       "  --mark=TEXT             put a bookmark into the trace that runs (trace)\n";
 
 struct console {
-	bool json;
+	bool json, list;
 	const char *wire, *mark, *device;
 	char **words; /* those behind PID, ended by NULL */
 	pid_t pids[MAX_PROCESSES];
@@ -57,16 +60,35 @@ static int console_find(struct console *c, const char *pid)
 	return EX_UNAVAILABLE;
 }
 
-static int console_objects(struct console *c)
+static int console_ask_all(const struct console *c, const char *request)
 {
 	int status = EX_OK;
 
 	for (int i = 0; i < c->n_pids; i++) {
-		int r = ask(c->pids[i], c->json ? "objects json" : "objects", ask_print, NULL);
+		int r = ask(c->pids[i], request, ask_print, NULL);
 
 		status = r ? r : status;
 	}
 	return status;
+}
+
+static int console_objects(struct console *c)
+{
+	return console_ask_all(c, c->json ? "objects json" : "objects");
+}
+
+static int console_warnings(struct console *c)
+{
+	return console_ask_all(c, c->json ? "warnings json" : "warnings");
+}
+
+static int console_list_pitfalls(void)
+{
+	puts("| warning | what | remedy | source |\n|---|---|---|---|");
+	for (unsigned int i = 0; i < N_WARNINGS; i++)
+		printf("| `%s` | %s | %s | %s |\n", warning_rows[i].name, warning_rows[i].what, warning_rows[i].remedy,
+		       warning_rows[i].source);
+	return EX_OK;
 }
 
 /* Of one process: lines of several would be mixed. */
@@ -112,15 +134,15 @@ static const struct {
 	{"inject", console_inject, "jd", .takes_words = true},
 	{"objects", console_objects, "j", .takes_words = false},
 	{"trace", console_trace_or_mark, "jwm", .takes_words = false},
+	{"warnings", console_warnings, "jl", .takes_words = false},
 };
 
 static int console_run_command(size_t command, int argc, char **argv)
 {
-	static const struct option options[] = {{"json", no_argument, NULL, 'j'},
-	                                        {"wire", required_argument, NULL, 'w'},
-	                                        {"mark", required_argument, NULL, 'm'},
-	                                        {"device", required_argument, NULL, 'd'},
-	                                        {}};
+	static const struct option options[] = {
+		{"json", no_argument, NULL, 'j'},       {"wire", required_argument, NULL, 'w'},
+		{"mark", required_argument, NULL, 'm'}, {"device", required_argument, NULL, 'd'},
+		{"list", no_argument, NULL, 'l'},       {}};
 	struct console c = {};
 	int option, r;
 
@@ -128,6 +150,7 @@ static int console_run_command(size_t command, int argc, char **argv)
 		if (option == '?' || !strchr(commands[command].options, option))
 			return console_usage_error();
 		c.json |= option == 'j';
+		c.list |= option == 'l';
 		if (option == 'w')
 			c.wire = optarg;
 		else if (option == 'm')
@@ -138,6 +161,8 @@ static int console_run_command(size_t command, int argc, char **argv)
 	c.words = argv + optind + (optind < argc);
 	if ((commands[command].takes_words ? argc == optind : argc - optind > 1) || (c.mark && (c.json || c.wire)))
 		return console_usage_error();
+	if (c.list)
+		return argc > optind || c.json ? console_usage_error() : console_list_pitfalls();
 	r = console_find(&c, argv[optind]);
 	return r ? r : commands[command].run(&c);
 }

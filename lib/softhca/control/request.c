@@ -163,14 +163,33 @@ static void request_inject(struct request *q)
 	free(r.text);
 }
 
+/* The first time, the process begins to look. */
+static void request_warnings(struct request *q)
+{
+	struct lines r = {.make_room = lines_enlarge};
+
+	if (!request_read_format(q, &r.json)) {
+		request_refuse(q, "warnings [json]");
+		return;
+	}
+	for (unsigned int i = 0; i < q->control->n_devices; i++) {
+		struct device *d = &q->control->devices[i];
+
+		device_lock(d);
+		warning_begin(d);
+		warning_report(d, &r);
+		device_unlock(d);
+	}
+	request_send_lines(q->client, r.text, r.bytes);
+	free(r.text);
+}
+
 static const struct {
 	const char *name;
 	void (*answer)(struct request *q);
 } requests[] = {
-	{"inject", request_inject},
-	{"mark", request_mark},
-	{"objects", request_objects},
-	{"trace", request_trace},
+	{"inject", request_inject}, {"mark", request_mark},         {"objects", request_objects},
+	{"trace", request_trace},   {"warnings", request_warnings},
 };
 
 bool control_request(struct control *c, int client, const char *request, size_t bytes)

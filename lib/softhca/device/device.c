@@ -205,6 +205,8 @@ static void device_work(void *arg)
 	if (!t->device->halted)
 		t->n_done += device_work_queues(t->device, &t->watch);
 	cq_events(t->device);
+	if (d->config.warnings)
+		warning_look(d);
 	if (d->tracing)
 		trace_completed(d);
 }

@@ -16,6 +16,7 @@
 #include "mkey.h"
 #include "profile.h"
 #include "trace.h"
+#include "warning.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -75,6 +76,7 @@ struct device_config {
 	bool arm_fires_for_pending; /* arming a queue with unread completions gives an event at once */
 	bool length_error_is_fatal; /* LOC_LEN_ERR puts the queue in the error state */
 	bool explain;               /* tell the user why commands are refused, and what was lost */
+	bool warnings;              /* look for pitfalls */
 	bool error_events;          /* a completion in error gives a QP_FATAL event, too */
 	enum real_time real_time;
 	enum eswitch eswitch;
@@ -139,8 +141,9 @@ struct device {
 	LIST_HEAD(, uverbs_file) files;  /* that have the device open; kept by uverbs */
 	TAILQ_HEAD(, cq) armed_later;    /* queues with a recent completion: their arm record is looked at again */
 	struct device_counters counters; /* of this process */
-	uint64_t n_error_completions;    /* without those that are flushed */
-	uint64_t wire_discards;          /* those of the open wire that are in `counters` */
+	struct warning_given warnings[N_WARNINGS];
+	uint64_t n_error_completions; /* without those that are flushed */
+	uint64_t wire_discards;       /* those of the open wire that are in `counters` */
 	struct ledger ledger;
 	uint32_t next_qpn, next_cqn, next_pdn;
 	bool port_active;

@@ -31,7 +31,7 @@ void sq_set_state(struct qp *qp, enum wq_state state)
 	if (state != WQ_RDY) /* mlx5_ib: modify_raw_packet_qp_sq forgets the rate */
 		pacing_set(&qp->sq.pacing, 0, 0, 0);
 	if (state == WQ_RST)
-		qp->sq.taken = qp->sq.traced = 0;
+		qp->sq.taken = qp->sq.traced = qp->sq.watched = 0, qp->sq.n_unsignalled = 0;
 	else if (state == WQ_ERR)
 		fault_guard(qp->device, sq_flush, qp);
 }
@@ -108,6 +108,14 @@ uint32_t queue_number(struct device *d)
 	return number;
 }
 
+/* What was posted before the error is flushed already. */
+static void queue_check_error(struct device *d, const struct cq *cq, const uint32_t *dbrec, uint16_t taken,
+                              uint32_t number)
+{
+	if (cq && !cq->failed && wq_posted(dbrec) != taken)
+		warning_give(d, WARNING_POST_IN_ERROR, number);
+}
+
 bool queues_flush(struct device *d)
 {
 	bool any = false;
@@ -115,14 +123,19 @@ bool queues_flush(struct device *d)
 	struct rq *rq;
 
 	TAILQ_FOREACH (qp, &d->qps, link) {
-		if (qp->rq.state == WQ_ERR)
+		if (qp->rq.state == WQ_ERR) {
+			queue_check_error(d, qp->rq.n_wqe ? qp->rq.cq : NULL, qp->rq.dbrec, qp->rq.taken, qp->qpn);
 			rq_flush(&qp->rq);
-		if (qp->sq.state == WQ_ERR)
+		}
+		if (qp->sq.state == WQ_ERR) {
+			queue_check_error(d, qp->sq.n_bb ? qp->sq.cq : NULL, qp->sq.dbrec, qp->sq.taken, qp->qpn);
 			sq_flush(qp);
+		}
 		any |= qp->rq.state == WQ_ERR || qp->sq.state == WQ_ERR;
 	}
 	TAILQ_FOREACH (rq, &d->wqs, link)
 		if (rq->state == WQ_ERR) {
+			queue_check_error(d, rq->n_wqe ? rq->cq : NULL, rq->dbrec, rq->taken, rq->number);
 			rq_flush(rq);
 			any = true;
 		}

@@ -24,6 +24,8 @@ struct sq {
 	uint16_t taken;  /* blocks that the device has used up, modulo 2^16 */
 	uint16_t traced; /* blocks that a trace has shown */
 	bool signal_all;
+	uint16_t watched;       /* blocks that warning_look() has seen */
+	uint32_t n_unsignalled; /* work requests of these since the last signalled one */
 	struct pacing pacing;
 };
 
@@ -32,6 +34,7 @@ struct qp {
 	const struct pd *pd;
 	enum qp_state state; /* as the driver knows it; an error of a queue shows when the state is queried */
 	uint32_t qpn, uidx;
+	uint32_t max_send_wr; /* as asked for */
 	struct rq rq;
 	struct sq sq;
 	const struct rss *rss; /* or NULL */

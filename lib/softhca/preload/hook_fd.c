@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Calls on descriptors. A call on a descriptor that is not emulated goes straight to the C library. */
 #include "ethtool.h"
+#include "../uverbs/pitfalls.h"
 #include "vfs.h"
 
 #include <errno.h>
@@ -96,12 +97,26 @@ static void hook_flush_channel(int fd)
 	errno = saved;
 }
 
+static void hook_look_at_wait(int fd)
+{
+	struct root *root = root_peek();
+	int saved = errno;
+	struct fd_object *o =
+		root->n_devices && root->devices[0].config.warnings ? fdtab_find(&root->fdtab, fd, FD_CHANNEL) : NULL;
+
+	if (o && root_is_owner() && !fd_object_is_inherited(o))
+		pitfall_of_wait(root->devices, root->n_devices, (struct event_channel *)o);
+	fd_object_put(o);
+	errno = saved;
+}
+
 HOOK ssize_t read(int fd, void *buf, size_t bytes)
 {
 	ssize_t r = hook_refresh_read(fd);
 
 	if (r)
 		return ERRNO_RETURN(r);
+	hook_look_at_wait(fd);
 	r = REAL(read)(fd, buf, bytes);
 	if (fdtab_has(&root_peek()->fdtab, fd))
 		hook_flush_channel(fd);

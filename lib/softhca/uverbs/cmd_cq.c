@@ -2,6 +2,7 @@
 /* Commands of completion channels and completion queues. */
 #include "../device/refuse.h"
 #include "command.h"
+#include "pitfalls.h"
 #include "user_memory.h"
 
 #include <errno.h>
@@ -135,6 +136,8 @@ int ucq_create(struct command *c, const struct ib_uverbs_ex_create_cq *req, stru
 	if (!r) {
 		u->cq.cqn = d->next_cqn++;
 		cq_init(&u->cq);
+		if (u->cycles && !d->config.profile->core_clock_khz)
+			warning_give(d, WARNING_NO_STAMPS, u->cq.cqn);
 	}
 	device_unlock(d);
 	if (r)
@@ -210,6 +213,7 @@ int cmd_destroy_cq(struct command *c)
 		 * never read must not count. */
 		if (u->channel)
 			u->n_comp_events -= event_channel_purge(u->channel, u->object.user_handle);
+		pitfall_of_events(u);
 		resp.comp_events_reported = u->n_comp_events;
 		resp.async_events_reported = async_events_read(&u->object);
 		object_destroy(&u->object);

@@ -3,6 +3,7 @@
 #include "../device/steer.h"
 #include "../device/refuse.h"
 #include "ioctl.h"
+#include "pitfalls.h"
 #include "user_memory.h"
 
 #include <errno.h>
@@ -103,6 +104,7 @@ static int uflow_add_rules(struct device *d, struct uflow *f)
 				flow_remove(&d->steering, &f->rules[i]);
 			return r;
 		}
+		pitfall_of_rule(d, &f->rules[i]);
 	}
 	steer_rules_changed(d);
 	return 0;

@@ -258,6 +258,7 @@ static int uqp_create(struct command *c, const struct ib_uverbs_ex_create_qp *re
 	u->max_recv_sge = req->max_recv_sge;
 	u->max_inline = req->max_inline_data;
 	u->type = (uint8_t)req->qp_type;
+	u->qp.max_send_wr = req->max_send_wr;
 	r = uqp_make(c, u, &q);
 	if (r) {
 		free(u);

@@ -6,6 +6,7 @@
  */
 #include "../device/refuse.h"
 #include "command.h"
+#include "pitfalls.h"
 
 #include "../roce/roce_qp.h"
 
@@ -119,6 +120,10 @@ static int uqp_modify(struct uqp *u, const struct ib_uverbs_ex_modify_qp *req, c
 		return r;
 	if (req->base.attr_mask & ATTR_PORT)
 		u->port = req->base.port_num;
+	if (to == QP_RESET && qp->state != QP_RESET) {
+		pitfall_of_reset(qp->sq.cq, qp->uidx, qp->qpn);
+		pitfall_of_reset(qp->rq.cq, qp->uidx, qp->qpn);
+	}
 	if (to != qp->state)
 		qp_set_state(qp, to);
 	if (paced && !pacing_is_equal(&qp->sq.pacing, &pacing))

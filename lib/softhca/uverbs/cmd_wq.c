@@ -2,6 +2,7 @@
 /* Commands of work queues, which are receive queues of their own: ib_uverbs_ex_create_wq and mlx5_ib_create_wq. */
 #include "../device/refuse.h"
 #include "command.h"
+#include "pitfalls.h"
 
 #include <errno.h>
 #include <linux/capability.h>
@@ -183,6 +184,8 @@ static int uwq_modify(struct uwq *u, const struct ib_uverbs_ex_modify_wq *req)
 		              "mlx5_ib: mlx5_ib_modify_wq");
 	if (changed & IB_UVERBS_WQ_FLAGS_CVLAN_STRIPPING)
 		u->rq.strip_cvlan = req->flags & IB_UVERBS_WQ_FLAGS_CVLAN_STRIPPING;
+	if (to == WQ_RST && u->rq.state != WQ_RST)
+		pitfall_of_reset(u->rq.cq, u->rq.uidx, u->rq.number);
 	if (to != u->rq.state)
 		rq_set_state(&u->rq, to);
 	return 0;

@@ -221,6 +221,7 @@ static void ask(struct input *in, bool strange)
 	                                       "trace",
 	                                       "trace json frames",
 	                                       "mark x",
+	                                       "warnings json",
 	                                       "inject lose=2 delay=1 receive-error=REM_OP_ERR/3 poison shuffle",
 	                                       "inject reuse send-error=2 duplicate=3 reorder corrupt bandwidth=9"};
 	static char answer[CONTROL_MAX_PACKET + 1];

@@ -1,0 +1,238 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * verbs_pitfalls NAME provoke|avoid: a small program for each warning of softhca, which runs into the pitfall, or does
+ * the same without it. In the end it waits for the end of stdin. It knows nothing of softhca.
+ */
+#include "verbs_common.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define FRAME_BYTES 60
+#define LOOK_US     200000 /* so long that the device has seen what was posted */
+
+static const struct queue_config both = {.depth = 8, .n_sge = 1, .payload_bytes = 2048, .cqe = 64, .send_depth = 8};
+static const struct queue_config with_channel = {
+	.depth = 8, .n_sge = 1, .payload_bytes = 2048, .cqe = 64, .send_depth = 8, .use_channel = true};
+
+static void send_one(struct queue *q, unsigned int flags)
+{
+	static const uint8_t head[14] = {255, 255, 255, 255, 255, 255, 2, 0, 0, 0, 0, 7, 0x88, 0xb5};
+	struct ibv_sge sge = {.addr = (uintptr_t)q->payloads, .length = FRAME_BYTES, .lkey = q->payload_mr->lkey};
+	struct ibv_send_wr wr = {.sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_SEND, .send_flags = flags}, *bad;
+
+	memcpy(q->payloads, head, sizeof(head));
+	errno = ibv_post_send(q->qp, &wr, &bad);
+	if (errno)
+		die("ibv_post_send");
+}
+
+static struct ibv_cq *cq_of(struct queue *q)
+{
+	return ibv_cq_ex_to_cq(q->cq);
+}
+
+static void poll_all(struct queue *q)
+{
+	struct ibv_wc wc;
+
+	while (ibv_poll_cq(cq_of(q), 1, &wc) > 0)
+		;
+}
+
+static void unsignalled_sends(bool provoke)
+{
+	struct queue q;
+
+	queue_open(&q, &both);
+	for (unsigned int i = 0; i < both.send_depth; i++)
+		send_one(&q, !provoke && i == both.send_depth - 1 ? IBV_SEND_SIGNALED : 0);
+}
+
+static void *destroy(void *arg)
+{
+	struct queue *q = arg;
+
+	errno = ibv_destroy_cq(cq_of(q));
+	if (errno)
+		die("ibv_destroy_cq");
+	return NULL;
+}
+
+static void get_event(struct queue *q)
+{
+	struct ibv_cq *cq;
+	void *context;
+
+	if (ibv_get_cq_event(q->channel, &cq, &context))
+		die("ibv_get_cq_event");
+}
+
+static void unacked_events(bool provoke)
+{
+	struct queue q;
+	pthread_t thread;
+
+	queue_open(&q, &with_channel);
+	ibv_req_notify_cq(cq_of(&q), 0);
+	send_one(&q, IBV_SEND_SIGNALED);
+	get_event(&q);
+	if (ibv_destroy_qp(q.qp))
+		die("ibv_destroy_qp");
+	if (!provoke)
+		ibv_ack_cq_events(cq_of(&q), 1);
+	pthread_create(&thread, NULL, destroy, &q);
+	usleep(LOOK_US);
+	if (provoke)
+		ibv_ack_cq_events(cq_of(&q), 1);
+	pthread_join(thread, NULL);
+}
+
+static void *wait_for_event(void *arg)
+{
+	get_event(arg);
+	return NULL;
+}
+
+static void unarmed_wait(bool provoke)
+{
+	struct queue q;
+	pthread_t thread;
+
+	queue_open(&q, &with_channel);
+	if (!provoke)
+		ibv_req_notify_cq(cq_of(&q), 0);
+	pthread_create(&thread, NULL, wait_for_event, &q);
+	usleep(LOOK_US);
+	if (provoke)
+		ibv_req_notify_cq(cq_of(&q), 0);
+	send_one(&q, IBV_SEND_SIGNALED);
+	pthread_join(thread, NULL);
+}
+
+static void add_flow(struct queue *q, const char *dst, uint16_t port, uint16_t priority)
+{
+	struct flow_rule rule;
+
+	flow_init(&rule);
+	rule.attr.priority = priority;
+	flow_add_ipv4(&rule, dst);
+	if (port)
+		flow_add_udp(&rule, port);
+	if (!ibv_create_flow(q->qp, &rule.attr))
+		die("ibv_create_flow");
+}
+
+static void flow_order(bool provoke)
+{
+	struct queue q[2];
+
+	queue_open(&q[0], &both);
+	queue_open(&q[1], &both);
+	add_flow(&q[0], "10.1.2.3", 4000, 0);
+	add_flow(&q[1], "10.1.2.3", 0, provoke ? 0 : 1);
+}
+
+static void same_rule(bool provoke)
+{
+	struct queue q[2];
+
+	queue_open(&q[0], &both);
+	queue_open(&q[1], &both);
+	add_flow(&q[0], "10.1.2.3", 4000, 0);
+	add_flow(&q[1], "10.1.2.3", provoke ? 4000 : 4001, 0);
+}
+
+static void late_counter(bool provoke)
+{
+	struct queue q;
+
+	queue_open(&q, &both);
+	if (provoke && queue_add_udp_flow(&q, "10.1.2.3", 4000, false))
+		die("a flow");
+	if (queue_add_udp_flow(&q, "10.1.2.3", 4000, true))
+		die("a flow with counters");
+}
+
+static void post_in_error(bool provoke)
+{
+	struct queue q;
+
+	queue_open(&q, &both);
+	queue_to_state(&q, IBV_QPS_ERR);
+	if (!provoke) {
+		queue_to_state(&q, IBV_QPS_RESET);
+		queue_to_state(&q, IBV_QPS_INIT);
+	}
+	if (queue_post(&q, 0, 2))
+		die("post");
+}
+
+static void slow_poll(bool provoke)
+{
+	struct queue_config config = both;
+	struct queue q;
+
+	config.depth = config.send_depth = 16;
+	config.cqe = provoke ? 15 : 255; /* and one more */
+	queue_open(&q, &config);
+	for (unsigned int i = 0; i < 13; i++)
+		send_one(&q, IBV_SEND_SIGNALED);
+}
+
+static void lost_by_reset(bool provoke)
+{
+	struct queue q;
+
+	queue_open(&q, &both);
+	send_one(&q, IBV_SEND_SIGNALED);
+	usleep(LOOK_US);
+	if (!provoke)
+		poll_all(&q);
+	queue_to_state(&q, IBV_QPS_RESET);
+}
+
+static void no_timestamps(bool provoke)
+{
+	struct ibv_cq_init_attr_ex attr = {.cqe = 16, .wc_flags = IBV_WC_EX_WITH_BYTE_LEN};
+	struct queue q;
+
+	if (provoke)
+		attr.wc_flags |= IBV_WC_EX_WITH_COMPLETION_TIMESTAMP;
+	queue_open_with(&q, &(struct queue_config){.depth = 4, .n_sge = 1, .payload_bytes = 2048}, &attr);
+}
+
+static const struct {
+	const char *name;
+	void (*run)(bool provoke);
+} pitfalls[] = {
+	{"unsignalled-sends", unsignalled_sends},
+	{"unacked-events", unacked_events},
+	{"unarmed-wait", unarmed_wait},
+	{"flow-order", flow_order},
+	{"same-rule", same_rule},
+	{"late-counter", late_counter},
+	{"post-in-error", post_in_error},
+	{"slow-poll", slow_poll},
+	{"lost-by-reset", lost_by_reset},
+	{"no-timestamps", no_timestamps},
+};
+
+int main(int argc, char **argv)
+{
+	for (size_t i = 0; argc == 3 && i < sizeof(pitfalls) / sizeof(pitfalls[0]); i++)
+		if (!strcmp(argv[1], pitfalls[i].name)) {
+			pitfalls[i].run(!strcmp(argv[2], "provoke"));
+			usleep(LOOK_US);
+			puts("done");
+			fflush(stdout);
+			while (getchar() != EOF)
+				;
+			return EXIT_SUCCESS;
+		}
+	die("verbs_pitfalls NAME provoke|avoid");
+}
