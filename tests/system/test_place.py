@@ -10,7 +10,7 @@ import conftest
 import place_reference as reference
 
 LIBRARY = conftest.BUILD / "lib/ibvcap/libibvcap.so"
-HISTORIES = 100_000 if os.environ.get("IBVCAP_ALL") else 2000
+HISTORIES = 100_000 if os.environ.get("IBVCAP_ALL") else 1600
 STRIDE = 32  # of a row: source, frame in 2 bytes, count in 2 bytes, number in 8 bytes, data in 4 bytes
 DATA_AT, DATA_BYTES = 13, 4
 U8, U16, U32, U64, SIZE = ctypes.c_uint8, ctypes.c_uint16, ctypes.c_uint32, ctypes.c_uint64, ctypes.c_size_t
