@@ -27,6 +27,7 @@ static const struct {
 	{send_rules, NULL},
 	{flow_rules, NULL},
 	{counters_rules, NULL},
+	{rdma_rules, NULL},
 	{thread_rules, NULL},
 	{connectx4_rules, "SOFTHCA_PROFILE=connectx4"},
 	{connectx6_rules, "SOFTHCA_PROFILE=connectx6"},
