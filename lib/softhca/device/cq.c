@@ -71,6 +71,21 @@ void cq_post(struct cq *cq, void *cqe, enum hw_cqe_opcode opcode)
 	cq->pending = true;
 }
 
+/* PRM, RESIZE_CQ: the entry takes a place as any other, so the program's index moves on by it. */
+bool cq_move(struct cq *cq, uint8_t *buf, uint32_t cqe_bytes, uint32_t n_cqe)
+{
+	struct hw_cqe *cqe = cq->failed || !cq_has_room(cq) ? NULL : cq_next(cq);
+
+	if (!cqe)
+		return false;
+	memset(cqe, 0, offsetof(struct hw_cqe, op_own));
+	cq_post(cq, cqe, HW_CQE_RESIZE_CQ);
+	cq->buf = buf;
+	cq->cqe_bytes = cqe_bytes;
+	cq->n_cqe = n_cqe;
+	return true;
+}
+
 void cq_clear_error(const struct cq *cq, struct hw_cqe_err *cqe)
 {
 	memset(cqe, 0, offsetof(struct hw_cqe_err, op_own));

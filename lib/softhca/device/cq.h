@@ -41,6 +41,8 @@ void cq_deinit(struct cq *cq);
 
 /* The entry to fill, or NULL if the queue has overrun; the queue is in the error state from then on. */
 void *cq_next(struct cq *cq);
+/* Goes on in another buffer: the last entry of the old one says so. False if the old one has no room for that. */
+bool cq_move(struct cq *cq, uint8_t *buf, uint32_t cqe_bytes, uint32_t n_cqe);
 /* Gives the entry to the program. */
 void cq_post(struct cq *cq, void *cqe, enum hw_cqe_opcode opcode);
 /* Empties an entry for an error. The fault "poison" fills the fields that a program must not read then. */

@@ -16,6 +16,7 @@ enum hw_cqe_opcode {
 	HW_CQE_RESP_WRITE_IMM = 1,
 	HW_CQE_RESP_SEND = 2,
 	HW_CQE_RESP_SEND_IMM = 3,
+	HW_CQE_RESIZE_CQ = 5, /* the last entry of a buffer that another one replaces */
 	HW_CQE_REQ_ERR = 13,
 	HW_CQE_RESP_ERR = 14,
 	HW_CQE_INVALID = 15,

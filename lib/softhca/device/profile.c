@@ -20,7 +20,7 @@ const char profile_names[] = "connectx4, connectx5, connectx6, minimal";
 	.flow = {.n_priorities = 16, .sniffer = true, .dont_trap = true}, .gid_table_len = 256, .null_mr = true, \
 	.ip_csum = true, .cvlan_stripping = true, .log_max_rss_table = 11, .max_wq = 8388608,                    \
 	.max_moderation_count = 65535, .max_moderation_us = 4095, .max_srq = 8388608, .max_srq_wr = 32767,       \
-	.max_srq_sge = 31, .max_rd_atomic = 16, .max_groups = 2097152
+	.max_srq_sge = 31, .max_rd_atomic = 16, .max_groups = 2097152, .max_compressed = 64
 
 /* The first is the default. */
 static const struct profile profiles[] = {

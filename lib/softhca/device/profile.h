@@ -35,6 +35,7 @@ struct profile {
 	uint32_t n_rates;                                 /* of different rates at a time */
 	uint16_t max_moderation_count, max_moderation_us; /* 0: no CQ moderation */
 	bool null_mr, ip_csum, cvlan_stripping;
+	uint16_t max_compressed; /* completions that one entry may stand for; 0: no compression */
 	bool pacing_burst;
 };
 

@@ -33,6 +33,20 @@ static uint32_t ucq_round_up(uint32_t n)
 	return n <= 1 ? 1 : 1u << (32 - __builtin_clz(n - 1));
 }
 
+/* create_cq_user, mini_cqe_res_format_to_hw. A device compresses when it finds completions that it can; this one finds
+ * none. */
+static int ucq_check_compression(const struct profile *p, const struct mlx5_ib_create_cq *drv)
+{
+	if (!p->max_compressed || drv->cqe_comp_en != 1 || drv->cqe_size != 64)
+		return refuse(EOPNOTSUPP, "cqe_comp_en", "the model compresses no completions of this size",
+		              "mlx5_ib: create_cq_user");
+	if (drv->cqe_comp_res_format != MLX5_IB_CQE_RES_FORMAT_HASH &&
+	    drv->cqe_comp_res_format != MLX5_IB_CQE_RES_FORMAT_CSUM)
+		return refuse(EOPNOTSUPP, "cqe_comp_res_format", "neither hash nor checksum",
+		              "mlx5_ib: mini_cqe_res_format_to_hw");
+	return 0;
+}
+
 static int ucq_check(const struct command *c, const struct ib_uverbs_ex_create_cq *req,
                      const struct mlx5_ib_create_cq *drv)
 {
@@ -49,10 +63,7 @@ static int ucq_check(const struct command *c, const struct ib_uverbs_ex_create_c
 		              "mlx5_ib: create_cq_user");
 	if ((drv->cqe_size != 64 && drv->cqe_size != 128) || drv->reserved0 || drv->reserved1)
 		return refuse(EINVAL, "cqe_size", "neither 64 nor 128", "mlx5_ib: create_cq_user");
-	if (drv->cqe_comp_en)
-		return refuse(EOPNOTSUPP, "cqe_comp_en", "compressed completions are not offered",
-		              "mlx5_ib: create_cq_user");
-	return 0;
+	return drv->cqe_comp_en ? ucq_check_compression(p, drv) : 0;
 }
 
 static int ucq_pin(const struct command *c, struct ucq *u, const struct mlx5_ib_create_cq *drv)
@@ -61,6 +72,7 @@ static int ucq_pin(const struct command *c, struct ucq *u, const struct mlx5_ib_
 	struct memlock *m = c->file->memlock;
 	int r = memlock_pin_queue(m, drv->buf_addr, (uint64_t)u->cq.n_cqe * drv->cqe_size, &u->object.n_pinned);
 
+	u->n_buffer_pages = u->object.n_pinned;
 	if (!r)
 		r = memlock_pin_doorbell(m, drv->db_addr, &u->object.n_pinned);
 	if (!r)
@@ -218,6 +230,58 @@ int cmd_destroy_cq(struct command *c)
 		resp.async_events_reported = async_events_read(&u->object);
 		object_destroy(&u->object);
 	}
+	device_unlock(c->file->device);
+	if (!r)
+		COMMAND_OUT(c, &resp);
+	return r;
+}
+
+/* mlx5_ib_resize_cq: the new buffer is pinned, then the firmware moves the queue to it. With the lock held. */
+static int ucq_resize(struct command *c, struct ucq *u, const struct mlx5_ib_resize_cq *drv, uint32_t n_cqe)
+{
+	uint64_t pages = 0;
+	int r = memlock_pin_queue(c->file->memlock, drv->buf_addr, (uint64_t)n_cqe * drv->cqe_size, &pages);
+
+	if (!r && !cq_move(&u->cq, (uint8_t *)(uintptr_t)drv->buf_addr, drv->cqe_size, n_cqe))
+		r = -ENOMEM;
+	if (r) {
+		memlock_unpin(c->file->memlock, pages);
+		return r;
+	}
+	memlock_unpin(c->file->memlock, u->n_buffer_pages);
+	u->object.n_pinned += pages - u->n_buffer_pages;
+	u->n_buffer_pages = pages;
+	return 0;
+}
+
+int cmd_resize_cq(struct command *c)
+{
+	const struct profile *p = c->file->device->config.profile;
+	struct ib_uverbs_resize_cq_resp resp = {};
+	struct mlx5_ib_resize_cq drv;
+	struct ib_uverbs_resize_cq req;
+	struct ucq *u;
+	int r = COMMAND_IN(c, &req);
+
+	if (!r)
+		r = command_in(&drv, sizeof(drv), c->drv_in, c->drv_in_bytes);
+	if (r)
+		return r;
+	/* mlx5_core: the bit cq_resize of the device's capabilities. */
+	if (!p->max_moderation_count)
+		return refuse(ENOSYS, "cqe", "the model cannot resize", "mlx5_ib: mlx5_ib_resize_cq");
+	if (!req.cqe || req.cqe > p->max_cqe || drv.reserved0 || drv.reserved1 ||
+	    (drv.cqe_size != 64 && drv.cqe_size != 128))
+		return refuse(EINVAL, "cqe, cqe_size", "0, more than the device has, or neither 64 nor 128",
+		              "mlx5_ib: mlx5_ib_resize_cq");
+	device_lock(c->file->device);
+	u = object_find(c->file, req.cq_handle, OBJECT_CQ);
+	if (!u)
+		r = -EINVAL;
+	else if (ucq_round_up(req.cqe + 1) != u->cq.n_cqe)
+		r = ucq_resize(c, u, &drv, ucq_round_up(req.cqe + 1));
+	if (!r)
+		resp.cqe = u->cq.n_cqe - 1;
 	device_unlock(c->file->device);
 	if (!r)
 		COMMAND_OUT(c, &resp);

@@ -10,6 +10,7 @@
 #include <net/if.h>
 #include <rdma/ib_user_ioctl_verbs.h>
 #include <rdma/mlx5-abi.h>
+#include <rdma/mlx5_user_ioctl_cmds.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 
@@ -162,6 +163,27 @@ int cmd_get_context(struct command *c)
 	return 0;
 }
 
+/* The context anew, for a program that gets the descriptor from another one (ibv_import_device). */
+int ioctl_query_context(struct ioctl_call *call)
+{
+	const uint64_t core_support = IB_UVERBS_CORE_SUPPORT_OPTIONAL_MR_ACCESS;
+	const struct device *d = call->file->device;
+	const uint32_t n_comp_vectors = device_n_comp_vectors(d);
+	const struct ib_uverbs_attr *a = ioctl_attr(call, MLX5_IB_ATTR_QUERY_CONTEXT_RESP_UCTX);
+	struct mlx5_ib_alloc_ucontext_resp drv;
+	size_t bytes = a && a->len < sizeof(drv) ? a->len : sizeof(drv);
+	int r;
+
+	context_fill(d, &drv);
+	drv.response_length = (uint32_t)bytes;
+	r = ioctl_out(call, UVERBS_ATTR_QUERY_CONTEXT_NUM_COMP_VECTORS, &n_comp_vectors, sizeof(n_comp_vectors));
+	if (!r || r == -ENOENT)
+		r = ioctl_out(call, UVERBS_ATTR_QUERY_CONTEXT_CORE_SUPPORT, &core_support, sizeof(core_support));
+	if (!r || r == -ENOENT)
+		r = ioctl_out(call, MLX5_IB_ATTR_QUERY_CONTEXT_RESP_UCTX, &drv, bytes);
+	return r == -ENOENT ? -EINVAL : r;
+}
+
 void uverbs_fill_device(const struct device *d, struct ib_uverbs_query_device_resp *r)
 {
 	const struct profile *p = d->config.profile;
@@ -263,6 +285,10 @@ int cmd_ex_query_device(struct command *c)
 	}
 	if (p->pacing_burst)
 		drv.packet_pacing_caps.cap_flags = MLX5_IB_PP_SUPPORT_BURST;
+	if (p->max_compressed) {
+		drv.cqe_comp_caps.max_num = p->max_compressed;
+		drv.cqe_comp_caps.supported_format = MLX5_IB_CQE_RES_FORMAT_HASH | MLX5_IB_CQE_RES_FORMAT_CSUM;
+	}
 	drv.response_length = (uint32_t)(c->drv_out_bytes < sizeof(drv) ? c->drv_out_bytes : sizeof(drv));
 	command_out(c->drv_out, c->drv_out_bytes, &drv, sizeof(drv));
 	return 0;

@@ -60,6 +60,7 @@ struct ucq {
 	struct event_channel *channel; /* or NULL */
 	bool real_time, cycles;        /* formats of timestamps that the program asked for */
 	uint32_t n_comp_events;
+	uint64_t n_buffer_pages; /* of object.n_pinned, those of the entries */
 };
 
 /* A work queue: a receive queue that indirection tables point to. */

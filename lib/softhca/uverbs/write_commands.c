@@ -45,6 +45,7 @@ static const struct write_command write_commands[N_ROWS] = {
 	ROW(CREATE_COMP_CHANNEL) = {cmd_create_comp_channel, NAME(CREATE_COMP_CHANNEL), REQ(create_comp_channel),
                                     RESP(create_comp_channel_resp)},
 	ROW(CREATE_CQ) = {cmd_create_cq, NAME(CREATE_CQ), REQ(create_cq), RESP(create_cq_resp)},
+	ROW(RESIZE_CQ) = {cmd_resize_cq, NAME(RESIZE_CQ), REQ(resize_cq), RESP(resize_cq_resp)},
 	ROW(DESTROY_CQ) = {cmd_destroy_cq, NAME(DESTROY_CQ), REQ(destroy_cq), RESP(destroy_cq_resp), .destroys = true},
 	ROW(CREATE_AH) = {cmd_create_ah, NAME(CREATE_AH), REQ(create_ah), RESP(create_ah_resp)},
 	ROW(DESTROY_AH) = {cmd_destroy_ah, NAME(DESTROY_AH), REQ(destroy_ah), .destroys = true},

@@ -302,7 +302,45 @@ static const char *vectors_have_bounds(void)
 	return NULL;
 }
 
+/* What was there before is there afterwards, in its order, and what comes goes to the new buffer. */
+static const char *resize_keeps(void)
+{
+	struct queue q;
+	uint64_t id;
+
+	queue_open(&q, &small);
+	EXPECT(!queue_add_udp_flow(&q, NULL, PORT, true) && !queue_post(&q, 0, 8), "no queue");
+	ask_for_frames(PORT, 3, 100);
+	EXPECT(next_status(&q, LONG_MS, &id) == IBV_WC_SUCCESS && id == 0, "no first completion");
+	while (queue_matched(&q) < 3) /* the other two are there, too, when they are counted */
+		wait_a_little();
+	EXPECT_RETURNS(0, ibv_resize_cq(ibv_cq_ex_to_cq(q.cq), 200));
+	EXPECT(ibv_cq_ex_to_cq(q.cq)->cqe >= 200, "a size that is too small");
+	for (unsigned int i = 1; i < 3; i++)
+		EXPECT(next_status(&q, LONG_MS, &id) == IBV_WC_SUCCESS && id == i, "a completion is lost");
+	ask_for_frames(PORT, 2, 100);
+	for (unsigned int i = 3; i < 5; i++)
+		EXPECT(next_status(&q, LONG_MS, &id) == IBV_WC_SUCCESS && id == i, "nothing in the new buffer");
+	EXPECT_RETURNS(0, ibv_resize_cq(ibv_cq_ex_to_cq(q.cq), 15));
+	ask_for_frames(PORT, 2, 100);
+	for (unsigned int i = 5; i < 7; i++)
+		EXPECT(next_status(&q, LONG_MS, &id) == IBV_WC_SUCCESS && id == i, "nothing in the smaller buffer");
+	queue_close(&q);
+	return NULL;
+}
+
+static const char *resize_limits(void)
+{
+	struct ibv_cq *cq = ibv_cq_ex_to_cq(shared_queue()->cq);
+
+	EXPECT_RETURNS(EINVAL, ibv_resize_cq(cq, 4194304));
+	EXPECT_RETURNS(EINVAL, ibv_resize_cq(cq, 0));
+	return NULL;
+}
+
 const struct rule completion_rules[] = {
+	{"cq-resize-keeps", "libmlx5: mlx5_cq_resize_copy_cqes; PRM: RESIZE_CQ", resize_keeps},
+	{"cq-resize-limits", "mlx5_ib: mlx5_ib_resize_cq", resize_limits},
 	{"cq-extended-reads", "ibv_create_cq_ex(3); PRM: responder CQE", extended_reads},
 	{"cq-flush-tells", "PRM: error CQE; 0xf9 in every public log of mlx5", flush_tells},
 	{"cq-overrun-stops-queues", "verbs-rules: Bring-up; mlx5_ib: mlx5_ib_qp_event", overrun},
