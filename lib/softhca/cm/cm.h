@@ -24,6 +24,7 @@ struct cm {
 	struct cm_id **ids; /* by handle */
 	uint32_t n_ids;
 	uint32_t next_communication; /* identifier of a connection */
+	uint32_t next_group;
 	/* The thread resolves addresses, receives datagrams and sends them again. */
 	pthread_t thread;
 	bool runs, stops;

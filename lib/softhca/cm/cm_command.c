@@ -3,11 +3,11 @@
  * The commands of /dev/infiniband/rdma_cm (rdma_user_cm.h). As in ucma_write(), a command is read whole from where the
  * program says, and answers go to the address in it.
  */
-#include "cm_id.h"
+#include "cm_call.h"
 
-#include "../uverbs/user_memory.h"
 #include "cm_connection.h"
 #include "cm_engine.h"
+#include "cm_group.h"
 #include "cm_query.h"
 
 #include <errno.h>
@@ -17,20 +17,6 @@
 #include <unistd.h>
 
 #define MAX_BACKLOG 1024 /* rdma_ucm: max_backlog */
-
-struct cm_call {
-	struct cm_file *file;
-	int fd;
-	uint64_t in; /* where the command is in the program's memory */
-	size_t in_bytes, out_bytes;
-};
-
-#define CALL_READ(call, cmd) user_memory_read((cmd), (call)->in, sizeof(*(cmd)))
-
-static int call_write(const struct cm_call *c, uint64_t to, const void *resp, size_t bytes)
-{
-	return user_memory_write(to, resp, bytes < c->out_bytes ? bytes : c->out_bytes);
-}
 
 /* ucma_get_qp_type */
 static int create_id_qp_type(const struct rdma_ucm_create_id *cmd, uint8_t *type)
@@ -276,72 +262,6 @@ static int cm_init_qp_attr(const struct cm_call *c)
 	return r ? r : call_write(c, cmd.response, &resp, sizeof(resp));
 }
 
-/* A request of an older librdmacm ends before the vendor's options, which are ignored (struct rdma_ucm_ece). */
-static int cm_command_connect(const struct cm_call *c)
-{
-	struct rdma_ucm_connect cmd = {};
-	struct cm_id *id;
-	int r;
-
-	if (c->in_bytes < offsetof(struct rdma_ucm_connect, ece))
-		return -EINVAL;
-	r = user_memory_read(&cmd, c->in, c->in_bytes < sizeof(cmd) ? c->in_bytes : sizeof(cmd));
-	if (!r && !cmd.conn_param.valid)
-		r = -EINVAL;
-	if (!r)
-		r = cm_id_find(c->file, cmd.id, &id);
-	if (!r)
-		r = cm_engine_start(c->file->cm);
-	return r ? r : cm_connect(id, &cmd.conn_param);
-}
-
-static int cm_command_accept(const struct cm_call *c)
-{
-	struct rdma_ucm_accept cmd = {};
-	struct cm_id *id;
-	int r;
-
-	if (c->in_bytes < offsetof(struct rdma_ucm_accept, ece))
-		return -EINVAL;
-	r = user_memory_read(&cmd, c->in, c->in_bytes < sizeof(cmd) ? c->in_bytes : sizeof(cmd));
-	if (!r)
-		r = cm_id_find(c->file, cmd.id, &id);
-	return r ? r : cm_accept(id, cmd.conn_param.valid ? &cmd.conn_param : NULL, cmd.uid);
-}
-
-static int cm_command_reject(const struct cm_call *c)
-{
-	struct rdma_ucm_reject cmd;
-	struct cm_id *id;
-	int r = CALL_READ(c, &cmd);
-
-	if (!r)
-		r = cm_id_find(c->file, cmd.id, &id);
-	return r ? r : cm_reject(id, cmd.private_data, cmd.private_data_len, cmd.reason);
-}
-
-static int cm_command_disconnect(const struct cm_call *c)
-{
-	struct rdma_ucm_disconnect cmd;
-	struct cm_id *id;
-	int r = CALL_READ(c, &cmd);
-
-	if (!r)
-		r = cm_id_find(c->file, cmd.id, &id);
-	return r ? r : cm_disconnect(id);
-}
-
-static int cm_command_notify(const struct cm_call *c)
-{
-	struct rdma_ucm_notify cmd;
-	struct cm_id *id;
-	int r = CALL_READ(c, &cmd);
-
-	if (!r)
-		r = cm_id_find(c->file, cmd.id, &id);
-	return r ? r : cm_notify(id, cmd.event);
-}
-
 /* Waits as a read of the descriptor does: not if it does not block, and a signal ends it. Lock not held. */
 static int event_wait(int fd)
 {
@@ -371,6 +291,8 @@ static int cm_get_event(const struct cm_call *c)
 	if (r)
 		return r;
 	e->id->n_events_reported++;
+	if (e->group)
+		e->group->n_events_reported++;
 	if (e->resp.event == CM_EVENT_CONNECT_REQUEST) {
 		e->id->backlog++;
 		c->file->cm->ids[e->resp.id]->listener = NULL;
@@ -471,11 +393,13 @@ static int (*const cm_commands[])(const struct cm_call *c) = {
 	[RDMA_USER_CM_CMD_GET_EVENT] = cm_get_event,
 	[RDMA_USER_CM_CMD_SET_OPTION] = cm_set_option,
 	[RDMA_USER_CM_CMD_NOTIFY] = cm_command_notify,
+	[RDMA_USER_CM_CMD_JOIN_IP_MCAST] = cm_join_ip_mcast,
+	[RDMA_USER_CM_CMD_LEAVE_MCAST] = cm_leave_mcast,
 	[RDMA_USER_CM_CMD_MIGRATE_ID] = cm_migrate_id,
 	[RDMA_USER_CM_CMD_QUERY] = cm_command_query,
 	[RDMA_USER_CM_CMD_BIND] = cm_bind,
 	[RDMA_USER_CM_CMD_RESOLVE_ADDR] = cm_resolve_addr,
-	[RDMA_USER_CM_CMD_JOIN_MCAST] = NULL,
+	[RDMA_USER_CM_CMD_JOIN_MCAST] = cm_join_mcast,
 };
 
 ssize_t cm_write(struct cm_file *file, int fd, const void *buf, size_t bytes)

@@ -3,6 +3,7 @@
 #include "cm_connection.h"
 
 #include "../device/device.h"
+#include "cm_group.h"
 #include "cm_link.h"
 #include "cm_query.h"
 
@@ -266,6 +267,7 @@ void cm_destroy(struct cm_id *id)
 
 	while ((e = destroy_find_request(id)))
 		cm_destroy(id->file->cm->ids[e->resp.id]); /* and with it the event */
+	cm_group_leave_all(id);
 	switch (id->link.state) {
 	case LINK_REQ_SENT:
 		reject_send(id, "", 0, CM_REJ_TIMEOUT);

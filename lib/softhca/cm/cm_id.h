@@ -100,7 +100,8 @@ struct cm_link {
 
 struct cm_event {
 	STAILQ_ENTRY(cm_event) link;
-	struct cm_id *id; /* whose event it is, and that counts it when it is read */
+	struct cm_id *id;       /* whose event it is, and that counts it when it is read */
+	struct cm_group *group; /* that counts it, too; or NULL */
 	struct rdma_ucm_event_resp resp;
 };
 
@@ -128,6 +129,7 @@ struct cm_id {
 	struct cm_id *listener; /* whose event tells of this one, until the program has read it; else NULL */
 	int port_fd;            /* the socket whose name claims the port; -1: none */
 	uint32_t n_events_reported;
+	LIST_HEAD(, cm_group) groups;
 	uint8_t tos, ack_timeout;
 	bool afonly;
 };

@@ -14,7 +14,7 @@
 
 void cq_init(struct cq *cq)
 {
-	cq->producer = cq->consumer = 0;
+	cq->producer = cq->consumer = cq->moved = 0;
 	cq->traced_arm = CQ_NEVER_ARMED;
 	cq->fired_sn = -1;
 	cq->pending = cq->recheck = cq->solicited = cq->failed = false;
@@ -27,9 +27,13 @@ void cq_deinit(struct cq *cq)
 	cq->pending = cq->recheck = false;
 }
 
-static uint32_t cq_consumer_index(const struct cq *cq)
+static uint32_t cq_consumer_index(struct cq *cq)
 {
-	return be32toh(__atomic_load_n(&cq->dbrec[HW_DBR_CQ_CONSUMER], __ATOMIC_ACQUIRE)) & HW_CQ_INDEX_MASK;
+	uint32_t index = be32toh(__atomic_load_n(&cq->dbrec[HW_DBR_CQ_CONSUMER], __ATOMIC_ACQUIRE));
+
+	if (((index - cq->moved) & HW_CQ_INDEX_MASK) <= HW_CQ_INDEX_MASK / 2)
+		cq->moved = index & HW_CQ_INDEX_MASK;
+	return cq->moved;
 }
 
 /* The program writes its index with every poll, so each reading moves a cache line between cores: read it only when
@@ -71,18 +75,22 @@ void cq_post(struct cq *cq, void *cqe, enum hw_cqe_opcode opcode)
 	cq->pending = true;
 }
 
-/* PRM, RESIZE_CQ: the entry takes a place as any other, so the program's index moves on by it. */
+/* PRM, RESIZE_CQ: the entry takes a place as any other. libmlx5 copies what it has not read to places that are one
+ * further in the new buffer, and writes its index, which then is one further, too, only when it polls. */
 bool cq_move(struct cq *cq, uint8_t *buf, uint32_t cqe_bytes, uint32_t n_cqe)
 {
-	struct hw_cqe *cqe = cq->failed || !cq_has_room(cq) ? NULL : cq_next(cq);
+	uint32_t consumer = cq_consumer_index(cq), n_unread = (cq->producer - consumer) & HW_CQ_INDEX_MASK;
+	struct hw_cqe *cqe;
 
-	if (!cqe)
+	if (cq->failed || n_unread >= cq->n_cqe || n_unread >= n_cqe)
 		return false;
+	cqe = cq_next(cq);
 	memset(cqe, 0, offsetof(struct hw_cqe, op_own));
 	cq_post(cq, cqe, HW_CQE_RESIZE_CQ);
 	cq->buf = buf;
 	cq->cqe_bytes = cqe_bytes;
 	cq->n_cqe = n_cqe;
+	cq->moved = (consumer + 1) & HW_CQ_INDEX_MASK;
 	return true;
 }
 

@@ -16,6 +16,7 @@ struct cq {
 	uint32_t cqn;
 	uint32_t producer;
 	uint32_t consumer; /* as last read; read again when the queue seems full */
+	uint32_t moved;    /* what the program's index is at least, since it copied the entries of an old buffer */
 	bool ignore_overrun, failed;
 	int fired_sn; /* arm sequence number last answered with an event; -1: none */
 	/* posted since the last look at the arm record; to be looked at once more */
@@ -41,7 +42,8 @@ void cq_deinit(struct cq *cq);
 
 /* The entry to fill, or NULL if the queue has overrun; the queue is in the error state from then on. */
 void *cq_next(struct cq *cq);
-/* Goes on in another buffer: the last entry of the old one says so. False if the old one has no room for that. */
+/* Goes on in another buffer: the last entry of the old one says so. False if one of them has no room for what the
+ * program has not read. */
 bool cq_move(struct cq *cq, uint8_t *buf, uint32_t cqe_bytes, uint32_t n_cqe);
 /* Gives the entry to the program. */
 void cq_post(struct cq *cq, void *cqe, enum hw_cqe_opcode opcode);

@@ -243,7 +243,7 @@ static int ucq_resize(struct command *c, struct ucq *u, const struct mlx5_ib_res
 	int r = memlock_pin_queue(c->file->memlock, drv->buf_addr, (uint64_t)n_cqe * drv->cqe_size, &pages);
 
 	if (!r && !cq_move(&u->cq, (uint8_t *)(uintptr_t)drv->buf_addr, drv->cqe_size, n_cqe))
-		r = -ENOMEM;
+		r = refuse(EINVAL, "cqe", "no room for the completions that are there", "PRM: RESIZE_CQ");
 	if (r) {
 		memlock_unpin(c->file->memlock, pages);
 		return r;

@@ -46,7 +46,7 @@ static void must_(bool good, const char *what)
 /* Stand in for neighbor.c's: nothing here may reach a network. */
 bool gid_is_multicast(const uint8_t gid[16])
 {
-	return gid[0] == 0xff;
+	return gid[0] == 0xff || gid[12] >> 4 == 0xe;
 }
 
 int neighbor_own_mac(const char *netdev, uint8_t mac[6])
@@ -116,6 +116,10 @@ static void mend(uint32_t command, uint8_t *body, uint8_t id, void *response)
 	case RDMA_USER_CM_CMD_CONNECT:
 		memcpy(body + offsetof(struct rdma_ucm_connect, id), &number, sizeof(number));
 		body[offsetof(struct rdma_ucm_connect, conn_param.valid)] = 1;
+		return;
+	case RDMA_USER_CM_CMD_JOIN_MCAST:
+		memcpy(body, &address, sizeof(address));
+		memcpy(body + offsetof(struct rdma_ucm_join_mcast, id), &number, sizeof(number));
 		return;
 	case RDMA_USER_CM_CMD_ACCEPT:
 		memcpy(body + offsetof(struct rdma_ucm_accept, id), &number, sizeof(number));

@@ -4,6 +4,7 @@
 
 rdma_cm_client.py facts LOCAL PEER          prints what queries tell of a bound and a resolved identifier, as JSON
 rdma_cm_client.py misuse LOCAL              prints [what, errno] of each wrong command, as JSON
+rdma_cm_client.py groups LOCAL              joins multicast groups, and prints what happened
 rdma_cm_client.py hold LOCAL PORT           binds the port, says "ready" and sleeps
 rdma_cm_client.py serve HOW LOCAL PORT SPACE  says "ready", and prints the events of one connection, as JSON.
                                             HOW: accept, reject, leave (end the identifier unanswered), exit, silent,
@@ -22,6 +23,7 @@ import sys
 
 CREATE_ID, DESTROY_ID, BIND_IP, RESOLVE_ROUTE, QUERY_ROUTE, CONNECT, LISTEN = 0, 1, 2, 4, 5, 6, 7
 ACCEPT, REJECT, DISCONNECT = 8, 9, 10
+LEAVE_MCAST, JOIN_MCAST = 17, 22
 INIT_QP_ATTR, GET_EVENT, GET_OPTION, SET_OPTION, MIGRATE_ID, QUERY, BIND, RESOLVE_ADDR = 11, 12, 13, 14, 18, 19, 20, 21
 PS_TCP, PS_UDP = 0x106, 0x111
 ADDR_RESOLVED, ADDR_ERROR, ROUTE_RESOLVED, REQUEST, RESPONSE, ESTABLISHED, DISCONNECTED = 0, 1, 2, 4, 5, 9, 10
@@ -68,6 +70,16 @@ class File:
 
     def is_readable(self):
         return bool(select.select([self.fd], [], [], 0)[0])
+
+    def join(self, number, group, flags=0, uid=9):
+        address = sockaddr(group, 0)
+        self.command(JOIN_MCAST, struct.pack("<QQIHH", self.address(), uid, number, len(address), flags) +
+                     address.ljust(128, b"\0"), 4)
+        return struct.unpack_from("<I", self.out)[0]
+
+    def leave(self, group):
+        self.command(LEAVE_MCAST, struct.pack("<QII", self.address(), group, 0), 4)
+        return struct.unpack_from("<I", self.out)[0]
 
     def wait(self):
         return bool(select.select([self.fd], [], [], 30)[0])
@@ -176,6 +188,29 @@ def dial(how, peer, port, space):
     return events
 
 
+def groups(local):
+    def members():
+        return open("/proc/self/net/igmp", encoding="ascii").read().count("090909EF")
+
+    f, other = File(), File()
+    member, sender, stream = f.create(2, PS_UDP), f.create(3, PS_UDP), f.create(4)
+    found = {"unbound": refusal(f.join, member, "239.9.9.9")}
+    for number in (member, sender, stream):
+        f.bind(number, local, 0)
+    found["wrong"] = [refusal(f.join, stream, "239.9.9.9"), refusal(f.join, member, "10.1.1.1"),
+                      refusal(f.join, member, "239.9.9.9", 2)]
+    group = f.join(member, "239.9.9.9")
+    found["members"] = [members()]
+    uid, number, event, status = f.event()
+    found["event"] = [uid, number == group, event, status, f.out.raw[20:28].hex(), f.out.raw[28:44].hex()]
+    sending = f.join(sender, "239.9.9.8", flags=1)
+    found["members"].append(members())
+    found["not ours"] = refusal(other.leave, group)
+    found["left"] = [f.leave(group), f.leave(sending), f.is_readable()]
+    found["members"].append(members())
+    return found
+
+
 def facts(local, peer):
     f, other = File(), File()
     found = {"before": [f.is_readable(), refusal(f.event)]}
@@ -262,7 +297,8 @@ def main():
         print("ready", flush=True)
         sys.stdin.read()
         return
-    print(json.dumps({"facts": facts, "misuse": misuse, "serve": serve, "dial": dial}[mode](*arguments)))
+    modes = {"facts": facts, "groups": groups, "misuse": misuse, "serve": serve, "dial": dial}
+    print(json.dumps(modes[mode](*arguments)))
 
 
 main()

@@ -149,7 +149,8 @@ class Program:
             self.ex(name, struct.pack(f"<{len(fields)}I", *fields), b"", out)
 
     def make_cq(self, flags=0, driver_flags=0, compressed=0):
-        driver = struct.pack("<QQIBBHHHI", self.base, self.base + 0x8000, 64, compressed, compressed, driver_flags, 0, 0, 0)
+        driver = struct.pack("<QQIBBHHHI", self.base, self.base + 0x8000, 64, compressed, compressed, driver_flags, 0,
+                             0, 0)
         return self.ex("CREATE_CQ", struct.pack("<QIIiIII", 0, 15, 0, -1, 0, flags, 0), driver, 16 + 0, 8)
 
     def make_qp(self, qp_type=8, flags=0, driver_flags=0):

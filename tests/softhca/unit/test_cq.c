@@ -215,3 +215,23 @@ Test(cq, poison_fills_what_an_error_leaves_undefined, .init = set_up)
 		cr_assert_eq(error->vendor_syndrome, 0);
 	}
 }
+
+/* libmlx5 copies what it has not read, up to the entry that says so, to places that are one further. */
+Test(cq, another_buffer_needs_room_for_what_is_unread)
+{
+	static uint8_t other[8 * 64];
+	const struct hw_cqe *last = (const struct hw_cqe *)(entries + 9 * 64);
+
+	complete(HW_CQE_REQ, 9);
+	consume(1);
+	cr_assert_not(cq_move(&cq, other, 64, 8)); /* 8 are unread */
+	consume(3);
+	cr_assert(cq_move(&cq, other, 64, 8));
+	cr_assert_eq(last->op_own >> 4, HW_CQE_RESIZE_CQ);
+	/* The program's index is 4 now, though its record says 3: 6 are unread. */
+	complete(HW_CQE_REQ, 2);
+	cr_assert_eq(n_errors, 0);
+	cr_assert_eq(((const struct hw_cqe *)(other + (10 & 7) * 64))->op_own >> 4, HW_CQE_REQ);
+	cr_assert_null(cq_next(&cq));
+	cr_assert_eq(n_errors, 1);
+}

@@ -1,0 +1,188 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
+"""Programs of others, as Debian ships them, below softhca: how each is run, and what shows that it works.
+
+programs.py README     runs all, and writes the table of the README's section "Programs" from what happened
+"""
+import dataclasses
+import glob
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+import typing
+
+if __name__ == "__main__":  # the tests' path is conftest.py's
+    sys.path[:0] = [os.path.join(os.path.dirname(__file__), *up) for up in ((".",), ("..", "..", "support"))]
+
+from wires import Net, wait_until
+from softhca import under
+
+ADMIN = os.environ["PATH"] + ":/usr/sbin"
+N_FRAMES = 100
+
+
+@dataclasses.dataclass
+class Program:
+    """run(net, wire) raises an AssertionError, or a subprocess' error, if the program does not work."""
+    name: str
+    package: str
+    shows: str
+    run: typing.Callable
+    plugin: str = "/"  # a file that it needs, too, as glob has it
+
+    def is_installed(self):
+        return shutil.which(self.name.split()[0], path=ADMIN) and glob.glob(self.plugin)
+
+
+def alone(*command, says):
+    """A program that ends by itself and prints something."""
+    def body(net, wire):
+        done = subprocess.run(under(net, *command), capture_output=True, text=True, check=False, timeout=60)
+        assert done.returncode == 0, done.stdout + done.stderr
+        for text in says:
+            assert text.format(wire=wire) in done.stdout, done.stdout
+    return body
+
+
+def pair(server, client, says="", served=""):
+    """A server in one namespace, and a client in the other, which tries until the server is there."""
+    def words(command, wire):
+        return [word.format(address=wire.address) for word in command.split()]
+
+    def body(net, wire):
+        process = subprocess.Popen(under(net, *words(server, wire)), stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                                   text=True)
+        try:
+            wait_until(lambda: listens(net, process), 30, "a server that listens")
+            done = subprocess.run(under(net, *words(client, wire), interfaces=wire.tx, namespace=net.tx), check=False,
+                                  capture_output=True, text=True, timeout=60)
+            assert done.returncode == 0, done.stdout + done.stderr
+            assert re.search(says, done.stdout), done.stdout
+            out = process.communicate(timeout=30)[0]
+            assert process.returncode == 0 and re.search(served, out), out
+        finally:
+            process.kill()
+            process.wait()
+    return body
+
+
+def listens(net, process):
+    """A port of the connection manager is taken, or one of TCP is listened to."""
+    assert process.poll() is None, process.communicate()[0]
+    sockets = subprocess.run(net.command(net.rx, "cat", "/proc/net/unix", "/proc/net/tcp", "/proc/net/tcp6"),
+                             capture_output=True, text=True, check=True).stdout
+    return "@softhca-cm-" in sockets or re.search(r" 0A 0{8}:0{8} ", sockets)
+
+
+def rdma_link(net, wire):
+    links = json.loads(subprocess.run(under(net, "rdma", "-j", "link"), capture_output=True, check=True).stdout)
+    assert [(link["ifname"], link["netdev"], link["state"]) for link in links] == [
+        ("mlx5_0", wire.interface, "ACTIVE")]
+
+
+def testpmd(net, wire):
+    """DPDK receives each frame that is sent to the port."""
+    options = ("-l", "0", "--no-huge", "-m", "256", "--no-telemetry", "--file-prefix", f"softhca{os.getpid()}", "-a",
+               "0000:fe:00.0,dv_flow_en=0", "--", "--forward-mode=rxonly", "--auto-start",
+               "--no-mlockall", "--total-num-mbufs=4096", "--stats-period=1", "--nb-cores=1")
+    process = subprocess.Popen(under(net, "dpdk-testpmd", *with_main_core(options)), stdin=subprocess.DEVNULL,
+                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    sent = False
+    try:
+        end = time.monotonic() + 60
+        for line in process.stdout:
+            assert time.monotonic() < end and "Fail" not in line, line
+            if "Port statistics" in line and not sent:
+                wire.send(*[wire.frame(bytes(64), 5000 + i) for i in range(N_FRAMES)])
+                sent = True
+            found = re.search(r"RX-packets: (\d+)", line)
+            if found and int(found[1]) >= N_FRAMES:
+                assert int(found[1]) == N_FRAMES, line
+                return
+        raise AssertionError("dpdk-testpmd ended early")
+    finally:
+        process.kill()
+        process.wait()
+
+
+def with_main_core(options):
+    """testpmd wants a core for commands and one for forwarding; with one, both lcores run on it."""
+    return options if len(os.sched_getaffinity(0)) < 2 else ("-l", "0,1", *options[2:])
+
+
+PROGRAMS = [
+    Program("ibv_devices", "ibverbs-utils", "the device", alone("ibv_devices", says=["mlx5_0"])),
+    Program("ibv_devinfo", "ibverbs-utils", "model, port, GIDs",
+            alone("ibv_devinfo", "-v", says=["PORT_ACTIVE (4)", "::ffff:{wire.address}, RoCE v2"])),
+    Program("ibstat", "infiniband-diags", "device and port from sysfs",
+            alone("/usr/sbin/ibstat", says=["CA 'mlx5_0'", "State: Active"])),
+    Program("ibstatus", "infiniband-diags", "the same by a shell", alone("/usr/sbin/ibstatus", says=["4: ACTIVE"])),
+    Program("lspci", "pciutils", "the PCI function",
+            alone("lspci", "-n", "-s", "fe:00.0", says=["fe:00.0 0200: 15b3:1017"])),
+    Program("rdma link", "iproute2", "RDMA netlink: the port's netdev", rdma_link),
+    Program("rdma statistic", "iproute2", "hw_counters",
+            alone("rdma", "statistic", says=["link mlx5_0/1 out_of_buffer 0"])),
+    Program("rdma resource", "iproute2", "objects of the program itself",
+            alone("rdma", "resource", says=["0: mlx5_0: pd 0 cq 0 qp 0"])),
+    Program("dpdk-testpmd", "dpdk-dev", "DPDK's mlx5 driver receives (option dv_flow_en=0)",
+            testpmd, plugin="/usr/lib/*/dpdk/pmds-*/librte_net_mlx5.so*"),
+    Program("rping", "rdmacm-utils", "connection, RDMA read and write, data compared",
+            pair("rping -s -V -C 3 -a {address}", "rping -c -v -V -C 3 -a {address}", says="ping data: rdma-ping-2")),
+    Program("ucmatose", "rdmacm-utils", "connections in both directions, private data, sends",
+            pair("ucmatose -b {address} -c 4", "ucmatose -s {address} -c 4", says="return status 0")),
+    Program("udaddy", "rdmacm-utils", "datagram services",
+            pair("udaddy -b {address}", "udaddy -s {address}", says="return status 0")),
+    Program("rdma_client", "rdmacm-utils", "the synchronous interface",
+            pair("rdma_server -p 7471", "rdma_client -s {address} -p 7471", says="rdma_client: end 0")),
+    Program("rdma_xclient", "rdmacm-utils", "one server, queue pairs of any type",
+            pair("rdma_xserver -p 7471", "rdma_xclient -s {address} -p 7471", says="rdma_xclient: end 0")),
+    Program("rstream", "rdmacm-utils", "sockets over RDMA",
+            pair("rstream -b {address} -S 4096 -C 20", "rstream -s {address} -S 4096 -C 20", says="4k")),
+    Program("riostream", "rdmacm-utils", "the same by RDMA writes",
+            pair("riostream -b {address} -S 4096 -C 20", "riostream -s {address} -S 4096 -C 20", says="4k")),
+    Program("ib_write_bw -R", "perftest", "a connection by the connection manager, RDMA writes",
+            pair("ib_write_bw -R -d mlx5_0 -F -n 20 -s 4096", "ib_write_bw -R -d mlx5_0 -F -n 20 -s 4096 {address}",
+                 says=r"4096 +20 ")),
+    Program("ib_read_lat -R", "perftest", "the same, RDMA reads",
+            pair("ib_read_lat -R -d mlx5_0 -F -n 20", "ib_read_lat -R -d mlx5_0 -F -n 20 {address}", says=r"2 +20 ")),
+]
+
+
+def table(outcomes):
+    """The rows of the README: outcomes is {name: None or what failed}."""
+    yield "| program | package | shows | |"
+    yield "|---|---|---|---|"
+    for program in PROGRAMS:
+        outcome = "works" if outcomes[program.name] is None else f"fails: {outcomes[program.name]}"
+        yield f"| {program.name} | {program.package} | {program.shows} | {outcome} |"
+
+
+def run_all():
+    outcomes = {}
+    for program in PROGRAMS:
+        net = Net()
+        try:
+            program.run(net, net.add_wire())
+            outcomes[program.name] = None
+        except (AssertionError, subprocess.SubprocessError, OSError) as error:
+            outcomes[program.name] = " ".join(str(error).split())[-80:] or type(error).__name__
+        finally:
+            net.close()
+        print(program.name, outcomes[program.name] or "works", flush=True)
+    return outcomes
+
+
+def write(readme):
+    text = open(readme, encoding="utf-8").read()
+    rows = "\n".join(table(run_all())) + "\n"
+    text = re.sub(r"(^## Programs\n(?:[^|#\n].*\n|\n)*)(?:\|.*\n)*", lambda match: match[1] + rows, text, count=1,
+                  flags=re.M)
+    open(readme, "w", encoding="utf-8").write(text)
+
+
+if __name__ == "__main__":
+    write(sys.argv[1])
