@@ -244,18 +244,39 @@ def test_the_daemon_may_be_restarted(start_daemon, wire, cluster, produce, tmp):
     two.stop()
 
 
+@pytest.mark.parametrize("keys", [{"sequence": {"offset": 4, "bytes": 4, "source": "port"}}, {"payload_size": 1200}])
+def test_arrays_end_at_a_stream_of_another_form_and_the_sum_has_all(start_daemon, wire, cluster, produce, tmp, keys):
+    one = start_daemon([stream(wire, payload_size=1000)], name="one").wait_ready()
+    producer = produce(one, cluster, tmp, "--array", 16)
+    send(wire, range(100))
+    conftest.wait_until(lambda: one.stream()["published"] == 100, 20, one.status)
+    one.stop()
+    two = start_daemon([{**stream(wire, payload_size=1000), **keys}], name="one").wait_ready()
+    conftest.wait_until(lambda: two.status()["consumers"], 20, two.status)
+    send(wire, range(100, 164), size=1000 + 200 * ("payload_size" in keys))
+    code, total = producer.finish()
+    assert (code, total["delivered"], total["left_out"]["unread"]) == (78, 100, total["taken"] - 100)
+    assert total["taken"] > 100 and "another sequence or payload_size" in producer.log.read_text()
+    two.stop()
+
+
 def test_refusals_have_their_exit_code_and_say_what_helps(daemon, wire, tmp):
     one = daemon([stream(wire), conftest.stream(wire, name="plain", port=7503)])
     for text, words, code, error in (
-            ("", ["lidar"], 64, "which brokers?"),
+            ("", ["lidar"], 78, "which brokers?"),
+            ("linger.ms=5\n", ["lidar"], 78, "which brokers?"),
             ("", ["lidar", "--sources", "3", "--brokers", "x"], 64, "--array"),
             ("", ["nothing", "--brokers", "x"], 69, "no stream 'nothing'"),
             ("", ["lidar", "--config", "/nowhere"], 66, "--config '/nowhere': No such file"),
+            ("", ["lidar", "--brokers", "x", "--config", tmp], 66, f"--config '{tmp}': Is a directory"),
             ("", ["lidar", "--brokers", "x", "--array", "100000"], 78, "message.max.bytes"),
             ("", ["plain", "--brokers", "x", "--array", "16"], 78, "give it a sequence"),
             ("acks = all\nack = all\n", ["lidar"], 78, f'{tmp}/config:2: No such configuration property: "ack"'),
-            ("message.max.bytes=1000\n", ["lidar"], 78, "message.max.bytes has to be at least"),
-            ("acks=1\n", ["lidar"], 78, "acks")):
+            ("acks = all\nsasl.password\n", ["lidar"], 78, f"{tmp}/config:2: 'sasl.password' is not KEY=VALUE"),
+            ("message.max.bytes=1000\n", ["lidar", "--brokers", "x"], 78, "message.max.bytes has to be at least"),
+            ("acks=0\nenable.idempotence=false\n", ["lidar", "--brokers", "x"], 78, "no broker would say"),
+            ("delivery.report.only.error=true\n", ["lidar", "--brokers", "x"], 78, "report of each message"),
+            ("acks=1\n", ["lidar", "--brokers", "x"], 78, "acks")):
         (tmp / "config").write_text(text)
         config = ["--config", tmp / "config"] if text else []
         done = ibvcap("produce", *words, *config, "--socket", one.socket_path)

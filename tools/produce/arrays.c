@@ -28,7 +28,7 @@ int arrays_open(struct arrays *arrays, const struct ibvcap_rx *rx, const struct 
 	}
 	ibvcap_rx_info(rx, &info);
 	placer.numbers = options->numbers;
-	placer.row_bytes = info.slot_bytes + info.application_header_bytes;
+	placer.row_bytes = arrays->row_bytes = info.slot_bytes + info.application_header_bytes;
 	placer.deadline_ns = options->wait_ns;
 	placer.max_sources = options->sources;
 	bytes = (size_t)placer.numbers * (placer.row_bytes + sizeof(uint16_t)) + PRODUCE_HEAD_BYTES;
@@ -111,21 +111,29 @@ void arrays_send(struct arrays *arrays)
 	}
 }
 
-int arrays_add(struct arrays *arrays, struct ibvcap_rx *rx, const struct ibvcap_rx_batch *batch)
+/* Whether the stream is still the one that the placer was made for. */
+static bool arrays_fit_stream(const struct arrays *arrays, const struct ibvcap_rx *rx)
 {
+	struct ibvcap_rx_info info = IBVCAP_INIT(struct ibvcap_rx_info);
 	struct ibvcap_sequence sequence;
 
-	if (batch->epoch != arrays->epoch && ibvcap_rx_sequence(rx, &sequence) >= 0 &&
-	    memcmp(&sequence, &arrays->sequence, sizeof(sequence)) != 0)
-		return -ESTALE;
-	arrays->epoch = batch->epoch;
-	for (uint32_t i = 0; i < batch->n;) {
-		int r = ibvcap_place_add(arrays->placer, batch, i, 0, NULL);
+	ibvcap_rx_info(rx, &info);
+	return ibvcap_rx_sequence(rx, &sequence) >= 0 && memcmp(&sequence, &arrays->sequence, sizeof(sequence)) == 0 &&
+	       info.slot_bytes + info.application_header_bytes <= arrays->row_bytes;
+}
 
-		if (r < 0)
-			return r;
-		i += (uint32_t)r;
+int arrays_add(struct arrays *arrays, struct ibvcap_rx *rx, const struct ibvcap_rx_batch *batch)
+{
+	int r = batch->epoch == arrays->epoch || arrays_fit_stream(arrays, rx) ? 0 : -ESTALE;
+	uint32_t i = 0;
+
+	arrays->epoch = batch->epoch;
+	while (r >= 0 && i < batch->n) {
+		r = ibvcap_place_add(arrays->placer, batch, i, 0, NULL);
+		if (r > 0)
+			i += (uint32_t)r;
 		arrays_send(arrays);
 	}
-	return 0;
+	arrays->kafka->sum.unread += batch->n - i;
+	return r < 0 ? r : 0;
 }

@@ -82,17 +82,20 @@ static int block_add_row(struct blocks *blocks, const struct ibvcap_rx_batch *ba
 int blocks_add(struct blocks *blocks, const struct ibvcap_rx_batch *batch, uint64_t missing)
 {
 	struct block *block = &blocks->open[batch->queue];
+	uint32_t i;
 	int r = 0;
 
 	if (block->value && (missing || block->epoch != batch->epoch))
 		block_send(blocks, block, batch->queue);
 	block->missing += missing;
-	for (uint32_t i = 0; i < batch->n && r >= 0; i++) {
+	for (i = 0; i < batch->n && r >= 0; i++) {
 		if (batch->meta[i].flags & IBVCAP_PACKET_FLAG_ERROR)
 			blocks->errored++;
 		else
 			r = block_add_row(blocks, batch, i);
 	}
+	if (r < 0)
+		blocks->kafka->sum.unread += batch->n - i + 1;
 	return r;
 }
 

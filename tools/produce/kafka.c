@@ -42,6 +42,12 @@ static int set_property(rd_kafka_conf_t *conf, const char *place, const char *ke
 	return EX_CONFIG;
 }
 
+static int refuse_file(const char *path)
+{
+	fprintf(stderr, "ibvcap produce: --config '%s': %s\n", path, strerror(errno));
+	return EX_NOINPUT;
+}
+
 /* Lines "key=value", as in the files of properties that Kafka's own tools read. */
 static int read_properties(rd_kafka_conf_t *conf, const char *path)
 {
@@ -50,23 +56,52 @@ static int read_properties(rd_kafka_conf_t *conf, const char *path)
 	size_t room = 0;
 	int code = EX_OK;
 
-	if (!file) {
-		fprintf(stderr, "ibvcap produce: --config '%s': %s\n", path, strerror(errno));
-		return EX_NOINPUT;
-	}
+	if (!file)
+		return refuse_file(path);
 	for (unsigned n = 1; code == EX_OK && getline(&line, &room, file) >= 0; n++) {
 		char *key = trim(line), *value = strchr(key, '=');
 
 		if (!*key || *key == '#')
 			continue;
 		snprintf(place, sizeof(place), "%s:%u", path, n);
-		if (value)
-			*value++ = '\0';
-		code = set_property(conf, place, trim(key), value ? trim(value) : "");
+		if (!value) {
+			fprintf(stderr, "ibvcap produce: %s: '%s' is not KEY=VALUE\n", place, key);
+			code = EX_CONFIG;
+			break;
+		}
+		*value++ = '\0';
+		code = set_property(conf, place, trim(key), trim(value));
 	}
+	if (ferror(file))
+		code = refuse_file(path);
 	free(line);
 	fclose(file);
 	return code;
+}
+
+/* Properties without which nothing is sent, or nothing says what became of a message. */
+static int check_properties(const rd_kafka_conf_t *conf)
+{
+	static const struct {
+		const char *key, *value, *text;
+	} refused[] = {
+		{"bootstrap.servers", "", "which brokers? --brokers HOST:PORT, or bootstrap.servers in --config"},
+		{"acks", "0", "acks=0: no broker would say that it has a message: use 1 or all"},
+		{"delivery.report.only.error", "true",
+	         "delivery.report.only.error=true: the sum needs the report of each message: leave this out"},
+	};
+
+	for (unsigned i = 0; i < sizeof(refused) / sizeof(refused[0]); i++) {
+		char value[8] = ""; /* as of a property that is not set; a longer value is none of these */
+		size_t size = sizeof(value);
+
+		rd_kafka_conf_get(conf, refused[i].key, value, &size);
+		if (strcmp(value, refused[i].value) == 0) {
+			fprintf(stderr, "ibvcap produce: %s\n", refused[i].text);
+			return EX_CONFIG;
+		}
+	}
+	return EX_OK;
 }
 
 static int configure(rd_kafka_conf_t *conf, const struct produce_options *options)
@@ -82,7 +117,7 @@ static int configure(rd_kafka_conf_t *conf, const struct produce_options *option
 		code = read_properties(conf, options->config);
 	if (code == EX_OK && options->brokers)
 		code = set_property(conf, "--brokers", "bootstrap.servers", options->brokers);
-	return code;
+	return code == EX_OK ? check_properties(conf) : code;
 }
 
 /* ---- what became of a message ---------------------------------------------------------------------- */

@@ -158,7 +158,8 @@ static int run_producer(struct producer *producer)
 	produce_print_sum(&counts, producer->losses.packets, &producer->kafka.sum, &producer->blocks,
 	                  &producer->arrays);
 	if (r == -ESTALE)
-		fprintf(stderr, "ibvcap produce: stream '%s' has another sequence now: start this again\n",
+		fprintf(stderr,
+		        "ibvcap produce: stream '%s' has another sequence or payload_size now: start this again\n",
 		        producer->options->stream);
 	code = r == -ESTALE ? EX_CONFIG : report_end("produce", "stream", producer->options->stream, r);
 	return code == EX_OK && producer->kafka.sum.has_failed ? 1 : code;
@@ -175,8 +176,6 @@ int main(int argc, char **argv)
 	code = options_parse(&table, argc, argv, &options);
 	if (code >= 0)
 		return code;
-	if (!options.brokers && !options.config)
-		return options_refuse(&table, "which brokers? --brokers HOST:PORT, or bootstrap.servers in --config");
 	producer.options = &options;
 	stop_signal_catch();
 	code = open_producer(&producer);

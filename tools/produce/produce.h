@@ -33,6 +33,7 @@ struct produce_options {
 struct kafka_sum {
 	uint64_t messages; /* delivered */
 	uint64_t delivered;
+	uint64_t unread; /* rows of the batch at which a failure ended this */
 	bool has_failed; /* the next two are not all 0 */
 	/* By the error, less RD_KAFKA_RESP_ERR__BEGIN. */
 	uint64_t not_delivered[KAFKA_N_ERRORS];
@@ -95,12 +96,13 @@ struct arrays {
 	const char *stream;
 	struct ibvcap_placer *placer;
 	struct ibvcap_sequence sequence;
+	uint32_t row_bytes;
 	uint64_t epoch;
 };
 
 /** EX_OK, or the exit code of a failure, which is printed. */
 int arrays_open(struct arrays *arrays, const struct ibvcap_rx *rx, const struct produce_options *options);
-/** 0 or a negative errno; -ESTALE: the stream has another sequence now. */
+/** 0 or a negative errno; -ESTALE: the stream has another sequence or longer payloads now. */
 int arrays_add(struct arrays *arrays, struct ibvcap_rx *rx, const struct ibvcap_rx_batch *batch);
 /** Send the arrays that are closed. */
 void arrays_send(struct arrays *arrays);

@@ -20,17 +20,18 @@ static json_t *by_error(const uint64_t by[KAFKA_N_ERRORS])
 }
 
 /* Of what was taken. Packets; the last four in numbers. */
-static json_t *left_out_to_json(const struct blocks *blocks, const struct arrays *arrays)
+static json_t *left_out_to_json(uint64_t unread, const struct blocks *blocks, const struct arrays *arrays)
 {
 	struct ibvcap_place_side side = IBVCAP_INIT(struct ibvcap_place_side);
 	json_t *left_out = json_object();
 
 	if (!arrays->placer) {
 		put_count(left_out, "errored", blocks->errored);
+		put_count(left_out, "unread", unread);
 		return left_out;
 	}
 	ibvcap_place_side(arrays->placer, 0, &side);
-	put_count(left_out, "unread", side.unread);
+	put_count(left_out, "unread", side.unread + unread);
 	put_count(left_out, "unlisted", side.unlisted);
 	put_count(left_out, "empty", side.empty);
 	put_count(left_out, "duplicate", side.duplicate);
@@ -56,6 +57,6 @@ void produce_print_sum(const struct ibvcap_rx_counts *counts, uint64_t no_buffer
 	put_count(sum, "delivered", kafka->delivered);
 	json_object_set_new(sum, "not_delivered", by_error(kafka->not_delivered));
 	json_object_set_new(sum, "unknown", by_error(kafka->unknown));
-	json_object_set_new(sum, "left_out", left_out_to_json(blocks, arrays));
+	json_object_set_new(sum, "left_out", left_out_to_json(kafka->unread, blocks, arrays));
 	report_json(sum, JSON_INDENT(2));
 }
