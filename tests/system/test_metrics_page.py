@@ -198,7 +198,8 @@ def test_names_are_texts_and_64_streams_with_a_consumer_each_are_rows():
     assert [row["Consumer"] for row in dom.rows("consumers")] == [f"{EVIL}{i}" for i in range(64)]
     assert [number(row["Published"]) for row in dom.rows("streams")] == [1000 * i for i in range(64)]
     assert dom.rows("consumers")[50]["Fill"] == "50 %" and dom.rows("streams")[50]["Lost now"] == "1/s"
-    assert EVIL in dom.texts["why"] and "and 58 more" in dom.texts["why"], "one line for a cause of all streams"
+    assert f"no_buffer: 0 of {EVIL}0; 1 of {EVIL}1" in dom.texts["why"], "a number is beside no other"
+    assert "and 58 more" in dom.texts["why"], "one line for a cause of all streams"
     assert dom.tags.isdisjoint({"img", "b"})
 
 

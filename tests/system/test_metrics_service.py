@@ -280,6 +280,25 @@ def test_the_rules_are_right():
     assert done.returncode == 0 and f"{RULES.read_text().count('- alert:')} rules found" in done.stdout, done.stderr
 
 
+@needs_promtool
+def test_the_rules_hold_for_several_machines_and_for_a_stream_in_the_place_of_another(tmp):
+    """With promtool's own series: machine b does not answer; on a, stream s has taken the place of one that ends."""
+    series = {'up{job="ibvcap",instance="a"}': 1, 'up{job="ibvcap",instance="b"}': 0, 'ibvcap_up{instance="a"}': 1,
+              'ibvcap_consumer_lag_packets{instance="a",stream="s",queue="0",pid="7"}': 4000}
+    for again in ("", ',again="1"'):
+        series[f'ibvcap_stream_history_blocks{{instance="a",stream="s",queue="0"{again}}}'] = 16
+        series[f'ibvcap_stream_slots_per_block{{instance="a",stream="s",queue="0"{again}}}'] = 256
+    firing = ['{alertname="IbvcapMetricsMissing",instance="b"}',
+              '{alertname="IbvcapConsumerIsLate",instance="a",stream="s",queue="0",pid="7"}']
+    (tmp / "test.json").write_text(json.dumps({"rule_files": [str(RULES)], "tests": [{
+        "interval": "1m", "input_series": [{"series": name, "values": f"{value}x5"} for name, value in series.items()],
+        "promql_expr_test": [{"expr": 'sum without (severity, alertstate, job) (ALERTS{alertstate="firing"})',
+                              "eval_time": "4m",
+                              "exp_samples": [{"labels": labels, "value": 1} for labels in firing]}]}]}))
+    done = subprocess.run(["promtool", "test", "rules", tmp / "test.json"], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
 @pytest.mark.skipif(not shutil.which("prometheus"), reason="there is no prometheus: apt install prometheus")
 def test_prometheus_scrapes_it(served, tmp):
     port = free_port()
