@@ -110,7 +110,8 @@ def is_at_rest(daemon):
 @pytest.mark.skipif(not PROGRAM.exists(), reason="built without libmicrohttpd-dev")
 def test_the_page_shows_what_the_status_says(daemon, wire, recv, serve):  # noqa: F811
     one = daemon([conftest.stream(wire, queues=2), conftest.stream(wire, port=7600, name="radar")],
-                 channels=[conftest.channel(wire)], control={"observer_groups": [str(conftest.NOBODY.pw_gid)]})
+                 channels=[conftest.channel(wire)],
+                 control={"observer_groups": [str(conftest.NOBODY.pw_gid)], "observers_receive": True})
     reader = recv(one)
     os.kill(reader.process.pid, signal.SIGSTOP)  # its rows are lost
     sender = Sender(one.socket_path, "out")
