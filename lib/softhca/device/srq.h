@@ -21,9 +21,10 @@ struct srq {
 	const uint32_t *dbrec; /* how many entries were ever posted, modulo 2^16 */
 	uint32_t n_wqe, wqe_shift;
 	uint32_t number;
-	uint16_t head;  /* the entry to be taken next */
-	uint16_t taken; /* how many were ever taken */
-	uint32_t limit; /* fewer entries than that give an event, once; 0: none */
+	uint16_t head;   /* the entry to be taken next */
+	uint16_t taken;  /* how many were ever taken */
+	uint16_t traced; /* as many as a trace has shown the doorbells of */
+	uint32_t limit;  /* fewer entries than that give an event, once; 0: none */
 	TAILQ_ENTRY(srq) link;
 	void *owner; /* the uverbs object */
 };

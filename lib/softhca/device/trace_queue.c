@@ -5,6 +5,7 @@
  */
 #include "../wire/clock_now.h"
 #include "qp.h"
+#include "srq.h"
 #include "status.h"
 #include "trace.h"
 
@@ -102,6 +103,19 @@ static void trace_rq(struct rq *rq)
 		trace_rq_entry(rq, rq->traced);
 }
 
+/* Its entries are a list, which the program goes on with while the device takes from it; so only their number. */
+static void trace_srq(struct srq *srq)
+{
+	uint16_t posted;
+
+	if (!srq->n_wqe)
+		return;
+	posted = wq_posted(srq->dbrec);
+	if (posted != srq->traced)
+		trace_doorbell(srq->device, "srq", srq->number, posted, (uint16_t)(posted - srq->traced));
+	srq->traced = posted;
+}
+
 static const char *trace_opcode(uint8_t opcode, char *number, size_t size)
 {
 	/* PRM, work queue entries: opcodes */
@@ -197,16 +211,16 @@ static void trace_cqe(struct cq *cq, uint32_t index)
 	           error ? status_name(((struct hw_cqe_err *)&cqe)->syndrome, number, sizeof(number)) : "SUCCESS");
 	lines_hex(lines, "uidx", be32toh(cqe.uidx_be));
 	lines_number(lines, "wqe", be16toh(cqe.wqe_counter_be));
-	if (opcode == HW_CQE_RESP_SEND) {
+	if (!error && opcode != HW_CQE_REQ)
 		lines_number(lines, "bytes", be32toh(cqe.byte_cnt_be));
+	if (opcode == HW_CQE_RESP_SEND)
 		lines_number(lines, "tag", be32toh(cqe.sop_drop_qpn_be));
-	}
 	lines_end(lines);
 }
 
 static void trace_cq(struct cq *cq, bool completed)
 {
-	if (!cq->buf)
+	if (!cq || !cq->buf)
 		return;
 	trace_cq_doorbells(cq);
 	if (!completed)
@@ -223,10 +237,8 @@ static void trace_cqs(struct device *d, bool completed)
 	struct rq *rq;
 
 	TAILQ_FOREACH (qp, &d->qps, link) {
-		if (qp->sq.n_bb)
-			trace_cq(qp->sq.cq, completed);
-		if (qp->rq.n_wqe)
-			trace_cq(qp->rq.cq, completed);
+		trace_cq(qp->sq.cq, completed);
+		trace_cq(qp->rq.cq, completed); /* also of a queue pair that takes its work requests from an SRQ */
 	}
 	TAILQ_FOREACH (rq, &d->wqs, link)
 		if (rq->n_wqe)
@@ -237,6 +249,7 @@ void trace_posted(struct device *d)
 {
 	struct qp *qp;
 	struct rq *rq;
+	struct srq *srq;
 
 	d->tracing->now_ns = clock_now_ns(CLOCK_REALTIME);
 	TAILQ_FOREACH (qp, &d->qps, link) {
@@ -245,6 +258,8 @@ void trace_posted(struct device *d)
 	}
 	TAILQ_FOREACH (rq, &d->wqs, link)
 		trace_rq(rq);
+	TAILQ_FOREACH (srq, &d->srqs, link)
+		trace_srq(srq);
 	trace_cqs(d, false);
 }
 
@@ -265,15 +280,18 @@ void trace_forget_past(struct device *d)
 {
 	struct qp *qp;
 	struct rq *rq;
+	struct srq *srq;
 
 	TAILQ_FOREACH (qp, &d->qps, link) {
 		qp->rq.traced = qp->rq.taken;
 		qp->sq.traced = qp->sq.taken;
-		if (qp->sq.n_bb)
+		if (qp->sq.cq)
 			qp->sq.cq->traced = qp->sq.cq->producer;
-		if (qp->rq.n_wqe)
+		if (qp->rq.cq)
 			qp->rq.cq->traced = qp->rq.cq->producer;
 	}
+	TAILQ_FOREACH (srq, &d->srqs, link)
+		srq->traced = srq->taken;
 	TAILQ_FOREACH (rq, &d->wqs, link) {
 		rq->traced = rq->taken;
 		rq->cq->traced = rq->cq->producer;

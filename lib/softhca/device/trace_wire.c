@@ -103,6 +103,7 @@ static int trace_tap_send(struct wire *wire, const struct iovec *const *iov, con
 	struct device_trace *x = d->tracing;
 	int sent = 0;
 
+	trace_posted(d); /* what was posted since the turn began, before its frames */
 	for (; sent < n; sent++) {
 		size_t lines = x->lines.bytes, frames = x->n_frame_bytes;
 
