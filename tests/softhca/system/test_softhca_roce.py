@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """RC and UD queue pairs: libibverbs' ping-pongs and perftest, unmodified, between two devices and on one; and the
 packets on the wire as tshark and an invariant CRC of our own read them."""
+import os
+import random
 import re
 import shutil
 import socket
@@ -12,7 +14,7 @@ import pytest
 
 from wires import Net, in_namespace, run, wait_until
 from clients import needs_perftest, results
-from softhca import needs_softhca, under
+from softhca import needs_softhca, output, under
 
 PORT = 18515  # of both the ping-pongs and perftest, over TCP
 ROCE_PORT, ETH_P_ROCE = 4791, 0x8915
@@ -38,9 +40,9 @@ def fixture_wire(net):
 def fixture_started():
     processes = []
 
-    def start(command):
+    def start(command, **environment):
         processes.append(subprocess.Popen([str(word) for word in command], stdout=subprocess.PIPE,
-                                          stderr=subprocess.STDOUT, text=True))
+                                          stderr=subprocess.STDOUT, text=True, env={**os.environ, **environment}))
         return processes[-1]
 
     yield start
@@ -53,13 +55,15 @@ def listens(namespace):
     return run("ip", "netns", "exec", namespace, "ss", "-Hltn", f"sport = :{PORT}").stdout
 
 
-def pair(net, wire, started, *command, same=False):
+def pair(net, wire, started, *command, same=False, meanwhile=None, **environment):
     """Runs the program as a server on the receiving end and as a client on the other end, or on the same netdev.
     Returns what both print."""
-    server = started(under(net, *command))
+    server = started(under(net, *command), **environment)
     wait_until(lambda: listens(net.rx) or server.poll() is not None, 30, "a server that listens")
     how = {} if same else {"interfaces": wire.tx, "namespace": net.tx}
-    client = started(under(net, *command, wire.address, **how))
+    client = started(under(net, *command, wire.address, **how), **environment)
+    if meanwhile:
+        meanwhile(client)
     said = client.communicate(timeout=60)[0], server.communicate(timeout=60)[0]
     assert (client.returncode, server.returncode) == (0, 0), said
     return said
@@ -90,12 +94,15 @@ def test_pingpong_by_other_gids(net, wire, started, version):
     assert all("100 iters" in text and "invalid data" not in text for text in said), said
 
 
+SLOW = [pytest.param(*row, marks=pytest.mark.skipif(not os.environ.get("IBVCAP_ALL"), reason="only with --all"))
+        for row in (("ib_send_lat", ("-I", 0)), ("ib_write_lat", ()), ("ib_read_lat", ()), ("ib_atomic_lat", ()))]
+
+
 @needs_perftest
 @pytest.mark.parametrize("program, options", [
     ("ib_send_bw", ()), ("ib_send_bw", ("-c", "UD", "-s", 1024)), ("ib_send_bw", ("--use-srq", "-q", 4, "-r", 64)),
-    ("ib_write_bw", ("-b",)), ("ib_read_bw", ()), ("ib_atomic_bw", ("-s", 8)),
-    ("ib_atomic_bw", ("-A", "CMP_AND_SWAP", "-s", 8)), ("ib_send_lat", ("-I", 0)), ("ib_write_lat", ()),
-    ("ib_read_lat", ()), ("ib_atomic_lat", ())], ids=lambda value: "-".join(map(str, value)).strip("-") or "plain"
+    ("ib_write_bw", ("-b",)), ("ib_read_bw", ()), ("ib_atomic_bw", ("-A", "CMP_AND_SWAP", "-s", 8)),
+    ("ib_atomic_bw", ("-s", 8)), *SLOW], ids=lambda value: "-".join(map(str, value)).strip("-") or "plain"
                          if isinstance(value, tuple) else None)
 def test_perftest(net, wire, started, program, options):
     size = () if "-s" in options or "atomic" in program else ("-s", 10000)
@@ -103,6 +110,35 @@ def test_perftest(net, wire, started, program, options):
     said = pair(net, wire, started, program, "-F", "-d", "mlx5_0", "-x", GID_INDEX["v2-ipv4"], "-n", count, *size,
                 *options)
     assert results(said[0])[1] in (count, 4 * count), said
+
+
+def counter(net, name):
+    return int(output(net, "cat", f"/sys/class/infiniband/mlx5_0/ports/1/hw_counters/{name}"))
+
+
+@pytest.mark.parametrize("faults, counts", [
+    ({"lose": 50}, ("out_of_sequence",)), ({"corrupt": 50}, ("rx_icrc_encapsulated", "out_of_sequence")),
+    ({"lose": 37, "reorder": 11, "duplicate": 13}, ("duplicate_request", "packet_seq_err"))],
+    ids=lambda value: "-".join(value) if isinstance(value, dict) else None)
+def test_a_bad_wire_costs_time_and_no_byte(net, wire, started, tmp_path, faults, counts):
+    """Both ends compare each message of 20 packets, and count what went wrong. The wire is good again before the
+    end: who exits first may leave the other without its last acknowledgement."""
+    for fault, every in faults.items():
+        (tmp_path / fault).write_text(str(every))
+    before = [counter(net, name) for name in counts]
+
+    def until_counted(client):
+        def counted():
+            return all(counter(net, name) > old for name, old in zip(counts, before))
+
+        wait_until(lambda: client.poll() is not None or counted(), 30, counts)
+        assert client.poll() is None
+        for fault in faults:
+            (tmp_path / fault).unlink()
+
+    said = pair(net, wire, started, "ibv_rc_pingpong", "-g", GID_INDEX["v2-ipv4"], "-c", "-m", 1024, "-s", 20000,
+                "-n", 300, meanwhile=until_counted, SOFTHCA_FAULTS=str(tmp_path))
+    assert all("300 iters" in text and "invalid data" not in text for text in said), said
 
 
 # ---- the wire -------------------------------------------------------------------------------------------------------
@@ -183,3 +219,29 @@ def test_numbers_of_two_processes_differ(net):
         server.communicate()
     numbers = re.findall(r"QPN 0x(\w+)", "".join(lines))
     assert len(numbers) == 2 and numbers[0] != numbers[1], lines
+
+
+def test_hostile_frames_do_nothing_but_count(net, wire, started):
+    """Packets of a connection, changed or cut, while a connection of the same numbers runs."""
+    def talk(count, meanwhile=None):
+        tap = Tap(net, wire)
+        said = pair(net, wire, started, "ibv_rc_pingpong", "-g", GID_INDEX["v2-ipv4"], "-c", "-n", count,
+                    meanwhile=meanwhile)
+        assert all(f"{count} iters" in text and "invalid data" not in text for text in said), said
+        return [frame for frame in tap.frames() if is_roce(frame) and frame[:6] == wire.mac_bytes()]
+
+    def attack(client):
+        while client.poll() is None:
+            for _ in range(100):
+                frame = bytearray(dice.choice(samples))
+                for _ in range(dice.randint(1, 4)):
+                    frame[dice.randrange(14, len(frame))] ^= dice.randint(1, 255)
+                cut = dice.randrange(14, len(frame)) if dice.random() < 0.2 else len(frame)
+                wire.send(bytes(frame[:cut]))
+
+    dice = random.Random(7)
+    samples = talk(5)
+    assert samples
+    before = counter(net, "rx_icrc_encapsulated")
+    talk(300, attack)
+    assert counter(net, "rx_icrc_encapsulated") > before + 50
