@@ -6,6 +6,7 @@
 #include "command.h"
 
 #include "../device/netdev.h"
+#include "../device/refuse.h"
 #include "../roce/roce_qp.h"
 
 #include <errno.h>
@@ -89,9 +90,16 @@ static int roce_check_transition(const struct roce_qp *q, enum qp_state from, co
 		from = (enum qp_state)req->cur_qp_state;
 	*to = mask & ATTR_STATE ? (enum qp_state)req->qp_state : from;
 	t = q->ud ? &ud_transitions[from][*to] : &rc_transitions[from][*to];
-	return !t->valid || (mask & t->required) != t->required || (mask & ~(t->required | t->optional | ATTR_STATE))
-	               ? -EINVAL
-	               : 0;
+	if (!t->valid)
+		return refuse(EINVAL, "qp_state", "there is no such transition",
+		              "ib_core: qp_state_table; mlx5_ib: optab");
+	if ((mask & t->required) != t->required)
+		return refuse(EINVAL, "attr_mask", "this transition needs an attribute that is not there",
+		              "ib_core: qp_state_table");
+	if (mask & ~(t->required | t->optional | ATTR_STATE))
+		return refuse(EINVAL, "attr_mask", "this transition does not take one of the attributes",
+		              "ib_core: qp_state_table");
+	return 0;
 }
 
 #define MTU_MIN     1 /* enum ib_mtu: 256 bytes */
@@ -108,14 +116,14 @@ static int roce_check_values(const struct device *d, const struct ib_uverbs_modi
 	if ((mask & ATTR_PORT) && (!req->port_num || req->port_num > device_port(d)))
 		return -EINVAL;
 	if ((mask & ATTR_AV) && !req->dest.is_global)
-		return -EINVAL; /* rdma_check_ah_attr: RoCE needs a GRH */
+		return refuse(EINVAL, "ah_attr.is_global", "RoCE needs a GRH", "ib_core: rdma_check_ah_attr");
 	if ((mask & ATTR_PKEY_INDEX) && req->pkey_index)
 		return -EINVAL; /* the table has one entry */
 	if ((mask & ATTR_PATH_MTU) && (req->path_mtu < MTU_MIN || req->path_mtu > MTU_MAX))
 		return -EINVAL;
 	if (((mask & ATTR_MAX_QP_RD_ATOMIC) && req->max_rd_atomic > max_rd_atomic) ||
 	    ((mask & ATTR_MAX_DEST_RD_ATOMIC) && req->max_dest_rd_atomic > max_rd_atomic))
-		return -EINVAL;
+		return refuse(EINVAL, "max_rd_atomic", "more than the device has", "mlx5_ib: mlx5_ib_modify_qp");
 	if (((mask & ATTR_RETRY_CNT) && req->retry_cnt > MAX_RETRIES) ||
 	    ((mask & ATTR_RNR_RETRY) && req->rnr_retry > MAX_RETRIES) ||
 	    ((mask & ATTR_TIMEOUT) && req->timeout > MAX_TIMER) ||
@@ -186,7 +194,7 @@ static int roce_modify_locked(struct uqp *u, const struct ib_uverbs_modify_qp *r
 		return r;
 	/* (?) A path's MTU is at most the port's, as rdma_rxe has it (rxe_qp_chk_attr). */
 	if ((req->attr_mask & ATTR_PATH_MTU) && req->path_mtu > netdev_ib_mtu((int)u->qp.device->mtu))
-		return -EINVAL;
+		return refuse(EINVAL, "path_mtu", "more than the port's active MTU", "rdma_rxe: rxe_qp_chk_attr");
 	if (req->attr_mask & ATTR_PORT)
 		u->port = req->port_num;
 	if (q->ud) /* a datagram's limit is the port's */
