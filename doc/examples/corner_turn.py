@@ -10,6 +10,7 @@ WAIT seconds (2).
 """
 import sys
 import time
+import traceback
 
 import numpy as np
 from mpi4py import MPI
@@ -118,4 +119,8 @@ def main(stream, stations, channels, blocks, out, wait=2.0):
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], *map(int, sys.argv[2:5]), sys.argv[5], *map(float, sys.argv[6:]))
+    try:
+        main(sys.argv[1], *map(int, sys.argv[2:5]), sys.argv[5], *map(float, sys.argv[6:]))
+    except Exception:  # pylint: disable=broad-exception-caught
+        traceback.print_exc()
+        MPI.COMM_WORLD.Abort(1)  # the others would wait for this rank for ever

@@ -219,9 +219,24 @@ def expected_products(sent, block, station, other, channel):
                           for a, b in zip(sent[station, number][channel], sent[other, number][channel]))
 
 
+def turn_corner(daemon, n_ranks, *words):
+    pytest.importorskip("mpi4py", reason="python3-mpi4py is not installed: scripts/setup --test")
+    return subprocess.Popen(
+        ["mpirun", "--allow-run-as-root", "--oversubscribe", "--bind-to", "none", "--mca", "btl", "self,tcp",
+         "--mca", "btl_tcp_if_include", "lo", "--mca", "oob_tcp_if_include", "lo", "-n", str(n_ranks), sys.executable,
+         EXAMPLES / "corner_turn.py", "array", *map(str, words)],
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        env=environment(IBVCAP_SOCKET=str(daemon.socket_path)))
+
+
+def test_a_rank_without_its_stream_ends_all(daemon, wire, tmp):
+    one = daemon([conftest.stream(wire, name="array-0", payload_size=40)])
+    ranks = turn_corner(one, 2, 2, 8, 1, tmp / "out")
+    assert "no stream 'array-1'" in ranks.communicate(timeout=30)[0] and ranks.returncode == 1
+
+
 def test_ranks_turn_the_corner(daemon, wire, tmp):
     """Two daemons' worth of stations: each rank has half of the channels of all four, and knows what is missing."""
-    pytest.importorskip("mpi4py", reason="python3-mpi4py is not installed: scripts/setup --test")
     n_ranks, n_stations, n_channels, n_samples, n_blocks = 2, 2, 8, 4, 8
     one = daemon([conftest.stream(wire, name=f"array-{rank}", port=7502 + rank,
                                   payload_size=8 + n_channels * n_samples) for rank in range(n_ranks)])
@@ -231,11 +246,7 @@ def test_ranks_turn_the_corner(daemon, wire, tmp):
             # One station is silent for two blocks, and one rank for one block.
             if chance.random() < 0.9 and not (station == 3 and number // 64 in (2, 3)) and
             not (station >= 2 and number // 64 == 5)}
-    ranks = subprocess.Popen(
-        ["mpirun", "--allow-run-as-root", "--oversubscribe", "--bind-to", "none", "--mca", "btl", "self,tcp",
-         "--mca", "btl_tcp_if_include", "lo", "--mca", "oob_tcp_if_include", "lo", "-n", str(n_ranks), sys.executable,
-         EXAMPLES / "corner_turn.py", "array", *map(str, (n_stations, n_channels, n_blocks)), tmp / "out", "1"],
-        stdout=subprocess.PIPE, text=True, env=environment(IBVCAP_SOCKET=str(one.socket_path)))
+    ranks = turn_corner(one, n_ranks, n_stations, n_channels, n_blocks, tmp / "out", 1)
     wait_until(lambda: len(one.status()["consumers"]) == n_ranks, 30, "attached")
     for (station, number), samples in sent.items():
         wire.send(wire.frame(struct.pack(">HHI", station, 0, number) + samples.tobytes(), 7502 + station // n_stations))

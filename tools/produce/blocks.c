@@ -31,7 +31,8 @@ static void block_send(struct blocks *blocks, struct block *block, uint32_t queu
 
 static int block_begin(struct blocks *blocks, struct block *block, uint64_t epoch, uint64_t first)
 {
-	const struct pcapng_section section = {.application = pcapng_text_of("ibvcap " IBVCAP_BUILD_VERSION)};
+	/* Not as record names itself: of its files ibvcap info expects a sum at the end. */
+	const struct pcapng_section section = {.application = pcapng_text_of("ibvcap-produce " IBVCAP_BUILD_VERSION)};
 	const struct pcapng_interface interface = {.link_type = PCAPNG_LINK_ETHERNET,
 	                                           .name = pcapng_text_of(blocks->stream)};
 	const size_t room = blocks->kafka->message_bytes - PRODUCE_HEAD_BYTES;
