@@ -4,7 +4,7 @@ import collections
 import ctypes
 import ctypes.util
 
-PRODUCE, NOT_LEADER = 0, 6
+PRODUCE, NOT_LEADER, OUT_OF_ORDER = 0, 6, 45
 PRODUCER, CONSUMER = 0, 1
 PARTITION_EOF = -191
 LIBRARY = ctypes.util.find_library("rdkafka")

@@ -245,6 +245,18 @@ def test_the_daemon_may_be_restarted(start_daemon, wire, cluster, produce, tmp):
     two.stop()
 
 
+def test_an_error_after_which_librdkafka_sends_no_more_ends_it_and_is_said(daemon, wire, cluster, produce, tmp):
+    one = daemon([stream(wire)])
+    producer = produce(one, cluster, tmp, "--wait", "0.1")
+    send(wire, range(100))
+    conftest.wait_until(lambda: len(cluster.read()) > 0, 20, "delivered")
+    cluster.refuse(kafka.OUT_OF_ORDER)
+    send(wire, range(100, 200))
+    code, total = producer.finish()
+    assert (code, total["delivered"], total["unknown"]) == (1, 100, {"OUT_OF_ORDER_SEQUENCE_NUMBER": 100})
+    assert producer.log.read_text().strip().endswith(": start this again")
+
+
 @pytest.mark.parametrize("keys", [{"sequence": {"offset": 4, "bytes": 4, "source": "port"}}, {"payload_size": 1200}])
 def test_arrays_end_at_a_stream_of_another_form_and_the_sum_has_all(start_daemon, wire, cluster, produce, tmp, keys):
     one = start_daemon([stream(wire, payload_size=1000)], name="one").wait_ready()

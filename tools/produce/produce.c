@@ -152,7 +152,10 @@ static int run_producer(struct producer *producer)
 {
 	struct ibvcap_rx_counts counts = IBVCAP_INIT(struct ibvcap_rx_counts);
 	int r = take_packets(producer), code;
+	char fatal[256];
 
+	if (rd_kafka_fatal_error(producer->kafka.handle, fatal, sizeof(fatal)) != RD_KAFKA_RESP_ERR_NO_ERROR)
+		fprintf(stderr, "ibvcap produce: %s: start this again\n", fatal);
 	send_rest(producer);
 	ibvcap_rx_counts(producer->rx, &counts);
 	produce_print_sum(&counts, producer->losses.packets, &producer->kafka.sum, &producer->blocks,
