@@ -44,4 +44,10 @@ const struct warning_row warning_rows[N_WARNINGS] = {
                                    "poll until the last flushed one is there, then reset", "libmlx5: mlx5_cq_clean"},
 	[WARNING_NO_STAMPS] = {"no-timestamps", "a completion queue asks for timestamps that the device has not",
                                "look at completion_timestamp_mask first", "ibv_query_device_ex(3)"},
+	[WARNING_NOT_READY] =
+		{"receiver-not-ready",
+                 "a message came while no receive work request was posted: with RC the sender waits and tries "
+                 "again, rnr_retry times, and then fails",
+                 "post receives before the queue pair is RTR, and as many as the peer may send at a time",
+                 "ibv_modify_qp(3); IBTA 9.7.5.2.8"},
 };

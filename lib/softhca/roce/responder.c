@@ -71,6 +71,7 @@ static bool responder_take_wqe(struct roce_qp *q)
 	q->responder.has_wqe = receive_take(q, &q->responder.wqe);
 	if (!q->responder.has_wqe) {
 		q->roce->device->counters.out_of_buffer++;
+		warning_give(q->roce->device, WARNING_NOT_READY, q->qp->qpn);
 		responder_nak(q, (enum roce_syndrome)(AETH_RNR_NAK | q->attributes.min_rnr_timer));
 		q->responder.gap_reported = true; /* what follows is sent again, too */
 	}

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #define FRAME_BYTES 60
+#define GID_INDEX   3      /* RoCE v2 by the IPv4 address */
 #define LOOK_US     200000 /* so long that the device has seen what was posted */
 
 static const struct queue_config both = {.depth = 8, .n_sge = 1, .payload_bytes = 2048, .cqe = 64, .send_depth = 8};
@@ -206,6 +207,84 @@ static void no_timestamps(bool provoke)
 	queue_open_with(&q, &(struct queue_config){.depth = 4, .n_sge = 1, .payload_bytes = 2048}, &attr);
 }
 
+static struct ibv_qp *rc_new(struct queue *q)
+{
+	struct ibv_qp_init_attr init = {
+		.send_cq = cq_of(q),
+		.recv_cq = cq_of(q),
+		.qp_type = IBV_QPT_RC,
+		.cap = {.max_send_wr = 4, .max_recv_wr = 4, .max_send_sge = 1, .max_recv_sge = 1}};
+	struct ibv_qp_attr attr = {.qp_state = IBV_QPS_INIT, .port_num = 1};
+	struct ibv_qp *qp = ibv_create_qp(q->pd, &init);
+
+	if (!qp)
+		die("ibv_create_qp");
+	errno = ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);
+	if (errno)
+		die("INIT");
+	return qp;
+}
+
+static void rc_connect(struct ibv_qp *qp, const struct ibv_qp *peer, const union ibv_gid *gid)
+{
+	struct ibv_qp_attr attr = {.qp_state = IBV_QPS_RTR,
+	                           .path_mtu = IBV_MTU_1024,
+	                           .dest_qp_num = peer->qp_num,
+	                           .max_dest_rd_atomic = 1,
+	                           .min_rnr_timer = 14,
+	                           .ah_attr = {.is_global = 1,
+	                                       .port_num = 1,
+	                                       .grh = {.dgid = *gid, .sgid_index = GID_INDEX, .hop_limit = 1}}};
+
+	errno = ibv_modify_qp(qp, &attr,
+	                      IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
+	                              IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
+	if (errno)
+		die("RTR");
+	attr.qp_state = IBV_QPS_RTS;
+	attr.timeout = 14;
+	attr.retry_cnt = attr.rnr_retry = 7; /* without end */
+	attr.max_rd_atomic = 1;
+	errno = ibv_modify_qp(qp, &attr,
+	                      IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN |
+	                              IBV_QP_MAX_QP_RD_ATOMIC);
+	if (errno)
+		die("RTS");
+}
+
+static void rc_receive(struct queue *q, struct ibv_qp *qp)
+{
+	struct ibv_sge sge = {.addr = (uintptr_t)q->payloads, .length = 2048, .lkey = q->payload_mr->lkey};
+	struct ibv_recv_wr wr = {.sg_list = &sge, .num_sge = 1}, *bad;
+
+	errno = ibv_post_recv(qp, &wr, &bad);
+	if (errno)
+		die("ibv_post_recv");
+}
+
+/* Two queue pairs of one device, connected with each other. */
+static void receiver_not_ready(bool provoke)
+{
+	struct queue q;
+	struct ibv_qp *reader, *writer;
+	union ibv_gid gid;
+
+	queue_open(&q, &both);
+	if (ibv_query_gid(q.ctx, 1, GID_INDEX, &gid))
+		die("ibv_query_gid");
+	reader = rc_new(&q);
+	writer = rc_new(&q);
+	rc_connect(reader, writer, &gid);
+	rc_connect(writer, reader, &gid);
+	if (!provoke)
+		rc_receive(&q, reader);
+	q.qp = writer;
+	send_one(&q, IBV_SEND_SIGNALED);
+	usleep(LOOK_US);
+	if (provoke)
+		rc_receive(&q, reader);
+}
+
 static const struct {
 	const char *name;
 	void (*run)(bool provoke);
@@ -220,6 +299,7 @@ static const struct {
 	{"slow-poll", slow_poll},
 	{"lost-by-reset", lost_by_reset},
 	{"no-timestamps", no_timestamps},
+	{"receiver-not-ready", receiver_not_ready},
 };
 
 int main(int argc, char **argv)
