@@ -385,7 +385,8 @@ static void device_set_trace(struct device *d, struct device_trace *x)
 	d->tracing = x;
 	if (x)
 		trace_forget_past(d);
-	device_layer_wire(d);
+	if (d->engine)
+		device_layer_wire(d);
 	device_unlock(d);
 	pthread_mutex_unlock(&d->wire_lock);
 	free(old);
