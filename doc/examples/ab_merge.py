@@ -29,13 +29,16 @@ def merge(receivers, placer, wait, ending):
         for receiver in receivers:
             selector.register(receiver.fileno(), selectors.EVENT_READ)
         while not ending:
-            for side, receiver in enumerate(receivers):
-                while (batch := receiver.take(0)) is not None:
+            idle = True
+            for side, receiver in enumerate(receivers):  # one batch each: a fast feed must not delay the other
+                if (batch := receiver.take(0)) is not None:
                     placer.add(batch, side)
                     write_arrays(placer)
-            placer.expire()
-            write_arrays(placer)
-            selector.select(min(wait / 4, 0.1))
+                    idle = False
+            if idle:
+                placer.expire()
+                write_arrays(placer)
+                selector.select(min(wait / 4, 0.1))
 
 
 def main():

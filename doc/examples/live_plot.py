@@ -24,8 +24,8 @@ STEP = 0.25  # seconds
 class Plot:
     def __init__(self, receiver):
         self.receiver, self.times, self.rates, self.losses = receiver, [], [], []
-        self.figure, (self.above, self.below) = plt.subplots(2, figsize=(9, 6), layout="tight")
         self.begun = time.monotonic()
+        self.figure, (self.above, self.below) = plt.subplots(2, figsize=(9, 6), layout="tight")
 
     def step(self, _frame=None):
         """Take what comes within a step, and draw."""
@@ -34,9 +34,11 @@ class Plot:
             packets += len(batch)
             missing += batch.gap + batch.lost
             newest = np.frombuffer(batch[len(batch) - 1], np.uint8).copy()  # an array of the batch would keep it
-        self.times.append(time.monotonic() - self.begun)
-        self.rates.append(packets / STEP)
-        self.losses.append(missing / STEP)
+        now = time.monotonic() - self.begun
+        took = now - self.times[-1] if self.times else now  # longer than STEP, because packets come during draw(), too
+        self.times.append(now)
+        self.rates.append(packets / took)
+        self.losses.append(missing / took)
         self.draw(newest)
 
     def draw(self, newest):

@@ -19,6 +19,7 @@ with ibvcap.open(stream) as receiver:
                 break
             packets += len(batch)
             missing += batch.gap + batch.lost
-            levels.append(np.asarray(batch).mean())
+            rows, meta = np.asarray(batch), np.frombuffer(batch.meta, ibvcap.META)
+            levels.append(rows.mean(where=np.arange(rows.shape[1]) < meta["length"][:, None]))  # not behind the packets
         level = f"{np.mean(levels):5.1f}" if levels else "    -"
         print(f"{second:4}: {packets} packets, mean byte {level}, {missing} missing", flush=True)

@@ -126,6 +126,14 @@ def payload(i):
     return bytes([i]) * SIZE
 
 
+DRAWN = """
+import runpy, sys
+sys.argv = sys.argv[1:]
+plot = runpy.run_path(sys.argv[0], run_name="__main__")["plot"]
+print(sum(rate * (end - begin) for rate, begin, end in zip(plot.rates, [0, *plot.times], plot.times)))
+"""
+
+
 def test_programs_that_read_a_stream(daemon, wire, tmp_path):
     pytest.importorskip("matplotlib")
     compiler = subprocess.Popen(["c++", "-std=c++20", "-Wall", "-Wextra", "-Werror", "-o", tmp_path / "receive",
@@ -133,7 +141,8 @@ def test_programs_that_read_a_stream(daemon, wire, tmp_path):
                                  "-libvcap"])
     one = daemon([conftest.stream(wire, payload_size=SIZE)])
     more = {"IBVCAP_SOCKET": str(one.socket_path)}
-    commands = {"live_plot": [sys.executable, EXAMPLES / "live_plot.py", "lidar", tmp_path / "live.png", "4"],
+    commands = {"live_plot": [sys.executable, "-c", DRAWN, EXAMPLES / "live_plot.py", "lidar", tmp_path / "live.png",
+                              "4"],
                 "recorder": [sys.executable, EXAMPLES / "recorder.py", "lidar", tmp_path / "rows", "2"],
                 "watch": [sys.executable, EXAMPLES / "watch.py", "lidar"],
                 "foreign": [sys.executable, EXAMPLES / "foreign.py", "receive", "lidar", str(N)],
@@ -168,6 +177,7 @@ def test_programs_that_read_a_stream(daemon, wire, tmp_path):
     meta = np.fromfile(tmp_path / "rows.meta", ibvcap.META)
     assert (meta["length"] == SIZE).all() and (np.diff(meta["timestamp_ns"].astype(np.int64)) >= 0).all()
     expect_picture(tmp_path / "live.png")
+    assert float(said["live_plot"][0]) <= N + 1e-6, "packets that the curve of the rate stands for"
 
 
 def test_a_foreign_language_sends(start_daemon, wire):

@@ -482,6 +482,7 @@ def test_the_example_and_the_page_are_right(one, wire):
     with subprocess.Popen([*python_package.PYTHON, conftest.ROOT / "doc/examples/receive.py", "lidar", "2"], text=True,
                           stdout=subprocess.PIPE, env=environment) as process:
         wait_until(lambda: len(one.status()["consumers"]) == 1)
-        send(wire, 64, 64)
+        wire.send(*[wire.frame(bytes([200]) * 8, 7502)] * 64)
         lines = process.communicate(timeout=20)[0].splitlines()
     assert sum(int(line.split()[1]) for line in lines) == 64 and all(" 0 missing" in line for line in lines), lines
+    assert {line.split("mean byte")[1].split(",")[0].strip() for line in lines} <= {"200.0", "-"}, "of packets"

@@ -3,10 +3,12 @@
 import gc
 import os
 import random
+import runpy
 import signal
 import subprocess
 import threading
 import weakref
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -295,6 +297,23 @@ def test_one_silent_feed_stops_nothing(feeds, wire):
     assert out == b"".join(map(feed, range(500)))
     assert said == ["a: 500 of 500, 0 missing, only here 500, late 0", "b: 0 of 500, 500 missing, only here 0, late 0",
                     "both: 500 of 500, 0 missing"]
+
+
+def test_a_feed_that_never_pauses_does_not_delay_the_other():
+    ends, ending, sides = os.pipe(), [], []
+
+    def add(_batch, side):
+        sides.append(side)
+        if len(sides) == 6:
+            ending.append(True)
+        assert len(sides) < 100, "the second feed has no turn"
+
+    feeds = [mock.Mock(**{"fileno.return_value": end, "take.return_value": b"a batch"}) for end in ends]
+    placer = mock.MagicMock(add=add)
+    runpy.run_path(str(MERGE))["merge"](feeds, placer, 0.2, ending)
+    for end in ends:
+        os.close(end)
+    assert sides == [0, 1, 0, 1, 0, 1]
 
 
 def test_the_description_of_a_stream(feeds):
