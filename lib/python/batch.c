@@ -225,8 +225,8 @@ static PyObject *batch_is_released(PyObject *object, void *closure)
 }
 
 static PyGetSetDef batch_getters[] = {
-	{"payload", batch_payload, NULL, "Payload rows, uint8 of shape (n, stride): see the meta for what a row has.",
-         NULL},
+	{"payload", batch_payload, NULL,
+         "Payload rows, uint8 of shape (n, stride). What is behind a packet may be of older ones.", NULL},
 	{"headers", batch_headers, NULL, "First bytes of each frame, uint8 of shape (n, header_bytes).", NULL},
 	{"meta", batch_meta, NULL,
          "Records of shape (n,): timestamp_ns (UTC), length, flags, header_length, flow, wire_length: "
@@ -255,9 +255,8 @@ static PyMethodDef batch_methods[] = {
 static PyType_Slot batch_slots[] = {
 	{Py_tp_doc, "Packets under one lease, read-only, where the card wrote them: numpy.asarray(batch) is "
                     "uint8 of shape\n"
-                    "(n, stride). batch[i] is the payload of packet i, as long as it is. The lease ends at "
-                    "release($self), or when "
-                    "the\n"
+                    "(n, stride). batch[i] is the payload of packet i, as long as it is. The lease ends at release(), "
+                    "or when the\n"
                     "next batch is taken and the last view has gone. A batch that is not returned holds memory "
                     "of the daemon."},
 	{Py_tp_dealloc, batch_dealloc},
