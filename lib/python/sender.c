@@ -339,7 +339,7 @@ static PyMethodDef py_sender_methods[] = {
          "time."},
 	{"flush", KEYWORDS(py_sender_flush),
          "flush($self, timeout=None)\n--\n\n"
-         "Wait until all submitted packets are completed. False: some are not, in time."},
+         "Wait until no submitted packet is pending, sent or not: see counts. False: some are, after timeout."},
 	{"close", py_sender_close, METH_NOARGS,
          "close($self)\n--\n\nGive the channel's rows back; views of rows stay valid until the last one goes."},
 	{"__enter__", py_sender_enter, METH_NOARGS, NULL},

@@ -455,6 +455,13 @@ def test_sending(start_daemon, wire, net):
         assert counts["submitted"] == sum(counts[of] for of in ("completed", "errored", "flushed", "late_dropped"))
         with pytest.raises(ibvcap.Error, match="."):
             sender.send(bytes(SIZE + 1))
+        late = np.frombuffer(sender.reserve(2).packets, ibvcap.SLOTS)
+        late["not_before_ns"], late["flags"] = 1, ibvcap.DROP_LATE
+        late["length"][1], late["flags"][1] = SIZE + 1, 0
+        sender.submit(2)
+        assert sender.flush(timeout=20) is True, "none is pending, though none was sent"
+        assert [sender.counts[of] - counts[of] for of in ("late_dropped", "errored", "completed")] == [1, 1, 0]
+        del late
         with pytest.raises(OverflowError):
             sender.send(b"to nobody", destination=2**32)
         assert len(sender.reserve(np.uint8(1))) == 1

@@ -24,14 +24,14 @@ import struct
 import subprocess
 
 
-from ._ibvcap import (ALL_QUEUES, DEMOTED, GAP_UNKNOWN, LOSSLESS, LOSSY, NEWEST, NS_BACK, OLDEST, PACKETS_BACK,
-                      PACKET_BAD_CHECKSUM, PACKET_ERROR, PACKET_FRAGMENT, PACKET_IRREGULAR, PACKET_SHORT,
+from ._ibvcap import (ALL_QUEUES, DEMOTED, DROP_LATE, GAP_UNKNOWN, LOSSLESS, LOSSY, NEWEST, NS_BACK, OLDEST,
+                      PACKETS_BACK, PACKET_BAD_CHECKSUM, PACKET_ERROR, PACKET_FRAGMENT, PACKET_IRREGULAR, PACKET_SHORT,
                       PACKET_TRUNCATED, PACKET_UNUSABLE, TAKEN_OVER, Batch, Busy, Disconnected, Ended, Error, NoAccess,
                       NoDaemon, NoFile, NotFound, PlacedArray, Sender, Slots, TooManyBatches, View, _Placer, _Receiver,
                       _Recording, _Tracker, _sequence, library_version, status)
 
-__all__ = ["ALL_QUEUES", "Batch", "Busy", "DEMOTED", "Disconnected", "Ended", "Error", "GAP_UNKNOWN", "LOSSLESS",
-           "LOSSY", "META", "NEWEST", "NS_BACK", "NoAccess", "NoDaemon", "NoFile", "NotFound", "OLDEST",
+__all__ = ["ALL_QUEUES", "Batch", "Busy", "DEMOTED", "DROP_LATE", "Disconnected", "Ended", "Error", "GAP_UNKNOWN",
+           "LOSSLESS", "LOSSY", "META", "NEWEST", "NS_BACK", "NoAccess", "NoDaemon", "NoFile", "NotFound", "OLDEST",
            "PACKETS_BACK", "PACKET_BAD_CHECKSUM", "PACKET_ERROR", "PACKET_FRAGMENT", "PACKET_IRREGULAR",
            "PACKET_SHORT", "PACKET_TRUNCATED", "PACKET_UNUSABLE", "PLACED", "PLACED_KINDS", "PlacedArray", "Placer",
            "Receiver", "Recording", "SLOTS", "Sender", "Slots", "TAKEN_OVER", "TRACKED", "TRACKED_KINDS",
