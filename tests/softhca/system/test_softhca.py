@@ -46,8 +46,9 @@ def test_direct_readers_of_sysfs(net, wire):
     address = wire.address.split(".")
     hexed = ":".join("%02x%02x" % (int(address[i]), int(address[i + 1])) for i in (0, 2))
     assert output(net, "bash", "-c", script).split("\n") == [
-        "/dev/infiniband:", "uverbs0", "", "/sys/class/infiniband:", "mlx5_0", "", "/sys/class/infiniband_verbs:",
-        "abi_version", "uverbs0", "4: ACTIVE", "1: CA", f"0000:0000:0000:0000:0000:ffff:{hexed}", wire.interface,
+        "/dev/infiniband:", "rdma_cm", "uverbs0", "", "/sys/class/infiniband:", "mlx5_0", "",
+        "/sys/class/infiniband_verbs:", "abi_version",
+        "uverbs0", "4: ACTIVE", "1: CA", f"0000:0000:0000:0000:0000:ffff:{hexed}", wire.interface,
         "/sys/class/infiniband/mlx5_0/device/net:", wire.interface, "",
         f"/sys/class/net/{wire.interface}/device/infiniband:",
         "mlx5_0", "0", "0", "no second", "0000:fe:00.0", "e7:c0", "Invalid argument", ""]

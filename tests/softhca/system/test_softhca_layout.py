@@ -73,7 +73,7 @@ def test_a_bond_is_one_device(net, bond, tmp):
     done = subprocess.run(under(net, "sh", "-c", script, interfaces=f"{first.interface},{second.interface}"),
                           check=False, capture_output=True, text=True, timeout=60,
                           env={**os.environ, "SOFTHCA_BOND": "bond0"})
-    assert done.stdout.split() == ["uverbs0", "mlx5_bond_0", "mlx5_bond_0", "0", "bond0",
+    assert done.stdout.split() == ["rdma_cm", "uverbs0", "mlx5_bond_0", "mlx5_bond_0", "0", "bond0",
                                    "0000:0000:0000:0000:0000:ffff:0a63:0001", "mlx5_bond_0"], done
     client = Client(net, "-d", "mlx5_bond_0", "-c", 1, "-w", tmp / "dump", environment={"SOFTHCA_BOND": "bond0"},
                     interfaces=f"{first.interface},{second.interface}")
