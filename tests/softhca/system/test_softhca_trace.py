@@ -178,13 +178,13 @@ def test_a_pingpong_of_debian(net, wire, tmp_path, program):
     sizes = {event["bytes"] for event in received}
     assert len(received) >= 20 and sizes == {1024 + 40 * (program == "ibv_ud_pingpong")}
     sent = len(of(events, "send", opcode="SEND"))
-    assert sent == len(of(events, "completion", of="send", status="SUCCESS")) >= 20
-    assert "srq" in program or sent == len(received) == 20
+    assert sent >= len(of(events, "completion", of="send", status="SUCCESS")) >= 20
+    assert "srq" in program or sent == len(received) == 20  # that one ends with messages on their way
     assert of(events, "doorbell", of="srq" if "srq" in program else "rq")
     only = "infiniband.bth.opcode in {4, 100}"  # SEND_ONLY of RC and UD
     seen = subprocess.run(("tshark", "-r", tmp_path / "a.pcapng", "-Y", only), check=True, capture_output=True,
                           text=True).stdout.splitlines()
-    assert len(seen) == len(received) + sent
+    assert len(seen) >= 40 and ("srq" in program or len(seen) == 40)
 
 
 # A command before GET_CONTEXT (rdma/ib_user_verbs.h).
