@@ -193,7 +193,7 @@ def test_verbs_programs_below_softhca(build, net, wire, tmp_path):
     programs = {}
     for source in sorted((EXAMPLES / "verbs").glob("*.c")):
         programs[source.stem] = tmp_path / source.stem
-        assert len(source.read_text().splitlines()) < 120
+        assert len(source.read_text().splitlines()) < 170
         assert f"cc -o {source.stem} {source.name} -libverbs\n" in source.read_text()
         subprocess.run(["cc", "-Wall", "-Wextra", "-Werror", "-o", programs[source.stem], source, "-libverbs"],
                        check=True)
