@@ -135,7 +135,8 @@ static void *prepare_streams(void *context)
 	struct service *service;
 
 	while ((service = take_next_stream(preparing))) {
-		struct failure failure; /* the one that is told is that of the next try */
+		struct failure
+			failure; /* not told: a stream that fails here is tried again, and that failure is told */
 
 		service->is_prepared = service->ops->steps[SERVICE_PREPARE](preparing->daemon, service, &failure) == 0;
 	}

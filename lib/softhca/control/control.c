@@ -112,7 +112,7 @@ static void control_serve(struct control *c, int *client)
 
 	if (n > 0 && *client != c->listening && control_request(c, *client, request, (size_t)n))
 		return;
-	/* Whoever gets the trace says nothing more, so this is the end of it. */
+	/* A client that gets the trace sends nothing more: it has hung up. */
 	if (*client == c->listening)
 		control_stop_trace(c);
 	control_close(client);

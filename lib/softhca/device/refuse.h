@@ -7,7 +7,7 @@ struct refusal {
 	const char *attribute, *rule, *source; /* NULL: not known */
 };
 
-/* Notes the reason and is -error. `source`: who makes this rule, as in the README's list. */
+/* Note why a command is refused; the value is -error. source: who makes the rule, as the README lists them. */
 #define refuse(error, attribute, rule, source) (refusal_note((attribute), (rule), (source)), -(error))
 void refusal_note(const char *attribute, const char *rule, const char *source);
 /* The last reason that this thread noted; it is forgotten then. */

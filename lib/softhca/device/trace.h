@@ -38,7 +38,7 @@ enum trace_frame_flags {
 
 struct device;
 
-/* Who listens: one client for all devices of the process. */
+/* The client that gets the trace: one for all devices of the process. */
 struct trace {
 	pthread_mutex_t lock;
 	atomic_int client; /* -1: nobody */

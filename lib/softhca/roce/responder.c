@@ -19,7 +19,7 @@ static void responder_nak(struct roce_qp *q, enum roce_syndrome syndrome)
 	q->responder.syndrome = (uint8_t)syndrome;
 }
 
-/* Refuses a request for good: the NAK is sent, then the queue pair is in error (IBTA 9.9.3, class C). */
+/* Refuse a request: the responder sends the NAK and puts the queue pair into error (IBTA 9.9.3, class C). */
 static void responder_refuse(struct roce_qp *q, enum roce_syndrome syndrome, enum device_event event)
 {
 	responder_nak(q, syndrome);

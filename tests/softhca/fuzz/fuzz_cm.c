@@ -11,6 +11,7 @@
 #include "lib/softhca/roce/neighbor.h"
 #include "lib/softhca/settings.h"
 #include "lib/softhca/uverbs/uverbs.h"
+#include "tests/softhca/fuzz/must.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -33,15 +34,6 @@ static struct device device;
 static struct clock device_clock;
 static struct fdtab table;
 static struct cm manager;
-
-#define must(condition) must_(condition, #condition)
-static void must_(bool good, const char *what)
-{
-	if (!good) {
-		fprintf(stderr, "not so: %s\n", what);
-		abort();
-	}
-}
 
 /* Stand in for neighbor.c's: nothing here may reach a network. */
 bool gid_is_multicast(const uint8_t gid[16])

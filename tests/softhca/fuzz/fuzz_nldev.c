@@ -7,6 +7,7 @@
 #include "lib/softhca/nldev/nldev.h"
 #include "lib/softhca/settings.h"
 #include "lib/softhca/uverbs/uverbs.h"
+#include "tests/softhca/fuzz/must.h"
 
 #include <linux/netlink.h>
 #include <stdio.h>
@@ -21,15 +22,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static struct device devices[N_DEVICES];
 static struct clock device_clock;
-
-#define must(condition) must_(condition, #condition)
-static void must_(bool good, const char *what)
-{
-	if (!good) {
-		fprintf(stderr, "not so: %s\n", what);
-		abort();
-	}
-}
 
 int LLVMFuzzerInitialize(int *argc, char ***argv)
 {

@@ -8,6 +8,7 @@
 #include "lib/softhca/roce/roce_qp.h"
 #include "lib/softhca/settings.h"
 #include "lib/softhca/uverbs/objects.h"
+#include "tests/softhca/fuzz/must.h"
 
 #include <endian.h>
 #include <stdio.h>
@@ -24,15 +25,6 @@
 
 int LLVMFuzzerInitialize(int *argc, char ***argv);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-#define must(condition) must_(condition, #condition)
-static void must_(bool good, const char *what)
-{
-	if (!good) {
-		fprintf(stderr, "not so: %s\n", what);
-		abort();
-	}
-}
 
 /* One queue pair with all its memory. */
 struct end {

@@ -9,6 +9,7 @@
 
 #include "lib/softhca/control/control.h"
 #include "lib/softhca/device/fault.h"
+#include "tests/softhca/fuzz/must.h"
 
 #include <endian.h>
 #include <fcntl.h>
@@ -36,15 +37,6 @@ static struct clock device_clock;
 static struct trace trace;
 static struct control control;
 static int asking[2]; /* a client's end of the control socket, and ours */
-
-#define must(condition) must_(condition, #condition)
-static void must_(bool good, const char *what)
-{
-	if (!good) {
-		fprintf(stderr, "not so: %s\n", what);
-		abort();
-	}
-}
 
 int LLVMFuzzerInitialize(int *argc, char ***argv)
 {

@@ -121,8 +121,8 @@ def counter(net, name):
     ({"lose": 37, "reorder": 11, "duplicate": 13}, ("duplicate_request", "packet_seq_err"))],
     ids=lambda value: "-".join(value) if isinstance(value, dict) else None)
 def test_a_bad_wire_costs_time_and_no_byte(net, wire, started, tmp_path, faults, counts):
-    """Both ends compare each message of 20 packets, and count what went wrong. The wire is good again before the
-    end: who exits first may leave the other without its last acknowledgement."""
+    """Both ends compare each message of 20 packets, and count what went wrong. The test mends the wire
+    before the end: a program that has exited cannot repeat its last acknowledgement."""
     for fault, every in faults.items():
         (tmp_path / fault).write_text(str(every))
     before = [counter(net, name) for name in counts]
