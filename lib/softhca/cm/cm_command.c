@@ -92,7 +92,7 @@ static int cm_bind_ip(const struct cm_call *c)
 	if (r)
 		return r;
 	memcpy(&address, &cmd.addr, sizeof(cmd.addr));
-	if (!cm_address_bytes(&address) || cm_address_bytes(&address) > sizeof(cmd.addr))
+	if (!cm_address_fits(&address, sizeof(cmd.addr)))
 		return -EINVAL;
 	r = cm_id_find(c->file, cmd.id, &id);
 	return r ? r : cm_id_bind(id, &address);
@@ -133,8 +133,8 @@ static int cm_resolve_ip(const struct cm_call *c)
 		return r;
 	memcpy(&src, &cmd.src_addr, sizeof(cmd.src_addr));
 	memcpy(&dst, &cmd.dst_addr, sizeof(cmd.dst_addr));
-	if ((src.any.sa_family && cm_address_bytes(&src) - 1 >= sizeof(cmd.src_addr)) ||
-	    cm_address_bytes(&dst) - 1 >= sizeof(cmd.dst_addr))
+	if ((src.any.sa_family && !cm_address_fits(&src, sizeof(cmd.src_addr))) ||
+	    !cm_address_fits(&dst, sizeof(cmd.dst_addr)))
 		return -EINVAL;
 	r = cm_id_find(c->file, cmd.id, &id);
 	return r ? r : resolve_address(id, &src, &dst);

@@ -107,7 +107,7 @@ int cm_join_ip_mcast(const struct cm_call *c)
 	if (r)
 		return r;
 	memcpy(&a, &cmd.addr, sizeof(cmd.addr));
-	if (cm_address_bytes(&a) - 1 >= sizeof(cmd.addr))
+	if (!cm_address_fits(&a, sizeof(cmd.addr)))
 		return -EINVAL;
 	return join_group(c, cmd.id, &a, cmd.uid, false, cmd.response);
 }
