@@ -20,18 +20,20 @@ static void responder_nak(struct roce_qp *q, enum roce_syndrome syndrome)
 }
 
 /* Refuse a request: the responder sends the NAK and puts the queue pair into error (IBTA 9.9.3, class C). */
-static void responder_refuse(struct roce_qp *q, enum roce_syndrome syndrome, enum device_event event)
+static bool responder_refuse(struct roce_qp *q, enum roce_syndrome syndrome, enum device_event event)
 {
 	responder_nak(q, syndrome);
 	q->responder.fatal = event;
+	return false;
 }
 
 /* The receive work request itself is at fault (class A and B): it completes in error. */
-static void responder_fail_receive(struct roce_qp *q, enum hw_syndrome error)
+static bool responder_fail_receive(struct roce_qp *q, enum hw_syndrome error)
 {
 	receive_fail(q, &q->responder.wqe, error);
 	q->responder.has_wqe = false;
-	responder_refuse(q, error == HW_SYNDROME_LOCAL_LENGTH ? AETH_NAK_INVALID : AETH_NAK_OPERATION, EVENT_QP_FATAL);
+	return responder_refuse(q, error == HW_SYNDROME_LOCAL_LENGTH ? AETH_NAK_INVALID : AETH_NAK_OPERATION,
+	                        EVENT_QP_FATAL);
 }
 
 static bool responder_may(const struct roce_qp *q, enum mkey_remote access)
@@ -86,10 +88,8 @@ static bool responder_send(struct roce_qp *q, const struct roce_packet *p)
 	if (!responder_take_wqe(q))
 		return false;
 	error = receive_scatter(q, &s->wqe, s->received, p->payload, p->bytes);
-	if (error) {
-		responder_fail_receive(q, error);
-		return false;
-	}
+	if (error)
+		return responder_fail_receive(q, error);
 	s->received += p->bytes;
 	return true;
 }
@@ -100,29 +100,21 @@ static bool responder_write(struct roce_qp *q, const struct roce_packet *p, uint
 	uint8_t *to;
 
 	if (traits & ROCE_FIRST) {
-		if (!responder_may(q, MKEY_REMOTE_WRITE)) {
-			responder_refuse(q, AETH_NAK_INVALID, EVENT_QP_REQ_ERR);
-			return false;
-		}
+		if (!responder_may(q, MKEY_REMOTE_WRITE))
+			return responder_refuse(q, AETH_NAK_INVALID, EVENT_QP_REQ_ERR);
 		s->va = p->va;
 		s->rkey = p->rkey;
 		s->left = p->dma_bytes;
-		if (!responder_memory(q, s->rkey, s->va, s->left, MKEY_REMOTE_WRITE)) {
-			responder_refuse(q, AETH_NAK_ACCESS, EVENT_QP_ACCESS_ERR);
-			return false;
-		}
+		if (!responder_memory(q, s->rkey, s->va, s->left, MKEY_REMOTE_WRITE))
+			return responder_refuse(q, AETH_NAK_ACCESS, EVENT_QP_ACCESS_ERR);
 	}
-	if (p->bytes > s->left || (traits & ROCE_LAST && p->bytes != s->left)) {
-		responder_refuse(q, AETH_NAK_INVALID, EVENT_QP_REQ_ERR);
-		return false;
-	}
+	if (p->bytes > s->left || (traits & ROCE_LAST && p->bytes != s->left))
+		return responder_refuse(q, AETH_NAK_INVALID, EVENT_QP_REQ_ERR);
 	if ((traits & ROCE_IMM) && !responder_take_wqe(q))
 		return false;
 	to = responder_memory(q, s->rkey, s->va, p->bytes, MKEY_REMOTE_WRITE);
-	if (!to) { /* the region has gone since the first packet */
-		responder_refuse(q, AETH_NAK_ACCESS, EVENT_QP_ACCESS_ERR);
-		return false;
-	}
+	if (!to) /* the region has gone since the first packet */
+		return responder_refuse(q, AETH_NAK_ACCESS, EVENT_QP_ACCESS_ERR);
 	dma_copy(to, p->payload, p->bytes);
 	s->va += p->bytes;
 	s->left -= p->bytes;
@@ -146,14 +138,10 @@ static bool responder_read(struct roce_qp *q, const struct roce_packet *p)
 {
 	struct roce_reply *reply;
 
-	if (!responder_may(q, MKEY_REMOTE_READ)) {
-		responder_refuse(q, AETH_NAK_INVALID, EVENT_QP_REQ_ERR);
-		return false;
-	}
-	if (!responder_memory(q, p->rkey, p->va, p->dma_bytes, MKEY_REMOTE_READ)) {
-		responder_refuse(q, AETH_NAK_ACCESS, EVENT_QP_ACCESS_ERR);
-		return false;
-	}
+	if (!responder_may(q, MKEY_REMOTE_READ))
+		return responder_refuse(q, AETH_NAK_INVALID, EVENT_QP_REQ_ERR);
+	if (!responder_memory(q, p->rkey, p->va, p->dma_bytes, MKEY_REMOTE_READ))
+		return responder_refuse(q, AETH_NAK_ACCESS, EVENT_QP_ACCESS_ERR);
 	reply = responder_add_reply(q, p);
 	reply->n_psns = roce_n_packets(q, p->dma_bytes);
 	q->roce->device->counters.rx_read_requests++;
@@ -166,15 +154,11 @@ static bool responder_atomic(struct roce_qp *q, const struct roce_packet *p)
 	struct roce_reply *reply;
 
 	/* IBTA 9.4, atomic operations: the address must be aligned. */
-	if (!responder_may(q, MKEY_REMOTE_ATOMIC) || p->va % ATOMIC_BYTES) {
-		responder_refuse(q, AETH_NAK_INVALID, EVENT_QP_REQ_ERR);
-		return false;
-	}
+	if (!responder_may(q, MKEY_REMOTE_ATOMIC) || p->va % ATOMIC_BYTES)
+		return responder_refuse(q, AETH_NAK_INVALID, EVENT_QP_REQ_ERR);
 	at = (uint64_t *)(void *)responder_memory(q, p->rkey, p->va, ATOMIC_BYTES, MKEY_REMOTE_ATOMIC);
-	if (!at || (uintptr_t)at % ATOMIC_BYTES) {
-		responder_refuse(q, AETH_NAK_ACCESS, EVENT_QP_ACCESS_ERR);
-		return false;
-	}
+	if (!at || (uintptr_t)at % ATOMIC_BYTES)
+		return responder_refuse(q, AETH_NAK_ACCESS, EVENT_QP_ACCESS_ERR);
 	if (p->opcode == RC_FETCH_ADD)
 		old = __atomic_fetch_add(at, p->swap_add, __ATOMIC_SEQ_CST);
 	else
@@ -200,10 +184,8 @@ static bool responder_execute(struct roce_qp *q, const struct roce_packet *p, ui
 		return responder_send(q, p);
 	if (traits & ROCE_WRITE)
 		return responder_write(q, p, traits);
-	if (!responder_has_room(q)) {
-		responder_refuse(q, AETH_NAK_INVALID, EVENT_QP_REQ_ERR);
-		return false;
-	}
+	if (!responder_has_room(q))
+		return responder_refuse(q, AETH_NAK_INVALID, EVENT_QP_REQ_ERR);
 	return p->opcode == RC_READ_REQUEST ? responder_read(q, p) : responder_atomic(q, p);
 }
 
