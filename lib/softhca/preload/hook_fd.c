@@ -2,6 +2,7 @@
 /* Calls on descriptors. A call on a descriptor that is not emulated goes straight to the C library. */
 #include "ethtool.h"
 #include "../uverbs/pitfalls.h"
+#include "udmabuf.h"
 #include "vfs.h"
 
 #include <errno.h>
@@ -11,11 +12,6 @@
 #include <stdarg.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
-
-static struct uverbs_file *hook_uverbs_of(int fd)
-{
-	return (struct uverbs_file *)fdtab_find(&root_peek()->fdtab, fd, FD_UVERBS);
-}
 
 /* -EIO in a forked child: what the parent has open stays with the parent. */
 static int hook_check_owner(const struct fd_object *o)
@@ -40,11 +36,31 @@ HOOK ssize_t write(int fd, const void *buf, size_t bytes)
 	return ERRNO_RETURN(r);
 }
 
+static bool hook_ioctl_ours(struct fd_object *o, unsigned long request, void *arg, int *result)
+{
+	switch (o->kind) {
+	case FD_UVERBS:
+		*result = request == RDMA_VERBS_IOCTL ? hook_check_owner(o) : -ENOTTY;
+		if (!*result)
+			*result = uverbs_ioctl((struct uverbs_file *)o, arg);
+		return true;
+	case FD_UDMABUF:
+		*result = udmabuf_ioctl(root_peek(), request, arg);
+		return true;
+	case FD_DMABUF:
+		*result = udmabuf_ioctl_buffer(request, arg);
+		return true;
+	default:
+		return false;
+	}
+}
+
 HOOK int ioctl(int fd, unsigned long request, ...)
 {
-	struct uverbs_file *f;
+	struct fd_object *o;
 	va_list ap;
 	void *arg;
+	bool ours;
 	int r;
 
 	va_start(ap, request);
@@ -52,14 +68,10 @@ HOOK int ioctl(int fd, unsigned long request, ...)
 	va_end(ap);
 	if (request == SIOCETHTOOL && root_get()->n_devices && ethtool_ours(arg, &r))
 		return ERRNO_RETURN(r);
-	f = hook_uverbs_of(fd);
-	if (!f)
-		return REAL(ioctl)(fd, request, arg);
-	r = request == RDMA_VERBS_IOCTL ? hook_check_owner(&f->fd_object) : -ENOTTY;
-	if (!r)
-		r = uverbs_ioctl(f, arg);
-	fd_object_put(&f->fd_object);
-	return ERRNO_RETURN(r);
+	o = fdtab_find(&root_peek()->fdtab, fd, FD_ANY);
+	ours = o && hook_ioctl_ours(o, request, arg, &r);
+	fd_object_put(o);
+	return ours ? ERRNO_RETURN(r) : REAL(ioctl)(fd, request, arg);
 }
 
 /* sysfs makes the text anew when a file is read from its start. Programs read counters in this way. */

@@ -39,7 +39,7 @@ static bool hook_fstat_ours(int fd, void *st)
 	struct root *root = root_peek();
 	struct fd_object *o = fdtab_find(&root->fdtab, fd, FD_ANY);
 	struct node node = {.kind = NODE_CDEV};
-	bool ours = o && o->kind != FD_CHANNEL && o->kind != FD_NETLINK;
+	bool ours = o && o->kind != FD_CHANNEL && o->kind != FD_NETLINK && o->kind != FD_DMABUF;
 
 	if (ours && o->kind == FD_UVERBS)
 		node.device = ((struct uverbs_file *)o)->device;
@@ -143,7 +143,7 @@ static bool hook_access_ours(int dirfd, const char *path, int mode, int *result)
 	*result = -1;
 	if (node.kind == NODE_MISSING)
 		errno = ENOENT;
-	else if ((node.kind == NODE_FILE && (mode & (W_OK | X_OK))) || (node.kind == NODE_CDEV && (mode & X_OK)))
+	else if ((node.kind == NODE_FILE && (mode & (W_OK | X_OK))) || (node.kind >= NODE_CDEV && (mode & X_OK)))
 		errno = EACCES;
 	else
 		*result = 0;

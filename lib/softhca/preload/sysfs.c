@@ -4,6 +4,7 @@
 
 #include "sysfs_content.h"
 #include "sysfs_entries.h"
+#include "udmabuf.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -220,7 +221,8 @@ void sysfs_find(const char *path, struct node *node)
 		node->is_link |= itself;
 		return;
 	}
-	sysfs_dev_char(node, copy);
+	if (!sysfs_dev_char(node, copy) && !strcmp(copy, UDMABUF_PATH) && udmabuf_is_missing())
+		node->kind = NODE_UDMABUF;
 }
 
 int sysfs_content(const struct node *node, char *buf, size_t size)
@@ -325,6 +327,7 @@ void sysfs_stat(const struct node *node, bool follow, struct stat *st)
 		[NODE_DIR] = S_IFDIR | 0755,
 		[NODE_FILE] = S_IFREG | 0444,
 		[NODE_CDEV] = S_IFCHR | 0666,
+		[NODE_UDMABUF] = S_IFCHR | 0666,
 	};
 
 	memset(st, 0, sizeof(*st));

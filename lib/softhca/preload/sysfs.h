@@ -18,7 +18,8 @@ enum node_kind {
 	NODE_MISSING, /* below an emulated directory, and nothing is there: ENOENT */
 	NODE_DIR,
 	NODE_FILE,
-	NODE_CDEV, /* of a device; without one, rdma_cm */
+	NODE_CDEV,    /* of a device; without one, rdma_cm */
+	NODE_UDMABUF, /* the stand-in for that device */
 };
 
 struct node {

@@ -81,7 +81,7 @@ int vfs_open(const struct node *node, int flags)
 		return -ENOENT;
 	if (node->kind == NODE_CDEV)
 		return vfs_open_cdev(node, flags);
-	if ((flags & O_ACCMODE) != O_RDONLY)
+	if ((flags & O_ACCMODE) != O_RDONLY && node->kind != NODE_UDMABUF)
 		return node->kind == NODE_DIR ? -EISDIR : -EACCES;
 	if (node->kind == NODE_FILE && (flags & O_DIRECTORY))
 		return -ENOTDIR;
@@ -92,7 +92,9 @@ int vfs_open(const struct node *node, int flags)
 		r = -ENOMEM;
 		goto fail;
 	}
-	f->fd_object.kind = node->kind == NODE_DIR ? FD_SYSFS_DIR : FD_SYSFS_FILE;
+	f->fd_object.kind = node->kind == NODE_DIR       ? FD_SYSFS_DIR
+	                    : node->kind == NODE_UDMABUF ? FD_UDMABUF
+	                                                 : FD_SYSFS_FILE;
 	f->fd_object.refs = 1;
 	f->fd_object.release = sysfs_fd_release;
 	f->node = *node;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Commands of protection domains, memory regions and doorbell pages. */
 #include "../device/refuse.h"
+#include "dmabuf.h"
 #include "ioctl.h"
 
 #include <errno.h>
@@ -22,6 +23,11 @@
 	(IB_UVERBS_ACCESS_LOCAL_WRITE | IB_UVERBS_ACCESS_REMOTE_WRITE | IB_UVERBS_ACCESS_REMOTE_READ | \
 	 IB_UVERBS_ACCESS_REMOTE_ATOMIC | IB_UVERBS_ACCESS_MW_BIND | IB_UVERBS_ACCESS_ZERO_BASED |     \
 	 IB_UVERBS_ACCESS_ON_DEMAND | IB_UVERBS_ACCESS_HUGETLB | IB_UVERBS_ACCESS_OPTIONAL_RANGE)
+
+/* UVERBS_METHOD_REG_DMABUF_MR: the flags that it takes. */
+#define ACCESS_OF_DMABUF                                                                               \
+	(IB_UVERBS_ACCESS_LOCAL_WRITE | IB_UVERBS_ACCESS_REMOTE_WRITE | IB_UVERBS_ACCESS_REMOTE_READ | \
+	 IB_UVERBS_ACCESS_REMOTE_ATOMIC | IB_UVERBS_ACCESS_RELAXED_ORDERING)
 
 int cmd_alloc_pd(struct command *c)
 {
@@ -57,6 +63,14 @@ int cmd_dealloc_pd(struct command *c)
 	return r ? r : object_destroy_handle(c->file, req.pd_handle, OBJECT_PD, NULL);
 }
 
+static int mr_check_writers(uint32_t access)
+{
+	return (access & ACCESS_REMOTE_WRITERS) && !(access & IB_UVERBS_ACCESS_LOCAL_WRITE)
+	               ? refuse(EINVAL, "access", "REMOTE_WRITE and REMOTE_ATOMIC need LOCAL_WRITE",
+	                        "ib_core: ib_check_mr_access; ibv_reg_mr(3)")
+	               : 0;
+}
+
 static int mr_check(const struct profile *p, const struct ib_uverbs_reg_mr *req)
 {
 	uint32_t access = req->access_flags;
@@ -66,9 +80,8 @@ static int mr_check(const struct profile *p, const struct ib_uverbs_reg_mr *req)
 		return refuse(EINVAL, "addr, iova", "different offsets in their page", "ib_uverbs: ib_uverbs_reg_mr");
 	if (access & ~(uint32_t)ACCESS_KNOWN)
 		return refuse(EINVAL, "access", "unknown flag", "ib_core: ib_check_mr_access");
-	if ((access & ACCESS_REMOTE_WRITERS) && !(access & IB_UVERBS_ACCESS_LOCAL_WRITE))
-		return refuse(EINVAL, "access", "REMOTE_WRITE and REMOTE_ATOMIC need LOCAL_WRITE",
-		              "ib_core: ib_check_mr_access; ibv_reg_mr(3)");
+	if (mr_check_writers(access))
+		return -EINVAL;
 	if (access & IB_UVERBS_ACCESS_ON_DEMAND)
 		return refuse(EOPNOTSUPP, "access", "ON_DEMAND is not offered; odp_caps say so",
 		              "ib_core: ib_check_mr_access");
@@ -83,7 +96,32 @@ static void mr_destroy(struct object *o)
 	struct mr *mr = (struct mr *)o;
 
 	mkey_destroy(&o->file->device->mkeys, mr->lkey);
+	if (mr->dmabuf)
+		dmabuf_unmap(mr->dmabuf, mr->dmabuf_bytes);
 	mr->pd->object.n_users--;
+}
+
+/* Makes the key and enters the region. With the lock held. */
+static int mr_enter(struct uverbs_file *file, struct mr *mr, uint32_t pd_handle, uint32_t access, struct mkey *key)
+{
+	struct device *d = file->device;
+	int r;
+
+	mr->pd = object_find(file, pd_handle, OBJECT_PD);
+	if (!mr->pd)
+		return refuse(EINVAL, "pd", "no such protection domain", "ib_uverbs: ib_uverbs_reg_mr");
+	key->pd = mr->pd;
+	key->local_write = access & IB_UVERBS_ACCESS_LOCAL_WRITE;
+	key->remote = (uint8_t)access & (MKEY_REMOTE_WRITE | MKEY_REMOTE_READ | MKEY_REMOTE_ATOMIC);
+	mr->lkey = mkey_create(&d->mkeys, key, d->config.profile->max_mr, injection_is_on(d, FAULT_REUSE, NULL));
+	if (!mr->lkey)
+		return -ENOMEM;
+	r = object_add(file, &mr->object, OBJECT_MR, mr_destroy);
+	if (r)
+		mkey_destroy(&d->mkeys, mr->lkey);
+	else
+		mr->pd->object.n_users++;
+	return r;
 }
 
 int cmd_reg_mr(struct command *c)
@@ -91,6 +129,7 @@ int cmd_reg_mr(struct command *c)
 	struct ib_uverbs_reg_mr req;
 	struct ib_uverbs_reg_mr_resp resp = {};
 	struct device *d = c->file->device;
+	struct mkey key;
 	struct mr *mr;
 	int r = COMMAND_IN(c, &req);
 
@@ -108,30 +147,14 @@ int cmd_reg_mr(struct command *c)
 		free(mr);
 		return r;
 	}
+	/* mlx5_ib: reg_create looks at the address only, not at ZERO_BASED. */
+	key = (struct mkey){
+		.start = (uint8_t *)(uintptr_t)req.start,
+		.iova = req.hca_va,
+		.length = req.length,
+	};
 	device_lock(d);
-	mr->pd = object_find(c->file, req.pd_handle, OBJECT_PD);
-	if (!mr->pd) {
-		r = refuse(EINVAL, "pd", "no such protection domain", "ib_uverbs: ib_uverbs_reg_mr");
-	} else {
-		struct mkey key = {
-			.local_write = req.access_flags & IB_UVERBS_ACCESS_LOCAL_WRITE,
-			.remote =
-				(uint8_t)req.access_flags & (MKEY_REMOTE_WRITE | MKEY_REMOTE_READ | MKEY_REMOTE_ATOMIC),
-			.start = (uint8_t *)(uintptr_t)req.start,
-			/* mlx5_ib: reg_create looks at the address only, not at ZERO_BASED. */
-			.iova = req.hca_va,
-			.length = req.length,
-			.pd = mr->pd,
-		};
-
-		mr->lkey =
-			mkey_create(&d->mkeys, &key, d->config.profile->max_mr, injection_is_on(d, FAULT_REUSE, NULL));
-		r = mr->lkey ? object_add(c->file, &mr->object, OBJECT_MR, mr_destroy) : -ENOMEM;
-		if (r && mr->lkey)
-			mkey_destroy(&d->mkeys, mr->lkey);
-		if (!r)
-			mr->pd->object.n_users++;
-	}
+	r = mr_enter(c->file, mr, req.pd_handle, req.access_flags, &key);
 	device_unlock(d);
 	if (r) {
 		memlock_unpin(c->file->memlock, mr->object.n_pinned);
@@ -142,6 +165,66 @@ int cmd_reg_mr(struct command *c)
 	resp.lkey = resp.rkey = mr->lkey;
 	COMMAND_OUT(c, &resp);
 	return 0;
+}
+
+struct dmabuf_request {
+	uint64_t offset, length, iova;
+	uint32_t fd, access;
+};
+
+static int dmabuf_read_request(struct ioctl_call *call, struct dmabuf_request *req)
+{
+	int r;
+
+	if ((r = ioctl_in(call, UVERBS_ATTR_REG_DMABUF_MR_OFFSET, &req->offset, 8)) ||
+	    (r = ioctl_in(call, UVERBS_ATTR_REG_DMABUF_MR_LENGTH, &req->length, 8)) ||
+	    (r = ioctl_in(call, UVERBS_ATTR_REG_DMABUF_MR_IOVA, &req->iova, 8)) ||
+	    (r = ioctl_in(call, UVERBS_ATTR_REG_DMABUF_MR_FD, &req->fd, 4)) ||
+	    (r = ioctl_in(call, UVERBS_ATTR_REG_DMABUF_MR_ACCESS_FLAGS, &req->access, 4)))
+		return r;
+	if ((req->offset & 4095) != (req->iova & 4095))
+		return refuse(EINVAL, "offset, iova", "different offsets in their page",
+		              "ib_uverbs: UVERBS_METHOD_REG_DMABUF_MR");
+	if (req->access & ~(uint32_t)ACCESS_OF_DMABUF)
+		return refuse(EINVAL, "access", "a flag that a dma-buf cannot have",
+		              "ib_uverbs: UVERBS_METHOD_REG_DMABUF_MR");
+	return mr_check_writers(req->access);
+}
+
+/* The memory counts against no limit (ib_umem_dmabuf_get does not look at RLIMIT_MEMLOCK). */
+int ioctl_reg_dmabuf_mr(struct ioctl_call *call)
+{
+	struct ib_uverbs_attr *handle = ioctl_attr(call, UVERBS_ATTR_REG_DMABUF_MR_HANDLE);
+	struct ib_uverbs_attr *pd = ioctl_attr(call, UVERBS_ATTR_REG_DMABUF_MR_PD_HANDLE);
+	struct dmabuf_request req = {};
+	struct mkey key;
+	struct mr *mr;
+	int r = handle && pd ? dmabuf_read_request(call, &req) : -EINVAL;
+
+	if (r)
+		return r;
+	mr = calloc(1, sizeof(*mr));
+	if (!mr)
+		return -ENOMEM;
+	r = dmabuf_map(call->file->fdtab, (int)req.fd, req.offset, req.length, req.access & ACCESS_WRITERS,
+	               &mr->dmabuf);
+	if (r) {
+		free(mr);
+		return r;
+	}
+	mr->dmabuf_bytes = req.length;
+	key = (struct mkey){.start = mr->dmabuf, .iova = req.iova, .length = req.length};
+	device_lock(call->file->device);
+	r = mr_enter(call->file, mr, (uint32_t)pd->data, req.access, &key);
+	device_unlock(call->file->device);
+	if (r) {
+		dmabuf_unmap(mr->dmabuf, mr->dmabuf_bytes);
+		free(mr);
+		return r;
+	}
+	handle->data = mr->object.handle;
+	r = ioctl_out(call, UVERBS_ATTR_REG_DMABUF_MR_RESP_LKEY, &mr->lkey, 4);
+	return r ? r : ioctl_out(call, UVERBS_ATTR_REG_DMABUF_MR_RESP_RKEY, &mr->lkey, 4);
 }
 
 int cmd_dereg_mr(struct command *c)

@@ -13,7 +13,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-enum fd_kind { FD_ANY, FD_UVERBS, FD_CHANNEL, FD_SYSFS_DIR, FD_SYSFS_FILE, FD_NETLINK, FD_CM };
+enum fd_kind { FD_ANY, FD_UVERBS, FD_CHANNEL, FD_SYSFS_DIR, FD_SYSFS_FILE, FD_NETLINK, FD_CM, FD_UDMABUF, FD_DMABUF };
 
 /* Embedded in the object. There is one reference for each descriptor and each call that uses it. */
 struct fd_object {

@@ -52,6 +52,8 @@ struct mr {
 	struct object object;
 	struct pd *pd;
 	uint32_t lkey;
+	uint8_t *dmabuf; /* our own mapping of a dma-buf's memory, or NULL */
+	uint64_t dmabuf_bytes;
 };
 
 struct ucq {

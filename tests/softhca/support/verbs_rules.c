@@ -18,6 +18,7 @@ static const struct {
 	{object_rules, NULL},
 	{fork_rules, NULL},
 	{memory_rules, NULL},
+	{dmabuf_rules, NULL},
 	{basic_rules, NULL},
 	{misuse_rules, NULL},
 	{completion_rules, NULL},
@@ -86,6 +87,21 @@ void revive(struct queue *q)
 	queue_to_state(q, IBV_QPS_INIT);
 	queue_to_state(q, IBV_QPS_RTR);
 	queue_to_state(q, IBV_QPS_RTS);
+}
+
+int send_from(struct queue *q, uint64_t address, uint32_t lkey)
+{
+	struct ibv_sge sge = {address, 100, lkey};
+	struct ibv_send_wr wr = {.sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_SEND, .send_flags = IBV_SEND_SIGNALED},
+			   *bad;
+	int status;
+
+	if (ibv_post_send(q->qp, &wr, &bad))
+		return IBV_WC_GENERAL_ERR;
+	status = next_status(q, LONG_MS, NULL);
+	if (status)
+		revive(q);
+	return status;
 }
 
 void ask_for_frames(unsigned int port, unsigned int count, unsigned int payload)

@@ -16,9 +16,9 @@ struct rule {
 };
 
 /* Each file's rules, ended by a row without a name. */
-extern const struct rule basic_rules[], completion_rules[], counters_rules[], flow_rules[], fork_rules[],
-	memory_rules[], misuse_rules[], object_rules[], queue_rules[], receive_rules[], rss_rules[], send_rules[],
-	rdma_rules[], thread_rules[];
+extern const struct rule basic_rules[], completion_rules[], counters_rules[], dmabuf_rules[], flow_rules[],
+	fork_rules[], memory_rules[], misuse_rules[], object_rules[], queue_rules[], receive_rules[], rss_rules[],
+	send_rules[], rdma_rules[], thread_rules[];
 /* The same of one profile alone, */
 extern const struct rule connectx4_rules[], connectx6_rules[], minimal_rules[];
 /* and of one setting. */
@@ -55,6 +55,9 @@ void wait_a_little(void);
 /* The status of the next completion within `timeout_ms`, and its request where wr_id isn't NULL; -1: none came. */
 int next_status(struct queue *q, unsigned int timeout_ms, uint64_t *wr_id);
 #define LONG_MS 20000 /* for what must come */
+
+/* What becomes of a frame of 100 bytes that is gathered there. The queue works again afterwards. */
+int send_from(struct queue *q, uint64_t address, uint32_t lkey);
 
 /* From the error state back to sending. */
 void revive(struct queue *q);

@@ -8,22 +8,6 @@
 
 static const struct queue_config both = {.depth = 8, .n_sge = 1, .payload_bytes = 2048, .send_depth = 8};
 
-/* What becomes of a frame that is gathered there. */
-static int send_from(struct queue *q, uint64_t address, uint32_t lkey)
-{
-	struct ibv_sge sge = {address, 100, lkey};
-	struct ibv_send_wr wr = {.sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_SEND, .send_flags = IBV_SEND_SIGNALED},
-			   *bad;
-	int status;
-
-	if (ibv_post_send(q->qp, &wr, &bad))
-		return IBV_WC_GENERAL_ERR;
-	status = next_status(q, LONG_MS, NULL);
-	if (status)
-		revive(q);
-	return status;
-}
-
 static uint8_t *map(int protection)
 {
 	return mmap(NULL, 2 * PAGE, protection, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

@@ -15,6 +15,7 @@ pytestmark = needs_softhca
 REASONS = {
     "mr-remote-write-needs-local": "REG_MR: EINVAL: access: REMOTE_WRITE and REMOTE_ATOMIC need LOCAL_WRITE (ib_core",
     "mr-unmapped-memory": "REG_MR: EFAULT: addr: there is no such memory",
+    "dmabuf-length": "REG_DMABUF_MR: EINVAL: length: 0, or beyond the end of the dma-buf (ib_core",
     "qp-port-must-exist": "MODIFY_QP: EINVAL: port_num: no such port (ib_uverbs",
     "flow-priority-past-last": "EX_CREATE_FLOW: ENOMEM: priority: past the last (mlx5_ib",
     "flow-ethertype-agrees": "EX_CREATE_FLOW: EINVAL: eth.ether_type: it must be exact and agree with the IP spec",
@@ -57,4 +58,4 @@ def test_each_reason_is_complete():
         calls += re.findall(r'refuse\((E\w+),\s*"([^"]+)",\s*"([^"]+)",\s*"([^"]+)"\)', file.read_text())
     assert len(calls) > 100
     for _, attribute, rule, source in calls:
-        assert attribute and rule and re.match(r"(ib_|rdma_|mlx5_|PRM|IBTA|SOFTHCA_)", source)
+        assert attribute and rule and re.match(r"(dma_buf|ib_|rdma_|mlx5_|udmabuf|PRM|IBTA|softhca|SOFTHCA_)", source)
