@@ -123,7 +123,6 @@ FOREIGN = {
     "linux/neighbour.h": ["daemon/net", "lib/softhca/roce/neighbor.c"],
     "linux/netfilter": ["lib/softhca/device"],
     "linux/if_packet.h": ["daemon/backend/packet", "daemon/backend/socket", "lib/softhca/wire",
-                          "lib/softhca/cm/cm_wire.c",
                           "tools/arrivals"],
     "zstd.h": ["tools/recording"],
     "jansson.h": ["tools/common", "tools/status", "tools/send", "tools/receive", "tools/recording",

@@ -3,7 +3,9 @@
 #ifndef SOFTHCA_CM_CM_H
 #define SOFTHCA_CM_CM_H
 
+#include "../roce/roce_packet.h"
 #include "../uverbs/fdtab.h"
+#include "cm_message.h"
 
 #include <stddef.h>
 #include <sys/queue.h>
@@ -11,9 +13,13 @@
 
 struct device;
 
-#define CM_MAX_DEVICES 16
+#define CM_MAX_ARRIVED 64u
 
-struct cm_looped;
+struct cm_datagram {
+	struct device *device;
+	struct cm_message message;
+	struct roce_path answer; /* the way back */
+};
 
 /* One in a process. */
 struct cm {
@@ -25,12 +31,15 @@ struct cm {
 	uint32_t n_ids;
 	uint32_t next_communication; /* identifier of a connection */
 	uint32_t next_group;
-	/* The thread resolves addresses, receives datagrams and sends them again. */
+	uint32_t open_devices; /* a bit for each device whose datagrams come here */
+	/* The thread resolves addresses, takes datagrams and sends them again. */
 	pthread_t thread;
-	bool runs, stops;
-	int wake_fd;                     /* a byte wakes the thread */
-	int wire_fds[CM_MAX_DEVICES];    /* by device; -1: closed */
-	STAILQ_HEAD(, cm_looped) looped; /* datagrams to a device of its own */
+	bool runs;
+	int wake_fd; /* a byte wakes the thread */
+	/* From the devices to the thread; what finds no room is lost. */
+	pthread_mutex_t arrived_lock; /* taken after that of a device */
+	struct cm_datagram arrived[CM_MAX_ARRIVED];
+	unsigned int n_arrived, n_taken;
 };
 
 struct cm_file;

@@ -21,8 +21,8 @@ int cm_qp_attributes(const struct cm_id *id, uint32_t qp_state, struct ib_uverbs
 /* Ends the identifier, those whose requests it has not read, and its connection: the peer gets a message. */
 void cm_destroy(struct cm_id *id);
 
-/* A message came to the device. */
-void cm_receive(struct cm *cm, struct device *d, const struct cm_datagram *datagram);
+/* A message came to a device. */
+void cm_receive(struct cm *cm, const struct cm_datagram *datagram);
 /* Time has passed: sends again what is not answered, and gives up. */
 void cm_expire(struct cm_id *id, uint64_t now_ns);
 

@@ -19,30 +19,13 @@
 #include <unistd.h>
 
 #define OUR_FDS_FROM 200
-#define DATAGRAMS    64 /* of a socket in one turn */
 
-static void engine_receive(struct cm *cm, unsigned int i)
+static void engine_receive(struct cm *cm)
 {
-	struct device *d = &cm->devices[i];
 	struct cm_datagram g;
-	int r = 1;
 
-	for (unsigned int n = 0; n < DATAGRAMS && r; n++) {
-		r = cm_wire_receive(cm->wire_fds[i], d->config.netdev, &g);
-		if (r > 0)
-			cm_receive(cm, d, &g);
-	}
-}
-
-static void engine_receive_looped(struct cm *cm)
-{
-	struct cm_looped *l;
-
-	while ((l = STAILQ_FIRST(&cm->looped))) {
-		STAILQ_REMOVE_HEAD(&cm->looped, link);
-		cm_receive(cm, l->device, &l->datagram);
-		free(l);
-	}
+	while (cm_transport_take(cm, &g))
+		cm_receive(cm, &g);
 }
 
 /* Looks for the neighbour of one identifier, without the lock, because that may take a second. False if none waits. */
@@ -90,31 +73,23 @@ static int engine_expire(struct cm *cm)
 
 static void *engine_thread(void *arg)
 {
-	struct pollfd fds[CM_MAX_DEVICES + 1];
 	struct cm *cm = arg;
+	struct pollfd wake = {.fd = cm->wake_fd, .events = POLLIN};
 	uint64_t count;
-	int wait_ms;
 
 	prctl(PR_SET_NAME, "softhca-cm");
-	pthread_mutex_lock(&cm->lock);
-	while (!cm->stops) {
+	for (;;) {
+		int wait_ms;
+
+		pthread_mutex_lock(&cm->lock);
 		while (engine_resolve(cm))
 			;
-		engine_receive_looped(cm);
+		engine_receive(cm);
 		wait_ms = engine_expire(cm);
-		fds[0] = (struct pollfd){.fd = cm->wake_fd, .events = POLLIN};
-		for (unsigned int i = 0; i < cm->n_devices; i++)
-			fds[i + 1] = (struct pollfd){.fd = cm->wire_fds[i], .events = POLLIN};
 		pthread_mutex_unlock(&cm->lock);
-		poll(fds, cm->n_devices + 1, wait_ms);
-		pthread_mutex_lock(&cm->lock);
-		if (fds[0].revents)
-			syscall(SYS_read, cm->wake_fd, &count, sizeof(count));
-		for (unsigned int i = 0; i < cm->n_devices; i++)
-			if (fds[i + 1].revents)
-				engine_receive(cm, i);
+		if (poll(&wake, 1, wait_ms) > 0)
+			syscall(SYS_read, wake.fd, &count, sizeof(count));
 	}
-	pthread_mutex_unlock(&cm->lock);
 	return NULL;
 }
 

@@ -20,11 +20,11 @@ void cm_init(struct cm *cm, struct fdtab *fdtab, struct device *devices, unsigne
 	cm->n_devices = n_devices;
 	cm->ids = NULL;
 	cm->n_ids = 0;
-	cm->runs = cm->stops = false;
+	cm->open_devices = 0;
+	cm->runs = false;
 	cm->wake_fd = -1;
-	for (unsigned int i = 0; i < CM_MAX_DEVICES; i++)
-		cm->wire_fds[i] = -1;
-	STAILQ_INIT(&cm->looped);
+	pthread_mutex_init(&cm->arrived_lock, NULL);
+	cm->n_arrived = cm->n_taken = 0;
 }
 
 /* As the kernel does when it closes the files of a process. */

@@ -7,7 +7,6 @@
 #define SOFTHCA_CM_CM_ID_H
 
 #include "cm.h"
-#include "cm_wire.h"
 
 #include <netinet/in.h>
 #include <rdma/rdma_user_cm.h>

@@ -33,7 +33,7 @@ void cm_link_begin(struct cm_message *m, const struct cm_id *id, enum cm_attribu
 
 void cm_link_send(struct cm_id *id, const struct cm_message *m)
 {
-	cm_transport_send(id->file->cm, id->device, &id->path, m);
+	cm_transport_send(id->device, &id->path, m);
 }
 
 void cm_link_send_until_answered(struct cm_id *id, const struct cm_message *m)

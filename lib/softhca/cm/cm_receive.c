@@ -15,14 +15,15 @@
 #define ACK_TIMEOUT 18
 
 /* The connection that the message is for. `by_peer`: its receiver does not know our identifier yet. */
-static struct cm_id *receive_find(struct cm *cm, const struct device *d, const struct cm_datagram *g, bool by_peer)
+static struct cm_id *receive_find(struct cm *cm, const struct cm_datagram *g, bool by_peer)
 {
 	const struct cm_message *m = &g->message;
 
 	for (uint32_t i = 0; i < cm->n_ids; i++) {
 		struct cm_id *id = cm->ids[i];
 
-		if (!id || id->device != d || id->link.state == LINK_IDLE || memcmp(id->path.dgid, g->answer.dgid, 16))
+		if (!id || id->device != g->device || id->link.state == LINK_IDLE ||
+		    memcmp(id->path.dgid, g->answer.dgid, 16))
 			continue;
 		if (by_peer ? id->link.remote_id == m->local_id && id->link.state != LINK_SIDR_SENT
 		            : id->link.local_id == m->remote_id && id->link.remote_id == m->local_id)
@@ -32,20 +33,19 @@ static struct cm_id *receive_find(struct cm *cm, const struct device *d, const s
 }
 
 /* The one that has sent the request which the message answers. */
-static struct cm_id *receive_find_sender(struct cm *cm, const struct device *d, const struct cm_datagram *g,
-                                         uint32_t local_id)
+static struct cm_id *receive_find_sender(struct cm *cm, const struct cm_datagram *g, uint32_t local_id)
 {
 	for (uint32_t i = 0; i < cm->n_ids; i++) {
 		struct cm_id *id = cm->ids[i];
 
-		if (id && id->device == d && id->link.state != LINK_IDLE && id->link.local_id == local_id &&
+		if (id && id->device == g->device && id->link.state != LINK_IDLE && id->link.local_id == local_id &&
 		    !memcmp(id->path.dgid, g->answer.dgid, 16))
 			return id;
 	}
 	return NULL;
 }
 
-static struct cm_id *receive_find_listener(struct cm *cm, const struct device *d, const struct cm_datagram *g)
+static struct cm_id *receive_find_listener(struct cm *cm, const struct cm_datagram *g)
 {
 	static const uint8_t all[16];
 
@@ -53,7 +53,7 @@ static struct cm_id *receive_find_listener(struct cm *cm, const struct device *d
 		struct cm_id *id = cm->ids[i];
 		uint8_t gid[16];
 
-		if (!id || id->state != CM_LISTEN || (id->device && id->device != d) ||
+		if (!id || id->state != CM_LISTEN || (id->device && id->device != g->device) ||
 		    cm_id_service(id, &id->src) != g->message.service)
 			continue;
 		cm_address_gid(&id->src, gid);
@@ -65,7 +65,7 @@ static struct cm_id *receive_find_listener(struct cm *cm, const struct device *d
 
 /* The manager of the real machine answers for all its processes. Here each one answers, unless it sees that another
  * listens. */
-static void receive_refuse(struct cm *cm, struct device *d, const struct cm_datagram *g)
+static void receive_refuse(const struct cm_datagram *g)
 {
 	struct cm_port port = {.ps = (unsigned int)(g->message.service >> 16), .number = (uint16_t)g->message.service};
 	struct cm_message m = {
@@ -80,10 +80,10 @@ static void receive_refuse(struct cm *cm, struct device *d, const struct cm_data
 
 	memcpy(port.gid, g->answer.sgid, 16);
 	if (!cm_port_is_taken(&port))
-		cm_transport_send(cm, d, &g->answer, &m);
+		cm_transport_send(g->device, &g->answer, &m);
 }
 
-static struct cm_id *receive_make_id(struct cm_id *listener, const struct cm_datagram *g, struct device *d)
+static struct cm_id *receive_make_id(struct cm_id *listener, const struct cm_datagram *g)
 {
 	const struct cm_message *m = &g->message;
 	struct cm_id *id = cm_id_new(listener->file, listener->ps, listener->qp_type);
@@ -92,7 +92,7 @@ static struct cm_id *receive_make_id(struct cm_id *listener, const struct cm_dat
 	if (!id)
 		return NULL;
 	if (!cm_link_get_addresses(id, m->private_data, cm_address_port(&listener->src)) ||
-	    cm_id_find_device(id, g->answer.sgid) || id->device != d) {
+	    cm_id_find_device(id, g->answer.sgid) || id->device != g->device) {
 		cm_id_free(id);
 		return NULL;
 	}
@@ -145,9 +145,9 @@ static void receive_fill_datagram_event(struct cm_event *e, const struct cm_mess
 	memcpy(p->private_data, m->private_data + offset, p->private_data_len);
 }
 
-static void receive_request(struct cm *cm, struct device *d, const struct cm_datagram *g)
+static void receive_request(struct cm *cm, const struct cm_datagram *g)
 {
-	struct cm_id *listener = receive_find_listener(cm, d, g), *id = receive_find(cm, d, g, true);
+	struct cm_id *listener = receive_find_listener(cm, g), *id = receive_find(cm, g, true);
 	bool ud = g->message.attribute == CM_SIDR_REQ;
 	struct cm_event *e;
 
@@ -157,10 +157,10 @@ static void receive_request(struct cm *cm, struct device *d, const struct cm_dat
 		return;
 	}
 	if (!listener || ud != (listener->qp_type == IB_UVERBS_QPT_UD)) {
-		receive_refuse(cm, d, g);
+		receive_refuse(g);
 		return;
 	}
-	id = receive_make_id(listener, g, d);
+	id = receive_make_id(listener, g);
 	if (!id)
 		return;
 	e = listener->backlog ? cm_event_add(listener, CM_EVENT_CONNECT_REQUEST, 0) : NULL;
@@ -177,9 +177,9 @@ static void receive_request(struct cm *cm, struct device *d, const struct cm_dat
 		receive_fill_event(e, &g->message, CM_ADDRESS_BYTES);
 }
 
-static void receive_reply(struct cm *cm, struct device *d, const struct cm_datagram *g)
+static void receive_reply(struct cm *cm, const struct cm_datagram *g)
 {
-	struct cm_id *id = receive_find_sender(cm, d, g, g->message.remote_id);
+	struct cm_id *id = receive_find_sender(cm, g, g->message.remote_id);
 	const struct cm_message *m = &g->message;
 	struct cm_message again;
 	struct cm_event *e;
@@ -205,9 +205,9 @@ static void receive_reply(struct cm *cm, struct device *d, const struct cm_datag
 		receive_fill_event(e, m, 0);
 }
 
-static void receive_datagram_reply(struct cm *cm, struct device *d, const struct cm_datagram *g)
+static void receive_datagram_reply(struct cm *cm, const struct cm_datagram *g)
 {
-	struct cm_id *id = receive_find_sender(cm, d, g, g->message.local_id);
+	struct cm_id *id = receive_find_sender(cm, g, g->message.local_id);
 	const struct cm_message *m = &g->message;
 	struct rdma_ucm_ud_param *p;
 	struct cm_event *e;
@@ -232,13 +232,13 @@ static void receive_datagram_reply(struct cm *cm, struct device *d, const struct
 	cm_path_attributes(id, &p->ah_attr);
 }
 
-static void receive_reject(struct cm *cm, struct device *d, const struct cm_datagram *g)
+static void receive_reject(struct cm *cm, const struct cm_datagram *g)
 {
-	struct cm_id *id = receive_find_sender(cm, d, g, g->message.remote_id);
+	struct cm_id *id = receive_find_sender(cm, g, g->message.remote_id);
 	struct cm_event *e;
 
 	if (!id && g->message.reason == CM_REJ_TIMEOUT) /* its sender does not know us */
-		id = receive_find(cm, d, g, true);
+		id = receive_find(cm, g, true);
 	if (!id || (id->link.state != LINK_REQ_SENT && id->link.state != LINK_REQ_RCVD &&
 	            id->link.state != LINK_REP_SENT && id->link.state != LINK_REP_RCVD))
 		return;
@@ -249,9 +249,9 @@ static void receive_reject(struct cm *cm, struct device *d, const struct cm_data
 		receive_fill_event(e, &g->message, 0);
 }
 
-static void receive_ready(struct cm *cm, struct device *d, const struct cm_datagram *g)
+static void receive_ready(struct cm *cm, const struct cm_datagram *g)
 {
-	struct cm_id *id = receive_find(cm, d, g, false);
+	struct cm_id *id = receive_find(cm, g, false);
 
 	if (!id || id->link.state != LINK_REP_SENT)
 		return;
@@ -268,9 +268,9 @@ static void receive_tell_disconnected(struct cm_id *id, int status)
 	cm_event_add(id, CM_EVENT_DISCONNECTED, status);
 }
 
-static void receive_disconnect(struct cm *cm, struct device *d, const struct cm_datagram *g)
+static void receive_disconnect(struct cm *cm, const struct cm_datagram *g)
 {
-	struct cm_id *id = receive_find(cm, d, g, false);
+	struct cm_id *id = receive_find(cm, g, false);
 	const struct cm_message unknown = {
 		.attribute = CM_DREP,
 		.transaction = g->message.transaction,
@@ -279,7 +279,7 @@ static void receive_disconnect(struct cm *cm, struct device *d, const struct cm_
 	};
 
 	if (!id) { /* cm_issue_drep: the peer need not wait */
-		cm_transport_send(cm, d, &g->answer, &unknown);
+		cm_transport_send(g->device, &g->answer, &unknown);
 		return;
 	}
 	switch (id->link.state) {
@@ -299,9 +299,9 @@ static void receive_disconnect(struct cm *cm, struct device *d, const struct cm_
 	}
 }
 
-static void receive_disconnected(struct cm *cm, struct device *d, const struct cm_datagram *g)
+static void receive_disconnected(struct cm *cm, const struct cm_datagram *g)
 {
-	struct cm_id *id = receive_find(cm, d, g, false);
+	struct cm_id *id = receive_find(cm, g, false);
 
 	if (!id || (id->link.state != LINK_DREQ_SENT && id->link.state != LINK_DREQ_RCVD))
 		return;
@@ -312,17 +312,17 @@ static void receive_disconnected(struct cm *cm, struct device *d, const struct c
 }
 
 /* The peer has the message and needs more time than a program would wait: 4.096 us << its timeout. */
-static void receive_wait(struct cm *cm, struct device *d, const struct cm_datagram *g)
+static void receive_wait(struct cm *cm, const struct cm_datagram *g)
 {
-	struct cm_id *id = receive_find_sender(cm, d, g, g->message.remote_id);
+	struct cm_id *id = receive_find_sender(cm, g, g->message.remote_id);
 
 	if (id && id->link.deadline_ns && (id->link.state == LINK_REQ_SENT || id->link.state == LINK_REP_SENT))
 		id->link.deadline_ns += 4096ull << g->message.response_timeout;
 }
 
-void cm_receive(struct cm *cm, struct device *d, const struct cm_datagram *datagram)
+void cm_receive(struct cm *cm, const struct cm_datagram *datagram)
 {
-	static void (*const handlers[])(struct cm * cm, struct device * d, const struct cm_datagram *g) = {
+	static void (*const handlers[])(struct cm * cm, const struct cm_datagram *g) = {
 		[CM_REQ - CM_REQ] = receive_request,
 		[CM_MRA - CM_REQ] = receive_wait,
 		[CM_REJ - CM_REQ] = receive_reject,
@@ -334,7 +334,7 @@ void cm_receive(struct cm *cm, struct device *d, const struct cm_datagram *datag
 		[CM_SIDR_REP - CM_REQ] = receive_datagram_reply,
 	};
 
-	handlers[datagram->message.attribute - CM_REQ](cm, d, datagram);
+	handlers[datagram->message.attribute - CM_REQ](cm, datagram);
 }
 
 static void expire_give_up(struct cm_id *id)

@@ -27,20 +27,6 @@ struct mcast_filter {
 	uint8_t macs[MAX_GROUPS][6];
 };
 
-struct mcast_filter *mcast_new(const char *netdev)
-{
-	struct mcast_filter *f = calloc(1, sizeof(*f));
-
-	if (f)
-		strncpy(f->netdev, netdev, IFNAMSIZ - 1);
-	return f;
-}
-
-void mcast_free(struct mcast_filter *f)
-{
-	free(f);
-}
-
 static void mcast_read_groups(struct mcast_filter *f)
 {
 	char buf[65536];
@@ -75,6 +61,22 @@ static void mcast_read(struct mcast_filter *f)
 	if (link_read(f->netdev, &f->link))
 		f->link.flags = 0;
 	mcast_read_groups(f);
+}
+
+struct mcast_filter *mcast_new(const char *netdev)
+{
+	struct mcast_filter *f = calloc(1, sizeof(*f));
+
+	if (!f)
+		return NULL;
+	strncpy(f->netdev, netdev, IFNAMSIZ - 1);
+	mcast_read(f);
+	return f;
+}
+
+void mcast_free(struct mcast_filter *f)
+{
+	free(f);
 }
 
 const uint8_t *mcast_own_mac(const struct mcast_filter *f)

@@ -69,6 +69,13 @@ static void roce_give(struct roce *r, const struct roce_packet *p)
 		roce_give_to_group(r, p);
 		return;
 	}
+	if (p->dest_qpn == ROCE_GSI_QP && r->manager && p->opcode == UD_SEND_ONLY) {
+		if (p->qkey == ROCE_GSI_QKEY)
+			r->manager(r->device, p, r->manager_arg);
+		else
+			r->device->counters.qkey_violations++;
+		return;
+	}
 	q = p->dest_qpn >> ROCE_BLOCK_BITS == r->block ? r->qps[p->dest_qpn & (ROCE_BLOCK_QPS - 1)] : NULL;
 	if (!q || q->ud != !!(traits & ROCE_DETH))
 		return;
@@ -167,6 +174,23 @@ static const struct flow_rule roce_rule = {
 	.value = {.ip_proto = IPPROTO_UDP, .dst_port = __builtin_bswap16(ROCE_UDP_PORT)},
 };
 
+static void roce_use(struct roce *r)
+{
+	if (r->n_users++)
+		return;
+	r->device->ledger.n_values = LEDGER_N_VALUES;
+	kernel_drop_add(&r->device->kernel_drop, &roce_rule, &r->dropped);
+	r->device->take = roce_take;
+	steer_rules_changed(r->device);
+}
+
+void roce_manage(struct roce *r, roce_manager *manager, void *arg)
+{
+	r->manager = manager;
+	r->manager_arg = arg;
+	roce_use(r);
+}
+
 bool roce_add(struct roce *r, struct roce_qp *q)
 {
 	for (uint32_t tried = 0; tried < ROCE_BLOCK_QPS; tried++) {
@@ -176,12 +200,7 @@ bool roce_add(struct roce *r, struct roce_qp *q)
 			continue;
 		r->qps[n] = q;
 		q->qp->qpn = r->block << ROCE_BLOCK_BITS | n;
-		if (!r->n_qps++) {
-			r->device->ledger.n_values = LEDGER_N_VALUES;
-			kernel_drop_add(&r->device->kernel_drop, &roce_rule, &r->dropped);
-			r->device->take = roce_take;
-			steer_rules_changed(r->device);
-		}
+		roce_use(r);
 		return true;
 	}
 	return false;
@@ -190,7 +209,7 @@ bool roce_add(struct roce *r, struct roce_qp *q)
 void roce_remove(struct roce *r, struct roce_qp *q)
 {
 	r->qps[q->qp->qpn & (ROCE_BLOCK_QPS - 1)] = NULL;
-	if (--r->n_qps)
+	if (--r->n_users)
 		return;
 	r->n_frames = 0;
 	kernel_drop_remove(&r->device->kernel_drop, &r->dropped);

@@ -16,6 +16,8 @@
 #define ROCE_BLOCK_BITS   14 /* a process has that many numbers of queue pairs at a time */
 #define ROCE_BLOCK_QPS    (1u << ROCE_BLOCK_BITS)
 #define ROCE_MULTICAST_QP 0xffffffu
+#define ROCE_GSI_QP       1
+#define ROCE_GSI_QKEY     0x80010000u /* IBTA 10.2.5 */
 
 struct roce_qp;
 struct sq_batch;
@@ -25,9 +27,14 @@ struct roce_frame {
 	uint32_t bytes;
 };
 
+/* Gets the packets to queue pair 1. */
+typedef void roce_manager(struct device *d, const struct roce_packet *p, void *arg);
+
 struct roce {
 	struct device *device;
-	unsigned int n_qps;
+	unsigned int n_users; /* queue pairs, and the manager */
+	roce_manager *manager;
+	void *manager_arg;
 	uint32_t block, next_number; /* numbers are block << ROCE_BLOCK_BITS | n */
 	int block_fd;                /* the socket whose name claims the block */
 	struct gid gids[ROCE_MAX_GIDS];
@@ -48,6 +55,9 @@ int roce_open(struct device *d);
 /* Gives the queue pair a number. False if there is none. The first makes the device take RoCE frames. */
 bool roce_add(struct roce *r, struct roce_qp *q);
 void roce_remove(struct roce *r, struct roce_qp *q);
+
+/* From now on packets to queue pair 1 go to the manager. */
+void roce_manage(struct roce *r, roce_manager *manager, void *arg);
 
 /* Reads the port's GIDs anew. Lock not held. */
 void roce_read_gids(struct device *d);

@@ -181,6 +181,7 @@ enum roce_verdict roce_packet_read(struct roce_packet *p, const uint8_t *frame, 
 	uint32_t udp_bytes;
 
 	memset(p, 0, sizeof(*p));
+	p->smac = frame + ETH_ALEN;
 	packet_read_headers(&headers, frame, bytes);
 	if (headers.key.ether_type == htobe16(ETH_P_ROCE) && !headers.key.cvlan)
 		return roce_read_v1(p, frame, bytes);

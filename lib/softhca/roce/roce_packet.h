@@ -96,7 +96,7 @@ struct roce_packet {
 	uint32_t imm_be;
 	uint32_t bytes; /* of the payload, without padding */
 	/* of a packet that was read: */
-	const uint8_t *payload, *l3; /* l3: GRH or IP header */
+	const uint8_t *smac, *payload, *l3; /* l3: GRH or IP header */
 	bool ipv4;
 	enum roce_version version;
 	uint8_t sgid[16], dgid[16];

@@ -8,6 +8,7 @@
  */
 #include "lib/softhca/cm/cm_connection.h"
 #include "lib/softhca/device/device.h"
+#include "lib/softhca/device/mcast.h"
 #include "lib/softhca/roce/neighbor.h"
 #include "lib/softhca/settings.h"
 #include "lib/softhca/uverbs/uverbs.h"
@@ -44,7 +45,7 @@ bool gid_is_multicast(const uint8_t gid[16])
 int neighbor_own_mac(const char *netdev, uint8_t mac[6])
 {
 	(void)netdev;
-	memset(mac, 2, 6);
+	memset(mac, 0, 6); /* of "lo" */
 	return 0;
 }
 
@@ -52,6 +53,18 @@ int neighbor_find(const char *netdev, struct roce_path *path)
 {
 	return path->dgid[15] & 1 ? neighbor_own_mac(netdev, path->dmac) : -ETIMEDOUT;
 }
+
+/* A wire that takes frames and brings none. */
+static int wire_send(struct wire *wire, const struct iovec *const *iov, const int *iovcnt, int n)
+{
+	(void)wire;
+	(void)iov;
+	(void)iovcnt;
+	return n;
+}
+
+static const struct wire_ops wire_ops = {.send = wire_send};
+static struct wire wire = {.ops = &wire_ops};
 
 int LLVMFuzzerInitialize(int *argc, char ***argv)
 {
@@ -63,7 +76,12 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
 	must(settings_read(&settings, message, sizeof(message)));
 	settings.device.netdev = "lo";
 	settings.device.clock = &device_clock;
+	settings.device.kernel_drop = KERNEL_DROP_OFF;
 	device_init(&device, &settings.device, 0, &uverbs_events);
+	device.wire = &wire;
+	device.n_wire_users = 1;
+	device.mcast = mcast_new("lo");
+	must(device.mcast);
 	fdtab_init(&table);
 	cm_init(&manager, &table, &device, 1);
 	return 0;
@@ -131,7 +149,7 @@ static void receive(struct input *in, uint8_t number, bool good)
 {
 	static const uint8_t head[] = {1, 7, 2, 3};
 	uint8_t mad[CM_MAD_BYTES];
-	struct cm_datagram g = {.answer = {.version = ROCE_V2}};
+	struct cm_datagram g = {.device = &device, .answer = {.version = ROCE_V2}};
 	const struct cm_id *id;
 
 	take(in, mad, sizeof(mad));
@@ -149,7 +167,7 @@ static void receive(struct input *in, uint8_t number, bool good)
 		g.message.remote_id = id->link.local_id;
 		g.message.service = cm_id_service(id, &id->src);
 	}
-	cm_receive(&manager, &device, &g);
+	cm_receive(&manager, &g);
 	pthread_mutex_unlock(&manager.lock);
 }
 

@@ -292,6 +292,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	}
 	end_close(&rc);
 	end_close(&ud);
-	must(device.take != NULL && !device.roce->n_qps);
+	must(device.take != NULL && !device.roce->n_users);
 	return 0;
 }
