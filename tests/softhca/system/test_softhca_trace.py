@@ -53,7 +53,7 @@ def of(events, what, **fields):
 
 
 def test_a_receiver(net, wire):
-    client = Client(net, "-n", 4, "-c", 5)
+    client = Client(net, "-n", 8, "-c", 5)
     trace = Trace(client.process.pid)
     wire.send(*[wire.frame(b"x" * 50, PORT)] * 3)
     assert trace.mark("three").returncode == 0
@@ -64,7 +64,7 @@ def test_a_receiver(net, wire):
     assert [event["bytes"] for event in completions] == [92] * 3 + [102] * 2
     assert [event["index"] for event in completions] == list(range(5))
     assert [event["bytes"] for event in of(events, "frame", way="in")] == [92] * 3 + [102] * 2
-    # Four were posted when the trace began, and it posts again what it has taken.
+    # Eight were posted when the trace began.
     posted = of(events, "receive")
     assert [event["index"] for event in posted] == list(range(len(posted))) and len(posted) >= 8
     assert all(event["sges"] == 2 and "+42/0x" in event["sge0"] for event in posted)
