@@ -18,6 +18,7 @@ void cq_init(struct cq *cq)
 	cq->traced_arm = CQ_NEVER_ARMED;
 	cq->fired_sn = -1;
 	cq->pending = cq->recheck = cq->solicited = cq->failed = false;
+	cq->n_held = 0;
 }
 
 void cq_deinit(struct cq *cq)
@@ -56,23 +57,7 @@ void *cq_next(struct cq *cq)
 		cq->device->events->cq_error(cq);
 		return NULL;
 	}
-	/* In a 128-byte entry the completion is the second half. */
-	return cq->buf + (size_t)(cq->producer & (cq->n_cqe - 1)) * cq->cqe_bytes + cq->cqe_bytes -
-	       sizeof(struct hw_cqe);
-}
-
-void cq_post(struct cq *cq, void *cqe, enum hw_cqe_opcode opcode)
-{
-	struct hw_cqe *c = cqe;
-	uint8_t owner = !!(cq->producer & cq->n_cqe);
-
-	__atomic_store_n(&c->op_own, (uint8_t)((unsigned int)opcode << 4 | owner), __ATOMIC_RELEASE);
-	cq->producer++;
-	cq->n_moderated++;
-	cq->solicited |= opcode == HW_CQE_REQ_ERR || opcode == HW_CQE_RESP_ERR;
-	if (!cq->pending && !cq->recheck)
-		TAILQ_INSERT_TAIL(&cq->device->armed_later, cq, pending_link);
-	cq->pending = true;
+	return cq_entry(cq, cq->producer);
 }
 
 /* PRM, RESIZE_CQ: the entry takes a place as any other. libmlx5 copies what it has not read to places that are one
@@ -119,7 +104,7 @@ void cq_post_error(struct cq *cq, uint32_t uidx, uint32_t number, enum hw_cqe_op
 		cq->device->n_error_completions++;
 	cqe->wqe_opcode_qpn_be = htobe32(number);
 	cqe->wqe_counter_be = htobe16(wqe_counter);
-	cq_post(cq, cqe, opcode);
+	cq_post(cq, (struct hw_cqe *)cqe, opcode);
 }
 
 /* Is the queue armed, and the arming not answered yet? The sequence number moves on when the program takes an event. */
@@ -173,6 +158,9 @@ void cq_events(struct device *d)
 
 	if (TAILQ_EMPTY(&d->armed_later))
 		return;
+	TAILQ_FOREACH (cq, &d->armed_later, pending_link)
+		if (cq->n_held)
+			cq_release(cq);
 	now_ns = clock_raw_ns();
 	atomic_thread_fence(memory_order_seq_cst);
 	for (cq = TAILQ_FIRST(&d->armed_later); cq; cq = next) {

@@ -53,7 +53,11 @@ enum hw_cqe_hdr_type {
 };
 
 struct hw_cqe {
-	uint8_t rsvd0[24];
+	uint8_t rsvd0[12];
+	uint32_t rx_hash_be;
+	uint8_t rsvd16[4];
+	uint16_t check_sum; /* ones' complement sum of the IP packet, as it lies in memory */
+	uint8_t rsvd22[2];
 	uint32_t flags_rqpn_be; /* UD: bits 29:28 "has a GRH", 25:24 enum hw_roce_l3, 23:0 the sender's QP number */
 	uint8_t hds_ip_ext;
 	uint8_t l4_hdr_type_etc;
@@ -69,9 +73,28 @@ struct hw_cqe {
 	uint8_t op_own; /* opcode << 4 | owner: written last, since it gives the entry to the program */
 };
 static_assert(sizeof(struct hw_cqe) == 64, "CQE");
+static_assert(offsetof(struct hw_cqe, rx_hash_be) == 12, "CQE hash");
+static_assert(offsetof(struct hw_cqe, check_sum) == 20, "CQE checksum");
 static_assert(offsetof(struct hw_cqe, flags_rqpn_be) == 24, "CQE source");
 static_assert(offsetof(struct hw_cqe, timestamp_be) == 48, "CQE timestamp");
 static_assert(offsetof(struct hw_cqe, op_own) == 63, "CQE owner");
+
+/* Of op_own: the entry is the title of compressed ones, and byte_cnt_be is their number. */
+#define HW_CQE_COMPRESSED (3u << 2)
+/* What compressed completions have of their own, in arrays of eight (mini_cqe_res_format of the CQ context). */
+enum hw_mini_format { HW_MINI_HASH = 0, HW_MINI_CSUM = 1 };
+#define HW_MINI_ARRAY 8u
+struct hw_mini_cqe {
+	union {
+		uint32_t rx_hash_be;
+		struct {
+			uint16_t check_sum;
+			uint16_t rsvd;
+		};
+	};
+	uint32_t byte_cnt_be;
+};
+static_assert(sizeof(struct hw_mini_cqe) * HW_MINI_ARRAY == sizeof(struct hw_cqe), "an array has the size of an entry");
 
 struct hw_cqe_err {
 	uint8_t rsvd0[32];

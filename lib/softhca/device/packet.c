@@ -152,6 +152,14 @@ uint16_t packet_sum(const void *data, size_t len)
 	return packet_sum_fold((uint64_t)packet_sum_fold(a) + packet_sum_fold(b));
 }
 
+uint16_t packet_ip_sum(const uint8_t *frame, uint32_t len)
+{
+	struct packet p;
+
+	packet_read_headers(&p, frame, len);
+	return packet_sum(frame + p.l3_offset, p.l3_offset ? p.l3_end - p.l3_offset : 0);
+}
+
 static uint16_t packet_pseudo_header_sum(const struct packet *p, uint32_t l4_len)
 {
 	size_t n = p->key.ip_version == 4 ? 4 : 16;

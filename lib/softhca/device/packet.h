@@ -50,6 +50,9 @@ void packet_read_headers(struct packet *p, const uint8_t *frame, uint32_t len);
 /* Ones' complement sum of `len` bytes, folded to 16 bits, as it lies in memory. */
 uint16_t packet_sum(const void *data, size_t len);
 
+/* The same of the IP packet of a frame, without what pads it; 0: there is none (mlx5_core: mlx5e_handle_csum). */
+uint16_t packet_ip_sum(const uint8_t *frame, uint32_t len);
+
 /* Are the checksums right? A UDP packet over IPv4 that carries none counts as right, as the device reports it. */
 bool packet_ipv4_csum_ok(const struct packet *p, const uint8_t *frame);
 bool packet_l4_csum_ok(const struct packet *p, const uint8_t *frame);

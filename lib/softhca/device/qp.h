@@ -52,10 +52,13 @@ void qp_set_state(struct qp *qp, enum qp_state state);
 /* The state that follows from the states of its queues (mlx5_ib: sqrq_state_to_qp_state), or -EINVAL. */
 int qp_query_state(struct qp *qp);
 
-/* The receive queue to which this queue pair gives the packet. */
-static inline struct rq *qp_receive_queue(struct qp *qp, const struct packet *p)
+/* The receive queue to which this queue pair gives the packet; without RSS the hash is 0. */
+static inline struct rq *qp_receive_queue(struct qp *qp, const struct packet *p, uint32_t *hash_be)
 {
-	return qp->rss ? rss_queue(qp->rss, p) : &qp->rq;
+	if (qp->rss)
+		return rss_queue(qp->rss, p, hash_be);
+	*hash_be = 0;
+	return &qp->rq;
 }
 
 /* The number of a new queue. With the fault "reuse" it is the lowest that no queue has. */

@@ -4,14 +4,10 @@
 
 #include "../wire/dma.h"
 #include "fault.h"
+#include "packet.h"
 
 #include <endian.h>
 #include <string.h>
-
-uint16_t wq_posted(const uint32_t *dbrec)
-{
-	return (uint16_t)be32toh(__atomic_load_n(dbrec, __ATOMIC_ACQUIRE));
-}
 
 void rq_fail(struct rq *rq, bool completed)
 {
@@ -106,6 +102,16 @@ static bool rq_receive_one(struct rq *rq, const uint8_t *frame, uint32_t len, co
 	return true;
 }
 
+/* What few queues ask for. */
+static void rq_describe_more(struct hw_cqe *cqe, const struct cq *cq, const struct rx_info *info, const uint8_t *frame,
+                             uint32_t len)
+{
+	if (cq->real_time)
+		cqe->timestamp_be = htobe64(info->real_time);
+	if (cq->mini_format == HW_MINI_CSUM && frame)
+		cqe->check_sum = packet_ip_sum(frame, len);
+}
+
 void rq_receive(struct rq *rq, const uint8_t *frame, uint32_t len, const struct rx_info *info, uint32_t times)
 {
 	struct hw_cqe described;
@@ -115,14 +121,17 @@ void rq_receive(struct rq *rq, const uint8_t *frame, uint32_t len, const struct 
 		return;
 	/* All fields of a completion but the work request's counter and the owner. */
 	described = (struct hw_cqe){
+		.rx_hash_be = info->rx_hash_be,
 		.hds_ip_ext = info->checked,
 		.l4_hdr_type_etc = info->hdr_type,
 		.vlan_info_be = info->vlan_tci_be,
 		.uidx_be = htobe32(rq->uidx),
 		.byte_cnt_be = htobe32(len),
-		.timestamp_be = htobe64(rq->cq->real_time ? info->real_time : info->timestamp),
+		.timestamp_be = htobe64(info->timestamp),
 		.sop_drop_qpn_be = htobe32(info->flow_tag),
 	};
+	if (rq->cq->asks_more)
+		rq_describe_more(&described, rq->cq, info, frame, len);
 	for (; times; times--) {
 		if (!rq_room(rq)) {
 			rq->device->counters.out_of_buffer += times;

@@ -8,6 +8,8 @@
 
 #include "cq.h"
 
+#include <endian.h>
+
 struct qp;
 
 /* PRM, RQ and SQ contexts: the states of a queue of the device. */
@@ -34,7 +36,7 @@ struct rq {
 /* What a completion says of a packet, beside its length. */
 struct rx_info {
 	uint64_t timestamp, real_time; /* in both formats */
-	uint32_t flow_tag;
+	uint32_t flow_tag, rx_hash_be;
 	uint8_t checked, hdr_type; /* enum hw_cqe_checked, enum hw_cqe_hdr_type */
 	uint16_t vlan_tci_be;
 };
@@ -55,6 +57,9 @@ void rq_flush(void *rq);
 
 /* The number of entries that were ever posted, modulo 2^16. Pairs with libmlx5's barrier between writing entries and
  * writing the record. */
-uint16_t wq_posted(const uint32_t *dbrec);
+static inline uint16_t wq_posted(const uint32_t *dbrec)
+{
+	return (uint16_t)be32toh(__atomic_load_n(dbrec, __ATOMIC_ACQUIRE));
+}
 
 #endif

@@ -5,6 +5,8 @@
 
 #include "packet.h"
 
+#include <endian.h>
+
 #define RSS_KEY_BYTES 40
 
 struct rq;
@@ -25,9 +27,13 @@ uint32_t rss_toeplitz(const uint8_t key[RSS_KEY_BYTES], const uint8_t *data, uns
 /* The packet's hash; 0 if its protocol does not have the fields that are asked for. */
 uint32_t rss_hash(const struct rss *rss, const struct packet *p);
 
-static inline struct rq *rss_queue(const struct rss *rss, const struct packet *p)
+/* The queue, and the hash that chooses it. */
+static inline struct rq *rss_queue(const struct rss *rss, const struct packet *p, uint32_t *hash_be)
 {
-	return rss->rqs[rss->n_rqs == 1 ? 0 : rss_hash(rss, p) & (rss->n_rqs - 1)];
+	uint32_t hash = rss_hash(rss, p);
+
+	*hash_be = htobe32(hash);
+	return rss->rqs[hash & (rss->n_rqs - 1)];
 }
 
 #endif

@@ -136,7 +136,7 @@ static void steer_ask(struct passage *x, const struct flow_entry *e)
 	TAILQ_FOREACH (r, &e->rules, entry_link) {
 		if (e->drop || !flow_delivers(&x->device->steering, r))
 			continue;
-		uint32_t room = rq_room(qp_receive_queue(r->qp, &x->packet));
+		uint32_t room = rq_room(qp_receive_queue(r->qp, &x->packet, &x->info.rx_hash_be));
 		if (room < x->times)
 			x->times = room;
 	}
@@ -157,8 +157,11 @@ static void steer_give(struct passage *x, const struct flow_entry *e)
 			r->counter->packets += x->times;
 			r->counter->bytes += (uint64_t)x->frame->len * x->times;
 		}
-		if (!e->drop && flow_delivers(&x->device->steering, r))
-			steer_deliver(qp_receive_queue(r->qp, &x->packet), x->frame, &x->packet, &x->info, x->times);
+		if (!e->drop && flow_delivers(&x->device->steering, r)) {
+			struct rq *rq = qp_receive_queue(r->qp, &x->packet, &x->info.rx_hash_be);
+
+			steer_deliver(rq, x->frame, &x->packet, &x->info, x->times);
+		}
 	}
 }
 

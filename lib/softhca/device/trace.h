@@ -36,6 +36,7 @@ enum trace_frame_flags {
 	TRACE_FRAME_MARK = 2, /* a bookmark and no frame; the bytes are its text */
 };
 
+struct cq;
 struct device;
 
 /* The client that gets the trace: one for all devices of the process. */
@@ -77,6 +78,8 @@ void trace_forget_past(struct device *d);
 /* In a turn, under the guard: what was posted since the last call; and also what was completed. */
 void trace_posted(struct device *d);
 void trace_completed(struct device *d);
+/* What the queue holds and is about to give away. */
+void trace_held(struct cq *cq);
 
 /* The operations of device.tap, the wire in front of the real one. */
 extern const struct wire_ops trace_tap_ops;

@@ -198,9 +198,7 @@ static void trace_cqe(struct cq *cq, uint32_t index)
 	bool error;
 	char number[8];
 
-	memcpy(&cqe,
-	       cq->buf + (size_t)(index & (cq->n_cqe - 1)) * cq->cqe_bytes + cq->cqe_bytes - sizeof(struct hw_cqe),
-	       sizeof(cqe));
+	memcpy(&cqe, cq_entry(cq, index), sizeof(cqe));
 	opcode = cqe.op_own >> 4;
 	error = opcode == HW_CQE_REQ_ERR || opcode == HW_CQE_RESP_ERR;
 	lines = trace_line(cq->device, "completion");
@@ -215,6 +213,8 @@ static void trace_cqe(struct cq *cq, uint32_t index)
 		lines_number(lines, "bytes", be32toh(cqe.byte_cnt_be));
 	if (opcode == HW_CQE_RESP_SEND)
 		lines_number(lines, "tag", be32toh(cqe.sop_drop_qpn_be));
+	if (cq->producer - index <= cq->n_held)
+		lines_number(lines, "compressed", cq->n_held);
 	lines_end(lines);
 }
 
@@ -274,6 +274,12 @@ void trace_completed(struct device *d)
 	if (x->n_frame_bytes)
 		trace_send(x->trace, TRACE_FRAMES, x->frames, x->n_frame_bytes, 1);
 	x->n_frame_bytes = 0;
+}
+
+void trace_held(struct cq *cq)
+{
+	trace_posted(cq->device);
+	trace_cq(cq, true);
 }
 
 void trace_forget_past(struct device *d)

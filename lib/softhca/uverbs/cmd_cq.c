@@ -33,18 +33,23 @@ static uint32_t ucq_round_up(uint32_t n)
 	return n <= 1 ? 1 : 1u << (32 - __builtin_clz(n - 1));
 }
 
-/* create_cq_user, mini_cqe_res_format_to_hw. A device compresses when it finds completions that it can; this one finds
- * none. */
+/* create_cq_user, mini_cqe_res_format_to_hw */
 static int ucq_check_compression(const struct profile *p, const struct mlx5_ib_create_cq *drv)
 {
-	if (!p->max_compressed || drv->cqe_comp_en != 1 || drv->cqe_size != 64)
+	if (!p->max_compressed || drv->cqe_size != 64)
 		return refuse(EOPNOTSUPP, "cqe_comp_en", "the model compresses no completions of this size",
 		              "mlx5_ib: create_cq_user");
-	if (drv->cqe_comp_res_format != MLX5_IB_CQE_RES_FORMAT_HASH &&
-	    drv->cqe_comp_res_format != MLX5_IB_CQE_RES_FORMAT_CSUM)
-		return refuse(EOPNOTSUPP, "cqe_comp_res_format", "neither hash nor checksum",
+	switch (drv->cqe_comp_res_format) {
+	case MLX5_IB_CQE_RES_FORMAT_HASH:
+	case MLX5_IB_CQE_RES_FORMAT_CSUM:
+		return 0;
+	case MLX5_IB_CQE_RES_FORMAT_CSUM_STRIDX:
+		return refuse(EOPNOTSUPP, "cqe_comp_res_format", "the stride's index is not offered",
 		              "mlx5_ib: mini_cqe_res_format_to_hw");
-	return 0;
+	default:
+		return refuse(EINVAL, "cqe_comp_res_format", "not one of the formats",
+		              "mlx5_ib: mini_cqe_res_format_to_hw");
+	}
 }
 
 static int ucq_check(const struct command *c, const struct ib_uverbs_ex_create_cq *req,
@@ -63,7 +68,7 @@ static int ucq_check(const struct command *c, const struct ib_uverbs_ex_create_c
 		              "mlx5_ib: create_cq_user");
 	if ((drv->cqe_size != 64 && drv->cqe_size != 128) || drv->reserved0 || drv->reserved1)
 		return refuse(EINVAL, "cqe_size", "neither 64 nor 128", "mlx5_ib: create_cq_user");
-	return drv->cqe_comp_en ? ucq_check_compression(p, drv) : 0;
+	return drv->cqe_comp_en == 1 ? ucq_check_compression(p, drv) : 0;
 }
 
 static int ucq_pin(const struct command *c, struct ucq *u, const struct mlx5_ib_create_cq *drv)
@@ -137,6 +142,12 @@ int ucq_create(struct command *c, const struct ib_uverbs_ex_create_cq *req, stru
 		.ignore_overrun = req->flags & IB_UVERBS_CQ_FLAGS_IGNORE_OVERRUN,
 		.owner = u,
 	};
+	if (drv.cqe_comp_en == 1) {
+		u->cq.max_compressed = d->config.profile->max_compressed;
+		u->cq.mini_format =
+			drv.cqe_comp_res_format == MLX5_IB_CQE_RES_FORMAT_CSUM ? HW_MINI_CSUM : HW_MINI_HASH;
+	}
+	u->cq.asks_more = u->cq.real_time || u->cq.mini_format != HW_MINI_HASH;
 	u->real_time = drv.flags & MLX5_IB_CREATE_CQ_FLAGS_REAL_TIME_TS;
 	u->cycles = req->flags & IB_UVERBS_CQ_FLAGS_TIMESTAMP_COMPLETION;
 	u->object.user_handle = req->user_handle;

@@ -74,10 +74,7 @@ void pitfall_of_reset(const struct cq *cq, uint32_t uidx, uint32_t number)
 		return;
 	for (uint32_t i = be32toh(consumer_be) & HW_CQ_INDEX_MASK, n = 0;
 	     n < cq->n_cqe && ((cq->producer ^ i) & HW_CQ_INDEX_MASK); i++, n++) {
-		const uint8_t *at =
-			cq->buf + (size_t)(i & (cq->n_cqe - 1)) * cq->cqe_bytes + cq->cqe_bytes - sizeof(cqe);
-
-		if (!user_memory_read(&cqe, (uintptr_t)at, sizeof(cqe)) && be32toh(cqe.uidx_be) == uidx)
+		if (!user_memory_read(&cqe, (uintptr_t)cq_entry(cq, i), sizeof(cqe)) && be32toh(cqe.uidx_be) == uidx)
 			warning_give(cq->device, WARNING_LOST_BY_RESET, number);
 	}
 }

@@ -3,7 +3,7 @@
 """How many instructions softhca takes for a received frame while nobody traces, injects or looks for pitfalls.
 
 verbs_client receives short frames over a veth pair below valgrind's callgrind, which counts the instructions of each
-function. The first three lines count what a frame takes, callees included; device_work is a turn of the device thread,
+function. The first two lines count what a frame takes, callees included; device_work is a turn of the device thread,
 without its callees, which takes a burst of frames.
 """
 import pathlib
@@ -15,7 +15,7 @@ import tempfile
 from softhca import ROOT, RX, Wire
 
 FRAMES, PAYLOAD = 4000, 50
-FUNCTIONS = ("steer", "rq_receive", "cq_post")
+FUNCTIONS = ("steer", "rq_receive")
 SEND = """
 import socket, struct, sys, time
 wire = socket.socket(socket.AF_PACKET, socket.SOCK_RAW)
@@ -57,10 +57,10 @@ def main():
         count(build, wire, out)
         calls = annotate(out, "--inclusive=yes", "--tree=calling")
         for function in FUNCTIONS:
-            found = re.search(rf"^ *([\d,]+) .*=> \S*:{function} \(([\d,]+)x\)", calls, re.M)
+            found = re.search(rf"^ *([\d,]+) .*> +\S*:{function} \(([\d,]+)x\)", calls, re.M)
             total, times = (int(group.replace(",", "")) for group in found.groups())
             print(f"{function:12} {total / times:8.1f} instructions a frame ({times} frames)")
-        times = int(re.search(r"=> \S*:device_work \(([\d,]+)x\)", calls)[1].replace(",", ""))
+        times = int(re.search(r"> +\S*:device_work \(([\d,]+)x\)", calls)[1].replace(",", ""))
         own = int(re.search(r"^ *([\d,]+) .*:device_work \[", annotate(out), re.M)[1].replace(",", ""))
         print(f"device_work  {own / times:8.1f} instructions a turn ({times} turns, {FRAMES / times:.1f} frames each)")
 

@@ -22,6 +22,7 @@ static const struct {
 	{basic_rules, NULL},
 	{misuse_rules, NULL},
 	{completion_rules, NULL},
+	{dv_rules, NULL},
 	{queue_rules, NULL},
 	{rss_rules, NULL},
 	{receive_rules, NULL},

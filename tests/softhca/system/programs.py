@@ -84,24 +84,27 @@ def rdma_link(net, wire):
         ("mlx5_0", wire.interface, "ACTIVE")]
 
 
-def testpmd(net, wire):
-    """DPDK receives each frame that is sent to the port."""
+def testpmd(net, wire, watch=lambda pid: lambda: None, environment=None):
+    """DPDK receives each frame that is sent to the port. watch(pid) is called before the first frame, and what it
+    returns after the last."""
     options = ("-l", "0", "--no-huge", "-m", "256", "--no-telemetry", "--file-prefix", f"softhca{os.getpid()}", "-a",
                "0000:fe:00.0,dv_flow_en=0", "--", "--forward-mode=rxonly", "--auto-start",
                "--no-mlockall", "--total-num-mbufs=4096", "--stats-period=1", "--nb-cores=1")
     process = subprocess.Popen(under(net, "dpdk-testpmd", *with_main_core(options)), stdin=subprocess.DEVNULL,
-                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-    sent = False
+                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment)
+    sent = []
     try:
         end = time.monotonic() + 60
         for line in process.stdout:
             assert time.monotonic() < end and "Fail" not in line, line
             if "Port statistics" in line and not sent:
-                wire.send(*[wire.frame(bytes(64), 5000 + i) for i in range(N_FRAMES)])
-                sent = True
-            found = re.search(r"RX-packets: (\d+)", line)
+                unwatch = watch(process.pid)
+                sent = [wire.frame(bytes(40 + i), 5000 + i) for i in range(N_FRAMES)]
+                wire.send(*sent)
+            found = re.search(r"RX-packets: (\d+) .* RX-bytes: +(\d+)", line)
             if found and int(found[1]) >= N_FRAMES:
-                assert int(found[1]) == N_FRAMES, line
+                assert (int(found[1]), int(found[2])) == (N_FRAMES, sum(map(len, sent))), line
+                unwatch()
                 return
         raise AssertionError("dpdk-testpmd ended early")
     finally:

@@ -4,6 +4,7 @@
 
 #include <arpa/inet.h>
 #include <criterion/criterion.h>
+#include <endian.h>
 #include <errno.h>
 #include <rdma/mlx5-abi.h>
 
@@ -113,9 +114,13 @@ Test(rss, low_bits_choose_the_queue)
 	struct packet p = packet_of(&vectors[0], 17);
 	struct rq *const queues[4] = {(void *)1, (void *)2, (void *)3, (void *)4};
 	struct rss rss = {.fields = ADDRESSES_4, .n_rqs = 4, .rqs = queues};
+	uint32_t chosen;
 
 	memcpy(rss.key, key, sizeof(key));
-	cr_assert_eq(rss_queue(&rss, &p), queues[0x323e8fc2 & 3]);
+	cr_assert_eq(rss_queue(&rss, &p, &chosen), queues[0x323e8fc2 & 3]);
+	cr_assert_eq(chosen, htobe32(0x323e8fc2));
 	rss.n_rqs = 1;
-	cr_assert_eq(rss_queue(&rss, &p), queues[0]);
+	chosen = 0;
+	cr_assert_eq(rss_queue(&rss, &p, &chosen), queues[0]);
+	cr_assert_eq(chosen, htobe32(0x323e8fc2)); /* a completion has it with a single queue, too */
 }

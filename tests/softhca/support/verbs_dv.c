@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * verbs_dv FORMAT COUNT: receives UDP frames by a work queue whose completion queue is read as mlx5dv's users do it,
+ * since libmlx5 does not read compressed completions. FORMAT: hash, csum or plain. Says "ready", then of each frame
+ * "BLOCK FIELD HEX": with how many others it was compressed (0: not at all), what its completion has of its own
+ * (hash or checksum, as they lie in memory), and its bytes. Ends after COUNT frames.
+ */
+#include "verbs_common.h"
+
+#include <endian.h>
+#include <errno.h>
+#include <infiniband/mlx5dv.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define DEPTH          1024u
+#define FRAME_BYTES    2048u
+#define MINI_ARRAY     8u
+#define CQE_INVALID    (15u << 4)
+#define CQE_COMPRESSED 3u
+
+struct mini_cqe {
+	uint32_t own; /* hash, or checksum and the index of the stride */
+	uint32_t byte_cnt_be;
+};
+
+static uint8_t key[40] = {
+	0x6d, 0x5a, 0x56, 0xda, 0x25, 0x5b, 0x0e, 0xc2, 0x41, 0x67, 0x25, 0x3d, 0x43, 0xa3,
+	0x8f, 0xb0, 0xd0, 0xca, 0x2b, 0xcb, 0xae, 0x7b, 0x30, 0xb4, 0x77, 0xcb, 0x2d, 0xa3,
+	0x80, 0x30, 0xf2, 0x0c, 0x6a, 0x42, 0xb7, 0x3b, 0xbe, 0xac, 0x01, 0xfa,
+};
+
+struct reader {
+	struct ibv_context *ctx;
+	struct ibv_pd *pd;
+	struct ibv_mr *mr;
+	struct ibv_cq *cq;
+	struct ibv_wq *wq;
+	struct mlx5dv_cq dv;
+	struct mlx5dv_rwq rwq;
+	uint16_t n_posted;
+	uint8_t *memory;
+	bool csum;
+	uint32_t index; /* of the entry to be read next */
+	unsigned long n_seen;
+};
+
+/* libmlx5 learns only by polling that a work request is done, so who reads the completions also posts. */
+static void post(struct reader *r)
+{
+	uint16_t slot = r->n_posted % DEPTH;
+	struct mlx5_wqe_data_seg *seg = (void *)((uint8_t *)r->rwq.buf + (size_t)slot * r->rwq.stride);
+
+	mlx5dv_set_data_seg(seg, FRAME_BYTES, r->mr->lkey, (uintptr_t)r->memory + (size_t)slot * FRAME_BYTES);
+	r->n_posted++;
+	__atomic_store_n(r->rwq.dbrec, htobe32(r->n_posted), __ATOMIC_RELEASE);
+}
+
+static void open_cq(struct reader *r, const char *format)
+{
+	struct ibv_cq_init_attr_ex attr = {.cqe = DEPTH};
+	struct mlx5dv_cq_init_attr dv = {.comp_mask = MLX5DV_CQ_INIT_ATTR_MASK_COMPRESSED_CQE};
+	struct mlx5dv_obj obj = {};
+
+	r->csum = !strcmp(format, "csum");
+	dv.cqe_comp_res_format = r->csum ? MLX5DV_CQE_RES_FORMAT_CSUM : MLX5DV_CQE_RES_FORMAT_HASH;
+	if (!strcmp(format, "plain"))
+		dv.comp_mask = 0;
+	r->cq = ibv_cq_ex_to_cq(mlx5dv_create_cq(r->ctx, &attr, &dv));
+	if (!r->cq)
+		die("mlx5dv_create_cq");
+	obj.cq.in = r->cq;
+	obj.cq.out = &r->dv;
+	errno = mlx5dv_init_obj(&obj, MLX5DV_OBJ_CQ);
+	if (errno || r->dv.cqe_size != sizeof(struct mlx5_cqe64))
+		die("mlx5dv_init_obj");
+}
+
+static void open_wq(struct reader *r)
+{
+	struct ibv_wq_init_attr init = {.wq_type = IBV_WQT_RQ, .max_wr = DEPTH, .max_sge = 1, .pd = r->pd, .cq = r->cq};
+	struct ibv_wq_attr ready = {.attr_mask = IBV_WQ_ATTR_STATE, .wq_state = IBV_WQS_RDY};
+	struct mlx5dv_obj obj = {};
+
+	r->wq = ibv_create_wq(r->ctx, &init);
+	if (!r->wq)
+		die("ibv_create_wq");
+	errno = ibv_modify_wq(r->wq, &ready);
+	if (errno)
+		die("ibv_modify_wq");
+	obj.rwq.in = r->wq;
+	obj.rwq.out = &r->rwq;
+	errno = mlx5dv_init_obj(&obj, MLX5DV_OBJ_RWQ);
+	if (errno || r->rwq.wqe_cnt != DEPTH || r->rwq.stride != sizeof(struct mlx5_wqe_data_seg))
+		die("mlx5dv_init_obj, %u entries of %u bytes", r->rwq.wqe_cnt, r->rwq.stride);
+	for (uint16_t i = 0; i < DEPTH; i++)
+		post(r);
+}
+
+static void steer_udp(struct reader *r)
+{
+	struct ibv_rwq_ind_table_init_attr table = {.log_ind_tbl_size = 0, .ind_tbl = &r->wq};
+	struct ibv_qp_init_attr_ex attr = {
+		.qp_type = IBV_QPT_RAW_PACKET,
+		.comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_IND_TABLE | IBV_QP_INIT_ATTR_RX_HASH,
+		.pd = r->pd,
+		.rx_hash_conf = {.rx_hash_function = IBV_RX_HASH_FUNC_TOEPLITZ,
+	                         .rx_hash_key_len = sizeof(key),
+	                         .rx_hash_key = key,
+	                         .rx_hash_fields_mask = IBV_RX_HASH_SRC_PORT_UDP},
+	};
+	struct flow_rule f;
+	struct ibv_qp *qp;
+
+	attr.rwq_ind_tbl = ibv_create_rwq_ind_table(r->ctx, &table);
+	qp = attr.rwq_ind_tbl ? ibv_create_qp_ex(r->ctx, &attr) : NULL;
+	flow_init(&f);
+	flow_add_ipv4(&f, NULL);
+	flow_add_udp(&f, 0);
+	if (!qp || !ibv_create_flow(qp, &f.attr))
+		die("an RSS queue pair and its flow");
+}
+
+static struct mlx5_cqe64 *entry(struct reader *r, uint32_t index)
+{
+	return (struct mlx5_cqe64 *)((uint8_t *)r->dv.buf + (size_t)(index & (r->dv.cqe_cnt - 1)) * r->dv.cqe_size);
+}
+
+static void take(struct reader *r, uint32_t block, uint32_t own, uint16_t wqe, uint32_t bytes)
+{
+	const uint8_t *frame = r->memory + (size_t)(wqe % DEPTH) * FRAME_BYTES;
+
+	if (wqe != (uint16_t)r->n_seen)
+		die("work request %u after %lu frames", wqe, r->n_seen);
+	if (bytes > FRAME_BYTES)
+		die("%u bytes", bytes);
+	printf("%u %08x ", block, be32toh(own));
+	for (uint32_t i = 0; i < bytes; i++)
+		printf("%02x", frame[i]);
+	puts("");
+	r->n_seen++;
+	post(r);
+}
+
+static uint32_t own_of(const struct reader *r, const struct mlx5_cqe64 *cqe)
+{
+	uint32_t own = 0;
+
+	/* mlx5_cqe64 of mlx5_core: rss_hash_result, check_sum */
+	if (r->csum)
+		memcpy(&own, (const uint8_t *)cqe + 20, 2);
+	else
+		memcpy(&own, (const uint8_t *)cqe + 12, 4);
+	return own;
+}
+
+/* As mlx5_core and DPDK read it. */
+static void read_block(struct reader *r, const struct mlx5_cqe64 *title)
+{
+	uint32_t n = be32toh(title->byte_cnt), array = r->index + 1;
+	uint16_t wqe = be16toh(title->wqe_counter);
+
+	if (n < 2 || n > 64 || (r->index & (r->dv.cqe_cnt - 1)) + n > r->dv.cqe_cnt)
+		die("a block of %u at %u", n, r->index);
+	for (uint32_t i = 0; i < n; i++) {
+		if (i && i % MINI_ARRAY == 0)
+			array = r->index + i;
+		struct mini_cqe mini = ((const struct mini_cqe *)entry(r, array))[i % MINI_ARRAY];
+
+		take(r, n, mini.own, (uint16_t)(wqe + i), be32toh(mini.byte_cnt_be));
+	}
+	for (uint32_t i = 0; i < n; i++)
+		entry(r, r->index + i)->op_own = CQE_INVALID;
+	r->index += n;
+}
+
+static void poll_once(struct reader *r)
+{
+	struct mlx5_cqe64 *cqe = entry(r, r->index);
+	uint8_t op_own = __atomic_load_n(&cqe->op_own, __ATOMIC_ACQUIRE);
+
+	if (op_own >> 4 == CQE_INVALID >> 4 || (op_own & 1) != !!(r->index & r->dv.cqe_cnt))
+		return;
+	if (op_own >> 4 != MLX5_CQE_RESP_SEND)
+		die("opcode %u", op_own >> 4);
+	if ((op_own >> 2 & 3) == CQE_COMPRESSED) {
+		read_block(r, cqe);
+	} else {
+		take(r, 0, own_of(r, cqe), be16toh(cqe->wqe_counter), be32toh(cqe->byte_cnt));
+		r->index++;
+	}
+	__atomic_store_n(&r->dv.dbrec[0], htobe32(r->index & 0xffffff), __ATOMIC_RELEASE);
+}
+
+int main(int argc, char **argv)
+{
+	struct ibv_device **list = ibv_get_device_list(NULL);
+	struct reader r = {};
+	unsigned long count;
+
+	if (argc != 3 || !list || !list[0])
+		die("usage: verbs_dv hash|csum|plain COUNT, with a device");
+	r.ctx = ibv_open_device(list[0]);
+	ibv_free_device_list(list);
+	r.pd = ibv_alloc_pd(r.ctx);
+	r.memory = aligned_alloc(4096, DEPTH * FRAME_BYTES);
+	r.mr = ibv_reg_mr(r.pd, r.memory, DEPTH * FRAME_BYTES, IBV_ACCESS_LOCAL_WRITE);
+	if (!r.mr)
+		die("ibv_reg_mr");
+	open_cq(&r, argv[1]);
+	open_wq(&r);
+	steer_udp(&r);
+	puts("ready");
+	fflush(stdout);
+	count = strtoul(argv[2], NULL, 10);
+	while (r.n_seen < count)
+		poll_once(&r);
+	return 0;
+}
