@@ -77,6 +77,7 @@ struct device_config {
 	bool length_error_is_fatal; /* LOC_LEN_ERR puts the queue in the error state */
 	bool explain;               /* tell the user why commands are refused, and what was lost */
 	bool warnings;              /* look for pitfalls */
+	bool copies_on_fork;        /* as Linux 5.12 and later: fork() copies registered memory at once */
 	bool error_events;          /* a completion in error gives a QP_FATAL event, too */
 	enum real_time real_time;
 	enum eswitch eswitch;

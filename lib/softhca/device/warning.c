@@ -8,19 +8,22 @@
 #include "qp.h"
 
 #include <endian.h>
+#include <stdio.h>
 #include <string.h>
 
 void warning_give(struct device *d, enum warning w, uint32_t number)
 {
 	const struct warning_row *row = &warning_rows[w];
 	struct warning_given *g = &d->warnings[w];
+	char queue[24] = "";
 
 	if (!d->config.warnings || g->count++)
 		return;
 	g->first_ns = clock_now_ns(CLOCK_REALTIME);
 	g->number = number;
-	complain("%s: warning: %s (queue 0x%x): %s; %s (%s)", d->name, row->name, number, row->what, row->remedy,
-	         row->source);
+	if (number)
+		snprintf(queue, sizeof(queue), " (queue 0x%x)", number);
+	complain("%s: warning: %s%s: %s; %s (%s)", d->name, row->name, queue, row->what, row->remedy, row->source);
 }
 
 void warning_begin(struct device *d)
@@ -110,7 +113,8 @@ void warning_report(const struct device *d, struct lines *lines)
 		lines_begin(lines, "warning");
 		lines_text(lines, "device", d->name);
 		lines_text(lines, "name", warning_rows[i].name);
-		lines_hex(lines, "queue", d->warnings[i].number);
+		if (d->warnings[i].number)
+			lines_hex(lines, "queue", d->warnings[i].number);
 		lines_number(lines, "times", d->warnings[i].count);
 		lines_time(lines, "first", d->warnings[i].first_ns);
 		lines_text(lines, "problem", warning_rows[i].what);

@@ -50,4 +50,9 @@ const struct warning_row warning_rows[N_WARNINGS] = {
                  "again, rnr_retry times, and then fails",
                  "post receives before the queue pair is RTR, and as many as the peer may send at a time",
                  "ibv_modify_qp(3); IBTA 9.7.5.2.8"},
+	[WARNING_FORK] = {"fork-after-registration",
+                          "the process forks with registered memory and without ibv_fork_init(): with a kernel before "
+                          "5.12, a process that writes there gets a new page, and the device keeps the old one",
+                          "call ibv_fork_init() first, or set RDMAV_FORK_SAFE",
+                          "ibv_fork_init(3), ibv_is_fork_initialized(3)"},
 };

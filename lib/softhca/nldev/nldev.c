@@ -104,14 +104,14 @@ static int nldev_port_dump(const struct nldev_request *r)
 	return 0;
 }
 
-/* Network namespaces share the devices, and registered memory is copied at fork() (nldev_sys_get_doit). */
+/* Network namespaces share the devices (nldev_sys_get_doit). */
 static int nldev_sys_get(const struct nldev_request *r)
 {
 	struct nldev_message m;
 
 	nldev_begin(&m, r, 0);
 	nldev_put_u8(&m, RDMA_NLDEV_SYS_ATTR_NETNS_MODE, 1);
-	nldev_put_u8(&m, RDMA_NLDEV_SYS_ATTR_COPY_ON_FORK, 1);
+	nldev_put_u8(&m, RDMA_NLDEV_SYS_ATTR_COPY_ON_FORK, r->nldev->devices[0].config.copies_on_fork);
 	nldev_send(&m);
 	return 0;
 }

@@ -5,6 +5,7 @@
  */
 #include "root.h"
 
+#include "../uverbs/pitfalls.h"
 #include "../wire/complain.h"
 
 #include <errno.h>
@@ -50,6 +51,19 @@ static void root_watch_ports(void *arg)
 
 	for (unsigned int i = 0; i < root->n_devices; i++)
 		device_watch_port(&root->devices[i]);
+}
+
+/* After ibv_fork_init(), libibverbs keeps registered memory from children, unless the kernel copies it at fork(). */
+static void root_before_fork(void)
+{
+	void *library = root_is_owner() ? dlopen("libibverbs.so.1", RTLD_LAZY | RTLD_NOLOAD) : NULL;
+	enum { DISABLED } (*status)(void) = library ? dlsym(library, "ibv_is_fork_initialized") : NULL;
+	bool unsafe = status && status() == DISABLED;
+
+	for (unsigned int i = 0; unsafe && i < the_root.n_devices; i++)
+		pitfall_of_fork(&the_root.devices[i]);
+	if (library)
+		dlclose(library);
 }
 
 /* A child starts afresh, whatever the parent has open: with devices that nobody uses. What the parent's devices had is
@@ -128,6 +142,8 @@ static void root_set_up(void)
 	settings.device.trace = &the_root.trace;
 	trace_init(&the_root.trace);
 	settings.device.counters = "/dev/shm";
+	/* So that a program that does not care is found with any kernel. */
+	settings.device.copies_on_fork = !settings.device.warnings;
 	if (*settings.device.bond)
 		settings.device.name_prefix = "mlx5_bond_";
 	fdtab_init(&the_root.fdtab);
@@ -139,7 +155,7 @@ static void root_set_up(void)
 	the_root.clock.watch = root_watch_ports;
 	the_root.clock.watch_arg = &the_root;
 	atomic_store(&the_root.owner, getpid());
-	pthread_atfork(NULL, NULL, root_in_child);
+	pthread_atfork(settings.device.warnings ? root_before_fork : NULL, NULL, root_in_child);
 	if (settings.device.explain)
 		atexit(root_tell_losses);
 }

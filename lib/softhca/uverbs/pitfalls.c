@@ -79,6 +79,18 @@ void pitfall_of_reset(const struct cq *cq, uint32_t uidx, uint32_t number)
 	}
 }
 
+void pitfall_of_fork(struct device *d)
+{
+	uint32_t i = 0;
+
+	device_lock(d);
+	while (i < d->mkeys.size && !d->mkeys.keys[i].used)
+		i++;
+	if (i < d->mkeys.size)
+		warning_give(d, WARNING_FORK, 0);
+	device_unlock(d);
+}
+
 static bool cq_is_armed_by_program(const struct cq *cq)
 {
 	uint32_t arm_be;

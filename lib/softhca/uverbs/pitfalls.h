@@ -11,6 +11,8 @@ void pitfall_of_rule(struct device *d, const struct flow_rule *rule);
 void pitfall_of_events(const struct ucq *u);
 /* The queue with this number and user index, which completes at `cq` (NULL: at none), is about to be reset. */
 void pitfall_of_reset(const struct cq *cq, uint32_t uidx, uint32_t number);
+/* The process is about to fork, with a kernel that does not copy registered memory then. Lock not held. */
+void pitfall_of_fork(struct device *d);
 /* The program is about to wait in read() of the channel. Lock not held. */
 void pitfall_of_wait(struct device *devices, unsigned int n_devices, const struct event_channel *channel);
 

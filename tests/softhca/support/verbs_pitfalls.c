@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #define FRAME_BYTES 60
@@ -285,6 +286,23 @@ static void receiver_not_ready(bool provoke)
 		rc_receive(&q, reader);
 }
 
+static void fork_after_registration(bool provoke)
+{
+	struct queue q;
+	int status;
+	pid_t child;
+
+	errno = provoke ? 0 : ibv_fork_init();
+	if (errno)
+		die("ibv_fork_init");
+	queue_open(&q, &both);
+	child = fork();
+	if (!child)
+		_exit(0);
+	if (waitpid(child, &status, 0) != child || status)
+		die("child");
+}
+
 static const struct {
 	const char *name;
 	void (*run)(bool provoke);
@@ -300,6 +318,7 @@ static const struct {
 	{"lost-by-reset", lost_by_reset},
 	{"no-timestamps", no_timestamps},
 	{"receiver-not-ready", receiver_not_ready},
+	{"fork-after-registration", fork_after_registration},
 };
 
 int main(int argc, char **argv)

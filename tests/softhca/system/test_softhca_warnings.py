@@ -26,16 +26,20 @@ def start(net, name, how, **environment):
                             env={**os.environ, "SOFTHCA_PROFILE": model, **environment})
 
 
-def warned(net, name, how):
-    out, err = start(net, name, how, SOFTHCA_WARNINGS="1").communicate(timeout=60)
+def warned(net, name, how, **environment):
+    out, err = start(net, name, how, SOFTHCA_WARNINGS="1", **environment).communicate(timeout=60)
     assert out == "done\n", err
-    return re.findall(r"^softhca: mlx5_0: warning: ([\w-]+) ", err, re.M)
+    return re.findall(r"^softhca: mlx5_0: warning: ([\w-]+)[ :]", err, re.M)
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_program_that_runs_into_it_is_warned_once_and_the_other_not(net, wire, name):
     assert warned(net, name, "provoke") == [name]
     assert warned(net, name, "avoid") == [] and wire.interface == "rx0"
+
+
+def test_the_variable_makes_fork_safe_too(net, wire):
+    assert warned(net, "fork-after-registration", "provoke", RDMAV_FORK_SAFE="1") == [] and wire.interface == "rx0"
 
 
 def test_there_are_some():
