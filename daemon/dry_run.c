@@ -18,6 +18,7 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -35,7 +36,7 @@ static const char *describe_memory(uint64_t bytes, uint32_t page_bytes, char *te
 	return text;
 }
 
-static void print_memory(const struct config *config)
+static void print_memory(const struct config *config, const uint64_t *ring_bytes)
 {
 	char text[96];
 
@@ -43,7 +44,7 @@ static void print_memory(const struct config *config)
 		const struct config_stream *stream = &config->streams[i];
 
 		printf("stream '%s': a ring of %s\n", stream->name,
-		       describe_memory(geometry_ring_bytes(stream), stream->page_bytes, text, sizeof(text)));
+		       describe_memory(ring_bytes[i], stream->page_bytes, text, sizeof(text)));
 	}
 	for (uint32_t i = 0; i < config->n_channels; i++) {
 		const struct config_channel *channel = &config->channels[i];
@@ -54,14 +55,14 @@ static void print_memory(const struct config *config)
 }
 
 /* A daemon that runs with this file has its pages already, and gives them back when it is restarted. */
-static void try_hugepages(const struct config *config, uint32_t page_bytes)
+static void try_hugepages(const struct config *config, const uint64_t *ring_bytes, uint32_t page_bytes)
 {
 	char advice[PAGES_ADVICE_MAX];
 	uint64_t wanted = 0;
 
 	for (uint32_t i = 0; i < config->n_streams; i++)
 		if (config->streams[i].page_bytes == page_bytes)
-			wanted += geometry_ring_bytes(&config->streams[i]) / page_bytes;
+			wanted += ring_bytes[i] / page_bytes;
 	if (wanted <= pages_count_free(page_bytes))
 		return;
 	log_warning("the rings take %llu hugepages of %u kB, and so many are not free %s; ignore this if an ibvcapd "
@@ -88,7 +89,8 @@ static int try_interface(const struct config *config, const char *name, enum con
 	return r == 0 && interface->ops->find ? interface->ops->find(name, failure) : r;
 }
 
-static void try_stream(const struct config *config, const struct config_stream *stream, struct failure *all)
+/* Returns the bytes of its rings. */
+static uint64_t try_stream(const struct config *config, const struct config_stream *stream, struct failure *all)
 {
 	struct interface interface;
 	struct failure failure, placed;
@@ -97,12 +99,13 @@ static void try_stream(const struct config *config, const struct config_stream *
 		failure_set(&placed, failure.exit_code, 0, "%s:%d: stream '%s': %s", stream->file, stream->line,
 		            stream->name, failure.text);
 		failure_add(all, &placed);
-		return;
+		return 0;
 	}
 	if (stream_check_mtu(stream, interface.net.mtu, &failure) < 0)
 		failure_add(all, &failure);
 	for (uint32_t i = 0; i < stream->n_flows; i++)
 		stream_check_destination(stream, &stream->flows[i]);
+	return geometry_ring_bytes(stream, !interface.ops->pins_memory);
 }
 
 /* No error at the start, either: other destinations of the channel may be right. */
@@ -186,24 +189,28 @@ static void try_user(const struct config *config, const char *name)
 
 int dry_run(const struct config *config, const char *user, struct failure *failure)
 {
+	uint64_t *ring_bytes = calloc(config->n_streams + 1, sizeof(*ring_bytes));
 	struct failure found;
 
+	if (!ring_bytes)
+		return failure_no_memory(failure);
 	preflight_check_cpus(config, NULL, failure);
 	if (memory_check_rings(config, &found) < 0)
 		failure_add(failure, &found);
 	if (preflight_test_seals(config, &found) < 0)
 		failure_add(failure, &found);
 	for (uint32_t i = 0; i < config->n_streams; i++)
-		try_stream(config, &config->streams[i], failure);
+		ring_bytes[i] = try_stream(config, &config->streams[i], failure);
 	for (uint32_t i = 0; i < config->n_channels; i++)
 		try_channel(config, &config->channels[i], failure);
 	try_socket(config->socket_path);
 	try_user(config, user);
-	if (failure->text[0])
-		return -EINVAL;
-	try_hugepages(config, 2u << 20);
-	try_hugepages(config, 1u << 30);
-	print_memory(config);
-	printf("%s: ok\n", config->file);
-	return 0;
+	if (!failure->text[0]) {
+		try_hugepages(config, ring_bytes, 2u << 20);
+		try_hugepages(config, ring_bytes, 1u << 30);
+		print_memory(config, ring_bytes);
+		printf("%s: ok\n", config->file);
+	}
+	free(ring_bytes);
+	return failure->text[0] ? -EINVAL : 0;
 }

@@ -226,9 +226,10 @@ struct backend_privilege {
 struct backend_ops {
 	const char *name;
 	const struct backend_privilege *privileges; /* the last has the purpose NULL; NULL: none */
-	bool pins_memory; /* register_memory() locks it: the limit of locked memory counts it */
+	/* The device writes to memory itself, and register_memory() locks it; else poll() copies packets to slots. */
+	bool pins_memory;
 	/** The kernel's own memory that a receive queue takes. NULL: none. */
-	uint64_t (*kernel_bytes)(uint32_t slots, uint32_t row_bytes);
+	uint64_t (*kernel_bytes)(uint32_t slots, uint32_t frame_bytes);
 
 	/** Is there such a device behind the interface? 0 or -errno. Opens nothing. NULL: it takes any interface. */
 	int (*find)(const char *interface, struct failure *failure);

@@ -9,7 +9,8 @@
 #define IPV6_UDP_BYTES     48
 #define IPV6_HEADERS_BYTES 62 /* and the Ethernet header; with IPv4 and a VLAN tag there are fewer */
 #define JUMBO_MTU          9000
-#define ETHERNET_BYTES_MAX 22 /* with two VLAN tags */
+#define ETHERNET_BYTES_MAX 22  /* with two VLAN tags */
+#define COPIED_SLOTS       128 /* two batches of a worker */
 
 static uint32_t geometry_header_bytes(const struct config_stream *stream)
 {
@@ -25,7 +26,14 @@ static uint32_t geometry_ring_flags(const struct config_stream *stream)
 	       (stream->flow_numbers ? IBVCAP_RING_FLAG_FLOWS : 0);
 }
 
-struct rx_ring_options geometry_of_ring(const struct config_stream *stream, uint32_t queue, uint64_t epoch)
+uint32_t geometry_posted_slots(const struct config_stream *stream, bool copies)
+{
+	bool few = copies && stream->lossless_deadline_ms == 0 && stream->receive_queue_slots > COPIED_SLOTS;
+
+	return few ? COPIED_SLOTS : stream->receive_queue_slots;
+}
+
+struct rx_ring_options geometry_of_ring(const struct config_stream *stream, bool copies, uint32_t queue, uint64_t epoch)
 {
 	return (struct rx_ring_options){
 		.stream = stream->name,
@@ -37,7 +45,7 @@ struct rx_ring_options geometry_of_ring(const struct config_stream *stream, uint
 		.application_header_bytes = stream->application_header_bytes,
 		.flags = geometry_ring_flags(stream),
 		.history_blocks = stream->history_blocks,
-		.receive_queue_slots = stream->receive_queue_slots,
+		.posted_slots = geometry_posted_slots(stream, copies),
 		.spare_blocks = stream->max_consumers * stream->lease_blocks,
 		.lease_blocks_max = stream->lease_blocks,
 		.page_bytes = stream->page_bytes,
@@ -47,9 +55,9 @@ struct rx_ring_options geometry_of_ring(const struct config_stream *stream, uint
 	};
 }
 
-uint64_t geometry_ring_bytes(const struct config_stream *stream)
+uint64_t geometry_ring_bytes(const struct config_stream *stream, bool copies)
 {
-	const struct rx_ring_options options = geometry_of_ring(stream, 0, 0);
+	const struct rx_ring_options options = geometry_of_ring(stream, copies, 0, 0);
 	uint64_t payload, headers, ring;
 
 	rx_ring_size(&options, &payload, &headers, &ring);
@@ -95,8 +103,10 @@ uint32_t geometry_joined_frame_bytes(uint32_t mtu)
 	return (mtu > JUMBO_MTU ? mtu : JUMBO_MTU) + ETHERNET_BYTES_MAX;
 }
 
-uint32_t geometry_row_bytes(const struct config_stream *stream)
+uint32_t geometry_received_bytes(const struct config_stream *stream, uint32_t mtu)
 {
+	if (geometry_reassembles(stream, mtu))
+		return geometry_joined_frame_bytes(mtu);
 	return geometry_header_bytes(stream) + stream->payload_size - stream->application_header_bytes;
 }
 

@@ -9,12 +9,21 @@
 #include "daemon/config/config.h"
 #include "daemon/ring/rx_ring.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 
-struct rx_ring_options geometry_of_ring(const struct config_stream *stream, uint32_t queue, uint64_t epoch);
+/**
+ * Rows that the device of a queue has at once. A device that writes to them needs one for each packet that comes while
+ * the worker does not run. If the backend copies packets, they wait in the kernel, and two batches of rows are enough;
+ * but when a lossless consumer stalls the queue, packets still fill the rows that the device has.
+ */
+uint32_t geometry_posted_slots(const struct config_stream *stream, bool copies);
 
-/** Bytes that a stream pins, in pages of its page_bytes: payload and headers of all of its queues. */
-uint64_t geometry_ring_bytes(const struct config_stream *stream);
+struct rx_ring_options geometry_of_ring(const struct config_stream *stream, bool copies, uint32_t queue,
+                                        uint64_t epoch);
+
+/** Bytes of the rings of a stream, in pages of its page_bytes: payload and headers of all of its queues. */
+uint64_t geometry_ring_bytes(const struct config_stream *stream, bool copies);
 
 /** Bytes of the longest IP packet that fits a row, for the MTU. */
 uint32_t geometry_packet_bytes(const struct config_stream *stream);
@@ -35,8 +44,8 @@ uint32_t geometry_ip_udp_bytes(sa_family_t family);
 /** Bytes of the longest IP packet that the channel sends, for the MTU. */
 uint32_t geometry_sent_packet_bytes(const struct config_channel *channel);
 
-/** Bytes of one row of it: payload and headers. */
-uint32_t geometry_row_bytes(const struct config_stream *stream);
+/** Bytes of a frame that the device's queue has room for: a row, or a fragment to be joined. */
+uint32_t geometry_received_bytes(const struct config_stream *stream, uint32_t mtu);
 
 /** Bytes of the arena of one sender, in pages of the channel's page_bytes. */
 uint64_t geometry_arena_bytes(const struct config_channel *channel);

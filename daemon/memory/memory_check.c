@@ -19,7 +19,9 @@ int memory_check_rings(const struct config *config, struct failure *failure)
 	const struct config_stream *stream = NULL;
 
 	for (uint32_t i = 0; i < config->n_streams; i++) {
-		uint64_t bytes = geometry_ring_bytes(&config->streams[i]);
+		/* With "auto" it may be more. */
+		uint64_t bytes =
+			geometry_ring_bytes(&config->streams[i], config->streams[i].backend != CONFIG_BACKEND_VERBS);
 
 		all += bytes;
 		if (bytes > largest) {

@@ -25,7 +25,8 @@ struct reassembly {
 	uint8_t *frames; /* a ring of frames, which the device fills in order */
 	uint64_t frames_bytes;
 	uint32_t frame_stride;
-	uint32_t slots;
+	uint32_t n_frames;
+	uint32_t slots;  /* depth of the device's queue */
 	uint64_t posted; /* frames that were given to the device, of all time */
 	struct reassembly_use use;
 	bool waits_for_rows;
@@ -64,10 +65,10 @@ static void show_given(struct reassembly *r)
 /* Give the device all frames that it has not, in runs that do not pass the end of the memory. */
 static int post_frames(struct reassembly *r)
 {
-	while (r->slots - (r->posted - r->use.taken) >= BATCH) {
-		uint32_t slot = (uint32_t)(r->posted % r->slots);
+	while (r->n_frames - (r->posted - r->use.taken) >= BATCH) {
+		uint32_t slot = (uint32_t)(r->posted % r->n_frames);
 		struct backend_run run = {.slot = slot,
-		                          .n = r->slots - slot < BATCH ? r->slots - slot : BATCH,
+		                          .n = r->n_frames - slot < BATCH ? r->n_frames - slot : BATCH,
 		                          .payload = frame_at(r, slot),
 		                          .headers = frame_at(r, slot)};
 		int n = r->ops->post(r->device, &run);
@@ -286,9 +287,9 @@ static uint32_t stride_of(uint32_t frame_bytes)
 	return (frame_bytes + LINE_BYTES - 1) / LINE_BYTES * LINE_BYTES;
 }
 
-uint64_t reassembly_bytes(uint32_t slots, uint32_t frame_bytes)
+uint64_t reassembly_bytes(uint32_t n_frames, uint32_t frame_bytes)
 {
-	uint64_t bytes = (uint64_t)slots * stride_of(frame_bytes);
+	uint64_t bytes = (uint64_t)n_frames * stride_of(frame_bytes);
 
 	return (bytes + HUGE_BYTES - 1) / HUGE_BYTES * HUGE_BYTES;
 }
@@ -327,8 +328,9 @@ int reassembly_new(const struct reassembly_options *options, struct reassembly *
 	r->ops = options->ops;
 	r->backend = options->backend;
 	r->frame_stride = stride_of(options->frame_bytes);
+	r->n_frames = options->n_frames;
 	r->slots = options->rows.slots;
-	r->frames_bytes = reassembly_bytes(r->slots, options->frame_bytes);
+	r->frames_bytes = reassembly_bytes(r->n_frames, options->frame_bytes);
 	r->waits_for_rows = options->waits_for_rows;
 	r->is_drained = true;
 	if (posted_rows_init(&r->rows, &options->rows) < 0 ||

@@ -20,6 +20,7 @@ struct reassembly_options {
 	const struct backend_ops *ops;
 	struct backend *backend;
 	struct backend_queue_options rows; /* of the queue as the worker sees it */
+	uint32_t n_frames;                 /* that the device has at once */
 	uint32_t frame_bytes;              /* the longest frame that the device can receive, without FCS */
 	bool waits_for_rows;               /* without a row, packets wait in the device; else they are lost */
 };
@@ -30,7 +31,7 @@ int reassembly_new(const struct reassembly_options *options, struct reassembly *
 void reassembly_free(struct reassembly *reassembly);
 
 /** Bytes of the memory that is registered for one queue. Pure. */
-uint64_t reassembly_bytes(uint32_t slots, uint32_t frame_bytes);
+uint64_t reassembly_bytes(uint32_t n_frames, uint32_t frame_bytes);
 
 /** The queue for the worker, and the one for flows, groups and counts. */
 struct backend_queue *reassembly_queue(struct reassembly *reassembly);

@@ -32,7 +32,7 @@ struct rx_ring_options {
 	uint32_t application_header_bytes;
 	uint32_t flags; /* enum ibvcap_ring_flag */
 	uint32_t history_blocks;
-	uint32_t receive_queue_slots;
+	uint32_t posted_slots; /* rows that the device has at once */
 	uint32_t spare_blocks; /* the sum of all lease quotas that will be granted */
 	uint32_t lease_blocks_max;
 	uint32_t page_bytes;
@@ -99,7 +99,8 @@ struct rx_ring {
 	uint32_t application_header_bytes;
 	uint32_t flags; /* enum ibvcap_ring_flag */
 	uint32_t n_blocks;
-	uint32_t live_blocks_max; /* history + what the receive queue holds */
+	uint32_t posted_slots;    /* rows that the device has at once */
+	uint32_t live_blocks_max; /* history, and those with the device */
 	uint32_t table_mask;
 
 	uint64_t head;

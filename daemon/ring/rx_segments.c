@@ -31,7 +31,7 @@ static uint32_t window_blocks(const struct rx_ring_options *options)
 {
 	uint32_t n = options->slots_per_block;
 
-	return options->history_blocks + (options->receive_queue_slots + n - 1) / n + 1;
+	return options->history_blocks + (options->posted_slots + n - 1) / n + 1;
 }
 
 /* A header row begins at a cache line. */
@@ -174,6 +174,7 @@ int rx_ring_init(struct rx_ring *ring, const struct rx_ring_options *options, st
 		.application_header_bytes = options->application_header_bytes,
 		.flags = options->flags,
 		.n_blocks = window_blocks(options) + options->spare_blocks,
+		.posted_slots = options->posted_slots,
 		.live_blocks_max = window_blocks(options),
 		.table_mask = round_up_to_power_of_two(window_blocks(options)) - 1,
 	};

@@ -57,11 +57,13 @@ int stream_init(struct stream *stream, const struct config_stream *config, struc
 
 uint64_t stream_ring_bytes(const struct stream *stream)
 {
-	uint64_t bytes = geometry_ring_bytes(stream->config);
+	bool copies = !stream->interface->ops->pins_memory;
+	uint64_t bytes = geometry_ring_bytes(stream->config, copies);
 	uint32_t frame_bytes = geometry_joined_frame_bytes(stream->interface->net.mtu);
 
 	if (stream->reassembles)
-		bytes += stream->n_queues * reassembly_bytes(stream->config->receive_queue_slots, frame_bytes);
+		bytes +=
+			stream->n_queues * reassembly_bytes(geometry_posted_slots(stream->config, copies), frame_bytes);
 	return bytes;
 }
 
@@ -72,7 +74,8 @@ uint64_t stream_kernel_bytes(const struct stream *stream)
 
 	if (!ops->kernel_bytes)
 		return 0;
-	return stream->n_queues * ops->kernel_bytes(config->receive_queue_slots, geometry_row_bytes(config));
+	return stream->n_queues * ops->kernel_bytes(config->receive_queue_slots,
+	                                            geometry_received_bytes(config, stream->interface->net.mtu));
 }
 
 /* ---- preparing ----------------------------------------------------------------------------------- */

@@ -48,6 +48,7 @@ static int stream_queue_create_reassembly(struct stream_queue *queue, const stru
 		.ops = interface->ops,
 		.backend = interface->backend,
 		.rows = *rows,
+		.n_frames = queue->ring.posted_slots,
 		.frame_bytes = geometry_joined_frame_bytes(interface->net.mtu),
 		.waits_for_rows = interface->capabilities.counts_drops,
 	};
@@ -149,7 +150,8 @@ static void stream_queue_check_node(const struct stream_queue *queue)
 
 static int stream_queue_prepare_near(struct stream_queue *queue, uint64_t epoch, struct failure *failure)
 {
-	const struct rx_ring_options options = geometry_of_ring(queue->stream->config, queue->index, epoch);
+	const struct rx_ring_options options = geometry_of_ring(
+		queue->stream->config, !queue->stream->interface->ops->pins_memory, queue->index, epoch);
 	int r = rx_ring_init(&queue->ring, &options, failure);
 
 	if (r < 0)

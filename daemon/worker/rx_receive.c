@@ -322,7 +322,7 @@ int rx_receive_refill(struct rx_receive *receive)
 	struct rx_ring *ring = receive->ring;
 	uint32_t posted = 0;
 
-	while (receive->queue_slots - (ring->posted - ring->head) >= RX_RING_CHUNK_SLOTS) {
+	while (ring->posted_slots - (ring->posted - ring->head) >= RX_RING_CHUNK_SLOTS) {
 		struct rx_span span;
 
 		rx_ring_post_span(ring, RX_RING_CHUNK_SLOTS, &span);
@@ -401,7 +401,7 @@ int rx_receive_prime(struct rx_receive *receive)
 {
 	int r = rx_receive_refill(receive);
 
-	receive->low_slots = receive->queue_slots / LOW_PART + RX_RECEIVE_BATCH;
+	receive->low_slots = receive->ring->posted_slots / LOW_PART + RX_RECEIVE_BATCH;
 	receive_note_given(receive);
 	return r;
 }

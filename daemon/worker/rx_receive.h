@@ -27,7 +27,6 @@ struct rx_receive {
 	struct backend_queue *queue;
 	struct reassembly *reassembly; /* the queue is its queue; NULL: none */
 	struct rx_ring *ring;
-	uint32_t queue_slots;
 	size_t header_stride;    /* of the ring */
 	uint32_t before_payload; /* bytes that a UDP header's length counts before the row's payload */
 	/* All members of a row's meta but its time are meta_full or meta_short, and length times meta_byte. */

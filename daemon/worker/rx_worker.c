@@ -356,7 +356,10 @@ struct rx_worker_pace rx_worker_pace(const struct worker *base)
 	const struct rx_worker *worker = (const struct rx_worker *)base;
 
 	return (struct rx_worker_pace){
-		.naps = worker->naps, .rows = worker->receive.ring->head, .queue_slots = worker->receive.queue_slots};
+		.naps = worker->naps,
+		.rows = worker->receive.ring->head,
+		.queue_slots = worker->sum->parts[worker->queue_index].queue_slots,
+	};
 }
 
 struct backend_queue *rx_worker_queue(const struct worker *base)
@@ -388,7 +391,6 @@ int rx_worker_new(struct worker **worker, const struct rx_worker_options *option
 		.queue = options->reassembly ? reassembly_queue(options->reassembly) : options->queue,
 		.reassembly = options->reassembly,
 		.ring = options->ring,
-		.queue_slots = options->receive_queue_slots,
 		.device_timestamps = options->device_timestamps,
 		.kernel_times = options->kernel_times,
 		.has_passes = options->kernel_times || options->ring->flags,

@@ -100,7 +100,7 @@ static void open_ring(struct bench *bench)
 		.slots_per_block = N,
 		.header_bytes = 42,
 		.history_blocks = (bench->rounds + WARM_UP) / N + 2, /* no packet is skipped */
-		.receive_queue_slots = N,
+		.posted_slots = N,
 		.spare_blocks = 1 + N_SLEEPERS,
 		.lease_blocks_max = 1,
 		.page_bytes = 4096,

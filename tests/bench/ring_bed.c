@@ -160,7 +160,7 @@ static void create_ring(struct ring_bed *bed)
 		.application_header_bytes = option->application_header_bytes,
 		.flags = option->flags,
 		.history_blocks = QUEUE_SLOTS / slots_per_block,
-		.receive_queue_slots = QUEUE_SLOTS,
+		.posted_slots = QUEUE_SLOTS,
 		.spare_blocks = bed->n_consumers * QUOTA,
 		.lease_blocks_max = QUOTA,
 		.page_bytes = 2u << 20,

@@ -105,7 +105,7 @@ static struct backend_queue *make_worker(void)
 		.slots_per_block = 64,
 		.header_bytes = 42,
 		.history_blocks = 2,
-		.receive_queue_slots = SLOTS,
+		.posted_slots = SLOTS,
 		.spare_blocks = 2,
 		.lease_blocks_max = 2,
 		.page_bytes = 4096,

@@ -42,7 +42,7 @@ static void set_up(struct scene *s)
 		.slots_per_block = N,
 		.header_bytes = 42,
 		.history_blocks = 3,
-		.receive_queue_slots = QUEUE,
+		.posted_slots = QUEUE,
 		.spare_blocks = CONSUMERS * QUOTA,
 		.lease_blocks_max = QUOTA,
 		.page_bytes = 4096,

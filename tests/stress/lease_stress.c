@@ -118,7 +118,7 @@ static void set_up(struct stress *stress)
 		.slots_per_block = N,
 		.header_bytes = 42,
 		.history_blocks = HISTORY,
-		.receive_queue_slots = SLOTS,
+		.posted_slots = SLOTS,
 		.spare_blocks = N_READERS * QUOTA,
 		.lease_blocks_max = QUOTA,
 		.page_bytes = 4096,

@@ -106,7 +106,7 @@ def test_check_config_accepts_what_a_start_accepts(build, net, wire, tmp):
                     f"channels = {conftest.libconfig([conftest.channel(wire, backend='packet')])};\n")
     done = check_config(net, build, path)
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout == ("stream 'lidar': a ring of 8 MiB\nchannel 'out': up to 8 senders, each an arena of 1 MiB\n"
+    assert done.stdout == ("stream 'lidar': a ring of 7 MiB\nchannel 'out': up to 8 senders, each an arena of 1 MiB\n"
                            f"{path}: ok\n")
 
 

@@ -28,10 +28,10 @@ static uint64_t queue_kib(const struct doctor_facts *facts, const struct config_
 {
 	enum config_backend backend = facts_find_backend(facts, stream->interface, stream->backend);
 	const struct backend_ops *ops = backend_find(config_backend_name(backend));
+	const struct doctor_interface *interface = facts_find_interface(facts, stream->interface);
+	uint32_t bytes = geometry_received_bytes(stream, interface ? interface->mtu : UINT16_MAX);
 
-	return ops && ops->kernel_bytes
-	               ? ops->kernel_bytes(stream->receive_queue_slots, geometry_row_bytes(stream)) / KIB
-	               : 0;
+	return ops && ops->kernel_bytes ? ops->kernel_bytes(stream->receive_queue_slots, bytes) / KIB : 0;
 }
 
 struct configured_kib {
@@ -44,7 +44,7 @@ static struct configured_kib sum_configured_kib(const struct doctor_facts *facts
 	struct configured_kib kib = {0};
 
 	for (uint32_t i = 0; i < config->n_streams; i++) {
-		kib.rings += geometry_ring_bytes(&config->streams[i]) / KIB;
+		kib.rings += facts_ring_bytes(facts, &config->streams[i]) / KIB;
 		kib.queues += queue_kib(facts, &config->streams[i]);
 	}
 	for (uint32_t i = 0; i < config->n_channels; i++)
@@ -129,7 +129,7 @@ static struct pool_sum sum_pools(const struct doctor_facts *facts, uint64_t page
 		}
 	for (uint32_t i = 0; i < config->n_streams; i++)
 		if (config->streams[i].page_bytes == page_bytes)
-			sum.wanted += geometry_ring_bytes(&config->streams[i]) / page_bytes;
+			sum.wanted += facts_ring_bytes(facts, &config->streams[i]) / page_bytes;
 	for (uint32_t i = 0; i < config->n_channels; i++)
 		if (config->channels[i].page_bytes == page_bytes)
 			sum.wanted += config->channels[i].max_senders *
@@ -235,7 +235,7 @@ static void write_planned_fix(const struct doctor_facts *facts, uint64_t page_ki
 	for (uint32_t i = 0; i < config->n_streams; i++)
 		if (config->streams[i].page_bytes == page_bytes)
 			pages[node_of_interface(facts, config->streams[i].interface, else_node)] +=
-				geometry_ring_bytes(&config->streams[i]) / page_bytes;
+				facts_ring_bytes(facts, &config->streams[i]) / page_bytes;
 	for (uint32_t i = 0; i < config->n_channels; i++)
 		if (config->channels[i].page_bytes == page_bytes)
 			pages[node_of_interface(facts, config->channels[i].interface, else_node)] +=
@@ -276,7 +276,7 @@ static uint64_t pages_wanted_on(const struct doctor_facts *facts, int node, uint
 		const struct doctor_device *device = facts_find_device(facts, stream->interface);
 
 		if (device && device->pci.node == node && stream->page_bytes == page_bytes)
-			bytes += geometry_ring_bytes(stream);
+			bytes += facts_ring_bytes(facts, stream);
 	}
 	return bytes / page_bytes;
 }

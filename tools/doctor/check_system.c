@@ -17,13 +17,14 @@
 #define PROCESSES_EACH 4
 #define PROCESSES_MIN  16
 
-static uint64_t ring_bytes_in_pages_of(const struct config *config, uint32_t page_bytes)
+static uint64_t ring_bytes_in_pages_of(const struct doctor_facts *facts, uint32_t page_bytes)
 {
+	const struct config *config = facts->config;
 	uint64_t bytes = 0;
 
 	for (uint32_t i = 0; config && i < config->n_streams; i++)
 		if (config->streams[i].page_bytes == page_bytes)
-			bytes += geometry_ring_bytes(&config->streams[i]);
+			bytes += facts_ring_bytes(facts, &config->streams[i]);
 	for (uint32_t i = 0; config && i < config->n_channels; i++)
 		if (config->channels[i].page_bytes == page_bytes)
 			bytes += config->channels[i].max_senders * geometry_arena_bytes(&config->channels[i]);
@@ -59,15 +60,15 @@ static void check_limits(const struct doctor_facts *facts, struct findings *find
 
 	finding_write(finding->found, "%s", *limits->container ? limits->container : "none");
 	check_cgroup_limit(limits, "memory.max", limits->memory_bytes,
-	                   ring_bytes_in_pages_of(config, 4096) + MEMORY_MIN_BYTES,
+	                   ring_bytes_in_pages_of(facts, 4096) + MEMORY_MIN_BYTES,
 	                   "the kernel kills a process that uses more", findings);
 	check_cgroup_limit(limits, "pids.max", limits->processes, users * PROCESSES_EACH + PROCESSES_MIN,
 	                   "each stream and channel needs threads", findings);
 	check_cgroup_limit(limits, "hugetlb.2MB.max", limits->huge_2m_bytes,
-	                   2 * ring_bytes_in_pages_of(config, 2u << 20),
+	                   2 * ring_bytes_in_pages_of(facts, 2u << 20),
 	                   "rings lie in these pages, and twice over a restart", findings);
 	check_cgroup_limit(limits, "hugetlb.1GB.max", limits->huge_1g_bytes,
-	                   2 * ring_bytes_in_pages_of(config, 1u << 30),
+	                   2 * ring_bytes_in_pages_of(facts, 1u << 30),
 	                   "rings lie in these pages, and twice over a restart", findings);
 }
 

@@ -2,6 +2,8 @@
 /* Look-ups in the facts that several checks need. */
 #include "tools/doctor/facts.h"
 
+#include "daemon/memory/geometry.h"
+
 #include <linux/capability.h>
 #include <string.h>
 
@@ -61,4 +63,11 @@ enum config_backend facts_find_backend(const struct doctor_facts *facts, const c
 		if (strcmp(config_backend_name(backends[i]), choice.backend) == 0)
 			backend = backends[i];
 	return backend;
+}
+
+uint64_t facts_ring_bytes(const struct doctor_facts *facts, const struct config_stream *stream)
+{
+	enum config_backend backend = facts_find_backend(facts, stream->interface, stream->backend);
+
+	return geometry_ring_bytes(stream, backend != CONFIG_BACKEND_VERBS);
 }

@@ -217,6 +217,9 @@ void facts_choose_backend(const struct doctor_facts *facts, const struct doctor_
 enum config_backend facts_find_backend(const struct doctor_facts *facts, const char *interface,
                                        enum config_backend backend);
 
+/** Bytes of the rings of a stream, with the backend that it has or AUTO takes. */
+uint64_t facts_ring_bytes(const struct doctor_facts *facts, const struct config_stream *stream);
+
 /** The RDMA device that has that interface behind one of its ports; NULL if none has. */
 const struct doctor_device *facts_find_device(const struct doctor_facts *facts, const char *interface);
 

@@ -102,7 +102,7 @@ static void make_ring_of(struct rx_ring *to)
 		.slots_per_block = 64,
 		.header_bytes = 42,
 		.history_blocks = 4,
-		.receive_queue_slots = SLOTS,
+		.posted_slots = SLOTS,
 		.spare_blocks = 4,
 		.lease_blocks_max = 2,
 		.page_bytes = 4096,

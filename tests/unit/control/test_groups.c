@@ -225,7 +225,7 @@ static void make_queue(uint32_t index)
 		.slots_per_block = BLOCK,
 		.header_bytes = 42,
 		.history_blocks = 4,
-		.receive_queue_slots = SLOTS,
+		.posted_slots = SLOTS,
 		.spare_blocks = 16,
 		.lease_blocks_max = 4,
 		.page_bytes = 4096,

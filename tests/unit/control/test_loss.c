@@ -20,7 +20,7 @@ static void set_up(void)
 		.slots_per_block = N,
 		.header_bytes = 42,
 		.history_blocks = 4,
-		.receive_queue_slots = N,
+		.posted_slots = N,
 		.spare_blocks = 1,
 		.lease_blocks_max = 1,
 		.page_bytes = 4096,

@@ -71,7 +71,7 @@ static void init(void)
 		.slots_per_block = N,
 		.header_bytes = 42,
 		.history_blocks = 2,
-		.receive_queue_slots = N,
+		.posted_slots = N,
 		.spare_blocks = 3,
 		.lease_blocks_max = 1,
 		.page_bytes = 4096,

@@ -233,6 +233,42 @@ Test(stream, its_memory_is_near_the_device_as_far_as_that_says_where_it_is)
 	}
 }
 
+/* Blocks of the ring, and slots that the device has, before it takes packets. */
+static void expect_room(bool pins_memory, uint32_t lossless_deadline_ms, uint32_t n_blocks, uint32_t n_slots)
+{
+	struct backend_ops ops = scripted_backend_ops;
+	struct interface interface = {.name = "lo", .ops = &ops};
+	struct stream stream = {0};
+	struct failure failure = {0};
+	struct scripted_counts counts;
+	uint64_t bytes;
+
+	ops.pins_memory = pins_memory;
+	config_stream.lossless_deadline_ms = lossless_deadline_ms;
+	cr_assert(eq(int, net_interface_read("lo", &interface.net, NULL), 0));
+	cr_assert(eq(int, interface_open(&interface, &failure), 0));
+	cr_assert(eq(int, stream_init(&stream, &config_stream, &interface, &failure), 0));
+	cr_assert(eq(int, stream_prepare(&stream, 1, &failure), 0), "%s", failure.text);
+	scripted_counts(stream.queues[0].queue, &counts);
+	cr_expect(eq(u32, stream.queues[0].ring.n_blocks, n_blocks));
+	cr_expect(eq(u32, counts.free_slots, n_slots));
+	bytes = stream.queues[0].ring.payload.bytes + stream.queues[0].ring.headers.bytes;
+	cr_expect(eq(u64, stream_ring_bytes(&stream), bytes));
+	take_down(&stream, &interface);
+}
+
+Test(stream, a_backend_that_copies_has_few_rows_at_once_unless_packets_wait_in_them)
+{
+	configure();
+	config_stream.receive_queue_slots = 1024;
+	config_stream.history_blocks = 16;
+	expect_room(true, 0, 16 + 16 + 1 + 1, 1024);
+	expect_room(false, 0, 16 + 2 + 1 + 1, 128);
+	expect_room(false, 1, 16 + 16 + 1 + 1, 1024);
+	config_stream.receive_queue_slots = 64;
+	expect_room(false, 0, 16 + 1 + 1 + 1, 64);
+}
+
 Test(stream, whatever_fails_nothing_is_left_behind)
 {
 	int n_failures = 0;

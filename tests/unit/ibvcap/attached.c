@@ -18,7 +18,7 @@ static void init_ring(struct attached *attached)
 		.slots_per_block = N,
 		.header_bytes = 42,
 		.history_blocks = 2,
-		.receive_queue_slots = N,
+		.posted_slots = N,
 		.spare_blocks = QUOTA,
 		.lease_blocks_max = QUOTA,
 		.page_bytes = 4096,

@@ -50,7 +50,7 @@ static void begin_queue(struct history *history, uint32_t i)
 		.slot_bytes = 64,
 		.slots_per_block = N,
 		.history_blocks = 6,
-		.receive_queue_slots = DEVICE_SLOTS,
+		.posted_slots = DEVICE_SLOTS,
 		.spare_blocks = QUOTA,
 		.lease_blocks_max = QUOTA,
 		.page_bytes = 4096,

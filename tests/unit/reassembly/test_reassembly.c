@@ -20,8 +20,10 @@ static _Atomic uint64_t counters[IBVCAP_RX_COUNTER_N];
 
 static void make(void)
 {
-	struct reassembly_options options = {
-		.ops = ops, .frame_bytes = 9022, .rows = {.slots = SLOTS, .slot_bytes = 64, .row_stride = 64}};
+	struct reassembly_options options = {.ops = ops,
+	                                     .n_frames = SLOTS,
+	                                     .frame_bytes = 9022,
+	                                     .rows = {.slots = SLOTS, .slot_bytes = 64, .row_stride = 64}};
 	const struct backend_run run = {.n = SLOTS, .payload = rows, .headers = rows};
 
 	cr_assert(eq(int, ops->open(NULL, &backend, NULL), 0));

@@ -490,12 +490,12 @@ FAULT(senders_arenas_are_counted, WARNING, "hugepages", "reserved", "- - - - ", 
                 "= 8192;\n"
                 "destinations = ( { address = \"239.0.0.1\"; port = 2; } ); } );"))
 TOLD(the_memory_is_told_by_its_parts, "memory",
-     "MiB of the machine's 64 GiB: rings 29 MiB, the kernel's buffers of receive queues 16 MiB",
+     "MiB of the machine's 64 GiB: rings 25 MiB, the kernel's buffers of receive queues 16 MiB",
      configure("backend = \"packet\"; join = false; page_size = \"4K\";", "", ""))
 FAULT(rings_that_the_machine_has_no_memory_for_are_an_error, ERROR, "memory", "30 MiB of the machine's 40 MiB",
       "ibvcapd --check-config --config test.conf   # says what each stream and channel takes", true,
       facts.memory_kib = 40 << 10)
-FAULT(the_kernels_buffer_of_a_packet_socket_is_counted, ERROR, "memory", "46 MiB of the machine's 60 MiB",
+FAULT(the_kernels_buffer_of_a_packet_socket_is_counted, ERROR, "memory", "44 MiB of the machine's 60 MiB",
       "lower history_blocks", true, facts.memory_kib = 60 << 10;
       configure("backend = \"packet\";", "", ""))
 FAULT(pages_for_a_restart_that_the_machine_has_no_memory_for_are_not_advised, WARNING, "hugepages", "20 free",

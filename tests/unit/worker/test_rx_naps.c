@@ -88,7 +88,7 @@ static void start(bool naps)
 		.slots_per_block = 64,
 		.header_bytes = 42,
 		.history_blocks = 4,
-		.receive_queue_slots = SLOTS,
+		.posted_slots = SLOTS,
 		.spare_blocks = 4,
 		.lease_blocks_max = 4,
 		.page_bytes = 4096,

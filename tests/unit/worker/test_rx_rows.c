@@ -57,7 +57,7 @@ TestSuite(rx_rows, .init = set_up, .fini = tear_down);
 
 static void begin(void)
 {
-	const struct rx_ring_options options = geometry_of_ring(&config, 0, 1);
+	const struct rx_ring_options options = geometry_of_ring(&config, false, 0, 1);
 	struct rx_worker_options worker_options = {.worker.name = "rows",
 	                                           .receive_queue_slots = config.receive_queue_slots,
 	                                           .worker.cpu = -1,

@@ -49,7 +49,7 @@ static void set_up(struct bench *bench, const struct setting *setting)
 		.slots_per_block = N,
 		.header_bytes = setting->header_bytes ? setting->header_bytes : 42,
 		.history_blocks = 4,
-		.receive_queue_slots = SLOTS,
+		.posted_slots = SLOTS,
 		.spare_blocks = 4,
 		.lease_blocks_max = 4,
 		.page_bytes = 4096,
