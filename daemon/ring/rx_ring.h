@@ -18,7 +18,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define RX_RING_CONSUMERS_MAX 64
+#define RX_RING_CONSUMERS_MAX 1024
 #define RX_RING_CHUNK_SLOTS   IBVCAP_BLOCK_SLOTS_MIN
 #define RX_RING_REPAY         10u
 

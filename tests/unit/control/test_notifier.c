@@ -57,6 +57,8 @@ ssize_t send(int fd, const void *bytes, size_t n, int flags)
 }
 
 static struct rx_ring ring;
+#define CLIENTS 64
+
 static struct notifier *notifier;
 static struct ring_consumer consumers[3];
 static struct users users;
@@ -79,7 +81,7 @@ static void init(void)
 	};
 
 	cr_assert_eq(rx_ring_init(&ring, &options, NULL), 0);
-	cr_assert_eq(notifier_new(&notifier, &ring, ring.doorbell, RX_RING_CONSUMERS_MAX), 0);
+	cr_assert_eq(notifier_new(&notifier, &ring, ring.doorbell, CLIENTS), 0);
 	hostile = user_enter(&users, &(struct account){ACCOUNT_USER, 1});
 	honest = user_enter(&users, &(struct account){ACCOUNT_USER, 2});
 	for (int i = 0; i < 3; i++) {
@@ -390,16 +392,16 @@ Test(notifier, nobody_is_woken_once_removed)
 	cr_expect_eq(first_wake.n_begun, 0);
 }
 
-Test(notifier, there_is_room_for_all_the_ring_can_have_and_again_after_they_left)
+Test(notifier, there_is_room_for_as_many_as_it_was_made_for_and_again_after_they_left)
 {
-	struct ring_consumer many[RX_RING_CONSUMERS_MAX];
+	struct ring_consumer many[CLIENTS];
 
 	for (int round = 0; round < 3; round++) {
-		for (int i = 0; i < RX_RING_CONSUMERS_MAX - 3; i++) {
+		for (int i = 0; i < CLIENTS - 3; i++) {
 			cr_assert_eq(test_consumer_init(&many[i], 1), 0);
 			cr_assert_eq(notifier_add(notifier, &many[i], -1, NULL), 0);
 		}
-		for (int i = 0; i < RX_RING_CONSUMERS_MAX - 3; i++) {
+		for (int i = 0; i < CLIENTS - 3; i++) {
 			notifier_remove_and_wait(notifier, many[i].page);
 			test_consumer_deinit(&many[i]);
 		}
