@@ -35,6 +35,41 @@ int recorder_run(struct recorder *recorder, unsigned *which);
 /** Hand over what is left, and make the sums of all sources. */
 void recorder_finish(struct recorder *recorder);
 
+/* ---- recorder_sources.c -------------------------------------------------------------------------- */
+
+/** The source as the output's file shows it. NULL: its packets go into other files. */
+struct output_source *recorder_output_source(struct record_output *output, const struct recorder *recorder,
+                                             const struct source *source);
+
+/** The next row of the source is in error. */
+void recorder_note_error(struct recorder *recorder, struct source *source);
+
+/** Rows of all sources: recorded, left out or in error. */
+uint64_t recorder_rows_taken(const struct recorder *recorder);
+
+/** 1: the source has a row; 0: none came within timeout_ms; or the library's error. */
+int recorder_fill(struct recorder *recorder, struct source *source, int timeout_ms);
+
+void recorder_release(struct source *source);
+
+/** The source whose next row is the oldest; *until_ns: the time of the second oldest. -1: none has a row. */
+int recorder_oldest(const struct recorder *recorder, uint64_t *until_ns);
+
+/**
+ * All rows were read. At the rate since the last time that all rows were read, sleep until there are many rows. A
+ * wake-up by the daemon, at the end of each block, costs time of three threads. False: packets come slowly.
+ */
+bool recorder_nap(struct recorder *recorder);
+
+/** How long recorder_fill() waits, in ms: rows of raw_format are taken as whole blocks, but not while files wait for
+ * their ends. */
+int recorder_row_wait_ms(const struct recorder *recorder);
+
+/** Sleep until a source has packets. 0, or the library's error that the only source had. */
+int recorder_wait(struct recorder *recorder);
+
+/* ---- progress.c ---------------------------------------------------------------------------------- */
+
 /** Print a line of rates, room on the disk and losses, once a second. */
 void recorder_print_progress(struct recorder *recorder, uint64_t now_ns);
 
