@@ -5,6 +5,7 @@
  */
 #include "cm_call.h"
 
+#include "../device/qp.h"
 #include "cm_connection.h"
 #include "cm_engine.h"
 #include "cm_group.h"
@@ -173,8 +174,7 @@ static int cm_listen(const struct cm_call *c)
 static int cm_init_qp_attr(const struct cm_call *c)
 {
 	struct ib_uverbs_qp_attr resp = {};
-	int r = c->init_qp_attr.qp_state > CM_QPS_ERR ? -EINVAL
-	                                              : cm_qp_attributes(c->id, c->init_qp_attr.qp_state, &resp);
+	int r = c->init_qp_attr.qp_state > QP_ERR ? -EINVAL : cm_qp_attributes(c->id, c->init_qp_attr.qp_state, &resp);
 
 	return r ? r : call_write(c, c->init_qp_attr.response, &resp, sizeof(resp));
 }

@@ -2,7 +2,7 @@
 /* The requests of programs: connect, accept, reject, disconnect, and the end (cma.c, cm.c). */
 #include "cm_connection.h"
 
-#include "../device/device.h"
+#include "../uverbs/qp_attr.h"
 #include "cm_group.h"
 #include "cm_link.h"
 #include "cm_query.h"
@@ -14,27 +14,6 @@
 
 #define ACK_TIMEOUT    18 /* of a path of RoCE: cm_ack_timeout(16, CMA_IBOE_PACKET_LIFETIME) */
 #define EVENT_COMM_EST 4  /* IB_EVENT_COMM_EST */
-
-/* enum ib_qp_attr_mask */
-enum {
-	QP_ATTR_STATE = 1 << 0,
-	QP_ATTR_ACCESS_FLAGS = 1 << 3,
-	QP_ATTR_PKEY_INDEX = 1 << 4,
-	QP_ATTR_PORT = 1 << 5,
-	QP_ATTR_QKEY = 1 << 6,
-	QP_ATTR_AV = 1 << 7,
-	QP_ATTR_PATH_MTU = 1 << 8,
-	QP_ATTR_TIMEOUT = 1 << 9,
-	QP_ATTR_RETRY_CNT = 1 << 10,
-	QP_ATTR_RNR_RETRY = 1 << 11,
-	QP_ATTR_RQ_PSN = 1 << 12,
-	QP_ATTR_MAX_QP_RD_ATOMIC = 1 << 13,
-	QP_ATTR_MIN_RNR_TIMER = 1 << 15,
-	QP_ATTR_SQ_PSN = 1 << 16,
-	QP_ATTR_MAX_DEST_RD_ATOMIC = 1 << 17,
-	QP_ATTR_DEST_QPN = 1 << 20,
-};
-enum { QPS_INIT = 1, QPS_RTR = 2, QPS_RTS = 3 };
 
 /* Identifiers of connections and numbers of packets that nobody can guess (cm_alloc_id, cma: seq_num). */
 static void connect_choose_numbers(struct cm_id *id)
@@ -301,7 +280,7 @@ static void attributes_of_init(const struct cm_id *id, struct ib_uverbs_qp_attr 
 		attr->qp_attr_mask |= QP_ATTR_QKEY;
 		return;
 	}
-	attr->qp_attr_mask |= QP_ATTR_ACCESS_FLAGS;
+	attr->qp_attr_mask |= QP_ATTR_ACCESS;
 	if (id->link.state == LINK_IDLE)
 		return;
 	attr->qp_access_flags = IB_UVERBS_ACCESS_REMOTE_WRITE;
@@ -342,11 +321,11 @@ int cm_qp_attributes(const struct cm_id *id, uint32_t qp_state, struct ib_uverbs
 		return -EINVAL;
 	memset(attr, 0, sizeof(*attr));
 	attr->qp_state = qp_state;
-	if (state == LINK_IDLE || id->qp_type == IB_UVERBS_QPT_UD || qp_state == QPS_INIT)
+	if (state == LINK_IDLE || id->qp_type == IB_UVERBS_QPT_UD || qp_state == QP_INIT)
 		attributes_of_init(id, attr);
-	else if (knows_peer && qp_state == QPS_RTR)
+	else if (knows_peer && qp_state == QP_RTR)
 		attributes_of_rtr(id, attr);
-	else if (knows_peer && qp_state == QPS_RTS)
+	else if (knows_peer && qp_state == QP_RTS)
 		attributes_of_rts(id, attr);
 	else
 		return -EINVAL;

@@ -4,6 +4,7 @@
 
 #include "../device/device.h"
 #include "../roce/neighbor.h"
+#include "../wire/own_fd.h"
 #include "cm_connection.h"
 #include "cm_link.h"
 
@@ -17,8 +18,6 @@
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
-
-#define OUR_FDS_FROM 200
 
 static void engine_receive(struct cm *cm)
 {
@@ -93,16 +92,6 @@ static void *engine_thread(void *arg)
 	return NULL;
 }
 
-static int engine_open_wake(void)
-{
-	int low = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK), fd = low < 0 ? -1 : fcntl(low, F_DUPFD_CLOEXEC, OUR_FDS_FROM);
-
-	if (fd < 0)
-		return low;
-	syscall(SYS_close, low);
-	return fd;
-}
-
 int cm_engine_start(struct cm *cm)
 {
 	sigset_t all, old;
@@ -113,9 +102,9 @@ int cm_engine_start(struct cm *cm)
 		return 0;
 	}
 	if (cm->wake_fd < 0)
-		cm->wake_fd = engine_open_wake();
+		cm->wake_fd = own_fd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
 	if (cm->wake_fd < 0)
-		return -errno;
+		return cm->wake_fd;
 	/* The program's signals are not this thread's. */
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &old);

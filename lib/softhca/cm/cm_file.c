@@ -2,15 +2,13 @@
 /* Open files of the connection manager. */
 #include "cm_connection.h"
 
-#include "../uverbs/user_memory.h"
+#include "../wire/own_fd.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <sys/syscall.h>
 #include <unistd.h>
-
-#define OUR_FDS_FROM 200 /* the low numbers stay free for the program */
 
 void cm_init(struct cm *cm, struct fdtab *fdtab, struct device *devices, unsigned int n_devices)
 {
@@ -37,12 +35,6 @@ void cm_leave(struct cm *cm)
 	pthread_mutex_unlock(&cm->lock);
 }
 
-static void cm_file_close_fd(int fd)
-{
-	if (fd >= 0)
-		syscall(SYS_close, fd); /* close() would be the interposed one */
-}
-
 static void cm_file_release(struct fd_object *o)
 {
 	struct cm_file *f = (struct cm_file *)o;
@@ -52,8 +44,8 @@ static void cm_file_release(struct fd_object *o)
 		if (f->cm->ids[i] && f->cm->ids[i]->file == f)
 			cm_destroy(f->cm->ids[i]);
 	pthread_mutex_unlock(&f->cm->lock);
-	cm_file_close_fd(f->token_fd);
-	cm_file_close_fd(f->peek_fd);
+	own_fd_close(f->token_fd);
+	own_fd_close(f->peek_fd);
 	free(f);
 }
 
@@ -76,13 +68,12 @@ int cm_open(struct cm *cm, int flags)
 	f->fd_object.release = cm_file_release;
 	f->cm = cm;
 	STAILQ_INIT(&f->events);
-	f->token_fd = fcntl(pair[1], F_DUPFD_CLOEXEC, OUR_FDS_FROM);
-	f->peek_fd = fcntl(pair[0], F_DUPFD_CLOEXEC, OUR_FDS_FROM);
-	cm_file_close_fd(pair[1]);
+	f->token_fd = own_fd(pair[1]);
+	f->peek_fd = own_fd_copy(pair[0]);
 	r = f->token_fd < 0 || f->peek_fd < 0 ? -EMFILE : fdtab_set(cm->fdtab, pair[0], &f->fd_object);
 	if (!r)
 		return pair[0];
-	cm_file_close_fd(pair[0]);
+	own_fd_close(pair[0]);
 	cm_file_release(&f->fd_object);
 	return r;
 }

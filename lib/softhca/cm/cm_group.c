@@ -4,6 +4,7 @@
 
 #include "../device/device.h"
 #include "../roce/neighbor.h"
+#include "../wire/own_fd.h"
 #include "cm_link.h"
 #include "cm_query.h"
 
@@ -16,27 +17,23 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#define OUR_FDS_FROM 200
 #define MULTICAST_QP 0xffffffu
 
 /* The kernel tells the network by IGMP; the socket does, as long as it is open. A descriptor, or negative errno. */
 static int group_make_member(const struct device *d, const union cm_address *a)
 {
 	struct group_req request = {.gr_interface = if_nametoindex(device_port_netdev(d))};
-	int low = (int)syscall(SYS_socket, a->any.sa_family, SOCK_DGRAM | SOCK_CLOEXEC, 0), fd;
+	int fd = own_fd((int)syscall(SYS_socket, a->any.sa_family, SOCK_DGRAM | SOCK_CLOEXEC, 0)), r;
 
-	if (low < 0)
-		return -errno;
-	fd = fcntl(low, F_DUPFD_CLOEXEC, OUR_FDS_FROM);
-	syscall(SYS_close, low);
 	if (fd < 0)
-		return -errno;
+		return fd;
 	memcpy(&request.gr_group, a, cm_address_bytes(a));
 	if (!setsockopt(fd, a->any.sa_family == AF_INET ? IPPROTO_IP : IPPROTO_IPV6, MCAST_JOIN_GROUP, &request,
 	                sizeof(request)))
 		return fd;
-	syscall(SYS_close, fd);
-	return -errno;
+	r = -errno;
+	own_fd_close(fd);
+	return r;
 }
 
 static struct cm_event *group_tell(struct cm_id *id, struct cm_group *g, const uint8_t gid[16])
@@ -113,8 +110,7 @@ void cm_group_leave(struct cm_id *id, struct cm_group *g)
 			cm_event_remove(id->file, e);
 	}
 	LIST_REMOVE(g, link);
-	if (g->member_fd >= 0)
-		syscall(SYS_close, g->member_fd);
+	own_fd_close(g->member_fd);
 	free(g);
 }
 

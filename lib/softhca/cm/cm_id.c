@@ -5,6 +5,7 @@
 #include "../device/device.h"
 #include "../device/netdev.h"
 #include "../uverbs/memlock.h"
+#include "../wire/own_fd.h"
 #include "cm_port.h"
 
 #include <arpa/inet.h>
@@ -68,8 +69,7 @@ void cm_id_free(struct cm_id *id)
 				id->listener->backlog++;
 				break;
 			}
-	if (id->port_fd >= 0)
-		syscall(SYS_close, id->port_fd);
+	own_fd_close(id->port_fd);
 	id->file->cm->ids[id->handle] = NULL;
 	free(id);
 }

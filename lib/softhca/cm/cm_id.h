@@ -36,8 +36,6 @@ enum cm_event_type {
 	CM_EVENT_TIMEWAIT_EXIT,
 };
 
-#define CM_QPS_ERR 6u /* IB_QPS_ERR, the last state of a queue pair */
-
 /* struct sockaddr_ib */
 struct cm_sockaddr_ib {
 	uint16_t family;

@@ -5,6 +5,8 @@
  */
 #include "cm_port.h"
 
+#include "../wire/own_fd.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <stddef.h>
@@ -17,7 +19,6 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#define OUR_FDS_FROM    200
 #define FIRST_EPHEMERAL 32768u /* net.ipv4.ip_local_port_range */
 #define N_EPHEMERAL     28232u
 #define N_TRIES         64
@@ -95,29 +96,25 @@ bool cm_port_is_taken(const struct cm_port *port)
 static int port_claim(const struct cm_port *p)
 {
 	struct sockaddr_un name = {.sun_family = AF_UNIX};
-	int fd = (int)syscall(SYS_socket, AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0), high;
+	int fd = own_fd((int)syscall(SYS_socket, AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
 	char own[108], *names;
 	socklen_t bytes;
 	bool taken;
 
 	if (fd < 0)
-		return -errno;
-	high = fcntl(fd, F_DUPFD_CLOEXEC, OUR_FDS_FROM);
-	syscall(SYS_close, fd);
-	if (high < 0)
-		return -errno;
+		return fd;
 	port_name(p, own);
 	bytes = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + strlen(own));
 	memcpy(name.sun_path, own, strlen(own));
 	name.sun_path[0] = 0;
-	taken = bind(high, (const struct sockaddr *)&name, bytes);
+	taken = bind(fd, (const struct sockaddr *)&name, bytes);
 	names = taken ? NULL : port_read_names();
 	if (names)
 		taken = port_collides(p, names, own);
 	free(names);
 	if (!taken)
-		return high;
-	syscall(SYS_close, high);
+		return fd;
+	own_fd_close(fd);
 	return -EADDRINUSE;
 }
 

@@ -5,6 +5,8 @@
  */
 #include "control.h"
 
+#include "../wire/own_fd.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -19,14 +21,12 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#define OUR_FDS_FROM  200
 #define STACK_BYTES   (256u << 10)
 #define SLOW_CLIENT_S 1 /* a client that does not read for so long is disconnected */
 
 static void control_close(int *fd)
 {
-	if (*fd >= 0)
-		syscall(SYS_close, *fd);
+	own_fd_close(*fd);
 	*fd = -1;
 }
 
@@ -87,22 +87,20 @@ static bool control_may_ask(int fd)
 static void control_accept(struct control *c)
 {
 	const struct timeval patience = {.tv_sec = SLOW_CLIENT_S};
-	int fd = (int)syscall(SYS_accept4, c->listener, NULL, NULL, SOCK_CLOEXEC), i = 0;
-	int high = fd < 0 ? -1 : fcntl(fd, F_DUPFD_CLOEXEC, OUR_FDS_FROM);
+	int fd = own_fd((int)syscall(SYS_accept4, c->listener, NULL, NULL, SOCK_CLOEXEC)), i = 0;
 
-	control_close(&fd);
-	if (high < 0)
+	if (fd < 0)
 		return;
-	setsockopt(high, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof(patience));
+	setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof(patience));
 	while (i < CONTROL_MAX_CLIENTS && c->clients[i] >= 0)
 		i++;
-	if (i < CONTROL_MAX_CLIENTS && control_may_ask(high)) {
-		c->clients[i] = high;
+	if (i < CONTROL_MAX_CLIENTS && control_may_ask(fd)) {
+		c->clients[i] = fd;
 		return;
 	}
-	control_refuse(high, i < CONTROL_MAX_CLIENTS ? "only the user of the process and root may ask it"
-	                                             : "too many ask at the same time");
-	control_close(&high);
+	control_refuse(fd, i < CONTROL_MAX_CLIENTS ? "only the user of the process and root may ask it"
+	                                           : "too many ask at the same time");
+	own_fd_close(fd);
 }
 
 static void control_serve(struct control *c, int *client)
@@ -146,14 +144,13 @@ static int control_listen(void)
 {
 	struct sockaddr_un a = {.sun_family = AF_UNIX};
 	int n = snprintf(a.sun_path + 1, sizeof(a.sun_path) - 1, "softhca-%d", getpid());
-	int fd = (int)syscall(SYS_socket, AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0), high = -1;
+	int fd = own_fd((int)syscall(SYS_socket, AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
 
 	if (fd >= 0 &&
-	    !bind(fd, (struct sockaddr *)&a, (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)n)) &&
-	    !listen(fd, CONTROL_MAX_CLIENTS))
-		high = fcntl(fd, F_DUPFD_CLOEXEC, OUR_FDS_FROM);
-	control_close(&fd);
-	return high;
+	    (bind(fd, (struct sockaddr *)&a, (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)n)) ||
+	     listen(fd, CONTROL_MAX_CLIENTS)))
+		control_close(&fd);
+	return fd;
 }
 
 static bool control_start_thread(struct control *c)

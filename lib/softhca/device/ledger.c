@@ -24,6 +24,22 @@
 #define KEPT_S     600 /* a ledger that no process has used for so long is removed when another device is opened */
 #define MAX_SWEPT  256 /* entries of the directory that are looked at; everybody may make some */
 
+#define COUNTER(name)                                         \
+	{                                                     \
+#name, offsetof(struct device_counters, name) \
+	}
+const struct hw_counter hw_counters[N_HW_COUNTERS] = {
+	COUNTER(out_of_buffer),     COUNTER(rx_icrc_encapsulated),  COUNTER(out_of_sequence),
+	COUNTER(duplicate_request), COUNTER(packet_seq_err),        COUNTER(implied_nak_seq_err),
+	COUNTER(rnr_nak_retry_err), COUNTER(local_ack_timeout_err), COUNTER(rx_write_requests),
+	COUNTER(rx_read_requests),  COUNTER(rx_atomic_requests),
+};
+
+uint32_t hw_counter_value(const struct device_counters *c, unsigned int i)
+{
+	return (uint32_t)(&c->rx_packets)[hw_counters[i].offset / sizeof(c->rx_packets)];
+}
+
 /* A number for the network namespace: the cookie, which is never used twice, or before Linux 5.14 the inode. */
 static uint64_t ledger_namespace(void)
 {

@@ -24,6 +24,15 @@ struct device_counters {
 	uint64_t local_ack_timeout_err, rx_write_requests, rx_read_requests, rx_atomic_requests;
 };
 
+/* mlx5's hw_counters of a port, as sysfs and RDMA netlink name them. They have 32 bits in the device (PRM,
+ * QUERY_Q_COUNTER), so they wrap. */
+#define N_HW_COUNTERS 11
+extern const struct hw_counter {
+	const char *name;
+	size_t offset; /* in struct device_counters */
+} hw_counters[N_HW_COUNTERS];
+uint32_t hw_counter_value(const struct device_counters *c, unsigned int i);
+
 #define LEDGER_N_VALUES (sizeof(struct device_counters) / sizeof(uint64_t))
 #define LEDGER_N_RAW    (offsetof(struct device_counters, rx_icrc_encapsulated) / sizeof(uint64_t))
 #define LEDGER_USED_S   LEDGER_N_VALUES /* the word behind them: when a process last had the file open, time(2) */

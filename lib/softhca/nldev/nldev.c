@@ -144,35 +144,24 @@ static int nldev_get_chardev(const struct nldev_request *r)
 	return 0;
 }
 
-#define MAX_COUNTERS 11
-
 /* The hw_counters of a port, as in sysfs. In switchdev mode they are the device's, and the port has none, but for
  * firmware that counts for other vports (mlx5_ib: mlx5_ib_alloc_hw_port_stats). */
-static unsigned int nldev_port_counters(struct device *d, const char *const **names, uint64_t values[MAX_COUNTERS])
+static unsigned int nldev_port_counters(struct device *d, const char *names[N_HW_COUNTERS],
+                                        uint64_t values[N_HW_COUNTERS])
 {
-	static const char *const legacy[MAX_COUNTERS] = {
-		"out_of_buffer",     "rx_icrc_encapsulated", "out_of_sequence",    "duplicate_request",
-		"packet_seq_err",    "implied_nak_seq_err",  "rnr_nak_retry_err",  "local_ack_timeout_err",
-		"rx_write_requests", "rx_read_requests",     "rx_atomic_requests",
-	};
-	static const char *const vport[] = {"vport_out_of_buffer", "vport_out_of_sequence"};
 	struct device_counters c;
 
-	memset(values, 0, MAX_COUNTERS * sizeof(*values));
-	*names = d->config.eswitch == ESWITCH_LEGACY ? legacy : vport;
-	if (d->config.eswitch == ESWITCH_LEGACY) {
-		device_read_counters(d, &c);
-		const uint64_t counted[MAX_COUNTERS] = {
-			c.out_of_buffer,     c.rx_icrc_encapsulated, c.out_of_sequence,    c.duplicate_request,
-			c.packet_seq_err,    c.implied_nak_seq_err,  c.rnr_nak_retry_err,  c.local_ack_timeout_err,
-			c.rx_write_requests, c.rx_read_requests,     c.rx_atomic_requests,
-		};
-
-		for (unsigned int i = 0; i < MAX_COUNTERS; i++)
-			values[i] = (uint32_t)counted[i];
-		return MAX_COUNTERS;
+	names[0] = "vport_out_of_buffer";
+	names[1] = "vport_out_of_sequence";
+	values[0] = values[1] = 0;
+	if (d->config.eswitch != ESWITCH_LEGACY)
+		return d->config.eswitch == ESWITCH_SWITCHDEV ? 0 : 2;
+	device_read_counters(d, &c);
+	for (unsigned int i = 0; i < N_HW_COUNTERS; i++) {
+		names[i] = hw_counters[i].name;
+		values[i] = hw_counter_value(&c, i);
 	}
-	return d->config.eswitch == ESWITCH_SWITCHDEV ? 0 : 2;
+	return N_HW_COUNTERS;
 }
 
 /* stat_get_doit_default_counter: the values; and nldev_stat_get_counter_status_doit: the numbers of the counters, none
@@ -180,9 +169,9 @@ static unsigned int nldev_port_counters(struct device *d, const char *const **na
 static int nldev_stat_get_port(const struct nldev_request *r)
 {
 	bool values_wanted = RDMA_NL_GET_OP(r->head.nlmsg_type) == RDMA_NLDEV_CMD_STAT_GET;
-	const char *const *names;
+	const char *names[N_HW_COUNTERS];
+	uint64_t values[N_HW_COUNTERS];
 	struct nldev_message m;
-	uint64_t values[MAX_COUNTERS];
 	struct device *d;
 	uint32_t port;
 	unsigned int n;
@@ -190,7 +179,7 @@ static int nldev_stat_get_port(const struct nldev_request *r)
 
 	if (nldev_request_port(r, &d, &port) || injection_command(d))
 		return -EINVAL;
-	n = nldev_port_counters(d, &names, values);
+	n = nldev_port_counters(d, names, values);
 	if (!n)
 		return -EINVAL;
 	nldev_begin(&m, r, 0);

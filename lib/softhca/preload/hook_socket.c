@@ -8,20 +8,17 @@
 
 #include "../nldev/nldev.h"
 #include "../uverbs/user_memory.h"
+#include "../wire/own_fd.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <linux/netlink.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/queue.h>
 #include <sys/socket.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
-#define OUR_FDS_FROM 200 /* the low numbers stay free for the program */
-#define MAX_REQUEST  65536
-#define MAX_IOV      64
+#define MAX_REQUEST 65536
+#define MAX_IOV     64
 
 /* A message that the program's socket has no room for: the kernel continues a dump when the program has read. */
 struct reply {
@@ -48,19 +45,8 @@ static void netlink_release(struct fd_object *o)
 		free(r);
 	}
 	pthread_mutex_destroy(&s->lock);
-	syscall(SYS_close, s->reply_fd);
+	own_fd_close(s->reply_fd);
 	free(s);
-}
-
-static int netlink_open_reply(void)
-{
-	int fd = REAL(socket)(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_USERSOCK);
-	int high = fd < 0 ? -1 : fcntl(fd, F_DUPFD_CLOEXEC, OUR_FDS_FROM);
-
-	if (high < 0)
-		return fd;
-	syscall(SYS_close, fd);
-	return high;
 }
 
 /* A descriptor, or negative errno. */
@@ -80,13 +66,13 @@ static int netlink_open(int type)
 	s->fd_object.release = netlink_release;
 	pthread_mutex_init(&s->lock, NULL);
 	STAILQ_INIT(&s->waiting);
-	s->reply_fd = netlink_open_reply();
-	r = s->reply_fd < 0 ? -errno : fdtab_set(&root_get()->fdtab, fd, &s->fd_object);
+	s->reply_fd = own_fd(REAL(socket)(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_USERSOCK));
+	r = s->reply_fd < 0 ? s->reply_fd : fdtab_set(&root_get()->fdtab, fd, &s->fd_object);
 	if (!r)
 		return fd;
 	netlink_release(&s->fd_object);
 fail:
-	syscall(SYS_close, fd);
+	own_fd_close(fd);
 	return r;
 }
 

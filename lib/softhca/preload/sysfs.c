@@ -40,6 +40,8 @@ static struct sysfs_names sysfs_names(const struct sysfs_entry *e, const struct 
 		return (struct sysfs_names){.prefix = "", .n = device_n_gids(d)};
 	if (!strcmp(e->name, NAME_ATTRIBUTE))
 		return (struct sysfs_names){.n = n_netdev_attributes};
+	if (!strcmp(e->name, NAME_COUNTER))
+		return (struct sysfs_names){.n = N_HW_COUNTERS};
 	if (!strcmp(e->name, NAME_PCI))
 		return (struct sysfs_names){.n = root_get()->n_devices};
 	if (d) /* a directory below a device has only that device's name */
@@ -70,6 +72,8 @@ static void sysfs_name(const struct sysfs_entry *e, const struct device *d, cons
 		snprintf(name, size, PCI_NAME, i);
 	else if (!strcmp(e->name, NAME_ATTRIBUTE))
 		snprintf(name, size, "%s", netdev_attributes[i]);
+	else if (!strcmp(e->name, NAME_COUNTER))
+		snprintf(name, size, "%s", hw_counters[i].name);
 	else
 		snprintf(name, size, "%s%u", names->prefix, names->first + i);
 }
@@ -84,7 +88,7 @@ static bool sysfs_name_fits(const struct sysfs_entry *e, const char *name, struc
 		sysfs_name(e, node->device, &names, i, candidate, sizeof(candidate));
 		if (strcmp(candidate, name))
 			continue;
-		if (!strcmp(e->name, NAME_GID) || !strcmp(e->name, NAME_ATTRIBUTE))
+		if (!strcmp(e->name, NAME_GID) || !strcmp(e->name, NAME_COUNTER) || !strcmp(e->name, NAME_ATTRIBUTE))
 			node->index = i;
 		else if (e->name[0] == '@')
 			node->device = &root_get()->devices[node->device ? node->device->index : i];

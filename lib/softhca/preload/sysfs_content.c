@@ -166,31 +166,26 @@ static int content_read_counters(struct device *d, struct device_counters *c)
 	return 0;
 }
 
-#define COUNTER(name, format, expression)                               \
-	int content_##name(CONTENT_OF)                                  \
-	{                                                               \
-		struct device_counters c;                               \
-		int r = content_read_counters(d, &c);                   \
-                                                                        \
-		return r ? r : snprintf(buf, size, format, expression); \
-	}
+int content_hw_counter(CONTENT_OF)
+{
+	struct device_counters c;
+	int r = content_read_counters(d, &c);
 
-/* These counters have 32 bits in the device (PRM, QUERY_Q_COUNTER), so they wrap. */
-COUNTER(out_of_buffer, "%u\n", (uint32_t)c.out_of_buffer)
-COUNTER(rx_icrc_encapsulated, "%u\n", (uint32_t)c.rx_icrc_encapsulated)
-COUNTER(out_of_sequence, "%u\n", (uint32_t)c.out_of_sequence)
-COUNTER(duplicate_request, "%u\n", (uint32_t)c.duplicate_request)
-COUNTER(packet_seq_err, "%u\n", (uint32_t)c.packet_seq_err)
-COUNTER(implied_nak_seq_err, "%u\n", (uint32_t)c.implied_nak_seq_err)
-COUNTER(rnr_nak_retry_err, "%u\n", (uint32_t)c.rnr_nak_retry_err)
-COUNTER(local_ack_timeout_err, "%u\n", (uint32_t)c.local_ack_timeout_err)
-COUNTER(rx_write_requests, "%u\n", (uint32_t)c.rx_write_requests)
-COUNTER(rx_read_requests, "%u\n", (uint32_t)c.rx_read_requests)
-COUNTER(rx_atomic_requests, "%u\n", (uint32_t)c.rx_atomic_requests)
-COUNTER(rcv_packets, "%lu\n", c.rx_packets)
-COUNTER(rcv_data, "%lu\n", c.rx_bytes / 4)
-COUNTER(xmit_packets, "%lu\n", c.tx_packets)
-COUNTER(xmit_data, "%lu\n", c.tx_bytes / 4)
+	return r ? r : snprintf(buf, size, "%u\n", hw_counter_value(&c, index));
+}
+
+#define PORT_COUNTER(name, value)                                     \
+	int content_##name(CONTENT_OF)                                \
+	{                                                             \
+		struct device_counters c;                             \
+		int r = content_read_counters(d, &c);                 \
+                                                                      \
+		return r ? r : snprintf(buf, size, "%lu\n", c.value); \
+	}
+PORT_COUNTER(rcv_packets, rx_packets)
+PORT_COUNTER(rcv_data, rx_bytes / 4)
+PORT_COUNTER(xmit_packets, tx_packets)
+PORT_COUNTER(xmit_data, tx_bytes / 4)
 
 int content_modalias(CONTENT_OF)
 {

@@ -14,13 +14,10 @@
 typedef int content_fn(struct device *d, unsigned int index, char *buf, size_t size);
 
 content_fn content_guid, content_node_desc, content_fw_ver, content_hca_type, content_board_id, content_state,
-	content_phys_state, content_cap_mask, content_gid, content_gid_ndev, content_gid_type, content_out_of_buffer,
-	content_rx_icrc_encapsulated, content_out_of_sequence, content_duplicate_request, content_packet_seq_err,
-	content_implied_nak_seq_err, content_rnr_nak_retry_err, content_local_ack_timeout_err,
-	content_rx_write_requests, content_rx_read_requests, content_rx_atomic_requests, content_rcv_packets,
-	content_rcv_data, content_xmit_packets, content_xmit_data, content_abi_version, content_ibdev, content_dev,
-	content_driver_abi, content_modalias, content_vendor, content_pci_device, content_uevent, content_cm_abi,
-	content_cm_dev, content_config, content_resource, content_attribute;
+	content_phys_state, content_cap_mask, content_gid, content_gid_ndev, content_gid_type, content_hw_counter,
+	content_rcv_packets, content_rcv_data, content_xmit_packets, content_xmit_data, content_abi_version,
+	content_ibdev, content_dev, content_driver_abi, content_modalias, content_vendor, content_pci_device,
+	content_uevent, content_cm_abi, content_cm_dev, content_config, content_resource, content_attribute;
 
 /* Attributes of a netdev (Documentation/ABI/testing/sysfs-class-net) that the RDMA device's directory shows, too. */
 extern const char *const netdev_attributes[];

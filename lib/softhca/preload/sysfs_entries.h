@@ -34,13 +34,14 @@ enum sysfs_dir {
 	DIR_RDMA_CM,
 };
 
-/* Names that are made from the RDMA device, the character device, the netdev, the PCI function or a GID index; and the
- * attributes of the netdev, whose content is the netdev's own. */
+/* Names that are made from the RDMA device, the character device, the netdev, the PCI function, a GID index or a
+ * counter; and the attributes of the netdev, whose content is the netdev's own. */
 #define NAME_IBDEV     "@ibdev"
 #define NAME_UVERBS    "@uverbs"
 #define NAME_NETDEV    "@netdev"
 #define NAME_PCI       "@pci"
 #define NAME_GID       "@gid"
+#define NAME_COUNTER   "@counter"
 #define NAME_ATTRIBUTE "@attribute"
 
 struct sysfs_entry {

@@ -7,6 +7,7 @@
 #include "../device/refuse.h"
 #include "command.h"
 #include "pitfalls.h"
+#include "qp_attr.h"
 
 #include "../roce/roce_qp.h"
 
@@ -15,54 +16,30 @@
 #include <rdma/ib_user_verbs.h>
 #include <rdma/mlx5-abi.h>
 
-/* enum ib_qp_attr_mask: kernel-internal names, but ABI. */
-enum { ATTR_STATE = 1 << 0, ATTR_CUR_STATE = 1 << 1, ATTR_PORT = 1 << 5, ATTR_RATE_LIMIT = 1 << 25 };
-#define ATTR_STANDARD ((1u << 21) - 1) /* all attributes that MODIFY_QP takes */
-
-struct transition {
-	bool valid;
-	uint32_t required, optional; /* beside ATTR_STATE */
-};
-
-#define PLAIN                 \
-	{                     \
-		.valid = true \
-	}
-#define WITH(which, attrs)                      \
-	{                                       \
-		.valid = true, .which = (attrs) \
-	}
-
-static const struct transition transitions[QP_ERR + 1][QP_ERR + 1] = {
-	[QP_RESET] = {[QP_RESET] = PLAIN, [QP_INIT] = WITH(required, ATTR_PORT)},
-	[QP_INIT] = {[QP_RESET] = PLAIN, [QP_INIT] = PLAIN, [QP_RTR] = PLAIN, [QP_ERR] = PLAIN},
-	[QP_RTR] = {[QP_RESET] = PLAIN, [QP_RTS] = WITH(optional, ATTR_RATE_LIMIT), [QP_ERR] = PLAIN},
-	[QP_RTS] = {[QP_RESET] = PLAIN, [QP_RTS] = WITH(optional, ATTR_RATE_LIMIT), [QP_ERR] = PLAIN},
-	[QP_SQE] = {[QP_RESET] = PLAIN, [QP_ERR] = PLAIN},
-	[QP_ERR] = {[QP_RESET] = PLAIN, [QP_ERR] = PLAIN},
+static qp_transitions raw_transitions = {
+	[QP_RESET] = {[QP_RESET] = QP_PLAIN, [QP_INIT] = QP_NEEDS(QP_ATTR_PORT, 0)},
+	[QP_INIT] = {[QP_RESET] = QP_PLAIN, [QP_INIT] = QP_PLAIN, [QP_RTR] = QP_PLAIN, [QP_ERR] = QP_PLAIN},
+	[QP_RTR] = {[QP_RESET] = QP_PLAIN, [QP_RTS] = QP_NEEDS(0, QP_ATTR_RATE_LIMIT), [QP_ERR] = QP_PLAIN},
+	[QP_RTS] = {[QP_RESET] = QP_PLAIN, [QP_RTS] = QP_NEEDS(0, QP_ATTR_RATE_LIMIT), [QP_ERR] = QP_PLAIN},
+	[QP_SQE] = {[QP_RESET] = QP_PLAIN, [QP_ERR] = QP_PLAIN},
+	[QP_ERR] = {[QP_RESET] = QP_PLAIN, [QP_ERR] = QP_PLAIN},
 };
 
 static int uqp_check_transition(const struct uqp *u, const struct ib_uverbs_modify_qp *req, enum qp_state *to)
 {
 	uint32_t mask = req->attr_mask;
 	enum qp_state from = u->qp.state;
-	const struct transition *t;
 
-	if ((mask & ATTR_STATE) && req->qp_state > QP_ERR)
+	if ((mask & QP_ATTR_STATE) && req->qp_state > QP_ERR)
 		return refuse(EINVAL, "qp_state", "no such state", "ib_core: ib_modify_qp_is_ok");
-	*to = mask & ATTR_STATE ? (enum qp_state)req->qp_state : from;
-	if ((mask & ATTR_PORT) && (!req->port_num || req->port_num > device_port(u->qp.device)))
+	*to = mask & QP_ATTR_STATE ? (enum qp_state)req->qp_state : from;
+	if ((mask & QP_ATTR_PORT) && (!req->port_num || req->port_num > device_port(u->qp.device)))
 		return refuse(EINVAL, "port_num", "no such port", "ib_uverbs: modify_qp");
 	/* mlx5_ib: create_flow_rule_vport_sq. What is sent needs the port's representor. */
 	if (*to == QP_RTS && u->qp.sq.n_bb && u->port != device_port(u->qp.device))
 		return refuse(EINVAL, "port_num", "a send queue needs the port that has a representor",
 		              "mlx5_ib: create_flow_rule_vport_sq");
-	t = &transitions[from][*to];
-	if (!t->valid || (mask & t->required) != t->required || (mask & ~(t->required | t->optional | ATTR_STATE)))
-		return refuse(EINVAL, "qp_state, attr_mask",
-		              "no such transition, or attributes that are missing or too many for it",
-		              "ib_core: qp_state_table");
-	return 0;
+	return qp_check_transition(raw_transitions, from, *to, mask);
 }
 
 /* mlx5_ib: __mlx5_ib_modify_qp; mlx5_core: mlx5_rl_add_rate. */
@@ -103,7 +80,7 @@ static bool uqp_rate_fits(const struct device *d, const struct pacing *wanted)
 static int uqp_modify(struct uqp *u, const struct ib_uverbs_ex_modify_qp *req, const struct mlx5_ib_burst_info *burst)
 {
 	struct qp *qp = &u->qp;
-	bool paced = (req->base.attr_mask & ATTR_RATE_LIMIT) && qp->sq.n_bb;
+	bool paced = (req->base.attr_mask & QP_ATTR_RATE_LIMIT) && qp->sq.n_bb;
 	struct pacing pacing;
 	enum qp_state to;
 	int r;
@@ -111,14 +88,14 @@ static int uqp_modify(struct uqp *u, const struct ib_uverbs_ex_modify_qp *req, c
 	if (qp->rss)
 		return refuse(ENOSYS, "qp", "a queue pair with RSS cannot be modified", "mlx5_ib: mlx5_ib_modify_qp");
 	r = uqp_check_transition(u, &req->base, &to);
-	if (!r && (req->base.attr_mask & ATTR_RATE_LIMIT))
+	if (!r && (req->base.attr_mask & QP_ATTR_RATE_LIMIT))
 		r = uqp_check_rate(qp->device->config.profile, paced, req->rate_limit, burst);
 	pacing_set(&pacing, req->rate_limit, burst->max_burst_sz, burst->typical_pkt_sz);
 	if (!r && paced && req->rate_limit && !uqp_rate_fits(qp->device, &pacing))
 		r = refuse(ENOSPC, "rate_limit", "the table of rates is full", "mlx5_core: find_rl_entry");
 	if (r)
 		return r;
-	if (req->base.attr_mask & ATTR_PORT)
+	if (req->base.attr_mask & QP_ATTR_PORT)
 		u->port = req->base.port_num;
 	if (to == QP_RESET && qp->state != QP_RESET) {
 		pitfall_of_reset(qp->sq.cq, qp->uidx, qp->qpn);
@@ -160,7 +137,7 @@ int cmd_modify_qp(struct command *c)
 
 	if (r)
 		return r;
-	return req.base.attr_mask & ~ATTR_STANDARD ? -EOPNOTSUPP : uqp_modify_by_handle(c, &req);
+	return req.base.attr_mask & ~QP_ATTR_STANDARD ? -EOPNOTSUPP : uqp_modify_by_handle(c, &req);
 }
 
 int cmd_ex_modify_qp(struct command *c)
@@ -171,7 +148,7 @@ int cmd_ex_modify_qp(struct command *c)
 
 	if (r)
 		return r;
-	if (req.base.attr_mask & ~(ATTR_STANDARD | ATTR_RATE_LIMIT))
+	if (req.base.attr_mask & ~(QP_ATTR_STANDARD | QP_ATTR_RATE_LIMIT))
 		return refuse(EOPNOTSUPP, "attr_mask", "unknown attribute", "ib_uverbs: ib_uverbs_ex_modify_qp");
 	r = uqp_modify_by_handle(c, &req);
 	if (!r)

@@ -4,6 +4,7 @@
  * (qp_state_table) and mlx5_ib (optab) allow. So there is no way to SQD.
  */
 #include "command.h"
+#include "qp_attr.h"
 
 #include "../device/netdev.h"
 #include "../device/refuse.h"
@@ -13,93 +14,53 @@
 #include <rdma/ib_user_ioctl_verbs.h>
 #include <rdma/ib_user_verbs.h>
 
-/* enum ib_qp_attr_mask: kernel-internal names, but ABI. */
-enum {
-	ATTR_STATE = 1 << 0,
-	ATTR_CUR_STATE = 1 << 1,
-	ATTR_ACCESS = 1 << 3,
-	ATTR_PKEY_INDEX = 1 << 4,
-	ATTR_PORT = 1 << 5,
-	ATTR_QKEY = 1 << 6,
-	ATTR_AV = 1 << 7,
-	ATTR_PATH_MTU = 1 << 8,
-	ATTR_TIMEOUT = 1 << 9,
-	ATTR_RETRY_CNT = 1 << 10,
-	ATTR_RNR_RETRY = 1 << 11,
-	ATTR_RQ_PSN = 1 << 12,
-	ATTR_MAX_QP_RD_ATOMIC = 1 << 13,
-	ATTR_ALT_PATH = 1 << 14,
-	ATTR_MIN_RNR_TIMER = 1 << 15,
-	ATTR_SQ_PSN = 1 << 16,
-	ATTR_MAX_DEST_RD_ATOMIC = 1 << 17,
-	ATTR_PATH_MIG_STATE = 1 << 18,
-	ATTR_DEST_QPN = 1 << 20,
+#define RTS_NEEDS (QP_ATTR_TIMEOUT | QP_ATTR_RETRY_CNT | QP_ATTR_RNR_RETRY | QP_ATTR_SQ_PSN | QP_ATTR_MAX_QP_RD_ATOMIC)
+#define PATH_CHANGES \
+	(QP_ATTR_CUR_STATE | QP_ATTR_ALT_PATH | QP_ATTR_ACCESS | QP_ATTR_MIN_RNR_TIMER | QP_ATTR_PATH_MIG_STATE)
+
+static qp_transitions rc_transitions = {
+	[QP_RESET] =
+		{[QP_RESET] = QP_PLAIN, [QP_INIT] = QP_NEEDS(QP_ATTR_PKEY_INDEX | QP_ATTR_PORT | QP_ATTR_ACCESS, 0)},
+	[QP_INIT] = {[QP_RESET] = QP_PLAIN,
+                     [QP_INIT] = QP_NEEDS(0, QP_ATTR_PKEY_INDEX | QP_ATTR_PORT | QP_ATTR_ACCESS),
+                     [QP_RTR] = QP_NEEDS(QP_ATTR_AV | QP_ATTR_PATH_MTU | QP_ATTR_DEST_QPN | QP_ATTR_RQ_PSN |
+                                                 QP_ATTR_MAX_DEST_RD_ATOMIC | QP_ATTR_MIN_RNR_TIMER,
+                                         QP_ATTR_ALT_PATH | QP_ATTR_ACCESS | QP_ATTR_PKEY_INDEX),
+                     [QP_ERR] = QP_PLAIN},
+	[QP_RTR] = {[QP_RESET] = QP_PLAIN, [QP_RTS] = QP_NEEDS(RTS_NEEDS, PATH_CHANGES), [QP_ERR] = QP_PLAIN},
+	[QP_RTS] = {[QP_RESET] = QP_PLAIN, [QP_RTS] = QP_NEEDS(0, PATH_CHANGES), [QP_ERR] = QP_PLAIN},
+	[QP_ERR] = {[QP_RESET] = QP_PLAIN, [QP_ERR] = QP_PLAIN},
 };
 
-struct roce_transition {
-	bool valid;
-	uint32_t required, optional; /* beside ATTR_STATE */
-};
-
-#define PLAIN                 \
-	{                     \
-		.valid = true \
-	}
-#define NEEDS(needs, may)                                             \
-	{                                                             \
-		.valid = true, .required = (needs), .optional = (may) \
-	}
-#define RTS_NEEDS    (ATTR_TIMEOUT | ATTR_RETRY_CNT | ATTR_RNR_RETRY | ATTR_SQ_PSN | ATTR_MAX_QP_RD_ATOMIC)
-#define PATH_CHANGES (ATTR_CUR_STATE | ATTR_ALT_PATH | ATTR_ACCESS | ATTR_MIN_RNR_TIMER | ATTR_PATH_MIG_STATE)
-
-static const struct roce_transition rc_transitions[QP_ERR + 1][QP_ERR + 1] = {
-	[QP_RESET] = {[QP_RESET] = PLAIN, [QP_INIT] = NEEDS(ATTR_PKEY_INDEX | ATTR_PORT | ATTR_ACCESS, 0)},
-	[QP_INIT] = {[QP_RESET] = PLAIN,
-                     [QP_INIT] = NEEDS(0, ATTR_PKEY_INDEX | ATTR_PORT | ATTR_ACCESS),
-                     [QP_RTR] = NEEDS(ATTR_AV | ATTR_PATH_MTU | ATTR_DEST_QPN | ATTR_RQ_PSN | ATTR_MAX_DEST_RD_ATOMIC |
-                                              ATTR_MIN_RNR_TIMER,
-                                      ATTR_ALT_PATH | ATTR_ACCESS | ATTR_PKEY_INDEX),
-                     [QP_ERR] = PLAIN},
-	[QP_RTR] = {[QP_RESET] = PLAIN, [QP_RTS] = NEEDS(RTS_NEEDS, PATH_CHANGES), [QP_ERR] = PLAIN},
-	[QP_RTS] = {[QP_RESET] = PLAIN, [QP_RTS] = NEEDS(0, PATH_CHANGES), [QP_ERR] = PLAIN},
-	[QP_ERR] = {[QP_RESET] = PLAIN, [QP_ERR] = PLAIN},
-};
-
-static const struct roce_transition ud_transitions[QP_ERR + 1][QP_ERR + 1] = {
-	[QP_RESET] = {[QP_RESET] = PLAIN, [QP_INIT] = NEEDS(ATTR_PKEY_INDEX | ATTR_PORT | ATTR_QKEY, 0)},
-	[QP_INIT] = {[QP_RESET] = PLAIN,
-                     [QP_INIT] = NEEDS(0, ATTR_PKEY_INDEX | ATTR_PORT | ATTR_QKEY),
-                     [QP_RTR] = NEEDS(0, ATTR_PKEY_INDEX | ATTR_QKEY),
-                     [QP_ERR] = PLAIN},
-	[QP_RTR] = {[QP_RESET] = PLAIN, [QP_RTS] = NEEDS(ATTR_SQ_PSN, ATTR_CUR_STATE | ATTR_QKEY), [QP_ERR] = PLAIN},
-	[QP_RTS] = {[QP_RESET] = PLAIN, [QP_RTS] = NEEDS(0, ATTR_CUR_STATE | ATTR_QKEY), [QP_ERR] = PLAIN},
-	[QP_SQE] = {[QP_RESET] = PLAIN, [QP_RTS] = NEEDS(0, ATTR_CUR_STATE | ATTR_QKEY), [QP_ERR] = PLAIN},
-	[QP_ERR] = {[QP_RESET] = PLAIN, [QP_ERR] = PLAIN},
+static qp_transitions ud_transitions = {
+	[QP_RESET] = {[QP_RESET] = QP_PLAIN, [QP_INIT] = QP_NEEDS(QP_ATTR_PKEY_INDEX | QP_ATTR_PORT | QP_ATTR_QKEY, 0)},
+	[QP_INIT] = {[QP_RESET] = QP_PLAIN,
+                     [QP_INIT] = QP_NEEDS(0, QP_ATTR_PKEY_INDEX | QP_ATTR_PORT | QP_ATTR_QKEY),
+                     [QP_RTR] = QP_NEEDS(0, QP_ATTR_PKEY_INDEX | QP_ATTR_QKEY),
+                     [QP_ERR] = QP_PLAIN},
+	[QP_RTR] = {[QP_RESET] = QP_PLAIN,
+                    [QP_RTS] = QP_NEEDS(QP_ATTR_SQ_PSN, QP_ATTR_CUR_STATE | QP_ATTR_QKEY),
+                    [QP_ERR] = QP_PLAIN},
+	[QP_RTS] =
+		{[QP_RESET] = QP_PLAIN, [QP_RTS] = QP_NEEDS(0, QP_ATTR_CUR_STATE | QP_ATTR_QKEY), [QP_ERR] = QP_PLAIN},
+	[QP_SQE] =
+		{[QP_RESET] = QP_PLAIN, [QP_RTS] = QP_NEEDS(0, QP_ATTR_CUR_STATE | QP_ATTR_QKEY), [QP_ERR] = QP_PLAIN},
+	[QP_ERR] = {[QP_RESET] = QP_PLAIN, [QP_ERR] = QP_PLAIN},
 };
 
 static int roce_check_transition(const struct roce_qp *q, enum qp_state from, const struct ib_uverbs_modify_qp *req,
                                  enum qp_state *to)
 {
-	const struct roce_transition *t;
 	uint32_t mask = req->attr_mask;
 
-	if (((mask & ATTR_STATE) && req->qp_state > QP_ERR) || ((mask & ATTR_CUR_STATE) && req->cur_qp_state > QP_ERR))
+	if (((mask & QP_ATTR_STATE) && req->qp_state > QP_ERR) ||
+	    ((mask & QP_ATTR_CUR_STATE) && req->cur_qp_state > QP_ERR))
 		return -EINVAL;
 	/* mlx5_ib_modify_qp: the program's word for the current state counts. */
-	if (mask & ATTR_CUR_STATE)
+	if (mask & QP_ATTR_CUR_STATE)
 		from = (enum qp_state)req->cur_qp_state;
-	*to = mask & ATTR_STATE ? (enum qp_state)req->qp_state : from;
-	t = q->ud ? &ud_transitions[from][*to] : &rc_transitions[from][*to];
-	if (!t->valid)
-		return refuse(EINVAL, "qp_state", "there is no such transition",
-		              "ib_core: qp_state_table; mlx5_ib: optab");
-	if ((mask & t->required) != t->required)
-		return refuse(EINVAL, "attr_mask", "this transition needs an attribute that is not there",
-		              "ib_core: qp_state_table");
-	if (mask & ~(t->required | t->optional | ATTR_STATE))
-		return refuse(EINVAL, "attr_mask", "this transition does not take one of the attributes",
-		              "ib_core: qp_state_table");
-	return 0;
+	*to = mask & QP_ATTR_STATE ? (enum qp_state)req->qp_state : from;
+	return qp_check_transition(q->ud ? ud_transitions : rc_transitions, from, *to, mask);
 }
 
 #define MTU_MIN     1 /* enum ib_mtu: 256 bytes */
@@ -113,21 +74,21 @@ static int roce_check_values(const struct device *d, const struct ib_uverbs_modi
 	const uint32_t mask = req->attr_mask;
 	const uint8_t max_rd_atomic = d->config.profile->max_rd_atomic;
 
-	if ((mask & ATTR_PORT) && (!req->port_num || req->port_num > device_port(d)))
+	if ((mask & QP_ATTR_PORT) && (!req->port_num || req->port_num > device_port(d)))
 		return -EINVAL;
-	if ((mask & ATTR_AV) && !req->dest.is_global)
+	if ((mask & QP_ATTR_AV) && !req->dest.is_global)
 		return refuse(EINVAL, "ah_attr.is_global", "RoCE needs a GRH", "ib_core: rdma_check_ah_attr");
-	if ((mask & ATTR_PKEY_INDEX) && req->pkey_index)
+	if ((mask & QP_ATTR_PKEY_INDEX) && req->pkey_index)
 		return -EINVAL; /* the table has one entry */
-	if ((mask & ATTR_PATH_MTU) && (req->path_mtu < MTU_MIN || req->path_mtu > MTU_MAX))
+	if ((mask & QP_ATTR_PATH_MTU) && (req->path_mtu < MTU_MIN || req->path_mtu > MTU_MAX))
 		return -EINVAL;
-	if (((mask & ATTR_MAX_QP_RD_ATOMIC) && req->max_rd_atomic > max_rd_atomic) ||
-	    ((mask & ATTR_MAX_DEST_RD_ATOMIC) && req->max_dest_rd_atomic > max_rd_atomic))
+	if (((mask & QP_ATTR_MAX_QP_RD_ATOMIC) && req->max_rd_atomic > max_rd_atomic) ||
+	    ((mask & QP_ATTR_MAX_DEST_RD_ATOMIC) && req->max_dest_rd_atomic > max_rd_atomic))
 		return refuse(EINVAL, "max_rd_atomic", "more than the device has", "mlx5_ib: mlx5_ib_modify_qp");
-	if (((mask & ATTR_RETRY_CNT) && req->retry_cnt > MAX_RETRIES) ||
-	    ((mask & ATTR_RNR_RETRY) && req->rnr_retry > MAX_RETRIES) ||
-	    ((mask & ATTR_TIMEOUT) && req->timeout > MAX_TIMER) ||
-	    ((mask & ATTR_MIN_RNR_TIMER) && req->min_rnr_timer > MAX_TIMER))
+	if (((mask & QP_ATTR_RETRY_CNT) && req->retry_cnt > MAX_RETRIES) ||
+	    ((mask & QP_ATTR_RNR_RETRY) && req->rnr_retry > MAX_RETRIES) ||
+	    ((mask & QP_ATTR_TIMEOUT) && req->timeout > MAX_TIMER) ||
+	    ((mask & QP_ATTR_MIN_RNR_TIMER) && req->min_rnr_timer > MAX_TIMER))
 		return -EINVAL;
 	return 0;
 }
@@ -150,33 +111,33 @@ static void roce_set_attributes(struct roce_qp *q, const struct ib_uverbs_modify
 	struct roce_attributes *a = &q->attributes;
 	const uint32_t mask = req->attr_mask;
 
-	if (mask & ATTR_AV)
+	if (mask & QP_ATTR_AV)
 		a->path = *path;
-	if (mask & ATTR_ACCESS)
+	if (mask & QP_ATTR_ACCESS)
 		a->access = req->qp_access_flags;
-	if (mask & ATTR_QKEY)
+	if (mask & QP_ATTR_QKEY)
 		a->qkey = req->qkey;
-	if (mask & ATTR_PATH_MTU) {
+	if (mask & QP_ATTR_PATH_MTU) {
 		a->mtu = req->path_mtu;
 		a->mtu_bytes = 128u << req->path_mtu;
 	}
-	if (mask & ATTR_DEST_QPN)
+	if (mask & QP_ATTR_DEST_QPN)
 		a->dest_qpn = req->dest_qp_num & 0xffffff;
-	if (mask & ATTR_RQ_PSN)
+	if (mask & QP_ATTR_RQ_PSN)
 		a->rq_psn = req->rq_psn & 0xffffff;
-	if (mask & ATTR_SQ_PSN)
+	if (mask & QP_ATTR_SQ_PSN)
 		a->sq_psn = req->sq_psn & 0xffffff;
-	if (mask & ATTR_TIMEOUT)
+	if (mask & QP_ATTR_TIMEOUT)
 		a->timeout = req->timeout;
-	if (mask & ATTR_RETRY_CNT)
+	if (mask & QP_ATTR_RETRY_CNT)
 		a->retry_cnt = req->retry_cnt;
-	if (mask & ATTR_RNR_RETRY)
+	if (mask & QP_ATTR_RNR_RETRY)
 		a->rnr_retry = req->rnr_retry;
-	if (mask & ATTR_MIN_RNR_TIMER)
+	if (mask & QP_ATTR_MIN_RNR_TIMER)
 		a->min_rnr_timer = req->min_rnr_timer;
-	if (mask & ATTR_MAX_QP_RD_ATOMIC)
+	if (mask & QP_ATTR_MAX_QP_RD_ATOMIC)
 		a->max_rd_atomic = req->max_rd_atomic;
-	if (mask & ATTR_MAX_DEST_RD_ATOMIC)
+	if (mask & QP_ATTR_MAX_DEST_RD_ATOMIC)
 		a->max_dest_rd_atomic = req->max_dest_rd_atomic;
 	a->path.udp_sport = roce_udp_sport(a->path.flow_label, q->qp->qpn, a->dest_qpn);
 }
@@ -193,9 +154,9 @@ static int roce_modify_locked(struct uqp *u, const struct ib_uverbs_modify_qp *r
 	if (r)
 		return r;
 	/* (?) A path's MTU is at most the port's, as rdma_rxe has it (rxe_qp_chk_attr). */
-	if ((req->attr_mask & ATTR_PATH_MTU) && req->path_mtu > netdev_ib_mtu((int)u->qp.device->mtu))
+	if ((req->attr_mask & QP_ATTR_PATH_MTU) && req->path_mtu > netdev_ib_mtu((int)u->qp.device->mtu))
 		return refuse(EINVAL, "path_mtu", "more than the port's active MTU", "rdma_rxe: rxe_qp_chk_attr");
-	if (req->attr_mask & ATTR_PORT)
+	if (req->attr_mask & QP_ATTR_PORT)
 		u->port = req->port_num;
 	if (q->ud) /* a datagram's limit is the port's */
 		q->attributes.mtu_bytes = 128u << netdev_ib_mtu((int)u->qp.device->mtu);
@@ -217,7 +178,7 @@ int roce_modify(struct command *c, const struct ib_uverbs_modify_qp *req)
 	int r = 0;
 
 	memcpy(path.dgid, req->dest.dgid, sizeof(path.dgid));
-	if (req->attr_mask & ATTR_AV) {
+	if (req->attr_mask & QP_ATTR_AV) {
 		r = req->dest.is_global ? path_resolve(d, &path, req->dest.sgid_index, req->dest.port_num) : -EINVAL;
 		if (r)
 			return r;
@@ -226,7 +187,7 @@ int roce_modify(struct command *c, const struct ib_uverbs_modify_qp *req)
 	device_lock(d);
 	u = object_find(c->file, req->qp_handle, OBJECT_QP);
 	r = u && u->qp.roce ? roce_modify_locked(u, req, &path) : -EINVAL;
-	if (!r && (req->attr_mask & ATTR_AV))
+	if (!r && (req->attr_mask & QP_ATTR_AV))
 		u->sgid_index = req->dest.sgid_index;
 	device_unlock(d);
 	return r;

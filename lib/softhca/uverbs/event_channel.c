@@ -5,6 +5,8 @@
  */
 #include "event_channel.h"
 
+#include "../wire/own_fd.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -13,19 +15,12 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#define MAX_RECORD   64
-#define OUR_FDS_FROM 200 /* the low numbers stay free for the program */
+#define MAX_RECORD 64
 
 struct event_record {
 	STAILQ_ENTRY(event_record) link;
 	uint8_t bytes[MAX_RECORD];
 };
-
-static void event_channel_close_fd(int fd)
-{
-	if (fd >= 0)
-		syscall(SYS_close, fd); /* close() would be the interposed one */
-}
 
 static void event_channel_release(struct fd_object *o)
 {
@@ -37,19 +32,9 @@ static void event_channel_release(struct fd_object *o)
 		free(r);
 	}
 	pthread_mutex_destroy(&c->lock);
-	event_channel_close_fd(c->write_fd);
-	event_channel_close_fd(c->peek_fd);
+	own_fd_close(c->write_fd);
+	own_fd_close(c->peek_fd);
 	free(c);
-}
-
-static int event_channel_move_fd(int fd)
-{
-	int high = fcntl(fd, F_DUPFD_CLOEXEC, OUR_FDS_FROM);
-
-	if (high < 0)
-		return fd;
-	event_channel_close_fd(fd);
-	return high;
 }
 
 int event_channel_open(struct fdtab *t, ino_t file_ino, size_t record_bytes, struct event_channel **channel, int *fd)
@@ -60,7 +45,7 @@ int event_channel_open(struct fdtab *t, ino_t file_ino, size_t record_bytes, str
 	if (!c)
 		return -ENOMEM;
 	/* A packet socket keeps records whole, and the peek end lets us take unread records back. The call is made
-	 * directly, as in event_channel_close_fd(): if ThreadSanitizer saw the open and not the close, it would
+	 * directly, as in own_fd_close(): if ThreadSanitizer saw the open and not the close, it would
 	 * report a race with the next user of that number. */
 	if (syscall(SYS_socketpair, AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair)) {
 		r = -errno;
@@ -74,11 +59,11 @@ int event_channel_open(struct fdtab *t, ino_t file_ino, size_t record_bytes, str
 	pthread_mutex_init(&c->lock, NULL);
 	STAILQ_INIT(&c->waiting);
 	c->record_bytes = record_bytes;
-	c->write_fd = event_channel_move_fd(pair[1]);
-	c->peek_fd = fcntl(pair[0], F_DUPFD_CLOEXEC, OUR_FDS_FROM);
-	r = c->peek_fd < 0 ? -errno : fdtab_set(t, pair[0], &c->fd_object);
+	c->write_fd = own_fd(pair[1]);
+	c->peek_fd = own_fd_copy(pair[0]);
+	r = c->write_fd < 0 || c->peek_fd < 0 ? -EMFILE : fdtab_set(t, pair[0], &c->fd_object);
 	if (r) {
-		event_channel_close_fd(pair[0]);
+		own_fd_close(pair[0]);
 		event_channel_release(&c->fd_object);
 		return r;
 	}

@@ -5,6 +5,7 @@
 
 #include "../device/injection.h"
 #include "../device/netdev.h"
+#include "../wire/own_fd.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -15,8 +16,7 @@
 
 /* mmap() of the device needs memory behind every offset that libmlx5 uses: doorbell pages and the clock. A sparse
  * memfd provides it, and only pages that are touched cost memory. */
-#define BAR_BYTES    (256ull << 20)
-#define OUR_FDS_FROM 200
+#define BAR_BYTES (256ull << 20)
 
 static bool uverbs_has_dead_file(const struct device *d)
 {
@@ -73,9 +73,9 @@ int uverbs_open(struct device *device, const struct uverbs_env *env, int flags)
 	f->memlock = env->memlock;
 	f->clock = env->clock;
 	pthread_mutex_init(&f->context_lock, NULL);
-	f->memfd = fcntl(fd, F_DUPFD_CLOEXEC, OUR_FDS_FROM);
+	f->memfd = own_fd_copy(fd);
 	if (f->memfd < 0) {
-		r = -errno;
+		r = f->memfd;
 		goto fail;
 	}
 	device_lock(device);
