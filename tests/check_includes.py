@@ -32,7 +32,7 @@ MAY_INCLUDE = {
                             "lib/softhca/uverbs", "lib/softhca/device", "lib/softhca/wire/complain.h",
                             "lib/softhca/wire/own_fd.h"],
     "lib/softhca/control": ["lib/softhca/uverbs", "lib/softhca/device", "lib/softhca/wire"],
-    "lib/softhca/cm": ["lib/softhca/uverbs", "lib/softhca/roce", "lib/softhca/device", "lib/softhca/wire/own_fd.h"],
+    "lib/softhca/cm": ["lib/softhca/uverbs", "lib/softhca/roce", "lib/softhca/device", "lib/softhca/wire"],
     "lib/softhca/roce": ["lib/softhca/device", "lib/softhca/wire"],
     "lib/softhca/nldev": ["lib/softhca/uverbs", "lib/softhca/device"],
     "lib/softhca/uverbs": ["lib/softhca/device", "lib/softhca/roce", "lib/softhca/wire/clock_now.h",

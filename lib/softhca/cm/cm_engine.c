@@ -5,13 +5,13 @@
 #include "../device/device.h"
 #include "../roce/neighbor.h"
 #include "../wire/own_fd.h"
+#include "../wire/own_thread.h"
 #include "cm_connection.h"
 #include "cm_link.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -94,7 +94,6 @@ static void *engine_thread(void *arg)
 
 int cm_engine_start(struct cm *cm)
 {
-	sigset_t all, old;
 	int r;
 
 	if (cm->runs) {
@@ -105,11 +104,7 @@ int cm_engine_start(struct cm *cm)
 		cm->wake_fd = own_fd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
 	if (cm->wake_fd < 0)
 		return cm->wake_fd;
-	/* The program's signals are not this thread's. */
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &old);
-	r = -pthread_create(&cm->thread, NULL, engine_thread, cm);
-	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	r = own_thread_start(&cm->thread, NULL, engine_thread, cm);
 	cm->runs = !r;
 	return r;
 }

@@ -2,12 +2,15 @@
 /* Reads and writes messages of the communication management protocol. */
 #include "cm_message.h"
 
-#include <endian.h>
+#include <assert.h>
+#include <stddef.h>
 #include <string.h>
 
-#define HEAD_BYTES 24 /* of a management datagram (13.4.2) */
-#define PKEY       0xffff
-#define RATE       16 /* of a path: 100 Gb/s */
+#define HEAD_BYTES     24 /* of a management datagram (13.4.2) */
+#define PKEY           0xffff
+#define RATE           16 /* of a path: 100 Gb/s */
+#define PERMISSIVE_LID 0xffff
+#define GID_BITS       128
 
 enum { BASE_VERSION = 1, CLASS_CM = 7, CLASS_VERSION = 2, METHOD_SEND = 3 };
 
@@ -25,210 +28,145 @@ unsigned int cm_message_private_bytes(enum cm_attribute attribute)
 	return private_data[attribute - CM_REQ].bytes;
 }
 
-static uint32_t mad_get16(const uint8_t *at)
+/* The fields of messages, by byte and bit behind the head. A field without a member is written, and not read. */
+#define ANY 0 /* message, but REQ and those of SIDR */
+#define BITS(message, byte, bit, bits, name)                                             \
+	{                                                                                \
+		message, (byte)*8 + (bit), bits, sizeof(((struct cm_message *)0)->name), \
+			offsetof(struct cm_message, name), 0                             \
+	}
+#define FIELD(message, byte, bits, name) BITS(message, byte, 0, bits, name)
+#define CONSTANT(message, byte, bits, value)         \
+	{                                            \
+		message, (byte)*8, bits, 0, 0, value \
+	}
+static const struct field {
+	uint16_t message, at, bits, member_bytes, member, value;
+} fields[] = {
+	FIELD(ANY, 4, 32, remote_id),
+	/* 12.6.5. The first timeout is of the sender, the second one of the receiver; they are the same here. */
+	FIELD(CM_REQ, 8, 64, service),
+	FIELD(CM_REQ, 16, 64, ca_guid),
+	FIELD(CM_REQ, 28, 32, qkey),
+	FIELD(CM_REQ, 32, 24, qpn),
+	FIELD(CM_REQ, 35, 8, resp_resources),
+	FIELD(CM_REQ, 39, 8, initiator_depth),
+	FIELD(CM_REQ, 47, 5, response_timeout),
+	FIELD(CM_REQ, 43, 5, response_timeout),
+	BITS(CM_REQ, 43, 7, 1, flow_control),
+	FIELD(CM_REQ, 44, 24, psn),
+	BITS(CM_REQ, 47, 5, 3, retry_count),
+	CONSTANT(CM_REQ, 48, 16, PKEY),
+	FIELD(CM_REQ, 50, 4, mtu),
+	BITS(CM_REQ, 50, 5, 3, rnr_retry_count),
+	FIELD(CM_REQ, 51, 4, max_retries),
+	BITS(CM_REQ, 51, 4, 1, srq),
+	CONSTANT(CM_REQ, 52, 16, PERMISSIVE_LID), /* there are no local identifiers (annex A16) */
+	CONSTANT(CM_REQ, 54, 16, PERMISSIVE_LID),
+	FIELD(CM_REQ, 56, GID_BITS, sgid),
+	FIELD(CM_REQ, 72, GID_BITS, dgid),
+	CONSTANT(CM_REQ, 90, 16, RATE),
+	FIELD(CM_REQ, 92, 8, tclass),
+	FIELD(CM_REQ, 93, 8, hop_limit),
+	FIELD(CM_REQ, 95, 5, ack_timeout),
+	/* 12.6.8 */
+	FIELD(CM_REP, 8, 32, qkey),
+	FIELD(CM_REP, 12, 24, qpn),
+	FIELD(CM_REP, 20, 24, psn),
+	FIELD(CM_REP, 24, 8, resp_resources),
+	FIELD(CM_REP, 25, 8, initiator_depth),
+	FIELD(CM_REP, 26, 5, ack_timeout),
+	BITS(CM_REP, 26, 7, 1, flow_control),
+	FIELD(CM_REP, 27, 3, rnr_retry_count),
+	BITS(CM_REP, 27, 3, 1, srq),
+	FIELD(CM_REP, 28, 64, ca_guid),
+	/* 12.6.6, 12.6.7, 12.6.10 */
+	FIELD(CM_MRA, 8, 2, rejected),
+	FIELD(CM_MRA, 9, 5, response_timeout),
+	FIELD(CM_REJ, 8, 2, rejected),
+	FIELD(CM_REJ, 10, 16, reason),
+	FIELD(CM_DREQ, 8, 24, qpn),
+	/* 12.11 */
+	CONSTANT(CM_SIDR_REQ, 4, 16, PKEY),
+	FIELD(CM_SIDR_REQ, 8, 64, service),
+	FIELD(CM_SIDR_REP, 4, 8, status),
+	FIELD(CM_SIDR_REP, 8, 24, qpn),
+	FIELD(CM_SIDR_REP, 12, 64, service),
+	FIELD(CM_SIDR_REP, 20, 32, qkey),
+};
+#define N_FIELDS (sizeof(fields) / sizeof(fields[0]))
+static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "a member's bytes are the low ones of its value");
+
+static bool field_is_of(const struct field *f, enum cm_attribute message)
 {
-	return (uint32_t)at[0] << 8 | at[1];
+	return f->message == ANY ? message != CM_REQ && message < CM_SIDR_REQ : f->message == message;
 }
 
-static uint32_t mad_get32(const uint8_t *at)
+static uint64_t mad_get(const uint8_t *mad, unsigned int at, unsigned int bits)
 {
-	return mad_get16(at) << 16 | mad_get16(at + 2);
+	uint64_t v = 0;
+
+	for (; bits; bits--, at++)
+		v = v << 1 | (mad[at / 8] >> (7 - at % 8) & 1);
+	return v;
 }
 
-static uint64_t mad_get64(const uint8_t *at)
+/* Into zeros. */
+static void mad_put(uint8_t *mad, unsigned int at, unsigned int bits, uint64_t v)
 {
-	return (uint64_t)mad_get32(at) << 32 | mad_get32(at + 4);
-}
-
-static void mad_put16(uint8_t *at, uint32_t v)
-{
-	at[0] = (uint8_t)(v >> 8);
-	at[1] = (uint8_t)v;
-}
-
-static void mad_put32(uint8_t *at, uint32_t v)
-{
-	mad_put16(at, v >> 16);
-	mad_put16(at + 2, v);
-}
-
-static void mad_put64(uint8_t *at, uint64_t v)
-{
-	mad_put32(at, (uint32_t)(v >> 32));
-	mad_put32(at + 4, (uint32_t)v);
-}
-
-/* 12.6.5 */
-static void read_req(struct cm_message *m, const uint8_t *at)
-{
-	m->remote_id = 0;
-	m->service = mad_get64(at + 8);
-	m->ca_guid = mad_get64(at + 16);
-	m->qkey = mad_get32(at + 28);
-	m->qpn = mad_get32(at + 32) >> 8;
-	m->resp_resources = at[35];
-	m->initiator_depth = at[39];
-	m->response_timeout = at[43] >> 3;
-	m->flow_control = at[43] & 1;
-	m->psn = mad_get32(at + 44) >> 8;
-	m->retry_count = at[47] & 7;
-	m->mtu = at[50] >> 4;
-	m->rnr_retry_count = at[50] & 7;
-	m->max_retries = at[51] >> 4;
-	m->srq = at[51] >> 3 & 1;
-	memcpy(m->sgid, at + 56, 16);
-	memcpy(m->dgid, at + 72, 16);
-	m->tclass = at[92];
-	m->hop_limit = at[93];
-	m->ack_timeout = at[95] >> 3;
-}
-
-static void write_req(const struct cm_message *m, uint8_t *at)
-{
-	mad_put32(at + 4, 0);
-	mad_put64(at + 8, m->service);
-	mad_put64(at + 16, m->ca_guid);
-	mad_put32(at + 28, m->qkey);
-	mad_put32(at + 32, m->qpn << 8 | m->resp_resources);
-	mad_put32(at + 36, m->initiator_depth);
-	mad_put32(at + 40, (uint32_t)m->response_timeout << 3 | m->flow_control);
-	mad_put32(at + 44, m->psn << 8 | (uint32_t)m->response_timeout << 3 | m->retry_count);
-	mad_put16(at + 48, PKEY);
-	at[50] = (uint8_t)(m->mtu << 4 | m->rnr_retry_count);
-	at[51] = (uint8_t)(m->max_retries << 4 | m->srq << 3);
-	mad_put32(at + 52, 0xffffffff); /* permissive local identifiers: there are none (annex A16) */
-	memcpy(at + 56, m->sgid, 16);
-	memcpy(at + 72, m->dgid, 16);
-	mad_put32(at + 88, RATE);
-	at[92] = m->tclass;
-	at[93] = m->hop_limit;
-	at[95] = (uint8_t)(m->ack_timeout << 3);
-}
-
-/* 12.6.8 */
-static void read_rep(struct cm_message *m, const uint8_t *at)
-{
-	m->qkey = mad_get32(at + 8);
-	m->qpn = mad_get32(at + 12) >> 8;
-	m->psn = mad_get32(at + 20) >> 8;
-	m->resp_resources = at[24];
-	m->initiator_depth = at[25];
-	m->ack_timeout = at[26] >> 3;
-	m->flow_control = at[26] & 1;
-	m->rnr_retry_count = at[27] >> 5;
-	m->srq = at[27] >> 4 & 1;
-	m->ca_guid = mad_get64(at + 28);
-}
-
-static void write_rep(const struct cm_message *m, uint8_t *at)
-{
-	mad_put32(at + 8, m->qkey);
-	mad_put32(at + 12, m->qpn << 8);
-	mad_put32(at + 20, m->psn << 8);
-	at[24] = m->resp_resources;
-	at[25] = m->initiator_depth;
-	at[26] = (uint8_t)(m->ack_timeout << 3 | m->flow_control);
-	at[27] = (uint8_t)(m->rnr_retry_count << 5 | m->srq << 4);
-	mad_put64(at + 28, m->ca_guid);
-}
-
-static void read_sidr_rep(struct cm_message *m, const uint8_t *at)
-{
-	m->status = at[4];
-	m->qpn = mad_get32(at + 8) >> 8;
-	m->service = mad_get64(at + 12);
-	m->qkey = mad_get32(at + 20);
-}
-
-static void write_sidr_rep(const struct cm_message *m, uint8_t *at)
-{
-	mad_put32(at + 4, (uint32_t)m->status << 24);
-	mad_put32(at + 8, m->qpn << 8);
-	mad_put64(at + 12, m->service);
-	mad_put32(at + 20, m->qkey);
+	for (; bits; bits--, at++)
+		mad[at / 8] |= (uint8_t)((v >> (bits - 1) & 1) << (7 - at % 8));
 }
 
 bool cm_message_read(struct cm_message *m, const uint8_t *mad, uint32_t bytes)
 {
-	const uint8_t *at = mad + HEAD_BYTES;
-	uint32_t attribute;
+	const uint8_t *body = mad + HEAD_BYTES;
+	uint64_t v, attribute;
 
 	if (bytes != CM_MAD_BYTES || mad[0] != BASE_VERSION || mad[1] != CLASS_CM || mad[2] != CLASS_VERSION ||
 	    mad[3] != METHOD_SEND)
 		return false;
-	attribute = mad_get16(mad + 16);
+	attribute = mad_get(mad, 128, 16);
 	if (attribute < CM_REQ || attribute > CM_SIDR_REP)
 		return false;
 	memset(m, 0, sizeof(*m));
 	m->attribute = (enum cm_attribute)attribute;
-	m->transaction = mad_get64(mad + 8);
-	m->local_id = mad_get32(at);
-	m->remote_id = mad_get32(at + 4);
-	switch (m->attribute) {
-	case CM_REQ:
-		read_req(m, at);
-		break;
-	case CM_REP:
-		read_rep(m, at);
-		break;
-	case CM_REJ:
-		m->rejected = at[8] >> 6;
-		m->reason = (uint16_t)mad_get16(at + 10);
-		break;
-	case CM_MRA:
-		m->rejected = at[8] >> 6;
-		m->response_timeout = at[9] >> 3;
-		break;
-	case CM_DREQ:
-		m->qpn = mad_get32(at + 8) >> 8;
-		break;
-	case CM_SIDR_REQ:
-		m->service = mad_get64(at + 8);
-		break;
-	case CM_SIDR_REP:
-		read_sidr_rep(m, at);
-		break;
-	default:
-		break;
+	m->transaction = mad_get(mad, 64, 64);
+	m->local_id = (uint32_t)mad_get(body, 0, 32);
+	for (const struct field *f = fields; f < fields + N_FIELDS; f++) {
+		if (!field_is_of(f, m->attribute))
+			continue;
+		v = f->bits == GID_BITS ? 0 : mad_get(body, f->at, f->bits);
+		memcpy((uint8_t *)m + f->member, f->bits == GID_BITS ? body + f->at / 8 : (uint8_t *)&v,
+		       f->member_bytes);
 	}
-	memcpy(m->private_data, at + private_data[attribute - CM_REQ].offset, private_data[attribute - CM_REQ].bytes);
+	memcpy(m->private_data, body + private_data[attribute - CM_REQ].offset, private_data[attribute - CM_REQ].bytes);
 	return true;
 }
 
 void cm_message_write(const struct cm_message *m, uint8_t mad[CM_MAD_BYTES])
 {
-	uint8_t *at = mad + HEAD_BYTES;
+	static const uint8_t head[] = {BASE_VERSION, CLASS_CM, CLASS_VERSION, METHOD_SEND};
+	uint8_t *body = mad + HEAD_BYTES;
 
 	memset(mad, 0, CM_MAD_BYTES);
-	mad_put32(mad, (uint32_t)BASE_VERSION << 24 | CLASS_CM << 16 | CLASS_VERSION << 8 | METHOD_SEND);
-	mad_put64(mad + 8, m->transaction);
-	mad_put16(mad + 16, m->attribute);
-	mad_put32(at, m->local_id);
-	mad_put32(at + 4, m->remote_id);
-	switch (m->attribute) {
-	case CM_REQ:
-		write_req(m, at);
-		break;
-	case CM_REP:
-		write_rep(m, at);
-		break;
-	case CM_REJ:
-		at[8] = (uint8_t)(m->rejected << 6);
-		mad_put16(at + 10, m->reason);
-		break;
-	case CM_DREQ:
-		mad_put32(at + 8, m->qpn << 8);
-		break;
-	case CM_SIDR_REQ:
-		mad_put32(at + 4, (uint32_t)PKEY << 16);
-		mad_put64(at + 8, m->service);
-		break;
-	case CM_SIDR_REP:
-		write_sidr_rep(m, at);
-		break;
-	default:
-		break;
+	memcpy(mad, head, sizeof(head));
+	mad_put(mad, 64, 64, m->transaction);
+	mad_put(mad, 128, 16, m->attribute);
+	mad_put(body, 0, 32, m->local_id);
+	for (const struct field *f = fields; f < fields + N_FIELDS; f++) {
+		const uint8_t *member = (const uint8_t *)m + f->member;
+		uint64_t v = f->value;
+
+		if (!field_is_of(f, m->attribute))
+			continue;
+		if (f->bits == GID_BITS) {
+			memcpy(body + f->at / 8, member, f->member_bytes);
+			continue;
+		}
+		memcpy(&v, member, f->member_bytes);
+		mad_put(body, f->at, f->bits, v);
 	}
-	memcpy(at + private_data[m->attribute - CM_REQ].offset, m->private_data,
+	memcpy(body + private_data[m->attribute - CM_REQ].offset, m->private_data,
 	       private_data[m->attribute - CM_REQ].bytes);
 }

@@ -10,7 +10,6 @@
 #include <string.h>
 
 #define PKEY            0xffff
-#define ROCE_OVERHEAD   96 /* GRH, UDP, BTH, ExtEth and CRC (iboe_get_mtu) */
 #define RATE_100_GBPS   16 /* enum ib_rate */
 #define PACKET_LIFE     16 /* CMA_IBOE_PACKET_LIFETIME */
 #define EXACTLY         2  /* IB_SA_EQ */
@@ -18,9 +17,7 @@
 
 unsigned int cm_path_mtu(const struct cm_id *id)
 {
-	int mtu = netdev_mtu(device_port_netdev(id->device)) - ROCE_OVERHEAD;
-
-	return mtu >= 4096 ? 5 : mtu >= 2048 ? 4 : mtu >= 1024 ? 3 : mtu >= 512 ? 2 : 1;
+	return netdev_ib_mtu(netdev_mtu(device_port_netdev(id->device)));
 }
 
 void cm_path_attributes(const struct cm_id *id, struct ib_uverbs_ah_attr *attr)

@@ -6,11 +6,11 @@
 #include "control.h"
 
 #include "../wire/own_fd.h"
+#include "../wire/own_thread.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/prctl.h>
@@ -157,18 +157,13 @@ static bool control_start_thread(struct control *c)
 {
 	pthread_attr_t attr;
 	pthread_t thread;
-	sigset_t all, old;
 	bool started;
 
 	if (pthread_attr_init(&attr))
 		return false;
 	pthread_attr_setstacksize(&attr, STACK_BYTES);
 	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
-	/* The program's signals must not be handled by this thread. */
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &old);
-	started = !pthread_create(&thread, &attr, control_thread, c);
-	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	started = !own_thread_start(&thread, &attr, control_thread, c);
 	pthread_attr_destroy(&attr);
 	return started;
 }

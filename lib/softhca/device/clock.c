@@ -6,11 +6,11 @@
 #include "clock.h"
 
 #include "../wire/clock_now.h"
+#include "../wire/own_thread.h"
 
 #include <endian.h>
 #include <errno.h>
 #include <rdma/mlx5-abi.h>
-#include <signal.h>
 #include <sys/prctl.h>
 
 #define NS_PER_S 1000000000ULL
@@ -155,21 +155,6 @@ void clock_init(struct clock *clock, unsigned int period_us)
 	LIST_INIT(&clock->pages);
 }
 
-static int clock_start_thread(struct clock *clock)
-{
-	sigset_t all, old;
-	int r;
-
-	/* The program's signals must not be handled by this thread. */
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &old);
-	clock->stop = false;
-	r = -pthread_create(&clock->thread, NULL, clock_thread, clock);
-	clock->running = !r;
-	pthread_sigmask(SIG_SETMASK, &old, NULL);
-	return r;
-}
-
 int clock_add(struct clock *clock, struct clock_pages *pages)
 {
 	int r = 0;
@@ -180,8 +165,11 @@ int clock_add(struct clock *clock, struct clock_pages *pages)
 		clock_write_counter(pages, clock_cycles(clock_raw_ns(), pages->khz));
 		clock_write_info(pages);
 	}
-	if (!clock->running)
-		r = clock_start_thread(clock);
+	if (!clock->running) {
+		clock->stop = false;
+		r = own_thread_start(&clock->thread, NULL, clock_thread, clock);
+		clock->running = !r;
+	}
 	if (!r)
 		LIST_INSERT_HEAD(&clock->pages, pages, link);
 	pthread_mutex_unlock(&clock->lock);

@@ -4,7 +4,6 @@
 
 #include "fault.h"
 
-#include <endian.h>
 #include <errno.h>
 
 static void sq_flush(void *arg)
@@ -14,14 +13,10 @@ static void sq_flush(void *arg)
 	uint16_t left;
 
 	while (sq->n_bb && !sq->cq->failed && (left = (uint16_t)(wq_posted(sq->dbrec) - sq->taken))) {
-		const struct hw_ctrl_seg *ctrl =
-			(const void *)(sq->buf + (size_t)(sq->taken & (sq->n_bb - 1)) * HW_SEND_WQE_BB);
-		uint32_t ds = be32toh(ctrl->qpn_ds_be) & 0x3f;
-		uint32_t n_bb = ds ? (ds * 16 + HW_SEND_WQE_BB - 1) / HW_SEND_WQE_BB : 1;
+		uint16_t n_bb = sq_blocks((const void *)sq_at(sq, sq->taken, 0), left);
 
 		cq_post_error(sq->cq, qp->uidx, qp->qpn, HW_CQE_REQ_ERR, sq->taken, HW_SYNDROME_WR_FLUSH);
-		/* The program may have written a length there that is more than what is posted. */
-		sq->taken = (uint16_t)(sq->taken + (n_bb < left ? n_bb : left));
+		sq->taken = (uint16_t)(sq->taken + n_bb);
 	}
 }
 

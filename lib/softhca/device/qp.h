@@ -10,6 +10,8 @@
 #include "rq.h"
 #include "rss.h"
 
+#include <endian.h>
+
 struct roce_qp;
 struct sq_batch;
 
@@ -79,6 +81,14 @@ static inline const uint8_t *sq_at(const struct sq *sq, uint16_t index, uint32_t
 	uint32_t size = sq->n_bb * HW_SEND_WQE_BB;
 
 	return sq->buf + ((uint32_t)(index & (sq->n_bb - 1)) * HW_SEND_WQE_BB + offset) % size;
+}
+
+/* The number of blocks of an entry, of which at most `left` are posted: the program may have written another length. */
+static inline uint16_t sq_blocks(const struct hw_ctrl_seg *ctrl, uint16_t left)
+{
+	uint32_t n = ((be32toh(ctrl->qpn_ds_be) & 0x3f) * 16 + HW_SEND_WQE_BB - 1) / HW_SEND_WQE_BB;
+
+	return n > left ? left : n ? (uint16_t)n : 1;
 }
 
 #endif

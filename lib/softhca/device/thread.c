@@ -5,6 +5,7 @@
  */
 #include "thread.h"
 
+#include "../wire/own_thread.h"
 #include "clock.h"
 #include "fault.h"
 #include "injection.h"
@@ -14,7 +15,6 @@
 #include "steer.h"
 
 #include <sched.h>
-#include <signal.h>
 #include <sys/prctl.h>
 #include <time.h>
 
@@ -212,7 +212,6 @@ static void *device_thread(void *arg)
 
 int device_start_thread(struct device *d)
 {
-	sigset_t all, old;
 	pthread_attr_t attr;
 	cpu_set_t cpus;
 	int r = -pthread_attr_init(&attr);
@@ -224,14 +223,8 @@ int device_start_thread(struct device *d)
 		CPU_SET((unsigned int)d->config.cpu, &cpus);
 		r = -pthread_attr_setaffinity_np(&attr, sizeof(cpus), &cpus);
 	}
-	/* The program's signals must not be handled by this thread, except the faults that the thread itself causes. */
-	sigfillset(&all);
-	sigdelset(&all, SIGSEGV);
-	sigdelset(&all, SIGBUS);
-	pthread_sigmask(SIG_SETMASK, &all, &old);
 	if (!r)
-		r = -pthread_create(&d->thread, &attr, device_thread, d);
-	pthread_sigmask(SIG_SETMASK, &old, NULL);
+		r = own_thread_start(&d->thread, &attr, device_thread, d);
 	pthread_attr_destroy(&attr);
 	return r;
 }

@@ -131,23 +131,21 @@ static const char *trace_opcode(uint8_t opcode, char *number, size_t size)
 }
 
 /* Shows one entry and returns the number of its blocks. */
-static uint16_t trace_sq_entry(struct qp *qp, uint16_t index)
+static uint16_t trace_sq_entry(struct qp *qp, uint16_t index, uint16_t left)
 {
 	struct hw_ctrl_seg ctrl;
 	struct lines *lines;
-	uint32_t n_segs;
 	char number[8];
 
-	memcpy(&ctrl, qp->sq.buf + (size_t)(index & (qp->sq.n_bb - 1)) * HW_SEND_WQE_BB, sizeof(ctrl));
-	n_segs = be32toh(ctrl.qpn_ds_be) & 0x3f;
+	memcpy(&ctrl, sq_at(&qp->sq, index, 0), sizeof(ctrl));
 	lines = trace_line(qp->device, "send");
 	lines_hex(lines, "queue", qp->qpn);
 	lines_number(lines, "index", index);
 	lines_text(lines, "opcode", trace_opcode((uint8_t)be32toh(ctrl.opmod_idx_opcode_be), number, sizeof(number)));
-	lines_number(lines, "segments", n_segs);
+	lines_number(lines, "segments", be32toh(ctrl.qpn_ds_be) & 0x3f);
 	lines_flag(lines, "signalled", ctrl.fm_ce_se & HW_CTRL_CQ_UPDATE);
 	lines_end(lines);
-	return n_segs ? (uint16_t)((n_segs * 16 + HW_SEND_WQE_BB - 1) / HW_SEND_WQE_BB) : 1;
+	return sq_blocks(&ctrl, left);
 }
 
 static void trace_sq(struct qp *qp)
@@ -167,9 +165,7 @@ static void trace_sq(struct qp *qp)
 		return;
 	}
 	for (uint16_t blocks; n; n = (uint16_t)(n - blocks)) {
-		blocks = trace_sq_entry(qp, sq->traced);
-		if (blocks > n) /* the program has written a length there that is more than what is posted */
-			blocks = n;
+		blocks = trace_sq_entry(qp, sq->traced, n);
 		sq->traced = (uint16_t)(sq->traced + blocks);
 	}
 }

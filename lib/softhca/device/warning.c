@@ -48,13 +48,9 @@ static void warning_look_for_signals(struct qp *qp)
 		sq->watched = sq->taken;
 	while (sq->watched != sq->taken) {
 		struct hw_ctrl_seg ctrl;
-		uint32_t left = (uint16_t)(sq->taken - sq->watched), blocks;
 
-		memcpy(&ctrl, sq->buf + (size_t)(sq->watched & (sq->n_bb - 1)) * HW_SEND_WQE_BB, sizeof(ctrl));
-		blocks = ((be32toh(ctrl.qpn_ds_be) & 0x3f) * 16 + HW_SEND_WQE_BB - 1) / HW_SEND_WQE_BB;
-		if (!blocks || blocks > left)
-			blocks = left;
-		sq->watched = (uint16_t)(sq->watched + blocks);
+		memcpy(&ctrl, sq_at(sq, sq->watched, 0), sizeof(ctrl));
+		sq->watched = (uint16_t)(sq->watched + sq_blocks(&ctrl, (uint16_t)(sq->taken - sq->watched)));
 		sq->n_unsignalled = ctrl.fm_ce_se & HW_CTRL_CQ_UPDATE ? 0 : sq->n_unsignalled + 1;
 		if (qp->max_send_wr && sq->n_unsignalled == qp->max_send_wr)
 			warning_give(qp->device, WARNING_UNSIGNALLED, qp->qpn);
