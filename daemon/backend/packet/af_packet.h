@@ -202,7 +202,7 @@ struct af_packet_row {
  */
 uint32_t af_packet_row_cut(struct af_packet_row *row, uint32_t payload_bytes, uint32_t udp_at, uint32_t i);
 
-/* ---- af_packet_receive.c, af_packet_flow.c -------------------------------------------------------- */
+/* ---- af_packet_poll.c, af_packet_receive.c, af_packet_flow.c --------------------------------------- */
 
 struct af_packet_queue {
 	struct backend_queue base;
