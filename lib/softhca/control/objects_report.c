@@ -136,14 +136,26 @@ static void report_flow(struct lines *r, const struct object *o)
 	const struct uflow *f = (const struct uflow *)o;
 	const struct flow_rule *rule = &f->rules[0];
 
-	lines_number(r, "qp", f->qp->object.handle);
+	if (f->qp)
+		lines_number(r, "qp", f->qp->object.handle);
+	if (f->matcher)
+		lines_number(r, "matcher", f->matcher->object.handle);
 	lines_number(r, "table", rule->table);
-	lines_flag(r, "drop", rule->drop);
+	lines_flag(r, "drop", rule->action == FLOW_DROP);
+	lines_flag(r, "miss", rule->action == FLOW_MISS);
 	report_match(r, &rule->mask, &rule->value);
 	if (rule->has_tag)
 		lines_number(r, "tag", rule->tag);
 	if (f->counters)
 		lines_number(r, "counters", f->counters->object.handle);
+}
+
+static void report_matcher(struct lines *r, const struct object *o)
+{
+	const struct umatcher *m = (const struct umatcher *)o;
+
+	lines_number(r, "priority", m->match.priority);
+	lines_hex(r, "criteria", m->match.criteria);
 }
 
 static void report_counters(struct lines *r, const struct object *o)
@@ -189,7 +201,7 @@ static const struct {
 	[OBJECT_WQ] = {"wq", report_wq},       [OBJECT_CQ] = {"cq", report_cq},
 	[OBJECT_MR] = {"mr", report_mr},       [OBJECT_PD] = {"pd", report_pd},
 	[OBJECT_UAR] = {"uar", report_uar},    [OBJECT_SRQ] = {"srq", report_srq},
-	[OBJECT_AH] = {"ah", report_ah},
+	[OBJECT_AH] = {"ah", report_ah},       [OBJECT_MATCHER] = {"matcher", report_matcher},
 };
 
 static void report_object(struct lines *r, const struct object *o)

@@ -39,15 +39,23 @@ struct flow_counter {
 	uint64_t packets, bytes;
 };
 
+/* What becomes of the frames of a rule. */
+enum flow_action {
+	FLOW_FORWARD, /* its queue pair gets them */
+	FLOW_DROP,
+	FLOW_MISS, /* the kernel's own rules get them, and no later table */
+};
+
 struct flow_rule {
 	struct packet_key mask, value; /* value has no bit outside mask */
 	unsigned int table;
 	uint32_t tag;
-	bool drop, dont_trap, has_tag;
+	enum flow_action action;
+	bool dont_trap, has_tag;
 	bool has_counters;
 	uint32_t counters_handle; /* resolved by the caller of flow_parse() */
 	struct flow_counter *counter;
-	struct qp *qp;
+	struct qp *qp;            /* NULL unless it forwards */
 	struct flow_entry *entry; /* NULL while it is in no table */
 	TAILQ_ENTRY(flow_rule) entry_link;
 };
@@ -56,7 +64,7 @@ struct flow_rule {
 struct flow_entry {
 	struct packet_key value;
 	uint32_t tag; /* of the oldest rule */
-	bool drop;
+	enum flow_action action;
 	struct flow_group *group;
 	TAILQ_HEAD(, flow_rule) rules; /* oldest first, never empty */
 	struct flow_entry *next;       /* in the hash chain */
@@ -110,7 +118,8 @@ int flow_parse(struct flow_rule rules[FLOW_MAX_RULES], const struct flow_request
 static inline bool flow_traps(const struct flow_rule *rule)
 {
 	/* mlx5_ib (_create_flow_rule): a drop rule forwards to no later table, with DONT_TRAP or without. */
-	return rule->table <= FLOW_TABLE_MULTICAST && (!rule->dont_trap || rule->drop);
+	return rule->table <= FLOW_TABLE_MULTICAST && rule->action != FLOW_MISS &&
+	       (!rule->dont_trap || rule->action == FLOW_DROP);
 }
 
 /* `n_entries`: of the table that each priority has. */

@@ -102,7 +102,7 @@ static int flow_parse_tag(struct flow_rule *r, const struct flow_spec *s)
 static int flow_parse_drop(struct flow_rule *r, const struct flow_spec *s)
 {
 	(void)s;
-	r->drop = true;
+	r->action = FLOW_DROP;
 	return 0;
 }
 
@@ -215,7 +215,7 @@ static int flow_parse_normal(struct flow_rule *rule, const struct flow_request *
 			return r;
 	}
 	rule->dont_trap = req->flags & FLOW_DONT_TRAP;
-	if (rule->dont_trap && !rule->drop && !limits->dont_trap)
+	if (rule->dont_trap && rule->action != FLOW_DROP && !limits->dont_trap)
 		return refuse(EOPNOTSUPP, "flags", "DONT_TRAP is not offered", "mlx5_core: fwd_next_prio_supported");
 	for (size_t i = 0; i < sizeof(rule->mask.word) / sizeof(rule->mask.word[0]); i++)
 		if (rule->value.word[i] & ~rule->mask.word[i])

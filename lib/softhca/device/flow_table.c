@@ -188,7 +188,7 @@ static int flow_new_entry(struct flow_steering *s, const struct flow_rule *rule,
 	}
 	e->value = rule->value;
 	e->tag = rule->tag;
-	e->drop = rule->drop;
+	e->action = rule->action;
 	e->group = g;
 	TAILQ_INIT(&e->rules);
 	if (++g->n_entries > g->n_chains)
@@ -209,11 +209,11 @@ static bool flow_has_other_qp(const struct flow_entry *e, const struct qp *qp)
 	return false;
 }
 
-/* A second rule with the same match adds a destination. But an entry has one tag, and drops or does not drop; a rule
+/* A second rule with the same match adds a destination. But an entry has one tag and one action; a rule
  * without a tag fits to any tag (mlx5_core: check_conflicting_ftes). */
 static int flow_check_conflict(const struct flow_steering *s, const struct flow_entry *e, const struct flow_rule *rule)
 {
-	if (e->drop != rule->drop || (rule->has_tag && e->tag != rule->tag))
+	if (e->action != rule->action || (rule->has_tag && e->tag != rule->tag))
 		return refuse(EEXIST, "flow", "there is such a rule with another tag or action",
 		              "mlx5_core: check_conflicting_ftes");
 	if (s->duplicates == FLOW_DUPLICATES_REFUSE && flow_has_other_qp(e, rule->qp))

@@ -73,6 +73,9 @@ static void kernel_drop_match_link(struct matches *ms, const struct flow_rule *r
 	if (!r->mask.cvlan)
 		return;
 	kernel_drop_add_match(ms, NFT_BASE_LINK, 2 * ETH_ALEN, &all, &cvlan, 2);
+	ms->m[ms->n - 1].differs = !r->value.cvlan;
+	if (!r->value.cvlan)
+		return;
 	MATCH(ms, NFT_BASE_LINK, 2 * ETH_ALEN + 2, r, vlan_tci, 2);
 }
 
@@ -163,14 +166,14 @@ int kernel_drop_add(struct kernel_drop *k, const struct flow_rule *rule, struct 
 	int r = 0;
 
 	memset(d, 0, sizeof(*d));
-	if (k->mode == KERNEL_DROP_OFF || !flow_traps(rule))
+	if (k->mode == KERNEL_DROP_OFF || (!flow_traps(rule) && rule->action != FLOW_MISS))
 		return 0;
 	pthread_mutex_lock(&k->lock);
 	if (!k->nft)
 		r = nft_open(&k->nft, k->netdev);
 	for (unsigned int i = 0; i < n && !r; i++) {
 		kernel_drop_translate(&ms, rule, versions[i]);
-		r = nft_add_drop(k->nft, ms.m, ms.n, &d->handles[i]);
+		r = nft_add_rule(k->nft, ms.m, ms.n, rule->action != FLOW_MISS, &d->handles[i]);
 	}
 	if (r) {
 		kernel_drop_remove_all(k, d);

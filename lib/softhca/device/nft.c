@@ -275,38 +275,38 @@ static void nft_put_match(struct batch *b, const struct nft_match *m)
 		nft_put_mask(b, m);
 	d = nft_open_expression(b, "cmp", &e);
 	nft_put_u32(b, NFTA_CMP_SREG, NFT_REG_1);
-	nft_put_u32(b, NFTA_CMP_OP, NFT_CMP_EQ);
+	nft_put_u32(b, NFTA_CMP_OP, m->differs ? NFT_CMP_NEQ : NFT_CMP_EQ);
 	nft_put_value(b, NFTA_CMP_DATA, value, m->bytes);
 	nft_end_expression(b, d, e);
 }
 
-static void nft_put_drop(struct batch *b)
+static void nft_put_verdict(struct batch *b, uint32_t verdict_code)
 {
 	struct nlattr *e, *d = nft_open_expression(b, "immediate", &e), *data, *verdict;
 
 	nft_put_u32(b, NFTA_IMMEDIATE_DREG, NFT_REG_VERDICT);
 	data = nft_nest(b, NFTA_IMMEDIATE_DATA);
 	verdict = nft_nest(b, NFTA_DATA_VERDICT);
-	nft_put_u32(b, NFTA_VERDICT_CODE, NF_DROP);
+	nft_put_u32(b, NFTA_VERDICT_CODE, verdict_code);
 	nft_end_nest(b, verdict);
 	nft_end_nest(b, data);
 	nft_end_expression(b, d, e);
 }
 
-int nft_add_drop(struct nft *nft, const struct nft_match *matches, size_t n, uint64_t *handle)
+int nft_add_rule(struct nft *nft, const struct nft_match *matches, size_t n, bool drop, uint64_t *handle)
 {
 	struct batch b;
 	struct nlattr *list;
 	int r;
 
 	nft_begin(&b, nft);
-	nft_command(&b, NFT_MSG_NEWRULE, NLM_F_CREATE | NLM_F_APPEND | NLM_F_ECHO);
+	nft_command(&b, NFT_MSG_NEWRULE, NLM_F_CREATE | (drop ? NLM_F_APPEND : 0) | NLM_F_ECHO);
 	nft_put_string(&b, NFTA_RULE_TABLE, nft->table);
 	nft_put_string(&b, NFTA_RULE_CHAIN, CHAIN);
 	list = nft_nest(&b, NFTA_RULE_EXPRESSIONS);
 	for (size_t i = 0; i < n; i++)
 		nft_put_match(&b, &matches[i]);
-	nft_put_drop(&b);
+	nft_put_verdict(&b, drop ? NF_DROP : NF_ACCEPT);
 	nft_end_nest(&b, list);
 	*handle = 0;
 	r = nft_commit(&b, handle);

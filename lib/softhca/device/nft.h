@@ -24,6 +24,7 @@ enum nft_base {
 struct nft_match {
 	enum nft_base base;
 	uint8_t offset, bytes;
+	bool differs; /* the frame must have another value */
 	uint8_t mask[NFT_MATCH_BYTES], value[NFT_MATCH_BYTES];
 };
 
@@ -33,8 +34,9 @@ struct nft;
 int nft_open(struct nft **nft, const char *netdev);
 void nft_close(struct nft *nft);
 
-/* Drops frames for which all `matches` are true. 0 and the rule's handle, or negative errno. */
-int nft_add_drop(struct nft *nft, const struct nft_match *matches, size_t n, uint64_t *handle);
+/* Drops frames for which all `matches` are true or, in front of all rules that drop, lets them pass. 0 and the rule's
+ * handle, or negative errno. */
+int nft_add_rule(struct nft *nft, const struct nft_match *matches, size_t n, bool drop, uint64_t *handle);
 int nft_remove(struct nft *nft, uint64_t handle);
 
 #endif

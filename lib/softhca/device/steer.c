@@ -134,7 +134,7 @@ static void steer_ask(struct passage *x, const struct flow_entry *e)
 	struct flow_rule *r;
 
 	TAILQ_FOREACH (r, &e->rules, entry_link) {
-		if (e->drop || !flow_delivers(&x->device->steering, r))
+		if (e->action != FLOW_FORWARD || !flow_delivers(&x->device->steering, r))
 			continue;
 		uint32_t room = rq_room(qp_receive_queue(r->qp, &x->packet, &x->info.rx_hash_be));
 		if (room < x->times)
@@ -157,7 +157,7 @@ static void steer_give(struct passage *x, const struct flow_entry *e)
 			r->counter->packets += x->times;
 			r->counter->bytes += (uint64_t)x->frame->len * x->times;
 		}
-		if (!e->drop && flow_delivers(&x->device->steering, r)) {
+		if (e->action == FLOW_FORWARD && flow_delivers(&x->device->steering, r)) {
 			struct rq *rq = qp_receive_queue(r->qp, &x->packet, &x->info.rx_hash_be);
 
 			steer_deliver(rq, x->frame, &x->packet, &x->info, x->times);
@@ -173,6 +173,8 @@ static bool steer_walk(struct passage *x, unsigned int table, unsigned int end)
 
 	for (; (e = flow_lookup(s, &x->packet.key, &table, end)); table++) {
 		steer_give(x, e);
+		if (e->action == FLOW_MISS)
+			return false;
 		if (flow_traps(TAILQ_FIRST(&e->rules)))
 			return true;
 	}

@@ -4,6 +4,7 @@
 #include "../device/refuse.h"
 #include "ioctl.h"
 #include "pitfalls.h"
+#include "uflow.h"
 #include "user_memory.h"
 
 #include <errno.h>
@@ -97,7 +98,7 @@ static int uflow_add_rules(struct device *d, struct uflow *f)
 	for (unsigned int i = 0; i < f->n_rules; i++) {
 		int r;
 
-		f->rules[i].qp = &f->qp->qp;
+		f->rules[i].qp = f->qp ? &f->qp->qp : NULL;
 		r = flow_add(&d->steering, &f->rules[i]);
 		if (r) {
 			while (i--)
@@ -111,23 +112,22 @@ static int uflow_add_rules(struct device *d, struct uflow *f)
 }
 
 /* With the lock held. */
-static int uflow_enter(struct command *c, struct uflow *f, uint32_t qp_handle)
+static int uflow_enter(struct uverbs_file *file, struct uflow *f, uflow_resolve *resolve, const void *arg)
 {
-	int r;
+	int r = resolve(file, f, arg);
 
-	f->qp = object_find(c->file, qp_handle, OBJECT_QP);
-	if (!f->qp)
-		return refuse(EINVAL, "qp", "no such queue pair", "ib_uverbs: ib_uverbs_ex_create_flow");
-	r = uflow_bind_counters(f, c);
 	if (!r)
-		r = uflow_add_rules(c->file->device, f);
+		r = uflow_add_rules(file->device, f);
 	if (r) {
 		counters_unbind(f->counters);
 		return r;
 	}
-	f->qp->object.n_users++;
+	if (f->qp)
+		f->qp->object.n_users++;
 	if (f->counters)
 		f->counters->object.n_users++;
+	if (f->matcher)
+		f->matcher->object.n_users++;
 	return 0;
 }
 
@@ -137,7 +137,10 @@ static void uflow_leave(struct device *d, struct uflow *f)
 	for (unsigned int i = 0; i < f->n_rules; i++)
 		flow_remove(&d->steering, &f->rules[i]);
 	steer_rules_changed(d);
-	f->qp->object.n_users--;
+	if (f->qp)
+		f->qp->object.n_users--;
+	if (f->matcher)
+		f->matcher->object.n_users--;
 	if (f->counters) {
 		f->counters->object.n_users--;
 		counters_unbind(f->counters);
@@ -151,20 +154,20 @@ static void uflow_destroy(struct object *o)
 
 /* The device has the rule before the kernel begins to drop the frames, and still has it after the kernel has
  * stopped. Meanwhile both get the frames, so none is lost. The kernel is waited for without the lock. */
-static int uflow_make(struct command *c, struct uflow *f, uint32_t qp_handle)
+int uflow_make(struct uverbs_file *file, struct uflow *f, uflow_resolve *resolve, const void *arg)
 {
-	struct device *d = c->file->device;
+	struct device *d = file->device;
 	int r;
 
 	device_lock(d);
-	r = uflow_enter(c, f, qp_handle);
+	r = uflow_enter(file, f, resolve, arg);
 	device_unlock(d);
 	if (r)
 		return r;
 	r = kernel_drop_add(&d->kernel_drop, &f->rules[0], &f->dropped);
 	if (!r) {
 		device_lock(d);
-		r = object_add(c->file, &f->object, OBJECT_FLOW, uflow_destroy);
+		r = object_add(file, &f->object, OBJECT_FLOW, uflow_destroy);
 		device_unlock(d);
 	}
 	if (r) {
@@ -174,6 +177,21 @@ static int uflow_make(struct command *c, struct uflow *f, uint32_t qp_handle)
 		device_unlock(d);
 	}
 	return r;
+}
+
+struct specs_wish {
+	const struct command *command;
+	uint32_t qp_handle;
+};
+
+static int flow_resolve_specs(struct uverbs_file *file, struct uflow *f, const void *arg)
+{
+	const struct specs_wish *w = arg;
+
+	f->qp = object_find(file, w->qp_handle, OBJECT_QP);
+	if (!f->qp)
+		return refuse(EINVAL, "qp", "no such queue pair", "ib_uverbs: ib_uverbs_ex_create_flow");
+	return uflow_bind_counters(f, w->command);
 }
 
 int cmd_ex_create_flow(struct command *c)
@@ -213,7 +231,7 @@ int cmd_ex_create_flow(struct command *c)
 	r = flow_parse(f->rules, &wish, &c->file->device->config.profile->flow);
 	if (r > 0) {
 		f->n_rules = (unsigned int)r;
-		r = uflow_make(c, f, req.qp_handle);
+		r = uflow_make(c->file, f, flow_resolve_specs, &(struct specs_wish){c, req.qp_handle});
 	}
 	if (r) {
 		free(f);
@@ -234,19 +252,13 @@ void flows_leave_kernel(struct uverbs_file *file)
 	}
 }
 
-int cmd_ex_destroy_flow(struct command *c)
+int uflow_destroy_handle(struct uverbs_file *file, uint32_t handle)
 {
-	struct device *d = c->file->device;
-	struct ib_uverbs_destroy_flow req;
+	struct device *d = file->device;
 	struct uflow *f;
-	int r = COMMAND_IN(c, &req);
 
-	if (r)
-		return r;
-	if (req.comp_mask)
-		return -EINVAL;
 	device_lock(d);
-	f = object_find(c->file, req.flow_handle, OBJECT_FLOW);
+	f = object_find(file, handle, OBJECT_FLOW);
 	if (f)
 		object_remove(&f->object);
 	device_unlock(d);
@@ -258,6 +270,16 @@ int cmd_ex_destroy_flow(struct command *c)
 	device_unlock(d);
 	free(f);
 	return 0;
+}
+
+int cmd_ex_destroy_flow(struct command *c)
+{
+	struct ib_uverbs_destroy_flow req;
+	int r = COMMAND_IN(c, &req);
+
+	if (r)
+		return r;
+	return req.comp_mask ? -EINVAL : uflow_destroy_handle(c->file, req.flow_handle);
 }
 
 static void counters_destroy(struct object *o)

@@ -43,6 +43,7 @@ struct ioctl_call;
 typedef int ioctl_handler(struct ioctl_call *call);
 ioctl_handler ioctl_invoke_write, ioctl_query_context, ioctl_query_gid_table, ioctl_query_gid_entry;
 ioctl_handler ioctl_counters_create, ioctl_counters_destroy, ioctl_counters_read;
+ioctl_handler ioctl_matcher_create, ioctl_matcher_destroy, ioctl_flow_create, ioctl_flow_destroy;
 ioctl_handler ioctl_cq_create, ioctl_reg_dmabuf_mr, ioctl_uar_alloc, ioctl_uar_destroy;
 
 /* Creates a completion queue, however the request came. */

@@ -4,6 +4,7 @@
 #define SOFTHCA_UVERBS_OBJECTS_H
 
 #include "../device/clock.h"
+#include "../device/flow_match_param.h"
 #include "../device/qp.h"
 #include "../device/srq.h"
 #include "event_channel.h"
@@ -12,6 +13,7 @@
 /* The order in which a dying process's objects are destroyed: users come before what they use. */
 enum object_type {
 	OBJECT_FLOW,
+	OBJECT_MATCHER,
 	OBJECT_COUNTERS,
 	OBJECT_QP,
 	OBJECT_AH,
@@ -119,13 +121,21 @@ struct counters {
 	uint64_t max_index; /* one more than the highest index, which has 32 bits; 0: not described */
 };
 
+struct umatcher {
+	struct object object;
+	struct flow_matcher match;
+	uint8_t type;  /* enum flow_attr_type */
+	uint8_t table; /* enum mlx5_ib_uapi_flow_table_type */
+};
+
 struct uflow {
 	struct object object;
 	struct flow_rule rules[FLOW_MAX_RULES];
 	unsigned int n_rules;
 	struct kernel_dropped dropped;
-	struct uqp *qp;
-	struct counters *counters; /* or NULL */
+	struct uqp *qp; /* these three: or NULL */
+	struct counters *counters;
+	struct umatcher *matcher;
 };
 
 struct uar {

@@ -41,7 +41,7 @@ void pitfall_of_rule(struct device *d, const struct flow_rule *rule)
 {
 	const struct flow_rule *other;
 
-	if (!d->config.warnings)
+	if (!d->config.warnings || !rule->qp)
 		return;
 	TAILQ_FOREACH (other, &rule->entry->rules, entry_link) {
 		if (other->qp != rule->qp)

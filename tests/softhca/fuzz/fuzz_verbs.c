@@ -9,6 +9,7 @@
 
 #include "lib/softhca/control/control.h"
 #include "lib/softhca/device/fault.h"
+#include "lib/softhca/uverbs/dmabuf.h"
 #include "tests/softhca/fuzz/must.h"
 
 #include <endian.h>
@@ -16,6 +17,7 @@
 #include <poll.h>
 #include <rdma/ib_user_ioctl_cmds.h>
 #include <rdma/ib_user_ioctl_verbs.h>
+#include <rdma/mlx5_user_ioctl_cmds.h>
 #include <rdma/rdma_user_ioctl_cmds.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,6 +28,8 @@
 
 #define MAX_FD         4096
 #define MAX_OPERATIONS 200
+#define MAX_ATTRS      9
+#define DMABUF_FD      100
 
 int LLVMFuzzerInitialize(int *argc, char ***argv);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -89,6 +93,21 @@ static void open_device(void)
 	fd_object_put(&run.file->fd_object);
 }
 
+/* A dma-buf of the program, with a number that a byte of input can be. */
+static void open_dmabuf(void)
+{
+	int low = memfd_create("dmabuf", MFD_CLOEXEC), fd = fcntl(low, F_DUPFD_CLOEXEC, DMABUF_FD);
+	struct dmabuf *b = calloc(1, sizeof(*b));
+
+	close(low);
+	must(fd >= 0 && b && !ftruncate(fd, SLOT_BYTES));
+	*b = (struct dmabuf){
+		.fd_object = {.kind = FD_DMABUF, .refs = 1, .release = (void (*)(struct fd_object *))free},
+		.bytes = SLOT_BYTES,
+	};
+	must(!fdtab_set(&run.fdtab, fd, &b->fd_object));
+}
+
 /* As close() does it (preload/hook_fd.c). */
 static void close_fd(int fd)
 {
@@ -147,16 +166,22 @@ static void raw_ioctl(struct input *in, bool strange)
 		{UVERBS_OBJECT_DEVICE, UVERBS_METHOD_QUERY_GID_TABLE},
 		{UVERBS_OBJECT_DEVICE, UVERBS_METHOD_QUERY_GID_ENTRY},
 		{UVERBS_OBJECT_DEVICE, UVERBS_METHOD_INVOKE_WRITE},
-		{0x1008, 0x1000}, /* MLX5_IB_OBJECT_UAR */
-		{0x1008, 0x1001},
+		{MLX5_IB_OBJECT_UAR, MLX5_IB_METHOD_UAR_OBJ_ALLOC},
+		{MLX5_IB_OBJECT_UAR, MLX5_IB_METHOD_UAR_OBJ_DESTROY},
+		{UVERBS_OBJECT_MR, UVERBS_METHOD_REG_DMABUF_MR},
+		{MLX5_IB_OBJECT_FLOW_MATCHER, MLX5_IB_METHOD_FLOW_MATCHER_CREATE},
+		{MLX5_IB_OBJECT_FLOW_MATCHER, MLX5_IB_METHOD_FLOW_MATCHER_DESTROY},
+		{UVERBS_OBJECT_FLOW, MLX5_IB_METHOD_CREATE_FLOW},
+		{UVERBS_OBJECT_FLOW, MLX5_IB_METHOD_DESTROY_FLOW},
 	};
-	uint8_t call[sizeof(struct ib_uverbs_ioctl_hdr) + 8 * sizeof(struct ib_uverbs_attr)]
+	const unsigned int n_known = sizeof(known) / sizeof(known[0]);
+	uint8_t call[sizeof(struct ib_uverbs_ioctl_hdr) + MAX_ATTRS * sizeof(struct ib_uverbs_attr)]
 		__attribute__((aligned(8))) = {};
 	struct ib_uverbs_ioctl_hdr *hdr = (void *)call;
-	unsigned int which = input_u8(in), n = input_u8(in) % 8;
+	unsigned int which = input_u8(in), n = input_u8(in) % (MAX_ATTRS + 1);
 
-	hdr->object_id = (uint16_t)known[which % 8][0];
-	hdr->method_id = (uint16_t)known[which % 8][1];
+	hdr->object_id = (uint16_t)known[which % n_known][0];
+	hdr->method_id = (uint16_t)known[which % n_known][1];
 	hdr->driver_id = RDMA_DRIVER_MLX5;
 	hdr->num_attrs = (uint16_t)n;
 	hdr->length = (uint16_t)(sizeof(*hdr) + n * sizeof(hdr->attrs[0]));
@@ -284,6 +309,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	memset(run.slot_used, true, sizeof(run.slot_used));
 	restore_arena();
 	open_device();
+	open_dmabuf();
 	for (int i = 0; i < MAX_OPERATIONS && in.left >= 2; i++) {
 		uint8_t operation = input_u8(&in), strange = input_u8(&in);
 

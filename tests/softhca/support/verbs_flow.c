@@ -4,6 +4,7 @@
  *
  *   qp SEND_DEPTH           opens a device, with a queue pair: "ok N"
  *   flow QP WORD...         "ok N", or "errno E"; words below
+ *   match QP WORD...        the same flow by a matcher; the word miss: frames go to the kernel
  *   unflow FLOW             "ok"
  *   poll QP                 takes all completions: "ok" and for each HEXFRAME/TAG, or "sent"
  *   send QP HEXFRAME        "ok"
@@ -14,9 +15,9 @@
  * tag=N, each with fields after it: name=value or name=value/mask (dst, src, type, vlan, proto,
  * tos, label; numbers in hex but for ports, addresses as usual; without a mask all bits).
  */
-#include "verbs_common.h"
+#include "verbs_flow_matcher.h"
+#include "verbs_flow_words.h"
 
-#include <arpa/inet.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -32,6 +33,7 @@
 struct made {
 	struct ibv_flow *flow;
 	struct ibv_counters *counters;
+	struct mlx5dv_flow_matcher *matcher;
 };
 
 struct state {
@@ -39,164 +41,6 @@ struct state {
 	struct made flows[MAX_FLOWS];
 	unsigned int n_queues, n_flows;
 };
-
-static bool parse_mac(const char *text, uint8_t *to)
-{
-	return sscanf(text, "%2hhx:%2hhx:%2hhx:%2hhx:%2hhx:%2hhx", to, to + 1, to + 2, to + 3, to + 4, to + 5) == 6;
-}
-
-/* One value, `bytes` long in network byte order. */
-static void parse_value(const char *text, uint8_t *to, size_t bytes, int base)
-{
-	unsigned long v;
-	bool good = true;
-
-	if (bytes == 6) {
-		good = parse_mac(text, to);
-	} else if (strchr(text, ':')) {
-		good = bytes == 16 && inet_pton(AF_INET6, text, to) == 1;
-	} else if (strchr(text, '.')) {
-		good = bytes == 4 && inet_pton(AF_INET, text, to) == 1;
-	} else {
-		v = strtoul(text, NULL, base);
-		for (size_t i = bytes; i--; v >>= 8)
-			to[i] = (uint8_t)v;
-	}
-	if (!good)
-		die("what is %s?", text);
-}
-
-/* value or value/mask */
-static void set(char *text, void *value, void *mask, size_t bytes, int base)
-{
-	char *slash = strchr(text, '/');
-
-	memset(mask, 0xff, bytes);
-	if (slash) {
-		*slash = 0;
-		parse_value(slash + 1, mask, bytes, bytes == 2 ? 16 : base);
-	}
-	parse_value(text, value, bytes, base);
-}
-
-#define SET(spec, field, base) set(value, &(spec)->val.field, &(spec)->mask.field, sizeof((spec)->val.field), base)
-
-static bool set_eth(struct ibv_flow_spec_eth *s, const char *name, char *value)
-{
-	if (!strcmp(name, "dst"))
-		SET(s, dst_mac, 16);
-	else if (!strcmp(name, "src"))
-		SET(s, src_mac, 16);
-	else if (!strcmp(name, "type"))
-		SET(s, ether_type, 16);
-	else if (!strcmp(name, "vlan"))
-		SET(s, vlan_tag, 16);
-	else
-		return false;
-	return true;
-}
-
-static bool set_ipv4(struct ibv_flow_spec_ipv4_ext *s, const char *name, char *value)
-{
-	if (!strcmp(name, "dst"))
-		SET(s, dst_ip, 16);
-	else if (!strcmp(name, "src"))
-		SET(s, src_ip, 16);
-	else if (s->size != sizeof(struct ibv_flow_spec_ipv4_ext))
-		return false;
-	else if (!strcmp(name, "proto"))
-		SET(s, proto, 16);
-	else if (!strcmp(name, "tos"))
-		SET(s, tos, 16);
-	else
-		return false;
-	return true;
-}
-
-/* The short spec has only the addresses, so its mask lies elsewhere. */
-static bool set_old_ipv4(struct ibv_flow_spec_ipv4 *s, const char *name, char *value)
-{
-	if (!strcmp(name, "dst"))
-		SET(s, dst_ip, 16);
-	else if (!strcmp(name, "src"))
-		SET(s, src_ip, 16);
-	else
-		return false;
-	return true;
-}
-
-static bool set_ipv6(struct ibv_flow_spec_ipv6 *s, const char *name, char *value)
-{
-	if (!strcmp(name, "dst"))
-		SET(s, dst_ip, 16);
-	else if (!strcmp(name, "src"))
-		SET(s, src_ip, 16);
-	else if (!strcmp(name, "proto"))
-		SET(s, next_hdr, 16);
-	else if (!strcmp(name, "tos"))
-		SET(s, traffic_class, 16);
-	else if (!strcmp(name, "label"))
-		SET(s, flow_label, 16);
-	else
-		return false;
-	/* A label has 20 bits; the rest of the word is none of it. */
-	s->mask.flow_label &= htonl(0xfffff);
-	return true;
-}
-
-static bool set_ports(struct ibv_flow_spec_tcp_udp *s, const char *name, char *value)
-{
-	if (!strcmp(name, "dst"))
-		SET(s, dst_port, 10);
-	else if (!strcmp(name, "src"))
-		SET(s, src_port, 10);
-	else
-		return false;
-	return true;
-}
-
-static bool set_field(struct ibv_flow_spec *s, const char *name, char *value)
-{
-	switch (s ? s->hdr.type : 0) {
-	case IBV_FLOW_SPEC_ETH:
-		return set_eth(&s->eth, name, value);
-	case IBV_FLOW_SPEC_IPV4:
-		return set_old_ipv4(&s->ipv4, name, value);
-	case IBV_FLOW_SPEC_IPV4_EXT:
-		return set_ipv4((void *)s, name, value);
-	case IBV_FLOW_SPEC_IPV6:
-		return set_ipv6((void *)s, name, value);
-	case IBV_FLOW_SPEC_UDP:
-	case IBV_FLOW_SPEC_TCP:
-		return set_ports(&s->tcp_udp, name, value);
-	default:
-		return false;
-	}
-}
-
-static struct ibv_flow_spec *add_spec(struct flow_rule *f, const char *name)
-{
-	static const struct {
-		const char *name;
-		enum ibv_flow_spec_type type;
-		uint16_t bytes;
-	} specs[] = {
-		{"eth", IBV_FLOW_SPEC_ETH, sizeof(struct ibv_flow_spec_eth)},
-		{"ip4", IBV_FLOW_SPEC_IPV4_EXT, sizeof(struct ibv_flow_spec_ipv4_ext)},
-		{"ip4old", IBV_FLOW_SPEC_IPV4, sizeof(struct ibv_flow_spec_ipv4)},
-		{"ip6", IBV_FLOW_SPEC_IPV6, sizeof(struct ibv_flow_spec_ipv6)},
-		{"udp", IBV_FLOW_SPEC_UDP, sizeof(struct ibv_flow_spec_tcp_udp)},
-		{"tcp", IBV_FLOW_SPEC_TCP, sizeof(struct ibv_flow_spec_tcp_udp)},
-		{"tag", IBV_FLOW_SPEC_ACTION_TAG, sizeof(struct ibv_flow_spec_action_tag)},
-		{"drop", IBV_FLOW_SPEC_ACTION_DROP, sizeof(struct ibv_flow_spec_action_drop)},
-		{"count", IBV_FLOW_SPEC_ACTION_COUNT, sizeof(struct ibv_flow_spec_counter_action)},
-	};
-
-	for (size_t i = 0; i < sizeof(specs) / sizeof(specs[0]); i++)
-		if (!strcmp(specs[i].name, name))
-			return flow_add_spec(f, specs[i].type, specs[i].bytes);
-	return NULL;
-}
 
 static struct ibv_counters *new_counters(struct queue *q)
 {
@@ -222,7 +66,7 @@ static void parse_word(struct queue *q, struct flow_rule *f, struct ibv_flow_spe
 
 	if (value)
 		*value++ = 0;
-	if (value && set_field(*last, word, value))
+	if (value && flow_set_field(*last, word, value))
 		return;
 	if (value && !*last && !strcmp(word, "type")) {
 		f->attr.type = (enum ibv_flow_attr_type)strtol(value, NULL, 0);
@@ -231,7 +75,7 @@ static void parse_word(struct queue *q, struct flow_rule *f, struct ibv_flow_spe
 	} else if (value && !strcmp(word, "flags")) {
 		f->attr.flags = (uint32_t)strtol(value, NULL, 0);
 	} else {
-		*last = add_spec(f, word);
+		*last = flow_add_word(f, word);
 		if (!*last)
 			die("what is %s?", word);
 		if ((*last)->hdr.type == IBV_FLOW_SPEC_ACTION_TAG)
@@ -241,18 +85,22 @@ static void parse_word(struct queue *q, struct flow_rule *f, struct ibv_flow_spe
 	}
 }
 
-static void do_flow(struct state *s, char *rest)
+static void do_flow(struct state *s, char *rest, bool by_matcher)
 {
 	char *save = NULL, *word = strtok_r(rest, " ", &save);
 	struct queue *q = &s->queues[atoi(word)];
 	struct made *made = &s->flows[s->n_flows];
 	struct ibv_flow_spec *last = NULL;
 	struct flow_rule f;
+	bool miss = false;
 
 	flow_init(&f);
 	while ((word = strtok_r(NULL, " ", &save)))
-		parse_word(q, &f, &last, word, made);
-	made->flow = ibv_create_flow(q->qp, &f.attr);
+		if (by_matcher && !strcmp(word, "miss"))
+			miss = true;
+		else
+			parse_word(q, &f, &last, word, made);
+	made->flow = by_matcher ? matcher_flow(q, &f, miss, &made->matcher) : ibv_create_flow(q->qp, &f.attr);
 	if (made->flow) {
 		printf("ok %u\n", s->n_flows++);
 		return;
@@ -268,6 +116,8 @@ static void do_unflow(struct made *made)
 	errno = ibv_destroy_flow(made->flow);
 	if (!errno && made->counters)
 		errno = ibv_destroy_counters(made->counters);
+	if (!errno && made->matcher)
+		errno = mlx5dv_destroy_flow_matcher(made->matcher);
 	if (errno)
 		die("ibv_destroy_flow");
 	*made = (struct made){};
@@ -382,8 +232,8 @@ static void do_line(struct state *s, char *line)
 	}
 	if (!strcmp(line, "qp") && s->n_queues < MAX_QUEUES)
 		do_qp(s, n);
-	else if (!strcmp(line, "flow") && rest && n < s->n_queues && s->n_flows < MAX_FLOWS)
-		do_flow(s, rest);
+	else if ((!strcmp(line, "flow") || !strcmp(line, "match")) && rest && n < s->n_queues && s->n_flows < MAX_FLOWS)
+		do_flow(s, rest, *line == 'm');
 	else if (!strcmp(line, "unflow") && n < s->n_flows && s->flows[n].flow)
 		do_unflow(&s->flows[n]);
 	else if (!strcmp(line, "poll") && n < s->n_queues)

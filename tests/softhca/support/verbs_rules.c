@@ -28,6 +28,7 @@ static const struct {
 	{receive_rules, NULL},
 	{send_rules, NULL},
 	{flow_rules, NULL},
+	{matcher_rules, NULL},
 	{counters_rules, NULL},
 	{rdma_rules, NULL},
 	{thread_rules, NULL},

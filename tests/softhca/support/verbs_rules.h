@@ -17,8 +17,8 @@ struct rule {
 
 /* Each file's rules, ended by a row without a name. */
 extern const struct rule basic_rules[], completion_rules[], counters_rules[], dmabuf_rules[], dv_rules[], flow_rules[],
-	fork_rules[], memory_rules[], misuse_rules[], object_rules[], queue_rules[], receive_rules[], rss_rules[],
-	send_rules[], rdma_rules[], thread_rules[];
+	fork_rules[], matcher_rules[], memory_rules[], misuse_rules[], object_rules[], queue_rules[], receive_rules[],
+	rss_rules[], send_rules[], rdma_rules[], thread_rules[];
 /* The same of one profile alone, */
 extern const struct rule connectx4_rules[], connectx6_rules[], minimal_rules[];
 /* and of one setting. */

@@ -8,7 +8,9 @@ import dataclasses
 import glob
 import json
 import os
+import pty
 import re
+import select
 import shutil
 import subprocess
 import sys
@@ -23,6 +25,7 @@ from softhca import under
 
 ADMIN = os.environ["PATH"] + ":/usr/sbin"
 N_FRAMES = 100
+MLX5_PMD = "/usr/lib/*/dpdk/pmds-*/librte_net_mlx5.so*"
 
 
 @dataclasses.dataclass
@@ -84,14 +87,19 @@ def rdma_link(net, wire):
         ("mlx5_0", wire.interface, "ACTIVE")]
 
 
+def testpmd_options(*options):
+    """testpmd wants a core for commands and one for forwarding; with one, both lcores run on it."""
+    cores = "0" if len(os.sched_getaffinity(0)) < 2 else "0,1"
+    return ("dpdk-testpmd", "-l", cores, "--no-huge", "-m", "256", "--no-telemetry", "--file-prefix",
+            f"softhca{os.getpid()}", "-a", "0000:fe:00.0", "--", "--forward-mode=rxonly", "--no-mlockall",
+            "--total-num-mbufs=4096", "--nb-cores=1", *options)
+
+
 def testpmd(net, wire, watch=lambda pid: lambda: None, environment=None):
     """DPDK receives each frame that is sent to the port. watch(pid) is called before the first frame, and what it
     returns after the last."""
-    options = ("-l", "0", "--no-huge", "-m", "256", "--no-telemetry", "--file-prefix", f"softhca{os.getpid()}", "-a",
-               "0000:fe:00.0,dv_flow_en=0", "--", "--forward-mode=rxonly", "--auto-start",
-               "--no-mlockall", "--total-num-mbufs=4096", "--stats-period=1", "--nb-cores=1")
-    process = subprocess.Popen(under(net, "dpdk-testpmd", *with_main_core(options)), stdin=subprocess.DEVNULL,
-                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment)
+    process = subprocess.Popen(under(net, *testpmd_options("--auto-start", "--stats-period=1")), env=environment,
+                               stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     sent = []
     try:
         end = time.monotonic() + 60
@@ -112,9 +120,47 @@ def testpmd(net, wire, watch=lambda pid: lambda: None, environment=None):
         process.wait()
 
 
-def with_main_core(options):
-    """testpmd wants a core for commands and one for forwarding; with one, both lcores run on it."""
-    return options if len(os.sched_getaffinity(0)) < 2 else ("-l", "0,1", *options[2:])
+RULES_OF_TESTPMD = ("eth / ipv4 / udp dst is 5000 / end actions mark id 7 / queue index 0 / end",
+                    "eth / ipv4 src is 10.77.0.2 / udp dst is 5001 / end actions drop / end",
+                    "eth / ipv6 / tcp / end actions rss queues 0 end / end")
+
+
+def testpmd_flows(net, wire):
+    """Of each two frames, one gets the mark of its rule and the other is dropped; a third has no rule of its own."""
+    ours, theirs = pty.openpty()  # to a pipe it would write late
+    process = subprocess.Popen(under(net, *testpmd_options("-i")), stdin=theirs, stdout=theirs, stderr=theirs)
+    os.close(theirs)
+    said = ""
+
+    def until(text, times=1):
+        nonlocal said
+        end = time.monotonic() + 60
+        while len(re.findall(text, said)) < times:
+            assert select.select([ours], [], [], max(0, end - time.monotonic()))[0], said
+            said += os.read(ours, 4096).decode().replace("\r", "")
+
+    def command(words, answer):
+        nonlocal said
+        said = ""
+        os.write(ours, f"{words}\n".encode())
+        until(answer)
+
+    try:
+        until("testpmd> ")
+        command("set verbose 1", "verbose level from 0 to 1")
+        for number, rule in enumerate(RULES_OF_TESTPMD):
+            command(f"flow create 0 ingress pattern {rule}", rf"Flow rule #{number} created|Caught")
+            assert "created" in said, said
+        command("start", "RX queue: 0")
+        wire.send(*[wire.frame(bytes(64), 5000 + i % 3) for i in range(3 * N_FRAMES)])
+        until("FDIR matched ID=0x7", N_FRAMES)
+        command("flow flush 0", "testpmd> ")
+        command("stop", r"RX-total: \d+")
+        assert f"RX-packets: {2 * N_FRAMES} " in said, said
+    finally:
+        process.kill()
+        process.wait()
+        os.close(ours)
 
 
 PROGRAMS = [
@@ -131,8 +177,8 @@ PROGRAMS = [
             alone("rdma", "statistic", says=["link mlx5_0/1 out_of_buffer 0"])),
     Program("rdma resource", "iproute2", "objects of the program itself",
             alone("rdma", "resource", says=["0: mlx5_0: pd 0 cq 0 qp 0"])),
-    Program("dpdk-testpmd", "dpdk-dev", "DPDK's mlx5 driver receives (option dv_flow_en=0)",
-            testpmd, plugin="/usr/lib/*/dpdk/pmds-*/librte_net_mlx5.so*"),
+    Program("dpdk-testpmd", "dpdk-dev", "DPDK's mlx5 driver receives, by flow matchers", testpmd, plugin=MLX5_PMD),
+    Program("dpdk-testpmd -i", "dpdk-dev", "flow create: mark, queue, drop, rss", testpmd_flows, plugin=MLX5_PMD),
     Program("rping", "rdmacm-utils", "connection, RDMA read and write, data compared",
             pair("rping -s -V -C 3 -a {address}", "rping -c -v -V -C 3 -a {address}", says="ping data: rdma-ping-2")),
     Program("ucmatose", "rdmacm-utils", "connections in both directions, private data, sends",

@@ -52,14 +52,15 @@ class Program:
         assert ok == "ok"
         return int(number)
 
-    def flow(self, qp, *words):
-        ok, number = self.ask("flow", qp, *words)
+    def flow(self, qp, *words, by="flow"):
+        """by="match": with a matcher of mlx5dv."""
+        ok, number = self.ask(by, qp, *words)
         assert ok == "ok", f"errno {number}"
         return int(number)
 
-    def refused(self, qp, *words):
-        """The errno of ibv_create_flow."""
-        answer, number = self.ask("flow", qp, *words)
+    def refused(self, qp, *words, by="flow"):
+        """The errno of ibv_create_flow, or of mlx5dv_create_flow."""
+        answer, number = self.ask(by, qp, *words)
         assert answer == "errno"
         return int(number)
 

@@ -57,19 +57,37 @@ RULES = {
 }
 
 
-@pytest.mark.parametrize("name", RULES)
-def test_device_and_kernel_share_the_frames(wire, program, stack, name):
+# A matcher has no old library.
+CASES = [(by, name) for name in RULES for by in ("flow", "match") if by == "flow" or "old" not in name]
+
+
+@pytest.mark.parametrize("by, name", CASES)
+def test_device_and_kernel_share_the_frames(wire, program, stack, by, name):
     """Either the queue pair or the stack gets a frame, by the rule's own fields (PRM, fte_match_param)."""
     words, takes, leaves = RULES[name]
     p = program()
     queue = p.qp()
-    flow = p.flow(queue, *(word.replace("MAC", wire.mac) for word in words))
+    flow = p.flow(queue, *(word.replace("MAC", wire.mac) for word in words), by=by)
     takes, leaves = [make(wire) for make in takes], [make(wire) for make in leaves]
     wire.send(*takes, *leaves)
     p.settle(wire)
     p.unflow(flow)  # the rule may have taken the stack's fence, too
     assert p.frames(queue) == takes
     assert stack.seen() == leaves
+
+
+def test_a_miss_gives_the_frames_to_the_kernel(wire, program, stack):
+    """DEFAULT_MISS (mlx5_ib: FWD_NEXT_NS): neither later tables nor leftovers' queues of this MAC get them."""
+    p = program()
+    queue = p.qp()
+    p.flow(queue, "prio=1", "udp", by="match")
+    miss = p.flow(queue, "prio=0", "udp", "dst=8", "miss", by="match")
+    missed, taken = ip4(wire), ip4(wire, ports=(8, 7))
+    wire.send(missed, taken)
+    p.settle(wire)
+    assert stack.seen() == [missed]
+    p.unflow(miss)
+    assert p.frames(queue) == [taken]
 
 
 def random_fields(rng):
@@ -99,7 +117,7 @@ def random_rule(rng, wire):
     elif rng.random() < 0.6:
         words += ["ip6"] + some(src=["fe80::2"], dst=["fd00::/ffff::", "fd00::1"], tos=["4"], label=["5"])
     if rng.random() < 0.7:
-        words += [rng.choice(("udp", "tcp"))] + some(src=["7", "8"], dst=["7", "0/fff7"])
+        words += [rng.choice(("udp", "tcp"))] + some(src=["7", "8"], dst=["7", "7/f"])
     return words
 
 
@@ -110,7 +128,7 @@ def test_whatever_the_rule_one_of_the_two_has_the_frame(wire, program, stack, se
     queue = p.qp()
     for _ in range(15):
         words = random_rule(rng, wire)
-        flow = p.flow(queue, *words)
+        flow = p.flow(queue, *words, by=rng.choice(("flow", "match")))
         sent = [random_frame(rng, wire, number) for number in range(20)]
         wire.send(*sent)
         p.settle(wire)
