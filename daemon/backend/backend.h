@@ -40,6 +40,7 @@ struct backend_open_options {
 	/* Depths of the receive queues at start, in any order, likewise; 0: the backend's default. */
 	uint32_t slots[BACKEND_QUEUES_MAX];
 	enum backend_xdp_mode xdp_mode;
+	bool direct;        /* receive without the device's library, where that works */
 	bool stamp_packets; /* let the card stamp all packets, if it does not yet: other programs share that setting */
 };
 

@@ -220,6 +220,7 @@ struct config {
 	const char *file;
 	const char *text; /* keys that are in no group, as config_dump() writes them, a line each */
 	int log_level;    /* syslog(3)'s: LOG_ERR to LOG_DEBUG */
+	bool direct;      /* backend verbs: receive without the device's library where that works */
 	enum config_xdp_mode xdp_mode;
 	uint32_t xdp_queues; /* of streams, that an interface with backend xdp has room for */
 	const char *control_text;

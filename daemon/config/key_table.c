@@ -441,6 +441,9 @@ const struct key_group channel_keys = {
 static const struct key top[] = {
 	{"log_level", KEY_CHOICE, TOP(log_level), .live = true, .string = "info", .choices = log_levels,
          .help = "the least important messages that are logged; debug helps to trace a problem"},
+	{"direct", KEY_BOOLEAN, TOP(direct), .number = true,
+         .help = "backend verbs: the workers read completions and fill receive queues themselves, if the device is an "
+                 "mlx5 one and shows how; false: libibverbs does it, which takes longer"},
 	{"xdp_mode", KEY_CHOICE, TOP(xdp_mode), .string = "auto", .choices = xdp_modes,
          .help = "backend xdp: zero_copy: the card writes to the daemon's memory; copy: the kernel copies; auto: "
                  "zero_copy if the driver has it"},

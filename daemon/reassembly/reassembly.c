@@ -71,7 +71,7 @@ static int post_frames(struct reassembly *r)
 		                          .n = r->n_frames - slot < BATCH ? r->n_frames - slot : BATCH,
 		                          .payload = frame_at(r, slot),
 		                          .headers = frame_at(r, slot)};
-		int n = r->ops->post(r->device, &run);
+		int n = r->device->ops->post(r->device, &run);
 
 		if (n < 0)
 			return n;
@@ -212,7 +212,7 @@ static int reassembly_poll(struct backend_queue *queue, struct backend_event *ev
 	if (has_rows && r->rows.n_posted < max)
 		max = r->rows.n_posted;
 	max = max < BATCH ? max : BATCH;
-	n = has_rows || !r->waits_for_rows ? r->ops->poll(r->device, r->taken_events, max) : 0;
+	n = has_rows || !r->waits_for_rows ? r->device->ops->poll(r->device, r->taken_events, max) : 0;
 	r->is_drained = n < (int)max && (has_rows || !r->waits_for_rows);
 	for (int i = 0; i < n && has_rows; i++)
 		r->n_events += take_frame(r, &r->taken_events[i], &events[r->n_events]);

@@ -6,6 +6,7 @@
  *     bench_ring [--payload BYTES] [--rounds N] [--consumers N]        on the scripted backend
  *     bench_ring … --interface A --peer B                              on verbs; A and B a wire's two ends,
  *                                                                      both in this network namespace
+ *     bench_ring … --library                                           … without the direct path
  *     bench_ring … --batch N [--idle]                                  N packets a poll; each poll is followed by
  *                                                                      one that finds nothing
  *     bench_ring … --option NAME                                       with one of ring_options.c
@@ -45,6 +46,7 @@ static void parse(struct bench *bench, int argc, char **argv)
 	                                        {"interface", required_argument, NULL, 'i'},
 	                                        {"peer", required_argument, NULL, 'e'},
 	                                        {"option", required_argument, NULL, 'o'},
+	                                        {"library", no_argument, NULL, 'L'},
 	                                        {0}};
 	int option;
 
@@ -63,6 +65,8 @@ static void parse(struct bench *bench, int argc, char **argv)
 			bench->bed.interface = optarg;
 		else if (option == 'e')
 			bench->bed.peer = optarg;
+		else if (option == 'L')
+			bench->bed.by_library = true;
 		else if (option == 'o')
 			bench->bed.option = ring_option_find(optarg);
 		else
@@ -72,7 +76,7 @@ static void parse(struct bench *bench, int argc, char **argv)
 	    !bench->bed.interface != !bench->bed.peer || bench->bed.n_consumers > RX_RING_CONSUMERS_MAX ||
 	    bench->batch > BATCHED || !bench->bed.option)
 		bench_die("usage", "--payload 18..65000 --rounds N [--consumers 0..64] [--batch 1..256 [--idle]] "
-		                   "[--option NAME] [--interface A --peer B]");
+		                   "[--option NAME] [--interface A --peer B [--library]]");
 }
 
 /* ---- the measurement ----------------------------------------------------------------------------- */
@@ -139,13 +143,13 @@ static void run(struct bench *bench)
 		packets += done;
 	}
 	qsort(ns, bench->rounds, sizeof(*ns), compare);
-	printf("{\"backend\": \"%s\", \"payload_bytes\": %u, \"option\": \"%s\", \"consumers\": %u, \"batch\": %u, "
+	printf("{\"backend\": \"%s%s\", \"payload_bytes\": %u, \"option\": \"%s\", \"consumers\": %u, \"batch\": %u, "
 	       "\"idle\": %s, "
 	       "\"packets\": %llu, "
 	       "\"ns_per_packet\": {\"min\": %.1f, \"median\": %.1f, \"max\": %.1f}}\n",
-	       bench->bed.ops->name, bench->bed.payload_bytes, bench->bed.option->name, bench->bed.n_consumers,
-	       bench->batch, bench->idle ? "true" : "false", (unsigned long long)packets, ns[0], ns[bench->rounds / 2],
-	       ns[bench->rounds - 1]);
+	       bench->bed.ops->name, bench->bed.by_library ? " by library" : "", bench->bed.payload_bytes,
+	       bench->bed.option->name, bench->bed.n_consumers, bench->batch, bench->idle ? "true" : "false",
+	       (unsigned long long)packets, ns[0], ns[bench->rounds / 2], ns[bench->rounds - 1]);
 	free(ns);
 }
 

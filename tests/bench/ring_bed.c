@@ -136,7 +136,7 @@ static void open_backend(struct ring_bed *bed)
 		bench_die("backend", "verbs is not in this build");
 	if (bed->interface && net_interface_read(bed->interface, &interface, &failure) < 0)
 		bench_die(bed->interface, failure.text);
-	const struct backend_open_options options = {.interface = bed->interface};
+	const struct backend_open_options options = {.interface = bed->interface, .direct = !bed->by_library};
 
 	if (bed->ops->open(&options, &bed->backend, &failure) < 0)
 		bench_die("open", failure.text);
@@ -262,9 +262,9 @@ static void start(struct ring_bed *bed)
 	const struct mail clock = {.type = MAIL_CLOCK, .clock = {.mult = 1u << 24, .shift = 24, .mask = UINT64_MAX}};
 
 	mailbox_send(bed->worker->inbox, &clock);
-	if (rx_worker_prime(bed->worker) < 0 || bed->ops->start(bed->queue) < 0)
+	if (rx_worker_prime(bed->worker) < 0 || bed->queue->ops->start(bed->queue) < 0)
 		bench_die("start", "the queue did not take its slots");
-	if (bed->other && bed->ops->start(bed->other) < 0)
+	if (bed->other && bed->other->ops->start(bed->other) < 0)
 		bench_die("start", "the other queue does not start");
 	if (behaviours_add(&bed->ring, bed->consumers, bed->n_consumers) < 0)
 		bench_die("consumers", strerror(ENOMEM));
@@ -283,10 +283,10 @@ void ring_bed_deinit(struct ring_bed *bed)
 		test_consumer_deinit(&bed->consumers[i]);
 	bed->ops->remove_flow(bed->flow);
 	if (bed->group) {
-		bed->ops->destroy_queue(bed->group);
-		bed->ops->destroy_queue(bed->other);
+		bed->group->ops->destroy_queue(bed->group);
+		bed->other->ops->destroy_queue(bed->other);
 	}
-	bed->ops->destroy_queue(bed->queue);
+	bed->queue->ops->destroy_queue(bed->queue);
 	bed->ops->unregister_memory(bed->payload);
 	bed->ops->unregister_memory(bed->headers);
 	bed->ops->close(bed->backend);

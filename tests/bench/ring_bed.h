@@ -22,6 +22,7 @@ struct ring_bed {
 	bool has_small_batches;
 	const char *interface; /* NULL: the scripted backend */
 	const char *peer;
+	bool by_library; /* verbs: not the direct path */
 
 	const struct backend_ops *ops;
 	struct backend *backend;

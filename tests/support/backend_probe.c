@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * backend_probe INTERFACE [-b BACKEND] [-q SLOTS] [-H HEADER_BYTES] [-S SLOT_BYTES] [-o] [-e] [-T]
+ * backend_probe INTERFACE [-b BACKEND] [-q SLOTS] [-H HEADER_BYTES] [-S SLOT_BYTES] [-o] [-e] [-T] [-L]
  * backend_probe INTERFACE [-b BACKEND] -s SLOTS [-S SLOT_BYTES] [-c] [-r RATE_BPS] [-B BURST_BYTES] [-e]
  *
  * One queue of a backend, driven by commands on stdin, one a line; each is answered by one line of JSON on
  * stdout, {"error": -errno, …} where it failed. What the device does is then up to who sends packets, or for whoever
  * receives them to see.
- *   -o oversize sink   -e completion events   -T no timestamps   -s a queue that sends   -c checksums by the device
+ *   -o oversize sink   -e completion events   -T no timestamps   -L receive by libibverbs, not directly
+ *   -s a queue that sends   -c checksums by the device
  */
 #include "tests/support/backend_probe.h"
 
@@ -85,7 +86,7 @@ static int set_up_memory(struct probe *probe)
 
 static int set_up(struct probe *probe, const char *interface, const char *backend)
 {
-	const struct backend_open_options options = {.interface = interface, .queues = 8};
+	const struct backend_open_options options = {.interface = interface, .queues = 8, .direct = !probe->by_library};
 	int error = 0;
 
 	probe->ops = backend_find(backend);
@@ -266,7 +267,7 @@ int main(int argc, char **argv)
 	char line[256];
 	int option, error;
 
-	while ((option = getopt(argc, argv, "b:q:H:S:oeTs:cr:B:")) != -1) {
+	while ((option = getopt(argc, argv, "b:q:H:S:oeTLs:cr:B:")) != -1) {
 		switch (option) {
 		case 'b':
 			backend = optarg;
@@ -288,6 +289,9 @@ int main(int argc, char **argv)
 			break;
 		case 'T':
 			probe.options.timestamps = false;
+			break;
+		case 'L':
+			probe.by_library = true;
 			break;
 		case 's':
 			probe.send_options.slots = (uint32_t)atoi(optarg);

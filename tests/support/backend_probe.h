@@ -20,6 +20,7 @@ struct probe {
 	struct membership *membership;
 	struct backend_queue_options options;
 	struct backend_send_options send_options; /* slots 0: it receives */
+	bool by_library;                          /* verbs: not the direct path */
 	struct packet_template template;
 	uint16_t n_built;
 	struct net_interface interface;

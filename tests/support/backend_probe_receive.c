@@ -26,7 +26,7 @@ static int post_rows(struct probe *probe, uint32_t n)
 			.payload = probe->payload + (size_t)probe->next_row * probe->options.slot_bytes,
 			.headers = probe->headers + (size_t)probe->next_row * HEADER_STRIDE,
 		};
-		int taken = probe->ops->post(probe->queue, &run);
+		int taken = probe->queue->ops->post(probe->queue, &run);
 
 		if (taken < 0)
 			return taken;
@@ -60,7 +60,7 @@ static void command_post_unregistered(struct probe *probe, char *arguments)
 	};
 
 	(void)arguments;
-	answer(probe->ops->post(probe->queue, &run));
+	answer(probe->queue->ops->post(probe->queue, &run));
 }
 
 /* receive N MS: poll until N events came or MS milliseconds passed; rows are not posted again */
@@ -78,7 +78,7 @@ static void command_receive(struct probe *probe, char *arguments)
 
 	printf("{\"events\": [");
 	while (n < wanted && got >= 0 && now_ns(CLOCK_MONOTONIC) < deadline_ns) {
-		got = probe->ops->poll(probe->queue, events, wanted - n < BATCH ? wanted - n : BATCH);
+		got = probe->queue->ops->poll(probe->queue, events, wanted - n < BATCH ? wanted - n : BATCH);
 		for (int i = 0; i < got; i++, n++)
 			printf("%s[%u, %u, %u, %" PRIu64 "]", n ? ", " : "", events[i].slot, events[i].bytes,
 			       events[i].status, events[i].timestamp_raw);
@@ -101,7 +101,7 @@ static void command_stream(struct probe *probe, char *arguments)
 	uint64_t start_ns = now_ns(CLOCK_MONOTONIC), last_ns = start_ns;
 
 	while (n < wanted && r >= 0) {
-		r = probe->ops->poll(probe->queue, events, BATCH);
+		r = probe->queue->ops->poll(probe->queue, events, BATCH);
 		if (r <= 0) {
 			if (now_ns(CLOCK_MONOTONIC) - last_ns > ms * 1000000ull)
 				break;
@@ -160,7 +160,7 @@ static void command_flow(struct probe *probe, char *arguments)
 	if (n == 5)
 		flow_set_source(&flow, source);
 	flow_resolve(&flow, probe->interface.mac, &rule);
-	error = probe->ops->add_flow(probe->queue, &rule, &probe->flows[i], &probe->failure);
+	error = probe->queue->ops->add_flow(probe->queue, &rule, &probe->flows[i], &probe->failure);
 	if (!error)
 		error = membership_join(probe->membership, probe->interface.index, &rule, &probe->failure);
 	if (error < 0)
@@ -188,7 +188,7 @@ static void command_rule(struct probe *probe, char *arguments)
 	error = config_load_text("rule", text, &config, &probe->failure);
 	if (!error) {
 		flow_resolve(&config->streams[0].flows[0], probe->interface.mac, &rule);
-		error = probe->ops->add_flow(probe->queue, &rule, &probe->flows[i], &probe->failure);
+		error = probe->queue->ops->add_flow(probe->queue, &rule, &probe->flows[i], &probe->failure);
 		config_free(config);
 	}
 	if (error < 0)
@@ -210,7 +210,7 @@ static void command_unflow(struct probe *probe, char *arguments)
 static void command_matched(struct probe *probe, char *arguments)
 {
 	uint64_t matched = 0;
-	int error = probe->ops->read_matched(probe->queue, &matched);
+	int error = probe->queue->ops->read_matched(probe->queue, &matched);
 
 	(void)arguments;
 	printf("{\"matched\": %" PRIu64 ", \"error\": %d}\n", matched, error);

@@ -33,6 +33,11 @@ def on_softhca(wire, *words, wrapper=()):
     return Net.command(wire.net.rx, *wrapper, Build.softhca, "-i", wire.interface, "--", PROBE, *words)
 
 
+def on_softhca_by_library(wire, *words, wrapper=()):
+    """The same, with queues that libibverbs reads and fills."""
+    return on_softhca(wire, "-L", *words, wrapper=wrapper)
+
+
 def on_interface(wire, *words, wrapper=()):
     """The command line that runs backend_probe WORDS with the packet backend."""
     return Net.command(wire.net.rx, *wrapper, PROBE, "-b", "packet", *words)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What every backend does, over a veth pair: verbs on an emulated ConnectX, packet and xdp on the interface itself, xdp
-also with four receive queues.
+"""What every backend does, over a veth pair: verbs on an emulated ConnectX, also through libibverbs, packet and xdp on
+the interface itself, xdp also with four receive queues.
 
 A build with sanitizers checks for leaks too.
 """
@@ -10,8 +10,8 @@ import time
 
 import pytest
 
-from backend_probing import (GROUP, MARKS, PORT, frame, net_fixture, on_interface, on_softhca, on_xdp,  # noqa: F401
-                             one_wire, pattern, probes)
+from backend_probing import (GROUP, MARKS, PORT, frame, net_fixture, on_interface, on_softhca,  # noqa: F401
+                             on_softhca_by_library, on_xdp, one_wire, pattern, probes)
 from conftest import ROOT
 
 sys.path.insert(0, str(ROOT / "tests/support"))
@@ -20,7 +20,8 @@ from backend_probe import LENGTH_ERROR, OK  # noqa: E402
 pytestmark = MARKS
 
 
-BACKENDS = {"verbs": on_softhca, "packet": on_interface, "xdp": on_xdp, "xdp-4": on_xdp}
+BACKENDS = {"verbs": on_softhca, "verbs-library": on_softhca_by_library, "packet": on_interface,
+            "xdp": on_xdp, "xdp-4": on_xdp}
 
 
 @pytest.fixture(name="backend", params=BACKENDS)

@@ -84,6 +84,16 @@ def test_each_mode_of_the_embedded_switch_captures_and_counts(daemon, wire, mode
     assert one.expect_sum()["no_buffer"] == one.status()["interfaces"][wire.interface]["out_of_buffer"] == 36
 
 
+@pytest.mark.parametrize("direct, said", [(True, "direct: workers read"), (False, "not direct, but through libib")])
+def test_log_and_status_say_whether_queues_are_read_directly(daemon, consumer, wire, direct, said):
+    one = daemon([conftest.stream(wire)], direct=direct)
+    reader = consumer(one, "lidar", "--timeout", 1500)
+    wire.send(*[wire.frame(b"x" * 100, 7502)] * 300)
+    assert reader.finish()[1]["delivered"] == one.expect_sum()["matched"] == 300
+    assert one.status()["interfaces"][wire.interface]["backend_how"].startswith(said)
+    assert f"backend verbs: {said}" in one.text()
+
+
 def test_a_port_without_roce_captures(daemon, consumer, wire):
     receive_three(daemon([conftest.stream(wire)], environment={"SOFTHCA_ROCE": "0"}), consumer, wire)
 

@@ -20,11 +20,33 @@ sys.path.insert(0, str(ROOT / "tests/support"))
 from backend_probe import FLUSHED, OK, PORT_DOWN, PORT_UP, QUEUE_FAILED, SLOT_ERROR  # noqa: E402
 
 pytestmark = MARKS
+TWIN = BUILD / "tests/support/direct_twin"
 
 
 @pytest.fixture(name="probe")
 def probe_fixture(wire):
     yield from probes(wire, on_softhca)
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3, None])
+def test_direct_path_reads_and_fills_queues_as_libmlx5_does(wire, monkeypatch, seed):
+    monkeypatch.setenv("MLX5_DEBUG_FILE", os.devnull)  # it prints each completion in error
+    seed = seed or int(time.time())
+    command = Net.command(wire.net.rx, Build.softhca, "-i", wire.interface, "--", TWIN, wire.interface, seed, 50000)
+    result = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    assert result.returncode == 0, (seed, result.stdout, result.stderr)
+
+
+def test_device_that_is_not_direct_receives_by_the_library(wire, probe, monkeypatch):
+    assert probe().do("capabilities")["how"].startswith("direct: ")
+    monkeypatch.setenv("MLX5_CQE_SIZE", "128")
+    it = probe("-S", "100")
+    how = it.do("capabilities")["how"]
+    assert how.startswith("not direct") and "not of 64 bytes" in how, how
+    it.open_flow(64)
+    wire.send(frame(wire, pattern(100)))
+    assert [event[:3] for event in it.receive(1)] == [[0, 142, OK]]
+    assert it.row(0)[1] == pattern(100)
 
 
 def test_short_packets_have_their_length_and_leave_the_rest_of_the_row(wire, probe):

@@ -228,6 +228,18 @@ static int verbs_set_up_device(struct verbs_backend *backend, struct failure *fa
 	return 0;
 }
 
+static void verbs_choose_path(struct verbs_backend *backend, bool may_be_direct)
+{
+	char why_not[BACKEND_HOW_BYTES] = "direct = false";
+
+	backend->direct = may_be_direct && verbs_direct_works(backend, why_not);
+	if (backend->direct)
+		snprintf(backend->how, sizeof(backend->how),
+		         "direct: workers read completions and fill receive queues without libmlx5");
+	else
+		snprintf(backend->how, sizeof(backend->how), "not direct, but through libibverbs: %.200s", why_not);
+}
+
 static void verbs_close(struct backend *base)
 {
 	struct verbs_backend *backend = verbs_backend(base);
@@ -260,6 +272,8 @@ static int verbs_open(const struct backend_open_options *options, struct backend
 		error = verbs_query_device(backend, failure);
 	if (!error)
 		error = verbs_set_up_device(backend, failure);
+	if (!error)
+		verbs_choose_path(backend, options->direct);
 	if (error)
 		verbs_close(&backend->base);
 	else
@@ -293,6 +307,7 @@ static void verbs_capabilities(const struct backend *base, struct backend_capabi
 		.max_rate_bps = paces ? pacing->qp_rate_limit_max * 1000ull : 0,
 	};
 	snprintf(capabilities->device, sizeof(capabilities->device), "%s", verbs_device_name(backend));
+	memcpy(capabilities->how, backend->how, sizeof(capabilities->how));
 }
 
 static const struct backend_privilege verbs_privileges[] = {

@@ -236,6 +236,34 @@ int verbs_reset(struct backend_queue *base)
 	return queue->wq ? verbs_group_modify(queue, IBV_WQS_RDY) : verbs_queue_modify(queue, IBV_QPS_INIT);
 }
 
+static enum backend_status verbs_backend_status(enum ibv_wc_status status)
+{
+	switch (status) {
+	case IBV_WC_SUCCESS:
+		return BACKEND_OK;
+	case IBV_WC_LOC_LEN_ERR:
+		return BACKEND_LENGTH_ERROR;
+	case IBV_WC_WR_FLUSH_ERR:
+		return BACKEND_FLUSHED;
+	default:
+		return BACKEND_SLOT_ERROR;
+	}
+}
+
+/*
+ * The other fields of a failed completion are undefined (ibv_create_cq_ex(3)). Every error except a packet that is too
+ * long stops the queue pair, with or without an asynchronous event (doc/verbs-rules.md, posting and polling).
+ */
+__attribute__((noinline, cold)) void verbs_take_receive_error(struct verbs_queue *queue, uint32_t slot,
+                                                              enum ibv_wc_status status, struct backend_event *event)
+{
+	*event = (struct backend_event){.slot = slot, .status = (uint8_t)verbs_backend_status(status)};
+	if (event->status == BACKEND_SLOT_ERROR)
+		atomic_store_explicit(&queue->base.error, ibv_wc_status_str(status), memory_order_relaxed);
+	if (event->status != BACKEND_LENGTH_ERROR)
+		atomic_store_explicit(&queue->failed, true, memory_order_relaxed);
+}
+
 int verbs_fd(const struct backend_queue *base)
 {
 	const struct verbs_queue *queue = verbs_queue(base);
@@ -258,8 +286,10 @@ void verbs_clear(struct backend_queue *base)
 
 	if (!queue->channel)
 		return;
-	while (ibv_get_cq_event(queue->channel, &cq, &context) == 0)
+	while (ibv_get_cq_event(queue->channel, &cq, &context) == 0) {
 		queue->n_unacknowledged++;
+		queue->n_cq_events++;
+	}
 	if (queue->n_unacknowledged >= ACKNOWLEDGE_BATCH) {
 		ibv_ack_cq_events(ibv_cq_ex_to_cq(queue->cq), queue->n_unacknowledged);
 		queue->n_unacknowledged = 0;

@@ -5,8 +5,6 @@
  */
 #include "daemon/backend/verbs/verbs.h"
 #include "daemon/base/log.h"
-#include "daemon/base/size.h"
-#include "daemon/base/time.h"
 
 #include <errno.h>
 #include <string.h>
@@ -95,48 +93,14 @@ int verbs_post(struct backend_queue *base, const struct backend_run *run)
 	return (int)done;
 }
 
-static enum backend_status verbs_backend_status(enum ibv_wc_status status)
-{
-	switch (status) {
-	case IBV_WC_SUCCESS:
-		return BACKEND_OK;
-	case IBV_WC_LOC_LEN_ERR:
-		return BACKEND_LENGTH_ERROR;
-	case IBV_WC_WR_FLUSH_ERR:
-		return BACKEND_FLUSHED;
-	default:
-		return BACKEND_SLOT_ERROR;
-	}
-}
-
-/*
- * The other fields of a failed completion are undefined (ibv_create_cq_ex(3)). Every error except a packet that is too
- * long stops the queue pair, with or without an asynchronous event (doc/verbs-rules.md, posting and polling).
- */
-static __attribute__((noinline, cold)) void verbs_take_receive_error(const struct ibv_cq_ex *cq,
-                                                                     struct backend_event *event)
-{
-	struct verbs_queue *queue = cq->cq_context;
-
-	*event = (struct backend_event){.slot = (uint32_t)cq->wr_id,
-	                                .status = (uint8_t)verbs_backend_status(cq->status)};
-	if (event->status == BACKEND_SLOT_ERROR)
-		atomic_store_explicit(&queue->base.error, ibv_wc_status_str(cq->status), memory_order_relaxed);
-	if (event->status != BACKEND_LENGTH_ERROR)
-		atomic_store_explicit(&queue->failed, true, memory_order_relaxed);
-}
-
 static inline __attribute__((always_inline)) uint64_t verbs_take_timestamp(struct ibv_cq_ex *cq,
                                                                            enum verbs_timestamps timestamps)
 {
-	uint64_t real_time;
-
 	if (timestamps == VERBS_TIMESTAMPS_TICKS)
 		return ibv_wc_read_completion_ts(cq);
 	if (timestamps == VERBS_TIMESTAMPS_NONE)
 		return 0;
-	real_time = ibv_wc_read_completion_wallclock_ns(cq);
-	return (real_time >> 32) * TIME_SECOND_NS + (uint32_t)real_time;
+	return verbs_real_time_ns(ibv_wc_read_completion_wallclock_ns(cq));
 }
 
 /*
@@ -146,7 +110,7 @@ static inline __attribute__((always_inline)) void
 verbs_take_completion(struct ibv_cq_ex *cq, struct backend_event *event, enum verbs_timestamps timestamps)
 {
 	if (__builtin_expect(cq->status != IBV_WC_SUCCESS, 0)) {
-		verbs_take_receive_error(cq, event);
+		verbs_take_receive_error(cq->cq_context, (uint32_t)cq->wr_id, cq->status, event);
 		return;
 	}
 	event->bytes = ibv_wc_read_byte_len(cq);
@@ -248,9 +212,8 @@ static int verbs_create_receive_cq(struct verbs_queue *queue, const struct backe
 		                    : IBV_WC_EX_WITH_COMPLETION_TIMESTAMP;
 	if (options->flow_tags)
 		wc_flags |= IBV_WC_EX_WITH_FLOW_TAG;
-	/* The provider rounds the receive queue up to a power of two, and a completion queue that overruns is lost. */
-	return verbs_queue_create_cq(queue, round_up_to_power_of_two(options->slots), wc_flags,
-	                             options->completion_events, failure);
+	/* A completion queue that overruns is lost. */
+	return verbs_queue_create_cq(queue, verbs_n_entries(options), wc_flags, options->completion_events, failure);
 }
 
 static int verbs_create_receive_qp(struct verbs_queue *queue, const struct backend_queue_options *options,
@@ -286,7 +249,8 @@ int verbs_create_queue(struct backend *base, const struct backend_queue_options 
 	error = verbs_check_receive_options(backend, options, failure);
 	if (error)
 		return error;
-	queue = verbs_queue_new(backend, sizeof(*receive), failure);
+	queue = verbs_queue_new(backend, sizeof(*receive) + verbs_n_entries(options) * sizeof(receive->slots[0]),
+	                        failure);
 	if (!queue)
 		return -ENOMEM;
 	receive = verbs_receive_queue(&queue->base);
@@ -299,6 +263,8 @@ int verbs_create_queue(struct backend *base, const struct backend_queue_options 
 	if (!error)
 		error = options->in_group ? verbs_create_member(queue, options, failure)
 		                          : verbs_create_receive_qp(queue, options, failure);
+	if (!error && backend->direct)
+		error = verbs_direct_init(receive, options, failure);
 	if (!error)
 		error = verbs_counters_create(queue, failure);
 	if (error)

@@ -7,6 +7,8 @@
 #define DAEMON_BACKEND_VERBS_VERBS_H
 
 #include "daemon/backend/backend.h"
+#include "daemon/base/size.h"
+#include "daemon/base/time.h"
 
 #include <infiniband/verbs.h>
 #include <limits.h>
@@ -16,6 +18,8 @@
 #define VERBS_CHAIN      64    /* work requests for one doorbell; a worker posts as many at once */
 #define VERBS_SGES_MAX   3     /* header row, payload row, oversize sink */
 #define VERBS_SINK_BYTES 65536 /* no frame is longer */
+
+#define VERBS_FLOW_TAG_MASK 0xffffff /* of a completion's word that has the tag (libmlx5: MLX5_FLOW_TAG_MASK) */
 
 #define VERBS_NET_RAW_HINT                                                                               \
 	"CAP_NET_RAW is missing: AmbientCapabilities=CAP_NET_RAW in the unit, 'ibv_launch COMMAND', or " \
@@ -43,7 +47,9 @@ struct verbs_backend {
 	struct ibv_mr *sink; /* null MR; NULL: the device has none */
 	_Atomic unsigned n_queues_made;
 	enum verbs_timestamps timestamps;
-	int ptp_fd; /* the precision clock, for real-time timestamps; -1: none */
+	bool direct;                 /* receive queues have the direct path */
+	char how[BACKEND_HOW_BYTES]; /* what receive queues have, and why; see backend_capabilities */
+	int ptp_fd;                  /* the precision clock, for real-time timestamps; -1: none */
 	struct wide_counter out_of_buffer;
 	char out_of_buffer_path[PATH_MAX]; /* "": the device does not show it */
 };
@@ -70,6 +76,7 @@ struct verbs_queue {
 	struct ibv_wq *wq; /* of a member of a group; NULL: the queue pair has its receive queue itself */
 	struct ibv_cq_ex *cq;
 	unsigned n_unacknowledged; /* completion events */
+	uint32_t n_cq_events;      /* free-running: completion events that were read */
 
 	/*
 	 * The control thread sets these on an asynchronous event and the worker reads them. The worker sets failed too.
@@ -88,6 +95,28 @@ struct verbs_queue {
 	struct ibv_rwq_ind_table *table; /* of a group or a member of one: the receive queues that qp leads to */
 };
 
+struct mlx5_cqe64;
+struct mlx5_wqe_data_seg;
+
+/* Where libmlx5 has a receive queue and its completion queue, and how far the worker is in them; see direct.c. */
+struct verbs_direct {
+	const struct mlx5_cqe64 *cqes;
+	uint32_t cqe_mask;
+	uint32_t n_polled; /* free-running: the completion queue's consumer index */
+	struct mlx5_wqe_data_seg *entries;
+	uint32_t entry_mask;
+	uint32_t entry_segments; /* from one entry to the next */
+	bool has_headers;        /* the first segment is for the header row */
+	uint32_t n_posted;       /* free-running since the last reset, as n_taken */
+	uint32_t n_taken;        /* of these, completed */
+	uint32_t *doorbell;      /* where n_posted is written: doorbell_record, or withheld before start() */
+	uint32_t *doorbell_record;
+	uint32_t withheld;
+	uint32_t *cq_records;
+	volatile uint64_t *cq_doorbell;
+	uint32_t cqn;
+};
+
 /* Only the worker uses it. */
 struct verbs_receive_queue {
 	struct verbs_queue queue;
@@ -96,6 +125,8 @@ struct verbs_receive_queue {
 	bool flow_tags;
 	enum verbs_timestamps timestamps;
 	struct verbs_slot_wr chain[VERBS_CHAIN];
+	struct verbs_direct direct;
+	uint32_t slots[]; /* direct: of each entry of the receive queue */
 };
 
 /* Only the worker uses it. */
@@ -205,6 +236,9 @@ int verbs_reset(struct backend_queue *queue);
 int verbs_fd(const struct backend_queue *queue);
 int verbs_arm(struct backend_queue *queue);
 void verbs_clear(struct backend_queue *queue);
+/** The event of a failed completion. The queue has failed unless its packet was too long. */
+void verbs_take_receive_error(struct verbs_queue *queue, uint32_t slot, enum ibv_wc_status status,
+                              struct backend_event *event);
 
 /* ---- group_queue_pairs.c ------------------------------------------------------------------------------ */
 
@@ -252,6 +286,24 @@ int verbs_create_group(struct backend *backend, const struct backend_group_optio
                        struct backend_queue **queue, struct failure *failure);
 int verbs_post(struct backend_queue *queue, const struct backend_run *run);
 int verbs_poll(struct backend_queue *queue, struct backend_event *events, uint32_t max);
+/** The most entries of a receive queue: the provider rounds its slots up. */
+static inline uint32_t verbs_n_entries(const struct backend_queue_options *options)
+{
+	return round_up_to_power_of_two(options->slots);
+}
+
+static inline uint64_t verbs_real_time_ns(uint64_t raw)
+{
+	return (raw >> 32) * TIME_SECOND_NS + (uint32_t)raw;
+}
+
+/* ---- direct.c ----------------------------------------------------------------------------------- */
+
+/** Can the device's receive queues have the direct path? */
+bool verbs_direct_works(const struct verbs_backend *backend, char why_not[BACKEND_HOW_BYTES]);
+/** Give the queue, which is complete and was never posted to, the direct path. */
+int verbs_direct_init(struct verbs_receive_queue *receive, const struct backend_queue_options *options,
+                      struct failure *failure);
 
 /* ---- send.c ------------------------------------------------------------------------------------- */
 

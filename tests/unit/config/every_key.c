@@ -8,6 +8,7 @@
 /* The good values fit together, and differ from the defaults if the key has other values. */
 static const struct every_key_sample samples[] = {
 	{&top_keys, "log_level", "\"debug\"", "\"verbose\""},
+	{&top_keys, "direct", "false", "1"},
 	{&top_keys, "xdp_mode", "\"copy\"", "\"fast\""},
 	{&top_keys, "xdp_queues", "64", "0"},
 	{&top_keys, "control", NULL, "5"},
