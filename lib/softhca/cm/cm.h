@@ -8,7 +8,6 @@
 #include "cm_message.h"
 
 #include <stddef.h>
-#include <sys/queue.h>
 #include <sys/types.h>
 
 struct device;
@@ -36,7 +35,7 @@ struct cm {
 	pthread_t thread;
 	bool runs;
 	int wake_fd; /* a byte wakes the thread */
-	/* From the devices to the thread; what finds no room is lost. */
+	/* Datagrams from the devices to the thread. If there is no room, a datagram is lost. */
 	pthread_mutex_t arrived_lock; /* taken after that of a device */
 	struct cm_datagram arrived[CM_MAX_ARRIVED];
 	unsigned int n_arrived, n_taken;

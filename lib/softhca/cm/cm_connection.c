@@ -2,6 +2,8 @@
 /* The requests of programs: connect, accept, reject, disconnect, and the end (cma.c, cm.c). */
 #include "cm_connection.h"
 
+#include "../device/clock.h"
+
 #include "../uverbs/qp_attr.h"
 #include "cm_group.h"
 #include "cm_link.h"
@@ -10,25 +12,6 @@
 #include <errno.h>
 #include <rdma/ib_user_ioctl_verbs.h>
 #include <string.h>
-#include <sys/random.h>
-
-#define ACK_TIMEOUT    18 /* of a path of RoCE: cm_ack_timeout(16, CMA_IBOE_PACKET_LIFETIME) */
-#define EVENT_COMM_EST 4  /* IB_EVENT_COMM_EST */
-
-/* Identifiers of connections and numbers of packets that nobody can guess (cm_alloc_id, cma: seq_num). */
-static void connect_choose_numbers(struct cm_id *id)
-{
-	struct cm *cm = id->file->cm;
-	uint32_t random[2] = {};
-
-	if (getrandom(random, sizeof(random), 0) < 0)
-		random[0] = (uint32_t)cm_now_ns();
-	if (!cm->next_communication)
-		cm->next_communication = random[1];
-	id->link.local_id = ++cm->next_communication;
-	id->link.own_psn = random[0] & 0xffffff;
-	id->link.ack_timeout = id->ack_timeout ? id->ack_timeout : ACK_TIMEOUT;
-}
 
 static bool connect_put_data(struct cm_message *m, unsigned int offset, const struct rdma_ucm_conn_param *param)
 {
@@ -55,7 +38,8 @@ int cm_connect(struct cm_id *id, const struct rdma_ucm_conn_param *param)
 	r = cm_transport_open(id->file->cm);
 	if (r)
 		return r;
-	connect_choose_numbers(id);
+	cm_link_choose_numbers(id);
+	id->link.ack_timeout = id->ack_timeout ? id->ack_timeout : CM_ACK_TIMEOUT;
 	id->link.transaction = id->link.local_id;
 	id->link.path_mtu = (uint8_t)cm_path_mtu(id);
 	id->link.responder_resources = param->responder_resources;
@@ -201,7 +185,7 @@ static void disconnect_answer(struct cm_id *id)
 	id->link.sent = m;
 	id->link.state = LINK_TIMEWAIT;
 	id->link.n_left = 0;
-	id->link.deadline_ns = cm_now_ns() + CM_TIMEWAIT_NS;
+	id->link.deadline_ns = clock_raw_ns() + CM_TIMEWAIT_NS;
 }
 
 /* Begins to disconnect, or answers the peer that has begun. */
@@ -270,7 +254,7 @@ void cm_destroy(struct cm_id *id)
 	cm_id_free(id);
 }
 
-/* Before there is a connection: only what INIT needs, whichever state is asked for (cma_ib_init_qp_attr). */
+/* Without a connection, any state gets only the attributes of INIT (cma_ib_init_qp_attr). */
 static void attributes_of_init(const struct cm_id *id, struct ib_uverbs_qp_attr *attr)
 {
 	attr->qp_attr_mask = QP_ATTR_STATE | QP_ATTR_PKEY_INDEX | QP_ATTR_PORT;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Connections: what a program asks of an identifier, and what comes from its peer. With the manager's lock. */
+/* Connections: requests of the program and messages of the peer. With the manager's lock. */
 #ifndef SOFTHCA_CM_CM_CONNECTION_H
 #define SOFTHCA_CM_CM_CONNECTION_H
 
@@ -18,12 +18,13 @@ int cm_notify(struct cm_id *id, uint32_t event);
 /* What the queue pair needs to go to the state (rdma_init_qp_attr). 0 or -EINVAL. */
 int cm_qp_attributes(const struct cm_id *id, uint32_t qp_state, struct ib_uverbs_qp_attr *attr);
 
-/* Ends the identifier, those whose requests it has not read, and its connection: the peer gets a message. */
+/* Ends the identifier and its connection, and those of requests that the program has not read. The peers get a
+ * message. */
 void cm_destroy(struct cm_id *id);
 
 /* A message came to a device. */
 void cm_receive(struct cm *cm, const struct cm_datagram *datagram);
-/* Time has passed: sends again what is not answered, and gives up. */
+/* Sends a message again whose deadline has passed, or gives up. */
 void cm_expire(struct cm_id *id, uint64_t now_ns);
 
 #endif

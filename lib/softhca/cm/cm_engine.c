@@ -2,6 +2,7 @@
 /* The thread that waits for datagrams, deadlines and neighbours. */
 #include "cm_engine.h"
 
+#include "../device/clock.h"
 #include "../device/device.h"
 #include "../roce/neighbor.h"
 #include "../wire/own_fd.h"
@@ -9,10 +10,7 @@
 #include "cm_connection.h"
 #include "cm_link.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <poll.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/prctl.h>
@@ -58,7 +56,7 @@ static bool engine_resolve(struct cm *cm)
 /* Milliseconds until something is due; -1: nothing is. */
 static int engine_expire(struct cm *cm)
 {
-	uint64_t now_ns = cm_now_ns(), next_ns = UINT64_MAX;
+	uint64_t now_ns = clock_raw_ns(), next_ns = UINT64_MAX;
 
 	for (uint32_t i = 0; i < cm->n_ids; i++) {
 		if (!cm->ids[i])

@@ -9,7 +9,6 @@
 #include "cm_query.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <net/if.h>
 #include <rdma/ib_user_ioctl_verbs.h>
 #include <stdlib.h>

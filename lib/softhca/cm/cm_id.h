@@ -79,7 +79,6 @@ enum cm_link_state {
 	LINK_TIMEWAIT,
 	LINK_SIDR_SENT,
 	LINK_SIDR_RCVD,
-	LINK_N_STATES,
 };
 
 /* A connection, from the first message on. */

@@ -8,14 +8,23 @@
 
 #include <arpa/inet.h>
 #include <string.h>
+#include <sys/random.h>
 
 #define RESPONSE_TIMEOUT 20 /* CMA_CM_RESPONSE_TIMEOUT: 4.096 us << 20 */
 #define MAX_RETRIES      15 /* CMA_MAX_CM_RETRIES */
 #define INTERVAL_MS      4295
 
-uint64_t cm_now_ns(void)
+void cm_link_choose_numbers(struct cm_id *id)
 {
-	return clock_raw_ns();
+	struct cm *cm = id->file->cm;
+	uint32_t random[2] = {};
+
+	if (getrandom(random, sizeof(random), 0) < 0)
+		random[0] = (uint32_t)clock_raw_ns();
+	if (!cm->next_communication)
+		cm->next_communication = random[1];
+	id->link.local_id = ++cm->next_communication;
+	id->link.own_psn = random[0] & 0xffffff;
 }
 
 void cm_link_begin(struct cm_message *m, const struct cm_id *id, enum cm_attribute attribute)
@@ -41,7 +50,7 @@ void cm_link_send_until_answered(struct cm_id *id, const struct cm_message *m)
 	id->link.sent = *m;
 	id->link.interval_ms = INTERVAL_MS;
 	id->link.n_left = MAX_RETRIES;
-	id->link.deadline_ns = cm_now_ns() + INTERVAL_MS * 1000000ull;
+	id->link.deadline_ns = clock_raw_ns() + INTERVAL_MS * 1000000ull;
 	cm_link_send(id, m);
 	cm_transport_wake(id->file->cm);
 }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What comes from peers, and what does not come in time (cm.c: cm_…_handler; cma.c: cma_ib_handler). */
+/* Messages of peers, and deadlines that pass without one (cm.c: cm_…_handler; cma.c: cma_ib_handler). */
 #include "cm_connection.h"
 
+#include "../device/clock.h"
 #include "../device/device.h"
 #include "cm_link.h"
 #include "cm_port.h"
@@ -10,36 +11,17 @@
 #include <errno.h>
 #include <rdma/ib_user_ioctl_verbs.h>
 #include <string.h>
-#include <sys/random.h>
 
-#define ACK_TIMEOUT 18
-
-/* The connection that the message is for. `by_peer`: its receiver does not know our identifier yet. */
-static struct cm_id *receive_find(struct cm *cm, const struct cm_datagram *g, bool by_peer)
-{
-	const struct cm_message *m = &g->message;
-
-	for (uint32_t i = 0; i < cm->n_ids; i++) {
-		struct cm_id *id = cm->ids[i];
-
-		if (!id || id->device != g->device || id->link.state == LINK_IDLE ||
-		    memcmp(id->path.dgid, g->answer.dgid, 16))
-			continue;
-		if (by_peer ? id->link.remote_id == m->local_id && id->link.state != LINK_SIDR_SENT
-		            : id->link.local_id == m->remote_id && id->link.remote_id == m->local_id)
-			return id;
-	}
-	return NULL;
-}
-
-/* The one that has sent the request which the message answers. */
-static struct cm_id *receive_find_sender(struct cm *cm, const struct cm_datagram *g, uint32_t local_id)
+/* The connection with these identifiers, ours and the peer's. ANY: the message does not name it. */
+#define ANY UINT64_MAX
+static struct cm_id *receive_find(struct cm *cm, const struct cm_datagram *g, uint64_t local_id, uint64_t remote_id)
 {
 	for (uint32_t i = 0; i < cm->n_ids; i++) {
 		struct cm_id *id = cm->ids[i];
 
-		if (id && id->device == g->device && id->link.state != LINK_IDLE && id->link.local_id == local_id &&
-		    !memcmp(id->path.dgid, g->answer.dgid, 16))
+		if (id && id->device == g->device && id->link.state != LINK_IDLE &&
+		    !memcmp(id->path.dgid, g->answer.dgid, 16) && (local_id == ANY || id->link.local_id == local_id) &&
+		    (remote_id == ANY || (id->link.remote_id == remote_id && id->link.state != LINK_SIDR_SENT)))
 			return id;
 	}
 	return NULL;
@@ -87,7 +69,6 @@ static struct cm_id *receive_make_id(struct cm_id *listener, const struct cm_dat
 {
 	const struct cm_message *m = &g->message;
 	struct cm_id *id = cm_id_new(listener->file, listener->ps, listener->qp_type);
-	uint32_t random = 0;
 
 	if (!id)
 		return NULL;
@@ -96,36 +77,42 @@ static struct cm_id *receive_make_id(struct cm_id *listener, const struct cm_dat
 		cm_id_free(id);
 		return NULL;
 	}
-	if (getrandom(&random, sizeof(random), 0) < 0)
-		random = (uint32_t)cm_now_ns();
 	id->path = g->answer;
 	id->path.tclass = m->tclass;
 	id->tos = m->tclass;
 	id->state = CM_CONNECT;
 	id->link = (struct cm_link){
 		.state = m->attribute == CM_REQ ? LINK_REQ_RCVD : LINK_SIDR_RCVD,
-		.local_id = ++listener->file->cm->next_communication,
 		.remote_id = m->local_id,
 		.transaction = m->transaction,
 		.remote_qpn = m->qpn,
-		.own_psn = random & 0xffffff,
 		.peer_psn = m->psn,
 		.initiator_depth = m->resp_resources,
 		.responder_resources = m->initiator_depth,
 		.retry_count = m->retry_count,
 		.rnr_retry_count = m->rnr_retry_count,
 		.path_mtu = m->mtu,
-		.ack_timeout = m->ack_timeout ? m->ack_timeout : ACK_TIMEOUT,
+		.ack_timeout = m->ack_timeout ? m->ack_timeout : CM_ACK_TIMEOUT,
 	};
+	cm_link_choose_numbers(id);
 	return id;
+}
+
+static void receive_fill_data(uint8_t *data, uint8_t *bytes, const struct cm_message *m, unsigned int offset)
+{
+	*bytes = (uint8_t)(cm_message_private_bytes(m->attribute) - offset);
+	memcpy(data, m->private_data + offset, *bytes);
 }
 
 static void receive_fill_event(struct cm_event *e, const struct cm_message *m, unsigned int offset)
 {
 	struct rdma_ucm_conn_param *p = &e->resp.param.conn;
 
-	p->private_data_len = (uint8_t)(cm_message_private_bytes(m->attribute) - offset);
-	memcpy(p->private_data, m->private_data + offset, p->private_data_len);
+	if (m->attribute >= CM_SIDR_REQ) {
+		receive_fill_data(e->resp.param.ud.private_data, &e->resp.param.ud.private_data_len, m, offset);
+		return;
+	}
+	receive_fill_data(p->private_data, &p->private_data_len, m, offset);
 	if (m->attribute != CM_REQ && m->attribute != CM_REP)
 		return;
 	p->responder_resources = m->initiator_depth;
@@ -137,17 +124,9 @@ static void receive_fill_event(struct cm_event *e, const struct cm_message *m, u
 	p->qp_num = m->qpn;
 }
 
-static void receive_fill_datagram_event(struct cm_event *e, const struct cm_message *m, unsigned int offset)
-{
-	struct rdma_ucm_ud_param *p = &e->resp.param.ud;
-
-	p->private_data_len = (uint8_t)(cm_message_private_bytes(m->attribute) - offset);
-	memcpy(p->private_data, m->private_data + offset, p->private_data_len);
-}
-
 static void receive_request(struct cm *cm, const struct cm_datagram *g)
 {
-	struct cm_id *listener = receive_find_listener(cm, g), *id = receive_find(cm, g, true);
+	struct cm_id *listener = receive_find_listener(cm, g), *id = receive_find(cm, g, ANY, g->message.local_id);
 	bool ud = g->message.attribute == CM_SIDR_REQ;
 	struct cm_event *e;
 
@@ -171,15 +150,12 @@ static void receive_request(struct cm *cm, const struct cm_datagram *g)
 	listener->backlog--;
 	id->listener = listener;
 	e->resp.id = id->handle;
-	if (ud)
-		receive_fill_datagram_event(e, &g->message, CM_ADDRESS_BYTES);
-	else
-		receive_fill_event(e, &g->message, CM_ADDRESS_BYTES);
+	receive_fill_event(e, &g->message, CM_ADDRESS_BYTES);
 }
 
 static void receive_reply(struct cm *cm, const struct cm_datagram *g)
 {
-	struct cm_id *id = receive_find_sender(cm, g, g->message.remote_id);
+	struct cm_id *id = receive_find(cm, g, g->message.remote_id, ANY);
 	const struct cm_message *m = &g->message;
 	struct cm_message again;
 	struct cm_event *e;
@@ -207,7 +183,7 @@ static void receive_reply(struct cm *cm, const struct cm_datagram *g)
 
 static void receive_datagram_reply(struct cm *cm, const struct cm_datagram *g)
 {
-	struct cm_id *id = receive_find_sender(cm, g, g->message.local_id);
+	struct cm_id *id = receive_find(cm, g, g->message.local_id, ANY);
 	const struct cm_message *m = &g->message;
 	struct rdma_ucm_ud_param *p;
 	struct cm_event *e;
@@ -219,13 +195,13 @@ static void receive_datagram_reply(struct cm *cm, const struct cm_datagram *g)
 	if (m->status != CM_SIDR_SUCCESS || m->qkey != CM_UDP_QKEY) {
 		e = cm_event_add(id, CM_EVENT_UNREACHABLE, m->status ? m->status : -EINVAL);
 		if (e)
-			receive_fill_datagram_event(e, m, 0);
+			receive_fill_event(e, m, 0);
 		return;
 	}
 	e = cm_event_add(id, CM_EVENT_ESTABLISHED, 0);
 	if (!e)
 		return;
-	receive_fill_datagram_event(e, m, 0);
+	receive_fill_event(e, m, 0);
 	p = &e->resp.param.ud;
 	p->qp_num = m->qpn;
 	p->qkey = m->qkey;
@@ -234,11 +210,11 @@ static void receive_datagram_reply(struct cm *cm, const struct cm_datagram *g)
 
 static void receive_reject(struct cm *cm, const struct cm_datagram *g)
 {
-	struct cm_id *id = receive_find_sender(cm, g, g->message.remote_id);
+	struct cm_id *id = receive_find(cm, g, g->message.remote_id, ANY);
 	struct cm_event *e;
 
 	if (!id && g->message.reason == CM_REJ_TIMEOUT) /* its sender does not know us */
-		id = receive_find(cm, g, true);
+		id = receive_find(cm, g, ANY, g->message.local_id);
 	if (!id || (id->link.state != LINK_REQ_SENT && id->link.state != LINK_REQ_RCVD &&
 	            id->link.state != LINK_REP_SENT && id->link.state != LINK_REP_RCVD))
 		return;
@@ -251,7 +227,7 @@ static void receive_reject(struct cm *cm, const struct cm_datagram *g)
 
 static void receive_ready(struct cm *cm, const struct cm_datagram *g)
 {
-	struct cm_id *id = receive_find(cm, g, false);
+	struct cm_id *id = receive_find(cm, g, g->message.remote_id, g->message.local_id);
 
 	if (!id || id->link.state != LINK_REP_SENT)
 		return;
@@ -270,7 +246,7 @@ static void receive_tell_disconnected(struct cm_id *id, int status)
 
 static void receive_disconnect(struct cm *cm, const struct cm_datagram *g)
 {
-	struct cm_id *id = receive_find(cm, g, false);
+	struct cm_id *id = receive_find(cm, g, g->message.remote_id, g->message.local_id);
 	const struct cm_message unknown = {
 		.attribute = CM_DREP,
 		.transaction = g->message.transaction,
@@ -301,20 +277,20 @@ static void receive_disconnect(struct cm *cm, const struct cm_datagram *g)
 
 static void receive_disconnected(struct cm *cm, const struct cm_datagram *g)
 {
-	struct cm_id *id = receive_find(cm, g, false);
+	struct cm_id *id = receive_find(cm, g, g->message.remote_id, g->message.local_id);
 
 	if (!id || (id->link.state != LINK_DREQ_SENT && id->link.state != LINK_DREQ_RCVD))
 		return;
 	id->link.state = LINK_TIMEWAIT;
 	id->link.n_left = 0;
-	id->link.deadline_ns = cm_now_ns() + CM_TIMEWAIT_NS;
+	id->link.deadline_ns = clock_raw_ns() + CM_TIMEWAIT_NS;
 	receive_tell_disconnected(id, 0);
 }
 
 /* The peer has the message and needs more time than a program would wait: 4.096 us << its timeout. */
 static void receive_wait(struct cm *cm, const struct cm_datagram *g)
 {
-	struct cm_id *id = receive_find_sender(cm, g, g->message.remote_id);
+	struct cm_id *id = receive_find(cm, g, g->message.remote_id, ANY);
 
 	if (id && id->link.deadline_ns && (id->link.state == LINK_REQ_SENT || id->link.state == LINK_REP_SENT))
 		id->link.deadline_ns += 4096ull << g->message.response_timeout;

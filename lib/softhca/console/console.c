@@ -31,6 +31,7 @@ const char console_options[] = "  --json                  lines are JSON objects
 
 struct console {
 	bool json, list;
+	const char *name; /* of the subcommand */
 	const char *wire, *mark, *device;
 	char **words; /* those behind PID, ended by NULL */
 	pid_t pids[MAX_PROCESSES];
@@ -60,26 +61,19 @@ static int console_find(struct console *c, const char *pid)
 	return EX_UNAVAILABLE;
 }
 
-static int console_ask_all(const struct console *c, const char *request)
+/* The request is the name of the subcommand. */
+static int console_ask_all(struct console *c)
 {
+	char request[CONTROL_MAX_REQUEST];
 	int status = EX_OK;
 
+	snprintf(request, sizeof(request), "%s%s", c->name, c->json ? " json" : "");
 	for (int i = 0; i < c->n_pids; i++) {
 		int r = ask(c->pids[i], request, ask_print, NULL);
 
 		status = r ? r : status;
 	}
 	return status;
-}
-
-static int console_objects(struct console *c)
-{
-	return console_ask_all(c, c->json ? "objects json" : "objects");
-}
-
-static int console_warnings(struct console *c)
-{
-	return console_ask_all(c, c->json ? "warnings json" : "warnings");
 }
 
 static int console_list_pitfalls(void)
@@ -132,9 +126,9 @@ static const struct {
 	bool takes_words;
 } commands[] = {
 	{"inject", console_inject, "jd", .takes_words = true},
-	{"objects", console_objects, "j", .takes_words = false},
+	{"objects", console_ask_all, "j", .takes_words = false},
 	{"trace", console_trace_or_mark, "jwm", .takes_words = false},
-	{"warnings", console_warnings, "jl", .takes_words = false},
+	{"warnings", console_ask_all, "jl", .takes_words = false},
 };
 
 static int console_run_command(size_t command, int argc, char **argv)
@@ -143,7 +137,7 @@ static int console_run_command(size_t command, int argc, char **argv)
 		{"json", no_argument, NULL, 'j'},       {"wire", required_argument, NULL, 'w'},
 		{"mark", required_argument, NULL, 'm'}, {"device", required_argument, NULL, 'd'},
 		{"list", no_argument, NULL, 'l'},       {}};
-	struct console c = {};
+	struct console c = {.name = commands[command].name};
 	int option, r;
 
 	while ((option = getopt_long(argc, argv, "", options, NULL)) != -1) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * What others may ask of a running process, by a socket of type SOCK_SEQPACKET with the abstract name "softhca-PID" in
+ * Answers questions about a running process, by a socket of type SOCK_SEQPACKET with the abstract name "softhca-PID" in
  * the process' network namespace. Only the process' own user and root are answered. A request is one packet of text;
  * the answer is packets whose first byte says what they are (enum trace_kind, enum control_kind), and the end of the
  * connection.

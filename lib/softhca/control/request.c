@@ -4,7 +4,6 @@
 
 #include "../wire/lines.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>

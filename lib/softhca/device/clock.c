@@ -9,7 +9,6 @@
 #include "../wire/own_thread.h"
 
 #include <endian.h>
-#include <errno.h>
 #include <rdma/mlx5-abi.h>
 #include <sys/prctl.h>
 

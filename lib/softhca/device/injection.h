@@ -61,7 +61,7 @@ const char *injection_tell(struct device *d, const char *text);
 /* Adds a line for each fault that is on. */
 void injection_list(struct device *d, struct lines *lines);
 
-/* Looks what is on. With the lock held, by the device thread. */
+/* Reads which faults are on. With the lock held, by the device thread. */
 void injection_look(struct device *d);
 
 #endif

@@ -64,7 +64,7 @@ static bool ledger_path(char *path, size_t size, const char *directory, const ch
 	return index && snprintf(path, size, "%s/softhca-%lx-%u", directory, ledger_namespace(), index) < (int)size;
 }
 
-/* A directory that everybody may write to holds it, so what is there already may be a trap. */
+/* Everybody may write to the directory, so a file that is there already may be a trap. */
 static int ledger_open_file(int dir, const char *name, int flags)
 {
 	struct stat st;
@@ -216,7 +216,8 @@ void ledger_forked(struct ledger *l)
 	l->shared = NULL;
 }
 
-/* Processes of several users that use the device at a time all count what the port receives: the largest is it. */
+/* If several users use the device at a time, each user's file has all frames that the port received: the largest
+ * count is the port's. */
 void ledger_add(struct device_counters *sum, const struct device_counters *c)
 {
 	if (c->rx_packets > sum->rx_packets) {

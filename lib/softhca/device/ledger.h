@@ -41,7 +41,7 @@ uint32_t hw_counter_value(const struct device_counters *c, unsigned int i);
 struct ledger {
 	_Atomic uint64_t *shared; /* NULL: not open */
 	int fd;
-	bool counts_received; /* of the processes that use the device at a time, one counts what the port receives */
+	bool counts_received; /* this process counts the frames that the port receives; one of each user's does */
 	size_t n_values;      /* that may change: all, or LEDGER_N_RAW as long as there was no queue pair of RC or UD */
 	uint64_t published[LEDGER_N_VALUES];
 	char path[PATH_MAX]; /* of the netdev's directory */

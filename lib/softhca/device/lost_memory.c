@@ -108,7 +108,7 @@ void lost_memory_recover(void *loss)
 		lost_memory_fail_cq(l, rq->cq);
 		lost_memory_fail_rq(l, rq);
 	}
-	/* A page that was lost before, touched again by work that did not know: the outer guard ends that work. */
+	/* Work under an outer guard may touch a page again that was lost before; that guard ends it. */
 	for (unsigned int i = 0; i < LOST_PAGES; i++)
 		l->found |= lost_memory_page(l->address) && d->lost_pages.pages[i] == lost_memory_page(l->address);
 }

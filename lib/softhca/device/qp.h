@@ -40,7 +40,7 @@ struct qp {
 	struct rq rq;
 	struct sq sq;
 	const struct rss *rss; /* or NULL */
-	struct roce_qp *roce;  /* what RC and UD have beside the queues; NULL: raw packet */
+	struct roce_qp *roce;  /* the state of RC or UD; NULL: raw packet */
 	/* Sends some of what is posted. Returns a number that is not 0 if it has done something. */
 	int (*work)(struct qp *qp, struct sq_batch *b);
 	TAILQ_ENTRY(qp) link;

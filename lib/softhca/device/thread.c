@@ -64,12 +64,6 @@ void device_layer_wire(struct device *d)
 	d->wire = d->tracing ? &d->tap : d->tapped;
 }
 
-static void device_look_for_faults(struct device *d)
-{
-	injection_look(d);
-	device_layer_wire(d);
-}
-
 /* Works on send queues and on queues in error; `*watch` says whether any queue has to be looked at again soon. */
 static int device_work_queues(struct device *d, bool *watch)
 {
@@ -113,11 +107,13 @@ static void device_work(void *arg)
 	struct device *d = t->device;
 	int n;
 
-	if (t->now_ns >= d->next_look_ns)
-		device_look_for_faults(d);
+	if (t->now_ns >= d->next_look_ns) {
+		injection_look(d);
+		device_layer_wire(d);
+	}
 	if (d->tracing)
 		trace_posted(d);
-	/* Completions of one queue stay in order (IBTA 10.8.3); those of others may come in any. */
+	/* Completions of one queue stay in order (IBTA 10.8.3). Between queues there is no order. */
 	if (d->injected.shuffle && !d->halted)
 		t->n_done += device_work_queues(d, &t->watch);
 	n = d->wire->ops->receive(d->wire, frames, DEVICE_BURST);

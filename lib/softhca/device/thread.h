@@ -11,7 +11,7 @@ int device_start_thread(struct device *d);
 /* With the lock held, and while the wire is there. */
 void device_read_mtu(struct device *d);
 void device_count_discards(struct device *d);
-/* Puts in front of the engine what shall stand there: faults, a trace. */
+/* Puts the bad wire and the trace's tap in front of the engine while they are used. */
 void device_layer_wire(struct device *d);
 
 #endif

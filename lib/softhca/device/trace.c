@@ -6,7 +6,6 @@
 #include "device.h"
 #include "refuse.h"
 
-#include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>

@@ -24,7 +24,7 @@ struct nldev {
 #define UVERBS_MAJOR       231 /* IB_UVERBS_MAJOR, minors from 192 */
 #define UVERBS_FIRST_MINOR 192
 #define CM_MAJOR           10 /* MISC_MAJOR */
-#define CM_MINOR           58 /* one of those that the kernel gives to a device that has none of its own */
+#define CM_MINOR           58 /* a minor number as the kernel gives it to a misc device without a fixed one */
 
 /* Answers one datagram of a program, which may hold several requests. Any bytes are allowed; they lie on a boundary of
  * 4 bytes. */

@@ -20,7 +20,7 @@ struct vdir {
 	struct node node;
 	int fd;
 	unsigned int next;
-	DIR *behind; /* what is really there, of a directory that lists that, too; opened when ours is at its end */
+	DIR *behind; /* the real directory, if its entries are listed, too; opened after the last emulated entry */
 	struct dirent entry;
 };
 

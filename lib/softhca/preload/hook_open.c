@@ -7,7 +7,6 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 /* True if the path is emulated; `*result` is then the result of the call. */
 static bool hook_open_ours(int dirfd, const char *path, int flags, int *result)

@@ -6,7 +6,6 @@
 #include "../device/netdev.h"
 #include "sysfs.h"
 
-#include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <rdma/ib_user_verbs.h>

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The invariant CRC of a RoCE packet: it covers what no switch or router changes (IBTA 7.8.1, annexes A16, A17). */
+/*
+ * The invariant CRC of a RoCE packet covers the fields that no switch or router changes (IBTA 7.8.1, annexes A16,
+ * A17).
+ */
 #ifndef SOFTHCA_ROCE_ICRC_H
 #define SOFTHCA_ROCE_ICRC_H
 

@@ -16,7 +16,7 @@ bool requester_is_read(const struct roce_sent *e);
 void requester_complete(struct roce_qp *q);
 /* The oldest work request fails, and with it the queue pair. */
 void requester_fail(struct roce_qp *q, enum hw_syndrome error);
-/* Sends again what is not acknowledged, unless that was done too often (IBTA 9.7.6.1). */
+/* Sends packets again that are not acknowledged; fails if no retry is left (IBTA 9.7.6.1). */
 void requester_retry(struct roce_qp *q);
 
 #endif

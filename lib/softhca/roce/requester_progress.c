@@ -188,7 +188,7 @@ static void requester_response(struct roce_qp *q, const struct roce_packet *p)
 	enum hw_syndrome error;
 	uint64_t result = p->atomic_result;
 
-	/* What was requested before it has arrived, too. */
+	/* The response acknowledges all requests before it. */
 	if (r->una != p->psn && (!requester_advance(q, p->psn) || r->una != p->psn)) {
 		requester_repeat(q);
 		return;
@@ -222,7 +222,7 @@ void requester_receive(struct roce_qp *q, const struct roce_packet *p)
 {
 	const struct roce_requester *r = &q->requester;
 
-	/* IBTA 9.7.5.2: an answer to what was not sent, or has been answered, is dropped. */
+	/* IBTA 9.7.5.2: an answer to a packet that was not sent, or has its answer, is dropped. */
 	if (q->qp->state != QP_RTS || q->qp->sq.state != WQ_RDY || psn_diff(p->psn, r->una) < 0 ||
 	    psn_diff(p->psn, r->psn) >= 0)
 		return;

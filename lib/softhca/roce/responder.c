@@ -8,9 +8,6 @@
 
 #include "../wire/dma.h"
 
-#include <endian.h>
-#include <string.h>
-
 #define ATOMIC_BYTES 8u
 
 static void responder_nak(struct roce_qp *q, enum roce_syndrome syndrome)

@@ -5,7 +5,6 @@
 #include "../device/mcast.h"
 #include "../device/steer.h"
 
-#include <endian.h>
 #include <errno.h>
 #include <linux/if_ether.h>
 #include <netinet/in.h>

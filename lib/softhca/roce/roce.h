@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * The RoCE engine of a device: its RC and UD queue pairs by number, the frames on their way to the wire, and the GIDs.
- * Everything here needs the device's lock, if nothing else is said. What receives only remembers what is to be
- * answered; a queue pair sends in its work().
+ * Everything here needs the device's lock, if nothing else is said. The functions that receive only note the answer;
+ * the queue pair sends it in its work().
  */
 #ifndef SOFTHCA_ROCE_ROCE_H
 #define SOFTHCA_ROCE_ROCE_H

@@ -84,7 +84,7 @@ struct roce_qp {
 	LIST_HEAD(, roce_group) groups; /* multicast, UD */
 };
 
-/* Makes what the queue pair has beside its queues, which the caller has filled in. 0 or -ENOMEM. */
+/* Adds the state of RC or UD to a queue pair whose queues are set. 0 or -ENOMEM. */
 int roce_qp_new(struct qp *qp, struct srq *srq, bool ud);
 void roce_qp_free(struct roce_qp *q);
 
@@ -100,7 +100,7 @@ void responder_receive(struct roce_qp *q, const struct roce_packet *p);
 void requester_receive(struct roce_qp *q, const struct roce_packet *p);
 void datagram_receive(struct roce_qp *q, const struct roce_packet *p);
 
-/* Send what there is to send. They return how much they did. */
+/* Send packets that are due. They return a number that is not 0 if they have done something. */
 int responder_work(struct roce_qp *q);
 int requester_work(struct roce_qp *q, uint64_t now_ns);
 int datagram_work(struct roce_qp *q);

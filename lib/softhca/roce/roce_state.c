@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The states of RC and UD queue pairs, and what becomes of their queues. */
+/* The states of RC and UD queue pairs, and of their queues. */
 #include "receive.h"
 #include "roce_qp.h"
 
@@ -38,7 +38,7 @@ void roce_qp_set_state(struct roce_qp *q, enum qp_state state)
 		responder_reset(q);
 		break;
 	case QP_INIT:
-		/* IBTA 10.3.1: receives may be posted; what is posted is not looked at. */
+		/* IBTA 10.3.1: receives may be posted, but are not processed. */
 		if (from == QP_RESET)
 			rq_set_state(&qp->rq, WQ_RST);
 		break;

@@ -24,7 +24,7 @@ struct rough {
 	struct rough_config config;
 	unsigned int n_lose, n_duplicate, n_reorder, n_corrupt; /* frames since the last of each */
 	uint64_t link_free_ns;                                  /* when the last frame has passed at the limited rate */
-	struct rough_frames waiting, given; /* by time; and those that the device has, until release() */
+	struct rough_frames waiting, given; /* sorted by time; and frames that the device has until release() */
 	struct rough_frame *swapped;        /* comes after the next frame; NULL: none */
 	size_t n_waiting;
 	uint64_t n_lost; /* to be counted as discards */
