@@ -7,6 +7,7 @@
 #include <fcntl.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
@@ -18,12 +19,22 @@ static bool hook_path_is_empty(const char *path)
 	return !path || !*path;
 }
 
+static bool hook_stat_above(const char *path, bool follow, void *st, int *result)
+{
+	struct node node;
+
+	if (!vfs_leads_out(path, &node))
+		return false;
+	*result = (int)syscall(SYS_newfstatat, AT_FDCWD, node.path, st, follow ? 0 : AT_SYMLINK_NOFOLLOW);
+	return true;
+}
+
 static bool hook_stat_ours(int dirfd, const char *path, bool follow, void *st, int *result)
 {
 	struct node node;
 
 	if (!vfs_find(dirfd, path, &node))
-		return false;
+		return hook_stat_above(path, follow, st, result);
 	if (node.kind == NODE_MISSING) {
 		errno = ENOENT;
 		*result = -1;

@@ -42,6 +42,22 @@ bool vfs_find(int dirfd, const char *path, struct node *node)
 	return true;
 }
 
+bool vfs_leads_out(const char *path, struct node *node)
+{
+	const char *up = path && path[0] == '/' ? strstr(path, "/..") : NULL;
+	char above[sizeof(node->path)];
+
+	if (!up || up - path >= (int)sizeof(above))
+		return false;
+	memcpy(above, path, (size_t)(up - path));
+	above[up - path] = 0;
+	sysfs_find(above, node);
+	if (node->kind != NODE_DIR)
+		return false;
+	sysfs_find(path, node);
+	return node->kind == NODE_NONE;
+}
+
 static void sysfs_fd_release(struct fd_object *o)
 {
 	free(o);

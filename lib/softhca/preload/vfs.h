@@ -12,6 +12,9 @@ struct sysfs_fd {
 
 /* Resolves `path`, relative to `dirfd`. False if it is not emulated. */
 bool vfs_find(int dirfd, const char *path, struct node *node);
+/* Does the absolute path lead out of an emulated directory by ".."? The kernel does not know that directory.
+ * `node->path` is then the path without "..". */
+bool vfs_leads_out(const char *path, struct node *node);
 /* A descriptor for the node, or negative errno. */
 int vfs_open(const struct node *node, int flags);
 /* Makes the content of an open file anew, as sysfs does when a file is read from its start. */

@@ -6,10 +6,11 @@ A file that another program reads is read by cat, ls, readlink and shells: each 
 import os
 import pathlib
 import shutil
+import subprocess
 
 import pytest
 
-from softhca import needs_softhca, output
+from softhca import needs_softhca, output, under
 
 IB, PCI, FUNCTION = "/sys/class/infiniband", "/sys/bus/pci/devices", "/sys/devices/pci0000:fe/0000:fe:00.0"
 # As Mellanox' ibdev2netdev finds pairs: the same PCI resource, and dev_port one less than the port.
@@ -105,3 +106,30 @@ def test_ibstatus(net, wire):
     lines = [" ".join(line.split()) for line in output(net, "/usr/sbin/ibstatus").splitlines()]
     assert lines[0] == "Infiniband device 'mlx5_0' port 1 status:"
     assert {"state: 4: ACTIVE", "phys state: 5: LinkUp", "rate: 100 Gb/sec (4X EDR)"} <= set(lines)
+
+
+def test_ls_has_no_complaint(net, wire):
+    """It asks for extended attributes, and for ".." of directories that only softhca knows."""
+    done = subprocess.run(under(net, "ls", "-laR", "/dev/infiniband", f"{IB}/mlx5_0/ports/1/hw_counters",
+                                "/sys/class/infiniband_verbs/uverbs0/"), capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "") and "uverbs0\n" in done.stdout and wire.interface == "rx0"
+
+
+SAYS_ATTRIBUTES = """
+import errno, os
+def error(call, *arguments):
+    try:
+        call(*arguments)
+    except OSError as e:
+        return errno.errorcode[e.errno]
+print(os.listxattr("/dev/infiniband/uverbs0"), error(os.getxattr, "/dev/infiniband/uverbs0", "user.x"),
+      error(os.listxattr, "/dev/infiniband/uverbs7"), error(os.getxattr, "/dev/infiniband/uverbs7", "user.x"))
+print(os.stat("/dev/infiniband/..").st_ino == os.stat("/dev").st_ino, error(os.stat, "/dev/infiniband/../nothing"),
+      error(os.stat, "/dev/nothing/../null"))
+"""
+
+
+def test_files_have_no_attributes_and_directories_end(net, wire):
+    done = subprocess.run(under(net, "/usr/bin/python3", "-c", SAYS_ATTRIBUTES), capture_output=True, text=True,
+                          check=True)
+    assert done.stdout == "[] ENODATA ENOENT ENOENT\nTrue ENOENT ENOENT\n" and wire.interface == "rx0"
