@@ -3,6 +3,7 @@
 #include "command.h"
 
 #include "../device/netdev.h"
+#include "../device/refuse.h"
 #include "../roce/neighbor.h"
 #include "../roce/roce_qp.h"
 
@@ -60,7 +61,7 @@ int cmd_create_ah(struct command *c)
 	if (r)
 		return r;
 	if (!req.attr.is_global)
-		return -EINVAL;
+		return refuse(EINVAL, "attr.is_global", "RoCE needs a GRH", "ib_core: rdma_check_ah_attr");
 	memcpy(path.dgid, req.attr.grh.dgid, sizeof(path.dgid));
 	r = path_resolve(d, &path, req.attr.grh.sgid_index, req.attr.port_num);
 	if (r)

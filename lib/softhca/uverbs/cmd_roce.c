@@ -76,8 +76,6 @@ static int roce_check_values(const struct device *d, const struct ib_uverbs_modi
 
 	if ((mask & QP_ATTR_PORT) && (!req->port_num || req->port_num > device_port(d)))
 		return -EINVAL;
-	if ((mask & QP_ATTR_AV) && !req->dest.is_global)
-		return refuse(EINVAL, "ah_attr.is_global", "RoCE needs a GRH", "ib_core: rdma_check_ah_attr");
 	if ((mask & QP_ATTR_PKEY_INDEX) && req->pkey_index)
 		return -EINVAL; /* the table has one entry */
 	if ((mask & QP_ATTR_PATH_MTU) && (req->path_mtu < MTU_MIN || req->path_mtu > MTU_MAX))
@@ -179,7 +177,9 @@ int roce_modify(struct command *c, const struct ib_uverbs_modify_qp *req)
 
 	memcpy(path.dgid, req->dest.dgid, sizeof(path.dgid));
 	if (req->attr_mask & QP_ATTR_AV) {
-		r = req->dest.is_global ? path_resolve(d, &path, req->dest.sgid_index, req->dest.port_num) : -EINVAL;
+		r = req->dest.is_global
+		            ? path_resolve(d, &path, req->dest.sgid_index, req->dest.port_num)
+		            : refuse(EINVAL, "ah_attr.is_global", "RoCE needs a GRH", "ib_core: rdma_check_ah_attr");
 		if (r)
 			return r;
 	}

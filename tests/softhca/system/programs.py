@@ -51,16 +51,22 @@ def alone(*command, says):
     return body
 
 
-def pair(server, client, says="", served=""):
-    """A server in one namespace, and a client in the other, which tries until the server is there."""
+# In the network namespace of a server that is ready: a port of the connection manager is taken, one of TCP is listened
+# to, or a group is joined.
+LISTENS = r"@softhca-cm-| 0A 0{8}:0{8} "
+JOINED = "070101EF"  # 239.1.1.7, as in /proc/net/igmp
+
+
+def pair(server, client, says="", served="", ready=LISTENS):
+    """A server in one namespace, and a client in the other when the server is ready."""
     def words(command, wire):
-        return [word.format(address=wire.address) for word in command.split()]
+        return [word.format(address=wire.address, own=wire.tx_address) for word in command.split()]
 
     def body(net, wire):
         process = subprocess.Popen(under(net, *words(server, wire)), stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                                    text=True)
         try:
-            wait_until(lambda: listens(net, process), 30, "a server that listens")
+            wait_until(lambda: is_ready(net, process, ready), 30, "a server that listens")
             done = subprocess.run(under(net, *words(client, wire), interfaces=wire.tx, namespace=net.tx), check=False,
                                   capture_output=True, text=True, timeout=60)
             assert done.returncode == 0, done.stdout + done.stderr
@@ -73,12 +79,11 @@ def pair(server, client, says="", served=""):
     return body
 
 
-def listens(net, process):
-    """A port of the connection manager is taken, or one of TCP is listened to."""
+def is_ready(net, process, pattern):
     assert process.poll() is None, process.communicate()[0]
-    sockets = subprocess.run(net.command(net.rx, "cat", "/proc/net/unix", "/proc/net/tcp", "/proc/net/tcp6"),
-                             capture_output=True, text=True, check=True).stdout
-    return "@softhca-cm-" in sockets or re.search(r" 0A 0{8}:0{8} ", sockets)
+    files = ("unix", "tcp", "tcp6", "igmp")
+    return re.search(pattern, subprocess.run(net.command(net.rx, "cat", *(f"/proc/net/{name}" for name in files)),
+                                             capture_output=True, text=True, check=True).stdout)
 
 
 def rdma_link(net, wire):
@@ -185,6 +190,9 @@ PROGRAMS = [
             pair("ucmatose -b {address} -c 4", "ucmatose -s {address} -c 4", says="return status 0")),
     Program("udaddy", "rdmacm-utils", "datagram services",
             pair("udaddy -b {address}", "udaddy -s {address}", says="return status 0")),
+    Program("mckey", "rdmacm-utils", "multicast groups",
+            pair("mckey -m 239.1.1.7 -b {address}", "mckey -m 239.1.1.7 -b {own} -s", says="return status 0",
+                 served="data transfers complete", ready=JOINED)),
     Program("rdma_client", "rdmacm-utils", "the synchronous interface",
             pair("rdma_server -p 7471", "rdma_client -s {address} -p 7471", says="rdma_client: end 0")),
     Program("rdma_xclient", "rdmacm-utils", "one server, queue pairs of any type",

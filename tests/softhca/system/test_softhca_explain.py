@@ -16,6 +16,7 @@ REASONS = {
     "mr-remote-write-needs-local": "REG_MR: EINVAL: access: REMOTE_WRITE and REMOTE_ATOMIC need LOCAL_WRITE (ib_core",
     "mr-unmapped-memory": "REG_MR: EFAULT: addr: there is no such memory",
     "dmabuf-length": "REG_DMABUF_MR: EINVAL: length: 0, or beyond the end of the dma-buf (ib_core",
+    "rc-attributes": "MODIFY_QP: EINVAL: ah_attr.is_global: RoCE needs a GRH (ib_core",
     "qp-port-must-exist": "MODIFY_QP: EINVAL: port_num: no such port (ib_uverbs",
     "flow-priority-past-last": "EX_CREATE_FLOW: ENOMEM: priority: past the last (mlx5_ib",
     "flow-ethertype-agrees": "EX_CREATE_FLOW: EINVAL: eth.ether_type: it must be exact and agree with the IP spec",
