@@ -194,10 +194,11 @@ def test_verbs_programs_below_softhca(build, net, wire, tmp_path):
     for source in sorted((EXAMPLES / "verbs").glob("*.c")):
         programs[source.stem] = tmp_path / source.stem
         assert len(source.read_text().splitlines()) < 170
-        assert f"cc -o {source.stem} {source.name} -libverbs\n" in source.read_text()
-        subprocess.run(["cc", "-Wall", "-Wextra", "-Werror", "-o", programs[source.stem], source, "-libverbs"],
+        libraries = ["-lrdmacm", "-libverbs"] if source.stem == "cm" else ["-libverbs"]
+        assert f"cc -o {source.stem} {source.name} {' '.join(libraries)}\n" in source.read_text()
+        subprocess.run(["cc", "-Wall", "-Wextra", "-Werror", "-o", programs[source.stem], source, *libraries],
                        check=True)
-    assert set(programs) == {"devinfo", "rc", "receive", "send"}  # test_softhca_walk.py runs rc
+    assert set(programs) == {"cm", "devinfo", "rc", "receive", "send"}  # test_softhca_walk.py runs cm and rc
 
     def below(namespace, interface, name, *words):
         return subprocess.Popen(Net.command(namespace, build.softhca, "-i", interface, "--", programs[name], *words),

@@ -35,7 +35,8 @@ def matches(expected, line):
 
 
 def test_the_walk(tmp_path):
-    shutil.copy(ROOT / "doc/examples/verbs/rc.c", tmp_path)
+    for source in (ROOT / "doc/examples/verbs").glob("*.c"):
+        shutil.copy(source, tmp_path)
     script = "".join(f"{command}\necho '{END}'\n" for command, _ in commands())
     try:
         done = subprocess.run(["bash"], input=script, capture_output=True, text=True, cwd=tmp_path, check=False,
