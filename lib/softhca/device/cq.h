@@ -28,7 +28,8 @@ struct cq {
 	uint64_t recheck_ns;
 	bool solicited;                               /* one of the completions is, or is an error */
 	bool real_time;                               /* timestamps: seconds << 32 | nanoseconds, not cycles */
-	bool asks_more;                               /* real_time, or checksums */
+	bool striding;                                /* has completions of a striding queue */
+	bool asks_more;                               /* real_time, checksums or striding */
 	uint16_t moderation_count, moderation_us;     /* an event waits for the count or the time; 0: no moderation */
 	uint32_t n_moderated;                         /* completions since arming that have not given an event */
 	uint64_t moderated_ns;                        /* when the first of these was posted */

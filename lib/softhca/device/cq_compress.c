@@ -28,12 +28,16 @@ static struct hw_cqe cqe_shared_fields(const struct hw_cqe *cqe)
 	return shared;
 }
 
-/* The work requests of a block follow each other, since only the title names one. */
-static bool cqe_continues(const struct hw_cqe *title, uint32_t n, const struct hw_cqe *cqe)
+/* Does the entry to be posted agree with the one before? The work requests of a block follow each other, and so do the
+ * strides unless the format has them, since only the title names one (mlx5_core: mlx5e_decompress_cqe). */
+static bool cq_continues(const struct cq *cq, const struct hw_cqe *cqe)
 {
-	struct hw_cqe a = cqe_shared_fields(title), b = cqe_shared_fields(cqe);
+	const struct hw_cqe *before = cq_entry(cq, cq->producer - 1);
+	uint32_t n_strides = cq->striding ? be32toh(before->byte_cnt_be) >> 16 & 0x7fff : 1;
+	struct hw_cqe a = cqe_shared_fields(before), b = cqe_shared_fields(cqe);
 
-	return (uint16_t)(be16toh(title->wqe_counter_be) + n) == be16toh(cqe->wqe_counter_be) &&
+	return (cq->mini_format == HW_MINI_CSUM_STRIDE ||
+	        (uint16_t)(be16toh(before->wqe_counter_be) + n_strides) == be16toh(cqe->wqe_counter_be)) &&
 	       !memcmp(&a, &b, sizeof(a));
 }
 
@@ -45,6 +49,8 @@ static struct hw_mini_cqe cqe_own_fields(const struct hw_cqe *cqe, enum hw_mini_
 		mini.rx_hash_be = cqe->rx_hash_be;
 	else
 		mini.check_sum = cqe->check_sum;
+	if (format == HW_MINI_CSUM_STRIDE)
+		mini.stride_be = cqe->wqe_counter_be;
 	return mini;
 }
 
@@ -84,7 +90,7 @@ void cq_hold(struct cq *cq, struct hw_cqe *cqe, enum hw_cqe_opcode opcode)
 	uint32_t n = cq->n_held;
 
 	if (n && (opcode != HW_CQE_RESP_SEND || n == cq->max_compressed || !(cq->producer & (cq->n_cqe - 1)) ||
-	          !cqe_continues(cq_entry(cq, cq->producer - n), n, cqe)))
+	          !cq_continues(cq, cqe)))
 		cq_release(cq);
 	if (opcode == HW_CQE_RESP_SEND) {
 		cqe->op_own = (uint8_t)(HW_CQE_RESP_SEND << 4 | !(cq->producer & cq->n_cqe)); /* still the device's */

@@ -53,7 +53,9 @@ enum hw_cqe_hdr_type {
 };
 
 struct hw_cqe {
-	uint8_t rsvd0[12];
+	uint8_t rsvd0[2];
+	uint16_t wqe_id_be; /* striding: the entry, and wqe_counter_be is the first stride */
+	uint8_t rsvd4[8];
 	uint32_t rx_hash_be;
 	uint8_t rsvd16[4];
 	uint16_t check_sum; /* ones' complement sum of the IP packet, as it lies in memory */
@@ -65,7 +67,7 @@ struct hw_cqe {
 	uint32_t uidx_be;
 	uint32_t imm_be;
 	uint8_t rsvd40[4];
-	uint32_t byte_cnt_be;
+	uint32_t byte_cnt_be; /* striding: bit 31 "no packet", 30:16 strides, 15:0 bytes */
 	uint64_t timestamp_be;
 	uint32_t sop_drop_qpn_be; /* raw receive: flow tag; else opcode << 24 | QP number */
 	uint16_t wqe_counter_be;
@@ -82,14 +84,14 @@ static_assert(offsetof(struct hw_cqe, op_own) == 63, "CQE owner");
 /* Of op_own: the entry is the title of compressed ones, and byte_cnt_be is their number. */
 #define HW_CQE_COMPRESSED (3u << 2)
 /* What compressed completions have of their own, in arrays of eight (mini_cqe_res_format of the CQ context). */
-enum hw_mini_format { HW_MINI_HASH = 0, HW_MINI_CSUM = 1 };
+enum hw_mini_format { HW_MINI_HASH = 0, HW_MINI_CSUM = 1, HW_MINI_CSUM_STRIDE = 3 };
 #define HW_MINI_ARRAY 8u
 struct hw_mini_cqe {
 	union {
 		uint32_t rx_hash_be;
 		struct {
 			uint16_t check_sum;
-			uint16_t rsvd;
+			uint16_t stride_be;
 		};
 	};
 	uint32_t byte_cnt_be;
@@ -117,8 +119,9 @@ struct hw_data_seg {
 };
 static_assert(sizeof(struct hw_data_seg) == 16, "data segment");
 
-#define HW_INVALID_LKEY 0x100u /* ends a scatter list that is shorter than its work queue entry */
-#define HW_INLINE_SEG   0x80000000u
+#define HW_INVALID_LKEY  0x100u /* ends a scatter list that is shorter than its work queue entry */
+#define HW_INLINE_SEG    0x80000000u
+#define HW_STRIDE_FILLER 0x80000000u
 
 struct hw_ctrl_seg {
 	uint32_t opmod_idx_opcode_be;
@@ -166,7 +169,7 @@ struct hw_av_seg {
 };
 static_assert(sizeof(struct hw_av_seg) == 48, "address vector");
 
-/* In front of the scatter list of a shared receive queue's entry. */
+/* In front of the scatter list of an entry of a shared receive queue, and of a striding one, which does not use it. */
 struct hw_srq_next_seg {
 	uint16_t rsvd;
 	uint16_t next_be;

@@ -36,6 +36,7 @@ static const struct profile profiles[] = {
 		.min_rate_kbps = 1,
 		.max_rate_kbps = 100000000,
 		.n_rates = 127,
+		.striding = true,
 		CONNECTX,
 	},
 	{
@@ -62,6 +63,7 @@ static const struct profile profiles[] = {
 		.max_rate_kbps = 100000000,
 		.n_rates = 127,
 		.pacing_burst = true,
+		.striding = true,
 		CONNECTX,
 	},
 	/* As little as an mlx5 device could have, to test the paths that no other model takes. */

@@ -34,10 +34,16 @@ struct profile {
 	uint32_t min_rate_kbps, max_rate_kbps;            /* 0: no packet pacing */
 	uint32_t n_rates;                                 /* of different rates at a time */
 	uint16_t max_moderation_count, max_moderation_us; /* 0: no CQ moderation */
-	bool null_mr, ip_csum, cvlan_stripping;
+	bool null_mr, ip_csum, cvlan_stripping, striding;
 	uint16_t max_compressed; /* completions that one entry may stand for; 0: no compression */
 	bool pacing_burst;
 };
+
+/* Of striding queues (mlx5_ib: MLX5_MIN_SINGLE_STRIDE_LOG_NUM_BYTES and its like). */
+#define STRIDING_MIN_LOG_BYTES   6u
+#define STRIDING_MAX_LOG_BYTES   13u
+#define STRIDING_MIN_LOG_STRIDES 9u
+#define STRIDING_MAX_LOG_STRIDES 16u
 
 /* Known names, separated by commas. */
 extern const char profile_names[];

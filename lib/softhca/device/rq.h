@@ -28,7 +28,10 @@ struct rq {
 	uint16_t posted; /* as last read; read again when no entry seems left */
 	uint16_t traced; /* entries that a trace has shown */
 	bool strip_cvlan;
-	struct qp *qp; /* its queue pair; NULL: a work queue, which is in the device's list */
+	uint8_t log_strides, log_stride_bytes; /* of an entry of a striding queue; 0: the queue is not striding */
+	uint8_t shift_bytes;                   /* in front of each packet in its first stride */
+	uint32_t stride;                       /* the next of the entry in use */
+	struct qp *qp;                         /* its queue pair; NULL: a work queue, which is in the device's list */
 	TAILQ_ENTRY(rq) link;
 	void *owner; /* of a work queue: the uverbs object */
 };

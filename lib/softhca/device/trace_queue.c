@@ -58,7 +58,7 @@ static void trace_rq_entry(struct rq *rq, uint16_t index)
 {
 	struct hw_data_seg segs[MAX_WQE_BYTES / sizeof(struct hw_data_seg)];
 	size_t bytes = 1ul << rq->wqe_shift;
-	unsigned int n = 0;
+	unsigned int first = !!rq->log_strides, n = first; /* behind a next segment */
 	struct lines *lines;
 
 	if (bytes > sizeof(segs))
@@ -68,8 +68,8 @@ static void trace_rq_entry(struct rq *rq, uint16_t index)
 	lines_hex(lines, "queue", rq->number);
 	lines_number(lines, "index", index);
 	for (; n < bytes / sizeof(segs[0]) && be32toh(segs[n].lkey_be) != HW_INVALID_LKEY; n++)
-		trace_sge(lines, &segs[n], n);
-	lines_number(lines, "sges", n);
+		trace_sge(lines, &segs[n], n - first);
+	lines_number(lines, "sges", n - first);
 	lines_end(lines);
 }
 
@@ -205,7 +205,11 @@ static void trace_cqe(struct cq *cq, uint32_t index)
 	lines_hex(lines, "uidx", be32toh(cqe.uidx_be));
 	lines_number(lines, "wqe", be16toh(cqe.wqe_counter_be));
 	if (!error && opcode != HW_CQE_REQ)
-		lines_number(lines, "bytes", be32toh(cqe.byte_cnt_be));
+		lines_number(lines, "bytes", be32toh(cqe.byte_cnt_be) & (cq->striding ? 0xffff : UINT32_MAX));
+	if (!error && opcode == HW_CQE_RESP_SEND && cq->striding) {
+		lines_number(lines, "entry", be16toh(cqe.wqe_id_be));
+		lines_number(lines, "strides", be32toh(cqe.byte_cnt_be) >> 16 & 0x7fff);
+	}
 	if (opcode == HW_CQE_RESP_SEND)
 		lines_number(lines, "tag", be32toh(cqe.sop_drop_qpn_be));
 	if (cq->producer - index <= cq->n_held)

@@ -71,7 +71,7 @@ static uint64_t warning_demand(const struct device *d, const struct cq *cq)
 			n += qp->max_send_wr;
 	}
 	TAILQ_FOREACH (rq, &d->wqs, link)
-		n += rq->cq == cq ? rq->n_wqe : 0;
+		n += rq->cq == cq ? (uint64_t)rq->n_wqe << rq->log_strides : 0;
 	return n;
 }
 
@@ -82,6 +82,18 @@ static void warning_look_at_cq(struct device *d, const struct cq *cq)
 
 	if (unread * 4ull >= cq->n_cqe * 3ull && warning_demand(d, cq) > cq->n_cqe && !cq->ignore_overrun)
 		warning_give(d, WARNING_SLOW_POLL, cq->cqn);
+}
+
+/* rdma-core pull request 1381: libmlx5's ibv_post_wq_recv() writes the data segment where the other one is, and nothing
+ * behind it. */
+static void warning_look_at_strides(struct rq *rq)
+{
+	const struct hw_data_seg *wqe =
+		(const void *)(rq->buf + ((size_t)(rq->taken & (rq->n_wqe - 1)) << rq->wqe_shift));
+
+	if (rq->log_strides && rq->state == WQ_RDY && wq_posted(rq->dbrec) != rq->taken && wqe[0].lkey_be &&
+	    !wqe[1].lkey_be)
+		warning_give(rq->device, WARNING_STRIDING_POST, rq->number);
 }
 
 void warning_look(struct device *d)
@@ -97,8 +109,10 @@ void warning_look(struct device *d)
 			warning_look_at_cq(d, qp->rq.cq);
 	}
 	TAILQ_FOREACH (rq, &d->wqs, link)
-		if (rq->n_wqe)
+		if (rq->n_wqe) {
 			warning_look_at_cq(d, rq->cq);
+			warning_look_at_strides(rq);
+		}
 }
 
 void warning_report(const struct device *d, struct lines *lines)

@@ -55,4 +55,11 @@ const struct warning_row warning_rows[N_WARNINGS] = {
                           "5.12, a process that writes there gets a new page, and the device keeps the old one",
                           "call ibv_fork_init() first, or set RDMAV_FORK_SAFE",
                           "ibv_fork_init(3), ibv_is_fork_initialized(3)"},
+	[WARNING_STRIDING_POST] =
+		{"striding-post",
+                 "ibv_post_wq_recv() was used for a striding receive queue: libmlx5 writes the address where the "
+                 "device "
+                 "does not look for it, so the first packet ends with LOC_PROT_ERR",
+                 "write the entries (struct mlx5_mprq_wqe) and the doorbell record: mlx5dv_init_obj(3)",
+                 "rdma-core pull request 1381; libmlx5: mlx5_post_wq_recv"},
 };

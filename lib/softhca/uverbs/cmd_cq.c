@@ -34,22 +34,32 @@ static uint32_t ucq_round_up(uint32_t n)
 }
 
 /* create_cq_user, mini_cqe_res_format_to_hw */
-static int ucq_check_compression(const struct profile *p, const struct mlx5_ib_create_cq *drv)
+static int ucq_set_compression(struct cq *cq, const struct profile *p, const struct mlx5_ib_create_cq *drv)
 {
+	if (drv->cqe_comp_en != 1)
+		return 0;
 	if (!p->max_compressed || drv->cqe_size != 64)
 		return refuse(EOPNOTSUPP, "cqe_comp_en", "the model compresses no completions of this size",
 		              "mlx5_ib: create_cq_user");
 	switch (drv->cqe_comp_res_format) {
 	case MLX5_IB_CQE_RES_FORMAT_HASH:
+		cq->mini_format = HW_MINI_HASH;
+		break;
 	case MLX5_IB_CQE_RES_FORMAT_CSUM:
-		return 0;
+		cq->mini_format = HW_MINI_CSUM;
+		break;
 	case MLX5_IB_CQE_RES_FORMAT_CSUM_STRIDX:
-		return refuse(EOPNOTSUPP, "cqe_comp_res_format", "the stride's index is not offered",
-		              "mlx5_ib: mini_cqe_res_format_to_hw");
+		if (!p->striding)
+			return refuse(EOPNOTSUPP, "cqe_comp_res_format", "the model has no index of the stride",
+			              "mlx5_ib: mini_cqe_res_format_to_hw");
+		cq->mini_format = HW_MINI_CSUM_STRIDE;
+		break;
 	default:
 		return refuse(EINVAL, "cqe_comp_res_format", "not one of the formats",
 		              "mlx5_ib: mini_cqe_res_format_to_hw");
 	}
+	cq->max_compressed = p->max_compressed;
+	return 0;
 }
 
 static int ucq_check(const struct command *c, const struct ib_uverbs_ex_create_cq *req,
@@ -68,7 +78,7 @@ static int ucq_check(const struct command *c, const struct ib_uverbs_ex_create_c
 		              "mlx5_ib: create_cq_user");
 	if ((drv->cqe_size != 64 && drv->cqe_size != 128) || drv->reserved0 || drv->reserved1)
 		return refuse(EINVAL, "cqe_size", "neither 64 nor 128", "mlx5_ib: create_cq_user");
-	return drv->cqe_comp_en == 1 ? ucq_check_compression(p, drv) : 0;
+	return 0;
 }
 
 static int ucq_pin(const struct command *c, struct ucq *u, const struct mlx5_ib_create_cq *drv)
@@ -142,16 +152,13 @@ int ucq_create(struct command *c, const struct ib_uverbs_ex_create_cq *req, stru
 		.ignore_overrun = req->flags & IB_UVERBS_CQ_FLAGS_IGNORE_OVERRUN,
 		.owner = u,
 	};
-	if (drv.cqe_comp_en == 1) {
-		u->cq.max_compressed = d->config.profile->max_compressed;
-		u->cq.mini_format =
-			drv.cqe_comp_res_format == MLX5_IB_CQE_RES_FORMAT_CSUM ? HW_MINI_CSUM : HW_MINI_HASH;
-	}
-	u->cq.asks_more = u->cq.real_time || u->cq.mini_format != HW_MINI_HASH;
 	u->real_time = drv.flags & MLX5_IB_CREATE_CQ_FLAGS_REAL_TIME_TS;
 	u->cycles = req->flags & IB_UVERBS_CQ_FLAGS_TIMESTAMP_COMPLETION;
 	u->object.user_handle = req->user_handle;
-	r = ucq_pin(c, u, &drv);
+	r = ucq_set_compression(&u->cq, d->config.profile, &drv);
+	u->cq.asks_more = u->cq.real_time || u->cq.mini_format != HW_MINI_HASH;
+	if (!r)
+		r = ucq_pin(c, u, &drv);
 	if (r)
 		goto fail;
 	device_lock(d);

@@ -241,7 +241,7 @@ int cmd_query_device(struct command *c)
 	 MLX5_RX_HASH_SRC_PORT_TCP | MLX5_RX_HASH_DST_PORT_TCP | MLX5_RX_HASH_SRC_PORT_UDP |             \
 	 MLX5_RX_HASH_DST_PORT_UDP)
 
-/* Capabilities that are not emulated (segmentation, striding, tag matching) read as zero. */
+/* Capabilities that are not emulated (segmentation, tag matching) read as zero. */
 int cmd_ex_query_device(struct command *c)
 {
 	const struct profile *p = c->file->device->config.profile;
@@ -287,8 +287,17 @@ int cmd_ex_query_device(struct command *c)
 		drv.packet_pacing_caps.cap_flags = MLX5_IB_PP_SUPPORT_BURST;
 	if (p->max_compressed) {
 		drv.cqe_comp_caps.max_num = p->max_compressed;
-		drv.cqe_comp_caps.supported_format = MLX5_IB_CQE_RES_FORMAT_HASH | MLX5_IB_CQE_RES_FORMAT_CSUM;
+		drv.cqe_comp_caps.supported_format = MLX5_IB_CQE_RES_FORMAT_HASH | MLX5_IB_CQE_RES_FORMAT_CSUM |
+		                                     (p->striding ? MLX5_IB_CQE_RES_FORMAT_CSUM_STRIDX : 0);
 	}
+	if (p->striding)
+		drv.striding_rq_caps = (struct mlx5_ib_striding_rq_caps){
+			.min_single_stride_log_num_of_bytes = STRIDING_MIN_LOG_BYTES,
+			.max_single_stride_log_num_of_bytes = STRIDING_MAX_LOG_BYTES,
+			.min_single_wqe_log_num_of_strides = STRIDING_MIN_LOG_STRIDES,
+			.max_single_wqe_log_num_of_strides = STRIDING_MAX_LOG_STRIDES,
+			.supported_qpts = SUPPORT_RAW_PACKET,
+		};
 	drv.response_length = (uint32_t)(c->drv_out_bytes < sizeof(drv) ? c->drv_out_bytes : sizeof(drv));
 	command_out(c->drv_out, c->drv_out_bytes, &drv, sizeof(drv));
 	return 0;

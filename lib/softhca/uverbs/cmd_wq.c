@@ -15,10 +15,27 @@
 enum { WQ_ATTR_STATE = 1 << 0, WQ_ATTR_CUR_STATE = 1 << 1, WQ_ATTR_FLAGS = 1 << 2 };
 #define WQ_ATTR_ALL (WQ_ATTR_STATE | WQ_ATTR_CUR_STATE | WQ_ATTR_FLAGS)
 
+static int uwq_check_striding(const struct profile *p, const struct mlx5_ib_create_wq *drv)
+{
+	if (drv->comp_mask & ~(unsigned int)MLX5_IB_CREATE_WQ_STRIDING_RQ)
+		return refuse(EOPNOTSUPP, "comp_mask", "an unknown bit", "mlx5_ib: prepare_user_rq");
+	if (!drv->comp_mask)
+		return 0;
+	if (!p->striding)
+		return refuse(EOPNOTSUPP, "comp_mask", "the model has no striding queues", "mlx5_ib: prepare_user_rq");
+	if (drv->single_stride_log_num_of_bytes < STRIDING_MIN_LOG_BYTES ||
+	    drv->single_stride_log_num_of_bytes > STRIDING_MAX_LOG_BYTES ||
+	    drv->single_wqe_log_num_of_strides < STRIDING_MIN_LOG_STRIDES ||
+	    drv->single_wqe_log_num_of_strides > STRIDING_MAX_LOG_STRIDES)
+		return refuse(EINVAL, "striding_rq_attrs", "outside striding_rq_caps", "mlx5_ib: prepare_user_rq");
+	return 0;
+}
+
 static int uwq_check(const struct command *c, const struct ib_uverbs_ex_create_wq *req,
                      const struct mlx5_ib_create_wq *drv)
 {
 	const struct profile *p = c->file->device->config.profile;
+	int r;
 
 	if (!p->max_wq)
 		return refuse(EOPNOTSUPP, "wq", "the device has no work queues", "mlx5_ib: mlx5_ib_create_wq");
@@ -30,8 +47,9 @@ static int uwq_check(const struct command *c, const struct ib_uverbs_ex_create_w
 		return refuse(EINVAL, "wq_type", "only receive queues", "mlx5_ib: mlx5_ib_create_wq");
 	if (c->drv_in_bytes < offsetof(struct mlx5_ib_create_wq, single_stride_log_num_of_bytes) + 4)
 		return refuse(EINVAL, "driver data", "too short", "mlx5_ib: prepare_user_rq");
-	if (drv->comp_mask)
-		return refuse(EOPNOTSUPP, "comp_mask", "striding queues are not offered", "mlx5_ib: prepare_user_rq");
+	r = uwq_check_striding(p, drv);
+	if (r)
+		return r;
 	if (req->max_wr > p->max_qp_wr || !drv->rq_wqe_count)
 		return refuse(EINVAL, "max_wr", "0, or more than the device has", "mlx5_ib: set_user_rq_size");
 	if ((drv->rq_wqe_count & (drv->rq_wqe_count - 1)) || drv->rq_wqe_count > p->max_qp_wr ||
@@ -101,6 +119,12 @@ static int uwq_enter(struct command *c, struct uwq *u, const struct ib_uverbs_ex
 		.strip_cvlan = req->create_flags & IB_UVERBS_WQ_FLAGS_CVLAN_STRIPPING,
 		.owner = u,
 	};
+	if (drv->comp_mask) {
+		u->rq.log_stride_bytes = (uint8_t)drv->single_stride_log_num_of_bytes;
+		u->rq.log_strides = (uint8_t)drv->single_wqe_log_num_of_strides;
+		u->rq.shift_bytes = drv->two_byte_shift_en ? 2 : 0;
+		u->cq->cq.striding = u->cq->cq.asks_more = true;
+	}
 	u->object.user_handle = req->user_handle;
 	u->pd->object.n_users++;
 	u->cq->object.n_users++;

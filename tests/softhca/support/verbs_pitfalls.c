@@ -5,7 +5,9 @@
  */
 #include "verbs_common.h"
 
+#include <endian.h>
 #include <errno.h>
+#include <infiniband/mlx5dv.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -303,6 +305,38 @@ static void fork_after_registration(bool provoke)
 		die("child");
 }
 
+/* The entry of a striding queue, as libmlx5's ibv_post_wq_recv() writes it, or as it has to be. */
+static void striding_post(bool provoke)
+{
+	struct ibv_rwq_ind_table_init_attr table = {.log_ind_tbl_size = 0};
+	struct ibv_wq_attr ready = {.attr_mask = IBV_WQ_ATTR_STATE, .wq_state = IBV_WQS_RDY};
+	struct mlx5dv_wq_init_attr dv = {
+		.comp_mask = MLX5DV_WQ_INIT_ATTR_MASK_STRIDING_RQ,
+		.striding_rq_attrs = {.single_stride_log_num_of_bytes = 6, .single_wqe_log_num_of_strides = 9}};
+	struct ibv_sge sge = {.length = 64 << 9};
+	struct ibv_recv_wr wr = {.sg_list = &sge, .num_sge = 1}, *bad;
+	struct mlx5dv_rwq rwq;
+	struct mlx5dv_obj obj = {.rwq = {.out = &rwq}};
+	struct queue q;
+
+	queue_open(&q, &(struct queue_config){.depth = 1, .n_sge = 1, .payload_bytes = 64 << 9, .cqe = 1023});
+	struct ibv_wq_init_attr init = {.wq_type = IBV_WQT_RQ, .max_wr = 1, .max_sge = 1, .pd = q.pd, .cq = cq_of(&q)};
+	obj.rwq.in = mlx5dv_create_wq(q.ctx, &init, &dv);
+	table.ind_tbl = &obj.rwq.in;
+	if (!obj.rwq.in || ibv_modify_wq(obj.rwq.in, &ready) || !ibv_create_rwq_ind_table(q.ctx, &table) ||
+	    mlx5dv_init_obj(&obj, MLX5DV_OBJ_RWQ))
+		die("a striding queue");
+	sge.addr = (uintptr_t)q.payloads;
+	sge.lkey = q.payload_mr->lkey;
+	if (provoke) {
+		if (ibv_post_wq_recv(obj.rwq.in, &wr, &bad))
+			die("ibv_post_wq_recv");
+		return;
+	}
+	mlx5dv_set_data_seg(&((struct mlx5_mprq_wqe *)rwq.buf)->dseg, sge.length, sge.lkey, sge.addr);
+	__atomic_store_n(rwq.dbrec, htobe32(1), __ATOMIC_RELEASE);
+}
+
 static const struct {
 	const char *name;
 	void (*run)(bool provoke);
@@ -319,6 +353,7 @@ static const struct {
 	{"no-timestamps", no_timestamps},
 	{"receiver-not-ready", receiver_not_ready},
 	{"fork-after-registration", fork_after_registration},
+	{"striding-post", striding_post},
 };
 
 int main(int argc, char **argv)

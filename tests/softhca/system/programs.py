@@ -92,18 +92,19 @@ def rdma_link(net, wire):
         ("mlx5_0", wire.interface, "ACTIVE")]
 
 
-def testpmd_options(*options):
+def testpmd_options(*options, driver=""):
     """testpmd wants a core for commands and one for forwarding; with one, both lcores run on it."""
     cores = "0" if len(os.sched_getaffinity(0)) < 2 else "0,1"
     return ("dpdk-testpmd", "-l", cores, "--no-huge", "-m", "256", "--no-telemetry", "--file-prefix",
-            f"softhca{os.getpid()}", "-a", "0000:fe:00.0", "--", "--forward-mode=rxonly", "--no-mlockall",
+            f"softhca{os.getpid()}", "-a", f"0000:fe:00.0{driver}", "--", "--forward-mode=rxonly", "--no-mlockall",
             "--total-num-mbufs=4096", "--nb-cores=1", *options)
 
 
-def testpmd(net, wire, watch=lambda pid: lambda: None, environment=None):
+def testpmd(net, wire, watch=lambda pid: lambda: None, environment=None, driver="", ports=()):
     """DPDK receives each frame that is sent to the port. watch(pid) is called before the first frame, and what it
     returns after the last."""
-    process = subprocess.Popen(under(net, *testpmd_options("--auto-start", "--stats-period=1")), env=environment,
+    options = testpmd_options("--auto-start", "--stats-period=1", *ports, driver=driver)
+    process = subprocess.Popen(under(net, *options), env=environment,
                                stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     sent = []
     try:
