@@ -74,7 +74,7 @@ fail:
 	return -ENOMEM;
 }
 
-static void context_fill(const struct device *d, struct mlx5_ib_alloc_ucontext_resp *r)
+void context_fill(const struct device *d, struct mlx5_ib_alloc_ucontext_resp *r)
 {
 	const struct profile *p = d->config.profile;
 
@@ -108,10 +108,22 @@ static void context_fill(const struct device *d, struct mlx5_ib_alloc_ucontext_r
 	}
 }
 
+int context_open_events(struct uverbs_file *f, int *fd)
+{
+	struct event_channel *c;
+	int r = event_channel_open(f->fdtab, f->fd_object.ino, ASYNC_RECORD, &c, fd);
+
+	if (r)
+		return r;
+	device_lock(f->device);
+	STAILQ_INSERT_TAIL(&f->async, c, link);
+	device_unlock(f->device);
+	return 0;
+}
+
 /* Makes the context, once, and completely or not at all. `*fd` becomes the descriptor of asynchronous events. */
 static int context_make(struct uverbs_file *f, int *fd)
 {
-	struct event_channel *async;
 	int r = -EINVAL;
 
 	pthread_mutex_lock(&f->context_lock);
@@ -120,13 +132,12 @@ static int context_make(struct uverbs_file *f, int *fd)
 	r = context_map_clock(f);
 	if (r)
 		goto unlock;
-	r = event_channel_open(f->fdtab, f->fd_object.ino, ASYNC_RECORD, &async, fd);
+	r = context_open_events(f, fd);
 	if (r) {
 		context_unmap_clock(f);
 		goto unlock;
 	}
 	device_lock(f->device);
-	f->async = async;
 	f->device->n_contexts++;
 	device_unlock(f->device);
 	f->has_context = true;
@@ -161,27 +172,6 @@ int cmd_get_context(struct command *c)
 	drv.response_length = (uint32_t)(c->drv_out_bytes < sizeof(drv) ? c->drv_out_bytes : sizeof(drv));
 	command_out(c->drv_out, c->drv_out_bytes, &drv, sizeof(drv));
 	return 0;
-}
-
-/* The context anew, for a program that gets the descriptor from another one (ibv_import_device). */
-int ioctl_query_context(struct ioctl_call *call)
-{
-	const uint64_t core_support = IB_UVERBS_CORE_SUPPORT_OPTIONAL_MR_ACCESS;
-	const struct device *d = call->file->device;
-	const uint32_t n_comp_vectors = device_n_comp_vectors(d);
-	const struct ib_uverbs_attr *a = ioctl_attr(call, MLX5_IB_ATTR_QUERY_CONTEXT_RESP_UCTX);
-	struct mlx5_ib_alloc_ucontext_resp drv;
-	size_t bytes = a && a->len < sizeof(drv) ? a->len : sizeof(drv);
-	int r;
-
-	context_fill(d, &drv);
-	drv.response_length = (uint32_t)bytes;
-	r = ioctl_out(call, UVERBS_ATTR_QUERY_CONTEXT_NUM_COMP_VECTORS, &n_comp_vectors, sizeof(n_comp_vectors));
-	if (!r || r == -ENOENT)
-		r = ioctl_out(call, UVERBS_ATTR_QUERY_CONTEXT_CORE_SUPPORT, &core_support, sizeof(core_support));
-	if (!r || r == -ENOENT)
-		r = ioctl_out(call, MLX5_IB_ATTR_QUERY_CONTEXT_RESP_UCTX, &drv, bytes);
-	return r == -ENOENT ? -EINVAL : r;
 }
 
 void uverbs_fill_device(const struct device *d, struct ib_uverbs_query_device_resp *r)

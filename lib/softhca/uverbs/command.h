@@ -41,7 +41,8 @@ command_handler cmd_ex_create_flow, cmd_ex_destroy_flow;
 
 struct ioctl_call;
 typedef int ioctl_handler(struct ioctl_call *call);
-ioctl_handler ioctl_invoke_write, ioctl_query_context, ioctl_query_gid_table, ioctl_query_gid_entry;
+ioctl_handler ioctl_query_context, ioctl_async_event_alloc;
+ioctl_handler ioctl_invoke_write, ioctl_query_gid_table, ioctl_query_gid_entry;
 ioctl_handler ioctl_counters_create, ioctl_counters_destroy, ioctl_counters_read;
 ioctl_handler ioctl_matcher_create, ioctl_matcher_destroy, ioctl_flow_create, ioctl_flow_destroy;
 ioctl_handler ioctl_cq_create, ioctl_reg_dmabuf_mr, ioctl_uar_alloc, ioctl_uar_destroy;
@@ -51,6 +52,11 @@ struct ib_uverbs_ex_create_cq;
 struct ib_uverbs_create_cq_resp;
 int ucq_create(struct command *c, const struct ib_uverbs_ex_create_cq *req, struct ib_uverbs_create_cq_resp *resp);
 
+/* What mlx5 tells of a context. */
+struct mlx5_ib_alloc_ucontext_resp;
+void context_fill(const struct device *d, struct mlx5_ib_alloc_ucontext_resp *r);
+/* Opens a file of asynchronous events, whose descriptor `*fd` becomes. 0 or negative errno. */
+int context_open_events(struct uverbs_file *f, int *fd);
 /* Undoes what GET_CONTEXT has mapped and started. No effect on a file without a context. */
 void context_unmap_clock(struct uverbs_file *f);
 

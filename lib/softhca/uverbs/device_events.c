@@ -4,22 +4,29 @@
 
 #include <rdma/ib_user_verbs.h>
 
-static bool async_event_send(struct uverbs_file *file, uint64_t element, uint32_t type)
+static void async_event_of_device(struct uverbs_file *file, uint32_t type)
 {
-	struct ib_uverbs_async_event_desc desc = {.element = element, .event_type = type};
+	struct ib_uverbs_async_event_desc desc = {.element = device_port(file->device), .event_type = type};
+	struct event_channel *c;
 
-	return file->async && event_channel_send(file->async, &desc);
+	STAILQ_FOREACH (c, &file->async, link)
+		event_channel_send(c, &desc);
 }
 
 static void async_event_of(struct object *o, uint32_t type)
 {
-	o->n_async_events += async_event_send(o->file, o->user_handle, type);
+	struct ib_uverbs_async_event_desc desc = {.element = o->user_handle, .event_type = type};
+	struct event_channel *first = STAILQ_FIRST(&o->file->async);
+
+	o->n_async_events += first && event_channel_send(first, &desc);
 }
 
 uint32_t async_events_read(struct object *o)
 {
-	if (o->file->async)
-		o->n_async_events -= event_channel_purge(o->file->async, o->user_handle);
+	struct event_channel *first = STAILQ_FIRST(&o->file->async);
+
+	if (first)
+		o->n_async_events -= event_channel_purge(first, o->user_handle);
 	return o->n_async_events;
 }
 
@@ -82,7 +89,7 @@ static void uverbs_on_port(struct device *device, bool active)
 	struct uverbs_file *file;
 
 	LIST_FOREACH (file, &device->files, link)
-		async_event_send(file, device_port(device), active ? EVENT_PORT_ACTIVE : EVENT_PORT_ERR);
+		async_event_of_device(file, active ? EVENT_PORT_ACTIVE : EVENT_PORT_ERR);
 }
 
 /* mlx5_ib: mlx5_ib_handle_event, for MLX5_DEV_EVENT_SYS_ERROR. */
@@ -92,7 +99,7 @@ static void uverbs_on_fatal(struct device *device)
 
 	LIST_FOREACH (file, &device->files, link) {
 		file->dead = true;
-		async_event_send(file, device_port(device), EVENT_DEVICE_FATAL);
+		async_event_of_device(file, EVENT_DEVICE_FATAL);
 	}
 }
 

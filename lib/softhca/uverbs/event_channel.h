@@ -19,6 +19,7 @@ struct event_channel {
 	pthread_mutex_t lock;
 	/* Records that the socket has no room for. The kernel's queues have no limit (ib_uverbs: event_list). */
 	STAILQ_HEAD(event_records, event_record) waiting;
+	STAILQ_ENTRY(event_channel) link; /* of the files of asynchronous events of one open device */
 	int write_fd;
 	int peek_fd; /* our own duplicate of the program's end */
 	size_t record_bytes;

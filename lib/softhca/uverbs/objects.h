@@ -156,7 +156,7 @@ struct uverbs_file {
 	pthread_mutex_t context_lock; /* held by GET_CONTEXT, which comes once; taken before the device's lock */
 	atomic_bool has_context;      /* GET_CONTEXT was done */
 	atomic_bool dead;             /* the device had a fatal error: only destroying and closing work */
-	struct event_channel *async;
+	STAILQ_HEAD(event_channels, event_channel) async; /* the first gets what happens to objects */
 	struct object_table objects;
 	uint32_t n_objects[OBJECT_N_TYPES];
 	LIST_ENTRY(uverbs_file) link;

@@ -31,6 +31,7 @@ static bool uverbs_has_dead_file(const struct device *d)
 static void uverbs_file_release(struct fd_object *o)
 {
 	struct uverbs_file *f = (struct uverbs_file *)o;
+	struct event_channel *c;
 
 	/* As the kernel does when the last descriptor is closed: destroy everything that is still there, users
 	 * first. */
@@ -44,8 +45,10 @@ static void uverbs_file_release(struct fd_object *o)
 	f->device->halted &= uverbs_has_dead_file(f->device);
 	f->device->n_contexts -= f->has_context;
 	device_unlock(f->device);
-	if (f->async)
-		fd_object_put(&f->async->fd_object);
+	while ((c = STAILQ_FIRST(&f->async))) {
+		STAILQ_REMOVE_HEAD(&f->async, link);
+		fd_object_put(&c->fd_object);
+	}
 	syscall(SYS_close, f->memfd);
 	pthread_mutex_destroy(&f->context_lock);
 	free(f);
@@ -65,6 +68,7 @@ int uverbs_open(struct device *device, const struct uverbs_env *env, int flags)
 		r = f ? -errno : -ENOMEM;
 		goto fail;
 	}
+	STAILQ_INIT(&f->async);
 	f->fd_object.kind = FD_UVERBS;
 	f->fd_object.refs = 1;
 	f->fd_object.release = uverbs_file_release;

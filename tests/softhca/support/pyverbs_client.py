@@ -4,11 +4,14 @@
 
     pyverbs_client.py list
     pyverbs_client.py receive|receive-ex|rss COUNT MAC      says "ready", then one JSON object a completion
+    pyverbs_client.py events COUNT                          says "ready", then COUNT times a list of an event of a
+                                                            context and one of the same context, imported
     pyverbs_client.py send|send-ex                          a frame in hex a line on stdin; says how many were sent
 
 Only what the bindings of rdma-core 44 and 56 both have.
 """
 import json
+import os
 import sys
 import time
 
@@ -162,10 +165,22 @@ def send(extended):
     print(sent)
 
 
+def events(count):
+    """DPDK imports the context that it has opened."""
+    first = pyverbs.device.Context(name="mlx5_0")
+    imported = pyverbs.device.Context(cmd_fd=os.dup(first.cmd_fd))
+    PD(imported)
+    print("ready", flush=True)
+    for _ in range(count):
+        print(json.dumps([context.get_async_event().event_type for context in (first, imported)]), flush=True)
+
+
 def main():
     action, arguments = sys.argv[1], sys.argv[2:]
     if action == "list":
         list_devices()
+    elif action == "events":
+        events(int(arguments[0]))
     elif action in ("receive", "receive-ex"):
         receive(int(arguments[0]), arguments[1], action == "receive-ex")
     elif action == "rss":

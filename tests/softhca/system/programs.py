@@ -100,11 +100,11 @@ def testpmd_options(*options, driver=""):
             "--total-num-mbufs=4096", "--nb-cores=1", *options)
 
 
-def testpmd(net, wire, watch=lambda pid: lambda: None, environment=None, driver="", ports=()):
+def testpmd(net, wire, watch=lambda pid: lambda: None, environment=None, driver="", ports=(), root=None):
     """DPDK receives each frame that is sent to the port. watch(pid) is called before the first frame, and what it
-    returns after the last."""
+    returns after the last. root: a directory with another system, as of under()."""
     options = testpmd_options("--auto-start", "--stats-period=1", *ports, driver=driver)
-    process = subprocess.Popen(under(net, *options), env=environment,
+    process = subprocess.Popen(under(net, *options, root=root), env=environment,
                                stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     sent = []
     try:

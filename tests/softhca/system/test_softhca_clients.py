@@ -254,6 +254,18 @@ def test_pyverbs_lists_devices(net):
 
 
 @needs_pyverbs
+def test_pyverbs_imports_a_context(net, wire, started):
+    """The port's events come to each file of events (ib_uverbs: ib_uverbs_event_handler)."""
+    client = started(pyverbs(net, "events", 2))
+    wait_ready(client)
+    for state, event in ("down", 10), ("up", 9):  # IBV_EVENT_PORT_ERR, IBV_EVENT_PORT_ACTIVE
+        run("ip", "-n", net.tx, "link", "set", wire.tx, state)
+        assert json.loads(client.stdout.readline()) == [event] * 2
+    out, err = client.communicate(timeout=60)
+    assert (client.returncode, out) == (0, ""), err
+
+
+@needs_pyverbs
 @pytest.mark.parametrize("action", ["receive", "receive-ex"])
 def test_pyverbs_receives(net, wire, started, action):
     sent = numbered_frames(wire, 200)

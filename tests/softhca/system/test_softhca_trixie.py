@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""softhca as built here, below the rdma-core, perftest and pyverbs of Debian trixie, in the tree of that system which
-scripts/test-on makes. That libibverbs (56) knows more ioctl methods than bookworm's, and asks for them first."""
+"""softhca as built here, below the rdma-core, perftest, pyverbs and DPDK of Debian trixie, in the tree of that system
+which scripts/test-on makes. That libibverbs (56) knows more ioctl methods than bookworm's, and asks for them first."""
 import json
 import pathlib
 import platform
@@ -12,6 +12,7 @@ import pytest
 
 from clients import (SERVER_PORT, CLIENT_PORT, PYVERBS, finish, numbered_frames, perftest, pyverbs, wait_ready,
                      wait_receiving)
+from programs import testpmd
 from wires import BUILD, ROOT, Tap
 from softhca import LIBRARY, RULES, SOFTHCA, keep_rule, needs_softhca, output
 
@@ -88,6 +89,10 @@ def test_perftest_bandwidth(net, wire, root, started):
     wait_receiving(server)
     wire.send(*[wire.frame(bytes(100), SERVER_PORT, source_port=CLIENT_PORT)] * 1000)
     assert finish(server)[:2] == [200, 1000]
+
+
+def test_dpdk_24_receives(net, wire, root):
+    testpmd(net, wire, root=root)
 
 
 @pytest.mark.parametrize("action", ["receive", "receive-ex", "rss"])
