@@ -90,6 +90,28 @@ class Pair:
         return datagrams(self.file, self.port)
 
 
+class Dump:
+    """Counts the datagrams that pass the wire."""
+
+    def __init__(self, net, wire):
+        self.to, self.n = f"> {wire.address}.4791", [0, 0]
+        self.process = subprocess.Popen(
+            net.command(net.rx, "tcpdump", "-i", wire.interface, "--immediate-mode", "-l", "-nn", "udp port 4791"),
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        while "listening" not in self.process.stderr.readline():
+            pass
+
+    def wait_for(self, to_server, to_client):
+        while self.n[0] < to_server or self.n[1] < to_client:
+            line = self.process.stdout.readline()
+            assert line, self.n
+            self.n[self.to not in line] += "length 280" in line
+
+    def end(self):
+        self.process.kill()
+        self.process.communicate()
+
+
 def n_of(seen, sent, attribute):
     return sum(row[:2] == (sent, attribute) for row in seen)
 
@@ -100,18 +122,11 @@ def test_rping_connects_on_a_bad_wire(net, wire, tmp_path):
     subprocess.run(net.command(net.tx, "ping", "-c", "1", wire.address), check=True, capture_output=True)
     bad = [Pair(net, wire, tmp_path / "request", 0, ["lose"]), Pair(net, wire, tmp_path / "reply", 1, (), ["lose"]),
            Pair(net, wire, tmp_path / "damage", 2, ["corrupt"])]
-    dump = subprocess.Popen(net.command(net.rx, "tcpdump", "-i", wire.interface, "--immediate-mode", "-l", "-nn",
-                                        "udp port 4791"), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    while "listening" not in dump.stderr.readline():
-        pass
+    dump = Dump(net, wire)
     for pair in bad:
         pair.call()
-    there = [0, 0]  # requests to the server, and a reply
-    while there < [3, 1] or not there[1]:
-        line = dump.stdout.readline()
-        there[f"> {wire.address}.4791" not in line] += "length 280" in line
-    dump.kill()
-    dump.communicate()
+    dump.wait_for(3, 1)  # requests, and a reply
+    dump.end()
     time.sleep(1)  # until the devices have had them, too; they come again after 4.3 s
     for pair in bad:
         pair.mend()
@@ -137,3 +152,21 @@ def test_a_trace_has_all_datagrams(net, wire, tmp_path):
     assert seen[:3] == [(False, REQ), (True, REP), (False, RTU)]
     ends = [attribute for _, attribute in seen[3:]]
     assert DREQ in ends and set(ends) <= {DREQ, DREP}
+
+
+@pytest.mark.skipif(not os.environ.get("IBVCAP_ALL"), reason="only with --all")
+def test_a_lost_ready_message_is_asked_for_again(net, wire, tmp_path):
+    """The server has a second between the request and its answer, in which the wire becomes bad."""
+    subprocess.run(net.command(net.tx, "ping", "-c", "1", wire.address), check=True, capture_output=True)
+    pair, dump = Pair(net, wire, tmp_path / "ready", 0, ["delay=1000000"]), Dump(net, wire)
+    pair.call()
+    dump.wait_for(1, 0)
+    time.sleep(0.2)  # until it waits in the server
+    (tmp_path / "ready/server/lose").write_text("", encoding="ascii")
+    dump.wait_for(2, 1)
+    dump.end()
+    time.sleep(0.2)
+    (tmp_path / "ready/server/lose").unlink()
+    pair.mend()
+    seen = pair.finish()
+    assert (n_of(seen, False, REQ), n_of(seen, True, REP), n_of(seen, False, RTU)) == (1, 2, 1)
