@@ -21,6 +21,7 @@ enum {
 	AT_FLAGS = 18,
 	AT_TCP_SPORT = 20,
 	AT_TCP_DPORT = 22,
+	AT_TTL = 27,
 	AT_UDP_SPORT = 28,
 	AT_UDP_DPORT = 30,
 	AT_SRC_IP = 32,
@@ -29,6 +30,8 @@ enum {
 	AT_FLOW_LABEL = SECTION_BYTES + 28,
 };
 #define FLAG_CVLAN         0x8000u
+#define FLAG_FRAG          0x2000u
+#define FLAGS_OF_TCP       0x01ffu
 #define FLAGS_IP_VERSION   0x1e00u
 #define IP_VERSION_SHIFT   9
 #define IP_VERSION_OF_ADDR 0xf
@@ -84,7 +87,15 @@ static int params_take_flags(struct params *p)
 		mask->ip_version = IP_VERSION_OF_ADDR;
 		value->ip_version = version;
 	}
-	p->mask[AT_FLAGS] &= (uint8_t) ~((FLAG_CVLAN | FLAGS_IP_VERSION) >> 8);
+	if (which & FLAG_FRAG) {
+		mask->fragment = 1;
+		value->fragment = flags & FLAG_FRAG ? 1 : 0;
+	}
+	mask->tcp_flags = htons(which & FLAGS_OF_TCP);
+	value->tcp_flags = htons(flags & which & FLAGS_OF_TCP);
+	which &= ~(FLAG_CVLAN | FLAG_FRAG | FLAGS_IP_VERSION | FLAGS_OF_TCP);
+	p->mask[AT_FLAGS] = (uint8_t)(which >> 8);
+	p->mask[AT_FLAGS + 1] = (uint8_t)which;
 	return 0;
 }
 
@@ -101,13 +112,14 @@ static void params_version_of_ethertype(struct flow_rule *r)
 
 static int params_take_network(struct params *p)
 {
-	bool addresses = params_has(p, AT_SRC_IP, 32), label = params_has(p, AT_FLOW_LABEL, 4);
+	const struct packet_key *mask = &p->rule->mask;
 
-	if (!addresses && !label && !p->rule->mask.tos)
+	if (!params_has(p, AT_SRC_IP, 32) && !params_has(p, AT_FLOW_LABEL, 4) && !mask->tos && !mask->ttl &&
+	    !mask->fragment)
 		return 0;
 	params_version_of_ethertype(p->rule);
 	if (!p->rule->mask.ip_version)
-		return refuse(EOPNOTSUPP, "src_ip, dst_ip, tos",
+		return refuse(EOPNOTSUPP, "src_ip, dst_ip, tos, ttl, frag",
 		              "neither ip_version nor ethertype says of which IP version",
 		              "softhca: params_take_network");
 	if (p->rule->value.ip_version == 6) {
@@ -121,18 +133,25 @@ static int params_take_network(struct params *p)
 	return 0;
 }
 
-/* The ports of a protocol are those of its packets only. */
-static int params_take_ports(struct params *p, uint8_t protocol, size_t sport, size_t dport)
+/* The ports and flags of a protocol are those of its packets only. */
+static int params_imply_protocol(struct params *p, uint8_t protocol)
 {
 	struct flow_rule *r = p->rule;
 
-	if (!params_has(p, sport, 4))
-		return 0;
 	if (r->mask.ip_proto && (r->mask.ip_proto != 0xff || r->value.ip_proto != protocol))
-		return refuse(EOPNOTSUPP, "tcp_dport, udp_dport", "ports of another protocol than ip_protocol",
-		              "softhca: params_take_ports");
+		return refuse(EOPNOTSUPP, "tcp_dport, udp_dport, tcp_flags",
+		              "ports or flags of another protocol than ip_protocol", "softhca: params_imply_protocol");
 	r->mask.ip_proto = 0xff;
 	r->value.ip_proto = protocol;
+	return 0;
+}
+
+static int params_take_ports(struct params *p, uint8_t protocol, size_t sport, size_t dport)
+{
+	int r = params_has(p, sport, 4) ? params_imply_protocol(p, protocol) : 0;
+
+	if (r)
+		return r;
 	TAKE(p, sport, src_port);
 	TAKE(p, dport, dst_port);
 	return 0;
@@ -160,7 +179,9 @@ static int params_take_all(struct params *p)
 	TAKE(p, 14, vlan_tci);
 	TAKE(p, 16, ip_proto);
 	TAKE(p, 17, tos);
+	TAKE(p, AT_TTL, ttl);
 	if ((r = params_take_flags(p)) || (r = params_take_network(p)) ||
+	    (r = p->rule->mask.tcp_flags ? params_imply_protocol(p, IPPROTO_TCP) : 0) ||
 	    (r = params_take_ports(p, IPPROTO_TCP, AT_TCP_SPORT, AT_TCP_DPORT)) ||
 	    (r = params_take_ports(p, IPPROTO_UDP, AT_UDP_SPORT, AT_UDP_DPORT)))
 		return r;

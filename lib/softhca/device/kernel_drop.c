@@ -11,6 +11,7 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <linux/if_ether.h>
+#include <netinet/in.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -45,18 +46,20 @@ struct matches {
 	size_t n;
 };
 
-static void kernel_drop_add_match(struct matches *ms, enum nft_base base, uint8_t offset, const void *mask,
-                                  const void *value, uint8_t bytes)
+/* Returns the match; with an empty mask, the place of the next one. */
+static struct nft_match *kernel_drop_add_match(struct matches *ms, enum nft_base base, uint8_t offset, const void *mask,
+                                               const void *value, uint8_t bytes)
 {
 	static const uint8_t zeros[NFT_MATCH_BYTES];
 	struct nft_match *m = &ms->m[ms->n];
 
 	if (!memcmp(mask, zeros, bytes))
-		return;
+		return m;
 	*m = (struct nft_match){.base = base, .offset = offset, .bytes = bytes};
 	memcpy(m->mask, mask, bytes);
 	memcpy(m->value, value, bytes);
 	ms->n++;
+	return m;
 }
 
 #define MATCH(ms, base, offset, rule, field, bytes) \
@@ -72,8 +75,7 @@ static void kernel_drop_match_link(struct matches *ms, const struct flow_rule *r
 	MATCH(ms, NFT_BASE_PROTOCOL, 0, r, ether_type, 2);
 	if (!r->mask.cvlan)
 		return;
-	kernel_drop_add_match(ms, NFT_BASE_LINK, 2 * ETH_ALEN, &all, &cvlan, 2);
-	ms->m[ms->n - 1].differs = !r->value.cvlan;
+	kernel_drop_add_match(ms, NFT_BASE_LINK, 2 * ETH_ALEN, &all, &cvlan, 2)->differs = !r->value.cvlan;
 	if (!r->value.cvlan)
 		return;
 	MATCH(ms, NFT_BASE_LINK, 2 * ETH_ALEN + 2, r, vlan_tci, 2);
@@ -93,20 +95,24 @@ static void kernel_drop_match_ip_version(struct matches *ms, unsigned int versio
 static void kernel_drop_match_ipv4(struct matches *ms, const struct flow_rule *r)
 {
 	static const uint16_t none = 0;
-	const uint16_t fragment_offset = htons(0x1fff);
+	const uint16_t fragment_offset = htons(0x1fff), fragment_fields = htons(0x3fff);
 
 	MATCH(ms, NFT_BASE_NETWORK, 16, r, dst_ip, 4);
 	MATCH(ms, NFT_BASE_NETWORK, 12, r, src_ip, 4);
 	kernel_drop_match_ip_version(ms, 4);
 	/* In a later fragment the kernel would take payload for ports. */
-	if (r->mask.src_port || r->mask.dst_port)
+	if (r->mask.src_port || r->mask.dst_port || r->mask.tcp_flags)
 		kernel_drop_add_match(ms, NFT_BASE_NETWORK, 6, &fragment_offset, &none, 2);
 	MATCH(ms, NFT_BASE_NETWORK, 1, r, tos, 1);
+	MATCH(ms, NFT_BASE_NETWORK, 8, r, ttl, 1);
 	MATCH(ms, NFT_BASE_NETWORK, 9, r, ip_proto, 1);
+	if (r->mask.fragment)
+		kernel_drop_add_match(ms, NFT_BASE_NETWORK, 6, &fragment_fields, &none, 2)->differs = r->value.fragment;
 }
 
 static void kernel_drop_match_ipv6(struct matches *ms, const struct flow_rule *r)
 {
+	static const uint8_t all = 0xff, fragment_header = IPPROTO_FRAGMENT;
 	/* Version, traffic class and flow label share the first word. */
 	const uint32_t mask = htonl((uint32_t)r->mask.tos << 20) | r->mask.flow_label;
 	const uint32_t value = htonl((uint32_t)r->value.tos << 20) | r->value.flow_label;
@@ -116,6 +122,9 @@ static void kernel_drop_match_ipv6(struct matches *ms, const struct flow_rule *r
 	kernel_drop_match_ip_version(ms, 6);
 	kernel_drop_add_match(ms, NFT_BASE_NETWORK, 0, &mask, &value, 4);
 	MATCH(ms, NFT_BASE_NETWORK, 6, r, ip_proto, 1);
+	MATCH(ms, NFT_BASE_NETWORK, 7, r, ttl, 1);
+	if (r->mask.fragment)
+		kernel_drop_add_match(ms, NFT_BASE_NETWORK, 6, &all, &fragment_header, 1)->differs = !r->value.fragment;
 }
 
 /* Matches the frames of this IP version (0: of any protocol) that the rule takes. The most telling matches come
@@ -125,6 +134,7 @@ static void kernel_drop_translate(struct matches *ms, const struct flow_rule *r,
 	ms->n = 0;
 	MATCH(ms, NFT_BASE_TRANSPORT, 2, r, dst_port, 2);
 	MATCH(ms, NFT_BASE_TRANSPORT, 0, r, src_port, 2);
+	MATCH(ms, NFT_BASE_TRANSPORT, 12, r, tcp_flags, 2);
 	if (version == 4)
 		kernel_drop_match_ipv4(ms, r);
 	else if (version == 6)

@@ -37,6 +37,8 @@ static void packet_read_ports(struct packet *p, const uint8_t *frame)
 	}
 	p->key.src_port = packet_load16(frame + p->l4_offset);
 	p->key.dst_port = packet_load16(frame + p->l4_offset + 2);
+	if (header == TCP_HEADER_BYTES)
+		p->key.tcp_flags = packet_load16(frame + p->l4_offset + 12) & htons(0x1ff);
 }
 
 /* Steering looks at header fields, not at lengths: rdma-core's test_ipv6_spec_flow_traffic sends a payload length
@@ -62,11 +64,12 @@ static void packet_read_ipv4(struct packet *p, const uint8_t *frame, uint32_t le
 	packet_set_l3_end(p, at + (total < ihl ? len : total), len);
 	p->key.ip_version = 4;
 	p->key.tos = frame[at + 1];
+	p->key.ttl = frame[at + 8];
 	p->key.ip_proto = frame[at + 9];
 	memcpy(p->key.src_ip, frame + at + 12, 4);
 	memcpy(p->key.dst_ip, frame + at + 16, 4);
 	uint16_t frag = ntohs(packet_load16(frame + at + 6));
-	p->fragment = frag & 0x3fff;
+	p->key.fragment = frag & 0x3fff ? 1 : 0;
 	if (frag & 0x1fff)
 		return; /* a later fragment has no transport header */
 	p->l4_offset = at + ihl;
@@ -86,7 +89,8 @@ static void packet_read_ipv6(struct packet *p, const uint8_t *frame, uint32_t le
 	p->key.tos = (uint8_t)(frame[at] << 4 | frame[at + 1] >> 4);
 	p->key.flow_label = htonl((frame[at + 1] & 15u) << 16 | (uint32_t)frame[at + 2] << 8 | frame[at + 3]);
 	p->key.ip_proto = frame[at + 6];
-	p->fragment = p->key.ip_proto == IPPROTO_FRAGMENT;
+	p->key.ttl = frame[at + 7];
+	p->key.fragment = p->key.ip_proto == IPPROTO_FRAGMENT;
 	memcpy(p->key.src_ip, frame + at + 8, 16);
 	memcpy(p->key.dst_ip, frame + at + 24, 16);
 	p->l4_offset = at + IPV6_HEADER_BYTES;
@@ -177,7 +181,7 @@ bool packet_l4_csum_ok(const struct packet *p, const uint8_t *frame)
 {
 	uint32_t l4_len = p->l3_end - p->l4_offset;
 
-	if (!p->l4_offset || p->fragment || p->cut)
+	if (!p->l4_offset || p->key.fragment || p->cut)
 		return false;
 	if (p->key.ip_proto == IPPROTO_UDP) {
 		if (!packet_load16(frame + p->l4_offset + UDP_CSUM_OFFSET))
@@ -211,7 +215,7 @@ void packet_fill_csums(uint8_t *frame, uint32_t len, bool l3, bool l4)
 		memset(csum, 0, 2);
 		packet_store_csum(csum, packet_sum(frame + p.l3_offset, p.ipv4_bytes), false);
 	}
-	if (l4 && p.l4_offset && !p.fragment && !p.cut) {
+	if (l4 && p.l4_offset && !p.key.fragment && !p.cut) {
 		bool udp = p.key.ip_proto == IPPROTO_UDP;
 		uint8_t *csum = frame + p.l4_offset + (udp ? UDP_CSUM_OFFSET : TCP_CSUM_OFFSET);
 		uint32_t l4_len = p.l3_end - p.l4_offset;

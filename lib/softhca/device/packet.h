@@ -27,7 +27,9 @@ struct packet_key {
 			uint16_t vlan_tci;
 			uint8_t src_ip[16];
 			uint32_t flow_label;
-			uint32_t zero;
+			uint16_t tcp_flags; /* 9 bits */
+			uint8_t ttl;        /* or hop limit */
+			uint8_t fragment;   /* 1: any fragment, the first one included */
 		};
 		uint64_t word[8];
 	};
@@ -40,7 +42,6 @@ struct packet {
 	uint32_t l3_offset, l4_offset; /* 0: none */
 	uint32_t ipv4_bytes;           /* of the IPv4 header */
 	uint32_t l3_end;               /* end of the IP packet; padding follows */
-	bool fragment;                 /* any fragment, the first one included */
 	bool cut;                      /* the IP header gives a length that is longer than the frame */
 };
 

@@ -62,7 +62,7 @@ static bool rss_applies(uint32_t fields, const struct packet *p)
 		return false;
 	if ((fields & IPV6_FIELDS) && p->key.ip_version != 6)
 		return false;
-	if ((fields & (TCP_FIELDS | UDP_FIELDS)) && (!p->l4_offset || p->fragment))
+	if ((fields & (TCP_FIELDS | UDP_FIELDS)) && (!p->l4_offset || p->key.fragment))
 		return false;
 	if ((fields & TCP_FIELDS) && p->key.ip_proto != IPPROTO_TCP)
 		return false;

@@ -37,7 +37,7 @@ static void steer_check_csums(struct rx_info *info, const struct packet *p, cons
 	if (!p->l4_offset)
 		return;
 	info->hdr_type |= p->key.ip_proto == 17 ? HW_CQE_L4_UDP : HW_CQE_L4_TCP;
-	if (!p->fragment && (f->csum_trusted || packet_l4_csum_ok(p, f->data)))
+	if (!p->key.fragment && (f->csum_trusted || packet_l4_csum_ok(p, f->data)))
 		info->checked |= HW_CQE_L4_OK;
 }
 

@@ -193,7 +193,7 @@ enum roce_verdict roce_packet_read(struct roce_packet *p, const uint8_t *frame, 
 	udp = frame + headers.l4_offset;
 	udp_bytes = (uint32_t)(udp[4] << 8 | udp[5]);
 	/* Annex A17.4.5: a fragment, a tag or an option is never sent; IPv4's checksum must be right. */
-	if (headers.cut || headers.fragment || headers.key.cvlan || udp_bytes < UDP_BYTES + BTH_BYTES + CRC_BYTES ||
+	if (headers.cut || headers.key.fragment || headers.key.cvlan || udp_bytes < UDP_BYTES + BTH_BYTES + CRC_BYTES ||
 	    udp_bytes != headers.l3_end - headers.l4_offset ||
 	    (p->ipv4 && (headers.ipv4_bytes != IPV4_BYTES || !packet_ipv4_csum_ok(&headers, frame))))
 		return ROCE_IS_BAD;

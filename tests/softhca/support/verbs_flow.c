@@ -13,7 +13,8 @@
  *
  * Words of a flow: type=0..3 prio=N flags=N, then specs: eth ip4 ip4old ip6 udp tcp drop count
  * tag=N, each with fields after it: name=value or name=value/mask (dst, src, type, vlan, proto,
- * tos, label; numbers in hex but for ports, addresses as usual; without a mask all bits).
+ * tos, label and, with a matcher, ttl and frag; numbers in hex but for ports and ttl, addresses as usual; without a
+ * mask all bits).
  */
 #include "verbs_flow_matcher.h"
 #include "verbs_flow_words.h"

@@ -26,6 +26,8 @@ static void put_ipv4(uint8_t *p, const struct ibv_flow_ipv4_ext_filter *f, uint8
 	p[16] |= f->proto;
 	p[17] |= f->tos;
 	p[18] |= (uint8_t)(version << 1);
+	p[18] |= f->flags ? 0x20 : 0; /* frag */
+	p[27] |= f->ttl;
 	put(p + 32 + 12, &f->src_ip, 4);
 	put(p + 48 + 12, &f->dst_ip, 4);
 }
@@ -35,6 +37,7 @@ static void put_ipv6(uint8_t *p, const struct ibv_flow_ipv6_filter *f, uint8_t v
 	p[16] |= f->next_hdr;
 	p[17] |= f->traffic_class;
 	p[18] |= (uint8_t)(version << 1);
+	p[27] |= f->hop_limit;
 	put(p + 32, f->src_ip, 16);
 	put(p + 48, f->dst_ip, 16);
 	put(p + MISC + 28, &f->flow_label, 4);

@@ -75,6 +75,10 @@ static bool set_ipv4(struct ibv_flow_spec_ipv4_ext *s, const char *name, char *v
 		SET(s, proto, 16);
 	else if (!strcmp(name, "tos"))
 		SET(s, tos, 16);
+	else if (!strcmp(name, "ttl"))
+		SET(s, ttl, 10);
+	else if (!strcmp(name, "frag"))
+		SET(s, flags, 10);
 	else
 		return false;
 	return true;
@@ -104,6 +108,8 @@ static bool set_ipv6(struct ibv_flow_spec_ipv6 *s, const char *name, char *value
 		SET(s, traffic_class, 16);
 	else if (!strcmp(name, "label"))
 		SET(s, flow_label, 16);
+	else if (!strcmp(name, "ttl"))
+		SET(s, hop_limit, 10);
 	else
 		return false;
 	/* A label has 20 bits; the rest of the word is none of it. */

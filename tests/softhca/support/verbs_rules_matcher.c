@@ -14,6 +14,7 @@
 #define AT_PROTOCOL  16
 #define AT_VERSION   18
 #define AT_TCP_FLAGS 19
+#define AT_TTL       27
 #define AT_UDP_DPORT 30
 #define AT_DST_IP    48
 #define MISC2        192
@@ -350,7 +351,9 @@ static const char *fields_that_are_not_read(void)
 {
 	struct queue *q = shared_queue();
 
-	EXPECT_RETURNS(EOPNOTSUPP, flow_with(q, AT_TCP_FLAGS, 1));
+	EXPECT_RETURNS(EOPNOTSUPP, flow_with(q, AT_VERSION, 0x40));       /* svlan_tag */
+	EXPECT_RETURNS(EOPNOTSUPP, flow_with(q, AT_TTL, 1));              /* of any version */
+	EXPECT_RETURNS(EOPNOTSUPP, flow_with(q, AT_TCP_FLAGS, 1));        /* of UDP */
 	EXPECT_RETURNS(EOPNOTSUPP, flow_with(q, AT_VERSION, 1 << 1));     /* a part of ip_version */
 	EXPECT_RETURNS(EOPNOTSUPP, flow_with(q, AT_VERSION, 0xf << 1));   /* ip_version 0 */
 	EXPECT_RETURNS(EOPNOTSUPP, flow_with(q, AT_DST_IP + 15, 1));      /* an address of any version */

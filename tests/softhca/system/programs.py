@@ -128,7 +128,8 @@ def testpmd(net, wire, watch=lambda pid: lambda: None, environment=None, driver=
 
 RULES_OF_TESTPMD = ("eth / ipv4 / udp dst is 5000 / end actions mark id 7 / queue index 0 / end",
                     "eth / ipv4 src is 10.77.0.2 / udp dst is 5001 / end actions drop / end",
-                    "eth / ipv6 / tcp / end actions rss queues 0 end / end")
+                    "eth / ipv6 / tcp flags spec 2 flags mask 2 / end actions rss queues 0 end / end",
+                    "eth / ipv4 ttl is 5 / end actions drop / end")
 
 
 def testpmd_flows(net, wire):

@@ -202,12 +202,13 @@ def tables(net):
 
 
 def ip4(wire, payload=b"x" * 8, proto=17, tos=0, options=b"", fragment=0, tag=None, source="10.77.0.2", ports=(7, 8),
-        destination=None):
+        destination=None, ttl=64):
     """The identification field makes each frame distinct; ports stand in front of the payload."""
     body = struct.pack("!HH", *ports) + (struct.pack("!HH", 8 + len(payload),
                                                      0) if proto == 17 else bytes(16)) + payload
-    header = struct.pack("!BBHHHBBH4s4s", 0x45 + len(options) // 4, tos, 20 + len(options) + len(body), 1, fragment, 64,
-                         proto, 0, socket.inet_aton(source), socket.inet_aton(destination or wire.address)) + options
+    header = struct.pack("!BBHHHBBH4s4s", 0x45 + len(options) // 4, tos, 20 + len(options) + len(body), 1, fragment,
+                         ttl, proto, 0, socket.inet_aton(source),
+                         socket.inet_aton(destination or wire.address)) + options
     header = header[:10] + struct.pack("!H", frames.checksum(header)) + header[12:]
     vlan = b"" if tag is None else struct.pack("!HH", 0x8100, tag)
     return (wire.mac_bytes() + SOURCE_MAC + vlan + b"\x08\x00" + header + body).ljust(60, b"\0")

@@ -57,14 +57,23 @@ RULES = {
 }
 
 
+# Of mlx5dv's matchers alone.
+MATCHES = {
+    "ipv4 ttl": (["ip4", "ttl=64"], [ip4], [lambda w: ip4(w, ttl=63), ip6]),
+    "part of a hop limit": (["ip6", "ttl=64/192"], [ip6], [ip4]),
+    "fragments": (["ip4", "frag=1"], [lambda w: ip4(w, fragment=0x2000), lambda w: ip4(w, fragment=3)],
+                  [ip4, lambda w: ip4(w, fragment=0x4000), ip6]),
+    "no fragments": (["ip4", "frag=0"], [ip4, lambda w: ip4(w, fragment=0x4000)],
+                     [lambda w: ip4(w, fragment=0x2000), ip6]),
+}
 # A matcher has no old library.
-CASES = [(by, name) for name in RULES for by in ("flow", "match") if by == "flow" or "old" not in name]
+CASES = [("flow", name) for name in RULES] + [("match", name) for name in RULES | MATCHES if "old" not in name]
 
 
 @pytest.mark.parametrize("by, name", CASES)
 def test_device_and_kernel_share_the_frames(wire, program, stack, by, name):
     """Either the queue pair or the stack gets a frame, by the rule's own fields (PRM, fte_match_param)."""
-    words, takes, leaves = RULES[name]
+    words, takes, leaves = (RULES | MATCHES)[name]
     p = program()
     queue = p.qp()
     flow = p.flow(queue, *(word.replace("MAC", wire.mac) for word in words), by=by)

@@ -17,6 +17,7 @@ enum {
 	FLAGS, /* cvlan_tag 0x80, ip_version 0x1e */
 	TCP_FLAGS,
 	TCP_DPORT = 22,
+	TTL = 27,
 	UDP_SPORT = 28,
 	UDP_DPORT = 30,
 	SRC_IP = 32,
@@ -145,6 +146,28 @@ Test(flow_match_param, ports_imply_the_protocol)
 	cr_assert_eq(rule.value.dst_port, htons(80));
 }
 
+Test(flow_match_param, flags_of_tcp_imply_the_protocol)
+{
+	set16(FLAGS, 0x1ff, 0x102);
+	cr_assert_eq(parse(), 0);
+	cr_assert(rule.mask.ip_proto == 0xff && rule.value.ip_proto == 6);
+	cr_assert_eq(rule.value.tcp_flags, htons(0x102));
+	set16(UDP_DPORT, 0xffff, 1);
+	cr_assert_eq(parse(), -EOPNOTSUPP);
+}
+
+Test(flow_match_param, ttl_and_fragments)
+{
+	set8(FLAGS, 0xf << 1 | 0x20, 4 << 1 | 0x20);
+	set8(TTL, 0xf0, 0x40);
+	cr_assert_eq(parse(), 0);
+	cr_assert(rule.mask.fragment == 1 && rule.value.fragment == 1);
+	cr_assert(rule.mask.ttl == 0xf0 && rule.value.ttl == 0x40);
+	set8(FLAGS, 0xf << 1 | 0x20, 4 << 1);
+	cr_assert_eq(parse(), 0);
+	cr_assert(rule.mask.fragment == 1 && rule.value.fragment == 0);
+}
+
 Test(flow_match_param, value_has_no_bit_outside_of_the_mask)
 {
 	set16(UDP_SPORT, 0xff00, 1);
@@ -153,10 +176,10 @@ Test(flow_match_param, value_has_no_bit_outside_of_the_mask)
 
 Test(flow_match_param, fields_that_the_device_does_not_read)
 {
-	set8(TCP_FLAGS, 2, 2);
+	set8(FLAGS, 0x40, 0x40); /* svlan_tag */
 	cr_assert_eq(parse(), -EOPNOTSUPP);
 	clear();
-	set8(FLAGS, 0x20, 0x20); /* frag */
+	set8(TTL, 0xff, 64); /* of any IP version */
 	cr_assert_eq(parse(), -EOPNOTSUPP);
 	clear();
 	set8(INNER, 1, 1);

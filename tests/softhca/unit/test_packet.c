@@ -123,12 +123,12 @@ Test(packet, a_later_fragment_has_no_ports)
 
 	f[20] = 0x20; /* more fragments */
 	packet_read_headers(&p, f, len);
-	cr_assert(p.fragment);
+	cr_assert(p.key.fragment);
 	cr_assert_eq(p.key.dst_port, htons(2000), "the first one has");
 	cr_assert_not(packet_l4_csum_ok(&p, f));
 	f[21] = 1; /* offset 8 */
 	packet_read_headers(&p, f, len);
-	cr_assert(p.fragment);
+	cr_assert(p.key.fragment);
 	cr_assert_eq(p.key.dst_port, 0);
 	cr_assert_eq(p.key.ip_proto, 17);
 }

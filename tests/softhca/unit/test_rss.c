@@ -81,7 +81,7 @@ Test(rss, other_protocols_hash_to_zero)
 	cr_assert_eq(hash(ADDRESSES_4, &p6), 0);
 	cr_assert_eq(hash(ADDRESSES_4 | UDP_PORTS, &p4), 0);
 	cr_assert_eq(hash(ADDRESSES_6 | TCP_PORTS, &p6), 0);
-	p4.fragment = true;
+	p4.key.fragment = true;
 	cr_assert_eq(hash(ADDRESSES_4 | TCP_PORTS, &p4), 0);
 	cr_assert_neq(hash(ADDRESSES_4, &p4), 0);
 }
