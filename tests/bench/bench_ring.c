@@ -6,6 +6,8 @@
  *     bench_ring [--payload BYTES] [--rounds N] [--consumers N]        on the scripted backend
  *     bench_ring … --interface A --peer B                              on verbs; A and B a wire's two ends,
  *                                                                      both in this network namespace
+ *     bench_ring … --interface A                                       on verbs, below softhca's generator, which
+ *                                                                      sends to port 2000
  *     bench_ring … --library                                           … without the direct path
  *     bench_ring … --batch N [--idle]                                  N packets a poll; each poll is followed by
  *                                                                      one that finds nothing
@@ -73,10 +75,10 @@ static void parse(struct bench *bench, int argc, char **argv)
 			exit(EX_USAGE);
 	}
 	if (bench->bed.payload_bytes < 18 || bench->bed.payload_bytes > 65000 || !bench->rounds ||
-	    !bench->bed.interface != !bench->bed.peer || bench->bed.n_consumers > RX_RING_CONSUMERS_MAX ||
+	    (bench->bed.peer && !bench->bed.interface) || bench->bed.n_consumers > RX_RING_CONSUMERS_MAX ||
 	    bench->batch > BATCHED || !bench->bed.option)
 		bench_die("usage", "--payload 18..65000 --rounds N [--consumers 0..64] [--batch 1..256 [--idle]] "
-		                   "[--option NAME] [--interface A --peer B [--library]]");
+		                   "[--option NAME] [--interface A [--peer B] [--library]]");
 }
 
 /* ---- the measurement ----------------------------------------------------------------------------- */

@@ -12,16 +12,18 @@ import json
 import os
 import pathlib
 import re
+import statistics
 import subprocess
 import sys
 import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests/support"))
-from bench_machine import hugepages  # noqa: E402
+from bench_machine import before_others, hugepages  # noqa: E402
 from capture_table import aligned  # noqa: E402
 
 TARGETS = {"verbs": (80, 130), "verbs by library": (65, 310)}  # instructions a packet: own, all
+GENERATOR_TURNS, RATIO_TARGET = 5, 1.5
 PAYLOADS = (64, 8192)
 CONSUMERS, MORE_TARGET = (1, 8), 1.05  # and what all the further ones may add
 # Of tests/bench/ring_options.c. Those of FLOWS are about what packets come, so a
@@ -111,7 +113,7 @@ class Wire:
 
 
 def measure_all(options):
-    """One result a load: scripted, then verbs."""
+    """One result a load: scripted, then verbs; and what the generator shows, or None."""
     loads = [["--payload", size] for size in PAYLOADS]
     few = ["--payload", PAYLOADS[0], "--consumers"]
     loads += [[*few, n, "--batch", batch] for batch in BATCHES for n in CONSUMERS]
@@ -122,12 +124,38 @@ def measure_all(options):
     results = [measure(options.build, load, [], options.rounds) for load in loads]
     if os.geteuid() != 0:
         print("verbs left out: the wire needs root", file=sys.stderr)
-        return results
+        return results, None
     with Wire() as wire:
         start = ["ip", "netns", "exec", wire.name, options.build / "lib/softhca/softhca", "-i", "bench0", "--"]
+        generator = measure_generator(options, wire)
+        loads += flows + [["--payload", size, "--library"] for size in PAYLOADS]
         return results + [measure(options.build, [*load, "--interface", "bench0", "--peer", "bench1"], start,
-                                  options.rounds)
-                          for load in loads + flows + [["--payload", size, "--library"] for size in PAYLOADS]]
+                                  options.rounds) for load in loads], generator
+
+
+def measure_generator(options, wire):
+    """Nanoseconds a packet where an emulated device has made a queue's worth of completions ahead, and makes more as
+    the worker gives slots back, on a core of its own; directly and through libibverbs in turns."""
+    found = {"verbs": [], "verbs by library": []}
+    start = ["env", "SOFTHCA_GENERATOR_PORT=2000", "SOFTHCA_CPU=0", "ip", "netns", "exec", wire.name, "taskset", "-c",
+             1, options.build / "lib/softhca/softhca", "-i", "bench0", "-e", "generator", "--",
+             options.build / "tests/bench/bench_ring", "--interface", "bench0", "--rounds", options.rounds]
+    with before_others():
+        for _ in range(GENERATOR_TURNS):
+            for library in ([], ["--library"]):
+                result = json.loads(run([*start, *library]))
+                found[result["backend"]].append(result["ns_per_packet"]["median"])
+    ratio = statistics.median(by_library / direct for direct, by_library in zip(*found.values()))
+    return {"generator_ns_per_packet": found, "library_over_direct": round(ratio, 2)}
+
+
+def tell_generator(result):
+    for backend, found in result["generator_ns_per_packet"].items():
+        middle = statistics.median(found)
+        print(f"{backend} on the generator: {middle:.1f} ns, {1000 / middle:.1f} Mpps", file=sys.stderr)
+    ratio = result["library_over_direct"]
+    print(f"library ÷ direct: {ratio:.2f} (target {RATIO_TARGET}: {'met' if ratio >= RATIO_TARGET else 'MISSED'})",
+          file=sys.stderr)
 
 
 def measure_alone(build, program, *arguments, rounds):
@@ -216,16 +244,18 @@ def main():
     parser.add_argument("--check", action="store_true", help="exit 1 if the further consumers cost more than they may")
     options = parser.parse_args()
     with hugepages(PAGES) if os.geteuid() == 0 else contextlib.nullcontext():
-        results = measure_all(options)
+        results, generator = measure_all(options)
     # ibvcap_tracker_add() for each packet, in a consumer that calls it.
     trackers = [measure_alone(options.build, "bench_tracker", "--source", source, "--sources", sources,
                               rounds=options.rounds) for source, sources in TRACKERS]
     joined = measure_alone(options.build, "bench_datagrams", "--payload", JOINED_BYTES, rounds=options.rounds)
-    for result in [*results, *trackers, joined]:
+    for result in [*results, *trackers, joined, *([generator] if generator else [])]:
         print(json.dumps(result))
     print(run([options.build / "tests/bench/shared_layout"]), end="")
     tell(results)
     tell_options(results)
+    if generator:
+        tell_generator(generator)
     for result in trackers:
         tell_tracker(result)
     tell_joined(joined)

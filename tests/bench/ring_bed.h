@@ -21,8 +21,8 @@ struct ring_bed {
 	uint32_t n_consumers;
 	bool has_small_batches;
 	const char *interface; /* NULL: the scripted backend */
-	const char *peer;
-	bool by_library; /* verbs: not the direct path */
+	const char *peer;      /* of the interface, where the packets are sent; NULL: its device makes them itself */
+	bool by_library;       /* verbs: not the direct path */
 
 	const struct backend_ops *ops;
 	struct backend *backend;
