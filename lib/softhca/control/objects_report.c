@@ -44,6 +44,7 @@ static void report_mr(struct lines *r, const struct object *o)
 	lines_hex(r, "iova", key->iova);
 	lines_number(r, "bytes", key->length);
 	lines_flag(r, "local_write", key->local_write);
+	lines_flag(r, "dmabuf", mr->dmabuf);
 }
 
 static void report_cq(struct lines *r, const struct object *o)

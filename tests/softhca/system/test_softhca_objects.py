@@ -9,6 +9,7 @@ import time
 import pytest
 
 from softhca import PORT, SOFTHCA, Client, for_all_users, needs_softhca
+from steering import FLOW, Program
 from wires import Net, wait_until
 
 pytestmark = needs_softhca
@@ -40,6 +41,21 @@ def test_objects_of_a_client(net, wire):
     for line in seen["qp"] + seen["cq"] + seen["mr"]:
         assert before - 1 < line["created"] < time.time() and line["thread"] == client.process.pid
     client.process.kill()
+
+
+@pytest.mark.skipif(not FLOW.exists(), reason=f"{FLOW} is not built")
+def test_objects_of_flow_matchers(net, wire):
+    program = Program(net, sniffer=False)
+    queue = program.qp()
+    program.flow(queue, "prio=3", "udp", "dst=8", by="match")
+    program.flow(queue, "udp", "dst=9", "drop", by="match")
+    seen = objects(program.process.pid)
+    matchers = {matcher["priority"]: matcher["handle"] for matcher in seen["matcher"]}
+    forwards, drops = (next(flow for flow in seen["flow"] if flow["dst_port"] == port) for port in (8, 9))
+    assert (forwards["matcher"], forwards["qp"]) == (matchers[3], seen["qp"][0]["handle"])
+    assert drops["matcher"] == matchers[0] and drops["drop"] and "qp" not in drops
+    assert not seen["mr"][0]["dmabuf"] and wire.interface == "rx0"
+    program.kill()
 
 
 def test_the_text_has_the_same_lines(net, wire):
