@@ -6,6 +6,7 @@
 #include "cq.h"
 
 #include "clock.h"
+#include "status.h"
 
 #include <endian.h>
 #include <string.h>
@@ -79,7 +80,8 @@ bool cq_move(struct cq *cq, uint8_t *buf, uint32_t cqe_bytes, uint32_t n_cqe)
 	return true;
 }
 
-void cq_clear_error(const struct cq *cq, struct hw_cqe_err *cqe)
+/* Empties an entry for an error. The fault "poison" fills the fields that a program must not read then. */
+static void cq_clear_error(const struct cq *cq, struct hw_cqe_err *cqe)
 {
 	memset(cqe, 0, offsetof(struct hw_cqe_err, op_own));
 	if (!cq->device->injected.poison)
@@ -98,10 +100,8 @@ void cq_post_error(struct cq *cq, uint32_t uidx, uint32_t number, enum hw_cqe_op
 	cq_clear_error(cq, cqe);
 	cqe->uidx_be = htobe32(uidx);
 	cqe->syndrome = (uint8_t)syndrome;
-	if (syndrome == HW_SYNDROME_WR_FLUSH)
-		cqe->vendor_syndrome = HW_VENDOR_SYNDROME_FLUSH;
-	else
-		cq->device->n_error_completions++;
+	cqe->vendor_syndrome = status_vendor(syndrome, opcode == HW_CQE_RESP_ERR);
+	cq->device->n_error_completions += syndrome != HW_SYNDROME_WR_FLUSH;
 	cqe->wqe_opcode_qpn_be = htobe32(number);
 	cqe->wqe_counter_be = htobe16(wqe_counter);
 	cq_post(cq, (struct hw_cqe *)cqe, opcode);

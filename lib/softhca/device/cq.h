@@ -57,9 +57,7 @@ void *cq_next(struct cq *cq);
 /* Goes on in another buffer: the last entry of the old one says so. False if one of them has no room for what the
  * program has not read. */
 bool cq_move(struct cq *cq, uint8_t *buf, uint32_t cqe_bytes, uint32_t n_cqe);
-/* Empties an entry for an error. The fault "poison" fills the fields that a program must not read then. */
-#define CQ_POISON 0xa5
-void cq_clear_error(const struct cq *cq, struct hw_cqe_err *cqe);
+#define CQ_POISON 0xa5 /* fills fields without a meaning, see injection.h */
 /* Posts a completion in error of the queue `number`. */
 void cq_post_error(struct cq *cq, uint32_t uidx, uint32_t number, enum hw_cqe_opcode opcode, uint16_t wqe_counter,
                    enum hw_syndrome syndrome);

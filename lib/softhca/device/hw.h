@@ -34,7 +34,6 @@ enum hw_syndrome {
 	HW_SYNDROME_RETRY_EXCEEDED = 0x15,
 	HW_SYNDROME_RNR_EXCEEDED = 0x16,
 };
-#define HW_VENDOR_SYNDROME_FLUSH 0xf9u
 
 /* hds_ip_ext: what the device has verified. */
 enum hw_cqe_checked {

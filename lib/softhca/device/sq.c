@@ -200,26 +200,22 @@ static void sq_offload(struct tx *tx, uint8_t *copy)
 static void sq_complete(struct qp *qp, const struct tx *tx, uint64_t timestamp)
 {
 	struct sq *sq = &qp->sq;
+	uint32_t number = (tx->nop ? HW_OPCODE_NOP : HW_OPCODE_SEND) << 24 | qp->qpn;
 	struct hw_cqe *cqe;
 
-	if (!tx->error && !tx->signalled)
+	if (tx->error) {
+		cq_post_error(sq->cq, qp->uidx, number, HW_CQE_REQ_ERR, tx->index, tx->error);
 		return;
-	cqe = cq_next(sq->cq);
+	}
+	cqe = tx->signalled ? cq_next(sq->cq) : NULL;
 	if (!cqe)
 		return;
-	if (tx->error) {
-		cq_clear_error(sq->cq, (struct hw_cqe_err *)cqe);
-		qp->device->n_error_completions++;
-	} else
-		memset(cqe, 0, offsetof(struct hw_cqe, op_own));
+	memset(cqe, 0, offsetof(struct hw_cqe, op_own));
 	cqe->uidx_be = htobe32(qp->uidx);
 	cqe->wqe_counter_be = htobe16(tx->index);
-	cqe->sop_drop_qpn_be = htobe32((tx->nop ? HW_OPCODE_NOP : HW_OPCODE_SEND) << 24 | qp->qpn);
-	if (tx->error)
-		((struct hw_cqe_err *)cqe)->syndrome = (uint8_t)tx->error;
-	else
-		cqe->timestamp_be = htobe64(timestamp);
-	cq_post(sq->cq, cqe, tx->error ? HW_CQE_REQ_ERR : HW_CQE_REQ);
+	cqe->sop_drop_qpn_be = htobe32(number);
+	cqe->timestamp_be = htobe64(timestamp);
+	cq_post(sq->cq, cqe, HW_CQE_REQ);
 }
 
 /* The fault "send-error": returns the number of work requests up to the one that fails. */

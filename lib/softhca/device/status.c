@@ -21,6 +21,28 @@ const char *status_name(uint8_t syndrome, char *number, size_t size)
 	return number;
 }
 
+/* As logs of ConnectX cards show them: openucx/ucx issues 1569, 3618, 5472, 6000 and pull request 11444 (0xd6: a
+ * malformed receive work request), charmplusplus/charm issue 2532. */
+uint8_t status_vendor(enum hw_syndrome syndrome, bool responder)
+{
+	switch (syndrome) {
+	case HW_SYNDROME_WR_FLUSH:
+		return 0xf9;
+	case HW_SYNDROME_LOCAL_QP_OP:
+		return responder ? 0xd6 : 0x68;
+	case HW_SYNDROME_REMOTE_INVALID:
+		return 0x8a;
+	case HW_SYNDROME_REMOTE_ACCESS:
+		return 0x88;
+	case HW_SYNDROME_REMOTE_OP:
+		return 0x89;
+	case HW_SYNDROME_RETRY_EXCEEDED:
+		return 0x81;
+	default:
+		return 0;
+	}
+}
+
 uint8_t status_find(const char *name, size_t n)
 {
 	for (size_t i = 0; i < N_NAMES; i++)
