@@ -41,7 +41,7 @@ command_handler cmd_ex_create_flow, cmd_ex_destroy_flow;
 
 struct ioctl_call;
 typedef int ioctl_handler(struct ioctl_call *call);
-ioctl_handler ioctl_query_context, ioctl_async_event_alloc;
+ioctl_handler ioctl_query_context, ioctl_async_event_alloc, ioctl_pd_query, ioctl_query_mr;
 ioctl_handler ioctl_invoke_write, ioctl_query_gid_table, ioctl_query_gid_entry;
 ioctl_handler ioctl_counters_create, ioctl_counters_destroy, ioctl_counters_read;
 ioctl_handler ioctl_matcher_create, ioctl_matcher_destroy, ioctl_flow_create, ioctl_flow_destroy;

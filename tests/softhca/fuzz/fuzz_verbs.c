@@ -173,6 +173,9 @@ static void raw_ioctl(struct input *in, bool strange)
 		{MLX5_IB_OBJECT_FLOW_MATCHER, MLX5_IB_METHOD_FLOW_MATCHER_DESTROY},
 		{UVERBS_OBJECT_FLOW, MLX5_IB_METHOD_CREATE_FLOW},
 		{UVERBS_OBJECT_FLOW, MLX5_IB_METHOD_DESTROY_FLOW},
+		{UVERBS_OBJECT_ASYNC_EVENT, UVERBS_METHOD_ASYNC_EVENT_ALLOC},
+		{UVERBS_OBJECT_MR, UVERBS_METHOD_QUERY_MR},
+		{UVERBS_OBJECT_PD, MLX5_IB_METHOD_PD_QUERY},
 	};
 	const unsigned int n_known = sizeof(known) / sizeof(known[0]);
 	uint8_t call[sizeof(struct ib_uverbs_ioctl_hdr) + MAX_ATTRS * sizeof(struct ib_uverbs_attr)]

@@ -3,6 +3,7 @@
 #include "verbs_rules.h"
 
 #include <sys/mman.h>
+#include <unistd.h>
 
 #define PAGE 4096u
 
@@ -118,7 +119,30 @@ static const char *region_keeps_its_domain(void)
 	return NULL;
 }
 
+/* ibv_import_device(3): the context's objects by another context of the same file. */
+static const char *mr_is_imported(void)
+{
+	struct queue *q = shared_queue();
+	struct ibv_context *ctx = ibv_import_device(dup(q->ctx->cmd_fd));
+	struct ibv_pd *pd = ctx ? ibv_import_pd(ctx, q->pd->handle) : NULL;
+	struct ibv_mr *mr = pd ? ibv_import_mr(pd, q->payload_mr->handle) : NULL;
+
+	EXPECT(mr && mr->lkey == q->payload_mr->lkey && mr->length == q->payload_mr->length, "not the same region");
+	EXPECT(ctx->async_fd != q->ctx->async_fd, "the events' file is the same");
+	EXPECT_ERRNO(ENOENT, ibv_import_mr(pd, 12345));
+	EXPECT_ERRNO(ENOENT, ibv_import_pd(ctx, 12345));
+	EXPECT_ERRNO(EPROTONOSUPPORT, ibv_import_dm(ctx, 0)); /* no model has device memory */
+	ibv_unimport_mr(mr);
+	ibv_unimport_pd(pd);
+	EXPECT_RETURNS(0, ibv_close_device(ctx));
+	EXPECT_ERRNO(EINVAL, ibv_import_device(STDERR_FILENO));
+	mr = ibv_reg_mr(q->pd, q->payloads, 2048, 0);
+	EXPECT(mr && !ibv_dereg_mr(mr), "the domain has gone with the imported context");
+	return NULL;
+}
+
 const struct rule memory_rules[] = {
+	{"mr-is-imported", "ib_uverbs: UVERBS_METHOD_QUERY_MR; libibverbs: ibv_import_device", mr_is_imported},
 	{"mr-iova", "mlx5_ib: reg_create", iova_is_what_the_device_sees},
 	{"mr-zero-based", "mlx5_ib: reg_create; for device memory only", zero_based_is_for_device_memory},
 	{"mr-old-key", "PRM: memory key checks", old_key_is_wrong},

@@ -8,9 +8,9 @@
 /* What logs of real cards have as the requester's vendor_err; 0: no log says it. */
 static uint32_t vendor_err(int status)
 {
-	static const uint8_t vendor[] = {[IBV_WC_LOC_QP_OP_ERR] = 0x68,   [IBV_WC_WR_FLUSH_ERR] = 0xf9,
-	                                 [IBV_WC_REM_INV_REQ_ERR] = 0x8a, [IBV_WC_REM_ACCESS_ERR] = 0x88,
-	                                 [IBV_WC_REM_OP_ERR] = 0x89,      [IBV_WC_RETRY_EXC_ERR] = 0x81};
+	static const uint8_t vendor[] = {
+		[IBV_WC_LOC_QP_OP_ERR] = 0x68,  [IBV_WC_WR_FLUSH_ERR] = 0xf9, [IBV_WC_REM_INV_REQ_ERR] = 0x8a,
+		[IBV_WC_REM_ACCESS_ERR] = 0x88, [IBV_WC_REM_OP_ERR] = 0x89,   [IBV_WC_RETRY_EXC_ERR] = 0x81};
 
 	return status < (int)sizeof(vendor) ? vendor[status] : 0;
 }

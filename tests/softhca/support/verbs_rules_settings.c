@@ -270,7 +270,33 @@ static const char *device_fatal(void)
 	return NULL;
 }
 
+/* The file of asynchronous events of an imported context is one of its own. */
+static const char *import_gets_events(void)
+{
+	struct queue q;
+	struct ibv_context *imported;
+	struct ibv_async_event event;
+	const char *seen;
+
+	queue_open(&q, &small);
+	imported = ibv_import_device(dup(q.ctx->cmd_fd));
+	EXPECT(imported, "no import");
+	switch_fault("fatal", true);
+	EXPECT_RETURNS(0, ibv_get_async_event(imported, &event));
+	EXPECT(event.event_type == IBV_EVENT_DEVICE_FATAL, "another event");
+	ibv_ack_async_event(&event);
+	seen = dead_context(&q);
+	switch_fault("fatal", false);
+	if (seen)
+		return seen;
+	EXPECT_RETURNS(0, ibv_close_device(imported));
+	EXPECT_RETURNS(0, ibv_close_device(q.ctx));
+	return NULL;
+}
+
 const struct rule faults_rules[] = {
+	{"import-gets-events", "ib_core: ib_dispatch_event; ib_uverbs: UVERBS_METHOD_ASYNC_EVENT_ALLOC",
+         import_gets_events},
 	{"device-fatal", "mlx5_core: mlx5_internal_err_ret_value; mlx5_ib: MLX5_DEV_EVENT_SYS_ERROR", device_fatal},
 	{},
 };
