@@ -22,7 +22,7 @@ MAY_INCLUDE = {
     "lib/frame": [],
     "lib/mdoc": [],
     "lib/status": [API],
-    CORE: [API, "lib/frame", "lib/status"],
+    CORE: [API, "lib/frame", "lib/status", "daemon/base/time.h"],
     "lib/python": [API, "lib/status", "tools/capture"],
     # The command, and the settings.
     "lib/softhca": ["lib/softhca/console", "lib/softhca/device", "lib/softhca/wire/complain.h"],

@@ -2,6 +2,7 @@
 /* Connects to the daemon's control socket, sends requests and receives answers, within one deadline. */
 #include "lib/ibvcap/client.h"
 
+#include "daemon/base/time.h"
 #include "lib/ibvcap/error.h"
 #include "lib/ibvcap/min.h"
 
@@ -14,24 +15,15 @@
 #include <sys/socket.h>
 #include <sys/time.h>
 #include <sys/un.h>
-#include <time.h>
 #include <unistd.h>
 
 #define TIMEOUT_MS_DEFAULT 5000u
 
-uint64_t client_now_ns(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (uint64_t)now.tv_sec * UINT64_C(1000000000) + (uint64_t)now.tv_nsec;
-}
-
 int client_ms_until(uint64_t deadline_ns)
 {
-	uint64_t now = client_now_ns();
+	uint64_t now = time_monotonic_ns();
 
-	return now < deadline_ns ? (int)((deadline_ns - now + 999999) / 1000000) : 0;
+	return now < deadline_ns ? (int)u64_min((deadline_ns - now) / 1000000 + 1, INT_MAX) : 0;
 }
 
 const char *client_path(const char *path)
@@ -41,19 +33,11 @@ const char *client_path(const char *path)
 	return path && path[0] ? path : IBVCAP_CONTROL_SOCKET;
 }
 
-/* 1 to max ms until the deadline, rounded up; 0: it has passed. */
-static uint64_t client_ms_left(const struct client *client, uint64_t max)
-{
-	uint64_t now = client_now_ns();
-
-	return now < client->deadline_ns ? u64_min((client->deadline_ns - now) / 1000000 + 1, max) : 0;
-}
-
 /* Let connect() and sendmsg() wait until the deadline at most. */
 static int client_set_timeout(const struct client *client)
 {
-	const uint64_t ms = client_ms_left(client, INT32_MAX);
-	const struct timeval timeout = {.tv_sec = (time_t)(ms / 1000), .tv_usec = (suseconds_t)(ms % 1000 * 1000)};
+	const int ms = client_ms_until(client->deadline_ns);
+	const struct timeval timeout = {.tv_sec = ms / 1000, .tv_usec = ms % 1000 * 1000};
 
 	if (ms == 0)
 		return -EAGAIN;
@@ -88,7 +72,7 @@ int client_connect(struct client *client, const char *path, uint32_t timeout_ms)
 	new.path = client_path(path);
 	if (strlen(new.path) >= sizeof(((struct sockaddr_un *)0)->sun_path))
 		return error_set(-EINVAL, "control socket '%s': the path is longer than 107 bytes", new.path);
-	new.deadline_ns = client_now_ns() + timeout_ms *UINT64_C(1000000);
+	new.deadline_ns = time_monotonic_ns() + timeout_ms *UINT64_C(1000000);
 	new.socket = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
 	if (new.socket < 0)
 		return error_set(-errno, "control socket '%s': %s", new.path, strerror(errno));
@@ -117,11 +101,11 @@ static int client_wait_readable(const struct client *client)
 	int r;
 
 	do {
-		const uint64_t ms = client_ms_left(client, INT_MAX);
+		const int ms = client_ms_until(client->deadline_ns);
 
 		if (ms == 0)
 			return -ETIMEDOUT;
-		r = poll(&poller, 1, (int)ms);
+		r = poll(&poller, 1, ms);
 	} while (r == 0 || (r < 0 && errno == EINTR));
 	return r < 0 ? -errno : 0;
 }

@@ -19,9 +19,6 @@ struct client {
 		.socket = -1 \
 	}
 
-/** ns of CLOCK_MONOTONIC. */
-uint64_t client_now_ns(void);
-
 /** Until that time, rounded up; 0: it is over. */
 int client_ms_until(uint64_t deadline_ns);
 

@@ -113,7 +113,7 @@ static enum ibvcap_placed_kind place_part(struct ibvcap_placer *placer, const st
 	return kind;
 }
 
-/* How many numbers from a position on, of at most n, are of one array, or are all late. */
+/* Of n numbers from a position on: how many lie in one array, or are all late. */
 static uint32_t count_part(const struct ibvcap_placer *placer, uint64_t position, uint32_t n)
 {
 	const int64_t late = placer->run.has_closed ? place_offset(position, placer->run.closed_end) : 0;

@@ -5,6 +5,7 @@
  */
 #include "lib/ibvcap/rx.h"
 
+#include "daemon/base/time.h"
 #include "lib/ibvcap/client.h"
 #include "lib/ibvcap/error.h"
 #include "lib/ibvcap/min.h"
@@ -225,7 +226,7 @@ int rx_acquire(struct ibvcap_rx *rx, struct ibvcap_rx_batch *batch, uint32_t max
 		max = INT32_MAX;
 	/* One deadline for all epochs that this call waits in. */
 	if (timeout_ms >= 0)
-		deadline_ns = timeout_ms ? client_now_ns() + (uint64_t)timeout_ms * 1000000 : 0;
+		deadline_ns = timeout_ms ? time_monotonic_ns() + (uint64_t)timeout_ms * 1000000 : 0;
 	for (;;) {
 		r = rx_acquire_in_epoch(rx, batch, max, min, timeout_ms);
 		if (r != -ESHUTDOWN)

@@ -122,6 +122,9 @@ struct ibvcap_rx {
 
 /* ---- rx_poll.c ------------------------------------------------------------------------------------- */
 
+/** Add fd to an epoll set. 0 or -errno. */
+int rx_poll_watch(int poll_fd, int fd, const char *stream);
+
 /** Add fd to the descriptor of ibvcap_rx_fd(). No effect if that does not exist yet or fd is -1. 0 or -errno. */
 int rx_poll_add(const struct rx_reattach *reattach, int fd);
 

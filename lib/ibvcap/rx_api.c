@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The calls on a receive handle: each goes to its one queue, or to the set of its queues. */
+#include "daemon/base/time.h"
 #include "lib/ibvcap/error.h"
 #include "lib/ibvcap/owner.h"
 #include "lib/ibvcap/rx.h"
@@ -150,7 +151,7 @@ static int take_row(struct ibvcap_rx *rx, const struct ibvcap_rx_batch *batch, v
 int ibvcap_rx_recv(struct ibvcap_rx *rx, void *buffer, size_t bytes, size_t *length, struct ibvcap_meta *meta,
                    int timeout_ms)
 {
-	const uint64_t deadline = timeout_ms > 0 ? client_now_ns() + (uint64_t)timeout_ms * 1000000 : 0;
+	const uint64_t deadline = timeout_ms > 0 ? time_monotonic_ns() + (uint64_t)timeout_ms * 1000000 : 0;
 	struct ibvcap_rx_batch batch = IBVCAP_INIT(struct ibvcap_rx_batch);
 	struct ibvcap_meta copy;
 	int r;

@@ -5,23 +5,11 @@
  */
 #include "lib/ibvcap/rx.h"
 
-#include "lib/ibvcap/client.h"
-
-#include <time.h>
-
-static uint64_t utc_now_ns(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_REALTIME, &now);
-	return (uint64_t)now.tv_sec * UINT64_C(1000000000) + (uint64_t)now.tv_nsec;
-}
+#include "daemon/base/time.h"
 
 static void note_outages(const struct ibvcap_rx *rx, struct ibvcap_rx_moment *moment)
 {
-	uint64_t n = ring_load_outages(rx->ring, &moment->outage_from_ns, &moment->outage_until_ns);
-
-	moment->after.outages = n;
+	moment->after.outages = ring_load_outages(rx->ring, &moment->outage_from_ns, &moment->outage_until_ns);
 }
 
 static uint32_t moment_state(const struct ibvcap_rx *rx)
@@ -43,8 +31,8 @@ void rx_moment_take(struct ibvcap_rx *rx, struct ibvcap_rx_moment *moment)
 	rx_handle_count(rx, &counts);
 	*moment = (struct ibvcap_rx_moment){
 		.size = sizeof(*moment),
-		.utc_ns = utc_now_ns(),
-		.monotonic_ns = client_now_ns(),
+		.utc_ns = time_utc_ns(),
+		.monotonic_ns = time_monotonic_ns(),
 		.epoch = rx->reattach.away ? 0 : rx->info.epoch,
 		.sequence = rx->reattach.away ? 0 : rx->next,
 		.n_queues = rx->info.n_queues,
@@ -70,7 +58,7 @@ void rx_moment_take(struct ibvcap_rx *rx, struct ibvcap_rx_moment *moment)
  */
 static bool settles(uint64_t until_ns, const struct ibvcap_rx_moment *moment)
 {
-	return until_ns >= moment->monotonic_ns && (until_ns == RING_SETTLED_ENDED || until_ns <= client_now_ns());
+	return until_ns >= moment->monotonic_ns && (until_ns == RING_SETTLED_ENDED || until_ns <= time_monotonic_ns());
 }
 
 /* The handle has left the epoch of the moment, so no record can follow the last one of that epoch. */

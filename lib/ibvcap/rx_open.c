@@ -1,31 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Attaching to a stream: the request, the daemon's answer, and the handle made of it. */
+#include "daemon/base/time.h"
 #include "lib/ibvcap/client.h"
 #include "lib/ibvcap/error.h"
+#include "lib/ibvcap/min.h"
 #include "lib/ibvcap/rx.h"
 
 #include <errno.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
-
-/* IBVCAP_START_NS_BACK becomes a UTC time here, since rows are stamped with this host's clock. */
-static struct rx_start_position rx_open_start_position(const struct ibvcap_rx_options *options)
-{
-	struct rx_start_position start = {.where = options->start, .value = options->back};
-	struct timespec now;
-
-	if (start.where == IBVCAP_START_NS_BACK) {
-		clock_gettime(CLOCK_REALTIME, &now);
-		start.value = (uint64_t)now.tv_sec * UINT64_C(1000000000) + (uint64_t)now.tv_nsec;
-		start.value -= options->back < start.value ? options->back : start.value;
-	}
-	return start;
-}
 
 int rx_open_fill_request(struct protocol_attach *request, const char *stream, const struct ibvcap_rx_options *options)
 {
-	const struct rx_start_position start = rx_open_start_position(options);
+	uint64_t start_value = options->back, now_ns = time_utc_ns();
 	size_t length = strlen(stream);
 
 	if (length == 0 || length >= sizeof(request->stream))
@@ -37,12 +24,15 @@ int rx_open_fill_request(struct protocol_attach *request, const char *stream, co
 	if (options->start > IBVCAP_START_NS_BACK)
 		return error_set(-EINVAL, "stream '%s': start %u is no value of enum ibvcap_start", stream,
 		                 options->start);
+	/* Becomes a UTC time here, since rows are stamped with this host's clock. */
+	if (options->start == IBVCAP_START_NS_BACK)
+		start_value = now_ns - u64_min(options->back, now_ns);
 	*request = (struct protocol_attach){
 		.abi_major = IBVCAP_ABI_MAJOR,
 		.abi_minor = IBVCAP_ABI_MINOR,
 		.queue = options->queue,
-		.start = start.where,
-		.start_value = start.value,
+		.start = options->start,
+		.start_value = start_value,
 		.policy = options->policy,
 		.lease_blocks = options->lease_blocks,
 	};

@@ -13,16 +13,19 @@
 #include <sys/timerfd.h>
 #include <unistd.h>
 
-int rx_poll_add(const struct rx_reattach *reattach, int fd)
+int rx_poll_watch(int poll_fd, int fd, const char *stream)
 {
 	struct epoll_event event = {.events = EPOLLIN};
 
-	if (reattach->poll_fd < 0 || fd < 0)
-		return 0;
-	if (epoll_ctl(reattach->poll_fd, EPOLL_CTL_ADD, fd, &event) < 0)
-		return error_set(-errno, "stream '%s': cannot add a descriptor to the epoll set: %s", reattach->stream,
+	if (epoll_ctl(poll_fd, EPOLL_CTL_ADD, fd, &event) < 0)
+		return error_set(-errno, "stream '%s': cannot add a descriptor to the epoll set: %s", stream,
 		                 strerror(errno));
 	return 0;
+}
+
+int rx_poll_add(const struct rx_reattach *reattach, int fd)
+{
+	return reattach->poll_fd < 0 || fd < 0 ? 0 : rx_poll_watch(reattach->poll_fd, fd, reattach->stream);
 }
 
 void rx_poll_remove(const struct rx_reattach *reattach, int fd)

@@ -4,6 +4,7 @@
  * the old ring first, since the next daemon may need those hugepages. Then it connects, asks and waits for the
  * answer, in this call as long as the caller's timeout allows and in later calls, until reattach_ms have passed.
  */
+#include "daemon/base/time.h"
 #include "lib/ibvcap/client.h"
 #include "lib/ibvcap/error.h"
 #include "lib/ibvcap/min.h"
@@ -268,7 +269,7 @@ static int rx_reattach_search(struct ibvcap_rx *rx, uint64_t until_ns)
 	struct rx_reattach *reattach = &rx->reattach;
 
 	for (;;) {
-		uint64_t now = client_now_ns();
+		uint64_t now = time_monotonic_ns();
 		int r;
 
 		if (now >= reattach->deadline_ns)
@@ -282,7 +283,7 @@ static int rx_reattach_search(struct ibvcap_rx *rx, uint64_t until_ns)
 			r = rx_reattach_take_answer(rx, now);
 		if (r != 0)
 			return r;
-		if (client_now_ns() >= until_ns)
+		if (time_monotonic_ns() >= until_ns)
 			return 0;
 	}
 }
@@ -310,7 +311,7 @@ int rx_reattach(struct ibvcap_rx *rx, uint64_t until_ns)
 		reattach->failed = rx_handle_failed_queues(rx);
 		rx_settled_leave(rx);
 		rx_handle_close_epoch(rx); /* unmaps the ring, which may take a while */
-		rx_reattach_begin(reattach, client_now_ns());
+		rx_reattach_begin(reattach, time_monotonic_ns());
 	}
 	r = rx_reattach_search(rx, until_ns);
 	/* The timer limits the wait for an answer too: a socket that outlives its daemon accepts, but never answers. */
@@ -338,7 +339,7 @@ int rx_reattach_new(struct ibvcap_rx **rx, const char *path, const char *stream,
 	(*rx)->is_tap = options->policy == IBVCAP_POLICY_TAP;
 	(*rx)->info.queue = options->queue;
 	(*rx)->reattach.member = member;
-	rx_reattach_begin(&(*rx)->reattach, client_now_ns());
+	rx_reattach_begin(&(*rx)->reattach, time_monotonic_ns());
 	return 0;
 }
 

@@ -97,9 +97,6 @@ void rx_set_put_part(struct rx_set *set, int index, struct ibvcap_rx *part);
 void rx_set_drop_part(struct rx_set *set, uint32_t index);
 uint32_t rx_set_count_parts(const struct rx_set *set);
 
-/** Add fd to the descriptor of the set. 0; -errno. */
-int rx_set_watch_fd(const struct rx_set *set, int fd);
-
 /** Add the descriptors of a part, which waits for packets or for the next daemon. A tap has none. 0; -errno. */
 int rx_set_watch_part(const struct rx_set *set, struct ibvcap_rx *part);
 

@@ -3,6 +3,7 @@
  * Batches of several queues: takes turns among the handles, waits for all of them, and follows each of them to the next
  * epoch.
  */
+#include "daemon/base/time.h"
 #include "lib/ibvcap/client.h"
 #include "lib/ibvcap/error.h"
 #include "lib/ibvcap/min.h"
@@ -13,7 +14,6 @@
 #include <errno.h>
 #include <poll.h>
 #include <string.h>
-#include <time.h>
 
 #define RX_SET_FEWER 2                  /* the part has fewer rows than wanted, and no more will come */
 #define ASK_NS       UINT64_C(20000000) /* while packets come without a pause, how often a new queue is looked for */
@@ -177,13 +177,11 @@ static int prepare_all(struct rx_set *set, uint32_t max, uint32_t min, uint64_t 
 /* A set that never waits for packets must ask for its next queue from time to time. */
 static int look_for_queue(struct rx_set *set)
 {
-	struct timespec now;
 	uint64_t now_ns;
 
 	if (!set->ask)
 		return 0;
-	clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
-	now_ns = (uint64_t)now.tv_sec * UINT64_C(1000000000) + (uint64_t)now.tv_nsec;
+	now_ns = time_of_clock_ns(CLOCK_MONOTONIC_COARSE);
 	return now_ns > set->asked_ns && now_ns - set->asked_ns >= ASK_NS ? rx_set_ask(set, now_ns) : 0;
 }
 
@@ -222,7 +220,7 @@ static int acquire_from_any(struct rx_set *set, struct ibvcap_rx_batch *batch, u
 		r = take_in_turn(set, batch, max, fewer ? 1 : min, index);
 		if (r != 0)
 			return r;
-		now_ns = client_now_ns();
+		now_ns = time_monotonic_ns();
 		if (deadline_ns == 0)
 			deadline_ns = now_ns + (uint64_t)timeout_ms * 1000000;
 		is_last = now_ns >= deadline_ns;

@@ -38,7 +38,7 @@ void rx_set_give_back(struct rx_set *set, uint32_t index)
 static int take_queue(struct rx_set *set)
 {
 	struct ibvcap_rx *part = set->ask;
-	int index = rx_set_find_place(set), r = rx_set_watch_fd(set, part->socket);
+	int index = rx_set_find_place(set), r = rx_poll_watch(set->poll_fd, part->socket, set->stream);
 
 	set->ask = NULL;
 	if (index < 0 || r < 0) {

@@ -5,29 +5,14 @@
  */
 #include "lib/ibvcap/rx_set.h"
 
-#include "lib/ibvcap/error.h"
-
 #include <errno.h>
-#include <string.h>
 #include <sys/epoll.h>
-
-int rx_set_watch_fd(const struct rx_set *set, int fd)
-{
-	struct epoll_event event = {.events = EPOLLIN};
-
-	if (epoll_ctl(set->poll_fd, EPOLL_CTL_ADD, fd, &event) == 0)
-		return 0;
-	return error_set(-errno, "stream '%s': cannot add a descriptor to the epoll set: %s", set->stream,
-	                 strerror(errno));
-}
 
 int rx_set_watch_part(const struct rx_set *set, struct ibvcap_rx *part)
 {
-	int r = set->is_tap ? 0 : rx_poll_open(part);
+	int fd = set->is_tap ? 0 : rx_poll_open(part);
 
-	if (set->is_tap || r < 0)
-		return r;
-	return rx_set_watch_fd(set, r);
+	return set->is_tap || fd < 0 ? fd : rx_poll_watch(set->poll_fd, fd, set->stream);
 }
 
 void rx_set_unwatch_part(const struct rx_set *set, const struct ibvcap_rx *part)

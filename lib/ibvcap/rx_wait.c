@@ -3,6 +3,7 @@
  * How a consumer waits for packets: it spins for a moment, then sleeps on the futex word of its state page, or leaves a
  * request for a byte on its wake socket and returns. See "wake-up" in ring.h.
  */
+#include "daemon/base/time.h"
 #include "lib/ibvcap/client.h"
 #include "lib/ibvcap/error.h"
 #include "lib/ibvcap/min.h"
@@ -84,7 +85,7 @@ static int rx_wait_arm(struct ibvcap_rx *rx, uint64_t target)
 	rx->fd_armed = true;
 	if (consumer_load_head_seq_cst(rx->ring) >= target)
 		return RX_WAIT_HEAD;
-	return rx_wait_look(rx, target, client_now_ns());
+	return rx_wait_look(rx, target, time_monotonic_ns());
 }
 
 void rx_wait_disarm(struct ibvcap_rx *rx)
@@ -101,7 +102,7 @@ void rx_wait_disarm(struct ibvcap_rx *rx)
 
 int rx_wait(struct ibvcap_rx *rx, uint64_t target, int timeout_ms)
 {
-	uint64_t now = client_now_ns();
+	uint64_t now = time_monotonic_ns();
 	uint64_t deadline = timeout_ms < 0 ? UINT64_MAX : now + (uint64_t)timeout_ms * 1000000;
 	int r = rx_wait_look(rx, target, now);
 
@@ -111,7 +112,7 @@ int rx_wait(struct ibvcap_rx *rx, uint64_t target, int timeout_ms)
 		return rx_wait_arm(rx, rx->next + 1);
 	if (rx_wait_spin(rx, target))
 		return RX_WAIT_HEAD;
-	while ((now = client_now_ns()) < deadline) {
+	while ((now = time_monotonic_ns()) < deadline) {
 		r = rx_wait_look(rx, target, now);
 		if (r != RX_WAIT_TIME)
 			return r;
@@ -125,7 +126,7 @@ int rx_wait(struct ibvcap_rx *rx, uint64_t target, int timeout_ms)
 
 int rx_wait_prepare(struct ibvcap_rx *rx, uint64_t target)
 {
-	int r = rx_wait_look(rx, target, client_now_ns());
+	int r = rx_wait_look(rx, target, time_monotonic_ns());
 
 	return r == RX_WAIT_TIME ? rx_wait_arm(rx, target) : r;
 }

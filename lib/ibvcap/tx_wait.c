@@ -3,6 +3,7 @@
  * How a sender waits for completed packets: it spins for a moment, then sleeps on the futex word of its state segment,
  * or leaves a request for a byte on its socket and returns. See ring_tx.h.
  */
+#include "daemon/base/time.h"
 #include "lib/ibvcap/client.h"
 #include "lib/ibvcap/error.h"
 #include "lib/ibvcap/min.h"
@@ -90,7 +91,7 @@ static int tx_wait_arm(struct ibvcap_tx *tx, uint64_t target)
 		return 0;
 	client_request_wake(&tx->page->wake, target, true);
 	tx->fd_armed = true;
-	return sender_load_completed_seq_cst(tx->state) >= target ? 1 : tx_wait_look(tx, target, client_now_ns());
+	return sender_load_completed_seq_cst(tx->state) >= target ? 1 : tx_wait_look(tx, target, time_monotonic_ns());
 }
 
 void tx_wait_disarm(struct ibvcap_tx *tx)
@@ -104,7 +105,7 @@ void tx_wait_disarm(struct ibvcap_tx *tx)
 
 int tx_wait(struct ibvcap_tx *tx, uint64_t target, int timeout_ms)
 {
-	uint64_t now = client_now_ns();
+	uint64_t now = time_monotonic_ns();
 	uint64_t deadline = timeout_ms < 0 ? UINT64_MAX : now + (uint64_t)timeout_ms * 1000000;
 	int r = tx_wait_look(tx, target, now);
 
@@ -114,7 +115,7 @@ int tx_wait(struct ibvcap_tx *tx, uint64_t target, int timeout_ms)
 		return tx_wait_arm(tx, target);
 	if (tx_wait_spin(tx, target))
 		return 1;
-	while ((now = client_now_ns()) < deadline) {
+	while ((now = time_monotonic_ns()) < deadline) {
 		r = tx_wait_look(tx, target, now);
 		if (r != 0)
 			return r;
