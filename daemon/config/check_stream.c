@@ -10,14 +10,6 @@
 #define PADDED_FRAME_BYTES   60u
 #define PADDED_PAYLOAD_BYTES 18u
 
-static bool config_is_user_in(const uid_t *users, uint32_t n_users, uid_t user)
-{
-	for (uint32_t i = 0; i < n_users; i++)
-		if (users[i] == user)
-			return true;
-	return false;
-}
-
 static int refuse_lossless_user(const struct config_reader *reader, const config_setting_t *stream, uint32_t i)
 {
 	const config_setting_t *user = config_setting_get_elem(config_setting_get_member(stream, "lossless_users"), i);

@@ -13,6 +13,14 @@ bool config_is_same_address(const struct config_address *a, const struct config_
 	return a->family == b->family && memcmp(a->address, b->address, sizeof(a->address)) == 0;
 }
 
+bool config_is_user_in(const uid_t *users, uint32_t n_users, uid_t user)
+{
+	for (uint32_t i = 0; i < n_users; i++)
+		if (users[i] == user)
+			return true;
+	return false;
+}
+
 bool config_is_multicast(const struct config_address *address)
 {
 	return address->family == AF_INET ? address->address[0] >> 4 == 0xe : address->address[0] == 0xff;

@@ -267,6 +267,7 @@ int config_load_sequence(const char *path, struct ibvcap_sequence *sequence, str
  */
 void config_dump(const struct config *config, FILE *to);
 
+bool config_is_user_in(const uid_t *users, uint32_t n_users, uid_t user);
 bool config_is_same_address(const struct config_address *a, const struct config_address *b);
 
 /** Is it the address of a multicast group? Pure. */

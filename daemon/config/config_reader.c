@@ -179,13 +179,6 @@ static int config_reader_read_id(const struct config_reader *reader, const confi
 	             : 0;
 }
 
-static int config_reader_read_gid(const struct config_reader *reader, const config_setting_t *setting,
-                                  const struct key *key, gid_t *gid)
-{
-	*gid = (gid_t)-1;
-	return setting && config_setting_get_string(setting)[0] ? config_reader_read_id(reader, setting, key, gid) : 0;
-}
-
 /* Memory for the elements that a key's field points at, with their count in its place. */
 static void *config_reader_allocate(const struct config_reader *reader, const struct key *key, size_t n, size_t bytes,
                                     char *base)
@@ -297,7 +290,8 @@ static int config_reader_read_key(const struct config_reader *reader, const conf
 		return setting && !text ? config_reader_read_number(reader, setting, key, base)
 		                        : config_reader_read_string(reader, setting, key, base);
 	case KEY_GID:
-		return config_reader_read_gid(reader, setting, key, (gid_t *)(base + key->offset));
+		*(gid_t *)(base + key->offset) = (gid_t)-1;
+		return text && text[0] ? config_reader_read_id(reader, setting, key, (gid_t *)(base + key->offset)) : 0;
 	case KEY_UIDS:
 	case KEY_GIDS:
 	case KEY_NUMBERS:
@@ -329,16 +323,6 @@ static int config_reader_refuse_unknown(const struct config_reader *reader, cons
 	                             name, group->what);
 }
 
-static void config_reader_warn_of_old_name(const struct config_reader *reader, const config_setting_t *setting,
-                                           const struct key *key)
-{
-	char file[PATH_MAX];
-
-	log_warning("%s:%u: the key %s is called %s now: rename it",
-	            config_reader_file(reader, config_setting_source_file(setting), file, sizeof(file)),
-	            config_setting_source_line(setting), key->old_name, key->name);
-}
-
 static int config_reader_check_known(const struct config_reader *reader, const config_setting_t *setting,
                                      const struct key_group *group)
 {
@@ -347,6 +331,7 @@ static int config_reader_check_known(const struct config_reader *reader, const c
 	for (int i = 0; setting && i < config_setting_length(setting) && config_reader_goes_on(r, &worst); i++) {
 		const config_setting_t *entry = config_setting_get_elem(setting, (unsigned)i);
 		const struct key *key = key_find(group, config_setting_name(entry));
+		char file[PATH_MAX];
 
 		r = 0;
 		if (!key)
@@ -358,7 +343,9 @@ static int config_reader_check_known(const struct config_reader *reader, const c
 			                          "%s is the old name of %s, which the file has, too: remove it",
 			                          key->old_name, key->name);
 		else
-			config_reader_warn_of_old_name(reader, entry, key);
+			log_warning("%s:%u: the key %s is called %s now: rename it",
+			            config_reader_file(reader, config_setting_source_file(entry), file, sizeof(file)),
+			            config_setting_source_line(entry), key->old_name, key->name);
 	}
 	return r < 0 ? r : worst;
 }

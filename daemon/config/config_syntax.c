@@ -144,17 +144,12 @@ static bool syntax_judge_opening(const struct syntax_walk *walk, const struct to
 	return false;
 }
 
-/* Since libconfig 1.7 a comma may stand there. */
-static bool syntax_is_comma_in_the_way(const struct syntax_walk *walk, const struct token *token)
-{
-	return *token->start != '}' && token_is(&walk->before, ',') && token->line == walk->error_line;
-}
-
 static bool syntax_judge_closing(const struct syntax_walk *walk, const struct token *token)
 {
 	const struct syntax_bracket *open = walk->n_open ? &walk->open[walk->n_open - 1] : NULL;
 
-	if (syntax_is_comma_in_the_way(walk, token))
+	/* Since libconfig 1.7 a comma may stand there. */
+	if (*token->start != '}' && token_is(&walk->before, ',') && token->line == walk->error_line)
 		return syntax_set(walk, walk->before.line, "a comma before '%c': take it away", *token->start);
 	if (!open)
 		return syntax_set(walk, token->line, "'%c' without a bracket that it closes", *token->start);

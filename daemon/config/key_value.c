@@ -69,13 +69,6 @@ bool key_parse_number(const struct key *key, const char *text, int64_t *number)
 	return *end == '\0';
 }
 
-static bool key_store_number_text(const struct key *key, const char *text, void *base)
-{
-	int64_t number;
-
-	return key_parse_number(key, text, &number) && key_store_number(key, number, base);
-}
-
 static bool key_has_form(const struct key *key, const char *text)
 {
 	if (key->type == KEY_PATH)
@@ -199,6 +192,7 @@ static bool key_parse_bytes(const char *text, uint8_t *field, size_t bytes)
 bool key_store_string(const struct key *key, const char *text, void *base)
 {
 	void *field = (char *)base + key->offset;
+	int64_t number;
 
 	switch (key->type) {
 	case KEY_CHOICE:
@@ -217,7 +211,7 @@ bool key_store_string(const struct key *key, const char *text, void *base)
 	case KEY_PREFIX:
 		return key_parse_prefix(key, text, field, (uint8_t *)base + key->count);
 	case KEY_NUMBER:
-		return key_store_number_text(key, text, base);
+		return key_parse_number(key, text, &number) && key_store_number(key, number, base);
 	case KEY_BYTES:
 		return key_parse_bytes(text, field, key->bytes);
 	case KEY_MAC:

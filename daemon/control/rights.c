@@ -11,14 +11,6 @@ static struct account account_of_user(const struct peer *peer)
 	return (struct account){.kind = ACCOUNT_USER, .id = peer->uid};
 }
 
-static bool is_user_in(const uid_t *users, uint32_t n_users, const struct peer *peer)
-{
-	for (uint32_t i = 0; i < n_users; i++)
-		if (users[i] == peer->uid)
-			return true;
-	return false;
-}
-
 static bool is_member(const struct peer *peer, gid_t gid)
 {
 	uint32_t low = 0, high = peer->n_groups;
@@ -54,7 +46,7 @@ static bool is_in_a_group(const gid_t *groups, uint32_t n_groups, const struct p
 
 static bool is_lossless_user(const struct config_stream *stream, const struct peer *peer)
 {
-	return is_user_in(stream->lossless_users, stream->n_lossless_users, peer);
+	return config_is_user_in(stream->lossless_users, stream->n_lossless_users, peer->uid);
 }
 
 static bool is_observer(const struct config *config, const struct peer *peer, struct account *account)
@@ -66,7 +58,7 @@ enum rights rights_to_receive(const struct config *config, const struct config_s
                               uid_t daemon_uid, struct account *account)
 {
 	struct account from = unnamed, observer;
-	bool is_named = peer->uid == 0 || is_user_in(stream->users, stream->n_users, peer);
+	bool is_named = peer->uid == 0 || config_is_user_in(stream->users, stream->n_users, peer->uid);
 	bool is_open = stream->n_users == 0 && stream->n_groups == 0;
 
 	if (peer->uid != 0 && peer->uid == daemon_uid)
@@ -105,7 +97,7 @@ enum rights rights_to_send(const struct config_channel *channel, const struct pe
 
 	if (peer->uid != 0 && peer->uid == daemon_uid)
 		return RIGHTS_DAEMONS_USER;
-	if (peer->uid != 0 && !is_user_in(channel->users, channel->n_users, peer) &&
+	if (peer->uid != 0 && !config_is_user_in(channel->users, channel->n_users, peer->uid) &&
 	    !is_in_a_group(channel->groups, channel->n_groups, peer, &from))
 		return RIGHTS_NOT_LISTED;
 	if (account)
@@ -132,11 +124,11 @@ bool rights_to_see_all(const struct config *config, const struct peer *peer, uid
 static bool is_named_anywhere(const struct config *config, const struct peer *peer)
 {
 	for (uint32_t i = 0; i < config->n_streams; i++)
-		if (is_user_in(config->streams[i].users, config->streams[i].n_users, peer) ||
+		if (config_is_user_in(config->streams[i].users, config->streams[i].n_users, peer->uid) ||
 		    is_lossless_user(&config->streams[i], peer))
 			return true;
 	for (uint32_t i = 0; i < config->n_channels; i++)
-		if (is_user_in(config->channels[i].users, config->channels[i].n_users, peer))
+		if (config_is_user_in(config->channels[i].users, config->channels[i].n_users, peer->uid))
 			return true;
 	return false;
 }
