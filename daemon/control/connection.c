@@ -6,8 +6,8 @@
 #include "daemon/control/connection.h"
 
 #include "daemon/base/fd.h"
+#include "daemon/base/loop.h"
 #include "daemon/base/time.h"
-#include "daemon/control/loop.h"
 
 #include <errno.h>
 #include <stddef.h>

@@ -5,9 +5,9 @@
 #include "daemon/control/endpoint.h"
 
 #include "daemon/base/log.h"
+#include "daemon/base/loop.h"
 #include "daemon/base/probes.h"
 #include "daemon/control/id_name.h"
-#include "daemon/control/loop.h"
 #include "daemon/control/server.h"
 
 #include <errno.h>
@@ -27,43 +27,41 @@ void endpoint_init(struct endpoint *endpoint, const struct endpoint_kind *kind, 
 
 /* ---- refusals -------------------------------------------------------------------------------------- */
 
-bool endpoint_refuses_connection(struct session *session, uint16_t abi_major, uint16_t abi_minor, int *sent)
+int endpoint_admit_connection(struct session *session, uint16_t abi_major, uint16_t abi_minor)
 {
 	if (session_is_in_use(session))
-		*sent = session_send_error(
+		return session_send_error(
 			session, -EALREADY,
 			"this connection is attached or sends already: one ring or channel a connection");
-	else if (abi_major != IBVCAP_ABI_MAJOR)
-		*sent = session_send_error(session, -EPROTO, "shared memory ABI %u.%u asked for, the daemon has %u.%u",
-		                           abi_major, abi_minor, IBVCAP_ABI_MAJOR, IBVCAP_ABI_MINOR);
-	else
-		return false;
-	return true;
+	if (abi_major != IBVCAP_ABI_MAJOR)
+		return session_send_error(session, -EPROTO, "shared memory ABI %u.%u asked for, the daemon has %u.%u",
+		                          abi_major, abi_minor, IBVCAP_ABI_MAJOR, IBVCAP_ABI_MINOR);
+	return ENDPOINT_ADMITTED;
 }
 
-bool endpoint_refuses_rights(struct session *session, const struct endpoint *endpoint, enum rights rights,
-                             const char *file, int line, int *sent)
+int endpoint_admit_rights(struct session *session, const struct endpoint *endpoint, enum rights rights,
+                          const char *file, int line)
 {
+	const char *noun = endpoint->kind->noun;
+	struct id_text user;
+
 	if (rights == RIGHTS_GRANTED)
-		return false;
+		return ENDPOINT_ADMITTED;
+	user = id_of_user(session->peer.uid);
 	if (rights == RIGHTS_DAEMONS_USER)
-		*sent = session_send_error(session, -EACCES,
-		                           "%s '%s': refused to user %s, which is the daemon's own: it could write "
-		                           "memory that only the daemon may write; use another user",
-		                           endpoint->kind->noun, endpoint->name, id_of_user(session->peer.uid).text);
-	else if (rights == RIGHTS_OBSERVER)
-		*sent = session_send_error(session, -EACCES,
-		                           "%s '%s': not for user %s, a member of observer_groups; the administrator "
-		                           "sets observers_receive, or names the user in the %s's configuration, %s:%d",
-		                           endpoint->kind->noun, endpoint->name, id_of_user(session->peer.uid).text,
-		                           endpoint->kind->noun, file, line);
-	else
-		*sent = session_send_error(session, -EACCES,
-		                           "%s '%s': not for user %s; the administrator names users and groups in the "
-		                           "%s's configuration, %s:%d",
-		                           endpoint->kind->noun, endpoint->name, id_of_user(session->peer.uid).text,
-		                           endpoint->kind->noun, file, line);
-	return true;
+		return session_send_error(session, -EACCES,
+		                          "%s '%s': refused to user %s, which is the daemon's own: it could write "
+		                          "memory that only the daemon may write; use another user",
+		                          noun, endpoint->name, user.text);
+	if (rights == RIGHTS_OBSERVER)
+		return session_send_error(session, -EACCES,
+		                          "%s '%s': not for user %s, a member of observer_groups; the administrator "
+		                          "sets observers_receive, or names the user in the %s's configuration, %s:%d",
+		                          noun, endpoint->name, user.text, noun, file, line);
+	return session_send_error(session, -EACCES,
+	                          "%s '%s': not for user %s; the administrator names users and groups in the %s's "
+	                          "configuration, %s:%d",
+	                          noun, endpoint->name, user.text, noun, file, line);
 }
 
 /* Clients that have left but still count: their users cannot see why all places are taken. Returns text. */
@@ -95,48 +93,35 @@ static const char *explain_places(const struct endpoint *endpoint, char text[PLA
 	return text;
 }
 
-/* True: the account has as many clients as it may have. */
-static bool refuses_account(struct session *session, const struct endpoint *endpoint, const struct user_share *share,
-                            const struct endpoint_limits *limits, int *sent)
+int endpoint_admit_place(struct session *session, struct endpoint *endpoint, const struct user_share *share,
+                         const struct endpoint_limits *limits)
 {
 	const struct endpoint_kind *kind = endpoint->kind;
 	struct account_text account;
 	char places[PLACES_TEXT_MAX];
 
-	if (!user_share_exceeds(share, USER_PLACES, 1, limits->places_per_user))
-		return false;
-	account = account_describe(&share->user->account, session->peer.uid);
-	*sent = session_send_error(session, -EAGAIN,
-	                           "%s '%s': %s has %u %ss and %s is %u%s; close one, or ask the administrator to "
-	                           "raise it%s in %s:%d",
-	                           kind->noun, endpoint->name, account.who, share->used[USER_PLACES], kind->client,
-	                           kind->user_key, limits->places_per_user, explain_places(endpoint, places),
-	                           account.remedy, limits->file, limits->line);
-	return true;
-}
-
-bool endpoint_refuses_place(struct session *session, struct endpoint *endpoint, const struct user_share *share,
-                            const struct endpoint_limits *limits, int *sent)
-{
-	const struct endpoint_kind *kind = endpoint->kind;
-	char places[PLACES_TEXT_MAX];
-
 	endpoint_free_retained(endpoint);
 	if (endpoint->ended || !session->control->listening) /* control_stop_accepting() */
-		*sent = session_send_error(session, -EAGAIN, "%s '%s': the daemon is stopping", kind->noun,
-		                           endpoint->name);
-	else if (!share)
-		*sent = session_send_error(session, -ENOMEM, "%s '%s': out of memory", kind->noun, endpoint->name);
-	else if (endpoint->n_clients >= limits->places)
-		*sent = session_send_error(session, -EAGAIN,
-		                           "%s '%s': all %u %ss that it may have (%s) are there%s; wait for one to "
-		                           "leave, or ask the administrator to raise %s in %s:%d",
-		                           kind->noun, endpoint->name, limits->places, kind->client, kind->places_key,
-		                           explain_places(endpoint, places), kind->places_key, limits->file,
-		                           limits->line);
-	else
-		return refuses_account(session, endpoint, share, limits, sent);
-	return true;
+		return session_send_error(session, -EAGAIN, "%s '%s': the daemon is stopping", kind->noun,
+		                          endpoint->name);
+	if (!share)
+		return session_send_error(session, -ENOMEM, "%s '%s': out of memory", kind->noun, endpoint->name);
+	if (endpoint->n_clients >= limits->places)
+		return session_send_error(session, -EAGAIN,
+		                          "%s '%s': all %u %ss that it may have (%s) are there%s; wait for one to "
+		                          "leave, or ask the administrator to raise %s in %s:%d",
+		                          kind->noun, endpoint->name, limits->places, kind->client, kind->places_key,
+		                          explain_places(endpoint, places), kind->places_key, limits->file,
+		                          limits->line);
+	if (!user_share_exceeds(share, USER_PLACES, 1, limits->places_per_user))
+		return ENDPOINT_ADMITTED;
+	account = account_describe(&share->user->account, session->peer.uid);
+	return session_send_error(session, -EAGAIN,
+	                          "%s '%s': %s has %u %ss and %s is %u%s; close one, or ask the administrator to "
+	                          "raise it%s in %s:%d",
+	                          kind->noun, endpoint->name, account.who, share->used[USER_PLACES], kind->client,
+	                          kind->user_key, limits->places_per_user, explain_places(endpoint, places),
+	                          account.remedy, limits->file, limits->line);
 }
 
 /* ---- the list of clients --------------------------------------------------------------------------- */

@@ -85,16 +85,19 @@ struct endpoint_limits {
 void endpoint_init(struct endpoint *endpoint, const struct endpoint_kind *kind, struct control *control,
                    const char *name);
 
-/*
- * Checks of a request, in this order. True: it is refused, and the answer was sent with the result *sent.
- */
-bool endpoint_refuses_connection(struct session *session, uint16_t abi_major, uint16_t abi_minor, int *sent);
-bool endpoint_refuses_rights(struct session *session, const struct endpoint *endpoint, enum rights rights,
-                             const char *file, int line, int *sent);
-bool endpoint_refuses_place(struct session *session, struct endpoint *endpoint, const struct user_share *share,
-                            const struct endpoint_limits *limits, int *sent);
+#define ENDPOINT_ADMITTED 1
 
-/** What the account has at the endpoint. NULL: out of memory; endpoint_refuses_place() says so to the client. */
+/*
+ * Checks of a request, in this order. ENDPOINT_ADMITTED; else it is refused, and the client has its answer: 0, or
+ * -errno: disconnect.
+ */
+int endpoint_admit_connection(struct session *session, uint16_t abi_major, uint16_t abi_minor);
+int endpoint_admit_rights(struct session *session, const struct endpoint *endpoint, enum rights rights,
+                          const char *file, int line);
+int endpoint_admit_place(struct session *session, struct endpoint *endpoint, const struct user_share *share,
+                         const struct endpoint_limits *limits);
+
+/** What the account has at the endpoint. NULL: out of memory; endpoint_admit_place() says so to the client. */
 struct user_share *endpoint_share(const struct endpoint *endpoint, const struct account *account);
 
 /** Add the session's client: one place and so many lease blocks are charged. share: of endpoint_share(). */

@@ -216,27 +216,22 @@ static void unlink_path(const struct listener *listener)
 		unlink(listener->path);
 }
 
-/*
- * The last close() closes the connections that nobody accepted, too, and with them what their clients sent: that may
- * sleep (dropped_sockets.h). If the service manager keeps the socket, this is not the last one.
- */
-static void close_listening(const struct listener *listener)
+void listener_close(struct listener *listener)
 {
 	struct dropped_sockets sockets = {.fds = {listener->fd}, .n = 1};
 
-	if (listener->kept)
-		close(listener->fd);
-	else
-		dropped_sockets_close(&sockets);
-}
-
-void listener_close(struct listener *listener)
-{
 	if (listener->fd < 0)
 		return;
-	if (!listener->kept)
+	/*
+	 * The last close() closes the connections that nobody accepted, too, and with them what their clients sent:
+	 * that may sleep. If the service manager keeps the socket, this is not the last one.
+	 */
+	if (listener->kept) {
+		close(listener->fd);
+	} else {
 		unlink_path(listener);
-	close_listening(listener);
+		dropped_sockets_close(&sockets);
+	}
 	/* If the service manager was asked to keep the socket but did not, the path would refuse every client. */
 	if (listener->kept && !listener->adopted && !may_somebody_listen(listener->path))
 		unlink_path(listener);

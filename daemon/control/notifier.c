@@ -16,6 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
+#include <sys/socket.h>
 
 /* One client. */
 struct notifier_entry {
@@ -230,6 +231,18 @@ void notifier_free(struct notifier *notifier)
 struct heartbeat *notifier_heartbeat(struct notifier *notifier)
 {
 	return &notifier->heartbeat;
+}
+
+int notifier_make_socket(int *ours, int *theirs)
+{
+	int ends[2];
+
+	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends) < 0)
+		return -errno;
+	*ours = ends[0];
+	*theirs = ends[1];
+	shutdown(*theirs, SHUT_WR);
+	return 0;
 }
 
 /* ---- the list ------------------------------------------------------------------------------------ */

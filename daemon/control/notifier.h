@@ -35,6 +35,12 @@ void notifier_free(struct notifier *notifier);
 struct heartbeat *notifier_heartbeat(struct notifier *notifier);
 
 /**
+ * A socket to wake a client by. Each end has its own open file description, so a client cannot change the flags of our
+ * end; its end only receives, so it cannot send descriptors. 0 or -errno.
+ */
+int notifier_make_socket(int *ours, int *theirs);
+
+/**
  * The consumer and fd (a socket, or -1) stay the caller's, which frees them after notifier_remove_and_wait(). user is
  * charged with the wake-ups; NULL: nobody is. -EAGAIN: there are too many.
  */

@@ -10,52 +10,47 @@
 #include <string.h>
 #include <unistd.h>
 
-/* True: the refusal was sent, with the result *sent. */
-static bool refuses_options(struct session *session, const struct config_stream *stream,
-                            const struct protocol_attach *request, struct account *account, int *sent)
+static int admit_options(struct session *session, const struct config_stream *stream,
+                         const struct protocol_attach *request, struct account *account)
 {
 	if (request->policy > IBVCAP_POLICY_LOSSLESS)
-		*sent = session_send_error(session, -EINVAL,
-		                           "stream '%s': policy %u: lossy (0), lossless (1) or tap (2)", stream->name,
-		                           request->policy);
-	else if (request->policy == IBVCAP_POLICY_LOSSLESS && !rights_to_be_lossless(stream, &session->peer, account))
-		*sent = session_send_error(session, -EACCES,
-		                           "stream '%s': lossless is not for user %s; the administrator allows it with "
-		                           "lossless_deadline_ms and lossless_users in the stream's configuration, "
-		                           "%s:%d",
-		                           stream->name, id_of_user(session->peer.uid).text, stream->file,
-		                           stream->line);
-	else if (request->start > IBVCAP_START_NS_BACK)
-		*sent = session_send_error(
+		return session_send_error(session, -EINVAL,
+		                          "stream '%s': policy %u: lossy (0), lossless (1) or tap (2)", stream->name,
+		                          request->policy);
+	if (request->policy == IBVCAP_POLICY_LOSSLESS && !rights_to_be_lossless(stream, &session->peer, account))
+		return session_send_error(session, -EACCES,
+		                          "stream '%s': lossless is not for user %s; the administrator allows it with "
+		                          "lossless_deadline_ms and lossless_users in the stream's configuration, "
+		                          "%s:%d",
+		                          stream->name, id_of_user(session->peer.uid).text, stream->file, stream->line);
+	if (request->start > IBVCAP_START_NS_BACK)
+		return session_send_error(
 			session, -EINVAL,
 			"stream '%s': start %u: newest (0), oldest (1), packets back (2) or time back (3)",
 			stream->name, request->start);
-	else if (request->lease_blocks > stream->lease_blocks)
-		*sent = session_send_error(
+	if (request->lease_blocks > stream->lease_blocks)
+		return session_send_error(
 			session, -EAGAIN,
-			"stream '%s': %u blocks of lease asked for, %u (lease_blocks) are granted at most; ask "
-			"for fewer, or the administrator to raise it in %s:%d and restart",
+			"stream '%s': %u blocks of lease asked for, %u (lease_blocks) are granted at most; ask for "
+			"fewer, or the administrator to raise it in %s:%d and restart",
 			stream->name, request->lease_blocks, stream->lease_blocks, stream->file, stream->line);
-	else
-		return false;
-	return true;
+	return ENDPOINT_ADMITTED;
 }
 
-static bool refuses_leases(struct session *session, const struct rx_endpoint *rx_endpoint,
-                           const struct user_share *share, uint32_t lease_blocks, int *sent)
+static int admit_leases(struct session *session, const struct config_stream *stream, const struct user_share *share,
+                        uint32_t lease_blocks)
 {
-	const struct config_stream *stream = rx_endpoint->stream->config;
-	struct account_text account = account_describe(&share->user->account, session->peer.uid);
+	struct account_text account;
 
 	if (!user_share_exceeds(share, USER_LEASE_BLOCKS, lease_blocks, stream->max_lease_blocks_per_user))
-		return false;
-	*sent = session_send_error(
+		return ENDPOINT_ADMITTED;
+	account = account_describe(&share->user->account, session->peer.uid);
+	return session_send_error(
 		session, -EAGAIN,
 		"stream '%s': %u blocks of lease asked for, %s has %u, and max_lease_blocks_per_user is %u; ask for "
 		"fewer, or the administrator to raise it%s in %s:%d",
 		stream->name, lease_blocks, account.who, share->used[USER_LEASE_BLOCKS],
 		stream->max_lease_blocks_per_user, account.remedy, stream->file, stream->line);
-	return true;
 }
 
 static int lend_to_worker(struct session *session, struct rx_endpoint *rx_endpoint, struct user_share *share,
@@ -87,17 +82,28 @@ static int lend_to_worker(struct session *session, struct rx_endpoint *rx_endpoi
 	return 0;
 }
 
-bool rx_admit_checks(struct session *session, const struct rx_endpoint *rx_endpoint,
-                     const struct protocol_attach *request, struct account *account, int *sent)
+int rx_admit_check(struct session *session, const struct rx_endpoint *rx_endpoint,
+                   const struct protocol_attach *request, struct account *account)
 {
 	const struct config_stream *stream = rx_endpoint->stream->config;
+	enum rights rights =
+		rights_to_receive(session->control->options.config, stream, &session->peer, geteuid(), account);
+	int r = endpoint_admit_rights(session, &rx_endpoint->endpoint, rights, stream->file, stream->line);
 
-	if (endpoint_refuses_rights(
-		    session, &rx_endpoint->endpoint,
-		    rights_to_receive(session->control->options.config, stream, &session->peer, geteuid(), account),
-		    stream->file, stream->line, sent))
-		return false;
-	return request->policy == IBVCAP_POLICY_TAP || !refuses_options(session, stream, request, account, sent);
+	return r == ENDPOINT_ADMITTED && request->policy != IBVCAP_POLICY_TAP
+	               ? admit_options(session, stream, request, account)
+	               : r;
+}
+
+/* A tap has no page and no lease: the worker does not know it, and it takes no consumer's place. */
+static int admit_tap(struct session *session, struct rx_endpoint *rx_endpoint)
+{
+	if (rx_endpoint->endpoint.ended || !session->control->listening)
+		return session_send_error(session, -EAGAIN, "stream '%s': the daemon is stopping",
+		                          rx_endpoint->endpoint.name);
+	session->tapped = &rx_endpoint->endpoint;
+	session_resume(session);
+	return rx_session_send_tap(session, rx_endpoint);
 }
 
 int rx_admit(struct session *session, struct rx_endpoint *rx_endpoint, const struct protocol_attach *request,
@@ -109,27 +115,21 @@ int rx_admit(struct session *session, struct rx_endpoint *rx_endpoint, const str
 	uint32_t lease_blocks = request->lease_blocks ? request->lease_blocks : stream->lease_blocks;
 	struct user_share *share;
 	struct account account;
-	int sent;
+	int r = rx_admit_check(session, rx_endpoint, request, &account);
 
-	if (!rx_admit_checks(session, rx_endpoint, request, &account, &sent))
-		return sent;
+	if (r != ENDPOINT_ADMITTED)
+		return r;
 	if (rx_endpoint->has_failed)
 		return session_send_error(session, -EIO,
 		                          "stream '%s': queue %u on device %s has failed: its packets are lost, until "
 		                          "the daemon is started again: systemctl restart ibvcapd",
 		                          stream->name, rx_endpoint->index, rx_endpoint->stream->device);
-	if (request->policy == IBVCAP_POLICY_TAP) {
-		/* A tap has no page and no lease: the worker does not know it, and it takes no consumer's place. */
-		if (rx_endpoint->endpoint.ended || !session->control->listening)
-			return session_send_error(session, -EAGAIN, "stream '%s': the daemon is stopping",
-			                          rx_endpoint->endpoint.name);
-		session->tapped = &rx_endpoint->endpoint;
-		session_resume(session);
-		return rx_session_send_tap(session, rx_endpoint);
-	}
+	if (request->policy == IBVCAP_POLICY_TAP)
+		return admit_tap(session, rx_endpoint);
 	share = endpoint_share(&rx_endpoint->endpoint, &account);
-	if (endpoint_refuses_place(session, &rx_endpoint->endpoint, share, &limits, &sent) ||
-	    refuses_leases(session, rx_endpoint, share, lease_blocks, &sent))
-		return sent;
-	return lend_to_worker(session, rx_endpoint, share, request, lease_blocks, takeover);
+	r = endpoint_admit_place(session, &rx_endpoint->endpoint, share, &limits);
+	if (r == ENDPOINT_ADMITTED)
+		r = admit_leases(session, stream, share, lease_blocks);
+	return r == ENDPOINT_ADMITTED ? lend_to_worker(session, rx_endpoint, share, request, lease_blocks, takeover)
+	                              : r;
 }

@@ -6,8 +6,8 @@
 #include "daemon/control/rx_endpoint.h"
 
 #include "daemon/base/log.h"
+#include "daemon/base/loop.h"
 #include "daemon/control/id_name.h"
-#include "daemon/control/loop.h"
 #include "daemon/control/rx_group.h"
 #include "daemon/control/server.h"
 #include "lib/ibvcap/ring.h"
@@ -48,10 +48,10 @@ static struct rx_stream *find_rx_stream(const struct control *control, const cha
 int rx_endpoint_attach(struct session *session, const struct protocol_attach *request)
 {
 	struct rx_stream *stream = find_rx_stream(session->control, request->stream);
-	int sent;
+	int r = endpoint_admit_connection(session, request->abi_major, request->abi_minor);
 
-	if (endpoint_refuses_connection(session, request->abi_major, request->abi_minor, &sent))
-		return sent;
+	if (r != ENDPOINT_ADMITTED)
+		return r;
 	if (!stream)
 		return session_send_error(
 			session, -ESRCH, "no stream '%s'; %s'ibvcap status' lists those there are", request->stream,

@@ -61,9 +61,9 @@ struct rx_takeover {
 	bool had_owner;     /* another member had the queue before */
 };
 
-/** May the client have what the request says? False: it was refused, with the result *sent. account: or NULL. */
-bool rx_admit_checks(struct session *session, const struct rx_endpoint *rx_endpoint,
-                     const struct protocol_attach *request, struct account *account, int *sent);
+/** May the client have what the request says? As endpoint_admit_rights(). account: or NULL. */
+int rx_admit_check(struct session *session, const struct rx_endpoint *rx_endpoint,
+                   const struct protocol_attach *request, struct account *account);
 
 /**
  * Check and serve the request for a consumer or a tap. takeover NULL: it begins where the request says. The answer

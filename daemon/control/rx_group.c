@@ -3,8 +3,8 @@
 #include "daemon/control/rx_group.h"
 
 #include "daemon/base/log.h"
+#include "daemon/base/loop.h"
 #include "daemon/control/id_name.h"
-#include "daemon/control/loop.h"
 #include "daemon/control/rx_endpoint.h"
 #include "daemon/control/server.h"
 #include "lib/ibvcap/min.h"
@@ -215,7 +215,7 @@ static void recall_queue(struct rx_group *group, struct rx_group_queue *queue)
 {
 	const struct control *control = group->stream->queues[0]->endpoint.control;
 	struct session *session = queue->owner->client.session;
-	struct protocol_recalled message = {0};
+	struct protocol_bare message = {0};
 
 	protocol_init(&message.header, PROTOCOL_RECALLED, sizeof(message));
 	group->recalled = queue->owner;
@@ -258,16 +258,6 @@ void rx_group_settle(struct rx_group *group)
 
 /* ---- joining ---------------------------------------------------------------------------------------- */
 
-static struct rx_group *find_group(const struct rx_stream *stream, const char *name, uid_t uid)
-{
-	struct rx_group *group;
-
-	LIST_FOREACH (group, &stream->groups, link)
-		if (strcmp(group->name, name) == 0 && group->uid == uid)
-			break;
-	return group;
-}
-
 static struct rx_group *new_group(struct rx_stream *stream, const struct protocol_attach *request, uid_t uid)
 {
 	const struct rx_start_position start = {request->start, request->start_value};
@@ -290,29 +280,23 @@ static struct rx_group *new_group(struct rx_stream *stream, const struct protoco
 	return group;
 }
 
-static int tell_joined(const struct rx_group_ask *ask)
-{
-	const struct rx_group *group = ask->group;
-	struct protocol_joined message = {.epoch = group->stream->queues[0]->queue->ring->ring->segment.epoch,
-	                                  .n_queues = group->n_queues};
-
-	protocol_init(&message.header, PROTOCOL_JOINED, sizeof(message));
-	return session_send(ask->session, &message.header, NULL, 0);
-}
-
 int rx_group_join(struct session *session, struct rx_stream *stream, const struct protocol_attach *request)
 {
+	struct protocol_joined joined = {.epoch = stream->queues[0]->queue->ring->ring->segment.epoch,
+	                                 .n_queues = stream->n_queues};
 	struct rx_group_ask *ask;
 	struct rx_group *group;
-	int r;
+	int r = rx_admit_check(session, stream->queues[0], request, NULL);
 
-	if (!rx_admit_checks(session, stream->queues[0], request, NULL, &r))
+	if (r != ENDPOINT_ADMITTED)
 		return r;
 	if (request->policy == IBVCAP_POLICY_TAP)
 		return session_send_error(session, -EINVAL, "stream '%s': a tap cannot be a member of a group",
 		                          stream->known->config->name);
 	ask = calloc(1, sizeof(*ask));
-	group = find_group(stream, request->group, session->peer.uid);
+	LIST_FOREACH (group, &stream->groups, link)
+		if (strcmp(group->name, request->group) == 0 && group->uid == session->peer.uid)
+			break;
 	if (!group && ask)
 		group = new_group(stream, request, session->peer.uid);
 	if (!group) {
@@ -322,7 +306,8 @@ int rx_group_join(struct session *session, struct rx_stream *stream, const struc
 	*ask = (struct rx_group_ask){{abandon_ask}, .group = group, .session = session, .request = *request};
 	session->wait = &ask->wait;
 	TAILQ_INSERT_TAIL(&group->asks, ask, link);
-	r = tell_joined(ask);
+	protocol_init(&joined.header, PROTOCOL_JOINED, sizeof(joined));
+	r = session_send(session, &joined.header, NULL, 0);
 	if (r < 0)
 		return r; /* the end of the session ends the ask */
 	rx_group_settle(group);

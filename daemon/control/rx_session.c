@@ -6,10 +6,10 @@
 
 #include "daemon/base/fd.h"
 #include "daemon/base/log.h"
+#include "daemon/base/loop.h"
 #include "daemon/base/size.h"
 #include "daemon/base/time.h"
 #include "daemon/control/id_name.h"
-#include "daemon/control/loop.h"
 #include "daemon/control/server.h"
 #include "daemon/control/user.h"
 #include "lib/ibvcap/ring.h"
@@ -17,7 +17,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 /* ---- the user's thread --------------------------------------------------------------------------- */
@@ -167,18 +166,6 @@ static int create_pages(struct ring_consumer *consumer, uint64_t epoch)
 	return shm_seal_size(&consumer->page_shm);
 }
 
-static int make_wake_socket(struct rx_session *rx)
-{
-	int ends[2];
-
-	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) < 0)
-		return -errno;
-	rx->wake_theirs = ends[0];
-	rx->wake = ends[1];
-	shutdown(rx->wake_theirs, SHUT_WR);
-	return 0;
-}
-
 int rx_session_new(struct rx_session **out, struct rx_endpoint *rx_endpoint, struct session *session,
                    struct user_share *share, uint32_t lease_blocks, enum ibvcap_policy policy)
 {
@@ -204,7 +191,7 @@ int rx_session_new(struct rx_session **out, struct rx_endpoint *rx_endpoint, str
 	endpoint_add_client(&rx_endpoint->endpoint, &rx->client, session, share, lease_blocks);
 	r = create_pages(&rx->consumer, rx_epoch(rx_endpoint));
 	if (r == 0)
-		r = make_wake_socket(rx);
+		r = notifier_make_socket(&rx->wake, &rx->wake_theirs);
 	if (r == 0)
 		r = notifier_add(rx_endpoint->notifier, &rx->consumer, rx->wake, rx->client.user);
 	if (r < 0) {

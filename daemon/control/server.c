@@ -6,9 +6,9 @@
 #include "daemon/control/server.h"
 
 #include "daemon/base/log.h"
+#include "daemon/base/loop.h"
 #include "daemon/base/time.h"
 #include "daemon/control/id_name.h"
-#include "daemon/control/loop.h"
 #include "daemon/control/rx_group.h"
 
 #include <errno.h>

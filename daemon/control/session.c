@@ -6,10 +6,10 @@
 #include "daemon/control/session.h"
 
 #include "daemon/base/log.h"
+#include "daemon/base/loop.h"
 #include "daemon/control/endpoint.h"
 #include "daemon/control/id_name.h"
 #include "daemon/control/peer.h"
-#include "daemon/control/loop.h"
 #include "daemon/control/server.h"
 
 #include <errno.h>

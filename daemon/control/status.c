@@ -5,8 +5,8 @@
  */
 #include "daemon/control/status.h"
 
+#include "daemon/base/loop.h"
 #include "daemon/base/time.h"
-#include "daemon/control/loop.h"
 #include "daemon/control/server.h"
 #include "lib/ibvcap/min.h"
 
@@ -21,14 +21,6 @@
 #define HUNG_NS         UINT64_C(1000000000)
 
 /* ---- one message each ---------------------------------------------------------------------------- */
-
-static int append_daemon(struct reply *reply)
-{
-	struct ibvcap_status_daemon part = {.size = sizeof(part), .pid = getpid()};
-
-	reply_copy_text(part.version, sizeof(part.version), IBVCAP_BUILD_VERSION);
-	return reply_append_part(reply, STATUS_DAEMON, &part, NULL);
-}
 
 static int append_interface(struct reply *reply, const struct control_interface *interface)
 {
@@ -62,9 +54,12 @@ static int build_status(const struct control *control, struct reply *reply)
 	const struct control_interface *interface;
 	const struct tx_endpoint *channel;
 	const struct rx_stream *stream;
+	struct ibvcap_status_daemon daemon = {.size = sizeof(daemon), .pid = getpid()};
 	struct protocol_header end;
-	int r = append_daemon(reply);
+	int r;
 
+	reply_copy_text(daemon.version, sizeof(daemon.version), IBVCAP_BUILD_VERSION);
+	r = reply_append_part(reply, STATUS_DAEMON, &daemon, NULL);
 	TAILQ_FOREACH (stream, &control->rx_streams, link)
 		if (r == 0)
 			r = status_append_stream(reply, stream);
@@ -189,14 +184,10 @@ static void answer_all(struct control *control)
 /* ---- the refresh --------------------------------------------------------------------------------- */
 
 /* A device that hangs is not waited for: the status says how old its readings are. */
-static bool has_hung(const struct reading *reading)
-{
-	return reading_waits_ns(reading, time_monotonic_ns()) >= HUNG_NS;
-}
-
 static bool is_renewed(const struct control *control, const struct reading *reading)
 {
-	return reading->tried_ns >= control->refresh.asked_ns || reading->is_closed || has_hung(reading);
+	return reading->tried_ns >= control->refresh.asked_ns || reading->is_closed ||
+	       reading_waits_ns(reading, time_monotonic_ns()) >= HUNG_NS;
 }
 
 static bool is_stream_fresh(const struct control *control, const struct rx_stream *stream)

@@ -6,7 +6,7 @@
 #include "daemon/control/tx_endpoint.h"
 
 #include "daemon/base/log.h"
-#include "daemon/control/loop.h"
+#include "daemon/base/loop.h"
 #include "daemon/control/server.h"
 #include "lib/ibvcap/ring_tx.h"
 
@@ -48,31 +48,16 @@ static struct tx_endpoint *find_open_channel(struct control *control, const char
 	return tx_endpoint;
 }
 
-/* True: the refusal was sent, with the result *sent. */
-static bool refuses_failed_channel(struct session *session, const struct tx_endpoint *tx_endpoint, int *sent)
-{
-	const struct config_channel *channel = tx_endpoint->channel->config;
-
-	if (tx_endpoint->endpoint.ending != IBVCAP_DISCONNECT_CHANNEL_FAILED)
-		return false;
-	*sent = session_send_error(
-		session, -EIO,
-		"channel '%s': its send queue on device %s failed and cannot go on; ask the administrator "
-		"to take the channel out of %s, systemctl reload ibvcapd, put it in again, and reload again",
-		channel->name, tx_endpoint->channel->device, channel->file);
-	return true;
-}
-
 int tx_endpoint_open(struct session *session, const struct protocol_open_channel *request)
 {
 	struct tx_endpoint *tx_endpoint = find_open_channel(session->control, request->channel);
 	const struct config_channel *channel = tx_endpoint ? tx_endpoint->channel->config : NULL;
 	struct account account;
 	struct user_share *share;
-	int sent;
+	int r = endpoint_admit_connection(session, request->abi_major, request->abi_minor);
 
-	if (endpoint_refuses_connection(session, request->abi_major, request->abi_minor, &sent))
-		return sent;
+	if (r != ENDPOINT_ADMITTED)
+		return r;
 	if (!tx_endpoint)
 		return session_send_error(
 			session, -ESRCH, "no channel '%s'; %s'ibvcap status' lists those there are", request->channel,
@@ -80,14 +65,21 @@ int tx_endpoint_open(struct session *session, const struct protocol_open_channel
 	const struct endpoint_limits limits = {channel->max_senders, channel->max_senders_per_user, channel->file,
 	                                       channel->line};
 
-	if (endpoint_refuses_rights(session, &tx_endpoint->endpoint,
-	                            rights_to_send(channel, &session->peer, geteuid(), &account), channel->file,
-	                            channel->line, &sent) ||
-	    refuses_failed_channel(session, tx_endpoint, &sent))
-		return sent;
+	r = endpoint_admit_rights(session, &tx_endpoint->endpoint,
+	                          rights_to_send(channel, &session->peer, geteuid(), &account), channel->file,
+	                          channel->line);
+	if (r != ENDPOINT_ADMITTED)
+		return r;
+	if (tx_endpoint->endpoint.ending == IBVCAP_DISCONNECT_CHANNEL_FAILED)
+		return session_send_error(
+			session, -EIO,
+			"channel '%s': its send queue on device %s failed and cannot go on; ask the administrator to "
+			"take the channel out of %s, systemctl reload ibvcapd, put it in again, and reload again",
+			channel->name, tx_endpoint->channel->device, channel->file);
 	share = endpoint_share(&tx_endpoint->endpoint, &account);
-	if (endpoint_refuses_place(session, &tx_endpoint->endpoint, share, &limits, &sent))
-		return sent;
+	r = endpoint_admit_place(session, &tx_endpoint->endpoint, share, &limits);
+	if (r != ENDPOINT_ADMITTED)
+		return r;
 	if (tx_session_new(session, tx_endpoint, share) < 0)
 		return session_send_error(session, -ENOMEM, "channel '%s': out of memory", request->channel);
 	return 0;
@@ -109,7 +101,7 @@ int tx_endpoint_mapped(struct session *session)
 static void sender_added(struct tx_session *tx, int error)
 {
 	struct session *session = tx->client.session;
-	struct protocol_ready ready;
+	struct protocol_bare ready;
 	int r;
 
 	tx->awaits_answer = false;

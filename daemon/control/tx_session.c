@@ -6,8 +6,8 @@
 #include "daemon/control/tx_session.h"
 
 #include "daemon/base/fd.h"
+#include "daemon/base/loop.h"
 #include "daemon/base/time.h"
-#include "daemon/control/loop.h"
 #include "daemon/control/server.h"
 #include "daemon/control/tx_endpoint.h"
 #include "lib/ibvcap/ring_tx.h"
@@ -17,27 +17,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 /* ---- the user's thread -------------------------------------------------------------------------------- */
-
-/*
- * Each end has its own open file description: a client that changes the flags of its end does not change ours. The
- * client's end only receives: the client can send no descriptors through it.
- */
-static int make_socket(struct tx_session *tx)
-{
-	int ends[2];
-
-	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends) < 0)
-		return failure_set(&tx->failure, EX_OSERR, errno, "channel '%s': no socket for another sender: %s",
-		                   tx->channel, strerror(errno));
-	tx->theirs = ends[0];
-	tx->sender.socket = ends[1];
-	shutdown(tx->theirs, SHUT_WR);
-	return 0;
-}
 
 static const struct sender no_sender = {
 	.arena = SHM_INIT, .page_shm = SHM_INIT, .state_shm = SHM_INIT, .kick = SENDER_KICK_INIT, .socket = -1};
@@ -52,32 +34,30 @@ static void make_sender(void *context)
 		tx->sender = no_sender; /* sender_init() freed the memory: the next sender may get the same addresses */
 		return;
 	}
-	tx->result = make_socket(tx);
-	r = tx->result ? 0 : sender_kick_init(&tx->sender.kick, tx_session_endpoint(tx)->worker->worker->epoll);
+	r = notifier_make_socket(&tx->sender.socket, &tx->theirs);
+	if (r == 0)
+		r = sender_kick_init(&tx->sender.kick, tx_session_endpoint(tx)->worker->worker->epoll);
 	if (r < 0)
-		tx->result = failure_set(&tx->failure, EX_OSERR, -r, "channel '%s': no eventfd for another sender: %s",
-		                         tx->channel, strerror(-r));
-}
-
-static int seal_memory(struct tx_session *tx)
-{
-	int r = sender_seal(&tx->sender);
-
-	if (r == -EPERM)
-		return failure_set(&tx->failure, EX_NOPERM, EPERM,
-		                   "channel '%s': the sender has sealed what it was given; it is not to", tx->channel);
-	return r < 0 ? failure_set(&tx->failure, EX_OSERR, -r, "channel '%s': the sender's memory cannot be sealed: %s",
-	                           tx->channel, strerror(-r))
-	             : 0;
+		tx->result = failure_set(&tx->failure, EX_OSERR, -r,
+		                         "channel '%s': no socket or eventfd for another sender: %s", tx->channel,
+		                         strerror(-r));
 }
 
 static void seal_sender(void *context)
 {
 	struct tx_session *tx = context;
 	const struct control_channel *channel = tx_session_endpoint(tx)->channel;
+	int r = sender_seal(&tx->sender);
 
-	tx->result = seal_memory(tx);
-	if (tx->result == 0)
+	if (r == -EPERM)
+		tx->result =
+			failure_set(&tx->failure, EX_NOPERM, EPERM,
+		                    "channel '%s': the sender has sealed what it was given; it is not to", tx->channel);
+	else if (r < 0)
+		tx->result = failure_set(&tx->failure, EX_OSERR, -r,
+		                         "channel '%s': the sender's memory cannot be sealed: %s", tx->channel,
+		                         strerror(-r));
+	else
 		tx->result = channel->register_arena(channel->context, &tx->sender.arena, &tx->sender.registration,
 		                                     &tx->failure);
 }
@@ -188,7 +168,8 @@ int tx_session_new(struct session *session, struct tx_endpoint *tx_endpoint, str
 
 static int send_opened(struct tx_session *tx)
 {
-	struct protocol_opened message = {.epoch = tx_session_endpoint(tx)->channel->epoch};
+	const struct tx_endpoint *endpoint = tx_session_endpoint(tx);
+	struct protocol_opened message = {.epoch = endpoint->channel->epoch};
 	int fds[PROTOCOL_FD_OPENED_N] = {
 		[PROTOCOL_FD_ARENA] = fcntl(tx->sender.arena.fd, F_DUPFD_CLOEXEC, 0),
 		[PROTOCOL_FD_SENDER_PAGE] = fcntl(tx->sender.page_shm.fd, F_DUPFD_CLOEXEC, 0),
@@ -198,6 +179,8 @@ static int send_opened(struct tx_session *tx)
 	};
 
 	tx->theirs = -1;
+	tx->opened_at_us = loop_now_us(endpoint->worker->control->options.event);
+	session_resume(tx->client.session);
 	protocol_init(&message.header, PROTOCOL_OPENED, sizeof(message));
 	for (unsigned i = 0; i < PROTOCOL_FD_OPENED_N; i++) {
 		if (fds[i] >= 0)
@@ -232,13 +215,6 @@ static int mail_sealed(struct tx_session *tx)
 	return 0;
 }
 
-static int send_opened_sender(struct tx_session *tx)
-{
-	tx->opened_at_us = loop_now_us(tx_session_endpoint(tx)->worker->control->options.event);
-	session_resume(tx->client.session);
-	return send_opened(tx);
-}
-
 /* 0, or -errno: disconnect. */
 static int take_step(struct tx_session *tx, int (*step)(struct tx_session *tx))
 {
@@ -267,7 +243,7 @@ static void on_job_done(void *context)
 		finish_sender(tx);
 	} else if (!session) { /* disconnected meanwhile */
 		tx_session_free(&tx->client);
-	} else if (take_step(tx, did == TX_SESSION_MAKE ? send_opened_sender : mail_sealed) < 0) {
+	} else if (take_step(tx, did == TX_SESSION_MAKE ? send_opened : mail_sealed) < 0) {
 		session_free(session);
 	}
 }

@@ -9,24 +9,16 @@
  *   shares        places and lease blocks at one stream or channel, at most max_…_per_user of its configuration
  *   stall budget  in a share: nanoseconds for which lossless consumers may keep the queue of a stream waiting
  *
- * Which account that is, rights.h decides: "user" means a user that the configuration names, all members of a group
- * that it names, or all users whom it does not name. A share belongs to the account of the right that the client uses
- * at the stream or channel. All else is charged on the account of the connection, rights_account(), which may be
- * another one: a user in two groups uses the account of each where that group has the right. Everything of one consumer
- * at its stream is charged on one account. A user that users or lossless_users names is charged on its own account
- * there, even if it is lossless as a member of a group; a member that neither list names is charged on the group's. A
- * client keeps the accounts that it has when a reload changes the lists.
+ * rights.h decides which account that is. A share belongs to the account of the right that the client uses at the
+ * stream or channel. All else is charged on the account of the connection, rights_account(), so a user in two groups
+ * may use two accounts. A client keeps its accounts when a reload changes the lists.
  *
- * Each client of an account is charged on the same object, and the object outlives the clients until all budgets are
- * repaid: neither many connections nor reconnecting buys more. root's clients are charged too, but no count
- * refuses them, and no wake-up of theirs is charged: root could change the configuration as well. Control thread only,
- * but for what says otherwise.
+ * The object outlives the clients until all budgets are repaid: neither many connections nor reconnecting buys more. No
+ * count refuses root, and no wake-up of root's clients is charged: root could change the configuration as well. Control
+ * thread only, but for what says otherwise.
  *
- * Each user has threads of its own. Whatever a client can make slow is done there: one thread reads, answers and closes
- * the connections, one makes, seals and frees senders' memory. A client can hang thousands of epolls on its end of a
- * socket, send descriptors whose last close() sleeps (a TCP socket with SO_LINGER), or hold a lock of a file that it
- * shares with the daemon; the thread that touches our end pays for it, for seconds or for ever. In a thread of the
- * user's own, only that user waits.
+ * Each user has threads of its own for all that a client can make slow (doc/control.md): one reads, answers and closes
+ * the connections, one makes, seals and frees senders' memory.
  */
 #ifndef DAEMON_CONTROL_USER_H
 #define DAEMON_CONTROL_USER_H
@@ -98,12 +90,7 @@ struct user_share {
 	struct user *user;
 	const void *endpoint;
 	uint32_t used[USER_SLOT_N];
-	/*
-	 * The stall budget. While the user's lossless consumers keep the queue waiting, the time is added to a debt;
-	 * beyond lossless_deadline_ms they become lossy. Each ns of it is repaid by RX_RING_REPAY ns in which none of
-	 * them keeps the queue waiting. So one user stops the queue for the deadline once, then for 1/(1 +
-	 * RX_RING_REPAY) of the time. The stream's worker writes this while it has a consumer of the user.
-	 */
+	/* See rx_ring.h. The stream's worker writes this while it has a consumer of the user. */
 	struct stall_budget stall;
 };
 

@@ -30,18 +30,18 @@ static size_t protocol_message_bytes(const struct protocol_header *header)
 {
 	static const uint16_t bytes[] = {
 		[PROTOCOL_ATTACH] = sizeof(struct protocol_attach),
-		[PROTOCOL_STATUS] = sizeof(struct protocol_status),
+		[PROTOCOL_STATUS] = sizeof(struct protocol_bare),
 		[PROTOCOL_RECONFIGURE] = sizeof(struct protocol_reconfigure),
 		[PROTOCOL_OPEN_CHANNEL] = sizeof(struct protocol_open_channel),
-		[PROTOCOL_MAPPED] = sizeof(struct protocol_mapped),
+		[PROTOCOL_MAPPED] = sizeof(struct protocol_bare),
 		[PROTOCOL_ATTACHED] = sizeof(struct protocol_attached),
 		[PROTOCOL_ERROR] = sizeof(struct protocol_error),
 		[PROTOCOL_END] = sizeof(struct protocol_header),
 		[PROTOCOL_DONE] = sizeof(struct protocol_done),
 		[PROTOCOL_OPENED] = sizeof(struct protocol_opened),
-		[PROTOCOL_READY] = sizeof(struct protocol_ready),
+		[PROTOCOL_READY] = sizeof(struct protocol_bare),
 		[PROTOCOL_JOINED] = sizeof(struct protocol_joined),
-		[PROTOCOL_RECALLED] = sizeof(struct protocol_recalled),
+		[PROTOCOL_RECALLED] = sizeof(struct protocol_bare),
 	};
 
 	if (header->type == PROTOCOL_PART)

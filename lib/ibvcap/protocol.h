@@ -59,6 +59,11 @@ struct protocol_header {
 	uint32_t reserved;
 };
 
+/* PROTOCOL_STATUS, _RECALLED, _MAPPED and _READY are a header only. */
+struct protocol_bare {
+	struct protocol_header header;
+};
+
 struct protocol_attach {
 	struct protocol_header header;
 	char stream[IBVCAP_STREAM_NAME_MAX];
@@ -99,11 +104,6 @@ struct protocol_joined {
 	uint32_t reserved;
 };
 
-/* A header only. */
-struct protocol_recalled {
-	struct protocol_header header;
-};
-
 struct protocol_open_channel {
 	struct protocol_header header;
 	char channel[IBVCAP_CHANNEL_NAME_MAX];
@@ -128,24 +128,11 @@ struct protocol_opened {
 	uint64_t epoch;
 };
 
-/* Messages that are a header only. */
-struct protocol_mapped {
-	struct protocol_header header;
-};
-
-struct protocol_ready {
-	struct protocol_header header;
-};
-
 struct protocol_error {
 	struct protocol_header header;
 	int32_t error; /* negative errno */
 	uint32_t reserved;
 	char text[PROTOCOL_TEXT_MAX]; /* what failed, on what, why, and what to do; NUL-terminated */
-};
-
-struct protocol_status {
-	struct protocol_header header;
 };
 
 enum protocol_reconfigure_action {
@@ -185,13 +172,9 @@ union protocol_message {
 	struct protocol_attach attach;
 	struct protocol_attached attached;
 	struct protocol_joined joined;
-	struct protocol_recalled recalled;
 	struct protocol_open_channel open_channel;
 	struct protocol_opened opened;
-	struct protocol_mapped mapped;
-	struct protocol_ready ready;
 	struct protocol_error error;
-	struct protocol_status status;
 	struct protocol_reconfigure change;
 	struct protocol_done done;
 	struct protocol_part part;

@@ -80,7 +80,7 @@ static int status_add(struct ibvcap_status *status, const struct protocol_part *
 
 static int status_ask(struct client *client, struct ibvcap_status *status)
 {
-	struct protocol_status request = {0};
+	struct protocol_bare request = {0};
 	union protocol_message message;
 	int r;
 

@@ -148,7 +148,7 @@ static int tx_open_receive_answer(struct client *client, int fds[PROTOCOL_FD_OPE
 /* The daemon answers once the memory is sealed and its worker has the sender. The socket is the handle's already. */
 static int tx_open_say_mapped(struct client *client)
 {
-	struct protocol_mapped mapped;
+	struct protocol_bare mapped;
 	union protocol_message answer;
 	int r;
 

@@ -246,10 +246,10 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
 static size_t send_message(int fd, const uint8_t *data, size_t size)
 {
 	static const size_t sizes[] = {[PROTOCOL_ATTACH] = sizeof(struct protocol_attach),
-	                               [PROTOCOL_STATUS] = sizeof(struct protocol_status),
+	                               [PROTOCOL_STATUS] = sizeof(struct protocol_bare),
 	                               [PROTOCOL_RECONFIGURE] = sizeof(struct protocol_reconfigure),
 	                               [PROTOCOL_OPEN_CHANNEL] = sizeof(struct protocol_open_channel),
-	                               [PROTOCOL_MAPPED] = sizeof(struct protocol_mapped)};
+	                               [PROTOCOL_MAPPED] = sizeof(struct protocol_bare)};
 	uint8_t kind = data[0];
 	size_t body = data[1] * 8u;
 	union protocol_message message = {0};

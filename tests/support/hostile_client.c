@@ -214,7 +214,7 @@ static void make_request(struct hostile *h, union protocol_message *message)
 		size_t bytes;
 	} kinds[] = {
 		{PROTOCOL_ATTACH, sizeof(struct protocol_attach)},
-		{PROTOCOL_STATUS, sizeof(struct protocol_status)},
+		{PROTOCOL_STATUS, sizeof(struct protocol_bare)},
 		{PROTOCOL_RECONFIGURE, sizeof(struct protocol_reconfigure)},
 		{PROTOCOL_ATTACHED, sizeof(struct protocol_attached)},
 		{PROTOCOL_PART, PROTOCOL_PART_BYTES(sizeof(struct ibvcap_status_stream))},
@@ -260,7 +260,7 @@ static void flood(struct hostile *h)
 static void be_deaf(struct hostile *h)
 {
 	int *deaf = &h->deaf[hostile_next(h) % HOSTILE_DEAF];
-	struct protocol_status request = {0};
+	struct protocol_bare request = {0};
 
 	if (*deaf >= 0)
 		close(*deaf);

@@ -401,7 +401,7 @@ static void try_to_write(struct hostile *hostile, int fd)
 /* Tries to write what it may read, asks again and again, and leaves its answers. */
 void hostile_tap(struct hostile *hostile)
 {
-	struct protocol_status request = {0};
+	struct protocol_bare request = {0};
 	int fds[PROTOCOL_FDS_MAX];
 	unsigned n_fds;
 	int fd = hostile_attach(hostile, IBVCAP_POLICY_TAP, fds, &n_fds);

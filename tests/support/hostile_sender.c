@@ -81,7 +81,7 @@ static void finish_sending(struct opened *o)
 static bool begin_sending(struct opened *o, struct hostile *hostile, unsigned last)
 {
 	struct protocol_open_channel request = {.abi_major = IBVCAP_ABI_MAJOR};
-	struct protocol_mapped mapped;
+	struct protocol_bare mapped;
 
 	*o = (struct opened){.hostile = hostile, .socket = hostile_connect(hostile)};
 	step(0, last);

@@ -175,7 +175,7 @@ static int connect_control(void)
 
 static void send_request(int fd)
 {
-	struct protocol_status request = {0};
+	struct protocol_bare request = {0};
 
 	protocol_init(&request.header, PROTOCOL_STATUS, sizeof(request));
 	send_lingering(fd, &request, sizeof(request));
@@ -184,7 +184,7 @@ static void send_request(int fd)
 /* The daemon reads nothing more while it makes the answer to this. */
 static int connect_busy(void)
 {
-	struct protocol_status request = {0};
+	struct protocol_bare request = {0};
 	int fd = connect_control();
 
 	protocol_init(&request.header, PROTOCOL_STATUS, sizeof(request));
@@ -260,7 +260,7 @@ static void open_channel(int fd, int *fds, unsigned *n_fds)
 
 static void say_mapped(int fd)
 {
-	struct protocol_mapped mapped;
+	struct protocol_bare mapped;
 
 	protocol_init(&mapped.header, PROTOCOL_MAPPED, sizeof(mapped));
 	if (protocol_send(fd, &mapped.header, NULL, 0) < 0)

@@ -53,7 +53,7 @@ static void watch(int fd, int *epolls, int n)
 /* False: disconnected. */
 static bool ask(int fd)
 {
-	struct protocol_status request = {0};
+	struct protocol_bare request = {0};
 	union protocol_message answer;
 	int r;
 

@@ -373,7 +373,7 @@ static void take_status(struct status *status, const union protocol_message *ans
 static struct status ask_status(int fd)
 {
 	struct status status = {0};
-	struct protocol_status message;
+	struct protocol_bare message;
 	union protocol_message answer;
 
 	protocol_init(&message.header, PROTOCOL_STATUS, sizeof(message));
@@ -1045,7 +1045,7 @@ Test(control, other_users_do_not_take_the_places_of_root)
 Test(control, a_client_that_does_not_read_is_hung_up_and_delays_nobody)
 {
 	int deaf = connect_client(), other = connect_client();
-	struct protocol_status message;
+	struct protocol_bare message;
 	uint64_t start_ms;
 
 	protocol_init(&message.header, PROTOCOL_STATUS, sizeof(message));
@@ -1159,7 +1159,7 @@ Test(control, consumers_are_listed_with_numbers_that_add_up)
 Test(control, many_who_ask_at_once_share_their_answers)
 {
 	int clients[4];
-	struct protocol_status message;
+	struct protocol_bare message;
 
 	protocol_init(&message.header, PROTOCOL_STATUS, sizeof(message));
 	arrive(3);
@@ -1184,7 +1184,7 @@ Test(control, many_who_ask_at_once_share_their_answers)
 /* The sum of what is shown: 1 the removed stream, 16 the one in its place, 256 a consumer. */
 static int what_is_seen(int client)
 {
-	struct protocol_status request;
+	struct protocol_bare request;
 	union protocol_message answer;
 	int seen = 0;
 

@@ -169,7 +169,7 @@ void answer_joined(int fd, uint64_t epoch, uint32_t n_queues)
 
 void recall(struct attached *of)
 {
-	struct protocol_recalled message;
+	struct protocol_bare message;
 
 	daemon_recall(&of->consumer.state->link);
 	protocol_init(&message.header, PROTOCOL_RECALLED, sizeof(message));

@@ -104,7 +104,7 @@ static int send_opened(int socket)
 /* As the daemon: it seals once the client has mapped. */
 static int welcome(int socket, const union protocol_message *request)
 {
-	struct protocol_ready ready;
+	struct protocol_bare ready;
 
 	if (request->header.type == PROTOCOL_OPEN_CHANNEL) {
 		cr_expect_str_eq(request->open_channel.channel, "pulses");

@@ -2,8 +2,8 @@
 /*
  * Clock, one-shot timers and the limit on repeated log lines, for the control thread's event loop. Control thread only.
  */
-#ifndef DAEMON_CONTROL_LOOP_H
-#define DAEMON_CONTROL_LOOP_H
+#ifndef DAEMON_BASE_LOOP_H
+#define DAEMON_BASE_LOOP_H
 
 #include <stdbool.h>
 #include <stdint.h>

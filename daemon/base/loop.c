@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Helpers around sd-event that every file of this room may call: they call no other file of it. */
-#include "daemon/control/loop.h"
+/* Helpers around sd-event. */
+#include "daemon/base/loop.h"
 
 #include "daemon/base/size.h"
 
