@@ -8,6 +8,7 @@
 
 #include "daemon/base/background.h"
 #include "daemon/base/log.h"
+#include "daemon/base/loop.h"
 #include "daemon/flow/flow.h"
 #include "daemon/net/neighbour_probe.h"
 #include "daemon/net/rtnl.h"
@@ -74,14 +75,6 @@ struct neighbours {
 	uint32_t n_round; /* 0: none is */
 };
 
-static uint64_t neighbours_now_us(const struct neighbours *neighbours)
-{
-	uint64_t us = 0;
-
-	sd_event_now(neighbours->event, CLOCK_MONOTONIC, &us);
-	return us;
-}
-
 /* ---- what the kernel says: any thread --------------------------------------------------------------- */
 
 static bool needs_neighbour(const struct neighbour_wanted *wanted)
@@ -112,18 +105,14 @@ static void ask_kernel(struct mnl_socket *requests, const struct neighbour_wante
 
 /* ---- what follows for one next hop ----------------------------------------------------------------- */
 
-static enum next_hop_state neighbour_take_link(const struct answers *answers, struct next_hop *next)
+/* The link first: without it there is no route. */
+static enum next_hop_state neighbour_take_route(const struct neighbour_wanted *wanted, const struct answers *answers,
+                                                struct next_hop *next)
 {
 	if (answers->link_result < 0 || !answers->link.up)
 		return NEXT_HOP_LINK_DOWN;
 	next->mtu = answers->link.mtu;
 	memcpy(next->source_mac, answers->link.mac, sizeof(next->source_mac));
-	return NEXT_HOP_READY;
-}
-
-static enum next_hop_state neighbour_take_route(const struct neighbour_wanted *wanted, const struct answers *answers,
-                                                struct next_hop *next)
-{
 	next->source = wanted->source;
 	if (!needs_neighbour(wanted) && wanted->source.family != AF_UNSPEC)
 		return NEXT_HOP_READY;
@@ -216,9 +205,7 @@ static bool neighbour_take(struct neighbour *neighbour, const struct answers *an
 
 	memset(&next, 0, sizeof(next)); /* also clears padding, since next hops are compared as bytes */
 	neighbour->look_us = now + LOOK_AGAIN_US;
-	next.state = neighbour_take_link(answers, &next);
-	if (next.state == NEXT_HOP_READY)
-		next.state = neighbour_take_route(&neighbour->wanted, answers, &next);
+	next.state = neighbour_take_route(&neighbour->wanted, answers, &next);
 	if (next.state == NEXT_HOP_READY)
 		next.state = neighbour_take_mac(neighbour, answers, &next, now);
 	if (memcmp(&next, &neighbour->next_hop, sizeof(next)) == 0)
@@ -255,7 +242,7 @@ static void round_work(void *context)
 static void round_done(void *context)
 {
 	struct neighbours *neighbours = context;
-	uint64_t now = neighbours_now_us(neighbours);
+	uint64_t now = loop_now_us(neighbours->event);
 
 	for (uint32_t i = 0; i < neighbours->n_round; i++) {
 		struct neighbour *neighbour = neighbours->round[i].neighbour;
@@ -272,7 +259,7 @@ static int on_neighbours_timer(sd_event_source *source, uint64_t time_us, void *
 {
 	struct neighbours *neighbours = context;
 	struct neighbour *neighbour, *next;
-	uint64_t now = neighbours_now_us(neighbours);
+	uint64_t now = loop_now_us(neighbours->event);
 	uint32_t n = 0;
 
 	(void)source;
@@ -296,55 +283,36 @@ static int on_neighbours_timer(sd_event_source *source, uint64_t time_us, void *
 
 /* ---- events of the kernel -------------------------------------------------------------------------- */
 
-static void neighbours_mark_all(struct neighbours *neighbours)
-{
-	struct neighbour *neighbour;
-
-	TAILQ_FOREACH (neighbour, &neighbours->all, link)
-		neighbour->dirty = true;
-}
-
-static void neighbours_mark_interface(struct neighbours *neighbours, const struct nlmsghdr *message)
-{
-	const struct ifinfomsg *info = mnl_nlmsg_get_payload(message);
-	struct neighbour *neighbour;
-
-	TAILQ_FOREACH (neighbour, &neighbours->all, link)
-		neighbour->dirty |= neighbour->wanted.interface_index == (unsigned)info->ifi_index;
-}
-
-static void neighbours_mark_address(struct neighbours *neighbours, const struct nlmsghdr *message)
-{
-	struct rtnl_neighbour told;
-	struct neighbour *neighbour;
-
-	if (!rtnl_read_neighbour(message, &told))
-		return;
-	TAILQ_FOREACH (neighbour, &neighbours->all, link)
-		neighbour->dirty |= neighbour->wanted.interface_index == told.interface_index &&
-		                    config_is_same_address(&neighbour->next_hop.address, &told.address);
-}
-
+/* About a neighbour, about all of an interface, or about any. */
 static void neighbours_take_event(void *context, const struct nlmsghdr *event)
 {
+	struct rtnl_neighbour told = {.interface_index = 0};
 	struct neighbours *neighbours = context;
+	struct neighbour *neighbour;
 
 	switch (event ? event->nlmsg_type : RTM_NEWROUTE) {
 	case RTM_NEWNEIGH:
 	case RTM_DELNEIGH:
-		neighbours_mark_address(neighbours, event);
+		if (!rtnl_read_neighbour(event, &told))
+			return;
 		break;
 	case RTM_NEWLINK:
 	case RTM_DELLINK:
-		neighbours_mark_interface(neighbours, event);
+		told.interface_index = (unsigned)((const struct ifinfomsg *)mnl_nlmsg_get_payload(event))->ifi_index;
 		break;
 	case RTM_NEWROUTE:
 	case RTM_DELROUTE:
 	case RTM_NEWADDR:
 	case RTM_DELADDR:
-		neighbours_mark_all(neighbours);
 		break;
+	default:
+		return;
 	}
+	TAILQ_FOREACH (neighbour, &neighbours->all, link)
+		neighbour->dirty |=
+			(!told.interface_index || neighbour->wanted.interface_index == told.interface_index) &&
+			(told.address.family == AF_UNSPEC ||
+		         config_is_same_address(&neighbour->next_hop.address, &told.address));
 }
 
 static int on_neighbours_event(sd_event_source *source, int fd, uint32_t events, void *context)
@@ -383,10 +351,7 @@ static int neighbours_open(struct neighbours *neighbours)
 		r = sd_event_add_io(neighbours->event, &neighbours->events, mnl_socket_get_fd(neighbours->groups),
 		                    EPOLLIN, on_neighbours_event, neighbours);
 	if (r >= 0)
-		r = sd_event_add_time(neighbours->event, &neighbours->timer, CLOCK_MONOTONIC, UINT64_MAX, 1000,
-		                      on_neighbours_timer, neighbours);
-	if (r >= 0)
-		r = sd_event_source_set_enabled(neighbours->timer, SD_EVENT_OFF);
+		r = loop_add_timer(neighbours->event, &neighbours->timer, on_neighbours_timer, neighbours);
 	return r < 0 ? r : 0;
 }
 
@@ -447,7 +412,7 @@ int neighbours_add(struct neighbours *neighbours, const struct neighbour_wanted 
 	n->next_hop.state = NEXT_HOP_ASKED_FOR;
 	TAILQ_INSERT_TAIL(&neighbours->all, n, link);
 	ask_kernel(neighbours->requests, wanted, &answers);
-	neighbour_take(n, &answers, neighbours_now_us(neighbours));
+	neighbour_take(n, &answers, loop_now_us(neighbours->event));
 	neighbours_set_timer(neighbours);
 	*neighbour = n;
 	return 0;

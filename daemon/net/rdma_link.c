@@ -61,7 +61,7 @@ static int rdma_link_list(struct mnl_socket *socket, unsigned command, mnl_cb_t 
 	rtnl_request_init(&request, RDMA_NL_GET_TYPE(RDMA_NL_NLDEV, command), 0);
 	if (search->has_device)
 		mnl_attr_put_u32(&request.message, RDMA_NLDEV_ATTR_DEV_INDEX, search->device_index);
-	return rtnl_ask_all(socket, &request, NLM_F_DUMP, take, search);
+	return rtnl_ask(socket, &request, NLM_F_DUMP, take, search);
 }
 
 int net_rdma_port(const char *device, unsigned interface_index, uint32_t *port)

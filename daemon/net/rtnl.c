@@ -79,7 +79,7 @@ int rtnl_take_events(const struct mnl_socket *socket, rtnl_on_event *on_event, v
 
 /* ---- requests ------------------------------------------------------------------------------------- */
 
-int rtnl_ask_all(struct mnl_socket *socket, struct rtnl_request *request, uint16_t flags, mnl_cb_t cb, void *into)
+int rtnl_ask(struct mnl_socket *socket, struct rtnl_request *request, uint16_t flags, mnl_cb_t cb, void *into)
 {
 	static unsigned sequence;
 	struct nlmsghdr *message = &request->message;
@@ -108,12 +108,6 @@ void *rtnl_request_init(struct rtnl_request *request, uint16_t type, size_t head
 
 	message->nlmsg_type = type;
 	return mnl_nlmsg_put_extra_header(message, header_bytes);
-}
-
-/* For an answer of one message. */
-static int rtnl_ask(struct mnl_socket *socket, struct rtnl_request *request, mnl_cb_t cb, void *into)
-{
-	return rtnl_ask_all(socket, request, 0, cb, into);
 }
 
 static int rtnl_note_attribute(const struct nlattr *attribute, void *into)
@@ -203,7 +197,7 @@ int rtnl_get_link(struct mnl_socket *socket, unsigned interface_index, struct rt
 
 	info->ifi_index = (int)interface_index;
 	memset(link, 0, sizeof(*link));
-	return rtnl_ask(socket, &request, rtnl_on_link, link);
+	return rtnl_ask(socket, &request, 0, rtnl_on_link, link);
 }
 
 /* As rtnl_get_link(), with a socket of its own. */
@@ -304,7 +298,7 @@ static int rtnl_list_links(struct vlan_search *search)
 		return r;
 	rtnl_request_init(&request, RTM_GETLINK, sizeof(struct ifinfomsg));
 	search->found = 0;
-	r = rtnl_ask_all(socket, &request, NLM_F_DUMP, rtnl_on_listed_link, search);
+	r = rtnl_ask(socket, &request, NLM_F_DUMP, rtnl_on_listed_link, search);
 	mnl_socket_close(socket);
 	return r;
 }
@@ -359,7 +353,7 @@ int rtnl_get_route(struct mnl_socket *socket, unsigned interface_index, const st
 	rtnl_put_address(&request, RTA_DST, address);
 	mnl_attr_put_u32(&request.message, RTA_OIF, interface_index);
 	memset(route, 0, sizeof(*route));
-	return rtnl_ask(socket, &request, rtnl_on_route, route);
+	return rtnl_ask(socket, &request, 0, rtnl_on_route, route);
 }
 
 /* ---- a neighbour ---------------------------------------------------------------------------------- */
@@ -395,5 +389,5 @@ int rtnl_get_neighbour(struct mnl_socket *socket, unsigned interface_index, cons
 	wanted->ndm_family = (uint8_t)address->family;
 	wanted->ndm_ifindex = (int)interface_index;
 	rtnl_put_address(&request, NDA_DST, address);
-	return rtnl_ask(socket, &request, rtnl_on_neighbour, neighbour);
+	return rtnl_ask(socket, &request, 0, rtnl_on_neighbour, neighbour);
 }

@@ -61,7 +61,7 @@ void *rtnl_request_init(struct rtnl_request *request, uint16_t type, size_t head
  * Call cb for each message of the answer until the last one, or until cb returns MNL_CB_STOP. flags: NLM_F_DUMP,
  * NLM_F_ACK. 0 or the kernel's -errno.
  */
-int rtnl_ask_all(struct mnl_socket *socket, struct rtnl_request *request, uint16_t flags, mnl_cb_t cb, void *into);
+int rtnl_ask(struct mnl_socket *socket, struct rtnl_request *request, uint16_t flags, mnl_cb_t cb, void *into);
 
 #define RTNL_TYPES 64 /* of attributes; no attribute that is read has a higher one */
 

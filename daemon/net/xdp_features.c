@@ -49,13 +49,13 @@ static int xdp_features_ask(struct mnl_socket *socket, unsigned interface_index,
 
 	*generic = (struct genlmsghdr){.cmd = CTRL_CMD_GETFAMILY, .version = 1};
 	mnl_attr_put_strz(&request.message, CTRL_ATTR_FAMILY_NAME, NETDEV_FAMILY);
-	r = rtnl_ask_all(socket, &request, NLM_F_ACK, xdp_features_take_family, &family);
+	r = rtnl_ask(socket, &request, NLM_F_ACK, xdp_features_take_family, &family);
 	if (r < 0 || !family)
 		return -ENOTSUP;
 	generic = rtnl_request_init(&request, family, sizeof(*generic));
 	*generic = (struct genlmsghdr){.cmd = NETDEV_DEV_GET, .version = 1};
 	mnl_attr_put_u32(&request.message, NETDEV_IFINDEX, interface_index);
-	r = rtnl_ask_all(socket, &request, NLM_F_ACK, xdp_features_take, answer);
+	r = rtnl_ask(socket, &request, NLM_F_ACK, xdp_features_take, answer);
 	return r < 0 ? r : answer->has_features ? 0 : -ENOTSUP;
 }
 
