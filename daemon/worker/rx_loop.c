@@ -20,12 +20,17 @@
 #define NAP_NS_MAX UINT64_C(1000000)
 #define NAP_SLEEPS 8 /* that the mean is of: two packets that come together are no rate */
 
+static const struct rx_worker *rx_of(const struct worker *worker)
+{
+	return (const struct rx_worker *)worker;
+}
+
 void rx_loop_add(struct rx_loop *loop, struct worker *worker)
 {
 	if (loop->n == 0)
 		loop->gap_ns = NAP_NS_MAX;
 	loop->workers[loop->n++] = worker;
-	loop->rows += rx_worker_pace(worker).rows;
+	loop->rows += rx_of(worker)->receive.ring->head;
 	rx_worker_begin(worker);
 }
 
@@ -36,7 +41,7 @@ struct worker *rx_loop_next_stopped(struct rx_loop *loop)
 
 		if (!worker->stopped)
 			continue;
-		loop->rows -= u64_min(rx_worker_pace(worker).rows, loop->rows);
+		loop->rows -= u64_min(rx_of(worker)->receive.ring->head, loop->rows);
 		loop->workers[i] = loop->workers[--loop->n];
 		return worker;
 	}
@@ -87,12 +92,12 @@ static uint64_t rx_loop_nap_ns(struct rx_loop *loop)
 	uint64_t rows = 0, slots = UINT64_MAX;
 
 	for (uint32_t i = 0; i < loop->n; i++) {
-		struct rx_worker_pace pace = rx_worker_pace(loop->workers[i]);
+		const struct rx_worker *worker = rx_of(loop->workers[i]);
 
-		if (!pace.naps)
+		if (!worker->naps)
 			return 0;
-		rows += pace.rows;
-		slots = u64_min(slots, pace.queue_slots);
+		rows += worker->receive.ring->head;
+		slots = u64_min(slots, worker->sum->parts[worker->queue_index].queue_slots);
 	}
 	loop->gap_ns = loop->gap_ns - loop->gap_ns / NAP_SLEEPS + rx_loop_gap_ns(loop, rows) / NAP_SLEEPS;
 	return loop->gap_ns < NAP_GAP_NS * (1 + loop->n / 4) ? u64_min(slots / 4 * loop->gap_ns, NAP_NS_MAX) : 0;
@@ -102,7 +107,7 @@ static uint64_t rx_loop_nap_ns(struct rx_loop *loop)
 static bool rx_loop_arm(struct rx_loop *loop)
 {
 	for (uint32_t i = 0; i < loop->n; i++) {
-		struct backend_queue *queue = rx_worker_queue(loop->workers[i]);
+		struct backend_queue *queue = rx_of(loop->workers[i])->receive.queue;
 		int r = queue->ops->arm(queue);
 
 		if (r < 0)
@@ -117,7 +122,7 @@ static void rx_loop_wait(const struct rx_loop *loop, int wake_fd)
 	uint64_t ns = 0;
 
 	for (uint32_t i = 0; i < loop->n; i++) {
-		struct backend_queue *queue = rx_worker_queue(loop->workers[i]);
+		struct backend_queue *queue = rx_of(loop->workers[i])->receive.queue;
 
 		fds[2 * i] = (struct pollfd){.fd = queue->ops->fd(queue), .events = POLLIN};
 		fds[2 * i + 1] = (struct pollfd){.fd = mailbox_fd(loop->workers[i]->inbox), .events = POLLIN};
@@ -127,7 +132,7 @@ static void rx_loop_wait(const struct rx_loop *loop, int wake_fd)
 	if (ppoll(fds, 2 * loop->n + 1, ns ? &(struct timespec){.tv_nsec = (long)ns} : NULL, NULL) <= 0)
 		return;
 	for (uint32_t i = 0; i < loop->n; i++) {
-		struct backend_queue *queue = rx_worker_queue(loop->workers[i]);
+		struct backend_queue *queue = rx_of(loop->workers[i])->receive.queue;
 
 		if (fds[2 * i].revents)
 			queue->ops->clear(queue);

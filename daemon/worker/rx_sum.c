@@ -52,7 +52,10 @@ uint64_t rx_sum_dropped_of(const struct rx_sum *sum, uint32_t queue)
 	return rx_sum_dropped(&sum->parts[queue]);
 }
 
-/* A note is read before what was stored before it; that may be newer by then, and then the sum is less, never more. */
+/*
+ * A worker stores its note last, and this reads it first: the other values may be newer than the note, which makes the
+ * sum smaller, never larger.
+ */
 static struct rx_sum_terms rx_sum_add_up(const struct rx_sum *sum, uint64_t at_ns)
 {
 	struct rx_sum_terms terms = {.all_noted = true, .all_ended = true};

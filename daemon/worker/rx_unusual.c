@@ -9,7 +9,7 @@
 
 #define HEADERS_MAX 128 /* bytes of a frame to walk: Ethernet, four tags, IPv4 with options or IPv6 with extensions */
 
-/* The packet has wire bytes of payload from offset of the row on; the row holds present bytes. */
+/* wire: bytes of payload that the packet has. They begin at offset of the row, which holds present bytes. */
 static void describe_payload(uint32_t wire, uint32_t offset, uint32_t present, uint32_t slot_bytes,
                              struct ibvcap_meta *meta)
 {
@@ -106,8 +106,8 @@ static void tally_unusual(const struct ibvcap_meta *meta, struct rx_tally *tally
 }
 
 /*
- * What is not of this packet becomes 0 in both of its rows; in the header row always, since only the packet's own word
- * says where it ends there.
+ * Zero the bytes behind the packet in both rows; the header row always, because only the packet's own length field says
+ * where it ends.
  */
 static void zero_unusual(const struct rx_receive *receive, const struct rx_span *span, uint32_t i, uint32_t frame_bytes,
                          uint32_t present)

@@ -7,9 +7,6 @@
 
 #include "daemon/base/probes.h"
 #include "daemon/base/time.h"
-#include "daemon/reassembly/reassembly.h"
-#include "daemon/worker/rx_receive.h"
-#include "daemon/worker/rx_sum.h"
 #include "lib/ibvcap/min.h"
 #include "lib/ibvcap/ring.h"
 
@@ -32,40 +29,6 @@
 #define RESTART_PAUSE_NS_MIN UINT64_C(1000000)
 #define RESTART_PAUSE_NS_MAX UINT64_C(1000000000)
 #define WAKE_ROUNDS          16
-
-/* What is settled as of the last reading. */
-enum record_state {
-	RECORD_WRITTEN, /* it is in the ring */
-	RECORD_PARTIAL, /* it is, but fragments were held then: it is written again when none is held */
-	RECORD_DUE,     /* it is not in the ring yet */
-};
-
-struct rx_worker {
-	struct worker base;
-	struct rx_receive receive;
-	struct rx_sum *sum;        /* of the stream */
-	uint32_t queue_index;      /* in the stream */
-	bool has_matched;          /* the last reading of the flow counters is not settled yet */
-	struct rx_reading reading; /* the last one */
-	uint64_t taken_at_ns;      /* when it came by mail */
-	struct {
-		uint64_t at_ns; /* CLOCK_MONOTONIC */
-		uint64_t rows;
-		struct ring_losses losses;
-	} noted;                   /* at the last note */
-	struct ring_losses before; /* the same at a time before the reading */
-	enum record_state record;
-	bool naps;
-	uint64_t record_head; /* past it, a card with slots for all has completed the packets of the reading */
-
-	uint64_t restarted_at_ns;  /* the last time; 0: never */
-	uint64_t restart_pause_ns; /* before the last reset */
-	uint64_t restart_at_ns;    /* the queue has failed and is reset then; 0: it works */
-	uint64_t drain_ns;
-	bool stopping;
-	uint64_t stopping_at_ns;
-	bool failed; /* it has stopped since the queue cannot be reset */
-};
 
 /* ---- the sum: matched = published + no_buffer + errored + joined, of all queues of the stream --------- */
 
@@ -118,7 +81,7 @@ static void rx_worker_take_matched(struct rx_worker *worker, const struct mail *
 	                                      .utc_ns = mail->at_ns,
 	                                      .before_utc_ns = worker->reading.utc_ns};
 	worker->taken_at_ns = time_monotonic_ns();
-	worker->record = RECORD_DUE;
+	worker->record = RX_RECORD_DUE;
 	worker->record_head = worker->receive.ring->posted;
 	if (worker->noted.at_ns < mail->read_ns) {
 		worker->before = worker->noted.losses;
@@ -145,8 +108,8 @@ static void rx_worker_record_settled(struct rx_worker *worker, uint64_t at_ns)
 		settled.after.marks += rx_receive_may_have_lost(&worker->receive);
 	rx_sum_bound(worker->sum, &worker->reading, &settled.after.no_buffer, &settled.no_buffer_most);
 	/* The fragments that are held may be lost, though no packet matches: no reading makes the record newer. */
-	worker->record = decided_ns == UINT64_MAX ? RECORD_WRITTEN : RECORD_PARTIAL;
-	if (worker->record == RECORD_PARTIAL)
+	worker->record = decided_ns == UINT64_MAX ? RX_RECORD_WRITTEN : RX_RECORD_PARTIAL;
+	if (worker->record == RX_RECORD_PARTIAL)
 		settled.matched = UINT64_MAX;
 	rx_ring_note_settled(ring, &settled);
 }
@@ -330,8 +293,8 @@ int rx_worker_do_work(struct worker *base)
 		    time_monotonic_ns() - worker->stopping_at_ns >= worker->drain_ns)
 			rx_worker_finish(worker, MAIL_STOPPED, 0);
 	}
-	if (worker->record != RECORD_WRITTEN && !worker->base.stopped) {
-		if (worker->record == RECORD_PARTIAL)
+	if (worker->record != RX_RECORD_WRITTEN && !worker->base.stopped) {
+		if (worker->record == RX_RECORD_PARTIAL)
 			rx_worker_record_again(worker);
 		else if (!worker->restart_at_ns)
 			rx_worker_record_if_settled(worker, n);
@@ -346,25 +309,9 @@ bool rx_worker_is_busy(const struct worker *base)
 {
 	const struct rx_worker *worker = (const struct rx_worker *)base;
 
-	return worker->has_matched || worker->record == RECORD_DUE || worker->stopping ||
+	return worker->has_matched || worker->record == RX_RECORD_DUE || worker->stopping ||
 	       mailbox_full(worker->base.outbox) || worker->restart_at_ns || worker->receive.ring->stalled ||
 	       rx_receive_held(&worker->receive);
-}
-
-struct rx_worker_pace rx_worker_pace(const struct worker *base)
-{
-	const struct rx_worker *worker = (const struct rx_worker *)base;
-
-	return (struct rx_worker_pace){
-		.naps = worker->naps,
-		.rows = worker->receive.ring->head,
-		.queue_slots = worker->sum->parts[worker->queue_index].queue_slots,
-	};
-}
-
-struct backend_queue *rx_worker_queue(const struct worker *base)
-{
-	return ((const struct rx_worker *)base)->receive.queue;
 }
 
 void rx_worker_begin(struct worker *base)
