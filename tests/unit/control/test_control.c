@@ -710,7 +710,7 @@ Test(control, while_the_daemon_stops_nobody_is_attached_any_more)
 
 Test(control, users_that_are_not_listed_are_refused)
 {
-	const uid_t users[] = {4711};
+	static const uid_t users[] = {4711};
 	struct protocol_attach message = attach_message();
 	int status;
 	pid_t pid;
