@@ -75,8 +75,7 @@ static char *port_read_names(void)
 		r = syscall(SYS_read, fd, names + n, NAMES_BYTES - n);
 		n += r > 0 ? (size_t)r : 0;
 	}
-	if (fd >= 0)
-		syscall(SYS_close, fd);
+	own_fd_close(fd);
 	if (names)
 		names[n] = 0;
 	return names;

@@ -2,6 +2,8 @@
 /* Keeps a netdev's counters in files that all processes share. */
 #include "ledger.h"
 
+#include "../wire/own_fd.h"
+
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -47,13 +49,11 @@ static uint64_t ledger_namespace(void)
 	uint64_t cookie = 0;
 	socklen_t len = sizeof(cookie);
 	struct statx stx;
+	bool known = fd >= 0 && !getsockopt(fd, SOL_SOCKET, SO_NETNS_COOKIE, &cookie, &len);
 
-	if (fd >= 0 && !getsockopt(fd, SOL_SOCKET, SO_NETNS_COOKIE, &cookie, &len)) {
-		syscall(SYS_close, fd);
+	own_fd_close(fd);
+	if (known)
 		return cookie;
-	}
-	if (fd >= 0)
-		syscall(SYS_close, fd);
 	return syscall(SYS_statx, AT_FDCWD, "/proc/self/ns/net", 0, STATX_INO, &stx) ? 0 : stx.stx_ino;
 }
 

@@ -5,6 +5,8 @@
  */
 #include "nft.h"
 
+#include "../wire/own_fd.h"
+
 #include <arpa/inet.h>
 #include <endian.h>
 #include <errno.h>
@@ -206,8 +208,7 @@ void nft_close(struct nft *nft)
 {
 	if (!nft)
 		return;
-	if (nft->fd >= 0)
-		syscall(SYS_close, nft->fd);
+	own_fd_close(nft->fd);
 	free(nft);
 }
 

@@ -4,6 +4,7 @@
 
 #include "../device/mcast.h"
 #include "../device/steer.h"
+#include "../wire/own_fd.h"
 
 #include <errno.h>
 #include <linux/if_ether.h>
@@ -25,10 +26,10 @@
  */
 static int roce_claim_block(struct roce *r)
 {
-	int fd = (int)syscall(SYS_socket, AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	int fd = own_fd((int)syscall(SYS_socket, AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
 
 	if (fd < 0)
-		return -errno;
+		return fd;
 	for (r->block = 1; r->block < N_BLOCKS; r->block++) {
 		struct sockaddr_un name = {.sun_family = AF_UNIX};
 		int n = snprintf(name.sun_path + 1, sizeof(name.sun_path) - 1, "softhca/%s/qp/%u",
@@ -39,7 +40,7 @@ static int roce_claim_block(struct roce *r)
 			return 0;
 		}
 	}
-	syscall(SYS_close, fd);
+	own_fd_close(fd);
 	return -ENOSPC;
 }
 
@@ -160,7 +161,7 @@ int roce_open(struct device *d)
 	}
 	device_unlock(d);
 	if (r) { /* another thread was faster */
-		syscall(SYS_close, r->block_fd);
+		own_fd_close(r->block_fd);
 		free(r);
 	}
 	roce_read_gids(d);

@@ -6,6 +6,7 @@
 #include "afpacket.h"
 #include "complain.h"
 #include "link.h"
+#include "own_fd.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -168,8 +169,7 @@ static void afpacket_forked(struct wire *wire)
 
 	if (a->ring)
 		munmap(a->ring, (size_t)a->n_blocks * AFPACKET_BLOCK_BYTES);
-	if (a->fd >= 0)
-		syscall(SYS_close, a->fd);
+	own_fd_close(a->fd);
 	a->ring = NULL;
 	a->fd = -1;
 }
