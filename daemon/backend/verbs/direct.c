@@ -333,7 +333,9 @@ bool verbs_direct_works(const struct verbs_backend *backend, char why_not[BACKEN
 	struct mlx5dv_obj objects = {.cq = {.out = &shown}};
 	const char *why = NULL;
 
-	if (!mlx5dv_is_supported(backend->context->device))
+	if (!DMA_BARRIERS_ARE_KNOWN)
+		why = "the order of this processor's accesses is not known";
+	else if (!mlx5dv_is_supported(backend->context->device))
 		why = "only mlx5 devices can";
 	else if (getenv("MLX5_QP_SIGNATURE") || getenv("MLX5_RWQ_SIGNATURE"))
 		why = "MLX5_QP_SIGNATURE or MLX5_RWQ_SIGNATURE is set, which changes the receive queue's entries";

@@ -7,46 +7,41 @@
 #ifndef DAEMON_BACKEND_VERBS_DMA_BARRIER_H
 #define DAEMON_BACKEND_VERBS_DMA_BARRIER_H
 
-#include <stdatomic.h>
+#include <stdbool.h>
 
 #if defined(__x86_64__)
-#define DMA_LOAD_BARRIER     ""
-#define DMA_STORE_BARRIER    ""
-#define DMA_DOORBELL_BARRIER "sfence" /* the register may be in write-combining memory */
+#define DMA_BARRIERS_ARE_KNOWN true
+#define DMA_LOAD_BARRIER       ""
+#define DMA_STORE_BARRIER      ""
+#define DMA_DOORBELL_BARRIER   "sfence" /* the register may be in write-combining memory */
 #elif defined(__aarch64__)
-#define DMA_LOAD_BARRIER     "dmb oshld"
-#define DMA_STORE_BARRIER    "dmb oshst"
-#define DMA_DOORBELL_BARRIER "dsb st"
+#define DMA_BARRIERS_ARE_KNOWN true
+#define DMA_LOAD_BARRIER       "dmb oshld"
+#define DMA_STORE_BARRIER      "dmb oshst"
+#define DMA_DOORBELL_BARRIER   "dsb st"
+#else
+#define DMA_BARRIERS_ARE_KNOWN false /* and so the direct path is not used */
+#define DMA_LOAD_BARRIER       ""
+#define DMA_STORE_BARRIER      ""
+#define DMA_DOORBELL_BARRIER   ""
 #endif
 
 /** After a load that shows that the device has written something: before the loads of that. */
 static inline void dma_load_barrier(void)
 {
-#ifdef DMA_LOAD_BARRIER
 	__asm__ volatile(DMA_LOAD_BARRIER : : : "memory");
-#else
-	atomic_thread_fence(memory_order_seq_cst);
-#endif
 }
 
 /** After stores to memory, before a store to memory that lets the device read them. */
 static inline void dma_store_barrier(void)
 {
-#ifdef DMA_STORE_BARRIER
 	__asm__ volatile(DMA_STORE_BARRIER : : : "memory");
-#else
-	atomic_thread_fence(memory_order_seq_cst);
-#endif
 }
 
 /** Between a store to memory and one to a register of the device, and after that. */
 static inline void dma_doorbell_barrier(void)
 {
-#ifdef DMA_DOORBELL_BARRIER
 	__asm__ volatile(DMA_DOORBELL_BARRIER : : : "memory");
-#else
-	atomic_thread_fence(memory_order_seq_cst);
-#endif
 }
 
 #endif
