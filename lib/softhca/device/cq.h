@@ -10,7 +10,7 @@
 
 struct cq {
 	struct device *device;
-	uint8_t *buf;
+	uint8_t *buf;              /* NULL: the memory has gone */
 	uint32_t cqe_bytes, n_cqe; /* n_cqe: a power of two */
 	uint32_t *dbrec;
 	uint32_t cqn;

@@ -70,7 +70,9 @@ static void lost_memory_fail_cq(struct fault_loss *l, struct cq *cq)
 	            !lost_memory_is_in(l, cq->buf, (uint64_t)cq->n_cqe * cq->cqe_bytes)))
 		return;
 	lost_memory_claim(l);
-	cq_deinit(cq); /* even if it has overrun: the device would still look at its arm record */
+	cq_deinit(cq);  /* even if it has overrun: the device would still look at its arm record */
+	cq->buf = NULL; /* a trace would look at it every turn */
+	cq->n_held = 0;
 	if (cq->failed)
 		return;
 	cq->failed = true;
