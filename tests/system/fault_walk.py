@@ -15,6 +15,7 @@ import json
 import os
 import pathlib
 import random
+import resource
 import shutil
 import signal
 import subprocess
@@ -29,6 +30,9 @@ ARGUMENTS.add_argument("--minutes", type=float, default=1)
 ARGUMENTS.add_argument("--backend", default="packet", choices=("packet", "xdp", "verbs"))
 ARGUMENTS.add_argument("--queues", type=int, default=1)
 WORDS = ARGUMENTS.parse_args()
+# A daemon that has given CAP_IPC_LOCK up does not lock more than this for a stream that is added.
+LOCKS_MORE = WORDS.backend != "verbs" or WORDS.queues == 1 or \
+    resource.getrlimit(resource.RLIMIT_MEMLOCK)[1] == resource.RLIM_INFINITY
 os.environ["IBVCAP_TEST_BACKEND"], os.environ["IBVCAP_TEST_QUEUES"] = WORDS.backend, str(WORDS.queues)
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
@@ -169,6 +173,8 @@ class Walk:
             self.sender.without.discard(port)
 
     def change_streams(self):
+        if not LOCKS_MORE:
+            return
         name = self.random.choice(["imu", "lidar"])
         self.log(f"stream {name} is removed and added again")
         ports = [IMU_PORT] if name == "imu" else LIDAR_PORTS
