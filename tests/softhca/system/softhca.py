@@ -1,15 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the tests of softhca share: how to run programs below it, and verbs_client."""
+import contextlib
 import json
 import os
+import pathlib
 import shutil
 import subprocess
 import sys
+import tempfile
 import threading
 
 import pytest
 
-from wires import BUILD, Net
+from wires import BUILD, ROOT, Net
 
 SOFTHCA = BUILD / "lib/softhca/softhca"
 LIBRARY = BUILD / "lib/softhca/libsofthca.so"
@@ -47,6 +50,31 @@ def under(net, *command, interfaces="rx0", prefix=(), namespace=None, root=None,
     """
     softhca = ("sh", "-c", ENTER, root, "/softhca/softhca") if root else (program,)
     return Net.command(namespace or net.rx, *prefix, *softhca, "-i", interfaces, "--", *command)
+
+
+@contextlib.contextmanager
+def other_system(name, *files):
+    """A system that scripts/test-on makes: the directory of an overlay over it, with softhca and the files in
+    /softhca."""
+    if not (BUILD / "CMakeCache.txt").exists() or "SANITIZE:STRING=\n" not in (BUILD / "CMakeCache.txt").read_text():
+        pytest.skip("built with a sanitizer, whose library that system does not have")
+    done = subprocess.run([ROOT / "scripts/test-on", "--tree", name], capture_output=True, text=True, check=False)
+    if done.returncode == 77:
+        pytest.skip(done.stderr.strip().splitlines()[-1])
+    assert done.returncode == 0, done.stderr
+    directory = pathlib.Path(tempfile.mkdtemp(prefix=f"ibvcap-{name}-"))
+    merged, upper, work = (directory / part for part in ("root", "upper", "work"))
+    try:
+        for path in (merged, upper / "softhca", work):
+            path.mkdir(parents=True)
+        for path in (SOFTHCA, LIBRARY, *files):
+            shutil.copy2(path, upper / "softhca")
+        subprocess.run(["mount", "-t", "overlay", "overlay", "-o",
+                        f"lowerdir={done.stdout.strip()},upperdir={upper},workdir={work}", merged], check=True)
+        yield merged
+    finally:
+        subprocess.run(["umount", merged], check=False)
+        shutil.rmtree(directory)
 
 
 def output(net, *command, **options):

@@ -33,6 +33,22 @@ def expected():
         yield [SAYS[outcome] for outcome in words[0].split("|")], words[1], words[2] if len(words) > 2 else ""
 
 
+def unpack(source, directory):
+    (directory / "tests").mkdir()
+    for path in source.iterdir():
+        data = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+        (directory / "tests" / path.name.removesuffix(".gz")).write_bytes(data)
+    shutil.copy(directory / "tests/args_parser.py", directory)  # its run_tests.py looks for it there
+
+
+def run_tests(net, program, directory, root=None):
+    """{test: {"outcome", "why"}}"""
+    done = subprocess.run(under(net, "/usr/bin/python3", program, directory, root=root), capture_output=True,
+                          text=True, check=False, timeout=600)
+    assert done.returncode == 0, done.stderr
+    return {result["test"]: result for result in map(json.loads, done.stdout.splitlines())}
+
+
 def unpacked(directory):
     """Unpack the tests, which python3-pyverbs installs compressed. If documentation is left out of the
     installation, fetch the package again."""
@@ -49,11 +65,7 @@ def unpacked(directory):
         package = next(directory.glob("python3-pyverbs_*.deb"))
         subprocess.run(["dpkg-deb", "-x", package, directory / "package"], check=True)
         source = directory / "package" / INSTALLED.relative_to("/")
-    (directory / "tests").mkdir()
-    for path in source.iterdir():
-        data = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
-        (directory / "tests" / path.name.removesuffix(".gz")).write_bytes(data)
-    shutil.copy(directory / "tests/args_parser.py", directory)  # its run_tests.py looks for it there
+    unpack(source, directory)
 
 
 @pytest.fixture(scope="module")
@@ -67,10 +79,7 @@ def outcomes():
     try:
         unpacked(directory)
         net.add_wire()
-        done = subprocess.run(under(net, "/usr/bin/python3", DIRECTORY / "run.py", directory), capture_output=True,
-                              text=True, check=False, timeout=600)
-        assert done.returncode == 0, done.stderr
-        return {result["test"]: result for result in map(json.loads, done.stdout.splitlines())}
+        return run_tests(net, DIRECTORY / "run.py", directory)
     finally:
         net.close()
         shutil.rmtree(directory)

@@ -2,54 +2,28 @@
 """softhca as built here, below the rdma-core, perftest, pyverbs and DPDK of Debian trixie, in the tree of that system
 which scripts/test-on makes. That libibverbs (56) knows more ioctl methods than bookworm's, and asks for them first."""
 import json
-import pathlib
 import platform
-import shutil
 import subprocess
-import tempfile
 
 import pytest
 
 from clients import (SERVER_PORT, CLIENT_PORT, PYVERBS, finish, numbered_frames, perftest, pyverbs, wait_ready,
                      wait_receiving)
 from programs import testpmd
-from wires import BUILD, ROOT, Tap
-from softhca import LIBRARY, RULES, SOFTHCA, keep_rule, needs_softhca, output
+from wires import Tap
+from softhca import RULES, keep_rule, needs_softhca, other_system, output
 
 NEEDS_MORE = {"send-inline-with-checksums"}  # needs a frame that test_softhca.py makes
 
 pytestmark = needs_softhca
 
 
-def tree():
-    done = subprocess.run([ROOT / "scripts/test-on", "--tree", "debian13"], capture_output=True, text=True, check=False)
-    if done.returncode == 77:
-        pytest.skip(done.stderr.strip().splitlines()[-1])
-    assert done.returncode == 0, done.stderr
-    return done.stdout.strip()
-
-
 @pytest.fixture(scope="module")
 def root():
-    """An overlay over the tree, with softhca in /softhca."""
     if platform.freedesktop_os_release()["VERSION_CODENAME"] == "trixie":
         pytest.skip("this is Debian trixie: the other tests of softhca run below its programs")
-    if not (BUILD / "CMakeCache.txt").exists() or "SANITIZE:STRING=\n" not in (BUILD / "CMakeCache.txt").read_text():
-        pytest.skip("built with a sanitizer, whose library the tree does not have")
-    directory = pathlib.Path(tempfile.mkdtemp(prefix="ibvcap-trixie-"))
-    merged, upper, work = (directory / name for name in ("root", "upper", "work"))
-    try:
-        for path in (merged, upper, work):
-            path.mkdir()
-        (upper / "softhca").mkdir()
-        for path in (SOFTHCA, LIBRARY, RULES, PYVERBS):
-            shutil.copy2(path, upper / "softhca")
-        subprocess.run(["mount", "-t", "overlay", "overlay", "-o", f"lowerdir={tree()},upperdir={upper},workdir={work}",
-                        merged], check=True)
-        yield merged
-    finally:
-        subprocess.run(["umount", merged], check=False)
-        shutil.rmtree(directory)
+    with other_system("debian13", RULES, PYVERBS) as directory:
+        yield directory
 
 
 def test_it_is_another_rdma_core(root):
