@@ -280,7 +280,7 @@ int channel_serve(struct channel *channel, struct failure *failure)
 	channel->control = (struct control_channel){
 		.config = channel->config,
 		.worker = &channel->tx->control,
-		.channel = channel->queue,
+		.queue = channel->queue,
 		.counters = channel->queue->counters,
 		.epoch = channel->epoch,
 		.device = interface->capabilities.device,

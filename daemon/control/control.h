@@ -91,7 +91,7 @@ struct control_channel {
 	struct tx_endpoint *endpoint;        /* control's; NULL: control does not have it */
 	const struct config_channel *config; /* keys that may change while the daemon runs are read at each use */
 	const struct control_tx_worker *worker;
-	struct tx_queue *channel;         /* names the channel in the worker's mail */
+	struct tx_queue *queue;           /* names the channel in the worker's mail */
 	const _Atomic uint64_t *counters; /* IBVCAP_TX_COUNTER_N */
 	uint64_t epoch;
 	const char *device;

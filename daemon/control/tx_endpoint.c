@@ -166,7 +166,7 @@ static void take_tx_queue_mail(struct tx_worker_endpoint *worker, const struct m
 	struct tx_endpoint *tx_endpoint;
 
 	TAILQ_FOREACH (tx_endpoint, &worker->control->tx_endpoints, link)
-		if (tx_endpoint->channel->channel == mail->tx_queue)
+		if (tx_endpoint->channel->queue == mail->tx_queue)
 			break;
 	worker->worker->said(worker->worker->context, tx_endpoint ? tx_endpoint->channel : NULL, mail);
 	if (!tx_endpoint || (mail->type == MAIL_TX_QUEUE_ADDED && mail->error == 0))

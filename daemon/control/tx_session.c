@@ -199,7 +199,7 @@ static int send_opened(struct tx_session *tx)
 static int mail_sealed(struct tx_session *tx)
 {
 	const struct control_channel *channel = tx_session_endpoint(tx)->channel;
-	const struct mail mail = {.type = MAIL_ADD_SENDER, .tx_queue = channel->channel, .sender = &tx->sender};
+	const struct mail mail = {.type = MAIL_ADD_SENDER, .tx_queue = channel->queue, .sender = &tx->sender};
 	int r = notifier_add_sender(tx_session_endpoint(tx)->worker->notifier, &tx->sender, tx->client.user);
 
 	tx->sealed = true;
@@ -269,7 +269,7 @@ bool tx_session_awaits_mail(const struct tx_session *tx)
 static void mail_sender_removal(struct tx_session *tx)
 {
 	const struct control_channel *channel = tx_session_endpoint(tx)->channel;
-	const struct mail mail = {.type = MAIL_REMOVE_SENDER, .tx_queue = channel->channel, .sender = &tx->sender};
+	const struct mail mail = {.type = MAIL_REMOVE_SENDER, .tx_queue = channel->queue, .sender = &tx->sender};
 
 	if (tx->lent && !tx->client.remove_mailed && !tx->client.endpoint->ended)
 		tx->client.remove_mailed = mailbox_send(channel->worker->inbox, &mail) == 0;

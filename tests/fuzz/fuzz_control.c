@@ -198,7 +198,7 @@ static void make_channel(void)
 	control_channel = (struct control_channel){
 		.config = &out,
 		.worker = &control_tx_worker,
-		.channel = channel,
+		.queue = channel,
 		.counters = channel->counters,
 		.epoch = 1,
 		.state = "sending",

@@ -127,7 +127,7 @@ static void make_control(void)
 	control_channel = (struct control_channel){
 		.config = &out,
 		.worker = &control_tx_worker,
-		.channel = channel,
+		.queue = channel,
 		.counters = channel->counters,
 		.epoch = EPOCH,
 		.device = "scripted0",
