@@ -20,7 +20,7 @@
 #define BACKLOG 4096    /* the kernel takes less if net.core.somaxconn is less */
 #define LISTENS 0x10000 /* __SO_ACCEPTCON in the flags of /proc/net/unix */
 
-/* Does a process listen at the path? 1: yes, *pid; 0: no; -errno: the kernel does not tell. */
+/* Does a process listen at the path? 1: yes, and *pid is set if known; 0: no; -errno: the kernel does not tell. */
 static int find_owner(const struct sockaddr_un *address, pid_t *pid)
 {
 	struct ucred peer;
@@ -30,7 +30,6 @@ static int find_owner(const struct sockaddr_un *address, pid_t *pid)
 
 	if (fd < 0)
 		return -errno;
-	*pid = 0;
 	/* EAGAIN: the backlog is full; EPROTOTYPE: a socket of another type. In both cases a process listens. */
 	if (connect(fd, (const struct sockaddr *)address, sizeof(*address)) == 0) {
 		if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &bytes) == 0)
@@ -50,7 +49,7 @@ static int clear_path(const struct sockaddr_un *address, struct failure *failure
 {
 	const char *path = address->sun_path;
 	struct stat status;
-	pid_t pid;
+	pid_t pid = 0;
 	int r;
 
 	if (lstat(path, &status) < 0)
