@@ -214,7 +214,8 @@ static int verbs_direct_arm(struct backend_queue *base)
 		return -ENOTSUP;
 	__atomic_store_n(&direct->cq_records[CQ_ARM_RECORD], htobe32(command), __ATOMIC_RELEASE);
 	dma_doorbell_barrier(); /* the record is in memory before the device gets the doorbell */
-	*direct->cq_doorbell = htobe64((uint64_t)command << 32 | direct->cqn);
+	/* All completion queues share the register, so it is one store (util/mmio.h: mmio_write64_be). */
+	__atomic_store_n(direct->cq_doorbell, htobe64((uint64_t)command << 32 | direct->cqn), __ATOMIC_RELAXED);
 	dma_doorbell_barrier();
 	return 0;
 }
@@ -311,7 +312,7 @@ int verbs_direct_init(struct verbs_receive_queue *receive, const struct backend_
 		.cqes = cq.buf,
 		.cqe_mask = cq.cqe_cnt - 1,
 		.cq_records = cq.dbrec,
-		.cq_doorbell = (volatile uint64_t *)((uint8_t *)cq.cq_uar + MLX5_CQ_DOORBELL),
+		.cq_doorbell = (uint64_t *)((uint8_t *)cq.cq_uar + MLX5_CQ_DOORBELL),
 		.cqn = cq.cqn,
 		.entries = rwq.buf,
 		.entry_mask = rwq.wqe_cnt - 1,

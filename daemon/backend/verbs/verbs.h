@@ -113,7 +113,7 @@ struct verbs_direct {
 	uint32_t *doorbell_record;
 	uint32_t withheld;
 	uint32_t *cq_records;
-	volatile uint64_t *cq_doorbell;
+	uint64_t *cq_doorbell;
 	uint32_t cqn;
 };
 
