@@ -145,10 +145,14 @@ int main(int argc, char **argv)
 	own = (struct end){.qpn = qp->qp_num};
 	check(!ibv_query_gid(context, 1, atoi(argv[2]), &own.gid), "GID");
 	fd = connect_tcp(is_client ? argv[3] : NULL);
-	check(write(fd, &own, sizeof(own)) == sizeof(own) && read(fd, &peer, sizeof(peer)) == sizeof(peer), "peer");
+	check(!is_client || write(fd, &own, sizeof(own)) == sizeof(own), "peer");
+	check(read(fd, &peer, sizeof(peer)) == sizeof(peer), "peer");
 	to_rts(qp, &peer, (uint8_t)atoi(argv[2]));
+	/* The client sends only when the other end is ready, since a packet that comes before RTR is lost. */
 	if (is_client)
 		post(qp, mr, 1);
+	else
+		check(write(fd, &own, sizeof(own)) == sizeof(own), "peer");
 	while (!ibv_poll_cq(cq, 1, &completion))
 		;
 	printf("%s: %s\n", is_client ? "sent" : "received",
