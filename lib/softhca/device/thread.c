@@ -11,9 +11,11 @@
 #include "injection.h"
 #include "mcast.h"
 #include "netdev.h"
+#include "refuse.h"
 #include "sq.h"
 #include "steer.h"
 
+#include <errno.h>
 #include <sched.h>
 #include <sys/prctl.h>
 #include <time.h>
@@ -221,6 +223,8 @@ int device_start_thread(struct device *d)
 	}
 	if (!r)
 		r = own_thread_start(&d->thread, &attr, device_thread, d);
+	if (r == -EINVAL)
+		r = refuse(EINVAL, "device thread", "it cannot run on the chosen core", "SOFTHCA_CPU");
 	pthread_attr_destroy(&attr);
 	return r;
 }

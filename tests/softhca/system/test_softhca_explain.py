@@ -44,6 +44,13 @@ def test_without_the_setting_nothing_is_said(net, wire):
     assert errors(net, "cq-limits", "0") == "" and wire.interface == "rx0"
 
 
+def test_a_core_that_is_not_there(net, wire):
+    done = subprocess.run(under(net, RULES, "recv-no-local-write"), check=False, capture_output=True, text=True,
+                          timeout=60, env={**os.environ, "SOFTHCA_EXPLAIN": "1", "SOFTHCA_CPU": "1023"})
+    assert "softhca: CREATE_QP: EINVAL: device thread: it cannot run on the chosen core (SOFTHCA_CPU)" in done.stderr
+    assert done.returncode and wire.interface == "rx0"
+
+
 def test_losses_are_told_at_the_end(net, wire):
     client = Client(net, "-n", 64, "-r", "-m", 100, environment={"SOFTHCA_EXPLAIN": "1"})
     wire.send(*[wire.frame(b"x" * 50, PORT)] * 100)
