@@ -32,6 +32,7 @@ struct twins {
 	uint32_t n_completed, n_done; /* of all time; since the last reset */
 	uint32_t n_outstanding;       /* posted and not completed */
 	uint8_t *payload, *headers;
+	struct backend_memory *memory;
 	unsigned step;
 };
 
@@ -205,7 +206,7 @@ static void set_up(struct twins *twins, struct backend *backend)
 	twins->headers = twins->payload + MEMORY;
 	require_set_up(verbs_register_memory(backend, twins->payload, 2 * MEMORY, &options.payload, &failure) == 0,
 	               failure.text);
-	options.headers = options.payload;
+	options.headers = twins->memory = options.payload;
 	require_set_up(verbs_create_queue(backend, &options, &queue, &failure) == 0, failure.text);
 	twins->library = verbs_receive_queue(queue);
 	twins->direct = calloc(1, bytes);
@@ -246,5 +247,9 @@ int main(int argc, char **argv)
 		else
 			reset(&twins);
 	}
+	verbs_destroy_queue(&twins.library->queue.base);
+	verbs_unregister_memory(twins.memory);
+	free(twins.direct);
+	verbs_backend_ops.close(backend);
 	return EXIT_SUCCESS;
 }
