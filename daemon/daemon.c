@@ -135,8 +135,7 @@ static void *prepare_streams(void *context)
 	struct service *service;
 
 	while ((service = take_next_stream(preparing))) {
-		struct failure
-			failure; /* not told: a stream that fails here is tried again, and that failure is told */
+		struct failure failure; /* unused: the start tries the stream again, and reports that failure */
 
 		service->is_prepared = service->ops->steps[SERVICE_PREPARE](preparing->daemon, service, &failure) == 0;
 	}

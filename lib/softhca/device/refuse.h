@@ -7,7 +7,7 @@ struct refusal {
 	const char *attribute, *rule, *source; /* NULL: not known */
 };
 
-/* Note why a command is refused; the value is -error. source: who makes the rule, as the README lists them. */
+/* Notes why a command is refused. The value is -error. source: the text that has the rule, as in the README's table. */
 #define refuse(error, attribute, rule, source) (refusal_note((attribute), (rule), (source)), -(error))
 void refusal_note(const char *attribute, const char *rule, const char *source);
 /* The last reason that this thread noted; it is forgotten then. */

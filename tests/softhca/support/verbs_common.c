@@ -303,3 +303,36 @@ void queue_close(struct queue *q)
 	free(q->headers);
 	free(q->payloads);
 }
+
+void rss_pair_open(struct rss_pair *pair, struct ibv_pd *pd, struct ibv_wq **wqs, uint32_t log_size, uint64_t fields)
+{
+	static uint8_t key[] = {
+		0x6d, 0x5a, 0x56, 0xda, 0x25, 0x5b, 0x0e, 0xc2, 0x41, 0x67, 0x25, 0x3d, 0x43, 0xa3,
+		0x8f, 0xb0, 0xd0, 0xca, 0x2b, 0xcb, 0xae, 0x7b, 0x30, 0xb4, 0x77, 0xcb, 0x2d, 0xa3,
+		0x80, 0x30, 0xf2, 0x0c, 0x6a, 0x42, 0xb7, 0x3b, 0xbe, 0xac, 0x01, 0xfa,
+	};
+	struct ibv_rwq_ind_table_init_attr table = {.log_ind_tbl_size = log_size, .ind_tbl = wqs};
+	struct ibv_qp_init_attr_ex attr = {
+		.qp_type = IBV_QPT_RAW_PACKET,
+		.comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_IND_TABLE | IBV_QP_INIT_ATTR_RX_HASH,
+		.pd = pd,
+		.rx_hash_conf = {.rx_hash_function = IBV_RX_HASH_FUNC_TOEPLITZ,
+	                         .rx_hash_key_len = sizeof(key),
+	                         .rx_hash_key = key,
+	                         .rx_hash_fields_mask = fields},
+	};
+	struct flow_rule f;
+
+	pair->table = attr.rwq_ind_tbl = ibv_create_rwq_ind_table(pd->context, &table);
+	if (!pair->table)
+		die("ibv_create_rwq_ind_table");
+	pair->qp = ibv_create_qp_ex(pd->context, &attr);
+	if (!pair->qp)
+		die("ibv_create_qp_ex");
+	flow_init(&f);
+	flow_add_ipv4(&f, NULL);
+	flow_add_udp(&f, 0);
+	pair->flow = ibv_create_flow(pair->qp, &f.attr);
+	if (!pair->flow)
+		die("ibv_create_flow");
+}

@@ -58,6 +58,15 @@ struct ibv_flow_spec_ipv4_ext *flow_add_ipv4(struct flow_rule *f, const char *ds
 struct ibv_flow_spec_ipv6 *flow_add_ipv6(struct flow_rule *f, const char *dst);
 struct ibv_flow_spec_tcp_udp *flow_add_udp(struct flow_rule *f, uint16_t dst_port);
 
+/* An RSS queue pair on a table of work queues, with Microsoft's published key and a flow of all UDP packets of IPv4. */
+struct rss_pair {
+	struct ibv_rwq_ind_table *table;
+	struct ibv_qp *qp;
+	struct ibv_flow *flow;
+};
+/* fields: of the packets that are hashed. Exits with a message on failure. */
+void rss_pair_open(struct rss_pair *pair, struct ibv_pd *pd, struct ibv_wq **wqs, uint32_t log_size, uint64_t fields);
+
 _Noreturn void die(const char *format, ...) __attribute__((format(printf, 1, 2)));
 uint64_t now_ns(void);
 

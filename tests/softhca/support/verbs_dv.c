@@ -29,12 +29,6 @@ struct mini_cqe {
 	uint32_t byte_cnt_be;
 };
 
-static uint8_t key[40] = {
-	0x6d, 0x5a, 0x56, 0xda, 0x25, 0x5b, 0x0e, 0xc2, 0x41, 0x67, 0x25, 0x3d, 0x43, 0xa3,
-	0x8f, 0xb0, 0xd0, 0xca, 0x2b, 0xcb, 0xae, 0x7b, 0x30, 0xb4, 0x77, 0xcb, 0x2d, 0xa3,
-	0x80, 0x30, 0xf2, 0x0c, 0x6a, 0x42, 0xb7, 0x3b, 0xbe, 0xac, 0x01, 0xfa,
-};
-
 struct reader {
 	struct ibv_context *ctx;
 	struct ibv_pd *pd;
@@ -116,30 +110,6 @@ static void open_wq(struct reader *r)
 		die("mlx5dv_init_obj, %u entries of %u bytes", r->rwq.wqe_cnt, r->rwq.stride);
 	for (uint32_t i = 0; i < n; i++)
 		post(r);
-}
-
-static void steer_udp(struct reader *r)
-{
-	struct ibv_rwq_ind_table_init_attr table = {.log_ind_tbl_size = 0, .ind_tbl = &r->wq};
-	struct ibv_qp_init_attr_ex attr = {
-		.qp_type = IBV_QPT_RAW_PACKET,
-		.comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_IND_TABLE | IBV_QP_INIT_ATTR_RX_HASH,
-		.pd = r->pd,
-		.rx_hash_conf = {.rx_hash_function = IBV_RX_HASH_FUNC_TOEPLITZ,
-	                         .rx_hash_key_len = sizeof(key),
-	                         .rx_hash_key = key,
-	                         .rx_hash_fields_mask = IBV_RX_HASH_SRC_PORT_UDP},
-	};
-	struct flow_rule f;
-	struct ibv_qp *qp;
-
-	attr.rwq_ind_tbl = ibv_create_rwq_ind_table(r->ctx, &table);
-	qp = attr.rwq_ind_tbl ? ibv_create_qp_ex(r->ctx, &attr) : NULL;
-	flow_init(&f);
-	flow_add_ipv4(&f, NULL);
-	flow_add_udp(&f, 0);
-	if (!qp || !ibv_create_flow(qp, &f.attr))
-		die("an RSS queue pair and its flow");
 }
 
 static struct mlx5_cqe64 *entry(struct reader *r, uint32_t index)
@@ -294,7 +264,7 @@ int main(int argc, char **argv)
 		die("ibv_reg_mr");
 	open_cq(&r, argv[1]);
 	open_wq(&r);
-	steer_udp(&r);
+	rss_pair_open(&(struct rss_pair){0}, r.pd, &r.wq, 0, IBV_RX_HASH_SRC_PORT_UDP);
 	puts("ready");
 	fflush(stdout);
 	count = strtoul(argv[2], NULL, 10);

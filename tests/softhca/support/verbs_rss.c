@@ -16,22 +16,13 @@
 #define DEPTH       64
 #define FRAME_BYTES 2048
 
-/* The key of Microsoft's published vectors. */
-static uint8_t key[] = {
-	0x6d, 0x5a, 0x56, 0xda, 0x25, 0x5b, 0x0e, 0xc2, 0x41, 0x67, 0x25, 0x3d, 0x43, 0xa3,
-	0x8f, 0xb0, 0xd0, 0xca, 0x2b, 0xcb, 0xae, 0x7b, 0x30, 0xb4, 0x77, 0xcb, 0x2d, 0xa3,
-	0x80, 0x30, 0xf2, 0x0c, 0x6a, 0x42, 0xb7, 0x3b, 0xbe, 0xac, 0x01, 0xfa,
-};
-
 struct rss {
 	struct ibv_context *ctx;
 	struct ibv_pd *pd;
 	struct ibv_mr *mr;
 	struct ibv_cq *cq[MAX_QUEUES];
 	struct ibv_wq *wq[MAX_QUEUES];
-	struct ibv_rwq_ind_table *table;
-	struct ibv_qp *qp;
-	struct ibv_flow *flow;
+	struct rss_pair pair;
 	uint8_t *memory;
 	unsigned int n;
 	bool strip;
@@ -76,34 +67,6 @@ static void open_queue(struct rss *r, unsigned int i)
 		post(r, i, k);
 }
 
-static void open_qp(struct rss *r, uint32_t log_size, uint64_t fields)
-{
-	struct ibv_rwq_ind_table_init_attr table = {.log_ind_tbl_size = log_size, .ind_tbl = r->wq};
-	struct ibv_qp_init_attr_ex attr = {
-		.qp_type = IBV_QPT_RAW_PACKET,
-		.comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_IND_TABLE | IBV_QP_INIT_ATTR_RX_HASH,
-		.pd = r->pd,
-		.rx_hash_conf = {.rx_hash_function = IBV_RX_HASH_FUNC_TOEPLITZ,
-	                         .rx_hash_key_len = sizeof(key),
-	                         .rx_hash_key = key,
-	                         .rx_hash_fields_mask = fields},
-	};
-	struct flow_rule f;
-
-	r->table = attr.rwq_ind_tbl = ibv_create_rwq_ind_table(r->ctx, &table);
-	if (!r->table)
-		die("ibv_create_rwq_ind_table");
-	r->qp = ibv_create_qp_ex(r->ctx, &attr);
-	if (!r->qp)
-		die("ibv_create_qp_ex");
-	flow_init(&f);
-	flow_add_ipv4(&f, NULL);
-	flow_add_udp(&f, 0);
-	r->flow = ibv_create_flow(r->qp, &f.attr);
-	if (!r->flow)
-		die("ibv_create_flow");
-}
-
 static unsigned int take(struct rss *r, unsigned int queue)
 {
 	struct ibv_wc wc;
@@ -129,9 +92,9 @@ static void check(int error, const char *what)
 
 static void close_all(struct rss *r)
 {
-	check(ibv_destroy_flow(r->flow), "ibv_destroy_flow");
-	check(ibv_destroy_qp(r->qp), "ibv_destroy_qp");
-	check(ibv_destroy_rwq_ind_table(r->table), "ibv_destroy_rwq_ind_table");
+	check(ibv_destroy_flow(r->pair.flow), "ibv_destroy_flow");
+	check(ibv_destroy_qp(r->pair.qp), "ibv_destroy_qp");
+	check(ibv_destroy_rwq_ind_table(r->pair.table), "ibv_destroy_rwq_ind_table");
 	for (unsigned int i = 0; i < r->n; i++) {
 		check(ibv_destroy_wq(r->wq[i]), "ibv_destroy_wq");
 		check(ibv_destroy_cq(r->cq[i]), "ibv_destroy_cq");
@@ -163,7 +126,7 @@ int main(int argc, char **argv)
 		die("ibv_reg_mr");
 	for (unsigned int i = 0; i < r.n; i++)
 		open_queue(&r, i);
-	open_qp(&r, (uint32_t)atoi(argv[1]), strtoull(argv[2], NULL, 16));
+	rss_pair_open(&r.pair, r.pd, r.wq, (uint32_t)atoi(argv[1]), strtoull(argv[2], NULL, 16));
 	puts("ready");
 	fflush(stdout);
 	left = strtoul(argv[3], NULL, 10);
