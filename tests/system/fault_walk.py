@@ -313,20 +313,20 @@ class Walk:
 def main():
     tmp = pathlib.Path(tempfile.mkdtemp(prefix=f"walk-{WORDS.backend}{WORDS.queues}-{WORDS.seed}-", dir="/tmp"))
     walk = Walk(tmp)
-    is_good = False
+    fault = None
     try:
         walk.go()
-        is_good = True
-    except BaseException:  # pylint: disable=broad-exception-caught
+    except BaseException as error:  # pylint: disable=broad-exception-caught
         traceback.print_exc()
+        fault = f"{type(error).__name__}: {error}"
     finally:
         walk.close()
-        if not is_good and walk.disk.exists():
+        if fault and walk.disk.exists():
             shutil.copytree(walk.disk, tmp / "disk-copy")
         subprocess.run(["umount", "-l", walk.disk], check=False)
-    print(json.dumps({"seed": WORDS.seed, "backend": WORDS.backend, "queues": WORDS.queues, "good": is_good,
-                      **walk.counts}))
-    if is_good:
+    print(json.dumps({"seed": WORDS.seed, "backend": WORDS.backend, "queues": WORDS.queues, "good": not fault,
+                      **({"fault": fault} if fault else {}), **walk.counts}))
+    if not fault:
         shutil.rmtree(tmp)
         return 0
     print(f"seed {WORDS.seed}: the files and a log of all events are in {tmp}:\n{(tmp / 'events').read_text()[-6000:]}")

@@ -144,7 +144,9 @@ def test_garbled_captures_are_joined_as_tshark_does(daemon, narrow, consumer, tm
         struct.pack("<IIII", 0, number, len(frame), len(frame)) + frame for number, frame in enumerate(sent)))
     expected = tshark_payloads(path, 7502)
     assert 60 < len(expected) < 120
-    one = daemon([lidar(narrow, payload_size=max(map(len, captured)))])
+    one = daemon([lidar(narrow, payload_size=max(map(len, captured)), receive_queue_slots=2048,
+                        history_blocks=32)])
+    assert len(sent) < 2048, "a slow worker takes none before all have come"
     reader = consumer(one, "lidar", "--count", len(expected), "--timeout", 30000)
     for part in mixed:
         narrow.send(*part)
