@@ -16,6 +16,7 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests/support"))
+from bars import draw_bars  # noqa: E402
 from bench_machine import before_others, hugepages, system_bed  # noqa: E402
 
 PORT, PAGES = 7502, 64
@@ -68,6 +69,7 @@ def main():
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--packets", type=int, default=3000)
     parser.add_argument("--period-us", type=int, default=1000)
+    parser.add_argument("--png", type=pathlib.Path, metavar="FILE", help="draw p50 and p99")
     options = parser.parse_args()
     results = {}
     with before_others(), hugepages(PAGES), system_bed("latency_wire", options.build) as (conftest, net, directory):
@@ -82,6 +84,10 @@ def main():
         ratio = run["p50"] / medians["socket", mode]["p50"]
         print(f"| {backend}, {MODES[mode]} | {run['p50']} | {run['p90']} | {run['p99']} | "
               f"{ratio:.2f} |")
+    if options.png:
+        draw_bars([("from the sender to the reader", "µs", ["p50", "p99"],
+                    {f"{backend}, {MODES[mode]}": [run["p50"], run["p99"]]
+                     for (backend, mode), run in medians.items()})], options.png)
     return 0
 
 

@@ -22,6 +22,7 @@ import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests/support"))
+from bars import draw_bars  # noqa: E402
 from bench_machine import before_others, hugepages, system_bed  # noqa: E402
 from capture_contest import cpu_ns  # noqa: E402
 from capture_peers import CPU, SOURCE_PORT, WITHOUT_BPF  # noqa: E402
@@ -100,16 +101,26 @@ class Bench:
         return sum(stream["published"] for stream in streams)
 
 
+def medians(term, results, counts):
+    """{way: the median for each count}."""
+    return {way: [statistics.median(run[term] for run in results[way, n]) for n in counts]
+            for way in dict.fromkeys(way for way, _ in results)}
+
+
 def table(many, results, counts):
     """Markdown: a table for each term."""
     lines = [f"## {many}", ""]
     for term, title in TERMS.items():
         lines += [f"| {title} |" + "".join(f" {n} |" for n in counts), "|---|" + "---:|" * len(counts)]
-        for way in dict.fromkeys(way for way, _ in results):
-            cells = [statistics.median(run[term] for run in results[way, n]) for n in counts if results.get((way, n))]
+        for way, cells in medians(term, results, counts).items():
             lines.append(f"| {way} |" + "".join(f" {cell:.2f} |" if cell < 10 else f" {cell:.0f} |" for cell in cells))
         lines.append("")
     return "\n".join(lines)
+
+
+def draw(results, counts, path):
+    draw_bars([(many, TERMS[term], [f"{n} {many}" for n in counts], medians(term, of_many, counts))
+               for many, of_many in results.items() for term in ("rate", "daemon")], path)
 
 
 def main():
@@ -120,6 +131,7 @@ def main():
     parser.add_argument("--packets", type=int, default=300_000, help="of a run")
     parser.add_argument("--many", nargs="+", choices=MANY, default=MANY)
     parser.add_argument("--counts", nargs="+", type=int, default=[1, 8, 64])
+    parser.add_argument("--png", type=pathlib.Path, metavar="FILE", help="draw the rates, and the daemon's time")
     parser.add_argument("--only", nargs="+", choices=list(WAYS), default=list(WAYS))
     options = parser.parse_args()
     results = {many: {} for many in options.many}
@@ -132,6 +144,8 @@ def main():
                         of_many.setdefault((way, n), []).append(bench.run(way, **{many: n}))
                         print(many, way, n, json.dumps(of_many[way, n][-1]), file=sys.stderr, flush=True)
     print("\n".join(table(many, of_many, options.counts) for many, of_many in results.items()))
+    if options.png:
+        draw(results, options.counts, options.png)
     return 0
 
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The tables and the picture of scripts/bench capture and scripts/bench record."""
-import shutil
 import statistics
-import subprocess
+
+from bars import draw_bars
 
 OURS = "ibvcapd"
 MEASURES = {
@@ -82,36 +82,17 @@ def markdown(results):
     return "\n".join(parts)
 
 
-def plot(results, sender):
-    """gnuplot's words for one panel: bars of the rates, a group for each receiver."""
+def panel(results, sender):
+    """Bars of the rates, a group for each receiver."""
     mine = [result for result in results if result["sender"] == sender]
     sizes = unique(mine, "payload_bytes")
-    lines = [" ".join(["receiver", *(f'"{size} B"' for size in sizes)])]
+    groups = {}
     for receiver in unique(mine, "receiver"):
         values = {result["payload_bytes"]: result["per_s"] for result in mine if result["receiver"] == receiver}
         if any(values.values()):
-            lines.append(" ".join([f'"{receiver}"', *(f"{(values[size] or 0) / 1e6:.4f}" for size in sizes)]))
-    return f"${sender} << EOD\n" + "\n".join(lines) + "\nEOD\n", \
-        f'set title "sender: {sender}"\n' \
-        f"plot for [k=2:{len(sizes) + 1}] ${sender} using k:xtic(1) title columnheader(k)\n"
+            groups[receiver] = [(values[size] or 0) / 1e6 for size in sizes]
+    return f"sender: {sender}", "received, million packets/s", [f"{size} B" for size in sizes], groups
 
 
 def draw(results, path):
-    if not shutil.which("gnuplot"):
-        print(f"{path} is not drawn: apt-get install gnuplot-nox")
-        return
-    panels = [plot(results, sender) for sender in unique(results, "sender")]
-    text = "".join(data for data, _ in panels) + f"""
-set terminal pngcairo noenhanced size 1200,{480 * len(panels)} font "sans,10"
-set output "{path}"
-set style data histograms
-set style histogram clustered gap 1
-set style fill solid 0.8 noborder
-set xtics rotate by -30
-set ylabel "received, million packets/s"
-set yrange [0:*]
-set grid y
-set key outside right top
-set multiplot layout {len(panels)},1
-""" + "".join(words for _, words in panels) + "unset multiplot\n"
-    subprocess.run(["gnuplot"], input=text, text=True, check=True)
+    draw_bars([panel(results, sender) for sender in unique(results, "sender")], path)
