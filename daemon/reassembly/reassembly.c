@@ -26,8 +26,7 @@ struct reassembly {
 	uint64_t frames_bytes;
 	uint32_t frame_stride;
 	uint32_t n_frames;
-	uint32_t slots;  /* depth of the device's queue */
-	uint64_t posted; /* frames that were given to the device, of all time */
+	uint32_t slots; /* depth of the device's queue */
 	struct reassembly_use use;
 	bool waits_for_rows;
 	bool is_drained; /* the last poll took all frames that the device had */
@@ -59,14 +58,14 @@ static uint8_t *frame_at(const struct reassembly *r, uint32_t slot)
 
 static void show_given(struct reassembly *r)
 {
-	r->use.given = r->is_drained ? r->posted : r->use.taken;
+	r->use.given = r->is_drained ? r->use.posted : r->use.taken;
 }
 
 /* Give the device all frames that it has not, in runs that do not pass the end of the memory. */
 static int post_frames(struct reassembly *r)
 {
-	while (r->n_frames - (r->posted - r->use.taken) >= BATCH) {
-		uint32_t slot = (uint32_t)(r->posted % r->n_frames);
+	while (r->n_frames - (r->use.posted - r->use.taken) >= BATCH) {
+		uint32_t slot = (uint32_t)(r->use.posted % r->n_frames);
 		struct backend_run run = {.slot = slot,
 		                          .n = r->n_frames - slot < BATCH ? r->n_frames - slot : BATCH,
 		                          .payload = frame_at(r, slot),
@@ -75,7 +74,7 @@ static int post_frames(struct reassembly *r)
 
 		if (n < 0)
 			return n;
-		r->posted += (uint32_t)n;
+		r->use.posted += (uint32_t)n;
 		if (n < (int)run.n)
 			break;
 	}
@@ -265,7 +264,7 @@ static int reassembly_reset(struct backend_queue *queue)
 	if (failed < 0)
 		return failed;
 	posted_rows_forget(&r->rows);
-	r->posted = r->use.given = r->use.taken;
+	r->use.posted = r->use.given = r->use.taken;
 	return 0;
 }
 

@@ -48,8 +48,9 @@ uint32_t reassembly_n_events(const struct reassembly *reassembly);
 
 /* Frames of all time. */
 struct reassembly_use {
-	uint64_t taken; /* from the device */
-	uint64_t given; /* that it had room for; only the taken ones while it may have more frames already */
+	uint64_t taken;  /* from the device */
+	uint64_t posted; /* that it was given room for */
+	uint64_t given;  /* that it had room for; only the taken ones while it may have more frames already */
 };
 
 /** Worker: as of the last poll and post. Valid as long as the reassembly. */

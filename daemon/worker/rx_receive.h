@@ -100,6 +100,12 @@ static inline bool rx_receive_was_empty(const struct rx_receive *receive)
 	return receive->short_given > receive->short_used;
 }
 
+/** Slots that the device was given, of all time. */
+static inline uint64_t rx_receive_posted(const struct rx_receive *receive)
+{
+	return receive->reassembly ? reassembly_use(receive->reassembly)->posted : receive->ring->posted;
+}
+
 /** Packets that have a row, or need none. */
 uint64_t rx_receive_accounted(const struct rx_receive *receive);
 

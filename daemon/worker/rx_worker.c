@@ -73,6 +73,17 @@ static void rx_worker_note(struct rx_worker *worker, enum rx_sum_note note)
 	worker->noted.at_ns = time_monotonic_ns();
 }
 
+/*
+ * A record of the last reading is due. All that was lost before now was lost before the row at the head that the record
+ * will have: packets that the device holds now have rows by then.
+ */
+static void rx_worker_owe_record(struct rx_worker *worker)
+{
+	worker->taken_at_ns = time_monotonic_ns();
+	worker->record = RX_RECORD_DUE;
+	worker->record_used = rx_receive_posted(&worker->receive);
+}
+
 static void rx_worker_take_matched(struct rx_worker *worker, const struct mail *mail)
 {
 	worker->has_matched = true;
@@ -80,9 +91,7 @@ static void rx_worker_take_matched(struct rx_worker *worker, const struct mail *
 	                                      .at_ns = mail->read_ns,
 	                                      .utc_ns = mail->at_ns,
 	                                      .before_utc_ns = worker->reading.utc_ns};
-	worker->taken_at_ns = time_monotonic_ns();
-	worker->record = RX_RECORD_DUE;
-	worker->record_head = worker->receive.ring->posted;
+	rx_worker_owe_record(worker);
 	if (worker->noted.at_ns < mail->read_ns) {
 		worker->before = worker->noted.losses;
 		rx_sum_note_before(worker->sum, worker->queue_index, &worker->reading, worker->noted.rows);
@@ -114,26 +123,31 @@ static void rx_worker_record_settled(struct rx_worker *worker, uint64_t at_ns)
 	rx_ring_note_settled(ring, &settled);
 }
 
-/* The sum was settled while fragments were held. When all have a row, or are lost, it is settled again. */
+/*
+ * The sum was settled while fragments were held. When all have a row, or are lost, it is settled again. The device may
+ * have lost packets since the poll, and hold others that came before those.
+ */
 __attribute__((noinline, cold)) static void rx_worker_record_again(struct rx_worker *worker)
 {
 	if (worker->has_matched || rx_receive_held(&worker->receive))
 		return;
 	rx_worker_note(worker, RX_SUM_SETTLED);
 	worker->before = worker->noted.losses;
-	rx_worker_record_settled(worker, worker->reading.at_ns);
+	rx_worker_owe_record(worker);
 }
 
 /*
  * Every packet of the reading has come or is lost: so long after it, at a poll that took all; or when the card has used
- * all slots that it had then. Where the kernel has a ring of its own, packets wait there while there is no slot.
+ * all slots that it had then. Where the kernel has a ring of its own, packets wait there while there is no slot; where
+ * fragments are joined, they wait in the card's queue while there are few rows.
  */
 static void rx_worker_record_if_settled(struct rx_worker *worker, int n)
 {
-	const bool waits_for_slots = worker->sum->counts_drops;
-	bool is_past = !waits_for_slots && worker->receive.ring->head >= worker->record_head;
+	const struct rx_receive *receive = &worker->receive;
+	bool is_past = !worker->sum->counts_drops && *receive->used >= worker->record_used;
+	bool may_wait = worker->sum->counts_drops || receive->reassembly;
 
-	if (!is_past && (n == RX_RECEIVE_BATCH || (waits_for_slots && !rx_receive_was_empty(&worker->receive)) ||
+	if (!is_past && (n == RX_RECEIVE_BATCH || (may_wait && !rx_receive_was_empty(receive)) ||
 	                 time_monotonic_ns() - worker->taken_at_ns < worker->drain_ns))
 		return;
 	rx_worker_record_settled(worker, worker->reading.at_ns);

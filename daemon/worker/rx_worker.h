@@ -43,7 +43,7 @@ struct rx_worker {
 	uint32_t queue_index;      /* in the stream */
 	bool has_matched;          /* the last reading of the flow counters is not settled yet */
 	struct rx_reading reading; /* the last one */
-	uint64_t taken_at_ns;      /* when it came by mail */
+	uint64_t taken_at_ns;      /* when it came by mail, or has a record due again */
 	struct {
 		uint64_t at_ns; /* CLOCK_MONOTONIC */
 		uint64_t rows;
@@ -52,7 +52,7 @@ struct rx_worker {
 	struct ring_losses before; /* the same at a time before the reading */
 	enum rx_record_state record;
 	bool naps;
-	uint64_t record_head; /* past it, a card with slots for all has completed the packets of the reading */
+	uint64_t record_used; /* when it has used so many slots, a card has completed the packets of the reading */
 
 	uint64_t restarted_at_ns;  /* the last time; 0: never */
 	uint64_t restart_pause_ns; /* before the last reset */
