@@ -68,17 +68,20 @@ class Folder:
         if not self.process:
             self.n_runs += 1
             log(f"{self.path.name}: run {self.n_runs}")
-            if not any(path.name.endswith((*ROWS, ".part")) for path in self.path.glob("a*")):
-                self.forget()
+            self.forget_behind(max((flow_and_number(path.name)[1] for path in self.path.glob("a*")
+                                    if path.name.endswith((*ROWS, ".part"))), default=0))
             said = f"{self.said}{self.n_runs}"
             with open(said, "w", encoding="utf-8") as out, open(f"{said}-errors", "w", encoding="utf-8") as errors:
                 self.process = subprocess.Popen(self.command, stdout=out, stderr=errors)
 
-    def forget(self):
-        """The full disk has left no file, so the next run numbers its files from 1 again."""
-        self.check_kept([])
-        self.seen.clear()
-        self.closed.unlink(missing_ok=True)
+    def forget_behind(self, highest):
+        """The full disk has left no file with a number above that one, so the next run goes on from there."""
+        if self.is_small:
+            names = self.closed.read_text().splitlines() if self.closed.exists() else []
+            self.closed.write_text("".join(f"{name}\n" for name in names if flow_and_number(name)[1] <= highest))
+            self.seen = {name for name in self.seen if flow_and_number(name)[1] <= highest}
+        elif not highest:
+            self.check_kept([])
 
     def take_end(self, log, ended_ns=None):
         code = self.process.wait(60)
