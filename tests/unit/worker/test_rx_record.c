@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The settled record of a worker that joins fragments: all losses that it puts before a row happened before that row.
+ * What a worker says to be settled: all losses that it puts before a row happened before that row, and all that happened
+ * before a time are counted. Of random histories, too, in which intervals that a consumer would call complete have lost
+ * nothing.
  */
 #include "daemon/worker/rx_worker.h"
 
@@ -11,6 +13,7 @@
 
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
+#include <stdlib.h>
 #include <unistd.h>
 
 #define SLOTS    256u
@@ -19,6 +22,11 @@
 #define N_QUEUED 100u /* more than a batch, less than the queue has room for */
 #define N_LOST   7u
 #define PORT     7502
+
+/* counts_drops: as packet sockets have it; else as cards do. */
+struct kind {
+	bool joins, counts_drops;
+};
 
 static const struct backend_ops *const ops = &scripted_backend_ops;
 static struct backend *backend;
@@ -29,28 +37,32 @@ static struct rx_ring ring;
 static struct rx_sum sum;
 static struct worker *worker;
 
-static void make_queue(const struct rx_ring_options *of_ring, bool counts_drops)
+static void make_queue(const struct rx_ring_options *of_ring, struct kind kind)
 {
 	static uint64_t ports[REASSEMBLY_N_PORTS / 64];
 	struct reassembly_options options = {.ops = ops,
 	                                     .backend = backend,
 	                                     .n_frames = SLOTS,
 	                                     .frame_bytes = 1514,
-	                                     .waits_for_rows = counts_drops,
+	                                     .waits_for_rows = kind.counts_drops,
 	                                     .rows = {.slots = SLOTS,
 	                                              .header_bytes = of_ring->header_bytes,
 	                                              .header_stride = 64,
 	                                              .slot_bytes = ROW,
 	                                              .row_stride = ROW}};
 
+	reassembly = NULL;
+	if (!kind.joins) {
+		cr_assert(eq(int, ops->create_queue(backend, &options.rows, &device, NULL), 0));
+		return;
+	}
 	cr_assert(eq(int, reassembly_new(&options, &reassembly, NULL), 0));
 	ports[PORT / 64] = UINT64_C(1) << PORT % 64;
 	reassembly_set_ports(reassembly, ports);
 	device = reassembly_device_queue(reassembly);
 }
 
-/* counts_drops: as packet sockets have it; else as cards do. */
-static void make(bool counts_drops)
+static void make(struct kind kind)
 {
 	const struct rx_ring_options of_ring = {.stream = "test",
 	                                        .epoch = 1,
@@ -63,7 +75,7 @@ static void make(bool counts_drops)
 	                                        .n_queues = 1};
 
 	cr_assert(eq(int, ops->open(NULL, &backend, NULL), 0));
-	make_queue(&of_ring, counts_drops);
+	make_queue(&of_ring, kind);
 	cr_assert(eq(int, rx_ring_init(&ring, &of_ring, NULL), 0));
 	const struct rx_worker_options of_worker = {.worker.name = "test",
 	                                            .worker.cpu = -1,
@@ -73,7 +85,7 @@ static void make(bool counts_drops)
 	                                            .receive_queue_slots = SLOTS,
 	                                            .sum = &sum};
 
-	rx_sum_init(&sum, 1, counts_drops);
+	rx_sum_init(&sum, 1, kind.counts_drops);
 	cr_assert(eq(int, rx_worker_new(&worker, &of_worker), 0));
 	cr_assert(eq(int, rx_worker_prime(worker), 0));
 	cr_assert(eq(int, ops->start(device), 0));
@@ -85,15 +97,22 @@ static void unmake(void)
 	ops->remove_flow(flow);
 	rx_worker_free(worker);
 	rx_ring_deinit(&ring);
+	if (!reassembly)
+		ops->destroy_queue(device);
 	reassembly_free(reassembly);
 	ops->close(backend);
 }
 
-static void arrive(const struct piece_of_datagram *piece)
+static bool try_arrive(const struct piece_of_datagram *piece)
 {
 	static uint8_t frame[PIECE_FRAME_BYTES_MAX];
 
-	cr_assert(scripted_arrive(device, frame, piece_write_frame(piece, frame)));
+	return scripted_arrive(device, frame, piece_write_frame(piece, frame));
+}
+
+static void arrive(const struct piece_of_datagram *piece)
+{
+	cr_assert(try_arrive(piece));
 }
 
 /* A reading of the flow counters comes, and long enough passes to settle it. */
@@ -118,24 +137,35 @@ static struct ring_settled record(void)
 	return settled;
 }
 
+static const struct piece_of_datagram
+	first_fragment = {.source = 1, .id = 1, .port = PORT, .n_bytes = 40, .total = 56, .more_fragments = true},
+	second_fragment = {.source = 1, .id = 1, .port = PORT, .offset = 40, .n_bytes = 16, .total = 56},
+	plain = {.source = 2, .id = 2, .port = PORT, .n_bytes = 40, .total = 40};
+
+/* At a reading. Again if this thread was put off the CPU for so long that the fragment was given up. */
+static void make_with_held_fragment(struct kind kind)
+{
+	for (unsigned i = 0; i < 20; i++) {
+		make(kind);
+		arrive(&first_fragment);
+		settle(0);
+		if (record().matched == UINT64_MAX && reassembly_counts(reassembly)->held)
+			return;
+		unmake();
+	}
+	cr_assert(not(20), "no fragment is held");
+}
+
 /*
  * A fragment is held at a reading. The other one comes, with packets that a batch does not take to the end; behind them
  * the device loses some.
  */
-static void expect_no_loss_before_its_row(bool counts_drops)
+static void expect_no_loss_before_its_row(struct kind kind)
 {
-	static const struct piece_of_datagram
-		first = {.source = 1, .id = 1, .port = PORT, .n_bytes = 40, .total = 56, .more_fragments = true},
-		second = {.source = 1, .id = 1, .offset = 40, .n_bytes = 16, .total = 56, .port = PORT},
-		other = {.source = 2, .id = 2, .port = PORT, .n_bytes = 40, .total = 40};
-
-	make(counts_drops);
-	arrive(&first);
-	settle(0);
-	cr_expect(eq(u64, record().matched, UINT64_MAX), "a fragment is held");
-	arrive(&second);
+	make_with_held_fragment(kind);
+	arrive(&second_fragment);
 	for (unsigned i = 0; i < N_QUEUED; i++)
-		arrive(&other);
+		arrive(&plain);
 	atomic_fetch_add(&device->n_dropped[BACKEND_DROP_NO_FRAME], N_LOST);
 	while (rx_worker_do_work(worker) > 0)
 		if (record().before.marks >= N_LOST)
@@ -150,24 +180,18 @@ static void expect_no_loss_before_its_row(bool counts_drops)
 
 Test(rx_record, losses_of_a_socket_are_behind_what_waits_in_it)
 {
-	expect_no_loss_before_its_row(true);
+	expect_no_loss_before_its_row((struct kind){.joins = true, .counts_drops = true});
 }
 
 Test(rx_record, losses_of_a_card_are_behind_what_waits_in_its_queue)
 {
-	expect_no_loss_before_its_row(false);
+	expect_no_loss_before_its_row((struct kind){.joins = true});
 }
 
 Test(rx_record, when_the_last_fragment_has_come_the_record_is_exact_without_another_reading)
 {
-	static const struct piece_of_datagram
-		first = {.source = 1, .id = 1, .port = PORT, .n_bytes = 40, .total = 56, .more_fragments = true},
-		second = {.source = 1, .id = 1, .offset = 40, .n_bytes = 16, .total = 56, .port = PORT};
-
-	make(true);
-	arrive(&first);
-	settle(0);
-	arrive(&second);
+	make_with_held_fragment((struct kind){.joins = true, .counts_drops = true});
+	arrive(&second_fragment);
 	for (unsigned i = 0; i < 10; i++) {
 		rx_worker_do_work(worker);
 		usleep(1000);
@@ -178,4 +202,226 @@ Test(rx_record, when_the_last_fragment_has_come_the_record_is_exact_without_anot
 	cr_expect(eq(u64, settled.matched, 1));
 	cr_expect(eq(u64, settled.head, 1));
 	unmake();
+}
+
+/* ---- random histories ------------------------------------------------------------------------------ */
+
+#define N_STEPS     6000u
+#define N_LOSSES    (N_STEPS * 250u)
+#define N_MOMENTS   N_STEPS
+#define ARRIVE_MAX  500
+#define PHASE_STEPS 300 /* with short bursts alone, then with long ones, too */
+#define OPEN_STEPS  200 /* a datagram's second fragment comes so many steps later at most */
+
+/* A moment of a consumer that has read all rows: see ibvcap_rx_take_moment(). */
+struct moment {
+	uint64_t taken; /* frames from the device so far */
+	uint64_t at_ns;
+	struct ring_losses before, after;
+	uint64_t most;
+	bool is_settled;
+};
+
+static struct history {
+	unsigned seed;
+	uint64_t accepted; /* frames that the device had room for */
+	uint64_t counted;  /* of the losses, those that the device has counted */
+	uint32_t n_losses, n_moments, n_settled;
+	uint16_t id;               /* of the last datagram in fragments */
+	unsigned n_steps_open;     /* since its first fragment; 0: it is whole */
+	uint64_t losses[N_LOSSES]; /* frames that were accepted before each lost one */
+	struct moment moments[N_MOMENTS];
+} * history;
+
+static unsigned chance(unsigned n)
+{
+	return (unsigned)rand_r(&history->seed) % n;
+}
+
+static void history_arrive(const struct piece_of_datagram *piece)
+{
+	if (try_arrive(piece))
+		history->accepted++;
+	else
+		history->losses[history->n_losses++] = history->accepted;
+}
+
+static void history_burst(unsigned n)
+{
+	while (n--)
+		history_arrive(&plain);
+}
+
+/* The device is read, as the threads of control do it. The mail may come a while later, or never. */
+static void history_read(bool counts_drops, bool is_sent)
+{
+	struct mail mail = {.type = MAIL_MATCHED, .at_ns = time_utc_ns(), .read_ns = time_monotonic_ns()};
+	struct scripted_counts counts;
+
+	scripted_counts(device, &counts);
+	ops->read_matched(device, &mail.matched);
+	if (counts_drops)
+		atomic_store(&device->n_dropped[BACKEND_DROP_NO_FRAME], counts.out_of_buffer);
+	if (is_sent && !mailbox_full(worker->inbox))
+		cr_assert(eq(int, mailbox_send(worker->inbox, &mail), 0));
+}
+
+/*
+ * While the device has room: a datagram whose fragment is lost is held for 200 ms. With the second one, half of the
+ * time, comes more than the device has room for; the device is read, too.
+ */
+static void history_fragment(struct kind kind, bool is_heavy)
+{
+	bool is_first = history->n_steps_open == 0;
+	struct piece_of_datagram piece = is_first ? first_fragment : second_fragment;
+	struct scripted_counts counts;
+
+	scripted_counts(device, &counts);
+	if (counts.free_slots == 0)
+		return;
+	history->id += is_first;
+	piece.id = history->id;
+	history->n_steps_open = is_first;
+	history_arrive(&piece);
+	if (is_first || !is_heavy || chance(2))
+		return;
+	history_burst(ARRIVE_MAX);
+	history_read(kind.counts_drops, chance(2));
+}
+
+static void history_take_moment(void)
+{
+	struct moment *moment = &history->moments[history->n_moments];
+
+	*moment = (struct moment){
+		.taken = reassembly ? reassembly_use(reassembly)->taken : ring.head,
+		.at_ns = time_monotonic_ns(),
+		.before = record().before,
+	};
+	history->n_moments++;
+}
+
+static void history_settle_moments(void)
+{
+	const struct ring_settled settled = record();
+
+	for (; history->n_settled < history->n_moments; history->n_settled++) {
+		struct moment *moment = &history->moments[history->n_settled];
+
+		if (settled.at_ns < moment->at_ns)
+			return;
+		moment->after = settled.after;
+		moment->most = settled.no_buffer_most;
+		moment->is_settled = true;
+	}
+}
+
+static void history_step(struct kind kind, unsigned step)
+{
+	bool is_heavy = step / PHASE_STEPS % 2;
+
+	if (kind.joins &&
+	    (history->n_steps_open ? history->n_steps_open++ == OPEN_STEPS || chance(48) == 0 : chance(4) == 0))
+		history_fragment(kind, is_heavy);
+	switch (chance(8)) {
+	case 0:
+	case 1:
+		history_burst(chance(is_heavy && chance(4) == 0 ? ARRIVE_MAX : 10));
+		break;
+	case 2:
+		history_read(kind.counts_drops, chance(2));
+		break;
+	case 3:
+		usleep(500);
+		break;
+	default:
+		cr_assert(ge(int, rx_worker_do_work(worker), 0));
+		history_settle_moments();
+		history_take_moment();
+		break;
+	}
+}
+
+static bool is_complete(const struct moment *from, const struct moment *until)
+{
+	return until->after.marks == from->before.marks || until->most == from->before.no_buffer;
+}
+
+/* Behind so many frames at least, and fewer than `below`. */
+static bool has_loss(uint64_t from, uint64_t below)
+{
+	uint32_t low = 0, high = history->n_losses;
+
+	while (low < high) {
+		uint32_t middle = low + (high - low) / 2;
+
+		if (history->losses[middle] < from)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low < history->n_losses && history->losses[low] < below;
+}
+
+static unsigned first_seed(void)
+{
+	const char *word = getenv("IBVCAP_SEED");
+
+	return word ? (unsigned)atoi(word) : 1;
+}
+
+/* A loss at a moment may be told of on either side of it, but on one. */
+static void expect_no_lie(struct kind kind)
+{
+	uint32_t n_complete = 0, n_incomplete = 0;
+
+	for (uint32_t i = 1; i < history->n_settled; i++) {
+		const struct moment *from = &history->moments[i - 1], *until = from + 1;
+		bool follows = i > 1 && is_complete(from - 1, from) && from[-1].taken < from->taken;
+		bool lies;
+
+		if (!is_complete(from, until)) {
+			n_incomplete++;
+			continue;
+		}
+		n_complete++;
+		lies = has_loss(from->taken + !follows, until->taken);
+		cr_expect(not(lies), "joins %d, counts_drops %d, seed %u: moment %u: %lu to %lu", kind.joins,
+		          kind.counts_drops, first_seed(), i, from->taken, until->taken);
+	}
+	cr_expect(n_complete > 20, "%u complete of %u", n_complete, history->n_settled);
+	cr_expect(n_incomplete > 20, "%u not complete of %u", n_incomplete, history->n_settled);
+}
+
+static void check_history(struct kind kind)
+{
+	history = calloc(1, sizeof(*history));
+	history->seed = first_seed();
+	make(kind);
+	settle(0);
+	for (unsigned i = 0; i < N_STEPS; i++)
+		history_step(kind, i);
+	expect_no_lie(kind);
+	unmake();
+	free(history);
+}
+
+Test(rx_record, no_interval_of_a_socket_lies)
+{
+	check_history((struct kind){.counts_drops = true});
+}
+
+Test(rx_record, no_interval_of_a_card_lies)
+{
+	check_history((struct kind){0});
+}
+
+Test(rx_record, no_interval_of_a_socket_with_joined_fragments_lies)
+{
+	check_history((struct kind){.joins = true, .counts_drops = true});
+}
+
+Test(rx_record, no_interval_of_a_card_with_joined_fragments_lies)
+{
+	check_history((struct kind){.joins = true});
 }
