@@ -35,6 +35,7 @@ def test_no_file_of_a_fault_walk_lies(build):
 class Log:
     """Of 40 packets of one path, one each ms, of which number 20 did not surely leave."""
     paths = [(4000, 7502), (4001, 7505)]
+    strange, pieces = [], {}
 
     def __init__(self):
         self.path_of, self.n_frames = array.array("B", [0] * 40), array.array("B", [1] * 40)

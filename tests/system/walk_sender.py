@@ -41,6 +41,7 @@ class Sender(threading.Thread):
         self.path_of, self.sure = array.array("B"), array.array("B")
         self.n_frames = array.array("B")  # of a packet
         self.begun_ns, self.done_ns = array.array("q"), array.array("q")
+        self.strange = []  # (when the first was sent, ns; how many)
         self.rate = 1000
         self.without = set()  # ports whose flow the configuration does not have, or may not have
         self.lock = threading.Lock()
@@ -162,6 +163,7 @@ class Sender(threading.Thread):
     def send_strange(self, strange_frames):
         """Frames that no flow matches."""
         def body():
+            self.strange.append((time.time_ns(), len(strange_frames)))
             for frame in strange_frames:
                 with contextlib.suppress(OSError):  # the link is down, or the frame is longer than its MTU
                     self.wire.socket.send(frame)

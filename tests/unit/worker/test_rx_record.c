@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * What a worker says to be settled: all losses that it puts before a row happened before that row, and all that happened
- * before a time are counted. Of random histories, too, in which intervals that a consumer would call complete have lost
- * nothing.
+ * What a worker says to be settled: all losses that it puts before a row happened before that row, and all that
+ * happened before a time are counted. Of random histories, too, in which intervals that a consumer would call complete
+ * have lost nothing.
  */
 #include "daemon/worker/rx_worker.h"
 
