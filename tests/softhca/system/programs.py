@@ -211,21 +211,21 @@ PROGRAMS = [
 ]
 
 
-def table(outcomes):
+def table(programs, outcomes):
     """The rows of the README: outcomes is {name: None or what failed}."""
-    yield "| program | package | shows | |"
+    yield "| program | from | shows | |"
     yield "|---|---|---|---|"
-    for program in PROGRAMS:
+    for program in programs:
         outcome = "works" if outcomes[program.name] is None else f"fails: {outcomes[program.name]}"
         yield f"| {program.name} | {program.package} | {program.shows} | {outcome} |"
 
 
-def run_all():
+def run_all(programs, *system):
     outcomes = {}
-    for program in PROGRAMS:
+    for program in programs:
         net = Net()
         try:
-            program.run(net, net.add_wire())
+            program.run(net, net.add_wire(), *system)
             outcomes[program.name] = None
         except (AssertionError, subprocess.SubprocessError, OSError) as error:
             outcomes[program.name] = " ".join(str(error).split())[-80:] or type(error).__name__
@@ -235,13 +235,13 @@ def run_all():
     return outcomes
 
 
-def write(readme):
+def write(readme, section, programs, *system):
     text = open(readme, encoding="utf-8").read()
-    rows = "\n".join(table(run_all())) + "\n"
-    text = re.sub(r"(^## Programs\n(?:[^|#\n].*\n|\n)*)(?:\|.*\n)*", lambda match: match[1] + rows, text, count=1,
+    rows = "\n".join(table(programs, run_all(programs, *system))) + "\n"
+    text = re.sub(rf"(^## {section}\n(?:[^|#\n].*\n|\n)*)(?:\|.*\n)*", lambda match: match[1] + rows, text, count=1,
                   flags=re.M)
     open(readme, "w", encoding="utf-8").write(text)
 
 
 if __name__ == "__main__":
-    write(sys.argv[1])
+    write(sys.argv[1], "Programs", PROGRAMS)

@@ -1,9 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Unmodified programs of others (programs.py), and the table of them in softhca's README."""
+"""Unmodified programs of others (programs.py, sources.py), and the tables of them in softhca's README."""
+import os
+
 import pytest
 
 from programs import PROGRAMS, table
-from softhca import needs_softhca
+from softhca import needs_softhca, other_system
+from sources import SOURCES
 from wires import ROOT
 
 pytestmark = needs_softhca
@@ -16,8 +19,22 @@ def test_program_works(net, wire, program):
     program.run(net, wire)
 
 
-def test_readme_lists_each_program():
-    """programs.py writes the table; what does not work may not be in it."""
-    rows = list(table({program.name: None for program in PROGRAMS}))
+@pytest.fixture(scope="module")
+def root():
+    if not os.environ.get("IBVCAP_ALL"):
+        pytest.skip("only with --all: builds take minutes")
+    with other_system("sources") as directory:
+        yield directory
+
+
+@pytest.mark.parametrize("source", SOURCES, ids=lambda source: source.name.replace(" ", "-"))
+def test_program_from_source_works(root, net, wire, source):
+    source.run(net, wire, root)
+
+
+@pytest.mark.parametrize("programs", [PROGRAMS, SOURCES], ids=["packages", "sources"])
+def test_readme_lists_each_program(programs):
+    """programs.py and sources.py write the tables; what does not work may not be in them."""
+    rows = list(table(programs, {program.name: None for program in programs}))
     text = (ROOT / "lib/softhca/README.md").read_text()
     assert "\n".join(rows) in text
