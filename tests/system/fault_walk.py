@@ -312,6 +312,7 @@ class Walk:
 
 def main():
     tmp = pathlib.Path(tempfile.mkdtemp(prefix=f"walk-{WORDS.backend}{WORDS.queues}-{WORDS.seed}-", dir="/tmp"))
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     walk = Walk(tmp)
     fault = None
     try:

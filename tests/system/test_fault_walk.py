@@ -22,11 +22,15 @@ SEED = os.environ.get("IBVCAP_WALK_SEED", "1")
 @pytest.mark.skipif(os.geteuid() != 0, reason="network namespaces need root")
 def test_no_file_of_a_fault_walk_lies(build):
     program = pathlib.Path(__file__).with_name("fault_walk.py")
-    done = subprocess.run([sys.executable, program, "--seed", SEED, "--minutes", str(SECONDS / 60), "--backend",
-                           conftest.BACKEND, "--queues", str(N_QUEUES)], capture_output=True, text=True,
-                          check=False, timeout=SECONDS * 3 + 120)
-    print(done.stdout)
-    assert done.returncode == 0, done.stdout + done.stderr
+    words = [sys.executable, program, "--seed", SEED, "--minutes", str(SECONDS / 60), "--backend", conftest.BACKEND,
+             "--queues", str(N_QUEUES)]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as walk:
+        try:
+            said, errors = walk.communicate(timeout=SECONDS * 3 + 120)
+        except subprocess.TimeoutExpired:
+            walk.terminate()  # it cleans up
+            said, errors = walk.communicate()
+    assert walk.returncode == 0, said + errors
 
 
 # ---- the judge -----------------------------------------------------------------------------------------------------
