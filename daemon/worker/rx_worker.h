@@ -43,7 +43,7 @@ struct rx_worker {
 	uint32_t queue_index;      /* in the stream */
 	bool has_matched;          /* the last reading of the flow counters is not settled yet */
 	struct rx_reading reading; /* the last one */
-	uint64_t taken_at_ns;      /* when it came by mail, or has a record due again */
+	uint64_t taken_at_ns;      /* when it came by mail, or its record became due again */
 	struct {
 		uint64_t at_ns; /* CLOCK_MONOTONIC */
 		uint64_t rows;
