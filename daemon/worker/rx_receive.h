@@ -39,13 +39,14 @@ struct rx_receive {
 	struct clock_line clock;   /* all zero until the first MAIL_CLOCK: rows have no time until then */
 	uint64_t published;        /* rows with a packet; this and errored are the worker's copies of the counters */
 	uint64_t errored;
-	const uint64_t *used;  /* slots that the device has used, of all time */
-	const uint64_t *given; /* slots that it was given */
-	uint64_t short_used;   /* *used at the last poll that returned fewer than asked for */
-	uint64_t short_given;  /* *given, likewise */
-	uint64_t low_slots;    /* as many free slots count as none */
-	uint64_t n_low;        /* times that the device may have had no slot */
-	uint64_t newest_ns;    /* no timestamp is before this; that of the last row, or 0 if there was none */
+	const uint64_t *used;   /* slots that the device has used, of all time */
+	const uint64_t *posted; /* slots that it was given, of all time */
+	const uint64_t *given;  /* the same; only *used while joined fragments may wait in it */
+	uint64_t short_used;    /* *used at the last poll that returned fewer than asked for */
+	uint64_t short_given;   /* *given, likewise */
+	uint64_t low_slots;     /* as many free slots count as none */
+	uint64_t n_low;         /* times that the device may have had no slot */
+	uint64_t newest_ns;     /* no timestamp is before this; that of the last row, or 0 if there was none */
 	struct backend_event events[RX_RECEIVE_BATCH];
 };
 
@@ -98,12 +99,6 @@ int rx_receive_refill(struct rx_receive *receive);
 static inline bool rx_receive_was_empty(const struct rx_receive *receive)
 {
 	return receive->short_given > receive->short_used;
-}
-
-/** Slots that the device was given, of all time. */
-static inline uint64_t rx_receive_posted(const struct rx_receive *receive)
-{
-	return receive->reassembly ? reassembly_use(receive->reassembly)->posted : receive->ring->posted;
 }
 
 /** Packets that have a row, or need none. */

@@ -81,7 +81,7 @@ static void rx_worker_owe_record(struct rx_worker *worker)
 {
 	worker->taken_at_ns = time_monotonic_ns();
 	worker->record = RX_RECORD_DUE;
-	worker->record_used = rx_receive_posted(&worker->receive);
+	worker->record_used = *worker->receive.posted;
 }
 
 static void rx_worker_take_matched(struct rx_worker *worker, const struct mail *mail)
@@ -356,6 +356,7 @@ int rx_worker_new(struct worker **worker, const struct rx_worker_options *option
 		.kernel_times = options->kernel_times,
 		.has_passes = options->kernel_times || options->ring->flags,
 		.used = options->reassembly ? &reassembly_use(options->reassembly)->taken : &options->ring->head,
+		.posted = options->reassembly ? &reassembly_use(options->reassembly)->posted : &options->ring->posted,
 		.given = options->reassembly ? &reassembly_use(options->reassembly)->given : &options->ring->posted,
 	};
 	if (options->reassembly)
