@@ -4,6 +4,7 @@
 
 sources.py README     builds and runs all, and writes the table of the README's section "Programs from source"
 """
+import contextlib
 import dataclasses
 import os
 import re
@@ -59,9 +60,15 @@ class Source:
         self.test(net, wire, root)
 
 
-def start(net, root, *command):
-    return subprocess.Popen(under(net, *command, root=root), env=ENVIRONMENT, stdout=subprocess.PIPE,
-                            stderr=subprocess.STDOUT, text=True)
+@contextlib.contextmanager
+def started(net, root, *command):
+    """The process, which is killed at the end."""
+    with subprocess.Popen(under(net, *command, root=root), env=ENVIRONMENT, stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT, text=True) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
 
 
 def spead2_tests(net, wire, root):
@@ -86,34 +93,26 @@ def expect_captured(root, file, sent):
 def mcdump(net, wire, root):
     groups = ["239.1.1.7", "239.1.1.8"]
     sent = [wire.frame(bytes([i % 251]) * (i * 83 % 8192), 5000 + i % 2, groups[i % 2]) for i in range(5 * N_FRAMES)]
-    process = start(net, root, "/source/ska-sa/spead2/tools/src/mcdump", "-i", wire.address, "-c", len(sent),
-                    "/source/mcdump", *[f"{group}:{5000 + i}" for i, group in enumerate(groups)])
-    try:
+    with started(net, root, "/source/ska-sa/spead2/tools/src/mcdump", "-i", wire.address, "-c", len(sent),
+                 "/source/mcdump", *[f"{group}:{5000 + i}" for i, group in enumerate(groups)]) as process:
         wait_until(lambda: is_ready(net, process, "080101EF"), 30, "the second group, which is joined last")
         wire.send(*sent)
         out = process.communicate(timeout=60)[0]
         assert process.returncode == 0 and f"{len(sent)} packets captured" in out and "\n0 errors" in out, out
         expect_captured(root, "source/mcdump", sent)
-    finally:
-        process.kill()
-        process.wait()
 
 
 def tcpdump(net, wire, root):
     """Debian's tcpdump, on this libpcap."""
     sent = [wire.frame(bytes([i]) * i, 5000 + i) for i in range(N_FRAMES)]
-    process = start(net, root, "env", "LD_LIBRARY_PATH=/source/the-tcpdump-group/libpcap", "tcpdump", "-i", "mlx5_0",
-                    "-Z", "root", "-c", len(sent), "-w", "/source/tcpdump", "udp")
-    try:
+    with started(net, root, "env", "LD_LIBRARY_PATH=/source/the-tcpdump-group/libpcap", "tcpdump", "-i", "mlx5_0", "-Z",
+                 "root", "-c", len(sent), "-w", "/source/tcpdump", "udp") as process:
         line = process.stdout.readline()
         assert "listening on mlx5_0" in line, line + process.communicate()[0]
         wire.send(*sent)
         out = process.communicate(timeout=60)[0]
         assert process.returncode == 0 and f"{len(sent)} packets captured" in out, out
         expect_captured(root, "source/tcpdump", sent)
-    finally:
-        process.kill()
-        process.wait()
 
 
 # With the memory of its default, which is hugepages for 200,000 buffers, it finds no room here.
@@ -133,8 +132,7 @@ def kernels_count(net):
 def sockperf(net, wire, root):
     """Debian's sockperf: its server on libvma answers the one of the other namespace, which compares the answers."""
     for protocol in ((), ("--tcp",)):
-        server = start(net, root, *LIBVMA, "sockperf", "server", "-i", wire.address, *protocol)
-        try:
+        with started(net, root, *LIBVMA, "sockperf", "server", "-i", wire.address, *protocol) as server:
             assert any("to block on socket" in line for line in server.stdout), "the server ended"
             done = subprocess.run(
                 net.command(net.tx, "sh", "-c", ENTER, root, "sockperf", "ping-pong", "-i", wire.address, "-t", 2,
@@ -143,9 +141,6 @@ def sockperf(net, wire, root):
             found = re.search(r"SentMessages=\d+; ReceivedMessages=(\d+)", done.stdout)
             assert done.returncode == 0 and found and int(found[1]) >= 10, done.stdout + done.stderr
             assert kernels_count(net) == 0
-        finally:
-            server.kill()
-            server.wait()
 
 
 HASHPIPE_CLIENT = r"""
@@ -189,17 +184,13 @@ int main(int argc, char **argv)
 
 def hashpipe(net, wire, root):
     sent = [wire.frame(bytes([i % 251]) * (i * 83 % 8192), 5000 + i % 2) for i in range(5 * N_FRAMES)]
-    process = start(net, root, "/source/david-macmahon/hashpipe/src/receive", len(sent), "/source/hashpipe")
-    try:
+    with started(net, root, "/source/david-macmahon/hashpipe/src/receive", len(sent), "/source/hashpipe") as process:
         line = process.stdout.readline()
         assert line == "ready\n", line + process.communicate()[0]
         wire.send(*sent)
         out = process.communicate(timeout=60)[0]
         assert process.returncode == 0, out
         assert records(root / "source/hashpipe") == sent
-    finally:
-        process.kill()
-        process.wait()
 
 
 SPEAD2 = {"repository": "ska-sa/spead2", "version": "4.4.1", "commit": "8268222301d50da6dfda9f061bdb6e6056e71bd0"}
