@@ -115,12 +115,19 @@ static void arrive(const struct piece_of_datagram *piece)
 	cr_assert(try_arrive(piece));
 }
 
-/* A reading of the flow counters comes, and long enough passes to settle it. */
-static void settle(uint64_t n_lost)
+static struct mail read_flow_counters(void)
 {
 	struct mail mail = {.type = MAIL_MATCHED, .at_ns = time_utc_ns(), .read_ns = time_monotonic_ns()};
 
 	ops->read_matched(device, &mail.matched);
+	return mail;
+}
+
+/* A reading of the flow counters comes, and long enough passes to settle it. */
+static void settle(uint64_t n_lost)
+{
+	struct mail mail = read_flow_counters();
+
 	mail.matched += n_lost;
 	cr_assert(eq(int, mailbox_send(worker->inbox, &mail), 0));
 	for (unsigned i = 0; i < 10; i++) {
@@ -219,13 +226,11 @@ struct moment {
 	uint64_t at_ns;
 	struct ring_losses before, after;
 	uint64_t most;
-	bool is_settled;
 };
 
 static struct history {
 	unsigned seed;
 	uint64_t accepted; /* frames that the device had room for */
-	uint64_t counted;  /* of the losses, those that the device has counted */
 	uint32_t n_losses, n_moments, n_settled;
 	uint16_t id;               /* of the last datagram in fragments */
 	unsigned n_steps_open;     /* since its first fragment; 0: it is whole */
@@ -240,6 +245,7 @@ static unsigned chance(unsigned n)
 
 static void history_arrive(const struct piece_of_datagram *piece)
 {
+	cr_assert(lt(u32, history->n_losses, N_LOSSES));
 	if (try_arrive(piece))
 		history->accepted++;
 	else
@@ -255,11 +261,10 @@ static void history_burst(unsigned n)
 /* The device is read, as the threads of control do it. The mail may come a while later, or never. */
 static void history_read(bool counts_drops, bool is_sent)
 {
-	struct mail mail = {.type = MAIL_MATCHED, .at_ns = time_utc_ns(), .read_ns = time_monotonic_ns()};
+	const struct mail mail = read_flow_counters();
 	struct scripted_counts counts;
 
 	scripted_counts(device, &counts);
-	ops->read_matched(device, &mail.matched);
 	if (counts_drops)
 		atomic_store(&device->n_dropped[BACKEND_DROP_NO_FRAME], counts.out_of_buffer);
 	if (is_sent && !mailbox_full(worker->inbox))
@@ -312,7 +317,6 @@ static void history_settle_moments(void)
 			return;
 		moment->after = settled.after;
 		moment->most = settled.no_buffer_most;
-		moment->is_settled = true;
 	}
 }
 
