@@ -8,14 +8,14 @@ def panel_words(k, panel):
     """gnuplot's words for one panel: its data, and what draws them."""
     title, unit, bars, groups = panel
     lines = [" ".join(["group", *(f'"{bar}"' for bar in bars)])]
-    lines += [" ".join([f'"{group}"', *(f"{value or 0:.4f}" for value in values)]) for group, values in groups.items()]
+    lines += [" ".join([f'"{group}"', *(f"{value:.4f}" for value in values)]) for group, values in groups.items()]
     return f"$panel{k} << EOD\n" + "\n".join(lines) + "\nEOD\n", \
         f'set title "{title}"\nset ylabel "{unit}"\n' \
         f"plot for [k=2:{len(bars) + 1}] $panel{k} using k:xtic(1) title columnheader(k)\n"
 
 
 def draw_bars(panels, path):
-    """Panels, one below the other. Each is (title, unit, names of the bars, {group: a value for each bar, or None})."""
+    """Panels, one below the other. Each is (title, unit, names of the bars, {group: a value for each bar})."""
     if not shutil.which("gnuplot"):
         print(f"{path} is not drawn: apt-get install gnuplot-nox")
         return
