@@ -139,6 +139,7 @@ def test_a_window_deletes_the_files_with_the_lowest_numbers(tmp_path, numbers, w
     folder = types.SimpleNamespace(path=tmp_path, closed=tmp_path / "closed", window=window, is_small=is_small,
                                    seen={name(number) for number in range(1, 4)})
     folder.closed.write_text(f"{tmp_path}/{name(4)}\n")
+    folder.take_closed = lambda: Folder.take_closed(folder)
     files = [types.SimpleNamespace(path=tmp_path / name(number)) for number in numbers]
     if flow and window:  # which is complete later than those of the other flow
         files.append(types.SimpleNamespace(path=tmp_path / name(0, "_lidar-0")))

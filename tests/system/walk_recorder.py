@@ -77,8 +77,7 @@ class Folder:
     def forget_behind(self, highest):
         """The full disk has left no file with a number above that one, so the next run goes on from there."""
         if self.is_small:
-            names = self.closed.read_text().splitlines() if self.closed.exists() else []
-            self.closed.write_text("".join(f"{name}\n" for name in names if flow_and_number(name)[1] <= highest))
+            self.take_closed()
             self.seen = {name for name in self.seen if flow_and_number(name)[1] <= highest}
         elif not highest:
             self.check_kept([])
@@ -93,6 +92,12 @@ class Folder:
         if said:
             for source in json.loads(said)["sources"]:
                 self.ends[source["recording"]] = code, ended_ns
+
+    def take_closed(self):
+        """Remember what the commands of closed files have written down."""
+        if self.closed.exists():
+            self.seen.update(os.path.basename(line) for line in self.closed.read_text().splitlines())
+            self.closed.unlink()
 
     def look(self):
         """Remember each file that is closed."""
@@ -179,8 +184,7 @@ class Folder:
     def check_kept(self, files):
         """Each file that was closed is there, or the window has deleted it and older ones."""
         there = {file.path.name for file in files}
-        if self.closed.exists():
-            self.seen.update(os.path.basename(line) for line in self.closed.read_text().splitlines())
+        self.take_closed()
         lost = [name for name in self.seen if name not in there]
         if not lost:
             return
