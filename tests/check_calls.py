@@ -14,9 +14,10 @@ import re
 import subprocess
 import sys
 
-from check_includes import circles, describe, folder_edges, include_edges
+from check_includes import circles, describe, folder_edges, include_edges, is_product
 
-PRODUCT = ("daemon/", "lib/", "tools/")
+
+TREE = pathlib.Path(__file__).resolve().parents[1]
 
 
 def symbols(objects, *options):
@@ -50,7 +51,7 @@ def built(build):
 
 def file_edges(build):
     """For each source file the files it uses, as {user: {used: a symbol}}."""
-    objects = [path for path in built(build) if source_of(path, build).startswith(PRODUCT)]
+    objects = [path for path in built(build) if is_product(source_of(path, build))]
     defines, needs, ignored = collections.defaultdict(set), collections.defaultdict(set), libc_names()
     for path, kind, name in symbols(objects):
         if name not in ignored:
@@ -69,7 +70,7 @@ def main():
         return 64
     files = file_edges(pathlib.Path(sys.argv[1]).resolve())
     calls = [(user, used, f"{user} calls {name}") for user, uses in files.items() for used, name in uses.items()]
-    folders = folder_edges(include_edges(pathlib.Path(__file__).resolve().parents[1]) + calls)
+    folders = folder_edges(include_edges(TREE) + calls)
     found = [line for edges, kind in ((files, "files"), (folders, "folders"))
              for circle in circles(edges) for line in describe(circle, edges, kind)]
     print("\n".join(found) or f"{len(files)} files and {len(folders)} folders use each other without a circle")

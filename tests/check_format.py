@@ -12,7 +12,7 @@ import subprocess
 import sys
 
 COLUMNS = 120
-DATA = ("LICENSE", "tests/data/*", "tests/*/corpus/*", "tests/*/rdma_core/expected", "*.png", "contrib/grafana/*.json")
+DATA = ("LICENSE", "tests/data/*", "*/corpus/*", "*/rdma_core/expected", "*.png", "contrib/grafana/*.json")
 TREE = pathlib.Path(__file__).resolve().parents[1]
 
 

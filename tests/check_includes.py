@@ -13,6 +13,7 @@ import pathlib
 import re
 import sys
 
+HOUSES = ("lib", "daemon", "tools", "softhca")
 API = "lib/ibvcap/include"
 CLIENT_TEXTS = "lib/ibvcap/client_explain.c"
 COUNTERS = "lib/status/counters.h"
@@ -25,20 +26,20 @@ MAY_INCLUDE = {
     CORE: [API, "lib/frame", "lib/status", "daemon/base/time.h"],
     "lib/python": [API, "lib/status", "tools/capture"],
     # The command, and the settings.
-    "lib/softhca": ["lib/softhca/console", "lib/softhca/device", "lib/softhca/wire/complain.h"],
-    "lib/softhca/console": ["lib/softhca/control/control.h", "lib/softhca/device/trace.h", "lib/softhca/wire"],
-    "lib/softhca/preload": ["lib/softhca/settings.h", "lib/softhca/control", "lib/softhca/nldev/nldev.h",
-                            "lib/softhca/cm/cm.h",
-                            "lib/softhca/uverbs", "lib/softhca/device", "lib/softhca/wire/complain.h",
-                            "lib/softhca/wire/own_fd.h"],
-    "lib/softhca/control": ["lib/softhca/uverbs", "lib/softhca/device", "lib/softhca/wire"],
-    "lib/softhca/cm": ["lib/softhca/uverbs", "lib/softhca/roce", "lib/softhca/device", "lib/softhca/wire"],
-    "lib/softhca/roce": ["lib/softhca/device", "lib/softhca/wire"],
-    "lib/softhca/nldev": ["lib/softhca/uverbs", "lib/softhca/device"],
-    "lib/softhca/uverbs": ["lib/softhca/device", "lib/softhca/roce", "lib/softhca/wire/clock_now.h",
-                           "lib/softhca/wire/complain.h", "lib/softhca/wire/own_fd.h"],
-    "lib/softhca/device": ["lib/softhca/wire"],
-    "lib/softhca/wire": [],
+    "softhca": ["softhca/console", "softhca/device", "softhca/wire/complain.h"],
+    "softhca/console": ["softhca/control/control.h", "softhca/device/trace.h", "softhca/wire"],
+    "softhca/preload": ["softhca/settings.h", "softhca/control", "softhca/nldev/nldev.h",
+                            "softhca/cm/cm.h",
+                            "softhca/uverbs", "softhca/device", "softhca/wire/complain.h",
+                            "softhca/wire/own_fd.h"],
+    "softhca/control": ["softhca/uverbs", "softhca/device", "softhca/wire"],
+    "softhca/cm": ["softhca/uverbs", "softhca/roce", "softhca/device", "softhca/wire"],
+    "softhca/roce": ["softhca/device", "softhca/wire"],
+    "softhca/nldev": ["softhca/uverbs", "softhca/device"],
+    "softhca/uverbs": ["softhca/device", "softhca/roce", "softhca/wire/clock_now.h",
+                           "softhca/wire/complain.h", "softhca/wire/own_fd.h"],
+    "softhca/device": ["softhca/wire"],
+    "softhca/wire": [],
     "daemon/base": [],
     "daemon/config": ["daemon/base", "lib/ibvcap/sequence.h", "lib/ibvcap/min.h", "lib/mdoc", API],
     "daemon/flow": ["daemon/base", "daemon/config"],
@@ -115,15 +116,15 @@ FOREIGN = {
     "linux/if_xdp.h": ["daemon/backend/xdp"],
     "bpf/": ["daemon/backend/bpf"],
     "linux/bpf.h": ["daemon/backend/bpf"],
-    "rdma/rdma_netlink.h": ["daemon/net", "lib/softhca/nldev"],
-    "rdma/": ["lib/softhca/preload", "lib/softhca/nldev", "lib/softhca/cm", "lib/softhca/uverbs", "lib/softhca/device"],
+    "rdma/rdma_netlink.h": ["daemon/net", "softhca/nldev"],
+    "rdma/": ["softhca/preload", "softhca/nldev", "softhca/cm", "softhca/uverbs", "softhca/device"],
     "libconfig.h": ["daemon/config"],
     "libmnl/": ["daemon/net"],
-    "linux/netlink.h": ["daemon/net", "lib/softhca/device", "lib/softhca/nldev", "lib/softhca/preload"],
-    "linux/rtnetlink.h": ["daemon/net", "lib/softhca/roce/neighbor.c"],
-    "linux/neighbour.h": ["daemon/net", "lib/softhca/roce/neighbor.c"],
-    "linux/netfilter": ["lib/softhca/device"],
-    "linux/if_packet.h": ["daemon/backend/packet", "daemon/backend/socket", "lib/softhca/wire",
+    "linux/netlink.h": ["daemon/net", "softhca/device", "softhca/nldev", "softhca/preload"],
+    "linux/rtnetlink.h": ["daemon/net", "softhca/roce/neighbor.c"],
+    "linux/neighbour.h": ["daemon/net", "softhca/roce/neighbor.c"],
+    "linux/netfilter": ["softhca/device"],
+    "linux/if_packet.h": ["daemon/backend/packet", "daemon/backend/socket", "softhca/wire",
                           "tools/arrivals"],
     "zstd.h": ["tools/recording"],
     "jansson.h": ["tools/common", "tools/status", "tools/send", "tools/receive", "tools/recording",
@@ -144,7 +145,7 @@ FOREIGN = {
     # These may ask a directory service, and wait for it.
     "pwd.h": ["daemon/config", "daemon/priv", "tools/doctor", "tools/common/user_name.c", CLIENT_TEXTS],
     "grp.h": ["daemon/config", "daemon/priv", "tools/doctor", CLIENT_TEXTS],
-    "dlfcn.h": ["lib/softhca/preload"],
+    "dlfcn.h": ["softhca/preload"],
 }
 # A BPF program that is bound to its interface can crash the kernel when the interface goes, because the kernel frees it
 # by a pointer from before the verifier moved it (seen with Linux 6.12, 6.18 and 7.3). Only such programs may ask a
@@ -213,15 +214,21 @@ def fault_of(name, header, included):
 
 def forbidden(tree):
     """Yield "FILE:LINE: why"."""
-    for source in sorted(path for top in ("lib", "daemon", "tools", "tests") for path in (tree / top).rglob("*.[ch]")):
+    for source in sorted(path for top in (*HOUSES, "tests") for path in (tree / top).rglob("*.[ch]")):
         for number, line in enumerate(source.read_text().splitlines(), 1):
             for word in FORBIDDEN:
                 if word in line:
                     yield f"{source.relative_to(tree)}:{number}: {word}: {FORBIDDEN[word]}"
 
 
+def is_product(name):
+    """softhca's tests lie with it."""
+    return any(within(name, top) for top in HOUSES) and not within(name, "softhca/tests")
+
+
 def sources(tree):
-    return sorted(path for top in ("lib", "daemon", "tools") for path in (tree / top).rglob("*.[ch]"))
+    return sorted(path for top in HOUSES for path in (tree / top).rglob("*.[ch]")
+                  if is_product(str(path.relative_to(tree))))
 
 
 def includes(tree):

@@ -11,8 +11,9 @@ import pathlib
 import re
 import sys
 
+from check_includes import sources
+
 ALLOWED_TWICE = {"main"}  # one for each program
-PRODUCT = ("daemon", "lib", "tools")
 HEAD_ENDS = re.compile(r"^\s*$|[;}]\s*$|\*/\s*$|^\s*//|^#")
 
 
@@ -34,7 +35,7 @@ def functions(source):
 
 def duplicates(tree):
     places = collections.defaultdict(list)
-    for source in sorted(path for top in PRODUCT for path in (tree / top).rglob("*.[ch]")):
+    for source in sources(tree):
         for number, name in functions(source):
             places[name].append(f"{source.relative_to(tree)}:{number}")
     return len(places), {name: where for name, where in places.items() if len(where) > 1 and name not in ALLOWED_TWICE}

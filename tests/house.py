@@ -3,7 +3,8 @@
 """house.py [TREE [BUILD]]: measure the house: lines of each room, small functions, circles.
 
 For a review of a change in the structure: run it on the tree before and after. The lines are those of .c and .h files
-in daemon, lib and tools. BUILD is a build of the tree; with it, a call counts as an edge between files and folders.
+in daemon, lib, tools and softhca. BUILD is a build of the tree; with it, a call counts as an edge between files and
+folders.
 """
 import collections
 import pathlib
@@ -13,7 +14,6 @@ import sys
 import check_calls
 import check_includes
 
-TOPS = ("daemon", "lib", "tools")
 STATIC = re.compile(r"^static (?!inline)[\w\s*]*?\b(\w+)\([^;{}]*\)\n\{\n(.*?)^\}", re.M | re.S)
 SHORT_LINES = 5
 
@@ -45,7 +45,7 @@ def print_circles(what, edges):
 
 def main():
     tree = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else ".").resolve()
-    files = sorted(file for top in TOPS for file in (tree / top).rglob("*.[ch]"))
+    files = check_includes.sources(tree)
     includes = check_includes.include_edges(tree)
 
     print_lines(tree, files)

@@ -126,7 +126,7 @@ def measure_all(options):
         print("verbs left out: the wire needs root", file=sys.stderr)
         return results, None
     with Wire() as wire:
-        start = ["ip", "netns", "exec", wire.name, options.build / "lib/softhca/softhca", "-i", "bench0", "--"]
+        start = ["ip", "netns", "exec", wire.name, options.build / "softhca/softhca", "-i", "bench0", "--"]
         generator = measure_generator(options, wire)
         loads += flows + [["--payload", size, "--library"] for size in PAYLOADS]
         return results + [measure(options.build, [*load, "--interface", "bench0", "--peer", "bench1"], start,
@@ -138,7 +138,7 @@ def measure_generator(options, wire):
     the worker gives slots back, on a core of its own; directly and through libibverbs in turns."""
     found = {"verbs": [], "verbs by library": []}
     start = ["env", "SOFTHCA_GENERATOR_PORT=2000", "SOFTHCA_CPU=0", "ip", "netns", "exec", wire.name, "taskset", "-c",
-             1, options.build / "lib/softhca/softhca", "-i", "bench0", "-e", "generator", "--",
+             1, options.build / "softhca/softhca", "-i", "bench0", "-e", "generator", "--",
              options.build / "tests/bench/bench_ring", "--interface", "bench0", "--rounds", options.rounds]
     with before_others():
         for _ in range(GENERATOR_TURNS):

@@ -50,7 +50,7 @@ def main():
     results = [measure(options.build, [], load, options.rounds) for load in LOADS]
     if os.geteuid() == 0:
         with Wire() as wire:
-            softhca = options.build / "lib/softhca/softhca"
+            softhca = options.build / "softhca/softhca"
             start = ["ip", "netns", "exec", wire.name, softhca, "-i", "bench0", "-e", "generator", "--"]
             results += [measure(options.build, start, load, options.rounds) for load in LOADS]
     else:

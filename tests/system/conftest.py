@@ -32,7 +32,7 @@ NOBODY = pwd.getpwnam("nobody")
 
 class Build:
     """Where the programs under test are."""
-    softhca = BUILD / "lib/softhca/softhca"
+    softhca = BUILD / "softhca/softhca"
     ibvcapd = BUILD / "daemon/ibvcapd"
     capture_dump = BUILD / "tests/support/capture_dump"
     ring_attacker = BUILD / "tests/support/ring_attacker"

@@ -10,7 +10,7 @@ import pytest
 
 import conftest
 
-PROGRAMS = [pathlib.Path(path) for path in ("tools/ibvcap", "daemon/ibvcapd", "lib/softhca/softhca",
+PROGRAMS = [pathlib.Path(path) for path in ("tools/ibvcap", "daemon/ibvcapd", "softhca/softhca",
                                             "contrib/bin/ibv_launch",
                                             conftest.ROOT / "contrib/bin/ibvcap-try")]
 BASH = """source {file}

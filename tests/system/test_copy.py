@@ -74,7 +74,7 @@ def test_who_gets_a_packet(daemon, consumer, net, wire, copy, group):
         program.wait_for_all()
         seen = [frame for frame in program.drain(program.tap) if b"packet " in frame]
         # A tap is before softhca, and before the drop of packet. softhca keeps packets from the kernel with a
-        # capability that the daemon does not keep: tests/softhca has a test of that.
+        # capability that the daemon does not keep: softhca/tests has a test of that.
         assert len(seen) == (0 if conftest.BACKEND == "xdp" else N_PACKETS)
         if copy or conftest.BACKEND != "verbs":
             assert program.drain(program.udp) == (payloads if copy else [])

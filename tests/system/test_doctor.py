@@ -21,7 +21,7 @@ from conftest import (BUILD, HUGEPAGES, NOBODY, ROOT, Consumer, Net, as_nobody, 
 HERE = pathlib.Path(__file__).parent
 
 DOCTOR = BUILD / "tools/ibvcap"
-SOFTHCA = BUILD / "lib/softhca/softhca"
+SOFTHCA = BUILD / "softhca/softhca"
 
 pytestmark = [
     pytest.mark.skipif(os.geteuid() != 0, reason="network namespaces need root"),

@@ -309,7 +309,7 @@ exit $status
 @pytest.mark.parametrize("start", [["softhca", "ibv_launch"], ["ibv_launch", "softhca"]])
 def test_a_verbs_program_receives_as_the_member(machine, start):
     """softhca outside or inside of ibv_launch; and without ibv_launch the device refuses."""
-    program = BUILD / "tests/softhca/support/verbs_client"
+    program = BUILD / "softhca/tests/support/verbs_client"
     if not program.exists():
         pytest.skip(f"{program} is not built")
     shutil.copy(program, machine.home)

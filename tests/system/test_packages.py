@@ -175,7 +175,7 @@ def test_a_member_of_the_group_and_nobody_else_runs_a_verbs_program(clean):
     clean.must("visudo", "-c")
     for user, groups in (("member", ["--groups", "ibvlaunch"]), ("outsider", [])):
         clean.must("useradd", "--no-create-home", *groups, user)
-    shutil.copy(conftest.BUILD / "tests/softhca/support/verbs_client", clean.root / "usr/local/bin")
+    shutil.copy(conftest.BUILD / "softhca/tests/support/verbs_client", clean.root / "usr/local/bin")
     wire = clean.net.wires[0]
 
     def run(user, *start):
