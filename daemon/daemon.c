@@ -9,7 +9,6 @@
 #include "daemon/base/background.h"
 #include "daemon/base/log.h"
 #include "daemon/base/thread.h"
-#include "daemon/base/time.h"
 #include "daemon/events.h"
 #include "daemon/memory/memory_check.h"
 #include "daemon/net/neighbour.h"
@@ -18,6 +17,7 @@
 #include "daemon/process/socket_place.h"
 #include "daemon/reload/apply.h"
 #include "daemon/reload/reload.h"
+#include "lib/base/time.h"
 
 #include <errno.h>
 #include <pthread.h>

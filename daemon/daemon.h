@@ -3,9 +3,9 @@
 #ifndef DAEMON_DAEMON_H
 #define DAEMON_DAEMON_H
 
-#include "daemon/base/failure.h"
 #include "daemon/config/config.h"
 #include "daemon/priv/priv.h"
+#include "lib/base/failure.h"
 
 /**
  * Capture and send until SIGTERM or SIGINT. Call from the main thread before any other thread starts: it blocks those

@@ -3,7 +3,7 @@
 #include "daemon/dry_run.h"
 
 #include "daemon/base/log.h"
-#include "daemon/base/size.h"
+#include "lib/base/size.h"
 #include "daemon/channel/tx_headers.h"
 #include "daemon/net/net.h"
 #include "daemon/net/next_hop.h"

@@ -3,8 +3,8 @@
 #ifndef DAEMON_DRY_RUN_H
 #define DAEMON_DRY_RUN_H
 
-#include "daemon/base/failure.h"
 #include "daemon/config/config.h"
+#include "lib/base/failure.h"
 
 /**
  * Print the memory that each stream and channel takes, and that a start would take the configuration on this machine as

@@ -6,12 +6,12 @@
 #include "daemon/events.h"
 
 #include "daemon/base/log.h"
-#include "daemon/base/time.h"
 #include "daemon/net/link_watch.h"
 #include "daemon/port/interface.h"
 #include "daemon/reload/reload.h"
 #include "daemon/state/service.h"
 #include "daemon/stream/stream.h"
+#include "lib/base/time.h"
 
 #include <errno.h>
 #include <signal.h>

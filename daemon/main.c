@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The command line of ibvcapd: reads the configuration, then checks it, prints it, or runs the daemon with it. */
-#include "daemon/base/fd.h"
 #include "daemon/base/log.h"
 #include "daemon/config/config.h"
 #include "daemon/daemon.h"
 #include "daemon/dry_run.h"
 #include "daemon/flow/flow.h"
 #include "daemon/priv/priv.h"
+#include "lib/base/fd.h"
 
 #include <errno.h>
 #include <getopt.h>

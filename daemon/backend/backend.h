@@ -19,8 +19,8 @@
 #ifndef DAEMON_BACKEND_BACKEND_H
 #define DAEMON_BACKEND_BACKEND_H
 
-#include "daemon/base/failure.h"
 #include "daemon/flow/flow.h"
+#include "lib/base/failure.h"
 #include "lib/status/drop.h"
 
 #include <assert.h>

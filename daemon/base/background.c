@@ -6,7 +6,7 @@
 #include "daemon/base/background.h"
 
 #include "daemon/base/thread.h"
-#include "daemon/base/time.h"
+#include "lib/base/time.h"
 
 #include <errno.h>
 #include <pthread.h>

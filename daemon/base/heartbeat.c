@@ -2,7 +2,7 @@
 /* The control thread's look at the signs of life of all other threads. */
 #include "daemon/base/heartbeat.h"
 
-#include "daemon/base/time.h"
+#include "lib/base/time.h"
 
 #include <stdarg.h>
 #include <stdio.h>

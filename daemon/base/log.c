@@ -3,7 +3,7 @@
 #include "daemon/base/log.h"
 
 #include "daemon/base/log_event.h"
-#include "daemon/base/time.h"
+#include "lib/base/time.h"
 
 #include <assert.h>
 #include <ctype.h>

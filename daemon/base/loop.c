@@ -2,7 +2,7 @@
 /* Helpers around sd-event. */
 #include "daemon/base/loop.h"
 
-#include "daemon/base/size.h"
+#include "lib/base/size.h"
 
 #define TIMER_SLACK_US UINT64_C(100)
 

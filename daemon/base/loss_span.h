@@ -3,7 +3,7 @@
 #ifndef DAEMON_BASE_LOSS_SPAN_H
 #define DAEMON_BASE_LOSS_SPAN_H
 
-#include "daemon/base/time.h"
+#include "lib/base/time.h"
 
 #include <stdbool.h>
 #include <stdint.h>

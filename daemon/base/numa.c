@@ -6,7 +6,7 @@
  */
 #include "daemon/base/numa.h"
 
-#include "daemon/base/files.h"
+#include "lib/base/files.h"
 
 #include <linux/mempolicy.h>
 #include <stdlib.h>

@@ -2,7 +2,7 @@
 /* A reading is a job of a background runner: the thread fills in `now`, and the event loop takes it over. */
 #include "daemon/base/reading.h"
 
-#include "daemon/base/time.h"
+#include "lib/base/time.h"
 
 static void reading_work(void *context)
 {

@@ -6,7 +6,7 @@
 #include "daemon/channel/channel.h"
 
 #include "daemon/base/log.h"
-#include "daemon/base/size.h"
+#include "lib/base/size.h"
 #include "daemon/channel/tx_headers.h"
 #include "daemon/port/interface_tx.h"
 #include "daemon/state/service.h"

@@ -7,7 +7,7 @@
 #ifndef DAEMON_CONFIG_CONFIG_H
 #define DAEMON_CONFIG_CONFIG_H
 
-#include "daemon/base/failure.h"
+#include "lib/base/failure.h"
 
 #include <ibvcap/layout.h>
 #include <ibvcap/layout_tx.h>

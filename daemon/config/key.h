@@ -7,7 +7,7 @@
 #ifndef DAEMON_CONFIG_KEY_H
 #define DAEMON_CONFIG_KEY_H
 
-#include "daemon/base/failure.h"
+#include "lib/base/failure.h"
 
 #include <libconfig.h>
 #include <stdbool.h>

@@ -2,8 +2,8 @@
 /* Checks a value against the row of its key and stores it in the row's field. Looks up users and groups by name. */
 #include "daemon/config/key.h"
 
-#include "daemon/base/size.h"
 #include "daemon/config/config.h"
+#include "lib/base/size.h"
 
 #include <arpa/inet.h>
 #include <ctype.h>

@@ -5,9 +5,9 @@
  */
 #include "daemon/control/connection.h"
 
-#include "daemon/base/fd.h"
 #include "daemon/base/loop.h"
-#include "daemon/base/time.h"
+#include "lib/base/fd.h"
+#include "lib/base/time.h"
 
 #include <errno.h>
 #include <stddef.h>

@@ -8,7 +8,7 @@
 #ifndef DAEMON_CONTROL_CONTROL_H
 #define DAEMON_CONTROL_CONTROL_H
 
-#include "daemon/base/failure.h"
+#include "lib/base/failure.h"
 #include "daemon/base/heartbeat.h"
 #include "daemon/base/reading.h"
 #include "daemon/config/config.h"

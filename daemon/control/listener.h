@@ -3,7 +3,7 @@
 #ifndef DAEMON_CONTROL_LISTENER_H
 #define DAEMON_CONTROL_LISTENER_H
 
-#include "daemon/base/failure.h"
+#include "lib/base/failure.h"
 
 #include <stdbool.h>
 #include <sys/types.h>

@@ -6,8 +6,8 @@
 #include "daemon/control/notifier.h"
 
 #include "daemon/base/thread.h"
-#include "daemon/base/time.h"
 #include "daemon/control/user.h"
+#include "lib/base/time.h"
 #include "lib/ibvcap/ring.h"
 
 #include <errno.h>

@@ -2,7 +2,7 @@
 /* Watches memfds by inotify: IN_DELETE_SELF comes when the last mapping and the last descriptor of one are gone. */
 #include "daemon/control/retained_memory.h"
 
-#include "daemon/base/size.h"
+#include "lib/base/size.h"
 
 #include <errno.h>
 #include <stdio.h>

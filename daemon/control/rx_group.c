@@ -7,7 +7,7 @@
 #include "daemon/control/id_name.h"
 #include "daemon/control/rx_endpoint.h"
 #include "daemon/control/server.h"
-#include "lib/ibvcap/min.h"
+#include "lib/base/min.h"
 #include "lib/ibvcap/ring.h"
 
 #include <errno.h>

@@ -4,14 +4,14 @@
  */
 #include "daemon/control/rx_session.h"
 
-#include "daemon/base/fd.h"
 #include "daemon/base/log.h"
 #include "daemon/base/loop.h"
-#include "daemon/base/size.h"
-#include "daemon/base/time.h"
 #include "daemon/control/id_name.h"
 #include "daemon/control/server.h"
 #include "daemon/control/user.h"
+#include "lib/base/fd.h"
+#include "lib/base/size.h"
+#include "lib/base/time.h"
 #include "lib/ibvcap/ring.h"
 
 #include <errno.h>

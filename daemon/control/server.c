@@ -7,9 +7,9 @@
 
 #include "daemon/base/log.h"
 #include "daemon/base/loop.h"
-#include "daemon/base/time.h"
 #include "daemon/control/id_name.h"
 #include "daemon/control/rx_group.h"
+#include "lib/base/time.h"
 
 #include <errno.h>
 #include <stdio.h>

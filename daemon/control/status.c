@@ -6,9 +6,9 @@
 #include "daemon/control/status.h"
 
 #include "daemon/base/loop.h"
-#include "daemon/base/time.h"
 #include "daemon/control/server.h"
-#include "lib/ibvcap/min.h"
+#include "lib/base/min.h"
+#include "lib/base/time.h"
 
 #include <ibvcap/ibvcap.h>
 #include <string.h>

@@ -8,7 +8,7 @@
 #include "daemon/control/rx_session.h"
 #include "daemon/control/server.h"
 #include "daemon/control/status.h"
-#include "lib/ibvcap/min.h"
+#include "lib/base/min.h"
 #include "lib/ibvcap/ring.h"
 #include "lib/ibvcap/sequence.h"
 

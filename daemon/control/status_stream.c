@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Puts streams with their queues, sums and flows into a status, and channels with their senders. */
-#include "daemon/base/time.h"
 #include "daemon/control/rx_endpoint.h"
 #include "daemon/control/server.h"
 #include "daemon/control/session.h"
@@ -8,7 +7,8 @@
 #include "daemon/control/tx_endpoint.h"
 #include "daemon/control/tx_session.h"
 #include "daemon/flow/flow.h"
-#include "lib/ibvcap/min.h"
+#include "lib/base/min.h"
+#include "lib/base/time.h"
 #include "lib/ibvcap/ring.h"
 
 #include <arpa/inet.h>

@@ -5,11 +5,11 @@
  */
 #include "daemon/control/tx_session.h"
 
-#include "daemon/base/fd.h"
 #include "daemon/base/loop.h"
-#include "daemon/base/time.h"
 #include "daemon/control/server.h"
 #include "daemon/control/tx_endpoint.h"
+#include "lib/base/fd.h"
+#include "lib/base/time.h"
 #include "lib/ibvcap/ring_tx.h"
 
 #include <errno.h>

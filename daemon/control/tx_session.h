@@ -14,9 +14,9 @@
 #define DAEMON_CONTROL_TX_SESSION_H
 
 #include "daemon/base/background.h"
-#include "daemon/base/failure.h"
 #include "daemon/control/endpoint.h"
 #include "daemon/ring/sender.h"
+#include "lib/base/failure.h"
 
 #include <stdbool.h>
 #include <stdint.h>

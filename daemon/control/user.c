@@ -2,8 +2,8 @@
 /* Accounting: what the clients of each account take, and which debts are not repaid yet. */
 #include "daemon/control/user.h"
 
-#include "daemon/base/time.h"
 #include "daemon/control/id_name.h"
+#include "lib/base/time.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -6,8 +6,8 @@
 #ifndef DAEMON_FLOW_FLOW_H
 #define DAEMON_FLOW_FLOW_H
 
-#include "daemon/base/failure.h"
 #include "daemon/config/config.h"
+#include "lib/base/failure.h"
 
 #include <stdbool.h>
 #include <stdint.h>

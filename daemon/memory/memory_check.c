@@ -2,11 +2,11 @@
 /* Compares what streams and channels take of memory with what the machine has and the kernel lets a process lock. */
 #include "daemon/memory/memory_check.h"
 
-#include "daemon/base/files.h"
 #include "daemon/base/log.h"
 #include "daemon/base/machine.h"
 #include "daemon/memory/geometry.h"
 #include "daemon/priv/priv.h"
+#include "lib/base/files.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -3,8 +3,8 @@
 #ifndef DAEMON_MEMORY_MEMORY_CHECK_H
 #define DAEMON_MEMORY_MEMORY_CHECK_H
 
-#include "daemon/base/failure.h"
 #include "daemon/config/config.h"
+#include "lib/base/failure.h"
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -16,9 +16,9 @@
 #ifndef DAEMON_NET_NEIGHBOUR_H
 #define DAEMON_NET_NEIGHBOUR_H
 
-#include "daemon/base/failure.h"
 #include "daemon/config/config.h"
 #include "daemon/net/next_hop.h"
+#include "lib/base/failure.h"
 
 #include <stdbool.h>
 #include <stdint.h>

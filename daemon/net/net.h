@@ -6,8 +6,8 @@
 #ifndef DAEMON_NET_NET_H
 #define DAEMON_NET_NET_H
 
-#include "daemon/base/failure.h"
 #include "daemon/flow/flow.h"
+#include "lib/base/failure.h"
 
 #include <stdbool.h>
 #include <stdint.h>

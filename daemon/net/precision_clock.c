@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Finds and reads the precision clock of an interface's card (/dev/ptp*). */
-#include "daemon/base/files.h"
-#include "daemon/base/time.h"
 #include "daemon/net/ethtool.h"
 #include "daemon/net/net.h"
+#include "lib/base/files.h"
+#include "lib/base/time.h"
 
 #include <errno.h>
 #include <fcntl.h>

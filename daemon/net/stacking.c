@@ -2,7 +2,7 @@
 /* Reads from sysfs which interfaces an interface is stacked on. */
 #include "daemon/net/stacking.h"
 
-#include "daemon/base/files.h"
+#include "lib/base/files.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -5,10 +5,10 @@
 #include "daemon/backend/choice/backends.h"
 #include "daemon/base/log.h"
 #include "daemon/base/numa.h"
-#include "daemon/base/time.h"
 #include "daemon/clock/clock.h"
 #include "daemon/worker/rx_crew.h"
 #include "daemon/worker/rx_loop.h"
+#include "lib/base/time.h"
 
 #include <errno.h>
 #include <stdio.h>

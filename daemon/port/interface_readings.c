@@ -6,7 +6,7 @@
 #include "daemon/port/interface.h"
 
 #include "daemon/base/log.h"
-#include "daemon/base/time.h"
+#include "lib/base/time.h"
 
 #include <errno.h>
 #include <stdio.h>

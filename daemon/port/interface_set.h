@@ -6,8 +6,8 @@
 #ifndef DAEMON_PORT_INTERFACE_SET_H
 #define DAEMON_PORT_INTERFACE_SET_H
 
-#include "daemon/base/failure.h"
 #include "daemon/config/config.h"
+#include "lib/base/failure.h"
 
 struct daemon;
 struct interface;

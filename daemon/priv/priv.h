@@ -10,7 +10,7 @@
 #ifndef DAEMON_PRIV_PRIV_H
 #define DAEMON_PRIV_PRIV_H
 
-#include "daemon/base/failure.h"
+#include "lib/base/failure.h"
 
 #include <stdbool.h>
 #include <stddef.h>

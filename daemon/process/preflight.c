@@ -3,10 +3,10 @@
 #include "daemon/process/preflight.h"
 
 #include "daemon/backend/choice/backends.h"
-#include "daemon/base/files.h"
 #include "daemon/base/log.h"
 #include "daemon/base/machine.h"
-#include "daemon/base/size.h"
+#include "lib/base/files.h"
+#include "lib/base/size.h"
 #include "lib/ibvcap/shm.h"
 
 #include <errno.h>

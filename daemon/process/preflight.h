@@ -3,9 +3,9 @@
 #ifndef DAEMON_PROCESS_PREFLIGHT_H
 #define DAEMON_PROCESS_PREFLIGHT_H
 
-#include "daemon/base/failure.h"
 #include "daemon/config/config.h"
 #include "daemon/priv/priv.h"
+#include "lib/base/failure.h"
 
 #include <sched.h>
 

@@ -3,7 +3,7 @@
 #include "daemon/reassembly/reassembly.h"
 
 #include "daemon/backend/posted_rows.h"
-#include "daemon/base/time.h"
+#include "lib/base/time.h"
 #include "lib/ibvcap/ring.h"
 
 #include <arpa/inet.h>

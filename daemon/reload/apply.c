@@ -7,12 +7,12 @@
 
 #include "daemon/base/background.h"
 #include "daemon/base/log.h"
-#include "daemon/base/time.h"
 #include "daemon/channel/channel.h"
 #include "daemon/memory/memory_check.h"
 #include "daemon/process/preflight.h"
 #include "daemon/state/service.h"
 #include "daemon/stream/stream.h"
+#include "lib/base/time.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -8,12 +8,12 @@
 #include "daemon/base/background.h"
 #include "daemon/base/log.h"
 #include "daemon/base/probes.h"
-#include "daemon/base/time.h"
 #include "daemon/config/merge.h"
 #include "daemon/reload/apply.h"
 #include "daemon/reload/reload_check.h"
 #include "daemon/reload/reload_names.h"
 #include "daemon/reload/reload_report.h"
+#include "lib/base/time.h"
 
 #include <errno.h>
 #include <stdlib.h>

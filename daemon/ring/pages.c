@@ -2,8 +2,8 @@
 /* Reads from sysfs how many hugepages there are, for messages about a lack of them. */
 #include "daemon/ring/pages.h"
 
-#include "daemon/base/files.h"
 #include "daemon/base/machine.h"
+#include "lib/base/files.h"
 
 #include <stdio.h>
 

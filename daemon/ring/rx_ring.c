@@ -6,7 +6,7 @@
 #include "daemon/base/probes.h"
 #include "daemon/ring/backpressure.h"
 
-#include "lib/ibvcap/min.h"
+#include "lib/base/min.h"
 #include "lib/ibvcap/ring.h"
 
 #include <errno.h>

@@ -9,7 +9,7 @@
 #ifndef DAEMON_RING_RX_RING_H
 #define DAEMON_RING_RX_RING_H
 
-#include "daemon/base/failure.h"
+#include "lib/base/failure.h"
 #include "lib/ibvcap/ring.h"
 #include "lib/ibvcap/shm.h"
 #include "lib/ibvcap/rx_start_position.h"

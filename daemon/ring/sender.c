@@ -6,8 +6,8 @@
  */
 #include "daemon/ring/sender.h"
 
-#include "daemon/base/fd.h"
-#include "lib/ibvcap/min.h"
+#include "lib/base/fd.h"
+#include "lib/base/min.h"
 #include "lib/ibvcap/ring.h"
 #include "lib/ibvcap/ring_tx.h"
 

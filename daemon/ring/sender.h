@@ -10,7 +10,7 @@
 #ifndef DAEMON_RING_SENDER_H
 #define DAEMON_RING_SENDER_H
 
-#include "daemon/base/failure.h"
+#include "lib/base/failure.h"
 #include "lib/ibvcap/shm.h"
 
 #include <ibvcap/layout_tx.h>

@@ -3,9 +3,9 @@
  * The memory of a sender: its size, its segments and their layout, and the message that says what to do when there are
  * too few pages.
  */
-#include "daemon/base/size.h"
 #include "daemon/ring/pages.h"
 #include "daemon/ring/sender.h"
+#include "lib/base/size.h"
 #include "lib/ibvcap/ring.h"
 
 #include <errno.h>

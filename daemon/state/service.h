@@ -18,10 +18,10 @@
 #ifndef DAEMON_STATE_SERVICE_H
 #define DAEMON_STATE_SERVICE_H
 
-#include "daemon/base/failure.h"
 #include "daemon/base/reading.h"
 #include "daemon/config/config.h"
 #include "daemon/memory/memory_check.h"
+#include "lib/base/failure.h"
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -7,10 +7,10 @@
 
 #include "daemon/base/log.h"
 #include "daemon/base/numa.h"
-#include "daemon/base/size.h"
-#include "daemon/base/time.h"
 #include "daemon/flow/flow.h"
 #include "daemon/memory/geometry.h"
+#include "lib/base/size.h"
+#include "lib/base/time.h"
 #include "lib/ibvcap/ring.h"
 #include "lib/status/counters.h"
 

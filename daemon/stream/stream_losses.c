@@ -3,7 +3,7 @@
  * The log lines about the beginning and the end of a loss of packets of a stream, and about resets of its queue.
  */
 #include "daemon/base/log.h"
-#include "daemon/base/time.h"
+#include "lib/base/time.h"
 #include "daemon/stream/stream.h"
 #include "lib/status/counters.h"
 #include "lib/ibvcap/ring.h"

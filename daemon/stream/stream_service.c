@@ -7,10 +7,10 @@
 
 #include "daemon/backend/backend.h"
 #include "daemon/base/log.h"
-#include "daemon/base/size.h"
-#include "daemon/base/time.h"
 #include "daemon/port/interface_set.h"
 #include "daemon/state/state.h"
+#include "lib/base/size.h"
+#include "lib/base/time.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -2,9 +2,9 @@
 /* Runs receive workers in turn, and sleeps when there is nothing to do for any of them. */
 #include "daemon/worker/rx_loop.h"
 
-#include "daemon/base/time.h"
 #include "daemon/worker/rx_worker.h"
-#include "lib/ibvcap/min.h"
+#include "lib/base/min.h"
+#include "lib/base/time.h"
 
 #include <poll.h>
 #include <sys/eventfd.h>

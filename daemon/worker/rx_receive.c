@@ -5,9 +5,9 @@
 #include "daemon/worker/rx_receive.h"
 
 #include "daemon/base/probes.h"
-#include "daemon/base/time.h"
 #include "daemon/packet/packet_plain.h"
-#include "lib/ibvcap/min.h"
+#include "lib/base/min.h"
+#include "lib/base/time.h"
 #include "lib/ibvcap/ring.h"
 
 #include <errno.h>

@@ -2,8 +2,8 @@
 /* Rows that are not ordinary: errors, truncated packets, irregular headers, bad checksums. */
 #include "daemon/worker/rx_receive.h"
 
+#include "lib/base/min.h"
 #include "lib/frame/frame.h"
-#include "lib/ibvcap/min.h"
 
 #include <string.h>
 

@@ -6,8 +6,8 @@
 #include "daemon/worker/rx_worker.h"
 
 #include "daemon/base/probes.h"
-#include "daemon/base/time.h"
-#include "lib/ibvcap/min.h"
+#include "lib/base/min.h"
+#include "lib/base/time.h"
 #include "lib/ibvcap/ring.h"
 
 #include <errno.h>

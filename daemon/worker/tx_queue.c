@@ -5,7 +5,7 @@
  */
 #include "daemon/worker/tx_queue.h"
 
-#include "daemon/base/size.h"
+#include "lib/base/size.h"
 #include "lib/ibvcap/ring.h"
 #include "lib/ibvcap/ring_tx.h"
 

@@ -4,9 +4,9 @@
  */
 #include "daemon/worker/tx_worker.h"
 
-#include "daemon/base/fd.h"
-#include "daemon/base/time.h"
 #include "daemon/worker/tx_worker_sleep.h"
+#include "lib/base/fd.h"
+#include "lib/base/time.h"
 #include "lib/ibvcap/ring.h"
 
 #include <errno.h>

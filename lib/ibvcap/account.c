@@ -2,7 +2,7 @@
 /* Compares two moments of a receiver, and makes the verdict. The only place where one is made. */
 #include "lib/ibvcap/rx.h"
 
-#include "lib/ibvcap/min.h"
+#include "lib/base/min.h"
 #include "lib/ibvcap/sized_struct.h"
 
 #include <errno.h>

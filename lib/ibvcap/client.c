@@ -2,9 +2,9 @@
 /* Connects to the daemon's control socket, sends requests and receives answers, within one deadline. */
 #include "lib/ibvcap/client.h"
 
-#include "daemon/base/time.h"
+#include "lib/base/min.h"
+#include "lib/base/time.h"
 #include "lib/ibvcap/error.h"
-#include "lib/ibvcap/min.h"
 
 #include <errno.h>
 #include <ibvcap/ibvcap.h>

@@ -2,8 +2,8 @@
 /* Places packets in the rows of arrays by their own numbers: the calls of ibvcap/place.h. */
 #include "lib/ibvcap/place.h"
 
+#include "lib/base/min.h"
 #include "lib/ibvcap/error.h"
-#include "lib/ibvcap/min.h"
 #include "lib/ibvcap/sized_struct.h"
 
 #include <errno.h>

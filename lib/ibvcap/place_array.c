@@ -5,8 +5,8 @@
  */
 #include "lib/ibvcap/place.h"
 
+#include "lib/base/min.h"
 #include "lib/ibvcap/error.h"
-#include "lib/ibvcap/min.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -2,8 +2,8 @@
 /* Makes and frees a placer: its options, checked and with their defaults, and what follows from them. */
 #include "lib/ibvcap/place.h"
 
+#include "lib/base/min.h"
 #include "lib/ibvcap/error.h"
-#include "lib/ibvcap/min.h"
 #include "lib/ibvcap/sequence.h"
 #include "lib/ibvcap/sized_struct.h"
 

@@ -5,7 +5,7 @@
  */
 #include "lib/ibvcap/place.h"
 
-#include "lib/ibvcap/min.h"
+#include "lib/base/min.h"
 
 /* From a up to b, where the number begins again at 0 after cycle - 1. */
 static uint64_t number_way(uint64_t cycle, uint64_t a, uint64_t b)

@@ -5,10 +5,10 @@
  */
 #include "lib/ibvcap/rx.h"
 
-#include "daemon/base/time.h"
+#include "lib/base/min.h"
+#include "lib/base/time.h"
 #include "lib/ibvcap/client.h"
 #include "lib/ibvcap/error.h"
-#include "lib/ibvcap/min.h"
 #include "lib/ibvcap/owner.h"
 #include "lib/ibvcap/probes.h"
 #include "lib/ibvcap/ring.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The calls on a receive handle: each goes to its one queue, or to the set of its queues. */
-#include "daemon/base/time.h"
+#include "lib/base/time.h"
 #include "lib/ibvcap/error.h"
 #include "lib/ibvcap/owner.h"
 #include "lib/ibvcap/rx.h"

@@ -3,8 +3,8 @@
  * Follows what the card lost, from block to block. The counter of a block's record is the stream's, in the rings of all
  * of its queues, and begins at 0 in each epoch.
  */
+#include "lib/base/min.h"
 #include "lib/ibvcap/error.h"
-#include "lib/ibvcap/min.h"
 #include "lib/ibvcap/ring.h"
 #include "lib/ibvcap/rx.h"
 #include "lib/ibvcap/sized_struct.h"

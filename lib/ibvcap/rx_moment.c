@@ -5,7 +5,7 @@
  */
 #include "lib/ibvcap/rx.h"
 
-#include "daemon/base/time.h"
+#include "lib/base/time.h"
 
 static void note_outages(const struct ibvcap_rx *rx, struct ibvcap_rx_moment *moment)
 {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Attaching to a stream: the request, the daemon's answer, and the handle made of it. */
-#include "daemon/base/time.h"
+#include "lib/base/min.h"
+#include "lib/base/time.h"
 #include "lib/ibvcap/client.h"
 #include "lib/ibvcap/error.h"
-#include "lib/ibvcap/min.h"
 #include "lib/ibvcap/rx.h"
 
 #include <errno.h>

@@ -4,10 +4,10 @@
  * the old ring first, since the next daemon may need those hugepages. Then it connects, asks and waits for the
  * answer, in this call as long as the caller's timeout allows and in later calls, until reattach_ms have passed.
  */
-#include "daemon/base/time.h"
+#include "lib/base/min.h"
+#include "lib/base/time.h"
 #include "lib/ibvcap/client.h"
 #include "lib/ibvcap/error.h"
-#include "lib/ibvcap/min.h"
 #include "lib/ibvcap/owner.h"
 #include "lib/ibvcap/pause.h"
 #include "lib/ibvcap/ring.h"

@@ -5,9 +5,9 @@
  */
 #include "lib/ibvcap/rx_set.h"
 
+#include "lib/base/min.h"
 #include "lib/ibvcap/client.h"
 #include "lib/ibvcap/error.h"
-#include "lib/ibvcap/min.h"
 #include "lib/ibvcap/rx.h"
 
 #include <errno.h>

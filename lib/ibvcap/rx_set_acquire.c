@@ -3,10 +3,10 @@
  * Batches of several queues: takes turns among the handles, waits for all of them, and follows each of them to the next
  * epoch.
  */
-#include "daemon/base/time.h"
+#include "lib/base/min.h"
+#include "lib/base/time.h"
 #include "lib/ibvcap/client.h"
 #include "lib/ibvcap/error.h"
-#include "lib/ibvcap/min.h"
 #include "lib/ibvcap/pause.h"
 #include "lib/ibvcap/ring.h"
 #include "lib/ibvcap/rx_set.h"

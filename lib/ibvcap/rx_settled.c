@@ -5,7 +5,7 @@
  */
 #include "lib/ibvcap/rx.h"
 
-#include "lib/ibvcap/min.h"
+#include "lib/base/min.h"
 
 #define LOADS_MAX 100 /* the worker writes a record in some 10 ns, unless it is put off the CPU */
 

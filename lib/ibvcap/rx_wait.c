@@ -3,10 +3,10 @@
  * How a consumer waits for packets: it spins for a moment, then sleeps on the futex word of its state page, or leaves a
  * request for a byte on its wake socket and returns. See "wake-up" in ring.h.
  */
-#include "daemon/base/time.h"
+#include "lib/base/min.h"
+#include "lib/base/time.h"
 #include "lib/ibvcap/client.h"
 #include "lib/ibvcap/error.h"
-#include "lib/ibvcap/min.h"
 #include "lib/ibvcap/pause.h"
 #include "lib/ibvcap/ring.h"
 #include "lib/ibvcap/rx.h"

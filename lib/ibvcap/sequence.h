@@ -6,7 +6,7 @@
 #ifndef IBVCAP_SEQUENCE_H
 #define IBVCAP_SEQUENCE_H
 
-#include "lib/ibvcap/min.h"
+#include "lib/base/min.h"
 
 #include <ibvcap/layout.h>
 #include <stdbool.h>

@@ -5,8 +5,8 @@
  */
 #include "lib/ibvcap/sequence_read.h"
 
+#include "lib/base/min.h"
 #include "lib/frame/frame.h"
-#include "lib/ibvcap/min.h"
 #include "lib/ibvcap/sequence.h"
 
 #include <endian.h>

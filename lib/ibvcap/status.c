@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /* A snapshot of the daemon: asks for it, stores the parts of the answer, and copies them out to the caller. */
+#include "lib/base/min.h"
 #include "lib/ibvcap/client.h"
 #include "lib/ibvcap/error.h"
-#include "lib/ibvcap/min.h"
 #include "lib/ibvcap/sized_struct.h"
 #include "lib/status/counters.h"
 

@@ -2,8 +2,8 @@
 /* Finds the source of each packet in a table, and hands its number to the account of that source. */
 #include "lib/ibvcap/tracker.h"
 
+#include "lib/base/min.h"
 #include "lib/ibvcap/error.h"
-#include "lib/ibvcap/min.h"
 #include "lib/ibvcap/sequence.h"
 #include "lib/ibvcap/sized_struct.h"
 

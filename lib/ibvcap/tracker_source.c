@@ -6,7 +6,7 @@
  */
 #include "lib/ibvcap/tracker_source.h"
 
-#include "lib/ibvcap/min.h"
+#include "lib/base/min.h"
 
 #include <string.h>
 

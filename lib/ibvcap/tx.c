@@ -2,8 +2,8 @@
 /* Reserving and submitting rows, what became of packets, and what a send handle says about itself. */
 #include "lib/ibvcap/tx.h"
 
+#include "lib/base/min.h"
 #include "lib/ibvcap/error.h"
-#include "lib/ibvcap/min.h"
 #include "lib/ibvcap/owner.h"
 #include "lib/ibvcap/ring.h"
 #include "lib/ibvcap/ring_tx.h"

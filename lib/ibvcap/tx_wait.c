@@ -3,10 +3,10 @@
  * How a sender waits for completed packets: it spins for a moment, then sleeps on the futex word of its state segment,
  * or leaves a request for a byte on its socket and returns. See ring_tx.h.
  */
-#include "daemon/base/time.h"
+#include "lib/base/min.h"
+#include "lib/base/time.h"
 #include "lib/ibvcap/client.h"
 #include "lib/ibvcap/error.h"
-#include "lib/ibvcap/min.h"
 #include "lib/ibvcap/owner.h"
 #include "lib/ibvcap/pause.h"
 #include "lib/ibvcap/ring_tx.h"

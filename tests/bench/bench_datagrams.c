@@ -5,8 +5,8 @@
  *
  *     bench_datagrams [--payload BYTES] [--rounds N]
  */
-#include "daemon/base/time.h"
 #include "daemon/reassembly/datagrams.h"
+#include "lib/base/time.h"
 #include "tests/support/datagram_pieces.h"
 
 #include <getopt.h>

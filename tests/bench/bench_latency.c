@@ -10,8 +10,8 @@
  * it is published, and just after it was acquired, by CLOCK_MONOTONIC, which is one for all CPUs. Sender and receivers
  * are pinned to the first and the last.
  */
-#include "daemon/base/time.h"
 #include "daemon/control/notifier.h"
+#include "lib/base/time.h"
 #include "lib/ibvcap/ring.h"
 #include "tests/support/consumers.h"
 #include "tests/support/readers.h"

@@ -5,7 +5,7 @@
  * BPF_F_TEST_XDP_LIVE_FRAMES): no system call and no socket buffer a packet. They arrive if the peer has an XDP program
  * or GRO. RATE is packets a second, 0: as fast as they go. One JSON line in the end.
  */
-#include "daemon/base/time.h"
+#include "lib/base/time.h"
 #include "tests/bench/capture_peer.h"
 
 #include <arpa/inet.h>

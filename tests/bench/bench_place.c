@@ -6,7 +6,7 @@
  *
  *     bench_place [--payload BYTES] [--sources N] [--sides N] [--lost PERCENT] [--rounds N]
  */
-#include "daemon/base/time.h"
+#include "lib/base/time.h"
 
 #include <getopt.h>
 #include <ibvcap/place.h>

@@ -16,7 +16,7 @@
  * Under callgrind (--collect-atstart=no --instr-atstart=no is set up by scripts/bench) only the drain is
  * counted. Prints one JSON line.
  */
-#include "daemon/base/time.h"
+#include "lib/base/time.h"
 #include "tests/bench/ring_bed.h"
 #include "tests/bench/ring_behaviours.h"
 

@@ -13,8 +13,8 @@
  * JSON line.
  */
 #include "daemon/backend/choice/backends.h"
-#include "daemon/base/time.h"
 #include "daemon/worker/tx_worker.h"
+#include "lib/base/time.h"
 #include "tests/support/scripted_backend.h"
 #include "tests/support/senders.h"
 

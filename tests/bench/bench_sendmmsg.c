@@ -5,7 +5,7 @@
  * the end. SEGMENTS above 1: so many to a message, which the kernel cuts (UDP_SEGMENT of udp(7)). Without them, no
  * checksums. What a channel is measured against, and what scripts/bench capture and scale send with.
  */
-#include "daemon/base/time.h"
+#include "lib/base/time.h"
 #include "tests/bench/capture_peer.h"
 
 #include <arpa/inet.h>

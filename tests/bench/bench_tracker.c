@@ -5,7 +5,7 @@
  *
  *     bench_tracker [--sources N] [--source none|address|flow] [--rounds N]
  */
-#include "daemon/base/time.h"
+#include "lib/base/time.h"
 
 #include <getopt.h>
 #include <ibvcap/ibvcap.h>

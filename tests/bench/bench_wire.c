@@ -9,7 +9,7 @@
  *
  * A receiver prints {"ready": true}, and one JSON line when it has all packets, or none has come for 3 s.
  */
-#include "daemon/base/time.h"
+#include "lib/base/time.h"
 #include "tests/bench/capture_peer.h"
 
 #include <ibvcap/ibvcap.h>

@@ -2,7 +2,7 @@
 /* What the programs behind scripts/bench capture share: a place for payloads, counts in the end, a pace. */
 #include "tests/bench/capture_peer.h"
 
-#include "daemon/base/time.h"
+#include "lib/base/time.h"
 
 #include <errno.h>
 #include <inttypes.h>

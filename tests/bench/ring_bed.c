@@ -6,8 +6,8 @@
 #include "tests/bench/ring_bed.h"
 
 #include "daemon/backend/choice/backends.h"
-#include "daemon/base/time.h"
 #include "daemon/net/net.h"
+#include "lib/base/time.h"
 #include "lib/ibvcap/ring.h"
 #include "tests/bench/ring_behaviours.h"
 #include "tests/support/consumers.h"

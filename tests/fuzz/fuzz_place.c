@@ -4,7 +4,7 @@
  * options; each step after it begins with a byte that says what it is. No read is beyond a row and no write beyond an
  * array, and the sums hold after each step.
  */
-#include "lib/ibvcap/min.h"
+#include "lib/base/min.h"
 #include "lib/ibvcap/sequence.h"
 #include "tests/fuzz/require.h"
 

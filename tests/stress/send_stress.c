@@ -10,9 +10,9 @@
  * In threads, so that ThreadSanitizer sees every access; or each sender in a process of its own, of which one is killed
  * again and again, at any instruction.
  */
-#include "daemon/base/time.h"
 #include "daemon/ring/rx_ring.h"
 #include "daemon/worker/tx_worker.h"
+#include "lib/base/time.h"
 #include "lib/ibvcap/ring.h"
 #include "tests/stress/submitter.h"
 #include "tests/support/scripted_backend.h"

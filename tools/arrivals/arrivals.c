@@ -6,7 +6,7 @@
  */
 #include "tools/arrivals/arrivals.h"
 
-#include "daemon/base/time.h"
+#include "lib/base/time.h"
 #include "lib/frame/frame.h"
 
 #include <arpa/inet.h>

@@ -5,7 +5,7 @@
  */
 #include "tools/capture/capture.h"
 
-#include "daemon/base/time.h"
+#include "lib/base/time.h"
 #include "lib/frame/frame.h"
 
 #include <errno.h>

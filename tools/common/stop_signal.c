@@ -2,7 +2,7 @@
 /* The handlers of SIGINT and SIGTERM for the subcommands that run until they are stopped, and of SIGUSR1. */
 #include "tools/common/stop_signal.h"
 
-#include "daemon/base/time.h"
+#include "lib/base/time.h"
 
 #include <signal.h>
 #include <stdatomic.h>

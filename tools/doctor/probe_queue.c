@@ -3,8 +3,8 @@
 #include "tools/doctor/read.h"
 
 #include "daemon/backend/choice/backends.h"
-#include "daemon/base/size.h"
-#include "daemon/base/time.h"
+#include "lib/base/size.h"
+#include "lib/base/time.h"
 
 #include <arpa/inet.h>
 #include <errno.h>

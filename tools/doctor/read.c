@@ -3,7 +3,7 @@
 #include "tools/doctor/read.h"
 
 #include "daemon/flow/flow.h"
-#include "daemon/base/files.h"
+#include "lib/base/files.h"
 
 #include <inttypes.h>
 #include <stdio.h>

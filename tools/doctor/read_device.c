@@ -2,7 +2,7 @@
 /* RDMA devices: their ports and network interfaces, their place on the PCI bus, and the processes that use them. */
 #include "tools/doctor/read.h"
 
-#include "daemon/base/files.h"
+#include "lib/base/files.h"
 
 #include <errno.h>
 #include <fcntl.h>

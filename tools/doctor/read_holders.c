@@ -8,7 +8,7 @@
  */
 #include "tools/doctor/read.h"
 
-#include "daemon/base/files.h"
+#include "lib/base/files.h"
 
 #include <errno.h>
 #include <fcntl.h>

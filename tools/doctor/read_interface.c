@@ -2,10 +2,10 @@
 /* Network interfaces: what sysfs and /proc say, and what their drivers answer to ethtool requests. */
 #include "tools/doctor/read.h"
 
-#include "daemon/base/time.h"
+#include "lib/base/time.h"
 #include "daemon/net/ethtool.h"
 #include "daemon/net/net.h"
-#include "daemon/base/files.h"
+#include "lib/base/files.h"
 #include "tools/groups/joined_groups.h"
 
 #include <string.h>

@@ -2,7 +2,7 @@
 /* The process whose rights count, a daemon if one runs, and the limits of its cgroups. */
 #include "tools/doctor/read.h"
 
-#include "daemon/base/files.h"
+#include "lib/base/files.h"
 
 #include <inttypes.h>
 #include <stdio.h>

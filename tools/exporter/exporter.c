@@ -4,8 +4,8 @@
  * daemon each second and serves the answers by HTTP. It is a program of its own, because no other subcommand needs
  * libmicrohttpd.
  */
-#include "daemon/base/fd.h"
-#include "daemon/base/time.h"
+#include "lib/base/fd.h"
+#include "lib/base/time.h"
 #include "tools/common/stop_signal.h"
 #include "tools/exporter/server.h"
 

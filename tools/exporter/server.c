@@ -6,7 +6,7 @@
  */
 #include "tools/exporter/server.h"
 
-#include "daemon/base/time.h"
+#include "lib/base/time.h"
 #include "tools/exporter/page.h"
 
 #include <errno.h>

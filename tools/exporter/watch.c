@@ -2,7 +2,7 @@
 /* Asks the daemon with a deadline, so that a daemon that hangs is a metric and not a service that hangs. */
 #include "tools/exporter/watch.h"
 
-#include "daemon/base/time.h"
+#include "lib/base/time.h"
 #include "tools/status/why_json.h"
 
 #define ANSWER_MS 2000

@@ -3,7 +3,7 @@
  * ibvcap metrics: asks the daemon once, and prints its status as metrics. A daemon that does not answer is a metric,
  * too, so it is no failure. With --listen, another program serves them.
  */
-#include "daemon/base/time.h"
+#include "lib/base/time.h"
 #include "tools/common/options.h"
 #include "tools/ibvcap/ibvcap.h"
 #include "tools/status/metrics.h"

@@ -2,7 +2,7 @@
 /* The command line of `ibvcap record`. */
 #include "tools/ibvcap/cmd_record.h"
 
-#include "daemon/base/time.h"
+#include "lib/base/time.h"
 #include "tools/common/options.h"
 #include "tools/ibvcap/ibvcap.h"
 #include "tools/ibvcap/sequence_file.h"

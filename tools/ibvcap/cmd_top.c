@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The command line of `ibvcap top`. */
-#include "daemon/base/time.h"
+#include "lib/base/time.h"
 #include "tools/common/options.h"
 #include "tools/ibvcap/ibvcap.h"
 #include "tools/status/top.h"

@@ -2,7 +2,7 @@
 /* The program ibvcap: its table of subcommands, and main(). */
 #include "tools/ibvcap/ibvcap.h"
 
-#include "daemon/base/fd.h"
+#include "lib/base/fd.h"
 
 #include <ibvcap/ibvcap.h>
 #include <stdio.h>

@@ -2,8 +2,8 @@
 /* Loads a description of the packets' number for --sequence FILE, with the daemon's own reader of its configuration. */
 #include "tools/ibvcap/sequence_file.h"
 
-#include "daemon/base/failure.h"
 #include "daemon/config/config.h"
+#include "lib/base/failure.h"
 
 #include <stdio.h>
 

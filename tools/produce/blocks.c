@@ -5,7 +5,7 @@
  */
 #include "tools/produce/produce.h"
 
-#include "daemon/base/time.h"
+#include "lib/base/time.h"
 #include "tools/recording/pcapng.h"
 #include "tools/recording/row_frame.h"
 

@@ -2,7 +2,7 @@
 /* Hands messages to librdkafka, whose threads send and retry them, and counts what became of each. */
 #include "tools/produce/produce.h"
 
-#include "daemon/base/time.h"
+#include "lib/base/time.h"
 #include "tools/common/stop_signal.h"
 
 #include <ctype.h>

@@ -5,8 +5,8 @@
  */
 #include "tools/produce/produce.h"
 
-#include "daemon/base/fd.h"
-#include "daemon/base/time.h"
+#include "lib/base/fd.h"
+#include "lib/base/time.h"
 #include "tools/common/options.h"
 #include "tools/common/report.h"
 #include "tools/common/stop_signal.h"

@@ -5,7 +5,7 @@
  */
 #include "tools/receive/recv.h"
 
-#include "daemon/base/time.h"
+#include "lib/base/time.h"
 #include "tools/common/report.h"
 #include "tools/common/stop_signal.h"
 

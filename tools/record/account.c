@@ -5,7 +5,7 @@
  */
 #include "tools/record/account.h"
 
-#include "daemon/base/time.h"
+#include "lib/base/time.h"
 #include "tools/record/record.h"
 
 #include <inttypes.h>

@@ -2,7 +2,7 @@
 /* Makes the names of the files of a recording, and finds out which names it could have made. */
 #include "tools/record/file_window.h"
 
-#include "daemon/base/time.h"
+#include "lib/base/time.h"
 #include "tools/recording/recording_words.h"
 
 #include <errno.h>

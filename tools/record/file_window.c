@@ -2,7 +2,7 @@
 /* Counts and deletes the files of a recording. file_names.c makes their names. */
 #include "tools/record/file_window.h"
 
-#include "daemon/base/time.h"
+#include "lib/base/time.h"
 #include "tools/record/part_file.h"
 #include "tools/recording/recording_words.h"
 

@@ -6,7 +6,7 @@
  */
 #include "tools/record/losses.h"
 
-#include "daemon/base/time.h"
+#include "lib/base/time.h"
 #include "tools/common/report.h"
 
 #include <inttypes.h>

@@ -5,7 +5,7 @@
  */
 #include "tools/record/recorder.h"
 
-#include "daemon/base/time.h"
+#include "lib/base/time.h"
 #include "tools/record/record_file.h"
 #include "tools/recording/pcapng.h"
 #include "tools/recording/recording_words.h"

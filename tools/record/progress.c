@@ -2,7 +2,7 @@
 /* The line that `ibvcap record` prints every second: rates, room on the disk, and losses by their cause. */
 #include "tools/record/recorder.h"
 
-#include "daemon/base/time.h"
+#include "lib/base/time.h"
 #include "tools/common/terminal.h"
 
 #include <inttypes.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* ibvcap record: attaches to streams, records them, and says what became of every packet. */
-#include "daemon/base/time.h"
+#include "lib/base/time.h"
 #include "tools/common/report.h"
 #include "tools/common/stop_signal.h"
 #include "tools/common/terminal.h"

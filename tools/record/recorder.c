@@ -2,7 +2,7 @@
 /* Takes rows from all sources in the order of their times, and hands them to the files. */
 #include "tools/record/recorder.h"
 
-#include "daemon/base/time.h"
+#include "lib/base/time.h"
 #include "tools/common/stop_signal.h"
 #include "tools/record/row_filter.h"
 #include "tools/recording/pcapng.h"

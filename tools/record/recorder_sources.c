@@ -2,7 +2,7 @@
 /* Takes batches of rows from the sources: sleeps until there are many, and notes the losses before each batch. */
 #include "tools/record/recorder.h"
 
-#include "daemon/base/time.h"
+#include "lib/base/time.h"
 #include "tools/common/report.h"
 
 #include <errno.h>

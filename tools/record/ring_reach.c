@@ -2,7 +2,7 @@
 /* Says how far back in time the ring of a stream has packets, and how far it would at their rate. */
 #include "tools/record/source.h"
 
-#include "daemon/base/time.h"
+#include "lib/base/time.h"
 #include "tools/common/report.h"
 
 #include <inttypes.h>

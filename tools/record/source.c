@@ -2,7 +2,7 @@
 /* Attaches to streams. The daemon's status has what the file says of them. */
 #include "tools/record/source.h"
 
-#include "daemon/base/time.h"
+#include "lib/base/time.h"
 #include "tools/recording/account_json.h"
 #include "tools/status/status_view.h"
 

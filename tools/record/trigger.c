@@ -5,7 +5,7 @@
  */
 #include "tools/record/record.h"
 
-#include "daemon/base/time.h"
+#include "lib/base/time.h"
 #include "tools/common/options.h"
 #include "tools/common/stop_signal.h"
 #include "tools/status/status_view.h"

@@ -5,7 +5,7 @@
  */
 #include "tools/record/writer.h"
 
-#include "daemon/base/time.h"
+#include "lib/base/time.h"
 #include "tools/record/record_file.h"
 
 #include <errno.h>

@@ -2,7 +2,7 @@
 /* Computes the send times of a capture's packets, and the drift of the times at which packets really left. */
 #include "tools/send/timing.h"
 
-#include "daemon/base/time.h"
+#include "lib/base/time.h"
 
 #include <errno.h>
 

@@ -2,7 +2,7 @@
 /* A run of packets through one channel: fills rows, submits them in batches, and accounts for what became of them. */
 #include "tools/send/tx_run.h"
 
-#include "daemon/base/time.h"
+#include "lib/base/time.h"
 #include "tools/common/report.h"
 #include "tools/common/stop_signal.h"
 #include "tools/common/terminal.h"

@@ -2,7 +2,7 @@
 /* ibvcap top: asks the daemon again and again, and shows the difference between the last two answers. */
 #include "tools/status/top.h"
 
-#include "daemon/base/time.h"
+#include "lib/base/time.h"
 #include "tools/common/report.h"
 #include "tools/common/stop_signal.h"
 

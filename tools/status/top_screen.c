@@ -2,7 +2,7 @@
 /* Shows the lines of `ibvcap top` on a terminal with ncurses, and handles its keys. */
 #include "tools/status/top.h"
 
-#include "daemon/base/time.h"
+#include "lib/base/time.h"
 
 #include <ncurses.h>
 #include <poll.h>

@@ -2,7 +2,7 @@
 /* Compares what arrives on this machine with the flows of a stream. */
 #include "tools/status/why_look.h"
 
-#include "daemon/base/time.h"
+#include "lib/base/time.h"
 
 #include <arpa/inet.h>
 #include <errno.h>

@@ -3,7 +3,7 @@
 #ifndef DAEMON_BACKEND_BPF_BPF_LOAD_H
 #define DAEMON_BACKEND_BPF_BPF_LOAD_H
 
-#include "daemon/base/failure.h"
+#include "lib/base/failure.h"
 
 #include <bpf/libbpf.h>
 #include <stdint.h>

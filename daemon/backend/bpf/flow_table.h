@@ -4,8 +4,8 @@
 #define DAEMON_BACKEND_BPF_FLOW_TABLE_H
 
 #include "daemon/backend/bpf/flow_key.h"
-#include "daemon/base/failure.h"
 #include "daemon/flow/flow.h"
+#include "lib/base/failure.h"
 
 #include <stdint.h>
 

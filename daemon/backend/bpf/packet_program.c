@@ -4,7 +4,7 @@
 
 #include "daemon/backend/bpf/bpf_load.h"
 #include "daemon/backend/bpf/flow_table.h"
-#include "daemon/base/fd.h"
+#include "lib/base/fd.h"
 
 #include <bpf/bpf.h>
 #include <errno.h>

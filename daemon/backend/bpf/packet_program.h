@@ -11,8 +11,8 @@
 #ifndef DAEMON_BACKEND_BPF_PACKET_PROGRAM_H
 #define DAEMON_BACKEND_BPF_PACKET_PROGRAM_H
 
-#include "daemon/base/failure.h"
 #include "daemon/flow/flow.h"
+#include "lib/base/failure.h"
 
 #include <stdbool.h>
 

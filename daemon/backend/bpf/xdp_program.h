@@ -12,8 +12,8 @@
 #define DAEMON_BACKEND_BPF_XDP_PROGRAM_H
 
 #include "daemon/backend/bpf/flow_key.h"
-#include "daemon/base/failure.h"
 #include "daemon/flow/flow.h"
+#include "lib/base/failure.h"
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -14,9 +14,9 @@
 #include "daemon/backend/bpf/flow_table.h"
 #include "daemon/backend/packet/af_packet.h"
 
-#include "daemon/base/fd.h"
 #include "daemon/base/log.h"
 #include "daemon/net/net.h"
+#include "lib/base/fd.h"
 
 #include <arpa/inet.h>
 #include <errno.h>

@@ -18,7 +18,7 @@
  */
 #include "daemon/backend/packet/af_packet.h"
 
-#include "daemon/base/fd.h"
+#include "lib/base/fd.h"
 
 #include <arpa/inet.h>
 #include <errno.h>

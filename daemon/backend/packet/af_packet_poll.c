@@ -7,7 +7,7 @@
  */
 #include "daemon/backend/packet/af_packet.h"
 
-#include "daemon/base/time.h"
+#include "lib/base/time.h"
 
 #include <arpa/inet.h>
 #include <errno.h>

@@ -3,8 +3,8 @@
 #include "daemon/backend/packet/af_packet.h"
 
 #include "daemon/base/log.h"
-#include "daemon/base/time.h"
 #include "daemon/net/net.h"
+#include "lib/base/time.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -5,8 +5,8 @@
  */
 #include "daemon/backend/socket/kernel_path.h"
 #include "daemon/backend/socket/socket_batch.h"
-#include "daemon/base/time.h"
 #include "daemon/net/net.h"
+#include "lib/base/time.h"
 
 #include <arpa/inet.h>
 #include <errno.h>

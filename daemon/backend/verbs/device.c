@@ -2,10 +2,10 @@
 /* Opens the device behind a network interface and reads its capabilities. */
 #include "daemon/backend/verbs/verbs.h"
 
-#include "daemon/base/files.h"
 #include "daemon/base/log.h"
-#include "daemon/base/time.h"
 #include "daemon/net/net.h"
+#include "lib/base/files.h"
+#include "lib/base/time.h"
 
 #include <errno.h>
 #include <fcntl.h>

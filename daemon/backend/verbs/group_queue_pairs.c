@@ -7,7 +7,7 @@
 #include "daemon/backend/verbs/verbs.h"
 
 #include "daemon/base/log.h"
-#include "daemon/base/size.h"
+#include "lib/base/size.h"
 
 #include <errno.h>
 #include <netinet/in.h>

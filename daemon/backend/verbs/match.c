@@ -8,8 +8,8 @@
  *  2. ports/P/gid_attrs/ndevs/ names the netdev of every GID; this also finds bonds.
  */
 #include "daemon/backend/verbs/verbs.h"
-#include "daemon/base/files.h"
 #include "daemon/net/stacking.h"
+#include "lib/base/files.h"
 
 #include <ctype.h>
 #include <errno.h>

@@ -7,8 +7,8 @@
 #define DAEMON_BACKEND_VERBS_VERBS_H
 
 #include "daemon/backend/backend.h"
-#include "daemon/base/size.h"
-#include "daemon/base/time.h"
+#include "lib/base/size.h"
+#include "lib/base/time.h"
 
 #include <infiniband/verbs.h>
 #include <limits.h>

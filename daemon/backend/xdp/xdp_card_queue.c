@@ -5,7 +5,7 @@
  */
 #include "daemon/backend/xdp/xdp.h"
 
-#include "daemon/base/size.h"
+#include "lib/base/size.h"
 
 #include <errno.h>
 #include <stdio.h>

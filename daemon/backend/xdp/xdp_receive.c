@@ -7,7 +7,7 @@
  */
 #include "daemon/backend/xdp/xdp.h"
 
-#include "daemon/base/time.h"
+#include "lib/base/time.h"
 
 #include <errno.h>
 #include <sys/epoll.h>

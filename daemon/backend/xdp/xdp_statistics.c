@@ -8,7 +8,7 @@
 #include "daemon/backend/xdp/xdp.h"
 
 #include "daemon/base/log.h"
-#include "daemon/base/time.h"
+#include "lib/base/time.h"
 
 #include <errno.h>
 

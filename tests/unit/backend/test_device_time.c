@@ -6,9 +6,9 @@
  */
 #include "daemon/backend/packet/af_packet.h"
 #include "daemon/base/log.h"
-#include "daemon/base/time.h"
 #include "daemon/clock/clock.h"
 #include "daemon/net/net.h"
+#include "lib/base/time.h"
 #include "tests/unit/backend/xdp_queues.h"
 
 #include <criterion/criterion.h>

@@ -3,7 +3,7 @@
  * The xdp backend on a veth interface: several streams that share the frames of a card queue. Whatever becomes of a
  * packet, it is counted once; whatever becomes of a stream, its frames come back.
  */
-#include "daemon/base/time.h"
+#include "lib/base/time.h"
 #include "tests/unit/backend/xdp_queues.h"
 
 #include <criterion/criterion.h>

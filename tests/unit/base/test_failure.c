@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* What a failure holds after it was set. */
-#include "daemon/base/failure.h"
+#include "lib/base/failure.h"
 
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>

@@ -5,7 +5,7 @@
  */
 #include "daemon/base/heartbeat.h"
 
-#include "daemon/base/time.h"
+#include "lib/base/time.h"
 
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>

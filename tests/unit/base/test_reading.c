@@ -2,7 +2,7 @@
 /* Readings that hang: the last value stays and grows old, nothing waits for them, and their object outlives them. */
 #include "daemon/base/reading.h"
 
-#include "daemon/base/time.h"
+#include "lib/base/time.h"
 
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>

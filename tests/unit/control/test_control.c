@@ -4,7 +4,7 @@
  * and control take turns on this thread, so every test says when the worker answers.
  */
 #include "daemon/control/control.h"
-#include "daemon/base/time.h"
+#include "lib/base/time.h"
 #include "daemon/worker/rx_worker.h"
 #include "lib/ibvcap/ring.h"
 #include "lib/ibvcap/protocol.h"

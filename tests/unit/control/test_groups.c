@@ -5,7 +5,7 @@
  * so at the end every packet of every queue was acquired once, or is counted as skipped.
  */
 #include "daemon/control/control.h"
-#include "daemon/base/time.h"
+#include "lib/base/time.h"
 #include "daemon/worker/rx_worker.h"
 #include "lib/ibvcap/ring.h"
 #include "tests/support/scripted_backend.h"

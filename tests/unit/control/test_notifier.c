@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Which clients are woken and when, and that a client that is expensive to wake costs the others a bounded time. */
-#include "daemon/base/time.h"
 #include "daemon/control/notifier.h"
 #include "daemon/control/user.h"
+#include "lib/base/time.h"
 #include "lib/ibvcap/ring.h"
 #include "tests/support/consumers.h"
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* A stream's life on a device of which any call may fail: whatever was made is given back. */
 #include "daemon/base/numa.h"
-#include "daemon/base/time.h"
+#include "lib/base/time.h"
 #include "daemon/stream/stream.h"
 #include "lib/ibvcap/ring.h"
 #include "tests/support/scripted_backend.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* A handle of all queues of a stream: opening, turns, waiting, sums and closing. The daemon is played by the test. */
-#include "daemon/base/time.h"
+#include "lib/base/time.h"
 #include "lib/ibvcap/client.h"
 #include "lib/ibvcap/ring.h"
 #include "tests/unit/ibvcap/several_queues.h"

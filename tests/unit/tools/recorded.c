@@ -2,7 +2,7 @@
 #include "tests/unit/tools/own_folder.h"
 #include "tests/unit/tools/recorded.h"
 
-#include "daemon/base/time.h"
+#include "lib/base/time.h"
 #include "tools/common/stop_signal.h"
 #include "tools/record/record_file.h"
 #include "tools/recording/recording.h"

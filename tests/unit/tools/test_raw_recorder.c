@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Raw recordings: rows, their meta and their description belong together, in every file. */
-#include "daemon/base/time.h"
+#include "lib/base/time.h"
 #include "tests/unit/tools/captured.h"
 #include "tests/unit/tools/disk.h"
 #include "tests/unit/tools/recorded.h"

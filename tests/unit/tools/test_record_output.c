@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Files of a recording get their ends when the daemon has settled them, and one begins where the other ends. */
-#include "daemon/base/time.h"
+#include "lib/base/time.h"
 #include "tests/unit/ibvcap/attached.h"
 #include "tests/unit/tools/own_folder.h"
 #include "tools/record/record_file.h"

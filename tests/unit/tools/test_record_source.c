@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* How the recorder attaches, what it says of a stream, and how far the past of a ring goes back. */
-#include "daemon/base/time.h"
+#include "lib/base/time.h"
 #include "tests/unit/ibvcap/attached.h"
 #include "tests/unit/tools/captured.h"
 #include "tools/record/source.h"

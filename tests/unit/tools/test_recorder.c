@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Which rows a recorder puts into its files, in which order, and when it ends. */
-#include "daemon/base/time.h"
+#include "lib/base/time.h"
 #include "tests/unit/tools/captured.h"
 #include "tests/unit/tools/recorded.h"
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Where a recorder's files end, what each of them shows, and when packets reach the disk. */
-#include "daemon/base/time.h"
+#include "lib/base/time.h"
 #include "tests/unit/tools/recorded.h"
 #include "tools/common/stop_signal.h"
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* When packets reach the disk, how the recorder sleeps, and what it does while the disk takes nothing. */
-#include "daemon/base/time.h"
+#include "lib/base/time.h"
 #include "tests/unit/tools/recorded.h"
 
 #include <criterion/criterion.h>

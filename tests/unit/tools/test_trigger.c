@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Triggers of the flight recorder. The daemon's status is the test's. */
-#include "daemon/base/time.h"
+#include "lib/base/time.h"
 #include "tests/unit/tools/captured.h"
 #include "tools/common/stop_signal.h"
 #include "tools/record/record.h"

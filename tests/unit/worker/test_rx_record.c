@@ -6,7 +6,7 @@
  */
 #include "daemon/worker/rx_worker.h"
 
-#include "daemon/base/time.h"
+#include "lib/base/time.h"
 #include "lib/ibvcap/ring.h"
 #include "tests/support/datagram_pieces.h"
 #include "tests/support/scripted_backend.h"

@@ -3,7 +3,7 @@
 #include "daemon/worker/rx_loop.h"
 #include "daemon/worker/rx_worker.h"
 
-#include "daemon/base/time.h"
+#include "lib/base/time.h"
 #include "lib/ibvcap/ring.h"
 #include "daemon/worker/rx_sum.h"
 #include "tests/support/consumers.h"

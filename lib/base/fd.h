@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Closing file descriptors, and the standard files that each program opens before anything else. */
-#ifndef DAEMON_BASE_FD_H
-#define DAEMON_BASE_FD_H
+#ifndef LIB_BASE_FD_H
+#define LIB_BASE_FD_H
 
 #include <fcntl.h>
 #include <unistd.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Formats the text of a failure. A text longer than the struct holds is cut. */
-#include "daemon/base/failure.h"
+#include "lib/base/failure.h"
 
 #include <errno.h>
 #include <stdarg.h>

@@ -4,8 +4,8 @@
  * why, and which values are accepted or which command fixes it. A configuration can have several mistakes: a line for
  * each. Not for the hot path, where workers pass plain errnos.
  */
-#ifndef DAEMON_BASE_FAILURE_H
-#define DAEMON_BASE_FAILURE_H
+#ifndef LIB_BASE_FAILURE_H
+#define LIB_BASE_FAILURE_H
 
 #include <stdbool.h>
 #include <sysexits.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The lesser or the greater of two unsigned numbers. */
-#ifndef IBVCAP_MIN_H
-#define IBVCAP_MIN_H
+#ifndef LIB_BASE_MIN_H
+#define LIB_BASE_MIN_H
 
 #include <stdint.h>
 

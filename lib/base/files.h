@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Files of sysfs and /proc. What cannot be read is empty, zero or none. */
-#ifndef DAEMON_BASE_FILES_H
-#define DAEMON_BASE_FILES_H
+#ifndef LIB_BASE_FILES_H
+#define LIB_BASE_FILES_H
 
 #include <limits.h>
 #include <sched.h>

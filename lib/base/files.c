@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Reads the small files of sysfs and /proc. A file that cannot be read has no content. */
-#include "daemon/base/files.h"
+#include "lib/base/files.h"
 
 #include <dirent.h>
 #include <fcntl.h>

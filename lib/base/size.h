@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Arithmetic on sizes and counts. Pure, but for the size of the kernel's pages, which does not change. */
-#ifndef DAEMON_BASE_SIZE_H
-#define DAEMON_BASE_SIZE_H
+#ifndef LIB_BASE_SIZE_H
+#define LIB_BASE_SIZE_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Reading clocks, and allowances for long work. Any thread; no system call if the vDSO has the clock. */
-#ifndef DAEMON_BASE_TIME_H
-#define DAEMON_BASE_TIME_H
+#ifndef LIB_BASE_TIME_H
+#define LIB_BASE_TIME_H
 
 #include <stdint.h>
 #include <time.h>
