@@ -9,7 +9,7 @@ from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
 
 LIBRARIES = ["libibvcap", "libpcap", "jansson", "libzstd"]
-ROOMS = ["lib/python", "lib/status", "lib/frame", "tools/capture", "tools/recording"]
+ROOMS = ["lib/python", "lib/status", "lib/frame", "lib/recording"]
 
 
 def pkg_config(what):

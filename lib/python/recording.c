@@ -2,7 +2,7 @@
 /* A recording or another capture file: its UDP payloads as batches, in memory of their own. */
 #include "lib/python/binding.h"
 
-#include "tools/capture/capture.h"
+#include "lib/recording/capture.h"
 
 #include <arpa/inet.h>
 #include <errno.h>

@@ -8,9 +8,9 @@
  * BYTES and BYTES_PER_S are of the file. Half of each payload is random.
  * Prints one JSON line.
  */
+#include "lib/recording/pcapng.h"
 #include "tests/support/frames.h"
 #include "tools/record/record_file.h"
-#include "tools/recording/pcapng.h"
 
 #include <inttypes.h>
 #include <stdio.h>

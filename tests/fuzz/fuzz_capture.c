@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* A file that somebody calls a capture, as ibvcap replay reads it: what it finds lies within the frame, times go on. */
-#include "tools/capture/capture.h"
+#include "lib/recording/capture.h"
 #include "tools/send/timing.h"
 
 #include <stdio.h>

@@ -6,8 +6,8 @@
  */
 #include "daemon/backend/bpf/flow_key.h"
 #include "lib/frame/frame.h"
+#include "lib/recording/capture.h"
 #include "tests/fuzz/require.h"
-#include "tools/capture/capture.h"
 
 #include <netinet/in.h>
 #include <stdio.h>

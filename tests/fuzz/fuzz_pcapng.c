@@ -4,9 +4,9 @@
  * and the reader has to find the same in that. Last, `ibvcap info` judges the file: it is complete only if each of its
  * interfaces has an account that says so.
  */
+#include "lib/recording/pcapng.h"
+#include "lib/recording/pcapng_read.h"
 #include "tools/inspect/inspect_verdict.h"
-#include "tools/recording/pcapng.h"
-#include "tools/recording/pcapng_read.h"
 
 #include <stdlib.h>
 

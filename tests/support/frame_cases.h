@@ -4,7 +4,7 @@
 #define TESTS_SUPPORT_FRAME_CASES_H
 
 #include "lib/frame/frame.h"
-#include "tools/capture/capture.h"
+#include "lib/recording/capture.h"
 
 #include <stddef.h>
 

@@ -91,7 +91,7 @@ def compiled_from():
     """The files of the tree that the extension is compiled from, by what the compiler has read."""
     said = subprocess.run(["ninja", "-t", "deps"], cwd=conftest.BUILD, capture_output=True, text=True, check=True)
     objects = re.findall(r"^(\S+\.o): #deps.*\n((?:    .*\n)*)", said.stdout, re.M)
-    rooms = ("python_extension", "status", "frame", "capture", "recording")
+    rooms = ("python_extension", "status", "frame", "recording")
     found = {line.strip() for name, lines in objects if re.search(rf"CMakeFiles/({'|'.join(rooms)})\.dir/", name)
              for line in lines.splitlines()}
     found = {os.path.relpath(os.path.join(conftest.BUILD, name), ROOT) for name in found}
@@ -118,7 +118,7 @@ def test_the_source_package_has_all_that_the_extension_is_compiled_from(source_p
     with tarfile.open(source_package) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
     wanted = compiled_from()
-    assert {"lib/python/module.c", "lib/python/binding.h", "tools/capture/capture.c"} <= wanted
+    assert {"lib/python/module.c", "lib/python/binding.h", "lib/recording/capture.c"} <= wanted
     assert wanted - names == set()
     assert {"lib/python/ibvcap/__init__.pyi", "lib/python/ibvcap/py.typed", "LICENSE", "pyproject.toml"} <= names
 

@@ -5,8 +5,8 @@
  */
 #include "tools/ibvcap/ibvcap.h"
 
+#include "lib/recording/packet_filter.h"
 #include "tools/common/options.h"
-#include "tools/recording/packet_filter.h"
 #include "tools/status/status_view.h"
 
 #include <errno.h>

@@ -5,13 +5,13 @@
  */
 #include "tools/inspect/extract.h"
 
+#include "lib/recording/packet_filter.h"
+#include "lib/recording/pcapng.h"
+#include "lib/recording/recording.h"
+#include "lib/recording/recording_index.h"
+#include "lib/recording/recording_words.h"
 #include "tools/common/report.h"
 #include "tools/inspect/inspect_sum.h"
-#include "tools/recording/packet_filter.h"
-#include "tools/recording/pcapng.h"
-#include "tools/recording/recording.h"
-#include "tools/recording/recording_index.h"
-#include "tools/recording/recording_words.h"
 
 #include <errno.h>
 #include <inttypes.h>

@@ -2,10 +2,10 @@
 /* Reads a recording block by block, lets it be judged, and makes JSON of it. */
 #include "tools/inspect/inspect_file.h"
 
+#include "lib/recording/raw_recording.h"
+#include "lib/recording/recording.h"
 #include "tools/common/report.h"
 #include "tools/json/text_to_json.h"
-#include "tools/recording/raw_recording.h"
-#include "tools/recording/recording.h"
 
 #include <errno.h>
 

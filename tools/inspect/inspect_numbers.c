@@ -2,9 +2,9 @@
 /* Gives the packets of a recording to a tracker for each stream, whose description the interface's comment has. */
 #include "tools/inspect/inspect_numbers.h"
 
-#include "tools/capture/capture.h"
-#include "tools/recording/account_json.h"
-#include "tools/recording/recording_words.h"
+#include "lib/recording/account_json.h"
+#include "lib/recording/capture.h"
+#include "lib/recording/recording_words.h"
 
 #include <errno.h>
 #include <stdlib.h>

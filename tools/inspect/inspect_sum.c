@@ -2,7 +2,7 @@
 /* Adds up the blocks of a recording, and compares the numbers of its packets with the losses that it names. */
 #include "tools/inspect/inspect_sum.h"
 
-#include "tools/recording/recording_words.h"
+#include "lib/recording/recording_words.h"
 
 #include <ctype.h>
 #include <errno.h>

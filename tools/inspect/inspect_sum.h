@@ -6,9 +6,9 @@
 #ifndef TOOLS_INSPECT_INSPECT_SUM_H
 #define TOOLS_INSPECT_INSPECT_SUM_H
 
-#include "tools/recording/account_json.h"
-#include "tools/recording/pcapng.h"
-#include "tools/recording/pcapng_read.h"
+#include "lib/recording/account_json.h"
+#include "lib/recording/pcapng.h"
+#include "lib/recording/pcapng_read.h"
 
 #define INSPECT_TEXT_BYTES 512
 #define INSPECT_GAPS_MAX   1000 /* whose texts are kept */

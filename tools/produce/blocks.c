@@ -6,8 +6,8 @@
 #include "tools/produce/produce.h"
 
 #include "lib/base/time.h"
-#include "tools/recording/pcapng.h"
-#include "tools/recording/row_frame.h"
+#include "lib/recording/pcapng.h"
+#include "lib/recording/row_frame.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -3,7 +3,7 @@
 #ifndef TOOLS_RECORD_ACCOUNT_H
 #define TOOLS_RECORD_ACCOUNT_H
 
-#include "tools/recording/account_json.h"
+#include "lib/recording/account_json.h"
 #include "tools/record/source.h"
 
 #define ACCOUNT_VERDICT_BYTES 2000 /* more than account_print_verdict() takes */

@@ -3,7 +3,7 @@
 #include "tools/record/file_window.h"
 
 #include "lib/base/time.h"
-#include "tools/recording/recording_words.h"
+#include "lib/recording/recording_words.h"
 
 #include <errno.h>
 #include <stdio.h>

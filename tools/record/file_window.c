@@ -3,8 +3,8 @@
 #include "tools/record/file_window.h"
 
 #include "lib/base/time.h"
+#include "lib/recording/recording_words.h"
 #include "tools/record/part_file.h"
-#include "tools/recording/recording_words.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -3,7 +3,7 @@
 #ifndef TOOLS_RECORD_LOSSES_H
 #define TOOLS_RECORD_LOSSES_H
 
-#include "tools/recording/account_json.h"
+#include "lib/recording/account_json.h"
 #include "tools/record/record.h"
 
 #define LOSSES_TEXT_BYTES    600

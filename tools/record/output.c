@@ -6,9 +6,9 @@
 #include "tools/record/recorder.h"
 
 #include "lib/base/time.h"
+#include "lib/recording/pcapng.h"
+#include "lib/recording/recording_words.h"
 #include "tools/record/record_file.h"
-#include "tools/recording/pcapng.h"
-#include "tools/recording/recording_words.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -5,9 +5,9 @@
  */
 #include "tools/record/file_window.h"
 
-#include "tools/recording/raw_recording.h"
-#include "tools/recording/recording.h"
-#include "tools/recording/recording_words.h"
+#include "lib/recording/raw_recording.h"
+#include "lib/recording/recording.h"
+#include "lib/recording/recording_words.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -6,8 +6,8 @@
  */
 #include "tools/record/part_file.h"
 
+#include "lib/recording/recording_words.h"
 #include "tools/record/file_window.h"
-#include "tools/recording/recording_words.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -4,12 +4,12 @@
  * loss sum is at the end three times: as numbers in the statistics of each interface, as the comment of the statistics,
  * with the account for programs, and as the comment of a section of its own, which capinfos prints.
  */
+#include "lib/recording/account_json.h"
+#include "lib/recording/pcapng.h"
+#include "lib/recording/recording_index.h"
+#include "lib/recording/recording_words.h"
+#include "lib/recording/row_frame.h"
 #include "tools/record/record_file.h"
-#include "tools/recording/account_json.h"
-#include "tools/recording/pcapng.h"
-#include "tools/recording/recording_index.h"
-#include "tools/recording/recording_words.h"
-#include "tools/recording/row_frame.h"
 
 #include <inttypes.h>
 #include <stdio.h>

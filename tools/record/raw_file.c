@@ -2,7 +2,7 @@
 /* Writes rows, their meta and their description. */
 #include "tools/record/record_file.h"
 
-#include "tools/recording/recording_words.h"
+#include "lib/recording/recording_words.h"
 
 #include <errno.h>
 #include <inttypes.h>

@@ -3,8 +3,8 @@
 #ifndef TOOLS_RECORD_RECORD_H
 #define TOOLS_RECORD_RECORD_H
 
+#include "lib/recording/account_json.h"
 #include "tools/record/file_window.h"
-#include "tools/recording/account_json.h"
 
 #include <ibvcap/ibvcap.h>
 #include <netinet/in.h>

@@ -2,7 +2,7 @@
 /* What the files of all formats have in common: their parts, compression, room on the disk, names and the command. */
 #include "tools/record/record_file.h"
 
-#include "tools/recording/recording.h"
+#include "lib/recording/recording.h"
 
 #include <errno.h>
 #include <signal.h>

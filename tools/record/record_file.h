@@ -8,10 +8,10 @@
 #ifndef TOOLS_RECORD_RECORD_FILE_H
 #define TOOLS_RECORD_RECORD_FILE_H
 
+#include "lib/recording/raw_recording.h"
 #include "tools/record/account.h"
 #include "tools/record/file_window.h"
 #include "tools/record/part_file.h"
-#include "tools/recording/raw_recording.h"
 
 #include <stddef.h>
 

@@ -3,10 +3,10 @@
 #include "tools/record/recorder.h"
 
 #include "lib/base/time.h"
+#include "lib/recording/pcapng.h"
+#include "lib/recording/row_frame.h"
 #include "tools/common/stop_signal.h"
 #include "tools/record/row_filter.h"
-#include "tools/recording/pcapng.h"
-#include "tools/recording/row_frame.h"
 
 #include <errno.h>
 #include <string.h>

@@ -3,8 +3,8 @@
 #ifndef TOOLS_RECORD_ROW_FILTER_H
 #define TOOLS_RECORD_ROW_FILTER_H
 
-#include "tools/recording/packet_filter.h"
-#include "tools/recording/row_frame.h"
+#include "lib/recording/packet_filter.h"
+#include "lib/recording/row_frame.h"
 
 struct row_filter;
 

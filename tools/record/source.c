@@ -3,7 +3,7 @@
 #include "tools/record/source.h"
 
 #include "lib/base/time.h"
-#include "tools/recording/account_json.h"
+#include "lib/recording/account_json.h"
 #include "tools/status/status_view.h"
 
 #include <errno.h>

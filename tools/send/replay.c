@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* ibvcap replay: sends the UDP payloads of a capture file on a channel, at the times at which they were recorded. */
-#include "tools/capture/capture.h"
+#include "lib/recording/capture.h"
 #include "tools/common/report.h"
 #include "tools/common/stop_signal.h"
 #include "tools/send/tx_run.h"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "made_recording.h"
 
-#include "tools/recording/pcapng.h"
+#include "lib/recording/pcapng.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -3,7 +3,7 @@
 #ifndef TESTS_UNIT_TOOLS_MADE_RECORDING_H
 #define TESTS_UNIT_TOOLS_MADE_RECORDING_H
 
-#include "tools/recording/account_json.h"
+#include "lib/recording/account_json.h"
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -3,9 +3,9 @@
 #include "tests/unit/tools/recorded.h"
 
 #include "lib/base/time.h"
+#include "lib/recording/recording.h"
 #include "tools/common/stop_signal.h"
 #include "tools/record/record_file.h"
-#include "tools/recording/recording.h"
 
 #include <criterion/criterion.h>
 #include <glob.h>

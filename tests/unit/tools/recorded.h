@@ -7,7 +7,7 @@
 #define TESTS_UNIT_TOOLS_RECORDED_H
 
 #include "tests/unit/ibvcap/attached.h"
-#include "tools/recording/pcapng.h"
+#include "lib/recording/pcapng.h"
 #include "tools/record/recorder.h"
 
 #define RECORDED_SOURCES_MAX 3

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The account of a source in a file: what is written is read again, and nothing is believed that no recorder writes. */
-#include "tools/recording/account_json.h"
+#include "lib/recording/account_json.h"
 
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>

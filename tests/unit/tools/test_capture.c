@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tools/capture/capture.h"
-#include "tools/recording/pcapng.h"
+#include "lib/recording/capture.h"
+#include "lib/recording/pcapng.h"
 
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>

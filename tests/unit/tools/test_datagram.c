@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tools/capture/capture.h"
+#include "lib/recording/capture.h"
 
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /* What `ibvcap extract` copies out of made recordings, with and without their index. */
 #include "captured.h"
+#include "lib/recording/recording.h"
+#include "lib/recording/recording_index.h"
+#include "lib/recording/recording_words.h"
 #include "made_recording.h"
 #include "tools/inspect/extract.h"
-#include "tools/recording/recording.h"
-#include "tools/recording/recording_index.h"
-#include "tools/recording/recording_words.h"
 
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>

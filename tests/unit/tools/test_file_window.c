@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /* A window deletes files of the same recording, and no others, whatever they are called. */
+#include "lib/recording/pcapng.h"
 #include "tests/unit/tools/own_folder.h"
 #include "tools/record/file_window.h"
-#include "tools/recording/pcapng.h"
 
 #include <criterion/criterion.h>
 #include <fcntl.h>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "lib/recording/recording_index.h"
 #include "tools/inspect/extract.h"
 #include "tools/inspect/inspect_numbers.h"
 #include "tools/inspect/inspect_sum.h"
-#include "tools/recording/recording_index.h"
 
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Files get their names together or not at all, and what a killed recorder has left is never overwritten. */
-#include "tools/recording/recording_words.h"
+#include "lib/recording/recording_words.h"
 #include "tools/record/part_file.h"
 #include "tests/unit/tools/own_folder.h"
 

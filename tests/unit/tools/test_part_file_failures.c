@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /* A disk that is full or broken: a file ends where the last write ended that did not fail. */
+#include "lib/recording/recording_words.h"
 #include "tests/unit/tools/captured.h"
 #include "tests/unit/tools/disk.h"
 #include "tests/unit/tools/own_folder.h"
 #include "tools/record/file_window.h"
 #include "tools/record/part_file.h"
-#include "tools/recording/recording_words.h"
 
 #include <criterion/criterion.h>
 #include <errno.h>

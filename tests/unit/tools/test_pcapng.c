@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tools/recording/pcapng.h"
-#include "tools/recording/pcapng_read.h"
+#include "lib/recording/pcapng.h"
+#include "lib/recording/pcapng_read.h"
 
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Accounts of sources from moments and sums, and the blocks and sentences that a file says of itself. */
 #include "lib/ibvcap/rx.h"
+#include "lib/recording/recording.h"
 #include "tools/record/record_file.h"
-#include "tools/recording/recording.h"
 
 #include <criterion/criterion.h>
 #include <fcntl.h>

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Files of a recording get their ends when the daemon has settled them, and one begins where the other ends. */
 #include "lib/base/time.h"
+#include "lib/recording/pcapng.h"
 #include "tests/unit/ibvcap/attached.h"
 #include "tests/unit/tools/own_folder.h"
 #include "tools/record/record_file.h"
 #include "tools/record/recorder.h"
-#include "tools/recording/pcapng.h"
 
 #include <criterion/criterion.h>
 #include <errno.h>

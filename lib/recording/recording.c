@@ -3,9 +3,9 @@
  * Opens recordings and reads their blocks. A compressed file is one zstd frame or several. Compression flushes one zstd
  * frame (RFC 8878) piece by piece. A piece that was not written makes the next one begin a frame.
  */
-#include "tools/recording/recording.h"
+#include "lib/recording/recording.h"
 
-#include "tools/recording/recording_words.h"
+#include "lib/recording/recording_words.h"
 
 #include <errno.h>
 #include <fcntl.h>

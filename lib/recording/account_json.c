@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Writes and reads accounts and losses field by field. A file comes from anywhere: all is checked. */
-#include "tools/recording/account_json.h"
+#include "lib/recording/account_json.h"
 
 #include <inttypes.h>
 #include <stdio.h>

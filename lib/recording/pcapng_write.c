@@ -4,7 +4,7 @@
  * then writes it to its next buffer.
  */
 
-#include "tools/recording/pcapng.h"
+#include "lib/recording/pcapng.h"
 
 #define BLOCK_FRAME_BYTES  12u /* type, length, and the length again behind the body */
 #define OPTION_HEAD_BYTES  4u

@@ -9,8 +9,8 @@
  * whole file. capinfos prints the comments of sections, and nothing else that has the sum. A file without it was not
  * closed.
  */
-#ifndef TOOLS_RECORDING_PCAPNG_H
-#define TOOLS_RECORDING_PCAPNG_H
+#ifndef LIB_RECORDING_PCAPNG_H
+#define LIB_RECORDING_PCAPNG_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -3,10 +3,10 @@
  * Reads a pcapng file block by block, in any byte order and time resolution, from a source that the caller gives:
  * a file, a pipe, a decompressor, memory. Nothing in the file is trusted.
  */
-#ifndef TOOLS_RECORDING_PCAPNG_READ_H
-#define TOOLS_RECORDING_PCAPNG_READ_H
+#ifndef LIB_RECORDING_PCAPNG_READ_H
+#define LIB_RECORDING_PCAPNG_READ_H
 
-#include "tools/recording/pcapng.h"
+#include "lib/recording/pcapng.h"
 
 #include <sys/types.h>
 

@@ -5,9 +5,9 @@
  * The last line says of which file. Pieces follow each other; their times may overlap where a recording has several
  * queues. The stamp of a file tells it from another.
  */
-#include "tools/recording/recording_index.h"
+#include "lib/recording/recording_index.h"
 
-#include "tools/recording/recording_words.h"
+#include "lib/recording/recording_words.h"
 
 #include <errno.h>
 #include <inttypes.h>

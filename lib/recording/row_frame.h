@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* What of a packet is in its row, in a ring and in a file of `record --raw`. */
-#ifndef TOOLS_RECORDING_ROW_FRAME_H
-#define TOOLS_RECORDING_ROW_FRAME_H
+#ifndef LIB_RECORDING_ROW_FRAME_H
+#define LIB_RECORDING_ROW_FRAME_H
 
 #include "lib/frame/frame.h"
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Reads a recording: a pcapng file, maybe compressed by zstd, from its beginning or from a place that its index has. */
-#ifndef TOOLS_RECORDING_RECORDING_H
-#define TOOLS_RECORDING_RECORDING_H
+#ifndef LIB_RECORDING_RECORDING_H
+#define LIB_RECORDING_RECORDING_H
 
-#include "tools/recording/pcapng_read.h"
+#include "lib/recording/pcapng_read.h"
 
 #include <stdbool.h>
 #include <stddef.h>

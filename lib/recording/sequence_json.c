@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Writes and reads the description of the packets' own number, field by field. */
-#include "tools/recording/account_json.h"
+#include "lib/recording/account_json.h"
 
 #include <stddef.h>
 #include <stdio.h>

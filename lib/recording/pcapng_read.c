@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Cuts a source into pcapng blocks, and checks their lengths: both of a block agree, and it holds its fixed fields. */
-#include "tools/recording/pcapng_read.h"
+#include "lib/recording/pcapng_read.h"
 
-#include "tools/recording/pcapng_decode.h"
+#include "lib/recording/pcapng_decode.h"
 
 #include <errno.h>
 #include <inttypes.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Compiles filters by libpcap, and runs them on packets in memory. */
-#include "tools/recording/packet_filter.h"
+#include "lib/recording/packet_filter.h"
 
 #include <pcap/pcap.h>
 #include <stdio.h>

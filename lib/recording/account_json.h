@@ -4,8 +4,8 @@
  * file, and the losses before a packet. In a pcapng file these are lines of comments, of the interface's statistics and
  * of the packet. Beside rows of --raw they are members of FILE.json.
  */
-#ifndef TOOLS_RECORDING_ACCOUNT_JSON_H
-#define TOOLS_RECORDING_ACCOUNT_JSON_H
+#ifndef LIB_RECORDING_ACCOUNT_JSON_H
+#define LIB_RECORDING_ACCOUNT_JSON_H
 
 #include "lib/status/counters.h"
 

@@ -3,7 +3,7 @@
  * Reads capture files: recordings by their readers, others with libpcap. Names what is wrong with a file, and judges
  * whether the UDP payload of a frame can be sent again. Nothing in a frame is trusted.
  */
-#include "tools/capture/capture.h"
+#include "lib/recording/capture.h"
 
 #include "lib/base/time.h"
 #include "lib/frame/frame.h"

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Fixed fields, options and times of pcapng blocks, in either byte order. */
-#include "tools/recording/pcapng_decode.h"
+#include "lib/recording/pcapng_decode.h"
 
-#include "tools/recording/pcapng.h"
+#include "lib/recording/pcapng.h"
 
 #define SECOND_NS          1000000000
 #define MICROSECONDS       6 /* the time resolution if an interface names none */

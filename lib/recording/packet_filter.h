@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Filters in the language of tcpdump (pcap-filter(7)), for Ethernet frames. */
-#ifndef TOOLS_RECORDING_PACKET_FILTER_H
-#define TOOLS_RECORDING_PACKET_FILTER_H
+#ifndef LIB_RECORDING_PACKET_FILTER_H
+#define LIB_RECORDING_PACKET_FILTER_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -3,11 +3,11 @@
  * Reads the packets of a pcap or pcapng file, or of a raw recording, in their order, and what the file says of packets
  * that it lacks.
  */
-#ifndef TOOLS_CAPTURE_CAPTURE_H
-#define TOOLS_CAPTURE_CAPTURE_H
+#ifndef LIB_RECORDING_CAPTURE_H
+#define LIB_RECORDING_CAPTURE_H
 
-#include "tools/recording/raw_recording.h"
-#include "tools/recording/recording.h"
+#include "lib/recording/raw_recording.h"
+#include "lib/recording/recording.h"
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Takes the bodies of pcapng blocks apart. Of this room alone. Pure. */
-#ifndef TOOLS_RECORDING_PCAPNG_DECODE_H
-#define TOOLS_RECORDING_PCAPNG_DECODE_H
+#ifndef LIB_RECORDING_PCAPNG_DECODE_H
+#define LIB_RECORDING_PCAPNG_DECODE_H
 
-#include "tools/recording/pcapng_read.h"
+#include "lib/recording/pcapng_read.h"
 
 /* What lies between the two lengths of a block, and what is known of its section. */
 struct decode_body {

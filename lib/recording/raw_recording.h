@@ -3,8 +3,8 @@
  * Reads the packets of `ibvcap record --raw`: FILE has their payloads, FILE.meta their times and lengths, FILE.json the
  * size of a row and the losses. FILE.headers, if the stream has application headers, has the first bytes of each.
  */
-#ifndef TOOLS_RECORDING_RAW_RECORDING_H
-#define TOOLS_RECORDING_RAW_RECORDING_H
+#ifndef LIB_RECORDING_RAW_RECORDING_H
+#define LIB_RECORDING_RAW_RECORDING_H
 
 #include <jansson.h>
 #include <stdbool.h>

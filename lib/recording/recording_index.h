@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Finds the pieces of a recording that have packets of some time, by the index that lies beside it. */
-#ifndef TOOLS_RECORDING_RECORDING_INDEX_H
-#define TOOLS_RECORDING_RECORDING_INDEX_H
+#ifndef LIB_RECORDING_RECORDING_INDEX_H
+#define LIB_RECORDING_RECORDING_INDEX_H
 
 #include <stdint.h>
 #include <stdio.h>

@@ -3,8 +3,8 @@
  * The words in comments of a recording, in its index and in the names of its files. The recorder writes them; `info`,
  * `extract` and `replay` look for them.
  */
-#ifndef TOOLS_RECORDING_RECORDING_WORDS_H
-#define TOOLS_RECORDING_RECORDING_WORDS_H
+#ifndef LIB_RECORDING_RECORDING_WORDS_H
+#define LIB_RECORDING_RECORDING_WORDS_H
 
 /* In the description of an interface: the file has one flow of the stream. Its number follows. */
 #define RECORDING_ONLY_FLOW "only flow "

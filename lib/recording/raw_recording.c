@@ -4,10 +4,10 @@
  * of FILE lie side by side in the buffer, as they did in the frame. Headers that are longer than the ordinary ones go
  * on in the row of FILE.
  */
-#include "tools/recording/raw_recording.h"
+#include "lib/recording/raw_recording.h"
 
-#include "tools/recording/recording_words.h"
-#include "tools/recording/row_frame.h"
+#include "lib/recording/recording_words.h"
+#include "lib/recording/row_frame.h"
 
 #include <assert.h>
 #include <errno.h>
