@@ -13,7 +13,7 @@ import pathlib
 import re
 import sys
 
-HOUSES = ("lib", "daemon", "tools", "softhca")
+HOUSES = ("lib", "daemon", "tools", "python", "softhca")
 API = "lib/ibvcap/include"
 CLIENT_TEXTS = "lib/ibvcap/client_explain.c"
 COUNTERS = "lib/status/counters.h"
@@ -27,7 +27,7 @@ MAY_INCLUDE = {
     "lib/status": [API],
     CORE: [API, "lib/frame", "lib/status"],
     "lib/recording": [API, "lib/frame", "lib/status"],
-    "lib/python": [API, "lib/status", "lib/recording/capture.h"],
+    "python": [API, "lib/status", "lib/recording/capture.h"],
     # The command, and the settings.
     "softhca": ["softhca/console", "softhca/device", "softhca/wire/complain.h"],
     "softhca/console": ["softhca/control/control.h", "softhca/device/trace.h", "softhca/wire"],
@@ -110,7 +110,7 @@ MAY_INCLUDE = {
 }
 # Headers that are not ours: a header or a folder of headers, and the rooms or single files that may include it.
 FOREIGN = {
-    "Python.h": ["lib/python"],
+    "Python.h": ["python"],
     "infiniband/": ["daemon/backend/verbs"],
     "linux/if_xdp.h": ["daemon/backend/xdp"],
     "bpf/": ["daemon/backend/bpf"],

@@ -3,8 +3,8 @@
 """house.py [TREE [BUILD]]: measure the house: lines of each room, small functions, circles.
 
 For a review of a change in the structure: run it on the tree before and after. The lines are those of .c and .h files
-in daemon, lib, tools and softhca. BUILD is a build of the tree; with it, a call counts as an edge between files and
-folders.
+in daemon, lib, tools, python and softhca. BUILD is a build of the tree; with it, a call counts as an edge between files
+and folders.
 """
 import collections
 import pathlib

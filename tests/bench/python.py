@@ -87,7 +87,7 @@ class Bench:
         build = options.build.resolve()
         path = str(daemon.socket_path)
         script = [sys.executable, __file__, "--reader"]
-        self.environment = {**os.environ, "PYTHONPATH": str(build / "lib/python")}
+        self.environment = {**os.environ, "PYTHONPATH": str(build / "python")}
         self.readers = {"C": ([build / "tests/bench/bench_consumer", path, f"s{size}"], PORT),
                         "Python": ([*script, "stream", path, f"s{size}", "1"], PORT),
                         "Python, min=64": ([*script, "stream", path, f"s{size}", "64"], PORT),

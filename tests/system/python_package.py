@@ -9,7 +9,7 @@ import pytest
 
 import conftest
 
-PATH = conftest.BUILD / "lib/python"
+PATH = conftest.BUILD / "python"
 # The library of a sanitizer, which has to be loaded before Python; other programs that a test starts do without.
 SANITIZER = os.environ.pop("IBVCAP_PRELOADED", None)
 PYTHON = ["/usr/bin/env", f"LD_PRELOAD={SANITIZER}", sys.executable] if SANITIZER else [sys.executable]

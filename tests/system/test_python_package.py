@@ -102,15 +102,14 @@ def compiled_from():
 def source_package(tmp_path):
     if subprocess.run([sys.executable, "-c", "import setuptools"], check=False, capture_output=True).returncode != 0:
         pytest.skip("python3-setuptools is not installed")
-    for name in ("pyproject.toml", "setup.py", "MANIFEST.in"):  # setup.py writes beside itself
-        shutil.copy(ROOT / name, tmp_path)
-    for name in subprocess.run(["git", "ls-files", "lib", "tools", "daemon/base", "doc/python.md", "LICENSE",
-                                "CMakeLists.txt"], cwd=ROOT, capture_output=True, text=True,
+    for name in subprocess.run(["git", "ls-files", "lib", "python", "doc/python.md", "LICENSE", "CMakeLists.txt"],
+                               cwd=ROOT, capture_output=True, text=True,
                                check=False).stdout.split() or pytest.skip("not a git tree"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / name, tmp_path / name)
-    subprocess.run([sys.executable, "setup.py", "-q", "sdist"], check=True, cwd=tmp_path, capture_output=True)
-    (made,) = (tmp_path / "dist").glob("*.tar.gz")
+    package = tmp_path / "python"
+    subprocess.run([sys.executable, "setup.py", "-q", "sdist"], check=True, cwd=package, capture_output=True)
+    (made,) = (package / "dist").glob("*.tar.gz")
     return made
 
 
@@ -118,9 +117,9 @@ def test_the_source_package_has_all_that_the_extension_is_compiled_from(source_p
     with tarfile.open(source_package) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
     wanted = compiled_from()
-    assert {"lib/python/module.c", "lib/python/binding.h", "lib/recording/capture.c"} <= wanted
+    assert {"python/module.c", "python/binding.h", "lib/recording/capture.c"} <= wanted
     assert wanted - names == set()
-    assert {"lib/python/ibvcap/__init__.pyi", "lib/python/ibvcap/py.typed", "LICENSE", "pyproject.toml"} <= names
+    assert {"python/ibvcap/__init__.pyi", "python/ibvcap/py.typed", "LICENSE", "pyproject.toml"} <= names
 
 
 @pytest.mark.skipif(not os.environ.get("IBVCAP_ALL"), reason="only with scripts/test --all")

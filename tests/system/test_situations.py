@@ -19,7 +19,7 @@ import conftest
 from conftest import BUILD, ROOT, Net
 from frames import udp_frame
 
-PYTHON_PACKAGE = BUILD / "lib/python"
+PYTHON_PACKAGE = BUILD / "python"
 LIDAR = ROOT / "tests/data/lidar-os0-32.pcap"
 USAGE, DATA, NO_INPUT, UNAVAILABLE, IO, BUSY, NO_RIGHT, CONFIG = 64, 65, 66, 69, 74, 75, 77, 78
 

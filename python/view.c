@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Exports memory of a handle by Python's buffer protocol, and counts who looks at it. */
-#include "lib/python/binding.h"
+#include "python/binding.h"
 
 #include <string.h>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The module: its types and constants. */
-#include "lib/python/binding.h"
+#include "python/binding.h"
 
 static const struct {
 	const char *name;

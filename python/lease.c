@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Returns leases to a receiver's handle, whichever thread is in a call on it, and closes it behind the last one. */
-#include "lib/python/binding.h"
+#include "python/binding.h"
 
 #include <unistd.h>
 

@@ -3,7 +3,7 @@
 #ifndef IBVCAP_PYTHON_PLACE_H
 #define IBVCAP_PYTHON_PLACE_H
 
-#include "lib/python/binding.h"
+#include "python/binding.h"
 
 #include <ibvcap/place.h>
 

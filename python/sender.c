@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* A sender: rows of a channel that Python writes, submits, and waits for. */
-#include "lib/python/binding.h"
+#include "python/binding.h"
 
 #include <errno.h>
 #include <stddef.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* A receiver: opens a stream, waits for packets without the interpreter's lock, and takes batches back. */
-#include "lib/python/binding.h"
+#include "python/binding.h"
 
 #include <errno.h>
 #include <stddef.h>

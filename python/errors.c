@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* What all types share: exceptions, timeouts, and structs of the library as dicts. */
-#include "lib/python/binding.h"
+#include "python/binding.h"
 
 #include <errno.h>
 #include <math.h>

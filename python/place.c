@@ -3,7 +3,7 @@
  * A placer. Packets are copied without the interpreter's lock; an array that another thread gives up in
  * the meantime is returned after it.
  */
-#include "lib/python/place.h"
+#include "python/place.h"
 
 #include <stddef.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* A batch: packets under one lease, as arrays that Python reads where the card wrote them. */
-#include "lib/python/binding.h"
+#include "python/binding.h"
 
 #include <stddef.h>
 #include <stdlib.h>

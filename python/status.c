@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* A status of the daemon as dicts and lists, by the table of fields. The keys are those of ibvcap status --json. */
-#include "lib/python/binding.h"
+#include "python/binding.h"
 
 #include "lib/status/status.h"
 

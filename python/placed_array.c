@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* A closed array of a placer, as arrays of Python that may be written to. */
-#include "lib/python/place.h"
+#include "python/place.h"
 
 PyTypeObject *placed_array_type;
 

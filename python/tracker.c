@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* A tracker: counts by the packets' own numbers what was lost, wherever it was lost. */
-#include "lib/python/binding.h"
+#include "python/binding.h"
 
 #include <arpa/inet.h>
 #include <errno.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* A recording or another capture file: its UDP payloads as batches, in memory of their own. */
-#include "lib/python/binding.h"
+#include "python/binding.h"
 
 #include "lib/recording/capture.h"
 
