@@ -19,7 +19,6 @@ struct count {
 	const char *key;
 	size_t offset;
 	bool may_be_unknown; /* null, and UINT64_MAX */
-	bool may_be_absent;  /* and is 0 then: an earlier version did not count it */
 };
 
 #define OFFSET(name) offsetof(struct recording_account, name)
@@ -37,7 +36,7 @@ static const struct count counts[] = {
 	COUNT(file),
 	TERM(written),
 	TERM(other_files),
-	{.key = "filtered", .offset = OFFSET(sum.filtered), .may_be_absent = true},
+	TERM(filtered),
 	TERM(unwritten),
 	TERM(errored),
 	TERM(skipped),
@@ -242,9 +241,7 @@ bool recording_account_from_json(const json_t *json, struct recording_account *a
 	for (size_t i = 0; i < N_OF(counts); i++) {
 		const json_t *member = json_object_get(json, counts[i].key);
 
-		if (counts[i].may_be_absent && !member)
-			value = 0;
-		else if (counts[i].may_be_unknown && json_is_null(member))
+		if (counts[i].may_be_unknown && json_is_null(member))
 			value = UINT64_MAX;
 		else if (!get_count(json, counts[i].key, INT64_MAX, &value))
 			return false;

@@ -22,7 +22,7 @@ static const struct option_row help_row = {"help", 'h', NULL, "print this", OPTI
 
 static bool is_in_help(const struct option_row *row)
 {
-	return row->type != OPTION_GONE && row->type != OPTION_TCPDUMP;
+	return row->type != OPTION_TCPDUMP;
 }
 
 /* "  -c, --count N" */
@@ -216,7 +216,6 @@ static bool take_value(const struct option_row *row, const char *text, void *opt
 		why = row->take(options, text);
 		snprintf(wanted, WANTED_BYTES, "%s", why ? why : "");
 		return !why;
-	case OPTION_GONE:
 	case OPTION_TCPDUMP:
 		break;
 	}
@@ -274,8 +273,6 @@ static int take_option(const struct options_table *table, int option, void *opti
 	}
 	if (i == table->n_rows) /* getopt has printed a message */
 		return print_usage_lines(table);
-	if (table->rows[i].type == OPTION_GONE)
-		return options_refuse(table, "--%s is gone: %s", table->rows[i].name, table->rows[i].help);
 	if (table->rows[i].type == OPTION_TCPDUMP)
 		return options_refuse(table, "-%c is an option of tcpdump: %s", table->rows[i].letter,
 		                      table->rows[i].help);

@@ -20,7 +20,6 @@ enum option_type {
 	OPTION_CHOICE,  /* one of choices, stored as its index */
 	OPTION_CALL,    /* take() */
 	/* --help leaves these out, and their help says what to do instead: */
-	OPTION_GONE,    /* an option of an earlier version */
 	OPTION_TCPDUMP, /* an option of tcpdump that users try; it has a letter */
 };
 

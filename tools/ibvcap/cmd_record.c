@@ -72,10 +72,6 @@ static const struct option_row rows[] = {
 	OPTION_REATTACH(struct record_options, reattach_ms),
 	{"zstd", 'Z', "LEVEL", "compress the file, 1 to 19", OPTION_COUNT, AT(zstd_level), .max = 19,
          .instead = "the recorder runs as the user who calls it, so tcpdump's -Z USER has no counterpart"},
-	{"seekable", 'K', NULL,
-         "'ibvcap extract' reads any time of a file without --zstd; with --zstd, begin new files by --file-size or "
-         "--file-seconds",
-         .type = OPTION_GONE},
 	{"sequence", 0, "FILE",
          "where the packets have their number, which 'info' counts by: a file with the keys of\n"
          "'sequence' (as the streams have them)",
@@ -95,8 +91,6 @@ static const struct option_row rows[] = {
 	{"aligned", 'A', NULL, "with -G: at multiples of S seconds since 1970, so at full minutes or hours",
          OPTION_FLAG, AT(aligned)},
 	{"file-packets", 'N', "N", "after N packets", OPTION_COUNT, AT(file_packets), .max = UINT64_MAX - 1},
-	{"ring", 'b', "OPTION", "--file-size, --file-seconds (--aligned), --file-packets and --files say the same",
-         .type = OPTION_GONE},
 	{"files", 'W', "N", "keep the newest N files, and delete older ones", OPTION_COUNT, AT(files)},
 	{"quota", 'Q', "SIZE", "keep files of SIZE in all, as in -C", OPTION_SIZE, AT(quota)},
 	{"disk-limit", 'L', "N", "delete the oldest files when the file system is more than N % full", OPTION_COUNT,

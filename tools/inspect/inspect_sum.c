@@ -78,49 +78,6 @@ static int add_source(struct inspect_sum *sum, const struct pcapng_interface *in
 	return 0;
 }
 
-/* ---- the first recordings, whose sentences say what they lack ------------------------------------ */
-
-#define NO_BUFFER " packets lost (no_buffer)" /* of a packet; the number is in front */
-#define RESTARTED "was restarted"             /* likewise */
-#define RESTARTS  "; restarts "               /* of statistics; the number follows */
-
-/* The sum of what a comment names: several batches may have lost packets before one row. */
-static uint64_t no_buffer_of(const struct pcapng_text *comment)
-{
-	const char *at = comment->at, *end, *found;
-	uint64_t sum = 0;
-
-	if (!comment->bytes)
-		return 0;
-	end = at + comment->bytes;
-	while ((found = memmem(at, (size_t)(end - at), NO_BUFFER, strlen(NO_BUFFER)))) {
-		const char *digits = found;
-		uint64_t n = 0;
-
-		while (digits > at && isdigit((unsigned char)digits[-1]))
-			digits--;
-		for (; digits < found; digits++)
-			n = 10 * n + (uint64_t)(*digits - '0');
-		sum += n;
-		at = found + strlen(NO_BUFFER);
-	}
-	return sum;
-}
-
-static void old_recording_losses(const struct pcapng_text *comment, struct recording_losses *losses)
-{
-	*losses = (struct recording_losses){.n = {[RECORDING_CAUSE_NO_BUFFER] = no_buffer_of(comment)}};
-	losses->n[RECORDING_CAUSE_RESTARTS] =
-		comment->bytes && memmem(comment->at, comment->bytes, RESTARTED, strlen(RESTARTED));
-}
-
-static uint64_t old_recording_restarts(const char *sum)
-{
-	const char *restarts = strstr(sum, RESTARTS);
-
-	return restarts ? strtoull(restarts + strlen(RESTARTS), NULL, 10) : 0;
-}
-
 /* ---- blocks ---------------------------------------------------------------------------------------- */
 
 static int add_gap(struct inspect_sum *sum, uint32_t number, const struct pcapng_packet *packet, bool *restarted)
@@ -136,7 +93,7 @@ static int add_gap(struct inspect_sum *sum, uint32_t number, const struct pcapng
 	uint64_t no_buffer, counted_after_ns;
 
 	if (!recording_losses_find(text.at, text.bytes, &losses, &text.bytes))
-		old_recording_losses(&text, &losses);
+		losses = (struct recording_losses){0};
 	keep_text(gap.text, &text);
 	no_buffer = losses.n[RECORDING_CAUSE_NO_BUFFER];
 	*restarted = losses.n[RECORDING_CAUSE_RESTARTS];
@@ -225,11 +182,9 @@ static void add_account(struct inspect_source *source, const struct pcapng_text 
 		source->account_state = INSPECT_ACCOUNT_READ;
 	else if (comment->bytes > for_people.bytes)
 		source->account_state = INSPECT_ACCOUNT_UNREADABLE;
+	if (source->account_state != INSPECT_ACCOUNT_READ)
+		source->account = (struct recording_account){0};
 	inspect_clean(source->account.stream);
-	if (source->account_state == INSPECT_ACCOUNT_READ)
-		source->n_restarts = source->account.sum.restarts;
-	else
-		source->n_restarts = old_recording_restarts(source->sum);
 }
 
 static void add_statistics(struct inspect_sum *sum, const struct pcapng_statistics *statistics)

@@ -26,7 +26,7 @@ struct inspect_gap {
 
 /* The line in the statistics of an interface that a program can read. */
 enum inspect_account {
-	INSPECT_ACCOUNT_NONE,       /* of ibvcap 0.1 and of the first 0.2, and of other programs */
+	INSPECT_ACCOUNT_NONE,       /* other programs write none */
 	INSPECT_ACCOUNT_UNREADABLE, /* damaged, or of a later version */
 	INSPECT_ACCOUNT_READ,
 };
@@ -67,7 +67,6 @@ struct inspect_source {
 	uint64_t n_elsewhere;             /* packets of other flows, or that the filter left out */
 	uint64_t n_delivered;             /* packets that the recorder wrote */
 	uint64_t n_dropped;               /* that the card or the recorder lost */
-	uint64_t n_restarts;              /* times that the daemon was away, also at the end of the recording */
 	char sum[INSPECT_TEXT_BYTES];     /* for people */
 };
 

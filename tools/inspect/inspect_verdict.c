@@ -169,7 +169,7 @@ static uint32_t unknown_of(const struct inspect_sum *sum)
 
 		if (source->account_state == INSPECT_ACCOUNT_READ)
 			unknown |= source->account.unknown | unknown_of_card(&source->account);
-		else if (source->n_restarts || source->n_restarts_before_packets)
+		else if (source->n_restarts_before_packets)
 			unknown |= IBVCAP_UNKNOWN_RESTART;
 	}
 	return unknown;
@@ -196,22 +196,21 @@ static void count_more_of_card(const struct inspect_sum *sum, uint64_t *all, uin
 
 static void find_unproven(struct inspect_finding *finding, const struct inspect_sum *sum)
 {
-	bool has_old = false, has_unreadable = false;
+	bool has_none = false, has_unreadable = false;
 	uint64_t more_of_card, late;
 
 	for (uint32_t i = 0; i < sum->n_sources; i++) {
-		has_old = has_old || sum->sources[i].account_state == INSPECT_ACCOUNT_NONE;
+		has_none = has_none || sum->sources[i].account_state == INSPECT_ACCOUNT_NONE;
 		has_unreadable = has_unreadable || sum->sources[i].account_state == INSPECT_ACCOUNT_UNREADABLE;
 	}
 	if (has_unreadable)
 		inspect_say(finding, INSPECT_NOT_PROVEN,
 		            "its account cannot be read: it is damaged, or of a later version of ibvcap");
-	else if (has_old)
+	else if (has_none)
 		inspect_say(finding, INSPECT_NOT_PROVEN,
-		            "it has no account: a version of ibvcap wrote it that did not prove that no packet is "
-		            "missing");
+		            "it has no account, so nothing proves that no packet is missing");
 	count_more_of_card(sum, &more_of_card, &late);
-	if (!has_old && !has_unreadable && late)
+	if (!has_none && !has_unreadable && late)
 		inspect_say(finding, INSPECT_NOT_PROVEN,
 		            "packets name %" PRIu64 " losses of the card that its account does not have", late);
 }

@@ -96,9 +96,11 @@ static struct made_recording make_rich(void)
 	source->comment = "clock device";
 	source->packets[1].id = 15;
 	source->packets[1].drops = 6;
-	source->packets[1].comment = "4 packets lost (skipped): slow; 2 packets lost (no_buffer): full";
+	source->packets[1].comment = "4 packets lost (skipped): slow; 2 packets lost (no_buffer): full\n"
+				     "losses {\"skipped\":4,\"no_buffer\":2}";
 	source->packets[2].id = 0;
-	source->packets[2].comment = "ibvcapd was restarted: how many packets were lost is not known";
+	source->packets[2].comment =
+		"ibvcapd was restarted: how many packets were lost is not known\nlosses {\"restarts\":1}";
 	source->dropped = 2;
 	source->os_dropped = 4;
 	source->account.n_queues = 2;

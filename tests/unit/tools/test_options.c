@@ -47,7 +47,7 @@ static const struct option_row rows[] = {
 	{"flag", 'f', NULL, "a flag", OPTION_FLAG, AT(flag)},
 	{"blue", 'b', NULL, "a flag with a value", OPTION_FLAG, AT(flagged), .value = BLUE},
 	{"call", 'x', NULL, "a call", OPTION_CALL, .take = count_call},
-	{"old-option-of-earlier-versions", 'o', "X", "--call does it", .type = OPTION_GONE},
+	{"longer-than-the-options-in-the-help", 'o', "X", "--call does it", .type = OPTION_TCPDUMP},
 };
 static const struct option_rule rules[] = {
 	{"flag", OPTION_NOT_WITH, "blue", "for a reason"},
@@ -125,7 +125,7 @@ Test(options, a_value_that_is_wrong_is_named_with_what_is_wanted)
 	expect_wrong("w -z 5kk", "a number of millions of bytes is wanted");
 	expect_wrong("w -z 99999999999G", "a number of millions of bytes is wanted");
 	expect_wrong("w -C pink", "ibvcap test: --colour 'pink': red, green or blue is wanted");
-	expect_wrong("w -o 1", "--old-option-of-earlier-versions is gone: --call does it\nusage: ");
+	expect_wrong("w -o 1", "-o is an option of tcpdump: --call does it\nusage: ");
 }
 
 Test(options, options_that_contradict_each_other_and_words_that_lack_are_refused)

@@ -162,11 +162,6 @@ Test(record_options, options_that_contradict_each_other_are_refused)
 {
 	expect_refused("-w a", "which stream?");
 	expect_refused("s", "--write FILE is missing");
-	expect_refused("s -w a -b files:3", "--ring is gone: --file-size,");
-	expect_refused("s -w a --ring=files:3", "--ring is gone");
-	expect_refused("s -w a -Z 3 -K",
-	               "--seekable is gone: 'ibvcap extract' reads any time of a file without --zstd");
-	expect_refused("s -w a --seekable", "--seekable is gone");
 	expect_refused("s -w a -o -k 1", "--oldest and --seconds-back");
 	expect_refused("s -w a -A", "--aligned goes with");
 	expect_refused("s -w a -W 1", "delete whole files");
