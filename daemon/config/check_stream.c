@@ -7,8 +7,6 @@
 #include <string.h>
 
 /* Ethernet pads shorter frames (IEEE 802.3), and so UDP payloads that are shorter by 42 bytes of headers. */
-#define PADDED_FRAME_BYTES   60u
-#define PADDED_PAYLOAD_BYTES 18u
 
 static int refuse_lossless_user(const struct config_reader *reader, const config_setting_t *stream, uint32_t i)
 {
@@ -47,7 +45,6 @@ static int check_row(const struct config_reader *reader, const config_setting_t 
                      const struct config_stream *stream)
 {
 	bool is_frame = stream->layout == CONFIG_LAYOUT_FRAME;
-	uint32_t padded_bytes = is_frame ? PADDED_FRAME_BYTES : PADDED_PAYLOAD_BYTES;
 	uint32_t row_bytes = stream->payload_size - stream->application_header_bytes;
 
 	if (stream->application_header_bytes >= stream->payload_size)
@@ -62,12 +59,6 @@ static int check_row(const struct config_reader *reader, const config_setting_t 
 			"row_stride = %u is less than the %u bytes of a row (payload_size less "
 			"application_header_bytes): accepted is %u or more, or 0 for rows without a gap",
 			stream->row_stride, row_bytes, row_bytes);
-	if (stream->payload_size < padded_bytes && !stream->oversize_sink)
-		return config_reader_failure(
-			reader, config_reader_find(setting, "oversize_sink"),
-			"payload_size = %u without oversize_sink: Ethernet pads shorter %s to %u bytes, which would "
-			"not fit: accepted is oversize_sink = true, or payload_size = %u",
-			stream->payload_size, is_frame ? "frames" : "payloads", padded_bytes, padded_bytes);
 	if (is_frame && stream->reassemble == CONFIG_REASSEMBLE_ON)
 		return config_reader_failure(
 			reader, config_reader_find(setting, "reassemble"),

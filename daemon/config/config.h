@@ -143,7 +143,6 @@ struct config_stream {
 	uint32_t lease_blocks; /* default and maximum of the lease quota that a consumer can ask for */
 	uint32_t max_consumers_per_user;
 	uint32_t max_lease_blocks_per_user;
-	bool oversize_sink;
 	enum config_reassemble reassemble;
 	enum config_timestamps timestamps;
 	bool join;          /* join multicast groups of the flows */

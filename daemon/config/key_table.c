@@ -313,9 +313,6 @@ static const struct key stream[] = {
 	{"max_lease_blocks_per_user", KEY_INTEGER, STREAM(max_lease_blocks_per_user), .live = true, .number = 16,
          .min = 1, .max = 1024 * IBVCAP_LEASE_SLOTS_MAX,
          .help = "blocks one user's consumers may hold together; root has no limit"},
-	{"oversize_sink", KEY_BOOLEAN, STREAM(oversize_sink), .number = true,
-         .help = "a packet longer than its row becomes a truncated row instead of an error; doubles the device's queue "
-                 "entry"},
 	{"reassemble", KEY_CHOICE, STREAM(reassemble), .string = "auto", .choices = reassembles,
          .help = "join IP fragments, so that a row has a whole datagram; auto: if payload_size is above what the MTU "
                  "leaves for it; on: for any payload_size. All packets of the stream are copied once more"},

@@ -141,8 +141,7 @@ int stream_fit(struct stream *stream, struct failure *failure)
 		                   "%s:%d: stream '%s': device %s does not say which flow a packet matched: set "
 		                   "flow_numbers = false, and give each flow a stream of its own",
 		                   wanted->file, wanted->line, wanted->name, device->device);
-	stream->oversize_sink = wanted->oversize_sink && device->oversize_sink;
-	if (wanted->oversize_sink && !device->oversize_sink)
+	if (!device->oversize_sink)
 		log_message(
 			LOG_WARNING, &(struct log_about){.stream = wanted->name, .interface = wanted->interface},
 			"stream '%s': device %s has no oversize sink: packets longer than payload_size will be errors, "

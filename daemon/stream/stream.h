@@ -58,7 +58,6 @@ struct stream {
 	bool rejoin_failed; /* the log has said why */
 	uint64_t kept_as;   /* part of the name under which the service manager keeps the groups' sockets (fdstore.h) */
 	bool device_timestamps;
-	bool oversize_sink;
 	bool reassembles;
 	struct reading matched; /* the flow counters of all queues */
 	struct loss_watch loss;

@@ -80,7 +80,7 @@ static int stream_queue_create(struct stream_queue *queue, struct failure *failu
 		.slot_bytes = queue->ring.slot_bytes,
 		.row_stride = queue->ring.row_stride,
 		.flow_tags = config->flow_numbers,
-		.oversize_sink = stream->oversize_sink,
+		.oversize_sink = stream->interface->capabilities.oversize_sink,
 		.timestamps = stream->device_timestamps,
 		.completion_events = config->poll != CONFIG_POLL_BUSY,
 		.in_group = stream->n_queues > 1,

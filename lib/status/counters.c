@@ -34,11 +34,10 @@ const struct status_field stream_counters[STREAM_COUNTER_N] = {
                                   .is_shared = true),
 	STREAM(ERRORED) = TOTAL("errored", "packets",
                                 "Rows without a packet: the card reported an error. A packet that is longer than its "
-                                "row is one if the stream has oversize_sink = false",
+                                "row is one if the device has no oversize sink, which the log says",
                                 .cause = "these packets could not be used, most likely because they are longer than "
                                          "payload_size: their rows are marked as errors",
-                                .remedy = "raise payload_size to the largest payload that is sent, or set "
-                                          "oversize_sink = true to get the part that fits"),
+                                .remedy = "raise payload_size to the largest payload that is sent"),
 	STREAM(PUBLISHED_BYTES) = TOTAL("published_bytes", "bytes", "Payload bytes of the published rows"),
 	STREAM(TRUNCATED) =
 		TOTAL("truncated", "packets",

@@ -200,7 +200,9 @@ def test_short_and_long_packets_are_marked(daemon, wire, consumer):
 
 
 def test_without_an_oversize_sink_a_long_packet_is_an_error_and_the_sum_holds(daemon, wire, consumer):
-    one = daemon([conftest.stream(wire, payload_size=100, oversize_sink=False)])
+    one = daemon([conftest.stream(wire, payload_size=100, receive_queue_slots=128)],
+                 environment={"SOFTHCA_PROFILE": "minimal"})
+    assert "has no oversize sink" in one.text()
     reader = consumer(one, "lidar", "--count", 3, "--timeout", 20000)
     wire.send(wire.frame(b"a" * 100, 7502), wire.frame(b"b" * 300, 7502), wire.frame(b"c" * 100, 7502))
     rows, _ = reader.finish()
@@ -258,7 +260,7 @@ def test_each_row_says_which_flow_its_packet_matched(daemon, net, wire, consumer
     flows = [conftest.flow(7502, "239.7.0.0/16"), conftest.flow(7502, "239.7.1.2", priority=1),
              conftest.flow(7503, wire.address, priority=2),
              {"protocol": "any", "vlan": 5, "priority": 3}, {"ether_type": "0x88f7"}]
-    one = daemon([conftest.stream(wire, flows=flows, flow_numbers=True, layout="frame", oversize_sink=True)])
+    one = daemon([conftest.stream(wire, flows=flows, flow_numbers=True, layout="frame")])
     reader = consumer(one, "lidar", "--count", 5, "--timeout", 20000)
     flow_of = {wire.frame(b"x", 7502, "239.7.1.2"): 1, wire.frame(b"x", 7502, "239.7.1.3"): 0,
                wire.frame(b"x", 7503): 2, wire.frame(b"x", 7503, vlan=5): 3,

@@ -64,8 +64,7 @@ class Program:
 def test_who_gets_a_packet(daemon, consumer, net, wire, copy, group):
     payloads = [b"packet %d" % i for i in range(N_PACKETS)]
     with in_namespace(net.rx, lambda: Program(wire, group=group)) as program:
-        one = daemon([conftest.stream(wire, flows=[conftest.flow(7502, group or wire.address, copy=copy)],
-                                      oversize_sink=True)])
+        one = daemon([conftest.stream(wire, flows=[conftest.flow(7502, group or wire.address, copy=copy)])])
         reader = consumer(one, "lidar", "--count", N_PACKETS, "--timeout", 20000)
         wire.send(*[wire.frame(payload, 7502, group) for payload in payloads])
         rows, counts = reader.finish()
@@ -95,8 +94,7 @@ def test_a_whole_port_is_captured_and_ptp_and_igmp_reach_the_kernel(daemon, cons
     frames = [wire.frame(payload, 319, ptp_group) for payload in event] + [igmp_query()]
     with in_namespace(net.rx, lambda: Program(wire, 319, ptp_group)) as program, \
             in_namespace(net.rx, lambda: socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_IGMP)) as igmp:
-        one = daemon([conftest.stream(wire, flows=[{"match": "all", "copy": True, "priority": 3}], layout="frame",
-                                      oversize_sink=True)])
+        one = daemon([conftest.stream(wire, flows=[{"match": "all", "copy": True, "priority": 3}], layout="frame")])
         reader = consumer(one, "lidar", "--count", len(frames), "--timeout", 20000)
         wire.send(*frames)
         rows, counts = reader.finish()
@@ -111,7 +109,7 @@ def test_a_whole_port_is_captured_and_ptp_and_igmp_reach_the_kernel(daemon, cons
 @needs_copy
 def test_a_flow_of_lower_priority_gets_what_one_with_copy_got(daemon, wire):
     """And one of lower priority without copy gets nothing of what one above it takes."""
-    streams = [conftest.stream(wire, name=name, oversize_sink=True,
+    streams = [conftest.stream(wire, name=name,
                                flows=[conftest.flow(7502, "10.77.0.0/24" if "wide" in name else wire.address, **keys)])
                for name, keys in {"copy": {"copy": True, "priority": 3}, "exact": {"priority": 1}, "wide": {}}.items()]
     one = daemon(streams)

@@ -24,12 +24,12 @@ def first_fixture(request):
 
 
 def fast(wire, first, port=7502, **keys):
-    return conftest.stream(wire, name="fast", backend=first, oversize_sink=True,
+    return conftest.stream(wire, name="fast", backend=first,
                            flows=[conftest.flow(port, wire.address, **keys)])
 
 
 def beside(wire, name="beside", **keys):
-    return conftest.stream(wire, name=name, backend="packet", oversize_sink=True, **keys)
+    return conftest.stream(wire, name=name, backend="packet", **keys)
 
 
 def send(wire, port, n=N_PACKETS):

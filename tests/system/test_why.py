@@ -39,7 +39,8 @@ def test_no_loss_is_said_too(daemon, wire, consumer):
 
 
 def test_a_stopped_reader_a_long_packet_and_a_queue_that_is_too_short_are_told_apart(daemon, wire, consumer):
-    one = daemon([conftest.stream(wire, payload_size=100, oversize_sink=False, history_blocks=16)])
+    one = daemon([conftest.stream(wire, payload_size=100, history_blocks=16, receive_queue_slots=128)],
+                 environment={"SOFTHCA_PROFILE": "minimal"})
     reader = consumer(one, "lidar", "--pause-us", 30_000_000)
     wire.send(wire.frame(b"y" * 50, 7502))
     conftest.wait_until(lambda: lines(one)["delivered"]["value"] == 1, 30, "a batch that is held")

@@ -88,7 +88,7 @@ def test_what_cannot_be_served_is_a_loss_with_its_name(daemon, net, four):
 
 def test_a_larger_mtu_is_received_at_once(daemon, net, four):
     set_mtu(net, four, 1500)
-    one = daemon([conftest.stream(four, payload_size=1472, oversize_sink=True)])
+    one = daemon([conftest.stream(four, payload_size=1472)])
     four.send(four.frame(bytes(1400), 7502))
     publishes(one, 1)
     set_mtu(net, four, 9000)

@@ -364,7 +364,7 @@ static void explain_simple_terms(const struct why_facts *facts, struct why_repor
 			line.cause = "these packets could not be used: the device could not write them, and its queue "
 				     "was reset; or they are longer than payload_size";
 			line.remedy = "the daemon's log has the device's error (journalctl -u ibvcapd); against longer "
-				      "packets raise payload_size, or set oversize_sink = true";
+				      "packets raise payload_size";
 		}
 		if (line.cause)
 			why_add_line(report, &line);

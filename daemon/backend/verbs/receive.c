@@ -185,8 +185,7 @@ static int verbs_check_receive_options(const struct verbs_backend *backend, cons
 		                   "receive queue of %u slots on %s: accepted are multiples of %d up to %d",
 		                   options->slots, device, VERBS_CHAIN, attr->max_qp_wr / VERBS_CHAIN * VERBS_CHAIN);
 	if (options->oversize_sink && !backend->sink)
-		return failure_set(failure, EX_UNAVAILABLE, ENOTSUP,
-		                   "%s has no null memory region for longer packets: set oversize_sink = false",
+		return failure_set(failure, EX_UNAVAILABLE, ENOTSUP, "%s has no null memory region for longer packets",
 		                   device);
 	if (options->timestamps && backend->timestamps == VERBS_TIMESTAMPS_NONE)
 		return failure_set(failure, EX_UNAVAILABLE, ENOTSUP,

@@ -51,7 +51,6 @@ static const struct every_key_sample samples[] = {
 	{&stream_keys, "max_consumers_per_user", "1024", "0"},
 	{&stream_keys, "max_lease_blocks_per_user", "65536", "65537"},
 	{&stream_keys, "reassemble", "\"off\"", "1"},
-	{&stream_keys, "oversize_sink", "false", "0"},
 	{&stream_keys, "timestamps", "\"software\"", "\"no\""},
 	{&stream_keys, "join", "false", "1.5"},
 	{&stream_keys, "users", "[ \"root\", \"0\" ]", "[ \"no-such-user-here\" ]"},

@@ -71,7 +71,7 @@ Test(config, defaults_are_those_of_the_key_table)
 	cr_expect(eq(u32, stream->page_bytes, 2u << 20));
 	cr_expect(eq(int, stream->poll, CONFIG_POLL_ADAPTIVE));
 	cr_expect(eq(int, stream->cpu, -1));
-	cr_expect(stream->oversize_sink && stream->timestamps == CONFIG_TIMESTAMPS_AUTO && stream->join);
+	cr_expect(stream->timestamps == CONFIG_TIMESTAMPS_AUTO && stream->join);
 	cr_expect(eq(u32, stream->n_users + stream->n_groups, 0));
 	cr_expect(eq(int, stream->flows[0].vlan, -1));
 	cr_expect(eq(int, stream->flows[0].source.family, AF_UNSPEC));
@@ -212,18 +212,12 @@ Test(config, keys_are_held_against_each_other)
 {
 	expect_refused(load_with("", "history_blocks = 15;", ""), ":5: ", "history_blocks = 16 or more");
 	expect_refused(load_with("", "history_blocks = 16777216;", ""), ":5: ", "slots");
-	expect_refused(load("streams = ( { name = \"a\"; interface = \"e\"; payload_size = 17; oversize_sink = false;\n"
-	                    "flows = ( { destination = \"10.0.0.1\"; port = 1; } ); } );"),
-	               ":1: ", "payload_size = 18");
 	expect_refused(load_with("", "application_header_bytes = 1000;", ""), ":5: application_header_bytes = 1000",
 	               "less than payload_size");
 	expect_refused(load_with("", "application_header_bytes = 40; row_stride = 959;", ""), ":5: row_stride = 959",
 	               "accepted is 960 or more, or 0");
 	config_free(load_with("", "application_header_bytes = 40; row_stride = 960;", ""));
 	cr_expect(eq(int, failure.exit_code, 0));
-	expect_refused(load("streams = ( { name = \"a\"; interface = \"e\"; payload_size = 59; oversize_sink = false;\n"
-	                    "layout = \"frame\"; flows = ( { destination = \"10.0.0.1\"; port = 1; } ); } );"),
-	               ":1: ", "pads shorter frames to 60 bytes");
 	expect_refused(load_with("", "", "source = \"fe80::1\";"), ":6: ", "one family");
 	expect_refused(load_with("", "", "source = \"239.0.0.1\";"), ":6: ", "unicast");
 }

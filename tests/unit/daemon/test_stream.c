@@ -176,7 +176,6 @@ static void configure(void)
 		.cpu = -1,
 		.max_consumers = 1,
 		.lease_blocks = 1,
-		.oversize_sink = true,
 		.join = true,
 		.file = "test.conf",
 		.line = 7,

@@ -120,8 +120,7 @@ Test(account_json, each_member_must_be_there_but_flow_and_last_and_a_count_that_
 	json_t *value;
 
 	json_object_foreach(json, key, value)
-		cr_expect_eq(is_read_with(key, NULL),
-	                     !strcmp(key, "flow") || !strcmp(key, "last"), "%s", key);
+		cr_expect_eq(is_read_with(key, NULL), !strcmp(key, "flow") || !strcmp(key, "last"), "%s", key);
 	json_decref(json);
 }
 

@@ -150,7 +150,7 @@ Test(why, each_loss_is_told_with_cause_and_remedy)
 	set(port_counters, 2, "port_discards", 3);
 	expect_loss("port_discards", "before it knew the stream", "PCIe");
 	set(stream_counters, N_STREAM, "errored", 3);
-	expect_loss("errored", "longer than payload_size", "oversize_sink");
+	expect_loss("errored", "longer than payload_size", "payload_size");
 	set(stream_counters, N_STREAM, "truncated", 3);
 	expect_loss("truncated", "longer than its row", "payload_size");
 	set(stream_counters, N_STREAM, "bad_checksum", 3);
