@@ -198,7 +198,7 @@ static int rx_acquire_in_epoch(struct ibvcap_rx *rx, struct ibvcap_rx_batch *bat
 	r = rx_take(rx, batch, max, 1);
 	if (r != 0)
 		rx_wait_disarm(rx);
-	return r == 0 && waited == RX_WAIT_END ? -ESHUTDOWN : r;
+	return r == 0 && waited == WAIT_END ? -ESHUTDOWN : r;
 }
 
 int rx_check_request(uint32_t max, int timeout_ms)

@@ -29,6 +29,7 @@
 #include "lib/ibvcap/ring.h"
 #include "lib/ibvcap/rx_start_position.h"
 #include "lib/ibvcap/shm.h"
+#include "lib/ibvcap/waiter.h"
 
 #include <ibvcap/ibvcap.h>
 
@@ -72,11 +73,10 @@ struct rx_reattach {
 struct rx_set;
 
 struct ibvcap_rx {
+	struct waiter waiter; /* the first member: rx_wait.c */
 	struct rx_set *set; /* not NULL: the handle reads several queues, and of the fields below only owner is used */
 	const uint32_t *owner; /* see owner.h */
 	struct rx_reattach reattach;
-	int socket; /* the kernel hangs it up when the daemon ends */
-	int wake_socket;
 	struct shm payload;
 	struct shm headers;
 	struct shm ring_shm;
@@ -114,10 +114,7 @@ struct ibvcap_rx {
 	struct rx_lease leases[IBVCAP_LEASE_SLOTS_MAX];
 	uint64_t *batch_starts; /* lease_blocks × a bit a row: the caller holds a batch that begins there */
 
-	bool fd_armed;
-	bool fd_fires;       /* since rx_poll_open(), until the first look */
-	bool daemon_gone;    /* head is final */
-	uint64_t checked_ns; /* when the socket was last checked for a hang-up */
+	bool fd_fires; /* since rx_poll_open(), until the first look */
 };
 
 /* ---- rx_poll.c ------------------------------------------------------------------------------------- */
@@ -175,9 +172,6 @@ void rx_handle_close_epoch(struct ibvcap_rx *rx);
 /** As ibvcap_rx_close(). */
 void rx_handle_free(struct ibvcap_rx *rx);
 
-/** Has the kernel hung the control socket up? */
-bool rx_handle_is_hung_up(const struct ibvcap_rx *rx);
-
 /** Has the administrator removed the stream? The handle is not away. */
 bool rx_handle_is_removed(const struct ibvcap_rx *rx);
 
@@ -230,21 +224,16 @@ void rx_moment_add_queue(struct ibvcap_rx_moment *stream, const struct ibvcap_rx
 
 /* ---- rx_wait.c ------------------------------------------------------------------------------------- */
 
-enum rx_wait {
-	RX_WAIT_HEAD, /* head may have reached the target */
-	RX_WAIT_TIME, /* the deadline passed */
-	RX_WAIT_END,  /* the daemon publishes nothing more in this epoch */
-};
+extern const struct waiter_ops rx_waiter_ops;
 
 /**
  * Wait until head >= target. timeout_ms -1 = for ever, 0 = not at all (then the descriptor of ibvcap_rx_fd() is armed,
- * if it exists). enum rx_wait; -EINTR; -ECONNABORTED.
+ * if it exists). enum wait_result; -EINTR; -ECONNABORTED.
  */
 int rx_wait(struct ibvcap_rx *rx, uint64_t target, int timeout_ms);
 
 /**
- * Look without waiting, and arm the descriptor for head >= target, if it exists. RX_WAIT_TIME: neither packets nor an
- * end yet.
+ * Look without waiting, and arm the descriptor for head >= target, if it exists. The results of rx_wait().
  */
 int rx_wait_prepare(struct ibvcap_rx *rx, uint64_t target);
 

@@ -7,7 +7,6 @@
 #include "lib/ibvcap/segment_check.h"
 
 #include <errno.h>
-#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -21,7 +20,7 @@ int rx_handle_new_empty(struct ibvcap_rx **rx)
 		return error_set(-ENOMEM, "out of memory");
 	new->reattach = (struct rx_reattach){
 		.counts = IBVCAP_INIT(struct ibvcap_rx_counts), .poll_fd = -1, .timer_fd = -1, .client = CLIENT_INIT};
-	new->socket = new->wake_socket = -1;
+	new->waiter = (struct waiter){.ops = &rx_waiter_ops, .control = -1, .socket = -1};
 	new->payload = new->headers = new->ring_shm = new->state_shm = new->page_shm = (struct shm)SHM_INIT;
 	*rx = new;
 	return 0;
@@ -38,10 +37,10 @@ int rx_handle_new(struct ibvcap_rx **rx, int socket, const int fds[PROTOCOL_FD_N
 			close(fds[i]);
 		return r;
 	}
-	new->socket = socket;
+	new->waiter.control = socket;
 	r = rx_map_segments(new, fds, epoch);
 	if (r == 0 && !new->is_tap)
-		r = segment_unblock(new->wake_socket, "ring", "wake socket");
+		r = segment_unblock(new->waiter.socket, "ring", "wake socket");
 	if (r == 0)
 		r = owner_mark_new(&new->owner);
 	if (r == 0) {
@@ -85,22 +84,17 @@ void rx_handle_unmap(struct ibvcap_rx *rx)
 	rx->ring = NULL;
 	rx->state = NULL;
 	rx->page = NULL;
+	rx->waiter.link = NULL;
+	rx->waiter.wake = NULL;
 }
 
 void rx_handle_close_epoch(struct ibvcap_rx *rx)
 {
 	rx_handle_unmap(rx);
-	rx_poll_close(&rx->reattach, &rx->wake_socket);
-	if (rx->socket >= 0)
-		close(rx->socket);
-	rx->socket = -1;
-}
-
-bool rx_handle_is_hung_up(const struct ibvcap_rx *rx)
-{
-	struct pollfd poller = {.fd = rx->socket, .events = POLLRDHUP};
-
-	return poll(&poller, 1, 0) > 0 && poller.revents;
+	rx_poll_close(&rx->reattach, &rx->waiter.socket);
+	if (rx->waiter.control >= 0)
+		close(rx->waiter.control);
+	rx->waiter.control = -1;
 }
 
 bool rx_handle_is_removed(const struct ibvcap_rx *rx)
@@ -131,7 +125,7 @@ void rx_handle_free(struct ibvcap_rx *rx)
 	rx_poll_deinit(&rx->reattach);
 	/* The daemon sees this at once, also if a child has inherited the socket. */
 	if (owner_is_here(rx->owner)) {
-		shutdown(rx->socket, SHUT_RDWR);
+		shutdown(rx->waiter.control, SHUT_RDWR);
 		shutdown(rx->reattach.client.socket, SHUT_RDWR);
 	}
 	rx_handle_close_epoch(rx);
@@ -153,7 +147,8 @@ void rx_handle_describe(const struct ibvcap_rx *rx, struct ibvcap_rx_info *info)
 	info->disconnected = rx->reattach.away && rx->info.epoch;
 	if (rx->reattach.away)
 		return;
-	info->disconnected = (consumer_ring_closed(rx->ring) || rx_handle_is_hung_up(rx)) && !rx_handle_is_removed(rx);
+	info->disconnected =
+		(consumer_ring_closed(rx->ring) || waiter_is_hung_up(&rx->waiter)) && !rx_handle_is_removed(rx);
 	info->policy = rx->is_tap ? IBVCAP_POLICY_TAP : (enum ibvcap_policy)consumer_load_policy(rx->state);
 	info->clock_source = ring_load_clock(rx->ring, &info->clock_error_ns);
 }

@@ -61,6 +61,8 @@ static int rx_map_state(struct ibvcap_rx *rx)
 {
 	rx->state = rx->state_shm.address;
 	rx->page = rx->page_shm.address;
+	rx->waiter.link = &rx->state->link;
+	rx->waiter.wake = &rx->page->wake;
 	rx->lease_blocks = rx->state->lease_blocks;
 	if (rx->lease_blocks == 0 || rx->lease_blocks > IBVCAP_LEASE_SLOTS_MAX)
 		return segment_reject("ring", "its number of leases is not 1 to 64");
@@ -133,7 +135,7 @@ int rx_map_segments(struct ibvcap_rx *rx, const int fds[PROTOCOL_FD_N], uint64_t
 	};
 	int r;
 
-	rx->wake_socket = fds[PROTOCOL_FD_WAKE_SOCKET];
+	rx->waiter.socket = fds[PROTOCOL_FD_WAKE_SOCKET];
 	rx->is_tap = fds[PROTOCOL_FD_CONSUMER_PAGE] < 0;
 	r = segment_map_all(segments, rx->is_tap ? PROTOCOL_FD_TAP_N : PROTOCOL_FD_CONSUMER_PAGE + 1, fds, "ring");
 	return r == 0 ? rx_map_check(rx, epoch) : r;

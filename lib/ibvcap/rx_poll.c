@@ -78,7 +78,7 @@ int rx_poll_open(struct ibvcap_rx *rx)
 	if (r == 0)
 		r = rx_poll_add(reattach, reattach->timer_fd);
 	if (r == 0)
-		r = rx_poll_add(reattach, rx->wake_socket);
+		r = rx_poll_add(reattach, rx->waiter.socket);
 	if (r == 0)
 		r = rx_poll_add(reattach, reattach->client.socket);
 	if (r < 0) {
@@ -87,6 +87,6 @@ int rx_poll_open(struct ibvcap_rx *rx)
 	}
 	/* Packets may be there: readable until the first look, which leaves a request if there are none. */
 	rx_poll_set_timer(reattach, 1);
-	rx->fd_armed = rx->fd_fires = true;
+	rx->waiter.uses_fd = rx->waiter.fd_armed = rx->fd_fires = true;
 	return reattach->poll_fd;
 }

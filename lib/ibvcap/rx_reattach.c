@@ -139,6 +139,7 @@ static void rx_take_over(struct ibvcap_rx *rx, struct ibvcap_rx *new)
 {
 	new->reattach = rx->reattach;
 	new->reattach.client = (struct client)CLIENT_INIT;
+	new->waiter.uses_fd = rx->waiter.uses_fd;
 	if (new->info.epoch == rx->info.epoch)
 		rx_stay_in_epoch(rx, new);
 	else if (rx->info.epoch)
@@ -178,7 +179,7 @@ static int rx_reattach_open(struct ibvcap_rx *rx, struct ibvcap_rx **new, const 
 		return r;
 	r = epoch == rx->info.epoch ? rx_check_same_epoch(*new) : 0;
 	if (r == 0)
-		r = rx_poll_add(reattach, (*new)->wake_socket);
+		r = rx_poll_add(reattach, (*new)->waiter.socket);
 	if (r < 0)
 		rx_handle_free(*new);
 	return r;
@@ -307,7 +308,7 @@ int rx_reattach(struct ibvcap_rx *rx, uint64_t until_ns)
 			               : error_set(-ESHUTDOWN, "stream '%s': its daemon has ended", reattach->stream);
 		if (rx_handle_has_batches(rx))
 			return -ENOBUFS;
-		rx->fd_armed = false;
+		rx->waiter.fd_armed = false;
 		reattach->failed = rx_handle_failed_queues(rx);
 		rx_settled_leave(rx);
 		rx_handle_close_epoch(rx); /* unmaps the ring, which may take a while */

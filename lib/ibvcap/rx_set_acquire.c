@@ -147,9 +147,9 @@ static int prepare_part(struct rx_set *set, uint32_t index, uint32_t max, uint32
 		rx_set_give_back(set, index);
 		return 0;
 	}
-	if (r == RX_WAIT_END)
+	if (r == WAIT_END)
 		return consumer_load_head(part->ring) > part->next ? RX_SET_FEWER : step_ended(set, index);
-	return r == RX_WAIT_HEAD ? 1 : r == RX_WAIT_TIME ? 0 : r;
+	return r == WAIT_REACHED ? 1 : r == WAIT_TIME ? 0 : r;
 }
 
 /* -ENODEV only when all queues are removed, because the others may still have packets. Else as prepare_part(). */

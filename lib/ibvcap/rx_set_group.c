@@ -29,7 +29,7 @@ void rx_set_give_back(struct rx_set *set, uint32_t index)
 	struct ibvcap_rx *part = set->parts[index];
 	uint8_t message[PROTOCOL_BYTES_MAX];
 
-	(void)!recv(part->socket, message, sizeof(message), MSG_DONTWAIT);
+	(void)!recv(part->waiter.control, message, sizeof(message), MSG_DONTWAIT);
 	if (!rx_handle_has_batches(part))
 		rx_set_drop_part(set, index);
 }
@@ -38,7 +38,7 @@ void rx_set_give_back(struct rx_set *set, uint32_t index)
 static int take_queue(struct rx_set *set)
 {
 	struct ibvcap_rx *part = set->ask;
-	int index = rx_set_find_place(set), r = rx_poll_watch(set->poll_fd, part->socket, set->stream);
+	int index = rx_set_find_place(set), r = rx_poll_watch(set->poll_fd, part->waiter.control, set->stream);
 
 	set->ask = NULL;
 	if (index < 0 || r < 0) {

@@ -19,8 +19,8 @@ void rx_set_unwatch_part(const struct rx_set *set, const struct ibvcap_rx *part)
 {
 	if (part->reattach.poll_fd >= 0)
 		epoll_ctl(set->poll_fd, EPOLL_CTL_DEL, part->reattach.poll_fd, NULL);
-	if (set->is_group && part->socket >= 0)
-		epoll_ctl(set->poll_fd, EPOLL_CTL_DEL, part->socket, NULL);
+	if (set->is_group && part->waiter.control >= 0)
+		epoll_ctl(set->poll_fd, EPOLL_CTL_DEL, part->waiter.control, NULL);
 }
 
 int rx_set_find_place(const struct rx_set *set)

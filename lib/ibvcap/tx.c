@@ -67,7 +67,7 @@ int ibvcap_tx_reserve(struct ibvcap_tx *tx, struct ibvcap_tx_slots *slots, uint3
 		r = tx_wait_check_connected(tx);
 	if (r < 0)
 		return r;
-	tx_wait_disarm(tx);
+	waiter_disarm(&tx->waiter);
 	n_free = tx_n_free(tx);
 	if (n_free < least) {
 		r = tx_wait(tx, tx->submitted + least - tx->info.n_slots, timeout_ms);
@@ -75,7 +75,7 @@ int ibvcap_tx_reserve(struct ibvcap_tx *tx, struct ibvcap_tx_slots *slots, uint3
 			return r;
 		n_free = tx_n_free(tx);
 		if (n_free > 0)
-			tx_wait_disarm(tx);
+			waiter_disarm(&tx->waiter);
 	}
 	return n_free == 0 ? 0 : tx_hand_out(tx, slots, u32_min(n_free, most));
 }
@@ -133,14 +133,14 @@ int ibvcap_tx_flush(struct ibvcap_tx *tx, int timeout_ms)
 	r = owner_check(tx->owner, tx->info.channel);
 	if (r < 0)
 		return r;
-	tx_wait_disarm(tx);
+	waiter_disarm(&tx->waiter);
 	r = tx_wait(tx, tx->submitted, timeout_ms);
-	if (r == 0)
+	if (r == WAIT_TIME)
 		return error_set(-ETIMEDOUT, "channel '%s': packets are not sent after %d ms", tx->info.channel,
 		                 timeout_ms);
 	if (r < 0)
 		return r;
-	tx_wait_disarm(tx);
+	waiter_disarm(&tx->waiter);
 	return 0;
 }
 

@@ -8,13 +8,13 @@
 
 #include "lib/ibvcap/shm.h"
 #include "lib/ibvcap/protocol.h"
+#include "lib/ibvcap/waiter.h"
 
 #include <ibvcap/ibvcap.h>
 
 struct ibvcap_tx {
+	struct waiter waiter;  /* the first member: tx_wait.c */
 	const uint32_t *owner; /* see owner.h */
-	int control;           /* the kernel hangs it up when the daemon ends */
-	int socket;            /* non-blocking; bytes read are wake-ups from the daemon */
 	int kick;              /* non-blocking eventfd; 1 written wakes the worker */
 	struct shm arena;
 	struct shm page_shm;
@@ -31,14 +31,11 @@ struct ibvcap_tx {
 	uint64_t completed; /* as last loaded; never above submitted, never decreasing */
 	uint64_t reported;  /* ibvcap_tx_results() has returned the statuses of packets below it */
 	uint32_t n_reserved;
-
-	bool uses_fd;
-	bool fd_armed;
-	bool daemon_gone;
-	uint64_t checked_ns; /* when the control socket was last checked for a hang-up */
 };
 
 /* ---- tx_wait.c ------------------------------------------------------------------------------------- */
+
+extern const struct waiter_ops tx_waiter_ops;
 
 /** The newest completed, but never more than was submitted. */
 uint64_t tx_wait_load_completed(struct ibvcap_tx *tx);
@@ -48,13 +45,10 @@ int tx_wait_check_connected(const struct ibvcap_tx *tx);
 
 /**
  * Wait until completed >= target, which is at most submitted. timeout_ms -1 = for ever, 0 = not at all (then the
- * descriptor of ibvcap_tx_fd() is armed, if it is in use). 1 it is; 0 not in time; -EINTR; errors of
+ * descriptor of ibvcap_tx_fd() is armed, if it is in use). WAIT_REACHED; WAIT_TIME; -EINTR; errors of
  * tx_wait_check_connected().
  */
 int tx_wait(struct ibvcap_tx *tx, uint64_t target, int timeout_ms);
-
-/** Read the wake-up bytes from the socket, if the descriptor was armed. */
-void tx_wait_disarm(struct ibvcap_tx *tx);
 
 /* ---- tx_open.c ------------------------------------------------------------------------------------- */
 

@@ -41,6 +41,8 @@ static int tx_map_geometry(struct ibvcap_tx *tx)
 		return segment_reject(WHOLE, "positions outside of its segments");
 	tx->state = tx->state_shm.address;
 	tx->page = tx->page_shm.address;
+	tx->waiter.link = &tx->state->link;
+	tx->waiter.wake = &tx->page->wake;
 	tx->descriptors = (void *)((uint8_t *)tx->page_shm.address + copy.descriptors_offset);
 	tx->statuses = (const void *)((const uint8_t *)tx->state_shm.address + copy.statuses_offset);
 	tx->info = (struct ibvcap_tx_info){
@@ -67,7 +69,7 @@ static int tx_map_segments(struct ibvcap_tx *tx, const int fds[PROTOCOL_FD_OPENE
 	};
 	int r;
 
-	tx->socket = fds[PROTOCOL_FD_SENDER_SOCKET];
+	tx->waiter.socket = fds[PROTOCOL_FD_SENDER_SOCKET];
 	tx->kick = fds[PROTOCOL_FD_SENDER_KICK];
 	r = segment_map_all(segments, PROTOCOL_FD_SENDER_STATE + 1, fds, WHOLE);
 	if (r == 0)
@@ -90,11 +92,11 @@ int tx_handle_new(struct ibvcap_tx **tx, int control, const int fds[PROTOCOL_FD_
 			close(fds[i]);
 		return error_set(-ENOMEM, "out of memory");
 	}
-	new->control = control;
+	new->waiter = (struct waiter){.ops = &tx_waiter_ops, .control = control};
 	new->arena = new->page_shm = new->state_shm = (struct shm)SHM_INIT;
 	r = tx_map_segments(new, fds, epoch);
 	if (r == 0)
-		r = segment_unblock(new->socket, WHOLE, "socket");
+		r = segment_unblock(new->waiter.socket, WHOLE, "socket");
 	if (r == 0)
 		r = segment_unblock(new->kick, WHOLE, "eventfd");
 	if (r == 0)
@@ -200,17 +202,17 @@ void ibvcap_tx_close(struct ibvcap_tx *tx)
 	if (!tx)
 		return;
 	/* The daemon sees this at once, also if a child has inherited the socket. */
-	if (tx->control >= 0 && owner_is_here(tx->owner))
-		shutdown(tx->control, SHUT_RDWR);
+	if (tx->waiter.control >= 0 && owner_is_here(tx->owner))
+		shutdown(tx->waiter.control, SHUT_RDWR);
 	shm_deinit(&tx->arena);
 	shm_deinit(&tx->page_shm);
 	shm_deinit(&tx->state_shm);
-	if (tx->socket >= 0)
-		close(tx->socket);
+	if (tx->waiter.socket >= 0)
+		close(tx->waiter.socket);
 	if (tx->kick >= 0)
 		close(tx->kick);
-	if (tx->control >= 0)
-		close(tx->control);
+	if (tx->waiter.control >= 0)
+		close(tx->waiter.control);
 	owner_mark_free(tx->owner);
 	free(tx);
 }

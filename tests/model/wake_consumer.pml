@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Part of wake.pml: one thread in libibvcap, lib/ibvcap/rx_wait.c and ibvcap_rx_acquire() of lib/ibvcap/rx.c. */
+/* Part of wake.pml: one thread in libibvcap: waiter.c, rx_wait.c and ibvcap_rx_acquire() of lib/ibvcap. */
 
 /* ---- a consumer ---------------------------------------------------------------------------------- */
 
 #define ME     (self + 1)
 #define HAS_FD (self < FDS)
 
-#define WAIT_HEAD 0 /* enum rx_wait */
-#define WAIT_TIME 1
-#define WAIT_END  2
+#define WAIT_TIME    0 /* enum wait_result */
+#define WAIT_REACHED 1
+#define WAIT_END     2
 
 byte timeouts = TIMEOUTS;
 
@@ -67,7 +67,7 @@ inline look(from)
 	atomic {
 		load(ME, HEAD, ACQ, head);
 		waited = (IS_PUT_OUT(self) -> WAIT_END :
-			(head >= (from) -> WAIT_HEAD : (closed -> WAIT_END : WAIT_TIME)));
+			(head >= (from) -> WAIT_REACHED : (closed -> WAIT_END : WAIT_TIME)));
 		head = 0;
 		closed = 0
 	}
@@ -84,8 +84,8 @@ inline sleep()
 	fi
 }
 
-/* rx_wait_sleep() */
-inline rx_wait_sleep()
+/* waiter_sleep(); of its look, only what the consumer has not loaded just before it */
+inline waiter_sleep()
 {
 #ifndef SEEN_LATE
 	word_changed[self] = false; /* client_load_wake_word() */
@@ -112,7 +112,7 @@ inline rx_wait_sleep()
 	cancel_wake()
 }
 
-/* arm() */
+/* waiter_arm() */
 inline arm()
 {
 	request_wake(next + 1, true);
@@ -122,13 +122,13 @@ inline arm()
 #else
 	load(ME, HEAD, HEAD_LOAD, head);
 	if
-	:: head > next -> waited = WAIT_HEAD; head = 0
+	:: head > next -> waited = WAIT_REACHED; head = 0
 	:: else -> head = 0; look(next + 1)
 	fi
 #endif
 }
 
-/* rx_wait(). Whoever uses the descriptor waits with timeout 0 or any other. */
+/* rx_wait(), waiter_wait(). Whoever uses the descriptor waits with timeout 0 or any other. */
 inline rx_wait()
 {
 	late = false;
@@ -139,7 +139,7 @@ inline rx_wait()
 	fi;
 	do
 	:: waited == WAIT_TIME && !late ->
-		rx_wait_sleep();
+		waiter_sleep();
 		look(target)
 	:: waited != WAIT_TIME || late -> break
 	od;

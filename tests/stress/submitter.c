@@ -35,8 +35,11 @@ void submitter_init(struct submitter *submitter, uint32_t id, _Atomic bool *end)
 	submitter->end = end;
 	submitter->seed = id + 1;
 	submitter->tx = (struct ibvcap_tx){
-		.control = -1, /* poll() passes over it: a daemon that is there */
-		.socket = submitter->sender.socket,
+		.waiter = {.ops = &tx_waiter_ops,
+	                   .link = &sender->state->link,
+	                   .wake = &sender->page->wake,
+	                   .control = -1, /* poll() passes over it: a daemon that is there */
+	                   .socket = submitter->sender.socket},
 		.kick = sender->kick.eventfd,
 		.arena = {.address = sender->arena.address, .fd = -1},
 		.state = sender->state,

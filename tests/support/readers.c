@@ -12,8 +12,8 @@ int test_reader_init(struct ibvcap_rx *rx, const struct rx_ring *ring, const str
 
 	*rx = (struct ibvcap_rx){
 		.reattach = {.poll_fd = -1, .timer_fd = -1},
-		.socket = -1, /* poll() passes over it: a daemon that is there */
-		.wake_socket = -1,
+		/* poll() passes over control -1: a daemon that is there */
+		.waiter = {.ops = &rx_waiter_ops, .control = -1, .socket = -1},
 		.payload = {.address = ring->payload.address, .fd = -1},
 		.headers = {.address = ring->headers.address, .fd = -1},
 		.ring = ring->ring,
@@ -36,6 +36,8 @@ int test_reader_init(struct ibvcap_rx *rx, const struct rx_ring *ring, const str
 	if (consumer) {
 		rx->state = consumer->state;
 		rx->page = consumer->page;
+		rx->waiter.link = &rx->state->link;
+		rx->waiter.wake = &rx->page->wake;
 		rx->attach_sequence = consumer->attach_sequence;
 		rx->next = rx->attach_sequence;
 		rx->policy_reported = consumer_load_policy(consumer->state);

@@ -288,8 +288,8 @@ static int say_mapped(const struct ibvcap_tx *tx)
 {
 	union protocol_message answer;
 
-	say(tx->control, PROTOCOL_MAPPED);
-	cr_assert(eq(int, receive(tx->control, &answer, NULL, NULL), 1));
+	say(tx->waiter.control, PROTOCOL_MAPPED);
+	cr_assert(eq(int, receive(tx->waiter.control, &answer, NULL, NULL), 1));
 	return answer.header.type == PROTOCOL_READY ? 0 : answer.error.error;
 }
 
@@ -483,7 +483,7 @@ Test(channels, who_leaves_before_the_worker_answers_is_taken_back)
 	worker_rests = true;
 	cr_assert(eq(int, open_channel(connect_client(), &tx), 0));
 	mailbox_clear(control_tx_worker.inbox);
-	say(tx->control, PROTOCOL_MAPPED);
+	say(tx->waiter.control, PROTOCOL_MAPPED);
 	TURN_UNTIL(is_readable(mailbox_fd(control_tx_worker.inbox)));
 	ibvcap_tx_close(tx);
 	turn_for(20);
@@ -501,17 +501,17 @@ Test(channels, who_takes_long_to_be_made_keeps_nobody_else_waiting)
 	cr_assert(eq(int, open_channel(connect_client(), &slow), 0));
 	cr_assert(eq(int, open_channel(connect_client(), &gone), 0));
 	device_is_slow = true;
-	say(slow->control, PROTOCOL_MAPPED);
-	say(gone->control, PROTOCOL_MAPPED);
+	say(slow->waiter.control, PROTOCOL_MAPPED);
+	say(gone->waiter.control, PROTOCOL_MAPPED);
 	turn_for(10);
 	say(other, PROTOCOL_STATUS);
 	cr_assert(eq(int, receive(other, &answer, NULL, NULL), 1));
 	cr_expect(eq(int, answer.header.type, PROTOCOL_PART));
 	ibvcap_tx_close(gone);
 	turn_for(10);
-	cr_expect(not(is_readable(slow->control)));
+	cr_expect(not(is_readable(slow->waiter.control)));
 	device_is_slow = false;
-	cr_assert(eq(int, receive(slow->control, &answer, NULL, NULL), 1));
+	cr_assert(eq(int, receive(slow->waiter.control, &answer, NULL, NULL), 1));
 	cr_expect(eq(int, answer.header.type, PROTOCOL_READY));
 	TURN_UNTIL(n_registered == 1);
 	ibvcap_tx_close(slow);
@@ -525,7 +525,7 @@ Test(channels, an_end_waits_for_what_is_being_made)
 
 	cr_assert(eq(int, open_channel(connect_client(), &tx), 0));
 	device_is_slow = true;
-	say(tx->control, PROTOCOL_MAPPED);
+	say(tx->waiter.control, PROTOCOL_MAPPED);
 	turn();
 	take_channel_out();
 	TURN_UNTIL(last_said.type == MAIL_TX_QUEUE_REMOVED);
@@ -572,14 +572,14 @@ Test(channels, who_waits_as_its_channel_is_taken_out_is_told)
 	for (int i = 0; i < 2; i++)
 		cr_assert(eq(int, open_channel(connect_client(), &tx[i]), 0));
 	device_is_slow = true;
-	say(tx[0]->control, PROTOCOL_MAPPED);
+	say(tx[0]->waiter.control, PROTOCOL_MAPPED);
 	turn_for(20);
 	take_channel_out();
 	TURN_UNTIL(last_said.type == MAIL_TX_QUEUE_REMOVED);
 	for (int i = 0; i < 2; i++) {
 		union protocol_message answer;
 
-		cr_assert(eq(int, receive(tx[i]->control, &answer, NULL, NULL), 1));
+		cr_assert(eq(int, receive(tx[i]->waiter.control, &answer, NULL, NULL), 1));
 		cr_expect(eq(int, answer.header.type, PROTOCOL_ERROR));
 		cr_expect(eq(int, answer.error.error, -ENODEV));
 		cr_expect(strstr(answer.error.text, "'out': it ends") != NULL);
@@ -732,13 +732,13 @@ Test(channels, a_worker_with_too_much_mail_is_asked_again)
 	while (mailbox_send(transmit->inbox, &nothing) == 0)
 		;
 	cr_assert(eq(int, open_channel(connect_client(), &other), 0));
-	say(other->control, PROTOCOL_MAPPED);
+	say(other->waiter.control, PROTOCOL_MAPPED);
 	ibvcap_tx_close(tx);
 	TURN_UNTIL(n_registered == 2);
 	turn_for(150);
-	cr_expect(not(is_readable(other->control)));
+	cr_expect(not(is_readable(other->waiter.control)));
 	worker_rests = false;
-	cr_assert(eq(int, receive(other->control, &answer, NULL, NULL), 1));
+	cr_assert(eq(int, receive(other->waiter.control, &answer, NULL, NULL), 1));
 	cr_expect(eq(int, answer.header.type, PROTOCOL_READY));
 	TURN_UNTIL(n_registered == 1);
 	scripted_send_at_once(channel->queue, true);
@@ -759,14 +759,14 @@ Test(channels, who_waits_for_a_worker_with_too_much_mail_may_leave)
 		;
 	cr_assert(eq(int, open_channel(connect_client(), &gone), 0));
 	cr_assert(eq(int, open_channel(connect_client(), &ends), 0));
-	say(gone->control, PROTOCOL_MAPPED);
-	say(ends->control, PROTOCOL_MAPPED);
+	say(gone->waiter.control, PROTOCOL_MAPPED);
+	say(ends->waiter.control, PROTOCOL_MAPPED);
 	TURN_UNTIL(n_registered == 2);
 	turn_for(150);
 	ibvcap_tx_close(gone);
 	TURN_UNTIL(n_registered == 1);
 	control_end_channel(&control_channel, IBVCAP_DISCONNECT_REMOVED);
-	cr_assert(eq(int, receive(ends->control, &answer, NULL, NULL), 1));
+	cr_assert(eq(int, receive(ends->waiter.control, &answer, NULL, NULL), 1));
 	cr_expect(eq(int, answer.header.type, PROTOCOL_ERROR));
 	cr_expect(eq(int, answer.error.error, -ENODEV));
 	TURN_UNTIL(n_registered == 0);
