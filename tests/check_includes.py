@@ -93,7 +93,7 @@ MAY_INCLUDE = {
     "tools/json": [],
     "tools/status": [API, "lib/status", "tools/arrivals", "tools/common", "tools/groups"],
     "tools/send": [API, "lib/recording/capture.h", "tools/common"],
-    "tools/receive": [API, "tools/common", "tools/send/pattern.h", "tools/status"],
+    "tools/receive": [API, "lib/recording/verdict.h", "tools/common", "tools/send/pattern.h", "tools/status"],
     "tools/reconfigure": [API, "tools/common"],
     "tools/record": [API, "lib/status", "lib/recording", "tools/common", "tools/status"],
     "tools/inspect": [API, "lib/status", "lib/recording", "tools/common", "tools/json"],

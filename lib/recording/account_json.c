@@ -60,6 +60,15 @@ uint64_t recording_account_missing(const struct recording_account *account)
 	return sum->unwritten + sum->errored + sum->skipped + sum->disk_wait + account->no_buffer_least;
 }
 
+uint32_t recording_accounts_unknown(const struct recording_account *accounts, unsigned n)
+{
+	uint32_t unknown = 0;
+
+	for (unsigned i = 0; i < n; i++)
+		unknown |= accounts[i].unknown;
+	return unknown;
+}
+
 /* ---- to JSON ------------------------------------------------------------------------------------- */
 
 /* UINT64_MAX: not known. */

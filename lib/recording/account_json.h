@@ -75,6 +75,9 @@ struct recording_losses {
 /** Packets that are certainly missing in the file. */
 uint64_t recording_account_missing(const struct recording_account *account);
 
+/** The reasons why losses are unknown, of all accounts. */
+uint32_t recording_accounts_unknown(const struct recording_account *accounts, unsigned n);
+
 /** As a JSON object, which the caller frees. NULL: out of memory. */
 json_t *recording_account_to_json(const struct recording_account *account);
 

@@ -40,10 +40,4 @@ void tracker_print(const struct ibvcap_tracker *tracker);
 /** The same. The caller frees it. */
 json_t *tracker_to_json(const struct ibvcap_tracker *tracker);
 
-/**
- * Complete: packets came, with all numbers from the first to the highest of each source. Not proven: none of these is
- * known to lack, but some packets could not be followed by their numbers.
- */
-enum ibvcap_verdict tracker_verdict(const struct ibvcap_tracker *tracker);
-
 #endif

@@ -138,16 +138,3 @@ json_t *tracker_to_json(const struct ibvcap_tracker *tracker)
 	json_object_set_new(object, "sources", sources);
 	return object;
 }
-
-enum ibvcap_verdict tracker_verdict(const struct ibvcap_tracker *tracker)
-{
-	struct ibvcap_tracker_counts counts = IBVCAP_INIT(struct ibvcap_tracker_counts);
-	const struct ibvcap_tracker_numbers *numbers = &counts.numbers;
-
-	ibvcap_tracker_counts(tracker, &counts);
-	if (numbers->lost || counts.packets == 0)
-		return IBVCAP_VERDICT_INCOMPLETE;
-	return counts.unread || counts.untracked || numbers->late || numbers->stray || numbers->restarted
-	               ? IBVCAP_VERDICT_NOT_PROVEN
-	               : IBVCAP_VERDICT_COMPLETE;
-}

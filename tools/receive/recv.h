@@ -3,6 +3,8 @@
 #ifndef TOOLS_RECEIVE_RECV_H
 #define TOOLS_RECEIVE_RECV_H
 
+#include "lib/recording/verdict.h"
+
 #include <ibvcap/ibvcap.h>
 #include <jansson.h>
 #include <stdint.h>
@@ -66,6 +68,7 @@ struct recv_summary {
 	struct ibvcap_rx_counts counts;
 	struct ibvcap_rx_info info;
 	struct ibvcap_rx_account account; /* all 0: a tap has none */
+	struct verdict verdict;           /* of the packets that the stream got */
 	double seconds;
 };
 
@@ -99,9 +102,6 @@ void recv_pattern_deinit(struct recv_pattern *pattern);
 
 /** Check a payload; each, in the order in which they came. */
 void recv_pattern_add(struct recv_pattern *pattern, const uint8_t *payload, size_t bytes);
-
-/** Of the packets that the stream got: by the daemon's account and, with --sequence, by the packets' own numbers. */
-enum ibvcap_verdict recv_verdict(const struct recv_summary *summary);
 
 /*
  * The times from packets' timestamps until a program had them, in a histogram whose buckets grow with the time: each is

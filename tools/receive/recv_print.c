@@ -239,53 +239,19 @@ static json_t *recv_sequence_to_json(const struct recv_summary *summary)
 	json_object_set_new(object, "lost_in_card", json_integer((json_int_t)counts.lost_in_card));
 	json_object_set_new(object, "lost_after_card", json_integer((json_int_t)counts.lost_after_card));
 	json_object_set_new(object, "lost_unread", json_integer((json_int_t)counts.lost_unread));
-	json_object_set_new(object, "complete", json_boolean(recv_verdict(summary) == IBVCAP_VERDICT_COMPLETE));
+	json_object_set_new(object, "complete",
+	                    json_boolean(verdict_result(&summary->verdict) == IBVCAP_VERDICT_COMPLETE));
 	return object;
 }
 
 /* ---- the verdict --------------------------------------------------------------------------------- */
 
-static bool has_account(const struct recv_summary *summary)
+static void recv_print_verdict(const struct verdict *verdict)
 {
-	return summary->account.until_ns != 0;
-}
+	char reasons[VERDICT_TEXT_BYTES];
 
-/* Incomplete before not proven before complete. */
-enum ibvcap_verdict recv_verdict(const struct recv_summary *summary)
-{
-	enum ibvcap_verdict by_account =
-		has_account(summary) ? ibvcap_account_verdict(&summary->account) : IBVCAP_VERDICT_NOT_PROVEN;
-	enum ibvcap_verdict by_numbers = summary->tracker ? tracker_verdict(summary->tracker) : by_account;
-
-	if (by_account == IBVCAP_VERDICT_INCOMPLETE || by_numbers == IBVCAP_VERDICT_INCOMPLETE)
-		return IBVCAP_VERDICT_INCOMPLETE;
-	return by_account == IBVCAP_VERDICT_COMPLETE ? by_numbers : by_account;
-}
-
-static void recv_print_verdict(const struct recv_summary *summary)
-{
-	const struct ibvcap_rx_account *account = &summary->account;
-
-	printf("%s\n", ibvcap_verdict_word(recv_verdict(summary)));
-	if (!summary->totals->packets)
-		printf("  no packet came; see why: ibvcap why %s%s%s\n", summary->options->stream,
-		       summary->options->socket ? " --socket " : "",
-		       summary->options->socket ? summary->options->socket : "");
-	if (summary->totals->flagged[RECV_FLAG_TRUNCATED])
-		printf("  %" PRIu64 " packets were longer than their rows, which have only their beginning: raise "
-		       "payload_size of the stream\n",
-		       summary->totals->flagged[RECV_FLAG_TRUNCATED]);
-	if (!has_account(summary)) {
-		puts("  a tap is not told what the network card lost");
-		return;
-	}
-	if (account->no_buffer_least)
-		printf("  the network card lost %" PRIu64 " packets (no_buffer)\n", account->no_buffer_least);
-	for (uint32_t bit = 1; bit; bit <<= 1)
-		if (account->unknown & bit)
-			printf("  %s\n", ibvcap_unknown_text(bit));
-	if (summary->tracker && tracker_verdict(summary->tracker) == IBVCAP_VERDICT_NOT_PROVEN)
-		puts("  some packets could not be followed by their own numbers: see above");
+	verdict_print_reasons(reasons, sizeof(reasons), verdict, "\n  ");
+	printf("%s\n%s%s%s", verdict_word(verdict), reasons[0] ? "  " : "", reasons, reasons[0] ? "\n" : "");
 }
 
 static json_t *recv_account_to_json(const struct recv_summary *summary)
@@ -296,10 +262,9 @@ static json_t *recv_account_to_json(const struct recv_summary *summary)
 	for (uint32_t bit = 1; bit; bit <<= 1)
 		if (account->unknown & bit)
 			json_array_append_new(unknown, json_string(ibvcap_unknown_word(bit)));
-	return json_pack("{s:s, s:I, s:I, s:I, s:o}", "verdict", ibvcap_verdict_word(recv_verdict(summary)),
-	                 "no_buffer", (json_int_t)account->no_buffer, "no_buffer_least",
-	                 (json_int_t)account->no_buffer_least, "outages", (json_int_t)account->outages, "unknown",
-	                 unknown);
+	return json_pack("{s:s, s:I, s:I, s:I, s:o}", "verdict", verdict_word(&summary->verdict), "no_buffer",
+	                 (json_int_t)account->no_buffer, "no_buffer_least", (json_int_t)account->no_buffer_least,
+	                 "outages", (json_int_t)account->outages, "unknown", unknown);
 }
 
 /* ---- the summary --------------------------------------------------------------------------------- */
@@ -383,5 +348,5 @@ void recv_print_summary(const struct recv_summary *summary)
 	}
 	if (summary->tracker)
 		recv_print_sequence(summary->tracker);
-	recv_print_verdict(summary);
+	recv_print_verdict(&summary->verdict);
 }

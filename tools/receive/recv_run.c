@@ -27,13 +27,6 @@
 #define SETTLE_MS            1000
 #define SETTLE_STEP_MS       10
 
-/* Of check. */
-static const int exit_codes[] = {
-	[IBVCAP_VERDICT_COMPLETE] = EX_OK,
-	[IBVCAP_VERDICT_INCOMPLETE] = 1,
-	[IBVCAP_VERDICT_NOT_PROVEN] = 2,
-};
-
 /* ---- receiving ----------------------------------------------------------------------------------- */
 
 struct receiver {
@@ -203,6 +196,49 @@ static struct ibvcap_rx_account account_of(struct receiver *receiver)
 	return account;
 }
 
+/* By the packets' own numbers: all from the first to the highest of each source. */
+static void judge_numbers(struct verdict *verdict, const struct ibvcap_tracker *tracker)
+{
+	struct ibvcap_tracker_counts counts = IBVCAP_INIT(struct ibvcap_tracker_counts);
+	char unfollowed[VERDICT_UNFOLLOWED_BYTES];
+
+	ibvcap_tracker_counts(tracker, &counts);
+	verdict_print_unfollowed(&counts, unfollowed);
+	if (counts.numbers.lost || !counts.packets)
+		verdict_take(verdict, FINDING_LOSS);
+	else if (unfollowed[0])
+		verdict_find(verdict, FINDING_DOUBT,
+		             "some packets could not be followed by their own numbers: see above");
+}
+
+/* By the daemon's account and, with --sequence, by the packets' own numbers. */
+static struct verdict judge_received(const struct recv_summary *summary)
+{
+	const struct recv_options *options = summary->options;
+	const struct ibvcap_rx_account *account = &summary->account;
+	struct verdict verdict = {0};
+
+	if (!summary->totals->packets)
+		verdict_find(&verdict, FINDING_NOTE, "no packet came; see why: ibvcap why %s%s%s", options->stream,
+		             options->socket ? " --socket " : "", options->socket ? options->socket : "");
+	if (summary->totals->flagged[RECV_FLAG_TRUNCATED])
+		verdict_find(&verdict, FINDING_NOTE,
+		             "%" PRIu64 " packets were longer than their rows, which have only their beginning: raise "
+		             "payload_size of the stream",
+		             summary->totals->flagged[RECV_FLAG_TRUNCATED]);
+	if (account->missing)
+		verdict_take(&verdict, FINDING_LOSS);
+	if (account->no_buffer_least)
+		verdict_find(&verdict, FINDING_LOSS, "the network card lost %" PRIu64 " packets (no_buffer)",
+		             account->no_buffer_least);
+	verdict_find_unknown(&verdict, account->unknown);
+	if (!account->until_ns)
+		verdict_find(&verdict, FINDING_DOUBT, "a tap is not told what the network card lost");
+	if (summary->tracker)
+		judge_numbers(&verdict, summary->tracker);
+	return verdict;
+}
+
 static struct recv_summary summarize(struct receiver *receiver)
 {
 	struct recv_summary summary = {
@@ -219,6 +255,7 @@ static struct recv_summary summarize(struct receiver *receiver)
 
 	ibvcap_rx_counts(receiver->rx, &summary.counts);
 	ibvcap_rx_info(receiver->rx, &summary.info);
+	summary.verdict = judge_received(&summary);
 	return summary;
 }
 
@@ -349,7 +386,7 @@ static int run_recv(struct receiver *receiver)
 	if (code == EX_OK)
 		code = report_end(receiver->options.command, "stream", receiver->options.stream, r);
 	if (code == EX_OK && receiver->options.check)
-		code = exit_codes[recv_verdict(&summary)];
+		code = verdict_exit_status(&summary.verdict);
 	return code == EX_OK && receiver->pattern.corrupt ? 1 : code;
 }
 

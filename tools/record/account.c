@@ -13,8 +13,6 @@
 #include <string.h>
 #include <sys/random.h>
 
-#define FILTER_BYTES 500 /* of a filter, in a sentence */
-
 /* Reasons that follow from the moments of all queues, and not from those of one queue. */
 #define STREAM_UNKNOWN (IBVCAP_UNKNOWN_EDGE | IBVCAP_UNKNOWN_UNSETTLED | IBVCAP_UNKNOWN_QUEUES)
 
@@ -136,66 +134,6 @@ uint64_t account_random(void)
 	if (getrandom(&number, sizeof(number), GRND_NONBLOCK) != sizeof(number))
 		number = time_utc_ns();
 	return number;
-}
-
-/* ---- verdicts ------------------------------------------------------------------------------------ */
-
-enum ibvcap_verdict account_verdict_of_all(const struct recording_account *accounts, unsigned n)
-{
-	enum ibvcap_verdict verdict = IBVCAP_VERDICT_COMPLETE;
-
-	for (unsigned i = 0; i < n; i++) {
-		if (accounts[i].verdict == IBVCAP_VERDICT_INCOMPLETE)
-			return IBVCAP_VERDICT_INCOMPLETE;
-		if (accounts[i].verdict != IBVCAP_VERDICT_COMPLETE)
-			verdict = IBVCAP_VERDICT_NOT_PROVEN;
-	}
-	return verdict;
-}
-
-uint32_t account_unknown_of_all(const struct recording_account *accounts, unsigned n)
-{
-	uint32_t unknown = 0;
-
-	for (unsigned i = 0; i < n; i++)
-		unknown |= accounts[i].unknown;
-	return unknown;
-}
-
-void account_print_verdict(char *text, size_t bytes, const struct recording_account *accounts, unsigned n,
-                           const char *filter)
-{
-	uint32_t unknown = account_unknown_of_all(accounts, n);
-	uint64_t missing = 0, filtered = 0;
-
-	/* A loss near the beginning may belong to the file before. One of the two files counts it: the sum is exact. */
-	for (unsigned i = 0; i < n; i++) {
-		missing += recording_account_missing(&accounts[i]) - accounts[i].no_buffer_least +
-		           accounts[i].sum.no_buffer;
-		filtered += accounts[i].sum.filtered;
-	}
-	switch (account_verdict_of_all(accounts, n)) {
-	case IBVCAP_VERDICT_COMPLETE:
-		snprintf(text, bytes, "Complete: no packet is missing.");
-		if (filter)
-			snprintf(text, bytes,
-			         "Complete: every packet that matches '%.*s', %" PRIu64 " others left out.",
-			         FILTER_BYTES, filter, filtered);
-		break;
-	case IBVCAP_VERDICT_INCOMPLETE:
-		snprintf(text, bytes, "Incomplete: %" PRIu64 " packets are missing%s%s.", missing,
-		         unknown ? ", and maybe more" : "", filter ? "; maybe some of them match the filter" : "");
-		break;
-	case IBVCAP_VERDICT_NOT_PROVEN:
-		snprintf(text, bytes, "Not proven: no packet is known to be missing, but maybe some are.");
-		break;
-	}
-	for (uint32_t bit = 1; bit && bit <= unknown; bit <<= 1) {
-		size_t used = strlen(text);
-
-		if (unknown & bit)
-			snprintf(text + used, bytes - used, " %s.", ibvcap_unknown_text(bit));
-	}
 }
 
 /* ---- loss sums ----------------------------------------------------------------------------------- */

@@ -6,8 +6,6 @@
 #include "lib/recording/account_json.h"
 #include "tools/record/source.h"
 
-#define ACCOUNT_VERDICT_BYTES 2000 /* more than account_print_verdict() takes */
-
 /* The parts from which an account is computed. */
 struct account_parts {
 	struct ibvcap_rx_moment from;
@@ -28,15 +26,5 @@ void account_of_sources(const struct account_parts *parts, const struct source *
 
 /** A number for a recording, which no other has. */
 uint64_t account_random(void);
-
-/** The verdict of all accounts: the worst one. */
-enum ibvcap_verdict account_verdict_of_all(const struct recording_account *accounts, unsigned n);
-
-/** The reasons why losses are unknown, of all accounts. */
-uint32_t account_unknown_of_all(const struct recording_account *accounts, unsigned n);
-
-/** The verdict of all accounts, as a sentence for people, with the reasons. Cut off at bytes. filter: NULL: none. */
-void account_print_verdict(char *text, size_t bytes, const struct recording_account *accounts, unsigned n,
-                           const char *filter);
 
 #endif

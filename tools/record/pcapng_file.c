@@ -9,6 +9,7 @@
 #include "lib/recording/recording_index.h"
 #include "lib/recording/recording_words.h"
 #include "lib/recording/row_frame.h"
+#include "lib/recording/verdict.h"
 #include "tools/record/record_file.h"
 
 #include <inttypes.h>
@@ -100,8 +101,9 @@ static size_t write_statistics(uint8_t *to, size_t room, const struct record_end
 
 size_t contents_write_end(uint8_t *to, size_t room, const struct record_end *end)
 {
-	static char text[RECORD_SOURCES_MAX * (SUM_TEXT_BYTES + 96) + LOSSES_TEXT_BYTES + 200 + ACCOUNT_VERDICT_BYTES];
+	static char text[RECORD_SOURCES_MAX * (SUM_TEXT_BYTES + 96) + LOSSES_TEXT_BYTES + 200 + VERDICT_TEXT_BYTES];
 	struct pcapng_section section = {.application = pcapng_text_of("ibvcap " IBVCAP_BUILD_VERSION)};
+	struct verdict verdict = {0};
 	size_t used = 0, length = 0;
 
 	for (unsigned i = 0; i < end->n_sources; i++)
@@ -110,8 +112,8 @@ size_t contents_write_end(uint8_t *to, size_t room, const struct record_end *end
 		length = (size_t)snprintf(text, sizeof(text),
 		                          "the recording ended because the file could not be written: %s. ",
 		                          strerror(end->error));
-	account_print_verdict(text + length, sizeof(text) - length, end->accounts, end->n_sources,
-	                      end->sources[0].filter);
+	verdict_find_accounts(&verdict, end->accounts, end->n_sources, end->sources[0].filter);
+	verdict_print_sentences(text + length, sizeof(text) - length, &verdict);
 	for (unsigned i = 0; i < end->n_sources; i++) {
 		length = strlen(text);
 		length += (size_t)snprintf(text + length, sizeof(text) - length, "\n%s: ", end->sources[i].name);

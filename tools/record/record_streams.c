@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* ibvcap record: attaches to streams, records them, and says what became of every packet. */
 #include "lib/base/time.h"
+#include "lib/recording/verdict.h"
 #include "tools/common/report.h"
 #include "tools/common/stop_signal.h"
 #include "tools/common/terminal.h"
@@ -19,11 +20,9 @@
 #include <sysexits.h>
 #include <systemd/sd-daemon.h>
 
-#define SCHEMA_VERSION  1
-#define SUM_TEXT_BYTES  400
-#define N_BUFFERS_MIN   4u
-#define EXIT_INCOMPLETE 1 /* packets are missing */
-#define EXIT_NOT_PROVEN 2 /* none is known to be missing, but something cannot be known */
+#define SCHEMA_VERSION 1
+#define SUM_TEXT_BYTES 400
+#define N_BUFFERS_MIN  4u
 
 /* A word that is no stream may be of a filter without quotes, or the name of a network interface. */
 static void hint_at_word(const char *word)
@@ -157,14 +156,19 @@ static json_t *recorded_source_to_json(const struct source *source, const struct
 }
 
 /* A file that could not be written to its end proves nothing, also if no packet is known to be missing. */
-static enum ibvcap_verdict verdict_of(const struct recorder *recorder)
+static struct verdict judge_recording(const struct recorder *recorder)
 {
-	enum ibvcap_verdict verdict = account_verdict_of_all(recorder->accounts, recorder->n_sources);
+	struct verdict verdict = {0};
 
-	return verdict == IBVCAP_VERDICT_COMPLETE && recorder->writer.error ? IBVCAP_VERDICT_NOT_PROVEN : verdict;
+	verdict_find_accounts(&verdict, recorder->accounts, recorder->n_sources, recorder->options.filter);
+	if (recorder->writer.error && !verdict.has_loss) {
+		verdict = (struct verdict){0};
+		verdict_find(&verdict, FINDING_DOUBT, "the recording could not be written to its end");
+	}
+	return verdict;
 }
 
-static void print_record_json(const struct recorder *recorder)
+static void print_record_json(const struct recorder *recorder, const struct verdict *verdict)
 {
 	const struct writer *writer = &recorder->writer;
 	/* Standard output may be the recording. */
@@ -178,7 +182,7 @@ static void print_record_json(const struct recorder *recorder)
 	                (json_int_t)writer->n_files, "deleted", (json_int_t)writer->window.n_deleted, "bytes",
 	                (json_int_t)writer->bytes, "disk_wait_ms", (json_int_t)(recorder->waited_ns / 1000000), "error",
 	                writer->error);
-	json_object_set_new(all, "verdict", json_string(ibvcap_verdict_word(verdict_of(recorder))));
+	json_object_set_new(all, "verdict", json_string(verdict_word(verdict)));
 	if (recorder->options.filter)
 		json_object_set_new(all, "filter", json_string(recorder->options.filter));
 	if (recorder->options.why)
@@ -204,14 +208,16 @@ static void append_truncated(char *text, size_t bytes, const struct recorder *re
 /* The exit code. r: how reading ended, of the source that had it. */
 static int end_record(const struct recorder *recorder, unsigned which, int r)
 {
-	enum ibvcap_verdict verdict = verdict_of(recorder);
+	static const enum terminal_colour colours[] = {
+		[FINDING_NOTE] = TERMINAL_GREEN, [FINDING_DOUBT] = TERMINAL_YELLOW, [FINDING_LOSS] = TERMINAL_RED};
+	const struct verdict verdict = judge_recording(recorder);
 	int code;
 
 	if (recorder->options.json)
-		print_record_json(recorder);
+		print_record_json(recorder, &verdict);
 	else if (!recorder->options.silent) {
 		const struct writer *writer = &recorder->writer;
-		char text[SUM_TEXT_BYTES + ACCOUNT_VERDICT_BYTES];
+		char text[SUM_TEXT_BYTES + VERDICT_TEXT_BYTES];
 
 		fprintf(stderr, "%s: %" PRIu64 " bytes in %" PRIu32 " files, %" PRIu64 " files deleted\n",
 		        recorder->options.path, writer->bytes, writer->n_files, writer->window.n_deleted);
@@ -219,26 +225,19 @@ static int end_record(const struct recorder *recorder, unsigned which, int r)
 			record_sum_print(text, sizeof(text), &recorder->accounts[i].sum);
 			fprintf(stderr, "%s: %s\n", recorder->sources[i].name, text);
 		}
-		account_print_verdict(text, sizeof(text), recorder->accounts, recorder->n_sources,
-		                      recorder->options.filter);
-		if (recorder->writer.error && verdict == IBVCAP_VERDICT_NOT_PROVEN)
-			snprintf(text, sizeof(text), "Not proven: the recording could not be written to its end.");
+		verdict_print_sentences(text, sizeof(text), &verdict);
 		append_truncated(text, sizeof(text), recorder);
-		terminal_print(stderr,
-		               verdict == IBVCAP_VERDICT_COMPLETE     ? TERMINAL_GREEN
-		               : verdict == IBVCAP_VERDICT_INCOMPLETE ? TERMINAL_RED
-		                                                      : TERMINAL_YELLOW,
-		               "%s\n", text);
+		terminal_print(stderr, colours[verdict.worst], "%s\n", text);
 	}
 	if (recorder->writer.error)
 		return recorder->writer.error == EPIPE ? EX_OK : EX_IOERR;
 	code = report_end("record", "stream", recorder->sources[which < recorder->n_sources ? which : 0].name, r);
-	if (code == EX_OK && verdict == IBVCAP_VERDICT_INCOMPLETE)
-		return EXIT_INCOMPLETE;
+	if (code == EX_OK && verdict.has_loss)
+		return verdict_exit_status(&verdict);
 	for (unsigned i = 0; i < recorder->n_sources && code == EX_OK; i++)
 		if (recorder->sources[i].end_error)
 			code = report_exit_code(recorder->sources[i].end_error);
-	return code == EX_OK && verdict == IBVCAP_VERDICT_NOT_PROVEN ? EXIT_NOT_PROVEN : code;
+	return code == EX_OK ? verdict_exit_status(&verdict) : code;
 }
 
 /* ---- the command --------------------------------------------------------------------------------- */

@@ -229,7 +229,7 @@ static void make_accounts(struct recorder *recorder, const struct source_end *en
  */
 static void end_behind_losses(struct recorder *recorder, const struct source_end *ends)
 {
-	if (!(account_unknown_of_all(recorder->accounts, recorder->n_sources) & IBVCAP_UNKNOWN_EDGE))
+	if (!(recording_accounts_unknown(recorder->accounts, recorder->n_sources) & IBVCAP_UNKNOWN_EDGE))
 		return;
 	for (unsigned i = 0; i < recorder->n_sources; i++)
 		source_end_later(&recorder->sources[i], &ends[i]);

@@ -2,6 +2,7 @@
 /* Accounts of sources from moments and sums, and the blocks and sentences that a file says of itself. */
 #include "lib/ibvcap/rx.h"
 #include "lib/recording/recording.h"
+#include "lib/recording/verdict.h"
 #include "tools/record/record_file.h"
 
 #include <criterion/criterion.h>
@@ -172,10 +173,12 @@ static const char *filter;
 
 static void expect_verdict(enum ibvcap_verdict verdict, const char *text)
 {
-	char printed[ACCOUNT_VERDICT_BYTES];
+	char printed[VERDICT_TEXT_BYTES];
+	struct verdict of_all = {0};
 
-	cr_expect_eq(account_verdict_of_all(accounts, 3), verdict);
-	account_print_verdict(printed, sizeof(printed), accounts, 3, filter);
+	verdict_find_accounts(&of_all, accounts, 3, filter);
+	cr_expect_eq(verdict_result(&of_all), verdict);
+	verdict_print_sentences(printed, sizeof(printed), &of_all);
 	cr_expect_str_eq(printed, text);
 }
 
@@ -192,7 +195,7 @@ Test(record_account, the_verdict_of_all_is_the_worst)
 	accounts[2].sum.skipped = 3;
 	accounts[2].sum.no_buffer = 5;
 	accounts[2].no_buffer_least = 2;
-	cr_expect_eq(account_unknown_of_all(accounts, 3), IBVCAP_UNKNOWN_QUEUES | IBVCAP_UNKNOWN_REMOVED);
+	cr_expect_eq(recording_accounts_unknown(accounts, 3), IBVCAP_UNKNOWN_QUEUES | IBVCAP_UNKNOWN_REMOVED);
 	expect_verdict(IBVCAP_VERDICT_INCOMPLETE,
 	               "Incomplete: 8 packets are missing, and maybe more. the stream had other queues than those that "
 	               "were read. the stream was removed from the configuration.");
@@ -207,6 +210,7 @@ Test(record_account, with_a_filter_the_packets_that_match_are_complete)
 {
 	char of[600];
 	static char longest[9000];
+	struct verdict verdict = {0};
 
 	filter = "src host 10.0.0.5";
 	accounts[0].sum.filtered = 3;
@@ -214,7 +218,8 @@ Test(record_account, with_a_filter_the_packets_that_match_are_complete)
 	expect_verdict(IBVCAP_VERDICT_COMPLETE,
 	               "Complete: every packet that matches 'src host 10.0.0.5', 7 others left out.");
 	memset(longest, 'x', sizeof(longest) - 1);
-	account_print_verdict(of, sizeof(of), accounts, 3, longest);
+	verdict_find_accounts(&verdict, accounts, 3, longest);
+	verdict_print_sentences(of, sizeof(of), &verdict);
 	cr_expect(strstr(of, "', 7 others left out.") != NULL, "a long filter is cut, and the count is not: %s", of);
 }
 

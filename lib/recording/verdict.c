@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Makes a verdict of findings, and puts it into words. */
+#include "lib/recording/verdict.h"
+
+#include <ctype.h>
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <sysexits.h>
+
+#define FILTER_BYTES 500 /* of a filter, in a reason */
+
+/* ---- findings ------------------------------------------------------------------------------------ */
+
+void verdict_take(struct verdict *verdict, enum finding finding)
+{
+	if (finding > verdict->worst)
+		verdict->worst = finding;
+	if (finding == FINDING_LOSS)
+		verdict->has_loss = true;
+}
+
+void verdict_find(struct verdict *verdict, enum finding finding, const char *format, ...)
+{
+	size_t used = strlen(verdict->reasons);
+	va_list arguments;
+
+	verdict_take(verdict, finding);
+	if (used)
+		used += (size_t)snprintf(verdict->reasons + used, sizeof(verdict->reasons) - used, "\n");
+	if (used >= sizeof(verdict->reasons))
+		return;
+	va_start(arguments, format);
+	vsnprintf(verdict->reasons + used, sizeof(verdict->reasons) - used, format, arguments);
+	va_end(arguments);
+}
+
+void verdict_find_unknown(struct verdict *verdict, uint32_t unknown)
+{
+	for (uint32_t bit = 1; bit; bit <<= 1)
+		if (unknown & bit)
+			verdict_find(verdict, FINDING_DOUBT, "%s", ibvcap_unknown_text(bit));
+}
+
+void verdict_find_accounts(struct verdict *verdict, const struct recording_account *accounts, unsigned n,
+                           const char *filter)
+{
+	uint32_t unknown = recording_accounts_unknown(accounts, n);
+	uint64_t certain = 0, missing = 0, filtered = 0;
+
+	/* A loss near the beginning may belong to the file before. One of the two files counts it: the sum is exact. */
+	for (unsigned i = 0; i < n; i++) {
+		uint64_t of_account = recording_account_missing(&accounts[i]);
+
+		certain += of_account;
+		missing += of_account - accounts[i].no_buffer_least + accounts[i].sum.no_buffer;
+		filtered += accounts[i].sum.filtered;
+	}
+	if (certain)
+		verdict_find(verdict, FINDING_LOSS, "%" PRIu64 " packets are missing%s%s", missing,
+		             unknown ? ", and maybe more" : "", filter ? "; maybe some of them match the filter" : "");
+	else if (unknown)
+		verdict_find(verdict, FINDING_DOUBT, "no packet is known to be missing, but maybe some are");
+	else if (filter)
+		verdict_find(verdict, FINDING_NOTE, "every packet that matches '%.*s', %" PRIu64 " others left out",
+		             FILTER_BYTES, filter, filtered);
+	else
+		verdict_find(verdict, FINDING_NOTE, "no packet is missing");
+	verdict_find_unknown(verdict, unknown);
+}
+
+/* ---- the result ---------------------------------------------------------------------------------- */
+
+enum ibvcap_verdict verdict_result(const struct verdict *verdict)
+{
+	if (verdict->has_loss)
+		return IBVCAP_VERDICT_INCOMPLETE;
+	return verdict->worst == FINDING_NOTE ? IBVCAP_VERDICT_COMPLETE : IBVCAP_VERDICT_NOT_PROVEN;
+}
+
+const char *verdict_word(const struct verdict *verdict)
+{
+	return ibvcap_verdict_word(verdict_result(verdict));
+}
+
+int verdict_exit_status(const struct verdict *verdict)
+{
+	static const int codes[] = {
+		[FINDING_NOTE] = EX_OK, [FINDING_DOUBT] = 2, [FINDING_LOSS] = 1, [FINDING_DAMAGE] = EX_DATAERR};
+
+	return codes[verdict->worst];
+}
+
+/* ---- words --------------------------------------------------------------------------------------- */
+
+void verdict_print_reasons(char *text, size_t bytes, const struct verdict *verdict, const char *between)
+{
+	size_t used = 0;
+
+	for (const char *reason = verdict->reasons; *reason && used < bytes;) {
+		size_t n = strcspn(reason, "\n");
+
+		used += (size_t)snprintf(text + used, bytes - used, "%.*s%s", (int)n, reason, reason[n] ? between : "");
+		reason += n + (reason[n] != '\0');
+	}
+	if (!used && bytes)
+		*text = '\0';
+}
+
+static void print_verdict(char *text, size_t bytes, const struct verdict *verdict, const char *between)
+{
+	int used = snprintf(text, bytes, "%s: ", verdict_word(verdict));
+
+	verdict_print_reasons(text + used, bytes - (size_t)used, verdict, between);
+}
+
+void verdict_print(char *text, size_t bytes, const struct verdict *verdict)
+{
+	if (verdict->worst == FINDING_DAMAGE)
+		verdict_print_reasons(text, bytes, verdict, "; ");
+	else
+		print_verdict(text, bytes, verdict, "; ");
+}
+
+void verdict_print_sentences(char *text, size_t bytes, const struct verdict *verdict)
+{
+	size_t used;
+
+	print_verdict(text, bytes, verdict, ". ");
+	*text = (char)toupper((unsigned char)*text);
+	used = strlen(text);
+	snprintf(text + used, bytes - used, ".");
+}
+
+void verdict_print_unfollowed(const struct ibvcap_tracker_counts *counts, char text[VERDICT_UNFOLLOWED_BYTES])
+{
+	const struct {
+		const char *word;
+		uint64_t n;
+	} terms[] = {{"untracked", counts->untracked},
+	             {"unread", counts->unread},
+	             {"stray", counts->numbers.stray},
+	             {"late", counts->numbers.late},
+	             {"restarted", counts->numbers.restarted}};
+	size_t used = 0;
+
+	*text = '\0';
+	for (size_t i = 0; i < sizeof(terms) / sizeof(terms[0]); i++)
+		if (terms[i].n)
+			used += (size_t)snprintf(text + used, VERDICT_UNFOLLOWED_BYTES - used, "%s%s %" PRIu64,
+			                         used ? ", " : "", terms[i].word, terms[i].n);
+}

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * The judge of record, recv, check, info and extract. Each of them names what it finds: packets that are missing,
+ * reasons for doubt, damage. The worst finding is the verdict. Nothing else makes a verdict, its words or its exit
+ * status.
+ */
+#ifndef LIB_RECORDING_VERDICT_H
+#define LIB_RECORDING_VERDICT_H
+
+#include "lib/recording/account_json.h"
+
+#include <ibvcap/ibvcap.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define VERDICT_REASONS_BYTES 1024
+#define VERDICT_TEXT_BYTES    2000 /* more than a verdict takes in words */
+
+/* What a finding says of the packets. The worst is the highest. */
+enum finding {
+	FINDING_NOTE,   /* nothing against them */
+	FINDING_DOUBT,  /* nothing proves that a packet is missing, or that none is */
+	FINDING_LOSS,   /* packets are missing */
+	FINDING_DAMAGE, /* the file is damaged, cut off or not closed, or does not agree with itself: a doubt, too */
+};
+
+/* Zero-initialise it. */
+struct verdict {
+	enum finding worst;
+	bool has_loss;                       /* packets are known to be missing, also of a damaged file */
+	char reasons[VERDICT_REASONS_BYTES]; /* a line each */
+};
+
+/** Take the finding, and no reason. */
+void verdict_take(struct verdict *verdict, enum finding finding);
+
+/** Take the finding and its reason: without a line feed, a full stop or a capital. What does not fit is cut off. */
+__attribute__((format(printf, 3, 4))) void verdict_find(struct verdict *verdict, enum finding finding,
+                                                        const char *format, ...);
+
+/** Take a doubt for each bit of enum ibvcap_unknown. */
+void verdict_find_unknown(struct verdict *verdict, uint32_t unknown);
+
+/** Take what accounts say, of one file or of all files of a recording. filter: that the recorder had; NULL: none. */
+void verdict_find_accounts(struct verdict *verdict, const struct recording_account *accounts, unsigned n,
+                           const char *filter);
+
+/** Complete without a finding, incomplete if packets are known to be missing, and not proven in all other cases. */
+enum ibvcap_verdict verdict_result(const struct verdict *verdict);
+
+/** "complete", "incomplete" or "not proven". */
+const char *verdict_word(const struct verdict *verdict);
+
+/** 0: complete; 2: not proven; 1: incomplete; EX_DATAERR: damage. */
+int verdict_exit_status(const struct verdict *verdict);
+
+/** The reasons, with this text between them. Cut off at bytes. */
+void verdict_print_reasons(char *text, size_t bytes, const struct verdict *verdict, const char *between);
+
+/** "incomplete: 3 packets are missing; ibvcapd was …". A damage says what it is without the word. Cut off at bytes. */
+void verdict_print(char *text, size_t bytes, const struct verdict *verdict);
+
+/** The same as sentences: "Incomplete: 3 packets are missing. ibvcapd was … ." */
+void verdict_print_sentences(char *text, size_t bytes, const struct verdict *verdict);
+
+#define VERDICT_UNFOLLOWED_BYTES 160
+
+/**
+ * The packets that a tracker could not follow by their own numbers, each of which may hide a loss: "untracked 1, late
+ * 2". Empty: it followed all.
+ */
+void verdict_print_unfollowed(const struct ibvcap_tracker_counts *counts, char text[VERDICT_UNFOLLOWED_BYTES]);
+
+#endif

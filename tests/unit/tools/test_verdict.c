@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+/* What findings make a verdict, its exit status and its words. Accounts: test_record_account.c. */
+#include "lib/recording/verdict.h"
+
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <string.h>
+
+static const enum finding none[4], doubt[4] = {FINDING_DOUBT}, loss[4] = {FINDING_DOUBT, FINDING_LOSS, FINDING_NOTE},
+				   damage[4] = {FINDING_DAMAGE, FINDING_NOTE},
+				   damage_and_loss[4] = {FINDING_LOSS, FINDING_DAMAGE, FINDING_DOUBT};
+
+Test(verdict, is_the_worst_finding_and_damage_is_complete_never)
+{
+	static const struct {
+		const enum finding *findings;
+		enum ibvcap_verdict result;
+		int status;
+	} rows[] = {
+		{none, IBVCAP_VERDICT_COMPLETE, 0},
+		{doubt, IBVCAP_VERDICT_NOT_PROVEN, 2},
+		{loss, IBVCAP_VERDICT_INCOMPLETE, 1},
+		{damage, IBVCAP_VERDICT_NOT_PROVEN, 65},
+		{damage_and_loss, IBVCAP_VERDICT_INCOMPLETE, 65},
+	};
+
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		struct verdict verdict = {0};
+
+		for (unsigned j = 0; j < 4; j++)
+			verdict_take(&verdict, rows[i].findings[j]);
+		cr_expect_eq(verdict_result(&verdict), rows[i].result, "%zu", i);
+		cr_expect_eq(verdict_exit_status(&verdict), rows[i].status, "%zu", i);
+		cr_expect_str_eq(verdict_word(&verdict), ibvcap_verdict_word(rows[i].result));
+	}
+}
+
+static void expect_words(const struct verdict *verdict, const char *line, const char *sentences)
+{
+	char text[VERDICT_TEXT_BYTES];
+
+	verdict_print(text, sizeof(text), verdict);
+	cr_expect_str_eq(text, line);
+	verdict_print_sentences(text, sizeof(text), verdict);
+	cr_expect_str_eq(text, sentences);
+}
+
+Test(verdict, has_its_reasons_in_the_order_in_which_they_were_found)
+{
+	struct verdict verdict = {0};
+	char text[100];
+
+	verdict_find(&verdict, FINDING_LOSS, "%d are missing", 3);
+	expect_words(&verdict, "incomplete: 3 are missing", "Incomplete: 3 are missing.");
+	verdict_find_unknown(&verdict, IBVCAP_UNKNOWN_REMOVED | IBVCAP_UNKNOWN_UNSETTLED);
+	expect_words(&verdict,
+	             "incomplete: 3 are missing; ibvcapd did not settle its count of losses in time; the stream was "
+	             "removed from the configuration",
+	             "Incomplete: 3 are missing. ibvcapd did not settle its count of losses in time. the stream was "
+	             "removed from the configuration.");
+	verdict_print_reasons(text, 30, &verdict, "\n  ");
+	cr_expect_str_eq(text, "3 are missing\n  ibvcapd did n");
+	verdict = (struct verdict){0};
+	verdict_print_reasons(text, sizeof(text), &verdict, "; ");
+	cr_expect_str_eq(text, "");
+	verdict_find(&verdict, FINDING_DAMAGE, "cut off");
+	expect_words(&verdict, "cut off", "Not proven: cut off.");
+}
+
+Test(verdict, reasons_that_do_not_fit_are_cut_off_and_still_count)
+{
+	struct verdict verdict = {0};
+	char text[VERDICT_TEXT_BYTES];
+
+	for (unsigned i = 0; i < 30; i++)
+		verdict_find(&verdict, FINDING_DOUBT, "%040u", i);
+	verdict_find(&verdict, FINDING_LOSS, "lost");
+	cr_expect_eq(strlen(verdict.reasons), VERDICT_REASONS_BYTES - 1);
+	verdict_print(text, sizeof(text), &verdict);
+	cr_expect(strstr(text, "incomplete: 0000") == text && !strstr(text, "lost"), "%s", text);
+}
+
+Test(verdict, names_what_a_tracker_could_not_follow)
+{
+	struct ibvcap_tracker_counts counts = {.packets = 9, .numbers = {.lost = 3, .reordered = 4}};
+	char text[VERDICT_UNFOLLOWED_BYTES];
+
+	verdict_print_unfollowed(&counts, text);
+	cr_expect_str_eq(text, "");
+	counts.untracked = 1;
+	counts.unread = 2;
+	counts.numbers.stray = 3;
+	counts.numbers.late = 4;
+	counts.numbers.restarted = 5;
+	verdict_print_unfollowed(&counts, text);
+	cr_expect_str_eq(text, "untracked 1, unread 2, stray 3, late 4, restarted 5");
+}
