@@ -67,8 +67,8 @@ MAY_INCLUDE = {
     "daemon/ring": ["daemon/base", CORE, API],
     "daemon/reassembly": ["daemon/base", "daemon/backend/backend.h", "daemon/backend/posted_rows.h", "daemon/packet",
                           "lib/frame", CORE],
-    "daemon/worker": ["daemon/base", "daemon/backend/backend.h", "daemon/reassembly", "daemon/clock",
-                      "daemon/packet", "daemon/ring", "lib/frame", CORE, API],
+    "daemon/worker": ["daemon/base", "daemon/backend/backend.h", "daemon/clock", "daemon/packet", "daemon/ring",
+                      "lib/frame", CORE, API],
     "daemon/control": ["daemon/base", "daemon/config", "daemon/flow", "daemon/ring", "daemon/worker/mailbox.h",
                        "daemon/worker/rx_sum.h", CORE, "lib/status", API],
     # What daemon.c is made of, from the lowest to the highest.

@@ -11,7 +11,8 @@
  *   open → register_memory → create_send_queue → start → send_post/send_reap …
  *   → (drain with send_reap) → destroy_queue → unregister_memory → close
  *
- * Threads: the queue's worker calls post, poll, send_post, send_reap, arm, clear and reset, and start after a reset.
+ * Threads: the queue's worker calls post, poll, send_post, send_reap, arm, clear, reset and give_up, and start after a
+ * reset.
  * Any thread may register and unregister memory while queues run. The control thread calls everything else. All of
  * these may run at the same time. No call keeps a pointer to its arguments unless its comment says so.
  * Errors: 0/count or -errno; calls with a failure argument explain the error there.
@@ -51,8 +52,31 @@ struct backend {
 struct backend_memory {
 	struct backend *backend;
 };
+
+/*
+ * What a receive queue has taken from the device, and what it holds. The queue brings all members up to date once in
+ * each post(), poll(), reset() and give_up(); a queue with an event for each slot that it takes calls the functions at
+ * the end of this file. Only the queue's worker reads them. The unit is slots of the device, which are frames once they
+ * are taken; `held` is a number now, and the others are of all time.
+ */
+struct backend_use {
+	uint64_t posted; /* slots that the device was given; after reset(), those that were taken */
+	uint64_t taken;  /* slots that poll() got back: with an event, with none, or flushed */
+	/*
+	 * `posted`; or `taken` if the last poll() may have left frames in the device, which may fill all of its slots,
+	 * and does not tell by returning `max` events.
+	 */
+	uint64_t given;
+	uint64_t held;       /* frames that wait in the queue for others: they will have an event, or be lost */
+	uint64_t joined;     /* frames that need no event and are no loss, as a part of a datagram that has one */
+	uint64_t decided_ns; /* if any are held, they came after this CLOCK_MONOTONIC time; else undefined */
+};
+
 struct backend_queue {
 	const struct backend_ops *ops; /* of calls that take a queue; its backend may have others */
+	struct backend_use use;
+	/* The queue that this one takes its frames from, which has the members below for both; NULL: none. */
+	const struct backend_queue *device;
 	_Atomic(const char *) error; /* the device's word for the last error that stopped the queue, static; or NULL */
 	/* With counts_drops: of the packets of the last read_matched(), those dropped. */
 	_Atomic uint64_t n_dropped[BACKEND_N_DROPS];
@@ -256,7 +280,10 @@ struct backend_ops {
 	 * writes to the slots.
 	 */
 	int (*post)(struct backend_queue *queue, const struct backend_run *run);
-	/** Up to max events (max is at least 1). Never blocks. -errno: the queue failed, reset() is due. */
+	/**
+	 * Takes up to max frames (max is at least 1), and returns the number of events. Frames without an event show in
+	 * use.taken alone. Never blocks. -errno: the queue failed, reset() is due.
+	 */
 	int (*poll)(struct backend_queue *queue, struct backend_event *events, uint32_t max);
 	/**
 	 * The descriptor that becomes readable at a completion after arm(), until clear() or, with packet, until poll()
@@ -274,6 +301,8 @@ struct backend_ops {
 	 * the device does not read them any more.
 	 */
 	int (*reset)(struct backend_queue *queue);
+	/** No packet comes any more: the frames that are held are lost. NULL: the queue holds none. */
+	void (*give_up)(struct backend_queue *queue);
 
 	/** A queue that sends once it is started. start, fd, arm, clear, reset and destroy_queue apply to it too. */
 	int (*create_send_queue)(struct backend *backend, const struct backend_send_options *options,
@@ -317,5 +346,22 @@ struct backend_ops {
 	/** 1: *notice is the next one; 0: there is none. Never blocks. Control thread, like notice_fd. */
 	int (*read_notice)(struct backend *backend, struct backend_notice *notice);
 };
+
+/* ---- for queues that hold nothing ------------------------------------------------------------------ */
+
+static inline void backend_use_post(struct backend_use *use, uint32_t n)
+{
+	use->given = use->posted += n;
+}
+
+static inline void backend_use_take(struct backend_use *use, uint32_t n)
+{
+	use->taken += n;
+}
+
+static inline void backend_use_reset(struct backend_use *use)
+{
+	use->given = use->posted = use->taken;
+}
 
 #endif

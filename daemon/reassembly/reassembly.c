@@ -17,7 +17,7 @@
 #define HUGE_BYTES (UINT64_C(2) << 20)
 
 struct reassembly {
-	struct backend_queue queue; /* first; its counts are those of the device's queue */
+	struct backend_queue queue; /* first */
 	const struct backend_ops *ops;
 	struct backend *backend;
 	struct backend_queue *device;
@@ -27,19 +27,16 @@ struct reassembly {
 	uint32_t frame_stride;
 	uint32_t n_frames;
 	uint32_t slots; /* depth of the device's queue */
-	struct reassembly_use use;
 	bool waits_for_rows;
 	bool is_drained; /* the last poll took all frames that the device had */
 	/* What had come by that moment has been taken when `slots` more frames than these have been. */
 	uint64_t moment_ns;
 	uint64_t moment_taken;
-	uint32_t n_events;
 	struct posted_rows rows;
 	struct datagrams *datagrams;
-	uint64_t n_other;              /* whole datagrams to other ports */
-	uint64_t n_no_row;             /* frames that came while there was no row */
-	struct datagram_counts counts; /* with n_other; as of the last poll */
-	_Atomic uint64_t *counters;    /* of the ring */
+	uint64_t n_other;           /* whole datagrams to other ports */
+	uint64_t n_no_row;          /* frames that came while there was no row */
+	_Atomic uint64_t *counters; /* of the ring */
 	_Atomic uint64_t ports[REASSEMBLY_N_PORTS / 64];
 	struct backend_event taken_events[BATCH];
 };
@@ -58,14 +55,14 @@ static uint8_t *frame_at(const struct reassembly *r, uint32_t slot)
 
 static void show_given(struct reassembly *r)
 {
-	r->use.given = r->is_drained ? r->use.posted : r->use.taken;
+	r->queue.use.given = r->is_drained ? r->queue.use.posted : r->queue.use.taken;
 }
 
 /* Give the device all frames that it has not, in runs that do not pass the end of the memory. */
 static int post_frames(struct reassembly *r)
 {
-	while (r->n_frames - (r->use.posted - r->use.taken) >= BATCH) {
-		uint32_t slot = (uint32_t)(r->use.posted % r->n_frames);
+	while (r->n_frames - (r->queue.use.posted - r->queue.use.taken) >= BATCH) {
+		uint32_t slot = (uint32_t)(r->queue.use.posted % r->n_frames);
 		struct backend_run run = {.slot = slot,
 		                          .n = r->n_frames - slot < BATCH ? r->n_frames - slot : BATCH,
 		                          .payload = frame_at(r, slot),
@@ -74,7 +71,7 @@ static int post_frames(struct reassembly *r)
 
 		if (n < 0)
 			return n;
-		r->use.posted += (uint32_t)n;
+		r->queue.use.posted += (uint32_t)n;
 		if (n < (int)run.n)
 			break;
 	}
@@ -172,16 +169,20 @@ static void show_drops(const struct reassembly *r, enum backend_drop reason, uin
 
 static void show_counts(struct reassembly *r)
 {
-	r->counts = *datagrams_counts(r->datagrams);
-	r->counts.joined += r->n_other;
-	show_drops(r, BACKEND_DROP_INCOMPLETE, r->counts.missing);
-	show_drops(r, BACKEND_DROP_REFUSED, r->counts.refused);
+	const struct datagram_counts *counts = datagrams_counts(r->datagrams);
+	struct backend_use *use = &r->queue.use;
+
+	use->held = counts->held;
+	use->joined = counts->joined + r->n_other;
+	use->decided_ns = datagrams_oldest_ns(r->datagrams);
+	show_drops(r, BACKEND_DROP_INCOMPLETE, counts->missing);
+	show_drops(r, BACKEND_DROP_REFUSED, counts->refused);
 	if (!r->waits_for_rows)
 		show_drops(r, BACKEND_DROP_RING_FULL, r->n_no_row);
-	counter_set(&r->counters[IBVCAP_RX_COUNTER_JOINED], r->counts.joined);
-	counter_set(&r->counters[IBVCAP_RX_COUNTER_REASSEMBLED], r->counts.whole);
-	counter_set(&r->counters[IBVCAP_RX_COUNTER_INCOMPLETE_DATAGRAMS], r->counts.incomplete);
-	counter_set(&r->counters[IBVCAP_RX_COUNTER_INCOMPLETE_BYTES], r->counts.incomplete_bytes);
+	counter_set(&r->counters[IBVCAP_RX_COUNTER_JOINED], use->joined);
+	counter_set(&r->counters[IBVCAP_RX_COUNTER_REASSEMBLED], counts->whole);
+	counter_set(&r->counters[IBVCAP_RX_COUNTER_INCOMPLETE_DATAGRAMS], counts->incomplete);
+	counter_set(&r->counters[IBVCAP_RX_COUNTER_INCOMPLETE_BYTES], counts->incomplete_bytes);
 }
 
 /*
@@ -192,12 +193,12 @@ static void expire_datagrams(struct reassembly *r, uint64_t before_ns)
 {
 	if (r->is_drained)
 		datagrams_expire(r->datagrams, before_ns);
-	else if (r->use.taken - r->moment_taken >= r->slots)
+	else if (r->queue.use.taken - r->moment_taken >= r->slots)
 		datagrams_time_out(r->datagrams, r->moment_ns);
 	else
 		return;
 	r->moment_ns = before_ns;
-	r->moment_taken = r->use.taken;
+	r->moment_taken = r->queue.use.taken;
 }
 
 static int reassembly_poll(struct backend_queue *queue, struct backend_event *events, uint32_t max)
@@ -205,16 +206,15 @@ static int reassembly_poll(struct backend_queue *queue, struct backend_event *ev
 	struct reassembly *r = reassembly_of(queue);
 	uint64_t before_ns = time_of_clock_ns(CLOCK_MONOTONIC_COARSE); /* not later than CLOCK_MONOTONIC */
 	bool has_rows = r->rows.n_posted > 0;
-	int n, failed;
+	int n, n_events = 0, failed;
 
-	r->n_events = 0;
 	if (has_rows && r->rows.n_posted < max)
 		max = r->rows.n_posted;
 	max = max < BATCH ? max : BATCH;
 	n = has_rows || !r->waits_for_rows ? r->device->ops->poll(r->device, r->taken_events, max) : 0;
 	r->is_drained = n < (int)max && (has_rows || !r->waits_for_rows);
 	for (int i = 0; i < n && has_rows; i++)
-		r->n_events += take_frame(r, &r->taken_events[i], &events[r->n_events]);
+		n_events += take_frame(r, &r->taken_events[i], &events[n_events]);
 	if (n > 0 && !has_rows)
 		r->n_no_row += (uint32_t)n;
 	expire_datagrams(r, before_ns);
@@ -222,9 +222,9 @@ static int reassembly_poll(struct backend_queue *queue, struct backend_event *ev
 	show_given(r);
 	if (n <= 0)
 		return n;
-	r->use.taken += (uint32_t)n;
+	r->queue.use.taken += (uint32_t)n;
 	failed = post_frames(r);
-	return failed < 0 ? failed : n;
+	return failed < 0 ? failed : n_events;
 }
 
 static int reassembly_start(struct backend_queue *queue)
@@ -264,8 +264,16 @@ static int reassembly_reset(struct backend_queue *queue)
 	if (failed < 0)
 		return failed;
 	posted_rows_forget(&r->rows);
-	r->use.posted = r->use.given = r->use.taken;
+	backend_use_reset(&r->queue.use);
 	return 0;
+}
+
+static void reassembly_give_up(struct backend_queue *queue)
+{
+	struct reassembly *r = reassembly_of(queue);
+
+	datagrams_give_up(r->datagrams);
+	show_counts(r);
 }
 
 static const struct backend_ops reassembly_ops = {
@@ -277,6 +285,7 @@ static const struct backend_ops reassembly_ops = {
 	.arm = reassembly_arm,
 	.clear = reassembly_clear,
 	.reset = reassembly_reset,
+	.give_up = reassembly_give_up,
 };
 
 /* ---- life ------------------------------------------------------------------------------------------ */
@@ -307,12 +316,15 @@ static int make_frames(struct reassembly *r, struct failure *failure)
 static int make_device_queue(struct reassembly *r, const struct reassembly_options *options, struct failure *failure)
 {
 	struct backend_queue_options frames = options->rows;
+	int failed;
 
 	frames.payload = frames.headers = r->memory;
 	frames.header_bytes = frames.header_stride = 0;
 	frames.slot_bytes = frames.row_stride = r->frame_stride;
 	frames.oversize_sink = false;
-	return r->ops->create_queue(r->backend, &frames, &r->device, failure);
+	failed = r->ops->create_queue(r->backend, &frames, &r->device, failure);
+	r->queue.device = r->device;
+	return failed;
 }
 
 int reassembly_new(const struct reassembly_options *options, struct reassembly **reassembly, struct failure *failure)
@@ -331,6 +343,7 @@ int reassembly_new(const struct reassembly_options *options, struct reassembly *
 	r->slots = options->rows.slots;
 	r->frames_bytes = reassembly_bytes(r->n_frames, options->frame_bytes);
 	r->waits_for_rows = options->waits_for_rows;
+	r->counters = options->counters;
 	r->is_drained = true;
 	if (posted_rows_init(&r->rows, &options->rows) < 0 ||
 	    datagrams_new(rows_bytes, wants_port, r, &r->datagrams) < 0)
@@ -374,35 +387,4 @@ void reassembly_set_ports(struct reassembly *r, const uint64_t ports[REASSEMBLY_
 {
 	for (unsigned i = 0; i < REASSEMBLY_N_PORTS / 64; i++)
 		atomic_store_explicit(&r->ports[i], ports[i], memory_order_relaxed);
-}
-
-uint32_t reassembly_n_events(const struct reassembly *r)
-{
-	return r->n_events;
-}
-
-const struct reassembly_use *reassembly_use(const struct reassembly *r)
-{
-	return &r->use;
-}
-
-void reassembly_count_in(struct reassembly *r, _Atomic uint64_t *counters)
-{
-	r->counters = counters;
-}
-
-const struct datagram_counts *reassembly_counts(const struct reassembly *r)
-{
-	return &r->counts;
-}
-
-uint64_t reassembly_decided_ns(const struct reassembly *r)
-{
-	return datagrams_oldest_ns(r->datagrams);
-}
-
-void reassembly_give_up(struct reassembly *r)
-{
-	datagrams_give_up(r->datagrams);
-	show_counts(r);
 }

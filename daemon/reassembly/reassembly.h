@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * A receive queue that joins IP fragments to whole datagrams, between a device's queue and a worker: to the worker it
- * is a queue of a device. The device's queue fills frames of its own; each whole datagram is copied to a row. A stream
- * without reassembly has none of it.
- *
- * Threads as for any queue (backend.h): the worker calls its operations, and what is marked so below.
+ * is a queue like any other (backend.h). The device's queue fills frames of the reassembly's own; each whole datagram
+ * is copied to a row. A stream without reassembly has none of it.
  */
 #ifndef DAEMON_REASSEMBLY_REASSEMBLY_H
 #define DAEMON_REASSEMBLY_REASSEMBLY_H
@@ -23,6 +21,7 @@ struct reassembly_options {
 	uint32_t n_frames;                 /* that the device has at once */
 	uint32_t frame_bytes;              /* the longest frame that the device can receive, without FCS */
 	bool waits_for_rows;               /* without a row, packets wait in the device; else they are lost */
+	_Atomic uint64_t *counters; /* of a ring (enum ibvcap_rx_counter); each poll brings some of them up to date */
 };
 
 /** Makes the device's queue with memory of its own. */
@@ -42,28 +41,5 @@ struct backend_queue *reassembly_device_queue(struct reassembly *reassembly);
  * thread.
  */
 void reassembly_set_ports(struct reassembly *reassembly, const uint64_t ports[REASSEMBLY_N_PORTS / 64]);
-
-/** Worker: events of the last poll(), which returned how many frames it took; those without a row have no event. */
-uint32_t reassembly_n_events(const struct reassembly *reassembly);
-
-/* Frames of all time. */
-struct reassembly_use {
-	uint64_t taken;  /* from the device */
-	uint64_t posted; /* that it was given room for */
-	uint64_t given;  /* that it had room for; only the taken ones while it may have more frames already */
-};
-
-/** Worker: as of the last poll and post. Valid as long as the reassembly. */
-const struct reassembly_use *reassembly_use(const struct reassembly *reassembly);
-
-/** Before the first poll: the counters of a ring (enum ibvcap_rx_counter), which each poll brings up to date. */
-void reassembly_count_in(struct reassembly *reassembly, _Atomic uint64_t *counters);
-
-/** Worker: of the frames that were taken. */
-const struct datagram_counts *reassembly_counts(const struct reassembly *reassembly);
-/** Worker: all frames that were taken before have a row, need none, or are lost. UINT64_MAX: all at all. */
-uint64_t reassembly_decided_ns(const struct reassembly *reassembly);
-/** Worker: no packet comes any more. */
-void reassembly_give_up(struct reassembly *reassembly);
 
 #endif

@@ -51,6 +51,7 @@ static int stream_queue_create_reassembly(struct stream_queue *queue, const stru
 		.n_frames = queue->ring.posted_slots,
 		.frame_bytes = geometry_joined_frame_bytes(interface->net.mtu),
 		.waits_for_rows = interface->capabilities.counts_drops,
+		.counters = queue->ring.ring->counters,
 	};
 	int r = reassembly_new(&options, &queue->reassembly, failure);
 
@@ -100,8 +101,7 @@ static int stream_queue_create_worker(struct stream_queue *queue, struct failure
 	char name[32];
 	const struct rx_worker_options options = {
 		.worker.name = name,
-		.queue = queue->queue,
-		.reassembly = queue->reassembly,
+		.queue = queue->reassembly ? reassembly_queue(queue->reassembly) : queue->queue,
 		.ring = &queue->ring,
 		.receive_queue_slots = config->receive_queue_slots,
 		.worker.spin_ns = naps ? 0 : config_spin_ns(config->poll, config->spin_us),

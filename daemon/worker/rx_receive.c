@@ -351,16 +351,16 @@ int rx_receive_refill(struct rx_receive *receive)
  */
 bool rx_receive_may_have_lost(const struct rx_receive *receive)
 {
-	uint64_t used = *receive->used;
+	const struct backend_use *use = &receive->queue->use;
 
-	return __builtin_expect(used + receive->low_slots >= receive->short_given, 0) &&
-	       (used != receive->short_used || *receive->given == used);
+	return __builtin_expect(use->taken + receive->low_slots >= receive->short_given, 0) &&
+	       (use->taken != receive->short_taken || use->given == use->taken);
 }
 
 static void receive_note_given(struct rx_receive *receive)
 {
-	receive->short_used = *receive->used;
-	receive->short_given = *receive->given;
+	receive->short_taken = receive->queue->use.taken;
+	receive->short_given = receive->queue->use.given;
 }
 
 static void receive_note_short_poll(struct rx_receive *receive)
@@ -408,42 +408,25 @@ int rx_receive_prime(struct rx_receive *receive)
 
 int rx_receive_batch(struct rx_receive *receive)
 {
-	int n = receive->queue->ops->poll(receive->queue, receive->events, RX_RECEIVE_BATCH);
+	struct backend_queue *queue = receive->queue;
+	uint64_t before = queue->use.taken;
+	int n_events = queue->ops->poll(queue, receive->events, RX_RECEIVE_BATCH), n, r;
 
-	if (n < 0)
-		return n;
+	if (n_events < 0)
+		return n_events;
+	n = (int)(queue->use.taken - before);
 	if (n == 0) {
 		receive_note_short_poll(receive);
 		counter_add(&receive->ring->ring->counters[IBVCAP_RX_COUNTER_EMPTY_POLLS], 1);
 		return rx_receive_refill(receive); /* no effect unless memory or the device was short before */
 	}
-	int r = publish_events(receive, __builtin_expect(receive->reassembly != NULL, 0)
-	                                        ? reassembly_n_events(receive->reassembly)
-	                                        : (uint32_t)n);
-
+	r = publish_events(receive, (uint32_t)n_events);
 	if (r < 0)
 		return r;
 	if (n < RX_RECEIVE_BATCH)
 		receive_note_short_poll(receive);
 	r = rx_receive_refill(receive);
 	return r < 0 ? r : n;
-}
-
-void rx_receive_give_up_fragments(struct rx_receive *receive)
-{
-	if (receive->reassembly)
-		reassembly_give_up(receive->reassembly);
-}
-
-uint64_t rx_receive_accounted(const struct rx_receive *receive)
-{
-	return receive->published + receive->errored +
-	       (receive->reassembly ? reassembly_counts(receive->reassembly)->joined : 0);
-}
-
-uint64_t rx_receive_decided_ns(const struct rx_receive *receive)
-{
-	return receive->reassembly ? reassembly_decided_ns(receive->reassembly) : UINT64_MAX;
 }
 
 int rx_receive_restart(struct rx_receive *receive)

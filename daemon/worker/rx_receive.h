@@ -6,7 +6,6 @@
 #include "daemon/backend/backend.h"
 #include "daemon/clock/clock.h"
 #include "daemon/packet/packet_plain.h"
-#include "daemon/reassembly/reassembly.h"
 #include "daemon/ring/rx_ring.h"
 
 #include <stdbool.h>
@@ -25,7 +24,6 @@ struct rx_kind {
 
 struct rx_receive {
 	struct backend_queue *queue;
-	struct reassembly *reassembly; /* the queue is its queue; NULL: none */
 	struct rx_ring *ring;
 	size_t header_stride;    /* of the ring */
 	uint32_t before_payload; /* bytes that a UDP header's length counts before the row's payload */
@@ -39,14 +37,11 @@ struct rx_receive {
 	struct clock_line clock;   /* all zero until the first MAIL_CLOCK: rows have no time until then */
 	uint64_t published;        /* rows with a packet; this and errored are the worker's copies of the counters */
 	uint64_t errored;
-	const uint64_t *used;   /* slots that the device has used, of all time */
-	const uint64_t *posted; /* slots that it was given, of all time */
-	const uint64_t *given;  /* the same; only *used while joined fragments may wait in it */
-	uint64_t short_used;    /* *used at the last poll that returned fewer than asked for */
-	uint64_t short_given;   /* *given, likewise */
-	uint64_t low_slots;     /* as many free slots count as none */
-	uint64_t n_low;         /* times that the device may have had no slot */
-	uint64_t newest_ns;     /* no timestamp is before this; that of the last row, or 0 if there was none */
+	uint64_t short_taken; /* use.taken of the queue at the last poll that took fewer frames than asked for */
+	uint64_t short_given; /* use.given, likewise */
+	uint64_t low_slots;   /* as many free slots count as none */
+	uint64_t n_low;       /* times that the device may have had no slot */
+	uint64_t newest_ns;   /* no timestamp is before this; that of the last row, or 0 if there was none */
 	struct backend_event events[RX_RECEIVE_BATCH];
 };
 
@@ -78,8 +73,9 @@ static inline void rx_zero_rest(const struct rx_ring *ring, const struct rx_span
 int rx_receive_init(struct rx_receive *receive);
 
 /**
- * Poll once, publish the packets, refill the queue. Returns the number of completions (fewer than
- * RX_RECEIVE_BATCH: the device had no more), or -errno: the queue failed and needs rx_receive_restart().
+ * Poll once, publish the packets, refill the queue. Returns the number of frames that the queue took, with a row or
+ * without one (fewer than RX_RECEIVE_BATCH: the device had no more), or -errno: the queue failed and needs
+ * rx_receive_restart().
  */
 int rx_receive_batch(struct rx_receive *receive);
 
@@ -98,23 +94,14 @@ int rx_receive_refill(struct rx_receive *receive);
 /** The device had slots at the last short poll, and so no more packets. */
 static inline bool rx_receive_was_empty(const struct rx_receive *receive)
 {
-	return receive->short_given > receive->short_used;
+	return receive->short_given > receive->short_taken;
 }
 
 /** Packets that have a row, or need none. */
-uint64_t rx_receive_accounted(const struct rx_receive *receive);
-
-/** Fragments of datagrams of which a part lacks; they will have a row, or be lost. */
-static inline uint64_t rx_receive_held(const struct rx_receive *receive)
+static inline uint64_t rx_receive_accounted(const struct rx_receive *receive)
 {
-	return receive->reassembly ? reassembly_counts(receive->reassembly)->held : 0;
+	return receive->published + receive->errored + receive->queue->use.joined;
 }
-
-/** All packets that were polled before have a row, need none, or are lost. UINT64_MAX: all at all. */
-uint64_t rx_receive_decided_ns(const struct rx_receive *receive);
-
-/** No packet comes any more: those fragments are lost. */
-void rx_receive_give_up_fragments(struct rx_receive *receive);
 
 /** After a failure: reset the queue, post everything unpublished again, start. 0 or -errno. */
 int rx_receive_restart(struct rx_receive *receive);

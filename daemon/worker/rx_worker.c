@@ -63,7 +63,7 @@ static void rx_worker_note(struct rx_worker *worker, enum rx_sum_note note)
 	const struct rx_receive *receive = &worker->receive;
 	uint64_t rows = rx_receive_accounted(receive), lost;
 
-	rx_sum_note(worker->sum, worker->queue_index, &worker->reading, note, rows, rx_receive_held(receive));
+	rx_sum_note(worker->sum, worker->queue_index, &worker->reading, note, rows, receive->queue->use.held);
 	lost = rx_sum_settle(worker->sum, &worker->reading);
 	if (lost)
 		PROBE_LOSS(receive->ring->ring->stream, lost, counter_get(&worker->sum->no_buffer));
@@ -81,7 +81,7 @@ static void rx_worker_owe_record(struct rx_worker *worker)
 {
 	worker->taken_at_ns = time_monotonic_ns();
 	worker->record = RX_RECORD_DUE;
-	worker->record_used = *worker->receive.posted;
+	worker->record_taken = worker->receive.queue->use.posted;
 }
 
 static void rx_worker_take_matched(struct rx_worker *worker, const struct mail *mail)
@@ -104,9 +104,9 @@ static void rx_worker_take_matched(struct rx_worker *worker, const struct mail *
 static void rx_worker_record_settled(struct rx_worker *worker, uint64_t at_ns)
 {
 	struct rx_ring *ring = worker->receive.ring;
-	uint64_t decided_ns = rx_receive_decided_ns(&worker->receive);
+	const struct backend_use *use = &worker->receive.queue->use;
 	struct ring_settled settled = {
-		.at_ns = u64_min(at_ns, decided_ns),
+		.at_ns = use->held ? u64_min(at_ns, use->decided_ns) : at_ns,
 		.matched = worker->reading.matched,
 		.head = ring->head,
 		.before = worker->before,
@@ -117,7 +117,7 @@ static void rx_worker_record_settled(struct rx_worker *worker, uint64_t at_ns)
 		settled.after.marks += rx_receive_may_have_lost(&worker->receive);
 	rx_sum_bound(worker->sum, &worker->reading, &settled.after.no_buffer, &settled.no_buffer_most);
 	/* The fragments that are held may be lost, though no packet matches: no reading makes the record newer. */
-	worker->record = decided_ns == UINT64_MAX ? RX_RECORD_WRITTEN : RX_RECORD_PARTIAL;
+	worker->record = use->held ? RX_RECORD_PARTIAL : RX_RECORD_WRITTEN;
 	if (worker->record == RX_RECORD_PARTIAL)
 		settled.matched = UINT64_MAX;
 	rx_ring_note_settled(ring, &settled);
@@ -129,7 +129,7 @@ static void rx_worker_record_settled(struct rx_worker *worker, uint64_t at_ns)
  */
 __attribute__((noinline, cold)) static void rx_worker_record_again(struct rx_worker *worker)
 {
-	if (worker->has_matched || rx_receive_held(&worker->receive))
+	if (worker->has_matched || worker->receive.queue->use.held)
 		return;
 	rx_worker_note(worker, RX_SUM_SETTLED);
 	worker->before = worker->noted.losses;
@@ -144,8 +144,8 @@ __attribute__((noinline, cold)) static void rx_worker_record_again(struct rx_wor
 static void rx_worker_record_if_settled(struct rx_worker *worker, int n)
 {
 	const struct rx_receive *receive = &worker->receive;
-	bool is_past = !worker->sum->counts_drops && *receive->used >= worker->record_used;
-	bool may_wait = worker->sum->counts_drops || receive->reassembly;
+	bool is_past = !worker->sum->counts_drops && receive->queue->use.taken >= worker->record_taken;
+	bool may_wait = worker->sum->counts_drops || worker->sum->joins;
 
 	if (!is_past && (n == RX_RECEIVE_BATCH || (may_wait && !rx_receive_was_empty(receive)) ||
 	                 time_monotonic_ns() - worker->taken_at_ns < worker->drain_ns))
@@ -169,8 +169,10 @@ static void rx_worker_settle_sum(struct rx_worker *worker)
 static void rx_worker_finish(struct rx_worker *worker, enum mail_type type, int error)
 {
 	const struct mail last = {.type = type, .error = error};
+	struct backend_queue *queue = worker->receive.queue;
 
-	rx_receive_give_up_fragments(&worker->receive);
+	if (queue->ops->give_up)
+		queue->ops->give_up(queue);
 	rx_worker_note(worker, RX_SUM_ENDED);
 	worker->failed = type == MAIL_FAILED;
 	rx_worker_record_settled(worker, RING_SETTLED_ENDED);
@@ -325,7 +327,7 @@ bool rx_worker_is_busy(const struct worker *base)
 
 	return worker->has_matched || worker->record == RX_RECORD_DUE || worker->stopping ||
 	       mailbox_full(worker->base.outbox) || worker->restart_at_ns || worker->receive.ring->stalled ||
-	       rx_receive_held(&worker->receive);
+	       worker->receive.queue->use.held;
 }
 
 void rx_worker_begin(struct worker *base)
@@ -349,18 +351,12 @@ int rx_worker_new(struct worker **worker, const struct rx_worker_options *option
 	if (!w)
 		return -ENOMEM;
 	w->receive = (struct rx_receive){
-		.queue = options->reassembly ? reassembly_queue(options->reassembly) : options->queue,
-		.reassembly = options->reassembly,
+		.queue = options->queue,
 		.ring = options->ring,
 		.device_timestamps = options->device_timestamps,
 		.kernel_times = options->kernel_times,
 		.has_passes = options->kernel_times || options->ring->flags,
-		.used = options->reassembly ? &reassembly_use(options->reassembly)->taken : &options->ring->head,
-		.posted = options->reassembly ? &reassembly_use(options->reassembly)->posted : &options->ring->posted,
-		.given = options->reassembly ? &reassembly_use(options->reassembly)->given : &options->ring->posted,
 	};
-	if (options->reassembly)
-		reassembly_count_in(options->reassembly, options->ring->ring->counters);
 	r = rx_receive_init(&w->receive);
 	if (r < 0) {
 		free(w);
@@ -370,7 +366,10 @@ int rx_worker_new(struct worker **worker, const struct rx_worker_options *option
 	w->queue_index = options->queue_index;
 	w->naps = options->naps;
 	w->sum->parts[w->queue_index] = (struct rx_sum_part){
-		.ring = options->ring->ring, .queue = options->queue, .queue_slots = options->receive_queue_slots};
+		.ring = options->ring->ring,
+		.queue = options->queue->device ? options->queue->device : options->queue,
+		.queue_slots = options->receive_queue_slots,
+	};
 	w->drain_ns = options->settle_ns > DRAIN_NS_MIN ? options->settle_ns : DRAIN_NS_MIN;
 	r = worker_init(&w->base, &options->worker, NULL);
 	if (r < 0)

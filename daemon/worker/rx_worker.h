@@ -16,10 +16,8 @@
 
 struct rx_worker_options {
 	struct worker_options worker;
-	struct backend_queue *queue; /* of the device; outlives the worker */
-	struct reassembly
-		*reassembly;  /* joins fragments of the queue, which it owns; outlives the worker; NULL: none */
-	struct rx_ring *ring; /* used by the worker alone from rx_worker_prime() to worker_join() */
+	struct backend_queue *queue; /* outlives the worker */
+	struct rx_ring *ring;        /* used by the worker alone from rx_worker_prime() to worker_join() */
 	uint32_t receive_queue_slots;
 	bool device_timestamps; /* rows have no timestamp until the first MAIL_CLOCK */
 	bool kernel_times;      /* with them: of the backend's capabilities */
@@ -52,7 +50,7 @@ struct rx_worker {
 	struct ring_losses before; /* the same at a time before the reading */
 	enum rx_record_state record;
 	bool naps;
-	uint64_t record_used; /* when it has used so many slots, a card has completed the packets of the reading */
+	uint64_t record_taken; /* when so many slots are taken, a card has completed the packets of the reading */
 
 	uint64_t restarted_at_ns;  /* the last time; 0: never */
 	uint64_t restart_pause_ns; /* before the last reset */

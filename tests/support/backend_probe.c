@@ -146,8 +146,14 @@ static void command_start(struct probe *probe, char *arguments)
 /* reset: the next row to post is the one named */
 static void command_reset(struct probe *probe, char *arguments)
 {
+	int r = probe->queue->ops->reset(probe->queue);
+
 	probe->next_row = (uint32_t)atoi(arguments) % probe->n_rows;
-	answer(probe->queue->ops->reset(probe->queue));
+	if (r == 0 && probe->queue->use.posted != probe->queue->use.taken) {
+		fprintf(stderr, "backend_probe: a queue has posted slots after reset()\n");
+		exit(EXIT_FAILURE);
+	}
+	answer(r);
 }
 
 static void command_port(struct probe *probe, char *arguments)

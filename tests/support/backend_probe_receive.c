@@ -13,6 +13,35 @@
 #define ROW_DUMP_MAX 256
 #define BATCH        64
 
+/* A queue of a device has an event for each slot that it takes, and holds none. */
+static void check_use(const struct backend_use *use, uint64_t posted, uint64_t taken, const char *call)
+{
+	if (use->posted == posted && use->given == posted && use->taken == taken && !use->held && !use->joined)
+		return;
+	fprintf(stderr, "backend_probe: the use of a queue is wrong after %s\n", call);
+	exit(EXIT_FAILURE);
+}
+
+static int probe_post(struct probe *probe, const struct backend_run *run)
+{
+	const struct backend_use before = probe->queue->use;
+	int n = probe->queue->ops->post(probe->queue, run);
+
+	if (n >= 0)
+		check_use(&probe->queue->use, before.posted + (uint64_t)n, before.taken, "post()");
+	return n;
+}
+
+static int probe_poll(struct probe *probe, struct backend_event *events, uint32_t max)
+{
+	const struct backend_use before = probe->queue->use;
+	int n = probe->queue->ops->poll(probe->queue, events, max);
+
+	if (n >= 0)
+		check_use(&probe->queue->use, before.posted, before.taken + (uint64_t)n, "poll()");
+	return n;
+}
+
 /* Post the next n rows; a run never goes past the last row. Returns how many were taken, or -errno. */
 static int post_rows(struct probe *probe, uint32_t n)
 {
@@ -26,7 +55,7 @@ static int post_rows(struct probe *probe, uint32_t n)
 			.payload = probe->payload + (size_t)probe->next_row * probe->options.slot_bytes,
 			.headers = probe->headers + (size_t)probe->next_row * HEADER_STRIDE,
 		};
-		int taken = probe->queue->ops->post(probe->queue, &run);
+		int taken = probe_post(probe, &run);
 
 		if (taken < 0)
 			return taken;
@@ -60,7 +89,7 @@ static void command_post_unregistered(struct probe *probe, char *arguments)
 	};
 
 	(void)arguments;
-	answer(probe->queue->ops->post(probe->queue, &run));
+	answer(probe_post(probe, &run));
 }
 
 /* receive N MS: poll until N events came or MS milliseconds passed; rows are not posted again */
@@ -78,7 +107,7 @@ static void command_receive(struct probe *probe, char *arguments)
 
 	printf("{\"events\": [");
 	while (n < wanted && got >= 0 && now_ns(CLOCK_MONOTONIC) < deadline_ns) {
-		got = probe->queue->ops->poll(probe->queue, events, wanted - n < BATCH ? wanted - n : BATCH);
+		got = probe_poll(probe, events, wanted - n < BATCH ? wanted - n : BATCH);
 		for (int i = 0; i < got; i++, n++)
 			printf("%s[%u, %u, %u, %" PRIu64 "]", n ? ", " : "", events[i].slot, events[i].bytes,
 			       events[i].status, events[i].timestamp_raw);
@@ -101,7 +130,7 @@ static void command_stream(struct probe *probe, char *arguments)
 	uint64_t start_ns = now_ns(CLOCK_MONOTONIC), last_ns = start_ns;
 
 	while (n < wanted && r >= 0) {
-		r = probe->queue->ops->poll(probe->queue, events, BATCH);
+		r = probe_poll(probe, events, BATCH);
 		if (r <= 0) {
 			if (now_ns(CLOCK_MONOTONIC) - last_ns > ms * 1000000ull)
 				break;

@@ -149,6 +149,10 @@ static void poll_some(struct twins *twins)
 	             "counts of events");
 	require_same(twins, memcmp(by_library, by_direct, sizeof(by_library)) == 0, "events");
 	require_same(twins, twins->cq.dbrec[0] == record, "consumer indices");
+	require_same(twins,
+	             memcmp(&twins->library->queue.base.use, &twins->direct->queue.base.use,
+	                    sizeof(struct backend_use)) == 0,
+	             "what the queues hold");
 }
 
 /* The queue pair is in INIT then, so that its device lets it be. */

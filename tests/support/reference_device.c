@@ -66,6 +66,7 @@ static int device_post(struct backend_queue *queue, const struct backend_run *ru
 	}
 	if (device->has_failed)
 		flush_slots(device);
+	backend_use_post(&queue->use, i);
 	return (int)i;
 }
 
@@ -87,6 +88,7 @@ static int device_poll(struct backend_queue *queue, struct backend_event *events
 		                                   .bytes = completion->is_flushed ? 0 : 64,
 		                                   .status = completion->is_flushed ? BACKEND_FLUSHED : BACKEND_OK};
 	}
+	backend_use_take(&queue->use, n);
 	return (int)n;
 }
 
@@ -98,6 +100,7 @@ static int device_reset(struct backend_queue *queue)
 		return -EIO;
 	device->n_posted = device->n_used = device->n_completed = device->n_polled = 0;
 	device->has_failed = false;
+	backend_use_reset(&queue->use);
 	return 0;
 }
 

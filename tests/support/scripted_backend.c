@@ -322,6 +322,7 @@ static int scripted_post(struct backend_queue *queue, const struct backend_run *
 			(struct posted_slot){run->slot + i, run->payload + (size_t)i * q->options.row_stride,
 		                             run->headers + (size_t)i * q->options.header_stride};
 	q->counts.posted += n;
+	backend_use_post(&queue->use, n);
 	return (int)n;
 }
 
@@ -342,6 +343,7 @@ static int scripted_poll(struct backend_queue *queue, struct backend_event *even
 		events[1] = first;
 		q->swap_next = false;
 	}
+	backend_use_take(&queue->use, n);
 	return (int)n;
 }
 
@@ -377,6 +379,7 @@ static int scripted_reset(struct backend_queue *queue)
 	}
 	q->used = q->posted;
 	q->polled = q->completed;
+	backend_use_reset(&queue->use);
 	return 0;
 }
 

@@ -25,7 +25,10 @@
 
 int af_packet_post(struct backend_queue *base, const struct backend_run *run)
 {
-	return posted_rows_add(&af_packet_receive(base)->rows, run);
+	int n = posted_rows_add(&af_packet_receive(base)->rows, run);
+
+	backend_use_post(&base->use, (uint32_t)n);
+	return n;
 }
 
 /* A frame in the ring, and its bytes there or, if it is longer than its slot, whole. */
@@ -206,6 +209,7 @@ int af_packet_poll(struct backend_queue *base, struct backend_event *events, uin
 		if (!receive_take_frame(receive, header, &events[n++]))
 			af_packet_ring_release(&receive->ring);
 	}
+	backend_use_take(&base->use, n);
 	return (int)n;
 }
 

@@ -22,6 +22,7 @@ int af_packet_receive_reset(struct backend_queue *base)
 	struct af_packet_receive *receive = af_packet_receive(base);
 
 	posted_rows_forget(&receive->rows);
+	backend_use_reset(&base->use);
 	return 0;
 }
 

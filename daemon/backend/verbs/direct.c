@@ -61,7 +61,8 @@ static int verbs_direct_post(struct backend_queue *base, const struct backend_ru
 {
 	struct verbs_receive_queue *receive = verbs_receive_queue(base);
 	struct verbs_direct *direct = &receive->direct;
-	uint32_t n_entries = direct->entry_mask + 1, n_free = n_entries - (direct->n_posted - direct->n_taken);
+	uint32_t n_entries = direct->entry_mask + 1;
+	uint32_t n_free = n_entries - (uint32_t)(base->use.posted - base->use.taken);
 	uint32_t n = run->n < n_free ? run->n : n_free;
 
 	for (uint32_t done = 0, part; done < n; done += part, direct->n_posted += part) {
@@ -75,6 +76,7 @@ static int verbs_direct_post(struct backend_queue *base, const struct backend_ru
 			direct_fill(receive, entry, &receive->slots[at], run, done, part, false);
 	}
 	direct_ring_doorbell(direct);
+	backend_use_post(&base->use, n);
 	return (int)n;
 }
 
@@ -191,7 +193,7 @@ static int verbs_direct_poll(struct backend_queue *base, struct backend_event *e
 	} while (event == to && event != events + max);
 	if (event == events)
 		return atomic_load_explicit(&receive->queue.failed, memory_order_relaxed) ? -EIO : 0;
-	direct->n_taken += (uint32_t)(event - events);
+	backend_use_take(&base->use, (uint32_t)(event - events));
 	if (__builtin_expect(receive->timestamps != VERBS_TIMESTAMPS_TICKS, 0))
 		direct_convert_times(events, event, receive->timestamps == VERBS_TIMESTAMPS_REAL_TIME);
 	direct_give_back(direct);
@@ -243,7 +245,7 @@ static int verbs_direct_reset(struct backend_queue *base)
 	struct verbs_direct *direct = &verbs_receive_queue(base)->direct;
 	int error = verbs_reset(base);
 
-	direct->n_posted = direct->n_taken = 0;
+	direct->n_posted = 0;
 	direct->doorbell = queue->wq ? direct->doorbell_record : &direct->withheld;
 	while (direct_is_owned(
 		__atomic_load_n(&direct->cqes[direct->n_polled & direct->cqe_mask].op_own, __ATOMIC_ACQUIRE),

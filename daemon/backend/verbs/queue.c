@@ -233,6 +233,7 @@ int verbs_reset(struct backend_queue *base)
 		verbs_send_queue(base)->n_reaped = verbs_send_queue(base)->n_posted;
 	if (error)
 		return error;
+	backend_use_reset(&base->use);
 	return queue->wq ? verbs_group_modify(queue, IBV_WQS_RDY) : verbs_queue_modify(queue, IBV_QPS_INIT);
 }
 

@@ -86,6 +86,7 @@ int verbs_post(struct backend_queue *base, const struct backend_run *run)
 
 		if (taken < 0)
 			return taken;
+		backend_use_post(&base->use, (uint32_t)taken);
 		done += (uint32_t)taken;
 		if ((uint32_t)taken < n)
 			break;
@@ -167,6 +168,7 @@ int verbs_poll(struct backend_queue *base, struct backend_event *events, uint32_
 	else
 		end = verbs_take_completions(cq, events, end, VERBS_TIMESTAMPS_NONE);
 	ibv_end_poll(cq);
+	backend_use_take(&base->use, (uint32_t)(end - events));
 	return (int)(end - events);
 }
 

@@ -107,8 +107,7 @@ struct verbs_direct {
 	uint32_t entry_mask;
 	uint32_t entry_segments; /* from one entry to the next */
 	bool has_headers;        /* the first segment is for the header row */
-	uint32_t n_posted;       /* free-running since the last reset, as n_taken */
-	uint32_t n_taken;        /* of these, completed */
+	uint32_t n_posted;       /* free-running since the last reset */
 	uint32_t *doorbell;      /* where n_posted is written: doorbell_record, or withheld before start() */
 	uint32_t *doorbell_record;
 	uint32_t withheld;

@@ -162,6 +162,7 @@ static int xdp_fd(const struct backend_queue *base)
 static int xdp_reset(struct backend_queue *base)
 {
 	posted_rows_forget(&xdp_receive(base)->rows);
+	backend_use_reset(&base->use);
 	return 0;
 }
 

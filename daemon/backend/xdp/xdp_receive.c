@@ -126,6 +126,7 @@ int xdp_poll(struct backend_queue *base, struct backend_event *events, uint32_t 
 		n += receive_take_packets(receive, &receive->sockets[receive->turn], &events[n], room);
 		receive->turn = receive->turn + 1 < n_sockets ? receive->turn + 1 : 0;
 	}
+	backend_use_take(&base->use, n);
 	return (int)n;
 }
 
@@ -170,6 +171,7 @@ int xdp_post(struct backend_queue *base, const struct backend_run *run)
 	struct xdp_receive *receive = xdp_receive(base);
 	int n = posted_rows_add(&receive->rows, run);
 
+	backend_use_post(&base->use, (uint32_t)n);
 	if (receive->arm_due && n > 0) /* the worker is about to sleep, and packets may be in a ring already */
 		xdp_arm(base);
 	return n;

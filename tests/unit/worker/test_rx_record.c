@@ -4,6 +4,7 @@
  * happened before a time are counted. Of random histories, too, in which intervals that a consumer would call complete
  * have lost nothing.
  */
+#include "daemon/reassembly/reassembly.h"
 #include "daemon/worker/rx_worker.h"
 
 #include "lib/base/time.h"
@@ -32,7 +33,7 @@ static const struct backend_ops *const ops = &scripted_backend_ops;
 static struct backend *backend;
 static struct backend_flow *flow;
 static struct reassembly *reassembly;
-static struct backend_queue *device;
+static struct backend_queue *queue, *device; /* the worker's; behind it, if it joins fragments */
 static struct rx_ring ring;
 static struct rx_sum sum;
 static struct worker *worker;
@@ -45,6 +46,7 @@ static void make_queue(const struct rx_ring_options *of_ring, struct kind kind)
 	                                     .n_frames = SLOTS,
 	                                     .frame_bytes = 1514,
 	                                     .waits_for_rows = kind.counts_drops,
+	                                     .counters = ring.ring->counters,
 	                                     .rows = {.slots = SLOTS,
 	                                              .header_bytes = of_ring->header_bytes,
 	                                              .header_stride = 64,
@@ -54,12 +56,14 @@ static void make_queue(const struct rx_ring_options *of_ring, struct kind kind)
 	reassembly = NULL;
 	if (!kind.joins) {
 		cr_assert(eq(int, ops->create_queue(backend, &options.rows, &device, NULL), 0));
+		queue = device;
 		return;
 	}
 	cr_assert(eq(int, reassembly_new(&options, &reassembly, NULL), 0));
 	ports[PORT / 64] = UINT64_C(1) << PORT % 64;
 	reassembly_set_ports(reassembly, ports);
 	device = reassembly_device_queue(reassembly);
+	queue = reassembly_queue(reassembly);
 }
 
 static void make(struct kind kind)
@@ -75,17 +79,17 @@ static void make(struct kind kind)
 	                                        .n_queues = 1};
 
 	cr_assert(eq(int, ops->open(NULL, &backend, NULL), 0));
-	make_queue(&of_ring, kind);
 	cr_assert(eq(int, rx_ring_init(&ring, &of_ring, NULL), 0));
+	make_queue(&of_ring, kind);
 	const struct rx_worker_options of_worker = {.worker.name = "test",
 	                                            .worker.cpu = -1,
-	                                            .queue = device,
-	                                            .reassembly = reassembly,
+	                                            .queue = queue,
 	                                            .ring = &ring,
 	                                            .receive_queue_slots = SLOTS,
 	                                            .sum = &sum};
 
 	rx_sum_init(&sum, 1, kind.counts_drops);
+	sum.joins = kind.joins;
 	cr_assert(eq(int, rx_worker_new(&worker, &of_worker), 0));
 	cr_assert(eq(int, rx_worker_prime(worker), 0));
 	cr_assert(eq(int, ops->start(device), 0));
@@ -156,7 +160,7 @@ static void make_with_held_fragment(struct kind kind)
 		make(kind);
 		arrive(&first_fragment);
 		settle(0);
-		if (record().matched == UINT64_MAX && reassembly_counts(reassembly)->held)
+		if (record().matched == UINT64_MAX && queue->use.held)
 			return;
 		unmake();
 	}
@@ -299,7 +303,7 @@ static void history_take_moment(void)
 	struct moment *moment = &history->moments[history->n_moments];
 
 	*moment = (struct moment){
-		.taken = reassembly ? reassembly_use(reassembly)->taken : ring.head,
+		.taken = queue->use.taken,
 		.at_ns = time_monotonic_ns(),
 		.before = record().before,
 	};
