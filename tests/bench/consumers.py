@@ -26,20 +26,20 @@ REPEATS = 3                       # runs of a rate that must all be without loss
 
 
 class Bench:
-    def __init__(self, eight, conftest, net, directory, size):
-        self.eight, self.conftest, self.net, self.directory, self.size = eight, conftest, net, directory, size
+    def __init__(self, eight, testbed, net, directory, size):
+        self.eight, self.testbed, self.net, self.directory, self.size = eight, testbed, net, directory, size
         self.wire = net.add_wire()
-        self.daemon = conftest.Daemon(conftest.Build, net, directory,
-                                      [eight.stream(self.wire, payload_size=size, page_size="2M", history_blocks=1024)],
-                                      environment=eight.ENVIRONMENT)
+        self.daemon = testbed.Daemon(testbed.Build, net, directory,
+                                     [eight.stream(self.wire, payload_size=size, page_size="2M", history_blocks=1024)],
+                                     environment=eight.ENVIRONMENT)
 
     def lossless_at(self, rate, seconds):
         """Whether the sender came to that rate, and one plain reader got all that was sent."""
         before = self.eight.totals(self.eight.at_rest(self.daemon))
-        reader = self.eight.Reader("plain", self.directory, self.eight.GOOD, self.conftest.BUILD / "tools/ibvcap",
+        reader = self.eight.Reader("plain", self.directory, self.eight.GOOD, self.testbed.BUILD / "tools/ibvcap",
                                    "recv", self.eight.STREAM, "--json", "--verify", "--socket", self.daemon.socket_path)
         try:
-            self.conftest.wait_until(lambda: self.daemon.status()["consumers"], 10, "the reader")
+            self.testbed.wait_until(lambda: self.daemon.status()["consumers"], 10, "the reader")
             sender = self.eight.send(self.net, self.wire, before["head"], rate=rate, duration=seconds, size=self.size)
             out, err = sender.communicate(timeout=seconds + 60)
             assert sender.returncode == 0, err
@@ -133,10 +133,10 @@ def main():
     options = parser.parse_args()
     print(f"load before: {os.getloadavg()[0]:.1f}", file=sys.stderr)
     try:
-        with system_bed("consumers", options.build) as (conftest, net, directory), hugepages(PAGES):
+        with system_bed("consumers", options.build) as (testbed, net, directory), hugepages(PAGES):
             import eight_consumers
 
-            bench = Bench(eight_consumers, conftest, net, directory, options.size)
+            bench = Bench(eight_consumers, testbed, net, directory, options.size)
             try:
                 bench.daemon.wait_ready()
                 with before_others(bench.daemon.pid()):

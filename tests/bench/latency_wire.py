@@ -26,9 +26,9 @@ WAYS += [(backend, mode) for backend in ("packet", "xdp") for mode in ("sleep", 
 
 
 class Bench:
-    def __init__(self, options, conftest, net, directory):
-        self.options, self.conftest, self.net, self.directory = options, conftest, net, directory
-        conftest.BACKEND = "auto"  # no emulated device below the daemon
+    def __init__(self, options, testbed, net, directory):
+        self.options, self.testbed, self.net, self.directory = options, testbed, net, directory
+        testbed.BACKEND = "auto"  # no emulated device below the daemon
         self.wire = net.add_wire()
 
     def program(self, namespace, cpu, *words):
@@ -41,8 +41,8 @@ class Bench:
                                   stdout=subprocess.PIPE, text=True)
         try:
             assert '"ready"' in reader.stdout.readline()
-            self.conftest.run(*self.program(self.net.tx, 0, "send", self.wire.address, PORT, self.options.packets,
-                                            self.options.period_us))
+            self.testbed.run(*self.program(self.net.tx, 0, "send", self.wire.address, PORT, self.options.packets,
+                                           self.options.period_us))
             return json.loads(reader.stdout.readline())
         finally:
             reader.kill()
@@ -53,9 +53,9 @@ class Bench:
             return self.measure(mode, "socket", PORT)
         stream = {"name": "s", "interface": self.wire.interface, "payload_size": 64, "backend": backend,
                   "poll": "busy" if mode == "busy" else "adaptive",
-                  "flows": [self.conftest.flow(PORT, self.wire.address)]}
-        daemon = self.conftest.Daemon(self.conftest.Build, self.net, self.directory, [stream],
-                                      prefix=("taskset", "-c", 0 if mode == "busy" else 1))
+                  "flows": [self.testbed.flow(PORT, self.wire.address)]}
+        daemon = self.testbed.Daemon(self.testbed.Build, self.net, self.directory, [stream],
+                                     prefix=("taskset", "-c", 0 if mode == "busy" else 1))
         try:
             daemon.wait_ready()
             return self.measure(mode, "ring", daemon.socket_path, "s")
@@ -72,8 +72,8 @@ def main():
     parser.add_argument("--png", type=pathlib.Path, metavar="FILE", help="draw p50 and p99")
     options = parser.parse_args()
     results = {}
-    with before_others(), hugepages(PAGES), system_bed("latency_wire", options.build) as (conftest, net, directory):
-        bench = Bench(options, conftest, net, directory)
+    with before_others(), hugepages(PAGES), system_bed("latency_wire", options.build) as (testbed, net, directory):
+        bench = Bench(options, testbed, net, directory)
         for _ in range(options.rounds):
             for way in WAYS:
                 results.setdefault(way, []).append(bench.run(*way))

@@ -45,19 +45,19 @@ def main():
     parser.add_argument("--seconds", type=float, default=60, help="of each part (60)")
     options = parser.parse_args()
     os.environ["IBVCAP_TEST_BACKEND"] = "packet"
-    with system_bed("metrics", options.build) as (conftest, net, directory):
-        from test_metrics_service import Service
+    with system_bed("metrics", options.build) as (testbed, net, directory):
+        from metrics_service import Service
         wire = net.add_wire()
-        daemon = conftest.Daemon(conftest.Build, net, directory,
-                                 [conftest.stream(wire, PORT + i, name=f"stream-{i}") for i in range(N)],
-                                 control=LIMITS)
+        daemon = testbed.Daemon(testbed.Build, net, directory,
+                                [testbed.stream(wire, PORT + i, name=f"stream-{i}") for i in range(N)],
+                                control=LIMITS)
         readers = []
         try:
             daemon.wait_ready()
-            readers += [subprocess.Popen([conftest.BUILD / "tools/ibvcap", "recv", f"stream-{i}", "--socket",
+            readers += [subprocess.Popen([testbed.BUILD / "tools/ibvcap", "recv", f"stream-{i}", "--socket",
                                           daemon.socket_path], stdout=subprocess.DEVNULL,
                                          stderr=subprocess.DEVNULL) for i in range(N)]
-            conftest.wait_until(lambda: len(daemon.status()["consumers"]) == N, 60, "all consumers")
+            testbed.wait_until(lambda: len(daemon.status()["consumers"]) == N, 60, "all consumers")
             service = Service(daemon.socket_path)
             readers.append(service.process)
             measure("nobody asks", options.seconds, daemon, service)

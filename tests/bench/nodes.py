@@ -62,14 +62,14 @@ class Groups:
 class Node:
     def __init__(self, bench, i):
         self.bench, self.name = bench, f"node{i}"
-        conftest, groups = bench.conftest, bench.groups
-        self.net = conftest.Net()
+        testbed, groups = bench.testbed, bench.groups
+        self.net = testbed.Net()
         bench.stack.callback(self.net.close)
         wire = self.net.add_wire()
         self.wire = wire
-        self.daemon = conftest.Daemon(conftest.Build, self.net, bench.directory,
-                                      [conftest.stream(wire, PORT, payload_size=bench.options.size, history_blocks=256,
-                                                       sequence=NUMBER)], name=self.name)
+        self.daemon = testbed.Daemon(testbed.Build, self.net, bench.directory,
+                                     [testbed.stream(wire, PORT, payload_size=bench.options.size, history_blocks=256,
+                                                     sequence=NUMBER)], name=self.name)
         bench.stack.callback(self.daemon.kill)
         self.daemon.wait_ready()
         # Not before: `ip netns exec` mounts another /sys.
@@ -77,17 +77,17 @@ class Node:
         config = bench.directory / "kafka.properties"
         config.write_text("acks=1\nenable.idempotence=false\n")
         self.producer = subprocess.Popen(
-            groups.command("producer", bench.conftest.BUILD / "tools/ibvcap", "produce", "lidar", "--topic", "lidar",
+            groups.command("producer", bench.testbed.BUILD / "tools/ibvcap", "produce", "lidar", "--topic", "lidar",
                            "--socket", self.daemon.socket_path, "--brokers", bench.brokers, "--config", config,
                            "--array", bench.options.array), stdout=subprocess.PIPE, text=True)
         bench.stack.callback(self.producer.kill)
-        conftest.wait_until(lambda: self.daemon.status()["consumers"], 30, "the consumer")
+        testbed.wait_until(lambda: self.daemon.status()["consumers"], 30, "the consumer")
 
     def send(self):
         options = self.bench.options
         self.sender = subprocess.Popen(
             self.bench.groups.command("wire", *self.net.command(
-                self.net.tx, self.bench.conftest.Build.pattern_send, "--destination", self.wire.address, "--port", PORT,
+                self.net.tx, self.bench.testbed.Build.pattern_send, "--destination", self.wire.address, "--port", PORT,
                 "--size", options.size, "--rate", options.rate, "--count", int(options.rate * options.seconds))),
             stdout=subprocess.PIPE, text=True)
 
@@ -103,8 +103,8 @@ class Node:
 
 
 class Bench:
-    def __init__(self, options, conftest, directory, groups):
-        self.options, self.conftest, self.directory, self.groups = options, conftest, directory, groups
+    def __init__(self, options, testbed, directory, groups):
+        self.options, self.testbed, self.directory, self.groups = options, testbed, directory, groups
 
     def times(self, nodes):
         used = {name: self.groups.cpu_ns(name) for name in ("daemon", "wire", "producer", "brokers")}
@@ -193,8 +193,8 @@ def main():
         return 0
     results, groups = {}, Groups()
     os.environ["IBVCAP_TEST_BACKEND"] = "packet"
-    with before_others(), system_bed("nodes", options.build) as (conftest, _, directory):
-        bench = Bench(options, conftest, directory, groups)
+    with before_others(), system_bed("nodes", options.build) as (testbed, _, directory):
+        bench = Bench(options, testbed, directory, groups)
         try:
             for _ in range(options.rounds):
                 for n in options.nodes:

@@ -81,8 +81,8 @@ def cpu_ns(pid):
 
 
 class Bench:
-    def __init__(self, conftest, net, options, size, daemon, wire):
-        self.conftest, self.net, self.options, self.size = conftest, net, options, size
+    def __init__(self, testbed, net, options, size, daemon, wire):
+        self.testbed, self.net, self.options, self.size = testbed, net, options, size
         self.daemon, self.wire = daemon, wire
         build = options.build.resolve()
         path = str(daemon.socket_path)
@@ -94,8 +94,8 @@ class Bench:
                         "recvfrom_into": ([*script, "socket", wire.address, str(size)], SOCKET_PORT)}
 
     def send(self, port, n, rate):
-        sender = self.net.sender(self.conftest.Build, self.wire, port, count=n, rate=rate, size=self.size)
-        assert self.conftest.finish(sender) == n
+        sender = self.net.sender(self.testbed.Build, self.wire, port, count=n, rate=rate, size=self.size)
+        assert self.testbed.finish(sender) == n
 
     def run(self, name, is_live):
         """ns a packet."""
@@ -156,16 +156,16 @@ def main():
     parser.add_argument("--seconds", type=float, default=3, help="of a live run")
     parser.add_argument("--packets", type=int, default=8000, help="that wait")
     options = parser.parse_args()
-    with system_bed("python", options.build) as (conftest, net, directory), hugepages(PAGES):
+    with system_bed("python", options.build) as (testbed, net, directory), hugepages(PAGES):
         wire = net.add_wire()
         for size in SIZES:
-            daemon = conftest.Daemon(conftest.Build, net, directory, [conftest.stream(
+            daemon = testbed.Daemon(testbed.Build, net, directory, [testbed.stream(
                 wire, PORT, f"s{size}", payload_size=size, page_size="2M", slots_per_block=256, history_blocks=64,
                 backend="packet")], name=f"ibvcapd{size}")
             try:
                 daemon.wait_ready()
                 with before_others(daemon.pid()):
-                    found = Bench(conftest, net, options, size, daemon, wire).measure()
+                    found = Bench(testbed, net, options, size, daemon, wire).measure()
             finally:
                 daemon.stop()
             print_size(size, found)

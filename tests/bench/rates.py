@@ -36,12 +36,12 @@ DEFAULT_BURST_MS, DEFAULT_BURST_BYTES = 1, 1 << 20  # the shorter: daemon/worker
 
 
 class Bench:
-    def __init__(self, conftest, net, directory, size):
-        self.conftest, self.net, self.directory, self.size = conftest, net, directory, size
+    def __init__(self, testbed, net, directory, size):
+        self.testbed, self.net, self.directory, self.size = testbed, net, directory, size
         self.wire = net.add_wire()
         # A file of the process as a thread in the namespace sees it: open, it goes on telling of that one.
-        self.device_counters = conftest.in_namespace(net.tx,
-                                                     lambda: open("/proc/thread-self/net/dev", encoding="ascii"))
+        self.device_counters = testbed.in_namespace(net.tx,
+                                                    lambda: open("/proc/thread-self/net/dev", encoding="ascii"))
 
     def arrived_bytes(self):
         """At the other end, with their FCS."""
@@ -67,12 +67,12 @@ class Bench:
     def run(self, limit_mbps, n_senders, seconds, burst_ms=0):
         """Rates in Mb/s and shares over so many seconds."""
         destination = {"address": self.wire.tx_address, "port": 7502, "next_hop_mac": BESIDE}
-        daemon = self.conftest.Daemon(self.conftest.Build, self.net, self.directory, [],
-                                      channels=[self.conftest.channel(
+        daemon = self.testbed.Daemon(self.testbed.Build, self.net, self.directory, [],
+                                     channels=[self.testbed.channel(
             self.wire, [destination], payload_size=self.size, page_size="2M", arena_slots=ARENA_SLOTS,
             send_queue_slots=QUEUE_SLOTS, udp_checksum="zero", poll="adaptive", rate_limit_mbps=limit_mbps,
             burst_bytes=round(limit_mbps * burst_ms * 125))])
-        command = [self.conftest.BUILD / "tools/ibvcap", "send", "out", "--json", "--duration", str(seconds + 60),
+        command = [self.testbed.BUILD / "tools/ibvcap", "send", "out", "--json", "--duration", str(seconds + 60),
                    "--socket", daemon.socket_path]
         senders = []
         try:
@@ -81,8 +81,8 @@ class Bench:
             senders = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True)
                        for _ in range(n_senders)]
             with before_others(daemon.pid(), *[sender.pid for sender in senders]):
-                self.conftest.wait_until(lambda: [entry["completed"] > 0 for entry in daemon.status()["senders"]] ==
-                                         [True] * n_senders, 20, "senders that send")
+                self.testbed.wait_until(lambda: [entry["completed"] > 0 for entry in daemon.status()["senders"]] ==
+                                        [True] * n_senders, 20, "senders that send")
                 time.sleep(SETTLE_S)
                 samples = [self.sample(daemon)]
                 while samples[-1]["seconds"] < samples[0]["seconds"] + seconds:
@@ -175,8 +175,8 @@ def main():
     parser.add_argument("--size", type=int, default=1472, help="bytes of a payload")
     parser.add_argument("--check", action="store_true", help="exit 1 where a limit does not hold")
     options = parser.parse_args()
-    with system_bed("rates", options.build) as (conftest, net, directory), hugepages(PAGES):
-        result = measure(Bench(conftest, net, directory, options.size), options)
+    with system_bed("rates", options.build) as (testbed, net, directory), hugepages(PAGES):
+        result = measure(Bench(testbed, net, directory, options.size), options)
     print(f"load: {os.getloadavg()[0]:.1f}; where others ran too, measure again", file=sys.stderr)
     return result
 

@@ -194,9 +194,9 @@ def compare_raw(bed, folder, rounds):
     blocks = RAW_BLOCKS
     stream = {"name": "lidar", "interface": bed.wire.interface, "payload_size": ROW_BYTES, "backend": "packet",
               "slots_per_block": BLOCK_ROWS, "history_blocks": blocks, "page_size": "2M",
-              "flows": [bed.conftest.flow(PORT, bed.wire.address)]}
+              "flows": [bed.testbed.flow(PORT, bed.wire.address)]}
     bed.prepare("sockets", ROW_BYTES, False)
-    daemon = bed.conftest.Daemon(bed.conftest.Build, bed.net, bed.directory, [stream])
+    daemon = bed.testbed.Daemon(bed.testbed.Build, bed.net, bed.directory, [stream])
     n_rows = (blocks - 2) * BLOCK_ROWS
     found = []
     try:
@@ -227,8 +227,8 @@ def main():
                         help="each may take --minutes; --png and --json are of the last one")
     options = contest_options(parser)
     text, results = "", []
-    with hugepages(PAGES + RAW_PAGES), system_bed("record", options.build) as (conftest, net, directory):
-        bed = Bed(conftest, net, directory, options.build)
+    with hugepages(PAGES + RAW_PAGES), system_bed("record", options.build) as (testbed, net, directory):
+        bed = Bed(testbed, net, directory, options.build)
         for place, parent in (("tmpfs", "/dev/shm"), ("disk", options.disk)):
             if place not in options.places:
                 continue

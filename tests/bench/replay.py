@@ -43,17 +43,17 @@ def write_pcap(path, wire_frames):
 
 
 class Bench:
-    def __init__(self, conftest, frames, net, directory):
-        self.conftest, self.frames, self.net, self.directory = conftest, frames, net, directory
+    def __init__(self, testbed, frames, net, directory):
+        self.testbed, self.frames, self.net, self.directory = testbed, frames, net, directory
         self.wire = net.add_wire()
-        self.daemon = conftest.Daemon(conftest.Build, net, directory, [], channels=[conftest.channel(
+        self.daemon = testbed.Daemon(testbed.Build, net, directory, [], channels=[testbed.channel(
             self.wire, [{"address": self.wire.tx_address, "port": PORT, "next_hop_mac": BESIDE}],
             source_port=SOURCE_PORT,
             payload_size=8948, page_size="2M", arena_slots=1024, send_queue_slots=1024, udp_checksum="zero",
             poll="adaptive")])
 
     def arrived(self):
-        out = self.conftest.run("ip", "-n", self.net.tx, "-j", "-s", "link", "show", self.wire.tx).stdout
+        out = self.testbed.run("ip", "-n", self.net.tx, "-j", "-s", "link", "show", self.wire.tx).stdout
         return json.loads(out)[0]["stats64"]["rx"]["packets"]
 
     def frame(self, payload):
@@ -76,7 +76,7 @@ class Bench:
         return (sent - max(0, lost)) / seconds
 
     def ibvcap(self, path, loops):
-        done = subprocess.run([self.conftest.BUILD / "tools/ibvcap", "replay", "out", path, "--top-speed", "--loop",
+        done = subprocess.run([self.testbed.BUILD / "tools/ibvcap", "replay", "out", path, "--top-speed", "--loop",
                                str(loops),
                                "--json", "--socket", self.daemon.socket_path], check=True, capture_output=True,
                               text=True)
@@ -109,10 +109,10 @@ class Bench:
 @contextlib.contextmanager
 def running(name, build):
     """A bench for scripts/bench NAME whose daemon runs and goes before others."""
-    with system_bed(name, build) as (conftest, net, directory), hugepages(PAGES):
+    with system_bed(name, build) as (testbed, net, directory), hugepages(PAGES):
         import frames
 
-        bench = Bench(conftest, frames, net, directory)
+        bench = Bench(testbed, frames, net, directory)
         try:
             bench.daemon.wait_ready()
             with before_others(bench.daemon.pid()):

@@ -28,10 +28,10 @@ POLICIES = ("lossy", "lossless", "tap")
 
 
 class Readers:
-    def __init__(self, conftest, eight, daemon, directory):
-        command = [conftest.BUILD / "tools/ibvcap", "recv", "lidar", "--socket", daemon.socket_path, "--reattach", 60,
+    def __init__(self, testbed, eight, daemon, directory):
+        command = [testbed.BUILD / "tools/ibvcap", "recv", "lidar", "--socket", daemon.socket_path, "--reattach", 60,
                    "--verify", "--json", "--policy"]
-        self.readers = {policy: eight.Reader(policy, directory, conftest.NOBODY, *command, policy)
+        self.readers = {policy: eight.Reader(policy, directory, testbed.NOBODY, *command, policy)
                         for policy in POLICIES}
 
     def finish(self, published):
@@ -71,38 +71,38 @@ def add_up(view, was_killed, rows):
     return view.head(), wrong
 
 
-def measure(conftest, net, directory, options):
+def measure(testbed, net, directory, options):
     import eight_consumers
     import ring_view
     import service_manager
 
     wire = net.add_wire()
-    streams = [conftest.stream(wire, PORT, **RING)]
+    streams = [testbed.stream(wire, PORT, **RING)]
     daemons = []
 
     def start(streams, **how):
-        daemons.append(conftest.Daemon(conftest.Build, net, directory, streams, **how))
+        daemons.append(testbed.Daemon(testbed.Build, net, directory, streams, **how))
         return daemons[-1]
 
     manager = service_manager.Manager(start)
     daemon = manager.start(streams, environment=ENVIRONMENT).wait_ready()
-    readers = Readers(conftest, eight_consumers, daemon, directory)
+    readers = Readers(testbed, eight_consumers, daemon, directory)
     published, wrong = 0, []
     try:
-        conftest.wait_until(lambda: len(daemon.status()["consumers"]) == 2, 10, "lossy and lossless")
-        sender = net.sender(conftest.Build, wire, PORT, rate=options.rate, size=256, duration=3600)
+        testbed.wait_until(lambda: len(daemon.status()["consumers"]) == 2, 10, "lossy and lossless")
+        sender = net.sender(testbed.Build, wire, PORT, rate=options.rate, size=256, duration=3600)
         for how in [signal.SIGTERM, signal.SIGKILL] * (ENDS // 2) + [None]:
             view = ring_view.RingView(daemon)
             rows = daemon.stream()["n_blocks"] * RING["slots_per_block"]
             time.sleep(options.seconds)
             if how:
                 daemon = manager.restart(streams, how, environment=ENVIRONMENT).wait_ready()
-                conftest.wait_until(lambda: len(daemon.status()["consumers"]) == 2, 60, "lossy and lossless")
+                testbed.wait_until(lambda: len(daemon.status()["consumers"]) == 2, 60, "lossy and lossless")
             else:
                 sender.send_signal(signal.SIGTERM)
                 sender.communicate(timeout=60)
-                conftest.wait_until(lambda: daemon.stream()["in_flight"] == 0, 20, "rest")
-                conftest.wait_until(lambda: all(one["lag"] == 0 for one in daemon.status()["consumers"]), 20, "readers")
+                testbed.wait_until(lambda: daemon.stream()["in_flight"] == 0, 20, "rest")
+                testbed.wait_until(lambda: all(one["lag"] == 0 for one in daemon.status()["consumers"]), 20, "readers")
                 daemon.expect_sum()
             head, said = add_up(view, how == signal.SIGKILL, rows)
             view.close()
@@ -125,8 +125,8 @@ def main():
     parser.add_argument("--seconds", type=float, default=5, help="of each run")
     options = parser.parse_args()
     try:
-        with system_bed("restarts", options.build) as (conftest, net, directory), before_others():
-            return measure(conftest, net, directory, options)
+        with system_bed("restarts", options.build) as (testbed, net, directory), before_others():
+            return measure(testbed, net, directory, options)
     finally:
         print(f"load: {os.getloadavg()[0]:.1f}", file=sys.stderr)
 

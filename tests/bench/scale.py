@@ -36,9 +36,9 @@ MANY = ("streams", "flows", "consumers")
 
 
 class Bench:
-    def __init__(self, options, conftest, net, directory):
-        self.options, self.conftest, self.net, self.directory = options, conftest, net, directory
-        conftest.BACKEND = "auto"  # no emulated device below the daemon
+    def __init__(self, options, testbed, net, directory):
+        self.options, self.testbed, self.net, self.directory = options, testbed, net, directory
+        testbed.BACKEND = "auto"  # no emulated device below the daemon
         self.wire = net.add_wire()
 
     def send(self, port, ports):
@@ -46,7 +46,7 @@ class Bench:
         words = [self.options.build / "tests/bench/bench_sendmmsg", self.wire.address, port, SOURCE_PORT,
                  self.options.size, self.options.packets, 1, 0, ports]
         before = os.times()
-        out = self.conftest.run(*self.net.command(self.net.tx, "taskset", "-c", 0, *words)).stdout
+        out = self.testbed.run(*self.net.command(self.net.tx, "taskset", "-c", 0, *words)).stdout
         after = os.times()
         used = after.children_user + after.children_system - before.children_user - before.children_system
         return json.loads(out), 1e9 * used
@@ -54,13 +54,13 @@ class Bench:
     def stream(self, backend, i, flows):
         return {"name": f"s{i}", "interface": self.wire.interface, "payload_size": self.options.size,
                 "backend": backend, "max_consumers": 64, "max_consumers_per_user": 64, "lease_blocks": 1,
-                "flows": [self.conftest.flow(PORT + i * flows + k, self.wire.address) for k in range(flows)]}
+                "flows": [self.testbed.flow(PORT + i * flows + k, self.wire.address) for k in range(flows)]}
 
     def receive(self, daemon, n):
         words = ["taskset", "-c", str(CPU), self.options.build / "tools/ibvcap", "recv", "s0", "--socket",
                  daemon.socket_path]
         readers = [subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) for _ in range(n)]
-        self.conftest.wait_until(lambda: len(daemon.status()["consumers"]) == n, 30, "the consumers")
+        self.testbed.wait_until(lambda: len(daemon.status()["consumers"]) == n, 30, "the consumers")
         return readers
 
     @staticmethod
@@ -73,9 +73,9 @@ class Bench:
         backend, prefix = WAYS[way]
         ports, readers = streams * flows, []
         begun = time.monotonic()
-        daemon = self.conftest.Daemon(self.conftest.Build, self.net, self.directory,
-                                      [self.stream(backend, i, flows) for i in range(streams)],
-                                      prefix=("taskset", "-c", CPU, *prefix), xdp_queues=64)
+        daemon = self.testbed.Daemon(self.testbed.Build, self.net, self.directory,
+                                     [self.stream(backend, i, flows) for i in range(streams)],
+                                     prefix=("taskset", "-c", CPU, *prefix), xdp_queues=64)
         try:
             daemon.wait_ready()
             start = time.monotonic() - begun
@@ -135,8 +135,8 @@ def main():
     parser.add_argument("--only", nargs="+", choices=list(WAYS), default=list(WAYS))
     options = parser.parse_args()
     results = {many: {} for many in options.many}
-    with before_others(), hugepages(PAGES), system_bed("scale", options.build) as (conftest, net, directory):
-        bench = Bench(options, conftest, net, directory)
+    with before_others(), hugepages(PAGES), system_bed("scale", options.build) as (testbed, net, directory):
+        bench = Bench(options, testbed, net, directory)
         for _ in range(options.rounds):
             for many, of_many in results.items():
                 for way in options.only:

@@ -44,10 +44,10 @@ def children_cpu_s():
 
 
 class Contest:
-    def __init__(self, conftest, net, directory, build, packets):
+    def __init__(self, testbed, net, directory, build, packets):
         import frames
 
-        self.conftest, self.frames, self.net, self.directory = conftest, frames, net, directory
+        self.testbed, self.frames, self.net, self.directory = testbed, frames, net, directory
         self.build, self.packets = build, packets
         self.wire = net.add_wire()
         self.run("ip", "neigh", "replace", self.wire.tx_address, "lladdr", BESIDE, "dev", self.wire.interface, "nud",
@@ -66,14 +66,14 @@ class Contest:
         self.run("tc", "qdisc", "replace", "dev", self.wire.interface, "root", discipline)
         self.run("ethtool", "-K", self.wire.interface, "tx-udp-segmentation", "off" if cuts else "on")
         self.cuts = cuts
-        self.conftest.BACKEND = "packet"  # no emulated device
+        self.testbed.BACKEND = "packet"  # no emulated device
         for backend in BACKENDS:
-            channel = self.conftest.channel(
+            channel = self.testbed.channel(
                 self.wire, [{"address": self.wire.tx_address, "port": PORT, "next_hop_mac": BESIDE}],
                 source_port=SOURCE_PORT, payload_size=8948, page_size="2M", arena_slots=1024, send_queue_slots=1024,
                 poll="adaptive", backend=backend)
-            self.daemons[backend] = self.conftest.Daemon(self.conftest.Build, self.net, self.directory, [],
-                                                         name=f"{backend}-{discipline}-{cuts}", channels=[channel])
+            self.daemons[backend] = self.testbed.Daemon(self.testbed.Build, self.net, self.directory, [],
+                                                        name=f"{backend}-{discipline}-{cuts}", channels=[channel])
         for daemon in self.daemons.values():
             daemon.wait_ready()
 
@@ -85,7 +85,7 @@ class Contest:
     # ---- who sends -----------------------------------------------------------------------------------
 
     def channel(self, backend, capture, loops):
-        done = subprocess.run([self.conftest.BUILD / "tools/ibvcap", "replay", "out", capture, "--top-speed", "--loop",
+        done = subprocess.run([self.testbed.BUILD / "tools/ibvcap", "replay", "out", capture, "--top-speed", "--loop",
                                str(loops), "--json", "--socket", self.daemons[backend].socket_path], check=True,
                               capture_output=True, text=True)
         it = json.loads(done.stdout)
@@ -126,7 +126,7 @@ class Contest:
     # ---- what it costs -------------------------------------------------------------------------------
 
     def arrived(self):
-        out = self.conftest.run("ip", "-n", self.net.tx, "-j", "-s", "link", "show", self.wire.tx).stdout
+        out = self.testbed.run("ip", "-n", self.net.tx, "-j", "-s", "link", "show", self.wire.tx).stdout
         return json.loads(out)[0]["stats64"]["rx"]["packets"]
 
     def measured(self, name, send):
@@ -180,8 +180,8 @@ def run(build, rounds, packets):
     for program in ("trafgen", "tcpreplay"):
         if not shutil.which(program):
             raise SystemExit(f"bench send: {program} is not installed: sudo scripts/setup --test")
-    with system_bed("send", build) as (conftest, net, directory), hugepages(PAGES):
-        contest = Contest(conftest, net, directory, build, packets)
+    with system_bed("send", build) as (testbed, net, directory), hugepages(PAGES):
+        contest = Contest(testbed, net, directory, build, packets)
         for discipline, cuts in (("noqueue", False), ("noqueue", True), ("pfifo", True)):
             try:
                 contest.start(discipline, cuts)

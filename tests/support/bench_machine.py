@@ -46,18 +46,18 @@ def before_others(*pids):
 
 @contextlib.contextmanager
 def system_bed(name, build):
-    """What the system tests stand on, for scripts/bench NAME with that build: conftest, namespaces and a directory."""
+    """What the system tests stand on, for scripts/bench NAME with that build: testbed, namespaces and a directory."""
     if os.geteuid() != 0:
         raise SystemExit(f"bench {name}: network namespaces need root")
     os.environ["IBVCAP_BUILD_DIR"] = str(build.resolve())
     sys.path.insert(0, str(ROOT / "tests/system"))
-    import conftest
+    import testbed
 
     directory = pathlib.Path(tempfile.mkdtemp(prefix="ibvcap-bench-"))
     directory.chmod(0o755)
-    net = conftest.Net()
+    net = testbed.Net()
     try:
-        yield conftest, net, directory
+        yield testbed, net, directory
     finally:
         net.close()
         shutil.rmtree(directory)

@@ -59,14 +59,14 @@ def busy_s():
 class Bed:
     """The veth pair and the two senders."""
 
-    def __init__(self, conftest, net, directory, build):
-        conftest.BACKEND = "auto"  # no emulated device below the daemon
-        self.conftest, self.net, self.directory, self.build = conftest, net, directory, build
+    def __init__(self, testbed, net, directory, build):
+        testbed.BACKEND = "auto"  # no emulated device below the daemon
+        self.testbed, self.net, self.directory, self.build = testbed, net, directory, build
         self.wire = net.add_wire()
         self.ksoftirqd = softirq_threads()
         self.rates = {}  # packets a second of a sender at full offer, as last seen
         self.set = None
-        conftest.run(*net.command(net.tx, "ethtool", "-K", self.wire.tx, "tx-udp-segmentation", "off"))
+        testbed.run(*net.command(net.tx, "ethtool", "-K", self.wire.tx, "tx-udp-segmentation", "off"))
 
     def program(self, name):
         return self.build / "tests/bench" / name
@@ -82,7 +82,7 @@ class Bed:
         """MTU of that size, and what live frames need to arrive."""
         mtu = 1500 if size <= 1472 or size == JOINED else 3500 if size <= 3400 else 9000
         mac = BESIDE if beside else self.wire.mac
-        run, rx, tx = self.conftest.run, self.net.rx, self.net.tx
+        run, rx, tx = self.testbed.run, self.net.rx, self.net.tx
         if self.set != (sender, mtu, mac):
             run("ip", "-n", rx, "link", "set", self.wire.interface, "mtu", mtu)
             run("ip", "-n", tx, "link", "set", self.wire.tx, "mtu", mtu)

@@ -117,9 +117,9 @@ class Ibvcapd:
         """The daemon, ready, with the one stream "lidar"."""
         self.check(bed, size)
         stream = {"name": "lidar", "interface": bed.wire.interface, "payload_size": size, "backend": self.backend,
-                  "flows": [bed.conftest.flow(PORT, bed.wire.address)]}
-        daemon = bed.conftest.Daemon(bed.conftest.Build, bed.net, bed.directory, [stream],
-                                     prefix=("taskset", "-c", CPU, *self.prefix))
+                  "flows": [bed.testbed.flow(PORT, bed.wire.address)]}
+        daemon = bed.testbed.Daemon(bed.testbed.Build, bed.net, bed.directory, [stream],
+                                    prefix=("taskset", "-c", CPU, *self.prefix))
         try:
             try:
                 daemon.wait_ready()

@@ -16,10 +16,10 @@ import signal
 import subprocess
 import time
 
-import conftest
+import testbed
 
 STREAM, PORT = "lidar", 7502
-GOOD, OTHER = pwd.getpwnam("daemon"), conftest.NOBODY
+GOOD, OTHER = pwd.getpwnam("daemon"), testbed.NOBODY
 HOSTILE_WAYS, HOSTILE_S = ("random", "plausible", "lease", "flood", "punch", "requests", "malformed", "deaf", "tap"), 1
 MAX_CONSUMERS, LEASE_BLOCKS = 12, 4
 TICK_S = 0.02
@@ -29,7 +29,7 @@ ENVIRONMENT = {"SOFTHCA_RING_MIB": "256"}
 
 def stream(wire, **keys):
     """Room for all of them, for either user's quotas, and for the deadline of the one that may be lossless."""
-    return conftest.stream(wire, PORT, name=STREAM, **{
+    return testbed.stream(wire, PORT, name=STREAM, **{
         "slots_per_block": 256, "history_blocks": 256, "receive_queue_slots": 16384, "poll": "adaptive",
         "max_consumers": MAX_CONSUMERS, "max_consumers_per_user": MAX_CONSUMERS // 2, "lease_blocks": LEASE_BLOCKS,
         "max_lease_blocks_per_user": MAX_CONSUMERS * LEASE_BLOCKS // 2, "lossless_deadline_ms": 2000,
@@ -43,7 +43,7 @@ class Reader:
         self.name, self.uid = name, user.pw_uid
         self.output = directory / f"{name.replace(' ', '-')}.json"
         with open(self.output, "w", encoding="ascii") as out:
-            self.process = subprocess.Popen(conftest.as_nobody(*command, user=user), stdout=out, stderr=subprocess.PIPE,
+            self.process = subprocess.Popen(testbed.as_nobody(*command, user=user), stdout=out, stderr=subprocess.PIPE,
                                             text=True)
 
     def say(self, what):
@@ -82,7 +82,7 @@ class Eight:
         self.victim, self.kill_at, self.stopped, self.toggle_at = None, 0, False, 0
 
     def add(self, name, user, program, *options):
-        reader = Reader(name, self.directory, user, conftest.BUILD / program, *options, "--socket",
+        reader = Reader(name, self.directory, user, testbed.BUILD / program, *options, "--socket",
                         self.daemon.socket_path)
         self.readers.append(reader)
         return reader
@@ -111,7 +111,7 @@ class Eight:
             for reader in self.readers:
                 assert reader.process.poll() is None, reader.finish()
             return len(self.daemon.status()["consumers"]) >= n
-        conftest.wait_until(attached, 30, f"{n} consumers")
+        testbed.wait_until(attached, 30, f"{n} consumers")
 
     def revive(self, now):
         """The one that is killed again and again: at any instant from before its attach until well behind it."""
@@ -124,9 +124,9 @@ class Eight:
         way = HOSTILE_WAYS[self.provoked % len(HOSTILE_WAYS)]
         self.provoked += 1
         self.hostile = subprocess.Popen(
-            conftest.as_nobody(conftest.BUILD / "tests/support/hostile_client", self.daemon.socket_path, STREAM,
-                               HOSTILE_S,
-                               self.provoked, way), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+            testbed.as_nobody(testbed.BUILD / "tests/support/hostile_client", self.daemon.socket_path, STREAM,
+                              HOSTILE_S,
+                              self.provoked, way), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
     def end_hostile(self):
         out, err = self.hostile.communicate(timeout=60)
@@ -200,7 +200,7 @@ def totals(status):
 
 def send(net, wire, head, **options):
     """Numbered as the rows will be, if none is lost."""
-    return net.sender(conftest.Build, wire, PORT, first=head, **options)
+    return net.sender(testbed.Build, wire, PORT, first=head, **options)
 
 
 class Outcome:
@@ -261,7 +261,7 @@ def run(daemon, net, wire, directory, rate, seconds, size):
         try:
             eight.torment(sender)
         finally:
-            sent = conftest.finish(sender)
+            sent = testbed.finish(sender)
         return finish(eight, daemon, sent, before)
     finally:
         eight.close()
@@ -277,7 +277,7 @@ def finish(eight, daemon, sent, before):
 
     to_the_end = (eight.lossy, eight.lossless, eight.stopped_one)
     pids = {reader.process.pid for reader in eight.readers if reader is not eight.tap}
-    conftest.wait_until(drained, 30, "the readers at the end, and nobody else attached")
+    testbed.wait_until(drained, 30, "the readers at the end, and nobody else attached")
     status = at_rest(daemon)
     eight.check_status(status)
     outcome = Outcome(eight, sent, before, totals(status))

@@ -1,14 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """backend_probe on a wire: what the tests of the backends share."""
 import os
-import sys
 
 import pytest
 
-from conftest import BUILD, ROOT, Build, Net
-
-sys.path.insert(0, str(ROOT / "tests/support"))
-from backend_probe import Probe  # noqa: E402
+from backend_probe import Probe
+from testbed import BUILD, Build, Net
 
 PROBE = BUILD / "tests/support/backend_probe"
 GROUP = "239.7.1.2"

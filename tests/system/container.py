@@ -20,8 +20,8 @@ import time
 
 import pytest
 
-import conftest
 import packages
+import testbed
 
 SUITE = platform.freedesktop_os_release()["VERSION_CODENAME"]  # the packages are built on this machine
 SYSTEM = ["systemd", "systemd-sysv", "dbus", "iproute2", "procps"]
@@ -38,7 +38,7 @@ def give_up(reason):
 
 def check_machine():
     """Give up where no container can be had. With a sanitizer's build it is nowhere to be had, and no failure."""
-    if conftest.is_sanitized():
+    if testbed.is_sanitized():
         pytest.skip("the container has no sanitizer's libraries")
     reason = why_not()
     if reason:
@@ -121,7 +121,7 @@ class Container:
         command = ["env", "DEBIAN_FRONTEND=noninteractive", "dpkg", "-i", *names]
         if self.leader:
             return self.must(*command)
-        return conftest.run("chroot", self.root, *command)
+        return testbed.run("chroot", self.root, *command)
 
     def make_groups(self):
         """The systemd in there takes the group that it is started in for its root. Without one of its own, two
@@ -197,8 +197,8 @@ class Container:
     def configure(self, streams, control=None, channels=(), emulates=True):
         """/etc/ibvcapd.conf, and the unit on emulated devices, if it is to, by the drop-in that is shipped."""
         path = self.root / "etc/ibvcapd.conf"
-        path.write_text(f"control = {conftest.libconfig(control or {})};\nstreams = {conftest.libconfig(streams)};\n" +
-                        (f"channels = {conftest.libconfig(channels)};\n" if channels else ""))
+        path.write_text(f"control = {testbed.libconfig(control or {})};\nstreams = {testbed.libconfig(streams)};\n" +
+                        (f"channels = {testbed.libconfig(channels)};\n" if channels else ""))
         interfaces = ",".join(dict.fromkeys(stream["interface"] for stream in streams))
         (self.root / "etc/default/softhca").write_text(f"SOFTHCA_INTERFACES={interfaces}\n")
         shipped = next(self.root.glob("usr/**/share/ibvcapd/softhca.conf")).relative_to(self.root)
@@ -219,8 +219,8 @@ class Container:
                 os.killpg(self.process.pid, signal.SIGKILL)
                 self.process.wait(60)
         if self.mounted:
-            conftest.run("umount", "-l", self.root)
-        conftest.wait_until(self.groups_removed, 90, "the end of its control groups")
+            testbed.run("umount", "-l", self.root)
+        testbed.wait_until(self.groups_removed, 90, "the end of its control groups")
 
 
 @contextlib.contextmanager
@@ -228,7 +228,7 @@ def booted(install=True):
     """A container with a wire of its own, with or without the packages."""
     check_machine()
     directory = pathlib.Path(tempfile.mkdtemp(prefix="ibvcap-container-"))
-    net = conftest.Net()
+    net = testbed.Net()
     one = Container(net, directory)
     try:
         net.add_wire()

@@ -7,7 +7,6 @@ late each left, in ms; kicking.py idle SOCKET CHANNEL MOST: kicks without packet
 how often and why; kicking.py busy SOCKET CHANNEL COUNT: kicks with each of COUNT packets, as fast as it can, and prints
 its counts."""
 import json
-import os
 import resource
 import select
 import sys

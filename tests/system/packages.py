@@ -12,7 +12,7 @@ import tempfile
 
 import pytest
 
-import conftest
+import testbed
 
 NAMES = ["ibvcapd", "ibvcap-tools", "libibvcap0", "libibvcap-dev", "python3-ibvcap", "softhca", "ibvcap-metrics",
          "ibvcap-produce"]
@@ -36,7 +36,7 @@ def build_once():
     atexit.register(shutil.rmtree, directory, ignore_errors=True)
     elsewhere = os.environ.get("IBVCAP_PACKAGES")
     if elsewhere:
-        conftest.wait_until(pathlib.Path(elsewhere, "said").exists, 900, f"the packages in {elsewhere}")
+        testbed.wait_until(pathlib.Path(elsewhere, "said").exists, 900, f"the packages in {elsewhere}")
         shutil.copytree(elsewhere, directory, dirs_exist_ok=True)
     else:
         build_in(directory)
@@ -46,7 +46,7 @@ def build_once():
 def build_in(directory):
     """The exit status. At the end, the last lines of the output are in the file "said"."""
     tree = directory / "ibvcap"
-    shutil.copytree(conftest.ROOT, tree, ignore=shutil.ignore_patterns("build", ".git", "__pycache__", ".pytest_cache"))
+    shutil.copytree(testbed.ROOT, tree, ignore=shutil.ignore_patterns("build", ".git", "__pycache__", ".pytest_cache"))
     options = f"nocheck noautodbgsym parallel={os.cpu_count()}"
     done = subprocess.run(["dpkg-buildpackage", "-b", "-us", "-uc", "-Pnocheck"], cwd=tree, text=True, check=False,
                           stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
@@ -65,7 +65,7 @@ def files():
 
 
 def field(package, name):
-    return conftest.run("dpkg-deb", "-f", package, name).stdout.strip()
+    return testbed.run("dpkg-deb", "-f", package, name).stdout.strip()
 
 
 def needed():

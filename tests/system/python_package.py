@@ -1,15 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """The Python package of the build, for tests; and its tests with another build of Python, or with a sanitizer."""
 import os
-import pathlib
 import subprocess
 import sys
 
 import pytest
 
-import conftest
+import testbed
 
-PATH = conftest.BUILD / "python"
+PATH = testbed.BUILD / "python"
 # The library of a sanitizer, which has to be loaded before Python; other programs that a test starts do without.
 SANITIZER = os.environ.pop("IBVCAP_PRELOADED", None)
 PYTHON = ["/usr/bin/env", f"LD_PRELOAD={SANITIZER}", sys.executable] if SANITIZER else [sys.executable]
@@ -25,7 +24,7 @@ def load():
     """The package, or the caller's tests are skipped."""
     if not is_built():
         pytest.skip("the Python package is not built", allow_module_level=True)
-    if conftest.is_sanitized() and not SANITIZER:
+    if testbed.is_sanitized() and not SANITIZER:
         pytest.skip("a sanitizer's library has to be loaded before Python", allow_module_level=True)
     if str(PATH) not in sys.path:
         sys.path.insert(0, str(PATH))
@@ -35,7 +34,7 @@ def load():
 
 def run_again(interpreter, names, **environment):
     """Run the tests of these names once more."""
-    here = pathlib.Path(__file__).parent
+    here = testbed.HERE / "python"
     done = subprocess.run([*interpreter, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "-k", " or ".join(names),
                            *sorted(here.glob("test_python*.py"))], env={**os.environ, **environment},
                           capture_output=True, text=True, check=False)

@@ -3,17 +3,13 @@
 import shutil
 import struct
 import subprocess
-import sys
 
 import pytest
 
 import frames
 import wires
+from backend_probe import DEVICE, ZERO
 from backend_probing import pattern
-from conftest import ROOT
-
-sys.path.insert(0, str(ROOT / "tests/support"))
-from backend_probe import DEVICE, ZERO  # noqa: E402
 
 PORT = 7502
 SIZES = (0, 1, 17, 18, 1472, 8948)

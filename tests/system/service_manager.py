@@ -6,7 +6,7 @@ import fcntl
 import os
 import socket
 
-import conftest
+import testbed
 
 FDS_MAX = 64
 
@@ -103,5 +103,5 @@ def joined(net, wire):
 
 
 def joined_on(net, interface):
-    lines = conftest.run("ip", "-n", net.rx, "maddress", "show", "dev", interface).stdout.splitlines()
+    lines = testbed.run("ip", "-n", net.rx, "maddress", "show", "dev", interface).stdout.splitlines()
     return {line.split()[1] for line in lines if line.split()[0] == "inet"}

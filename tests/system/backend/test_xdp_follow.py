@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What an administrator does to an interface while the xdp backend receives on it."""
+import re
+import socket
+import subprocess
+
+import pytest
+
+import testbed
+from backend_probing import MARKS
+from wires import in_namespace
+
+pytestmark = [*MARKS, pytest.mark.skipif(testbed.BACKEND != "xdp", reason="IBVCAP_TEST_BACKEND=xdp runs it")]
+N_SOCKETS = 16
+
+
+def set_queues(net, wire, n):
+    """Receive queues of the receiver's end, and send queues of the sender's, which choose the former."""
+    for namespace, device, way in ((net.rx, wire.interface, "rx"), (net.tx, wire.tx, "tx")):
+        testbed.run(*net.command(namespace, "ethtool", "-L", device, way, n))
+
+
+def send_from_ports(net, wire, n):
+    """n packets from each of several ports, which the sender's kernel spreads over its queues."""
+    def send():
+        for _ in range(N_SOCKETS):
+            with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as udp:
+                udp.bind((wire.tx_address, 0))
+                for _ in range(n):
+                    udp.sendto(bytes(100), (wire.address, 7502))
+
+    in_namespace(net.tx, send)
+    return N_SOCKETS * n
+
+
+def packets_of_queues(net, wire):
+    """What each receive queue gave to our program."""
+    text = testbed.run(*net.command(net.rx, "ethtool", "-S", wire.interface)).stdout
+    return [int(n) for n in re.findall(r"rx_queue_\d+_xdp_packets: (\d+)", text)]
+
+
+@pytest.fixture(name="four")
+def four_fixture(net):
+    """A wire of four queues, of which one is in use."""
+    wire = net.add_wire(n_queues=4)
+    set_queues(net, wire, 1)
+    return wire
+
+
+def publishes(daemon, n):
+    testbed.wait_until(lambda: daemon.stream()["published"] == n, 20, lambda: (daemon.stream(), daemon.text()))
+
+
+def set_mtu(net, wire, mtu):
+    for namespace, device in ((net.rx, wire.interface), (net.tx, wire.tx)):
+        testbed.run("ip", "-n", namespace, "link", "set", device, "mtu", mtu)
+
+
+def test_receive_queues_that_are_added_are_served(daemon, net, four):
+    set_mtu(net, four, 1500)  # and one stream: the frames of the second queue fit into a limit of 8 MiB
+    one = daemon([testbed.stream(four)], xdp_queues=1)
+    n = send_from_ports(net, four, 5)
+    publishes(one, n)
+    set_queues(net, four, 2)
+    testbed.wait_until(lambda: "has 2 receive queues now, and 2 are served" in one.text(), 20, one.text)
+    n += send_from_ports(net, four, 20)
+    publishes(one, n)
+    counts = one.expect_sum()
+    assert counts["matched"] == n and counts["no_buffer"] == 0, counts
+    assert all(packets_of_queues(net, four)[:2]), packets_of_queues(net, four)
+    # The kernel refuses fewer queues than have sockets, so nothing is lost that way.
+    refused = subprocess.run(net.command(net.rx, "ethtool", "-L", four.interface, "rx", "1"), check=False,
+                             capture_output=True, text=True)
+    assert refused.returncode != 0
+
+
+def test_what_cannot_be_served_is_a_loss_with_its_name(daemon, net, four):
+    """After the start the daemon may not lock more memory than its limit allows."""
+    one = daemon([testbed.stream(four)], prefix=["prlimit", "--memlock=65536"])
+    set_queues(net, four, 4)
+    testbed.wait_until(lambda: "has 4 receive queues now, and 1 are served" in one.text(), 20, one.text)
+    assert "the limit of locked memory does not admit" in one.text()
+    n = send_from_ports(net, four, 20)
+    testbed.wait_until(lambda: one.expect_sum()["matched"] == n, 20, one.text)
+    counts = one.expect_sum()
+    assert counts["no_buffer"] == counts["no_socket"] > 0 and counts["published"] + counts["no_socket"] == n, counts
+
+
+def test_a_larger_mtu_is_received_at_once(daemon, net, four):
+    set_mtu(net, four, 1500)
+    one = daemon([testbed.stream(four, payload_size=1472)])
+    four.send(four.frame(bytes(1400), 7502))
+    publishes(one, 1)
+    set_mtu(net, four, 9000)
+    four.send(four.frame(bytes(8192), 7502))
+    publishes(one, 2)
+    assert one.expect_sum()["errored"] == 0
+
+
+def test_an_interface_that_is_renamed_goes_on_receiving(daemon, net, four):
+    one = daemon([testbed.stream(four)])
+    testbed.run("ip", "-n", net.rx, "link", "set", four.interface, "down")
+    testbed.run("ip", "-n", net.rx, "link", "set", four.interface, "name", "renamed", "up")
+    testbed.run("ip", "-n", net.rx, "link", "set", "renamed", "down")
+    testbed.run("ip", "-n", net.rx, "link", "set", "renamed", "name", four.interface, "up")
+    testbed.run("ip", "-n", net.rx, "neigh", "flush", "all")
+    testbed.wait_until(lambda: one.stream()["state"] == "capturing", 20, one.text)
+    four.send(four.frame(b"x", 7502))
+    publishes(one, 1)
+
+
+def test_an_interface_that_is_made_again_is_served_by_the_next_daemon(start_daemon, net, four):
+    one = start_daemon([testbed.stream(four)]).wait_ready()
+    four.send(four.frame(b"x", 7502))
+    publishes(one, 1)
+    four.delete()
+    testbed.wait_until(lambda: one.stream()["state"] == "interface_gone", 20, one.stream)
+    assert one.expect_sum()["published"] == 1
+    four.make()
+    assert one.process.wait(30) == 69, one.text()
+    again = start_daemon([testbed.stream(four)]).wait_ready()
+    four.send(four.frame(b"x", 7502))
+    publishes(again, 1)
+    again.stop_clean()

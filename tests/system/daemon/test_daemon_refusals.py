@@ -1,0 +1,304 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Bad input: one line that says what, where and what to do; the right exit code; nothing left behind."""
+import os
+import pathlib
+import signal
+import socket
+import subprocess
+
+import pytest
+
+import testbed
+
+EX_UNAVAILABLE, EX_TEMPFAIL, EX_NOPERM, EX_CONFIG = 69, 75, 77, 78
+
+
+@pytest.fixture
+def refused(start_daemon):
+    """refused(streams, code, *words, …): the daemon ends by itself so, with one line that has these words."""
+
+    def start(streams, code, *words, leaves_socket=False, **options):
+        daemon = start_daemon(streams, **options)
+        try:
+            assert daemon.process.wait(60) == code, daemon.text()
+            assert "READY" not in daemon.notifications(0.1)
+        finally:
+            daemon.kill()
+        errors = [line for line in daemon.text().splitlines() if "error:" in line]
+        assert len(errors) == 1, daemon.text()
+        for word in words:
+            assert str(word).lower() in errors[0].lower(), errors[0]
+        assert daemon.socket_path.exists() == leaves_socket
+        assert not daemon.processes()
+        return errors[0]
+
+    return start
+
+
+# ---- configuration ----------------------------------------------------------------------------------
+
+
+def test_unknown_key(refused, wire):
+    refused([testbed.stream(wire, payload_sise=100)], EX_CONFIG, ".conf:", "payload_sise")
+
+
+def test_wrong_type(refused, wire):
+    refused([testbed.stream(wire, payload_size="big")], EX_CONFIG, ".conf:", "payload_size")
+
+
+def test_the_same_flow_twice(refused, wire):
+    refused([testbed.stream(wire), testbed.stream(wire, name="again")], EX_CONFIG, ".conf:", "7502")
+
+
+def test_payload_size_over_the_mtu(refused, wire):
+    line = refused([testbed.stream(wire, payload_size=9000, reassemble="off")], EX_CONFIG, ".conf:",
+                   "payload_size 9000", "MTU 9000", 8972)
+    assert f"ip link set dev {wire.interface} mtu 9028" in line
+
+
+def test_history_shorter_than_the_receive_queue(refused, wire):
+    refused([testbed.stream(wire, history_blocks=4, receive_queue_slots=1024)], EX_CONFIG, ".conf:", "history_blocks")
+
+
+def test_receive_queue_deeper_than_the_device_takes(refused, wire):
+    refused([testbed.stream(wire, history_blocks=1024, receive_queue_slots=65536)], EX_CONFIG, ".conf:",
+            "receive_queue_slots")
+
+
+def test_check_config_says_the_same_and_touches_no_device(build, wire, tmp):
+    path = tmp / "checked.conf"
+    path.write_text(f"streams = {testbed.libconfig([testbed.stream(wire, payload_sise=100)])};\n")
+    done = subprocess.run([build.ibvcapd, "--config", path, "--check-config"], capture_output=True, text=True,
+                          check=False)
+    assert done.returncode == EX_CONFIG
+    assert f"{path}:1" in done.stderr and "payload_sise" in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_dump_config_prints_a_file_that_is_the_same_and_refuses_a_bad_one(build, wire, tmp):
+    path = tmp / "good.conf"
+    path.write_text(f"streams = {testbed.libconfig([testbed.stream(wire)])};\n")
+    dumped = subprocess.run([build.ibvcapd, "-c", path, "--dump-config"], capture_output=True, text=True,
+                            check=True).stdout
+    assert "max_clients = 64;" in dumped and f'interface = "{testbed.stream(wire)["interface"]}";' in dumped
+    path.write_text(dumped)
+    assert subprocess.run([build.ibvcapd, "-c", path, "-d"], capture_output=True, text=True,
+                          check=True).stdout == dumped
+    path.write_text("streams = ();\n")
+    done = subprocess.run([build.ibvcapd, "-c", path, "-d"], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (78, "") and f"{path}:1: " in done.stderr
+    path.write_text(dumped)
+    with open("/dev/full", "w", encoding="ascii") as full:
+        done = subprocess.run([build.ibvcapd, "-c", path, "-d"], stdout=full, stderr=subprocess.PIPE, text=True,
+                              check=False)
+    assert done.returncode == 74 and "cannot be written" in done.stderr
+
+
+def check_config(net, build, path, *options):
+    return subprocess.run(net.command(net.rx, build.ibvcapd, "-c", path, "-t", *options), capture_output=True,
+                          text=True, check=False)
+
+
+def test_check_config_accepts_what_a_start_accepts(build, net, wire, tmp):
+    path = tmp / "checked.conf"
+    path.write_text(f"control = {testbed.libconfig({'socket': '/run/ibvcapd/control.sock'})};\n"
+                    f"streams = {testbed.libconfig([testbed.stream(wire, backend='packet')])};\n"
+                    f"channels = {testbed.libconfig([testbed.channel(wire, backend='packet')])};\n")
+    done = check_config(net, build, path)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == ("stream 'lidar': a ring of 7 MiB\nchannel 'out': up to 8 senders, each an arena of 1 MiB\n"
+                           f"{path}: ok\n")
+
+
+def test_check_config_says_all_that_a_start_would_refuse(build, net, wire, tmp):
+    """With the status of the start. What the start takes with a warning is one here, too."""
+    path = tmp / "checked.conf"
+    plain = {"backend": "packet", "reassemble": "off"}
+    streams = [testbed.stream(wire, name="a", **plain, payload_size=9000, cpu=64),
+               testbed.stream(wire, name="b", **plain, port=7503, interface="gone0", cpu=1023),
+               testbed.stream(wire, name="c", port=7504, backend="verbs")]
+    channels = [testbed.channel(wire, [{"address": wire.address, "port": 7502}], backend="packet"),
+                testbed.channel(wire, name="big", backend="packet", payload_size=9000)]
+    path.write_text(f"streams = {testbed.libconfig(streams)};\nchannels = {testbed.libconfig(channels)};\n")
+    done = check_config(net, build, path)
+    assert (done.returncode, done.stdout) == (EX_CONFIG, "")
+    warnings, errors = ([line for line in done.stderr.splitlines() if f" {kind}: {path}:" in line]
+                        for kind in ("warning", "error"))
+    assert len(warnings) == 1 and "channel 'out': nothing can be sent to this destination: it is" in warnings[0]
+    for error, words in zip(errors, (
+            "stream 'a': cpu = 64: the daemon may not", "stream 'b': cpu = 1023: the daemon may not",
+            "stream 'a': payload_size 9000 makes IP packets of 9028 bytes, over the MTU 9000 of",
+            "stream 'b': interface gone0: this network namespace has none of that name",
+            f"stream 'c': no RDMA device behind {wire.interface}",
+            "channel 'big': payload_size = 9000 makes packets of 9028 bytes"), strict=True):
+        assert words in error, done.stderr
+    path.write_text(f"streams = {testbed.libconfig(streams[1:2])};\n".replace("1023", "-1"))
+    assert check_config(net, build, path).returncode == EX_UNAVAILABLE
+
+
+def test_an_old_name_of_a_key_is_accepted_with_a_warning_that_names_the_new_one(build, wire, tmp):
+    path = tmp / "checked.conf"
+    path.write_text(f"channels = {testbed.libconfig([testbed.channel(wire)])};\nxdp_streams = 3;\n")
+    done = subprocess.run([build.ibvcapd, "--config", path, "--dump-config"], capture_output=True, text=True,
+                          check=False)
+    assert done.returncode == 0 and "xdp_queues = 3;" in done.stdout and "xdp_streams" not in done.stdout, done
+    assert f"warning: {path}:2: the key xdp_streams is called xdp_queues now: rename it\n" in done.stderr
+    done = subprocess.run([build.ibvcapd, "--config", path, "--check-config", "--user", "nobody"], capture_output=True,
+                          text=True, check=False)
+    assert done.stderr.count("the key xdp_streams") == 1, done
+
+
+def test_check_config_warns_of_what_may_pass_or_only_the_service_lacks(build, net, wire, tmp):
+    path = tmp / "checked.conf"
+
+    def check(control=None, **keys):
+        path.write_text(f"control = {testbed.libconfig({'socket': '/run/ibvcapd/control.sock', **(control or {})})};\n"
+                        f"streams = {testbed.libconfig([testbed.stream(wire, backend='packet', **keys)])};\n")
+        done = check_config(net, build, path, "--user", "nobody")
+        assert done.returncode == 0 and done.stdout.endswith(f"{path}: ok\n"), done.stderr
+        return done.stderr
+
+    assert check() == "" == check(flows=[testbed.flow(7502, "239.1.1.1")])
+    said = check(flows=[testbed.flow(7502, "10.9.0.77")])
+    assert f"warning: {path}:2: stream 'lidar': destination 10.9.0.77 is not an address of" in said
+    assert said.count("\n") == 1, said
+    assert "has a directory of its own there (PrivateTmp=)" in check({"socket": "/tmp/x.sock"})
+    pool = pathlib.Path("/sys/kernel/mm/hugepages/hugepages-2048kB")
+    if pool.exists() and int((pool / "free_hugepages").read_text()) < 1900:
+        said = check(page_size="2M", history_blocks=60000)
+        assert "hugepages of 2048 kB, and so many are not free (" in said and "nr_hugepages" in said, said
+    path.chmod(0o600)
+    said = check()
+    assert f"warning: user nobody, as which the service runs, cannot read what you can: {path}: cannot be read" in said
+
+
+def test_check_config_tests_whether_memory_can_be_sealed(build, wire, tmp):
+    path = tmp / "checked.conf"
+    path.write_text(f"channels = {testbed.libconfig([testbed.channel(wire)])};\n")
+    without_proc = ("unshare", "--mount", "sh", "-c", 'mount -t tmpfs none /proc && exec "$@"', "sh")
+    done = subprocess.run([*without_proc, build.ibvcapd, "-c", path, "-t"], capture_output=True, text=True, check=False)
+    assert done.returncode and "a memfd in /proc/self/fd fails on memory in pages of 4 kB" in done.stderr, done
+
+
+def test_check_config_refuses_rings_larger_than_memory(build, wire, tmp):
+    path = tmp / "checked.conf"
+    path.write_text(f"streams = {testbed.libconfig([testbed.stream(wire, history_blocks=1 << 24)])};\n")
+    done = subprocess.run([build.ibvcapd, "-c", path, "-t"], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (EX_CONFIG, "") and "history_blocks = 16777216 makes a ring" in done.stderr
+
+
+def test_a_configuration_that_only_root_can_read(build, wire, tmp):
+    path = tmp / "roots.conf"
+    path.write_text(f"streams = {testbed.libconfig([testbed.stream(wire)])};\n")
+    path.chmod(0o600)
+    done = subprocess.run(["setpriv", "--reuid=nobody", "--regid=nogroup", "--clear-groups", build.ibvcapd, "-c", path],
+                          capture_output=True, text=True, check=False)
+    assert done.returncode == os.EX_NOINPUT and "Permission denied: the user that the daemon runs as" in done.stderr
+
+
+# ---- machine ----------------------------------------------------------------------------------------
+
+
+def test_missing_interface_lists_those_there_are(build, net, wire, tmp):
+    streams = [testbed.stream(wire), testbed.stream(wire, name="gone", port=7503, interface="gone0")]
+    config = tmp / "gone.conf"
+    config.write_text(f"control = {testbed.libconfig({'socket': str(tmp / 'gone.sock')})};\n"
+                      f"streams = {testbed.libconfig(streams)};\n")
+    command = net.command(net.rx, build.softhca, "-i", wire.interface, "--", build.ibvcapd, "--user", "root",
+                          "--config", config)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=20)
+    assert done.returncode == EX_UNAVAILABLE, done.stderr
+    assert "gone0" in done.stderr and wire.interface in done.stderr
+    assert not (tmp / "gone.sock").exists()
+
+
+def test_interface_without_a_device_behind_it(build, net, wire, tmp):
+    config = tmp / "plain.conf"
+    config.write_text(f"control = {testbed.libconfig({'socket': str(tmp / 'plain.sock')})};\n"
+                      f"streams = {testbed.libconfig([testbed.stream(wire)])};\n")
+    done = subprocess.run(net.command(net.rx, build.ibvcapd, "--user", "root", "--config", config), capture_output=True,
+                          text=True, check=False, timeout=20)
+    assert done.returncode == EX_UNAVAILABLE, done.stderr
+    assert wire.interface in done.stderr
+    assert not (tmp / "plain.sock").exists()
+
+
+def test_too_few_hugepages_names_the_command_that_gets_them(refused, wire):
+    free = testbed.read_number(testbed.HUGEPAGES / "free_hugepages")
+    wanted_bytes = (free + 64) * 2 << 20
+    blocks = wanted_bytes // (1024 * 1024)
+    line = refused([testbed.stream(wire, page_size="2M", slots_per_block=1024, history_blocks=blocks)], EX_TEMPFAIL,
+                   "hugepages", " free of ")
+    assert "echo " in line or "sysctl" in line
+
+
+def test_a_ring_larger_than_memory(refused, wire):
+    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    keys = {"payload_size": 8192, "slots_per_block": 1024, "history_blocks": 2 * memory // (8192 * 1024)}
+    for page_size in ("2M", "4K"):
+        line = refused([testbed.stream(wire, page_size=page_size, **keys)], EX_CONFIG, ".conf:2: stream 'lidar': ",
+                       f"history_blocks = {keys['history_blocks']} makes a ring of ", "this machine has ")
+        assert "echo" not in line
+
+
+def test_a_ring_in_small_pages_larger_than_what_is_left_of_memory(refused, wire):
+    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    blocks = memory // 1000 * 999 // ((8192 + 64) * 1024) - 40  # beside the history
+    refused([testbed.stream(wire, page_size="4K", payload_size=8192, slots_per_block=1024, history_blocks=blocks)],
+            EX_TEMPFAIL, "4 kB pages", "available", "history_blocks")
+
+
+def test_a_cpu_that_is_not_there_comes_before_memory(refused, wire):
+    free = testbed.read_number(testbed.HUGEPAGES / "free_hugepages")
+    blocks = ((free + 64) * 2 << 20) // (1024 * 1024)
+    refused([testbed.stream(wire, page_size="2M", slots_per_block=1024, history_blocks=blocks, cpu=1023)], EX_CONFIG,
+            ".conf:2: stream 'lidar': cpu = 1023: ")
+
+
+def test_no_cap_net_raw(refused, wire):
+    refused([testbed.stream(wire)], EX_NOPERM, "CAP_NET_RAW",
+            prefix=("setpriv", "--bounding-set=-net_raw", "--inh-caps=-net_raw"))
+
+
+def test_a_user_who_is_not_there_or_cannot_be_become(refused, wire):
+    refused([testbed.stream(wire)], EX_CONFIG, "no user 'nosuch'", "systemd-sysusers", "--user", user="nosuch")
+    refused([testbed.stream(wire)], EX_NOPERM, "cannot switch to user 'nobody'", "CAP_SETUID", user="nobody",
+            prefix=("setpriv", "--bounding-set=-setuid", "--inh-caps=-setuid"))
+
+
+def test_memlock_too_small_for_the_ring(refused, wire):
+    refused([testbed.stream(wire)], EX_NOPERM, "memlock",
+            prefix=("prlimit", "--memlock=65536:65536", "setpriv", "--bounding-set=-ipc_lock,-sys_resource",
+                    "--inh-caps=-ipc_lock,-sys_resource"))
+
+
+# ---- the socket's path ------------------------------------------------------------------------------
+
+
+def test_a_second_daemon_names_the_first_and_leaves_it_alone(daemon, refused, wire):
+    first = daemon([testbed.stream(wire)])
+    refused([testbed.stream(wire, port=7503)], EX_TEMPFAIL, f"process {first.pid()}", leaves_socket=True,
+            name=first.socket_path.stem)
+    assert first.stream()["state"] == "capturing"
+
+
+def test_a_path_taken_by_a_file(refused, wire, tmp):
+    (tmp / "taken.sock").write_text("precious")
+    refused([testbed.stream(wire)], EX_CONFIG, "taken.sock", "not a socket", leaves_socket=True, name="taken")
+    assert (tmp / "taken.sock").read_text() == "precious"
+
+
+def test_a_stale_socket_is_replaced(daemon, wire, tmp):
+    stale = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    stale.bind(str(tmp / "stale.sock"))
+    stale.close()
+    assert daemon([testbed.stream(wire)], name="stale").stream()["state"] == "capturing"
+
+
+def test_after_a_kill_the_next_daemon_starts(start_daemon, daemon, wire):
+    first = start_daemon([testbed.stream(wire)], name="killed").wait_ready()
+    os.kill(first.pid(), signal.SIGKILL)
+    first.process.wait(60)
+    first.kill()
+    assert first.socket_path.exists()
+    assert daemon([testbed.stream(wire)], name="killed").stream()["state"] == "capturing"

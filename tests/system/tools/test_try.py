@@ -1,0 +1,164 @@
+# SPDX-License-Identifier: Apache-2.0
+"""ibvcap-try: one command that captures on an interface as it is."""
+import glob
+import os
+import re
+import signal
+import subprocess
+import threading
+import time
+
+import pytest
+
+import frames
+import testbed
+from frames import udp_frame
+
+PROGRAM = testbed.ROOT / "contrib/bin/ibvcap-try"
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="must be root")
+
+
+@pytest.fixture(name="try_on")
+def try_on_fixture(net):
+    """try_on(ARGUMENT...): started in the receiver's namespace; it and its output so far."""
+    started = []
+
+    # The user of sudo reads, too.
+    tools = testbed.reachable(testbed.BUILD / "tools/ibvcap").parent
+    path = f"{tools}:{testbed.BUILD}/daemon:{os.environ['PATH']}"
+
+    def start(*arguments, **environment):
+        words = net.command(net.rx, PROGRAM, *arguments)
+        process = subprocess.Popen(list(map(str, words)), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                                   env={**os.environ, "PATH": path, "LD_LIBRARY_PATH": str(tools), **environment})
+        limit = threading.Timer(60, process.terminate)  # its output ends, and so does a test that waits for a line
+        limit.start()
+        started.append((process, limit))
+        return process
+
+    yield start
+    for process, limit in started:
+        limit.cancel()
+        process.terminate()
+        process.communicate(timeout=30)
+
+
+def await_line(process, pattern):
+    """The lines up to the first that matches."""
+    lines = []
+    for line in process.stdout:
+        lines.append(line)
+        if re.search(pattern, line):
+            return lines
+    raise AssertionError("".join(lines))
+
+
+def test_what_comes_is_counted_each_second_and_read_by_the_user_of_sudo(net, wire, try_on, build):
+    process = try_on("-b", "packet", wire.interface, "7502", "239.1.7.9:7503", SUDO_UID="65534", SUDO_GID="65534")
+    lines = await_line(process, r"\^C ends it")
+    assert f"echo hello >/dev/udp/{wire.address}/7502" in lines[1]
+    socket = re.search(r"--socket (\S+)", lines[2])[1]
+    testbed.wait_until(lambda: "user nobody" in subprocess.run(
+        [testbed.BUILD / "tools/ibvcap", "status", "--socket", socket], capture_output=True, text=True,
+        check=False).stdout, 20, "the reader, who is not root")
+    for port, group in ((7502, wire.address), (7503, "239.1.7.9")):
+        net.sender(build, wire, port, rate=1000, size=64, count=500, destination=group).wait(30)
+    await_line(process, r"^ +\d+\.\d s +\d+ packets/s   matched 1000 = published 1000 \+ no_buffer 0")
+    process.send_signal(signal.SIGINT)
+    said = process.communicate(timeout=30)[0]
+    assert process.returncode == 0
+    assert "published 1000 = delivered 1000 + skipped 0 + lag 0\n" in said
+    assert said.endswith("Every packet that came is accounted for, and none was lost.\n")
+    assert not os.path.exists(socket) and not glob.glob(f"{os.path.dirname(socket)}*")
+
+
+def test_its_end_is_the_daemons_if_that_does_not_start(wire, try_on):
+    process = try_on("-b", "packet", wire.interface, "239.1.7.9:99999")
+    said = process.communicate(timeout=30)[0]
+    assert process.returncode == 78 and "99999" in said
+    for wrong, named in ((("-t", "1.5", wire.interface, "7502"), "--duration 1.5"),
+                         ((wire.interface, "http"), "'http' is no port")):
+        process = try_on(*wrong)
+        assert named in process.communicate(timeout=30)[0]
+        assert process.returncode == 64
+    process = try_on("eht0", "7502")
+    assert "there is no interface eht0; there are: " in process.communicate(timeout=30)[0]
+    assert process.returncode == 69
+
+
+def set_mtu(net, wire, mtu):
+    for namespace, device in ((net.rx, wire.interface), (net.tx, wire.tx)):
+        testbed.run("ip", "-n", namespace, "link", "set", device, "mtu", mtu)
+
+
+def test_what_a_row_has_no_room_for_gets_larger_rows(net, wire, try_on, build):
+    set_mtu(net, wire, 12000)
+    process = try_on("-b", "packet", wire.interface, "7502")
+    await_line(process, r"\^C ends it")
+    net.sender(build, wire, 7502, size=10000, count=10).wait(30)
+    await_line(process, r"matched 10 = published 10 .*; 10 longer than a row")
+    await_line(process, "starts again with rows for any")
+    await_line(process, "matched 0")
+    net.sender(build, wire, 7502, size=10000, count=10).wait(30)
+    assert "longer" not in await_line(process, r"matched 10 = published 10 ")[-1]
+    process.send_signal(signal.SIGINT)
+    assert "since then is accounted for, and none was lost" in process.communicate(timeout=30)[0]
+
+
+def test_datagrams_in_fragments_are_joined_once_they_are_seen(net, wire, try_on):
+    set_mtu(net, wire, 1500)
+    process = try_on("-b", "packet", wire.interface, "7502")
+    await_line(process, r"\^C ends it")
+    sent = [frames.fragments(bytes(12000), wire.address, 7502, wire.mac_bytes(), 1500, wire.tx_address,
+                             identification=number) for number in range(10)]
+    wire.send(*sum(sent, []))
+    await_line(process, r"matched 10 = .*; 10 fragments of longer datagrams, 105280 bytes of them lost")
+    await_line(process, "starts again with rows for any")
+    await_line(process, "matched 0")
+    wire.send(*sum(sent, []))
+    assert "lost" not in await_line(process, r"matched 90 = published 10 .* joined 80")[-1]
+    wire.send(*sent[0][:-1])
+    await_line(process, "; 1 datagrams lost: not all their fragments came")
+    process.send_signal(signal.SIGINT)
+    said = process.communicate(timeout=30)[0]
+    assert "did not come in 200 ms" in said and "none was lost" not in said
+
+
+def test_the_daemons_warnings_are_shown(wire, try_on):
+    process = try_on("-b", "packet", "-t", "1", wire.interface, "10.77.0.200:7502")
+    said = process.communicate(timeout=30)[0]
+    assert "warning: " in said and "10.77.0.200 is not an address of" in said and "4 kB pages" not in said
+
+
+def test_no_packet_is_no_loss_and_no_mystery(wire, try_on):
+    process = try_on("-b", "packet", "-t", "1", wire.interface, "7502")
+    said = process.communicate(timeout=30)[0]
+    assert "No packet came." in said and "\nUDP that arrived in 1.0 s: 0 datagrams\n" in said
+    assert process.returncode == 0
+
+
+def test_without_a_port_it_shows_what_arrives(wire, try_on):
+    process = try_on(wire.interface)
+    while process.poll() is None:
+        wire.send(wire.frame(b"x" * 1206, 2368))
+        time.sleep(0.05)
+    said = process.communicate(timeout=30)[0]
+    assert f'flows = ({{ destination = "{wire.address}"; port = 2368; }});' in said and process.returncode == 0
+    process = try_on("-t", "1", wire.interface)
+    assert "which port?" in process.communicate(timeout=30)[0] and process.returncode == 64
+
+
+def test_it_captures_by_ipv6_too(net, wire, try_on):
+    testbed.run("ip", "-n", net.rx, "addr", "add", "fd77::1/64", "dev", wire.interface, "nodad")
+    testbed.run("ip", "-n", net.rx, "link", "set", wire.interface, "mtu", 1500)
+    process = try_on("-b", "packet", wire.interface, "[fd77::1]:7502")
+    await_line(process, r"\^C ends it")
+    wire.send(udp_frame(b"six", "fd77::1", 7502, wire.mac_bytes()))
+    await_line(process, r"matched 1 = published 1 ")
+
+
+def test_the_configuration_that_it_prints_is_one_for_the_service(net, wire, try_on, tmp):
+    process = try_on("--print", wire.interface, "7502", "7503", SUDO_UID="65534")
+    (tmp / "try.conf").write_text(process.communicate(timeout=30)[0])
+    dumped = testbed.run(testbed.BUILD / "daemon/ibvcapd", "--config", tmp / "try.conf", "--dump-config").stdout
+    assert f'interface = "{wire.interface}"' in dumped and "port = 7503" in dumped and "65534" not in dumped

@@ -1,0 +1,174 @@
+# SPDX-License-Identifier: Apache-2.0
+"""ibvcap why, on losses that were made."""
+import json
+import os
+import signal
+import threading
+import time
+
+import frames
+import testbed
+from ibvcap_tool import why, why_lines
+
+
+def test_no_loss_is_said_too(daemon, wire, consumer):
+    one = daemon([testbed.stream(wire)])
+    reader = consumer(one)
+    wire.send(*[wire.frame(b"x" * 100, 7502) for _ in range(10)])
+    testbed.wait_until(lambda: why_lines(one)["delivered"]["value"] == 10, 30, "10 packets")
+    for term, line in why_lines(one).items():
+        assert line["level"] == "ok" and line["remedy"] is None, term
+    text = why(one).stdout
+    assert "matched 10 = published 10 + no_buffer 0 + errored 0 + in_flight 0" in text
+    assert "published 10 = delivered 10 + skipped 0 + lag 0" in text
+    assert reader.process.poll() is None
+
+
+def test_a_stopped_reader_a_long_packet_and_a_queue_that_is_too_short_are_told_apart(daemon, wire, consumer):
+    one = daemon([testbed.stream(wire, payload_size=100, history_blocks=16, receive_queue_slots=128)],
+                 environment={"SOFTHCA_PROFILE": "minimal"})
+    reader = consumer(one, "lidar", "--pause-us", 30_000_000)
+    wire.send(wire.frame(b"y" * 50, 7502))
+    testbed.wait_until(lambda: why_lines(one)["delivered"]["value"] == 1, 30, "a batch that is held")
+    for _ in range(30):
+        wire.send(*[wire.frame(b"x" * 50, 7502) for _ in range(100)])
+    wire.send(wire.frame(b"z" * 150, 7502))
+    testbed.wait_until(lambda: why_lines(one)["errored"]["value"] == 1, 30, "the long packet")
+    found = why_lines(one)
+    assert found["errored"]["level"] == "loss" and "payload_size" in found["errored"]["remedy"]
+    assert found["gone"]["level"] == "loss" and "history_blocks" in found["gone"]["remedy"]
+    assert 0 < found["gone"]["value"] < found["lag"]["value"]
+    assert found["gone"]["pid"] == found["lag"]["pid"] > 0
+    assert "LOSS  errored" in why(one).stdout
+    reader.process.kill()
+
+
+def test_a_stream_that_nobody_sends_says_what_to_compare(daemon, wire):
+    one = daemon([testbed.stream(wire)])
+    assert "destination, port, source, vlan" in why_lines(one)["matched"]["remedy"]
+
+
+def test_it_is_for_streams_that_one_may_see(daemon, wire):
+    one = daemon([testbed.stream(wire, users=["daemon"])])
+    assert why(one).returncode == 0
+    for done in (why(one, nobody=True), why(one, "none")):
+        assert done.returncode == os.EX_UNAVAILABLE and "no stream" in done.stderr
+
+
+def test_a_loss_for_want_of_a_slot_has_a_time(daemon, net, wire, build, recv):
+    """Certain by a reader that the queue waits for: it has room for 33 blocks then."""
+    one = daemon([testbed.stream(wire, receive_queue_slots=1024, history_blocks=16, lossless_deadline_ms=3600000)])
+    reader = recv(one, "--policy", "lossless")
+    reader.process.send_signal(signal.SIGSTOP)
+    start_ns = time.time_ns()
+    testbed.finish(net.sender(build, wire, 7502, size=1000, rate=10000, count=5000))
+    end_ns = time.time_ns()
+    testbed.wait_until(lambda: one.stream()["no_buffer"] > 0, 30, "a loss")
+    line = why_lines(one)["no_buffer"]
+    assert line["level"] == "loss" and "lossless_deadline_ms" in line["remedy"]
+    reader.process.kill()
+    testbed.wait_until(lambda: not one.status()["consumers"], 30, "nobody to wait for")
+    wire.send(*[wire.frame(b"later", 7502) for _ in range(10)])
+    testbed.wait_until(lambda: one.stream()["in_flight"] == 0, 30, "rest")
+    one.expect_sum()
+    line = why_lines(one)["no_buffer"]
+    assert line["level"] == "loss" and "lossless_deadline_ms" in line["remedy"], "though it is gone"
+    assert f"process {reader.process.pid} of user" in line["cause"] and "lossless until 20" in line["cause"]
+    assert line["value"] > 1000
+    last = line["last"]
+    assert 0 < last["packets"] <= line["value"]
+    # Read some times a second.
+    assert last["from_ns"] < end_ns + 10_000_000_000 and start_ns < last["to_ns"] < end_ns + 20_000_000_000
+    assert f"the last {last['packets']} between 20" in why(one).stdout
+
+
+# ---- what arrives, if nothing matches ------------------------------------------------------------------------------
+
+
+def look(net, name, *words, nobody=False):
+    """Its output, in the namespace of the receiver."""
+    command = [testbed.BUILD / "tools/ibvcap", "why", name, *words]
+    command = testbed.as_nobody(*command) if nobody else list(map(str, command))
+    return testbed.run(*net.command(net.rx, *command)).stdout
+
+
+def look_while(send, *looked):
+    """What `ibvcap why --json` says while these packets come again and again."""
+    done = threading.Event()
+
+    def repeat():
+        while not done.wait(0.05):
+            send()
+
+    sender = threading.Thread(target=repeat)
+    sender.start()
+    try:
+        return json.loads(look(*looked, "--json"))
+    finally:
+        done.set()
+        sender.join()
+
+
+def test_what_arrives_in_place_of_the_stream_is_shown_with_the_keys_for_it(daemon, net, wire):
+    """A stream with these keys gets the packets."""
+    other = net.add_wire()
+    one = daemon([testbed.stream(wire), testbed.stream(wire, 7600, "tagged", [
+        testbed.flow(7600, wire.address, vlan=5)])])
+
+    def send():
+        wire.send(wire.frame(b"x" * 48, 7503), wire.frame(b"x" * 64, 7600, vlan=12), wire.frame(b"x", 7600),
+                  *frames.fragments(b"y" * 12608, "255.255.255.255", 7502, b"\xff" * 6, source=wire.tx_address))
+        other.send(other.frame(b"z" * 10, 7502, source="10.77.0.2"))
+
+    found = look_while(send, net, "lidar", "--socket", one.socket_path)["queues"][0]["look"]
+    assert found["looked"] and 0.9 < found["seconds"] < 2 and found["advice"] is None
+    by_place = {(at["interface"], at["destination"], at["port"], at["vlan"]): at for at in found["arrivals"]}
+    places = [(wire.interface, "255.255.255.255", 7502, -1), (wire.interface, wire.address, 7503, -1),
+              (other.interface, other.address, 7502, -1)]
+    broadcast, port, elsewhere = (by_place[place] for place in places)
+    assert [place for place in by_place if place in places] == places, "the nearest first"
+    assert port["differs"] == "port 7503 and not 7502" and port["bytes_min"] == port["bytes_max"] == 48
+    assert port["sources"] == [{"address": wire.tx_address, "port": 4000}] and 5 < port["datagrams"] < 100
+    assert broadcast["broadcast"] and broadcast["fragments"] and not port["broadcast"] and not port["fragments"]
+    assert broadcast["differs"] == (f"broadcast 255.255.255.255 and not {wire.address}, fragments of datagrams of "
+                                    "12608 bytes, and payload_size is 1024")
+    assert f"arrives on {other.interface} and not {wire.interface}" in elsewhere["differs"]
+
+    tagged = look_while(send, net, "tagged", "--socket", one.socket_path)["queues"][0]["look"]["arrivals"]
+    assert {at["differs"] for at in tagged[:2]} == {"VLAN 12 and not 5", "VLAN none and not 5"}
+
+    assert broadcast["configuration"] == \
+        'payload_size = 12608; flows = ({ destination = "255.255.255.255"; port = 7502; });'
+    one.stop()
+    one = daemon([testbed.stream(wire, name="mended", payload_size=12608,
+                                 flows=[testbed.flow(7502, "255.255.255.255")])])
+    send()
+    testbed.wait_until(lambda: one.stream("mended")["published"] == 1, 10, "the whole datagram")
+    assert one.stream("mended")["truncated"] == 0
+
+
+def test_a_look_needs_a_right_and_the_namespace_of_the_interface(daemon, net, wire):
+    one = daemon([testbed.stream(wire)])
+    socket = ("--socket", one.socket_path)
+    assert "-> sudo ibvcap why lidar looks for a second" in look(net, "lidar", *socket, nobody=True)
+    assert f"nsenter --net --target {one.pid()} ibvcap why lidar" in why(one).stdout
+    assert f"no UDP for this machine arrives on {wire.interface}" in look(net, "lidar", *socket)
+    wire.send(wire.frame(b"x", 7502))
+    one.expect_sum()
+    assert "arrives" not in look(net, "lidar", *socket), "of a stream that gets packets"
+
+
+def test_an_interface_is_looked_at_without_a_daemon(net, wire):
+    group = ("ff15::77", 7000, frames.group_mac("ff15::77"))
+
+    def send():
+        wire.send(wire.frame(b"x" * 1206, 2368), *frames.fragments(b"y" * 3000, *group, source="fe80::2"))
+
+    found = look_while(send, net, wire.interface, "--socket", "/none")
+    unicast, six = sorted(found["look"]["arrivals"], key=lambda at: at["port"])
+    assert unicast["configuration"] == (f'interface = "{wire.interface}"; payload_size = 1206; '
+                                        f'flows = ({{ destination = "{wire.address}"; port = 2368; }});')
+    assert six["configuration"].endswith('payload_size = 3000; flows = ({ destination = "ff15::77"; port = 7000; });')
+    assert six["fragments"] and six["multicast"] and six["sources"] == [{"address": "fe80::2", "port": 4000}]
+    text = look(net, "lo")
+    assert text.startswith("UDP that arrived in 1.0 s: 0 datagrams\n") and "arrives on lo" in text

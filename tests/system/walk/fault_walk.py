@@ -1,0 +1,339 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
+"""Faults at random, with real programs: ibvcapd and `ibvcap record` are killed, stopped, reloaded and restarted, links
+go down, disks fill, rings overflow, fragments lack, and others attack (walk_attacks.py). All files are compared with a
+log of what was sent.
+
+    tests/system/walk/fault_walk.py --seed N --minutes M --backend packet|xdp|verbs --queues N
+
+The same seed begins with the same events; which come later depends on the machine, too. On a fault the files stay in
+/tmp/walk-*.
+"""
+import argparse
+import contextlib
+import json
+import os
+import pathlib
+import random
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import traceback
+
+ARGUMENTS = argparse.ArgumentParser()
+ARGUMENTS.add_argument("--seed", type=int, default=1)
+ARGUMENTS.add_argument("--minutes", type=float, default=1)
+ARGUMENTS.add_argument("--backend", default="packet", choices=("packet", "xdp", "verbs"))
+ARGUMENTS.add_argument("--queues", type=int, default=1)
+WORDS = ARGUMENTS.parse_args()
+# A daemon that has given CAP_IPC_LOCK up does not lock more than this for a stream that is added.
+LOCKS_MORE = WORDS.backend != "verbs" or WORDS.queues == 1 or \
+    resource.getrlimit(resource.RLIMIT_MEMLOCK)[1] == resource.RLIM_INFINITY
+os.environ["IBVCAP_TEST_BACKEND"], os.environ["IBVCAP_TEST_QUEUES"] = WORDS.backend, str(WORDS.queues)
+
+SYSTEM = pathlib.Path(__file__).resolve().parents[1]
+sys.path[:0] = [str(SYSTEM), str(SYSTEM.parent / "support")]
+import testbed  # noqa: E402  # reads the environment
+from stopped_thread import stopped, threads  # noqa: E402
+from testbed import run, wait_until  # noqa: E402
+from walk_attacks import ATTACKS  # noqa: E402
+from walk_recorder import Folder  # noqa: E402
+from walk_sender import IMU_PORT, LIDAR_PORTS, Sender  # noqa: E402
+
+N_FOLDERS = 3
+SMALL_DISK = "6m"
+FOLDER_SECONDS = 15
+RING = {"payload_size": 256, "slots_per_block": 64, "receive_queue_slots": 256, "flow_numbers": True,
+        "lossless_users": ["root"], "lossless_deadline_ms": 60000}
+
+
+class Walk:
+    """A daemon, a sender and some recorders, and what happens to them."""
+
+    def __init__(self, tmp):
+        self.tmp = tmp
+        self.random = random.Random(WORDS.seed)
+        self.begun = time.monotonic()
+        self.log_file = open(tmp / "events", "w", encoding="utf-8")  # pylint: disable=consider-using-with
+        self.net = testbed.Net()
+        self.wire = self.net.add_wire()
+        self.is_joined = self.random.random() < 0.7  # a stream that joins fragments
+        self.sender = Sender(self.wire, WORDS.seed, RING["payload_size"], self.is_joined)
+        self.disk = tmp / "disk"
+        self.disk.mkdir()
+        run("mount", "-t", "tmpfs", "-o", f"size={SMALL_DISK}", "tmpfs", self.disk)
+        self.daemon, self.folders, self.n_folders = None, [], 0
+        self.history_blocks = self.random.choice([8, 16] if WORDS.backend == "verbs" else [8, 16, 64])
+        self.has_imu, self.has_lidar, self.ports = True, True, list(LIDAR_PORTS)
+        self.counts = {"files": 0, "complete": 0, "incomplete": 0, "not proven": 0, "packets": 0, "recordings": 0}
+
+    def log(self, text):
+        line = f"{time.monotonic() - self.begun:8.3f} {time.time_ns()} {text}"
+        self.log_file.write(line + "\n")
+        self.log_file.flush()
+
+    # ---- the daemon ------------------------------------------------------------------------------------------------
+
+    def streams(self):
+        found = []
+        if self.has_lidar:
+            flows = [testbed.flow(port, self.wire.address) for port in self.ports]
+            found.append(testbed.stream(self.wire, flows=flows, queues=WORDS.queues,
+                                        history_blocks=self.history_blocks,
+                                        reassemble="on" if self.is_joined else "off",
+                                        **RING))
+        if self.has_imu:
+            found.append(testbed.stream(self.wire, IMU_PORT, name="imu", history_blocks=self.history_blocks, **RING))
+        return found
+
+    def start_daemon(self):
+        self.daemon = testbed.Daemon(testbed.Build, self.net, self.tmp, self.streams(), name="walk",
+                                     environment={"SOFTHCA_RING_MIB": "128"}).wait_ready()
+
+    def drain(self):
+        while self.daemon.notifications(0.001):
+            pass
+
+    def end_daemon(self, how, pause):
+        self.daemon.process.send_signal(how)
+        self.replace_daemon(pause)
+
+    def replace_daemon(self, pause=0):
+        self.daemon.process.wait(60)
+        self.daemon.kill()
+        self.daemon.expect_no_report()
+        time.sleep(pause)
+        self.start_daemon()
+
+    def reload(self, n=1):
+        self.daemon.write_config({"socket": str(self.daemon.socket_path), "mode": "0666"}, self.streams())
+        for _ in range(n):
+            self.daemon.process.send_signal(signal.SIGHUP)
+            self.drain()
+        wait_until(lambda: self.ask_reload() == 0, 30, self.daemon.text)
+
+    def ask_reload(self):
+        done = subprocess.run([testbed.BUILD / "tools/ibvcap", "reload", "--socket", self.daemon.socket_path],
+                              capture_output=True, text=True, check=False, timeout=60)
+        self.drain()
+        assert done.returncode in (0, os.EX_TEMPFAIL), (done, self.daemon.text())  # 75: another reload is on its way
+        return done.returncode
+
+    # ---- events ----------------------------------------------------------------------------------------------------
+
+    def restart(self):
+        how, pause = self.random.choice([signal.SIGTERM, signal.SIGKILL]), self.random.choice([0, 0, 0.3, 2])
+        self.log(f"daemon {how.name}, {pause} s later a new one")
+        self.end_daemon(how, pause)
+
+    def while_stopped(self):
+        """Rarely for longer than CLOCK_BASE_AGE_NS: the packets that waited are before the base of the line."""
+        self.random.choice([lambda: self.burst(1000, 4000), lambda: self.burst(4000), self.to_recorder, self.link_down,
+                            lambda: None])()
+        time.sleep(5 if self.random.random() < 0.03 else self.random.uniform(0.01, 1))
+
+    def stop_daemon(self):
+        self.log("daemon stopped")
+        os.killpg(self.daemon.process.pid, signal.SIGSTOP)
+        try:
+            self.while_stopped()
+        finally:
+            os.killpg(self.daemon.process.pid, signal.SIGCONT)
+        self.log("daemon goes on")
+
+    def stop_worker(self):
+        """One queue stands still, and the control thread answers."""
+        queue = f":{self.random.randrange(WORDS.queues)}" if WORDS.queues > 1 else ""
+        name = self.random.choice([f"lidar{queue}", f"lidar{queue}", "imu"])
+        worker, = threads(self.daemon.process.pid, name)
+        self.log(f"worker {name} stopped")
+        with stopped(worker):
+            self.while_stopped()
+        self.log(f"worker {name} goes on")
+
+    def burst(self, *sizes):
+        n = self.random.choice(sizes or [3000, 10000, 30000])
+        self.log(f"{n} packets at once")
+        self.sender.burst(n)
+
+    def change_flows(self):
+        """The packets of a flow that goes or comes are not sure, until the reload is done."""
+        port = LIDAR_PORTS[-1]
+        goes = port in self.ports
+        self.log(f"flow {port} {'goes' if goes else 'comes'}")
+        with self.sender.silence():
+            self.sender.without.add(port)
+        (self.ports.remove if goes else self.ports.append)(port)
+        self.reload()
+        if not goes:
+            time.sleep(0.05)
+            self.sender.without.discard(port)
+
+    def change_streams(self):
+        if not LOCKS_MORE:
+            return
+        name = self.random.choice(["imu", "lidar"])
+        self.log(f"stream {name} is removed and added again")
+        ports = [IMU_PORT] if name == "imu" else LIDAR_PORTS
+        before = set(self.sender.without)
+        with self.sender.silence():
+            self.sender.without.update(ports)
+        setattr(self, f"has_{name}", False)
+        self.reload()
+        time.sleep(self.random.choice([0, 0.2]))
+        setattr(self, f"has_{name}", True)
+        self.reload()
+        time.sleep(0.05)
+        self.sender.without.intersection_update(before)
+
+    def storm(self):
+        self.log("SIGHUP, many times")
+        self.reload(self.random.randint(2, 30))
+
+    def link_down(self):
+        which = self.random.choice([(self.net.rx, self.wire.interface), (self.net.tx, self.wire.tx)])
+        pause = self.random.choice([0, 0.05, 0.5])
+        self.log(f"link {which[1]} down for {pause} s")
+        run("ip", "-n", which[0], "link", "set", which[1], "down")
+        time.sleep(pause)
+        run("ip", "-n", which[0], "link", "set", which[1], "up")
+
+    def rename(self):
+        name, pause = self.wire.interface, self.random.choice([0, 0.3])
+        self.log(f"interface renamed for {pause} s")
+        for old, new in ((name, "renamed"), ("renamed", name)):
+            run("ip", "-n", self.net.rx, "link", "set", old, "down")
+            run("ip", "-n", self.net.rx, "link", "set", old, "name", new, "up")
+            time.sleep(pause)
+
+    def change_mtu(self):
+        mtu = self.random.choice([1500, 3000, 9000])
+        self.log(f"MTU {mtu}")
+        for namespace, device in ((self.net.rx, self.wire.interface), (self.net.tx, self.wire.tx)):
+            run("ip", "-n", namespace, "link", "set", device, "mtu", mtu)
+
+    def ethtool(self):
+        namespace, device = self.net.rx, self.wire.interface
+        words = self.random.choice([("-K", device, "gro", "on"), ("-K", device, "gro", "off"),
+                                    ("-L", device, "rx", self.random.randint(1, max(1, WORDS.queues))),
+                                    ("-L", device, "rx", WORDS.queues)])
+        with self.sender.silence():  # packets of one sender may overtake each other
+            done = subprocess.run(self.net.command(namespace, "ethtool", *words), capture_output=True, text=True,
+                                  check=False)
+        self.log(f"ethtool {words}: {done.stderr.strip() or 'done'}")
+
+    def fill_disk(self):
+        seconds = self.random.uniform(0.2, 2)
+        self.log(f"the small disk is full for {seconds:.1f} s")
+        with contextlib.suppress(OSError), open(self.disk / "filler", "wb") as filler:
+            while True:
+                filler.write(bytes(1 << 16))
+                filler.flush()
+        time.sleep(seconds)
+        (self.disk / "filler").unlink()
+
+    def change_rate(self):
+        self.sender.rate = self.random.choice([0, 100, 1000, 3000, 8000])
+        self.log(f"rate {self.sender.rate}")
+
+    def quiet(self):
+        """Without a fault. Recorders that end in it have to have all that was sent before."""
+        seconds = self.random.uniform(1.5, 4)
+        self.sender.rate = self.random.choice([100, 1000, 3000])
+        self.log(f"quiet for {seconds:.1f} s, rate {self.sender.rate}")
+        time.sleep(seconds)
+        with self.sender.silence(0.3):
+            if self.random.random() < 0.5:
+                self.random.choice(self.folders).rest(self.log)
+
+    def to_recorder(self):
+        folder = self.random.choice(self.folders)
+        folder.event(self.log, self.random, self.sender)
+
+    EVENTS = ((quiet, 10), (to_recorder, 26), (restart, 5), (stop_daemon, 5), (stop_worker, 5), (burst, 5),
+              (change_flows, 3), (change_streams, 2), (storm, 2), (link_down, 4), (rename, 2), (change_mtu, 2),
+              (ethtool, 3), (fill_disk, 3), (change_rate, 5), *ATTACKS)
+
+    # ---- the walk --------------------------------------------------------------------------------------------------
+
+    def new_folder(self):
+        self.n_folders += 1
+        is_small = self.random.random() < 0.25
+        path = (self.disk if is_small else self.tmp) / f"f{self.n_folders}"
+        path.mkdir()
+        folder = Folder(path, self.tmp / f"f{self.n_folders}-said", self.daemon.socket_path, self.random, is_small)
+        self.log(f"{path}: {' '.join(map(str, folder.options))} {folder.streams}")
+        self.folders.append(folder)
+
+    def end_folder(self, folder):
+        folder.end(self.log)
+        folder.judge(self.sender, self.counts)
+        self.folders.remove(folder)
+        shutil.rmtree(folder.path)
+
+    def step(self):
+        for folder in list(self.folders):
+            if folder.n_runs > 3 or time.monotonic() > folder.begun + FOLDER_SECONDS:
+                self.end_folder(folder)
+            else:
+                folder.keep_running(self.log)
+        while len(self.folders) < N_FOLDERS:
+            self.new_folder()
+        events, weights = zip(*self.EVENTS)
+        self.random.choices(events, weights)[0](self)
+        self.drain()
+        time.sleep(self.random.choice([0, 0.02, 0.2, 0.5]))
+        assert self.daemon.process.poll() is None, f"the daemon ended: {self.daemon.text()}"
+
+    def go(self):
+        self.start_daemon()
+        self.sender.start()
+        while time.monotonic() < self.begun + 60 * WORDS.minutes:
+            self.step()
+        for folder in self.folders:
+            folder.begin_file(self.log)
+        self.quiet()  # so that some files are complete
+        for folder in list(self.folders):
+            self.end_folder(folder)
+        assert self.counts["complete"], self.counts
+        self.daemon.stop_clean()
+
+    def close(self):
+        self.sender.is_ending = True
+        for folder in self.folders:
+            folder.kill()
+        if self.daemon:
+            self.daemon.kill()
+        self.net.close()
+
+
+def main():
+    tmp = pathlib.Path(tempfile.mkdtemp(prefix=f"walk-{WORDS.backend}{WORDS.queues}-{WORDS.seed}-", dir="/tmp"))
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    walk = Walk(tmp)
+    fault = None
+    try:
+        walk.go()
+    except BaseException as error:  # pylint: disable=broad-exception-caught
+        traceback.print_exc()
+        fault = f"{type(error).__name__}: {error}"
+    finally:
+        walk.close()
+        if fault and walk.disk.exists():
+            shutil.copytree(walk.disk, tmp / "disk-copy")
+        subprocess.run(["umount", "-l", walk.disk], check=False)
+    print(json.dumps({"seed": WORDS.seed, "backend": WORDS.backend, "queues": WORDS.queues, "good": not fault,
+                      **({"fault": fault} if fault else {}), **walk.counts}))
+    if not fault:
+        shutil.rmtree(tmp)
+        return 0
+    print(f"seed {WORDS.seed}: the files and a log of all events are in {tmp}:\n{(tmp / 'events').read_text()[-6000:]}")
+    return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
