@@ -21,6 +21,12 @@ void verdict_take(struct verdict *verdict, enum finding finding)
 		verdict->has_loss = true;
 }
 
+void verdict_take_all(struct verdict *verdict, const struct verdict *other)
+{
+	verdict_take(verdict, other->worst);
+	verdict->has_loss = verdict->has_loss || other->has_loss;
+}
+
 void verdict_find(struct verdict *verdict, enum finding finding, const char *format, ...)
 {
 	size_t used = strlen(verdict->reasons);

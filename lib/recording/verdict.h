@@ -35,6 +35,9 @@ struct verdict {
 /** Take the finding, and no reason. */
 void verdict_take(struct verdict *verdict, enum finding finding);
 
+/** Take what another verdict found, and no reasons. */
+void verdict_take_all(struct verdict *verdict, const struct verdict *other);
+
 /** Take the finding and its reason: without a line feed, a full stop or a capital. What does not fit is cut off. */
 __attribute__((format(printf, 3, 4))) void verdict_find(struct verdict *verdict, enum finding finding,
                                                         const char *format, ...);

@@ -6,7 +6,7 @@
  */
 #include "lib/recording/pcapng.h"
 #include "lib/recording/pcapng_read.h"
-#include "tools/inspect/inspect_verdict.h"
+#include "tools/inspect/inspect_file.h"
 
 #include <stdlib.h>
 
@@ -131,23 +131,23 @@ static void check_interface(const struct pcapng_block *block)
 	pcapng_reader_deinit(&reader);
 }
 
-static void check_verdict(const struct inspect_finding *finding, const struct inspect_sum *sum)
+static void check_verdict(const struct verdict *finding, const struct inspect_sum *sum)
 {
-	expect(finding->text[0]);
-	for (uint32_t i = 0; finding->verdict == INSPECT_COMPLETE && i < sum->n_sources; i++) {
+	expect(finding->reasons[0]);
+	for (uint32_t i = 0; finding->worst == FINDING_NOTE && i < sum->n_sources; i++) {
 		const struct inspect_source *source = &sum->sources[i];
 
 		expect(source->account_state == INSPECT_ACCOUNT_READ && source->account.unknown == 0 &&
 		       recording_account_missing(&source->account) == 0 &&
 		       source->account.sum.written == source->n_packets);
 	}
-	expect(finding->verdict != INSPECT_COMPLETE || (sum->n_sources && sum->has_closing));
+	expect(finding->worst != FINDING_NOTE || (sum->n_sources && sum->has_closing));
 }
 
 static void judge(struct memory memory)
 {
 	static struct inspect_numbers numbers;
-	struct inspect_finding finding;
+	struct verdict finding;
 	struct inspect_sum sum = {0};
 	struct pcapng_reader reader;
 	struct pcapng_block block;

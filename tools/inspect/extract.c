@@ -10,6 +10,7 @@
 #include "lib/recording/recording.h"
 #include "lib/recording/recording_index.h"
 #include "lib/recording/recording_words.h"
+#include "lib/recording/verdict.h"
 #include "tools/common/report.h"
 #include "tools/inspect/inspect_sum.h"
 
@@ -93,17 +94,19 @@ static int copy_interface(struct extract *extract, const struct pcapng_interface
 /* The last section has no packets: its comment says what the file is. Wireshark's capinfos shows it. */
 static int put_summary(struct extract *extract)
 {
-	char text[PENDING_BYTES];
+	char text[PENDING_BYTES], judged[80];
 	struct pcapng_section section = {0};
+	struct verdict verdict = {0};
 
+	verdict_find(&verdict, FINDING_DOUBT, "nothing proves what was left out");
+	verdict_print(judged, sizeof(judged), &verdict);
 	snprintf(text, sizeof(text),
 	         RECORDING_EXTRACTED ": %" PRIu64
-	                             " packets, from %s to %s%s%s; the losses before each packet are those "
-	                             "of the recording; not proven: nothing proves what "
-	                             "was left out",
+	                             " packets, from %s to %s%s%s; the losses before each packet are those of the "
+	                             "recording; %s",
 	         extract->n_found, extract->options.from ? extract->options.from : "the beginning",
 	         extract->options.to ? extract->options.to : "the end", extract->options.filter ? ", filter " : "",
-	         extract->options.filter ? extract->options.filter : "");
+	         extract->options.filter ? extract->options.filter : "", judged);
 	section.comment = pcapng_text_of(text);
 	return put_block(extract, pcapng_write_section(extract->block, BLOCK_BYTES_MAX, &section));
 }

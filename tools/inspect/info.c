@@ -14,10 +14,10 @@
 #include <string.h>
 #include <sysexits.h>
 
-static const enum terminal_colour verdict_colours[] = {[INSPECT_COMPLETE] = TERMINAL_GREEN,
-                                                       [INSPECT_NOT_PROVEN] = TERMINAL_YELLOW,
-                                                       [INSPECT_INCOMPLETE] = TERMINAL_RED,
-                                                       [INSPECT_DAMAGED] = TERMINAL_RED};
+static const enum terminal_colour verdict_colours[] = {[FINDING_NOTE] = TERMINAL_GREEN,
+                                                       [FINDING_DOUBT] = TERMINAL_YELLOW,
+                                                       [FINDING_LOSS] = TERMINAL_RED,
+                                                       [FINDING_DAMAGE] = TERMINAL_RED};
 
 /* ---- text ---------------------------------------------------------------------------------------- */
 
@@ -91,7 +91,7 @@ static void print_gaps(const struct inspect_sum *sum, uint64_t limit)
 static void print_file(const struct inspect_file *file, uint64_t gaps)
 {
 	const struct inspect_sum *sum = &file->sum;
-	char verdict[INSPECT_FINDING_BYTES + INSPECT_TEXT_BYTES], path[PATH_MAX];
+	char verdict[VERDICT_TEXT_BYTES], path[PATH_MAX];
 
 	snprintf(path, sizeof(path), "%s", file->path);
 	inspect_clean(path);
@@ -122,22 +122,11 @@ static void print_file(const struct inspect_file *file, uint64_t gaps)
 	}
 	if (sum->closing[0])
 		printf("  the recorder said: %s\n", sum->closing);
-	inspect_print_finding(verdict, sizeof(verdict), &file->finding);
-	terminal_print(stdout, verdict_colours[file->finding.verdict], "  %s\n", verdict);
+	verdict_print(verdict, sizeof(verdict), &file->verdict);
+	terminal_print(stdout, verdict_colours[file->verdict.worst], "  %s\n", verdict);
 }
 
 /* ---- the command --------------------------------------------------------------------------------- */
-
-/* Of several files, the worst: what cannot be read or trusted, then what is missing, then what is not proven. */
-static int worse_code(int a, int b)
-{
-	static const int order[] = {EX_OK, 2, 1, EX_DATAERR, EX_NOINPUT, EX_OSERR};
-	size_t i = sizeof(order) / sizeof(order[0]);
-
-	while (--i && order[i] != a && order[i] != b)
-		;
-	return order[i];
-}
 
 static int fail_info(const char *path, int error)
 {
@@ -148,58 +137,58 @@ static int fail_info(const char *path, int error)
 	return error == -ENOMEM ? EX_OSERR : EX_NOINPUT;
 }
 
-/* An exit code. */
+/* An exit code: what is wrong with the file is in the set. */
 static int look_at_file(const char *path, const struct info_options *options, struct inspect_set *set, json_t *all)
 {
 	struct inspect_file file;
-	int r = inspect_file_read(&file, path), code = r < 0 ? fail_info(path, r) : EX_OK;
+	int r = inspect_file_read(&file, path);
 
-	if (r == 0 && !file.is_index) {
-		r = inspect_set_add(set, path, &file.sum, &file.finding);
-		code = r < 0 ? fail_info(path, r) : inspect_exit_code(file.finding.verdict);
-	}
+	if (r == 0 && !file.is_index)
+		r = inspect_set_add(set, path, &file.sum, &file.verdict);
 	if (r == 0 && !all)
 		print_file(&file, options->gaps);
 	else if (r == 0 && !file.is_index)
 		json_array_append_new(all, inspect_file_to_json(&file));
 	inspect_file_deinit(&file);
-	return code;
+	return r < 0 ? fail_info(path, r) : EX_OK;
 }
 
-/* All files together. An exit code. */
-static int look_at_set(struct inspect_set *set, json_t *all)
+/* All files together. */
+static void print_set(const struct inspect_set *set, const struct verdict *verdict, json_t *all)
 {
-	char verdict[INSPECT_FINDING_BYTES + INSPECT_TEXT_BYTES];
-	struct inspect_finding finding;
+	char text[VERDICT_TEXT_BYTES];
 
-	inspect_set_judge(set, &finding);
-	inspect_print_finding(verdict, sizeof(verdict), &finding);
-	if (all)
-		json_array_append_new(all,
-		                      json_pack("{s:o, s:b, s:b, s:s, s:o}", "recordings", inspect_set_to_json(set),
-		                                "complete", finding.verdict == INSPECT_COMPLETE, "consistent",
-		                                finding.verdict != INSPECT_DAMAGED, "verdict_word",
-		                                inspect_verdict_word(&finding), "verdict", text_to_json(verdict)));
-	else {
-		inspect_set_print(set);
-		terminal_print(stdout, verdict_colours[finding.verdict], "all %u files together: %s\n", set->n_files,
-		               verdict);
+	if (all) {
+		json_t *json = json_pack("{s:o}", "recordings", inspect_set_to_json(set));
+
+		inspect_put_verdict(json, verdict);
+		json_array_append_new(all, json);
+		return;
 	}
-	return inspect_exit_code(finding.verdict);
+	inspect_set_print(set);
+	verdict_print(text, sizeof(text), verdict);
+	terminal_print(stdout, verdict_colours[verdict->worst], "all %u files together: %s\n", set->n_files, text);
 }
 
 int info_run(char *const *files, int n_files, const struct info_options *options)
 {
 	json_t *all = options->json ? json_array() : NULL;
 	struct inspect_set set = {0};
-	int worst = EX_OK;
+	struct verdict verdict = {0};
+	int failed = EX_OK;
 
-	for (int i = 0; i < n_files; i++)
-		worst = worse_code(worst, look_at_file(files[i], options, &set, all));
-	if (set.n_files > 1)
-		worst = worse_code(worst, look_at_set(&set, all));
+	for (int i = 0; i < n_files; i++) {
+		int code = look_at_file(files[i], options, &set, all);
+
+		failed = failed == EX_OSERR || code == EX_OK ? failed : code;
+	}
+	verdict_take_all(&verdict, &set.files);
+	if (set.n_files > 1) {
+		inspect_set_judge(&set, &verdict);
+		print_set(&set, &verdict, all);
+	}
 	if (all)
 		report_json(all, JSON_INDENT(2));
 	inspect_set_free(&set);
-	return worst;
+	return failed == EX_OK ? verdict_exit_status(&verdict) : failed;
 }

@@ -41,7 +41,7 @@ static int read_blocks(struct inspect_file *file, struct recording *recording)
 	if (inspect_is_extract(&file->sum)) /* numbers are absent that were not lost */
 		inspect_numbers_free(&file->numbers);
 	inspect_numbers_end(&file->numbers, &file->sum);
-	inspect_judge(&file->finding, &file->sum, &file->numbers, find_end(recording, r), find_error(recording));
+	inspect_judge(&file->verdict, &file->sum, &file->numbers, find_end(recording, r), find_error(recording));
 	return 0;
 }
 
@@ -132,23 +132,30 @@ static json_t *sequences_to_json(const struct inspect_numbers *numbers)
 	return all;
 }
 
+void inspect_put_verdict(json_t *json, const struct verdict *verdict)
+{
+	char text[VERDICT_TEXT_BYTES];
+
+	verdict_print(text, sizeof(text), verdict);
+	json_object_set_new(json, "complete", json_boolean(verdict_result(verdict) == IBVCAP_VERDICT_COMPLETE));
+	json_object_set_new(json, "consistent", json_boolean(verdict->worst != FINDING_DAMAGE));
+	json_object_set_new(json, "verdict_word", json_string(verdict_word(verdict)));
+	json_object_set_new(json, "verdict", text_to_json(text));
+}
+
 json_t *inspect_file_to_json(const struct inspect_file *file)
 {
 	const struct inspect_sum *sum = &file->sum;
-	const struct inspect_finding *finding = &file->finding;
-	char verdict[INSPECT_FINDING_BYTES + INSPECT_TEXT_BYTES];
-	json_t *sources = json_array(), *gaps = json_array();
+	json_t *sources = json_array(), *gaps = json_array(), *all;
 
 	for (uint32_t i = 0; i < sum->n_sources; i++)
 		json_array_append_new(sources, inspect_source_to_json(&sum->sources[i]));
 	for (uint32_t i = 0; i < sum->n_gaps_kept; i++)
 		json_array_append_new(gaps, inspect_gap_to_json(sum, &sum->gaps[i]));
-	inspect_print_finding(verdict, sizeof(verdict), finding);
-	return json_pack("{s:o, s:o, s:o, s:I, s:o, s:o, s:I, s:o, s:o, s:b, s:b, s:s, s:o}", "file",
-	                 text_to_json(file->path), "comment", text_to_json(sum->opening), "application",
-	                 text_to_json(sum->application), "packets", (json_int_t)sum->n_packets, "streams", sources,
-	                 "sequences", sequences_to_json(&file->numbers), "n_gaps", (json_int_t)sum->n_gaps, "gaps",
-	                 gaps, "closing", text_to_json(sum->closing), "complete", finding->verdict == INSPECT_COMPLETE,
-	                 "consistent", finding->verdict != INSPECT_DAMAGED, "verdict_word",
-	                 inspect_verdict_word(finding), "verdict", text_to_json(verdict));
+	all = json_pack("{s:o, s:o, s:o, s:I, s:o, s:o, s:I, s:o, s:o}", "file", text_to_json(file->path), "comment",
+	                text_to_json(sum->opening), "application", text_to_json(sum->application), "packets",
+	                (json_int_t)sum->n_packets, "streams", sources, "sequences", sequences_to_json(&file->numbers),
+	                "n_gaps", (json_int_t)sum->n_gaps, "gaps", gaps, "closing", text_to_json(sum->closing));
+	inspect_put_verdict(all, &file->verdict);
+	return all;
 }

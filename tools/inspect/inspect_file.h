@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-/* One file, read to its end and judged. */
+/* One file, read to its end and judged. Its accounts prove that no packet is missing if its packets agree with them. */
 #ifndef TOOLS_INSPECT_INSPECT_FILE_H
 #define TOOLS_INSPECT_INSPECT_FILE_H
 
+#include "lib/recording/verdict.h"
 #include "tools/inspect/inspect_numbers.h"
 #include "tools/inspect/inspect_sum.h"
-#include "tools/inspect/inspect_verdict.h"
 
 #include <jansson.h>
 #include <stdbool.h>
@@ -16,12 +16,26 @@ struct inspect_file {
 	struct inspect_sum sum;
 	struct inspect_numbers numbers; /* by the packets' own; of an extract: none */
 	bool is_index;                  /* of a recording, and no recording */
-	struct inspect_finding finding;
+	struct verdict verdict;
 };
 
 /** Read a file to its end. 0; -errno: it cannot be read, or -ENOMEM. inspect_file_deinit() in any case. */
 int inspect_file_read(struct inspect_file *file, const char *path);
 void inspect_file_deinit(struct inspect_file *file);
+
+/* In place of an errno: the file is no pcapng file, but another one. */
+#define INSPECT_END_PCAP 1
+#define INSPECT_END_RAW  2
+
+/**
+ * Judge a file. end: 0 if the file was read to its end; INSPECT_END_…; or -errno of the reader, with its message in
+ * error. In inspect_findings.c.
+ */
+void inspect_judge(struct verdict *verdict, const struct inspect_sum *sum, const struct inspect_numbers *numbers,
+                   int end, const char *error);
+
+/** Put the verdict of a file, or of several, into a JSON object. */
+void inspect_put_verdict(json_t *json, const struct verdict *verdict);
 
 /** The file as JSON, which the caller frees. */
 json_t *inspect_file_to_json(const struct inspect_file *file);

@@ -34,11 +34,10 @@ struct join {
 /* ---- pieces -------------------------------------------------------------------------------------- */
 
 int inspect_set_add(struct inspect_set *set, const char *path, const struct inspect_sum *sum,
-                    const struct inspect_finding *finding)
+                    const struct verdict *verdict)
 {
 	set->n_files++;
-	set->worst = finding->verdict > set->worst ? finding->verdict : set->worst;
-	set->is_incomplete = set->is_incomplete || finding->is_incomplete;
+	verdict_take_all(&set->files, verdict);
 	for (uint32_t i = 0; i < sum->n_sources; i++) {
 		struct inspect_piece *pieces;
 
@@ -142,12 +141,12 @@ static struct join join_pieces(const struct recording_account *before, const str
 	return (struct join){.kind = JOIN_WHOLE};
 }
 
-void inspect_set_judge(struct inspect_set *set, struct inspect_finding *finding)
+void inspect_set_judge(struct inspect_set *set, struct verdict *verdict)
 {
 	uint64_t n_missing = 0;
 	bool has_missing = false, is_uncounted = false;
 
-	*finding = (struct inspect_finding){.is_incomplete = set->is_incomplete};
+	*verdict = set->files;
 	if (set->n_pieces)
 		qsort(set->pieces, set->n_pieces, sizeof(*set->pieces), compare_pieces);
 	for (uint32_t i = 1; i < set->n_pieces; i++) {
@@ -156,27 +155,29 @@ void inspect_set_judge(struct inspect_set *set, struct inspect_finding *finding)
 
 		if (!begins_queue(set, i))
 			join = join_pieces(&before->account, &after->account);
-		if (join.kind == JOIN_CONTRADICTS)
-			inspect_say(finding, INSPECT_DAMAGED, "do not agree with each other: %s and %s: %s",
-			            before->path, after->path, join.what);
+		if (join.kind == JOIN_CONTRADICTS) {
+			char text[2 * PATH_MAX + 64];
+
+			snprintf(text, sizeof(text), "%s and %s: %s", before->path, after->path, join.what);
+			verdict_find(verdict, FINDING_DAMAGE, "do not agree with each other: %s", inspect_clean(text));
+		}
 		has_missing = has_missing || join.kind == JOIN_MISSING;
 		is_uncounted = is_uncounted || (join.kind == JOIN_MISSING && !join.is_counted);
 		n_missing += join.is_counted ? join.n_packets : 0;
 	}
-	inspect_clean(finding->text); /* it names files */
 	if (n_missing)
-		inspect_say(finding, INSPECT_INCOMPLETE, "%" PRIu64 " packets are missing, of files that are not here",
-		            n_missing);
+		verdict_find(verdict, FINDING_LOSS, "%" PRIu64 " packets are missing, of files that are not here",
+		             n_missing);
 	if (is_uncounted)
-		inspect_say(finding, INSPECT_INCOMPLETE,
-		            "packets are missing, of files that are not here; how many is not known");
+		verdict_find(verdict, FINDING_LOSS,
+		             "packets are missing, of files that are not here; how many is not known");
 	if (has_missing && !n_missing && !is_uncounted)
-		inspect_say(finding, INSPECT_NOT_PROVEN, "files without packets are not here");
-	if (set->worst > INSPECT_COMPLETE)
-		inspect_say(finding, set->worst, "see the verdicts of the files");
-	else if (finding->verdict == INSPECT_COMPLETE)
-		inspect_say(finding, INSPECT_COMPLETE, "no packet is missing in these files%s",
-		            set->is_filtered ? ", but for those that the filter left out" : "");
+		verdict_find(verdict, FINDING_DOUBT, "files without packets are not here");
+	if (set->files.worst > FINDING_NOTE)
+		verdict_find(verdict, FINDING_NOTE, "see the verdicts of the files");
+	else if (verdict->worst == FINDING_NOTE)
+		verdict_find(verdict, FINDING_NOTE, "no packet is missing in these files%s",
+		             set->is_filtered ? ", but for those that the filter left out" : "");
 }
 
 /* ---- text ---------------------------------------------------------------------------------------- */

@@ -130,12 +130,12 @@ static void judge_as_info(const char *path)
 	cr_assert_eq(inspect_file_read(&file, path), 0);
 	for (uint32_t i = 0; i < sum->n_sources; i++)
 		is_complete = is_complete && sum->sources[i].account.verdict == IBVCAP_VERDICT_COMPLETE;
-	cr_expect_eq(file.finding.verdict == INSPECT_COMPLETE, is_complete, "seed %u, %s: %s", seed, path,
-	             file.finding.text);
+	cr_expect_eq(file.verdict.worst == FINDING_NOTE, is_complete, "seed %u, %s: %s", seed, path,
+	             file.verdict.reasons);
 	n_complete += is_complete;
-	cr_expect_neq(file.finding.verdict, INSPECT_DAMAGED, "seed %u, %s: %s", seed, path, file.finding.text);
-	cr_expect(!is_complete || strstr(file.finding.text, "every packet that matches 'ether[42] % 3 = 1'"), "%s",
-	          file.finding.text);
+	cr_expect_neq(file.verdict.worst, FINDING_DAMAGE, "seed %u, %s: %s", seed, path, file.verdict.reasons);
+	cr_expect(!is_complete || strstr(file.verdict.reasons, "every packet that matches 'ether[42] % 3 = 1'"), "%s",
+	          file.verdict.reasons);
 	inspect_file_deinit(&file);
 }
 

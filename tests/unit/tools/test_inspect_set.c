@@ -8,8 +8,8 @@
 #include <string.h>
 
 static struct inspect_set set;
-static struct inspect_finding finding;
-static char text[INSPECT_FINDING_BYTES + INSPECT_TEXT_BYTES];
+static struct verdict finding;
+static char text[VERDICT_TEXT_BYTES];
 
 static void end(void)
 {
@@ -31,25 +31,25 @@ static struct recording_account make_account(uint64_t file, uint64_t from, uint6
 	                                  .sum.written = until - from};
 }
 
-static void add_verdict(const char *path, struct recording_account account, enum inspect_verdict verdict)
+static void add_verdict(const char *path, struct recording_account account, enum finding verdict)
 {
 	struct inspect_source source = {.account_state = INSPECT_ACCOUNT_READ, .account = account};
 	const struct inspect_sum sum = {.sources = &source, .n_sources = 1};
-	const struct inspect_finding of_file = {.verdict = verdict, .is_incomplete = verdict == INSPECT_INCOMPLETE};
+	const struct verdict of_file = {.worst = verdict, .has_loss = verdict == FINDING_LOSS};
 
 	cr_assert(zero(int, inspect_set_add(&set, path, &sum, &of_file)));
 }
 
 static void add(const char *path, struct recording_account account)
 {
-	add_verdict(path, account, INSPECT_COMPLETE);
+	add_verdict(path, account, FINDING_NOTE);
 }
 
-static void expect(enum inspect_verdict verdict, const char *wanted)
+static void expect(enum finding verdict, const char *wanted)
 {
 	inspect_set_judge(&set, &finding);
-	inspect_print_finding(text, sizeof(text), &finding);
-	cr_expect_eq(finding.verdict, verdict, "%s", text);
+	verdict_print(text, sizeof(text), &finding);
+	cr_expect_eq(finding.worst, verdict, "%s", text);
 	cr_expect_str_eq(text, wanted);
 }
 
@@ -73,7 +73,7 @@ Test(inspect_set, files_that_join_are_complete_in_any_order)
 	add("c", last);
 	add("a", make_account(0, 10, 20));
 	add("b", make_account(1, 20, 30));
-	expect(INSPECT_COMPLETE, "complete: no packet is missing in these files");
+	expect(FINDING_NOTE, "complete: no packet is missing in these files");
 	expect_json("[{\"recording\":\"00000000000000ab\",\"queues\":[{\"stream\":\"lidar\",\"queue\":0,"
 	            "\"first_file\":0,\"last_file\":2,\"has_last\":true,\"missing\":[],\"twice\":[]}]}]");
 	cr_expect(eq(u32, set.n_files, 3));
@@ -83,7 +83,7 @@ Test(inspect_set, a_file_between_two_others_is_missed)
 {
 	add("c", make_account(2, 30, 40));
 	add("a", make_account(0, 10, 20));
-	expect(INSPECT_INCOMPLETE, "incomplete: 10 packets are missing, of files that are not here");
+	expect(FINDING_LOSS, "incomplete: 10 packets are missing, of files that are not here");
 	expect_json("[{\"recording\":\"00000000000000ab\",\"queues\":[{\"stream\":\"lidar\",\"queue\":0,"
 	            "\"first_file\":0,\"last_file\":2,\"has_last\":false,\"twice\":[],\"missing\":[{"
 	            "\"first_file\":1,\"last_file\":1,\"from\":20,\"until\":30,\"packets\":10}]}]}]");
@@ -94,7 +94,7 @@ Test(inspect_set, several_gaps_are_added_up)
 	add("a", make_account(0, 10, 20));
 	add("d", make_account(3, 25, 30));
 	add("f", make_account(5, 37, 40));
-	expect(INSPECT_INCOMPLETE, "incomplete: 12 packets are missing, of files that are not here");
+	expect(FINDING_LOSS, "incomplete: 12 packets are missing, of files that are not here");
 	expect_json("[{\"recording\":\"00000000000000ab\",\"queues\":[{\"stream\":\"lidar\",\"queue\":0,"
 	            "\"first_file\":0,\"last_file\":5,\"has_last\":false,\"twice\":[],\"missing\":["
 	            "{\"first_file\":1,\"last_file\":2,\"from\":20,\"until\":25,\"packets\":5},"
@@ -105,7 +105,7 @@ Test(inspect_set, a_missing_file_without_packets_is_not_proven_to_have_lost_none
 {
 	add("a", make_account(0, 10, 20));
 	add("c", make_account(2, 20, 30));
-	expect(INSPECT_NOT_PROVEN, "not proven: files without packets are not here");
+	expect(FINDING_DOUBT, "not proven: files without packets are not here");
 }
 
 Test(inspect_set, over_a_restart_it_is_not_known_how_many_are_missing)
@@ -115,8 +115,7 @@ Test(inspect_set, over_a_restart_it_is_not_known_how_many_are_missing)
 	later.from.epoch = later.until.epoch = 8;
 	add("a", make_account(0, 10, 20));
 	add("c", later);
-	expect(INSPECT_INCOMPLETE,
-	       "incomplete: packets are missing, of files that are not here; how many is not known");
+	expect(FINDING_LOSS, "incomplete: packets are missing, of files that are not here; how many is not known");
 	expect_json("[{\"recording\":\"00000000000000ab\",\"queues\":[{\"stream\":\"lidar\",\"queue\":0,"
 	            "\"first_file\":0,\"last_file\":2,\"has_last\":false,\"twice\":[],\"missing\":["
 	            "{\"first_file\":1,\"last_file\":1,\"from\":20,\"until\":0,\"packets\":null}]}]}]");
@@ -129,8 +128,7 @@ Test(inspect_set, nor_if_the_daemon_was_away_at_both_ends)
 	earlier.until.epoch = earlier.until.sequence = later.from.epoch = 0;
 	add("a", earlier);
 	add("c", later);
-	expect(INSPECT_INCOMPLETE,
-	       "incomplete: packets are missing, of files that are not here; how many is not known");
+	expect(FINDING_LOSS, "incomplete: packets are missing, of files that are not here; how many is not known");
 }
 
 Test(inspect_set, over_a_restart_files_join_at_the_same_end)
@@ -141,7 +139,7 @@ Test(inspect_set, over_a_restart_files_join_at_the_same_end)
 	earlier.until.epoch = later.from.epoch = later.until.epoch = 8;
 	add("a", earlier);
 	add("b", later);
-	expect(INSPECT_COMPLETE, "complete: no packet is missing in these files");
+	expect(FINDING_NOTE, "complete: no packet is missing in these files");
 }
 
 Test(inspect_set, by_flow_each_flow_has_files_of_its_own)
@@ -155,8 +153,7 @@ Test(inspect_set, by_flow_each_flow_has_files_of_its_own)
 			if (flow == 0 || file != 1)
 				add("x", flows[flow][file]);
 		}
-	expect(INSPECT_INCOMPLETE,
-	       "incomplete: packets are missing, of files that are not here; how many is not known");
+	expect(FINDING_LOSS, "incomplete: packets are missing, of files that are not here; how many is not known");
 	expect_json("[{\"recording\":\"00000000000000ab\",\"flow\":0,\"queues\":[{\"stream\":\"lidar\",\"queue\":0,"
 	            "\"first_file\":0,\"last_file\":2,\"has_last\":false,\"twice\":[],\"missing\":[]}]},"
 	            "{\"recording\":\"00000000000000ab\",\"flow\":1,\"queues\":[{\"stream\":\"lidar\",\"queue\":0,"
@@ -175,7 +172,7 @@ Test(inspect_set, queues_and_streams_are_looked_at_one_by_one)
 			strcpy(account.stream, i & 2 ? "radar" : "lidar");
 			add("x", account);
 		}
-	expect(INSPECT_INCOMPLETE, "incomplete: 30 packets are missing, of files that are not here");
+	expect(FINDING_LOSS, "incomplete: 30 packets are missing, of files that are not here");
 }
 
 Test(inspect_set, two_recordings_do_not_disturb_each_other)
@@ -185,7 +182,7 @@ Test(inspect_set, two_recordings_do_not_disturb_each_other)
 	other.recording = 0xcd;
 	add("a", make_account(0, 10, 20));
 	add("x", other);
-	expect(INSPECT_COMPLETE, "complete: no packet is missing in these files");
+	expect(FINDING_NOTE, "complete: no packet is missing in these files");
 	expect_json("[{\"recording\":\"00000000000000ab\",\"queues\":[{\"stream\":\"lidar\",\"queue\":0,"
 	            "\"first_file\":0,\"last_file\":0,\"has_last\":false,\"missing\":[],\"twice\":[]}]},"
 	            "{\"recording\":\"00000000000000cd\",\"queues\":[{\"stream\":\"lidar\",\"queue\":0,"
@@ -197,7 +194,7 @@ Test(inspect_set, a_file_that_is_given_twice_changes_nothing)
 	add("b", make_account(1, 20, 30));
 	add("a", make_account(0, 10, 20));
 	add("b", make_account(1, 20, 30));
-	expect(INSPECT_COMPLETE, "complete: no packet is missing in these files");
+	expect(FINDING_NOTE, "complete: no packet is missing in these files");
 	expect_json("[{\"recording\":\"00000000000000ab\",\"queues\":[{\"stream\":\"lidar\",\"queue\":0,"
 	            "\"first_file\":0,\"last_file\":1,\"has_last\":false,\"missing\":[],\"twice\":[1]}]}]");
 }
@@ -209,7 +206,7 @@ static void expect_contradiction(struct recording_account one, struct recording_
 	add("a", one);
 	add("b\x1b", other);
 	snprintf(wanted, sizeof(wanted), "do not agree with each other: a and b : %s", why);
-	expect(INSPECT_DAMAGED, wanted);
+	expect(FINDING_DAMAGE, wanted);
 	inspect_set_free(&set);
 }
 
@@ -236,22 +233,22 @@ Test(inspect_set, files_that_contradict_each_other_are_found)
 Test(inspect_set, files_together_are_no_better_than_each)
 {
 	add("a", make_account(0, 10, 20));
-	add_verdict("b", make_account(1, 20, 30), INSPECT_NOT_PROVEN);
-	expect(INSPECT_NOT_PROVEN, "not proven: see the verdicts of the files");
-	add_verdict("c", make_account(2, 30, 40), INSPECT_INCOMPLETE);
-	expect(INSPECT_INCOMPLETE, "incomplete: see the verdicts of the files");
-	add_verdict("d", make_account(3, 40, 50), INSPECT_NOT_PROVEN);
-	expect(INSPECT_INCOMPLETE, "incomplete: see the verdicts of the files");
-	add_verdict("e", make_account(4, 50, 60), INSPECT_DAMAGED);
-	expect(INSPECT_DAMAGED, "see the verdicts of the files");
-	cr_expect_str_eq(inspect_verdict_word(&finding), "incomplete");
+	add_verdict("b", make_account(1, 20, 30), FINDING_DOUBT);
+	expect(FINDING_DOUBT, "not proven: see the verdicts of the files");
+	add_verdict("c", make_account(2, 30, 40), FINDING_LOSS);
+	expect(FINDING_LOSS, "incomplete: see the verdicts of the files");
+	add_verdict("d", make_account(3, 40, 50), FINDING_DOUBT);
+	expect(FINDING_LOSS, "incomplete: see the verdicts of the files");
+	add_verdict("e", make_account(4, 50, 60), FINDING_DAMAGE);
+	expect(FINDING_DAMAGE, "see the verdicts of the files");
+	cr_expect_str_eq(verdict_word(&finding), "incomplete");
 }
 
 Test(inspect_set, extracts_and_files_without_an_account_are_not_joined)
 {
 	struct inspect_source source = {.account_state = INSPECT_ACCOUNT_NONE};
 	struct inspect_sum sum = {.sources = &source, .n_sources = 1};
-	const struct inspect_finding of_file = {.verdict = INSPECT_NOT_PROVEN};
+	const struct verdict of_file = {.worst = FINDING_DOUBT};
 
 	cr_assert(zero(int, inspect_set_add(&set, "old", &sum, &of_file)));
 	source.account_state = INSPECT_ACCOUNT_UNREADABLE;
@@ -260,28 +257,6 @@ Test(inspect_set, extracts_and_files_without_an_account_are_not_joined)
 	strcpy(sum.closing, "extracted by ibvcap");
 	cr_assert(zero(int, inspect_set_add(&set, "extract", &sum, &of_file)));
 	cr_expect(eq(u32, set.n_pieces, 0));
-	expect(INSPECT_NOT_PROVEN, "not proven: see the verdicts of the files");
+	expect(FINDING_DOUBT, "not proven: see the verdicts of the files");
 	expect_json("[]");
-}
-
-Test(inspect_set, exit_codes_and_words)
-{
-	cr_expect(eq(int, inspect_exit_code(INSPECT_COMPLETE), 0));
-	cr_expect(eq(int, inspect_exit_code(INSPECT_INCOMPLETE), 1));
-	cr_expect(eq(int, inspect_exit_code(INSPECT_NOT_PROVEN), 2));
-	cr_expect(eq(int, inspect_exit_code(INSPECT_DAMAGED), 65));
-}
-
-Test(inspect_set, a_long_list_of_reasons_is_cut_off)
-{
-	for (int width = 1; width < 40; width++) {
-		memset(&finding, 0, sizeof(finding));
-		for (int i = 0; i < 1000; i++)
-			inspect_say(&finding, INSPECT_NOT_PROVEN, "%0*d", width, 0);
-		cr_expect(eq(sz, strlen(finding.text), sizeof(finding.text) - 1), "%d", width);
-		cr_expect_eq(finding.verdict, INSPECT_NOT_PROVEN);
-	}
-	inspect_say(&finding, INSPECT_INCOMPLETE, "x");
-	cr_expect_eq(finding.verdict, INSPECT_INCOMPLETE);
-	cr_expect(finding.is_incomplete);
 }

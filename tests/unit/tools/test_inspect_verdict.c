@@ -39,20 +39,20 @@ static void end(void)
 struct row {
 	const char *what;
 	void (*change)(struct made_recording *recording, struct made_source *source, struct recording_account *account);
-	enum inspect_verdict verdict;
+	enum finding verdict;
 	const char *text; /* the whole verdict, or a part of it */
 };
 
 static void check_row(const struct row *row)
 {
 	struct made_recording recording = made_recording();
-	char text[INSPECT_FINDING_BYTES + INSPECT_TEXT_BYTES];
+	char text[VERDICT_TEXT_BYTES];
 
 	row->change(&recording, &recording.sources[0], &recording.sources[0].account);
 	made_write(&recording, path);
 	cr_assert(zero(int, inspect_file_read(&file, path)));
-	inspect_print_finding(text, sizeof(text), &file.finding);
-	cr_expect_eq(file.finding.verdict, row->verdict, "%s: %u: %s", row->what, file.finding.verdict, text);
+	verdict_print(text, sizeof(text), &file.verdict);
+	cr_expect_eq(file.verdict.worst, row->verdict, "%s: %u: %s", row->what, file.verdict.worst, text);
 	cr_expect(strstr(text, row->text) != NULL, "%s: %s", row->what, text);
 	inspect_file_deinit(&file);
 }
@@ -116,24 +116,23 @@ CHANGE(cleared_by_card, (account->no_buffer_most = 0, source->packets[2].comment
 Test(inspect_verdict, a_file_is_complete_only_if_its_accounts_prove_it)
 {
 	static const struct row rows[] = {
-		{"as it is", nothing, INSPECT_COMPLETE, "complete: no packet is missing"},
-		{"no packet came", no_packets, INSPECT_COMPLETE, "complete: no packet is missing"},
-		{"two queues", of_queues, INSPECT_COMPLETE, "complete: no packet is missing"},
-		{"two streams", of_streams, INSPECT_COMPLETE, "complete: no packet is missing"},
-		{"one flow", by_flow, INSPECT_COMPLETE, "complete: no packet is missing"},
-		{"a filter", filtered, INSPECT_COMPLETE,
+		{"as it is", nothing, FINDING_NOTE, "complete: no packet is missing"},
+		{"no packet came", no_packets, FINDING_NOTE, "complete: no packet is missing"},
+		{"two queues", of_queues, FINDING_NOTE, "complete: no packet is missing"},
+		{"two streams", of_streams, FINDING_NOTE, "complete: no packet is missing"},
+		{"one flow", by_flow, FINDING_NOTE, "complete: no packet is missing"},
+		{"a filter", filtered, FINDING_NOTE, "complete: every packet that matches 'udp', 4 others left out"},
+		{"a filter, and numbers of their own, which others have, too", filtered_and_numbered, FINDING_NOTE,
 	         "complete: every packet that matches 'udp', 4 others left out"},
-		{"a filter, and numbers of their own, which others have, too", filtered_and_numbered, INSPECT_COMPLETE,
+		{"a filter, and one flow", filtered_by_flow, FINDING_NOTE,
 	         "complete: every packet that matches 'udp', 4 others left out"},
-		{"a filter, and one flow", filtered_by_flow, INSPECT_COMPLETE,
-	         "complete: every packet that matches 'udp', 4 others left out"},
-		{"a recording with a filter, and one without", filtered_beside_unfiltered, INSPECT_COMPLETE,
+		{"a recording with a filter, and one without", filtered_beside_unfiltered, FINDING_NOTE,
 	         "complete: no packet is missing, but for 4 that the filters left out"},
-		{"not the first file, not the last", in_the_middle, INSPECT_COMPLETE, "complete: no packet is missing"},
-		{"rows that were not read any more", lag, INSPECT_COMPLETE, "complete: no packet is missing"},
-		{"numbers of their own", numbered, INSPECT_COMPLETE,
+		{"not the first file, not the last", in_the_middle, FINDING_NOTE, "complete: no packet is missing"},
+		{"rows that were not read any more", lag, FINDING_NOTE, "complete: no packet is missing"},
+		{"numbers of their own", numbered, FINDING_NOTE,
 	         "complete: no packet is missing, by the packets' own numbers, too"},
-		{"a comment that names no loss", cleared_by_card, INSPECT_COMPLETE, "complete: no packet is missing"},
+		{"a comment that names no loss", cleared_by_card, FINDING_NOTE, "complete: no packet is missing"},
 	};
 
 	CHECK(rows);
@@ -143,7 +142,7 @@ Test(inspect_verdict, a_file_is_complete_only_if_its_accounts_prove_it)
  * numbers that began again, and the number of a packet that is missing. */
 Test(inspect_verdict, only_numbers_that_were_followed_and_came_once_are_a_proof_of_their_own)
 {
-	char text[INSPECT_FINDING_BYTES + INSPECT_TEXT_BYTES];
+	char text[VERDICT_TEXT_BYTES];
 
 	for (int i = 0; i < 2; i++) {
 		struct made_recording recording = made_recording();
@@ -154,9 +153,9 @@ Test(inspect_verdict, only_numbers_that_were_followed_and_came_once_are_a_proof_
 			repeated_number(&recording, &recording.sources[0], &recording.sources[0].account);
 		made_write(&recording, path);
 		cr_assert(zero(int, inspect_file_read(&file, path)));
-		inspect_print_finding(text, sizeof(text), &file.finding);
+		verdict_print(text, sizeof(text), &file.verdict);
 		cr_expect_str_eq(text, "complete: no packet is missing");
-		cr_expect_str_eq(inspect_verdict_word(&file.finding), "complete");
+		cr_expect_str_eq(verdict_word(&file.verdict), "complete");
 		inspect_file_deinit(&file);
 	}
 }
@@ -184,21 +183,20 @@ CHANGE(lost_maybe_by_card,
 Test(inspect_verdict, packets_that_are_missing_are_counted)
 {
 	static const struct row rows[] = {
-		{"unwritten", unwritten, INSPECT_INCOMPLETE, "incomplete: 2 packets are missing"},
-		{"errored", errored, INSPECT_INCOMPLETE, "incomplete: 2 packets are missing"},
-		{"skipped", skipped, INSPECT_INCOMPLETE, "incomplete: 2 packets are missing"},
-		{"disk_wait", disk_wait, INSPECT_INCOMPLETE, "incomplete: 2 packets are missing"},
-		{"no_buffer", no_buffer, INSPECT_INCOMPLETE, "incomplete: 2 packets are missing"},
-		{"a gap between packets", gap, INSPECT_INCOMPLETE, "incomplete: 7 packets are missing"},
-		{"and something unknown", missing_and_unknown, INSPECT_INCOMPLETE,
-	         "incomplete: 2 packets are missing; "},
-		{"lost before the card", lost_number, INSPECT_INCOMPLETE,
+		{"unwritten", unwritten, FINDING_LOSS, "incomplete: 2 packets are missing"},
+		{"errored", errored, FINDING_LOSS, "incomplete: 2 packets are missing"},
+		{"skipped", skipped, FINDING_LOSS, "incomplete: 2 packets are missing"},
+		{"disk_wait", disk_wait, FINDING_LOSS, "incomplete: 2 packets are missing"},
+		{"no_buffer", no_buffer, FINDING_LOSS, "incomplete: 2 packets are missing"},
+		{"a gap between packets", gap, FINDING_LOSS, "incomplete: 7 packets are missing"},
+		{"and something unknown", missing_and_unknown, FINDING_LOSS, "incomplete: 2 packets are missing; "},
+		{"lost before the card", lost_number, FINDING_LOSS,
 	         "incomplete: 2 were lost before the network card, by the sender or the network"},
-		{"all lost numbers are named", lost_and_named, INSPECT_INCOMPLETE,
+		{"all lost numbers are named", lost_and_named, FINDING_LOSS,
 	         "incomplete: 7 packets are missing; 5 are absent by their own numbers"},
-		{"some lost numbers are named", lost_and_named_and_before_card, INSPECT_INCOMPLETE,
+		{"some lost numbers are named", lost_and_named_and_before_card, FINDING_LOSS,
 	         "incomplete: 7 packets are missing; 2 were lost before the network card"},
-		{"lost for sure, maybe by the card", lost_maybe_by_card, INSPECT_INCOMPLETE,
+		{"lost for sure, maybe by the card", lost_maybe_by_card, FINDING_LOSS,
 	         "incomplete: 2 are absent by their own numbers; "},
 	};
 
@@ -215,7 +213,7 @@ Test(inspect_verdict, an_extract_is_not_counted_by_the_own_numbers)
 	made_write(&recording, path);
 	cr_assert(zero(int, inspect_file_read(&file, path)));
 	cr_expect(eq(u32, file.numbers.n_streams, 0));
-	cr_expect_eq(file.finding.verdict, INSPECT_NOT_PROVEN);
+	cr_expect_eq(file.verdict.worst, FINDING_DOUBT);
 	inspect_file_deinit(&file);
 }
 
@@ -225,17 +223,17 @@ Test(inspect_verdict, each_unknown_bit_alone_takes_the_proof)
 {
 	for (uint32_t bit = IBVCAP_UNKNOWN_RESTART; bit <= IBVCAP_UNKNOWN_ABANDONED; bit <<= 1) {
 		struct made_recording recording = made_recording();
-		char text[INSPECT_FINDING_BYTES + INSPECT_TEXT_BYTES], wanted[INSPECT_TEXT_BYTES];
+		char text[VERDICT_TEXT_BYTES], wanted[INSPECT_TEXT_BYTES];
 
 		recording.sources[0].account.unknown = bit;
 		recording.sources[0].account.verdict = IBVCAP_VERDICT_NOT_PROVEN;
 		made_write(&recording, path);
 		cr_assert(zero(int, inspect_file_read(&file, path)));
-		inspect_print_finding(text, sizeof(text), &file.finding);
+		verdict_print(text, sizeof(text), &file.verdict);
 		snprintf(wanted, sizeof(wanted), "not proven: %s", ibvcap_unknown_text(bit));
 		cr_expect_str_eq(text, wanted);
-		cr_expect_eq(file.finding.verdict, INSPECT_NOT_PROVEN);
-		cr_expect_str_eq(inspect_verdict_word(&file.finding), "not proven");
+		cr_expect_eq(file.verdict.worst, FINDING_DOUBT);
+		cr_expect_str_eq(verdict_word(&file.verdict), "not proven");
 		inspect_file_deinit(&file);
 	}
 }
@@ -283,46 +281,44 @@ CHANGE(late_number, (source->comment = SEQUENCE, source->packets[0].number = 100
 Test(inspect_verdict, what_is_not_proven_is_not_complete)
 {
 	static const struct row rows[] = {
-		{"the card lost some near an end", maybe_lost_by_card, INSPECT_NOT_PROVEN, "not proven: "},
-		{"the same of the stream, by another queue", of_another_queue, INSPECT_COMPLETE, "complete"},
-		{"a loss of the card that only the first packet names", named_by_packet_only, INSPECT_COMPLETE,
+		{"the card lost some near an end", maybe_lost_by_card, FINDING_DOUBT, "not proven: "},
+		{"the same of the stream, by another queue", of_another_queue, FINDING_NOTE, "complete"},
+		{"a loss of the card that only the first packet names", named_by_packet_only, FINDING_NOTE,
 	         "complete: no packet is missing; 2 that packets name were lost by the card before the file began"},
-		{"the first packet comes late", named_by_late_first, INSPECT_COMPLETE, "before the file began"},
-		{"a packet names it within a second", named_in_time, INSPECT_COMPLETE, "before the file began"},
-		{"a packet names it later", named_late, INSPECT_NOT_PROVEN,
+		{"the first packet comes late", named_by_late_first, FINDING_NOTE, "before the file began"},
+		{"a packet names it within a second", named_in_time, FINDING_NOTE, "before the file began"},
+		{"a packet names it later", named_late, FINDING_DOUBT,
 	         "not proven: packets name 2 losses of the card that its account does not have"},
-		{"the same, and the daemon had not counted it within a second", counted_late, INSPECT_NOT_PROVEN,
+		{"the same, and the daemon had not counted it within a second", counted_late, FINDING_DOUBT,
 	         "not proven: packets name 2 losses of the card that its account does not have"},
-		{"it may have been counted before", counted_in_time, INSPECT_COMPLETE, "before the file began"},
-		{"the packet and the account that name a loss are of two queues", named_by_another_queue,
-	         INSPECT_INCOMPLETE, "incomplete: 2 packets are missing"},
-		{"two packets name more than the account", named_by_two_packets, INSPECT_INCOMPLETE,
+		{"it may have been counted before", counted_in_time, FINDING_NOTE, "before the file began"},
+		{"the packet and the account that name a loss are of two queues", named_by_another_queue, FINDING_LOSS,
+	         "incomplete: 2 packets are missing"},
+		{"two packets name more than the account", named_by_two_packets, FINDING_LOSS,
 	         "incomplete: 2 packets are missing; packets name 2 losses of the card that its account does not"},
-		{"an account of a later version", newer_account, INSPECT_NOT_PROVEN,
+		{"an account of a later version", newer_account, FINDING_DOUBT,
 	         "not proven: its account cannot be read"},
-		{"an account that is no JSON", broken_account, INSPECT_NOT_PROVEN,
-	         "not proven: its account cannot be read"},
-		{"another program", foreign, INSPECT_NOT_PROVEN, "not proven: not written by ibvcap record"},
-		{"a program whose name begins like ours", almost_ours, INSPECT_NOT_PROVEN, "not written by ibvcap"},
-		{"another program, open", foreign_without_statistics, INSPECT_NOT_PROVEN, "not written by ibvcap"},
-		{"numbers of another program", foreign_that_repeats, INSPECT_NOT_PROVEN, "not written by ibvcap"},
-		{"drops that another program names", foreign_with_drops, INSPECT_INCOMPLETE,
+		{"an account that is no JSON", broken_account, FINDING_DOUBT, "not proven: its account cannot be read"},
+		{"another program", foreign, FINDING_DOUBT, "not proven: not written by ibvcap record"},
+		{"a program whose name begins like ours", almost_ours, FINDING_DOUBT, "not written by ibvcap"},
+		{"another program, open", foreign_without_statistics, FINDING_DOUBT, "not written by ibvcap"},
+		{"numbers of another program", foreign_that_repeats, FINDING_DOUBT, "not written by ibvcap"},
+		{"drops that another program names", foreign_with_drops, FINDING_LOSS,
 	         "incomplete: not written by ibvcap record, so nothing proves that no packet is missing; "
 	         "4 packets are missing"},
-		{"an extract", extract, INSPECT_NOT_PROVEN, "not proven: an extract: "},
-		{"an extract that left packets out", extract_with_holes, INSPECT_NOT_PROVEN,
-	         "not proven: an extract: "},
-		{"an extract with losses", extract_with_losses, INSPECT_INCOMPLETE,
+		{"an extract", extract, FINDING_DOUBT, "not proven: an extract: "},
+		{"an extract that left packets out", extract_with_holes, FINDING_DOUBT, "not proven: an extract: "},
+		{"an extract with losses", extract_with_losses, FINDING_LOSS,
 	         "incomplete: an extract: it names the losses between its packets, and nothing proves what was left "
 	         "out; 3 packets are missing"},
-		{"a gap beyond jump", restarted_numbers, INSPECT_NOT_PROVEN,
+		{"a gap beyond jump", restarted_numbers, FINDING_DOUBT,
 	         "not proven: the own numbers of the packets of lidar do not prove that none is missing: restarted 1"},
-		{"a stray number", stray_number, INSPECT_NOT_PROVEN, "none is missing: stray 1"},
-		{"a packet without a number", unread_number, INSPECT_NOT_PROVEN, "none is missing: unread 1"},
-		{"both", unread_and_stray_number, INSPECT_NOT_PROVEN, "none is missing: unread 1, stray 1"},
-		{"a description that no tracker takes", wrong_description, INSPECT_COMPLETE,
+		{"a stray number", stray_number, FINDING_DOUBT, "none is missing: stray 1"},
+		{"a packet without a number", unread_number, FINDING_DOUBT, "none is missing: unread 1"},
+		{"both", unread_and_stray_number, FINDING_DOUBT, "none is missing: unread 1, stray 1"},
+		{"a description that no tracker takes", wrong_description, FINDING_NOTE,
 	         "complete: no packet is missing"},
-		{"a late number", late_number, INSPECT_NOT_PROVEN, "none is missing: "},
+		{"a late number", late_number, FINDING_DOUBT, "none is missing: "},
 	};
 
 	CHECK(rows);
@@ -379,62 +375,61 @@ CHANGE(goes_on, recording->has_packet_behind = true)
 Test(inspect_verdict, a_file_that_does_not_agree_with_itself_is_damaged)
 {
 	static const struct row rows[] = {
-		{"repeated", repeated, INSPECT_DAMAGED,
+		{"repeated", repeated, FINDING_DAMAGE,
 	         "does not agree with itself: lidar: numbers of packets come twice"},
-		{"a hole", hole, INSPECT_DAMAGED, "lidar: numbers of packets are absent that no gap explains"},
-		{"a gap that is none", named_too_much, INSPECT_DAMAGED, "are absent that no gap explains"},
-		{"the last packet taken out", taken_out, INSPECT_DAMAGED,
+		{"a hole", hole, FINDING_DAMAGE, "lidar: numbers of packets are absent that no gap explains"},
+		{"a gap that is none", named_too_much, FINDING_DAMAGE, "are absent that no gap explains"},
+		{"the last packet taken out", taken_out, FINDING_DAMAGE,
 	         "its statistics name another number of packets than it has"},
-		{"and the statistics changed", taken_out_and_statistics, INSPECT_DAMAGED,
+		{"and the statistics changed", taken_out_and_statistics, FINDING_DAMAGE,
 	         "its account names another number of packets than it has"},
-		{"and the account", taken_out_and_written, INSPECT_DAMAGED, "the terms of its account do not add up"},
-		{"a packet put in", put_in, INSPECT_DAMAGED, "numbers of packets are outside the account"},
-		{"the first before the account", first_before, INSPECT_DAMAGED,
+		{"and the account", taken_out_and_written, FINDING_DAMAGE, "the terms of its account do not add up"},
+		{"a packet put in", put_in, FINDING_DAMAGE, "numbers of packets are outside the account"},
+		{"the first before the account", first_before, FINDING_DAMAGE,
 	         "numbers of packets are outside the account"},
-		{"the same, the span is right", first_before_and_written, INSPECT_DAMAGED,
+		{"the same, the span is right", first_before_and_written, FINDING_DAMAGE,
 	         "numbers of packets are outside the account"},
-		{"the last behind the account", last_behind, INSPECT_DAMAGED,
+		{"the last behind the account", last_behind, FINDING_DAMAGE,
 	         "numbers of packets are outside the account"},
-		{"it ends before it begins", from_behind_until, INSPECT_DAMAGED, "outside the account"},
-		{"one more in the span", too_short_a_span, INSPECT_DAMAGED, "the terms of its account do not add up"},
-		{"one more in the terms", too_many_terms, INSPECT_DAMAGED, "the terms of its account do not add up"},
-		{"the account of another stream", other_stream, INSPECT_DAMAGED,
-	         "its account is that of another queue"},
-		{"of another queue", other_queue, INSPECT_DAMAGED, "its account is that of another queue"},
-		{"of one flow", other_flow, INSPECT_DAMAGED, "its account is not that of its flow"},
-		{"of all flows", no_flow, INSPECT_DAMAGED, "its account is not that of its flow"},
-		{"of a filter", no_filter, INSPECT_DAMAGED, "its account is not that of its filter"},
-		{"fewer left out than numbers are absent", too_many_filtered, INSPECT_DAMAGED,
+		{"it ends before it begins", from_behind_until, FINDING_DAMAGE, "outside the account"},
+		{"one more in the span", too_short_a_span, FINDING_DAMAGE, "the terms of its account do not add up"},
+		{"one more in the terms", too_many_terms, FINDING_DAMAGE, "the terms of its account do not add up"},
+		{"the account of another stream", other_stream, FINDING_DAMAGE, "its account is that of another queue"},
+		{"of another queue", other_queue, FINDING_DAMAGE, "its account is that of another queue"},
+		{"of one flow", other_flow, FINDING_DAMAGE, "its account is not that of its flow"},
+		{"of all flows", no_flow, FINDING_DAMAGE, "its account is not that of its flow"},
+		{"of a filter", no_filter, FINDING_DAMAGE, "its account is not that of its filter"},
+		{"fewer left out than numbers are absent", too_many_filtered, FINDING_DAMAGE,
 	         "numbers of packets are absent that no gap explains"},
-		{"a gap that the account has as packets that were left out", gap_that_was_filtered, INSPECT_DAMAGED,
+		{"a gap that the account has as packets that were left out", gap_that_was_filtered, FINDING_DAMAGE,
 	         "gaps between its packets name more packets than its account"},
-		{"a gap that the account lacks", gap_that_account_lacks, INSPECT_DAMAGED,
+		{"a gap that the account lacks", gap_that_account_lacks, FINDING_DAMAGE,
 	         "the terms of its account do not add up"},
-		{"a gap that the account has as packets of other flows", gap_of_other_flows, INSPECT_DAMAGED,
+		{"a gap that the account has as packets of other flows", gap_of_other_flows, FINDING_DAMAGE,
 	         "gaps between its packets name more packets than its account"},
-		{"a restart that the account lacks", restart_without_account, INSPECT_DAMAGED,
+		{"a restart that the account lacks", restart_without_account, FINDING_DAMAGE,
 	         "a packet comes after a restart of ibvcapd that its account does not name"},
-		{"complete, and restarts", complete_with_restarts, INSPECT_DAMAGED, "its account says complete, and"},
-		{"complete, and failures", complete_with_failures, INSPECT_DAMAGED, "its account says complete, and"},
-		{"complete, and outages", complete_with_outages, INSPECT_DAMAGED, "its account says complete, and"},
-		{"complete, and abandoned", complete_with_abandoned, INSPECT_DAMAGED, "its account says complete, and"},
-		{"complete over epochs", complete_over_epochs, INSPECT_DAMAGED, "its account says complete, and"},
-		{"complete while the daemon was away", complete_without_epochs, INSPECT_DAMAGED, "says complete, and"},
-		{"an account of another recording", other_recording, INSPECT_DAMAGED,
+		{"complete, and restarts", complete_with_restarts, FINDING_DAMAGE, "its account says complete, and"},
+		{"complete, and failures", complete_with_failures, FINDING_DAMAGE, "its account says complete, and"},
+		{"complete, and outages", complete_with_outages, FINDING_DAMAGE, "its account says complete, and"},
+		{"complete, and abandoned", complete_with_abandoned, FINDING_DAMAGE, "its account says complete, and"},
+		{"complete over epochs", complete_over_epochs, FINDING_DAMAGE, "its account says complete, and"},
+		{"complete while the daemon was away", complete_without_epochs, FINDING_DAMAGE, "says complete, and"},
+		{"an account of another recording", other_recording, FINDING_DAMAGE,
 	         "lidar/1: its account is of another file"},
-		{"an account of another file", other_file, INSPECT_DAMAGED, "lidar/1: its account is of another file"},
-		{"no account in one of two", one_without_account, INSPECT_DAMAGED, "radar: it has an account, or none"},
-		{"no account in the first of two", first_without_account, INSPECT_DAMAGED,
+		{"an account of another file", other_file, FINDING_DAMAGE, "lidar/1: its account is of another file"},
+		{"no account in one of two", one_without_account, FINDING_DAMAGE, "radar: it has an account, or none"},
+		{"no account in the first of two", first_without_account, FINDING_DAMAGE,
 	         "radar: it has an account, or none"},
-		{"a queue is absent", queue_absent, INSPECT_DAMAGED, "its account names more queues than the file has"},
-		{"a queue is absent before another stream", queue_absent_in_the_middle, INSPECT_DAMAGED,
+		{"a queue is absent", queue_absent, FINDING_DAMAGE, "its account names more queues than the file has"},
+		{"a queue is absent before another stream", queue_absent_in_the_middle, FINDING_DAMAGE,
 	         "lidar: its account names more queues than the file has"},
-		{"a queue of the second stream is absent", queue_of_second_stream_absent, INSPECT_DAMAGED,
+		{"a queue of the second stream is absent", queue_of_second_stream_absent, FINDING_DAMAGE,
 	         "radar: its account names more queues than the file has"},
-		{"no statistics", open_file, INSPECT_DAMAGED, "not closed: "},
-		{"no statistics of one of two", open_queue, INSPECT_DAMAGED, "not closed: "},
-		{"no closing section", no_closing, INSPECT_DAMAGED, "not closed: "},
-		{"something behind the closing section", goes_on, INSPECT_DAMAGED, "not closed: "},
+		{"no statistics", open_file, FINDING_DAMAGE, "not closed: "},
+		{"no statistics of one of two", open_queue, FINDING_DAMAGE, "not closed: "},
+		{"no closing section", no_closing, FINDING_DAMAGE, "not closed: "},
+		{"something behind the closing section", goes_on, FINDING_DAMAGE, "not closed: "},
 	};
 
 	CHECK(rows);
@@ -445,8 +440,8 @@ CHANGE(open_with_losses, (open_file(recording, source, account), source->packets
 Test(inspect_verdict, losses_of_a_damaged_file_are_told_too)
 {
 	static const struct row rows[] = {
-		{"open", open_with_losses, INSPECT_DAMAGED, "; 3 packets are missing"},
-		{"queues that were not read", nothing, INSPECT_COMPLETE, "complete"},
+		{"open", open_with_losses, FINDING_DAMAGE, "; 3 packets are missing"},
+		{"queues that were not read", nothing, FINDING_NOTE, "complete"},
 	};
 
 	CHECK(rows);
@@ -456,7 +451,7 @@ Test(inspect_verdict, losses_of_a_damaged_file_are_told_too)
 		open_with_losses(&recording, &recording.sources[0], NULL);
 		made_write(&recording, path);
 		cr_assert(zero(int, inspect_file_read(&file, path)));
-		cr_expect_str_eq(inspect_verdict_word(&file.finding), "incomplete");
+		cr_expect_str_eq(verdict_word(&file.verdict), "incomplete");
 		inspect_file_deinit(&file);
 	}
 }
@@ -489,22 +484,22 @@ CHANGE(queues_not_read,
 Test(inspect_verdict, numbers_of_several_runs_must_be_within_the_ends)
 {
 	static const struct row rows[] = {
-		{"one restart", restart, INSPECT_NOT_PROVEN, "not proven: "},
-		{"before the first packet", restart_at_begin, INSPECT_NOT_PROVEN, "not proven: "},
-		{"one more behind the last packet", restart_at_end, INSPECT_NOT_PROVEN, "not proven: "},
-		{"the first before the account", restart_and_first_before, INSPECT_DAMAGED, "outside the account"},
-		{"the last behind the account", restart_and_last_behind, INSPECT_DAMAGED, "outside the account"},
-		{"before the file", restart_before, INSPECT_COMPLETE, "complete: no packet is missing"},
-		{"before the file, and in it", restart_before_and_within, INSPECT_NOT_PROVEN, "not proven: "},
-		{"before the file, and the first before the account", restart_before_and_first_before, INSPECT_DAMAGED,
+		{"one restart", restart, FINDING_DOUBT, "not proven: "},
+		{"before the first packet", restart_at_begin, FINDING_DOUBT, "not proven: "},
+		{"one more behind the last packet", restart_at_end, FINDING_DOUBT, "not proven: "},
+		{"the first before the account", restart_and_first_before, FINDING_DAMAGE, "outside the account"},
+		{"the last behind the account", restart_and_last_behind, FINDING_DAMAGE, "outside the account"},
+		{"before the file", restart_before, FINDING_NOTE, "complete: no packet is missing"},
+		{"before the file, and in it", restart_before_and_within, FINDING_DOUBT, "not proven: "},
+		{"before the file, and the first before the account", restart_before_and_first_before, FINDING_DAMAGE,
 	         "outside the account"},
-		{"before the file, and the last behind the account", restart_before_and_last_behind, INSPECT_DAMAGED,
+		{"before the file, and the last behind the account", restart_before_and_last_behind, FINDING_DAMAGE,
 	         "outside the account"},
-		{"before the file, with losses of the run before", restart_before_and_lost, INSPECT_INCOMPLETE,
+		{"before the file, with losses of the run before", restart_before_and_lost, FINDING_LOSS,
 	         "incomplete: 5 packets are missing"},
-		{"away at the end", away_at_end, INSPECT_NOT_PROVEN, "not proven: "},
-		{"away at the begin", away_at_begin, INSPECT_NOT_PROVEN, "not proven: "},
-		{"queues that were not read", queues_not_read, INSPECT_NOT_PROVEN, "not proven: "},
+		{"away at the end", away_at_end, FINDING_DOUBT, "not proven: "},
+		{"away at the begin", away_at_begin, FINDING_DOUBT, "not proven: "},
+		{"queues that were not read", queues_not_read, FINDING_DOUBT, "not proven: "},
 	};
 
 	CHECK(rows);
@@ -520,13 +515,13 @@ CHANGE(hole_only, (no_account(recording, source, account), hole(recording, sourc
 Test(inspect_verdict, a_file_without_an_account_proves_nothing_but_losses)
 {
 	static const struct row rows[] = {
-		{"nothing", no_account, INSPECT_NOT_PROVEN,
+		{"nothing", no_account, FINDING_DOUBT,
 	         "not proven: it has no account, so nothing proves that no packet is missing"},
-		{"a restart before a packet", restart_only, INSPECT_NOT_PROVEN, "; it has no account, "},
-		{"drops in the statistics", drops_only, INSPECT_INCOMPLETE,
+		{"a restart before a packet", restart_only, FINDING_DOUBT, "; it has no account, "},
+		{"drops in the statistics", drops_only, FINDING_LOSS,
 	         "incomplete: 5 packets are missing; it has no account, "},
-		{"a gap", gap_only, INSPECT_INCOMPLETE, "incomplete: 7 packets are missing; it has no account, "},
-		{"a hole", hole_only, INSPECT_DAMAGED, "absent that no gap explains"},
+		{"a gap", gap_only, FINDING_LOSS, "incomplete: 7 packets are missing; it has no account, "},
+		{"a hole", hole_only, FINDING_DAMAGE, "absent that no gap explains"},
 	};
 
 	CHECK(rows);
@@ -534,14 +529,14 @@ Test(inspect_verdict, a_file_without_an_account_proves_nothing_but_losses)
 
 /* ---- files that are none ------------------------------------------------------------------------- */
 
-static void expect_bytes(const void *bytes, size_t n, enum inspect_verdict verdict, const char *wanted)
+static void expect_bytes(const void *bytes, size_t n, enum finding verdict, const char *wanted)
 {
-	char text[INSPECT_FINDING_BYTES + INSPECT_TEXT_BYTES];
+	char text[VERDICT_TEXT_BYTES];
 
 	made_write_bytes(path, bytes, n);
 	cr_assert(zero(int, inspect_file_read(&file, path)));
-	inspect_print_finding(text, sizeof(text), &file.finding);
-	cr_expect_eq(file.finding.verdict, verdict, "%s", text);
+	verdict_print(text, sizeof(text), &file.verdict);
+	cr_expect_eq(file.verdict.worst, verdict, "%s", text);
 	cr_expect(strstr(text, wanted) != NULL, "%s", text);
 	inspect_file_deinit(&file);
 }
@@ -555,16 +550,16 @@ Test(inspect_verdict, files_that_are_no_recordings_prove_nothing)
 	uint8_t packed[256];
 	size_t n = ZSTD_compress(packed, sizeof(packed), pcap, sizeof(pcap), 1);
 
-	expect_bytes("", 0, INSPECT_NOT_PROVEN, "not proven: there is nothing in the file");
-	expect_bytes("\x28\xb5\x2f\xfd", 4, INSPECT_NOT_PROVEN, "not proven: cut off before its first block");
-	expect_bytes("\n\r\r\n", 4, INSPECT_NOT_PROVEN, "not proven: cut off before its first block");
-	expect_bytes(pcap, sizeof(pcap), INSPECT_NOT_PROVEN, "not proven: a pcap file, not written by ibvcap record");
+	expect_bytes("", 0, FINDING_DOUBT, "not proven: there is nothing in the file");
+	expect_bytes("\x28\xb5\x2f\xfd", 4, FINDING_DOUBT, "not proven: cut off before its first block");
+	expect_bytes("\n\r\r\n", 4, FINDING_DOUBT, "not proven: cut off before its first block");
+	expect_bytes(pcap, sizeof(pcap), FINDING_DOUBT, "not proven: a pcap file, not written by ibvcap record");
 	for (unsigned i = 0; i < 3; i++)
-		expect_bytes(other_pcaps[i], sizeof(pcap), INSPECT_NOT_PROVEN, "not proven: a pcap file");
-	expect_bytes(packed, n, INSPECT_NOT_PROVEN, "not proven: a pcap file");
+		expect_bytes(other_pcaps[i], sizeof(pcap), FINDING_DOUBT, "not proven: a pcap file");
+	expect_bytes(packed, n, FINDING_DOUBT, "not proven: a pcap file");
 	n = ZSTD_compress(packed, sizeof(packed), "", 0, 1);
-	expect_bytes(packed, n, INSPECT_NOT_PROVEN, "not proven: there is nothing in the file");
-	expect_bytes("no recording", 12, INSPECT_DAMAGED, "damaged: at byte 0: not a pcapng file");
+	expect_bytes(packed, n, FINDING_DOUBT, "not proven: there is nothing in the file");
+	expect_bytes("no recording", 12, FINDING_DAMAGE, "damaged: at byte 0: not a pcapng file");
 }
 
 /* In two zstd blocks: the whole file, and an end without bytes. */
@@ -593,16 +588,16 @@ Test(inspect_verdict, a_file_that_was_cut_is_never_complete)
 	for (size_t cut = 1; cut <= n; cut++) {
 		made_write_bytes(path, packed, n - cut);
 		cr_assert(zero(int, inspect_file_read(&file, path)));
-		cr_expect(ne(int, (int)file.finding.verdict, INSPECT_COMPLETE), "%zu bytes fewer", cut);
+		cr_expect(ne(int, (int)file.verdict.worst, FINDING_NOTE), "%zu bytes fewer", cut);
 		inspect_file_deinit(&file);
 	}
 	for (size_t cut = 4; cut <= bytes; cut += 4) {
 		made_write_bytes(path, whole, bytes - cut);
 		cr_assert(zero(int, inspect_file_read(&file, path)));
-		cr_expect(ne(int, (int)file.finding.verdict, INSPECT_COMPLETE), "%zu bytes fewer", cut);
+		cr_expect(ne(int, (int)file.verdict.worst, FINDING_NOTE), "%zu bytes fewer", cut);
 		inspect_file_deinit(&file);
 	}
-	expect_bytes(packed, n, INSPECT_COMPLETE, "complete");
-	expect_bytes(packed, n - 1, INSPECT_DAMAGED, "cut off: the packets before are whole: the file ends within");
-	expect_bytes(whole, bytes - 4, INSPECT_DAMAGED, "cut off: the packets before are whole: at byte");
+	expect_bytes(packed, n, FINDING_NOTE, "complete");
+	expect_bytes(packed, n - 1, FINDING_DAMAGE, "cut off: the packets before are whole: the file ends within");
+	expect_bytes(whole, bytes - 4, FINDING_DAMAGE, "cut off: the packets before are whole: at byte");
 }

@@ -69,15 +69,32 @@ Test(verdict, has_its_reasons_in_the_order_in_which_they_were_found)
 
 Test(verdict, reasons_that_do_not_fit_are_cut_off_and_still_count)
 {
-	struct verdict verdict = {0};
+	struct verdict verdict;
 	char text[VERDICT_TEXT_BYTES];
 
-	for (unsigned i = 0; i < 30; i++)
-		verdict_find(&verdict, FINDING_DOUBT, "%040u", i);
+	for (int width = 1; width < 40; width++) {
+		verdict = (struct verdict){0};
+		for (int i = 0; i < 1000; i++)
+			verdict_find(&verdict, FINDING_DOUBT, "%0*d", width, 0);
+		cr_expect_eq(strlen(verdict.reasons), VERDICT_REASONS_BYTES - 1, "%d", width);
+		cr_expect_eq(verdict.worst, FINDING_DOUBT);
+	}
 	verdict_find(&verdict, FINDING_LOSS, "lost");
-	cr_expect_eq(strlen(verdict.reasons), VERDICT_REASONS_BYTES - 1);
 	verdict_print(text, sizeof(text), &verdict);
 	cr_expect(strstr(text, "incomplete: 0000") == text && !strstr(text, "lost"), "%s", text);
+}
+
+Test(verdict, takes_the_findings_of_another_without_its_reasons)
+{
+	struct verdict verdict = {0}, other = {0};
+
+	verdict_take(&other, FINDING_LOSS);
+	verdict_find(&other, FINDING_DAMAGE, "cut off");
+	verdict_take_all(&verdict, &other);
+	cr_expect_eq(verdict.worst, FINDING_DAMAGE);
+	cr_expect(verdict.has_loss && !verdict.reasons[0]);
+	verdict_take_all(&verdict, &(struct verdict){0});
+	cr_expect(verdict.worst == FINDING_DAMAGE && verdict.has_loss);
 }
 
 Test(verdict, names_what_a_tracker_could_not_follow)
