@@ -4,7 +4,6 @@
  */
 #include "daemon/config/config_reader.h"
 
-#include "daemon/base/log.h"
 #include "daemon/config/config.h"
 #include "daemon/config/key.h"
 
@@ -330,22 +329,9 @@ static int config_reader_check_known(const struct config_reader *reader, const c
 
 	for (int i = 0; setting && i < config_setting_length(setting) && config_reader_goes_on(r, &worst); i++) {
 		const config_setting_t *entry = config_setting_get_elem(setting, (unsigned)i);
-		const struct key *key = key_find(group, config_setting_name(entry));
-		char file[PATH_MAX];
+		bool is_known = key_find(group, config_setting_name(entry));
 
-		r = 0;
-		if (!key)
-			r = config_reader_refuse_unknown(reader, entry, group);
-		else if (strcmp(config_setting_name(entry), key->name) == 0)
-			continue;
-		else if (config_setting_get_member(setting, key->name))
-			r = config_reader_failure(reader, entry,
-			                          "%s is the old name of %s, which the file has, too: remove it",
-			                          key->old_name, key->name);
-		else
-			log_warning("%s:%u: the key %s is called %s now: rename it",
-			            config_reader_file(reader, config_setting_source_file(entry), file, sizeof(file)),
-			            config_setting_source_line(entry), key->old_name, key->name);
+		r = is_known ? 0 : config_reader_refuse_unknown(reader, entry, group);
 	}
 	return r < 0 ? r : worst;
 }

@@ -113,7 +113,7 @@ const struct key *key_find(const struct key_group *group, const char *name)
 	for (unsigned i = 0; i < group->n_keys; i++) {
 		const struct key *key = &group->keys[i];
 
-		if (strcmp(key->name, name) == 0 || (key->old_name && strcmp(key->old_name, name) == 0))
+		if (strcmp(key->name, name) == 0)
 			return key;
 	}
 	return NULL;
@@ -121,9 +121,7 @@ const struct key *key_find(const struct key_group *group, const char *name)
 
 config_setting_t *key_setting(const struct key *key, const config_setting_t *group)
 {
-	config_setting_t *setting = group ? config_setting_get_member(group, key->name) : NULL;
-
-	return setting || !group || !key->old_name ? setting : config_setting_get_member(group, key->old_name);
+	return group ? config_setting_get_member(group, key->name) : NULL;
 }
 
 /* ---- near misses --------------------------------------------------------------------------------- */

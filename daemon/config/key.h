@@ -63,7 +63,6 @@ struct key {
 	const char *string;               /* default of a string or choice; NULL = none */
 	const struct key_choice *choices; /* of a choice */
 	const struct key_group *group;    /* of a group, and of each entry of a list */
-	const char *old_name;             /* accepted with a warning; NULL = none */
 	const char *help;
 };
 
@@ -93,10 +92,10 @@ const char *key_accepted(const struct key *key, char *buffer, size_t bytes);
 /** As it would be written in the file: "4096", "\"2M\"", "[]". A required key has none: "". Returns buffer. */
 const char *key_default(const struct key *key, char *buffer, size_t bytes);
 
-/** By its name or old name. NULL: the group has no such key. */
+/** By its name. NULL: the group has no such key. */
 const struct key *key_find(const struct key_group *group, const char *name);
 
-/** The setting of the key in a group of the file, by its name or old name. NULL: the key is at its default. */
+/** The setting of the key in a group of the file. NULL: the key is at its default. */
 config_setting_t *key_setting(const struct key *key, const config_setting_t *group);
 
 /** The key of the group that differs from name by a slip or two; NULL: none does. */

@@ -444,7 +444,7 @@ static const struct key top[] = {
 	{"xdp_mode", KEY_CHOICE, TOP(xdp_mode), .string = "auto", .choices = xdp_modes,
          .help = "backend xdp: zero_copy: the card writes to the daemon's memory; copy: the kernel copies; auto: "
                  "zero_copy if the driver has it"},
-	{"xdp_queues", KEY_INTEGER, TOP(xdp_queues), .number = 8, .min = 1, .max = 64, .old_name = "xdp_streams",
+	{"xdp_queues", KEY_INTEGER, TOP(xdp_queues), .number = 8, .min = 1, .max = 64,
          .help = "backend xdp: receive queues of streams that each interface has room for, besides the second and "
                  "later ones of streams at start; memory is taken for all of them at start"},
 	{"control", KEY_GROUP, 0, 0, 0, .live = true, .group = &control_keys,

@@ -136,18 +136,6 @@ def test_check_config_says_all_that_a_start_would_refuse(build, net, wire, tmp):
     assert check_config(net, build, path).returncode == EX_UNAVAILABLE
 
 
-def test_an_old_name_of_a_key_is_accepted_with_a_warning_that_names_the_new_one(build, wire, tmp):
-    path = tmp / "checked.conf"
-    path.write_text(f"channels = {testbed.libconfig([testbed.channel(wire)])};\nxdp_streams = 3;\n")
-    done = subprocess.run([build.ibvcapd, "--config", path, "--dump-config"], capture_output=True, text=True,
-                          check=False)
-    assert done.returncode == 0 and "xdp_queues = 3;" in done.stdout and "xdp_streams" not in done.stdout, done
-    assert f"warning: {path}:2: the key xdp_streams is called xdp_queues now: rename it\n" in done.stderr
-    done = subprocess.run([build.ibvcapd, "--config", path, "--check-config", "--user", "nobody"], capture_output=True,
-                          text=True, check=False)
-    assert done.stderr.count("the key xdp_streams") == 1, done
-
-
 def test_check_config_warns_of_what_may_pass_or_only_the_service_lacks(build, net, wire, tmp):
     path = tmp / "checked.conf"
 

@@ -90,23 +90,6 @@ Test(config, the_control_group_may_be_left_out)
 	config_free(config);
 }
 
-Test(config, an_old_name_sets_the_key_and_is_refused_beside_the_new_one)
-{
-	static const char stream[] = "streams = ( { name = \"a\"; interface = \"eth0\"; payload_size = 1000;\n"
-				     "flows = ( { destination = \"10.0.0.1\"; port = 1; } ); } );\n";
-	char text[512];
-	struct config *config;
-
-	snprintf(text, sizeof(text), "xdp_streams = 5;\n%s", stream);
-	config = load(text);
-	cr_assert(config != NULL, "%s", failure.text);
-	cr_expect(eq(u32, config->xdp_queues, 5));
-	cr_expect(strstr(config->text, "xdp_queues = 5;") != NULL, "%s", config->text);
-	config_free(config);
-	snprintf(text, sizeof(text), "xdp_queues = 6;\nxdp_streams = 5;\n%s", stream);
-	expect_refused(load(text), ":2: ", "xdp_streams is the old name of xdp_queues");
-}
-
 Test(config, xdp_with_the_cards_time_is_refused_with_packet_as_the_remedy)
 {
 	struct config *config;
