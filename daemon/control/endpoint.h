@@ -21,7 +21,6 @@
 #include <systemd/sd-event.h>
 
 struct control;
-struct notifier;
 
 static_assert(IBVCAP_STREAM_NAME_MAX >= IBVCAP_CHANNEL_NAME_MAX, "an endpoint has the name of either");
 

@@ -94,13 +94,6 @@ size_t cm_address_bytes(const union cm_address *a)
 	}
 }
 
-bool cm_address_fits(const union cm_address *a, size_t room)
-{
-	size_t bytes = cm_address_bytes(a);
-
-	return bytes && bytes <= room;
-}
-
 /* Of AF_IB the port is the lower half of the service identifier. */
 uint16_t cm_address_port(const union cm_address *a)
 {

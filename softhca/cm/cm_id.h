@@ -139,8 +139,6 @@ int cm_id_find(struct cm_file *file, uint32_t handle, struct cm_id **id);
 
 /* The size of an address of a known family, else 0 (rdma_addr_size). */
 size_t cm_address_bytes(const union cm_address *a);
-/* Is it of a known family, and no longer than its room in a command? */
-bool cm_address_fits(const union cm_address *a, size_t room);
 
 /* rdma_bind_addr: takes the address' device, if it is not the unspecified address, and the port. 0; -EINVAL,
  * -EAFNOSUPPORT, -ENODEV, -EADDRINUSE, -EACCES. */

@@ -36,7 +36,6 @@ struct mcast_filter;
 struct roce;
 struct sq_batch;
 struct srq;
-struct uverbs_file;
 struct wire_frame;
 
 /* Which frames of a send queue come back to the device as received ones. */

@@ -37,7 +37,6 @@ struct warning_given {
 };
 
 struct device;
-struct qp;
 struct lines;
 
 /* With the lock held. */

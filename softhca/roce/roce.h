@@ -20,7 +20,6 @@
 #define ROCE_GSI_QKEY     0x80010000u /* IBTA 10.2.5 */
 
 struct roce_qp;
-struct sq_batch;
 
 struct roce_frame {
 	uint8_t data[ROCE_FRAME_BYTES];

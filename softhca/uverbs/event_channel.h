@@ -11,8 +11,6 @@
 #include <stddef.h>
 #include <sys/queue.h>
 
-struct event_record;
-
 struct event_channel {
 	struct fd_object fd_object;
 	ino_t file_ino; /* inode of the open device it belongs to; inode numbers of memfds are not used twice */

@@ -125,12 +125,6 @@ void peer_pace_wait(const struct peer_pace *pace, uint64_t n_sent)
 		;
 }
 
-void peer_pace_report(const struct peer_pace *pace, uint64_t n_sent)
-{
-	printf("{\"sent\": %" PRIu64 ", \"seconds\": %.9f}\n", n_sent,
-	       (double)(time_monotonic_ns() - pace->start_ns) * 1e-9);
-}
-
 long peer_bpf(enum bpf_cmd command, union bpf_attr *attr)
 {
 	return syscall(SYS_bpf, command, attr, sizeof(*attr));

@@ -49,7 +49,5 @@ struct peer_pace {
 void peer_pace_init(struct peer_pace *pace, uint64_t rate);
 /** Wait until the packet after the first n_sent is due. */
 void peer_pace_wait(const struct peer_pace *pace, uint64_t n_sent);
-/** Print what was sent since peer_pace_init(). */
-void peer_pace_report(const struct peer_pace *pace, uint64_t n_sent);
 
 #endif

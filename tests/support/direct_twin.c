@@ -18,7 +18,6 @@
 #define SLOTS        64u
 #define ROWS         1024u
 #define ROW_BYTES    256u
-#define ENTRIES      (SLOTS * 4u) /* segments of all entries */
 #define MEMORY       ((size_t)ROWS * ROW_BYTES)
 #define POLL_MAX     80u
 #define N_ERRORS     6u

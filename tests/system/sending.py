@@ -18,7 +18,7 @@ DROP_LATE = 1
 # layout_tx.h: struct ibvcap_sender_state and struct ibvcap_sender_page
 N_SLOTS, DESCRIPTORS_OFFSET, RATE, COMPLETED, NEED_KICK, COUNTERS = 32, 64, 80, 256, 384, 512
 STATUS, REASON = 388, 392
-WAKE_AT, SUBMITTED, PAGE_HEAD = 32, 128, 256
+SUBMITTED, PAGE_HEAD = 128, 256
 
 
 class Sender:

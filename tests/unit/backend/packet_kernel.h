@@ -11,8 +11,7 @@
 #include <linux/filter.h>
 #include <netinet/in.h>
 
-#define KERNEL_CALLS_MAX  256
-#define KERNEL_FILTER_MAX 4096
+#define KERNEL_CALLS_MAX 256
 
 /* A setsockopt() that succeeded, a getsockopt() that is not SOL_PACKET, or a bind(). */
 struct kernel_call {
