@@ -414,8 +414,7 @@ int rx_receive_batch(struct rx_receive *receive)
 
 	if (n_events < 0)
 		return n_events;
-	n = (int)(queue->use.taken - before);
-	if (n == 0) {
+	if (n_events == 0 && queue->use.taken == before) {
 		receive_note_short_poll(receive);
 		counter_add(&receive->ring->ring->counters[IBVCAP_RX_COUNTER_EMPTY_POLLS], 1);
 		return rx_receive_refill(receive); /* no effect unless memory or the device was short before */
@@ -423,6 +422,7 @@ int rx_receive_batch(struct rx_receive *receive)
 	r = publish_events(receive, (uint32_t)n_events);
 	if (r < 0)
 		return r;
+	n = (int)(queue->use.taken - before);
 	if (n < RX_RECEIVE_BATCH)
 		receive_note_short_poll(receive);
 	r = rx_receive_refill(receive);

@@ -59,14 +59,17 @@ static inline void verbs_fill_chain(struct verbs_receive_queue *receive, uint32_
 static int verbs_post_chain(struct verbs_receive_queue *receive, uint32_t n, uint64_t slot, const uint8_t *payload,
                             const uint8_t *headers)
 {
-	struct ibv_recv_wr *last = &receive->chain[n - 1].wr, *next = last->next, *bad;
+	struct verbs_slot_wr *last = &receive->chain[n - 1];
+	struct ibv_recv_wr *bad;
 	int error;
 
 	verbs_fill_chain(receive, n, slot, payload, headers);
-	last->next = NULL;
+	if (n < VERBS_CHAIN)
+		last->wr.next = NULL;
 	error = receive->queue.wq ? ibv_post_wq_recv(receive->queue.wq, &receive->chain[0].wr, &bad)
 	                          : ibv_post_recv(receive->queue.qp, &receive->chain[0].wr, &bad);
-	last->next = next;
+	if (n < VERBS_CHAIN)
+		last->wr.next = &last[1].wr;
 	if (__builtin_expect(error == 0, 1))
 		return (int)n;
 	/* ENOMEM: the queue is full, and the slots before the bad one are posted. */
@@ -86,11 +89,11 @@ int verbs_post(struct backend_queue *base, const struct backend_run *run)
 
 		if (taken < 0)
 			return taken;
-		backend_use_post(&base->use, (uint32_t)taken);
 		done += (uint32_t)taken;
 		if ((uint32_t)taken < n)
 			break;
 	}
+	backend_use_post(&base->use, done);
 	return (int)done;
 }
 
