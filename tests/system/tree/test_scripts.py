@@ -78,6 +78,20 @@ def test_quickstart_and_packages_need_no_package_of_the_tests():
     assert release["cacheVariables"]["BUILD_TESTING"] == "OFF"
 
 
+def test_a_build_without_a_preset_needs_no_package_of_the_tests(tmp_path):
+    """It has no tests, and says which package they need. Who asks for tests gets an error."""
+    folders = run("pkg-config", "--variable", "pc_path", "pkg-config").stdout.strip().split(":")
+    (tmp_path / "pc").mkdir()
+    for file in (file for folder in folders for file in pathlib.Path(folder).glob("*.pc")):
+        if file.name != "criterion.pc" and not (tmp_path / "pc" / file.name).exists():
+            (tmp_path / "pc" / file.name).symlink_to(file)
+    environment = {**os.environ, "PKG_CONFIG_LIBDIR": str(tmp_path / "pc")}
+    configure = ("cmake", "-S", ROOT, "-B", tmp_path / "build")
+    done = run(*configure, env=environment)
+    assert done.returncode == 0 and "No tests: criterion is not installed (libcriterion-dev)\n" in done.stdout, done
+    assert run(*configure, "-DBUILD_TESTING=ON", env=environment).returncode == 1
+
+
 def test_setup_as_a_user_says_what_to_run(tmp_path):
     if os.geteuid() != 0:
         pytest.skip("must be root to become somebody else")
