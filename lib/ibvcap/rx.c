@@ -1,329 +1,199 @@
 // SPDX-License-Identifier: Apache-2.0
-/*
- * Acquiring and releasing batches. A consumer protects the block of a batch by a lease, against the worker that reuses
- * blocks: see ring.h. A tap has no lease: it copies a row and then checks that the block was not reused meanwhile.
- */
+/* Opens, describes and closes a handle, and takes its moments. */
 #include "lib/ibvcap/rx.h"
 
 #include "lib/base/min.h"
-#include "lib/base/time.h"
 #include "lib/ibvcap/client.h"
 #include "lib/ibvcap/error.h"
 #include "lib/ibvcap/owner.h"
-#include "lib/ibvcap/probes.h"
-#include "lib/ibvcap/ring.h"
-#include "lib/ibvcap/sized_struct.h"
 
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
-/* ---- batches that the caller holds ----------------------------------------------------------------- */
-
-/* The bit of a batch that begins at sequence, in lease slot. */
-static uint64_t *rx_batch_start(struct ibvcap_rx *rx, uint32_t slot, uint64_t sequence, uint64_t *bit)
+static int open_queue(struct ibvcap_rx *rx, uint32_t queue, const struct ibvcap_rx_options *options)
 {
-	uint64_t index = (uint64_t)slot * rx->info.slots_per_block + sequence % rx->info.slots_per_block;
-
-	*bit = UINT64_C(1) << (index % 64);
-	return &rx->batch_starts[index / 64];
-}
-
-/* The lease slot of the block, else a free slot; lease_blocks: there is neither. */
-static uint32_t rx_find_lease(const struct ibvcap_rx *rx, uint64_t block)
-{
-	uint32_t unused = rx->lease_blocks;
-
-	for (uint32_t i = 0; i < rx->lease_blocks; i++) {
-		if (rx->leases[i].n_batches == 0)
-			unused = u32_min(unused, i);
-		else if (rx->leases[i].block == block)
-			return i;
-	}
-	return unused;
-}
-
-/*
- * The consumer's part of the handshake in ring.h. A tap takes no lease: the block is safe at this moment. 1: the block
- * is safe; 0: it was recycled; -EPROTO.
- */
-static int rx_lease_block(struct ibvcap_rx *rx, uint32_t slot, uint64_t block)
-{
-	uint32_t physical;
-	bool is_recycled;
-
-	if (!rx->is_tap)
-		consumer_store_lease(rx->page, slot, block);
-	physical = consumer_load_table_at(rx->table, rx->table_mask, block);
-	is_recycled = consumer_load_floor(rx->ring) > block;
-	if (is_recycled || physical >= rx->n_blocks) {
-		if (!rx->is_tap)
-			consumer_clear_lease(rx->page, slot);
-		return is_recycled ? 0
-		                   : error_set(-EPROTO, "stream '%s': its ring is damaged: it names block %u of %u",
-		                               rx->info.stream, physical, rx->n_blocks);
-	}
-	rx->leases[slot].block = block;
-	rx->leases[slot].physical = physical;
-	return 1;
-}
-
-/* The block of the cursor was recycled: go on at the oldest block. Not past head, whatever floor says. */
-static void rx_skip_to_floor(struct ibvcap_rx *rx)
-{
-	uint64_t floor = consumer_load_floor(rx->ring);
-	uint64_t head = consumer_load_head(rx->ring);
-	uint64_t to = floor > head / rx->info.slots_per_block ? head : floor * rx->info.slots_per_block;
-
-	if (to <= rx->next)
-		return;
-	PROBE_SKIP(rx->info.stream, rx->next, to - rx->next);
-	rx->skipped += to - rx->next;
-	rx->gap += to - rx->next;
-	rx->next = to;
-	if (!rx->is_tap)
-		consumer_store_skipped(rx->page, rx->skipped);
-}
-
-static void rx_hand_out(struct ibvcap_rx *rx, struct ibvcap_rx_batch *batch, uint32_t slot, uint32_t n)
-{
-	uint32_t row = (uint32_t)(rx->next % rx->info.slots_per_block);
-	uint64_t physical = rx->leases[slot].physical;
-	uint64_t first = physical * rx->info.slots_per_block + row;
-	/* Built in place, since a copy would cost about 10 ns; a caller with an older, smaller struct gets a copy. */
-	struct ibvcap_rx_batch ours, *to = batch->size >= sizeof(ours) ? batch : &ours;
-	uint64_t bit, *word = rx_batch_start(rx, slot, rx->next, &bit);
-	/* The policy is loaded after the floor, so the first gap that a demotion causes comes with its flag. */
-	bool is_demoted = !rx->is_tap && consumer_load_policy(rx->state) != rx->policy_reported;
-
-	*to = (struct ibvcap_rx_batch){
-		.size = sizeof(*to),
-		.payload = (const uint8_t *)rx->payload.address + physical * rx->block_bytes +
-	                   (uint64_t)row * rx->info.row_stride,
-		.headers = (const uint8_t *)rx->headers.address + first * rx->info.header_stride,
-		.meta = rx->meta + first,
-		.sequence = rx->next,
-		.epoch = rx->info.epoch,
-		.gap = rx->gap,
-		.n = n,
-		.stride = rx->info.row_stride,
-		.header_stride = rx->info.header_stride,
-		.header_bytes = rx->info.header_bytes,
-		.application_header_bytes = rx->info.application_header_bytes,
-		.lease = slot,
-		.flags = rx->reattach.next_flags | (is_demoted ? IBVCAP_RX_BATCH_FLAG_DEMOTED : 0),
-		.queue = rx->info.queue,
-	};
-	if (to == &ours)
-		sized_struct_copy(batch, &ours, sizeof(ours));
-	*word |= bit;
-	rx->leases[slot].n_batches++;
-	rx->gap = 0;
-	rx->reattach.next_flags = 0;
-	if (is_demoted)
-		rx->policy_reported = IBVCAP_POLICY_LOSSY;
-	rx->next += n;
-	/* After the lease was stored: by this a lossless consumer stops keeping the block from reuse. */
-	if (!rx->is_tap)
-		consumer_store_delivered(rx->page, rx->next - rx->attach_sequence - rx->skipped);
-}
-
-static uint32_t rx_rest_of_block(const struct ibvcap_rx *rx)
-{
-	return rx->info.slots_per_block - (uint32_t)(rx->next % rx->info.slots_per_block);
-}
-
-/* At most max rows, if there are at least min. Rows handed out; 0: not that many are published; -errno. */
-static int rx_take(struct ibvcap_rx *rx, struct ibvcap_rx_batch *batch, uint32_t max, uint32_t min)
-{
-	for (;;) {
-		uint64_t block = rx->next / rx->info.slots_per_block;
-		uint32_t slot = rx_find_lease(rx, block);
-		uint64_t head = consumer_load_head(rx->ring);
-		uint32_t most = u32_min(max, rx_rest_of_block(rx));
-		uint64_t published = head > rx->next ? head - rx->next : 0;
-		int r = 1;
-
-		if (rx->next >= rx->waiting.head || ring_settled_version(&rx->ring->settled) != rx->settled_version)
-			rx_settled_follow(rx);
-		if (slot == rx->lease_blocks)
-			return -ENOBUFS;
-		if (published == 0 || published < u32_min(min, most))
-			return 0;
-		/* A block under lease is not recycled, also when floor has passed it. */
-		if (rx->leases[slot].n_batches == 0)
-			r = rx_lease_block(rx, slot, block);
-		if (r < 0)
-			return r;
-		if (r == 0) {
-			rx_skip_to_floor(rx);
-			continue;
-		}
-		most = (uint32_t)u64_min(published, most);
-		rx_hand_out(rx, batch, slot, most);
-		return (int)most;
-	}
-}
-
-/* ---- the calls ----------------------------------------------------------------------------------- */
-
-uint32_t rx_least(const struct ibvcap_rx *rx, uint32_t max, uint32_t min)
-{
-	return u32_min(min ? min : 1, u32_min(max, rx_rest_of_block(rx)));
-}
-
-int rx_try(struct ibvcap_rx *rx, struct ibvcap_rx_batch *batch, uint32_t max, uint32_t min)
-{
+	struct ibvcap_rx_options one = *options;
+	struct rx_queue *part;
 	int r;
 
-	if (rx->reattach.away)
-		return -ESHUTDOWN;
-	r = rx_wait_check_connected(rx);
+	one.queue = queue;
+	r = rx_open_queue(&part, &rx->shared, &one);
 	if (r < 0)
 		return r;
-	rx_wait_disarm(rx);
-	return rx_take(rx, batch, max, min);
+	rx_part_put(rx, rx->is_single ? 0 : (int)queue, part);
+	rx->epoch = part->info.epoch;
+	rx->n_queues = u32_min(part->info.n_queues, IBVCAP_QUEUES_MAX);
+	return rx_part_watch(rx, part);
 }
 
-/* -ESHUTDOWN: everything of this epoch was delivered. */
-static int rx_acquire_in_epoch(struct ibvcap_rx *rx, struct ibvcap_rx_batch *batch, uint32_t max, uint32_t min,
-                               int timeout_ms)
+/* Opens all queues but those that have failed. The first queue that opens tells the number of queues. */
+static int open_all(struct ibvcap_rx *rx, const struct ibvcap_rx_options *options)
 {
-	int waited, r = rx_try(rx, batch, max, min);
+	uint32_t n = IBVCAP_QUEUES_MAX;
+	int r = 0;
 
-	if (r != 0)
-		return r;
-	waited = rx_wait(rx, rx->next + rx_least(rx, max, min), timeout_ms);
-	if (waited < 0)
-		return waited;
-	r = rx_take(rx, batch, max, 1);
-	if (r != 0)
-		rx_wait_disarm(rx);
-	return r == 0 && waited == WAIT_END ? -ESHUTDOWN : r;
+	for (uint32_t i = 0; i < n && r == 0; i++) {
+		r = open_queue(rx, i, options);
+		if (r == 0)
+			n = rx->n_queues;
+		if (r != -EIO)
+			continue;
+		rx->failed |= UINT32_C(1) << i;
+		rx->counts.failures++;
+		r = 0;
+	}
+	return r == -EINVAL && rx->failed
+	               ? error_set(-EIO, "stream '%s': all of its queues have failed: systemctl restart ibvcapd",
+	                           rx->shared.stream)
+	               : r;
 }
 
-int rx_check_request(uint32_t max, int timeout_ms)
+int rx_new(struct ibvcap_rx **out, const char *path, const char *stream, const struct ibvcap_rx_options *options)
 {
-	if (max == 0)
-		return error_set(-EINVAL, "max is 0: ask for at least one packet");
-	if (timeout_ms < -1)
-		return error_set(-EINVAL, "timeout_ms is %d: -1 waits for ever, 0 not at all", timeout_ms);
+	struct ibvcap_rx *rx;
+	size_t length = strlen(stream);
+
+	if (length == 0 || length >= sizeof(rx->shared.stream))
+		return error_set(-EINVAL, "stream '%s': a stream's name has 1 to %zu bytes", stream,
+		                 sizeof(rx->shared.stream) - 1);
+	rx = calloc(1, sizeof(*rx));
+	if (!rx)
+		return error_set(-ENOMEM, "out of memory");
+	rx->shared.poll_fd = -1;
+	memcpy(rx->shared.stream, stream, length);
+	rx->options = *options;
+	rx->options.start = IBVCAP_START_OLDEST; /* for queues that come later, so that no packet is left out */
+	rx->is_group = options->group[0];
+	rx->is_single = !rx->is_group && options->queue != IBVCAP_QUEUE_ALL;
+	rx->is_tap = options->policy == IBVCAP_POLICY_TAP;
+	rx->counts.size = sizeof(rx->counts);
+	rx->shared.path = strdup(client_path(path));
+	if (!rx->shared.path) {
+		rx_free(rx);
+		return error_set(-ENOMEM, "out of memory");
+	}
+	*out = rx;
 	return 0;
 }
 
-int rx_acquire(struct ibvcap_rx *rx, struct ibvcap_rx_batch *batch, uint32_t max, uint32_t min, int timeout_ms)
+int rx_attach(struct ibvcap_rx *rx, const struct ibvcap_rx_options *options)
 {
-	uint64_t deadline_ns = UINT64_MAX;
-	int r;
+	int r = rx->is_single ? 0 : rx_open_poll(rx);
 
-	r = rx_check_request(max, timeout_ms);
 	if (r < 0)
 		return r;
-	/* A tap writes to no shared memory, so a child may use its copy of one. */
-	r = rx->is_tap ? 0 : owner_check(rx->owner, rx->info.stream);
-	if (r < 0)
-		return r;
-	if (max > INT32_MAX)
-		max = INT32_MAX;
-	/* One deadline for all epochs that this call waits in. */
-	if (timeout_ms >= 0)
-		deadline_ns = timeout_ms ? time_monotonic_ns() + (uint64_t)timeout_ms * 1000000 : 0;
-	for (;;) {
-		r = rx_acquire_in_epoch(rx, batch, max, min, timeout_ms);
-		if (r != -ESHUTDOWN)
-			return r;
-		r = rx_reattach(rx, deadline_ns);
-		if (r <= 0)
-			return r;
-		if (timeout_ms > 0)
-			timeout_ms = client_ms_until(deadline_ns);
+	r = rx->is_group    ? rx_member_join(rx, options)
+	    : rx->is_single ? open_queue(rx, options->queue, options)
+	                    : open_all(rx, options);
+	return r < 0 ? r : owner_mark_new(&rx->shared.owner);
+}
+
+void rx_free(struct ibvcap_rx *rx)
+{
+	if (!rx)
+		return;
+	/* Close it first: a child of fork() shares the epoll set and must not remove descriptors from it. */
+	if (rx->shared.poll_fd >= 0)
+		close(rx->shared.poll_fd);
+	rx->shared.poll_fd = -1;
+	for (uint32_t i = 0; i < rx->n_parts; i++)
+		rx_queue_free(rx->parts[i]);
+	rx_queue_free(rx->ask);
+	owner_mark_free(rx->shared.owner);
+	free(rx->shared.path);
+	free(rx);
+}
+
+void rx_describe(const struct ibvcap_rx *rx, struct ibvcap_rx_info *info)
+{
+	uint32_t n = 0, disconnected = 0, failed = rx->failed;
+	uint64_t back = 0;
+
+	if (rx->is_single) {
+		rx_queue_describe(rx->parts[0], info);
+		return;
 	}
+	*info = (struct ibvcap_rx_info){.size = sizeof(*info), .epoch = rx->epoch, .n_queues = rx->n_queues};
+	memcpy(info->stream, rx->shared.stream, sizeof(info->stream));
+	for (uint32_t i = rx->n_parts; i-- > 0;) {
+		if (!rx->parts[i])
+			continue;
+		rx_queue_describe(rx->parts[i], info);
+		back += info->attach_back;
+		disconnected |= info->disconnected;
+		failed |= info->failed_queues;
+		n++;
+	}
+	info->queue = IBVCAP_QUEUE_ALL;
+	info->n_attached = n;
+	info->attach_back = back;
+	info->disconnected = disconnected;
+	info->failed_queues = failed;
 }
 
-int rx_refuse_batch(const char *stream)
+void rx_count(const struct ibvcap_rx *rx, struct ibvcap_rx_counts *counts)
 {
-	return error_set(-EINVAL, "stream '%s': the batch is not one that this handle has acquired and not released",
-	                 stream);
+	*counts = rx->counts;
+	counts->size = sizeof(*counts);
+	for (uint32_t i = 0; i < rx->n_parts; i++)
+		if (rx->parts[i])
+			rx_part_add_counts(counts, rx->parts[i]);
 }
 
-int rx_release(struct ibvcap_rx *rx, const struct ibvcap_rx_batch *batch)
-{
-	struct rx_lease *lease;
-	uint64_t bit, *word;
-	int r = owner_check(rx->owner, rx->info.stream);
+/* ---- moments ------------------------------------------------------------------------------------- */
 
-	if (r < 0)
-		return r;
-	if (rx->is_tap || batch->lease >= rx->lease_blocks)
-		return rx_refuse_batch(rx->info.stream);
-	lease = &rx->leases[batch->lease];
-	word = rx_batch_start(rx, batch->lease, batch->sequence, &bit);
-	if (lease->n_batches == 0 || lease->block != batch->sequence / rx->info.slots_per_block || !(*word & bit))
-		return rx_refuse_batch(rx->info.stream);
-	*word &= ~bit;
-	/* A seq_cst store in either case: reads of the batch stay before it, the load of the connection after it. */
-	if (--lease->n_batches == 0)
-		consumer_clear_lease(rx->page, batch->lease);
-	else
-		consumer_store_lease(rx->page, batch->lease, lease->block);
-	rx->released += batch->n;
-	consumer_store_released(rx->page, rx->released);
-	/* Disconnected meanwhile: the lease may have ended before this batch was read. */
-	return rx_wait_check_connected(rx);
+void rx_take_moment(const struct ibvcap_rx *rx, struct ibvcap_rx_moment *moment)
+{
+	struct ibvcap_rx_moment sum = {.size = sizeof(sum)}, part;
+	struct ibvcap_rx_counts counts;
+
+	if (rx->is_single) {
+		rx_moment_take(rx->parts[0], moment);
+		return;
+	}
+	for (uint32_t i = 0; i < rx->n_parts; i++) {
+		if (!rx->parts[i])
+			continue;
+		rx_moment_take(rx->parts[i], &part);
+		rx_moment_add_queue(&sum, &part);
+	}
+	rx_count(rx, &counts);
+	sum.n_queues = rx->n_queues;
+	sum.epochs = counts.epochs;
+	sum.delivered = counts.delivered;
+	sum.skipped = counts.skipped;
+	sum.abandoned = counts.abandoned;
+	sum.failures = counts.failures;
+	sum.state |= rx->failed ? RX_MOMENT_FAILED : 0;
+	if (rx->is_group) /* other members have the other queues */
+		sum.state &= ~(uint32_t)RX_MOMENT_ALL_QUEUES;
+	*moment = sum;
 }
 
-/* meta is the caller's own copy: a length that is read twice from shared memory could differ. */
-static size_t rx_copy_row(const struct ibvcap_rx *rx, const struct ibvcap_rx_batch *batch,
-                          const struct ibvcap_meta *meta, void *buffer, size_t bytes)
+bool rx_settle_moment(const struct ibvcap_rx *rx, struct ibvcap_rx_moment *moment)
 {
-	size_t length = meta->length;
-	uint32_t offset =
-		meta->header_length - (rx->info.header_bytes - rx->info.application_header_bytes); /* or huge */
+	struct ibvcap_rx_moment sum = {0}, part;
 
-	if (offset >= rx->info.slot_bytes)
-		return 0;
-	if (length > rx->info.slot_bytes - offset)
-		length = rx->info.slot_bytes - offset;
-	memcpy(buffer, batch->payload + offset, length < bytes ? length : bytes);
-	return length;
-}
-
-/* A tap has copied a row. True: the row is whole; false: its block was recycled meanwhile, the packet is skipped. */
-static bool rx_check_copy(struct ibvcap_rx *rx, const struct ibvcap_rx_batch *batch)
-{
-	struct rx_lease *lease = &rx->leases[batch->lease];
-	uint64_t bit, *word = rx_batch_start(rx, batch->lease, batch->sequence, &bit);
-
-	*word &= ~bit;
-	lease->n_batches = 0;
-	if (tap_load_floor(rx->ring) <= lease->block)
+	if (rx->is_single)
+		return rx_moment_settle(rx->parts[0], moment);
+	if (moment->is_settled)
 		return true;
-	rx->skipped++;
-	return false;
-}
-
-int rx_take_row(struct ibvcap_rx *rx, const struct ibvcap_rx_batch *batch, void *buffer, size_t bytes, size_t *length,
-                struct ibvcap_meta *copy)
-{
-	bool is_whole = true;
-	int r = 0;
-
-	rx->flags_before |= batch->gap ? IBVCAP_PACKET_FLAG_GAP : 0;
-	rx->flags_before |= batch->flags & IBVCAP_RX_BATCH_FLAG_GAP_UNKNOWN ? IBVCAP_PACKET_FLAG_GAP_UNKNOWN : 0;
-	rx->flags_before |= batch->flags & IBVCAP_RX_BATCH_FLAG_DEMOTED ? IBVCAP_PACKET_FLAG_DEMOTED : 0;
-	memcpy(copy, batch->meta, sizeof(*copy));
-	if (!(copy->flags & IBVCAP_PACKET_FLAG_ERROR))
-		*length = rx_copy_row(rx, batch, copy, buffer, bytes);
-	if (rx->is_tap)
-		is_whole = rx_check_copy(rx, batch);
-	else
-		r = rx_release(rx, batch);
-	if (r < 0)
-		return r;
-	if (!is_whole)
-		rx->flags_before |= IBVCAP_PACKET_FLAG_GAP;
-	if (!is_whole || copy->flags & IBVCAP_PACKET_FLAG_ERROR)
-		return 0;
-	copy->flags |= rx->flags_before;
-	rx->flags_before = 0;
-	return 1;
+	for (uint32_t i = 0; i < rx->n_parts; i++) {
+		if (!rx->parts[i])
+			continue;
+		part = *moment;
+		part.queues = UINT32_C(1) << rx->parts[i]->info.queue % IBVCAP_QUEUES_MAX;
+		if (!rx_moment_settle(rx->parts[i], &part))
+			return false;
+		rx_moment_add_queue(&sum, &part);
+	}
+	moment->state |= (sum.state & ~(uint32_t)RX_MOMENT_ALL_QUEUES) |
+	                 (sum.queues != moment->queues ? RX_MOMENT_UNSETTLED : 0);
+	moment->after = sum.after;
+	moment->outage_from_ns = sum.outage_from_ns;
+	moment->outage_until_ns = sum.outage_until_ns;
+	moment->is_settled = 1;
+	return true;
 }

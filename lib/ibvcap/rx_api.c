@@ -1,106 +1,70 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The calls on a receive handle: each goes to its one queue, or to the set of its queues. */
+/* The calls of ibvcap.h on a receive handle. */
 #include "lib/base/time.h"
 #include "lib/ibvcap/error.h"
 #include "lib/ibvcap/owner.h"
 #include "lib/ibvcap/rx.h"
-#include "lib/ibvcap/rx_set.h"
 #include "lib/ibvcap/sized_struct.h"
 
 #include <errno.h>
-#include <stdlib.h>
 
 /* ibvcap_rx_release() reads the fields up to lease, so a caller's batch has at least these. */
 #define BATCH_BYTES_MIN (offsetof(struct ibvcap_rx_batch, lease) + sizeof(uint32_t))
 
+/* ibvcap_rx_track() reads those up to flags. */
+#define TRACKED_BATCH_BYTES (offsetof(struct ibvcap_rx_batch, flags) + sizeof(uint32_t))
+
 /* ---- life ---------------------------------------------------------------------------------------------- */
-
-static int open_set(const char *path, const char *stream, const struct ibvcap_rx_options *options,
-                    struct ibvcap_rx **rx)
-{
-	struct ibvcap_rx *new;
-	int r = rx_handle_new_empty(&new);
-
-	if (r < 0)
-		return r;
-	r = owner_mark_new(&new->owner);
-	if (r == 0)
-		r = rx_set_new(&new->set, path, stream, options);
-	if (r < 0)
-		rx_handle_free(new);
-	else
-		*rx = new;
-	return r;
-}
 
 int ibvcap_rx_open(const char *socket_path, const char *stream, const struct ibvcap_rx_options *options,
                    struct ibvcap_rx **rx)
 {
 	struct ibvcap_rx_options known = IBVCAP_INIT(struct ibvcap_rx_options);
+	struct ibvcap_rx *new;
 	int r = options ? sized_struct_read(&known, sizeof(known), options, "ibvcap_rx_options") : 0;
 
+	if (r == 0)
+		r = rx_new(&new, socket_path, stream, &known);
 	if (r < 0)
 		return r;
-	return known.queue == IBVCAP_QUEUE_ALL || known.group[0] ? open_set(socket_path, stream, &known, rx)
-	                                                         : rx_open(socket_path, stream, &known, rx);
+	r = rx_attach(new, &known);
+	if (r < 0)
+		rx_free(new);
+	else
+		*rx = new;
+	return r;
 }
 
 void ibvcap_rx_close(struct ibvcap_rx *rx)
 {
-	if (rx)
-		rx_set_free(rx->set);
-	rx_handle_free(rx);
+	rx_free(rx);
 }
 
 /* ---- packets ------------------------------------------------------------------------------------------- */
 
-static bool is_tap(const struct ibvcap_rx *rx)
-{
-	return rx->set ? rx->set->is_tap : rx->is_tap;
-}
-
-static const char *rx_stream_name(const struct ibvcap_rx *rx)
-{
-	return rx->set ? rx->set->stream : rx->info.stream;
-}
-
 /* A tap writes to no shared memory, so a child may use its copy of one. */
 static int check_owner(const struct ibvcap_rx *rx)
 {
-	return rx->set && !rx->set->is_tap ? owner_check(rx->owner, rx->set->stream) : 0;
-}
-
-/* The handle that gave the batch out; NULL: none did. *batch becomes the batch as that handle knows it, in *copy. */
-static struct ibvcap_rx *giver_of(const struct ibvcap_rx *rx, const struct ibvcap_rx_batch **batch,
-                                  struct ibvcap_rx_batch *copy)
-{
-	struct ibvcap_rx *part;
-
-	if (!rx->set)
-		return (struct ibvcap_rx *)rx;
-	part = rx_set_part(rx->set, *batch, copy);
-	*batch = copy;
-	return part;
+	return rx->is_tap ? 0 : owner_check(rx->shared.owner, rx->shared.stream);
 }
 
 static int acquire(struct ibvcap_rx *rx, struct ibvcap_rx_batch *batch, uint32_t max, uint32_t min, int timeout_ms)
 {
 	int r;
 
-	if (rx->set) {
-		r = rx_check_request(max, timeout_ms);
-		if (r == 0)
-			r = check_owner(rx);
-		if (r == 0)
-			r = rx_set_acquire(rx->set, batch, max > INT32_MAX ? INT32_MAX : max, min, timeout_ms);
-	} else {
-		r = rx_acquire(rx, batch, max, min, timeout_ms);
-	}
+	if (max == 0)
+		return error_set(-EINVAL, "max is 0: ask for at least one packet");
+	if (timeout_ms < -1)
+		return error_set(-EINVAL, "timeout_ms is %d: -1 waits for ever, 0 not at all", timeout_ms);
+	r = check_owner(rx);
+	if (r < 0)
+		return r;
+	r = rx_acquire(rx, batch, max > INT32_MAX ? INT32_MAX : max, min, timeout_ms);
 	if (r == -ENOBUFS)
 		error_set_text(
 			"stream '%s': the caller holds as many blocks as it may, or batches of an epoch that has "
 			"ended: release some",
-			rx_stream_name(rx));
+			rx->shared.stream);
 	return r;
 }
 
@@ -108,7 +72,7 @@ int ibvcap_rx_acquire(struct ibvcap_rx *rx, struct ibvcap_rx_batch *batch, uint3
 {
 	int r;
 
-	if (is_tap(rx))
+	if (rx->is_tap)
 		return error_set(-EOPNOTSUPP, "a tap has no leases: read its packets by ibvcap_rx_recv()");
 	r = sized_struct_check(batch, BATCH_BYTES_MIN, "ibvcap_rx_batch");
 	if (r < 0)
@@ -118,34 +82,24 @@ int ibvcap_rx_acquire(struct ibvcap_rx *rx, struct ibvcap_rx_batch *batch, uint3
 
 int ibvcap_rx_release(struct ibvcap_rx *rx, const struct ibvcap_rx_batch *batch)
 {
-	const struct ibvcap_rx_batch *given = batch;
-	struct ibvcap_rx_batch copy;
-	struct ibvcap_rx *giver;
-	int r;
+	struct rx_queue *giver = rx_giver(rx, batch);
+	int r = check_owner(rx);
 
-	if (!rx->set)
-		return rx_release(rx, batch);
-	r = check_owner(rx);
 	if (r < 0)
 		return r;
-	giver = giver_of(rx, &given, &copy);
-	r = giver ? rx_release(giver, given) : rx_refuse_batch(rx->set->stream);
-	if (r != -EINVAL)
-		rx_set_note_release(rx->set, batch);
-	return r;
+	if (!giver)
+		return rx_refuse_batch(rx->shared.stream);
+	return rx->is_group ? rx_member_release(rx, batch) : rx_queue_release(giver, batch);
 }
 
 /* 1; 0: the row is not to be delivered; -errno. */
 static int take_row(struct ibvcap_rx *rx, const struct ibvcap_rx_batch *batch, void *buffer, size_t bytes,
                     size_t *length, struct ibvcap_meta *meta)
 {
-	const struct ibvcap_rx_batch *given = batch;
-	struct ibvcap_rx_batch copy;
-	struct ibvcap_rx *giver = giver_of(rx, &given, &copy);
-	int r = rx_take_row(giver, given, buffer, bytes, length, meta);
+	int r = rx_queue_take_row(rx_giver(rx, batch), batch, buffer, bytes, length, meta);
 
 	/* A queue that was taken from this member costs the row, which may be void, and no more. */
-	return rx->set && rx_set_note_release(rx->set, batch) && r == -ECONNABORTED ? 0 : r;
+	return rx->is_group && rx_member_note_release(rx, batch) && r == -ECONNABORTED ? 0 : r;
 }
 
 int ibvcap_rx_recv(struct ibvcap_rx *rx, void *buffer, size_t bytes, size_t *length, struct ibvcap_meta *meta,
@@ -176,12 +130,10 @@ int ibvcap_rx_fd(struct ibvcap_rx *rx)
 {
 	int r = check_owner(rx);
 
-	if (r == 0 && is_tap(rx))
+	if (r == 0 && rx->is_tap)
 		r = error_set(-EOPNOTSUPP, "stream '%s': nobody wakes a tap: look at it in intervals",
-		              rx_stream_name(rx));
-	if (r < 0)
-		return r;
-	return rx->set ? rx->set->poll_fd : rx_poll_open(rx);
+		              rx->shared.stream);
+	return r < 0 ? r : rx_open_poll(rx);
 }
 
 /* ---- what it says about itself -------------------------------------------------------------------------- */
@@ -189,20 +141,16 @@ int ibvcap_rx_fd(struct ibvcap_rx *rx)
 int ibvcap_rx_add_losses(const struct ibvcap_rx *rx, const struct ibvcap_rx_batch *batch,
                          struct ibvcap_rx_losses *losses)
 {
-	struct ibvcap_rx_batch copy;
-	const struct ibvcap_rx *giver = giver_of(rx, &batch, &copy);
+	const struct rx_queue *giver = rx_giver(rx, batch);
 
-	return giver ? rx_add_losses(giver, batch, losses) : rx_refuse_batch(rx->set->stream);
+	return giver ? rx_add_losses(giver, batch, losses) : rx_refuse_batch(rx->shared.stream);
 }
 
 int ibvcap_rx_take_moment(struct ibvcap_rx *rx, struct ibvcap_rx_moment *moment)
 {
 	struct ibvcap_rx_moment now;
 
-	if (rx->set)
-		rx_set_take_moment(rx->set, &now);
-	else
-		rx_moment_take(rx, &now);
+	rx_take_moment(rx, &now);
 	return sized_struct_write(moment, &now, sizeof(now), "ibvcap_rx_moment");
 }
 
@@ -210,39 +158,36 @@ int ibvcap_rx_settle_moment(const struct ibvcap_rx *rx, struct ibvcap_rx_moment 
 {
 	int r = sized_struct_check(moment, sizeof(*moment), "ibvcap_rx_moment");
 
-	if (r < 0)
-		return r;
-	return rx->set ? rx_set_settle_moment(rx->set, moment) : rx_moment_settle(rx, moment);
+	return r < 0 ? r : rx_settle_moment(rx, moment);
 }
 
 int ibvcap_rx_sequence(const struct ibvcap_rx *rx, struct ibvcap_sequence *sequence)
 {
-	const struct ibvcap_rx *of = rx->set ? rx_set_first(rx->set) : rx;
+	const struct rx_queue *first = rx_first(rx);
 
-	if (!of)
+	if (!first)
 		return error_set(-EAGAIN, "no queue of the group is this handle's yet: ask after its first packets");
-	*sequence = of->sequence;
+	*sequence = first->sequence;
 	return sequence->bytes != 0;
 }
 
 int ibvcap_rx_track(struct ibvcap_rx *rx, const struct ibvcap_rx_batch *batch, struct ibvcap_tracker *tracker,
                     struct ibvcap_tracked *tracked)
 {
-	struct ibvcap_rx_batch copy;
-	struct ibvcap_rx *giver = giver_of(rx, &batch, &copy);
+	struct rx_queue *giver;
+	int r = sized_struct_check(batch, TRACKED_BATCH_BYTES, "ibvcap_rx_batch");
 
-	return giver ? rx_track(giver, rx->set ? rx_set_first(rx->set) : rx, batch, tracker, tracked)
-	             : rx_refuse_batch(rx->set->stream);
+	if (r < 0)
+		return r;
+	giver = rx_giver(rx, batch);
+	return giver ? rx_track(giver, rx_first(rx), batch, tracker, tracked) : rx_refuse_batch(rx->shared.stream);
 }
 
 int ibvcap_rx_info(const struct ibvcap_rx *rx, struct ibvcap_rx_info *info)
 {
 	struct ibvcap_rx_info now;
 
-	if (rx->set)
-		rx_set_describe(rx->set, &now);
-	else
-		rx_handle_describe(rx, &now);
+	rx_describe(rx, &now);
 	return sized_struct_write(info, &now, sizeof(now), "ibvcap_rx_info");
 }
 
@@ -250,10 +195,7 @@ int ibvcap_rx_counts(const struct ibvcap_rx *rx, struct ibvcap_rx_counts *counts
 {
 	struct ibvcap_rx_counts now;
 
-	if (rx->set)
-		rx_set_count(rx->set, &now);
-	else
-		rx_handle_count(rx, &now);
+	rx_count(rx, &now);
 	return sized_struct_write(counts, &now, sizeof(now), "ibvcap_rx_counts");
 }
 

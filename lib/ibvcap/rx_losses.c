@@ -11,7 +11,7 @@
 
 #include <errno.h>
 
-int rx_add_losses(const struct ibvcap_rx *rx, const struct ibvcap_rx_batch *batch, struct ibvcap_rx_losses *losses)
+int rx_add_losses(const struct rx_queue *rx, const struct ibvcap_rx_batch *batch, struct ibvcap_rx_losses *losses)
 {
 	uint64_t opened, opened_ns, newest, newest_ns;
 	const struct ibvcap_block *block;
@@ -19,13 +19,13 @@ int rx_add_losses(const struct ibvcap_rx *rx, const struct ibvcap_rx_batch *batc
 
 	if (r < 0)
 		return r;
-	if (batch->lease >= rx->lease_blocks || rx->leases[batch->lease].n_batches == 0)
+	if (rx_lease_slot(batch) >= rx->lease_blocks || rx->leases[rx_lease_slot(batch)].n_batches == 0)
 		return rx_refuse_batch(rx->info.stream);
 	losses->before = 0;
 	losses->since_ns = losses->counted_ns;
 	if (rx->info.epoch == losses->epoch_before) /* of a queue that is behind the others */
 		return 0;
-	block = &rx->blocks[rx->leases[batch->lease].physical];
+	block = &rx->blocks[rx->leases[rx_lease_slot(batch)].physical];
 	opened = consumer_load_open(block, &opened_ns);
 	newest = ring_load_no_buffer(rx->ring, &newest_ns);
 	if (rx->info.epoch != losses->epoch) {

@@ -7,28 +7,28 @@
 
 #include "lib/base/time.h"
 
-static void note_outages(const struct ibvcap_rx *rx, struct ibvcap_rx_moment *moment)
+static void note_outages(const struct rx_queue *rx, struct ibvcap_rx_moment *moment)
 {
 	moment->after.outages = ring_load_outages(rx->ring, &moment->outage_from_ns, &moment->outage_until_ns);
 }
 
-static uint32_t moment_state(const struct ibvcap_rx *rx)
+static uint32_t moment_state(const struct rx_queue *rx)
 {
 	struct ibvcap_rx_info info;
 
-	rx_handle_describe(rx, &info);
+	rx_queue_describe(rx, &info);
 	return (rx->reattach.away || info.disconnected ? RX_MOMENT_AWAY : 0) |
 	       (info.failed_queues ? RX_MOMENT_FAILED : 0) |
-	       (!rx->reattach.away && rx_handle_is_removed(rx) ? RX_MOMENT_REMOVED : 0);
+	       (!rx->reattach.away && rx_queue_is_removed(rx) ? RX_MOMENT_REMOVED : 0);
 }
 
-void rx_moment_take(struct ibvcap_rx *rx, struct ibvcap_rx_moment *moment)
+void rx_moment_take(struct rx_queue *rx, struct ibvcap_rx_moment *moment)
 {
 	struct ibvcap_rx_counts counts;
 
-	if (!rx->reattach.away && !rx_handle_has_batches(rx))
+	if (!rx->reattach.away && !rx_queue_has_batches(rx))
 		rx_settled_follow(rx);
-	rx_handle_count(rx, &counts);
+	rx_queue_count(rx, &counts);
 	*moment = (struct ibvcap_rx_moment){
 		.size = sizeof(*moment),
 		.utc_ns = time_utc_ns(),
@@ -62,7 +62,7 @@ static bool settles(uint64_t until_ns, const struct ibvcap_rx_moment *moment)
 }
 
 /* The handle has left the epoch of the moment, so no record can follow the last one of that epoch. */
-static void settle_by_last(const struct ibvcap_rx *rx, struct ibvcap_rx_moment *moment)
+static void settle_by_last(const struct rx_queue *rx, struct ibvcap_rx_moment *moment)
 {
 	const struct rx_reattach *reattach = &rx->reattach;
 
@@ -73,7 +73,7 @@ static void settle_by_last(const struct ibvcap_rx *rx, struct ibvcap_rx_moment *
 	moment->is_settled = 1;
 }
 
-bool rx_moment_settle(const struct ibvcap_rx *rx, struct ibvcap_rx_moment *moment)
+bool rx_moment_settle(const struct rx_queue *rx, struct ibvcap_rx_moment *moment)
 {
 	struct ring_settled settled;
 

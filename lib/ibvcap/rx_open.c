@@ -4,7 +4,7 @@
 #include "lib/base/time.h"
 #include "lib/ibvcap/client.h"
 #include "lib/ibvcap/error.h"
-#include "lib/ibvcap/rx.h"
+#include "lib/ibvcap/rx_queue.h"
 
 #include <errno.h>
 #include <string.h>
@@ -13,11 +13,7 @@
 int rx_open_fill_request(struct protocol_attach *request, const char *stream, const struct ibvcap_rx_options *options)
 {
 	uint64_t start_value = options->back, now_ns = time_utc_ns();
-	size_t length = strlen(stream);
 
-	if (length == 0 || length >= sizeof(request->stream))
-		return error_set(-EINVAL, "stream '%s': a stream's name has 1 to %zu bytes", stream,
-		                 sizeof(request->stream) - 1);
 	if (memchr(options->group, '\0', sizeof(options->group)) == NULL)
 		return error_set(-EINVAL, "stream '%s': a group's name has at most %zu bytes", stream,
 		                 sizeof(options->group) - 1);
@@ -38,7 +34,7 @@ int rx_open_fill_request(struct protocol_attach *request, const char *stream, co
 	};
 	memcpy(request->group, options->group, sizeof(request->group));
 	protocol_init(&request->header, PROTOCOL_ATTACH, sizeof(*request));
-	memcpy(request->stream, stream, length);
+	strcpy(request->stream, stream);
 	return 0;
 }
 
@@ -67,18 +63,17 @@ int rx_open_receive_answer(struct client *client, const struct ibvcap_rx_options
 	return client_reject_answer(client, "an attach");
 }
 
-int rx_open(const char *path, const char *stream, const struct ibvcap_rx_options *options, struct ibvcap_rx **rx)
+int rx_open_queue(struct rx_queue **queue, const struct rx_shared *shared, const struct ibvcap_rx_options *options)
 {
 	struct client client = CLIENT_INIT;
 	struct protocol_joined joined;
 	struct protocol_attach request;
-	struct ibvcap_rx *new;
 	int fds[PROTOCOL_FD_N];
 	uint64_t epoch;
-	int r = rx_open_fill_request(&request, stream, options);
+	int r = rx_open_fill_request(&request, shared->stream, options);
 
 	if (r == 0)
-		r = client_connect(&client, path, options->timeout_ms);
+		r = client_connect(&client, shared->path, options->timeout_ms);
 	if (r == 0)
 		r = client_send(&client, &request.header);
 	if (r == 0)
@@ -87,15 +82,11 @@ int rx_open(const char *path, const char *stream, const struct ibvcap_rx_options
 		client_deinit(&client);
 		return r;
 	}
-	r = rx_handle_new(&new, client.socket, fds, epoch);
+	r = rx_queue_new(queue, shared, client.socket, fds, epoch);
 	if (r < 0)
 		return r;
-	if (new->is_tap)
-		rx_map_begin_tap(new, &(struct rx_start_position){request.start, request.start_value});
-	r = rx_handle_set_reattach(new, client.path, stream, options);
-	if (r < 0)
-		rx_handle_free(new);
-	else
-		*rx = new;
-	return r;
+	if ((*queue)->is_tap)
+		rx_map_begin_tap(*queue, &(struct rx_start_position){request.start, request.start_value});
+	rx_queue_set_reattach(*queue, options);
+	return 0;
 }

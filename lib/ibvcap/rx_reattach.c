@@ -8,10 +8,9 @@
 #include "lib/base/time.h"
 #include "lib/ibvcap/client.h"
 #include "lib/ibvcap/error.h"
-#include "lib/ibvcap/owner.h"
 #include "lib/ibvcap/pause.h"
 #include "lib/ibvcap/ring.h"
-#include "lib/ibvcap/rx.h"
+#include "lib/ibvcap/rx_queue.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -50,39 +49,42 @@ static void rx_reattach_begin(struct rx_reattach *reattach, uint64_t now_ns)
 
 /* ---- finding the next daemon ----------------------------------------------------------------------- */
 
-static void rx_reattach_pause(struct rx_reattach *reattach, uint64_t now_ns)
+static void rx_reattach_pause(struct rx_queue *queue, uint64_t now_ns)
 {
-	rx_poll_close(reattach, &reattach->client.socket);
+	struct rx_reattach *reattach = &queue->reattach;
+
+	rx_poll_close(queue, &reattach->client.socket);
 	snprintf(reattach->last_try, sizeof(reattach->last_try), "%s", ibvcap_error_text());
 	reattach->try_at_ns = now_ns + reattach->pause_ns;
 	reattach->pause_ns = reattach->pause_ns * 2 < PAUSE_NS_MAX ? reattach->pause_ns * 2 : PAUSE_NS_MAX;
 }
 
-static int rx_reattach_send(struct rx_reattach *reattach, const struct ibvcap_rx_options *options)
+static int rx_reattach_send(struct rx_queue *queue, const struct ibvcap_rx_options *options)
 {
 	struct protocol_attach request;
-	int r = rx_open_fill_request(&request, reattach->stream, options);
+	int r = rx_open_fill_request(&request, queue->shared->stream, options);
 
 	if (r < 0)
 		return r;
-	request.member = reattach->member;
-	return client_send(&reattach->client, &request.header);
+	request.member = queue->shared->member;
+	return client_send(&queue->reattach.client, &request.header);
 }
 
 /* Connect and ask. Each failure is tried again: the socket may not exist yet, or not have its final mode. */
-static void rx_reattach_ask(struct rx_reattach *reattach, uint64_t now_ns)
+static void rx_reattach_ask(struct rx_queue *queue, uint64_t now_ns)
 {
+	struct rx_reattach *reattach = &queue->reattach;
 	int r;
 
-	if (client_connect(&reattach->client, reattach->path, 1) == 0) {
+	if (client_connect(&reattach->client, queue->shared->path, 1) == 0) {
 		reattach->client.deadline_ns = reattach->deadline_ns;
-		r = rx_reattach_send(reattach, &reattach->options);
+		r = rx_reattach_send(queue, &reattach->options);
 		if (r == 0)
-			r = rx_poll_add(reattach, reattach->client.socket);
+			r = rx_poll_add(queue, reattach->client.socket);
 		if (r == 0)
 			return;
 	}
-	rx_reattach_pause(reattach, now_ns);
+	rx_reattach_pause(queue, now_ns);
 }
 
 /*
@@ -105,56 +107,55 @@ static bool rx_reattach_is_passing(int error)
 	return false;
 }
 
-static int rx_reattach_give_up(struct rx_reattach *reattach, int error)
+static int rx_reattach_give_up(struct rx_queue *queue, int error)
 {
-	rx_poll_close(reattach, &reattach->client.socket);
-	reattach->error = error;
+	rx_poll_close(queue, &queue->reattach.client.socket);
+	queue->reattach.error = error;
 	return error;
 }
 
 /* The same daemon: only its session had ended. A tap goes on where it was, so that its gap is exact. */
-static void rx_stay_in_epoch(const struct ibvcap_rx *rx, struct ibvcap_rx *new)
+static void rx_stay_in_epoch(const struct rx_queue *queue, struct rx_queue *new)
 {
-	new->attach_sequence = rx->attach_sequence;
-	new->attach_head = rx->attach_head;
-	new->next = rx->next;
-	new->skipped = rx->skipped;
-	new->gap = rx->gap;
-	new->flags_before = rx->flags_before;
+	new->attach_sequence = queue->attach_sequence;
+	new->attach_head = queue->attach_head;
+	new->next = queue->next;
+	new->skipped = queue->skipped;
+	new->gap = queue->gap;
+	new->flags_before = queue->flags_before;
 }
 
-static void rx_begin_epoch(const struct ibvcap_rx *rx, struct ibvcap_rx *new)
+static void rx_begin_epoch(const struct rx_queue *queue, struct rx_queue *new)
 {
 	struct rx_reattach *reattach = &new->reattach;
 
-	rx_handle_count(rx, &reattach->counts);
+	rx_queue_count(queue, &reattach->counts);
 	reattach->counts.epochs++;
 	reattach->next_flags |= IBVCAP_RX_BATCH_FLAG_GAP_UNKNOWN;
 	if (new->is_tap)
 		rx_map_begin_tap(new, &(struct rx_start_position){.where = IBVCAP_START_OLDEST});
 }
 
-/* Move the new handle into the caller's, which keeps its address. */
-static void rx_take_over(struct ibvcap_rx *rx, struct ibvcap_rx *new)
+/* Move the new queue into the handle's, which keeps its address. */
+static void rx_take_over(struct rx_queue *queue, struct rx_queue *new)
 {
-	new->reattach = rx->reattach;
+	new->reattach = queue->reattach;
 	new->reattach.client = (struct client)CLIENT_INIT;
-	new->waiter.uses_fd = rx->waiter.uses_fd;
-	if (new->info.epoch == rx->info.epoch)
-		rx_stay_in_epoch(rx, new);
-	else if (rx->info.epoch)
-		rx_begin_epoch(rx, new);
+	new->waiter.uses_fd = queue->waiter.uses_fd;
+	if (new->info.epoch == queue->info.epoch)
+		rx_stay_in_epoch(queue, new);
+	else if (queue->info.epoch)
+		rx_begin_epoch(queue, new);
 	else if (new->taken_over)
 		new->reattach.next_flags |= IBVCAP_RX_BATCH_FLAG_TAKEN_OVER;
 	new->reattach.away = new->reattach.joined = new->reattach.failed = false;
-	owner_mark_free(rx->owner);
-	free(rx->batch_starts);
-	*rx = *new;
+	free(queue->batch_starts);
+	*queue = *new;
 	free(new);
-	rx_settled_begin(rx);
+	rx_settled_begin(queue);
 }
 
-static int rx_check_same_epoch(const struct ibvcap_rx *new)
+static int rx_check_same_epoch(const struct rx_queue *new)
 {
 	if (consumer_ring_closed(new->ring))
 		return error_set(-EAGAIN, "the daemon is about to end");
@@ -167,21 +168,21 @@ static int rx_check_same_epoch(const struct ibvcap_rx *new)
 }
 
 /* Takes the descriptors and the socket over, also on failure. 0 or -errno. */
-static int rx_reattach_open(struct ibvcap_rx *rx, struct ibvcap_rx **new, const int fds[PROTOCOL_FD_N], uint64_t epoch)
+static int rx_reattach_open(struct rx_queue *queue, struct rx_queue **new, const int fds[PROTOCOL_FD_N], uint64_t epoch)
 {
-	struct rx_reattach *reattach = &rx->reattach;
+	struct rx_reattach *reattach = &queue->reattach;
 	int r;
 
-	rx_poll_remove(reattach, reattach->client.socket);
-	r = rx_handle_new(new, reattach->client.socket, fds, epoch);
+	rx_poll_remove(queue, reattach->client.socket);
+	r = rx_queue_new(new, queue->shared, reattach->client.socket, fds, epoch);
 	reattach->client.socket = -1;
 	if (r < 0)
 		return r;
-	r = epoch == rx->info.epoch ? rx_check_same_epoch(*new) : 0;
+	r = epoch == queue->info.epoch ? rx_check_same_epoch(*new) : 0;
 	if (r == 0)
-		r = rx_poll_add(reattach, (*new)->waiter.socket);
+		r = rx_poll_add(queue, (*new)->waiter.socket);
 	if (r < 0)
-		rx_handle_free(*new);
+		rx_queue_free(*new);
 	return r;
 }
 
@@ -195,11 +196,11 @@ static void rx_reattach_note_joined(struct rx_reattach *reattach, const struct p
 }
 
 /* The answer has come. 1: attached; 0: refused, try again later; -errno: the search has failed. */
-static int rx_reattach_take_answer(struct ibvcap_rx *rx, uint64_t now_ns)
+static int rx_reattach_take_answer(struct rx_queue *queue, uint64_t now_ns)
 {
-	struct rx_reattach *reattach = &rx->reattach;
+	struct rx_reattach *reattach = &queue->reattach;
 	struct protocol_joined joined = {0};
-	struct ibvcap_rx *new;
+	struct rx_queue *new;
 	int fds[PROTOCOL_FD_N];
 	uint64_t epoch;
 	int r = rx_open_receive_answer(&reattach->client, &reattach->options, fds, &epoch, &joined);
@@ -213,15 +214,15 @@ static int rx_reattach_take_answer(struct ibvcap_rx *rx, uint64_t now_ns)
 		rx_reattach_begin(reattach, now_ns);
 	}
 	if (r == 0)
-		r = rx_reattach_open(rx, &new, fds, epoch);
+		r = rx_reattach_open(queue, &new, fds, epoch);
 	if (r == 0) {
-		rx_take_over(rx, new);
+		rx_take_over(queue, new);
 		return 1;
 	}
 	reattach->failed |= r == -EIO;
 	if (!rx_reattach_is_passing(r))
-		return rx_reattach_give_up(reattach, r == -ESRCH ? -ENODEV : r);
-	rx_reattach_pause(reattach, now_ns);
+		return rx_reattach_give_up(queue, r == -ESRCH ? -ENODEV : r);
+	rx_reattach_pause(queue, now_ns);
 	return 0;
 }
 
@@ -235,25 +236,25 @@ static int rx_reattach_sleep(const struct rx_reattach *reattach, uint64_t now_ns
 	return ppoll(&poller, 1, &time, NULL) < 0 ? PAUSE_INTERRUPTED : poller.revents != 0;
 }
 
-static int rx_reattach_explain_failed(const struct ibvcap_rx *rx)
+static int rx_reattach_explain_failed(const struct rx_queue *queue)
 {
 	return error_set(-EIO,
 	                 "stream '%s': queue %u has failed, and no other daemon has started since; the daemon's log "
 	                 "says why: systemctl restart ibvcapd",
-	                 rx->reattach.stream, rx->info.queue);
+	                 queue->shared->stream, queue->info.queue);
 }
 
-static int rx_reattach_explain(const struct ibvcap_rx *rx)
+static int rx_reattach_explain(const struct rx_queue *queue)
 {
-	const struct rx_reattach *reattach = &rx->reattach;
+	const struct rx_reattach *reattach = &queue->reattach;
 	const char *silent = "a process accepts connections there, but does not answer: systemctl status ibvcapd";
 
 	if (reattach->failed)
-		return rx_reattach_explain_failed(rx);
+		return rx_reattach_explain_failed(queue);
 	return error_set(-ESHUTDOWN,
 	                 "stream '%s': its daemon has ended and no other has started within %u ms; start it: "
 	                 "systemctl start ibvcapd (last attempt: %s)",
-	                 reattach->stream, rx_reattach_ms(reattach),
+	                 queue->shared->stream, rx_reattach_ms(reattach),
 	                 reattach->client.socket >= 0 ? silent : reattach->last_try);
 }
 
@@ -265,23 +266,23 @@ static uint64_t rx_reattach_next_step_ns(const struct rx_reattach *reattach)
 }
 
 /* 1: attached; 0: not until until_ns; -errno. */
-static int rx_reattach_search(struct ibvcap_rx *rx, uint64_t until_ns)
+static int rx_reattach_search(struct rx_queue *queue, uint64_t until_ns)
 {
-	struct rx_reattach *reattach = &rx->reattach;
+	struct rx_reattach *reattach = &queue->reattach;
 
 	for (;;) {
 		uint64_t now = time_monotonic_ns();
 		int r;
 
 		if (now >= reattach->deadline_ns)
-			return rx_reattach_give_up(reattach, rx_reattach_explain(rx));
+			return rx_reattach_give_up(queue, rx_reattach_explain(queue));
 		if (reattach->client.socket < 0 && now >= reattach->try_at_ns)
-			rx_reattach_ask(reattach, now);
+			rx_reattach_ask(queue, now);
 		r = rx_reattach_sleep(reattach, now, u64_min(until_ns, rx_reattach_next_step_ns(reattach)));
 		if (r < 0)
 			return r;
 		if (r > 0)
-			r = rx_reattach_take_answer(rx, now);
+			r = rx_reattach_take_answer(queue, now);
 		if (r != 0)
 			return r;
 		if (time_monotonic_ns() >= until_ns)
@@ -289,71 +290,62 @@ static int rx_reattach_search(struct ibvcap_rx *rx, uint64_t until_ns)
 	}
 }
 
-int rx_reattach(struct ibvcap_rx *rx, uint64_t until_ns)
+int rx_reattach(struct rx_queue *queue, uint64_t until_ns)
 {
-	struct rx_reattach *reattach = &rx->reattach;
+	struct rx_reattach *reattach = &queue->reattach;
 	int r;
 
 	if (reattach->error)
-		return error_set(reattach->error, "stream '%s': the handle has ended: %s", reattach->stream,
+		return error_set(reattach->error, "stream '%s': the handle has ended: %s", queue->shared->stream,
 		                 strerror(-reattach->error));
 	if (!reattach->away) {
-		if (rx_handle_is_removed(rx))
+		if (rx_queue_is_removed(queue))
 			return rx_reattach_give_up(
-				reattach,
-				error_set(-ENODEV, "stream '%s': the administrator removed it", reattach->stream));
-		if (!reattach->path || reattach->options.reattach_ms == IBVCAP_NO_REATTACH)
-			return rx_handle_failed_queues(rx)
-			               ? rx_reattach_explain_failed(rx)
-			               : error_set(-ESHUTDOWN, "stream '%s': its daemon has ended", reattach->stream);
-		if (rx_handle_has_batches(rx))
+				queue,
+				error_set(-ENODEV, "stream '%s': the administrator removed it", queue->shared->stream));
+		if (reattach->options.reattach_ms == IBVCAP_NO_REATTACH)
+			return rx_queue_failed(queue) ? rx_reattach_explain_failed(queue)
+			                              : error_set(-ESHUTDOWN, "stream '%s': its daemon has ended",
+			                                          queue->shared->stream);
+		if (rx_queue_has_batches(queue))
 			return -ENOBUFS;
-		rx->waiter.fd_armed = false;
-		reattach->failed = rx_handle_failed_queues(rx);
-		rx_settled_leave(rx);
-		rx_handle_close_epoch(rx); /* unmaps the ring, which may take a while */
+		queue->waiter.fd_armed = false;
+		reattach->failed = rx_queue_failed(queue);
+		rx_settled_leave(queue);
+		rx_queue_close_epoch(queue); /* unmaps the ring, which may take a while */
 		rx_reattach_begin(reattach, time_monotonic_ns());
 	}
-	r = rx_reattach_search(rx, until_ns);
+	r = rx_reattach_search(queue, until_ns);
 	/* The timer limits the wait for an answer too: a socket that outlives its daemon accepts, but never answers. */
-	rx_poll_set_timer(reattach, reattach->away && !reattach->error ? rx_reattach_next_step_ns(reattach) : 0);
+	rx_poll_set_timer(queue, reattach->away && !reattach->error ? rx_reattach_next_step_ns(reattach) : 0);
 	return r;
 }
 
-/* ---- a handle that begins away ------------------------------------------------------------------------ */
+/* ---- a queue that begins away ------------------------------------------------------------------------- */
 
-int rx_reattach_new(struct ibvcap_rx **rx, const char *path, const char *stream,
-                    const struct ibvcap_rx_options *options, uint64_t member)
+int rx_reattach_new(struct rx_queue **queue, const struct rx_shared *shared, const struct ibvcap_rx_options *options)
 {
-	int r = rx_handle_new_empty(rx);
+	int r = rx_queue_new_empty(queue, shared);
 
 	if (r < 0)
 		return r;
-	r = owner_mark_new(&(*rx)->owner);
-	if (r == 0)
-		r = rx_handle_set_reattach(*rx, path, stream, options);
-	if (r < 0) {
-		rx_handle_free(*rx);
-		*rx = NULL;
-		return r;
-	}
-	(*rx)->is_tap = options->policy == IBVCAP_POLICY_TAP;
-	(*rx)->info.queue = options->queue;
-	(*rx)->reattach.member = member;
-	rx_reattach_begin(&(*rx)->reattach, time_monotonic_ns());
+	rx_queue_set_reattach(*queue, options);
+	(*queue)->is_tap = options->policy == IBVCAP_POLICY_TAP;
+	(*queue)->info.queue = options->queue;
+	rx_reattach_begin(&(*queue)->reattach, time_monotonic_ns());
 	return 0;
 }
 
-int rx_reattach_join(struct ibvcap_rx *rx, const struct ibvcap_rx_options *options)
+int rx_reattach_join(struct rx_queue *queue, const struct ibvcap_rx_options *options)
 {
-	struct rx_reattach *reattach = &rx->reattach;
+	struct rx_reattach *reattach = &queue->reattach;
 	struct protocol_joined joined = {0};
 	int fds[PROTOCOL_FD_N];
 	uint64_t epoch;
-	int r = client_connect(&reattach->client, reattach->path, options->timeout_ms);
+	int r = client_connect(&reattach->client, queue->shared->path, options->timeout_ms);
 
 	if (r == 0)
-		r = rx_reattach_send(reattach, options);
+		r = rx_reattach_send(queue, options);
 	if (r == 0)
 		r = rx_open_receive_answer(&reattach->client, options, fds, &epoch, &joined);
 	if (r < 0)
@@ -364,11 +356,11 @@ int rx_reattach_join(struct ibvcap_rx *rx, const struct ibvcap_rx_options *optio
 		return client_reject_answer(&reattach->client, "an attach");
 	}
 	rx_reattach_note_joined(reattach, &joined);
-	return rx_poll_add(reattach, reattach->client.socket);
+	return rx_poll_add(queue, reattach->client.socket);
 }
 
-void rx_reattach_put_off_end(struct ibvcap_rx *rx, uint64_t now_ns)
+void rx_reattach_put_off_end(struct rx_queue *queue, uint64_t now_ns)
 {
-	if (!rx->reattach.joined)
-		rx->reattach.deadline_ns = now_ns + rx_reattach_ms(&rx->reattach) * MS_NS;
+	if (!queue->reattach.joined)
+		queue->reattach.deadline_ns = now_ns + rx_reattach_ms(&queue->reattach) * MS_NS;
 }

@@ -9,7 +9,7 @@
 
 #define LOADS_MAX 100 /* the worker writes a record in some 10 ns, unless it is put off the CPU */
 
-bool rx_settled_load(const struct ibvcap_rx *rx, struct ring_settled *settled)
+bool rx_settled_load(const struct rx_queue *rx, struct ring_settled *settled)
 {
 	for (unsigned i = 0; i < LOADS_MAX; i++)
 		if (ring_load_settled(&rx->ring->settled, settled))
@@ -23,14 +23,14 @@ struct ibvcap_settled_losses rx_settled_losses(const struct ring_losses *losses,
 		.marks = losses->marks, .least = losses->no_buffer, .most = most, .outages = losses->outages};
 }
 
-static void note_before(struct ibvcap_rx *rx, const struct ring_losses *losses)
+static void note_before(struct rx_queue *rx, const struct ring_losses *losses)
 {
 	rx->before = rx_settled_losses(losses, UINT64_MAX);
 }
 
 /* ---- the newest record before the next packet ---------------------------------------------------- */
 
-void rx_settled_follow(struct ibvcap_rx *rx)
+void rx_settled_follow(struct rx_queue *rx)
 {
 	uint64_t version = ring_settled_version(&rx->ring->settled);
 	struct ring_settled settled;
@@ -51,7 +51,7 @@ void rx_settled_follow(struct ibvcap_rx *rx)
 }
 
 /* A handle that begins in the past takes the record of its first block, if the ring still has that block. */
-static void begin_in_block(struct ibvcap_rx *rx, uint64_t block)
+static void begin_in_block(struct rx_queue *rx, uint64_t block)
 {
 	uint32_t physical = consumer_load_table_at(rx->table, rx->table_mask, block);
 	struct ring_losses before;
@@ -63,7 +63,7 @@ static void begin_in_block(struct ibvcap_rx *rx, uint64_t block)
 		note_before(rx, &before);
 }
 
-void rx_settled_begin(struct ibvcap_rx *rx)
+void rx_settled_begin(struct rx_queue *rx)
 {
 	static const struct ring_losses none;
 	struct rx_reattach *reattach = &rx->reattach;
@@ -80,14 +80,14 @@ void rx_settled_begin(struct ibvcap_rx *rx)
 
 /* ---- the end of an epoch --------------------------------------------------------------------------- */
 
-uint64_t rx_settled_until_ns(const struct ibvcap_rx *rx, const struct ring_settled *settled)
+uint64_t rx_settled_until_ns(const struct rx_queue *rx, const struct ring_settled *settled)
 {
 	uint64_t matched, reading_ns = ring_load_reading(rx->ring, &matched);
 
 	return settled->at_ns && matched == settled->matched ? u64_max(reading_ns, settled->at_ns) : settled->at_ns;
 }
 
-void rx_settled_leave(struct ibvcap_rx *rx)
+void rx_settled_leave(struct rx_queue *rx)
 {
 	struct rx_reattach *reattach = &rx->reattach;
 	struct ring_settled settled = {0};

@@ -2,15 +2,15 @@
 /* What a receiver waits for: the head of its ring, or its end. */
 #include "lib/ibvcap/error.h"
 #include "lib/ibvcap/ring.h"
-#include "lib/ibvcap/rx.h"
+#include "lib/ibvcap/rx_queue.h"
 
-int rx_wait_check_connected(const struct ibvcap_rx *rx)
+int rx_wait_check_connected(const struct rx_queue *queue)
 {
 	/* What is recalled is the handle's until it is given up: its leases hold. */
-	if (rx->is_tap || client_load_connection(&rx->state->link) != IBVCAP_CONNECTION_ENDED)
+	if (queue->is_tap || client_load_connection(&queue->state->link) != IBVCAP_CONNECTION_ENDED)
 		return 0;
 	/* The end of the epoch is no error yet: what was published is still to be delivered. */
-	switch (client_load_reason(&rx->state->link)) {
+	switch (client_load_reason(&queue->state->link)) {
 	case IBVCAP_DISCONNECT_SHUTDOWN:
 	case IBVCAP_DISCONNECT_REMOVED:
 		return 0;
@@ -18,50 +18,50 @@ int rx_wait_check_connected(const struct ibvcap_rx *rx)
 	return error_set(-ECONNABORTED,
 	                 "stream '%s': the daemon disconnected this consumer: close the handle and open it again; "
 	                 "ibvcap_rx_info() and the daemon's log say why",
-	                 rx->info.stream);
+	                 queue->info.stream);
 }
 
 static uint64_t rx_wait_load(struct waiter *waiter)
 {
-	return consumer_load_head_seq_cst(((struct ibvcap_rx *)waiter)->ring);
+	return consumer_load_head_seq_cst(((struct rx_queue *)waiter)->ring);
 }
 
 /* Loads head last: if the ring is closed or the daemon gone, head is final, and may have reached the target. */
 static int rx_wait_look(struct waiter *waiter, uint64_t target)
 {
-	const struct ibvcap_rx *rx = (struct ibvcap_rx *)waiter;
-	bool closed = consumer_ring_closed(rx->ring);
-	int r = rx_wait_check_connected(rx);
+	const struct rx_queue *queue = (struct rx_queue *)waiter;
+	bool closed = consumer_ring_closed(queue->ring);
+	int r = rx_wait_check_connected(queue);
 
 	if (r < 0)
 		return r;
-	if (consumer_load_head(rx->ring) >= target)
+	if (consumer_load_head(queue->ring) >= target)
 		return WAIT_REACHED;
 	return closed || waiter->daemon_gone ? WAIT_END : WAIT_TIME;
 }
 
 const struct waiter_ops rx_waiter_ops = {.load = rx_wait_load, .look = rx_wait_look};
 
-void rx_wait_disarm(struct ibvcap_rx *rx)
+void rx_wait_disarm(struct rx_queue *queue)
 {
-	if (!rx->waiter.fd_armed)
+	if (!queue->waiter.fd_armed)
 		return;
-	if (rx->fd_fires)
-		rx_poll_set_timer(&rx->reattach, 0);
-	rx->fd_fires = false;
-	waiter_disarm(&rx->waiter);
+	if (queue->fd_fires)
+		rx_poll_set_timer(queue, 0);
+	queue->fd_fires = false;
+	waiter_disarm(&queue->waiter);
 }
 
-int rx_wait(struct ibvcap_rx *rx, uint64_t target, int timeout_ms)
+int rx_wait(struct rx_queue *queue, uint64_t target, int timeout_ms)
 {
-	int r = waiter_wait(&rx->waiter, target, timeout_ms);
+	int r = waiter_wait(&queue->waiter, target, timeout_ms);
 
-	return r == WAIT_TIME ? waiter_arm(&rx->waiter, rx->next + 1) : r;
+	return r == WAIT_TIME ? waiter_arm(&queue->waiter, queue->next + 1) : r;
 }
 
-int rx_wait_prepare(struct ibvcap_rx *rx, uint64_t target)
+int rx_wait_prepare(struct rx_queue *queue, uint64_t target)
 {
-	int r = waiter_look(&rx->waiter, target);
+	int r = waiter_look(&queue->waiter, target);
 
-	return r == WAIT_TIME ? waiter_arm(&rx->waiter, target) : r;
+	return r == WAIT_TIME ? waiter_arm(&queue->waiter, target) : r;
 }

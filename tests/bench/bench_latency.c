@@ -229,22 +229,22 @@ static uint64_t read_eventfd(struct bench *bench, struct ibvcap_rx *rx)
 
 static void receive_all(struct bench *bench, const struct way *way, uint32_t which)
 {
-	struct ibvcap_rx rx = {0};
+	struct test_reader reader = {0};
 
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	pin(get_nprocs() - 1, get_nprocs() - 1);
 	if (way->n_consumers)
-		require(test_reader_init(&rx, &bench->ring, &bench->consumers[which]) == 0, "reader");
+		require(test_reader_init(&reader, &bench->ring, &bench->consumers[which]) == 0, "reader");
 	if (way->polls)
 		fcntl(bench->fds[1], F_SETFL, O_NONBLOCK);
 	atomic_fetch_add(&bench->shared->n_ready, 1);
 	for (bench->round = 0; bench->round < bench->rounds + WARM_UP; bench->round++) {
-		uint64_t sent_ns = way->receive(bench, &rx);
+		uint64_t sent_ns = way->receive(bench, &reader.rx);
 
 		if (which == 0)
 			bench->shared->rounds[bench->round].ns = time_monotonic_ns() - sent_ns;
 	}
-	test_reader_deinit(&rx);
+	test_reader_deinit(&reader);
 	_exit(EXIT_SUCCESS);
 }
 

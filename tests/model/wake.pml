@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Sleeping and waking: lib/ibvcap/ring.h ("wake-up"), lib/ibvcap: waiter.c, rx_wait.c, rx.c (rx_acquire_in_epoch()),
+ * Sleeping and waking: lib/ibvcap: ring.h ("wake-up"), waiter.c, rx_wait.c, rx_batch.c (rx_acquire_in_epoch()),
  * rx_ring_wake() and rx_ring_close() in daemon/ring/rx_ring.c, rx_worker_do_work() in daemon/worker/rx_worker.c,
  * daemon/control/notifier.c (wake_notifier.pml). Each step that others can see is one step here and names the C
  * function it stands for.

@@ -155,7 +155,7 @@ static void tear_down(struct stress *stress)
 {
 	notifier_free(stress->notifier);
 	for (uint32_t i = 0; i < N_READERS; i++) {
-		test_reader_deinit(&stress->shared->readers[i].rx);
+		test_reader_deinit(&stress->shared->readers[i].handle);
 		test_consumer_deinit(&stress->shared->readers[i].consumer);
 	}
 	scripted_backend_ops.remove_flow(stress->flow);
@@ -201,7 +201,7 @@ static void attach(struct stress *stress, uint32_t i)
 		ask_worker(stress, MAIL_ADD_CONSUMER, consumer, MAIL_CONSUMER_ADDED);
 		require(notifier_add(stress->notifier, consumer, -1, NULL) == 0, "no place with the notifier");
 	}
-	require(test_reader_init(&reader->rx, &stress->ring, is_tap ? NULL : consumer) == 0, "out of memory");
+	require(test_reader_init(&reader->handle, &stress->ring, is_tap ? NULL : consumer) == 0, "out of memory");
 }
 
 static void *run_reader(void *argument)
@@ -246,7 +246,7 @@ static void replace(struct stress *stress, uint32_t i)
 	kill(stress->children[i], SIGKILL);
 	require(waitpid(stress->children[i], &status, 0) > 0 && WIFSIGNALED(status), "a reader failed");
 	ask_worker(stress, MAIL_REMOVE_CONSUMER, consumer, MAIL_CONSUMER_REMOVED);
-	test_reader_deinit(&stress->shared->readers[i].rx);
+	test_reader_deinit(&stress->shared->readers[i].handle);
 	notifier_remove_and_wait(stress->notifier, consumer->page);
 	test_consumer_deinit(consumer);
 	stress->n_killed++;

@@ -50,7 +50,7 @@ static void give_back(struct reader *reader, struct ibvcap_rx_batch *held, uint3
 		uint32_t which = (uint32_t)rand_r(&reader->seed) % *n_held;
 
 		check_rows(reader, &held[which]);
-		if (ibvcap_rx_release(&reader->rx, &held[which]) < 0)
+		if (ibvcap_rx_release(&reader->handle.rx, &held[which]) < 0)
 			abort();
 		held[which] = held[--*n_held];
 	}
@@ -65,7 +65,7 @@ static uint32_t take_to_keep(struct reader *reader, struct ibvcap_rx_batch *kept
 		int r;
 
 		kept[n_kept].size = sizeof(*kept);
-		r = ibvcap_rx_acquire(&reader->rx, &kept[n_kept], UINT32_MAX, UINT32_MAX, 10);
+		r = ibvcap_rx_acquire(&reader->handle.rx, &kept[n_kept], UINT32_MAX, UINT32_MAX, 10);
 		if (r < 0)
 			abort();
 		if (r > 0)
@@ -86,7 +86,7 @@ static void run_leasing(struct reader *reader)
 		int r;
 
 		held[n_held].size = sizeof(*held);
-		r = ibvcap_rx_acquire(&reader->rx, &held[n_held], max, 1 + max / 4, rand_r(&reader->seed) % 3);
+		r = ibvcap_rx_acquire(&reader->handle.rx, &held[n_held], max, 1 + max / 4, rand_r(&reader->seed) % 3);
 		if (r < 0 && r != -ENOBUFS)
 			abort();
 		if (r > 0)
@@ -118,7 +118,7 @@ static void run_tapping(struct reader *reader)
 	size_t length;
 
 	while (!is_over(reader)) {
-		int r = ibvcap_rx_recv(&reader->rx, row, sizeof(row), &length, NULL, rand_r(&reader->seed) % 3);
+		int r = ibvcap_rx_recv(&reader->handle.rx, row, sizeof(row), &length, NULL, rand_r(&reader->seed) % 3);
 
 		if (r < 0)
 			abort();
@@ -129,7 +129,7 @@ static void run_tapping(struct reader *reader)
 
 void reader_run(struct reader *reader)
 {
-	reader->expected = reader->rx.next;
+	reader->expected = reader->handle.queue.next;
 	if (reader->policy == IBVCAP_POLICY_TAP)
 		run_tapping(reader);
 	else
@@ -142,7 +142,7 @@ bool reader_is_good(const struct reader *reader)
 	struct ibvcap_rx_counts counts = IBVCAP_INIT(struct ibvcap_rx_counts);
 	bool good;
 
-	ibvcap_rx_counts(&reader->rx, &counts);
+	ibvcap_rx_counts(&reader->handle.rx, &counts);
 	printf("%-8s: published %llu = delivered %llu + skipped %llu + lag %llu, torn %llu\n", names[reader->policy],
 	       (unsigned long long)counts.published, (unsigned long long)reader->delivered,
 	       (unsigned long long)counts.skipped, (unsigned long long)counts.lag, (unsigned long long)reader->torn);

@@ -15,7 +15,7 @@ struct reader {
 	uint32_t keeps; /* so many blocks it holds from its first packets to its end */
 	_Atomic bool *end;
 	struct ring_consumer consumer; /* unused by a tap */
-	struct ibvcap_rx rx;
+	struct test_reader handle;
 	unsigned seed;
 	uint64_t expected;
 	uint64_t delivered;

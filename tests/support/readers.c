@@ -6,12 +6,22 @@
 #include <errno.h>
 #include <stdlib.h>
 
-int test_reader_init(struct ibvcap_rx *rx, const struct rx_ring *ring, const struct ring_consumer *consumer)
+int test_reader_init(struct test_reader *reader, const struct rx_ring *ring, const struct ring_consumer *consumer)
 {
 	uint32_t quota = consumer ? consumer->lease_blocks : 1;
+	struct ibvcap_rx *rx = &reader->rx;
+	struct rx_queue *queue = &reader->queue;
 
 	*rx = (struct ibvcap_rx){
-		.reattach = {.poll_fd = -1, .timer_fd = -1},
+		.shared = {.stream = "test", .poll_fd = -1},
+		.is_single = true,
+		.is_tap = !consumer,
+		.parts = {queue},
+		.n_parts = 1,
+	};
+	*queue = (struct rx_queue){
+		.shared = &rx->shared,
+		.reattach = {.options.reattach_ms = IBVCAP_NO_REATTACH, .timer_fd = -1},
 		/* poll() passes over control -1: a daemon that is there */
 		.waiter = {.ops = &rx_waiter_ops, .control = -1, .socket = -1},
 		.payload = {.address = ring->payload.address, .fd = -1},
@@ -34,20 +44,20 @@ int test_reader_init(struct ibvcap_rx *rx, const struct rx_ring *ring, const str
 		.batch_starts = calloc((size_t)quota * ring->slots_per_block / 64, sizeof(uint64_t)),
 	};
 	if (consumer) {
-		rx->state = consumer->state;
-		rx->page = consumer->page;
-		rx->waiter.link = &rx->state->link;
-		rx->waiter.wake = &rx->page->wake;
-		rx->attach_sequence = consumer->attach_sequence;
-		rx->next = rx->attach_sequence;
-		rx->policy_reported = consumer_load_policy(consumer->state);
+		queue->state = consumer->state;
+		queue->page = consumer->page;
+		queue->waiter.link = &queue->state->link;
+		queue->waiter.wake = &queue->page->wake;
+		queue->attach_sequence = consumer->attach_sequence;
+		queue->next = queue->attach_sequence;
+		queue->policy_reported = consumer_load_policy(consumer->state);
 	} else {
-		rx_map_begin_tap(rx, &(struct rx_start_position){.where = IBVCAP_START_NEWEST});
+		rx_map_begin_tap(queue, &(struct rx_start_position){.where = IBVCAP_START_NEWEST});
 	}
-	return rx->batch_starts ? 0 : -ENOMEM;
+	return queue->batch_starts ? 0 : -ENOMEM;
 }
 
-void test_reader_deinit(struct ibvcap_rx *rx)
+void test_reader_deinit(struct test_reader *reader)
 {
-	free(rx->batch_starts);
+	free(reader->queue.batch_starts);
 }

@@ -9,8 +9,13 @@
 #include "daemon/ring/rx_ring.h"
 #include "lib/ibvcap/rx.h"
 
+struct test_reader {
+	struct ibvcap_rx rx;
+	struct rx_queue queue; /* parts[0] of rx */
+};
+
 /** What rx_map.c makes of the daemon's descriptors. consumer is in the ring; NULL: a tap. -ENOMEM. */
-int test_reader_init(struct ibvcap_rx *rx, const struct rx_ring *ring, const struct ring_consumer *consumer);
-void test_reader_deinit(struct ibvcap_rx *rx);
+int test_reader_init(struct test_reader *reader, const struct rx_ring *ring, const struct ring_consumer *consumer);
+void test_reader_deinit(struct test_reader *reader);
 
 #endif

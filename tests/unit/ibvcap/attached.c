@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/unit/ibvcap/attached.h"
 
+#include "lib/ibvcap/owner.h"
 #include "lib/ibvcap/ring.h"
 
 #include <criterion/criterion.h>
@@ -91,12 +92,33 @@ void attached_prepare(struct attached *attached, int fds[PROTOCOL_FD_N], int *so
 	*socket = ends[1];
 }
 
+int attached_open(struct ibvcap_rx **rx, int socket, const int fds[PROTOCOL_FD_N], uint64_t epoch, const char *path,
+                  const struct ibvcap_rx_options *options)
+{
+	struct ibvcap_rx *new;
+	struct rx_queue *queue;
+	int r;
+
+	cr_assert_eq(rx_new(&new, path, "test", options), 0, "%s", ibvcap_error_text());
+	r = rx_queue_new(&queue, &new->shared, socket, fds, epoch);
+	if (r < 0) {
+		rx_free(new);
+		return r;
+	}
+	rx_queue_set_reattach(queue, options);
+	cr_assert_eq(owner_mark_new(&new->shared.owner), 0);
+	rx_part_put(new, 0, queue);
+	*rx = new;
+	return 0;
+}
+
 void attached_init(struct attached *attached)
 {
+	const struct ibvcap_rx_options options = {.size = sizeof(options), .reattach_ms = IBVCAP_NO_REATTACH};
 	int fds[PROTOCOL_FD_N], socket;
 
 	attached_prepare(attached, fds, &socket);
-	cr_assert_eq(rx_handle_new(&attached->rx, socket, fds, EPOCH), 0, "%s", ibvcap_error_text());
+	cr_assert_eq(attached_open(&attached->rx, socket, fds, EPOCH, NULL, &options), 0, "%s", ibvcap_error_text());
 }
 
 void attached_deinit(struct attached *attached)

@@ -23,7 +23,7 @@ struct attached {
 	struct stall_budget account;
 	int daemon_socket;
 	int daemon_wake;
-	struct ibvcap_rx *rx;
+	struct ibvcap_rx *rx; /* does not search for the next daemon */
 };
 
 /**
@@ -31,6 +31,13 @@ struct attached {
  * Returns the daemon's end of the wake socket. Asserts.
  */
 int attached_add_consumer(struct rx_ring *ring, struct ring_consumer *consumer, uint64_t epoch, int fds[PROTOCOL_FD_N]);
+
+/**
+ * Make a handle of one queue, options->queue, of what the daemon sent, as ibvcap_rx_open() does. path: of the control
+ * socket, for the next daemon. Takes the descriptors over, also on failure: an error of rx_queue_new().
+ */
+int attached_open(struct ibvcap_rx **rx, int socket, const int fds[PROTOCOL_FD_N], uint64_t epoch, const char *path,
+                  const struct ibvcap_rx_options *options);
 
 /** Everything but the consumer's side: its descriptors, which are the caller's. */
 void attached_prepare(struct attached *attached, int fds[PROTOCOL_FD_N], int *socket);

@@ -310,7 +310,8 @@ void history_take_moment(struct history *history, uint32_t in_batch)
 
 		moment->moments[i] = (struct ibvcap_rx_moment)IBVCAP_INIT(struct ibvcap_rx_moment);
 		cr_assert_eq(ibvcap_rx_take_moment(queue->rx, &moment->moments[i]), 0);
-		moment->epoch[i] = (uint32_t)(queue->rx->info.epoch - EPOCH_ID(0)); /* also if that has ended */
+		moment->epoch[i] =
+			(uint32_t)(queue->rx->parts[0]->info.epoch - EPOCH_ID(0)); /* also if that has ended */
 		moment->sequence[i] = moment->moments[i].epoch ? moment->moments[i].sequence - back : UINT64_MAX;
 	}
 }
@@ -326,7 +327,7 @@ void history_settle_moments(struct history *history)
 
 void history_init(struct history *history, uint32_t n_queues, bool has_kernel_ring, const char *path, int listener)
 {
-	const struct ibvcap_rx_options options = {.size = sizeof(options), .reattach_ms = 1000000000};
+	struct ibvcap_rx_options options = {.size = sizeof(options), .reattach_ms = 1000000000};
 
 	control_path = path;
 	control_listener = listener;
@@ -344,9 +345,9 @@ void history_init(struct history *history, uint32_t n_queues, bool has_kernel_ri
 
 		cr_assert_eq(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends), 0);
 		attach(history, queue, ends[0], fds);
-		cr_assert_eq(rx_handle_new(&queue->rx, ends[1], fds, EPOCH_ID(0)), 0, "%s", ibvcap_error_text());
-		cr_assert_eq(rx_handle_set_reattach(queue->rx, path, "test", &options), 0);
-		queue->rx->reattach.options.queue = i;
+		options.queue = i;
+		cr_assert_eq(attached_open(&queue->rx, ends[1], fds, EPOCH_ID(0), path, &options), 0, "%s",
+		             ibvcap_error_text());
 	}
 }
 

@@ -326,8 +326,7 @@ static void begin(enum ibvcap_policy policy)
 		fds[i] = -1;
 	}
 	failing_count_memory();
-	cr_assert_eq(rx_handle_new(&a.rx, socket, fds, EPOCH), 0);
-	cr_assert_eq(rx_handle_set_reattach(a.rx, path, "test", &options), 0);
+	cr_assert_eq(attached_open(&a.rx, socket, fds, EPOCH, path, &options), 0);
 }
 
 static void end(const struct footprint *before, int n)
@@ -352,7 +351,7 @@ static int receive(struct ibvcap_rx *rx, int fd)
 		r = ibvcap_rx_recv(rx, &number, sizeof(number), &length, NULL, fd < 0 ? 50 : 0);
 		if (r == 0 && fd >= 0)
 			cr_assert_eq(epoll_wait(fd, &event, 1, 30000), 1, "nobody was woken");
-	} while (r == 0 || (r < 0 && !rx->reattach.error));
+	} while (r == 0 || (r < 0 && !rx->parts[0]->reattach.error));
 	cr_expect(r < 0 || number == 0);
 	return r;
 }
@@ -377,7 +376,7 @@ static void go_on_with_each_failing(enum ibvcap_policy policy, bool polls, int a
 		if (r < 0)
 			expect_said(r, n);
 		else
-			cr_expect_eq(a.rx->info.epoch, b.epoch);
+			cr_expect_eq(a.rx->parts[0]->info.epoch, b.epoch);
 		end(&before, n);
 		if (!fired) {
 			cr_expect_geq(n, at_least);

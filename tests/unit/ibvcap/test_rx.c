@@ -222,7 +222,7 @@ static void be_lossless(void)
 	a.consumer.policy = IBVCAP_POLICY_LOSSLESS;
 	a.consumer.deadline_ns = 1;
 	daemon_store_policy(a.consumer.state, IBVCAP_POLICY_LOSSLESS);
-	a.rx->policy_reported = IBVCAP_POLICY_LOSSLESS;
+	a.rx->parts[0]->policy_reported = IBVCAP_POLICY_LOSSLESS;
 }
 
 /* Publish a block; false: the ring has no room for one. */
@@ -328,9 +328,10 @@ Test(rx, what_the_card_lost_at_the_end_of_an_epoch_is_told_by_the_next_one)
 	publish_and_acquire(1);
 	rx_ring_note_losses(&a.ring, 17, 2000);
 	expect_losses(0, 0, 0, 10);
-	a.rx->info.epoch++; /* as if this block were of the next one, in which the card had lost 7 when it began */
+	a.rx->parts[0]
+		->info.epoch++; /* as if this block were of the next one, in which the card had lost 7 when it began */
 	expect_losses(10 + 7, 10 + 7, 1000, 10);
-	a.rx->info.epoch--; /* a queue that is behind */
+	a.rx->parts[0]->info.epoch--; /* a queue that is behind */
 	expect_losses(10 + 7, 0, 0, 10);
 }
 

@@ -35,11 +35,18 @@ static void deinit(void)
 
 TestSuite(rx_open, .init = init, .fini = deinit);
 
+static int open_queue(uint64_t epoch)
+{
+	const struct ibvcap_rx_options options = {.size = sizeof(options), .reattach_ms = IBVCAP_NO_REATTACH};
+
+	return attached_open(&a.rx, consumer_socket, fds, epoch, NULL, &options);
+}
+
 static void expect_refused(const char *what)
 {
 	unsigned before = count_fds();
 
-	cr_expect_eq(rx_handle_new(&a.rx, consumer_socket, fds, EPOCH), -EPROTO, "%s", what);
+	cr_expect_eq(open_queue(EPOCH), -EPROTO, "%s", what);
 	cr_expect_null(a.rx);
 	cr_expect_eq(count_fds(), before - PROTOCOL_FD_N - 1, "%s: all descriptors closed", what);
 	cr_expect_gt(strlen(ibvcap_error_text()), 10);
@@ -93,12 +100,12 @@ LIE(more_quota_than_slots, state->lease_blocks = IBVCAP_LEASE_SLOTS_MAX + 1)
 
 Test(rx_open, the_truth_is_taken)
 {
-	cr_expect_eq(rx_handle_new(&a.rx, consumer_socket, fds, EPOCH), 0, "%s", ibvcap_error_text());
+	cr_expect_eq(open_queue(EPOCH), 0, "%s", ibvcap_error_text());
 }
 
 Test(rx_open, another_epoch_than_the_answer_named)
 {
-	cr_expect_eq(rx_handle_new(&a.rx, consumer_socket, fds, EPOCH + 1), -EPROTO);
+	cr_expect_eq(open_queue(EPOCH + 1), -EPROTO);
 }
 
 static void replace(unsigned which, int fd)
@@ -150,7 +157,7 @@ Test(rx_open, a_pipe_that_would_block_is_made_not_to)
 	struct ibvcap_rx_batch batch = IBVCAP_INIT(struct ibvcap_rx_batch);
 
 	cr_assert_eq(fcntl(fds[PROTOCOL_FD_WAKE_SOCKET], F_GETFL) & O_NONBLOCK, 0);
-	cr_assert_eq(rx_handle_new(&a.rx, consumer_socket, fds, EPOCH), 0);
+	cr_assert_eq(open_queue(EPOCH), 0);
 	ibvcap_rx_fd(a.rx);
 	cr_expect_eq(ibvcap_rx_acquire(a.rx, &batch, 1, 1, 0), 0);
 	cr_expect_eq(ibvcap_rx_acquire(a.rx, &batch, 1, 1, 0), 0);
@@ -168,7 +175,7 @@ Test(rx_open, a_segment_that_cannot_be_locked_is_a_lack_of_memory)
 	cr_assert_eq(mlockall(MCL_FUTURE), 0);
 	if (mmap(NULL, 65536, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) != MAP_FAILED)
 		cr_skip("mlockall() has no effect, as under a sanitizer");
-	r = rx_handle_new(&a.rx, consumer_socket, fds, EPOCH);
+	r = open_queue(EPOCH);
 	munlockall();
 	cr_expect_eq(r, -ENOMEM);
 	cr_expect(strstr(ibvcap_error_text(), "RLIMIT_MEMLOCK") != NULL, "%s", ibvcap_error_text());

@@ -34,12 +34,13 @@ static void listen_again(void)
 static void set_up(void)
 {
 	const struct ibvcap_rx_options options = {.size = sizeof(options), .reattach_ms = 20000};
+	int fds[PROTOCOL_FD_N], socket;
 
 	cr_assert(mkdtemp(directory) != NULL);
 	snprintf(path, sizeof(path), "%s/s", directory);
 	b.epoch = EPOCH + 1;
-	attached_init(&a);
-	cr_assert(eq(int, rx_handle_set_reattach(a.rx, path, "test", &options), 0));
+	attached_prepare(&a, fds, &socket);
+	cr_assert(eq(int, attached_open(&a.rx, socket, fds, EPOCH, path, &options), 0));
 }
 
 static void tear_down(void)
@@ -202,7 +203,7 @@ Test(rx_reattach, there_is_no_socket_for_a_while_and_it_is_tried_again)
 
 Test(rx_reattach, when_none_comes_in_time_that_is_the_end)
 {
-	a.rx->reattach.options.reattach_ms = 100;
+	a.rx->parts[0]->reattach.options.reattach_ms = 100;
 	rx_ring_close(&a.ring, IBVCAP_RING_END_STOPPED);
 	cr_expect(eq(int, acquire(-1), -ESHUTDOWN));
 	cr_expect(strstr(ibvcap_error_text(), "systemctl start") != NULL);
@@ -216,7 +217,7 @@ Test(rx_reattach, a_listener_that_never_answers_is_given_up_and_the_descriptor_s
 	int fd = ibvcap_rx_fd(a.rx), turns = 0, r;
 
 	listen_again();
-	a.rx->reattach.options.reattach_ms = 300;
+	a.rx->parts[0]->reattach.options.reattach_ms = 300;
 	cr_assert(eq(int, acquire(0), 0));
 	close(a.daemon_wake);
 	a.daemon_wake = dup(0);
@@ -234,7 +235,7 @@ Test(rx_reattach, a_listener_that_never_answers_is_given_up_and_the_descriptor_s
 
 Test(rx_reattach, who_does_not_want_one_is_told_at_once)
 {
-	a.rx->reattach.options.reattach_ms = IBVCAP_NO_REATTACH;
+	a.rx->parts[0]->reattach.options.reattach_ms = IBVCAP_NO_REATTACH;
 	rx_ring_close(&a.ring, IBVCAP_RING_END_STOPPED);
 	cr_expect(eq(int, acquire(-1), -ESHUTDOWN));
 }
@@ -312,8 +313,7 @@ static void become_tap(void)
 	give_tap(fds);
 	for (int i = PROTOCOL_FD_TAP_N; i < PROTOCOL_FD_N; i++)
 		fds[i] = -1;
-	cr_assert(eq(int, rx_handle_new(&a.rx, ends[1], fds, EPOCH), 0));
-	cr_assert(eq(int, rx_handle_set_reattach(a.rx, path, "test", &options), 0));
+	cr_assert(eq(int, attached_open(&a.rx, ends[1], fds, EPOCH, path, &options), 0));
 }
 
 /* The number of the next row; -1: none came; -errno. */

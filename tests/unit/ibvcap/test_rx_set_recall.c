@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* A member of a group whose queues are recalled for another member, in time or not. The test plays the daemon. */
 #include "lib/ibvcap/ring.h"
-#include "lib/ibvcap/rx_set.h"
+#include "lib/ibvcap/rx.h"
 #include "tests/unit/ibvcap/several_queues.h"
 
 #include <criterion/criterion.h>
@@ -103,9 +103,9 @@ Test(rx_set_recall, a_release_says_whether_the_queue_was_recalled)
 	give(&queues[0], 0, 2, EPOCH);
 	attached_publish(&queues[0], 5);
 	cr_assert(eq(int, take(N), 5));
-	cr_expect(not(rx_set_note_release(rx->set, &batch)));
+	cr_expect(not(rx_member_note_release(rx, &batch)));
 	recall(&queues[0]);
-	cr_expect(rx_set_note_release(rx->set, &batch));
+	cr_expect(rx_member_note_release(rx, &batch));
 	cr_expect(not(has_hung_up(&queues[0])), "the batch is out");
 }
 

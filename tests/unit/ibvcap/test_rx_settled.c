@@ -20,7 +20,10 @@ TestSuite(rx_settled, .fini = end, .timeout = 30);
 
 static void attach(void)
 {
-	cr_assert(eq(int, rx_handle_new(&attached.rx, client_socket, fds, EPOCH), 0), "%s", ibvcap_error_text());
+	const struct ibvcap_rx_options options = {.size = sizeof(options), .reattach_ms = IBVCAP_NO_REATTACH};
+
+	cr_assert(eq(int, attached_open(&attached.rx, client_socket, fds, EPOCH, NULL, &options), 0), "%s",
+	          ibvcap_error_text());
 }
 
 /* All packets before head were published before the record, and the card had lost so many. */

@@ -26,7 +26,7 @@ static struct ibvcap_tracked tracked[N];
 static void setup(void)
 {
 	attached_init(&attached);
-	attached.rx->sequence = in_payload;
+	attached.rx->parts[0]->sequence = in_payload;
 	cr_assert(eq(int, ibvcap_tracker_new(&in_payload, NULL, &tracker), 0), "%s", ibvcap_error_text());
 }
 
@@ -120,9 +120,9 @@ Test(rx_track, a_batch_that_is_not_held_and_another_description_are_refused)
 
 	attached_publish(&attached, 3);
 	cr_assert(eq(int, ibvcap_rx_acquire(attached.rx, &batch, 3, 1, 0), 3));
-	attached.rx->sequence.offset = 1;
+	attached.rx->parts[0]->sequence.offset = 1;
 	cr_expect(eq(int, ibvcap_rx_track(attached.rx, &batch, tracker, NULL), -ESTALE));
-	attached.rx->sequence.offset = 0;
+	attached.rx->parts[0]->sequence.offset = 0;
 	cr_assert(eq(int, ibvcap_rx_release(attached.rx, &batch), 0));
 	cr_expect(eq(int, ibvcap_rx_track(attached.rx, &batch, tracker, NULL), -EINVAL));
 	cr_expect(eq(u64, counts_now().packets, 0));
@@ -134,7 +134,7 @@ Test(rx_track, a_stream_without_a_description_says_so)
 
 	cr_expect(eq(int, ibvcap_rx_sequence(attached.rx, &sequence), 1));
 	cr_expect(eq(u32, sequence.window, 64));
-	attached.rx->sequence = (struct ibvcap_sequence){0};
+	attached.rx->parts[0]->sequence = (struct ibvcap_sequence){0};
 	cr_expect(eq(int, ibvcap_rx_sequence(attached.rx, &sequence), 0));
 	cr_expect(eq(int, ibvcap_tracker_new(&sequence, NULL, &tracker), -EINVAL));
 }
@@ -277,13 +277,13 @@ Test(rx_track, losses_of_the_card_are_those_between_its_blocks)
 Test(rx_track, losses_of_the_card_count_once_however_many_queues_say_them)
 {
 	for (uint32_t queue = 0; queue < 2; queue++) {
-		attached.rx->info.queue = queue;
+		attached.rx->parts[0]->info.queue = queue;
 		rx_ring_note_losses(&attached.ring, 7, 1000);
 		attached_publish(&attached, N);
 		track(N);
 	}
 	for (uint32_t queue = 0; queue < 2; queue++) {
-		attached.rx->info.queue = queue;
+		attached.rx->parts[0]->info.queue = queue;
 		rx_ring_note_losses(&attached.ring, 27, 2000);
 		attached_publish(&attached, N);
 		track(N);
@@ -296,7 +296,7 @@ Test(rx_track, a_queue_that_is_behind_in_the_old_epoch_does_not_begin_another)
 	static const uint64_t epochs[] = {EPOCH, EPOCH + 1, EPOCH, EPOCH + 1};
 
 	for (uint32_t i = 0; i < 4; i++) {
-		attached.rx->info.epoch = epochs[i];
+		attached.rx->parts[0]->info.epoch = epochs[i];
 		rx_ring_note_losses(&attached.ring, 7, 1000);
 		attached_publish(&attached, N);
 		track(N);

@@ -15,6 +15,8 @@ static struct attached a;
 /* A ring with a consumer that never reads, as the tap has none of its own. */
 static void init(void)
 {
+	const struct ibvcap_rx_options options = {
+		.size = sizeof(options), .policy = IBVCAP_POLICY_TAP, .reattach_ms = IBVCAP_NO_REATTACH};
 	int fds[PROTOCOL_FD_N], socket;
 
 	attached_prepare(&a, fds, &socket);
@@ -22,8 +24,7 @@ static void init(void)
 		close(fds[i]);
 		fds[i] = -1;
 	}
-	cr_assert_eq(rx_handle_new(&a.rx, socket, fds, EPOCH), 0, "%s", ibvcap_error_text());
-	a.rx->reattach.options.policy = IBVCAP_POLICY_TAP;
+	cr_assert_eq(attached_open(&a.rx, socket, fds, EPOCH, NULL, &options), 0, "%s", ibvcap_error_text());
 }
 
 static void deinit(void)
@@ -88,7 +89,7 @@ Test(tap, the_packet_after_a_gap_says_so)
 	attached_publish(&a, 1000 * N);
 	cr_expect_eq(flags_of_next(), IBVCAP_PACKET_FLAG_GAP);
 	cr_expect_eq(flags_of_next(), 0);
-	a.rx->reattach.next_flags = IBVCAP_RX_BATCH_FLAG_GAP_UNKNOWN;
+	a.rx->parts[0]->reattach.next_flags = IBVCAP_RX_BATCH_FLAG_GAP_UNKNOWN;
 	cr_expect_eq(flags_of_next(), IBVCAP_PACKET_FLAG_GAP_UNKNOWN);
 	cr_expect_eq(flags_of_next(), 0);
 }
@@ -120,17 +121,17 @@ Test(tap, it_begins_where_it_was_told_and_says_how_far_back_that_is)
 	struct ibvcap_rx_info info = IBVCAP_INIT(struct ibvcap_rx_info);
 
 	attached_publish(&a, 1000 * N);
-	rx_map_begin_tap(a.rx, &(struct rx_start_position){IBVCAP_START_PACKETS_BACK, 10});
+	rx_map_begin_tap(a.rx->parts[0], &(struct rx_start_position){IBVCAP_START_PACKETS_BACK, 10});
 	cr_expect_eq(receive(0), 1000 * N - 10);
-	rx_map_begin_tap(a.rx, &(struct rx_start_position){IBVCAP_START_PACKETS_BACK, UINT64_MAX});
+	rx_map_begin_tap(a.rx->parts[0], &(struct rx_start_position){IBVCAP_START_PACKETS_BACK, UINT64_MAX});
 	cr_expect_eq(receive(0), (int64_t)consumer_load_floor(a.ring.ring) * N);
 	ibvcap_rx_info(a.rx, &info);
 	cr_expect_eq(info.attach_sequence, consumer_load_floor(a.ring.ring) * N);
 	cr_expect_eq(info.attach_back, 1000 * N - info.attach_sequence);
 	for (uint64_t block = 0; block < a.ring.ring->table_entries; block++)
 		daemon_store_table(a.ring.ring, block, UINT32_MAX);
-	rx_map_begin_tap(a.rx, &(struct rx_start_position){IBVCAP_START_NS_BACK, 5});
-	cr_expect_eq(a.rx->next, 1000 * N, "a table that lies is no crash");
+	rx_map_begin_tap(a.rx->parts[0], &(struct rx_start_position){IBVCAP_START_NS_BACK, 5});
+	cr_expect_eq(a.rx->parts[0]->next, 1000 * N, "a table that lies is no crash");
 }
 
 /* ---- recycled in the middle of the copy ---------------------------------------------------------- */
@@ -154,7 +155,7 @@ Test(tap, a_row_that_is_recycled_while_it_is_copied_is_not_delivered)
 	buffer = mmap(NULL, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	sigaction(SIGSEGV, &action, NULL);
 	attached_publish(&a, 10);
-	a.rx->reattach.next_flags = IBVCAP_RX_BATCH_FLAG_GAP_UNKNOWN;
+	a.rx->parts[0]->reattach.next_flags = IBVCAP_RX_BATCH_FLAG_GAP_UNKNOWN;
 	cr_assert_eq(ibvcap_rx_recv(a.rx, buffer, 4096, &length, &meta, 0), 1);
 	memcpy(&number, buffer, sizeof(number));
 	cr_expect_eq(meta.flags, IBVCAP_PACKET_FLAG_GAP | IBVCAP_PACKET_FLAG_GAP_UNKNOWN, "what its flags said too");

@@ -178,7 +178,7 @@ Test(raw_file, headers_of_the_application_have_a_file_of_their_own)
 {
 	/* The daemon's own memory of the batch's headers. */
 	uint8_t *rows = (uint8_t *)attached.ring.headers.address +
-	                (ibvcap_rx_headers(&batch, 0) - (const uint8_t *)attached.rx->headers.address);
+	                (ibvcap_rx_headers(&batch, 0) - (const uint8_t *)attached.rx->parts[0]->headers.address);
 	uint64_t found[10];
 	FILE *headers;
 
