@@ -12,8 +12,9 @@ static struct batch *batch_of(PyObject *object)
 	return (struct batch *)object;
 }
 
-static void batch_give_back(struct batch *batch)
+static void batch_give_back(struct view_owner *owner)
 {
+	struct batch *batch = (struct batch *)owner;
 	struct receiver *receiver = batch->receiver;
 
 	if (batch->own_memory) {
@@ -33,10 +34,8 @@ static void batch_give_back(struct batch *batch)
 
 static void batch_last_view_gone(struct view_owner *owner)
 {
-	struct batch *batch = (struct batch *)owner;
-
-	if (batch->is_soft)
-		batch_give_back(batch);
+	if (((struct batch *)owner)->is_soft)
+		batch_give_back(owner);
 }
 
 static struct batch *batch_allocate(const struct ibvcap_rx_batch *rows, uint64_t lost)
@@ -47,6 +46,7 @@ static struct batch *batch_allocate(const struct ibvcap_rx_batch *rows, uint64_t
 		return NULL;
 	batch->owner.n_buffers = 0;
 	batch->owner.is_gone = false;
+	batch->owner.give_back = batch_give_back;
 	batch->owner.last_buffer_gone = batch_last_view_gone;
 	batch->receiver = NULL;
 	batch->own_memory = NULL;
@@ -81,44 +81,24 @@ void batch_return_softly(struct batch *batch)
 {
 	batch->is_soft = true;
 	if (batch->owner.n_buffers == 0)
-		batch_give_back(batch);
-}
-
-static void batch_dealloc(PyObject *object)
-{
-	PyTypeObject *type = Py_TYPE(object);
-
-	batch_give_back(batch_of(object)); /* its views have gone: each keeps the batch */
-	PyObject_Free(object);
-	Py_DECREF(type);
+		batch_give_back(&batch->owner);
 }
 
 static PyObject *batch_release(PyObject *object, PyObject *unused)
 {
-	struct batch *batch = batch_of(object);
-
 	(void)unused;
-	if (view_owner_has_views(&batch->owner, "batch"))
-		return NULL;
-	batch_give_back(batch);
-	Py_RETURN_NONE;
-}
-
-static struct view_shape payload_shape(const struct batch *batch)
-{
-	const struct ibvcap_rx_batch *rows = &batch->rows;
-
-	return (struct view_shape){.bytes = (void *)rows->payload,
-	                           .format = "B",
-	                           .item_bytes = 1,
-	                           .n_dimensions = 2,
-	                           .shape = {rows->n, rows->stride},
-	                           .strides = {rows->stride, 1}};
+	return view_owner_give_back(object, "batch");
 }
 
 static PyObject *batch_payload(PyObject *object, void *closure)
 {
-	struct view_shape shape = payload_shape(batch_of(object));
+	const struct ibvcap_rx_batch *rows = &batch_of(object)->rows;
+	const struct view_shape shape = {.bytes = (void *)rows->payload,
+	                                 .format = "B",
+	                                 .item_bytes = 1,
+	                                 .n_dimensions = 2,
+	                                 .shape = {rows->n, rows->stride},
+	                                 .strides = {rows->stride, 1}};
 
 	(void)closure;
 	return view_new(&batch_of(object)->owner, &shape);
@@ -184,44 +164,9 @@ static PyObject *batch_packet(PyObject *object, Py_ssize_t i)
 	return memory;
 }
 
-/* memoryview and numpy keep a pointer to the shape until they release the buffer, so each gets a view of its own. */
 static int batch_get_buffer(PyObject *object, Py_buffer *buffer, int flags)
 {
-	PyObject *view = batch_payload(object, NULL);
-	int r;
-
-	buffer->obj = NULL;
-	if (!view)
-		return -1;
-	r = PyObject_GetBuffer(view, buffer, flags);
-	Py_DECREF(view); /* buffer->obj has a reference */
-	return r;
-}
-
-#define ROWS_GETTER(member)                                                        \
-	static PyObject *batch_##member(PyObject *object, void *closure)           \
-	{                                                                          \
-		(void)closure;                                                     \
-		return PyLong_FromUnsignedLongLong(batch_of(object)->rows.member); \
-	}
-ROWS_GETTER(sequence)
-ROWS_GETTER(gap)
-ROWS_GETTER(epoch)
-ROWS_GETTER(queue)
-ROWS_GETTER(flags)
-ROWS_GETTER(header_bytes)
-ROWS_GETTER(application_header_bytes)
-
-static PyObject *batch_lost(PyObject *object, void *closure)
-{
-	(void)closure;
-	return PyLong_FromUnsignedLongLong(batch_of(object)->lost);
-}
-
-static PyObject *batch_is_released(PyObject *object, void *closure)
-{
-	(void)closure;
-	return PyBool_FromLong(batch_of(object)->owner.is_gone);
+	return view_export(batch_payload(object, NULL), buffer, flags);
 }
 
 static PyGetSetDef batch_getters[] = {
@@ -232,23 +177,29 @@ static PyGetSetDef batch_getters[] = {
          "Records of shape (n,): timestamp_ns (UTC), length, flags, header_length, flow, wire_length: "
          "numpy.frombuffer(batch.meta, ibvcap.META).",
          NULL},
-	{"sequence", batch_sequence, NULL, "Number of the first packet, in its queue and epoch.", NULL},
-	{"gap", batch_gap, NULL, "Packets that this reader was too slow for, just before the batch.", NULL},
-	{"lost", batch_lost, NULL, "Packets that the card dropped since the batch before: no row was free.", NULL},
-	{"epoch", batch_epoch, NULL, "Number of the daemon's run.", NULL},
-	{"queue", batch_queue, NULL, "The stream's queue by which the packets came.", NULL},
-	{"flags", batch_flags, NULL, "GAP_UNKNOWN, DEMOTED, TAKEN_OVER.", NULL},
-	{"header_bytes", batch_header_bytes, NULL, "Bytes of a frame that are in its row of headers.", NULL},
-	{"application_header_bytes", batch_application_header_bytes, NULL,
-         "The last so many of header_bytes are of the application.", NULL},
-	{"is_released", batch_is_released, NULL, "True: the lease was returned, and the batch has no data.", NULL},
 	{NULL, NULL, NULL, NULL, NULL},
+};
+
+#define AT(member) offsetof(struct batch, member), READONLY
+
+static PyMemberDef batch_members[] = {
+	{"sequence", T_ULONGLONG, AT(rows.sequence), "Number of the first packet, in its queue and epoch."},
+	{"gap", T_ULONGLONG, AT(rows.gap), "Packets that this reader was too slow for, just before the batch."},
+	{"lost", T_ULONGLONG, AT(lost), "Packets that the card dropped since the batch before: no row was free."},
+	{"epoch", T_ULONGLONG, AT(rows.epoch), "Number of the daemon's run."},
+	{"queue", T_UINT, AT(rows.queue), "The stream's queue by which the packets came."},
+	{"flags", T_UINT, AT(rows.flags), "GAP_UNKNOWN, DEMOTED, TAKEN_OVER."},
+	{"header_bytes", T_UINT, AT(rows.header_bytes), "Bytes of a frame that are in its row of headers."},
+	{"application_header_bytes", T_UINT, AT(rows.application_header_bytes),
+         "The last so many of header_bytes are of the application."},
+	{"is_released", T_BOOL, AT(owner.is_gone), "True: the lease was returned, and the batch has no data."},
+	{NULL, 0, 0, 0, NULL},
 };
 
 static PyMethodDef batch_methods[] = {
 	{"release", batch_release, METH_NOARGS,
          "release($self)\n--\n\nReturn the packets' memory to the daemon. BufferError: a view of it is alive."},
-	{"__array__", (PyCFunction)(void (*)(void))raise_no_buffer, METH_VARARGS | METH_KEYWORDS, NULL},
+	{"__array__", KEYWORDS(raise_no_buffer), NULL},
 	{NULL, NULL, 0, NULL},
 };
 
@@ -259,9 +210,10 @@ static PyType_Slot batch_slots[] = {
                     "or when the\n"
                     "next batch is taken and the last view has gone. A batch that is not returned holds memory "
                     "of the daemon."},
-	{Py_tp_dealloc, batch_dealloc},
+	{Py_tp_dealloc, view_owner_dealloc},
 	{Py_tp_methods, batch_methods},
 	{Py_tp_getset, batch_getters},
+	{Py_tp_members, batch_members},
 	{Py_sq_length, batch_length},
 	{Py_sq_item, batch_packet},
 	{Py_bf_getbuffer, batch_get_buffer},

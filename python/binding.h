@@ -11,8 +11,29 @@
 #define PY_SSIZE_T_CLEAN
 #define Py_LIMITED_API 0x030b0000
 #include <Python.h>
+#include <structmember.h>
 
 #include <ibvcap/ibvcap.h>
+
+/* Of a PyMethodDef: a method that takes keywords. */
+#define KEYWORDS(function) (PyCFunction)(void (*)(void))(function), METH_VARARGS | METH_KEYWORDS
+
+/** The method __enter__. */
+static inline PyObject *object_enter(PyObject *object, PyObject *unused)
+{
+	(void)unused;
+	return Py_NewRef(object);
+}
+
+/** The end of a tp_dealloc. */
+static inline void object_free(PyObject *object)
+{
+	PyTypeObject *type = Py_TYPE(object);
+	freefunc release = (freefunc)PyType_GetSlot(type, Py_tp_free);
+
+	release(object);
+	Py_DECREF(type);
+}
 
 /* ---- errors.c ------------------------------------------------------------------------------------ */
 
@@ -54,7 +75,8 @@ struct view_owner {
 	PyObject base;
 	Py_ssize_t n_buffers;
 	bool is_gone;                                       /* the memory is not the owner's any more */
-	void (*last_buffer_gone)(struct view_owner *owner); /* called when Python has released the last buffer */
+	void (*give_back)(struct view_owner *owner);        /* give the memory back; no effect a second time */
+	void (*last_buffer_gone)(struct view_owner *owner); /* Python has released the last buffer; NULL: no effect */
 };
 
 struct view_shape {
@@ -77,8 +99,12 @@ PyObject *view_new_of_memory(struct view_shape *shape);
 /** For a getbuffer of the owner itself. */
 int view_fill(PyObject *exporter, struct view_owner *owner, struct view_shape *shape, Py_buffer *buffer, int flags);
 void view_owner_release(struct view_owner *owner);
-/** Has it views? Then BufferError is set, for the caller's release(); what: "batch". */
-bool view_owner_has_views(const struct view_owner *owner, const char *what);
+/** The method release(), which gives the memory back. BufferError if there are views; what: "batch". */
+PyObject *view_owner_give_back(PyObject *object, const char *what);
+/** The tp_dealloc of an owner that gives its memory back. Its views have gone: each keeps the owner. */
+void view_owner_dealloc(PyObject *object);
+/** For a getbuffer of an object that exports a view, or NULL. Takes the reference to the view. */
+int view_export(PyObject *view, Py_buffer *buffer, int flags);
 /** The method __array__ of all that exports a buffer. */
 PyObject *raise_no_buffer(PyObject *exporter, PyObject *arguments, PyObject *keywords);
 

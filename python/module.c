@@ -34,7 +34,7 @@ static PyObject *library_version(PyObject *module, PyObject *unused)
 }
 
 static PyMethodDef functions[] = {
-	{"status", (PyCFunction)(void (*)(void))status_to_dict, METH_VARARGS | METH_KEYWORDS,
+	{"status", KEYWORDS(status_to_dict),
          "status($module, *, socket=None, timeout=5)\n--\n\n"
          "What the daemon says of its streams, consumers, channels, senders and interfaces, as dicts with the keys of\n"
          "`ibvcap status --json`."},

@@ -78,15 +78,11 @@ static void placer_let_batch_go(struct placer *placer)
 
 static void placer_dealloc(PyObject *object)
 {
-	PyTypeObject *type = Py_TYPE(object);
-	freefunc release = (freefunc)PyType_GetSlot(type, Py_tp_free);
-
 	if (placer_of(object)) {
 		placer_let_batch_go(placer_of(object));
 		placer_unref(placer_of(object));
 	}
-	release(object);
-	Py_DECREF(type);
+	object_free(object);
 }
 
 /* ---- packets ------------------------------------------------------------------------------------- */
@@ -321,12 +317,12 @@ static PyObject *placer_rows(PyObject *object, void *closure)
 }
 
 static PyMethodDef placer_methods[] = {
-	{"add", (PyCFunction)(void (*)(void))placer_add, METH_VARARGS | METH_KEYWORDS,
+	{"add", KEYWORDS(placer_add),
          "add($self, batch, side=0)\n--\n\n"
          "Place the packets of a batch, which came on this side. Then iterate over the placer: it gives the arrays "
          "that\n"
          "were closed, and places the rest. The batch is kept until all of its packets are placed."},
-	{"index", (PyCFunction)(void (*)(void))placer_index, METH_VARARGS | METH_KEYWORDS,
+	{"index", KEYWORDS(placer_index),
          "index($self, batch, side=0)\n--\n\n"
          "The same, and say where each packet belongs, as records of shape (n,), PLACED: kind (index of PLACED_KINDS), "
          "array\n"

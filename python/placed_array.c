@@ -2,6 +2,8 @@
 /* A closed array of a placer, as arrays of Python that may be written to. */
 #include "python/place.h"
 
+#include <stddef.h>
+
 PyTypeObject *placed_array_type;
 
 struct placed_array {
@@ -13,28 +15,6 @@ struct placed_array {
 static struct placed_array *placed_array_of(PyObject *object)
 {
 	return (struct placed_array *)object;
-}
-
-static void placed_array_last_view_gone(struct view_owner *owner)
-{
-	(void)owner;
-}
-
-PyObject *placed_array_new(struct placer *placer, const struct ibvcap_place_array *of)
-{
-	struct placed_array *array = PyObject_New(struct placed_array, placed_array_type);
-
-	if (!array) {
-		ibvcap_place_release(placer->placer, of);
-		return NULL;
-	}
-	array->owner.n_buffers = 0;
-	array->owner.is_gone = false;
-	array->owner.last_buffer_gone = placed_array_last_view_gone;
-	array->placer = placer;
-	placer->n_references++;
-	array->array = *of;
-	return &array->owner.base;
 }
 
 void placer_unref(struct placer *placer)
@@ -61,8 +41,9 @@ static void placer_take_back(struct placer *placer, const struct ibvcap_place_ar
 	placer->returned = returned;
 }
 
-static void placed_array_give_back(struct placed_array *array)
+static void placed_array_give_back(struct view_owner *owner)
 {
+	struct placed_array *array = (struct placed_array *)owner;
 	struct placer *placer = array->placer;
 
 	if (!placer)
@@ -73,24 +54,28 @@ static void placed_array_give_back(struct placed_array *array)
 	placer_unref(placer);
 }
 
-static void placed_array_dealloc(PyObject *object)
+PyObject *placed_array_new(struct placer *placer, const struct ibvcap_place_array *of)
 {
-	PyTypeObject *type = Py_TYPE(object);
+	struct placed_array *array = PyObject_New(struct placed_array, placed_array_type);
 
-	placed_array_give_back(placed_array_of(object)); /* its views have gone: each keeps the array */
-	PyObject_Free(object);
-	Py_DECREF(type);
+	if (!array) {
+		ibvcap_place_release(placer->placer, of);
+		return NULL;
+	}
+	array->owner.n_buffers = 0;
+	array->owner.is_gone = false;
+	array->owner.give_back = placed_array_give_back;
+	array->owner.last_buffer_gone = NULL;
+	array->placer = placer;
+	placer->n_references++;
+	array->array = *of;
+	return &array->owner.base;
 }
 
 static PyObject *placed_array_release(PyObject *object, PyObject *unused)
 {
-	struct placed_array *array = placed_array_of(object);
-
 	(void)unused;
-	if (view_owner_has_views(&array->owner, "array"))
-		return NULL;
-	placed_array_give_back(array);
-	Py_RETURN_NONE;
+	return view_owner_give_back(object, "array");
 }
 
 /* Of each number of each source: an item, or a row of bytes if n_bytes is not 1. */
@@ -136,15 +121,7 @@ static PyObject *placed_array_lengths(PyObject *object, void *closure)
 
 static int placed_array_get_buffer(PyObject *object, Py_buffer *buffer, int flags)
 {
-	PyObject *view = placed_array_payload(object, NULL);
-	int r;
-
-	buffer->obj = NULL;
-	if (!view)
-		return -1;
-	r = PyObject_GetBuffer(view, buffer, flags);
-	Py_DECREF(view); /* buffer->obj has a reference */
-	return r;
+	return view_export(placed_array_payload(object, NULL), buffer, flags);
 }
 
 static PyObject *placed_array_end(PyObject *object, void *closure)
@@ -159,12 +136,6 @@ static PyObject *placed_array_end(PyObject *object, void *closure)
 	return PyUnicode_FromString(words[placed_array_of(object)->array.end]);
 }
 
-static PyObject *placed_array_first(PyObject *object, void *closure)
-{
-	(void)closure;
-	return PyLong_FromLongLong(placed_array_of(object)->array.first);
-}
-
 static PyObject *placed_array_n_missing(PyObject *object, void *closure)
 {
 	const struct ibvcap_place_array *array = &placed_array_of(object)->array;
@@ -173,50 +144,37 @@ static PyObject *placed_array_n_missing(PyObject *object, void *closure)
 	return PyLong_FromUnsignedLongLong(array->n_expected - array->n_present);
 }
 
-#define ARRAY_GETTER(member)                                                               \
-	static PyObject *placed_array_##member(PyObject *object, void *closure)            \
-	{                                                                                  \
-		(void)closure;                                                             \
-		return PyLong_FromUnsignedLongLong(placed_array_of(object)->array.member); \
-	}
-ARRAY_GETTER(run)
-ARRAY_GETTER(frame)
-ARRAY_GETTER(n_expected)
-ARRAY_GETTER(n_present)
-ARRAY_GETTER(before)
-ARRAY_GETTER(first_ns)
-ARRAY_GETTER(last_ns)
-ARRAY_GETTER(index)
-ARRAY_GETTER(at)
-
 static PyGetSetDef placed_array_getters[] = {
 	{"payload", placed_array_payload, NULL, "uint8 of shape (sources, numbers, row_bytes), writable.", NULL},
 	{"present", placed_array_present, NULL,
          "uint8 of shape (sources, numbers): bit k: side k brought it; 0: it is missing.", NULL},
 	{"lengths", placed_array_lengths, NULL, "uint16 of shape (sources, numbers): bytes of the packet in each row.",
          NULL},
-	{"first", placed_array_first, NULL, "Number of row 0, counted on where the packets' numbers begin again at 0.",
-         NULL},
-	{"frame", placed_array_frame, NULL, "Value of the description's frame.", NULL},
-	{"run", placed_array_run, NULL, "From 1; one more after each restart of the sources.", NULL},
 	{"end", placed_array_end, NULL, "Why it was closed: complete, window, deadline, reset, flush.", NULL},
-	{"n_expected", placed_array_n_expected, NULL, "Numbers of all sources = n_present + n_missing.", NULL},
-	{"n_present", placed_array_n_present, NULL, "Numbers that came, on any side.", NULL},
 	{"n_missing", placed_array_n_missing, NULL, "Numbers that did not come.", NULL},
-	{"before", placed_array_before, NULL, "Numbers between the last array and this one, missing in each source.",
-         NULL},
-	{"first_ns", placed_array_first_ns, NULL, "Timestamp of the packet that began the array, ns UTC.", NULL},
-	{"last_ns", placed_array_last_ns, NULL, "Timestamp of the last packet that was placed in it, ns UTC.", NULL},
-	{"index", placed_array_index, NULL,
-         "Index of the array's memory: what the records of Placer.index() call array.", NULL},
-	{"at", placed_array_at, NULL, "Row of the number `first` in that memory.", NULL},
 	{NULL, NULL, NULL, NULL, NULL},
+};
+
+#define AT(member) offsetof(struct placed_array, array.member), READONLY
+
+static PyMemberDef placed_array_members[] = {
+	{"first", T_LONGLONG, AT(first), "Number of row 0, counted on where the packets' numbers begin again at 0."},
+	{"frame", T_ULONGLONG, AT(frame), "Value of the description's frame."},
+	{"run", T_ULONGLONG, AT(run), "From 1; one more after each restart of the sources."},
+	{"n_expected", T_ULONGLONG, AT(n_expected), "Numbers of all sources = n_present + n_missing."},
+	{"n_present", T_ULONGLONG, AT(n_present), "Numbers that came, on any side."},
+	{"before", T_ULONGLONG, AT(before), "Numbers between the last array and this one, missing in each source."},
+	{"first_ns", T_ULONGLONG, AT(first_ns), "Timestamp of the packet that began the array, ns UTC."},
+	{"last_ns", T_ULONGLONG, AT(last_ns), "Timestamp of the last packet that was placed in it, ns UTC."},
+	{"index", T_UINT, AT(index), "Index of the array's memory: what the records of Placer.index() call array."},
+	{"at", T_UINT, AT(at), "Row of the number `first` in that memory."},
+	{NULL, 0, 0, 0, NULL},
 };
 
 static PyMethodDef placed_array_methods[] = {
 	{"release", placed_array_release, METH_NOARGS,
          "release($self, /)\n--\n\nReturn the memory to the placer. BufferError: a view of it is alive."},
-	{"__array__", (PyCFunction)(void (*)(void))raise_no_buffer, METH_VARARGS | METH_KEYWORDS, NULL},
+	{"__array__", KEYWORDS(raise_no_buffer), NULL},
 	{NULL, NULL, 0, NULL},
 };
 
@@ -224,9 +182,10 @@ static PyType_Slot placed_array_slots[] = {
 	{Py_tp_doc,
          "Packets by their numbers: numpy.asarray(array) is uint8 of shape (sources, numbers, row_bytes), without\n"
          "a copy. The memory is the program's own until it is deleted, or release() is called."},
-	{Py_tp_dealloc, placed_array_dealloc},
+	{Py_tp_dealloc, view_owner_dealloc},
 	{Py_tp_methods, placed_array_methods},
 	{Py_tp_getset, placed_array_getters},
+	{Py_tp_members, placed_array_members},
 	{Py_bf_getbuffer, placed_array_get_buffer},
 	{0, NULL},
 };

@@ -85,15 +85,11 @@ static void receiver_close_softly(struct receiver *receiver)
 
 static void receiver_dealloc(PyObject *object)
 {
-	PyTypeObject *type = Py_TYPE(object);
-	freefunc release = (freefunc)PyType_GetSlot(type, Py_tp_free);
-
 	if (receiver_of(object)) {
 		receiver_close_softly(receiver_of(object));
 		receiver_unref(receiver_of(object));
 	}
-	release(object);
-	Py_DECREF(type);
+	object_free(object);
 }
 
 /* ---- packets ------------------------------------------------------------------------------------- */
@@ -287,19 +283,8 @@ static PyObject *receiver_close(PyObject *object, PyObject *unused)
 	Py_RETURN_NONE;
 }
 
-static PyObject *receiver_exit(PyObject *object, PyObject *arguments)
-{
-	return receiver_close(object, arguments);
-}
-
-static PyObject *receiver_enter(PyObject *object, PyObject *unused)
-{
-	(void)unused;
-	return Py_NewRef(object);
-}
-
 static PyMethodDef receiver_methods[] = {
-	{"acquire", (PyCFunction)(void (*)(void))receiver_acquire, METH_VARARGS | METH_KEYWORDS,
+	{"acquire", KEYWORDS(receiver_acquire),
          "acquire($self, max=4294967295, timeout=None, min=1)\n--\n\n"
          "The next packets, at most max, as a Batch; None: none came within timeout seconds (None: wait for ever). "
          "With\n"
@@ -314,8 +299,8 @@ static PyMethodDef receiver_methods[] = {
          "None, may have something new."},
 	{"close", receiver_close, METH_NOARGS,
          "close($self)\n--\n\nTake no more packets. Batches with views stay valid until the last view goes."},
-	{"__enter__", receiver_enter, METH_NOARGS, NULL},
-	{"__exit__", receiver_exit, METH_VARARGS, NULL},
+	{"__enter__", object_enter, METH_NOARGS, NULL},
+	{"__exit__", receiver_close, METH_VARARGS, NULL},
 	{NULL, NULL, 0, NULL},
 };
 

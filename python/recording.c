@@ -99,13 +99,9 @@ static void recording_close_file(struct py_recording *recording)
 
 static void recording_dealloc(PyObject *object)
 {
-	PyTypeObject *type = Py_TYPE(object);
-	freefunc release = (freefunc)PyType_GetSlot(type, Py_tp_free);
-
 	recording_close_file(recording_of(object));
 	Py_XDECREF(recording_of(object)->path);
-	release(object);
-	Py_DECREF(type);
+	object_free(object);
 }
 
 /* ---- packets ------------------------------------------------------------------------------------- */
@@ -334,18 +330,12 @@ static PyObject *recording_close_now(PyObject *object, PyObject *unused)
 	Py_RETURN_NONE;
 }
 
-static PyObject *recording_enter(PyObject *object, PyObject *unused)
-{
-	(void)unused;
-	return Py_NewRef(object);
-}
-
 static PyMethodDef recording_methods[] = {
-	{"acquire", (PyCFunction)(void (*)(void))recording_acquire, METH_VARARGS | METH_KEYWORDS,
+	{"acquire", KEYWORDS(recording_acquire),
          "acquire($self, max=4294967295)\n--\n\n"
          "The next packets, at most max, as a Batch; None at the end of the file."},
 	{"close", recording_close_now, METH_NOARGS, "close($self)\n--\n\nClose the file. Batches stay valid."},
-	{"__enter__", recording_enter, METH_NOARGS, NULL},
+	{"__enter__", object_enter, METH_NOARGS, NULL},
 	{"__exit__", recording_close_now, METH_VARARGS, NULL},
 	{NULL, NULL, 0, NULL},
 };

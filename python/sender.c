@@ -93,16 +93,13 @@ static PyObject *py_sender_new(PyTypeObject *type, PyObject *arguments, PyObject
 
 static void py_sender_dealloc(PyObject *object)
 {
-	PyTypeObject *type = Py_TYPE(object);
-	freefunc release = (freefunc)PyType_GetSlot(type, Py_tp_free);
 	struct sender *sender = py_sender_of(object);
 
 	if (sender->tx)
 		ibvcap_tx_close(sender->tx);
 	if (sender->lock)
 		PyThread_free_lock(sender->lock);
-	release(object);
-	Py_DECREF(type);
+	object_free(object);
 }
 
 /* ---- reserve, submit ----------------------------------------------------------------------------- */
@@ -312,19 +309,6 @@ static PyObject *py_sender_close(PyObject *object, PyObject *unused)
 	Py_RETURN_NONE;
 }
 
-static PyObject *py_sender_enter(PyObject *object, PyObject *unused)
-{
-	(void)unused;
-	return Py_NewRef(object);
-}
-
-static PyObject *py_sender_exit(PyObject *object, PyObject *arguments)
-{
-	return py_sender_close(object, arguments);
-}
-
-#define KEYWORDS(function) (PyCFunction)(void (*)(void))(function), METH_VARARGS | METH_KEYWORDS
-
 static PyMethodDef py_sender_methods[] = {
 	{"reserve", KEYWORDS(py_sender_reserve),
          "reserve($self, max, timeout=None)\n--\n\n"
@@ -342,8 +326,8 @@ static PyMethodDef py_sender_methods[] = {
          "Wait until no submitted packet is pending, sent or not: see counts. False: some are, after timeout."},
 	{"close", py_sender_close, METH_NOARGS,
          "close($self)\n--\n\nGive the channel's rows back; views of rows stay valid until the last one goes."},
-	{"__enter__", py_sender_enter, METH_NOARGS, NULL},
-	{"__exit__", py_sender_exit, METH_VARARGS, NULL},
+	{"__enter__", object_enter, METH_NOARGS, NULL},
+	{"__exit__", py_sender_close, METH_VARARGS, NULL},
 	{NULL, NULL, 0, NULL},
 };
 
@@ -389,15 +373,7 @@ static PyObject *slots_payload(PyObject *object, void *closure)
 
 static int slots_get_buffer(PyObject *object, Py_buffer *buffer, int flags)
 {
-	PyObject *view = slots_payload(object, NULL);
-	int r;
-
-	buffer->obj = NULL;
-	if (!view)
-		return -1;
-	r = PyObject_GetBuffer(view, buffer, flags);
-	Py_DECREF(view);
-	return r;
+	return view_export(slots_payload(object, NULL), buffer, flags);
 }
 
 static Py_ssize_t slots_length(PyObject *object)
@@ -405,19 +381,10 @@ static Py_ssize_t slots_length(PyObject *object)
 	return ((struct slots *)object)->rows.n;
 }
 
-static PyObject *slots_sequence(PyObject *object, void *closure)
-{
-	(void)closure;
-	return PyLong_FromUnsignedLongLong(((struct slots *)object)->rows.sequence);
-}
-
 static void slots_dealloc(PyObject *object)
 {
-	PyTypeObject *type = Py_TYPE(object);
-
 	Py_DECREF((PyObject *)((struct slots *)object)->sender);
-	PyObject_Free(object);
-	Py_DECREF(type);
+	object_free(object);
 }
 
 static PyObject *slots_packets(PyObject *object, void *closure)
@@ -441,8 +408,13 @@ static PyGetSetDef slots_getters[] = {
          "Writable records of shape (n,): not_before_ns (UTC, 0: at once), length (preset: stride), destination, "
          "flags.",
          NULL},
-	{"sequence", slots_sequence, NULL, "Number of the first row's packet among all of this sender.", NULL},
 	{NULL, NULL, NULL, NULL, NULL},
+};
+
+static PyMemberDef slots_members[] = {
+	{"sequence", T_ULONGLONG, offsetof(struct slots, rows.sequence), READONLY,
+         "Number of the first row's packet among all of this sender."},
+	{NULL, 0, 0, 0, NULL},
 };
 
 static PyMethodDef slots_methods[] = {
@@ -455,6 +427,7 @@ static PyType_Slot slots_slots[] = {
 	{Py_tp_dealloc, slots_dealloc},
 	{Py_tp_methods, slots_methods},
 	{Py_tp_getset, slots_getters},
+	{Py_tp_members, slots_members},
 	{Py_sq_length, slots_length},
 	{Py_bf_getbuffer, slots_get_buffer},
 	{0, NULL},

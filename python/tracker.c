@@ -56,12 +56,8 @@ static PyObject *tracker_new(PyTypeObject *type, PyObject *arguments, PyObject *
 
 static void tracker_dealloc(PyObject *object)
 {
-	PyTypeObject *type = Py_TYPE(object);
-	freefunc release = (freefunc)PyType_GetSlot(type, Py_tp_free);
-
 	ibvcap_tracker_free(tracker_of(object)->counts);
-	release(object);
-	Py_DECREF(type);
+	object_free(object);
 }
 
 /* ---- packets ------------------------------------------------------------------------------------- */

@@ -74,18 +74,43 @@ int view_fill(PyObject *exporter, struct view_owner *owner, struct view_shape *s
 	return 0;
 }
 
-bool view_owner_has_views(const struct view_owner *owner, const char *what)
+PyObject *view_owner_give_back(PyObject *object, const char *what)
 {
+	struct view_owner *owner = (struct view_owner *)object;
+
 	if (owner->n_buffers)
-		PyErr_Format(PyExc_BufferError, "%zd views of this %s are alive: delete them, or copy what they show",
-		             owner->n_buffers, what);
-	return owner->n_buffers != 0;
+		return PyErr_Format(PyExc_BufferError,
+		                    "%zd views of this %s are alive: delete them, or copy what they show",
+		                    owner->n_buffers, what);
+	owner->give_back(owner);
+	Py_RETURN_NONE;
+}
+
+void view_owner_dealloc(PyObject *object)
+{
+	struct view_owner *owner = (struct view_owner *)object;
+
+	owner->give_back(owner);
+	object_free(object);
 }
 
 void view_owner_release(struct view_owner *owner)
 {
-	if (--owner->n_buffers == 0)
+	if (--owner->n_buffers == 0 && owner->last_buffer_gone)
 		owner->last_buffer_gone(owner);
+}
+
+/* memoryview and numpy keep a pointer to the shape until they release the buffer, so each gets a view of its own. */
+int view_export(PyObject *view, Py_buffer *buffer, int flags)
+{
+	int r;
+
+	buffer->obj = NULL;
+	if (!view)
+		return -1;
+	r = PyObject_GetBuffer(view, buffer, flags);
+	Py_DECREF(view); /* buffer->obj has a reference */
+	return r;
 }
 
 static int view_get_buffer(struct view *view, Py_buffer *buffer, int flags)
@@ -116,9 +141,9 @@ struct memory {
 	void *bytes;
 };
 
-static void memory_last_view_gone(struct view_owner *owner)
+static void memory_free(struct view_owner *owner)
 {
-	(void)owner;
+	PyMem_Free(((struct memory *)owner)->bytes);
 }
 
 PyObject *view_new_of_memory(struct view_shape *shape)
@@ -130,7 +155,8 @@ PyObject *view_new_of_memory(struct view_shape *shape)
 		return NULL;
 	memory->owner.n_buffers = 0;
 	memory->owner.is_gone = false;
-	memory->owner.last_buffer_gone = memory_last_view_gone;
+	memory->owner.give_back = memory_free;
+	memory->owner.last_buffer_gone = NULL;
 	memory->bytes = PyMem_Malloc((size_t)n_bytes(shape));
 	shape->bytes = memory->bytes;
 	view = shape->bytes ? view_new(&memory->owner, shape) : PyErr_NoMemory();
@@ -138,17 +164,8 @@ PyObject *view_new_of_memory(struct view_shape *shape)
 	return view;
 }
 
-static void memory_dealloc(PyObject *object)
-{
-	PyTypeObject *type = Py_TYPE(object);
-
-	PyMem_Free(((struct memory *)object)->bytes);
-	PyObject_Free(object);
-	Py_DECREF(type);
-}
-
 static PyType_Slot memory_slots[] = {
-	{Py_tp_dealloc, memory_dealloc},
+	{Py_tp_dealloc, view_owner_dealloc},
 	{0, NULL},
 };
 
@@ -169,17 +186,14 @@ PyObject *raise_no_buffer(PyObject *exporter, PyObject *arguments, PyObject *key
 }
 
 static PyMethodDef view_methods[] = {
-	{"__array__", (PyCFunction)(void (*)(void))raise_no_buffer, METH_VARARGS | METH_KEYWORDS, NULL},
+	{"__array__", KEYWORDS(raise_no_buffer), NULL},
 	{NULL, NULL, 0, NULL},
 };
 
 static void view_dealloc(struct view *view)
 {
-	PyTypeObject *type = Py_TYPE(&view->base);
-
 	Py_DECREF((PyObject *)view->owner);
-	PyObject_Free(view);
-	Py_DECREF(type);
+	object_free(&view->base);
 }
 
 static PyType_Slot view_slots[] = {

@@ -108,6 +108,7 @@ MAY_INCLUDE = {
 # Headers that are not ours: a header or a folder of headers, and the rooms or single files that may include it.
 FOREIGN = {
     "Python.h": ["python"],
+    "structmember.h": ["python"],
     "infiniband/": ["daemon/backend/verbs"],
     "linux/if_xdp.h": ["daemon/backend/xdp"],
     "bpf/": ["daemon/backend/bpf"],
