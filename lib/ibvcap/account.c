@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Compares two moments of a receiver, and makes the verdict. The only place where one is made. */
+/* Compares two moments of a receiver: the account of the packets between them, and the verdict of an account alone. */
 #include "lib/ibvcap/rx.h"
 
 #include "lib/base/min.h"

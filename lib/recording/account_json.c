@@ -31,6 +31,10 @@ struct count {
 	{                                                \
 		.key = #name, .offset = OFFSET(sum.name) \
 	}
+#define KNOWN(name)                                     \
+	{                                               \
+		.key = #name, .offset = OFFSET(rx.name) \
+	}
 
 static const struct count counts[] = {
 	COUNT(file),
@@ -42,22 +46,31 @@ static const struct count counts[] = {
 	TERM(skipped),
 	TERM(disk_wait),
 	TERM(lag),
-	COUNT(abandoned),
-	TERM(no_buffer),
-	COUNT(no_buffer_least),
-	{.key = "no_buffer_most", .offset = OFFSET(no_buffer_most), .may_be_unknown = true},
-	TERM(restarts),
-	COUNT(failures),
-	COUNT(outages),
-	COUNT(outage_from_ns),
-	COUNT(outage_until_ns),
+	KNOWN(abandoned),
+	KNOWN(no_buffer),
+	KNOWN(no_buffer_least),
+	{.key = "no_buffer_most", .offset = OFFSET(rx.no_buffer_most), .may_be_unknown = true},
+	KNOWN(restarts),
+	KNOWN(failures),
+	KNOWN(outages),
+	KNOWN(outage_from_ns),
+	KNOWN(outage_until_ns),
 };
 
 uint64_t recording_account_missing(const struct recording_account *account)
 {
 	const struct recording_sum *sum = &account->sum;
 
-	return sum->unwritten + sum->errored + sum->skipped + sum->disk_wait + account->no_buffer_least;
+	return sum->unwritten + sum->errored + sum->skipped + sum->disk_wait + account->rx.no_buffer_least;
+}
+
+/* The recorder knows the rows around a gap. The library knows only the batches around it. */
+enum ibvcap_verdict recording_account_verdict(const struct recording_account *account)
+{
+	struct ibvcap_rx_account rx = account->rx;
+
+	rx.missing = recording_account_missing(account);
+	return ibvcap_account_verdict(&rx);
 }
 
 uint32_t recording_accounts_unknown(const struct recording_account *accounts, unsigned n)
@@ -65,7 +78,7 @@ uint32_t recording_accounts_unknown(const struct recording_account *accounts, un
 	uint32_t unknown = 0;
 
 	for (unsigned i = 0; i < n; i++)
-		unknown |= accounts[i].unknown;
+		unknown |= accounts[i].rx.unknown;
 	return unknown;
 }
 
@@ -124,10 +137,10 @@ json_t *recording_account_to_json(const struct recording_account *account)
 		memcpy(&value, (const uint8_t *)account + counts[i].offset, sizeof(value));
 		set_count(json, counts[i].key, value);
 	}
-	json_object_set_new(json, "unknown", unknown_to_json(account->unknown));
+	json_object_set_new(json, "unknown", unknown_to_json(account->rx.unknown));
 	if (account->is_last)
 		json_object_set_new(json, "last", json_true());
-	json_object_set_new(json, "verdict", json_string(ibvcap_verdict_word(account->verdict)));
+	json_object_set_new(json, "verdict", json_string(ibvcap_verdict_word(recording_account_verdict(account))));
 	return json;
 }
 
@@ -230,14 +243,11 @@ static bool get_last(const json_t *json, bool *is_last)
 }
 
 /* A file that claims more than its own numbers say is not believed. */
-static bool get_verdict(const json_t *json, struct recording_account *account)
+static bool agrees_with_verdict(const json_t *json, const struct recording_account *account)
 {
-	const struct ibvcap_rx_account numbers = {.missing = recording_account_missing(account),
-	                                          .unknown = account->unknown};
 	const char *word = json_string_value(json_object_get(json, "verdict"));
 
-	account->verdict = ibvcap_account_verdict(&numbers);
-	return word && !strcmp(word, ibvcap_verdict_word(account->verdict));
+	return word && !strcmp(word, ibvcap_verdict_word(recording_account_verdict(account)));
 }
 
 bool recording_account_from_json(const json_t *json, struct recording_account *account)
@@ -258,8 +268,8 @@ bool recording_account_from_json(const json_t *json, struct recording_account *a
 	}
 	return get_identifier(json, "recording", &account->recording) && get_flow(json, &account->flow) &&
 	       get_stream(json, account) && get_end(json, "from", &account->from) &&
-	       get_end(json, "until", &account->until) && get_unknown(json, &account->unknown) &&
-	       get_last(json, &account->is_last) && get_verdict(json, account);
+	       get_end(json, "until", &account->until) && get_unknown(json, &account->rx.unknown) &&
+	       get_last(json, &account->is_last) && agrees_with_verdict(json, account);
 }
 
 /* ---- lines of comments --------------------------------------------------------------------------- */

@@ -39,8 +39,6 @@ struct recording_sum {
 	uint64_t skipped;     /* the ring reused their block before they were read: the recorder was too slow */
 	uint64_t disk_wait;   /* the ring reused their block before they were read: the disk was too slow */
 	uint64_t lag;         /* still in the ring when the recording ended */
-	uint64_t no_buffer;   /* not a term of the sum: never published, because the device had no free row */
-	uint64_t restarts;    /* of the daemon: packets lost uncounted */
 };
 
 struct recording_account {
@@ -53,16 +51,12 @@ struct recording_account {
 	struct recording_account_end from;
 	struct recording_account_end until;
 	struct recording_sum sum;
-	/* struct ibvcap_rx_account has these. */
-	uint64_t abandoned;
-	uint64_t no_buffer_least;
-	uint64_t no_buffer_most; /* UINT64_MAX: not known */
-	uint64_t failures;
-	uint64_t outages;
-	uint64_t outage_from_ns;
-	uint64_t outage_until_ns;
-	uint32_t unknown; /* enum ibvcap_unknown */
-	enum ibvcap_verdict verdict;
+	/*
+	 * What the library knows of the packets that never were in the ring, and why it does not know all. The card's
+	 * losses are those of the stream: of its queues' accounts one has them. A file has no times, delivered,
+	 * skipped and missing.
+	 */
+	struct ibvcap_rx_account rx;
 	bool is_last; /* the recording ended with this file */
 };
 
@@ -74,6 +68,9 @@ struct recording_losses {
 
 /** Packets that are certainly missing in the file. */
 uint64_t recording_account_missing(const struct recording_account *account);
+
+/** The verdict of one account. */
+enum ibvcap_verdict recording_account_verdict(const struct recording_account *account);
 
 /** The reasons why losses are unknown, of all accounts. */
 uint32_t recording_accounts_unknown(const struct recording_account *accounts, unsigned n);

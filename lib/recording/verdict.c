@@ -60,7 +60,7 @@ void verdict_find_accounts(struct verdict *verdict, const struct recording_accou
 		uint64_t of_account = recording_account_missing(&accounts[i]);
 
 		certain += of_account;
-		missing += of_account - accounts[i].no_buffer_least + accounts[i].sum.no_buffer;
+		missing += of_account - accounts[i].rx.no_buffer_least + accounts[i].rx.no_buffer;
 		filtered += accounts[i].sum.filtered;
 	}
 	if (certain)

@@ -137,7 +137,7 @@ static void check_verdict(const struct verdict *finding, const struct inspect_su
 	for (uint32_t i = 0; finding->worst == FINDING_NOTE && i < sum->n_sources; i++) {
 		const struct inspect_source *source = &sum->sources[i];
 
-		expect(source->account_state == INSPECT_ACCOUNT_READ && source->account.unknown == 0 &&
+		expect(source->account_state == INSPECT_ACCOUNT_READ && source->account.rx.unknown == 0 &&
 		       recording_account_missing(&source->account) == 0 &&
 		       source->account.sum.written == source->n_packets);
 	}

@@ -54,7 +54,8 @@ static void print_source(const struct inspect_source *source)
 			printf(", flow %d", source->account.flow);
 		printf(", file %" PRIu64 "%s, from packet %" PRIu64 " until %" PRIu64 ": %s\n", source->account.file,
 		       source->account.is_last ? " (the last)" : "", source->account.from.sequence,
-		       source->account.until.sequence, ibvcap_verdict_word(source->account.verdict));
+		       source->account.until.sequence,
+		       ibvcap_verdict_word(recording_account_verdict(&source->account)));
 	}
 	if (!source->has_numbers)
 		return;

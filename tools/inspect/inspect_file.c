@@ -90,7 +90,7 @@ static json_t *inspect_source_to_json(const struct inspect_source *source)
 		{"explained", source->n_named},
 		{"delivered", source->n_delivered},
 		{"dropped", source->n_dropped},
-		{"restarts", source->account.sum.restarts},
+		{"restarts", source->account.rx.restarts},
 	};
 
 	json_object_set_new(json, "name", text_to_json(source->name));

@@ -38,7 +38,7 @@ static bool is_of_one_epoch(const struct recording_account *account)
 /* A file may begin behind a restart. Its first packet names the restart, and the account of the file before has it. */
 static bool is_restart_before(const struct inspect_source *source)
 {
-	return source->begins_after_restart && source->account.sum.restarts < source->n_restarts_before_packets;
+	return source->begins_after_restart && source->account.rx.restarts < source->n_restarts_before_packets;
 }
 
 /* Restarts within the account that packets name. */
@@ -52,8 +52,8 @@ static bool ends_in_last_run(const struct inspect_source *source)
 {
 	const struct recording_account *account = &source->account;
 
-	return account->until.epoch && account->sum.restarts == restarts_between(source) &&
-	       (account->sum.restarts || is_of_one_epoch(account));
+	return account->until.epoch && account->rx.restarts == restarts_between(source) &&
+	       (account->rx.restarts || is_of_one_epoch(account));
 }
 
 static bool is_within(const struct inspect_source *source)
@@ -76,7 +76,7 @@ static bool adds_up(const struct inspect_source *source)
 {
 	const struct recording_account *account = &source->account;
 
-	if (account->sum.restarts || source->begins_after_restart || !is_of_one_epoch(account))
+	if (account->rx.restarts || source->begins_after_restart || !is_of_one_epoch(account))
 		return true;
 	return account->from.sequence <= account->until.sequence &&
 	       account->until.sequence - account->from.sequence == account->sum.written + rows_elsewhere(account);
@@ -85,7 +85,7 @@ static bool adds_up(const struct inspect_source *source)
 /* Does the account name an event that leaves losses unknown? */
 static bool has_doubt(const struct recording_account *account)
 {
-	return account->sum.restarts || account->failures || account->outages || account->abandoned ||
+	return account->rx.restarts || account->rx.failures || account->rx.outages || account->rx.abandoned ||
 	       !is_of_one_epoch(account);
 }
 
@@ -107,9 +107,9 @@ static const char *contradiction_of_account(const struct inspect_source *source)
 		return "the terms of its account do not add up";
 	if (source->n_named > rows_elsewhere(account) - account->sum.other_files - account->sum.filtered)
 		return "gaps between its packets name more packets than its account";
-	if (restarts_between(source) > account->sum.restarts && !account->unknown)
+	if (restarts_between(source) > account->rx.restarts && !account->rx.unknown)
 		return "a packet comes after a restart of ibvcapd that its account does not name";
-	if (account->verdict == IBVCAP_VERDICT_COMPLETE && has_doubt(account))
+	if (recording_account_verdict(account) == IBVCAP_VERDICT_COMPLETE && has_doubt(account))
 		return "its account says complete, and names what leaves losses unknown";
 	return NULL;
 }
@@ -153,7 +153,7 @@ static const char *contradiction_of_others(const struct inspect_sum *sum, uint32
 		    before->account.file != source->account.file || before->account.flow != source->account.flow)
 			return "its account is of another file than that of the interface before it";
 	}
-	if (source->account_state == INSPECT_ACCOUNT_READ && !(source->account.unknown & IBVCAP_UNKNOWN_QUEUES) &&
+	if (source->account_state == INSPECT_ACCOUNT_READ && !(source->account.rx.unknown & IBVCAP_UNKNOWN_QUEUES) &&
 	    !(number && is_in_stream_of(source, before)) && !has_queues_of_account(sum, number))
 		return "its account names more queues than the file has";
 	return NULL;
@@ -246,10 +246,12 @@ static void find_unfollowed(struct verdict *verdict, const struct inspect_number
 		             numbered->stream, text);
 }
 
-/* The losses of the card are counted in the account of the stream's first queue. */
-static uint32_t unknown_of_card(const struct recording_account *account)
+/* A file may come from anywhere: bounds that differ are a doubt, even if the account gives no reason. */
+static uint32_t unknown_of_account(const struct recording_account *account)
 {
-	return account->queue == 0 && account->no_buffer_most > account->no_buffer_least ? IBVCAP_UNKNOWN_EDGE : 0;
+	const struct ibvcap_rx_account *rx = &account->rx;
+
+	return rx->unknown || rx->no_buffer_most <= rx->no_buffer_least ? rx->unknown : IBVCAP_UNKNOWN_EDGE;
 }
 
 static uint32_t unknown_of(const struct inspect_sum *sum)
@@ -260,7 +262,7 @@ static uint32_t unknown_of(const struct inspect_sum *sum)
 		const struct inspect_source *source = &sum->sources[i];
 
 		if (source->account_state == INSPECT_ACCOUNT_READ)
-			unknown |= source->account.unknown | unknown_of_card(&source->account);
+			unknown |= unknown_of_account(&source->account);
 		else if (source->n_restarts_before_packets)
 			unknown |= IBVCAP_UNKNOWN_RESTART;
 	}
@@ -280,7 +282,7 @@ static void count_more_of_card(const struct inspect_sum *sum, uint64_t *all, uin
 	for (uint32_t i = 0; i < sum->n_sources; i++) {
 		*all += sum->sources[i].n_card;
 		*late += sum->sources[i].n_card_late;
-		counted += sum->sources[i].account.sum.no_buffer;
+		counted += sum->sources[i].account.rx.no_buffer;
 	}
 	*all -= *all < counted ? *all : counted;
 	*late -= *late < counted ? *late : counted;

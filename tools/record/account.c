@@ -40,49 +40,40 @@ static void record_sum_subtract(struct recording_sum *sum, const struct recordin
 }
 
 static void make_account(const struct account_parts *parts, const struct source *source,
-                         struct ibvcap_rx_account *between, struct recording_account *account)
+                         struct recording_account *account)
 {
-	struct recording_sum *sum = &account->sum;
-
 	*account = (struct recording_account){.flow = RECORDING_ACCOUNT_NO_FLOW,
 	                                      .queue = source->queue,
 	                                      .n_queues = source->n_queues,
 	                                      .from = end_of_moment(&parts->from),
 	                                      .until = end_of_moment(&parts->until),
-	                                      .sum = parts->end};
+	                                      .sum = parts->end,
+	                                      .rx = IBVCAP_INIT(struct ibvcap_rx_account)};
 	snprintf(account->stream, sizeof(account->stream), "%s", source->stream);
-	record_sum_subtract(sum, &parts->start);
-	sum->written -= parts->unwritten;
-	sum->unwritten += parts->unwritten;
-	sum->no_buffer = between->no_buffer;
-	sum->restarts = between->restarts;
-	account->abandoned = between->abandoned;
-	account->no_buffer_least = between->no_buffer_least;
-	account->no_buffer_most = between->no_buffer_most;
-	account->failures = between->failures;
-	account->outages = between->outages;
-	account->outage_from_ns = between->outage_from_ns;
-	account->outage_until_ns = between->outage_until_ns;
-	/* The recorder knows the rows around a gap. The library knows only the batches around it. */
-	between->missing = recording_account_missing(account);
-	account->unknown = between->unknown;
-	account->verdict = ibvcap_account_verdict(between);
+	record_sum_subtract(&account->sum, &parts->start);
+	account->sum.written -= parts->unwritten;
+	account->sum.unwritten += parts->unwritten;
+	if (ibvcap_rx_account_between(&parts->from, &parts->until, &account->rx) < 0)
+		account->rx.unknown = IBVCAP_UNKNOWN_UNSETTLED; /* nothing is known */
+	account->rx.unknown |= parts->unknown;
+	if (has_other_queues(&parts->from, source) || has_other_queues(&parts->until, source))
+		account->rx.unknown |= IBVCAP_UNKNOWN_QUEUES;
 }
 
 /*
  * The card's losses are those of the stream, so the account of its first queue has them. Blocks also name losses of the
  * time before the source was attached, which no moment has.
  */
-static void place_losses(struct ibvcap_rx_account *queues, const struct account_parts *parts, unsigned n)
+static void place_losses(struct recording_account *queues, const struct account_parts *parts, unsigned n)
 {
-	struct ibvcap_rx_account stream = IBVCAP_INIT(struct ibvcap_rx_account);
+	struct ibvcap_rx_account stream = IBVCAP_INIT(struct ibvcap_rx_account), *first = &queues[0].rx;
 	struct ibvcap_rx_moment from = IBVCAP_INIT(struct ibvcap_rx_moment);
 	struct ibvcap_rx_moment until = IBVCAP_INIT(struct ibvcap_rx_moment);
-	uint64_t told = 0;
+	uint64_t named = 0;
 	int r = 0;
 
 	for (unsigned i = 0; i < n && r == 0; i++) {
-		told += parts[i].is_first ? parts[i].end.no_buffer : 0;
+		named += parts[i].is_first ? parts[i].named_no_buffer : 0;
 		r = ibvcap_moment_add_queue(&from, &parts[i].from);
 		if (r == 0)
 			r = ibvcap_moment_add_queue(&until, &parts[i].until);
@@ -90,40 +81,29 @@ static void place_losses(struct ibvcap_rx_account *queues, const struct account_
 	if (r == 0)
 		r = ibvcap_rx_account_between(&from, &until, &stream);
 	for (unsigned i = 0; i < n; i++) {
-		queues[i].no_buffer = queues[i].no_buffer_least = queues[i].no_buffer_most = 0;
-		queues[i].unknown &= ~(uint32_t)IBVCAP_UNKNOWN_EDGE;
+		queues[i].rx.no_buffer = queues[i].rx.no_buffer_least = queues[i].rx.no_buffer_most = 0;
+		queues[i].rx.unknown &= ~(uint32_t)IBVCAP_UNKNOWN_EDGE;
 	}
-	if (told > stream.no_buffer)
-		stream.no_buffer = told < stream.no_buffer_most ? told : stream.no_buffer_most;
-	queues[0].no_buffer = stream.no_buffer;
-	queues[0].no_buffer_least = stream.no_buffer_least;
-	queues[0].no_buffer_most = r < 0 ? UINT64_MAX : stream.no_buffer_most;
-	queues[0].unknown |= r < 0 ? IBVCAP_UNKNOWN_UNSETTLED : stream.unknown & STREAM_UNKNOWN;
+	if (named > stream.no_buffer)
+		stream.no_buffer = named < stream.no_buffer_most ? named : stream.no_buffer_most;
+	first->no_buffer = stream.no_buffer;
+	first->no_buffer_least = stream.no_buffer_least;
+	first->no_buffer_most = r < 0 ? UINT64_MAX : stream.no_buffer_most;
+	first->unknown |= r < 0 ? IBVCAP_UNKNOWN_UNSETTLED : stream.unknown & STREAM_UNKNOWN;
 }
 
 void account_of_sources(const struct account_parts *parts, const struct source *sources, unsigned n,
                         struct recording_account *accounts)
 {
-	struct ibvcap_rx_account between[RECORD_SOURCES_MAX];
 	unsigned first = 0;
 
-	for (unsigned i = 0; i < n; i++) {
-		between[i] = (struct ibvcap_rx_account)IBVCAP_INIT(struct ibvcap_rx_account);
-		if (ibvcap_rx_account_between(&parts[i].from, &parts[i].until, &between[i]) < 0) {
-			between[i] = (struct ibvcap_rx_account)IBVCAP_INIT(struct ibvcap_rx_account);
-			between[i].unknown = IBVCAP_UNKNOWN_UNSETTLED; /* nothing is known */
-		}
-		between[i].unknown |= parts[i].unknown;
-		if (has_other_queues(&parts[i].from, &sources[i]) || has_other_queues(&parts[i].until, &sources[i]))
-			between[i].unknown |= IBVCAP_UNKNOWN_QUEUES;
-	}
+	for (unsigned i = 0; i < n; i++)
+		make_account(&parts[i], &sources[i], &accounts[i]);
 	for (unsigned i = 1; i <= n; i++)
 		if (i == n || sources[i].queue == 0) {
-			place_losses(between + first, parts + first, i - first);
+			place_losses(accounts + first, parts + first, i - first);
 			first = i;
 		}
-	for (unsigned i = 0; i < n; i++)
-		make_account(&parts[i], &sources[i], &between[i], &accounts[i]);
 }
 
 /* Without the kernel's random numbers, which are there in all but the first second of a machine, the time has to do. */
@@ -153,8 +133,9 @@ void record_sum_add(struct recording_sum *sum, const struct recording_sum *more)
 		to[i] += from[i];
 }
 
-void record_sum_print(char *text, size_t bytes, const struct recording_sum *sum)
+void record_print_sum(char *text, size_t bytes, const struct recording_account *account)
 {
+	const struct recording_sum *sum = &account->sum;
 	char others[96] = "";
 	int n = 0;
 
@@ -167,5 +148,5 @@ void record_sum_print(char *text, size_t bytes, const struct recording_sum *sum)
 	         " + skipped %" PRIu64 " + disk_wait %" PRIu64 " + lag %" PRIu64 "; no_buffer %" PRIu64
 	         " before that; restarts %" PRIu64,
 	         record_sum_published(sum), sum->written, others, sum->unwritten, sum->errored, sum->skipped,
-	         sum->disk_wait, sum->lag, sum->no_buffer, sum->restarts);
+	         sum->disk_wait, sum->lag, account->rx.no_buffer, account->rx.restarts);
 }

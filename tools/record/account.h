@@ -12,9 +12,10 @@ struct account_parts {
 	struct ibvcap_rx_moment until;
 	struct recording_sum start; /* since the recording began, as of each moment */
 	struct recording_sum end;
-	uint32_t unknown;   /* reasons that the moments do not have */
-	uint64_t unwritten; /* rows that end counts as written, and that could not be written */
-	bool is_first;      /* from is the place where the source was attached, which may be in the past */
+	uint64_t named_no_buffer; /* of end: losses of the card that packets name */
+	uint32_t unknown;         /* reasons that the moments do not have */
+	uint64_t unwritten;       /* rows that end counts as written, and that could not be written */
+	bool is_first;            /* from is the place where the source was attached, which may be in the past */
 };
 
 /**

@@ -93,7 +93,7 @@ static void note_no_buffer(struct losses *losses, uint64_t n, uint64_t since_ns,
 	report_format_utc(losses->last_row_ns, 3, from);
 	report_format_utc(read_ns, 3, to);
 	snprintf(detail, sizeof(detail), "; counted at %s, last packet before %s", to, from);
-	losses->sum.no_buffer += n;
+	losses->no_buffer += n;
 	if (!losses->named.n[RECORDING_CAUSE_NO_BUFFER])
 		losses->named.no_buffer_since_ns = since_ns;
 	losses_note(losses, RECORDING_CAUSE_NO_BUFFER, n, detail);
@@ -125,7 +125,6 @@ void losses_of_batch(struct losses *losses, const struct ibvcap_rx *rx, const st
 
 		report_format_utc(losses->last_row_ns, 9, last);
 		report_format_utc(batch->meta[0].timestamp_ns, 9, next);
-		losses->sum.restarts++;
 		losses->named.n[RECORDING_CAUSE_RESTARTS]++;
 		losses_say(losses, "%s: how many packets were lost is not known (last packet %s, next packet %s)",
 		           recording_causes[RECORDING_CAUSE_RESTARTS].cause, last, next);

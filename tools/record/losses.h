@@ -29,6 +29,8 @@ struct losses_place {
 struct losses {
 	struct recording_sum sum;      /* without written, unwritten and lag */
 	struct recording_sum told;     /* the part of sum that the file shows already: without pending */
+	uint64_t no_buffer;            /* lost by the card, that no other queue of the stream notes */
+	uint64_t told_no_buffer;       /* the part of it that the file shows already */
 	uint64_t pending;              /* packets that are missing before the next row that is written */
 	struct recording_losses named; /* these by cause */
 	char text[LOSSES_TEXT_BYTES];  /* and in words; empty: nothing is missing */
@@ -85,12 +87,19 @@ static inline uint64_t losses_untold(const struct losses *losses)
 /** What is missing before the next row: the words and a line for programs. Returns text. */
 const char *losses_print_comment(const struct losses *losses, char text[LOSSES_COMMENT_BYTES]);
 
+/** The file shows all losses until now. */
+static inline void losses_told(struct losses *losses)
+{
+	losses->told = losses->sum;
+	losses->told_no_buffer = losses->no_buffer;
+}
+
 /** The row was written, with the packets that were missing before it. */
 static inline void losses_written(struct losses *losses)
 {
 	if (!losses->pending && !losses->text[0])
 		return;
-	losses->told = losses->sum;
+	losses_told(losses);
 	losses->pending = 0;
 	losses->named = (struct recording_losses){0};
 	losses->text[0] = '\0';

@@ -34,6 +34,7 @@ static void end_parts(const struct recorder *recorder, struct record_output *out
 
 		source_take_moment(source, &output->sources[i].losses, &parts->until);
 		parts->end = output_sum(recorder, output, i);
+		parts->named_no_buffer = output->sources[i].losses.told_no_buffer;
 		parts->unknown = source_unknown(source);
 	}
 }
@@ -351,10 +352,10 @@ void output_put_rows(struct recorder *recorder, struct record_output *output, un
 static uint64_t untold_no_buffer(const struct recorder *recorder, const struct record_output *output, unsigned i)
 {
 	const struct source *sources = &recorder->sources[output->files.first_source];
-	uint64_t lost = recorder->accounts[output->files.first_source + i].sum.no_buffer, told = 0;
+	uint64_t lost = recorder->accounts[output->files.first_source + i].rx.no_buffer, told = 0;
 
 	do
-		told += output->sources[i].losses.sum.no_buffer;
+		told += output->sources[i].losses.no_buffer;
 	while (++i < output->files.n_sources && sources[i].queue > 0);
 	return lost > told ? lost - told : 0;
 }
@@ -373,9 +374,10 @@ void output_end(struct recorder *recorder, struct record_output *output, const s
 		uint64_t untold = source->queue ? 0 : untold_no_buffer(recorder, output, i);
 
 		losses_at_end(losses, &ends[number], untold, time_monotonic_ns());
-		losses->told = losses->sum;
+		losses_told(losses);
 		parts->until = source->until;
 		parts->end = output_sum(recorder, output, i);
+		parts->named_no_buffer = losses->told_no_buffer;
 		parts->end.lag = ends[number].lag;
 		if (losses->text[0] && used < sizeof(file->note) - 1)
 			used += (size_t)snprintf(file->note + used, sizeof(file->note) - used, "%s%s: %s",

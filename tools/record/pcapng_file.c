@@ -79,7 +79,9 @@ size_t contents_write_head(uint8_t *to, size_t room, const char *why, const stru
 
 static size_t write_statistics(uint8_t *to, size_t room, const struct record_end *end, unsigned source)
 {
-	const struct recording_sum *sum = &end->accounts[source].sum;
+	const struct recording_account *account = &end->accounts[source];
+	const struct recording_sum *sum = &account->sum;
+	uint64_t no_buffer = account->rx.no_buffer;
 	char text[SUM_TEXT_BYTES + RECORDING_ACCOUNT_TEXT_SIZE];
 	struct pcapng_statistics statistics = {.interface = source,
 	                                       .time_ns = end->end_ns,
@@ -87,14 +89,14 @@ static size_t write_statistics(uint8_t *to, size_t room, const struct record_end
 	                                       .end_ns = end->end_ns,
 	                                       .values_set = (1u << PCAPNG_STATISTIC_N) - 1};
 
-	statistics.values[PCAPNG_STATISTIC_RECEIVED] = record_sum_published(sum) + sum->no_buffer;
-	statistics.values[PCAPNG_STATISTIC_DROPPED] = sum->no_buffer + sum->errored;
+	statistics.values[PCAPNG_STATISTIC_RECEIVED] = record_sum_published(sum) + no_buffer;
+	statistics.values[PCAPNG_STATISTIC_DROPPED] = no_buffer + sum->errored;
 	statistics.values[PCAPNG_STATISTIC_FILTER_ACCEPTED] =
-		record_sum_published(sum) + sum->no_buffer - sum->other_files - sum->filtered;
+		record_sum_published(sum) + no_buffer - sum->other_files - sum->filtered;
 	statistics.values[PCAPNG_STATISTIC_OS_DROPPED] = sum->skipped + sum->disk_wait + sum->unwritten;
 	statistics.values[PCAPNG_STATISTIC_DELIVERED] = sum->written;
-	record_sum_print(text, SUM_TEXT_BYTES, sum);
-	recording_account_append(text, sizeof(text), &end->accounts[source]);
+	record_print_sum(text, SUM_TEXT_BYTES, account);
+	recording_account_append(text, sizeof(text), account);
 	statistics.comment = pcapng_text_of(text);
 	return pcapng_write_statistics(to, room, &statistics);
 }
@@ -117,7 +119,7 @@ size_t contents_write_end(uint8_t *to, size_t room, const struct record_end *end
 	for (unsigned i = 0; i < end->n_sources; i++) {
 		length = strlen(text);
 		length += (size_t)snprintf(text + length, sizeof(text) - length, "\n%s: ", end->sources[i].name);
-		record_sum_print(text + length, sizeof(text) - length, &end->accounts[i].sum);
+		record_print_sum(text + length, sizeof(text) - length, &end->accounts[i]);
 	}
 	length = strlen(text);
 	if (end->note[0])

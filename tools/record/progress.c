@@ -33,7 +33,7 @@ static void print_head_room(const struct recorder *recorder, double bytes_per_se
 void recorder_print_progress(struct recorder *recorder, uint64_t now_ns)
 {
 	struct recording_sum all = {0};
-	uint64_t n_filtered = 0, lost;
+	uint64_t n_filtered = 0, no_buffer = 0, lost;
 	double seconds = (double)(now_ns - recorder->printed_ns) * 1e-9;
 	uint64_t disk_bytes = atomic_load(&recorder->writer.bytes);
 	unsigned n_unused;
@@ -45,6 +45,7 @@ void recorder_print_progress(struct recorder *recorder, uint64_t now_ns)
 	pthread_mutex_unlock(&recorder->writer.lock);
 	for (unsigned i = 0; i < recorder->n_sources; i++) {
 		record_sum_add(&all, &recorder->sources[i].losses.sum);
+		no_buffer += recorder->sources[i].losses.no_buffer;
 		n_filtered += recorder->sources[i].n_filtered;
 	}
 	fprintf(stderr, "%6.1f s  %.0f packets/s  %.3f Gb/s", (double)(now_ns - recorder->start_ns) * 1e-9,
@@ -56,8 +57,8 @@ void recorder_print_progress(struct recorder *recorder, uint64_t now_ns)
 	if (recorder->options.filter)
 		fprintf(stderr, "  filtered %" PRIu64, n_filtered);
 	fprintf(stderr, "  skipped %" PRIu64 "  disk_wait %" PRIu64 "  no_buffer %" PRIu64 "  errored %" PRIu64,
-	        all.skipped, all.disk_wait, all.no_buffer, all.errored);
-	lost = all.skipped + all.disk_wait + all.no_buffer + all.errored;
+	        all.skipped, all.disk_wait, no_buffer, all.errored);
+	lost = all.skipped + all.disk_wait + no_buffer + all.errored;
 	terminal_print_lost(stderr, lost, lost + recorder->n_packets + n_filtered);
 	fputc('\n', stderr);
 	recorder->printed_ns = now_ns;

@@ -16,14 +16,16 @@
 
 /* ---- description --------------------------------------------------------------------------------- */
 
-static json_t *raw_sum_to_json(const struct recording_sum *sum)
+static json_t *raw_sum_to_json(const struct recording_account *account)
 {
+	const struct recording_sum *sum = &account->sum;
+
 	return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "published",
 	                 (json_int_t)record_sum_published(sum), "written", (json_int_t)sum->written, "filtered",
 	                 (json_int_t)sum->filtered, "unwritten", (json_int_t)sum->unwritten, "errored",
 	                 (json_int_t)sum->errored, "skipped", (json_int_t)sum->skipped, "disk_wait",
 	                 (json_int_t)sum->disk_wait, "lag", (json_int_t)sum->lag, "no_buffer",
-	                 (json_int_t)sum->no_buffer, "restarts", (json_int_t)sum->restarts);
+	                 (json_int_t)account->rx.no_buffer, "restarts", (json_int_t)account->rx.restarts);
 }
 
 /* end NULL: the recording goes on. */
@@ -45,7 +47,7 @@ static int write_description(struct record_file *file, const struct record_end *
 	if (source->filter)
 		json_object_set_new(all, "filter", json_string(source->filter));
 	if (end) {
-		json_object_set_new(all, "sum", raw_sum_to_json(&end->accounts->sum));
+		json_object_set_new(all, "sum", raw_sum_to_json(end->accounts));
 		json_object_set_new(all, "account", recording_account_to_json(end->accounts));
 	}
 	if (end && end->error)

@@ -136,6 +136,6 @@ uint64_t record_sum_published(const struct recording_sum *sum);
 void record_sum_add(struct recording_sum *sum, const struct recording_sum *more);
 
 /** "published 10 = written 9 + …", and what the device dropped. Cut off at bytes. */
-void record_sum_print(char *text, size_t bytes, const struct recording_sum *sum);
+void record_print_sum(char *text, size_t bytes, const struct recording_account *account);
 
 #endif

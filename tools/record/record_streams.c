@@ -222,7 +222,7 @@ static int end_record(const struct recorder *recorder, unsigned which, int r)
 		fprintf(stderr, "%s: %" PRIu64 " bytes in %" PRIu32 " files, %" PRIu64 " files deleted\n",
 		        recorder->options.path, writer->bytes, writer->n_files, writer->window.n_deleted);
 		for (unsigned i = 0; i < recorder->n_sources; i++) {
-			record_sum_print(text, sizeof(text), &recorder->accounts[i].sum);
+			record_print_sum(text, sizeof(text), &recorder->accounts[i]);
 			fprintf(stderr, "%s: %s\n", recorder->sources[i].name, text);
 		}
 		verdict_print_sentences(text, sizeof(text), &verdict);

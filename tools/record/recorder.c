@@ -214,6 +214,7 @@ static void make_accounts(struct recorder *recorder, const struct source_end *en
 		                                  .until = source->until,
 		                                  .unknown = source_unknown(source),
 		                                  .unwritten = unwritten[i],
+		                                  .named_no_buffer = source->losses.told_no_buffer,
 		                                  .is_first = true};
 		parts[i].end = source_sum(source, &source->losses, source->n_written);
 		parts[i].end.lag = ends[i].lag;
@@ -249,7 +250,7 @@ void recorder_finish(struct recorder *recorder)
 		ends[i] = losses_find_end(source->rx, source->has_batch ? source->batch.n - source->next : 0);
 		ends[i].is_removed = source->end_error == -ENODEV;
 		losses_at_end(&source->losses, &ends[i], 0, time_monotonic_ns());
-		source->losses.told = source->losses.sum;
+		losses_told(&source->losses);
 		source_take_moment(source, &source->losses, &source->until);
 		recorder_release(source);
 	}

@@ -123,6 +123,7 @@ static void end_file(struct writer *writer, struct writer_file *file)
 		for (unsigned i = 0; i < output->held->output->n_sources; i++) {
 			output->held->sources[i].until = file->sources[i].until;
 			output->held->sources[i].end = file->sources[i].end;
+			output->held->sources[i].named_no_buffer = file->sources[i].named_no_buffer;
 			output->held->sources[i].unknown |= file->sources[i].unknown;
 			output->held->sources[i].unwritten += file->sources[i].unwritten;
 		}

@@ -27,18 +27,17 @@ static const struct recording_account full = {.recording = 0xfedcba9876543210,
                                               .sum.skipped = 305,
                                               .sum.disk_wait = 306,
                                               .sum.lag = 307,
-                                              .abandoned = 308,
-                                              .sum.no_buffer = 311,
-                                              .no_buffer_least = 310,
-                                              .no_buffer_most = 312,
-                                              .sum.restarts = 313,
-                                              .failures = 314,
-                                              .outages = 315,
-                                              .outage_from_ns = 1795334400 * SECOND_NS + 7,
-                                              .outage_until_ns = 1795334400 * SECOND_NS + 8,
-                                              .unknown = 0x1ff,
-                                              .is_last = true,
-                                              .verdict = 1};
+                                              .rx.abandoned = 308,
+                                              .rx.no_buffer = 311,
+                                              .rx.no_buffer_least = 310,
+                                              .rx.no_buffer_most = 312,
+                                              .rx.restarts = 313,
+                                              .rx.failures = 314,
+                                              .rx.outages = 315,
+                                              .rx.outage_from_ns = 1795334400 * SECOND_NS + 7,
+                                              .rx.outage_until_ns = 1795334400 * SECOND_NS + 8,
+                                              .rx.unknown = 0x1ff,
+                                              .is_last = true};
 
 static void expect_same(const struct recording_account *account, const struct recording_account *wanted)
 {
@@ -68,10 +67,10 @@ Test(account_json, what_was_written_is_read_again)
 	account.is_last = false;
 	expect_read_again(&account);
 	for (unsigned bit = 0; bit < 9; bit++) {
-		account.unknown = 1u << bit;
+		account.rx.unknown = 1u << bit;
 		expect_read_again(&account);
 	}
-	account.no_buffer_most = UINT64_MAX;
+	account.rx.no_buffer_most = UINT64_MAX;
 	expect_read_again(&account);
 }
 
@@ -175,15 +174,13 @@ Test(account_json, a_verdict_that_the_numbers_deny_is_refused)
 	expect_read_again(&account);
 	cr_expect(not(is_read_with("verdict", "\"complete\"")));
 	cr_expect(not(is_read_with("verdict", "\"not proven\"")));
-	account.unknown = 1;
-	account.verdict = 2;
+	account.rx.unknown = 1;
 	expect_read_again(&account);
 	for (size_t i = 0; i < 5; i++) {
 		uint64_t *const causes[] = {&account.sum.unwritten, &account.sum.errored, &account.sum.skipped,
-		                            &account.sum.disk_wait, &account.no_buffer_least};
+		                            &account.sum.disk_wait, &account.rx.no_buffer_least};
 
 		*causes[i] = 1;
-		account.verdict = 1;
 		expect_read_again(&account);
 		*causes[i] = 0;
 	}
@@ -233,9 +230,8 @@ Test(account_json, the_longest_account_fits_its_text)
 	memset(longest.stream, 1, sizeof(longest.stream) - 1); /* each is six letters in JSON */
 	longest.stream[sizeof(longest.stream) - 1] = '\0';
 	longest.n_queues = UINT32_MAX;
-	longest.unknown = 0x1ff;
+	longest.rx.unknown = 0x1ff;
 	longest.is_last = true;
-	longest.verdict = 1;
 	cr_assert(recording_account_append(text, sizeof(text), &longest));
 	cr_expect(recording_account_find(text, strlen(text), &read));
 	cr_expect(not(recording_account_append(text, sizeof(text), &longest)));

@@ -105,12 +105,11 @@ static struct made_recording make_rich(void)
 	source->os_dropped = 4;
 	source->account.n_queues = 2;
 	source->account.sum.skipped = 4;
-	source->account.sum.no_buffer = source->account.no_buffer_least = source->account.no_buffer_most = 2;
-	source->account.sum.restarts = 1;
+	source->account.rx.no_buffer = source->account.rx.no_buffer_least = source->account.rx.no_buffer_most = 2;
+	source->account.rx.restarts = 1;
 	source->account.until.epoch = 8;
 	source->account.until.sequence = 1;
-	source->account.unknown = IBVCAP_UNKNOWN_RESTART;
-	source->account.verdict = IBVCAP_VERDICT_INCOMPLETE;
+	source->account.rx.unknown = IBVCAP_UNKNOWN_RESTART;
 	recording.sources[1] = made_source("lidar/1", 5, 7);
 	recording.sources[1].account.queue = 1;
 	recording.sources[1].account.n_queues = 2;

@@ -111,12 +111,13 @@ static void judge_source(const struct recorded_file *file, unsigned source)
 	             account->sum.written, n_here);
 	cr_expect(n_missing <= gone, "seed %u, %s: %lu rows are missing, and %lu are named", seed, file->name,
 	          n_missing, gone);
-	cr_expect(account->verdict != IBVCAP_VERDICT_COMPLETE || n_missing == 0,
+	cr_expect(recording_account_verdict(account) != IBVCAP_VERDICT_COMPLETE || n_missing == 0,
 	          "seed %u, %s: complete, and %lu rows that match are missing", seed, file->name, n_missing);
 	if (gone == 0) {
 		cr_expect_eq(account->sum.filtered, n_left_out, "seed %u, %s", seed, file->name);
 		cr_expect_eq(account->sum.other_files, n_others, "seed %u, %s", seed, file->name);
-		cr_expect_neq(account->verdict, IBVCAP_VERDICT_INCOMPLETE, "seed %u, %s", seed, file->name);
+		cr_expect_neq(recording_account_verdict(account), IBVCAP_VERDICT_INCOMPLETE, "seed %u, %s", seed,
+		              file->name);
 	}
 }
 
@@ -129,7 +130,8 @@ static void judge_as_info(const char *path)
 
 	cr_assert_eq(inspect_file_read(&file, path), 0);
 	for (uint32_t i = 0; i < sum->n_sources; i++)
-		is_complete = is_complete && sum->sources[i].account.verdict == IBVCAP_VERDICT_COMPLETE;
+		is_complete =
+			is_complete && recording_account_verdict(&sum->sources[i].account) == IBVCAP_VERDICT_COMPLETE;
 	cr_expect_eq(file.verdict.worst == FINDING_NOTE, is_complete, "seed %u, %s: %s", seed, path,
 	             file.verdict.reasons);
 	n_complete += is_complete;

@@ -96,7 +96,6 @@ static void lose_rows(struct recording_account *account, uint64_t *term, uint64_
 {
 	*term += n;
 	account->until.sequence += n;
-	account->verdict = IBVCAP_VERDICT_INCOMPLETE;
 }
 
 TestSuite(inspect_verdict, .init = begin, .fini = end);
@@ -143,7 +142,7 @@ Test(inspect_verdict, a_file_is_complete_only_if_its_accounts_prove_it)
 	CASE("numbers of their own", FINDING_NOTE, "complete: no packet is missing, by the packets' own numbers, too",
 	     numbered(recording));
 	CASE("a comment that names no loss", FINDING_NOTE, "complete: no packet is missing",
-	     account->no_buffer_most = 0, source->packets[2].comment = "not lossless any more");
+	     account->rx.no_buffer_most = 0, source->packets[2].comment = "not lossless any more");
 }
 
 /* A stream has no description, or a number came twice: one of the two packets may be of another source, or of later
@@ -161,11 +160,10 @@ Test(inspect_verdict, only_numbers_that_were_followed_and_came_once_are_a_proof_
 /* ---- missing ------------------------------------------------------------------------------------- */
 
 CHANGE(skipped, lose_rows(account, &account->sum.skipped, 2))
-CHANGE(no_buffer, account->sum.no_buffer = account->no_buffer_least = account->no_buffer_most = 2,
-       account->verdict = IBVCAP_VERDICT_INCOMPLETE)
+CHANGE(no_buffer, account->rx.no_buffer = account->rx.no_buffer_least = account->rx.no_buffer_most = 2)
 CHANGE(gap, lose_rows(account, &account->sum.skipped, 5), source->packets[2].id = 17, source->packets[3].id = 18,
        source->packets[2].drops = 7, source->packets[2].comment = "x\nlosses {\"skipped\":5,\"no_buffer\":2}",
-       account->sum.no_buffer = account->no_buffer_least = account->no_buffer_most = 2)
+       account->rx.no_buffer = account->rx.no_buffer_least = account->rx.no_buffer_most = 2)
 CHANGE(lost_number, source->comment = SEQUENCE, source->packets[3].number = 15)
 CHANGE(lost_and_named, numbered(recording), gap(recording), source->packets[2].number = 17,
        source->packets[3].number = 18)
@@ -182,7 +180,7 @@ Test(inspect_verdict, packets_that_are_missing_are_counted)
 	CASE("no_buffer", FINDING_LOSS, "incomplete: 2 packets are missing", no_buffer(recording));
 	CASE("a gap between packets", FINDING_LOSS, "incomplete: 7 packets are missing", gap(recording));
 	CASE("and something unknown", FINDING_LOSS, "incomplete: 2 packets are missing; ", skipped(recording),
-	     account->unknown = IBVCAP_UNKNOWN_OUTAGE);
+	     account->rx.unknown = IBVCAP_UNKNOWN_OUTAGE);
 	CASE("lost before the card", FINDING_LOSS,
 	     "incomplete: 2 were lost before the network card, by the sender or the network", lost_number(recording));
 	CASE("all lost numbers are named", FINDING_LOSS,
@@ -191,8 +189,8 @@ Test(inspect_verdict, packets_that_are_missing_are_counted)
 	     "incomplete: 7 packets are missing; 2 were lost before the network card", lost_and_named(recording),
 	     source->packets[3].number = 22);
 	CASE("lost for sure, maybe by the card", FINDING_LOSS, "incomplete: 2 are absent by their own numbers; ",
-	     lost_number(recording), account->sum.no_buffer = account->no_buffer_most = 2, source->dropped = 2,
-	     account->unknown = IBVCAP_UNKNOWN_EDGE, account->verdict = IBVCAP_VERDICT_NOT_PROVEN);
+	     lost_number(recording), account->rx.no_buffer = account->rx.no_buffer_most = 2, source->dropped = 2,
+	     account->rx.unknown = IBVCAP_UNKNOWN_EDGE);
 }
 
 Test(inspect_verdict, an_extract_is_not_counted_by_the_own_numbers)
@@ -217,8 +215,7 @@ Test(inspect_verdict, each_unknown_bit_alone_takes_the_proof)
 		struct made_recording recording = made_recording();
 		char wanted[INSPECT_TEXT_BYTES];
 
-		recording.sources[0].account.unknown = bit;
-		recording.sources[0].account.verdict = IBVCAP_VERDICT_NOT_PROVEN;
+		recording.sources[0].account.rx.unknown = bit;
 		snprintf(wanted, sizeof(wanted), "not proven: %s", ibvcap_unknown_text(bit));
 		expect_exactly(&recording, wanted, "not proven");
 		expect_verdict(&recording, wanted, FINDING_DOUBT, wanted);
@@ -235,9 +232,9 @@ CHANGE(stray_number, source->comment = SEQUENCE, source->packets[3].number = 200
 
 Test(inspect_verdict, what_is_not_proven_is_not_complete)
 {
-	CASE("the card lost some near an end", FINDING_DOUBT, "not proven: ", account->no_buffer_most = 1);
-	CASE("the same of the stream, by another queue", FINDING_NOTE, "complete", of_queues(recording),
-	     recording->sources[1].account.no_buffer_most = 1);
+	CASE("the card lost some near an end", FINDING_DOUBT, "not proven: ", account->rx.no_buffer_most = 1);
+	CASE("the same, in the account of another queue", FINDING_DOUBT, "not proven: ", of_queues(recording),
+	     recording->sources[1].account.rx.no_buffer_most = 1);
 	CASE("a loss of the card that only the first packet names", FINDING_NOTE,
 	     "complete: no packet is missing; 2 that packets name were lost by the card before the file began",
 	     named_by_packet_only(recording));
@@ -333,7 +330,7 @@ Test(inspect_verdict, a_file_that_does_not_agree_with_itself_is_damaged)
 	CASE("one more in the span", FINDING_DAMAGE, "the terms of its account do not add up",
 	     account->until.sequence = 15);
 	CASE("one more in the terms", FINDING_DAMAGE, "the terms of its account do not add up",
-	     account->sum.skipped = 1, account->verdict = IBVCAP_VERDICT_INCOMPLETE);
+	     account->sum.skipped = 1);
 	CASE("the account of another stream", FINDING_DAMAGE, "its account is that of another queue",
 	     strcpy(account->stream, "radar"));
 	CASE("of another queue", FINDING_DAMAGE, "its account is that of another queue", of_queues(recording),
@@ -350,19 +347,18 @@ Test(inspect_verdict, a_file_that_does_not_agree_with_itself_is_damaged)
 	     "gaps between its packets name more packets than its account", filtered(recording),
 	     source->packets[3].drops = 3);
 	CASE("a gap that the account lacks", FINDING_DAMAGE, "the terms of its account do not add up", gap(recording),
-	     account->sum.skipped = 0, account->sum.lag = 5, account->no_buffer_least = 7);
+	     account->sum.skipped = 0, account->sum.lag = 5, account->rx.no_buffer_least = 7);
 	CASE("a gap that the account has as packets of other flows", FINDING_DAMAGE,
 	     "gaps between its packets name more packets than its account", by_flow(recording),
 	     source->packets[3].drops = 3);
 	CASE("a restart that the account lacks", FINDING_DAMAGE,
 	     "a packet comes after a restart of ibvcapd that its account does not name",
 	     source->packets[2].comment = RESTARTED, source->packets[2].id = 0, source->packets[3].id = 1,
-	     account->from.epoch = 0, account->until.epoch = 0, account->no_buffer_least = 1,
-	     account->verdict = IBVCAP_VERDICT_INCOMPLETE);
-	CASE("complete, and restarts", FINDING_DAMAGE, "its account says complete, and", account->sum.restarts = 1);
-	CASE("complete, and failures", FINDING_DAMAGE, "its account says complete, and", account->failures = 1);
-	CASE("complete, and outages", FINDING_DAMAGE, "its account says complete, and", account->outages = 1);
-	CASE("complete, and abandoned", FINDING_DAMAGE, "its account says complete, and", account->abandoned = 1);
+	     account->from.epoch = 0, account->until.epoch = 0, account->rx.no_buffer_least = 1);
+	CASE("complete, and restarts", FINDING_DAMAGE, "its account says complete, and", account->rx.restarts = 1);
+	CASE("complete, and failures", FINDING_DAMAGE, "its account says complete, and", account->rx.failures = 1);
+	CASE("complete, and outages", FINDING_DAMAGE, "its account says complete, and", account->rx.outages = 1);
+	CASE("complete, and abandoned", FINDING_DAMAGE, "its account says complete, and", account->rx.abandoned = 1);
 	CASE("complete over epochs", FINDING_DAMAGE, "its account says complete, and", account->until.epoch = 8);
 	CASE("complete while the daemon was away", FINDING_DAMAGE, "says complete, and",
 	     account->from.epoch = account->until.epoch = 0);
@@ -407,18 +403,18 @@ Test(inspect_verdict, losses_of_a_damaged_file_are_told_too)
 
 /* Packets 10 and 11 of one run, 0 and 1 of the next. */
 CHANGE(restart, source->packets[2].comment = RESTARTED, source->packets[2].id = 0, source->packets[3].id = 1,
-       account->until.epoch = 8, account->until.sequence = 2, account->sum.restarts = 1,
-       account->unknown = IBVCAP_UNKNOWN_RESTART, account->verdict = IBVCAP_VERDICT_NOT_PROVEN)
+       account->until.epoch = 8, account->until.sequence = 2, account->rx.restarts = 1,
+       account->rx.unknown = IBVCAP_UNKNOWN_RESTART)
 CHANGE(restart_before, source->packets[0].comment = RESTARTED)
 
 Test(inspect_verdict, numbers_of_several_runs_must_be_within_the_ends)
 {
 	CASE("one restart", FINDING_DOUBT, "not proven: ", restart(recording));
 	CASE("before the first packet", FINDING_DOUBT, "not proven: ", source->packets[0].comment = RESTARTED,
-	     account->from.sequence = 1000, account->until.epoch = 8, account->sum.restarts = 1,
-	     account->unknown = IBVCAP_UNKNOWN_RESTART, account->verdict = IBVCAP_VERDICT_NOT_PROVEN);
+	     account->from.sequence = 1000, account->until.epoch = 8, account->rx.restarts = 1,
+	     account->rx.unknown = IBVCAP_UNKNOWN_RESTART);
 	CASE("one more behind the last packet", FINDING_DOUBT, "not proven: ", restart(recording),
-	     account->sum.restarts = 2, account->until.sequence = 1);
+	     account->rx.restarts = 2, account->until.sequence = 1);
 	CASE("the first before the account", FINDING_DAMAGE, "outside the account", restart(recording),
 	     account->from.sequence = 11);
 	CASE("the last behind the account", FINDING_DAMAGE, "outside the account", restart(recording),
@@ -431,14 +427,13 @@ Test(inspect_verdict, numbers_of_several_runs_must_be_within_the_ends)
 	CASE("before the file, and the last behind the account", FINDING_DAMAGE, "outside the account",
 	     restart_before(recording), account->until.sequence = 13);
 	CASE("before the file, with losses of the run before", FINDING_LOSS, "incomplete: 5 packets are missing",
-	     restart_before(recording), account->sum.skipped = 5, source->packets[0].drops = 5,
-	     account->verdict = IBVCAP_VERDICT_INCOMPLETE);
+	     restart_before(recording), account->sum.skipped = 5, source->packets[0].drops = 5);
 	CASE("away at the end", FINDING_DOUBT, "not proven: ", account->until.epoch = 0, account->until.sequence = 0,
-	     account->unknown = IBVCAP_UNKNOWN_AWAY, account->verdict = IBVCAP_VERDICT_NOT_PROVEN);
+	     account->rx.unknown = IBVCAP_UNKNOWN_AWAY);
 	CASE("away at the begin", FINDING_DOUBT, "not proven: ", account->from.epoch = 0, account->from.sequence = 99,
-	     account->unknown = IBVCAP_UNKNOWN_AWAY, account->verdict = IBVCAP_VERDICT_NOT_PROVEN);
+	     account->rx.unknown = IBVCAP_UNKNOWN_AWAY);
 	CASE("queues that were not read", FINDING_DOUBT, "not proven: ", account->n_queues = 2,
-	     account->unknown = IBVCAP_UNKNOWN_QUEUES, account->verdict = IBVCAP_VERDICT_NOT_PROVEN);
+	     account->rx.unknown = IBVCAP_UNKNOWN_QUEUES);
 }
 
 /* ---- files without an account -------------------------------------------------------------------- */

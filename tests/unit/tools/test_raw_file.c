@@ -228,8 +228,7 @@ Test(raw_file, the_description_says_what_the_rows_are)
 	                                    .sum.errored = 2,
 	                                    .sum.skipped = 3,
 	                                    .sum.disk_wait = 4,
-	                                    .sum.lag = 5,
-	                                    .verdict = IBVCAP_VERDICT_INCOMPLETE};
+	                                    .sum.lag = 5};
 	json_t *said, *dtype;
 
 	strcpy(source.flows, "flows");

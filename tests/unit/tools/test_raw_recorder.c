@@ -111,7 +111,8 @@ static void expect_raws(unsigned n, const uint64_t *n_rows)
 
 		cr_expect_eq(raws[i].n_rows, n_rows[i], "%u: %lu", i, raws[i].n_rows);
 		cr_expect_eq(raws[i].first, first);
-		cr_expect_eq(account->verdict, IBVCAP_VERDICT_COMPLETE, "%u: %x", i, account->unknown);
+		cr_expect_eq(recording_account_verdict(account), IBVCAP_VERDICT_COMPLETE, "%u: %x", i,
+		             account->rx.unknown);
 		cr_expect_eq(account->sum.written, n_rows[i]);
 		cr_expect_eq(sum_of(&raws[i], "written"), (json_int_t)n_rows[i]);
 		cr_expect_eq(account->from.sequence, first);
@@ -121,7 +122,7 @@ static void expect_raws(unsigned n, const uint64_t *n_rows)
 		cr_expect_eq(account->recording, recorder.accounts[0].recording);
 	}
 	cr_expect_eq(recorder.accounts[0].sum.written, first);
-	cr_expect_eq(recorder.accounts[0].verdict, IBVCAP_VERDICT_COMPLETE);
+	cr_expect_eq(recording_account_verdict(&recorder.accounts[0]), IBVCAP_VERDICT_COMPLETE);
 	cr_expect_eq(recorder.writer.n_files, n);
 	cr_expect_eq(recorder.writer.error, 0);
 }
@@ -166,7 +167,8 @@ Test(raw_recorder, a_filter_takes_rows_and_the_others_are_counted)
 	cr_expect_eq(raws[0].account.sum.errored, 1);
 	cr_expect_eq(raws[0].account.sum.written + raws[1].account.sum.written, 20);
 	cr_expect_eq(raws[0].account.until.sequence, raws[1].account.from.sequence);
-	cr_expect_eq(raws[1].account.verdict, IBVCAP_VERDICT_COMPLETE, "%x", raws[1].account.unknown);
+	cr_expect_eq(recording_account_verdict(&raws[1].account), IBVCAP_VERDICT_COMPLETE, "%x",
+	             raws[1].account.rx.unknown);
 	cr_expect_eq(recorder.accounts[0].sum.filtered, raws[0].account.sum.filtered + raws[1].account.sum.filtered);
 	row_filter_free(recorder.options.row_filter);
 }
@@ -272,7 +274,7 @@ Test(raw_recorder, rows_in_error_keep_their_place_and_are_no_packets)
 	cr_expect_eq(raws[0].n_rows, 8);
 	cr_expect_eq(raws[0].account.sum.written, 6);
 	cr_expect_eq(raws[0].account.sum.errored, 2);
-	cr_expect_eq(raws[0].account.verdict, IBVCAP_VERDICT_INCOMPLETE);
+	cr_expect_eq(recording_account_verdict(&raws[0].account), IBVCAP_VERDICT_INCOMPLETE);
 	cr_expect_eq(raws[0].account.until.sequence, 8);
 	cr_expect_eq(sum_of(&raws[0], "errored"), 2);
 	cr_expect_eq(sum_of(&raws[0], "published"), 8);
@@ -301,7 +303,7 @@ Test(raw_recorder, a_gap_is_named_at_its_row)
 	skipped = raws[0].account.sum.skipped;
 	cr_expect_gt(skipped, 0);
 	cr_expect_eq(raws[0].n_rows + skipped, 1010);
-	cr_expect_eq(raws[0].account.verdict, IBVCAP_VERDICT_INCOMPLETE);
+	cr_expect_eq(recording_account_verdict(&raws[0].account), IBVCAP_VERDICT_INCOMPLETE);
 	cr_expect_eq(recorder.accounts[0].sum.skipped, skipped);
 	cr_assert_eq(json_array_size(json_object_get(raws[0].said, "losses")), 1);
 	loss = json_array_get(json_object_get(raws[0].said, "losses"), 0);
@@ -350,11 +352,11 @@ Test(raw_recorder, a_loss_of_the_card_at_the_end_is_counted_and_named)
 	recorded_script = lose_at_the_end_of_raw;
 	cr_expect_eq(run_raw(), 0);
 	cr_assert_eq(n_raws, 1);
-	cr_expect_eq(raws[0].account.sum.no_buffer, 5);
-	cr_expect_eq(raws[0].account.no_buffer_least, 5);
-	cr_expect_eq(raws[0].account.verdict, IBVCAP_VERDICT_INCOMPLETE);
+	cr_expect_eq(raws[0].account.rx.no_buffer, 5);
+	cr_expect_eq(raws[0].account.rx.no_buffer_least, 5);
+	cr_expect_eq(recording_account_verdict(&raws[0].account), IBVCAP_VERDICT_INCOMPLETE);
 	cr_expect_eq(sum_of(&raws[0], "no_buffer"), 5);
-	cr_expect_eq(recorder.accounts[0].sum.no_buffer, 5);
+	cr_expect_eq(recorder.accounts[0].rx.no_buffer, 5);
 	loss = json_array_get(json_object_get(raws[0].said, "losses"), 0);
 	cr_expect_eq(json_integer_value(json_object_get(loss, "packets")), 5);
 	cr_expect_eq(json_integer_value(json_object_get(loss, "row")), 3);
@@ -378,9 +380,9 @@ Test(raw_recorder, it_ends_behind_a_loss_that_may_have_been_before_its_end)
 	recorded_sleep = settle_three;
 	cr_expect_eq(run_raw(), 0);
 	cr_assert_eq(n_raws, 1);
-	cr_expect_eq(raws[0].account.sum.no_buffer, 3);
-	cr_expect_eq(raws[0].account.unknown, 0);
-	cr_expect_eq(recorder.accounts[0].verdict, IBVCAP_VERDICT_INCOMPLETE);
+	cr_expect_eq(raws[0].account.rx.no_buffer, 3);
+	cr_expect_eq(raws[0].account.rx.unknown, 0);
+	cr_expect_eq(recording_account_verdict(&recorder.accounts[0]), IBVCAP_VERDICT_INCOMPLETE);
 }
 
 static void removed(unsigned call)
@@ -395,8 +397,8 @@ Test(raw_recorder, a_stream_that_is_removed_is_not_proven)
 	recorded_script = removed;
 	cr_expect_eq(run_raw(), -ENODEV);
 	cr_assert_eq(n_raws, 1);
-	cr_expect_eq(raws[0].account.unknown, IBVCAP_UNKNOWN_REMOVED);
-	cr_expect_eq(recorder.accounts[0].verdict, IBVCAP_VERDICT_NOT_PROVEN);
+	cr_expect_eq(raws[0].account.rx.unknown, IBVCAP_UNKNOWN_REMOVED);
+	cr_expect_eq(recording_account_verdict(&recorder.accounts[0]), IBVCAP_VERDICT_NOT_PROVEN);
 	cr_expect(strstr(
 		json_string_value(json_object_get(json_array_get(json_object_get(raws[0].said, "losses"), 0), "why")),
 		"the administrator removed the stream"));
@@ -450,7 +452,7 @@ Test(raw_recorder, on_a_full_disk_the_oldest_file_gives_way)
 	cr_expect_eq(recorder.writer.window.n_deleted, 1);
 	cr_assert_eq(n_raws, 2);
 	cr_expect(raws[0].n_rows == 10 && raws[0].first == 10 && raws[1].n_rows == 10 && raws[1].first == 20);
-	cr_expect_eq(raws[1].account.verdict, IBVCAP_VERDICT_COMPLETE);
+	cr_expect_eq(recording_account_verdict(&raws[1].account), IBVCAP_VERDICT_COMPLETE);
 	cr_expect_eq(recorder.accounts[0].sum.written, 30);
 }
 
@@ -474,7 +476,7 @@ Test(raw_recorder, rows_that_were_not_written_are_counted)
 	cr_assert_eq(n_raws, 1);
 	cr_expect_eq(raws[0].n_rows, 10);
 	cr_expect_eq(raws[0].account.sum.unwritten, 10);
-	cr_expect_eq(raws[0].account.verdict, IBVCAP_VERDICT_INCOMPLETE);
+	cr_expect_eq(recording_account_verdict(&raws[0].account), IBVCAP_VERDICT_INCOMPLETE);
 	cr_expect_eq(recorder.accounts[0].sum.unwritten, 10);
 	cr_expect_str_eq(json_string_value(json_object_get(raws[0].said, "error")), "Input/output error");
 }

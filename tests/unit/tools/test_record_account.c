@@ -48,8 +48,8 @@ static void lose(unsigned i, uint64_t n)
 Test(record_account, an_account_is_the_difference_of_two_sums)
 {
 	make_source(0, 0, 1, "s");
-	parts[0].start = (struct recording_sum){1, 2, 9, 3, 4, 5, 6, 7, 0, 0};
-	parts[0].end = (struct recording_sum){11, 22, 99, 33, 44, 55, 66, 77, 0, 0};
+	parts[0].start = (struct recording_sum){1, 2, 9, 3, 4, 5, 6, 7};
+	parts[0].end = (struct recording_sum){11, 22, 99, 33, 44, 55, 66, 77};
 	parts[0].unwritten = 3;
 	account_of_sources(parts, sources, 1, accounts);
 	cr_expect_eq(accounts[0].sum.written, 7);
@@ -64,7 +64,7 @@ Test(record_account, an_account_is_the_difference_of_two_sums)
 	cr_expect(accounts[0].until.utc_ns == 2000 && accounts[0].until.sequence == 200);
 	cr_expect_eq(accounts[0].flow, RECORDING_ACCOUNT_NO_FLOW);
 	cr_expect_str_eq(accounts[0].stream, "s");
-	cr_expect_eq(accounts[0].verdict, IBVCAP_VERDICT_INCOMPLETE);
+	cr_expect_eq(recording_account_verdict(&accounts[0]), IBVCAP_VERDICT_INCOMPLETE);
 	cr_expect_eq(record_sum_published(&accounts[0].sum), 7 + 20 + 90 + 33 + 40 + 50 + 60 + 70);
 }
 
@@ -77,14 +77,14 @@ Test(record_account, losses_of_a_stream_are_those_of_its_first_queue)
 	lose(1, 9);
 	lose(2, 4);
 	account_of_sources(parts, sources, 3, accounts);
-	cr_expect(accounts[0].sum.no_buffer == 9 && accounts[0].no_buffer_least == 9 &&
-	          accounts[0].no_buffer_most == 9);
-	cr_expect(accounts[1].sum.no_buffer == 0 && accounts[1].no_buffer_least == 0 &&
-	          accounts[1].no_buffer_most == 0);
-	cr_expect(accounts[2].sum.no_buffer == 4 && accounts[2].no_buffer_least == 4);
-	cr_expect_eq(accounts[0].unknown | accounts[1].unknown | accounts[2].unknown, 0);
-	cr_expect_eq(accounts[0].verdict, IBVCAP_VERDICT_INCOMPLETE);
-	cr_expect_eq(accounts[1].verdict, IBVCAP_VERDICT_COMPLETE);
+	cr_expect(accounts[0].rx.no_buffer == 9 && accounts[0].rx.no_buffer_least == 9 &&
+	          accounts[0].rx.no_buffer_most == 9);
+	cr_expect(accounts[1].rx.no_buffer == 0 && accounts[1].rx.no_buffer_least == 0 &&
+	          accounts[1].rx.no_buffer_most == 0);
+	cr_expect(accounts[2].rx.no_buffer == 4 && accounts[2].rx.no_buffer_least == 4);
+	cr_expect_eq(accounts[0].rx.unknown | accounts[1].rx.unknown | accounts[2].rx.unknown, 0);
+	cr_expect_eq(recording_account_verdict(&accounts[0]), IBVCAP_VERDICT_INCOMPLETE);
+	cr_expect_eq(recording_account_verdict(&accounts[1]), IBVCAP_VERDICT_COMPLETE);
 	cr_expect_eq(accounts[1].queue, 1);
 	cr_expect_eq(accounts[1].n_queues, 2);
 }
@@ -97,31 +97,31 @@ Test(record_account, an_edge_is_the_streams)
 	lose(1, 9);
 	parts[0].until.before = parts[1].until.before = (struct ibvcap_settled_losses){0};
 	account_of_sources(parts, sources, 2, accounts);
-	cr_expect_eq(accounts[0].unknown, IBVCAP_UNKNOWN_EDGE);
-	cr_expect_eq(accounts[1].unknown, 0);
-	cr_expect(accounts[0].no_buffer_least == 0 && accounts[0].no_buffer_most == 9);
-	cr_expect_eq(accounts[0].verdict, IBVCAP_VERDICT_NOT_PROVEN);
+	cr_expect_eq(accounts[0].rx.unknown, IBVCAP_UNKNOWN_EDGE);
+	cr_expect_eq(accounts[1].rx.unknown, 0);
+	cr_expect(accounts[0].rx.no_buffer_least == 0 && accounts[0].rx.no_buffer_most == 9);
+	cr_expect_eq(recording_account_verdict(&accounts[0]), IBVCAP_VERDICT_NOT_PROVEN);
 }
 
 Test(record_account, what_blocks_tell_of_the_past_is_counted_as_far_as_it_can_be)
 {
 	make_source(0, 0, 1, "s");
 	parts[0].is_first = true;
-	parts[0].end.no_buffer = 5;
+	parts[0].named_no_buffer = 5;
 	account_of_sources(parts, sources, 1, accounts);
-	cr_expect_eq(accounts[0].sum.no_buffer, 0, "none was lost since");
+	cr_expect_eq(accounts[0].rx.no_buffer, 0, "none was lost since");
 	lose(0, 9);
 	parts[0].from.after.most = 9;
 	parts[0].from.after.least = 9;
 	parts[0].from.after.marks = 9;
 	account_of_sources(parts, sources, 1, accounts);
-	cr_expect(accounts[0].sum.no_buffer == 5 && accounts[0].no_buffer_most == 9);
-	parts[0].end.no_buffer = 50;
+	cr_expect(accounts[0].rx.no_buffer == 5 && accounts[0].rx.no_buffer_most == 9);
+	parts[0].named_no_buffer = 50;
 	account_of_sources(parts, sources, 1, accounts);
-	cr_expect_eq(accounts[0].sum.no_buffer, 9);
+	cr_expect_eq(accounts[0].rx.no_buffer, 9);
 	parts[0].is_first = false;
 	account_of_sources(parts, sources, 1, accounts);
-	cr_expect_eq(accounts[0].sum.no_buffer, 0);
+	cr_expect_eq(accounts[0].rx.no_buffer, 0);
 }
 
 Test(record_account, other_queues_and_other_reasons_are_not_known)
@@ -129,21 +129,21 @@ Test(record_account, other_queues_and_other_reasons_are_not_known)
 	make_source(0, 0, 1, "s");
 	parts[0].unknown = IBVCAP_UNKNOWN_REMOVED;
 	account_of_sources(parts, sources, 1, accounts);
-	cr_expect_eq(accounts[0].unknown, IBVCAP_UNKNOWN_REMOVED);
+	cr_expect_eq(accounts[0].rx.unknown, IBVCAP_UNKNOWN_REMOVED);
 	make_source(0, 0, 1, "s");
 	parts[0].until.n_queues = 2;
 	account_of_sources(parts, sources, 1, accounts);
-	cr_expect(accounts[0].unknown & IBVCAP_UNKNOWN_QUEUES);
+	cr_expect(accounts[0].rx.unknown & IBVCAP_UNKNOWN_QUEUES);
 	make_source(0, 0, 1, "s");
 	parts[0].from.n_queues = 2;
 	account_of_sources(parts, sources, 1, accounts);
-	cr_expect(accounts[0].unknown & IBVCAP_UNKNOWN_QUEUES);
+	cr_expect(accounts[0].rx.unknown & IBVCAP_UNKNOWN_QUEUES);
 	make_source(0, 0, 1, "s");
 	parts[0].from.size = 0;
 	account_of_sources(parts, sources, 1, accounts);
-	cr_expect(accounts[0].unknown & IBVCAP_UNKNOWN_UNSETTLED, "no moment: nothing is known");
-	cr_expect_eq(accounts[0].no_buffer_most, UINT64_MAX);
-	cr_expect_eq(accounts[0].verdict, IBVCAP_VERDICT_NOT_PROVEN);
+	cr_expect(accounts[0].rx.unknown & IBVCAP_UNKNOWN_UNSETTLED, "no moment: nothing is known");
+	cr_expect_eq(accounts[0].rx.no_buffer_most, UINT64_MAX);
+	cr_expect_eq(recording_account_verdict(&accounts[0]), IBVCAP_VERDICT_NOT_PROVEN);
 }
 
 Test(record_account, counts_between_the_moments_are_in_the_account)
@@ -157,13 +157,13 @@ Test(record_account, counts_between_the_moments_are_in_the_account)
 	parts[0].until.outage_from_ns = 77;
 	parts[0].until.outage_until_ns = 88;
 	account_of_sources(parts, sources, 1, accounts);
-	cr_expect_eq(accounts[0].abandoned, 3);
-	cr_expect_eq(accounts[0].failures, 5);
-	cr_expect_eq(accounts[0].sum.restarts, 6);
-	cr_expect_eq(accounts[0].outages, 4);
-	cr_expect(accounts[0].outage_from_ns == 77 && accounts[0].outage_until_ns == 88);
-	cr_expect_eq(accounts[0].unknown & (IBVCAP_UNKNOWN_ABANDONED | IBVCAP_UNKNOWN_FAILED | IBVCAP_UNKNOWN_RESTART |
-	                                    IBVCAP_UNKNOWN_OUTAGE),
+	cr_expect_eq(accounts[0].rx.abandoned, 3);
+	cr_expect_eq(accounts[0].rx.failures, 5);
+	cr_expect_eq(accounts[0].rx.restarts, 6);
+	cr_expect_eq(accounts[0].rx.outages, 4);
+	cr_expect(accounts[0].rx.outage_from_ns == 77 && accounts[0].rx.outage_until_ns == 88);
+	cr_expect_eq(accounts[0].rx.unknown & (IBVCAP_UNKNOWN_ABANDONED | IBVCAP_UNKNOWN_FAILED |
+	                                       IBVCAP_UNKNOWN_RESTART | IBVCAP_UNKNOWN_OUTAGE),
 	             IBVCAP_UNKNOWN_ABANDONED | IBVCAP_UNKNOWN_FAILED | IBVCAP_UNKNOWN_RESTART | IBVCAP_UNKNOWN_OUTAGE);
 }
 
@@ -185,21 +185,19 @@ static void expect_verdict(enum ibvcap_verdict verdict, const char *text)
 Test(record_account, the_verdict_of_all_is_the_worst)
 {
 	expect_verdict(IBVCAP_VERDICT_COMPLETE, "Complete: no packet is missing.");
-	accounts[1].verdict = IBVCAP_VERDICT_NOT_PROVEN;
-	accounts[1].unknown = IBVCAP_UNKNOWN_REMOVED;
+	accounts[1].rx.unknown = IBVCAP_UNKNOWN_REMOVED;
 	expect_verdict(IBVCAP_VERDICT_NOT_PROVEN,
 	               "Not proven: no packet is known to be missing, but maybe some are. the stream was removed from "
 	               "the configuration.");
-	accounts[0].unknown = IBVCAP_UNKNOWN_QUEUES;
-	accounts[2].verdict = IBVCAP_VERDICT_INCOMPLETE;
+	accounts[0].rx.unknown = IBVCAP_UNKNOWN_QUEUES;
 	accounts[2].sum.skipped = 3;
-	accounts[2].sum.no_buffer = 5;
-	accounts[2].no_buffer_least = 2;
+	accounts[2].rx.no_buffer = 5;
+	accounts[2].rx.no_buffer_least = 2;
 	cr_expect_eq(recording_accounts_unknown(accounts, 3), IBVCAP_UNKNOWN_QUEUES | IBVCAP_UNKNOWN_REMOVED);
 	expect_verdict(IBVCAP_VERDICT_INCOMPLETE,
 	               "Incomplete: 8 packets are missing, and maybe more. the stream had other queues than those that "
 	               "were read. the stream was removed from the configuration.");
-	accounts[0].unknown = accounts[1].unknown = 0;
+	accounts[0].rx.unknown = accounts[1].rx.unknown = 0;
 	expect_verdict(IBVCAP_VERDICT_INCOMPLETE, "Incomplete: 8 packets are missing.");
 	filter = "udp";
 	expect_verdict(IBVCAP_VERDICT_INCOMPLETE,
@@ -230,19 +228,19 @@ Test(record_account, each_recording_has_another_number)
 
 Test(record_account, a_sum_is_printed_term_by_term)
 {
-	struct recording_sum sum = {1, 0, 0, 3, 4, 5, 6, 7, 8, 9};
+	struct recording_account account = {.sum = {1, 0, 0, 3, 4, 5, 6, 7}, .rx = {.no_buffer = 8, .restarts = 9}};
 	char text[400];
 
-	record_sum_print(text, sizeof(text), &sum);
+	record_print_sum(text, sizeof(text), &account);
 	cr_expect_str_eq(text, "published 26 = written 1 + unwritten 3 + errored 4 + skipped 5 + disk_wait 6 + lag 7; "
 	                       "no_buffer 8 before that; restarts 9");
-	sum.other_files = 2;
-	record_sum_add(&sum, &sum);
-	record_sum_print(text, sizeof(text), &sum);
+	account.sum.other_files = 2;
+	record_sum_add(&account.sum, &account.sum);
+	record_print_sum(text, sizeof(text), &account);
 	cr_expect_str_eq(text, "published 56 = written 2 + other_files 4 + unwritten 6 + errored 8 + skipped 10 + "
-	                       "disk_wait 12 + lag 14; no_buffer 16 before that; restarts 18");
-	sum.filtered = 11;
-	record_sum_print(text, sizeof(text), &sum);
+	                       "disk_wait 12 + lag 14; no_buffer 8 before that; restarts 9");
+	account.sum.filtered = 11;
+	record_print_sum(text, sizeof(text), &account);
 	cr_expect(strstr(text, " + other_files 4 + filtered 11 + unwritten 6") != NULL, "%s", text);
 }
 
@@ -344,10 +342,9 @@ Test(record_account, the_end_says_what_became_of_all_packets)
 	                                         .sum.skipped = 5,
 	                                         .sum.disk_wait = 6,
 	                                         .sum.lag = 15,
-	                                         .sum.no_buffer = 9,
-	                                         .no_buffer_least = 9,
-	                                         .no_buffer_most = 9,
-	                                         .verdict = IBVCAP_VERDICT_INCOMPLETE};
+	                                         .rx.no_buffer = 9,
+	                                         .rx.no_buffer_least = 9,
+	                                         .rx.no_buffer_most = 9};
 	n = contents_write_head(blocks, sizeof(blocks), NULL, sources, 2, RECORDING_ACCOUNT_NO_FLOW);
 	open_blocks(blocks, n + contents_write_end(blocks + n, sizeof(blocks) - n, &end));
 	for (unsigned i = 0; i < 4; i++)

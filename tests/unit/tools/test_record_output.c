@@ -137,8 +137,8 @@ Test(record_output, a_file_ends_when_its_end_is_settled, .timeout = 30)
 	end_recording();
 	cr_assert(read_account(0, &first));
 	cr_assert(read_account(1, &second));
-	cr_expect_eq(first.verdict, IBVCAP_VERDICT_COMPLETE, "%u", first.unknown);
-	cr_expect_eq(second.verdict, IBVCAP_VERDICT_COMPLETE, "%u", second.unknown);
+	cr_expect_eq(recording_account_verdict(&first), IBVCAP_VERDICT_COMPLETE, "%u", first.rx.unknown);
+	cr_expect_eq(recording_account_verdict(&second), IBVCAP_VERDICT_COMPLETE, "%u", second.rx.unknown);
 	cr_expect_eq(memcmp(&first.until, &second.from, sizeof(first.until)), 0);
 	cr_expect_eq(first.sum.written, 1);
 	cr_expect_eq(second.sum.written, 1);
@@ -158,8 +158,8 @@ Test(record_output, a_file_waits_a_second_for_the_daemon, .timeout = 30)
 	cr_expect(STAILQ_EMPTY(&recorder.ending));
 	end_recording();
 	cr_assert(read_account(0, &first));
-	cr_expect_eq(first.verdict, IBVCAP_VERDICT_NOT_PROVEN);
-	cr_expect(first.unknown & IBVCAP_UNKNOWN_UNSETTLED);
+	cr_expect_eq(recording_account_verdict(&first), IBVCAP_VERDICT_NOT_PROVEN);
+	cr_expect(first.rx.unknown & IBVCAP_UNKNOWN_UNSETTLED);
 }
 
 Test(record_output, files_that_wait_keep_no_buffers, .timeout = 30)
@@ -194,7 +194,7 @@ Test(record_output, after_a_failure_the_last_open_file_tells_of_those_that_were_
 	put_packet();
 	end_recording();
 	cr_assert(read_account(0, &account));
-	cr_expect_eq(account.verdict, IBVCAP_VERDICT_INCOMPLETE);
+	cr_expect_eq(recording_account_verdict(&account), IBVCAP_VERDICT_INCOMPLETE);
 	cr_expect_eq(account.sum.written, 1);
 	cr_expect_eq(account.sum.unwritten, 3);
 	cr_expect(account.is_last);
@@ -215,8 +215,8 @@ Test(record_output, a_stream_that_is_gone_or_has_other_queues_is_not_proven, .ti
 	end_recording();
 	cr_assert(read_account(0, &first));
 	cr_assert(read_account(1, &second));
-	cr_expect(first.unknown & IBVCAP_UNKNOWN_REMOVED);
-	cr_expect(second.unknown & IBVCAP_UNKNOWN_QUEUES);
-	cr_expect_eq(first.verdict, IBVCAP_VERDICT_NOT_PROVEN);
-	cr_expect_eq(second.verdict, IBVCAP_VERDICT_NOT_PROVEN);
+	cr_expect(first.rx.unknown & IBVCAP_UNKNOWN_REMOVED);
+	cr_expect(second.rx.unknown & IBVCAP_UNKNOWN_QUEUES);
+	cr_expect_eq(recording_account_verdict(&first), IBVCAP_VERDICT_NOT_PROVEN);
+	cr_expect_eq(recording_account_verdict(&second), IBVCAP_VERDICT_NOT_PROVEN);
 }

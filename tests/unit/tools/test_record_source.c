@@ -267,7 +267,7 @@ Test(record_source, the_end_of_a_handle)
 	cr_expect(strstr(losses.text, "; ibvcapd was away when the recording ended: how many packets were lost since "
 	                              "when the recording began is not known"),
 	          "%s", losses.text);
-	cr_expect(losses.sum.no_buffer == 2 && losses.pending == 2);
+	cr_expect(losses.no_buffer == 2 && losses.pending == 2);
 	losses = (struct losses){0};
 	found = (struct source_end){0};
 	losses_at_end(&losses, &found, 0, 0);

@@ -17,7 +17,7 @@ static void expect_complete(unsigned file, unsigned source, uint64_t written)
 {
 	const struct recording_account *account = &files[file].accounts[source];
 
-	cr_expect_eq(account->verdict, IBVCAP_VERDICT_COMPLETE, "unknown %x", account->unknown);
+	cr_expect_eq(recording_account_verdict(account), IBVCAP_VERDICT_COMPLETE, "unknown %x", account->rx.unknown);
 	cr_expect_eq(account->sum.written, written, "%lu", account->sum.written);
 }
 
@@ -174,7 +174,7 @@ Test(recorder, rows_in_error_are_counted_and_named)
 	cr_expect_eq(files[0].accounts[0].sum.errored, 5);
 	cr_expect_eq(files[0].accounts[0].sum.written, 3);
 	cr_expect_eq(files[0].accounts[0].until.sequence, 8);
-	cr_expect_eq(files[0].accounts[0].verdict, IBVCAP_VERDICT_INCOMPLETE);
+	cr_expect_eq(recording_account_verdict(&files[0].accounts[0]), IBVCAP_VERDICT_INCOMPLETE);
 	cr_expect_eq(recorder.accounts[0].sum.errored, 5);
 	cr_expect_eq(files[0].values[0][PCAPNG_STATISTIC_RECEIVED], 8);
 	cr_expect_eq(files[0].values[0][PCAPNG_STATISTIC_DROPPED], 5);
@@ -207,7 +207,7 @@ Test(recorder, rows_that_were_recycled_are_skipped)
 	cr_expect_gt(account->sum.skipped, 0);
 	cr_expect_eq(account->sum.disk_wait, 0);
 	cr_expect_eq(account->sum.written + account->sum.skipped, 1010);
-	cr_expect_eq(account->verdict, IBVCAP_VERDICT_INCOMPLETE);
+	cr_expect_eq(recording_account_verdict(account), IBVCAP_VERDICT_INCOMPLETE);
 	snprintf(text, sizeof(text), "%lu packets lost (skipped): the recorder was too slow", account->sum.skipped);
 	cr_expect(strstr(files[0].comments, text), "%s", files[0].comments);
 	snprintf(text, sizeof(text), "0:9 0:%lu+%lu ", account->sum.skipped + 10, account->sum.skipped);
@@ -230,14 +230,14 @@ Test(recorder, a_loss_of_the_card_that_no_packet_follows_is_counted)
 	recorded_prepare(1, false);
 	recorded_script = lose_at_the_end;
 	cr_expect_eq(recorded_run(NULL), 0);
-	cr_expect_eq(files[0].accounts[0].sum.no_buffer, 4);
-	cr_expect_eq(files[0].accounts[0].no_buffer_least, 4);
-	cr_expect_eq(files[0].accounts[0].no_buffer_most, 4);
-	cr_expect_eq(files[0].accounts[0].verdict, IBVCAP_VERDICT_INCOMPLETE);
+	cr_expect_eq(files[0].accounts[0].rx.no_buffer, 4);
+	cr_expect_eq(files[0].accounts[0].rx.no_buffer_least, 4);
+	cr_expect_eq(files[0].accounts[0].rx.no_buffer_most, 4);
+	cr_expect_eq(recording_account_verdict(&files[0].accounts[0]), IBVCAP_VERDICT_INCOMPLETE);
 	cr_expect(strstr(files[0].closing, "Incomplete: 4 packets are missing.\n"), "%s", files[0].closing);
 	cr_expect(strstr(files[0].closing, "After the last packet: s0: 4 packets lost (no_buffer)"), "%s",
 	          files[0].closing);
-	cr_expect_eq(recorder.accounts[0].sum.no_buffer, 4);
+	cr_expect_eq(recorder.accounts[0].rx.no_buffer, 4);
 }
 
 static uint64_t lost_at_sleep;
@@ -261,11 +261,11 @@ Test(recorder, the_recording_ends_behind_a_loss_that_may_have_been_before_its_en
 	recorded_sleep = settle_a_loss;
 	lost_at_sleep = 3;
 	cr_expect_eq(recorded_run(NULL), 0);
-	cr_expect_eq(files[0].accounts[0].sum.no_buffer, 3);
-	cr_expect_eq(files[0].accounts[0].no_buffer_least, 3);
-	cr_expect_eq(files[0].accounts[0].unknown, 0);
-	cr_expect_eq(files[0].accounts[0].verdict, IBVCAP_VERDICT_INCOMPLETE);
-	cr_expect_eq(recorder.accounts[0].verdict, IBVCAP_VERDICT_INCOMPLETE);
+	cr_expect_eq(files[0].accounts[0].rx.no_buffer, 3);
+	cr_expect_eq(files[0].accounts[0].rx.no_buffer_least, 3);
+	cr_expect_eq(files[0].accounts[0].rx.unknown, 0);
+	cr_expect_eq(recording_account_verdict(&files[0].accounts[0]), IBVCAP_VERDICT_INCOMPLETE);
+	cr_expect_eq(recording_account_verdict(&recorder.accounts[0]), IBVCAP_VERDICT_INCOMPLETE);
 }
 
 static void never_settle(void)
@@ -280,8 +280,8 @@ Test(recorder, without_an_answer_of_the_daemon_nothing_is_proven)
 	recorded_script = stop_at_once;
 	recorded_sleep = never_settle;
 	cr_expect_eq(recorded_run(NULL), 0);
-	cr_expect_eq(files[0].accounts[0].unknown, IBVCAP_UNKNOWN_UNSETTLED);
-	cr_expect_eq(files[0].accounts[0].verdict, IBVCAP_VERDICT_NOT_PROVEN);
+	cr_expect_eq(files[0].accounts[0].rx.unknown, IBVCAP_UNKNOWN_UNSETTLED);
+	cr_expect_eq(recording_account_verdict(&files[0].accounts[0]), IBVCAP_VERDICT_NOT_PROVEN);
 	cr_expect(strstr(files[0].closing, "Not proven: no packet is known to be missing, but maybe some are. ibvcapd"),
 	          "%s", files[0].closing);
 	cr_expect_geq(time_monotonic_ns() - start_ns, SETTLE_NS_MAX);
@@ -316,12 +316,12 @@ Test(recorder, a_source_that_ends_leaves_the_others)
 	cr_expect(strstr(said, "s0: later files have none of its packets"), "%s", said);
 	cr_expect_not(strstr(said, "s1: later files"), "%s", said);
 	cr_expect_str_eq(files[0].packets, "0:0 1:0 1:1 0:1 1:2 1:3");
-	cr_expect_eq(files[0].accounts[0].unknown, IBVCAP_UNKNOWN_REMOVED);
-	cr_expect_eq(files[0].accounts[1].unknown, IBVCAP_UNKNOWN_AWAY);
-	cr_expect_eq(files[0].accounts[0].verdict, IBVCAP_VERDICT_NOT_PROVEN);
+	cr_expect_eq(files[0].accounts[0].rx.unknown, IBVCAP_UNKNOWN_REMOVED);
+	cr_expect_eq(files[0].accounts[1].rx.unknown, IBVCAP_UNKNOWN_AWAY);
+	cr_expect_eq(recording_account_verdict(&files[0].accounts[0]), IBVCAP_VERDICT_NOT_PROVEN);
 	cr_expect(strstr(files[0].closing, "s0: the administrator removed the stream before the recording ended"), "%s",
 	          files[0].closing);
-	cr_expect_eq(recorder.accounts[0].unknown, IBVCAP_UNKNOWN_REMOVED);
+	cr_expect_eq(recorder.accounts[0].rx.unknown, IBVCAP_UNKNOWN_REMOVED);
 }
 
 static void end_while_it_waits(unsigned call)
@@ -341,7 +341,7 @@ Test(recorder, the_end_of_the_only_source_is_the_end)
 	cr_expect_eq(recorded_run(&which), -ESHUTDOWN);
 	cr_expect_str_eq(captured_end(), "", "the caller tells it");
 	cr_expect_eq(which, 0);
-	cr_expect_eq(files[0].accounts[0].unknown, IBVCAP_UNKNOWN_AWAY);
+	cr_expect_eq(files[0].accounts[0].rx.unknown, IBVCAP_UNKNOWN_AWAY);
 }
 
 Test(recorder, a_queue_that_failed_was_told_already)
@@ -353,7 +353,7 @@ Test(recorder, a_queue_that_failed_was_told_already)
 	captured_begin();
 	cr_expect_eq(recorded_run(NULL), 0);
 	cr_expect_str_eq(captured_end(), "");
-	cr_expect_eq(files[0].accounts[1].unknown, IBVCAP_UNKNOWN_FAILED);
+	cr_expect_eq(files[0].accounts[1].rx.unknown, IBVCAP_UNKNOWN_FAILED);
 	expect_complete(0, 0, 0);
 }
 

@@ -130,7 +130,7 @@ Test(recorder_disk, without_an_index_the_recording_goes_on)
 	said = captured_end();
 	cr_expect(strstr(said, "a.pcapng.index: Input/output error; the file has no index"), "%s", said);
 	cr_expect_str_eq(files[0].packets, "0:0 0:1 0:2 0:3 0:4 0:5");
-	cr_expect_eq(files[0].accounts[0].verdict, IBVCAP_VERDICT_COMPLETE);
+	cr_expect_eq(recording_account_verdict(&files[0].accounts[0]), IBVCAP_VERDICT_COMPLETE);
 	cr_expect_not(has_file("a.pcapng.index") || has_file("a.pcapng.part.index") || has_file("a.pcapng.part"));
 }
 
@@ -165,7 +165,7 @@ Test(recorder_disk, a_full_disk_ends_the_recording_and_the_file_says_so)
 	cr_expect_eq(files[0].accounts[0].sum.unwritten, recorder.n_packets - 2);
 	cr_expect_eq(recorder.accounts[0].sum.unwritten, recorder.n_packets - 2);
 	cr_expect_eq(recorder.accounts[0].sum.written, 2);
-	cr_expect_eq(recorder.accounts[0].verdict, IBVCAP_VERDICT_INCOMPLETE);
+	cr_expect_eq(recording_account_verdict(&recorder.accounts[0]), IBVCAP_VERDICT_INCOMPLETE);
 	cr_expect_eq(files[0].values[0][PCAPNG_STATISTIC_OS_DROPPED], recorder.n_packets - 2);
 }
 
@@ -233,7 +233,7 @@ Test(recorder_disk, on_a_full_disk_the_oldest_file_gives_way)
 	cr_assert_eq(n_files, 2);
 	cr_expect_str_eq(files[0].packets, "0:2 0:3");
 	cr_expect_str_eq(files[1].packets, "0:4 0:5");
-	cr_expect_eq(files[1].accounts[0].verdict, IBVCAP_VERDICT_COMPLETE);
+	cr_expect_eq(recording_account_verdict(&files[1].accounts[0]), IBVCAP_VERDICT_COMPLETE);
 	cr_expect_eq(recorder.writer.n_files, 3);
 }
 

@@ -27,7 +27,8 @@ static void expect_files(unsigned n, const char *const *packets)
 		const struct recording_account *account = &files[i].accounts[0];
 
 		cr_expect_str_eq(files[i].packets, packets[i]);
-		cr_expect_eq(account->verdict, IBVCAP_VERDICT_COMPLETE, "%u: unknown %x", i, account->unknown);
+		cr_expect_eq(recording_account_verdict(account), IBVCAP_VERDICT_COMPLETE, "%u: unknown %x", i,
+		             account->rx.unknown);
 		cr_expect_eq(account->file, i);
 		cr_expect_eq(account->is_last, i + 1 == n);
 		cr_expect_eq(account->recording, files[0].accounts[0].recording);
@@ -288,10 +289,10 @@ Test(recorder_files, a_loss_is_in_the_file_that_it_was_in)
 	recorded_script = lose_between_files;
 	cr_expect_eq(recorded_run(NULL), 0);
 	cr_assert_eq(n_files, 2);
-	cr_expect_eq(files[0].accounts[0].sum.no_buffer + files[1].accounts[0].sum.no_buffer, 6);
-	cr_expect_eq(files[0].accounts[0].sum.no_buffer, 6, "it was counted before the second file began");
-	cr_expect_eq(recorder.accounts[0].sum.no_buffer, 6);
-	cr_expect_eq(recorder.accounts[0].verdict, IBVCAP_VERDICT_INCOMPLETE);
+	cr_expect_eq(files[0].accounts[0].rx.no_buffer + files[1].accounts[0].rx.no_buffer, 6);
+	cr_expect_eq(files[0].accounts[0].rx.no_buffer, 6, "it was counted before the second file began");
+	cr_expect_eq(recorder.accounts[0].rx.no_buffer, 6);
+	cr_expect_eq(recording_account_verdict(&recorder.accounts[0]), IBVCAP_VERDICT_INCOMPLETE);
 }
 
 static void lose_in_the_second_file(unsigned call)
@@ -313,9 +314,9 @@ Test(recorder_files, a_file_begins_when_the_one_before_is_settled)
 	recorded_script = lose_in_the_second_file;
 	cr_expect_eq(recorded_run(NULL), 0);
 	cr_assert_eq(n_files, 2);
-	cr_expect_eq(files[0].accounts[0].verdict, IBVCAP_VERDICT_COMPLETE);
-	cr_expect_eq(files[0].accounts[0].no_buffer_most, 0);
-	cr_expect_eq(files[1].accounts[0].sum.no_buffer, 6);
-	cr_expect_eq(files[1].accounts[0].no_buffer_least, 6, "%lu", files[1].accounts[0].no_buffer_least);
-	cr_expect_eq(files[1].accounts[0].unknown, 0);
+	cr_expect_eq(recording_account_verdict(&files[0].accounts[0]), IBVCAP_VERDICT_COMPLETE);
+	cr_expect_eq(files[0].accounts[0].rx.no_buffer_most, 0);
+	cr_expect_eq(files[1].accounts[0].rx.no_buffer, 6);
+	cr_expect_eq(files[1].accounts[0].rx.no_buffer_least, 6, "%lu", files[1].accounts[0].rx.no_buffer_least);
+	cr_expect_eq(files[1].accounts[0].rx.unknown, 0);
 }

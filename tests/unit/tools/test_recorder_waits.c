@@ -154,5 +154,5 @@ Test(recorder_waits, while_the_disk_takes_nothing_the_ring_is_the_last_buffer)
 	cr_expect_gt(account->sum.disk_wait, 0);
 	cr_expect_eq(account->sum.skipped, 0);
 	cr_expect_eq(account->sum.disk_wait + account->sum.written, n_published);
-	cr_expect_eq(account->verdict, IBVCAP_VERDICT_INCOMPLETE);
+	cr_expect_eq(recording_account_verdict(account), IBVCAP_VERDICT_INCOMPLETE);
 }
