@@ -10,9 +10,8 @@
 #include "softhca/device/device.h"
 #include "softhca/device/mcast.h"
 #include "softhca/roce/neighbor.h"
-#include "softhca/settings.h"
 #include "softhca/uverbs/uverbs.h"
-#include "softhca/tests/fuzz/must.h"
+#include "softhca/tests/fuzz/fuzz_input.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -68,14 +67,10 @@ static struct wire wire = {.ops = &wire_ops};
 
 int LLVMFuzzerInitialize(int *argc, char ***argv)
 {
-	struct settings settings;
-	char message[256];
+	struct settings settings = fuzz_settings(&device_clock);
 
 	(void)argc;
 	(void)argv;
-	must(settings_read(&settings, message, sizeof(message)));
-	settings.device.netdev = "lo";
-	settings.device.clock = &device_clock;
 	settings.device.kernel_drop = KERNEL_DROP_OFF;
 	device_init(&device, &settings.device, 0, &uverbs_events);
 	device.wire = &wire;
@@ -85,22 +80,6 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
 	fdtab_init(&table);
 	cm_init(&manager, &table, &device, 1);
 	return 0;
-}
-
-struct input {
-	const uint8_t *data;
-	size_t left;
-};
-
-static size_t take(struct input *in, void *to, size_t n)
-{
-	size_t got = n < in->left ? n : in->left;
-
-	memset(to, 0, n);
-	memcpy(to, in->data, got);
-	in->data += got;
-	in->left -= got;
-	return got;
 }
 
 /* Puts a good address where the command has that of its answer, and small numbers where it has an identifier. */
@@ -152,7 +131,7 @@ static void receive(struct input *in, uint8_t number, bool good)
 	struct cm_datagram g = {.device = &device, .answer = {.version = ROCE_V2}};
 	const struct cm_id *id;
 
-	take(in, mad, sizeof(mad));
+	input_bytes(in, mad, sizeof(mad));
 	memcpy(mad, head, sizeof(head));
 	mad[16] = 0;
 	mad[17] = (uint8_t)(CM_REQ + number % (CM_SIDR_REP - CM_REQ + 1));
@@ -181,12 +160,12 @@ static void command(struct input *in, const int fds[N_FILES])
 	struct fd_object *o;
 	size_t n;
 
-	take(in, head, sizeof(head));
+	input_bytes(in, head, sizeof(head));
 	if (head[0] % 32 >= N_COMMANDS) {
 		receive(in, head[2], !(head[1] & 8));
 		return;
 	}
-	n = take(in, request.body, head[3]);
+	n = input_bytes(in, request.body, head[3]);
 	memset(request.body + n, 0, sizeof(request.body) - n);
 	request.header.cmd = head[0] % 32;
 	request.header.in = head[1] & 2 ? (uint16_t)(head[2] << 4) : (uint16_t)sizeof(request.body);

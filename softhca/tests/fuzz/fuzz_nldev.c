@@ -5,9 +5,8 @@
  */
 #include "softhca/device/device.h"
 #include "softhca/nldev/nldev.h"
-#include "softhca/settings.h"
 #include "softhca/uverbs/uverbs.h"
-#include "softhca/tests/fuzz/must.h"
+#include "softhca/tests/fuzz/fuzz_input.h"
 
 #include <linux/netlink.h>
 #include <stdio.h>
@@ -25,14 +24,10 @@ static struct clock device_clock;
 
 int LLVMFuzzerInitialize(int *argc, char ***argv)
 {
-	struct settings settings;
-	char message[256];
+	struct settings settings = fuzz_settings(&device_clock);
 
 	(void)argc;
 	(void)argv;
-	must(settings_read(&settings, message, sizeof(message)));
-	settings.device.netdev = "lo";
-	settings.device.clock = &device_clock;
 	for (unsigned int i = 0; i < N_DEVICES; i++) {
 		settings.device.eswitch = i ? ESWITCH_SWITCHDEV_VPORT : ESWITCH_LEGACY;
 		device_init(&devices[i], &settings.device, i, &uverbs_events);

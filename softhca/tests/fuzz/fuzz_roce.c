@@ -6,9 +6,8 @@
  */
 #include "softhca/device/mcast.h"
 #include "softhca/roce/roce_qp.h"
-#include "softhca/settings.h"
 #include "softhca/uverbs/objects.h"
-#include "softhca/tests/fuzz/must.h"
+#include "softhca/tests/fuzz/fuzz_input.h"
 
 #include <endian.h>
 #include <stdio.h>
@@ -34,11 +33,6 @@ struct end {
 	uint8_t entries[N_CQE * sizeof(struct hw_cqe)];
 	uint8_t sends[N_BLOCKS * HW_SEND_WQE_BB];
 	uint8_t receives[N_RECEIVES << RECEIVE_SHIFT];
-};
-
-struct input {
-	const uint8_t *data;
-	size_t left;
 };
 
 static struct device device;
@@ -80,14 +74,10 @@ static const struct device_events events = {
 
 int LLVMFuzzerInitialize(int *argc, char ***argv)
 {
-	struct settings settings;
-	char message[256];
+	struct settings settings = fuzz_settings(&device_clock);
 
 	(void)argc;
 	(void)argv;
-	must(settings_read(&settings, message, sizeof(message)));
-	settings.device.netdev = "lo";
-	settings.device.clock = &device_clock;
 	settings.device.kernel_drop = KERNEL_DROP_OFF;
 	device_init(&device, &settings.device, 0, &events);
 	device.wire = &wire;

@@ -10,7 +10,6 @@
 #include "softhca/control/control.h"
 #include "softhca/device/fault.h"
 #include "softhca/uverbs/dmabuf.h"
-#include "softhca/tests/fuzz/must.h"
 
 #include <endian.h>
 #include <fcntl.h>
@@ -44,14 +43,10 @@ static int asking[2]; /* a client's end of the control socket, and ours */
 
 int LLVMFuzzerInitialize(int *argc, char ***argv)
 {
-	struct settings settings;
-	char message[256];
+	struct settings settings = fuzz_settings(&device_clock);
 
 	(void)argc;
 	(void)argv;
-	must(settings_read(&settings, message, sizeof(message)));
-	settings.device.netdev = "lo";
-	settings.device.clock = &device_clock;
 	settings.device.trace = &trace;
 	settings.device.l2_filter = false;
 	settings.device.kernel_drop = KERNEL_DROP_OFF;

@@ -3,7 +3,7 @@
 #ifndef TESTS_FUZZ_VERBS_H
 #define TESTS_FUZZ_VERBS_H
 
-#include "softhca/settings.h"
+#include "softhca/tests/fuzz/fuzz_input.h"
 #include "softhca/uverbs/uverbs.h"
 
 #include <stdbool.h>
@@ -50,13 +50,7 @@ static inline uint8_t *slot(const struct run *run, unsigned int i)
 	return run->arena + (size_t)(i % N_SLOTS) * SLOT_STRIDE;
 }
 
-/* What is left of the input; zeros when it is used up. */
-struct input {
-	const uint8_t *data;
-	size_t left;
-};
-
-size_t input_bytes(struct input *in, void *to, size_t n);
+/* The next of the input; zeros when it is used up. */
 uint8_t input_u8(struct input *in);
 uint16_t input_u16(struct input *in);
 uint64_t input_u64(struct input *in);

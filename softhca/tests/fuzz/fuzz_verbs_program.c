@@ -19,16 +19,6 @@
 #define HEADROOM        16
 #define ROUNDS          3 /* of the device's thread, until what was given to it has been dealt with */
 
-size_t input_bytes(struct input *in, void *to, size_t n)
-{
-	size_t take = n < in->left ? n : in->left;
-
-	memcpy(to, in->data, take);
-	in->data += take;
-	in->left -= take;
-	return take;
-}
-
 uint8_t input_u8(struct input *in)
 {
 	uint8_t v = 0;
