@@ -8,7 +8,6 @@ rate at which one plain reader gets every packet, several short runs of it; then
 its leases for ever, and a tap. The first two must get every packet, and all sums must hold: else exit 1. Where the
 emulated wire has no time for half of the rate, a quarter and an eighth tell more, but the exit is 75: not shown.
 """
-import argparse
 import json
 import os
 import pathlib
@@ -16,7 +15,7 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests/support"))
-from bench_machine import before_others, hugepages, system_bed  # noqa: E402
+from bench_machine import before_others, bench_parser, hugepages, system_bed  # noqa: E402
 
 PAGES = 192
 FLOOR, CEILING = 1000, 4_000_000  # packets a second, of the search
@@ -124,8 +123,7 @@ def measure(bench, options):
 
 
 def main():
-    parser = argparse.ArgumentParser(prog="scripts/bench consumers", description=__doc__.splitlines()[0])
-    parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build/release", help="build directory")
+    parser = bench_parser("consumers", __doc__)
     parser.add_argument("--seconds", type=int, default=60)
     parser.add_argument("--search-seconds", type=int, default=2, help="of each run of the search")
     parser.add_argument("--rate", type=int, help="the zero-loss rate, packets a second, instead of the search")

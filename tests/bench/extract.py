@@ -10,7 +10,6 @@ many bytes as the second has. Medians of --rounds.
 
 The recordings go to --folder and are deleted.
 """
-import argparse
 import json
 import os
 import pathlib
@@ -23,6 +22,7 @@ import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests/support"))
+from bench_machine import bench_parser  # noqa: E402
 from capture_table import aligned  # noqa: E402
 
 TARGET_S = 1.0
@@ -103,8 +103,7 @@ def table(options, results):
 
 
 def main():
-    parser = argparse.ArgumentParser(prog="scripts/bench extract", description=__doc__.splitlines()[0])
-    parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build/release", help="build directory")
+    parser = bench_parser("extract", __doc__)
     parser.add_argument("--folder", type=pathlib.Path, default="/var/tmp", help="on the disk to measure")
     parser.add_argument("--gigabytes", nargs="+", type=int, default=[1, 10], help="sizes of the recordings")
     parser.add_argument("--rate", type=int, default=100, help="megabytes of packets a second")

@@ -9,7 +9,6 @@ bound: a daemon runs at SCHED_OTHER, so beside each way stands the median (by p9
 Through the ring a sleeper is woken by the daemon's notifier, which the worker rings for: two wake-ups, where the others
 have one. Of several sleepers each is woken, one after the other.
 """
-import argparse
 import contextlib
 import json
 import os
@@ -17,7 +16,8 @@ import pathlib
 import subprocess
 import sys
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
+from bench_machine import bench_parser  # noqa: E402
 
 
 def go_first():
@@ -37,8 +37,7 @@ def measure(options, rounds, *way, start=go_first):
 
 
 def main():
-    parser = argparse.ArgumentParser(prog="scripts/bench latency", description=__doc__.splitlines()[0])
-    parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build/release", help="build directory")
+    parser = bench_parser("latency", __doc__)
     parser.add_argument("--runs", type=int, default=10)
     parser.add_argument("--rounds", type=int, default=4000, help="packets of each way and run")
     parser.add_argument("--period-us", type=int, default=100, help="between two packets; the reader is asleep by then")

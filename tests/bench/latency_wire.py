@@ -8,7 +8,6 @@ CPU 0 beside the sender, which sleeps; and so does the reader of the socket. Way
 median round by p50 counts. Only figures of one run compare. "Busy, beside the sender" is the socket's reader on CPU 0,
 where the worker must be on a machine of two CPUs: a packet is then read when the sender has gone to sleep.
 """
-import argparse
 import json
 import pathlib
 import subprocess
@@ -17,7 +16,7 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests/support"))
 from bars import draw_bars  # noqa: E402
-from bench_machine import before_others, hugepages, system_bed  # noqa: E402
+from bench_machine import before_others, bench_parser, hugepages, system_bed  # noqa: E402
 
 PORT, PAGES = 7502, 64
 MODES = {"sleep": "asleep", "busy": "busy", "beside": "busy, beside the sender"}
@@ -64,8 +63,7 @@ class Bench:
 
 
 def main():
-    parser = argparse.ArgumentParser(prog="scripts/bench latency_wire", description=__doc__.splitlines()[0])
-    parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build/release", help="build directory")
+    parser = bench_parser("latency_wire", __doc__)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--packets", type=int, default=3000)
     parser.add_argument("--period-us", type=int, default=1000)

@@ -4,7 +4,6 @@
 core, while nobody asks the service, a scraper does once a second, a page does, and while there is no service. No packet
 comes meanwhile.
 """
-import argparse
 import os
 import pathlib
 import signal
@@ -14,7 +13,7 @@ import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests/support"))
-from bench_machine import system_bed  # noqa: E402
+from bench_machine import bench_parser, system_bed  # noqa: E402
 
 N, PORT = 64, 7500
 LIMITS = {"max_clients": 200, "max_clients_per_user": 200, "max_messages_per_s_per_user": 10000}
@@ -40,8 +39,7 @@ def measure(name, seconds, daemon, service, path=None):
 
 
 def main():
-    parser = argparse.ArgumentParser(prog="scripts/bench metrics", description=__doc__.splitlines()[0])
-    parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build/release")
+    parser = bench_parser("metrics", __doc__)
     parser.add_argument("--seconds", type=float, default=60, help="of each part (60)")
     options = parser.parse_args()
     os.environ["IBVCAP_TEST_BACKEND"] = "packet"

@@ -25,7 +25,7 @@ import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests/support"))
-from bench_machine import before_others, system_bed  # noqa: E402
+from bench_machine import before_others, bench_parser, system_bed  # noqa: E402
 
 PORT = 7502
 NUMBER = {"offset": 0, "bytes": 8, "source": "address"}
@@ -178,8 +178,7 @@ def serve_brokers():
 
 
 def main():
-    parser = argparse.ArgumentParser(prog="scripts/bench nodes", description=__doc__.splitlines()[0])
-    parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build/release", help="build directory")
+    parser = bench_parser("nodes", __doc__)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=10, help="of a run")
     parser.add_argument("--rate", type=int, default=1000, help="packets a second of each node")

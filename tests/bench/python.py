@@ -8,7 +8,6 @@ the reader is stopped until --packets have come, so it never sleeps. "min=64": i
 of all threads of the reader, by the kernel's scheduler; medians of --rounds, in which the readers take turns. The exit
 is 1 if Python takes more than 1.3 times of C at 8 KiB while packets wait.
 """
-import argparse
 import json
 import os
 import pathlib
@@ -21,7 +20,7 @@ import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests/support"))
-from bench_machine import before_others, hugepages, system_bed  # noqa: E402
+from bench_machine import before_others, bench_parser, hugepages, system_bed  # noqa: E402
 
 PAGES = 192
 SIZES = (1472, 8192)
@@ -149,8 +148,7 @@ def print_size(size, found):
 def main():
     if sys.argv[1:2] == ["--reader"]:
         return {"stream": read_stream, "socket": read_socket}[sys.argv[2]](*sys.argv[3:])
-    parser = argparse.ArgumentParser(prog="scripts/bench python", description=__doc__.splitlines()[0])
-    parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build/release", help="build directory")
+    parser = bench_parser("python", __doc__)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--rate", type=int, default=20000, help="packets a second")
     parser.add_argument("--seconds", type=float, default=3, help="of a live run")

@@ -10,7 +10,6 @@ compared over the time when both had something to send. --check: exit 1 unless e
 two senders within 5 % of each other. A worker that has no core for longer than the channel's burst does not make up for
 the rest, so beside other work a limit is kept from below; --burst-ms: with a longer burst.
 """
-import argparse
 import json
 import os
 import pathlib
@@ -21,7 +20,7 @@ import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests/support"))
-from bench_machine import before_others, hugepages, system_bed  # noqa: E402
+from bench_machine import before_others, bench_parser, hugepages, system_bed  # noqa: E402
 
 PAGES = 64
 QUEUE_SLOTS = 1024
@@ -165,8 +164,7 @@ def measure(bench, options):
 
 
 def main():
-    parser = argparse.ArgumentParser(prog="scripts/bench rates", description=__doc__.splitlines()[0])
-    parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build/release", help="build directory")
+    parser = bench_parser("rates", __doc__)
     parser.add_argument("--rounds", type=int, default=3, help="runs of the top rate")
     parser.add_argument("--seconds", type=int, default=5, help="of each measurement")
     parser.add_argument("--burst-ms", type=float, default=0,

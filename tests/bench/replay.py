@@ -7,7 +7,6 @@ the same captures in turn, with the same headers, to a MAC address beside the ot
 more than count. Rates are of frames that arrived there, over each program's own time; the ratio is the median of the
 rounds'.
 """
-import argparse
 import contextlib
 import json
 import os
@@ -21,7 +20,7 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests/support"))
-from bench_machine import before_others, hugepages, system_bed  # noqa: E402
+from bench_machine import before_others, bench_parser, hugepages, system_bed  # noqa: E402
 from pcap_replay import read_pcap  # noqa: E402
 
 PAGES = 16
@@ -123,8 +122,7 @@ def running(name, build):
 
 
 def main():
-    parser = argparse.ArgumentParser(prog="scripts/bench replay", description=__doc__.splitlines()[0])
-    parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build/release", help="build directory")
+    parser = bench_parser("replay", __doc__)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--packets", type=int, default=300_000, help="of each round and program")
     options = parser.parse_args()

@@ -8,8 +8,6 @@ policy goes on through all of it. Exit 1 unless every packet that any run publis
 the lossy and the lossless reader each got or counted as skipped, nothing is corrupt, repeated or out of order, and the
 sums of each run that was not killed hold.
 """
-import argparse
-import json
 import os
 import pathlib
 import signal
@@ -18,7 +16,7 @@ import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests/support"))
-from bench_machine import before_others, system_bed  # noqa: E402
+from bench_machine import before_others, bench_parser, system_bed  # noqa: E402
 
 RATE, ENDS, PORT = 72000, 10, 7502
 RING = {"receive_queue_slots": 4096, "history_blocks": 32, "slots_per_block": 256, "lease_blocks": 2,
@@ -119,8 +117,7 @@ def measure(testbed, net, directory, options):
 
 
 def main():
-    parser = argparse.ArgumentParser(prog="scripts/bench restarts", description=__doc__.splitlines()[0])
-    parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build/release", help="build directory")
+    parser = bench_parser("restarts", __doc__)
     parser.add_argument("--rate", type=int, default=RATE, help="packets a second")
     parser.add_argument("--seconds", type=float, default=5, help="of each run")
     options = parser.parse_args()

@@ -6,7 +6,6 @@ Nanoseconds are bench_ring's own clock (median of its rounds); instructions are 
 by the object they were in: ours, and the verbs libraries'. On the scripted backend, and on verbs over an emulated
 device, directly and through the libraries.
 """
-import argparse
 import contextlib
 import json
 import os
@@ -19,7 +18,7 @@ import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests/support"))
-from bench_machine import before_others, hugepages  # noqa: E402
+from bench_machine import before_others, bench_parser, hugepages  # noqa: E402
 from capture_table import aligned  # noqa: E402
 
 TARGETS = {"verbs": (80, 130), "verbs by library": (65, 310)}  # instructions a packet: own, all
@@ -238,8 +237,7 @@ def tell_more_consumers(results):
 
 
 def main():
-    parser = argparse.ArgumentParser(prog="scripts/bench ring", description=__doc__.splitlines()[0])
-    parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build/release", help="build directory")
+    parser = bench_parser("ring", __doc__)
     parser.add_argument("--rounds", type=int, default=200)
     parser.add_argument("--check", action="store_true", help="exit 1 if the further consumers cost more than they may")
     options = parser.parse_args()

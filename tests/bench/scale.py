@@ -10,7 +10,6 @@ and likewise for packets to a port that no stream has; the daemon's start until 
 mapped rings of the kernel included. Only figures of one run compare. Rounds are interleaved; a figure is the median of
 the rounds.
 """
-import argparse
 import json
 import os
 import pathlib
@@ -23,7 +22,7 @@ import time
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests/support"))
 from bars import draw_bars  # noqa: E402
-from bench_machine import before_others, hugepages, system_bed  # noqa: E402
+from bench_machine import before_others, bench_parser, hugepages, system_bed  # noqa: E402
 from capture_contest import cpu_ns  # noqa: E402
 from capture_peers import CPU, SOURCE_PORT, WITHOUT_BPF  # noqa: E402
 
@@ -124,8 +123,7 @@ def draw(results, counts, path):
 
 
 def main():
-    parser = argparse.ArgumentParser(prog="scripts/bench scale", description=__doc__.splitlines()[0])
-    parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build/release", help="build directory")
+    parser = bench_parser("scale", __doc__)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--size", type=int, default=64, help="bytes of a payload")
     parser.add_argument("--packets", type=int, default=300_000, help="of a run")

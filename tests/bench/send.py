@@ -6,15 +6,15 @@ Nanoseconds are bench_send's own clock (median of its rounds); instructions are 
 by the object they were in: ours, and the verbs libraries'. On the scripted backend, and on verbs over an emulated
 device that swallows what it is sent. Then packets a second on a wire, beside the kernel's ways: see send_wire.py.
 """
-import argparse
 import json
 import os
 import pathlib
 import sys
 import tempfile
 
-import send_wire
-from ring import CALLGRIND, ROOT, Wire, cost_by_object, is_library, run
+import send_wire  # which has the path of tests/support
+from bench_machine import bench_parser
+from ring import CALLGRIND, Wire, cost_by_object, is_library, run
 
 # Bytes of payload, checksums, senders: the first and the last differ in these alone.
 LOADS = [(64, "device", 1), (1472, "device", 1), (64, "zero", 1), (1472, "software", 1), (64, "device", 8)]
@@ -41,8 +41,7 @@ def measure(build, start, load, rounds):
 
 
 def main():
-    parser = argparse.ArgumentParser(prog="scripts/bench send", description=__doc__.splitlines()[0])
-    parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build/release", help="build directory")
+    parser = bench_parser("send", __doc__)
     parser.add_argument("--rounds", type=int, default=200)
     parser.add_argument("--wire-rounds", type=int, default=5)
     parser.add_argument("--wire-packets", type=int, default=300_000, help="of each round and program")

@@ -10,7 +10,6 @@ that arrive are frames of a wire; and with pfifo besides, since cards have one. 
 each program's own time. CPU time is that of the program and, of a channel, of `ibvcap replay`, which copies each
 payload from its capture, and the daemon, with the softirqs in it. Ratios are the medians of the rounds'.
 """
-import argparse
 import json
 import os
 import pathlib
@@ -24,7 +23,7 @@ import sys
 from replay import BESIDE, PORT, ROOT, SOURCE_PORT, write_pcap
 
 sys.path.insert(0, str(ROOT / "tests/support"))
-from bench_machine import before_others, hugepages, system_bed  # noqa: E402
+from bench_machine import before_others, bench_parser, hugepages, system_bed  # noqa: E402
 
 SIZES = (64, 1472, 8192)
 BACKENDS = ("packet", "xdp")
@@ -194,8 +193,7 @@ def run(build, rounds, packets):
 
 
 def main():
-    parser = argparse.ArgumentParser(prog="scripts/bench send_wire", description=__doc__.splitlines()[0])
-    parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build/release", help="build directory")
+    parser = bench_parser("send_wire", __doc__)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--packets", type=int, default=300_000, help="of each round and program")
     options = parser.parse_args()

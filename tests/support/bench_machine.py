@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What measurements want of the machine for as long as they run."""
+import argparse
 import contextlib
 import os
 import pathlib
@@ -9,6 +10,13 @@ import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 HUGEPAGES = pathlib.Path("/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages")
+
+
+def bench_parser(name, doc):
+    """Parses the options of scripts/bench NAME: --build, and those that the caller adds."""
+    parser = argparse.ArgumentParser(prog=f"scripts/bench {name}", description=doc.splitlines()[0])
+    parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build/release", help="build directory")
+    return parser
 
 
 @contextlib.contextmanager

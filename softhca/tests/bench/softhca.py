@@ -8,7 +8,6 @@ copies. Senders are on core 0, receivers on core 1, and so is raw_ethernet_bw (w
 own core); medians of the rounds. Where the kernel groups processes by session (sched(7), autogroup), this one goes
 before all others meanwhile.
 """
-import argparse
 import json
 import os
 import pathlib
@@ -19,7 +18,7 @@ import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 sys.path.insert(0, str(ROOT / "tests/support"))
-from bench_machine import before_others  # noqa: E402
+from bench_machine import before_others, bench_parser  # noqa: E402
 
 SIZES = (64, 1472, 8000)
 RATIO_TARGET, COMPLETIONS_TARGET, COPY_TARGET = 0.5, 20e6, 0.8
@@ -198,8 +197,7 @@ def report_generator(payload, writes, figures):
 
 
 def main():
-    parser = argparse.ArgumentParser(prog="scripts/bench softhca", description=__doc__.splitlines()[0])
-    parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build/release", help="build directory")
+    parser = bench_parser("softhca", __doc__)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--engine", default="afpacket", choices=("afpacket", "afpacket-throughput"))
     parser.add_argument("--check", action="store_true", help="exit 1 if a target is missed")
