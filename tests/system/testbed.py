@@ -22,6 +22,7 @@ import types
 import pytest
 
 import control_client
+import wires
 from wires import BUILD, ROOT, Net, finish, in_namespace, run, wait_until  # noqa: F401  pylint: disable=unused-import
 
 HERE = pathlib.Path(__file__).parent  # programs and modules that a test copies to where other users can read
@@ -71,8 +72,14 @@ def build_with(name, build, tmp):
     return types.SimpleNamespace(softhca=build.softhca, ibvcapd=program)
 
 
-def started_by(make):
-    """For fixtures: yields start(…), which returns make(…). A process of these that still runs in the end is killed."""
+def end_process(one):
+    if one.process.poll() is None:
+        one.process.kill()
+    one.process.wait()
+
+
+def started_by(make, end=end_process):
+    """For fixtures: yields start(…), which returns make(…). The end of each is end(it), which kills its process."""
     started = []
 
     def start(*words, **options):
@@ -81,9 +88,7 @@ def started_by(make):
 
     yield start
     for one in started:
-        if one.process.poll() is None:
-            one.process.kill()
-        one.process.wait()
+        end(one)
 
 
 # ---- hugepages -----------------------------------------------------------------------------------------------------
@@ -310,6 +315,17 @@ def daemon(start_daemon):
     yield start
     for one in started:
         one.stop_clean()
+
+
+def udp_receiver(address, port, *options):
+    """An ordinary UDP socket with room for many packets, and with these options of SOL_SOCKET."""
+    one = socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET, socket.SOCK_DGRAM)
+    one.setsockopt(socket.SOL_SOCKET, wires.SO_RCVBUFFORCE, 256 << 20)
+    for option in options:
+        one.setsockopt(socket.SOL_SOCKET, option, 1)
+    one.bind((address, port))
+    one.settimeout(20)
+    return one
 
 
 # ---- consumers -----------------------------------------------------------------------------------------------------

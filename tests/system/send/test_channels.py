@@ -41,14 +41,7 @@ def receiver_fixture(net, wire):
     opened = []
 
     def open_one(address=None, port=PORT):
-        def bind():
-            ipv6 = ":" in (address or "")
-            one = socket.socket(socket.AF_INET6 if ipv6 else socket.AF_INET, socket.SOCK_DGRAM)
-            one.setsockopt(socket.SOL_SOCKET, wires.SO_RCVBUFFORCE, 64 << 20)
-            one.bind((address or wire.tx_address, port))
-            one.settimeout(20)
-            return one
-        opened.append(in_namespace(net.tx, bind))
+        opened.append(in_namespace(net.tx, lambda: testbed.udp_receiver(address or wire.tx_address, port)))
         return opened[-1]
 
     yield open_one

@@ -5,7 +5,6 @@ the same up to 70 % of what the machine can.
 All is submitted at once, so a sender never has nothing to send; packets say by whom they are, and the kernel when they
 came.
 """
-import socket
 import struct
 import time
 
@@ -13,7 +12,6 @@ import pytest
 
 import sending
 import testbed
-import wires
 from test_send_tools import SO_TIMESTAMPNS, received
 from testbed import in_namespace, wait_until
 
@@ -26,14 +24,7 @@ BURST_FRAMES = BURST_BYTES // (SIZE + 46)
 
 @pytest.fixture(name="receiver")
 def receiver_fixture(net, wire):
-    def bind():
-        one = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-        one.setsockopt(socket.SOL_SOCKET, wires.SO_RCVBUFFORCE, 256 << 20)
-        one.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)
-        one.bind((wire.tx_address, PORT))
-        one.settimeout(20)
-        return one
-    one = in_namespace(net.tx, bind)
+    one = in_namespace(net.tx, lambda: testbed.udp_receiver(wire.tx_address, PORT, SO_TIMESTAMPNS))
     yield one
     one.close()
 

@@ -15,7 +15,6 @@ import pytest
 import frames
 import recordings
 import testbed
-import wires
 from bench_machine import before_others
 from testbed import ROOT, in_namespace, wait_until
 
@@ -40,14 +39,7 @@ def receiver_fixture(net, wire):
     opened = []
 
     def open_one(port=PORT):
-        def bind():
-            one = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-            one.setsockopt(socket.SOL_SOCKET, wires.SO_RCVBUFFORCE, 256 << 20)
-            one.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)
-            one.bind((wire.tx_address, port))
-            one.settimeout(20)
-            return one
-        opened.append(in_namespace(net.tx, bind))
+        opened.append(in_namespace(net.tx, lambda: testbed.udp_receiver(wire.tx_address, port, SO_TIMESTAMPNS)))
         return opened[-1]
 
     yield open_one

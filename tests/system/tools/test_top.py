@@ -78,15 +78,7 @@ class Terminal:
 
 @pytest.fixture
 def terminal():
-    started = []
-
-    def start(*words, **options):
-        started.append(Terminal(*words, **options))
-        return started[-1]
-
-    yield start
-    for one in started:
-        one.close()
+    yield from testbed.started_by(Terminal, Terminal.close)
 
 
 def pick(entries, **keys):

@@ -50,15 +50,7 @@ class Guest:
 
 @pytest.fixture
 def guest():
-    guests = []
-
-    def start(*words, **options):
-        guests.append(Guest(*words, **options))
-        return guests[-1]
-
-    yield start
-    for one in guests:
-        one.end()
+    yield from testbed.started_by(Guest, Guest.end)
 
 
 def connect(one):
