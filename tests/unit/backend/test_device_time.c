@@ -9,6 +9,7 @@
 #include "daemon/clock/clock.h"
 #include "daemon/net/net.h"
 #include "lib/base/time.h"
+#include "tests/support/own_ioctl.h"
 #include "tests/unit/backend/xdp_queues.h"
 
 #include <criterion/criterion.h>
@@ -18,11 +19,8 @@
 #include <linux/ethtool.h>
 #include <linux/net_tstamp.h>
 #include <linux/ptp_clock.h>
-#include <linux/sockios.h>
 #include <poll.h>
-#include <stdarg.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -80,15 +78,10 @@ static int card_set(const struct hwtstamp_config *wanted)
 	return 0;
 }
 
-int ioctl(int fd, unsigned long number, ...)
+static int answer_ioctl(int fd, unsigned long number, struct ifreq *request)
 {
-	struct ethtool_ts_info *info;
-	struct ifreq *request;
-	va_list arguments;
+	struct ethtool_ts_info *info = asked_ts_info(number, request);
 
-	va_start(arguments, number);
-	request = va_arg(arguments, struct ifreq *);
-	va_end(arguments);
 	if (number == PTP_SYS_OFFSET_EXTENDED)
 		return card_read_clock((struct ptp_sys_offset_extended *)request);
 	if (number == SIOCSHWTSTAMP)
@@ -97,9 +90,8 @@ int ioctl(int fd, unsigned long number, ...)
 		*(struct hwtstamp_config *)request->ifr_data = (struct hwtstamp_config){.rx_filter = card.filter};
 		return 0;
 	}
-	info = number == SIOCETHTOOL ? (struct ethtool_ts_info *)request->ifr_data : NULL;
-	if (!info || info->cmd != ETHTOOL_GET_TS_INFO)
-		return (int)syscall(SYS_ioctl, fd, number, request);
+	if (!info)
+		return real_ioctl(fd, number, request);
 	info->phc_index = 4711;
 	info->so_timestamping = SOF_TIMESTAMPING_RX_HARDWARE | SOF_TIMESTAMPING_RAW_HARDWARE;
 	info->rx_filters = 1U << HWTSTAMP_FILTER_ALL;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Reading interfaces, their statistics and local addresses in a network namespace of its own. */
 #include "daemon/net/net.h"
+#include "tests/support/own_ioctl.h"
 #include "tests/unit/net/namespace.h"
 
 #include <arpa/inet.h>
@@ -8,12 +9,8 @@
 #include <errno.h>
 #include <linux/ethtool.h>
 #include <linux/net_tstamp.h>
-#include <linux/sockios.h>
 #include <net/if.h>
-#include <stdarg.h>
 #include <string.h>
-#include <sys/ioctl.h>
-#include <sys/syscall.h>
 
 TestSuite(interface, .init = enter_namespace, .timeout = 30);
 
@@ -132,16 +129,10 @@ static int card_take_setting(struct hwtstamp_config *wanted)
 }
 
 /* In place of the C library's. */
-int ioctl(int fd, unsigned long request, ...)
+static int answer_ioctl(int fd, unsigned long request, struct ifreq *argument)
 {
-	struct ethtool_ts_info *info;
-	struct ifreq *argument;
-	va_list arguments;
+	struct ethtool_ts_info *info = asked_ts_info(request, argument);
 
-	va_start(arguments, request);
-	argument = va_arg(arguments, struct ifreq *);
-	va_end(arguments);
-	info = request == SIOCETHTOOL ? (struct ethtool_ts_info *)argument->ifr_data : NULL;
 	if (card.clock >= 0 && request == SIOCSHWTSTAMP)
 		return card_take_setting((struct hwtstamp_config *)argument->ifr_data);
 	if (card.clock >= 0 && request == SIOCGHWTSTAMP) {
@@ -149,8 +140,8 @@ int ioctl(int fd, unsigned long request, ...)
 			(struct hwtstamp_config){.rx_filter = card.filter, .tx_type = card.transmit};
 		return 0;
 	}
-	if (!info || info->cmd != ETHTOOL_GET_TS_INFO || card.clock < 0)
-		return (int)syscall(SYS_ioctl, fd, request, argument);
+	if (!info || card.clock < 0)
+		return real_ioctl(fd, request, argument);
 	cr_expect(strcmp(argument->ifr_name, "test0") == 0);
 	info->phc_index = card.clock;
 	info->so_timestamping = SOF_TIMESTAMPING_RX_HARDWARE | SOF_TIMESTAMPING_RAW_HARDWARE;

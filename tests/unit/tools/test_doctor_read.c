@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Facts that the doctor reads from a tree of files made as sysfs and /proc, and from the output of systemctl. */
+#include "tests/support/own_ioctl.h"
 #include "tools/doctor/read.h"
 #include "tools/groups/joined_groups.h"
 
@@ -8,17 +9,13 @@
 #include <errno.h>
 #include <libgen.h>
 #include <linux/ethtool.h>
-#include <linux/sockios.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <sys/sysmacros.h>
 #include <sys/un.h>
 #include <sys/wait.h>
@@ -812,18 +809,12 @@ Test(service, what_is_not_installed_or_runs_already_is_not_asked_about)
 static int clock_of_driver = -1; /* -1: the kernel answers */
 
 /* In place of the C library's: a driver says which precision clock it has. */
-int ioctl(int fd, unsigned long request, ...)
+static int answer_ioctl(int fd, unsigned long request, struct ifreq *argument)
 {
-	struct ethtool_ts_info *info;
-	struct ifreq *argument;
-	va_list arguments;
+	struct ethtool_ts_info *info = asked_ts_info(request, argument);
 
-	va_start(arguments, request);
-	argument = va_arg(arguments, struct ifreq *);
-	va_end(arguments);
-	info = request == SIOCETHTOOL ? (struct ethtool_ts_info *)argument->ifr_data : NULL;
-	if (!info || info->cmd != ETHTOOL_GET_TS_INFO || clock_of_driver < 0)
-		return (int)syscall(SYS_ioctl, fd, request, argument);
+	if (!info || clock_of_driver < 0)
+		return real_ioctl(fd, request, argument);
 	info->phc_index = clock_of_driver;
 	return 0;
 }
