@@ -15,6 +15,7 @@
 #include "lib/ibvcap/ring.h"
 #include "tests/support/consumers.h"
 #include "tests/support/readers.h"
+#include "tests/support/small_ring.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -93,20 +94,13 @@ static void pin(int first, int last)
 
 static void open_ring(struct bench *bench)
 {
-	const struct rx_ring_options options = {
-		.stream = "bench",
-		.epoch = 1,
-		.slot_bytes = SLOT_BYTES,
-		.slots_per_block = N,
-		.header_bytes = 42,
-		.history_blocks = (bench->rounds + WARM_UP) / N + 2, /* no packet is skipped */
-		.posted_slots = N,
-		.spare_blocks = 1 + N_SLEEPERS,
-		.lease_blocks_max = 1,
-		.page_bytes = 4096,
-		.n_queues = 1,
-	};
+	struct rx_ring_options options = small_ring();
 
+	options.slot_bytes = SLOT_BYTES;
+	options.slots_per_block = options.posted_slots = N;
+	options.history_blocks = (bench->rounds + WARM_UP) / N + 2; /* no packet is skipped */
+	options.spare_blocks = 1 + N_SLEEPERS;
+	options.lease_blocks_max = 1;
 	require(rx_ring_init(&bench->ring, &options, NULL) == 0, "ring");
 	require(notifier_new(&bench->notifier, &bench->ring, bench->ring.doorbell, RX_RING_CONSUMERS_MAX) == 0,
 	        "notifier");

@@ -10,6 +10,7 @@
 #include "daemon/worker/tx_worker.h"
 #include "daemon/worker/rx_worker.h"
 #include "tests/support/scripted_backend.h"
+#include "tests/support/small_ring.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -98,23 +99,14 @@ static void must(int r)
 
 static struct backend_queue *make_worker(void)
 {
-	const struct rx_ring_options ring_options = {
-		.stream = "s",
-		.epoch = 1,
-		.slot_bytes = 64,
-		.slots_per_block = 64,
-		.header_bytes = 42,
-		.history_blocks = 2,
-		.posted_slots = SLOTS,
-		.spare_blocks = 2,
-		.lease_blocks_max = 2,
-		.page_bytes = 4096,
-		.n_queues = 1,
-	};
-	const struct backend_queue_options queue_options = {
-		.slots = SLOTS, .header_bytes = 42, .header_stride = 64, .slot_bytes = 64, .row_stride = 64};
+	struct rx_ring_options ring_options = small_ring();
+	struct backend_queue_options queue_options;
 	struct backend_queue *queue;
 
+	ring_options.slot_bytes = 64;
+	ring_options.history_blocks = ring_options.spare_blocks = ring_options.lease_blocks_max = 2;
+	ring_options.posted_slots = SLOTS;
+	queue_options = queue_for_ring(&ring_options);
 	must(scripted_backend_ops.open(NULL, &backend, NULL));
 	must(scripted_backend_ops.create_queue(backend, &queue_options, &queue, NULL));
 	must(rx_ring_init(&ring, &ring_options, NULL));

@@ -8,6 +8,7 @@
 #include "lib/ibvcap/ring.h"
 #include "tests/support/consumers.h"
 #include "tests/fuzz/require.h"
+#include "tests/support/small_ring.h"
 
 #include <ibvcap/ibvcap.h>
 #include <stdio.h>
@@ -35,20 +36,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static void set_up(struct scene *s)
 {
-	const struct rx_ring_options options = {
-		.stream = "s",
-		.epoch = 1,
-		.slot_bytes = 8,
-		.slots_per_block = N,
-		.header_bytes = 42,
-		.history_blocks = 3,
-		.posted_slots = QUEUE,
-		.spare_blocks = CONSUMERS * QUOTA,
-		.lease_blocks_max = QUOTA,
-		.page_bytes = 4096,
-		.n_queues = 1,
-	};
+	struct rx_ring_options options = small_ring();
 
+	options.slot_bytes = 8;
+	options.slots_per_block = N;
+	options.history_blocks = 3;
+	options.posted_slots = QUEUE;
+	options.spare_blocks = CONSUMERS * QUOTA;
+	options.lease_blocks_max = QUOTA;
 	*s = (struct scene){.now_ns = 1};
 	require(rx_ring_init(&s->ring, &options, NULL) == 0, "a ring");
 	for (int i = 0; i < CONSUMERS; i++) {

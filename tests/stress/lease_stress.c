@@ -18,6 +18,7 @@
 #include "tests/support/consumers.h"
 #include "tests/support/frames.h"
 #include "tests/support/scripted_backend.h"
+#include "tests/support/small_ring.h"
 
 #include <errno.h>
 #include <getopt.h>
@@ -111,26 +112,17 @@ static void *work(void *argument)
 
 static void set_up(struct stress *stress)
 {
-	const struct rx_ring_options ring = {
-		.stream = "stress",
-		.epoch = 1,
-		.slot_bytes = ROW_BYTES,
-		.slots_per_block = N,
-		.header_bytes = 42,
-		.history_blocks = HISTORY,
-		.posted_slots = SLOTS,
-		.spare_blocks = N_READERS * QUOTA,
-		.lease_blocks_max = QUOTA,
-		.page_bytes = 4096,
-		.n_queues = 1,
-	};
-	const struct backend_queue_options queue = {.slots = SLOTS,
-	                                            .header_bytes = 42,
-	                                            .header_stride = 64,
-	                                            .slot_bytes = ROW_BYTES,
-	                                            .row_stride = ROW_BYTES};
+	struct rx_ring_options ring = small_ring();
+	struct backend_queue_options queue;
 	const struct backend_ops *ops = &scripted_backend_ops;
 
+	ring.slot_bytes = ROW_BYTES;
+	ring.slots_per_block = N;
+	ring.history_blocks = HISTORY;
+	ring.posted_slots = SLOTS;
+	ring.spare_blocks = N_READERS * QUOTA;
+	ring.lease_blocks_max = QUOTA;
+	queue = queue_for_ring(&ring);
 	stress->shared = mmap(NULL, sizeof(*stress->shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	require(stress->shared != MAP_FAILED, "out of memory");
 	require(ops->open(NULL, &stress->backend, NULL) == 0, "no backend");

@@ -5,6 +5,7 @@
 #include "daemon/base/log.h"
 
 #include <criterion/criterion.h>
+#include <criterion/new/assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <net/if.h>
@@ -413,6 +414,25 @@ void end_test_of(struct af_packet *backend)
 	kernel_fail_after(-1);
 	kernel.fail_setsockopt_of = 0;
 	backend->changing = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
+}
+
+void clear_packet_backend(struct af_packet *backend)
+{
+	end_test_of(backend);
+	while (backend->flows)
+		af_packet_remove_flow(&backend->flows->base);
+	while (backend->queues)
+		af_packet_receive_free(&backend->queues->queue.base);
+}
+
+void make_packet_queues(struct af_packet *backend, const struct backend_queue_options *options,
+                        struct backend_queue **queues, int n)
+{
+	struct failure failure = {0};
+
+	for (int i = 0; i < n; i++)
+		cr_assert(eq(int, af_packet_create_queue(&backend->base, options, &queues[i], &failure), 0), "%s",
+		          failure.text);
 }
 
 struct backend_queue_options packet_queue_options(void)

@@ -95,6 +95,11 @@ void open_packet_places(struct af_packet *backend);
 void close_packet_places(struct af_packet *backend);
 /** No call fails any more, and a test that failed in one does not hold the backend's mutex. */
 void end_test_of(struct af_packet *backend);
+/** The same, and the flows and queues that the test left go. */
+void clear_packet_backend(struct af_packet *backend);
+/** Make n queues with these options. */
+void make_packet_queues(struct af_packet *backend, const struct backend_queue_options *options,
+                        struct backend_queue **queues, int n);
 struct backend_queue_options packet_queue_options(void);
 /** UDP to 10.0.0.x and a port, of priority 0: an exact rule. */
 struct flow_rule packet_rule(uint8_t x, uint16_t port);

@@ -17,6 +17,15 @@ static uint8_t *slot_at(uint32_t slot)
 	       (size_t)(slot % RING_BLOCK_SLOTS) * RING_SLOT_BYTES;
 }
 
+struct backend_queue_options ring_queue_options(uint32_t slots, uint32_t header_bytes, uint32_t slot_bytes)
+{
+	return (struct backend_queue_options){.slots = slots,
+	                                      .header_bytes = header_bytes,
+	                                      .header_stride = 64,
+	                                      .slot_bytes = slot_bytes,
+	                                      .row_stride = slot_bytes};
+}
+
 void make_ring(struct af_packet_ring *ring)
 {
 	memset(blocks, 0xff, sizeof(blocks));

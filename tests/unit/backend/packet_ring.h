@@ -26,6 +26,8 @@ struct ring_frame {
 	struct virtio_net_hdr lengths;
 };
 
+/** Options of a queue of the test that reads a ring: rows of header_bytes and slot_bytes. */
+struct backend_queue_options ring_queue_options(uint32_t slots, uint32_t header_bytes, uint32_t slot_bytes);
 /** An empty ring. */
 void make_ring(struct af_packet_ring *ring);
 /** Write a frame to the next slot, all but its status. */

@@ -37,11 +37,7 @@ static void make_frame(void)
 
 static void set_up(void)
 {
-	const struct backend_queue_options options = {.slots = SLOTS,
-	                                              .header_bytes = HEADER_BYTES,
-	                                              .header_stride = 64,
-	                                              .slot_bytes = SLOT_BYTES,
-	                                              .row_stride = SLOT_BYTES};
+	const struct backend_queue_options options = ring_queue_options(SLOTS, HEADER_BYTES, SLOT_BYTES);
 
 	backend = (struct af_packet){.has_ethernet = true};
 	receive = (struct af_packet_receive){.queue = {.base.ops = &af_packet_ops, .backend = &backend, .fd = -1},

@@ -21,13 +21,9 @@ static struct backend_event events[SLOTS + 1];
 
 static void make_queue(bool oversize_sink)
 {
-	const struct backend_queue_options options = {.slots = SLOTS,
-	                                              .header_bytes = HEADER_BYTES,
-	                                              .header_stride = 64,
-	                                              .slot_bytes = SLOT_BYTES,
-	                                              .row_stride = SLOT_BYTES,
-	                                              .oversize_sink = oversize_sink};
+	struct backend_queue_options options = ring_queue_options(SLOTS, HEADER_BYTES, SLOT_BYTES);
 
+	options.oversize_sink = oversize_sink;
 	posted_rows_deinit(&receive.rows);
 	cr_assert(eq(int, posted_rows_init(&receive.rows, &options), 0));
 }

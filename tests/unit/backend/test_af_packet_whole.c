@@ -29,11 +29,7 @@ static uint8_t with_lengths[LENGTHS_BYTES + 4096], *const bytes = with_lengths +
 
 static void set_up(void)
 {
-	const struct backend_queue_options options = {.slots = SLOTS,
-	                                              .header_bytes = HEADER_BYTES,
-	                                              .header_stride = 64,
-	                                              .slot_bytes = SLOT_BYTES,
-	                                              .row_stride = SLOT_BYTES};
+	const struct backend_queue_options options = ring_queue_options(SLOTS, HEADER_BYTES, SLOT_BYTES);
 
 	cr_assert(eq(int, socketpair(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0, sockets), 0));
 	backend = (struct af_packet){.has_ethernet = true};

@@ -21,19 +21,14 @@ static void set_up(void)
 	set_up_kernel();
 	make_packet_backend(&backend);
 	options.flow_tags = true;
-	for (int i = 0; i < 2; i++)
-		cr_assert(eq(int, af_packet_create_queue(&backend.base, &options, &queues[i], &failure), 0));
+	make_packet_queues(&backend, &options, queues, 2);
 	kernel_forget_calls();
 	failure = (struct failure){0};
 }
 
 static void tear_down(void)
 {
-	end_test_of(&backend);
-	while (backend.flows)
-		af_packet_remove_flow(&backend.flows->base);
-	while (backend.queues)
-		af_packet_receive_free(&backend.queues->queue.base);
+	clear_packet_backend(&backend);
 }
 
 TestSuite(packet_flow, .init = set_up, .fini = tear_down);

@@ -25,9 +25,8 @@ static void set_up(void)
 
 	set_up_kernel();
 	make_packet_backend(&backend);
-	for (int i = 0; i < N; i++)
-		cr_assert(eq(int, af_packet_create_queue(&backend.base, &options, &queues[i], &failure), 0));
-	cr_assert(eq(int, af_packet_create_queue(&backend.base, &options, &alone, &failure), 0));
+	make_packet_queues(&backend, &options, queues, N);
+	make_packet_queues(&backend, &options, &alone, 1);
 	cr_assert(eq(int, af_packet_create_group(&backend.base, &of_group, &group, &failure), 0));
 	kernel_forget_calls();
 	failure = (struct failure){0};

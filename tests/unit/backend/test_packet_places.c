@@ -28,11 +28,7 @@ static void set_up(void)
 
 static void tear_down(void)
 {
-	end_test_of(&backend);
-	while (backend.flows)
-		af_packet_remove_flow(&backend.flows->base);
-	while (backend.queues)
-		af_packet_receive_free(&backend.queues->queue.base);
+	clear_packet_backend(&backend);
 	close_packet_places(&backend);
 	cr_expect(eq(uint, count_open_fds(), n_fds));
 }

@@ -22,8 +22,7 @@ static void set_up(void)
 	make_packet_backend(&backend);
 	open_packet_places(&backend);
 	options.flow_tags = true;
-	for (int i = 0; i < 2; i++)
-		cr_assert(eq(int, af_packet_create_queue(&backend.base, &options, &queues[i], &failure), 0));
+	make_packet_queues(&backend, &options, queues, 2);
 	options.copies = true;
 	cr_assert(eq(int, af_packet_create_queue(&backend.base, &options, &tap, &failure), 0));
 	kernel_forget_calls();
@@ -32,11 +31,7 @@ static void set_up(void)
 
 static void tear_down(void)
 {
-	end_test_of(&backend);
-	while (backend.flows)
-		af_packet_remove_flow(&backend.flows->base);
-	while (backend.queues)
-		af_packet_receive_free(&backend.queues->queue.base);
+	clear_packet_backend(&backend);
 	close_packet_places(&backend);
 }
 

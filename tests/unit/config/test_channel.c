@@ -33,6 +33,12 @@ static struct config *load_with(const char *channel, const char *address, const 
 	return load(text);
 }
 
+static void expect_accepted(struct config *config)
+{
+	cr_expect(config != NULL, "%s", failure.text);
+	config_free(config);
+}
+
 static void expect_refused(struct config *config, const char *line, const char *accepted)
 {
 	cr_assert(eq(ptr, (void *)config, NULL), "accepted, but should be refused for: %s", accepted);
@@ -112,16 +118,10 @@ Test(channel, what_no_packet_can_have_is_refused)
 
 Test(channel, in_a_vlan_nobody_is_asked_for)
 {
-	struct config *config;
-
 	expect_refused(load_with("vlan = 5;", "10.0.0.1", ""),
 	               "test.conf:2: ", "accepted is a destination with next_hop_mac");
-	config = load_with("vlan = 5;", "10.0.0.1", "next_hop_mac = \"02:00:00:00:0a:01\";");
-	cr_expect(config != NULL, "%s", failure.text);
-	config_free(config);
-	config = load_with("vlan = 5;", "ff05::1", "");
-	cr_expect(config != NULL, "%s", failure.text);
-	config_free(config);
+	expect_accepted(load_with("vlan = 5;", "10.0.0.1", "next_hop_mac = \"02:00:00:00:0a:01\";"));
+	expect_accepted(load_with("vlan = 5;", "ff05::1", ""));
 }
 
 Test(channel, the_source_is_one_address_of_the_destinations_family)

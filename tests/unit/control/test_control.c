@@ -11,6 +11,7 @@
 #include "tests/support/consumers.h"
 #include "tests/support/frames.h"
 #include "tests/support/scripted_backend.h"
+#include "tests/support/small_ring.h"
 #include "tests/support/status_part.h"
 
 #include <criterion/criterion.h>
@@ -95,36 +96,24 @@ static void worker_ended(void *context, const struct control_stream *which, uint
 
 static void make_ring_of(struct rx_ring *to)
 {
-	const struct rx_ring_options options = {
-		.stream = "lidar",
-		.epoch = EPOCH,
-		.slot_bytes = 100,
-		.slots_per_block = 64,
-		.header_bytes = 42,
-		.history_blocks = 4,
-		.posted_slots = SLOTS,
-		.spare_blocks = 4,
-		.lease_blocks_max = 2,
-		.page_bytes = 4096,
-		.n_queues = 1,
-	};
+	struct rx_ring_options options = small_ring();
 
+	options.stream = "lidar";
+	options.epoch = EPOCH;
+	options.posted_slots = SLOTS;
+	options.lease_blocks_max = 2;
 	cr_assert(eq(int, rx_ring_init(to, &options, NULL), 0));
 	cr_assert(eq(int, rx_ring_seal(to, NULL), 0));
 }
 
 static void make_ring(void)
 {
-	const struct backend_queue_options queue_options = {
-		.slots = SLOTS,
-		.header_bytes = 42,
-		.header_stride = 64,
-		.slot_bytes = 100,
-		.row_stride = 100,
-		.oversize_sink = true,
-		.completion_events = true,
-	};
+	struct backend_queue_options queue_options;
+	struct rx_ring_options ring_options = small_ring();
 
+	ring_options.posted_slots = SLOTS;
+	queue_options = queue_for_ring(&ring_options);
+	queue_options.oversize_sink = queue_options.completion_events = true;
 	cr_assert(eq(int, scripted_backend_ops.open(NULL, &backend, NULL), 0));
 	cr_assert(eq(int, scripted_backend_ops.create_queue(backend, &queue_options, &queue, NULL), 0));
 	make_ring_of(&ring);

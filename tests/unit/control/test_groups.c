@@ -9,6 +9,7 @@
 #include "daemon/worker/rx_worker.h"
 #include "lib/ibvcap/ring.h"
 #include "tests/support/scripted_backend.h"
+#include "tests/support/small_ring.h"
 
 #include <criterion/criterion.h>
 #include <errno.h>
@@ -212,27 +213,8 @@ static void worker_ended(void *context, const struct control_stream *which, uint
 
 static void make_queue(uint32_t index)
 {
-	const struct backend_queue_options queue_options = {.slots = SLOTS,
-	                                                    .header_bytes = 42,
-	                                                    .header_stride = 64,
-	                                                    .slot_bytes = 100,
-	                                                    .row_stride = 100,
-	                                                    .completion_events = true};
-	const struct rx_ring_options ring_options = {
-		.stream = "lidar",
-		.epoch = epoch,
-		.slot_bytes = 100,
-		.slots_per_block = BLOCK,
-		.header_bytes = 42,
-		.history_blocks = 4,
-		.posted_slots = SLOTS,
-		.spare_blocks = 16,
-		.lease_blocks_max = 4,
-		.page_bytes = 4096,
-		.queue_index = index,
-		.n_queues = n_queues,
-		.sequence = packet_numbers,
-	};
+	struct rx_ring_options ring_options = small_ring();
+	struct backend_queue_options queue_options;
 	struct rx_worker_options options = {.worker.name = "test",
 	                                    .ring = &rings[index],
 	                                    .receive_queue_slots = SLOTS,
@@ -240,6 +222,16 @@ static void make_queue(uint32_t index)
 	                                    .sum = &sum,
 	                                    .queue_index = index};
 
+	ring_options.stream = "lidar";
+	ring_options.epoch = epoch;
+	ring_options.slots_per_block = BLOCK;
+	ring_options.posted_slots = SLOTS;
+	ring_options.spare_blocks = 16;
+	ring_options.queue_index = index;
+	ring_options.n_queues = n_queues;
+	ring_options.sequence = packet_numbers;
+	queue_options = queue_for_ring(&ring_options);
+	queue_options.completion_events = true;
 	cr_assert_eq(scripted_backend_ops.create_queue(backend, &queue_options, &queues[index], NULL), 0);
 	cr_assert_eq(rx_ring_init(&rings[index], &ring_options, NULL), 0);
 	cr_assert_eq(rx_ring_seal(&rings[index], NULL), 0);

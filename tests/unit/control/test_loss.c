@@ -2,6 +2,7 @@
 #include "daemon/control/status.h"
 #include "daemon/ring/rx_ring.h"
 #include "lib/ibvcap/ring.h"
+#include "tests/support/small_ring.h"
 
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
@@ -13,20 +14,11 @@ static struct loss_memory memory;
 
 static void set_up(void)
 {
-	const struct rx_ring_options options = {
-		.stream = "s",
-		.epoch = 1,
-		.slot_bytes = 8,
-		.slots_per_block = N,
-		.header_bytes = 42,
-		.history_blocks = 4,
-		.posted_slots = N,
-		.spare_blocks = 1,
-		.lease_blocks_max = 1,
-		.page_bytes = 4096,
-		.n_queues = 1,
-	};
+	struct rx_ring_options options = small_ring();
 
+	options.slot_bytes = 8;
+	options.slots_per_block = options.posted_slots = N;
+	options.spare_blocks = options.lease_blocks_max = 1;
 	cr_assert(eq(int, rx_ring_init(&ring, &options, NULL), 0));
 }
 

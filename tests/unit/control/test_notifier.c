@@ -5,6 +5,7 @@
 #include "lib/base/time.h"
 #include "lib/ibvcap/ring.h"
 #include "tests/support/consumers.h"
+#include "tests/support/small_ring.h"
 
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
@@ -66,20 +67,13 @@ static struct user *hostile, *honest; /* of the first consumer; of the others */
 
 static void init(void)
 {
-	const struct rx_ring_options options = {
-		.stream = "test",
-		.epoch = 1,
-		.slot_bytes = 64,
-		.slots_per_block = N,
-		.header_bytes = 42,
-		.history_blocks = 2,
-		.posted_slots = N,
-		.spare_blocks = 3,
-		.lease_blocks_max = 1,
-		.page_bytes = 4096,
-		.n_queues = 1,
-	};
+	struct rx_ring_options options = small_ring();
 
+	options.slot_bytes = 64;
+	options.slots_per_block = options.posted_slots = N;
+	options.history_blocks = 2;
+	options.spare_blocks = 3;
+	options.lease_blocks_max = 1;
 	cr_assert_eq(rx_ring_init(&ring, &options, NULL), 0);
 	cr_assert_eq(notifier_new(&notifier, &ring, ring.doorbell, CLIENTS), 0);
 	hostile = user_enter(&users, &(struct account){ACCOUNT_USER, 1});

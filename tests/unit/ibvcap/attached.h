@@ -53,4 +53,18 @@ void attached_publish(struct attached *attached, uint64_t n);
 /** The number in row i of the batch. */
 uint64_t attached_number(const struct ibvcap_rx_batch *batch, uint32_t i);
 
+/** A suite whose tests have a session and a batch each: a and batch. The rest is for TestSuite(). */
+#define ATTACHED_TEST_SUITE(...)                                                   \
+	static struct attached a;                                                  \
+	static struct ibvcap_rx_batch batch = IBVCAP_INIT(struct ibvcap_rx_batch); \
+	static void attach_a(void)                                                 \
+	{                                                                          \
+		attached_init(&a);                                                 \
+	}                                                                          \
+	static void detach_a(void)                                                 \
+	{                                                                          \
+		attached_deinit(&a);                                               \
+	}                                                                          \
+	TestSuite(__VA_ARGS__, .init = attach_a, .fini = detach_a)
+
 #endif

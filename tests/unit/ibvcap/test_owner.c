@@ -18,20 +18,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-static struct attached a;
-static struct ibvcap_rx_batch batch = IBVCAP_INIT(struct ibvcap_rx_batch);
-
-static void init(void)
-{
-	attached_init(&a);
-}
-
-static void deinit(void)
-{
-	attached_deinit(&a);
-}
-
-TestSuite(owner, .init = init, .fini = deinit, .timeout = 60);
+ATTACHED_TEST_SUITE(owner, .timeout = 60);
 
 /* The child returns 0 if all is as it should be; else the number of the first check that fails. */
 static void in_child(pid_t (*make_child)(void), int (*body)(void))

@@ -7,20 +7,7 @@
 #include <errno.h>
 #include <string.h>
 
-static struct attached a;
-static struct ibvcap_rx_batch batch = IBVCAP_INIT(struct ibvcap_rx_batch);
-
-static void init(void)
-{
-	attached_init(&a);
-}
-
-static void deinit(void)
-{
-	attached_deinit(&a);
-}
-
-TestSuite(rx, .init = init, .fini = deinit);
+ATTACHED_TEST_SUITE(rx);
 
 static int acquire(uint32_t max)
 {

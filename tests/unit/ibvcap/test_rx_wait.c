@@ -15,20 +15,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-static struct attached a;
-static struct ibvcap_rx_batch batch = IBVCAP_INIT(struct ibvcap_rx_batch);
-
-static void init(void)
-{
-	attached_init(&a);
-}
-
-static void deinit(void)
-{
-	attached_deinit(&a);
-}
-
-TestSuite(rx_wait, .init = init, .fini = deinit, .timeout = 60);
+ATTACHED_TEST_SUITE(rx_wait, .timeout = 60);
 
 /* What another thread does once the consumer sleeps. */
 static void in_thread(pthread_t *thread, void *(*body)(void *))

@@ -2,6 +2,7 @@
 #include "daemon/ring/rx_ring.h"
 #include "lib/ibvcap/ring.h"
 #include "tests/support/consumers.h"
+#include "tests/support/small_ring.h"
 
 #include <ibvcap/ibvcap.h>
 #include <criterion/criterion.h>
@@ -13,27 +14,33 @@
 #include <string.h>
 #include <sys/eventfd.h>
 
-#define N 64u
+#define N              64u
+#define HISTORY_BLOCKS 2u
+#define SPARE_BLOCKS   4u
 
-static const struct rx_ring_options small = {
-	.stream = "test",
-	.epoch = 42,
-	.slot_bytes = 100,
-	.slots_per_block = N,
-	.header_bytes = 42,
-	.history_blocks = 2,
-	.posted_slots = 128,
-	.spare_blocks = 4,
-	.lease_blocks_max = 4,
-	.page_bytes = 4096,
-	.n_queues = 1,
-};
+static struct rx_ring_options options_of_test(void)
+{
+	struct rx_ring_options options = small_ring();
+
+	options.epoch = 42;
+	options.history_blocks = HISTORY_BLOCKS;
+	options.posted_slots = 128;
+	options.spare_blocks = SPARE_BLOCKS;
+	return options;
+}
 
 static void init(struct rx_ring *ring, const struct rx_ring_options *options)
 {
 	struct failure failure = {0};
 
 	cr_assert(eq(int, rx_ring_init(ring, options, &failure), 0), "%s", failure.text);
+}
+
+static void init_small(struct rx_ring *ring)
+{
+	const struct rx_ring_options options = options_of_test();
+
+	init(ring, &options);
 }
 
 static uint32_t post(struct rx_ring *ring, uint32_t n)
@@ -69,7 +76,7 @@ Test(rx_ring, the_shared_description_is_complete)
 {
 	struct rx_ring ring;
 
-	init(&ring, &small);
+	init_small(&ring);
 	struct ibvcap_ring *shared = ring.ring;
 
 	cr_expect(segment_is_ready(&shared->segment));
@@ -90,7 +97,7 @@ Test(rx_ring, rows_lie_densely_in_their_block_and_never_cross_it)
 	struct rx_ring ring;
 	struct rx_span first, second, third;
 
-	init(&ring, &small);
+	init_small(&ring);
 	rx_ring_post_span(&ring, 40, &first);
 	rx_ring_post_span(&ring, 40, &second);
 	rx_ring_post_span(&ring, 40, &third);
@@ -109,7 +116,7 @@ Test(rx_ring, what_the_device_did_not_take_is_posted_again)
 	struct rx_ring ring;
 	struct rx_span first, again;
 
-	init(&ring, &small);
+	init_small(&ring);
 	rx_ring_post_span(&ring, N, &first);
 	rx_ring_unpost(&ring, 24);
 	rx_ring_post_span(&ring, N, &again);
@@ -123,7 +130,7 @@ Test(rx_ring, a_rewind_posts_the_same_slots_from_head_on)
 	struct rx_ring ring;
 	struct rx_span head, again;
 
-	init(&ring, &small);
+	init_small(&ring);
 	post(&ring, 128);
 	rx_ring_publish(&ring, 10);
 	rx_ring_head_span(&ring, &head);
@@ -139,12 +146,12 @@ Test(rx_ring, history_is_kept_and_the_floor_follows)
 {
 	struct rx_ring ring;
 
-	init(&ring, &small);
+	init_small(&ring);
 	run_blocks(&ring, 100);
 	uint64_t floor = consumer_load_floor(ring.ring);
 
 	cr_expect(eq(u64, consumer_load_head(ring.ring), 100 * N));
-	cr_expect(ge(u64, 100 - floor, small.history_blocks), "complete blocks that can still be leased");
+	cr_expect(ge(u64, 100 - floor, HISTORY_BLOCKS), "complete blocks that can still be leased");
 	for (uint64_t a = floor; a < 100; a++)
 		for (uint64_t b = a + 1; b < 100; b++)
 			cr_expect(ne(u32, physical_of(&ring, a), physical_of(&ring, b)));
@@ -156,7 +163,7 @@ Test(rx_ring, a_leased_block_is_not_given_to_the_device)
 	struct rx_ring ring;
 	struct ring_consumer consumer;
 
-	init(&ring, &small);
+	init_small(&ring);
 	cr_assert(eq(int, test_consumer_init(&consumer, 4), 0));
 	cr_assert(eq(int, rx_ring_add_consumer(&ring, &consumer), 0));
 	run_blocks(&ring, 3);
@@ -174,7 +181,7 @@ Test(rx_ring, a_leased_block_is_not_given_to_the_device)
 	consumer_clear_lease(consumer.page, 2);
 	run_blocks(&ring, 1);
 	cr_expect(eq(u32, ring.n_held, 0), "a released block is free again");
-	cr_expect(eq(u32, ring.n_free, small.spare_blocks));
+	cr_expect(eq(u32, ring.n_free, SPARE_BLOCKS));
 	test_consumer_deinit(&consumer);
 	rx_ring_deinit(&ring);
 }
@@ -184,7 +191,7 @@ Test(rx_ring, leases_up_to_the_quota_never_starve_the_device)
 	struct rx_ring ring;
 	struct ring_consumer consumer;
 
-	init(&ring, &small);
+	init_small(&ring);
 	cr_assert(eq(int, test_consumer_init(&consumer, 4), 0));
 	cr_assert(eq(int, rx_ring_add_consumer(&ring, &consumer), 0));
 	for (uint32_t round = 0; round < 1000; round++) {
@@ -204,7 +211,7 @@ Test(rx_ring, a_dead_consumers_leases_end_with_it)
 	struct rx_ring ring;
 	struct ring_consumer consumer;
 
-	init(&ring, &small);
+	init_small(&ring);
 	cr_assert(eq(int, test_consumer_init(&consumer, 4), 0));
 	cr_assert(eq(int, rx_ring_add_consumer(&ring, &consumer), 0));
 	for (uint32_t slot = 0; slot < 4; slot++) {
@@ -225,7 +232,7 @@ Test(rx_ring, a_lease_on_a_block_that_never_was_is_a_lie_and_reported_once)
 	struct rx_ring ring;
 	struct ring_consumer liar, honest;
 
-	init(&ring, &small);
+	init_small(&ring);
 	cr_assert(eq(int, test_consumer_init(&liar, 4), 0));
 	cr_assert(eq(int, test_consumer_init(&honest, 4), 0));
 	rx_ring_add_consumer(&ring, &liar);
@@ -273,11 +280,11 @@ Test(rx_ring, what_a_lossless_consumer_has_not_acquired_is_kept_and_the_queue_st
 	struct rx_ring ring;
 	struct ring_consumer consumer;
 
-	init(&ring, &small);
+	init_small(&ring);
 	add_lossless(&ring, &consumer);
 	cr_expect(eq(u32, run_until_pinned(&ring), ring.live_blocks_max));
 	cr_expect(eq(u64, consumer_load_floor(ring.ring), 0));
-	cr_expect(eq(u32, ring.n_free, small.spare_blocks), "backlog takes no spares");
+	cr_expect(eq(u32, ring.n_free, SPARE_BLOCKS), "backlog takes no spares");
 	consumer_store_delivered(consumer.page, N - 1);
 	cr_expect(eq(u32, post(&ring, 1), 0), "a row of the block is not acquired");
 	consumer_store_delivered(consumer.page, 2 * N);
@@ -296,7 +303,7 @@ Test(rx_ring, a_lossless_consumer_that_keeps_its_quota_for_ever_does_not_stop_th
 	struct ring_consumer consumer;
 	uint32_t leased[4];
 
-	init(&ring, &small);
+	init_small(&ring);
 	add_lossless(&ring, &consumer);
 	for (uint32_t i = 0; i < 4; i++) {
 		run_blocks(&ring, 1);
@@ -324,7 +331,7 @@ Test(rx_ring, what_a_lossless_consumer_skipped_it_does_not_pin)
 	struct rx_ring ring;
 	struct ring_consumer consumer;
 
-	init(&ring, &small);
+	init_small(&ring);
 	run_blocks(&ring, 1);
 	add_lossless(&ring, &consumer);
 	cr_assert(eq(u64, consumer.attach_sequence, N));
@@ -351,7 +358,7 @@ Test(rx_ring, the_fill_of_the_slowest_consumer_has_a_high_water_mark)
 	struct rx_ring ring;
 	struct ring_consumer slow, quick;
 
-	init(&ring, &small);
+	init_small(&ring);
 	run_blocks(&ring, 100);
 	cr_expect(eq(u64, fill_max(&ring), 0), "nobody reads");
 	cr_assert(eq(int, test_consumer_init(&slow, 4), 0));
@@ -368,7 +375,7 @@ Test(rx_ring, the_fill_of_the_slowest_consumer_has_a_high_water_mark)
 	run_blocks(&ring, 1);
 	cr_expect(eq(u64, fill_max(&ring), 2 * N + N / 2), "it never falls");
 	run_blocks(&ring, 100);
-	cr_expect(gt(u64, fill_max(&ring), small.history_blocks * N));
+	cr_expect(gt(u64, fill_max(&ring), HISTORY_BLOCKS * N));
 	cr_expect(le(u64, fill_max(&ring), (uint64_t)ring.live_blocks_max * N), "what was recycled is not in the ring");
 	test_consumer_deinit(&slow);
 	test_consumer_deinit(&quick);
@@ -380,7 +387,7 @@ Test(rx_ring, a_page_that_lies_does_not_fill_the_ring)
 	struct rx_ring ring;
 	struct ring_consumer liar;
 
-	init(&ring, &small);
+	init_small(&ring);
 	cr_assert(eq(int, test_consumer_init(&liar, 4), 0));
 	cr_assert(eq(int, rx_ring_add_consumer(&ring, &liar), 0));
 	consumer_store_delivered(liar.page, UINT64_MAX);
@@ -396,7 +403,7 @@ Test(rx_ring, after_its_deadline_a_lossless_consumer_is_demoted_and_keeps_its_le
 	struct rx_ring ring;
 	struct ring_consumer consumer, quick;
 
-	init(&ring, &small);
+	init_small(&ring);
 	add_lossless(&ring, &consumer);
 	add_lossless(&ring, &quick);
 	consumer_store_lease(consumer.page, 0, 0);
@@ -436,7 +443,7 @@ static uint32_t count_stalls(uint64_t rest_ns, bool catches_up)
 	struct ring_consumer consumer;
 	uint32_t n = 0;
 
-	init(&ring, &small);
+	init_small(&ring);
 	add_lossless(&ring, &consumer);
 	for (uint64_t now_ns = 1; n < 50; n++, now_ns += rest_ns) {
 		run_until_pinned(&ring);
@@ -469,7 +476,7 @@ Test(rx_ring, what_passes_between_a_look_and_the_next_is_charged_to_who_pinned_a
 	struct rx_ring ring;
 	struct ring_consumer consumer;
 
-	init(&ring, &small);
+	init_small(&ring);
 	add_lossless(&ring, &consumer);
 	run_until_pinned(&ring);
 	rx_ring_charge_stalls(&ring, 100);
@@ -490,7 +497,7 @@ Test(rx_ring, who_leaves_and_comes_again_owes_what_it_did)
 	struct ring_consumer consumer, again;
 	uint64_t now_ns = 1;
 
-	init(&ring, &small);
+	init_small(&ring);
 	add_lossless(&ring, &consumer);
 	run_until_pinned(&ring);
 	rx_ring_charge_stalls(&ring, now_ns);
@@ -523,7 +530,7 @@ Test(rx_ring, two_consumers_with_one_account_are_charged_once)
 	struct ring_consumer first, second;
 	struct stall_budget *own;
 
-	init(&ring, &small);
+	init_small(&ring);
 	add_lossless(&ring, &first);
 	add_lossless(&ring, &second);
 	own = second.budget;
@@ -557,7 +564,7 @@ Test(rx_ring, counts_that_go_back_or_past_head_are_a_lie)
 	struct ring_consumer consumer;
 
 	for (size_t i = 0; i < sizeof(lies) / sizeof(lies[0]); i++) {
-		init(&ring, &small);
+		init_small(&ring);
 		add_lossless(&ring, &consumer);
 		run_until_pinned(&ring);
 		consumer_store_delivered(consumer.page, 2 * N);
@@ -577,7 +584,7 @@ Test(rx_ring, consumers_start_at_newest_or_oldest)
 	struct rx_ring ring;
 	struct ring_consumer newest, oldest;
 
-	init(&ring, &small);
+	init_small(&ring);
 	run_blocks(&ring, 50);
 	cr_assert(eq(int, test_consumer_init(&newest, 1), 0));
 	cr_assert(eq(int, test_consumer_init(&oldest, 1), 0));
@@ -610,7 +617,7 @@ Test(rx_ring, packets_back_are_given_as_far_as_there_are_any)
 {
 	struct rx_ring ring;
 
-	init(&ring, &small);
+	init_small(&ring);
 	cr_expect(eq(u64, begin_at(&ring, IBVCAP_START_PACKETS_BACK, 7), 0), "nothing was published yet");
 	run_blocks(&ring, 50);
 	post(&ring, 10);
@@ -640,7 +647,7 @@ Test(rx_ring, a_time_is_the_first_packet_that_is_not_older)
 {
 	struct rx_ring ring;
 
-	init(&ring, &small);
+	init_small(&ring);
 	cr_expect(eq(u64, begin_at(&ring, IBVCAP_START_NS_BACK, 0), 0), "nothing was published yet");
 	publish_timed(&ring, 50 * N + 10);
 	uint64_t oldest = ring.floor * N;
@@ -676,7 +683,7 @@ Test(rx_ring, a_sleeper_is_woken_once_a_request_and_not_by_the_worker)
 	struct rx_ring ring;
 	struct ring_consumer consumer;
 
-	init(&ring, &small);
+	init_small(&ring);
 	cr_assert(eq(int, test_consumer_init(&consumer, 1), 0));
 	rx_ring_add_consumer(&ring, &consumer);
 	client_request_wake(&consumer.page->wake, 10, false);
@@ -703,7 +710,7 @@ Test(rx_ring, several_sleepers_are_one_ring_of_the_doorbell)
 	struct rx_ring ring;
 	struct ring_consumer consumers[3];
 
-	init(&ring, &small);
+	init_small(&ring);
 	for (uint32_t i = 0; i < 3; i++) {
 		cr_assert(eq(int, test_consumer_init(&consumers[i], 1), 0));
 		rx_ring_add_consumer(&ring, &consumers[i]);
@@ -730,7 +737,7 @@ Test(rx_ring, who_punches_its_page_is_put_out_at_the_next_look)
 	struct rx_ring ring;
 	struct ring_consumer waiting, leasing;
 
-	init(&ring, &small);
+	init_small(&ring);
 	cr_assert(eq(int, test_consumer_init(&waiting, 1), 0));
 	cr_assert(eq(int, test_consumer_init(&leasing, 1), 0));
 	rx_ring_add_consumer(&ring, &waiting);
@@ -757,7 +764,7 @@ Test(rx_ring, more_consumers_than_it_has_room_for_are_refused)
 	struct rx_ring ring;
 	struct ring_consumer consumer; /* stands for all of them, which would take two descriptors each */
 
-	init(&ring, &small);
+	init_small(&ring);
 	cr_assert(eq(int, test_consumer_init(&consumer, 1), 0));
 	for (uint32_t i = 0; i <= RX_RING_CONSUMERS_MAX; i++)
 		cr_expect(eq(int, rx_ring_add_consumer(&ring, &consumer), i < RX_RING_CONSUMERS_MAX ? 0 : -EAGAIN));
@@ -767,7 +774,7 @@ Test(rx_ring, more_consumers_than_it_has_room_for_are_refused)
 
 Test(rx_ring, impossible_geometry_is_refused_with_a_reason)
 {
-	struct rx_ring_options options = small;
+	struct rx_ring_options options = options_of_test();
 	struct failure failure = {0};
 	struct rx_ring ring;
 
@@ -775,14 +782,14 @@ Test(rx_ring, impossible_geometry_is_refused_with_a_reason)
 	cr_expect(eq(int, rx_ring_init(&ring, &options, &failure), -EINVAL));
 	cr_expect(strstr(failure.text, "slots_per_block 100") != NULL);
 	cr_expect(eq(int, failure.exit_code, EX_CONFIG));
-	options = small;
+	options = options_of_test();
 	options.history_blocks = UINT32_MAX / N;
 	cr_expect(eq(int, rx_ring_init(&ring, &options, &failure), -EINVAL));
 }
 
 Test(rx_ring, too_few_hugepages_say_how_many_and_which_key_to_lower)
 {
-	struct rx_ring_options options = small;
+	struct rx_ring_options options = options_of_test();
 	struct failure failure = {0};
 	struct rx_ring ring;
 

@@ -10,6 +10,7 @@
 #include "daemon/worker/rx_sum.h"
 #include "tests/support/frames.h"
 #include "tests/support/scripted_backend.h"
+#include "tests/support/small_ring.h"
 
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
@@ -122,31 +123,18 @@ TestSuite(rx_naps, .init = set_up, .timeout = 60);
 static void start(bool naps)
 {
 	const struct backend_ops *ops = &scripted_backend_ops;
-	const struct rx_ring_options ring_options = {
-		.stream = "test",
-		.epoch = 1,
-		.slot_bytes = S,
-		.slots_per_block = 64,
-		.header_bytes = 42,
-		.history_blocks = 4,
-		.posted_slots = SLOTS,
-		.spare_blocks = 4,
-		.lease_blocks_max = 4,
-		.page_bytes = 4096,
-		.n_queues = 1,
-	};
-	const struct backend_queue_options queue_options = {.slots = SLOTS,
-	                                                    .header_bytes = 42,
-	                                                    .header_stride = 64,
-	                                                    .slot_bytes = S,
-	                                                    .row_stride = S,
-	                                                    .completion_events = true};
+	struct rx_ring_options ring_options = small_ring();
+	struct backend_queue_options queue_options;
 	struct rx_worker_options options = {.worker = {.name = "test", .cpu = -1},
 	                                    .ring = &ring,
 	                                    .receive_queue_slots = SLOTS,
 	                                    .naps = naps,
 	                                    .sum = &sum};
 
+	ring_options.slot_bytes = S;
+	ring_options.posted_slots = SLOTS;
+	queue_options = queue_for_ring(&ring_options);
+	queue_options.completion_events = true;
 	cr_assert(eq(int, ops->open(NULL, &backend, NULL), 0));
 	cr_assert(eq(int, ops->create_queue(backend, &queue_options, &queue, NULL), 0));
 	cr_assert(eq(int, rx_ring_init(&ring, &ring_options, NULL), 0));

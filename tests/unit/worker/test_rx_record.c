@@ -11,6 +11,7 @@
 #include "lib/ibvcap/ring.h"
 #include "tests/support/datagram_pieces.h"
 #include "tests/support/scripted_backend.h"
+#include "tests/support/small_ring.h"
 
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
@@ -68,16 +69,12 @@ static void make_queue(const struct rx_ring_options *of_ring, struct kind kind)
 
 static void make(struct kind kind)
 {
-	const struct rx_ring_options of_ring = {.stream = "test",
-	                                        .epoch = 1,
-	                                        .slot_bytes = ROW,
-	                                        .slots_per_block = 64,
-	                                        .header_bytes = HEADERS,
-	                                        .history_blocks = 8,
-	                                        .posted_slots = SLOTS,
-	                                        .page_bytes = 4096,
-	                                        .n_queues = 1};
+	struct rx_ring_options of_ring = small_ring();
 
+	of_ring.slot_bytes = ROW;
+	of_ring.header_bytes = HEADERS;
+	of_ring.history_blocks = 8;
+	of_ring.posted_slots = SLOTS;
 	cr_assert(eq(int, ops->open(NULL, &backend, NULL), 0));
 	cr_assert(eq(int, rx_ring_init(&ring, &of_ring, NULL), 0));
 	make_queue(&of_ring, kind);

@@ -9,6 +9,7 @@
 #include "tests/support/consumers.h"
 #include "tests/support/frames.h"
 #include "tests/support/scripted_backend.h"
+#include "tests/support/small_ring.h"
 
 #include <ibvcap/ibvcap.h>
 #include <criterion/criterion.h>
@@ -42,31 +43,17 @@ struct setting {
 
 static void set_up(struct bench *bench, const struct setting *setting)
 {
-	const struct rx_ring_options ring_options = {
-		.stream = "test",
-		.epoch = 1,
-		.slot_bytes = S,
-		.slots_per_block = N,
-		.header_bytes = setting->header_bytes ? setting->header_bytes : 42,
-		.history_blocks = 4,
-		.posted_slots = SLOTS,
-		.spare_blocks = 4,
-		.lease_blocks_max = 4,
-		.page_bytes = 4096,
-		.n_queues = 1,
-	};
-	const struct backend_queue_options queue_options = {
-		.slots = SLOTS,
-		.header_bytes = ring_options.header_bytes,
-		.header_stride = ring_options.header_bytes > 64 ? 128 : 64,
-		.slot_bytes = S,
-		.row_stride = S,
-		.oversize_sink = !setting->no_sink,
-		.timestamps = true,
-		.completion_events = true,
-	};
+	struct rx_ring_options ring_options = small_ring();
+	struct backend_queue_options queue_options;
 	const struct backend_ops *ops = &scripted_backend_ops;
 
+	ring_options.slot_bytes = S;
+	ring_options.slots_per_block = N;
+	ring_options.header_bytes = setting->header_bytes ? setting->header_bytes : 42;
+	ring_options.posted_slots = SLOTS;
+	queue_options = queue_for_ring(&ring_options);
+	queue_options.oversize_sink = !setting->no_sink;
+	queue_options.timestamps = queue_options.completion_events = true;
 	cr_assert(eq(int, ops->open(NULL, &bench->backend, NULL), 0));
 	cr_assert(eq(int, ops->create_queue(bench->backend, &queue_options, &bench->queue, NULL), 0));
 	cr_assert(eq(int, rx_ring_init(&bench->ring, &ring_options, NULL), 0));
