@@ -70,7 +70,8 @@ MAY_INCLUDE = {
     "daemon/control": ["daemon/base", "daemon/config", "daemon/flow", "daemon/ring", "daemon/worker/mailbox.h",
                        "daemon/worker/rx_sum.h", CORE, "lib/status", API],
     # What daemon.c is made of, from the lowest to the highest.
-    "daemon/memory": ["daemon/base", "daemon/config", "daemon/flow", "daemon/priv", "daemon/ring"],
+    "daemon/memory": ["daemon/base", "daemon/config", "daemon/flow", "daemon/priv", "daemon/ring",
+                      "daemon/backend/choice"],
     "daemon/process": ["daemon/base", "daemon/config", "daemon/net", "daemon/priv", "daemon/backend/choice", CORE],
     "daemon/state": ["daemon/base", "daemon/config", "daemon/memory", "daemon/process", "daemon/control"],
     "daemon/port": ["daemon/state", "daemon/base", "daemon/config", "daemon/net", "daemon/clock",

@@ -44,6 +44,7 @@ enum config_xdp_mode {
 	CONFIG_XDP_MODE_COPY,
 };
 
+/* Those that have a packet earlier come first: the card, the XDP program in its driver, packet sockets. */
 enum config_backend {
 	CONFIG_BACKEND_AUTO, /* what backend_choice_make() takes for the interface */
 	CONFIG_BACKEND_VERBS,

@@ -69,16 +69,14 @@ static bool flow_is_copied_twice(const struct config_flow *a, const struct confi
 
 /* ---- flows with different backends --------------------------------------------------------------- */
 
-/* A card has a packet before the XDP program in its driver, and that before packet sockets. AUTO: any of them. */
+/* AUTO may become any of them. */
 static bool flow_backend_may_be_first(enum config_backend first, enum config_backend other)
 {
-	static const int turns[] = {[CONFIG_BACKEND_VERBS] = 0, [CONFIG_BACKEND_XDP] = 1, [CONFIG_BACKEND_PACKET] = 2};
-
 	if (first == CONFIG_BACKEND_AUTO)
 		return other != CONFIG_BACKEND_VERBS;
 	if (other == CONFIG_BACKEND_AUTO)
 		return first != CONFIG_BACKEND_PACKET;
-	return turns[first] < turns[other];
+	return first < other;
 }
 
 /* The backends know nothing of each other: what the first one takes never reaches the other. */

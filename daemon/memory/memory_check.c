@@ -2,6 +2,7 @@
 /* Compares what streams and channels take of memory with what the machine has and the kernel lets a process lock. */
 #include "daemon/memory/memory_check.h"
 
+#include "daemon/backend/choice/backends.h"
 #include "daemon/base/log.h"
 #include "daemon/base/machine.h"
 #include "daemon/memory/geometry.h"
@@ -19,9 +20,9 @@ int memory_check_rings(const struct config *config, struct failure *failure)
 	const struct config_stream *stream = NULL;
 
 	for (uint32_t i = 0; i < config->n_streams; i++) {
-		/* With "auto" it may be more. */
-		uint64_t bytes =
-			geometry_ring_bytes(&config->streams[i], config->streams[i].backend != CONFIG_BACKEND_VERBS);
+		/* NULL: of "auto", whose ring may be larger. */
+		const struct backend_ops *ops = backend_find(config_backend_name(config->streams[i].backend));
+		uint64_t bytes = geometry_ring_bytes(&config->streams[i], !ops || !ops->pins_memory);
 
 		all += bytes;
 		if (bytes > largest) {

@@ -2,6 +2,7 @@
 /* Look-ups in the facts that several checks need. */
 #include "tools/doctor/facts.h"
 
+#include "daemon/backend/choice/backends.h"
 #include "daemon/memory/geometry.h"
 
 #include <linux/capability.h>
@@ -52,22 +53,22 @@ void facts_choose_backend(const struct doctor_facts *facts, const struct doctor_
 
 enum config_backend facts_find_backend(const struct doctor_facts *facts, const char *name, enum config_backend backend)
 {
-	static const enum config_backend backends[] = {CONFIG_BACKEND_VERBS, CONFIG_BACKEND_XDP, CONFIG_BACKEND_PACKET};
 	const struct doctor_interface *interface = facts_find_interface(facts, name);
 	struct backend_choice choice;
 
 	if (backend != CONFIG_BACKEND_AUTO || !interface)
 		return backend == CONFIG_BACKEND_AUTO ? CONFIG_BACKEND_VERBS : backend;
 	facts_choose_backend(facts, interface, &choice);
-	for (unsigned int i = 0; i < sizeof(backends) / sizeof(backends[0]); i++)
-		if (strcmp(config_backend_name(backends[i]), choice.backend) == 0)
-			backend = backends[i];
+	for (enum config_backend known = CONFIG_BACKEND_AUTO; config_backend_name(known); known++)
+		if (strcmp(config_backend_name(known), choice.backend) == 0)
+			backend = known;
 	return backend;
 }
 
 uint64_t facts_ring_bytes(const struct doctor_facts *facts, const struct config_stream *stream)
 {
 	enum config_backend backend = facts_find_backend(facts, stream->interface, stream->backend);
+	const struct backend_ops *ops = backend_find(config_backend_name(backend));
 
-	return geometry_ring_bytes(stream, backend != CONFIG_BACKEND_VERBS);
+	return geometry_ring_bytes(stream, !ops || !ops->pins_memory);
 }
