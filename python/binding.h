@@ -4,6 +4,7 @@
  *
  * Threads: a handle of libibvcap is for one thread at a time. Each object that owns one has a lock for calls that may
  * wait; they wait without the interpreter's lock. Whatever else touches such an object holds the interpreter's lock.
+ * Declares batch.c, errors.c, lease.c, receiver.c, view.c.
  */
 #ifndef IBVCAP_PYTHON_BINDING_H
 #define IBVCAP_PYTHON_BINDING_H

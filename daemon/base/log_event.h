@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The MESSAGE_IDs of events, and the limit on repeated messages. Inside the base room only, and for tests. */
+/*
+ * The MESSAGE_IDs of events, and the limit on repeated messages. Inside the base room only, and for tests. Declares
+ * log.c.
+ */
 #ifndef DAEMON_BASE_LOG_EVENT_H
 #define DAEMON_BASE_LOG_EVENT_H
 

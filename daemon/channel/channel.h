@@ -5,6 +5,8 @@
  *
  *   channel_init → channel_fit → channel_prepare → (drop privileges) → channel_serve → channel_lend
  *   → (its worker gives it back) → channel_deinit
+ *
+ * Declares channel_destination.c, channel_service.c.
  */
 #ifndef DAEMON_CHANNEL_CHANNEL_H
 #define DAEMON_CHANNEL_CHANNEL_H

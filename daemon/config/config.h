@@ -2,7 +2,7 @@
 /*
  * The configuration as plain const structs, loaded from a file in libconfig's syntax. Every key is checked and has
  * its default if it is left out. Errors name file:line, what was found and what is accepted. What a key means is in
- * the tables of key_table.c, from which the manual page is generated, too.
+ * the tables of key_table.c, from which the manual page is generated, too. Declares dump.c, key_table.c, load.c.
  */
 #ifndef DAEMON_CONFIG_CONFIG_H
 #define DAEMON_CONFIG_CONFIG_H

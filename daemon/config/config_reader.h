@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/* From libconfig's settings to the structs of config.h, by the key tables. Inside the config room only. */
+/*
+ * From libconfig's settings to the structs of config.h, by the key tables. Inside the config room only. Declares
+ * check_*.c, render.c.
+ */
 #ifndef DAEMON_CONFIG_CONFIG_READER_H
 #define DAEMON_CONFIG_CONFIG_READER_H
 

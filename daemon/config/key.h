@@ -2,7 +2,7 @@
 /*
  * A key of the configuration file is one row of a table. From the row come: how a value is read and checked, its
  * default, the field it is stored in, whether a reload may change it, and its entry in --dump-config, in a reload's
- * log, in the manual page and in the shells' completion. Pure, but for user names.
+ * log, in the manual page and in the shells' completion. Pure, but for user names. Declares key_value.c.
  */
 #ifndef DAEMON_CONFIG_KEY_H
 #define DAEMON_CONFIG_KEY_H

@@ -3,7 +3,7 @@
  * Control serves clients at the control socket: it attaches consumers to streams, opens channels for senders, answers
  * status requests and passes reconfigurations on. It runs on the control thread's event loop and never blocks it.
  * Control knows rings and mailboxes but no backends: it asks the daemon about a device through the readings and
- * function pointers below.
+ * function pointers below. Declares rx_endpoint.c, rx_skips.c, server.c, tx_endpoint.c.
  */
 #ifndef DAEMON_CONTROL_CONTROL_H
 #define DAEMON_CONTROL_CONTROL_H

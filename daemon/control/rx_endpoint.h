@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * A stream and its queues as control offers them to consumers. A consumer that a client asks for is checked, lent to
- * the worker of a queue by mail, and freed only when the worker has given it back. Control thread only.
+ * the worker of a queue by mail, and freed only when the worker has given it back. Control thread only. Declares
+ * rx_admit.c.
  */
 #ifndef DAEMON_CONTROL_RX_ENDPOINT_H
 #define DAEMON_CONTROL_RX_ENDPOINT_H

@@ -3,7 +3,7 @@
  * The status that a client asks for. It is fresh: control asks for new readings of the flow counters first, and gives
  * the workers time to account for them. If no packets arrive meanwhile, the status shows none in flight. If a device
  * does not answer in time, the status has its last readings and their age. Clients that ask at the same time share one
- * such refresh. Control thread only.
+ * such refresh. Control thread only. Declares status_consumer.c, status_stream.c.
  */
 #ifndef DAEMON_CONTROL_STATUS_H
 #define DAEMON_CONTROL_STATUS_H

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * Flow rules for a device, from the flows of the configuration: which bits of a packet's headers have which value.
- * Pure.
+ * Pure. Declares flow_check.c, flow_format.c.
  */
 #ifndef DAEMON_FLOW_FLOW_H
 #define DAEMON_FLOW_FLOW_H

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * Network interfaces as the kernel knows them: their state, their statistics, and multicast memberships, which the
- * daemon holds through ordinary sockets so that the kernel sends IGMP and MLD reports.
+ * daemon holds through ordinary sockets so that the kernel sends IGMP and MLD reports. Declares driver.c, membership.c,
+ * net_address.c, net_interface.c, precision_clock.c, rdma_link.c, rtnl.c, xdp_features.c.
  */
 #ifndef DAEMON_NET_NET_H
 #define DAEMON_NET_NET_H

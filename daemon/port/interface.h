@@ -7,7 +7,7 @@
  * Commands to the device wait for its firmware, and many requests to the kernel wait for a lock (rtnl) that the driver
  * of any device holds while it waits for its firmware. So while the interface serves, two threads take its readings:
  * one of its own for the device, and one that all interfaces share for the kernel. A device that hangs then makes its
- * own readings old, and those of the kernel, but not those of another device.
+ * own readings old, and those of the kernel, but not those of another device. Declares interface_readings.c.
  */
 #ifndef DAEMON_PORT_INTERFACE_H
 #define DAEMON_PORT_INTERFACE_H

@@ -4,7 +4,7 @@
  * belongs to the worker's thread while that runs, except where a comment says otherwise.
  *
  * Sequence numbers: head <= posted. Rows [head, posted) are with the device. Block numbers below floor are recycled;
- * the block numbers from floor to the one of posted are in the table.
+ * the block numbers from floor to the one of posted are in the table. Declares backpressure.c, rx_segments.c.
  */
 #ifndef DAEMON_RING_RX_RING_H
 #define DAEMON_RING_RX_RING_H

@@ -5,7 +5,7 @@
  *
  * completed <= taken <= submitted <= completed + n_slots, each free-running. Packets [completed, taken) are with the
  * worker, in the order in which it took them. The worker reads each descriptor once, when the packet is the next to be
- * taken.
+ * taken. Declares sender_segments.c.
  */
 #ifndef DAEMON_RING_SENDER_H
 #define DAEMON_RING_SENDER_H

@@ -5,6 +5,8 @@
  *
  *   {0} → stream_init → stream_fit → stream_prepare → (drop privileges) → stream_start → stream_capture
  *   → stream_leave → stream_stop → (MAIL_STOPPED) → stream_join → stream_deinit
+ *
+ * Declares stream_flows.c, stream_losses.c, stream_service.c.
  */
 #ifndef DAEMON_STREAM_STREAM_H
 #define DAEMON_STREAM_STREAM_H

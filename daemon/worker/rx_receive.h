@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The hot path of receiving: turns completions into published rows. For the worker's thread only. */
+/*
+ * The hot path of receiving: turns completions into published rows. For the worker's thread only. Declares
+ * rx_unusual.c.
+ */
 #ifndef DAEMON_WORKER_RX_RECEIVE_H
 #define DAEMON_WORKER_RX_RECEIVE_H
 

@@ -7,6 +7,7 @@
  *
  * Fairness is deficit round robin by bytes of frames, over the senders of a queue and over the queues of a worker. A
  * packet that waits for its time delays its own sender only; the channel's rate delays all senders of the channel.
+ * Declares tx_queue_send.c.
  */
 #ifndef DAEMON_WORKER_TX_QUEUE_H
 #define DAEMON_WORKER_TX_QUEUE_H

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The library's end of the control socket. Every failure sets the text of error.h. */
+/* The library's end of the control socket. Every failure sets the text of error.h. Declares client_explain.c. */
 #ifndef IBVCAP_CLIENT_H
 #define IBVCAP_CLIENT_H
 

@@ -2,7 +2,7 @@
 /*
  * What a recording says to programs of what it lacks, as JSON: the account of one source (a queue of a stream) in one
  * file, and the losses before a packet. In a pcapng file these are lines of comments, of the interface's statistics and
- * of the packet. Beside rows of --raw they are members of FILE.json.
+ * of the packet. Beside rows of --raw they are members of FILE.json. Declares sequence_json.c.
  */
 #ifndef LIB_RECORDING_ACCOUNT_JSON_H
 #define LIB_RECORDING_ACCOUNT_JSON_H

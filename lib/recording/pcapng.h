@@ -7,7 +7,7 @@
  * of the row in its ring, and whose drop_count is how many packets are missing before it, with a comment that says why;
  * at the end statistics of each interface, and a second section that has nothing but a comment: the loss sum of the
  * whole file. capinfos prints the comments of sections, and nothing else that has the sum. A file without it was not
- * closed.
+ * closed. Declares pcapng_write.c.
  */
 #ifndef LIB_RECORDING_PCAPNG_H
 #define LIB_RECORDING_PCAPNG_H

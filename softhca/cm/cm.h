@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The connection manager as programs see it: /dev/infiniband/rdma_cm (drivers/infiniband/core/ucma.c, cma.c). */
+/*
+ * The connection manager as programs see it: /dev/infiniband/rdma_cm (drivers/infiniband/core/ucma.c, cma.c). Declares
+ * cm_command.c, cm_file.c.
+ */
 #ifndef SOFTHCA_CM_CM_H
 #define SOFTHCA_CM_CM_H
 

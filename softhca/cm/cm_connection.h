@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Connections: requests of the program and messages of the peer. With the manager's lock. */
+/* Connections: requests of the program and messages of the peer. With the manager's lock. Declares cm_receive.c. */
 #ifndef SOFTHCA_CM_CM_CONNECTION_H
 #define SOFTHCA_CM_CM_CONNECTION_H
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * Identifiers of the connection manager (struct rdma_cm_id): addresses, the device that they lead to, a port number,
- * and events for the file that has them. Everything here needs the manager's lock, if nothing else is said.
+ * and events for the file that has them. Everything here needs the manager's lock, if nothing else is said. Declares
+ * cm_event.c.
  */
 #ifndef SOFTHCA_CM_CM_ID_H
 #define SOFTHCA_CM_CM_ID_H

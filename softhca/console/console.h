@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The subcommands of softhca that look into running processes. */
+/* The subcommands of softhca that look into running processes. Declares trace_command.c. */
 #ifndef SOFTHCA_CONSOLE_CONSOLE_H
 #define SOFTHCA_CONSOLE_CONSOLE_H
 

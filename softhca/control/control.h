@@ -3,7 +3,7 @@
  * Answers questions about a running process, by a socket of type SOCK_SEQPACKET with the abstract name "softhca-PID" in
  * the process' network namespace. Only the process' own user and root are answered. A request is one packet of text;
  * the answer is packets whose first byte says what they are (enum trace_kind, enum control_kind), and the end of the
- * connection.
+ * connection. Declares objects_report.c, request.c.
  */
 #ifndef SOFTHCA_CONTROL_CONTROL_H
 #define SOFTHCA_CONTROL_CONTROL_H

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* A completion queue: entries in the program's memory, written by the device. */
+/* A completion queue: entries in the program's memory, written by the device. Declares cq_compress.c. */
 #ifndef SOFTHCA_DEVICE_CQ_H
 #define SOFTHCA_DEVICE_CQ_H
 

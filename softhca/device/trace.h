@@ -3,7 +3,7 @@
  * Tells a client of the control socket what the device does: commands, doorbells, work requests, completions and
  * frames. While nobody listens, a packet costs nothing: the device thread looks once a turn, and compares the indexes
  * of its queues before and after the turn only while somebody listens. Frames come from a wire in front of the real
- * one, which is put in for as long.
+ * one, which is put in for as long. Declares trace_queue.c.
  */
 #ifndef SOFTHCA_DEVICE_TRACE_H
 #define SOFTHCA_DEVICE_TRACE_H

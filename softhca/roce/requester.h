@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The work requests of an RC queue pair that were begun and are not complete. With the device's lock. */
+/*
+ * The work requests of an RC queue pair that were begun and are not complete. With the device's lock. Declares
+ * requester_progress.c.
+ */
 #ifndef SOFTHCA_ROCE_REQUESTER_H
 #define SOFTHCA_ROCE_REQUESTER_H
 

@@ -2,7 +2,7 @@
 /*
  * The RoCE engine of a device: its RC and UD queue pairs by number, the frames on their way to the wire, and the GIDs.
  * Everything here needs the device's lock, if nothing else is said. The functions that receive only note the answer;
- * the queue pair sends it in its work().
+ * the queue pair sends it in its work(). Declares roce_send.c.
  */
 #ifndef SOFTHCA_ROCE_ROCE_H
 #define SOFTHCA_ROCE_ROCE_H

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * An RC or UD queue pair: a requester, which sends work requests and waits for acknowledgements, and a responder,
- * which takes requests and answers them (IBTA volume 1, 9.7). Both need the device's lock.
+ * which takes requests and answers them (IBTA volume 1, 9.7). Both need the device's lock. Declares datagram.c,
+ * requester.c, requester_progress.c, responder.c, roce_state.c.
  */
 #ifndef SOFTHCA_ROCE_ROCE_QP_H
 #define SOFTHCA_ROCE_ROCE_QP_H

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * A command as its handler sees it, whether it came by write() or by ioctl INVOKE_WRITE. `in` and `out` are the core
- * structures, `drv_*` mlx5's own payload behind them.
+ * structures, `drv_*` mlx5's own payload behind them. Declares cmd_ah.c, cmd_cq.c, cmd_device.c, cmd_roce.c, cmd_rss.c,
+ * write_commands.c.
  */
 #ifndef SOFTHCA_UVERBS_COMMAND_H
 #define SOFTHCA_UVERBS_COMMAND_H

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+/* Declares ioctl_attrs.c. */
 #ifndef SOFTHCA_UVERBS_IOCTL_H
 #define SOFTHCA_UVERBS_IOCTL_H
 

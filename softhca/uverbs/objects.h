@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The objects of an open device, by handle. Everything here needs the device's lock, if nothing else is said. */
+/*
+ * The objects of an open device, by handle. Everything here needs the device's lock, if nothing else is said. Declares
+ * cmd_cq.c, cmd_flow.c, cmd_qp_state.c, device_events.c.
+ */
 #ifndef SOFTHCA_UVERBS_OBJECTS_H
 #define SOFTHCA_UVERBS_OBJECTS_H
 

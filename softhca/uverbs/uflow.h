@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Making and ending a flow, however its request came. */
+/* Making and ending a flow, however its request came. Declares cmd_flow.c. */
 #ifndef SOFTHCA_UVERBS_UFLOW_H
 #define SOFTHCA_UVERBS_UFLOW_H
 

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The uverbs character device, as the preload library calls it. Errors are negative errno. */
+/*
+ * The uverbs character device, as the preload library calls it. Errors are negative errno. Declares cmd_device.c,
+ * ioctl_methods.c, uverbs_file.c, write_commands.c.
+ */
 #ifndef SOFTHCA_UVERBS_UVERBS_H
 #define SOFTHCA_UVERBS_UVERBS_H
 

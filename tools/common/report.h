@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* How every subcommand reports failures and prints JSON. */
+/* How every subcommand reports failures and prints JSON. Declares tracker_print.c. */
 #ifndef TOOLS_COMMON_REPORT_H
 #define TOOLS_COMMON_REPORT_H
 

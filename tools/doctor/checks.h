@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The checks of `ibvcap doctor`. Each one is pure: it reads facts and adds findings, and asks no kernel or device. */
+/*
+ * The checks of `ibvcap doctor`. Each one is pure: it reads facts and adds findings, and asks no kernel or device.
+ * Declares check_*.c, print.c.
+ */
 #ifndef TOOLS_DOCTOR_CHECKS_H
 #define TOOLS_DOCTOR_CHECKS_H
 

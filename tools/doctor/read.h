@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * How the facts are collected: from the configuration, from sysfs and /proc, and from the kernel, drivers and service
- * manager. Files are opened with ordinary calls, so softhca's emulated device looks like a real one.
+ * manager. Files are opened with ordinary calls, so softhca's emulated device looks like a real one. Declares
+ * probe_queue.c, read_*.c.
  */
 #ifndef TOOLS_DOCTOR_READ_H
 #define TOOLS_DOCTOR_READ_H

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * The subcommands of the program ibvcap. cmd_NAME.c has the subcommand NAME. argv[0] is "ibvcap NAME"; each
- * function returns the exit code.
+ * function returns the exit code. Declares cmd_*.c, run_program.c.
  */
 #ifndef TOOLS_IBVCAP_IBVCAP_H
 #define TOOLS_IBVCAP_IBVCAP_H

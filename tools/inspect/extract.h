@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What `ibvcap extract` does. */
+/* What `ibvcap extract` does. Declares time_text.c. */
 #ifndef TOOLS_INSPECT_EXTRACT_H
 #define TOOLS_INSPECT_EXTRACT_H
 

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/* One file, read to its end and judged. Its accounts prove that no packet is missing if its packets agree with them. */
+/*
+ * One file, read to its end and judged. Its accounts prove that no packet is missing if its packets agree with them.
+ * Declares info.c, inspect_findings.c.
+ */
 #ifndef TOOLS_INSPECT_INSPECT_FILE_H
 #define TOOLS_INSPECT_INSPECT_FILE_H
 

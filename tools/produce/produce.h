@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The parts of `ibvcap produce`: packets become messages, in one of two ways, and Kafka gets these. */
+/*
+ * The parts of `ibvcap produce`: packets become messages, in one of two ways, and Kafka gets these. Declares arrays.c,
+ * blocks.c, kafka.c, sum.c.
+ */
 #ifndef TOOLS_PRODUCE_PRODUCE_H
 #define TOOLS_PRODUCE_PRODUCE_H
 

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The command line and the totals of `ibvcap recv` and `ibvcap check`, and the functions that print them. */
+/*
+ * The command line and the totals of `ibvcap recv` and `ibvcap check`, and the functions that print them. Declares
+ * latency.c, recv_print.c, recv_run.c.
+ */
 #ifndef TOOLS_RECEIVE_RECV_H
 #define TOOLS_RECEIVE_RECV_H
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * Names of the files of a recording, and the rolling window of those that are kept: the oldest are deleted when there
- * are too many, when they take too much room, or when the disk is full.
+ * are too many, when they take too much room, or when the disk is full. Declares file_names.c, own_file.c.
  */
 #ifndef TOOLS_RECORD_FILE_WINDOW_H
 #define TOOLS_RECORD_FILE_WINDOW_H

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What the parts of `ibvcap record` share: the command line, and the loss sums. */
+/*
+ * What the parts of `ibvcap record` share: the command line, and the loss sums. Declares account.c, record_streams.c,
+ * trigger.c.
+ */
 #ifndef TOOLS_RECORD_RECORD_H
 #define TOOLS_RECORD_RECORD_H
 

@@ -3,7 +3,8 @@
  * One file of a recording, as the writer writes it: under its name with ".part", together with the files that belong to
  * it, and renamed when all of them are complete. Whatever write fails, the file ends behind a whole piece.
  *
- * There are two formats: blocks of pcapng (pcapng_file.c), and rows as they are in the ring (raw_file.c).
+ * There are two formats: blocks of pcapng (pcapng_file.c), and rows as they are in the ring (raw_file.c). Declares
+ * pcapng_file.c, raw_file.c.
  */
 #ifndef TOOLS_RECORD_RECORD_FILE_H
 #define TOOLS_RECORD_RECORD_FILE_H

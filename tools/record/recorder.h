@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The thread that reads: rows of all sources, in the order of their times, into the buffers of the writer. */
+/*
+ * The thread that reads: rows of all sources, in the order of their times, into the buffers of the writer. Declares
+ * progress.c, recorder_sources.c.
+ */
 #ifndef TOOLS_RECORD_RECORDER_H
 #define TOOLS_RECORD_RECORDER_H
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* One queue of a stream that is recorded: its handle, its description, and what was lost. */
+/* One queue of a stream that is recorded: its handle, its description, and what was lost. Declares ring_reach.c. */
 #ifndef TOOLS_RECORD_SOURCE_H
 #define TOOLS_RECORD_SOURCE_H
 

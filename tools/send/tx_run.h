@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * What `ibvcap send` and `ibvcap replay` share: they open a channel, fill rows one after the other, and print the sum.
+ * Declares replay.c, send.c.
  */
 #ifndef TOOLS_SEND_TX_RUN_H
 #define TOOLS_SEND_TX_RUN_H

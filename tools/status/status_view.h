@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The answer to a status request as arrays, as names and as JSON: for status, top and why. */
+/*
+ * The answer to a status request as arrays, as names and as JSON: for status, top and why. Declares flow_view.c,
+ * status_print.c.
+ */
 #ifndef TOOLS_STATUS_STATUS_VIEW_H
 #define TOOLS_STATUS_STATUS_VIEW_H
 

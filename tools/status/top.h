@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * The view of `ibvcap top`: two answers of the daemon, and the rates between them. It is pure; the caller puts its
- * lines on a terminal (top_screen.c) or on standard output.
+ * lines on a terminal (top_screen.c) or on standard output. Declares top_*.c.
  */
 #ifndef TOOLS_STATUS_TOP_H
 #define TOOLS_STATUS_TOP_H

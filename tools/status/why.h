@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * The explanation that `ibvcap why` prints: for each term of the sums of a stream and its consumers a cause and a
- * remedy.
+ * remedy. Declares why_consumer.c, why_explain.c.
  */
 #ifndef TOOLS_STATUS_WHY_H
 #define TOOLS_STATUS_WHY_H

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What UDP arrives on this machine if none of it matches a stream, and how it differs from the stream's flows. */
+/*
+ * What UDP arrives on this machine if none of it matches a stream, and how it differs from the stream's flows. Declares
+ * why_look_print.c.
+ */
 #ifndef TOOLS_STATUS_WHY_LOOK_H
 #define TOOLS_STATUS_WHY_LOOK_H
 

@@ -3,7 +3,9 @@
  * What the files of the packet backend share. It receives and sends with AF_PACKET sockets (packet(7)) without special
  * hardware: the kernel copies each matching frame to a ring that it shares with the daemon (TPACKET_V2), and the worker
  * copies it from there to the slot. Interfaces of tunnels have no Ethernet headers. Rows have one there that is made
- * up, so that all have the same layout.
+ * up, so that all have the same layout. Declares af_packet_claims.c, af_packet_filter.c, af_packet_flow.c,
+ * af_packet_group.c, af_packet_places.c, af_packet_poll.c, af_packet_receive.c, af_packet_ring.c, af_packet_row.c,
+ * device_time.c.
  */
 #ifndef DAEMON_BACKEND_PACKET_AF_PACKET_H
 #define DAEMON_BACKEND_PACKET_AF_PACKET_H

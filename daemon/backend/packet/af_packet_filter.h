@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What the files of the packet backend that make classic BPF filters share. */
+/* What the files of the packet backend that make classic BPF filters share. Declares af_packet_filter_read.c. */
 #ifndef DAEMON_BACKEND_PACKET_AF_PACKET_FILTER_H
 #define DAEMON_BACKEND_PACKET_AF_PACKET_FILTER_H
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * What the backends packet and xdp have in common: both take an interface's packets from the kernel, and send through a
- * packet socket (packet(7)).
+ * packet socket (packet(7)). Declares socket_send.c.
  */
 #ifndef DAEMON_BACKEND_SOCKET_KERNEL_PATH_H
 #define DAEMON_BACKEND_SOCKET_KERNEL_PATH_H

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * The verbs backend: RAW_PACKET queue pairs through libibverbs. Only verbs_backend_ops is used outside this room, which
- * turns verbs' positive errno values, and its NULL with errno, into -errno.
+ * turns verbs' positive errno values, and its NULL with errno, into -errno. Declares device.c, direct.c, flow.c,
+ * group_queue_pairs.c, match.c, memory.c, queue.c, receive.c, send.c, statistics.c, timestamps.c.
  */
 #ifndef DAEMON_BACKEND_VERBS_VERBS_H
 #define DAEMON_BACKEND_VERBS_VERBS_H

@@ -14,7 +14,8 @@
  *
  * All sockets are made when the interface is opened, because that takes a capability which the daemon drops, and those
  * that register and bind the frames disturb the interface. A new queue takes the sockets of a free number, and leaves
- * them empty and bound when it goes: to release a bound socket takes the kernel some 10 ms.
+ * them empty and bound when it goes: to release a bound socket takes the kernel some 10 ms. Declares xdp_card_queue.c,
+ * xdp_flow.c, xdp_follow.c, xdp_interface.c, xdp_queue.c, xdp_receive.c, xdp_socket.c, xdp_statistics.c.
  */
 #ifndef DAEMON_BACKEND_XDP_XDP_H
 #define DAEMON_BACKEND_XDP_XDP_H

@@ -110,6 +110,16 @@ def test_a_function_name_that_two_files_define_is_found(tmp_path):
     assert done.returncode == 1 and "look: defined 2 times: daemon/a.c:1, lib/d.c:" in done.stdout
 
 
+def test_a_header_has_to_name_the_other_files_that_it_declares_and_no_more(tmp_path):
+    write(tmp_path, daemon_b_h="/* About b. */\nint look(int x);\n", daemon_b_c="int put(void)\n{\n\treturn 0;\n}\n",
+          daemon_one_c="int look(int x)\n{\n\treturn x;\n}\n")
+    done = run(ROOT / "tests/check_headers.py", tmp_path)
+    assert done.returncode == 1 and "daemon/b.h: its first comment has to say: Declares one.c.\n" in done.stdout
+    for said, code in ("one.c", 0), ("o*.c", 0), ("one.c, c.c", 1), ("b.c", 1):
+        write(tmp_path, daemon_b_h=f"/*\n * About b. Declares\n * {said}.\n */\nint look(int x);\nint put(void);\n")
+        assert run(ROOT / "tests/check_headers.py", tmp_path).returncode == code, said
+
+
 # ---- calls ---------------------------------------------------------------------------------------------------------
 
 
