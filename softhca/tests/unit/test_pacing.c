@@ -9,6 +9,16 @@
 
 static uint64_t now;
 
+/* 10 Mb/s from now on. */
+static struct pacing begin(void)
+{
+	struct pacing p;
+
+	now = 1000 * MS;
+	pacing_set(&p, 10000, 0, 0);
+	return p;
+}
+
 /* How many frames go, offered one after another until `until`, looked at every `step`. */
 static unsigned int send(struct pacing *p, uint64_t until, uint64_t step)
 {
@@ -34,29 +44,23 @@ Test(pacing, no_rate_is_no_limit)
 
 Test(pacing, a_frame_takes_its_time)
 {
-	struct pacing p;
+	struct pacing p = begin();
 
-	now = 1000 * MS;
-	pacing_set(&p, 10000, 0, 0);
 	cr_assert_eq(send(&p, now + 100 * MS, 1000), 100);
 }
 
 /* A thread that comes by every 300 us still reaches the rate, and not more. */
 Test(pacing, lateness_is_caught_up_with)
 {
-	struct pacing p;
+	struct pacing p = begin();
 
-	now = 1000 * MS;
-	pacing_set(&p, 10000, 0, 0);
 	cr_assert_eq(send(&p, now + 300 * MS, 300000), 300);
 }
 
 Test(pacing, long_lateness_is_lost)
 {
-	struct pacing p;
+	struct pacing p = begin();
 
-	now = 1000 * MS;
-	pacing_set(&p, 10000, 0, 0);
 	send(&p, now + 10 * MS, 1000);
 	now += 500 * MS;
 	cr_assert_leq(send(&p, now + 10 * MS, 1000), 12);
@@ -64,10 +68,8 @@ Test(pacing, long_lateness_is_lost)
 
 Test(pacing, idleness_saves_nothing_up)
 {
-	struct pacing p;
+	struct pacing p = begin();
 
-	now = 1000 * MS;
-	pacing_set(&p, 10000, 0, 0);
 	send(&p, now + 10 * MS, 1000);
 	pacing_idle(&p);
 	now += 500 * MS;

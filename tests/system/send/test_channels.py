@@ -38,15 +38,10 @@ NOBODY, DAEMON_USER = testbed.NOBODY, pwd.getpwnam("daemon")
 @pytest.fixture(name="receiver")
 def receiver_fixture(net, wire):
     """receiver(address, port): an ordinary UDP socket at the other end."""
-    opened = []
-
     def open_one(address=None, port=PORT):
-        opened.append(in_namespace(net.tx, lambda: testbed.udp_receiver(address or wire.tx_address, port)))
-        return opened[-1]
+        return in_namespace(net.tx, lambda: testbed.udp_receiver(address or wire.tx_address, port))
 
-    yield open_one
-    for one in opened:
-        one.close()
+    yield from testbed.started_by(open_one, socket.socket.close)
 
 
 @pytest.fixture(name="tap")

@@ -36,15 +36,10 @@ def built():
 @pytest.fixture(name="receiver")
 def receiver_fixture(net, wire):
     """receiver(): an ordinary UDP socket at the other end of the wire, with the kernel's times."""
-    opened = []
-
     def open_one(port=PORT):
-        opened.append(in_namespace(net.tx, lambda: testbed.udp_receiver(wire.tx_address, port, SO_TIMESTAMPNS)))
-        return opened[-1]
+        return in_namespace(net.tx, lambda: testbed.udp_receiver(wire.tx_address, port, SO_TIMESTAMPNS))
 
-    yield open_one
-    for one in opened:
-        one.close()
+    yield from testbed.started_by(open_one, socket.socket.close)
 
 
 @pytest.fixture(name="channel")

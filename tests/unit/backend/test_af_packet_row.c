@@ -127,23 +127,30 @@ Test(af_packet_row, one_whole_datagram_is_one)
 	expect_ipv4(&joined, 14, 0, 1, 0, 100, row_of(&joined, joined.header_bytes + 100));
 }
 
+/* The kernel took the tag out of the frame, and it was put back behind the addresses. */
+static struct af_packet_row around_tag(const struct joined *joined, uint32_t payload_bytes)
+{
+	return (struct af_packet_row){.n_parts = 3,
+	                              .parts = {{joined->frame, 12},
+	                                        {joined->tag, 4},
+	                                        {joined->frame + 12, joined->header_bytes - 12 + payload_bytes}},
+	                              .bytes = joined->header_bytes + 4 + payload_bytes};
+}
+
 Test(af_packet_row, a_vlan_tag_that_was_put_back_stays)
 {
-	struct af_packet_row row = {.n_parts = 3};
+	struct af_packet_row row;
 	struct joined joined;
 
 	make_ipv4(&joined, 0, 200);
 	memcpy(joined.tag, (uint8_t[]){0x81, 0x00, 0x00, 0x05}, 4);
-	row.parts[0] = (struct af_packet_part){joined.frame, 12};
-	row.parts[1] = (struct af_packet_part){joined.tag, 4};
-	row.parts[2] = (struct af_packet_part){joined.frame + 12, joined.header_bytes - 12 + 200};
-	row.bytes = joined.header_bytes + 4 + 200;
+	row = around_tag(&joined, 200);
 	expect_ipv4(&joined, 18, 1, 2, 100, 100, row);
 }
 
 Test(af_packet_row, an_inner_vlan_tag_stays_too)
 {
-	struct af_packet_row row = {.n_parts = 3};
+	struct af_packet_row row;
 	struct joined joined;
 
 	make_ipv4(&joined, 10, 200);
@@ -151,10 +158,7 @@ Test(af_packet_row, an_inner_vlan_tag_stays_too)
 	memcpy(joined.frame + 12, (uint8_t[]){0x81, 0x00, 0x65, 0x0f}, 4); /* looks like IPv6, or a long IPv4 header */
 	joined.header_bytes += 4;
 	memcpy(joined.tag, (uint8_t[]){0x88, 0xa8, 0x00, 0x05}, 4);
-	row.parts[0] = (struct af_packet_part){joined.frame, 12};
-	row.parts[1] = (struct af_packet_part){joined.tag, 4};
-	row.parts[2] = (struct af_packet_part){joined.frame + 12, joined.header_bytes - 12 + 200};
-	row.bytes = joined.header_bytes + 4 + 200;
+	row = around_tag(&joined, 200);
 	expect_ipv4(&joined, 22, 1, 2, 100, 100, row);
 }
 

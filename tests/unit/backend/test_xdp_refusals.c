@@ -37,10 +37,17 @@ Test(xdp_refusals, more_streams_than_planned_are_refused_with_the_key_to_change)
 		stream_close(&streams[i]);
 }
 
+static void expect_refused(int error, int exit_code)
+{
+	struct backend *mine = NULL;
+
+	cr_expect(eq(int, open_with(BACKEND_XDP_AUTO, &mine), error), "%s", failure.text);
+	cr_expect(eq(int, failure.exit_code, exit_code));
+}
+
 Test(xdp_refusals, the_limit_of_locked_memory_is_named_with_its_cures)
 {
 	const struct rlimit limit = {1 << 20, 1 << 20};
-	struct backend *mine = NULL;
 	cap_t set = cap_get_proc();
 	const cap_value_t lock = CAP_IPC_LOCK;
 
@@ -48,19 +55,15 @@ Test(xdp_refusals, the_limit_of_locked_memory_is_named_with_its_cures)
 	cr_assert(eq(int, setrlimit(RLIMIT_MEMLOCK, &limit), 0));
 	cr_assert(set != NULL && cap_set_flag(set, CAP_EFFECTIVE, 1, &lock, CAP_CLEAR) == 0 && cap_set_proc(set) == 0);
 	cap_free(set);
-	cr_expect(eq(int, open_with(BACKEND_XDP_AUTO, &mine), -ENOBUFS), "%s", failure.text);
-	cr_expect(eq(int, failure.exit_code, EX_NOPERM));
+	expect_refused(-ENOBUFS, EX_NOPERM);
 	expect_says("LimitMEMLOCK=infinity");
 	expect_says("lower xdp_queues");
 }
 
 Test(xdp_refusals, a_queue_that_another_program_has_is_named)
 {
-	struct backend *mine = NULL;
-
 	open_backend("1500", "1");
-	cr_expect(eq(int, open_with(BACKEND_XDP_AUTO, &mine), -EBUSY), "%s", failure.text);
-	cr_expect(eq(int, failure.exit_code, EX_TEMPFAIL));
+	expect_refused(-EBUSY, EX_TEMPFAIL);
 	expect_says("receive queue 0");
 	expect_says("another program has AF_XDP sockets on it");
 }

@@ -70,14 +70,18 @@ Test(rx_start_position, a_floor_past_head_leaves_no_history)
 	cr_expect(eq(u64, find(IBVCAP_START_OLDEST, 0), 63));
 }
 
+/* Of each pair: what is asked for, and the packet that is found. */
+static void expect_found(uint32_t start, const uint64_t (*pairs)[2], size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		cr_expect(eq(u64, find(start, pairs[i][0]), pairs[i][1]), "%llu", (unsigned long long)pairs[i][0]);
+}
+
 Test(rx_start_position, packets_back_are_counted_from_head_as_far_as_there_are_some)
 {
-	cr_expect(eq(u64, find(IBVCAP_START_PACKETS_BACK, 0), 63));
-	cr_expect(eq(u64, find(IBVCAP_START_PACKETS_BACK, 1), 62));
-	cr_expect(eq(u64, find(IBVCAP_START_PACKETS_BACK, 22), 41));
-	cr_expect(eq(u64, find(IBVCAP_START_PACKETS_BACK, 23), 40));
-	cr_expect(eq(u64, find(IBVCAP_START_PACKETS_BACK, 24), 40));
-	cr_expect(eq(u64, find(IBVCAP_START_PACKETS_BACK, UINT64_MAX), 40));
+	static const uint64_t pairs[][2] = {{0, 63}, {1, 62}, {22, 41}, {23, 40}, {24, 40}, {UINT64_MAX, 40}};
+
+	expect_found(IBVCAP_START_PACKETS_BACK, pairs, 6);
 }
 
 Test(rx_start_position, a_time_finds_the_first_row_that_is_not_before_it)
@@ -110,8 +114,7 @@ Test(rx_start_position, a_block_that_the_ring_does_not_have_is_not_read_and_coun
 
 Test(rx_start_position, a_number_is_taken_also_if_its_row_is_recycled_but_not_past_head)
 {
-	cr_expect(eq(u64, find(RX_START_SEQUENCE, 7), 7));
-	cr_expect(eq(u64, find(RX_START_SEQUENCE, 62), 62));
-	cr_expect(eq(u64, find(RX_START_SEQUENCE, 63), 63));
-	cr_expect(eq(u64, find(RX_START_SEQUENCE, 64), 63));
+	static const uint64_t pairs[][2] = {{7, 7}, {62, 62}, {63, 63}, {64, 63}};
+
+	expect_found(RX_START_SEQUENCE, pairs, 4);
 }

@@ -84,6 +84,15 @@ static uint32_t be16(uint32_t at)
 	return (uint32_t)(frame[at] << 8 | frame[at + 1]);
 }
 
+/* With the payload "abc" and the identification 0x1234. */
+static void expect_built(const struct packet_route *route, const uint8_t *expected, size_t n)
+{
+	memcpy(payload, "abc", 3);
+	build(route, PACKET_CHECKSUMS_DEVICE, 3, 0x1234);
+	for (size_t i = 0; i < n; i++)
+		cr_expect(eq(u8, frame[i], expected[i]), "byte %zu", i);
+}
+
 Test(build, every_byte_of_an_ipv4_packet_is_where_the_standards_say)
 {
 	static const uint8_t expected[] = {
@@ -96,10 +105,7 @@ Test(build, every_byte_of_an_ipv4_packet_is_where_the_standards_say)
 	route.vlan = 0xfa1;
 	route.dscp = 46;
 	route.hop_limit = 7;
-	memcpy(payload, "abc", 3);
-	build(&route, PACKET_CHECKSUMS_DEVICE, 3, 0x1234);
-	for (size_t i = 0; i < sizeof(expected); i++)
-		cr_expect(eq(u8, frame[i], expected[i]), "byte %zu", i);
+	expect_built(&route, expected, sizeof(expected));
 }
 
 Test(build, every_byte_of_an_ipv6_packet_is_where_the_standards_say)
@@ -112,10 +118,7 @@ Test(build, every_byte_of_an_ipv6_packet_is_where_the_standards_say)
 	struct packet_route route = route6;
 
 	route.dscp = 46;
-	memcpy(payload, "abc", 3);
-	build(&route, PACKET_CHECKSUMS_DEVICE, 3, 0x1234);
-	for (size_t i = 0; i < sizeof(expected); i++)
-		cr_expect(eq(u8, frame[i], expected[i]), "byte %zu", i);
+	expect_built(&route, expected, sizeof(expected));
 }
 
 Test(build, what_was_built_is_parsed_as_what_was_asked_for)
