@@ -28,13 +28,10 @@ static int channel_service_open(struct daemon *daemon, struct service *service, 
 static int channel_service_prepare(struct daemon *daemon, struct service *service, struct failure *failure)
 {
 	uint64_t epoch;
-	int r = service_new_epoch(&epoch);
+	int r = service_new_epoch(service, &epoch, failure);
 
 	(void)daemon;
-	if (r < 0)
-		return failure_set(failure, EX_OSERR, -r, "channel '%s': the kernel gives no random number: %s",
-		                   service->name, strerror(-r));
-	return channel_prepare(channel_of(service), epoch, failure);
+	return r < 0 ? r : channel_prepare(channel_of(service), epoch, failure);
 }
 
 /* Look its destinations up, start its worker, and let senders open it. */

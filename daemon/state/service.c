@@ -93,11 +93,13 @@ void service_tell_ready(struct daemon *daemon)
 
 /* ---- epochs ------------------------------------------------------------------------------------- */
 
-int service_new_epoch(uint64_t *epoch)
+int service_new_epoch(const struct service *service, uint64_t *epoch, struct failure *failure)
 {
 	do {
 		if (getrandom(epoch, sizeof(*epoch), 0) < 0)
-			return -errno;
+			return failure_set(failure, EX_OSERR, errno, "%s '%s': the kernel gives no random number: %s",
+			                   service->ops->kind == SERVICE_STREAM ? "stream" : "channel", service->name,
+			                   strerror(errno));
 	} while (*epoch == 0);
 	return 0;
 }

@@ -109,8 +109,8 @@ void service_refresh_all(struct daemon *daemon);
 /** Tell the service manager that the daemon is up, and how many services there are. */
 void service_tell_ready(struct daemon *daemon);
 
-/** An epoch for new memory: random, so that no two runs have the same; never 0. 0 or -errno. */
-int service_new_epoch(uint64_t *epoch);
+/** An epoch for new memory: random, so that no two runs have the same; never 0. 0 or -errno with the failure. */
+int service_new_epoch(const struct service *service, uint64_t *epoch, struct failure *failure);
 
 /* ---- requests to the event loop ----------------------------------------------------------------- */
 

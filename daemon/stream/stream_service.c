@@ -30,13 +30,10 @@ static int stream_service_open(struct daemon *daemon, struct service *service, s
 static int stream_service_prepare(struct daemon *daemon, struct service *service, struct failure *failure)
 {
 	uint64_t epoch;
-	int r = service_new_epoch(&epoch);
+	int r = service_new_epoch(service, &epoch, failure);
 
 	(void)daemon;
-	if (r < 0)
-		return failure_set(failure, EX_OSERR, -r, "stream '%s': the kernel gives no random number: %s",
-		                   service->name, strerror(-r));
-	return stream_prepare(stream_of(service), epoch, failure);
+	return r < 0 ? r : stream_prepare(stream_of(service), epoch, failure);
 }
 
 static int stream_service_start(struct daemon *daemon, struct service *service, struct failure *failure)
