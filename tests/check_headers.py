@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """check_headers.py [TREE]: fail if a header does not say which files it declares.
 
-The functions of x.c are declared in x.h. A header that declares functions of other files has a sentence in its first
-comment that names them all, and no other: "Declares account.c, flow_*.c." The public headers are for users, and have
-none. It relies on unique names of functions (check_names.py).
+The functions of x.c are declared in x.h. A header that declares functions of other files names these in its first
+comment: in a list of files, or in a sentence that names no others: "Declares account.c, flow_*.c." The public headers
+are for users, and have none. It relies on unique names of functions (check_names.py).
 """
 import fnmatch
 import pathlib
@@ -20,10 +20,10 @@ SENTENCE = re.compile(r"\bDeclares ([\w*., /]*?\.c)\.(?:\s|$)")
 
 
 def says(text):
-    """The patterns of files that the first comment names."""
+    """What the first comment names: files, and the patterns of its sentence."""
     comment = COMMENT.search(text)
     found = comment and SENTENCE.search(re.sub(r"\s*\n \*\s*", " ", comment[0]))
-    return set(found[1].split(", ")) if found else set()
+    return set(re.findall(r"\w+\.c\b", comment[0]) if comment else ()), set(found[1].split(", ") if found else ())
 
 
 def declared(text):
@@ -40,8 +40,8 @@ def main():
     for header in headers:
         text = header.read_text()
         names = {owner[name].name for name in declared(text) if name in owner} - {header.with_suffix(".c").name}
-        patterns = says(text)
-        if {name for name in names if not any(fnmatch.fnmatch(name, pattern) for pattern in patterns)} or \
+        named, patterns = says(text)
+        if {name for name in names - named if not any(fnmatch.fnmatch(name, pattern) for pattern in patterns)} or \
                 any(not fnmatch.filter(names, pattern) for pattern in patterns):
             n_faults += 1
             print(f"{header.relative_to(tree)}: its first comment has to say: Declares {', '.join(sorted(names))}."

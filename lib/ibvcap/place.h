@@ -8,7 +8,7 @@
  *   place.c         the other calls of place.h: from rows to arrays
  *
  * A position is a number that is counted on where the field begins again at 0. Positions are compared by the sign of
- * their difference, so they may pass 2^64. Declares place_array.c, place_run.c.
+ * their difference, so they may pass 2^64.
  */
 #ifndef IBVCAP_PLACE_INSIDE_H
 #define IBVCAP_PLACE_INSIDE_H

@@ -8,8 +8,6 @@
  *   rx_acquire.c  acquires batches of any of the queues
  *   rx.c          opens, describes and closes a handle
  *   rx_api.c      the calls of ibvcap.h
- *
- * Declares rx_acquire.c, rx_member.c, rx_parts.c.
  */
 #ifndef IBVCAP_RX_H
 #define IBVCAP_RX_H

@@ -14,8 +14,7 @@
  *   rx_losses.c    follows what the card lost
  *   rx_track.c     hands batches to a tracker
  *
- * rx.h has the handle. One thread at a time uses a handle. Declares account.c, rx_batch.c, rx_losses.c, rx_map.c,
- * rx_moment.c, rx_open.c, rx_poll.c, rx_reattach.c, rx_settled.c, rx_track.c, rx_wait.c.
+ * rx.h has the handle. One thread at a time uses a handle.
  */
 #ifndef IBVCAP_RX_QUEUE_H
 #define IBVCAP_RX_QUEUE_H

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * The inside of a send handle. tx_wait.c waits for completed packets, tx_open.c makes and frees handles, tx.c reserves
- * and submits rows. One thread at a time uses a handle. Declares tx_open.c, tx_wait.c.
+ * and submits rows. One thread at a time uses a handle.
  */
 #ifndef IBVCAP_TX_H
 #define IBVCAP_TX_H

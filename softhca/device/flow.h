@@ -2,7 +2,7 @@
 /*
  * Flow steering. A request is taken apart as ib_uverbs does it (flow_spec.c), made into rules as mlx5_ib does it
  * (flow_parse.c), and put in tables as mlx5_core does it (flow_table.c). Each packet is looked up in the tables in
- * their order. Declares flow_parse.c, flow_table.c.
+ * their order.
  */
 #ifndef SOFTHCA_DEVICE_FLOW_H
 #define SOFTHCA_DEVICE_FLOW_H
