@@ -13,10 +13,10 @@
 #include "daemon/base/reading.h"
 #include "daemon/config/config.h"
 #include "daemon/control/listener.h"
+#include "daemon/ring/rx_ledger.h"
 #include "daemon/ring/rx_ring.h"
 #include "daemon/ring/sender.h"
 #include "daemon/worker/mailbox.h"
-#include "daemon/worker/rx_sum.h"
 #include "lib/status/counters.h"
 #include "lib/ibvcap/protocol.h"
 
@@ -46,7 +46,7 @@ struct control_stream {
 	const char *device;
 	const char *backend;
 	struct reading *matched; /* packets that the flows gave to all queues so far; control has its taken */
-	const struct rx_sum *sum;
+	struct rx_ledger *ledger;
 	uint32_t n_queues;
 	const struct control_queue *queues[IBVCAP_QUEUES_MAX];
 	void *context;

@@ -143,6 +143,7 @@ static void take_rx_mail(struct rx_endpoint *rx_endpoint, const struct mail *mai
 	case MAIL_FAILED:
 		rx_endpoint->endpoint.ended = true;
 		rx_endpoint->has_failed = mail->type == MAIL_FAILED;
+		rx_losses_end(rx_endpoint);
 		/* The queue has ended. Take it back from its consumers, so that no group waits for it. */
 		LIST_FOREACH (client, &rx_endpoint->endpoint.clients, link)
 			rx_group_settle(rx_group_take_back((struct rx_session *)client));
@@ -165,55 +166,6 @@ static int on_rx_outbox(sd_event_source *source, int fd, uint32_t events, void *
 	while (mailbox_receive(rx_endpoint->queue->outbox, &mail))
 		take_rx_mail(rx_endpoint, &mail);
 	return 0;
-}
-
-/* ---- the flow counter ---------------------------------------------------------------------------- */
-
-/*
- * No mail if the workers have accounted for this reading, and the ring says so: those of a stream at rest may sleep.
- * The first readings without a new packet are mailed: by them the worker knows the losses exactly.
- */
-static bool rx_endpoint_is_at_rest(const struct rx_endpoint *rx_endpoint)
-{
-	const struct control_stream *stream = rx_endpoint->stream;
-	const struct ibvcap_ring *ring = rx_endpoint->queue->ring->ring;
-	struct ring_settled settled;
-
-	return rx_sum_is_at_rest(stream->sum, stream->matched->value) &&
-	       counter_get(&ring->counters[IBVCAP_RX_COUNTER_NO_BUFFER]) == counter_get(&stream->sum->no_buffer) &&
-	       ring_load_settled(&ring->settled, &settled) && settled.matched == stream->matched->value &&
-	       ring_settled_is_exact(&settled) && settled.before.outages == counter_get(&ring->outages);
-}
-
-bool rx_endpoint_mail_matched(struct rx_endpoint *rx_endpoint)
-{
-	const struct control_stream *stream = rx_endpoint->stream;
-	const struct mail mail = {.type = MAIL_MATCHED,
-	                          .at_ns = stream->matched->at_utc_ns,
-	                          .matched = stream->matched->value,
-	                          .read_ns = stream->matched->at_ns};
-
-	if (!rx_endpoint->is_matched_mailed)
-		rx_endpoint->is_matched_mailed =
-			rx_endpoint_is_at_rest(rx_endpoint) || mailbox_send(rx_endpoint->queue->inbox, &mail) == 0;
-	return rx_endpoint->is_matched_mailed;
-}
-
-/* All queues of the stream share the reading. If a mailbox is full, the next reading is mailed, which is newer. */
-static void on_matched(void *context)
-{
-	const struct rx_stream *stream = context;
-	const struct reading *matched = stream->known->matched;
-
-	for (uint32_t i = 0; i < stream->n_queues && matched->result >= 0; i++) {
-		struct rx_endpoint *rx_endpoint = stream->queues[i];
-
-		if (rx_endpoint->endpoint.ended)
-			continue;
-		daemon_store_reading(rx_endpoint->queue->ring->ring, matched->value, matched->at_ns);
-		rx_endpoint->is_matched_mailed = false;
-		rx_endpoint_mail_matched(rx_endpoint);
-	}
 }
 
 /* ---- the endpoint ----------------------------------------------------------------------------------- */
@@ -318,7 +270,7 @@ int control_add_stream(struct control *control, struct control_stream *known)
 	TAILQ_INSERT_TAIL(&control->rx_streams, stream, link);
 	while (r == 0 && stream->n_queues < known->n_queues)
 		r = rx_endpoint_new(control, stream);
-	known->matched->taken = on_matched;
+	known->matched->taken = rx_losses_take_reading;
 	known->matched->taken_context = stream;
 	if (r < 0)
 		control_remove_stream(known);
@@ -359,12 +311,4 @@ void control_remove_stream(struct control_stream *known)
 	while (stream->n_queues > 0)
 		rx_endpoint_free(stream->queues[--stream->n_queues]);
 	free(stream);
-}
-
-bool rx_stream_runs(const struct rx_stream *stream)
-{
-	for (uint32_t i = 0; i < stream->n_queues; i++)
-		if (!stream->queues[i]->endpoint.ended)
-			return true;
-	return false;
 }

@@ -224,6 +224,9 @@ static int set_up_control(struct control *control)
 	if (r < 0)
 		return r;
 	loop_arm(control->tick, TICK_US);
+	r = rx_losses_init(control);
+	if (r < 0)
+		return r;
 	return sd_event_add_io(control->options.event, &control->listening, control->options.listener->fd, EPOLLIN,
 	                       on_client, control);
 }
@@ -304,6 +307,7 @@ bool control_free(struct control *control)
 		return true;
 	control->listening = sd_event_source_disable_unref(control->listening);
 	sd_event_source_disable_unref(control->tick);
+	sd_event_source_disable_unref(control->look);
 	sd_event_source_disable_unref(control->memory_gone);
 	TAILQ_FOREACH (stream, &control->rx_streams, link)
 		for (uint32_t i = 0; i < stream->n_queues; i++)

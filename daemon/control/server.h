@@ -35,6 +35,8 @@ struct control {
 	uint64_t n_malformed;           /* clients that broke a rule of the socket, or a limit of their user */
 	sd_event_source *listening;
 	sd_event_source *tick;
+	sd_event_source *look; /* at what workers have noted of losses */
+	uint64_t look_us;      /* until the next one, when it was armed */
 	sd_event_source *memory_gone;
 };
 

@@ -200,8 +200,9 @@ static bool is_stream_fresh(const struct control *control, const struct rx_strea
 		return false;
 	for (uint32_t i = 0; i < stream->n_queues; i++)
 		if (!stream->queues[i]->endpoint.ended)
-			is_mailed &= rx_endpoint_mail_matched(stream->queues[i]);
-	return is_mailed && rx_sum_is_settled(stream->known->sum, stream->known->matched->value);
+			is_mailed &= rx_losses_mail_reading(stream->queues[i]);
+	rx_ledger_update(stream->known->ledger);
+	return is_mailed && rx_ledger_is_settled(stream->known->ledger, stream->known->matched->value);
 }
 
 static bool is_fresh(struct control *control)

@@ -39,7 +39,7 @@ struct stream_terms {
  */
 static struct stream_terms read_terms(const struct control_stream *stream)
 {
-	const struct rx_sum *sum = stream->sum;
+	const struct losses *losses = &stream->ledger->losses;
 	struct stream_terms terms;
 	uint64_t accounted = 0;
 
@@ -51,9 +51,9 @@ static struct stream_terms read_terms(const struct control_stream *stream)
 		terms.joined[i] = counter_get(&counters[IBVCAP_RX_COUNTER_JOINED]);
 		accounted += terms.published[i] + terms.errored[i] + terms.joined[i];
 	}
-	terms.no_buffer = counter_get(&sum->no_buffer);
+	terms.no_buffer = counter_get(&losses->no_buffer);
 	accounted += terms.no_buffer;
-	terms.matched = u64_max(u64_max(counter_get(&sum->matched), stream->matched->value), accounted);
+	terms.matched = u64_max(u64_max(losses->matched, stream->matched->value), accounted);
 	terms.in_flight = terms.matched - accounted;
 	return terms;
 }
@@ -74,7 +74,7 @@ static void count_queue(const struct rx_endpoint *endpoint, const struct stream_
 	counters[IBVCAP_RX_COUNTER_JOINED] = terms->joined[index];
 	counters[IBVCAP_RX_COUNTER_NO_BUFFER] = terms->no_buffer;
 	counters[IBVCAP_RX_COUNTER_NO_BUFFER_LOSSLESS] =
-		u64_min(counter_get(&endpoint->stream->sum->no_buffer_lossless), terms->no_buffer);
+		u64_min(endpoint->stream->ledger->losses.no_buffer_lossless, terms->no_buffer);
 	counters[IBVCAP_RX_COUNTER_MATCHED] = terms->matched;
 	counters[STREAM_COUNTER_IN_FLIGHT] = terms->in_flight;
 	counters[STREAM_COUNTER_HEAD] = terms->published[index] + terms->errored[index];
@@ -84,7 +84,7 @@ static int append_queue(struct reply *reply, struct rx_endpoint *endpoint, const
 {
 	const struct control_stream *stream = endpoint->stream;
 	const struct ibvcap_ring *shared = endpoint->queue->ring->ring;
-	const struct loss *loss = loss_find_last(&endpoint->loss, shared, time_utc_ns());
+	const struct losses_last *loss = &stream->ledger->losses.last;
 	uint64_t counters[STREAM_COUNTER_N] = {0};
 	struct ibvcap_status_stream part = {
 		.size = sizeof(part),
@@ -99,8 +99,8 @@ static int append_queue(struct reply *reply, struct rx_endpoint *endpoint, const
 		.page_bytes = shared->page_bytes,
 		.reading_age_ms = status_age_ms(stream->matched),
 		.loss_packets = loss->packets,
-		.loss_from_ns = loss->from_ns,
-		.loss_to_ns = loss->to_ns,
+		.loss_from_ns = loss->from_utc_ns,
+		.loss_to_ns = loss->to_utc_ns,
 		.stall_pid = endpoint->stall.pid,
 		.stall_uid = endpoint->stall.uid,
 		.stall_until_ns = endpoint->stall.until_ns,
@@ -157,64 +157,6 @@ int status_append_stream(struct reply *reply, const struct rx_stream *stream)
 	for (uint32_t i = 0; i < config->n_flows && r == 0; i++)
 		r = append_flow(reply, config, &config->flows[i]);
 	return r;
-}
-
-/* ---- the last loss ------------------------------------------------------------------------------ */
-
-#define BLOCKS_MAX 65536u /* blocks to look at: bounds the time of a status */
-
-struct block_reading {
-	uint64_t no_buffer;
-	uint64_t at_ns;
-};
-
-/* False: the record belongs to another block by now. Reads as a tap does: the record first, then the floor. */
-static bool read_block(const struct ibvcap_ring *ring, uint64_t number, struct block_reading *open,
-                       struct block_reading *close)
-{
-	const struct ibvcap_block *records = (const void *)((const uint8_t *)ring + ring->blocks_offset);
-	uint32_t physical = consumer_load_table(ring, number);
-
-	open->no_buffer = consumer_load_open(&records[physical], &open->at_ns);
-	close->no_buffer = consumer_load_close(&records[physical], &close->at_ns);
-	return tap_load_floor(ring) <= number;
-}
-
-static bool is_loss(const struct block_reading *before, const struct block_reading *after, struct loss *loss)
-{
-	if (after->no_buffer <= before->no_buffer)
-		return false;
-	*loss = (struct loss){after->no_buffer - before->no_buffer, before->at_ns, after->at_ns};
-	return true;
-}
-
-/* Backwards from reading to reading, until two differ. */
-static void find_loss(const struct ibvcap_ring *ring, struct block_reading after, struct loss *loss)
-{
-	uint64_t n = (consumer_load_head(ring) + ring->slots_per_block - 1) / ring->slots_per_block;
-	struct block_reading open, close;
-
-	*loss = (struct loss){0};
-	for (uint32_t i = 0; i < BLOCKS_MAX && n > 0 && read_block(ring, n - 1, &open, &close); i++, n--) {
-		if (is_loss(&close, &after, loss) || is_loss(&open, &close, loss))
-			return;
-		after = open;
-	}
-	/* The ring still has all of its blocks: the packets were lost before the first block. */
-	open = (struct block_reading){0};
-	if (n == 0)
-		is_loss(&open, &after, loss);
-}
-
-const struct loss *loss_find_last(struct loss_memory *memory, const struct ibvcap_ring *ring, uint64_t now_ns)
-{
-	uint64_t no_buffer = counter_get(&ring->counters[IBVCAP_RX_COUNTER_NO_BUFFER]);
-
-	if (no_buffer != memory->no_buffer) {
-		memory->no_buffer = no_buffer;
-		find_loss(ring, (struct block_reading){no_buffer, now_ns}, &memory->last);
-	}
-	return &memory->last;
 }
 
 /* ---- channels ----------------------------------------------------------------------------------- */

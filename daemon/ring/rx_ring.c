@@ -41,32 +41,8 @@ void rx_ring_head_span(const struct rx_ring *ring, struct rx_span *span)
 	                  rows_with_device > UINT32_MAX ? UINT32_MAX : (uint32_t)rows_with_device);
 }
 
-static struct ibvcap_block *rx_ring_block_record(const struct rx_ring *ring, uint64_t sequence)
-{
-	return &ring->blocks[ring->physical[sequence / ring->slots_per_block & ring->table_mask]];
-}
-
-void rx_ring_note_losses(struct rx_ring *ring, uint64_t no_buffer, uint64_t at_ns)
-{
-	ring->no_buffer = no_buffer;
-	ring->no_buffer_ns = at_ns;
-	daemon_store_no_buffer(ring->ring, no_buffer, at_ns);
-	/* The newest row's block, also when that row is its last. */
-	if (ring->head)
-		daemon_update_block(rx_ring_block_record(ring, ring->head - 1), no_buffer, at_ns);
-}
-
-void rx_ring_note_settled(struct rx_ring *ring, const struct ring_settled *settled)
-{
-	ring->settled_before = settled->before;
-	daemon_store_settled(&ring->ring->settled, settled);
-}
-
 void rx_ring_publish(struct rx_ring *ring, uint32_t n)
 {
-	if (ring->head % ring->slots_per_block == 0 && n)
-		daemon_open_block(rx_ring_block_record(ring, ring->head), ring->no_buffer, ring->no_buffer_ns,
-		                  &ring->settled_before);
 	ring->head += n;
 	daemon_publish_head(ring->ring, ring->head);
 }
@@ -334,7 +310,7 @@ uint32_t rx_ring_wake(struct rx_ring *ring)
 	return due;
 }
 
-void rx_ring_close(struct rx_ring *ring, enum ibvcap_ring_end end)
+void rx_ring_close(const struct rx_ring *ring, enum ibvcap_ring_end end)
 {
 	daemon_close_ring(ring->ring, end);
 	eventfd_write(ring->doorbell, 1);

@@ -107,12 +107,8 @@ struct rx_ring {
 	uint64_t posted;
 	uint64_t floor;        /* block number */
 	uint64_t next_block;   /* the next block number to get memory */
-	uint64_t no_buffer;    /* packets that the device dropped because it had no slot, as of no_buffer_ns */
-	uint64_t no_buffer_ns; /* UTC; 0: the device was not read yet */
-	struct ring_losses settled_before; /* of the newest settled record */
-	struct ibvcap_block *blocks;       /* by physical block */
-	uint32_t *physical;                /* private block table, table_mask + 1 entries */
-	uint32_t *free_blocks;             /* stack */
+	uint32_t *physical;    /* private block table, table_mask + 1 entries */
+	uint32_t *free_blocks; /* stack */
 	uint32_t n_free;
 	struct rx_ring_held *held; /* n_blocks entries */
 	uint32_t n_held;
@@ -153,12 +149,6 @@ void rx_ring_head_span(const struct rx_ring *ring, struct rx_span *span);
 
 /** Advance head by n rows whose meta is written: consumers see them from now on. */
 void rx_ring_publish(struct rx_ring *ring, uint32_t n);
-
-/** The device had dropped no_buffer packets by at_ns (UTC). The records of this block and of later ones note it. */
-void rx_ring_note_losses(struct rx_ring *ring, uint64_t no_buffer, uint64_t at_ns);
-
-/** Publish what is settled. The records of later blocks note it. */
-void rx_ring_note_settled(struct rx_ring *ring, const struct ring_settled *settled);
 
 /**
  * The next rows to post: at most max, and never beyond the end of their block. A new block takes memory, which may
@@ -207,7 +197,7 @@ uint32_t rx_ring_wake(struct rx_ring *ring);
  */
 void client_wake(struct ibvcap_client_link *link, const struct ibvcap_wake_request *wake, int socket);
 
-/** No more rows will be published in this epoch: tell all consumers and wake them. */
-void rx_ring_close(struct rx_ring *ring, enum ibvcap_ring_end end);
+/** No more rows will be published in this epoch: tell all consumers and wake them. Any thread. */
+void rx_ring_close(const struct rx_ring *ring, enum ibvcap_ring_end end);
 
 #endif

@@ -16,14 +16,9 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-static uint64_t blocks_offset(uint32_t table_entries)
+static uint64_t meta_offset(uint32_t table_entries)
 {
 	return round_up(sizeof(struct ibvcap_ring) + table_entries * sizeof(uint32_t), IBVCAP_CURSOR_ALIGN);
-}
-
-static uint64_t meta_offset(uint32_t table_entries, uint64_t n_blocks)
-{
-	return round_up(blocks_offset(table_entries) + n_blocks * sizeof(struct ibvcap_block), IBVCAP_CURSOR_ALIGN);
 }
 
 /* Blocks in the window: the history, and the rows with the device, which need not start at a block's first row. */
@@ -57,7 +52,7 @@ void rx_ring_size(const struct rx_ring_options *options, uint64_t *payload, uint
 
 	*payload = round_up_to_pages(n_blocks * block_bytes(options), options->page_bytes);
 	*headers = round_up_to_pages(n_slots * header_stride(options), options->page_bytes);
-	*ring = round_up_to_pages(meta_offset(round_up_to_power_of_two(window_blocks(options)), n_blocks) +
+	*ring = round_up_to_pages(meta_offset(round_up_to_power_of_two(window_blocks(options))) +
 	                                  n_slots * sizeof(struct ibvcap_meta),
 	                          SMALL_PAGE_BYTES);
 }
@@ -144,8 +139,7 @@ static void rx_ring_describe(const struct rx_ring *ring, const struct rx_ring_op
 	shared->payload_segment_bytes = ring->payload.bytes;
 	shared->headers_segment_bytes = ring->headers.bytes;
 	shared->table_offset = sizeof(struct ibvcap_ring);
-	shared->blocks_offset = blocks_offset(shared->table_entries);
-	shared->meta_offset = meta_offset(shared->table_entries, shared->n_blocks);
+	shared->meta_offset = meta_offset(shared->table_entries);
 	shared->queue_index = options->queue_index;
 	shared->n_queues = options->n_queues;
 	shared->page_bytes = options->page_bytes;
@@ -200,7 +194,6 @@ int rx_ring_init(struct rx_ring *ring, const struct rx_ring_options *options, st
 	}
 	rx_ring_describe(ring, options);
 	ring->meta = ring_meta(ring->ring);
-	ring->blocks = ring_blocks(ring->ring);
 	return 0;
 
 fail:

@@ -223,8 +223,9 @@ int stream_prepare(struct stream *stream, uint64_t epoch, struct failure *failur
 {
 	int r = 0;
 
-	rx_sum_init(&stream->sum, stream->n_queues, stream->interface->capabilities.counts_drops);
-	stream->sum.joins = stream->reassembles;
+	rx_ledger_init(&stream->ledger, stream->n_queues, stream->config->receive_queue_slots,
+	               stream->interface->capabilities.counts_drops, stream->reassembles,
+	               stream->interface->capabilities.settle_ns);
 	for (uint32_t i = 0; i < stream->n_queues && r == 0; i++)
 		r = stream_queue_prepare(&stream->queues[i], epoch, failure);
 	if (r == 0 && stream->n_queues > 1)
@@ -281,9 +282,9 @@ uint64_t stream_count(const struct stream *stream, enum ibvcap_rx_counter counte
 static void stream_log_sum(const struct stream *stream)
 {
 	const struct log_counter sum[] = {
-		{stream_counters[IBVCAP_RX_COUNTER_MATCHED].name, counter_get(&stream->sum.matched)},
+		{stream_counters[IBVCAP_RX_COUNTER_MATCHED].name, stream->ledger.losses.matched},
 		{stream_counters[IBVCAP_RX_COUNTER_PUBLISHED].name, stream_count(stream, IBVCAP_RX_COUNTER_PUBLISHED)},
-		{stream_counters[IBVCAP_RX_COUNTER_NO_BUFFER].name, counter_get(&stream->sum.no_buffer)},
+		{stream_counters[IBVCAP_RX_COUNTER_NO_BUFFER].name, counter_get(&stream->ledger.losses.no_buffer)},
 		{stream_counters[IBVCAP_RX_COUNTER_ERRORED].name, stream_count(stream, IBVCAP_RX_COUNTER_ERRORED)},
 		{stream_counters[IBVCAP_RX_COUNTER_JOINED].name, stream_count(stream, IBVCAP_RX_COUNTER_JOINED)},
 	};
@@ -308,8 +309,10 @@ void stream_join(struct stream *stream)
 
 	for (uint32_t i = 0; i < stream->n_queues; i++)
 		ran |= stream_queue_join(&stream->queues[i]);
-	if (ran)
-		stream_log_sum(stream);
+	if (!ran)
+		return;
+	rx_ledger_update(&stream->ledger);
+	stream_log_sum(stream);
 }
 
 bool stream_note_ended(struct stream *stream, uint32_t queue, int error)

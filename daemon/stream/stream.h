@@ -17,7 +17,7 @@
 #include "daemon/port/interface.h"
 #include "daemon/state/service.h"
 #include "daemon/stream/stream_queue.h"
-#include "daemon/worker/rx_sum.h"
+#include "daemon/ring/rx_ledger.h"
 
 /* A flow that the device has, with a copy of its configuration, which may be freed before the flow is removed. */
 struct stream_flow {
@@ -50,7 +50,7 @@ struct stream {
 	struct stream_queue *queues;
 	uint32_t n_queues;
 	struct backend_queue *group; /* of all queues; NULL: there is one queue */
-	struct rx_sum sum;
+	struct rx_ledger ledger;
 	struct control_stream control; /* as control sees it */
 	bool stopping;
 	struct stream_flow *flows;
@@ -146,7 +146,7 @@ void stream_tell_losses(struct stream *stream, uint64_t now_ns);
 /** Log how often the queue was reset and why, likewise. */
 void stream_tell_resets(struct stream_queue *queue, uint64_t now_ns);
 
-/** The sum of a counter over the queues; for the counters of the stream (rx_sum.h) there is stream->sum. */
+/** The sum of a counter over the queues; for those of the stream there is stream->ledger.losses. */
 uint64_t stream_count(const struct stream *stream, enum ibvcap_rx_counter counter);
 
 /** For struct reading; context is the stream. */

@@ -103,16 +103,13 @@ static int stream_queue_create_worker(struct stream_queue *queue, struct failure
 		.worker.name = name,
 		.queue = queue->reassembly ? reassembly_queue(queue->reassembly) : queue->queue,
 		.ring = &queue->ring,
-		.receive_queue_slots = config->receive_queue_slots,
 		.worker.spin_ns = naps ? 0 : config_spin_ns(config->poll, config->spin_us),
 		.naps = naps,
 		.worker.cpu = config_queue_cpu(config, queue->index),
 		.worker.node = stream->interface->numa_node,
 		.device_timestamps = stream->device_timestamps,
 		.kernel_times = stream->device_timestamps && stream->interface->capabilities.kernel_times,
-		.settle_ns = stream->interface->capabilities.settle_ns,
-		.sum = &stream->sum,
-		.queue_index = queue->index,
+		.losses = &stream->ledger.losses.queues[queue->index],
 	};
 	int r;
 
@@ -121,6 +118,8 @@ static int stream_queue_create_worker(struct stream_queue *queue, struct failure
 		snprintf(name, sizeof(name), "%.15s", config->name);
 	else
 		snprintf(name, sizeof(name), "%.12s:%u", config->name, queue->index);
+	rx_ledger_add_queue(&stream->ledger, queue->index, queue->ring.ring,
+	                    &(queue->queue->device ? queue->queue->device : queue->queue)->n_split);
 	r = rx_worker_new(&queue->worker, &options);
 	if (r == 0)
 		r = rx_worker_prime(queue->worker);

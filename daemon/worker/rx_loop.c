@@ -97,7 +97,7 @@ static uint64_t rx_loop_nap_ns(struct rx_loop *loop)
 		if (!worker->naps)
 			return 0;
 		rows += worker->receive.ring->head;
-		slots = u64_min(slots, worker->sum->parts[worker->queue_index].queue_slots);
+		slots = u64_min(slots, worker->losses->slots);
 	}
 	loop->gap_ns = loop->gap_ns - loop->gap_ns / NAP_SLEEPS + rx_loop_gap_ns(loop, rows) / NAP_SLEEPS;
 	return loop->gap_ns < NAP_GAP_NS * (1 + loop->n / 4) ? u64_min(slots / 4 * loop->gap_ns, NAP_NS_MAX) : 0;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * What a worker that receives does in a round: it polls its queue, answers control's mail, settles the sum of losses,
- * and charges consumers that stall the queue.
+ * What a worker that receives does in a round: it polls its queue, answers control's mail, notes what it knows of its
+ * losses (daemon/losses), and charges consumers that stall the queue.
  */
 #include "daemon/worker/rx_worker.h"
 
@@ -16,10 +16,6 @@
 #include <string.h>
 #include <time.h>
 
-/* A completion may reach memory a little later than the flow counter counts its packet: wait this long. */
-#define SETTLE_NS UINT64_C(100000)
-/* After the flows are removed, the last packets come through the device within this time, or that of the backend. */
-#define DRAIN_NS_MIN UINT64_C(2000000)
 /*
  * A queue that fails is reset at once. If it fails again within RESTART_QUIET_NS, there is a pause before the next
  * reset, twice as long each time: a device that fails at each packet (LOC_PROT_ERR) would else be reset for ever, with
@@ -30,138 +26,63 @@
 #define RESTART_PAUSE_NS_MAX UINT64_C(1000000000)
 #define WAKE_ROUNDS          16
 
-/* ---- the sum: matched = published + no_buffer + errored + joined, of all queues of the stream --------- */
+/* ---- losses ---------------------------------------------------------------------------------------- */
 
-/* The counters of the stream into this queue's ring, which its consumers read. */
-static void rx_worker_show_sum(struct rx_worker *worker)
+static uint64_t rx_worker_dropped(const struct rx_worker *worker)
 {
-	struct ibvcap_ring *ring = worker->receive.ring->ring;
-	uint64_t no_buffer = counter_get(&worker->sum->no_buffer);
+	uint64_t sum = 0;
 
-	counter_set(&ring->counters[IBVCAP_RX_COUNTER_MATCHED], counter_get(&worker->sum->matched));
-	counter_set(&ring->counters[IBVCAP_RX_COUNTER_NO_BUFFER_LOSSLESS],
-	            counter_get(&worker->sum->no_buffer_lossless));
-	rx_ring_note_losses(worker->receive.ring, no_buffer, worker->reading.utc_ns);
+	for (int i = 0; i < BACKEND_N_DROPS; i++)
+		sum += counter_get(&worker->device->n_dropped[i]);
+	return sum;
 }
 
-/* What the queue has lost, as far as it is known now. A device that counts its drops is read now and then. */
-static struct ring_losses rx_worker_losses(const struct rx_worker *worker)
+/* n: frames of the last poll, or -1 if there was none since the queue failed. */
+static struct losses_counts rx_worker_count(const struct rx_worker *worker, int n)
 {
-	const struct ibvcap_ring *ring = worker->receive.ring->ring;
-	uint64_t marks = rx_sum_dropped_of(worker->sum, worker->queue_index) +
-	                 (worker->sum->counts_drops ? 0 : worker->receive.n_low);
+	const struct rx_receive *receive = &worker->receive;
+	const struct backend_use *use = &receive->queue->use;
+	const struct ibvcap_ring *ring = receive->ring->ring;
+	bool counts_drops = worker->losses->counts_drops;
+	uint64_t dropped = rx_worker_dropped(worker);
 
-	return (struct ring_losses){
-		.marks = marks + counter_get(&ring->counters[IBVCAP_RX_COUNTER_QUEUE_RESETS]) + worker->failed,
-		.no_buffer = counter_get(&worker->sum->no_buffer),
+	return (struct losses_counts){
+		.now_ns = time_monotonic_ns(),
+		.accounted = rx_receive_accounted(receive),
+		.held = use->held,
+		.split = counter_get(&worker->device->n_split),
+		.head = receive->ring->head,
+		.taken = use->taken,
+		.posted = use->posted,
+		.marks = dropped + (counts_drops ? 0 : receive->n_low) + worker->failed +
+	                 counter_get(&ring->counters[IBVCAP_RX_COUNTER_QUEUE_RESETS]),
+		.n_maybe = !counts_drops && rx_receive_may_have_lost(receive),
+		.decided_ns = use->held ? use->decided_ns : UINT64_MAX,
+		.dropped = dropped,
 		.outages = counter_get(&ring->outages),
+		.is_empty = n == 0,
+		.took_all = n < RX_RECEIVE_BATCH && (!worker->losses->may_wait || rx_receive_was_empty(receive)),
+		.is_ending = worker->stopping,
+		.is_resetting = worker->restart_at_ns != 0,
 	};
 }
 
-static void rx_worker_note(struct rx_worker *worker, enum rx_sum_note note)
+__attribute__((noinline)) static void rx_worker_look_at_losses(struct rx_worker *worker, int n)
 {
-	const struct rx_receive *receive = &worker->receive;
-	uint64_t rows = rx_receive_accounted(receive), lost;
+	const struct losses_counts counts = rx_worker_count(worker, n);
 
-	rx_sum_note(worker->sum, worker->queue_index, &worker->reading, note, rows, receive->queue->use.held);
-	lost = rx_sum_settle(worker->sum, &worker->reading);
-	if (lost)
-		PROBE_LOSS(receive->ring->ring->stream, lost, counter_get(&worker->sum->no_buffer));
-	rx_worker_show_sum(worker);
-	worker->noted.rows = rows;
-	worker->noted.losses = rx_worker_losses(worker);
-	worker->noted.at_ns = time_monotonic_ns();
-}
-
-/*
- * A record of the last reading is due. All that was lost before now was lost before the row at the head that the record
- * will have: packets that the device holds now have rows by then.
- */
-static void rx_worker_owe_record(struct rx_worker *worker)
-{
-	worker->taken_at_ns = time_monotonic_ns();
-	worker->record = RX_RECORD_DUE;
-	worker->record_taken = worker->receive.queue->use.posted;
+	losses_queue_look(worker->losses, &counts);
 }
 
 static void rx_worker_take_matched(struct rx_worker *worker, const struct mail *mail)
 {
-	worker->has_matched = true;
-	worker->reading = (struct rx_reading){.matched = mail->matched,
-	                                      .at_ns = mail->read_ns,
-	                                      .utc_ns = mail->at_ns,
-	                                      .before_utc_ns = worker->reading.utc_ns};
-	rx_worker_owe_record(worker);
-	if (worker->noted.at_ns < mail->read_ns) {
-		worker->before = worker->noted.losses;
-		rx_sum_note_before(worker->sum, worker->queue_index, &worker->reading, worker->noted.rows);
-	}
-	/* Under overload no poll may ever be empty, but at most a whole receive queue of packets can still come. */
-	rx_worker_note(worker, RX_SUM_OPEN);
-}
+	const struct losses_counts counts = rx_worker_count(worker, 0);
+	const struct losses_reading reading = {.matched = mail->matched,
+	                                       .at_ns = mail->read_ns,
+	                                       .utc_ns = mail->at_ns,
+	                                       .before_utc_ns = worker->losses->note.reading.utc_ns};
 
-/* at_ns: of the reading, or RING_SETTLED_ENDED. */
-static void rx_worker_record_settled(struct rx_worker *worker, uint64_t at_ns)
-{
-	struct rx_ring *ring = worker->receive.ring;
-	const struct backend_use *use = &worker->receive.queue->use;
-	struct ring_settled settled = {
-		.at_ns = use->held ? u64_min(at_ns, use->decided_ns) : at_ns,
-		.matched = worker->reading.matched,
-		.head = ring->head,
-		.before = worker->before,
-		.after = rx_worker_losses(worker),
-	};
-
-	if (!worker->sum->counts_drops)
-		settled.after.marks += rx_receive_may_have_lost(&worker->receive);
-	rx_sum_bound(worker->sum, &worker->reading, &settled.after.no_buffer, &settled.no_buffer_most);
-	/* The fragments that are held may be lost, though no packet matches: no reading makes the record newer. */
-	worker->record = use->held ? RX_RECORD_PARTIAL : RX_RECORD_WRITTEN;
-	if (worker->record == RX_RECORD_PARTIAL)
-		settled.matched = UINT64_MAX;
-	rx_ring_note_settled(ring, &settled);
-}
-
-/*
- * The sum was settled while fragments were held. When all have a row, or are lost, it is settled again. The device may
- * have lost packets since the poll, and hold others that came before those.
- */
-__attribute__((noinline, cold)) static void rx_worker_record_again(struct rx_worker *worker)
-{
-	if (worker->has_matched || worker->receive.queue->use.held)
-		return;
-	rx_worker_note(worker, RX_SUM_SETTLED);
-	worker->before = worker->noted.losses;
-	rx_worker_owe_record(worker);
-}
-
-/*
- * Every packet of the reading has come or is lost: so long after it, at a poll that took all; or when the card has used
- * all slots that it had then. Where the kernel has a ring of its own, packets wait there while there is no slot; where
- * fragments are joined, they wait in the card's queue while there are few rows.
- */
-static void rx_worker_record_if_settled(struct rx_worker *worker, int n)
-{
-	const struct rx_receive *receive = &worker->receive;
-	bool is_past = !worker->sum->counts_drops && receive->queue->use.taken >= worker->record_taken;
-	bool may_wait = worker->sum->counts_drops || worker->sum->joins;
-
-	if (!is_past && (n == RX_RECEIVE_BATCH || (may_wait && !rx_receive_was_empty(receive)) ||
-	                 time_monotonic_ns() - worker->taken_at_ns < worker->drain_ns))
-		return;
-	rx_worker_record_settled(worker, worker->reading.at_ns);
-}
-
-/* At an empty poll, long enough after the reading: every packet that it counted has come or is lost. */
-static void rx_worker_settle_sum(struct rx_worker *worker)
-{
-	uint64_t settle_ns = worker->stopping ? worker->drain_ns : SETTLE_NS;
-
-	if (!worker->has_matched || time_monotonic_ns() - worker->taken_at_ns < settle_ns)
-		return;
-	rx_worker_note(worker, RX_SUM_SETTLED);
-	worker->has_matched = false;
+	losses_queue_read(worker->losses, &reading, &counts);
 }
 
 /* ---- mail ---------------------------------------------------------------------------------------- */
@@ -170,13 +91,13 @@ static void rx_worker_finish(struct rx_worker *worker, enum mail_type type, int 
 {
 	const struct mail last = {.type = type, .error = error};
 	struct backend_queue *queue = worker->receive.queue;
+	struct losses_counts counts;
 
 	if (queue->ops->give_up)
 		queue->ops->give_up(queue);
-	rx_worker_note(worker, RX_SUM_ENDED);
 	worker->failed = type == MAIL_FAILED;
-	rx_worker_record_settled(worker, RING_SETTLED_ENDED);
-	rx_ring_close(worker->receive.ring, type == MAIL_FAILED ? IBVCAP_RING_END_FAILED : IBVCAP_RING_END_STOPPED);
+	counts = rx_worker_count(worker, 0);
+	losses_queue_end(worker->losses, &counts);
 	worker->base.stopped = true;
 	mailbox_send_last(worker->base.outbox, &last);
 }
@@ -235,8 +156,7 @@ __attribute__((noinline)) static void rx_worker_check_consumers(struct rx_worker
 	struct ring_consumer *consumer;
 
 	if (ring->stalled)
-		atomic_store_explicit(&worker->sum->parts[worker->queue_index].stalled_utc_ns, time_utc_ns(),
-		                      memory_order_relaxed);
+		atomic_store_explicit(&worker->losses->stalled_utc_ns, time_utc_ns(), memory_order_relaxed);
 	if (ring->stalled | ring->charging)
 		rx_ring_charge_stalls(ring, time_monotonic_ns());
 	while (!mailbox_full(outbox) && (consumer = rx_ring_next_evicted(ring)))
@@ -303,18 +223,11 @@ int rx_worker_do_work(struct worker *base)
 		counter_add(&ring->ring->counters[IBVCAP_RX_COUNTER_WAKES], rx_ring_wake(ring));
 	if (ring->stalled | ring->charging | ring->n_bad | ring->n_unreported)
 		rx_worker_check_consumers(worker);
-	if (n == 0) {
-		rx_worker_settle_sum(worker);
-		if (worker->stopping && !worker->has_matched &&
-		    time_monotonic_ns() - worker->stopping_at_ns >= worker->drain_ns)
-			rx_worker_finish(worker, MAIL_STOPPED, 0);
-	}
-	if (worker->record != RX_RECORD_WRITTEN && !worker->base.stopped) {
-		if (worker->record == RX_RECORD_PARTIAL)
-			rx_worker_record_again(worker);
-		else if (!worker->restart_at_ns)
-			rx_worker_record_if_settled(worker, n);
-	}
+	if (losses_queue_is_due(worker->losses))
+		rx_worker_look_at_losses(worker, n);
+	if (n == 0 && worker->stopping && !worker->losses->is_open &&
+	    time_monotonic_ns() - worker->stopping_at_ns >= worker->losses->drain_ns)
+		rx_worker_finish(worker, MAIL_STOPPED, 0);
 	return worker->base.stopped ? 0 : n + rx_worker_take_mails(worker);
 }
 
@@ -325,9 +238,8 @@ bool rx_worker_is_busy(const struct worker *base)
 {
 	const struct rx_worker *worker = (const struct rx_worker *)base;
 
-	return worker->has_matched || worker->record == RX_RECORD_DUE || worker->stopping ||
-	       mailbox_full(worker->base.outbox) || worker->restart_at_ns || worker->receive.ring->stalled ||
-	       worker->receive.queue->use.held;
+	return losses_queue_is_waiting(worker->losses) || worker->stopping || mailbox_full(worker->base.outbox) ||
+	       worker->restart_at_ns || worker->receive.ring->stalled || worker->receive.queue->use.held;
 }
 
 void rx_worker_begin(struct worker *base)
@@ -362,15 +274,9 @@ int rx_worker_new(struct worker **worker, const struct rx_worker_options *option
 		free(w);
 		return r;
 	}
-	w->sum = options->sum;
-	w->queue_index = options->queue_index;
+	w->losses = options->losses;
+	w->device = options->queue->device ? options->queue->device : options->queue;
 	w->naps = options->naps;
-	w->sum->parts[w->queue_index] = (struct rx_sum_part){
-		.ring = options->ring->ring,
-		.queue = options->queue->device ? options->queue->device : options->queue,
-		.queue_slots = options->receive_queue_slots,
-	};
-	w->drain_ns = options->settle_ns > DRAIN_NS_MIN ? options->settle_ns : DRAIN_NS_MIN;
 	r = worker_init(&w->base, &options->worker, NULL);
 	if (r < 0)
 		rx_worker_free(&w->base);

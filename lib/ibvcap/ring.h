@@ -63,11 +63,6 @@ static inline struct ibvcap_meta *ring_meta(const struct ibvcap_ring *ring)
 	return (struct ibvcap_meta *)((uintptr_t)ring + ring->meta_offset);
 }
 
-static inline struct ibvcap_block *ring_blocks(const struct ibvcap_ring *ring)
-{
-	return (struct ibvcap_block *)((uintptr_t)ring + ring->blocks_offset);
-}
-
 /* ---- head ---------------------------------------------------------------------------------------- */
 
 /** Worker, once per batch. Partner: consumer_load_head(). Publishes rows, headers and meta below head. */
@@ -82,99 +77,7 @@ static inline uint64_t consumer_load_head(const struct ibvcap_ring *ring)
 	return atomic_load_explicit(&ring->head, memory_order_acquire);
 }
 
-/* ---- what is settled ----------------------------------------------------------------------------- */
-
-/* Copies of struct ibvcap_queue_losses and struct ibvcap_settled. */
-struct ring_losses {
-	uint64_t marks;
-	uint64_t no_buffer;
-	uint64_t outages;
-};
-struct ring_settled {
-	uint64_t at_ns;
-	uint64_t matched;
-	uint64_t head;
-	struct ring_losses before;
-	struct ring_losses after;
-	uint64_t no_buffer_most;
-};
-
-#define RING_SETTLED_ENDED UINT64_MAX /* in place of a time: no packet comes any more */
-
-/** Partner: ring_load_losses(). */
-static inline void daemon_store_losses(struct ibvcap_queue_losses *shared, const struct ring_losses *losses)
-{
-	atomic_store_explicit(&shared->marks, losses->marks, memory_order_release);
-	atomic_store_explicit(&shared->no_buffer, losses->no_buffer, memory_order_release);
-	atomic_store_explicit(&shared->outages, losses->outages, memory_order_release);
-}
-
-/** Of a block: constant while the block is leased. Partner: daemon_store_losses(). */
-static inline void ring_load_losses(const struct ibvcap_queue_losses *shared, struct ring_losses *losses)
-{
-	losses->marks = atomic_load_explicit(&shared->marks, memory_order_acquire);
-	losses->no_buffer = atomic_load_explicit(&shared->no_buffer, memory_order_acquire);
-	losses->outages = atomic_load_explicit(&shared->outages, memory_order_acquire);
-}
-
-/** Worker. Partner: ring_load_settled(). Each store is ordered behind the odd version, without a fence. */
-static inline void daemon_store_settled(struct ibvcap_settled *shared, const struct ring_settled *settled)
-{
-	uint64_t version = atomic_load_explicit(&shared->version, memory_order_relaxed);
-
-	atomic_store_explicit(&shared->version, version + 1, memory_order_relaxed);
-	atomic_store_explicit(&shared->at_ns, settled->at_ns, memory_order_release);
-	atomic_store_explicit(&shared->matched, settled->matched, memory_order_release);
-	atomic_store_explicit(&shared->head, settled->head, memory_order_release);
-	daemon_store_losses(&shared->before, &settled->before);
-	daemon_store_losses(&shared->after, &settled->after);
-	atomic_store_explicit(&shared->no_buffer_most, settled->no_buffer_most, memory_order_release);
-	atomic_store_explicit(&shared->version, version + 2, memory_order_release);
-}
-
-/** Another number for each record, odd while the worker writes one. Partner: daemon_store_settled(). */
-static inline uint64_t ring_settled_version(const struct ibvcap_settled *shared)
-{
-	return atomic_load_explicit(&shared->version, memory_order_acquire);
-}
-
-/** False: the worker is writing it. Partner: daemon_store_settled(). */
-static inline bool ring_load_settled(const struct ibvcap_settled *shared, struct ring_settled *settled)
-{
-	uint64_t version = ring_settled_version(shared);
-
-	settled->at_ns = atomic_load_explicit(&shared->at_ns, memory_order_acquire);
-	settled->matched = atomic_load_explicit(&shared->matched, memory_order_acquire);
-	settled->head = atomic_load_explicit(&shared->head, memory_order_acquire);
-	ring_load_losses(&shared->before, &settled->before);
-	ring_load_losses(&shared->after, &settled->after);
-	settled->no_buffer_most = atomic_load_explicit(&shared->no_buffer_most, memory_order_acquire);
-	return version % 2 == 0 && atomic_load_explicit(&shared->version, memory_order_relaxed) == version;
-}
-
-/** Are the losses known to the packet, and was none found since before the reading? */
-static inline bool ring_settled_is_exact(const struct ring_settled *settled)
-{
-	return settled->at_ns && settled->before.marks == settled->after.marks &&
-	       settled->before.no_buffer == settled->no_buffer_most &&
-	       settled->after.no_buffer == settled->no_buffer_most;
-}
-
-/** Control: a reading of the flow counters. Partner: ring_load_reading(). */
-static inline void daemon_store_reading(struct ibvcap_ring *ring, uint64_t matched, uint64_t at_ns)
-{
-	atomic_store_explicit(&ring->reading_matched, matched, memory_order_relaxed);
-	atomic_store_explicit(&ring->reading_at_ns, at_ns, memory_order_release);
-}
-
-/** When the flow counters were read, and what they were then or a reading later. Partner: daemon_store_reading(). */
-static inline uint64_t ring_load_reading(const struct ibvcap_ring *ring, uint64_t *matched)
-{
-	uint64_t at_ns = atomic_load_explicit(&ring->reading_at_ns, memory_order_acquire);
-
-	*matched = atomic_load_explicit(&ring->reading_matched, memory_order_relaxed);
-	return at_ns;
-}
+/* ---- outages ------------------------------------------------------------------------------------- */
 
 /** Control: the interface went down (is_down), or is back. No effect if that is known. Partner: ring_load_outages(). */
 static inline void daemon_store_outage(struct ibvcap_ring *ring, bool is_down, uint64_t utc_ns)
@@ -197,54 +100,6 @@ static inline uint64_t ring_load_outages(const struct ibvcap_ring *ring, uint64_
 	*from_ns = atomic_load_explicit(&ring->outage_from_ns, memory_order_relaxed);
 	*until_ns = atomic_load_explicit(&ring->outage_until_ns, memory_order_relaxed);
 	return n;
-}
-
-/* ---- block records ------------------------------------------------------------------------------- */
-/* The worker stores the time last, and readers load it first: a count is never older than its time. */
-
-/** Worker, while the block is filled. Partner: consumer_load_close(). */
-static inline void daemon_update_block(struct ibvcap_block *block, uint64_t no_buffer, uint64_t at_ns)
-{
-	atomic_store_explicit(&block->close_no_buffer, no_buffer, memory_order_relaxed);
-	atomic_store_explicit(&block->close_ns, at_ns, memory_order_release);
-}
-
-/** Worker, before it publishes the block's first row. Partner: consumer_load_open(). */
-static inline void daemon_open_block(struct ibvcap_block *block, uint64_t no_buffer, uint64_t at_ns,
-                                     const struct ring_losses *before)
-{
-	daemon_store_losses(&block->before, before);
-	atomic_store_explicit(&block->open_no_buffer, no_buffer, memory_order_relaxed);
-	atomic_store_explicit(&block->open_ns, at_ns, memory_order_release);
-	daemon_update_block(block, no_buffer, at_ns);
-}
-
-/** Constant while the block is leased. Partner: daemon_open_block(). */
-static inline uint64_t consumer_load_open(const struct ibvcap_block *block, uint64_t *at_ns)
-{
-	*at_ns = atomic_load_explicit(&block->open_ns, memory_order_acquire);
-	return atomic_load_explicit(&block->open_no_buffer, memory_order_relaxed);
-}
-
-/** Partner: daemon_update_block(). */
-static inline uint64_t consumer_load_close(const struct ibvcap_block *block, uint64_t *at_ns)
-{
-	*at_ns = atomic_load_explicit(&block->close_ns, memory_order_acquire);
-	return atomic_load_explicit(&block->close_no_buffer, memory_order_relaxed);
-}
-
-/** Worker: the newest count of the device's drops, and the time of that reading. Partner: ring_load_no_buffer(). */
-static inline void daemon_store_no_buffer(struct ibvcap_ring *ring, uint64_t no_buffer, uint64_t at_ns)
-{
-	atomic_store_explicit(&ring->counters[IBVCAP_RX_COUNTER_NO_BUFFER], no_buffer, memory_order_release);
-	atomic_store_explicit(&ring->no_buffer_ns, at_ns, memory_order_release);
-}
-
-/** Partner: daemon_store_no_buffer(). */
-static inline uint64_t ring_load_no_buffer(const struct ibvcap_ring *ring, uint64_t *at_ns)
-{
-	*at_ns = atomic_load_explicit(&ring->no_buffer_ns, memory_order_acquire);
-	return atomic_load_explicit(&ring->counters[IBVCAP_RX_COUNTER_NO_BUFFER], memory_order_acquire);
 }
 
 /* ---- leases -------------------------------------------------------------------------------------- */
@@ -301,7 +156,7 @@ static inline uint32_t consumer_load_table(const struct ibvcap_ring *ring, uint6
 }
 
 /*
- * A tap leases nothing. It copies a row (or a block's record) and then loads the floor. The worker stores a new floor
+ * A tap leases nothing. It copies a row and then loads the floor. The worker stores a new floor
  * before the device may write to the blocks below it, so the copy is whole if the floor has not passed the block. The
  * fence keeps the copy before the load. The copy may race with the device; the tap then discards it.
  */

@@ -120,6 +120,7 @@ static void rx_hand_out(struct rx_queue *queue, struct ibvcap_rx_batch *batch, u
 	queue->reattach.next_flags = 0;
 	if (is_demoted)
 		queue->policy_reported = IBVCAP_POLICY_LOSSY;
+	queue->batch_sequence = queue->next;
 	queue->next += n;
 	/* After the lease was stored: by this a lossless consumer stops keeping the block from reuse. */
 	if (!queue->is_tap)
@@ -142,9 +143,6 @@ static int rx_take(struct rx_queue *queue, struct ibvcap_rx_batch *batch, uint32
 		uint64_t published = head > queue->next ? head - queue->next : 0;
 		int r = 1;
 
-		if (queue->next >= queue->waiting.head ||
-		    ring_settled_version(&queue->ring->settled) != queue->settled_version)
-			rx_settled_follow(queue);
 		if (slot == queue->lease_blocks)
 			return -ENOBUFS;
 		if (published == 0 || published < u32_min(min, most))

@@ -21,8 +21,6 @@ static bool rx_is_geometry_sound(const struct rx_queue *queue, const struct ibvc
 	       segment_fits(0, 1, n_slots, ring->header_stride, queue->headers.bytes) &&
 	       segment_fits(ring->table_offset, _Alignof(uint32_t), ring->table_entries, sizeof(uint32_t),
 	                    queue->ring_shm.bytes) &&
-	       segment_fits(ring->blocks_offset, _Alignof(struct ibvcap_block), ring->n_blocks,
-	                    sizeof(struct ibvcap_block), queue->ring_shm.bytes) &&
 	       segment_fits(ring->meta_offset, _Alignof(struct ibvcap_meta), n_slots, sizeof(struct ibvcap_meta),
 	                    queue->ring_shm.bytes);
 }
@@ -36,7 +34,6 @@ static void rx_copy_geometry(struct rx_queue *queue, const struct ibvcap_ring *r
 	queue->table_mask = ring->table_entries - 1;
 	queue->block_bytes = ring->block_bytes;
 	queue->table = (const _Atomic uint32_t *)(const void *)(base + ring->table_offset);
-	queue->blocks = (const struct ibvcap_block *)(const void *)(base + ring->blocks_offset);
 	queue->meta = (const struct ibvcap_meta *)(const void *)(base + ring->meta_offset);
 	queue->info = (struct ibvcap_rx_info){
 		.epoch = ring->segment.epoch,

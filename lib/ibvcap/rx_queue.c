@@ -47,8 +47,6 @@ int rx_queue_new(struct rx_queue **queue, const struct rx_shared *shared, int so
 		                           sizeof(*new->batch_starts));
 		r = new->batch_starts ? 0 : error_set(-ENOMEM, "out of memory");
 	}
-	if (r == 0)
-		rx_settled_begin(new);
 	if (r < 0)
 		rx_queue_free(new);
 	else

@@ -4,7 +4,6 @@
  *
  *   rx_poll.c      the descriptor for poll()
  *   rx_map.c       maps and checks the segments that the daemon sent
- *   rx_settled.c   follows what the daemon has settled of the losses
  *   rx_queue.c     makes, describes and frees a queue
  *   rx_moment.c    moments, between which account.c compares
  *   rx_wait.c      waits for packets
@@ -97,12 +96,9 @@ struct rx_queue {
 	struct ibvcap_sequence sequence;
 	const _Atomic uint32_t *table;
 	const struct ibvcap_meta *meta;
-	const struct ibvcap_block *blocks;
 
-	uint64_t next;                       /* packet number to acquire next */
-	struct ibvcap_settled_losses before; /* the newest settled record that lies before next */
-	struct ring_settled waiting;         /* the oldest record behind next; head UINT64_MAX: none is known */
-	uint64_t settled_version;            /* of the newest record that the handle has read */
+	uint64_t next;           /* packet number to acquire next */
+	uint64_t batch_sequence; /* of the last batch */
 	uint64_t skipped;
 	uint64_t released;
 	uint64_t gap;             /* the part of skipped that no batch has reported yet */
@@ -190,25 +186,6 @@ uint32_t rx_queue_failed(const struct rx_queue *queue);
 void rx_queue_describe(const struct rx_queue *queue, struct ibvcap_rx_info *info);
 void rx_queue_count(const struct rx_queue *queue, struct ibvcap_rx_counts *counts);
 
-/* ---- rx_settled.c ---------------------------------------------------------------------------------- */
-
-/** The handle is attached, and next is set. */
-void rx_settled_begin(struct rx_queue *queue);
-/** Take the newest record that lies before next, if there is a newer one. */
-void rx_settled_follow(struct rx_queue *queue);
-/** The epoch has ended, and the ring is about to be unmapped. */
-void rx_settled_leave(struct rx_queue *queue);
-
-/** A copy of the newest record. False: the daemon is writing it. */
-bool rx_settled_load(const struct rx_queue *queue, struct ring_settled *settled);
-/** A copy for a moment. most: of the losses, or UINT64_MAX. */
-struct ibvcap_settled_losses rx_settled_losses(const struct ring_losses *losses, uint64_t most);
-/**
- * The time until which the record holds, CLOCK_MONOTONIC: the time of the record, or of the last reading of the flow
- * counters if the counters have not changed since the record.
- */
-uint64_t rx_settled_until_ns(const struct rx_queue *queue, const struct ring_settled *settled);
-
 /* ---- rx_moment.c ----------------------------------------------------------------------------------- */
 
 /* state of struct ibvcap_rx_moment */
@@ -216,14 +193,18 @@ enum rx_moment_state {
 	RX_MOMENT_AWAY = 1 << 0,       /* the daemon, or the connection to it, had ended */
 	RX_MOMENT_FAILED = 1 << 1,     /* a queue had failed */
 	RX_MOMENT_REMOVED = 1 << 2,    /* the stream was removed */
-	RX_MOMENT_UNSETTLED = 1 << 3,  /* no record will count the losses until the moment */
+	RX_MOMENT_UNSETTLED = 1 << 3,  /* no entry will count the losses until the moment */
 	RX_MOMENT_ALL_QUEUES = 1 << 4, /* the handle is to read all queues of the stream */
 };
 
 /** As ibvcap_rx_take_moment(), of one queue. The whole struct is written. */
-void rx_moment_take(struct rx_queue *queue, struct ibvcap_rx_moment *moment);
+void rx_moment_take(const struct rx_queue *queue, struct ibvcap_rx_moment *moment);
 /** As ibvcap_rx_settle_moment(), likewise. */
 bool rx_moment_settle(const struct rx_queue *queue, struct ibvcap_rx_moment *moment);
+/** The queue leaves its epoch, or has none: remember the newest entry before the ring is unmapped. */
+void rx_moment_leave_epoch(struct rx_queue *queue);
+/** The queue is in another epoch. */
+void rx_moment_begin_epoch(struct rx_queue *queue);
 /** As ibvcap_moment_add_queue(): account.c. */
 void rx_moment_add_queue(struct ibvcap_rx_moment *stream, const struct ibvcap_rx_moment *queue);
 

@@ -152,7 +152,7 @@ static void rx_take_over(struct rx_queue *queue, struct rx_queue *new)
 	free(queue->batch_starts);
 	*queue = *new;
 	free(new);
-	rx_settled_begin(queue);
+	rx_moment_begin_epoch(queue);
 }
 
 static int rx_check_same_epoch(const struct rx_queue *new)
@@ -311,7 +311,7 @@ int rx_reattach(struct rx_queue *queue, uint64_t until_ns)
 			return -ENOBUFS;
 		queue->waiter.fd_armed = false;
 		reattach->failed = rx_queue_failed(queue);
-		rx_settled_leave(queue);
+		rx_moment_leave_epoch(queue);
 		rx_queue_close_epoch(queue); /* unmaps the ring, which may take a while */
 		rx_reattach_begin(reattach, time_monotonic_ns());
 	}

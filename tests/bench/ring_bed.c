@@ -225,12 +225,11 @@ static void create_worker(struct ring_bed *bed)
 	const struct rx_worker_options worker = {.worker.name = "bench",
 	                                         .queue = bed->queue,
 	                                         .ring = &bed->ring,
-	                                         .receive_queue_slots = QUEUE_SLOTS,
 	                                         .worker.cpu = -1,
 	                                         .device_timestamps = true,
-	                                         .sum = &bed->sum};
+	                                         .losses = &bed->ledger.losses.queues[0]};
 
-	rx_sum_init(&bed->sum, bed->option->in_group ? 2 : 1, false);
+	rx_ledger_init(&bed->ledger, 1, QUEUE_SLOTS, false, false, 0);
 	if (rx_worker_new(&bed->worker, &worker) < 0)
 		bench_die("worker", "cannot be made");
 }

@@ -56,7 +56,7 @@ static struct worker *transmit;
 static struct tx_queue *channel;
 static struct control_queue control_queue;
 static struct control_stream control_stream;
-static struct rx_sum sum;
+static struct rx_ledger ledger;
 static struct reading matched;
 static struct control_tx_worker control_tx_worker;
 static struct control_channel control_channel;
@@ -114,11 +114,11 @@ static struct backend_queue *make_worker(void)
 	const struct rx_worker_options options = {.worker.name = "s",
 	                                          .queue = queue,
 	                                          .ring = &ring,
-	                                          .receive_queue_slots = SLOTS,
 	                                          .worker.cpu = -1,
-	                                          .sum = &sum};
+	                                          .losses = &ledger.losses.queues[0]};
 
-	rx_sum_init(&sum, 1, false);
+	rx_ledger_init(&ledger, 1, SLOTS, false, false, 0);
+	rx_ledger_add_queue(&ledger, 0, ring.ring, NULL);
 	must(rx_worker_new(&worker, &options));
 	must(rx_worker_prime(worker));
 	must(scripted_backend_ops.start(queue));
@@ -212,7 +212,7 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
 	control_stream = (struct control_stream){
 		.config = &stream,
 		.matched = &matched,
-		.sum = &sum,
+		.ledger = &ledger,
 		.n_queues = 1,
 		.queues = {&control_queue},
 	};

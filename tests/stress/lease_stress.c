@@ -11,7 +11,7 @@
  * killed and another stopped again and again, at any instruction.
  */
 #include "daemon/control/notifier.h"
-#include "daemon/worker/rx_sum.h"
+#include "daemon/ring/rx_ledger.h"
 #include "daemon/worker/rx_worker.h"
 #include "lib/ibvcap/ring.h"
 #include "tests/stress/reader.h"
@@ -69,7 +69,7 @@ struct stress {
 	struct rx_ring ring;
 	struct notifier *notifier;
 	struct worker *worker;
-	struct rx_sum sum;
+	struct rx_ledger ledger;
 	uint64_t sent;
 	bool processes;
 	pthread_t worker_thread;
@@ -130,13 +130,13 @@ static void set_up(struct stress *stress)
 	require(rx_ring_init(&stress->ring, &ring, NULL) == 0, "no ring");
 	require(notifier_new(&stress->notifier, &stress->ring, stress->ring.doorbell, RX_RING_CONSUMERS_MAX) == 0,
 	        "no notifier");
-	rx_sum_init(&stress->sum, 1, false);
-	require(rx_worker_new(&stress->worker, &(struct rx_worker_options){.worker.name = "stress",
-	                                                                   .queue = stress->queue,
-	                                                                   .ring = &stress->ring,
-	                                                                   .receive_queue_slots = SLOTS,
-	                                                                   .worker.cpu = -1,
-	                                                                   .sum = &stress->sum}) == 0,
+	rx_ledger_init(&stress->ledger, 1, SLOTS, false, false, 0);
+	require(rx_worker_new(&stress->worker,
+	                      &(struct rx_worker_options){.worker.name = "stress",
+	                                                  .queue = stress->queue,
+	                                                  .ring = &stress->ring,
+	                                                  .worker.cpu = -1,
+	                                                  .losses = &stress->ledger.losses.queues[0]}) == 0,
 	        "no worker");
 	require(rx_worker_prime(stress->worker) == 0 && ops->start(stress->queue) == 0, "no start");
 	require(ops->add_flow(stress->queue, &(struct flow_rule){0}, &stress->flow, NULL) == 0, "no flow");

@@ -40,7 +40,6 @@ int test_reader_init(struct test_reader *reader, const struct rx_ring *ring, con
 		.block_bytes = ring->block_bytes,
 		.table = ring_table(ring->ring),
 		.meta = ring->meta,
-		.blocks = ring->blocks,
 		.batch_starts = calloc((size_t)quota * ring->slots_per_block / 64, sizeof(uint64_t)),
 	};
 	if (consumer) {

@@ -312,7 +312,7 @@ Test(stream, a_worker_that_is_up_to_its_ears_in_mail_is_stopped_all_the_same, .t
 	cr_assert(eq(int, stream_capture(&stream, NULL), 0));
 	stream_stop(&stream);
 	stream_join(&stream);
-	cr_expect(consumer_ring_closed(stream.queues[0].ring.ring));
+	cr_expect(stream.queues[0].worker->stopped);
 	take_down(&stream, &interface);
 }
 
@@ -469,7 +469,7 @@ static const char *told(struct stream *stream, uint64_t no_buffer, uint64_t at_s
 	ssize_t n;
 
 	cr_assert(pipe(ends) == 0 && dup2(ends[1], STDERR_FILENO) >= 0);
-	counter_set(&stream->sum.no_buffer, no_buffer);
+	counter_set(&stream->ledger.losses.no_buffer, no_buffer);
 	stream_tell_losses(stream, at_s * LOG_SECOND_NS);
 	dup2(stderr_before, STDERR_FILENO);
 	close(stderr_before);

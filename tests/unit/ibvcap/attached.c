@@ -3,6 +3,7 @@
 
 #include "lib/ibvcap/owner.h"
 #include "lib/ibvcap/ring.h"
+#include "lib/losses/ledger.h"
 
 #include <criterion/criterion.h>
 #include <fcntl.h>
@@ -154,6 +155,25 @@ void attached_publish(struct attached *attached, uint64_t n)
 		rx_ring_publish(&attached->ring, span.n);
 		n -= span.n;
 	}
+}
+
+void attached_settle(struct attached *attached, uint64_t lost, uint64_t until_ns, uint64_t read_utc_ns)
+{
+	struct ibvcap_ledger *ledger = &attached->ring.ring->ledger;
+	const struct ledger_losses losses = {.marks = lost, .no_buffer = lost};
+	const struct ledger_entry entry = {.until_ns = until_ns,
+	                                   .read_utc_ns = read_utc_ns,
+	                                   .until_utc_ns = read_utc_ns,
+	                                   .head = attached->ring.head,
+	                                   .before = losses,
+	                                   .after = losses,
+	                                   .no_buffer_most = lost};
+	struct ledger_entry newest;
+
+	if (ledger_newest(ledger, &newest) && newest.after.no_buffer == lost)
+		ledger_renew(ledger, &entry);
+	else
+		ledger_append(ledger, &entry);
 }
 
 uint64_t attached_number(const struct ibvcap_rx_batch *batch, uint32_t i)

@@ -61,16 +61,15 @@ static void begin_queue(struct history *history, uint32_t i)
 	const struct rx_worker_options options = {.worker.name = "history",
 	                                          .queue = &queue->device->queue,
 	                                          .ring = &queue->ring,
-	                                          .receive_queue_slots = DEVICE_SLOTS,
 	                                          .worker.cpu = -1,
-	                                          .sum = &history->sum,
-	                                          .queue_index = i};
+	                                          .losses = &history->ledger.losses.queues[i]};
 	struct failure failure;
 
 	*queue->device = (struct device){
 		.queue.ops = &device_ops, .has_kernel_ring = history->has_kernel_ring, .now_ns = &history_now_ns};
 	cr_assert_eq(rx_ring_init(&queue->ring, &ring_options, &failure), 0, "%s", failure.text);
 	cr_assert_eq(rx_ring_seal(&queue->ring, &failure), 0);
+	rx_ledger_add_queue(&history->ledger, i, queue->ring.ring, NULL);
 	cr_assert_eq(rx_worker_new(&queue->worker, &options), 0);
 	cr_assert_eq(rx_worker_prime(queue->worker), 0);
 }
@@ -119,8 +118,8 @@ void history_begin(struct history *history)
 {
 	history->epoch++;
 	history->is_away = false;
-	history->reading.is_due = false;
-	rx_sum_init(&history->sum, history->n_queues, history->has_kernel_ring);
+	history->is_reading_due = false;
+	rx_ledger_init(&history->ledger, history->n_queues, DEVICE_SLOTS, history->has_kernel_ring, false, 0);
 	for (uint32_t i = 0; i < history->n_queues; i++) {
 		begin_queue(history, i);
 		if (history->is_outage_told)
@@ -172,12 +171,29 @@ void history_stop(struct history *history)
 	history_kill(history);
 }
 
+/* As control does: rings close behind the last entry, when all workers have ended. */
+static void history_control(struct history *history)
+{
+	bool runs = false;
+
+	rx_ledger_update(&history->ledger);
+	for (uint32_t i = 0; i < history->n_queues; i++)
+		runs |= !history->queues[i].worker->stopped && !consumer_ring_closed(history->queues[i].ring.ring);
+	for (uint32_t i = 0; i < history->n_queues && !runs; i++)
+		if (!consumer_ring_closed(history->queues[i].ring.ring))
+			rx_ring_close(&history->queues[i].ring, IBVCAP_RING_END_STOPPED);
+}
+
 void history_work(struct history *history, uint32_t i, uint32_t rounds)
 {
-	while (!history->is_away && rounds-- > 0)
-		if (!consumer_ring_closed(history->queues[i].ring.ring) &&
-		    rx_worker_do_work(history->queues[i].worker) < 0)
-			rx_ring_close(&history->queues[i].ring, IBVCAP_RING_END_FAILED);
+	struct history_queue *queue = &history->queues[i];
+
+	while (!history->is_away && rounds-- > 0 && !queue->worker->stopped)
+		if (!consumer_ring_closed(queue->ring.ring) && rx_worker_do_work(queue->worker) < 0)
+			rx_ring_close(&queue->ring, IBVCAP_RING_END_FAILED);
+	/* Control looks now and then. */
+	if (!history->is_away && random() % 2)
+		history_control(history);
 }
 
 /* ---- what happens to it ---------------------------------------------------------------------------- */
@@ -211,20 +227,9 @@ void history_read_counters(struct history *history)
 		device_ops.read_matched(&history->queues[i].device->queue, &of_queue);
 		matched += of_queue;
 	}
-	history->reading.is_due = true;
-	history->reading.matched = matched;
-	history->reading.at_ns = history->reading.utc_ns = history_now_ns;
-}
-
-static bool is_at_rest(const struct history *history, const struct history_queue *queue)
-{
-	struct ring_settled settled;
-
-	return rx_sum_is_at_rest(&history->sum, history->reading.matched) &&
-	       counter_get(&queue->ring.ring->counters[IBVCAP_RX_COUNTER_NO_BUFFER]) ==
-	               counter_get(&history->sum.no_buffer) &&
-	       ring_load_settled(&queue->ring.ring->settled, &settled) && settled.matched == history->reading.matched &&
-	       ring_settled_is_exact(&settled) && settled.before.outages == counter_get(&queue->ring.ring->outages);
+	history->is_reading_due = true;
+	history->reading =
+		(struct losses_reading){.matched = matched, .at_ns = history_now_ns, .utc_ns = history_now_ns};
 }
 
 void history_mail_reading(struct history *history)
@@ -234,16 +239,13 @@ void history_mail_reading(struct history *history)
 	                          .matched = history->reading.matched,
 	                          .read_ns = history->reading.at_ns};
 
-	if (history->is_away || !history->reading.is_due)
+	if (history->is_away || !history->is_reading_due)
 		return;
-	history->reading.is_due = false;
-	for (uint32_t i = 0; i < history->n_queues; i++) {
-		struct history_queue *queue = &history->queues[i];
-
-		daemon_store_reading(queue->ring.ring, mail.matched, mail.read_ns);
-		if (!is_at_rest(history, queue))
-			mailbox_send(queue->worker->inbox, &mail);
-	}
+	history->is_reading_due = false;
+	if (rx_ledger_read(&history->ledger, &history->reading))
+		return;
+	for (uint32_t i = 0; i < history->n_queues; i++)
+		mailbox_send(history->queues[i].worker->inbox, &mail);
 }
 
 void history_fail_queue(struct history *history, uint32_t i, bool for_ever)

@@ -7,7 +7,7 @@
 #ifndef TESTS_UNIT_IBVCAP_HISTORY_H
 #define TESTS_UNIT_IBVCAP_HISTORY_H
 
-#include "daemon/worker/rx_sum.h"
+#include "daemon/ring/rx_ledger.h"
 #include "daemon/worker/rx_worker.h"
 #include "tests/support/reference_device.h"
 
@@ -60,12 +60,10 @@ struct history {
 	uint32_t epoch; /* the daemon's */
 	bool is_away;
 	bool is_outage, is_outage_told;
-	struct rx_sum sum;
+	struct rx_ledger ledger;
 	struct history_queue queues[HISTORY_QUEUES_MAX];
-	struct {
-		bool is_due;
-		uint64_t matched, at_ns, utc_ns;
-	} reading;
+	struct losses_reading reading;
+	bool is_reading_due;
 	uint64_t next_number;
 	struct history_loss *losses;
 	uint32_t n_losses;

@@ -18,7 +18,7 @@ static struct ibvcap_rx_losses losses = IBVCAP_INIT(struct ibvcap_rx_losses);
 static void note(struct attached *of, uint32_t n_queues, uint64_t no_buffer, uint64_t at_ns)
 {
 	for (uint32_t i = 0; i < n_queues; i++)
-		rx_ring_note_losses(&of[i].ring, no_buffer, at_ns);
+		attached_settle(&of[i], no_buffer, at_ns, at_ns);
 }
 
 /* The next batch, a whole block, is of that queue and tells of these. */

@@ -3,6 +3,7 @@
 #include "lib/base/time.h"
 #include "lib/ibvcap/client.h"
 #include "lib/ibvcap/ring.h"
+#include "lib/losses/ledger.h"
 #include "tests/unit/ibvcap/several_queues.h"
 
 #include <criterion/criterion.h>
@@ -66,7 +67,7 @@ Test(rx_set, the_info_is_that_of_the_first_queue_and_the_sum_of_all)
 
 Test(rx_set, a_moment_is_settled_when_each_queue_is_and_has_the_outage_that_came_after_it)
 {
-	const struct ring_settled record = {.at_ns = RING_SETTLED_ENDED};
+	const struct ledger_entry last = {.until_ns = LEDGER_ENDED};
 	struct ibvcap_rx_moment moment = IBVCAP_INIT(struct ibvcap_rx_moment);
 
 	open_all_queues(queues, 2, NULL);
@@ -76,25 +77,24 @@ Test(rx_set, a_moment_is_settled_when_each_queue_is_and_has_the_outage_that_came
 		daemon_store_outage(queues[i].ring.ring, true, 4711);
 		daemon_store_outage(queues[i].ring.ring, false, 4712);
 	}
-	daemon_store_settled(&queues[0].ring.ring->settled, &record);
+	ledger_append(&queues[0].ring.ring->ledger, &last);
 	cr_expect(eq(int, ibvcap_rx_settle_moment(rx, &moment), 0), "the other queue is not");
-	daemon_store_settled(&queues[1].ring.ring->settled, &record);
+	ledger_append(&queues[1].ring.ring->ledger, &last);
 	cr_expect(eq(int, ibvcap_rx_settle_moment(rx, &moment), 1));
 	cr_expect(eq(u64, moment.outage_from_ns, 4711));
 	cr_expect(eq(u64, moment.outage_until_ns, 4712));
 	cr_expect(gt(u64, moment.after.outages, moment.before.outages));
 }
 
-Test(rx_set, a_moment_of_an_epoch_that_has_ended_is_settled_by_its_last_record)
+Test(rx_set, a_moment_of_an_epoch_that_has_ended_is_settled_by_its_last_entry)
 {
-	const struct ring_settled record = {
-		.at_ns = RING_SETTLED_ENDED, .after = {.no_buffer = 5}, .no_buffer_most = 7};
+	const struct ledger_entry last = {.until_ns = LEDGER_ENDED, .after = {.no_buffer = 5}, .no_buffer_most = 7};
 	struct ibvcap_rx_moment moment = IBVCAP_INIT(struct ibvcap_rx_moment), too_late;
 
 	open_all_queues(queues, 2, NULL);
 	cr_assert(eq(int, ibvcap_rx_take_moment(rx, &moment), 0));
 	for (unsigned i = 0; i < 2; i++) {
-		daemon_store_settled(&queues[i].ring.ring->settled, &record);
+		ledger_append(&queues[i].ring.ring->ledger, &last);
 		rx_ring_close(&queues[i].ring, IBVCAP_RING_END_STOPPED);
 	}
 	cr_assert(eq(int, take(N), 0));

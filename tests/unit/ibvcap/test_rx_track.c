@@ -258,12 +258,12 @@ Test(rx_track, a_packet_without_headers_is_refused_where_they_tell_sources_apart
 
 Test(rx_track, losses_of_the_card_are_those_between_its_blocks)
 {
-	rx_ring_note_losses(&attached.ring, 7, 1000); /* before the tracker's first packet */
+	attached_settle(&attached, 7, 1000, 1000); /* before the tracker's first packet */
 	attached_publish(&attached, N);
 	track(N);
 	cr_expect(eq(u64, counts_now().lost_in_card, 0));
 	/* The card drops 20, and the network 5: the numbers go on behind them. */
-	rx_ring_note_losses(&attached.ring, 27, 2000);
+	attached_settle(&attached, 27, 2000, 2000);
 	attached.numbers_ahead = 25;
 	attached_publish(&attached, 10);
 	track(N);
@@ -278,13 +278,13 @@ Test(rx_track, losses_of_the_card_count_once_however_many_queues_say_them)
 {
 	for (uint32_t queue = 0; queue < 2; queue++) {
 		attached.rx->parts[0]->info.queue = queue;
-		rx_ring_note_losses(&attached.ring, 7, 1000);
+		attached_settle(&attached, 7, 1000, 1000);
 		attached_publish(&attached, N);
 		track(N);
 	}
 	for (uint32_t queue = 0; queue < 2; queue++) {
 		attached.rx->parts[0]->info.queue = queue;
-		rx_ring_note_losses(&attached.ring, 27, 2000);
+		attached_settle(&attached, 27, 2000, 2000);
 		attached_publish(&attached, N);
 		track(N);
 	}
@@ -297,7 +297,7 @@ Test(rx_track, a_queue_that_is_behind_in_the_old_epoch_does_not_begin_another)
 
 	for (uint32_t i = 0; i < 4; i++) {
 		attached.rx->parts[0]->info.epoch = epochs[i];
-		rx_ring_note_losses(&attached.ring, 7, 1000);
+		attached_settle(&attached, 7, 1000, 1000);
 		attached_publish(&attached, N);
 		track(N);
 	}

@@ -134,16 +134,8 @@ void recorded_publish(unsigned ring, unsigned n, uint64_t time_ns, uint64_t step
 
 void recorded_settle(unsigned ring, uint64_t lost)
 {
-	const struct ring_losses losses = {.marks = lost, .no_buffer = lost};
-	const struct ring_settled settled = {.at_ns = time_monotonic_ns(),
-	                                     .head = rings[ring].ring.head,
-	                                     .before = losses,
-	                                     .after = losses,
-	                                     .no_buffer_most = lost};
-
 	settled_losses[ring] = lost;
-	rx_ring_note_losses(&rings[ring].ring, lost, time_utc_ns());
-	rx_ring_note_settled(&rings[ring].ring, &settled);
+	attached_settle(&rings[ring], lost, time_monotonic_ns(), time_utc_ns());
 }
 
 void recorded_settle_all(void)

@@ -19,7 +19,7 @@ static void record_block_behind(struct losses *queue, uint64_t no_buffer, uint64
 	struct ibvcap_rx_batch batch = IBVCAP_INIT(struct ibvcap_rx_batch);
 
 	queue->card = &card;
-	rx_ring_note_losses(&attached.ring, no_buffer, 1000);
+	attached_settle(&attached, no_buffer, 1000, 1000);
 	attached_publish(&attached, N);
 	cr_assert_eq(ibvcap_rx_acquire(attached.rx, &batch, N, 1, 0), N);
 	batch.gap = gap;

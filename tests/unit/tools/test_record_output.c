@@ -65,15 +65,7 @@ static struct record_output *output(void)
 /* The daemon has settled all that came before now: so many packets were lost. */
 static void settle(uint64_t lost)
 {
-	const struct ring_losses losses = {.marks = lost, .no_buffer = lost};
-	const struct ring_settled settled = {.at_ns = time_monotonic_ns(),
-	                                     .head = attached.ring.head,
-	                                     .before = losses,
-	                                     .after = losses,
-	                                     .no_buffer_most = lost};
-
-	rx_ring_note_losses(&attached.ring, lost, time_utc_ns());
-	rx_ring_note_settled(&attached.ring, &settled);
+	attached_settle(&attached, lost, time_monotonic_ns(), time_utc_ns());
 }
 
 static void put_packet(void)

@@ -5,6 +5,7 @@
  * have lost nothing.
  */
 #include "daemon/reassembly/reassembly.h"
+#include "daemon/ring/rx_ledger.h"
 #include "daemon/worker/rx_worker.h"
 
 #include "lib/base/time.h"
@@ -36,7 +37,7 @@ static struct backend_flow *flow;
 static struct reassembly *reassembly;
 static struct backend_queue *queue, *device; /* the worker's; behind it, if it joins fragments */
 static struct rx_ring ring;
-static struct rx_sum sum;
+static struct rx_ledger ledger;
 static struct worker *worker;
 
 static void make_queue(const struct rx_ring_options *of_ring, struct kind kind)
@@ -82,11 +83,10 @@ static void make(struct kind kind)
 	                                            .worker.cpu = -1,
 	                                            .queue = queue,
 	                                            .ring = &ring,
-	                                            .receive_queue_slots = SLOTS,
-	                                            .sum = &sum};
+	                                            .losses = &ledger.losses.queues[0]};
 
-	rx_sum_init(&sum, 1, kind.counts_drops);
-	sum.joins = kind.joins;
+	rx_ledger_init(&ledger, 1, SLOTS, kind.counts_drops, kind.joins, 0);
+	rx_ledger_add_queue(&ledger, 0, ring.ring, &device->n_split);
 	cr_assert(eq(int, rx_worker_new(&worker, &of_worker), 0));
 	cr_assert(eq(int, rx_worker_prime(worker), 0));
 	cr_assert(eq(int, ops->start(device), 0));
@@ -133,16 +133,18 @@ static void settle(uint64_t n_lost)
 	cr_assert(eq(int, mailbox_send(worker->inbox, &mail), 0));
 	for (unsigned i = 0; i < 10; i++) {
 		cr_assert(ge(int, rx_worker_do_work(worker), 0));
+		rx_ledger_update(&ledger);
 		usleep(1000);
 	}
 }
 
-static struct ring_settled record(void)
+static struct ledger_entry record(void)
 {
-	struct ring_settled settled;
+	struct ledger_entry entry = {0};
 
-	cr_assert(ring_load_settled(&ring.ring->settled, &settled));
-	return settled;
+	rx_ledger_update(&ledger);
+	ledger_newest(&ring.ring->ledger, &entry);
+	return entry;
 }
 
 static const struct piece_of_datagram
@@ -157,7 +159,7 @@ static void make_with_held_fragment(struct kind kind)
 		make(kind);
 		arrive(&first_fragment);
 		settle(0);
-		if (record().matched == UINT64_MAX && queue->use.held)
+		if (ledger.losses.queues[0].record == LOSSES_RECORD_PARTIAL && queue->use.held)
 			return;
 		unmake();
 	}
@@ -204,11 +206,10 @@ Test(rx_record, when_the_last_fragment_has_come_the_record_is_exact_without_anot
 		rx_worker_do_work(worker);
 		usleep(1000);
 	}
-	struct ring_settled settled = record();
+	struct ledger_entry entry = record();
 
-	cr_expect(ring_settled_is_exact(&settled));
-	cr_expect(eq(u64, settled.matched, 1));
-	cr_expect(eq(u64, settled.head, 1));
+	cr_expect(ledger_is_exact(&entry));
+	cr_expect(eq(u64, entry.matched, 1));
 	unmake();
 }
 
@@ -225,7 +226,7 @@ Test(rx_record, when_the_last_fragment_has_come_the_record_is_exact_without_anot
 struct moment {
 	uint64_t taken; /* frames from the device so far */
 	uint64_t at_ns;
-	struct ring_losses before, after;
+	struct ledger_losses before, after;
 	uint64_t most;
 };
 
@@ -268,6 +269,8 @@ static void history_read(bool counts_drops, bool is_sent)
 	scripted_counts(device, &counts);
 	if (counts_drops)
 		atomic_store(&device->n_dropped[BACKEND_DROP_NO_FRAME], counts.out_of_buffer);
+	rx_ledger_read(&ledger,
+	               &(struct losses_reading){.matched = mail.matched, .at_ns = mail.read_ns, .utc_ns = mail.at_ns});
 	if (is_sent && !mailbox_full(worker->inbox))
 		cr_assert(eq(int, mailbox_send(worker->inbox, &mail), 0));
 }
@@ -298,26 +301,24 @@ static void history_fragment(struct kind kind, bool is_heavy)
 static void history_take_moment(void)
 {
 	struct moment *moment = &history->moments[history->n_moments];
+	struct ledger_entry entry = {0};
 
-	*moment = (struct moment){
-		.taken = queue->use.taken,
-		.at_ns = time_monotonic_ns(),
-		.before = record().before,
-	};
+	ledger_before_row(&ring.ring->ledger, ring.head, &entry);
+	*moment = (struct moment){.taken = queue->use.taken, .at_ns = time_monotonic_ns(), .before = entry.before};
 	history->n_moments++;
 }
 
 static void history_settle_moments(void)
 {
-	const struct ring_settled settled = record();
-
+	rx_ledger_update(&ledger);
 	for (; history->n_settled < history->n_moments; history->n_settled++) {
 		struct moment *moment = &history->moments[history->n_settled];
+		struct ledger_entry entry;
 
-		if (settled.at_ns < moment->at_ns)
+		if (!ledger_until(&ring.ring->ledger, moment->at_ns, &entry))
 			return;
-		moment->after = settled.after;
-		moment->most = settled.no_buffer_most;
+		moment->after = entry.after;
+		moment->most = entry.no_buffer_most;
 	}
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* What a row holds by the keys of its stream: geometry, worker and library together, on the scripted backend. */
 #include "daemon/memory/geometry.h"
-#include "daemon/worker/rx_sum.h"
+#include "daemon/ring/rx_ledger.h"
 #include "daemon/worker/rx_worker.h"
 #include "lib/ibvcap/ring.h"
 #include "tests/support/flows.h"
@@ -22,7 +22,7 @@ static struct backend *backend;
 static struct backend_queue *queue;
 static struct backend_flow *rule;
 static struct rx_ring ring;
-static struct rx_sum sum;
+static struct rx_ledger ledger;
 static struct worker *worker;
 static struct ibvcap_rx_batch batch; /* all rows so far */
 
@@ -58,11 +58,8 @@ TestSuite(rx_rows, .init = set_up, .fini = tear_down);
 static void begin(void)
 {
 	const struct rx_ring_options options = geometry_of_ring(&config, false, 0, 1);
-	struct rx_worker_options worker_options = {.worker.name = "rows",
-	                                           .receive_queue_slots = config.receive_queue_slots,
-	                                           .worker.cpu = -1,
-	                                           .device_timestamps = true,
-	                                           .sum = &sum};
+	struct rx_worker_options worker_options = {
+		.worker.name = "rows", .worker.cpu = -1, .device_timestamps = true, .losses = &ledger.losses.queues[0]};
 	struct backend_queue_options queue_options = {.slots = config.receive_queue_slots,
 	                                              .oversize_sink = true,
 	                                              .timestamps = true,
@@ -80,7 +77,7 @@ static void begin(void)
 	cr_assert(eq(int, ops->create_queue(backend, &queue_options, &queue, NULL), 0));
 	worker_options.queue = queue;
 	worker_options.ring = &ring;
-	rx_sum_init(&sum, 1, false);
+	rx_ledger_init(&ledger, 1, config.receive_queue_slots, false, false, 0);
 	cr_assert(eq(int, rx_worker_new(&worker, &worker_options), 0));
 	cr_assert(eq(int, rx_worker_prime(worker), 0));
 	cr_assert(eq(int, ops->start(queue), 0));

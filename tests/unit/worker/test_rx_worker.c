@@ -5,7 +5,7 @@
 
 #include "lib/base/time.h"
 #include "lib/ibvcap/ring.h"
-#include "daemon/worker/rx_sum.h"
+#include "daemon/ring/rx_ledger.h"
 #include "tests/support/consumers.h"
 #include "tests/support/frames.h"
 #include "tests/support/scripted_backend.h"
@@ -29,7 +29,7 @@ struct bench {
 	struct backend_flow *flow;
 	struct rx_ring ring;
 	struct worker *worker;
-	struct rx_sum sum;
+	struct rx_ledger ledger;
 };
 
 struct setting {
@@ -61,15 +61,15 @@ static void set_up(struct bench *bench, const struct setting *setting)
 		.worker.name = "test",
 		.queue = bench->queue,
 		.ring = &bench->ring,
-		.receive_queue_slots = SLOTS,
 		.worker.spin_ns = setting->spin_ns,
 		.worker.cpu = -1,
 		.device_timestamps = !setting->software_clock,
 		.kernel_times = setting->kernel_times,
-		.sum = &bench->sum,
+		.losses = &bench->ledger.losses.queues[0],
 	};
 
-	rx_sum_init(&bench->sum, 1, false);
+	rx_ledger_init(&bench->ledger, 1, SLOTS, false, false, 0);
+	rx_ledger_add_queue(&bench->ledger, 0, bench->ring.ring, &bench->queue->n_split);
 	cr_assert(eq(int, rx_worker_new(&bench->worker, &rx_worker_options), 0));
 	cr_assert(eq(int, rx_worker_prime(bench->worker), 0));
 	cr_assert(eq(int, ops->start(bench->queue), 0));
@@ -88,8 +88,9 @@ static void tear_down(struct bench *bench)
 	scripted_backend_ops.close(bench->backend);
 }
 
-static uint64_t counter(const struct bench *bench, enum ibvcap_rx_counter which)
+static uint64_t counter(struct bench *bench, enum ibvcap_rx_counter which)
 {
+	rx_ledger_update(&bench->ledger);
 	return counter_get(&bench->ring.ring->counters[which]);
 }
 
@@ -132,7 +133,7 @@ static void settle(struct bench *bench)
 	work(bench);
 }
 
-static void expect_sum(const struct bench *bench)
+static void expect_sum(struct bench *bench)
 {
 	struct scripted_counts device;
 
@@ -191,34 +192,34 @@ Test(worker, a_starved_queue_drops_and_the_sum_says_how_many)
 	tear_down(&bench);
 }
 
-Test(worker, a_loss_is_in_the_records_of_the_blocks_around_it_with_the_time_of_the_reading)
+Test(worker, a_loss_is_in_the_ledger_with_the_time_of_the_reading)
 {
 	struct bench bench;
 	struct mail mail = {.type = MAIL_MATCHED};
-	uint64_t at_ns;
+	struct ledger_entry entry;
 
 	set_up(&bench, &(struct setting){0});
 	for (uint32_t i = 0; i < SLOTS + 10; i++)
 		arrive(&bench, &(struct frame_options){.payload_bytes = S}, 0);
-	work(&bench);
-	mail.at_ns = 5000;
-	bench.queue->ops->read_matched(bench.queue, &mail.matched);
-	mailbox_send(bench.worker->inbox, &mail);
-	work(&bench);
-	usleep(200);
-	work(&bench);
-	for (uint32_t i = 0; i < N; i++)
-		arrive(&bench, &(struct frame_options){.payload_bytes = S}, 0);
-	work(&bench);
-	const struct ibvcap_block *blocks = ring_blocks(bench.ring.ring);
-
-	cr_expect(eq(u64, consumer_load_open(&blocks[consumer_load_table(bench.ring.ring, 1)], &at_ns), 0));
-	cr_expect(eq(u64, at_ns, 0), "not read yet");
-	cr_expect(eq(u64, consumer_load_close(&blocks[consumer_load_table(bench.ring.ring, 1)], &at_ns), 10),
-	          "its last row is the newest");
-	cr_expect(eq(u64, at_ns, 5000));
-	cr_expect(eq(u64, consumer_load_open(&blocks[consumer_load_table(bench.ring.ring, 2)], &at_ns), 10));
-	cr_expect(eq(u64, at_ns, 5000));
+	for (uint64_t i = 1; i <= 2; i++) {
+		work(&bench);
+		mail.at_ns = i * 5000;
+		mail.read_ns = time_monotonic_ns();
+		bench.queue->ops->read_matched(bench.queue, &mail.matched);
+		mailbox_send(bench.worker->inbox, &mail);
+		for (unsigned n = 0; n < 4; n++) {
+			work(&bench);
+			usleep(1000);
+		}
+		rx_ledger_update(&bench.ledger);
+	}
+	cr_assert(ledger_newest(&bench.ring.ring->ledger, &entry));
+	cr_expect(eq(u64, entry.before.no_buffer, 10));
+	cr_expect(eq(u64, entry.head, SLOTS));
+	cr_expect(eq(u64, entry.read_utc_ns, 5000));
+	cr_expect(eq(u64, entry.until_utc_ns, 10000));
+	cr_expect(eq(u64, bench.ledger.losses.last.packets, 10));
+	cr_expect(eq(u64, bench.ledger.losses.last.to_utc_ns, 5000));
 	tear_down(&bench);
 }
 
@@ -965,7 +966,7 @@ Test(worker, each_idle_policy_starts_answers_drains_and_stops, .timeout = 60)
 		mailbox_send(bench.worker->inbox, &(struct mail){.type = MAIL_STOP});
 		await_answer(&bench, MAIL_STOPPED);
 		worker_join(bench.worker);
-		cr_expect(consumer_ring_closed(bench.ring.ring));
+		cr_expect(bench.worker->stopped);
 		cr_expect(eq(u64, consumer_load_head(bench.ring.ring), 100));
 		expect_sum(&bench);
 		test_consumer_deinit(&consumer);
@@ -1024,7 +1025,7 @@ Test(worker, a_sleeping_worker_finds_what_a_lossless_consumer_acquired, .timeout
 	tear_down(&bench);
 }
 
-Test(worker, a_thread_whose_queue_is_lost_says_failed_and_closes_the_ring, .timeout = 60)
+Test(worker, a_thread_whose_queue_is_lost_says_failed_and_ends, .timeout = 60)
 {
 	struct bench bench;
 
@@ -1034,7 +1035,7 @@ Test(worker, a_thread_whose_queue_is_lost_says_failed_and_closes_the_ring, .time
 	cr_assert(eq(int, rx_loop_start(bench.worker), 0));
 	await_answer(&bench, MAIL_FAILED);
 	worker_join(bench.worker);
-	cr_expect(consumer_ring_closed(bench.ring.ring));
+	cr_expect(bench.worker->stopped);
 	tear_down(&bench);
 }
 

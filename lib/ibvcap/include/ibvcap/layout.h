@@ -7,12 +7,12 @@
  *
  *   payload          hugepages  daemon RW, consumer RO   blocks of slots, a slot = one row of S bytes each row_stride
  *   headers          hugepages  daemon RW, consumer RO   header_stride bytes a slot; 0: the segment has no rows
- *   ring             4 KiB      daemon RW, consumer RO   struct ibvcap_ring, block table, block records, packet meta
+ *   ring             4 KiB      daemon RW, consumer RO   struct ibvcap_ring, block table, packet meta
  *   consumer state   4 KiB      daemon RW, consumer RO   struct ibvcap_consumer_state
  *   consumer page    4 KiB      daemon RW, consumer RW   struct ibvcap_consumer_page
  *
- * The worker is the only thread that writes to the payload (through the device), headers and ring segments; the control
- * thread and the worker write the consumer state. Only the consumer writes to its consumer page.
+ * The worker is the only thread that writes to the payload (through the device) and headers segments. It and the
+ * control thread write the ring segment and the consumer state. Only the consumer writes to its consumer page.
  *
  * A sequence number counts a ring's packets from 0 within an epoch. Packet s is slot s mod N of block number s div N;
  * the block table says which physical block holds a block number. Packet numbers and block numbers are u64 and never
@@ -120,7 +120,9 @@ struct ibvcap_meta {
 };
 static_assert(sizeof(struct ibvcap_meta) == 16, "shared layout");
 
-/* ---- block record -------------------------------------------------------------------------------- */
+/* ---- the ledger of losses ------------------------------------------------------------------------ */
+
+#define IBVCAP_LEDGER_ENTRIES 256 /* the newest ones are kept */
 
 /*
  * What a queue had lost until some moment. It begins at 0 in each epoch. A reader compares two: if marks is the same,
@@ -133,19 +135,37 @@ struct ibvcap_queue_losses {
 };
 
 /*
- * Packets that the device had dropped for want of a buffer (IBVCAP_RX_COUNTER_NO_BUFFER), which places a loss between
- * two blocks. The daemon reads the device's counter some times a second: *_ns is the UTC time of a reading. "open" is
- * the newest reading when the worker published the block's first row; "close" is renewed until it publishes the first
- * row of the next block. Under overload without a pause, up to a receive queue's depth of drops is counted late.
+ * What was lost. All losses in "before" happened before the row at head. All losses until until_ns, a time of
+ * CLOCK_MONOTONIC, are in "after". So between the row at head and until_ns the queue lost at most what "after" has more
+ * than "before": nothing if the two are equal.
  */
-struct ibvcap_block {
-	IBVCAP_ATOMIC(uint64_t) open_no_buffer;
-	IBVCAP_ATOMIC(uint64_t) open_ns; /* 0: no reading yet */
-	IBVCAP_ATOMIC(uint64_t) close_no_buffer;
-	IBVCAP_ATOMIC(uint64_t) close_ns;
-	struct ibvcap_queue_losses before; /* of the newest settled record when "open" was written */
+struct ibvcap_ledger_entry {
+	IBVCAP_ATOMIC(uint64_t) version;      /* odd: it is being written */
+	IBVCAP_ATOMIC(uint64_t) number;       /* of the entry, from 0 on in each epoch */
+	IBVCAP_ATOMIC(uint64_t) until_ns;     /* UINT64_MAX: the queues have ended, and "after" has all losses */
+	IBVCAP_ATOMIC(uint64_t) read_utc_ns;  /* when the flow counters were read that show the losses of "before" */
+	IBVCAP_ATOMIC(uint64_t) until_utc_ns; /* when they were read last */
+	/* The flow counters of the stream, then; UINT64_MAX: fragments are held that came later. */
+	IBVCAP_ATOMIC(uint64_t) matched;
+	IBVCAP_ATOMIC(uint64_t) head;
+	struct ibvcap_queue_losses before;
+	struct ibvcap_queue_losses after;
+	IBVCAP_ATOMIC(uint64_t) no_buffer_most; /* of after: so many at most; UINT64_MAX: not known */
+	uint64_t reserved[2];
 };
-static_assert(sizeof(struct ibvcap_block) == 56, "shared layout");
+static_assert(sizeof(struct ibvcap_ledger_entry) == 128, "shared layout");
+
+/*
+ * The ledger of a stream. Each ring of the stream has a copy with the heads and marks of its own queue; the rest is the
+ * same in all of them. Written by the control thread. As long as it finds no loss, it renews the newest entry:
+ * until_ns, until_utc_ns, matched and no_buffer_most. Else it appends one.
+ */
+struct ibvcap_ledger {
+	IBVCAP_ATOMIC(uint64_t) n_entries; /* appended so far; entry i is entries[i % IBVCAP_LEDGER_ENTRIES] */
+	uint64_t reserved[15];
+	struct ibvcap_ledger_entry entries[IBVCAP_LEDGER_ENTRIES];
+};
+static_assert(sizeof(struct ibvcap_ledger) == 128 + IBVCAP_LEDGER_ENTRIES * 128, "shared layout");
 
 /* ---- the packets' own number --------------------------------------------------------------------- */
 
@@ -250,24 +270,6 @@ enum ibvcap_ring_end {
 };
 
 /*
- * What is settled of a queue: each packet that steering gave it before at_ns is published below head, is a row in
- * error, or is lost and counted. The worker renews it some times a second. All that "before" counts was lost before the
- * row at head; all that was lost before at_ns is in "after".
- */
-struct ibvcap_settled {
-	IBVCAP_ATOMIC(uint64_t) version; /* odd: it is being written */
-	IBVCAP_ATOMIC(uint64_t) at_ns;   /* CLOCK_MONOTONIC; 0: no record yet; UINT64_MAX: the queue has ended */
-	/* The flow counters of the stream, at that time; UINT64_MAX: fragments are held that came later. */
-	IBVCAP_ATOMIC(uint64_t) matched;
-	IBVCAP_ATOMIC(uint64_t) head; /* a while later */
-	struct ibvcap_queue_losses before;
-	struct ibvcap_queue_losses after;
-	IBVCAP_ATOMIC(uint64_t) no_buffer_most; /* of after: so many at most; UINT64_MAX: not known */
-	uint64_t reserved;
-};
-static_assert(sizeof(struct ibvcap_settled) == 96, "shared layout");
-
-/*
  * At offset 0 of the ring segment. The first part is constant once ready. head and floor have cache lines of their own,
  * since the worker writes them at different rates.
  */
@@ -286,14 +288,14 @@ struct ibvcap_ring {
 	uint64_t block_bytes;      /* distance between blocks in the payload segment, a multiple of 4096 */
 	uint64_t payload_segment_bytes;
 	uint64_t headers_segment_bytes;
-	uint64_t table_offset;  /* in this segment: table_entries × _Atomic uint32_t physical block */
-	uint64_t meta_offset;   /* in this segment: n_blocks × N × struct ibvcap_meta */
-	uint64_t blocks_offset; /* in this segment: n_blocks × struct ibvcap_block */
-	uint32_t queue_index;   /* from 0 */
-	uint32_t n_queues;      /* of the stream, each with a ring */
-	uint32_t page_bytes;    /* of the payload and headers segments */
-	uint32_t counters_n;    /* entries of counters[] in use by the writer */
-	uint32_t row_stride;    /* distance between payload rows of a block, at least S; bytes between rows are 0 */
+	uint64_t table_offset; /* in this segment: table_entries × _Atomic uint32_t physical block */
+	uint64_t meta_offset;  /* in this segment: n_blocks × N × struct ibvcap_meta */
+	uint64_t reserved2;
+	uint32_t queue_index; /* from 0 */
+	uint32_t n_queues;    /* of the stream, each with a ring */
+	uint32_t page_bytes;  /* of the payload and headers segments */
+	uint32_t counters_n;  /* entries of counters[] in use by the writer */
+	uint32_t row_stride;  /* distance between payload rows of a block, at least S; bytes between rows are 0 */
 	uint32_t application_header_bytes; /* of header_bytes: the last so many are the application's */
 	uint32_t flags;                    /* enum ibvcap_ring_flag */
 	uint32_t reserved1;
@@ -312,26 +314,19 @@ struct ibvcap_ring {
 	/* enum ibvcap_ring_end. Not 0: the daemon publishes no more packets in this epoch, and head is final. */
 	alignas(IBVCAP_CURSOR_ALIGN) IBVCAP_ATOMIC(uint32_t) closed;
 
-	/* Written by the worker; enum ibvcap_rx_counter. */
+	/* enum ibvcap_rx_counter. Written by the worker; matched and both of no_buffer by the control thread. */
 	alignas(IBVCAP_CURSOR_ALIGN) IBVCAP_ATOMIC(uint64_t) counters[IBVCAP_RX_COUNTERS_MAX];
 
 	/* Constant. */
 	alignas(IBVCAP_CURSOR_ALIGN) struct ibvcap_sequence sequence;
 
-	/* Written by the worker, at the end of each of its readings. */
-	alignas(IBVCAP_CURSOR_ALIGN) struct ibvcap_settled settled;
-
-	/* Written by the control thread. Here a reading of the flow counters: matched is stored before at_ns. */
-	IBVCAP_ATOMIC(uint64_t) reading_at_ns; /* CLOCK_MONOTONIC */
-	IBVCAP_ATOMIC(uint64_t) reading_matched;
+	/* Written by the control thread. */
 	/* Grows when the interface goes down, is renamed or goes away, and when it is back: odd while it is down. */
-	IBVCAP_ATOMIC(uint64_t) outages;
+	alignas(IBVCAP_CURSOR_ALIGN) IBVCAP_ATOMIC(uint64_t) outages;
 	IBVCAP_ATOMIC(uint64_t) outage_from_ns;  /* of the last one, UTC: stored before outages */
 	IBVCAP_ATOMIC(uint64_t) outage_until_ns; /* likewise */
 
-	/* Written by the worker, after IBVCAP_RX_COUNTER_NO_BUFFER: UTC of the reading behind that counter. */
-	IBVCAP_ATOMIC(uint64_t) no_buffer_ns;
-	uint64_t reserved2[2];
+	alignas(IBVCAP_CURSOR_ALIGN) struct ibvcap_ledger ledger;
 };
 static_assert(offsetof(struct ibvcap_ring, slots_per_block) == 32, "shared layout");
 static_assert(offsetof(struct ibvcap_ring, stream) == 144, "shared layout");
@@ -340,8 +335,8 @@ static_assert(offsetof(struct ibvcap_ring, floor) == 384, "shared layout");
 static_assert(offsetof(struct ibvcap_ring, closed) == 512, "shared layout");
 static_assert(offsetof(struct ibvcap_ring, counters) == 640, "shared layout");
 static_assert(offsetof(struct ibvcap_ring, sequence) == 1152, "shared layout");
-static_assert(offsetof(struct ibvcap_ring, settled) == 1280, "shared layout");
-static_assert(sizeof(struct ibvcap_ring) == 1536, "shared layout");
+static_assert(offsetof(struct ibvcap_ring, outages) == 1280, "shared layout");
+static_assert(offsetof(struct ibvcap_ring, ledger) == 1408, "shared layout");
 
 /* ---- a consumer's two pages ---------------------------------------------------------------------- */
 

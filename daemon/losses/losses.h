@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * What a stream has lost: matched = published + no_buffer + errored + joined + in flight, over all of its queues. This
+ * is a state machine over counts and times alone: it knows no device, no ring and no thread.
+ *
+ * The control thread reads the flow counters some times a second, and mails the reading to each worker. A worker notes
+ * what its queue has accounted for (losses_queue_…). The control thread adds the notes up (losses_…): it finds the
+ * packets that are lost, and what the ledger of the stream says of them (lib/losses/ledger.h). Declares losses_queue.c.
+ */
+#ifndef DAEMON_LOSSES_LOSSES_H
+#define DAEMON_LOSSES_LOSSES_H
+
+#include "lib/losses/ledger.h"
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#define LOSSES_QUEUES_MAX IBVCAP_QUEUES_MAX
+
+/* A reading of the flow counters of all queues. */
+struct losses_reading {
+	uint64_t matched;
+	uint64_t at_ns; /* before the first counter was read, CLOCK_MONOTONIC: names the reading */
+	uint64_t utc_ns;
+	uint64_t before_utc_ns; /* when they were read before that; 0: never */
+};
+
+/* What a worker counts of its queue, now. */
+struct losses_counts {
+	uint64_t now_ns;    /* CLOCK_MONOTONIC */
+	uint64_t accounted; /* packets that have a row, had an error, or need no row */
+	uint64_t held;      /* fragments of datagrams that lack a part */
+	uint64_t split;     /* rows beyond the first of packets that the flow counters have once */
+	uint64_t head;      /* of the ring */
+	uint64_t taken;     /* slots that were got back from the device, of all time */
+	uint64_t posted;    /* slots that it was given, of all time */
+	uint64_t marks;     /* times or packets: grows whenever the queue may have lost one */
+	uint64_t n_maybe;   /* 1: it may have lost one since the last poll that took all packets; not in marks yet */
+	/* All packets that were polled before that time have a row, need none, or are lost; UINT64_MAX: all packets. */
+	uint64_t decided_ns;
+	uint64_t dropped;  /* packets that the device counts as dropped */
+	uint64_t outages;  /* of the interface */
+	bool is_empty;     /* the last poll found nothing */
+	bool took_all;     /* the device holds no packet that came before the last poll */
+	bool is_ending;    /* the flows are removed */
+	bool is_resetting; /* the queue has failed and waits for its reset */
+};
+
+enum losses_level {
+	LOSSES_NONE,    /* the worker has noted nothing yet */
+	LOSSES_OPEN,    /* up to a whole queue of the packets of this reading may yet come */
+	LOSSES_SETTLED, /* every packet of this reading that the queue got is accounted for */
+	LOSSES_ENDED,   /* no packet comes any more */
+};
+
+/* What a worker tells the control thread. It is copied word by word: all members are uint64_t. */
+struct losses_note {
+	struct losses_reading reading; /* the newest one that the worker knows */
+	uint64_t level;                /* enum losses_level, of that reading */
+	uint64_t accounted;            /* with the held, without the split */
+	uint64_t n_before;             /* the same without the held, at a time before that reading or an older one */
+	uint64_t has_before;           /* 0: n_before is not known yet */
+	uint64_t dropped;
+	uint64_t split;
+	/*
+	 * What is settled of the queue: each packet that steering gave it before until_ns is published below head, is a
+	 * row in error, or is lost. All of "before" was lost before the row at head; all that was lost before until_ns
+	 * is in "after".
+	 */
+	uint64_t until_ns; /* 0: nothing is settled yet; LEDGER_ENDED */
+	uint64_t matched;  /* of the reading; UINT64_MAX: fragments are held that came later */
+	uint64_t read_utc_ns;
+	uint64_t until_utc_ns;
+	uint64_t head;
+	struct ledger_losses before;
+	struct ledger_losses after;
+};
+
+enum losses_record {
+	LOSSES_RECORD_MADE,    /* what is settled as of the last reading is in the note */
+	LOSSES_RECORD_PARTIAL, /* it is, but fragments were held: it is made again when none is held */
+	LOSSES_RECORD_DUE,     /* it is not in the note yet */
+};
+
+/* A queue: the worker's, but for what is marked. */
+struct losses_queue {
+	/* Constant. */
+	uint32_t slots;                    /* as many packets may yet come at any time */
+	bool counts_drops;                 /* marks has all packets that the device dropped until the last reading */
+	bool may_wait;                     /* packets may wait in the device, or before it, while it has no free slot */
+	uint64_t drain_ns;                 /* a packet is polled so long after its flow matched it, if not before */
+	const _Atomic uint64_t *no_buffer; /* of the stream; the control thread writes it */
+
+	bool is_open; /* the last reading is not settled yet */
+	enum losses_record record;
+	uint64_t due_ns;    /* when the reading came, or its record became due again */
+	uint64_t due_taken; /* when so many slots are taken, a card has completed the packets of the reading */
+	struct {
+		uint64_t at_ns;
+		uint64_t n;
+		uint64_t utc_ns; /* of the newest reading then */
+		struct ledger_losses losses;
+	} noted;                     /* at the last note */
+	struct ledger_losses before; /* the same at a time before the reading */
+	uint64_t before_utc_ns;      /* likewise: of the newest reading then */
+	struct losses_note note;
+
+	/* Any thread. */
+	_Atomic uint64_t stalled_utc_ns; /* when a lossless consumer was last seen to stop the queue; 0: never */
+	_Atomic uint64_t version;        /* odd: the note is being written */
+	_Atomic uint64_t shared[sizeof(struct losses_note) / sizeof(uint64_t)];
+};
+
+/* What the ledger is to say next. */
+struct losses_entry {
+	bool is_renewal; /* of the newest entry: nothing was lost since */
+	uint64_t until_ns;
+	uint64_t read_utc_ns;
+	uint64_t until_utc_ns;
+	uint64_t matched;
+	uint64_t no_buffer_most;
+	struct {
+		uint64_t head;
+		struct ledger_losses before;
+		struct ledger_losses after;
+	} queues[LOSSES_QUEUES_MAX];
+};
+
+/* The newest reading that showed another loss. */
+struct losses_last {
+	uint64_t packets;     /* 0: nothing was lost so far */
+	uint64_t from_utc_ns; /* they were lost since that time, when the reading before was taken */
+	uint64_t to_utc_ns;
+};
+
+/* A stream: the control thread's, but for what is marked. */
+struct losses {
+	uint32_t n_queues;
+	bool counts_drops; /* the device counts what it drops */
+	bool joins;        /* the queues hold fragments, which may be lost later */
+	struct losses_queue queues[LOSSES_QUEUES_MAX];
+
+	uint64_t read;    /* the flow counters in the newest reading that a worker has noted */
+	uint64_t matched; /* the same, with a packet for each row of those that were split */
+	uint64_t no_buffer_lossless;
+	_Atomic uint64_t no_buffer; /* any thread reads it */
+	struct losses_last last;
+
+	bool has_entry;
+	struct losses_entry entry; /* the newest one */
+};
+
+/* ---- a worker ------------------------------------------------------------------------------------ */
+
+/** A reading, newer than all before. */
+void losses_queue_read(struct losses_queue *queue, const struct losses_reading *reading,
+                       const struct losses_counts *counts);
+
+/** After a poll, while losses_queue_is_due(). */
+void losses_queue_look(struct losses_queue *queue, const struct losses_counts *counts);
+
+/** No packet comes any more, and none is held. */
+void losses_queue_end(struct losses_queue *queue, const struct losses_counts *counts);
+
+/** Is there something to look after at each poll? */
+static inline bool losses_queue_is_due(const struct losses_queue *queue)
+{
+	return queue->is_open || queue->record != LOSSES_RECORD_MADE;
+}
+
+/** Must the worker not sleep until the next packet? */
+static inline bool losses_queue_is_waiting(const struct losses_queue *queue)
+{
+	return queue->is_open || queue->record == LOSSES_RECORD_DUE;
+}
+
+/* ---- the control thread -------------------------------------------------------------------------- */
+
+/** Before any worker runs. slots: of each queue. */
+void losses_init(struct losses *losses, uint32_t n_queues, uint32_t slots, bool counts_drops, bool joins,
+                 uint64_t drain_ns);
+
+/** Add up what the workers have noted. Returns by how much no_buffer grew. */
+uint64_t losses_add_up(struct losses *losses);
+
+/** After losses_add_up(). True: *entry is for the ledger, and is the newest one from now on. */
+bool losses_next_entry(struct losses *losses, struct losses_entry *entry);
+
+/**
+ * Packets as the flow counters count them, that have a row, had an error, or need no row: accounted. Are all packets of
+ * a reading accounted for, or lost?
+ */
+bool losses_are_settled(const struct losses *losses, uint64_t matched, uint64_t accounted);
+
+/**
+ * The flow counters have not moved since the newest entry, so nothing was lost. True: *entry renews it until the
+ * reading.
+ */
+bool losses_renew_by(struct losses *losses, const struct losses_reading *reading, struct losses_entry *entry);
+
+/**
+ * Does the newest entry say all that is to be known of the reading? Then the workers need not account for it, and those
+ * of a stream at rest may sleep. outages: of the interface, so far.
+ */
+bool losses_are_at_rest(const struct losses *losses, uint64_t matched, uint64_t accounted, uint64_t outages);
+
+#endif
