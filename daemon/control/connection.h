@@ -2,7 +2,7 @@
 /*
  * A client's socket. Only the thread of the client's user (user.h) reads it, writes to it and closes it, because the
  * client can make each of these calls take as long as it likes. The control thread waits for events of the socket and
- * gives the thread one job at a time. What the thread's calls cost is charged on the user's call budget; while that is
+ * gives the thread one job at a time. What the thread's calls cost is charged to the user's call budget; while that is
  * exceeded, nothing is read. Control thread only.
  */
 #ifndef DAEMON_CONTROL_CONNECTION_H

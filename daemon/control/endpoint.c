@@ -97,7 +97,7 @@ int endpoint_admit_place(struct session *session, struct endpoint *endpoint, con
                          const struct endpoint_limits *limits)
 {
 	const struct endpoint_kind *kind = endpoint->kind;
-	struct account_text account;
+	struct payer_text payer;
 	char places[PLACES_TEXT_MAX];
 
 	endpoint_free_retained(endpoint);
@@ -115,20 +115,20 @@ int endpoint_admit_place(struct session *session, struct endpoint *endpoint, con
 		                          limits->line);
 	if (!user_share_exceeds(share, USER_PLACES, 1, limits->places_per_user))
 		return ENDPOINT_ADMITTED;
-	account = account_describe(&share->user->account, session->peer.uid);
+	payer = payer_describe(&share->user->payer, session->peer.uid);
 	return session_send_error(session, -EAGAIN,
 	                          "%s '%s': %s has %u %ss and %s is %u%s; close one, or ask the administrator to "
 	                          "raise it%s in %s:%d",
-	                          kind->noun, endpoint->name, account.who, share->used[USER_PLACES], kind->client,
+	                          kind->noun, endpoint->name, payer.who, share->used[USER_PLACES], kind->client,
 	                          kind->user_key, limits->places_per_user, explain_places(endpoint, places),
-	                          account.remedy, limits->file, limits->line);
+	                          payer.remedy, limits->file, limits->line);
 }
 
 /* ---- the list of clients --------------------------------------------------------------------------- */
 
-struct user_share *endpoint_share(const struct endpoint *endpoint, const struct account *account)
+struct user_share *endpoint_share(const struct endpoint *endpoint, const struct payer *payer)
 {
-	struct user *user = user_at(&endpoint->control->users, account);
+	struct user *user = user_at(&endpoint->control->users, payer);
 
 	return user ? user_share_at(user, endpoint) : NULL;
 }

@@ -61,8 +61,8 @@ struct endpoint_client {
 	LIST_ENTRY(endpoint_client) link;
 	struct endpoint *endpoint;
 	struct session *session;  /* NULL: disconnected, and on its way out */
-	struct user *user;        /* of its connection: CPU time is charged on it */
-	struct user_share *share; /* one place and lease_blocks are charged on it */
+	struct user *user;        /* of its connection: CPU time is charged to it */
+	struct user_share *share; /* one place and lease_blocks are charged to it */
 	uint32_t lease_blocks;
 	pid_t pid;
 	uid_t uid;
@@ -96,8 +96,8 @@ int endpoint_admit_rights(struct session *session, const struct endpoint *endpoi
 int endpoint_admit_place(struct session *session, struct endpoint *endpoint, const struct user_share *share,
                          const struct endpoint_limits *limits);
 
-/** What the account has at the endpoint. NULL: out of memory; endpoint_admit_place() says so to the client. */
-struct user_share *endpoint_share(const struct endpoint *endpoint, const struct account *account);
+/** What the payer has at the endpoint. NULL: out of memory; endpoint_admit_place() says so to the client. */
+struct user_share *endpoint_share(const struct endpoint *endpoint, const struct payer *payer);
 
 /** Add the session's client: one place and so many lease blocks are charged. share: of endpoint_share(). */
 void endpoint_add_client(struct endpoint *endpoint, struct endpoint_client *client, struct session *session,
@@ -109,10 +109,10 @@ void endpoint_serve_client(struct endpoint_client *client);
 /** Its session goes on without it, or ends. No effect if it has none. */
 void endpoint_detach_client(struct endpoint_client *client);
 
-/** Its leases are over, though its place may be taken for longer: take them off its account. */
+/** Its leases are over, though its place may be taken for longer: take them off its payer. */
 void endpoint_discharge_leases(struct endpoint_client *client);
 
-/** Take it off the list and its charges off its account. */
+/** Take it off the list, and take its charges off its payer. */
 void endpoint_remove_client(struct endpoint_client *client);
 
 /** Free the clients of which only memory was left that no process has any more. */

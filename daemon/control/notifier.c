@@ -265,7 +265,7 @@ static int notifier_add_entry(struct notifier *notifier, const struct notifier_e
 		entry = &notifier->entries[notifier->n_entries++];
 	if (entry) {
 		*entry = *new;
-		if (entry->user && account_is_root(&entry->user->account))
+		if (entry->user && payer_is_root(&entry->user->payer))
 			entry->user = NULL;
 		user_ref(entry->user);
 	}

@@ -4,7 +4,7 @@
  * spends one system call on all clients and no client can slow it down. The notifier then wakes each client that asked
  * for it and whose packets have come (or gone): by a byte on the client's socket, or by the client's futex word.
  *
- * A client decides how long its own wake-up takes, and the other clients wait meanwhile. So each wake-up is charged on
+ * A client decides how long its own wake-up takes, and the other clients wait meanwhile. So each wake-up is charged to
  * the client's user while another user has a client here, and a client whose user is over the wake budget (user.h) is
  * woken later: when the debt is repaid that far. On a slow machine, where wake-ups of all take long, a reader is so
  * woken less often, and finds more packets. root is never charged. Control never waits for a wake-up, except in

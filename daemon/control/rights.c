@@ -4,11 +4,11 @@
 
 #include <stddef.h>
 
-static const struct account unnamed = {.kind = ACCOUNT_UNNAMED};
+static const struct payer unnamed = {.kind = PAYER_UNNAMED};
 
-static struct account account_of_user(const struct peer *peer)
+static struct payer payer_of_user(const struct peer *peer)
 {
-	return (struct account){.kind = ACCOUNT_USER, .id = peer->uid};
+	return (struct payer){.kind = PAYER_USER, .id = peer->uid};
 }
 
 static bool is_member(const struct peer *peer, gid_t gid)
@@ -30,12 +30,12 @@ static bool is_member(const struct peer *peer, gid_t gid)
 	return false;
 }
 
-/* True: the client is a member of one of the groups, and *account is that of the first one. */
-static bool is_in_a_group(const gid_t *groups, uint32_t n_groups, const struct peer *peer, struct account *account)
+/* True: the client is a member of one of the groups, and *payer is the first of these groups. */
+static bool is_in_a_group(const gid_t *groups, uint32_t n_groups, const struct peer *peer, struct payer *payer)
 {
 	for (uint32_t i = 0; i < n_groups; i++) {
 		if (is_member(peer, groups[i])) {
-			*account = (struct account){.kind = ACCOUNT_GROUP, .id = groups[i]};
+			*payer = (struct payer){.kind = PAYER_GROUP, .id = groups[i]};
 			return true;
 		}
 	}
@@ -49,15 +49,15 @@ static bool is_lossless_user(const struct config_stream *stream, const struct pe
 	return config_is_user_in(stream->lossless_users, stream->n_lossless_users, peer->uid);
 }
 
-static bool is_observer(const struct config *config, const struct peer *peer, struct account *account)
+static bool is_observer(const struct config *config, const struct peer *peer, struct payer *payer)
 {
-	return is_in_a_group(config->observer_groups, config->n_observer_groups, peer, account);
+	return is_in_a_group(config->observer_groups, config->n_observer_groups, peer, payer);
 }
 
 enum rights rights_to_receive(const struct config *config, const struct config_stream *stream, const struct peer *peer,
-                              uid_t daemon_uid, struct account *account)
+                              uid_t daemon_uid, struct payer *payer)
 {
-	struct account from = unnamed, observer;
+	struct payer from = unnamed, observer;
 	bool is_named = peer->uid == 0 || config_is_user_in(stream->users, stream->n_users, peer->uid);
 	bool is_open = stream->n_users == 0 && stream->n_groups == 0;
 
@@ -67,14 +67,14 @@ enum rights rights_to_receive(const struct config *config, const struct config_s
 		return RIGHTS_NOT_LISTED;
 	if (!is_named && is_open && !config->observers_receive && is_observer(config, peer, &observer))
 		return RIGHTS_OBSERVER;
-	if (account)
-		*account = is_named || is_lossless_user(stream, peer) ? account_of_user(peer) : from;
+	if (payer)
+		*payer = is_named || is_lossless_user(stream, peer) ? payer_of_user(peer) : from;
 	return RIGHTS_GRANTED;
 }
 
-bool rights_to_be_lossless(const struct config_stream *stream, const struct peer *peer, struct account *account)
+bool rights_to_be_lossless(const struct config_stream *stream, const struct peer *peer, struct payer *payer)
 {
-	struct account from;
+	struct payer from;
 
 	if (!stream->lossless_deadline_ms)
 		return false;
@@ -83,25 +83,25 @@ bool rights_to_be_lossless(const struct config_stream *stream, const struct peer
 		return true;
 	if (!is_in_a_group(stream->lossless_groups, stream->n_lossless_groups, peer, &from))
 		return false;
-	if (account && account->kind != ACCOUNT_USER)
-		*account = from;
+	if (payer && payer->kind != PAYER_USER)
+		*payer = from;
 	return true;
 }
 
 /* ---- channels -------------------------------------------------------------------------------------- */
 
 enum rights rights_to_send(const struct config_channel *channel, const struct peer *peer, uid_t daemon_uid,
-                           struct account *account)
+                           struct payer *payer)
 {
-	struct account from = account_of_user(peer);
+	struct payer from = payer_of_user(peer);
 
 	if (peer->uid != 0 && peer->uid == daemon_uid)
 		return RIGHTS_DAEMONS_USER;
 	if (peer->uid != 0 && !config_is_user_in(channel->users, channel->n_users, peer->uid) &&
 	    !is_in_a_group(channel->groups, channel->n_groups, peer, &from))
 		return RIGHTS_NOT_LISTED;
-	if (account)
-		*account = from;
+	if (payer)
+		*payer = from;
 	return RIGHTS_GRANTED;
 }
 
@@ -114,12 +114,12 @@ bool rights_to_change(const struct peer *peer, uid_t daemon_uid)
 
 bool rights_to_see_all(const struct config *config, const struct peer *peer, uid_t daemon_uid)
 {
-	struct account account;
+	struct payer payer;
 
-	return peer->uid == 0 || peer->uid == daemon_uid || is_observer(config, peer, &account);
+	return peer->uid == 0 || peer->uid == daemon_uid || is_observer(config, peer, &payer);
 }
 
-/* ---- accounts -------------------------------------------------------------------------------------- */
+/* ---- payers -------------------------------------------------------------------------------------- */
 
 static bool is_named_anywhere(const struct config *config, const struct peer *peer)
 {
@@ -133,33 +133,33 @@ static bool is_named_anywhere(const struct config *config, const struct peer *pe
 	return false;
 }
 
-struct account rights_account(const struct config *config, const struct peer *peer, uid_t daemon_uid)
+struct payer rights_payer(const struct config *config, const struct peer *peer, uid_t daemon_uid)
 {
-	struct account account;
+	struct payer payer;
 
 	if (peer->uid == 0 || peer->uid == daemon_uid || is_named_anywhere(config, peer))
-		return account_of_user(peer);
+		return payer_of_user(peer);
 	for (uint32_t i = 0; i < config->n_streams; i++) {
 		const struct config_stream *stream = &config->streams[i];
 
-		if (is_in_a_group(stream->groups, stream->n_groups, peer, &account) ||
-		    is_in_a_group(stream->lossless_groups, stream->n_lossless_groups, peer, &account))
-			return account;
+		if (is_in_a_group(stream->groups, stream->n_groups, peer, &payer) ||
+		    is_in_a_group(stream->lossless_groups, stream->n_lossless_groups, peer, &payer))
+			return payer;
 	}
 	for (uint32_t i = 0; i < config->n_channels; i++)
-		if (is_in_a_group(config->channels[i].groups, config->channels[i].n_groups, peer, &account))
-			return account;
-	if (is_observer(config, peer, &account))
-		return account;
+		if (is_in_a_group(config->channels[i].groups, config->channels[i].n_groups, peer, &payer))
+			return payer;
+	if (is_observer(config, peer, &payer))
+		return payer;
 	return unnamed;
 }
 
-bool account_is_same(const struct account *a, const struct account *b)
+bool payer_is_same(const struct payer *a, const struct payer *b)
 {
 	return a->kind == b->kind && a->id == b->id;
 }
 
-bool account_is_root(const struct account *account)
+bool payer_is_root(const struct payer *payer)
 {
-	return account->kind == ACCOUNT_USER && account->id == 0;
+	return payer->kind == PAYER_USER && payer->id == 0;
 }

@@ -11,13 +11,13 @@
 #include <unistd.h>
 
 static int admit_options(struct session *session, const struct config_stream *stream,
-                         const struct protocol_attach *request, struct account *account)
+                         const struct protocol_attach *request, struct payer *payer)
 {
 	if (request->policy > IBVCAP_POLICY_LOSSLESS)
 		return session_send_error(session, -EINVAL,
 		                          "stream '%s': policy %u: lossy (0), lossless (1) or tap (2)", stream->name,
 		                          request->policy);
-	if (request->policy == IBVCAP_POLICY_LOSSLESS && !rights_to_be_lossless(stream, &session->peer, account))
+	if (request->policy == IBVCAP_POLICY_LOSSLESS && !rights_to_be_lossless(stream, &session->peer, payer))
 		return session_send_error(session, -EACCES,
 		                          "stream '%s': lossless is not for user %s; the administrator allows it with "
 		                          "lossless_deadline_ms and lossless_users in the stream's configuration, "
@@ -40,17 +40,17 @@ static int admit_options(struct session *session, const struct config_stream *st
 static int admit_leases(struct session *session, const struct config_stream *stream, const struct user_share *share,
                         uint32_t lease_blocks)
 {
-	struct account_text account;
+	struct payer_text payer;
 
 	if (!user_share_exceeds(share, USER_LEASE_BLOCKS, lease_blocks, stream->max_lease_blocks_per_user))
 		return ENDPOINT_ADMITTED;
-	account = account_describe(&share->user->account, session->peer.uid);
+	payer = payer_describe(&share->user->payer, session->peer.uid);
 	return session_send_error(
 		session, -EAGAIN,
 		"stream '%s': %u blocks of lease asked for, %s has %u, and max_lease_blocks_per_user is %u; ask for "
 		"fewer, or the administrator to raise it%s in %s:%d",
-		stream->name, lease_blocks, account.who, share->used[USER_LEASE_BLOCKS],
-		stream->max_lease_blocks_per_user, account.remedy, stream->file, stream->line);
+		stream->name, lease_blocks, payer.who, share->used[USER_LEASE_BLOCKS],
+		stream->max_lease_blocks_per_user, payer.remedy, stream->file, stream->line);
 }
 
 static int lend_to_worker(struct session *session, struct rx_endpoint *rx_endpoint, struct user_share *share,
@@ -83,15 +83,15 @@ static int lend_to_worker(struct session *session, struct rx_endpoint *rx_endpoi
 }
 
 int rx_admit_check(struct session *session, const struct rx_endpoint *rx_endpoint,
-                   const struct protocol_attach *request, struct account *account)
+                   const struct protocol_attach *request, struct payer *payer)
 {
 	const struct config_stream *stream = rx_endpoint->stream->config;
 	enum rights rights =
-		rights_to_receive(session->control->options.config, stream, &session->peer, geteuid(), account);
+		rights_to_receive(session->control->options.config, stream, &session->peer, geteuid(), payer);
 	int r = endpoint_admit_rights(session, &rx_endpoint->endpoint, rights, stream->file, stream->line);
 
 	return r == ENDPOINT_ADMITTED && request->policy != IBVCAP_POLICY_TAP
-	               ? admit_options(session, stream, request, account)
+	               ? admit_options(session, stream, request, payer)
 	               : r;
 }
 
@@ -114,8 +114,8 @@ int rx_admit(struct session *session, struct rx_endpoint *rx_endpoint, const str
 	                                       stream->line};
 	uint32_t lease_blocks = request->lease_blocks ? request->lease_blocks : stream->lease_blocks;
 	struct user_share *share;
-	struct account account;
-	int r = rx_admit_check(session, rx_endpoint, request, &account);
+	struct payer payer;
+	int r = rx_admit_check(session, rx_endpoint, request, &payer);
 
 	if (r != ENDPOINT_ADMITTED)
 		return r;
@@ -126,7 +126,7 @@ int rx_admit(struct session *session, struct rx_endpoint *rx_endpoint, const str
 		                          stream->name, rx_endpoint->index, rx_endpoint->stream->device);
 	if (request->policy == IBVCAP_POLICY_TAP)
 		return admit_tap(session, rx_endpoint);
-	share = endpoint_share(&rx_endpoint->endpoint, &account);
+	share = endpoint_share(&rx_endpoint->endpoint, &payer);
 	r = endpoint_admit_place(session, &rx_endpoint->endpoint, share, &limits);
 	if (r == ENDPOINT_ADMITTED)
 		r = admit_leases(session, stream, share, lease_blocks);

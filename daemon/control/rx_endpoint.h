@@ -78,9 +78,9 @@ struct rx_takeover {
 	bool had_owner;     /* another member had the queue before */
 };
 
-/** May the client have what the request says? As endpoint_admit_rights(). account: or NULL. */
+/** May the client have what the request says? As endpoint_admit_rights(). payer: or NULL. */
 int rx_admit_check(struct session *session, const struct rx_endpoint *rx_endpoint,
-                   const struct protocol_attach *request, struct account *account);
+                   const struct protocol_attach *request, struct payer *payer);
 
 /**
  * Check and serve the request for a consumer or a tap. takeover NULL: it begins where the request says. The answer

@@ -267,9 +267,9 @@ static void rx_stall_note_end(struct rx_stall *stall, const struct rx_session *r
 void rx_stall_note_demoted(struct rx_stall *stall, const struct rx_session *rx)
 {
 	const char *stream = rx->client.endpoint->name;
-	const struct account *account = &rx->client.share->user->account;
-	struct account_text text = account_describe(account, rx->client.uid);
-	bool is_shared = account->kind != ACCOUNT_USER;
+	const struct payer *payer = &rx->client.share->user->payer;
+	struct payer_text text = payer_describe(payer, rx->client.uid);
+	bool is_shared = payer->kind != PAYER_USER;
 
 	rx_stall_note_end(stall, rx);
 	if (loop_should_log(++stall->n_demoted))

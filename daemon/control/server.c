@@ -137,14 +137,14 @@ static void close_idle_clients(struct control *control)
 static void warn_of_stuck_users(struct control *control)
 {
 	const struct user *user;
-	struct account_text account;
+	struct payer_text payer;
 
 	while ((user = users_find_stuck(&control->users))) {
-		account = account_describe(&user->account, user->account.id);
+		payer = payer_describe(&user->payer, user->payer.id);
 		log_warning("control: %s has clients that keep a thread of the daemon in a system call, for more than "
 		            "%u s so far: other clients of the same account wait, and connections that are refused "
 		            "stay open; end the processes of that account",
-		            account.who, (unsigned)(USERS_STUCK_US / 1000000));
+		            payer.who, (unsigned)(USERS_STUCK_US / 1000000));
 	}
 }
 
@@ -159,7 +159,7 @@ static void warn_of_late_users(struct control *control)
 				LOG_WARNING, &about,
 				"control: %s has clients that take more CPU time to be woken than one account may take "
 				"from others: they are woken later (for %llu ms so far)",
-				account_describe(&user->account, user->account.id).who,
+				payer_describe(&user->payer, user->payer.id).who,
 				(unsigned long long)(user->n_late * TICK_US / 1000));
 }
 

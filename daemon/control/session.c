@@ -78,14 +78,14 @@ static void log_refusal(struct session *session, const char *what)
 		            (unsigned long long)control->n_malformed);
 }
 
-/* Counts one connection or request of the account. root has no limit. */
+/* Counts one connection or request of the payer. root has no limit. */
 static bool is_user_over_limit(struct session *session)
 {
 	const struct config *config = session->control->options.config;
 
 	return rate_exceeds(&session->user->messages, loop_now_us(session->control->options.event),
 	                    config->max_messages_per_s_per_user) &&
-	       !account_is_root(&session->user->account);
+	       !payer_is_root(&session->user->payer);
 }
 
 /* Counts the client as one that exceeds a limit of the configuration, and tells it so. Returns -EAGAIN: disconnect. */
@@ -97,14 +97,14 @@ static int refuse_over_limit(struct session *session, const char *what, const ch
 	return -EAGAIN;
 }
 
-/* Refuses a client because of a limit on its account. exceeded: what the account has, and the key that limits it. */
-static int refuse_account(struct session *session, const char *exceeded, const char *key)
+/* Refuses a client because of a limit on its payer. exceeded: what the payer has, and the key that limits it. */
+static int refuse_payer(struct session *session, const char *exceeded, const char *key)
 {
-	struct account_text account = account_describe(&session->user->account, session->peer.uid);
+	struct payer_text payer = payer_describe(&session->user->payer, session->peer.uid);
 	char what[288];
 
-	snprintf(what, sizeof(what), "%s has more %s than %s allows", account.who, exceeded, key);
-	return refuse_over_limit(session, what, account.remedy);
+	snprintf(what, sizeof(what), "%s has more %s than %s allows", payer.who, exceeded, key);
+	return refuse_over_limit(session, what, payer.remedy);
 }
 
 /* Counts a request. 0, or -EAGAIN: it exceeds a limit, and the client was told so. */
@@ -117,7 +117,7 @@ static int count_request(struct session *session)
 	if (rate_exceeds(&session->messages, now_us, config->max_messages_per_s))
 		return refuse_over_limit(session, "more messages a second than max_messages_per_s allows", "");
 	if (is_user_over_limit(session))
-		return refuse_account(session, "connections and messages a second", "max_messages_per_s_per_user");
+		return refuse_payer(session, "connections and messages a second", "max_messages_per_s_per_user");
 	return 0;
 }
 
@@ -212,7 +212,7 @@ static int refuse_for_want_of_place(struct session *session)
 	return -EAGAIN;
 }
 
-/* Refuses the client before its first request if there are too many clients, or its account has or makes too many. */
+/* Refuses the client before its first request if the daemon or the payer is over a limit. */
 static int admit(struct session *session)
 {
 	const struct config *config = session->control->options.config;
@@ -221,29 +221,29 @@ static int admit(struct session *session)
 
 	if (user->users->n_sessions > config->max_clients + (may_change ? RESERVED_CLIENTS : 0))
 		return refuse_for_want_of_place(session);
-	if (user->n_sessions > config->max_clients_per_user && !account_is_root(&user->account))
-		return refuse_account(session, "connections", "max_clients_per_user");
+	if (user->n_sessions > config->max_clients_per_user && !payer_is_root(&user->payer))
+		return refuse_payer(session, "connections", "max_clients_per_user");
 	if (is_user_over_limit(session))
-		return refuse_account(session, "connections and messages a second", "max_messages_per_s_per_user");
+		return refuse_payer(session, "connections and messages a second", "max_messages_per_s_per_user");
 	return 0;
 }
 
 /*
- * Cheap checks first: a client that connects again and again is refused before the expensive calls. So a client of very
- * many groups is counted without them: on the account of all users whom no list names.
+ * Cheap checks first: a client that connects again and again is refused before the expensive calls. So this ignores the
+ * groups of a client that has more than GROUPS_AT_CONNECT: unless its user is named, its payer is PAYER_UNNAMED.
  */
 static int identify_client(struct session *session, int fd)
 {
 	struct control *control = session->control;
-	struct account account;
+	struct payer payer;
 	int r = peer_read(fd, &session->peer);
 
 	if (r == 0)
 		r = peer_read_groups(fd, &session->peer, &session->groups, GROUPS_AT_CONNECT);
 	if (r < 0)
 		return r;
-	account = rights_account(control->options.config, &session->peer, geteuid());
-	session->user = user_enter(&control->users, &account);
+	payer = rights_payer(control->options.config, &session->peer, geteuid());
+	session->user = user_enter(&control->users, &payer);
 	if (!session->user)
 		return -ENOMEM;
 	if (!user_is_swamped(session->user))

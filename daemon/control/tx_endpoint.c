@@ -52,7 +52,7 @@ int tx_endpoint_open(struct session *session, const struct protocol_open_channel
 {
 	struct tx_endpoint *tx_endpoint = find_open_channel(session->control, request->channel);
 	const struct config_channel *channel = tx_endpoint ? tx_endpoint->channel->config : NULL;
-	struct account account;
+	struct payer payer;
 	struct user_share *share;
 	int r = endpoint_admit_connection(session, request->abi_major, request->abi_minor);
 
@@ -66,7 +66,7 @@ int tx_endpoint_open(struct session *session, const struct protocol_open_channel
 	                                       channel->line};
 
 	r = endpoint_admit_rights(session, &tx_endpoint->endpoint,
-	                          rights_to_send(channel, &session->peer, geteuid(), &account), channel->file,
+	                          rights_to_send(channel, &session->peer, geteuid(), &payer), channel->file,
 	                          channel->line);
 	if (r != ENDPOINT_ADMITTED)
 		return r;
@@ -76,7 +76,7 @@ int tx_endpoint_open(struct session *session, const struct protocol_open_channel
 			"channel '%s': its send queue on device %s failed and cannot go on; ask the administrator to "
 			"take the channel out of %s, systemctl reload ibvcapd, put it in again, and reload again",
 			channel->name, tx_endpoint->channel->device, channel->file);
-	share = endpoint_share(&tx_endpoint->endpoint, &account);
+	share = endpoint_share(&tx_endpoint->endpoint, &payer);
 	r = endpoint_admit_place(session, &tx_endpoint->endpoint, share, &limits);
 	if (r != ENDPOINT_ADMITTED)
 		return r;

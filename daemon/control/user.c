@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Accounting: what the clients of each account take, and which debts are not repaid yet. */
+/* Counts what the clients of each payer take, and the debts of each payer until they are repaid. */
 #include "daemon/control/user.h"
 
 #include "daemon/control/id_name.h"
@@ -35,26 +35,26 @@ void user_unref(struct user *user)
 		atomic_fetch_sub_explicit(&user->n_references, 1, memory_order_release);
 }
 
-struct user *user_at(struct users *users, const struct account *account)
+struct user *user_at(struct users *users, const struct payer *payer)
 {
 	struct user *user;
 
 	LIST_FOREACH (user, &users->list, link)
-		if (account_is_same(&user->account, account))
+		if (payer_is_same(&user->payer, payer))
 			return user;
 	user = calloc(1, sizeof(*user));
 	if (!user)
 		return NULL;
 	user->users = users;
-	user->account = *account;
+	user->payer = *payer;
 	LIST_INIT(&user->shares);
 	LIST_INSERT_HEAD(&users->list, user, link);
 	return user;
 }
 
-struct user *user_enter(struct users *users, const struct account *account)
+struct user *user_enter(struct users *users, const struct payer *payer)
 {
-	struct user *user = user_at(users, account);
+	struct user *user = user_at(users, payer);
 
 	if (!user)
 		return NULL;
@@ -102,7 +102,7 @@ struct user_share *user_share_at(struct user *user, const void *endpoint)
 
 bool user_share_exceeds(const struct user_share *share, enum user_slot slot, uint32_t amount, uint32_t limit)
 {
-	return !account_is_root(&share->user->account) && (uint64_t)share->used[slot] + amount > limit;
+	return !payer_is_root(&share->user->payer) && (uint64_t)share->used[slot] + amount > limit;
 }
 
 void user_share_charge(struct user_share *share, enum user_slot slot, uint32_t amount)
@@ -140,7 +140,7 @@ struct background *user_thread(struct user *user, enum user_thread_use use)
 
 	if (!user->threads[use])
 		background_new(&user->threads[use], user->users->event, names[use],
-		               account_is_root(&user->account) ? 0 : USER_NICE);
+		               payer_is_root(&user->payer) ? 0 : USER_NICE);
 	return user->threads[use];
 }
 
@@ -197,17 +197,17 @@ bool users_drain(struct users *users)
 
 /* ---- texts ----------------------------------------------------------------------------------------- */
 
-struct account_text account_describe(const struct account *account, uid_t uid)
+struct payer_text payer_describe(const struct payer *payer, uid_t uid)
 {
-	struct account_text text = {0};
+	struct payer_text text = {0};
 
-	if (account->kind == ACCOUNT_USER)
-		snprintf(text.who, sizeof(text.who), "user %s", id_of_user(account->id).text);
-	else if (account->kind == ACCOUNT_GROUP)
-		snprintf(text.who, sizeof(text.who), "group %s (one account)", id_of_group(account->id).text);
+	if (payer->kind == PAYER_USER)
+		snprintf(text.who, sizeof(text.who), "user %s", id_of_user(payer->id).text);
+	else if (payer->kind == PAYER_GROUP)
+		snprintf(text.who, sizeof(text.who), "group %s (one account)", id_of_group(payer->id).text);
 	else
 		snprintf(text.who, sizeof(text.who), "everybody whom no list names (one account)");
-	if (account->kind != ACCOUNT_USER)
+	if (payer->kind != PAYER_USER)
 		snprintf(text.remedy, sizeof(text.remedy),
 		         ", or to give user %s an account of its own (ACCOUNTS in ibvcapd.conf(5)),",
 		         id_of_user(uid).text);

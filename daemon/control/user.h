@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * One object for each account that a client uses, on which everything is charged that its clients cost others:
+ * One object for each payer. All that its clients cost others is charged to it:
  *
  *   sessions      connections, at most max_clients_per_user
  *   messages      a second, at most max_messages_per_s_per_user; a connection counts as one
@@ -9,9 +9,9 @@
  *   shares        places and lease blocks at one stream or channel, at most max_…_per_user of its configuration
  *   stall budget  in a share: nanoseconds for which lossless consumers may keep the queue of a stream waiting
  *
- * rights.h decides which account that is. A share belongs to the account of the right that the client uses at the
- * stream or channel. All else is charged on the account of the connection, rights_account(), so a user in two groups
- * may use two accounts. A client keeps its accounts when a reload changes the lists.
+ * rights.h decides who the payer is. A share belongs to the payer of the right that the client uses at the stream or
+ * channel. All else is charged to the payer of the connection, rights_payer(), so the clients of a user in two groups
+ * may have two payers. A client keeps its payers when a reload changes the lists.
  *
  * The object outlives the clients until all budgets are repaid: neither many connections nor reconnecting buys more. No
  * count refuses root, and no wake-up of root's clients is charged: root could change the configuration as well. Control
@@ -58,7 +58,7 @@ enum user_thread_use {
 struct user {
 	LIST_ENTRY(user) link;
 	struct users *users;
-	struct account account;
+	struct payer payer;
 	_Atomic uint32_t n_references; /* sessions, used shares, and entries of notifiers */
 	uint32_t n_sessions;
 	uint32_t n_refused; /* refused connections that are not closed yet */
@@ -84,7 +84,7 @@ enum user_slot {
 	USER_SLOT_N
 };
 
-/* What the clients of an account have at one stream or channel. */
+/* What the clients of a payer have at one stream or channel. */
 struct user_share {
 	LIST_ENTRY(user_share) link;
 	struct user *user;
@@ -100,11 +100,11 @@ struct users {
 	uint32_t n_sessions; /* of all users */
 };
 
-/** The account's object, made if there is none. NULL: out of memory. */
-struct user *user_at(struct users *users, const struct account *account);
+/** The payer's object, made if there is none. NULL: out of memory. */
+struct user *user_at(struct users *users, const struct payer *payer);
 
-/** The same, and a session is charged on it until user_leave(). */
-struct user *user_enter(struct users *users, const struct account *account);
+/** The same, and count one session of this payer until user_leave(). */
+struct user *user_enter(struct users *users, const struct payer *payer);
 
 /** The session's socket is closed. is_refused: after user_refuse(). */
 void user_leave(struct user *user, bool is_refused);
@@ -122,29 +122,29 @@ void user_unref(struct user *user);
 /** What the user has at that endpoint, made if there is none. NULL: out of memory. */
 struct user_share *user_share_at(struct user *user, const void *endpoint);
 
-/** Would so much more exceed the limit? Never for root. */
+/** Would `amount` more exceed the limit? Never for root. */
 bool user_share_exceeds(const struct user_share *share, enum user_slot slot, uint32_t amount, uint32_t limit);
 
-/** The share stays where it is while something is charged on it. */
+/** The share is not moved or freed while something is charged to it. */
 void user_share_charge(struct user_share *share, enum user_slot slot, uint32_t amount);
 void user_share_discharge(struct user_share *share, enum user_slot slot, uint32_t amount);
 
 /** The user's thread for that, started if there is none. NULL: it cannot be started. */
 struct background *user_thread(struct user *user, enum user_thread_use use);
 
-/* How a message names an account. */
-struct account_text {
+/* How a message names a payer. */
+struct payer_text {
 	char who[80];     /* to be followed by a verb in the singular */
-	char remedy[128]; /* of a shared account, to follow "ask the administrator to raise it"; else empty */
+	char remedy[128]; /* of a shared payer, to follow "ask the administrator to raise it"; else empty */
 };
 
-/** uid: of the client that uses the account. */
-struct account_text account_describe(const struct account *account, uid_t uid);
+/** uid: the user of the client that the message is for. */
+struct payer_text payer_describe(const struct payer *payer, uid_t uid);
 
-/** Free users and shares on which nothing is charged any more. */
+/** Free users and shares to which nothing is charged any more. */
 void users_forget(struct users *users, uint64_t now_us);
 
-/** The endpoint ends; its worker has ended, and nothing is charged on its shares. */
+/** The endpoint ends; its worker has ended, and nothing is charged to its shares. */
 void users_forget_endpoint(struct users *users, const void *endpoint);
 
 /** A user whose clients were woken late since the last call that returned it; NULL: there is none. */

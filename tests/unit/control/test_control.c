@@ -564,14 +564,14 @@ Test(control, a_users_lossless_consumers_share_one_account_that_outlives_them)
 	for (int i = 0; i < 2; i++) {
 		first = connect_client();
 		cr_assert(eq(int, attach(first, &message, NULL), 0));
-		struct stall_budget *account = ring.consumers[0]->budget;
+		struct stall_budget *budget = ring.consumers[0]->budget;
 
-		cr_expect(eq(u64, account->owed_ns, i * UINT64_C(1000000000000)));
-		account->owed_ns = UINT64_C(1000000000000);
-		account->settled_ns = now_ms() * 1000000;
+		cr_expect(eq(u64, budget->owed_ns, i * UINT64_C(1000000000000)));
+		budget->owed_ns = UINT64_C(1000000000000);
+		budget->settled_ns = now_ms() * 1000000;
 		second = connect_client();
 		cr_assert(eq(int, attach(second, &message, NULL), 0));
-		cr_expect(eq(ptr, ring.consumers[1]->budget, account), "to take turns is no way around the deadline");
+		cr_expect(eq(ptr, ring.consumers[1]->budget, budget), "to take turns is no way around the deadline");
 		close(second);
 		turn_for(5);
 		worker_rests = i;

@@ -794,7 +794,7 @@ Test(groups, a_member_that_gives_up_no_queue_is_disconnected_from_it_and_costs_o
 		expect_counts_add_up(i);
 }
 
-/* The second and the third one share an account, which is everybody's. */
+/* The second and the third one share a payer, which is everybody's. */
 Test(groups, nobody_gets_into_the_group_of_another_user)
 {
 	const uid_t users[] = {0, 65533, 65534};

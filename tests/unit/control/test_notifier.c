@@ -76,8 +76,8 @@ static void init(void)
 	options.lease_blocks_max = 1;
 	cr_assert_eq(rx_ring_init(&ring, &options, NULL), 0);
 	cr_assert_eq(notifier_new(&notifier, &ring, ring.doorbell, CLIENTS), 0);
-	hostile = user_enter(&users, &(struct account){ACCOUNT_USER, 1});
-	honest = user_enter(&users, &(struct account){ACCOUNT_USER, 2});
+	hostile = user_enter(&users, &(struct payer){PAYER_USER, 1});
+	honest = user_enter(&users, &(struct payer){PAYER_USER, 2});
 	for (int i = 0; i < 3; i++) {
 		int ends[2];
 
@@ -284,7 +284,7 @@ Test(notifier, clients_of_one_user_alone_have_no_budget)
 
 Test(notifier, roots_clients_have_no_budget)
 {
-	struct user *root = user_enter(&users, &(struct account){ACCOUNT_USER, 0});
+	struct user *root = user_enter(&users, &(struct payer){PAYER_USER, 0});
 
 	notifier_remove_and_wait(notifier, consumers[0].page);
 	cr_assert_eq(notifier_add(notifier, &consumers[0], ours[0], root), 0);

@@ -142,37 +142,37 @@ Test(rights, lossless_is_for_those_named_and_for_nobody_without_a_deadline)
 	cr_expect(rights_to_be_lossless(&stream, &other, NULL), "no list names a user: every user who may receive");
 }
 
-/* ---- accounts ---- */
+/* ---- payers ---- */
 
-static const struct account unnamed = {.kind = ACCOUNT_UNNAMED};
+static const struct payer unnamed = {.kind = PAYER_UNNAMED};
 
-static struct account of_user(uid_t uid)
+static struct payer of_user(uid_t uid)
 {
-	return (struct account){.kind = ACCOUNT_USER, .id = uid};
+	return (struct payer){.kind = PAYER_USER, .id = uid};
 }
 
-static struct account of_group(gid_t gid)
+static struct payer of_group(gid_t gid)
 {
-	return (struct account){.kind = ACCOUNT_GROUP, .id = gid};
+	return (struct payer){.kind = PAYER_GROUP, .id = gid};
 }
 
-static void expect_account(const char *what, struct account account, struct account expected)
+static void expect_payer(const char *what, struct payer payer, struct payer expected)
 {
-	cr_expect(account_is_same(&account, &expected), "%s: kind %d, id %u", what, (int)account.kind, account.id);
+	cr_expect(payer_is_same(&payer, &expected), "%s: kind %d, id %u", what, (int)payer.kind, payer.id);
 }
 
-static struct account account_at(const struct config_stream *stream, struct peer peer, bool lossless)
+static struct payer payer_at(const struct config_stream *stream, struct peer peer, bool lossless)
 {
 	const struct config nothing = {.file = "x"};
-	struct account account;
+	struct payer payer;
 
-	cr_assert(eq(int, rights_to_receive(&nothing, stream, &peer, DAEMON, &account), RIGHTS_GRANTED));
+	cr_assert(eq(int, rights_to_receive(&nothing, stream, &peer, DAEMON, &payer), RIGHTS_GRANTED));
 	if (lossless)
-		cr_assert(rights_to_be_lossless(stream, &peer, &account));
-	return account;
+		cr_assert(rights_to_be_lossless(stream, &peer, &payer));
+	return payer;
 }
 
-Test(accounts, a_consumer_is_charged_on_the_account_that_its_right_comes_from)
+Test(payers, a_consumer_is_charged_to_the_payer_that_its_right_comes_from)
 {
 	const uid_t users[] = {1000};
 	const gid_t groups[] = {50, 60};
@@ -181,22 +181,22 @@ Test(accounts, a_consumer_is_charged_on_the_account_that_its_right_comes_from)
 	const struct config_stream listed = {
 		.name = "listed", .users = users, .n_users = 1, .groups = groups, .n_groups = 2};
 
-	expect_account("root", account_at(&open, (struct peer){.uid = 0}, false), of_user(0));
-	expect_account("nobody is named", account_at(&open, (struct peer){.uid = 1000}, false), unnamed);
-	expect_account("nobody is named, another uid", account_at(&open, (struct peer){.uid = 1001}, false), unnamed);
-	expect_account("named", account_at(&listed, (struct peer){.uid = 1000, .gid = 50}, false), of_user(1000));
-	expect_account("a member", account_at(&listed, (struct peer){.uid = 1, .gid = 50}, false), of_group(50));
-	expect_account("a member of another uid", account_at(&listed, (struct peer){.uid = 2, .gid = 50}, false),
-	               of_group(50));
-	expect_account("the first group of the list",
-	               account_at(&listed, (struct peer){.uid = 1, .gid = 60, .groups = both, .n_groups = 2}, false),
-	               of_group(50));
-	expect_account("a supplementary group",
-	               account_at(&listed, (struct peer){.uid = 1, .gid = 7, .groups = both + 1, .n_groups = 1}, false),
-	               of_group(60));
+	expect_payer("root", payer_at(&open, (struct peer){.uid = 0}, false), of_user(0));
+	expect_payer("nobody is named", payer_at(&open, (struct peer){.uid = 1000}, false), unnamed);
+	expect_payer("nobody is named, another uid", payer_at(&open, (struct peer){.uid = 1001}, false), unnamed);
+	expect_payer("named", payer_at(&listed, (struct peer){.uid = 1000, .gid = 50}, false), of_user(1000));
+	expect_payer("a member", payer_at(&listed, (struct peer){.uid = 1, .gid = 50}, false), of_group(50));
+	expect_payer("a member of another uid", payer_at(&listed, (struct peer){.uid = 2, .gid = 50}, false),
+	             of_group(50));
+	expect_payer("the first group of the list",
+	             payer_at(&listed, (struct peer){.uid = 1, .gid = 60, .groups = both, .n_groups = 2}, false),
+	             of_group(50));
+	expect_payer("a supplementary group",
+	             payer_at(&listed, (struct peer){.uid = 1, .gid = 7, .groups = both + 1, .n_groups = 1}, false),
+	             of_group(60));
 }
 
-Test(accounts, a_lossless_consumer_is_charged_on_the_account_of_that_right_unless_it_is_named)
+Test(payers, a_lossless_consumer_is_charged_to_the_payer_of_that_right_unless_it_is_named)
 {
 	const uid_t users[] = {1000}, recorders[] = {1001};
 	const gid_t groups[] = {50}, lossless_groups[] = {60}, sixty[] = {60};
@@ -204,43 +204,43 @@ Test(accounts, a_lossless_consumer_is_charged_on_the_account_of_that_right_unles
 	const struct peer member = {.uid = 1, .gid = 50, .groups = sixty, .n_groups = 1};
 	const struct peer named = {.uid = 1000, .gid = 50, .groups = sixty, .n_groups = 1};
 
-	expect_account("no list at all", account_at(&stream, member, true), unnamed);
-	expect_account("root", account_at(&stream, (struct peer){.uid = 0}, true), of_user(0));
+	expect_payer("no list at all", payer_at(&stream, member, true), unnamed);
+	expect_payer("root", payer_at(&stream, (struct peer){.uid = 0}, true), of_user(0));
 	stream.lossless_users = recorders;
 	stream.n_lossless_users = 1;
 	stream.lossless_groups = lossless_groups;
 	stream.n_lossless_groups = 1;
-	expect_account("a recorder", account_at(&stream, (struct peer){.uid = 1001}, true), of_user(1001));
-	expect_account("a recorder, lossy", account_at(&stream, (struct peer){.uid = 1001}, false), of_user(1001));
-	expect_account("lossless by a group", account_at(&stream, member, true), of_group(60));
-	expect_account("the same, lossy", account_at(&stream, member, false), unnamed);
+	expect_payer("a recorder", payer_at(&stream, (struct peer){.uid = 1001}, true), of_user(1001));
+	expect_payer("a recorder, lossy", payer_at(&stream, (struct peer){.uid = 1001}, false), of_user(1001));
+	expect_payer("lossless by a group", payer_at(&stream, member, true), of_group(60));
+	expect_payer("the same, lossy", payer_at(&stream, member, false), unnamed);
 	stream.users = users;
 	stream.n_users = 1;
 	stream.groups = groups;
 	stream.n_groups = 1;
-	expect_account("named, and lossless by a group", account_at(&stream, named, true), of_user(1000));
-	expect_account("lossless by another group", account_at(&stream, member, true), of_group(60));
-	expect_account("the same, lossy", account_at(&stream, member, false), of_group(50));
+	expect_payer("named, and lossless by a group", payer_at(&stream, named, true), of_user(1000));
+	expect_payer("lossless by another group", payer_at(&stream, member, true), of_group(60));
+	expect_payer("the same, lossy", payer_at(&stream, member, false), of_group(50));
 	stream.n_lossless_users = stream.n_lossless_groups = 0;
-	expect_account("all who receive may be lossless", account_at(&stream, member, true), of_group(50));
+	expect_payer("all who receive may be lossless", payer_at(&stream, member, true), of_group(50));
 }
 
-Test(accounts, a_sender_is_charged_on_the_account_that_its_right_comes_from)
+Test(payers, a_sender_is_charged_to_the_payer_that_its_right_comes_from)
 {
 	const uid_t users[] = {1000};
 	const gid_t groups[] = {50};
 	const struct config_channel channel = {.users = users, .n_users = 1, .groups = groups, .n_groups = 1};
-	struct account account;
+	struct payer payer;
 
-	rights_to_send(&channel, &(struct peer){.uid = 1000, .gid = 50}, DAEMON, &account);
-	expect_account("named", account, of_user(1000));
-	rights_to_send(&channel, &(struct peer){.uid = 1, .gid = 50}, DAEMON, &account);
-	expect_account("a member", account, of_group(50));
-	rights_to_send(&channel, &(struct peer){.uid = 0, .gid = 50}, DAEMON, &account);
-	expect_account("root", account, of_user(0));
+	rights_to_send(&channel, &(struct peer){.uid = 1000, .gid = 50}, DAEMON, &payer);
+	expect_payer("named", payer, of_user(1000));
+	rights_to_send(&channel, &(struct peer){.uid = 1, .gid = 50}, DAEMON, &payer);
+	expect_payer("a member", payer, of_group(50));
+	rights_to_send(&channel, &(struct peer){.uid = 0, .gid = 50}, DAEMON, &payer);
+	expect_payer("root", payer, of_user(0));
 }
 
-Test(accounts, a_connection_is_charged_on_the_user_if_named_or_its_first_group_or_with_all_others)
+Test(payers, a_connection_is_charged_to_the_user_if_named_or_its_first_group_or_with_all_others)
 {
 	const uid_t users[] = {1000}, lossless_users[] = {1001}, senders[] = {1002};
 	const gid_t groups[] = {60}, lossless_groups[] = {50}, sending_groups[] = {40}, observers[] = {30},
@@ -261,21 +261,21 @@ Test(accounts, a_connection_is_charged_on_the_user_if_named_or_its_first_group_o
 
 	for (uid_t uid = 1000; uid < 1003; uid++) {
 		peer.uid = uid;
-		expect_account("named", rights_account(&config, &peer, DAEMON), of_user(uid));
-		expect_account("nobody is named", rights_account(&empty, &peer, DAEMON), unnamed);
+		expect_payer("named", rights_payer(&config, &peer, DAEMON), of_user(uid));
+		expect_payer("nobody is named", rights_payer(&empty, &peer, DAEMON), unnamed);
 	}
 	peer.uid = 0;
-	expect_account("root", rights_account(&empty, &peer, DAEMON), of_user(0));
+	expect_payer("root", rights_payer(&empty, &peer, DAEMON), of_user(0));
 	peer.uid = DAEMON;
-	expect_account("the daemon's user", rights_account(&empty, &peer, DAEMON), of_user(DAEMON));
+	expect_payer("the daemon's user", rights_payer(&empty, &peer, DAEMON), of_user(DAEMON));
 	peer.uid = 1003;
-	expect_account("the first group of the file", rights_account(&config, &peer, DAEMON), of_group(50));
+	expect_payer("the first group of the file", rights_payer(&config, &peer, DAEMON), of_group(50));
 	peer.n_groups = 1;
-	expect_account("a channel's group", rights_account(&config, &peer, DAEMON), of_group(40));
+	expect_payer("a channel's group", rights_payer(&config, &peer, DAEMON), of_group(40));
 	peer.n_groups = 0;
-	expect_account("no group", rights_account(&config, &peer, DAEMON), unnamed);
+	expect_payer("no group", rights_payer(&config, &peer, DAEMON), unnamed);
 	peer.gid = 30;
-	expect_account("an observer", rights_account(&config, &peer, DAEMON), of_group(30));
+	expect_payer("an observer", rights_payer(&config, &peer, DAEMON), of_group(30));
 	peer.gid = 60;
-	expect_account("its first group", rights_account(&config, &peer, DAEMON), of_group(60));
+	expect_payer("its first group", rights_payer(&config, &peer, DAEMON), of_group(60));
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What is charged on a user: limits over all of its clients, debts that outlive them, and when it is forgotten. */
+/* What is charged to a user: limits over all of its clients, debts that outlive them, and when it is forgotten. */
 #include "daemon/control/user.h"
 
 #include <criterion/criterion.h>
@@ -9,8 +9,7 @@
 #define SECOND_NS UINT64_C(1000000000)
 #define MS_NS     UINT64_C(1000000)
 
-static const struct account anna_account = {ACCOUNT_USER, 1000}, bert_account = {ACCOUNT_USER, 1001},
-			    root_account = {0};
+static const struct payer anna_payer = {PAYER_USER, 1000}, bert_payer = {PAYER_USER, 1001}, root_payer = {0};
 static struct users users;
 static int stream, other_stream; /* endpoints, compared by their addresses only */
 
@@ -34,40 +33,40 @@ Test(rate, as_many_as_the_limit_in_each_second)
 
 Test(user, all_sessions_of_a_user_have_one_object)
 {
-	struct user *anna = user_enter(&users, &anna_account);
+	struct user *anna = user_enter(&users, &anna_payer);
 
 	cr_assert(anna != NULL);
-	cr_expect(user_enter(&users, &bert_account) != anna);
-	cr_expect(user_enter(&users, &anna_account) == anna);
+	cr_expect(user_enter(&users, &bert_payer) != anna);
+	cr_expect(user_enter(&users, &anna_payer) == anna);
 	cr_expect(eq(u32, anna->n_sessions, 2));
 }
 
 Test(user, a_group_has_an_object_of_its_own_whatever_its_number)
 {
-	const struct account group = {ACCOUNT_GROUP, 1000}, unnamed = {.kind = ACCOUNT_UNNAMED};
-	struct user *anna = user_enter(&users, &anna_account);
+	const struct payer group = {PAYER_GROUP, 1000}, unnamed = {.kind = PAYER_UNNAMED};
+	struct user *anna = user_enter(&users, &anna_payer);
 
 	cr_expect(user_at(&users, &group) != anna);
 	cr_expect(user_at(&users, &unnamed) != anna);
-	cr_expect(user_at(&users, &unnamed) != user_at(&users, &root_account), "0 is the number of both");
+	cr_expect(user_at(&users, &unnamed) != user_at(&users, &root_payer), "0 is the number of both");
 	cr_expect(user_at(&users, &group) == user_enter(&users, &group));
 }
 
 Test(user, a_text_names_the_account_and_the_way_out_of_a_shared_one)
 {
-	const struct account group = {ACCOUNT_GROUP, 4000000050}, unnamed = {.kind = ACCOUNT_UNNAMED};
-	const struct account foreign = {ACCOUNT_USER, 4000000001};
-	struct account_text text = account_describe(&foreign, 4000000001);
+	const struct payer group = {PAYER_GROUP, 4000000050}, unnamed = {.kind = PAYER_UNNAMED};
+	const struct payer foreign = {PAYER_USER, 4000000001};
+	struct payer_text text = payer_describe(&foreign, 4000000001);
 
 	cr_expect(eq(str, text.who, (char *)"user 4000000001"));
 	cr_expect(eq(str, text.remedy, (char *)""));
-	text = account_describe(&root_account, 0);
+	text = payer_describe(&root_payer, 0);
 	cr_expect(eq(str, text.who, (char *)"user root (0)"));
-	text = account_describe(&group, 4000000001);
+	text = payer_describe(&group, 4000000001);
 	cr_expect(eq(str, text.who, (char *)"group 4000000050 (one account)"));
 	cr_expect(eq(str, text.remedy,
 	             (char *)", or to give user 4000000001 an account of its own (ACCOUNTS in ibvcapd.conf(5)),"));
-	text = account_describe(&unnamed, 4000000001);
+	text = payer_describe(&unnamed, 4000000001);
 	cr_expect(eq(str, text.who, (char *)"everybody whom no list names (one account)"));
 	cr_expect(eq(str, text.remedy,
 	             (char *)", or to give user 4000000001 an account of its own (ACCOUNTS in ibvcapd.conf(5)),"));
@@ -75,12 +74,12 @@ Test(user, a_text_names_the_account_and_the_way_out_of_a_shared_one)
 
 Test(user, a_user_that_reconnects_is_counted_on_until_its_second_is_over)
 {
-	struct user *anna = user_enter(&users, &anna_account);
+	struct user *anna = user_enter(&users, &anna_payer);
 
 	rate_exceeds(&anna->messages, 10 * SECOND_US, 1);
 	user_leave(anna, false);
 	users_forget(&users, 10 * SECOND_US + 500000);
-	cr_assert(user_enter(&users, &anna_account) == anna);
+	cr_assert(user_enter(&users, &anna_payer) == anna);
 	cr_expect(rate_exceeds(&anna->messages, 10 * SECOND_US + 600000, 1));
 	users_forget(&users, 20 * SECOND_US);
 	cr_expect(ne(ptr, LIST_FIRST(&users.list), NULL), "it has a session");
@@ -91,7 +90,7 @@ Test(user, a_user_that_reconnects_is_counted_on_until_its_second_is_over)
 
 Test(user, consumers_and_leases_of_a_user_are_added_up_for_each_stream)
 {
-	struct user *anna = user_enter(&users, &anna_account), *bert = user_enter(&users, &bert_account);
+	struct user *anna = user_enter(&users, &anna_payer), *bert = user_enter(&users, &bert_payer);
 	struct user_share *share = user_share_at(anna, &stream);
 
 	user_share_charge(share, USER_PLACES, 1);
@@ -111,7 +110,7 @@ Test(user, consumers_and_leases_of_a_user_are_added_up_for_each_stream)
 
 Test(user, no_count_refuses_root)
 {
-	struct user_share *share = user_share_at(user_enter(&users, &root_account), &stream);
+	struct user_share *share = user_share_at(user_enter(&users, &root_payer), &stream);
 
 	user_share_charge(share, USER_PLACES, 100);
 	cr_expect(not(user_share_exceeds(share, USER_PLACES, 1, 2)));
@@ -119,7 +118,7 @@ Test(user, no_count_refuses_root)
 
 Test(user, a_share_is_kept_while_it_is_charged_and_until_its_stall_budget_is_repaid)
 {
-	struct user *anna = user_enter(&users, &anna_account);
+	struct user *anna = user_enter(&users, &anna_payer);
 	struct user_share *share = user_share_at(anna, &stream);
 
 	user_share_charge(share, USER_PLACES, 1);
@@ -138,7 +137,7 @@ Test(user, a_share_is_kept_while_it_is_charged_and_until_its_stall_budget_is_rep
 
 Test(user, shares_of_an_endpoint_that_ends_are_forgotten_at_once)
 {
-	struct user *anna = user_enter(&users, &anna_account);
+	struct user *anna = user_enter(&users, &anna_payer);
 	struct user_share *other = user_share_at(anna, &other_stream);
 
 	user_share_at(anna, &stream)->stall.owed_ns = 1000 * SECOND_NS;
@@ -149,7 +148,7 @@ Test(user, shares_of_an_endpoint_that_ends_are_forgotten_at_once)
 
 Test(user, a_thread_that_charges_a_user_keeps_it)
 {
-	struct user *anna = user_enter(&users, &anna_account);
+	struct user *anna = user_enter(&users, &anna_payer);
 
 	user_ref(anna);
 	user_leave(anna, false);
@@ -162,7 +161,7 @@ Test(user, a_thread_that_charges_a_user_keeps_it)
 
 Test(user, a_debt_of_cpu_time_outlives_the_sessions)
 {
-	struct user *anna = user_enter(&users, &anna_account);
+	struct user *anna = user_enter(&users, &anna_payer);
 
 	cpu_budget_charge(&anna->calls, 50 * MS_NS, 100 * SECOND_NS);
 	user_leave(anna, false);
@@ -174,9 +173,9 @@ Test(user, a_debt_of_cpu_time_outlives_the_sessions)
 
 Test(user, a_refused_connection_is_no_session_but_keeps_its_user)
 {
-	struct user *anna = user_enter(&users, &anna_account);
+	struct user *anna = user_enter(&users, &anna_payer);
 
-	cr_assert(user_enter(&users, &anna_account) == anna);
+	cr_assert(user_enter(&users, &anna_payer) == anna);
 	user_refuse(anna);
 	cr_expect(eq(u32, anna->n_sessions, 1));
 	cr_expect(eq(u32, users.n_sessions, 1));

@@ -507,10 +507,10 @@ Test(rx_ring, who_leaves_and_comes_again_owes_what_it_did)
 	cr_expect(not(consumer.budget->stalls), "it has left");
 	run_blocks(&ring, 1);
 
-	struct stall_budget account = *consumer.budget;
+	struct stall_budget budget = *consumer.budget;
 
 	add_lossless(&ring, &again);
-	*again.budget = account;
+	*again.budget = budget;
 	run_until_pinned(&ring);
 	now_ns += 1000;
 	rx_ring_charge_stalls(&ring, now_ns);
