@@ -321,7 +321,7 @@ static void warn_of_private_socket(const char *path)
  * Everything is up: the configuration is in force, the service manager keeps the sockets for the next run, and what it
  * kept of the last run may go.
  */
-static void settle_start(struct daemon *daemon)
+static void commit_start(struct daemon *daemon)
 {
 	struct service *service;
 	bool has_all = true;
@@ -331,8 +331,8 @@ static void settle_start(struct daemon *daemon)
 		daemon->listener.kept = true;
 	}
 	TAILQ_FOREACH (service, &daemon->services, link)
-		has_all &= service->ops->settle(daemon, service) == 0;
-	fdstore_settle(&daemon->fdstore, has_all);
+		has_all &= service->ops->commit(daemon, service) == 0;
+	fdstore_close_last_run(&daemon->fdstore, has_all);
 	service_refresh_all(daemon);
 	socket_link_make(daemon->config->socket_path);
 	warn_of_private_socket(daemon->config->socket_path);
@@ -372,7 +372,7 @@ int daemon_run(struct config *config, const struct priv_user *user, struct failu
 	log_set_level(config->log_level);
 	r = daemon_set_up(&daemon, user, failure);
 	if (r == 0) {
-		settle_start(&daemon);
+		commit_start(&daemon);
 		r = sd_event_loop(daemon.event);
 		if (r < 0)
 			failure_set(failure, EX_OSERR, -r, "the event loop failed: %s", strerror(-r));

@@ -85,7 +85,7 @@ static int channel_service_can_remove(const struct service *service, struct fail
 }
 
 /* A channel that runs takes its configuration up; a new one is handed to its worker. */
-static int channel_service_settle(struct daemon *daemon, struct service *service)
+static int channel_service_commit(struct daemon *daemon, struct service *service)
 {
 	struct channel *channel = channel_of(service);
 
@@ -196,7 +196,7 @@ static const struct service_ops channel_service_ops = {
 	.plan = channel_service_plan,
 	.undo = channel_service_undo,
 	.can_remove = channel_service_can_remove,
-	.settle = channel_service_settle,
+	.commit = channel_service_commit,
 	.refresh = channel_service_refresh,
 	.stop = channel_service_stop,
 	.remove = channel_service_remove,

@@ -90,7 +90,7 @@ static void consumer_added(struct rx_session *rx, int error)
 	}
 	if (r < 0)
 		session_free(session);
-	rx_group_settle(group);
+	rx_group_balance(group);
 }
 
 /* The consumer is the control thread's again. */
@@ -100,7 +100,7 @@ static void consumer_removed(struct rx_session *rx)
 
 	rx_stall_note_removed(&rx_session_endpoint(rx)->stall, rx);
 	rx_session_release(rx);
-	rx_group_settle(group); /* the place is free now */
+	rx_group_balance(group); /* the place is free now */
 }
 
 /* The worker has taken the consumer off the ring already. */
@@ -146,7 +146,7 @@ static void take_rx_mail(struct rx_endpoint *rx_endpoint, const struct mail *mai
 		rx_losses_end(rx_endpoint);
 		/* The queue has ended. Take it back from its consumers, so that no group waits for it. */
 		LIST_FOREACH (client, &rx_endpoint->endpoint.clients, link)
-			rx_group_settle(rx_group_take_back((struct rx_session *)client));
+			rx_group_balance(rx_group_take_back((struct rx_session *)client));
 		options->worker_ended(options->context, rx_endpoint->stream, rx_endpoint->index, mail->error);
 		break;
 	default:

@@ -107,7 +107,7 @@ static void abandon_ask(struct session_wait *wait)
 	struct rx_group *group = ask->group;
 
 	drop_ask(ask);
-	rx_group_settle(group);
+	rx_group_balance(group);
 }
 
 /* ---- queues ---------------------------------------------------------------------------------------- */
@@ -239,7 +239,7 @@ static void free_group(struct rx_group *group)
 	free(group);
 }
 
-void rx_group_settle(struct rx_group *group)
+void rx_group_balance(struct rx_group *group)
 {
 	struct rx_endpoint *endpoint;
 	struct rx_group_queue *queue;
@@ -310,7 +310,7 @@ int rx_group_join(struct session *session, struct rx_stream *stream, const struc
 	r = session_send(session, &joined.header, NULL, 0);
 	if (r < 0)
 		return r; /* the end of the session ends the ask */
-	rx_group_settle(group);
+	rx_group_balance(group);
 	return 0;
 }
 
@@ -365,7 +365,7 @@ void rx_groups_end(struct rx_stream *stream)
 			                       group->stream->known->config->name) < 0)
 				session_free(session);
 		}
-		rx_group_settle(group);
+		rx_group_balance(group);
 	}
 }
 

@@ -39,7 +39,7 @@ struct rx_group *rx_group_take_back(struct rx_session *rx);
  * Give free queues to members that ask, and recall one if they are shared out unevenly. Frees the group if it has no
  * member any more. To be called after each change. May disconnect clients. NULL: no effect.
  */
-void rx_group_settle(struct rx_group *group);
+void rx_group_balance(struct rx_group *group);
 
 const char *rx_group_name(const struct rx_group *group);
 

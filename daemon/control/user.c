@@ -123,7 +123,7 @@ static bool is_share_in_use(const struct user_share *share, uint64_t now_ns)
 {
 	if (share->used[USER_PLACES] || share->used[USER_LEASE_BLOCKS])
 		return true;
-	return now_ns < share->stall.settled_ns || now_ns - share->stall.settled_ns < share->stall.owed_ns;
+	return now_ns < share->stall.updated_ns || now_ns - share->stall.updated_ns < share->stall.owed_ns;
 }
 
 static void free_share(struct user_share *share)

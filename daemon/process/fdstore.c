@@ -191,7 +191,7 @@ int fdstore_keep_groups(struct fdstore *store, const char *stream, const struct 
 	return r < 0 ? r : 0;
 }
 
-void fdstore_settle(struct fdstore *store, bool has_all)
+void fdstore_close_last_run(struct fdstore *store, bool has_all)
 {
 	for (uint32_t i = 0; i < store->n_fds; i++) {
 		if (store->keeps && has_all)

@@ -21,7 +21,7 @@ struct fdstore {
 	bool keeps;     /* the service manager keeps descriptors */
 	bool restarted; /* there was a run before this one: the manager had kept something under a name of ours */
 	int listener;   /* of the last run, or of a socket unit; -1: none, or in use */
-	int *fds;       /* groups' sockets of the last run, until fdstore_settle() */
+	int *fds;       /* groups' sockets of the last run, until fdstore_close_last_run() */
 	char **names;   /* of fds */
 	uint32_t n_fds;
 	uint64_t generation; /* in names; begins at random, so that two names are never the same, even of two runs */
@@ -52,7 +52,7 @@ int fdstore_keep_groups(struct fdstore *store, const char *stream, const struct 
  * This run has joined its groups: close the sockets of the last run. has_all: the manager has this run's, and drops
  * them too.
  */
-void fdstore_settle(struct fdstore *store, bool has_all);
+void fdstore_close_last_run(struct fdstore *store, bool has_all);
 
 /** Close what was taken and not used. The manager keeps what it has. Any state. */
 void fdstore_deinit(struct fdstore *store);

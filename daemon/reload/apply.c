@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * A reconfiguration: the services of the configuration to be that are new take their steps in a list of their own, the
- * services that run plan their change. Both are settled or undone together.
+ * services that run plan their change. Both are committed or undone together.
  */
 #include "daemon/reload/apply.h"
 
@@ -63,21 +63,21 @@ static void reconfiguration_undo(struct reconfiguration *new)
 }
 
 /* Only steps that cannot fail. */
-static void reconfiguration_settle(struct reconfiguration *new)
+static void reconfiguration_commit_services(struct reconfiguration *new)
 {
 	struct daemon *daemon = new->daemon;
 	struct service *service;
 
 	TAILQ_FOREACH (service, &daemon->services, link)
 		if (service->is_kept)
-			service->ops->settle(daemon, service);
+			service->ops->commit(daemon, service);
 	TAILQ_FOREACH (service, &daemon->services, link) {
 		if (service->is_kept || service->removed)
 			continue;
 		service->ops->remove(daemon, service);
 	}
 	TAILQ_FOREACH (service, &new->added, link)
-		service->ops->settle(daemon, service);
+		service->ops->commit(daemon, service);
 	if (!TAILQ_EMPTY(&new->added)) {
 		struct service_memory memory;
 
@@ -121,7 +121,7 @@ static void on_services_prepared(void *context)
 		reconfiguration_undo(new);
 		config_free(new->config);
 	} else {
-		reconfiguration_settle(new);
+		reconfiguration_commit_services(new);
 	}
 	daemon->reconfiguration = NULL;
 	new->done(daemon, r, &new->failure);

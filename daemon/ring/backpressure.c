@@ -42,11 +42,11 @@ bool backpressure_holds(struct rx_ring *ring, uint64_t number)
 }
 
 /* Add the time since the last look to what the user owes, or subtract it, by what was found at that look. */
-static void stall_budget_settle(struct stall_budget *budget, uint64_t now_ns)
+static void stall_budget_update(struct stall_budget *budget, uint64_t now_ns)
 {
-	uint64_t elapsed_ns = now_ns - budget->settled_ns;
+	uint64_t elapsed_ns = now_ns - budget->updated_ns;
 
-	budget->settled_ns = now_ns;
+	budget->updated_ns = now_ns;
 	if (budget->stalls)
 		budget->owed_ns += RX_RING_REPAY * elapsed_ns;
 	else
@@ -54,12 +54,12 @@ static void stall_budget_settle(struct stall_budget *budget, uint64_t now_ns)
 	budget->stalls = false;
 }
 
-/* Consumers of one user share a budget: all budgets are settled before any is found to stall again. */
+/* Consumers of one user share a budget: all budgets are updated before one is found to stall again. */
 void rx_ring_charge_stalls(struct rx_ring *ring, uint64_t now_ns)
 {
 	for (uint32_t i = 0; i < ring->n_consumers; i++)
 		if (ring->consumers[i]->policy == IBVCAP_POLICY_LOSSLESS)
-			stall_budget_settle(ring->consumers[i]->budget, now_ns);
+			stall_budget_update(ring->consumers[i]->budget, now_ns);
 	ring->charging = ring->stalled;
 	for (uint32_t i = 0; ring->stalled && i < ring->n_consumers; i++) {
 		struct ring_consumer *consumer = ring->consumers[i];

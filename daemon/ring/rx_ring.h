@@ -50,7 +50,7 @@ struct rx_ring_options {
  */
 struct stall_budget {
 	uint64_t owed_ns;    /* time without a stall until all is repaid */
-	uint64_t settled_ns; /* CLOCK_MONOTONIC; owed_ns is as of this time */
+	uint64_t updated_ns; /* CLOCK_MONOTONIC; owed_ns is as of this time */
 	bool stalls;         /* a consumer has stalled the queue since then */
 };
 

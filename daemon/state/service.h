@@ -5,9 +5,9 @@
  * done.
  *
  *   at start, and for a service that a reload adds
- *     OPEN → PREPARE → START → SERVE → CAPTURE → settle
+ *     OPEN → PREPARE → START → SERVE → CAPTURE → commit
  *   for a service that runs during a reload and stays
- *     plan → CHANGE_GROUPS → CHANGE_FLOWS → settle (or undo)
+ *     plan → CHANGE_GROUPS → CHANGE_FLOWS → commit (or undo)
  *   for a service that a reload takes out
  *     remove → (its worker gives it back: ended) → free
  *   at the end of the daemon
@@ -61,7 +61,7 @@ struct service_ops {
 	/** 0; -EAGAIN and the failure: its device does not answer at present, so it cannot be taken out. */
 	int (*can_remove)(const struct service *service, struct failure *failure);
 	/** Its configuration is in force. 0, or -errno: the service manager did not take what it should keep. */
-	int (*settle)(struct daemon *daemon, struct service *service);
+	int (*commit)(struct daemon *daemon, struct service *service);
 	/** Take it out while the daemon runs: it drains. */
 	void (*remove)(struct daemon *daemon, struct service *service);
 

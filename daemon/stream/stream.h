@@ -114,7 +114,7 @@ int stream_add_changed(struct stream *stream, struct failure *failure);
 /** At any point after stream_plan_change(): the stream is as it was. */
 void stream_undo_change(struct stream *stream);
 /** Remove the flows that the configuration to be has not, leave their groups, and take it up. True: flows differed. */
-bool stream_settle_change(struct stream *stream);
+bool stream_commit_change(struct stream *stream);
 
 /** An interface came, changed or went: rejoin_due, if groups have to be joined elsewhere, or again. */
 void stream_note_link_change(struct stream *stream, const struct link_change *change);

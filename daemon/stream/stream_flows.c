@@ -329,7 +329,7 @@ void stream_undo_change(struct stream *stream)
 	stream->change = (struct stream_change){.config = NULL};
 }
 
-bool stream_settle_change(struct stream *stream)
+bool stream_commit_change(struct stream *stream)
 {
 	const struct stream_change change = stream->change;
 

@@ -138,14 +138,14 @@ static void stream_service_undo(struct service *service)
 }
 
 /* The service manager keeps the sockets of the groups: of a new stream, and of one whose flows have changed. */
-static int stream_service_settle(struct daemon *daemon, struct service *service)
+static int stream_service_commit(struct daemon *daemon, struct service *service)
 {
 	struct stream *stream = stream_of(service);
 	const char *renamed_from = stream->config->renamed_from;
 
 	if (*renamed_from)
 		fdstore_keep_groups(&daemon->fdstore, renamed_from, NULL, &stream->kept_as);
-	if (stream->change.config && !stream_settle_change(stream) && !*renamed_from)
+	if (stream->change.config && !stream_commit_change(stream) && !*renamed_from)
 		return 0;
 	return fdstore_keep_groups(&daemon->fdstore, service->name, stream->membership, &stream->kept_as);
 }
@@ -276,7 +276,7 @@ static const struct service_ops stream_service_ops = {
 	.plan = stream_service_plan,
 	.undo = stream_service_undo,
 	.can_remove = stream_service_can_remove,
-	.settle = stream_service_settle,
+	.commit = stream_service_commit,
 	.take_link_change = stream_service_take_link_change,
 	.refresh = stream_service_refresh,
 	.stop = stream_service_stop,

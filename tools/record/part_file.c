@@ -310,7 +310,7 @@ int part_file_replace(struct part_file *file, const void *at, size_t n)
 /* ---- the end --------------------------------------------------------------------------------------- */
 
 /* Data in the kernel's cache may fail to reach the disk. Only fdatasync() reports that. */
-int part_file_settle(struct part_file *file, bool to_disk)
+int part_file_finish(struct part_file *file, bool to_disk)
 {
 	if (!part_file_is_regular(file))
 		return 0;

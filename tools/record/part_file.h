@@ -63,7 +63,7 @@ int part_file_replace(struct part_file *file, const void *at, size_t n);
 int part_file_cut(struct part_file *file, uint64_t bytes);
 
 /** The file is complete: give back what was allocated ahead. to_disk: wait until the disk has it. 0; -errno. */
-int part_file_settle(struct part_file *file, bool to_disk);
+int part_file_finish(struct part_file *file, bool to_disk);
 
 /**
  * Give the files that are open their names: the first is the one that the others belong to, and the last the one that

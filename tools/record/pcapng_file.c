@@ -207,7 +207,7 @@ static void finish_index(struct record_file *file)
 		r = part_file_write(index_of(file), line, (size_t)n, PART_FILE_CACHED);
 	}
 	if (r == 0)
-		r = part_file_settle(index_of(file), false);
+		r = part_file_finish(index_of(file), false);
 	if (r < 0)
 		drop_index(file, r);
 }

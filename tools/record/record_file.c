@@ -160,7 +160,7 @@ static int name_parts(struct record_file *file)
 
 	for (unsigned i = 0; i < options->format->n_needed && r == 0; i++)
 		if (file->parts[i].fd >= 0)
-			r = part_file_settle(&file->parts[i], true);
+			r = part_file_finish(&file->parts[i], true);
 	if (r == 0 && options->format->finish)
 		options->format->finish(file);
 	if (r == 0)
@@ -187,7 +187,7 @@ int record_file_finish(struct record_file *file, bool is_whole)
 	if (r == 0 && is_whole && part_file_is_regular(&file->parts[0]))
 		r = name_parts(file);
 	else
-		part_file_settle(&file->parts[0], false);
+		part_file_finish(&file->parts[0], false);
 	for (unsigned i = RECORD_FILE_PARTS; i-- > 0;)
 		part_file_close(&file->parts[i]);
 	deinit_record_file(file);

@@ -568,7 +568,7 @@ Test(control, a_users_lossless_consumers_share_one_account_that_outlives_them)
 
 		cr_expect(eq(u64, budget->owed_ns, i * UINT64_C(1000000000000)));
 		budget->owed_ns = UINT64_C(1000000000000);
-		budget->settled_ns = now_ms() * 1000000;
+		budget->updated_ns = now_ms() * 1000000;
 		second = connect_client();
 		cr_assert(eq(int, attach(second, &message, NULL), 0));
 		cr_expect(eq(ptr, ring.consumers[1]->budget, budget), "to take turns is no way around the deadline");
@@ -598,7 +598,7 @@ Test(control, what_is_repaid_is_forgotten)
 	message.policy = IBVCAP_POLICY_LOSSLESS;
 	cr_assert(eq(int, attach(client, &message, NULL), 0));
 	ring.consumers[0]->budget->owed_ns = 2000000;
-	ring.consumers[0]->budget->settled_ns = now_ms() * 1000000;
+	ring.consumers[0]->budget->updated_ns = now_ms() * 1000000;
 	close(client);
 	turn_for(300); /* control forgets at its tick */
 	client = connect_client();

@@ -125,7 +125,7 @@ Test(user, a_share_is_kept_while_it_is_charged_and_until_its_stall_budget_is_rep
 	user_leave(anna, false);
 	users_forget(&users, 100 * SECOND_US);
 	cr_assert(eq(ptr, LIST_FIRST(&users.list), anna), "a client that left may still have its place");
-	share->stall.settled_ns = 100 * SECOND_NS;
+	share->stall.updated_ns = 100 * SECOND_NS;
 	share->stall.owed_ns = 5 * SECOND_NS;
 	user_share_discharge(share, USER_PLACES, 1);
 	users_forget(&users, 104 * SECOND_US);

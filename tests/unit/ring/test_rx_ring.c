@@ -524,7 +524,7 @@ Test(rx_ring, who_leaves_and_comes_again_owes_what_it_did)
 	rx_ring_deinit(&ring);
 }
 
-Test(rx_ring, two_consumers_with_one_account_are_charged_once)
+Test(rx_ring, two_consumers_with_one_payer_are_charged_once)
 {
 	struct rx_ring ring;
 	struct ring_consumer first, second;

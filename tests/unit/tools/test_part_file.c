@@ -61,8 +61,8 @@ static int name_both(void)
 {
 	struct part_file both[] = {rows, meta};
 
-	cr_assert_eq(part_file_settle(&rows, true), 0);
-	cr_assert_eq(part_file_settle(&meta, true), 0);
+	cr_assert_eq(part_file_finish(&rows, true), 0);
+	cr_assert_eq(part_file_finish(&meta, true), 0);
 	return part_file_name_all(both, 2, true);
 }
 
@@ -168,7 +168,7 @@ Test(part_file, a_write_that_fails_leaves_nothing_and_no_room_taken)
 	cr_expect(has("a.part", "one"));
 	cr_assert_eq(stat("a.part", &status), 0);
 	cr_expect_leq(status.st_blocks * 512, (1 << 16) + 2 * 4096);
-	cr_expect_eq(part_file_settle(&rows, false), 0);
+	cr_expect_eq(part_file_finish(&rows, false), 0);
 	cr_assert_eq(stat("a.part", &status), 0);
 	cr_expect_leq(status.st_blocks * 512, 4096);
 }

@@ -199,13 +199,13 @@ Test(part_file_failures, what_the_disk_did_not_take_is_told)
 {
 	cr_assert_eq(append("one"), 0);
 	disk_fail(DISK_FDATASYNC, 0, 1, EIO);
-	cr_expect_eq(part_file_settle(&file, true), -EIO);
-	cr_expect_eq(part_file_settle(&file, true), 0);
+	cr_expect_eq(part_file_finish(&file, true), -EIO);
+	cr_expect_eq(part_file_finish(&file, true), 0);
 	cr_expect_eq(disk_count(DISK_FDATASYNC), 2);
-	cr_expect_eq(part_file_settle(&file, false), 0);
+	cr_expect_eq(part_file_finish(&file, false), 0);
 	cr_expect_eq(disk_count(DISK_FDATASYNC), 2);
 	disk_fail(DISK_FTRUNCATE, 0, 1, EROFS);
-	cr_expect_eq(part_file_settle(&file, false), -EROFS);
+	cr_expect_eq(part_file_finish(&file, false), -EROFS);
 }
 
 Test(part_file_failures, names_are_on_the_disk_if_that_is_wanted)
@@ -266,7 +266,7 @@ Test(part_file_failures, names_that_are_too_long_and_folders_that_are_not_there)
 	cr_expect(other.fd >= 0 && !part_file_is_regular(&other));
 	cr_expect_eq(part_file_write(&other, "x", 1, PART_FILE_TO_DISK), 0);
 	cr_expect_eq(other.bytes, 1);
-	cr_expect_eq(part_file_settle(&other, true), 0);
+	cr_expect_eq(part_file_finish(&other, true), 0);
 	part_file_discard(&other);
 	cr_expect_eq(access("/dev/null", F_OK), 0);
 }
