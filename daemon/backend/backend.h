@@ -80,7 +80,7 @@ struct backend_queue {
 	_Atomic(const char *) error; /* the device's word for the last error that stopped the queue, static; or NULL */
 	/* With counts_drops: of the packets of the last read_matched(), those dropped. */
 	_Atomic uint64_t n_dropped[BACKEND_N_DROPS];
-	/* Events beyond the first of packets that the kernel had joined: read_matched() has such a packet once. */
+	/* Events beyond the first of packets that the kernel had merged (GRO): read_matched() counts those once. */
 	_Atomic uint64_t n_split;
 };
 struct backend_flow {

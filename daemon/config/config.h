@@ -19,7 +19,7 @@
 #include <stdio.h>
 #include <sys/types.h>
 
-/* Join IP fragments to whole datagrams? */
+/* Reassemble IP fragments to whole datagrams? */
 enum config_reassemble {
 	CONFIG_REASSEMBLE_AUTO, /* if payload_size is more than an IP packet of the interface's MTU holds */
 	CONFIG_REASSEMBLE_ON,

@@ -36,7 +36,7 @@ struct flow_rule {
 	sa_family_t family;       /* AF_UNSPEC: any; then protocol and ports, if any, are those of IPv4 and of IPv6 */
 	bool multicast;           /* the destination is one group, which can be joined */
 	bool copy;                /* the kernel, and rules of lower priority, get the packets, too */
-	bool joins;               /* the queue joins the fragments of its datagrams */
+	bool reassembles;         /* the queue reassembles fragments of its datagrams */
 	bool fragments;           /* only IP fragments: those of all ports, because only the first one has ports */
 	uint32_t priority;        /* the higher goes first; at most FLOW_PRIORITY_MAX */
 	uint32_t tag;             /* the number of the flow in its stream */

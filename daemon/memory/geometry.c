@@ -98,7 +98,7 @@ bool geometry_reassembles(const struct config_stream *stream, uint32_t mtu)
 	        (stream->reassemble == CONFIG_REASSEMBLE_AUTO && geometry_packet_bytes(stream) > mtu));
 }
 
-uint32_t geometry_joined_frame_bytes(uint32_t mtu)
+uint32_t geometry_reassembled_frame_bytes(uint32_t mtu)
 {
 	return (mtu > JUMBO_MTU ? mtu : JUMBO_MTU) + ETHERNET_BYTES_MAX;
 }
@@ -106,7 +106,7 @@ uint32_t geometry_joined_frame_bytes(uint32_t mtu)
 uint32_t geometry_received_bytes(const struct config_stream *stream, uint32_t mtu)
 {
 	if (geometry_reassembles(stream, mtu))
-		return geometry_joined_frame_bytes(mtu);
+		return geometry_reassembled_frame_bytes(mtu);
 	return geometry_header_bytes(stream) + stream->payload_size - stream->application_header_bytes;
 }
 

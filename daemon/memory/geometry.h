@@ -28,14 +28,14 @@ uint64_t geometry_ring_bytes(const struct config_stream *stream, bool copies);
 /** Bytes of the longest IP packet that fits a row, for the MTU. */
 uint32_t geometry_packet_bytes(const struct config_stream *stream);
 
-/** Are IP fragments joined to datagrams on an interface with that MTU? */
+/** Are IP fragments reassembled to datagrams on an interface with that MTU? */
 bool geometry_reassembles(const struct config_stream *stream, uint32_t mtu);
 
 /**
- * Bytes of the longest frame, without FCS, that a stream takes which joins fragments: that of the interface's MTU or of
- * jumbo frames, because an administrator may raise the MTU while the stream runs.
+ * Bytes of the longest frame, without FCS, that a stream with reassembly takes: that of the interface's MTU or of jumbo
+ * frames, because an administrator may raise the MTU while the stream runs.
  */
-uint32_t geometry_joined_frame_bytes(uint32_t mtu);
+uint32_t geometry_reassembled_frame_bytes(uint32_t mtu);
 
 /** Bytes of the IP and UDP headers of a packet that is sent: an MTU counts them and the payload, but not the Ethernet
  * header and the VLAN tag. */
@@ -44,7 +44,7 @@ uint32_t geometry_ip_udp_bytes(sa_family_t family);
 /** Bytes of the longest IP packet that the channel sends, for the MTU. */
 uint32_t geometry_sent_packet_bytes(const struct config_channel *channel);
 
-/** Bytes of a frame that the device's queue has room for: a row, or a fragment to be joined. */
+/** Bytes of a frame that the device's queue has room for: a row, or a fragment to be reassembled. */
 uint32_t geometry_received_bytes(const struct config_stream *stream, uint32_t mtu);
 
 /** Bytes of the arena of one sender, in pages of the channel's page_bytes. */

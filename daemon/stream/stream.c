@@ -59,7 +59,7 @@ uint64_t stream_ring_bytes(const struct stream *stream)
 {
 	bool copies = !stream->interface->ops->pins_memory;
 	uint64_t bytes = geometry_ring_bytes(stream->config, copies);
-	uint32_t frame_bytes = geometry_joined_frame_bytes(stream->interface->net.mtu);
+	uint32_t frame_bytes = geometry_reassembled_frame_bytes(stream->interface->net.mtu);
 
 	if (stream->reassembles)
 		bytes +=

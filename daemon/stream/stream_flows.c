@@ -130,7 +130,7 @@ static int stream_add_flow(struct stream *stream, const struct config_stream *co
 	stream_tell_filter(stream, flow);
 	stream_resolve(stream, flow, &rule);
 	rule.tag = config->flow_numbers ? number : 0;
-	rule.joins = stream->reassembles;
+	rule.reassembles = stream->reassembles;
 	target = flow->queue < 0 && stream->group ? stream->group
 	                                          : stream->queues[flow->queue < 0 ? 0 : flow->queue].queue;
 	flows[stream->n_flows] = (struct stream_flow){.config = *flow};

@@ -49,7 +49,7 @@ static int stream_queue_create_reassembly(struct stream_queue *queue, const stru
 		.backend = interface->backend,
 		.rows = *rows,
 		.n_frames = queue->ring.posted_slots,
-		.frame_bytes = geometry_joined_frame_bytes(interface->net.mtu),
+		.frame_bytes = geometry_reassembled_frame_bytes(interface->net.mtu),
 		.waits_for_rows = interface->capabilities.counts_drops,
 		.counters = queue->ring.ring->counters,
 	};

@@ -92,7 +92,7 @@ void counters_print_sum(struct counters counters, const char *const *labels, uns
 	for (unsigned i = 0; i < n_labels; i++) {
 		uint64_t value = counters_value(counters, labels[i]);
 
-		if (value == 0 && strcmp(labels[i], "joined") == 0) /* only a stream that joins fragments has some */
+		if (value == 0 && strcmp(labels[i], "joined") == 0) /* only a stream that reassembles has some */
 			continue;
 		printf("%s%s %" PRIu64, i == 0 ? "  " : i == 1 ? " = " : " + ", labels[i], value);
 	}

@@ -68,7 +68,7 @@ struct {
 
 static __always_inline bool flow_needs_wide(const struct flow_settings *now)
 {
-	return now->n_conditions || now->n_joins;
+	return now->n_conditions || now->n_reassemble;
 }
 
 /* Or NULL. The headers of the frame are 0. */
@@ -144,14 +144,14 @@ static __always_inline bool flow_find_datagram(struct flow_scratch *mine)
 	return true;
 }
 
-/* Of its first fragment the target is known. A queue that joins no fragments gets no others. */
+/* Remember where the datagram's first fragment went. A queue that reassembles no fragments gets only first ones. */
 static __always_inline void flow_keep_datagram(struct flow_scratch *mine)
 {
 	__u32 rank = mine->target.rank;
 
 	mine->frame.key.fields |= FLOW_KEY_FRAGMENT;
 	flow_read_datagram(mine);
-	if (!mine->target.joins)
+	if (!mine->target.reassembles)
 		mine->target.rank = 0;
 	bpf_map_update_elem(&fragments, &mine->datagram, &mine->target, BPF_ANY);
 	mine->target.rank = rank;
@@ -172,7 +172,8 @@ static __always_inline void flow_share_out(struct flow_scratch *mine)
 static __always_inline bool flow_find(struct flow_scratch *mine, const struct flow_settings *now)
 {
 	struct flow_key *key = &mine->frame.key;
-	__u32 place = now->n_joins && key->protocol == FLOW_KEY_UDP ? mine->frame.fragment.place : FLOW_FRAGMENT_NONE;
+	__u32 place =
+		now->n_reassemble && key->protocol == FLOW_KEY_UDP ? mine->frame.fragment.place : FLOW_FRAGMENT_NONE;
 
 	mine->target.rank = 0;
 	if (place != FLOW_FRAGMENT_LATER || !flow_find_datagram(mine)) {

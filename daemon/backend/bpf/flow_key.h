@@ -89,7 +89,7 @@ struct flow_settings {
 	__u32 n_card_queues;   /* a packet of a later one finds no socket */
 	__u32 max_card_queues; /* the socket of queue q on card queue c is in slot q * max_card_queues + c */
 	__u32 no_ethernet;     /* frames begin with IP, and keys have no MAC */
-	__u32 n_joins;         /* rules of queues that join fragments */
+	__u32 n_reassemble;    /* rules of queues that reassemble fragments */
 };
 
 /* A datagram of which a fragment came, in the map `fragments`. No padding. */
@@ -104,11 +104,11 @@ struct flow_datagram {
 /* What a key stands for in the map of rules. */
 struct flow_target {
 	__u32 queue;
-	__u32 has_time; /* the time of its arrival is put before a frame: CLOCK_TAI, a __u64 of ns */
-	__u32 rank;     /* of two rules that match a frame, the one with the higher rank has it; 0: no rule */
-	__u32 is_group; /* a hash chooses a member of the group that begins with the queue */
-	__u32 joins;    /* the later fragments of its datagrams go there, too */
-	__u32 drops;    /* the kernel does not handle its packets (packet.bpf.c) */
+	__u32 has_time;    /* the time of its arrival is put before a frame: CLOCK_TAI, a __u64 of ns */
+	__u32 rank;        /* of two rules that match a frame, the one with the higher rank has it; 0: no rule */
+	__u32 is_group;    /* a hash chooses a member of the group that begins with the queue */
+	__u32 reassembles; /* the later fragments of its datagrams go there, too */
+	__u32 drops;       /* the kernel does not handle its packets (packet.bpf.c) */
 };
 
 /* Queues that share packets out, in the map `groups` at the number of the first one. */

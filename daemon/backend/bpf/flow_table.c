@@ -272,7 +272,7 @@ static struct flow_target flow_table_target(const struct flow_rule *rule, const 
 	struct flow_target ranked = *target;
 
 	ranked.rank = flow_table_rank(rule);
-	ranked.joins = rule->joins;
+	ranked.reassembles = rule->reassembles;
 	return ranked;
 }
 
@@ -295,7 +295,7 @@ int flow_table_add(struct flow_table *table, const struct flow_rule *rule, const
 	}
 	if (r < 0)
 		return flow_table_failed(table, rule, -r, failure);
-	table->settings.n_joins += rule->joins;
+	table->settings.n_reassemble += rule->reassembles;
 	return flow_table_apply(table);
 }
 
@@ -330,7 +330,7 @@ int flow_table_replace(struct flow_table *table, const struct flow_rule *rule, c
 
 	if (r < 0)
 		return r;
-	table->settings.n_joins += ranked.joins - old.joins;
+	table->settings.n_reassemble += ranked.reassembles - old.reassembles;
 	return flow_table_apply(table);
 }
 
@@ -349,9 +349,9 @@ void flow_table_remove(struct flow_table *table, const struct flow_rule *rule)
 		if (i >= 0)
 			flow_table_clear_condition(table, (uint32_t)i);
 	}
-	if (!rule->joins)
+	if (!rule->reassembles)
 		return;
-	table->settings.n_joins--;
+	table->settings.n_reassemble--;
 	flow_table_apply(table);
 	flow_table_forget_datagrams(table);
 }

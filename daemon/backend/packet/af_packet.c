@@ -172,7 +172,7 @@ static int af_packet_create_send_queue(struct backend *base, const struct backen
 	const struct socket_send_place place = {.interface = backend->interface,
 	                                        .index = backend->index,
 	                                        .has_ethernet = backend->has_ethernet,
-	                                        .joining = &backend->joining};
+	                                        .gso = &backend->gso};
 
 	return socket_send_new(&place, options, queue, failure);
 }
@@ -184,7 +184,7 @@ static int af_packet_read_port(struct backend *base, struct backend_port_statist
 	struct af_packet *backend = af_packet(base);
 
 	device_time_follow(&backend->time);
-	socket_joining_follow(&backend->joining, backend->interface, backend->index);
+	socket_gso_follow(&backend->gso, backend->interface, backend->index);
 	/* The interface's own state says whether there is a link. */
 	*statistics = (struct backend_port_statistics){.port_active = true};
 	return 0;

@@ -82,7 +82,7 @@ struct af_packet {
 	struct af_packet_places places;
 	char how[BACKEND_HOW_BYTES]; /* of the capabilities */
 	struct device_time time;
-	struct socket_joining joining;
+	struct socket_gso gso;
 	pthread_mutex_t changing;     /* flows, queues and places: a reload makes queues in a thread of its own */
 	struct af_packet_flow *flows; /* of all queues, newest first */
 	struct af_packet_receive *queues;
@@ -198,7 +198,7 @@ struct af_packet_row {
 };
 
 /**
- * Cut datagram i out of a packet in which the kernel has joined several of this payload size. udp_at: where their UDP
+ * Cut datagram i out of a packet in which the kernel has merged several of this payload size. udp_at: where their UDP
  * header is, by the kernel's word, or 0. Returns how many there are; 0: the row is not such a packet, or they have
  * other headers around theirs (a tunnel), and it stays as it is.
  */
@@ -260,7 +260,7 @@ static inline bool af_packet_is_flow_of(const struct af_packet_receive *receive,
 	       (receive->group && flow->base.queue == &receive->group->queue.base);
 }
 
-/* The longest packet has 64 KiB: several datagrams that the kernel has joined; and a struct virtio_net_hdr. */
+/* The longest packet: 64 KiB, several datagrams that the kernel has merged; and a struct virtio_net_hdr. */
 #define AF_PACKET_WHOLE_BYTES (128u << 10)
 
 int af_packet_create_queue(struct backend *backend, const struct backend_queue_options *options,

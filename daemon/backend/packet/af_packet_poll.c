@@ -52,7 +52,7 @@ static uint32_t receive_recv_whole(const struct af_packet_receive *receive)
 
 /*
  * The kernel has put a frame that is longer than its slot whole into the socket's receive queue, too: packets in which
- * it has joined several datagrams, and oversize ones. One system call serves all datagrams of the frame.
+ * it has merged several datagrams, and oversize ones. One system call serves all datagrams of the frame.
  */
 static __attribute__((noinline, cold)) void receive_read_whole(struct af_packet_receive *receive,
                                                                struct receive_frame *frame)
@@ -124,7 +124,7 @@ static struct virtio_net_hdr receive_lengths(const struct tpacket2_hdr *header)
  * The payload bytes of each datagram of a packet that is several; the last one may be shorter. 0: the packet is one
  * datagram.
  */
-static uint32_t receive_joined_bytes(const struct af_packet_receive *receive, const struct tpacket2_hdr *header)
+static uint32_t receive_merged_bytes(const struct af_packet_receive *receive, const struct tpacket2_hdr *header)
 {
 	struct virtio_net_hdr lengths;
 
@@ -174,13 +174,13 @@ static bool receive_take_frame(struct af_packet_receive *receive, const struct t
                                struct backend_event *event)
 {
 	uint32_t row_bytes = receive->rows.header_bytes + receive->rows.slot_bytes, present = 0;
-	uint32_t joined_bytes = receive_joined_bytes(receive, header);
+	uint32_t merged_bytes = receive_merged_bytes(receive, header);
 	const struct receive_frame frame = receive_read_frame(receive, header);
 	struct af_packet_row row;
 	bool more;
 
 	receive_describe_frame(receive, &frame, &row);
-	more = joined_bytes && receive_cut(receive, header, &row, joined_bytes);
+	more = merged_bytes && receive_cut(receive, header, &row, merged_bytes);
 	for (uint32_t i = 0; i < row.n_parts; present += row.parts[i++].n)
 		posted_rows_copy(&receive->rows, present, row.parts[i].bytes, row.parts[i].n);
 	posted_rows_end(&receive->rows, row.bytes, event);

@@ -14,8 +14,9 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-/* Of packets that are several datagrams, beside the ring. The kernel shares their memory and takes none before. */
-#define JOINED_ROOM_BYTES (32 << 20)
+/* Buffer of the socket, beside the ring, for packets that are several datagrams. It takes memory only while it holds
+ * some, because the kernel does not copy them. */
+#define MERGED_ROOM_BYTES (32 << 20)
 
 int af_packet_receive_reset(struct backend_queue *base)
 {
@@ -89,7 +90,7 @@ static int receive_ask_for_device_time(const struct af_packet_receive *receive)
  */
 static int receive_ask_for_lengths(struct af_packet_receive *receive)
 {
-	int on = 1, room = JOINED_ROOM_BYTES;
+	int on = 1, room = MERGED_ROOM_BYTES;
 
 	if (!machine_kernel_is_from(6, 2) ||
 	    setsockopt(receive->queue.fd, SOL_PACKET, PACKET_VNET_HDR, &on, sizeof(on)) < 0)

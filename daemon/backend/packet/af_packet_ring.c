@@ -15,7 +15,7 @@
 #define BLOCK_BYTES_MIN (UINT32_C(256) << 10)
 #define BLOCK_BYTES_MAX (UINT32_C(1) << 20)
 #define BLOCK_SLOTS_MIN 32
-/* Before the frame: the kernel's header and address, the lengths of joined datagrams, and room to align it. */
+/* Before the frame: the kernel's header and address, the lengths of merged datagrams, and room to align it. */
 #define SLOT_HEADER_BYTES (TPACKET2_HDRLEN + 2 * TPACKET_ALIGNMENT)
 #define SLOT_FRAME_MIN    256 /* headers that are read for the flow's number, however short the rows are */
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Takes apart packets in which the kernel has joined several datagrams: a sender's with UDP_SEGMENT, or received ones
- * that GRO joined. Each datagram gets the headers that it has on the wire. Its UDP checksum is 0, because nobody has
+ * Takes apart packets in which the kernel has merged several datagrams: a sender's with UDP_SEGMENT, or received ones
+ * that GRO merged. Each datagram gets the headers that it has on the wire. Its UDP checksum is 0, because nobody has
  * computed it yet.
  */
 #include "daemon/backend/packet/af_packet.h"
@@ -40,7 +40,7 @@ static uint32_t row_gather(const struct af_packet_row *row, uint8_t headers[AF_P
 	return n;
 }
 
-/* False: these are not the headers of UDP. Lengths do not count, because the kernel joined several datagrams. */
+/* False: these are not the headers of UDP. Lengths do not count, because the kernel merged several datagrams. */
 static bool row_find_headers(const uint8_t *headers, uint32_t n, struct frame *frame)
 {
 	frame_walk(headers, n, n, frame);

@@ -19,8 +19,9 @@ int kernel_path_start(struct backend_queue *queue);
 /** A packet socket of this type, SOCK_RAW or SOCK_DGRAM, that receives nothing yet. -errno and the failure. */
 int kernel_path_open_socket(const char *interface, int type, struct failure *failure);
 
-/* Does an interface take a message of joined packets whole, or not at all? The administrator may change that. */
-struct socket_joining {
+/* Segmentation offload: the interface takes a message of several packets whole or not at all. The administrator may
+ * change that. */
+struct socket_gso {
 	_Atomic bool is_asked; /* there is, or was, a send queue */
 	_Atomic bool is_whole; /* as it was then */
 };
@@ -29,11 +30,11 @@ struct socket_send_place {
 	const char *interface;
 	int index;
 	bool has_ethernet; /* else packets go there from their IP header on */
-	struct socket_joining *joining;
+	struct socket_gso *gso;
 };
 
 /** Ask the kernel, which takes its lock of all interfaces: for the device's thread, once a second. */
-void socket_joining_follow(struct socket_joining *joining, const char *interface, int index);
+void socket_gso_follow(struct socket_gso *gso, const char *interface, int index);
 
 /** What a backend's create_send_queue does. The queue has operations of its own. Needs CAP_NET_RAW. */
 int socket_send_new(const struct socket_send_place *place, const struct backend_send_options *options,

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Makes messages of packets, and finds those that can be joined. Measured: doc/transmit.md, "Packet sockets".
+ * Makes messages of packets, and merges packets that the kernel can cut apart again (GSO). Measured: doc/transmit.md,
+ * "Packet sockets".
  */
 #include "daemon/backend/socket/socket_batch.h"
 
@@ -42,14 +43,14 @@ static bool batch_headers_follow(const struct backend_packet *first, const struc
 	return batch_read16(b + l3 + IP_ID_AT) == (uint16_t)(batch_read16(a + l3 + IP_ID_AT) + k);
 }
 
-/* How many packets, from the first one on, are one message, and of how many bytes of payload. At least 1. */
-static uint32_t batch_join(const struct socket_batch_rules *rules, const struct backend_packet *packets, uint32_t n,
-                           uint32_t *bytes)
+/* Returns how many packets, from the first one on, fit in one message: at least 1. *bytes: its payload. */
+static uint32_t batch_count_merged(const struct socket_batch_rules *rules, const struct backend_packet *packets,
+                                   uint32_t n, uint32_t *bytes)
 {
 	uint32_t each = packets[0].payload_bytes, ip_headers = packets[0].header_bytes - batch_l3(&packets[0]), k = 1;
 
 	*bytes = each;
-	if (each == 0 || ip_headers + each > rules->join_mtu)
+	if (each == 0 || ip_headers + each > rules->gso_mtu)
 		return 1;
 	for (; k < n && packets[k - 1].payload_bytes == each; k++) {
 		const struct backend_packet *next = &packets[k];
@@ -80,7 +81,7 @@ static struct iovec batch_head(const struct socket_batch_rules *rules, struct so
 		head->offload.csum_start = (uint16_t)(first->header_bytes - PACKET_UDP_BYTES);
 		head->offload.csum_offset = UDP_CHECKSUM_AT;
 		if (n_packets > 1) {
-			head->offload.gso_type = SOCKET_BATCH_JOINED;
+			head->offload.gso_type = SOCKET_BATCH_GSO_UDP_L4;
 			head->offload.gso_size = (uint16_t)first->payload_bytes;
 		}
 	}
@@ -94,14 +95,14 @@ void socket_batch_fill(struct socket_batch *batch, const struct socket_batch_rul
 	uint32_t bytes = 0;
 
 	batch->n = 0;
-	for (uint32_t i = 0, joined; i < n; i += joined) {
+	for (uint32_t i = 0, merged; i < n; i += merged) {
 		struct msghdr *message = &batch->messages[batch->n].msg_hdr;
 		const struct backend_packet *first = &packets[i];
 
-		joined = batch_join(rules, first, n - i, &bytes);
+		merged = batch_count_merged(rules, first, n - i, &bytes);
 		*message = (struct msghdr){.msg_iov = part};
-		*part++ = batch_head(rules, &batch->heads[batch->n], first, joined, bytes);
-		for (uint32_t k = 0; k < joined; k++)
+		*part++ = batch_head(rules, &batch->heads[batch->n], first, merged, bytes);
+		for (uint32_t k = 0; k < merged; k++)
 			if (packets[i + k].payload_bytes)
 				*part++ = (struct iovec){(void *)packets[i + k].payload, packets[i + k].payload_bytes};
 		message->msg_iovlen = (size_t)(part - message->msg_iov);
@@ -109,6 +110,6 @@ void socket_batch_fill(struct socket_batch *batch, const struct socket_batch_rul
 			message->msg_name = (void *)&rules->protocols[first->headers[ETH_HLEN] >> 4 == 6];
 			message->msg_namelen = sizeof(rules->protocols[0]);
 		}
-		batch->n_packets[batch->n++] = (uint8_t)joined;
+		batch->n_packets[batch->n++] = (uint8_t)merged;
 	}
 }

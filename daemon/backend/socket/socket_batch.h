@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * Packets as messages of sendmmsg(2). Consecutive packets that differ in nothing but the payload and what follows from
- * it can be joined: the kernel gets one message and cuts it into the same packets, or lets the device cut it (UDP
- * segmentation offload). Pure; inside the socket room only.
+ * it can be merged: the kernel gets one message and cuts it into the same packets, or lets the device cut it (UDP
+ * segmentation offload, GSO). Pure; inside the socket room only.
  */
 #ifndef DAEMON_BACKEND_SOCKET_SOCKET_BATCH_H
 #define DAEMON_BACKEND_SOCKET_SOCKET_BATCH_H
@@ -17,7 +17,7 @@
 #define SOCKET_BATCH_PACKETS 64
 
 /* VIRTIO_NET_HDR_GSO_UDP_L4, which older headers lack. Linux 6.2 and later know it. */
-#define SOCKET_BATCH_JOINED 5
+#define SOCKET_BATCH_GSO_UDP_L4 5
 
 /* Where a packet without an Ethernet header goes. The kernel wants room for the interface's own address after it. */
 union socket_batch_protocol {
@@ -27,12 +27,12 @@ union socket_batch_protocol {
 
 struct socket_batch_rules {
 	const union socket_batch_protocol
-		*protocols; /* of an interface without Ethernet headers: IPv4, IPv6; or NULL */
+		*protocols; /* for IPv4 and for IPv6; only of an interface without Ethernet headers, else NULL */
 	bool checksums;     /* the kernel fills them in; only with Ethernet headers */
-	uint32_t join_mtu;  /* join IP packets of so many bytes or less; 0: none; only with checksums */
+	uint32_t gso_mtu;   /* longest IP packet to merge, in bytes; 0: merge none; only with checksums */
 };
 
-/* What precedes the payload of a message: PACKET_VNET_HDR wants the first part of those with Ethernet headers. */
+/* The bytes before a message's payload. With Ethernet headers, PACKET_VNET_HDR requires `offload` in front. */
 struct socket_batch_head {
 	struct virtio_net_hdr offload;
 	uint8_t headers[PACKET_HEADERS_MAX];

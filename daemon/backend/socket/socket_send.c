@@ -24,17 +24,17 @@
 /* The driver had no room: try again after this time, which doubles. Without a link there is none for hours. */
 #define ROOM_AGAIN_NS_MIN 50000
 #define ROOM_AGAIN_NS_MAX 1000000
-/* An ioctl() costs half as much as sending a packet. Two packets that are joined cost as much as one by one. */
-#define LOOK_NS          1000000
-#define JOIN_PACKETS_MIN 4
+/* An ioctl() costs half as much as sending a packet. Two packets cost the same merged or one by one. */
+#define LOOK_NS         1000000
+#define GSO_PACKETS_MIN 4
 
 struct socket_send {
 	struct backend_queue base;
 	char interface[IFNAMSIZ];
 	union socket_batch_protocol protocols[2]; /* IPv4, IPv6 */
 	struct socket_batch_rules rules;
-	bool may_join;
-	const struct socket_joining *joining;
+	bool may_use_gso;
+	const struct socket_gso *gso;
 	bool has_link; /* as it was then */
 	uint64_t looked_ns;
 	struct socket_batch batch;
@@ -89,12 +89,12 @@ static bool send_has_link(struct socket_send *send)
 }
 
 /* The kernel does not compare with the MTU what it is to cut. */
-static uint32_t send_join_mtu(const struct socket_send *send, uint32_t n)
+static uint32_t send_gso_mtu(const struct socket_send *send, uint32_t n)
 {
 	struct ifreq request;
 
-	if (!send->may_join || n < JOIN_PACKETS_MIN ||
-	    !atomic_load_explicit(&send->joining->is_whole, memory_order_relaxed))
+	if (!send->may_use_gso || n < GSO_PACKETS_MIN ||
+	    !atomic_load_explicit(&send->gso->is_whole, memory_order_relaxed))
 		return 0;
 	memcpy(request.ifr_name, send->interface, sizeof(request.ifr_name));
 	return ioctl(send->fd, SIOCGIFMTU, &request) < 0 ? 0 : (uint32_t)request.ifr_mtu;
@@ -108,7 +108,7 @@ static uint32_t send_batch(struct socket_send *send, const struct backend_packet
 
 	if (!send_has_link(send))
 		return 0;
-	send->rules.join_mtu = send_join_mtu(send, n);
+	send->rules.gso_mtu = send_gso_mtu(send, n);
 	socket_batch_fill(&send->batch, &send->rules, packets, n);
 	n_messages = sendmmsg(send->fd, send->batch.messages, send->batch.n, MSG_DONTWAIT);
 	for (int i = 0; i < n_messages; i++)
@@ -121,7 +121,7 @@ static uint32_t send_batch(struct socket_send *send, const struct backend_packet
 	if (errno == EAGAIN || errno == ENOBUFS || errno == EINTR)
 		return 0;
 	if (errno == EINVAL && send->batch.n_packets[0] > 1) {
-		send->may_join = false; /* a kernel before 6.2 */
+		send->may_use_gso = false; /* a kernel before 6.2 */
 		return send_batch(send, packets, n);
 	}
 	atomic_store_explicit(&send->base.error, strerrorname_np(errno), memory_order_relaxed);
@@ -252,19 +252,19 @@ static const struct backend_ops socket_send_ops = {
  * VLANs, bridges) a device gets a message whole if it cuts UDP itself. Else it gets the packets one by one, and the
  * kernel reports the fate of the last one only.
  */
-void socket_joining_follow(struct socket_joining *joining, const char *interface, int index)
+void socket_gso_follow(struct socket_gso *gso, const char *interface, int index)
 {
 	static const char *const kinds[] = {"mq", "pfifo_fast", "fq_codel", "fq", "pfifo", "bfifo"};
 	char kind[NET_QUEUEING_BYTES] = "";
 	bool is_whole = false;
 
-	if (!joining->is_asked)
+	if (!gso->is_asked)
 		return;
 	if (net_queueing_discipline((unsigned)index, kind) == 0 && strcmp(kind, "noqueue") == 0)
 		is_whole = net_has_feature(interface, "tx-udp-segmentation");
 	for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++)
 		is_whole |= strcmp(kind, kinds[i]) == 0;
-	joining->is_whole = is_whole;
+	gso->is_whole = is_whole;
 }
 
 static int send_bind(struct socket_send *send, const struct socket_send_place *place)
@@ -286,10 +286,10 @@ static int send_set_up(struct socket_send *send, const struct socket_send_place 
                        const struct backend_send_options *options)
 {
 	send->rules.checksums = options->checksums;
-	send->may_join = options->checksums;
-	send->joining = place->joining;
-	place->joining->is_asked = true;
-	socket_joining_follow(place->joining, place->interface, place->index);
+	send->may_use_gso = options->checksums;
+	send->gso = place->gso;
+	place->gso->is_asked = true;
+	socket_gso_follow(place->gso, place->interface, place->index);
 	send->ended = calloc(options->slots, sizeof(*send->ended));
 	if (!send->ended)
 		return -ENOMEM;

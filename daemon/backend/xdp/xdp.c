@@ -173,7 +173,7 @@ static int xdp_create_send_queue(struct backend *base, const struct backend_send
 	const struct socket_send_place place = {.interface = backend->interface.name,
 	                                        .index = (int)backend->interface.index,
 	                                        .has_ethernet = true,
-	                                        .joining = &backend->joining};
+	                                        .gso = &backend->gso};
 
 	return socket_send_new(&place, options, queue, failure);
 }
@@ -186,7 +186,7 @@ static int xdp_read_port(struct backend *base, struct backend_port_statistics *s
 
 	xdp_follow_mtu(backend);
 	xdp_follow_card_queues(backend);
-	socket_joining_follow(&backend->joining, backend->interface.name, (int)backend->interface.index);
+	socket_gso_follow(&backend->gso, backend->interface.name, (int)backend->interface.index);
 	/* The interface's own state says whether there is a link. */
 	*statistics = (struct backend_port_statistics){.port_active = true};
 	return 0;

@@ -157,7 +157,7 @@ struct xdp_backend {
 	/* On a kernel without packets of several frames: longer packets are lost without a count. 0: no limit. */
 	uint32_t mtu_max;
 	bool told_mtu; /* that the interface's is larger now */
-	struct socket_joining joining;
+	struct socket_gso gso;
 	pthread_mutex_t changing; /* held while the control or the device's thread changes what the other uses */
 };
 

@@ -135,7 +135,7 @@ Test(packet_table, of_two_equal_flows_the_newest_has_the_packets)
 		struct backend_flow *flows[2];
 
 		other.tag = 4;
-		other.joins = true;
+		other.reassembles = true;
 		((uint8_t *)&other)[offsetof(struct flow_rule, fragments) + 1] ^= 1; /* no member */
 		flows[0] = must_add(queues[0], rule);
 		flows[1] = must_add(queues[1], other);

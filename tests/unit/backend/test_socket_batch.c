@@ -48,7 +48,7 @@ static void make_all(int family, int vlan)
 /* Fill the batch, and compare the numbers of packets in its messages with these, which end with 0. */
 static void expect_messages(uint32_t n, uint32_t mtu, const uint8_t *expected)
 {
-	const struct socket_batch_rules rules = {.checksums = true, .join_mtu = mtu};
+	const struct socket_batch_rules rules = {.checksums = true, .gso_mtu = mtu};
 	uint32_t i = 0;
 
 	socket_batch_fill(&batch, &rules, packets, n);
@@ -70,7 +70,7 @@ Test(socket_batch, packets_of_one_flow_and_size_are_one_message)
 		make_all(layouts[i].family, layouts[i].vlan);
 		EXPECT_MESSAGES(PACKETS, 1500, PACKETS);
 		cr_expect(eq(sz, batch.messages[0].msg_hdr.msg_iovlen, 1 + PACKETS));
-		cr_expect(eq(u8, batch.heads[0].offload.gso_type, SOCKET_BATCH_JOINED));
+		cr_expect(eq(u8, batch.heads[0].offload.gso_type, SOCKET_BATCH_GSO_UDP_L4));
 		cr_expect(eq(u16, batch.heads[0].offload.gso_size, BYTES));
 		cr_expect(eq(u16, batch.heads[0].offload.hdr_len, template.header_bytes));
 		cr_expect(eq(u16, batch.heads[0].offload.csum_start, template.header_bytes - 8));
