@@ -14,7 +14,7 @@
 #include "daemon/net/neighbour.h"
 #include "daemon/port/interface.h"
 #include "daemon/process/preflight.h"
-#include "daemon/process/socket_place.h"
+#include "daemon/process/socket_location.h"
 #include "daemon/reload/apply.h"
 #include "daemon/reload/reload.h"
 #include "lib/base/time.h"
@@ -311,7 +311,7 @@ static void daemon_tear_down(struct daemon *daemon)
 
 static void warn_of_private_socket(const char *path)
 {
-	if (socket_place_is_private(path, "/proc/self/mountinfo"))
+	if (socket_location_is_private(path, "/proc/self/mountinfo"))
 		log_warning("control socket '%s': the service has a directory of its own there (PrivateTmp=), so no "
 		            "client finds it: set socket to a path below /run/ibvcapd",
 		            path);

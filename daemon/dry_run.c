@@ -12,7 +12,7 @@
 #include "daemon/memory/geometry.h"
 #include "daemon/memory/memory_check.h"
 #include "daemon/process/preflight.h"
-#include "daemon/process/socket_place.h"
+#include "daemon/process/socket_location.h"
 #include "daemon/ring/pages.h"
 #include "daemon/stream/stream.h"
 
@@ -112,7 +112,7 @@ static uint64_t try_stream(const struct config *config, const struct config_stre
 static void warn_of_own_address(const struct config_channel *channel, const struct config_destination *to)
 {
 	static const struct next_hop next_hop = {.state = NEXT_HOP_NOT_A_HOST};
-	struct net_address_place place;
+	struct net_address_location place;
 	char why[128];
 
 	if (!to->has_next_hop_mac && net_find_address(&to->address, channel->interface, &place) == 0 &&
@@ -140,7 +140,7 @@ static void try_channel(const struct config *config, const struct config_channel
 
 static void try_socket(const char *path)
 {
-	if (socket_place_is_temporary(path))
+	if (socket_location_is_temporary(path))
 		log_warning("control socket '%s': ibvcapd.service has a directory of its own there (PrivateTmp=), so "
 		            "no client of it finds the socket: a path below /run/ibvcapd can be found",
 		            path);

@@ -113,7 +113,7 @@ static int ethtool_find_name(const char *interface, uint32_t set, const char *na
 	return r < 0 ? r : found;
 }
 
-static int ethtool_read_statistic(const char *interface, uint32_t place, uint32_t n, uint64_t *value)
+static int ethtool_read_statistic(const char *interface, uint32_t index, uint32_t n, uint64_t *value)
 {
 	struct ethtool_stats *values = calloc(1, sizeof(*values) + (size_t)(n + STATISTICS_SPARE) * sizeof(uint64_t));
 	int r;
@@ -127,7 +127,7 @@ static int ethtool_read_statistic(const char *interface, uint32_t place, uint32_
 	if (r == 0 && values->n_stats != n)
 		r = -EAGAIN;
 	if (r == 0)
-		*value = values->data[place];
+		*value = values->data[index];
 	free(values);
 	return r;
 }
@@ -147,7 +147,7 @@ int net_port_discards(const char *interface, uint64_t *discards)
 	return net_statistic(interface, "rx_discards_phy", discards);
 }
 
-static bool ethtool_feature_is_on(const char *interface, uint32_t place, uint32_t n)
+static bool ethtool_feature_is_on(const char *interface, uint32_t index, uint32_t n)
 {
 	uint32_t n_blocks = (n + 31) / 32;
 	struct ethtool_gfeatures *features = calloc(1, sizeof(*features) + n_blocks * sizeof(features->features[0]));
@@ -157,7 +157,7 @@ static bool ethtool_feature_is_on(const char *interface, uint32_t place, uint32_
 		return false;
 	features->cmd = ETHTOOL_GFEATURES;
 	features->size = n_blocks;
-	is_on = ethtool_ask(interface, features) == 0 && features->features[place / 32].active >> (place % 32) & 1;
+	is_on = ethtool_ask(interface, features) == 0 && features->features[index / 32].active >> (index % 32) & 1;
 	free(features);
 	return is_on;
 }
@@ -165,9 +165,9 @@ static bool ethtool_feature_is_on(const char *interface, uint32_t place, uint32_
 bool net_has_feature(const char *interface, const char *name)
 {
 	uint32_t n = 0;
-	int place = ethtool_count_names(interface, ETH_SS_FEATURES, &n);
+	int index = ethtool_count_names(interface, ETH_SS_FEATURES, &n);
 
-	if (place == 0)
-		place = ethtool_find_name(interface, ETH_SS_FEATURES, name, n);
-	return place >= 0 && ethtool_feature_is_on(interface, (uint32_t)place, n);
+	if (index == 0)
+		index = ethtool_find_name(interface, ETH_SS_FEATURES, name, n);
+	return index >= 0 && ethtool_feature_is_on(interface, (uint32_t)index, n);
 }

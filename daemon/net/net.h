@@ -34,14 +34,15 @@ socklen_t net_socket_address(sa_family_t family, const uint8_t address[16], uint
 /** Is it an address of this machine? A link-local address has to be one of this interface. */
 bool net_has_address(unsigned interface_index, const struct config_address *address);
 
-struct net_address_place {
+struct net_address_location {
 	bool is_here;        /* on any interface of this machine: by default the kernel answers for it at each */
 	bool is_broadcast;   /* of a subnet of the interface */
 	char addresses[128]; /* of the interface, of that family: "10.0.0.1, 10.0.0.2"; "": none */
 };
 
 /** Has this machine the address? 0, or -errno: the kernel does not say. */
-int net_find_address(const struct config_address *address, const char *interface, struct net_address_place *place);
+int net_find_address(const struct config_address *address, const char *interface,
+                     struct net_address_location *location);
 
 /**
  * One of the driver's statistics (ethtool -S) by name. -ENOTSUP: it has none of that name. Blocks until the driver

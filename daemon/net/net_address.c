@@ -51,24 +51,24 @@ static bool net_broadcast_of(const struct ifaddrs *entry, struct config_address 
 	return true;
 }
 
-int net_find_address(const struct config_address *address, const char *interface, struct net_address_place *place)
+int net_find_address(const struct config_address *address, const char *interface, struct net_address_location *location)
 {
 	size_t bytes = address->family == AF_INET ? sizeof(struct in_addr) : sizeof(struct in6_addr);
 	struct config_address broadcast;
 	struct ifaddrs *entries;
 
-	*place = (struct net_address_place){.is_here = false};
+	*location = (struct net_address_location){.is_here = false};
 	if (getifaddrs(&entries) < 0)
 		return -errno;
 	for (const struct ifaddrs *entry = entries; entry; entry = entry->ifa_next) {
 		if (!entry->ifa_addr || entry->ifa_addr->sa_family != address->family)
 			continue;
 		if (net_is_on(entry, interface)) {
-			net_list_address(entry, place->addresses, sizeof(place->addresses));
-			place->is_broadcast |=
+			net_list_address(entry, location->addresses, sizeof(location->addresses));
+			location->is_broadcast |=
 				net_broadcast_of(entry, &broadcast) && config_is_same_address(&broadcast, address);
 		}
-		place->is_here |= memcmp(net_bytes_of(entry->ifa_addr), address->address, bytes) == 0;
+		location->is_here |= memcmp(net_bytes_of(entry->ifa_addr), address->address, bytes) == 0;
 	}
 	freeifaddrs(entries);
 	return 0;

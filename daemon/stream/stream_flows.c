@@ -19,11 +19,11 @@
 static void stream_resolve(const struct stream *stream, const struct config_flow *flow, struct flow_rule *rule)
 {
 	static const uint8_t all[6] = {0xff, 0xff, 0xff, 0xff, 0xff, 0xff};
-	struct net_address_place place = {.is_broadcast = false};
+	struct net_address_location location = {.is_broadcast = false};
 
 	if (flow->destination.family == AF_INET && flow_has_whole_destination(flow) && !flow_reaches_groups(flow))
-		net_find_address(&flow->destination, stream->config->interface, &place);
-	flow_resolve(flow, place.is_broadcast ? all : stream->interface->net.mac, rule);
+		net_find_address(&flow->destination, stream->config->interface, &location);
+	flow_resolve(flow, location.is_broadcast ? all : stream->interface->net.mac, rule);
 }
 
 static void stream_log_flow(const struct stream *stream, const struct config_flow *config, const char *what)
@@ -39,18 +39,19 @@ static void stream_log_flow(const struct stream *stream, const struct config_flo
 void stream_check_destination(const struct config_stream *config, const struct config_flow *flow)
 {
 	char address[INET6_ADDRSTRLEN] = "";
-	struct net_address_place place;
+	struct net_address_location location;
 
 	if (flow->destination.family == AF_UNSPEC || flow_reaches_groups(flow) || flow_is_to_all(flow) ||
-	    !flow_has_whole_destination(flow) || net_find_address(&flow->destination, config->interface, &place) < 0 ||
-	    place.is_here || place.is_broadcast)
+	    !flow_has_whole_destination(flow) ||
+	    net_find_address(&flow->destination, config->interface, &location) < 0 || location.is_here ||
+	    location.is_broadcast)
 		return;
 	inet_ntop(flow->destination.family, flow->destination.address, address, sizeof(address));
 	log_message(LOG_WARNING, &(struct log_about){.stream = config->name, .interface = config->interface},
 	            "%s:%d: stream '%s': destination %s is not an address of %s (%s), nor of another interface: no "
 	            "packets to it come until this machine has it",
 	            flow->file, flow->line, config->name, address, config->interface,
-	            place.addresses[0] ? place.addresses : "it has none");
+	            location.addresses[0] ? location.addresses : "it has none");
 }
 
 /* A flow does not open the filter of a card: what that drops, nobody counts. */

@@ -172,19 +172,19 @@ static __always_inline void flow_share_out(struct flow_scratch *mine)
 static __always_inline bool flow_find(struct flow_scratch *mine, const struct flow_settings *now)
 {
 	struct flow_key *key = &mine->frame.key;
-	__u32 place =
-		now->n_reassemble && key->protocol == FLOW_KEY_UDP ? mine->frame.fragment.place : FLOW_FRAGMENT_NONE;
+	__u32 position =
+		now->n_reassemble && key->protocol == FLOW_KEY_UDP ? mine->frame.fragment.position : FLOW_FRAGMENT_NONE;
 
 	mine->target.rank = 0;
-	if (place != FLOW_FRAGMENT_LATER || !flow_find_datagram(mine)) {
+	if (position != FLOW_FRAGMENT_LATER || !flow_find_datagram(mine)) {
 		/* The first fragment has ports: rules for fragments of all ports do not count. */
-		if (place == FLOW_FRAGMENT_FIRST)
+		if (position == FLOW_FRAGMENT_FIRST)
 			key->fields &= (__u8)~FLOW_KEY_FRAGMENT;
 		if (key->fields & FLOW_KEY_SOURCE_PORT && key->protocol != FLOW_KEY_TCP)
 			flow_find_exact(mine, now);
 		if (now->n_conditions)
 			flow_find_conditional(mine, now);
-		if (place == FLOW_FRAGMENT_FIRST)
+		if (position == FLOW_FRAGMENT_FIRST)
 			flow_keep_datagram(mine);
 	}
 	if (mine->target.rank && mine->target.is_group)

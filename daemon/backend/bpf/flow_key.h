@@ -55,10 +55,10 @@ struct flow_key {
 typedef __u64 __attribute__((may_alias)) flow_word;
 
 /* Which fragment of a datagram a frame is, in wide headers. */
-enum flow_fragment_place { FLOW_FRAGMENT_NONE, FLOW_FRAGMENT_FIRST, FLOW_FRAGMENT_LATER };
+enum flow_fragment_position { FLOW_FRAGMENT_NONE, FLOW_FRAGMENT_FIRST, FLOW_FRAGMENT_LATER };
 struct flow_fragment {
 	__u32 id;
-	__u32 place;
+	__u32 position;
 };
 
 /* All fields of a frame that a rule can name, compared as words of 64 bits, and a last word that none can. */
@@ -127,35 +127,37 @@ struct flow_conditional {
 	struct flow_target target;
 };
 
-/* Of a frame, for the filter of each packet socket, and for packet_drop: first in an entry of the map `works`. */
+/*
+ * The decision about a frame. The filters of packet sockets and packet_drop read it: first in an entry of map `works`.
+ */
 struct packet_verdict {
-	__u32 place;
+	__u32 fanout_index;
 	__u32 drops;
 };
 
-/* Of a queue, on one CPU. */
+/* Counts of a queue on one CPU. */
 struct flow_counts {
 	__u64 matched;
 	__u64 no_socket; /* of these, dropped because there was no socket for them */
 };
 
 /*
- * Where in a frame a reader is, and what it reads the frame from. With pointers to the frame that is its end. A program
- * that may not read the frame itself defines FLOW_KEY_LOADS before it includes this header: a place is then the offset
- * in the frame, and the program has the two functions.
+ * flow_position: where in a frame a reader is. flow_source: what it reads from. By default a position is a pointer, and
+ * the source is a pointer to the frame's end. A program that may not read the frame by pointers defines FLOW_KEY_LOADS
+ * before it includes this header. Then a position is an offset, and the program defines the two functions below.
  */
 #ifdef FLOW_KEY_LOADS
-typedef __u32 flow_place;
+typedef __u32 flow_position;
 typedef struct flow_load *flow_source;
-static __always_inline bool flow_key_load(flow_source source, flow_place at, __u32 n);
+static __always_inline bool flow_key_load(flow_source source, flow_position at, __u32 n);
 static __always_inline const __u8 *flow_key_loaded(flow_source source);
 #else
-typedef const __u8 *flow_place;
+typedef const __u8 *flow_position;
 typedef const __u8 *flow_source;
 #endif
 
-/* Does the frame have n bytes there? Then flow_key_bytes() of this place has them, until the next call. */
-static inline __attribute__((always_inline)) bool flow_key_has(flow_source source, flow_place at, __u32 n)
+/* Does the frame have n bytes there? Then flow_key_bytes() of this position has them, until the next call. */
+static inline __attribute__((always_inline)) bool flow_key_has(flow_source source, flow_position at, __u32 n)
 {
 #ifdef FLOW_KEY_LOADS
 	return flow_key_load(source, at, n);
@@ -164,7 +166,7 @@ static inline __attribute__((always_inline)) bool flow_key_has(flow_source sourc
 #endif
 }
 
-static inline __attribute__((always_inline)) const __u8 *flow_key_bytes(flow_source source, flow_place at)
+static inline __attribute__((always_inline)) const __u8 *flow_key_bytes(flow_source source, flow_position at)
 {
 #ifdef FLOW_KEY_LOADS
 	(void)at;
@@ -176,10 +178,10 @@ static inline __attribute__((always_inline)) const __u8 *flow_key_bytes(flow_sou
 }
 
 /*
- * The verifier admits no computed offset to a process without CAP_PERFMON, hence a branch for each place where a header
- * can begin; the empty statement keeps the compiler from making one computation of them.
+ * To a process without CAP_PERFMON the verifier admits no computed offset, so each offset where a header can begin has
+ * a branch of its own. The empty statement keeps the compiler from merging the branches into one computation.
  */
-static inline __attribute__((always_inline)) flow_place flow_key_apart(flow_place at)
+static inline __attribute__((always_inline)) flow_position flow_key_apart(flow_position at)
 {
 #ifndef FLOW_KEY_LOADS
 	__asm__ volatile("" : "+r"(at));
@@ -197,7 +199,7 @@ static inline __attribute__((always_inline)) __u16 flow_key_be16(const __u8 *p)
  * soon as no exact rule can match the frame. The argument is a constant in each caller, so the compiler makes separate
  * code for each.
  */
-static inline __attribute__((always_inline)) bool flow_key_read_ports(flow_place at, flow_source source,
+static inline __attribute__((always_inline)) bool flow_key_read_ports(flow_position at, flow_source source,
                                                                       struct flow_key *key, bool wide)
 {
 	const __u8 *ports;
@@ -228,7 +230,7 @@ static inline __attribute__((always_inline)) void flow_key_note_fragment(struct 
 {
 	headers->key.fields |= FLOW_KEY_FRAGMENT;
 	headers->fragment.id = id;
-	headers->fragment.place = offset ? FLOW_FRAGMENT_LATER : FLOW_FRAGMENT_FIRST;
+	headers->fragment.position = offset ? FLOW_FRAGMENT_LATER : FLOW_FRAGMENT_FIRST;
 }
 
 static inline __attribute__((always_inline)) void flow_key_read_ipv4_fields(const __u8 *ip,
@@ -248,11 +250,11 @@ static inline __attribute__((always_inline)) void flow_key_read_ipv4_fields(cons
 		flow_key_note_fragment(headers, fragment & 0x1fff, flow_key_be16(ip + 4));
 }
 
-static inline __attribute__((always_inline)) bool flow_key_read_ipv4(flow_place at, flow_source source,
+static inline __attribute__((always_inline)) bool flow_key_read_ipv4(flow_position at, flow_source source,
                                                                      struct flow_headers *headers, bool wide)
 {
 	struct flow_key *key = &headers->key;
-	flow_place usual;
+	flow_position usual;
 	const __u8 *ip;
 	bool has_ports;
 	__u8 first;
@@ -273,7 +275,7 @@ static inline __attribute__((always_inline)) bool flow_key_read_ipv4(flow_place 
 	if (first == 0x45)
 		return flow_key_read_ports(usual, source, key, wide);
 	for (__u32 words = 6; words <= 15; words++) {
-		flow_place ports = flow_key_apart(at + words * 4);
+		flow_position ports = flow_key_apart(at + words * 4);
 
 		if ((first & 15) == words)
 			return flow_key_read_ports(ports, source, key, wide);
@@ -282,7 +284,7 @@ static inline __attribute__((always_inline)) bool flow_key_read_ipv4(flow_place 
 }
 
 /* One without offset and more fragments is no fragment. */
-static inline __attribute__((always_inline)) bool flow_key_read_ipv6_fragment(flow_place at, flow_source source,
+static inline __attribute__((always_inline)) bool flow_key_read_ipv6_fragment(flow_position at, flow_source source,
                                                                               struct flow_headers *headers, bool wide)
 {
 	struct flow_key *key = &headers->key;
@@ -303,7 +305,7 @@ static inline __attribute__((always_inline)) bool flow_key_read_ipv6_fragment(fl
 }
 
 /* Options and routing, then a fragment header or the ports. No loop, for the verifier. */
-static inline __attribute__((always_inline)) bool flow_key_read_ipv6_headers(flow_place ip, flow_source source,
+static inline __attribute__((always_inline)) bool flow_key_read_ipv6_headers(flow_position ip, flow_source source,
                                                                              struct flow_headers *headers, bool wide)
 {
 	struct flow_key *key = &headers->key;
@@ -313,26 +315,26 @@ static inline __attribute__((always_inline)) bool flow_key_read_ipv6_headers(flo
 #pragma unroll
 #endif
 	for (__u32 unit = 0; unit <= FLOW_KEY_OPTION_UNITS; unit++) {
-		flow_place place = flow_key_apart(ip + 40 + unit * 8);
+		flow_position position = flow_key_apart(ip + 40 + unit * 8);
 		const __u8 *header;
 
 		if (at != unit)
 			continue;
 		if (flow_key_has_ports(key))
-			return flow_key_read_ports(place, source, key, wide);
+			return flow_key_read_ports(position, source, key, wide);
 		if (key->protocol == FLOW_KEY_IPV6_FRAGMENT)
-			return flow_key_read_ipv6_fragment(place, source, headers, wide);
+			return flow_key_read_ipv6_fragment(position, source, headers, wide);
 		if (!flow_key_is_option(key->protocol) || n++ == FLOW_KEY_OPTIONS_MAX ||
-		    !flow_key_has(source, place, 8))
+		    !flow_key_has(source, position, 8))
 			return wide;
-		header = flow_key_bytes(source, place);
+		header = flow_key_bytes(source, position);
 		key->protocol = header[0];
 		at += 1 + header[1];
 	}
 	return wide;
 }
 
-static inline __attribute__((always_inline)) bool flow_key_read_ipv6(flow_place at, flow_source source,
+static inline __attribute__((always_inline)) bool flow_key_read_ipv6(flow_position at, flow_source source,
                                                                      struct flow_headers *headers, bool wide)
 {
 	struct flow_key *key = &headers->key;
@@ -353,8 +355,8 @@ static inline __attribute__((always_inline)) bool flow_key_read_ipv6(flow_place 
 }
 
 /** Without an Ethernet header: the headers have no MAC and no EtherType. */
-static inline __attribute__((always_inline)) bool flow_key_read_ip(flow_place ip, flow_source source, __u16 ethertype,
-                                                                   struct flow_headers *headers, bool wide)
+static inline __attribute__((always_inline)) bool
+flow_key_read_ip(flow_position ip, flow_source source, __u16 ethertype, struct flow_headers *headers, bool wide)
 {
 	if (ethertype == 0x0800)
 		return flow_key_read_ipv4(ip, source, headers, wide);
@@ -364,13 +366,13 @@ static inline __attribute__((always_inline)) bool flow_key_read_ip(flow_place ip
 }
 
 /* The Ethernet header and up to two tags. False: no rule can match. *ip: where the header behind them begins. */
-static inline __attribute__((always_inline)) bool flow_key_read_ethernet(flow_place frame, flow_source source,
+static inline __attribute__((always_inline)) bool flow_key_read_ethernet(flow_position frame, flow_source source,
                                                                          __u32 n_tags_gone,
                                                                          struct flow_headers *headers, bool wide,
-                                                                         flow_place *ip, __u16 *ethertype)
+                                                                         flow_position *ip, __u16 *ethertype)
 {
 	struct flow_key *key = &headers->key;
-	flow_place type_at = frame + 12;
+	flow_position type_at = frame + 12;
 	const __u8 *bytes;
 	__u16 type;
 
@@ -414,9 +416,9 @@ static inline __attribute__((always_inline)) bool flow_key_read_ethernet(flow_pl
  * 0, or have the VLAN of an outer tag that is no longer in the frame (n_tags_gone: 1).
  */
 static inline __attribute__((always_inline)) bool
-flow_key_read_frame(flow_place frame, flow_source source, __u32 n_tags_gone, struct flow_headers *headers, bool wide)
+flow_key_read_frame(flow_position frame, flow_source source, __u32 n_tags_gone, struct flow_headers *headers, bool wide)
 {
-	flow_place ip;
+	flow_position ip;
 	__u16 ethertype;
 
 	return flow_key_read_ethernet(frame, source, n_tags_gone, headers, wide, &ip, &ethertype) &&

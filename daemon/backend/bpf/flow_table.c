@@ -177,7 +177,7 @@ static int flow_table_find_condition(const struct flow_table *table, const struc
 }
 
 /* The index of one that is free, or -E2BIG. */
-static int flow_table_find_place(const struct flow_table *table)
+static int flow_table_find_free(const struct flow_table *table)
 {
 	for (int i = 0; i < FLOW_CONDITIONS_MAX; i++)
 		if (table->conditions[i].target.rank == 0)
@@ -216,7 +216,7 @@ static void flow_table_clear_condition(struct flow_table *table, uint32_t i)
 static int flow_table_add_condition(struct flow_table *table, const struct flow_condition *condition,
                                     const struct flow_target *target)
 {
-	int i = flow_table_find_place(table), r;
+	int i = flow_table_find_free(table), r;
 	struct flow_conditional *one;
 
 	if (flow_table_find_condition(table, condition, target->rank) >= 0)

@@ -59,8 +59,8 @@ static struct flow_tag *flow_tags_find_in_state(struct flow_tags *tags, enum flo
 }
 
 /*
- * When all places are used, the new rule gets that of the rule that was removed first. A rule for fragments has no
- * place: it would match first fragments, too, whose flow is that of their ports.
+ * When all tags are used, the new rule gets the tag of the rule that was removed first. A rule for fragments has no
+ * tag: it would match first fragments, too, whose flow is that of their ports.
  */
 int flow_tags_add(struct flow_tags *tags, const struct flow_rule *rule, bool has_ethernet)
 {

@@ -11,24 +11,26 @@ struct flow_load;
 
 #include <bpf/bpf_endian.h>
 
-/* Of <linux/if_packet.h>. */
+/* From <linux/if_packet.h>. */
 #define PACKET_OUTGOING 4
 #define PACKET_LOOPBACK 5
 
 #define ETHERNET_BYTES      14
 #define USUAL_HEADERS_BYTES 42 /* Ethernet, IPv4 and UDP */
 
-/* The socket in place 0 takes no frame. */
-#define PLACE_OF_NO_QUEUE 0
+/* The socket with index 0 takes no frame. */
+#define INDEX_OF_NO_QUEUE 0
 
-/* Of enum tcx_action_base, which headers before Linux 6.6 lack. */
+/* From enum tcx_action_base, which headers before Linux 6.6 lack. */
 #define TCX_PASS_ON (-1)
 #define TCX_DISCARD 2
 
-/* Of the frame: on each CPU, the kernel gives it to the packet sockets and then to packet_drop before the next one. */
+/*
+ * State of the present frame. Each CPU gives a frame to the packet sockets, then to packet_drop, then the next frame.
+ */
 struct packet_work {
 	struct packet_verdict verdict;
-	__u8 first[USUAL_HEADERS_BYTES]; /* of the frame */
+	__u8 first[USUAL_HEADERS_BYTES]; /* first bytes of the frame */
 	__u8 others[40];                 /* for flow_key_load() */
 };
 
@@ -42,7 +44,7 @@ struct {
 struct flow_load {
 	struct __sk_buff *skb;
 	struct packet_work *work;
-	const __u8 *bytes; /* of the last flow_key_load() */
+	const __u8 *bytes; /* result of the last flow_key_load() */
 	__u32 n_first;     /* bytes of the frame in work->first */
 	__u32 before_data; /* bytes of the frame before what skb->data points to: its Ethernet header, or nothing */
 };
@@ -55,7 +57,7 @@ static __always_inline void packet_read_first(struct flow_load *load)
 		load->n_first = USUAL_HEADERS_BYTES;
 }
 
-static __always_inline bool flow_key_load(flow_source source, flow_place at, __u32 n)
+static __always_inline bool flow_key_load(flow_source source, flow_position at, __u32 n)
 {
 	if (source->n_first && __builtin_constant_p(at) && at + n <= USUAL_HEADERS_BYTES) {
 		source->bytes = source->work->first + at;
@@ -78,7 +80,7 @@ static __always_inline bool packet_read_frame(struct flow_load *load, bool has_e
 	const struct __sk_buff *skb = load->skb;
 	struct flow_key *key = &headers->key;
 	bool tag_gone = skb->vlan_present;
-	flow_place ip;
+	flow_position ip;
 	__u16 ethertype;
 
 	if (!has_ethernet) {
@@ -94,7 +96,7 @@ static __always_inline bool packet_read_frame(struct flow_load *load, bool has_e
 		return false;
 	if (ip == ETHERNET_BYTES)
 		return flow_key_read_ip(ETHERNET_BYTES, load, ethertype, headers, wide);
-	/* Behind a tag: places are computed, and the verifier admits them for calls only. */
+	/* Behind a tag, offsets are computed; the verifier admits computed offsets as arguments of calls only. */
 	load->n_first = 0;
 	return flow_key_read_ip(ip, load, ethertype, headers, wide);
 }
@@ -108,22 +110,22 @@ static __always_inline bool packet_finds(struct flow_load *load, const struct fl
 	return is_read && flow_find(mine, now);
 }
 
-static __always_inline __u32 packet_place(struct __sk_buff *skb, const struct flow_settings *now,
-                                          struct flow_scratch *mine, struct packet_work *work)
+static __always_inline __u32 packet_fanout_index(struct __sk_buff *skb, const struct flow_settings *now,
+                                                 struct flow_scratch *mine, struct packet_work *work)
 {
 	struct flow_load load = {.skb = skb, .work = work, .before_data = ETHERNET_BYTES};
 
 	work->verdict.drops = 0;
 	if (!packet_finds(&load, now, mine))
-		return PLACE_OF_NO_QUEUE;
-	work->verdict.place = mine->target.queue;
+		return INDEX_OF_NO_QUEUE;
+	work->verdict.fanout_index = mine->target.queue;
 	work->verdict.drops = mine->target.drops;
 	return mine->target.queue;
 }
 
 /*
- * The number of the place, in the group, of the socket that gets the frame. One test for each pointer: the verifier of
- * Linux 6.1 does not follow what the compiler makes of several.
+ * Returns the fanout index of the socket that gets the frame. Each pointer is tested by an if of its own, because the
+ * verifier of Linux 6.1 does not follow the code that the compiler makes of a combined test.
  */
 SEC("socket")
 int packet_steer(struct __sk_buff *skb)
@@ -135,15 +137,15 @@ int packet_steer(struct __sk_buff *skb)
 
 	/* Sockets of a group get what this host sends, too. A frame that it sends to itself comes once more. */
 	if (skb->pkt_type == PACKET_OUTGOING || skb->pkt_type == PACKET_LOOPBACK)
-		return PLACE_OF_NO_QUEUE;
+		return INDEX_OF_NO_QUEUE;
 	now = bpf_map_lookup_elem(&settings, &zero);
 	if (!now)
-		return PLACE_OF_NO_QUEUE;
+		return INDEX_OF_NO_QUEUE;
 	work = bpf_map_lookup_elem(&works, &zero);
 	if (!work)
-		return PLACE_OF_NO_QUEUE;
+		return INDEX_OF_NO_QUEUE;
 	mine = flow_scratch_get();
-	return mine ? (int)packet_place(skb, now, mine, work) : PLACE_OF_NO_QUEUE;
+	return mine ? (int)packet_fanout_index(skb, now, mine, work) : INDEX_OF_NO_QUEUE;
 }
 
 SEC("tc")

@@ -21,7 +21,7 @@ struct packet_program {
 	struct bpf_object *object;
 	struct flow_table table;
 	int link_fd; /* of the drop; -1: none */
-	int filter_fds[PACKET_PROGRAM_PLACES];
+	int filter_fds[PACKET_PROGRAM_SOCKETS_MAX];
 	uint32_t n_filters;
 };
 
@@ -31,8 +31,8 @@ static int packet_program_fd_of(const struct packet_program *program, const char
 }
 
 /*
- * A filter has its place in its code. All are loaded at once, because the daemon has the right to do so at its start
- * only.
+ * A filter has its fanout index in its code. All are loaded at once, because the daemon has the right to do so at its
+ * start only.
  */
 static int packet_program_load_filter(struct packet_program *program, int works_fd)
 {
@@ -50,7 +50,7 @@ static int packet_program_load_filter(struct packet_program *program, int works_
 		{.code = BPF_LDX | BPF_MEM | BPF_W,
 	         .dst_reg = BPF_REG_1,
 	         .src_reg = BPF_REG_0,
-	         .off = offsetof(struct packet_verdict, place)},
+	         .off = offsetof(struct packet_verdict, fanout_index)},
 		{.code = BPF_JMP | BPF_JNE | BPF_K, .dst_reg = BPF_REG_1, .off = 2, .imm = (int)program->n_filters},
 		{.code = BPF_ALU64 | BPF_MOV | BPF_K, .dst_reg = BPF_REG_0, .imm = WHOLE_FRAME},
 		{.code = BPF_JMP | BPF_EXIT},
@@ -70,16 +70,16 @@ static int packet_program_load_filters(struct packet_program *program, struct fa
 {
 	int works_fd = bpf_object__find_map_fd_by_name(program->object, "works"), r = 0;
 
-	while (r == 0 && program->n_filters < PACKET_PROGRAM_PLACES)
+	while (r == 0 && program->n_filters < PACKET_PROGRAM_SOCKETS_MAX)
 		r = packet_program_load_filter(program, works_fd);
 	return r == 0 ? 0
 	              : failure_set(failure, EX_OSERR, -r, "interface %s: cannot load a filter: %s", program->interface,
 	                            strerror(-r));
 }
 
-int packet_program_filter_fd(const struct packet_program *program, uint32_t place)
+int packet_program_filter_fd(const struct packet_program *program, uint32_t index)
 {
-	return program->filter_fds[place];
+	return program->filter_fds[index];
 }
 
 int packet_program_load(const char *interface, bool has_ethernet, struct packet_program **out, struct failure *failure)
@@ -95,7 +95,7 @@ int packet_program_load(const char *interface, bool has_ethernet, struct packet_
 	strncpy(program->interface, interface, sizeof(program->interface) - 1);
 	r = bpf_code_open(&bpf_code_packet, &program->object, failure);
 	if (r == 0)
-		r = flow_table_size(program->object, PACKET_PROGRAM_PLACES);
+		r = flow_table_size(program->object, PACKET_PROGRAM_SOCKETS_MAX);
 	if (r == 0)
 		r = bpf_code_load(program->object, program->interface, failure);
 	if (r == 0)
@@ -146,14 +146,15 @@ void packet_program_free(struct packet_program *program)
 	free(program);
 }
 
-int packet_program_set_group(struct packet_program *program, const uint32_t *places, uint32_t n, bool ports)
+int packet_program_set_group(struct packet_program *program, const uint32_t *indexes, uint32_t n, bool ports)
 {
-	return flow_table_set_group(&program->table, places, n, ports);
+	return flow_table_set_group(&program->table, indexes, n, ports);
 }
 
 static struct flow_target packet_program_target(const struct packet_flow_target *target)
 {
-	return (struct flow_target){.queue = target->place, .is_group = target->is_group, .drops = target->drops};
+	return (struct flow_target){
+		.queue = target->fanout_index, .is_group = target->is_group, .drops = target->drops};
 }
 
 int packet_program_add_flow(struct packet_program *program, const struct flow_rule *rule,

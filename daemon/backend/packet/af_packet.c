@@ -65,7 +65,7 @@ static int af_packet_open_program(struct af_packet *backend, struct failure *why
 
 	if (r < 0)
 		return r;
-	r = af_packet_places_open(backend);
+	r = af_packet_fanout_open(backend);
 	if (r < 0) {
 		packet_program_free(backend->program);
 		backend->program = NULL;
@@ -95,7 +95,7 @@ static void af_packet_open_group(struct af_packet *backend, const struct backend
 	int r = af_packet_open_program(backend, &why);
 
 	if (!backend->program && af_packet_count_queues(options) > QUEUES_WITHOUT_GROUP)
-		af_packet_places_open(backend);
+		af_packet_fanout_open(backend);
 	if (r == 0)
 		snprintf(backend->how, sizeof(backend->how),
 		         "the kernel does not handle the packets of flows whose port nobody else reads (tcx drop)");
@@ -117,7 +117,7 @@ static int af_packet_open(const struct backend_open_options *options, struct bac
 		return failure_no_memory(failure);
 	backend->base.ops = &af_packet_ops;
 	pthread_mutex_init(&backend->changing, NULL);
-	pthread_cond_init(&backend->places.turned, NULL);
+	pthread_cond_init(&backend->fanout.turned, NULL);
 	snprintf(backend->interface, sizeof(backend->interface), "%s", options->interface);
 	fd = kernel_path_open_socket(backend->interface, SOCK_RAW, failure);
 	r = fd < 0 ? fd : af_packet_check_interface(backend, fd, failure);
@@ -135,10 +135,10 @@ static int af_packet_open(const struct backend_open_options *options, struct bac
 
 static void af_packet_close(struct backend *base)
 {
-	af_packet_places_close(af_packet(base));
+	af_packet_fanout_close(af_packet(base));
 	packet_program_free(af_packet(base)->program);
 	device_time_close(&af_packet(base)->time);
-	pthread_cond_destroy(&af_packet(base)->places.turned);
+	pthread_cond_destroy(&af_packet(base)->fanout.turned);
 	pthread_mutex_destroy(&af_packet(base)->changing);
 	free(base);
 }
@@ -169,12 +169,12 @@ static int af_packet_create_send_queue(struct backend *base, const struct backen
                                        struct backend_queue **queue, struct failure *failure)
 {
 	struct af_packet *backend = af_packet(base);
-	const struct socket_send_place place = {.interface = backend->interface,
-	                                        .index = backend->index,
-	                                        .has_ethernet = backend->has_ethernet,
-	                                        .gso = &backend->gso};
+	const struct socket_send_device device = {.interface = backend->interface,
+	                                          .index = backend->index,
+	                                          .has_ethernet = backend->has_ethernet,
+	                                          .gso = &backend->gso};
 
-	return socket_send_new(&place, options, queue, failure);
+	return socket_send_new(&device, options, queue, failure);
 }
 
 /* ---- readings ------------------------------------------------------------------------------------ */

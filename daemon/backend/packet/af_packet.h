@@ -3,8 +3,8 @@
  * What the files of the packet backend share. It receives and sends with AF_PACKET sockets (packet(7)) without special
  * hardware: the kernel copies each matching frame to a ring that it shares with the daemon (TPACKET_V2), and the worker
  * copies it from there to the slot. Interfaces of tunnels have no Ethernet headers. Rows have one there that is made
- * up, so that all have the same layout. Declares af_packet_claims.c, af_packet_filter.c, af_packet_flow.c,
- * af_packet_group.c, af_packet_places.c, af_packet_poll.c, af_packet_receive.c, af_packet_ring.c, af_packet_row.c,
+ * up, so that all have the same layout. Declares af_packet_claims.c, af_packet_fanout.c, af_packet_filter.c,
+ * af_packet_flow.c, af_packet_group.c, af_packet_poll.c, af_packet_receive.c, af_packet_ring.c, af_packet_row.c,
  * device_time.c.
  */
 #ifndef DAEMON_BACKEND_PACKET_AF_PACKET_H
@@ -53,18 +53,18 @@ int device_time_read_clock(const struct device_time *time, struct backend_clock_
 /** Log once that another program has made the card stamp fewer packets. The device's thread. */
 void device_time_follow(struct device_time *time);
 
-/* ---- af_packet_places.c -------------------------------------------------------------------------- */
+/* ---- af_packet_fanout.c -------------------------------------------------------------------------- */
 
-#define AF_PACKET_PLACES PACKET_PROGRAM_PLACES
+#define AF_PACKET_FANOUT_MAX PACKET_PROGRAM_SOCKETS_MAX
 
-struct af_packet_place {
+struct af_packet_fanout_member {
 	int fd;
 	bool is_taken; /* by a queue */
 };
 
 /* Sockets that are one group, in the order in which they were made. */
-struct af_packet_places {
-	struct af_packet_place at[AF_PACKET_PLACES];
+struct af_packet_fanout {
+	struct af_packet_fanout_member at[AF_PACKET_FANOUT_MAX];
 	uint32_t n;       /* 0: there is no group */
 	uint64_t n_turns; /* given to sockets, of all time */
 	uint64_t turn;    /* of the socket that comes next; n_turns: there is none */
@@ -77,13 +77,13 @@ struct af_packet {
 	int index;
 	uint8_t mac[6];
 	bool has_ethernet;              /* else a packet begins with its IP header */
-	struct packet_program *program; /* of the places; NULL: a classic filter, made anew for each change of flows */
+	struct packet_program *program; /* of the fanout group; NULL: a classic filter, new for each change of flows */
 	bool drops;                     /* the program keeps the packets of flows from the kernel's stack */
-	struct af_packet_places places;
+	struct af_packet_fanout fanout;
 	char how[BACKEND_HOW_BYTES]; /* of the capabilities */
 	struct device_time time;
 	struct socket_gso gso;
-	pthread_mutex_t changing;     /* flows, queues and places: a reload makes queues in a thread of its own */
+	pthread_mutex_t changing;     /* flows, queues and fanout: a reload makes queues in a thread of its own */
 	struct af_packet_flow *flows; /* of all queues, newest first */
 	struct af_packet_receive *queues;
 };
@@ -100,26 +100,28 @@ struct af_packet_flow {
  * Make the group for the interface's program. 0 or -errno; -EINVAL: the interface is down, and the kernel older than
  * 6.13. The other calls are for a backend whose group is open, and with `changing`.
  */
-int af_packet_places_open(struct af_packet *backend);
+int af_packet_fanout_open(struct af_packet *backend);
 /** Any state. */
-void af_packet_places_close(struct af_packet *backend);
-/** A free place for a queue, whose socket has no ring yet, and takes no frame. 0: there is none; or -errno. */
-int af_packet_places_take(struct af_packet *backend);
-/** The queue has given that socket its ring, or failed to. Until then the caller keeps `changing`. */
-void af_packet_places_settle(struct af_packet *backend, uint32_t place);
-/** Is there room for one more? */
-bool af_packet_places_have_room(const struct af_packet *backend);
-/** A socket for a new place, which takes no frame, and its turn. Or -errno and the failure. */
-int af_packet_places_make_socket(struct af_packet *backend, uint64_t *turn, struct failure *failure);
+void af_packet_fanout_close(struct af_packet *backend);
 /**
- * Wait for the turn, without `changing`; then the socket, which has its ring, joins the group. Returns its place, or
+ * The index of a free member for a queue. Its socket has no ring yet, and takes no frame. 0: none is free; or -errno.
+ */
+int af_packet_fanout_take(struct af_packet *backend);
+/** The queue has given that socket its ring, or failed to. Until then the caller keeps `changing`. */
+void af_packet_fanout_finish(struct af_packet *backend, uint32_t index);
+/** Is there room for one more member? */
+bool af_packet_fanout_have_room(const struct af_packet *backend);
+/** A socket for a new member, which takes no frame, and its turn. Or -errno and the failure. */
+int af_packet_fanout_make_socket(struct af_packet *backend, uint64_t *turn, struct failure *failure);
+/**
+ * Wait for the turn, without `changing`; then the socket, which has its ring, joins the group. Returns its index, or
  * -errno. fd < 0: it got no ring, and does not join. Must be called for each turn: the next socket waits for it.
  */
-int af_packet_places_enter(struct af_packet *backend, uint64_t turn, int fd);
-/** From now on the socket takes the frames that the program has for the place. 0 or -errno. */
-int af_packet_places_accept(struct af_packet *backend, uint32_t place);
-/** No flow leads to the place any more, and the ring is not mapped. */
-void af_packet_places_give_back(struct af_packet *backend, uint32_t place);
+int af_packet_fanout_enter(struct af_packet *backend, uint64_t turn, int fd);
+/** From now on the member's socket takes the frames that the program has for its index. 0 or -errno. */
+int af_packet_fanout_accept(struct af_packet *backend, uint32_t index);
+/** No flow leads to the member any more, and its ring is not mapped. */
+void af_packet_fanout_give_back(struct af_packet *backend, uint32_t index);
 
 /* ---- af_packet_claims.c -------------------------------------------------------------------------- */
 
@@ -130,12 +132,12 @@ struct af_packet_receive;
 /* Packets that a queue takes, or leaves to another one. The first claim that a packet fulfils counts. */
 struct af_packet_claim {
 	struct flow_condition condition;
-	uint32_t takes; /* what the filter then returns: AF_PACKET_WHOLE_FRAME, or the place; 0: nothing */
+	uint32_t takes; /* the filter's result: AF_PACKET_WHOLE_FRAME, or a fanout index; 0: no frame */
 };
 
 /** The claims for the queue's filter, to be freed. Returns how many there are, or -ENOMEM. */
 int af_packet_claims_new(const struct af_packet_receive *receive, struct af_packet_claim **claims);
-/** Likewise, for the filter that says which place of the group takes a packet. */
+/** Likewise, for the filter that says which member of the fanout group takes a packet. */
 int af_packet_claims_of_group(const struct af_packet *backend, struct af_packet_claim **claims);
 /** Do the claims of this queue change when a flow of another one comes or goes? */
 bool af_packet_claims_change_by(const struct af_packet_receive *receive, const struct flow_rule *rule);
@@ -214,8 +216,8 @@ struct af_packet_queue {
 
 struct af_packet_receive {
 	struct af_packet_queue queue;
-	uint32_t place; /* in the group; 0: it has a socket of its own, whose filter gets every packet */
-	bool has_turn;  /* to get a place */
+	uint32_t fanout_index; /* 0: outside the fanout group, so the socket's filter gets every packet */
+	bool has_turn;         /* waits to become a member of the fanout group */
 	uint64_t turn;
 	struct af_packet_ring ring;
 
@@ -250,7 +252,7 @@ struct af_packet_group {
 	struct af_packet_queue queue; /* the target of these flows, without descriptors */
 	struct af_packet_receive *members[AF_PACKET_GROUP_MAX];
 	uint32_t n_members;
-	uint32_t n_joined; /* without places: members that the kernel knows to be of the group, from the first on */
+	uint32_t n_joined; /* outside the fanout group: members that the kernel hashes to, from the first on */
 };
 
 /** Do packets of the flow come to this queue? */
@@ -277,15 +279,15 @@ int af_packet_add_flow(struct backend_queue *base, const struct flow_rule *rule,
                        struct failure *failure);
 void af_packet_remove_flow(struct backend_flow *flow);
 int af_packet_read_matched(struct backend_queue *base, uint64_t *packets);
-/** Has the queue's socket a filter of its flows? One with a place in a group with a program needs none. */
+/** Has the queue's socket a filter of its flows? A member of a fanout group with a program needs none. */
 static inline bool af_packet_has_filter(const struct af_packet_receive *receive)
 {
-	return !receive->place || !receive->queue.backend->program;
+	return !receive->fanout_index || !receive->queue.backend->program;
 }
 
 /** Let the socket take the packets of the queue's flows. 0 or -errno; -E2BIG: they do not fit one filter. */
 int af_packet_apply_flows(const struct af_packet_receive *receive);
-/** Let the group without a program give the packets of all flows to their places. Likewise. */
+/** Let the fanout group without a program give the packets of all flows to their members. Likewise. */
 int af_packet_apply_group(const struct af_packet *backend);
 
 /* ---- af_packet_group.c --------------------------------------------------------------------------- */
@@ -294,14 +296,14 @@ int af_packet_create_group(struct backend *backend, const struct backend_group_o
                            struct backend_queue **group, struct failure *failure);
 /** The queue that is a flow's target, or the first of the group that is. */
 struct af_packet_receive *af_packet_first(struct backend_queue *target);
-/** A queue without a place takes the packets of flows with copy, and the kernel and other queues have them, too. */
+/** A queue outside the fanout group takes the packets of flows with copy; the kernel and other queues get them, too. */
 static inline bool af_packet_is_beside(const struct af_packet_flow *flow)
 {
-	return !af_packet_first(flow->base.queue)->place &&
+	return !af_packet_first(flow->base.queue)->fanout_index &&
 	       (flow->rule.copy || flow->rule.match == CONFIG_MATCH_DEFAULT);
 }
 
-/** May a flow come to this target? The first flow of a group without places makes the kernel share packets out. */
+/** May a flow come to this target? The first flow of a group outside the fanout group makes the kernel hash. */
 int af_packet_group_admit(struct backend_queue *target, const struct flow_rule *rule, struct failure *failure);
 
 #endif

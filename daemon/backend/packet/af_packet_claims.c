@@ -147,7 +147,7 @@ int af_packet_claims_of_group(const struct af_packet *backend, struct af_packet_
 		return -ENOMEM;
 	for (const struct af_packet_flow *flow = backend->flows; flow; flow = flow->next)
 		if (!af_packet_is_beside(flow))
-			ranked[n++] = (struct rule_claim){&flow->rule, af_packet_first(flow->base.queue)->place};
+			ranked[n++] = (struct rule_claim){&flow->rule, af_packet_first(flow->base.queue)->fanout_index};
 	return claims_rank(backend, ranked, n, *claims);
 }
 

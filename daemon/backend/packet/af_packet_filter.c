@@ -13,10 +13,10 @@
 
 #define UNRESOLVED 0xff
 
-static const struct filter_place {
+static const struct filter_offsets {
 	uint8_t at; /* in struct flow_headers */
 	uint8_t bytes;
-} filter_places[N_FIELDS] = {
+} filter_offsets[N_FIELDS] = {
 	[FIELD_MAC] = {offsetof(struct flow_headers, key.destination_mac), 4},
 	[FIELD_MAC_TAIL] = {offsetof(struct flow_headers, key.destination_mac) + 4, 2},
 	[FIELD_SOURCE_MAC] = {offsetof(struct flow_headers, source_mac), 4},
@@ -43,17 +43,17 @@ static const struct filter_place {
 
 static uint32_t filter_read_field(const struct flow_headers *headers, enum filter_field field)
 {
-	const uint8_t *bytes = (const uint8_t *)headers + filter_places[field].at;
+	const uint8_t *bytes = (const uint8_t *)headers + filter_offsets[field].at;
 	uint32_t value = 0;
 
-	for (uint32_t i = 0; i < filter_places[field].bytes; i++)
+	for (uint32_t i = 0; i < filter_offsets[field].bytes; i++)
 		value = value << 8 | bytes[i];
 	return value;
 }
 
 static uint32_t filter_whole(enum filter_field field)
 {
-	return filter_places[field].bytes == 4 ? UINT32_MAX : (UINT32_C(1) << 8 * filter_places[field].bytes) - 1;
+	return filter_offsets[field].bytes == 4 ? UINT32_MAX : (UINT32_C(1) << 8 * filter_offsets[field].bytes) - 1;
 }
 
 static bool filter_admits_version(const struct flow_condition *condition, uint8_t version)

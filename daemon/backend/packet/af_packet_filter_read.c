@@ -29,7 +29,7 @@
 
 /* ---- instructions -------------------------------------------------------------------------------- */
 
-/* Jumps to a place that comes later. */
+/* Jumps to an instruction that comes later. */
 struct filter_exits {
 	uint32_t at[16];
 	uint32_t n;

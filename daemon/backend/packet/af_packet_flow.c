@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * The flows of receive queues: entries in the table of the interface's program, or a filter for all flows of a queue
- * that has no place in the group; and what keeps the kernel from handling their packets.
+ * outside the fanout group. Also keeps the kernel from handling the packets of flows.
  *
  * The kernel gets every packet too, after the packet socket. That is what a flow with copy asks for. The packets of the
  * others are dropped at the tcx ingress. Without tcx the kernel would answer packets to a port that nobody reads by
@@ -108,14 +108,14 @@ static int flow_failed(const struct af_packet *backend, const struct af_packet_f
 
 /* ---- the table of the program -------------------------------------------------------------------- */
 
-/* A flow of a queue without a place: the program has it all the same, for no place. */
+/* A queue outside the fanout group has index 0: the program has its flows, too, but gives their frames to no socket. */
 static struct packet_flow_target flow_target(const struct af_packet *backend, const struct af_packet_flow *flow)
 {
 	const struct af_packet_receive *first = af_packet_first(flow->base.queue);
 
 	return (struct packet_flow_target){
-		.place = first->place,
-		.is_group = first->place && flow->base.queue != &first->queue.base,
+		.fanout_index = first->fanout_index,
+		.is_group = first->fanout_index && flow->base.queue != &first->queue.base,
 		.drops = backend->drops && !flow->rule.copy && flow->rule.match != CONFIG_MATCH_DEFAULT,
 	};
 }
@@ -160,7 +160,7 @@ static int flow_add_to_table(struct af_packet *backend, struct af_packet_flow *f
 	if (af_packet_is_beside(flow))
 		return 0;
 	if (!backend->program) {
-		r = backend->places.n ? af_packet_apply_group(backend) : 0;
+		r = backend->fanout.n ? af_packet_apply_group(backend) : 0;
 		return r < 0 ? flow_failed(backend, flow, -r, failure) : 0;
 	}
 	if (flow->rule.match == CONFIG_MATCH_DEFAULT)
@@ -170,16 +170,16 @@ static int flow_add_to_table(struct af_packet *backend, struct af_packet_flow *f
 		            ? packet_program_move_flow(backend->program, &flow->rule, &target)
 		            : packet_program_add_flow(backend->program, &flow->rule, &target, failure);
 	flow->is_in_table = r == 0;
-	if (r < 0 && !target.place)
+	if (r < 0 && !target.fanout_index)
 		log_warning("%s: the kernel handles its packets, too", failure->text);
-	return target.place ? r : 0;
+	return target.fanout_index ? r : 0;
 }
 
 static void flow_remove_from_table(struct af_packet *backend, struct af_packet_flow *flow)
 {
 	const struct af_packet_flow *other = flow_find_same(backend, flow);
 
-	if (!backend->program && backend->places.n)
+	if (!backend->program && backend->fanout.n)
 		af_packet_apply_group(backend);
 	if (!flow->is_in_table)
 		return;
@@ -257,7 +257,7 @@ int af_packet_apply_flows(const struct af_packet_receive *receive)
 	if (r < 0)
 		return r;
 	r = filter_set(receive->queue.fd, SOL_SOCKET, SO_ATTACH_FILTER, receive->queue.backend, claims, (uint32_t)r,
-	               receive->group || receive->place ? N_REFUSE_SENT : 0);
+	               receive->group || receive->fanout_index ? N_REFUSE_SENT : 0);
 	free(claims);
 	return r;
 }
@@ -269,7 +269,7 @@ int af_packet_apply_group(const struct af_packet *backend)
 
 	if (r < 0)
 		return r;
-	r = filter_set(backend->places.at[0].fd, SOL_PACKET, PACKET_FANOUT_DATA, backend, claims, (uint32_t)r,
+	r = filter_set(backend->fanout.at[0].fd, SOL_PACKET, PACKET_FANOUT_DATA, backend, claims, (uint32_t)r,
 	               N_REFUSE_SENT);
 	free(claims);
 	return r;

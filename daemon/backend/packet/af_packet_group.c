@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Receive queues among which a hash shares packets out. That of queues with places is the program's. Among the others
- * the kernel shares them out (PACKET_FANOUT_HASH): it chooses the socket first and runs its filter then, so all sockets
- * have the same flows, and each counts the packets that it got.
+ * Receive queues among which a hash shares packets out. Among members of the fanout group of the interface
+ * (af_packet_fanout.c) its program hashes. Among other queues the kernel does (PACKET_FANOUT_HASH): it chooses the
+ * socket first and runs its filter then, so all sockets have the same flows, and each counts the packets that it got.
  *
  * The hash is of both addresses, the protocol and both ports, and does not change if the two ends are exchanged. A
  * fragment is hashed without ports, so fragments stay together. PACKET_FANOUT_FLAG_DEFRAG would join them to packets
@@ -86,7 +86,7 @@ int af_packet_group_admit(struct backend_queue *target, const struct flow_rule *
 	struct af_packet_group *group = is_shared ? af_packet_group(target) : af_packet_receive(target)->group;
 	char text[FLOW_TEXT_MAX];
 
-	if (!group || group->members[0]->place)
+	if (!group || group->members[0]->fanout_index)
 		return 0;
 	if (is_shared ? group_has_flow_to_queue(group) : group->n_joined > 0)
 		return failure_set(failure, EX_CONFIG, ENOTSUP,
@@ -123,16 +123,16 @@ static const struct backend_ops af_packet_group_ops = {
 	.read_matched = group_read_matched,
 };
 
-/* For the program: members with places. */
-static int group_set_places(const struct af_packet_group *group, uint32_t fields, struct failure *failure)
+/* Tells the program of the fanout group which of its members are this group. */
+static int group_set_indexes(const struct af_packet_group *group, uint32_t fields, struct failure *failure)
 {
 	struct af_packet *backend = group->queue.backend;
-	uint32_t places[AF_PACKET_GROUP_MAX], n = 0;
+	uint32_t indexes[AF_PACKET_GROUP_MAX], n = 0;
 	int r;
 
 	for (uint32_t i = 0; i < group->n_members; i++) {
-		places[i] = group->members[i]->place;
-		n += places[i] > 0;
+		indexes[i] = group->members[i]->fanout_index;
+		n += indexes[i] > 0;
 	}
 	if (n == 0 && fields & BACKEND_HASH_PORTS)
 		return 0;
@@ -145,8 +145,8 @@ static int group_set_places(const struct af_packet_group *group, uint32_t fields
 	if (n < group->n_members)
 		return failure_set(failure, EX_CONFIG, E2BIG,
 		                   "interface %s: its streams have more than %d queues with backend packet",
-		                   backend->interface, AF_PACKET_PLACES - 2);
-	r = packet_program_set_group(backend->program, places, n, fields & BACKEND_HASH_PORTS);
+		                   backend->interface, AF_PACKET_FANOUT_MAX - 2);
+	r = packet_program_set_group(backend->program, indexes, n, fields & BACKEND_HASH_PORTS);
 	return r == 0 ? 0
 	              : failure_set(failure, EX_OSERR, -r, "interface %s: cannot share packets out: %s",
 	                            backend->interface, strerror(-r));
@@ -168,7 +168,7 @@ int af_packet_create_group(struct backend *base, const struct backend_group_opti
 		group->members[i]->group = group;
 	}
 	pthread_mutex_lock(&group->queue.backend->changing);
-	r = group_set_places(group, options->fields, failure);
+	r = group_set_indexes(group, options->fields, failure);
 	pthread_mutex_unlock(&group->queue.backend->changing);
 	if (r < 0)
 		group_destroy(&group->queue.base);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Makes and frees what a packet socket receives with: the socket, its ring, its place in the interface's group. */
+/* Makes and frees a receive queue: the socket, its ring, its membership in the interface's fanout group. */
 #include "daemon/backend/packet/af_packet.h"
 
 #include "daemon/base/machine.h"
@@ -40,8 +40,8 @@ static void receive_unlink(struct af_packet_receive *receive)
 static void receive_close(struct af_packet_receive *receive)
 {
 	af_packet_ring_deinit(&receive->ring);
-	if (receive->place)
-		af_packet_places_give_back(receive->queue.backend, receive->place);
+	if (receive->fanout_index)
+		af_packet_fanout_give_back(receive->queue.backend, receive->fanout_index);
 	else if (receive->queue.fd >= 0)
 		close(receive->queue.fd);
 }
@@ -117,48 +117,48 @@ static int receive_set_up_socket(struct af_packet_receive *receive, const struct
 }
 
 /*
- * A free place gets its ring within the group. A socket that is in no list yet gets it while others go on: the kernel
- * takes a grace period of RCU for it, some 20 ms. Returns the place, 0: none; or -errno.
+ * A free member gets its ring within the group. A socket that is not a member yet gets its ring while others go on,
+ * because the kernel waits for a grace period of RCU, some 20 ms. Returns the fanout index, 0: no member; or -errno.
  */
-static int receive_take_place(struct af_packet_receive *receive, const struct backend_queue_options *options)
+static int receive_take_index(struct af_packet_receive *receive, const struct backend_queue_options *options)
 {
 	struct af_packet *backend = receive->queue.backend;
 	int r;
 
-	if (receive->place) {
+	if (receive->fanout_index) {
 		r = receive_set_up_socket(receive, options);
-		af_packet_places_settle(backend, receive->place);
-		return r < 0 ? r : (int)receive->place;
+		af_packet_fanout_finish(backend, receive->fanout_index);
+		return r < 0 ? r : (int)receive->fanout_index;
 	}
 	pthread_mutex_unlock(&backend->changing);
 	r = receive_set_up_socket(receive, options);
 	pthread_mutex_lock(&backend->changing);
 	if (receive->has_turn) {
-		int place = af_packet_places_enter(backend, receive->turn, r < 0 ? -1 : receive->queue.fd);
+		int index = af_packet_fanout_enter(backend, receive->turn, r < 0 ? -1 : receive->queue.fd);
 
-		return r < 0 ? r : place;
+		return r < 0 ? r : index;
 	}
 	return r;
 }
 
-/* No frame comes before the filter is there, so that no other one is in the ring. */
+/* The filter is set before the first frame can come, so that the ring never holds frames of other flows. */
 static int receive_begin(struct af_packet_receive *receive)
 {
 	int r;
 
-	if (receive->place && !af_packet_has_filter(receive))
-		return af_packet_places_accept(receive->queue.backend, receive->place);
+	if (receive->fanout_index && !af_packet_has_filter(receive))
+		return af_packet_fanout_accept(receive->queue.backend, receive->fanout_index);
 	r = af_packet_apply_flows(receive);
-	return r < 0 || receive->place ? r : receive_bind(receive);
+	return r < 0 || receive->fanout_index ? r : receive_bind(receive);
 }
 
 static int receive_set_up(struct af_packet_receive *receive, const struct backend_queue_options *options)
 {
-	int r = receive_take_place(receive, options);
+	int r = receive_take_index(receive, options);
 
 	if (r < 0)
 		return r;
-	receive->place = (uint32_t)r;
+	receive->fanout_index = (uint32_t)r;
 	return receive_begin(receive);
 }
 
@@ -170,26 +170,26 @@ static int receive_prepare(struct af_packet_receive *receive, const struct backe
 	return r == 0 && options->flow_tags && !receive->tags ? -ENOMEM : r;
 }
 
-/* The kernel gives a packet to one place only, so not to a flow with copy and to another flow. */
-static bool receive_may_have_place(const struct af_packet *backend, const struct backend_queue_options *options)
+/* The kernel gives a packet to one member only, so a queue for flows with copy is outside the fanout group. */
+static bool receive_may_have_index(const struct af_packet *backend, const struct backend_queue_options *options)
 {
-	return backend->places.n > 0 && !options->copies && (backend->program || !options->in_group);
+	return backend->fanout.n > 0 && !options->copies && (backend->program || !options->in_group);
 }
 
-/* A free place of the interface's group, or a socket for a new one, or one beside the group. 0 or -errno. */
+/* Takes a free member of the fanout group, or opens a socket for a new member or outside the group. 0 or -errno. */
 static int receive_open(struct af_packet_receive *receive, const struct backend_queue_options *options,
                         struct failure *failure)
 {
 	struct af_packet *backend = receive->queue.backend;
-	int place = receive_may_have_place(backend, options) ? af_packet_places_take(backend) : 0;
+	int index = receive_may_have_index(backend, options) ? af_packet_fanout_take(backend) : 0;
 
-	if (place > 0) {
-		receive->place = (uint32_t)place;
-		receive->queue.fd = backend->places.at[place].fd;
+	if (index > 0) {
+		receive->fanout_index = (uint32_t)index;
+		receive->queue.fd = backend->fanout.at[index].fd;
 		return 0;
 	}
-	receive->has_turn = receive_may_have_place(backend, options) && af_packet_places_have_room(backend);
-	receive->queue.fd = receive->has_turn ? af_packet_places_make_socket(backend, &receive->turn, failure)
+	receive->has_turn = receive_may_have_index(backend, options) && af_packet_fanout_have_room(backend);
+	receive->queue.fd = receive->has_turn ? af_packet_fanout_make_socket(backend, &receive->turn, failure)
 	                                      : kernel_path_open_socket(backend->interface, SOCK_RAW, failure);
 	return receive->queue.fd < 0 ? receive->queue.fd : 0;
 }

@@ -26,7 +26,7 @@ struct socket_gso {
 	_Atomic bool is_whole; /* as it was then */
 };
 
-struct socket_send_place {
+struct socket_send_device {
 	const char *interface;
 	int index;
 	bool has_ethernet; /* else packets go there from their IP header on */
@@ -37,7 +37,7 @@ struct socket_send_place {
 void socket_gso_follow(struct socket_gso *gso, const char *interface, int index);
 
 /** What a backend's create_send_queue does. The queue has operations of its own. Needs CAP_NET_RAW. */
-int socket_send_new(const struct socket_send_place *place, const struct backend_send_options *options,
+int socket_send_new(const struct socket_send_device *device, const struct backend_send_options *options,
                     struct backend_queue **queue, struct failure *failure);
 
 #endif

@@ -267,14 +267,14 @@ void socket_gso_follow(struct socket_gso *gso, const char *interface, int index)
 	gso->is_whole = is_whole;
 }
 
-static int send_bind(struct socket_send *send, const struct socket_send_place *place)
+static int send_bind(struct socket_send *send, const struct socket_send_device *device)
 {
-	const struct sockaddr_ll address = {.sll_family = AF_PACKET, .sll_ifindex = place->index};
+	const struct sockaddr_ll address = {.sll_family = AF_PACKET, .sll_ifindex = device->index};
 	int on = 1;
 
-	if (place->has_ethernet && setsockopt(send->fd, SOL_PACKET, PACKET_VNET_HDR, &on, sizeof(on)) < 0)
+	if (device->has_ethernet && setsockopt(send->fd, SOL_PACKET, PACKET_VNET_HDR, &on, sizeof(on)) < 0)
 		return -errno;
-	for (int i = 0; i < 2 && !place->has_ethernet; i++) {
+	for (int i = 0; i < 2 && !device->has_ethernet; i++) {
 		send->protocols[i].address = address;
 		send->protocols[i].address.sll_protocol = htons(i ? ETH_P_IPV6 : ETH_P_IP);
 		send->rules.protocols = send->protocols;
@@ -282,14 +282,14 @@ static int send_bind(struct socket_send *send, const struct socket_send_place *p
 	return bind(send->fd, (const struct sockaddr *)&address, sizeof(address)) < 0 ? -errno : 0;
 }
 
-static int send_set_up(struct socket_send *send, const struct socket_send_place *place,
+static int send_set_up(struct socket_send *send, const struct socket_send_device *device,
                        const struct backend_send_options *options)
 {
 	send->rules.checksums = options->checksums;
 	send->may_use_gso = options->checksums;
-	send->gso = place->gso;
-	place->gso->is_asked = true;
-	socket_gso_follow(place->gso, place->interface, place->index);
+	send->gso = device->gso;
+	device->gso->is_asked = true;
+	socket_gso_follow(device->gso, device->interface, device->index);
 	send->ended = calloc(options->slots, sizeof(*send->ended));
 	if (!send->ended)
 		return -ENOMEM;
@@ -298,10 +298,10 @@ static int send_set_up(struct socket_send *send, const struct socket_send_place 
 		if (send->timer_fd < 0)
 			return -errno;
 	}
-	return send_bind(send, place);
+	return send_bind(send, device);
 }
 
-int socket_send_new(const struct socket_send_place *place, const struct backend_send_options *options,
+int socket_send_new(const struct socket_send_device *device, const struct backend_send_options *options,
                     struct backend_queue **queue, struct failure *failure)
 {
 	struct socket_send *send = calloc(1, sizeof(*send));
@@ -311,18 +311,18 @@ int socket_send_new(const struct socket_send_place *place, const struct backend_
 		return failure_no_memory(failure);
 	*send = (struct socket_send){
 		.base = {.ops = &socket_send_ops},
-		.fd = kernel_path_open_socket(place->interface, place->has_ethernet ? SOCK_RAW : SOCK_DGRAM, failure),
+		.fd = kernel_path_open_socket(device->interface, device->has_ethernet ? SOCK_RAW : SOCK_DGRAM, failure),
 		.timer_fd = -1,
 		.slots = options->slots,
 		.room_again_ns = ROOM_AGAIN_NS_MIN,
 	};
-	snprintf(send->interface, sizeof(send->interface), "%s", place->interface);
+	snprintf(send->interface, sizeof(send->interface), "%s", device->interface);
 	r = send->fd;
 	if (r >= 0) {
-		r = send_set_up(send, place, options);
+		r = send_set_up(send, device, options);
 		if (r < 0)
 			failure_set(failure, EX_OSERR, -r, "interface %s: cannot make a send queue: %s",
-			            place->interface, strerror(-r));
+			            device->interface, strerror(-r));
 	}
 	if (r < 0)
 		socket_send_free(&send->base);

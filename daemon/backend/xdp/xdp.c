@@ -170,12 +170,12 @@ static int xdp_create_send_queue(struct backend *base, const struct backend_send
                                  struct backend_queue **queue, struct failure *failure)
 {
 	struct xdp_backend *backend = xdp_backend(base);
-	const struct socket_send_place place = {.interface = backend->interface.name,
-	                                        .index = (int)backend->interface.index,
-	                                        .has_ethernet = true,
-	                                        .gso = &backend->gso};
+	const struct socket_send_device device = {.interface = backend->interface.name,
+	                                          .index = (int)backend->interface.index,
+	                                          .has_ethernet = true,
+	                                          .gso = &backend->gso};
 
-	return socket_send_new(&place, options, queue, failure);
+	return socket_send_new(&device, options, queue, failure);
 }
 
 /* ---- readings -------------------------------------------------------------------------------------- */

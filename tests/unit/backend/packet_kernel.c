@@ -246,9 +246,9 @@ int __wrap_packet_program_load(const char *interface, bool has_ethernet, struct 
                                struct failure *failure);
 void __wrap_packet_program_free(struct packet_program *program);
 int __wrap_packet_program_fd(const struct packet_program *program);
-int __wrap_packet_program_filter_fd(const struct packet_program *program, uint32_t place);
+int __wrap_packet_program_filter_fd(const struct packet_program *program, uint32_t index);
 int __wrap_packet_program_attach_drop(struct packet_program *program, unsigned int ifindex, struct failure *failure);
-int __wrap_packet_program_set_group(struct packet_program *program, const uint32_t *places, uint32_t n, bool ports);
+int __wrap_packet_program_set_group(struct packet_program *program, const uint32_t *indexes, uint32_t n, bool ports);
 int __wrap_packet_program_add_flow(struct packet_program *program, const struct flow_rule *rule,
                                    const struct packet_flow_target *target, struct failure *failure);
 int __wrap_packet_program_move_flow(struct packet_program *program, const struct flow_rule *rule,
@@ -287,10 +287,10 @@ int __wrap_packet_program_fd(const struct packet_program *program)
 	return KERNEL_PROGRAM_FD;
 }
 
-int __wrap_packet_program_filter_fd(const struct packet_program *program, uint32_t place)
+int __wrap_packet_program_filter_fd(const struct packet_program *program, uint32_t index)
 {
 	expect_program(program);
-	return KERNEL_FILTER_FD + (int)place;
+	return KERNEL_FILTER_FD + (int)index;
 }
 
 int __wrap_packet_program_attach_drop(struct packet_program *program, unsigned int ifindex, struct failure *failure)
@@ -301,13 +301,13 @@ int __wrap_packet_program_attach_drop(struct packet_program *program, unsigned i
 	                                      : 0;
 }
 
-int __wrap_packet_program_set_group(struct packet_program *program, const uint32_t *places, uint32_t n, bool ports)
+int __wrap_packet_program_set_group(struct packet_program *program, const uint32_t *indexes, uint32_t n, bool ports)
 {
 	expect_program(program);
 	if (kernel.program_group_result < 0)
 		return kernel.program_group_result;
-	memcpy(kernel.group_places, places, n * sizeof(*places));
-	kernel.n_group_places = n;
+	memcpy(kernel.group_indexes, indexes, n * sizeof(*indexes));
+	kernel.n_group_indexes = n;
 	kernel.group_has_ports = ports;
 	return 0;
 }
@@ -395,16 +395,16 @@ void make_packet_backend(struct af_packet *backend)
 	                              .changing = PTHREAD_MUTEX_INITIALIZER};
 }
 
-void open_packet_places(struct af_packet *backend)
+void open_packet_fanout(struct af_packet *backend)
 {
 	cr_assert_eq(__wrap_packet_program_load("test0", backend->has_ethernet, &backend->program, NULL), 0);
-	cr_assert_eq(af_packet_places_open(backend), 0);
+	cr_assert_eq(af_packet_fanout_open(backend), 0);
 	backend->drops = true;
 }
 
-void close_packet_places(struct af_packet *backend)
+void close_packet_fanout(struct af_packet *backend)
 {
-	af_packet_places_close(backend);
+	af_packet_fanout_close(backend);
 	__wrap_packet_program_free(backend->program);
 	backend->program = NULL;
 }

@@ -35,7 +35,7 @@ struct kernel_flow {
 };
 #define KERNEL_FLOWS_MAX 64
 
-/* Descriptors of the program, and of the filter for place 0. */
+/* Descriptors of the program, and of the filter for index 0. */
 #define KERNEL_PROGRAM_FD 5000
 #define KERNEL_FILTER_FD  6000
 
@@ -65,9 +65,9 @@ extern struct kernel {
 	int program_group_result;
 	int n_loaded; /* programs that are not freed */
 	struct kernel_flow flows[KERNEL_FLOWS_MAX];
-	int n_flows;                                /* that the program has now */
-	uint32_t group_places[AF_PACKET_GROUP_MAX]; /* of the last one */
-	uint32_t n_group_places;
+	int n_flows;                                 /* that the program has now */
+	uint32_t group_indexes[AF_PACKET_GROUP_MAX]; /* of the last one */
+	uint32_t n_group_indexes;
 	bool group_has_ports;
 
 	char log[4096]; /* warnings, one a line */
@@ -90,9 +90,9 @@ const struct kernel_flow *kernel_find_flow(const struct flow_rule *rule);
 
 /** An opened backend on an interface with Ethernet, without a program and without a card's time. */
 void make_packet_backend(struct af_packet *backend);
-/** Give it a program that drops, and the places for its queues; close_packet_places() ends that. */
-void open_packet_places(struct af_packet *backend);
-void close_packet_places(struct af_packet *backend);
+/** Give it a program that drops, and a fanout group for its queues; close_packet_fanout() ends that. */
+void open_packet_fanout(struct af_packet *backend);
+void close_packet_fanout(struct af_packet *backend);
 /** No call fails any more, and a test that failed in one does not hold the backend's mutex. */
 void end_test_of(struct af_packet *backend);
 /** The same, and the flows and queues that the test left go. */

@@ -94,7 +94,7 @@ void steering_open(struct steering *steering, const char *interface, bool with_p
 
 void steering_add(const struct steering *steering, const struct flow_rule *rule)
 {
-	const struct packet_flow_target target = {.place = 1, .drops = true};
+	const struct packet_flow_target target = {.fanout_index = 1, .drops = true};
 
 	cr_assert(eq(int, packet_program_add_flow(steering->program, rule, &target, &failure), 0), "%s", failure.text);
 }

@@ -7,12 +7,12 @@
 
 struct steering {
 	struct packet_program *program;
-	int fds[2]; /* by place: 0 has what no flow takes */
+	int fds[2]; /* by index in the group: 0 has what no flow takes */
 };
 
 /** Or skip the test. */
 void steering_open(struct steering *steering, const char *interface, bool with_perfmon);
-/** A flow whose frames come to place 1, and not to the kernel. */
+/** A flow whose frames come to the socket of index 1, and not to the kernel. */
 void steering_add(const struct steering *steering, const struct flow_rule *rule);
 
 /** A packet socket. One that is bound to a type gets a frame after the tcx programs; one for all types, before. */

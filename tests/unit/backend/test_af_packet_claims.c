@@ -173,49 +173,49 @@ Test(af_packet_claims, of_two_flows_of_the_same_priority_each_queue_has_its_own)
 
 /* ---- of a group without a program ------------------------------------------------------------------- */
 
-/* The place that gets a packet of UDP from another station to 10.0.0.x, or to the interface's own MAC. */
-static uint32_t place_of(uint8_t x, bool to_interface)
+/* The index of the socket that gets a packet of UDP from another station to 10.0.0.x, or to the interface's own MAC. */
+static uint32_t index_of(uint8_t x, bool to_interface)
 {
 	struct flow_headers headers = {.key = {.destination = {10, 0, 0, x}, .ip_version = 4, .protocol = IPPROTO_UDP}};
 	struct af_packet_claim *claims;
 	int n = af_packet_claims_of_group(&backend, &claims);
-	uint32_t place = 0;
+	uint32_t index = 0;
 
 	cr_assert(n >= 0);
 	headers.key.destination_mac[0] = to_interface ? 2 : 6;
 	for (int i = n - 1; i >= 0; i--)
 		if (flow_condition_holds(&claims[i].condition, &headers))
-			place = claims[i].takes;
+			index = claims[i].takes;
 	free(claims);
-	return place;
+	return index;
 }
 
-Test(af_packet_claims, of_a_group_each_flow_has_the_place_of_its_queue)
+Test(af_packet_claims, of_a_group_each_flow_has_the_index_of_its_queue)
 {
-	queues[0].place = 5;
-	queues[1].place = 3;
-	cr_expect_eq(place_of(0, true), 0);
+	queues[0].fanout_index = 5;
+	queues[1].fanout_index = 3;
+	cr_expect_eq(index_of(0, true), 0);
 	add(0, CONFIG_MATCH_RULE, 24, 0, false);
-	cr_expect_eq(place_of(0, true), 5);
+	cr_expect_eq(index_of(0, true), 5);
 	add(1, CONFIG_MATCH_RULE, 32, 1, false);
-	cr_expect_eq(place_of(0, true), 3, "of higher priority");
-	cr_expect_eq(place_of(1, true), 5);
+	cr_expect_eq(index_of(0, true), 3, "of higher priority");
+	cr_expect_eq(index_of(1, true), 5);
 	add(1, CONFIG_MATCH_DEFAULT, 0, 0, false);
-	cr_expect_eq(place_of(1, false), 5);
+	cr_expect_eq(index_of(1, false), 5);
 	backend.flows = NULL;
 	add(1, CONFIG_MATCH_DEFAULT, 0, 0, false);
-	cr_expect_eq(place_of(0, false), 3);
-	cr_expect_eq(place_of(0, true), 0, "the kernel's");
+	cr_expect_eq(index_of(0, false), 3);
+	cr_expect_eq(index_of(0, true), 0, "the kernel's");
 }
 
 Test(af_packet_claims, of_a_group_a_flow_beside_it_is_none_and_others_of_that_queue_take_packets_away)
 {
-	queues[0].place = 5;
+	queues[0].fanout_index = 5;
 	add(0, CONFIG_MATCH_RULE, 24, 0, false);
 	add(1, CONFIG_MATCH_RULE, 32, 3, true);
 	add(1, CONFIG_MATCH_DEFAULT, 0, 0, false);
-	cr_expect_eq(place_of(0, true), 5);
+	cr_expect_eq(index_of(0, true), 5);
 	flows[1].rule.copy = false;
-	cr_expect_eq(place_of(0, true), 0);
-	cr_expect_eq(place_of(1, true), 5);
+	cr_expect_eq(index_of(0, true), 0);
+	cr_expect_eq(index_of(1, true), 5);
 }

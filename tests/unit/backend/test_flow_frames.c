@@ -45,7 +45,7 @@ static struct failure failure;
 static struct bpf_object *xdp;
 static struct flow_table table;
 static struct steering steerings[N_STEERINGS];
-static int classic[2]; /* sockets of a group without a program, by place */
+static int classic[2]; /* sockets of a group without a program, by index */
 static bool drops;     /* the program of steerings[0] */
 static int sender, tap, filtered, marker, kernel[N_KERNEL];
 
@@ -242,10 +242,10 @@ static void expect(const char *name, const uint8_t *bytes, size_t n_bytes, bool 
 	cr_expect(n_received(classic[1]) == (n_tap && taken), "filter of a group: %s, %zu bytes", name, n_bytes);
 	cr_expect(n_received(classic[0]) == (n_tap && !taken), "filter of a group: %s, %zu bytes", name, n_bytes);
 	for (int i = 0; i < N_STEERINGS; i++) {
-		const int *places = steerings[i].fds;
+		const int *fds = steerings[i].fds;
 
-		cr_expect(n_received(places[1]) == (n_tap && taken), "program %d: %s, %zu bytes", i, name, n_bytes);
-		cr_expect(n_received(places[0]) == (n_tap && !taken), "program %d: %s, %zu bytes", i, name, n_bytes);
+		cr_expect(n_received(fds[1]) == (n_tap && taken), "program %d: %s, %zu bytes", i, name, n_bytes);
+		cr_expect(n_received(fds[0]) == (n_tap && !taken), "program %d: %s, %zu bytes", i, name, n_bytes);
 	}
 	for (size_t i = 0; i < N_KERNEL; i++)
 		n_kernel += n_received(kernel[i]);

@@ -247,7 +247,7 @@ static void set_up_placed(void)
 
 	set_up_kernel();
 	make_packet_backend(&backend);
-	open_packet_places(&backend);
+	open_packet_fanout(&backend);
 	for (int i = 0; i < N; i++)
 		cr_assert(eq(int, af_packet_create_queue(&backend.base, &options, &placed[i], &failure), 0));
 	failure = (struct failure){0};
@@ -258,7 +258,7 @@ static void tear_down_placed(void)
 	if (group_of_placed)
 		group_of_placed->ops->destroy_queue(group_of_placed);
 	tear_down();
-	close_packet_places(&backend);
+	close_packet_fanout(&backend);
 }
 
 TestSuite(packet_group_of_program, .init = set_up_placed, .fini = tear_down_placed);
@@ -270,13 +270,13 @@ static int create_of_placed(uint32_t fields)
 	return af_packet_create_group(&backend.base, &options, &group_of_placed, &failure);
 }
 
-Test(packet_group_of_program, it_gets_the_places_and_whether_the_hash_takes_the_ports)
+Test(packet_group_of_program, it_gets_the_indexes_and_whether_the_hash_takes_the_ports)
 {
 	for (int ports = 0; ports < 2; ports++) {
 		cr_assert(eq(int, create_of_placed(ADDRESSES | (ports ? BACKEND_HASH_PORTS : 0)), 0));
-		cr_assert(eq(u32, kernel.n_group_places, N));
+		cr_assert(eq(u32, kernel.n_group_indexes, N));
 		for (uint32_t i = 0; i < N; i++)
-			cr_expect(eq(u32, kernel.group_places[i], af_packet_receive(placed[i])->place));
+			cr_expect(eq(u32, kernel.group_indexes[i], af_packet_receive(placed[i])->fanout_index));
 		cr_expect(eq(int, kernel.group_has_ports, ports));
 		group_of_placed->ops->destroy_queue(group_of_placed);
 	}
@@ -294,9 +294,9 @@ Test(packet_group_of_program, flows_to_the_group_and_to_its_queues_are_the_progr
 	cr_assert(eq(int, af_packet_add_flow(group_of_placed, &shared, &flow, &failure), 0), "%s", failure.text);
 	cr_assert(eq(int, af_packet_add_flow(placed[1], &own, &flow, &failure), 0), "both kinds: %s", failure.text);
 	cr_expect(kernel_find_flow(&shared)->target.is_group);
-	cr_expect(eq(u32, kernel_find_flow(&shared)->target.place, af_packet_receive(placed[0])->place));
+	cr_expect(eq(u32, kernel_find_flow(&shared)->target.fanout_index, af_packet_receive(placed[0])->fanout_index));
 	cr_expect(not(kernel_find_flow(&own)->target.is_group));
-	cr_expect(eq(u32, kernel_find_flow(&own)->target.place, af_packet_receive(placed[1])->place));
+	cr_expect(eq(u32, kernel_find_flow(&own)->target.fanout_index, af_packet_receive(placed[1])->fanout_index));
 	cr_expect(eq(int, kernel_count(-1, PACKET_FANOUT), 0));
 	for (int i = 0; i < N; i++)
 		cr_expect(eq(int, kernel_count(fd_of(placed[i]), SO_ATTACH_FILTER), 0));

@@ -67,7 +67,7 @@ static void open_backend(void)
 	const struct backend_open_options options = {.interface = "test0", .queues = N_QUEUES};
 
 	cr_assert(eq(int, ops->open(&options, &backend, &failure), 0), "%s", failure.text);
-	if (((struct af_packet *)backend)->places.n == 0)
+	if (((struct af_packet *)backend)->fanout.n == 0)
 		cr_skip_test("this kernel makes no group of packet sockets");
 }
 
@@ -179,7 +179,7 @@ static void make_queue(struct live_queue *mine, bool copies)
 	                                              .copies = copies};
 
 	cr_assert(eq(int, ops->create_queue(backend, &options, &mine->queue, &failure), 0), "%s", failure.text);
-	cr_assert(eq(int, ((struct af_packet_receive *)mine->queue)->place > 0, !copies));
+	cr_assert(eq(int, ((struct af_packet_receive *)mine->queue)->fanout_index > 0, !copies));
 	post_all(mine);
 }
 
@@ -362,17 +362,17 @@ static void see_frames(struct stayer *stayer)
 }
 
 /* The ring has room for some 40,000 frames. */
-static void keep_frames_of(int place_of_stayer)
+static void keep_frames_of(int index_of_stayer)
 {
-	struct history history = {.seed = (uint32_t)place_of_stayer};
+	struct history history = {.seed = (uint32_t)index_of_stayer};
 	struct stayer stayer = {.mine = &queues[0]};
 	uint64_t n_matched = 0;
 	pthread_t thread;
 
-	for (int i = 1; i < place_of_stayer; i++)
+	for (int i = 1; i < index_of_stayer; i++)
 		make_queue(&queues[i], false);
 	make_queue(&queues[0], false);
-	cr_assert(eq(u32, ((struct af_packet_receive *)queues[0].queue)->place, (uint32_t)place_of_stayer));
+	cr_assert(eq(u32, ((struct af_packet_receive *)queues[0].queue)->fanout_index, (uint32_t)index_of_stayer));
 	add_flow(&queues[0]);
 	cr_assert(eq(int, pthread_create(&thread, NULL, send_to_stayer, &stayer), 0));
 	for (int step = 0; step < 25; step++) {
@@ -440,14 +440,14 @@ Test(packet_live, a_tap_and_a_place_both_have_a_frame)
 	}
 }
 
-/* The kernel counts for a socket, and a place keeps its socket. */
+/* The kernel counts for a socket, and a member keeps its socket. */
 Test(packet_live, a_queue_counts_nothing_of_the_one_that_had_its_place)
 {
 	uint64_t n = 99;
 
 	for (int round = 0; round < 2; round++) {
 		make_queue(&queues[0], false);
-		cr_assert(eq(u32, ((struct af_packet_receive *)queues[0].queue)->place, 1));
+		cr_assert(eq(u32, ((struct af_packet_receive *)queues[0].queue)->fanout_index, 1));
 		cr_assert(eq(int, ops->read_matched(queues[0].queue, &n), 0));
 		cr_expect(eq(u64, n, 0));
 		add_flow(&queues[0]);

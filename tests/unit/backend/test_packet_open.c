@@ -124,7 +124,7 @@ Test(packet_open, whether_the_kernel_handles_the_packets_too_is_said_with_the_re
 		cr_expect(strstr(capabilities.how, programs[i].words) != NULL, "%s", capabilities.how);
 		cr_expect(eq(int, opened->program != NULL, programs[i].has_program), "%zu", i);
 		cr_expect(eq(int, opened->drops, programs[i].drops), "%zu", i);
-		cr_expect(eq(int, opened->places.n > 0, programs[i].has_program), "%zu", i);
+		cr_expect(eq(int, opened->fanout.n > 0, programs[i].has_program), "%zu", i);
 		cr_expect(eq(int, capabilities.hashes_addresses, programs[i].has_program), "%zu", i);
 		cr_expect(eq(int, kernel.n_loaded, programs[i].has_program), "%zu", i);
 		af_packet_ops.close(&opened->base);
@@ -144,13 +144,13 @@ Test(packet_open, without_a_program_more_than_two_queues_are_a_group_by_a_classi
 		options.slots[n - 1] = 64;
 		kernel_forget_calls();
 		cr_assert(eq(int, af_packet_ops.open(&options, &opened, &failure), 0));
-		cr_expect(eq(int, ((struct af_packet *)opened)->places.n > 0, n > 2));
+		cr_expect(eq(int, ((struct af_packet *)opened)->fanout.n > 0, n > 2));
 		cr_expect(eq(int, kernel_count(-1, PACKET_FANOUT), n > 2));
 		af_packet_ops.close(opened);
 	}
 	kernel.fail_setsockopt_of = PACKET_FANOUT_DATA;
 	cr_assert(eq(int, af_packet_ops.open(&options, &opened, &failure), 0));
-	cr_expect(eq(u32, ((struct af_packet *)opened)->places.n, 0));
+	cr_expect(eq(u32, ((struct af_packet *)opened)->fanout.n, 0));
 	af_packet_ops.close(opened);
 }
 

@@ -68,7 +68,7 @@ Test(packet_queue, no_packet_passes_before_the_filter_and_none_that_this_host_se
 	cr_expect(eq(u16, address->sll_protocol, htons(ETH_P_ALL)));
 	cr_expect(eq(int, address->sll_ifindex, 77));
 	cr_expect(eq(ptr, (void *)backend.queues, (void *)queue));
-	cr_expect(eq(u32, af_packet_receive(queue)->place, 0));
+	cr_expect(eq(u32, af_packet_receive(queue)->fanout_index, 0));
 }
 
 Test(packet_queue, the_cards_time_is_asked_for_if_the_card_has_one_and_packets_get_a_time)

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Flows of the packet backend in the table of its program: to which place they lead, and when the kernel drops them. */
+/*
+ * The packet backend's flows in the table of its program: the socket that they lead to, and when the kernel drops them.
+ */
 #include "tests/support/flows.h"
 #include "tests/unit/backend/packet_kernel.h"
 
@@ -11,7 +13,7 @@
 #include <sys/socket.h>
 
 static struct af_packet backend;
-static struct backend_queue *queues[2], *tap; /* the tap has no place */
+static struct backend_queue *queues[2], *tap; /* the tap is in no fanout group */
 static struct failure failure;
 
 static void set_up(void)
@@ -20,7 +22,7 @@ static void set_up(void)
 
 	set_up_kernel();
 	make_packet_backend(&backend);
-	open_packet_places(&backend);
+	open_packet_fanout(&backend);
 	options.flow_tags = true;
 	make_packet_queues(&backend, &options, queues, 2);
 	options.copies = true;
@@ -32,7 +34,7 @@ static void set_up(void)
 static void tear_down(void)
 {
 	clear_packet_backend(&backend);
-	close_packet_places(&backend);
+	close_packet_fanout(&backend);
 }
 
 TestSuite(packet_table, .init = set_up, .fini = tear_down);
@@ -69,15 +71,15 @@ static int reader_of(const struct backend_flow *flow)
 
 static uint32_t place_of(const struct backend_queue *queue)
 {
-	return af_packet_receive(queue)->place;
+	return af_packet_receive(queue)->fanout_index;
 }
 
-static void expect_in_table(struct flow_rule rule, uint32_t place, bool drops)
+static void expect_in_table(struct flow_rule rule, uint32_t fanout_index, bool drops)
 {
 	const struct kernel_flow *flow = kernel_find_flow(&rule);
 
 	cr_assert(ne(ptr, (void *)flow, NULL));
-	cr_expect(eq(u32, flow->target.place, place));
+	cr_expect(eq(u32, flow->target.fanout_index, fanout_index));
 	cr_expect(eq(int, flow->target.drops, drops));
 	cr_expect(not(flow->target.is_group));
 }
@@ -178,7 +180,7 @@ Test(packet_table, a_flow_without_room_in_the_table_fails_and_is_undone)
 
 /* ---- copies ----------------------------------------------------------------------------------------- */
 
-/* The program gives a frame to one place. */
+/* The program gives a frame to one socket. */
 Test(packet_table, a_copy_of_what_another_stream_has_needs_a_queue_that_was_made_for_copies)
 {
 	struct flow_rule wide = copy_rule(1, 7502);

@@ -2,7 +2,7 @@
 /* Checks of a configuration against the machine, before any memory is made. */
 #include "daemon/memory/memory_check.h"
 #include "daemon/process/preflight.h"
-#include "daemon/process/socket_place.h"
+#include "daemon/process/socket_location.h"
 #include "tests/support/flows.h"
 
 #include <criterion/criterion.h>
@@ -145,12 +145,12 @@ static bool is_private(const char *socket_path, const char *mounts)
 	cr_assert(ge(int, fd, 0));
 	cr_assert(eq(sz, (size_t)write(fd, mounts, strlen(mounts)), strlen(mounts)));
 	close(fd);
-	is = socket_place_is_private(socket_path, path);
+	is = socket_location_is_private(socket_path, path);
 	unlink(path);
 	return is;
 }
 
-Test(socket_place, a_tmp_that_systemd_made_for_the_service_hides_a_socket)
+Test(socket_location, a_tmp_that_systemd_made_for_the_service_hides_a_socket)
 {
 	const char *mounts =
 		"22 1 8:1 / / rw,relatime shared:1 - ext4 /dev/sda1 rw\n"
@@ -165,7 +165,7 @@ Test(socket_place, a_tmp_that_systemd_made_for_the_service_hides_a_socket)
 	cr_expect(not(is_private("/tmpfs/x.sock", mounts)));
 	cr_expect(not(is_private("/tmp/x.sock", host)));
 	cr_expect(not(is_private("/tmp/x.sock", "")));
-	cr_expect(not(socket_place_is_private("/tmp/x.sock", "/nonexistent")));
-	cr_expect(socket_place_is_temporary("/tmp/x.sock"));
-	cr_expect(not(socket_place_is_temporary("/run/x.sock")));
+	cr_expect(not(socket_location_is_private("/tmp/x.sock", "/nonexistent")));
+	cr_expect(socket_location_is_temporary("/tmp/x.sock"));
+	cr_expect(not(socket_location_is_temporary("/run/x.sock")));
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "daemon/process/socket_place.h"
+#include "daemon/process/socket_location.h"
 
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>

@@ -197,10 +197,10 @@ static struct config_address address_of(const char *text)
 	return address;
 }
 
-static struct net_address_place find(const char *text)
+static struct net_address_location find(const char *text)
 {
 	const struct config_address address = address_of(text);
-	struct net_address_place place;
+	struct net_address_location place;
 
 	cr_assert(eq(int, net_find_address(&address, "test0", &place), 0));
 	return place;
@@ -208,7 +208,7 @@ static struct net_address_place find(const char *text)
 
 Test(interface, an_address_is_found_on_any_interface_or_on_none)
 {
-	struct net_address_place place;
+	struct net_address_location place;
 
 	cr_assert(eq(
 		int,

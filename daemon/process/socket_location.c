@@ -3,7 +3,7 @@
  * Looks for the directories that systemd mounts over /tmp and /var/tmp of a service (systemd.exec(5), PrivateTmp=), and
  * makes the link by which 'systemctl reload' finds the control socket.
  */
-#include "daemon/process/socket_place.h"
+#include "daemon/process/socket_location.h"
 
 #include "daemon/base/log.h"
 
@@ -21,7 +21,7 @@
 static const char *const temporary[] = {"/tmp/", "/var/tmp/"};
 
 /* "/tmp/" or "/var/tmp/"; NULL: the path is in neither. */
-static const char *socket_place_directory(const char *socket_path)
+static const char *socket_location_directory(const char *socket_path)
 {
 	for (size_t i = 0; i < sizeof(temporary) / sizeof(temporary[0]); i++)
 		if (strncmp(socket_path, temporary[i], strlen(temporary[i])) == 0)
@@ -29,14 +29,14 @@ static const char *socket_place_directory(const char *socket_path)
 	return NULL;
 }
 
-bool socket_place_is_temporary(const char *socket_path)
+bool socket_location_is_temporary(const char *socket_path)
 {
-	return socket_place_directory(socket_path);
+	return socket_location_directory(socket_path);
 }
 
-bool socket_place_is_private(const char *socket_path, const char *mountinfo)
+bool socket_location_is_private(const char *socket_path, const char *mountinfo)
 {
-	const char *directory = socket_place_directory(socket_path);
+	const char *directory = socket_location_directory(socket_path);
 	char line[2 * PATH_MAX], root[PATH_MAX], point[PATH_MAX];
 	bool is_private = false;
 	FILE *file = directory ? fopen(mountinfo, "re") : NULL;
