@@ -34,7 +34,7 @@ struct channel_destination {
 struct channel {
 	struct service service; /* first */
 	const struct config_channel *config;
-	const struct config_channel *config_to_be; /* of a reload that is on its way; NULL: none */
+	const struct config_channel *config_to_be; /* while a reload is on its way; NULL: no reload */
 	struct interface *interface;
 	struct interface_tx *tx;
 	struct tx_queue *queue;

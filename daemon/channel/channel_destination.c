@@ -26,7 +26,7 @@ static const char *channel_destination_explain(const struct channel *channel, in
 }
 
 /*
- * The log has only changes between reachable and unreachable. Of a destination that changes again and again it has the
+ * The log has only changes between reachable and unreachable. If a destination changes again and again, it has the
  * 1st, 2nd, 4th, 8th … change, so that the destination cannot fill the log.
  */
 static void channel_destination_tell(struct channel_destination *destination, int32_t error,

@@ -84,7 +84,7 @@ static int channel_service_can_remove(const struct service *service, struct fail
 	return interface_check_answers(((const struct channel *)service)->interface, failure);
 }
 
-/* A channel that runs takes its configuration up; a new one is handed to its worker. */
+/* A running channel takes over its new configuration. A new channel is handed to its worker. */
 static int channel_service_commit(struct daemon *daemon, struct service *service)
 {
 	struct channel *channel = channel_of(service);

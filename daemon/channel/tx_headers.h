@@ -23,7 +23,7 @@ int tx_headers_check(const struct config_channel *channel, const struct net_inte
 int tx_headers_checksums(const struct config_channel *channel, const struct backend_capabilities *capabilities,
                          enum packet_checksums *checksums, struct failure *failure);
 
-/** What to ask the neighbour table for one destination. The caller sets changed and context. */
+/** Fill in the request to the neighbour table for one destination. The caller sets changed and context. */
 void tx_headers_want(const struct config_channel *channel, uint32_t index, unsigned interface_index,
                      struct neighbour_wanted *wanted);
 

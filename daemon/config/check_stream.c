@@ -40,7 +40,7 @@ static int check_lossless(const struct config_reader *reader, const config_setti
 	return 0;
 }
 
-/* What the keys say of a row, against each other. */
+/* Checks the keys about the layout of a row against each other. */
 static int check_row(const struct config_reader *reader, const config_setting_t *setting,
                      const struct config_stream *stream)
 {

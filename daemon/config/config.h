@@ -33,9 +33,9 @@ enum config_poll {
 };
 
 enum config_timestamps {
-	CONFIG_TIMESTAMPS_AUTO,     /* of the device, if it gives packets any */
-	CONFIG_TIMESTAMPS_HARDWARE, /* of the device, or there is no stream */
-	CONFIG_TIMESTAMPS_SOFTWARE, /* of the worker's clock */
+	CONFIG_TIMESTAMPS_AUTO,     /* the device's, if it stamps packets */
+	CONFIG_TIMESTAMPS_HARDWARE, /* the device's; else the stream does not start */
+	CONFIG_TIMESTAMPS_SOFTWARE, /* the worker's clock */
 };
 
 enum config_xdp_mode {
@@ -52,7 +52,7 @@ enum config_backend {
 	CONFIG_BACKEND_PACKET,
 };
 
-/* What the rows of a stream hold. */
+/* The part of a packet that a row of the stream holds. */
 enum config_layout {
 	CONFIG_LAYOUT_UDP,   /* UDP payloads: the device splits packets behind their UDP header */
 	CONFIG_LAYOUT_FRAME, /* frames, from the Ethernet header on */
@@ -65,7 +65,7 @@ enum config_hash {
 	CONFIG_HASH_TOEPLITZ,  /* as other programs compute it, with the key of its first description */
 };
 
-/* What the hash is of; of packets without ports, fragments among them, the addresses instead of the ports. */
+/* Input of the hash. For packets without ports, fragments among them, the addresses take the place of the ports. */
 enum config_hash_fields {
 	CONFIG_HASH_PORTS,     /* addresses and ports */
 	CONFIG_HASH_ADDRESSES, /* both addresses */
@@ -82,7 +82,7 @@ struct config_address {
 enum config_match {
 	CONFIG_MATCH_RULE,      /* what its other keys say */
 	CONFIG_MATCH_ALL,       /* every packet of the interface */
-	CONFIG_MATCH_DEFAULT,   /* what no flow and no program of this machine takes */
+	CONFIG_MATCH_DEFAULT,   /* packets that no flow and no program of this machine takes */
 	CONFIG_MATCH_MULTICAST, /* packets to groups and to all */
 };
 
@@ -94,7 +94,7 @@ enum config_match {
 struct config_flow {
 	enum config_match match;
 	struct config_address destination; /* unicast or multicast; AF_UNSPEC = any */
-	uint8_t destination_bits;          /* of the prefix; 32, or 128, for one address */
+	uint8_t destination_bits;          /* length of the prefix; 32, or 128, for one address */
 	struct config_address source; /* AF_UNSPEC = any; with a multicast destination: also a source-specific join */
 	uint8_t source_bits;
 	uint16_t destination_port; /* host order, 0 = any */
@@ -109,7 +109,7 @@ struct config_flow {
 	uint8_t source_mac[6];
 	uint32_t priority; /* of two flows that match a packet, the one with the higher takes it */
 	bool copy;         /* the kernel, and flows of lower priority, get the packets, too */
-	int32_t queue;     /* of the stream; -1: by hash */
+	int32_t queue;     /* index in the stream; -1: by hash */
 	const char *text;  /* its keys as config_dump() writes them, a line each */
 	const char *file;  /* the file that it stands in, which may be an included one */
 	int line;
@@ -125,13 +125,13 @@ struct config_stream {
 	uint32_t queues;       /* 1..16, each with a ring and a worker */
 	enum config_hash hash; /* what shares packets out to the queues */
 	enum config_hash_fields hash_fields;
-	const uint32_t *cpus; /* of the workers; either none or one for each queue, and then cpu is -1 */
+	const uint32_t *cpus; /* to pin the workers to: none, or one for each queue, and then cpu is -1 */
 	uint32_t n_cpus;
 	enum config_layout layout;
 	uint32_t payload_size;             /* the longest UDP payload, or frame: 1..65507 */
-	uint32_t application_header_bytes; /* less than payload_size: the first so many bytes go to the header row */
+	uint32_t application_header_bytes; /* first bytes of the payload, for the header row; less than payload_size */
 	uint32_t row_stride;               /* at least payload_size - application_header_bytes, or 0: just that */
-	bool zero_rest;                    /* what a packet does not fill of its row is 0 */
+	bool zero_rest;                    /* the bytes of a row behind a packet are 0 */
 	bool flow_numbers;                 /* rows say which flow their packet matched */
 	uint32_t slots_per_block;          /* multiple of 64 */
 	uint32_t history_blocks;
@@ -147,7 +147,7 @@ struct config_stream {
 	enum config_reassemble reassemble;
 	enum config_timestamps timestamps;
 	bool join;          /* join multicast groups of the flows */
-	const uid_t *users; /* allowed to receive; if groups is empty, too: everyone who can connect */
+	const uid_t *users; /* allowed to receive; if groups is empty, too, every client that can connect may receive */
 	uint32_t n_users;
 	const gid_t *groups;
 	uint32_t n_groups;
@@ -240,7 +240,7 @@ struct config {
 	uint32_t n_streams;
 	const struct config_channel *channels;
 	uint32_t n_channels;
-	bool is_merged;       /* made by config_merge(): not what the file says */
+	bool is_merged;       /* made by config_merge(): differs from the file */
 	void *memory;         /* owns everything that the config points at */
 	struct config *older; /* for the owner: the configuration that this one replaced, which may still be in use */
 };

@@ -14,7 +14,7 @@
 struct config_reader {
 	const char *path;
 	const char *directory; /* of path, which @include starts from; NULL = the process' own */
-	struct config *config; /* owns the memory of what is read */
+	struct config *config; /* result; owns the memory that it points to */
 	struct failure *failure;
 };
 

@@ -13,7 +13,7 @@
 
 struct syntax_mistake {
 	unsigned line;
-	char text[SYNTAX_TEXT_BYTES]; /* what is wrong, and what is accepted */
+	char text[SYNTAX_TEXT_BYTES]; /* the fault, and the accepted values */
 };
 
 /** text: the file that libconfig cannot parse; line: where it stopped. False: no mistake is found up to there. */

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What differs between two configurations, key by key. Pure. */
+/* Compares two configurations key by key. Pure. */
 #ifndef DAEMON_CONFIG_DIFF_H
 #define DAEMON_CONFIG_DIFF_H
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What a row of the key table says in words, and access to the fields that rows describe. */
+/* Describes rows of the key table in words, and accesses the fields that rows describe. */
 #include "daemon/config/key.h"
 
 #include <inttypes.h>

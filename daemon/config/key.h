@@ -49,8 +49,8 @@ struct key_choice {
 struct key {
 	const char *name;
 	enum key_type type;
-	size_t offset; /* of the field in the group's struct */
-	size_t bytes;  /* of the field */
+	size_t offset; /* the field's, in the struct of its group */
+	size_t bytes;  /* size of the field */
 	size_t count;  /* offset of the uint32_t that counts what the field points at */
 	bool required;
 	bool live; /* a reload may change it; any other key is fixed as long as the daemon, stream or channel runs */
@@ -61,8 +61,8 @@ struct key {
 	int64_t unit;                     /* the field holds the value times this; 0 = 1 */
 	bool power_of_two;                /* only those */
 	const char *string;               /* default of a string or choice; NULL = none */
-	const struct key_choice *choices; /* of a choice */
-	const struct key_group *group;    /* of a group, and of each entry of a list */
+	const struct key_choice *choices; /* the accepted words, if the type is a choice */
+	const struct key_group *group;    /* if the type is a group or a list: the keys in it or in each entry */
 	const char *help;
 };
 
@@ -73,9 +73,9 @@ struct key_group {
 	unsigned n_keys;
 	size_t text; /* offset of the const char * with the keys in the file's syntax, a line each */
 
-	/* Of the entries of a list. */
+	/* If the type is a list: limits of its entries. */
 	unsigned n_max;
-	size_t bytes; /* of the struct */
+	size_t bytes; /* size of the struct */
 	size_t file;  /* offset of the const char * that says where the entry stands; 0 = none */
 	size_t line;  /* offset of the int, likewise */
 

@@ -32,7 +32,7 @@ static bool merge_own_string(struct config *config, void *pointer)
 	return merge_own_bytes(config, pointer, strlen(text) + 1) != NULL;
 }
 
-/* The struct at base was copied from another config: make copies of what it points at. False: out of memory. */
+/* The struct at base was copied from another config: also copies the memory that it points at. False: out of memory. */
 static bool merge_own_group(struct config *config, const struct key_group *group, char *base)
 {
 	bool done = merge_own_string(config, base + group->text) &&

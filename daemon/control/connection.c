@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Turns the events of a client's socket into jobs for the thread of its user: receive one message, send what the socket
- * takes, close. One job at a time; connection_proceed() decides on the next one.
+ * Turns the events of a client's socket into jobs for the thread of its user: receive one message, send as much as the
+ * socket takes, close. One job at a time; connection_proceed() decides on the next one.
  */
 #include "daemon/control/connection.h"
 
@@ -50,7 +50,7 @@ struct connection {
 	bool is_paused;
 	struct answer_list pending; /* not given to a job yet */
 
-	/* Of the thread, while it has a job. */
+	/* The thread uses these members while it has a job. */
 	struct answer_list answers;
 	union protocol_message message;
 	int result;

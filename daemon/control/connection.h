@@ -15,8 +15,8 @@
 struct connection;
 
 /*
- * result 1: a message came. 0: the client has left. -EPROTO: what came is no message. -errno: the connection does not
- * work any more; -ETIMEDOUT: the client does not read its answers. May close the connection.
+ * result 1: a message came. 0: the client has left. -EPROTO: the client sent something that is no message. -errno: the
+ * connection does not work any more; -ETIMEDOUT: the client does not read its answers. May close the connection.
  */
 typedef void connection_handler(void *context, int result, const union protocol_message *message);
 
@@ -42,7 +42,7 @@ bool connection_is_sending(const struct connection *connection);
 /** The client is one too many: from now on it does not count as a session of its user. */
 void connection_refuse(struct connection *connection);
 
-/** Send what the socket still takes, and close it. on_event is not called any more. NULL: no effect. */
+/** Send as much as the socket takes now, and close it. on_event is not called any more. NULL: no effect. */
 void connection_close(struct connection *connection);
 
 #endif

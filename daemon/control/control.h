@@ -30,7 +30,7 @@ struct rx_stream;
 struct tx_endpoint;
 struct tx_worker_endpoint;
 
-/* What control knows of one queue of a stream. The daemon owns it; only state changes while control has it. */
+/* One queue of a stream, as control sees it. The daemon owns it; only state changes while control has it. */
 struct control_queue {
 	const struct rx_ring *ring;    /* segments and geometry; the rest belongs to the worker */
 	struct mailbox *inbox;         /* of the worker; only control sends to it */
@@ -39,13 +39,13 @@ struct control_queue {
 	const _Atomic uint64_t *drops; /* BACKEND_N_DROPS of these; NULL: the device does not say */
 };
 
-/* What control knows of a stream. The daemon owns it; only config changes while control has it. */
+/* A stream, as control sees it. The daemon owns it; only config changes while control has it. */
 struct control_stream {
 	struct rx_stream *stream;           /* control's; NULL: control does not have it */
 	const struct config_stream *config; /* keys that may change while the daemon runs are read at each use */
 	const char *device;
 	const char *backend;
-	struct reading *matched; /* packets that the flows gave to all queues so far; control has its taken */
+	struct reading *matched; /* packets that the flows gave to all queues so far */
 	struct rx_ledger *ledger;
 	uint32_t n_queues;
 	const struct control_queue *queues[IBVCAP_QUEUES_MAX];
@@ -58,12 +58,12 @@ struct control_interface {
 	const char *name;
 	const char *device;
 	const char *backend;
-	const char *backend_why;                       /* why it is this one */
-	const char *backend_how;                       /* what it does there that it does not do everywhere, or "" */
-	const char *backend_better;                    /* what would be faster, and what it takes; "": nothing */
-	const char *backend_command;                   /* for the shell, that brings it; "": none */
-	bool is_second_best;                           /* what would be faster is another backend */
-	bool is_auto;                                  /* the backend of its services with backend = "auto" */
+	const char *backend_why;     /* why it is this one */
+	const char *backend_how;     /* how it works on this interface, if that differs from others; or "" */
+	const char *backend_better;  /* a faster backend, and what it needs; "": there is none */
+	const char *backend_command; /* for the shell, that brings it; "": none */
+	bool is_second_best;         /* what would be faster is another backend */
+	bool is_auto;                /* the backend of its services with backend = "auto" */
 	struct reading *counters[INTERFACE_COUNTER_N]; /* one that has always failed is absent */
 };
 
@@ -86,7 +86,7 @@ struct control_tx_worker {
 	void *context;
 };
 
-/* What control knows of a channel. The daemon owns it; only config, state and n_unresolved change. */
+/* A channel, as control sees it. The daemon owns it; only config, state and n_unresolved change. */
 struct control_channel {
 	struct tx_endpoint *endpoint;        /* control's; NULL: control does not have it */
 	const struct config_channel *config; /* keys that may change while the daemon runs are read at each use */

@@ -28,7 +28,7 @@ struct cpu_budget {
 	_Atomic uint64_t largest_ns; /* the largest charge in the debt */
 };
 
-/** Charge one system call that took so much CPU time. now_ns: CLOCK_MONOTONIC. Any thread. */
+/** Charge one system call that took cpu_ns of CPU time. now_ns: CLOCK_MONOTONIC. Any thread. */
 void cpu_budget_charge(struct cpu_budget *budget, uint64_t cpu_ns, uint64_t now_ns);
 
 /** In how many ns the budget will not be exceeded any more; 0: it is not. Any thread. */

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * What rx_endpoint and tx_endpoint have in common. An endpoint is a stream or channel as control offers it to clients;
+ * The common part of rx_endpoint and tx_endpoint. An endpoint is a stream or channel as control offers it to clients;
  * it has one endpoint_client for each consumer or sender, from the request until nothing of the client's memory is
  * left. Control thread only.
  */
@@ -36,7 +36,7 @@ struct endpoint_kind {
 	const char *until;      /* a client that has left counts until: a clause */
 	bool is_channel;
 	enum log_event bad_event;
-	/** The session of the client ends: take from the client what the worker has of it. It is freed later. */
+	/** The session of the client ends: take the client's memory back from the worker. The client is freed later. */
 	void (*close)(struct endpoint_client *client);
 	/** Nothing is left but retained memory that no process has any more: free it. */
 	void (*free)(struct endpoint_client *client);
@@ -51,7 +51,7 @@ struct endpoint {
 	char name[IBVCAP_STREAM_NAME_MAX];
 	LIST_HEAD(, endpoint_client) clients;
 	uint32_t n_clients;            /* those on their way out included */
-	uint64_t n_bad;                /* clients disconnected for what they wrote into their pages */
+	uint64_t n_bad;                /* clients disconnected because they wrote invalid values into their pages */
 	bool ended;                    /* the worker has nothing of it any more */
 	enum ibvcap_disconnect ending; /* why it will end, or has ended; IBVCAP_DISCONNECT_NONE: it goes on */
 };
@@ -96,10 +96,12 @@ int endpoint_admit_rights(struct session *session, const struct endpoint *endpoi
 int endpoint_admit_place(struct session *session, struct endpoint *endpoint, const struct user_share *share,
                          const struct endpoint_limits *limits);
 
-/** What the payer has at the endpoint. NULL: out of memory; endpoint_admit_place() says so to the client. */
+/** The payer's share at the endpoint. NULL: out of memory; endpoint_admit_place() says so to the client. */
 struct user_share *endpoint_share(const struct endpoint *endpoint, const struct payer *payer);
 
-/** Add the session's client: one place and so many lease blocks are charged. share: of endpoint_share(). */
+/**
+ * Add the session's client, and charge one place and its lease blocks to the share, which endpoint_share() returned.
+ */
 void endpoint_add_client(struct endpoint *endpoint, struct endpoint_client *client, struct session *session,
                          struct user_share *share, uint32_t lease_blocks);
 

@@ -32,7 +32,7 @@ struct notifier_entry {
 };
 
 struct notifier {
-	const struct rx_ring *ring; /* of the consumers; NULL: the clients are senders */
+	const struct rx_ring *ring; /* that the consumers read; NULL: the clients are senders */
 	int doorbell;
 	struct heartbeat heartbeat;
 	pthread_t thread;
@@ -133,7 +133,7 @@ static uint64_t notify_all(struct notifier *notifier)
 	return late_ns;
 }
 
-/* Returns at a ring, or after so many ns; 0: only at a ring. */
+/* Waits for the doorbell, at most ns; 0: without a limit. */
 static void await_ring(int doorbell, uint64_t ns)
 {
 	const struct timespec timeout = {.tv_sec = (time_t)(ns / 1000000000), .tv_nsec = (long)(ns % 1000000000)};

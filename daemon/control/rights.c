@@ -30,7 +30,7 @@ static bool is_member(const struct peer *peer, gid_t gid)
 	return false;
 }
 
-/* True: the client is a member of one of the groups, and *payer is the first of these groups. */
+/* True: the client is a member of one of the groups; *payer is then the first of those. */
 static bool is_in_a_group(const gid_t *groups, uint32_t n_groups, const struct peer *peer, struct payer *payer)
 {
 	for (uint32_t i = 0; i < n_groups; i++) {

@@ -68,7 +68,10 @@ static int lend_to_worker(struct session *session, struct rx_endpoint *rx_endpoi
 	rx->consumer.start = (struct rx_start_position){request->start, request->start_value};
 	if (takeover) {
 		rx->consumer.start = (struct rx_start_position){RX_START_SEQUENCE, takeover->sequence};
-		/* What the worker will store: valid too if the consumer leaves before the worker has it. */
+		/*
+		 * The worker will store the same value. Set here, so that it is valid if the consumer leaves before the
+		 * worker has it.
+		 */
 		rx->consumer.attach_sequence = takeover->sequence;
 		rx->consumer.state->taken_over = takeover->had_owner;
 		rx->consumer.state->abandoned = takeover->abandoned;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Serves the requests of consumers: finds the stream, refuses what the client may not have, mails the consumer to the
- * worker, and answers the client when the worker has answered.
+ * Serves the requests of consumers: finds the stream, refuses requests that the client has no right to, mails the
+ * consumer to the worker, and answers the client when the worker has answered.
  */
 #include "daemon/control/rx_endpoint.h"
 

@@ -25,23 +25,23 @@ struct rx_group_ask {
 
 struct rx_group_queue {
 	struct rx_session *owner; /* from its request until the worker has given it back; NULL: free */
-	uint64_t member;          /* of the owner */
+	uint64_t member;          /* the owner's number */
 	pid_t left_pid;           /* the last owner that acquired packets */
 	struct rx_takeover next;  /* for the next owner */
 };
 
 struct rx_group {
-	LIST_ENTRY(rx_group) link; /* of the stream */
+	LIST_ENTRY(rx_group) link; /* in the stream's list of groups */
 	struct rx_stream *stream;
 	char name[IBVCAP_GROUP_NAME_MAX];
-	uid_t uid; /* of all members */
+	uid_t uid; /* user of all members */
 	TAILQ_HEAD(, rx_group_ask) asks;
 	uint32_t n_queues;
 	struct rx_group_queue queues[IBVCAP_QUEUES_MAX];
 	struct rx_session *recalled; /* one at a time; NULL: none */
 	uint64_t recall_until_us;
 	uint64_t n_moves; /* queues that went from one owner to another */
-	uint64_t n_late;  /* owners that did not give up what was recalled */
+	uint64_t n_late;  /* owners that did not give up a recalled queue in time */
 };
 
 /* ---- members --------------------------------------------------------------------------------------- */
@@ -173,7 +173,7 @@ void rx_group_note_told(const struct rx_session *rx)
 			rx->group->queues[i].next.abandoned = 0; /* it counts them, also if it acquires nothing */
 }
 
-/* What the owner leaves to the next one. An owner that has not moved leaves what it was given. */
+/* Notes where the next owner begins. If the owner has read nothing, that is where it began itself. */
 static void note_cursor(struct rx_group_queue *queue, const struct rx_session *rx)
 {
 	const struct ring_consumer *consumer = &rx->consumer;

@@ -43,7 +43,7 @@ void rx_group_balance(struct rx_group *group);
 
 const char *rx_group_name(const struct rx_group *group);
 
-/** At each tick: disconnect owners that did not give up what was recalled. */
+/** At each tick: disconnect owners that did not give up a recalled queue in time. */
 void rx_groups_tick(struct rx_stream *stream, uint64_t now_us);
 
 /** The stream ends: refuse the members that ask. */

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Makes what one consumer shares with its client, sends it to the client, and takes it back when the client has left.
+ * Makes the memory and descriptors that one consumer shares with its client, sends them to the client, and frees them
+ * when the client has left.
  */
 #include "daemon/control/rx_session.h"
 
@@ -21,7 +22,10 @@
 
 /* ---- the user's thread --------------------------------------------------------------------------- */
 
-/* What the client shared: it goes in the user's thread, because the client can make close() take long. */
+/*
+ * Memory and sockets shared with the client. The user's thread frees them, because the client can make close() take
+ * long.
+ */
 struct rx_session_remains {
 	struct background_job job;
 	struct user *user;

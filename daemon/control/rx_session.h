@@ -20,7 +20,7 @@
 struct rx_endpoint;
 struct rx_group;
 
-/* What the log says of the packets that a consumer lost. */
+/* State of the log lines about packets that a consumer lost. */
 struct rx_skips {
 	struct loss_span span;
 	uint64_t seen;   /* packets lost at the last look */
@@ -34,7 +34,8 @@ struct rx_session {
 	struct rx_group *group; /* that shares the queue out; NULL: none */
 	int wake_theirs;        /* the client's end of the socket; -1 once it was sent */
 	int wake;
-	struct rx_session_remains *remains; /* for what is left of it; NULL: its user's thread has that already */
+	struct rx_session_remains
+		*remains; /* holds its shared memory at the end; NULL: its user's thread has that already */
 };
 
 static inline struct rx_endpoint *rx_session_endpoint(const struct rx_session *rx)

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * The log lines about the beginning and the end of a loss of one consumer: packets whose blocks were used again before
- * it acquired them. Its counts are its own, so a consumer can make the log say of it what it likes, and nothing else.
+ * it acquired them. The consumer itself writes the counts, so it can make these lines say anything, but only about
+ * itself.
  */
 #include "daemon/base/log.h"
 #include "daemon/control/id_name.h"

@@ -48,7 +48,7 @@ static int on_client(sd_event_source *source, int listening_fd, uint32_t events,
 
 /* ---- requests ------------------------------------------------------------------------------------ */
 
-/* Of a text with a line for each mistake: the first lines, as many as an answer has room for. */
+/* The text has a line for each mistake. Returns the bytes of as many whole lines as an answer has room for. */
 static int count_bytes_that_fit(const char *text)
 {
 	static const size_t room = PROTOCOL_TEXT_MAX - 80;

@@ -97,7 +97,7 @@ static int refuse_over_limit(struct session *session, const char *what, const ch
 	return -EAGAIN;
 }
 
-/* Refuses a client because of a limit on its payer. exceeded: what the payer has, and the key that limits it. */
+/* Refuses a client because its payer is over a limit. exceeded: the things that key limits. */
 static int refuse_payer(struct session *session, const char *exceeded, const char *key)
 {
 	struct payer_text payer = payer_describe(&session->user->payer, session->peer.uid);

@@ -23,7 +23,7 @@ struct control;
 struct endpoint;
 struct endpoint_client;
 
-/* What a request waits for that may take as long as other clients like. */
+/* An event that a request waits for. Other clients decide how long that takes. */
 struct session_wait {
 	void (*abandon)(struct session_wait *wait); /* the session ends */
 };

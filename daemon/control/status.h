@@ -55,7 +55,7 @@ int status_request(struct session *session);
 void status_read_consumer(const struct rx_endpoint *endpoint, const struct rx_session *rx,
                           uint64_t counters[CONSUMER_COUNTER_N]);
 
-/* What status_count_consumer() makes its counters of; the comments there say in which order it is to be read. */
+/* Input of status_count_consumer(), which says in which order to read the members. */
 struct status_consumer_view {
 	uint64_t floor; /* of the ring: the oldest block number that can still be leased */
 	uint32_t slots_per_block;

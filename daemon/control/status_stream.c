@@ -35,7 +35,7 @@ struct stream_terms {
 
 /*
  * All packets in the terms of the sum were counted as matched, though maybe after the last reading of the flow
- * counters. So the larger of both is what is known to be matched, and the difference, in_flight, is never negative.
+ * counters. So matched is the larger of both, and the difference, in_flight, is never negative.
  */
 static struct stream_terms read_terms(const struct control_stream *stream)
 {

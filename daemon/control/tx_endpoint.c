@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Serves the requests of senders: finds the channel, refuses what the client may not have, and acts on the mail of the
- * transmit worker, which is about single senders, about a channel, or about the worker itself.
+ * Serves the requests of senders: finds the channel, refuses requests that the client has no right to, and acts on mail
+ * of the transmit worker, which is about single senders, about a channel, or about the worker itself.
  */
 #include "daemon/control/tx_endpoint.h"
 
@@ -19,7 +19,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#define MAP_US      UINT64_C(5000000) /* in which a client has to map what it was given */
+#define MAP_US      UINT64_C(5000000) /* in which a client has to map its memory */
 #define SENDERS_MAX 4096u             /* of one worker; more than any configuration has */
 
 /* ---- opening --------------------------------------------------------------------------------------- */
@@ -124,7 +124,7 @@ static void sender_added(struct tx_session *tx, int error)
 		session_free(session);
 }
 
-/* The worker has dropped the sender already, and has accounted for everything that the sender had submitted. */
+/* The worker has dropped the sender already; everything that the sender had submitted has a result. */
 static void sender_bad(struct tx_session *tx, const struct mail *mail)
 {
 	struct session *session = tx->client.session;
@@ -176,7 +176,7 @@ static void take_tx_queue_mail(struct tx_worker_endpoint *worker, const struct m
 	tx_endpoint_take_all(tx_endpoint);
 }
 
-/* Everything that was submitted by then is accounted for, and the senders are told that it was the last. */
+/* Everything that was submitted by then has a result, and the senders are told that it was the last. */
 static void tx_worker_ended(struct tx_worker_endpoint *worker, const struct mail *mail)
 {
 	struct tx_endpoint *tx_endpoint;

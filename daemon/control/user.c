@@ -9,7 +9,7 @@
 #include <stdlib.h>
 
 #define WINDOW_US    UINT64_C(1000000)
-#define USER_SLOW_US UINT64_C(100000) /* no call on an honest client's socket takes so long */
+#define USER_SLOW_US UINT64_C(100000) /* longer than any call on an honest client's socket takes */
 
 bool rate_exceeds(struct rate *rate, uint64_t now_us, uint32_t limit)
 {

@@ -46,7 +46,7 @@ bool rate_exceeds(struct rate *rate, uint64_t now_us, uint32_t limit);
 /* Users' threads leave the CPU to the workers and to the control thread. */
 #define USER_NICE 10
 
-/* So many refused connections of one user wait to be closed by its thread; if that is stuck, others close the rest. */
+/* Limit of refused connections that a user's thread has yet to close. Further ones are closed without it. */
 #define USER_REFUSED_MAX 32
 
 enum user_thread_use {
@@ -72,10 +72,10 @@ struct user {
 	LIST_HEAD(, user_share) shares;
 };
 
-/* A thread is stuck when its job takes so much longer than its allowance. */
+/* A thread is stuck when its job takes longer than its allowance by this time. */
 #define USERS_STUCK_US UINT64_C(5000000)
 
-/* Clients can make jobs of users' threads hang. The daemon's end waits for so long, and for the jobs' allowances. */
+/* Clients can make jobs of users' threads hang. The ending daemon waits for the jobs' allowances and this time. */
 #define USERS_PATIENCE_US UINT64_C(3000000)
 
 enum user_slot {
@@ -84,7 +84,7 @@ enum user_slot {
 	USER_SLOT_N
 };
 
-/* What the clients of a payer have at one stream or channel. */
+/* Quotas that the clients of a payer use at one stream or channel. */
 struct user_share {
 	LIST_ENTRY(user_share) link;
 	struct user *user;
@@ -97,7 +97,7 @@ struct user_share {
 struct users {
 	LIST_HEAD(, user) list;
 	sd_event *event;     /* outlives the users; for their threads */
-	uint32_t n_sessions; /* of all users */
+	uint32_t n_sessions; /* sum over all users */
 };
 
 /** The payer's object, made if there is none. NULL: out of memory. */
@@ -119,7 +119,7 @@ bool user_is_swamped(const struct user *user);
 void user_ref(struct user *user);
 void user_unref(struct user *user);
 
-/** What the user has at that endpoint, made if there is none. NULL: out of memory. */
+/** The user's share at that endpoint, made if there is none. NULL: out of memory. */
 struct user_share *user_share_at(struct user *user, const void *endpoint);
 
 /** Would `amount` more exceed the limit? Never for root. */

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What an interface's driver says of itself, of its card and of its counters (SIOCETHTOOL); which packets it stamps. */
+/* Asks an interface's driver for its name, its card, its counters and the packets that it stamps (SIOCETHTOOL). */
 #include "daemon/net/ethtool.h"
 #include "daemon/net/net.h"
 
@@ -48,7 +48,7 @@ enum net_stamping net_stamping_read(const char *interface)
 	return stamping_can(interface) ? NET_STAMPING_OFF : NET_STAMPING_NONE;
 }
 
-/* A driver that cannot stamp what it is asked to stamp may take something else, and says what. */
+/* A driver that cannot stamp the packets asked for may choose other ones. Its answer says which. */
 int net_stamping_switch_on(const char *interface)
 {
 	struct hwtstamp_config before = {0}, wanted;

@@ -56,7 +56,7 @@ int link_watch_new(struct link_watch **watch, sd_event *event, link_watch_change
 	r = rtnl_open_events(&w->socket, &group, 1);
 	if (r == 0)
 		r = sd_event_add_io(event, &w->source, mnl_socket_get_fd(w->socket), EPOLLIN, on_link_event, w);
-	/* Before readings of the device that began later: what they settle must not hide that the link was down. */
+	/* First, so that losses that a later reading of the device settles do not hide that the link was down. */
 	if (r == 0)
 		r = sd_event_source_set_priority(w->source, SD_EVENT_PRIORITY_IMPORTANT);
 	if (r < 0) {

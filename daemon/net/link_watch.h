@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * The kernel's events of interfaces that come, change and go. An interface that is deleted and made again under its
- * name has another index, and nothing of what was bound to the old one: no group, no packet socket, no device. Control
- * thread only.
+ * name has another index. Groups, packet sockets and devices that were bound to the old index are not bound to it.
+ * Control thread only.
  */
 #ifndef DAEMON_NET_LINK_WATCH_H
 #define DAEMON_NET_LINK_WATCH_H

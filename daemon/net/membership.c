@@ -26,7 +26,7 @@ struct membership_socket {
 struct membership {
 	struct membership_socket *sockets;
 	uint32_t n_sockets;
-	unsigned *indexes; /* of the interfaces that groups were joined on */
+	unsigned *indexes; /* interfaces that groups were joined on */
 	uint32_t n_indexes;
 };
 

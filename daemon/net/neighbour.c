@@ -32,7 +32,7 @@
 #define END_US         UINT64_C(1000000)
 #define NUD_HAS_MAC    (NUD_REACHABLE | NUD_STALE | NUD_DELAY | NUD_PROBE | NUD_PERMANENT | NUD_NOARP)
 
-/* What the kernel says of a next hop. A result is -errno if there is no answer, or if it was not asked for. */
+/* The kernel's answers about a next hop. A result is -errno if there is no answer, or if it was not asked for. */
 struct answers {
 	int link_result, route_result, neighbour_result;
 	struct rtnl_link link;

@@ -28,7 +28,7 @@ struct neighbour_wanted {
 	unsigned interface_index;
 	struct config_address destination;
 	struct config_address source; /* AF_UNSPEC: the kernel chooses it */
-	bool has_mac;                 /* of a unicast destination: no neighbour is resolved */
+	bool has_mac;                 /* the MAC of a unicast destination is configured: no neighbour is resolved */
 	uint8_t mac[6];
 	/** The next hop changed. Called from the event loop; must not add or remove neighbours. */
 	void (*changed)(void *context, const struct next_hop *next_hop);

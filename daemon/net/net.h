@@ -36,8 +36,8 @@ bool net_has_address(unsigned interface_index, const struct config_address *addr
 
 struct net_address_location {
 	bool is_here;        /* on any interface of this machine: by default the kernel answers for it at each */
-	bool is_broadcast;   /* of a subnet of the interface */
-	char addresses[128]; /* of the interface, of that family: "10.0.0.1, 10.0.0.2"; "": none */
+	bool is_broadcast;   /* the broadcast address of a subnet of the interface */
+	char addresses[128]; /* the interface's, of that family: "10.0.0.1, 10.0.0.2"; "": none */
 };
 
 /** Has this machine the address? 0, or -errno: the kernel does not say. */
@@ -58,17 +58,17 @@ int net_port_discards(const char *interface, uint64_t *discards);
 
 struct net_driver {
 	char name[32];   /* "mlx5_core", "veth"; "": it does not say */
-	bool has_device; /* on a bus: a card, or what a hypervisor emulates */
+	bool has_device; /* on a bus: a card, or one that a hypervisor emulates */
 };
 
 /** -EOPNOTSUPP: the interface has no driver that says its name, as lo. */
 int net_driver_read(const char *interface, struct net_driver *driver);
 
-/* Of enum netdev_xdp_act in <linux/netdev.h>. */
+/* From enum netdev_xdp_act in <linux/netdev.h>. */
 #define NET_XDP_BASIC    UINT64_C(1)
 #define NET_XDP_REDIRECT UINT64_C(2)
 
-/** What the driver can do for native XDP. -ENOTSUP: this kernel, before Linux 6.3, does not say. */
+/** Read the driver's features for native XDP. -ENOTSUP: a kernel before Linux 6.3, which does not report them. */
 int net_xdp_features(unsigned interface_index, uint64_t *features);
 
 /** ID of the XDP program that is attached to the interface; 0: none, or not known. */
@@ -98,7 +98,7 @@ struct net_clock_reading {
 int net_precision_clock_read(int fd, struct net_clock_reading *reading);
 
 enum net_stamping {
-	NET_STAMPING_NONE, /* the card stamps no received packet, or those of PTP only, and cannot do otherwise */
+	NET_STAMPING_NONE, /* the card can stamp no received packet, or only those of PTP */
 	NET_STAMPING_OFF,  /* it can stamp all packets, and does not */
 	NET_STAMPING_ALL,  /* it stamps all packets */
 };
@@ -107,7 +107,7 @@ enum net_stamping {
 enum net_stamping net_stamping_read(const char *interface);
 /**
  * Let the card stamp all received packets, and packets to be sent as before. Programs that asked for the stamps of PTP
- * packets get them still. 0 or -errno. -ERANGE: the card cannot, and does what it did before.
+ * packets get them still. 0 or -errno. -ERANGE: the card cannot, and stamps the same packets as before.
  */
 int net_stamping_switch_on(const char *interface);
 

@@ -21,16 +21,16 @@ enum next_hop_state {
 /* Addresses in network order. The state tells which members are valid. */
 struct next_hop {
 	enum next_hop_state state;
-	uint32_t mtu; /* of the interface, now */
+	uint32_t mtu; /* the interface's, at present */
 	uint8_t source_mac[6];
 	uint8_t mac[6];
 	struct config_address source;
-	struct config_address address; /* of the neighbour; AF_UNSPEC: no neighbour has to be resolved */
+	struct config_address address; /* the neighbour's; AF_UNSPEC: no neighbour has to be resolved */
 };
 
 /**
- * What the state means and what to do, for the log: "its next hop 10.0.0.1 does not answer on eth0 …". Returns
- * buffer.
+ * Write to buffer what the state means and what to do, for the log: "its next hop 10.0.0.1 does not answer on eth0 …".
+ * Returns buffer.
  */
 const char *next_hop_explain(const struct next_hop *next_hop, const char *interface, char *buffer, size_t bytes);
 

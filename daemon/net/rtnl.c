@@ -127,7 +127,7 @@ struct rtnl_attributes rtnl_read_attributes(const struct nlmsghdr *message, unsi
 	return attributes;
 }
 
-/* Of a nested list, which may not be there. */
+/* Reads the attributes of a nested list. list: NULL if the message lacks it. */
 static struct rtnl_attributes rtnl_read_nested(const struct nlattr *list)
 {
 	struct rtnl_attributes attributes = {0};

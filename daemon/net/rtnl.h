@@ -69,7 +69,7 @@ struct rtnl_attributes {
 	const struct nlattr *of[RTNL_TYPES]; /* by type; NULL: it is not there */
 };
 
-/** Those of a message, behind the header of its type. */
+/** Read the attributes of a message, which follow the header of its type. */
 struct rtnl_attributes rtnl_read_attributes(const struct nlmsghdr *message, unsigned header_bytes);
 /** False, and value is as before: there is no such attribute, or it is shorter. */
 bool rtnl_read_u32(const struct nlattr *attribute, uint32_t *value);

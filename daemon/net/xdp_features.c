@@ -7,7 +7,7 @@
 #include <libmnl/libmnl.h>
 #include <linux/genetlink.h>
 
-/* Of <linux/netdev.h>, which Debian 12 does not have. */
+/* From <linux/netdev.h>, which Debian 12 does not have. */
 #define NETDEV_FAMILY       "netdev"
 #define NETDEV_DEV_GET      1
 #define NETDEV_IFINDEX      1

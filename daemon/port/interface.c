@@ -14,7 +14,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* The control thread waits so long for a clock that is a page in memory (clock.h), at most 128 times as long. */
+/* Time that the control thread first waits for a clock that is a page in memory (clock.h); at most 128 times this. */
 #define CLOCK_PATIENCE_NS      UINT64_C(2000000)
 #define CLOCK_MISSES_MAX       7
 #define CLOCK_OPEN_PATIENCE_NS UINT64_C(500000000)
@@ -153,7 +153,7 @@ static int interface_open_instead(struct interface *interface, const struct back
 	return interface->ops->open(options, &interface->backend, failure);
 }
 
-/* What the backend allocates, and what the kernel does for it, lies near the device. */
+/* Memory that the backend and the kernel allocate meanwhile is on the device's NUMA node. */
 static int interface_open_backend(struct interface *interface, struct failure *failure)
 {
 	struct backend_open_options options = interface->open_options;

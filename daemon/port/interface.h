@@ -26,7 +26,7 @@
 
 struct daemon;
 
-/* What the kernel says. On the heap, because the thread may hang in a reading when the interface is gone. */
+/* The kernel's readings. On the heap, because the thread may hang in a reading when the interface is gone. */
 struct interface_kernel {
 	struct reading discards; /* and everything else that the kernel says */
 	struct interface *interface;
@@ -49,7 +49,7 @@ struct interface_notices {
 	struct backend_notice at[INTERFACE_NOTICES_MAX];
 };
 
-/* Up to so many streams each have a thread of their own. A thread takes more packets than the kernel hands to it. */
+/* Up to this number of streams, each has a thread of its own, which can take more packets than the kernel delivers. */
 #define INTERFACE_CREWS 4
 
 struct interface {
@@ -73,7 +73,7 @@ struct interface {
 	uint64_t silent_ns; /* how long the device has not answered, if that is too long; 0: it answers */
 	bool is_abandoned;  /* the daemon ends without it: its memory and its device are left to the kernel */
 	bool link_up;
-	unsigned opened_index; /* of the interface whose device is open: a new one of this name has another device */
+	unsigned opened_index; /* index when the device was opened; a new interface of this name has another */
 	uint64_t deleted_ns;   /* when that was deleted, CLOCK_MONOTONIC; 0: it was not */
 	bool is_missing;       /* there is no interface of this name now */
 	const char *failure;   /* the device's word for its failure, static; NULL: it works */
@@ -93,7 +93,7 @@ struct interface {
 	uint32_t n_users;                       /* streams, channels */
 };
 
-/* What the choice of a backend depends on, besides the interface. */
+/* The configuration's demands that the choice of a backend depends on. */
 struct interface_wishes {
 	bool leaves_packets;  /* flows of streams with backend = "auto" do */
 	bool wants_card_time; /* streams with backend = "auto" have timestamps = "hardware" */

@@ -32,7 +32,7 @@ static struct interface *interface_set_find(const struct daemon *daemon, const c
 	return interface;
 }
 
-/* That of the services of the interface with backend = "auto", or NULL. */
+/* The entry of the services that have backend = "auto" on this interface, or NULL. */
 static struct interface *interface_set_find_auto(const struct daemon *daemon, const char *name)
 {
 	struct interface *interface;
@@ -95,7 +95,7 @@ static struct backend_open_options interface_open_options(const struct config *c
 	return options;
 }
 
-/* Those of one name know whether packet is beside them: one came or went. */
+/* An entry came or went: tell all interfaces of this name whether backend packet serves it, too. */
 static void interface_set_tell(const struct daemon *daemon, const char *name)
 {
 	const struct interface *by_packet = interface_set_find(daemon, name, "packet");
@@ -167,7 +167,7 @@ static void interface_set_on_link(void *context)
 
 /* ---- notices ------------------------------------------------------------------------------------- */
 
-/* To find out what a notice is about may take a command, so the device's thread reads them. */
+/* Reading a notice may take a command to the device, so the device's thread reads them. */
 static void interface_read_notices(void *context)
 {
 	struct interface_notices *notices = context;

@@ -41,7 +41,7 @@ bool backpressure_holds(struct rx_ring *ring, uint64_t number)
 	return false;
 }
 
-/* Add the time since the last look to what the user owes, or subtract it, by what was found at that look. */
+/* Charge the time since the last update if the user stalled the queue then; else repay debt by that time. */
 static void stall_budget_update(struct stall_budget *budget, uint64_t now_ns)
 {
 	uint64_t elapsed_ns = now_ns - budget->updated_ns;

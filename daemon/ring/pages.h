@@ -11,8 +11,8 @@
 uint64_t pages_count_free(uint32_t page_bytes);
 
 /**
- * Writes "(F free of N); get them with: echo … > …, or lower KEY" to text, which has PAGES_ADVICE_MAX bytes. If so many
- * would leave the machine too little other memory, there is no command, which would harm it. Returns text.
+ * Writes "(F free of N); get them with: echo … > …, or lower KEY" to text, which has PAGES_ADVICE_MAX bytes. If this
+ * would leave the machine too little other memory, the text has no command. Returns text.
  */
 const char *pages_advice(char *text, uint32_t page_bytes, uint64_t wanted, const char *key);
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The cursors of one sender: what it submitted, which packets the worker took, and how they ended. The page is written
- * by a client that may be hostile: every value is read once and checked before it is used. And the descriptors by
- * which a sender wakes the worker.
+ * The cursors of one sender: how many packets it submitted, which the worker took, and how they ended. The page is
+ * written by a client that may be hostile: every value is read once and checked before it is used. And the descriptors
+ * by which a sender wakes the worker.
  */
 #include "daemon/ring/sender.h"
 
@@ -17,7 +17,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-/* ---- reading what the client writes ---------------------------------------------------------------- */
+/* ---- reading the client's page --------------------------------------------------------------------- */
 
 /*
  * submitted is checked against completed as it was published, because the client cannot have seen a later value. A
@@ -166,8 +166,8 @@ uint64_t sender_due_request(const struct ibvcap_sender_state *state, const struc
 /* ---- kicks -------------------------------------------------------------------------------------- */
 
 /*
- * A read takes 1 from the counter, so no client reads it down to 0. The small epoll stays readable for ever, and the
- * worker's epoll reports each kick: a client that kicks and reads in turn could otherwise wake the worker uncounted.
+ * A read takes 1 from the counter, so no client can read it down to 0. The small epoll is always readable, and the
+ * worker's epoll reports each kick. Else a client that kicks and reads in turn could wake the worker uncounted.
  */
 #define COUNTER_START (UINT64_C(1) << 63)
 

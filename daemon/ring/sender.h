@@ -29,7 +29,7 @@ struct sender_options {
 	uint32_t n_slots;    /* a power of two, IBVCAP_TX_SLOTS_MIN to IBVCAP_TX_SLOTS_MAX */
 	uint32_t slot_bytes; /* the channel's payload size, at most 65535 */
 	uint32_t n_destinations;
-	uint32_t page_bytes; /* of the arena */
+	uint32_t page_bytes; /* page size of the arena */
 	uint64_t rate_bps;   /* this and the next two are shown to the sender */
 	uint32_t burst_bytes;
 	uint64_t late_after_ns;
@@ -67,7 +67,7 @@ struct sender {
 	/* Control sets these before it lends the sender. */
 	struct sender_kick kick;
 	int socket;               /* non-blocking: wake-ups are written to it; it is never read; -1: none */
-	const void *registration; /* of the arena with the channel's device; the worker hands it to the backend */
+	const void *registration; /* the arena's, with the channel's device; the worker hands it to the backend */
 
 	/* The worker's. */
 	uint64_t submitted; /* as last read, checked */

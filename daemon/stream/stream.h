@@ -26,7 +26,7 @@ struct stream_flow {
 	struct backend_flow *fragments; /* of its datagrams; NULL: flow has them, or the stream does not reassemble */
 };
 
-/* What the log says of losses. */
+/* State of the log lines about losses. */
 struct loss_watch {
 	struct loss_counts {
 		uint64_t no_buffer;
@@ -40,7 +40,7 @@ struct stream_change {
 	const struct config_stream *config; /* to be; NULL: there is no change on its way */
 	bool has_changed;
 	uint32_t n_flows_before;
-	struct membership *membership; /* of all groups of the configuration to be */
+	struct membership *membership; /* in all groups of the configuration to be */
 };
 
 struct stream {
@@ -49,7 +49,7 @@ struct stream {
 	struct interface *interface;
 	struct stream_queue *queues;
 	uint32_t n_queues;
-	struct backend_queue *group; /* of all queues; NULL: there is one queue */
+	struct backend_queue *group; /* the group of all queues; NULL: there is one queue */
 	struct rx_ledger ledger;
 	struct control_stream control; /* as control sees it */
 	bool stopping;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * What makes packets come to a stream: flow rules on the device and group memberships in the kernel; and their change
+ * Makes packets come to a stream, by flow rules on the device and group memberships in the kernel, and changes these
  * while the stream runs.
  */
 #include "daemon/stream/stream.h"

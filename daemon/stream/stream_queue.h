@@ -14,7 +14,7 @@
 
 struct stream;
 
-/* What the last log line about resets of the queue said. */
+/* The numbers in the last log line about resets of the queue. */
 struct told_resets {
 	uint64_t resets;
 	uint64_t at_ns; /* 0: no line yet */
@@ -26,7 +26,7 @@ struct stream_queue {
 	struct rx_ring ring;
 	struct backend_memory *payload;
 	struct backend_memory *headers;
-	struct backend_queue *queue;   /* of the device */
+	struct backend_queue *queue;   /* the device's queue */
 	struct reassembly *reassembly; /* which owns it; NULL: none */
 	struct worker *worker;
 	struct rx_crew *crew; /* the interface's, whose thread runs the worker; NULL: it has a thread of its own */

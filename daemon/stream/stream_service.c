@@ -187,7 +187,7 @@ static void stream_service_take_link_change(struct daemon *daemon, struct servic
 {
 	const struct interface *interface = stream_of(service)->interface;
 
-	/* Of a link that is back already, no reading shows that it was down; the next refresh ends the outage. */
+	/* If the link is up again already, no reading shows that it was down; the next refresh ends the outage. */
 	if (change->index == 0 || (change->index == interface->opened_index && (change->is_down || change->is_gone)))
 		stream_service_note_outage(stream_of(service), true);
 	stream_note_link_change(stream_of(service), change);
