@@ -27,7 +27,7 @@
 #include <systemd/sd-daemon.h>
 #include <unistd.h>
 
-#define START_US      UINT64_C(90000000) /* what the start may take besides its memory */
+#define START_US      UINT64_C(90000000) /* time limit of the start without its memory */
 #define WAIT_STEP_US  100000
 #define END_US        UINT64_C(2000000) /* to wait for devices and the kernel at the end */
 #define PREPARING_MAX 16                /* streams that are prepared at once at the start */
@@ -144,7 +144,7 @@ static void *prepare_streams(void *context)
 
 /*
  * The kernel lets each ring of a socket wait for a grace period of RCU, which many can wait for at once. These threads
- * end before privileges are given up. What fails here is tried again alone.
+ * end before privileges are given up. A step that fails here is tried again alone.
  */
 static void prepare_streams_side_by_side(struct daemon *daemon)
 {
@@ -182,8 +182,8 @@ static int prepare_all_services(struct daemon *daemon, struct failure *failure)
 }
 
 /*
- * All memory is locked by now, but for that of senders. A daemon without an interface keeps what any backend needs.
- * CAP_BPF may have to stay for what was made with it at the start.
+ * All memory is locked by now, but for that of senders. A daemon without an interface keeps the rights of all backends.
+ * CAP_BPF may have to stay for programs and maps that were made at the start.
  */
 static int give_up_unused_privileges(struct daemon *daemon, struct failure *failure)
 {
@@ -229,9 +229,9 @@ static int start_control(struct daemon *daemon, struct failure *failure)
 }
 
 /*
- * The socket's path comes first: a second daemon should hear of the first one, and not of what the first one uses up.
- * Privileges that no configured backend uses are given up before the first device is opened; those that only the start
- * needs, before the first thread that stays.
+ * The socket's path comes first: a second daemon should report the first one, and not that the first one's resources
+ * are missing. Privileges that no configured backend uses are given up before the first device is opened; those that
+ * only the start needs, before the first thread that stays.
  */
 static int daemon_set_up(struct daemon *daemon, const struct priv_user *user, struct failure *failure)
 {
@@ -318,8 +318,8 @@ static void warn_of_private_socket(const char *path)
 }
 
 /*
- * Everything is up: the configuration is in force, the service manager keeps the sockets for the next run, and what it
- * kept of the last run may go.
+ * Everything is up: the configuration is in force, the service manager keeps the sockets for the next run, and may drop
+ * those of the last run.
  */
 static void commit_start(struct daemon *daemon)
 {
@@ -383,7 +383,7 @@ int daemon_run(struct config *config, const struct priv_user *user, struct failu
 		r = 0;
 	}
 	daemon_tear_down(&daemon);
-	/* Not by exit(): the libraries would free what a thread still uses that hangs in the kernel. */
+	/* Not by exit(): the libraries would free memory that a thread still uses, which hangs in the kernel. */
 	if (daemon.is_left && r == 0)
 		_exit(EX_OK);
 	return r;

@@ -92,11 +92,11 @@ struct backend_flow {
 
 struct backend_capabilities {
 	char device[64];             /* the backend's name for the device behind the interface */
-	char how[BACKEND_HOW_BYTES]; /* what it does there that it does not do everywhere, for the log; "": nothing */
+	char how[BACKEND_HOW_BYTES]; /* how it works on this interface, if not as on others; for the log; or "" */
 	/* Why packets have no timestamps of the device, and the command that gives them some; "": they have. */
 	char no_device_time[BACKEND_WHY_BYTES];
 	uint32_t max_queue_slots;  /* deepest receive queue */
-	uint32_t max_group_queues; /* of a group; 0: it has no groups */
+	uint32_t max_group_queues; /* queues in a group at most; 0: it has no groups */
 	bool toeplitz;             /* a group can have BACKEND_HASH_TOEPLITZ, and HASH_SYMMETRIC by it */
 	bool hashes_addresses;     /* the hash of a group can be without BACKEND_HASH_PORTS */
 	bool oversize_sink;        /* a longer packet can be a truncated row instead of an error */
@@ -108,10 +108,10 @@ struct backend_capabilities {
 	bool counts_drops;   /* n_dropped of a receive queue is exact; else losses follow from what was matched */
 	bool clock_is_utc;   /* raw timestamps are CLOCK_REALTIME in ns: no clock has to be fitted */
 	bool kernel_times;   /* events may have BACKEND_EVENT_KERNEL_TIME */
-	uint64_t settle_ns;  /* poll() has a packet so long after its flow matched it; 0: within 2 ms */
+	uint64_t settle_ns;  /* latest time at which poll() has a packet after its flow matched it; 0: 2 ms */
 	bool naps; /* each event costs the receiving CPU more than a packet does: sleep for a time at high rates */
 	uint32_t max_send_slots; /* deepest send queue */
-	bool send_checksums;     /* the device can fill in the checksums of what it sends */
+	bool send_checksums;     /* the device can fill in the checksums of packets that it sends */
 	uint64_t min_rate_bps;   /* of its own pacing */
 	uint64_t max_rate_bps;   /* 0: it has none */
 	bool no_vlans; /* its packets have no Ethernet header: that of a row is made up, that to send unused */
@@ -121,9 +121,9 @@ struct backend_queue_options {
 	struct backend_memory *payload;
 	struct backend_memory *headers;
 	uint32_t slots;         /* depth of the receive queue, a multiple of 64 */
-	uint32_t header_bytes;  /* so many bytes from the start of a frame go to the slot's header row; may be 0 */
+	uint32_t header_bytes;  /* the first bytes of a frame, which go to the slot's header row; may be 0 */
 	uint32_t header_stride; /* bytes between header rows */
-	uint32_t slot_bytes;    /* S: so many of the following bytes go to its payload row */
+	uint32_t slot_bytes;    /* S: the most of the following bytes that go to its payload row */
 	uint32_t row_stride;    /* bytes between payload rows, at least S */
 	bool flow_tags;         /* events have the tag of the flow that matched */
 	bool oversize_sink;
@@ -185,13 +185,13 @@ enum backend_event_flag {
 /* Slots come back in the order in which they were posted. The worker compares bytes, status and flags at once. */
 struct backend_event {
 	uint64_t timestamp_raw;
-	/* Of the frame, without FCS; more than header_bytes + S only with an oversize sink; 0 unless BACKEND_OK. */
+	/* Length of the frame, without FCS; above header_bytes + S only with an oversize sink; 0 unless BACKEND_OK. */
 	uint32_t bytes;
 	uint8_t status;    /* enum backend_status */
 	uint8_t flags;     /* enum backend_event_flag */
 	uint16_t reserved; /* 0 */
 	uint32_t slot;
-	uint32_t tag; /* of the flow's rule; undefined without flow_tags */
+	uint32_t tag; /* the tag of the flow's rule; undefined without flow_tags */
 };
 static_assert(offsetof(struct backend_event, slot) - offsetof(struct backend_event, bytes) == sizeof(uint64_t),
               "the worker reads them as one word");
@@ -205,7 +205,7 @@ struct backend_packet {
 	uint32_t payload_bytes;
 };
 
-/* Of the device's clock. */
+/* One reading of the device's clock. */
 struct backend_clock_reading {
 	uint64_t raw;
 	/* CLOCK_REALTIME, which the device's driver read before and after; both 0: it does not do that. */

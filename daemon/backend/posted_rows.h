@@ -100,7 +100,7 @@ static inline void posted_rows_copy(const struct posted_rows *rows, uint32_t at,
 	memcpy(run->payload + at, bytes, n < rows->slot_bytes - at ? n : rows->slot_bytes - at);
 }
 
-/** The oldest slot is used up by a frame of so many bytes. Fills in the event, which has no time and no flags. */
+/** A frame of this length has used the oldest slot. Fills in the event, which has no time and no flags. */
 static inline void posted_rows_end(struct posted_rows *rows, uint32_t bytes, struct backend_event *event)
 {
 	struct backend_run *run = &rows->runs[rows->first_run & rows->runs_mask];

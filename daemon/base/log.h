@@ -2,8 +2,8 @@
 /*
  * The daemon's log: one line for each message. If stderr is the journal, a message goes there with fields for the
  * stream, client and so on that it is about (IBVCAP_STREAM=…), and a message that an administrator may set an alert
- * on has a MESSAGE_ID that systemd/ibvcap.catalog explains. If not, it goes to stderr. Of one message, at most
- * LOG_LIMIT_N are logged in LOG_LIMIT_S seconds; the next one says how many were left out. Any thread.
+ * on has a MESSAGE_ID that systemd/ibvcap.catalog explains. If not, it goes to stderr. The same message is logged at
+ * most LOG_LIMIT_N times in LOG_LIMIT_S seconds; the next one says how many were left out. Any thread.
  */
 #ifndef DAEMON_BASE_LOG_H
 #define DAEMON_BASE_LOG_H
@@ -50,7 +50,7 @@ struct log_counter {
 
 #define LOG_COUNTERS_MAX 8
 
-/* What a message is about. A member that is NULL or 0 becomes no field. */
+/* The objects that a message is about. A member that is NULL or 0 becomes no field. */
 struct log_about {
 	enum log_event event;
 	const char *stream;

@@ -36,7 +36,7 @@ static inline enum loss_change loss_span_look(struct loss_span *span, bool grows
 	return LOSS_ENDS;
 }
 
-/** Of one that has ended, or goes on. */
+/** Duration of a loss that has ended or goes on. */
 static inline uint64_t loss_span_seconds(const struct loss_span *span)
 {
 	return (span->grown_ns - span->begun_ns) / TIME_SECOND_NS + 1;

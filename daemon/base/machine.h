@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What the machine has. */
+/* Memory, CPUs and kernel version of the machine. */
 #ifndef DAEMON_BASE_MACHINE_H
 #define DAEMON_BASE_MACHINE_H
 
@@ -9,7 +9,7 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
-/* Rings and arenas may take so much of the machine's memory: the kernel and programs need the rest. */
+/* Part of the machine's memory that rings and arenas may take: the kernel and programs need the rest. */
 #define MACHINE_SHARE_MAX_PERCENT 70
 
 /** Bytes of memory of the machine, used and free. */

@@ -14,7 +14,8 @@
 
 /* Embedded in the object that is read, which may be freed only if no reading is on its way. */
 struct reading {
-	struct background *runner; /* of the source that is waited for. NULL: reading_ask() reads at once */
+	struct background
+		*runner; /* thread that waits for the source. NULL: the caller of reading_ask() reads synchronously */
 	/** In the runner's thread. 0 or -errno. */
 	int (*read)(void *context, uint64_t *value);
 	void *context;
@@ -22,18 +23,18 @@ struct reading {
 	void (*taken)(void *context);
 	void *taken_context;
 
-	/* Of the last reading that succeeded. Times are those before the device was asked. */
+	/* The last reading that succeeded. Times are those before the device was asked. */
 	uint64_t value;
 	uint64_t at_ns; /* CLOCK_MONOTONIC; 0: there was none */
 	uint64_t at_utc_ns;
-	/* Of the last reading. */
+	/* The last reading. */
 	int result;
 	uint64_t tried_ns; /* CLOCK_MONOTONIC; 0: there was none */
 
 	uint64_t waiting_since_ns; /* a reading is on its way since then, CLOCK_MONOTONIC; 0: none is */
 	bool is_due;               /* another one follows it */
 	bool is_closed;
-	void (*gone)(void *context); /* of the caller of reading_close(); likewise its context */
+	void (*gone)(void *context); /* callback of reading_close(); its context follows */
 	void *gone_context;
 
 	struct background_job job;
@@ -65,7 +66,7 @@ static inline bool reading_is_on_its_way(const struct reading *reading)
 	return reading->waiting_since_ns != 0;
 }
 
-/** How long the reading that is on its way has taken so far. 0: none is. */
+/** Time that the present reading has taken so far. 0: there is none. */
 uint64_t reading_waits_ns(const struct reading *reading, uint64_t now_ns);
 
 /** Age of the value; if there is none yet, how long it is waited for. */

@@ -9,7 +9,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* The base of a line is so long before the newest pair. */
+/* Time from the base of a line to the newest pair. */
 #define CLOCK_BASE_AGE_NS UINT64_C(4000000000)
 
 /*
@@ -107,8 +107,8 @@ struct clock_reader {
 };
 
 /**
- * Read the tightest pair of a few. A page is watched up to patience_ns for values that follow each other closely: so
- * long this call may take. -EAGAIN: the page was not written often enough meanwhile, or CLOCK_REALTIME was set.
+ * Read the tightest pair of a few. A page is watched up to patience_ns for values that follow each other closely, and
+ * the call may take that long. -EAGAIN: the page was not written often enough meanwhile, or CLOCK_REALTIME was set.
  */
 int clock_read_pair(const struct clock_reader *reader, uint64_t patience_ns, struct clock_pair *pair);
 

@@ -13,9 +13,9 @@
 #define VLAN_ID_MASK 0x0fff
 #define DSCP_SHIFT   2
 #define DSCP_MASK    0xfc
-#define GROUP_BIT    0x01 /* of the first byte of a MAC */
+#define GROUP_BIT    0x01 /* in the first byte of a MAC */
 
-/* ---- what the keys of a flow say together ---------------------------------------------------------- */
+/* ---- the keys of a flow, taken together ------------------------------------------------------------ */
 
 static sa_family_t flow_family(const struct config_flow *flow)
 {

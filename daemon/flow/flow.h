@@ -12,7 +12,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* What of a packet a rule can compare; all in network order, IPv4 addresses in the first 4 bytes. No padding. */
+/* Fields of a packet that a rule can compare; all in network order, IPv4 addresses in the first 4 bytes. No padding. */
 struct flow_fields {
 	uint8_t destination_mac[6];
 	uint8_t source_mac[6];

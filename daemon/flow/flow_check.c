@@ -79,7 +79,7 @@ static bool flow_backend_may_be_first(enum config_backend first, enum config_bac
 	return first < other;
 }
 
-/* The backends know nothing of each other: what the first one takes never reaches the other. */
+/* The backends do not share packets: one that the first backend takes never reaches the other. */
 static bool flow_hides(const struct config_stream *first, const struct config_flow *flow,
                        const struct config_stream *other, const struct config_flow *hidden)
 {

@@ -81,7 +81,7 @@ uint32_t geometry_sent_packet_bytes(const struct config_channel *channel)
 	return channel->payload_size + headers;
 }
 
-/* Of a frame, the MTU does not count the Ethernet header and VLAN tags. */
+/* The MTU does not count a frame's Ethernet header and VLAN tags. */
 uint32_t geometry_packet_bytes(const struct config_stream *stream)
 {
 	bool ipv6 = flow_header_bytes(&stream->flows[0]) >= IPV6_HEADERS_BYTES;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Compares what streams and channels take of memory with what the machine has and the kernel lets a process lock. */
+/* Compares the memory of streams and channels with that of the machine, and with the limit on locked memory. */
 #include "daemon/memory/memory_check.h"
 
 #include "daemon/backend/choice/backends.h"

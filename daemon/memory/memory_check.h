@@ -9,13 +9,13 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* What a service locks in memory. */
+/* Memory that a service locks. */
 struct service_memory {
-	uint64_t ring_bytes;           /* of a stream */
+	uint64_t ring_bytes;           /* the ring of a stream */
 	uint64_t small_ring_bytes;     /* of that, in 4 kB pages */
 	uint64_t kernel_bytes;         /* that the kernel takes for the queue of a stream, besides */
 	uint64_t locked_ring_bytes;    /* the part of ring_bytes that the backend locks */
-	uint64_t locked_channel_bytes; /* of a channel and of all senders that it may have, likewise */
+	uint64_t locked_channel_bytes; /* for a channel and all senders that it may have, likewise */
 };
 
 /**

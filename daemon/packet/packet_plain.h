@@ -12,7 +12,7 @@
 #define PACKET_IPV6_BYTES 40 /* without extension headers */
 #define PACKET_UDP_BYTES  8
 
-/* Of the UDP header's length field, from the start of the IP header on. */
+/* Offset of the UDP header's length field from the start of the IP header. */
 #define PACKET_UDP_LENGTH_AT_IPV4 (PACKET_IPV4_BYTES + 4)
 #define PACKET_UDP_LENGTH_AT_IPV6 (PACKET_IPV6_BYTES + 4)
 

@@ -37,8 +37,9 @@ struct packet_template {
 	uint8_t l3;                        /* where the IP header starts */
 	bool ipv6;
 	enum packet_checksums checksums;
-	uint32_t ip_sum;  /* of the IPv4 header as it is in bytes */
-	uint32_t udp_sum; /* of the UDP header as it is in bytes, and the pseudo header's addresses and protocol */
+	uint32_t ip_sum; /* sum over the IPv4 header as it is in bytes */
+	uint32_t
+		udp_sum; /* sum over the UDP header as it is in bytes, and the pseudo header's addresses and protocol */
 };
 
 /** False: the route has a family, VLAN or DSCP that does not exist, or is IPv6 without checksums. */

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Changes user, drops capabilities, and reads back what the kernel says is left. Raises RLIMIT_MEMLOCK. */
+/* Changes user, drops capabilities, and reads back from the kernel which ones are left. Raises RLIMIT_MEMLOCK. */
 #include "daemon/priv/priv.h"
 
 #include <ctype.h>
@@ -189,7 +189,7 @@ static int priv_take_on(cap_t have, cap_t kept, uint64_t capabilities, const str
 	                   strerror(-r));
 }
 
-/* What this process had and gave up: only a restart brings it back. */
+/* Capabilities that this process had and gave up: only a restart brings them back. */
 static uint64_t priv_given_up;
 
 static void priv_note_given_up(cap_t had, uint64_t capabilities)

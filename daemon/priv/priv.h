@@ -69,7 +69,7 @@ bool priv_has(int capability);
 bool priv_gave_up(int capability);
 
 /**
- * May this process lock so many bytes in memory (the sum of all that it will register)? Raises the soft limit if the
+ * May this process lock `bytes` of memory (the sum of all that it will register)? Raises the soft limit if the
  * hard limit allows it. 0, or -ENOMEM and EX_NOPERM with the ways to allow it.
  */
 int priv_memlock_allows(uint64_t bytes, struct failure *failure);

@@ -183,7 +183,7 @@ int fdstore_keep_groups(struct fdstore *store, const char *stream, const struct 
 	if (r >= 0)
 		*kept_as = generation;
 	else
-		before = generation; /* drop what the manager took of the new ones; the old ones stay */
+		before = generation; /* drop the new ones that the manager took; the old ones stay */
 	if (before) {
 		fdstore_name_groups(name, before, stream);
 		fdstore_drop(name);

@@ -20,7 +20,7 @@
 struct fdstore {
 	bool keeps;     /* the service manager keeps descriptors */
 	bool restarted; /* there was a run before this one: the manager had kept something under a name of ours */
-	int listener;   /* of the last run, or of a socket unit; -1: none, or in use */
+	int listener;   /* socket of the last run, or of a socket unit; -1: none, or in use */
 	int *fds;       /* groups' sockets of the last run, until fdstore_close_last_run() */
 	char **names;   /* of fds */
 	uint32_t n_fds;
@@ -54,7 +54,7 @@ int fdstore_keep_groups(struct fdstore *store, const char *stream, const struct 
  */
 void fdstore_close_last_run(struct fdstore *store, bool has_all);
 
-/** Close what was taken and not used. The manager keeps what it has. Any state. */
+/** Close descriptors that were taken and not used. The manager keeps its copies. Any state. */
 void fdstore_deinit(struct fdstore *store);
 
 #endif

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Asks the kernel what it enforces and allows (seals, limits), and sets CPUs and capabilities of the process. */
+/* Checks that the kernel has seals and sufficient limits, and sets CPUs and capabilities of the process. */
 #include "daemon/process/preflight.h"
 
 #include "daemon/backend/choice/backends.h"
@@ -183,7 +183,7 @@ void preflight_leave_cpus(struct preflight_cpus *cpus, const struct config *conf
 
 /* ---- capabilities -------------------------------------------------------------------------------- */
 
-/* What the backends of the configuration use while it starts; of "auto": any. */
+/* Capabilities that the configured backends use while the daemon starts; with "auto": those of all backends. */
 static uint64_t preflight_start_capabilities(const struct config *config)
 {
 	bool is_empty = config->n_streams + config->n_channels == 0;
@@ -213,7 +213,9 @@ bool preflight_bpf_stays_restricted(const char *release, int unprivileged_bpf_di
 	return unprivileged_bpf_disabled && !machine_release_is_from(release, 5, 18);
 }
 
-/* Of maps and links that are open, CAP_BPF is needed by such kernels only; if they do not say, it is kept. */
+/*
+ * Only such kernels require CAP_BPF for maps and links that are open. It is kept, too, if the kernel cannot be asked.
+ */
 static bool preflight_needs_bpf(void)
 {
 	struct utsname system;

@@ -11,7 +11,7 @@
 
 /* Zeroed: not known yet. */
 struct preflight_cpus {
-	cpu_set_t all;  /* of the process when it started */
+	cpu_set_t all;  /* CPUs of the process when it started */
 	cpu_set_t ours; /* of every thread but the workers that have a CPU of their own */
 };
 
@@ -49,7 +49,7 @@ int preflight_give_up_privileges(uint64_t used, struct failure *failure);
 
 /**
  * Kernels before 5.18 refuse every bpf() to a process without CAP_BPF while kernel.unprivileged_bpf_disabled is set,
- * also on what is open.
+ * also on maps and programs that are open.
  */
 bool preflight_bpf_stays_restricted(const char *release, int unprivileged_bpf_disabled);
 

@@ -20,7 +20,7 @@
 #include <string.h>
 #include <systemd/sd-daemon.h>
 
-#define BESIDES_US         UINT64_C(90000000) /* what a reconfiguration may take besides its memory */
+#define BESIDES_US         UINT64_C(90000000) /* time limit of a reconfiguration without its memory */
 #define RELOAD_PATIENCE_US UINT64_C(15000000) /* for devices and tables, before the watchdog finds it stuck */
 
 struct reconfiguration {

@@ -13,7 +13,7 @@
 void reload_by_signal(struct daemon *daemon);
 
 /**
- * For control_options.reconfigure; context is the daemon. What it adds or removes lasts until the file is read again.
+ * For control_options.reconfigure; context is the daemon. The change lasts until the file is read again.
  * Failure: file:line of what is wrong or cannot change while the daemon runs.
  */
 int reload_by_request(void *context, const struct protocol_reconfigure *asked, struct failure *failure);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What another configuration has changed, in words. */
+/* Describes in words the changes of another configuration. */
 #ifndef DAEMON_RELOAD_RELOAD_REPORT_H
 #define DAEMON_RELOAD_RELOAD_REPORT_H
 

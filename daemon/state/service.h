@@ -60,7 +60,10 @@ struct service_ops {
 	void (*undo)(struct service *service);
 	/** 0; -EAGAIN and the failure: its device does not answer at present, so it cannot be taken out. */
 	int (*can_remove)(const struct service *service, struct failure *failure);
-	/** Its configuration is in force. 0, or -errno: the service manager did not take what it should keep. */
+	/**
+	 * Its configuration is in force. 0, or -errno: the service manager did not take the sockets that it should
+	 * keep.
+	 */
 	int (*commit)(struct daemon *daemon, struct service *service);
 	/** Take it out while the daemon runs: it drains. */
 	void (*remove)(struct daemon *daemon, struct service *service);

@@ -26,7 +26,7 @@ struct daemon {
 
 	TAILQ_HEAD(, interface) interfaces;
 	struct service_list services;  /* streams and channels; those that drain, too */
-	struct neighbours *neighbours; /* of the channels; NULL: there was no channel yet */
+	struct neighbours *neighbours; /* the next hops of channels; NULL: there was no channel yet */
 	struct control *control;
 	char status[80]; /* the last line for systemctl status */
 
@@ -35,7 +35,7 @@ struct daemon {
 	bool reload_again;                       /* SIGHUP came meanwhile */
 	struct background *reader;               /* reads configurations */
 	struct background *memory;               /* makes the memory of a reconfiguration */
-	bool is_left;              /* at the end: a thread hangs in the kernel, and what it uses stays as it is */
+	bool is_left; /* at the end: a thread hangs in the kernel, and the memory that it uses is not freed */
 	struct background *kernel; /* asks the kernel about interfaces (port/interface.h) */
 
 	sd_event *event;
@@ -49,7 +49,7 @@ struct daemon {
 	struct link_watch *links;
 	sd_event_source *watchdog;
 	uint64_t watchdog_us;
-	struct heartbeats heartbeats; /* of all threads that the watchdog looks at */
+	struct heartbeats heartbeats; /* one for each thread that the watchdog looks at */
 	char stuck[96];               /* the thread that had stopped at the last look; "": none */
 };
 

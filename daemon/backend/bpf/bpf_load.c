@@ -27,7 +27,7 @@ int bpf_code_open(const struct bpf_code *code, struct bpf_object **object, struc
 {
 	LIBBPF_OPTS(bpf_object_open_opts, options, .object_name = code->name);
 
-	libbpf_set_print(NULL); /* what it would print is in the failures */
+	libbpf_set_print(NULL); /* the failures have the same texts */
 	*object = bpf_object__open_mem(code->begin, (size_t)(code->end - code->begin), &options);
 	if (*object)
 		return 0;

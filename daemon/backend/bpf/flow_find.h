@@ -37,8 +37,8 @@ struct {
 } groups SEC(".maps");
 
 /*
- * Where the other fragments of a datagram go, by its first one, which alone has ports: to the target of that, or with
- * rank 0 to the kernel. Of a fragment that comes before its first one only the address is known.
+ * Where the later fragments of a datagram go. Only its first one has ports, so they go to the target of the first, or
+ * with rank 0 to the kernel. If a fragment comes before the first one, only its address is known.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);

@@ -24,7 +24,7 @@
 #define FLOW_KEY_IPV6_FRAGMENT       44
 #define FLOW_KEY_DESTINATION_OPTIONS 60
 
-/* Of IPv6, so many headers of options and routing are looked behind, of so many units of 8 bytes in all. */
+/* Limits of IPv6 headers of options and routing that are skipped: their number, and their units of 8 bytes in all. */
 #define FLOW_KEY_OPTIONS_MAX  4
 #define FLOW_KEY_OPTION_UNITS 8
 
@@ -38,7 +38,7 @@ enum flow_key_field {
 };
 #define FLOW_KEY_N_COMBINATIONS 8
 
-/* All in network order; every byte counts, so there is no padding. What a frame does not have is 0. */
+/* All in network order; every byte counts, so there is no padding. Fields that a frame does not have are 0. */
 struct flow_key {
 	__u8 destination[16];
 	__u8 source[16];
@@ -101,7 +101,7 @@ struct flow_datagram {
 };
 #define FLOW_DATAGRAMS_MAX 4096
 
-/* What a key stands for in the map of rules. */
+/* The value of a key in the map of rules. */
 struct flow_target {
 	__u32 queue;
 	__u32 has_time;    /* the time of its arrival is put before a frame: CLOCK_TAI, a __u64 of ns */

@@ -13,7 +13,7 @@
 #include <errno.h>
 #include <string.h>
 
-/* From the lowest on; 0 is no rule. What the kernel takes for itself comes before the leftover packets. */
+/* From the lowest on; 0 is no rule. Packets for the kernel itself rank above the leftover packets. */
 enum flow_rank { RANK_OF_DEFAULT = 1, RANK_OF_KERNEL, RANK_OF_RULES };
 
 bool flow_table_is_exact(const struct flow_rule *rule)
@@ -299,7 +299,7 @@ int flow_table_add(struct flow_table *table, const struct flow_rule *rule, const
 	return flow_table_apply(table);
 }
 
-/* 0 or -errno. *old: what the rule had. */
+/* 0 or -errno. *old: the rule's target until now. */
 static int flow_table_swap(struct flow_table *table, const struct flow_rule *rule, const struct flow_target *target,
                            struct flow_target *old)
 {

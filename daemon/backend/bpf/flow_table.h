@@ -22,7 +22,7 @@ struct flow_table {
 	int groups_fd;
 	struct flow_settings settings;
 	uint32_t n_with[FLOW_KEY_N_COMBINATIONS];                /* exact rules with these fields */
-	struct flow_conditional conditions[FLOW_CONDITIONS_MAX]; /* what the map has; rank 0: free */
+	struct flow_conditional conditions[FLOW_CONDITIONS_MAX]; /* copy of the map; rank 0: free */
 	bool has_removed;                                        /* rules, which frames on their way may still read */
 };
 
@@ -30,13 +30,13 @@ struct flow_table {
 bool flow_table_is_exact(const struct flow_rule *rule);
 /** The key that a frame of an exact rule has, without the fields that the rule leaves open. */
 struct flow_key flow_table_key(const struct flow_rule *rule, bool has_ethernet);
-/** What a rule asks of the headers of a frame; CONFIG_MATCH_DEFAULT: nothing. */
+/** The condition of a rule on the headers of a frame; with CONFIG_MATCH_DEFAULT each frame fulfils it. */
 struct flow_condition flow_table_condition(const struct flow_rule *rule, bool has_ethernet);
 
-/** Of two rules that match a frame, the one with the higher rank has it; never 0. */
+/** The rule's rank, never 0. If two rules match a frame, the one with the higher rank gets it. */
 uint32_t flow_table_rank(const struct flow_rule *rule);
 
-/** Before the object is loaded; the maps have room for so many queues. 0 or -errno. */
+/** Call before the object is loaded: gives the maps room for n_queues. 0 or -errno. */
 int flow_table_size(const struct bpf_object *object, uint32_t n_queues);
 /** The object is loaded, and keeps the maps. 0 or -errno. */
 int flow_table_init(struct flow_table *table, const struct bpf_object *object, const char *interface,

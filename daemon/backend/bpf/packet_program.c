@@ -20,7 +20,7 @@ struct packet_program {
 	char interface[IFNAMSIZ];
 	struct bpf_object *object;
 	struct flow_table table;
-	int link_fd; /* of the drop; -1: none */
+	int link_fd; /* attaches packet_drop; -1: none */
 	int filter_fds[PACKET_PROGRAM_SOCKETS_MAX];
 	uint32_t n_filters;
 };

@@ -21,7 +21,7 @@
 
 struct xdp_program;
 
-/* Of a queue number, since load(). */
+/* Counts of a queue number, since load(). */
 struct xdp_program_counts {
 	uint64_t matched;
 	uint64_t no_socket; /* of these, dropped because the queue had no socket on the card queue */

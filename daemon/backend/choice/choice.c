@@ -46,7 +46,7 @@ bool backend_choice_lacks_xdp(const struct backend_choice_facts *facts, struct b
 		return choice_say(choice->why, "it has no driver with native XDP");
 	if (facts->native_xdp == BACKEND_CHOICE_XDP_NONE)
 		return choice_say(choice->why, "its driver %s has no native XDP", facts->driver);
-	/* Of an interface whose driver has native XDP. */
+	/* Here the driver has native XDP. */
 	if (!facts->builds_xdp)
 		return choice_say(choice->why, "this build has no backend xdp");
 	if (choice_lacking(facts)) {
@@ -75,7 +75,7 @@ bool backend_choice_lacks_xdp(const struct backend_choice_facts *facts, struct b
 	return false;
 }
 
-/* Half of the cost of a packet is what the kernel's stack does with it behind the packet socket. */
+/* The kernel's stack behind the packet socket takes half of the cost of a packet. */
 static void choice_name_drop(const struct backend_choice_facts *facts, struct backend_choice *choice)
 {
 	if (*choice->better || !choice_lacking(facts) || !facts->has_tcx)

@@ -17,10 +17,10 @@
 
 struct backend_choice_facts {
 	bool has_rdma_device; /* behind the interface, and this process can use it */
-	char driver[32];      /* of the interface; "": it has none, or does not say */
+	char driver[32];      /* the interface's driver; "": it has none, or its name is unknown */
 	bool leaves_packets;  /* flows leave packets to the kernel, which xdp cannot */
 	bool wants_card_time; /* streams have timestamps = "hardware", which xdp cannot */
-	bool is_card;         /* a network card, or what a hypervisor emulates; not veth, lo, a tunnel */
+	bool is_card;         /* a network card, or one that a hypervisor emulates; not veth, lo, a tunnel */
 	enum {
 		BACKEND_CHOICE_XDP_NONE,
 		BACKEND_CHOICE_XDP_NATIVE,
@@ -38,7 +38,7 @@ struct backend_choice_facts {
 struct backend_choice {
 	const char *backend; /* its name */
 	char why[BACKEND_CHOICE_TEXT_BYTES];
-	char better[BACKEND_CHOICE_TEXT_BYTES];  /* what would be faster, and what it takes; "": nothing */
+	char better[BACKEND_CHOICE_TEXT_BYTES];  /* a faster backend, and what it needs; "": there is none */
 	char command[BACKEND_CHOICE_TEXT_BYTES]; /* for the shell, that brings it; "": there is no such command */
 	bool is_second_best;                     /* that is another backend */
 };

@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #define MAX_QUEUE_SLOTS 65536
-/* Up to so many queues, the filters of all cost less than a classic filter of the group and then that of one. */
+/* Up to this number of queues, the filters of all cost less than the group's classic filter and the filter of one. */
 #define QUEUES_WITHOUT_GROUP 2
 /* The kernel counts a packet before it copies it, and a virtual machine's CPU may stand still between the two. */
 #define SETTLE_NS UINT64_C(20000000)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * What the files of the packet backend share. It receives and sends with AF_PACKET sockets (packet(7)) without special
+ * Shared by the files of the packet backend. It receives and sends with AF_PACKET sockets (packet(7)) without special
  * hardware: the kernel copies each matching frame to a ring that it shares with the daemon (TPACKET_V2), and the worker
  * copies it from there to the slot. Interfaces of tunnels have no Ethernet headers. Rows have one there that is made
  * up, so that all have the same layout. Declares af_packet_claims.c, af_packet_fanout.c, af_packet_filter.c,
@@ -67,7 +67,7 @@ struct af_packet_fanout {
 	struct af_packet_fanout_member at[AF_PACKET_FANOUT_MAX];
 	uint32_t n;       /* 0: there is no group */
 	uint64_t n_turns; /* given to sockets, of all time */
-	uint64_t turn;    /* of the socket that comes next; n_turns: there is none */
+	uint64_t turn;    /* the turn of the next socket; n_turns: there is none */
 	pthread_cond_t turned;
 };
 
@@ -80,11 +80,11 @@ struct af_packet {
 	struct packet_program *program; /* of the fanout group; NULL: a classic filter, new for each change of flows */
 	bool drops;                     /* the program keeps the packets of flows from the kernel's stack */
 	struct af_packet_fanout fanout;
-	char how[BACKEND_HOW_BYTES]; /* of the capabilities */
+	char how[BACKEND_HOW_BYTES]; /* text of the capabilities */
 	struct device_time time;
 	struct socket_gso gso;
 	pthread_mutex_t changing;     /* flows, queues and fanout: a reload makes queues in a thread of its own */
-	struct af_packet_flow *flows; /* of all queues, newest first */
+	struct af_packet_flow *flows; /* the flows of all queues, newest first */
 	struct af_packet_receive *queues;
 };
 
@@ -93,7 +93,7 @@ struct af_packet_flow {
 	struct af_packet_flow *next;
 	struct flow_rule rule;
 	int reader;       /* -1: none */
-	bool is_in_table; /* of the program */
+	bool is_in_table; /* in the program's table */
 };
 
 /**
@@ -147,7 +147,7 @@ bool af_packet_claims_change_by(const struct af_packet_receive *receive, const s
 #define AF_PACKET_FILTER_MAX 4096 /* instructions: BPF_MAXINSNS */
 
 /**
- * A classic filter that returns what the first claim takes that a packet fulfils, or 0. data_at: bytes of the frame
+ * A classic filter that returns `takes` of the first claim that a packet fulfils, or 0. data_at: bytes of the frame
  * before the packet's data: none for the filter of a socket, the Ethernet header for that of a group. Returns the
  * number of instructions, or -E2BIG.
  */
@@ -165,14 +165,14 @@ struct af_packet_ring {
 	uint32_t n_blocks;
 	uint32_t slot_bytes;
 	uint32_t block_slots; /* in a block */
-	uint32_t block;       /* of the slot to be read next; slot: its number in the block */
+	uint32_t block;       /* block of the next slot to read; slot: its number in the block */
 	uint32_t slot;
 	uint8_t *next;
 };
 
-/** Bytes of a ring for so many frames of so many bytes. */
+/** Bytes of a ring for n_frames of frame_bytes each. */
 uint64_t af_packet_ring_bytes(uint32_t n_frames, uint32_t frame_bytes);
-/** Give the socket a ring for so many frames of so many bytes, and map it. 0 or -errno. */
+/** Give the socket a ring for n_frames of frame_bytes each, and map it. 0 or -errno. */
 int af_packet_ring_init(struct af_packet_ring *ring, int fd, uint32_t n_frames, uint32_t frame_bytes);
 /** Any state. */
 void af_packet_ring_deinit(struct af_packet_ring *ring);
@@ -195,7 +195,7 @@ struct af_packet_part {
 struct af_packet_row {
 	struct af_packet_part parts[3];
 	uint32_t n_parts;
-	uint32_t bytes;                      /* of all parts, and what the kernel has cut off behind them */
+	uint32_t bytes; /* length of all parts, and of the bytes that the kernel has cut off behind them */
 	uint8_t made[AF_PACKET_HEADERS_MAX]; /* a part that is not in the kernel's ring */
 };
 
@@ -232,7 +232,7 @@ struct af_packet_receive {
 	uint8_t *whole;   /* of AF_PACKET_WHOLE_BYTES: a frame that is longer than its slot, as the socket had it */
 	uint32_t whole_bytes;
 
-	struct af_packet_receive *next; /* of the backend's queues */
+	struct af_packet_receive *next; /* in the list of the backend's queues */
 	struct af_packet_group *group;  /* NULL: none */
 
 	/* Each reading of the kernel's counts takes them away: one thread at a time reads and adds. */

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What the files of the packet backend that make classic BPF filters share. Declares af_packet_filter_read.c. */
+/* Shared by the files of the packet backend that make classic BPF filters. Declares af_packet_filter_read.c. */
 #ifndef DAEMON_BACKEND_PACKET_AF_PACKET_FILTER_H
 #define DAEMON_BACKEND_PACKET_AF_PACKET_FILTER_H
 
 #include "daemon/backend/packet/af_packet.h"
 
-/* Of the headers of a frame, as large as a filter can compare at once. */
+/* Parts of a frame's headers, each as large as a filter can compare at once. */
 enum filter_field {
 	FIELD_MAC,
 	FIELD_MAC_TAIL,
@@ -45,7 +45,7 @@ struct filter_writer {
 	bool is_whole[N_FIELDS]; /* the mask has all bits */
 	uint8_t next_word;       /* a scratch word for the next header of IPv6 */
 	bool takes_version[2];   /* IPv4, IPv6: some condition can hold for it */
-	bool takes_others;       /* some condition holds for what is no IP */
+	bool takes_others;       /* some condition holds for frames without IP */
 };
 
 static inline void filter_put(struct filter_writer *writer, uint16_t code, uint8_t jump_true, uint8_t jump_false,
@@ -64,7 +64,7 @@ static inline void filter_refuse(struct filter_writer *writer)
 	filter_put(writer, BPF_RET | BPF_K, 0, 0, 0);
 }
 
-/** Instructions that read a frame: what is USE_COMMON is compared, what is USE_WORD goes to its word. */
+/** Write instructions that read a frame: they compare fields that are USE_COMMON, and store those that are USE_WORD. */
 void filter_read_frame(struct filter_writer *writer);
 
 #endif

@@ -110,7 +110,7 @@ static void filter_clear_words(struct filter_writer *writer)
 
 /* ---- headers ------------------------------------------------------------------------------------- */
 
-/* For a load from so far into the Ethernet header, which may be before the data. */
+/* The offset to load byte `at` of the Ethernet header from, which may be before the data. */
 static uint32_t filter_ethernet_at(const struct filter_writer *writer, uint32_t at)
 {
 	return writer->data_at ? (uint32_t)SKF_LL_OFF + at : at;
@@ -196,7 +196,7 @@ static void filter_stay_with_ports(struct filter_writer *writer, uint16_t load, 
 	filter_stay_if(writer, BPF_JEQ, IPPROTO_TCP, without);
 }
 
-/* With ports: X becomes what is between the Ethernet header and the ports. */
+/* With ports: X becomes the distance from the end of the Ethernet header to the ports. */
 static void filter_read_ipv4_protocol(struct filter_writer *writer, bool has_ports, struct filter_exits *without)
 {
 	uint32_t ip_at = filter_ip_at(writer);
@@ -265,7 +265,7 @@ static void filter_skip_ipv6_options(struct filter_writer *writer)
 	filter_land(writer, &end);
 }
 
-/* With ports: X becomes what is between the Ethernet header and the ports, but for the IPv6 header. */
+/* With ports: X becomes the distance from the end of the IPv6 header to the ports. */
 static void filter_read_ipv6_protocol(struct filter_writer *writer, bool has_ports, struct filter_exits *without)
 {
 	struct filter_exits plain = {.n = 0}, end = {.n = 0};
@@ -341,7 +341,7 @@ static void filter_read_ip(struct filter_writer *writer, bool ipv6, struct filte
 		filter_read_ports(writer, ipv6, &without, end);
 }
 
-/* What all rules have in common: the fields that count are compared, or go to the scratch words. */
+/* Compares the fields that have one value in all rules, and stores the others in the scratch words. */
 void filter_read_frame(struct filter_writer *writer)
 {
 	struct filter_exits no_ip = {.n = 0}, end = {.n = 0};

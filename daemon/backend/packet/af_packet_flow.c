@@ -314,7 +314,7 @@ static int flow_apply_to_others(const struct af_packet *backend, const struct af
 	return r;
 }
 
-/* What no packet of a tunnel has. NULL: nothing. */
+/* The key of the flow that needs an Ethernet header, which packets of a tunnel do not have. NULL: none. */
 static const char *flow_key_of_ethernet(const struct flow_rule *rule)
 {
 	static const uint8_t none[6];

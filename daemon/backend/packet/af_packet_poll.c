@@ -36,7 +36,7 @@ struct receive_frame {
 	const struct tpacket2_hdr *header;
 	const uint8_t *bytes;
 	uint32_t n_bytes;
-	uint32_t before_ip; /* of the bytes */
+	uint32_t before_ip; /* how many of the bytes are before the IP header */
 };
 
 /* Its bytes, or 0. After an error of the socket (the interface is down) the frame is still there. */

@@ -61,7 +61,8 @@ static void row_sum_ipv4(uint8_t *ip, uint32_t bytes)
 }
 
 /*
- * Set the lengths of datagram i with so much payload, and its IP identification, which increases by one per datagram.
+ * Set the lengths of datagram i, which has payload_bytes, and its IP identification, which increases by one per
+ * datagram.
  */
 static void row_write_headers(uint8_t *headers, const struct frame *frame, uint32_t payload_bytes, uint32_t i)
 {

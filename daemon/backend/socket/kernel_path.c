@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What the backends packet and xdp have in common. */
+/* The common part of the backends packet and xdp. */
 #include "daemon/backend/socket/kernel_path.h"
 
 #include <errno.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * What the backends packet and xdp have in common: both take an interface's packets from the kernel, and send through a
+ * The common part of the backends packet and xdp: both take an interface's packets from the kernel, and send through a
  * packet socket (packet(7)). Declares socket_send.c.
  */
 #ifndef DAEMON_BACKEND_SOCKET_KERNEL_PATH_H
@@ -36,7 +36,7 @@ struct socket_send_device {
 /** Ask the kernel, which takes its lock of all interfaces: for the device's thread, once a second. */
 void socket_gso_follow(struct socket_gso *gso, const char *interface, int index);
 
-/** What a backend's create_send_queue does. The queue has operations of its own. Needs CAP_NET_RAW. */
+/** Implements a backend's create_send_queue. The queue has operations of its own. Needs CAP_NET_RAW. */
 int socket_send_new(const struct socket_send_device *device, const struct backend_send_options *options,
                     struct backend_queue **queue, struct failure *failure);
 

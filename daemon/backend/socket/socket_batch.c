@@ -75,7 +75,7 @@ static struct iovec batch_head(const struct socket_batch_rules *rules, struct so
 	head->offload = (struct virtio_net_hdr){.hdr_len = (uint16_t)first->header_bytes};
 	memcpy(head->headers, first->headers, first->header_bytes);
 	if (rules->checksums) {
-		/* The kernel adds up the UDP datagram, and the device what it can. */
+		/* The kernel or the device finishes the UDP checksums. */
 		packet_sum_for_kernel(head->headers, first->header_bytes, bytes);
 		head->offload.flags = VIRTIO_NET_HDR_F_NEEDS_CSUM;
 		head->offload.csum_start = (uint16_t)(first->header_bytes - PACKET_UDP_BYTES);

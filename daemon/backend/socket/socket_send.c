@@ -39,7 +39,7 @@ struct socket_send {
 	uint64_t looked_ns;
 	struct socket_batch batch;
 	int fd;
-	int timer_fd; /* what the worker sleeps on; -1: nothing */
+	int timer_fd; /* wakes the worker; -1: none */
 	uint32_t slots;
 	uint32_t n_posted; /* and not reaped */
 	bool waits_for_room;
@@ -73,7 +73,7 @@ static void send_note_ended(struct socket_send *send, uint32_t n, enum backend_s
 		*send_ended(send, send->n_ended++) = (struct backend_sent){.n = n, .status = (uint8_t)status};
 }
 
-/* The kernel drops what it gets without a link and does not say so: then there is no room. */
+/* Without a link the kernel drops packets silently, so without a link the queue reports no room. */
 static bool send_has_link(struct socket_send *send)
 {
 	uint64_t now_ns = time_monotonic_ns();
@@ -88,7 +88,7 @@ static bool send_has_link(struct socket_send *send)
 	return send->has_link;
 }
 
-/* The kernel does not compare with the MTU what it is to cut. */
+/* The kernel does not compare the parts of a message that it will cut with the MTU. */
 static uint32_t send_gso_mtu(const struct socket_send *send, uint32_t n)
 {
 	struct ifreq request;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The direct path: the worker reads completions and writes receive queue entries itself, at the places that libmlx5
- * names (mlx5dv_init_obj(3)). The library still makes, changes and destroys the objects. What this file knows of the
- * hardware is in doc/verbs-rules.md, the direct path.
+ * The direct path: the worker reads completions and writes receive queue entries itself, at the addresses that libmlx5
+ * names (mlx5dv_init_obj(3)). The library still makes, changes and destroys the objects. The rules of the hardware that
+ * this file relies on are in doc/verbs-rules.md, the direct path.
  */
 #include "daemon/backend/verbs/verbs.h"
 
@@ -20,7 +20,7 @@
 /* Records of a completion queue that the device reads: libmlx5, MLX5_CQ_SET_CI and MLX5_CQ_ARM_DB. */
 enum { CQ_CONSUMER_RECORD, CQ_ARM_RECORD };
 
-#define CQ_INDEX_MASK 0xffffff /* of a completion queue's indices */
+#define CQ_INDEX_MASK 0xffffff /* bits of a completion queue's indices */
 
 /* Bits of op_own: opcode (4), format (2), solicited event, owner. */
 #define OP_OWN_SOLICITED  (1 << 1)
@@ -157,7 +157,7 @@ direct_take(struct verbs_receive_queue *receive, const struct mlx5_cqe64 *cqe, u
 	return event;
 }
 
-/* Every completion has a time. It becomes what the queue's events are to have, which is 0 or nanoseconds. */
+/* Every completion has a time. It becomes nanoseconds if the device has a real-time clock, else 0. */
 static __attribute__((noinline)) void direct_convert_times(struct backend_event *event, const struct backend_event *end,
                                                            bool are_real)
 {

@@ -25,7 +25,7 @@ bool verbs_find_counter(const char *device, unsigned port, const char *name, cha
 {
 	/*
 	 * In switchdev mode mlx5 has the device's counters in the first directory; the second one is missing then, or
-	 * what it shows of the uplink stays 0 (mlx5_ib, mlx5_ib_query_q_counters_vport). In legacy mode there is only
+	* its counters of the uplink stay 0 (mlx5_ib, mlx5_ib_query_q_counters_vport). In legacy mode there is only
 	 * the second one.
 	 */
 	snprintf(path, bytes, "%s/hw_counters/%s", device, name);

@@ -20,7 +20,7 @@
 #define VERBS_SGES_MAX   3     /* header row, payload row, oversize sink */
 #define VERBS_SINK_BYTES 65536 /* no frame is longer */
 
-#define VERBS_FLOW_TAG_MASK 0xffffff /* of a completion's word that has the tag (libmlx5: MLX5_FLOW_TAG_MASK) */
+#define VERBS_FLOW_TAG_MASK 0xffffff /* the tag's bits in a completion (libmlx5: MLX5_FLOW_TAG_MASK) */
 
 #define VERBS_NET_RAW_HINT                                                                               \
 	"CAP_NET_RAW is missing: AmbientCapabilities=CAP_NET_RAW in the unit, 'ibv_launch COMMAND', or " \
@@ -28,7 +28,7 @@
 
 enum verbs_timestamps {
 	VERBS_TIMESTAMPS_NONE,
-	VERBS_TIMESTAMPS_TICKS,     /* of the free-running clock */
+	VERBS_TIMESTAMPS_TICKS,     /* ticks of the free-running clock */
 	VERBS_TIMESTAMPS_REAL_TIME, /* seconds << 32 | nanoseconds of the precision clock */
 };
 
@@ -93,7 +93,8 @@ struct verbs_queue {
 	struct ibv_comp_channel *channel;
 	struct ibv_counters *counters;
 	struct ibv_flow *guard;
-	struct ibv_rwq_ind_table *table; /* of a group or a member of one: the receive queues that qp leads to */
+	struct ibv_rwq_ind_table
+		*table; /* if this is a group or a member of one: the receive queues that qp leads to */
 };
 
 struct mlx5_cqe64;
@@ -227,7 +228,7 @@ struct verbs_queue *verbs_queue_new(struct verbs_backend *backend, size_t bytes,
 /** Create the thread domain, the completion queue and, for completion events, the channel. */
 int verbs_queue_create_cq(struct verbs_queue *queue, uint32_t n_cqe, uint64_t wc_flags, bool completion_events,
                           struct failure *failure);
-/** Create the queue pair, in state INIT. capabilities: as wanted; becomes what the device gave. */
+/** Create the queue pair, in state INIT. capabilities: the wanted ones; becomes those that the device gave. */
 int verbs_queue_create_qp(struct verbs_queue *queue, struct ibv_qp_cap *capabilities, struct failure *failure);
 int verbs_queue_modify(struct verbs_queue *queue, enum ibv_qp_state state);
 void verbs_destroy_queue(struct backend_queue *queue);
@@ -274,7 +275,7 @@ int verbs_group_create_table(struct verbs_queue *queue, struct ibv_wq *const *me
 int verbs_group_make_kind(struct verbs_group *group, enum verbs_group_kind kind);
 /** The queue pair that a flow of this rule is attached to. -errno: it cannot be made. */
 int verbs_group_qp(struct verbs_queue *queue, const struct flow_rule *rule, struct ibv_qp **qp);
-/** What this file made of a queue of any kind. */
+/** Free the objects that this file made for a queue of any kind. */
 void verbs_group_release(struct verbs_queue *queue);
 int verbs_group_modify(struct verbs_queue *queue, enum ibv_wq_state state);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * What the files of the xdp backend share. It receives with AF_XDP sockets on an interface whose driver has XDP: a BPF
+ * Shared by the files of the xdp backend. It receives with AF_XDP sockets on an interface whose driver has XDP: a BPF
  * program (daemon/backend/bpf) gives the packets of the flows to the sockets, past the kernel's network stack, and the
  * worker copies each one once, from the frame to its slot.
  *
@@ -41,7 +41,7 @@ struct xdp_interface {
 	uint32_t mtu;
 	uint32_t n_card_queues;   /* receive queues in use */
 	uint32_t max_card_queues; /* that the driver can have */
-	uint32_t ring_slots;      /* of the card's own receive ring; 0: the driver has none, or does not say */
+	uint32_t ring_slots;      /* slots of the card's own receive ring; 0: none, or unknown */
 };
 
 int xdp_interface_read(struct xdp_interface *interface, const char *name, struct failure *failure);
@@ -56,7 +56,7 @@ struct xdp_backend;
 
 struct xdp_card_queue {
 	struct xdp_backend *backend;
-	uint32_t number; /* of the receive queue */
+	uint32_t number; /* the receive queue's number */
 	int anchor_fd;
 	uint8_t *frames;
 	uint32_t n_frames;
@@ -145,7 +145,7 @@ struct xdp_backend {
 	struct backend base;
 	struct xdp_interface interface;
 	enum backend_xdp_mode mode;
-	bool zero_copy; /* what the kernel chose */
+	bool zero_copy; /* the kernel's choice */
 	uint32_t n_queues;
 	uint32_t *depths; /* descriptors of the receive ring of a queue number */
 	struct xdp_program *program;
@@ -158,7 +158,8 @@ struct xdp_backend {
 	uint32_t mtu_max;
 	bool told_mtu; /* that the interface's is larger now */
 	struct socket_gso gso;
-	pthread_mutex_t changing; /* held while the control or the device's thread changes what the other uses */
+	pthread_mutex_t
+		changing; /* held while the control thread or the device's thread changes data that the other uses */
 };
 
 static inline struct xdp_backend *xdp_backend(const struct backend *base)
@@ -177,7 +178,7 @@ struct xdp_receive {
 	uint32_t turn; /* the socket that poll() begins with */
 	bool timestamps;
 	struct flow_tags *tags;         /* NULL: events have no tags */
-	_Atomic uint64_t tai_offset_ns; /* CLOCK_TAI is so much later than CLOCK_REALTIME */
+	_Atomic uint64_t tai_offset_ns; /* CLOCK_TAI - CLOCK_REALTIME */
 	struct posted_rows rows;
 	_Atomic uint64_t n_taken; /* packets taken out of the receive rings */
 

@@ -22,7 +22,7 @@
 #define LINK_BYTES_MAX 22  /* an Ethernet header with two VLAN tags */
 /*
  * Without XDP_USE_SG the kernel (before 6.6) redirects no packet that the driver has in pieces, and counts that
- * nowhere. Drivers have up to so many bytes in one piece: a page without the headroom and struct skb_shared_info.
+ * nowhere. Drivers have up to PIECE_BYTES_MAX in one piece: a page without the headroom and struct skb_shared_info.
  */
 #define PIECE_BYTES_MAX   3520
 #define FRAME_BYTES_SMALL 2048 /* a packet that does not fit takes several frames */

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What the kernel and the driver say of an interface that is to receive by XDP. */
+/* Asks the kernel and the driver about an interface that is to receive by XDP. */
 #include "daemon/backend/xdp/xdp.h"
 
 #include "daemon/net/ethtool.h"

@@ -20,13 +20,13 @@ static void queue_free(struct xdp_receive *receive)
 	free(receive);
 }
 
-/* Prefer the shallowest rings with room for so many packets; if none has room, the deepest. best 0: none yet. */
+/* Prefer the shallowest rings with room for `slots` packets; if none has room, the deepest. best 0: none yet. */
 static bool queue_fits_better(uint32_t slots, uint32_t depth, uint32_t best)
 {
 	return best >= slots && best > 0 ? depth >= slots && depth < best : depth > best;
 }
 
-/* The free number whose rings fit so many slots best. n_queues if none is free. */
+/* The free queue number whose rings fit `slots` best. n_queues if none is free. */
 static uint32_t queue_find_free(const struct xdp_backend *backend, uint32_t slots)
 {
 	uint32_t best = backend->n_queues, best_depth = 0;

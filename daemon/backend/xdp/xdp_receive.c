@@ -59,7 +59,7 @@ static void receive_take_packet(struct xdp_receive *receive, struct xdp_socket *
 	event->tag = tag;
 }
 
-/* ---- what the worker sleeps on --------------------------------------------------------------------- */
+/* ---- waking the worker ------------------------------------------------------------------------------ */
 
 int xdp_watch_socket(const struct xdp_receive *receive, struct xdp_socket *socket)
 {

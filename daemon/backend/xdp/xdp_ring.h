@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * The rings that an AF_XDP socket shares with the kernel. Each has one producer and one consumer, whose indices run
- * freely and are masked on access. What newer kernels have and the headers of Debian 12 lack is defined here.
+ * freely and are masked on access. Constants of newer kernels that the headers of Debian 12 lack are defined here.
  */
 #ifndef DAEMON_BACKEND_XDP_XDP_RING_H
 #define DAEMON_BACKEND_XDP_XDP_RING_H
