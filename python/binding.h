@@ -52,7 +52,7 @@ bool errors_add_to(PyObject *module);
 /** A timeout in seconds as ms, rounded up: None is -1, for ever. -2: an exception is set. */
 int timeout_ms_of(PyObject *seconds);
 
-#define WAIT_SLICE_MS 100 /* after so long, what other threads left for the waiting one is done */
+#define WAIT_SLICE_MS 100 /* interval at which a waiting thread does the work that other threads left for it */
 
 /** The next slice of a wait; *left_ms is what remains after it, -1: for ever. */
 int wait_slice_ms(int *left_ms);
@@ -82,7 +82,7 @@ struct view_owner {
 
 struct view_shape {
 	void *bytes;
-	const char *format; /* of an item, as in module struct and PEP 3118 */
+	const char *format; /* format of an item, as in module struct and PEP 3118 */
 	Py_ssize_t item_bytes;
 	int n_dimensions;
 	Py_ssize_t shape[VIEW_DIMENSIONS];
@@ -95,7 +95,7 @@ extern PyTypeObject *view_type, *memory_type;
 
 /** A new object that exports this memory, and keeps its owner. */
 PyObject *view_new(struct view_owner *owner, const struct view_shape *shape);
-/** Of new memory, which it sets shape->bytes to. */
+/** Makes a view of new memory, and sets shape->bytes to it. */
 PyObject *view_new_of_memory(struct view_shape *shape);
 /** For a getbuffer of the owner itself. */
 int view_fill(PyObject *exporter, struct view_owner *owner, struct view_shape *shape, Py_buffer *buffer, int flags);
@@ -163,7 +163,7 @@ void receiver_take_back(struct receiver *receiver, struct batch *batch);
 /** Take the lock of an open receiver. False: it is closed, an exception is set, and the lock is not held. */
 bool receiver_begin(struct receiver *receiver);
 void receiver_unlock(struct receiver *receiver);
-/** With the lock: do what other threads could not. rx may be NULL after it. */
+/** With the lock: do the work that other threads left. rx may be NULL after it. */
 void receiver_settle(struct receiver *receiver);
 /** With the lock. */
 void receiver_release_rows(struct receiver *receiver, const struct ibvcap_rx_batch *rows);

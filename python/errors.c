@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What all types share: exceptions, timeouts, and structs of the library as dicts. */
+/* Shared by all types: exceptions, timeouts, and structs of the library as dicts. */
 #include "python/binding.h"
 
 #include <errno.h>
@@ -46,7 +46,7 @@ static struct error_class error_classes[] = {
          NULL,
          NULL},
 };
-/* Of a recording. ENOENT of the others is a socket that nobody made. */
+/* Error class for recordings. For the others, ENOENT means that nobody made the socket. */
 static struct error_class no_file = {
 	"ibvcap.NoFile", "There is no file of that name.", {0}, &PyExc_FileNotFoundError, NULL};
 #define N_ERROR_CLASSES (sizeof(error_classes) / sizeof(error_classes[0]))
@@ -98,7 +98,7 @@ PyObject *raise_error_text(int error, const char *format, ...)
 	return raise_object(error_class_of(-error), error, text);
 }
 
-/* ---- what the types share ------------------------------------------------------------------------ */
+/* ---- shared by the types ------------------------------------------------------------------------- */
 
 int timeout_ms_of(PyObject *seconds)
 {

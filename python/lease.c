@@ -42,7 +42,7 @@ void receiver_release_rows(struct receiver *receiver, const struct ibvcap_rx_bat
 	receiver->n_batches--;
 }
 
-/* With the handle's lock: do what other threads could not. */
+/* With the handle's lock: do the work that other threads left. */
 void receiver_settle(struct receiver *receiver)
 {
 	while (receiver->returned) {

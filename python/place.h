@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What a placer and its arrays know of each other. Declares placed_array.c. */
+/* Shared by a placer and its arrays. Declares placed_array.c. */
 #ifndef IBVCAP_PYTHON_PLACE_H
 #define IBVCAP_PYTHON_PLACE_H
 

@@ -78,7 +78,7 @@ static PyObject *placed_array_release(PyObject *object, PyObject *unused)
 	return view_owner_give_back(object, "array");
 }
 
-/* Of each number of each source: an item, or a row of bytes if n_bytes is not 1. */
+/* A view with an item for each number of each source; the item is a row of bytes if n_bytes is not 1. */
 static PyObject *placed_array_view(PyObject *object, void *bytes, const char *format, uint64_t item_bytes,
                                    int n_dimensions, uint64_t row_bytes)
 {

@@ -18,7 +18,7 @@
 
 PyTypeObject *recording_type;
 
-/* Of a packet of the file that is not in a batch yet. */
+/* A packet of the file that is not in a batch yet. */
 struct pending {
 	bool is_set;
 	struct datagram datagram; /* until the next is read */
@@ -37,7 +37,7 @@ struct py_recording {
 	uint32_t port;
 	uint32_t stride;
 	struct pending pending;
-	uint8_t headers[UINT8_MAX]; /* of the pending packet, if its capture has no Ethernet headers */
+	uint8_t headers[UINT8_MAX]; /* headers of the pending packet, if its capture has no Ethernet headers */
 	uint64_t n_lost;            /* of capture.n_lost: those before the packets that were read */
 	uint64_t n_packets;
 	uint64_t n_other_port;

@@ -14,7 +14,7 @@ struct sender {
 	struct ibvcap_tx *tx; /* NULL: closed, and no view is left */
 	PyThread_type_lock lock;
 	uint32_t n_waiting; /* threads that wait for the lock */
-	pid_t owner_pid;    /* of the process that the lock is of */
+	pid_t owner_pid;    /* the process that made the lock */
 	bool is_closed;
 };
 
@@ -227,7 +227,7 @@ static PyObject *py_sender_send(PyObject *object, PyObject *arguments, PyObject 
 	return r < 0 ? NULL : PyBool_FromLong(r);
 }
 
-/* ibvcap_tx_flush() says -ETIMEDOUT for what the others call 0. */
+/* ibvcap_tx_flush() returns -ETIMEDOUT where the other calls return 0. */
 static int flush_packets(struct ibvcap_tx *tx, void *of, int slice_ms)
 {
 	int r = ibvcap_tx_flush(tx, slice_ms);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* A tracker: counts by the packets' own numbers what was lost, wherever it was lost. */
+/* A tracker: counts lost packets by the packets' own numbers, wherever they were lost. */
 #include "python/binding.h"
 
 #include <arpa/inet.h>
@@ -64,7 +64,7 @@ static void tracker_dealloc(PyObject *object)
 
 #define TRACKED_FORMAT "T{<Q:number:<I:source:<I:kind:}"
 
-/* Of a receiver. Its lock may have to be waited for, in which time the batch may be returned. */
+/* Track a batch of a receiver. This may wait for its lock, and another thread may return the batch meanwhile. */
 static int track_leased(struct tracker *tracker, const struct batch *batch, struct ibvcap_tracked *tracked)
 {
 	struct receiver *receiver = receiver_ref(batch->receiver);
@@ -82,7 +82,7 @@ static int track_leased(struct tracker *tracker, const struct batch *batch, stru
 	return r;
 }
 
-/* Of a recording, whose rows all have header_bytes of headers. */
+/* Track a batch of a recording, whose rows all have header_bytes of headers. */
 static int track_recorded(struct tracker *tracker, const struct batch *batch, struct ibvcap_tracked *tracked)
 {
 	const struct ibvcap_rx_batch *rows = &batch->rows;

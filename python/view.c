@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Exports memory of a handle by Python's buffer protocol, and counts who looks at it. */
+/* Exports memory of a handle by Python's buffer protocol, and counts the exported buffers. */
 #include "python/binding.h"
 
 #include <string.h>
@@ -175,7 +175,7 @@ PyType_Spec memory_spec = {.name = "ibvcap._Memory",
                            .slots = memory_slots};
 
 /*
- * NumPy asks for this if it got no buffer, and would otherwise make an array of the object itself: the reason why there
+ * NumPy asks for this if it got no buffer. Else it would make an array of the object itself. So the reason why there
  * is no buffer is raised.
  */
 PyObject *raise_no_buffer(PyObject *exporter, PyObject *arguments, PyObject *keywords)

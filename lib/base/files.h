@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Files of sysfs and /proc. What cannot be read is empty, zero or none. */
+/* Files of sysfs and /proc. If one cannot be read, the result is empty, zero or none. */
 #ifndef LIB_BASE_FILES_H
 #define LIB_BASE_FILES_H
 

@@ -43,13 +43,13 @@ struct frame {
 	uint32_t l3_at;
 	uint32_t l4_at;  /* behind the IP headers, which were captured */
 	uint32_t ip_end; /* by the length in the IP header; may be anywhere */
-	/* Of IPv6: the fragment header, and the byte of the header before it that names it. */
+	/* IPv6: the fragment header, and the byte that names it in the header before it. */
 	uint32_t fragment_at;
 	uint32_t fragment_named_at;
 	/* For FRAME_UDP and FRAME_LATER_FRAGMENT. By the headers: the frame may have less. */
 	uint32_t payload_at;
-	uint32_t payload_bytes;  /* of the frame; by the shorter one of IP's and UDP's lengths, of fragments by IP's */
-	uint32_t datagram_bytes; /* of all fragments, if this is the first one; else payload_bytes */
+	uint32_t payload_bytes;  /* by the shorter of the IP and UDP lengths; in fragments by the IP length */
+	uint32_t datagram_bytes; /* payload of all fragments, if this is the first one; else payload_bytes */
 };
 
 static inline bool frame_is_fragment(const struct frame *frame)

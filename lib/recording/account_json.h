@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * What a recording says to programs of what it lacks, as JSON: the account of one source (a queue of a stream) in one
+ * The JSON by which a recording tells programs what it lacks: the account of one source (a queue of a stream) in one
  * file, and the losses before a packet. In a pcapng file these are lines of comments, of the interface's statistics and
  * of the packet. Beside rows of --raw they are members of FILE.json. Declares sequence_json.c.
  */
@@ -22,8 +22,8 @@
 /* An end of a file: between two packets of the source. */
 struct recording_account_end {
 	uint64_t utc_ns;
-	uint64_t epoch;    /* of the daemon; 0: it was away */
-	uint64_t sequence; /* of the next packet, in that epoch */
+	uint64_t epoch;    /* the daemon's; 0: it was away */
+	uint64_t sequence; /* the next packet's, in that epoch */
 };
 
 /*
@@ -47,7 +47,7 @@ struct recording_account {
 	int32_t flow;       /* the only one in the file; RECORDING_ACCOUNT_NO_FLOW: packets of all flows */
 	char stream[IBVCAP_STREAM_NAME_MAX];
 	uint32_t queue;
-	uint32_t n_queues; /* of the stream, that the recording has */
+	uint32_t n_queues; /* queues of the stream that the recording has */
 	struct recording_account_end from;
 	struct recording_account_end until;
 	struct recording_sum sum;
@@ -60,7 +60,7 @@ struct recording_account {
 	bool is_last; /* the recording ended with this file */
 };
 
-/* What is missing before a packet, by cause. */
+/* Packets that are missing before a packet, by cause. */
 struct recording_losses {
 	uint64_t n[RECORDING_CAUSE_N];
 	uint64_t no_buffer_since_ns; /* UTC: until then the daemon had counted none of no_buffer; 0: not known */

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Reads capture files: recordings by their readers, others with libpcap. Names what is wrong with a file, and judges
+ * Reads capture files: recordings by their readers, others with libpcap. Names the fault of a file, and judges
  * whether the UDP payload of a frame can be sent again. Nothing in a frame is trusted.
  */
 #include "lib/recording/capture.h"
@@ -22,7 +22,7 @@
 /* 2^33 s are reached in the year 2242. A later time stamp is taken for damage: in ns it might overflow later sums. */
 #define SECONDS_MAX (INT64_C(1) << 33)
 
-/* ---- what a file is ------------------------------------------------------------------------------ */
+/* ---- kinds of files ------------------------------------------------------------------------------ */
 
 /* Files that are not read, and the command that makes a capture of them. */
 static const struct {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Reads the packets of a pcap or pcapng file, or of a raw recording, in their order, and what the file says of packets
+ * Reads the packets of a pcap or pcapng file, or of a raw recording, in their order, and the file's notes about packets
  * that it lacks.
  */
 #ifndef LIB_RECORDING_CAPTURE_H
@@ -26,7 +26,7 @@ enum datagram_link {
 enum datagram_verdict {
 	DATAGRAM_WHOLE,
 	DATAGRAM_NOT_UDP,
-	DATAGRAM_FRAGMENT,  /* of an IP packet, also the first one: the payload is spread over several frames */
+	DATAGRAM_FRAGMENT,  /* an IP fragment, also the first one: the payload is spread over several frames */
 	DATAGRAM_CUT,       /* the capture has only a part of the frame */
 	DATAGRAM_MALFORMED, /* lengths that contradict each other */
 };
@@ -54,7 +54,7 @@ struct capture {
 	struct recording recording; /* a pcapng file, compressed by zstd or not */
 	struct raw_recording *raw;  /* of `record --raw`; NULL: another file */
 	void *reader;               /* libpcap's, of any other file; NULL */
-	enum datagram_link *links;  /* of the interfaces of the section; of libpcap's file: one */
+	enum datagram_link *links;  /* one for each interface of the section; in libpcap's file: one */
 	uint32_t n_links;
 	bool is_pipe;       /* its data comes at any time, and can be read only once */
 	uint64_t n_packets; /* read so far */

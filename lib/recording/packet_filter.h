@@ -10,7 +10,7 @@
 
 struct packet_filter;
 
-/** Compile a filter. NULL: error says what is wrong with the text. */
+/** Compile a filter. NULL: the text has a fault, which error names. */
 struct packet_filter *packet_filter_new(const char *text, char error[PACKET_FILTER_ERROR_BYTES]);
 /** NULL is fine. */
 void packet_filter_free(struct packet_filter *filter);

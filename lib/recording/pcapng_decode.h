@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Takes the bodies of pcapng blocks apart. Of this room alone. Pure. */
+/* Takes the bodies of pcapng blocks apart. For files of this room only. Pure. */
 #ifndef LIB_RECORDING_PCAPNG_DECODE_H
 #define LIB_RECORDING_PCAPNG_DECODE_H
 
 #include "lib/recording/pcapng_read.h"
 
-/* What lies between the two lengths of a block, and what is known of its section. */
+/* The bytes between the two lengths of a block, and the state of its section. */
 struct decode_body {
 	const uint8_t *at;
 	size_t bytes; /* a multiple of 4 */

@@ -38,7 +38,7 @@ static int read_fail(struct pcapng_reader *reader, int error, const char *what)
 	return error;
 }
 
-/* Make room for so many bytes behind begin. */
+/* Make room for `bytes` behind begin. */
 static int make_read_room(struct pcapng_reader *reader, size_t bytes)
 {
 	size_t held = reader->end - reader->begin;
@@ -59,7 +59,7 @@ static int make_read_room(struct pcapng_reader *reader, size_t bytes)
 	return 0;
 }
 
-/* Have so many bytes in the buffer. 1; 0: the source ended before; -errno. */
+/* Read until the buffer has `bytes`. 1; 0: the source ended before; -errno. */
 static int fill_buffer(struct pcapng_reader *reader, size_t bytes)
 {
 	ssize_t n;

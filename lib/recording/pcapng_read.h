@@ -16,7 +16,7 @@
 /* Read up to n bytes. The number read; 0 at the end; -errno. */
 typedef ssize_t pcapng_source(void *context, void *to, size_t n);
 
-#define PCAPNG_INTERFACES_MAX 16384 /* of all sections: more are damage, or made to take memory */
+#define PCAPNG_INTERFACES_MAX 16384 /* in all sections together: a file with more is damaged, or an attack on memory */
 
 struct pcapng_clock {
 	uint8_t resolution; /* as in the file: 10^-n s, or 2^-n s with bit 7 set */
@@ -28,22 +28,22 @@ struct pcapng_reader {
 	void *context;
 	uint8_t *buffer;
 	size_t buffer_bytes;
-	size_t begin; /* of what is in the buffer */
+	size_t begin; /* start of the unread bytes in the buffer */
 	size_t end;
 	uint64_t offset; /* in the source, of the next block */
 	bool in_section;
 	bool is_swapped;                /* the section has the other byte order than this machine */
-	struct pcapng_clock *clocks;    /* of the section's interfaces */
+	struct pcapng_clock *clocks;    /* one for each interface of the section */
 	uint32_t n_interfaces;          /* in the section */
 	uint32_t n_interfaces_all;      /* so far */
 	uint64_t n_sections;            /* so far */
-	char error[PCAPNG_ERROR_BYTES]; /* what is wrong, after a negative result */
+	char error[PCAPNG_ERROR_BYTES]; /* the fault, after a negative result */
 };
 
 /* Pointers in it are valid until the next block is read. */
 struct pcapng_block {
 	uint32_t type;   /* enum pcapng_block_type; blocks of other types have no fields here */
-	uint32_t bytes;  /* of the whole block */
+	uint32_t bytes;  /* length of the whole block */
 	uint64_t offset; /* where it begins in the source */
 	const uint8_t *at;
 	union {
@@ -65,8 +65,8 @@ void pcapng_reader_deinit(struct pcapng_reader *reader);
 int pcapng_read(struct pcapng_reader *reader, struct pcapng_block *block);
 
 /**
- * The caller has moved the source to offset, where a block of the same section begins: forget what was read ahead, and
- * keep the interfaces.
+ * The caller has moved the source to offset, where a block of the same section begins: forget the bytes that were read
+ * ahead, and keep the interfaces.
  */
 void pcapng_reader_jump(struct pcapng_reader *reader, uint64_t offset);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Writes and reads the layout of rows. Joins what a raw recording has of a packet: its row of FILE.headers and its row
+ * Writes and reads the layout of rows. Puts the two parts of a packet together: its row of FILE.headers and its row
  * of FILE lie side by side in the buffer, as they did in the frame. Headers that are longer than the ordinary ones go
  * on in the row of FILE.
  */
@@ -30,7 +30,7 @@ struct raw_recording {
 	size_t next_loss; /* of its list */
 	struct raw_layout layout;
 	uint64_t n_read;
-	uint8_t buffer[]; /* of a row of FILE.headers and of a row of FILE */
+	uint8_t buffer[]; /* a row of FILE.headers and a row of FILE */
 };
 
 /* ---- files --------------------------------------------------------------------------------------- */

@@ -51,8 +51,8 @@ struct raw_layout {
 	uint64_t n_rows;
 	uint64_t row_bytes;            /* from row to row */
 	uint64_t payload_bytes;        /* of these: the most that a packet has there */
-	uint32_t offset;               /* of the first row in the file */
-	uint32_t network_header_bytes; /* of an ordinary packet, split off */
+	uint32_t offset;               /* offset of the first row in the file */
+	uint32_t network_header_bytes; /* headers of an ordinary packet, split off */
 	uint32_t application_header_bytes;
 	bool has_frames; /* rows hold whole frames */
 };

@@ -103,7 +103,7 @@ static int recording_begin_zstd(struct recording *recording)
 
 /* ---- life ---------------------------------------------------------------------------------------- */
 
-/* A pipe cannot be read twice: what was read is kept. */
+/* A pipe cannot be read twice, so the bytes that were read are kept. */
 static int read_head(struct recording *recording)
 {
 	while (recording->head_bytes < RECORDING_HEAD_BYTES) {

@@ -43,7 +43,7 @@ FILE *recording_give_file(struct recording *recording);
 /** Any state but uninitialised. */
 void recording_close(struct recording *recording);
 
-/** The next block: as pcapng_read(). After a failure recording_error() says what is wrong. */
+/** The next block: as pcapng_read(). After a failure recording_error() names the fault. */
 int recording_next(struct recording *recording, struct pcapng_block *block);
 const char *recording_error(const struct recording *recording);
 

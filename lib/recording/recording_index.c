@@ -17,7 +17,7 @@
 #include <unistd.h>
 
 #define INDEX_LINE_MAX  256 /* seven numbers of 20 digits fit */
-#define INDEX_WORDS_MIN 5   /* of a line; later versions may append more */
+#define INDEX_WORDS_MIN 5   /* in a line; later versions may append more */
 
 struct index_line {
 	uint64_t offset, bytes, n_packets, first_ns, last_ns;

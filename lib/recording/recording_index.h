@@ -8,11 +8,11 @@
 
 /* Tells one recording from another, so that an index is used only with the file it was written for. */
 struct recording_stamp {
-	uint64_t bytes; /* of the file */
+	uint64_t bytes; /* size of the file */
 	uint64_t hash;  /* of its last page, which has the time of its end in ns */
 };
 
-/** Of a regular file that is open for reading; its place of reading stays. 0; -errno. */
+/** The stamp of a regular file that is open for reading, whose offset does not change. 0; -errno. */
 int recording_stamp_of(int fd, struct recording_stamp *stamp);
 
 /* Where to begin, and how many packets there are until the last piece ends; n_packets 0: no piece has that time. */

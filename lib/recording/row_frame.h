@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What of a packet is in its row, in a ring and in a file of `record --raw`. */
+/* Finds the parts of a packet in its row, of a ring or of a file of `record --raw`. */
 #ifndef LIB_RECORDING_ROW_FRAME_H
 #define LIB_RECORDING_ROW_FRAME_H
 
@@ -7,11 +7,11 @@
 
 #include <ibvcap/ibvcap.h>
 
-/* Two pieces of memory: the headers, and what is in the payload's row. */
+/* Two pieces of memory: the headers, and the bytes in the payload's row. */
 struct row_frame {
 	const uint8_t *at[2];
 	uint32_t bytes[2];
-	uint32_t wire_bytes; /* of the whole frame, without padding and FCS */
+	uint32_t wire_bytes; /* length of the whole frame, without padding and FCS */
 };
 
 static inline uint32_t row_frame_min(uint32_t a, uint32_t b)
@@ -25,8 +25,8 @@ static inline uint32_t row_frame_max(uint32_t a, uint32_t b)
 }
 
 /**
- * The device splits each frame behind the headers of an ordinary packet of the stream. Headers that are longer go on in
- * the row of the payload: so many bytes.
+ * The device splits each frame behind the headers of an ordinary packet of the stream. Longer headers continue in
+ * the row of the payload. Returns how many of their bytes are there.
  */
 static inline uint32_t row_frame_longer(const struct ibvcap_meta *meta, uint32_t ordinary_bytes)
 {

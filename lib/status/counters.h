@@ -17,7 +17,7 @@
 /* Behind enum ibvcap_rx_counter and ibvcap_tx_counter, with room for these to grow. */
 #define COUNTERS_ADDED 32
 
-/* What a status adds to the counters of a ring. */
+/* Counters that a status has beside those of a ring. */
 enum stream_counter {
 	STREAM_COUNTER_IN_FLIGHT = COUNTERS_ADDED, /* matched - published - no_buffer - errored - joined */
 	STREAM_COUNTER_HEAD,                       /* rows: published + errored */
@@ -25,14 +25,14 @@ enum stream_counter {
 	STREAM_COUNTER_N = STREAM_COUNTER_DROPS + BACKEND_N_DROPS
 };
 
-/* What a status adds to the counters of a channel; pending, to those of a sender before BATCHES, too. */
+/* Counters that a status has beside those of a channel; pending also beside those of a sender, before BATCHES. */
 enum channel_counter {
 	CHANNEL_COUNTER_PENDING = COUNTERS_ADDED, /* submitted - completed - errored - flushed - late_dropped */
 	CHANNEL_COUNTER_SENDERS,
 	CHANNEL_COUNTER_N
 };
 
-/* What a status says about a consumer; nothing about a tap, which the daemon does not follow. */
+/* Counters of a consumer in a status; a tap has none, because the daemon does not follow it. */
 enum consumer_counter {
 	CONSUMER_COUNTER_PUBLISHED, /* rows since it attached; = delivered + skipped + lag */
 	CONSUMER_COUNTER_DELIVERED,
@@ -40,7 +40,7 @@ enum consumer_counter {
 	CONSUMER_COUNTER_LAG,
 	CONSUMER_COUNTER_LEASED_BLOCKS,
 	CONSUMER_COUNTER_GONE,
-	/* What its tracker says of the packets' own numbers; absent without one. ibvcap.h defines the words. */
+	/* Counts of its tracker, by the packets' own numbers; absent without a tracker. ibvcap.h defines the words. */
 	CONSUMER_COUNTER_SOURCES,
 	CONSUMER_COUNTER_ARRIVED, /* = once + repeated */
 	CONSUMER_COUNTER_ONCE,
@@ -61,7 +61,7 @@ enum consumer_counter {
 	CONSUMER_COUNTER_N
 };
 
-/* What a status says about an interface. */
+/* Counters of an interface in a status. */
 enum interface_counter { INTERFACE_COUNTER_OUT_OF_BUFFER, INTERFACE_COUNTER_PORT_DISCARDS, INTERFACE_COUNTER_N };
 
 /* Why packets are missing in a recording. struct recording_losses has the number of each, in this order. */

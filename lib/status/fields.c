@@ -5,7 +5,7 @@
 
 #include <ibvcap/ibvcap.h>
 
-/* Of a member of struct PART: its type, its kind, and then unit and help. */
+/* The row of a member of struct PART: its type, its kind, and then unit and help. */
 #define NAMED(name_, member, type_, kind_, unit_, help_, ...)                                                        \
 	{                                                                                                            \
 		.name = (name_), .type = STATUS_##type_, .kind = STATUS_##kind_, .unit = (unit_), .help = (help_),   \

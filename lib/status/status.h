@@ -39,12 +39,12 @@ struct status_field {
 	bool is_shared;   /* a stream's, and the same in the entries of all its queues */
 	bool is_optional; /* shown only if it is above 0, or not empty */
 	bool is_hidden;   /* no view shows it: reserved, counted by the library, or known by the place of the part */
-	/* Of a field. */
+	/* For a field: */
 	enum status_type type;
 	uint16_t offset;
 	uint16_t bytes;
 	const char *const *words; /* of STATUS_WORD; the last entry is NULL */
-	/* Of a counter that `ibvcap why` explains if it is not 0, unless that takes other facts; else NULL. */
+	/* The explanation of `ibvcap why` for a counter that is not 0; NULL: none, or it depends on other facts. */
 	const char *cause;
 	const char *remedy;
 };

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Reads a packet socket for a short time and counts what comes by destination. A filter in the kernel lets only UDP to
- * this machine pass and cuts it behind its headers, so the look costs the machine little; what comes faster than it
- * reads is dropped at the socket, and counted.
+ * Reads a packet socket for a short time and counts packets by destination. A filter in the kernel lets only UDP to
+ * this machine pass and cuts it behind its headers, so the look costs the machine little. Packets that come faster than
+ * it reads are dropped at the socket, and counted.
  */
 #include "tools/arrivals/arrivals.h"
 
@@ -123,7 +123,7 @@ static const struct sock_filter first_fragments_of_udp[] = {
 	{BPF_RET | BPF_K, 0, 0, SNAP_BYTES},
 };
 
-/* Of all interfaces. Without a protocol the socket gets nothing until it has its filter. */
+/* For all interfaces. Without a protocol the socket gets nothing until it has its filter. */
 static int open_socket(void)
 {
 	const struct sock_fprog filter = {sizeof(first_fragments_of_udp) / sizeof(first_fragments_of_udp[0]),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Parses command lines by a table of options, prints --help from it, and says what is wrong with a value. */
+/* Parses command lines by a table of options, prints --help from it, and explains wrong values. */
 #include "tools/common/options.h"
 
 #include <errno.h>
@@ -118,7 +118,7 @@ static bool parse_integer(const char *text, char **end, uint64_t *value)
 	return text[0] >= '0' && text[0] <= '9' && errno == 0;
 }
 
-/* The functions that take a value return false after they have written to wanted what they take. */
+/* Functions that take a value return false after they have written the accepted values to wanted. */
 static bool take_integer(const struct option_row *row, const char *text, void *options, char wanted[WANTED_BYTES])
 {
 	bool has_name = row->word && (row->word[0] < '0' || row->word[0] > '9');
@@ -240,7 +240,7 @@ static void add_known(struct known_options *known, size_t *n, const struct optio
 		         row->argument ? ":" : "");
 }
 
-/* By what getopt_long() returned. n_rows: there is none. */
+/* The row of getopt_long()'s result. n_rows: there is none. */
 static size_t find_given_row(const struct options_table *table, int option)
 {
 	size_t i = 0;

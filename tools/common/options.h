@@ -33,11 +33,11 @@ struct option_row {
 	const char *argument; /* as --help calls the value; NULL: the option has none */
 	const char *help;     /* a line feed begins another line in the same column */
 	enum option_type type;
-	size_t at; /* of the member, with bytes: OPTION_AT() */
+	size_t at; /* offset of the member, with bytes: OPTION_AT() */
 	size_t bytes;
 	uint64_t max;               /* 0: as much as the member holds */
 	uint64_t unit;              /* stored: the integer times this; 0: 1 */
-	uint64_t value;             /* of a flag; of word */
+	uint64_t value;             /* value of a flag, or of word */
 	const char *word;           /* a word that an integer option takes, too, and stores as value */
 	const char *const *choices; /* NULL ends them */
 	const char *instead;        /* behind the message of a wrong value: what to do instead; NULL: nothing */
@@ -75,7 +75,7 @@ struct option_rule {
 /* A word that is no option. */
 struct option_word {
 	const char *missing; /* the message if the word is missing */
-	size_t at;           /* of a const char * */
+	size_t at;           /* offset of a const char * */
 };
 
 #define OPTION_WORDS_MAX 2
@@ -107,7 +107,7 @@ struct query_options {
  */
 int options_parse(const struct options_table *table, int argc, char **argv, void *options);
 
-/** Print what is wrong with the command line, and how the subcommand is called. Returns EX_USAGE. */
+/** Print the fault of the command line, and how the subcommand is called. Returns EX_USAGE. */
 int options_refuse(const struct options_table *table, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 #endif

@@ -27,7 +27,7 @@ void report_format_utc(uint64_t ns, unsigned decimals, char text[REPORT_UTC_BYTE
 /** Print json and a line feed on standard output, and free it. flags are jansson's. */
 void report_json(json_t *json, size_t flags);
 
-/* ---- what a tracker counted, of packets that come or of those in a recording --------------------- */
+/* ---- counts of a tracker, of packets that come or of those in a recording ------------------------ */
 
 #define REPORT_SOURCE_BYTES 192
 

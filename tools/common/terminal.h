@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What a person at a terminal gets, and a pipe or a file does not: colours, unless NO_COLOR is set, and shares. */
+/* Output for terminals only, not for pipes and files: colours, unless NO_COLOR is set, and shares. */
 #ifndef TOOLS_COMMON_TERMINAL_H
 #define TOOLS_COMMON_TERMINAL_H
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Prints what a tracker counted: a source in words, its numbers, and those of all sources. */
+/* Prints the counts of a tracker: a source in words, its numbers, and the sums over all sources. */
 #include "tools/common/report.h"
 
 #include <arpa/inet.h>

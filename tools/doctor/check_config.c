@@ -73,7 +73,7 @@ static void report_chosen_backend(const struct doctor_facts *facts, const struct
 	fix_choice(&choice, finding);
 }
 
-/* A running daemon has taken what it needs, and has given up the rights to it since. */
+/* A running daemon has taken its resources already, and has given up the rights to take more. */
 static void report_backend(const struct doctor_facts *facts, const struct configured_service *service,
                            const struct doctor_interface *interface, struct finding *finding)
 {

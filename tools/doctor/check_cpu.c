@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* CPUs: frequency and sleep states, and what else runs on the CPUs of workers. */
+/* CPUs: frequency and sleep states, and other programs on the CPUs of workers. */
 #include "tools/doctor/checks.h"
 
 #include <stdio.h>

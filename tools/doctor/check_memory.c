@@ -14,7 +14,7 @@
 #define KIB            1024
 #define KIB_PER_MIB    1024
 #define KIB_PER_GIB    (1024 * 1024)
-#define NODES_AT_ONCE  4 /* the commands for so many nodes fit into a text; the next run names the others */
+#define NODES_AT_ONCE  4 /* nodes whose commands fit into a text; the next run names the others */
 
 /* ---- all memory ------------------------------------------------------------------------------------- */
 
@@ -23,7 +23,7 @@ static uint64_t arenas_kib(const struct config_channel *channel)
 	return channel->max_senders * geometry_arena_bytes(channel) / KIB;
 }
 
-/* What the kernel takes for a stream besides its ring. */
+/* Memory that the kernel takes for a stream besides its ring. */
 static uint64_t queue_kib(const struct doctor_facts *facts, const struct config_stream *stream)
 {
 	enum config_backend backend = facts_find_backend(facts, stream->interface, stream->backend);
@@ -53,7 +53,7 @@ static struct configured_kib sum_configured_kib(const struct doctor_facts *facts
 	return kib;
 }
 
-/* Is there room for so many times what the configuration needs? */
+/* Is there room for `times` the memory that the configuration needs? */
 static bool has_memory_for(const struct doctor_facts *facts, unsigned int times)
 {
 	return !facts->memory_kib ||
@@ -180,7 +180,7 @@ static void append_tmpfiles_fix(uint64_t page_kib, unsigned int node, uint64_t p
 }
 
 /*
- * Reserve so many pages on each node beside those that others use, and do not take away any. Pages of 1 GiB are
+ * Reserve the wanted pages on each node beside those that others use, and do not take away any. Pages of 1 GiB are
  * reserved at boot, because later the memory is too fragmented.
  */
 static void write_pages_fix(const struct doctor_facts *facts, uint64_t page_kib,

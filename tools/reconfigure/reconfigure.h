@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * What `ibvcap reload` and `ibvcap stream` share: a request that changes the running daemon's configuration. Declares
+ * Shared by `ibvcap reload` and `ibvcap stream`: a request that changes the running daemon's configuration. Declares
  * stream_args.c.
  */
 #ifndef TOOLS_RECONFIGURE_RECONFIGURE_H

@@ -13,7 +13,7 @@
 #include <time.h>
 
 #define NUMBER_DIGITS     5 /* at least */
-#define NUMBER_DIGITS_MAX 9 /* of a number that the next one follows: a uint32_t has room for it */
+#define NUMBER_DIGITS_MAX 9 /* in a file's number: its successor fits in a uint32_t */
 #define TIME_DIGITS       14
 #define FLOW_DIGITS_MAX   3
 
@@ -106,7 +106,7 @@ int file_window_name(struct file_window *window, uint64_t time_ns, const char *f
 
 /* ---- reading --------------------------------------------------------------------------------------- */
 
-/* Cut "_" and so many digits off the end of text. NULL: it does not end so. */
+/* Cut "_" and min to max digits off the end of text. NULL: it has no such end. */
 static const char *take_digits(char *text, size_t min, size_t max)
 {
 	size_t n = strlen(text), first = n;
@@ -197,7 +197,7 @@ bool file_names_parse(const struct file_window *window, const char *path, struct
 	return take_digits(text, NUMBER_DIGITS, NUMBER_DIGITS_MAX) && parse_timed(window, text, whole + stem, name);
 }
 
-/* Of a conversion as strftime() knows it: '%', flags, width, modifier, letter. */
+/* Length of a conversion of strftime(): '%', flags, width, modifier, letter. */
 static size_t conversion_bytes(const char *at)
 {
 	size_t n = 1;

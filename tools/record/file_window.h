@@ -18,7 +18,7 @@
 /** The suffixes of the files that belong to a file: index, JSON, meta, headers. NULL ends the list. */
 extern const char *const own_file_suffixes[];
 
-/** What the files of a recording show. */
+/** The streams of a recorder, as its files name them. */
 struct own_streams {
 	char **names;
 	unsigned n;
@@ -76,9 +76,9 @@ struct file_window {
 	uint32_t n_kept;
 	uint64_t kept_bytes;
 	TAILQ_HEAD(, open_file) open; /* likewise */
-	uint64_t full_bytes;          /* of the open files that are full */
+	uint64_t full_bytes;          /* size of the open files that are full */
 	uint64_t n_deleted;
-	uint32_t number;  /* of the next file */
+	uint32_t number;  /* the next file's number */
 	bool may_replace; /* the name that was made last may be that of an existing file, which is replaced */
 };
 
@@ -130,10 +130,10 @@ static inline bool file_window_has_limit(const struct file_window *window)
 
 #define FILE_NAMES_GLOB_BYTES (2 * PATH_MAX + 8)
 
-/* What a name says. */
+/* The parts of a file's name. */
 struct file_name {
 	uint32_t number; /* 0: none */
-	unsigned stream; /* of the window's: if its files have one flow each */
+	unsigned stream; /* index in the window, if its files have one flow each */
 	int flow;
 };
 

@@ -118,7 +118,7 @@ void output_rotate(struct recorder *recorder, struct record_output *output, uint
 		return;
 	}
 	end_parts(recorder, output);
-	/* Of files that go into the same pipe one must end before the next begins. */
+	/* In a pipe, a file must end before the next one begins. */
 	ended->rotated_ns = part_file_is_special(recorder->options.path) ? 0 : time_monotonic_ns();
 	ended->next = file;
 	file->number = ended->number + 1;

@@ -8,7 +8,7 @@
 
 #include <sys/queue.h>
 
-#define OUTPUT_FLOWS_MAX 256 /* of a stream: a row has one byte for the number */
+#define OUTPUT_FLOWS_MAX 256 /* flows of a stream: a row has one byte for the number */
 
 /*
  * A source as a file shows it. The flow of a lost packet is not known, so each file names each loss, and counts the
@@ -25,8 +25,8 @@ struct record_output {
 	struct writer_output files;
 	struct writer_file *file; /* that is being filled */
 	struct writer_buffer *buffer;
-	uint64_t bytes;                 /* of the file so far, before compression */
-	uint64_t n_packets;             /* of the file so far; of raw_format: rows */
+	uint64_t bytes;                 /* size of the file so far, before compression */
+	uint64_t n_packets;             /* packets in the file so far; of raw_format: rows */
 	uint64_t rotate_ns;             /* UTC at which the file ends; UINT64_MAX: never */
 	uint64_t until_ns;              /* the same as CLOCK_MONOTONIC, because UTC may be set back */
 	struct output_source sources[]; /* by number, less files.first_source */

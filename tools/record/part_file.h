@@ -16,13 +16,13 @@
 #define DISK_PAGE_BYTES 4096u
 
 struct part_file {
-	int folder; /* of a regular file: its name stays right if the folder is renamed; -1: not a regular file */
+	int folder; /* of a regular file: keeps its name right if the folder is renamed; -1: not a regular file */
 	int fd;     /* -1: closed */
 	int direct; /* the same file with O_DIRECT; -1: none */
 	bool is_beside;
 	bool is_in_memory;     /* on tmpfs */
 	uint32_t end_bytes;    /* kept free behind the file */
-	uint64_t bytes;        /* of the file */
+	uint64_t bytes;        /* size of the file */
 	uint64_t allocated;    /* bytes of the file and of the room that was allocated ahead */
 	uint64_t direct_bytes; /* of bytes: written past the kernel's cache */
 	char name[NAME_MAX + 1];
@@ -59,10 +59,10 @@ int part_file_write(struct part_file *file, const void *at, size_t n, enum part_
 /** Replace the content of the whole file by a short text. 0; -errno. After -ENOSPC the file is as it was. */
 int part_file_replace(struct part_file *file, const void *at, size_t n);
 
-/** The file ends here, and what was allocated behind it is free again. 0; -errno. */
+/** End the file here, and free the space that was allocated behind it. 0; -errno. */
 int part_file_cut(struct part_file *file, uint64_t bytes);
 
-/** The file is complete: give back what was allocated ahead. to_disk: wait until the disk has it. 0; -errno. */
+/** The file is complete: free the space that was allocated ahead. to_disk: wait until the disk has it. 0; -errno. */
 int part_file_finish(struct part_file *file, bool to_disk);
 
 /**

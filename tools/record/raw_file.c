@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define DESCRIPTION_END_BYTES (64u << 10) /* kept free for what the description has more at the end */
+#define DESCRIPTION_END_BYTES (64u << 10) /* kept free for the members that the description gets at the end */
 #define HEADERS_AT_ONCE_BYTES (64u << 10)
 #define SCHEMA_VERSION        1
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * What the parts of `ibvcap record` share: the command line, and the loss sums. Declares account.c, record_streams.c,
+ * Shared by the parts of `ibvcap record`: the command line, and the loss sums. Declares account.c, record_streams.c,
  * trigger.c.
  */
 #ifndef TOOLS_RECORD_RECORD_H
@@ -37,7 +37,7 @@ struct trigger_window {
 
 struct triggers {
 	struct trigger_kinds kinds;
-	const char *socket; /* of the daemon */
+	const char *socket; /* path of the daemon's socket */
 	char **streams;
 	unsigned n_streams;
 	int message_fd;                 /* -1: none */
@@ -86,20 +86,20 @@ struct record_options {
 	uint64_t count;                      /* packets; UINT64_MAX: no end */
 	uint64_t duration_ns;
 	/* Flight recorder. */
-	uint64_t last_ns; /* only what is in the ring, of so long ago; 0: no */
+	uint64_t last_ns; /* record only packets of this time back, which the ring still has; 0: no */
 	struct trigger_kinds triggers;
 	bool has_triggers;
 	uint64_t before_ns;
 	uint64_t after_ns;
-	uint64_t from_ns; /* of a file: UTC of the first packet that is wanted; 0: oldest decides */
-	const char *why;  /* of a file: the trigger; NULL: none */
+	uint64_t from_ns; /* for a file: UTC of the first packet that is wanted; 0: oldest decides */
+	const char *why;  /* for a file: the trigger; NULL: none */
 	uint32_t snap_bytes;
-	/* A new file after so many bytes, packets, ns; UINT64_MAX: never. */
+	/* Limits of a file, after which a new one begins; UINT64_MAX: none. */
 	uint64_t file_bytes;
 	uint64_t file_packets;
 	uint64_t file_ns;
 	bool aligned;        /* file_ns counts from multiples of it since 1970 */
-	uint32_t files;      /* the newest so many files are kept; 0: all */
+	uint32_t files;      /* how many of the newest files are kept; 0: all */
 	uint64_t quota;      /* bytes of all files that are kept; 0: no limit */
 	uint32_t disk_limit; /* percent of the file system that may be in use; 0: no limit */
 	uint32_t reattach_ms;
@@ -110,7 +110,7 @@ struct record_options {
 	bool by_flow; /* a file for each flow */
 	bool sync;
 	bool no_index;
-	uint64_t back_ns; /* begin with packets of so long ago; 0: no */
+	uint64_t back_ns; /* begin with packets of this time back; 0: no */
 	bool oldest;
 	bool quiet;  /* no rates */
 	bool silent; /* and no summary */
@@ -138,7 +138,7 @@ uint64_t record_sum_published(const struct recording_sum *sum);
 /** *sum += *more */
 void record_sum_add(struct recording_sum *sum, const struct recording_sum *more);
 
-/** "published 10 = written 9 + …", and what the device dropped. Cut off at bytes. */
+/** "published 10 = written 9 + …", and the device's drops. Cut off at bytes. */
 void record_print_sum(char *text, size_t bytes, const struct recording_account *account);
 
 #endif

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What the files of all formats have in common: their parts, compression, room on the disk, names and the command. */
+/* The common part of the files of all formats: parts, compression, room on the disk, names and the command. */
 #include "tools/record/record_file.h"
 
 #include "lib/recording/recording.h"
@@ -61,7 +61,7 @@ int record_file_open(struct record_file *file, const struct record_file_options 
 	while (file_window_is_full(r) && file_window_give_way(window));
 	if (r < 0)
 		return r;
-	/* What is compressed lies anywhere in memory. */
+	/* Compressed bytes are not aligned in memory, so only others are written past the kernel's cache. */
 	if (!options->zstd_level)
 		part_file_begin_direct(&file->parts[0]);
 	else

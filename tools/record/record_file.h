@@ -29,14 +29,14 @@ struct record_piece {
 	uint64_t n_packets; /* 0: none, and the index leaves the piece out */
 	uint64_t first_ns;
 	uint64_t last_ns;
-	uint64_t first_sequence; /* of the source that the first packet came from */
+	uint64_t first_sequence; /* the first packet's, in its source */
 	uint64_t last_sequence;
 	/* Of rows: */
 	const struct ibvcap_rx_batch *rows;
 	const struct losses *losses; /* of packets before the first row */
 };
 
-/* What is said at the end of a file. */
+/* The facts at the end of a file. */
 struct record_end {
 	const struct recording_account *accounts; /* of this file, by source */
 	const struct source *sources;
@@ -53,7 +53,7 @@ struct record_file;
 
 struct record_format {
 	bool is_synchronous; /* pieces lie in the ring, which keeps them until they are written: the reader writes */
-	unsigned n_needed;   /* so many of the first parts are on the disk before any part gets its name */
+	unsigned n_needed;   /* how many of the first parts are on the disk before any part gets its name */
 	/* The blocks with which the first piece of a file begins. NULL: none. Returns the bytes. */
 	size_t (*write_head)(uint8_t *to, size_t room, const char *why, const struct source *sources,
 	                     unsigned n_sources, int32_t flow);
@@ -90,7 +90,7 @@ struct record_file {
 	/* The first is FILE itself, and the last the one that makes readers look for the others. Its fd is -1: there is
 	 * none, or it is closed. */
 	struct part_file parts[RECORD_FILE_PARTS];
-	uint64_t piece_bytes; /* of all pieces, before compression */
+	uint64_t piece_bytes; /* sum of all pieces, before compression */
 	bool is_begun;        /* its head is written */
 	bool is_ending;       /* its end is being written, and may use end_bytes */
 	struct zstd_frames *zstd;
@@ -113,10 +113,10 @@ static inline bool record_file_is_open(const struct record_file *file)
 int record_file_open(struct record_file *file, const struct record_file_options *options, struct file_window *window,
                      const char *path);
 
-/** Bytes of all parts so far. */
+/** Sum of the sizes of all parts so far. */
 uint64_t record_file_bytes(const struct record_file *file);
 
-/** For formats: make room for so many bytes more, by the limits of the window. 0; -ENOSPC. */
+/** For formats: make room for `bytes` more, by the limits of the window. 0; -ENOSPC. */
 int record_file_make_room(struct record_file *file, uint64_t bytes);
 
 /**

@@ -98,7 +98,7 @@ static int refuse_place(const struct record_options *options, int error)
 	return error == -ENOMEM ? EX_OSERR : EX_CANTCREAT;
 }
 
-/* Before the recorder attaches: it may be too late for what it wants to record when the fault shows. */
+/* Before the recorder attaches: later the fault would cost packets. */
 static int check_place(const struct record_options *options)
 {
 	int r = file_window_check(options->path);
@@ -148,7 +148,7 @@ static json_t *recorded_source_to_json(const struct source *source, const struct
 {
 	json_t *object = recording_account_to_json(account);
 
-	json_object_del(object, "file"); /* of all files */
+	json_object_del(object, "file"); /* the account is of all files */
 	json_object_set_new(object, "published", json_integer((json_int_t)record_sum_published(&account->sum)));
 	json_object_set_new(object, "name", json_string(source->name));
 	json_object_set_new(object, "lossless", json_boolean(source->is_lossless));
@@ -269,7 +269,7 @@ static int record_once(struct recorder *recorder)
 	return code;
 }
 
-/* Record what the ring has from from_ns on, until until_ns. */
+/* Record the packets in the ring from from_ns until until_ns. */
 static int record_window(struct recorder *recorder, const struct record_options *options, uint64_t from_ns,
                          uint64_t until_ns)
 {

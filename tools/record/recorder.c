@@ -11,7 +11,7 @@
 #include <errno.h>
 #include <string.h>
 
-#define FLUSH_NS       TIME_SECOND_NS /* what was received is in the file after this time */
+#define FLUSH_NS       TIME_SECOND_NS /* packets are in the file at latest this time after they were received */
 #define PIPE_FLUSH_NS  (TIME_SECOND_NS / 10)
 #define PACKET_ENDS_NS 100000000u /* how much later than its time a packet comes at most, for files that end by time */
 
@@ -160,7 +160,7 @@ int recorder_run(struct recorder *recorder, unsigned *which)
 	return 0;
 }
 
-/* Record what was published until now. */
+/* Record all packets that were published until now. */
 static void drain_sources(struct recorder *recorder)
 {
 	uint64_t end = recorder_rows_taken(recorder), until_ns;

@@ -16,7 +16,7 @@ struct recorder {
 	unsigned n_sources;
 	struct writer writer;
 	struct record_outputs outputs;
-	struct writer_files ending; /* files that were filled, and wait for what the daemon settles */
+	struct writer_files ending; /* files that are full, and wait until the daemon has settled their losses */
 	struct record_output *by_flow[RECORD_SOURCES_MAX][OUTPUT_FLOWS_MAX]; /* by the first source of the stream */
 	uint64_t n_packets;                                                  /* put into buffers */
 	uint64_t n_bytes;                                                    /* of frames */
@@ -35,7 +35,7 @@ struct recorder {
  * library's error, and in *which the source that had it. */
 int recorder_run(struct recorder *recorder, unsigned *which);
 
-/** Hand over what is left, and make the sums of all sources. */
+/** Hand over the last packets, and make the sums of all sources. */
 void recorder_finish(struct recorder *recorder);
 
 /* ---- recorder_sources.c -------------------------------------------------------------------------- */

@@ -11,8 +11,8 @@
 
 struct ring_reach {
 	uint64_t n_packets; /* in the ring */
-	uint64_t room;      /* for so many */
-	uint64_t age_ns;    /* of the oldest; 0: there is none */
+	uint64_t room;      /* rows that it has room for */
+	uint64_t age_ns;    /* the oldest row's; 0: there is none */
 	uint32_t blocks;
 	uint32_t queue;
 	uint32_t n_queues;

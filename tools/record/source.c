@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Attaches to streams. The daemon's status has what the file says of them. */
+/* Attaches to streams, and describes them by the daemon's status. */
 #include "tools/record/source.h"
 
 #include "lib/base/time.h"

@@ -15,12 +15,12 @@
 struct source {
 	struct ibvcap_rx *rx;
 	uint32_t queue;
-	uint32_t n_queues; /* of the stream */
+	uint32_t n_queues; /* queues of the stream */
 	bool has_flow_numbers;
 	char stream[IBVCAP_STREAM_NAME_MAX];
 	char name[SOURCE_NAME_BYTES];
 	char interface[96]; /* the network interface, and the backend */
-	char device[80];    /* of the backend; empty: none */
+	char device[80];    /* the backend's device; empty: none */
 	char flows[1000];   /* the flow rules, as far as they fit */
 	const char *filter; /* that the recording has; NULL: none */
 	char clock[160];
@@ -53,7 +53,7 @@ void source_print_name(char name[SOURCE_NAME_BYTES], const char *stream, uint32_
 int source_open(struct source *source, const struct record_options *options, const char *stream, uint32_t queue);
 void source_close(struct source *source);
 
-/** Fill in what the daemon's status says of the stream. Without an answer the fields stay empty. */
+/** Fill in the stream's description from the daemon's status. Without an answer the fields stay empty. */
 void source_describe(struct source *source, const struct record_options *options);
 
 /** Say on standard error, once each, that the device's queue has failed, or that the stream has other queues now. */

@@ -50,7 +50,7 @@ struct writer_file {
 	struct record_file file;
 	struct open_file open;
 	uint64_t start_ns; /* the time in its name */
-	uint64_t number;   /* of the output's files, from 0 on */
+	uint64_t number;   /* index among the output's files, from 0 on */
 	bool is_last;
 	char note[LOSSES_TEXT_BYTES];  /* losses after the last packet of the file */
 	struct recording_losses named; /* these by cause */
@@ -78,12 +78,12 @@ struct writer {
 	unsigned n_unused;
 	bool ends;
 
-	uint64_t direct_bytes; /* of all files: written past the kernel's cache; after writer_stop() */
+	uint64_t direct_bytes; /* bytes of all files that were written past the kernel's cache; after writer_stop() */
 	_Atomic int error;     /* errno of the first write that failed; 0. Later buffers are counted as unwritten */
 	_Atomic uint64_t bytes;
 	_Atomic uint32_t n_files;
 	uint64_t *unwritten;                /* by source, of the whole recording; for the reader after writer_stop() */
-	struct recording_account *accounts; /* of the file that ends */
+	struct recording_account *accounts; /* accounts of the file that ends */
 	uint8_t *scratch;
 };
 

@@ -47,7 +47,7 @@ struct replay {
 	uint64_t skipped[SKIP_N];
 	uint32_t longest_bytes; /* the longest payload that was too long */
 	uint16_t ports[2];      /* the first two UDP ports to which payloads went in the capture */
-	int file_code;          /* exit code if the file was damaged or unusable; otherwise 0 */
+	int file_code;          /* exit code if the file was damaged or unusable; else 0 */
 };
 
 static bool skip_packet(struct replay *replay, unsigned why)
@@ -87,7 +87,7 @@ static int fail_capture_file(struct replay *replay, int code, const char *why)
 	return 0;
 }
 
-/* 1: go on; 0: the replay ends because of the file; otherwise the library's error. */
+/* 1: go on; 0: the replay ends because of the file; negative: the library's error. */
 static int send_payload(struct replay *replay, const struct capture_packet *packet, const struct datagram *datagram)
 {
 	struct tx_run_row row;
@@ -115,7 +115,7 @@ static int send_payload(struct replay *replay, const struct capture_packet *pack
 	return r == 0 ? 1 : r;
 }
 
-/* Send all packets once. 1: done; 0: the replay ends because of the file; otherwise the library's error. */
+/* Send all packets once. 1: done; 0: the replay ends because of the file; negative: the library's error. */
 static int play_pass(struct replay *replay)
 {
 	struct capture_packet packet;
@@ -160,7 +160,7 @@ static int rewind_capture(struct replay *replay)
 	return code == EX_OK ? 1 : fail_capture_file(replay, code, replay->capture.error);
 }
 
-/* 0: all passes are done, or the replay ended because of the file; otherwise the library's error. */
+/* 0: all passes are done, or the replay ended because of the file; negative: the library's error. */
 static int play_passes(struct replay *replay)
 {
 	uint64_t n_before;

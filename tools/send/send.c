@@ -22,12 +22,12 @@ struct source {
 	struct tx_run run;
 	struct send_options options;
 	size_t size_bytes;
-	uint64_t number;       /* of the next packet */
+	uint64_t number;       /* the next packet's number */
 	uint64_t start_utc_ns; /* if there is a rate */
 	int file;              /* -1: the pattern */
 	int file_error;        /* errno */
 	size_t n_read;
-	uint8_t read[UINT16_MAX]; /* of the file, read before a row is reserved: a pipe may be slow */
+	uint8_t read[UINT16_MAX]; /* bytes of the file, read before a row is reserved, because a pipe may be slow */
 };
 
 /* A payload of fewer than 8 bytes gets only the first bytes of the packet number. */
@@ -98,7 +98,7 @@ static bool is_send_over(const struct source *source)
 	return tx_run_elapsed_ns(&source->run) >= options->duration_ns;
 }
 
-/* 1: a packet was added; 0: there are no more; otherwise the library's error. */
+/* 1: a packet was added; 0: there are no more; negative: the library's error. */
 static int send_packet(struct source *source)
 {
 	const struct send_options *options = &source->options;

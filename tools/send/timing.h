@@ -9,7 +9,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/** The send time of packet number, counted from 0, at so many packets per second. */
+/** The send time of packet number, counted from 0, at rate_pps. */
 static inline uint64_t timing_at_rate(uint64_t number, uint64_t rate_pps)
 {
 	return (uint64_t)((unsigned __int128)number * 1000000000 / rate_pps);

@@ -14,14 +14,14 @@
 #include <sysexits.h>
 
 #define BATCH 64u
-/* Packets are submitted so long before their send time: longer than this process is likely to be preempted, and short
+/* Time between submission and send time of a packet: longer than this process is likely to be preempted, and short
    enough that nothing has to be taken back at a signal. */
 #define AHEAD_NS UINT64_C(500000000)
 #define START_NS UINT64_C(100000000)
 /* The longest wait in one call: the rates are printed in time, and a signal that came just before is seen soon. */
 #define SLICE_MS 50
 #define SLICE_NS (SLICE_MS * UINT64_C(1000000))
-/* After a signal, packets that are pending get so long to be sent. */
+/* After a signal, pending packets have this time to be sent. */
 #define LEAVE_NS (2 * TIME_SECOND_NS)
 
 /* The meaning of packets' statuses, in the order in which an administrator would look for causes. */

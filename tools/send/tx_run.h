@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * What `ibvcap send` and `ibvcap replay` share: they open a channel, fill rows one after the other, and print the sum.
+ * Shared by `ibvcap send` and `ibvcap replay`: they open a channel, fill rows one after the other, and print the sum.
  * Declares replay.c, send.c.
  */
 #ifndef TOOLS_SEND_TX_RUN_H
@@ -64,7 +64,7 @@ uint64_t tx_run_elapsed_ns(const struct tx_run *run);
 /**
  * Get a row for the next packet, with destination and flags set. not_before_ns is its send time, 0 for none. Waits for
  * room in the arena, and until the send time is near; submits rows that were added before. 0; -EINTR after a stop
- * signal; otherwise the library's error.
+ * signal; or the library's error.
  */
 int tx_run_row(struct tx_run *run, uint64_t not_before_ns, struct tx_run_row *row);
 

@@ -22,7 +22,7 @@ struct label {
 
 static const struct labelling {
 	const char *part;
-	struct label names[LABELS_MAX]; /* on each metric of the part; queue comes last, and what is shared lacks it */
+	struct label names[LABELS_MAX]; /* on each metric of the part; queue is the last; shared metrics lack it */
 	struct label facts[LABELS_MAX]; /* on ibvcap_PART_info alone, since they change */
 } labellings[STATUS_N_PARTS] = {
 	[STATUS_DAEMON] = {"daemon", .facts = {{"version", "version"}}},
@@ -50,8 +50,8 @@ static const struct labelling {
 struct entry {
 	const void *part;
 	char *labels;     /* stream="lidar",queue="0" */
-	int shared_bytes; /* so many bytes of labels are those of what all queues share; -1: another entry has that */
-	unsigned again;   /* so many older entries have the same labels */
+	int shared_bytes; /* length of the shared metrics' labels; -1: another entry has those */
+	unsigned again;   /* number of older entries with the same labels */
 };
 
 struct entries {

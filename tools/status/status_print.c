@@ -60,7 +60,7 @@ static const char *device_text(const char *device, const char *interface, char t
 	return text;
 }
 
-/* What is the queue's own, where the stream's line before has the sum. */
+/* The queue's own numbers. A line of the stream before has the sums. */
 static void print_queue_status(const struct ibvcap_status_stream *stream)
 {
 	struct stream_sum own;
@@ -93,7 +93,7 @@ static void print_stream_line(const struct status_view *view, const struct ibvca
 	print_age("matched and no_buffer", stream->device, stream->reading_age_ms);
 }
 
-/* What its tracker counts: the sums, then the rest that is not 0. */
+/* Counts of its tracker: the sums, then the others that are not 0. */
 static void print_tracked(struct counters counters)
 {
 	static const char *const sent[] = {"sent", "once", "lost"}, *const arrived[] = {"arrived", "once", "repeated"};

@@ -24,7 +24,7 @@ enum flow_group {
 struct status_view {
 	struct ibvcap_status_stream *streams;
 	struct ibvcap_status_flow *flows;
-	enum flow_group *groups; /* of the flows */
+	enum flow_group *groups; /* one for each flow */
 	struct ibvcap_status_consumer *consumers;
 	struct ibvcap_status_channel *channels;
 	struct ibvcap_status_sender *senders;
@@ -104,10 +104,10 @@ struct stream_sum {
 	uint32_t n;
 };
 
-/** Is entry i the first one of its stream? To count what is shared once. */
+/** Is entry i the first one of its stream? To count shared numbers once. */
 bool stream_sum_is_first(const struct status_view *view, int i);
 
-/** The counters of the stream, of which one queue's entry is given: the sum over its queues, or what they share. */
+/** The counters of the stream of this queue: the sums over its queues, or the numbers that they share. */
 struct counters stream_sum_of(const struct status_view *view, const struct ibvcap_status_stream *queue,
                               struct stream_sum *sum);
 

@@ -35,7 +35,7 @@ double top_rate(const struct top_view *view, struct counters now, struct counter
 /** How many rows the slowest consumer of the stream has not acquired yet. */
 uint64_t top_stream_lag(const struct status_view *status, const struct ibvcap_status_stream *stream);
 
-/** So many rows in percent of the stream's history. At 100 a lossy consumer begins to skip. */
+/** Rows in percent of the stream's history. At 100 a lossy consumer begins to skip. */
 unsigned top_fill_percent(const struct ibvcap_status_stream *stream, uint64_t rows);
 
 /**
@@ -82,7 +82,7 @@ void top_screen_clear(struct top_screen *screen);
 void top_screen_put(void *screen, enum top_style style, const char *line);
 void top_screen_show(struct top_screen *screen);
 
-/** Handle keys for so long, or until a signal comes. False if the user wants to quit. */
+/** Handle keys for ns, or until a signal comes. False if the user wants to quit. */
 bool top_screen_wait(struct top_screen *screen, uint64_t ns);
 
 #endif

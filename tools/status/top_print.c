@@ -101,14 +101,14 @@ static void print_causes(const struct printer *printer, struct counters now, str
 
 /* ---- streams and their consumers ------------------------------------------------------------------- */
 
-#define NAME_BYTES  21 /* of the first column, which cuts longer names of users off */
+#define NAME_BYTES  21 /* width of the first column, which cuts off longer names of users */
 #define STREAM_LINE "%-20s %-10s %10s %7s %9s %5s %5s %6s"
 
 static const char *const stream_loss[] = {"no_buffer", "errored", NULL};
 static const char *const queue_loss[] = {"errored", NULL}; /* of several queues */
 static const char *const stream_causes[] = {"no_buffer",    "errored",      "truncated", "fragments",
                                             "bad_checksum", "queue_resets", NULL};
-/* What becomes skipped was gone before, so the sum only grows. */
+/* Skipped packets were counted as gone before, so the sum only grows. */
 static const char *const consumer_loss[] = {"skipped", "gone", NULL};
 
 /* By the packets' own numbers, from before the card on. */
@@ -139,7 +139,7 @@ static void print_consumer_row(const struct printer *printer, const struct ibvca
 	print_causes(printer, now, before, counters_have(now, "lost_before_card") ? consumer_tracked : consumer_lost);
 }
 
-/* Of a stream with several queues, before their rows. */
+/* The row of sums of a stream with several queues, before the queues' rows. */
 static void print_sum_row(const struct printer *printer, const struct ibvcap_status_stream *stream)
 {
 	struct stream_sum sum, sum_before;

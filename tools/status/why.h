@@ -26,9 +26,9 @@ struct why_line {
 	const struct ibvcap_status_consumer *consumer; /* NULL: the line is not about a consumer */
 	const char *term;                              /* the counter's label */
 	uint64_t value;
-	const char *cause;  /* what the value means here */
+	const char *cause;  /* meaning of the value here */
 	const char *remedy; /* what helps; NULL: nothing is needed */
-	uint64_t last;      /* so many of value were lost last, */
+	uint64_t last;      /* part of value that was lost last */
 	uint64_t from_ns;   /* … between these times, UTC; 0: not known */
 	uint64_t to_ns;
 };
@@ -46,7 +46,7 @@ struct why_report {
 struct why_facts {
 	const struct ibvcap_status_stream *stream;
 	const struct ibvcap_status_interface *interface; /* NULL: this user may not see it */
-	const struct ibvcap_status_consumer *consumers;  /* of all streams */
+	const struct ibvcap_status_consumer *consumers;  /* consumers of all streams */
 	uint32_t n_consumers;
 	bool lacks_group; /* a multicast group of its flows is not joined */
 };

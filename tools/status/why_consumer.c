@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The rules by which `ibvcap why` explains what a consumer got: from published to its own counts. */
+/* The rules by which `ibvcap why` explains a consumer's packets: from published to its own counts. */
 #include "tools/status/why.h"
 
 #include "tools/status/status_view.h"
@@ -72,7 +72,7 @@ static void explain_gone(const struct ibvcap_status_consumer *consumer, struct w
 		why_add_line(report, &line);
 }
 
-/* What its tracker counts, in the order of the report; each has a line if it is not 0. */
+/* Counts of its tracker, in the order of the report; each has a line if it is not 0. */
 static const struct {
 	enum why_level level;
 	const char *term;

@@ -177,7 +177,7 @@ void why_append(char text[WHY_TEXT_BYTES], const char *format, ...)
 	va_end(arguments);
 }
 
-/* What lossless consumers cost, and who they are or were. */
+/* The cost of lossless consumers, and their names. */
 static void explain_lossless(const struct why_facts *facts, uint64_t n_lossless, char text[WHY_TEXT_BYTES])
 {
 	const struct ibvcap_status_consumer *slowest = find_slowest_lossless(facts);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * What why_explain() makes of the streams of a status, as JSON. A stream with several queues is explained by their sum.
+ * Prints the result of why_explain() as JSON. A stream with several queues is explained by their sum.
  */
 #include "tools/status/why_json.h"
 

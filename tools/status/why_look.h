@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * What UDP arrives on this machine if none of it matches a stream, and how it differs from the stream's flows. Declares
- * why_look_print.c.
+ * The UDP that arrives on this machine if none of it matches a stream, and how it differs from the stream's flows.
+ * Declares why_look_print.c.
  */
 #ifndef TOOLS_STATUS_WHY_LOOK_H
 #define TOOLS_STATUS_WHY_LOOK_H
@@ -21,7 +21,7 @@ enum why_differs {
 	WHY_SOURCE_PORT = 32,
 };
 
-/* What arrives, and the flow that is nearest to it. */
+/* A destination of packets that arrive, and the flow that is nearest to it. */
 struct why_arrival {
 	const struct arrival *arrival;
 	const struct ibvcap_status_flow *flow; /* NULL: compared with none */
@@ -50,7 +50,7 @@ struct why_look *why_look_new(const struct status_view *view, const struct ibvca
 /** The part of why_look_new() after the look. Pure. */
 void why_look_compare(const struct status_view *view, struct why_look *look);
 
-/** What differs from the flow, as a sentence; empty: nothing. */
+/** Write a sentence on how it differs from the flow; empty: it does not. */
 void why_look_write_difference(const struct why_look *look, const struct why_arrival *at, char text[WHY_TEXT_BYTES]);
 
 /** The keys of a stream in ibvcapd.conf that take what arrives. */

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What why_explain() makes of a stream's counters, and what a look at an interface shows, as text or JSON. */
+/* Prints the result of why_explain(), and of a look at an interface, as text or JSON. */
 #ifndef TOOLS_STATUS_WHY_PRINT_H
 #define TOOLS_STATUS_WHY_PRINT_H
 
