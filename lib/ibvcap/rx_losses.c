@@ -23,6 +23,17 @@ static uint64_t last_reading_of(const struct ibvcap_ledger *ledger, uint64_t cou
 	return 0;
 }
 
+/* Losses of entries that are overwritten: they may be older than a reader whose first row is older than all entries. */
+static uint64_t losses_forgotten(const struct ibvcap_ledger *ledger)
+{
+	uint64_t n = ledger_n_entries(ledger);
+	struct ledger_entry oldest;
+
+	return n > IBVCAP_LEDGER_ENTRIES && ledger_load(ledger, n - IBVCAP_LEDGER_ENTRIES, &oldest)
+	               ? oldest.before.no_buffer
+	               : 0;
+}
+
 static void begin_epoch(struct ibvcap_rx_losses *losses, uint64_t epoch, uint64_t opened)
 {
 	losses->before = losses->after;
@@ -63,6 +74,8 @@ int rx_add_losses(const struct rx_queue *rx, const struct ibvcap_rx_batch *batch
 		return 0;
 	if (ledger_before_row(ledger, batch->sequence, &found))
 		opened = found.before.no_buffer;
+	else if (!losses->epoch)
+		opened = losses_forgotten(ledger);
 	if (rx->info.epoch != losses->epoch)
 		begin_epoch(losses, rx->info.epoch, opened);
 	else

@@ -52,6 +52,21 @@ Test(rx_losses, a_loss_of_the_stream_counts_once_although_each_queue_shows_it)
 	cr_expect(eq(u64, losses.packets, 7));
 }
 
+Test(rx_losses, what_the_ledger_has_forgotten_before_the_first_batch_is_no_loss_of_the_reader)
+{
+	const uint32_t n_forgotten = 44;
+
+	open_all_queues(queues, 1, NULL);
+	attached_publish(&queues[0], N);
+	for (uint64_t i = 1; i <= IBVCAP_LEDGER_ENTRIES + n_forgotten; i++)
+		note(queues, 1, i, i);
+	cr_assert(eq(int, take(N), N));
+	cr_expect(eq(int, ibvcap_rx_add_losses(rx, &batch, &losses), 0));
+	cr_expect(eq(u64, losses.packets, 0));
+	cr_expect(eq(u64, losses.after, IBVCAP_LEDGER_ENTRIES - 1));
+	cr_assert(eq(int, ibvcap_rx_release(rx, &batch), 0));
+}
+
 Test(rx_losses, what_was_lost_after_the_last_batch_of_an_epoch_is_told_by_the_next_epoch)
 {
 	open_all_queues(queues, 2, NULL);
