@@ -76,8 +76,10 @@ static int on_look(sd_event_source *source, uint64_t time_us, void *context)
 
 	(void)time_us;
 	TAILQ_FOREACH (stream, &control->rx_streams, link) {
+		if (!rx_stream_runs(stream) || !rx_ledger_is_waiting(stream->known->ledger))
+			continue;
 		rx_ledger_update(stream->known->ledger);
-		is_waiting |= rx_stream_runs(stream) && rx_ledger_is_waiting(stream->known->ledger);
+		is_waiting |= rx_ledger_is_waiting(stream->known->ledger);
 	}
 	control->look_us *= 2;
 	if (is_waiting && control->look_us <= LOOK_US_MAX)
