@@ -11,14 +11,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define N_HISTORIES 100000u
-#define N_STEPS     80u
+#define N_HISTORIES 100000u /* of all kinds */
+#define N_STEPS     160u
 #define CAPACITY    40u /* packets that a device holds */
-#define BATCH       16u
-#define DRAIN_NS    2000000u
-#define N_LOSSES    (N_STEPS * 64)
+#define BATCH       8u
+#define DRAIN_NS    600000u
+#define N_LOSSES    (N_STEPS * 128)
 #define HELD_MAX    8u
-#define GIVE_UP_NS  6000000u
+#define GIVE_UP_NS  1500000u
 
 struct kind {
 	uint32_t n_queues;
@@ -29,7 +29,8 @@ struct kind {
 /* A packet that no reader gets. Positions count frames that the queue has taken from its device. */
 struct loss {
 	uint32_t queue;
-	uint64_t from, until; /* it was lost behind so many frames at least, and at most */
+	uint64_t at;    /* it came behind so many frames */
+	uint64_t until; /* and was lost behind so many: a fragment waits for others */
 };
 
 struct held {
@@ -60,6 +61,8 @@ struct moment {
 static struct history {
 	struct kind kind;
 	unsigned seed;
+	unsigned pace;  /* of 12 steps, so many are polls */
+	unsigned burst; /* packets that come at once, at most */
 	uint64_t now_ns;
 	struct losses losses;
 	struct device devices[LOSSES_QUEUES_MAX];
@@ -81,10 +84,10 @@ static unsigned chance(unsigned n)
 	return (unsigned)(((uint64_t)history.seed * n) >> 32);
 }
 
-static void note_loss(uint32_t queue, uint64_t from, uint64_t until)
+static void note_loss(uint32_t queue, uint64_t at, uint64_t until)
 {
 	cr_assert(history.n_lost < N_LOSSES);
-	history.lost[history.n_lost++] = (struct loss){queue, from, until};
+	history.lost[history.n_lost++] = (struct loss){queue, at, until};
 }
 
 static void arrive(uint32_t n)
@@ -299,8 +302,8 @@ static struct bounds losses_between(const struct moment *from, const struct mome
 	for (uint32_t l = 0; l < history.n_lost; l++) {
 		const struct loss *loss = &history.lost[l];
 
-		n.least += loss->from > from->taken[loss->queue] && loss->until < to->taken[loss->queue];
-		n.most += loss->until >= from->taken[loss->queue] && loss->from <= to->taken[loss->queue];
+		n.least += loss->at > from->taken[loss->queue] && loss->at < to->taken[loss->queue];
+		n.most += loss->until >= from->taken[loss->queue] && loss->at <= to->taken[loss->queue];
 	}
 	return n;
 }
@@ -330,13 +333,17 @@ static void expect_no_lie(unsigned seed)
 
 static void step(void)
 {
-	uint32_t i = chance(history.kind.n_queues);
+	unsigned what = chance(12);
 
-	history.now_ns += chance(1000000);
-	switch (chance(10)) {
+	history.now_ns += chance(300000);
+	if (what < history.pace) {
+		work(chance(history.kind.n_queues));
+		return;
+	}
+	switch (chance(6)) {
 	case 0:
 	case 1:
-		arrive(chance(chance(4) ? 8 : 64));
+		arrive(chance(chance(3) ? 8 : history.burst));
 		break;
 	case 2:
 		read_counters();
@@ -349,11 +356,8 @@ static void step(void)
 	case 4:
 		update();
 		break;
-	case 5:
-		take_moment();
-		break;
 	default:
-		work(i);
+		take_moment();
 		break;
 	}
 }
@@ -361,11 +365,11 @@ static void step(void)
 /* At the end all is polled, read and settled, so that every moment has an entry. */
 static void drain(void)
 {
-	for (unsigned round = 0; round < 12; round++) {
+	for (unsigned round = 0; round < 24; round++) {
 		history.now_ns += DRAIN_NS;
-		if (round == 4)
+		if (round == 12)
 			read_counters();
-		if (round == 4)
+		if (round == 12)
 			for (uint32_t i = 0; i < history.kind.n_queues; i++)
 				history.devices[i].mail[history.devices[i].n_mail++ % 4] = history.reading;
 		for (uint32_t i = 0; i < history.kind.n_queues; i++)
@@ -392,6 +396,8 @@ static void check_histories(struct kind kind)
 		history.kind = kind;
 		history.seed = seed * 2654435761u;
 		history.now_ns = 1;
+		history.pace = 2 + chance(8);
+		history.burst = 8 + chance(100);
 		losses_init(&history.losses, kind.n_queues, CAPACITY, kind.counts_drops, kind.joins, DRAIN_NS);
 		for (unsigned i = 0; i < N_STEPS; i++)
 			step();
