@@ -233,7 +233,8 @@ static bool losses_says_more(const struct losses *losses, const struct losses_en
 		if (entry->queues[i].before.marks > newest->queues[i].before.marks)
 			return true;
 	return entry->matched != newest->matched || entry->no_buffer_most < newest->no_buffer_most ||
-	       entry->queues[0].before.no_buffer > newest->queues[0].before.no_buffer;
+	       entry->queues[0].before.no_buffer > newest->queues[0].before.no_buffer ||
+	       entry->queues[0].before.outages > newest->queues[0].before.outages;
 }
 
 static bool losses_is_news(const struct losses *losses, const struct losses_entry *entry)

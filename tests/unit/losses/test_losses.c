@@ -192,6 +192,25 @@ Test(losses, a_stream_at_rest_needs_no_worker)
 		not(losses_renew_by(&losses, &(struct losses_reading){.matched = 11, .at_ns = 10 * LATER_NS}, &entry)));
 }
 
+Test(losses, an_outage_lies_before_the_next_row_when_a_reading_after_it_is_settled)
+{
+	struct losses_reading reading = {.matched = 10};
+	struct losses_entry entry;
+
+	set_up(1, false, false);
+	cr_assert(next_entry(10, LATER_NS, 10, &entry));
+	counts[0].outages = 2;
+	for (uint64_t i = 3; i <= 5; i += 2) {
+		reading.at_ns = i * LATER_NS;
+		cr_assert(losses_renew_by(&losses, &reading, &entry), "as the control thread does before it mails");
+		cr_assert(next_entry(10, reading.at_ns, 10, &entry));
+	}
+	cr_expect(not(entry.is_renewal));
+	cr_expect(eq(u64, entry.queues[0].before.outages, 2));
+	cr_expect(eq(u64, entry.queues[0].after.outages, 2));
+	cr_expect(losses_are_at_rest(&losses, 10, 10, 2));
+}
+
 Test(losses, the_last_loss_lies_between_two_readings)
 {
 	const struct losses_reading first = {.matched = 10, .at_ns = 7, .utc_ns = 70},
