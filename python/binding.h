@@ -16,7 +16,7 @@
 
 #include <ibvcap/ibvcap.h>
 
-/* Of a PyMethodDef: a method that takes keywords. */
+/* Members of a PyMethodDef for a method that takes keywords. */
 #define KEYWORDS(function) (PyCFunction)(void (*)(void))(function), METH_VARARGS | METH_KEYWORDS
 
 /** The method __enter__. */

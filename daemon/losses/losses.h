@@ -26,7 +26,7 @@ struct losses_reading {
 	uint64_t before_utc_ns; /* when they were read before that; 0: never */
 };
 
-/* What a worker counts of its queue, now. */
+/* A worker's counts of its queue at the time of a call. */
 struct losses_counts {
 	uint64_t now_ns;    /* CLOCK_MONOTONIC */
 	uint64_t accounted; /* packets that have a row, had an error, or need no row */
@@ -54,7 +54,7 @@ enum losses_level {
 	LOSSES_ENDED,   /* no packet comes any more */
 };
 
-/* What a worker tells the control thread. It is copied word by word: all members are uint64_t. */
+/* The message of a worker to the control thread. It is copied word by word, so all members are uint64_t. */
 struct losses_note {
 	struct losses_reading reading; /* the newest one that the worker knows */
 	uint64_t level;                /* enum losses_level, of that reading */
@@ -95,7 +95,7 @@ struct losses_queue {
 	bool is_open; /* the last reading is not settled yet */
 	enum losses_record record;
 	uint64_t due_ns;    /* when the reading came, or its record became due again */
-	uint64_t due_taken; /* when so many slots are taken, a card has completed the packets of the reading */
+	uint64_t due_taken; /* a card that has returned this number of slots has completed the packets of the reading */
 	struct {
 		uint64_t at_ns;
 		uint64_t n;
@@ -112,7 +112,7 @@ struct losses_queue {
 	_Atomic uint64_t shared[sizeof(struct losses_note) / sizeof(uint64_t)];
 };
 
-/* What the ledger is to say next. */
+/* The next entry of the ledger, for all queues. */
 struct losses_entry {
 	bool is_renewal; /* of the newest entry: nothing was lost since */
 	uint64_t until_ns;

@@ -67,7 +67,7 @@ void losses_queue_read(struct losses_queue *queue, const struct losses_reading *
 	note->reading = *reading;
 	queue->is_open = true;
 	losses_queue_owe_record(queue, counts);
-	/* What was noted before the counters were read: those packets were matched, and those losses happened. */
+	/* The packets and losses of a note that is older than the reading are in the reading's counters. */
 	if (queue->noted.at_ns < reading->at_ns) {
 		queue->before = queue->noted.losses;
 		/* The control thread has added up the last notes since. It knows no loss that is later than now. */

@@ -29,7 +29,7 @@ const char *pages_advice(char *text, uint32_t page_bytes, uint64_t wanted, const
 	uint64_t needed = pages - free_pages + wanted;
 	int used = snprintf(text, PAGES_ADVICE_MAX, "(%llu free of %llu)", (unsigned long long)free_pages,
 	                    (unsigned long long)pages);
-	/* Only hugepages can use reserved pages, and the kernel reserves as many as it is told to. */
+	/* Only hugepages can use reserved pages, so a count beyond the machine's memory would starve all programs. */
 	if (needed <= machine_memory_bytes() / 100 * MACHINE_SHARE_MAX_PERCENT / page_bytes)
 		snprintf(text + used, PAGES_ADVICE_MAX - (size_t)used,
 		         "; get them with: echo %llu > " PAGES_POOL "/nr_hugepages, or lower %s" PAGES_NONE,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What a receiver waits for: the head of its ring, or its end. */
+/* Receivers wait for the head of their ring, or for its end. */
 #include "lib/ibvcap/error.h"
 #include "lib/ibvcap/ring.h"
 #include "lib/ibvcap/rx_queue.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What a sender waits for: completed packets. */
+/* Senders wait for completed packets. */
 #include "lib/ibvcap/error.h"
 #include "lib/ibvcap/owner.h"
 #include "lib/ibvcap/ring_tx.h"

@@ -19,7 +19,7 @@ enum wait_result {
 
 struct waiter;
 
-/* What a receiver or a sender waits for. */
+/* The counter and the end for which a receiver or a sender waits. */
 struct waiter_ops {
 	/** The counter, loaded after a request to be woken: seq_cst. */
 	uint64_t (*load)(struct waiter *waiter);

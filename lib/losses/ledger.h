@@ -31,13 +31,6 @@ struct ledger_entry {
 	uint64_t no_buffer_most;
 };
 
-/** Are the losses known to the packet: is "after" what "before" is? */
-static inline bool ledger_is_exact(const struct ledger_entry *entry)
-{
-	return entry->before.marks == entry->after.marks && entry->before.no_buffer == entry->no_buffer_most &&
-	       entry->after.no_buffer == entry->no_buffer_most && entry->before.outages == entry->after.outages;
-}
-
 /** Control thread, the only writer: append an entry. Its number is set here. Partner: ledger_load(). */
 void ledger_append(struct ibvcap_ledger *ledger, const struct ledger_entry *entry);
 

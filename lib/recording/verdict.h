@@ -17,7 +17,7 @@
 #define VERDICT_REASONS_BYTES 1024
 #define VERDICT_TEXT_BYTES    2000 /* more than a verdict takes in words */
 
-/* What a finding says of the packets. The worst is the highest. */
+/* The effect of a finding on the verdict. The worst is the highest. */
 enum finding {
 	FINDING_NOTE,   /* nothing against them */
 	FINDING_DOUBT,  /* nothing proves that a packet is missing, or that none is */

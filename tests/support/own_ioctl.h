@@ -25,7 +25,7 @@ int ioctl(int fd, unsigned long request, ...)
 	return answer_ioctl(fd, request, argument);
 }
 
-/* Of the kernel. */
+/* The kernel's ioctl(). */
 static inline int real_ioctl(int fd, unsigned long request, const void *argument)
 {
 	return (int)syscall(SYS_ioctl, fd, request, argument);

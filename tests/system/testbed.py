@@ -382,7 +382,7 @@ class Consumer:
         return lines
 
     def finish(self, stop=False, timeout=60):
-        """(rows, the last line's counts) when it ends by itself, or when it is told to."""
+        """Wait for the program to end; with stop, send it SIGTERM first. Returns (rows, counts of the last line)."""
         if stop:
             self.process.send_signal(signal.SIGTERM)
         err = self.process.communicate(timeout=timeout)[1]

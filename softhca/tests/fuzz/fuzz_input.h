@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What fuzzers of softhca have in common: the bytes of an input in turn, and settings of a device on "lo". */
+/* All fuzzers of softhca read the bytes of an input in turn, and run a device on "lo". */
 #ifndef TESTS_SOFTHCA_FUZZ_FUZZ_INPUT_H
 #define TESTS_SOFTHCA_FUZZ_FUZZ_INPUT_H
 

@@ -388,7 +388,8 @@ def test_what_a_stream_that_is_added_lacks_is_said(daemon, wire, ibvcap, tmp):
     code, text = add(page_size="2M", history_blocks=memory // 10 * 6 // (64 * (1024 + 64)))
     assert code == os.EX_OSERR and ("RLIMIT_MEMLOCK" in text and "restart the daemon with it" in text or
                                     "stream 'more': its ring wants" in text and "hugepages of 2048 kB" in text)
-    if testbed.read_number(testbed.HUGEPAGES / "nr_hugepages") == 0:  # else they are others', who may give them back
+    # Other programs may return pages meanwhile, and the ring would then find room.
+    if testbed.read_number(testbed.HUGEPAGES / "nr_hugepages") == 0:
         code, text = add(page_size="2M")
         assert code == os.EX_OSERR and re.search(
             r"stream 'more': its ring wants 2 hugepages of 2048 kB, the payload segment found "

@@ -79,7 +79,7 @@ def test_quickstart_and_packages_need_no_package_of_the_tests():
 
 
 def test_a_build_without_a_preset_needs_no_package_of_the_tests(tmp_path):
-    """It has no tests, and says which package they need. Who asks for tests gets an error."""
+    """CMake leaves the tests out and names their package. With BUILD_TESTING set, it fails."""
     folders = run("pkg-config", "--variable", "pc_path", "pkg-config").stdout.strip().split(":")
     (tmp_path / "pc").mkdir()
     for file in (file for folder in folders for file in pathlib.Path(folder).glob("*.pc")):

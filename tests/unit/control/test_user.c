@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What is charged to a user: limits over all of its clients, debts that outlive them, and when it is forgotten. */
+/* Limits hold for all clients of a user together. Debts outlive the clients, and then the user is forgotten. */
 #include "daemon/control/user.h"
 
 #include <criterion/criterion.h>

@@ -51,8 +51,8 @@ void attached_deinit(struct attached *attached);
 void attached_publish(struct attached *attached, uint64_t n);
 
 /**
- * As control: all packets that came until now are published or lost, and so many are lost. Goes to the ledger of this
- * ring. until_ns: CLOCK_MONOTONIC; read_utc_ns: when the card was read.
+ * Write the ledger of this ring as control does: all packets that came until now are published, but for `lost` ones.
+ * until_ns: CLOCK_MONOTONIC; read_utc_ns: when the card was read.
  */
 void attached_settle(struct attached *attached, uint64_t lost, uint64_t until_ns, uint64_t read_utc_ns);
 

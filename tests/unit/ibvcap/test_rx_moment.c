@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What a moment of a handle of one queue knows of the losses before it, by the ledger of the ring. */
+/* A moment of one queue counts the losses before it, by the ledger of the ring. */
 #include "lib/ibvcap/ring.h"
 #include "lib/ibvcap/rx.h"
 #include "lib/losses/ledger.h"
@@ -31,7 +31,7 @@ static void prepare_and_attach(void)
 	          ibvcap_error_text());
 }
 
-/* All packets before head were published before the entry, and the card had lost so many. */
+/* All packets before head were published before the entry. The card had lost `lost` packets until then. */
 static void append(uint64_t until_ns, uint64_t head, uint64_t lost)
 {
 	const struct ledger_entry entry = {.until_ns = until_ns,

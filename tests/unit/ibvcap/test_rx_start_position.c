@@ -70,7 +70,7 @@ Test(rx_start_position, a_floor_past_head_leaves_no_history)
 	cr_expect(eq(u64, find(IBVCAP_START_OLDEST, 0), 63));
 }
 
-/* Of each pair: what is asked for, and the packet that is found. */
+/* Each pair has the position that is asked for, and the packet that is found. */
 static void expect_found(uint32_t start, const uint64_t (*pairs)[2], size_t n)
 {
 	for (size_t i = 0; i < n; i++)

@@ -150,7 +150,7 @@ Test(ledger, an_entry_that_is_being_written_hides_no_older_one)
 
 static atomic_bool is_written;
 
-/* Of each entry that this writes, all words can be computed from until_ns, or from number. */
+/* All words of an entry follow from number and until_ns, so a reader can recognize a torn entry. */
 static void fill(struct ledger_entry *entry, uint64_t number, uint64_t until_ns)
 {
 	*entry = (struct ledger_entry){.number = number,

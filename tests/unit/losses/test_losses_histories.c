@@ -29,8 +29,8 @@ struct kind {
 /* A packet that no reader gets. Positions count frames that the queue has taken from its device. */
 struct loss {
 	uint32_t queue;
-	uint64_t at;    /* it came behind so many frames */
-	uint64_t until; /* and was lost behind so many: a fragment waits for others */
+	uint64_t at;    /* frames that came before it */
+	uint64_t until; /* frames before its loss: a fragment waits for others first */
 };
 
 struct held {
@@ -61,7 +61,7 @@ struct moment {
 static struct history {
 	struct kind kind;
 	unsigned seed;
-	unsigned pace;  /* of 12 steps, so many are polls */
+	unsigned pace;  /* polls in 12 steps, on average */
 	unsigned burst; /* packets that come at once, at most */
 	uint64_t now_ns;
 	struct losses losses;
@@ -251,7 +251,7 @@ static struct losses_entry before_rows(const struct moment *moment)
 	return (struct losses_entry){0};
 }
 
-/* Of a reader that has all rows. */
+/* The reader has all rows. */
 static void take_moment(void)
 {
 	struct moment *moment = &history.moments[history.n_moments++];

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What findings make a verdict, its exit status and its words. Accounts: test_record_account.c. */
+/* Findings make a verdict, its exit status and its words. test_record_account.c tests accounts. */
 #include "lib/recording/verdict.h"
 
 #include <criterion/criterion.h>

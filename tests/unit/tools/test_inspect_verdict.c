@@ -65,7 +65,7 @@ static void expect_exactly(const struct made_recording *recording, const char *w
 	inspect_file_deinit(&file);
 }
 
-/* What a change may name: the recording, its first source, and the account of that. */
+/* A change may use these names: the recording, its first source, and the account of that source. */
 #define NAMES(made)                                            \
 	struct made_recording *const recording = (made);       \
 	struct made_source *const source = recording->sources; \

@@ -161,7 +161,7 @@ static void stop(void)
 	scripted_backend_ops.close(backend);
 }
 
-/* Packets come so many ns apart until TEST_NS; then the worker is told to stop. */
+/* A packet comes every `ns` nanoseconds until TEST_NS. Then the worker gets MAIL_STOP. */
 static void run(bool naps, uint64_t ns)
 {
 	period_ns = ns;

@@ -138,6 +138,13 @@ static void settle(uint64_t n_lost)
 	}
 }
 
+/* Are the losses known to the packet: is "after" what "before" is? */
+static bool ledger_is_exact(const struct ledger_entry *entry)
+{
+	return entry->before.marks == entry->after.marks && entry->before.no_buffer == entry->no_buffer_most &&
+	       entry->after.no_buffer == entry->no_buffer_most && entry->before.outages == entry->after.outages;
+}
+
 static struct ledger_entry record(void)
 {
 	struct ledger_entry entry = {0};

@@ -150,7 +150,7 @@ struct ibvcap_ledger_entry {
 	IBVCAP_ATOMIC(uint64_t) head;
 	struct ibvcap_queue_losses before;
 	struct ibvcap_queue_losses after;
-	IBVCAP_ATOMIC(uint64_t) no_buffer_most; /* of after: so many at most; UINT64_MAX: not known */
+	IBVCAP_ATOMIC(uint64_t) no_buffer_most; /* upper bound of after.no_buffer; UINT64_MAX: not known */
 	uint64_t reserved[2];
 };
 static_assert(sizeof(struct ibvcap_ledger_entry) == 128, "shared layout");
