@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Opens, describes and closes a handle, and takes its moments. */
+/* Opens, closes and describes a handle. */
 #include "lib/ibvcap/rx.h"
 
 #include "lib/base/min.h"
 #include "lib/ibvcap/client.h"
 #include "lib/ibvcap/error.h"
 #include "lib/ibvcap/owner.h"
+#include "lib/ibvcap/sized_struct.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -71,14 +72,14 @@ int rx_new(struct ibvcap_rx **out, const char *path, const char *stream, const s
 	rx->counts.size = sizeof(rx->counts);
 	rx->shared.path = strdup(client_path(path));
 	if (!rx->shared.path) {
-		rx_free(rx);
+		ibvcap_rx_close(rx);
 		return error_set(-ENOMEM, "out of memory");
 	}
 	*out = rx;
 	return 0;
 }
 
-int rx_attach(struct ibvcap_rx *rx, const struct ibvcap_rx_options *options)
+static int rx_attach(struct ibvcap_rx *rx, const struct ibvcap_rx_options *options)
 {
 	int r = rx->is_single ? 0 : rx_open_poll(rx);
 
@@ -90,7 +91,26 @@ int rx_attach(struct ibvcap_rx *rx, const struct ibvcap_rx_options *options)
 	return r < 0 ? r : owner_mark_new(&rx->shared.owner);
 }
 
-void rx_free(struct ibvcap_rx *rx)
+int ibvcap_rx_open(const char *socket_path, const char *stream, const struct ibvcap_rx_options *options,
+                   struct ibvcap_rx **rx)
+{
+	struct ibvcap_rx_options known = IBVCAP_INIT(struct ibvcap_rx_options);
+	struct ibvcap_rx *new;
+	int r = options ? sized_struct_read(&known, sizeof(known), options, "ibvcap_rx_options") : 0;
+
+	if (r == 0)
+		r = rx_new(&new, socket_path, stream, &known);
+	if (r < 0)
+		return r;
+	r = rx_attach(new, &known);
+	if (r < 0)
+		ibvcap_rx_close(new);
+	else
+		*rx = new;
+	return r;
+}
+
+void ibvcap_rx_close(struct ibvcap_rx *rx)
 {
 	if (!rx)
 		return;
@@ -106,15 +126,13 @@ void rx_free(struct ibvcap_rx *rx)
 	free(rx);
 }
 
-void rx_describe(const struct ibvcap_rx *rx, struct ibvcap_rx_info *info)
+/* ---- what a handle says about itself ----------------------------------------------------------------- */
+
+static void describe_all(const struct ibvcap_rx *rx, struct ibvcap_rx_info *info)
 {
 	uint32_t n = 0, disconnected = 0, failed = rx->failed;
 	uint64_t back = 0;
 
-	if (rx->is_single) {
-		rx_queue_describe(rx->parts[0], info);
-		return;
-	}
 	*info = (struct ibvcap_rx_info){.size = sizeof(*info), .epoch = rx->epoch, .n_queues = rx->n_queues};
 	memcpy(info->stream, rx->shared.stream, sizeof(info->stream));
 	for (uint32_t i = rx->n_parts; i-- > 0;) {
@@ -133,67 +151,33 @@ void rx_describe(const struct ibvcap_rx *rx, struct ibvcap_rx_info *info)
 	info->failed_queues = failed;
 }
 
-void rx_count(const struct ibvcap_rx *rx, struct ibvcap_rx_counts *counts)
+int ibvcap_rx_info(const struct ibvcap_rx *rx, struct ibvcap_rx_info *info)
 {
-	*counts = rx->counts;
-	counts->size = sizeof(*counts);
-	for (uint32_t i = 0; i < rx->n_parts; i++)
-		if (rx->parts[i])
-			rx_part_add_counts(counts, rx->parts[i]);
-}
-
-/* ---- moments ------------------------------------------------------------------------------------- */
-
-void rx_take_moment(const struct ibvcap_rx *rx, struct ibvcap_rx_moment *moment)
-{
-	struct ibvcap_rx_moment sum = {.size = sizeof(sum)}, part;
-	struct ibvcap_rx_counts counts;
-
-	if (rx->is_single) {
-		rx_moment_take(rx->parts[0], moment);
-		return;
-	}
-	for (uint32_t i = 0; i < rx->n_parts; i++) {
-		if (!rx->parts[i])
-			continue;
-		rx_moment_take(rx->parts[i], &part);
-		rx_moment_add_queue(&sum, &part);
-	}
-	rx_count(rx, &counts);
-	sum.n_queues = rx->n_queues;
-	sum.epochs = counts.epochs;
-	sum.delivered = counts.delivered;
-	sum.skipped = counts.skipped;
-	sum.abandoned = counts.abandoned;
-	sum.failures = counts.failures;
-	sum.state |= rx->failed ? RX_MOMENT_FAILED : 0;
-	if (rx->is_group) /* other members have the other queues */
-		sum.state &= ~(uint32_t)RX_MOMENT_ALL_QUEUES;
-	*moment = sum;
-}
-
-bool rx_settle_moment(const struct ibvcap_rx *rx, struct ibvcap_rx_moment *moment)
-{
-	struct ibvcap_rx_moment sum = {0}, part;
+	struct ibvcap_rx_info now;
 
 	if (rx->is_single)
-		return rx_moment_settle(rx->parts[0], moment);
-	if (moment->is_settled)
-		return true;
-	for (uint32_t i = 0; i < rx->n_parts; i++) {
-		if (!rx->parts[i])
-			continue;
-		part = *moment;
-		part.queues = UINT32_C(1) << rx->parts[i]->info.queue % IBVCAP_QUEUES_MAX;
-		if (!rx_moment_settle(rx->parts[i], &part))
-			return false;
-		rx_moment_add_queue(&sum, &part);
-	}
-	moment->state |= (sum.state & ~(uint32_t)RX_MOMENT_ALL_QUEUES) |
-	                 (sum.queues != moment->queues ? RX_MOMENT_UNSETTLED : 0);
-	moment->after = sum.after;
-	moment->outage_from_ns = sum.outage_from_ns;
-	moment->outage_until_ns = sum.outage_until_ns;
-	moment->is_settled = 1;
-	return true;
+		rx_queue_describe(rx->parts[0], &now);
+	else
+		describe_all(rx, &now);
+	return sized_struct_write(info, &now, sizeof(now), "ibvcap_rx_info");
+}
+
+int ibvcap_rx_counts(const struct ibvcap_rx *rx, struct ibvcap_rx_counts *counts)
+{
+	struct ibvcap_rx_counts sum = rx->counts;
+
+	for (uint32_t i = 0; i < rx->n_parts; i++)
+		if (rx->parts[i])
+			rx_part_add_counts(&sum, rx->parts[i]);
+	return sized_struct_write(counts, &sum, sizeof(sum), "ibvcap_rx_counts");
+}
+
+int ibvcap_rx_sequence(const struct ibvcap_rx *rx, struct ibvcap_sequence *sequence)
+{
+	const struct rx_queue *first = rx_first(rx);
+
+	if (!first)
+		return error_set(-EAGAIN, "no queue of the group is this handle's yet: ask after its first packets");
+	*sequence = first->sequence;
+	return sequence->bytes != 0;
 }

@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * A receive handle: a set of queues, its parts. These are one queue of a stream, all of a stream, or those that a group
- * gives the handle. Each file uses only those above it:
+ * gives the handle. Each file uses only those above it. All but the first two have the calls of ibvcap.h on a handle:
  *
  *   rx_parts.c    adds and removes queues
  *   rx_member.c   queues that a group gives and recalls
- *   rx_acquire.c  acquires batches of any of the queues
+ *   rx_acquire.c  acquires and releases batches of any of the queues
  *   rx.c          opens, describes and closes a handle
- *   rx_api.c      the calls of ibvcap.h
+ *   rx_account.c  moments, and accounts of the packets between them
+ *   rx_losses.c   follows what the card lost
+ *   rx_track.c    hands batches to a tracker
  */
 #ifndef IBVCAP_RX_H
 #define IBVCAP_RX_H
@@ -100,26 +102,20 @@ bool rx_member_note_release(struct ibvcap_rx *rx, const struct ibvcap_rx_batch *
 /** As ibvcap_rx_release(), of a batch whose part exists. */
 int rx_member_release(struct ibvcap_rx *rx, const struct ibvcap_rx_batch *batch);
 
-/* ---- rx_acquire.c ------------------------------------------------------------------------------------ */
-
-/** As ibvcap_rx_acquire(). max is at most INT32_MAX. */
-int rx_acquire(struct ibvcap_rx *rx, struct ibvcap_rx_batch *batch, uint32_t max, uint32_t min, int timeout_ms);
-
 /* ---- rx.c -------------------------------------------------------------------------------------------- */
 
 /** A handle that has no queue yet. 0; -EINVAL the name of the stream; -errno. */
 int rx_new(struct ibvcap_rx **rx, const char *path, const char *stream, const struct ibvcap_rx_options *options);
 
-/** Attach to what it was made for. options: as for rx_new(). Errors of ibvcap_rx_open(). */
-int rx_attach(struct ibvcap_rx *rx, const struct ibvcap_rx_options *options);
+/* ---- rx_account.c ------------------------------------------------------------------------------------ */
 
-/** NULL is allowed. */
-void rx_free(struct ibvcap_rx *rx);
-
-/* The whole struct, as the calls of ibvcap.h. */
-void rx_describe(const struct ibvcap_rx *rx, struct ibvcap_rx_info *info);
-void rx_count(const struct ibvcap_rx *rx, struct ibvcap_rx_counts *counts);
-void rx_take_moment(const struct ibvcap_rx *rx, struct ibvcap_rx_moment *moment);
-bool rx_settle_moment(const struct ibvcap_rx *rx, struct ibvcap_rx_moment *moment);
+/* state of struct ibvcap_rx_moment */
+enum rx_moment_state {
+	RX_MOMENT_AWAY = 1 << 0,       /* the daemon, or the connection to it, had ended */
+	RX_MOMENT_FAILED = 1 << 1,     /* a queue had failed */
+	RX_MOMENT_REMOVED = 1 << 2,    /* the stream was removed */
+	RX_MOMENT_UNSETTLED = 1 << 3,  /* no entry will count the losses until the moment */
+	RX_MOMENT_ALL_QUEUES = 1 << 4, /* the handle is to read all queues of the stream */
+};
 
 #endif

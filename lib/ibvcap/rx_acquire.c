@@ -1,19 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Batches of several queues: takes turns among them, waits for all of them, and follows each of them to the next
- * epoch.
+ * Acquires and releases batches. Of several queues it takes turns, waits for all of them, and follows each of them to
+ * the next epoch.
  */
 #include "lib/base/min.h"
 #include "lib/base/time.h"
 #include "lib/ibvcap/client.h"
 #include "lib/ibvcap/error.h"
+#include "lib/ibvcap/owner.h"
 #include "lib/ibvcap/pause.h"
 #include "lib/ibvcap/ring.h"
 #include "lib/ibvcap/rx.h"
+#include "lib/ibvcap/sized_struct.h"
 
 #include <errno.h>
 #include <poll.h>
 #include <string.h>
+
+/* ibvcap_rx_release() reads the fields up to lease, so a caller's batch has at least these. */
+#define BATCH_BYTES_MIN (offsetof(struct ibvcap_rx_batch, lease) + sizeof(uint32_t))
 
 #define RX_FEWER   2                  /* the part has fewer rows than wanted, and no more will come */
 #define ASK_NS     UINT64_C(20000000) /* while packets come without a pause, how often a new queue is looked for */
@@ -251,17 +256,111 @@ static int acquire_from_one(struct ibvcap_rx *rx, struct ibvcap_rx_batch *batch,
 	return r == 0 && followed < 0 ? followed : r;
 }
 
-int rx_acquire(struct ibvcap_rx *rx, struct ibvcap_rx_batch *batch, uint32_t max, uint32_t min, int timeout_ms)
+/* A tap writes to no shared memory, so a child may use its copy of one. */
+static int rx_check_owner(const struct ibvcap_rx *rx)
+{
+	return rx->is_tap ? 0 : owner_check(rx->shared.owner, rx->shared.stream);
+}
+
+/* Rows of any queue. batch->size is checked. */
+static int acquire(struct ibvcap_rx *rx, struct ibvcap_rx_batch *batch, uint32_t max, uint32_t min, int timeout_ms)
 {
 	uint32_t index = 0;
 	int r;
 
+	if (max == 0)
+		return error_set(-EINVAL, "max is 0: ask for at least one packet");
+	if (timeout_ms < -1)
+		return error_set(-EINVAL, "timeout_ms is %d: -1 waits for ever, 0 not at all", timeout_ms);
+	r = rx_check_owner(rx);
+	if (r < 0)
+		return r;
+	max = u32_min(max, INT32_MAX);
 	if (rx->is_single)
-		return rx_queue_acquire(rx->parts[0], batch, max, min, timeout_ms);
-	if (!rx->is_group && rx->n_parts == 1 && rx->n_queues == 1)
-		return acquire_from_one(rx, batch, max, min, timeout_ms);
-	r = acquire_from_any(rx, batch, max, min, timeout_ms, &index);
+		r = rx_queue_acquire(rx->parts[0], batch, max, min, timeout_ms);
+	else if (!rx->is_group && rx->n_parts == 1 && rx->n_queues == 1)
+		r = acquire_from_one(rx, batch, max, min, timeout_ms);
+	else
+		r = acquire_from_any(rx, batch, max, min, timeout_ms, &index);
 	if (r > 0)
 		batch->lease |= index << RX_PART_SHIFT;
+	if (r == -ENOBUFS)
+		error_set_text(
+			"stream '%s': the caller holds as many blocks as it may, or batches of an epoch that has "
+			"ended: release some",
+			rx->shared.stream);
 	return r;
 }
+
+int ibvcap_rx_acquire(struct ibvcap_rx *rx, struct ibvcap_rx_batch *batch, uint32_t max, uint32_t min, int timeout_ms)
+{
+	int r;
+
+	if (rx->is_tap)
+		return error_set(-EOPNOTSUPP, "a tap has no leases: read its packets by ibvcap_rx_recv()");
+	r = sized_struct_check(batch, BATCH_BYTES_MIN, "ibvcap_rx_batch");
+	if (r < 0)
+		return r;
+	return acquire(rx, batch, max, min, timeout_ms);
+}
+
+int ibvcap_rx_release(struct ibvcap_rx *rx, const struct ibvcap_rx_batch *batch)
+{
+	struct rx_queue *giver = rx_giver(rx, batch);
+	int r = rx_check_owner(rx);
+
+	if (r < 0)
+		return r;
+	if (!giver)
+		return rx_refuse_batch(rx->shared.stream);
+	return rx->is_group ? rx_member_release(rx, batch) : rx_queue_release(giver, batch);
+}
+
+/* 1; 0: the row is not to be delivered; -errno. */
+static int take_row(struct ibvcap_rx *rx, const struct ibvcap_rx_batch *batch, void *buffer, size_t bytes,
+                    size_t *length, struct ibvcap_meta *meta)
+{
+	int r = rx_queue_take_row(rx_giver(rx, batch), batch, buffer, bytes, length, meta);
+
+	/* A queue that was taken from this member costs the row, which may be void, and no more. */
+	return rx->is_group && rx_member_note_release(rx, batch) && r == -ECONNABORTED ? 0 : r;
+}
+
+int ibvcap_rx_recv(struct ibvcap_rx *rx, void *buffer, size_t bytes, size_t *length, struct ibvcap_meta *meta,
+                   int timeout_ms)
+{
+	const uint64_t deadline = timeout_ms > 0 ? time_monotonic_ns() + (uint64_t)timeout_ms * 1000000 : 0;
+	struct ibvcap_rx_batch batch = IBVCAP_INIT(struct ibvcap_rx_batch);
+	struct ibvcap_meta copy;
+	int r;
+
+	do {
+		r = acquire(rx, &batch, 1, 1, timeout_ms);
+		if (r <= 0)
+			return r;
+		r = take_row(rx, &batch, buffer, bytes, length, &copy);
+		if (r < 0)
+			return r;
+		/* Rows that are passed over do not make the wait longer. */
+		if (r == 0 && timeout_ms > 0)
+			timeout_ms = client_ms_until(deadline);
+	} while (r == 0);
+	if (meta)
+		*meta = copy;
+	return 1;
+}
+
+int ibvcap_rx_fd(struct ibvcap_rx *rx)
+{
+	int r = rx_check_owner(rx);
+
+	if (r == 0 && rx->is_tap)
+		r = error_set(-EOPNOTSUPP, "stream '%s': nobody wakes a tap: look at it in intervals",
+		              rx->shared.stream);
+	return r < 0 ? r : rx_open_poll(rx);
+}
+
+/* ---- symbols of what ibvcap.h has inline, for other languages --------------------------------------------- */
+
+extern const uint8_t *ibvcap_rx_payload(const struct ibvcap_rx_batch *batch, uint32_t i);
+extern const uint8_t *ibvcap_rx_headers(const struct ibvcap_rx_batch *batch, uint32_t i);

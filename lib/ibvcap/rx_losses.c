@@ -7,7 +7,6 @@
 #include "lib/ibvcap/error.h"
 #include "lib/ibvcap/rx.h"
 #include "lib/ibvcap/sized_struct.h"
-#include "lib/losses/ledger.h"
 
 #include <errno.h>
 
@@ -53,31 +52,34 @@ static bool nothing_is_new(const struct ledger_entry *newest, struct ibvcap_rx_l
 	return true;
 }
 
-int rx_add_losses(const struct rx_queue *rx, const struct ibvcap_rx_batch *batch, struct ibvcap_rx_losses *losses)
+int ibvcap_rx_add_losses(const struct ibvcap_rx *rx, const struct ibvcap_rx_batch *batch,
+                         struct ibvcap_rx_losses *losses)
 {
-	const struct ibvcap_ledger *ledger = &rx->ring->ledger;
+	const struct rx_queue *queue = rx_giver(rx, batch);
+	const struct ibvcap_ledger *ledger;
 	struct ledger_entry newest, found;
 	uint64_t opened = 0;
 	int r = sized_struct_check(losses, sizeof(*losses), "ibvcap_rx_losses");
 
 	if (r < 0)
 		return r;
-	if (rx_lease_slot(batch) >= rx->lease_blocks || rx->leases[rx_lease_slot(batch)].n_batches == 0)
-		return rx_refuse_batch(rx->info.stream);
+	if (!queue || rx_lease_slot(batch) >= queue->lease_blocks || queue->leases[rx_lease_slot(batch)].n_batches == 0)
+		return rx_refuse_batch(rx->shared.stream);
+	ledger = &queue->ring->ledger;
 	losses->before = 0;
 	losses->since_ns = losses->counted_ns;
-	if (rx->info.epoch == losses->epoch_before) /* of a queue that is behind the others */
+	if (queue->info.epoch == losses->epoch_before) /* of a queue that is behind the others */
 		return 0;
 	if (!ledger_newest(ledger, &newest))
 		newest = (struct ledger_entry){0};
-	if (rx->info.epoch == losses->epoch && nothing_is_new(&newest, losses))
+	if (queue->info.epoch == losses->epoch && nothing_is_new(&newest, losses))
 		return 0;
 	if (ledger_before_row(ledger, batch->sequence, &found))
 		opened = found.before.no_buffer;
 	else if (!losses->epoch)
 		opened = losses_forgotten(ledger);
-	if (rx->info.epoch != losses->epoch)
-		begin_epoch(losses, rx->info.epoch, opened);
+	if (queue->info.epoch != losses->epoch)
+		begin_epoch(losses, queue->info.epoch, opened);
 	else
 		losses->since_ns = u64_max(losses->since_ns, last_reading_of(ledger, losses->counted));
 	if (opened > losses->counted) {

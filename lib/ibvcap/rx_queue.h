@@ -5,13 +5,10 @@
  *   rx_poll.c      the descriptor for poll()
  *   rx_map.c       maps and checks the segments that the daemon sent
  *   rx_queue.c     makes, describes and frees a queue
- *   rx_moment.c    moments, between which account.c compares
  *   rx_wait.c      waits for packets
  *   rx_open.c      attaches to a queue of a stream
  *   rx_reattach.c  attaches to the next daemon when this one has ended
  *   rx_batch.c     acquires and releases batches
- *   rx_losses.c    follows what the card lost
- *   rx_track.c     hands batches to a tracker
  *
  * rx.h has the handle. One thread at a time uses a handle.
  */
@@ -24,6 +21,7 @@
 #include "lib/ibvcap/rx_start_position.h"
 #include "lib/ibvcap/shm.h"
 #include "lib/ibvcap/waiter.h"
+#include "lib/losses/ledger.h"
 
 #include <ibvcap/ibvcap.h>
 
@@ -48,11 +46,10 @@ struct rx_reattach {
 	struct ibvcap_rx_options options;
 	struct ibvcap_rx_counts counts;    /* of the epochs that ended */
 	struct ibvcap_settled_losses past; /* of the epochs before the last one: least and outages only */
-	struct ibvcap_settled_losses last; /* of the last epoch, until the next one begins */
+	struct ledger_entry last;          /* the newest of the last epoch, until the next epoch begins */
 	uint64_t last_epoch;
-	uint64_t last_until_ns; /* last holds for all packets until this time, CLOCK_MONOTONIC */
-	uint32_t next_flags;    /* enum ibvcap_rx_batch_flag, for the next batch */
-	int timer_fd;           /* -1: ibvcap_rx_fd() is not in use */
+	uint32_t next_flags; /* enum ibvcap_rx_batch_flag, for the next batch */
+	int timer_fd;        /* -1: ibvcap_rx_fd() is not in use */
 
 	bool away;            /* between two epochs: nothing is mapped, pointers into segments are NULL */
 	bool failed;          /* the queue has failed, by its ring or by the daemon's answer */
@@ -186,28 +183,6 @@ uint32_t rx_queue_failed(const struct rx_queue *queue);
 void rx_queue_describe(const struct rx_queue *queue, struct ibvcap_rx_info *info);
 void rx_queue_count(const struct rx_queue *queue, struct ibvcap_rx_counts *counts);
 
-/* ---- rx_moment.c ----------------------------------------------------------------------------------- */
-
-/* state of struct ibvcap_rx_moment */
-enum rx_moment_state {
-	RX_MOMENT_AWAY = 1 << 0,       /* the daemon, or the connection to it, had ended */
-	RX_MOMENT_FAILED = 1 << 1,     /* a queue had failed */
-	RX_MOMENT_REMOVED = 1 << 2,    /* the stream was removed */
-	RX_MOMENT_UNSETTLED = 1 << 3,  /* no entry will count the losses until the moment */
-	RX_MOMENT_ALL_QUEUES = 1 << 4, /* the handle is to read all queues of the stream */
-};
-
-/** As ibvcap_rx_take_moment(), of one queue. The whole struct is written. */
-void rx_moment_take(const struct rx_queue *queue, struct ibvcap_rx_moment *moment);
-/** As ibvcap_rx_settle_moment(), likewise. */
-bool rx_moment_settle(const struct rx_queue *queue, struct ibvcap_rx_moment *moment);
-/** The queue leaves its epoch, or has none: remember the newest entry before the ring is unmapped. */
-void rx_moment_leave_epoch(struct rx_queue *queue);
-/** The queue is in another epoch. */
-void rx_moment_begin_epoch(struct rx_queue *queue);
-/** As ibvcap_moment_add_queue(): account.c. */
-void rx_moment_add_queue(struct ibvcap_rx_moment *stream, const struct ibvcap_rx_moment *queue);
-
 /* ---- rx_wait.c ------------------------------------------------------------------------------------- */
 
 extern const struct waiter_ops rx_waiter_ops;
@@ -286,16 +261,5 @@ int rx_queue_release(struct rx_queue *queue, const struct ibvcap_rx_batch *batch
  */
 int rx_queue_take_row(struct rx_queue *queue, const struct ibvcap_rx_batch *batch, void *buffer, size_t bytes,
                       size_t *length, struct ibvcap_meta *copy);
-
-/* ---- rx_losses.c ----------------------------------------------------------------------------------- */
-
-/** As ibvcap_rx_add_losses(). */
-int rx_add_losses(const struct rx_queue *queue, const struct ibvcap_rx_batch *batch, struct ibvcap_rx_losses *losses);
-
-/* ---- rx_track.c ------------------------------------------------------------------------------------ */
-
-/** As ibvcap_rx_track(). The totals go to the page of shown, a queue of the same handle. */
-int rx_track(struct rx_queue *queue, struct rx_queue *shown, const struct ibvcap_rx_batch *batch,
-             struct ibvcap_tracker *tracker, struct ibvcap_tracked *tracked);
 
 #endif

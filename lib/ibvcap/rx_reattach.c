@@ -47,6 +47,18 @@ static void rx_reattach_begin(struct rx_reattach *reattach, uint64_t now_ns)
 	reattach->pause_ns = PAUSE_NS_FIRST;
 }
 
+/* What the stream lost in this epoch, by the ring, which is about to be unmapped. */
+static void rx_reattach_keep_losses(struct rx_queue *queue)
+{
+	struct rx_reattach *reattach = &queue->reattach;
+	uint64_t unused;
+
+	if (!ledger_newest(&queue->ring->ledger, &reattach->last))
+		reattach->last = (struct ledger_entry){0};
+	reattach->last.after.outages = ring_load_outages(queue->ring, &unused, &unused);
+	reattach->last_epoch = queue->info.epoch;
+}
+
 /* ---- finding the next daemon ----------------------------------------------------------------------- */
 
 static void rx_reattach_pause(struct rx_queue *queue, uint64_t now_ns)
@@ -139,6 +151,8 @@ static void rx_begin_epoch(const struct rx_queue *queue, struct rx_queue *new)
 /* Move the new queue into the handle's, which keeps its address. */
 static void rx_take_over(struct rx_queue *queue, struct rx_queue *new)
 {
+	struct rx_reattach *reattach = &queue->reattach;
+
 	new->reattach = queue->reattach;
 	new->reattach.client = (struct client)CLIENT_INIT;
 	new->waiter.uses_fd = queue->waiter.uses_fd;
@@ -152,7 +166,9 @@ static void rx_take_over(struct rx_queue *queue, struct rx_queue *new)
 	free(queue->batch_starts);
 	*queue = *new;
 	free(new);
-	rx_moment_begin_epoch(queue);
+	reattach->past.least += reattach->last.after.no_buffer;
+	reattach->past.outages += (reattach->last.after.outages + 1) / 2 * 2;
+	reattach->last = (struct ledger_entry){0};
 }
 
 static int rx_check_same_epoch(const struct rx_queue *new)
@@ -311,7 +327,7 @@ int rx_reattach(struct rx_queue *queue, uint64_t until_ns)
 			return -ENOBUFS;
 		queue->waiter.fd_armed = false;
 		reattach->failed = rx_queue_failed(queue);
-		rx_moment_leave_epoch(queue);
+		rx_reattach_keep_losses(queue);
 		rx_queue_close_epoch(queue); /* unmaps the ring, which may take a while */
 		rx_reattach_begin(reattach, time_monotonic_ns());
 	}

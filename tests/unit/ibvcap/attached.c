@@ -103,7 +103,7 @@ int attached_open(struct ibvcap_rx **rx, int socket, const int fds[PROTOCOL_FD_N
 	cr_assert_eq(rx_new(&new, path, "test", options), 0, "%s", ibvcap_error_text());
 	r = rx_queue_new(&queue, &new->shared, socket, fds, epoch);
 	if (r < 0) {
-		rx_free(new);
+		ibvcap_rx_close(new);
 		return r;
 	}
 	rx_queue_set_reattach(queue, options);
