@@ -40,20 +40,14 @@ static void batch_last_view_gone(struct view_owner *owner)
 
 static struct batch *batch_allocate(const struct ibvcap_rx_batch *rows, uint64_t lost)
 {
-	struct batch *batch = PyObject_New(struct batch, batch_type);
+	struct batch *batch = object_new(batch_type);
 
 	if (!batch)
 		return NULL;
-	batch->owner.n_buffers = 0;
-	batch->owner.is_gone = false;
 	batch->owner.give_back = batch_give_back;
 	batch->owner.last_buffer_gone = batch_last_view_gone;
-	batch->receiver = NULL;
-	batch->own_memory = NULL;
 	batch->rows = *rows;
-	batch->is_soft = false;
 	batch->lost = lost;
-	batch->next = NULL;
 	return batch;
 }
 
@@ -93,43 +87,27 @@ static PyObject *batch_release(PyObject *object, PyObject *unused)
 static PyObject *batch_payload(PyObject *object, void *closure)
 {
 	const struct ibvcap_rx_batch *rows = &batch_of(object)->rows;
-	const struct view_shape shape = {.bytes = (void *)rows->payload,
-	                                 .format = "B",
-	                                 .item_bytes = 1,
-	                                 .n_dimensions = 2,
-	                                 .shape = {rows->n, rows->stride},
-	                                 .strides = {rows->stride, 1}};
 
 	(void)closure;
-	return view_new(&batch_of(object)->owner, &shape);
+	return view_new_of_rows(&batch_of(object)->owner, rows->payload, rows->n, rows->stride, rows->stride, false);
 }
 
 static PyObject *batch_headers(PyObject *object, void *closure)
 {
 	const struct ibvcap_rx_batch *rows = &batch_of(object)->rows;
-	const struct view_shape shape = {.bytes = (void *)rows->headers,
-	                                 .format = "B",
-	                                 .item_bytes = 1,
-	                                 .n_dimensions = 2,
-	                                 .shape = {rows->n, rows->header_bytes},
-	                                 .strides = {rows->header_stride, 1}};
 
 	(void)closure;
-	return view_new(&batch_of(object)->owner, &shape);
+	return view_new_of_rows(&batch_of(object)->owner, rows->headers, rows->n, rows->header_bytes,
+	                        rows->header_stride, false);
 }
 
 static PyObject *batch_meta(PyObject *object, void *closure)
 {
 	const struct ibvcap_rx_batch *rows = &batch_of(object)->rows;
-	const struct view_shape shape = {.bytes = (void *)rows->meta,
-	                                 .format = META_FORMAT,
-	                                 .item_bytes = sizeof(*rows->meta),
-	                                 .n_dimensions = 1,
-	                                 .shape = {rows->n},
-	                                 .strides = {sizeof(*rows->meta)}};
 
 	(void)closure;
-	return view_new(&batch_of(object)->owner, &shape);
+	return view_new_of_records(&batch_of(object)->owner, rows->meta, rows->n, META_FORMAT, sizeof(*rows->meta),
+	                           false);
 }
 
 static Py_ssize_t batch_length(PyObject *object)
@@ -141,9 +119,9 @@ static Py_ssize_t batch_length(PyObject *object)
 static PyObject *batch_packet(PyObject *object, Py_ssize_t i)
 {
 	const struct batch *batch = batch_of(object);
-	const struct ibvcap_meta *meta;
-	struct view_shape shape = {.format = "B", .item_bytes = 1, .n_dimensions = 1, .strides = {1}};
+	const void *payload;
 	PyObject *view, *memory;
+	uint16_t length;
 
 	if (i < 0 || i >= batch->rows.n) {
 		PyErr_SetString(PyExc_IndexError, "the batch has no packet of that index");
@@ -153,10 +131,9 @@ static PyObject *batch_packet(PyObject *object, Py_ssize_t i)
 		PyErr_SetString(PyExc_BufferError, "the batch was returned: copy what is needed later");
 		return NULL;
 	}
-	meta = &batch->rows.meta[i];
-	shape.shape[0] = meta->length;
-	shape.bytes = (void *)(meta->length ? ibvcap_rx_payload(&batch->rows, (uint32_t)i) : batch->rows.payload);
-	view = view_new((struct view_owner *)object, &shape);
+	length = batch->rows.meta[i].length;
+	payload = length ? ibvcap_rx_payload(&batch->rows, (uint32_t)i) : batch->rows.payload;
+	view = view_new_of_records((struct view_owner *)object, payload, length, "B", 1, false);
 	if (!view)
 		return NULL;
 	memory = PyMemoryView_FromObject(view);

@@ -15,9 +15,16 @@
 #include <structmember.h>
 
 #include <ibvcap/ibvcap.h>
+#include <stddef.h>
 
 /* Members of a PyMethodDef for a method that takes keywords. */
 #define KEYWORDS(function) (PyCFunction)(void (*)(void))(function), METH_VARARGS | METH_KEYWORDS
+
+/** A new object of the type, all zero. */
+static inline void *object_new(PyTypeObject *type)
+{
+	return ((allocfunc)PyType_GetSlot(type, Py_tp_alloc))(type, 0);
+}
 
 /** The method __enter__. */
 static inline PyObject *object_enter(PyObject *object, PyObject *unused)
@@ -54,12 +61,23 @@ int timeout_ms_of(PyObject *seconds);
 
 #define WAIT_SLICE_MS 100 /* interval at which a waiting thread does the work that other threads left for it */
 
-/** The next slice of a wait; *left_ms is what remains after it, -1: for ever. */
-int wait_slice_ms(int *left_ms);
-/** Take an object's lock. The threads of its owner are not in a forked child, which gets a lock of its own. */
-void lock_take(PyThread_type_lock *lock, uint32_t *n_waiting, pid_t *owner);
-/** Between two slices, without the object's lock, which would be taken again before a waiting thread wakes. */
-void lock_let_others(uint32_t n_waiting);
+/* The lock of an object for calls that may wait. */
+struct call_lock {
+	PyThread_type_lock lock;
+	uint32_t n_waiting; /* threads that wait for it */
+	pid_t owner;        /* the process that it is of */
+};
+
+/** False: no memory. */
+bool call_lock_init(struct call_lock *lock);
+/** The threads of the lock's owner are not in a forked child, which gets a lock of its own. */
+void call_lock_take(struct call_lock *lock);
+
+/**
+ * Wait in slices for what `slice` does with an object, which takes the object's lock for each one: it returns 0: not
+ * yet; negative: an exception is set. The result is that of the last slice.
+ */
+int wait_in_slices(const struct call_lock *lock, int timeout_ms, int (*slice)(void *of, int slice_ms), void *of);
 
 /** Converters for PyArg_Parse…(): a number that the type has, as uint64_t or uint32_t. 0: an exception is set. */
 int u64_of(PyObject *number, void *to);
@@ -95,10 +113,13 @@ extern PyTypeObject *view_type, *memory_type;
 
 /** A new object that exports this memory, and keeps its owner. */
 PyObject *view_new(struct view_owner *owner, const struct view_shape *shape);
-/** Makes a view of new memory, and sets shape->bytes to it. */
-PyObject *view_new_of_memory(struct view_shape *shape);
-/** For a getbuffer of the owner itself. */
-int view_fill(PyObject *exporter, struct view_owner *owner, struct view_shape *shape, Py_buffer *buffer, int flags);
+/** The same of n rows of bytes, or of n records of this format, without a gap. */
+PyObject *view_new_of_rows(struct view_owner *owner, const void *rows, Py_ssize_t n, Py_ssize_t row_bytes,
+                           Py_ssize_t stride, bool is_writable);
+PyObject *view_new_of_records(struct view_owner *owner, const void *records, Py_ssize_t n, const char *format,
+                              size_t record_bytes, bool is_writable);
+/** A view of n records in new memory, to which *records is set. */
+PyObject *view_new_of_memory(void **records, Py_ssize_t n, const char *format, size_t record_bytes);
 void view_owner_release(struct view_owner *owner);
 /** The method release(), which gives the memory back. BufferError if there are views; what: "batch". */
 PyObject *view_owner_give_back(PyObject *object, const char *what);
@@ -120,9 +141,7 @@ PyObject *raise_no_buffer(PyObject *exporter, PyObject *arguments, PyObject *key
 struct receiver {
 	uint32_t n_references;
 	struct ibvcap_rx *rx; /* NULL: closed, and no batch is left */
-	PyThread_type_lock lock;
-	uint32_t n_waiting;     /* threads that wait for the lock */
-	pid_t owner;            /* the process that the lock is of */
+	struct call_lock lock;
 	bool is_closed;         /* to be closed when the last batch is returned */
 	uint32_t n_batches;     /* acquired, and not returned yet */
 	struct batch *returned; /* by threads that did not get the lock; linked by next */
@@ -174,7 +193,17 @@ struct member {
 	uint16_t offset;
 	char type; /* 'u' uint32_t, 'q' uint64_t, 's' char[] */
 };
+/* A row of the table, which has the type of the struct's member. */
+#define MEMBER(of, name) MEMBER_AS(of, name, #name)
+#define MEMBER_AS(of, member, name)                                                                         \
+	{                                                                                                   \
+		name, offsetof(struct of, member),                                                        \
+			_Generic(((struct of *)NULL)->member, uint32_t : 'u', uint64_t : 'q', char * : 's') \
+	}
 PyObject *members_to_dict(const struct member *members, const void *object);
+
+/** Append to the list, which is cleared if that fails or value is NULL. Takes the reference to value. */
+void list_append(PyObject **list, PyObject *value);
 
 PyObject *status_to_dict(PyObject *module, PyObject *arguments, PyObject *keywords);
 /** The description of the stream's numbers, struct ibvcap_sequence; all 0: there is none. */

@@ -116,41 +116,50 @@ int timeout_ms_of(PyObject *seconds)
 	return value * 1000 >= INT32_MAX ? INT32_MAX : (int)ceil(value * 1000);
 }
 
-int wait_slice_ms(int *left_ms)
+bool call_lock_init(struct call_lock *lock)
 {
-	int slice_ms = *left_ms < 0 || *left_ms > WAIT_SLICE_MS ? WAIT_SLICE_MS : *left_ms;
-
-	if (*left_ms > 0)
-		*left_ms -= slice_ms;
-	return slice_ms;
+	*lock = (struct call_lock){.lock = PyThread_allocate_lock(), .owner = getpid()};
+	return lock->lock;
 }
 
-void lock_take(PyThread_type_lock *lock, uint32_t *n_waiting, pid_t *owner)
+void call_lock_take(struct call_lock *lock)
 {
-	PyThread_type_lock own;
+	struct call_lock own;
 
-	if (PyThread_acquire_lock(*lock, NOWAIT_LOCK))
+	if (PyThread_acquire_lock(lock->lock, NOWAIT_LOCK))
 		return;
-	if (getpid() != *owner && (own = PyThread_allocate_lock())) {
-		*lock = own; /* nobody would release the other one */
-		*owner = getpid();
+	if (getpid() != lock->owner && call_lock_init(&own)) {
+		lock->lock = own.lock; /* nobody would release the other one */
+		lock->owner = own.owner;
 	}
-	*n_waiting += 1;
+	lock->n_waiting++;
 	Py_BEGIN_ALLOW_THREADS
-	PyThread_acquire_lock(*lock, WAIT_LOCK);
+	PyThread_acquire_lock(lock->lock, WAIT_LOCK);
 	Py_END_ALLOW_THREADS
-	*n_waiting -= 1;
+	lock->n_waiting--;
 }
 
-void lock_let_others(uint32_t n_waiting)
+int wait_in_slices(const struct call_lock *lock, int timeout_ms, int (*slice)(void *of, int slice_ms), void *of)
 {
 	static const struct timespec pause = {.tv_nsec = 1000000};
+	int r, slice_ms;
 
-	if (n_waiting == 0)
-		return;
-	Py_BEGIN_ALLOW_THREADS
-	nanosleep(&pause, NULL);
-	Py_END_ALLOW_THREADS
+	do {
+		slice_ms = timeout_ms < 0 || timeout_ms > WAIT_SLICE_MS ? WAIT_SLICE_MS : timeout_ms;
+		if (timeout_ms > 0)
+			timeout_ms -= slice_ms;
+		r = slice(of, slice_ms);
+		/* Not with the lock, because the handler of a signal may use the object. */
+		if (r == 0 && PyErr_CheckSignals() < 0)
+			return -EINTR;
+		if (r == 0 && lock->n_waiting) {
+			/* This thread would take the lock again before one that waits for it wakes. */
+			Py_BEGIN_ALLOW_THREADS
+			nanosleep(&pause, NULL);
+			Py_END_ALLOW_THREADS
+		}
+	} while (r == 0 && timeout_ms != 0);
+	return r;
 }
 
 int u64_of(PyObject *number, void *to)
@@ -216,6 +225,13 @@ PyObject *members_to_dict(const struct member *members, const void *object)
 		Py_XDECREF(value);
 	}
 	return dict;
+}
+
+void list_append(PyObject **list, PyObject *value)
+{
+	if (!value || PyList_Append(*list, value) < 0)
+		Py_CLEAR(*list);
+	Py_XDECREF(value);
 }
 
 static bool add_class(PyObject *module, struct error_class *error)

@@ -2,21 +2,16 @@
 /* Returns leases to a receiver's handle, whichever thread is in a call on it, and closes it behind the last one. */
 #include "python/binding.h"
 
-#include <unistd.h>
-
 struct receiver *receiver_new_of(struct ibvcap_rx *rx)
 {
 	struct receiver *receiver = PyMem_Calloc(1, sizeof(*receiver));
 
-	if (receiver)
-		receiver->lock = PyThread_allocate_lock();
-	if (!receiver || !receiver->lock) {
+	if (!receiver || !call_lock_init(&receiver->lock)) {
 		PyMem_Free(receiver);
 		return NULL;
 	}
 	receiver->n_references = 1;
 	receiver->rx = rx;
-	receiver->owner = getpid();
 	receiver->losses = (struct ibvcap_rx_losses)IBVCAP_INIT(struct ibvcap_rx_losses);
 	return receiver;
 }
@@ -32,7 +27,7 @@ void receiver_unref(struct receiver *receiver)
 {
 	if (--receiver->n_references)
 		return;
-	PyThread_free_lock(receiver->lock);
+	PyThread_free_lock(receiver->lock.lock);
 	PyMem_Free(receiver);
 }
 
@@ -62,12 +57,12 @@ void receiver_settle(struct receiver *receiver)
 void receiver_unlock(struct receiver *receiver)
 {
 	receiver_settle(receiver);
-	PyThread_release_lock(receiver->lock);
+	PyThread_release_lock(receiver->lock.lock);
 }
 
 bool receiver_begin(struct receiver *receiver)
 {
-	lock_take(&receiver->lock, &receiver->n_waiting, &receiver->owner);
+	call_lock_take(&receiver->lock);
 	if (receiver->rx && !receiver->is_closed)
 		return true;
 	receiver_unlock(receiver);
@@ -79,7 +74,7 @@ void receiver_take_back(struct receiver *receiver, struct batch *batch)
 {
 	struct batch *copy;
 
-	if (PyThread_acquire_lock(receiver->lock, NOWAIT_LOCK)) {
+	if (PyThread_acquire_lock(receiver->lock.lock, NOWAIT_LOCK)) {
 		receiver_release_rows(receiver, &batch->rows);
 		receiver_unlock(receiver);
 		return;

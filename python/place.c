@@ -5,7 +5,6 @@
  */
 #include "python/place.h"
 
-#include <stddef.h>
 #include <string.h>
 #include <time.h>
 
@@ -28,7 +27,6 @@ static PyObject *placer_new(PyTypeObject *type, PyObject *arguments, PyObject *k
 	static char *names[] = {"of",    "sources", "numbers",     "row_bytes",   "skip_bytes", "window",
 	                        "sides", "fill",    "deadline_ns", "max_sources", NULL};
 	struct ibvcap_placer_options options = IBVCAP_INIT(struct ibvcap_placer_options);
-	allocfunc allocate = (allocfunc)PyType_GetSlot(type, Py_tp_alloc);
 	const char *description, *sources;
 	Py_ssize_t description_bytes, sources_bytes;
 	struct ibvcap_sequence sequence;
@@ -52,7 +50,7 @@ static PyObject *placer_new(PyTypeObject *type, PyObject *arguments, PyObject *k
 	r = ibvcap_placer_new(&sequence, &options, &new);
 	if (r < 0)
 		return raise_error(r);
-	object = (struct placer_object *)allocate(type, 0);
+	object = object_new(type);
 	if (object)
 		object->placer = PyMem_Calloc(1, sizeof(*object->placer));
 	if (!object || !object->placer) {
@@ -166,21 +164,18 @@ static PyObject *placer_add(PyObject *object, PyObject *arguments, PyObject *key
 static PyObject *placer_index(PyObject *object, PyObject *arguments, PyObject *keywords)
 {
 	static char *names[] = {"batch", "side", NULL};
-	struct view_shape shape = {
-		.format = PLACED_FORMAT, .item_bytes = sizeof(struct ibvcap_placed), .n_dimensions = 1};
 	struct placer *placer = placer_of(object);
 	uint32_t side = 0;
 	PyObject *batch, *view;
+	void *placed;
 
 	if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "O!|O&:index", names, batch_type, &batch, u32_of,
 	                                 &side) ||
 	    !placer_begin_batch(placer, batch, side))
 		return NULL;
-	shape.shape[0] = placer->batch->rows.n;
-	shape.strides[0] = shape.item_bytes;
-	view = view_new_of_memory(&shape);
+	view = view_new_of_memory(&placed, placer->batch->rows.n, PLACED_FORMAT, sizeof(struct ibvcap_placed));
 	while (view && placer->batch)
-		if (!placer_step(placer, shape.bytes))
+		if (!placer_step(placer, placed))
 			Py_CLEAR(view);
 	placer_let_batch_go(placer);
 	return view;
@@ -232,14 +227,10 @@ static PyObject *placer_expire(PyObject *object, PyObject *arguments)
 
 /* ---- counts -------------------------------------------------------------------------------------- */
 
-#define COUNT(name)                                                    \
-	{                                                              \
-#name, offsetof(struct ibvcap_place_counts, name), 'q' \
-	}
-#define CLOSED(name, reason)                                                                           \
-	{                                                                                              \
-#name, offsetof(struct ibvcap_place_counts, arrays) + (reason) * sizeof(uint64_t), 'q' \
-	}
+#define COUNT(name)          MEMBER(ibvcap_place_counts, name)
+#define CLOSED(name, reason) MEMBER_AS(ibvcap_place_counts, arrays[reason], #name)
+#define SIDE(name)           MEMBER(ibvcap_place_side, name)
+
 static const struct member count_members[] = {
 	COUNT(expected),
 	COUNT(present),
@@ -251,15 +242,11 @@ static const struct member count_members[] = {
 	CLOSED(reset, IBVCAP_PLACE_RESET),
 	CLOSED(flush, IBVCAP_PLACE_FLUSH),
 	COUNT(runs),
-	{"n_open", offsetof(struct ibvcap_place_counts, n_open), 'u'},
-	{"n_sources", offsetof(struct ibvcap_place_counts, n_sources), 'u'},
+	COUNT(n_open),
+	COUNT(n_sources),
 	{NULL, 0, 0},
 };
 
-#define SIDE(name)                                                   \
-	{                                                            \
-#name, offsetof(struct ibvcap_place_side, name), 'q' \
-	}
 static const struct member side_members[] = {
 	SIDE(packets), SIDE(unread),   SIDE(unlisted), SIDE(empty),   SIDE(cut),  SIDE(arrived),
 	SIDE(open),    SIDE(expected), SIDE(present),  SIDE(missing), SIDE(only), SIDE(duplicate),
@@ -283,13 +270,8 @@ static PyObject *placer_sides(PyObject *object, void *closure)
 	PyObject *list = placer_begin(placer_of(object)) ? PyList_New(0) : NULL;
 
 	(void)closure;
-	for (uint32_t i = 0; list && ibvcap_place_side(placer_of(object)->placer, i, &side) > 0; i++) {
-		PyObject *dict = members_to_dict(side_members, &side);
-
-		if (!dict || PyList_Append(list, dict) < 0)
-			Py_CLEAR(list);
-		Py_XDECREF(dict);
-	}
+	for (uint32_t i = 0; list && ibvcap_place_side(placer_of(object)->placer, i, &side) > 0; i++)
+		list_append(&list, members_to_dict(side_members, &side));
 	return list;
 }
 
@@ -300,13 +282,8 @@ static PyObject *placer_sources(PyObject *object, PyObject *unused)
 	PyObject *list = placer_begin(placer_of(object)) ? PyList_New(0) : NULL;
 
 	(void)unused;
-	for (uint32_t i = 0; list && ibvcap_place_source(placer_of(object)->placer, i, &source) > 0; i++) {
-		PyObject *bytes = PyBytes_FromStringAndSize((const char *)&source, sizeof(source));
-
-		if (!bytes || PyList_Append(list, bytes) < 0)
-			Py_CLEAR(list);
-		Py_XDECREF(bytes);
-	}
+	for (uint32_t i = 0; list && ibvcap_place_source(placer_of(object)->placer, i, &source) > 0; i++)
+		list_append(&list, PyBytes_FromStringAndSize((const char *)&source, sizeof(source)));
 	return list;
 }
 

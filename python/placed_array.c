@@ -56,16 +56,13 @@ static void placed_array_give_back(struct view_owner *owner)
 
 PyObject *placed_array_new(struct placer *placer, const struct ibvcap_place_array *of)
 {
-	struct placed_array *array = PyObject_New(struct placed_array, placed_array_type);
+	struct placed_array *array = object_new(placed_array_type);
 
 	if (!array) {
 		ibvcap_place_release(placer->placer, of);
 		return NULL;
 	}
-	array->owner.n_buffers = 0;
-	array->owner.is_gone = false;
 	array->owner.give_back = placed_array_give_back;
-	array->owner.last_buffer_gone = NULL;
 	array->placer = placer;
 	placer->n_references++;
 	array->array = *of;

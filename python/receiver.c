@@ -3,9 +3,7 @@
 #include "python/binding.h"
 
 #include <errno.h>
-#include <stddef.h>
 #include <string.h>
-#include <unistd.h>
 
 PyTypeObject *receiver_type;
 
@@ -42,7 +40,6 @@ static PyObject *receiver_new(PyTypeObject *type, PyObject *arguments, PyObject 
 	PyObject *reattach = NULL;
 	struct receiver_object *object;
 	struct ibvcap_rx *rx;
-	allocfunc allocate = (allocfunc)PyType_GetSlot(type, Py_tp_alloc);
 
 	if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "s|$iO&O&iO&zzO&O:Receiver", names, &stream, &start,
 	                                 u64_of, &options.back, u32_of, &options.queue, &policy, u32_of,
@@ -63,7 +60,7 @@ static PyObject *receiver_new(PyTypeObject *type, PyObject *arguments, PyObject 
 	Py_END_ALLOW_THREADS
 	if (r < 0)
 		return raise_error(r);
-	object = (struct receiver_object *)allocate(type, 0);
+	object = object_new(type);
 	if (object)
 		object->receiver = receiver_new_of(rx);
 	if (!object || !object->receiver) {
@@ -79,7 +76,7 @@ static void receiver_close_softly(struct receiver *receiver)
 	if (receiver->newest)
 		batch_return_softly(receiver->newest);
 	receiver->is_closed = true;
-	if (receiver->rx && PyThread_acquire_lock(receiver->lock, NOWAIT_LOCK))
+	if (receiver->rx && PyThread_acquire_lock(receiver->lock.lock, NOWAIT_LOCK))
 		receiver_unlock(receiver); /* else the thread in a call closes the handle */
 }
 
@@ -103,41 +100,32 @@ static PyObject *raise_of_acquire(const struct receiver *receiver, int error)
 	return error == -ENOBUFS ? raise_error_text(error, text, receiver->n_batches) : raise_error(error);
 }
 
-/* Packets that a call wants. */
-struct amount {
+/* Packets that a call wants, and gets. */
+struct acquisition {
+	struct receiver *receiver;
 	uint32_t max;
 	uint32_t min; /* after a slice of a wait fewer will do */
+	PyObject *batch;
 };
 
-static const struct amount any_amount = {.max = UINT32_MAX, .min = 1};
-
-/* One try of at most WAIT_SLICE_MS. The result of ibvcap_rx_acquire(). */
-static int receiver_try(struct receiver *receiver, struct ibvcap_rx_batch *rows, const struct amount *amount,
-                        int slice_ms)
-{
-	int n;
-
-	Py_BEGIN_ALLOW_THREADS
-	n = ibvcap_rx_acquire(receiver->rx, rows, amount->max, amount->min, slice_ms);
-	Py_END_ALLOW_THREADS
-	if (n > 0)
-		receiver->n_batches++;
-	return n;
-}
-
-/* One slice of a wait. *batch: a new reference, or NULL. 0: no packet came; negative: an exception. */
-static int receiver_wait_slice(struct receiver *receiver, const struct amount *amount, int slice_ms, PyObject **batch)
+/* One slice of a wait. 0: no packet came; negative: an exception. */
+static int receiver_slice(void *of, int slice_ms)
 {
 	struct ibvcap_rx_batch rows = IBVCAP_INIT(struct ibvcap_rx_batch);
+	struct acquisition *wanted = of;
+	struct receiver *receiver = wanted->receiver;
 	int n;
 
 	if (!receiver_begin(receiver))
 		return -EINVAL;
-	n = receiver_try(receiver, &rows, amount, slice_ms);
+	Py_BEGIN_ALLOW_THREADS
+	n = ibvcap_rx_acquire(receiver->rx, &rows, wanted->max, wanted->min, slice_ms);
+	Py_END_ALLOW_THREADS
 	if (n > 0) {
+		receiver->n_batches++;
 		ibvcap_rx_add_losses(receiver->rx, &rows, &receiver->losses);
-		*batch = (PyObject *)batch_new(receiver, &rows, receiver->losses.before);
-		if (!*batch)
+		wanted->batch = (PyObject *)batch_new(receiver, &rows, receiver->losses.before);
+		if (!wanted->batch)
 			receiver_release_rows(receiver, &rows);
 	} else if (n == -EINTR) {
 		n = 0;
@@ -149,34 +137,26 @@ static int receiver_wait_slice(struct receiver *receiver, const struct amount *a
 }
 
 /* A new reference; Py_None: no packet in time; NULL: an exception. */
-static PyObject *receiver_wait(struct receiver *receiver, const struct amount *amount, int timeout_ms)
+static PyObject *receiver_wait(struct receiver *receiver, uint32_t max, uint32_t min, int timeout_ms)
 {
-	PyObject *batch = NULL;
-	int n;
+	struct acquisition wanted = {receiver, max, min, NULL};
+	int n = wait_in_slices(&receiver->lock, timeout_ms, receiver_slice, &wanted);
 
-	do {
-		n = receiver_wait_slice(receiver, amount, wait_slice_ms(&timeout_ms), &batch);
-		/* Not with the lock, because the handler of a signal may use the receiver. */
-		if (n == 0 && PyErr_CheckSignals() < 0)
-			return NULL;
-		if (n == 0)
-			lock_let_others(receiver->n_waiting);
-	} while (n == 0 && timeout_ms != 0);
-	return n == 0 ? Py_NewRef(Py_None) : batch;
+	return n == 0 ? Py_NewRef(Py_None) : wanted.batch;
 }
 
 static PyObject *receiver_acquire(PyObject *object, PyObject *arguments, PyObject *keywords)
 {
 	static char *names[] = {"max", "timeout", "min", NULL};
-	struct amount amount = any_amount;
+	uint32_t max = UINT32_MAX, min = 1;
 	PyObject *timeout = Py_None;
 	int timeout_ms;
 
-	if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "|O&OO&:acquire", names, u32_of, &amount.max, &timeout,
-	                                 u32_of, &amount.min))
+	if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "|O&OO&:acquire", names, u32_of, &max, &timeout, u32_of,
+	                                 &min))
 		return NULL;
 	timeout_ms = timeout_ms_of(timeout);
-	return timeout_ms == -2 ? NULL : receiver_wait(receiver_of(object), &amount, timeout_ms);
+	return timeout_ms == -2 ? NULL : receiver_wait(receiver_of(object), max, min, timeout_ms);
 }
 
 /* The one before is returned when its views have gone. */
@@ -186,7 +166,7 @@ static PyObject *receiver_take_next(struct receiver *receiver, int timeout_ms)
 
 	if (receiver->newest)
 		batch_return_softly(receiver->newest);
-	batch = receiver_wait(receiver, &any_amount, timeout_ms);
+	batch = receiver_wait(receiver, UINT32_MAX, 1, timeout_ms);
 	receiver->newest = batch == Py_None ? NULL : (struct batch *)batch;
 	return batch;
 }
@@ -205,28 +185,20 @@ static PyObject *receiver_take(PyObject *object, PyObject *timeout)
 
 /* ---- what is known ------------------------------------------------------------------------------- */
 
-#define INFO(name, type)                                           \
-	{                                                          \
-#name, offsetof(struct ibvcap_rx_info, name), type \
-	}
+#define INFO(name)  MEMBER(ibvcap_rx_info, name)
+#define COUNT(name) MEMBER(ibvcap_rx_counts, name)
+
 static const struct member info_members[] = {
-	INFO(stream, 's'),          INFO(epoch, 'q'),
-	INFO(queue, 'u'),           INFO(n_queues, 'u'),
-	INFO(slot_bytes, 'u'),      INFO(slots_per_block, 'u'),
-	INFO(history_blocks, 'u'),  INFO(lease_blocks, 'u'),
-	INFO(policy, 'u'),          INFO(clock_source, 'u'),
-	INFO(n_attached, 'u'),      INFO(clock_error_ns, 'q'),
-	INFO(attach_sequence, 'q'), INFO(attach_back, 'q'),
-	INFO(row_stride, 'u'),      INFO(header_stride, 'u'),
-	INFO(header_bytes, 'u'),    INFO(application_header_bytes, 'u'),
-	INFO(flags, 'u'),           INFO(disconnected, 'u'),
-	INFO(failed_queues, 'u'),   {NULL, 0, 0},
+	INFO(stream),          INFO(epoch),        INFO(queue),
+	INFO(n_queues),        INFO(slot_bytes),   INFO(slots_per_block),
+	INFO(history_blocks),  INFO(lease_blocks), INFO(policy),
+	INFO(clock_source),    INFO(n_attached),   INFO(clock_error_ns),
+	INFO(attach_sequence), INFO(attach_back),  INFO(row_stride),
+	INFO(header_stride),   INFO(header_bytes), INFO(application_header_bytes),
+	INFO(flags),           INFO(disconnected), INFO(failed_queues),
+	{NULL, 0, 0},
 };
 
-#define COUNT(name)                                                 \
-	{                                                           \
-#name, offsetof(struct ibvcap_rx_counts, name), 'q' \
-	}
 static const struct member count_members[] = {
 	COUNT(published), COUNT(delivered), COUNT(skipped),  COUNT(lag),
 	COUNT(epochs),    COUNT(abandoned), COUNT(failures), {NULL, 0, 0},

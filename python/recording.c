@@ -54,7 +54,6 @@ static struct py_recording *recording_of(PyObject *object)
 static PyObject *recording_new(PyTypeObject *type, PyObject *arguments, PyObject *keywords)
 {
 	static char *names[] = {"path", "port", NULL};
-	allocfunc allocate = (allocfunc)PyType_GetSlot(type, Py_tp_alloc);
 	struct py_recording *recording;
 	uint32_t port = 0;
 	PyObject *path;
@@ -68,7 +67,7 @@ static PyObject *recording_new(PyTypeObject *type, PyObject *arguments, PyObject
 		Py_DECREF(path);
 		return NULL;
 	}
-	recording = (struct py_recording *)allocate(type, 0);
+	recording = object_new(type);
 	if (!recording) {
 		Py_DECREF(path);
 		return NULL;

@@ -3,8 +3,6 @@
 #include "python/binding.h"
 
 #include <errno.h>
-#include <stddef.h>
-#include <unistd.h>
 
 PyTypeObject *sender_type, *slots_type;
 
@@ -12,9 +10,7 @@ PyTypeObject *sender_type, *slots_type;
 struct sender {
 	struct view_owner owner;
 	struct ibvcap_tx *tx; /* NULL: closed, and no view is left */
-	PyThread_type_lock lock;
-	uint32_t n_waiting; /* threads that wait for the lock */
-	pid_t owner_pid;    /* the process that made the lock */
+	struct call_lock lock;
 	bool is_closed;
 };
 
@@ -37,13 +33,13 @@ static void py_sender_unlock(struct sender *sender)
 		sender->tx = NULL;
 		sender->owner.is_gone = true;
 	}
-	PyThread_release_lock(sender->lock);
+	PyThread_release_lock(sender->lock.lock);
 }
 
 /* False: an exception is set, and the lock is not held. */
 static bool py_sender_begin(struct sender *sender)
 {
-	lock_take(&sender->lock, &sender->n_waiting, &sender->owner_pid);
+	call_lock_take(&sender->lock);
 	if (sender->tx && !sender->is_closed)
 		return true;
 	py_sender_unlock(sender);
@@ -55,7 +51,7 @@ static void py_sender_try_close(struct view_owner *owner)
 {
 	struct sender *sender = (struct sender *)owner;
 
-	if (sender->is_closed && PyThread_acquire_lock(sender->lock, NOWAIT_LOCK))
+	if (sender->is_closed && PyThread_acquire_lock(sender->lock.lock, NOWAIT_LOCK))
 		py_sender_unlock(sender); /* else the thread in a call closes the handle */
 }
 
@@ -63,7 +59,6 @@ static PyObject *py_sender_new(PyTypeObject *type, PyObject *arguments, PyObject
 {
 	static char *names[] = {"channel", "socket", "timeout", NULL};
 	struct ibvcap_tx_options options = IBVCAP_INIT(struct ibvcap_tx_options);
-	allocfunc allocate = (allocfunc)PyType_GetSlot(type, Py_tp_alloc);
 	const char *channel, *socket_path = NULL;
 	struct sender *sender;
 	struct ibvcap_tx *tx;
@@ -77,17 +72,14 @@ static PyObject *py_sender_new(PyTypeObject *type, PyObject *arguments, PyObject
 	Py_END_ALLOW_THREADS
 	if (r < 0)
 		return raise_error(r);
-	sender = (struct sender *)allocate(type, 0);
-	if (sender)
-		sender->lock = PyThread_allocate_lock();
-	if (!sender || !sender->lock) {
+	sender = object_new(type);
+	if (!sender || !call_lock_init(&sender->lock)) {
 		ibvcap_tx_close(tx);
 		Py_XDECREF((PyObject *)sender);
 		return PyErr_NoMemory();
 	}
 	sender->owner.last_buffer_gone = py_sender_try_close;
 	sender->tx = tx;
-	sender->owner_pid = getpid();
 	return (PyObject *)sender;
 }
 
@@ -97,45 +89,44 @@ static void py_sender_dealloc(PyObject *object)
 
 	if (sender->tx)
 		ibvcap_tx_close(sender->tx);
-	if (sender->lock)
-		PyThread_free_lock(sender->lock);
+	if (sender->lock.lock)
+		PyThread_free_lock(sender->lock.lock);
 	object_free(object);
 }
 
 /* ---- reserve, submit ----------------------------------------------------------------------------- */
 
-/* One slice of a wait. 0: not yet; negative: an exception is set. */
-static int py_sender_wait_slice(struct sender *sender, int slice_ms,
-                                int (*call)(struct ibvcap_tx *tx, void *of, int slice_ms), void *of)
+/* What a method waits for. */
+struct sender_call {
+	struct sender *sender;
+	int (*call)(struct ibvcap_tx *tx, void *of, int slice_ms);
+	void *of;
+};
+
+static int py_sender_slice(void *of, int slice_ms)
 {
+	const struct sender_call *call = of;
 	int r;
 
-	if (!py_sender_begin(sender))
+	if (!py_sender_begin(call->sender))
 		return -EINVAL;
 	Py_BEGIN_ALLOW_THREADS
-	r = call(sender->tx, of, slice_ms);
+	r = call->call(call->sender->tx, call->of, slice_ms);
 	Py_END_ALLOW_THREADS
 	if (r < 0 && r != -EINTR)
 		raise_error(r);
-	py_sender_unlock(sender);
+	py_sender_unlock(call->sender);
 	return r == -EINTR ? 0 : r;
 }
 
 /* Wait for what call does with the handle. 0: not in time; negative: an exception is set. */
-static int py_sender_wait(struct sender *sender, int timeout_ms,
+static int py_sender_wait(struct sender *sender, PyObject *timeout,
                           int (*call)(struct ibvcap_tx *tx, void *of, int slice_ms), void *of)
 {
-	int r;
+	struct sender_call what = {sender, call, of};
+	int timeout_ms = timeout_ms_of(timeout);
 
-	do {
-		r = py_sender_wait_slice(sender, wait_slice_ms(&timeout_ms), call, of);
-		/* Not with the lock, because the handler of a signal may use the sender. */
-		if (r == 0 && PyErr_CheckSignals() < 0)
-			return -EINTR;
-		if (r == 0)
-			lock_let_others(sender->n_waiting);
-	} while (r == 0 && timeout_ms != 0);
-	return r;
+	return timeout_ms == -2 ? -EINVAL : wait_in_slices(&sender->lock, timeout_ms, py_sender_slice, &what);
 }
 
 struct reservation {
@@ -159,15 +150,12 @@ static PyObject *py_sender_reserve(PyObject *object, PyObject *arguments, PyObje
 	struct sender *sender = py_sender_of(object);
 	struct slots *slots = NULL;
 	PyObject *timeout = Py_None;
-	int n, timeout_ms;
+	int n;
 
 	if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "O&|O:reserve", names, u32_of, &reservation.max,
 	                                 &timeout))
 		return NULL;
-	timeout_ms = timeout_ms_of(timeout);
-	if (timeout_ms == -2)
-		return NULL;
-	n = py_sender_wait(sender, timeout_ms, reserve_rows, &reservation);
+	n = py_sender_wait(sender, timeout, reserve_rows, &reservation);
 	if (n == 0)
 		Py_RETURN_NONE;
 	if (n > 0)
@@ -209,20 +197,17 @@ static int py_send_packet(struct ibvcap_tx *tx, void *of, int slice_ms)
 static PyObject *py_sender_send(PyObject *object, PyObject *arguments, PyObject *keywords)
 {
 	static char *names[] = {"payload", "destination", "timeout", NULL};
-	struct packet packet = {0};
 	PyObject *timeout = Py_None;
-	uint32_t destination = 0;
+	struct packet packet = {0};
 	Py_buffer payload;
-	int r = -EINVAL, timeout_ms;
+	int r;
 
-	if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "y*|O&O:send", names, &payload, u32_of, &destination,
-	                                 &timeout))
+	if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "y*|O&O:send", names, &payload, u32_of,
+	                                 &packet.destination, &timeout))
 		return NULL;
-	timeout_ms = timeout_ms_of(timeout);
-	if (timeout_ms != -2) {
-		packet = (struct packet){payload.buf, (size_t)payload.len, destination};
-		r = py_sender_wait(py_sender_of(object), timeout_ms, py_send_packet, &packet);
-	}
+	packet.payload = payload.buf;
+	packet.bytes = (size_t)payload.len;
+	r = py_sender_wait(py_sender_of(object), timeout, py_send_packet, &packet);
 	PyBuffer_Release(&payload);
 	return r < 0 ? NULL : PyBool_FromLong(r);
 }
@@ -240,33 +225,24 @@ static PyObject *py_sender_flush(PyObject *object, PyObject *arguments, PyObject
 {
 	static char *names[] = {"timeout", NULL};
 	PyObject *timeout = Py_None;
-	int r, timeout_ms;
+	int r;
 
 	if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "|O:flush", names, &timeout))
 		return NULL;
-	timeout_ms = timeout_ms_of(timeout);
-	if (timeout_ms == -2)
-		return NULL;
-	r = py_sender_wait(py_sender_of(object), timeout_ms, flush_packets, NULL);
+	r = py_sender_wait(py_sender_of(object), timeout, flush_packets, NULL);
 	return r < 0 ? NULL : PyBool_FromLong(r);
 }
 
 /* ---- what is known ------------------------------------------------------------------------------- */
 
-#define INFO(name, type)                                           \
-	{                                                          \
-#name, offsetof(struct ibvcap_tx_info, name), type \
-	}
+#define INFO(name)  MEMBER(ibvcap_tx_info, name)
+#define COUNT(name) MEMBER(ibvcap_tx_counts, name)
+
 static const struct member info_members[] = {
-	INFO(channel, 's'),        INFO(epoch, 'q'),      INFO(n_slots, 'u'),  INFO(slot_bytes, 'u'),
-	INFO(n_destinations, 'u'), INFO(page_bytes, 'u'), INFO(rate_bps, 'q'), INFO(late_after_ns, 'q'),
-	INFO(burst_bytes, 'u'),    {NULL, 0, 0},
+	INFO(channel),    INFO(epoch),    INFO(n_slots),       INFO(slot_bytes),  INFO(n_destinations),
+	INFO(page_bytes), INFO(rate_bps), INFO(late_after_ns), INFO(burst_bytes), {NULL, 0, 0},
 };
 
-#define COUNT(name)                                                 \
-	{                                                           \
-#name, offsetof(struct ibvcap_tx_counts, name), 'q' \
-	}
 static const struct member count_members[] = {
 	COUNT(submitted), COUNT(completed),         COUNT(errored),
 	COUNT(flushed),   COUNT(late_dropped),      COUNT(pending),
@@ -359,16 +335,10 @@ PyType_Spec sender_spec = {.name = "ibvcap.Sender",
 static PyObject *slots_payload(PyObject *object, void *closure)
 {
 	struct slots *slots = (struct slots *)object;
-	const struct view_shape shape = {.bytes = slots->rows.payload,
-	                                 .format = "B",
-	                                 .item_bytes = 1,
-	                                 .n_dimensions = 2,
-	                                 .shape = {slots->rows.n, slots->rows.stride},
-	                                 .strides = {slots->rows.stride, 1},
-	                                 .is_writable = true};
 
 	(void)closure;
-	return view_new(&slots->sender->owner, &shape);
+	return view_new_of_rows(&slots->sender->owner, slots->rows.payload, slots->rows.n, slots->rows.stride,
+	                        slots->rows.stride, true);
 }
 
 static int slots_get_buffer(PyObject *object, Py_buffer *buffer, int flags)
@@ -390,16 +360,10 @@ static void slots_dealloc(PyObject *object)
 static PyObject *slots_packets(PyObject *object, void *closure)
 {
 	struct slots *slots = (struct slots *)object;
-	const struct view_shape shape = {.bytes = slots->rows.packets,
-	                                 .format = PACKET_FORMAT,
-	                                 .item_bytes = sizeof(*slots->rows.packets),
-	                                 .n_dimensions = 1,
-	                                 .shape = {slots->rows.n},
-	                                 .strides = {sizeof(*slots->rows.packets)},
-	                                 .is_writable = true};
 
 	(void)closure;
-	return view_new(&slots->sender->owner, &shape);
+	return view_new_of_records(&slots->sender->owner, slots->rows.packets, slots->rows.n, PACKET_FORMAT,
+	                           sizeof(*slots->rows.packets), true);
 }
 
 static PyGetSetDef slots_getters[] = {

@@ -2,10 +2,8 @@
 /* A tracker: counts lost packets by the packets' own numbers, wherever they were lost. */
 #include "python/binding.h"
 
-#include <arpa/inet.h>
 #include <errno.h>
-#include <netinet/in.h>
-#include <stddef.h>
+#include <ibvcap/place.h>
 #include <string.h>
 
 PyTypeObject *tracker_type;
@@ -26,7 +24,6 @@ static PyObject *tracker_new(PyTypeObject *type, PyObject *arguments, PyObject *
 {
 	static char *names[] = {"sequence", "max_sources", "own", NULL};
 	struct ibvcap_tracker_options options = IBVCAP_INIT(struct ibvcap_tracker_options);
-	allocfunc allocate = (allocfunc)PyType_GetSlot(type, Py_tp_alloc);
 	struct ibvcap_sequence sequence;
 	Py_ssize_t description_bytes;
 	struct ibvcap_tracker *counts;
@@ -45,7 +42,7 @@ static PyObject *tracker_new(PyTypeObject *type, PyObject *arguments, PyObject *
 	r = ibvcap_tracker_new(&sequence, &options, &counts);
 	if (r < 0)
 		return raise_error(r);
-	tracker = (struct tracker *)allocate(type, 0);
+	tracker = object_new(type);
 	if (!tracker) {
 		ibvcap_tracker_free(counts);
 		return NULL;
@@ -109,9 +106,8 @@ static int track_recorded(struct tracker *tracker, const struct batch *batch, st
 static PyObject *tracker_track(PyObject *object, PyObject *argument)
 {
 	const struct batch *batch = (struct batch *)argument;
-	struct view_shape shape = {
-		.format = TRACKED_FORMAT, .item_bytes = sizeof(struct ibvcap_tracked), .n_dimensions = 1};
 	PyObject *view;
+	void *tracked;
 	int r;
 
 	if (!PyObject_TypeCheck(argument, batch_type)) {
@@ -122,13 +118,11 @@ static PyObject *tracker_track(PyObject *object, PyObject *argument)
 		PyErr_SetString(PyExc_ValueError, "the batch was returned");
 		return NULL;
 	}
-	shape.shape[0] = batch->rows.n;
-	shape.strides[0] = shape.item_bytes;
-	view = view_new_of_memory(&shape);
+	view = view_new_of_memory(&tracked, batch->rows.n, TRACKED_FORMAT, sizeof(struct ibvcap_tracked));
 	if (!view)
 		return NULL;
-	r = batch->receiver ? track_leased(tracker_of(object), batch, shape.bytes)
-	                    : track_recorded(tracker_of(object), batch, shape.bytes);
+	r = batch->receiver ? track_leased(tracker_of(object), batch, tracked)
+	                    : track_recorded(tracker_of(object), batch, tracked);
 	if (r < 0)
 		Py_CLEAR(view);
 	return view;
@@ -136,17 +130,12 @@ static PyObject *tracker_track(PyObject *object, PyObject *argument)
 
 /* ---- counts -------------------------------------------------------------------------------------- */
 
-#define NUMBER(type, name)                                      \
-	{                                                       \
-#name, offsetof(struct type, numbers.name), 'q' \
-	}
-#define NUMBERS(type)                                                                                              \
-	NUMBER(type, arrived), NUMBER(type, once), NUMBER(type, repeated), NUMBER(type, sent), NUMBER(type, lost), \
-		NUMBER(type, reordered), NUMBER(type, late), NUMBER(type, stray), NUMBER(type, restarted)
-#define COUNT(name)                                                      \
-	{                                                                \
-#name, offsetof(struct ibvcap_tracker_counts, name), 'q' \
-	}
+#define NUMBER(of, name) MEMBER_AS(of, numbers.name, #name)
+#define NUMBERS(of)                                                                                      \
+	NUMBER(of, arrived), NUMBER(of, once), NUMBER(of, repeated), NUMBER(of, sent), NUMBER(of, lost), \
+		NUMBER(of, reordered), NUMBER(of, late), NUMBER(of, stray), NUMBER(of, restarted)
+#define COUNT(name) MEMBER(ibvcap_tracker_counts, name)
+
 static const struct member count_members[] = {
 	NUMBERS(ibvcap_tracker_counts),
 	COUNT(packets),
@@ -156,13 +145,13 @@ static const struct member count_members[] = {
 	COUNT(lost_in_card),
 	COUNT(lost_unread),
 	COUNT(lost_before_card),
-	{"n_sources", offsetof(struct ibvcap_tracker_counts, n_sources), 'u'},
+	COUNT(n_sources),
 	{NULL, 0, 0},
 };
 
 static const struct member source_members[] = {
 	NUMBERS(ibvcap_tracker_source),
-	{"packets", offsetof(struct ibvcap_tracker_source, packets), 'q'},
+	MEMBER(ibvcap_tracker_source, packets),
 	{NULL, 0, 0},
 };
 
@@ -175,49 +164,16 @@ static PyObject *tracker_counts(PyObject *object, void *closure)
 	return r < 0 ? raise_error(r) : members_to_dict(count_members, &counts);
 }
 
-static PyObject *address_to_text(const uint8_t address[16])
-{
-	char text[INET6_ADDRSTRLEN];
-	struct in6_addr ipv6;
-
-	memcpy(&ipv6, address, sizeof(ipv6));
-	if (IN6_IS_ADDR_UNSPECIFIED(&ipv6))
-		return Py_NewRef(Py_None);
-	if (IN6_IS_ADDR_V4MAPPED(&ipv6))
-		inet_ntop(AF_INET, address + 12, text, sizeof(text));
-	else
-		inet_ntop(AF_INET6, &ipv6, text, sizeof(text));
-	return PyUnicode_FromString(text);
-}
-
-static PyObject *source_to_dict(const struct ibvcap_tracker_source *source)
-{
-	PyObject *dict = members_to_dict(source_members, source), *names;
-
-	names = !dict ? NULL
-	              : Py_BuildValue("{s:N,s:N,s:I,s:I,s:y#}", "address", address_to_text(source->address),
-	                              "destination", address_to_text(source->destination), "port",
-	                              (unsigned)source->port, "destination_port", (unsigned)source->destination_port,
-	                              "field", source->field, (Py_ssize_t)source->field_bytes);
-	if (!names || PyDict_Update(dict, names) < 0)
-		Py_CLEAR(dict);
-	Py_XDECREF(names);
-	return dict;
-}
-
-static PyObject *tracker_sources(PyObject *object, void *closure)
+/* Of each source its counts, and what its packets have in common, as a struct ibvcap_place_source. */
+static PyObject *tracker_sources(PyObject *object, PyObject *unused)
 {
 	struct ibvcap_tracker_source source = IBVCAP_INIT(struct ibvcap_tracker_source);
 	PyObject *list = PyList_New(0);
 
-	(void)closure;
-	for (uint32_t i = 0; list && ibvcap_tracker_source(tracker_of(object)->counts, i, &source) > 0; i++) {
-		PyObject *dict = source_to_dict(&source);
-
-		if (!dict || PyList_Append(list, dict) < 0)
-			Py_CLEAR(list);
-		Py_XDECREF(dict);
-	}
+	(void)unused;
+	for (uint32_t i = 0; list && ibvcap_tracker_source(tracker_of(object)->counts, i, &source) > 0; i++)
+		list_append(&list, Py_BuildValue("(Ny#)", members_to_dict(source_members, &source), source.address,
+		                                 (Py_ssize_t)sizeof(struct ibvcap_place_source)));
 	return list;
 }
 
@@ -229,6 +185,7 @@ static PyMethodDef tracker_methods[] = {
          "as records\nof shape (n,), TRACKED: number (counted on over its wraps), source (index of sources), kind "
          "(index of "
          "TRACKED_KINDS)."},
+	{"_sources", tracker_sources, METH_NOARGS, NULL},
 	{NULL, NULL, 0, NULL},
 };
 
@@ -237,7 +194,6 @@ static PyGetSetDef tracker_getters[] = {
          "Numbers of all sources together, as a dict: sent = once + lost, arrived = once + repeated. libibvcap(3) has "
          "each.",
          NULL},
-	{"sources", tracker_sources, NULL, "Each source: what its packets have in common, and its counts.", NULL},
 	{NULL, NULL, NULL, NULL, NULL},
 };
 

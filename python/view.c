@@ -42,38 +42,6 @@ static bool asks_for_rows_without_gaps(int flags)
 	       asks_for(flags, PyBUF_ANY_CONTIGUOUS);
 }
 
-int view_fill(PyObject *exporter, struct view_owner *owner, struct view_shape *shape, Py_buffer *buffer, int flags)
-{
-	const char *why = NULL;
-
-	buffer->obj = NULL;
-	if (owner->is_gone)
-		why = "this memory was given back: take its views before, or copy them";
-	else if ((flags & PyBUF_WRITABLE) && !shape->is_writable)
-		why = "received packets are read-only";
-	else if (asks_for_rows_without_gaps(flags) && !is_contiguous(shape))
-		why = "the rows have gaps between them: ask for a buffer with strides";
-	else if (asks_for(flags, PyBUF_F_CONTIGUOUS) && shape->n_dimensions > 1)
-		why = "the rows are one behind the other, not their columns";
-	if (why) {
-		PyErr_SetString(PyExc_BufferError, why);
-		return -1;
-	}
-	*buffer = (Py_buffer){
-		.buf = shape->bytes,
-		.obj = Py_NewRef(exporter),
-		.len = n_bytes(shape),
-		.itemsize = shape->item_bytes,
-		.readonly = !shape->is_writable,
-		.ndim = flags & PyBUF_ND ? shape->n_dimensions : 1,
-		.format = flags & PyBUF_FORMAT ? (char *)shape->format : NULL,
-		.shape = flags & PyBUF_ND ? shape->shape : NULL,
-		.strides = (flags & PyBUF_STRIDES) == PyBUF_STRIDES ? shape->strides : NULL,
-	};
-	owner->n_buffers++;
-	return 0;
-}
-
 PyObject *view_owner_give_back(PyObject *object, const char *what)
 {
 	struct view_owner *owner = (struct view_owner *)object;
@@ -115,7 +83,35 @@ int view_export(PyObject *view, Py_buffer *buffer, int flags)
 
 static int view_get_buffer(struct view *view, Py_buffer *buffer, int flags)
 {
-	return view_fill(&view->base, view->owner, &view->shape, buffer, flags);
+	struct view_shape *shape = &view->shape;
+	const char *why = NULL;
+
+	buffer->obj = NULL;
+	if (view->owner->is_gone)
+		why = "this memory was given back: take its views before, or copy them";
+	else if ((flags & PyBUF_WRITABLE) && !shape->is_writable)
+		why = "received packets are read-only";
+	else if (asks_for_rows_without_gaps(flags) && !is_contiguous(shape))
+		why = "the rows have gaps between them: ask for a buffer with strides";
+	else if (asks_for(flags, PyBUF_F_CONTIGUOUS) && shape->n_dimensions > 1)
+		why = "the rows are one behind the other, not their columns";
+	if (why) {
+		PyErr_SetString(PyExc_BufferError, why);
+		return -1;
+	}
+	*buffer = (Py_buffer){
+		.buf = shape->bytes,
+		.obj = Py_NewRef(&view->base),
+		.len = n_bytes(shape),
+		.itemsize = shape->item_bytes,
+		.readonly = !shape->is_writable,
+		.ndim = flags & PyBUF_ND ? shape->n_dimensions : 1,
+		.format = flags & PyBUF_FORMAT ? (char *)shape->format : NULL,
+		.shape = flags & PyBUF_ND ? shape->shape : NULL,
+		.strides = (flags & PyBUF_STRIDES) == PyBUF_STRIDES ? shape->strides : NULL,
+	};
+	view->owner->n_buffers++;
+	return 0;
 }
 
 static void view_release_buffer(struct view *view, Py_buffer *buffer)
@@ -135,6 +131,34 @@ PyObject *view_new(struct view_owner *owner, const struct view_shape *shape)
 	return &view->base;
 }
 
+PyObject *view_new_of_rows(struct view_owner *owner, const void *rows, Py_ssize_t n, Py_ssize_t row_bytes,
+                           Py_ssize_t stride, bool is_writable)
+{
+	const struct view_shape shape = {.bytes = (void *)rows,
+	                                 .format = "B",
+	                                 .item_bytes = 1,
+	                                 .n_dimensions = 2,
+	                                 .shape = {n, row_bytes},
+	                                 .strides = {stride, 1},
+	                                 .is_writable = is_writable};
+
+	return view_new(owner, &shape);
+}
+
+PyObject *view_new_of_records(struct view_owner *owner, const void *records, Py_ssize_t n, const char *format,
+                              size_t record_bytes, bool is_writable)
+{
+	const struct view_shape shape = {.bytes = (void *)records,
+	                                 .format = format,
+	                                 .item_bytes = (Py_ssize_t)record_bytes,
+	                                 .n_dimensions = 1,
+	                                 .shape = {n},
+	                                 .strides = {(Py_ssize_t)record_bytes},
+	                                 .is_writable = is_writable};
+
+	return view_new(owner, &shape);
+}
+
 /* Memory of Python's own, until the last view of it has gone. */
 struct memory {
 	struct view_owner owner;
@@ -146,20 +170,17 @@ static void memory_free(struct view_owner *owner)
 	PyMem_Free(((struct memory *)owner)->bytes);
 }
 
-PyObject *view_new_of_memory(struct view_shape *shape)
+PyObject *view_new_of_memory(void **records, Py_ssize_t n, const char *format, size_t record_bytes)
 {
-	struct memory *memory = PyObject_New(struct memory, memory_type);
+	struct memory *memory = object_new(memory_type);
 	PyObject *view;
 
 	if (!memory)
 		return NULL;
-	memory->owner.n_buffers = 0;
-	memory->owner.is_gone = false;
 	memory->owner.give_back = memory_free;
-	memory->owner.last_buffer_gone = NULL;
-	memory->bytes = PyMem_Malloc((size_t)n_bytes(shape));
-	shape->bytes = memory->bytes;
-	view = shape->bytes ? view_new(&memory->owner, shape) : PyErr_NoMemory();
+	*records = memory->bytes = PyMem_Malloc((size_t)n * record_bytes);
+	view = *records ? view_new_of_records(&memory->owner, *records, n, format, record_bytes, false)
+	                : PyErr_NoMemory();
 	Py_DECREF((PyObject *)memory);
 	return view;
 }

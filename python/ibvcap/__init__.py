@@ -180,6 +180,13 @@ def _address_text(packed):
     return str(address.ipv4_mapped or address) if any(packed) else None
 
 
+def _source(packed):
+    """What the packets of a source have in common, of a struct ibvcap_place_source."""
+    address, destination, port, destination_port, field_bytes, field = struct.unpack(_SOURCE_FORMAT, packed)
+    return {"address": _address_text(address), "destination": _address_text(destination), "port": port,
+            "destination_port": destination_port, "field": field[:field_bytes]}
+
+
 def _description(of):
     if isinstance(of, collections.abc.Mapping):
         return _pack_sequence(of)
@@ -203,6 +210,11 @@ class Tracker(_Tracker):
 
     def __new__(cls, of, max_sources=256):
         return super().__new__(cls, _description(of), max_sources, not isinstance(of, _Receiver))
+
+    @property
+    def sources(self):
+        """Each source: what its packets have in common, and its counts."""
+        return [{**counts, **_source(packed)} for counts, packed in self._sources()]
 
 
 _SOURCE_KEYS = ("address", "port", "destination", "destination_port", "field")
@@ -255,10 +267,7 @@ class Placer(_Placer):
     @property
     def sources(self):
         """What the packets of each source have in common, in the order of the arrays' rows."""
-        return [{"address": _address_text(address), "destination": _address_text(destination), "port": port,
-                 "destination_port": destination_port, "field": field[:field_bytes]}
-                for address, destination, port, destination_port, field_bytes, field in
-                (struct.unpack(_SOURCE_FORMAT, source) for source in self._sources())]
+        return [_source(packed) for packed in self._sources()]
 
 
 def _copy(acquire, n, stride):
