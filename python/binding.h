@@ -205,7 +205,7 @@ PyObject *members_to_dict(const struct member *members, const void *object);
 /** Append to the list, which is cleared if that fails or value is NULL. Takes the reference to value. */
 void list_append(PyObject **list, PyObject *value);
 
-PyObject *status_to_dict(PyObject *module, PyObject *arguments, PyObject *keywords);
+PyObject *status_to_text(PyObject *module, PyObject *arguments);
 /** The description of the stream's numbers, struct ibvcap_sequence; all 0: there is none. */
 PyObject *sequence_to_bytes(PyObject *module, PyObject *of);
 

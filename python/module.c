@@ -34,14 +34,11 @@ static PyObject *library_version(PyObject *module, PyObject *unused)
 }
 
 static PyMethodDef functions[] = {
-	{"status", KEYWORDS(status_to_dict),
-         "status($module, *, socket=None, timeout=5)\n--\n\n"
-         "What the daemon says of its streams, consumers, channels, senders and interfaces, as dicts with the keys of\n"
-         "`ibvcap status --json`."},
 	{"library_version", library_version, METH_NOARGS,
          "library_version($module)\n--\n\n"
          "Version of libibvcap in use."},
 	{"_sequence", sequence_to_bytes, METH_O, NULL},
+	{"_status", status_to_text, METH_VARARGS, NULL},
 	{NULL, NULL, 0, NULL},
 };
 

@@ -24,11 +24,13 @@ MAY_INCLUDE = {
     BASE: [],
     "lib/frame": [],
     "lib/losses": [API],
+    "lib/json": [],
     "lib/mdoc": [],
     "lib/status": [API],
     CORE: [API, "lib/frame", "lib/losses", "lib/status"],
     "lib/recording": [API, "lib/frame", "lib/status"],
-    "python": [API, "lib/status", "lib/recording/capture.h"],
+    "lib/view": [API, "lib/json", "lib/status"],
+    "python": [API, "lib/view", "lib/recording/capture.h"],
     # The command, and the settings.
     "softhca": ["softhca/console", "softhca/device", "softhca/wire/complain.h"],
     "softhca/console": ["softhca/control/control.h", "softhca/device/trace.h", "softhca/wire"],
@@ -91,13 +93,12 @@ MAY_INCLUDE = {
     "tools/arrivals": ["lib/frame"],
     "tools/groups": [],
     "tools/common": [API],
-    "tools/json": [],
-    "tools/status": [API, "lib/status", "tools/arrivals", "tools/common", "tools/groups"],
+    "tools/status": [API, "lib/status", "lib/view", "tools/arrivals", "tools/common", "tools/groups"],
     "tools/send": [API, "lib/recording/capture.h", "tools/common"],
     "tools/receive": [API, "lib/recording/verdict.h", "tools/common", "tools/send/pattern.h", "tools/status"],
     "tools/reconfigure": [API, "tools/common"],
     "tools/record": [API, "lib/recording", "tools/common", "tools/status"],
-    "tools/inspect": [API, "lib/recording", "tools/common", "tools/json"],
+    "tools/inspect": [API, "lib/json", "lib/recording", "tools/common"],
     "tools/exporter": [API, "tools/common", "tools/status"],
     "tools/produce": [API, "lib/recording", "tools/common"],
     # The program: its subcommands' entries. No other room includes it.
@@ -106,7 +107,7 @@ MAY_INCLUDE = {
                      "daemon/config/config.h"],
     # It asks the daemon's own code: is the configuration right, what does it take, does the device take a queue?
     "tools/doctor": ["daemon/base", "daemon/config", "daemon/flow", "daemon/memory/geometry.h",
-                     "daemon/backend/choice", "daemon/net", "tools/common", "tools/groups", "tools/json", API],
+                     "daemon/backend/choice", "daemon/net", "lib/json", "tools/common", "tools/groups", API],
 }
 # Headers that are not ours: a header or a folder of headers, and the rooms or single files that may include it.
 FOREIGN = {
@@ -128,7 +129,7 @@ FOREIGN = {
                           "tools/arrivals"],
     "zstd.h": ["lib/recording"],
     "jansson.h": ["tools/common", "tools/status", "tools/send", "tools/receive", "lib/recording",
-                  "tools/record", "tools/inspect", "tools/doctor", "tools/json"],
+                  "tools/record", "tools/inspect", "tools/doctor", "lib/json", "lib/view"],
     "ncurses.h": ["tools/status/top_screen.c"],
     "term.h": ["tools/status/top_screen.c"],
     "pcap/": ["lib/recording/capture.c", "lib/recording/packet_filter.c"],

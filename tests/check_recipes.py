@@ -35,6 +35,7 @@ DROP = {
 }
 PRODUCERS = [name for name in (*FIELD, *DROP) if name.startswith("daemon/")]
 PROGRAM = ["tests/support/recipe.c", "daemon/control/reply.c", "tools/groups/joined_groups.c",
+           "lib/json/text_to_json.c", "lib/view/view.c",
            *(f"lib/status/{name}.c" for name in ("status", "fields", "counters")),
            *(f"lib/ibvcap/{name}.c" for name in ("protocol", "status", "client", "client_explain", "error",
                                                  "sized_struct")),

@@ -12,6 +12,19 @@ const struct status_field *status_find_counter(const struct status_part *part, c
 	return NULL;
 }
 
+const struct ibvcap_counter *status_counters(const struct status_part *known, const void *part, uint32_t *n)
+{
+	const uint8_t *at = (const uint8_t *)part + known->counters_at;
+	const struct ibvcap_counter *counters = NULL;
+
+	*n = 0;
+	if (known->counters_at) {
+		memcpy(&counters, at, sizeof(counters));
+		memcpy(n, at + sizeof(counters), sizeof(*n));
+	}
+	return counters;
+}
+
 uint64_t status_number(const struct status_field *field, const void *part)
 {
 	const uint8_t *at = (const uint8_t *)part + field->offset;
@@ -61,8 +74,7 @@ bool status_is_sound(uint32_t kind, const void *part, size_t bytes)
 {
 	const struct status_part *known = &status_parts[kind < STATUS_N_PARTS ? kind : 0];
 	const size_t end_of_counters = known->counters_at ? known->counters_at + sizeof(void *) + sizeof(uint64_t) : 0;
-	const void *pointer = NULL;
-	uint32_t n_counters = 0;
+	uint32_t n_counters;
 	size_t size = 0;
 
 	if (kind >= STATUS_N_PARTS || bytes < sizeof(size))
@@ -70,11 +82,8 @@ bool status_is_sound(uint32_t kind, const void *part, size_t bytes)
 	memcpy(&size, part, sizeof(size));
 	if (size > bytes || size % sizeof(uint64_t) != 0 || size < sizeof(size) || size < end_of_counters)
 		return false;
-	if (end_of_counters) {
-		memcpy(&pointer, (const uint8_t *)part + known->counters_at, sizeof(pointer));
-		memcpy(&n_counters, (const uint8_t *)part + known->counters_at + sizeof(pointer), sizeof(n_counters));
-	}
-	if (pointer || n_counters > STATUS_COUNTERS_MAX || bytes - size != n_counters * sizeof(uint64_t))
+	if (status_counters(known, part, &n_counters) || n_counters > STATUS_COUNTERS_MAX ||
+	    bytes - size != n_counters * sizeof(uint64_t))
 		return false;
 	for (const struct status_field *field = known->fields; field->name; field++)
 		if (field->offset + (size_t)field->bytes <= size && !is_field_sound(field, part))

@@ -87,6 +87,10 @@ const char *status_word(const char *const *words, uint64_t value);
 extern const char *const status_clock_words[];  /* of enum ibvcap_clock_source */
 extern const char *const status_policy_words[]; /* of enum ibvcap_policy */
 
+struct ibvcap_counter;
+/** The counters of a part, NULL and 0 if the part has none. */
+const struct ibvcap_counter *status_counters(const struct status_part *known, const void *part, uint32_t *n);
+
 /** Does a view of the part show the field? */
 bool status_is_shown(const struct status_field *field, const void *part);
 

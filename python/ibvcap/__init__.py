@@ -28,7 +28,7 @@ from ._ibvcap import (ALL_QUEUES, DEMOTED, DROP_LATE, GAP_UNKNOWN, LOSSLESS, LOS
                       PACKETS_BACK, PACKET_BAD_CHECKSUM, PACKET_ERROR, PACKET_FRAGMENT, PACKET_IRREGULAR, PACKET_SHORT,
                       PACKET_TRUNCATED, PACKET_UNUSABLE, TAKEN_OVER, Batch, Busy, Disconnected, Ended, Error, NoAccess,
                       NoDaemon, NoFile, NotFound, PlacedArray, Sender, Slots, TooManyBatches, View, _Placer, _Receiver,
-                      _Recording, _Tracker, _sequence, library_version, status)
+                      _Recording, _Tracker, _sequence, _status, library_version)
 
 __all__ = ["ALL_QUEUES", "Batch", "Busy", "DEMOTED", "DROP_LATE", "Disconnected", "Ended", "Error", "GAP_UNKNOWN",
            "LOSSLESS", "LOSSY", "META", "NEWEST", "NS_BACK", "NoAccess", "NoDaemon", "NoFile", "NotFound", "OLDEST",
@@ -313,6 +313,13 @@ def read(stream, n, timeout=None, **options):
     """Copy n packets of a stream: see Receiver.read()."""
     with Receiver(stream, **options) as receiver:
         return receiver.read(n, timeout)
+
+
+def status(*, socket=None, timeout=5):
+    """What the daemon says of its streams, consumers, channels, senders and interfaces, as dicts with the keys of
+    `ibvcap status --json`.
+    """
+    return json.loads(_status(socket, timeout))
 
 
 def _run_tool(*words):

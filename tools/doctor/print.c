@@ -3,7 +3,7 @@
 #include "tools/doctor/checks.h"
 
 #include "tools/common/terminal.h"
-#include "tools/json/text_to_json.h"
+#include "lib/json/text_to_json.h"
 
 #include <jansson.h>
 #include <stdio.h>

@@ -5,7 +5,7 @@
 #include "tools/common/terminal.h"
 #include "tools/inspect/inspect_file.h"
 #include "tools/inspect/inspect_set.h"
-#include "tools/json/text_to_json.h"
+#include "lib/json/text_to_json.h"
 
 #include <errno.h>
 #include <inttypes.h>

@@ -5,7 +5,7 @@
 #include "lib/recording/raw_recording.h"
 #include "lib/recording/recording.h"
 #include "tools/common/report.h"
-#include "tools/json/text_to_json.h"
+#include "lib/json/text_to_json.h"
 
 #include <errno.h>
 

@@ -148,8 +148,8 @@ static json_t *latency_to_json(const struct recv_summary *summary)
 	const struct latency *latency = summary->latency;
 	json_t *all = json_pack("{s:I, s:I, s:I, s:s, s:I}", "packets", (json_int_t)latency->packets, "early",
 	                        (json_int_t)latency->early, "early_max_ns", (json_int_t)latency->early_max_ns,
-	                        "clock_source", status_view_clock_name(summary->info.clock_source), "clock_error_ns",
-	                        (json_int_t)summary->info.clock_error_ns);
+	                        "clock_source", status_word(status_clock_words, summary->info.clock_source),
+	                        "clock_error_ns", (json_int_t)summary->info.clock_error_ns);
 
 	for (unsigned i = 0; i < N_LATENCY_SHARES; i++) {
 		uint64_t ns = latency_permille_ns(latency, latency_shares[i].permille);
@@ -340,7 +340,8 @@ void recv_print_summary(const struct recv_summary *summary)
 			printf(" %s %.1f us", latency_shares[i].name,
 			       (double)latency_permille_ns(latency, latency_shares[i].permille) * 1e-3);
 		printf(", from the timestamp (%s) until recv had the packet; a timestamp is right within %.3f us\n",
-		       status_view_clock_name(summary->info.clock_source), (double)summary->info.clock_error_ns * 1e-3);
+		       status_word(status_clock_words, summary->info.clock_source),
+		       (double)summary->info.clock_error_ns * 1e-3);
 		if (latency->early)
 			printf("%" PRIu64
 			       " packets had a timestamp up to %.3f us later than the time when recv had them\n",

@@ -182,7 +182,8 @@ void source_describe_again(struct source *source, const struct record_options *o
 	snprintf(source->clock, sizeof(source->clock),
 	         "clock %s, right within %" PRIu64 " ns of this host's UTC; epoch %016" PRIx64
 	         ", first packet %" PRIu64,
-	         status_view_clock_name(info.clock_source), info.clock_error_ns, info.epoch, info.attach_sequence);
+	         status_word(status_clock_words, info.clock_source), info.clock_error_ns, info.epoch,
+	         info.attach_sequence);
 	json_decref(source->sequence);
 	source->sequence = NULL;
 	if (sequence.bytes || ibvcap_rx_sequence(source->rx, &sequence) > 0)

@@ -15,35 +15,18 @@
 
 #define LABELS_MAX 5
 
-struct label {
-	const char *field; /* in the table of the part */
-	const char *name;
-};
-
+/* Names of fields in the table of the part, and of labels; but the field "name" is the label "stream" of a stream. */
 static const struct labelling {
 	const char *part;
-	struct label names[LABELS_MAX]; /* on each metric of the part; queue is the last; shared metrics lack it */
-	struct label facts[LABELS_MAX]; /* on ibvcap_PART_info alone, since they change */
+	const char *names[LABELS_MAX + 1]; /* on each metric of the part; queue is the last; shared metrics lack it */
+	const char *facts[LABELS_MAX + 1]; /* on ibvcap_PART_info alone, since they change */
 } labellings[STATUS_N_PARTS] = {
-	[STATUS_DAEMON] = {"daemon", .facts = {{"version", "version"}}},
-	[STATUS_STREAM] = {"stream",
-                           {{"name", "stream"}, {"queue", "queue"}},
-                           {{"interface", "interface"},
-                            {"device", "device"},
-                            {"backend", "backend"},
-                            {"state", "state"},
-                            {"clock_source", "clock_source"}}},
-	[STATUS_CONSUMER] = {"consumer",
-                             {{"stream", "stream"}, {"queue", "queue"}, {"pid", "pid"}, {"uid", "uid"}},
-                             {{"policy", "policy"}, {"group", "group"}}},
-	[STATUS_CHANNEL] =
-		{"channel",
-                 {{"name", "channel"}},
-                 {{"interface", "interface"}, {"device", "device"}, {"backend", "backend"}, {"state", "state"}}},
-	[STATUS_SENDER] = {"sender", {{"channel", "channel"}, {"pid", "pid"}, {"uid", "uid"}}, .facts = {}},
-	[STATUS_INTERFACE] = {"interface",
-                              {{"interface", "interface"}, {"backend", "backend"}},
-                              {{"device", "device"}}},
+	[STATUS_DAEMON] = {"daemon", .facts = {"version"}},
+	[STATUS_STREAM] = {"stream", {"name", "queue"}, {"interface", "device", "backend", "state", "clock_source"}},
+	[STATUS_CONSUMER] = {"consumer", {"stream", "queue", "pid", "uid"}, {"policy", "group"}},
+	[STATUS_CHANNEL] = {"channel", {"name"}, {"interface", "device", "backend", "state"}},
+	[STATUS_SENDER] = {"sender", {"channel", "pid", "uid"}, .facts = {NULL}},
+	[STATUS_INTERFACE] = {"interface", {"interface", "backend"}, {"device"}},
 };
 
 /* A part with its labels. */
@@ -72,13 +55,13 @@ static void print_escaped(FILE *to, const char *text)
 	}
 }
 
-static void print_label(FILE *to, enum status_kind_of_part kind, const void *part, const struct label *label)
+static void print_label(FILE *to, enum status_kind_of_part kind, const void *part, const char *name)
 {
 	const struct status_field *field = status_parts[kind].fields;
 
-	while (strcmp(field->name, label->field) != 0)
+	while (strcmp(field->name, name) != 0)
 		field++;
-	fprintf(to, "%s=\"", label->name);
+	fprintf(to, "%s=\"", strcmp(name, "name") == 0 ? labellings[kind].part : name);
 	if (field->type == STATUS_TEXT)
 		print_escaped(to, (const char *)part + field->offset);
 	else if (field->type == STATUS_WORD)
@@ -109,12 +92,12 @@ static void entry_init(struct entry *entry, enum status_kind_of_part kind, const
 	if (!to)
 		exit(EX_OSERR);
 	entry->part = part;
-	for (const struct label *label = labellings[kind].names; label->field; label++) {
-		if (strcmp(label->name, "queue") == 0)
+	for (const char *const *name = labellings[kind].names; *name; name++) {
+		if (strcmp(*name, "queue") == 0)
 			entry->shared_bytes = (int)ftell(to);
-		if (label != labellings[kind].names)
+		if (name != labellings[kind].names)
 			fputc(',', to);
-		print_label(to, kind, part, label);
+		print_label(to, kind, part, *name);
 	}
 	if (fclose(to) != 0)
 		exit(EX_OSERR);
@@ -122,24 +105,14 @@ static void entry_init(struct entry *entry, enum status_kind_of_part kind, const
 
 static struct entries entries_new(const struct status_view *view, enum status_kind_of_part kind)
 {
-	const struct {
-		const void *parts;
-		int n;
-	} lists[STATUS_N_PARTS] = {
-		[STATUS_DAEMON] = {&view->daemon, view->status != NULL},
-		[STATUS_STREAM] = {view->streams, view->n_streams},
-		[STATUS_CONSUMER] = {view->consumers, view->n_consumers},
-		[STATUS_CHANNEL] = {view->channels, view->n_channels},
-		[STATUS_SENDER] = {view->senders, view->n_senders},
-		[STATUS_INTERFACE] = {view->interfaces, view->n_interfaces},
-	};
-	struct entries entries = {kind, calloc((size_t)lists[kind].n + 1, sizeof(*entries.at)), lists[kind].n};
+	struct entries entries = {.kind = kind};
+	const char *part = status_view_parts(view, kind, &entries.n);
 
+	entries.at = calloc((size_t)entries.n + 1, sizeof(*entries.at));
 	if (!entries.at)
 		exit(EX_OSERR);
-	for (int i = 0; i < entries.n; i++) {
-		entry_init(&entries.at[i], kind,
-		           (const uint8_t *)lists[kind].parts + (size_t)i * status_parts[kind].bytes);
+	for (int i = 0; i < entries.n; i++, part += status_parts[kind].bytes) {
+		entry_init(&entries.at[i], kind, part);
 		if (kind == STATUS_STREAM && !stream_sum_is_first(view, i))
 			entries.at[i].shared_bytes = -1;
 	}
@@ -209,15 +182,13 @@ static void print_value(FILE *to, const char *unit, uint64_t value)
 static bool find_value(const struct entries *entries, const struct status_field *field, const void *part,
                        uint64_t *value)
 {
-	const struct status_part *known = &status_parts[entries->kind];
 	struct counters counters = {.of = entries->kind};
 
 	if (field->bytes) {
 		*value = status_number(field, part);
 		return true;
 	}
-	memcpy(&counters.at, (const uint8_t *)part + known->counters_at, sizeof(counters.at));
-	memcpy(&counters.n, (const uint8_t *)part + known->counters_at + sizeof(counters.at), sizeof(counters.n));
+	counters.at = status_counters(&status_parts[entries->kind], part, &counters.n);
 	*value = counters_value(counters, field->name);
 	return counters_have(counters, field->name);
 }
@@ -247,17 +218,17 @@ static void print_family(FILE *to, const struct entries *entries, const struct s
 static void print_facts(FILE *to, const struct entries *entries, enum metrics_format format)
 {
 	const char *part = labellings[entries->kind].part;
-	char name[NAME_BYTES];
+	char info[NAME_BYTES];
 
-	snprintf(name, sizeof(name), "ibvcap_%s_info", part);
-	print_head(to, format, name, NULL, false, "Always 1: the labels describe the part");
+	snprintf(info, sizeof(info), "ibvcap_%s_info", part);
+	print_head(to, format, info, NULL, false, "Always 1: the labels describe the part");
 	for (const struct entry *entry = entries->at; entry < entries->at + entries->n; entry++) {
 		const char *comma = entry->labels[0] ? "," : "";
 
-		fprintf(to, "%s{%s", name, entry->labels);
-		for (const struct label *label = labellings[entries->kind].facts; label->field; label++, comma = ",") {
+		fprintf(to, "%s{%s", info, entry->labels);
+		for (const char *const *name = labellings[entries->kind].facts; *name; name++, comma = ",") {
 			fputs(comma, to);
-			print_label(to, entries->kind, entry->part, label);
+			print_label(to, entries->kind, entry->part, *name);
 		}
 		if (entry->again)
 			fprintf(to, ",again=\"%u\"", entry->again);
@@ -271,7 +242,7 @@ static void print_part(FILE *to, const struct status_view *view, enum status_kin
 	const struct status_part *part = &status_parts[kind];
 	struct entries entries = entries_new(view, kind);
 
-	if (labellings[kind].facts[0].field)
+	if (labellings[kind].facts[0])
 		print_facts(to, &entries, format);
 	for (const struct status_field *field = part->fields; field->name; field++)
 		if (field->kind != STATUS_LABEL)

@@ -82,7 +82,7 @@ static void print_stream_line(const struct status_view *view, const struct ibvca
 	       "%s",
 	       stream->name, stream->state, stream->interface, device_text(stream->device, stream->interface, device),
 	       stream->backend, stream->slot_bytes, stream->n_blocks, stream->slots_per_block,
-	       stream->page_bytes / 1024, status_view_clock_name(stream->clock_source));
+	       stream->page_bytes / 1024, status_word(status_clock_words, stream->clock_source));
 	if (stream->clock_source != IBVCAP_CLOCK_SOURCE_NONE)
 		printf(" (within %" PRIu64 " ns)", stream->clock_error_ns);
 	if (stream->n_queues > 1)
@@ -140,7 +140,7 @@ static void print_consumer_status(const struct status_view *view, const struct i
 	printf("consumer of %s", consumer->stream);
 	if (has_queues(view, consumer->stream))
 		printf(" queue %u", consumer->queue);
-	printf(": %s, %s, %" PRIu64 " blocks under lease", process, status_view_policy_name(consumer->policy),
+	printf(": %s, %s, %" PRIu64 " blocks under lease", process, status_word(status_policy_words, consumer->policy),
 	       counters_value(COUNTERS_OF(consumer), "leased_blocks"));
 	printf("%s%s\n", consumer->group[0] ? ", group " : "", consumer->group);
 	print_sum_line(COUNTERS_OF(consumer), consumer_sum, N(consumer_sum));

@@ -1,43 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The answer to a status request as arrays, as names and as JSON: for status, top and why. Declares flow_view.c,
- * status_print.c.
+ * The counters of a status, its text, and the sums over the queues of a stream: for status, top and why. Declares
+ * flow_view.c, status_print.c.
  */
 #ifndef TOOLS_STATUS_STATUS_VIEW_H
 #define TOOLS_STATUS_STATUS_VIEW_H
 
-#include "lib/status/status.h"
+#include "lib/view/view.h"
 
-#include <ibvcap/ibvcap.h>
-#include <jansson.h>
 #include <stdbool.h>
-
-/* Does the kernel get the packets of a flow's multicast group from the network? */
-enum flow_group {
-	FLOW_GROUP_NONE, /* the destination is no group */
-	FLOW_GROUP_JOINED,
-	FLOW_GROUP_NOT_JOINED,
-	FLOW_GROUP_UNKNOWN, /* the daemon is in another PID namespace */
-};
-
-/* All zero: none. */
-struct status_view {
-	struct ibvcap_status_stream *streams;
-	struct ibvcap_status_flow *flows;
-	enum flow_group *groups; /* one for each flow */
-	struct ibvcap_status_consumer *consumers;
-	struct ibvcap_status_channel *channels;
-	struct ibvcap_status_sender *senders;
-	struct ibvcap_status_interface *interfaces;
-	int n_streams;
-	int n_flows;
-	int n_consumers;
-	int n_channels;
-	int n_senders;
-	int n_interfaces;
-	struct ibvcap_status_daemon daemon;
-	struct ibvcap_status *status; /* holds the counters */
-};
 
 /* The labelled counters of one stream, consumer, channel, sender or interface. */
 struct counters {
@@ -54,9 +25,8 @@ struct counters {
 	                            : STATUS_SENDER, struct ibvcap_status_interface \
 	                            : STATUS_INTERFACE)})
 
-/** Ask the daemon and copy all parts of its answer. Errors of ibvcap_status(). Free with status_view_deinit(). */
+/** Read the status of the daemon, and ask the kernel which groups are joined. Errors of status_view_read(). */
 int status_view_ask(struct status_view *view, const char *socket_path, uint32_t timeout_ms);
-void status_view_deinit(struct status_view *view);
 
 bool counters_have(struct counters counters, const char *label);
 /** The counter of that label; 0 if there is none. */
@@ -70,12 +40,6 @@ bool counters_is_total(struct counters counters, const char *label);
 
 /** Print "  whole 5 = part 3 + part 2", without a line feed. labels[0] is the whole. */
 void counters_print_sum(struct counters counters, const char *const *labels, unsigned n_labels);
-
-const char *status_view_clock_name(enum ibvcap_clock_source source);
-const char *status_view_policy_name(uint32_t policy);
-
-/** The whole view. Keys are the counters' labels; the arrays have the order of the view's. The caller frees it. */
-json_t *status_view_to_json(const struct status_view *view);
 
 /* ---- text ---------------------------------------------------------------------------------------- */
 

@@ -128,7 +128,7 @@ static void print_consumer_row(const struct printer *printer, const struct ibvca
 	char name[NAME_BYTES], user[USER_NAME_BYTES];
 
 	snprintf(name, sizeof(name), "  %d %s", (int)consumer->pid, user_name_or_number(consumer->uid, user));
-	print_line(printer, style, STREAM_LINE, name, status_view_policy_name(consumer->policy),
+	print_line(printer, style, STREAM_LINE, name, status_word(status_policy_words, consumer->policy),
 	           number_cell(label_rate(printer, now, before, "delivered"), 0).text, "",
 	           number_cell(is_tap ? -1 : (double)lag, 0).text,
 	           is_tap ? "-" : percent_cell(top_fill_percent(stream, lag)).text, "", number_cell(losses, 0).text);

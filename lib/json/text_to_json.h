@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Texts as JSON, which is UTF-8: names of files, quotes of the configuration and comments in a file may be none. */
-#ifndef TOOLS_JSON_TEXT_TO_JSON_H
-#define TOOLS_JSON_TEXT_TO_JSON_H
+#ifndef JSON_TEXT_TO_JSON_H
+#define JSON_TEXT_TO_JSON_H
 
 #include <jansson.h>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Makes JSON strings of texts that may not be UTF-8. */
-#include "tools/json/text_to_json.h"
+#include "lib/json/text_to_json.h"
 
 #include <stdlib.h>
 #include <string.h>
