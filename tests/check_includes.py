@@ -15,9 +15,9 @@ import sys
 
 HOUSES = ("lib", "daemon", "tools", "python", "softhca")
 API = "lib/ibvcap/include"
-CLIENT_TEXTS = "lib/ibvcap/client_explain.c"
+CLIENT_TEXTS = "lib/ibvcap/client/client_explain.c"
 COUNTERS = "lib/status/counters.h"
-CORE = "lib/ibvcap"  # the library's own core; the daemon links it too
+CORE = "lib/ibvcap"  # what the daemon and the library share
 BASE = "lib/base"  # every room may include it, but the public headers and softhca
 MAY_INCLUDE = {
     API: [],
@@ -27,7 +27,12 @@ MAY_INCLUDE = {
     "lib/json": [],
     "lib/mdoc": [],
     "lib/status": [API],
-    CORE: [API, "lib/frame", "lib/losses", "lib/status"],
+    CORE: [API, "lib/status"],
+    "lib/ibvcap/client": [API, CORE, "lib/status"],
+    "lib/ibvcap/track": [API, CORE, "lib/ibvcap/client", "lib/frame"],
+    "lib/ibvcap/place": [API, CORE, "lib/ibvcap/client", "lib/ibvcap/track"],
+    "lib/ibvcap/rx": [API, CORE, "lib/ibvcap/client", "lib/ibvcap/track", "lib/losses"],
+    "lib/ibvcap/tx": [API, CORE, "lib/ibvcap/client"],
     "lib/recording": [API, "lib/frame", "lib/status"],
     "lib/view": [API, "lib/json", "lib/status"],
     "python": [API, "lib/view", "lib/recording/capture.h"],
@@ -142,7 +147,7 @@ FOREIGN = {
     "sys/capability.h": ["daemon", "daemon/priv", "daemon/process", "daemon/memory", "daemon/backend/verbs",
                          "daemon/backend/choice", "tools/doctor"],
     "sys/inotify.h": ["daemon/control"],
-    "sys/sdt.h": ["daemon/base", "lib/ibvcap/probes.h"],
+    "sys/sdt.h": ["daemon/base", "lib/ibvcap/rx/probes.h"],
     # These may ask a directory service, and wait for it.
     "pwd.h": ["daemon/config", "daemon/priv", "tools/doctor", "tools/common/user_name.c", CLIENT_TEXTS],
     "grp.h": ["daemon/config", "daemon/priv", CLIENT_TEXTS],

@@ -37,8 +37,8 @@ PRODUCERS = [name for name in (*FIELD, *DROP) if name.startswith("daemon/")]
 PROGRAM = ["tests/support/recipe.c", "daemon/control/reply.c", "tools/groups/joined_groups.c",
            "lib/json/text_to_json.c", "lib/view/view.c",
            *(f"lib/status/{name}.c" for name in ("status", "fields", "counters")),
-           *(f"lib/ibvcap/{name}.c" for name in ("protocol", "status", "client", "client_explain", "error",
-                                                 "sized_struct")),
+           "lib/ibvcap/protocol.c",
+           *(f"lib/ibvcap/client/{name}.c" for name in ("status", "client", "client_explain", "error", "sized_struct")),
            *(f"tools/status/{name}.c" for name in ("status_view", "flow_view", "why_explain", "why_consumer")),
            *(f"tools/common/{name}.c" for name in ("report", "user_name"))]
 FLAGS = ["-std=gnu11", "-D_GNU_SOURCE", "-DIBVCAP_BUILD_VERSION=\"1\"", "-I.", "-Ilib/ibvcap/include",

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Leases against recycling: lib/ibvcap/ring.h ("leases"), lib/ibvcap/rx_batch.c, daemon/ring/rx_ring.c,
+ * Leases against recycling: lib/ibvcap/ring.h ("leases"), lib/ibvcap/rx/rx_batch.c, daemon/ring/rx_ring.c,
  * daemon/worker/rx_receive.c, operation by operation. Each step that others can see is one step here and names
  * the C function it stands for. Parts that a search asks for: LOSSLESS (lossless.pml), TAP (lease_tap.pml), and
  * STATUS_READER, daemon/control/status_consumer.c.

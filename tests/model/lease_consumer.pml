@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Part of lease.pml: one thread in libibvcap, lib/ibvcap/rx_batch.c. */
+/* Part of lease.pml: one thread in libibvcap, lib/ibvcap/rx/rx_batch.c. */
 
 /* ---- a consumer: one thread in libibvcap --------------------------------------------------------- */
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Part of lease.pml: a tap, rx_lease_block(), rx_copy_row() and rx_check_copy() in lib/ibvcap/rx_batch.c. It has no
+ * Part of lease.pml: a tap, rx_lease_block(), rx_copy_row() and rx_check_copy() in lib/ibvcap/rx/rx_batch.c. It has no
  * page, the worker knows nothing of it, and nobody else is attached: so the worker does not look at anybody's leases
  * between its store of floor and the post, and only the backend's post() keeps the two in order (POST_BARRIER).
  */

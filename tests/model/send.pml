@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * A sender and the transmit worker: lib/ibvcap/ring_tx.h, ibvcap_tx_submit() and tx_kick() in lib/ibvcap/tx.c,
- * tx_wait() in lib/ibvcap/tx_wait.c, waiter_sleep() in lib/ibvcap/waiter.c, tx_worker_sleep_for_work() in
+ * A sender and the transmit worker: lib/ibvcap/ring_tx.h, ibvcap_tx_submit() and tx_kick() in lib/ibvcap/tx/tx.c,
+ * tx_wait() in lib/ibvcap/tx/tx_wait.c, waiter_sleep() in lib/ibvcap/client/waiter.c, tx_worker_sleep_for_work() in
  * daemon/worker/tx_worker.c, tx_queue_arm() and tx_queue_disarm() in daemon/worker/tx_queue.c, sender_publish() and
  * sender_wants_wake() in daemon/ring/sender.c. Each step that others can see is one step here and names the C function
  * it stands for.

@@ -3,7 +3,7 @@
 #ifndef TESTS_STRESS_SUBMITTER_H
 #define TESTS_STRESS_SUBMITTER_H
 
-#include "lib/ibvcap/tx.h"
+#include "lib/ibvcap/tx/tx.h"
 #include "tests/support/senders.h"
 
 #include <stdatomic.h>

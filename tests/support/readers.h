@@ -7,7 +7,7 @@
 #define TESTS_SUPPORT_READERS_H
 
 #include "daemon/ring/rx_ring.h"
-#include "lib/ibvcap/rx.h"
+#include "lib/ibvcap/rx/rx.h"
 
 struct test_reader {
 	struct ibvcap_rx rx;

@@ -43,7 +43,7 @@ def test_the_tree_includes_with_the_current():
     ("daemon/worker/rx_worker.c", '#include "daemon/control/control.h"'),
     ("softhca/device.c", '#include <ibvcap/layout.h>'),
     ("daemon/daemon.c", '#include "softhca/device.h"'),
-    ("lib/ibvcap/rx.c", '#include "daemon/base/log.h"'),
+    ("lib/ibvcap/rx/rx.c", '#include "daemon/base/log.h"'),
     ("tools/ibvcap/recv.c", '#include "lib/ibvcap/ring.h"'),
     ("daemon/ring/ring.c", '#  include "../backend/backend.h"'),
     ("daemon/newroom/x.c", ""),
@@ -87,8 +87,8 @@ def test_a_program_that_is_bound_to_its_interface_is_found(tmp_path, source, lin
     ("daemon/config/reader.c", "libconfig.h", True),
     ("daemon/control/status.c", "libconfig.h", False),
     ("daemon/ring/rx_ring.c", "systemd/sd-event.h", False),
-    ("lib/ibvcap/rx.c", "sys/eventfd.h", True),
-    ("lib/ibvcap/rx.c", "curl/curl.h", False),
+    ("lib/ibvcap/rx/rx.c", "sys/eventfd.h", True),
+    ("lib/ibvcap/rx/rx.c", "curl/curl.h", False),
 ])
 def test_a_foreign_header_is_for_the_rooms_that_have_a_right_to_it(tmp_path, source, header, allowed):
     (tmp_path / source).parent.mkdir(parents=True)

@@ -8,7 +8,7 @@
 #include "daemon/worker/tx_worker.h"
 #include "lib/ibvcap/ring.h"
 #include "lib/ibvcap/ring_tx.h"
-#include "lib/ibvcap/tx.h"
+#include "lib/ibvcap/tx/tx.h"
 #include "lib/ibvcap/protocol.h"
 #include "tests/support/scripted_backend.h"
 #include "tests/support/senders.h"

@@ -4,7 +4,7 @@
  * tracker and the receive path. test_flow_frames has the BPF programs and the classic filter.
  */
 #include "daemon/worker/rx_receive.h"
-#include "lib/ibvcap/sequence_read.h"
+#include "lib/ibvcap/track/sequence_read.h"
 #include "tests/support/frame_cases.h"
 
 #include <criterion/criterion.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/unit/ibvcap/attached.h"
 
-#include "lib/ibvcap/owner.h"
+#include "lib/ibvcap/client/owner.h"
 #include "lib/ibvcap/ring.h"
 #include "lib/losses/ledger.h"
 

@@ -4,7 +4,7 @@
 #define TESTS_UNIT_IBVCAP_ATTACHED_H
 
 #include "daemon/ring/rx_ring.h"
-#include "lib/ibvcap/rx.h"
+#include "lib/ibvcap/rx/rx.h"
 
 #define N          64u /* slots a block */
 #define QUOTA      3u

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The library against a daemon that is a script in this process: what it says, and what becomes of it. */
 #include "lib/base/time.h"
-#include "lib/ibvcap/client.h"
+#include "lib/ibvcap/client/client.h"
 #include "lib/status/counters.h"
 #include "tests/support/status_part.h"
 #include "tests/unit/ibvcap/attached.h"

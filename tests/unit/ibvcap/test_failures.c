@@ -4,7 +4,7 @@
  * descriptor fails once, by countdown: the reader goes on or says why, and nothing stays open, mapped or allocated. The
  * daemon is a child.
  */
-#include "lib/ibvcap/error.h"
+#include "lib/ibvcap/client/error.h"
 #include "lib/ibvcap/ring.h"
 #include "tests/support/status_part.h"
 #include "tests/unit/ibvcap/attached.h"

@@ -3,7 +3,7 @@
  * A receive handle in a child of fork(): it fails or does no harm, and the parent's session goes on. And a handle of a
  * thread that was cancelled.
  */
-#include "lib/ibvcap/owner.h"
+#include "lib/ibvcap/client/owner.h"
 #include "lib/ibvcap/ring.h"
 #include "tests/unit/ibvcap/attached.h"
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* A moment of one queue counts the losses before it, by the ledger of the ring. */
 #include "lib/ibvcap/ring.h"
-#include "lib/ibvcap/rx.h"
+#include "lib/ibvcap/rx/rx.h"
 #include "lib/losses/ledger.h"
 #include "tests/unit/ibvcap/attached.h"
 

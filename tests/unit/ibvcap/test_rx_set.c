@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* A handle of all queues of a stream: opening, turns, waiting, sums and closing. The daemon is played by the test. */
 #include "lib/base/time.h"
-#include "lib/ibvcap/client.h"
+#include "lib/ibvcap/client/client.h"
 #include "lib/ibvcap/ring.h"
 #include "lib/losses/ledger.h"
 #include "tests/unit/ibvcap/several_queues.h"

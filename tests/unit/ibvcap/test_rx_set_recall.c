@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* A member of a group whose queues are recalled for another member, in time or not. The test plays the daemon. */
 #include "lib/ibvcap/ring.h"
-#include "lib/ibvcap/rx.h"
+#include "lib/ibvcap/rx/rx.h"
 #include "tests/unit/ibvcap/several_queues.h"
 
 #include <criterion/criterion.h>

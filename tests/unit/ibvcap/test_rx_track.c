@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* A tracker on the batches of a handle: what it reads, what it says of each row, and what the daemon sees of it. */
 #include "lib/ibvcap/ring.h"
-#include "lib/ibvcap/tracker.h"
+#include "lib/ibvcap/track/tracker.h"
 #include "tests/unit/ibvcap/attached.h"
 
 #include <criterion/criterion.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lib/base/time.h"
-#include "lib/ibvcap/client.h"
+#include "lib/ibvcap/client/client.h"
 #include "lib/ibvcap/ring.h"
 #include "tests/unit/ibvcap/attached.h"
 

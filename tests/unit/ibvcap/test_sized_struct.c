@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Structs of the API that begin with their size, between a program and a library of different versions. */
-#include "lib/ibvcap/sized_struct.h"
+#include "lib/ibvcap/client/sized_struct.h"
 
 #include <criterion/criterion.h>
 #include <errno.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "lib/ibvcap/client.h"
+#include "lib/ibvcap/client/client.h"
 #include "lib/ibvcap/ring.h"
 #include "tests/unit/ibvcap/attached.h"
 

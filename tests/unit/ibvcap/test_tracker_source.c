@@ -3,7 +3,7 @@
  * The account of one source against a slow reference that keeps every number of the run in a list, on random input; and
  * against lists of what was left out, sent twice and exchanged.
  */
-#include "lib/ibvcap/tracker_source.h"
+#include "lib/ibvcap/track/tracker_source.h"
 
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>

@@ -2,9 +2,9 @@
 /* A sender's handle and the daemon's side of it in one process: both can be driven step by step. */
 #include "daemon/ring/rx_ring.h"
 #include "daemon/ring/sender.h"
-#include "lib/ibvcap/error.h"
+#include "lib/ibvcap/client/error.h"
 #include "lib/ibvcap/ring_tx.h"
-#include "lib/ibvcap/tx.h"
+#include "lib/ibvcap/tx/tx.h"
 
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Opening a channel of a daemon that is a script in this process. */
 #include "daemon/ring/sender.h"
-#include "lib/ibvcap/client.h"
-#include "lib/ibvcap/tx.h"
+#include "lib/ibvcap/client/client.h"
+#include "lib/ibvcap/tx/tx.h"
 
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>

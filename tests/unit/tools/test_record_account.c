@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Accounts of sources from moments and sums, and the blocks and sentences that a file says of itself. */
-#include "lib/ibvcap/rx.h"
+#include "lib/ibvcap/rx/rx.h"
 #include "lib/recording/recording.h"
 #include "lib/recording/verdict.h"
 #include "tools/record/record_file.h"

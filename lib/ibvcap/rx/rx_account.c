@@ -1,0 +1,408 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Moments of a handle, and accounts of the packets between two moments. A moment gets its losses from the ledger in the
+ * ring of each queue: the newest entry of which all rows lie before the moment counts a part of the losses before it,
+ * and the first entry that reaches until the moment counts all.
+ */
+#include "lib/ibvcap/rx/rx.h"
+
+#include "lib/base/min.h"
+#include "lib/base/time.h"
+#include "lib/ibvcap/client/sized_struct.h"
+
+#include <errno.h>
+
+/* ---- take a moment --------------------------------------------------------------------------------- */
+
+static struct ibvcap_settled_losses settled_losses(const struct ledger_losses *losses, uint64_t most)
+{
+	return (struct ibvcap_settled_losses){
+		.marks = losses->marks, .least = losses->no_buffer, .most = most, .outages = losses->outages};
+}
+
+/* Of a queue that is away: the ledger of its last epoch. */
+static struct ibvcap_settled_losses last_losses(const struct rx_queue *queue)
+{
+	return settled_losses(&queue->reattach.last.after, queue->reattach.last.no_buffer_most);
+}
+
+/*
+ * A caller may place a moment before a row of the batch that it holds. So the entry has to lie before that batch, not
+ * only before the next one.
+ */
+static struct ibvcap_settled_losses losses_before(const struct rx_queue *queue)
+{
+	uint64_t row = rx_queue_has_batches(queue) ? queue->batch_sequence : queue->next;
+	struct ledger_entry entry;
+
+	if (!ledger_before_row(&queue->ring->ledger, row, &entry))
+		return (struct ibvcap_settled_losses){.most = UINT64_MAX};
+	return settled_losses(&entry.before, UINT64_MAX);
+}
+
+static void moment_load_outages(struct ibvcap_rx_moment *moment, const struct rx_queue *queue)
+{
+	moment->after.outages = ring_load_outages(queue->ring, &moment->outage_from_ns, &moment->outage_until_ns);
+}
+
+static uint32_t moment_state(const struct rx_queue *queue)
+{
+	struct ibvcap_rx_info info;
+
+	rx_queue_describe(queue, &info);
+	return (queue->reattach.away || info.disconnected ? RX_MOMENT_AWAY : 0) |
+	       (info.failed_queues ? RX_MOMENT_FAILED : 0) |
+	       (!queue->reattach.away && rx_queue_is_removed(queue) ? RX_MOMENT_REMOVED : 0);
+}
+
+/* All but the counts, which are the handle's. */
+static void moment_take_queue(struct ibvcap_rx_moment *moment, const struct rx_queue *queue)
+{
+	bool is_away = queue->reattach.away;
+
+	*moment = (struct ibvcap_rx_moment){
+		.size = sizeof(*moment),
+		.utc_ns = time_utc_ns(),
+		.monotonic_ns = time_monotonic_ns(),
+		.epoch = is_away ? 0 : queue->info.epoch,
+		.sequence = is_away ? 0 : queue->next,
+		.n_queues = queue->info.n_queues,
+		.state = moment_state(queue),
+		.queues = queue->info.queue < IBVCAP_QUEUES_MAX ? UINT32_C(1) << queue->info.queue : 0,
+		.past = queue->reattach.past,
+		.before = is_away ? last_losses(queue) : losses_before(queue),
+		.is_settled = is_away,
+	};
+	moment->after = moment->before;
+	if (!is_away)
+		moment_load_outages(moment, queue);
+}
+
+int ibvcap_moment_add_queue(struct ibvcap_rx_moment *stream, const struct ibvcap_rx_moment *queue)
+{
+	int r = sized_struct_check(stream, sizeof(*stream), "ibvcap_rx_moment");
+
+	if (r == 0)
+		r = sized_struct_check(queue, sizeof(*queue), "ibvcap_rx_moment");
+	if (r < 0)
+		return r;
+	if (stream->queues == 0) {
+		*stream = *queue;
+		stream->sequence = 0;
+		stream->state |= RX_MOMENT_ALL_QUEUES;
+		return 0;
+	}
+	stream->n_queues = queue->n_queues > stream->n_queues ? queue->n_queues : stream->n_queues;
+	stream->is_settled &= queue->is_settled;
+	stream->state |= queue->state;
+	if (queue->epoch != stream->epoch) /* counts of two epochs do not compare */
+		stream->state |= RX_MOMENT_UNSETTLED;
+	stream->queues |= queue->queues;
+	stream->epochs = u64_max(stream->epochs, queue->epochs);
+	stream->delivered += queue->delivered;
+	stream->skipped += queue->skipped;
+	stream->abandoned += queue->abandoned;
+	stream->failures += queue->failures;
+	stream->past.least = u64_max(stream->past.least, queue->past.least);
+	stream->past.outages = u64_max(stream->past.outages, queue->past.outages);
+	/* The losses before all boundaries are those that the oldest of the entries counts. */
+	stream->before.marks += queue->before.marks;
+	stream->before.least = u64_min(stream->before.least, queue->before.least);
+	stream->before.outages = u64_min(stream->before.outages, queue->before.outages);
+	/* Each queue's bounds are those of the stream, and each holds at the moment. */
+	stream->after.marks += queue->after.marks;
+	stream->after.least = u64_max(stream->after.least, queue->after.least);
+	stream->after.most = u64_min(stream->after.most, queue->after.most);
+	stream->after.outages = u64_max(stream->after.outages, queue->after.outages);
+	return 0;
+}
+
+static void moment_take_all(struct ibvcap_rx_moment *moment, const struct ibvcap_rx *rx)
+{
+	struct ibvcap_rx_moment one;
+
+	for (uint32_t i = 0; i < rx->n_parts; i++) {
+		if (!rx->parts[i])
+			continue;
+		moment_take_queue(&one, rx->parts[i]);
+		ibvcap_moment_add_queue(moment, &one);
+	}
+	moment->n_queues = rx->n_queues;
+	moment->state |= rx->failed ? RX_MOMENT_FAILED : 0;
+	if (rx->is_group) /* other members have the other queues */
+		moment->state &= ~(uint32_t)RX_MOMENT_ALL_QUEUES;
+}
+
+int ibvcap_rx_take_moment(struct ibvcap_rx *rx, struct ibvcap_rx_moment *moment)
+{
+	struct ibvcap_rx_counts counts = IBVCAP_INIT(struct ibvcap_rx_counts);
+	struct ibvcap_rx_moment now = IBVCAP_INIT(struct ibvcap_rx_moment);
+
+	if (rx->is_single)
+		moment_take_queue(&now, rx->parts[0]);
+	else
+		moment_take_all(&now, rx);
+	ibvcap_rx_counts(rx, &counts);
+	now.epochs = counts.epochs;
+	now.delivered = counts.delivered;
+	now.skipped = counts.skipped;
+	now.abandoned = counts.abandoned;
+	now.failures = counts.failures;
+	return sized_struct_write(moment, &now, sizeof(now), "ibvcap_rx_moment");
+}
+
+/* ---- settle a moment ------------------------------------------------------------------------------- */
+
+/*
+ * In another time namespace than the daemon's, this process has another CLOCK_MONOTONIC, and its moments do not compare
+ * with entries. If the newest entry lies in the future, only the entry of the end settles a moment.
+ */
+static bool is_comparable(uint64_t newest_until_ns)
+{
+	return newest_until_ns <= time_monotonic_ns();
+}
+
+/* The handle has left the epoch of the moment, so no entry can follow the last one of that epoch. */
+static void moment_settle_by_last(struct ibvcap_rx_moment *moment, const struct rx_queue *queue)
+{
+	const struct rx_reattach *reattach = &queue->reattach;
+	uint64_t until_ns = reattach->last.until_ns;
+
+	if (reattach->away && reattach->last_epoch == moment->epoch && until_ns >= moment->monotonic_ns &&
+	    (until_ns == LEDGER_ENDED || is_comparable(until_ns)))
+		moment->after = last_losses(queue);
+	else
+		moment->state |= RX_MOMENT_UNSETTLED;
+	moment->is_settled = 1;
+}
+
+/* The entry that counts all losses before the moment. False: there is none yet. */
+static bool find_after(const struct ibvcap_ledger *ledger, uint64_t monotonic_ns, struct ledger_entry *entry)
+{
+	if (!ledger_newest(ledger, entry))
+		return false;
+	if (entry->until_ns == LEDGER_ENDED)
+		return true;
+	return is_comparable(entry->until_ns) && ledger_until(ledger, monotonic_ns, entry);
+}
+
+static bool moment_settle_queue(struct ibvcap_rx_moment *moment, const struct rx_queue *queue)
+{
+	struct ledger_entry entry;
+	uint32_t state;
+
+	if (queue->reattach.away || queue->info.epoch != moment->epoch) {
+		moment_settle_by_last(moment, queue);
+		return true;
+	}
+	/* Before the ledger: the daemon writes the last entry, and then ends. */
+	state = moment_state(queue);
+	if (find_after(&queue->ring->ledger, moment->monotonic_ns, &entry)) {
+		moment->after = settled_losses(&entry.after, entry.no_buffer_most);
+		moment->is_settled = 1;
+	}
+	moment_load_outages(moment, queue); /* the ring's count is newer than the entry's */
+	if (!moment->is_settled && state & RX_MOMENT_AWAY) {
+		moment->state |= state | RX_MOMENT_UNSETTLED;
+		moment->is_settled = 1;
+	}
+	return moment->is_settled;
+}
+
+static bool moment_settle_all(struct ibvcap_rx_moment *moment, const struct ibvcap_rx *rx)
+{
+	struct ibvcap_rx_moment sum = IBVCAP_INIT(struct ibvcap_rx_moment), one;
+
+	for (uint32_t i = 0; i < rx->n_parts; i++) {
+		if (!rx->parts[i])
+			continue;
+		one = *moment;
+		one.queues = UINT32_C(1) << rx->parts[i]->info.queue % IBVCAP_QUEUES_MAX;
+		if (!moment_settle_queue(&one, rx->parts[i]))
+			return false;
+		ibvcap_moment_add_queue(&sum, &one);
+	}
+	moment->state |= (sum.state & ~(uint32_t)RX_MOMENT_ALL_QUEUES) |
+	                 (sum.queues != moment->queues ? RX_MOMENT_UNSETTLED : 0);
+	moment->after = sum.after;
+	moment->outage_from_ns = sum.outage_from_ns;
+	moment->outage_until_ns = sum.outage_until_ns;
+	moment->is_settled = 1;
+	return true;
+}
+
+int ibvcap_rx_settle_moment(const struct ibvcap_rx *rx, struct ibvcap_rx_moment *moment)
+{
+	int r = sized_struct_check(moment, sizeof(*moment), "ibvcap_rx_moment");
+
+	if (r < 0)
+		return r;
+	if (moment->is_settled)
+		return 1;
+	return rx->is_single ? moment_settle_queue(moment, rx->parts[0]) : moment_settle_all(moment, rx);
+}
+
+/* ---- the account between two moments ---------------------------------------------------------------- */
+
+static uint64_t difference(uint64_t more, uint64_t less)
+{
+	return more > less ? more - less : 0;
+}
+
+/* An odd count is an outage that lasts: it is in both of the intervals that meet there. */
+static uint64_t outages_between(const struct ibvcap_rx_moment *from, const struct ibvcap_rx_moment *until)
+{
+	return difference((until->past.outages + until->after.outages + 1) / 2,
+	                  (from->past.outages + from->before.outages) / 2);
+}
+
+static bool has_all_queues(const struct ibvcap_rx_moment *moment)
+{
+	return (uint32_t)__builtin_popcount(moment->queues) == moment->n_queues;
+}
+
+static bool lacks_queues(const struct ibvcap_rx_moment *moment)
+{
+	return moment->state & RX_MOMENT_ALL_QUEUES && !has_all_queues(moment);
+}
+
+static bool is_known(const struct ibvcap_rx_moment *moment)
+{
+	return moment->is_settled && !(moment->state & RX_MOMENT_UNSETTLED);
+}
+
+/*
+ * The newest entry before a moment may be older than the moment, and the oldest one after it newer. So the losses
+ * between the two inner entries are certainly in the interval, and those between the two outer ones may be. The count
+ * is the stream's: for one of several queues, all of it may be of the others.
+ */
+static void bound_card_losses(struct ibvcap_rx_account *account, const struct ibvcap_rx_moment *from,
+                              const struct ibvcap_rx_moment *until)
+{
+	bool is_one_epoch = from->epochs == until->epochs;
+
+	account->no_buffer_most = UINT64_MAX;
+	if (is_one_epoch && is_known(until) && until->after.most != UINT64_MAX)
+		account->no_buffer_most = difference(until->after.most, from->before.least);
+	if (is_one_epoch && is_known(until) && until->after.marks == from->before.marks)
+		account->no_buffer_most = 0;
+	if (!has_all_queues(from) || !has_all_queues(until))
+		return;
+	if (!is_one_epoch)
+		account->no_buffer_least = until->before.least;
+	else if (is_known(from) && from->after.most != UINT64_MAX)
+		account->no_buffer_least =
+			u64_min(difference(until->before.least, from->after.most), account->no_buffer_most);
+}
+
+static uint32_t unknown_between(const struct ibvcap_rx_moment *from, const struct ibvcap_rx_moment *until)
+{
+	uint32_t state = from->state | until->state, unknown = 0;
+
+	unknown |= from->epochs != until->epochs ? IBVCAP_UNKNOWN_RESTART : 0;
+	unknown |= state & RX_MOMENT_AWAY ? IBVCAP_UNKNOWN_AWAY : 0;
+	unknown |= state & RX_MOMENT_REMOVED ? IBVCAP_UNKNOWN_REMOVED : 0;
+	unknown |= state & RX_MOMENT_FAILED || from->failures != until->failures ? IBVCAP_UNKNOWN_FAILED : 0;
+	unknown |= outages_between(from, until) ? IBVCAP_UNKNOWN_OUTAGE : 0;
+	unknown |= from->abandoned != until->abandoned ? IBVCAP_UNKNOWN_ABANDONED : 0;
+	unknown |=
+		from->queues != until->queues || lacks_queues(from) || lacks_queues(until) ? IBVCAP_UNKNOWN_QUEUES : 0;
+	return unknown;
+}
+
+int ibvcap_rx_account_between(const struct ibvcap_rx_moment *from, const struct ibvcap_rx_moment *until,
+                              struct ibvcap_rx_account *account)
+{
+	struct ibvcap_rx_account known = {
+		.size = sizeof(known),
+		.from_ns = from->utc_ns,
+		.until_ns = until->utc_ns,
+		.delivered = difference(until->delivered, from->delivered),
+		.skipped = difference(until->skipped, from->skipped),
+		.abandoned = difference(until->abandoned, from->abandoned),
+		.restarts = difference(until->epochs, from->epochs),
+		.failures = difference(until->failures, from->failures),
+		.outages = outages_between(from, until),
+		.unknown = unknown_between(from, until),
+	};
+	int r = sized_struct_check(from, sizeof(*from), "ibvcap_rx_moment");
+
+	if (r == 0)
+		r = sized_struct_check(until, sizeof(*until), "ibvcap_rx_moment");
+	if (r == 0 && until->monotonic_ns < from->monotonic_ns)
+		r = error_set(-EINVAL, "the second moment is before the first one");
+	if (r < 0)
+		return r;
+	if (known.outages) {
+		known.outage_from_ns = until->outage_from_ns;
+		known.outage_until_ns = until->outage_until_ns;
+	}
+	bound_card_losses(&known, from, until);
+	known.no_buffer = difference(until->past.least + until->after.least, from->past.least + from->after.least);
+	known.no_buffer = u64_max(u64_min(known.no_buffer, known.no_buffer_most), known.no_buffer_least);
+	if (!is_known(until))
+		known.unknown |= IBVCAP_UNKNOWN_UNSETTLED;
+	else if (from->epochs == until->epochs && known.no_buffer_most > known.no_buffer_least)
+		known.unknown |= IBVCAP_UNKNOWN_EDGE;
+	known.missing = known.skipped + known.no_buffer_least;
+	return sized_struct_write(account, &known, sizeof(known), "ibvcap_rx_account");
+}
+
+enum ibvcap_verdict ibvcap_account_verdict(const struct ibvcap_rx_account *account)
+{
+	return account->missing   ? IBVCAP_VERDICT_INCOMPLETE
+	       : account->unknown ? IBVCAP_VERDICT_NOT_PROVEN
+	                          : IBVCAP_VERDICT_COMPLETE;
+}
+
+/* ---- words --------------------------------------------------------------------------------------- */
+
+const char *ibvcap_verdict_word(enum ibvcap_verdict verdict)
+{
+	static const char *const words[] = {
+		[IBVCAP_VERDICT_COMPLETE] = "complete",
+		[IBVCAP_VERDICT_INCOMPLETE] = "incomplete",
+		[IBVCAP_VERDICT_NOT_PROVEN] = "not proven",
+	};
+
+	return (size_t)verdict < sizeof(words) / sizeof(words[0]) ? words[verdict] : NULL;
+}
+
+static const struct unknown_text {
+	uint32_t bit;
+	const char *word;
+	const char *text;
+} texts[] = {
+	{IBVCAP_UNKNOWN_RESTART, "restart", "ibvcapd was restarted: packets between its two runs are not counted"},
+	{IBVCAP_UNKNOWN_AWAY, "away", "ibvcapd was away: packets of that time are not counted"},
+	{IBVCAP_UNKNOWN_FAILED, "failed", "a queue of the network card had failed: its packets are lost"},
+	{IBVCAP_UNKNOWN_OUTAGE, "outage",
+         "the network interface was down, renamed or gone: packets of that time are not counted"},
+	{IBVCAP_UNKNOWN_UNSETTLED, "unsettled", "ibvcapd did not settle its count of losses in time"},
+	{IBVCAP_UNKNOWN_EDGE, "edge",
+         "the network card lost packets at about the time of the beginning or the end; whether before or after it, "
+         "is not known"},
+	{IBVCAP_UNKNOWN_QUEUES, "queues", "the stream had other queues than those that were read"},
+	{IBVCAP_UNKNOWN_REMOVED, "removed", "the stream was removed from the configuration"},
+	{IBVCAP_UNKNOWN_ABANDONED, "abandoned", "a member of the group left with packets that it had acquired"},
+	{0, NULL, NULL},
+};
+
+static const struct unknown_text *find_text(uint32_t bit)
+{
+	const struct unknown_text *text = texts;
+
+	while (text->word && text->bit != bit)
+		text++;
+	return text;
+}
+
+const char *ibvcap_unknown_word(uint32_t bit)
+{
+	return find_text(bit)->word;
+}
+
+const char *ibvcap_unknown_text(uint32_t bit)
+{
+	return find_text(bit)->text;
+}

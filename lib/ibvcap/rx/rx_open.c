@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Attaching to a stream: the request, the daemon's answer, and the handle made of it. */
+#include "lib/base/min.h"
+#include "lib/base/time.h"
+#include "lib/ibvcap/client/client.h"
+#include "lib/ibvcap/client/error.h"
+#include "lib/ibvcap/rx/rx_queue.h"
+
+#include <errno.h>
+#include <string.h>
+#include <unistd.h>
+
+int rx_open_fill_request(struct protocol_attach *request, const char *stream, const struct ibvcap_rx_options *options)
+{
+	uint64_t start_value = options->back, now_ns = time_utc_ns();
+
+	if (memchr(options->group, '\0', sizeof(options->group)) == NULL)
+		return error_set(-EINVAL, "stream '%s': a group's name has at most %zu bytes", stream,
+		                 sizeof(options->group) - 1);
+	if (options->start > IBVCAP_START_NS_BACK)
+		return error_set(-EINVAL, "stream '%s': start %u is no value of enum ibvcap_start", stream,
+		                 options->start);
+	/* Becomes a UTC time here, since rows are stamped with this host's clock. */
+	if (options->start == IBVCAP_START_NS_BACK)
+		start_value = now_ns - u64_min(options->back, now_ns);
+	*request = (struct protocol_attach){
+		.abi_major = IBVCAP_ABI_MAJOR,
+		.abi_minor = IBVCAP_ABI_MINOR,
+		.queue = options->queue,
+		.start = options->start,
+		.start_value = start_value,
+		.policy = options->policy,
+		.lease_blocks = options->lease_blocks,
+	};
+	memcpy(request->group, options->group, sizeof(request->group));
+	protocol_init(&request->header, PROTOCOL_ATTACH, sizeof(*request));
+	strcpy(request->stream, stream);
+	return 0;
+}
+
+int rx_open_receive_answer(struct client *client, const struct ibvcap_rx_options *options, int fds[PROTOCOL_FD_N],
+                           uint64_t *epoch, struct protocol_joined *joined)
+{
+	const unsigned wanted = options->policy == IBVCAP_POLICY_TAP ? PROTOCOL_FD_TAP_N : PROTOCOL_FD_N;
+	union protocol_message answer;
+	unsigned n_fds = PROTOCOL_FD_N;
+	int r = client_receive(client, &answer, fds, &n_fds);
+
+	if (r < 0)
+		return r;
+	if (answer.header.type == PROTOCOL_JOINED && n_fds == 0) {
+		*joined = answer.joined;
+		return 1;
+	}
+	if (answer.header.type == PROTOCOL_ATTACHED && n_fds == wanted) {
+		*epoch = answer.attached.epoch;
+		for (unsigned i = wanted; i < PROTOCOL_FD_N; i++)
+			fds[i] = -1;
+		return 0;
+	}
+	while (n_fds > 0)
+		close(fds[--n_fds]);
+	return client_reject_answer(client, "an attach");
+}
+
+int rx_open_queue(struct rx_queue **queue, const struct rx_shared *shared, const struct ibvcap_rx_options *options)
+{
+	struct client client = CLIENT_INIT;
+	struct protocol_joined joined;
+	struct protocol_attach request;
+	int fds[PROTOCOL_FD_N];
+	uint64_t epoch;
+	int r = rx_open_fill_request(&request, shared->stream, options);
+
+	if (r == 0)
+		r = client_connect(&client, shared->path, options->timeout_ms);
+	if (r == 0)
+		r = client_send(&client, &request.header);
+	if (r == 0)
+		r = rx_open_receive_answer(&client, options, fds, &epoch, &joined);
+	if (r != 0) {
+		client_deinit(&client);
+		return r;
+	}
+	r = rx_queue_new(queue, shared, client.socket, fds, epoch);
+	if (r < 0)
+		return r;
+	if ((*queue)->is_tap)
+		rx_map_begin_tap(*queue, &(struct rx_start_position){request.start, request.start_value});
+	rx_queue_set_reattach(*queue, options);
+	return 0;
+}

@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+/* A queue of a handle: how it is made of what the daemon sent, what it says about itself, and how it is freed. */
+#include "lib/ibvcap/client/error.h"
+#include "lib/ibvcap/client/owner.h"
+#include "lib/ibvcap/ring.h"
+#include "lib/ibvcap/rx/rx_queue.h"
+#include "lib/ibvcap/client/segment_check.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+int rx_queue_new_empty(struct rx_queue **queue, const struct rx_shared *shared)
+{
+	struct rx_queue *new = calloc(1, sizeof(*new));
+
+	if (!new)
+		return error_set(-ENOMEM, "out of memory");
+	new->shared = shared;
+	new->waiter = (struct waiter){.ops = &rx_waiter_ops, .control = -1, .socket = -1};
+	new->reattach = (struct rx_reattach){
+		.counts = IBVCAP_INIT(struct ibvcap_rx_counts), .timer_fd = -1, .client = CLIENT_INIT};
+	new->payload = new->headers = new->ring_shm = new->state_shm = new->page_shm = (struct shm)SHM_INIT;
+	*queue = new;
+	return 0;
+}
+
+int rx_queue_new(struct rx_queue **queue, const struct rx_shared *shared, int socket, const int fds[PROTOCOL_FD_N],
+                 uint64_t epoch)
+{
+	struct rx_queue *new;
+	int r = rx_queue_new_empty(&new, shared);
+
+	if (r < 0) {
+		close(socket);
+		for (unsigned i = 0; i < PROTOCOL_FD_N && fds[i] >= 0; i++)
+			close(fds[i]);
+		return r;
+	}
+	new->waiter.control = socket;
+	r = rx_map_segments(new, fds, epoch);
+	if (r == 0 && !new->is_tap)
+		r = segment_unblock(new->waiter.socket, "ring", "wake socket");
+	if (r == 0) {
+		new->batch_starts = calloc(((size_t) new->lease_blocks *new->info.slots_per_block + 63) / 64,
+		                           sizeof(*new->batch_starts));
+		r = new->batch_starts ? 0 : error_set(-ENOMEM, "out of memory");
+	}
+	if (r < 0)
+		rx_queue_free(new);
+	else
+		*queue = new;
+	return r;
+}
+
+void rx_queue_set_reattach(struct rx_queue *queue, const struct ibvcap_rx_options *options)
+{
+	queue->reattach.options = *options;
+	/* Packets that the next daemon publishes before this handle attaches to it are delivered too. */
+	queue->reattach.options.start = IBVCAP_START_OLDEST;
+	/* Not as the state has it by now: the consumer may have been demoted already, and is to be told. */
+	queue->policy_reported = options->policy;
+}
+
+void rx_queue_unmap(struct rx_queue *queue)
+{
+	shm_deinit(&queue->payload);
+	shm_deinit(&queue->headers);
+	shm_deinit(&queue->ring_shm);
+	shm_deinit(&queue->state_shm);
+	shm_deinit(&queue->page_shm);
+	queue->ring = NULL;
+	queue->state = NULL;
+	queue->page = NULL;
+	queue->waiter.link = NULL;
+	queue->waiter.wake = NULL;
+}
+
+void rx_queue_close_epoch(struct rx_queue *queue)
+{
+	rx_queue_unmap(queue);
+	rx_poll_close(queue, &queue->waiter.socket);
+	if (queue->waiter.control >= 0)
+		close(queue->waiter.control);
+	queue->waiter.control = -1;
+}
+
+bool rx_queue_is_removed(const struct rx_queue *queue)
+{
+	return !queue->is_tap && client_load_reason(&queue->state->link) == IBVCAP_DISCONNECT_REMOVED;
+}
+
+bool rx_queue_has_batches(const struct rx_queue *queue)
+{
+	for (uint32_t i = 0; i < queue->lease_blocks; i++)
+		if (queue->leases[i].n_batches)
+			return true;
+	return false;
+}
+
+uint32_t rx_queue_failed(const struct rx_queue *queue)
+{
+	bool has_failed = queue->reattach.failed || (queue->ring && consumer_ring_failed(queue->ring));
+
+	return has_failed && queue->info.queue < IBVCAP_QUEUES_MAX ? UINT32_C(1) << queue->info.queue : 0;
+}
+
+void rx_queue_free(struct rx_queue *queue)
+{
+	if (!queue)
+		return;
+	rx_poll_end(queue);
+	/* The daemon sees this at once, also if a child has inherited the socket. */
+	if (owner_is_here(queue->shared->owner)) {
+		shutdown(queue->waiter.control, SHUT_RDWR);
+		shutdown(queue->reattach.client.socket, SHUT_RDWR);
+	}
+	rx_queue_close_epoch(queue);
+	rx_poll_close(queue, &queue->reattach.client.socket);
+	free(queue->batch_starts);
+	free(queue);
+}
+
+void rx_queue_describe(const struct rx_queue *queue, struct ibvcap_rx_info *info)
+{
+	*info = queue->info;
+	info->size = sizeof(*info);
+	info->n_attached = !queue->reattach.away;
+	info->failed_queues = rx_queue_failed(queue);
+	info->attach_sequence = queue->attach_sequence;
+	info->attach_back =
+		queue->attach_head > queue->attach_sequence ? queue->attach_head - queue->attach_sequence : 0;
+	info->disconnected = queue->reattach.away && queue->info.epoch;
+	if (queue->reattach.away)
+		return;
+	info->disconnected =
+		(consumer_ring_closed(queue->ring) || waiter_is_hung_up(&queue->waiter)) && !rx_queue_is_removed(queue);
+	info->policy = queue->is_tap ? IBVCAP_POLICY_TAP : (enum ibvcap_policy)consumer_load_policy(queue->state);
+	info->clock_source = ring_load_clock(queue->ring, &info->clock_error_ns);
+}
+
+void rx_queue_count(const struct rx_queue *queue, struct ibvcap_rx_counts *counts)
+{
+	uint64_t head = queue->next;
+
+	*counts = queue->reattach.counts;
+	counts->size = sizeof(*counts);
+	/* Between two epochs, all of the last was delivered. */
+	if (!queue->reattach.away && consumer_load_head(queue->ring) > head)
+		head = consumer_load_head(queue->ring);
+	counts->published += head - queue->attach_sequence;
+	counts->delivered += queue->next - queue->attach_sequence - queue->skipped;
+	counts->skipped += queue->skipped;
+	counts->lag += head - queue->next;
+	counts->abandoned += queue->abandoned;
+	counts->failures += rx_queue_failed(queue) != 0;
+}
