@@ -1,17 +1,76 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Adds up and prints loss sums, and joins the recorder's sums of the packets that it got with the library's account of
- * those that it did not get.
+ * Takes the moments at which files begin and end. Makes an account of two moments: the recorder's sums of the packets
+ * that it got, and the library's account of those that it did not get.
  */
 #include "tools/record/account.h"
 
 #include "lib/base/time.h"
 #include "tools/record/record.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/random.h>
+
+/* ---- the ends of a file or a recording ----------------------------------------------------------- */
+
+void source_take_moment(const struct source *source, struct ibvcap_rx_moment *moment)
+{
+	*moment = (struct ibvcap_rx_moment)IBVCAP_INIT(struct ibvcap_rx_moment);
+	ibvcap_rx_take_moment(source->rx, moment);
+	if (source->has_batch && moment->epoch)
+		moment->sequence = source->batch.sequence + source->next;
+}
+
+bool source_settle(const struct source *source, struct ibvcap_rx_moment *moment)
+{
+	return moment->is_settled || ibvcap_rx_settle_moment(source->rx, moment) != 0;
+}
+
+bool source_settle_ends(struct source *source)
+{
+	bool is_settled = source_settle(source, &source->from);
+
+	return source_settle(source, &source->until) && is_settled;
+}
+
+void source_end_later(struct source *source, const struct source_end *end)
+{
+	struct ibvcap_rx_counts counts = IBVCAP_INIT(struct ibvcap_rx_counts);
+
+	ibvcap_rx_counts(source->rx, &counts);
+	if (!end->lag && !counts.lag && counts.skipped == end->skipped)
+		source_take_moment(source, &source->until);
+}
+
+/* The reasons (enum ibvcap_unknown) why losses are unknown after the end of the source. 0: it has not ended. */
+static uint32_t unknown_of_error(int error)
+{
+	switch (error) {
+	case 0:
+		return 0;
+	case -ENODEV:
+		return IBVCAP_UNKNOWN_REMOVED;
+	case -EIO:
+		return IBVCAP_UNKNOWN_FAILED;
+	default:
+		return IBVCAP_UNKNOWN_AWAY;
+	}
+}
+
+void source_end_parts(const struct source *source, uint64_t n_written, struct account_parts *parts)
+{
+	parts->end = source->losses.sum;
+	parts->end.written = n_written;
+	parts->end.other_files = source->n_written - n_written;
+	parts->end.filtered = source->n_filtered;
+	parts->named_no_buffer = source->losses.no_buffer;
+	parts->unknown = unknown_of_error(source->end_error);
+}
+
+/* ---- accounts ------------------------------------------------------------------------------------ */
 
 /* Reasons that follow from the moments of all queues, and not from those of one queue. */
 #define STREAM_UNKNOWN (IBVCAP_UNKNOWN_EDGE | IBVCAP_UNKNOWN_UNSETTLED | IBVCAP_UNKNOWN_QUEUES)

@@ -17,8 +17,10 @@
 /* The disk is the cause if it was waited for in this share of the time. */
 #define DISK_SHARE 10
 
+static const struct recording_losses no_loss, restart = {.n[RECORDING_CAUSE_RESTARTS] = 1};
+
 /* Replaces texts that do not fit: the packets lost by each cause since the last row that was written. */
-static void sum_up(struct losses *losses)
+static void sum_up(struct unnamed_losses *losses)
 {
 	const uint64_t *named = losses->named.n;
 	size_t used;
@@ -33,21 +35,38 @@ static void sum_up(struct losses *losses)
 		         "; ibvcapd was restarted, or away, %" PRIu64 " times", named[RECORDING_CAUSE_RESTARTS]);
 }
 
-/* Append to the text. The caller has added the loss to the sums. */
-__attribute__((format(printf, 2, 3))) static void losses_say(struct losses *losses, const char *format, ...)
+/* Rows in error come in runs, and one text names them all. */
+static void add_unnamed(struct unnamed_losses *unnamed, const struct recording_losses *named, uint64_t n,
+                        const char *text)
 {
-	size_t used = strlen(losses->text), room;
-	const char *separator = used ? "; " : "";
-	va_list arguments;
-	int n;
+	const uint64_t *before = unnamed->named.n;
+	uint64_t since_ns =
+		before[RECORDING_CAUSE_NO_BUFFER] ? unnamed->named.no_buffer_since_ns : named->no_buffer_since_ns;
+	bool says = !named->n[RECORDING_CAUSE_ERRORED] || !before[RECORDING_CAUSE_ERRORED];
+	size_t used = strlen(unnamed->text);
 
-	used += (size_t)snprintf(losses->text + used, sizeof(losses->text) - used, "%s", separator);
-	room = used < sizeof(losses->text) ? sizeof(losses->text) - used : 0;
+	recording_losses_add(&unnamed->named, named);
+	unnamed->named.no_buffer_since_ns = since_ns;
+	unnamed->n += n;
+	if (says && (size_t)snprintf(unnamed->text + used, sizeof(unnamed->text) - used, "%s%s", used ? "; " : "",
+	                             text) >= sizeof(unnamed->text) - used)
+		sum_up(unnamed);
+}
+
+/* Every file names the loss. n: packets; 0: not known, or none. The caller has added them to the sums. */
+__attribute__((format(printf, 4, 5))) static void name_loss(struct losses *losses, const struct recording_losses *named,
+                                                            uint64_t n, const char *format, ...)
+{
+	struct unnamed_losses *unnamed;
+	char text[LOSSES_TEXT_BYTES];
+	va_list arguments;
+
 	va_start(arguments, format);
-	n = vsnprintf(room ? losses->text + used : NULL, room, format, arguments);
+	vsnprintf(text, sizeof(text), format, arguments);
 	va_end(arguments);
-	if (n < 0 || (size_t)n >= room)
-		sum_up(losses);
+	add_unnamed(&losses->before, named, n, text);
+	SLIST_FOREACH (unnamed, &losses->outputs, entry)
+		add_unnamed(unnamed, named, n, text);
 }
 
 void losses_caught_up(struct losses *losses, uint64_t now_ns)
@@ -56,12 +75,14 @@ void losses_caught_up(struct losses *losses, uint64_t now_ns)
 	losses->waited_ns = 0;
 }
 
-static void losses_note(struct losses *losses, enum recording_cause cause, uint64_t n, const char *detail)
+static void name_cause(struct losses *losses, enum recording_cause cause, uint64_t n, uint64_t since_ns,
+                       const char *detail)
 {
-	losses->named.n[cause] += n;
-	losses->pending += n;
-	losses_say(losses, "%" PRIu64 " packets lost (%s): %s%s", n, recording_causes[cause].name,
-	           recording_causes[cause].cause, detail);
+	struct recording_losses named = {.no_buffer_since_ns = since_ns};
+
+	named.n[cause] = n;
+	name_loss(losses, &named, n, "%" PRIu64 " packets lost (%s): %s%s", n, recording_causes[cause].name,
+	          recording_causes[cause].cause, detail);
 }
 
 static void note_skipped(struct losses *losses, uint64_t n, uint64_t now_ns)
@@ -73,11 +94,11 @@ static void note_skipped(struct losses *losses, uint64_t n, uint64_t now_ns)
 		snprintf(ms, sizeof(ms), " (%" PRIu64 " of %" PRIu64 " ms)", losses->waited_ns / 1000000,
 		         behind_ns / 1000000);
 		losses->sum.disk_wait += n;
-		losses_note(losses, RECORDING_CAUSE_DISK_WAIT, n, ms);
+		name_cause(losses, RECORDING_CAUSE_DISK_WAIT, n, 0, ms);
 	} else {
 		snprintf(ms, sizeof(ms), " (%" PRIu64 " ms)", behind_ns / 1000000);
 		losses->sum.skipped += n;
-		losses_note(losses, RECORDING_CAUSE_SKIPPED, n, ms);
+		name_cause(losses, RECORDING_CAUSE_SKIPPED, n, 0, ms);
 	}
 	losses_caught_up(losses, now_ns);
 }
@@ -94,69 +115,42 @@ static void note_no_buffer(struct losses *losses, uint64_t n, uint64_t since_ns,
 	report_format_utc(read_ns, 3, to);
 	snprintf(detail, sizeof(detail), "; counted at %s, last packet before %s", to, from);
 	losses->no_buffer += n;
-	if (!losses->named.n[RECORDING_CAUSE_NO_BUFFER])
-		losses->named.no_buffer_since_ns = since_ns;
-	losses_note(losses, RECORDING_CAUSE_NO_BUFFER, n, detail);
-}
-
-void losses_in_epoch(struct losses *losses, uint64_t epoch)
-{
-	if (losses->epoch && losses->epoch != epoch) {
-		losses->told.skipped = losses->sum.skipped;
-		losses->told.disk_wait = losses->sum.disk_wait;
-		losses->told.errored = losses->sum.errored;
-	}
-	losses->epoch = epoch;
-}
-
-static void note_place(struct losses *losses, const struct losses_place *place)
-{
-	if (!losses_untold(losses))
-		losses->untold = *place;
+	name_cause(losses, RECORDING_CAUSE_NO_BUFFER, n, since_ns, detail);
 }
 
 void losses_of_batch(struct losses *losses, const struct ibvcap_rx *rx, const struct ibvcap_rx_batch *batch,
-                     const struct losses_place *place, uint64_t now_ns)
+                     struct ibvcap_rx_losses *card, uint64_t now_ns)
 {
-	losses_in_epoch(losses, batch->epoch);
-	note_place(losses, place);
 	if (batch->flags & IBVCAP_RX_BATCH_FLAG_GAP_UNKNOWN) {
 		char last[REPORT_UTC_BYTES], next[REPORT_UTC_BYTES];
 
 		report_format_utc(losses->last_row_ns, 9, last);
 		report_format_utc(batch->meta[0].timestamp_ns, 9, next);
-		losses->named.n[RECORDING_CAUSE_RESTARTS]++;
-		losses_say(losses, "%s: how many packets were lost is not known (last packet %s, next packet %s)",
-		           recording_causes[RECORDING_CAUSE_RESTARTS].cause, last, next);
+		name_loss(losses, &restart, 0,
+		          "%s: how many packets were lost is not known (last packet %s, next packet %s)",
+		          recording_causes[RECORDING_CAUSE_RESTARTS].cause, last, next);
 	}
 	if (batch->gap)
 		note_skipped(losses, batch->gap, now_ns);
 	if (batch->flags & IBVCAP_RX_BATCH_FLAG_DEMOTED)
-		losses_say(losses, "not lossless any more: the recorder kept the card's queue waiting for longer than "
-		                   "lossless_deadline_ms");
-	if (ibvcap_rx_add_losses(rx, batch, losses->card) > 0)
-		note_no_buffer(losses, losses->card->before, losses->card->since_ns, losses->card->before_ns);
+		name_loss(losses, &no_loss, 0,
+		          "not lossless any more: the recorder kept the card's queue waiting for longer than "
+		          "lossless_deadline_ms");
+	if (ibvcap_rx_add_losses(rx, batch, card) > 0)
+		note_no_buffer(losses, card->before, card->since_ns, card->before_ns);
 	losses->last_row_ns = batch->meta[batch->n - 1].timestamp_ns;
 }
 
-void losses_of_error(struct losses *losses, const struct losses_place *place)
+void losses_of_error(struct losses *losses)
 {
-	note_place(losses, place);
+	static const struct recording_losses named = {.n[RECORDING_CAUSE_ERRORED] = 1};
+
 	losses->sum.errored++;
-	losses->named.n[RECORDING_CAUSE_ERRORED]++;
-	losses->pending++;
-	if (losses->named.n[RECORDING_CAUSE_ERRORED] == 1)
-		losses_say(losses, "packets lost (%s): %s", recording_causes[RECORDING_CAUSE_ERRORED].name,
-		           recording_causes[RECORDING_CAUSE_ERRORED].cause);
+	name_loss(losses, &named, 1, "packets lost (%s): %s", recording_causes[RECORDING_CAUSE_ERRORED].name,
+	          recording_causes[RECORDING_CAUSE_ERRORED].cause);
 }
 
-void losses_of_rows_in_error(struct losses *losses, uint64_t n)
-{
-	losses->sum.errored += n;
-	losses->told.errored += n;
-}
-
-const char *losses_print_comment(const struct losses *losses, char text[LOSSES_COMMENT_BYTES])
+const char *losses_print_comment(const struct unnamed_losses *losses, char text[LOSSES_COMMENT_BYTES])
 {
 	snprintf(text, LOSSES_COMMENT_BYTES, "%s", losses->text);
 	recording_losses_append(text, LOSSES_COMMENT_BYTES, &losses->named);
@@ -176,22 +170,26 @@ struct source_end losses_find_end(const struct ibvcap_rx *rx, uint64_t n_left)
 	                           .has_failed = info.failed_queues};
 }
 
-void losses_at_end(struct losses *losses, const struct source_end *end, uint64_t no_buffer, uint64_t now_ns)
+void losses_skipped_at_end(struct losses *losses, const struct source_end *end, uint64_t now_ns)
 {
-	uint64_t told = losses->sum.skipped + losses->sum.disk_wait;
+	uint64_t known = losses->sum.skipped + losses->sum.disk_wait;
 
-	if (end->skipped > told)
-		note_skipped(losses, end->skipped - told, now_ns);
+	if (end->skipped > known)
+		note_skipped(losses, end->skipped - known, now_ns);
+}
+
+void losses_at_end(struct losses *losses, const struct source_end *end, uint64_t no_buffer)
+{
+	char last[REPORT_UTC_BYTES] = "when the recording began";
+
 	if (no_buffer)
 		note_no_buffer(losses, no_buffer, 0, time_utc_ns());
 	if (end->is_removed)
-		losses_say(losses, "the administrator removed the stream before the recording ended");
-	if (end->is_disconnected) {
-		char last[REPORT_UTC_BYTES] = "when the recording began";
-
-		if (losses->last_row_ns)
-			report_format_utc(losses->last_row_ns, 9, last);
-		losses_say(losses, "%s when the recording ended: how many packets were lost since %s is not known",
-		           end->has_failed ? "the card's queue had failed" : "ibvcapd was away", last);
-	}
+		name_loss(losses, &no_loss, 0, "the administrator removed the stream before the recording ended");
+	if (!end->is_disconnected)
+		return;
+	if (losses->last_row_ns)
+		report_format_utc(losses->last_row_ns, 9, last);
+	name_loss(losses, &no_loss, 0, "%s when the recording ended: how many packets were lost since %s is not known",
+	          end->has_failed ? "the card's queue had failed" : "ibvcapd was away", last);
 }

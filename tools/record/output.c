@@ -15,27 +15,30 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- sums ---------------------------------------------------------------------------------------- */
-
-static struct recording_sum output_sum(const struct recorder *recorder, const struct record_output *output, unsigned i)
+/* The file ends here: note the sums and the moment of each source, and the losses behind its last packet. ends: of all
+ * sources at the end of the recording; NULL: the recording goes on. */
+static void end_parts(struct recorder *recorder, struct record_output *output, const struct source_end *ends)
 {
-	const struct output_source *shown = &output->sources[i];
-	const struct source *source = &recorder->sources[output->files.first_source + i];
+	struct writer_file *file = output->file;
+	size_t used = 0;
 
-	return source_sum(source, &shown->losses, shown->n_written);
-}
-
-/* The file ends here: note the sums and the moment of each source. */
-static void end_parts(const struct recorder *recorder, struct record_output *output)
-{
 	for (unsigned i = 0; i < output->files.n_sources; i++) {
-		const struct source *source = &recorder->sources[output->files.first_source + i];
-		struct account_parts *parts = &output->file->sources[i];
+		unsigned number = output->files.first_source + i;
+		const struct source *source = &recorder->sources[number];
+		struct unnamed_losses *unnamed = &output->sources[i].unnamed;
+		struct account_parts *parts = &file->sources[i];
 
-		source_take_moment(source, &output->sources[i].losses, &parts->until);
-		parts->end = output_sum(recorder, output, i);
-		parts->named_no_buffer = output->sources[i].losses.told_no_buffer;
-		parts->unknown = source_unknown(source);
+		if (ends)
+			parts->until = source->until;
+		else
+			source_take_moment(source, &parts->until);
+		source_end_parts(source, output->sources[i].n_written, parts);
+		parts->end.lag = ends ? ends[number].lag : 0;
+		if (unnamed->text[0] && used < sizeof(file->note) - 1)
+			used += (size_t)snprintf(file->note + used, sizeof(file->note) - used, "%s%s: %s",
+			                         used ? "; " : "", source->name, unnamed->text);
+		recording_losses_add(&file->named, &unnamed->named);
+		losses_named(unnamed);
 	}
 }
 
@@ -43,14 +46,9 @@ static void end_parts(const struct recorder *recorder, struct record_output *out
 
 static void note_waited(struct recorder *recorder, uint64_t ns)
 {
-	struct record_output *output;
-
 	recorder->waited_ns += ns;
 	for (unsigned i = 0; i < recorder->n_sources; i++)
 		losses_waited(&recorder->sources[i].losses, ns);
-	SLIST_FOREACH (output, &recorder->outputs, entry)
-		for (unsigned i = 0; i < output->files.n_sources; i++)
-			losses_waited(&output->sources[i].losses, ns);
 }
 
 /* A buffer for what follows file_bytes of the output's file. */
@@ -117,7 +115,7 @@ void output_rotate(struct recorder *recorder, struct record_output *output, uint
 		output_flush(recorder, output);
 		return;
 	}
-	end_parts(recorder, output);
+	end_parts(recorder, output, NULL);
 	/* In a pipe, a file must end before the next one begins. */
 	ended->rotated_ns = part_file_is_special(recorder->options.path) ? 0 : time_monotonic_ns();
 	ended->next = file;
@@ -173,7 +171,7 @@ void output_end_settled(struct recorder *recorder, uint64_t now_ns)
 static struct record_output *add_output(struct recorder *recorder, unsigned first_source, unsigned n_sources,
                                         int32_t flow)
 {
-	const struct source *sources = &recorder->sources[first_source];
+	struct source *sources = &recorder->sources[first_source];
 	struct record_output *output = calloc(1, sizeof(*output) + n_sources * sizeof(output->sources[0]));
 
 	if (!output)
@@ -188,13 +186,9 @@ static struct record_output *add_output(struct recorder *recorder, unsigned firs
 		free(output);
 		return NULL;
 	}
-	/* The file names the losses of its sources until now. It notes later losses itself. */
 	for (unsigned i = 0; i < n_sources; i++) {
-		struct output_source *shown = &output->sources[i];
-
-		shown->losses = sources[i].losses;
-		shown->card = sources[i].card;
-		shown->losses.card = &output->sources[i - sources[i].queue].card;
+		output->sources[i].unnamed = sources[i].losses.before;
+		SLIST_INSERT_HEAD(&sources[i].losses.outputs, &output->sources[i].unnamed, entry);
 		output->file->sources[i].is_first = true;
 	}
 	output_begin_file(recorder, output, recorder->options.from_ns ? recorder->options.from_ns : time_utc_ns());
@@ -254,6 +248,18 @@ static bool is_file_full(const struct recorder *recorder, const struct record_ou
 	                             output->n_packets >= options->file_packets || time_ns >= output->rotate_ns);
 }
 
+/* The packet names what is missing before it. */
+static void name_losses(struct pcapng_packet *packet, const struct unnamed_losses *unnamed,
+                        char comment[LOSSES_COMMENT_BYTES])
+{
+	if (unnamed->n) {
+		packet->options |= PCAPNG_PACKET_HAS_DROPS;
+		packet->drop_count = unnamed->n;
+	}
+	if (unnamed->text[0])
+		packet->comment = pcapng_text_of(losses_print_comment(unnamed, comment));
+}
+
 static size_t write_packet(const struct record_output *output, const struct pcapng_packet *packet)
 {
 	const struct writer_buffer *buffer = output->buffer;
@@ -261,29 +267,28 @@ static size_t write_packet(const struct record_output *output, const struct pcap
 	return pcapng_write_packet(buffer->at + buffer->used, WRITER_BUFFER_BYTES - buffer->used, packet);
 }
 
-void output_put(struct recorder *recorder, struct record_output *output, unsigned source, struct pcapng_packet *packet)
+void output_put(struct recorder *recorder, struct record_output *output, unsigned source,
+                const struct pcapng_packet *packet)
 {
 	struct output_source *shown = &output->sources[source - output->files.first_source];
+	struct pcapng_packet named = *packet;
 	char comment[LOSSES_COMMENT_BYTES];
 	struct writer_buffer *buffer;
 	struct record_piece *piece;
 	size_t n;
 
-	packet->interface = source - output->files.first_source;
-	if (shown->losses.pending) {
-		packet->options |= PCAPNG_PACKET_HAS_DROPS;
-		packet->drop_count = shown->losses.pending;
-	}
-	if (shown->losses.text[0])
-		packet->comment = pcapng_text_of(losses_print_comment(&shown->losses, comment));
-	n = write_packet(output, packet);
-	/* Both calls give the output another buffer, which the packet is written to. */
+	named.interface = source - output->files.first_source;
+	name_losses(&named, &shown->unnamed, comment);
+	n = write_packet(output, &named);
+	/* Both calls give the output another buffer. A file that ends names the losses itself. */
 	if (is_file_full(recorder, output, n, packet->time_ns)) {
 		output_rotate(recorder, output, packet->time_ns);
-		n = write_packet(output, packet);
+		named = *packet;
+		named.interface = source - output->files.first_source;
+		n = write_packet(output, &named);
 	} else if (n > WRITER_BUFFER_BYTES - output->buffer->used) {
 		output_flush(recorder, output);
-		n = write_packet(output, packet);
+		n = write_packet(output, &named);
 	}
 	buffer = output->buffer;
 	piece = &buffer->piece;
@@ -301,8 +306,8 @@ void output_put(struct recorder *recorder, struct record_output *output, unsigne
 		piece->last_ns = packet->time_ns;
 	piece->last_sequence = packet->packet_id;
 	piece->n_packets++;
-	buffer->n_rows[packet->interface]++;
-	losses_written(&shown->losses);
+	buffer->n_rows[named.interface]++;
+	losses_named(&shown->unnamed);
 	shown->n_written++;
 }
 
@@ -332,58 +337,24 @@ void output_put_rows(struct recorder *recorder, struct record_output *output, un
 	buffer = output->buffer;
 	buffer->used = bytes;
 	buffer->piece.rows = rows;
-	buffer->piece.losses = &shown->losses;
+	buffer->piece.losses = &shown->unnamed;
 	buffer->n_rows[source - output->files.first_source] = n_good;
 	output->bytes += bytes;
 	output->n_packets += rows->n;
 	begin_ns = time_monotonic_ns();
 	output_flush(recorder, output);
 	note_waited(recorder, time_monotonic_ns() - begin_ns);
-	losses_written(&shown->losses);
+	losses_named(&shown->unnamed);
 	shown->n_written += n_good;
 }
 
 /* ---- the end ------------------------------------------------------------------------------------- */
 
-/*
- * The losses of the card that no packet has named. They are noted at the first queue of the stream, which is source i
- * of the output. The other queues follow that source.
- */
-static uint64_t untold_no_buffer(const struct recorder *recorder, const struct record_output *output, unsigned i)
-{
-	const struct source *sources = &recorder->sources[output->files.first_source];
-	uint64_t lost = recorder->accounts[output->files.first_source + i].rx.no_buffer, told = 0;
-
-	do
-		told += output->sources[i].losses.no_buffer;
-	while (++i < output->files.n_sources && sources[i].queue > 0);
-	return lost > told ? lost - told : 0;
-}
-
 void output_end(struct recorder *recorder, struct record_output *output, const struct source_end *ends)
 {
 	struct writer_file *file = output->file;
-	size_t used = 0;
 
-	end_parts(recorder, output);
-	for (unsigned i = 0; i < output->files.n_sources; i++) {
-		unsigned number = output->files.first_source + i;
-		const struct source *source = &recorder->sources[number];
-		struct losses *losses = &output->sources[i].losses;
-		struct account_parts *parts = &file->sources[i];
-		uint64_t untold = source->queue ? 0 : untold_no_buffer(recorder, output, i);
-
-		losses_at_end(losses, &ends[number], untold, time_monotonic_ns());
-		losses_told(losses);
-		parts->until = source->until;
-		parts->end = output_sum(recorder, output, i);
-		parts->named_no_buffer = losses->told_no_buffer;
-		parts->end.lag = ends[number].lag;
-		if (losses->text[0] && used < sizeof(file->note) - 1)
-			used += (size_t)snprintf(file->note + used, sizeof(file->note) - used, "%s%s: %s",
-			                         used ? "; " : "", source->name, losses->text);
-		recording_losses_add(&file->named, &losses->named);
-	}
+	end_parts(recorder, output, ends);
 	file->is_last = true;
 	file->rotated_ns = time_monotonic_ns();
 	writer_give(&recorder->writer, output->buffer);

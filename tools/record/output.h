@@ -15,9 +15,8 @@
  * packets that other files have.
  */
 struct output_source {
-	struct losses losses;
-	struct ibvcap_rx_losses card; /* in the first source of a stream: the losses that this file has named */
-	uint64_t n_written;           /* rows that were put into buffers */
+	struct unnamed_losses unnamed;
+	uint64_t n_written; /* rows that were put into buffers */
 };
 
 struct record_output {
@@ -52,7 +51,8 @@ void output_flush(struct recorder *recorder, struct record_output *output);
 void output_rotate(struct recorder *recorder, struct record_output *output, uint64_t now_ns);
 
 /** Put a packet of a source into the file, and end the file before that if it is full. */
-void output_put(struct recorder *recorder, struct record_output *output, unsigned source, struct pcapng_packet *packet);
+void output_put(struct recorder *recorder, struct record_output *output, unsigned source,
+                const struct pcapng_packet *packet);
 
 /**
  * Write rows of a source to the file, and end the file before that if it is full. raw_format. n_good: rows that are not

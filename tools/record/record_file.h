@@ -33,7 +33,7 @@ struct record_piece {
 	uint64_t last_sequence;
 	/* Of rows: */
 	const struct ibvcap_rx_batch *rows;
-	const struct losses *losses; /* of packets before the first row */
+	const struct unnamed_losses *losses; /* before the first row */
 };
 
 /* The facts at the end of a file. */

@@ -28,7 +28,7 @@ static void record_row(struct recorder *recorder, unsigned number, uint32_t i)
 	                               .time_ns = meta->timestamp_ns};
 
 	if (meta->flags & IBVCAP_PACKET_FLAG_ERROR) {
-		recorder_note_error(recorder, source);
+		losses_of_error(&source->losses);
 		return;
 	}
 	row_frame_of(&source->batch, i, &frame);
@@ -76,8 +76,7 @@ static void record_batch(struct recorder *recorder, unsigned number)
 	/* A file that ends ahead of these rows ends ahead of those of the batch that are left out, too. */
 	if (rows.n)
 		output_put_rows(recorder, output, number, &rows, n_good);
-	losses_of_rows_in_error(&source->losses, n_errored);
-	losses_of_rows_in_error(&recorder_output_source(output, recorder, source)->losses, n_errored);
+	source->losses.sum.errored += n_errored; /* the file has these rows, so it names no loss */
 	source->n_written += n_good;
 	source->n_filtered += source->batch.n - rows.n;
 	source->next = source->batch.n;
@@ -210,13 +209,9 @@ static void make_accounts(struct recorder *recorder, const struct source_end *en
 	for (unsigned i = 0; i < recorder->n_sources; i++) {
 		const struct source *source = &recorder->sources[i];
 
-		parts[i] = (struct account_parts){.from = source->from,
-		                                  .until = source->until,
-		                                  .unknown = source_unknown(source),
-		                                  .unwritten = unwritten[i],
-		                                  .named_no_buffer = source->losses.told_no_buffer,
-		                                  .is_first = true};
-		parts[i].end = source_sum(source, &source->losses, source->n_written);
+		parts[i] = (struct account_parts){
+			.from = source->from, .until = source->until, .unwritten = unwritten[i], .is_first = true};
+		source_end_parts(source, source->n_written, &parts[i]);
 		parts[i].end.lag = ends[i].lag;
 	}
 	account_of_sources(parts, recorder->sources, recorder->n_sources, recorder->accounts);
@@ -237,6 +232,18 @@ static void end_behind_losses(struct recorder *recorder, const struct source_end
 	settle_sources(recorder);
 }
 
+/* Losses of the card that no packet has named, of all queues of the stream whose first source it is. */
+static uint64_t unnamed_no_buffer(const struct recorder *recorder, unsigned first)
+{
+	uint64_t lost = recorder->accounts[first].rx.no_buffer, named = 0;
+	unsigned i = first;
+
+	do
+		named += recorder->sources[i].losses.no_buffer;
+	while (++i < recorder->n_sources && recorder->sources[i].queue > 0);
+	return lost > named ? lost - named : 0;
+}
+
 void recorder_finish(struct recorder *recorder)
 {
 	static const uint64_t not_known_yet[RECORD_SOURCES_MAX];
@@ -249,15 +256,17 @@ void recorder_finish(struct recorder *recorder)
 
 		ends[i] = losses_find_end(source->rx, source->has_batch ? source->batch.n - source->next : 0);
 		ends[i].is_removed = source->end_error == -ENODEV;
-		losses_at_end(&source->losses, &ends[i], 0, time_monotonic_ns());
-		losses_told(&source->losses);
-		source_take_moment(source, &source->losses, &source->until);
+		losses_skipped_at_end(&source->losses, &ends[i], time_monotonic_ns());
+		source_take_moment(source, &source->until);
 		recorder_release(source);
 	}
 	settle_sources(recorder);
 	make_accounts(recorder, ends, not_known_yet);
 	end_behind_losses(recorder, ends);
 	make_accounts(recorder, ends, not_known_yet);
+	for (unsigned i = 0; i < recorder->n_sources; i++)
+		losses_at_end(&recorder->sources[i].losses, &ends[i],
+		              recorder->sources[i].queue ? 0 : unnamed_no_buffer(recorder, i));
 	SLIST_FOREACH (output, &recorder->outputs, entry)
 		output_end(recorder, output, ends);
 	output_end_settled(recorder, UINT64_MAX);

@@ -40,13 +40,6 @@ void recorder_finish(struct recorder *recorder);
 
 /* ---- recorder_sources.c -------------------------------------------------------------------------- */
 
-/** The source as the output's file shows it. NULL: its packets go into other files. */
-struct output_source *recorder_output_source(struct record_output *output, const struct recorder *recorder,
-                                             const struct source *source);
-
-/** The next row of the source is in error. */
-void recorder_note_error(struct recorder *recorder, struct source *source);
-
 /** Rows of all sources: recorded, left out or in error. */
 uint64_t recorder_rows_taken(const struct recorder *recorder);
 

@@ -18,59 +18,6 @@
 #define RAW_WAIT_MS   200
 #define RAW_SETTLE_MS 20
 
-/* ---- losses -------------------------------------------------------------------------------------- */
-
-struct output_source *recorder_output_source(struct record_output *output, const struct recorder *recorder,
-                                             const struct source *source)
-{
-	unsigned i = (unsigned)(source - recorder->sources) - output->files.first_source;
-
-	return i < output->files.n_sources ? &output->sources[i] : NULL;
-}
-
-static void note_caught_up(struct recorder *recorder, struct source *source)
-{
-	uint64_t now_ns = time_monotonic_ns();
-	struct output_source *shown;
-	struct record_output *output;
-
-	losses_caught_up(&source->losses, now_ns);
-	SLIST_FOREACH (output, &recorder->outputs, entry)
-		if ((shown = recorder_output_source(output, recorder, source)))
-			losses_caught_up(&shown->losses, now_ns);
-}
-
-static struct losses_place place_of(const struct source *source, uint64_t sequence)
-{
-	return (struct losses_place){
-		.sequence = sequence, .n_written = source->n_written, .n_filtered = source->n_filtered};
-}
-
-static void note_batch(struct recorder *recorder, struct source *source)
-{
-	const struct losses_place place = place_of(source, source->batch.sequence - source->batch.gap);
-	uint64_t now_ns = time_monotonic_ns();
-	struct output_source *shown;
-	struct record_output *output;
-
-	losses_of_batch(&source->losses, source->rx, &source->batch, &place, now_ns);
-	SLIST_FOREACH (output, &recorder->outputs, entry)
-		if ((shown = recorder_output_source(output, recorder, source)))
-			losses_of_batch(&shown->losses, source->rx, &source->batch, &place, now_ns);
-}
-
-void recorder_note_error(struct recorder *recorder, struct source *source)
-{
-	const struct losses_place place = place_of(source, source->batch.sequence + source->next);
-	struct output_source *shown;
-	struct record_output *output;
-
-	losses_of_error(&source->losses, &place);
-	SLIST_FOREACH (output, &recorder->outputs, entry)
-		if ((shown = recorder_output_source(output, recorder, source)))
-			losses_of_error(&shown->losses, &place);
-}
-
 /* ---- batches ------------------------------------------------------------------------------------- */
 
 uint64_t recorder_rows_taken(const struct recorder *recorder)
@@ -159,7 +106,7 @@ int recorder_fill(struct recorder *recorder, struct source *source, int timeout_
 	max = rows_to_ask_for(recorder, timeout_ms, &min);
 	r = ibvcap_rx_acquire(source->rx, &source->batch, max, min, timeout_ms);
 	if (r <= 0) {
-		note_caught_up(recorder, source);
+		losses_caught_up(&source->losses, time_monotonic_ns());
 		source_tell_changes(source);
 		if (r == 0)
 			source_tell_away(source);
@@ -167,12 +114,13 @@ int recorder_fill(struct recorder *recorder, struct source *source, int timeout_
 	}
 	source->has_batch = true;
 	source->next = 0;
-	note_batch(recorder, source);
+	losses_of_batch(&source->losses, source->rx, &source->batch, &(source - source->queue)->card,
+	                time_monotonic_ns());
 	if (source->batch.flags & IBVCAP_RX_BATCH_FLAG_GAP_UNKNOWN)
 		source_tell_changes(source);
 	/* Under a steady load a source is never empty. */
 	if (ibvcap_rx_counts(source->rx, &counts) == 0 && counts.lag < ROWS_AT_ONCE)
-		note_caught_up(recorder, source);
+		losses_caught_up(&source->losses, time_monotonic_ns());
 	return 1;
 }
 

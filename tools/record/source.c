@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Attaches to streams, and describes them by the daemon's status. */
-#include "tools/record/source.h"
+#include "tools/record/account.h"
 
 #include "lib/base/time.h"
 #include "lib/recording/account_json.h"
@@ -52,8 +52,7 @@ int source_open(struct source *source, const struct record_options *options, con
 	source->has_flow_numbers = info.flags & IBVCAP_RING_FLAG_FLOWS;
 	snprintf(source->stream, sizeof(source->stream), "%s", stream);
 	source_print_name(source->name, stream, queue, info.n_queues);
-	source_take_moment(source, &source->losses, &source->from);
-	source->losses.card = &(source - queue)->card;
+	source_take_moment(source, &source->from);
 	losses_caught_up(&source->losses, time_monotonic_ns());
 	return 0;
 }
@@ -111,64 +110,6 @@ void source_tell_away(struct source *source)
 		        "ibvcapd\n",
 		        source->stream);
 	source->away_told = info.disconnected;
-}
-
-void source_take_moment(const struct source *source, struct losses *losses, struct ibvcap_rx_moment *moment)
-{
-	*moment = (struct ibvcap_rx_moment)IBVCAP_INIT(struct ibvcap_rx_moment);
-	ibvcap_rx_take_moment(source->rx, moment);
-	if (source->has_batch && moment->epoch)
-		moment->sequence = source->batch.sequence + source->next;
-	if (moment->epoch && losses->epoch)
-		losses_in_epoch(losses, moment->epoch);
-	if (losses_untold(losses))
-		moment->sequence = losses->untold.sequence;
-}
-
-bool source_settle(const struct source *source, struct ibvcap_rx_moment *moment)
-{
-	return moment->is_settled || ibvcap_rx_settle_moment(source->rx, moment) != 0;
-}
-
-bool source_settle_ends(struct source *source)
-{
-	bool is_settled = source_settle(source, &source->from);
-
-	return source_settle(source, &source->until) && is_settled;
-}
-
-void source_end_later(struct source *source, const struct source_end *end)
-{
-	struct ibvcap_rx_counts counts = IBVCAP_INIT(struct ibvcap_rx_counts);
-
-	ibvcap_rx_counts(source->rx, &counts);
-	if (!end->lag && !counts.lag && counts.skipped == end->skipped)
-		source_take_moment(source, &source->losses, &source->until);
-}
-
-uint32_t source_unknown(const struct source *source)
-{
-	switch (source->end_error) {
-	case 0:
-		return 0;
-	case -ENODEV:
-		return IBVCAP_UNKNOWN_REMOVED;
-	case -EIO:
-		return IBVCAP_UNKNOWN_FAILED;
-	default:
-		return IBVCAP_UNKNOWN_AWAY;
-	}
-}
-
-struct recording_sum source_sum(const struct source *source, const struct losses *losses, uint64_t n_written)
-{
-	bool has_untold = losses_untold(losses);
-	struct recording_sum sum = losses->told;
-
-	sum.written = n_written;
-	sum.other_files = (has_untold ? losses->untold.n_written : source->n_written) - n_written;
-	sum.filtered = has_untold ? losses->untold.n_filtered : source->n_filtered;
-	return sum;
 }
 
 /* ---- description --------------------------------------------------------------------------------- */

@@ -8,8 +8,6 @@
 
 #include <jansson.h>
 
-#define SETTLE_NS_MAX     UINT64_C(1000000000) /* the end of a file or a recording waits no longer for the daemon */
-#define SETTLE_PAUSE_NS   5000000u             /* between two looks */
 #define SOURCE_NAME_BYTES (IBVCAP_STREAM_NAME_MAX + 16)
 
 struct source {
@@ -63,32 +61,10 @@ void source_tell_changes(struct source *source);
 void source_tell_away(struct source *source);
 
 /**
- * Take the moment before the next row that is not recorded. losses: those of the source, or those of a file. Losses
- * that the file has not shown yet are behind the moment, because the next packet of the file shows them, and so are
- * rows behind these losses that the file does not get.
- */
-void source_take_moment(const struct source *source, struct losses *losses, struct ibvcap_rx_moment *moment);
-
-/** Complete the moment by the records that the daemon has settled since. True: the moment is complete. */
-bool source_settle(const struct source *source, struct ibvcap_rx_moment *moment);
-
-/** Complete the two moments of the whole recording. */
-bool source_settle_ends(struct source *source);
-
-/** Take the moment of the recording's end again, unless packets came since the moment was taken. */
-void source_end_later(struct source *source, const struct source_end *end);
-
-/** The reasons (enum ibvcap_unknown) why losses are unknown after the end of the source. 0: it has not ended. */
-uint32_t source_unknown(const struct source *source);
-
-/**
  * Ask again for the clock, whose error changes, and for the sequence, which another run of the daemon may change. The
  * options may have another sequence.
  */
 void source_describe_again(struct source *source, const struct record_options *options);
-
-/** The sum of a source's packets before that moment, as a file shows it that has n_written of them. */
-struct recording_sum source_sum(const struct source *source, const struct losses *losses, uint64_t n_written);
 
 /**
  * Print how far the ring of each queue of the streams reaches back. Warn if the room in a ring lasts for less than

@@ -128,8 +128,9 @@ static void end_file(struct writer *writer, struct writer_file *file)
 			output->held->sources[i].unwritten += file->sources[i].unwritten;
 		}
 		output->held->is_last = file->is_last;
-		memcpy(output->held->note, file->note, sizeof(output->held->note));
-		output->held->named = file->named;
+		if (file->note[0])
+			memcpy(output->held->note, file->note, sizeof(output->held->note));
+		recording_losses_add(&output->held->named, &file->named);
 		free(file);
 		ended = output->held;
 	}

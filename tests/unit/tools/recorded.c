@@ -167,7 +167,6 @@ static void prepare_source(unsigned i, unsigned n, bool is_one_stream)
 	else
 		snprintf(source->stream, sizeof(source->stream), "s%u", i);
 	source_print_name(source->name, source->stream, source->queue, source->n_queues);
-	source->losses.card = &(source - source->queue)->card;
 	losses_caught_up(&source->losses, time_monotonic_ns());
 }
 
@@ -193,7 +192,7 @@ void recorded_prepare(unsigned n, bool is_one_stream)
 	for (unsigned i = 0; i < n; i++) {
 		struct source *source = &recorder.sources[i];
 
-		source_take_moment(source, &source->losses, &source->from);
+		source_take_moment(source, &source->from);
 	}
 	recorded_settle_all();
 }

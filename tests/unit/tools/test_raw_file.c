@@ -36,7 +36,7 @@ static void open_rows(void)
 	cr_assert_eq(ibvcap_rx_acquire(attached.rx, &batch, 10, 1, 0), 10);
 }
 
-static struct losses losses;
+static struct unnamed_losses losses;
 
 static int write_batch(const struct ibvcap_rx_batch *rows)
 {
@@ -133,9 +133,10 @@ Test(raw_file, a_loss_is_noted_with_its_rows_or_not_at_all)
 
 	cr_assert_eq(write_batch(&batch), 0);
 	batch.sequence = 10;
-	losses = (struct losses){.pending = 7,
-	                         .named = {.n = {[RECORDING_CAUSE_SKIPPED] = 3, [RECORDING_CAUSE_NO_BUFFER] = 4}},
-	                         .text = "why"};
+	losses = (struct unnamed_losses){
+		.n = 7,
+		.named = {.n = {[RECORDING_CAUSE_SKIPPED] = 3, [RECORDING_CAUSE_NO_BUFFER] = 4}},
+		.text = "why"};
 	for (unsigned after = 0; after < 3; after++) { /* the description, the rows, the meta */
 		disk_fail(DISK_PWRITE, after, 1, ENOSPC);
 		cr_expect_eq(write_batch(&batch), -ENOSPC);

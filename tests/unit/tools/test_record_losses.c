@@ -11,19 +11,17 @@
 static struct attached attached;
 static struct ibvcap_rx_losses card = IBVCAP_INIT(struct ibvcap_rx_losses);
 static struct losses queues[2];
-static const struct losses_place place = {.sequence = 1};
 
 /* The handle of these tests is one queue and the other: the device had dropped so many when its next block began. */
 static void record_block_behind(struct losses *queue, uint64_t no_buffer, uint64_t gap)
 {
 	struct ibvcap_rx_batch batch = IBVCAP_INIT(struct ibvcap_rx_batch);
 
-	queue->card = &card;
 	attached_settle(&attached, no_buffer, 1000, 1000);
 	attached_publish(&attached, N);
 	cr_assert_eq(ibvcap_rx_acquire(attached.rx, &batch, N, 1, 0), N);
 	batch.gap = gap;
-	losses_of_batch(queue, attached.rx, &batch, &place, 0);
+	losses_of_batch(queue, attached.rx, &batch, &card, 0);
 	cr_assert_eq(ibvcap_rx_release(attached.rx, &batch), 0);
 }
 
@@ -71,48 +69,50 @@ Test(record_losses, many_gaps_before_one_row_leave_no_cause_out)
 
 	attached_init(&attached);
 	record_block(queue, 0);
-	losses_written(queue);
+	losses_named(&queue->before);
 	for (uint64_t n = 1; n <= 20; n++) {
 		no_buffer += n;
 		record_block_behind(queue, no_buffer, 1000);
-		losses_of_error(queue, &place);
-		cr_expect_eq(sum_ahead_of(" packets lost (skipped)", queue->text), 1000 * n, "%s", queue->text);
-		cr_expect_eq(sum_ahead_of(" packets lost (no_buffer)", queue->text), no_buffer, "%s", queue->text);
-		cr_expect(strstr(queue->text, "(errored)"), "%s", queue->text);
+		losses_of_error(queue);
+		cr_expect_eq(sum_ahead_of(" packets lost (skipped)", queue->before.text), 1000 * n, "%s",
+		             queue->before.text);
+		cr_expect_eq(sum_ahead_of(" packets lost (no_buffer)", queue->before.text), no_buffer, "%s",
+		             queue->before.text);
+		cr_expect(strstr(queue->before.text, "(errored)"), "%s", queue->before.text);
 	}
-	cr_expect_eq(queue->pending, no_buffer + 20 * 1000 + 20);
-	cr_expect(queue->named.n[RECORDING_CAUSE_SKIPPED] == 20000 &&
-	          queue->named.n[RECORDING_CAUSE_NO_BUFFER] == no_buffer &&
-	          queue->named.n[RECORDING_CAUSE_ERRORED] == 20);
-	losses_print_comment(queue, comment);
-	cr_expect_eq(strncmp(comment, queue->text, strlen(queue->text)), 0);
-	cr_expect_str_eq(comment + strlen(queue->text),
+	cr_expect_eq(queue->before.n, no_buffer + 20 * 1000 + 20);
+	cr_expect(queue->before.named.n[RECORDING_CAUSE_SKIPPED] == 20000 &&
+	          queue->before.named.n[RECORDING_CAUSE_NO_BUFFER] == no_buffer &&
+	          queue->before.named.n[RECORDING_CAUSE_ERRORED] == 20);
+	losses_print_comment(&queue->before, comment);
+	cr_expect_eq(strncmp(comment, queue->before.text, strlen(queue->before.text)), 0);
+	cr_expect_str_eq(comment + strlen(queue->before.text),
 	                 "\nlosses {\"skipped\":20000,\"errored\":20,\"no_buffer\":210,\"no_buffer_since_ns\":1000}");
-	losses_written(queue);
-	cr_expect(!queue->named.n[RECORDING_CAUSE_SKIPPED] && !queue->named.n[RECORDING_CAUSE_NO_BUFFER] &&
-	          !queue->named.n[RECORDING_CAUSE_ERRORED]);
+	losses_named(&queue->before);
+	cr_expect(!queue->before.named.n[RECORDING_CAUSE_SKIPPED] &&
+	          !queue->before.named.n[RECORDING_CAUSE_NO_BUFFER] && !queue->before.named.n[RECORDING_CAUSE_ERRORED]);
 	attached_deinit(&attached);
 }
 
-Test(record_losses, what_an_epoch_lost_is_told_in_the_file_in_which_it_ends)
+Test(record_losses, each_file_names_what_is_missing_behind_its_last_row)
 {
+	struct unnamed_losses flows[2] = {0};
 	struct losses *queue = &queues[0];
 
 	attached_init(&attached);
+	SLIST_INSERT_HEAD(&queue->outputs, &flows[0], entry);
 	record_block(queue, 0);
-	losses_written(queue);
 	record_block_behind(queue, 0, 300);
-	losses_of_error(queue, &place);
-	cr_expect_eq(losses_untold(queue), 301);
-	losses_in_epoch(queue, queue->epoch);
-	cr_expect_eq(losses_untold(queue), 301, "the next row that is written tells of it");
-	losses_in_epoch(queue, queue->epoch + 1);
-	cr_expect_eq(losses_untold(queue), 0, "they are no numbers of the new epoch");
-	cr_expect_eq(queue->told.skipped + queue->told.errored, 301);
-	cr_expect_eq(queue->pending, 301, "the next packet tells of it, too");
-	queue->epoch = 1;
-	record_block_behind(queue, 0, 5);
-	cr_expect_eq(losses_untold(queue), 5, "a batch of another epoch does the same");
+	cr_expect_eq(flows[0].n, 300);
+	losses_named(&flows[0]);
+	flows[1] = queue->before;
+	SLIST_INSERT_HEAD(&queue->outputs, &flows[1], entry);
+	losses_of_error(queue);
+	losses_of_error(queue);
+	cr_expect_str_eq(flows[0].text, "packets lost (errored): the network card could not write them");
+	cr_expect(flows[0].n == 2 && flows[0].named.n[RECORDING_CAUSE_SKIPPED] == 0);
+	cr_expect(flows[1].n == 302 && flows[1].named.n[RECORDING_CAUSE_SKIPPED] == 300);
+	cr_expect(queue->sum.skipped == 300 && queue->sum.errored == 2);
 	attached_deinit(&attached);
 }
 
@@ -122,22 +122,22 @@ Test(record_losses, a_restart_and_a_demotion_are_told_with_the_packets_around_th
 	struct losses *queue = &queues[0];
 
 	attached_init(&attached);
-	queue->card = &card;
 	queue->last_row_ns = UINT64_C(1795334400000000001);
 	attached_publish(&attached, N);
 	for (uint32_t i = 0; i < attached.ring.n_blocks * N; i++)
 		attached.ring.meta[i].timestamp_ns = UINT64_C(1795334405000000002);
 	cr_assert_eq(ibvcap_rx_acquire(attached.rx, &batch, N, 1, 0), N);
 	batch.flags |= IBVCAP_RX_BATCH_FLAG_GAP_UNKNOWN | IBVCAP_RX_BATCH_FLAG_DEMOTED;
-	losses_of_batch(queue, attached.rx, &batch, &place, 0);
-	cr_expect_eq(queue->named.n[RECORDING_CAUSE_RESTARTS], 1);
-	cr_expect_eq(queue->pending, 0, "how many were lost is not known");
-	cr_expect(strstr(queue->text, "ibvcapd was restarted: how many packets were lost is not known (last packet "
-	                              "2026-11-22T08:00:00.000000001"),
-	          "%s", queue->text);
-	cr_expect(strstr(queue->text, ", next packet 2026-11-22T08:00:05.000000002"), "%s", queue->text);
-	cr_expect(strstr(queue->text, "; not lossless any more: the recorder kept the card's queue waiting"), "%s",
-	          queue->text);
+	losses_of_batch(queue, attached.rx, &batch, &card, 0);
+	cr_expect_eq(queue->before.named.n[RECORDING_CAUSE_RESTARTS], 1);
+	cr_expect_eq(queue->before.n, 0, "how many were lost is not known");
+	cr_expect(strstr(queue->before.text,
+	                 "ibvcapd was restarted: how many packets were lost is not known (last packet "
+	                 "2026-11-22T08:00:00.000000001"),
+	          "%s", queue->before.text);
+	cr_expect(strstr(queue->before.text, ", next packet 2026-11-22T08:00:05.000000002"), "%s", queue->before.text);
+	cr_expect(strstr(queue->before.text, "; not lossless any more: the recorder kept the card's queue waiting"),
+	          "%s", queue->before.text);
 	cr_expect_eq(queue->last_row_ns, UINT64_C(1795334405000000002), "of the batch's last row");
 	cr_assert_eq(ibvcap_rx_release(attached.rx, &batch), 0);
 	attached_deinit(&attached);
@@ -150,19 +150,19 @@ Test(record_losses, the_cause_is_what_took_the_time)
 	struct losses losses = {.behind_since_ns = 1000};
 
 	losses_waited(&losses, 100000000);
-	losses_at_end(&losses, &end, 0, 1000 + 1000000000);
-	cr_expect_str_eq(losses.text,
+	losses_skipped_at_end(&losses, &end, 1000 + 1000000000);
+	cr_expect_str_eq(losses.before.text,
 	                 "5 packets lost (disk_wait): the disk did not take the data, and the ring was full "
 	                 "(100 of 1000 ms)");
-	cr_expect(losses.sum.disk_wait == 5 && losses.sum.skipped == 0 && losses.pending == 5);
+	cr_expect(losses.sum.disk_wait == 5 && losses.sum.skipped == 0 && losses.before.n == 5);
 	cr_expect(losses.waited_ns == 0 && losses.behind_since_ns == 1000001000);
-	losses_written(&losses);
-	cr_expect(losses.told.disk_wait == 5 && !losses.pending && !losses.text[0]);
+	losses_named(&losses.before);
+	cr_expect(!losses.before.n && !losses.before.text[0]);
 	losses_waited(&losses, 99000000);
 	end.skipped = 12;
-	losses_at_end(&losses, &end, 0, 1000001000 + 1000000000);
-	cr_expect_str_eq(losses.text,
+	losses_skipped_at_end(&losses, &end, 1000001000 + 1000000000);
+	cr_expect_str_eq(losses.before.text,
 	                 "7 packets lost (skipped): the recorder was too slow, and the ring was full; the disk was "
 	                 "ready (1000 ms)");
-	cr_expect(losses.sum.disk_wait == 5 && losses.sum.skipped == 7 && losses_untold(&losses) == 7);
+	cr_expect(losses.sum.disk_wait == 5 && losses.sum.skipped == 7 && losses.before.n == 7);
 }

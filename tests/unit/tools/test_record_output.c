@@ -32,8 +32,7 @@ static void begin_recording(void)
 	                                           .file_ns = UINT64_MAX};
 	*source = (struct source){.rx = attached.rx, .n_queues = 1, .stream = "test", .name = "test"};
 	source->card = (struct ibvcap_rx_losses)IBVCAP_INIT(struct ibvcap_rx_losses);
-	source->losses.card = &source->card;
-	source_take_moment(source, &source->losses, &source->from);
+	source_take_moment(source, &source->from);
 	recorder.n_sources = 1;
 	STAILQ_INIT(&recorder.ending);
 	recorder.writer.path = pattern;
@@ -85,7 +84,7 @@ static void end_recording(void)
 {
 	const struct source_end end = {0};
 
-	source_take_moment(source, &source->losses, &source->until);
+	source_take_moment(source, &source->until);
 	settle(0);
 	source_settle_ends(source);
 	output_end(&recorder, output(), &end);

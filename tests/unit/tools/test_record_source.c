@@ -3,7 +3,7 @@
 #include "lib/base/time.h"
 #include "tests/unit/ibvcap/attached.h"
 #include "tests/unit/tools/captured.h"
-#include "tools/record/source.h"
+#include "tools/record/account.h"
 #include "tools/status/status_view.h"
 
 #include <criterion/criterion.h>
@@ -129,7 +129,6 @@ Test(record_source, lossless_if_the_stream_permits_it)
 	cr_expect(sources[0].n_queues == 1 && !sources[0].has_flow_numbers && sources[0].from.epoch == EPOCH);
 	cr_expect_eq(asked.start, IBVCAP_START_NEWEST);
 	cr_expect_eq(asked.back, 0);
-	cr_expect_eq(sources[0].losses.card, &sources[0].card);
 	cr_expect_gt(sources[0].losses.behind_since_ns, 0);
 	open_errors[1] = -EACCES;
 	cr_assert_eq(source_open(&sources[1], &options, "lidar", 0), 0);
@@ -151,7 +150,7 @@ Test(record_source, lossless_or_lossy_as_the_user_says)
 	cr_expect_eq(n_asked, 3);
 }
 
-Test(record_source, queues_of_a_stream_share_what_the_card_lost)
+Test(record_source, each_queue_of_a_stream_is_a_source)
 {
 	n_queues = 3;
 	info_flags = IBVCAP_RING_FLAG_FLOWS;
@@ -162,7 +161,6 @@ Test(record_source, queues_of_a_stream_share_what_the_card_lost)
 	cr_expect(sources[1].n_queues == 3 && sources[1].queue == 1 && sources[1].has_flow_numbers);
 	cr_expect_eq(asked.queue, 1);
 	cr_expect_eq(asked.reattach_ms, 1234);
-	cr_expect_eq(sources[1].losses.card, &sources[0].card);
 	n_queues = 0;
 	cr_assert_eq(source_open(&sources[2], &options, "imu", 0), 0);
 	cr_expect_eq(sources[2].n_queues, 1);
@@ -252,26 +250,31 @@ Test(record_source, the_end_of_a_handle)
 	disconnected = 1;
 	found = losses_find_end(sources[0].rx, 0);
 	cr_expect(found.is_disconnected && found.has_failed && found.lag == 10);
-	losses_at_end(&losses, &found, 0, 0);
-	cr_expect(strstr(losses.text, "4 packets lost (skipped)"), "%s", losses.text);
-	cr_expect(strstr(losses.text, "; the card's queue had failed when the recording ended: how many packets were "
-	                              "lost since 2026-11-22T08:00:00.123456789"),
-	          "%s", losses.text);
+	losses_skipped_at_end(&losses, &found, 0);
+	losses_at_end(&losses, &found, 0);
+	cr_expect(strstr(losses.before.text, "4 packets lost (skipped)"), "%s", losses.before.text);
+	cr_expect(strstr(losses.before.text,
+	                 "; the card's queue had failed when the recording ended: how many packets were "
+	                 "lost since 2026-11-22T08:00:00.123456789"),
+	          "%s", losses.before.text);
 	losses = (struct losses){.sum = {.skipped = 3, .disk_wait = 1}};
 	found.has_failed = false;
 	found.is_removed = true;
-	losses_at_end(&losses, &found, 2, 0);
-	cr_expect_not(strstr(losses.text, "skipped"), "%s", losses.text);
-	cr_expect(strstr(losses.text, "2 packets lost (no_buffer)"), "%s", losses.text);
-	cr_expect(strstr(losses.text, "; the administrator removed the stream"), "%s", losses.text);
-	cr_expect(strstr(losses.text, "; ibvcapd was away when the recording ended: how many packets were lost since "
-	                              "when the recording began is not known"),
-	          "%s", losses.text);
-	cr_expect(losses.no_buffer == 2 && losses.pending == 2);
+	losses_skipped_at_end(&losses, &found, 0);
+	losses_at_end(&losses, &found, 2);
+	cr_expect_not(strstr(losses.before.text, "skipped"), "%s", losses.before.text);
+	cr_expect(strstr(losses.before.text, "2 packets lost (no_buffer)"), "%s", losses.before.text);
+	cr_expect(strstr(losses.before.text, "; the administrator removed the stream"), "%s", losses.before.text);
+	cr_expect(strstr(losses.before.text,
+	                 "; ibvcapd was away when the recording ended: how many packets were lost since "
+	                 "when the recording began is not known"),
+	          "%s", losses.before.text);
+	cr_expect(losses.no_buffer == 2 && losses.before.n == 2);
 	losses = (struct losses){0};
 	found = (struct source_end){0};
-	losses_at_end(&losses, &found, 0, 0);
-	cr_expect_str_eq(losses.text, "");
+	losses_skipped_at_end(&losses, &found, 0);
+	losses_at_end(&losses, &found, 0);
+	cr_expect_str_eq(losses.before.text, "");
 }
 
 Test(record_source, an_end_is_put_off_only_while_nothing_comes)
@@ -299,15 +302,21 @@ Test(record_source, an_end_is_put_off_only_while_nothing_comes)
 	cr_expect_eq(source->until.epoch, EPOCH);
 }
 
+static uint32_t unknown_after(int error)
+{
+	struct account_parts parts = {0};
+
+	sources[0].end_error = error;
+	source_end_parts(&sources[0], 0, &parts);
+	return parts.unknown;
+}
+
 Test(record_source, what_an_error_leaves_unknown)
 {
-	cr_expect_eq(source_unknown(&sources[0]), 0);
-	sources[0].end_error = -ENODEV;
-	cr_expect_eq(source_unknown(&sources[0]), IBVCAP_UNKNOWN_REMOVED);
-	sources[0].end_error = -EIO;
-	cr_expect_eq(source_unknown(&sources[0]), IBVCAP_UNKNOWN_FAILED);
-	sources[0].end_error = -ESHUTDOWN;
-	cr_expect_eq(source_unknown(&sources[0]), IBVCAP_UNKNOWN_AWAY);
+	cr_expect_eq(unknown_after(0), 0);
+	cr_expect_eq(unknown_after(-ENODEV), IBVCAP_UNKNOWN_REMOVED);
+	cr_expect_eq(unknown_after(-EIO), IBVCAP_UNKNOWN_FAILED);
+	cr_expect_eq(unknown_after(-ESHUTDOWN), IBVCAP_UNKNOWN_AWAY);
 }
 
 /* ---- the reach of a ring ------------------------------------------------------------------------- */

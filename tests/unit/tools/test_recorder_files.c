@@ -295,6 +295,41 @@ Test(recorder_files, a_loss_is_in_the_file_that_it_was_in)
 	cr_expect_eq(recording_account_verdict(&recorder.accounts[0]), IBVCAP_VERDICT_INCOMPLETE);
 }
 
+static void overflow_between_files(unsigned call)
+{
+	if (call == 1)
+		recorded_publish(0, 3, T, 1);
+	if (call == 3)
+		recorded_publish(0, 1000, T + 100, 1);
+	if (call == 8)
+		recorded_stop();
+}
+
+Test(recorder_files, a_file_names_what_is_missing_behind_its_last_packet)
+{
+	const struct recording_account *first = &files[0].accounts[0], *second = &files[1].accounts[0];
+	char text[80];
+
+	recorded_prepare(1, false);
+	options()->file_packets = 3;
+	recorded_script = overflow_between_files;
+	cr_expect_eq(recorded_run(NULL), 0);
+	cr_assert_geq(n_files, 2);
+	cr_assert_gt(first->sum.skipped, 0);
+	cr_expect_eq(first->sum.written, 3);
+	cr_expect_eq(first->until.sequence, 3 + first->sum.skipped);
+	cr_expect_str_eq(files[0].packets, "0:0 0:1 0:2");
+	snprintf(text, sizeof(text), "After the last packet: s0: %lu packets lost (skipped)", first->sum.skipped);
+	cr_expect(strstr(files[0].closing, text), "%s", files[0].closing);
+	cr_expect_eq(recording_account_verdict(first), IBVCAP_VERDICT_INCOMPLETE);
+	cr_expect_eq(second->from.sequence, first->until.sequence);
+	cr_expect_eq(second->sum.skipped, 0);
+	snprintf(text, sizeof(text), "0:%lu ", first->until.sequence);
+	cr_expect_eq(strncmp(files[1].packets, text, strlen(text)), 0, "%s", files[1].packets);
+	cr_expect_str_eq(files[1].comments, "");
+	cr_expect_eq(recording_account_verdict(second), IBVCAP_VERDICT_COMPLETE);
+}
+
 static void lose_in_the_second_file(unsigned call)
 {
 	if (call == 0)
